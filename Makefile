@@ -1,0 +1,62 @@
+# Needs Go and make; everything else comes through the Go module proxy.
+# A target is one or two lines: what is longer is a program under internal/tools.
+SHELL       := bash
+.SHELLFLAGS := -eu -o pipefail -c
+MAKEFLAGS   += --no-print-directory
+
+TOOL := go tool -modfile=internal/tools/go.mod
+LINT := go tool -modfile=internal/tools/lint/go.mod golangci-lint
+TEST := $(TOOL) gotestsum --format pkgname-and-test-fails -- -shuffle=on
+
+BENCH     ?= .
+COUNT     ?= 10
+FUZZTIME  ?= 20s
+KILLS     ?= 100
+RECORDING ?= testdata/recordings/plain.jsonl.gz
+
+.PHONY: help
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
+
+.PHONY: build run
+build: ## the three programs, into bin/
+	go build -o bin/ ./cmd/...
+
+run: build ## decide a recorded Armada history under the example policies, in .refloat-run/
+	rm -rf .refloat-run
+	bin/refloatctl up --data .refloat-run --policies examples/policies --feed $(RECORDING) --exit-when-drained
+
+.PHONY: unit test race fuzz bench crash
+unit: ## the quick tests, under a minute
+	$(TEST) -short ./...
+
+test: ## every test for which this machine has the parts; REQUIRE_INTEGRATION=1 lets none be skipped, HISTORIES=100000 asks for more
+	$(TEST) -timeout=15m ./...
+
+race: ## the quick tests under the race detector (needs a C compiler)
+	CGO_ENABLED=1 $(TEST) -short -race ./events/... ./internal/...
+
+fuzz: ## every Fuzz function for FUZZTIME (20s)
+	go -C internal/tools run ./fuzz $(CURDIR) $(FUZZTIME)
+
+bench: ## benchmarks matching BENCH, COUNT (10) times each, into bench.txt
+	go test -run='^$$' -bench='$(BENCH)' -benchmem -count=$(COUNT) -timeout=2h ./... | tee bench.txt
+	$(TOOL) benchstat bench.txt
+
+crash: ## kill -9 `refloatctl up` KILLS (100) times and check that nothing was lost
+	go test -list='^TestKill9$$' ./cmd/refloatctl | grep -x TestKill9
+	KILLS=$(KILLS) go test -count=1 -v -timeout=30m -run='^TestKill9$$' ./cmd/refloatctl
+
+.PHONY: gen fmt lint check
+gen: ## Go code from events/pb/*.proto
+	go -C internal/tools run ./protogen $(CURDIR) $(sort $(wildcard events/pb/*.proto))
+
+fmt: ## format the Go code
+	$(LINT) fmt
+
+lint: ## golangci-lint, and go.mod is tidy
+	$(LINT) run
+	go vet ./... && go -C internal/tools vet ./... && go mod tidy -diff
+
+check: ## what CI runs
+	.ci/run

@@ -1,0 +1,71 @@
+// Fuzz runs every Fuzz function of the module, one after the other.
+//
+// The arguments are the root of the module and how long each one runs.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+)
+
+func main() {
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: fuzz ROOT TIME")
+		os.Exit(2)
+	}
+	if err := run(os.Args[1], os.Args[2]); err != nil {
+		fmt.Fprintln(os.Stderr, "fuzz:", err)
+		os.Exit(1)
+	}
+}
+
+func run(root, fuzzTime string) error {
+	targets, err := list(root)
+	if err != nil {
+		return err
+	}
+	if len(targets) == 0 {
+		return fmt.Errorf("no Fuzz functions under %s", root)
+	}
+	for i, t := range targets {
+		fmt.Printf("--- %d of %d: %s %s\n", i+1, len(targets), t.pkg, t.name)
+		cmd := exec.Command("go", "test", "-run=^$", "-fuzz=^"+t.name+"$", "-fuzztime="+fuzzTime, t.pkg)
+		cmd.Dir, cmd.Stdout, cmd.Stderr = root, os.Stdout, os.Stderr
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("%s %s: %w", t.pkg, t.name, err)
+		}
+	}
+	return nil
+}
+
+type target struct{ pkg, name string }
+
+// list asks each test binary for its Fuzz functions: go test prints their
+// names, and then a line that names the package.
+func list(root string) ([]target, error) {
+	cmd := exec.Command("go", "test", "-list=^Fuzz", "./...")
+	cmd.Dir, cmd.Stderr = root, os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go test -list: %w\n%s", err, out)
+	}
+	var targets []target
+	var names []string
+	for s := bufio.NewScanner(bytes.NewReader(out)); s.Scan(); {
+		f := strings.Fields(s.Text())
+		switch {
+		case len(f) == 1 && strings.HasPrefix(f[0], "Fuzz"):
+			names = append(names, f[0])
+		case len(f) > 1 && (f[0] == "ok" || f[0] == "?"):
+			for _, n := range names {
+				targets = append(targets, target{f[1], n})
+			}
+			names = nil
+		}
+	}
+	return targets, nil
+}
