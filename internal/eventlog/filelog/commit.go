@@ -1,0 +1,229 @@
+package filelog
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/refloat/refloat/internal/eventlog"
+)
+
+// tail is where the writer of a partition goes on. Log.committing guards it.
+type tail struct {
+	dir     vfs.File // the partition's directory, for syncing it
+	file    vfs.File // the last segment; nil when there is none
+	segment int64
+	seed    uint32
+	offset  int64
+	next    int64             // ordinal of the next frame
+	durable int64             // the frames below are durable
+	last    eventlog.Position // of the last message written
+	dirty   bool              // written and not synced
+	scratch []byte
+}
+
+// runner is the goroutine that commits.
+type runner struct {
+	quit, done chan struct{}
+}
+
+func (r *runner) start(l *Log) {
+	r.quit, r.done = make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(r.done)
+		for {
+			select {
+			case <-l.queue.work:
+			case <-r.quit:
+				return
+			}
+			if l.commit() != nil {
+				return // the error stays with the queue
+			}
+		}
+	}()
+}
+
+func (r *runner) stop() {
+	if r.quit != nil {
+		close(r.quit)
+		<-r.done
+	}
+}
+
+// Commit makes what is queued durable, in the caller's goroutine. Only a log
+// that is Manual needs it.
+func (l *Log) Commit() error { return l.commit() }
+
+// Flush waits until everything appended before the call is durable.
+func (l *Log) Flush(ctx context.Context) error {
+	if l.cfg.Manual {
+		return l.commit()
+	}
+	return l.queue.awaitDurable(ctx)
+}
+
+// AppendSync appends messages and waits until they are durable.
+func (l *Log) AppendSync(ctx context.Context, p int, msgs []eventlog.Message) error {
+	if err := l.Append(p, msgs); err != nil {
+		return err
+	}
+	return l.Flush(ctx)
+}
+
+// commit writes what is queued, syncs each file once, and only then tells
+// anyone. When a write or a sync fails, nothing of this commit is told, and the
+// log has failed.
+func (l *Log) commit() error {
+	l.committing.Lock()
+	defer l.committing.Unlock()
+	frames, upTo, err := l.queue.take()
+	if err != nil {
+		return err
+	}
+	err = l.write(frames)
+	l.queue.settle(frames, upTo, err)
+	if err != nil {
+		err = l.queue.failed()
+		for _, p := range l.parts {
+			p.end(err)
+		}
+	}
+	return err
+}
+
+func (l *Log) write(frames [][]pending) error {
+	for id, fs := range frames {
+		for _, f := range fs {
+			if err := l.parts[id].write(f, l.cfg); err != nil {
+				return err
+			}
+		}
+	}
+	for id, fs := range frames {
+		if len(fs) > 0 {
+			if err := l.parts[id].sync(); err != nil {
+				return err
+			}
+		}
+	}
+	for id, fs := range frames {
+		if len(fs) > 0 {
+			if err := l.parts[id].announce(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// write puts a frame behind the last one.
+func (p *partition) write(f pending, c Config) error {
+	t := &p.tail
+	buf, h := f.buf, frameHeader{codec: CodecNone, count: f.count, raw: len(f.buf) - frameHeaderBytes}
+	if c.Codec == CodecS2 {
+		var small bool
+		if t.scratch, small = compress(t.scratch, f.buf[frameHeaderBytes:]); small {
+			buf, h.codec = t.scratch, CodecS2
+		}
+	}
+	full := t.file != nil && t.offset > segmentHeaderBytes && t.offset+int64(len(buf)) > c.SegmentBytes
+	if t.file == nil || full {
+		if err := p.roll(c.Now().UnixNano()); err != nil {
+			return err
+		}
+	}
+	h.stored = len(buf) - frameHeaderBytes
+	h.bodyCRC = checksum(buf[frameHeaderBytes:])
+	h.ordinal, h.synced = t.next, t.durable
+	h.put(buf, t.seed)
+	t.dirty = true
+	if _, err := t.file.WriteAt(buf, t.offset); err != nil {
+		return fmt.Errorf("write %s: %w", p.segmentPath(t.segment), err)
+	}
+	t.offset += int64(len(buf))
+	t.last = eventlog.Position{Ledger: t.segment, Entry: t.next, Batch: int32(f.count - 1)}
+	t.next++
+	return nil
+}
+
+// roll begins a new segment. All that was written before is durable before
+// the new file exists, and its header and name are before it gets a frame:
+// recovery relies on both.
+func (p *partition) roll(now int64) error {
+	t := &p.tail
+	if t.file != nil {
+		if err := p.sync(); err != nil {
+			return err
+		}
+		f := t.file
+		t.file = nil
+		if err := f.Close(); err != nil {
+			return fmt.Errorf("close %s: %w", p.segmentPath(t.segment), err)
+		}
+	}
+	path := p.segmentPath(t.next)
+	f, err := p.fs.OpenReadWrite(path, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return fmt.Errorf("create segment: %w", err)
+	}
+	t.file = f
+	h := segmentHeader{partition: p.id, first: t.next, created: now, previous: t.last}
+	b, seed := h.encode()
+	if _, err := f.WriteAt(b, 0); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	if err := f.Sync(); err != nil {
+		return fmt.Errorf("sync %s: %w", path, err)
+	}
+	if err := t.dir.Sync(); err != nil {
+		return fmt.Errorf("sync directory %s: %w", p.dir, err)
+	}
+	t.segment, t.seed, t.offset = t.next, seed, segmentHeaderBytes
+	return nil
+}
+
+func (p *partition) sync() error {
+	t := &p.tail
+	if !t.dirty {
+		return nil
+	}
+	if err := t.file.SyncData(); err != nil {
+		return fmt.Errorf("sync %s: %w", p.segmentPath(t.segment), err)
+	}
+	t.dirty, t.durable = false, t.next
+	return nil
+}
+
+// announce tells other processes, then this one's readers, how far the
+// partition is durable now.
+func (p *partition) announce() error {
+	t := &p.tail
+	m := mark{segment: t.segment, offset: t.offset, next: t.next, last: t.last}
+	if err := p.synced.write(m); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mark = m
+	p.wake()
+	return nil
+}
+
+// end tells readers that there will be no more, and why.
+func (p *partition) end(why error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = why
+	p.wake()
+}
+
+// wake leaves each reader a token. p.mu is held.
+func (p *partition) wake() {
+	for r := range p.readers {
+		select {
+		case r.changed <- struct{}{}:
+		default:
+		}
+	}
+}

@@ -1,0 +1,223 @@
+package filelog_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/refloat/refloat/internal/eventlog/filelog"
+	"pgregory.net/rapid"
+)
+
+// crashing is a file system that can be cut off before any of its operations.
+type crashing struct {
+	vfs.FS
+	mem   *vfs.MemFS
+	ops   int
+	at    int // the operation before which the crash comes; -1: none
+	cut   func(*vfs.MemFS) *vfs.MemFS
+	clone *vfs.MemFS
+}
+
+func newCrashing(mem *vfs.MemFS) *crashing {
+	c := &crashing{mem: mem, at: -1}
+	c.FS = errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
+			if c.ops == c.at {
+				c.clone = c.cut(c.mem)
+			}
+			c.ops++
+		}
+		return nil
+	}))
+	return c
+}
+
+// crash arms a crash n writing operations from now.
+func (c *crashing) crash(n, percent int, seed uint64) {
+	c.at = c.ops + n
+	c.cut = func(m *vfs.MemFS) *vfs.MemFS { return cut(m, percent, seed) }
+}
+
+func cut(m *vfs.MemFS, percent int, seed uint64) *vfs.MemFS {
+	return m.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rand.New(rand.NewPCG(seed, 1))})
+}
+
+var percents = []int{0, 50, 100}
+
+// Random appends, commits, and crashes, in the middle of commits and of
+// recoveries too: what was reported or read stays, and the log goes on.
+func TestCrashes(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		config := filelog.Config{
+			Dir: "a/log", Partitions: 2, Manual: true, Now: clock(),
+			SegmentBytes: rapid.SampledFrom([]int64{1, 5000, 20000}).Draw(t, "segment bytes"),
+			Codec:        rapid.SampledFrom([]filelog.Codec{filelog.CodecNone, filelog.CodecS2}).Draw(t, "codec"),
+		}
+		disk, m := newCrashing(vfs.NewCrashableMem()), newModel(2)
+		config.FS = disk
+		var log *filelog.Log
+		check := func(err error) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		open := func() {
+			var err error
+			log, err = filelog.Open(config)
+			check(err)
+			check(m.check(log))
+		}
+		open()
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			switch rapid.IntRange(0, 5).Draw(t, "step") {
+			case 0, 1:
+				size := rapid.SampledFrom([]int{0, 50, 3000, 9000, 200_000}).Draw(t, "size")
+				check(m.append(log, rapid.IntRange(0, 1).Draw(t, "partition"), rapid.IntRange(1, 4).Draw(t, "messages"), size))
+			case 2:
+				check(m.commit(log))
+			case 3: // a crash during a commit or an orderly end, and maybe in recovery
+				before := m.clone()
+				disk.crash(rapid.IntRange(0, 12).Draw(t, "operations"), rapid.SampledFrom(percents).Draw(t, "percent"), rapid.Uint64().Draw(t, "seed"))
+				check(m.commit(log))
+				check(log.Close())
+				for range rapid.IntRange(0, 2).Draw(t, "crashes in recovery") {
+					if disk.clone == nil {
+						break
+					}
+					disk, m, before = newCrashing(disk.clone), before, before.clone()
+					config.FS = disk
+					disk.crash(rapid.IntRange(0, 8).Draw(t, "operations"), rapid.SampledFrom(percents).Draw(t, "percent"), rapid.Uint64().Draw(t, "seed"))
+					open()
+					disk.at = -1
+					check(log.Close())
+				}
+				disk.at = -1
+				if disk.clone != nil {
+					disk, m = newCrashing(disk.clone), before
+					config.FS = disk
+				}
+				open()
+			case 4:
+				check(log.Close())
+				m.allDurable()
+				open()
+			case 5:
+				check(m.commit(log))
+				check(m.check(log))
+			}
+		}
+	})
+}
+
+// workload appends to two partitions over several segments and commits, and
+// opens again in between. Errors end it.
+func workload(config filelog.Config, m *model) error {
+	for range 2 {
+		log, err := filelog.Open(config)
+		if err != nil {
+			return err
+		}
+		if err := steps(log, m); err != nil {
+			return errors.Join(err, log.Close())
+		}
+		if err := log.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func steps(log *filelog.Log, m *model) error {
+	for i := range 5 {
+		for p := range 2 {
+			if err := m.append(log, p, i%2+1, 500+1700*i); err != nil {
+				return err
+			}
+		}
+		if i == 3 {
+			continue // two rounds in one commit
+		}
+		if err := m.commit(log); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Every operation that writes, with three shares of unsynced data: cut there,
+// cut the recovery at every one of its operations, and go on.
+func TestEveryCrashPoint(t *testing.T) {
+	t.Parallel()
+	config := filelog.Config{Dir: "a/log", Partitions: 2, Manual: true, SegmentBytes: 9000}
+	points, nested := 0, 0
+	for point := 0; ; point++ {
+		reached := false
+		for _, percent := range percents {
+			disk, m := newCrashing(vfs.NewCrashableMem()), newModel(2)
+			var before *model
+			disk.crash(point, percent, uint64(point))
+			inner := disk.cut
+			disk.cut = func(mem *vfs.MemFS) *vfs.MemFS {
+				before = m.clone()
+				return inner(mem)
+			}
+			c := config
+			c.FS, c.Now = disk, clock()
+			if err := workload(c, m); err != nil {
+				t.Fatal(err)
+			}
+			if disk.clone == nil {
+				continue
+			}
+			reached = true
+			points++
+			nested += recoverEverywhere(t, c, disk.clone, before, fmt.Sprintf("point %d, %d %%", point, percent))
+		}
+		if !reached {
+			break
+		}
+		if testing.Short() {
+			point += 4
+		}
+	}
+	t.Logf("%d crashes, %d crashes in recovery after them", points, nested)
+	if points < 30 {
+		t.Fatalf("only %d crash points", points)
+	}
+}
+
+// recoverEverywhere opens the log after a crash, first cut off at each of the
+// operations of that, and then in peace. It returns how many cuts there were.
+func recoverEverywhere(t *testing.T, c filelog.Config, mem *vfs.MemFS, m *model, where string) int {
+	for point := 0; ; point++ {
+		disk, was := newCrashing(cut(mem, 0, 0)), m.clone()
+		disk.crash(point, percents[point%3], uint64(point))
+		c.FS = disk
+		log := mustOpen(t, c)
+		during := disk.clone
+		if err := was.check(log); err != nil {
+			t.Fatalf("%s: %v", where, err)
+		}
+		again := m.clone()
+		if during == nil {
+			// Recovered in peace: it goes on, and keeps what it reports.
+			if err := errors.Join(steps(log, was), was.check(log)); err != nil {
+				t.Fatalf("%s, going on: %v", where, err)
+			}
+			during, again = cut(disk.mem, 0, 0), was
+		}
+		c.FS = during
+		log = mustOpen(t, c)
+		if err := again.check(log); err != nil {
+			t.Fatalf("%s, then %d in recovery: %v", where, point, err)
+		}
+		if disk.clone == nil {
+			return point
+		}
+	}
+}

@@ -1,0 +1,233 @@
+package filelog
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/refloat/refloat/internal/eventlog"
+)
+
+const lockName = "LOCK"
+
+// Log is an open log. Its methods may be called from several goroutines.
+type Log struct {
+	cfg   Config
+	parts []*partition
+	lock  io.Closer // nil when read-only
+
+	committing sync.Mutex // held during a commit; guards the partitions' tails
+	queue      queue
+	run        runner
+	poll       poller
+}
+
+var _ eventlog.Topic = (*Log)(nil)
+
+// partition is one partition of an open log.
+type partition struct {
+	id     int
+	fs     vfs.FS
+	dir    string
+	polled bool // the log is read-only: another process moves the mark
+	synced *syncedFile
+	tail   tail // of the writer
+
+	mu      sync.Mutex // guards what follows, and synced when polled
+	mark    mark
+	ended   error // why there will be no more
+	readers map[*reader]struct{}
+}
+
+// Open opens the log in the directory. When there is none yet, and neither
+// ReadOnly nor a missing number of partitions forbids it, it creates one.
+//
+// A log open for writing is locked; while another one holds the lock, Open
+// returns [eventlog.ErrLocked]. It returns [eventlog.ErrCorrupt] when something
+// that had been durable is damaged, as far as recovery comes across it.
+func Open(c Config) (*Log, error) {
+	c, err := c.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	l := &Log{cfg: c}
+	if err := l.open(); err != nil {
+		_ = l.release()
+		return nil, fmt.Errorf("filelog: %w", err)
+	}
+	l.queue.init(l.cfg)
+	if !c.ReadOnly && !c.Manual {
+		l.run.start(l)
+	}
+	return l, nil
+}
+
+func (l *Log) open() error {
+	c := l.cfg
+	if !c.ReadOnly {
+		if err := c.FS.MkdirAll(c.Dir, 0o755); err != nil {
+			return fmt.Errorf("create directory: %w", err)
+		}
+		if err := l.acquire(); err != nil {
+			return err
+		}
+	}
+	partitions, err := readMeta(c)
+	if errors.Is(err, fs.ErrNotExist) && !c.ReadOnly {
+		if err = create(c); err == nil {
+			partitions = c.Partitions
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if c.Partitions != 0 && c.Partitions != partitions {
+		return fmt.Errorf("log %s has %d partitions, not %d; the number cannot be changed", c.Dir, partitions, c.Partitions)
+	}
+	l.cfg.Partitions = partitions
+	for id := range partitions {
+		p := &partition{id: id, fs: c.FS, dir: partitionDir(c, id), polled: c.ReadOnly, readers: make(map[*reader]struct{})}
+		l.parts = append(l.parts, p)
+		if err := p.openSynced(c.ReadOnly); err != nil {
+			return err
+		}
+		if c.ReadOnly {
+			_, err = p.durable()
+		} else {
+			err = p.recover()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func partitionDir(c Config, id int) string {
+	return c.FS.PathJoin(c.Dir, fmt.Sprintf("%04d", id))
+}
+
+// acquire takes the writer's lock.
+func (l *Log) acquire() error {
+	dir := l.cfg.Dir
+	if vfs.Root(l.cfg.FS) == vfs.Default {
+		// The lock of the operating system is one per process and file, and the
+		// file system keeps this process's by name: so a file needs one name.
+		full, err := filepath.Abs(dir)
+		if err == nil {
+			full, err = filepath.EvalSymlinks(full)
+		}
+		if err != nil {
+			return fmt.Errorf("lock: %w", err)
+		}
+		dir = full
+	}
+	lock, err := l.cfg.FS.Lock(l.cfg.FS.PathJoin(dir, lockName))
+	if err == nil {
+		l.lock = lock
+		return nil
+	}
+	// The file system has no class of its own for "held by someone else".
+	held := err == error(syscall.EAGAIN) || err == error(syscall.EACCES) || err.Error() == "lock held by current process"
+	if held {
+		return fmt.Errorf("another writer has the directory %s open: %w", l.cfg.Dir, eventlog.ErrLocked)
+	}
+	return fmt.Errorf("lock %s: %w", l.cfg.Dir, err)
+}
+
+// release closes files and gives up the lock.
+func (l *Log) release() error {
+	var errs []error
+	for _, p := range l.parts {
+		if p.tail.file != nil {
+			errs = append(errs, p.tail.file.Close())
+		}
+		if p.tail.dir != nil {
+			errs = append(errs, p.tail.dir.Close())
+		}
+		if p.synced != nil {
+			errs = append(errs, p.synced.Close())
+		}
+	}
+	if l.lock != nil {
+		errs = append(errs, l.lock.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Partitions is the number of partitions.
+func (l *Log) Partitions() int { return len(l.parts) }
+
+func (l *Log) partition(p int) (*partition, error) {
+	if p < 0 || p >= len(l.parts) {
+		return nil, fmt.Errorf("filelog: no partition %d in %s, which has %d", p, l.cfg.Dir, len(l.parts))
+	}
+	return l.parts[p], nil
+}
+
+// End is the position of the last durable message of a partition, or
+// [eventlog.Start] when it has never had one.
+func (l *Log) End(p int) (eventlog.Position, error) {
+	part, err := l.partition(p)
+	if err != nil {
+		return eventlog.Position{}, err
+	}
+	m, err := part.durable()
+	if err != nil {
+		return eventlog.Position{}, fmt.Errorf("filelog: %w", err)
+	}
+	return m.last, nil
+}
+
+// Beginning is the earliest position that Open accepts: [eventlog.Start] as
+// long as nothing was trimmed, then that of the last message no longer held.
+func (l *Log) Beginning(p int) (eventlog.Position, error) {
+	part, err := l.partition(p)
+	if err != nil {
+		return eventlog.Position{}, err
+	}
+	at, err := part.beginning()
+	if err != nil {
+		return eventlog.Position{}, fmt.Errorf("filelog: %w", err)
+	}
+	return at, nil
+}
+
+// Close commits what is queued, ends the readers of this log, and gives up the
+// lock. It returns the error by which the log failed, if it did.
+func (l *Log) Close() error {
+	if !l.queue.close() {
+		return nil
+	}
+	l.run.stop()
+	l.poll.stop()
+	err := l.queue.failed()
+	if !l.cfg.ReadOnly && err == nil {
+		err = l.finish()
+	}
+	l.queue.shut()
+	l.committing.Lock()
+	defer l.committing.Unlock()
+	for _, p := range l.parts {
+		p.end(fmt.Errorf("log %s: %w", l.cfg.Dir, fs.ErrClosed))
+	}
+	return errors.Join(err, l.release())
+}
+
+// finish commits the rest and makes the marks durable.
+func (l *Log) finish() error {
+	if err := l.commit(); err != nil {
+		return err
+	}
+	for _, p := range l.parts {
+		if err := p.synced.Sync(); err != nil {
+			return fmt.Errorf("filelog: sync %s: %w", p.synced.path, err)
+		}
+	}
+	return nil
+}

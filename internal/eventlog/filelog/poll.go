@@ -1,0 +1,108 @@
+package filelog
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	pollFastest = 10 * time.Millisecond
+	pollSlowest = 100 * time.Millisecond
+)
+
+// durable returns how far the partition is durable, and why there will be no
+// more if that is so. In a read-only log it looks at what the writer's process
+// has announced.
+func (p *partition) durable() (mark, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.polled || p.ended != nil {
+		return p.mark, p.ended
+	}
+	m, ok, err := p.synced.readWhole(1)
+	if err != nil {
+		return p.mark, err
+	}
+	if !ok {
+		return p.mark, p.syncedDamage("both slots are damaged")
+	}
+	if m.next >= p.mark.next {
+		p.mark = m
+	}
+	return p.mark, nil
+}
+
+// poller looks for the marks that another process announces, and wakes the
+// readers. It looks less often while nothing comes.
+type poller struct {
+	mu         sync.Mutex
+	quit, done chan struct{}
+	stopped    bool
+}
+
+// start begins polling, if that has not begun.
+func (w *poller) start(parts []*partition) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.quit != nil || w.stopped {
+		return
+	}
+	w.quit, w.done = make(chan struct{}), make(chan struct{})
+	go w.loop(parts)
+}
+
+func (w *poller) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stopped = true
+	if w.quit != nil {
+		close(w.quit)
+		<-w.done
+		w.quit = nil
+	}
+}
+
+func (w *poller) loop(parts []*partition) {
+	defer close(w.done)
+	seen := make([]int64, len(parts))
+	for i := range seen {
+		seen[i] = -1
+	}
+	pause := pollFastest
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-w.quit:
+			return
+		}
+		pause = min(pause*5/4, pollSlowest)
+		for i, p := range parts {
+			if p.look(&seen[i]) {
+				pause = pollFastest
+			}
+		}
+		timer.Reset(pause)
+	}
+}
+
+// look wakes the partition's readers when its mark moved on since it was seen,
+// or can no longer be read. It reports whether it moved on.
+func (p *partition) look(seen *int64) bool {
+	p.mu.Lock()
+	watched := len(p.readers) > 0
+	p.mu.Unlock()
+	if !watched {
+		return false
+	}
+	m, err := p.durable()
+	moved := m.next != *seen
+	*seen = m.next
+	if moved || err != nil {
+		p.mu.Lock()
+		p.wake()
+		p.mu.Unlock()
+	}
+	return moved
+}

@@ -1,0 +1,138 @@
+package filelog
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/refloat/refloat/internal/eventlog"
+)
+
+// Open implements [eventlog.Topic]. A position behind the end is an error: the
+// log has lost what was read from it, or is another one. When the log is
+// read-only that is [eventlog.ErrTransient], because after a crash of the
+// machine SYNCED can lag until the next writer has recovered the log.
+func (l *Log) Open(p int, after eventlog.Position) (eventlog.Reader, error) {
+	part, err := l.partition(p)
+	if err != nil {
+		return nil, err
+	}
+	r, err := part.open(after)
+	if err != nil {
+		return nil, fmt.Errorf("filelog: open partition %d after %v: %w", p, after, err)
+	}
+	if l.cfg.ReadOnly {
+		l.poll.start(l.parts)
+	}
+	return r, nil
+}
+
+func (p *partition) open(after eventlog.Position) (*reader, error) {
+	m, err := p.durable()
+	if err != nil {
+		return nil, err
+	}
+	if after.Compare(m.last) > 0 {
+		if p.polled {
+			return nil, fmt.Errorf("%s ends at %v, as far as it is known to be durable: %w", p.dir, m.last, eventlog.ErrTransient)
+		}
+		return nil, damage{
+			path: p.segmentPath(m.segment), offset: m.offset, ordinal: m.next,
+			what:   fmt.Sprintf("the log ends at %v", m.last),
+			advice: "it has lost messages that were read from it, or is another log",
+		}.err()
+	}
+	r := &reader{part: p, changed: make(chan struct{}, 1), mark: m, skip: after}
+	if err := r.seek(after); err != nil {
+		_ = r.closeFile()
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended != nil {
+		_ = r.closeFile()
+		return nil, p.ended
+	}
+	p.readers[r] = struct{}{}
+	return r, nil
+}
+
+// seek places the reader at the first frame that has a message after the
+// position.
+func (r *reader) seek(after eventlog.Position) error {
+	m := r.mark
+	begin, err := r.part.beginning()
+	if err != nil {
+		return err
+	}
+	if after.Compare(begin) < 0 {
+		return fmt.Errorf("%s begins after %v: %w", r.part.dir, begin, eventlog.ErrTrimmed)
+	}
+	if after.Compare(m.last) == 0 {
+		r.segment, r.offset, r.next = m.segment, m.offset, m.next
+		if m.next == 0 {
+			r.offset = segmentHeaderBytes // the first segment is yet to be made
+		}
+		return nil
+	}
+	segments, err := r.part.segments()
+	if err != nil {
+		return err
+	}
+	// The segment of the position, or else the first one after it.
+	i, found := slices.BinarySearch(segments, after.Ledger)
+	if found && i+1 < len(segments) && after.Entry >= segments[i+1] {
+		i, found = i+1, false
+	}
+	r.segment, r.offset = m.segment, segmentHeaderBytes
+	if i < len(segments) {
+		r.segment = segments[i]
+	}
+	r.next = r.segment
+	if err := r.openFile(); err != nil {
+		return err
+	}
+	if found {
+		return r.skipTo(after.Entry)
+	}
+	if previous := r.file.head.previous; previous.Compare(after) > 0 {
+		return r.damage(fmt.Sprintf("the segment before this one, with %v, is missing", previous)).err()
+	}
+	return nil
+}
+
+// skipTo passes the frames below the ordinal by their headers.
+func (r *reader) skipTo(ordinal int64) error {
+	r.win.keep, r.win.ahead = false, 64<<10
+	for r.next < ordinal && r.next < r.until {
+		h, err := r.header()
+		if err != nil {
+			return err
+		}
+		r.pass(h)
+	}
+	r.win = window{file: r.file, limit: r.win.limit, keep: true, ahead: windowBytes}
+	return nil
+}
+
+// beginning is the position of the last message that is no longer held.
+func (p *partition) beginning() (eventlog.Position, error) {
+	for {
+		segments, err := p.segments()
+		if err != nil {
+			return eventlog.Position{}, err
+		}
+		if len(segments) == 0 || segments[0] == 0 {
+			return eventlog.Start, nil
+		}
+		s, err := p.openSegment(segments[0])
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // deleted since it was listed
+		}
+		if err != nil {
+			return eventlog.Position{}, err
+		}
+		return s.head.previous, s.Close()
+	}
+}
