@@ -1,0 +1,109 @@
+package policy
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"math"
+	"math/big"
+	"math/bits"
+	"time"
+)
+
+// backoff is the delay of a rule's retries: min(initial × (num/den)^(n-1), max),
+// then jitter (SEMANTICS 6). Times are in milliseconds.
+type backoff struct {
+	initial, max uint64
+	num, den     uint64 // the multiplier, num ≥ den ≥ 1, without common factor
+	jitter       uint64 // thousandths, at most 1000
+}
+
+// schedule fills in when the n-th retry of the target may start.
+func (s *Set) schedule(v *Verdict, q *queue, t *target, f *Failure, n uint64) {
+	plain := t.backoff.delay(n)
+	plain = toDuration(uint64(plain/time.Millisecond) + t.backoff.jitterOf(plain, f.RunID))
+	v.Delay = plain
+	if t.whenTerminated || f.Conditions.Has(Preempted) || f.Conditions.Has(LeaseExpired) {
+		grace := min(max(f.Grace, minGrace), maxGrace)
+		v.Delay = max(plain, time.Duration(addSaturating(int64(grace), int64(s.terminationSlack))))
+	}
+	v.ReadyAfter = max(addSaturating(f.Time, int64(plain)), q.pausedUntil)
+	v.RetryAfter = max(addSaturating(f.Time, int64(v.Delay)), q.pausedUntil)
+}
+
+// The bounds of the termination grace (SEMANTICS 2).
+const (
+	minGrace = time.Second
+	maxGrace = 300 * time.Second
+)
+
+// delay returns the delay of the n-th retry, n ≥ 1: exact, rounded down to the
+// millisecond once, saturating.
+func (b *backoff) delay(n uint64) time.Duration { return toDuration(b.millis(n - 1)) }
+
+// millis returns min(floor(initial × (num/den)^e), max).
+func (b *backoff) millis(e uint64) uint64 {
+	switch {
+	case b.initial == 0 || b.initial >= b.max || b.num == b.den || e == 0:
+		return min(b.initial, b.max)
+	case b.surelyOver(e):
+		return b.max
+	}
+	// hi:lo = initial × num^k and div = den^k, as long as they fit.
+	hi, lo, div := uint64(0), b.initial, uint64(1)
+	for range e {
+		carry, newLo := bits.Mul64(lo, b.num)
+		over, newHi := bits.Mul64(hi, b.num)
+		newHi, c := bits.Add64(newHi, carry, 0)
+		overDiv, newDiv := bits.Mul64(div, b.den)
+		if over != 0 || c != 0 || overDiv != 0 {
+			return b.bigMillis(e)
+		}
+		hi, lo, div = newHi, newLo, newDiv
+	}
+	quotient, _ := bits.Div64(hi, lo, div)
+	return min(quotient, b.max)
+}
+
+// surelyOver says whether the delay is at its maximum beyond any doubt of
+// floating point: the logarithms differ by more than 1. Where it says no, the
+// delay before its maximum is below 3 × max, which fits 64 bits (maxMillis).
+func (b *backoff) surelyOver(e uint64) bool {
+	growth := math.Log(float64(b.num)) - math.Log(float64(b.den))
+	return float64(e)*growth > math.Log(float64(b.max))-math.Log(float64(b.initial))+1
+}
+
+// bigMillis is millis where 128 bits do not suffice.
+func (b *backoff) bigMillis(e uint64) uint64 {
+	exp := new(big.Int).SetUint64(e)
+	num := new(big.Int).Exp(new(big.Int).SetUint64(b.num), exp, nil)
+	den := new(big.Int).Exp(new(big.Int).SetUint64(b.den), exp, nil)
+	num.Mul(num, new(big.Int).SetUint64(b.initial))
+	return min(num.Quo(num, den).Uint64(), b.max)
+}
+
+// jitterOf returns floor(delay × jitter × u) in milliseconds, where u is the
+// first 32 bits of SHA-256 of the run id ÷ 2³².
+func (b *backoff) jitterOf(delay time.Duration, runID string) uint64 {
+	if b.jitter == 0 || delay == 0 {
+		return 0
+	}
+	var room [64]byte // keeps a run id off the heap
+	sum := sha256.Sum256(append(room[:0], runID...))
+	u := uint64(binary.BigEndian.Uint32(sum[:4]))
+	hi, lo := bits.Mul64(uint64(delay/time.Millisecond)*b.jitter, u)
+	extra, _ := bits.Div64(hi, lo, 1000<<32)
+	return extra
+}
+
+// toDuration converts milliseconds, saturating at a whole millisecond.
+func toDuration(ms uint64) time.Duration {
+	return time.Duration(min(ms, math.MaxInt64/uint64(time.Millisecond))) * time.Millisecond
+}
+
+// addSaturating adds what is not negative.
+func addSaturating(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}

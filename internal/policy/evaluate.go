@@ -1,0 +1,173 @@
+package policy
+
+// Evaluate returns the verdict on one failure (SEMANTICS 3 to 9). c holds what
+// was granted to the job before it; nil means nothing was. The Skipped names of
+// the verdict are shared: do not change them.
+func (s *Set) Evaluate(f *Failure, c *Counts) Verdict { return s.decide(f, c, nil) }
+
+// Explain returns the verdict of Evaluate and every rule that applies to the
+// job, in order, with the first matcher of it that did not hold. There are no
+// rungs where no rule is asked: gangs, failFast, retries switched off.
+func (s *Set) Explain(f *Failure, c *Counts) (Verdict, []Rung) {
+	l := &ladder{}
+	v := s.decide(f, c, l)
+	return v, l.rungs
+}
+
+// decide is SEMANTICS 3: the first of its steps that applies decides.
+func (s *Set) decide(f *Failure, c *Counts, l *ladder) Verdict {
+	var none Counts
+	if c == nil {
+		c = &none
+	}
+	q := s.queue(f.Queue)
+	v := Verdict{GlobalUsed: c.Granted, GlobalLimit: s.globalMax, Shadow: q.shadow}
+	switch {
+	case f.Gang:
+		v.Code = GangFail
+		return v
+	case f.FailFast:
+		v.Code = FailFast
+		return v
+	case !s.enabled:
+		s.withoutPolicy(&v, f, c)
+		return v
+	}
+	var room [16]*policy
+	var applying []*policy
+	applying, v.Skipped = s.applying(q, f.JobPolicies, room[:0])
+	rule, container := firstMatch(applying, f, l)
+	switch {
+	case rule != nil:
+		v.Matcher, v.Container = rule.last, container
+		s.act(&v, q, &rule.target, f, c)
+	case len(applying) == 0 || f.leaseReturned():
+		s.withoutPolicy(&v, f, c)
+	default:
+		s.act(&v, q, defaultOf(applying), f, c)
+	}
+	return v
+}
+
+// firstMatch returns the first rule that matches, and the container that made
+// it match. It tells the ladder of every rule.
+func firstMatch(applying []*policy, f *Failure, l *ladder) (match *rule, container string) {
+	for _, p := range applying {
+		for i := range p.rules {
+			r := &p.rules[i]
+			if match != nil {
+				l.untried(r)
+				continue
+			}
+			failed, name := r.match(f)
+			l.tried(r, f, failed)
+			if failed != NoMatcher {
+				continue
+			}
+			match, container = r, name
+			if l == nil {
+				return match, container
+			}
+		}
+	}
+	return match, container
+}
+
+// defaultOf returns the default action of the first policy that states one,
+// nil when none does.
+func defaultOf(applying []*policy) *target {
+	for _, p := range applying {
+		if p.byDefault.action != noAction {
+			return &p.byDefault
+		}
+	}
+	return nil
+}
+
+// act is SEMANTICS 5: what a rule or a default action asks for, checked
+// against the limits. No target at all is a default action Fail.
+func (s *Set) act(v *Verdict, q *queue, t *target, f *Failure, c *Counts) {
+	if t == nil {
+		v.Code = DefaultFail
+		return
+	}
+	v.Policy, v.Rule = t.key.Policy, t.shown
+	if t.action == fail {
+		v.Code = t.code(RuleFail, DefaultFail)
+		return
+	}
+	if s.globalMax == 0 || q.killed {
+		v.Code = KillSwitch
+		return
+	}
+	count := c.of(t.key)
+	n := uint64(count.Ignored) + 1
+	if t.action == ignore {
+		v.Code = RuleIgnore
+	} else {
+		v.LimitFrom, v.RuleUsed, v.RuleLimit = t.limitFrom, count.Granted, t.limit
+		if count.Granted >= t.limit {
+			v.Code = t.limitFrom.refusal()
+			return
+		}
+		if c.Granted >= s.globalMax {
+			v.Code = GlobalLimit
+			return
+		}
+		n = uint64(count.Granted) + 1
+		v.Code = t.code(RuleRetry, DefaultRetry)
+		v.RuleUsed++
+		v.GlobalUsed++
+	}
+	v.Requeue, v.Key, v.Avoid = true, t.key, t.avoid
+	s.schedule(v, q, t, f, n)
+}
+
+// code returns the one for a rule or the one for a default action.
+func (t *target) code(ofRule, ofDefault Code) Code {
+	if t.isDefault {
+		return ofDefault
+	}
+	return ofRule
+}
+
+// refusal returns the code of a retry refused by a limit of this level.
+func (l LimitFrom) refusal() Code {
+	switch l {
+	case FromRule:
+		return RuleLimit
+	case FromPolicy:
+		return PolicyLimit
+	case FromGlobal, FromNowhere:
+	}
+	return GlobalLimit
+}
+
+// withoutPolicy is SEMANTICS 9: Armada's own rule, where no policy decides.
+func (s *Set) withoutPolicy(v *Verdict, f *Failure, c *Counts) {
+	switch {
+	case !f.leaseReturned():
+		v.Code = NoPolicy
+		return
+	case !f.Conditions.Has(Unschedulable) && uint64(c.LegacyReturns)+1 >= uint64(s.legacyMaxAttempts):
+		v.Code = LegacyLimit
+		return
+	}
+	v.Requeue, v.Code, v.Avoid = true, LegacyReturn, AvoidAllNodes
+	v.RetryAfter, v.ReadyAfter = f.Time, f.Time
+}
+
+// leaseReturned says whether the executor gave the lease back.
+func (f *Failure) leaseReturned() bool {
+	return f.Conditions.Has(Unschedulable) || f.Conditions.Has(LeaseReturned)
+}
+
+// of returns what the rule granted so far.
+func (c *Counts) of(key RuleKey) RuleCount {
+	for i := range c.Rules {
+		if c.Rules[i].Key == key {
+			return c.Rules[i]
+		}
+	}
+	return RuleCount{Key: key}
+}

@@ -1,0 +1,152 @@
+package policy
+
+import "strconv"
+
+// String returns the name of c in SEMANTICS 2, as rules write it.
+func (c Condition) String() string {
+	switch c {
+	case OOMKilled:
+		return "OOMKilled"
+	case Evicted:
+		return "Evicted"
+	case DeadlineExceeded:
+		return "DeadlineExceeded"
+	case Preempted:
+		return "Preempted"
+	case Unschedulable:
+		return "Unschedulable"
+	case LeaseReturned:
+		return "LeaseReturned"
+	case LeaseExpired:
+		return "LeaseExpired"
+	case UnknownCondition:
+	}
+	return unknown("Condition", uint8(c))
+}
+
+// ParseCondition returns the condition that String names s.
+func ParseCondition(s string) (Condition, bool) { return parseName(s, OOMKilled, LeaseExpired) }
+
+// String returns the code's name in SEMANTICS 11, fit for a metric label.
+func (c Code) String() string {
+	switch c {
+	case RuleRetry:
+		return "RuleRetry"
+	case RuleIgnore:
+		return "RuleIgnore"
+	case RuleFail:
+		return "RuleFail"
+	case DefaultRetry:
+		return "DefaultRetry"
+	case DefaultFail:
+		return "DefaultFail"
+	case RuleLimit:
+		return "RuleLimit"
+	case PolicyLimit:
+		return "PolicyLimit"
+	case GlobalLimit:
+		return "GlobalLimit"
+	case KillSwitch:
+		return "KillSwitch"
+	case FailFast:
+		return "FailFast"
+	case NoPolicy:
+		return "NoPolicy"
+	case LegacyReturn:
+		return "LeaseReturned"
+	case LegacyLimit:
+		return "LegacyLimit"
+	case GangRetry:
+		return "GangRetry"
+	case GangFail:
+		return "GangFail"
+	case UnknownCode:
+	}
+	return unknown("Code", uint8(c))
+}
+
+// ParseCode returns the code that String names s.
+func ParseCode(s string) (Code, bool) { return parseName(s, RuleRetry, GangFail) }
+
+// String returns rule, policy or global, and "" for FromNowhere.
+func (l LimitFrom) String() string {
+	switch l {
+	case FromNowhere:
+		return ""
+	case FromRule:
+		return "rule"
+	case FromPolicy:
+		return "policy"
+	case FromGlobal:
+		return "global"
+	}
+	return unknown("LimitFrom", uint8(l))
+}
+
+// ParseLimitFrom returns the level that String names s.
+func ParseLimitFrom(s string) (LimitFrom, bool) { return parseName(s, FromNowhere, FromGlobal) }
+
+// String returns the matcher's field in a policy file, and "" for NoMatcher.
+func (m Matcher) String() string {
+	switch m {
+	case NoMatcher:
+		return ""
+	case OnConditions:
+		return "onConditions"
+	case OnExitCodes:
+		return "onExitCodes"
+	case OnTerminationMessage:
+		return "onTerminationMessage"
+	case OnFailureCategory:
+		return "onFailureCategory"
+	case OnFailureSubcategory:
+		return "onFailureSubcategory"
+	}
+	return unknown("Matcher", uint8(m))
+}
+
+// ParseMatcher returns the matcher that String names s.
+func ParseMatcher(s string) (Matcher, bool) { return parseName(s, NoMatcher, OnFailureSubcategory) }
+
+// String returns the mode's name in a policy file.
+func (m AvoidMode) String() string {
+	switch m {
+	case AvoidNone:
+		return "none"
+	case AvoidNode:
+		return "node"
+	case AvoidAllNodes:
+		return "allNodes"
+	}
+	return unknown("AvoidMode", uint8(m))
+}
+
+// ParseAvoidMode returns the mode that String names s.
+func ParseAvoidMode(s string) (AvoidMode, bool) { return parseName(s, AvoidNone, AvoidAllNodes) }
+
+// PodName returns the name of the pod of a job's run (SEMANTICS 10). enabled
+// is that of the settings: without retries there is one pod name per job.
+func PodName(jobID string, runIndex uint32, enabled bool) string {
+	if runIndex == 0 || !enabled {
+		return "armada-" + jobID + "-0"
+	}
+	return "armada-" + jobID + "-0-" + strconv.FormatUint(uint64(runIndex), 10)
+}
+
+// unknown names a value that has no name: it can only come from damaged data.
+func unknown(kind string, n uint8) string {
+	return kind + "(" + strconv.Itoa(int(n)) + ")"
+}
+
+// parseName returns the value from first to last that String names s.
+func parseName[T interface {
+	~uint8
+	String() string
+}](s string, first, last T) (T, bool) {
+	for v := first; v <= last; v++ {
+		if v.String() == s {
+			return v, true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,323 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func mustParse(t testing.TB, text string) *Set {
+	t.Helper()
+	s, err := Parse([]File{{Name: "p.yaml", Data: []byte(text)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// The names of codes are metric labels and stand in logs.
+func TestCodeNames(t *testing.T) {
+	want := "RuleRetry RuleIgnore RuleFail DefaultRetry DefaultFail RuleLimit PolicyLimit GlobalLimit KillSwitch FailFast NoPolicy LeaseReturned LegacyLimit GangRetry GangFail"
+	var got []string
+	for c := RuleRetry; c <= GangFail; c++ {
+		got = append(got, c.String())
+		if back, ok := ParseCode(c.String()); !ok || back != c {
+			t.Errorf("ParseCode(%s) = %v, %v", c, back, ok)
+		}
+	}
+	if strings.Join(got, " ") != want {
+		t.Errorf("codes are %s, want %s", got, want)
+	}
+}
+
+func TestNames(t *testing.T) {
+	names := map[string]string{
+		"conditions": fmt.Sprint(OOMKilled, Evicted, DeadlineExceeded, Preempted, Unschedulable, LeaseReturned, LeaseExpired, UnknownCondition, Condition(99)),
+		"levels":     fmt.Sprint([]LimitFrom{FromNowhere, FromRule, FromPolicy, FromGlobal, 99}),
+		"matchers":   fmt.Sprint([]Matcher{NoMatcher, OnConditions, OnExitCodes, OnTerminationMessage, OnFailureCategory, OnFailureSubcategory, 99}),
+		"modes":      fmt.Sprint(AvoidNone, AvoidNode, AvoidAllNodes, AvoidMode(99)),
+		"codes":      fmt.Sprint(UnknownCode, Code(99)),
+		"severities": fmt.Sprint(Error, Warning),
+	}
+	want := map[string]string{
+		"conditions": "OOMKilled Evicted DeadlineExceeded Preempted Unschedulable LeaseReturned LeaseExpired Condition(0) Condition(99)",
+		"levels":     "[ rule policy global LimitFrom(99)]",
+		"matchers":   "[ onConditions onExitCodes onTerminationMessage onFailureCategory onFailureSubcategory Matcher(99)]",
+		"modes":      "none node allNodes AvoidMode(99)",
+		"codes":      "Code(0) Code(99)",
+		"severities": "error warning",
+	}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Error(diff)
+	}
+	for _, s := range []string{"Code(0)", "", "ruleretry", "LegacyReturn"} {
+		if c, ok := ParseCode(s); ok {
+			t.Errorf("ParseCode(%q) = %v", s, c)
+		}
+	}
+	for m := NoMatcher; m <= OnFailureSubcategory; m++ {
+		if back, ok := ParseMatcher(m.String()); !ok || back != m {
+			t.Errorf("ParseMatcher(%q) = %v, %v", m, back, ok)
+		}
+	}
+	for l := FromNowhere; l <= FromGlobal; l++ {
+		if back, ok := ParseLimitFrom(l.String()); !ok || back != l {
+			t.Errorf("ParseLimitFrom(%q) = %v, %v", l, back, ok)
+		}
+	}
+	for m := AvoidNone; m <= AvoidAllNodes; m++ {
+		if back, ok := ParseAvoidMode(m.String()); !ok || back != m {
+			t.Errorf("ParseAvoidMode(%q) = %v, %v", m, back, ok)
+		}
+	}
+}
+
+func TestPodName(t *testing.T) {
+	for _, c := range []struct {
+		index   uint32
+		enabled bool
+		want    string
+	}{
+		{0, true, "armada-01j-0"},
+		{1, true, "armada-01j-0-1"},
+		{12, true, "armada-01j-0-12"},
+		{0, false, "armada-01j-0"},
+		{12, false, "armada-01j-0"},
+	} {
+		if got := PodName("01j", c.index, c.enabled); got != c.want {
+			t.Errorf("PodName(01j, %d, %v) = %s, want %s", c.index, c.enabled, got, c.want)
+		}
+	}
+}
+
+func TestEmpty(t *testing.T) {
+	s := Empty()
+	if !s.Enabled() || s.Horizon() != 24*time.Hour {
+		t.Errorf("enabled %v, horizon %s", s.Enabled(), s.Horizon())
+	}
+	none, err := Parse(nil)
+	if err != nil || none.Digest() != s.Digest() {
+		t.Errorf("Parse(nil) = %x, %v, want %x", none.Digest(), err, s.Digest())
+	}
+	if v := s.Evaluate(&Failure{}, nil); v.Code != NoPolicy || v.GlobalLimit != 20 {
+		t.Errorf("Evaluate = %+v", v)
+	}
+	other := mustParse(t, "{kind: RetrySettings, spec: {enabled: false, horizon: 90s}}")
+	if other.Enabled() || other.Horizon() != 90*time.Second {
+		t.Errorf("enabled %v, horizon %s", other.Enabled(), other.Horizon())
+	}
+}
+
+// The problems of Parse can be taken apart by errors.As, in order.
+func TestProblem(t *testing.T) {
+	_, err := Parse([]File{
+		{"b.yaml", []byte("kind: Queue\nname: b\nmode: Sometimes\n")},
+		{"a.yaml", []byte("# comment\n\nkind: Queue\nname: a\nkilled: 7\n")},
+	})
+	want := Problems{
+		{File: "a.yaml", Line: 5, Column: 9, Path: "killed", Value: "7", Code: "RP012", Message: "YAML reads 7 as int", Fix: "write true or false"},
+		{File: "b.yaml", Line: 3, Column: 7, Path: "mode", Value: "Sometimes", Code: "RP030", Message: "unknown mode Sometimes", Fix: "use Enforce or Shadow"},
+	}
+	if diff := cmp.Diff(error(want), err); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestFileTooBig(t *testing.T) {
+	big := append([]byte("{kind: Queue, name: q} #"), make([]byte, maxFile)...)
+	_, err := Parse([]File{{"big.yaml", big}})
+	if err == nil || !strings.Contains(err.Error(), "RP002") {
+		t.Errorf("Parse = %v, want RP002", err)
+	}
+}
+
+func TestLoadDir(t *testing.T) {
+	dir := fstest.MapFS{
+		"b.yml":       {Data: []byte("b")},
+		"a.yaml":      {Data: []byte("a")},
+		"c.json":      {Data: []byte("c")},
+		"README.md":   {Data: []byte("no")},
+		".hidden.yml": {Data: []byte("no")},
+		"sub/d.yaml":  {Data: []byte("no")},
+		"e.yaml/x":    {Data: []byte("no")},
+	}
+	got, err := LoadDir(dir)
+	want := []File{{"a.yaml", []byte("a")}, {"b.yml", []byte("b")}, {"c.json", []byte("c")}}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("LoadDir: %v\n%s", err, diff)
+	}
+	if _, err := LoadFiles(dir, "gone.yaml"); err == nil {
+		t.Error("LoadFiles(gone.yaml) found something")
+	}
+	if files, err := LoadFiles(dir, "sub/d.yaml"); err != nil || files[0].Name != "sub/d.yaml" {
+		t.Errorf("LoadFiles(sub/d.yaml) = %v, %v", files, err)
+	}
+}
+
+// Policies are mounted by Kubernetes as links to files in hidden directories.
+func TestLoadDirFollowsLinks(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "..data"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "..data", "a.yaml"), []byte("a"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("..data/a.yaml", filepath.Join(dir, "a.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	files, err := LoadDir(os.DirFS(dir))
+	if err != nil || len(files) != 1 || string(files[0].Data) != "a" {
+		t.Errorf("LoadDir = %v, %v", files, err)
+	}
+}
+
+// The examples are there to be copied: they must be without blame, and do what
+// their comments say.
+func TestExamples(t *testing.T) {
+	files, err := LoadDir(os.DirFS("../../examples/policies"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("LoadDir = %d files, %v", len(files), err)
+	}
+	if problems := Lint(files); len(problems) > 0 {
+		t.Error(problems)
+	}
+	s, err := Parse(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := func(c Condition) Failure { return Failure{Conditions: Conditions(0).With(c)} }
+	exit := func(code int32, message string) Failure {
+		return Failure{Containers: []Container{{Name: "main", ExitCode: code, Message: message}}}
+	}
+	category := func(name, sub string) Failure { return Failure{Category: name, Subcategory: sub} }
+	oom := exit(137, "")
+	oom.Containers[0].Reason = "OOMKilled"
+	fetch := Failure{Containers: []Container{{Name: "main"}, {Name: "init-fetch", ExitCode: 3, Init: true}}}
+	for _, c := range []struct {
+		queue, annotation string
+		f                 Failure
+		granted           RuleCount
+		want              string
+	}{
+		{"genomics", "", has(Preempted), RuleCount{}, "RuleIgnore infra/preempted 11s none"},
+		{"vision-train", "", has(Preempted), RuleCount{}, "RuleIgnore infra/preempted 11s none"},
+		{"genomics", "", has(Evicted), RuleCount{}, "RuleRetry infra/evicted 10s node"},
+		{"genomics", "", has(LeaseReturned), RuleCount{}, "RuleRetry infra/lost 10s node"},
+		{"genomics", "", has(Unschedulable), RuleCount{}, "LeaseReturned / 0s allNodes"},
+		{"genomics", "", has(DeadlineExceeded), RuleCount{}, "RuleFail infra/deadline 0s none"},
+		{"genomics", "", category("infrastructure", "gpu"), RuleCount{RuleKey{"infra", "gpu"}, 3, 0}, "RuleLimit infra/gpu 0s none"},
+		{"genomics", "", category("infrastructure", "network"), RuleCount{RuleKey{"infra", "network"}, 1, 0}, "RuleRetry infra/network 1m30s none"},
+		{"genomics", "", category("infrastructure", "storage"), RuleCount{RuleKey{"infra", "other-infrastructure"}, 5, 0}, "PolicyLimit infra/other-infrastructure 0s none"},
+		{"genomics", "", category("infrastructure", "storage"), RuleCount{RuleKey{"old", "x"}, 8, 0}, "GlobalLimit infra/other-infrastructure 0s none"},
+		{"genomics", "", exit(1, ""), RuleCount{}, "DefaultFail / 0s none"},
+		{"genomics", "extra", exit(1, ""), RuleCount{RuleKey{"extra", "flaky"}, 2, 0}, "RuleRetry extra/flaky 20s none"},
+		{"genomics", "extra, training", exit(2, ""), RuleCount{}, "DefaultFail training/default 0s none"},
+		{"vision-train", "", oom, RuleCount{}, "RuleRetry training/oom 15s none"},
+		{"vision-train", "", exit(139, ""), RuleCount{}, "RuleRetry training/signalled 15s node"},
+		{"vision-train", "", exit(1, "NCCL WARN Timeout waiting for peer rank 7"), RuleCount{}, "RuleRetry training/collective-timeout 15s none"},
+		{"vision-train", "", exit(1, "RuntimeError: DataLoader worker (pid 213) is killed by signal"), RuleCount{}, "RuleRetry training/collective-timeout 15s none"},
+		{"vision-train", "", fetch, RuleCount{RuleKey{"training", "fetch"}, 2, 0}, "RuleRetry training/fetch 1m0s none"},
+		{"risk-batch", "", category("user", "bad-input"), RuleCount{}, "RuleFail infra/bad-input 0s none"},
+		{"risk-batch", "", exit(42, ""), RuleCount{}, "RuleFail batch/gave-up 0s none"},
+		{"risk-batch", "", exit(255, ""), RuleCount{}, "DefaultRetry batch/default 5s none"},
+		{"risk-batch", "", exit(255, ""), RuleCount{RuleKey{"batch", "default"}, 1, 0}, "PolicyLimit batch/default 0s none"},
+		{"unheard-of", "infra", has(Evicted), RuleCount{}, "RuleRetry infra/evicted 10s node"},
+	} {
+		c.f.Queue, c.f.JobPolicies = c.queue, c.annotation
+		v := s.Evaluate(&c.f, &Counts{Rules: []RuleCount{c.granted}, Granted: c.granted.Granted})
+		delay := v.Delay
+		if v.Policy == "infra" && v.Code == RuleRetry {
+			delay = delay.Truncate(10 * time.Second) // without the jitter
+		}
+		got := fmt.Sprintf("%s %s/%s %s %s", v.Code, v.Policy, v.Rule, delay, v.Avoid)
+		if got != c.want {
+			t.Errorf("%s %+v: %s, want %s", c.queue, c.f, got, c.want)
+		}
+	}
+}
+
+// The delays must be exact: the obvious fraction arithmetic is the judge.
+func FuzzDelay(f *testing.F) {
+	f.Add(uint32(10_000), uint32(600_000), uint32(2000), uint32(3))
+	f.Add(uint32(1), uint32(1<<32-1), uint32(1001), uint32(22_000))
+	f.Add(uint32(3), uint32(1<<32-1), uint32(1500), uint32(40))
+	f.Add(uint32(7), uint32(1<<32-1), uint32(1999), uint32(30))
+	f.Add(uint32(5), uint32(0), uint32(1_000_000_000), uint32(2))
+	f.Fuzz(func(t *testing.T, initial, longest, multiplier, n uint32) {
+		growth := factor(1000 + multiplier%999_999_001)
+		n = 1 + n%25_000
+		first, most := duration(initial), duration(longest)*1000
+		b := inherit(level{&overrides{Backoff: backoffSpec{InitialDelay: &first, MaxDelay: &most, Multiplier: &growth}}, FromRule}).backoff
+		exponent := big.NewInt(int64(n - 1))
+		whole := new(big.Int).Exp(big.NewInt(int64(growth)), exponent, nil)
+		whole.Mul(whole, big.NewInt(int64(first)))
+		whole.Quo(whole, new(big.Int).Exp(big.NewInt(1000), exponent, nil))
+		if whole.Cmp(big.NewInt(int64(most))) > 0 {
+			whole.SetInt64(int64(most))
+		}
+		if got := b.delay(uint64(n)); got != time.Duration(whole.Int64())*time.Millisecond {
+			t.Errorf("delay %d of %+v = %s, want %s ms", n, b, got, whole)
+		}
+	})
+}
+
+// The names that a queue skips are shared by its verdicts; those that a job's
+// annotation adds are not.
+func TestSkippedIsNotOverwritten(t *testing.T) {
+	s := mustParse(t, "{kind: Queue, name: q, retryPolicies: [x, y, z]}")
+	a := s.Evaluate(&Failure{Queue: "q", JobPolicies: "a"}, nil)
+	b := s.Evaluate(&Failure{Queue: "q", JobPolicies: "b"}, nil)
+	if got := fmt.Sprint(a.Skipped, b.Skipped); got != "[x y z a] [x y z b]" {
+		t.Error(got)
+	}
+}
+
+// A Set has no state: many goroutines may ask it at once.
+func TestConcurrentUse(t *testing.T) {
+	s := mustParse(t, benchPolicies(10)+"---\n{kind: Queue, name: q, retryPolicies: [p0, gone]}")
+	want := s.Evaluate(benchFailure("p1,x,p2"), nil)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 200 {
+				got, _ := s.Explain(benchFailure("p1,x,p2"), nil)
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Error(diff)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// A hostile file costs little time and says little.
+func TestManyProblems(t *testing.T) {
+	for name, text := range map[string]string{
+		"zeros":    "{apiVersion: armadaproject.io/v1, kind: RetryPolicy, metadata: {name: a}, spec: {rules: [{action: Retry, onExitCodes: {operator: In, values: [" + strings.Repeat("0,", 40_000) + "]}}]}}",
+		"unknown":  "{kind: Queue, name: a," + strings.Repeat("x: 1,", 16_000) + "}",
+		"rules":    "{apiVersion: armadaproject.io/v1, kind: RetryPolicy, metadata: {name: a}, spec: {rules: [" + strings.Repeat("{},", 30_000) + "]}}",
+		"nesting":  strings.Repeat("[", 400_000),
+		"files":    strings.Repeat("---\nx\n", 16_000),
+		"policies": strings.Repeat("---\n{kind: Queue, name: a}\n", 4_000),
+	} {
+		start := time.Now()
+		_, err := Parse([]File{{name, []byte(text)}})
+		var problems Problems
+		errors.As(err, &problems)
+		if len(problems) == 0 || len(problems) > maxProblems+1 {
+			t.Errorf("%s: %d problems", name, len(problems))
+		}
+		t.Logf("%s: %d problems in %s", name, len(problems), time.Since(start))
+	}
+}
