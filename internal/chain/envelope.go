@@ -1,0 +1,129 @@
+package chain
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/refloat/refloat/internal/eventlog"
+)
+
+// Hash is a SHA-256.
+type Hash [32]byte
+
+// String is the hash in hex.
+func (h Hash) String() string { return hex.EncodeToString(h[:]) }
+
+// Link is the hash of an envelope's bytes, as they were read.
+func Link(envelope []byte) Hash { return sha256.Sum256(envelope) }
+
+// Extend takes one record's bytes into a running hash: SHA-256 over the hash so
+// far and the bytes. It starts at the zero hash.
+func (h Hash) Extend(record []byte) Hash {
+	s := sha256.New()
+	s.Write(h[:])
+	s.Write(record)
+	var out Hash
+	s.Sum(out[:0])
+	return out
+}
+
+// Envelope is one message of a partition of the decisions topic: the answer to
+// one stretch of input.
+type Envelope struct {
+	Seq    uint64 // dense, from 1
+	Link   Hash   // of the envelope before; zero at seq 1
+	Epoch  uint64
+	Owner  OwnerID
+	InFrom eventlog.Position // exclusive; eventlog.Start: the beginning
+	InTo   eventlog.Position // inclusive; equal to InFrom: no input
+	// InCount is the number of messages in (InFrom, InTo].
+	InCount uint64
+	Records [][]byte // each an encoded Record
+}
+
+// MaxEnvelopeBytes is where an owner cuts an envelope: below Pulsar's limit of
+// 5 MiB a message. One input message whose records are larger goes out whole.
+const MaxEnvelopeBytes = 4_500 << 10
+
+// Append appends the one encoding of the envelope.
+func (e *Envelope) Append(b []byte) []byte {
+	b = appendUint(b, 1, e.Seq)
+	b = appendBytes(b, 2, e.Link[:])
+	b = appendUint(b, 3, e.Epoch)
+	b = appendBytes(b, 4, e.Owner[:])
+	b = appendPosition(b, 5, e.InFrom)
+	b = appendPosition(b, 6, e.InTo)
+	b = appendUint(b, 7, e.InCount)
+	for _, r := range e.Records {
+		b = protowire.AppendBytes(protowire.AppendTag(b, 8, protowire.BytesType), r)
+	}
+	return b
+}
+
+// DecodeEnvelope reads an envelope; its records share memory with b. It returns
+// ErrMalformed for bytes that are none.
+func DecodeEnvelope(b []byte) (*Envelope, error) {
+	e := &Envelope{InFrom: eventlog.Start, InTo: eventlog.Start}
+	err := eachField(b, func(f *wireField) error {
+		switch f.number {
+		case 1:
+			return f.uint64To(&e.Seq)
+		case 2:
+			return f.fixedTo(e.Link[:])
+		case 3:
+			return f.uint64To(&e.Epoch)
+		case 4:
+			return f.fixedTo(e.Owner[:])
+		case 5:
+			return f.positionTo(&e.InFrom)
+		case 6:
+			return f.positionTo(&e.InTo)
+		case 7:
+			return f.uint64To(&e.InCount)
+		case 8:
+			if f.typ != protowire.BytesType {
+				return f.wrongType()
+			}
+			e.Records = append(e.Records, f.bytes)
+			return nil
+		}
+		return f.unknown()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("envelope: %w", err)
+	}
+	if e.Seq == 0 || e.InTo.Compare(e.InFrom) < 0 || (e.InCount == 0) != (e.InTo == e.InFrom) {
+		return nil, fmt.Errorf("envelope: %w: seq %d covers %d messages from %v to %v", ErrMalformed, e.Seq, e.InCount, e.InFrom, e.InTo)
+	}
+	return e, nil
+}
+
+// Decode reads the envelope's records. Activations must stand first, and a
+// claim alone (PROTOCOL 4).
+func (e *Envelope) Decode() ([]Record, error) {
+	records := make([]Record, len(e.Records))
+	front := true
+	for i, raw := range e.Records {
+		r, err := DecodeRecord(raw)
+		if err != nil {
+			return nil, fmt.Errorf("envelope %d: record %d: %w", e.Seq, i, err)
+		}
+		switch {
+		case r.FromInput():
+			front = false
+			if e.InCount == 0 {
+				return nil, fmt.Errorf("envelope %d: record %d: %w: answers no input", e.Seq, i, ErrMalformed)
+			}
+		case !front:
+			return nil, fmt.Errorf("envelope %d: record %d: %w: not at the front", e.Seq, i, ErrMalformed)
+		}
+		if _, claim := r.(*OwnerClaim); claim && (len(e.Records) != 1 || e.InCount != 0) {
+			return nil, fmt.Errorf("envelope %d: %w: a claim stands alone", e.Seq, ErrMalformed)
+		}
+		records[i] = r
+	}
+	return records, nil
+}

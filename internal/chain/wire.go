@@ -1,0 +1,208 @@
+package chain
+
+import (
+	"errors"
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/refloat/refloat/internal/eventlog"
+)
+
+// ErrMalformed says that bytes are no envelope or record of ours.
+var ErrMalformed = errors.New("malformed")
+
+type fieldNumber = protowire.Number
+
+// The append functions write one field, or nothing for its default.
+
+func appendUint(b []byte, n fieldNumber, v uint64) []byte {
+	if v == 0 {
+		return b
+	}
+	return protowire.AppendVarint(protowire.AppendTag(b, n, protowire.VarintType), v)
+}
+
+func appendInt(b []byte, n fieldNumber, v int64) []byte { return appendUint(b, n, uint64(v)) }
+
+func appendBool(b []byte, n fieldNumber, v bool) []byte {
+	if !v {
+		return b
+	}
+	return appendUint(b, n, 1)
+}
+
+func appendString(b []byte, n fieldNumber, v string) []byte {
+	if v == "" {
+		return b
+	}
+	return protowire.AppendString(protowire.AppendTag(b, n, protowire.BytesType), v)
+}
+
+func appendBytes(b []byte, n fieldNumber, v []byte) []byte {
+	if len(v) == 0 {
+		return b
+	}
+	return protowire.AppendBytes(protowire.AppendTag(b, n, protowire.BytesType), v)
+}
+
+func appendStrings(b []byte, n fieldNumber, vs []string) []byte {
+	for _, v := range vs {
+		b = protowire.AppendString(protowire.AppendTag(b, n, protowire.BytesType), v)
+	}
+	return b
+}
+
+// appendPosition writes a present position, also the position 0:0:0, and
+// nothing for eventlog.Start.
+func appendPosition(b []byte, n fieldNumber, p eventlog.Position) []byte {
+	if p == eventlog.Start {
+		return b
+	}
+	return appendMessage(b, n, func(b []byte) []byte {
+		b = appendInt(b, 1, p.Ledger)
+		b = appendInt(b, 2, p.Entry)
+		return appendInt(b, 3, int64(p.Batch))
+	})
+}
+
+// appendMessage writes an embedded message in place, then its length before it.
+func appendMessage(b []byte, n fieldNumber, body func([]byte) []byte) []byte {
+	b = protowire.AppendTag(b, n, protowire.BytesType)
+	start := len(b)
+	b = body(b)
+	size := len(b) - start
+	var prefix [10]byte
+	head := protowire.AppendVarint(prefix[:0], uint64(size))
+	b = append(b, head...)
+	copy(b[start+len(head):], b[start:start+size])
+	copy(b[start:], head)
+	return b
+}
+
+// wireField is one field as it stands on the wire.
+type wireField struct {
+	number fieldNumber
+	typ    protowire.Type
+	varint uint64
+	bytes  []byte
+}
+
+// eachField calls visit for every field of a message, in order.
+func eachField(b []byte, visit func(*wireField) error) error {
+	var f wireField
+	for len(b) > 0 {
+		num, typ, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return fmt.Errorf("%w: %w", ErrMalformed, protowire.ParseError(n))
+		}
+		b = b[n:]
+		f = wireField{number: num, typ: typ}
+		switch typ {
+		case protowire.VarintType:
+			f.varint, n = protowire.ConsumeVarint(b)
+		case protowire.BytesType:
+			f.bytes, n = protowire.ConsumeBytes(b)
+		default:
+			n = protowire.ConsumeFieldValue(num, typ, b)
+		}
+		if n < 0 {
+			return fmt.Errorf("%w: %w", ErrMalformed, protowire.ParseError(n))
+		}
+		b = b[n:]
+		if err := visit(&f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *wireField) uint64To(dst *uint64) error {
+	if f.typ != protowire.VarintType {
+		return f.wrongType()
+	}
+	*dst = f.varint
+	return nil
+}
+
+func (f *wireField) uint32To(dst *uint32) error {
+	if f.typ != protowire.VarintType || f.varint > 1<<32-1 {
+		return f.wrongType()
+	}
+	*dst = uint32(f.varint)
+	return nil
+}
+
+func (f *wireField) int64To(dst *int64) error {
+	if f.typ != protowire.VarintType {
+		return f.wrongType()
+	}
+	*dst = int64(f.varint)
+	return nil
+}
+
+func (f *wireField) boolTo(dst *bool) error {
+	if f.typ != protowire.VarintType || f.varint > 1 {
+		return f.wrongType()
+	}
+	*dst = f.varint == 1
+	return nil
+}
+
+func (f *wireField) stringTo(dst *string) error {
+	if f.typ != protowire.BytesType {
+		return f.wrongType()
+	}
+	*dst = string(f.bytes)
+	return nil
+}
+
+func (f *wireField) stringsTo(dst *[]string) error {
+	if f.typ != protowire.BytesType {
+		return f.wrongType()
+	}
+	*dst = append(*dst, string(f.bytes))
+	return nil
+}
+
+// fixedTo fills an array of exactly that size.
+func (f *wireField) fixedTo(dst []byte) error {
+	if f.typ != protowire.BytesType || len(f.bytes) != len(dst) {
+		return f.wrongType()
+	}
+	copy(dst, f.bytes)
+	return nil
+}
+
+func (f *wireField) positionTo(dst *eventlog.Position) error {
+	if f.typ != protowire.BytesType {
+		return f.wrongType()
+	}
+	*dst = eventlog.Position{}
+	return eachField(f.bytes, func(f *wireField) error {
+		switch f.number {
+		case 1:
+			return f.int64To(&dst.Ledger)
+		case 2:
+			return f.int64To(&dst.Entry)
+		case 3:
+			var v int64
+			if err := f.int64To(&v); err != nil {
+				return err
+			}
+			dst.Batch = int32(v)
+			return nil
+		}
+		return f.unknown()
+	})
+}
+
+func (f *wireField) wrongType() error {
+	return fmt.Errorf("%w: field %d has the wrong type, size or range", ErrMalformed, f.number)
+}
+
+// unknown refuses a field that this version does not know: a record is acted
+// upon whole or not at all.
+func (f *wireField) unknown() error {
+	return fmt.Errorf("%w: unknown field %d", ErrMalformed, f.number)
+}
