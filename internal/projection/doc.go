@@ -1,0 +1,20 @@
+// Package projection is what Refloat remembers of jobs: one record per job and
+// per run that is no longer its latest, folded from events and decisions.
+//
+// Fold takes one message in, Settle and Apply take in what was decided of it.
+// All three are pure; State finds what is not in memory through a KV, and
+// writes what changed into a Batch. Store keeps a partition's records in
+// Pebble, Memory in memory: a law test holds that both end the same.
+//
+// Invariant: the state is a function of the events and the records of the
+// decision log, whatever the batches, restarts and owners (PROOF I2). Counts
+// come from records alone, never from a policy.
+//
+// Keys of one partition (job ids are escaped where something follows them):
+//
+//	m                       meta: positions, chain end, hashes, watermark
+//	j <job>                 job, with its latest run
+//	r <job> 00 01 <run>     runs of the job that are not its latest
+//	s <queue> 00 01 <set> 00 01 <job>   the known jobs of a set
+//	x <weight> <base> <job> when the job may be forgotten: weight horizons after base
+package projection

@@ -1,0 +1,309 @@
+package projection
+
+import (
+	"strings"
+
+	"github.com/refloat/refloat/events"
+)
+
+// message is what folding one message leaves to be settled.
+type message struct {
+	parked   []ParkedEvent
+	failures []Failure
+	proofs   []runRef // runs whose pod this message says is gone
+	proven   []runRef // decided in this message, but proven gone before
+}
+
+type runRef struct{ job, run string }
+
+// ParkedEvent is an event that names no job or run where it must.
+type ParkedEvent struct {
+	Reason events.ParkReason
+	Event  uint32 // place in the message, from 1
+	Raw    []byte
+}
+
+// Failure is a run that failed in the message in hand.
+type Failure struct {
+	JobID, RunID string
+	Time         int64         // t, Unix nanoseconds
+	Error        *events.Error // nil: preempted, and nothing else is known
+	Preempted    bool          // a JobRunPreempted says so
+
+	Job  *Job
+	Run  *Run
+	Node string // where it ran
+	Skip Skip   // set by Settle
+}
+
+// Skip says why a failed run is not decided (SEMANTICS 1).
+type Skip uint8
+
+// The reasons, in the order in which they count.
+const (
+	Decide Skip = iota
+	StaleRun
+	Cancelled
+	Ended
+	UnknownJob
+)
+
+// Fold takes one message in. What it leaves stands in Parked and Failures until
+// the next Fold; after each failure was settled, and applied or left alone,
+// Ready and Finish end the message.
+func (s *State) Fold(seq *events.Sequence, publish int64) {
+	s.msg.parked = s.msg.parked[:0]
+	clear(s.msg.failures)
+	s.msg.failures = s.msg.failures[:0]
+	s.msg.proofs, s.msg.proven = s.msg.proofs[:0], s.msg.proven[:0]
+	for i := range seq.Events {
+		s.Watermark = max(s.Watermark, seq.Events[i].Created.Time(publish))
+	}
+	s.forget()
+	for i := range seq.Events {
+		ev := &seq.Events[i]
+		if why := ev.Missing(); why != events.UnknownParkReason {
+			s.msg.parked = append(s.msg.parked, ParkedEvent{Reason: why, Event: uint32(i + 1), Raw: ev.Raw})
+			continue
+		}
+		s.foldEvent(seq, ev, publish)
+	}
+	s.classify()
+}
+
+// Parked are the events of the message that could not be used.
+func (s *State) Parked() []ParkedEvent { return s.msg.parked }
+
+// Failures is the number of runs that failed in the message.
+func (s *State) Failures() int { return len(s.msg.failures) }
+
+func (s *State) foldEvent(seq *events.Sequence, ev *events.Event, publish int64) {
+	switch ev.Kind {
+	case events.Other:
+	case events.SubmitJob:
+		s.submit(seq, ev)
+	case events.CancelJob:
+		s.keep(ev.JobID).job.CancelRequested = true
+	case events.CancelJobSet:
+		s.cancelSet(seq.Queue, seq.JobSet, ev.States)
+	case events.CancelledJob:
+		e := s.keep(ev.JobID)
+		e.job.Cancelled = true
+		s.end(e.job)
+	case events.JobSucceeded:
+		s.end(s.keep(ev.JobID).job)
+	case events.JobErrors:
+		s.jobErrors(ev)
+	case events.RunTerminated:
+		e := s.keep(ev.JobID)
+		s.gone(e, s.runOrNote(e, ev.RunID))
+	default:
+		s.foldRun(ev, publish)
+	}
+}
+
+// keep finds what is kept of a job, or begins to keep it, and marks it as changed.
+func (s *State) keep(job string) *entry {
+	e := s.entry(job)
+	if e.job == nil {
+		e.job = &Job{ID: e.id, FirstSeen: s.Watermark}
+	}
+	s.touch(e)
+	return e
+}
+
+func (s *State) submit(seq *events.Sequence, ev *events.Event) {
+	e := s.keep(ev.JobID)
+	j := e.job
+	if j.Known {
+		return
+	}
+	sub := ev.Submit
+	j.Known = true
+	j.Queue, j.Set = strings.Clone(seq.Queue), strings.Clone(seq.JobSet)
+	j.RetryPolicies = strings.Clone(sub.RetryPolicies)
+	j.FailFast = sub.FailFast == "true"
+	j.GangID, j.GangSize = strings.Clone(sub.GangID), strings.Clone(sub.GangCardinality)
+	for _, name := range sub.InitContainers {
+		j.InitContainers = append(j.InitContainers, strings.Clone(name))
+	}
+	j.GraceSeconds = sub.GraceSeconds
+	s.newInSet = append(s.newInSet, setMember{queue: j.Queue, set: j.Set, job: j.ID, flush: s.flushes + 1})
+}
+
+// cancelSet asks the known jobs of a set to stop, narrowed by states.
+func (s *State) cancelSet(queue, set string, states events.JobStates) {
+	var jobs []string
+	prefix := appendSetPrefix(nil, queue, set)
+	err := s.kv.Scan(prefix, after(prefix), func(key, _ []byte) bool {
+		jobs = append(jobs, string(key[len(prefix):]))
+		return true
+	})
+	if err != nil {
+		s.fail(err)
+	}
+	for _, m := range s.newInSet {
+		if m.queue == queue && m.set == set {
+			jobs = append(jobs, m.job)
+		}
+	}
+	for _, id := range jobs {
+		e := s.entry(id)
+		j := e.job
+		if j == nil || !j.Known || j.Queue != queue || j.Set != set || j.CancelRequested || !j.in(states) {
+			continue
+		}
+		j.CancelRequested = true
+		s.touch(e)
+	}
+}
+
+// in says whether the job is in one of the states that a CancelJobSet names.
+func (j *Job) in(states events.JobStates) bool {
+	if states == 0 {
+		return true
+	}
+	if j.Open > 0 {
+		return states&(events.Pending|events.Running) != 0
+	}
+	return states&events.Queued != 0
+}
+
+// end makes the job a tombstone; only its first end counts.
+func (s *State) end(j *Job) {
+	if !j.Ended {
+		j.Ended, j.EndedAt = true, s.Watermark
+	}
+}
+
+// jobErrors: a rejection ends the job, any other terminal error is the
+// scheduler's own verdict, and what is not terminal changes nothing.
+func (s *State) jobErrors(ev *events.Event) {
+	if ev.Error == nil {
+		return
+	}
+	j := s.keep(ev.JobID).job
+	if ev.Error.Reason == events.JobRejected {
+		s.end(j)
+		return
+	}
+	j.Verdict, j.VerdictAt = true, s.Watermark
+}
+
+// foldRun folds the events that make a run known.
+func (s *State) foldRun(ev *events.Event, publish int64) {
+	e := s.keep(ev.JobID)
+	r := s.see(e, ev.RunID)
+	switch ev.Kind {
+	case events.RunLeased:
+		if !r.Leased {
+			r.Leased, r.LeasedNode = true, strings.Clone(ev.Node)
+		}
+	case events.RunRunning:
+		if r.End == NotEnded && ev.Node != "" {
+			r.RunningNode = strings.Clone(ev.Node)
+		}
+	case events.RunSucceeded:
+		switch r.End {
+		case NotEnded:
+			r.End = Succeeded
+			e.job.Open--
+		case Failed:
+			s.gone(e, r)
+		}
+	case events.RunErrors:
+		if ev.Error != nil {
+			s.failed(e, r, ev, publish)
+		}
+	case events.RunPreempted:
+		s.failed(e, r, ev, publish)
+	}
+	s.touchRun(e, r)
+}
+
+// see finds a run, or makes it known as the job's latest.
+func (s *State) see(e *entry, id string) *Run {
+	j := e.job
+	r := s.run(e, id)
+	if r != nil && r.Seen {
+		return r
+	}
+	if r == nil {
+		r = &Run{ID: strings.Clone(id)}
+	} else {
+		delete(e.runs, id)
+		e.promoted = append(e.promoted, r.ID)
+	}
+	if old := j.Latest; old != nil {
+		j.Latest = nil
+		e.keepRun(old)
+		s.touchRun(e, old)
+	}
+	r.Seen, r.Index = true, j.Runs
+	j.Latest = r
+	j.Runs++
+	j.Open++
+	j.Verdict = false
+	return r
+}
+
+// runOrNote finds a run, or notes one that no event made known yet.
+func (s *State) runOrNote(e *entry, id string) *Run {
+	if r := s.run(e, id); r != nil {
+		return r
+	}
+	r := &Run{ID: strings.Clone(id)}
+	e.keepRun(r)
+	return r
+}
+
+// failed takes in a JobRunErrors with a terminal error, or a JobRunPreempted.
+func (s *State) failed(e *entry, r *Run, ev *events.Event, publish int64) {
+	switch r.End {
+	case Succeeded:
+	case NotEnded:
+		r.End = Failed
+		e.job.Open--
+		s.msg.failures = append(s.msg.failures, Failure{
+			JobID: e.id, RunID: r.ID, Time: ev.Created.Time(publish),
+			Error: ev.Error, Preempted: ev.Kind == events.RunPreempted,
+		})
+	case Failed:
+		if f := s.failureInHand(e.id, r.ID); f != nil {
+			f.merge(ev)
+			return
+		}
+		if ev.Kind == events.RunErrors && (ev.Error.Reason == events.PodError || ev.Error.Reason == events.PodLeaseReturned) {
+			s.gone(e, r)
+		}
+	}
+}
+
+func (s *State) failureInHand(job, run string) *Failure {
+	for i := range s.msg.failures {
+		if f := &s.msg.failures[i]; f.JobID == job && f.RunID == run {
+			return f
+		}
+	}
+	return nil
+}
+
+// merge takes in a second end in the same message: a preemption and an error
+// belong together, in either order; t is that of the first.
+func (f *Failure) merge(ev *events.Event) {
+	if ev.Kind == events.RunPreempted {
+		f.Preempted = true
+	} else if f.Error == nil {
+		f.Error = ev.Error
+	}
+}
+
+// gone notes the first proof that a run's pod is gone.
+func (s *State) gone(e *entry, r *Run) {
+	if r.Gone {
+		return
+	}
+	r.Gone = true
+	s.touchRun(e, r)
+	s.msg.proofs = append(s.msg.proofs, runRef{job: e.id, run: r.ID})
+}

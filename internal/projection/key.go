@@ -1,0 +1,69 @@
+package projection
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// The first byte of a key says what stands under it.
+const (
+	metaKey   = 'm'
+	jobKey    = 'j'
+	runKey    = 'r'
+	setKey    = 's'
+	forgetKey = 'x'
+)
+
+func appendJobKey(b []byte, job string) []byte { return append(append(b, jobKey), job...) }
+
+// appendEscaped writes a string that something follows: 00 becomes 00 FF, and
+// 00 01 ends it, so that keys sort by the strings and no string is a prefix of another.
+func appendEscaped(b []byte, s string) []byte {
+	for i := range len(s) {
+		b = append(b, s[i])
+		if s[i] == 0 {
+			b = append(b, 0xFF)
+		}
+	}
+	return append(b, 0, 1)
+}
+
+func appendRunPrefix(b []byte, job string) []byte { return appendEscaped(append(b, runKey), job) }
+
+func appendSetPrefix(b []byte, queue, set string) []byte {
+	return appendEscaped(appendEscaped(append(b, setKey), queue), set)
+}
+
+// appendForgetKey sorts by weight and base, also for negative bases.
+func appendForgetKey(b []byte, t term, job string) []byte {
+	return append(appendForgetBound(b, t), job...)
+}
+
+func appendForgetBound(b []byte, t term) []byte {
+	b = append(b, forgetKey, t.weight)
+	return binary.BigEndian.AppendUint64(b, uint64(t.base)^(1<<63))
+}
+
+// splitForgetKey is the inverse of appendForgetKey.
+func splitForgetKey(key []byte) (term, string, bool) {
+	if len(key) < 10 || key[0] != forgetKey {
+		return term{}, "", false
+	}
+	base := int64(binary.BigEndian.Uint64(key[2:10]) ^ (1 << 63))
+	return term{weight: key[1], base: base}, string(key[10:]), true
+}
+
+// after is the first key that is greater than every key with the prefix. The
+// prefixes here end in a byte below FF.
+func after(prefix []byte) []byte {
+	end := append([]byte(nil), prefix...)
+	end[len(end)-1]++
+	return end
+}
+
+func subtractSaturating(a, b int64) int64 {
+	if b > 0 && a < math.MinInt64+b {
+		return math.MinInt64
+	}
+	return a - b
+}

@@ -1,0 +1,137 @@
+package projection
+
+import (
+	"strings"
+
+	"github.com/refloat/refloat/events"
+)
+
+// classify says of each failure what is known once its message is folded: what
+// kind of end it was, and the node, which is fixed here (SEMANTICS 2). It comes
+// before any of them is settled: also the node of a run that failed later in
+// the same message is one that the job failed on.
+func (s *State) classify() {
+	for i := range s.msg.failures {
+		f := &s.msg.failures[i]
+		e := s.entry(f.JobID)
+		f.Job, f.Run = e.job, s.run(e, f.RunID)
+		r := f.Run
+		r.Preempted = f.Preempted || f.Error != nil && f.Error.Reason == events.PreemptedError
+		r.Returned = f.Error != nil && f.Error.Reason == events.PodLeaseReturned
+		r.Attempted = !r.Returned || f.Error.RunAttempted
+		f.Node = nodeOf(f)
+		if r.Attempted {
+			f.Job.avoid(f.Node)
+		}
+		s.touchRun(e, r)
+	}
+}
+
+// Settle says of failure i of the message in hand whether it is to be decided.
+// Failures are settled in order, and each is applied before the next is settled.
+func (s *State) Settle(i int) *Failure {
+	f := &s.msg.failures[i]
+	f.Skip = skip(f.Job, f.Run)
+	if f.Skip != Decide {
+		f.Run.Outcome = LeftAlone
+	}
+	return f
+}
+
+func nodeOf(f *Failure) string {
+	switch {
+	case f.Error != nil && f.Error.Node != "":
+		return strings.Clone(f.Error.Node)
+	case f.Run.RunningNode != "":
+		return f.Run.RunningNode
+	}
+	return f.Run.LeasedNode
+}
+
+func skip(j *Job, r *Run) Skip {
+	switch {
+	case j.Latest != r:
+		return StaleRun
+	case j.Cancelled || j.CancelRequested:
+		return Cancelled
+	case j.Ended:
+		return Ended
+	case !j.Known:
+		return UnknownJob
+	}
+	return Decide
+}
+
+// Decided is what Apply must know of a decision.
+type Decided struct {
+	Requeue, Shadow        bool
+	Policy, Rule           string // what a granted or ignored retry counts under; empty: nothing counts
+	Ignored                bool
+	RetryAfter, ReadyAfter int64 // Unix nanoseconds
+}
+
+// Apply takes in the decision on a settled failure.
+func (s *State) Apply(f *Failure, d Decided) {
+	j, r := f.Job, f.Run
+	if r.Returned && r.Attempted {
+		j.LegacyReturns++
+	}
+	s.touchRun(s.entry(f.JobID), r)
+	if !d.Requeue {
+		r.Outcome = Refused
+		if !d.Shadow {
+			s.end(j)
+		}
+		return
+	}
+	r.Outcome, r.RetryAfter, r.ReadyAfter = Requeued, d.RetryAfter, d.ReadyAfter
+	if d.Rule != "" {
+		j.Grant(d.Policy, d.Rule, d.Ignored)
+	}
+	if r.Gone && !s.provenInHand(f.JobID, r.ID) {
+		s.msg.proven = append(s.msg.proven, runRef{job: f.JobID, run: r.ID})
+	}
+}
+
+func (s *State) provenInHand(job, run string) bool {
+	for _, p := range s.msg.proofs {
+		if p.job == job && p.run == run {
+			return true
+		}
+	}
+	return false
+}
+
+// Readiness is a retry that need not wait for its old run any longer.
+type Readiness struct {
+	JobID, RunID string
+	RetryAfter   int64
+}
+
+// Ready returns the retries whose old run is now known to be gone, in order of
+// proof, and takes that in (SEMANTICS 8).
+func (s *State) Ready(dst []Readiness) []Readiness {
+	for _, refs := range [][]runRef{s.msg.proven, s.msg.proofs} {
+		for _, ref := range refs {
+			e := s.entry(ref.job)
+			r := s.run(e, ref.run)
+			if j := e.job; j.Ended || j.Cancelled || j.CancelRequested || j.Latest != r {
+				continue
+			}
+			if r.Outcome != Requeued || r.ReadyAfter >= r.RetryAfter {
+				continue
+			}
+			dst = append(dst, Readiness{JobID: e.id, RunID: r.ID, RetryAfter: r.ReadyAfter})
+			r.ReadyAfter = r.RetryAfter
+			s.touchRun(e, r)
+		}
+	}
+	return dst
+}
+
+// Finish ends the message in hand. It returns the first error of the KV: then
+// the state must be dropped.
+func (s *State) Finish() error {
+	s.reindex()
+	return s.err
+}

@@ -1,0 +1,302 @@
+package projection
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// KV is where State finds what is not in memory.
+type KV interface {
+	// Get returns the value under key, or nil. The value may be used until the next call.
+	Get(key []byte) ([]byte, error)
+	// Scan visits the keys in [from, to) in order until visit returns false.
+	Scan(from, to []byte, visit func(key, value []byte) bool) error
+}
+
+// Batch takes what changed. It becomes visible in the KV when its owner
+// commits it, which may be later and never out of order.
+type Batch interface {
+	Set(key, value []byte) error
+	Delete(key []byte) error
+	DeleteRange(from, to []byte) error
+}
+
+// State is the projection of one partition: a write-back cache over a KV. What
+// was flushed into a batch stays in memory until Committed says that the KV
+// has it, so a reader of State never sees less than what was folded.
+//
+// State is not safe for concurrent use. After an error of the KV it must be
+// dropped.
+type State struct {
+	// Watermark is the greatest event time folded, in Unix nanoseconds;
+	// math.MinInt64 before the first event.
+	Watermark int64
+	// Horizon is how long after its end a job is kept, in nanoseconds.
+	Horizon int64
+
+	kv  KV
+	err error
+
+	recent, older map[string]*entry // two generations of the cache
+	olderFlush    uint64            // what is in older was last changed in this flush or before
+	cacheSize     int
+	flushes       uint64 // batches written so far
+	committed     uint64 // of them, in the KV
+
+	dirty    []*entry       // changed since the last flush
+	touched  []*entry       // changed by the message in hand
+	newInSet []setMember    // set members not yet in the KV
+	forgets  [2]forgetIndex // by weight: 1, verdictWeight
+
+	msg message
+	key []byte // scratch
+}
+
+// entry is one job in the cache. A nil job is one that is not kept.
+type entry struct {
+	id      string
+	job     *Job
+	runs    map[string]*Run // of the job, not the latest; may lack some that are in the KV
+	changed []*Run          // of runs, since the last flush
+
+	promoted []string   // runs that became the latest, and stand in the KV no longer
+	wiped    bool       // runs in the KV belong to a forgotten job
+	wipe     bool       // they are still to be deleted
+	indexed  term       // under which the job can be found in the forget index
+	stored   term       // under which it stands in the KV
+	member   *setMember // the set under which it stands in the KV
+	dirty    bool
+	touched  bool
+}
+
+type setMember struct {
+	queue, set, job string
+	flush           uint64
+}
+
+// defaultCacheSize is the number of jobs in one generation of the cache.
+const defaultCacheSize = 1 << 16
+
+// NewState opens the projection that kv holds, with the watermark and horizon
+// that were committed with it.
+func NewState(kv KV, watermark, horizon int64) (*State, error) {
+	s := &State{
+		Watermark: watermark, Horizon: horizon, kv: kv,
+		recent: map[string]*entry{}, older: map[string]*entry{}, cacheSize: defaultCacheSize,
+	}
+	for i, weight := range []uint8{1, verdictWeight} {
+		s.forgets[i].weight = weight
+		if err := s.forgets[i].findEarliest(kv, math.MinInt64); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// NoWatermark is the watermark before the first event.
+const NoWatermark = math.MinInt64
+
+// fail keeps the first error: folding goes on with what it has, and the caller
+// drops the state when the message ends.
+func (s *State) fail(err error) {
+	if s.err == nil {
+		s.err = err
+	}
+}
+
+// entry finds a job's place in the cache, loading it when it is not there.
+func (s *State) entry(job string) *entry {
+	if e := s.recent[job]; e != nil {
+		return e
+	}
+	e := s.older[job]
+	if e == nil {
+		e = s.load(strings.Clone(job))
+	}
+	s.recent[e.id] = e
+	return e
+}
+
+func (s *State) load(job string) *entry {
+	e := &entry{id: job}
+	s.key = appendJobKey(s.key[:0], job)
+	b, err := s.kv.Get(s.key)
+	if err != nil {
+		s.fail(fmt.Errorf("read job %s: %w", job, err))
+	}
+	if b == nil {
+		return e
+	}
+	j, err := decodeJob(job, b)
+	if err != nil {
+		s.fail(err)
+		return e
+	}
+	e.job = j
+	e.stored = j.term()
+	e.indexed = e.stored
+	if j.Known {
+		e.member = &setMember{queue: j.Queue, set: j.Set, job: job}
+	}
+	return e
+}
+
+// run finds a run of an entry's job, or nil.
+func (s *State) run(e *entry, id string) *Run {
+	j := e.job
+	switch {
+	case j == nil:
+		return nil
+	case j.Latest != nil && j.Latest.ID == id:
+		return j.Latest
+	}
+	if r := e.runs[id]; r != nil {
+		return r
+	}
+	if !j.Older || e.wiped {
+		return nil
+	}
+	s.key = append(appendRunPrefix(s.key[:0], e.id), id...)
+	b, err := s.kv.Get(s.key)
+	if err != nil {
+		s.fail(fmt.Errorf("read run %s of job %s: %w", id, e.id, err))
+	}
+	if b == nil {
+		return nil
+	}
+	r, err := decodeRun(strings.Clone(id), b)
+	if err != nil {
+		s.fail(err)
+		return nil
+	}
+	e.keepRun(r)
+	return r
+}
+
+func (e *entry) keepRun(r *Run) {
+	if e.runs == nil {
+		e.runs = map[string]*Run{}
+	}
+	e.runs[r.ID] = r
+}
+
+// touch marks an entry as changed by the message in hand.
+func (s *State) touch(e *entry) {
+	if !e.dirty {
+		e.dirty = true
+		s.dirty = append(s.dirty, e)
+	}
+	if !e.touched {
+		e.touched = true
+		s.touched = append(s.touched, e)
+	}
+}
+
+// touchRun marks a run as changed.
+func (s *State) touchRun(e *entry, r *Run) {
+	s.touch(e)
+	if e.job.Latest != r {
+		e.job.Older = true
+		e.changed = append(e.changed, r)
+	}
+}
+
+// Flush writes into b what changed since the last Flush and returns the
+// flush's number, which Committed takes when b is in the KV.
+func (s *State) Flush(b Batch) (uint64, error) {
+	s.flushes++
+	for _, e := range s.dirty {
+		if err := s.flushEntry(e, b); err != nil {
+			return 0, fmt.Errorf("write job %s: %w", e.id, err)
+		}
+	}
+	clear(s.dirty)
+	s.dirty = s.dirty[:0]
+	if len(s.recent) >= s.cacheSize && s.olderFlush <= s.committed {
+		s.older, s.recent = s.recent, make(map[string]*entry, s.cacheSize)
+		s.olderFlush = s.flushes
+	}
+	return s.flushes, nil
+}
+
+func (s *State) flushEntry(e *entry, b Batch) error {
+	e.dirty = false
+	if e.wipe {
+		e.wipe = false
+		prefix := appendRunPrefix(nil, e.id)
+		if err := b.DeleteRange(prefix, after(prefix)); err != nil {
+			return err
+		}
+	}
+	if err := s.flushIndexes(e, b); err != nil {
+		return err
+	}
+	if e.job == nil {
+		s.key = appendJobKey(s.key[:0], e.id)
+		return b.Delete(s.key)
+	}
+	for _, run := range e.promoted {
+		s.key = append(appendRunPrefix(s.key[:0], e.id), run...)
+		if err := b.Delete(s.key); err != nil {
+			return err
+		}
+	}
+	e.promoted = nil
+	for _, r := range e.changed {
+		if r == e.job.Latest {
+			continue
+		}
+		s.key = append(appendRunPrefix(s.key[:0], e.id), r.ID...)
+		if err := b.Set(s.key, appendRun(nil, r)); err != nil {
+			return err
+		}
+	}
+	e.changed = nil
+	s.key = appendJobKey(s.key[:0], e.id)
+	return b.Set(s.key, appendJob(nil, e.job))
+}
+
+func (s *State) flushIndexes(e *entry, b Batch) error {
+	if e.stored != e.indexed {
+		if e.stored.weight != 0 {
+			if err := b.Delete(appendForgetKey(nil, e.stored, e.id)); err != nil {
+				return err
+			}
+		}
+		if e.indexed.weight != 0 {
+			if err := b.Set(appendForgetKey(nil, e.indexed, e.id), nil); err != nil {
+				return err
+			}
+		}
+		e.stored = e.indexed
+	}
+	known := e.job != nil && e.job.Known
+	if e.member != nil && (!known || e.member.queue != e.job.Queue || e.member.set != e.job.Set) {
+		if err := b.Delete(append(appendSetPrefix(nil, e.member.queue, e.member.set), e.id...)); err != nil {
+			return err
+		}
+		e.member = nil
+	}
+	if known && e.member == nil {
+		e.member = &setMember{queue: e.job.Queue, set: e.job.Set, job: e.id}
+		return b.Set(append(appendSetPrefix(nil, e.job.Queue, e.job.Set), e.id...), nil)
+	}
+	return nil
+}
+
+// Committed says that the KV holds every flush up to this one.
+func (s *State) Committed(flush uint64) {
+	s.committed = flush
+	members := s.newInSet[:0]
+	for _, m := range s.newInSet {
+		if m.flush > flush {
+			members = append(members, m)
+		}
+	}
+	clear(s.newInSet[len(members):])
+	s.newInSet = members
+	for i := range s.forgets {
+		s.forgets[i].committed(flush)
+	}
+}

@@ -1,0 +1,106 @@
+package projection
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// Store keeps one partition's records in a Pebble directory of its own.
+type Store struct{ db *pebble.DB }
+
+// StoreConfig says where a Store lives and what it may use.
+type StoreConfig struct {
+	FS         vfs.FS
+	Dir        string
+	CacheBytes int64 // of Pebble's block cache; 0: 16 MiB
+	Logger     pebble.Logger
+}
+
+// OpenStore opens or creates a store. A second process is refused by Pebble's lock.
+func OpenStore(c StoreConfig) (*Store, error) {
+	if c.CacheBytes == 0 {
+		c.CacheBytes = 16 << 20
+	}
+	cache := pebble.NewCache(c.CacheBytes)
+	defer cache.Unref()
+	opts := &pebble.Options{
+		FS: c.FS, Cache: cache, Logger: c.Logger,
+		FormatMajorVersion: pebble.FormatNewest,
+		MemTableSize:       16 << 20,
+	}
+	for i := range opts.Levels {
+		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+	}
+	db, err := pebble.Open(c.Dir, opts)
+	if err != nil {
+		return nil, fmt.Errorf("open state in %s: %w", c.Dir, err)
+	}
+	return &Store{db: db}, nil
+}
+
+// Get returns the value under key, or nil.
+func (s *Store) Get(key []byte) ([]byte, error) {
+	value, closer, err := s.db.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := append(make([]byte, 0, len(value)), value...)
+	return out, closer.Close()
+}
+
+// Scan visits the keys in [from, to) in order until visit returns false.
+func (s *Store) Scan(from, to []byte, visit func(key, value []byte) bool) error {
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
+	if err != nil {
+		return err
+	}
+	for ok := it.First(); ok; ok = it.Next() {
+		if !visit(it.Key(), it.Value()) {
+			break
+		}
+	}
+	return errors.Join(it.Error(), it.Close())
+}
+
+// NewBatch begins a batch.
+func (s *Store) NewBatch() Batch { return storeBatch{s.db.NewBatch()} }
+
+// Commit makes a batch of this store visible, with the meta record that belongs
+// to it. It is durable after the next Sync.
+func (s *Store) Commit(b Batch, meta []byte) error {
+	batch := b.(storeBatch).b
+	if err := batch.Set([]byte{metaKey}, meta, nil); err != nil {
+		return fmt.Errorf("commit state: %w", err)
+	}
+	if err := batch.Commit(pebble.NoSync); err != nil {
+		return fmt.Errorf("commit state: %w", err)
+	}
+	return batch.Close()
+}
+
+// Sync makes every commit so far durable.
+func (s *Store) Sync() error {
+	if err := s.db.LogData(nil, pebble.Sync); err != nil {
+		return fmt.Errorf("sync state: %w", err)
+	}
+	return nil
+}
+
+// Meta is the meta record that was committed last, or nil.
+func (s *Store) Meta() ([]byte, error) { return s.Get([]byte{metaKey}) }
+
+// Close closes the store; what was not synced may be lost.
+func (s *Store) Close() error { return s.db.Close() }
+
+type storeBatch struct{ b *pebble.Batch }
+
+func (b storeBatch) Set(key, value []byte) error       { return b.b.Set(key, value, nil) }
+func (b storeBatch) Delete(key []byte) error           { return b.b.Delete(key, nil) }
+func (b storeBatch) DeleteRange(from, to []byte) error { return b.b.DeleteRange(from, to, nil) }
