@@ -1,0 +1,128 @@
+package audit
+
+import (
+	"encoding/hex"
+	"time"
+
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/policy"
+)
+
+// Decision is a decision as `-o json` prints it. Its fields keep their meaning;
+// new ones may be added.
+type Decision struct {
+	Number          uint64   `json:"number"` // dense per partition, from 1
+	Partition       int      `json:"partition"`
+	Position        Position `json:"position"`
+	Queue           string   `json:"queue"`
+	JobSet          string   `json:"jobSet"`
+	JobID           string   `json:"jobId"`
+	RunID           string   `json:"runId"`
+	RunIndex        uint32   `json:"runIndex"` // of the failed run
+	Decision        string   `json:"decision"` // JobRequeued or JobFailed
+	Code            string   `json:"code"`
+	Policy          string   `json:"policy"`
+	Rule            string   `json:"rule"`
+	Reason          string   `json:"reason"`
+	EventTime       string   `json:"eventTime"`
+	Delay           string   `json:"delay,omitempty"`      // on JobRequeued only, and always
+	RetryAfter      string   `json:"retryAfter,omitempty"` // likewise
+	AvoidNodes      []string `json:"avoidNodes"`
+	PodName         string   `json:"podName,omitempty"` // the next run's, on JobRequeued
+	RuleUsed        *uint32  `json:"ruleUsed,omitempty"`
+	RuleLimit       *uint32  `json:"ruleLimit,omitempty"`
+	LimitFrom       string   `json:"limitFrom,omitempty"`
+	GlobalUsed      uint32   `json:"globalUsed"`
+	GlobalLimit     uint32   `json:"globalLimit"`
+	Container       string   `json:"container,omitempty"`
+	Matcher         string   `json:"matcher,omitempty"`
+	SkippedPolicies []string `json:"skippedPolicies"`
+	Shadow          bool     `json:"shadow"`
+	Generation      uint64   `json:"generation"`
+	PolicySet       string   `json:"policySet"`
+}
+
+// Position is a log position as JSON prints it.
+type Position struct {
+	Ledger int64 `json:"ledger"`
+	Entry  int64 `json:"entry"`
+	Batch  int32 `json:"batch"`
+}
+
+func positionOf(p eventlog.Position) Position {
+	return Position{Ledger: p.Ledger, Entry: p.Entry, Batch: p.Batch}
+}
+
+// Other is a record that is no decision, as `--all` prints it.
+type Other struct {
+	Record     string   `json:"record"` // NotDecided, Parked or RetryReady
+	Partition  int      `json:"partition"`
+	Position   Position `json:"position"`
+	Reason     string   `json:"reason,omitempty"`
+	Queue      string   `json:"queue,omitempty"`
+	JobSet     string   `json:"jobSet,omitempty"`
+	JobID      string   `json:"jobId,omitempty"`
+	RunID      string   `json:"runId,omitempty"`
+	EventTime  string   `json:"eventTime,omitempty"`
+	RetryAfter string   `json:"retryAfter,omitempty"`
+	Event      uint32   `json:"event,omitempty"` // place in the message, from 1
+	Raw        []byte   `json:"raw,omitempty"`   // base64
+}
+
+// DecisionOf renders a decision for programs.
+func DecisionOf(partition int, d *chain.Decision) Decision {
+	out := Decision{
+		Number: d.Number, Partition: partition, Position: positionOf(d.Position),
+		Queue: d.Queue, JobSet: d.JobSet, JobID: d.JobID, RunID: d.RunID, RunIndex: d.RunIndex,
+		Decision: "JobFailed", Code: d.Code.String(), Policy: d.Policy, Rule: d.Rule, Reason: Reason(d),
+		EventTime: timeOf(d.Time), AvoidNodes: orEmpty(d.AvoidNodes),
+		GlobalUsed: d.GlobalUsed, GlobalLimit: d.GlobalLimit, Container: d.Container,
+		SkippedPolicies: orEmpty(d.Skipped), Shadow: d.Shadow,
+		Generation: d.Generation, PolicySet: hex.EncodeToString(d.PolicySet[:]),
+	}
+	if d.Matcher != policy.NoMatcher {
+		out.Matcher = d.Matcher.String()
+	}
+	if d.LimitFrom != policy.FromNowhere {
+		out.RuleUsed, out.RuleLimit, out.LimitFrom = &d.RuleUsed, &d.RuleLimit, d.LimitFrom.String()
+	}
+	if d.Requeue {
+		out.Decision = "JobRequeued"
+		out.Delay, out.RetryAfter = delayOf(d).String(), timeOf(d.RetryAfter)
+		out.PodName = d.PodName
+	}
+	return out
+}
+
+// OtherOf renders a record that is no decision for programs.
+func OtherOf(partition int, r chain.Record) (Other, bool) {
+	switch r := r.(type) {
+	case *chain.NotDecided:
+		return Other{
+			Record: "NotDecided", Partition: partition, Position: positionOf(r.Position), Reason: r.Reason.String(),
+			Queue: r.Queue, JobSet: r.JobSet, JobID: r.JobID, RunID: r.RunID, EventTime: timeOf(r.Time),
+		}, true
+	case *chain.Parked:
+		return Other{
+			Record: "Parked", Partition: partition, Position: positionOf(r.Position), Reason: r.Reason.String(), Event: r.Event, Raw: r.Raw,
+		}, true
+	case *chain.RetryReady:
+		return Other{
+			Record: "RetryReady", Partition: partition, Position: positionOf(r.Position),
+			JobID: r.JobID, RunID: r.RunID, RetryAfter: timeOf(r.RetryAfter),
+		}, true
+	}
+	return Other{}, false
+}
+
+func delayOf(d *chain.Decision) time.Duration { return time.Duration(d.DelayMS) * time.Millisecond }
+
+func timeOf(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339Nano) }
+
+func orEmpty(s []string) []string {
+	if s == nil {
+		return []string{}
+	}
+	return s
+}

@@ -1,0 +1,70 @@
+package audit
+
+import (
+	"fmt"
+
+	"github.com/refloat/refloat/events"
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/evaluator"
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/projection"
+)
+
+// Case is a decision with what the job database keeps about it.
+type Case struct {
+	Job      *jobdb.Job
+	Run      *jobdb.Run
+	Decision *chain.Decision
+	// Earlier are the job's decisions before this one, in order, with their runs.
+	Earlier []Earlier
+}
+
+// Earlier is an earlier decision on the same job.
+type Earlier struct {
+	Decision *chain.Decision
+	Run      *jobdb.Run
+}
+
+// Explain evaluates a case again by the policy set that decided it, with the
+// whole ladder of rules. It returns an error when that gives another verdict
+// than was recorded: then what is kept is not what was decided on.
+func Explain(set *policy.Set, c Case) (evaluator.Explanation, error) {
+	f, err := c.failure()
+	if err != nil {
+		return evaluator.Explanation{}, err
+	}
+	x := evaluator.Explain(set, f)
+	if v, d := &x.Verdict, c.Decision; v.Code != d.Code || v.Rule != d.Rule || v.Policy != d.Policy || v.GlobalUsed != d.GlobalUsed {
+		return x, fmt.Errorf("%w: evaluating again gives %s by %s/%s", ErrDifferent, v.Code, v.Policy, v.Rule)
+	}
+	return x, nil
+}
+
+// failure is what Step had in hand, rebuilt from rows.
+func (c Case) failure() (*projection.Failure, error) {
+	job := &projection.Job{
+		ID: c.Job.JobID, Known: true, Queue: c.Job.Queue, Set: c.Job.JobSet,
+		RetryPolicies: c.Job.Submit.RetryPolicies, FailFast: c.Job.Submit.FailFast == "true",
+		GangID: c.Job.Submit.GangID, GangSize: c.Job.Submit.GangCardinality,
+		InitContainers: c.Job.Submit.InitContainers, GraceSeconds: c.Job.Submit.GraceSeconds,
+	}
+	for _, e := range c.Earlier {
+		evaluator.Recount(job, e.Decision)
+		if e.Run != nil && e.Run.Flags.Returned && e.Run.Flags.Attempted {
+			job.LegacyReturns++
+		}
+	}
+	f := &projection.Failure{
+		JobID: c.Job.JobID, RunID: c.Run.RunID, Time: c.Decision.Time, Preempted: c.Run.Flags.Preempted,
+		Job: job, Run: &projection.Run{ID: c.Run.RunID, Index: c.Run.Index}, Node: c.Run.Node,
+	}
+	if len(c.Run.Error.Raw) > 0 {
+		e, err := events.ReadError(c.Run.Error.Raw)
+		if err != nil {
+			return nil, fmt.Errorf("error of run %s: %w", c.Run.RunID, err)
+		}
+		f.Error = e
+	}
+	return f, nil
+}

@@ -1,0 +1,87 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/evaluator"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/projection"
+)
+
+// flushEvery is how many messages a replay folds before it moves what changed
+// to its compact store, which bounds the memory that it takes.
+const flushEvery = 1 << 14
+
+// Replay decides the history of one partition afresh, by one policy set as
+// generation 1, and hands each message's records to visit, in order. Memory
+// grows with the jobs that are not forgotten, not with the history.
+func Replay(ctx context.Context, events eventlog.Topic, partition int, set *policy.Set, visit func(m *eventlog.Message, out *evaluator.Output) error) (evaluator.Progress, error) {
+	p, store, err := newProcessor(set.Horizon().Nanoseconds())
+	if err != nil {
+		return evaluator.Progress{}, err
+	}
+	p.Rules = evaluator.Rules{Generation: 1, Set: set}
+	p.Activate([]chain.Record{
+		&chain.SemanticsActivated{Version: evaluator.SemanticsVersion},
+		&chain.PolicyActivated{Generation: 1, Digest: set.Digest(), HorizonMS: set.Horizon().Milliseconds()},
+	})
+	r, err := events.Open(partition, eventlog.Start)
+	if err != nil {
+		return p.Progress, fmt.Errorf("read events of partition %d: %w", partition, err)
+	}
+	defer r.Close() //nolint:errcheck // only read from
+	chunk := make([]eventlog.Message, 256)
+	for sinceFlush := 0; ; {
+		n, err := r.Read(chunk)
+		if err != nil {
+			return p.Progress, fmt.Errorf("read events of partition %d: %w", partition, err)
+		}
+		if n == 0 {
+			return p.Progress, nil
+		}
+		if err := ctx.Err(); err != nil {
+			return p.Progress, err
+		}
+		for i := range chunk[:n] {
+			out, err := p.Step(&chunk[i])
+			if err != nil {
+				return p.Progress, err
+			}
+			if err := visit(&chunk[i], out); err != nil {
+				return p.Progress, err
+			}
+		}
+		if sinceFlush += n; sinceFlush >= flushEvery {
+			sinceFlush = 0
+			if err := flush(p, store); err != nil {
+				return p.Progress, err
+			}
+		}
+	}
+}
+
+func newProcessor(horizon int64) (*evaluator.Processor, *projection.Memory, error) {
+	store := projection.NewMemory()
+	state, err := projection.NewState(store, projection.NoWatermark, horizon)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &evaluator.Processor{State: state}, store, nil
+}
+
+// flush moves what changed into the compact store.
+func flush(p *evaluator.Processor, store *projection.Memory) error {
+	batch := store.NewBatch()
+	n, err := p.State.Flush(batch)
+	if err != nil {
+		return err
+	}
+	if err := store.Commit(batch, nil); err != nil {
+		return err
+	}
+	p.State.Committed(n)
+	return nil
+}

@@ -1,0 +1,100 @@
+package audit
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/policy"
+)
+
+// Reason is the sentence for people that a decision stands for. It is rendered
+// from the record, never stored (SEMANTICS 11).
+func Reason(d *chain.Decision) string {
+	s := verdict(d)
+	if d.Requeue {
+		s += waiting(d)
+	}
+	if len(d.Skipped) > 0 {
+		s += fmt.Sprintf("; policies skipped: %s", strings.Join(d.Skipped, ", "))
+	}
+	if d.Shadow {
+		s += "; shadow: nobody acts on this"
+	}
+	return s
+}
+
+func verdict(d *chain.Decision) string {
+	rule := ruleOf(d)
+	switch d.Code {
+	case policy.RuleRetry, policy.DefaultRetry, policy.GangRetry:
+		return fmt.Sprintf("%s retries it: %d of %d (limit from the %s), %d of %d of the job", rule, d.RuleUsed, d.RuleLimit, d.LimitFrom, d.GlobalUsed, d.GlobalLimit)
+	case policy.RuleIgnore:
+		return rule + " retries it without counting"
+	case policy.RuleFail:
+		return rule + " says fail"
+	case policy.DefaultFail:
+		if d.Policy == "" {
+			return "no rule matched, and no policy states a default action: fail"
+		}
+		return "no rule matched; " + rule + " says fail"
+	case policy.RuleLimit, policy.PolicyLimit:
+		return fmt.Sprintf("%s has used up its retries: %d of %d (limit from the %s)", rule, d.RuleUsed, d.RuleLimit, d.LimitFrom)
+	case policy.GlobalLimit:
+		return fmt.Sprintf("%s would retry it, but the job has used up all retries: %d of %d", rule, d.GlobalUsed, d.GlobalLimit)
+	case policy.KillSwitch:
+		return rule + " would retry it, but retries are switched off"
+	case policy.FailFast:
+		return "the job asks to fail at its first failure (annotation armadaproject.io/failFast)"
+	case policy.NoPolicy:
+		return "no policy applies, and Armada itself requeues only returned leases"
+	case policy.LegacyReturn:
+		return "its lease was returned and no rule speaks of that: requeued as Armada does"
+	case policy.LegacyLimit:
+		return "its lease was returned too often, and no rule speaks of that: failed as Armada does"
+	case policy.GangFail:
+		return "the job belongs to a gang, and gangs are not retried yet"
+	case policy.UnknownCode:
+	}
+	return d.Code.String()
+}
+
+func ruleOf(d *chain.Decision) string {
+	switch {
+	case d.Policy == "":
+		return "no rule"
+	case d.Rule == "default":
+		return "the default action of policy " + d.Policy
+	}
+	return fmt.Sprintf("rule %s of policy %s", d.Rule, d.Policy)
+}
+
+func waiting(d *chain.Decision) string {
+	s := ", at once"
+	if d.RetryAfter > d.Time {
+		s = fmt.Sprintf(", not before %s (%v after the failure)", timeOf(d.RetryAfter), delayOf(d))
+	}
+	if len(d.AvoidNodes) > 0 {
+		s += ", not on " + strings.Join(d.AvoidNodes, ", ")
+	}
+	return s
+}
+
+// Describe names a record in a few words, for messages about differences.
+func Describe(r chain.Record) string {
+	switch r := r.(type) {
+	case *chain.Decision:
+		kind := "JobFailed"
+		if r.Requeue {
+			kind = "JobRequeued"
+		}
+		return fmt.Sprintf("%s %s on run %s of job %s (decision %d)", kind, r.Code, r.RunID, r.JobID, r.Number)
+	case *chain.NotDecided:
+		return fmt.Sprintf("NotDecided %s on run %s of job %s", r.Reason, r.RunID, r.JobID)
+	case *chain.Parked:
+		return fmt.Sprintf("Parked %s of %d bytes at %v", r.Reason, len(r.Raw), r.Position)
+	case *chain.RetryReady:
+		return fmt.Sprintf("RetryReady on run %s of job %s", r.RunID, r.JobID)
+	}
+	return fmt.Sprintf("%T", r)
+}

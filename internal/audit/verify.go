@@ -1,0 +1,150 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/evaluator"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/follow"
+)
+
+// Logs are the three logs of a deployment.
+type Logs struct{ Events, Decisions, Policies eventlog.Topic }
+
+// Verified is what a partition's verification went through.
+type Verified struct {
+	Progress  evaluator.Progress
+	End       chain.End
+	Envelopes uint64
+	Messages  uint64 // answered by the decision log
+	Waiting   uint64 // not answered yet
+	Ignored   map[chain.Ignored]uint64
+	Claims    uint64
+}
+
+// ErrDifferent: deciding again gives something else than the decision log
+// says. The error names the first difference.
+var ErrDifferent = errors.New("decision log differs from its input")
+
+// Verify re-derives everything that a partition's decision log says, by the
+// policies that it names, and compares: links, ranges, counts and every byte of
+// every record that follows from input. It returns ErrDifferent, or the errors
+// of a log that cannot be read.
+func Verify(ctx context.Context, logs Logs, partition int) (Verified, error) {
+	v := Verified{Ignored: map[chain.Ignored]uint64{}}
+	policies, err := evaluator.OpenPolicies(logs.Policies)
+	if err != nil {
+		return v, err
+	}
+	defer policies.Close() //nolint:errcheck // only read from
+	if err := policies.Refresh(); err != nil {
+		return v, err
+	}
+	f, err := follow.Open(logs.Events, logs.Decisions, partition, follow.Beginning)
+	if err != nil {
+		return v, err
+	}
+	defer f.Close() //nolint:errcheck // only read from
+	f.OnIgnored = func(why chain.Ignored, _ eventlog.Position) { v.Ignored[why]++ }
+	p, store, err := newProcessor(evaluator.DefaultHorizon)
+	if err != nil {
+		return v, err
+	}
+	p.Rules, _, _ = policies.Held(0)
+	for {
+		s, err := f.Next()
+		if err != nil {
+			return v, err
+		}
+		if s == nil {
+			v.Progress = p.Progress
+			return v, v.countWaiting(logs.Events, partition)
+		}
+		if err := ctx.Err(); err != nil {
+			return v, err
+		}
+		if err := verifyStretch(p, policies, s); err != nil {
+			return v, err
+		}
+		v.Envelopes, v.Messages, v.End = v.Envelopes+1, v.Messages+s.Envelope.InCount, s.End
+		if s.Claim != nil {
+			v.Claims++
+		}
+		if v.Envelopes%64 == 0 {
+			if err := flush(p, store); err != nil {
+				return v, err
+			}
+		}
+	}
+}
+
+func verifyStretch(p *evaluator.Processor, policies *evaluator.Policies, s *follow.Stretch) error {
+	before := p.Progress.Generation
+	p.Activate(s.Records)
+	if p.Progress.Generation != before {
+		rules, ok, err := policies.Held(p.Progress.Generation)
+		switch {
+		case err != nil:
+			return err
+		case !ok:
+			return fmt.Errorf("%w: envelope %d activates policy generation %d, which the policies log does not hold", ErrDifferent, s.Envelope.Seq, p.Progress.Generation)
+		case p.Progress.Generation < before:
+			return fmt.Errorf("%w: envelope %d goes back from policy generation %d to %d", ErrDifferent, s.Envelope.Seq, before, p.Progress.Generation)
+		case rules.Set.Digest() != p.Progress.PolicySet:
+			return fmt.Errorf("%w: envelope %d activates policy generation %d with another digest than the policies log has", ErrDifferent, s.Envelope.Seq, p.Progress.Generation)
+		}
+		p.Rules = rules
+	}
+	if v := p.Progress.Semantics; len(s.Messages) > 0 && v != evaluator.SemanticsVersion {
+		return fmt.Errorf("envelope %d was decided by semantics %d; this program knows %d: verify with the version that the log names", s.Envelope.Seq, v, evaluator.SemanticsVersion)
+	}
+	logged := evaluator.LoggedIn(s.Accepted)
+	for i := range s.Messages {
+		m := &s.Messages[i]
+		out, err := p.Step(m)
+		if err != nil {
+			return err
+		}
+		for k, b := range out.Bytes {
+			if len(logged.Bytes) == 0 {
+				return fmt.Errorf("%w: envelope %d, message at %v: the log lacks %s", ErrDifferent, s.Envelope.Seq, m.Meant(), Describe(out.Records[k]))
+			}
+			if !bytes.Equal(b, logged.Bytes[0]) {
+				return fmt.Errorf("%w: envelope %d, message at %v: the log says %s; deciding again gives %s",
+					ErrDifferent, s.Envelope.Seq, m.Meant(), Describe(logged.Records[0]), Describe(out.Records[k]))
+			}
+			logged.Records, logged.Bytes = logged.Records[1:], logged.Bytes[1:]
+		}
+	}
+	if len(logged.Records) > 0 {
+		return fmt.Errorf("%w: envelope %d: nothing in the input gives %s", ErrDifferent, s.Envelope.Seq, Describe(logged.Records[0]))
+	}
+	return nil
+}
+
+func (v *Verified) countWaiting(events eventlog.Topic, partition int) error {
+	r, err := events.Open(partition, orStart(v.End))
+	if err != nil {
+		return err
+	}
+	defer r.Close() //nolint:errcheck // only read from
+	chunk := make([]eventlog.Message, 256)
+	for {
+		n, err := r.Read(chunk)
+		if err != nil || n == 0 {
+			return err
+		}
+		v.Waiting += uint64(n)
+	}
+}
+
+func orStart(e chain.End) eventlog.Position {
+	if e.Seq == 0 {
+		return eventlog.Start
+	}
+	return e.InTo
+}

@@ -1,0 +1,149 @@
+package evaluator
+
+import (
+	"strings"
+	"time"
+
+	"github.com/refloat/refloat/events"
+	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/projection"
+)
+
+// The category and subcategory by which an executor says that a job ran past
+// its active deadline (SEMANTICS 2).
+const (
+	categoryInternal          = "internal"
+	subcategoryActiveDeadline = "active-deadline"
+)
+
+// The bounds of the termination grace period; it is 1 s when unset (SEMANTICS 2).
+const (
+	minGrace = time.Second
+	maxGrace = 300 * time.Second
+)
+
+// factsOf says what rules may see of a failure (SEMANTICS 2). It reuses the
+// containers of f.
+func factsOf(f *policy.Failure, failure *projection.Failure) {
+	job := failure.Job
+	containers := f.Containers[:0]
+	*f = policy.Failure{
+		Queue:       job.Queue,
+		RunID:       failure.RunID,
+		Time:        failure.Time,
+		JobPolicies: job.RetryPolicies,
+		FailFast:    job.FailFast,
+		Gang:        isGang(job.GangID, job.GangSize),
+		Grace:       graceOf(job.GraceSeconds),
+	}
+	if failure.Preempted {
+		f.Conditions = f.Conditions.With(policy.Preempted)
+	}
+	if e := failure.Error; e != nil {
+		f.Containers = containers
+		addError(f, e, job.InitContainers)
+	}
+}
+
+func addError(f *policy.Failure, e *events.Error, initContainers []string) {
+	f.Category, f.Subcategory = e.Category, e.Subcategory
+	if e.Category == categoryInternal && e.Subcategory == subcategoryActiveDeadline {
+		f.Conditions = f.Conditions.With(policy.DeadlineExceeded)
+	}
+	switch e.Reason {
+	case events.PodError:
+		addPodError(f, e, initContainers)
+	case events.PodLeaseReturned:
+		if e.RunAttempted {
+			f.Conditions = f.Conditions.With(policy.LeaseReturned)
+		} else {
+			f.Conditions = f.Conditions.With(policy.Unschedulable)
+		}
+	case events.LeaseExpired:
+		f.Conditions = f.Conditions.With(policy.LeaseExpired)
+	case events.PreemptedError:
+		f.Conditions = f.Conditions.With(policy.Preempted)
+	case events.OtherReason, events.JobRejected:
+	}
+}
+
+func addPodError(f *policy.Failure, e *events.Error, initContainers []string) {
+	switch e.KubernetesReason {
+	case events.PodEvicted:
+		f.Conditions = f.Conditions.With(policy.Evicted)
+	case events.PodDeadlineError:
+		f.Conditions = f.Conditions.With(policy.DeadlineExceeded)
+	case events.PodOOM:
+		f.PodOOM = true
+	case events.AppError:
+	}
+	for _, c := range e.Containers {
+		f.Containers = append(f.Containers, policy.Container{
+			Name: c.Name, ExitCode: c.ExitCode, Reason: c.Reason, Message: c.Message,
+			Init: contains(initContainers, c.Name),
+		})
+	}
+}
+
+func contains(names []string, name string) bool {
+	for _, n := range names {
+		if n == name {
+			return true
+		}
+	}
+	return false
+}
+
+// isGang: an id, and a cardinality in digits that is 2 or more (SEMANTICS 3.1).
+func isGang(id, size string) bool {
+	if id == "" || size == "" {
+		return false
+	}
+	for i := range len(size) {
+		if size[i] < '0' || size[i] > '9' {
+			return false
+		}
+	}
+	size = strings.TrimLeft(size, "0")
+	return len(size) > 1 || size >= "2"
+}
+
+func graceOf(seconds int64) time.Duration {
+	switch {
+	case seconds >= int64(maxGrace/time.Second):
+		return maxGrace
+	case seconds <= 0:
+		return minGrace
+	}
+	return max(minGrace, time.Duration(seconds)*time.Second)
+}
+
+// countsOf says what the job was granted so far. It reuses the rules of c.
+func countsOf(c *policy.Counts, job *projection.Job) {
+	c.Rules = c.Rules[:0]
+	for _, r := range job.Rules {
+		c.Rules = append(c.Rules, policy.RuleCount{
+			Key:     policy.RuleKey{Policy: r.Policy, Rule: r.Rule},
+			Granted: r.Granted, Ignored: r.Ignored,
+		})
+	}
+	c.Granted, c.LegacyReturns = job.Granted, job.LegacyReturns
+}
+
+// Explain evaluates a failure as Step does, and also returns what the rules
+// saw, the counts before it, and the ladder of rules.
+func Explain(set *policy.Set, f *projection.Failure) Explanation {
+	var x Explanation
+	factsOf(&x.Facts, f)
+	countsOf(&x.Before, f.Job)
+	x.Verdict, x.Rungs = set.Explain(&x.Facts, &x.Before)
+	return x
+}
+
+// Explanation is a verdict with all that led to it.
+type Explanation struct {
+	Facts   policy.Failure
+	Before  policy.Counts
+	Verdict policy.Verdict
+	Rungs   []policy.Rung
+}

@@ -1,0 +1,220 @@
+package evaluator
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/follow"
+	"github.com/refloat/refloat/internal/projection"
+)
+
+// inFlight is an envelope that was published and not yet read back, with what
+// is to be committed when it is.
+type inFlight struct {
+	link    chain.Hash
+	env     *chain.Envelope
+	records []chain.Record
+	batch   projection.Batch
+	flush   uint64
+	after   meta // but for the envelope's own position in the log
+	sentAt  int64
+}
+
+// liveReaders are the follower's readers, taken over, with what it had read ahead.
+type liveReaders struct {
+	events, decisions eventlog.Reader
+	input             []eventlog.Message
+	back              []eventlog.Message
+	inputBuf, backBuf []eventlog.Message
+}
+
+func (o *Owner) startLive() {
+	o.live.events, o.live.decisions = o.follower.Readers()
+	o.live.back, o.live.input = o.follower.Pending()
+	o.live.inputBuf = make([]eventlog.Message, o.cfg.Stretch)
+	o.live.backBuf = make([]eventlog.Message, 64)
+	o.tip = o.place.Chain
+	o.enter(running)
+}
+
+// advanceLive: first what came back, then a new policy generation, then new input.
+func (o *Owner) advanceLive(now int64) (bool, error) {
+	back, err := o.readBack(now)
+	if err != nil {
+		return false, err
+	}
+	if o.draining || len(o.window) >= o.cfg.Window {
+		return back, nil
+	}
+	if err := o.cfg.Policies.Refresh(); err != nil {
+		return false, err
+	}
+	sent, err := o.answer(now)
+	return back || sent, err
+}
+
+// readBack judges what stands in the decision log, and commits what is ours.
+func (o *Owner) readBack(now int64) (bool, error) {
+	committed := false
+	for {
+		if len(o.live.back) == 0 {
+			n, err := o.live.decisions.Read(o.live.backBuf)
+			if err != nil {
+				return false, fmt.Errorf("read decisions: %w", err)
+			}
+			if n == 0 {
+				break
+			}
+			o.live.back = o.live.backBuf[:n]
+		}
+		m := &o.live.back[0]
+		accepted, err := o.accept(m, now)
+		if err != nil {
+			return false, err
+		}
+		committed = committed || accepted
+		o.live.back = o.live.back[1:]
+	}
+	if len(o.window) > 0 && now-o.window[0].sentAt > int64(o.cfg.Patience) {
+		return false, fmt.Errorf("%w: envelope %d was not read back within %v", ErrLost, o.window[0].env.Seq, o.cfg.Patience)
+	}
+	if !committed {
+		return false, nil
+	}
+	if err := o.cfg.Store.Sync(); err != nil {
+		return false, err
+	}
+	if err := o.point(PointSynced); err != nil {
+		return false, err
+	}
+	return true, o.point(PointAcked)
+}
+
+// accept takes one message of the decision log. An accepted envelope that is
+// not the oldest one awaited, byte for byte, means that the partition is lost.
+func (o *Owner) accept(m *eventlog.Message, now int64) (bool, error) {
+	acc, why, err := o.place.Chain.Offer(m.Payload)
+	if err != nil {
+		return false, fmt.Errorf("decision log at %v: %w", m.Position, err)
+	}
+	if acc == nil {
+		if o.cfg.Hooks.Ignored != nil {
+			o.cfg.Hooks.Ignored(why)
+		}
+		return false, nil
+	}
+	if len(o.window) == 0 || o.window[0].link != acc.End.Link {
+		return false, fmt.Errorf("%w: envelope %d of epoch %d is not ours", ErrLost, acc.Envelope.Seq, acc.Envelope.Epoch)
+	}
+	if err := o.point(PointReadBack); err != nil {
+		return false, err
+	}
+	w := o.window[0]
+	o.window = o.window[1:]
+	w.after.Place = follow.Place{Chain: acc.End, Decisions: m.Position}
+	if err := o.commit(w.batch, w.flush, w.after); err != nil {
+		return false, err
+	}
+	if o.cfg.Hooks.Committed != nil {
+		o.cfg.Hooks.Committed(Commit{Envelope: w.env, Records: w.records, At: m.Position, Waited: time.Duration(now - w.sentAt)})
+	}
+	return true, nil
+}
+
+// answer publishes one envelope: activations if there are any, then the records
+// of the input that is here.
+func (o *Owner) answer(now int64) (bool, error) {
+	if len(o.live.input) == 0 {
+		n, err := o.live.events.Read(o.live.inputBuf)
+		if err != nil {
+			return false, fmt.Errorf("read events: %w", err)
+		}
+		o.live.input = o.live.inputBuf[:n]
+	}
+	records := o.activations()
+	if len(records) == 0 && len(o.live.input) == 0 {
+		return false, nil
+	}
+	if err := o.point(PointReceived); err != nil {
+		return false, err
+	}
+	env := &chain.Envelope{
+		Seq: o.tip.Seq + 1, Link: o.tip.Link, Epoch: o.tip.Epoch, Owner: o.tip.Owner,
+		InFrom: o.tip.InTo, InTo: o.tip.InTo,
+	}
+	for _, r := range records {
+		env.Records = append(env.Records, chain.AppendRecord(nil, r))
+	}
+	records, err := o.fill(env, records)
+	if err != nil {
+		return false, err
+	}
+	if err := o.point(PointFolded); err != nil {
+		return false, err
+	}
+	return true, o.publish(env, records, now)
+}
+
+// fill steps through the input that is here, as far as one envelope goes.
+func (o *Owner) fill(env *chain.Envelope, records []chain.Record) ([]chain.Record, error) {
+	size := 0
+	for len(o.live.input) > 0 && env.InCount < uint64(o.cfg.Stretch) && size < softEnvelopeBytes {
+		m := &o.live.input[0]
+		if m.Position.Compare(env.InTo) <= 0 {
+			return nil, fmt.Errorf("%w: events go back from %v to %v", eventlog.ErrCorrupt, env.InTo, m.Position)
+		}
+		out, err := o.proc.Step(m)
+		if err != nil {
+			return nil, err
+		}
+		for _, b := range out.Bytes {
+			size += len(b)
+		}
+		env.Records, records = append(env.Records, out.Bytes...), append(records, out.Records...)
+		env.InTo, env.InCount = m.Position, env.InCount+1
+		o.live.input = o.live.input[1:]
+	}
+	return records, nil
+}
+
+// softEnvelopeBytes is where an envelope is cut. One more message fits below
+// chain.MaxEnvelopeBytes unless that message alone brings more.
+const softEnvelopeBytes = 256 << 10
+
+// activations are the records that must stand at the front of the next
+// envelope, put into force here.
+func (o *Owner) activations() []chain.Record {
+	var front []chain.Record
+	if o.proc.Progress.Semantics != SemanticsVersion {
+		front = append(front, &chain.SemanticsActivated{Version: SemanticsVersion})
+	}
+	if newest := o.cfg.Policies.Newest(); newest.Generation > o.proc.Progress.Generation {
+		front = append(front, &chain.PolicyActivated{
+			Generation: newest.Generation, Digest: newest.Set.Digest(), HorizonMS: newest.Set.Horizon().Milliseconds(),
+		})
+		o.proc.Rules = newest
+	}
+	o.proc.Activate(front)
+	return front
+}
+
+// publish sends an envelope and keeps what is to be committed when it comes back.
+func (o *Owner) publish(env *chain.Envelope, records []chain.Record, now int64) error {
+	raw := env.Append(nil)
+	link := chain.Link(raw)
+	batch := o.cfg.Store.NewBatch()
+	flush, err := o.proc.State.Flush(batch)
+	if err != nil {
+		return err
+	}
+	o.tip = chain.End{Seq: env.Seq, Link: link, Epoch: env.Epoch, Owner: env.Owner, InTo: env.InTo}
+	o.window = append(o.window, inFlight{
+		link: link, env: env, records: records, batch: batch, flush: flush, after: o.metaAt(follow.Place{}), sentAt: now,
+	})
+	if err := o.cfg.Publisher.Publish(raw); err != nil {
+		return fmt.Errorf("%w: publish envelope %d: %w", ErrLost, env.Seq, err)
+	}
+	return o.point(PointPublished)
+}

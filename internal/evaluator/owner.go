@@ -1,0 +1,352 @@
+package evaluator
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/follow"
+	"github.com/refloat/refloat/internal/projection"
+)
+
+// Store keeps a partition's projection.
+type Store interface {
+	projection.KV
+	NewBatch() projection.Batch
+	Commit(b projection.Batch, meta []byte) error // visible, not yet durable
+	Sync() error                                  // everything committed is durable
+	Meta() ([]byte, error)
+}
+
+// Config is what an Owner works on. Partition, Store, Events, Decisions,
+// Policies, Publisher and Random are required.
+type Config struct {
+	Partition int
+	Store     Store
+	Events    eventlog.Topic
+	Decisions eventlog.Topic
+	Policies  *Policies
+	Publisher eventlog.Publisher
+	Random    io.Reader // for owner ids
+
+	// Window is how many envelopes may be published and not read back (8).
+	Window int
+	// Stretch is how many messages an envelope answers at most (1024).
+	Stretch int
+	// Patience is how long an envelope may take to be read back (30 s).
+	Patience time.Duration
+	Hooks    Hooks
+}
+
+// Hooks let a program watch an owner. A nil field is not called.
+type Hooks struct {
+	// Point is called at each named point of the loop; its error stops the
+	// owner there, as a crash would.
+	Point     func(point string) error
+	Committed func(c Commit)
+	Ignored   func(why chain.Ignored)
+	Phase     func(phase string)
+}
+
+// Commit is one envelope that was read back and committed.
+type Commit struct {
+	Envelope *chain.Envelope
+	Records  []chain.Record
+	At       eventlog.Position
+	Waited   time.Duration // from publishing to reading back
+}
+
+// The points of the loop, in the order of one round.
+const (
+	PointReceived  = "received"
+	PointFolded    = "folded"
+	PointPublished = "published"
+	PointReadBack  = "read-back"
+	PointCommitted = "committed"
+	PointSynced    = "synced"
+	PointAcked     = "acked"
+	PointClaimed   = "claimed"
+	PointCaughtUp  = "caught-up"
+)
+
+// Points lists them all.
+var Points = [...]string{
+	PointReceived, PointFolded, PointPublished, PointReadBack, PointCommitted, PointSynced, PointAcked, PointClaimed, PointCaughtUp,
+}
+
+// ErrLost says that someone else owns the partition now, or nobody can tell. Start over
+// with a new Owner after a random back-off.
+var ErrLost = errors.New("ownership lost")
+
+// Owner is one partition's life from restore to loss. Advance does what can be
+// done now; nothing in it waits.
+type Owner struct {
+	cfg      Config
+	phase    phase
+	follower *follow.Follower
+	proc     *Processor
+	place    follow.Place // committed
+	claim    chain.Hash   // link of the claim that we await
+	sentAt   int64        // when it was sent
+
+	window   []inFlight
+	tip      chain.End // of the last envelope published
+	live     liveReaders
+	draining bool
+}
+
+type phase uint8
+
+const (
+	restoring phase = iota
+	catchingUp
+	awaitingClaim
+	awaitingPolicies
+	running
+)
+
+var phaseNames = [...]string{"restoring", "catching up", "claiming", "awaiting policies", "live"}
+
+// NewOwner checks the configuration and fills in defaults.
+func NewOwner(c Config) *Owner {
+	if c.Window == 0 {
+		c.Window = 8
+	}
+	if c.Stretch == 0 {
+		c.Stretch = 1024
+	}
+	if c.Patience == 0 {
+		c.Patience = 30 * time.Second
+	}
+	return &Owner{cfg: c}
+}
+
+// Advance does what can be done now, at a time in Unix nanoseconds, and says
+// whether that was anything. After an error the owner must be closed.
+func (o *Owner) Advance(now int64) (bool, error) {
+	switch o.phase {
+	case restoring:
+		return true, o.restore()
+	case catchingUp:
+		return o.catchUp(now)
+	case awaitingClaim:
+		return o.awaitClaim(now)
+	case awaitingPolicies:
+		return o.awaitPolicies()
+	case running:
+		return o.advanceLive(now)
+	}
+	return false, fmt.Errorf("owner in phase %d", o.phase)
+}
+
+// Phase names what the owner is at, for people.
+func (o *Owner) Phase() string { return phaseNames[o.phase] }
+
+// Drain makes the owner take no more input; what it published is still read back.
+func (o *Owner) Drain() { o.draining = true }
+
+// Changed are the channels that announce work for Advance; one may be nil.
+func (o *Owner) Changed() [3]<-chan struct{} {
+	if o.follower == nil {
+		return [3]<-chan struct{}{}
+	}
+	events, decisions := o.follower.Changed()
+	return [3]<-chan struct{}{events, decisions, o.cfg.Policies.Changed()}
+}
+
+// Drained says that the owner is live and nothing that it published is open.
+func (o *Owner) Drained() bool { return o.phase == running && len(o.window) == 0 }
+
+// Place is how far the owner committed.
+func (o *Owner) Place() follow.Place { return o.place }
+
+// Progress is how far its processor came, which may be ahead of Place.
+func (o *Owner) Progress() Progress {
+	if o.proc == nil {
+		return Progress{}
+	}
+	return o.proc.Progress
+}
+
+// Close closes its readers; the store, the publisher and the logs are the caller's.
+func (o *Owner) Close() error {
+	if o.follower == nil {
+		return nil
+	}
+	return o.follower.Close()
+}
+
+func (o *Owner) enter(p phase) {
+	o.phase = p
+	if o.cfg.Hooks.Phase != nil {
+		o.cfg.Hooks.Phase(phaseNames[p])
+	}
+}
+
+func (o *Owner) point(name string) error {
+	if o.cfg.Hooks.Point == nil {
+		return nil
+	}
+	return o.cfg.Hooks.Point(name)
+}
+
+// restore goes back to the committed state.
+func (o *Owner) restore() error {
+	b, err := o.cfg.Store.Meta()
+	if err != nil {
+		return fmt.Errorf("read state: %w", err)
+	}
+	m, err := decodeMeta(b)
+	if err != nil {
+		return err
+	}
+	state, err := projection.NewState(o.cfg.Store, m.Watermark, m.Horizon)
+	if err != nil {
+		return err
+	}
+	o.follower, err = follow.Open(o.cfg.Events, o.cfg.Decisions, o.cfg.Partition, m.Place)
+	if err != nil {
+		return err
+	}
+	if o.cfg.Hooks.Ignored != nil {
+		o.follower.OnIgnored = func(why chain.Ignored, _ eventlog.Position) { o.cfg.Hooks.Ignored(why) }
+	}
+	o.place = m.Place
+	o.proc = &Processor{State: state, Progress: m.Progress}
+	o.enter(catchingUp)
+	return nil
+}
+
+// catchUp applies what the log holds beyond the committed state. At its end the
+// owner claims the partition.
+func (o *Owner) catchUp(now int64) (bool, error) {
+	s, err := o.follower.Next()
+	if err != nil {
+		return false, err
+	}
+	if s != nil {
+		return true, o.applyStretch(s)
+	}
+	end, err := o.cfg.Decisions.End(o.cfg.Partition)
+	if err != nil {
+		return false, fmt.Errorf("find the end of decisions: %w", err)
+	}
+	if o.follower.Judged().Compare(end) < 0 {
+		return false, nil // more is on its way
+	}
+	if err := o.point(PointCaughtUp); err != nil {
+		return false, err
+	}
+	return true, o.sendClaim(now)
+}
+
+// applyStretch folds a stretch with the decisions that stand in the log, and commits it.
+func (o *Owner) applyStretch(s *follow.Stretch) error {
+	o.proc.Activate(s.Records)
+	logged := LoggedIn(s.Accepted)
+	for i := range s.Messages {
+		if err := o.proc.Replay(&s.Messages[i], logged); err != nil {
+			return err
+		}
+	}
+	if len(logged.Records) > 0 {
+		return fmt.Errorf("%w: envelope %d holds %d records that none of its messages gives", ErrDiverged, s.Envelope.Seq, len(logged.Records))
+	}
+	batch := o.cfg.Store.NewBatch()
+	flush, err := o.proc.State.Flush(batch)
+	if err != nil {
+		return err
+	}
+	place := follow.Place{Chain: s.End, Decisions: s.Position}
+	return o.commit(batch, flush, o.metaAt(place))
+}
+
+func (o *Owner) metaAt(place follow.Place) meta {
+	return meta{Place: place, Progress: o.proc.Progress, Watermark: o.proc.State.Watermark, Horizon: o.proc.State.Horizon}
+}
+
+// commit makes one envelope's changes visible in the store, with the place that
+// belongs to them.
+func (o *Owner) commit(batch projection.Batch, flush uint64, m meta) error {
+	b, err := m.encode()
+	if err != nil {
+		return err
+	}
+	if err := o.cfg.Store.Commit(batch, b); err != nil {
+		return err
+	}
+	o.proc.State.Committed(flush)
+	o.place = m.Place
+	return o.point(PointCommitted)
+}
+
+// sendClaim publishes a claim on the next epoch, at the end that was read.
+func (o *Owner) sendClaim(now int64) error {
+	end := o.place.Chain
+	claim := &chain.OwnerClaim{Epoch: end.Epoch + 1, LastSeq: end.Seq, LastLink: end.Link}
+	if _, err := io.ReadFull(o.cfg.Random, claim.Owner[:]); err != nil {
+		return fmt.Errorf("draw an owner id: %w", err)
+	}
+	env := &chain.Envelope{
+		Seq: end.Seq + 1, Link: end.Link, Epoch: claim.Epoch, Owner: claim.Owner,
+		InFrom: end.InTo, InTo: end.InTo, Records: [][]byte{chain.AppendRecord(nil, claim)},
+	}
+	raw := env.Append(nil)
+	o.claim, o.sentAt = chain.Link(raw), now
+	if err := o.cfg.Publisher.Publish(raw); err != nil {
+		return fmt.Errorf("%w: publish claim: %w", ErrLost, err)
+	}
+	o.enter(awaitingClaim)
+	return nil
+}
+
+// awaitClaim reads until the claim came back. If another owner's envelope came
+// first, that one stands, and this attempt is over.
+func (o *Owner) awaitClaim(now int64) (bool, error) {
+	s, err := o.follower.Next()
+	if err != nil {
+		return false, err
+	}
+	if s == nil {
+		if now-o.sentAt > int64(o.cfg.Patience) {
+			return false, fmt.Errorf("%w: the claim was not read back within %v", ErrLost, o.cfg.Patience)
+		}
+		return false, nil
+	}
+	if err := o.applyStretch(s); err != nil {
+		return false, err
+	}
+	if s.End.Link != o.claim {
+		return false, fmt.Errorf("%w: envelope %d of epoch %d came before our claim", ErrLost, s.Envelope.Seq, s.Envelope.Epoch)
+	}
+	if err := o.point(PointClaimed); err != nil {
+		return false, err
+	}
+	o.enter(awaitingPolicies)
+	return true, nil
+}
+
+// awaitPolicies reads the policies log to its end, and waits until the
+// generation in force is held.
+func (o *Owner) awaitPolicies() (bool, error) {
+	if err := o.cfg.Policies.Refresh(); err != nil {
+		return false, err
+	}
+	rules, ok, err := o.cfg.Policies.Held(o.proc.Progress.Generation)
+	if err != nil {
+		return false, fmt.Errorf("generation %d is in force: %w", o.proc.Progress.Generation, err)
+	}
+	if !ok {
+		return false, nil
+	}
+	if d := rules.Set.Digest(); rules.Generation != 0 && d != o.proc.Progress.PolicySet {
+		return false, fmt.Errorf("%w: generation %d has digest %x in the policies log, %x in the decision log",
+			ErrBadGeneration, rules.Generation, d, o.proc.Progress.PolicySet)
+	}
+	o.proc.Rules = rules
+	o.startLive()
+	return true, nil
+}

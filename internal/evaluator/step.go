@@ -1,0 +1,261 @@
+package evaluator
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/refloat/refloat/events"
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/projection"
+)
+
+// SemanticsVersion is the version of SEMANTICS that this program decides by.
+const SemanticsVersion = 1
+
+// Rules is a policy set with its place in the policies log.
+type Rules struct {
+	Generation uint64 // 0: none was ever published
+	Set        *policy.Set
+}
+
+// Progress is how far a processor came. All of it follows from the chain.
+type Progress struct {
+	Decisions  uint64     // number of the last decision
+	Running    chain.Hash // over the bytes of all records that follow from input
+	Generation uint64     // of the policies in force; 0: none was activated
+	PolicySet  [32]byte   // their digest
+	Semantics  uint32     // version in force; 0: none was named yet
+}
+
+// Processor is the pure core for one partition. Rules must be those that
+// Progress names before Step is called; Replay does not need them.
+type Processor struct {
+	Progress Progress
+	State    *projection.State
+	Rules    Rules
+
+	decoder events.Decoder
+	failure policy.Failure
+	counts  policy.Counts
+	ready   []projection.Readiness
+	out     Output
+}
+
+// Output is what one message brought: records and, at the same place, their bytes.
+// It is valid until the next message is processed.
+type Output struct {
+	Records []chain.Record
+	Bytes   [][]byte
+}
+
+// ErrDiverged says that the decision log holds something else of a message than
+// folding it gives. The log, the input or this program is not what it was.
+var ErrDiverged = errors.New("decision log does not fit its input")
+
+// decider returns the decision on a settled failure.
+type decider func(at eventlog.Position, f *projection.Failure) (*chain.Decision, error)
+
+// Step folds a message and decides the runs that failed in it.
+func (p *Processor) Step(m *eventlog.Message) (*Output, error) {
+	return &p.out, p.process(m, p.decide)
+}
+
+// Activate takes in the activations at the front of an envelope.
+func (p *Processor) Activate(records []chain.Record) {
+	for _, r := range records {
+		switch r := r.(type) {
+		case *chain.PolicyActivated:
+			p.Progress.Generation, p.Progress.PolicySet = r.Generation, r.Digest
+			p.State.Horizon = r.HorizonMS * 1e6
+		case *chain.SemanticsActivated:
+			p.Progress.Semantics = r.Version
+		}
+	}
+}
+
+// process is the one order of things for a message: what cannot be read is
+// parked, then each failure is settled in order, then retries that became ready.
+func (p *Processor) process(m *eventlog.Message, decide decider) error {
+	p.out.Records, p.out.Bytes = p.out.Records[:0], p.out.Bytes[:0]
+	at := m.Meant()
+	seq, err := p.decoder.Decode(m.Payload)
+	if err != nil {
+		reason := events.NotProtobuf
+		if u := (*events.Unreadable)(nil); errors.As(err, &u) {
+			reason = u.Reason
+		}
+		p.emit(&chain.Parked{Position: at, Reason: reason, Raw: m.Payload})
+		return nil
+	}
+	s := p.State
+	s.Fold(seq, m.MeantPublish())
+	for _, e := range s.Parked() {
+		p.emit(&chain.Parked{Position: at, Reason: e.Reason, Event: e.Event, Raw: e.Raw})
+	}
+	for i := range s.Failures() {
+		if err := p.settle(seq, at, i, decide); err != nil {
+			return err
+		}
+	}
+	p.ready = s.Ready(p.ready[:0])
+	for _, r := range p.ready {
+		p.emit(&chain.RetryReady{Position: at, JobID: r.JobID, RunID: r.RunID, RetryAfter: r.RetryAfter})
+	}
+	return s.Finish()
+}
+
+func (p *Processor) settle(seq *events.Sequence, at eventlog.Position, i int, decide decider) error {
+	f := p.State.Settle(i)
+	if f.Skip != projection.Decide {
+		r := &chain.NotDecided{
+			Position: at, Queue: f.Job.Queue, JobSet: f.Job.Set, JobID: f.JobID, RunID: f.RunID,
+			Reason: notDecided(f.Skip), Time: f.Time,
+		}
+		if !f.Job.Known {
+			r.Queue, r.JobSet = strings.Clone(seq.Queue), strings.Clone(seq.JobSet)
+		}
+		p.emit(r)
+		return nil
+	}
+	d, err := decide(at, f)
+	if err != nil {
+		return err
+	}
+	p.Progress.Decisions = d.Number
+	p.State.Apply(f, decided(d))
+	p.emit(d)
+	return nil
+}
+
+func (p *Processor) emit(r chain.Record) {
+	b := chain.AppendRecord(nil, r)
+	p.Progress.Running = p.Progress.Running.Extend(b)
+	p.out.Records, p.out.Bytes = append(p.out.Records, r), append(p.out.Bytes, b)
+}
+
+func notDecided(s projection.Skip) chain.NotDecidedReason {
+	switch s {
+	case projection.StaleRun:
+		return chain.StaleRun
+	case projection.Cancelled:
+		return chain.Cancelled
+	case projection.Ended:
+		return chain.Ended
+	case projection.UnknownJob:
+		return chain.UnknownJob
+	case projection.Decide:
+	}
+	return chain.UnknownNotDecided
+}
+
+// decide asks the policies.
+func (p *Processor) decide(at eventlog.Position, f *projection.Failure) (*chain.Decision, error) {
+	factsOf(&p.failure, f)
+	countsOf(&p.counts, f.Job)
+	v := p.Rules.Set.Evaluate(&p.failure, &p.counts)
+	d := &chain.Decision{
+		Requeue: v.Requeue, Number: p.Progress.Decisions + 1, Position: at,
+		Queue: f.Job.Queue, JobSet: f.Job.Set, JobID: f.JobID, RunID: f.RunID, RunIndex: f.Run.Index, Time: f.Time,
+		Code: v.Code, Policy: v.Policy, Rule: v.Rule,
+		LimitFrom: v.LimitFrom, RuleUsed: v.RuleUsed, RuleLimit: v.RuleLimit,
+		GlobalUsed: v.GlobalUsed, GlobalLimit: v.GlobalLimit,
+		Container: v.Container, Matcher: v.Matcher, Skipped: v.Skipped, Shadow: v.Shadow,
+		Generation: p.Progress.Generation, PolicySet: p.Progress.PolicySet,
+	}
+	if v.Key.Rule != v.Rule {
+		d.RuleID = v.Key.Rule
+	}
+	if v.Requeue {
+		d.DelayMS = v.Delay.Milliseconds()
+		d.RetryAfter, d.ReadyAfter = v.RetryAfter, v.ReadyAfter
+		d.PodName = policy.PodName(f.JobID, f.Run.Index+1, p.Rules.Set.Enabled())
+		d.AvoidNodes = avoided(v.Avoid, f)
+	}
+	return d, nil
+}
+
+// avoided are the nodes that the next run must not use (SEMANTICS 7).
+func avoided(mode policy.AvoidMode, f *projection.Failure) []string {
+	switch mode {
+	case policy.AvoidNode:
+		if f.Node != "" {
+			return []string{f.Node}
+		}
+	case policy.AvoidAllNodes:
+		return f.Job.FailedNodes
+	case policy.AvoidNone:
+	}
+	return nil
+}
+
+// decided is what the projection takes from a decision, whether it was just
+// made or stands in the log.
+func decided(d *chain.Decision) projection.Decided {
+	out := projection.Decided{Requeue: d.Requeue, Shadow: d.Shadow, RetryAfter: d.RetryAfter, ReadyAfter: d.ReadyAfter}
+	switch d.Code {
+	case policy.RuleRetry, policy.DefaultRetry, policy.GangRetry, policy.RuleIgnore:
+		out.Ignored = d.Code == policy.RuleIgnore
+		out.Policy, out.Rule = d.Policy, d.Rule
+		if d.RuleID != "" {
+			out.Rule = d.RuleID
+		}
+	default: // the other codes consume no policy's budget
+	}
+	return out
+}
+
+// Recount counts an earlier decision on a job as Step did when it was made.
+func Recount(job *projection.Job, d *chain.Decision) {
+	if in := decided(d); in.Requeue && in.Rule != "" {
+		job.Grant(in.Policy, in.Rule, in.Ignored)
+	}
+}
+
+// Logged walks the records of one accepted envelope.
+type Logged struct {
+	Records []chain.Record
+	Bytes   [][]byte
+}
+
+// LoggedIn are the records of an accepted envelope that follow from its input.
+func LoggedIn(a *chain.Accepted) *Logged {
+	l := &Logged{Records: a.Records, Bytes: a.Envelope.Records}
+	for len(l.Records) > 0 && !l.Records[0].FromInput() {
+		l.Records, l.Bytes = l.Records[1:], l.Bytes[1:]
+	}
+	return l
+}
+
+// Replay folds a message and applies the decisions that the log holds for it,
+// taking them off l. It returns ErrDiverged where the log holds something else
+// than the message gives, decisions' verdicts aside.
+func (p *Processor) Replay(m *eventlog.Message, l *Logged) error {
+	rest := *l
+	err := p.process(m, func(at eventlog.Position, f *projection.Failure) (*chain.Decision, error) {
+		return rest.decisionOn(len(p.out.Records), at, f)
+	})
+	if err != nil {
+		return err
+	}
+	for i, b := range p.out.Bytes {
+		if i >= len(rest.Bytes) || !bytes.Equal(b, rest.Bytes[i]) {
+			return fmt.Errorf("%w: record %d of the message at %v", ErrDiverged, i, m.Meant())
+		}
+	}
+	n := len(p.out.Bytes)
+	l.Records, l.Bytes = rest.Records[n:], rest.Bytes[n:]
+	return nil
+}
+
+func (l *Logged) decisionOn(i int, at eventlog.Position, f *projection.Failure) (*chain.Decision, error) {
+	if i < len(l.Records) {
+		if d, ok := l.Records[i].(*chain.Decision); ok && d.JobID == f.JobID && d.RunID == f.RunID && d.Position == at {
+			return d, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: no decision on run %s of job %s, which failed at %v", ErrDiverged, f.RunID, f.JobID, at)
+}
