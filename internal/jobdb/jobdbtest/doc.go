@@ -1,0 +1,4 @@
+// Package jobdbtest is the suite that every job database must pass: the place
+// by compare-and-set, two writers, rollback, replaced rows, text of every kind,
+// large batches, readers beside a writer, every query.
+package jobdbtest

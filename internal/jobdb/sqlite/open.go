@@ -1,0 +1,191 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"time"
+
+	"modernc.org/sqlite"
+
+	"github.com/refloat/refloat/internal/jobdb"
+)
+
+// Options of a writer.
+type Options struct {
+	// Wait is how long to wait for another writer before ErrUnavailable.
+	// Default 5 s; negative: not at all.
+	Wait time.Duration
+}
+
+// DB is a job database open for writing.
+type DB struct {
+	path  string
+	db    *sql.DB
+	conn  *sql.Conn
+	stmts map[stmtKey]*sql.Stmt
+	busy  chan struct{} // holds a token while a transaction is open
+}
+
+// Open opens the database at path for writing, makes it if there is none and
+// brings its schema up to date.
+func Open(ctx context.Context, path string, opt Options) (*DB, error) {
+	if opt.Wait == 0 {
+		opt.Wait = 5 * time.Second
+	}
+	pragmas := url.Values{"_pragma": {
+		fmt.Sprintf("busy_timeout(%d)", max(opt.Wait, 0).Milliseconds()),
+		"synchronous(FULL)", "cache_size(-65536)", "wal_autocheckpoint(4000)",
+	}}
+	db, err := sql.Open("sqlite", dsn(path, pragmas))
+	if err != nil {
+		return nil, classify(path, err)
+	}
+	db.SetMaxOpenConns(1)
+	d := &DB{path: path, db: db, stmts: map[stmtKey]*sql.Stmt{}, busy: make(chan struct{}, 1)}
+	if d.conn, err = db.Conn(ctx); err == nil {
+		err = d.prepare(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(classify(path, err), d.Close())
+	}
+	return d, nil
+}
+
+func dsn(path string, q url.Values) string {
+	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode()
+}
+
+// prepare looks whose file it is before it changes anything in it.
+func (d *DB) prepare(ctx context.Context) error {
+	version, err := schemaVersion(ctx, d.conn)
+	if err != nil {
+		return err
+	}
+	var mode string
+	if err := d.conn.QueryRowContext(ctx, "PRAGMA journal_mode = WAL").Scan(&mode); err != nil {
+		return err
+	}
+	if mode != "wal" {
+		return fmt.Errorf("%s: SQLite gives journal mode %q, not WAL: the file system may not support it", d.path, mode)
+	}
+	if version == len(migrations) {
+		return nil
+	}
+	return d.migrate(ctx)
+}
+
+func (d *DB) migrate(ctx context.Context) error {
+	if _, err := d.conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	err := d.migrateInside(ctx)
+	if err == nil {
+		_, err = d.conn.ExecContext(ctx, "COMMIT")
+	}
+	if err != nil {
+		_, _ = d.conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+	}
+	return err
+}
+
+func (d *DB) migrateInside(ctx context.Context) error {
+	version, err := schemaVersion(ctx, d.conn) // again, under the lock
+	if err != nil {
+		return err
+	}
+	for ; version < len(migrations); version++ {
+		if _, err := d.conn.ExecContext(ctx, migrations[version]); err != nil {
+			return fmt.Errorf("migrate from schema %d: %w", version, err)
+		}
+	}
+	_, err = d.conn.ExecContext(ctx, fmt.Sprintf("PRAGMA application_id = %d; UPDATE refloat_schema SET version = %d", applicationID, version))
+	return err
+}
+
+type querier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// schemaVersion is 0 for an empty file, ErrForeign for someone else's and
+// ErrNewer for one that this version of the program does not know.
+func schemaVersion(ctx context.Context, q querier) (int, error) {
+	var id, objects, version int
+	err := q.QueryRowContext(ctx, "SELECT application_id, (SELECT count(*) FROM sqlite_master) FROM pragma_application_id").Scan(&id, &objects)
+	if err != nil {
+		return 0, err
+	}
+	if id != applicationID {
+		if id != 0 || objects != 0 {
+			return 0, fmt.Errorf("%w: its application id is %#x and it has %d objects", jobdb.ErrForeign, id, objects)
+		}
+		return 0, nil
+	}
+	if err := q.QueryRowContext(ctx, "SELECT version FROM refloat_schema").Scan(&version); err != nil {
+		return 0, fmt.Errorf("read the schema's version: %w", err)
+	}
+	if version > len(migrations) {
+		return 0, fmt.Errorf("%w: %d, this program knows up to %d: use the newer program", jobdb.ErrNewer, version, len(migrations))
+	}
+	return version, nil
+}
+
+// Close closes the database. A transaction that is open is rolled back.
+func (d *DB) Close() error {
+	var errs []error
+	for _, s := range d.stmts {
+		errs = append(errs, s.Close())
+	}
+	if d.conn != nil {
+		errs = append(errs, d.conn.Close())
+	}
+	return errors.Join(append(errs, d.db.Close())...)
+}
+
+// Reader is a job database open for reading.
+type Reader struct {
+	path string
+	db   *sql.DB
+}
+
+// OpenReader opens the database at path for reading, also while a writer works
+// on it. It returns fs.ErrNotExist when there is none.
+func OpenReader(ctx context.Context, path string) (*Reader, error) {
+	if _, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("open job database: %w", err)
+	}
+	q := url.Values{"mode": {"ro"}, "_pragma": {"busy_timeout(5000)", "query_only(1)"}}
+	r, err := openReader(ctx, path, q)
+	var serr *sqlite.Error
+	if errors.As(err, &serr) && serr.Code()&0xff == codeCantOpen {
+		// In WAL mode even a reader wants to write beside the file. Where it may
+		// not, and no writer left a log behind, the file alone is the database.
+		if _, statErr := os.Stat(path + "-wal"); errors.Is(statErr, fs.ErrNotExist) {
+			q.Set("immutable", "1")
+			r, err = openReader(ctx, path, q)
+		}
+	}
+	return r, classify(path, err)
+}
+
+func openReader(ctx context.Context, path string, q url.Values) (*Reader, error) {
+	db, err := sql.Open("sqlite", dsn(path, q))
+	if err != nil {
+		return nil, err
+	}
+	version, err := schemaVersion(ctx, db)
+	if err == nil && version < len(migrations) {
+		err = fmt.Errorf("%w: %d of %d", jobdb.ErrOlder, version, len(migrations))
+	}
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return &Reader{path: path, db: db}, nil
+}
+
+// Close closes the database.
+func (r *Reader) Close() error { return r.db.Close() }

@@ -1,0 +1,95 @@
+package sqlite
+
+// applicationID marks a file as a job database of ours: "RFLT".
+const applicationID = 0x52464c54
+
+// migrations bring a database from version i to i+1. What was released is
+// never changed: a new version is a new entry.
+var migrations = []string{`
+CREATE TABLE refloat_schema (version INTEGER NOT NULL) STRICT;
+INSERT INTO refloat_schema VALUES (0);
+
+-- Where each partition's rows stand; compared and set with every transaction.
+CREATE TABLE positions (
+	partition INTEGER PRIMARY KEY,
+	seq INTEGER NOT NULL, link BLOB NOT NULL, epoch INTEGER NOT NULL, owner BLOB NOT NULL,
+	event_ledger INTEGER NOT NULL, event_entry INTEGER NOT NULL, event_batch INTEGER NOT NULL,
+	decision_ledger INTEGER NOT NULL, decision_entry INTEGER NOT NULL, decision_batch INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE jobs (
+	job_id TEXT NOT NULL, partition INTEGER NOT NULL, queue TEXT NOT NULL, job_set TEXT NOT NULL,
+	known INTEGER NOT NULL, state INTEGER NOT NULL, final INTEGER NOT NULL, cancel_requested INTEGER NOT NULL,
+	submitted INTEGER NOT NULL, ended INTEGER NOT NULL,
+	priority INTEGER NOT NULL, queued_version INTEGER NOT NULL, retry_after INTEGER NOT NULL, avoid_nodes TEXT NOT NULL,
+	runs INTEGER NOT NULL, open_runs INTEGER NOT NULL, latest_run TEXT NOT NULL, decision INTEGER NOT NULL,
+	namespace TEXT NOT NULL, retry_policies TEXT NOT NULL, fail_fast TEXT NOT NULL,
+	gang_id TEXT NOT NULL, gang_cardinality TEXT NOT NULL, init_containers TEXT NOT NULL, grace_seconds INTEGER NOT NULL,
+	armada_failed INTEGER NOT NULL, armada_at INTEGER NOT NULL, armada_run TEXT NOT NULL, armada_reason TEXT NOT NULL,
+	armada_message TEXT NOT NULL, armada_category TEXT NOT NULL, armada_subcategory TEXT NOT NULL,
+	updated_ledger INTEGER NOT NULL, updated_entry INTEGER NOT NULL, updated_batch INTEGER NOT NULL,
+	PRIMARY KEY (job_id, partition)
+) STRICT;
+CREATE INDEX jobs_set ON jobs (queue, job_set);
+CREATE INDEX jobs_waiting ON jobs (retry_after) WHERE retry_after <> 0;
+
+CREATE TABLE runs (
+	job_id TEXT NOT NULL, run_id TEXT NOT NULL, partition INTEGER NOT NULL,
+	run_index INTEGER NOT NULL, state INTEGER NOT NULL, executor TEXT NOT NULL, node TEXT NOT NULL, pool TEXT NOT NULL,
+	leased INTEGER NOT NULL, pending INTEGER NOT NULL, running INTEGER NOT NULL, ended INTEGER NOT NULL,
+	preempted_at INTEGER NOT NULL, gone INTEGER NOT NULL,
+	preempted INTEGER NOT NULL, returned INTEGER NOT NULL, attempted INTEGER NOT NULL, cancelled INTEGER NOT NULL,
+	error_reason TEXT NOT NULL, error_message TEXT NOT NULL, error_category TEXT NOT NULL, error_subcategory TEXT NOT NULL,
+	kubernetes_reason TEXT NOT NULL, error_node TEXT NOT NULL, preempt_reason TEXT NOT NULL, containers TEXT NOT NULL, error BLOB,
+	outcome INTEGER NOT NULL, shadow INTEGER NOT NULL, decision INTEGER NOT NULL,
+	PRIMARY KEY (job_id, run_id, partition)
+) STRICT;
+
+CREATE TABLE decisions (
+	partition INTEGER NOT NULL, seq INTEGER NOT NULL, record INTEGER NOT NULL,
+	log_ledger INTEGER NOT NULL, log_entry INTEGER NOT NULL, log_batch INTEGER NOT NULL, recording TEXT NOT NULL,
+	acted INTEGER NOT NULL, number INTEGER NOT NULL, requeue INTEGER NOT NULL,
+	ledger INTEGER NOT NULL, entry INTEGER NOT NULL, batch INTEGER NOT NULL,
+	queue TEXT NOT NULL, job_set TEXT NOT NULL, job_id TEXT NOT NULL, run_id TEXT NOT NULL, run_index INTEGER NOT NULL, time INTEGER NOT NULL,
+	code INTEGER NOT NULL, policy TEXT NOT NULL, rule TEXT NOT NULL, rule_id TEXT NOT NULL, limit_from INTEGER NOT NULL,
+	rule_used INTEGER NOT NULL, rule_limit INTEGER NOT NULL, global_used INTEGER NOT NULL, global_limit INTEGER NOT NULL,
+	container TEXT NOT NULL, matcher INTEGER NOT NULL, skipped TEXT NOT NULL, shadow INTEGER NOT NULL,
+	generation INTEGER NOT NULL, policy_set BLOB NOT NULL,
+	delay_ms INTEGER NOT NULL, retry_after INTEGER NOT NULL, ready_after INTEGER NOT NULL, pod_name TEXT NOT NULL, avoid_nodes TEXT NOT NULL,
+	PRIMARY KEY (partition, number)
+) STRICT;
+CREATE INDEX decisions_job ON decisions (job_id);
+
+CREATE TABLE not_decided (
+	partition INTEGER NOT NULL, seq INTEGER NOT NULL, record INTEGER NOT NULL,
+	log_ledger INTEGER NOT NULL, log_entry INTEGER NOT NULL, log_batch INTEGER NOT NULL, recording TEXT NOT NULL,
+	ledger INTEGER NOT NULL, entry INTEGER NOT NULL, batch INTEGER NOT NULL,
+	queue TEXT NOT NULL, job_set TEXT NOT NULL, job_id TEXT NOT NULL, run_id TEXT NOT NULL, reason INTEGER NOT NULL, time INTEGER NOT NULL,
+	PRIMARY KEY (partition, seq, record)
+) STRICT;
+CREATE INDEX not_decided_job ON not_decided (job_id);
+
+CREATE TABLE ready (
+	partition INTEGER NOT NULL, seq INTEGER NOT NULL, record INTEGER NOT NULL,
+	log_ledger INTEGER NOT NULL, log_entry INTEGER NOT NULL, log_batch INTEGER NOT NULL, recording TEXT NOT NULL,
+	acted INTEGER NOT NULL, ledger INTEGER NOT NULL, entry INTEGER NOT NULL, batch INTEGER NOT NULL,
+	job_id TEXT NOT NULL, run_id TEXT NOT NULL, retry_after INTEGER NOT NULL,
+	PRIMARY KEY (partition, seq, record)
+) STRICT;
+CREATE INDEX ready_job ON ready (job_id);
+
+CREATE TABLE parked (
+	partition INTEGER NOT NULL, seq INTEGER NOT NULL, record INTEGER NOT NULL,
+	log_ledger INTEGER NOT NULL, log_entry INTEGER NOT NULL, log_batch INTEGER NOT NULL, recording TEXT NOT NULL,
+	ledger INTEGER NOT NULL, entry INTEGER NOT NULL, batch INTEGER NOT NULL,
+	reason INTEGER NOT NULL, event INTEGER NOT NULL, raw BLOB,
+	PRIMARY KEY (partition, seq, record)
+) STRICT;
+
+CREATE TABLE activations (
+	partition INTEGER NOT NULL, seq INTEGER NOT NULL, record INTEGER NOT NULL,
+	from_ledger INTEGER NOT NULL, from_entry INTEGER NOT NULL, from_batch INTEGER NOT NULL,
+	generation INTEGER NOT NULL, digest BLOB NOT NULL, horizon_ms INTEGER NOT NULL, semantics INTEGER NOT NULL,
+	PRIMARY KEY (partition, seq, record)
+) STRICT;
+`}

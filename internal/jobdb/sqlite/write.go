@@ -1,0 +1,286 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/jobdb"
+)
+
+// maxChunk is how many rows one statement takes.
+const maxChunk = 64
+
+// tx is the one open transaction of a DB.
+type tx struct {
+	d         *DB
+	partition int
+	place     jobdb.Place
+	ended     bool
+	args      []any
+}
+
+// Begin opens a transaction. There is one at a time: others wait for it to end.
+func (d *DB) Begin(ctx context.Context, partition int) (jobdb.Tx, error) {
+	select {
+	case d.busy <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if err := d.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
+		<-d.busy
+		return nil, classify(d.path, err)
+	}
+	t := &tx{d: d, partition: partition}
+	if err := t.readPlace(ctx); err != nil {
+		return nil, errors.Join(classify(d.path, err), t.Rollback())
+	}
+	return t, nil
+}
+
+func (d *DB) exec(ctx context.Context, query string) error {
+	s, err := d.stmt(ctx, stmtKey{what: query}, func() string { return query })
+	if err != nil {
+		return err
+	}
+	_, err = s.ExecContext(ctx)
+	return err
+}
+
+// stmtKey names a statement: what it does, for how many rows.
+type stmtKey struct {
+	what string
+	n    int
+}
+
+// stmt prepares a statement once.
+func (d *DB) stmt(ctx context.Context, key stmtKey, query func() string) (*sql.Stmt, error) {
+	if s := d.stmts[key]; s != nil {
+		return s, nil
+	}
+	s, err := d.conn.PrepareContext(ctx, query())
+	if err == nil {
+		d.stmts[key] = s
+	}
+	return s, err
+}
+
+func (t *tx) readPlace(ctx context.Context) error {
+	s, err := t.d.stmt(ctx, stmtKey{what: "place"}, func() string { return placeTable.selects() + " WHERE partition = ?" })
+	if err != nil {
+		return err
+	}
+	var row placeRow
+	err = s.QueryRowContext(ctx, t.partition).Scan(placeTable.targets(&row, nil)...)
+	if errors.Is(err, sql.ErrNoRows) {
+		t.place = jobdb.Beginning
+		return nil
+	}
+	t.place = row.Place
+	return err
+}
+
+// Place is where the partition's rows stand.
+func (t *tx) Place() jobdb.Place { return t.place }
+
+// Write inserts or replaces rows.
+func (t *tx) Write(ctx context.Context, c *jobdb.Changes) error {
+	err := errors.Join(
+		write(ctx, t, &jobTable, c.Jobs),
+		write(ctx, t, &runTable, c.Runs),
+		write(ctx, t, &decisionTable, c.Decisions),
+		write(ctx, t, &notDecidedTable, c.NotDecided),
+		write(ctx, t, &readyTable, c.Ready),
+		write(ctx, t, &parkedTable, c.Parked),
+		write(ctx, t, &activationTable, c.Activations),
+	)
+	return classify(t.d.path, err)
+}
+
+// write writes rows in chunks of falling powers of two, so that there are few
+// statements to prepare.
+func write[T any](ctx context.Context, t *tx, tab *table[T], rows []*T) error {
+	for n := maxChunk; len(rows) > 0; {
+		if n > len(rows) {
+			n /= 2
+			continue
+		}
+		args := t.args[:0]
+		for _, r := range rows[:n] {
+			args = tab.values(r, args)
+		}
+		t.args = args
+		s, err := t.d.stmt(ctx, stmtKey{what: "write " + tab.name, n: n}, func() string { return tab.insert(n) })
+		if err == nil {
+			_, err = s.ExecContext(ctx, args...)
+		}
+		if err != nil {
+			return fmt.Errorf("write %s: %w", tab.name, err)
+		}
+		rows = rows[n:]
+	}
+	return nil
+}
+
+// What Keys ask for beyond ids.
+var (
+	onSets     = fmt.Sprintf("queue = k.a AND job_set = k.b AND known = 1 AND state < %d", jobdb.JobSucceeded)
+	onOpenRuns = fmt.Sprintf("job_id = k.a AND state NOT IN (%d, %d)", jobdb.RunSucceeded, jobdb.RunFailed)
+)
+
+// Load finds rows.
+func (t *tx) Load(ctx context.Context, keys jobdb.Keys) (*jobdb.Found, error) {
+	found := &jobdb.Found{}
+	var sets, runs [][]any
+	for _, k := range keys.Sets {
+		sets = append(sets, []any{k.Queue, k.JobSet})
+	}
+	for _, k := range keys.Runs {
+		runs = append(runs, []any{k.JobID, k.RunID})
+	}
+	err := errors.Join(
+		load(ctx, t, &jobTable, lookup{keys: single(keys.Jobs), on: "job_id = k.a"}, &found.Jobs),
+		load(ctx, t, &jobTable, lookup{keys: sets, on: onSets}, &found.Jobs),
+		load(ctx, t, &runTable, lookup{keys: runs, on: "job_id = k.a AND run_id = k.b"}, &found.Runs),
+		load(ctx, t, &runTable, lookup{keys: single(keys.OpenRunsOf), on: onOpenRuns}, &found.Runs),
+	)
+	return found, classify(t.d.path, err)
+}
+
+func single(list []string) [][]any {
+	out := make([][]any, len(list))
+	for i, s := range list {
+		out[i] = []any{s}
+	}
+	return out
+}
+
+// lookup finds rows by keys: for each key k, those on which the condition holds.
+type lookup struct {
+	keys [][]any // of one or two columns, a and b
+	on   string
+}
+
+func load[T any](ctx context.Context, t *tx, tab *table[T], l lookup, into *[]T) error {
+	keys := l.keys
+	for n := maxChunk; len(keys) > 0; {
+		if n > len(keys) {
+			n /= 2
+			continue
+		}
+		if err := loadChunk(ctx, t, tab, lookup{keys: keys[:n], on: l.on}, into); err != nil {
+			return fmt.Errorf("load %s: %w", tab.name, err)
+		}
+		keys = keys[n:]
+	}
+	return nil
+}
+
+func loadChunk[T any](ctx context.Context, t *tx, tab *table[T], l lookup, into *[]T) error {
+	s, err := t.d.stmt(ctx, stmtKey{what: l.on, n: len(l.keys)}, func() string {
+		names, one := "a", "(?), "
+		if len(l.keys[0]) == 2 {
+			names, one = "a, b", "(?, ?), "
+		}
+		return fmt.Sprintf("WITH k(%s) AS (VALUES %s) SELECT %s FROM k CROSS JOIN %s ON partition = ? AND %s", names,
+			strings.TrimSuffix(strings.Repeat(one, len(l.keys)), ", "), strings.Join(tab.columns, ", "), tab.name, l.on)
+	})
+	if err != nil {
+		return err
+	}
+	args := t.args[:0]
+	for _, k := range l.keys {
+		args = append(args, k...)
+	}
+	t.args = append(args, t.partition)
+	rows, err := s.QueryContext(ctx, t.args...)
+	if err != nil {
+		return err
+	}
+	return each(rows, tab, func(row *T) error {
+		*into = append(*into, *row)
+		return nil
+	})
+}
+
+// each scans the rows of a query.
+func each[T any](rows *sql.Rows, tab *table[T], visit func(*T) error) error {
+	defer rows.Close()
+	var targets []any
+	for rows.Next() {
+		row := new(T)
+		targets = tab.targets(row, targets[:0])
+		if err := rows.Scan(targets...); err != nil {
+			return err
+		}
+		if err := visit(row); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// Commit moves the place by compare-and-set and ends the transaction.
+func (t *tx) Commit(ctx context.Context, from, to jobdb.Place) error {
+	moved, err := t.move(ctx, from, to)
+	if err == nil && !moved {
+		err = jobdb.ErrMoved
+	}
+	if err == nil {
+		err = t.d.exec(ctx, "COMMIT")
+	}
+	if err != nil {
+		return errors.Join(classify(t.d.path, err), t.Rollback())
+	}
+	t.end()
+	return nil
+}
+
+const moveQuery = `UPDATE positions SET seq = ?, link = ?, epoch = ?, owner = ?, event_ledger = ?, event_entry = ?, event_batch = ?,
+	decision_ledger = ?, decision_entry = ?, decision_batch = ?
+	WHERE partition = ? AND seq = ? AND link = ? AND event_ledger = ? AND event_entry = ? AND event_batch = ?`
+
+func (t *tx) move(ctx context.Context, from, to jobdb.Place) (bool, error) {
+	row := placeRow{partition: t.partition, Place: to}
+	values := placeTable.values(&row, nil)
+	key, query, args := stmtKey{what: "move"}, moveQuery, append(values[1:len(values):len(values)], int64(t.partition),
+		int64(from.Chain.Seq), from.Chain.Link[:], from.Chain.InTo.Ledger, from.Chain.InTo.Entry, int64(from.Chain.InTo.Batch))
+	if from.Chain == chain.Beginning {
+		key, query, args = stmtKey{what: "first move"}, placeTable.insert(1)+" ON CONFLICT DO NOTHING", values
+	}
+	s, err := t.d.stmt(ctx, key, func() string { return query })
+	if err != nil {
+		return false, err
+	}
+	res, err := s.ExecContext(ctx, args...)
+	if err != nil {
+		return false, fmt.Errorf("move the place: %w", err)
+	}
+	n, err := res.RowsAffected()
+	return n == 1, err
+}
+
+// Rollback undoes everything; after the end it does nothing.
+func (t *tx) Rollback() error {
+	if t.ended {
+		return nil
+	}
+	defer t.end()
+	// With a context of its own: what was cancelled must still be undone. An
+	// error may have rolled back already.
+	err := t.d.exec(context.Background(), "ROLLBACK")
+	if err != nil && strings.Contains(err.Error(), "no transaction is active") {
+		return nil
+	}
+	return classify(t.d.path, err)
+}
+
+func (t *tx) end() {
+	if !t.ended {
+		t.ended = true
+		<-t.d.busy
+	}
+}

@@ -1,0 +1,107 @@
+package jobdb
+
+import (
+	"encoding/json"
+	"fmt"
+	"unicode/utf8"
+)
+
+// Lists are stored as JSON, for people and for SQL. Text that is no valid
+// UTF-8 stands as {"base64":"…"} in it, so nothing is lost.
+type text string
+
+type base64Text struct {
+	Base64 []byte `json:"base64"`
+}
+
+// MarshalJSON writes the text.
+func (t text) MarshalJSON() ([]byte, error) {
+	if utf8.ValidString(string(t)) {
+		return json.Marshal(string(t))
+	}
+	return json.Marshal(base64Text{Base64: []byte(t)})
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (t *text) UnmarshalJSON(b []byte) error {
+	if len(b) > 0 && b[0] == '{' {
+		var v base64Text
+		if err := json.Unmarshal(b, &v); err != nil {
+			return err
+		}
+		*t = text(v.Base64)
+		return nil
+	}
+	return json.Unmarshal(b, (*string)(t))
+}
+
+// EncodeStrings is a list of texts as a column holds it; none is "".
+func EncodeStrings(list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	out := make([]text, len(list))
+	for i, s := range list {
+		out[i] = text(s)
+	}
+	return encode(out)
+}
+
+// DecodeStrings reads what EncodeStrings wrote.
+func DecodeStrings(s string) ([]string, error) {
+	if s == "" {
+		return nil, nil
+	}
+	var in []text
+	if err := json.Unmarshal([]byte(s), &in); err != nil {
+		return nil, fmt.Errorf("decode a list of texts: %w", err)
+	}
+	list := make([]string, len(in))
+	for i, t := range in {
+		list[i] = string(t)
+	}
+	return list, nil
+}
+
+type container struct {
+	Name     text  `json:"name"`
+	ExitCode int32 `json:"exitCode"`
+	Reason   text  `json:"reason,omitempty"`
+	Message  text  `json:"message,omitempty"`
+}
+
+// EncodeContainers is a list of containers as a column holds it; none is "".
+func EncodeContainers(list []Container) string {
+	if len(list) == 0 {
+		return ""
+	}
+	out := make([]container, len(list))
+	for i, c := range list {
+		out[i] = container{Name: text(c.Name), ExitCode: c.ExitCode, Reason: text(c.Reason), Message: text(c.Message)}
+	}
+	return encode(out)
+}
+
+// DecodeContainers reads what EncodeContainers wrote.
+func DecodeContainers(s string) ([]Container, error) {
+	if s == "" {
+		return nil, nil
+	}
+	var in []container
+	if err := json.Unmarshal([]byte(s), &in); err != nil {
+		return nil, fmt.Errorf("decode a list of containers: %w", err)
+	}
+	list := make([]Container, len(in))
+	for i, c := range in {
+		list[i] = Container{Name: string(c.Name), ExitCode: c.ExitCode, Reason: string(c.Reason), Message: string(c.Message)}
+	}
+	return list, nil
+}
+
+func encode(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("jobdb: encode %T: %v", v, err)) // plain strings and numbers always encode
+	}
+	return string(b)
+}

@@ -1,0 +1,123 @@
+package sink
+
+import (
+	"fmt"
+	"reflect"
+	"sort"
+	"strings"
+
+	"github.com/refloat/refloat/internal/jobdb"
+)
+
+// Difference is one way in which two sets of rows differ.
+type Difference struct {
+	Table     string
+	Key       string
+	Field     string // empty: the row is on one side only
+	Want, Got string // empty: the row is not there
+}
+
+// String is the difference in one line.
+func (d Difference) String() string {
+	switch {
+	case d.Field != "":
+		return fmt.Sprintf("%s %s: %s is %s, want %s", d.Table, d.Key, d.Field, d.Got, d.Want)
+	case d.Got == "":
+		return fmt.Sprintf("%s %s is missing", d.Table, d.Key)
+	}
+	return fmt.Sprintf("%s %s should not be there", d.Table, d.Key)
+}
+
+// Compare names each difference between the rows that the logs demand and those
+// that a database holds, table by table in the order of the keys.
+func Compare(want, got *jobdb.Contents) []Difference {
+	c := comparison{}
+	c.row("positions", fmt.Sprintf("of partition %d", want.Partition), reflect.ValueOf(want.Place), reflect.ValueOf(got.Place))
+	compareRows(&c, "jobs", want.Jobs, got.Jobs, func(j *jobdb.Job) string { return j.JobID })
+	compareRows(&c, "runs", want.Runs, got.Runs, func(r *jobdb.Run) string { return r.JobID + " run " + r.RunID })
+	compareRows(&c, "decisions", want.Decisions, got.Decisions, func(d *jobdb.Decision) string { return fmt.Sprintf("%020d", d.Number) })
+	compareRows(&c, "not_decided", want.NotDecided, got.NotDecided, func(n *jobdb.NotDecided) string { return place(n.Where) })
+	compareRows(&c, "ready", want.Ready, got.Ready, func(r *jobdb.Ready) string { return place(r.Where) })
+	compareRows(&c, "parked", want.Parked, got.Parked, func(p *jobdb.Parked) string { return place(p.Where) })
+	compareRows(&c, "activations", want.Activations, got.Activations, func(a *jobdb.Activation) string {
+		return place(jobdb.Where{Seq: a.Seq, Record: a.Record})
+	})
+	return c.found
+}
+
+// place is a record's key, so written that its order is the log's.
+func place(w jobdb.Where) string { return fmt.Sprintf("%020d/%06d", w.Seq, w.Record) }
+
+type comparison struct{ found []Difference }
+
+func compareRows[T any](c *comparison, table string, want, got []*T, key func(*T) string) {
+	wanted, present := byKey(want, key), byKey(got, key)
+	keys := make([]string, 0, len(wanted))
+	for k := range wanted {
+		keys = append(keys, k)
+	}
+	for k := range present {
+		if wanted[k] == nil {
+			keys = append(keys, k)
+		}
+	}
+	sort.Strings(keys)
+	for _, k := range keys {
+		w, g := wanted[k], present[k]
+		name := k
+		if trimmed := strings.TrimLeft(k, "0"); trimmed != "" && len(k) >= 20 && k[0] == '0' {
+			name = trimmed
+		}
+		switch {
+		case g == nil:
+			c.found = append(c.found, Difference{Table: table, Key: name, Want: "a row"})
+		case w == nil:
+			c.found = append(c.found, Difference{Table: table, Key: name, Got: "a row"})
+		default:
+			c.row(table, name, reflect.ValueOf(*w), reflect.ValueOf(*g))
+		}
+	}
+}
+
+func byKey[T any](rows []*T, key func(*T) string) map[string]*T {
+	m := make(map[string]*T, len(rows))
+	for _, r := range rows {
+		m[key(r)] = r
+	}
+	return m
+}
+
+// row compares two rows field by field; a list without elements is no list.
+func (c *comparison) row(table, key string, want, got reflect.Value) {
+	for i := range want.NumField() {
+		w, g, field := want.Field(i), got.Field(i), want.Type().Field(i)
+		if w.Kind() == reflect.Struct {
+			before := len(c.found)
+			c.row(table, key, w, g)
+			if !field.Anonymous {
+				for k := before; k < len(c.found); k++ {
+					c.found[k].Field = field.Name + "." + c.found[k].Field
+				}
+			}
+			continue
+		}
+		if w.Kind() == reflect.Slice && w.Len() == 0 && g.Len() == 0 || reflect.DeepEqual(w.Interface(), g.Interface()) {
+			continue
+		}
+		c.found = append(c.found, Difference{Table: table, Key: key, Field: field.Name, Want: show(w), Got: show(g)})
+	}
+}
+
+// show renders a value in one line.
+func show(v reflect.Value) string {
+	switch {
+	case v.Kind() == reflect.String && v.Type().PkgPath() == "":
+		return fmt.Sprintf("%q", v.String())
+	case v.Kind() == reflect.Slice, v.Kind() == reflect.Array:
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			return fmt.Sprintf("%x", v.Interface())
+		}
+		return fmt.Sprintf("%q", v.Interface())
+	}
+	return fmt.Sprint(v.Interface())
+}

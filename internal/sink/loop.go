@@ -1,0 +1,81 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/jobdb"
+)
+
+// Run writes what comes until ctx ends, and then returns nil; each partition has a
+// loop of its own, so that one that waits for the database or must stop holds
+// up no other's transaction. What may help to try again is tried again, ever
+// more slowly; any other error ends all.
+func (w *Writer) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, p := range w.parts {
+		group.Go(func() error { return w.run(ctx, p) })
+	}
+	err := group.Wait()
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return nil
+	}
+	return err
+}
+
+// How long to wait before trying again: doubled from the first to the last.
+const (
+	firstWait = 50 * time.Millisecond
+	lastWait  = 10 * time.Second
+)
+
+func (w *Writer) run(ctx context.Context, p *part) error {
+	wait := firstWait
+	for ctx.Err() == nil {
+		progress, err := w.Advance(ctx, p.number)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return nil
+		case err != nil && !transient(err):
+			return err
+		case err != nil:
+			if w.cfg.Hooks.Retry != nil {
+				w.cfg.Hooks.Retry(p.number, err)
+			}
+			pause(ctx, wait)
+			wait = min(2*wait, lastWait)
+			continue
+		case !progress:
+			p.await(ctx)
+		}
+		wait = firstWait
+	}
+	return nil
+}
+
+func transient(err error) bool {
+	return errors.Is(err, jobdb.ErrUnavailable) || errors.Is(err, eventlog.ErrTransient)
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// await waits until there may be more to read.
+func (p *part) await(ctx context.Context) {
+	events, decisions := p.follower.Changed()
+	select {
+	case <-ctx.Done():
+	case <-events:
+	case <-decisions:
+	}
+}

@@ -1,0 +1,151 @@
+package sink_test
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"sync"
+
+	"github.com/refloat/refloat/internal/jobdb"
+)
+
+// memStore is a job database in memory: each row is a copy, a transaction has
+// the whole of it to itself, and Load gives exactly what is asked for.
+type memStore struct {
+	mu     sync.Mutex
+	jobs   map[string]jobdb.Job
+	runs   map[string]jobdb.Run
+	rest   map[int]*jobdb.Changes
+	places map[int]jobdb.Place
+}
+
+func newMemStore() *memStore {
+	return &memStore{jobs: map[string]jobdb.Job{}, runs: map[string]jobdb.Run{}, rest: map[int]*jobdb.Changes{}, places: map[int]jobdb.Place{}}
+}
+
+type memTx struct {
+	s         *memStore
+	partition int
+	changes   []*jobdb.Changes
+	ended     bool
+}
+
+func (s *memStore) place(p int) jobdb.Place {
+	if place, ok := s.places[p]; ok {
+		return place
+	}
+	return jobdb.Beginning
+}
+
+func (s *memStore) Begin(_ context.Context, partition int) (jobdb.Tx, error) {
+	s.mu.Lock()
+	return &memTx{s: s, partition: partition}, nil
+}
+
+func (t *memTx) Place() jobdb.Place { return t.s.place(t.partition) }
+
+func jobKey(p int, id string) string      { return fmt.Sprintf("%d/%s", p, id) }
+func runKey(p int, job, id string) string { return fmt.Sprintf("%d/%s/%s", p, job, id) }
+
+func (t *memTx) Load(_ context.Context, keys jobdb.Keys) (*jobdb.Found, error) {
+	found := &jobdb.Found{}
+	for _, id := range keys.Jobs {
+		if j, ok := t.s.jobs[jobKey(t.partition, id)]; ok {
+			found.Jobs = append(found.Jobs, j)
+		}
+	}
+	for _, k := range keys.Runs {
+		if r, ok := t.s.runs[runKey(t.partition, k.JobID, k.RunID)]; ok {
+			found.Runs = append(found.Runs, r)
+		}
+	}
+	for _, j := range t.s.jobs {
+		for _, k := range keys.Sets {
+			if j.Partition == t.partition && j.Queue == k.Queue && j.JobSet == k.JobSet && j.Known && !j.State.Terminal() {
+				found.Jobs = append(found.Jobs, j)
+			}
+		}
+	}
+	for _, r := range t.s.runs {
+		for _, id := range keys.OpenRunsOf {
+			if r.Partition == t.partition && r.JobID == id && !r.State.Ended() {
+				found.Runs = append(found.Runs, r)
+			}
+		}
+	}
+	return found, nil
+}
+
+func (t *memTx) Write(_ context.Context, c *jobdb.Changes) error {
+	frozen := *c
+	frozen.Jobs, frozen.Runs = nil, nil
+	for _, j := range c.Jobs {
+		row := *j
+		frozen.Jobs = append(frozen.Jobs, &row)
+	}
+	for _, r := range c.Runs {
+		row := *r
+		frozen.Runs = append(frozen.Runs, &row)
+	}
+	t.changes = append(t.changes, &frozen)
+	return nil
+}
+
+func (t *memTx) Commit(_ context.Context, from, to jobdb.Place) error {
+	if t.Place() != from {
+		return jobdb.ErrMoved
+	}
+	for _, c := range t.changes {
+		for _, j := range c.Jobs {
+			t.s.jobs[jobKey(j.Partition, j.JobID)] = *j
+		}
+		for _, r := range c.Runs {
+			t.s.runs[runKey(r.Partition, r.JobID, r.RunID)] = *r
+		}
+		rest := t.s.rest[t.partition]
+		if rest == nil {
+			rest = &jobdb.Changes{}
+			t.s.rest[t.partition] = rest
+		}
+		rest.Decisions = append(rest.Decisions, c.Decisions...)
+		rest.NotDecided = append(rest.NotDecided, c.NotDecided...)
+		rest.Parked = append(rest.Parked, c.Parked...)
+		rest.Ready = append(rest.Ready, c.Ready...)
+		rest.Activations = append(rest.Activations, c.Activations...)
+	}
+	t.s.places[t.partition] = to
+	return t.Rollback()
+}
+
+func (t *memTx) Rollback() error {
+	if !t.ended {
+		t.ended = true
+		t.s.mu.Unlock()
+	}
+	return nil
+}
+
+func (s *memStore) contents(p int) *jobdb.Contents {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := &jobdb.Contents{Partition: p, Place: s.place(p)}
+	if rest := s.rest[p]; rest != nil {
+		c.Changes = *rest
+	}
+	for _, j := range s.jobs {
+		if j.Partition == p {
+			c.Jobs = append(c.Jobs, &j)
+		}
+	}
+	for _, r := range s.runs {
+		if r.Partition == p {
+			c.Runs = append(c.Runs, &r)
+		}
+	}
+	sort.Slice(c.Jobs, func(a, b int) bool { return c.Jobs[a].JobID < c.Jobs[b].JobID })
+	sort.Slice(c.Runs, func(a, b int) bool {
+		x, y := c.Runs[a], c.Runs[b]
+		return x.JobID < y.JobID || x.JobID == y.JobID && x.RunID < y.RunID
+	})
+	return c
+}

@@ -1,0 +1,142 @@
+package sink
+
+import (
+	"errors"
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/refloat/refloat/events/pb"
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/follow"
+	"github.com/refloat/refloat/internal/jobdb"
+)
+
+// ErrUnmatched: an accepted envelope holds a record that answers none of its
+// messages. Whoever wrote it read another input than we do.
+var ErrUnmatched = errors.New("record answers no message of its envelope")
+
+// Message is one message of events with the records that answer it.
+type Message struct {
+	Seq     uint64 // of the envelope
+	Place   uint32 // of the first record in the envelope
+	Log     eventlog.Message
+	Events  *pb.EventSequence // nil: it could not be read, and Records say so
+	Records []chain.Record
+
+	raw [][]byte // the events' bytes, once one was asked for
+}
+
+// Split takes an envelope and its input apart: what it puts into force, and
+// each message with its records, in order. The messages stay valid.
+func Split(s *follow.Stretch, partition int) ([]*jobdb.Activation, []Message, error) {
+	next := 0
+	var acts []*jobdb.Activation
+	for ; next < len(s.Records) && !s.Records[next].FromInput(); next++ {
+		a := &jobdb.Activation{Partition: partition, Seq: s.Envelope.Seq, Record: uint32(next), From: s.Envelope.InFrom}
+		switch r := s.Records[next].(type) {
+		case *chain.PolicyActivated:
+			a.PolicyActivated = *r
+		case *chain.SemanticsActivated:
+			a.Semantics = r.Version
+		default:
+			continue
+		}
+		acts = append(acts, a)
+	}
+	messages := make([]Message, len(s.Messages))
+	for i := range s.Messages {
+		m := &messages[i]
+		m.Seq, m.Place, m.Log = s.Envelope.Seq, uint32(next), s.Messages[i]
+		first, meant := next, m.Log.Meant()
+		for ; next < len(s.Records); next++ {
+			if at, ok := chain.PositionOf(s.Records[next]); !ok || at != meant {
+				break
+			}
+		}
+		m.Records = s.Records[first:next]
+		m.Events = readable(m.Log.Payload)
+	}
+	if next < len(s.Records) {
+		return nil, nil, fmt.Errorf("%w: record %d of envelope %d in partition %d", ErrUnmatched, next, s.Envelope.Seq, partition)
+	}
+	return acts, messages, nil
+}
+
+// readable decodes a payload by the rules of SEMANTICS 1, or returns nil.
+func readable(payload []byte) *pb.EventSequence {
+	seq := &pb.EventSequence{}
+	if err := (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(payload, seq); err != nil {
+		return nil
+	}
+	if seq.Queue == "" || seq.JobSetName == "" || len(seq.Events) == 0 {
+		return nil
+	}
+	return seq
+}
+
+// publish is the publish time that SEMANTICS means.
+func (m *Message) publish() int64 { return m.Log.MeantPublish() }
+
+// Field numbers in events/pb/armada.proto.
+const (
+	fieldEvents       protowire.Number = 5  // EventSequence.events
+	fieldJobRunErrors protowire.Number = 14 // Event.job_run_errors
+	fieldRunErrors    protowire.Number = 3  // JobRunErrors.errors
+)
+
+// rawError is the error at place e of the JobRunErrors in event i, as it stands
+// in the payload: protobuf-go would reorder it and drop what it does not know.
+func (m *Message) rawError(i, e int) []byte {
+	if m.raw == nil {
+		eachBytes(m.Log.Payload, func(n protowire.Number, b []byte) {
+			if n == fieldEvents {
+				m.raw = append(m.raw, b)
+			}
+		})
+	}
+	var found [][]byte
+	eachBytes(m.raw[i], func(n protowire.Number, b []byte) {
+		switch {
+		case n == fieldJobRunErrors: // repeated members of a oneof are merged
+			eachBytes(b, func(n protowire.Number, b []byte) {
+				if n == fieldRunErrors {
+					found = append(found, b)
+				}
+			})
+		case isMember(n):
+			found = nil // another member takes the oneof's place
+		}
+	})
+	if e >= len(found) {
+		return nil
+	}
+	return found[e]
+}
+
+// isMember says whether a field is a member of the oneof in our contract's Event.
+func isMember(n protowire.Number) bool {
+	field := (*pb.Event)(nil).ProtoReflect().Descriptor().Fields().ByNumber(n)
+	return field != nil && field.ContainingOneof() != nil
+}
+
+// eachBytes visits the length-delimited fields of a message that could be read.
+func eachBytes(b []byte, visit func(protowire.Number, []byte)) {
+	for len(b) > 0 {
+		num, typ, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return
+		}
+		size := protowire.ConsumeFieldValue(num, typ, b[n:])
+		if size < 0 {
+			return
+		}
+		if typ == protowire.BytesType {
+			v, _ := protowire.ConsumeBytes(b[n:])
+			visit(num, v)
+		}
+		b = b[n+size:]
+	}
+}

@@ -1,0 +1,188 @@
+package sink
+
+import (
+	"sort"
+
+	"github.com/refloat/refloat/events/pb"
+	"github.com/refloat/refloat/internal/jobdb"
+)
+
+// fold is one message being applied.
+type fold struct {
+	*Rows
+	*Message
+	i int   // the event's place in the message
+	t int64 // its time
+}
+
+// Apply takes in one message: its events in order, then its records in order.
+// A decision of the message stands above what Armada says in the same message,
+// wherever in it that stands.
+func (r *Rows) Apply(m *Message) {
+	r.applied++
+	f := fold{Rows: r, Message: m}
+	if m.Events != nil {
+		for i, ev := range m.Events.Events {
+			f.i, f.t = i, timeOf(ev, m.publish())
+			f.event(ev)
+		}
+	}
+	f.records()
+}
+
+func (f *fold) event(ev *pb.Event) {
+	n := read(ev)
+	switch {
+	case n.set:
+		f.cancelSet(ev.GetCancelJobSet().GetStates())
+	case n.run != "":
+		f.runEvent(ev, f.job(n.job), n.run)
+	case n.job != "" && (!n.passing || f.find(n.job) != nil):
+		f.jobEvent(ev, f.job(n.job))
+	}
+}
+
+// job finds the job's row, or makes one for a job that is not known yet, under
+// the queue and set of the message that names it first.
+func (f *fold) job(id string) *jobRow {
+	j := f.find(id)
+	if j == nil {
+		j = &jobRow{runs: map[string]*runRow{}, complete: true}
+		j.Partition, j.JobID, j.Queue, j.JobSet = f.partition, id, f.Events.Queue, f.Events.JobSetName
+		f.keep(j)
+	}
+	f.touch(j, f.Log.Position)
+	return j
+}
+
+func (f *fold) jobEvent(ev *pb.Event, j *jobRow) {
+	switch e := ev.Event.(type) {
+	case *pb.Event_SubmitJob:
+		f.submit(j, e.SubmitJob)
+	case *pb.Event_ReprioritisedJob:
+		j.Queueing.Priority = int64(e.ReprioritisedJob.GetPriority())
+	case *pb.Event_CancelJob:
+		j.CancelRequested = true
+	case *pb.Event_CancelledJob:
+		f.cancelled(j)
+	case *pb.Event_JobSucceeded:
+		j.end(jobdb.JobSucceeded, f.t)
+	case *pb.Event_JobErrors:
+		f.armadaFailed(j, e.JobErrors.GetErrors())
+	case *pb.Event_JobRequeued:
+		f.armadaRequeued(j)
+	}
+}
+
+// submit makes a job known; a SubmitJob for a known job changes nothing.
+func (f *fold) submit(j *jobRow, m *pb.SubmitJob) {
+	if j.Known {
+		return
+	}
+	j.Known, j.Queue, j.JobSet = true, f.Events.Queue, f.Events.JobSetName
+	j.Times.Submitted = f.t
+	j.Queueing.Priority = int64(m.GetPriority())
+	j.Submit = submitFacts(m)
+	if j.State == jobdb.UnknownJob {
+		j.State = jobdb.JobQueued
+	}
+	f.index(j)
+}
+
+// end ends a job for good; only its first end counts.
+func (j *jobRow) end(state jobdb.JobState, t int64) {
+	if j.Final {
+		return
+	}
+	j.Final = true
+	j.over(state, t)
+}
+
+func (j *jobRow) over(state jobdb.JobState, t int64) {
+	j.State, j.Times.Ended, j.Queueing.RetryAfter = state, t, 0
+}
+
+// queued puts a job into the queue.
+func (j *jobRow) queued(retryAfter int64, avoid []string) {
+	j.State, j.Times.Ended = jobdb.JobQueued, 0
+	j.Queueing.Version++
+	j.Queueing.RetryAfter, j.Queueing.AvoidNodes = retryAfter, avoid
+}
+
+// cancelled ends the job, and its runs as far as anyone tells.
+func (f *fold) cancelled(j *jobRow) {
+	j.end(jobdb.JobCancelled, f.t)
+	var open []*runRow
+	for _, run := range j.runs { //house:sorted by index, below //house:sorted below, by index
+		if run != nil && run.State >= jobdb.RunLeased && run.State <= jobdb.RunRunning {
+			open = append(open, run)
+		}
+	}
+	sort.Slice(open, func(a, b int) bool { return open[a].Index < open[b].Index })
+	for _, run := range open {
+		run.State, run.Flags.Cancelled, run.Times.Ended = jobdb.RunCancelled, true, f.t
+		f.touchRun(run)
+	}
+}
+
+// armadaFailed takes in Armada's verdict on the job. It counts where no
+// enforced decision stands on the latest run; a rejection always counts.
+func (f *fold) armadaFailed(j *jobRow, errors []*pb.Error) {
+	i := firstTerminal(errors)
+	if i < 0 {
+		return
+	}
+	if v := &j.Armada; !v.Failed || v.RunID != j.Queueing.LatestRun {
+		*v = jobdb.Verdict{
+			Failed: true, At: f.t, RunID: j.Queueing.LatestRun,
+			Category: errors[i].GetFailureCategory(), Subcategory: errors[i].GetFailureSubcategory(),
+		}
+		v.Reason, v.Message = reasonOf(errors[i])
+	}
+	switch {
+	case errors[i].GetJobRejected() != nil:
+		j.end(jobdb.JobFailed, f.t)
+	case !j.State.Terminal() && !f.decided(j):
+		j.over(jobdb.JobFailed, f.t)
+	}
+}
+
+// armadaRequeued takes in Armada's own requeue, likewise.
+func (f *fold) armadaRequeued(j *jobRow) {
+	if !j.State.Terminal() && j.State != jobdb.JobQueued && !f.decided(j) {
+		j.queued(0, nil)
+	}
+}
+
+// decided says whether an enforced decision stands on the job's latest run, or
+// comes with this very message.
+func (f *fold) decided(j *jobRow) bool {
+	return j.Queueing.Decision != 0 || f.decisionOn(j.JobID, j.Queueing.LatestRun) != nil
+}
+
+// cancelSet asks the submitted jobs of the set to stop, narrowed by states.
+func (f *fold) cancelSet(states []pb.JobState) {
+	for _, j := range f.inSet(jobdb.SetKey{Queue: f.Events.Queue, JobSet: f.Events.JobSetName}) {
+		if !j.CancelRequested && j.in(states) {
+			j.CancelRequested = true
+			f.touch(j, f.Log.Position)
+		}
+	}
+}
+
+// in says whether the job is in one of the states that a CancelJobSet names.
+func (j *jobRow) in(states []pb.JobState) bool {
+	for _, s := range states {
+		switch s {
+		case pb.JobState_QUEUED:
+			if j.Queueing.OpenRuns == 0 {
+				return true
+			}
+		case pb.JobState_PENDING, pb.JobState_RUNNING:
+			if j.Queueing.OpenRuns > 0 {
+				return true
+			}
+		}
+	}
+	return len(states) == 0
+}

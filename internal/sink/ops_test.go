@@ -1,0 +1,246 @@
+package sink_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/sink"
+)
+
+// TestOps runs the scenarios in testdata/ops. Each file is one partition; each
+// message gets an envelope of its own. Everything goes three ways, which must
+// agree: folded in memory, written by a writer that keeps nothing in memory
+// between transactions, and by one that keeps everything.
+func TestOps(t *testing.T) {
+	datadriven.Walk(t, "testdata/ops", func(t *testing.T, path string) {
+		s := newScenario(t)
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			s.t = t
+			switch d.Cmd {
+			case "apply":
+				// apply [queue=Q] [set=S] [t=SECONDS] [garbage]: one message; its lines are
+				// events and, after ">", the records that answer it (build_test.go has
+				// them). Prints each row that it changed.
+				return s.apply(d)
+			case "activate":
+				// activate generation=N | semantics=N: an envelope without input.
+				return s.activate(d)
+			case "job":
+				// job ID: prints all of a job and its runs.
+				return s.job(d.CmdArgs[0].Key)
+			}
+			d.Fatalf(t, "no verb is called %q", d.Cmd)
+			return ""
+		})
+	})
+}
+
+type scenario struct {
+	t                 *testing.T
+	events, decisions *memTopic
+	chain             *chainWriter
+	writers           []*sink.Writer
+	stores            []*memStore
+	now               int64
+	before            *jobdb.Contents
+}
+
+func newScenario(t *testing.T) *scenario {
+	s := &scenario{t: t, events: newTopic(1), decisions: newTopic(1), before: &jobdb.Contents{}}
+	s.chain = newChain(t, s.decisions, 0)
+	for _, keep := range []int{1, 1 << 20} {
+		store := newMemStore()
+		w, err := sink.New(sink.Config{Events: s.events, Decisions: s.decisions, DB: store, KeepRows: keep})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.writers, s.stores = append(s.writers, w), append(s.stores, store)
+	}
+	return s
+}
+
+func (s *scenario) apply(d *datadriven.TestData) string {
+	queue, set, t := "q", "s", s.now/second+1
+	d.MaybeScanArgs(s.t, "queue", &queue)
+	d.MaybeScanArgs(s.t, "set", &set)
+	d.MaybeScanArgs(s.t, "t", &t)
+	s.now = t * second
+	at := eventlog.Position{Ledger: 1, Entry: int64(len(s.events.parts[0].messages)) + 1, Batch: -1}
+	m, records := build(queue, set, strings.Split(d.Input, "\n"), at, s.now)
+	if d.HasArg("garbage") {
+		m.Payload = []byte("\xff\xffgarbage")
+	}
+	s.events.append(0, m)
+	s.chain.answer(at, 1, records...)
+	return s.step()
+}
+
+func (s *scenario) activate(d *datadriven.TestData) string {
+	var generation, semantics uint64
+	d.MaybeScanArgs(s.t, "generation", &generation)
+	d.MaybeScanArgs(s.t, "semantics", &semantics)
+	var r chain.Record = &chain.PolicyActivated{Generation: generation, HorizonMS: 1000}
+	if semantics != 0 {
+		r = &chain.SemanticsActivated{Version: uint32(semantics)}
+	}
+	s.chain.answer(s.chain.end.InTo, 0, r)
+	return s.step()
+}
+
+// step lets all ways take what came, compares them and prints what changed.
+func (s *scenario) step() string {
+	want, err := sink.Fold(s.events, s.decisions, 0, 0)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for i, w := range s.writers {
+		for _, err = w.Advance(context.Background(), 0); err != nil; {
+			s.t.Fatal(err)
+		}
+		for _, diff := range sink.Compare(want, s.stores[i].contents(0)) {
+			s.t.Errorf("writer %d: %v", i, diff)
+		}
+	}
+	out := s.changes(want)
+	s.before = want
+	return out
+}
+
+func (s *scenario) changes(now *jobdb.Contents) string {
+	var b strings.Builder
+	old := map[string]string{}
+	for _, j := range s.before.Jobs {
+		old["job "+j.JobID] = showJob(j)
+	}
+	for _, r := range s.before.Runs {
+		old["run "+r.JobID+" "+r.RunID] = showRun(r)
+	}
+	for _, j := range now.Jobs {
+		if line := showJob(j); old["job "+j.JobID] != line {
+			b.WriteString(line)
+		}
+	}
+	for _, r := range now.Runs {
+		if line := showRun(r); old["run "+r.JobID+" "+r.RunID] != line {
+			b.WriteString(line)
+		}
+	}
+	for _, d := range now.Decisions[len(s.before.Decisions):] {
+		fmt.Fprintf(&b, "decision %d on %s/%s: requeue=%v shadow=%v acted=%v\n", d.Number, d.JobID, d.RunID, d.Requeue, d.Shadow, d.Acted)
+	}
+	for _, n := range now.NotDecided[len(s.before.NotDecided):] {
+		fmt.Fprintf(&b, "not decided %s/%s: %v\n", n.JobID, n.RunID, n.Reason)
+	}
+	for _, r := range now.Ready[len(s.before.Ready):] {
+		fmt.Fprintf(&b, "ready %s/%s: %s acted=%v\n", r.JobID, r.RunID, seconds(r.RetryAfter), r.Acted)
+	}
+	for _, p := range now.Parked[len(s.before.Parked):] {
+		fmt.Fprintf(&b, "parked %v event %d: %q\n", p.Reason, p.Event, p.Raw)
+	}
+	for _, a := range now.Activations[len(s.before.Activations):] {
+		fmt.Fprintf(&b, "activation: generation %d, semantics %d from %v\n", a.Generation, a.Semantics, a.From)
+	}
+	if b.Len() == 0 {
+		return "nothing\n"
+	}
+	return b.String()
+}
+
+func (s *scenario) job(id string) string {
+	var b strings.Builder
+	for _, j := range s.before.Jobs {
+		if j.JobID == id {
+			b.WriteString(showJob(j))
+			fmt.Fprintf(&b, "  submit: %+v\n  armada: %+v\n", j.Submit, j.Armada)
+		}
+	}
+	for _, r := range s.before.Runs {
+		if r.JobID == id {
+			e := r.Error
+			e.Raw = nil
+			b.WriteString(showRun(r))
+			fmt.Fprintf(&b, "  executor=%q pool=%q error: %+v raw: %d bytes\n", r.Executor, r.Pool, e, len(r.Error.Raw))
+		}
+	}
+	return b.String()
+}
+
+func seconds(ns int64) string { return fmt.Sprintf("%gs", float64(ns)/float64(second)) }
+
+// showJob is a job in one line; what is empty is left out.
+func showJob(j *jobdb.Job) string {
+	q := &j.Queueing
+	line := fmt.Sprintf("job %s: %v v%d", j.JobID, j.State, q.Version)
+	for _, f := range []struct {
+		name string
+		show bool
+	}{{"final", j.Final}, {"unsubmitted", !j.Known}, {"cancel-requested", j.CancelRequested}} {
+		if f.show {
+			line += " " + f.name
+		}
+	}
+	line += fmt.Sprintf(" %s/%s", j.Queue, j.JobSet)
+	if q.Priority != 0 {
+		line += fmt.Sprintf(" priority=%d", q.Priority)
+	}
+	if q.RetryAfter != 0 {
+		line += " after=" + seconds(q.RetryAfter)
+	}
+	if len(q.AvoidNodes) > 0 {
+		line += fmt.Sprintf(" avoid=%v", q.AvoidNodes)
+	}
+	if q.Runs > 0 {
+		line += fmt.Sprintf(" runs=%d/%d latest=%s", q.OpenRuns, q.Runs, q.LatestRun)
+	}
+	if q.Decision != 0 {
+		line += fmt.Sprintf(" decision=%d", q.Decision)
+	}
+	if j.Times.Ended != 0 {
+		line += " ended=" + seconds(j.Times.Ended)
+	}
+	if j.Armada.Failed {
+		line += fmt.Sprintf(" armada-failed=%s/%s@%s", j.Armada.Reason, j.Armada.RunID, seconds(j.Armada.At))
+	}
+	return line + "\n"
+}
+
+// showRun is a run in one line; what is empty is left out.
+func showRun(r *jobdb.Run) string {
+	line := fmt.Sprintf("run %s/%s #%d: %v", r.JobID, r.RunID, r.Index, r.State)
+	for _, f := range []struct {
+		name string
+		show bool
+	}{{"preempted", r.Flags.Preempted}, {"returned", r.Flags.Returned}, {"attempted", r.Flags.Attempted}, {"cancelled", r.Flags.Cancelled}, {"shadow", r.Shadow}} {
+		if f.show {
+			line += " " + f.name
+		}
+	}
+	if r.Node != "" {
+		line += " node=" + r.Node
+	}
+	for _, f := range []struct {
+		name string
+		at   int64
+	}{{"leased", r.Times.Leased}, {"pending", r.Times.Pending}, {"running", r.Times.Running}, {"preempted", r.Times.Preempted}, {"ended", r.Times.Ended}, {"gone", r.Times.Gone}} {
+		if f.at != 0 {
+			line += fmt.Sprintf(" %s=%s", f.name, seconds(f.at))
+		}
+	}
+	if r.Error.Reason != "" {
+		line += " error=" + r.Error.Reason
+	}
+	if r.Outcome != jobdb.NoOutcome {
+		line += fmt.Sprintf(" outcome=%v", r.Outcome)
+	}
+	if r.Decision != 0 {
+		line += fmt.Sprintf(" decision=%d", r.Decision)
+	}
+	return line + "\n"
+}

@@ -1,0 +1,81 @@
+package sink
+
+import (
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/jobdb"
+)
+
+// records applies what answers the message.
+func (f *fold) records() {
+	for i, r := range f.Records {
+		where := f.where(f.Message, i)
+		switch r := r.(type) {
+		case *chain.Decision:
+			acted := f.decide(r)
+			f.fresh.Decisions = append(f.fresh.Decisions, &jobdb.Decision{Where: where, Acted: acted, Decision: *r})
+		case *chain.NotDecided:
+			f.leaveAlone(r)
+			f.fresh.NotDecided = append(f.fresh.NotDecided, &jobdb.NotDecided{Where: where, NotDecided: *r})
+		case *chain.RetryReady:
+			acted := f.ready(r)
+			f.fresh.Ready = append(f.fresh.Ready, &jobdb.Ready{Where: where, Acted: acted, RetryReady: *r})
+		case *chain.Parked:
+			f.fresh.Parked = append(f.fresh.Parked, &jobdb.Parked{Where: where, Parked: *r})
+		}
+	}
+}
+
+// decide takes in a decision and says whether it changed the job. Armada's
+// verdict on the same run gives way; an end for good does not.
+func (f *fold) decide(d *chain.Decision) bool {
+	j, run := f.rowsOf(d.JobID, d.RunID)
+	if run != nil {
+		run.Decision, run.Shadow, run.Outcome = d.Number, d.Shadow, jobdb.Refused
+		if d.Requeue {
+			run.Outcome = jobdb.Requeued
+		}
+		f.touchRun(run)
+	}
+	if j == nil || d.Shadow || j.Final || j.Queueing.LatestRun != d.RunID {
+		return false
+	}
+	f.touch(j, f.Log.Position)
+	j.Queueing.Decision = d.Number
+	if d.Requeue {
+		j.queued(d.RetryAfter, d.AvoidNodes)
+	} else {
+		j.end(jobdb.JobFailed, d.Time)
+	}
+	return true
+}
+
+func (f *fold) leaveAlone(r *chain.NotDecided) {
+	if _, run := f.rowsOf(r.JobID, r.RunID); run != nil {
+		run.Outcome = jobdb.LeftAlone
+		f.touchRun(run)
+	}
+}
+
+// ready takes the grace period off a retry, if the job still waits for that
+// run's requeue and the requeue was enforced.
+func (f *fold) ready(r *chain.RetryReady) bool {
+	j := f.find(r.JobID)
+	if j == nil || j.State != jobdb.JobQueued || j.Queueing.LatestRun != r.RunID || j.Queueing.Decision == 0 {
+		return false
+	}
+	if r.RetryAfter >= j.Queueing.RetryAfter {
+		return false
+	}
+	f.touch(j, f.Log.Position)
+	j.Queueing.RetryAfter = r.RetryAfter
+	return true
+}
+
+// rowsOf finds the rows of a failed run; nil where there are none.
+func (f *fold) rowsOf(job, run string) (*jobRow, *runRow) {
+	j := f.find(job)
+	if j == nil {
+		return nil, nil
+	}
+	return j, j.runs[run]
+}

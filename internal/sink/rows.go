@@ -1,0 +1,256 @@
+package sink
+
+import (
+	"sort"
+
+	"github.com/refloat/refloat/events/pb"
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/jobdb"
+)
+
+// Rows are rows of one partition in memory: those that a fold may read, and
+// what it changed. Everything that a message names must have been admitted
+// before it is applied, or exist nowhere.
+type Rows struct {
+	partition int
+
+	recent, older map[string]*jobRow // two generations, so that a writer can let go of idle jobs
+	sets          map[jobdb.SetKey][]*jobRow
+
+	changedJobs []*jobRow
+	changedRuns []*runRow
+	fresh       jobdb.Changes // records; jobs and runs stand in the lists above
+
+	applied uint64 // messages, to tell what happened in the one in hand
+	size    int    // jobs and runs admitted or made since the last generation
+}
+
+type jobRow struct {
+	jobdb.Job
+	runs     map[string]*runRow // nil entry: there is no such run
+	complete bool               // runs holds all that there are
+	dirty    bool
+	indexed  bool // in sets
+}
+
+type runRow struct {
+	jobdb.Run
+	dirty    bool
+	failedIn uint64 // the message in which it failed, while in memory
+}
+
+// NewRows begins without any row.
+func NewRows(partition int) *Rows {
+	return &Rows{partition: partition, recent: map[string]*jobRow{}, sets: map[jobdb.SetKey][]*jobRow{}}
+}
+
+// Keys are the rows that applying these messages may read and that are not in
+// memory, each once.
+func (r *Rows) Keys(messages []Message) jobdb.Keys {
+	n := needs{rows: r, jobs: map[string]bool{}, runs: map[jobdb.RunKey]bool{}, open: map[string]bool{}, sets: map[jobdb.SetKey]bool{}}
+	for i := range messages {
+		m := &messages[i]
+		for _, ev := range m.Events.GetEvents() {
+			n.event(m.Events, ev)
+		}
+		for _, rec := range m.Records {
+			switch rec := rec.(type) {
+			case *chain.Decision:
+				n.named(rec.JobID, rec.RunID)
+			case *chain.NotDecided:
+				n.named(rec.JobID, rec.RunID)
+			case *chain.RetryReady:
+				n.named(rec.JobID, rec.RunID)
+			}
+		}
+	}
+	return n.keys
+}
+
+type needs struct {
+	rows *Rows
+	jobs map[string]bool
+	runs map[jobdb.RunKey]bool
+	open map[string]bool
+	sets map[jobdb.SetKey]bool
+	keys jobdb.Keys
+}
+
+func (n *needs) event(seq *pb.EventSequence, ev *pb.Event) {
+	e := read(ev)
+	switch {
+	case e.set:
+		set := jobdb.SetKey{Queue: seq.Queue, JobSet: seq.JobSetName}
+		if !n.sets[set] {
+			n.sets[set] = true
+			n.keys.Sets = append(n.keys.Sets, set)
+		}
+		return
+	case e.job == "":
+		return
+	}
+	complete := n.named(e.job, e.run)
+	if _, ends := ev.Event.(*pb.Event_CancelledJob); ends && !complete && !n.open[e.job] {
+		n.open[e.job] = true
+		n.keys.OpenRunsOf = append(n.keys.OpenRunsOf, e.job)
+	}
+}
+
+// named asks for a job and one of its runs, and says whether all is in memory.
+func (n *needs) named(job, run string) bool {
+	j := n.rows.find(job)
+	if j != nil && j.complete {
+		return true
+	}
+	if j == nil && !n.jobs[job] {
+		n.jobs[job] = true
+		n.keys.Jobs = append(n.keys.Jobs, job)
+	}
+	if key := (jobdb.RunKey{JobID: job, RunID: run}); run != "" && !n.runs[key] && !j.holds(run) {
+		n.runs[key] = true
+		n.keys.Runs = append(n.keys.Runs, key)
+	}
+	return false
+}
+
+func (j *jobRow) holds(run string) bool {
+	if j == nil {
+		return false
+	}
+	_, ok := j.runs[run]
+	return ok
+}
+
+// Admit takes in what a database found for keys. What is in memory already is newer.
+func (r *Rows) Admit(keys jobdb.Keys, found *jobdb.Found) {
+	for i := range found.Jobs {
+		if r.find(found.Jobs[i].JobID) == nil {
+			j := &jobRow{Job: found.Jobs[i], runs: map[string]*runRow{}}
+			r.keep(j)
+			r.index(j)
+		}
+	}
+	for i := range found.Runs {
+		run := &found.Runs[i]
+		if j := r.find(run.JobID); j != nil && j.runs[run.RunID] == nil {
+			j.runs[run.RunID] = &runRow{Run: *run}
+			r.size++
+		}
+	}
+	for _, key := range keys.Runs {
+		if j := r.find(key.JobID); j != nil && !j.holds(key.RunID) {
+			j.runs[key.RunID] = nil
+		}
+	}
+}
+
+// Release lets go of jobs that were not used for a while, once more than limit
+// rows came in since the last time. What changed must have been taken before.
+func (r *Rows) Release(limit int) {
+	if r.size < limit {
+		return
+	}
+	r.older, r.recent, r.size = r.recent, map[string]*jobRow{}, 0
+	r.sets = map[jobdb.SetKey][]*jobRow{}
+	for _, j := range r.older { // the order within a set does not matter: it is sorted when used
+		j.indexed = false
+		r.index(j)
+	}
+}
+
+// find returns the job's row in memory, or nil.
+func (r *Rows) find(job string) *jobRow {
+	if j := r.recent[job]; j != nil {
+		return j
+	}
+	j := r.older[job]
+	if j != nil {
+		r.recent[job] = j
+		r.size += 1 + len(j.runs)
+	}
+	return j
+}
+
+func (r *Rows) keep(j *jobRow) {
+	r.recent[j.JobID] = j
+	r.size++
+}
+
+// index notes a submitted job under its set.
+func (r *Rows) index(j *jobRow) {
+	if !j.Known || j.indexed {
+		return
+	}
+	j.indexed = true
+	set := jobdb.SetKey{Queue: j.Queue, JobSet: j.JobSet}
+	r.sets[set] = append(r.sets[set], j)
+}
+
+// inSet are the submitted jobs of a set that are not over, by job id.
+func (r *Rows) inSet(set jobdb.SetKey) []*jobRow {
+	var jobs []*jobRow
+	for _, j := range r.sets[set] {
+		if !j.State.Terminal() {
+			jobs = append(jobs, j)
+		}
+	}
+	sort.Slice(jobs, func(a, b int) bool { return jobs[a].JobID < jobs[b].JobID })
+	return jobs
+}
+
+// touch marks a job as changed.
+func (r *Rows) touch(j *jobRow, at eventlog.Position) {
+	j.Updated = at
+	if !j.dirty {
+		j.dirty = true
+		r.changedJobs = append(r.changedJobs, j)
+	}
+}
+
+func (r *Rows) touchRun(run *runRow) {
+	if !run.dirty {
+		run.dirty = true
+		r.changedRuns = append(r.changedRuns, run)
+	}
+}
+
+// Put adds what an envelope puts into force.
+func (r *Rows) Put(acts []*jobdb.Activation) {
+	r.fresh.Activations = append(r.fresh.Activations, acts...)
+}
+
+// Take returns what changed since the last Take, in the order in which it
+// changed first. Jobs and runs in it change again with the next Apply.
+func (r *Rows) Take() *jobdb.Changes {
+	c := r.fresh
+	r.fresh = jobdb.Changes{}
+	for _, j := range r.changedJobs {
+		j.dirty = false
+		c.Jobs = append(c.Jobs, &j.Job)
+	}
+	for _, run := range r.changedRuns {
+		run.dirty = false
+		c.Runs = append(c.Runs, &run.Run)
+	}
+	r.changedJobs, r.changedRuns = r.changedJobs[:0], r.changedRuns[:0]
+	return &c
+}
+
+// where is where a record of a message stands.
+func (r *Rows) where(m *Message, i int) jobdb.Where {
+	return jobdb.Where{
+		Partition: r.partition, Seq: m.Seq, Record: m.Place + uint32(i),
+		Log: m.Log.Position, Recording: m.Log.Origin.Recording,
+	}
+}
+
+// decisionOn finds the message's enforced decision on a run.
+func (m *Message) decisionOn(job, run string) *chain.Decision {
+	for _, r := range m.Records {
+		if d, ok := r.(*chain.Decision); ok && d.JobID == job && d.RunID == run && !d.Shadow {
+			return d
+		}
+	}
+	return nil
+}

@@ -1,0 +1,151 @@
+package sink
+
+import (
+	"github.com/refloat/refloat/events/pb"
+	"github.com/refloat/refloat/internal/jobdb"
+)
+
+func (f *fold) runEvent(ev *pb.Event, j *jobRow, id string) {
+	if _, gone := ev.Event.(*pb.Event_JobRunTerminated); gone {
+		run := f.runOrNote(j, id)
+		if run.Times.Gone == 0 {
+			run.Times.Gone = f.t
+		}
+		f.touchRun(run)
+		return
+	}
+	run := f.see(j, id)
+	f.touchRun(run)
+	switch e := ev.Event.(type) {
+	case *pb.Event_JobRunLeased:
+		f.leased(run, e.JobRunLeased)
+	case *pb.Event_JobRunAssigned:
+		f.forward(j, run, jobdb.RunPending)
+	case *pb.Event_JobRunRunning:
+		f.running(j, run, e.JobRunRunning)
+	case *pb.Event_JobRunSucceeded:
+		if !run.State.Ended() {
+			f.ended(j, run, jobdb.RunSucceeded)
+		}
+	case *pb.Event_JobRunErrors:
+		if i := firstTerminal(e.JobRunErrors.GetErrors()); i >= 0 {
+			f.failed(j, run, e.JobRunErrors.GetErrors()[i], i)
+		}
+	case *pb.Event_JobRunPreempted:
+		f.preempted(j, run, e.JobRunPreempted.GetReason())
+	}
+}
+
+// runOrNote finds a run, or notes one that no event made known yet.
+func (f *fold) runOrNote(j *jobRow, id string) *runRow {
+	run := j.runs[id]
+	if run == nil {
+		run = &runRow{Run: jobdb.Run{Partition: f.partition, JobID: j.JobID, RunID: id}}
+		j.runs[id] = run
+		f.size++
+	}
+	return run
+}
+
+// see finds a run, or makes it known as the job's latest. A job that is over
+// stays so: the run is a row and no more.
+func (f *fold) see(j *jobRow, id string) *runRow {
+	run := f.runOrNote(j, id)
+	if run.State != jobdb.UnknownRun {
+		return run
+	}
+	q := &j.Queueing
+	run.State, run.Index = jobdb.RunLeased, q.Runs
+	q.Runs++
+	q.OpenRuns++
+	q.LatestRun, q.Decision = id, 0
+	if j.State.Terminal() {
+		return run
+	}
+	if j.State == jobdb.JobQueued || j.State == jobdb.UnknownJob {
+		q.Version++
+	}
+	j.State, q.RetryAfter = jobdb.JobLeased, 0
+	return run
+}
+
+// leased fills in what only the lease says; it may come after other reports.
+func (f *fold) leased(run *runRow, m *pb.JobRunLeased) {
+	if run.Times.Leased != 0 {
+		return
+	}
+	run.Times.Leased, run.Executor, run.Pool = f.t, m.GetExecutorId(), m.GetPool()
+	if run.Node == "" {
+		run.Node = m.GetNodeId()
+	}
+}
+
+func (f *fold) running(j *jobRow, run *runRow, m *pb.JobRunRunning) {
+	if run.State.Ended() {
+		return
+	}
+	for _, info := range m.GetResourceInfos() {
+		if node := info.GetPodInfo().GetNodeName(); node != "" {
+			run.Node = node
+			break
+		}
+	}
+	f.forward(j, run, jobdb.RunRunning)
+}
+
+// forward moves a run on, and its job if it is the latest one. Reports after
+// the run's end, and those that others overtook, move nothing back.
+func (f *fold) forward(j *jobRow, run *runRow, to jobdb.RunState) {
+	if run.State.Ended() {
+		return
+	}
+	at, jobTo := &run.Times.Pending, jobdb.JobPending
+	if to == jobdb.RunRunning {
+		at, jobTo = &run.Times.Running, jobdb.JobRunning
+	}
+	if *at == 0 {
+		*at = f.t
+	}
+	run.State = max(run.State, to)
+	if latest := j.Queueing.LatestRun == run.RunID; latest && j.State >= jobdb.JobLeased && j.State < jobTo {
+		j.State = jobTo
+	}
+}
+
+func (f *fold) ended(j *jobRow, run *runRow, state jobdb.RunState) {
+	run.State, run.Times.Ended = state, f.t
+	j.Queueing.OpenRuns--
+}
+
+// failed takes in a terminal error. The first end of a run counts; a
+// preemption and an error in one message are one end.
+func (f *fold) failed(j *jobRow, run *runRow, e *pb.Error, place int) {
+	switch {
+	case !run.State.Ended():
+		f.ended(j, run, jobdb.RunFailed)
+		run.failedIn = f.applied
+	case run.State == jobdb.RunSucceeded || run.failedIn != f.applied || run.Error.Reason != "":
+		return
+	}
+	fill(&run.Error, e, f.rawError(f.i, place))
+	run.Flags.Returned = e.GetPodLeaseReturned() != nil
+	run.Flags.Attempted = !run.Flags.Returned || e.GetPodLeaseReturned().GetRunAttempted()
+	if e.GetJobRunPreemptedError() != nil {
+		run.Flags.Preempted = true
+	}
+}
+
+func (f *fold) preempted(j *jobRow, run *runRow, reason string) {
+	switch {
+	case !run.State.Ended():
+		f.ended(j, run, jobdb.RunFailed)
+		run.failedIn = f.applied
+		run.Flags.Attempted = true
+	case run.State == jobdb.RunSucceeded || run.failedIn != f.applied:
+		return
+	}
+	run.Flags.Preempted = true
+	if run.Times.Preempted == 0 {
+		run.Times.Preempted, run.Error.PreemptReason = f.t, reason
+	}
+}

@@ -1,0 +1,318 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/follow"
+	"github.com/refloat/refloat/internal/jobdb"
+)
+
+// Config of a Writer. Events, Decisions and DB are required.
+type Config struct {
+	Events, Decisions eventlog.Topic
+	DB                jobdb.Store
+	// MaxRows is about how many rows one transaction writes: envelopes are taken
+	// until their events and records reach it. An envelope is never divided.
+	// Default 5000.
+	MaxRows int
+	// KeepRows is about how many rows of idle jobs stay in memory per partition,
+	// so that they need not be loaded again. Default 50 000.
+	KeepRows int
+	// Hit, if set, is called at the labels of a transaction: loaded, written,
+	// before-commit, committed. Its error ends the attempt there; what a crash
+	// at that place would leave behind is what stays. Partitions that run side
+	// by side call it side by side.
+	Hit   func(label string) error
+	Hooks Hooks
+}
+
+// Hooks tell of what the writer does; nil is off. Partitions that run side by
+// side call them side by side.
+type Hooks struct {
+	// Committed is told of each transaction after it was committed.
+	Committed func(Batch)
+	// Moved is told when another writer moved a partition's place.
+	Moved func(partition int)
+	// Ignored is told of each message of the decisions log that is not accepted.
+	Ignored func(partition int, why chain.Ignored, at eventlog.Position)
+	// Retry is told why Run tries a partition again.
+	Retry func(partition int, err error)
+	// Now is the clock for Batch.Took.
+	Now func() time.Time
+}
+
+// Batch is what one transaction held.
+type Batch struct {
+	Partition int
+	Envelopes int
+	Messages  int
+	Rows      int
+	Place     jobdb.Place
+	Published int64         // publish time of its last message; 0: it held none
+	Took      time.Duration // loading, applying, writing and committing; 0 without Hooks.Now
+}
+
+// Writer is the ingester: it follows each partition's decision chain and writes
+// the rows that follow from it.
+type Writer struct {
+	cfg   Config
+	parts []*part
+}
+
+// part is one partition. A nil follower: its place must be read first.
+type part struct {
+	number   int
+	follower *follow.Follower
+	place    jobdb.Place // committed, as far as we know
+	rows     *Rows       // as committed at place
+	batch    batch       // taken from the follower and not committed
+}
+
+// batch is a number of whole envelopes.
+type batch struct {
+	envelopes []envelope
+	weight    int
+	messages  int
+	place     jobdb.Place // after it
+	published int64
+}
+
+type envelope struct {
+	acts     []*jobdb.Activation
+	messages []Message
+}
+
+// New makes a writer for all partitions.
+func New(cfg Config) (*Writer, error) {
+	if cfg.Events == nil || cfg.Decisions == nil || cfg.DB == nil {
+		return nil, errors.New("sink: Config lacks Events, Decisions or DB")
+	}
+	if e, d := cfg.Events.Partitions(), cfg.Decisions.Partitions(); e != d {
+		return nil, fmt.Errorf("sink: events has %d partitions, decisions has %d", e, d)
+	}
+	if cfg.MaxRows <= 0 {
+		cfg.MaxRows = 5000
+	}
+	if cfg.KeepRows <= 0 {
+		cfg.KeepRows = 50_000
+	}
+	w := &Writer{cfg: cfg}
+	for p := range cfg.Events.Partitions() {
+		w.parts = append(w.parts, &part{number: p})
+	}
+	return w, nil
+}
+
+// Advance does one step of a partition without waiting for the logs: it takes
+// what envelopes there are, up to MaxRows, and commits them in one transaction.
+// No progress and no error: there is nothing to do. After any error the
+// partition begins anew at its committed place, so Advance may be called again;
+// whether that helps, the error's class says.
+//
+// Several partitions may be advanced side by side, one partition may not.
+func (w *Writer) Advance(ctx context.Context, partition int) (progress bool, err error) {
+	p := w.parts[partition]
+	progress, err = w.advance(ctx, p)
+	if err != nil {
+		err = fmt.Errorf("ingest partition %d: %w", partition, errors.Join(err, p.reset()))
+	}
+	return progress, err
+}
+
+func (w *Writer) advance(ctx context.Context, p *part) (bool, error) {
+	if p.follower == nil {
+		if err := w.begin(ctx, p); err != nil {
+			return false, err
+		}
+	}
+	if err := w.gather(p); err != nil {
+		return false, err
+	}
+	if len(p.batch.envelopes) == 0 {
+		return false, nil
+	}
+	start := w.now()
+	rows, err := w.commit(ctx, p)
+	if errors.Is(err, jobdb.ErrMoved) { // someone else was here: go on from where they are
+		if w.cfg.Hooks.Moved != nil {
+			w.cfg.Hooks.Moved(p.number)
+		}
+		return true, p.reset()
+	}
+	if err != nil {
+		return false, err
+	}
+	w.tell(p, rows, start)
+	p.place, p.batch = p.batch.place, batch{}
+	p.rows.Release(w.cfg.KeepRows)
+	return true, w.hit("committed")
+}
+
+// begin reads the partition's place and follows from there.
+func (w *Writer) begin(ctx context.Context, p *part) error {
+	tx, err := w.cfg.DB.Begin(ctx, p.number)
+	if err != nil {
+		return fmt.Errorf("read the place: %w", err)
+	}
+	p.place = tx.Place()
+	if err := tx.Rollback(); err != nil {
+		return fmt.Errorf("read the place: %w", err)
+	}
+	if err := w.mustHold(p); err != nil {
+		return err
+	}
+	f, err := follow.Open(w.cfg.Events, w.cfg.Decisions, p.number, follow.Place(p.place))
+	if err != nil {
+		return err
+	}
+	if w.cfg.Hooks.Ignored != nil {
+		f.OnIgnored = func(why chain.Ignored, at eventlog.Position) { w.cfg.Hooks.Ignored(p.number, why, at) }
+	}
+	p.follower, p.rows, p.batch = f, NewRows(p.number), batch{}
+	return nil
+}
+
+// mustHold: what the rows follow from was durable, so logs that end earlier have
+// lost it, or are other logs.
+func (w *Writer) mustHold(p *part) error {
+	for _, l := range []struct {
+		name  string
+		topic eventlog.Topic
+		at    eventlog.Position
+	}{{"events", w.cfg.Events, p.place.Chain.InTo}, {"decisions", w.cfg.Decisions, p.place.Decisions}} {
+		end, err := l.topic.End(p.number)
+		if err != nil {
+			return fmt.Errorf("find the end of %s: %w", l.name, err)
+		}
+		if end.Compare(l.at) < 0 {
+			return fmt.Errorf("%w: the job database follows from %s up to %v, the log ends at %v", chain.ErrMissing, l.name, l.at, end)
+		}
+	}
+	return nil
+}
+
+// reset lets go of everything that is not committed.
+func (p *part) reset() error {
+	f := p.follower
+	p.follower, p.rows, p.batch = nil, nil, batch{}
+	if f == nil {
+		return nil
+	}
+	return f.Close()
+}
+
+// gather takes envelopes until there are none or the batch is large enough.
+func (w *Writer) gather(p *part) error {
+	for p.batch.weight < w.cfg.MaxRows {
+		s, err := p.follower.Next()
+		if err != nil || s == nil {
+			return err
+		}
+		acts, messages, err := Split(s, p.number)
+		if err != nil {
+			return err
+		}
+		b := &p.batch
+		b.envelopes = append(b.envelopes, envelope{acts: acts, messages: messages})
+		b.weight += 1 + len(s.Records)
+		for i := range messages {
+			b.weight += len(messages[i].Events.GetEvents())
+		}
+		if n := len(messages); n > 0 {
+			b.messages += n
+			b.published = messages[n-1].Log.Publish
+		}
+		b.place = jobdb.Place(p.follower.Place())
+	}
+	return nil
+}
+
+// commit writes the batch in one transaction and returns how many rows that were.
+func (w *Writer) commit(ctx context.Context, p *part) (_ int, err error) {
+	tx, err := w.cfg.DB.Begin(ctx, p.number)
+	if err != nil {
+		return 0, fmt.Errorf("begin: %w", err)
+	}
+	defer func() { err = errors.Join(err, tx.Rollback()) }()
+	if tx.Place() != p.place {
+		return 0, jobdb.ErrMoved
+	}
+	if err := w.load(ctx, tx, p); err != nil {
+		return 0, err
+	}
+	if err := w.hit("loaded"); err != nil {
+		return 0, err
+	}
+	for _, e := range p.batch.envelopes {
+		p.rows.Put(e.acts)
+		for i := range e.messages {
+			p.rows.Apply(&e.messages[i])
+		}
+	}
+	changes := p.rows.Take()
+	if err := tx.Write(ctx, changes); err != nil {
+		return 0, fmt.Errorf("write: %w", err)
+	}
+	if err := w.hit("written"); err != nil {
+		return 0, err
+	}
+	if err := w.hit("before-commit"); err != nil {
+		return 0, err
+	}
+	if err := tx.Commit(ctx, p.place, p.batch.place); err != nil {
+		return 0, fmt.Errorf("commit: %w", err)
+	}
+	return changes.Rows(), nil
+}
+
+func (w *Writer) load(ctx context.Context, tx jobdb.Tx, p *part) error {
+	var messages []Message
+	for _, e := range p.batch.envelopes {
+		messages = append(messages, e.messages...)
+	}
+	keys := p.rows.Keys(messages)
+	found, err := tx.Load(ctx, keys)
+	if err != nil {
+		return fmt.Errorf("load: %w", err)
+	}
+	p.rows.Admit(keys, found)
+	return nil
+}
+
+func (w *Writer) hit(label string) error {
+	if w.cfg.Hit == nil {
+		return nil
+	}
+	return w.cfg.Hit(label)
+}
+
+func (w *Writer) now() time.Time {
+	if w.cfg.Hooks.Now == nil {
+		return time.Time{}
+	}
+	return w.cfg.Hooks.Now()
+}
+
+func (w *Writer) tell(p *part, rows int, start time.Time) {
+	if w.cfg.Hooks.Committed == nil {
+		return
+	}
+	w.cfg.Hooks.Committed(Batch{
+		Partition: p.number, Envelopes: len(p.batch.envelopes), Messages: p.batch.messages, Rows: rows,
+		Place: p.batch.place, Published: p.batch.published, Took: w.now().Sub(start),
+	})
+}
+
+// Close closes what the writer reads. The database is its owner's.
+func (w *Writer) Close() error {
+	var errs []error
+	for _, p := range w.parts {
+		errs = append(errs, p.reset())
+	}
+	return errors.Join(errs...)
+}
