@@ -1,0 +1,15 @@
+// Command evaluator decides the failed runs of an events log that another
+// process writes: the evaluator half of `refloatctl up`, on the same data
+// directory. One process at a time may run on a directory.
+package main
+
+import (
+	"os"
+
+	"github.com/refloat/refloat/cmd/internal/program"
+	"github.com/refloat/refloat/internal/node"
+)
+
+func main() {
+	os.Exit(program.Main("evaluator", "Decide the failed runs of an events log", func(c *node.Config) { c.Evaluate = true }))
+}

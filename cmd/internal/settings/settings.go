@@ -1,0 +1,138 @@
+// Package settings gives every flag of a command two more sources: the
+// environment and a file. Precedence, highest first: flag, environment, file,
+// default. The names are the flag's: --exit-when-drained is
+// REFLOAT_EXIT_WHEN_DRAINED and `exit-when-drained:` in the file.
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sort"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v4"
+)
+
+// The flags that settings adds to a command.
+const (
+	flagConfig = "config"
+	flagPrint  = "print-config"
+)
+
+// ErrPrinted: the configuration was printed, as asked; there is nothing more to do.
+var ErrPrinted = errors.New("configuration printed")
+
+// Bind adds --config and --print-config to a command.
+func Bind(cmd *cobra.Command) {
+	cmd.Flags().String(flagConfig, "", "YAML file with settings, named as the flags")
+	cmd.Flags().Bool(flagPrint, false, "print the settings in force and where each comes from, and exit")
+}
+
+// Load sets each flag that the command line left out from the environment or
+// the file. It returns ErrPrinted after --print-config.
+func Load(cmd *cobra.Command) error {
+	flags := cmd.Flags()
+	source := map[string]string{}
+	flags.Visit(func(f *pflag.Flag) { source[f.Name] = "flag" })
+	var errs []error
+	flags.VisitAll(func(f *pflag.Flag) {
+		if value, ok := os.LookupEnv(envName(f.Name)); ok && source[f.Name] == "" {
+			source[f.Name] = envName(f.Name)
+			if err := flags.Set(f.Name, value); err != nil {
+				errs = append(errs, fmt.Errorf("%s=%q: %w", envName(f.Name), value, err))
+			}
+		}
+	})
+	if file, _ := flags.GetString(flagConfig); file != "" {
+		errs = append(errs, loadFile(flags, file, source))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if print, _ := flags.GetBool(flagPrint); print {
+		return errors.Join(ErrPrinted, printAll(cmd.OutOrStdout(), flags, source))
+	}
+	return nil
+}
+
+func envName(flag string) string {
+	return "REFLOAT_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+func loadFile(flags *pflag.FlagSet, file string, source map[string]string) error {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("read settings: %w", err)
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(b, &doc); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	if len(doc.Content) == 0 {
+		return nil
+	}
+	root := doc.Content[0]
+	if root.Kind != yaml.MappingNode {
+		return fmt.Errorf("%s:%d:%d: settings are `name: value` lines", file, root.Line, root.Column)
+	}
+	var errs []error
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		key, value := root.Content[i], root.Content[i+1]
+		at := fmt.Sprintf("%s:%d:%d", file, key.Line, key.Column)
+		f := flags.Lookup(key.Value)
+		if f == nil || f.Name == flagConfig || f.Name == flagPrint {
+			errs = append(errs, fmt.Errorf("%s: unknown setting %q; --help lists them", at, key.Value))
+			continue
+		}
+		if source[f.Name] != "" {
+			continue
+		}
+		source[f.Name] = at
+		for _, v := range scalars(value) {
+			if err := flags.Set(f.Name, v); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %s: %w", at, key.Value, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// scalars are the values of a scalar or of a list, for flags that repeat.
+func scalars(n *yaml.Node) []string {
+	if n.Kind != yaml.SequenceNode {
+		return []string{n.Value}
+	}
+	var out []string
+	for _, c := range n.Content {
+		out = append(out, c.Value)
+	}
+	return out
+}
+
+func printAll(w io.Writer, flags *pflag.FlagSet, source map[string]string) error {
+	var names []string
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Name != flagPrint && f.Name != flagConfig && f.Name != "help" {
+			names = append(names, f.Name)
+		}
+	})
+	sort.Strings(names)
+	for _, name := range names {
+		from := source[name]
+		if from == "" {
+			from = "default"
+		}
+		value, err := yaml.Marshal(flags.Lookup(name).Value.String())
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(w, "%s: %s # %s\n", name, strings.TrimSpace(string(value)), from); err != nil {
+			return err
+		}
+	}
+	return nil
+}

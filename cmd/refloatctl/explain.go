@@ -1,0 +1,277 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/evaluator"
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/node"
+	"github.com/refloat/refloat/internal/policy"
+)
+
+func newExplain() *cobra.Command {
+	var data, output string
+	var run int
+	cmd := &cobra.Command{
+		Use:   "explain JOB --data DIR [--run N]",
+		Short: "Tell why a job was decided as it was",
+		Long: `Tell why a failed run of a job was decided as it was: what failed, the ladder
+of rules with the first matcher of each that did not hold, the counts before and
+after, where the limit came from, the arithmetic of the delay, the policy
+generation and the position in the log. Without --run: the last decided run.`,
+		Example: "  refloatctl explain 01m7xn681y99tqr99073yk0v9j --data .refloat-run --run 1",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if output != outputTable && output != outputJSON {
+				return badOutput(output)
+			}
+			if data == "" {
+				return errNoData
+			}
+			return explain(cmd, explainFlags{job: args[0], data: data, output: output, run: run})
+		},
+	}
+	cmd.Flags().StringVar(&data, "data", "", "data directory (required)")
+	cmd.Flags().IntVar(&run, "run", -1, "index of the failed run, from 0")
+	addOutput(cmd, &output)
+	return cmd
+}
+
+type explainFlags struct {
+	job, data, output string
+	run               int
+}
+
+func explain(cmd *cobra.Command, f explainFlags) error {
+	c, err := findCase(cmd, f)
+	if err != nil {
+		return err
+	}
+	set, err := generationIn(f.data, c.Decision.Generation)
+	if err != nil {
+		return err
+	}
+	x, diverged := audit.Explain(set, c)
+	if diverged != nil && !errors.Is(diverged, audit.ErrDifferent) {
+		return diverged
+	}
+	if f.output == outputJSON {
+		return json.NewEncoder(cmd.OutOrStdout()).Encode(explanationJSON(c, x))
+	}
+	printCase(cmd.OutOrStdout(), c, x)
+	if diverged != nil {
+		fmt.Fprintf(cmd.OutOrStdout(), "\nNote: %v. The job was probably forgotten and submitted again; the decision above is what stands.\n", diverged)
+	}
+	return nil
+}
+
+// findCase collects what the job database keeps about one decided run.
+func findCase(cmd *cobra.Command, f explainFlags) (audit.Case, error) {
+	jobs, runs, err := findJob(cmd, f.data, f.job)
+	if err != nil {
+		return audit.Case{}, err
+	}
+	for i := range jobs {
+		c := audit.Case{Job: &jobs[i]}
+		byID := map[string]*jobdb.Run{}
+		for k := range runs[i] {
+			byID[runs[i][k].RunID] = &runs[i][k]
+		}
+		var earlier []audit.Earlier
+		err := viewJobs(cmd.Context(), f.data, func(q jobdb.Queries) error {
+			return q.Decisions(jobdb.RecordFilter{JobID: f.job, Partition: &jobs[i].Partition}, func(d *jobdb.Decision) error {
+				copied := d.Decision
+				if f.run < 0 || uint32(f.run) == d.RunIndex {
+					c.Decision, c.Run, c.Earlier = &copied, byID[d.RunID], earlier[:len(earlier):len(earlier)]
+				}
+				earlier = append(earlier, audit.Earlier{Decision: &copied, Run: byID[d.RunID]})
+				return nil
+			})
+		})
+		if err != nil {
+			return c, err
+		}
+		if c.Decision != nil && c.Run != nil {
+			return c, nil
+		}
+	}
+	return audit.Case{}, notDecided(cmd, f)
+}
+
+// notDecided says why there is no decision to explain.
+func notDecided(cmd *cobra.Command, f explainFlags) error {
+	var why []string
+	err := viewJobs(cmd.Context(), f.data, func(q jobdb.Queries) error {
+		return q.NotDecided(jobdb.RecordFilter{JobID: f.job}, func(r *jobdb.NotDecided) error {
+			why = append(why, fmt.Sprintf("  run %s failed at %s and was not decided: %s", r.RunID, timeText(r.Time), r.Reason))
+			return nil
+		})
+	})
+	if err != nil {
+		return err
+	}
+	if f.run >= 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "run %d of job %s was not decided\n", f.run, f.job)
+	} else {
+		fmt.Fprintf(cmd.ErrOrStderr(), "no run of job %s was decided\n", f.job)
+	}
+	if len(why) > 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), strings.Join(why, "\n"))
+	}
+	return errFinding
+}
+
+// generationIn reads a policy generation from the policies log.
+func generationIn(data string, generation uint64) (*policy.Set, error) {
+	logs, err := node.Dir(data).OpenLogs(0, node.Access{})
+	if err != nil {
+		return nil, err
+	}
+	defer logs.Close() //nolint:errcheck // only read from
+	policies, err := evaluator.OpenPolicies(logs.Policies)
+	if err != nil {
+		return nil, err
+	}
+	defer policies.Close() //nolint:errcheck // only read from
+	if err := policies.Refresh(); err != nil {
+		return nil, err
+	}
+	rules, ok, err := policies.Held(generation)
+	if err == nil && !ok {
+		err = fmt.Errorf("the policies log does not hold generation %d", generation)
+	}
+	return rules.Set, err
+}
+
+func printCase(w io.Writer, c audit.Case, x evaluator.Explanation) {
+	d := c.Decision
+	fmt.Fprintf(w, "%s %s  queue %s, job set %s\n", bold(w, "Job"), d.JobID, d.Queue, d.JobSet)
+	fmt.Fprintf(w, "%s %d (%s) failed at %s%s\n", bold(w, "Run"), d.RunIndex, d.RunID, timeText(d.Time), onNode(c.Run.Node))
+	printFailure(w, c.Run, &x.Facts)
+	kind := "JobFailed"
+	if d.Requeue {
+		kind = "JobRequeued"
+	}
+	fmt.Fprintf(w, "\n%s %s, %s\n  %s\n", bold(w, "Decision"), kind, d.Code, audit.Reason(d))
+	if d.Requeue {
+		fmt.Fprintf(w, "  next run: pod %s, not before %s\n", d.PodName, timeText(d.RetryAfter))
+	}
+	printLadder(w, x.Rungs)
+	printCounts(w, d, x)
+	fmt.Fprintf(w, "\n%s decision %d of partition %d, policy generation %d (set %x), event at %v\n",
+		bold(w, "Where"), d.Number, c.Job.Partition, d.Generation, d.PolicySet[:6], d.Position)
+	if v := c.Job.Armada; v.Failed {
+		fmt.Fprintf(w, "%s failed: %s %s\n", bold(w, "Armada's own verdict"), v.Reason, oneLine(v.Message))
+	}
+}
+
+func onNode(node string) string {
+	if node == "" {
+		return ""
+	}
+	return " on node " + node
+}
+
+func printFailure(w io.Writer, r *jobdb.Run, f *policy.Failure) {
+	var facts []string
+	for c := policy.OOMKilled; c <= policy.LeaseExpired; c++ {
+		if f.Conditions.Has(c) || c == policy.OOMKilled && f.PodOOM {
+			facts = append(facts, "condition "+c.String())
+		}
+	}
+	if f.Category != "" {
+		facts = append(facts, "category "+strings.TrimSuffix(f.Category+"/"+f.Subcategory, "/"))
+	}
+	for _, c := range f.Containers {
+		sort := "container"
+		if c.Init {
+			sort = "init container"
+		}
+		facts = append(facts, fmt.Sprintf("%s %s exited with %d (%s)", sort, c.Name, c.ExitCode, oneLine(c.Reason)))
+	}
+	if len(facts) == 0 {
+		facts = []string{"nothing that a rule could match"}
+	}
+	fmt.Fprintf(w, "  %s\n", strings.Join(facts, "\n  "))
+	if r.Error.Reason != "" || r.Error.Message != "" {
+		fmt.Fprintf(w, "  %s: %s\n", oneLine(r.Error.Reason), oneLine(r.Error.Message))
+	}
+}
+
+func printLadder(w io.Writer, rungs []policy.Rung) {
+	if len(rungs) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\n%s\n", bold(w, "Rules, in order"))
+	t := newTable(w, "  ", "POLICY", "RULE", "WHY")
+	for _, r := range rungs {
+		mark, why := "  ✗", r.Why
+		switch {
+		case r.Matched:
+			mark, why = "  ✓", "matches: first match wins"
+		case !r.Tried:
+			mark, why = "  ·", "not tried"
+		}
+		t.row(mark, r.Policy, r.Rule, why)
+	}
+	_ = t.flush()
+}
+
+func printCounts(w io.Writer, d *chain.Decision, x evaluator.Explanation) {
+	fmt.Fprintf(w, "\n%s\n", bold(w, "Counts"))
+	if d.LimitFrom != policy.FromNowhere {
+		before := uint32(0)
+		for _, r := range x.Before.Rules {
+			if r.Key == ruleKey(d) {
+				before = r.Granted
+			}
+		}
+		fmt.Fprintf(w, "  rule: %d before, %d after, limit %d from the %s\n", before, d.RuleUsed, d.RuleLimit, d.LimitFrom)
+	}
+	fmt.Fprintf(w, "  job:  %d before, %d after, limit %d (globalMaxRetries)\n", x.Before.Granted, d.GlobalUsed, d.GlobalLimit)
+	if d.Requeue {
+		fmt.Fprintf(w, "\n%s %v\n", bold(w, "Delay"), time.Duration(d.DelayMS)*time.Millisecond)
+	}
+}
+
+func ruleKey(d *chain.Decision) policy.RuleKey {
+	if d.RuleID != "" {
+		return policy.RuleKey{Policy: d.Policy, Rule: d.RuleID}
+	}
+	return policy.RuleKey{Policy: d.Policy, Rule: d.Rule}
+}
+
+// explanationJSON is what explain prints for programs.
+func explanationJSON(c audit.Case, x evaluator.Explanation) any {
+	type rung struct {
+		Policy  string `json:"policy"`
+		Rule    string `json:"rule"`
+		Tried   bool   `json:"tried"`
+		Matched bool   `json:"matched"`
+		Failed  string `json:"failed,omitempty"`
+		Why     string `json:"why,omitempty"`
+	}
+	out := struct {
+		Decision audit.Decision `json:"decision"`
+		Job      job            `json:"job"`
+		Ladder   []rung         `json:"ladder"`
+		Before   uint32         `json:"globalUsedBefore"`
+	}{Decision: audit.DecisionOf(c.Job.Partition, c.Decision), Job: jobJSON(c.Job, []jobdb.Run{*c.Run}), Ladder: []rung{}, Before: x.Before.Granted}
+	for _, r := range x.Rungs {
+		line := rung{Policy: r.Policy, Rule: r.Rule, Tried: r.Tried, Matched: r.Matched, Why: r.Why}
+		if r.Tried && !r.Matched {
+			line.Failed = r.Failed.String()
+		}
+		out.Ladder = append(out.Ladder, line)
+	}
+	return out
+}

@@ -1,0 +1,246 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/refloat/refloat/internal/jobdb"
+)
+
+type getFlags struct {
+	data, output, queue, set, job string
+	states                        []string
+	waiting, all                  bool
+	limit                         int
+}
+
+func newGet() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "get",
+		Short: "Show jobs, one job, or decisions",
+		Long:  "Show jobs, one job, or decisions, also while `refloatctl up` runs on the directory.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return usageError{errors.New("get what? jobs, job, or decisions")}
+		},
+	}
+	cmd.AddCommand(newGetJobs(), newGetJob(), newGetDecisions())
+	return cmd
+}
+
+func (f *getFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.data, "data", "", "data directory (required)")
+	addOutput(cmd, &f.output)
+}
+
+func (f *getFlags) check() error {
+	if f.data == "" {
+		return errNoData
+	}
+	if f.output != outputTable && f.output != outputJSON {
+		return badOutput(f.output)
+	}
+	return nil
+}
+
+var errNoData = usageError{errors.New("--data DIR is required: the data directory of `refloatctl up`")}
+
+func newGetJobs() *cobra.Command {
+	var f getFlags
+	cmd := &cobra.Command{
+		Use:   "jobs --data DIR",
+		Short: "List jobs",
+		Example: `  refloatctl get jobs --data .refloat-run --queue genomics --state Queued
+  refloatctl get jobs --data .refloat-run --waiting -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			filter := jobdb.JobFilter{Queue: f.queue, JobSet: f.set, Limit: f.limit}
+			for _, s := range f.states {
+				state, err := jobdb.ParseJobState(s)
+				if err != nil {
+					return usageError{fmt.Errorf("--state: %w", err)}
+				}
+				filter.States = append(filter.States, state)
+			}
+			if f.waiting {
+				filter.WaitingAt = 1
+				filter.States = []jobdb.JobState{jobdb.JobQueued}
+			}
+			return getJobs(cmd, f, filter)
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().StringVar(&f.queue, "queue", "", "only of this queue")
+	cmd.Flags().StringVar(&f.set, "job-set", "", "only of this job set")
+	cmd.Flags().StringSliceVar(&f.states, "state", nil, "only in these states")
+	cmd.Flags().BoolVar(&f.waiting, "waiting", false, "only requeued jobs that have a time to wait for")
+	cmd.Flags().IntVar(&f.limit, "limit", 0, "only so many")
+	return cmd
+}
+
+func getJobs(cmd *cobra.Command, f getFlags, filter jobdb.JobFilter) error {
+	out := bufio.NewWriter(cmd.OutOrStdout())
+	enc := jsonLines(out)
+	t := newTable(out, "JOB", "QUEUE", "JOB SET", "STATE", "RUNS", "RETRY AFTER", "AVOIDS", "ARMADA SAYS")
+	err := viewJobs(cmd.Context(), f.data, func(q jobdb.Queries) error {
+		return q.Jobs(filter, func(j *jobdb.Job) error {
+			if f.output == outputJSON {
+				return enc.Encode(jobJSON(j, nil))
+			}
+			armada := ""
+			if j.Armada.Failed {
+				armada = "Failed"
+			}
+			t.row(j.JobID, j.Queue, j.JobSet, j.State.String(), fmt.Sprint(j.Queueing.Runs), timeText(j.Queueing.RetryAfter),
+				strings.Join(j.Queueing.AvoidNodes, ","), armada)
+			return nil
+		})
+	})
+	if err == nil && f.output == outputTable {
+		err = t.flush()
+	}
+	return errors.Join(err, out.Flush())
+}
+
+func newGetJob() *cobra.Command {
+	var f getFlags
+	cmd := &cobra.Command{
+		Use:     "job JOB --data DIR",
+		Short:   "Show one job with its runs",
+		Example: "  refloatctl get job 01m7xn681y99tqr99073yk0v9j --data .refloat-run",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			jobs, runs, err := findJob(cmd, f.data, args[0])
+			if err != nil {
+				return err
+			}
+			for i := range jobs {
+				if err := printJob(cmd.OutOrStdout(), f.output, &jobs[i], runs[i]); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+// findJob finds a job with its runs; an id can stand in several partitions.
+func findJob(cmd *cobra.Command, data, id string) (jobs []jobdb.Job, runs [][]jobdb.Run, err error) {
+	err = viewJobs(cmd.Context(), data, func(q jobdb.Queries) error {
+		err := q.Jobs(jobdb.JobFilter{JobID: id}, func(j *jobdb.Job) error {
+			jobs = append(jobs, *j)
+			return nil
+		})
+		for i := range jobs {
+			runs = append(runs, nil)
+			err = errors.Join(err, q.Runs(jobs[i].Partition, id, func(r *jobdb.Run) error {
+				runs[i] = append(runs[i], *r)
+				return nil
+			}))
+		}
+		return err
+	})
+	if err == nil && len(jobs) == 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "no job %s in %s; `refloatctl get jobs --data %s` lists them\n", id, data, data)
+		err = errFinding
+	}
+	return jobs, runs, err
+}
+
+func printJob(w io.Writer, output string, j *jobdb.Job, runs []jobdb.Run) error {
+	if output == outputJSON {
+		return jsonLines(w).Encode(jobJSON(j, runs))
+	}
+	fmt.Fprintf(w, "%s %s\n  queue %s, job set %s, partition %d, %s\n", bold(w, "Job"), j.JobID, j.Queue, j.JobSet, j.Partition, j.State)
+	if j.Queueing.RetryAfter != 0 {
+		fmt.Fprintf(w, "  not before %s\n", timeText(j.Queueing.RetryAfter))
+	}
+	if len(j.Queueing.AvoidNodes) > 0 {
+		fmt.Fprintf(w, "  not on %s\n", strings.Join(j.Queueing.AvoidNodes, ", "))
+	}
+	if j.Armada.Failed {
+		fmt.Fprintf(w, "  Armada's own verdict: failed (%s) %s\n", j.Armada.Reason, oneLine(j.Armada.Message))
+	}
+	t := newTable(w, "  RUN", "ID", "STATE", "NODE", "ERROR", "DECIDED", "MESSAGE")
+	for i := range runs {
+		r := &runs[i]
+		decided := ""
+		if r.Decision != 0 {
+			decided = fmt.Sprintf("decision %d", r.Decision)
+		}
+		t.row(fmt.Sprintf("  %d", r.Index), r.RunID, r.State.String(), r.Node, r.Error.Reason, decided, r.Error.Message)
+	}
+	return t.flush()
+}
+
+func newGetDecisions() *cobra.Command {
+	var f getFlags
+	cmd := &cobra.Command{
+		Use:   "decisions --data DIR",
+		Short: "List decisions",
+		Long: `List decisions in partition and log order. The JSON is that of
+` + "`refloatctl replay -o json`" + `; with --all also failed runs that were not decided, what was
+parked, and retries made ready.`,
+		Example: "  refloatctl get decisions --data .refloat-run -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			return getDecisions(cmd, f)
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().StringVar(&f.job, "job", "", "only of this job")
+	cmd.Flags().BoolVar(&f.all, "all", false, "also print what is no decision")
+	cmd.Flags().IntVar(&f.limit, "last", 0, "only the last so many")
+	return cmd
+}
+
+func getDecisions(cmd *cobra.Command, f getFlags) error {
+	out := bufio.NewWriter(cmd.OutOrStdout())
+	p, err := newRecordPrinter(out, f.output)
+	if err != nil {
+		return err
+	}
+	filter := jobdb.RecordFilter{JobID: f.job, Last: f.limit}
+	err = viewJobs(cmd.Context(), f.data, func(q jobdb.Queries) error {
+		err := q.Decisions(filter, func(d *jobdb.Decision) error { return p.print(d.Partition, &d.Decision, true) })
+		if err != nil || !f.all {
+			return err
+		}
+		return errors.Join(
+			q.NotDecided(filter, func(r *jobdb.NotDecided) error { return p.print(r.Partition, &r.NotDecided, true) }),
+			q.Ready(filter, func(r *jobdb.Ready) error { return p.print(r.Partition, &r.RetryReady, true) }),
+			q.Parked(jobdb.RecordFilter{}, func(r *jobdb.Parked) error { return p.print(r.Partition, &r.Parked, true) }),
+		)
+	})
+	return errors.Join(err, p.end(), out.Flush())
+}
+
+func jsonLines(w io.Writer) *json.Encoder {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc
+}
+
+func timeText(ns int64) string {
+	if ns == 0 {
+		return ""
+	}
+	return time.Unix(0, ns).UTC().Format(time.RFC3339Nano)
+}

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/refloat/refloat/internal/node"
+)
+
+func newImport() *cobra.Command {
+	var log string
+	var partitions int
+	cmd := &cobra.Command{
+		Use:   "import FILE --log DIR",
+		Short: "Write a recording into a log",
+		Long: `Write a recording (.jsonl.gz, one message a line) into an events log, which
+is created when it is not there. Each message keeps its partition and carries
+its position and publish time in the recording. Running it again writes only
+what the log does not hold yet.`,
+		Example: `  refloatctl import testdata/recordings/plain.jsonl.gz --log /tmp/plain
+  refloatctl replay --log /tmp/plain --policies examples/policies`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if log == "" {
+				return usageError{fmt.Errorf("--log DIR is required: where to write the log")}
+			}
+			bar := newProgress()
+			defer bar.done()
+			n, total, err := node.Import(cmd.Context(), args[0], log, partitions, func(done, total int) {
+				bar.say("importing %s: %d of %d messages", args[0], done, total)
+			})
+			if err != nil {
+				return err
+			}
+			bar.done()
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: %d messages, %d of them new in %s\n", args[0], total, n, log)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&log, "log", "", "directory of the events log")
+	cmd.Flags().IntVar(&partitions, "partitions", 0, "partitions of a log that is created (default: as many as the recording has)")
+	return cmd
+}

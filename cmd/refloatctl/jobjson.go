@@ -1,0 +1,71 @@
+package main
+
+import "github.com/refloat/refloat/internal/jobdb"
+
+// job is a job as `get jobs|job -o json` prints it. Fields keep their meaning;
+// new ones may be added. Times are RFC 3339 in UTC, left out where not known.
+type job struct {
+	JobID           string    `json:"jobId"`
+	Partition       int       `json:"partition"`
+	Queue           string    `json:"queue"`
+	JobSet          string    `json:"jobSet"`
+	State           string    `json:"state"`
+	Final           bool      `json:"final"`
+	Submitted       string    `json:"submitted,omitempty"`
+	Ended           string    `json:"ended,omitempty"`
+	RetryAfter      string    `json:"retryAfter,omitempty"`
+	AvoidNodes      []string  `json:"avoidNodes"`
+	Runs            uint32    `json:"runs"`
+	CancelRequested bool      `json:"cancelRequested"`
+	Armada          *verdict  `json:"armadaVerdict,omitempty"`
+	Attempts        []attempt `json:"attempts,omitempty"`
+}
+
+type verdict struct {
+	At       string `json:"at"`
+	Reason   string `json:"reason"`
+	Message  string `json:"message"`
+	Category string `json:"category,omitempty"`
+}
+
+type attempt struct {
+	RunID     string `json:"runId"`
+	Index     uint32 `json:"index"`
+	State     string `json:"state"`
+	Executor  string `json:"executor,omitempty"`
+	Node      string `json:"node,omitempty"`
+	Leased    string `json:"leased,omitempty"`
+	Running   string `json:"running,omitempty"`
+	Ended     string `json:"ended,omitempty"`
+	Preempted bool   `json:"preempted"`
+	Error     string `json:"error,omitempty"`
+	Message   string `json:"message,omitempty"`
+	Category  string `json:"category,omitempty"`
+	Decision  uint64 `json:"decision,omitempty"`
+	Shadow    bool   `json:"shadow,omitempty"`
+}
+
+func jobJSON(j *jobdb.Job, runs []jobdb.Run) job {
+	out := job{
+		JobID: j.JobID, Partition: j.Partition, Queue: j.Queue, JobSet: j.JobSet, State: j.State.String(), Final: j.Final,
+		Submitted: timeText(j.Times.Submitted), Ended: timeText(j.Times.Ended),
+		RetryAfter: timeText(j.Queueing.RetryAfter), AvoidNodes: j.Queueing.AvoidNodes,
+		Runs: j.Queueing.Runs, CancelRequested: j.CancelRequested,
+	}
+	if out.AvoidNodes == nil {
+		out.AvoidNodes = []string{}
+	}
+	if v := j.Armada; v.Failed {
+		out.Armada = &verdict{At: timeText(v.At), Reason: v.Reason, Message: v.Message, Category: v.Category}
+	}
+	for i := range runs {
+		r := &runs[i]
+		out.Attempts = append(out.Attempts, attempt{
+			RunID: r.RunID, Index: r.Index, State: r.State.String(), Executor: r.Executor, Node: r.Node,
+			Leased: timeText(r.Times.Leased), Running: timeText(r.Times.Running), Ended: timeText(r.Times.Ended),
+			Preempted: r.Flags.Preempted, Error: r.Error.Reason, Message: r.Error.Message, Category: r.Error.Category,
+			Decision: r.Decision, Shadow: r.Shadow,
+		})
+	}
+	return out
+}

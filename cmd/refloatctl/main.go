@@ -1,0 +1,88 @@
+// Command refloatctl runs Refloat on one machine, feeds and imports
+// histories, decides them afresh, verifies decision logs, and shows what was
+// decided and why.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/refloat/refloat/cmd/internal/settings"
+)
+
+// The exit codes.
+const (
+	exitFine        = 0
+	exitFinding     = 1
+	exitUsage       = 2
+	exitEnvironment = 3
+)
+
+// errFinding: the command did its work and found something; it said what.
+var errFinding = errors.New("finding")
+
+// usageError is an error in the words of the command.
+type usageError struct{ error }
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	cmd := newRoot()
+	err := cmd.ExecuteContext(ctx)
+	var usage usageError
+	switch {
+	case err == nil, errors.Is(err, settings.ErrPrinted):
+		return exitFine
+	case errors.Is(err, errFinding):
+		return exitFinding
+	case errors.As(err, &usage):
+		fmt.Fprintf(os.Stderr, "refloatctl: %v\nrefloatctl --help lists commands and flags\n", err)
+		return exitUsage
+	}
+	fmt.Fprintf(os.Stderr, "refloatctl: %v\n", err)
+	return exitEnvironment
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "refloatctl",
+		Short: "Decide what happens to Armada jobs whose run failed",
+		Long: `Refloat reads Armada's events, decides every failed run by retry policies, and
+says why. refloatctl runs it on one machine and looks into what it did.
+
+Exit codes: 0 fine, 1 finding (a difference, a problem in a file), 2 usage,
+3 environment (a file, a lock, a database).`,
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+		DisableAutoGenTag: true,
+		Args:              cobra.NoArgs,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.AddCommand(newUp(), newImport(), newReplay(), newExplain(), newGet(), newLint())
+	wrapArgs(root)
+	return root
+}
+
+// wrapArgs makes a wrong number of arguments a usage error.
+func wrapArgs(c *cobra.Command) {
+	if check := c.Args; check != nil {
+		c.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return usageError{err}
+			}
+			return nil
+		}
+	}
+	for _, sub := range c.Commands() {
+		wrapArgs(sub)
+	}
+}

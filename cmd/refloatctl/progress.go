@@ -1,0 +1,38 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// progress is one line that is rewritten on a terminal, and nothing in a pipe.
+type progress struct {
+	on   bool
+	last time.Time
+	wide int
+}
+
+func newProgress() *progress { return &progress{on: term.IsTerminal(int(os.Stderr.Fd()))} }
+
+// say shows a line, ten times a second at most.
+func (p *progress) say(format string, args ...any) {
+	if !p.on || time.Since(p.last) < 100*time.Millisecond {
+		return
+	}
+	p.last = time.Now()
+	line := fmt.Sprintf(format, args...)
+	fmt.Fprintf(os.Stderr, "\r%s%s", line, strings.Repeat(" ", max(0, p.wide-len(line))))
+	p.wide = len(line)
+}
+
+// done takes the line away.
+func (p *progress) done() {
+	if p.on && p.wide > 0 {
+		fmt.Fprintf(os.Stderr, "\r%s\r", strings.Repeat(" ", p.wide))
+		p.wide = 0
+	}
+}

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/evaluator"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/node"
+	"github.com/refloat/refloat/internal/policy"
+)
+
+type replayFlags struct {
+	log, policies, data, output string
+	all, verify                 bool
+}
+
+func newReplay() *cobra.Command {
+	var f replayFlags
+	cmd := &cobra.Command{
+		Use:   "replay (--log DIR --policies DIR | --verify --data DIR)",
+		Short: "Decide a history afresh, or verify what was decided",
+		Long: `Decide a history afresh: read an events log from its beginning and decide every
+failed run by the policies given. Nothing is written.
+
+With --verify, re-derive everything that the decision log of a data directory
+says, by the policies that it names, and compare every byte. Exit code 0: equal;
+1: the first difference is named.`,
+		Example: `  refloatctl replay --log /tmp/plain --policies examples/policies
+  refloatctl replay --log /tmp/plain --policies examples/policies -o json | jq .code | sort | uniq -c
+  refloatctl replay --verify --data .refloat-run`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case f.verify && f.data != "" && f.log == "" && f.policies == "":
+				return verify(cmd, f.data)
+			case !f.verify && f.log != "" && f.policies != "" && f.data == "":
+				return replay(cmd, f)
+			}
+			return usageError{errors.New("replay takes --log DIR and --policies DIR, or --verify and --data DIR")}
+		},
+	}
+	cmd.Flags().StringVar(&f.log, "log", "", "directory of an events log, as import writes it")
+	cmd.Flags().StringVar(&f.policies, "policies", "", "policy file, or directory of policy files")
+	cmd.Flags().StringVar(&f.data, "data", "", "data directory, with --verify")
+	cmd.Flags().BoolVar(&f.verify, "verify", false, "compare the decision log of --data with what deciding again gives")
+	cmd.Flags().BoolVar(&f.all, "all", false, "also print failed runs that were not decided, what was parked, and retries made ready")
+	addOutput(cmd, &f.output)
+	return cmd
+}
+
+func replay(cmd *cobra.Command, f replayFlags) error {
+	set, err := readPolicies(cmd, f.policies)
+	if err != nil {
+		return err
+	}
+	log, err := node.OpenEvents(f.log)
+	if err != nil {
+		return err
+	}
+	defer log.Close() //nolint:errcheck // only read from
+	out := bufio.NewWriterSize(cmd.OutOrStdout(), 1<<16)
+	p, err := newRecordPrinter(out, f.output)
+	if err != nil {
+		return err
+	}
+	bar := newProgress()
+	defer bar.done()
+	messages := 0
+	for partition := range log.Partitions() {
+		_, err := audit.Replay(cmd.Context(), log, partition, set, func(_ *eventlog.Message, o *evaluator.Output) error {
+			if messages++; messages%1024 == 0 {
+				bar.say("replaying: %d messages", messages)
+			}
+			for _, r := range o.Records {
+				if err := p.print(partition, r, f.all); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	bar.done()
+	return errors.Join(p.end(), out.Flush())
+}
+
+// readPolicies prints what is wrong with policy files, as a finding.
+func readPolicies(cmd *cobra.Command, path string) (*policy.Set, error) {
+	set, err := node.ReadPolicies(path)
+	var problems policy.Problems
+	if errors.As(err, &problems) {
+		for _, p := range problems {
+			fmt.Fprintln(cmd.ErrOrStderr(), p)
+		}
+		return nil, errFinding
+	}
+	return set, err
+}
+
+func verify(cmd *cobra.Command, data string) error {
+	logs, err := node.Dir(data).OpenLogs(0, node.Access{})
+	if err != nil {
+		return err
+	}
+	defer logs.Close() //nolint:errcheck // only read from
+	var total audit.Verified
+	for partition := range logs.Events.Partitions() {
+		v, err := audit.Verify(cmd.Context(), logs.Audit(), partition)
+		if errors.Is(err, audit.ErrDifferent) || errors.Is(err, chain.ErrMissing) {
+			fmt.Fprintf(cmd.OutOrStdout(), "partition %d: %v\n", partition, err)
+			return errFinding
+		}
+		if err != nil {
+			return fmt.Errorf("partition %d: %w", partition, err)
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "partition %d: %d messages in %d envelopes, %d decisions, policy generation %d, %d epochs; running hash %s; %d messages not answered yet; ignored: %s\n",
+			partition, v.Messages, v.Envelopes, v.Progress.Decisions, v.Progress.Generation, v.Claims, v.Progress.Running, v.Waiting, ignoredText(v.Ignored))
+		total.Messages += v.Messages
+		total.Progress.Decisions += v.Progress.Decisions
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "verified: deciding %d messages again gives the same %d decisions, byte for byte\n", total.Messages, total.Progress.Decisions)
+	return nil
+}
+
+func ignoredText(ignored map[chain.Ignored]uint64) string {
+	text := ""
+	for why := chain.Malformed; why <= chain.LostClaim; why++ {
+		if n := ignored[why]; n > 0 {
+			text += fmt.Sprintf("%s %d ", why, n)
+		}
+	}
+	if text == "" {
+		return "none"
+	}
+	return text[:len(text)-1]
+}
+
+// recordPrinter prints records as a table or as JSON lines.
+type recordPrinter struct {
+	json  *json.Encoder
+	table *table
+}
+
+func newRecordPrinter(w io.Writer, output string) (*recordPrinter, error) {
+	switch output {
+	case outputJSON:
+		enc := json.NewEncoder(w)
+		enc.SetEscapeHTML(false)
+		return &recordPrinter{json: enc}, nil
+	case outputTable:
+		return &recordPrinter{table: newTable(w, "JOB", "RUN", "QUEUE", "DECISION", "CODE", "RULE", "USED", "DELAY", "WHY")}, nil
+	}
+	return nil, badOutput(output)
+}
+
+// print shows a decision, and with all also other records.
+func (p *recordPrinter) print(partition int, r chain.Record, all bool) error {
+	d, ok := r.(*chain.Decision)
+	if !ok {
+		other, ok := audit.OtherOf(partition, r)
+		if !ok || !all {
+			return nil
+		}
+		if p.json != nil {
+			return p.json.Encode(other)
+		}
+		p.table.row(other.JobID, other.RunID, other.Queue, other.Record, other.Reason, "", "", "", "")
+		return nil
+	}
+	shown := audit.DecisionOf(partition, d)
+	if p.json != nil {
+		return p.json.Encode(shown)
+	}
+	used := ""
+	if shown.RuleUsed != nil {
+		used = fmt.Sprintf("%d/%d", *shown.RuleUsed, *shown.RuleLimit)
+	}
+	rule := shown.Rule
+	if shown.Policy != "" {
+		rule = shown.Policy + "/" + shown.Rule
+	}
+	p.table.row(shown.JobID, fmt.Sprint(shown.RunIndex), shown.Queue, shown.Decision, shown.Code, rule, used, shown.Delay, shown.Reason)
+	return nil
+}
+
+func (p *recordPrinter) end() error {
+	if p.table == nil {
+		return nil
+	}
+	return p.table.flush()
+}

@@ -1,0 +1,402 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"maps"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/refloat/refloat/events"
+	"github.com/refloat/refloat/events/pb"
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/jobdb/sqlite"
+	"github.com/refloat/refloat/internal/naive"
+	"github.com/refloat/refloat/internal/node"
+	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/sink"
+)
+
+// This file reads logs without the code under test, as far as there is another
+// way: protobuf-go for envelopes, records and events, and PROTOCOL 1 to 3 in
+// one plain loop.
+
+// chained is what the accepted envelopes of a partition hold.
+type chained struct {
+	records     []naive.Record
+	activations []activated
+	envelopes   int
+	claims      int
+	ignored     int
+	answered    uint64 // messages
+}
+
+// activated is a policy generation in force from before a message on.
+type activated struct {
+	before     uint64 // index of the message
+	generation uint64
+	digest     []byte
+}
+
+func readAll(t *testing.T, topic eventlog.Topic, p int) []eventlog.Message {
+	t.Helper()
+	r, err := topic.Open(p, eventlog.Start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var all []eventlog.Message
+	chunk := make([]eventlog.Message, 256)
+	for {
+		n, err := r.Read(chunk)
+		if err != nil {
+			t.Fatalf("partition %d: %v", p, err)
+		}
+		if n == 0 {
+			return all
+		}
+		all = append(all, chunk[:n]...)
+	}
+}
+
+// scan reads a partition's decision log and checks that its envelopes follow
+// one another and answer each message of the input once, in order.
+func scan(t *testing.T, input, decisions []eventlog.Message) chained {
+	t.Helper()
+	var c chained
+	var seq, epoch uint64
+	link, owner := make([]byte, 32), []byte(nil)
+	var inTo *pb.Position
+	for _, m := range decisions {
+		var e pb.Envelope
+		if err := proto.Unmarshal(m.Payload, &e); err != nil {
+			t.Fatalf("decision log at %v: %v", m.Position, err)
+		}
+		records := make([]*pb.Record, len(e.Records))
+		for i, b := range e.Records {
+			records[i] = &pb.Record{}
+			if err := proto.Unmarshal(b, records[i]); err != nil {
+				t.Fatalf("decision log at %v: record %d: %v", m.Position, i, err)
+			}
+		}
+		claim := (*pb.OwnerClaim)(nil)
+		if len(records) == 1 {
+			claim = records[0].GetOwnerClaim()
+		}
+		fits := e.Seq == seq+1 && bytes.Equal(e.Link, link) && proto.Equal(e.InFrom, inTo)
+		if claim != nil {
+			fits = fits && claim.Epoch == epoch+1 && claim.LastSeq == seq && bytes.Equal(claim.LastLink, link)
+		} else {
+			fits = fits && e.Epoch == epoch && bytes.Equal(e.Owner, owner)
+		}
+		if !fits {
+			c.ignored++
+			continue
+		}
+		if claim != nil {
+			c.claims++
+		}
+		hash := sha256.Sum256(m.Payload)
+		seq, epoch, link, owner, inTo = e.Seq, e.Epoch, hash[:], e.Owner, e.InTo
+		c.take(records)
+		c.envelopes, c.answered = c.envelopes+1, c.answered+e.InCount
+		if c.answered > 0 {
+			if c.answered > uint64(len(input)) {
+				t.Fatalf("envelope %d answers %d messages of %d", seq, c.answered, len(input))
+			}
+			if at := input[c.answered-1].Position; pos(inTo) != at {
+				t.Fatalf("envelope %d answers up to %v, message %d stands at %v", seq, pos(inTo), c.answered-1, at)
+			}
+		}
+	}
+	return c
+}
+
+func pos(p *pb.Position) eventlog.Position {
+	if p == nil {
+		return eventlog.Start
+	}
+	return eventlog.Position{Ledger: p.Ledger, Entry: p.Entry, Batch: p.Batch}
+}
+
+func (c *chained) take(records []*pb.Record) {
+	for _, r := range records {
+		switch v := r.Record.(type) {
+		case *pb.Record_JobRequeued:
+			c.records = append(c.records, renderDecision(v.JobRequeued, true))
+		case *pb.Record_JobFailed:
+			c.records = append(c.records, renderDecision(v.JobFailed, false))
+		case *pb.Record_NotDecided:
+			n := v.NotDecided
+			out := at(naive.NotDecided, n.Position)
+			out.Queue, out.JobSet, out.JobID, out.RunID, out.T = n.Queue, n.JobSet, n.JobId, n.RunId, n.Time
+			out.Reason = chain.NotDecidedReason(n.Reason).String()
+			c.records = append(c.records, out)
+		case *pb.Record_Parked:
+			out := at(naive.Parked, v.Parked.Position)
+			out.Reason, out.Event, out.Raw = parkReasons[events.ParkReason(v.Parked.Reason)], int(v.Parked.Event), v.Parked.Raw
+			c.records = append(c.records, out)
+		case *pb.Record_RetryReady:
+			out := at(naive.RetryReady, v.RetryReady.Position)
+			out.JobID, out.RunID, out.RetryAfter = v.RetryReady.JobId, v.RetryReady.RunId, v.RetryReady.RetryAfter
+			c.records = append(c.records, out)
+		case *pb.Record_PolicyActivated:
+			c.activations = append(c.activations, activated{c.answered, v.PolicyActivated.Generation, v.PolicyActivated.Digest})
+		}
+	}
+}
+
+func at(kind naive.Kind, p *pb.Position) naive.Record {
+	return naive.Record{Kind: kind, Ledger: p.GetLedger(), Entry: p.GetEntry(), Batch: p.GetBatch()}
+}
+
+var parkReasons = map[events.ParkReason]string{
+	events.NotProtobuf: naive.Unreadable, events.NoQueue: naive.NoQueue, events.NoJobSet: naive.NoJobSet,
+	events.NoEvents: naive.NoEvents, events.NoJob: naive.EventWithoutJob, events.NoRun: naive.EventWithoutRun,
+}
+
+func renderDecision(d *pb.Decision, requeue bool) naive.Record {
+	out := at(naive.JobFailed, d.Position)
+	out.Number, out.Queue, out.JobSet, out.JobID, out.RunID = int64(d.Number), d.Queue, d.JobSet, d.JobId, d.RunId
+	out.RunIndex, out.Code, out.Policy, out.Rule, out.T = int(d.RunIndex), policy.Code(d.Code).String(), d.Policy, d.Rule, d.Time
+	out.GlobalUsed, out.GlobalLimit = int(d.GlobalUsed), int(d.GlobalLimit)
+	out.SkippedPolicies, out.Shadow = d.SkippedPolicies, d.Shadow
+	if d.LimitFrom != 0 {
+		out.RuleUsed, out.RuleLimit, out.LimitFrom = int(d.RuleUsed), int(d.RuleLimit), [...]string{"", "rule", "policy", "global"}[d.LimitFrom]
+	}
+	if requeue {
+		out.Kind = naive.JobRequeued
+		out.DelayMs, out.RetryAfter, out.PodName, out.AvoidNodes = d.DelayMs, d.RetryAfter, d.PodName, d.AvoidNodes
+	}
+	return out
+}
+
+// modelled is what the naive model says of the messages, under the generations
+// that were in force.
+func modelled(t *testing.T, messages []naive.Message, activations []activated, sets map[string]naive.Policies) []naive.Record {
+	t.Helper()
+	m := naive.New(naive.Policies{})
+	var out []naive.Record
+	for i, msg := range messages {
+		for len(activations) > 0 && activations[0].before == uint64(i) {
+			p, ok := sets[string(activations[0].digest)]
+			if !ok {
+				t.Fatalf("generation %d has digest %x, which nobody wrote", activations[0].generation, activations[0].digest)
+			}
+			m.Use(p)
+			activations = activations[1:]
+		}
+		out = append(out, m.Step(msg)...)
+	}
+	return out
+}
+
+// compareRecords compares the log with the model, number for number.
+func compareRecords(t *testing.T, p int, want, got []naive.Record) {
+	t.Helper()
+	for i := range max(len(want), len(got)) {
+		if i >= len(want) || i >= len(got) {
+			t.Errorf("partition %d: the log has %d records, the model %d", p, len(got), len(want))
+			return
+		}
+		w, g := want[i], got[i]
+		normalize(&w)
+		normalize(&g)
+		if !reflect.DeepEqual(w, g) {
+			t.Errorf("partition %d: record %d of %d (-model +log):\n%s", p, i, len(want), cmp.Diff(w, g))
+			return
+		}
+	}
+}
+
+// normalize: empty lists are nil, and our RetryReady names its job alone.
+func normalize(r *naive.Record) {
+	if len(r.AvoidNodes) == 0 {
+		r.AvoidNodes = nil
+	}
+	if len(r.SkippedPolicies) == 0 {
+		r.SkippedPolicies = nil
+	}
+	if len(r.Raw) == 0 {
+		r.Raw = nil
+	}
+	if r.Kind == naive.RetryReady {
+		r.Queue, r.JobSet = "", ""
+	}
+}
+
+// runKey tells runs apart.
+type runKey struct{ job, run string }
+
+// failedRuns are the runs of wanted jobs that ended by a failure, read from the
+// messages by protobuf-go and nothing else.
+func failedRuns(messages []eventlog.Message, wanted func(job string) bool) map[runKey]bool {
+	ended, failed := map[runKey]bool{}, map[runKey]bool{}
+	end := func(job, run string, failure bool) {
+		k := runKey{job, run}
+		if !wanted(job) || ended[k] {
+			return
+		}
+		ended[k] = true
+		if failure {
+			failed[k] = true
+		}
+	}
+	for _, m := range messages {
+		var seq pb.EventSequence
+		if proto.Unmarshal(m.Payload, &seq) != nil {
+			continue
+		}
+		for _, ev := range seq.Events {
+			switch e := ev.Event.(type) {
+			case *pb.Event_JobRunSucceeded:
+				end(e.JobRunSucceeded.JobId, e.JobRunSucceeded.RunId, false)
+			case *pb.Event_JobRunPreempted:
+				end(e.JobRunPreempted.PreemptedJobId, e.JobRunPreempted.PreemptedRunId, true)
+			case *pb.Event_JobRunErrors:
+				if slices.ContainsFunc(e.JobRunErrors.Errors, func(x *pb.Error) bool { return x.Terminal }) {
+					end(e.JobRunErrors.JobId, e.JobRunErrors.RunId, true)
+				}
+			}
+		}
+	}
+	return failed
+}
+
+// oneRecordEach checks that each failed run has exactly one record, and no
+// other run has any.
+func oneRecordEach(t *testing.T, p int, failed map[runKey]bool, records []naive.Record, wanted func(job string) bool) {
+	t.Helper()
+	count := map[runKey]int{}
+	for _, r := range records {
+		if r.Kind == naive.JobRequeued || r.Kind == naive.JobFailed || r.Kind == naive.NotDecided {
+			if wanted(r.JobID) {
+				count[runKey{r.JobID, r.RunID}]++
+			}
+		}
+	}
+	for k := range failed {
+		if count[k] != 1 {
+			t.Errorf("partition %d: run %s of job %s failed and has %d records", p, k.run, k.job, count[k])
+		}
+	}
+	for k := range maps.Keys(count) {
+		if !failed[k] {
+			t.Errorf("partition %d: run %s of job %s did not fail and has %d records", p, k.run, k.job, count[k])
+		}
+	}
+}
+
+// rowsFollow checks that the job database is what the logs demand.
+func rowsFollow(t *testing.T, data string) {
+	t.Helper()
+	logs, err := node.Dir(data).OpenLogs(0, node.Access{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer logs.Close()
+	for p := range logs.Events.Partitions() {
+		want, err := sink.Fold(logs.Events, logs.Decisions, p, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := contents(t, data, p)
+		if got.Place.Chain != want.Place.Chain {
+			t.Errorf("partition %d: the job database stands at %+v, the chain at %+v", p, got.Place.Chain, want.Place.Chain)
+		}
+		for i, d := range sink.Compare(want, got) {
+			if i == 20 {
+				t.Errorf("… and more")
+				break
+			}
+			t.Errorf("partition %d: %v", p, d)
+		}
+	}
+}
+
+func contents(t *testing.T, data string, p int) *jobdb.Contents {
+	t.Helper()
+	r, err := sqlite.OpenReader(context.Background(), node.Dir(data).JobDB())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var all *jobdb.Contents
+	err = r.View(context.Background(), func(q jobdb.Queries) error {
+		all, err = q.Contents(p)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// followed checks everything that must hold of a drained data directory whose
+// events are these, under policy sets by their digest, and counts its records.
+func followed(t *testing.T, data string, messages [partitions][]naive.Message, sets map[string]naive.Policies, once func(job string) bool) totals {
+	t.Helper()
+	logs, err := node.Dir(data).OpenLogs(0, node.Access{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer logs.Close()
+	sum := totals{kinds: map[naive.Kind]int{}}
+	for p := range logs.Events.Partitions() {
+		input := readAll(t, logs.Events, p)
+		sameInput(t, p, messages[p], input)
+		c := scan(t, input, readAll(t, logs.Decisions, p))
+		if c.answered != uint64(len(input)) {
+			t.Errorf("partition %d: %d of %d messages are answered", p, c.answered, len(input))
+		}
+		compareRecords(t, p, modelled(t, messages[p], c.activations, sets), c.records)
+		failed := failedRuns(input, once)
+		oneRecordEach(t, p, failed, c.records, once)
+		sum.add(c, len(failed))
+	}
+	rowsFollow(t, data)
+	return sum
+}
+
+// totals count over partitions.
+type totals struct {
+	kinds                                           map[naive.Kind]int
+	envelopes, claims, ignored, activations, failed int
+	messages                                        uint64
+}
+
+func (s *totals) add(c chained, failed int) {
+	for _, r := range c.records {
+		s.kinds[r.Kind]++
+	}
+	s.envelopes, s.claims, s.ignored, s.messages = s.envelopes+c.envelopes, s.claims+c.claims, s.ignored+c.ignored, s.messages+c.answered
+	s.activations, s.failed = s.activations+len(c.activations), s.failed+failed
+}
+
+// sameInput checks that the log holds what was fed, each message once.
+func sameInput(t *testing.T, p int, want []naive.Message, got []eventlog.Message) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Errorf("partition %d: %d messages in the log, %d were fed", p, len(got), len(want))
+	}
+	for i := range min(len(want), len(got)) {
+		sameMessage(t, p, i, &want[i], &got[i])
+	}
+}
+
+func sameMessage(t *testing.T, p, i int, want *naive.Message, got *eventlog.Message) {
+	t.Helper()
+	o := got.Origin
+	position := eventlog.Position{Ledger: want.Ledger, Entry: want.Entry, Batch: want.Batch}
+	if o.Position != position || o.Publish != want.Publish || !bytes.Equal(got.Payload, want.Payload) {
+		t.Fatalf("partition %d: message %d is %v of %s, published %d, %d bytes; want %v, published %d, %d bytes",
+			p, i, o.Position, o.Recording, o.Publish, len(got.Payload), position, want.Publish, len(want.Payload))
+	}
+}

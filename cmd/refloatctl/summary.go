@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/jobdb/sqlite"
+	"github.com/refloat/refloat/internal/node"
+)
+
+// summarize prints what up decided, and what to try next.
+func summarize(cmd *cobra.Command, f upFlags, took time.Duration) error {
+	out := cmd.OutOrStdout()
+	var s *jobdb.Summary
+	var example *jobdb.Decision
+	err := viewJobs(cmd.Context(), f.data, func(q jobdb.Queries) (err error) {
+		if s, err = q.Summary(); err != nil {
+			return err
+		}
+		return q.Decisions(jobdb.RecordFilter{}, func(d *jobdb.Decision) error {
+			if example == nil || better(d, example) {
+				copied := *d
+				example = &copied
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return err
+	}
+	printDecisions(out, s)
+	printJobs(out, s, took)
+	fmt.Fprintf(out, "\n%s\n", bold(out, "Try next"))
+	if example != nil {
+		fmt.Fprintf(out, "  bin/refloatctl explain %s --data %s\n", example.JobID, f.data)
+	}
+	fmt.Fprintf(out, "  bin/refloatctl get jobs --data %s --waiting\n", f.data)
+	fmt.Fprintf(out, "  bin/refloatctl get decisions --data %s -o json\n", f.data)
+	fmt.Fprintf(out, "  bin/refloatctl replay --verify --data %s\n", f.data)
+	if f.policies != "" {
+		fmt.Fprintf(out, "  edit %s, then: bin/refloatctl lint %s && bin/refloatctl replay --log %s --policies %s\n",
+			f.policies, f.policies, node.Dir(f.data).Events(), f.policies)
+	}
+	return nil
+}
+
+// better prefers a decision that has more to explain: one late in its job's budget.
+func better(d, than *jobdb.Decision) bool { return d.RuleUsed > than.RuleUsed }
+
+func viewJobs(ctx context.Context, data string, read func(jobdb.Queries) error) error {
+	r, err := sqlite.OpenReader(ctx, node.Dir(data).JobDB())
+	if err != nil {
+		return err
+	}
+	defer r.Close() //nolint:errcheck // only read from
+	return r.View(ctx, read)
+}
+
+func printDecisions(out io.Writer, s *jobdb.Summary) {
+	total := uint64(0)
+	fmt.Fprintf(out, "%s\n", bold(out, "Decisions"))
+	t := newTable(out, "  DECISION", "CODE", "POLICY", "RULE", "COUNT")
+	for _, c := range s.Decisions {
+		kind := "JobFailed"
+		if c.Requeue {
+			kind = "JobRequeued"
+		}
+		if c.Shadow {
+			kind += " (shadow)"
+		}
+		t.row("  "+kind, c.Code.String(), c.Policy, c.Rule, fmt.Sprint(c.Count))
+		total += c.Count
+	}
+	t.row("  total", " ", " ", " ", fmt.Sprint(total))
+	_ = t.flush()
+}
+
+func printJobs(out io.Writer, s *jobdb.Summary, took time.Duration) {
+	fmt.Fprintf(out, "\n%s\n", bold(out, "Jobs"))
+	t := newTable(out, "  STATE", "COUNT")
+	for _, c := range s.Jobs {
+		t.row("  "+c.State.String(), fmt.Sprint(c.Count))
+	}
+	_ = t.flush()
+	for _, c := range s.NotDecided {
+		fmt.Fprintf(out, "\n  %d failed runs not decided: %s", c.Count, c.Reason)
+	}
+	for _, c := range s.Parked {
+		fmt.Fprintf(out, "\n  %d parked: %s", c.Count, c.Reason)
+	}
+	fmt.Fprintf(out, "\n  %d runs, %.1f s\n", s.Runs, took.Seconds())
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+const (
+	outputTable = "table"
+	outputJSON  = "json"
+)
+
+func addOutput(cmd *cobra.Command, output *string) {
+	cmd.Flags().StringVarP(output, "output", "o", outputTable, "table (for people) or json (one object a line, stable)")
+}
+
+func badOutput(output string) error {
+	return usageError{fmt.Errorf("-o %q: use table or json", output)}
+}
+
+// table lines columns up. The last column may be long.
+type table struct{ w *tabwriter.Writer }
+
+func newTable(w io.Writer, columns ...string) *table {
+	t := &table{w: tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)}
+	t.row(columns...)
+	return t
+}
+
+func (t *table) row(cells ...string) {
+	for i, c := range cells {
+		cells[i] = oneLine(c)
+	}
+	fmt.Fprintln(t.w, strings.Join(cells, "\t"))
+}
+
+func (t *table) flush() error { return t.w.Flush() }
+
+// oneLine keeps a cell on its line.
+func oneLine(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+// bold is for headings, where a terminal shows them and NO_COLOR does not forbid it.
+func bold(w io.Writer, s string) string {
+	f, ok := w.(*os.File)
+	if !ok || os.Getenv("NO_COLOR") != "" || !term.IsTerminal(int(f.Fd())) {
+		return s
+	}
+	return "\x1b[1m" + s + "\x1b[0m"
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/refloat/refloat/cmd/internal/settings"
+	"github.com/refloat/refloat/internal/node"
+)
+
+type upFlags struct {
+	data, policies, pace, listen string
+	feed                         []string
+	partitions                   int
+	drained, quiet               bool
+}
+
+func newUp() *cobra.Command {
+	var f upFlags
+	cmd := &cobra.Command{
+		Use:   "up --data DIR [--policies PATH] [--feed FILE]...",
+		Short: "Run Refloat in one process on one directory",
+		Long: `Run evaluator and ingester in one process, on the embedded log and SQLite, in
+one data directory. Started again, it goes on where the log ends.
+
+Every flag can also be set by the environment (REFLOAT_DATA for --data) and by
+a YAML file (--config); flags win over the environment, and that over the file.`,
+		Example: `  refloatctl up --data /tmp/demo --policies examples/policies --feed testdata/recordings/plain.jsonl.gz --exit-when-drained
+  refloatctl up --data /var/lib/refloat --policies /etc/refloat/policies --listen 127.0.0.1:9470
+  refloatctl up --data /tmp/slow --policies examples/policies --feed testdata/recordings/plain.jsonl.gz --pace 10x`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := settings.Load(cmd); err != nil {
+				if errors.Is(err, settings.ErrPrinted) {
+					return err
+				}
+				return usageError{err}
+			}
+			return up(cmd, f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.data, "data", "", "data directory, created when it is not there (required)")
+	flags.StringVar(&f.policies, "policies", "", "policy file, or directory of policy files, read again when it changes")
+	flags.StringArrayVar(&f.feed, "feed", nil, "recording to write into the events log; may be repeated")
+	flags.StringVar(&f.pace, "pace", "", "how fast to feed against the recorded times, as 10x (default: at once)")
+	flags.StringVar(&f.listen, "listen", "", "address for /metrics, /healthz and /readyz (default: none)")
+	flags.IntVar(&f.partitions, "partitions", 0, "partitions of a new log (default: as many as the feeds have)")
+	flags.BoolVar(&f.drained, "exit-when-drained", false, "end when all that was fed is decided and in the job database, and sum up")
+	flags.BoolVar(&f.quiet, "quiet", false, "log warnings and errors only, and do not sum up")
+	settings.Bind(cmd)
+	return cmd
+}
+
+func up(cmd *cobra.Command, f upFlags) error {
+	if f.data == "" {
+		return usageError{errors.New("--data DIR is required: where logs, state and job database live")}
+	}
+	pace, err := parsePace(f.pace)
+	if err != nil {
+		return usageError{err}
+	}
+	if f.policies != "" {
+		if _, err := readPolicies(cmd, f.policies); err != nil {
+			return err
+		}
+	}
+	level := slog.LevelInfo
+	if f.quiet {
+		level = slog.LevelWarn
+	}
+	bar := newProgress()
+	defer bar.done()
+	start := time.Now()
+	err = node.Run(cmd.Context(), node.Config{
+		Data: node.Dir(f.data), Partitions: f.partitions, Policies: f.policies,
+		Feeds: f.feed, Pace: pace, Evaluate: true, Ingest: true,
+		Listen: f.listen, ExitWhenDrained: f.drained,
+		Progress: func(s node.Status) { bar.say("fed %d of %d messages", s.Fed, s.Total) },
+		Log:      slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
+		Now:      time.Now,
+	})
+	bar.done()
+	if err != nil || f.quiet || !f.drained || cmd.Context().Err() != nil {
+		return err
+	}
+	return summarize(cmd, f, time.Since(start))
+}
+
+// parsePace reads 10x, 0.5x or 10; empty is 0: at once.
+func parsePace(s string) (float64, error) {
+	if s == "" {
+		return 0, nil
+	}
+	v, err := strconv.ParseFloat(strings.TrimSuffix(s, "x"), 64)
+	if err != nil || v <= 0 || v > 1e9 {
+		return 0, fmt.Errorf("--pace %q: give a factor above 0, as 10x or 0.5x", s)
+	}
+	return v, nil
+}

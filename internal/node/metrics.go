@@ -1,0 +1,147 @@
+package node
+
+import (
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/evaluator"
+	"github.com/refloat/refloat/internal/sink"
+)
+
+// Metrics is what an operator asks of a node: what was decided, how far behind
+// it is, how long a round takes, and what was ignored or parked.
+type Metrics struct {
+	registry   *prometheus.Registry
+	decisions  *prometheus.CounterVec
+	notDecided *prometheus.CounterVec
+	parked     *prometheus.CounterVec
+	ignored    *prometheus.CounterVec
+	answered   *prometheus.CounterVec
+	readBack   *prometheus.HistogramVec
+	live       *prometheus.GaugeVec
+	losses     *prometheus.CounterVec
+	rows       *prometheus.CounterVec
+	ingest     *prometheus.HistogramVec
+	eventTime  *prometheus.GaugeVec
+	unusable   prometheus.Counter
+
+	healthy atomic.Bool
+	ready   atomic.Bool
+}
+
+// NewMetrics registers the metrics, all named refloat_….
+func NewMetrics() *Metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "refloat_" + name, Help: help}, labels)
+	}
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "refloat_" + name, Help: help}, labels)
+	}
+	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "refloat_" + name, Help: help, Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16),
+		}, labels)
+	}
+	m := &Metrics{
+		registry:   prometheus.NewRegistry(),
+		decisions:  counter("decisions_total", "Decisions that were read back and committed.", "decision", "code", "shadow"),
+		notDecided: counter("not_decided_total", "Failed runs that were left alone, by reason.", "reason"),
+		parked:     counter("parked_total", "Messages and events that could not be used, by reason.", "reason"),
+		ignored:    counter("ignored_envelopes_total", "Messages of the decision log that were not accepted, by why.", "why"),
+		answered:   counter("answered_messages_total", "Input messages that committed envelopes answer.", "partition"),
+		readBack:   histogram("read_back_seconds", "From publishing an envelope to reading it back.", "partition"),
+		live:       gauge("partition_live", "1 while this node owns the partition and decides.", "partition"),
+		losses:     counter("partition_phases_total", "Times a partition entered a phase of ownership.", "partition", "phase"),
+		rows:       counter("jobdb_rows_total", "Rows written to the job database.", "partition"),
+		ingest:     histogram("jobdb_transaction_seconds", "Loading, writing and committing one transaction.", "partition"),
+		eventTime:  gauge("jobdb_last_event_timestamp_seconds", "Publish time of the last message in the job database.", "partition"),
+		unusable: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "refloat_policy_generations_unusable_total", Help: "Policy generations that were passed over because they cannot be used.",
+		}),
+	}
+	m.registry.MustRegister(m.decisions, m.notDecided, m.parked, m.ignored, m.answered, m.readBack, m.live, m.losses,
+		m.rows, m.ingest, m.eventTime, m.unusable, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.healthy.Store(true)
+	return m
+}
+
+// owner are the hooks of one partition's owner.
+func (m *Metrics) owner(partition int) evaluator.Hooks {
+	p := strconv.Itoa(partition)
+	return evaluator.Hooks{
+		Committed: func(c evaluator.Commit) {
+			m.answered.WithLabelValues(p).Add(float64(c.Envelope.InCount))
+			m.readBack.WithLabelValues(p).Observe(c.Waited.Seconds())
+			for _, r := range c.Records {
+				m.count(r)
+			}
+		},
+		Ignored: func(why chain.Ignored) { m.ignored.WithLabelValues(why.String()).Inc() },
+		Phase: func(phase string) {
+			m.losses.WithLabelValues(p, phase).Inc()
+			live := 0.0
+			if phase == "live" {
+				live = 1
+			}
+			m.live.WithLabelValues(p).Set(live)
+		},
+	}
+}
+
+func (m *Metrics) count(r chain.Record) {
+	switch r := r.(type) {
+	case *chain.Decision:
+		kind := "JobFailed"
+		if r.Requeue {
+			kind = "JobRequeued"
+		}
+		m.decisions.WithLabelValues(kind, r.Code.String(), strconv.FormatBool(r.Shadow)).Inc()
+	case *chain.NotDecided:
+		m.notDecided.WithLabelValues(r.Reason.String()).Inc()
+	case *chain.Parked:
+		m.parked.WithLabelValues(r.Reason.String()).Inc()
+	}
+}
+
+// ingester are the hooks of the ingester.
+func (m *Metrics) ingester(now func() time.Time) sink.Hooks {
+	return sink.Hooks{
+		Now: now,
+		Committed: func(b sink.Batch) {
+			p := strconv.Itoa(b.Partition)
+			m.rows.WithLabelValues(p).Add(float64(b.Rows))
+			m.ingest.WithLabelValues(p).Observe(b.Took.Seconds())
+			if b.Published != 0 {
+				m.eventTime.WithLabelValues(p).Set(float64(b.Published) / 1e9)
+			}
+		},
+	}
+}
+
+// Handler serves /metrics, /healthz (the process works) and /readyz (it has
+// taken up its work).
+func (m *Metrics) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("/healthz", answer(&m.healthy))
+	mux.HandleFunc("/readyz", answer(&m.ready))
+	return mux
+}
+
+func answer(ok *atomic.Bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if !ok.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = w.Write([]byte("not yet\n"))
+			return
+		}
+		_, _ = w.Write([]byte("ok\n"))
+	}
+}
