@@ -239,8 +239,26 @@ func printCounts(w io.Writer, d *chain.Decision, x evaluator.Explanation) {
 	}
 	fmt.Fprintf(w, "  job:  %d before, %d after, limit %d (globalMaxRetries)\n", x.Before.Granted, d.GlobalUsed, d.GlobalLimit)
 	if d.Requeue {
-		fmt.Fprintf(w, "\n%s %v\n", bold(w, "Delay"), time.Duration(d.DelayMS)*time.Millisecond)
+		fmt.Fprintf(w, "\n%s %v%s\n", bold(w, "Delay"), time.Duration(d.DelayMS)*time.Millisecond, arithmetic(x.Delay))
 	}
+}
+
+// arithmetic shows how a delay came about.
+func arithmetic(a *policy.Arithmetic) string {
+	if a == nil {
+		return ": as Armada does, at once"
+	}
+	s := fmt.Sprintf(" = min(%v × %g^(%d−1), %v) = %v", a.Initial, a.Multiplier, a.N, a.Max, a.Plain)
+	if a.Jitter > 0 {
+		s += fmt.Sprintf(", plus jitter %v", a.Jitter)
+	}
+	if a.Grace > 0 {
+		s += fmt.Sprintf("; at least termination grace %v + slack %v, until the old run is known to be gone", a.Grace, a.Slack)
+	}
+	if a.PausedUntil > 0 {
+		s += "; retries are paused until " + timeText(a.PausedUntil)
+	}
+	return s
 }
 
 func ruleKey(d *chain.Decision) policy.RuleKey {

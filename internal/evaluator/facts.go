@@ -137,6 +137,9 @@ func Explain(set *policy.Set, f *projection.Failure) Explanation {
 	factsOf(&x.Facts, f)
 	countsOf(&x.Before, f.Job)
 	x.Verdict, x.Rungs = set.Explain(&x.Facts, &x.Before)
+	if a, ok := set.Arithmetic(&x.Facts, &x.Before); ok {
+		x.Delay = &a
+	}
 	return x
 }
 
@@ -146,4 +149,5 @@ type Explanation struct {
 	Before  policy.Counts
 	Verdict policy.Verdict
 	Rungs   []policy.Rung
+	Delay   *policy.Arithmetic // nil: no delay that a policy asked for
 }

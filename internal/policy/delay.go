@@ -22,13 +22,19 @@ func (s *Set) schedule(v *Verdict, q *queue, t *target, f *Failure, n uint64) {
 	plain := t.backoff.delay(n)
 	plain = toDuration(uint64(plain/time.Millisecond) + t.backoff.jitterOf(plain, f.RunID))
 	v.Delay = plain
-	if t.whenTerminated || f.Conditions.Has(Preempted) || f.Conditions.Has(LeaseExpired) {
-		grace := min(max(f.Grace, minGrace), maxGrace)
-		v.Delay = max(plain, time.Duration(addSaturating(int64(grace), int64(s.terminationSlack))))
+	if t.waitsForEnd(f) {
+		v.Delay = max(plain, time.Duration(addSaturating(int64(f.grace()), int64(s.terminationSlack))))
 	}
 	v.ReadyAfter = max(addSaturating(f.Time, int64(plain)), q.pausedUntil)
 	v.RetryAfter = max(addSaturating(f.Time, int64(v.Delay)), q.pausedUntil)
 }
+
+// waitsForEnd says whether the old run's pod may still be alive (SEMANTICS 6, 8).
+func (t *target) waitsForEnd(f *Failure) bool {
+	return t.whenTerminated || f.Conditions.Has(Preempted) || f.Conditions.Has(LeaseExpired)
+}
+
+func (f *Failure) grace() time.Duration { return min(max(f.Grace, minGrace), maxGrace) }
 
 // The bounds of the termination grace (SEMANTICS 2).
 const (

@@ -40,11 +40,11 @@ func (s *Set) decide(f *Failure, c *Counts, l *ladder) Verdict {
 	switch {
 	case rule != nil:
 		v.Matcher, v.Container = rule.last, container
-		s.act(&v, q, &rule.target, f, c)
+		s.act(&v, q, &rule.target, f, c, l)
 	case len(applying) == 0 || f.leaseReturned():
 		s.withoutPolicy(&v, f, c)
 	default:
-		s.act(&v, q, defaultOf(applying), f, c)
+		s.act(&v, q, defaultOf(applying), f, c, l)
 	}
 	return v
 }
@@ -86,7 +86,7 @@ func defaultOf(applying []*policy) *target {
 
 // act is SEMANTICS 5: what a rule or a default action asks for, checked
 // against the limits. No target at all is a default action Fail.
-func (s *Set) act(v *Verdict, q *queue, t *target, f *Failure, c *Counts) {
+func (s *Set) act(v *Verdict, q *queue, t *target, f *Failure, c *Counts, l *ladder) {
 	if t == nil {
 		v.Code = DefaultFail
 		return
@@ -121,6 +121,7 @@ func (s *Set) act(v *Verdict, q *queue, t *target, f *Failure, c *Counts) {
 	}
 	v.Requeue, v.Key, v.Avoid = true, t.key, t.avoid
 	s.schedule(v, q, t, f, n)
+	l.reckoned(s, q, t, f, n)
 }
 
 // code returns the one for a rule or the one for a default action.

@@ -4,11 +4,57 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // ladder collects the rungs of Explain. A nil ladder collects nothing, so that
 // Evaluate takes the same way.
-type ladder struct{ rungs []Rung }
+type ladder struct {
+	rungs []Rung
+	delay Arithmetic
+}
+
+// Arithmetic is how the delay of a retry came about (SEMANTICS 6): the least of
+// Initial × Multiplier^(N−1) and Max, then Jitter, then at least Grace + Slack
+// where the old pod may still be alive, then not before PausedUntil.
+type Arithmetic struct {
+	N           uint64 // this retry's number on its rule
+	Initial     time.Duration
+	Max         time.Duration
+	Multiplier  float64 // for people; the engine reckons in exact fractions
+	Plain       time.Duration
+	Jitter      time.Duration // what it added
+	Grace       time.Duration // 0: the old pod is gone, or need not be waited for
+	Slack       time.Duration
+	PausedUntil int64 // Unix nanoseconds; 0: not paused
+}
+
+// Arithmetic returns how the delay of Evaluate's verdict came about. It is not
+// ok where the verdict has no delay that a policy asked for.
+func (s *Set) Arithmetic(f *Failure, c *Counts) (a Arithmetic, ok bool) {
+	l := &ladder{}
+	s.decide(f, c, l)
+	return l.delay, l.delay.N > 0
+}
+
+func (l *ladder) reckoned(s *Set, q *queue, t *target, f *Failure, n uint64) {
+	if l == nil {
+		return
+	}
+	b := t.backoff
+	a := Arithmetic{
+		N: n, Initial: toDuration(b.initial), Max: toDuration(b.max),
+		Multiplier: float64(b.num) / float64(b.den), Plain: b.delay(n),
+	}
+	a.Jitter = toDuration(b.jitterOf(a.Plain, f.RunID))
+	if t.waitsForEnd(f) {
+		a.Grace, a.Slack = f.grace(), s.terminationSlack
+	}
+	if q.pausedUntil > f.Time {
+		a.PausedUntil = q.pausedUntil
+	}
+	l.delay = a
+}
 
 func (l *ladder) tried(r *rule, f *Failure, failed Matcher) {
 	if l == nil {
