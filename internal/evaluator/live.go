@@ -179,9 +179,12 @@ func (o *Owner) fill(env *chain.Envelope, records []chain.Record) ([]chain.Recor
 	return records, nil
 }
 
-// softEnvelopeBytes is where an envelope is cut. One more message fits below
-// chain.MaxEnvelopeBytes unless that message alone brings more.
-const softEnvelopeBytes = 256 << 10
+// softEnvelopeBytes is where an envelope is cut: what one more message parks
+// still fits below the limit of an envelope.
+const softEnvelopeBytes = chain.MaxEnvelopeBytes - maxMessageBytes
+
+// maxMessageBytes is the largest message that Armada's producers send.
+const maxMessageBytes = 4 << 20
 
 // activations are the records that must stand at the front of the next
 // envelope, put into force here.

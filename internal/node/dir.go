@@ -44,24 +44,22 @@ type Access struct{ Events, Decisions, Policies bool }
 var ErrNoData = errors.New("no Refloat data")
 
 // OpenLogs opens the logs of a data directory. Those opened for writing are
-// created when they are not there, with that many partitions.
+// created when they are not there: events with that many partitions, decisions
+// with as many as events has.
 func (d Dir) OpenLogs(partitions int, write Access) (*Logs, error) {
 	var l Logs
-	for _, o := range []struct {
-		dst        **filelog.Log
-		dir        string
-		partitions int
-		write      bool
-	}{
-		{&l.Events, d.Events(), partitions, write.Events},
-		{&l.Decisions, d.Decisions(), partitions, write.Decisions},
-		{&l.Policies, d.Policies(), 1, write.Policies},
-	} {
-		log, err := openLog(o.dir, o.partitions, o.write)
-		if err != nil {
-			return nil, errors.Join(err, l.Close())
-		}
-		*o.dst = log
+	open := func(dst **filelog.Log, dir string, partitions int, write bool) (err error) {
+		*dst, err = openLog(dir, partitions, write)
+		return err
+	}
+	if err := open(&l.Events, d.Events(), partitions, write.Events); err != nil {
+		return nil, err
+	}
+	if err := open(&l.Decisions, d.Decisions(), l.Events.Partitions(), write.Decisions); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	if err := open(&l.Policies, d.Policies(), 1, write.Policies); err != nil {
+		return nil, errors.Join(err, l.Close())
 	}
 	if e, c := l.Events.Partitions(), l.Decisions.Partitions(); e != c {
 		return nil, errors.Join(fmt.Errorf("%s has %d partitions and %s has %d: they must be equal", d.Events(), e, d.Decisions(), c), l.Close())

@@ -33,7 +33,7 @@ func run(root, fuzzTime string) error {
 	}
 	for i, t := range targets {
 		fmt.Printf("--- %d of %d: %s %s\n", i+1, len(targets), t.pkg, t.name)
-		cmd := exec.Command("go", "test", "-run=^$", "-fuzz=^"+t.name+"$", "-fuzztime="+fuzzTime, t.pkg)
+		cmd := exec.Command("go", "test", "-run=^$", "-fuzz=^"+t.name+"$", "-fuzztime="+fuzzTime, "-fuzzminimizetime=200x", t.pkg)
 		cmd.Dir, cmd.Stdout, cmd.Stderr = root, os.Stdout, os.Stderr
 		if err := cmd.Run(); err != nil {
 			return fmt.Errorf("%s %s: %w", t.pkg, t.name, err)
