@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -91,7 +92,7 @@ func findCase(cmd *cobra.Command, f explainFlags) (audit.Case, error) {
 			return q.Decisions(jobdb.RecordFilter{JobID: f.job, Partition: &jobs[i].Partition}, func(d *jobdb.Decision) error {
 				copied := d.Decision
 				if f.run < 0 || uint32(f.run) == d.RunIndex {
-					c.Decision, c.Run, c.Earlier = &copied, byID[d.RunID], earlier[:len(earlier):len(earlier)]
+					c.Decision, c.Run, c.Earlier = &copied, byID[d.RunID], slices.Clip(earlier)
 				}
 				earlier = append(earlier, audit.Earlier{Decision: &copied, Run: byID[d.RunID]})
 				return nil
@@ -136,12 +137,12 @@ func generationIn(data string, generation uint64) (*policy.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer logs.Close() //nolint:errcheck // only read from
+	defer logs.Close()
 	policies, err := evaluator.OpenPolicies(logs.Policies)
 	if err != nil {
 		return nil, err
 	}
-	defer policies.Close() //nolint:errcheck // only read from
+	defer policies.Close()
 	if err := policies.Refresh(); err != nil {
 		return nil, err
 	}
@@ -229,11 +230,9 @@ func printLadder(w io.Writer, rungs []policy.Rung) {
 func printCounts(w io.Writer, d *chain.Decision, x evaluator.Explanation) {
 	fmt.Fprintf(w, "\n%s\n", bold(w, "Counts"))
 	if d.LimitFrom != policy.FromNowhere {
-		before := uint32(0)
-		for _, r := range x.Before.Rules {
-			if r.Key == ruleKey(d) {
-				before = r.Granted
-			}
+		before := d.RuleUsed
+		if d.Requeue {
+			before-- // a retry that is granted counts one
 		}
 		fmt.Fprintf(w, "  rule: %d before, %d after, limit %d from the %s\n", before, d.RuleUsed, d.RuleLimit, d.LimitFrom)
 	}
@@ -259,13 +258,6 @@ func arithmetic(a *policy.Arithmetic) string {
 		s += "; retries are paused until " + timeText(a.PausedUntil)
 	}
 	return s
-}
-
-func ruleKey(d *chain.Decision) policy.RuleKey {
-	if d.RuleID != "" {
-		return policy.RuleKey{Policy: d.Policy, Rule: d.RuleID}
-	}
-	return policy.RuleKey{Policy: d.Policy, Rule: d.Rule}
 }
 
 // explanationJSON is what explain prints for programs.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -65,7 +66,7 @@ func replay(cmd *cobra.Command, f replayFlags) error {
 	if err != nil {
 		return err
 	}
-	defer log.Close() //nolint:errcheck // only read from
+	defer log.Close()
 	out := bufio.NewWriterSize(cmd.OutOrStdout(), 1<<16)
 	p, err := newRecordPrinter(out, f.output)
 	if err != nil {
@@ -97,8 +98,7 @@ func replay(cmd *cobra.Command, f replayFlags) error {
 // readPolicies prints what is wrong with policy files, as a finding.
 func readPolicies(cmd *cobra.Command, path string) (*policy.Set, error) {
 	set, err := node.ReadPolicies(path)
-	var problems policy.Problems
-	if errors.As(err, &problems) {
+	if problems, ok := errors.AsType[policy.Problems](err); ok {
 		for _, p := range problems {
 			fmt.Fprintln(cmd.ErrOrStderr(), p)
 		}
@@ -112,7 +112,7 @@ func verify(cmd *cobra.Command, data string) error {
 	if err != nil {
 		return err
 	}
-	defer logs.Close() //nolint:errcheck // only read from
+	defer logs.Close()
 	var total audit.Verified
 	for partition := range logs.Events.Partitions() {
 		v, err := audit.Verify(cmd.Context(), logs.Audit(), partition)
@@ -133,16 +133,16 @@ func verify(cmd *cobra.Command, data string) error {
 }
 
 func ignoredText(ignored map[chain.Ignored]uint64) string {
-	text := ""
+	var parts []string
 	for why := chain.Malformed; why <= chain.LostClaim; why++ {
 		if n := ignored[why]; n > 0 {
-			text += fmt.Sprintf("%s %d ", why, n)
+			parts = append(parts, fmt.Sprintf("%s %d", why, n))
 		}
 	}
-	if text == "" {
+	if parts == nil {
 		return "none"
 	}
-	return text[:len(text)-1]
+	return strings.Join(parts, ", ")
 }
 
 // recordPrinter prints records as a table or as JSON lines.

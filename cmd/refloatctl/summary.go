@@ -57,7 +57,7 @@ func viewJobs(ctx context.Context, data string, read func(jobdb.Queries) error) 
 	if err != nil {
 		return err
 	}
-	defer r.Close() //nolint:errcheck // only read from
+	defer r.Close()
 	return r.View(ctx, read)
 }
 

@@ -32,7 +32,7 @@ func Replay(ctx context.Context, events eventlog.Topic, partition int, set *poli
 	if err != nil {
 		return p.Progress, fmt.Errorf("read events of partition %d: %w", partition, err)
 	}
-	defer r.Close() //nolint:errcheck // only read from
+	defer r.Close()
 	chunk := make([]eventlog.Message, 256)
 	for sinceFlush := 0; ; {
 		n, err := r.Read(chunk)

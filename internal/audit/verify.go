@@ -26,8 +26,8 @@ type Verified struct {
 	Claims    uint64
 }
 
-// ErrDifferent: deciding again gives something else than the decision log
-// says. The error names the first difference.
+// ErrDifferent says that deciding again gives something else than the decision
+// log holds. The error names the first difference.
 var ErrDifferent = errors.New("decision log differs from its input")
 
 // Verify re-derives everything that a partition's decision log says, by the
@@ -40,7 +40,7 @@ func Verify(ctx context.Context, logs Logs, partition int) (Verified, error) {
 	if err != nil {
 		return v, err
 	}
-	defer policies.Close() //nolint:errcheck // only read from
+	defer policies.Close()
 	if err := policies.Refresh(); err != nil {
 		return v, err
 	}
@@ -48,7 +48,7 @@ func Verify(ctx context.Context, logs Logs, partition int) (Verified, error) {
 	if err != nil {
 		return v, err
 	}
-	defer f.Close() //nolint:errcheck // only read from
+	defer f.Close()
 	f.OnIgnored = func(why chain.Ignored, _ eventlog.Position) { v.Ignored[why]++ }
 	p, store, err := newProcessor(evaluator.DefaultHorizon)
 	if err != nil {
@@ -131,7 +131,7 @@ func (v *Verified) countWaiting(events eventlog.Topic, partition int) error {
 	if err != nil {
 		return err
 	}
-	defer r.Close() //nolint:errcheck // only read from
+	defer r.Close()
 	chunk := make([]eventlog.Message, 256)
 	for {
 		n, err := r.Read(chunk)

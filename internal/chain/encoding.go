@@ -39,7 +39,7 @@ func DecodeRecord(b []byte) (Record, error) {
 	if m < 0 || n+m != len(b) {
 		return nil, fmt.Errorf("record: %w", ErrMalformed)
 	}
-	r := newRecord(num)
+	r := newRecord(fieldNumber(num))
 	if r == nil {
 		return nil, fmt.Errorf("record: %w: unknown kind %d", ErrMalformed, num)
 	}

@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -35,7 +36,7 @@ func (h Hash) Extend(record []byte) Hash {
 type Envelope struct {
 	Seq    uint64 // dense, from 1
 	Link   Hash   // of the envelope before; zero at seq 1
-	Epoch  uint64
+	Epoch  uint64 // of the owner's claim, from 1
 	Owner  OwnerID
 	InFrom eventlog.Position // exclusive; eventlog.Start: the beginning
 	InTo   eventlog.Position // inclusive; equal to InFrom: no input
@@ -95,8 +96,11 @@ func DecodeEnvelope(b []byte) (*Envelope, error) {
 	if err != nil {
 		return nil, fmt.Errorf("envelope: %w", err)
 	}
-	if e.Seq == 0 || e.InTo.Compare(e.InFrom) < 0 || (e.InCount == 0) != (e.InTo == e.InFrom) {
-		return nil, fmt.Errorf("envelope: %w: seq %d covers %d messages from %v to %v", ErrMalformed, e.Seq, e.InCount, e.InFrom, e.InTo)
+	if e.Seq == 0 || e.Epoch == 0 || e.InTo.Compare(e.InFrom) < 0 || (e.InCount == 0) != (e.InTo == e.InFrom) {
+		return nil, fmt.Errorf("envelope: %w: seq %d of epoch %d covers %d messages from %v to %v", ErrMalformed, e.Seq, e.Epoch, e.InCount, e.InFrom, e.InTo)
+	}
+	if !bytes.Equal(e.Append(make([]byte, 0, len(b))), b) {
+		return nil, fmt.Errorf("envelope: %w: not in the one encoding", ErrMalformed)
 	}
 	return e, nil
 }

@@ -12,7 +12,8 @@ import (
 // ErrMalformed says that bytes are no envelope or record of ours.
 var ErrMalformed = errors.New("malformed")
 
-type fieldNumber = protowire.Number
+// fieldNumber is a protobuf field number.
+type fieldNumber = int32
 
 // The append functions write one field, or nothing for its default.
 
@@ -20,7 +21,7 @@ func appendUint(b []byte, n fieldNumber, v uint64) []byte {
 	if v == 0 {
 		return b
 	}
-	return protowire.AppendVarint(protowire.AppendTag(b, n, protowire.VarintType), v)
+	return protowire.AppendVarint(protowire.AppendTag(b, protowire.Number(n), protowire.VarintType), v)
 }
 
 func appendInt(b []byte, n fieldNumber, v int64) []byte { return appendUint(b, n, uint64(v)) }
@@ -36,19 +37,19 @@ func appendString(b []byte, n fieldNumber, v string) []byte {
 	if v == "" {
 		return b
 	}
-	return protowire.AppendString(protowire.AppendTag(b, n, protowire.BytesType), v)
+	return protowire.AppendString(protowire.AppendTag(b, protowire.Number(n), protowire.BytesType), v)
 }
 
 func appendBytes(b []byte, n fieldNumber, v []byte) []byte {
 	if len(v) == 0 {
 		return b
 	}
-	return protowire.AppendBytes(protowire.AppendTag(b, n, protowire.BytesType), v)
+	return protowire.AppendBytes(protowire.AppendTag(b, protowire.Number(n), protowire.BytesType), v)
 }
 
 func appendStrings(b []byte, n fieldNumber, vs []string) []byte {
 	for _, v := range vs {
-		b = protowire.AppendString(protowire.AppendTag(b, n, protowire.BytesType), v)
+		b = protowire.AppendString(protowire.AppendTag(b, protowire.Number(n), protowire.BytesType), v)
 	}
 	return b
 }
@@ -68,7 +69,7 @@ func appendPosition(b []byte, n fieldNumber, p eventlog.Position) []byte {
 
 // appendMessage writes an embedded message in place, then its length before it.
 func appendMessage(b []byte, n fieldNumber, body func([]byte) []byte) []byte {
-	b = protowire.AppendTag(b, n, protowire.BytesType)
+	b = protowire.AppendTag(b, protowire.Number(n), protowire.BytesType)
 	start := len(b)
 	b = body(b)
 	size := len(b) - start
@@ -97,7 +98,7 @@ func eachField(b []byte, visit func(*wireField) error) error {
 			return fmt.Errorf("%w: %w", ErrMalformed, protowire.ParseError(n))
 		}
 		b = b[n:]
-		f = wireField{number: num, typ: typ}
+		f = wireField{number: fieldNumber(num), typ: typ}
 		switch typ {
 		case protowire.VarintType:
 			f.varint, n = protowire.ConsumeVarint(b)

@@ -1,6 +1,7 @@
 package evaluator
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -86,12 +87,7 @@ func addPodError(f *policy.Failure, e *events.Error, initContainers []string) {
 }
 
 func contains(names []string, name string) bool {
-	for _, n := range names {
-		if n == name {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(names, name)
 }
 
 // isGang: an id, and a cardinality in digits that is 2 or more (SEMANTICS 3.1).

@@ -216,7 +216,7 @@ func (m *Model) limited(j *job, v verdict, code string, ruleLimit, policyLimit *
 	return v
 }
 
-// granted counts the retries of a job: "Neither Ignore nor section 9 counts."
+// granted counts the retries of a job: "Neither Ignore nor section 9 counts.".
 func (j *job) granted() int {
 	n := 0
 	for _, d := range j.decisions {

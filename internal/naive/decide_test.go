@@ -240,11 +240,15 @@ func TestLimits(t *testing.T) {
 			[]string{"1: JobRequeued j/a #1 LeaseReturned" + tail + "armada-j-0-1 job=0/0"},
 		},
 		{
-			"a killed queue", Policies{Policies: []Policy{retryAll()}, Queues: []Queue{{Name: "ml", RetryPolicies: []string{"all"}, Killed: true}}}, failures(ev),
+			"a killed queue",
+			Policies{Policies: []Policy{retryAll()}, Queues: []Queue{{Name: "ml", RetryPolicies: []string{"all"}, Killed: true}}},
+			failures(ev),
 			[]string{"1: JobFailed j/a #1 KillSwitch all:default t=0s job=0/20"},
 		},
 		{
-			"a killed queue, a rule that fails", Policies{Policies: []Policy{policy(nil, Rule{Action: "Fail", OnConditions: []string{"Evicted"}})}, Queues: []Queue{{Name: "ml", RetryPolicies: []string{"p"}, Killed: true}}}, failures(ev),
+			"a killed queue, a rule that fails",
+			Policies{Policies: []Policy{policy(nil, Rule{Action: "Fail", OnConditions: []string{"Evicted"}})}, Queues: []Queue{{Name: "ml", RetryPolicies: []string{"p"}, Killed: true}}},
+			failures(ev),
 			[]string{"1: JobFailed j/a #1 RuleFail p:#0 t=0s job=0/20"},
 		},
 		{
@@ -341,7 +345,8 @@ func TestLegacy(t *testing.T) {
 			},
 		},
 		{
-			"touched neither by grace nor by a pause", ml(Settings{PausedUntil: base + 1e9}), []said{
+			"touched neither by grace nor by a pause", ml(Settings{PausedUntil: base + 1e9}),
+			[]said{
 				at(0, withSpec(submit("j"), 30), preempted("j", "a"), fails("j", "a", returned(false))),
 			},
 			[]string{"0: JobRequeued j/a #1 LeaseReturned" + tail + "1 job=0/20"},

@@ -143,7 +143,7 @@ func lacks(jobID, runID string) string {
 }
 
 // submit: "A job is known from its SubmitJob, in its partition, under the queue
-// and set of that message". "A SubmitJob for a known job changes nothing."
+// and set of that message". "A SubmitJob for a known job changes nothing.".
 func (m *Model) submit(seq *pb.EventSequence, s *pb.SubmitJob) {
 	j := m.kept(s.JobId)
 	if j.known {
@@ -193,7 +193,7 @@ func (m *Model) end(j *job) {
 	}
 }
 
-// firstTerminal: "Several errors in one event: the first terminal one."
+// firstTerminal: "Several errors in one event: the first terminal one.".
 func firstTerminal(errors []*pb.Error) *pb.Error {
 	for _, e := range errors {
 		if e.Terminal {

@@ -3,6 +3,7 @@ package naive
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/refloat/refloat/events/pb"
 )
@@ -299,15 +300,15 @@ func (g *generator) container() *pb.ContainerError {
 func (g *generator) submit(j *plannedJob) *pb.Event {
 	annotations := map[string]string{"example.org/note": "none \xff"}
 	if g.chance(0.45) {
-		list := ""
+		var list strings.Builder
 		for i := range 1 + g.IntN(4) {
 			if i > 0 {
-				list += ","
+				list.WriteString(",")
 			}
 			name := pick(g, append([]string{"ghost", "gone", "", "In fra"}, append(policyNames, policyNames...)...))
-			list += pick(g, []string{"", "", " ", "  "}) + name + pick(g, []string{"", "", " "})
+			list.WriteString(pick(g, []string{"", "", " ", "  "}) + name + pick(g, []string{"", "", " "}))
 		}
-		annotations[annotationPolicies] = list
+		annotations[annotationPolicies] = list.String()
 	}
 	if g.chance(0.12) {
 		annotations[annotationFailFast] = pick(g, []string{"true", "true", "True", "false", " true", "1", ""})

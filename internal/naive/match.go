@@ -23,7 +23,7 @@ func (f *failure) isPreempted() bool {
 
 // containers are those that a rule looks at (§4), in report order: "Init
 // containers are left out unless the rule has includeInitContainers: true.
-// containerName set: only that container's exit code, reason and message count."
+// containerName set: only that container's exit code, reason and message count.".
 func containers(rule *Rule, r *run) []*pb.ContainerError {
 	var left []*pb.ContainerError
 	for _, c := range r.failure.err.GetPodError().GetContainerErrors() {

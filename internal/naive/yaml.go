@@ -202,9 +202,10 @@ func (p Policy) flatYAML() string {
 	addText(&top, "name", p.Name)
 	addInt(&top, "retryLimit", p.RetryLimit)
 	addText(&top, "defaultAction", p.DefaultAction)
-	b := strings.Join(top, "\n") + "\n"
+	var b strings.Builder
+	b.WriteString(strings.Join(top, "\n") + "\n")
 	if len(p.Rules) > 0 {
-		b += "rules:\n"
+		b.WriteString("rules:\n")
 	}
 	for _, r := range p.Rules {
 		var f flow
@@ -213,9 +214,9 @@ func (p Policy) flatYAML() string {
 		if len(r.OnFailureSubcategory) > 0 {
 			addText(&f, "onSubcategory", r.OnFailureSubcategory[0])
 		}
-		b += "- " + f.String() + "\n"
+		b.WriteString("- " + f.String() + "\n")
 	}
-	return b
+	return b.String()
 }
 
 func (q Queue) yaml() string {

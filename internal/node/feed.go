@@ -33,7 +33,7 @@ func (f *Feed) Run(ctx context.Context) (written int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer r.Close() //nolint:errcheck // only read from
+	defer r.Close()
 	fed, err := fedAlready(f.Log, recording.Name(f.File))
 	if err != nil {
 		return 0, err
@@ -179,7 +179,7 @@ func Survey(file string) (messages, partitions int, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	defer r.Close() //nolint:errcheck // only read from
+	defer r.Close()
 	for {
 		entry, err := r.Next()
 		if errors.Is(err, io.EOF) {

@@ -60,7 +60,7 @@ func PublishPolicies(ctx context.Context, log *filelog.Log, set *policy.Set, rea
 	if err != nil {
 		return 0, err
 	}
-	defer held.Close() //nolint:errcheck // only read from
+	defer held.Close()
 	if err := held.Refresh(); err != nil {
 		return 0, err
 	}

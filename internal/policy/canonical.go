@@ -64,7 +64,7 @@ func (s schema) append(b []byte, v reflect.Value) []byte {
 	if v.Kind() == reflect.Pointer {
 		v = v.Elem()
 	}
-	if l, ok := v.Addr().Interface().(leaf); ok {
+	if l, ok := reflect.TypeAssert[leaf](v.Addr()); ok {
 		if _, tags := l.form(); strings.Contains(tags, "!!str") {
 			return appendString(b, l.text())
 		}

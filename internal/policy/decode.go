@@ -75,7 +75,7 @@ func (d *decoder) value(n *yaml.Node, path string, out reflect.Value) {
 			panic("policy: no way to read a " + out.Type().String())
 		}
 	}
-	if c, ok := out.Addr().Interface().(checker); ok && n.Kind == yaml.MappingNode {
+	if c, ok := reflect.TypeAssert[checker](out.Addr()); ok && n.Kind == yaml.MappingNode {
 		c.check(&inspection{d, path, before})
 	}
 }

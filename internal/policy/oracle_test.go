@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -161,9 +162,7 @@ func (e *armadaError) failure() *Failure {
 // flat makes Armada's flat file of a policy in Armada's JSON.
 func flat(policy obj) obj {
 	doc := obj{"apiVersion": apiVersionFlat, "kind": "RetryPolicy"}
-	for k, v := range policy {
-		doc[k] = v
-	}
+	maps.Copy(doc, policy)
 	return doc
 }
 

@@ -41,12 +41,12 @@ func TestCodeNames(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	names := map[string]string{
-		"conditions": fmt.Sprint(OOMKilled, Evicted, DeadlineExceeded, Preempted, Unschedulable, LeaseReturned, LeaseExpired, UnknownCondition, Condition(99)),
-		"levels":     fmt.Sprint([]LimitFrom{FromNowhere, FromRule, FromPolicy, FromGlobal, 99}),
-		"matchers":   fmt.Sprint([]Matcher{NoMatcher, OnConditions, OnExitCodes, OnTerminationMessage, OnFailureCategory, OnFailureSubcategory, 99}),
-		"modes":      fmt.Sprint(AvoidNone, AvoidNode, AvoidAllNodes, AvoidMode(99)),
-		"codes":      fmt.Sprint(UnknownCode, Code(99)),
-		"severities": fmt.Sprint(Error, Warning),
+		"conditions": fmt.Sprint(OOMKilled, Evicted, DeadlineExceeded, Preempted, Unschedulable, LeaseReturned, LeaseExpired, UnknownCondition, Condition(99)), //nolint:staticcheck // names are wanted, not bytes
+		"levels":     fmt.Sprint([]LimitFrom{FromNowhere, FromRule, FromPolicy, FromGlobal, 99}), //nolint:staticcheck // names are wanted, not bytes
+		"matchers":   fmt.Sprint([]Matcher{NoMatcher, OnConditions, OnExitCodes, OnTerminationMessage, OnFailureCategory, OnFailureSubcategory, 99}), //nolint:staticcheck // names are wanted, not bytes
+		"modes":      fmt.Sprint(AvoidNone, AvoidNode, AvoidAllNodes, AvoidMode(99)), //nolint:staticcheck // names are wanted, not bytes
+		"codes":      fmt.Sprint(UnknownCode, Code(99)), //nolint:staticcheck // names are wanted, not bytes
+		"severities": fmt.Sprint(Error, Warning), //nolint:staticcheck // names are wanted, not bytes
 	}
 	want := map[string]string{
 		"conditions": "OOMKilled Evicted DeadlineExceeded Preempted Unschedulable LeaseReturned LeaseExpired Condition(0) Condition(99)",

@@ -194,7 +194,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		s, err := Parse([]File{{"f.yaml", data}})
-		if problems := (Problems)(nil); errors.As(err, &problems) {
+		if problems := Problems(nil); errors.As(err, &problems) {
 			for _, p := range problems {
 				if p.File == "" || p.Line < 1 || p.Column < 1 || p.Code == "" || p.Message == "" || p.Fix == "" || strings.ContainsAny(p.String(), "\n\x1b") {
 					t.Fatalf("problem %+v", p)
@@ -206,7 +206,7 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%v\n%s", err, s.Canonical())
 		}
 		s.Explain(benchFailure("p, a"), nil)
-		Lint([]File{{"f.yaml", data}})
+		_ = Lint([]File{{"f.yaml", data}})
 	})
 }
 

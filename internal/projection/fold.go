@@ -210,6 +210,7 @@ func (s *State) foldRun(ev *events.Event, publish int64) {
 			e.job.Open--
 		case Failed:
 			s.gone(e, r)
+		case Succeeded:
 		}
 	case events.RunErrors:
 		if ev.Error != nil {
@@ -217,6 +218,7 @@ func (s *State) foldRun(ev *events.Event, publish int64) {
 		}
 	case events.RunPreempted:
 		s.failed(e, r, ev, publish)
+	default: // RunAssigned: it makes the run known, no more
 	}
 	s.touchRun(e, r)
 }

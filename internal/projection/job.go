@@ -1,5 +1,7 @@
 package projection
 
+import "slices"
+
 // Job is what is kept of one job.
 type Job struct {
 	ID string
@@ -102,10 +104,8 @@ func (j *Job) avoid(node string) {
 	if node == "" {
 		return
 	}
-	for _, n := range j.FailedNodes {
-		if n == node {
-			return
-		}
+	if slices.Contains(j.FailedNodes, node) {
+		return
 	}
 	j.FailedNodes = append(j.FailedNodes, node)
 }

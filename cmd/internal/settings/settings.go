@@ -23,7 +23,7 @@ const (
 	flagPrint  = "print-config"
 )
 
-// ErrPrinted: the configuration was printed, as asked; there is nothing more to do.
+// ErrPrinted says that the configuration was printed, as asked, and nothing more is to be done.
 var ErrPrinted = errors.New("configuration printed")
 
 // Bind adds --config and --print-config to a command.
@@ -53,7 +53,7 @@ func Load(cmd *cobra.Command) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	if print, _ := flags.GetBool(flagPrint); print {
+	if asked, _ := flags.GetBool(flagPrint); asked {
 		return errors.Join(ErrPrinted, printAll(cmd.OutOrStdout(), flags, source))
 	}
 	return nil

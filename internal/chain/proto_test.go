@@ -1,0 +1,53 @@
+package chain_test
+
+import (
+	"github.com/refloat/refloat/events"
+	"github.com/refloat/refloat/events/pb"
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/policy"
+)
+
+// recordOf is a record as protobuf-go read it, field by field.
+func recordOf(m *pb.Record) chain.Record {
+	switch r := m.Record.(type) {
+	case *pb.Record_JobRequeued:
+		return decisionOf(r.JobRequeued, true)
+	case *pb.Record_JobFailed:
+		return decisionOf(r.JobFailed, false)
+	case *pb.Record_NotDecided:
+		n := r.NotDecided
+		return &chain.NotDecided{
+			Position: positionOf(n.Position), Queue: n.Queue, JobSet: n.JobSet, JobID: n.JobId, RunID: n.RunId,
+			Reason: chain.NotDecidedReason(n.Reason), Time: n.Time,
+		}
+	case *pb.Record_Parked:
+		p := r.Parked
+		return &chain.Parked{Position: positionOf(p.Position), Reason: events.ParkReason(p.Reason), Event: p.Event, Raw: p.Raw}
+	case *pb.Record_RetryReady:
+		y := r.RetryReady
+		return &chain.RetryReady{Position: positionOf(y.Position), JobID: y.JobId, RunID: y.RunId, RetryAfter: y.RetryAfter}
+	case *pb.Record_PolicyActivated:
+		a := r.PolicyActivated
+		return &chain.PolicyActivated{Generation: a.Generation, Digest: [32]byte(a.Digest), HorizonMS: a.HorizonMs}
+	case *pb.Record_SemanticsActivated:
+		return &chain.SemanticsActivated{Version: r.SemanticsActivated.Version}
+	case *pb.Record_OwnerClaim:
+		c := r.OwnerClaim
+		return &chain.OwnerClaim{Epoch: c.Epoch, Owner: chain.OwnerID(c.Owner), LastSeq: c.LastSeq, LastLink: chain.Hash(c.LastLink)}
+	}
+	return nil
+}
+
+func decisionOf(d *pb.Decision, requeue bool) *chain.Decision {
+	return &chain.Decision{
+		Requeue: requeue, Number: d.Number, Position: positionOf(d.Position),
+		Queue: d.Queue, JobSet: d.JobSet, JobID: d.JobId, RunID: d.RunId, RunIndex: d.RunIndex, Time: d.Time,
+		Code: policy.Code(d.Code), Policy: d.Policy, Rule: d.Rule, RuleID: d.RuleId,
+		LimitFrom: policy.LimitFrom(d.LimitFrom), RuleUsed: d.RuleUsed, RuleLimit: d.RuleLimit,
+		GlobalUsed: d.GlobalUsed, GlobalLimit: d.GlobalLimit,
+		Container: d.Container, Matcher: policy.Matcher(d.Matcher), Skipped: d.SkippedPolicies, Shadow: d.Shadow,
+		Generation: d.Generation, PolicySet: [32]byte(d.PolicySet),
+		DelayMS: d.DelayMs, RetryAfter: d.RetryAfter, ReadyAfter: d.RetryAfter - d.ReadyEarly,
+		PodName: d.PodName, AvoidNodes: d.AvoidNodes,
+	}
+}
