@@ -41,12 +41,12 @@ func TestCodeNames(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	names := map[string]string{
-		"conditions": fmt.Sprint(OOMKilled, Evicted, DeadlineExceeded, Preempted, Unschedulable, LeaseReturned, LeaseExpired, UnknownCondition, Condition(99)), //nolint:staticcheck // names are wanted, not bytes
-		"levels":     fmt.Sprint([]LimitFrom{FromNowhere, FromRule, FromPolicy, FromGlobal, 99}), //nolint:staticcheck // names are wanted, not bytes
+		"conditions": fmt.Sprint(OOMKilled, Evicted, DeadlineExceeded, Preempted, Unschedulable, LeaseReturned, LeaseExpired, UnknownCondition, Condition(99)),
+		"levels":     fmt.Sprint([]LimitFrom{FromNowhere, FromRule, FromPolicy, FromGlobal, 99}),                                                     //nolint:staticcheck // names are wanted, not bytes
 		"matchers":   fmt.Sprint([]Matcher{NoMatcher, OnConditions, OnExitCodes, OnTerminationMessage, OnFailureCategory, OnFailureSubcategory, 99}), //nolint:staticcheck // names are wanted, not bytes
-		"modes":      fmt.Sprint(AvoidNone, AvoidNode, AvoidAllNodes, AvoidMode(99)), //nolint:staticcheck // names are wanted, not bytes
-		"codes":      fmt.Sprint(UnknownCode, Code(99)), //nolint:staticcheck // names are wanted, not bytes
-		"severities": fmt.Sprint(Error, Warning), //nolint:staticcheck // names are wanted, not bytes
+		"modes":      fmt.Sprint(AvoidNone, AvoidNode, AvoidAllNodes, AvoidMode(99)),
+		"codes":      fmt.Sprint(UnknownCode, Code(99)),
+		"severities": fmt.Sprint(Error, Warning),
 	}
 	want := map[string]string{
 		"conditions": "OOMKilled Evicted DeadlineExceeded Preempted Unschedulable LeaseReturned LeaseExpired Condition(0) Condition(99)",
@@ -319,5 +319,39 @@ func TestManyProblems(t *testing.T) {
 			t.Errorf("%s: %d problems", name, len(problems))
 		}
 		t.Logf("%s: %d problems in %s", name, len(problems), time.Since(start))
+	}
+}
+
+// TestArithmetic: what is shown for people adds up to what was decided.
+func TestArithmetic(t *testing.T) {
+	t.Parallel()
+	set, err := Parse([]File{{"f.yaml", []byte(`
+apiVersion: armadaproject.io/v1
+kind: RetryPolicy
+metadata: {name: p}
+spec:
+  rules:
+  - {name: lost, action: Retry, onConditions: [Preempted], backoff: {initialDelay: 2s, multiplier: 3, jitter: 0.5}}
+---
+kind: RetrySettings
+spec: {defaultPolicyName: p, terminationSlack: 1s}
+`)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &Failure{RunID: "r", Conditions: Conditions(0).With(Preempted), Grace: 30 * time.Second}
+	c := &Counts{Rules: []RuleCount{{Key: RuleKey{Policy: "p", Rule: "lost"}, Granted: 1}}, Granted: 1}
+	a, ok := set.Arithmetic(f, c)
+	v := set.Evaluate(f, c)
+	switch {
+	case !ok:
+		t.Fatal("no arithmetic for a granted retry")
+	case a.N != 2 || a.Plain != 6*time.Second || a.Grace != 30*time.Second || a.Slack != time.Second:
+		t.Fatalf("Arithmetic = %+v", a)
+	case max(a.Plain+a.Jitter, a.Grace+a.Slack) != v.Delay || v.ReadyAfter != int64(a.Plain+a.Jitter):
+		t.Fatalf("Arithmetic = %+v, but the verdict is %+v", a, v)
+	}
+	if _, ok := set.Arithmetic(&Failure{}, nil); ok {
+		t.Fatal("arithmetic for a failure that is not retried")
 	}
 }
