@@ -11,9 +11,9 @@ import (
 	"github.com/refloat/refloat/internal/projection"
 )
 
-// flushEvery is how many messages a replay folds before it moves what changed
-// to its compact store, which bounds the memory that it takes.
-const flushEvery = 1 << 14
+// flushAt is how many changed jobs a replay keeps before it moves them to its
+// compact store, which bounds the memory that it takes.
+const flushAt = 1 << 16
 
 // Replay decides the history of one partition afresh, by one policy set as
 // generation 1, and hands each message's records to visit, in order. Memory
@@ -34,7 +34,7 @@ func Replay(ctx context.Context, events eventlog.Topic, partition int, set *poli
 	}
 	defer r.Close()
 	chunk := make([]eventlog.Message, 256)
-	for sinceFlush := 0; ; {
+	for {
 		n, err := r.Read(chunk)
 		if err != nil {
 			return p.Progress, fmt.Errorf("read events of partition %d: %w", partition, err)
@@ -54,8 +54,7 @@ func Replay(ctx context.Context, events eventlog.Topic, partition int, set *poli
 				return p.Progress, err
 			}
 		}
-		if sinceFlush += n; sinceFlush >= flushEvery {
-			sinceFlush = 0
+		if p.State.Unflushed() >= flushAt {
 			if err := flush(p, store); err != nil {
 				return p.Progress, err
 			}

@@ -25,7 +25,7 @@ const (
 
 // AppendRecord appends the one encoding of a record.
 func AppendRecord(b []byte, r Record) []byte {
-	return appendMessage(b, r.field(), r.appendBody)
+	return appendMessage(b, r.field(), 2, r.appendBody)
 }
 
 // DecodeRecord reads one record. It returns ErrMalformed for anything that

@@ -15,13 +15,22 @@ var ErrMalformed = errors.New("malformed")
 // fieldNumber is a protobuf field number.
 type fieldNumber = int32
 
+// appendTag is protowire.AppendTag for the numbers that we use.
+func appendTag(b []byte, n fieldNumber, typ protowire.Type) []byte {
+	tag := uint64(n)<<3 | uint64(typ)
+	if tag < 0x80 {
+		return append(b, byte(tag))
+	}
+	return append(b, byte(tag)|0x80, byte(tag>>7))
+}
+
 // The append functions write one field, or nothing for its default.
 
 func appendUint(b []byte, n fieldNumber, v uint64) []byte {
 	if v == 0 {
 		return b
 	}
-	return protowire.AppendVarint(protowire.AppendTag(b, protowire.Number(n), protowire.VarintType), v)
+	return protowire.AppendVarint(appendTag(b, n, protowire.VarintType), v)
 }
 
 func appendInt(b []byte, n fieldNumber, v int64) []byte { return appendUint(b, n, uint64(v)) }
@@ -37,19 +46,19 @@ func appendString(b []byte, n fieldNumber, v string) []byte {
 	if v == "" {
 		return b
 	}
-	return protowire.AppendString(protowire.AppendTag(b, protowire.Number(n), protowire.BytesType), v)
+	return protowire.AppendString(appendTag(b, n, protowire.BytesType), v)
 }
 
 func appendBytes(b []byte, n fieldNumber, v []byte) []byte {
 	if len(v) == 0 {
 		return b
 	}
-	return protowire.AppendBytes(protowire.AppendTag(b, protowire.Number(n), protowire.BytesType), v)
+	return protowire.AppendBytes(appendTag(b, n, protowire.BytesType), v)
 }
 
 func appendStrings(b []byte, n fieldNumber, vs []string) []byte {
 	for _, v := range vs {
-		b = protowire.AppendString(protowire.AppendTag(b, protowire.Number(n), protowire.BytesType), v)
+		b = protowire.AppendString(appendTag(b, n, protowire.BytesType), v)
 	}
 	return b
 }
@@ -60,24 +69,29 @@ func appendPosition(b []byte, n fieldNumber, p eventlog.Position) []byte {
 	if p == eventlog.Start {
 		return b
 	}
-	return appendMessage(b, n, func(b []byte) []byte {
+	return appendMessage(b, n, 1, func(b []byte) []byte {
 		b = appendInt(b, 1, p.Ledger)
 		b = appendInt(b, 2, p.Entry)
 		return appendInt(b, 3, int64(p.Batch))
 	})
 }
 
-// appendMessage writes an embedded message in place, then its length before it.
-func appendMessage(b []byte, n fieldNumber, body func([]byte) []byte) []byte {
-	b = protowire.AppendTag(b, protowire.Number(n), protowire.BytesType)
+// appendMessage writes an embedded message in place, leaving room for its
+// length, which is put right when it takes more or less.
+func appendMessage(b []byte, n fieldNumber, room int, body func([]byte) []byte) []byte {
+	b = appendTag(b, n, protowire.BytesType)
 	start := len(b)
+	b = append(b, make([]byte, room)...)
 	b = body(b)
-	size := len(b) - start
-	var prefix [10]byte
-	head := protowire.AppendVarint(prefix[:0], uint64(size))
-	b = append(b, head...)
-	copy(b[start+len(head):], b[start:start+size])
-	copy(b[start:], head)
+	size := len(b) - start - room
+	if need := protowire.SizeVarint(uint64(size)); need != room {
+		if need > room {
+			b = append(b, make([]byte, need-room)...)
+		}
+		copy(b[start+need:], b[start+room:start+room+size])
+		b = b[:start+need+size]
+	}
+	protowire.AppendVarint(b[start:start], uint64(size))
 	return b
 }
 

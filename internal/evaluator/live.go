@@ -1,6 +1,7 @@
 package evaluator
 
 import (
+	"bytes"
 	"fmt"
 	"time"
 
@@ -171,8 +172,9 @@ func (o *Owner) fill(env *chain.Envelope, records []chain.Record) ([]chain.Recor
 		}
 		for _, b := range out.Bytes {
 			size += len(b)
+			env.Records = append(env.Records, bytes.Clone(b))
 		}
-		env.Records, records = append(env.Records, out.Bytes...), append(records, out.Records...)
+		records = append(records, out.Records...)
 		env.InTo, env.InCount = m.Position, env.InCount+1
 		o.live.input = o.live.input[1:]
 	}

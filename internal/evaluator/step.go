@@ -43,6 +43,8 @@ type Processor struct {
 	counts  policy.Counts
 	ready   []projection.Readiness
 	out     Output
+	buf     []byte           // of out.Bytes
+	slab    []chain.Decision // decisions are made in, to be allocated together
 }
 
 // Output is what one message brought: records and, at the same place, their bytes.
@@ -80,7 +82,7 @@ func (p *Processor) Activate(records []chain.Record) {
 // process is the one order of things for a message: what cannot be read is
 // parked, then each failure is settled in order, then retries that became ready.
 func (p *Processor) process(m *eventlog.Message, decide decider) error {
-	p.out.Records, p.out.Bytes = p.out.Records[:0], p.out.Bytes[:0]
+	p.out.Records, p.out.Bytes, p.buf = p.out.Records[:0], p.out.Bytes[:0], p.buf[:0]
 	at := m.Meant()
 	seq, err := p.decoder.Decode(m.Payload)
 	if err != nil {
@@ -132,7 +134,9 @@ func (p *Processor) settle(seq *events.Sequence, at eventlog.Position, i int, de
 }
 
 func (p *Processor) emit(r chain.Record) {
-	b := chain.AppendRecord(nil, r)
+	start := len(p.buf)
+	p.buf = chain.AppendRecord(p.buf, r) // if it moves, earlier records stay where they were
+	b := p.buf[start:len(p.buf):len(p.buf)]
 	p.Progress.Running = p.Progress.Running.Extend(b)
 	p.out.Records, p.out.Bytes = append(p.out.Records, r), append(p.out.Bytes, b)
 }
@@ -157,7 +161,12 @@ func (p *Processor) decide(at eventlog.Position, f *projection.Failure) (*chain.
 	factsOf(&p.failure, f)
 	countsOf(&p.counts, f.Job)
 	v := p.Rules.Set.Evaluate(&p.failure, &p.counts)
-	d := &chain.Decision{
+	if len(p.slab) == cap(p.slab) {
+		p.slab = make([]chain.Decision, 0, slabSize)
+	}
+	p.slab = p.slab[:len(p.slab)+1]
+	d := &p.slab[len(p.slab)-1]
+	*d = chain.Decision{
 		Requeue: v.Requeue, Number: p.Progress.Decisions + 1, Position: at,
 		Queue: f.Job.Queue, JobSet: f.Job.Set, JobID: f.JobID, RunID: f.RunID, RunIndex: f.Run.Index, Time: f.Time,
 		Code: v.Code, Policy: v.Policy, Rule: v.Rule,
@@ -177,6 +186,8 @@ func (p *Processor) decide(at eventlog.Position, f *projection.Failure) (*chain.
 	}
 	return d, nil
 }
+
+const slabSize = 16
 
 // avoided are the nodes that the next run must not use (SEMANTICS 7).
 func avoided(mode policy.AvoidMode, f *projection.Failure) []string {

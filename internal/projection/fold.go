@@ -34,6 +34,8 @@ type Failure struct {
 	Run  *Run
 	Node string // where it ran
 	Skip Skip   // set by Settle
+
+	entry *entry
 }
 
 // Skip says why a failed run is not decided (SEMANTICS 1).
@@ -106,7 +108,7 @@ func (s *State) foldEvent(seq *events.Sequence, ev *events.Event, publish int64)
 func (s *State) keep(job string) *entry {
 	e := s.entry(job)
 	if e.job == nil {
-		e.job = &Job{ID: e.id, FirstSeen: s.Watermark}
+		e.job, e.whole = &Job{ID: e.id, FirstSeen: s.Watermark}, true
 	}
 	s.touch(e)
 	return e
@@ -120,12 +122,12 @@ func (s *State) submit(seq *events.Sequence, ev *events.Event) {
 	}
 	sub := ev.Submit
 	j.Known = true
-	j.Queue, j.Set = strings.Clone(seq.Queue), strings.Clone(seq.JobSet)
-	j.RetryPolicies = strings.Clone(sub.RetryPolicies)
+	j.Queue, j.Set = s.intern(seq.Queue), s.intern(seq.JobSet)
+	j.RetryPolicies = s.intern(sub.RetryPolicies)
 	j.FailFast = sub.FailFast == "true"
 	j.GangID, j.GangSize = strings.Clone(sub.GangID), strings.Clone(sub.GangCardinality)
 	for _, name := range sub.InitContainers {
-		j.InitContainers = append(j.InitContainers, strings.Clone(name))
+		j.InitContainers = append(j.InitContainers, s.intern(name))
 	}
 	j.GraceSeconds = sub.GraceSeconds
 	s.newInSet = append(s.newInSet, setMember{queue: j.Queue, set: j.Set, job: j.ID, flush: s.flushes + 1})
@@ -197,11 +199,11 @@ func (s *State) foldRun(ev *events.Event, publish int64) {
 	switch ev.Kind {
 	case events.RunLeased:
 		if !r.Leased {
-			r.Leased, r.LeasedNode = true, strings.Clone(ev.Node)
+			r.Leased, r.LeasedNode = true, s.intern(ev.Node)
 		}
 	case events.RunRunning:
 		if r.End == NotEnded && ev.Node != "" {
-			r.RunningNode = strings.Clone(ev.Node)
+			r.RunningNode = s.intern(ev.Node)
 		}
 	case events.RunSucceeded:
 		switch r.End {
@@ -269,6 +271,7 @@ func (s *State) failed(e *entry, r *Run, ev *events.Event, publish int64) {
 		s.msg.failures = append(s.msg.failures, Failure{
 			JobID: e.id, RunID: r.ID, Time: ev.Created.Time(publish),
 			Error: ev.Error, Preempted: ev.Kind == events.RunPreempted,
+			Job: e.job, Run: r, entry: e,
 		})
 	case Failed:
 		if f := s.failureInHand(e.id, r.ID); f != nil {

@@ -119,7 +119,7 @@ func (s *State) forget() {
 func (s *State) drop(e *entry) {
 	s.touch(e)
 	e.job, e.runs, e.changed, e.promoted = nil, nil, nil, nil
-	e.wiped, e.wipe = true, true
+	e.whole, e.wipe = true, e.inKV
 	e.indexed = term{}
 }
 

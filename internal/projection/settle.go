@@ -1,10 +1,6 @@
 package projection
 
-import (
-	"strings"
-
-	"github.com/refloat/refloat/events"
-)
+import "github.com/refloat/refloat/events"
 
 // classify says of each failure what is known once its message is folded: what
 // kind of end it was, and the node, which is fixed here (SEMANTICS 2). It comes
@@ -13,17 +9,15 @@ import (
 func (s *State) classify() {
 	for i := range s.msg.failures {
 		f := &s.msg.failures[i]
-		e := s.entry(f.JobID)
-		f.Job, f.Run = e.job, s.run(e, f.RunID)
 		r := f.Run
 		r.Preempted = f.Preempted || f.Error != nil && f.Error.Reason == events.PreemptedError
 		r.Returned = f.Error != nil && f.Error.Reason == events.PodLeaseReturned
 		r.Attempted = !r.Returned || f.Error.RunAttempted
-		f.Node = nodeOf(f)
+		f.Node = s.nodeOf(f)
 		if r.Attempted {
 			f.Job.avoid(f.Node)
 		}
-		s.touchRun(e, r)
+		s.touchRun(f.entry, r)
 	}
 }
 
@@ -38,10 +32,10 @@ func (s *State) Settle(i int) *Failure {
 	return f
 }
 
-func nodeOf(f *Failure) string {
+func (s *State) nodeOf(f *Failure) string {
 	switch {
 	case f.Error != nil && f.Error.Node != "":
-		return strings.Clone(f.Error.Node)
+		return s.intern(f.Error.Node)
 	case f.Run.RunningNode != "":
 		return f.Run.RunningNode
 	}
@@ -76,7 +70,7 @@ func (s *State) Apply(f *Failure, d Decided) {
 	if r.Returned && r.Attempted {
 		j.LegacyReturns++
 	}
-	s.touchRun(s.entry(f.JobID), r)
+	s.touchRun(f.entry, r)
 	if !d.Requeue {
 		r.Outcome = Refused
 		if !d.Shadow {

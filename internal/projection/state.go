@@ -49,8 +49,9 @@ type State struct {
 	newInSet []setMember    // set members not yet in the KV
 	forgets  [2]forgetIndex // by weight: 1, verdictWeight
 
-	msg message
-	key []byte // scratch
+	msg   message
+	key   []byte            // scratch
+	names map[string]string // see intern
 }
 
 // entry is one job in the cache. A nil job is one that is not kept.
@@ -61,8 +62,9 @@ type entry struct {
 	changed []*Run          // of runs, since the last flush
 
 	promoted []string   // runs that became the latest, and stand in the KV no longer
-	wiped    bool       // runs in the KV belong to a forgotten job
-	wipe     bool       // they are still to be deleted
+	whole    bool       // all runs of the job are here: what the KV has is nobody's
+	inKV     bool       // something of the job, or of one forgotten, may stand in the KV
+	wipe     bool       // runs of a forgotten job are to be deleted from the KV
 	indexed  term       // under which the job can be found in the forget index
 	stored   term       // under which it stands in the KV
 	member   *setMember // the set under which it stands in the KV
@@ -133,7 +135,7 @@ func (s *State) load(job string) *entry {
 		s.fail(err)
 		return e
 	}
-	e.job = j
+	e.job, e.inKV = j, true
 	e.stored = j.term()
 	e.indexed = e.stored
 	if j.Known {
@@ -141,6 +143,22 @@ func (s *State) load(job string) *entry {
 	}
 	return e
 }
+
+// intern returns a string of its own for a name that many jobs share: a queue,
+// a set, a node. It forgets all names when there are too many.
+func (s *State) intern(name string) string {
+	if own, ok := s.names[name]; ok {
+		return own
+	}
+	if s.names == nil || len(s.names) >= maxNames {
+		s.names = map[string]string{}
+	}
+	own := strings.Clone(name)
+	s.names[own] = own
+	return own
+}
+
+const maxNames = 1 << 13
 
 // run finds a run of an entry's job, or nil.
 func (s *State) run(e *entry, id string) *Run {
@@ -154,7 +172,7 @@ func (s *State) run(e *entry, id string) *Run {
 	if r := e.runs[id]; r != nil {
 		return r
 	}
-	if !j.Older || e.wiped {
+	if !j.Older || e.whole {
 		return nil
 	}
 	s.key = append(appendRunPrefix(s.key[:0], e.id), id...)
@@ -222,6 +240,9 @@ func (s *State) Flush(b Batch) (uint64, error) {
 
 func (s *State) flushEntry(e *entry, b Batch) error {
 	e.dirty = false
+	if e.job == nil && !e.inKV {
+		return nil // it came and went between two flushes
+	}
 	if e.wipe {
 		e.wipe = false
 		prefix := appendRunPrefix(nil, e.id)
@@ -233,9 +254,11 @@ func (s *State) flushEntry(e *entry, b Batch) error {
 		return err
 	}
 	if e.job == nil {
+		e.inKV = false
 		s.key = appendJobKey(s.key[:0], e.id)
 		return b.Delete(s.key)
 	}
+	e.inKV = true
 	for _, run := range e.promoted {
 		s.key = append(appendRunPrefix(s.key[:0], e.id), run...)
 		if err := b.Delete(s.key); err != nil {
@@ -284,6 +307,9 @@ func (s *State) flushIndexes(e *entry, b Batch) error {
 	}
 	return nil
 }
+
+// Unflushed is the number of jobs that changed since the last Flush.
+func (s *State) Unflushed() int { return len(s.dirty) }
 
 // Committed says that the KV holds every flush up to this one.
 func (s *State) Committed(flush uint64) {
