@@ -40,11 +40,37 @@ func EncodeStrings(list []string) string {
 	if len(list) == 0 {
 		return ""
 	}
+	if s, ok := encodePlain(list); ok {
+		return s
+	}
 	out := make([]text, len(list))
 	for i, s := range list {
 		out[i] = text(s)
 	}
 	return encode(out)
+}
+
+// encodePlain does the same for texts that JSON takes as they are, which nearly
+// all names of nodes, containers and policies are.
+func encodePlain(list []string) (string, bool) {
+	size := 2
+	for _, s := range list {
+		for i := range len(s) {
+			if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+				return "", false
+			}
+		}
+		size += len(s) + 3
+	}
+	b := make([]byte, 0, size)
+	b = append(b, '[')
+	for i, s := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(append(append(b, '"'), s...), '"')
+	}
+	return string(append(b, ']')), true
 }
 
 // DecodeStrings reads what EncodeStrings wrote.

@@ -93,10 +93,25 @@ func TestAgreesWithEvaluator(t *testing.T) {
 			}
 		}
 		checkReady(t, seed, c, runs)
+		checkWriter(t, seed, events, decisions, c)
 	}
 	t.Logf("%d decisions in %d histories", decided, histories)
 	if decided < histories {
 		t.Errorf("only %d decisions in %d histories", decided, histories)
+	}
+}
+
+// checkWriter: a writer that keeps next to nothing in memory comes to the same.
+func checkWriter(t *testing.T, seed int, events, decisions *memTopic, want *jobdb.Contents) {
+	t.Helper()
+	store := newMemStore()
+	w, err := sink.New(sink.Config{Events: events, Decisions: decisions, DB: store, MaxRows: 1 + seed%30, KeepRows: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	drain(t, w, 1)
+	for _, d := range sink.Compare(want, store.contents(0)) {
+		t.Errorf("seed %d: %v", seed, d)
 	}
 }
 

@@ -2,6 +2,7 @@ package sink_test
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,7 +25,7 @@ type words struct {
 
 func parse(line string) words {
 	w := words{pairs: map[string]string{}}
-	for _, f := range strings.Fields(line) {
+	for f := range strings.FieldsSeq(line) {
 		if k, v, ok := strings.Cut(f, "="); ok {
 			w.pairs[k] = v
 		} else {
@@ -42,12 +43,7 @@ func (w words) at(i int) string {
 }
 
 func (w words) has(flag string) bool {
-	for _, p := range w.plain {
-		if p == flag {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(w.plain, flag)
 }
 
 func (w words) num(key string) int64 {

@@ -1,10 +1,11 @@
 package sink
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"reflect"
-	"sort"
-	"strings"
+	"slices"
 
 	"github.com/refloat/refloat/internal/jobdb"
 )
@@ -33,41 +34,53 @@ func (d Difference) String() string {
 func Compare(want, got *jobdb.Contents) []Difference {
 	c := comparison{}
 	c.row("positions", fmt.Sprintf("of partition %d", want.Partition), reflect.ValueOf(want.Place), reflect.ValueOf(got.Place))
-	compareRows(&c, "jobs", want.Jobs, got.Jobs, func(j *jobdb.Job) string { return j.JobID })
-	compareRows(&c, "runs", want.Runs, got.Runs, func(r *jobdb.Run) string { return r.JobID + " run " + r.RunID })
-	compareRows(&c, "decisions", want.Decisions, got.Decisions, func(d *jobdb.Decision) string { return fmt.Sprintf("%020d", d.Number) })
-	compareRows(&c, "not_decided", want.NotDecided, got.NotDecided, func(n *jobdb.NotDecided) string { return place(n.Where) })
-	compareRows(&c, "ready", want.Ready, got.Ready, func(r *jobdb.Ready) string { return place(r.Where) })
-	compareRows(&c, "parked", want.Parked, got.Parked, func(p *jobdb.Parked) string { return place(p.Where) })
-	compareRows(&c, "activations", want.Activations, got.Activations, func(a *jobdb.Activation) string {
-		return place(jobdb.Where{Seq: a.Seq, Record: a.Record})
-	})
+	compareRows(&c, "jobs", want.Jobs, got.Jobs, func(j *jobdb.Job) rowKey { return rowKey{job: j.JobID} })
+	compareRows(&c, "runs", want.Runs, got.Runs, func(r *jobdb.Run) rowKey { return rowKey{job: r.JobID, run: r.RunID} })
+	compareRows(&c, "decisions", want.Decisions, got.Decisions, func(d *jobdb.Decision) rowKey { return rowKey{seq: d.Number} })
+	compareRows(&c, "not_decided", want.NotDecided, got.NotDecided, func(n *jobdb.NotDecided) rowKey { return rowKey{seq: n.Seq, record: n.Record} })
+	compareRows(&c, "ready", want.Ready, got.Ready, func(r *jobdb.Ready) rowKey { return rowKey{seq: r.Seq, record: r.Record} })
+	compareRows(&c, "parked", want.Parked, got.Parked, func(p *jobdb.Parked) rowKey { return rowKey{seq: p.Seq, record: p.Record} })
+	compareRows(&c, "activations", want.Activations, got.Activations, func(a *jobdb.Activation) rowKey { return rowKey{seq: a.Seq, record: a.Record} })
 	return c.found
 }
 
-// place is a record's key, so written that its order is the log's.
-func place(w jobdb.Where) string { return fmt.Sprintf("%020d/%06d", w.Seq, w.Record) }
+// rowKey is a row's key within its table: a job, a job's run, a number, or an
+// envelope and the place in it.
+type rowKey struct {
+	job, run string
+	seq      uint64
+	record   uint32
+}
+
+func (k rowKey) compare(o rowKey) int {
+	return cmp.Or(cmp.Compare(k.job, o.job), cmp.Compare(k.run, o.run), cmp.Compare(k.seq, o.seq), cmp.Compare(k.record, o.record))
+}
+
+func (k rowKey) in(table string) string {
+	switch table {
+	case "jobs":
+		return k.job
+	case "runs":
+		return k.job + " run " + k.run
+	case "decisions":
+		return fmt.Sprint(k.seq)
+	}
+	return fmt.Sprintf("%d/%d", k.seq, k.record)
+}
 
 type comparison struct{ found []Difference }
 
-func compareRows[T any](c *comparison, table string, want, got []*T, key func(*T) string) {
+func compareRows[T any](c *comparison, table string, want, got []*T, key func(*T) rowKey) {
 	wanted, present := byKey(want, key), byKey(got, key)
-	keys := make([]string, 0, len(wanted))
-	for k := range wanted {
-		keys = append(keys, k)
-	}
+	keys := slices.Collect(maps.Keys(wanted))
 	for k := range present {
 		if wanted[k] == nil {
 			keys = append(keys, k)
 		}
 	}
-	sort.Strings(keys)
+	slices.SortFunc(keys, rowKey.compare)
 	for _, k := range keys {
-		w, g := wanted[k], present[k]
-		name := k
-		if trimmed := strings.TrimLeft(k, "0"); trimmed != "" && len(k) >= 20 && k[0] == '0' {
-			name = trimmed
-		}
+		w, g, name := wanted[k], present[k], k.in(table)
 		switch {
 		case g == nil:
 			c.found = append(c.found, Difference{Table: table, Key: name, Want: "a row"})
@@ -79,8 +92,8 @@ func compareRows[T any](c *comparison, table string, want, got []*T, key func(*T
 	}
 }
 
-func byKey[T any](rows []*T, key func(*T) string) map[string]*T {
-	m := make(map[string]*T, len(rows))
+func byKey[T any](rows []*T, key func(*T) rowKey) map[rowKey]*T {
+	m := make(map[rowKey]*T, len(rows))
 	for _, r := range rows {
 		m[key(r)] = r
 	}

@@ -33,13 +33,16 @@ func history(t *testing.T, r *rapid.T) (events, decisions *memTopic) {
 			entry += int64(rapid.IntRange(1, 3).Draw(r, "gap"))
 			stretch.draw(r, pick, chance)
 			at := eventlog.Position{Ledger: 1, Entry: entry, Batch: -1}
-			m, records := build("q", pick("s1", "s2"), stretch.lines, at, entry*second)
+			origin := eventlog.Origin{}
+			meant := at
+			if chance(20) { // fed from a recording: the records name the origin's position
+				meant = eventlog.Position{Ledger: 77, Entry: entry + 5}
+				origin = eventlog.Origin{Recording: "rec", Position: meant, Publish: entry * second}
+			}
+			m, records := build("q", pick("s1", "s2"), stretch.lines, meant, entry*second)
+			m.Position, m.Origin = at, origin
 			if chance(5) {
 				m.Payload = []byte("\xff garbage")
-			}
-			if chance(20) { // fed from a recording: the records name the origin's position
-				m.Origin = eventlog.Origin{Recording: "rec", Position: at, Publish: m.Publish}
-				m.Position.Ledger = 1
 			}
 			events.append(0, m)
 			stretch.records = append(stretch.records, records...)
@@ -76,6 +79,9 @@ func (s *stretchLines) draw(r *rapid.T, pick func(...string) string, chance func
 			s.lines[i] = trimExtra(s.lines[i])
 		}
 		if chance(40) {
+			if chance(30) { // about something that the message may not name
+				job, run = pick("j1", "j2", "j3"), pick("r1", "r2", "r3")
+			}
 			s.lines = append(s.lines, trimExtra(fmt.Sprintf(pick(
 				"> requeue %s %s after=50 avoid=n", "> requeue %s %s after=90", "> fail %s %s", "> requeue %s %s after=70 shadow", "> fail %s %s shadow",
 				"> not-decided %s %s", "> ready %s %s after=40", "> parked",

@@ -11,20 +11,15 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-// Run writes what comes until ctx ends, and then returns nil; each partition has a
-// loop of its own, so that one that waits for the database or must stop holds
-// up no other's transaction. What may help to try again is tried again, ever
-// more slowly; any other error ends all.
+// Run writes what comes until ctx ends, and then returns nil. Each partition has
+// a loop of its own, so one that waits holds up no other. What may help to try
+// again is tried again, ever more slowly; any other error ends all.
 func (w *Writer) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, p := range w.parts {
 		group.Go(func() error { return w.run(ctx, p) })
 	}
-	err := group.Wait()
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return nil
-	}
-	return err
+	return group.Wait()
 }
 
 // How long to wait before trying again: doubled from the first to the last.

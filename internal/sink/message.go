@@ -14,8 +14,8 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-// ErrUnmatched: an accepted envelope holds a record that answers none of its
-// messages. Whoever wrote it read another input than we do.
+// ErrUnmatched says that an accepted envelope holds a record that answers none
+// of its messages. Whoever wrote it read another input than we do.
 var ErrUnmatched = errors.New("record answers no message of its envelope")
 
 // Message is one message of events with the records that answer it.

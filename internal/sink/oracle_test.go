@@ -235,12 +235,18 @@ func compareJob(t *testing.T, a *armadaJob, j *jobdb.Job) {
 		return
 	}
 	same(t, "job "+a.Job, []pair{
-		{"queue", a.Queue, j.Queue}, {"set", a.JobSet, j.JobSet}, {"known", true, j.Known},
-		{"submitted", micros(a.Submit), micros(j.Times.Submitted)}, {"priority", a.Prio, j.Queueing.Priority},
-		{"queued", a.Queued, j.State == jobdb.JobQueued}, {"version", a.Version, j.Queueing.Version},
+		{"queue", a.Queue, j.Queue},
+		{"set", a.JobSet, j.JobSet},
+		{"known", true, j.Known},
+		{"submitted", micros(a.Submit), micros(j.Times.Submitted)},
+		{"priority", a.Prio, j.Queueing.Priority},
+		{"queued", a.Queued, j.State == jobdb.JobQueued},
+		{"version", a.Version, j.Queueing.Version},
 		{"cancel requested", a.Asked || a.AskedBy, j.CancelRequested},
-		{"cancelled", a.Cancel, j.State == jobdb.JobCancelled}, {"succeeded", a.Succ, j.State == jobdb.JobSucceeded},
-		{"failed", a.Failed, j.State == jobdb.JobFailed}, {"Armada's verdict", a.Failed, j.Armada.Failed},
+		{"cancelled", a.Cancel, j.State == jobdb.JobCancelled},
+		{"succeeded", a.Succ, j.State == jobdb.JobSucceeded},
+		{"failed", a.Failed, j.State == jobdb.JobFailed},
+		{"Armada's verdict", a.Failed, j.Armada.Failed},
 	})
 }
 
@@ -260,14 +266,23 @@ func compareRun(t *testing.T, o *oracle, r *jobdb.Run, left map[string]int) {
 		succeeded, ended = false, micros(r.Times.Ended)
 	}
 	same(t, "run "+a.Run, []pair{
-		{"job", a.Job, r.JobID}, {"executor", a.Executor, r.Executor}, {"node", a.Node, r.Node}, {"pool", a.Pool, r.Pool},
-		{"pending", a.Pending, r.Times.Pending != 0}, {"running", a.Running, r.Times.Running != 0},
-		{"succeeded", succeeded, r.State == jobdb.RunSucceeded}, {"failed", a.Failed, r.State == jobdb.RunFailed},
-		{"returned", a.Returned, r.Flags.Returned}, {"attempted", a.Attempted, r.Flags.Attempted},
-		{"preempted", a.Preempted, r.Flags.Preempted}, {"cancelled", cancelled, r.Flags.Cancelled},
+		{"job", a.Job, r.JobID},
+		{"executor", a.Executor, r.Executor},
+		{"node", a.Node, r.Node},
+		{"pool", a.Pool, r.Pool},
+		{"pending", a.Pending, r.Times.Pending != 0},
+		{"running", a.Running, r.Times.Running != 0},
+		{"succeeded", succeeded, r.State == jobdb.RunSucceeded},
+		{"failed", a.Failed, r.State == jobdb.RunFailed},
+		{"returned", a.Returned, r.Flags.Returned},
+		{"attempted", a.Attempted, r.Flags.Attempted},
+		{"preempted", a.Preempted, r.Flags.Preempted},
+		{"cancelled", cancelled, r.Flags.Cancelled},
 		{"error", o.errors[a.Run], r.Error.Reason != ""},
-		{"leased at", stamp(t, a.Leased), micros(r.Times.Leased)}, {"pending at", stamp(t, a.PendingAt), micros(r.Times.Pending)},
-		{"running at", stamp(t, a.RunningAt), micros(r.Times.Running)}, {"preempted at", stamp(t, a.PreemptAt), micros(r.Times.Preempted)},
+		{"leased at", stamp(t, a.Leased), micros(r.Times.Leased)},
+		{"pending at", stamp(t, a.PendingAt), micros(r.Times.Pending)},
+		{"running at", stamp(t, a.RunningAt), micros(r.Times.Running)},
+		{"preempted at", stamp(t, a.PreemptAt), micros(r.Times.Preempted)},
 		{"ended at", ended, micros(r.Times.Ended)},
 	})
 }

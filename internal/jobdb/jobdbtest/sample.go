@@ -20,8 +20,8 @@ func fill(v reflect.Value, n *int) {
 	*n++
 	switch v.Kind() {
 	case reflect.Struct:
-		for i := range v.NumField() {
-			fill(v.Field(i), n)
+		for _, f := range v.Fields() {
+			fill(f, n)
 		}
 	case reflect.String:
 		v.SetString(fmt.Sprintf("text %d", *n))

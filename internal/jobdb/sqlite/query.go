@@ -77,7 +77,9 @@ func (q *queries) Jobs(f jobdb.JobFilter, visit func(*jobdb.Job) error) error {
 	if f.After != "" {
 		c.add("job_id > ?", f.After)
 	}
+	rest := " ORDER BY job_id, partition"
 	if f.WaitingAt != 0 {
+		rest = " ORDER BY +job_id, +partition" // so: by the index of what waits, then sorted
 		c.add("retry_after <> 0 AND retry_after > ? AND state = ?", f.WaitingAt, int64(jobdb.JobQueued))
 	}
 	if len(f.States) > 0 {
@@ -87,7 +89,6 @@ func (q *queries) Jobs(f jobdb.JobFilter, visit func(*jobdb.Job) error) error {
 		}
 		c.add("state IN (?"+strings.Repeat(", ?", len(args)-1)+")", args...)
 	}
-	rest := " ORDER BY job_id, partition"
 	if f.Limit > 0 {
 		rest += fmt.Sprintf(" LIMIT %d", f.Limit)
 	}

@@ -44,41 +44,44 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestRefused: what cannot be opened says why, and stays as it is.
-func TestRefused(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
-	both := func(path string) []error {
-		db, werr := sqlite.Open(ctx, path, sqlite.Options{})
-		if werr == nil {
-			_ = db.Close()
-		}
-		r, rerr := sqlite.OpenReader(ctx, path)
-		if rerr == nil {
-			_ = r.Close()
-		}
-		return []error{werr, rerr}
+// both opens a file for writing and for reading.
+func both(path string) []error {
+	db, werr := sqlite.Open(context.Background(), path, sqlite.Options{})
+	if werr == nil {
+		_ = db.Close()
 	}
-	exec := func(path, query string) {
-		db, err := sql.Open("sqlite", "file:"+path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer db.Close()
-		if _, err := db.Exec(query); err != nil {
-			t.Fatal(err)
-		}
+	r, rerr := sqlite.OpenReader(context.Background(), path)
+	if rerr == nil {
+		_ = r.Close()
 	}
-	dir := t.TempDir()
+	return []error{werr, rerr}
+}
 
+// exec does something to a file behind the package's back.
+func exec(t *testing.T, path, query string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(query); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestForeign: someone else's file is refused, and stays as it is.
+func TestForeign(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
 	text := filepath.Join(dir, "text.db")
 	if err := os.WriteFile(text, []byte(strings.Repeat("this is no database\n", 100)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	foreign := filepath.Join(dir, "foreign.db")
-	exec(foreign, "CREATE TABLE jobs (x)")
+	exec(t, foreign, "CREATE TABLE jobs (x)")
 	marked := filepath.Join(dir, "marked.db")
-	exec(marked, "PRAGMA application_id = 17")
+	exec(t, marked, "PRAGMA application_id = 17")
 	for _, path := range []string{text, foreign, marked} {
 		before, err := os.ReadFile(path)
 		if err != nil {
@@ -94,7 +97,12 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s was changed (%v)", filepath.Base(path), err)
 		}
 	}
+}
 
+// TestRefused: what cannot be opened says why.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	ctx, dir := context.Background(), t.TempDir()
 	newer := filepath.Join(dir, "newer.db")
 	db, err := sqlite.Open(ctx, newer, sqlite.Options{})
 	if err != nil {
@@ -103,13 +111,13 @@ func TestRefused(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	exec(newer, "UPDATE refloat_schema SET version = 99")
+	exec(t, newer, "UPDATE refloat_schema SET version = 99")
 	for _, err := range both(newer) {
 		if !errors.Is(err, jobdb.ErrNewer) || !strings.Contains(err.Error(), "99") {
 			t.Errorf("newer schema: error %v, want ErrNewer", err)
 		}
 	}
-	exec(newer, "UPDATE refloat_schema SET version = 0")
+	exec(t, newer, "UPDATE refloat_schema SET version = 0")
 	if _, err := sqlite.OpenReader(ctx, newer); !errors.Is(err, jobdb.ErrOlder) {
 		t.Errorf("older schema: error %v, want ErrOlder", err)
 	}

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/refloat/refloat/internal/jobdb"
@@ -35,7 +36,7 @@ func (t *table[T]) insert(n int) string {
 	fmt.Fprintf(&b, " ON CONFLICT (%s) DO UPDATE SET ", strings.Join(t.key, ", "))
 	first := true
 	for _, c := range t.columns {
-		if contains(t.key, c) {
+		if slices.Contains(t.key, c) {
 			continue
 		}
 		if !first {
@@ -45,15 +46,6 @@ func (t *table[T]) insert(n int) string {
 		fmt.Fprintf(&b, "%s = excluded.%s", c, c)
 	}
 	return b.String()
-}
-
-func contains(list []string, s string) bool {
-	for _, v := range list {
-		if v == s {
-			return true
-		}
-	}
-	return false
 }
 
 // Scan targets for what database/sql cannot convert.

@@ -1,0 +1,114 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/refloat/refloat/internal/jobdb"
+)
+
+// made is a database with nothing open on it.
+func made(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "jobs.db")
+	db, err := Open(context.Background(), path, Options{})
+	if err == nil {
+		err = db.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestClasses: SQLite's own errors get the class that says what to do.
+func TestClasses(t *testing.T) {
+	t.Parallel()
+	path := made(t)
+	for name, tt := range map[string]struct {
+		dsn, setup string
+		want       error
+	}{
+		"read-only": {"?mode=ro", "SELECT 1", jobdb.ErrReadOnly},
+		"full":      {"", "PRAGMA max_page_count = 1", jobdb.ErrUnavailable},
+	} {
+		db, err := sql.Open("sqlite", "file:"+path+tt.dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		db.SetMaxOpenConns(1)
+		if _, err := db.Exec(tt.setup); err != nil {
+			t.Fatal(err)
+		}
+		_, err = db.Exec("INSERT INTO parked VALUES (1, 1, 1, 1, 1, 1, '', 1, 1, 1, 1, 1, zeroblob(1000000))")
+		if got := classify(path, err); !errors.Is(got, tt.want) || !errors.Is(got, err) {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := classify(path, nil); err != nil {
+		t.Errorf("no error became %v", err)
+	}
+}
+
+// TestFullDisk: a transaction that finds no room is undone, and the next one,
+// when there is room again, works.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	ctx, path := context.Background(), made(t)
+	db, err := Open(ctx, path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	limit := func(query string) {
+		if _, err := db.conn.ExecContext(ctx, query); err != nil {
+			t.Fatal(err)
+		}
+	}
+	place := jobdb.Beginning
+	place.Chain.Seq = 1
+	write := func() error {
+		tx, err := db.Begin(ctx, 0)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback() //nolint:errcheck // after an error there is one already
+		if err := tx.Write(ctx, &jobdb.Changes{Runs: []*jobdb.Run{{JobID: "j", RunID: "r", Error: jobdb.RunError{Raw: make([]byte, 1<<20)}}}}); err != nil {
+			return err
+		}
+		return tx.Commit(ctx, jobdb.Beginning, place)
+	}
+	limit("PRAGMA max_page_count = 1")
+	if err := write(); !errors.Is(err, jobdb.ErrUnavailable) {
+		t.Fatalf("on a full disk: %v, want ErrUnavailable", err)
+	}
+	limit("PRAGMA max_page_count = 1000000")
+	if err := write(); err != nil {
+		t.Fatalf("with room again: %v", err)
+	}
+}
+
+// TestReaderThatMayNotWrite: the place for SQLite's shared memory is taken by
+// something else, as in a directory that is read-only.
+func TestReaderThatMayNotWrite(t *testing.T) {
+	t.Parallel()
+	ctx, path := context.Background(), made(t)
+	if err := os.Mkdir(path+"-shm", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r, err := OpenReader(ctx, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if err := r.View(ctx, func(q jobdb.Queries) error { _, err := q.Summary(); return err }); err != nil {
+		t.Fatal(err)
+	}
+}
