@@ -52,6 +52,7 @@ var mayImport = map[string]string{
 	// For tests only: no row above names them.
 	"internal/eventlog/logtest": "internal/eventlog github.com/google/go-cmp pgregory.net/rapid",
 	"internal/jobdb/jobdbtest":  "events internal/chain internal/eventlog internal/jobdb internal/policy github.com/google/go-cmp pgregory.net/rapid",
+	"internal/bench":            "",
 	"internal/naive":            "events/pb google.golang.org/protobuf pgregory.net/rapid",
 
 	"cmd/evaluator":         programs,

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -20,39 +19,38 @@ import (
 // limit bounds everything that a test waits for.
 const limit = 2 * time.Minute
 
+// scratch is a directory for what the tests share; TestMain removes it.
+var scratch string
+
 // binary is the program under test, built once.
 var binary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "refloatctl")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "refloatctl")
-	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
-	if err != nil {
-		return path, fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return path, nil
+	path := filepath.Join(scratch, "refloatctl")
+	_, err := output("go", "build", "-o", path, ".")
+	return path, err
 })
 
-var built = false // binary was asked for
-
 func TestMain(m *testing.M) {
-	flag.Parse()
-	code := m.Run()
-	if built {
-		path, _ := binary()
-		_ = os.RemoveAll(filepath.Dir(path))
+	dir, err := os.MkdirTemp("", "refloatctl-test")
+	if err != nil {
+		panic(err)
 	}
+	scratch = dir
+	code := m.Run()
+	_ = os.RemoveAll(dir)
 	os.Exit(code)
 }
 
-var building sync.Mutex
+// output runs a program to its end, for what tests share.
+func output(path string, args ...string) (string, error) {
+	out, err := exec.Command(path, args...).CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out), err
+}
 
 func binaryPath(t *testing.T) string {
 	t.Helper()
-	building.Lock()
-	built = true
-	building.Unlock()
 	path, err := binary()
 	if err != nil {
 		t.Fatal(err)
@@ -169,6 +167,13 @@ func (p *process) kill() {
 	<-p.done
 }
 
+func (p *process) signal(t *testing.T, s os.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // exits waits for the end and fails the test unless it has the code.
 func (p *process) exits(t *testing.T, code int) {
 	t.Helper()
@@ -254,4 +259,10 @@ func until(t *testing.T, what string, holds func() bool) {
 			t.Fatalf("%s: not within %v", what, limit)
 		}
 	}
+}
+
+func sortedLines(s string) string {
+	all := strings.SplitAfter(s, "\n")
+	slices.Sort(all)
+	return strings.Join(all, "")
 }

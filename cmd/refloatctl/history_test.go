@@ -40,7 +40,7 @@ type history struct {
 	messages [partitions][]naive.Message
 	real     map[string]bool // first characters of the job ids of real jobs
 	total    int
-	from, to int64 // publish times
+	times    []int64 // by which the messages stand in order, of all partitions
 }
 
 // stream is the messages of one history in one partition.
@@ -144,12 +144,13 @@ func (h *history) merge(t *testing.T, streams [partitions][]stream) {
 	slices.SortStableFunc(all, func(a, b timed) int { return cmp.Compare(a.at, b.at) })
 	var entries []recording.Entry
 	for _, x := range all {
+		h.times = append(h.times, x.at)
 		i := int64(len(h.messages[x.partition]))
 		x.message.Ledger, x.message.Entry, x.message.Batch = 7+i/1000, i%1000/2, int32(i%2)
 		h.messages[x.partition] = append(h.messages[x.partition], x.message)
 		entries = append(entries, entryOf(x.partition, x.message))
 	}
-	h.total, h.from, h.to = len(all), all[0].at, all[len(all)-1].at
+	h.total = len(all)
 	writeRecording(t, h.file, entries)
 }
 
@@ -218,23 +219,22 @@ func makePolicies(seed uint64) naive.Policies {
 	}
 }
 
-// writePolicies makes a directory hold a policy set and nothing else.
+// writePolicies makes a directory hold a policy set and nothing else, in one
+// file that is there as a whole or not at all.
 func writePolicies(t *testing.T, dir string, p naive.Policies) *policy.Set {
 	t.Helper()
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	var files []policy.File
-	for _, f := range p.YAML(true) {
-		if err := os.WriteFile(filepath.Join(dir, f.Name), f.Data, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, policy.File{Name: f.Name, Data: f.Data})
+	files := p.YAML(false)
+	if len(files) != 1 {
+		t.Fatalf("%d files", len(files))
 	}
-	set, err := policy.Parse(files)
+	whole := writeFile(t, dir+"-next", files[0].Name, string(files[0].Data))
+	if err := os.Rename(whole, filepath.Join(dir, files[0].Name)); err != nil {
+		t.Fatal(err)
+	}
+	set, err := policy.Parse([]policy.File{{Name: files[0].Name, Data: files[0].Data}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,14 +35,17 @@ func TestKill9(t *testing.T) {
 // TestKilled is TestKill9 in short.
 func TestKilled(t *testing.T) {
 	t.Parallel()
-	seed := killSeed(t)
+	seed, kills := killSeed(t), 4
+	if testing.Short() {
+		kills = 2
+	}
 	t.Run("policies=one", func(t *testing.T) {
 		t.Parallel()
-		killed(t, campaign{kills: 4, seed: seed, copies: 1, random: 100})
+		killed(t, campaign{kills: kills, seed: seed, copies: 1, random: 100})
 	})
 	t.Run("policies=changing", func(t *testing.T) {
 		t.Parallel()
-		killed(t, campaign{kills: 3, seed: seed + 1, random: 120, changing: true})
+		killed(t, campaign{kills: kills, seed: seed + 1, random: 120, changing: true})
 	})
 }
 
@@ -60,20 +63,22 @@ func killSeed(t *testing.T) uint64 {
 	return seed
 }
 
-// campaign is a series of lives of `refloatctl up` on one data directory.
+// campaign is a series of lives of `refloatctl up`, each killed.
 type campaign struct {
 	kills          int
 	seed           uint64
 	copies, random int // of the history
 	changing       bool
 
-	t        *testing.T
-	rng      *rand.Rand
-	h        *history
+	t    *testing.T
+	rng  *rand.Rand
+	h    *history
+	sets map[string]naive.Policies // by digest
+
+	// Of the data directory in use.
 	data     string
 	policies string
-	sets     map[string]naive.Policies // by digest
-	tail     *tail
+	tail     *tail // nil before the first life
 
 	counted, uncounted, verified, changes int
 }
@@ -81,17 +86,23 @@ type campaign struct {
 // killed runs a campaign and checks what it leaves.
 func killed(t *testing.T, c campaign) {
 	t.Logf("SEED=%d", c.seed)
-	began := time.Now()
-	c.t, c.rng = t, rand.New(rand.NewPCG(c.seed, 9))
+	c.t, c.rng, c.sets = t, rand.New(rand.NewPCG(c.seed, 9)), map[string]naive.Policies{}
 	c.h = makeHistory(t, c.seed, c.copies, c.random)
-	c.data, c.policies = filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "policies")
-	c.sets = map[string]naive.Policies{}
-	c.writePolicies()
-	made := time.Since(began)
-	for c.counted < c.kills {
-		if c.uncounted > 20+2*c.kills {
-			t.Fatalf("%d kills counted and %d not: the history is too short for this machine", c.counted, c.uncounted)
+	for rounds := 1; c.counted < c.kills; rounds++ {
+		if rounds > 5 {
+			t.Fatalf("%d of %d kills counted, %d not: the history is too short for this machine", c.counted, c.kills, c.uncounted)
 		}
+		c.round()
+	}
+}
+
+// round kills on one data directory until there were kills enough or all is
+// fed, lets up drain, and checks everything.
+func (c *campaign) round() {
+	t, before, began := c.t, *c, time.Now()
+	c.data, c.policies, c.tail = filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "policies"), nil
+	c.writePolicies()
+	for c.counted < c.kills && (c.tail == nil || c.tail.total < c.h.total) {
 		c.life()
 	}
 	ctl(t, "up", "--data", c.data, "--policies", c.policies, "--feed", c.h.file, "--quiet", "--exit-when-drained").exits(t, exitFine)
@@ -110,36 +121,39 @@ func killed(t *testing.T, c campaign) {
 	if sum.messages != uint64(c.h.total) {
 		t.Errorf("%d messages answered, %d fed", sum.messages, c.h.total)
 	}
-	t.Logf("seed %d: %d kills counted, %d not counted, %d lives, %d policy changes, %d verifications between; %d messages; %d JobRequeued, %d JobFailed, %d NotDecided, %d Parked, %d RetryReady; "+
-		"%d runs counted one by one; %d envelopes, %d claims, %d activations, %d envelopes ignored; %.1f s to make the history, %.1f s of lives, %.1f s of checks",
-		c.seed, c.counted, c.uncounted, c.counted+c.uncounted+1, c.changes, c.verified, sum.messages,
+	counted, uncounted := c.counted-before.counted, c.uncounted-before.uncounted
+	t.Logf("%d kills counted, %d not counted, %d restarts, %d policy sets written, %d verifications between; %d messages; %d JobRequeued, %d JobFailed, %d NotDecided, %d Parked, %d RetryReady; "+
+		"%d failed runs counted one by one; %d envelopes, %d claims, %d activations, %d envelopes ignored; %.1f s of lives, %.1f s of checks",
+		counted, uncounted, counted+uncounted, c.changes-before.changes, c.verified-before.verified, sum.messages,
 		sum.kinds[naive.JobRequeued], sum.kinds[naive.JobFailed], sum.kinds[naive.NotDecided], sum.kinds[naive.Parked], sum.kinds[naive.RetryReady],
-		sum.failed, sum.envelopes, sum.claims, sum.activations, sum.ignored, made.Seconds(), (drained - made).Seconds(), (time.Since(began) - drained).Seconds())
+		sum.failed, sum.envelopes, sum.claims, sum.activations, sum.ignored, drained.Seconds(), (time.Since(began) - drained).Seconds())
 }
 
-// reach is how long a life is fed at most, and budget is how long the rest of
-// the feed should last for each kill that is still to come.
-const (
-	reach  = 250 * time.Millisecond
-	budget = 600 * time.Millisecond
-)
+// reach is how long a life is fed at most, but for some. The rest of the feed
+// should last a few times that for each kill that is still to come.
+const reach = 250 * time.Millisecond
+
+// pace is so many times the recorded time.
+func (c *campaign) pace() float64 {
+	lives, fed := 2.5, 0
+	if c.changing {
+		lives = 10 // some are longer, for changes to be noticed
+	}
+	if c.tail != nil {
+		fed = c.tail.total
+	}
+	rest := c.h.times[fed:]
+	n := int(float64(len(rest)) / (lives * float64(c.kills-c.counted)))
+	return max(1, float64(rest[min(max(n, 10), len(rest)-1)]-rest[0])/float64(reach))
+}
 
 // life starts up, kills it at a random moment, and looks at what was fed.
 func (c *campaign) life() {
-	t := c.t
-	fed, at := 0, c.h.from
+	t, fed := c.t, 0
 	if c.tail != nil {
-		fed, at = c.tail.total, c.tail.at
+		fed = c.tail.total
 	}
-	if fed >= c.h.total {
-		t.Fatalf("all is fed after %d of %d kills", c.counted, c.kills)
-	}
-	rest := budget * time.Duration(c.kills-c.counted)
-	if c.changing {
-		rest *= 4 // for lives in which a change is noticed
-	}
-	pace := float64(c.h.to-at) / float64(rest)
-	p := start(t, "up", "--data", c.data, "--policies", c.policies, "--feed", c.h.file, "--quiet", "--pace", fmt.Sprintf("%.3fx", max(pace, 1)))
+	p := start(t, "up", "--data", c.data, "--policies", c.policies, "--feed", c.h.file, "--quiet", "--pace", fmt.Sprintf("%.3fx", c.pace()))
 	if c.tail == nil {
 		c.tail = openTail(t, c.data, c.h, p)
 	}
@@ -200,13 +214,12 @@ type tail struct {
 	chunk   []eventlog.Message
 	seen    [partitions]int
 	total   int
-	at      int64 // the latest publish time seen
 }
 
 // openTail waits until the process has created the log.
 func openTail(t *testing.T, data string, h *history, p *process) *tail {
 	t.Helper()
-	x := &tail{t: t, h: h, chunk: make([]eventlog.Message, 256), at: h.from}
+	x := &tail{t: t, h: h, chunk: make([]eventlog.Message, 256)}
 	until(t, "the events log is created", func() bool {
 		select {
 		case <-p.done:
@@ -245,7 +258,6 @@ func (x *tail) pump() {
 					x.t.Fatalf("partition %d has more messages than the history: %v", p, x.chunk[i].Position)
 				}
 				sameMessage(x.t, p, x.seen[p], &x.h.messages[p][x.seen[p]], &x.chunk[i])
-				x.at = max(x.at, x.chunk[i].Origin.Publish)
 				x.seen[p]++
 				x.total++
 			}

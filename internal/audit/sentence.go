@@ -71,7 +71,10 @@ func ruleOf(d *chain.Decision) string {
 
 func waiting(d *chain.Decision) string {
 	s := ", at once"
-	if d.RetryAfter > d.Time {
+	switch {
+	case d.RetryAfter-d.Time > delayOf(d).Nanoseconds():
+		s = fmt.Sprintf(", not before %s, until when retries are paused (else %v after the failure)", timeOf(d.RetryAfter), delayOf(d))
+	case d.RetryAfter > d.Time:
 		s = fmt.Sprintf(", not before %s (%v after the failure)", timeOf(d.RetryAfter), delayOf(d))
 	}
 	if len(d.AvoidNodes) > 0 {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/evaluator"
@@ -85,7 +86,7 @@ func Verify(ctx context.Context, logs Logs, partition int) (Verified, error) {
 func verifyStretch(p *evaluator.Processor, policies *evaluator.Policies, s *follow.Stretch) error {
 	before := p.Progress.Generation
 	p.Activate(s.Records)
-	if p.Progress.Generation != before {
+	if slices.ContainsFunc(s.Records, activatesPolicy) {
 		rules, ok, err := policies.Held(p.Progress.Generation)
 		switch {
 		case err != nil:
@@ -96,6 +97,8 @@ func verifyStretch(p *evaluator.Processor, policies *evaluator.Policies, s *foll
 			return fmt.Errorf("%w: envelope %d goes back from policy generation %d to %d", ErrDifferent, s.Envelope.Seq, before, p.Progress.Generation)
 		case rules.Set.Digest() != p.Progress.PolicySet:
 			return fmt.Errorf("%w: envelope %d activates policy generation %d with another digest than the policies log has", ErrDifferent, s.Envelope.Seq, p.Progress.Generation)
+		case rules.Set.Horizon().Nanoseconds() != p.State.Horizon:
+			return fmt.Errorf("%w: envelope %d activates policy generation %d with another horizon than the policies log has", ErrDifferent, s.Envelope.Seq, p.Progress.Generation)
 		}
 		p.Rules = rules
 	}
@@ -124,6 +127,11 @@ func verifyStretch(p *evaluator.Processor, policies *evaluator.Policies, s *foll
 		return fmt.Errorf("%w: envelope %d: nothing in the input gives %s", ErrDifferent, s.Envelope.Seq, Describe(logged.Records[0]))
 	}
 	return nil
+}
+
+func activatesPolicy(r chain.Record) bool {
+	_, ok := r.(*chain.PolicyActivated)
+	return ok
 }
 
 func (v *Verified) countWaiting(events eventlog.Topic, partition int) error {

@@ -88,6 +88,9 @@ func (n *node) run(ctx context.Context) error {
 			return err
 		}
 		generation, err := PublishPolicies(ctx, n.logs.Policies, set, "files of "+n.Policies, n.Now())
+		if errors.Is(err, context.Canceled) {
+			return nil // ended before it began
+		}
 		if err != nil {
 			return err
 		}

@@ -25,12 +25,17 @@ func OpenStore(c StoreConfig) (*Store, error) {
 	if c.CacheBytes == 0 {
 		c.CacheBytes = 16 << 20
 	}
+	if c.Logger == nil {
+		c.Logger = pebble.DefaultLogger
+	}
 	cache := pebble.NewCache(c.CacheBytes)
 	defer cache.Unref()
 	opts := &pebble.Options{
 		FS: c.FS, Cache: cache, Logger: c.Logger,
 		FormatMajorVersion: pebble.FormatNewest,
 		MemTableSize:       16 << 20,
+		// Who reads what is damaged gets an error; without this, the process panics.
+		EventListener: &pebble.EventListener{DataCorruption: func(i pebble.DataCorruptionInfo) { c.Logger.Errorf("%s", i) }},
 	}
 	for i := range opts.Levels {
 		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)

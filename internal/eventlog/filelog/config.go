@@ -31,13 +31,12 @@ func (c Codec) String() string {
 const (
 	defaultSegmentBytes = 64 << 20
 	defaultQueueBytes   = 32 << 20
+	defaultFrameBytes   = 128 << 10
 
 	// maxFrameBytes bounds a frame's body, stored and decompressed, and so
 	// what a damaged length can make a reader allocate.
 	maxFrameBytes = 64 << 20
-	// frameTargetBytes is where the writer closes a frame and begins another.
-	frameTargetBytes = 128 << 10
-	maxPartitions    = 1 << 16
+	maxPartitions = 1 << 16
 )
 
 // Config says where a log is and how it is written.
@@ -54,6 +53,7 @@ type Config struct {
 
 	SegmentBytes int64 // begin a new segment beyond this; default 64 MiB
 	QueueBytes   int64 // what may wait for a commit; default 32 MiB
+	FrameBytes   int64 // begin a new frame beyond this; default 128 KiB
 	Codec        Codec // of new frames
 
 	// Now gives publish times; default time.Now.
@@ -78,6 +78,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.QueueBytes <= 0 {
 		c.QueueBytes = defaultQueueBytes
+	}
+	if c.FrameBytes <= 0 {
+		c.FrameBytes = defaultFrameBytes
 	}
 	if c.Now == nil {
 		c.Now = time.Now

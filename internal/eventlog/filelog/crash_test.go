@@ -46,7 +46,8 @@ func cut(m *vfs.MemFS, percent int, seed uint64) *vfs.MemFS {
 	return m.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rand.New(rand.NewPCG(seed, 1))})
 }
 
-var percents = []int{0, 50, 100}
+// percents has one half twice: it comes out differently.
+var percents = []int{0, 50, 50, 100}
 
 // Random appends, commits, and crashes, in the middle of commits and of
 // recoveries too: what was reported or read stays, and the log goes on.
@@ -55,7 +56,8 @@ func TestCrashes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := filelog.Config{
 			Dir: "a/log", Partitions: 2, Manual: true, Now: clock(),
-			SegmentBytes: rapid.SampledFrom([]int64{1, 5000, 20000}).Draw(t, "segment bytes"),
+			SegmentBytes: rapid.SampledFrom([]int64{1, 5000, 50000}).Draw(t, "segment bytes"),
+			FrameBytes:   rapid.SampledFrom([]int64{1, 0}).Draw(t, "frame bytes"),
 			Codec:        rapid.SampledFrom([]filelog.Codec{filelog.CodecNone, filelog.CodecS2}).Draw(t, "codec"),
 		}
 		disk, m := newCrashing(vfs.NewCrashableMem()), newModel(2)
@@ -133,14 +135,11 @@ func workload(config filelog.Config, m *model) error {
 }
 
 func steps(log *filelog.Log, m *model) error {
-	for i := range 5 {
-		for p := range 2 {
-			if err := m.append(log, p, i%2+1, 500+1700*i); err != nil {
+	for _, size := range []int{100, 2100, 2100, 7000, 300} {
+		for i := range 4 {
+			if err := m.append(log, i%2, i%3+1, size); err != nil {
 				return err
 			}
-		}
-		if i == 3 {
-			continue // two rounds in one commit
 		}
 		if err := m.commit(log); err != nil {
 			return err
@@ -149,25 +148,30 @@ func steps(log *filelog.Log, m *model) error {
 	return nil
 }
 
-// Every operation that writes, with three shares of unsynced data: cut there,
+// workConfig is a log in which frames and segments are small: a commit writes
+// several frames, over several pages and segments.
+func workConfig() filelog.Config {
+	return filelog.Config{Dir: "a/log", Partitions: 2, Manual: true, SegmentBytes: 20000, FrameBytes: 1, Now: clock()}
+}
+
+// Every operation that writes, with none, half, and all of the unsynced data: cut there,
 // cut the recovery at every one of its operations, and go on.
 func TestEveryCrashPoint(t *testing.T) {
 	t.Parallel()
-	config := filelog.Config{Dir: "a/log", Partitions: 2, Manual: true, SegmentBytes: 9000}
 	points, nested := 0, 0
 	for point := 0; ; point++ {
 		reached := false
-		for _, percent := range percents {
+		for i, percent := range percents {
 			disk, m := newCrashing(vfs.NewCrashableMem()), newModel(2)
 			var before *model
-			disk.crash(point, percent, uint64(point))
+			disk.crash(point, percent, uint64(10*point+i))
 			inner := disk.cut
 			disk.cut = func(mem *vfs.MemFS) *vfs.MemFS {
 				before = m.clone()
 				return inner(mem)
 			}
-			c := config
-			c.FS, c.Now = disk, clock()
+			c := workConfig()
+			c.FS = disk
 			if err := workload(c, m); err != nil {
 				t.Fatal(err)
 			}
@@ -196,7 +200,7 @@ func TestEveryCrashPoint(t *testing.T) {
 func recoverEverywhere(t *testing.T, c filelog.Config, mem *vfs.MemFS, m *model, where string) int {
 	for point := 0; ; point++ {
 		disk, was := newCrashing(cut(mem, 0, 0)), m.clone()
-		disk.crash(point, percents[point%3], uint64(point))
+		disk.crash(point, percents[point%4], uint64(point))
 		c.FS = disk
 		log := mustOpen(t, c)
 		during := disk.clone

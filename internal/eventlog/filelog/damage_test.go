@@ -283,8 +283,110 @@ func TestNoMeta(t *testing.T) {
 	}
 }
 
-// Regression-proof texts: an error of damage names file, offset, frame, and
-// what to do.
+// The writer does not go on behind what it can see to be damaged.
+func TestWriterRefuses(t *testing.T) {
+	t.Parallel()
+	c, mem, _ := segmented(t, filelog.CodecNone)
+	files := treeOf(t, mem, "log")
+	end := last(files, "log/0000")
+	names := segmentsOf(t, mem, "log/0000")
+	before := "log/0000/" + names[len(names)-2]
+	for _, tc := range []struct {
+		name   string
+		damage func(files tree)
+		want   string
+	}{
+		{"end cut off", func(f tree) { f[end] = f[end][:len(f[end])-1] }, end + ", offset"},
+		{"last segment gone", func(f tree) { delete(f, end) }, end + ", offset 0"},
+		{"last segment without header", func(f tree) { clear(f[end][:64]) }, "header is damaged"},
+		{"last segment empty", func(f tree) { f[end] = nil }, "header is damaged"},
+		{
+			"new segment unfinished, and the one before is damaged", func(f tree) {
+				f["log/0000/SYNCED"] = nil
+				f[end] = nil
+				f[before][len(f[before])-1] ^= 1
+			}, "the next segment, " + path.Base(end) + ", was begun behind it",
+		},
+		{"no header, no mark", func(f tree) { clear(f[end][:64]); f["log/0000/SYNCED"] = nil }, "header is damaged"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			damaged := make(tree)
+			for name, data := range files {
+				damaged[name] = bytes.Clone(data)
+			}
+			tc.damage(damaged)
+			c := c
+			c.FS = damaged.disk(t)
+			_, err := filelog.Open(c)
+			if !errors.Is(err, eventlog.ErrCorrupt) || !strings.Contains(err.Error(), tc.want) {
+				t.Fatalf("Open: %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+// What stood behind a torn frame does not come back when a frame of the same
+// size takes the torn one's place.
+func TestTornTailStaysAway(t *testing.T) {
+	t.Parallel()
+	const segment, mark = "log/0000/00000000000000000000.seg", "log/0000/SYNCED"
+	mem, m := vfs.NewMem(), newModel(1)
+	c := filelog.Config{FS: mem, Dir: "log", Partitions: 1, Manual: true, FrameBytes: 1, Now: clock()}
+	log := mustOpen(t, c)
+	if err := errors.Join(m.append(log, 0, 1, 50), m.commit(log)); err != nil {
+		t.Fatal(err)
+	}
+	before := treeOf(t, mem, "log")
+	if err := errors.Join(log.Append(0, slices.Repeat(message(50), 3)), log.Close()); err != nil {
+		t.Fatal(err)
+	}
+	files := treeOf(t, mem, "log")
+	files[segment][len(before[segment])+45] ^= 1 // the first of three, of one commit
+	for range 2 {
+		files[mark] = before[mark] // SYNCED is the old one after a crash
+		mem = files.disk(t)
+		c.FS = mem
+		log = mustOpen(t, c)
+		if err := m.check(log); err != nil {
+			t.Fatal(err)
+		}
+		more := message(50)
+		if err := errors.Join(log.Append(0, more), log.Close()); err != nil {
+			t.Fatal(err)
+		}
+		m.appended[0] = append(m.appended[0], more...)
+		m.allDurable()
+		files = treeOf(t, mem, "log")
+	}
+}
+
+// Frames that are whole, but stand where others should, are damage.
+func TestFramesSwapped(t *testing.T) {
+	t.Parallel()
+	mem := vfs.NewMem()
+	c := filelog.Config{FS: mem, Dir: "log", Partitions: 1, Manual: true, FrameBytes: 1}
+	log := mustOpen(t, c)
+	if err := errors.Join(log.Append(0, slices.Repeat(message(50), 4)), log.Close()); err != nil {
+		t.Fatal(err)
+	}
+	const name = "log/0000/00000000000000000000.seg"
+	files := treeOf(t, mem, "log")
+	size := (len(files[name]) - 64) / 4
+	frame := func(i int) []byte { return files[name][64+i*size:][:size] }
+	first := bytes.Clone(frame(1))
+	copy(frame(1), frame(2))
+	copy(frame(2), first)
+	c.FS = files.disk(t)
+	log = mustOpen(t, c)
+	defer mustClose(t, log)
+	got, err := readAll(log, 0, eventlog.Start)
+	if len(got) != 1 || !errors.Is(err, eventlog.ErrCorrupt) || !strings.Contains(err.Error(), "frame 2 stands here") {
+		t.Fatalf("%d messages, %v", len(got), err)
+	}
+}
+
+// An error of damage names file, offset, frame, and what to do.
 func TestDamageText(t *testing.T) {
 	t.Parallel()
 	c, mem, _ := segmented(t, filelog.CodecNone)

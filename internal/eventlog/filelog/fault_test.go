@@ -32,7 +32,8 @@ func TestEveryError(t *testing.T) {
 					}
 					return nil
 				}))
-				c := filelog.Config{FS: files, Dir: "a/log", Partitions: 2, Manual: true, SegmentBytes: 9000, Now: clock()}
+				c := workConfig()
+				c.FS = files
 				err := workload(c, m)
 				if ops <= index {
 					if err != nil {
@@ -59,7 +60,7 @@ func TestEveryError(t *testing.T) {
 func afterwards(t *testing.T, c filelog.Config, mem *vfs.MemFS, m *model, where string) {
 	t.Helper()
 	crashed, before := cut(mem, 0, 1), m.clone()
-	for i, files := range []vfs.FS{mem, crashed} {
+	for i, files := range []*vfs.MemFS{mem, crashed} {
 		now := m
 		if i == 1 {
 			now = before
@@ -68,6 +69,16 @@ func afterwards(t *testing.T, c filelog.Config, mem *vfs.MemFS, m *model, where 
 		log := mustOpen(t, c)
 		if err := now.check(log); err != nil {
 			t.Fatalf("%s, opened again (crashed: %v): %v", where, i == 1, err)
+		}
+		// What it shows it has made durable first, and so is what comes next.
+		for range 2 {
+			c.FS = cut(files, 0, 1)
+			if err := now.clone().check(mustOpen(t, c)); err != nil {
+				t.Fatalf("%s, opened again and crashed (crashed before: %v): %v", where, i == 1, err)
+			}
+			if err := errors.Join(now.append(log, 0, 1, 10), now.append(log, 1, 1, 10), now.commit(log)); err != nil {
+				t.Fatalf("%s, going on (crashed: %v): %v", where, i == 1, err)
+			}
 		}
 		if err := errors.Join(steps(log, now), now.check(log), log.Close()); err != nil {
 			t.Fatalf("%s, going on (crashed: %v): %v", where, i == 1, err)
@@ -168,7 +179,8 @@ func TestDiskFaults(t *testing.T) {
 				t.Parallel()
 				mem, m := vfs.NewCrashableMem(), newModel(2)
 				files := &faulty{FS: mem, pages: make(map[string][]byte)}
-				c := filelog.Config{FS: files, Dir: "log", Partitions: 2, Manual: true, SegmentBytes: 9000, Now: clock()}
+				c := workConfig()
+				c.FS = files
 				log := mustOpen(t, c)
 				readers := []eventlog.Reader{open(t, log, 0), open(t, log, 1)}
 				for range rounds {
@@ -248,7 +260,8 @@ func open(t testing.TB, log *filelog.Log, p int) eventlog.Reader {
 func TestReadErrors(t *testing.T) {
 	t.Parallel()
 	mem, m := vfs.NewMem(), newModel(2)
-	c := filelog.Config{FS: mem, Dir: "log", Partitions: 2, Manual: true, SegmentBytes: 9000, Now: clock()}
+	c := workConfig()
+	c.FS = mem
 	if err := workload(c, m); err != nil {
 		t.Fatal(err)
 	}

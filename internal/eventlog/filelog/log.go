@@ -90,6 +90,12 @@ func (l *Log) open() error {
 		return fmt.Errorf("log %s has %d partitions, not %d; the number cannot be changed", c.Dir, partitions, c.Partitions)
 	}
 	l.cfg.Partitions = partitions
+	if !c.ReadOnly {
+		// A crash may have come between renaming META and syncing its name.
+		if err := syncDir(c.FS, c.Dir); err != nil {
+			return err
+		}
+	}
 	for id := range partitions {
 		p := &partition{id: id, fs: c.FS, dir: partitionDir(c, id), polled: c.ReadOnly, readers: make(map[*reader]struct{})}
 		l.parts = append(l.parts, p)

@@ -54,7 +54,8 @@ func readMeta(c Config) (int, error) {
 }
 
 // create makes the directories and files of an empty log. META comes last, so
-// that a log that was created halfway is none; then create may run again.
+// that a log that was created halfway is none; then create may run again. The
+// caller syncs META's name.
 func create(c Config) error {
 	if c.Partitions == 0 {
 		return fmt.Errorf("create log %s: the number of partitions is missing", c.Dir)
@@ -77,7 +78,7 @@ func create(c Config) error {
 	if err := c.FS.Rename(temporary, c.FS.PathJoin(c.Dir, metaName)); err != nil {
 		return fmt.Errorf("create log: %w", err)
 	}
-	return syncDir(c.FS, c.Dir)
+	return nil
 }
 
 func createPartition(c Config, id int) error {

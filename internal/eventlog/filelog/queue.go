@@ -10,7 +10,7 @@ import (
 )
 
 // maxSpare bounds how many buffers are kept for use again.
-const maxSpare = defaultQueueBytes / frameTargetBytes
+const maxSpare = defaultQueueBytes / defaultFrameBytes
 
 // pending is a frame that waits for a commit: room for a header, then the body.
 type pending struct {
@@ -96,7 +96,7 @@ func (q *queue) add(p int, msgs []eventlog.Message) error {
 // frameFor returns the frame of the partition that takes n more bytes.
 func (q *queue) frameFor(p int, n int64) *pending {
 	fs := q.frames[p]
-	if len(fs) > 0 && int64(len(fs[len(fs)-1].buf))+n <= frameTargetBytes {
+	if len(fs) > 0 && int64(len(fs[len(fs)-1].buf))+n <= q.cfg.FrameBytes {
 		return &fs[len(fs)-1]
 	}
 	var buf []byte
@@ -162,7 +162,7 @@ func (q *queue) settle(frames [][]pending, upTo uint64, err error) {
 	}
 	for _, fs := range frames {
 		for _, f := range fs {
-			if len(q.spare) < maxSpare && cap(f.buf) <= 2*frameTargetBytes {
+			if len(q.spare) < maxSpare && int64(cap(f.buf)) <= 2*q.cfg.FrameBytes {
 				q.spare = append(q.spare, f.buf)
 			}
 		}

@@ -144,8 +144,11 @@ func follow(r eventlog.Reader, n, size int) ([]eventlog.Message, error) {
 			return nil, err
 		}
 		all = append(all, dst[:k]...)
-		if k == 0 {
-			<-r.Changed()
+		if k > 0 {
+			continue
+		}
+		if err := changed(r); err != nil {
+			return nil, err
 		}
 	}
 	return all, nil

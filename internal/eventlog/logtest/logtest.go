@@ -142,12 +142,19 @@ func shut(t *testing.T, r interface{ Close() error }) {
 // await waits until the reader's channel says that there may be more.
 func await(t *testing.T, r eventlog.Reader) {
 	t.Helper()
+	if err := changed(r); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func changed(r eventlog.Reader) error {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
 	case <-r.Changed():
+		return nil
 	case <-timer.C:
-		t.Fatalf("Changed said nothing for %v", patience)
+		return fmt.Errorf("Changed said nothing for %v", patience)
 	}
 }
 

@@ -1,0 +1,148 @@
+package settings_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/refloat/refloat/cmd/internal/settings"
+)
+
+// load runs Load on a command with some flags, and returns what the flags are
+// and what was printed.
+func load(t *testing.T, file string, args ...string) (values map[string]string, out string, err error) {
+	t.Helper()
+	cmd := &cobra.Command{Use: "test", SilenceErrors: true, SilenceUsage: true}
+	cmd.Flags().String("data", "nowhere", "")
+	cmd.Flags().Int("partitions", 3, "")
+	cmd.Flags().Bool("exit-when-drained", false, "")
+	cmd.Flags().StringArray("feed", nil, "")
+	settings.Bind(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return settings.Load(cmd) }
+	var b bytes.Buffer
+	cmd.SetOut(&b)
+	if file != "" {
+		path := filepath.Join(t.TempDir(), "settings.yaml")
+		if err := os.WriteFile(path, []byte(file), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, "--config", path)
+	}
+	cmd.SetArgs(args)
+	err = cmd.Execute()
+	values = map[string]string{}
+	for _, name := range []string{"data", "partitions", "exit-when-drained", "feed"} {
+		values[name] = cmd.Flags().Lookup(name).Value.String()
+	}
+	return values, b.String(), err
+}
+
+// TestPrecedence: flag, then environment, then file, then default.
+func TestPrecedence(t *testing.T) {
+	for _, c := range []struct {
+		name, file, env string
+		args            []string
+		want, from      string
+	}{
+		{name: "default", want: "nowhere", from: "default"},
+		{name: "file", file: "data: file\n", want: "file", from: "settings.yaml:1:1"},
+		{name: "environment", env: "env", want: "env", from: "REFLOAT_DATA"},
+		{name: "flag", args: []string{"--data", "flag"}, want: "flag", from: "flag"},
+		{name: "environment over file", file: "data: file\n", env: "env", want: "env", from: "REFLOAT_DATA"},
+		{name: "flag over environment", env: "env", args: []string{"--data=flag"}, want: "flag", from: "flag"},
+		{name: "flag over file", file: "\n\n data: file\n", args: []string{"--data=flag"}, want: "flag", from: "flag"},
+		{name: "flag over all", file: "data: file\n", env: "env", args: []string{"--data=flag"}, want: "flag", from: "flag"},
+		{name: "flag with the default's value", file: "data: file\n", env: "env", args: []string{"--data=nowhere"}, want: "nowhere", from: "flag"},
+		{name: "place in the file", file: "# a comment\npartitions: 4\ndata: file\n", want: "file", from: "settings.yaml:3:1"},
+		{name: "empty file", file: "# nothing\n", want: "nowhere", from: "default"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.env != "" {
+				t.Setenv("REFLOAT_DATA", c.env)
+			}
+			values, _, err := load(t, c.file, c.args...)
+			if err != nil || values["data"] != c.want {
+				t.Errorf("data is %q, want %q (%v)", values["data"], c.want, err)
+			}
+			_, out, err := load(t, c.file, append(c.args, "--print-config")...)
+			if !errors.Is(err, settings.ErrPrinted) {
+				t.Fatalf("Load = %v, want ErrPrinted", err)
+			}
+			line, _, _ := strings.Cut(out, "\n")
+			if !strings.HasPrefix(line, "data: "+c.want+" # ") || !strings.HasSuffix(line, c.from) {
+				t.Errorf("printed %q, want %s from %s", line, c.want, c.from)
+			}
+		})
+	}
+}
+
+// TestTypes: values of all types, names with hyphens, and lists.
+func TestTypes(t *testing.T) {
+	t.Setenv("REFLOAT_EXIT_WHEN_DRAINED", "true")
+	values, _, err := load(t, "partitions: 7\nfeed: [a, b]\n")
+	if err != nil || values["partitions"] != "7" || values["exit-when-drained"] != "true" || values["feed"] != "[a,b]" {
+		t.Errorf("%v, %v", values, err)
+	}
+	values, _, err = load(t, "feed: [a, b]\n", "--feed", "c", "--feed", "d")
+	if err != nil || values["feed"] != "[c,d]" {
+		t.Errorf("a flag takes the place of the list: %v, %v", values["feed"], err)
+	}
+	values, _, err = load(t, "feed: a\n")
+	if err != nil || values["feed"] != "[a]" {
+		t.Errorf("one for a list: %v, %v", values["feed"], err)
+	}
+	_, out, _ := load(t, "", "--print-config")
+	for _, hidden := range []string{"config:", "help:"} {
+		if strings.Contains(out, hidden) {
+			t.Errorf("%q is printed:\n%s", hidden, out)
+		}
+	}
+	if n := strings.Count(out, "\n"); n != 4 {
+		t.Errorf("%d lines:\n%s", n, out)
+	}
+}
+
+// TestMistakes: each names its place, and all come at once.
+func TestMistakes(t *testing.T) {
+	for _, c := range []struct {
+		name, file string
+		says       []string
+	}{
+		{"unknown key", "data: x\ndtaa: y\n", []string{`settings.yaml:2:1: unknown setting "dtaa"`}},
+		{"two mistakes", "dtaa: y\npartitions: many\n", []string{`settings.yaml:1:1: unknown setting "dtaa"`, `settings.yaml:2:1: partitions: `, `"many"`}},
+		{"indented", "  exit-when-drained: maybe\n", []string{`settings.yaml:1:3: exit-when-drained: `}},
+		{"a list", "- data\n", []string{"settings.yaml:1:1: settings are `name: value` lines"}},
+		{"no YAML", "data: [\n", []string{"settings.yaml: yaml: line 2"}},
+		{"config in the config", "config: x\n", []string{`settings.yaml:1:1: unknown setting "config"`}},
+		{"print-config in the config", "print-config: true\n", []string{`unknown setting "print-config"`}},
+		{"underscores", "exit_when_drained: true\n", []string{`unknown setting "exit_when_drained"`}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, _, err := load(t, c.file)
+			if err == nil {
+				t.Fatal("Load = nil")
+			}
+			for _, want := range c.says {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("Load = %v, want %q in it", err, want)
+				}
+			}
+		})
+	}
+	t.Run("environment", func(t *testing.T) {
+		t.Setenv("REFLOAT_PARTITIONS", "many")
+		if _, _, err := load(t, ""); err == nil || !strings.Contains(err.Error(), `REFLOAT_PARTITIONS="many"`) {
+			t.Errorf("Load = %v", err)
+		}
+	})
+	t.Run("no file", func(t *testing.T) {
+		if _, _, err := load(t, "", "--config", "/nowhere/settings.yaml"); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("Load = %v", err)
+		}
+	})
+}

@@ -1,0 +1,324 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/refloat/refloat/internal/node"
+	"github.com/refloat/refloat/internal/recording"
+)
+
+// drained is a data directory that was fed the recording `retried` under the
+// test policies. Tests read it; those that change one work on a copy.
+var drained = sync.OnceValues(func() (string, error) {
+	data := filepath.Join(scratch, "drained")
+	path, err := binary()
+	if err != nil {
+		return "", err
+	}
+	_, err = output(path, "up", "--data", data, "--policies", testPolicies, "--feed", recordingFile("retried"), "--quiet", "--exit-when-drained")
+	return data, err
+})
+
+func drainedData(t *testing.T) string {
+	t.Helper()
+	data, err := drained()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// drainedCopy is a copy of its logs and its job database, without the state.
+func drainedCopy(t *testing.T) string {
+	t.Helper()
+	from, to := drainedData(t), filepath.Join(t.TempDir(), "data")
+	if err := os.CopyFS(node.Dir(to).Events(), os.DirFS(node.Dir(from).Events())); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(node.Dir(to).Decisions(), os.DirFS(node.Dir(from).Decisions())); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(node.Dir(to).Policies(), os.DirFS(node.Dir(from).Policies())); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(node.Dir(from).JobDB())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(node.Dir(to).JobDB(), b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+func writeFile(t *testing.T, dir, name, text string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+const badPolicy = `apiVersion: armadaproject.io/v1
+kind: RetryPolicy
+metadata: {name: bad}
+spec:
+  retryLimit: many
+  rules:
+  - {name: nothing, action: Retry}
+  - {name: regex, action: Retry, onTerminationMessage: {pattern: "("}}
+`
+
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	dir, data := t.TempDir(), drainedData(t)
+	bad := writeFile(t, dir, "bad/bad.yaml", badPolicy)
+	notZip := writeFile(t, dir, "text.jsonl.gz", "this is no gzip\n")
+	broken := writeFile(t, dir, "broken/jobs.sqlite", strings.Repeat("this is no database\n", 300))
+	log := imported(t, recordingFile("preempted"))
+	empty := t.TempDir()
+	plain := recordingFile("plain")
+	nowhere := filepath.Join(dir, "nowhere")
+	for _, c := range []struct {
+		name string
+		args string
+		code int
+		says string
+	}{
+		{"no command", "", exitFine, "Available Commands"},
+		{"help", "--help", exitFine, "Exit codes: 0 fine, 1 finding"},
+		{"help of up", "up --help", exitFine, "REFLOAT_DATA for --data"},
+		{"help of replay", "help replay", exitFine, "Examples:"},
+		{"completion", "completion bash", exitFine, "bash completion"},
+		{"lint", "lint " + testPolicies, exitFine, "4 files are fine; policy set b0a7e23d47b5"},
+		{"replay", "replay --log " + log + " --policies " + testPolicies, exitFine, "RuleIgnore"},
+		{"verify", "replay --verify --data " + data, exitFine, "verified: deciding 2298 messages again"},
+		{"get jobs", "get jobs --data " + data, exitFine, "RETRY AFTER"},
+		{"get jobs waiting", "get jobs --waiting --queue genomics --data " + data, exitFine, "JOB"},
+		{"get jobs by state", "get jobs --state Failed,Queued --limit 1 --data " + data, exitFine, "Failed"},
+		{"get decisions", "get decisions --last 2 --data " + data, exitFine, "DECISION"},
+		{"print config", "up --print-config --data x", exitFine, "data: x # flag"},
+
+		{"lint finding", "lint " + bad, exitFinding, "bad.yaml:5:15"},
+		{"replay with bad policies", "replay --log " + log + " --policies " + bad, exitFinding, "bad.yaml:5:15"},
+		{"up with bad policies", "up --data " + nowhere + " --policies " + bad, exitFinding, "bad.yaml:5:15"},
+		{"explain an unknown job", "explain nobody --data " + data, exitFinding, "no job nobody"},
+		{"explain a run that was not decided", "explain " + firstJob(t, data) + " --run 77 --data " + data, exitFinding, "run 77 of job"},
+		{"get an unknown job", "get job nobody --data " + data, exitFinding, "no job nobody"},
+
+		{"unknown command", "replya", exitUsage, "unknown command"},
+		{"unknown flag", "up --dtaa x", exitUsage, "unknown flag: --dtaa"},
+		{"unknown flag of get", "get jobs --dtaa x", exitUsage, "unknown flag: --dtaa"},
+		{"flag of the wrong type", "up --partitions many", exitUsage, "--partitions"},
+		{"up without data", "up", exitUsage, "--data DIR is required"},
+		{"up with an argument", "up now", exitUsage, "unknown command"},
+		{"up with a bad pace", "up --data " + nowhere + " --pace fast", exitUsage, `--pace "fast"`},
+		{"up with no pace", "up --data " + nowhere + " --pace 0x", exitUsage, `--pace "0x"`},
+		{"import without a file", "import --log " + nowhere, exitUsage, "accepts 1 arg(s)"},
+		{"import without a log", "import " + plain, exitUsage, "--log DIR is required"},
+		{"replay of nothing", "replay", exitUsage, "replay takes --log DIR and --policies DIR, or --verify and --data DIR"},
+		{"replay of both", "replay --log a --policies b --data c", exitUsage, "replay takes"},
+		{"verify of a log", "replay --verify --log a", exitUsage, "replay takes"},
+		{"replay in another form", "replay --log " + log + " --policies " + testPolicies + " -o yaml", exitUsage, `-o "yaml": use table or json`},
+		{"get what", "get", exitUsage, "jobs, job, or decisions"},
+		{"get without data", "get jobs", exitUsage, "--data DIR is required"},
+		{"get in another form", "get jobs -o wide --data " + data, exitUsage, `-o "wide"`},
+		{"get jobs in no state", "get jobs --state Lost --data " + data, exitUsage, `"Lost"`},
+		{"get no job", "get job --data " + data, exitUsage, "accepts 1 arg(s)"},
+		{"explain nothing", "explain --data " + data, exitUsage, "accepts 1 arg(s)"},
+		{"explain without data", "explain x", exitUsage, "--data DIR is required"},
+		{"explain in another form", "explain x -o yaml --data " + data, exitUsage, `-o "yaml"`},
+		{"explain no run", "explain x --run first --data " + data, exitUsage, "--run"},
+		{"lint nothing", "lint", exitUsage, "requires at least 1 arg(s)"},
+
+		{"import of no file", "import " + nowhere + ".jsonl.gz --log " + nowhere, exitEnvironment, "no such file"},
+		{"import of no recording", "import " + notZip + " --log " + nowhere, exitEnvironment, "gzip: invalid header"},
+		{"import of more partitions", "import " + plain + " --log " + nowhere + " --partitions 2", exitEnvironment, "the log has 2 partitions"},
+		{"replay of no log", "replay --log " + nowhere + "-too --policies " + testPolicies, exitEnvironment, "no Refloat data"},
+		{"replay of no policies", "replay --log " + log + " --policies " + nowhere + "-too", exitEnvironment, "no such file"},
+		{"verify of no data", "replay --verify --data " + empty, exitEnvironment, "no Refloat data"},
+		{"get of no data", "get jobs --data " + empty, exitEnvironment, "no such file"},
+		{"get of no database", "get jobs --data " + filepath.Dir(broken), exitEnvironment, "jobs.sqlite"},
+		{"explain of no data", "explain x --data " + empty, exitEnvironment, "no such file"},
+		{"lint of no file", "lint " + nowhere + "-too", exitEnvironment, "no such file"},
+		{"up with no feed", "up --data " + nowhere + " --feed " + nowhere + ".jsonl.gz", exitEnvironment, "no such file"},
+		{"up on a file", "up --data " + bad, exitEnvironment, "not a directory"},
+		{"up on a bad address", "up --listen nonsense --data " + nowhere + "-listen", exitEnvironment, "choose another --listen"},
+		{"up with too few partitions", "up --partitions 2 --feed " + plain + " --data " + nowhere, exitEnvironment, "needs 3 partitions, --partitions says 2"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := ctl(t, strings.Fields(c.args)...).exits(t, c.code).says(t, c.says)
+			if c.code == exitUsage || c.code == exitEnvironment {
+				if r.out != "" {
+					t.Errorf("stdout is not empty: %s", tailOf(r.out))
+				}
+				if !strings.HasPrefix(r.err, "refloatctl: ") && !strings.Contains(r.err, "\nrefloatctl: ") {
+					t.Errorf("stderr does not name the program: %s", tailOf(r.err))
+				}
+			}
+			if strings.Contains(r.err, "goroutine ") || strings.Contains(r.err, "Usage:") {
+				t.Errorf("stderr has more than the error: %s", tailOf(r.err))
+			}
+		})
+	}
+}
+
+// firstJob is a job that has a decision.
+func firstJob(t *testing.T, data string) string {
+	t.Helper()
+	line, _, _ := strings.Cut(ctl(t, "get", "decisions", "--data", data, "-o", "json").exits(t, exitFine).out, "\n")
+	return jsonLine(t, line+"\n").text("jobId")
+}
+
+// TestLint: all errors of a file at once, each with its place, on stdout.
+func TestLint(t *testing.T) {
+	t.Parallel()
+	bad := writeFile(t, t.TempDir(), "bad.yaml", badPolicy)
+	r := ctl(t, "lint", bad).exits(t, exitFinding)
+	for _, want := range []string{":5:15: ", ":7:", ":8:"} {
+		if !strings.Contains(r.out, bad+want) {
+			t.Errorf("no problem at %s in:\n%s", want, r.out)
+		}
+	}
+	if r.err != "" {
+		t.Errorf("stderr: %s", r.err)
+	}
+}
+
+// TestImportTwice: what the log holds is not written again, also when only the
+// beginning of a recording is there.
+func TestImportTwice(t *testing.T) {
+	t.Parallel()
+	file := recordingFile("plain")
+	dir := imported(t, file)
+	files := func() string {
+		var all strings.Builder
+		for _, path := range segments(t, dir) {
+			b, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all.Write(b)
+		}
+		return all.String()
+	}
+	before := files()
+	ctl(t, "import", file, "--log", dir).exits(t, exitFine).says(t, "1559 messages, 0 of them new")
+	if files() != before {
+		t.Error("the second import changed the log")
+	}
+
+	entries, err := recording.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	half := filepath.Join(t.TempDir(), "plain.jsonl.gz")
+	writeRecording(t, half, entries[:700])
+	cut := imported(t, half)
+	ctl(t, "import", file, "--log", cut).exits(t, exitFine).says(t, "1559 messages, 859 of them new")
+	want := ctl(t, "replay", "--log", dir, "--policies", testPolicies, "-o", "json", "--all").exits(t, exitFine)
+	got := ctl(t, "replay", "--log", cut, "--policies", testPolicies, "-o", "json", "--all").exits(t, exitFine)
+	if want.out != got.out {
+		t.Errorf("imported in two parts, another history: %s", firstDifference(want.out, got.out))
+	}
+
+	// Another recording in the same log stands beside it.
+	ctl(t, "import", recordingFile("chaos"), "--log", dir).exits(t, exitFine).says(t, "630 messages, 630 of them new")
+	ctl(t, "import", file, "--log", dir).exits(t, exitFine).says(t, "0 of them new")
+	ctl(t, "import", recordingFile("chaos"), "--log", dir).exits(t, exitFine).says(t, "0 of them new")
+}
+
+// segments are the segment files of a log.
+func segments(t *testing.T, log string) []string {
+	t.Helper()
+	all, err := filepath.Glob(filepath.Join(log, "*", "*.seg"))
+	if err != nil || len(all) == 0 {
+		t.Fatalf("segments of %s: %v, %v", log, all, err)
+	}
+	return all
+}
+
+// TestGetIsReplay: for the same events and policies, `get decisions` prints
+// what `replay` prints, byte for byte.
+func TestGetIsReplay(t *testing.T) {
+	t.Parallel()
+	data := drainedData(t)
+	want := ctl(t, "replay", "--log", node.Dir(data).Events(), "--policies", testPolicies, "-o", "json").exits(t, exitFine)
+	got := ctl(t, "get", "decisions", "--data", data, "-o", "json").exits(t, exitFine)
+	if want.out != got.out {
+		t.Error(firstDifference(want.out, got.out))
+	}
+	all := ctl(t, "replay", "--log", node.Dir(data).Events(), "--policies", testPolicies, "-o", "json", "--all").exits(t, exitFine)
+	stored := ctl(t, "get", "decisions", "--data", data, "-o", "json", "--all").exits(t, exitFine)
+	if w, g := sortedLines(all.out), sortedLines(stored.out); w != g {
+		t.Errorf("with --all: %s", firstDifference(w, g))
+	}
+	job := firstJob(t, data)
+	for line := range strings.Lines(ctl(t, "get", "decisions", "--job", job, "--data", data, "-o", "json").exits(t, exitFine).out) {
+		if jsonLine(t, line).text("jobId") != job || !strings.Contains(want.out, line) {
+			t.Errorf("get decisions --job %s: %s", job, line)
+		}
+	}
+}
+
+// rewriting are the characters by which a terminal is told to do something else
+// than to print.
+const rewriting = "\x1b\r\b"
+
+// TestPipe: in a pipe there is no color and no progress.
+func TestPipe(t *testing.T) {
+	t.Parallel()
+	data, dir := drainedData(t), t.TempDir()
+	job := firstJob(t, data)
+	for _, args := range []string{
+		"import " + recordingFile("plain") + " --log " + filepath.Join(dir, "log"),
+		"up --policies " + testPolicies + " --feed " + recordingFile("plain") + " --exit-when-drained --data " + filepath.Join(dir, "data"),
+		"replay --log " + node.Dir(data).Events() + " --policies " + testPolicies,
+		"replay --verify --data " + data,
+		"explain " + job + " --data " + data,
+		"get job " + job + " --data " + data,
+		"get jobs --data " + data,
+		"get decisions --all --data " + data,
+		"lint " + testPolicies,
+	} {
+		r := ctlIn(t, []string{"TERM=xterm-256color"}, strings.Fields(args)...).exits(t, exitFine)
+		if at := strings.IndexAny(r.out+r.err, rewriting); at >= 0 {
+			t.Errorf("%s prints %q", args, (r.out + r.err)[at:at+1])
+		}
+		if strings.Contains(r.err, " of 1559 messages") {
+			t.Errorf("%s shows progress: %s", args, r.err)
+		}
+	}
+}
+
+// TestExplainGolden holds what explain says, for people and for programs.
+func TestExplainGolden(t *testing.T) {
+	t.Parallel()
+	data := filepath.Join(t.TempDir(), "data")
+	ctl(t, "up", "--data", data, "--policies", testPolicies, "--feed", recordingFile("plain"), "--feed", recordingFile("chaos"), "--feed", recordingFile("preempted"), "--quiet", "--exit-when-drained").exits(t, exitFine)
+	var out strings.Builder
+	seen := map[string]bool{}
+	for line := range strings.Lines(ctl(t, "get", "decisions", "--data", data, "-o", "json").exits(t, exitFine).out) {
+		d := jsonLine(t, line)
+		if seen[d.text("code")] {
+			continue
+		}
+		seen[d.text("code")] = true
+		args := []string{"explain", d.text("jobId"), "--run", d["runIndex"].(interface{ String() string }).String(), "--data", data}
+		r := ctl(t, args...).exits(t, exitFine)
+		out.WriteString("=== " + d.text("code") + "\n" + r.out + "\n")
+		if len(seen) == 1 {
+			out.WriteString("=== as JSON\n" + ctl(t, append(args, "-o", "json")...).exits(t, exitFine).out + "\n")
+		}
+	}
+	golden(t, "explain.golden.txt", out.String())
+}

@@ -1,0 +1,359 @@
+package audit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/evaluator"
+	"github.com/refloat/refloat/internal/eventlog"
+)
+
+// TestVerify: a chain that follows from its input.
+func TestVerify(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		w := newWorld(t, 100*seed, 5)
+		v, err := w.verify(link(w.envelopes))
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		if v.Progress.Running != w.running || v.Waiting != 0 || v.Claims != 2 || v.Envelopes != uint64(len(w.envelopes)) ||
+			v.Messages != uint64(len(w.events)) || v.Progress.Generation != 2 || len(v.Ignored) != 0 {
+			t.Errorf("seed %d: %d envelopes over %d messages: %+v, want running hash %v", seed, len(w.envelopes), len(w.events), v, w.running)
+		}
+	}
+}
+
+// TestVerifyPart: what is not answered yet waits, and strangers are counted.
+func TestVerifyPart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, 5)
+	for n := range w.envelopes {
+		decisions := link(w.envelopes[:n])
+		decisions.put([]byte("stranger"))
+		v, err := w.verify(decisions)
+		if err != nil {
+			t.Fatalf("%d envelopes: %v", n, err)
+		}
+		if got := v.Messages + v.Waiting; got != uint64(len(w.events)) || v.Envelopes != uint64(n) || v.Ignored[chain.Malformed] != 1 {
+			t.Errorf("%d envelopes: %d of %d messages, %+v", n, got, len(w.events), v)
+		}
+	}
+}
+
+// answering is the place of the n-th envelope with records from input.
+func (w *world) answering(n int) int {
+	for i, e := range w.envelopes {
+		if e.InCount > 0 && len(e.Records) > 0 {
+			if n--; n < 0 {
+				return i
+			}
+		}
+	}
+	panic("the history is too short")
+}
+
+// activating is the place of the n-th activation.
+func (w *world) activating(n int) int {
+	for i, e := range w.envelopes {
+		if len(e.Records) > 1 && e.InCount == 0 {
+			if n--; n < 0 {
+				return i
+			}
+		}
+	}
+	panic("no activation")
+}
+
+// change puts another envelope in the place of one.
+func (w *world) change(i int, do func(e *chain.Envelope)) {
+	e := *w.envelopes[i]
+	e.Records = slices.Clone(e.Records)
+	do(&e)
+	w.envelopes[i] = &e
+}
+
+// changePolicy changes the PolicyActivated of the n-th activation.
+func (w *world) changePolicy(n int, do func(r *chain.PolicyActivated)) int {
+	i := w.activating(n)
+	w.change(i, func(e *chain.Envelope) {
+		r, _ := chain.DecodeRecord(e.Records[1])
+		do(r.(*chain.PolicyActivated))
+		e.Records[1] = chain.AppendRecord(nil, r)
+	})
+	return i
+}
+
+// TestVerifyFinds: what someone tampered with who then made the links fit
+// again. The error names the envelope.
+func TestVerifyFinds(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		tamper func(w *world) (envelope int) // the place of the first one that is wrong
+		want   string
+		class  error
+	}{
+		{"a record of another run", func(w *world) int {
+			i := w.answering(1)
+			w.change(i, func(e *chain.Envelope) {
+				r, _ := chain.DecodeRecord(e.Records[0])
+				switch r := r.(type) {
+				case *chain.Decision:
+					r.RunID += "x"
+				case *chain.NotDecided:
+					r.RunID += "x"
+				case *chain.Parked:
+					r.Raw = append(r.Raw, 'x')
+				case *chain.RetryReady:
+					r.RunID += "x"
+				}
+				e.Records[0] = chain.AppendRecord(nil, r)
+			})
+			return i
+		}, "deciding again gives", audit.ErrDifferent},
+		{"a record left out", func(w *world) int {
+			i := w.answering(2)
+			w.change(i, func(e *chain.Envelope) { e.Records = e.Records[:len(e.Records)-1] })
+			return i
+		}, "the log lacks", audit.ErrDifferent},
+		{"a record twice", func(w *world) int {
+			i := w.answering(2)
+			w.change(i, func(e *chain.Envelope) { e.Records = append(e.Records, e.Records[len(e.Records)-1]) })
+			return i
+		}, "nothing in the input gives", audit.ErrDifferent},
+		{"an envelope left out, its input too", func(w *world) int {
+			i := w.answering(2)
+			w.envelopes = slices.Delete(w.envelopes, i, i+1)
+			return i
+		}, "the input has", chain.ErrMissing},
+		{"an envelope left out, its input given to the next", func(w *world) int {
+			i := w.answering(2)
+			w.change(i+1, func(e *chain.Envelope) { e.InCount += w.envelopes[i].InCount })
+			w.envelopes = slices.Delete(w.envelopes, i, i+1)
+			return i
+		}, "", audit.ErrDifferent},
+		{"no activation", func(w *world) int {
+			i := w.activating(0)
+			w.envelopes = slices.Delete(w.envelopes, i, i+1)
+			return i
+		}, "was decided by semantics 0", nil},
+		{"the other semantics", func(w *world) int {
+			i := w.activating(0)
+			w.change(i, func(e *chain.Envelope) {
+				e.Records[0] = chain.AppendRecord(nil, &chain.SemanticsActivated{Version: evaluator.SemanticsVersion + 1})
+			})
+			return i + 1
+		}, "this program knows", nil},
+		{"a policy digest", func(w *world) int {
+			return w.changePolicy(1, func(r *chain.PolicyActivated) { r.Digest[0] ^= 1 })
+		}, "with another digest than the policies log has", audit.ErrDifferent},
+		{"a horizon", func(w *world) int {
+			return w.changePolicy(1, func(r *chain.PolicyActivated) { r.HorizonMS++ })
+		}, "with another horizon than the policies log has", audit.ErrDifferent},
+		{"a generation that is not there", func(w *world) int {
+			return w.changePolicy(1, func(r *chain.PolicyActivated) { r.Generation = 3 })
+		}, "activates policy generation 3, which the policies log does not hold", audit.ErrDifferent},
+		{"a generation going back", func(w *world) int {
+			w.changePolicy(0, func(r *chain.PolicyActivated) {
+				r.Generation, r.Digest, r.HorizonMS = 2, w.sets[1].Digest(), w.sets[1].Horizon().Milliseconds()
+			})
+			i := w.activating(0)
+			w.envelopes = append(w.envelopes[:i+1:i+1], w.envelopes[w.activating(1):]...) // nothing was decided in between
+			return w.changePolicy(1, func(r *chain.PolicyActivated) {
+				r.Generation, r.Digest, r.HorizonMS = 1, w.sets[0].Digest(), w.sets[0].Horizon().Milliseconds()
+			})
+		}, "goes back from policy generation 2 to 1", audit.ErrDifferent},
+		{"the same generation with another digest", func(w *world) int {
+			return w.changePolicy(1, func(r *chain.PolicyActivated) { r.Generation = 1 })
+		}, "with another digest than the policies log has", audit.ErrDifferent},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 3, 12)
+			at := tt.tamper(w)
+			_, err := w.verify(link(w.envelopes))
+			if err == nil || tt.class != nil && !errors.Is(err, tt.class) || !strings.Contains(err.Error(), tt.want) {
+				t.Fatalf("Verify = %v, want %v with %q", err, tt.class, tt.want)
+			}
+			if place := fmt.Sprintf("envelope %d", at+1); !strings.Contains(err.Error(), place) {
+				t.Errorf("Verify = %v, want it to name %s", err, place)
+			}
+		})
+	}
+}
+
+// TestVerifyFindsEveryBit: of every record, one bit is changed at every byte,
+// and the links made to fit. No change is passed over.
+func TestVerifyFindsEveryBit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3, 12)
+	different, malformed := 0, 0
+	for i, e := range w.envelopes {
+		if isClaim(e) != nil {
+			continue // link would make it a good one again
+		}
+		for k := range e.Records {
+			step := 1
+			if testing.Short() {
+				step = 5
+			}
+			for at := 0; at < len(e.Records[k]); at += step {
+				w := &world{events: w.events, policies: w.policies, envelopes: slices.Clone(w.envelopes)}
+				w.change(i, func(e *chain.Envelope) {
+					e.Records[k] = slices.Clone(e.Records[k])
+					e.Records[k][at] ^= 1 << (at % 8)
+				})
+				v, err := w.verify(link(w.envelopes))
+				what := fmt.Sprintf("envelope %d, record %d, byte %d", i+1, k, at)
+				if _, bad := chain.DecodeRecord(w.envelopes[i].Records[k]); bad != nil {
+					// A stranger's: the chain ends before it, as Verified says, or a later
+					// claim shows that something is missing.
+					malformed++
+					if err == nil && v.Ignored[chain.Malformed] != 1 || err != nil && !errors.Is(err, chain.ErrMissing) || v.Envelopes != uint64(i) {
+						t.Fatalf("%s: %+v, %v; want %d envelopes", what, v, err, i)
+					}
+					continue
+				}
+				different++
+				if err == nil {
+					t.Fatalf("%s: no difference is found", what)
+				}
+			}
+		}
+	}
+	t.Logf("%d changes found, %d made the record malformed", different, malformed)
+}
+
+// TestVerifyRaw: what happens to a log by itself, when nobody makes links fit. A
+// chain that does not go on is no error, as its owner may just have lost what
+// it sent; but it is seen to wait, and the next claim shows what is missing.
+func TestVerifyRaw(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3, 12)
+	whole := *link(w.envelopes)
+	claims := 0
+	for i := range whole {
+		if isClaim(w.envelopes[i]) != nil {
+			claims++
+		}
+		for _, tt := range []struct {
+			name string
+			raw  func() topic
+		}{
+			{"dropped", func() topic { return slices.Concat(whole[:i], whole[i+1:]) }},
+			{"swapped with the next", func() topic {
+				x := slices.Clone(whole)
+				if i+1 < len(x) {
+					x[i].Payload, x[i+1].Payload = x[i+1].Payload, x[i].Payload
+				}
+				return x
+			}},
+			{"a bit changed", func() topic {
+				x := slices.Clone(whole)
+				x[i].Payload = slices.Clone(x[i].Payload)
+				x[i].Payload[len(x[i].Payload)/2] ^= 4
+				return x
+			}},
+		} {
+			decisions := tt.raw()
+			if tt.name != "dropped" && i+1 == len(whole) {
+				continue
+			}
+			v, err := w.verify(&decisions)
+			what := fmt.Sprintf("envelope %d %s", i+1, tt.name)
+			switch {
+			case err != nil && !errors.Is(err, chain.ErrMissing) && !errors.Is(err, audit.ErrDifferent):
+				t.Fatalf("%s: %v", what, err)
+			case err != nil && !strings.Contains(err.Error(), "envelope"):
+				t.Errorf("%s: %v names no envelope", what, err)
+			case err == nil && claims < 2:
+				t.Errorf("%s: no error, though a claim follows that names a later end", what)
+			case err == nil && v.Waiting == 0 && v.Envelopes == uint64(len(whole)):
+				t.Errorf("%s: all is well: %+v", what, v)
+			case err == nil && i+1 < len(whole) && len(v.Ignored) == 0:
+				t.Errorf("%s: nothing was ignored: %+v", what, v)
+			}
+		}
+	}
+}
+
+// TestVerifyInput: the input is not what was decided on.
+func TestVerifyInput(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3, 12)
+	decisions := link(w.envelopes)
+	events := w.events
+	for i := range events {
+		w.events = slices.Delete(slices.Clone(events), i, i+1)
+		if _, err := w.verify(decisions); !errors.Is(err, chain.ErrMissing) {
+			t.Errorf("without message %d: %v, want ErrMissing", i, err)
+		}
+	}
+	w.events = slices.Clone(events)
+	changed := 0
+	for i := range events {
+		w.events[i].Payload = []byte("\xff")
+		if _, err := w.verify(decisions); err != nil {
+			if !errors.Is(err, audit.ErrDifferent) || !strings.Contains(err.Error(), fmt.Sprintf("message at %v", events[i].Position)) {
+				t.Errorf("with message %d unreadable: %v, want ErrDifferent at %v", i, err, events[i].Position)
+			}
+			changed++
+		}
+		w.events[i] = events[i]
+	}
+	if changed < len(events)-10 { // some are garbage as they are
+		t.Errorf("%d of %d unreadable messages were found", changed, len(events))
+	}
+}
+
+// TestVerifyStops when its context ends, and so does Replay.
+func TestVerifyStops(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3, 12)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := audit.Verify(ctx, audit.Logs{Events: &w.events, Decisions: link(w.envelopes), Policies: &w.policies}, 0); !errors.Is(err, context.Canceled) {
+		t.Errorf("Verify = %v, want %v", err, context.Canceled)
+	}
+	visit := func(*eventlog.Message, *evaluator.Output) error { return nil }
+	if _, err := audit.Replay(ctx, &w.events, 0, w.sets[0], visit); !errors.Is(err, context.Canceled) {
+		t.Errorf("Replay = %v, want %v", err, context.Canceled)
+	}
+}
+
+// TestReplay shows each message with its records, in order, and stops with the
+// error of the one that looks.
+func TestReplay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3, 12)
+	var running chain.Hash
+	next := 0
+	p, err := audit.Replay(context.Background(), &w.events, 0, w.sets[0], func(m *eventlog.Message, out *evaluator.Output) error {
+		if m.Position != w.events[next].Position {
+			t.Fatalf("message %d at %v, want %v", next, m.Position, w.events[next].Position)
+		}
+		next++
+		for i, b := range out.Bytes {
+			if at, ok := chain.PositionOf(out.Records[i]); !ok || at != m.Position {
+				t.Fatalf("a record of the message at %v is of %v", m.Position, at)
+			}
+			running = running.Extend(b)
+		}
+		return nil
+	})
+	if err != nil || next != len(w.events) || p.Running != running {
+		t.Errorf("Replay = %+v, %v after %d of %d messages; want running hash %v", p, err, next, len(w.events), running)
+	}
+	enough := errors.New("enough")
+	if _, err := audit.Replay(context.Background(), &w.events, 0, w.sets[0], func(*eventlog.Message, *evaluator.Output) error { return enough }); !errors.Is(err, enough) {
+		t.Errorf("Replay = %v, want %v", err, enough)
+	}
+}

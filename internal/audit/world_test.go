@@ -1,0 +1,182 @@
+package audit_test
+
+import (
+	"bytes"
+	"context"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/evaluator"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/naive"
+	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/projection"
+)
+
+// topic is a partition in memory.
+type topic []eventlog.Message
+
+func (x *topic) put(payload []byte) {
+	*x = append(*x, eventlog.Message{Position: eventlog.Position{Ledger: 9, Entry: int64(len(*x))}, Payload: payload})
+}
+
+func (*topic) Partitions() int { return 1 }
+
+func (x *topic) End(int) (eventlog.Position, error) {
+	if len(*x) == 0 {
+		return eventlog.Start, nil
+	}
+	return (*x)[len(*x)-1].Position, nil
+}
+
+func (x *topic) Open(_ int, after eventlog.Position) (eventlog.Reader, error) {
+	left := *x
+	for len(left) > 0 && left[0].Position.Compare(after) <= 0 {
+		left = left[1:]
+	}
+	return &reader{left}, nil
+}
+
+type reader struct{ left topic }
+
+func (r *reader) Read(dst []eventlog.Message) (int, error) {
+	n := copy(dst, r.left)
+	r.left = r.left[n:]
+	return n, nil
+}
+
+func (*reader) Changed() <-chan struct{} { return nil }
+func (*reader) Close() error             { return nil }
+
+// world is what an owner, or several in turn, made of a random history: two
+// policy generations, and a chain that its tests may tamper with.
+type world struct {
+	events, policies topic
+	envelopes        []*chain.Envelope // in force
+	sets             []*policy.Set     // generation i+1
+	running          chain.Hash
+}
+
+// newWorld answers a history of at least so many records from input.
+func newWorld(t testing.TB, seed uint64, records int) *world {
+	t.Helper()
+	for ; ; seed++ {
+		h := naive.Generate(seed, naive.Options{})
+		w := &world{}
+		for _, m := range h.Messages {
+			at := eventlog.Position{Ledger: m.Ledger, Entry: m.Entry, Batch: m.Batch}
+			w.events = append(w.events, eventlog.Message{Position: at, Publish: m.Publish, Payload: m.Payload})
+		}
+		w.publish(t, h.YAML())
+		w.publish(t, naive.Generate(seed+1, naive.Options{}).YAML())
+		if w.answer(t, rand.New(rand.NewPCG(seed, 2))) >= records {
+			return w
+		}
+	}
+}
+
+func (w *world) publish(t testing.TB, files []naive.File) {
+	t.Helper()
+	var in []policy.File
+	for _, f := range files {
+		in = append(in, policy.File{Name: f.Name, Data: f.Data})
+	}
+	set, err := policy.Parse(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	payload, err := evaluator.EncodeGeneration(set, "test", "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.sets = append(w.sets, set)
+	w.policies.put(payload)
+}
+
+// answer writes the chain as an owner does: a claim, the first generation, some
+// stretches, another owner's claim, the second generation, the rest.
+func (w *world) answer(t testing.TB, rng *rand.Rand) (records int) {
+	t.Helper()
+	state, err := projection.NewState(projection.NewMemory(), projection.NoWatermark, evaluator.DefaultHorizon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &evaluator.Processor{State: state}
+	left := w.events
+	stretch := func(n int) {
+		e := &chain.Envelope{}
+		for _, m := range left[:min(n, len(left))] {
+			out, err := p.Step(&m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e.InTo, e.InCount = m.Position, e.InCount+1
+			for _, b := range out.Bytes {
+				e.Records = append(e.Records, bytes.Clone(b)) // the next step takes their place
+				records++
+			}
+		}
+		left = left[e.InCount:]
+		w.envelopes = append(w.envelopes, e)
+	}
+	activate := func(generation uint64) {
+		set := w.sets[generation-1]
+		front := []chain.Record{
+			&chain.SemanticsActivated{Version: evaluator.SemanticsVersion},
+			&chain.PolicyActivated{Generation: generation, Digest: set.Digest(), HorizonMS: set.Horizon().Milliseconds()},
+		}
+		p.Activate(front)
+		p.Rules = evaluator.Rules{Generation: generation, Set: set}
+		w.envelopes = append(w.envelopes, &chain.Envelope{Records: [][]byte{chain.AppendRecord(nil, front[0]), chain.AppendRecord(nil, front[1])}})
+	}
+	for generation := uint64(1); generation <= 2; generation++ {
+		w.envelopes = append(w.envelopes, &chain.Envelope{Records: [][]byte{chain.AppendRecord(nil, &chain.OwnerClaim{})}})
+		activate(generation)
+		for half := len(w.events) / 2; len(left) > half || generation == 2 && len(left) > 0; {
+			stretch(1 + rng.IntN(7))
+		}
+	}
+	w.running = p.Progress.Running
+	return records
+}
+
+// isClaim says whether an envelope is a claim.
+func isClaim(e *chain.Envelope) *chain.OwnerClaim {
+	if len(e.Records) != 1 {
+		return nil
+	}
+	r, _ := chain.DecodeRecord(e.Records[0])
+	c, _ := r.(*chain.OwnerClaim)
+	return c
+}
+
+// link makes a chain of the envelopes as they are: seq, links, epochs, ranges
+// and what claims name are computed anew. So it is what someone writes who
+// knows how, and wants to be believed.
+func link(envelopes []*chain.Envelope) *topic {
+	x, end := &topic{}, chain.Beginning
+	for _, e := range envelopes {
+		e := *e
+		if c := isClaim(&e); c != nil {
+			e.Epoch, e.Owner = end.Epoch+1, chain.OwnerID{byte(end.Epoch + 1)}
+			c.Epoch, c.Owner, c.LastSeq, c.LastLink = e.Epoch, e.Owner, end.Seq, end.Link
+			e.Records = [][]byte{chain.AppendRecord(nil, c)}
+		} else {
+			e.Epoch, e.Owner = end.Epoch, end.Owner
+		}
+		e.Seq, e.Link, e.InFrom = end.Seq+1, end.Link, end.InTo
+		if e.InCount == 0 {
+			e.InTo = e.InFrom
+		}
+		raw := e.Append(nil)
+		end = chain.End{Seq: e.Seq, Link: chain.Link(raw), Epoch: e.Epoch, Owner: e.Owner, InTo: e.InTo}
+		x.put(raw)
+	}
+	return x
+}
+
+func (w *world) verify(decisions *topic) (audit.Verified, error) {
+	return audit.Verify(context.Background(), audit.Logs{Events: &w.events, Decisions: decisions, Policies: &w.policies}, 0)
+}
