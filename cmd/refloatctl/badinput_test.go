@@ -106,7 +106,7 @@ func brokenMessages(t *testing.T, rng *rand.Rand) [][]byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	real := func() []byte { return entries[rng.IntN(len(entries))].Message.Payload }
+	recorded := func() []byte { return entries[rng.IntN(len(entries))].Message.Payload }
 	all := [][]byte{{}, {0}, {0xff}, bytes.Repeat([]byte{0xff}, 4<<20), bytes.Repeat([]byte{0x80}, 11)}
 	for n := 1; n < 5000; n *= 2 {
 		b := make([]byte, n)
@@ -116,11 +116,11 @@ func brokenMessages(t *testing.T, rng *rand.Rand) [][]byte {
 		all = append(all, b)
 	}
 	for range 40 {
-		truncated := real()
+		truncated := recorded()
 		truncated = truncated[:rng.IntN(len(truncated))]
-		flipped := bytes.Clone(real())
+		flipped := bytes.Clone(recorded())
 		flipped[rng.IntN(len(flipped))] ^= 1 << rng.IntN(8)
-		cut := real()
+		cut := recorded()
 		at := rng.IntN(len(cut))
 		all = append(all, truncated, flipped, slices.Concat(cut[:at], cut[rng.IntN(len(cut)):]))
 	}
@@ -210,9 +210,9 @@ func failedRun(job, run string, code int32, message string) *pb.Event {
 // odd ones into each partition, the huge ones into one.
 func (h *history) mix(t *testing.T, rng *rand.Rand, broken, odd [][]byte) {
 	t.Helper()
-	real := messagesOf(t, recordingFile("chaos"))
+	recorded := messagesOf(t, recordingFile("chaos"))
 	var entries []recording.Entry
-	for p := range real {
+	for p := range recorded {
 		mine := slices.Clone(odd)
 		if p > 0 { // the huge ones once
 			mine = slices.DeleteFunc(mine, func(b []byte) bool { return len(b) > 1<<20 })
@@ -222,20 +222,20 @@ func (h *history) mix(t *testing.T, rng *rand.Rand, broken, odd [][]byte) {
 		}
 		places := make([]int, len(mine))
 		for i := range places {
-			places[i] = rng.IntN(len(real[p]) + 1)
+			places[i] = rng.IntN(len(recorded[p]) + 1)
 		}
 		slices.Sort(places)
-		for i := range len(real[p]) + 1 {
+		for i := range len(recorded[p]) + 1 {
 			for len(places) > 0 && places[0] == i {
-				m := naive.Message{Publish: real[p][min(i, len(real[p])-1)].Publish, Payload: mine[0]}
+				m := naive.Message{Publish: recorded[p][min(i, len(recorded[p])-1)].Publish, Payload: mine[0]}
 				if rng.IntN(20) == 0 {
 					m.Publish += rng.Int64N(48*3600e9) - 24*3600e9
 				}
 				h.messages[p] = append(h.messages[p], m)
 				places, mine = places[1:], mine[1:]
 			}
-			if i < len(real[p]) {
-				h.messages[p] = append(h.messages[p], real[p][i])
+			if i < len(recorded[p]) {
+				h.messages[p] = append(h.messages[p], recorded[p][i])
 			}
 		}
 		for i := range h.messages[p] {

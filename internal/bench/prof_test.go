@@ -21,7 +21,7 @@ func BenchmarkProf(b *testing.B) {
 		h := in.h
 		run := func(name string, f func()) {
 			b.Run(in.name+"/"+name, func(b *testing.B) {
-				var best = 1e18
+				best := 1e18
 				for b.Loop() {
 					m := measure(f)
 					best = min(best, m.cpu)

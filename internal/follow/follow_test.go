@@ -167,12 +167,14 @@ func TestMissing(t *testing.T) {
 		{"the end is missing", []int64{1, 2}, func(w *writer) { w.answer(2, 2); w.answer(4, 2) }, "1:\n2: 1 2\n", "decisions answer events up to 1:4:-1, the events end at 1:2:-1"},
 		{"all of it is missing", nil, func(w *writer) { w.answer(2, 2) }, "1:\n", "the events end at -1:-1:-1"},
 		{
-			"an epoch whose claim is missing", []int64{1},
+			"an epoch whose claim is missing",
+			[]int64{1},
 			func(w *writer) { w.end.Epoch++; w.answer(1, 1) },
 			"1:\n", "decision log at 1:1:-1: ",
 		},
 		{
-			"a claim on what is missing", []int64{1},
+			"a claim on what is missing",
+			[]int64{1},
 			func(w *writer) { w.end.Seq++; w.claim() },
 			"1:\n", "epoch 2 was claimed at envelope 2, but only 1 are here",
 		},

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -101,7 +102,7 @@ func damage(t *rapid.T, b []byte, decode func([]byte) error) {
 			t.Fatalf("the first %d of %d bytes: %v, want ErrCorrupt", n, len(b), err)
 		}
 	}
-	for _, other := range [][]byte{append(b[:len(b):len(b)], 0), append([]byte{b[0] + 1}, b[1:]...)} {
+	for _, other := range [][]byte{append(slices.Clip(b), 0), append([]byte{b[0] + 1}, b[1:]...)} {
 		if err := decode(other); !errors.Is(err, ErrCorrupt) {
 			t.Fatalf("%x: %v, want ErrCorrupt", other, err)
 		}

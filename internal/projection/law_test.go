@@ -27,8 +27,8 @@ func TestMemoryIsAStore(t *testing.T) {
 	key := rapid.SliceOfN(rapid.SampledFrom([]byte{0, 1, 'a', 0xff}), 1, 3)
 	rapid.Check(t, func(t *rapid.T) {
 		memory := NewMemory()
-		clear := store.NewBatch()
-		if err := errors.Join(clear.DeleteRange([]byte{0}, bytes.Repeat([]byte{0xff}, 9)), store.Commit(clear, []byte{})); err != nil {
+		wipe := store.NewBatch()
+		if err := errors.Join(wipe.DeleteRange([]byte{0}, bytes.Repeat([]byte{0xff}, 9)), store.Commit(wipe, []byte{})); err != nil {
 			t.Fatal(err)
 		}
 		for range rapid.IntRange(1, 6).Draw(t, "batches") {
@@ -169,6 +169,7 @@ func someEvent(t *rapid.T, now int64) events.Event {
 		ev.States = events.JobStates(rapid.IntRange(0, 15).Draw(t, "states"))
 	case events.RunLeased, events.RunRunning:
 		ev.Node = rapid.SampledFrom([]string{"", "n3", "n4"}).Draw(t, "node")
+	default: // the others carry no more
 	}
 	return ev
 }

@@ -72,7 +72,7 @@ func (r *Reader) Next() (Entry, error) {
 		return Entry{}, r.err
 	}
 	e, err := r.next()
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		r.err = io.EOF
 	} else if err != nil {
 		r.err = fmt.Errorf("%s:%d: %w", r.path, r.number, err)
@@ -219,7 +219,7 @@ func ReadFile(path string) ([]Entry, error) {
 	var entries []Entry
 	for {
 		e, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return entries, nil
 		}
 		if err != nil {

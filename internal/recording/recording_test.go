@@ -12,8 +12,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/refloat/refloat/internal/eventlog"
 	"pgregory.net/rapid"
+
+	"github.com/refloat/refloat/internal/eventlog"
 )
 
 const files = "../../testdata/recordings"
@@ -39,7 +40,7 @@ func readAll(in io.Reader, path string) ([]Entry, error) {
 	var es []Entry
 	for {
 		e, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return es, r.Close()
 		}
 		if err != nil {
@@ -123,8 +124,8 @@ func write(t testing.TB, out io.Writer, es []Entry) {
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	const good = `{"partition":0,"ledger":1,"entry":2,"batch":0,"key":"k","publish_time":"2026-11-20T23:39:35.494Z","payload":"AQI=","new":{"field":[1]}}` + "\n"
-	line := func(old, new string) string {
-		return good + strings.Replace(strings.Replace(good, `"entry":2`, `"entry":3`, 1), old, new, 1)
+	line := func(old, with string) string {
+		return good + strings.Replace(strings.Replace(good, `"entry":2`, `"entry":3`, 1), old, with, 1)
 	}
 	for _, c := range []struct{ name, text, want string }{
 		{"good", line("", ""), ""},

@@ -20,8 +20,6 @@ func checksum(parts ...[]byte) uint32 {
 	return c
 }
 
-const positionBytes = 20
-
 func putPosition(b []byte, p eventlog.Position) {
 	le.PutUint64(b, uint64(p.Ledger))
 	le.PutUint64(b[8:], uint64(p.Entry))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/refloat/refloat/internal/eventlog"
 )
 

@@ -8,8 +8,9 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
-	"github.com/refloat/refloat/internal/eventlog/filelog"
 	"pgregory.net/rapid"
+
+	"github.com/refloat/refloat/internal/eventlog/filelog"
 )
 
 // crashing is a file system that can be cut off before any of its operations.
@@ -203,25 +204,25 @@ func recoverEverywhere(t *testing.T, c filelog.Config, mem *vfs.MemFS, m *model,
 		disk.crash(point, percents[point%4], uint64(point))
 		c.FS = disk
 		log := mustOpen(t, c)
-		during := disk.clone
+		disk.at = -1
 		if err := was.check(log); err != nil {
 			t.Fatalf("%s: %v", where, err)
 		}
-		again := m.clone()
-		if during == nil {
-			// Recovered in peace: it goes on, and keeps what it reports.
-			if err := errors.Join(steps(log, was), was.check(log)); err != nil {
-				t.Fatalf("%s, going on: %v", where, err)
+		if disk.clone != nil {
+			c.FS = disk.clone
+			if err := m.clone().check(mustOpen(t, c)); err != nil {
+				t.Fatalf("%s, then %d in recovery: %v", where, point, err)
 			}
-			during, again = cut(disk.mem, 0, 0), was
+			continue
 		}
-		c.FS = during
-		log = mustOpen(t, c)
-		if err := again.check(log); err != nil {
-			t.Fatalf("%s, then %d in recovery: %v", where, point, err)
+		// Recovered in peace: it goes on, and keeps what it reports.
+		if err := errors.Join(steps(log, was), was.check(log)); err != nil {
+			t.Fatalf("%s, going on: %v", where, err)
 		}
-		if disk.clone == nil {
-			return point
+		c.FS = cut(disk.mem, 0, 0)
+		if err := was.check(mustOpen(t, c)); err != nil {
+			t.Fatalf("%s, gone on: %v", where, err)
 		}
+		return point
 	}
 }

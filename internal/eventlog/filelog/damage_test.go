@@ -3,6 +3,7 @@ package filelog_test
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"path"
@@ -11,9 +12,12 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/filelog"
 )
+
+var every = flag.Bool("every", false, "damage every byte, not some")
 
 // tree is a directory of files as data.
 type tree map[string][]byte
@@ -67,9 +71,12 @@ func (files tree) disk(t testing.TB) *vfs.MemFS {
 
 // damages calls do with each damaged form of the tree.
 func (files tree) damages(do func(what, name string, damaged tree)) {
-	stride := 1
+	stride := 5 // go test -every takes each byte
 	if testing.Short() {
-		stride = 13
+		stride = 37
+	}
+	if *every {
+		stride = 1
 	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		data := files[name]

@@ -3,9 +3,10 @@ package filelog_test
 import (
 	"context"
 	"fmt"
-	"log"
+	"os"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/filelog"
 )
@@ -13,33 +14,38 @@ import (
 func Example() {
 	events, err := filelog.Open(filelog.Config{FS: vfs.NewMem(), Dir: "events", Partitions: 3})
 	if err != nil {
-		log.Fatal(err)
+		fatal(err)
 	}
 	key := "job-set-1"
 	p := eventlog.PartitionFor(key, events.Partitions())
 	batch := []eventlog.Message{{Key: key, Payload: []byte("submitted")}, {Key: key, Payload: []byte("leased")}}
 	if err := events.AppendSync(context.Background(), p, batch); err != nil {
-		log.Fatal(err)
+		fatal(err)
 	}
 	r, err := events.Open(p, eventlog.Start)
 	if err != nil {
-		log.Fatal(err)
+		fatal(err)
 	}
 	msgs := make([]eventlog.Message, 10)
 	n, err := r.Read(msgs)
 	if err != nil {
-		log.Fatal(err)
+		fatal(err)
 	}
 	for _, m := range msgs[:n] {
 		fmt.Printf("%v %s %s\n", m.Position, m.Key, m.Payload)
 	}
 	if err := r.Close(); err != nil {
-		log.Fatal(err)
+		fatal(err)
 	}
 	if err := events.Close(); err != nil {
-		log.Fatal(err)
+		fatal(err)
 	}
 	// Output:
 	// 0:0:0 job-set-1 submitted
 	// 0:0:1 job-set-1 leased
+}
+
+func fatal(err error) {
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
 }

@@ -6,8 +6,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"github.com/refloat/refloat/internal/eventlog"
 	"pgregory.net/rapid"
+
+	"github.com/refloat/refloat/internal/eventlog"
 )
 
 const seed = 0x1234

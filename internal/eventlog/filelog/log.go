@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
@@ -139,7 +140,7 @@ func (l *Log) acquire() error {
 		return nil
 	}
 	// The file system has no class of its own for "held by someone else".
-	held := err == error(syscall.EAGAIN) || err == error(syscall.EACCES) || err.Error() == "lock held by current process"
+	held := errors.Is(err, error(syscall.EAGAIN)) || errors.Is(err, error(syscall.EACCES)) || err.Error() == "lock held by current process"
 	if held {
 		return fmt.Errorf("another writer has the directory %s open: %w", l.cfg.Dir, eventlog.ErrLocked)
 	}

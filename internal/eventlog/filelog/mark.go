@@ -7,6 +7,7 @@ import (
 	"io/fs"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
@@ -68,7 +69,7 @@ func (f *syncedFile) read() (best mark, whole int, err error) {
 	var b [slotBytes]byte
 	for slot := range int64(2) {
 		n, err := f.ReadAt(b[:], slot*slotDistance)
-		if err != nil && err != io.EOF {
+		if err != nil && !errors.Is(err, io.EOF) {
 			return mark{}, 0, fmt.Errorf("read %s: %w", f.path, err)
 		}
 		m, ok := parseMark(b[:n], f.partition)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
@@ -43,7 +44,7 @@ func readMeta(c Config) (int, error) {
 	defer func() { _ = f.Close() }()
 	b := make([]byte, metaBytes+1)
 	n, err := f.ReadAt(b, 0)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return 0, fmt.Errorf("read %s: %w", path, err)
 	}
 	partitions, ok := parseMeta(b[:n])

@@ -114,7 +114,7 @@ func (r *reader) pass(h frameHeader) {
 // header reads the header of the frame at the reader's place.
 func (r *reader) header() (frameHeader, error) {
 	b, err := r.win.at(r.offset, frameHeaderBytes)
-	if err == io.EOF && r.offset == r.win.limit {
+	if errors.Is(err, io.EOF) && r.offset == r.win.limit {
 		return frameHeader{}, r.damage("the segment ends here, and none begins with this frame: it is missing, or the end of this one").err()
 	}
 	if err != nil {
@@ -133,7 +133,7 @@ func (r *reader) header() (frameHeader, error) {
 }
 
 func (r *reader) short(err error) error {
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return r.damage("the file ends before the end of a durable frame").err()
 	}
 	return fmt.Errorf("%s: %w", r.part.segmentPath(r.segment), err)

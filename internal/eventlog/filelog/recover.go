@@ -1,11 +1,13 @@
 package filelog
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
@@ -173,7 +175,7 @@ func settleTail(s *segmentFile, f vfs.File, proven, whole int64) error {
 		if off < whole {
 			b = b[:min(int64(len(b)), whole-off)]
 		}
-		if _, err := s.ReadAt(b, off); err != nil && err != io.EOF {
+		if _, err := s.ReadAt(b, off); err != nil && !errors.Is(err, io.EOF) {
 			return fmt.Errorf("read %s: %w", s.path, err)
 		}
 		if off < whole || !allZero(b) {

@@ -1,6 +1,7 @@
 package filelog
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
@@ -44,7 +45,7 @@ func (s *scan) run() error {
 // understood or not the next one, is an error: it must not be overwritten.
 func (s *scan) frame() (frameHeader, bool, error) {
 	b, err := s.win.at(s.offset, frameHeaderBytes)
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return frameHeader{}, false, nil
 	}
 	if err != nil {
@@ -61,7 +62,7 @@ func (s *scan) frame() (frameHeader, bool, error) {
 		return h, false, s.damage(fmt.Sprintf("frame %d stands here", h.ordinal)).err()
 	}
 	body, err := s.win.at(s.offset+frameHeaderBytes, h.stored)
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return h, false, nil
 	}
 	if err != nil {

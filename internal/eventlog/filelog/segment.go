@@ -1,6 +1,7 @@
 package filelog
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
@@ -97,7 +99,7 @@ type segmentFile struct {
 func (p *partition) readSegmentHeader(f vfs.File, first int64) (segmentHeader, uint32, bool, error) {
 	var b [segmentHeaderBytes]byte
 	n, err := f.ReadAt(b[:], 0)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return segmentHeader{}, 0, false, fmt.Errorf("read segment header: %w", err)
 	}
 	h, seed, ok := parseSegmentHeader(b[:n])

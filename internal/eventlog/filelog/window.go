@@ -1,6 +1,7 @@
 package filelog
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
@@ -44,7 +45,7 @@ func (w *window) at(off int64, n int) ([]byte, error) {
 	got := copy(buf, have)
 	w.buf, w.off = buf[:0], off
 	m, err := w.file.ReadAt(buf[got:], off+int64(got))
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("read: %w", err)
 	}
 	w.buf = buf[:got+m]

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
+
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
@@ -154,7 +155,7 @@ func changed(r eventlog.Reader) error {
 	case <-r.Changed():
 		return nil
 	case <-timer.C:
-		return fmt.Errorf("Changed said nothing for %v", patience)
+		return fmt.Errorf("the Changed channel said nothing for %v", patience)
 	}
 }
 
