@@ -33,7 +33,7 @@ func Replay(ctx context.Context, events eventlog.Topic, partition int, set *poli
 		return p.Progress, fmt.Errorf("read events of partition %d: %w", partition, err)
 	}
 	defer r.Close()
-	chunk := make([]eventlog.Message, 256)
+	chunk := make([]eventlog.Message, 64)
 	for {
 		n, err := r.Read(chunk)
 		if err != nil {

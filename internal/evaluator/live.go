@@ -174,11 +174,22 @@ func (o *Owner) fill(env *chain.Envelope, records []chain.Record) ([]chain.Recor
 			size += len(b)
 			env.Records = append(env.Records, bytes.Clone(b))
 		}
-		records = append(records, out.Records...)
+		records = append(records, kept(out.Records)...)
 		env.InTo, env.InCount = m.Position, env.InCount+1
 		o.live.input = o.live.input[1:]
 	}
 	return records, nil
+}
+
+// kept are records that outlive the Step that made them.
+func kept(records []chain.Record) []chain.Record {
+	for i, r := range records {
+		if d, ok := r.(*chain.Decision); ok {
+			own := *d
+			records[i] = &own
+		}
+	}
+	return records
 }
 
 // softEnvelopeBytes is where an envelope is cut: what one more message parks

@@ -44,7 +44,7 @@ type Processor struct {
 	ready   []projection.Readiness
 	out     Output
 	buf     []byte           // of out.Bytes
-	slab    []chain.Decision // decisions are made in, to be allocated together
+	slab    []chain.Decision // the decisions of out.Records
 }
 
 // Output is what one message brought: records and, at the same place, their bytes.
@@ -83,6 +83,7 @@ func (p *Processor) Activate(records []chain.Record) {
 // parked, then each failure is settled in order, then retries that became ready.
 func (p *Processor) process(m *eventlog.Message, decide decider) error {
 	p.out.Records, p.out.Bytes, p.buf = p.out.Records[:0], p.out.Bytes[:0], p.buf[:0]
+	p.slab = p.slab[:0]
 	at := m.Meant()
 	seq, err := p.decoder.Decode(m.Payload)
 	if err != nil {
@@ -161,8 +162,8 @@ func (p *Processor) decide(at eventlog.Position, f *projection.Failure) (*chain.
 	factsOf(&p.failure, f)
 	countsOf(&p.counts, f.Job)
 	v := p.Rules.Set.Evaluate(&p.failure, &p.counts)
-	if len(p.slab) == cap(p.slab) {
-		p.slab = make([]chain.Decision, 0, slabSize)
+	if len(p.slab) == cap(p.slab) { // what was made stays in the old one
+		p.slab = make([]chain.Decision, 0, max(slabSize, 2*cap(p.slab)))
 	}
 	p.slab = p.slab[:len(p.slab)+1]
 	d := &p.slab[len(p.slab)-1]

@@ -87,10 +87,10 @@ func TestMemoryIsAStore(t *testing.T) {
 	})
 }
 
-// contents is all that a store holds but its meta record.
+// contents is all that a store holds but meta.
 func contents(t fataler, kv KV) []string {
 	t.Helper()
-	return append(scan(t, kv, []byte{0}, []byte{metaKey}, math.MaxInt), scan(t, kv, []byte{metaKey, 0}, bytes.Repeat([]byte{0xff}, 9), math.MaxInt)...)
+	return append(scan(t, kv, []byte{0}, []byte{metaKey}, math.MaxInt), scan(t, kv, []byte{metaKey + 1}, bytes.Repeat([]byte{0xff}, 9), math.MaxInt)...)
 }
 
 func scan(t fataler, kv KV, from, to []byte, most int) (out []string) {
@@ -99,7 +99,7 @@ func scan(t fataler, kv KV, from, to []byte, most int) (out []string) {
 		return nil
 	}
 	err := kv.Scan(from, to, func(key, value []byte) bool {
-		if !bytes.Equal(key, []byte{metaKey}) {
+		if key[0] != metaKey {
 			out = append(out, fmt.Sprintf("%x = %x", key, value))
 		}
 		return len(out) < most

@@ -53,6 +53,30 @@ func BenchmarkAppendSync(b *testing.B) {
 	}
 }
 
+// BenchmarkAppendSyncPartitions is one commit that touches several partitions.
+func BenchmarkAppendSyncPartitions(b *testing.B) {
+	msgs, _ := history(b)
+	for _, partitions := range []int{1, 3, 8} {
+		b.Run(fmt.Sprintf("partitions=%d", partitions), func(b *testing.B) {
+			log, err := filelog.Open(filelog.Config{FS: vfs.Default, Dir: b.TempDir(), Partitions: partitions, QueueBytes: 1 << 30})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer mustClose(b, log)
+			for b.Loop() {
+				for p := range partitions {
+					if err := log.Append(p, msgs[:2]); err != nil {
+						b.Fatal(err)
+					}
+				}
+				if err := log.Flush(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 // BenchmarkAppend queues one batch after the other and waits once at the end,
 // as a publisher that runs ahead does.
 func BenchmarkAppend(b *testing.B) {

@@ -56,10 +56,12 @@ type Config struct {
 	FrameBytes   int64 // begin a new frame beyond this; default 128 KiB
 	Codec        Codec // of new frames
 
-	// Now gives publish times; default time.Now.
+	// Now gives publish times; default time.Now. Appends and commits call it, so
+	// it must be safe for several goroutines unless the log is Manual.
 	Now func() time.Time
-	// Manual leaves out the committing goroutine: nothing becomes durable
-	// until Commit, Flush, AppendSync or Close is called.
+	// Manual leaves out all goroutines. Nothing becomes durable until Commit,
+	// Flush, AppendSync or Close is called; and no one looks for what another
+	// process writes but Read, so that Changed says nothing in a read-only log.
 	Manual bool
 }
 
@@ -82,6 +84,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.FrameBytes <= 0 {
 		c.FrameBytes = defaultFrameBytes
 	}
+	c.FrameBytes = min(c.FrameBytes, maxFrameBytes)
 	if c.Now == nil {
 		c.Now = time.Now
 	}

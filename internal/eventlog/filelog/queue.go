@@ -10,7 +10,7 @@ import (
 )
 
 // maxSpare bounds how many buffers are kept for use again.
-const maxSpare = defaultQueueBytes / defaultFrameBytes
+const maxSpare = 64
 
 // pending is a frame that waits for a commit: room for a header, then the body.
 type pending struct {
@@ -95,9 +95,9 @@ func (q *queue) add(p int, msgs []eventlog.Message) error {
 
 // frameFor returns the frame of the partition that takes n more bytes.
 func (q *queue) frameFor(p int, n int64) *pending {
-	fs := q.frames[p]
-	if len(fs) > 0 && int64(len(fs[len(fs)-1].buf))+n <= q.cfg.FrameBytes {
-		return &fs[len(fs)-1]
+	waiting := q.frames[p]
+	if k := len(waiting); k > 0 && int64(len(waiting[k-1].buf))+n <= q.cfg.FrameBytes {
+		return &waiting[k-1]
 	}
 	var buf []byte
 	if k := len(q.spare); k > 0 {
@@ -106,7 +106,7 @@ func (q *queue) frameFor(p int, n int64) *pending {
 	if buf == nil {
 		buf = make([]byte, 0, 4096)
 	}
-	q.frames[p] = append(fs, pending{buf: append(buf[:0], make([]byte, frameHeaderBytes)...)})
+	q.frames[p] = append(waiting, pending{buf: append(buf[:0], make([]byte, frameHeaderBytes)...)})
 	return &q.frames[p][len(q.frames[p])-1]
 }
 
@@ -160,8 +160,8 @@ func (q *queue) settle(frames [][]pending, upTo uint64, err error) {
 	} else {
 		q.durable = upTo
 	}
-	for _, fs := range frames {
-		for _, f := range fs {
+	for _, written := range frames {
+		for _, f := range written {
 			if len(q.spare) < maxSpare && int64(cap(f.buf)) <= 2*q.cfg.FrameBytes {
 				q.spare = append(q.spare, f.buf)
 			}

@@ -193,7 +193,7 @@ func TestPolling(t *testing.T) {
 		mem := vfs.NewMem()
 		c := filelog.Config{FS: mem, Dir: "log", Partitions: 2, Manual: true}
 		log := mustOpen(t, c)
-		c.ReadOnly = true
+		c.ReadOnly, c.Manual = true, false
 		c.FS = errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if op.Kind == errorfs.OpFileReadAt {
 				reads++

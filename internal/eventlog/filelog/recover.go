@@ -72,16 +72,17 @@ func (p *partition) lastSegment(known mark) (int64, error) {
 	if len(segments) == 1 && last > 0 {
 		return 0, damage{path: p.segmentPath(last), ordinal: last, what: "the only segment has no header"}.err()
 	}
+	before := int64(-1)
+	if len(segments) > 1 {
+		before = segments[len(segments)-2]
+		// It was complete before the last one was made, which proves it only for
+		// as long as that is there.
+		if err := p.mustReach(before, last); err != nil {
+			return 0, err
+		}
+	}
 	if err := p.fs.Remove(p.segmentPath(last)); err != nil {
 		return 0, fmt.Errorf("remove unfinished segment: %w", err)
-	}
-	if len(segments) == 1 {
-		return -1, nil
-	}
-	before := segments[len(segments)-2]
-	// It was complete before the removed one was made.
-	if err := p.mustReach(before, last); err != nil {
-		return 0, err
 	}
 	return before, nil
 }

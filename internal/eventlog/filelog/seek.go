@@ -13,6 +13,9 @@ import (
 // log has lost what was read from it, or is another one. When the log is
 // read-only that is [eventlog.ErrTransient], because after a crash of the
 // machine SYNCED can lag until the next writer has recovered the log.
+//
+// A payload that is kept keeps the piece of the file alive that was read with
+// it, up to half a MiB.
 func (l *Log) Open(p int, after eventlog.Position) (eventlog.Reader, error) {
 	part, err := l.partition(p)
 	if err != nil {
@@ -22,7 +25,7 @@ func (l *Log) Open(p int, after eventlog.Position) (eventlog.Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("filelog: open partition %d after %v: %w", p, after, err)
 	}
-	if l.cfg.ReadOnly {
+	if l.cfg.ReadOnly && !l.cfg.Manual {
 		l.poll.start(l.parts)
 	}
 	return r, nil
