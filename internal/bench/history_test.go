@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/refloat/refloat/events/pb"
 	"github.com/refloat/refloat/internal/eventlog"
@@ -214,5 +215,46 @@ func (s *simulator) say(st step) {
 	s.out.append(s.tb, 0, eventlog.Message{
 		Position: at, Publish: publish, Key: q[1], Payload: payload,
 		Origin: eventlog.Origin{Recording: "simulated", Position: at, Publish: publish},
+	})
+}
+
+// repeated is a history as long as n of h: the same events, n times, each time
+// of other jobs and runs. It shows what is left when a processor's first growth
+// is spread over a long history.
+func repeated(tb testing.TB, h *history, n int) *history {
+	tb.Helper()
+	long := &history{}
+	for i := range n {
+		for p, msgs := range h.partitions {
+			for _, m := range msgs {
+				var seq pb.EventSequence
+				if err := proto.Unmarshal(m.Payload, &seq); err != nil {
+					tb.Fatal(err)
+				}
+				for _, ev := range seq.Events {
+					rename(ev.ProtoReflect(), fmt.Sprintf("%02x", i))
+				}
+				payload, err := proto.Marshal(&seq)
+				if err != nil {
+					tb.Fatal(err)
+				}
+				m.Payload = payload
+				long.append(tb, p, m)
+			}
+		}
+	}
+	return long
+}
+
+// rename puts a mark in place of the first letters of job and run ids.
+func rename(m protoreflect.Message, mark string) {
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case f.Kind() == protoreflect.MessageKind && !f.IsList() && !f.IsMap():
+			rename(v.Message(), mark)
+		case strings.HasSuffix(string(f.Name()), "job_id") || strings.HasSuffix(string(f.Name()), "run_id"):
+			m.Set(f, protoreflect.ValueOfString(mark+v.String()[len(mark):]))
+		}
+		return true
 	})
 }

@@ -89,6 +89,9 @@ func BenchmarkReplay(b *testing.B) {
 		make func() *history
 	}{
 		{"recordings", func() *history { return recorded(b, "plain", "chaos", "retried", "preempted") }},
+		{"recordings-x20", func() *history {
+			return repeated(b, recorded(b, "plain", "chaos", "retried", "preempted"), 20)
+		}},
 		{"errors", func() *history { return simulated(b, 6000) }},
 	} {
 		h := in.make()
