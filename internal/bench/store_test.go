@@ -188,4 +188,3 @@ func TestHistories(t *testing.T) {
 }
 
 var _ eventlog.Topic = (*history)(nil)
-
