@@ -60,7 +60,11 @@ func TestBadInput(t *testing.T) {
 	}
 	for i := range oddNames {
 		job := fmt.Sprintf("odd-%d", i)
-		ctl(t, "explain", job, "--data", data).exits(t, exitFine).says(t, job)
+		for _, args := range [][]string{{"explain", job}, {"get", "job", job}} {
+			if r := ctl(t, append(args, "--data", data)...).exits(t, exitFine).says(t, job); strings.ContainsAny(r.out, rewriting+"\u202e") {
+				t.Errorf("%s prints a name as it stands: %q", strings.Join(args, " "), tailOf(r.out))
+			}
+		}
 	}
 	t.Logf("%d messages, %d of them broken, %d sorts of odd ones; %v", sum.messages, len(broken), len(odd), sum.kinds)
 }

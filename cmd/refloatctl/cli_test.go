@@ -115,6 +115,8 @@ func TestExitCodes(t *testing.T) {
 		{"get an unknown job", "get job nobody --data " + data, exitFinding, "no job nobody"},
 
 		{"unknown command", "replya", exitUsage, "unknown command"},
+		{"completion of too much", "completion fish too much", exitUsage, "unknown command"},
+		{"up with no partitions", "up --partitions -1 --data " + nowhere, exitUsage, "--partitions -1"},
 		{"unknown flag", "up --dtaa x", exitUsage, "unknown flag: --dtaa"},
 		{"unknown flag of get", "get jobs --dtaa x", exitUsage, "unknown flag: --dtaa"},
 		{"flag of the wrong type", "up --partitions many", exitUsage, "--partitions"},

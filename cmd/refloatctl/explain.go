@@ -155,16 +155,16 @@ func generationIn(data string, generation uint64) (*policy.Set, error) {
 
 func printCase(w io.Writer, c audit.Case, x evaluator.Explanation) {
 	d := c.Decision
-	fmt.Fprintf(w, "%s %s  queue %s, job set %s\n", bold(w, "Job"), d.JobID, d.Queue, d.JobSet)
-	fmt.Fprintf(w, "%s %d (%s) failed at %s%s\n", bold(w, "Run"), d.RunIndex, d.RunID, timeText(d.Time), onNode(c.Run.Node))
+	fmt.Fprintf(w, "%s %s  queue %s, job set %s\n", bold(w, "Job"), oneLine(d.JobID), oneLine(d.Queue), oneLine(d.JobSet))
+	fmt.Fprintf(w, "%s %d (%s) failed at %s%s\n", bold(w, "Run"), d.RunIndex, oneLine(d.RunID), timeText(d.Time), onNode(c.Run.Node))
 	printFailure(w, c.Run, &x.Facts)
 	kind := "JobFailed"
 	if d.Requeue {
 		kind = "JobRequeued"
 	}
-	fmt.Fprintf(w, "\n%s %s, %s\n  %s\n", bold(w, "Decision"), kind, d.Code, audit.Reason(d))
+	fmt.Fprintf(w, "\n%s %s, %s\n  %s\n", bold(w, "Decision"), kind, d.Code, oneLine(audit.Reason(d)))
 	if d.Requeue {
-		fmt.Fprintf(w, "  next run: pod %s, not before %s\n", d.PodName, timeText(d.RetryAfter))
+		fmt.Fprintf(w, "  next run: pod %s, not before %s\n", oneLine(d.PodName), timeText(d.RetryAfter))
 	}
 	printLadder(w, x.Rungs)
 	printCounts(w, d, x)
@@ -179,7 +179,7 @@ func onNode(node string) string {
 	if node == "" {
 		return ""
 	}
-	return " on node " + node
+	return " on node " + oneLine(node)
 }
 
 func printFailure(w io.Writer, r *jobdb.Run, f *policy.Failure) {
@@ -190,14 +190,14 @@ func printFailure(w io.Writer, r *jobdb.Run, f *policy.Failure) {
 		}
 	}
 	if f.Category != "" {
-		facts = append(facts, "category "+strings.TrimSuffix(f.Category+"/"+f.Subcategory, "/"))
+		facts = append(facts, "category "+oneLine(strings.TrimSuffix(f.Category+"/"+f.Subcategory, "/")))
 	}
 	for _, c := range f.Containers {
 		sort := "container"
 		if c.Init {
 			sort = "init container"
 		}
-		facts = append(facts, fmt.Sprintf("%s %s exited with %d (%s)", sort, c.Name, c.ExitCode, oneLine(c.Reason)))
+		facts = append(facts, fmt.Sprintf("%s %s exited with %d (%s)", sort, oneLine(c.Name), c.ExitCode, oneLine(c.Reason)))
 	}
 	if len(facts) == 0 {
 		facts = []string{"nothing that a rule could match"}

@@ -165,12 +165,12 @@ func printJob(w io.Writer, output string, j *jobdb.Job, runs []jobdb.Run) error 
 	if output == outputJSON {
 		return jsonLines(w).Encode(jobJSON(j, runs))
 	}
-	fmt.Fprintf(w, "%s %s\n  queue %s, job set %s, partition %d, %s\n", bold(w, "Job"), j.JobID, j.Queue, j.JobSet, j.Partition, j.State)
+	fmt.Fprintf(w, "%s %s\n  queue %s, job set %s, partition %d, %s\n", bold(w, "Job"), oneLine(j.JobID), oneLine(j.Queue), oneLine(j.JobSet), j.Partition, j.State)
 	if j.Queueing.RetryAfter != 0 {
 		fmt.Fprintf(w, "  not before %s\n", timeText(j.Queueing.RetryAfter))
 	}
 	if len(j.Queueing.AvoidNodes) > 0 {
-		fmt.Fprintf(w, "  not on %s\n", strings.Join(j.Queueing.AvoidNodes, ", "))
+		fmt.Fprintf(w, "  not on %s\n", oneLine(strings.Join(j.Queueing.AvoidNodes, ", ")))
 	}
 	if j.Armada.Failed {
 		fmt.Fprintf(w, "  Armada's own verdict: failed (%s) %s\n", j.Armada.Reason, oneLine(j.Armada.Message))

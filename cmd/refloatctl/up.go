@@ -63,6 +63,9 @@ func up(cmd *cobra.Command, f upFlags) error {
 	if f.data == "" {
 		return usageError{errors.New("--data DIR is required: where logs, state and job database live")}
 	}
+	if f.partitions < 0 {
+		return usageError{fmt.Errorf("--partitions %d: give 1 or more, or 0 for as many as the feeds have", f.partitions)}
+	}
 	pace, err := parsePace(f.pace)
 	if err != nil {
 		return usageError{err}

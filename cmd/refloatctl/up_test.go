@@ -277,7 +277,10 @@ func TestPolicyChange(t *testing.T) {
 	p.signal(t, syscall.SIGTERM)
 	p.exits(t, exitFine)
 	r := ctl(t, "up", "--data", data, "--policies", policies, "--feed", recordingFile("preempted"), "--feed", recordingFile("chaos"), "--exit-when-drained")
-	r.exits(t, exitEnvironment).says(t, "has 2 partitions") // chaos needs three
+	r.exits(t, exitEnvironment).says(t, "the feeds need 3 partitions") // chaos
+	if n := len(contents(t, data, 0).Decisions) + len(contents(t, data, 1).Decisions); n != 55 {
+		t.Errorf("%d decisions: something was fed", n)
+	}
 	ctl(t, "replay", "--verify", "--data", data).exits(t, exitFine)
 }
 
@@ -459,6 +462,50 @@ func TestForgedDecisions(t *testing.T) {
 			forgetRows(t, data)
 			ctl(t, "up", "--data", data, "--policies", testPolicies, "--exit-when-drained", "--quiet").exits(t, c.up)
 		})
+	}
+}
+
+// TestBrokenChain: a decision log from whose middle an envelope was taken, or
+// in which one was changed, is a finding, also when nobody claimed it since.
+func TestBrokenChain(t *testing.T) {
+	t.Parallel()
+	whole := filepath.Join(t.TempDir(), "data")
+	ctl(t, "up", "--data", whole, "--policies", testPolicies, "--feed", recordingFile("retried"), "--pace", "60x", "--quiet", "--exit-when-drained").exits(t, exitFine)
+	log, err := filelog.Open(filelog.Config{FS: vfs.Default, Dir: node.Dir(whole).Decisions(), ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	for _, taken := range []bool{true, false} {
+		data := filepath.Join(t.TempDir(), "data")
+		for _, dir := range []func(node.Dir) string{node.Dir.Events, node.Dir.Policies} {
+			if err := os.CopyFS(dir(node.Dir(data)), os.DirFS(dir(node.Dir(whole)))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		broken, err := filelog.Open(filelog.Config{FS: vfs.Default, Dir: node.Dir(data).Decisions(), Partitions: partitions})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for p := range partitions {
+			all := readAll(t, log, p)
+			for i, m := range all {
+				m.Payload = bytes.Clone(m.Payload)
+				if p == 1 && i == len(all)/2 {
+					if taken {
+						continue
+					}
+					m.Payload[3] ^= 1 // in its link
+				}
+				if err := broken.Append(p, []eventlog.Message{m}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := broken.Close(); err != nil {
+			t.Fatal(err)
+		}
+		ctl(t, "replay", "--verify", "--data", data).exits(t, exitFinding).says(t, "partition 1: ", "the chain breaks off after envelope ")
 	}
 }
 

@@ -50,7 +50,13 @@ func Verify(ctx context.Context, logs Logs, partition int) (Verified, error) {
 		return v, err
 	}
 	defer f.Close()
-	f.OnIgnored = func(why chain.Ignored, _ eventlog.Position) { v.Ignored[why]++ }
+	loose := 0 // envelopes of the owner in force that do not follow the last accepted one
+	f.OnIgnored = func(why chain.Ignored, _ eventlog.Position) {
+		v.Ignored[why]++
+		if why == chain.NotNext || why == chain.WrongLink || why == chain.WrongRange {
+			loose++
+		}
+	}
 	p, store, err := newProcessor(evaluator.DefaultHorizon)
 	if err != nil {
 		return v, err
@@ -63,6 +69,9 @@ func Verify(ctx context.Context, logs Logs, partition int) (Verified, error) {
 		}
 		if s == nil {
 			v.Progress = p.Progress
+			if loose > 0 {
+				return v, fmt.Errorf("%w: the chain breaks off after envelope %d: %d later ones of its owner do not follow it", ErrDifferent, v.End.Seq, loose)
+			}
 			return v, v.countWaiting(logs.Events, partition)
 		}
 		if err := ctx.Err(); err != nil {
@@ -71,6 +80,7 @@ func Verify(ctx context.Context, logs Logs, partition int) (Verified, error) {
 		if err := verifyStretch(p, policies, s); err != nil {
 			return v, err
 		}
+		loose = 0
 		v.Envelopes, v.Messages, v.End = v.Envelopes+1, v.Messages+s.Envelope.InCount, s.End
 		if s.Claim != nil {
 			v.Claims++

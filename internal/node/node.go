@@ -53,6 +53,9 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
+	if has := logs.Events.Partitions(); len(c.Feeds) > 0 && has < partitions {
+		return errors.Join(fmt.Errorf("the feeds need %d partitions, %s has %d: start with a new data directory", partitions, c.Data.Events(), has), logs.Close())
+	}
 	n := &node{Config: c, logs: logs, metrics: NewMetrics(), total: total}
 	return errors.Join(n.run(ctx), logs.Close())
 }

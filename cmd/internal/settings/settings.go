@@ -80,6 +80,7 @@ func loadFile(flags *pflag.FlagSet, file string, source map[string]string) error
 		return fmt.Errorf("%s:%d:%d: settings are `name: value` lines", file, root.Line, root.Column)
 	}
 	var errs []error
+	seen := map[string]bool{}
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		key, value := root.Content[i], root.Content[i+1]
 		at := fmt.Sprintf("%s:%d:%d", file, key.Line, key.Column)
@@ -88,6 +89,11 @@ func loadFile(flags *pflag.FlagSet, file string, source map[string]string) error
 			errs = append(errs, fmt.Errorf("%s: unknown setting %q; --help lists them", at, key.Value))
 			continue
 		}
+		if seen[f.Name] || value.Kind != yaml.ScalarNode && value.Kind != yaml.SequenceNode {
+			errs = append(errs, fmt.Errorf("%s: %s: give it once, with a value or a list of values", at, key.Value))
+			continue
+		}
+		seen[f.Name] = true
 		if source[f.Name] != "" {
 			continue
 		}
@@ -126,13 +132,26 @@ func printAll(w io.Writer, flags *pflag.FlagSet, source map[string]string) error
 		if from == "" {
 			from = "default"
 		}
-		value, err := yaml.Marshal(flags.Lookup(name).Value.String())
+		value, err := printed(flags.Lookup(name).Value)
 		if err != nil {
 			return err
 		}
-		if _, err := fmt.Fprintf(w, "%s: %s # %s\n", name, strings.TrimSpace(string(value)), from); err != nil {
+		if _, err := fmt.Fprintf(w, "%s: %s # %s\n", name, value, from); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// printed is a value as the settings file takes it.
+func printed(v pflag.Value) (string, error) {
+	node := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: v.String()}
+	if list, ok := v.(pflag.SliceValue); ok {
+		node = &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
+		for _, text := range list.GetSlice() {
+			node.Content = append(node.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text})
+		}
+	}
+	b, err := yaml.Marshal(node)
+	return strings.TrimSpace(string(b)), err
 }

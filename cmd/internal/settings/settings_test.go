@@ -3,6 +3,7 @@ package settings_test
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -107,6 +108,19 @@ func TestTypes(t *testing.T) {
 	}
 }
 
+// TestPrintedIsRead: what --print-config prints is a settings file.
+func TestPrintedIsRead(t *testing.T) {
+	args := []string{"--feed", "a, b", "--feed", "c: d", "--data", "# x", "--partitions", "5"}
+	want, _, err := load(t, "", args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, out, _ := load(t, "", append(args, "--print-config")...)
+	if got, _, err := load(t, out); err != nil || !maps.Equal(got, want) {
+		t.Errorf("read back: %v, want %v (%v):\n%s", got, want, err, out)
+	}
+}
+
 // TestMistakes: each names its place, and all come at once.
 func TestMistakes(t *testing.T) {
 	for _, c := range []struct {
@@ -120,6 +134,8 @@ func TestMistakes(t *testing.T) {
 		{"no YAML", "data: [\n", []string{"settings.yaml: yaml: line 2"}},
 		{"config in the config", "config: x\n", []string{`settings.yaml:1:1: unknown setting "config"`}},
 		{"print-config in the config", "print-config: true\n", []string{`unknown setting "print-config"`}},
+		{"a key twice", "data: x\npartitions: 1\ndata: y\n", []string{`settings.yaml:3:1: data: give it once`}},
+		{"a mapping", "data: {x: y}\n", []string{`settings.yaml:1:1: data: give it once, with a value`}},
 		{"underscores", "exit_when_drained: true\n", []string{`unknown setting "exit_when_drained"`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
