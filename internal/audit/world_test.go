@@ -24,6 +24,8 @@ func (x *topic) put(payload []byte) {
 
 func (*topic) Partitions() int { return 1 }
 
+func (x *topic) Beginning(int) (eventlog.Position, error) { return eventlog.Start, nil }
+
 func (x *topic) End(int) (eventlog.Position, error) {
 	if len(*x) == 0 {
 		return eventlog.Start, nil

@@ -40,6 +40,8 @@ func (h *history) append(tb testing.TB, partition int, m eventlog.Message) {
 
 func (h *history) Partitions() int { return len(h.partitions) }
 
+func (h *history) Beginning(int) (eventlog.Position, error) { return eventlog.Start, nil }
+
 func (h *history) End(p int) (eventlog.Position, error) {
 	msgs := h.partitions[p]
 	return msgs[len(msgs)-1].Position, nil

@@ -12,8 +12,8 @@ import (
 	"github.com/refloat/refloat/internal/projection"
 )
 
-// partition is a store with so many known jobs, of which some are active: they
-// go through run after run, and each run ends in a requeue.
+// partition is a store with so many known jobs, of which some are active: each
+// of them has failed and been requeued, and runs again.
 type partition struct {
 	tb    testing.TB
 	store *projection.Store
@@ -21,8 +21,9 @@ type partition struct {
 	meta  []byte
 
 	active []string
-	runs   []int // of each active job
-	next   int   // whose turn it is
+	next   int // whose turn it is
+	run    string
+	nodes  [2]string
 	now    int64
 	seq    events.Sequence
 }
@@ -31,7 +32,7 @@ const activeJobs = 2000
 
 func newPartition(tb testing.TB, jobs int) *partition {
 	tb.Helper()
-	p := &partition{tb: tb, now: 1_800_000_000e9, meta: make([]byte, 600), runs: make([]int, activeJobs)}
+	p := &partition{tb: tb, now: 1_800_000_000e9, meta: make([]byte, 600), nodes: [2]string{"node-17", "node-18"}}
 	p.open(tb.TempDir())
 	p.seq = events.Sequence{Queue: "vision-train", JobSet: "set"}
 	for n := range jobs {
@@ -42,12 +43,20 @@ func newPartition(tb testing.TB, jobs int) *partition {
 	}
 	p.commit()
 	for i := range activeJobs {
-		p.active = append(p.active, jobID(i*(jobs/activeJobs)))
+		job := jobID(i * (jobs / activeJobs))
+		p.active = append(p.active, job)
+		p.run = runID(0)
+		p.fold(events.Event{Kind: events.RunErrors, JobID: job, RunID: p.run, Error: &events.Error{Reason: events.PodError, Node: p.nodes[0]}})
+		p.run = runID(1)
+		p.fold(events.Event{Kind: events.RunLeased, JobID: job, RunID: p.run, Node: p.nodes[0]})
 	}
+	p.commit()
 	return p
 }
 
 func jobID(n int) string { return fmt.Sprintf("01m7xn68%018d", n) }
+
+func runID(n int) string { return fmt.Sprintf("0197a1c2-7d3e-7000-8000-%012d", n) }
 
 func (p *partition) open(dir string) {
 	store, err := projection.OpenStore(projection.StoreConfig{FS: vfs.Default, Dir: dir, Logger: quiet{}})
@@ -77,23 +86,13 @@ func (p *partition) fold(ev events.Event) {
 	}
 }
 
-// step is the next event of the active jobs, in turn: leased, running, failed.
+// step is the next event of the active jobs, in turn: their run is on another
+// node. It changes their records and lets nothing grow, so that a turn costs what
+// the one before it did.
 func (p *partition) step() {
 	i := p.next % activeJobs
-	job, n := p.active[i], p.runs[i]
-	run := fmt.Sprintf("0197a1c2-7d3e-7000-8000-%012d", n/3)
-	ev := events.Event{JobID: job, RunID: run}
-	switch n % 3 {
-	case 0:
-		ev.Kind, ev.Node = events.RunLeased, "node-17"
-	case 1:
-		ev.Kind, ev.Node = events.RunRunning, "node-17"
-	case 2:
-		ev.Kind, ev.Error = events.RunErrors, &events.Error{Reason: events.PodError, Node: "node-17"}
-	}
-	p.runs[i]++
 	p.next++
-	p.fold(ev)
+	p.fold(events.Event{Kind: events.RunRunning, JobID: p.active[i], RunID: p.run, Node: p.nodes[p.next/activeJobs%2]})
 }
 
 // commit flushes and commits, as an owner does when its envelope was read back.

@@ -175,6 +175,8 @@ func (h *held) Publish(payload []byte) error {
 	return nil
 }
 
+func (h *held) Err() error { return nil }
+
 func (h *held) Close() error { return nil }
 
 // deliver writes the first n, some of them twice.

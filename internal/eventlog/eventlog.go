@@ -116,9 +116,12 @@ type Reader interface {
 
 // Publisher appends to one partition. Publish never waits for durability: the
 // message counts when a Reader has returned it. An error does not mean that
-// the message was not written.
+// the message was not written. The payload may be kept until it is durable; its
+// bytes must not be changed after.
 type Publisher interface {
 	Publish(payload []byte) error
+	// Err is why the publisher can publish no more (ErrFenced, ErrTransient), or nil.
+	Err() error
 	Close() error
 }
 
@@ -126,9 +129,15 @@ type Publisher interface {
 type Topic interface {
 	Partitions() int
 	// Open reads partition p from the first message after the position.
-	// It returns ErrTrimmed when messages between are no longer held.
+	// It returns ErrTrimmed when messages between are no longer held. A log that
+	// cannot tell what stood before its first message takes Start for before that.
 	Open(p int, after Position) (Reader, error)
 	// End is the position of the last durable message of partition p, or
 	// Start when it is empty.
 	End(p int) (Position, error)
+	// Beginning is the earliest position that Open accepts: Start when nothing
+	// was ever before the first message held, else that of the last message no
+	// longer held. A log that cannot prove that nothing was there names the
+	// position before its first message.
+	Beginning(p int) (Position, error)
 }

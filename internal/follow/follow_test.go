@@ -23,6 +23,8 @@ type topic struct {
 
 func (*topic) Partitions() int { return 1 }
 
+func (*topic) Beginning(int) (eventlog.Position, error) { return eventlog.Start, nil }
+
 func (x *topic) End(int) (eventlog.Position, error) {
 	if x.durable == 0 {
 		return eventlog.Start, nil

@@ -38,6 +38,8 @@ func (t *memTopic) append(p int, m eventlog.Message) {
 
 func (t *memTopic) Partitions() int { return len(t.parts) }
 
+func (t *memTopic) Beginning(int) (eventlog.Position, error) { return eventlog.Start, nil }
+
 func (t *memTopic) End(p int) (eventlog.Position, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -28,6 +28,9 @@ func (p *publisher) Publish(payload []byte) error {
 	return p.log.Append(p.partition, []eventlog.Message{{Payload: payload}})
 }
 
+// Err is the error by which the log failed, if it did.
+func (p *publisher) Err() error { return p.log.queue.failed() }
+
 // Close ends the publisher. What it published stays queued.
 func (p *publisher) Close() error {
 	p.closed.Store(true)
