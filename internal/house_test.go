@@ -46,11 +46,17 @@ var mayImport = map[string]string{
 	"internal/jobdb/sqlite": "internal/chain internal/eventlog internal/jobdb modernc.org/sqlite",
 	"internal/sink":         "events events/pb internal/chain internal/eventlog internal/follow internal/jobdb golang.org/x/sync google.golang.org/protobuf",
 	"internal/audit":        "events internal/chain internal/eventlog internal/evaluator internal/follow internal/jobdb internal/policy internal/projection",
+	"internal/checkpoint":   "gocloud.dev",
+	"internal/placement":    "internal/eventlog github.com/apache/pulsar-client-go",
+	"internal/doctor":       "internal/eventlog github.com/apache/pulsar-client-go",
 	"internal/node": "internal/audit internal/chain internal/evaluator internal/eventlog internal/eventlog/filelog internal/follow internal/jobdb " +
 		"internal/jobdb/sqlite internal/policy internal/projection internal/recording internal/sink " +
 		"github.com/cenkalti/backoff/v5 github.com/cockroachdb/pebble/v2 github.com/prometheus/client_golang golang.org/x/sync",
 
 	// For tests only: no row above names them.
+	"internal/pulsartest": "github.com/testcontainers/testcontainers-go github.com/moby/moby github.com/docker/go-connections",
+	"internal/sim": "events events/pb internal/chain internal/evaluator internal/eventlog internal/follow internal/jobdb internal/naive " +
+		"internal/policy internal/projection internal/sink google.golang.org/protobuf",
 	"internal/eventlog/logtest": "internal/eventlog github.com/google/go-cmp pgregory.net/rapid",
 	"internal/jobdb/jobdbtest":  "events internal/chain internal/eventlog internal/jobdb internal/policy github.com/google/go-cmp pgregory.net/rapid",
 	"internal/bench":            "",
