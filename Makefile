@@ -48,8 +48,8 @@ crash: ## kill -9 `refloatctl up` KILLS (100) times and check that nothing was l
 	KILLS=$(KILLS) go test -count=1 -v -timeout=30m -run='^TestKill9$$' ./cmd/refloatctl
 
 .PHONY: gen fmt lint check
-gen: ## Go code from events/pb/*.proto
-	go -C internal/tools run ./protogen $(CURDIR) $(sort $(wildcard events/pb/*.proto))
+gen: ## Go code from the .proto files
+	go -C internal/tools run ./protogen $(CURDIR) $(sort $(wildcard events/pb/*.proto internal/*/pb/*.proto))
 
 fmt: ## format the Go code
 	$(LINT) fmt

@@ -204,6 +204,7 @@ type Record struct {
 	//	*Record_PolicyActivated
 	//	*Record_SemanticsActivated
 	//	*Record_OwnerClaim
+	//	*Record_HistoryAccepted
 	Record        isRecord_Record `protobuf_oneof:"record"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -318,6 +319,15 @@ func (x *Record) GetOwnerClaim() *OwnerClaim {
 	return nil
 }
 
+func (x *Record) GetHistoryAccepted() *HistoryAccepted {
+	if x != nil {
+		if x, ok := x.Record.(*Record_HistoryAccepted); ok {
+			return x.HistoryAccepted
+		}
+	}
+	return nil
+}
+
 type isRecord_Record interface {
 	isRecord_Record()
 }
@@ -354,6 +364,10 @@ type Record_OwnerClaim struct {
 	OwnerClaim *OwnerClaim `protobuf:"bytes,8,opt,name=owner_claim,json=ownerClaim,oneof"`
 }
 
+type Record_HistoryAccepted struct {
+	HistoryAccepted *HistoryAccepted `protobuf:"bytes,9,opt,name=history_accepted,json=historyAccepted,oneof"`
+}
+
 func (*Record_JobRequeued) isRecord_Record() {}
 
 func (*Record_JobFailed) isRecord_Record() {}
@@ -369,6 +383,8 @@ func (*Record_PolicyActivated) isRecord_Record() {}
 func (*Record_SemanticsActivated) isRecord_Record() {}
 
 func (*Record_OwnerClaim) isRecord_Record() {}
+
+func (*Record_HistoryAccepted) isRecord_Record() {}
 
 // Decision is the one verdict on one failed run (SEMANTICS 11).
 type Decision struct {
@@ -972,6 +988,7 @@ type OwnerClaim struct {
 	Owner         []byte                 `protobuf:"bytes,2,opt,name=owner" json:"owner,omitempty"`
 	LastSeq       uint64                 `protobuf:"varint,3,opt,name=last_seq,json=lastSeq" json:"last_seq,omitempty"`
 	LastLink      []byte                 `protobuf:"bytes,4,opt,name=last_link,json=lastLink" json:"last_link,omitempty"` // hash of the last accepted envelope
+	Partitions    uint32                 `protobuf:"varint,5,opt,name=partitions" json:"partitions,omitempty"`            // how many partitions events has
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1034,6 +1051,59 @@ func (x *OwnerClaim) GetLastLink() []byte {
 	return nil
 }
 
+func (x *OwnerClaim) GetPartitions() uint32 {
+	if x != nil {
+		return x.Partitions
+	}
+	return 0
+}
+
+// HistoryAccepted stands alone in an envelope without input. What the input held
+// up to the envelope's in_to is not there any more, and somebody said to go on.
+type HistoryAccepted struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	By            string                 `protobuf:"bytes,1,opt,name=by" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryAccepted) Reset() {
+	*x = HistoryAccepted{}
+	mi := &file_events_pb_refloat_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryAccepted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryAccepted) ProtoMessage() {}
+
+func (x *HistoryAccepted) ProtoReflect() protoreflect.Message {
+	mi := &file_events_pb_refloat_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryAccepted.ProtoReflect.Descriptor instead.
+func (*HistoryAccepted) Descriptor() ([]byte, []int) {
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *HistoryAccepted) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
 // PolicyGeneration is one message of the policies log. Its generation is its
 // place in that log, from 1, and stands nowhere in it (PROTOCOL 4).
 type PolicyGeneration struct {
@@ -1049,7 +1119,7 @@ type PolicyGeneration struct {
 
 func (x *PolicyGeneration) Reset() {
 	*x = PolicyGeneration{}
-	mi := &file_events_pb_refloat_proto_msgTypes[10]
+	mi := &file_events_pb_refloat_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1061,7 +1131,7 @@ func (x *PolicyGeneration) String() string {
 func (*PolicyGeneration) ProtoMessage() {}
 
 func (x *PolicyGeneration) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[10]
+	mi := &file_events_pb_refloat_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1074,7 +1144,7 @@ func (x *PolicyGeneration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyGeneration.ProtoReflect.Descriptor instead.
 func (*PolicyGeneration) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{10}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PolicyGeneration) GetDigest() []byte {
@@ -1130,7 +1200,7 @@ const file_events_pb_refloat_proto_rawDesc = "" +
 	"\ain_from\x18\x05 \x01(\v2\x14.refloat.v1.PositionR\x06inFrom\x12)\n" +
 	"\x05in_to\x18\x06 \x01(\v2\x14.refloat.v1.PositionR\x04inTo\x12\x19\n" +
 	"\bin_count\x18\a \x01(\x04R\ainCount\x12\x18\n" +
-	"\arecords\x18\b \x03(\fR\arecords\"\x80\x04\n" +
+	"\arecords\x18\b \x03(\fR\arecords\"\xca\x04\n" +
 	"\x06Record\x129\n" +
 	"\fjob_requeued\x18\x01 \x01(\v2\x14.refloat.v1.DecisionH\x00R\vjobRequeued\x125\n" +
 	"\n" +
@@ -1143,7 +1213,8 @@ const file_events_pb_refloat_proto_rawDesc = "" +
 	"\x10policy_activated\x18\x06 \x01(\v2\x1b.refloat.v1.PolicyActivatedH\x00R\x0fpolicyActivated\x12Q\n" +
 	"\x13semantics_activated\x18\a \x01(\v2\x1e.refloat.v1.SemanticsActivatedH\x00R\x12semanticsActivated\x129\n" +
 	"\vowner_claim\x18\b \x01(\v2\x16.refloat.v1.OwnerClaimH\x00R\n" +
-	"ownerClaimB\b\n" +
+	"ownerClaim\x12H\n" +
+	"\x10history_accepted\x18\t \x01(\v2\x1b.refloat.v1.HistoryAcceptedH\x00R\x0fhistoryAcceptedB\b\n" +
 	"\x06record\"\xad\x06\n" +
 	"\bDecision\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x120\n" +
@@ -1213,13 +1284,18 @@ const file_events_pb_refloat_proto_rawDesc = "" +
 	"\n" +
 	"horizon_ms\x18\x03 \x01(\x03R\thorizonMs\".\n" +
 	"\x12SemanticsActivated\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\rR\aversion\"p\n" +
+	"\aversion\x18\x01 \x01(\rR\aversion\"\x90\x01\n" +
 	"\n" +
 	"OwnerClaim\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\fR\x05owner\x12\x19\n" +
 	"\blast_seq\x18\x03 \x01(\x04R\alastSeq\x12\x1b\n" +
-	"\tlast_link\x18\x04 \x01(\fR\blastLink\"\x88\x01\n" +
+	"\tlast_link\x18\x04 \x01(\fR\blastLink\x12\x1e\n" +
+	"\n" +
+	"partitions\x18\x05 \x01(\rR\n" +
+	"partitions\"!\n" +
+	"\x0fHistoryAccepted\x12\x0e\n" +
+	"\x02by\x18\x01 \x01(\tR\x02by\"\x88\x01\n" +
 	"\x10PolicyGeneration\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\fR\x06digest\x12\x18\n" +
 	"\acontent\x18\x02 \x01(\fR\acontent\x12\x16\n" +
@@ -1239,7 +1315,7 @@ func file_events_pb_refloat_proto_rawDescGZIP() []byte {
 	return file_events_pb_refloat_proto_rawDescData
 }
 
-var file_events_pb_refloat_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_events_pb_refloat_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_events_pb_refloat_proto_goTypes = []any{
 	(*Position)(nil),           // 0: refloat.v1.Position
 	(*Envelope)(nil),           // 1: refloat.v1.Envelope
@@ -1251,7 +1327,8 @@ var file_events_pb_refloat_proto_goTypes = []any{
 	(*PolicyActivated)(nil),    // 7: refloat.v1.PolicyActivated
 	(*SemanticsActivated)(nil), // 8: refloat.v1.SemanticsActivated
 	(*OwnerClaim)(nil),         // 9: refloat.v1.OwnerClaim
-	(*PolicyGeneration)(nil),   // 10: refloat.v1.PolicyGeneration
+	(*HistoryAccepted)(nil),    // 10: refloat.v1.HistoryAccepted
+	(*PolicyGeneration)(nil),   // 11: refloat.v1.PolicyGeneration
 }
 var file_events_pb_refloat_proto_depIdxs = []int32{
 	0,  // 0: refloat.v1.Envelope.in_from:type_name -> refloat.v1.Position
@@ -1264,15 +1341,16 @@ var file_events_pb_refloat_proto_depIdxs = []int32{
 	7,  // 7: refloat.v1.Record.policy_activated:type_name -> refloat.v1.PolicyActivated
 	8,  // 8: refloat.v1.Record.semantics_activated:type_name -> refloat.v1.SemanticsActivated
 	9,  // 9: refloat.v1.Record.owner_claim:type_name -> refloat.v1.OwnerClaim
-	0,  // 10: refloat.v1.Decision.position:type_name -> refloat.v1.Position
-	0,  // 11: refloat.v1.NotDecided.position:type_name -> refloat.v1.Position
-	0,  // 12: refloat.v1.Parked.position:type_name -> refloat.v1.Position
-	0,  // 13: refloat.v1.RetryReady.position:type_name -> refloat.v1.Position
-	14, // [14:14] is the sub-list for method output_type
-	14, // [14:14] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	10, // 10: refloat.v1.Record.history_accepted:type_name -> refloat.v1.HistoryAccepted
+	0,  // 11: refloat.v1.Decision.position:type_name -> refloat.v1.Position
+	0,  // 12: refloat.v1.NotDecided.position:type_name -> refloat.v1.Position
+	0,  // 13: refloat.v1.Parked.position:type_name -> refloat.v1.Position
+	0,  // 14: refloat.v1.RetryReady.position:type_name -> refloat.v1.Position
+	15, // [15:15] is the sub-list for method output_type
+	15, // [15:15] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_events_pb_refloat_proto_init() }
@@ -1289,6 +1367,7 @@ func file_events_pb_refloat_proto_init() {
 		(*Record_PolicyActivated)(nil),
 		(*Record_SemanticsActivated)(nil),
 		(*Record_OwnerClaim)(nil),
+		(*Record_HistoryAccepted)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1296,7 +1375,7 @@ func file_events_pb_refloat_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_events_pb_refloat_proto_rawDesc), len(file_events_pb_refloat_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -45,6 +45,11 @@ func (i Ignored) String() string {
 	return fmt.Sprintf("ignored_%d", uint8(i))
 }
 
+// AllIgnored are the reasons for which an envelope may be ignored.
+func AllIgnored() []Ignored {
+	return []Ignored{Malformed, Repeated, NotNext, WrongLink, WrongRange, OldEpoch, LostClaim}
+}
+
 // ErrMissing says that the log lacks envelopes that it once held (PROTOCOL 3). Going on
 // could decide twice, so whoever reads must stop.
 var ErrMissing = errors.New("decision log lacks envelopes that were accepted before")
@@ -54,6 +59,7 @@ type Accepted struct {
 	Envelope *Envelope
 	Records  []Record
 	Claim    *OwnerClaim // not nil: the envelope is a claim
+	Skips    bool        // the envelope is a HistoryAccepted: its range has no input
 	End      End         // where the reader stands after it
 }
 
@@ -83,7 +89,7 @@ func (e End) Offer(raw []byte) (*Accepted, Ignored, error) {
 		return nil, why, nil
 	}
 	next := End{Seq: env.Seq, Link: Link(raw), Epoch: env.Epoch, Owner: env.Owner, InTo: env.InTo}
-	return &Accepted{Envelope: env, Records: records, Claim: claim, End: next}, NotIgnored, nil
+	return &Accepted{Envelope: env, Records: records, Claim: claim, Skips: acceptsHistory(records), End: next}, NotIgnored, nil
 }
 
 func claimIn(records []Record) *OwnerClaim {

@@ -139,6 +139,8 @@ func (s *acceptScenario) record(e *chain.Envelope, words []string) chain.Record 
 		return &chain.PolicyActivated{Generation: 1}
 	case "semantics":
 		return &chain.SemanticsActivated{Version: 1}
+	case "history":
+		return &chain.HistoryAccepted{By: "me"}
 	case "claim":
 		return s.claim(e, words[1:])
 	}

@@ -21,6 +21,7 @@ const (
 	fieldPolicyActivated    fieldNumber = 6
 	fieldSemanticsActivated fieldNumber = 7
 	fieldOwnerClaim         fieldNumber = 8
+	fieldHistoryAccepted    fieldNumber = 9
 )
 
 // AppendRecord appends the one encoding of a record.
@@ -70,6 +71,8 @@ func newRecord(n fieldNumber) Record {
 		return &SemanticsActivated{}
 	case fieldOwnerClaim:
 		return &OwnerClaim{}
+	case fieldHistoryAccepted:
+		return &HistoryAccepted{}
 	}
 	return nil
 }
@@ -318,7 +321,8 @@ func (r *OwnerClaim) appendBody(b []byte) []byte {
 	b = appendUint(b, 1, r.Epoch)
 	b = appendBytes(b, 2, r.Owner[:])
 	b = appendUint(b, 3, r.LastSeq)
-	return appendBytes(b, 4, r.LastLink[:])
+	b = appendBytes(b, 4, r.LastLink[:])
+	return appendUint(b, 5, uint64(r.Partitions))
 }
 
 func (r *OwnerClaim) setField(f *wireField) error {
@@ -331,6 +335,19 @@ func (r *OwnerClaim) setField(f *wireField) error {
 		return f.uint64To(&r.LastSeq)
 	case 4:
 		return f.fixedTo(r.LastLink[:])
+	case 5:
+		return f.uint32To(&r.Partitions)
+	}
+	return f.unknown()
+}
+
+func (*HistoryAccepted) field() fieldNumber { return fieldHistoryAccepted }
+
+func (r *HistoryAccepted) appendBody(b []byte) []byte { return appendString(b, 1, r.By) }
+
+func (r *HistoryAccepted) setField(f *wireField) error {
+	if f.number == 1 {
+		return f.stringTo(&r.By)
 	}
 	return f.unknown()
 }

@@ -98,7 +98,7 @@ func unknownFields(m *pb.Record) int {
 	n := len(m.ProtoReflect().GetUnknown())
 	for _, fd := range []proto.Message{
 		m.GetJobRequeued(), m.GetJobFailed(), m.GetNotDecided(), m.GetParked(),
-		m.GetRetryReady(), m.GetPolicyActivated(), m.GetSemanticsActivated(), m.GetOwnerClaim(),
+		m.GetRetryReady(), m.GetPolicyActivated(), m.GetSemanticsActivated(), m.GetOwnerClaim(), m.GetHistoryAccepted(),
 	} {
 		n += len(fd.ProtoReflect().GetUnknown())
 	}

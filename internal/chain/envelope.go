@@ -35,7 +35,7 @@ type Envelope struct {
 	Epoch  uint64 // of the owner's claim, from 1
 	Owner  OwnerID
 	InFrom eventlog.Position // exclusive; eventlog.Start: the beginning
-	InTo   eventlog.Position // inclusive; equal to InFrom: no input
+	InTo   eventlog.Position // inclusive; equal to InFrom: no input, unless a HistoryAccepted moves it
 	// InCount is the number of messages in (InFrom, InTo].
 	InCount uint64
 	Records [][]byte // each an encoded Record
@@ -92,7 +92,7 @@ func DecodeEnvelope(b []byte) (*Envelope, error) {
 	if err != nil {
 		return nil, fmt.Errorf("envelope: %w", err)
 	}
-	if e.Seq == 0 || e.Epoch == 0 || e.InTo.Compare(e.InFrom) < 0 || (e.InCount == 0) != (e.InTo == e.InFrom) {
+	if e.Seq == 0 || e.Epoch == 0 || e.InTo.Compare(e.InFrom) < 0 || (e.InCount == 0) != (e.InTo == e.InFrom) && !e.skips() {
 		return nil, fmt.Errorf("envelope: %w: seq %d of epoch %d covers %d messages from %v to %v", ErrMalformed, e.Seq, e.Epoch, e.InCount, e.InFrom, e.InTo)
 	}
 	if !bytes.Equal(e.Append(make([]byte, 0, len(b))), b) {
@@ -102,7 +102,8 @@ func DecodeEnvelope(b []byte) (*Envelope, error) {
 }
 
 // Decode reads the envelope's records. Activations must stand first, and a
-// claim alone (PROTOCOL 4).
+// claim or an accepted history alone (PROTOCOL 4). Only the latter moves the
+// input position without input.
 func (e *Envelope) Decode() ([]Record, error) {
 	records := make([]Record, len(e.Records))
 	front := true
@@ -120,10 +121,35 @@ func (e *Envelope) Decode() ([]Record, error) {
 		case !front:
 			return nil, fmt.Errorf("envelope %d: record %d: %w: not at the front", e.Seq, i, ErrMalformed)
 		}
-		if _, claim := r.(*OwnerClaim); claim && (len(e.Records) != 1 || e.InCount != 0) {
-			return nil, fmt.Errorf("envelope %d: %w: a claim stands alone", e.Seq, ErrMalformed)
+		if standsAlone(r) && (len(e.Records) != 1 || e.InCount != 0) {
+			return nil, fmt.Errorf("envelope %d: %w: %T stands alone", e.Seq, ErrMalformed, r)
 		}
 		records[i] = r
 	}
+	if acceptsHistory(records) && !e.skips() {
+		return nil, fmt.Errorf("envelope %d: %w: it accepts a history that is here", e.Seq, ErrMalformed)
+	}
 	return records, nil
+}
+
+// skips says whether the envelope moves the input position without input.
+func (e *Envelope) skips() bool {
+	const tag = byte(fieldHistoryAccepted<<3) | byte(protowire.BytesType)
+	return e.InCount == 0 && e.InTo != e.InFrom && len(e.Records) == 1 && len(e.Records[0]) > 0 && e.Records[0][0] == tag
+}
+
+func standsAlone(r Record) bool {
+	switch r.(type) {
+	case *OwnerClaim, *HistoryAccepted:
+		return true
+	}
+	return false
+}
+
+func acceptsHistory(records []Record) bool {
+	if len(records) == 0 {
+		return false
+	}
+	_, ok := records[0].(*HistoryAccepted)
+	return ok
 }

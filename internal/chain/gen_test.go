@@ -70,11 +70,12 @@ var record = rapid.OneOf(
 	}),
 	rapid.Custom(func(t *rapid.T) chain.Record { return &chain.SemanticsActivated{Version: small.Draw(t, "version")} }),
 	rapid.Custom(func(t *rapid.T) chain.Record {
-		r := &chain.OwnerClaim{Epoch: number.Draw(t, "epoch"), LastSeq: number.Draw(t, "seq")}
+		r := &chain.OwnerClaim{Epoch: number.Draw(t, "epoch"), LastSeq: number.Draw(t, "seq"), Partitions: small.Draw(t, "partitions")}
 		fill(t, "owner", r.Owner[:])
 		fill(t, "link", r.LastLink[:])
 		return r
 	}),
+	rapid.Custom(func(t *rapid.T) chain.Record { return &chain.HistoryAccepted{By: text.Draw(t, "by")} }),
 )
 
 func decision(t *rapid.T) *chain.Decision {

@@ -33,7 +33,9 @@ func recordOf(m *pb.Record) chain.Record {
 		return &chain.SemanticsActivated{Version: r.SemanticsActivated.Version}
 	case *pb.Record_OwnerClaim:
 		c := r.OwnerClaim
-		return &chain.OwnerClaim{Epoch: c.Epoch, Owner: chain.OwnerID(c.Owner), LastSeq: c.LastSeq, LastLink: chain.Hash(c.LastLink)}
+		return &chain.OwnerClaim{Epoch: c.Epoch, Owner: chain.OwnerID(c.Owner), LastSeq: c.LastSeq, LastLink: chain.Hash(c.LastLink), Partitions: c.Partitions}
+	case *pb.Record_HistoryAccepted:
+		return &chain.HistoryAccepted{By: r.HistoryAccepted.By}
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // Record is one of Decision, NotDecided, Parked, RetryReady, PolicyActivated,
-// SemanticsActivated and OwnerClaim, as a pointer.
+// SemanticsActivated, OwnerClaim and HistoryAccepted, as a pointer.
 type Record interface {
 	// FromInput says whether the record follows from an input message, and so
 	// counts for the running hash.
@@ -126,7 +126,15 @@ type OwnerClaim struct {
 	Owner    OwnerID
 	LastSeq  uint64
 	LastLink Hash
+	// Partitions is how many partitions events has, since a job set's partition
+	// depends on it.
+	Partitions uint32
 }
+
+// HistoryAccepted stands alone in an envelope that covers no message but moves
+// the input position: what events held up to there is gone, and an operator said
+// to go on without it.
+type HistoryAccepted struct{ By string }
 
 // FromInput is true: a decision follows from its input.
 func (*Decision) FromInput() bool { return true }
@@ -148,6 +156,9 @@ func (*SemanticsActivated) FromInput() bool { return false }
 
 // FromInput is false: a claim is the owner's doing.
 func (*OwnerClaim) FromInput() bool { return false }
+
+// FromInput is false: an acceptance is the operator's doing.
+func (*HistoryAccepted) FromInput() bool { return false }
 
 // PositionOf is the input position that a record names, if it names one.
 func PositionOf(r Record) (eventlog.Position, bool) {

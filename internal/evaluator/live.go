@@ -21,6 +21,8 @@ type inFlight struct {
 	flush   uint64
 	after   meta // but for the envelope's own position in the log
 	sentAt  int64
+	// published is the publish time of the last message answered.
+	published int64
 }
 
 // liveReaders are the follower's readers, taken over, with what it had read ahead.
@@ -29,15 +31,19 @@ type liveReaders struct {
 	input             []eventlog.Message
 	back              []eventlog.Message
 	inputBuf, backBuf []eventlog.Message
+	published         int64 // of the last message that fill took
 }
 
-func (o *Owner) startLive() {
-	o.live.events, o.live.decisions = o.follower.Readers()
+func (o *Owner) startLive() (err error) {
+	if o.live.events, o.live.decisions, err = o.follower.Readers(); err != nil {
+		return err
+	}
 	o.live.back, o.live.input = o.follower.Pending()
 	o.live.inputBuf = make([]eventlog.Message, o.cfg.Stretch)
 	o.live.backBuf = make([]eventlog.Message, 64)
 	o.tip = o.place.Chain
 	o.enter(running)
+	return nil
 }
 
 // advanceLive: first what came back, then a new policy generation, then new input.
@@ -45,6 +51,9 @@ func (o *Owner) advanceLive(now int64) (bool, error) {
 	back, err := o.readBack(now)
 	if err != nil {
 		return false, err
+	}
+	if err := o.cfg.Publisher.Err(); err != nil {
+		return false, fmt.Errorf("%w: %w", ErrLost, err)
 	}
 	if o.draining || len(o.window) >= o.cfg.Window {
 		return back, nil
@@ -90,6 +99,11 @@ func (o *Owner) readBack(now int64) (bool, error) {
 	if err := o.point(PointSynced); err != nil {
 		return false, err
 	}
+	if o.cfg.Synced != nil {
+		if err := o.cfg.Synced(o.place); err != nil {
+			return false, err
+		}
+	}
 	return true, o.point(PointAcked)
 }
 
@@ -119,7 +133,7 @@ func (o *Owner) accept(m *eventlog.Message, now int64) (bool, error) {
 		return false, err
 	}
 	if o.cfg.Hooks.Committed != nil {
-		o.cfg.Hooks.Committed(Commit{Envelope: w.env, Records: w.records, At: m.Position, Waited: time.Duration(now - w.sentAt)})
+		o.cfg.Hooks.Committed(Commit{Envelope: w.env, Records: w.records, At: m.Position, Waited: time.Duration(now - w.sentAt), Published: w.published})
 	}
 	return true, nil
 }
@@ -161,6 +175,7 @@ func (o *Owner) answer(now int64) (bool, error) {
 // fill steps through the input that is here, as far as one envelope goes.
 func (o *Owner) fill(env *chain.Envelope, records []chain.Record) ([]chain.Record, error) {
 	size := 0
+	o.live.published = 0
 	for len(o.live.input) > 0 && env.InCount < uint64(o.cfg.Stretch) && size < softEnvelopeBytes {
 		m := &o.live.input[0]
 		if m.Position.Compare(env.InTo) <= 0 {
@@ -176,6 +191,7 @@ func (o *Owner) fill(env *chain.Envelope, records []chain.Record) ([]chain.Recor
 		}
 		records = append(records, kept(out.Records)...)
 		env.InTo, env.InCount = m.Position, env.InCount+1
+		o.live.published = m.Publish
 		o.live.input = o.live.input[1:]
 	}
 	return records, nil
@@ -228,6 +244,7 @@ func (o *Owner) publish(env *chain.Envelope, records []chain.Record, now int64) 
 	o.tip = chain.End{Seq: env.Seq, Link: link, Epoch: env.Epoch, Owner: env.Owner, InTo: env.InTo}
 	o.window = append(o.window, inFlight{
 		link: link, env: env, records: records, batch: batch, flush: flush, after: o.metaAt(follow.Place{}), sentAt: now,
+		published: o.live.published,
 	})
 	if err := o.cfg.Publisher.Publish(raw); err != nil {
 		return fmt.Errorf("%w: publish envelope %d: %w", ErrLost, env.Seq, err)

@@ -17,6 +17,16 @@ type meta struct {
 	Horizon   int64
 }
 
+// PlaceIn is how far a store's state came; follow.Beginning for an empty one.
+func PlaceIn(store Store) (follow.Place, error) {
+	b, err := store.Meta()
+	if err != nil {
+		return follow.Place{}, fmt.Errorf("read state: %w", err)
+	}
+	m, err := decodeMeta(b)
+	return m.Place, err
+}
+
 const metaVersion = 1
 
 // DefaultHorizon is the horizon, in nanoseconds, until a policy generation is

@@ -38,7 +38,19 @@ type Config struct {
 	Stretch int
 	// Patience is how long an envelope may take to be read back (30 s).
 	Patience time.Duration
-	Hooks    Hooks
+	// AcceptPartitions says that events may have this number of partitions now,
+	// although the chain was written with another (ErrRepartitioned).
+	AcceptPartitions int
+	// AcceptHistory says where to go on where events no longer reach back to the
+	// end of the chain (ErrHistory), exclusive; Start: at the first message held.
+	// On an empty chain it is where to begin. nil: refuse.
+	AcceptHistory *eventlog.Position
+	// AcceptedBy is who says so, for the record.
+	AcceptedBy string
+	// Synced, if set, is called when what was committed is durable: the place for
+	// acknowledgements and checkpoints. The store holds the state at the place.
+	Synced func(place follow.Place) error
+	Hooks  Hooks
 }
 
 // Hooks let a program watch an owner. A nil field is not called.
@@ -57,6 +69,9 @@ type Commit struct {
 	Records  []chain.Record
 	At       eventlog.Position
 	Waited   time.Duration // from publishing to reading back
+	// Published is when the last message that it answers was published, in Unix
+	// nanoseconds by this log's clock; 0: it answers none.
+	Published int64
 }
 
 // The points of the loop, in the order of one round.
@@ -89,14 +104,24 @@ type Owner struct {
 	follower *follow.Follower
 	proc     *Processor
 	place    follow.Place // committed
-	claim    chain.Hash   // link of the claim that we await
-	sentAt   int64        // when it was sent
+	claim    chain.Hash   // link of the claim, or of the accepted history, that we await
+	skipTo   eventlog.Position
+	sentAt   int64 // when it was sent
 
 	window   []inFlight
 	tip      chain.End // of the last envelope published
 	live     liveReaders
 	draining bool
 }
+
+// What only a person can say.
+var (
+	// ErrHistory says that events no longer reach back to the end of the chain.
+	ErrHistory = errors.New("events do not reach back to where the decision log ends")
+	// ErrRepartitioned says that events has another number of partitions than
+	// when the chain was written: job sets have moved.
+	ErrRepartitioned = errors.New("the number of partitions of events has changed")
+)
 
 type phase uint8
 
@@ -108,7 +133,10 @@ const (
 	running
 )
 
-var phaseNames = [...]string{"restoring", "catching up", "claiming", "awaiting policies", "live"}
+// Live is the phase of an owner that decides, for Hooks.Phase.
+const Live = "live"
+
+var phaseNames = [...]string{"restoring", "catching up", "claiming", "awaiting policies", Live}
 
 // NewOwner checks the configuration and fills in defaults.
 func NewOwner(c Config) *Owner {
@@ -121,7 +149,7 @@ func NewOwner(c Config) *Owner {
 	if c.Patience == 0 {
 		c.Patience = 30 * time.Second
 	}
-	return &Owner{cfg: c}
+	return &Owner{cfg: c, skipTo: eventlog.Start}
 }
 
 // Advance does what can be done now, at a time in Unix nanoseconds, and says
@@ -152,6 +180,9 @@ func (o *Owner) Drain() { o.draining = true }
 func (o *Owner) Changed() [3]<-chan struct{} {
 	if o.follower == nil {
 		return [3]<-chan struct{}{}
+	}
+	if o.phase == running {
+		return [3]<-chan struct{}{o.live.events.Changed(), o.live.decisions.Changed(), o.cfg.Policies.Changed()}
 	}
 	events, decisions := o.follower.Changed()
 	return [3]<-chan struct{}{events, decisions, o.cfg.Policies.Changed()}
@@ -207,6 +238,9 @@ func (o *Owner) restore() error {
 	if err != nil {
 		return err
 	}
+	if err := o.mustHold(m.Place); err != nil {
+		return err
+	}
 	o.follower, err = follow.Open(o.cfg.Events, o.cfg.Decisions, o.cfg.Partition, m.Place)
 	if err != nil {
 		return err
@@ -217,6 +251,25 @@ func (o *Owner) restore() error {
 	o.place = m.Place
 	o.proc = &Processor{State: state, Progress: m.Progress}
 	o.enter(catchingUp)
+	return nil
+}
+
+// mustHold: what the state follows from was durable, so logs that end earlier
+// have lost it, or are other logs.
+func (o *Owner) mustHold(place follow.Place) error {
+	for _, l := range []struct {
+		name  string
+		topic eventlog.Topic
+		at    eventlog.Position
+	}{{"events", o.cfg.Events, place.Chain.InTo}, {"decisions", o.cfg.Decisions, place.Decisions}} {
+		end, err := l.topic.End(o.cfg.Partition)
+		if err != nil {
+			return fmt.Errorf("find the end of %s: %w", l.name, err)
+		}
+		if end.Compare(l.at) < 0 {
+			return fmt.Errorf("%w: the state of partition %d follows from %s up to %v, the log ends at %v", chain.ErrMissing, o.cfg.Partition, l.name, l.at, end)
+		}
+	}
 	return nil
 }
 
@@ -238,6 +291,9 @@ func (o *Owner) catchUp(now int64) (bool, error) {
 		return false, nil // more is on its way
 	}
 	if err := o.point(PointCaughtUp); err != nil {
+		return false, err
+	}
+	if err := o.mayClaim(); err != nil {
 		return false, err
 	}
 	return true, o.sendClaim(now)
@@ -283,10 +339,39 @@ func (o *Owner) commit(batch projection.Batch, flush uint64, m meta) error {
 	return o.point(PointCommitted)
 }
 
+// mayClaim refuses what only a person can say, and finds where an accepted
+// history begins.
+func (o *Owner) mayClaim() error {
+	n := uint32(o.cfg.Events.Partitions())
+	if was := o.proc.Progress.Partitions; was != 0 && was != n && o.cfg.AcceptPartitions != int(n) {
+		return fmt.Errorf("%w: partition %d was decided when there were %d, now there are %d, so job sets have moved between partitions "+
+			"and their counts have not; start with --accept-partitions %d to go on with what each partition knows", ErrRepartitioned, o.cfg.Partition, was, n, n)
+	}
+	begin, err := o.cfg.Events.Beginning(o.cfg.Partition)
+	if err != nil {
+		return fmt.Errorf("find the beginning of events: %w", err)
+	}
+	to, held := begin, o.place.Chain.InTo
+	if accepted := o.cfg.AcceptHistory; accepted != nil && *accepted != eventlog.Start {
+		to = *accepted
+	}
+	gap := begin.Compare(held) > 0
+	switch {
+	case gap && o.cfg.AcceptHistory == nil:
+		return fmt.Errorf("%w: partition %d of events begins after %v, the decision log answers events up to %v; restore a checkpoint that reaches further, "+
+			"or start with --accept-history-from beginning (or a position from %v on) to go on without what is gone", ErrHistory, o.cfg.Partition, begin, held, begin)
+	case gap && to.Compare(begin) < 0:
+		return fmt.Errorf("%w: history was accepted from %v, partition %d of events begins after %v", ErrHistory, to, o.cfg.Partition, begin)
+	case gap, held == eventlog.Start && to != eventlog.Start:
+		o.skipTo = to
+	}
+	return nil
+}
+
 // sendClaim publishes a claim on the next epoch, at the end that was read.
 func (o *Owner) sendClaim(now int64) error {
 	end := o.place.Chain
-	claim := &chain.OwnerClaim{Epoch: end.Epoch + 1, LastSeq: end.Seq, LastLink: end.Link}
+	claim := &chain.OwnerClaim{Epoch: end.Epoch + 1, LastSeq: end.Seq, LastLink: end.Link, Partitions: uint32(o.cfg.Events.Partitions())}
 	if _, err := io.ReadFull(o.cfg.Random, claim.Owner[:]); err != nil {
 		return fmt.Errorf("draw an owner id: %w", err)
 	}
@@ -294,6 +379,21 @@ func (o *Owner) sendClaim(now int64) error {
 		Seq: end.Seq + 1, Link: end.Link, Epoch: claim.Epoch, Owner: claim.Owner,
 		InFrom: end.InTo, InTo: end.InTo, Records: [][]byte{chain.AppendRecord(nil, claim)},
 	}
+	return o.sendAwaited(env, now)
+}
+
+// sendAcceptance publishes that events up to a position are gone.
+func (o *Owner) sendAcceptance(now int64) error {
+	end := o.place.Chain
+	env := &chain.Envelope{
+		Seq: end.Seq + 1, Link: end.Link, Epoch: end.Epoch, Owner: end.Owner, InFrom: end.InTo, InTo: o.skipTo,
+		Records: [][]byte{chain.AppendRecord(nil, &chain.HistoryAccepted{By: o.cfg.AcceptedBy})},
+	}
+	o.skipTo = eventlog.Start
+	return o.sendAwaited(env, now)
+}
+
+func (o *Owner) sendAwaited(env *chain.Envelope, now int64) error {
 	raw := env.Append(nil)
 	o.claim, o.sentAt = chain.Link(raw), now
 	if err := o.cfg.Publisher.Publish(raw); err != nil {
@@ -311,6 +411,9 @@ func (o *Owner) awaitClaim(now int64) (bool, error) {
 		return false, err
 	}
 	if s == nil {
+		if err := o.cfg.Publisher.Err(); err != nil {
+			return false, fmt.Errorf("%w: publish claim: %w", ErrLost, err)
+		}
 		if now-o.sentAt > int64(o.cfg.Patience) {
 			return false, fmt.Errorf("%w: the claim was not read back within %v", ErrLost, o.cfg.Patience)
 		}
@@ -325,6 +428,9 @@ func (o *Owner) awaitClaim(now int64) (bool, error) {
 	if err := o.point(PointClaimed); err != nil {
 		return false, err
 	}
+	if o.skipTo != eventlog.Start {
+		return true, o.sendAcceptance(now)
+	}
 	o.enter(awaitingPolicies)
 	return true, nil
 }
@@ -332,7 +438,7 @@ func (o *Owner) awaitClaim(now int64) (bool, error) {
 // awaitPolicies reads the policies log to its end, and waits until the
 // generation in force is held.
 func (o *Owner) awaitPolicies() (bool, error) {
-	if err := o.cfg.Policies.Refresh(); err != nil {
+	if ended, err := o.cfg.Policies.AtEnd(); err != nil || !ended {
 		return false, err
 	}
 	rules, ok, err := o.cfg.Policies.Held(o.proc.Progress.Generation)
@@ -347,6 +453,5 @@ func (o *Owner) awaitPolicies() (bool, error) {
 			ErrBadGeneration, rules.Generation, d, o.proc.Progress.PolicySet)
 	}
 	o.proc.Rules = rules
-	o.startLive()
-	return true, nil
+	return true, o.startLive()
 }

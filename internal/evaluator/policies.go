@@ -17,7 +17,9 @@ type Policies struct {
 	// OnUnusable, if set, is told of each generation that cannot be used.
 	OnUnusable func(generation uint64, err error)
 
+	topic  eventlog.Topic
 	reader eventlog.Reader
+	at     eventlog.Position // of the last message read
 	chunk  []eventlog.Message
 	held   []generation // held[i] is generation i+1
 }
@@ -36,10 +38,10 @@ func OpenPolicies(topic eventlog.Topic) (*Policies, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read policies: %w", err)
 	}
-	return &Policies{reader: r, chunk: make([]eventlog.Message, 16)}, nil
+	return &Policies{topic: topic, reader: r, at: eventlog.Start, chunk: make([]eventlog.Message, 16)}, nil
 }
 
-// Refresh reads what the log holds now.
+// Refresh reads what has come.
 func (p *Policies) Refresh() error {
 	for {
 		n, err := p.reader.Read(p.chunk)
@@ -49,6 +51,7 @@ func (p *Policies) Refresh() error {
 		if n == 0 {
 			return nil
 		}
+		p.at = p.chunk[n-1].Position
 		for _, m := range p.chunk[:n] {
 			set, err := decodeGeneration(m.Payload)
 			if err != nil && p.OnUnusable != nil {
@@ -57,6 +60,18 @@ func (p *Policies) Refresh() error {
 			p.held = append(p.held, generation{set: set, err: err})
 		}
 	}
+}
+
+// AtEnd reads what has come, and says whether that is all that the log holds.
+func (p *Policies) AtEnd() (bool, error) {
+	end, err := p.topic.End(0)
+	if err != nil {
+		return false, fmt.Errorf("find the end of policies: %w", err)
+	}
+	if err := p.Refresh(); err != nil {
+		return false, err
+	}
+	return p.at.Compare(end) >= 0, nil
 }
 
 // Newest is the newest generation that can be used; generation 0 is the empty

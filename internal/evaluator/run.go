@@ -7,14 +7,39 @@ import (
 	"time"
 
 	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/follow"
 )
 
-// Loop keeps one partition owned until its context ends.
+// Placement signals whether this process is to own a partition. It is for cost,
+// not for safety: several owners at once are safe (PROTOCOL 10).
+type Placement interface {
+	// Active says whether the partition is ours now.
+	Active() bool
+	// Changed receives when that may have changed.
+	Changed() <-chan struct{}
+}
+
+// Holding is what an owner holds for one life.
+type Holding struct {
+	Store     Store
+	Policies  *Policies
+	Publisher eventlog.Publisher
+	Synced    func(place follow.Place) error // Config.Synced
+	Close     func() error                   // closes all of it
+}
+
+// Loop keeps one partition owned, as long as it is placed here.
 type Loop struct {
-	Config Config
-	// Publisher takes the right to publish to the partition's decisions.
-	Publisher func() (eventlog.Publisher, error)
-	Now       func() time.Time
+	Config    Config    // but for what Holding has
+	Placement Placement // nil: the partition is always ours
+	// Acquire takes what a life needs: first the right to publish, then the state.
+	Acquire func(ctx context.Context) (*Holding, error)
+	// Refused, if set, is told why the partition cannot be owned until somebody
+	// acts, and nil when it can again; the loop then looks again every RefusedWait.
+	// Where it is not set, Run returns the error.
+	Refused     func(err error)
+	RefusedWait time.Duration
+	Now         func() time.Time
 	// BackOff is how long to wait after the n-th loss in a row, from 1.
 	BackOff func(n int) time.Duration
 	// DrainTimeout bounds how long published envelopes are waited for at the end.
@@ -22,26 +47,68 @@ type Loop struct {
 	Log          *slog.Logger
 }
 
+// Standby is the phase between two lives, for Hooks.Phase.
+const Standby = "standby"
+
 // Run owns the partition again and again: a loss costs a back-off, not the
-// process. It returns nil when ctx ends, and any error that is not a loss.
+// process. It returns nil when ctx ends.
 func (l *Loop) Run(ctx context.Context) error {
-	for losses := 1; ; losses++ {
+	refused := false
+	for losses := 1; l.awaitTurn(ctx); losses++ {
 		wasLive, err := l.own(ctx)
-		if ctx.Err() != nil && (err == nil || isLoss(err)) {
-			return nil
-		}
-		if !isLoss(err) {
-			return err
-		}
+		l.phase(Standby)
 		if wasLive {
 			losses = 1
 		}
-		l.Log.Warn("partition lost", slog.Int("partition", l.Config.Partition), slog.Any("error", err))
-		select {
-		case <-time.After(l.BackOff(losses)):
-		case <-ctx.Done():
-			return nil
+		if refused && (wasLive || isLoss(err)) {
+			refused = false
+			l.Refused(nil)
 		}
+		wait := time.Duration(0)
+		switch {
+		case ctx.Err() != nil && (err == nil || isLoss(err)):
+			return nil
+		case err == nil: // placed elsewhere
+			losses = 0
+			continue
+		case isLoss(err):
+			wait = l.BackOff(losses)
+			l.Log.Warn("partition lost", slog.Int("partition", l.Config.Partition), slog.Any("error", err), slog.Duration("again_in", wait))
+		case l.Refused == nil:
+			return err
+		default:
+			refused, wait = true, l.RefusedWait
+			l.Refused(err)
+			l.Log.Error("partition refused", slog.Int("partition", l.Config.Partition), slog.Any("error", err), slog.Duration("again_in", wait))
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// awaitTurn waits until the partition is placed here, and says whether it was
+// before ctx ended.
+func (l *Loop) awaitTurn(ctx context.Context) bool {
+	for ctx.Err() == nil {
+		if l.Placement == nil || l.Placement.Active() {
+			return true
+		}
+		select {
+		case <-l.Placement.Changed():
+		case <-ctx.Done():
+		}
+	}
+	return false
+}
+
+func (l *Loop) placedElsewhere() bool { return l.Placement != nil && !l.Placement.Active() }
+
+func (l *Loop) phase(name string) {
+	if l.Config.Hooks.Phase != nil {
+		l.Config.Hooks.Phase(name)
 	}
 }
 
@@ -49,29 +116,37 @@ func isLoss(err error) bool {
 	return errors.Is(err, ErrLost) || errors.Is(err, eventlog.ErrFenced) || errors.Is(err, eventlog.ErrTransient)
 }
 
-// own is one life of an owner, from taking the publisher to losing it.
+// own is one life of an owner, from taking the publisher to losing it, or to
+// its end by ctx or placement.
 func (l *Loop) own(ctx context.Context) (wasLive bool, err error) {
-	pub, err := l.Publisher()
+	h, err := l.Acquire(ctx)
 	if err != nil {
 		return false, err
 	}
 	cfg := l.Config
-	cfg.Publisher = pub
+	cfg.Store, cfg.Policies, cfg.Publisher, cfg.Synced = h.Store, h.Policies, h.Publisher, h.Synced
 	o := NewOwner(cfg)
-	defer func() { err = errors.Join(err, o.Close(), pub.Close()) }()
+	defer func() { err = errors.Join(err, o.Close(), h.Close()) }()
+	var placed <-chan struct{}
+	if l.Placement != nil {
+		placed = l.Placement.Changed()
+	}
 	done := ctx.Done()
+	draining := false
 	var deadline <-chan time.Time
 	for {
+		if !draining && (ctx.Err() != nil || l.placedElsewhere()) {
+			o.Drain()
+			draining, done, deadline = true, nil, time.After(l.DrainTimeout)
+		}
 		progress, err := o.Advance(l.Now().UnixNano())
 		wasLive = wasLive || o.phase == running
 		switch {
 		case err != nil:
 			return wasLive, err
-		case done == nil && (o.Drained() || !wasLive):
+		case draining && (o.Drained() || !wasLive):
 			return wasLive, nil
-		case progress && ctx.Err() == nil:
-			continue
-		case progress && done == nil:
+		case progress:
 			continue
 		}
 		changed := o.Changed()
@@ -79,15 +154,15 @@ func (l *Loop) own(ctx context.Context) (wasLive bool, err error) {
 		case <-changed[0]:
 		case <-changed[1]:
 		case <-changed[2]:
+		case <-placed:
 		case <-time.After(idleCheck):
 		case <-done:
-			o.Drain()
-			done, deadline = nil, time.After(l.DrainTimeout)
 		case <-deadline:
 			return wasLive, nil
 		}
 	}
 }
 
-// idleCheck is how often an owner with nothing to do looks at its patience.
+// idleCheck is how often an owner with nothing to do looks at its patience and
+// at its publisher.
 const idleCheck = time.Second

@@ -29,6 +29,7 @@ type Progress struct {
 	Generation uint64     // of the policies in force; 0: none was activated
 	PolicySet  [32]byte   // their digest
 	Semantics  uint32     // version in force; 0: none was named yet
+	Partitions uint32     // of events, at the last claim; 0: there was none
 }
 
 // Processor is the pure core for one partition. Rules must be those that
@@ -66,7 +67,7 @@ func (p *Processor) Step(m *eventlog.Message) (*Output, error) {
 	return &p.out, p.process(m, p.decide)
 }
 
-// Activate takes in the activations at the front of an envelope.
+// Activate takes in the activations at the front of an envelope, or its claim.
 func (p *Processor) Activate(records []chain.Record) {
 	for _, r := range records {
 		switch r := r.(type) {
@@ -75,6 +76,8 @@ func (p *Processor) Activate(records []chain.Record) {
 			p.State.Horizon = r.HorizonMS * 1e6
 		case *chain.SemanticsActivated:
 			p.Progress.Semantics = r.Version
+		case *chain.OwnerClaim:
+			p.Progress.Partitions = r.Partitions
 		}
 	}
 }

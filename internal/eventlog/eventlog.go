@@ -49,6 +49,15 @@ func (p Position) String() string {
 	return fmt.Sprintf("%d:%d:%d", p.Ledger, p.Entry, p.Batch)
 }
 
+// ParsePosition reads what String renders.
+func ParsePosition(s string) (Position, error) {
+	var p Position
+	if n, err := fmt.Sscanf(s, "%d:%d:%d", &p.Ledger, &p.Entry, &p.Batch); n != 3 || err != nil || p.String() != s {
+		return Position{}, fmt.Errorf("%q is no position: give ledger:entry:batch, as 12:345:6", s)
+	}
+	return p, nil
+}
+
 // Origin is where a message stood in the recording that it was fed from. There,
 // its position and publish time are the ones meant by SEMANTICS.
 type Origin struct {

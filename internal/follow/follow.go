@@ -37,10 +37,13 @@ type Follower struct {
 	// OnIgnored, if set, is told of each message that is not accepted.
 	OnIgnored func(why chain.Ignored, at eventlog.Position)
 
-	events, decisions eventlog.Reader
-	eventsEnd         func() (eventlog.Position, error)
-	place             Place
-	judged            eventlog.Position // of the decisions log, accepted or ignored
+	topic     eventlog.Topic // events
+	partition int
+	events    eventlog.Reader // nil until input is asked for, which may be trimmed
+	decisions eventlog.Reader
+	place     Place
+	unproven  bool              // the envelope at the place was not seen again yet
+	judged    eventlog.Position // of the decisions log, accepted or ignored
 
 	read   []eventlog.Message // decisions read and not judged yet
 	chunk  []eventlog.Message
@@ -51,18 +54,21 @@ type Follower struct {
 
 const readAtOnce = 256
 
-// Open begins to follow partition p after a place.
+// Open begins to follow partition p after a place. The events are opened when
+// input is needed, since an accepted loss may lie before it.
+//
+// The envelope at the place is read again: if it is not the one that was
+// accepted, the log has lost what followed from there and went another way.
 func Open(events, decisions eventlog.Topic, p int, from Place) (*Follower, error) {
-	er, err := events.Open(p, from.Chain.InTo)
-	if err != nil {
-		return nil, fmt.Errorf("read events of partition %d: %w", p, err)
+	after := from.Decisions
+	if from.Chain.Seq > 0 {
+		after.Batch--
 	}
-	dr, err := decisions.Open(p, from.Decisions)
+	dr, err := decisions.Open(p, after)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("read decisions of partition %d: %w", p, err), er.Close())
+		return nil, fmt.Errorf("read decisions of partition %d: %w", p, err)
 	}
-	end := func() (eventlog.Position, error) { return events.End(p) }
-	return &Follower{events: er, decisions: dr, eventsEnd: end, place: from, judged: from.Decisions, chunk: make([]eventlog.Message, readAtOnce)}, nil
+	return &Follower{topic: events, partition: p, decisions: dr, place: from, judged: after, unproven: from.Chain.Seq > 0, chunk: make([]eventlog.Message, readAtOnce)}, nil
 }
 
 // Place is after the last stretch that Next returned.
@@ -82,6 +88,10 @@ func (f *Follower) Next() (*Stretch, error) {
 		}
 	}
 	s := f.held
+	if s.Skips {
+		f.held, f.place = nil, Place{Chain: s.End, Decisions: s.Position}
+		return s, f.skip()
+	}
 	n, err := f.gather(s.End.InTo)
 	if err != nil || n < 0 {
 		return nil, err
@@ -92,6 +102,29 @@ func (f *Follower) Next() (*Stretch, error) {
 	s.Messages, f.handed, f.held = f.queue[:n], n, nil
 	f.place = Place{Chain: s.End, Decisions: s.Position}
 	return s, nil
+}
+
+// skip goes on behind what was accepted as lost.
+func (f *Follower) skip() error {
+	f.queue = nil
+	if f.events == nil {
+		return nil
+	}
+	err := f.events.Close()
+	f.events = nil
+	return err
+}
+
+// openEvents opens the input after the last stretch.
+func (f *Follower) openEvents() (err error) {
+	if f.events != nil {
+		return nil
+	}
+	if f.events, err = f.topic.Open(f.partition, f.place.Chain.InTo); err != nil {
+		f.events = nil
+		return fmt.Errorf("read events of partition %d: %w", f.partition, err)
+	}
+	return nil
 }
 
 // accept looks for the next envelope that fits.
@@ -107,6 +140,13 @@ func (f *Follower) accept() error {
 		m := f.read[0]
 		f.read = f.read[1:]
 		f.judged = m.Position
+		if f.unproven {
+			if m.Position != f.place.Decisions || chain.Link(m.Payload) != f.place.Chain.Link {
+				return fmt.Errorf("%w: envelope %d stood at %v, what is there now is another one (at %v)", chain.ErrMissing, f.place.Chain.Seq, f.place.Decisions, m.Position)
+			}
+			f.unproven = false
+			continue
+		}
 		acc, why, err := f.place.Chain.Offer(m.Payload)
 		if err != nil {
 			return fmt.Errorf("decision log at %v: %w", m.Position, err)
@@ -134,6 +174,9 @@ func (f *Follower) gather(to eventlog.Position) (int, error) {
 		if n > 0 && f.queue[n-1].Position == to || to == f.place.Chain.InTo {
 			return n, nil
 		}
+		if err := f.openEvents(); err != nil {
+			return 0, err
+		}
 		grown := append(f.queue, make([]eventlog.Message, readAtOnce)...)
 		k, err := f.events.Read(grown[len(f.queue):])
 		if err != nil {
@@ -149,7 +192,7 @@ func (f *Follower) gather(to eventlog.Position) (int, error) {
 // mustHold: what was decided was durable before, so a log that ends earlier has
 // lost it. (A reader may lag behind the end for a moment.)
 func (f *Follower) mustHold(to eventlog.Position) error {
-	end, err := f.eventsEnd()
+	end, err := f.topic.End(f.partition)
 	if err != nil {
 		return wrap("find the end of events", err)
 	}
@@ -166,9 +209,13 @@ func wrap(verb string, err error) error {
 	return fmt.Errorf("%s: %w", verb, err)
 }
 
-// Changed are the channels that announce more to read.
+// Changed are the channels that announce more to read; that of events is nil
+// while no input is awaited.
 func (f *Follower) Changed() (events, decisions <-chan struct{}) {
-	return f.events.Changed(), f.decisions.Changed()
+	if f.events != nil {
+		events = f.events.Changed()
+	}
+	return events, f.decisions.Changed()
 }
 
 // Pending are the decisions that were read but not judged, and the input that
@@ -177,8 +224,17 @@ func (f *Follower) Pending() (decisions, input []eventlog.Message) {
 	return f.read, f.queue[f.handed:]
 }
 
-// Readers hands over the readers; the follower must not be used after it.
-func (f *Follower) Readers() (events, decisions eventlog.Reader) { return f.events, f.decisions }
+// Readers hands over the readers. Of the follower, only Changed and Close must be
+// used after it.
+func (f *Follower) Readers() (events, decisions eventlog.Reader, err error) {
+	err = f.openEvents()
+	return f.events, f.decisions, err
+}
 
 // Close closes the readers.
-func (f *Follower) Close() error { return errors.Join(f.events.Close(), f.decisions.Close()) }
+func (f *Follower) Close() error {
+	if f.events == nil {
+		return f.decisions.Close()
+	}
+	return errors.Join(f.events.Close(), f.decisions.Close())
+}

@@ -339,7 +339,10 @@ func TestFollowLaw(t *testing.T) {
 		if len(decisions) > 0 {
 			t.Fatalf("%d decisions are pending", len(decisions))
 		}
-		events, _ := f.Readers()
+		events, _, err := f.Readers()
+		if err != nil {
+			t.Fatal(err)
+		}
 		more := make([]eventlog.Message, 10)
 		n, err := events.Read(more)
 		if err != nil {
@@ -359,7 +362,10 @@ func TestFollowLaw(t *testing.T) {
 func TestClose(t *testing.T) {
 	t.Parallel()
 	f := open(t, input(1), newWriter(), follow.Beginning)
-	events, decisions := f.Readers()
+	events, decisions, err := f.Readers()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := f.Close(); err != nil || !events.(*reader).closed || !decisions.(*reader).closed {
 		t.Errorf("Close = %v; events closed %v, decisions closed %v", err, events.(*reader).closed, decisions.(*reader).closed)
 	}

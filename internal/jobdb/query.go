@@ -33,6 +33,8 @@ type Queries interface {
 	Parked(filter RecordFilter, visit func(*Parked) error) error
 	// Activations visits in partition and log order.
 	Activations(filter RecordFilter, visit func(*Activation) error) error
+	// Releases visits in partition and log order.
+	Releases(filter RecordFilter, visit func(*Release) error) error
 	// Places are those of all partitions that were ever written, by partition.
 	Places() ([]PartitionPlace, error)
 	// Summary counts.
@@ -54,7 +56,7 @@ type JobFilter struct {
 
 // RecordFilter narrows a list of records; its zero value takes all.
 type RecordFilter struct {
-	JobID string // not for parked records and activations
+	JobID string // not for parked records, activations and releases
 	RunID string // likewise
 	// From and To are decision numbers, both inclusive, for decisions only;
 	// To 0: no end.
@@ -77,6 +79,8 @@ type Summary struct {
 	Parked     []ParkedCount
 	Runs       uint64
 	Ready      uint64
+	Releases   uint64
+	Superseded uint64 // of all decisions, those that came too late for a release
 }
 
 // DecisionCount counts decisions of one sort.

@@ -14,8 +14,9 @@ type Job struct {
 	Known     bool   // its SubmitJob was seen
 	State     JobState
 	// Final: it ended in SEMANTICS' sense (succeeded, cancelled, rejected or
-	// failed by us), and nothing moves it any more. A failed job that is not
-	// final has only Armada's verdict against it, which a decision overrules.
+	// failed by us) or by Armada's verdict in a release, and nothing moves it any
+	// more. A failed job that is not final has only Armada's verdict against it,
+	// which a decision overrules.
 	Final           bool
 	CancelRequested bool
 	Times           JobTimes
@@ -127,14 +128,30 @@ type Container struct {
 	Message  string
 }
 
-// Place is where a partition's rows stand: after this envelope and its input.
+// Place is where a partition's rows stand: after this envelope and its input,
+// and after what was released beyond it.
 type Place struct {
 	Chain     chain.End
 	Decisions eventlog.Position // of the last accepted envelope
+	// Events is the last message that the rows took in: Chain.InTo, or the end of
+	// a release beyond it.
+	Events eventlog.Position
 }
 
 // Beginning is the place before everything.
-var Beginning = Place{Chain: chain.Beginning, Decisions: eventlog.Start}
+var Beginning = Place{Chain: chain.Beginning, Decisions: eventlog.Start, Events: eventlog.Start}
+
+// Release is a stretch of events that the rows took in before the chain answered
+// them, as Armada has them without us (PROTOCOL 13). What the chain says of them
+// later is superseded. Key: Partition, From.
+type Release struct {
+	Partition int
+	Seq       uint64            // of the last accepted envelope when it was made
+	From      eventlog.Position // exclusive: where the rows stood
+	To        eventlog.Position // inclusive
+	Messages  uint64            // in (From, To]
+	When      int64             // it was made, by its writer's clock
+}
 
 // Where is where a row that stems from a record stands. Key: Partition, Seq, Record.
 type Where struct {
@@ -143,12 +160,15 @@ type Where struct {
 	Record    uint32            // place in the envelope, from 0
 	Log       eventlog.Position // of the message in our log; the record names its origin's
 	Recording string            // the recording that the message was fed from, if it was
+	// Superseded: the message was released before the chain spoke of it, so the
+	// record is kept and changed nothing.
+	Superseded bool
 }
 
 // Decision is one decision. Key also: Partition, Number.
 type Decision struct {
 	Where
-	Acted bool // it changed the job: neither in shadow nor overtaken
+	Acted bool // it changed the job: neither in shadow nor overtaken nor superseded
 	chain.Decision
 }
 

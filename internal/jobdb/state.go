@@ -14,7 +14,7 @@ const (
 	JobPending                   // its latest run's pod was created
 	JobRunning                   // its latest run's pod runs
 	JobSucceeded                 // ended
-	JobFailed                    // ended by us or by a rejection; or Armada's verdict, where none of ours stands
+	JobFailed                    // ended by us, by a rejection or in a release; or Armada's verdict, where none of ours stands
 	JobCancelled                 // ended
 )
 
@@ -76,9 +76,10 @@ const (
 	Requeued                 // JobRequeued
 	Refused                  // JobFailed
 	LeftAlone                // NotDecided
+	Released                 // its failure was released: no decision on it counts
 )
 
-var outcomes = [...]string{"None", "Requeued", "Refused", "NotDecided"}
+var outcomes = [...]string{"None", "Requeued", "Refused", "NotDecided", "Released"}
 
 // String is the outcome's name.
 func (o Outcome) String() string { return nameOf(outcomes[:], uint8(o), "Outcome") }

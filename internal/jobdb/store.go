@@ -77,11 +77,12 @@ type Changes struct {
 	Parked      []*Parked
 	Ready       []*Ready
 	Activations []*Activation
+	Releases    []*Release
 }
 
 // Rows is how many rows there are to be written.
 func (c *Changes) Rows() int {
-	return len(c.Jobs) + len(c.Runs) + len(c.Decisions) + len(c.NotDecided) + len(c.Parked) + len(c.Ready) + len(c.Activations)
+	return len(c.Jobs) + len(c.Runs) + len(c.Decisions) + len(c.NotDecided) + len(c.Parked) + len(c.Ready) + len(c.Activations) + len(c.Releases)
 }
 
 // Contents are all rows of one partition, jobs and runs by their keys, the

@@ -31,6 +31,9 @@ func (d Dir) State(partition int) string {
 	return filepath.Join(string(d), "state", strconv.Itoa(partition))
 }
 
+// Scratch is the directory of checkpoints on their way.
+func (d Dir) Scratch() string { return filepath.Join(string(d), "scratch") }
+
 // JobDB is the file of the embedded job database.
 func (d Dir) JobDB() string { return filepath.Join(string(d), "jobs.sqlite") }
 

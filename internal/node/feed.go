@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/eventlog/filelog"
 	"github.com/refloat/refloat/internal/recording"
 )
 
@@ -17,7 +16,7 @@ import (
 // over, so a feed that was cut goes on where it ended.
 type Feed struct {
 	File string
-	Log  *filelog.Log
+	Log  FeedLog
 	// Pace is how many times faster than recorded the feed runs; 0: at once.
 	Pace float64
 	Now  func() time.Time
@@ -96,7 +95,7 @@ func (f *Feed) Run(ctx context.Context) (written int, err error) {
 }
 
 // fedAlready finds, by partition, the last message of a recording in the log.
-func fedAlready(log *filelog.Log, name string) ([]eventlog.Position, error) {
+func fedAlready(log FeedLog, name string) ([]eventlog.Position, error) {
 	fed := make([]eventlog.Position, log.Partitions())
 	chunk := make([]eventlog.Message, feedBatch)
 	for p := range fed {

@@ -3,6 +3,7 @@ package node
 import (
 	"net/http"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,6 +32,24 @@ type Metrics struct {
 	ingest     *prometheus.HistogramVec
 	eventTime  *prometheus.GaugeVec
 	unusable   prometheus.Counter
+
+	since      *prometheus.GaugeVec
+	generation *prometheus.GaugeVec
+	refused    *prometheus.GaugeVec
+	lag        *prometheus.GaugeVec
+	behind     *prometheus.GaugeVec
+	commit     *prometheus.HistogramVec
+	ingestLag  *prometheus.GaugeVec
+	ingests    *prometheus.GaugeVec
+	retries    *prometheus.CounterVec
+	released   *prometheus.CounterVec
+	saved      *prometheus.GaugeVec
+	savedBytes *prometheus.GaugeVec
+	notSaved   *prometheus.CounterVec
+
+	mu      sync.Mutex
+	reached map[int]reached // by partition, of the evaluator
+	written map[int]reached // by partition, of the ingester
 
 	healthy atomic.Bool
 	ready   atomic.Bool
@@ -65,37 +84,62 @@ func NewMetrics() *Metrics {
 		unusable: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "refloat_policy_generations_unusable_total", Help: "Policy generations that were passed over because they cannot be used.",
 		}),
+		since:      gauge("owner_since_timestamp_seconds", "When this process began to decide the partition; 0 while it does not.", "partition"),
+		generation: gauge("policy_generation", "Policy generation in force.", "partition"),
+		refused:    gauge("refused", "1 while the partition waits for a person, by reason.", "partition", "reason"),
+		lag:        gauge("lag_seconds", "Age of the oldest event that is not answered, by its place after the last answered one; 0 when none waits.", "partition"),
+		behind:     gauge("lag_messages", "Log entries of events after the last answered one. A batch is one entry.", "partition"),
+		commit:     histogram("commit_seconds", "From reading an envelope back to its state being durable.", "partition"),
+		ingestLag:  gauge("jobdb_lag_messages", "Log entries of decisions that are not in the job database.", "partition"),
+		ingests:    gauge("jobdb_partition_active", "1 while this process writes the partition to the job database.", "partition"),
+		retries:    counter("jobdb_retries_total", "Times that writing a partition was tried again.", "partition"),
+		released:   counter("jobdb_released_messages_total", "Events that went to the job database without a decision, since none came in time.", "partition"),
+		saved:      gauge("checkpoint_timestamp_seconds", "When the newest checkpoint was taken.", "partition"),
+		savedBytes: gauge("checkpoint_bytes", "Size of the newest checkpoint.", "partition"),
+		notSaved:   counter("checkpoint_failures_total", "Checkpoints that could not be saved.", "partition"),
+		reached:    map[int]reached{},
+		written:    map[int]reached{},
 	}
 	m.registry.MustRegister(m.decisions, m.notDecided, m.parked, m.ignored, m.answered, m.readBack, m.live, m.losses,
-		m.rows, m.ingest, m.eventTime, m.unusable, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		m.rows, m.ingest, m.eventTime, m.unusable, m.since, m.generation, m.refused, m.lag, m.behind, m.commit,
+		m.ingestLag, m.ingests, m.retries, m.released, m.saved, m.savedBytes, m.notSaved, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.healthy.Store(true)
 	return m
 }
 
 // owner are the hooks of one partition's owner.
-func (m *Metrics) owner(partition int) evaluator.Hooks {
+func (m *Metrics) owner(partition int, now func() time.Time) evaluator.Hooks {
 	p := strconv.Itoa(partition)
+	for _, why := range chain.AllIgnored() {
+		m.ignored.WithLabelValues(why.String())
+	}
 	return evaluator.Hooks{
 		Committed: func(c evaluator.Commit) {
 			m.answered.WithLabelValues(p).Add(float64(c.Envelope.InCount))
 			m.readBack.WithLabelValues(p).Observe(c.Waited.Seconds())
+			m.reach(m.reached, partition, reached{at: c.Envelope.InTo, published: c.Published})
 			for _, r := range c.Records {
-				m.count(r)
+				m.count(p, r)
 			}
 		},
 		Ignored: func(why chain.Ignored) { m.ignored.WithLabelValues(why.String()).Inc() },
 		Phase: func(phase string) {
 			m.losses.WithLabelValues(p, phase).Inc()
-			live := 0.0
-			if phase == "live" {
-				live = 1
+			live, since := 0.0, 0.0
+			if phase == evaluator.Live {
+				live, since = 1, float64(now().UnixNano())/1e9
+				m.refuse(partition, nil)
 			}
 			m.live.WithLabelValues(p).Set(live)
+			m.since.WithLabelValues(p).Set(since)
+			if phase == evaluator.Standby {
+				m.leave(partition)
+			}
 		},
 	}
 }
 
-func (m *Metrics) count(r chain.Record) {
+func (m *Metrics) count(p string, r chain.Record) {
 	switch r := r.(type) {
 	case *chain.Decision:
 		kind := "JobFailed"
@@ -105,6 +149,8 @@ func (m *Metrics) count(r chain.Record) {
 		m.decisions.WithLabelValues(kind, r.Code.String(), strconv.FormatBool(r.Shadow)).Inc()
 	case *chain.NotDecided:
 		m.notDecided.WithLabelValues(r.Reason.String()).Inc()
+	case *chain.PolicyActivated:
+		m.generation.WithLabelValues(p).Set(float64(r.Generation))
 	case *chain.Parked:
 		m.parked.WithLabelValues(r.Reason.String()).Inc()
 	}
@@ -116,6 +162,7 @@ func (m *Metrics) ingester(now func() time.Time) sink.Hooks {
 		Now: now,
 		Committed: func(b sink.Batch) {
 			p := strconv.Itoa(b.Partition)
+			m.reach(m.written, b.Partition, reached{at: b.Place.Decisions, published: b.Published})
 			m.rows.WithLabelValues(p).Add(float64(b.Rows))
 			m.ingest.WithLabelValues(p).Observe(b.Took.Seconds())
 			if b.Published != 0 {

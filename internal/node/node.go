@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,28 +9,36 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/refloat/refloat/internal/evaluator"
+	"github.com/refloat/refloat/internal/checkpoint"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
-	"github.com/refloat/refloat/internal/jobdb/sqlite"
-	"github.com/refloat/refloat/internal/projection"
-	"github.com/refloat/refloat/internal/sink"
 )
 
-// Config says what a node does on a data directory. Data, Log and Now are required.
+// Config says what a node does. Data (but for an ingester on Pulsar with a job
+// database elsewhere), Log and Now are required.
 type Config struct {
-	Data       Dir
-	Partitions int    // of logs that are created; 0: as the feeds need, at least 1
-	Policies   string // policy file or directory to publish and watch; empty: none
-	Feeds      []string
-	Pace       float64 // of the feeds; 0: at once
-	Evaluate   bool
-	Ingest     bool
-	Listen     string // address of /metrics, /healthz, /readyz; empty: none
+	Data     Dir
+	Pulsar   *Pulsar // nil: the logs are those of the data directory
+	Instance string  // name of this process, on Pulsar: differs from all others
+	JobDB    string  // URL; empty: SQLite in the data directory
+	// ReleaseAfter is how old an event may get without a decision before it goes
+	// to the job database without one (PROTOCOL 13); 0: as old as it likes.
+	ReleaseAfter time.Duration
+	// Checkpoints is the URL of shared storage for copies of the state; empty: none.
+	Checkpoints     string
+	CheckpointEvery time.Duration // default a minute
+	// AcceptHistory and AcceptPartitions are the operator's word (evaluator.Config).
+	AcceptHistory    *eventlog.Position
+	AcceptPartitions int
+	Partitions       int    // of logs that are created; 0: as the feeds need, at least 1
+	Policies         string // policy file or directory to publish and watch; empty: none
+	Feeds            []string
+	Pace             float64 // of the feeds; 0: at once
+	Evaluate         bool
+	Ingest           bool
+	Listen           string // address of /metrics, /healthz, /readyz; empty: none
 	// ExitWhenDrained ends the node when the feeds are through and everything
 	// in the log is decided and in the job database.
 	ExitWhenDrained bool
@@ -49,6 +56,13 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
+	n := &node{Config: c, metrics: NewMetrics(), total: total}
+	if c.Pulsar != nil {
+		if n.backend, err = OpenPulsar(*c.Pulsar, c.Instance, c.Log); err != nil {
+			return err
+		}
+		return errors.Join(n.start(ctx), n.backend.Close())
+	}
 	logs, err := c.Data.OpenLogs(partitions, Access{Events: len(c.Feeds) > 0 || c.Evaluate && c.Ingest, Decisions: c.Evaluate, Policies: c.Evaluate})
 	if err != nil {
 		return err
@@ -56,15 +70,32 @@ func Run(ctx context.Context, c Config) error {
 	if has := logs.Events.Partitions(); len(c.Feeds) > 0 && has < partitions {
 		return errors.Join(fmt.Errorf("the feeds need %d partitions, %s has %d: start with a new data directory", partitions, c.Data.Events(), has), logs.Close())
 	}
-	n := &node{Config: c, logs: logs, metrics: NewMetrics(), total: total}
-	return errors.Join(n.run(ctx), logs.Close())
+	n.backend, n.feedLog = logs.Backend(), logs.Events
+	return errors.Join(n.start(ctx), n.backend.Close())
 }
 
 type node struct {
 	Config
-	logs    *Logs
+	backend *Backend
+	feedLog FeedLog
+	vault   *checkpoint.Vault // nil: no checkpoints
 	metrics *Metrics
 	total   int
+}
+
+// start opens what is shared by all partitions.
+func (n *node) start(ctx context.Context) (err error) {
+	if n.Checkpoints != "" && n.Evaluate {
+		bucket, err := checkpoint.Open(ctx, n.Checkpoints)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, bucket.Close()) }()
+		if n.vault, err = n.newVault(bucket); err != nil {
+			return err
+		}
+	}
+	return n.run(ctx)
 }
 
 // partitions is how many a new log gets, and the messages of all feeds.
@@ -90,7 +121,7 @@ func (n *node) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		generation, err := PublishPolicies(ctx, n.logs.Policies, set, "files of "+n.Policies, n.Now())
+		generation, err := PublishPolicies(ctx, n.backend, set, "files of "+n.Policies, n.Now())
 		if errors.Is(err, context.Canceled) {
 			return nil // ended before it began
 		}
@@ -109,17 +140,21 @@ func (n *node) run(ctx context.Context) error {
 		}
 	}
 	if n.Policies != "" {
-		group.Go(func() error { return WatchPolicies(ctx, n.logs.Policies, n.Policies, n.Now, n.Log) })
+		group.Go(func() error { return WatchPolicies(ctx, n.backend, n.Policies, n.Now, n.Log) })
 	}
 	group.Go(func() error { defer close(fed); return n.feed(ctx) })
 	if n.Evaluate {
-		for p := range n.logs.Events.Partitions() {
+		for p := range n.backend.Events.Partitions() {
 			group.Go(func() error { return n.evaluate(ctx, p) })
 		}
 	}
 	if n.Ingest {
 		group.Go(func() error { return n.ingest(ctx) })
 	}
+	if n.backend.Recount != nil {
+		group.Go(func() error { return n.watchPartitions(ctx) })
+	}
+	group.Go(func() error { return n.measureLag(ctx) })
 	if n.ExitWhenDrained {
 		group.Go(func() error { defer stop(); return n.awaitDrained(ctx, fed) })
 	}
@@ -155,7 +190,7 @@ func (n *node) feed(ctx context.Context) error {
 	before := 0
 	for _, file := range n.Feeds {
 		seen := 0
-		f := Feed{File: file, Log: n.logs.Events, Pace: n.Pace, Now: n.Now, Progress: func(messages int) {
+		f := Feed{File: file, Log: n.feedLog, Pace: n.Pace, Now: n.Now, Progress: func(messages int) {
 			seen = messages
 			if n.Progress != nil {
 				n.Progress(Status{Fed: before + seen, Total: n.total})
@@ -169,57 +204,6 @@ func (n *node) feed(ctx context.Context) error {
 		n.Log.Info("feed is through", slog.String("file", file), slog.Int("written", written), slog.Int("already_there", seen-written))
 	}
 	return nil
-}
-
-func (n *node) evaluate(ctx context.Context, partition int) error {
-	store, err := projection.OpenStore(projection.StoreConfig{FS: vfs.Default, Dir: n.Data.State(partition), Logger: pebbleLog{n.Log}})
-	if err != nil {
-		return err
-	}
-	policies, err := evaluator.OpenPolicies(n.logs.Policies)
-	if err != nil {
-		return errors.Join(err, store.Close())
-	}
-	policies.OnUnusable = func(generation uint64, err error) {
-		n.metrics.unusable.Inc()
-		n.Log.Error("policy generation cannot be used; the one before stays in force", slog.Uint64("generation", generation), slog.Any("error", err))
-	}
-	l := evaluator.Loop{
-		Config: evaluator.Config{
-			Partition: partition, Store: store, Events: n.logs.Events, Decisions: n.logs.Decisions,
-			Policies: policies, Random: rand.Reader, Hooks: n.metrics.owner(partition),
-		},
-		Publisher:    func() (eventlog.Publisher, error) { return n.logs.Decisions.Publisher(partition), nil },
-		Now:          n.Now,
-		BackOff:      randomBackOff(),
-		DrainTimeout: 5 * time.Second,
-		Log:          n.Log,
-	}
-	return errors.Join(l.Run(ctx), policies.Close(), store.Close())
-}
-
-// randomBackOff waits a little longer after each loss in a row, up to 10 s.
-func randomBackOff() func(losses int) time.Duration {
-	b := backoff.NewExponentialBackOff()
-	b.InitialInterval, b.MaxInterval = 50*time.Millisecond, 10*time.Second
-	return func(losses int) time.Duration {
-		if losses == 1 {
-			b.Reset()
-		}
-		return b.NextBackOff()
-	}
-}
-
-func (n *node) ingest(ctx context.Context) error {
-	db, err := sqlite.Open(ctx, n.Data.JobDB(), sqlite.Options{})
-	if err != nil {
-		return err
-	}
-	w, err := sink.New(sink.Config{Events: n.logs.Events, Decisions: n.logs.Decisions, DB: db, Hooks: n.metrics.ingester(n.Now)})
-	if err != nil {
-		return errors.Join(err, db.Close())
-	}
-	return errors.Join(w.Run(ctx), w.Close(), db.Close())
 }
 
 // awaitDrained returns when the feeds are through and the job database has
@@ -246,7 +230,7 @@ func (n *node) awaitDrained(ctx context.Context, fed <-chan struct{}) error {
 }
 
 func (n *node) drained(ctx context.Context) (bool, error) {
-	r, err := sqlite.OpenReader(ctx, n.Data.JobDB())
+	r, err := ReadJobDB(ctx, n.jobDB())
 	if err != nil {
 		return false, nil //nolint:nilerr // the ingester creates it in a moment, or fails itself
 	}
@@ -262,8 +246,8 @@ func (n *node) drained(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	for p := range n.logs.Events.Partitions() {
-		end, err := n.logs.Events.End(p)
+	for p := range n.backend.Events.Partitions() {
+		end, err := n.backend.Events.End(p)
 		if err != nil {
 			return false, err
 		}

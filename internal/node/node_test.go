@@ -228,7 +228,7 @@ func TestPublishPolicies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := node.PublishPolicies(t.Context(), logs.Policies, set, "test", time.Unix(0, 0)); got != c.want || err != nil {
+		if got, err := node.PublishPolicies(t.Context(), logs.Backend(), set, "test", time.Unix(0, 0)); got != c.want || err != nil {
 			t.Errorf("%d: PublishPolicies = %d, %v; want %d", i, got, err, c.want)
 		}
 	}

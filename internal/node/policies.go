@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -11,7 +12,6 @@ import (
 
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/eventlog/filelog"
 	"github.com/refloat/refloat/internal/policy"
 )
 
@@ -55,12 +55,16 @@ func PolicyFiles(paths ...string) ([]policy.File, error) {
 
 // PublishPolicies appends a policy set to the policies log, unless the newest
 // generation there is equal. It returns the generation that now holds it.
-func PublishPolicies(ctx context.Context, log *filelog.Log, set *policy.Set, reason string, now time.Time) (uint64, error) {
-	held, err := evaluator.OpenPolicies(log)
+func PublishPolicies(ctx context.Context, b *Backend, set *policy.Set, reason string, now time.Time) (uint64, error) {
+	held, err := evaluator.OpenPolicies(eventlog.ToEnd(b.Policies))
 	if err != nil {
 		return 0, err
 	}
-	defer held.Close()
+	generation, err := publishPolicies(ctx, b, held, set, reason, now)
+	return generation, errors.Join(err, held.Close())
+}
+
+func publishPolicies(ctx context.Context, b *Backend, held *evaluator.Policies, set *policy.Set, reason string, now time.Time) (uint64, error) {
 	if err := held.Refresh(); err != nil {
 		return 0, err
 	}
@@ -73,7 +77,7 @@ func PublishPolicies(ctx context.Context, log *filelog.Log, set *policy.Set, rea
 	if err != nil {
 		return 0, err
 	}
-	if err := log.AppendSync(ctx, 0, []eventlog.Message{{Payload: payload}}); err != nil {
+	if err := b.AppendPolicies(ctx, payload); err != nil {
 		return 0, fmt.Errorf("publish policies: %w", err)
 	}
 	if err := held.Refresh(); err != nil {
@@ -83,12 +87,24 @@ func PublishPolicies(ctx context.Context, log *filelog.Log, set *policy.Set, rea
 }
 
 // WatchPolicies publishes a generation whenever the files of a directory
-// change, until ctx ends. Files that cannot be read leave in force what is.
-func WatchPolicies(ctx context.Context, log *filelog.Log, dir string, now func() time.Time, logger *slog.Logger) error {
+// change, until ctx ends. Files that cannot be read leave in force what is; a log
+// that is out of reach is tried again.
+func WatchPolicies(ctx context.Context, b *Backend, dir string, now func() time.Time, logger *slog.Logger) error {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
+	var held *evaluator.Policies
+	defer func() {
+		if held != nil {
+			_ = held.Close()
+		}
+	}()
 	var complaint string
-	var current uint64
+	isNews := func(err error) bool {
+		news := err.Error() != complaint
+		complaint = err.Error()
+		return news
+	}
+	var current [32]byte // digest of what was published last
 	for {
 		select {
 		case <-ctx.Done():
@@ -97,20 +113,42 @@ func WatchPolicies(ctx context.Context, log *filelog.Log, dir string, now func()
 		}
 		set, err := ReadPolicies(dir)
 		if err != nil {
-			if err.Error() != complaint {
-				complaint = err.Error()
+			if isNews(err) {
 				logger.Warn("policy files cannot be used; what is in force stays", slog.Any("error", err))
 			}
 			continue
 		}
-		complaint = ""
-		generation, err := PublishPolicies(ctx, log, set, "files of "+dir, now())
-		if err != nil {
+		if set.Digest() == current {
+			complaint = ""
+			continue
+		}
+		if held == nil {
+			if held, err = evaluator.OpenPolicies(eventlog.ToEnd(b.Policies)); err != nil {
+				held = nil
+			}
+		}
+		var generation uint64
+		if err == nil {
+			generation, err = publishPolicies(ctx, b, held, set, "files of "+dir, now())
+		}
+		switch {
+		case err == nil:
+			if current != [32]byte{} {
+				logger.Info("policy generation published", slog.Uint64("generation", generation))
+			}
+			complaint, current = "", set.Digest()
+		case ctx.Err() != nil:
+			return nil
+		case !errors.Is(err, eventlog.ErrTransient):
 			return err
+		default:
+			if isNews(err) {
+				logger.Warn("policies cannot be published now", slog.Any("error", err))
+			}
+			if held != nil {
+				_ = held.Close()
+				held = nil
+			}
 		}
-		if current != 0 && generation != current {
-			logger.Info("policy generation published", slog.Uint64("generation", generation))
-		}
-		current = generation
 	}
 }

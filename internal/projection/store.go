@@ -98,6 +98,18 @@ func (s *Store) Sync() error {
 	return nil
 }
 
+// Checkpoint makes a copy of the store in dir, which must not exist. It holds
+// exactly what was committed before the call, all of it durable when Checkpoint
+// returns, and opens as a store of its own. What lies in tables is hard-linked
+// (copied, if dir is on another file system); only the write-ahead log, at most
+// a few memtables, is copied. It syncs the store as Sync does.
+func (s *Store) Checkpoint(dir string) error {
+	if err := s.db.Checkpoint(dir, pebble.WithFlushedWAL()); err != nil {
+		return fmt.Errorf("copy state to %s: %w", dir, err)
+	}
+	return nil
+}
+
 // Meta is the meta record that was committed last, or nil.
 func (s *Store) Meta() ([]byte, error) { return s.Get([]byte{metaKey}) }
 

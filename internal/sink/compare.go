@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
@@ -41,19 +42,21 @@ func Compare(want, got *jobdb.Contents) []Difference {
 	compareRows(&c, "ready", want.Ready, got.Ready, func(r *jobdb.Ready) rowKey { return rowKey{seq: r.Seq, record: r.Record} })
 	compareRows(&c, "parked", want.Parked, got.Parked, func(p *jobdb.Parked) rowKey { return rowKey{seq: p.Seq, record: p.Record} })
 	compareRows(&c, "activations", want.Activations, got.Activations, func(a *jobdb.Activation) rowKey { return rowKey{seq: a.Seq, record: a.Record} })
+	compareRows(&c, "releases", want.Releases, got.Releases, func(r *jobdb.Release) rowKey { return rowKey{from: r.From} })
 	return c.found
 }
 
-// rowKey is a row's key within its table: a job, a job's run, a number, or an
-// envelope and the place in it.
+// rowKey is a row's key within its table: a job, a job's run, a number, an
+// envelope and the place in it, or a position.
 type rowKey struct {
 	job, run string
 	seq      uint64
 	record   uint32
+	from     eventlog.Position
 }
 
 func (k rowKey) compare(o rowKey) int {
-	return cmp.Or(cmp.Compare(k.job, o.job), cmp.Compare(k.run, o.run), cmp.Compare(k.seq, o.seq), cmp.Compare(k.record, o.record))
+	return cmp.Or(cmp.Compare(k.job, o.job), cmp.Compare(k.run, o.run), cmp.Compare(k.seq, o.seq), cmp.Compare(k.record, o.record), k.from.Compare(o.from))
 }
 
 func (k rowKey) in(table string) string {
@@ -64,6 +67,8 @@ func (k rowKey) in(table string) string {
 		return k.job + " run " + k.run
 	case "decisions":
 		return fmt.Sprint(k.seq)
+	case "releases":
+		return "from " + k.from.String()
 	}
 	return fmt.Sprintf("%d/%d", k.seq, k.record)
 }

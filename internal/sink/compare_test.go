@@ -15,7 +15,7 @@ func TestCompareNamesEachField(t *testing.T) {
 	fresh := func() *jobdb.Contents {
 		return &jobdb.Contents{Changes: jobdb.Changes{
 			Jobs: []*jobdb.Job{{JobID: "k"}}, Runs: []*jobdb.Run{{JobID: "k", RunID: "r"}}, Decisions: []*jobdb.Decision{{}},
-			NotDecided: []*jobdb.NotDecided{{}}, Parked: []*jobdb.Parked{{}}, Ready: []*jobdb.Ready{{}}, Activations: []*jobdb.Activation{{}},
+			NotDecided: []*jobdb.NotDecided{{}}, Parked: []*jobdb.Parked{{}}, Ready: []*jobdb.Ready{{}}, Activations: []*jobdb.Activation{{}}, Releases: []*jobdb.Release{{}},
 		}}
 	}
 	if diff := sink.Compare(fresh(), fresh()); len(diff) != 0 {
@@ -56,7 +56,7 @@ func TestCompareNamesEachField(t *testing.T) {
 // keyField says whether a name is part of some kind of row's key.
 func keyField(name string) bool {
 	switch name {
-	case "JobID", "RunID", "Number", "Seq", "Record":
+	case "JobID", "RunID", "Number", "Seq", "Record", "Ledger", "Entry", "Batch":
 		return true
 	}
 	return false

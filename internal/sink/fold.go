@@ -2,17 +2,23 @@ package sink
 
 import (
 	"errors"
+	"fmt"
 	"sort"
 
+	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/follow"
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
 // Fold computes in memory what a partition's rows must be after the envelope
-// with this seq, from its two logs alone; 0: after the last one that is accepted.
-// Where the chain ends earlier, the place of the result says so.
-func Fold(events, decisions eventlog.Topic, partition int, through uint64) (_ *jobdb.Contents, err error) {
+// with this seq, from its two logs and the releases that were made; 0: after the
+// last one that is accepted. Where the chain ends earlier, the place of the
+// result says so.
+//
+// The releases are those of the database, in their order: each says after which
+// envelope it was made. Those made after the last one wanted are left out.
+func Fold(events, decisions eventlog.Topic, partition int, through uint64, releases ...*jobdb.Release) (_ *jobdb.Contents, err error) {
 	f, err := follow.Open(events, decisions, partition, follow.Beginning)
 	if err != nil {
 		return nil, err
@@ -20,7 +26,22 @@ func Fold(events, decisions eventlog.Topic, partition int, through uint64) (_ *j
 	defer func() { err = errors.Join(err, f.Close()) }()
 	rows := NewRows(partition)
 	all := &jobdb.Contents{Partition: partition, Place: jobdb.Beginning}
-	for through == 0 || all.Place.Chain.Seq < through {
+	for {
+		for len(releases) > 0 && releases[0].Seq <= all.Place.Chain.Seq {
+			r := releases[0]
+			releases = releases[1:]
+			if r.Partition != partition || r.Seq != all.Place.Chain.Seq || r.From != all.Place.Events {
+				return nil, fmt.Errorf("%w: the one after envelope %d from %v comes where the rows stand after envelope %d at %v", errUnfit, r.Seq, r.From, all.Place.Chain.Seq, all.Place.Events)
+			}
+			if err := rows.applyRelease(events, r); err != nil {
+				return nil, err
+			}
+			all.Place.Events = r.To
+			collect(all, rows.Take())
+		}
+		if through != 0 && all.Place.Chain.Seq >= through {
+			break
+		}
 		s, err := f.Next()
 		if err != nil {
 			return nil, err
@@ -28,11 +49,14 @@ func Fold(events, decisions eventlog.Topic, partition int, through uint64) (_ *j
 		if s == nil {
 			break
 		}
-		if err := rows.ApplyStretch(s); err != nil {
+		if err := rows.ApplyStretch(s, all.Place.Events); err != nil {
 			return nil, err
 		}
-		all.Place = jobdb.Place(f.Place())
+		all.Place = after(all.Place, f.Place())
 		collect(all, rows.Take())
+	}
+	if len(releases) > 0 && (through == 0 || releases[0].Seq <= through) {
+		return nil, fmt.Errorf("%w: a release was made after envelope %d, the chain ends at %d", chain.ErrMissing, releases[0].Seq, all.Place.Chain.Seq)
 	}
 	for _, j := range rows.recent {
 		all.Jobs = append(all.Jobs, &j.Job)
@@ -48,6 +72,16 @@ func Fold(events, decisions eventlog.Topic, partition int, through uint64) (_ *j
 	return all, nil
 }
 
+// after is the place after an envelope. What was released beyond its input stays
+// taken in.
+func after(place jobdb.Place, f follow.Place) jobdb.Place {
+	next := jobdb.Place{Chain: f.Chain, Decisions: f.Decisions, Events: place.Events}
+	if next.Events.Compare(f.Chain.InTo) < 0 {
+		next.Events = f.Chain.InTo
+	}
+	return next
+}
+
 // collect adds the records of c; its jobs and runs change on.
 func collect(all *jobdb.Contents, c *jobdb.Changes) {
 	all.Decisions = append(all.Decisions, c.Decisions...)
@@ -55,17 +89,49 @@ func collect(all *jobdb.Contents, c *jobdb.Changes) {
 	all.Ready = append(all.Ready, c.Ready...)
 	all.Parked = append(all.Parked, c.Parked...)
 	all.Activations = append(all.Activations, c.Activations...)
+	all.Releases = append(all.Releases, c.Releases...)
 }
 
-// ApplyStretch takes in one accepted envelope with its input.
-func (r *Rows) ApplyStretch(s *follow.Stretch) error {
-	acts, messages, err := Split(s, r.partition)
+// ApplyStretch takes in one accepted envelope with its input, of which the rows
+// hold what stands up to released.
+func (r *Rows) ApplyStretch(s *follow.Stretch, released eventlog.Position) error {
+	acts, messages, err := Split(s, r.partition, released)
 	if err != nil {
 		return err
 	}
 	r.Put(acts)
 	for i := range messages {
 		r.Apply(&messages[i])
+	}
+	return nil
+}
+
+// errUnfit says that a release is not one of these rows.
+var errUnfit = errors.New("release does not fit the rows")
+
+// applyRelease takes in a release again: the messages that it names.
+func (r *Rows) applyRelease(events eventlog.Topic, release *jobdb.Release) (err error) {
+	a, err := openAhead(events, release.Partition, release.From)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, a.reader.Close()) }()
+	r.putRelease(release)
+	n := uint64(0)
+	for {
+		m, err := a.next()
+		if err != nil {
+			return err
+		}
+		if m == nil || m.Position.Compare(release.To) > 0 {
+			break
+		}
+		taken := a.take()
+		r.Apply(&taken)
+		n++
+	}
+	if a.after != release.To || n != release.Messages {
+		return fmt.Errorf("%w: a release took %d messages from %v to %v, the events have %d up to %v", chain.ErrMissing, release.Messages, release.From, release.To, n, a.after)
 	}
 	return nil
 }

@@ -22,6 +22,11 @@ func (w *Writer) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
+// RunPartition writes what comes to one partition until ctx ends, as Run does.
+func (w *Writer) RunPartition(ctx context.Context, partition int) error {
+	return w.run(ctx, w.parts[partition])
+}
+
 // How long to wait before trying again: doubled from the first to the last.
 const (
 	firstWait = 50 * time.Millisecond
@@ -45,7 +50,7 @@ func (w *Writer) run(ctx context.Context, p *part) error {
 			wait = min(2*wait, lastWait)
 			continue
 		case !progress:
-			p.await(ctx)
+			w.await(ctx, p)
 		}
 		wait = firstWait
 	}
@@ -65,12 +70,19 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// await waits until there may be more to read.
-func (p *part) await(ctx context.Context) {
+// await waits until there may be more to read, or a release due.
+func (w *Writer) await(ctx context.Context, p *part) {
 	events, decisions := p.follower.Changed()
+	var due <-chan time.Time
+	if w.cfg.ReleaseAfter > 0 {
+		t := time.NewTimer(p.look.Sub(w.cfg.Now()))
+		defer t.Stop()
+		due = t.C
+	}
 	select {
 	case <-ctx.Done():
 	case <-events:
 	case <-decisions:
+	case <-due:
 	}
 }

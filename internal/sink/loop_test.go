@@ -181,7 +181,9 @@ func TestConfig(t *testing.T) {
 	one, two := newTopic(1), newTopic(2)
 	for name, cfg := range map[string]sink.Config{
 		"nothing": {}, "no events": {Decisions: one, DB: newMemStore()}, "no database": {Events: one, Decisions: one},
-		"other partitions": {Events: one, Decisions: two, DB: newMemStore()},
+		"other partitions":         {Events: one, Decisions: two, DB: newMemStore()},
+		"releases without a clock": {Events: one, Decisions: one, DB: newMemStore(), ReleaseAfter: 1},
+		"a negative limit":         {Events: one, Decisions: one, DB: newMemStore(), ReleaseAfter: -1, Now: time.Now},
 	} {
 		if _, err := sink.New(cfg); err == nil {
 			t.Errorf("%s: New took it", name)

@@ -112,6 +112,7 @@ func (t *memTx) Commit(_ context.Context, from, to jobdb.Place) error {
 		rest.Parked = append(rest.Parked, c.Parked...)
 		rest.Ready = append(rest.Ready, c.Ready...)
 		rest.Activations = append(rest.Activations, c.Activations...)
+		rest.Releases = append(rest.Releases, c.Releases...)
 	}
 	t.s.places[t.partition] = to
 	return t.Rollback()

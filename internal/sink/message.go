@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 
@@ -26,12 +27,19 @@ type Message struct {
 	Events  *pb.EventSequence // nil: it could not be read, and Records say so
 	Records []chain.Record
 
+	// Released: it is taken in before anyone answered it; Records is empty.
+	Released bool
+	// Superseded: it was released before, so its events stand in the rows and its
+	// Records come too late.
+	Superseded bool
+
 	raw [][]byte // the events' bytes, once one was asked for
 }
 
 // Split takes an envelope and its input apart: what it puts into force, and
-// each message with its records, in order. The messages stay valid.
-func Split(s *follow.Stretch, partition int) ([]*jobdb.Activation, []Message, error) {
+// each message with its records, in order. The messages stay valid. Those up to
+// released, where the rows stand, are superseded.
+func Split(s *follow.Stretch, partition int, released eventlog.Position) ([]*jobdb.Activation, []Message, error) {
 	next := 0
 	var acts []*jobdb.Activation
 	for ; next < len(s.Records) && !s.Records[next].FromInput(); next++ {
@@ -49,20 +57,75 @@ func Split(s *follow.Stretch, partition int) ([]*jobdb.Activation, []Message, er
 	messages := make([]Message, len(s.Messages))
 	for i := range s.Messages {
 		m := &messages[i]
-		m.Seq, m.Place, m.Log = s.Envelope.Seq, uint32(next), s.Messages[i]
-		first, meant := next, m.Log.Meant()
-		for ; next < len(s.Records); next++ {
-			if at, ok := chain.PositionOf(s.Records[next]); !ok || at != meant {
-				break
-			}
-		}
-		m.Records = s.Records[first:next]
+		m.Seq, m.Log = s.Envelope.Seq, s.Messages[i]
+		m.Superseded = m.Log.Position.Compare(released) <= 0
 		m.Events = readable(m.Log.Payload)
 	}
-	if next < len(s.Records) {
-		return nil, nil, fmt.Errorf("%w: record %d of envelope %d in partition %d", ErrUnmatched, next, s.Envelope.Seq, partition)
+	for i := 0; next < len(s.Records); next++ {
+		if i = answered(messages, i, s.Records[next]); i < 0 {
+			return nil, nil, fmt.Errorf("%w: record %d of envelope %d in partition %d", ErrUnmatched, next, s.Envelope.Seq, partition)
+		}
+		m := &messages[i]
+		if len(m.Records) == 0 {
+			m.Place = uint32(next)
+		}
+		m.Records = s.Records[next-len(m.Records) : next+1]
 	}
 	return acts, messages, nil
+}
+
+// answered finds the message, from place i on, that a record answers, or -1: the
+// first at the record's position that gives cause for it, else the first at that
+// position. Records stand in the order of their messages. Only messages that
+// were fed from several recordings can share a position; then the cause tells
+// them apart, unless both tell of the same run (a failure in one and the proof of
+// its end in the next): how many records each has follows from the state of the
+// evaluator, which is not known here, and the first gets them.
+func answered(messages []Message, i int, r chain.Record) int {
+	at, ok := chain.PositionOf(r)
+	if !ok {
+		return -1
+	}
+	first := -1
+	for ; i < len(messages); i++ {
+		if m := &messages[i]; m.Log.Meant() == at {
+			if m.causes(r) {
+				return i
+			}
+			if first < 0 {
+				first = i
+			}
+		}
+	}
+	return first
+}
+
+// causes says whether the message tells of what the record answers.
+func (m *Message) causes(r chain.Record) bool {
+	switch r := r.(type) {
+	case *chain.Parked:
+		return (r.Event == 0) == (m.Events == nil) && bytes.Contains(m.Log.Payload, r.Raw)
+	case *chain.Decision:
+		return m.tells(r.JobID, r.RunID, true)
+	case *chain.NotDecided:
+		return m.tells(r.JobID, r.RunID, true)
+	case *chain.RetryReady:
+		return m.tells(r.JobID, r.RunID, false)
+	}
+	return false
+}
+
+// tells says whether the message names a run, with a failure if asked for.
+func (m *Message) tells(job, run string, failure bool) bool {
+	for _, ev := range m.Events.GetEvents() {
+		if n := readRun(ev); n.job != job || n.run != run {
+			continue
+		}
+		if !failure || ev.GetJobRunPreempted() != nil || firstTerminal(ev.GetJobRunErrors().GetErrors()) >= 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // readable decodes a payload by the rules of SEMANTICS 1, or returns nil.

@@ -17,11 +17,11 @@ type fold struct {
 
 // Apply takes in one message: its events in order, then its records in order.
 // A decision of the message stands above what Armada says in the same message,
-// wherever in it that stands.
+// wherever in it that stands. Of a superseded message, only its records are new.
 func (r *Rows) Apply(m *Message) {
 	r.applied++
 	f := fold{Rows: r, Message: m}
-	if m.Events != nil {
+	if m.Events != nil && !m.Superseded {
 		for i, ev := range m.Events.Events {
 			f.i, f.t = i, timeOf(ev, m.publish())
 			f.event(ev)
@@ -127,6 +127,10 @@ func (f *fold) cancelled(j *jobRow) {
 
 // armadaFailed takes in Armada's verdict on the job. It counts where no
 // enforced decision stands on the latest run; a rejection always counts.
+//
+// In a release it ends the job for good: Armada went on as if we were not there,
+// told everyone, and cleaned up after the job. So a decision that comes for
+// another run of it, also one in time, must not bring it back.
 func (f *fold) armadaFailed(j *jobRow, errors []*pb.Error) {
 	i := firstTerminal(errors)
 	if i < 0 {
@@ -142,7 +146,10 @@ func (f *fold) armadaFailed(j *jobRow, errors []*pb.Error) {
 	switch {
 	case errors[i].GetJobRejected() != nil:
 		j.end(jobdb.JobFailed, f.t)
-	case !j.State.Terminal() && !f.decided(j):
+	case j.State.Terminal() || f.decided(j):
+	case f.Released:
+		j.end(jobdb.JobFailed, f.t)
+	default:
 		j.over(jobdb.JobFailed, f.t)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/datadriven"
 
@@ -29,6 +30,19 @@ func TestOps(t *testing.T) {
 				// events and, after ">", the records that answer it (build_test.go has
 				// them). Prints each row that it changed.
 				return s.apply(d)
+			case "unanswered":
+				// unanswered [queue=Q] [set=S] [t=SECONDS] [garbage]: likewise, but no envelope
+				// answers it yet.
+				s.tell(d)
+				return s.step()
+			case "release":
+				// release [t=SECONDS]: time passes until what was published up to then (default:
+				// all) must wait no longer.
+				return s.release(d)
+			case "answer":
+				// answer [messages=N]: an envelope for the first N (default: all) of the
+				// messages that are not answered.
+				return s.answer(d)
 			case "activate":
 				// activate generation=N | semantics=N: an envelope without input.
 				return s.activate(d)
@@ -49,8 +63,18 @@ type scenario struct {
 	writers           []*sink.Writer
 	stores            []*memStore
 	now               int64
+	clock             time.Time
+	waiting           []waiting // not answered
 	before            *jobdb.Contents
 }
+
+// waiting is a message that no envelope answers yet.
+type waiting struct {
+	at      eventlog.Position
+	records []chain.Record
+}
+
+const releaseAfter = 8 * time.Nanosecond
 
 func newScenario(t *testing.T) *scenario {
 	s := &scenario{t: t, events: newTopic(1), decisions: newTopic(1), before: &jobdb.Contents{}}
@@ -61,7 +85,10 @@ func newScenario(t *testing.T) *scenario {
 }
 
 func (s *scenario) writer(i int) *sink.Writer {
-	w, err := sink.New(sink.Config{Events: s.events, Decisions: s.decisions, DB: s.stores[i], KeepRows: 1 << 20})
+	w, err := sink.New(sink.Config{
+		Events: s.events, Decisions: s.decisions, DB: s.stores[i], KeepRows: 1 << 20,
+		ReleaseAfter: releaseAfter, Now: func() time.Time { return s.clock },
+	})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -69,6 +96,31 @@ func (s *scenario) writer(i int) *sink.Writer {
 }
 
 func (s *scenario) apply(d *datadriven.TestData) string {
+	s.tell(d)
+	return s.answer(d)
+}
+
+func (s *scenario) answer(d *datadriven.TestData) string {
+	n := len(s.waiting)
+	d.MaybeScanArgs(s.t, "messages", &n)
+	var records []chain.Record
+	for _, m := range s.waiting[:n] {
+		records = append(records, m.records...)
+	}
+	s.chain.answer(s.waiting[n-1].at, n, records...)
+	s.waiting = s.waiting[n:]
+	return s.step()
+}
+
+func (s *scenario) release(d *datadriven.TestData) string {
+	t := s.now / second
+	d.MaybeScanArgs(s.t, "t", &t)
+	s.clock = time.Unix(t, 0).Add(releaseAfter)
+	return s.step()
+}
+
+// tell appends a message to events.
+func (s *scenario) tell(d *datadriven.TestData) {
 	queue, set, t := "q", "s", s.now/second+1
 	d.MaybeScanArgs(s.t, "queue", &queue)
 	d.MaybeScanArgs(s.t, "set", &set)
@@ -80,8 +132,7 @@ func (s *scenario) apply(d *datadriven.TestData) string {
 		m.Payload = []byte("\xff\xffgarbage")
 	}
 	s.events.append(0, m)
-	s.chain.answer(at, 1, records...)
-	return s.step()
+	s.waiting = append(s.waiting, waiting{at: at, records: records})
 }
 
 func (s *scenario) activate(d *datadriven.TestData) string {
@@ -98,12 +149,13 @@ func (s *scenario) activate(d *datadriven.TestData) string {
 
 // step lets all ways take what came, compares them and prints what changed.
 func (s *scenario) step() string {
-	want, err := sink.Fold(s.events, s.decisions, 0, 0)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	var want *jobdb.Contents
 	for i, w := range s.writers {
-		if _, err := w.Advance(context.Background(), 0); err != nil {
+		_, err := w.Advance(context.Background(), 0)
+		if err == nil {
+			want, err = sink.Fold(s.events, s.decisions, 0, 0, s.stores[i].contents(0).Releases...)
+		}
+		if err != nil {
 			s.t.Fatal(err)
 		}
 		for _, diff := range sink.Compare(want, s.stores[i].contents(0)) {
@@ -136,16 +188,19 @@ func (s *scenario) changes(now *jobdb.Contents) string {
 		}
 	}
 	for _, d := range now.Decisions[len(s.before.Decisions):] {
-		fmt.Fprintf(&b, "decision %d on %s/%s: requeue=%v shadow=%v acted=%v\n", d.Number, d.JobID, d.RunID, d.Requeue, d.Shadow, d.Acted)
+		fmt.Fprintf(&b, "decision %d on %s/%s: requeue=%v shadow=%v acted=%v%s\n", d.Number, d.JobID, d.RunID, d.Requeue, d.Shadow, d.Acted, superseded(&d.Where))
 	}
 	for _, n := range now.NotDecided[len(s.before.NotDecided):] {
-		fmt.Fprintf(&b, "not decided %s/%s: %v\n", n.JobID, n.RunID, n.Reason)
+		fmt.Fprintf(&b, "not decided %s/%s: %v%s\n", n.JobID, n.RunID, n.Reason, superseded(&n.Where))
 	}
 	for _, r := range now.Ready[len(s.before.Ready):] {
-		fmt.Fprintf(&b, "ready %s/%s: %s acted=%v\n", r.JobID, r.RunID, seconds(r.RetryAfter), r.Acted)
+		fmt.Fprintf(&b, "ready %s/%s: %s acted=%v%s\n", r.JobID, r.RunID, seconds(r.RetryAfter), r.Acted, superseded(&r.Where))
 	}
 	for _, p := range now.Parked[len(s.before.Parked):] {
-		fmt.Fprintf(&b, "parked %v event %d: %q\n", p.Reason, p.Event, p.Raw)
+		fmt.Fprintf(&b, "parked %v event %d: %q%s\n", p.Reason, p.Event, p.Raw, superseded(&p.Where))
+	}
+	for _, r := range now.Releases[len(s.before.Releases):] {
+		fmt.Fprintf(&b, "release after envelope %d: %d messages, %d to %d\n", r.Seq, r.Messages, r.From.Entry, r.To.Entry)
 	}
 	for _, a := range now.Activations[len(s.before.Activations):] {
 		fmt.Fprintf(&b, "activation: generation %d, semantics %d from %v\n", a.Generation, a.Semantics, a.From)
@@ -154,6 +209,13 @@ func (s *scenario) changes(now *jobdb.Contents) string {
 		return "nothing\n"
 	}
 	return b.String()
+}
+
+func superseded(w *jobdb.Where) string {
+	if w.Superseded {
+		return " superseded"
+	}
+	return ""
 }
 
 func (s *scenario) job(id string) string {

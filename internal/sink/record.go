@@ -5,19 +5,24 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-// records applies what answers the message.
+// records applies what answers the message. Superseded, it is only kept: the
+// chain counts such a requeue and goes by such a JobFailed, while in the rows
+// Armada's own course stands. A RetryReady of a superseded requeue that comes
+// later finds no decision on the run, and does nothing.
 func (f *fold) records() {
 	for i, r := range f.Records {
 		where := f.where(f.Message, i)
 		switch r := r.(type) {
 		case *chain.Decision:
-			acted := f.decide(r)
+			acted := !f.Superseded && f.decide(r)
 			f.fresh.Decisions = append(f.fresh.Decisions, &jobdb.Decision{Where: where, Acted: acted, Decision: *r})
 		case *chain.NotDecided:
-			f.leaveAlone(r)
+			if !f.Superseded {
+				f.leaveAlone(r)
+			}
 			f.fresh.NotDecided = append(f.fresh.NotDecided, &jobdb.NotDecided{Where: where, NotDecided: *r})
 		case *chain.RetryReady:
-			acted := f.ready(r)
+			acted := !f.Superseded && f.ready(r)
 			f.fresh.Ready = append(f.fresh.Ready, &jobdb.Ready{Where: where, Acted: acted, RetryReady: *r})
 		case *chain.Parked:
 			f.fresh.Parked = append(f.fresh.Parked, &jobdb.Parked{Where: where, Parked: *r})
@@ -26,10 +31,13 @@ func (f *fold) records() {
 }
 
 // decide takes in a decision and says whether it changed the job. Armada's
-// verdict on the same run gives way; an end for good does not.
+// verdict on the same run gives way; an end for good does not, nor does a release.
 func (f *fold) decide(d *chain.Decision) bool {
 	j, run := f.rowsOf(d.JobID, d.RunID)
 	if run != nil {
+		if run.Outcome == jobdb.Released {
+			return false
+		}
 		run.Decision, run.Shadow, run.Outcome = d.Number, d.Shadow, jobdb.Refused
 		if d.Requeue {
 			run.Outcome = jobdb.Requeued
@@ -50,7 +58,7 @@ func (f *fold) decide(d *chain.Decision) bool {
 }
 
 func (f *fold) leaveAlone(r *chain.NotDecided) {
-	if _, run := f.rowsOf(r.JobID, r.RunID); run != nil {
+	if _, run := f.rowsOf(r.JobID, r.RunID); run != nil && run.Outcome != jobdb.Released {
 		run.Outcome = jobdb.LeftAlone
 		f.touchRun(run)
 	}

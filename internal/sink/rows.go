@@ -51,6 +51,9 @@ func (r *Rows) Keys(messages []Message) jobdb.Keys {
 	n := needs{rows: r, jobs: map[string]bool{}, runs: map[jobdb.RunKey]bool{}, open: map[string]bool{}, sets: map[jobdb.SetKey]bool{}}
 	for i := range messages {
 		m := &messages[i]
+		if m.Superseded {
+			continue // it changes no row
+		}
 		for _, ev := range m.Events.GetEvents() {
 			n.event(m.Events, ev)
 		}
@@ -145,9 +148,9 @@ func (r *Rows) Admit(keys jobdb.Keys, found *jobdb.Found) {
 	}
 }
 
-// Release lets go of jobs that were not used for a while, once more than limit
+// Forget lets go of jobs that were not used for a while, once more than limit
 // rows came in since the last time. What changed must have been taken before.
-func (r *Rows) Release(limit int) {
+func (r *Rows) Forget(limit int) {
 	if r.size < limit {
 		return
 	}
@@ -220,6 +223,11 @@ func (r *Rows) Put(acts []*jobdb.Activation) {
 	r.fresh.Activations = append(r.fresh.Activations, acts...)
 }
 
+// putRelease adds the row of a release; its messages are applied beside it.
+func (r *Rows) putRelease(release *jobdb.Release) {
+	r.fresh.Releases = append(r.fresh.Releases, release)
+}
+
 // Take returns what changed since the last Take, in the order in which it
 // changed first. Jobs and runs in it change again with the next Apply.
 func (r *Rows) Take() *jobdb.Changes {
@@ -241,7 +249,7 @@ func (r *Rows) Take() *jobdb.Changes {
 func (r *Rows) where(m *Message, i int) jobdb.Where {
 	return jobdb.Where{
 		Partition: r.partition, Seq: m.Seq, Record: m.Place + uint32(i),
-		Log: m.Log.Position, Recording: m.Log.Origin.Recording,
+		Log: m.Log.Position, Recording: m.Log.Origin.Recording, Superseded: m.Superseded,
 	}
 }
 

@@ -112,8 +112,13 @@ func (f *fold) forward(j *jobRow, run *runRow, to jobdb.RunState) {
 	}
 }
 
+// ended ends a run. What the chain decides on a failure in a release comes too
+// late, so that is said at once.
 func (f *fold) ended(j *jobRow, run *runRow, state jobdb.RunState) {
 	run.State, run.Times.Ended = state, f.t
+	if state == jobdb.RunFailed && f.Released && run.Outcome == jobdb.NoOutcome {
+		run.Outcome = jobdb.Released
+	}
 	j.Queueing.OpenRuns--
 }
 

@@ -23,6 +23,14 @@ type Config struct {
 	// KeepRows is about how many rows of idle jobs stay in memory per partition,
 	// so that they need not be loaded again. Default 50 000.
 	KeepRows int
+	// ReleaseAfter is how old an event may get before it is released: taken in
+	// without waiting for the chain any longer (PROTOCOL 13). Its age is counted
+	// from the publish time that the log gave it, also where it was fed from a
+	// recording. 0: never. One release takes events until their rows reach MaxRows.
+	ReleaseAfter time.Duration
+	// Now is the clock for it, required with ReleaseAfter. It must agree with that
+	// of the events' publishers to well within the limit.
+	Now func() time.Time
 	// Hit, if set, is called at the labels of a transaction: loaded, written,
 	// before-commit, committed. Its error ends the attempt there; what a crash
 	// at that place would leave behind is what stays. Partitions that run side
@@ -36,6 +44,8 @@ type Config struct {
 type Hooks struct {
 	// Committed is told of each transaction after it was committed.
 	Committed func(Batch)
+	// Released is told of each release after it was committed, and after Committed.
+	Released func(jobdb.Release)
 	// Moved is told when another writer moved a partition's place.
 	Moved func(partition int)
 	// Ignored is told of each message of the decisions log that is not accepted.
@@ -46,14 +56,14 @@ type Hooks struct {
 	Now func() time.Time
 }
 
-// Batch is what one transaction held.
+// Batch is what one transaction held: envelopes, or none and one release.
 type Batch struct {
 	Partition int
 	Envelopes int
 	Messages  int
 	Rows      int
 	Place     jobdb.Place
-	Published int64         // publish time of its last message; 0: it held none
+	Published int64         // publish time of the last message that it took in; 0: none
 	Took      time.Duration // loading, applying, writing and committing; 0 without Hooks.Now
 }
 
@@ -70,20 +80,25 @@ type part struct {
 	follower *follow.Follower
 	place    jobdb.Place // committed, as far as we know
 	rows     *Rows       // as committed at place
-	batch    batch       // taken from the follower and not committed
+	batch    batch       // taken from the logs and not committed
+	ahead    *ahead      // what may be released next; nil: not open
+	look     time.Time   // when a release may be due
 }
 
-// batch is a number of whole envelopes.
+// batch is a number of whole envelopes, or one release.
 type batch struct {
-	envelopes []envelope
+	pieces    []piece
+	envelopes int
 	weight    int
 	messages  int
 	place     jobdb.Place // after it
 	published int64
 }
 
-type envelope struct {
+// piece is one envelope or release.
+type piece struct {
 	acts     []*jobdb.Activation
+	release  *jobdb.Release // nil: an envelope
 	messages []Message
 }
 
@@ -91,6 +106,9 @@ type envelope struct {
 func New(cfg Config) (*Writer, error) {
 	if cfg.Events == nil || cfg.Decisions == nil || cfg.DB == nil {
 		return nil, errors.New("sink: Config lacks Events, Decisions or DB")
+	}
+	if cfg.ReleaseAfter < 0 || cfg.ReleaseAfter > 0 && cfg.Now == nil {
+		return nil, errors.New("sink: Config.ReleaseAfter is negative, or Now is missing")
 	}
 	if e, d := cfg.Events.Partitions(), cfg.Decisions.Partitions(); e != d {
 		return nil, fmt.Errorf("sink: events has %d partitions, decisions has %d", e, d)
@@ -109,8 +127,9 @@ func New(cfg Config) (*Writer, error) {
 }
 
 // Advance does one step of a partition without waiting for the logs: it takes
-// what envelopes there are, up to MaxRows, and commits them in one transaction.
-// No progress and no error: there is nothing to do. After any error the
+// what envelopes there are, up to MaxRows, and commits them in one transaction;
+// if there are none, it makes a release where one is due. No progress and no
+// error: there is nothing to do now. After any error the
 // partition begins anew at its committed place, so Advance may be called again;
 // whether that helps, the error's class says.
 //
@@ -133,8 +152,10 @@ func (w *Writer) advance(ctx context.Context, p *part) (bool, error) {
 	if err := w.gather(p); err != nil {
 		return false, err
 	}
-	if len(p.batch.envelopes) == 0 {
-		return false, nil
+	if len(p.batch.pieces) == 0 {
+		if err := w.release(p); err != nil || len(p.batch.pieces) == 0 {
+			return false, err
+		}
 	}
 	start := w.now()
 	rows, err := w.commit(ctx, p)
@@ -149,7 +170,10 @@ func (w *Writer) advance(ctx context.Context, p *part) (bool, error) {
 	}
 	w.tell(p, rows, start)
 	p.place, p.batch = p.batch.place, batch{}
-	p.rows.Release(w.cfg.KeepRows)
+	p.rows.Forget(w.cfg.KeepRows)
+	if err := p.closeAhead(); err != nil {
+		return true, err
+	}
 	return true, w.hit("committed")
 }
 
@@ -166,7 +190,7 @@ func (w *Writer) begin(ctx context.Context, p *part) error {
 	if err := w.mustHold(p); err != nil {
 		return err
 	}
-	f, err := follow.Open(w.cfg.Events, w.cfg.Decisions, p.number, follow.Place(p.place))
+	f, err := follow.Open(w.cfg.Events, w.cfg.Decisions, p.number, follow.Place{Chain: p.place.Chain, Decisions: p.place.Decisions})
 	if err != nil {
 		return err
 	}
@@ -184,7 +208,7 @@ func (w *Writer) mustHold(p *part) error {
 		name  string
 		topic eventlog.Topic
 		at    eventlog.Position
-	}{{"events", w.cfg.Events, p.place.Chain.InTo}, {"decisions", w.cfg.Decisions, p.place.Decisions}} {
+	}{{"events", w.cfg.Events, p.place.Events}, {"decisions", w.cfg.Decisions, p.place.Decisions}} {
 		end, err := l.topic.End(p.number)
 		if err != nil {
 			return fmt.Errorf("find the end of %s: %w", l.name, err)
@@ -198,38 +222,48 @@ func (w *Writer) mustHold(p *part) error {
 
 // reset lets go of everything that is not committed.
 func (p *part) reset() error {
-	f := p.follower
-	p.follower, p.rows, p.batch = nil, nil, batch{}
-	if f == nil {
-		return nil
+	f, a := p.follower, p.ahead
+	p.follower, p.rows, p.batch, p.ahead, p.look = nil, nil, batch{}, nil, time.Time{}
+	var errs []error
+	if f != nil {
+		errs = append(errs, f.Close())
 	}
-	return f.Close()
+	if a != nil {
+		errs = append(errs, a.reader.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // gather takes envelopes until there are none or the batch is large enough.
 func (w *Writer) gather(p *part) error {
+	place := p.place
 	for p.batch.weight < w.cfg.MaxRows {
 		s, err := p.follower.Next()
 		if err != nil || s == nil {
 			return err
 		}
-		acts, messages, err := Split(s, p.number)
+		acts, messages, err := Split(s, p.number, place.Events)
 		if err != nil {
 			return err
 		}
-		b := &p.batch
-		b.envelopes = append(b.envelopes, envelope{acts: acts, messages: messages})
-		b.weight += 1 + len(s.Records)
-		for i := range messages {
-			b.weight += len(messages[i].Events.GetEvents())
-		}
-		if n := len(messages); n > 0 {
-			b.messages += n
-			b.published = messages[n-1].Log.Publish
-		}
-		b.place = jobdb.Place(p.follower.Place())
+		place = after(place, p.follower.Place())
+		p.batch.add(piece{acts: acts, messages: messages})
+		p.batch.envelopes++
+		p.batch.weight += 1 + len(s.Records)
+		p.batch.place = place
 	}
 	return nil
+}
+
+func (b *batch) add(p piece) {
+	b.pieces = append(b.pieces, p)
+	b.messages += len(p.messages)
+	for i := range p.messages {
+		if m := &p.messages[i]; !m.Superseded {
+			b.weight += len(m.Events.GetEvents())
+			b.published = m.Log.Publish
+		}
+	}
 }
 
 // commit writes the batch in one transaction and returns how many rows that were.
@@ -248,10 +282,13 @@ func (w *Writer) commit(ctx context.Context, p *part) (_ int, err error) {
 	if err := w.hit("loaded"); err != nil {
 		return 0, err
 	}
-	for _, e := range p.batch.envelopes {
-		p.rows.Put(e.acts)
-		for i := range e.messages {
-			p.rows.Apply(&e.messages[i])
+	for _, piece := range p.batch.pieces {
+		p.rows.Put(piece.acts)
+		if piece.release != nil {
+			p.rows.putRelease(piece.release)
+		}
+		for i := range piece.messages {
+			p.rows.Apply(&piece.messages[i])
 		}
 	}
 	changes := p.rows.Take()
@@ -272,8 +309,8 @@ func (w *Writer) commit(ctx context.Context, p *part) (_ int, err error) {
 
 func (w *Writer) load(ctx context.Context, tx jobdb.Tx, p *part) error {
 	var messages []Message
-	for _, e := range p.batch.envelopes {
-		messages = append(messages, e.messages...)
+	for _, piece := range p.batch.pieces {
+		messages = append(messages, piece.messages...)
 	}
 	keys := p.rows.Keys(messages)
 	found, err := tx.Load(ctx, keys)
@@ -299,13 +336,15 @@ func (w *Writer) now() time.Time {
 }
 
 func (w *Writer) tell(p *part, rows int, start time.Time) {
-	if w.cfg.Hooks.Committed == nil {
-		return
+	if w.cfg.Hooks.Committed != nil {
+		w.cfg.Hooks.Committed(Batch{
+			Partition: p.number, Envelopes: p.batch.envelopes, Messages: p.batch.messages, Rows: rows,
+			Place: p.batch.place, Published: p.batch.published, Took: w.now().Sub(start),
+		})
 	}
-	w.cfg.Hooks.Committed(Batch{
-		Partition: p.number, Envelopes: len(p.batch.envelopes), Messages: p.batch.messages, Rows: rows,
-		Place: p.batch.place, Published: p.batch.published, Took: w.now().Sub(start),
-	})
+	if r := p.batch.pieces[0].release; r != nil && w.cfg.Hooks.Released != nil {
+		w.cfg.Hooks.Released(*r)
+	}
 }
 
 // Close closes what the writer reads. The database is its owner's.

@@ -6,13 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
-
-	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/cmd/internal/settings"
 	"github.com/refloat/refloat/internal/node"
@@ -30,39 +27,14 @@ const (
 func Main(name, short string, role func(*node.Config)) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	usage := true
-	cmd := &cobra.Command{
-		Use: name + " --data DIR", Short: short, SilenceUsage: true, SilenceErrors: true, Args: cobra.NoArgs,
-		Long: short + `.
-
-Every flag can also be set by the environment (REFLOAT_DATA for --data) and by
-a YAML file (--config); flags win over the environment, and that over the file.`,
-	}
-	c := node.Config{Now: time.Now}
-	role(&c)
-	data := cmd.Flags().String("data", "", "data directory (required)")
-	listen := cmd.Flags().String("listen", "", "address for /metrics, /healthz and /readyz (default: none)")
-	if c.Evaluate {
-		cmd.Flags().StringVar(&c.Policies, "policies", "", "policy file, or directory of policy files, read again when it changes")
-	}
-	settings.Bind(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := settings.Load(cmd); err != nil {
-			return err
-		}
-		if *data == "" {
-			return errors.New("--data DIR is required")
-		}
-		usage = false
-		c.Data, c.Listen = node.Dir(*data), *listen
-		c.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
-		return node.Run(cmd.Context(), c)
-	}
+	f := flags{config: node.Config{Now: time.Now}, usage: true}
+	role(&f.config)
+	cmd := f.command(name, short)
 	err := cmd.ExecuteContext(ctx)
 	switch {
 	case err == nil, errors.Is(err, settings.ErrPrinted):
 		return exitFine
-	case usage:
+	case f.usage:
 		fmt.Fprintf(os.Stderr, "%s: %v\n%s --help lists the flags\n", name, err, name)
 		return exitUsage
 	}

@@ -32,6 +32,18 @@ func Bind(cmd *cobra.Command) {
 	cmd.Flags().Bool(flagPrint, false, "print the settings in force and where each comes from, and exit")
 }
 
+// Secret says that the values of these flags of a command are never printed.
+func Secret(cmd *cobra.Command, names ...string) {
+	for _, name := range names {
+		if err := cmd.Flags().SetAnnotation(name, secret, nil); err != nil {
+			panic(err) // no such flag: a mistake in our own code
+		}
+	}
+}
+
+// secret is the annotation of flags that Secret was called for.
+const secret = "refloat-secret"
+
 // Load sets each flag that the command line left out from the environment or
 // the file. It returns ErrPrinted after --print-config.
 func Load(cmd *cobra.Command) error {
@@ -132,15 +144,36 @@ func printAll(w io.Writer, flags *pflag.FlagSet, source map[string]string) error
 		if from == "" {
 			from = "default"
 		}
-		value, err := printed(flags.Lookup(name).Value)
+		f := flags.Lookup(name)
+		value, err := printed(f.Value)
 		if err != nil {
 			return err
+		}
+		if hidden, ok := hide(f); ok {
+			// A comment, so that what is printed can still be read.
+			name, value = "# "+name, hidden
 		}
 		if _, err := fmt.Fprintf(w, "%s: %s # %s\n", name, value, from); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// hide says what stands for the value of a flag that holds a secret: one that
+// Secret was called for, or an address with a password in it.
+func hide(f *pflag.Flag) (string, bool) {
+	value := f.Value.String()
+	if _, ok := f.Annotations[secret]; ok || strings.Contains(strings.ToLower(value), "password=") {
+		return "(secret)", value != ""
+	}
+	scheme, rest, ok := strings.Cut(value, "://")
+	at := strings.LastIndexByte(rest, '@')
+	if !ok || at < 0 || !strings.ContainsRune(rest[:at], ':') {
+		return "", false
+	}
+	user, _, _ := strings.Cut(rest, ":")
+	return scheme + "://" + user + ":(secret)" + rest[at:], true
 }
 
 // printed is a value as the settings file takes it.

@@ -162,3 +162,62 @@ func TestMistakes(t *testing.T) {
 		}
 	})
 }
+
+// TestSecrets: a secret is used, and never printed, whatever it comes from; what
+// is printed of it can be read back.
+func TestSecrets(t *testing.T) {
+	for _, c := range []struct{ name, flag, value, want string }{
+		{"a token", "token", "s3cret", "# token: (secret) # "},
+		{"no token", "token", "", `token: "" # `},
+		{"a URL with a password", "db", "postgres://me:s3cret@host:5432/x?a=b", "# db: postgres://me:(secret)@host:5432/x?a=b # "},
+		{"a password with a slash", "db", "postgres://me:s3cret/s3cret@host", "# db: postgres://me:(secret)@host # "},
+		{"a password without a user", "db", "redis://:s3cret@host", "# db: redis://:(secret)@host # "},
+		{"a password among pairs", "db", "host=x Password=s3cret", "# db: (secret) # "},
+		{"a URL with a user", "db", "postgres://me@host:5432/x", "db: postgres://me@host:5432/x # "},
+		{"a URL", "db", "postgres://host:5432/x", "db: postgres://host:5432/x # "},
+	} {
+		for _, source := range []string{"flag", "environment", "file"} {
+			t.Run(c.name+" from "+source, func(t *testing.T) {
+				cmd := &cobra.Command{Use: "test", SilenceErrors: true, SilenceUsage: true}
+				cmd.Flags().String("token", "", "")
+				db := cmd.Flags().String("db", "", "")
+				settings.Secret(cmd, "token")
+				settings.Bind(cmd)
+				cmd.RunE = func(cmd *cobra.Command, _ []string) error { return settings.Load(cmd) }
+				var out bytes.Buffer
+				cmd.SetOut(&out)
+				args := []string{"--print-config"}
+				switch source {
+				case "flag":
+					args = append(args, "--"+c.flag, c.value)
+				case "environment":
+					t.Setenv("REFLOAT_"+strings.ToUpper(c.flag), c.value)
+				case "file":
+					path := filepath.Join(t.TempDir(), "s.yaml")
+					if err := os.WriteFile(path, []byte(c.flag+": '"+c.value+"'\n"), 0o600); err != nil {
+						t.Fatal(err)
+					}
+					args = append(args, "--config", path)
+				}
+				cmd.SetArgs(args)
+				if err := cmd.Execute(); !errors.Is(err, settings.ErrPrinted) {
+					t.Fatalf("Load = %v", err)
+				}
+				if strings.Contains(out.String(), "s3cret") || !strings.Contains(out.String(), c.want) {
+					t.Errorf("printed, want %q in it:\n%s", c.want, &out)
+				}
+				if c.flag == "db" && *db != c.value {
+					t.Errorf("the value is %q, want %q", *db, c.value)
+				}
+				path := filepath.Join(t.TempDir(), "printed.yaml")
+				if err := os.WriteFile(path, out.Bytes(), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				cmd.SetArgs([]string{"--config", path, "--print-config"})
+				if err := cmd.Execute(); !errors.Is(err, settings.ErrPrinted) {
+					t.Errorf("what is printed is no settings file: %v", err)
+				}
+			})
+		}
+	}
+}

@@ -157,12 +157,13 @@ func testRecords(t *testing.T, db Database) {
 		all := &jobdb.Changes{}
 		for i := range 5 {
 			c := everything(p, 1)
-			d, n, r, k, a := c.Decisions[0], c.NotDecided[0], c.Ready[0], c.Parked[0], c.Activations[0]
+			d, n, r, k, a, l := c.Decisions[0], c.NotDecided[0], c.Ready[0], c.Parked[0], c.Activations[0], c.Releases[0]
 			d.Number, d.Seq, n.Seq, r.Seq, k.Seq, a.Seq = uint64(10+i), uint64(i+1), uint64(i+1), uint64(i+1), uint64(i+1), uint64(i+1)
+			l.Seq, l.From.Ledger, l.From.Entry, l.From.Batch = uint64(i+1), int64(i/4), int64(i/2), int32(i)
 			d.JobID = fmt.Sprint("job ", i%2)
 			d.RunID, n.JobID, r.JobID, n.RunID, r.RunID = fmt.Sprint("run ", i), d.JobID, d.JobID, fmt.Sprint("run ", i), fmt.Sprint("run ", i)
 			all.Decisions, all.NotDecided, all.Ready = append(all.Decisions, d), append(all.NotDecided, n), append(all.Ready, r)
-			all.Parked, all.Activations = append(all.Parked, k), append(all.Activations, a)
+			all.Parked, all.Activations, all.Releases = append(all.Parked, k), append(all.Activations, a), append(all.Releases, l)
 		}
 		commit(t, db.Writer, p, at(0), at(1), all)
 	}
@@ -180,15 +181,16 @@ func testRecords(t *testing.T, db Database) {
 	}
 	for name, tt := range tests {
 		view(t, db.Reader, func(q jobdb.Queries) error {
-			var d, n, r, k, a string
+			var d, n, r, k, a, l string
 			err := errors.Join(
 				q.Decisions(tt.filter, func(v *jobdb.Decision) error { return note(&d, v.Partition, v.Seq) }),
 				q.NotDecided(tt.filter, func(v *jobdb.NotDecided) error { return note(&n, v.Partition, v.Seq) }),
 				q.Ready(tt.filter, func(v *jobdb.Ready) error { return note(&r, v.Partition, v.Seq) }),
 				q.Parked(tt.filter, func(v *jobdb.Parked) error { return note(&k, v.Partition, v.Seq) }),
 				q.Activations(tt.filter, func(v *jobdb.Activation) error { return note(&a, v.Partition, v.Seq) }),
+				q.Releases(tt.filter, func(v *jobdb.Release) error { return note(&l, v.Partition, v.Seq) }),
 			)
-			equal(t, name, []string{tt.named, tt.named, tt.named, tt.other, tt.other}, []string{d, n, r, k, a})
+			equal(t, name, []string{tt.named, tt.named, tt.named, tt.other, tt.other, tt.other}, []string{d, n, r, k, a, l})
 			return err
 		})
 	}
@@ -212,6 +214,7 @@ func testSummary(t *testing.T, db Database) {
 		e := everything(0, 1)
 		d, n, k, r := e.Decisions[0], e.NotDecided[0], e.Parked[0], e.Ready[0]
 		d.Number, n.Seq, k.Seq, r.Seq = uint64(i), uint64(i), uint64(i), uint64(i)
+		d.Superseded = i == 2
 		d.Requeue, d.Shadow, d.Code, d.Policy, d.Rule = i < 3, i == 0, policy.RuleRetry, "p", "r"
 		n.Reason, k.Reason = chain.StaleRun, events.NoJob
 		if i == 3 {
@@ -219,6 +222,7 @@ func testSummary(t *testing.T, db Database) {
 		}
 		c.Decisions, c.NotDecided, c.Parked, c.Ready = append(c.Decisions, d), append(c.NotDecided, n), append(c.Parked, k), append(c.Ready, r)
 	}
+	c.Releases = append(everything(0, 1).Releases, everything(0, 2).Releases...)
 	commit(t, db.Writer, 0, at(0), at(1), c)
 	view(t, db.Reader, func(q jobdb.Queries) error {
 		s, err := q.Summary()
@@ -231,7 +235,7 @@ func testSummary(t *testing.T, db Database) {
 			Jobs:       []jobdb.JobCount{{State: jobdb.JobQueued, Count: 2}, {State: jobdb.JobFailed, Count: 1}},
 			NotDecided: []jobdb.NotDecidedCount{{Reason: chain.StaleRun, Count: 3}, {Reason: chain.Ended, Count: 1}},
 			Parked:     []jobdb.ParkedCount{{Reason: events.NoJob, Count: 3}, {Reason: events.NoRun, Count: 1}},
-			Runs:       1, Ready: 4,
+			Runs:       1, Ready: 4, Releases: 2, Superseded: 1,
 		}, s)
 		return err
 	})

@@ -66,10 +66,11 @@ func everything(partition, seed int) *jobdb.Changes {
 		Parked:      []*jobdb.Parked{sample[jobdb.Parked](seed)},
 		Ready:       []*jobdb.Ready{sample[jobdb.Ready](seed)},
 		Activations: []*jobdb.Activation{sample[jobdb.Activation](seed)},
+		Releases:    []*jobdb.Release{sample[jobdb.Release](seed)},
 	}
 	c.Jobs[0].Partition, c.Runs[0].Partition, c.Decisions[0].Partition = partition, partition, partition
 	c.NotDecided[0].Partition, c.Parked[0].Partition = partition, partition
-	c.Ready[0].Partition, c.Activations[0].Partition = partition, partition
+	c.Ready[0].Partition, c.Activations[0].Partition, c.Releases[0].Partition = partition, partition, partition
 	return c
 }
 

@@ -28,6 +28,7 @@ func Run(t *testing.T, open func(t *testing.T) Database) {
 	}{
 		{"Empty", testEmpty},
 		{"PlaceByCompareAndSet", testPlace},
+		{"PlaceMovedByReleases", testReleasePlace},
 		{"PlacesApart", testPlacesApart},
 		{"TwoWriters", testTwoWriters},
 		{"Rollback", testRollback},
@@ -63,6 +64,7 @@ func at(n int) jobdb.Place {
 			InTo: eventlog.Position{Ledger: 5, Entry: int64(n), Batch: -1},
 		},
 		Decisions: eventlog.Position{Ledger: 6, Entry: int64(n) * 2, Batch: 4},
+		Events:    eventlog.Position{Ledger: 7, Entry: int64(n) * 3, Batch: 1},
 	}
 }
 

@@ -29,17 +29,42 @@ func testPlace(t *testing.T, db Database) {
 	equal(t, "the place", at(2), placeOf(t, db.Writer, 0))
 	want := contents(t, db.Reader, 0)
 
-	seq, link, input := at(2), at(2), at(2)
+	seq, link, input, events := at(2), at(2), at(2), at(2)
 	seq.Chain.Seq++
 	link.Chain.Link[31]++
 	input.Chain.InTo.Batch++
-	for name, from := range map[string]jobdb.Place{"beginning": at(0), "older": at(1), "newer": at(3), "seq": seq, "link": link, "input": input} {
+	events.Events.Batch++
+	for name, from := range map[string]jobdb.Place{"beginning": at(0), "older": at(1), "newer": at(3), "seq": seq, "link": link, "input": input, "events": events} {
 		if err := try(db.Writer, 0, from, at(4), everything(0, 2)); !errors.Is(err, jobdb.ErrMoved) {
 			t.Errorf("from %s: error %v, want ErrMoved", name, err)
 		}
 	}
 	equal(t, "the rows after refused transactions", want, contents(t, db.Reader, 0))
 	commit(t, db.Writer, 0, at(2), at(3), everything(0, 2))
+}
+
+// testReleasePlace: a release moves the place without an envelope, also before
+// the first one, and whoever does not know of it writes nothing.
+func testReleasePlace(t *testing.T, db Database) {
+	released := jobdb.Beginning
+	released.Events = at(1).Events
+	commit(t, db.Writer, 0, jobdb.Beginning, released, &jobdb.Changes{Releases: everything(0, 1).Releases})
+	equal(t, "the place after a release", released, placeOf(t, db.Other, 0))
+	for name, to := range map[string]jobdb.Place{"a release": at(2), "an envelope": at(1)} {
+		if err := try(db.Other, 0, jobdb.Beginning, to, everything(0, 2)); !errors.Is(err, jobdb.ErrMoved) {
+			t.Errorf("%s from before the release: error %v, want ErrMoved", name, err)
+		}
+	}
+	again := released
+	again.Events = at(2).Events
+	commit(t, db.Other, 0, released, again, &jobdb.Changes{Releases: everything(0, 2).Releases})
+	if err := try(db.Writer, 0, released, at(3), everything(0, 3)); !errors.Is(err, jobdb.ErrMoved) {
+		t.Errorf("an envelope from the first release: error %v, want ErrMoved", err)
+	}
+	commit(t, db.Writer, 0, again, at(3), &jobdb.Changes{})
+	equal(t, "the place after the envelope", at(3), placeOf(t, db.Writer, 0))
+	want := append(everything(0, 1).Releases, everything(0, 2).Releases...)
+	equal(t, "the rows", &jobdb.Contents{Place: at(3), Changes: jobdb.Changes{Releases: want}}, contents(t, db.Reader, 0))
 }
 
 func testPlacesApart(t *testing.T, db Database) {
@@ -165,6 +190,7 @@ func testAddedOnce(t *testing.T, db Database) {
 		"Parked":     {Parked: again.Parked},
 		"RetryReady": {Ready: again.Ready},
 		"activation": {Activations: again.Activations},
+		"release":    {Releases: again.Releases},
 	} {
 		c.Jobs = []*jobdb.Job{job(0, "beside it")}
 		if err := try(db.Writer, 0, at(1), at(2), c); err == nil {
@@ -216,7 +242,7 @@ func testNumbers(t *testing.T, db Database) {
 	j.Queueing.Runs, j.Queueing.Decision = math.MaxUint32, math.MaxUint64
 	d.Partition, d.Number, d.Generation, d.RuleLimit, d.Time = 0, math.MaxUint64, math.MaxUint64, math.MaxUint32, math.MinInt64
 	place := at(1)
-	place.Chain.Seq, place.Chain.Epoch, place.Chain.InTo.Ledger = math.MaxUint64, math.MaxUint64, math.MaxInt64
+	place.Chain.Seq, place.Chain.Epoch, place.Chain.InTo.Ledger, place.Events.Ledger = math.MaxUint64, math.MaxUint64, math.MaxInt64, math.MaxInt64
 	commit(t, db.Writer, 0, at(0), place, &jobdb.Changes{Jobs: []*jobdb.Job{j}, Decisions: []*jobdb.Decision{d}})
 	c := contents(t, db.Reader, 0)
 	equal(t, "the job", []*jobdb.Job{j}, c.Jobs)

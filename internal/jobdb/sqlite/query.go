@@ -177,6 +177,12 @@ func (q *queries) Activations(f jobdb.RecordFilter, visit func(*jobdb.Activation
 	return list(q, &activationTable, c, rest, f.Last > 0, visit)
 }
 
+// Releases visits in partition and log order.
+func (q *queries) Releases(f jobdb.RecordFilter, visit func(*jobdb.Release) error) error {
+	c, rest := records(f, "partition, from_ledger, from_entry, from_batch", false)
+	return list(q, &releaseTable, c, rest, f.Last > 0, visit)
+}
+
 // Places are those of all partitions that were ever written.
 func (q *queries) Places() ([]jobdb.PartitionPlace, error) {
 	var places []jobdb.PartitionPlace
@@ -211,7 +217,8 @@ func (q *queries) Summary() (*jobdb.Summary, error) {
 			c := &s.Parked[len(s.Parked)-1]
 			return []any{&c.Reason, &c.Count}
 		}),
-		q.count("SELECT (SELECT count(*) FROM runs), (SELECT count(*) FROM ready)", func() []any { return []any{&s.Runs, &s.Ready} }),
+		q.count(`SELECT (SELECT count(*) FROM runs), (SELECT count(*) FROM ready), (SELECT count(*) FROM releases),
+			(SELECT count(*) FROM decisions WHERE superseded <> 0)`, func() []any { return []any{&s.Runs, &s.Ready, &s.Releases, &s.Superseded} }),
 	)
 	return s, err
 }
@@ -241,6 +248,7 @@ func (q *queries) Contents(partition int) (*jobdb.Contents, error) {
 		all(q, &readyTable, partition, "seq, record", &c.Ready),
 		all(q, &parkedTable, partition, "seq, record", &c.Parked),
 		all(q, &activationTable, partition, "seq, record", &c.Activations),
+		all(q, &releaseTable, partition, "from_ledger, from_entry, from_batch", &c.Releases),
 	)
 	places, perr := q.Places()
 	for _, p := range places {

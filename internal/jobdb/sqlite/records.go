@@ -2,14 +2,14 @@ package sqlite
 
 import "github.com/refloat/refloat/internal/jobdb"
 
-const whereColumns = "partition seq record log_ledger log_entry log_batch recording "
+const whereColumns = "partition seq record log_ledger log_entry log_batch recording superseded "
 
 func whereValues(w *jobdb.Where, v []any) []any {
-	return append(v, int64(w.Partition), int64(w.Seq), int64(w.Record), w.Log.Ledger, w.Log.Entry, int64(w.Log.Batch), w.Recording)
+	return append(v, int64(w.Partition), int64(w.Seq), int64(w.Record), w.Log.Ledger, w.Log.Entry, int64(w.Log.Batch), w.Recording, flag(w.Superseded))
 }
 
 func whereTargets(w *jobdb.Where, v []any) []any {
-	return append(v, &w.Partition, unsigned{&w.Seq}, &w.Record, &w.Log.Ledger, &w.Log.Entry, &w.Log.Batch, &w.Recording)
+	return append(v, &w.Partition, unsigned{&w.Seq}, &w.Record, &w.Log.Ledger, &w.Log.Entry, &w.Log.Batch, &w.Recording, &w.Superseded)
 }
 
 var decisionTable = table[jobdb.Decision]{
@@ -86,5 +86,18 @@ var activationTable = table[jobdb.Activation]{
 	targets: func(a *jobdb.Activation, v []any) []any {
 		return append(v, &a.Partition, unsigned{&a.Seq}, &a.Record, &a.From.Ledger, &a.From.Entry, &a.From.Batch,
 			unsigned{&a.Generation}, fixed{a.Digest[:]}, &a.HorizonMS, &a.Semantics)
+	},
+}
+
+var releaseTable = table[jobdb.Release]{
+	name:    "releases",
+	columns: columns(`partition seq from_ledger from_entry from_batch to_ledger to_entry to_batch messages made`),
+	values: func(r *jobdb.Release, v []any) []any {
+		return append(v, int64(r.Partition), int64(r.Seq), r.From.Ledger, r.From.Entry, int64(r.From.Batch),
+			r.To.Ledger, r.To.Entry, int64(r.To.Batch), int64(r.Messages), r.When)
+	},
+	targets: func(r *jobdb.Release, v []any) []any {
+		return append(v, &r.Partition, unsigned{&r.Seq}, &r.From.Ledger, &r.From.Entry, &r.From.Batch,
+			&r.To.Ledger, &r.To.Entry, &r.To.Batch, unsigned{&r.Messages}, &r.When)
 	},
 }

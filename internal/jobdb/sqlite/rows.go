@@ -63,16 +63,18 @@ type placeRow struct {
 
 var placeTable = table[placeRow]{
 	name: "positions",
-	columns: columns(`partition seq link epoch owner event_ledger event_entry event_batch
-		decision_ledger decision_entry decision_batch`),
+	columns: columns(`partition seq link epoch owner in_to_ledger in_to_entry in_to_batch
+		decision_ledger decision_entry decision_batch event_ledger event_entry event_batch`),
 	values: func(p *placeRow, v []any) []any {
 		return append(v, int64(p.partition), int64(p.Chain.Seq), p.Chain.Link[:], int64(p.Chain.Epoch), p.Chain.Owner[:],
 			p.Chain.InTo.Ledger, p.Chain.InTo.Entry, int64(p.Chain.InTo.Batch),
-			p.Decisions.Ledger, p.Decisions.Entry, int64(p.Decisions.Batch))
+			p.Decisions.Ledger, p.Decisions.Entry, int64(p.Decisions.Batch),
+			p.Events.Ledger, p.Events.Entry, int64(p.Events.Batch))
 	},
 	targets: func(p *placeRow, v []any) []any {
 		return append(v, &p.partition, unsigned{&p.Chain.Seq}, fixed{p.Chain.Link[:]}, unsigned{&p.Chain.Epoch}, fixed{p.Chain.Owner[:]},
 			&p.Chain.InTo.Ledger, &p.Chain.InTo.Entry, &p.Chain.InTo.Batch,
-			&p.Decisions.Ledger, &p.Decisions.Entry, &p.Decisions.Batch)
+			&p.Decisions.Ledger, &p.Decisions.Entry, &p.Decisions.Batch,
+			&p.Events.Ledger, &p.Events.Entry, &p.Events.Batch)
 	},
 }

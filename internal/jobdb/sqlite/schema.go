@@ -92,4 +92,27 @@ CREATE TABLE activations (
 	generation INTEGER NOT NULL, digest BLOB NOT NULL, horizon_ms INTEGER NOT NULL, semantics INTEGER NOT NULL,
 	PRIMARY KEY (partition, seq, record)
 ) STRICT;
+`, `
+-- Releases: the rows may stand beyond what the chain answered.
+ALTER TABLE positions RENAME COLUMN event_ledger TO in_to_ledger;
+ALTER TABLE positions RENAME COLUMN event_entry TO in_to_entry;
+ALTER TABLE positions RENAME COLUMN event_batch TO in_to_batch;
+ALTER TABLE positions ADD COLUMN event_ledger INTEGER NOT NULL DEFAULT -1;
+ALTER TABLE positions ADD COLUMN event_entry INTEGER NOT NULL DEFAULT -1;
+ALTER TABLE positions ADD COLUMN event_batch INTEGER NOT NULL DEFAULT -1;
+UPDATE positions SET event_ledger = in_to_ledger, event_entry = in_to_entry, event_batch = in_to_batch;
+
+CREATE TABLE releases (
+	partition INTEGER NOT NULL, seq INTEGER NOT NULL,
+	from_ledger INTEGER NOT NULL, from_entry INTEGER NOT NULL, from_batch INTEGER NOT NULL,
+	to_ledger INTEGER NOT NULL, to_entry INTEGER NOT NULL, to_batch INTEGER NOT NULL,
+	messages INTEGER NOT NULL, made INTEGER NOT NULL,
+	PRIMARY KEY (partition, from_ledger, from_entry, from_batch)
+) STRICT;
+
+ALTER TABLE decisions ADD COLUMN superseded INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE not_decided ADD COLUMN superseded INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE ready ADD COLUMN superseded INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE parked ADD COLUMN superseded INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX decisions_superseded ON decisions (partition) WHERE superseded <> 0;
 `}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
@@ -96,6 +95,7 @@ func (t *tx) Write(ctx context.Context, c *jobdb.Changes) error {
 		write(ctx, t, &readyTable, c.Ready),
 		write(ctx, t, &parkedTable, c.Parked),
 		write(ctx, t, &activationTable, c.Activations),
+		write(ctx, t, &releaseTable, c.Releases),
 	)
 	return classify(t.d.path, err)
 }
@@ -239,16 +239,18 @@ func (t *tx) Commit(ctx context.Context, from, to jobdb.Place) error {
 	return nil
 }
 
-const moveQuery = `UPDATE positions SET seq = ?, link = ?, epoch = ?, owner = ?, event_ledger = ?, event_entry = ?, event_batch = ?,
-	decision_ledger = ?, decision_entry = ?, decision_batch = ?
-	WHERE partition = ? AND seq = ? AND link = ? AND event_ledger = ? AND event_entry = ? AND event_batch = ?`
+const moveQuery = `UPDATE positions SET seq = ?, link = ?, epoch = ?, owner = ?, in_to_ledger = ?, in_to_entry = ?, in_to_batch = ?,
+	decision_ledger = ?, decision_entry = ?, decision_batch = ?, event_ledger = ?, event_entry = ?, event_batch = ?
+	WHERE partition = ? AND seq = ? AND link = ? AND in_to_ledger = ? AND in_to_entry = ? AND in_to_batch = ?
+	AND event_ledger = ? AND event_entry = ? AND event_batch = ?`
 
 func (t *tx) move(ctx context.Context, from, to jobdb.Place) (bool, error) {
 	row := placeRow{partition: t.partition, Place: to}
 	values := placeTable.values(&row, nil)
 	key, query, args := stmtKey{what: "move"}, moveQuery, append(values[1:len(values):len(values)], int64(t.partition),
-		int64(from.Chain.Seq), from.Chain.Link[:], from.Chain.InTo.Ledger, from.Chain.InTo.Entry, int64(from.Chain.InTo.Batch))
-	if from.Chain == chain.Beginning {
+		int64(from.Chain.Seq), from.Chain.Link[:], from.Chain.InTo.Ledger, from.Chain.InTo.Entry, int64(from.Chain.InTo.Batch),
+		from.Events.Ledger, from.Events.Entry, int64(from.Events.Batch))
+	if from == jobdb.Beginning { // there is no row yet
 		key, query, args = stmtKey{what: "first move"}, placeTable.insert(1)+" ON CONFLICT DO NOTHING", values
 	}
 	s, err := t.d.stmt(ctx, key, func() string { return query })

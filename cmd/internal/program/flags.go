@@ -1,0 +1,112 @@
+package program
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/refloat/refloat/cmd/internal/pulsarflags"
+	"github.com/refloat/refloat/cmd/internal/settings"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/node"
+)
+
+// flags are those of a program, and what they make.
+type flags struct {
+	config node.Config
+	usage  bool // what goes wrong is the command line's fault
+
+	pulsar  *pulsarflags.Flags
+	data    string
+	history string
+}
+
+func (f *flags) command(name, short string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: name + " --data DIR | --pulsar URL", Short: short, SilenceUsage: true, SilenceErrors: true, Args: cobra.NoArgs,
+		Long: short + `.
+
+With --pulsar, on the topics of an Apache Pulsar cluster, sharing the partitions
+with all processes of the same kind. Without it, on the logs in a data directory.
+
+Every flag can also be set by the environment (REFLOAT_DATA for --data) and by
+a YAML file (--config); flags win over the environment, and that over the file.`,
+	}
+	c, set := &f.config, cmd.Flags()
+	f.pulsar = pulsarflags.Bind(cmd)
+	set.StringVar(&f.data, "data", "", "data directory; an evaluator on Pulsar keeps its state there")
+	set.StringVar(&c.Listen, "listen", "", "address for /metrics, /healthz and /readyz (default: none)")
+	set.StringVar(&c.Instance, "instance", "", "name of this process on Pulsar, different from all others and best the same after a restart (default: host name and process id)")
+	if c.Evaluate {
+		set.StringVar(&c.Policies, "policies", "", "policy file, or directory of policy files, read again when it changes")
+		set.StringVar(&c.Checkpoints, "checkpoints", "", "where to keep copies of the state for other machines: file:///dir or s3://bucket?prefix=… (default: none)")
+		set.DurationVar(&c.CheckpointEvery, "checkpoint-every", 0, "how often to take one (default 1m)")
+		set.StringVar(&f.history, "accept-history-from", "", "where events do not reach back to the end of the decision log: go on at `beginning` (of what is there) or after a position L:E:B")
+		set.IntVar(&c.AcceptPartitions, "accept-partitions", 0, "go on although events now has this number of partitions")
+	}
+	if c.Ingest {
+		set.StringVar(&c.JobDB, "job-db", "", "job database: sqlite:///path (default: in the data directory)")
+		set.DurationVar(&c.ReleaseAfter, "release-after", 0, "how old an event may get without a decision before it goes to the job database without one (default: it waits)")
+	}
+	settings.Bind(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := settings.Load(cmd); err != nil {
+			return err
+		}
+		if err := f.complete(); err != nil {
+			return err
+		}
+		f.usage = false
+		return node.Run(cmd.Context(), f.config)
+	}
+	return cmd
+}
+
+// complete checks the flags and fills in what follows from them.
+func (f *flags) complete() error {
+	c := &f.config
+	c.Data = node.Dir(f.data)
+	c.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	if c.Instance == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return fmt.Errorf("--instance is required: %w", err)
+		}
+		c.Instance = fmt.Sprintf("%s-%d", host, os.Getpid())
+	}
+	var err error
+	if c.AcceptHistory, err = parseHistory(f.history); err != nil {
+		return err
+	}
+	if f.pulsar.Given() {
+		cluster, err := f.pulsar.Config(c.Log)
+		if err != nil {
+			return err
+		}
+		c.Pulsar = &node.Pulsar{Cluster: cluster, Events: f.pulsar.Events, Decisions: f.pulsar.Decisions, Policies: f.pulsar.Policies}
+	}
+	needsData := c.Evaluate || c.JobDB == "" || c.Pulsar == nil
+	if f.data == "" && needsData {
+		return errors.New("--data DIR is required")
+	}
+	return nil
+}
+
+func parseHistory(s string) (*eventlog.Position, error) {
+	switch s {
+	case "":
+		return nil, nil
+	case "beginning":
+		at := eventlog.Start
+		return &at, nil
+	}
+	at, err := eventlog.ParsePosition(s)
+	if err != nil || strings.HasPrefix(s, "-") {
+		return nil, fmt.Errorf("--accept-history-from %q: give `beginning` or a position as 12:345:6", s)
+	}
+	return &at, nil
+}

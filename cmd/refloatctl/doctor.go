@@ -1,0 +1,221 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/refloat/refloat/cmd/internal/pulsarflags"
+	"github.com/refloat/refloat/cmd/internal/settings"
+	"github.com/refloat/refloat/internal/doctor"
+	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
+)
+
+func newDoctor() *cobra.Command {
+	var output, bookie string
+	var quiet bool
+	cmd := &cobra.Command{
+		Use:   "doctor --pulsar URL --pulsar-admin URL",
+		Short: "Check the Pulsar topics and settings of a deployment",
+		Long: `Check the Pulsar topics and settings of a deployment, and show who holds which
+partition. Each finding says what is the case, why it matters, and the command
+that fixes it. Nothing is changed.
+
+Exit codes: 0 no errors among the findings (there may be warnings), 1 errors,
+2 usage, 3 the admin API or the brokers are not reachable.`,
+		Example: `  refloatctl doctor --pulsar pulsar://pulsar:6650 --pulsar-admin http://pulsar:8080
+  refloatctl doctor --pulsar pulsar://pulsar:6650 --pulsar-admin http://pulsar:8080 -o json`,
+		Args: cobra.NoArgs,
+	}
+	flags := pulsarflags.Bind(cmd)
+	addOutput(cmd, &output)
+	cmd.Flags().StringVar(&bookie, "bookie", "", "web address of a bookie to ask for its settings too, as http://bookie:8000 (default: none)")
+	cmd.Flags().BoolVar(&quiet, "quiet", false, "only warnings and errors")
+	settings.Bind(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := loadSettings(cmd); err != nil {
+			return err
+		}
+		if output != outputTable && output != outputJSON {
+			return badOutput(output)
+		}
+		bar := newProgress()
+		defer bar.done()
+		return withDeployment(flags, func(d doctor.Deployment) error {
+			d.Bookie = bookie
+			d.Progress = func(what string) { bar.say("asking for %s", what) }
+			facts, err := doctor.Gather(cmd.Context(), d)
+			bar.done()
+			if err != nil {
+				return err
+			}
+			return report(cmd.OutOrStdout(), facts, output, quiet)
+		})
+	}
+	return cmd
+}
+
+// loadSettings reads environment and file; mistakes in them are usage errors.
+func loadSettings(cmd *cobra.Command) error {
+	err := settings.Load(cmd)
+	if err == nil || errors.Is(err, settings.ErrPrinted) {
+		return err
+	}
+	return usageError{err}
+}
+
+// withCluster connects as the flags say, for the time of a call.
+func withCluster(flags *pulsarflags.Flags, call func(*pulsarlog.Cluster, pulsarlog.Config) error) error {
+	config, err := flags.Config(nil)
+	if err != nil {
+		return usageError{err}
+	}
+	cluster, err := pulsarlog.Connect(config)
+	if err != nil {
+		return err
+	}
+	return errors.Join(call(cluster, config), cluster.Close())
+}
+
+// withDeployment connects to the admin API too.
+func withDeployment(flags *pulsarflags.Flags, call func(doctor.Deployment) error) error {
+	if err := flags.RequireAdmin(); err != nil && flags.Given() {
+		return usageError{err}
+	}
+	return withCluster(flags, func(cluster *pulsarlog.Cluster, config pulsarlog.Config) error {
+		admin, err := doctor.NewAdmin(config)
+		if err != nil {
+			return err
+		}
+		return call(doctor.Deployment{
+			Admin: admin, Cluster: cluster, Service: config.ServiceURL,
+			Events: flags.Events, Decisions: flags.Decisions, Policies: flags.Policies,
+		})
+	})
+}
+
+// report prints what was found and judges the outcome.
+func report(w io.Writer, facts *doctor.Facts, output string, quiet bool) error {
+	findings := doctor.Check(facts)
+	out := bufio.NewWriter(w)
+	var err error
+	if output == outputJSON {
+		err = reportJSON(out, findings, doctor.Holders(facts), quiet)
+	} else {
+		err = reportTable(out, findings, doctor.Holders(facts), quiet)
+	}
+	if err := errors.Join(err, out.Flush()); err != nil {
+		return err
+	}
+	if err := facts.Service.Err; err != nil && !errors.Is(err, doctor.ErrNotAsked) && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("the client does not get through: %w", err)
+	}
+	if doctor.Worst(findings) == doctor.Error {
+		return errFinding
+	}
+	return nil
+}
+
+func reportTable(w io.Writer, findings []doctor.Finding, holders []doctor.Holder, quiet bool) error {
+	var count [3]int
+	for _, f := range findings {
+		count[f.Severity]++
+		if quiet && f.Severity == doctor.OK {
+			continue
+		}
+		fmt.Fprintf(w, "%-5s %s  %s: %s\n", f.Severity, f.Code, oneLine(f.About), oneLine(f.What))
+		if f.Why != "" {
+			fmt.Fprintf(w, "      why: %s\n", oneLine(f.Why))
+		}
+		if f.Fix != "" {
+			fmt.Fprintf(w, "      fix: %s\n", oneLine(f.Fix))
+		}
+	}
+	if len(holders) > 0 && !quiet {
+		fmt.Fprintln(w)
+		t := newTable(w, "PARTITION", "EVALUATOR", "BEHIND", "OWNER", "SINCE", "INGESTER", "BEHIND")
+		for _, h := range holders {
+			t.row(fmt.Sprint(h.Partition), party(h.Evaluator), fmt.Sprint(h.Events), party(h.Owner), h.Owner.Since, party(h.Ingester), fmt.Sprint(h.Decisions))
+		}
+		if err := t.flush(); err != nil {
+			return err
+		}
+		fmt.Fprintln(w)
+	}
+	_, err := fmt.Fprintf(w, "%s, %s, %d fine\n", plural(count[doctor.Error], "error"), plural(count[doctor.Warn], "warning"), count[doctor.OK])
+	return err
+}
+
+// party is who and from where.
+func party(p doctor.Party) string { return strings.TrimSpace(p.Name + " " + p.Address) }
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// findingJSON is the machine-readable contract of a finding.
+type findingJSON struct {
+	Record   string `json:"record"` // Finding
+	Severity string `json:"severity"`
+	Code     string `json:"code"`
+	About    string `json:"about"`
+	What     string `json:"what"`
+	Why      string `json:"why,omitempty"`
+	Fix      string `json:"fix,omitempty"`
+}
+
+// holderJSON is that of who holds a partition. Whoever is missing is left out.
+type holderJSON struct {
+	Record          string     `json:"record"` // Holder
+	Partition       int        `json:"partition"`
+	Evaluator       *partyJSON `json:"evaluator,omitempty"`
+	EventsBehind    int64      `json:"eventsBehind"`
+	Owner           *partyJSON `json:"owner,omitempty"`
+	Ingester        *partyJSON `json:"ingester,omitempty"`
+	DecisionsBehind int64      `json:"decisionsBehind"`
+}
+
+type partyJSON struct {
+	Name    string `json:"name"`
+	Address string `json:"address"`
+	Since   string `json:"since"`
+}
+
+func newPartyJSON(p doctor.Party) *partyJSON {
+	if p == (doctor.Party{}) {
+		return nil
+	}
+	return &partyJSON{p.Name, p.Address, p.Since}
+}
+
+func reportJSON(w io.Writer, findings []doctor.Finding, holders []doctor.Holder, quiet bool) error {
+	enc := jsonLines(w)
+	for _, f := range findings {
+		if quiet && f.Severity == doctor.OK {
+			continue
+		}
+		if err := enc.Encode(findingJSON{"Finding", f.Severity.String(), f.Code, f.About, f.What, f.Why, f.Fix}); err != nil {
+			return err
+		}
+	}
+	if quiet {
+		return nil
+	}
+	for _, h := range holders {
+		if err := enc.Encode(holderJSON{
+			"Holder", h.Partition, newPartyJSON(h.Evaluator), h.Events,
+			newPartyJSON(h.Owner), newPartyJSON(h.Ingester), h.Decisions,
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/refloat/refloat/cmd/internal/pulsarflags"
+	"github.com/refloat/refloat/cmd/internal/settings"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
+	"github.com/refloat/refloat/internal/node"
+)
+
+func newFeed() *cobra.Command {
+	var pace string
+	cmd := &cobra.Command{
+		Use:   "feed FILE... --pulsar URL",
+		Short: "Publish recordings to events on Pulsar",
+		Long: `Publish recordings (.jsonl.gz) to the events topic as Armada does: by job set as
+the key, in batches compressed with zlib. Each message goes to its recorded
+partition and carries its position and publish time in the recording as
+properties. Running it again publishes only what the topic does not hold yet.`,
+		Example: `  refloatctl feed testdata/recordings/plain.jsonl.gz --pulsar pulsar://localhost:6650
+  refloatctl feed testdata/recordings/chaos.jsonl.gz --pulsar pulsar://localhost:6650 --pace 10x`,
+		Args: cobra.MinimumNArgs(1),
+	}
+	flags := pulsarflags.Bind(cmd)
+	cmd.Flags().StringVar(&pace, "pace", "", "how fast to publish against the recorded times, as 10x (default: at once)")
+	settings.Bind(cmd)
+	cmd.RunE = func(cmd *cobra.Command, files []string) error {
+		if err := loadSettings(cmd); err != nil {
+			return err
+		}
+		factor, err := parsePace(pace)
+		if err != nil {
+			return usageError{err}
+		}
+		return withCluster(flags, func(cluster *pulsarlog.Cluster, _ pulsarlog.Config) error {
+			return feed(cmd, cluster, flags.Events, files, factor)
+		})
+	}
+	return cmd
+}
+
+func feed(cmd *cobra.Command, cluster *pulsarlog.Cluster, name string, files []string, pace float64) (err error) {
+	totals := make([]int, len(files))
+	needed := 0
+	for i, file := range files {
+		var n int
+		if totals[i], n, err = node.Survey(file); err != nil {
+			return err
+		}
+		needed = max(needed, n)
+	}
+	topic, err := cluster.Open(name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, topic.Close()) }()
+	if has := topic.Partitions(); has < needed {
+		return fmt.Errorf("the recordings need %d partitions, %s has %d: feed a topic made with `refloatctl topics create --create-events --partitions %d`", needed, topic.Name(), has, needed)
+	}
+	appender := topic.Appender()
+	defer func() { err = errors.Join(err, appender.Close()) }()
+	bar := newProgress()
+	defer bar.done()
+	for i, file := range files {
+		f := node.Feed{
+			File: file, Log: feedLog{topic, appender, cmd.Context().Done()}, Pace: pace, Now: time.Now,
+			Progress: func(n int) { bar.say("publishing %s: %d of %d messages", file, n, totals[i]) },
+		}
+		bar.say("looking for %s in %s", file, topic.Name())
+		n, err := f.Run(cmd.Context())
+		bar.done()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "%s: %d messages, %d of them new in %s\n", file, totals[i], n, topic.Name())
+	}
+	return nil
+}
+
+// feedLog is events as a feed sees it.
+type feedLog struct {
+	*pulsarlog.Topic
+	*pulsarlog.Appender
+	ended <-chan struct{} // closed when we are told to end
+}
+
+// Open waits for what is on its way up to the end of now: so a Read that gives
+// nothing means that all was read.
+func (l feedLog) Open(p int, after eventlog.Position) (eventlog.Reader, error) {
+	end, err := l.Topic.End(p)
+	if err != nil {
+		return nil, err
+	}
+	r, err := l.Topic.Open(p, after)
+	if err != nil {
+		return nil, err
+	}
+	return &wholeReader{Reader: r, at: after, end: end, ended: l.ended}, nil
+}
+
+// Close closes both.
+func (l feedLog) Close() error { return errors.Join(l.Appender.Close(), l.Topic.Close()) }
+
+// wholeReader reads up to an end before it says that there is no more.
+type wholeReader struct {
+	eventlog.Reader
+	at, end eventlog.Position
+	ended   <-chan struct{}
+}
+
+// Read implements eventlog.Reader.
+func (r *wholeReader) Read(dst []eventlog.Message) (int, error) {
+	for {
+		n, err := r.Reader.Read(dst)
+		if n > 0 {
+			r.at = dst[n-1].Position
+		}
+		if n > 0 || err != nil || r.at.Compare(r.end) >= 0 {
+			return n, err
+		}
+		select {
+		case <-r.Changed(): // an error of the connection comes this way too
+		case <-r.ended:
+			return 0, context.Canceled
+		}
+	}
+}
+
+var _ node.FeedLog = feedLog{}

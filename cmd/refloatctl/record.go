@@ -1,0 +1,178 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/refloat/refloat/cmd/internal/pulsarflags"
+	"github.com/refloat/refloat/cmd/internal/settings"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
+)
+
+type recordFlags struct {
+	topic, out, from, to string
+	partition            int
+	follow               bool
+}
+
+const (
+	fromEarliest = "earliest"
+	toNow        = "now"
+	allOfThem    = -1
+)
+
+func newRecord() *cobra.Command {
+	var f recordFlags
+	cmd := &cobra.Command{
+		Use:   "record --pulsar URL --topic TOPIC --out FILE|DIR",
+		Short: "Write a Pulsar topic's history to a recording or a log",
+		Long: `Write a topic's history to a recording (FILE, which ends in .jsonl.gz) or into a
+log directory (DIR), to look at it elsewhere. It ends where the topic ended when
+it began, or with --follow only when it is ended.
+
+A recording is written to FILE.partial and gets its name when it is complete.
+Messages keep their partition, position, publish time, key and properties. In a
+recording, those that were fed from a recording have the position and time of
+that one, and the partitions are merged by publish time, each in its own order.
+A directory is an exact copy, for audits; it goes on where it ended.
+
+What is missing in between is an error. What is missing at the beginning is said.`,
+		Example: `  refloatctl record --pulsar pulsar://localhost:6650 --topic events --out events.jsonl.gz
+  refloatctl record --pulsar pulsar://localhost:6650 --topic decisions --out /backup/decisions
+  refloatctl record --pulsar pulsar://localhost:6650 --topic events --from 2026-11-20T08:00:00Z --to 2026-11-20T09:00:00Z --out hour.jsonl.gz`,
+		Args: cobra.NoArgs,
+	}
+	flags := pulsarflags.BindCluster(cmd)
+	set := cmd.Flags()
+	set.StringVar(&f.topic, "topic", "", "topic to record: name, tenant/namespace/name, or full (required)")
+	set.StringVar(&f.out, "out", "", "recording to write, as x.jsonl.gz, or log directory (required)")
+	set.StringVar(&f.from, "from", fromEarliest, "where to begin: earliest, a position as 12:345:6, or a time as 2026-11-20T08:00:00Z")
+	set.StringVar(&f.to, "to", toNow, "where to end, included: now, a position, or a time")
+	set.IntVar(&f.partition, "partition", allOfThem, "only this partition (default: all)")
+	set.BoolVar(&f.follow, "follow", false, "go on with what comes, until ended by a signal")
+	settings.Bind(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := loadSettings(cmd); err != nil {
+			return err
+		}
+		span, err := f.span()
+		if err != nil {
+			return usageError{err}
+		}
+		return withCluster(flags, func(cluster *pulsarlog.Cluster, _ pulsarlog.Config) error {
+			return record(cmd, cluster, f, span)
+		})
+	}
+	return cmd
+}
+
+// bound is an end of what is to be recorded: a position, a time, or neither.
+type bound struct {
+	position *eventlog.Position
+	time     *time.Time
+}
+
+// span is what is to be recorded.
+type span struct {
+	from, to bound
+	follow   bool
+}
+
+func (f *recordFlags) span() (s span, err error) {
+	switch {
+	case f.topic == "":
+		return s, errors.New("--topic TOPIC is required: which topic to record")
+	case f.out == "":
+		return s, errors.New("--out FILE.jsonl.gz or DIR is required: where to write")
+	case f.partition < allOfThem:
+		return s, fmt.Errorf("--partition %d: give 0 or more, or leave it out for all", f.partition)
+	case f.follow && f.to != toNow:
+		return s, errors.New("--follow has no end: leave --to out")
+	}
+	s.follow = f.follow
+	if s.from, err = parseBound("from", f.from, fromEarliest); err != nil {
+		return s, err
+	}
+	s.to, err = parseBound("to", f.to, toNow)
+	return s, err
+}
+
+func parseBound(flag, text, word string) (bound, error) {
+	if text == word {
+		return bound{}, nil
+	}
+	if at, err := eventlog.ParsePosition(text); err == nil && at.Ledger >= 0 && at.Entry >= 0 && at.Batch >= 0 {
+		return bound{position: &at}, nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil || at.Before(time.Unix(0, math.MinInt64)) || at.After(time.Unix(0, math.MaxInt64)) {
+		return bound{}, fmt.Errorf("--%s %q: give %s, a position as 12:345:6, or a time as 2026-11-20T08:00:00Z", flag, text, word)
+	}
+	return bound{time: &at}, nil
+}
+
+func record(cmd *cobra.Command, cluster *pulsarlog.Cluster, f recordFlags, s span) (err error) {
+	topic, err := cluster.Open(f.topic)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, topic.Close()) }()
+	partitions, err := choose(f.partition, topic.Partitions(), s)
+	if err != nil {
+		return usageError{err}
+	}
+	name := strings.TrimPrefix(topic.Name(), "persistent://")
+	to, err := openTarget(f.out, name, topic.Partitions())
+	if err != nil {
+		return err
+	}
+	bar := newProgress()
+	defer bar.done()
+	r := &recorder{
+		topic: topic, partitions: partitions, span: s, to: to,
+		note: func(format string, args ...any) {
+			bar.done()
+			fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", args...)
+		},
+		progress: func(n int, at int64) { bar.say("recording %s: %d messages, up to %s", name, n, timeText(at)) },
+	}
+	err = r.run(cmd.Context())
+	bar.done()
+	ended := s.follow && cmd.Context().Err() != nil // as one is meant to end it
+	if ended && errors.Is(err, cmd.Context().Err()) {
+		err = nil
+	}
+	if err = errors.Join(err, to.close(err == nil)); err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s: %s of %s in %s\n", name, plural(r.written, "message"), plural(len(partitions), "partition"), f.out)
+	for i, p := range partitions {
+		if c := r.counts[i]; c.messages > 0 {
+			fmt.Fprintf(cmd.OutOrStdout(), "  partition %d: %s, %v to %v\n", p, plural(c.messages, "message"), c.first, c.last)
+		}
+	}
+	return nil
+}
+
+// choose lists the partitions to record.
+func choose(one, has int, s span) ([]int, error) {
+	switch {
+	case one >= has:
+		return nil, fmt.Errorf("--partition %d: the topic has %s, from 0", one, plural(has, "partition"))
+	case one >= 0:
+		return []int{one}, nil
+	case has > 1 && (s.from.position != nil || s.to.position != nil):
+		return nil, fmt.Errorf("a position is one of a partition, and the topic has %d: say which by --partition, or give a time", has)
+	}
+	all := make([]int, has)
+	for p := range all {
+		all[p] = p
+	}
+	return all, nil
+}

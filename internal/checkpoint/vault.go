@@ -1,0 +1,217 @@
+package checkpoint
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"gocloud.dev/blob"
+)
+
+// Config says where checkpoints are kept. Bucket, Scratch and Now are required.
+type Config struct {
+	Bucket *blob.Bucket
+	Prefix string // of all objects; empty: none
+	// Scratch is a directory for copies on their way to the bucket, on the file
+	// system of the states, else each file is copied instead of linked. It is
+	// this process's alone.
+	Scratch string
+	// Keep is how many checkpoints of a partition Prune leaves (3).
+	Keep int
+	// Format is the newest format of the state that this program reads, and the
+	// one that it writes. What has a newer one is listed as unusable.
+	Format int
+	// Grace is how long a claim or a damaged manifest is left alone (4 h). An
+	// upload gives up after half of it. Clocks may differ by a quarter of it.
+	Grace time.Duration
+	Now   func() time.Time
+}
+
+// Vault keeps checkpoints of partitions in a bucket. It is safe for concurrent
+// use, by several processes too; saving one partition is for one goroutine at
+// a time.
+type Vault struct {
+	bucket  *blob.Bucket
+	prefix  string
+	scratch string
+	keep    int
+	format  int
+	grace   time.Duration
+	now     func() time.Time
+
+	mu     sync.Mutex
+	hashed map[int]map[string]hashed // by partition and file name
+}
+
+// ErrDamaged says that a checkpoint cannot be restored, now and later: one of
+// its objects is gone or is not what was saved. An older one may be intact.
+var ErrDamaged = errors.New("checkpoint is damaged")
+
+// New makes a vault.
+func New(c Config) (*Vault, error) {
+	if c.Bucket == nil || c.Scratch == "" || c.Now == nil {
+		return nil, errors.New("checkpoint: Bucket, Scratch and Now are required")
+	}
+	prefix := strings.Trim(c.Prefix, "/")
+	if prefix != "" {
+		if path.Clean(prefix) != prefix || prefix == ".." || strings.HasPrefix(prefix, "../") {
+			return nil, fmt.Errorf("checkpoint prefix %q: write names between single slashes, without dots for directories", c.Prefix)
+		}
+		prefix += "/"
+	}
+	return &Vault{
+		bucket: c.Bucket, prefix: prefix, scratch: c.Scratch, format: c.Format, now: c.Now,
+		keep: max(1, cmp.Or(c.Keep, 3)), grace: cmp.Or(c.Grace, 4*time.Hour), hashed: map[int]map[string]hashed{},
+	}, nil
+}
+
+func (v *Vault) partition(p int) string     { return v.prefix + strconv.Itoa(p) + "/" }
+func (v *Vault) manifests(p int) string     { return v.partition(p) + "manifests/" }
+func (v *Vault) files(p int) string         { return v.partition(p) + "files/" }
+func (v *Vault) local(partition int) string { return filepath.Join(v.scratch, strconv.Itoa(partition)) }
+
+// List gives a partition's complete checkpoints, the newest first: by seq, then
+// by time. What is damaged is listed too, as unusable.
+func (v *Vault) List(ctx context.Context, partition int) ([]Info, error) {
+	entries, err := v.survey(ctx, partition, nil)
+	if err != nil {
+		return nil, err
+	}
+	files, err := v.list(ctx, v.files(partition)) // after the manifests, so that theirs are there
+	if err != nil {
+		return nil, err
+	}
+	var infos []Info
+	for _, e := range entries {
+		switch {
+		case e.stray:
+		case e.manifest == nil:
+			infos = append(infos, Info{At: At{Seq: seqOf(e.id)}, Partition: partition, ID: e.id, Unusable: e.bad.Error()})
+		case e.manifest.Complete:
+			info := e.manifest.info(e.id)
+			info.Unusable = v.unusable(e.manifest, partition, files)
+			infos = append(infos, info)
+		}
+	}
+	return infos, nil
+}
+
+// Newest gives the newest usable checkpoint of a partition, if there is one.
+func (v *Vault) Newest(ctx context.Context, partition int) (Info, bool, error) {
+	infos, err := v.List(ctx, partition)
+	for _, info := range infos {
+		if info.Unusable == "" {
+			return info, true, nil
+		}
+	}
+	return Info{}, false, err
+}
+
+func (v *Vault) unusable(m *manifest, partition int, files map[string]*blob.ListObject) string {
+	switch {
+	case m.Partition != partition:
+		return fmt.Sprintf("is of partition %d", m.Partition)
+	case m.Format > v.format:
+		return fmt.Sprintf("state has format %d, this program reads up to %d", m.Format, v.format)
+	}
+	return lacking(m, files)
+}
+
+// lacking names a file of a manifest that is not there in full; empty: all are.
+func lacking(m *manifest, files map[string]*blob.ListObject) string {
+	for _, f := range m.Files {
+		if f.Object == "" {
+			continue
+		}
+		if o := files[f.Object]; o == nil {
+			return fmt.Sprintf("file %s is gone", f.Name)
+		} else if o.Size != f.Size {
+			return fmt.Sprintf("file %s has %d bytes, not %d", f.Name, o.Size, f.Size)
+		}
+	}
+	return ""
+}
+
+// entry is one manifest of the bucket, of whatever quality.
+type entry struct {
+	id       string
+	modified time.Time // by the storage's clock
+	manifest *manifest // nil: cannot be read
+	bad      error     // why
+	stray    bool      // not a manifest: a file that the driver for directories has begun
+}
+
+// survey reads a partition's manifests, claims too, the newest first. Those
+// in known, by id, are not read again.
+func (v *Vault) survey(ctx context.Context, partition int, known map[string]*manifest) ([]entry, error) {
+	objects, err := v.list(ctx, v.manifests(partition))
+	if err != nil {
+		return nil, err
+	}
+	var entries []entry
+	for id, o := range objects {
+		e := entry{id: id, modified: o.ModTime, manifest: known[id]}
+		if e.stray = !isID(id); !e.stray && e.manifest == nil {
+			e.manifest, e.bad, err = v.readManifest(ctx, partition, id)
+			if isNotFound(err) {
+				continue // deleted meanwhile
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		entries = append(entries, e)
+	}
+	slices.SortFunc(entries, func(a, b entry) int {
+		return -cmp.Or(cmp.Compare(seqOf(a.id), seqOf(b.id)), cmp.Compare(a.taken(), b.taken()), cmp.Compare(a.id, b.id))
+	})
+	return entries, nil
+}
+
+func (e *entry) taken() int64 {
+	if e.manifest == nil {
+		return e.modified.UnixNano()
+	}
+	return e.manifest.Taken
+}
+
+// readManifest tells what is wrong with a manifest from what is wrong with the storage.
+func (v *Vault) readManifest(ctx context.Context, partition int, id string) (m *manifest, bad, err error) {
+	var b bytes.Buffer
+	if err := v.fetch(ctx, v.manifests(partition)+id, manifestLimit, &b); err != nil {
+		return nil, nil, err
+	}
+	m, bad = decodeManifest(b.Bytes())
+	if bad == nil && idSeq(m.Seq) != id[:min(len(id), seqDigits)] {
+		bad = fmt.Errorf("%w: it says seq %d", errBroken, m.Seq)
+	}
+	if bad != nil {
+		return nil, bad, nil
+	}
+	return m, nil, nil
+}
+
+const seqDigits = 20
+
+func idSeq(seq uint64) string { return fmt.Sprintf("%0*d", seqDigits, seq) }
+
+// isID says whether a name is seq, dash and random text.
+func isID(name string) bool { return len(name) > seqDigits && !strings.Contains(name, ".") }
+
+// seqOf is the seq in an id; 0 for a name that is none.
+func seqOf(id string) uint64 {
+	seq, err := strconv.ParseUint(id[:min(len(id), seqDigits)], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return seq
+}

@@ -1,0 +1,116 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/eventlog"
+)
+
+// How far from the end the last claim is looked for, in messages. Each round
+// that does not find it looks eight times as far.
+const (
+	claimsFirst = 64
+	claimsMost  = 1 << 15
+)
+
+// claims finds the last claim in each partition of decisions. Whether it was
+// accepted is not looked at: that takes the whole chain.
+func (d *Deployment) claims(ctx context.Context, t *Topic) []Fact[*Claim] {
+	out := make([]Fact[*Claim], len(t.Ledgers.Value))
+	topic, err := d.Cluster.Open(t.Name)
+	if err == nil {
+		defer func() { _ = topic.Close() }()
+	}
+	for p := range out {
+		d.Progress(fmt.Sprintf("the last claim in partition %d of decisions", p))
+		if err != nil {
+			out[p].Err = err
+			continue
+		}
+		out[p].Value, out[p].Err = lastClaim(ctx, topic, p, t.Ledgers.Value[p])
+	}
+	return out
+}
+
+func lastClaim(ctx context.Context, topic eventlog.Topic, p int, l Ledgers) (*Claim, error) {
+	for n := int64(claimsFirst); ; n *= 8 {
+		after, whole := l.back(n)
+		claim, err := claimAfter(ctx, topic, p, after)
+		switch {
+		case err != nil || claim != nil:
+			return claim, err
+		case whole:
+			return nil, nil
+		case n >= claimsMost:
+			return nil, fmt.Errorf("%w: none is among the last %d envelopes", ErrNotAsked, n)
+		}
+	}
+}
+
+// back is the position n entries before the end, and whether that is the
+// beginning. Decisions are not in batches.
+func (l *Ledgers) back(n int64) (after eventlog.Position, whole bool) {
+	for i := len(l.Ledgers) - 1; i >= 0; i-- {
+		entries := l.Ledgers[i].Entries
+		if i == len(l.Ledgers)-1 {
+			entries = max(entries, l.CurrentEntries)
+		}
+		if entries > n {
+			return eventlog.Position{Ledger: l.Ledgers[i].ID, Entry: entries - n - 1}, false
+		}
+		n -= entries
+	}
+	return eventlog.Start, true
+}
+
+// claimAfter is the last claim after a position.
+func claimAfter(ctx context.Context, topic eventlog.Topic, p int, after eventlog.Position) (*Claim, error) {
+	var last *Claim
+	err := readOn(ctx, topic, p, after, func(m *eventlog.Message) {
+		e, err := chain.DecodeEnvelope(m.Payload)
+		if err != nil || e.InCount != 0 || len(e.Records) != 1 {
+			return // a stranger's, or an answer to events
+		}
+		r, err := chain.DecodeRecord(e.Records[0])
+		if claim, ok := r.(*chain.OwnerClaim); err == nil && ok {
+			last = &Claim{Epoch: claim.Epoch, Partitions: int(claim.Partitions), Time: time.Unix(0, m.Publish).UTC()}
+		}
+	})
+	return last, err
+}
+
+// readOn reads what a partition holds after a position and up to its end of now.
+func readOn(ctx context.Context, topic eventlog.Topic, p int, after eventlog.Position, each func(*eventlog.Message)) error {
+	end, err := topic.End(p)
+	if err != nil || after.Compare(end) >= 0 {
+		return err
+	}
+	r, err := topic.Open(p, after)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	chunk := make([]eventlog.Message, 64)
+	for at := after; at.Compare(end) < 0; {
+		n, err := r.Read(chunk)
+		if err != nil {
+			return err
+		}
+		for i := range chunk[:n] {
+			each(&chunk[i])
+			at = chunk[i].Position
+		}
+		if n > 0 {
+			continue
+		}
+		select {
+		case <-r.Changed():
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}

@@ -1,0 +1,151 @@
+package doctor
+
+import "time"
+
+// Fact is something that was asked for: its value, or why it is not known.
+type Fact[T any] struct {
+	Value T
+	Err   error
+}
+
+// Known says whether there is an answer.
+func (f Fact[T]) Known() bool { return f.Err == nil }
+
+// Facts are what was found out about a deployment.
+type Facts struct {
+	Service    Fact[string]            // the service URL, when the client reached it
+	Version    Fact[string]            // of the broker
+	Broker     Fact[map[string]string] // configuration of the broker that was asked
+	Standalone bool                    // it is one of `pulsar standalone`
+	Bookie     Fact[map[string]string] // configuration of the bookie that was asked
+
+	Events, Decisions, Policies Topic
+}
+
+// Topic is what was found out about a topic. Policies are those in force.
+type Topic struct {
+	Name       string    // in full
+	Partitions Fact[int] // 0: it is not partitioned
+	Retention  Fact[Retention]
+	TTL        Fact[int] // seconds; 0: none
+	Quotas     Fact[map[string]Quota]
+	Compaction Fact[int64] // threshold in bytes; 0: never
+	Inactive   Fact[Inactive]
+	MarkDelete Fact[Persistence]
+	MaxMessage Fact[int64]     // bytes; 0: as the broker's
+	Stats      Fact[[]Stats]   // by partition
+	Ledgers    Fact[[]Ledgers] // likewise
+	Claims     []Fact[*Claim]  // of decisions, by partition; nil: it has none
+}
+
+// Retention is how long acknowledged messages stay; -1 is for ever.
+type Retention struct {
+	Minutes int64 `json:"retentionTimeInMinutes"`
+	MB      int64 `json:"retentionSizeInMB"`
+}
+
+// Infinite says whether nothing is ever deleted.
+func (r Retention) Infinite() bool { return r.Minutes < 0 && r.MB < 0 }
+
+// None says whether what is acknowledged may go at once.
+func (r Retention) None() bool { return r.Minutes == 0 || r.MB == 0 }
+
+// Quota is a limit on what is not acknowledged; not positive: none.
+type Quota struct {
+	Bytes   int64  `json:"limitSize"`
+	Seconds int64  `json:"limitTime"`
+	Policy  string `json:"policy"`
+}
+
+// The names of the policies and kinds of quotas.
+const (
+	quotaBySize   = "destination_storage"
+	quotaByAge    = "message_age"
+	quotaEviction = "consumer_backlog_eviction"
+)
+
+// Inactive is what becomes of topics that nobody uses.
+type Inactive struct {
+	Mode    string `json:"inactiveTopicDeleteMode"`
+	Seconds int    `json:"maxInactiveDurationSeconds"`
+	Delete  bool   `json:"deleteWhileInactive"`
+}
+
+const deleteCaughtUp = "delete_when_subscriptions_caught_up"
+
+// Persistence is how a topic is stored.
+type Persistence struct {
+	MarkDeleteRate float64 `json:"managedLedgerMaxMarkDeleteRate"`
+	AckQuorum      int     `json:"bookkeeperAckQuorum"`
+}
+
+// Stats are who is connected to a partition.
+type Stats struct {
+	Publishers    []Publisher             `json:"publishers"`
+	Subscriptions map[string]Subscription `json:"subscriptions"`
+	Deduplication string                  `json:"deduplicationStatus"`
+	Missing       bool                    `json:"-"` // the broker does not have this partition
+}
+
+// Publisher is a producer that is connected.
+type Publisher struct {
+	Name    string `json:"producerName"`
+	Mode    string `json:"accessMode"`
+	Address string `json:"address"`
+	Since   string `json:"connectedSince"`
+}
+
+const modeExclusive = "Exclusive"
+
+// Subscription is a durable cursor with its consumers.
+type Subscription struct {
+	Type      string     `json:"type"`
+	Active    string     `json:"activeConsumerName"`
+	Backlog   int64      `json:"msgBacklog"`
+	Durable   bool       `json:"isDurable"`
+	Consumers []Consumer `json:"consumers"`
+}
+
+// Consumer is a consumer that is connected.
+type Consumer struct {
+	Name    string `json:"consumerName"`
+	Address string `json:"address"`
+	Since   string `json:"connectedSince"`
+}
+
+// active is the subscription's active consumer.
+func (s Subscription) active() (Consumer, bool) {
+	for _, c := range s.Consumers {
+		if c.Name == s.Active && s.Active != "" {
+			return c, true
+		}
+	}
+	return Consumer{}, false
+}
+
+// Ledgers is how a partition is stored.
+type Ledgers struct {
+	Ledgers []struct {
+		ID      int64 `json:"ledgerId"`
+		Entries int64 `json:"entries"`
+	} `json:"ledgers"`
+	CurrentEntries int64    `json:"currentLedgerEntries"`
+	Compacted      ledgerID `json:"compactedLedger"` // -1: never
+}
+
+type ledgerID struct {
+	ID int64 `json:"ledgerId"`
+}
+
+// Claim is the last owner's claim that stands in a partition of decisions.
+type Claim struct {
+	Epoch      uint64
+	Partitions int // of events, then; 0: it does not say
+	Time       time.Time
+}
+
+// The subscriptions that evaluators and ingesters share.
+const (
+	EvaluatorSubscription = "refloat-evaluator" // on events
+	IngesterSubscription  = "refloat-ingester"  // on decisions
+)

@@ -1,0 +1,129 @@
+package doctor
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Severity is how bad a finding is.
+type Severity int
+
+// The severities, best first.
+const (
+	OK Severity = iota
+	Warn
+	Error
+)
+
+var severities = [...]string{"ok", "warn", "error"}
+
+// String is the severity's name.
+func (s Severity) String() string {
+	if s >= 0 && int(s) < len(severities) {
+		return severities[s]
+	}
+	return fmt.Sprintf("Severity(%d)", int(s))
+}
+
+// Finding is the outcome of one check on one thing.
+type Finding struct {
+	Severity Severity
+	Code     string // RD0xx, in the package comment
+	About    string // topic or setting
+	What     string // is the case
+	Why      string // it matters; empty when all is well
+	Fix      string // a command, or what to set; empty when there is nothing to do
+}
+
+// Worst is the worst severity among findings.
+func Worst(findings []Finding) Severity {
+	worst := OK
+	for _, f := range findings {
+		worst = max(worst, f.Severity)
+	}
+	return worst
+}
+
+// Check judges the facts. Findings are sorted: the worst first, then by code.
+func Check(f *Facts) []Finding {
+	c := &checks{facts: f}
+	c.brokers()
+	c.topics()
+	c.storage()
+	c.settings()
+	c.holding()
+	slices.SortStableFunc(c.found, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(b.Severity, a.Severity), strings.Compare(a.Code, b.Code))
+	})
+	return c.found
+}
+
+type checks struct {
+	facts *Facts
+	found []Finding
+}
+
+func (c *checks) ok(code, about, what string) {
+	c.found = append(c.found, Finding{Code: code, About: about, What: what})
+}
+
+func (c *checks) warn(code, about, what, why, fix string) {
+	c.found = append(c.found, Finding{Warn, code, about, what, why, fix})
+}
+
+func (c *checks) bad(code, about, what, why, fix string) {
+	c.found = append(c.found, Finding{Error, code, about, what, why, fix})
+}
+
+// unknown says that something could not be asked.
+func (c *checks) unknown(code, about, what string, err error, why string) {
+	fix := "let someone run this who may ask the admin API for it"
+	switch {
+	case errors.Is(err, ErrDenied):
+	case errors.Is(err, ErrNotAsked):
+		fix = ""
+	default:
+		fix = "run this again; if it stays so, look into the broker's log"
+	}
+	c.warn(code, about, fmt.Sprintf("%s is not known: %s", what, oneLine(err)), why, fix)
+}
+
+// ErrNotAsked: there was no way or no reason to ask.
+var ErrNotAsked = errors.New("not asked")
+
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+
+// some names numbers of partitions, the first few of many.
+func some(partitions []int) string {
+	const most = 8
+	var b strings.Builder
+	for i, p := range partitions {
+		switch {
+		case i == most:
+			fmt.Fprintf(&b, " and %d more", len(partitions)-most)
+			return b.String()
+		case i > 0:
+			b.WriteString(", ")
+		}
+		fmt.Fprint(&b, p)
+	}
+	return b.String()
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return fmt.Sprintf("%d %s", n, one)
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// partitionsOf is "partition 3" or "partitions 1, 2".
+func partitionsOf(list []int) string {
+	if len(list) == 1 {
+		return fmt.Sprintf("partition %d", list[0])
+	}
+	return "partitions " + some(list)
+}

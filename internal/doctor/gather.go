@@ -1,0 +1,138 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
+)
+
+// Deployment says what to look at.
+type Deployment struct {
+	Admin   *Admin
+	Cluster *pulsarlog.Cluster
+	Service string // its URL, to be named
+	// Topics, short or full names.
+	Events, Decisions, Policies string
+	// Bookie is the web address of a bookie; empty: none is asked.
+	Bookie string
+	// Progress, if set, is told what is being looked at.
+	Progress func(what string)
+}
+
+// Gather asks for all that Check wants to know. It returns ErrUnreachable when
+// the admin API gives no answer at all; else, what could not be asked says why.
+func Gather(ctx context.Context, d Deployment) (*Facts, error) {
+	if d.Progress == nil {
+		d.Progress = func(string) {}
+	}
+	f := &Facts{}
+	d.Progress("the broker")
+	f.Version = d.Admin.text(ctx, "brokers/version")
+	if errors.Is(f.Version.Err, ErrUnreachable) {
+		return nil, f.Version.Err
+	}
+	f.Broker = answer[map[string]string](ctx, d.Admin, "brokers/configuration/runtime")
+	f.Standalone = standalone(f.Broker.Value)
+	f.Bookie = d.bookie(ctx)
+	for _, t := range []struct {
+		to   *Topic
+		name string
+	}{{&f.Events, d.Events}, {&f.Decisions, d.Decisions}, {&f.Policies, d.Policies}} {
+		d.Progress("topic " + t.name)
+		*t.to = d.Admin.topic(ctx, d.Cluster.TopicName(t.name))
+	}
+	f.Service = d.service(f)
+	if f.Decisions.Ledgers.Known() && f.Service.Known() {
+		f.Decisions.Claims = d.claims(ctx, &f.Decisions)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// path is where the admin API has a topic.
+func path(topic string) string { return strings.Replace(topic, "://", "/", 1) }
+
+// topic asks for everything about a topic.
+func (a *Admin) topic(ctx context.Context, name string) Topic {
+	t := Topic{Name: name, Partitions: a.partitions(ctx, name)}
+	if !t.Partitions.Known() {
+		return t
+	}
+	at := path(name)
+	const applied = "?applied=true"
+	t.Retention = answer[Retention](ctx, a, at+"/retention"+applied)
+	t.TTL = answer[int](ctx, a, at+"/messageTTL"+applied)
+	t.Quotas = answer[map[string]Quota](ctx, a, at+"/backlogQuotaMap"+applied)
+	t.Compaction = answer[int64](ctx, a, at+"/compactionThreshold"+applied)
+	t.Inactive = answer[Inactive](ctx, a, at+"/inactiveTopicPolicies"+applied)
+	t.MarkDelete = answer[Persistence](ctx, a, at+"/persistence"+applied)
+	t.MaxMessage = answer[int64](ctx, a, at+"/maxMessageSize"+applied)
+	if t.Partitions.Value == 0 {
+		t.Stats.Err, t.Ledgers.Err = ErrNotAsked, ErrNotAsked
+		return t
+	}
+	t.Stats = a.stats(ctx, name, t.Partitions.Value)
+	t.Ledgers = perPartition(ctx, a, name, t.Partitions.Value, "/partitioned-internalStats", Ledgers{Compacted: ledgerID{-1}})
+	return t
+}
+
+// partitions is 0 for a topic without partitions.
+func (a *Admin) partitions(ctx context.Context, name string) Fact[int] {
+	meta := answer[struct{ Partitions int }](ctx, a, path(name)+"/partitions?checkAllowAutoCreation=false")
+	return Fact[int]{Value: meta.Value.Partitions, Err: meta.Err}
+}
+
+func (a *Admin) stats(ctx context.Context, name string, n int) Fact[[]Stats] {
+	return perPartition(ctx, a, name, n, "/partitioned-stats?perPartition=true&getPreciseBacklog=true", Stats{Missing: true})
+}
+
+// perPartition asks for something of all partitions at once. One that the
+// broker does not have gets what is given for it.
+func perPartition[T any](ctx context.Context, a *Admin, name string, n int, what string, missing T) Fact[[]T] {
+	all := answer[struct{ Partitions map[string]T }](ctx, a, path(name)+what)
+	if !all.Known() {
+		return Fact[[]T]{Err: all.Err}
+	}
+	out := make([]T, n)
+	for p := range out {
+		one, ok := all.Value.Partitions[partition(name, p)]
+		if !ok {
+			one = missing
+		}
+		out[p] = one
+	}
+	return Fact[[]T]{Value: out}
+}
+
+func partition(topic string, p int) string { return fmt.Sprintf("%s-partition-%d", topic, p) }
+
+// service finds out whether the client gets through, by a topic that is there:
+// for one that is not, a broker might make it.
+func (d *Deployment) service(f *Facts) Fact[string] {
+	for _, t := range []*Topic{&f.Events, &f.Decisions, &f.Policies} {
+		if t.Partitions.Known() {
+			topic, err := d.Cluster.Open(t.Name)
+			if err == nil {
+				err = topic.Close()
+			}
+			return Fact[string]{Value: d.Service, Err: err}
+		}
+	}
+	return Fact[string]{Err: fmt.Errorf("%w: none of the topics is there to ask for", ErrNotAsked)}
+}
+
+// bookie asks a bookie, which is no broker, for its configuration.
+func (d *Deployment) bookie(ctx context.Context) Fact[map[string]string] {
+	if d.Bookie == "" {
+		return Fact[map[string]string]{Err: fmt.Errorf("%w: brokers do not tell how bookies are set up", ErrNotAsked)}
+	}
+	// No identity is shown: this is another server.
+	a := &Admin{base: strings.TrimRight(d.Bookie, "/") + "/", http: &http.Client{Timeout: requestTimeout}}
+	return answer[map[string]string](ctx, a, "api/v1/config/server_config")
+}

@@ -1,0 +1,122 @@
+package e2e
+
+import (
+	"crypto/sha256"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/refloat/refloat/events/pb"
+)
+
+// written is a small chain of two owners, and the events that it answers.
+func written(t *testing.T) (decisions, events [][]byte) {
+	t.Helper()
+	link := make([]byte, 32)
+	add := func(e *pb.Envelope, records ...*pb.Record) {
+		e.Seq, e.Link = uint64(len(decisions)+1), link
+		for _, r := range records {
+			e.Records = append(e.Records, marshal(t, r))
+		}
+		raw := marshal(t, e)
+		sum := sha256.Sum256(raw)
+		decisions, link = append(decisions, raw), sum[:]
+	}
+	one, two := &pb.Position{Ledger: 1}, &pb.Position{Ledger: 1, Entry: 1}
+	claim := func(epoch uint64, owner string) *pb.Record {
+		return &pb.Record{Record: &pb.Record_OwnerClaim{OwnerClaim: &pb.OwnerClaim{
+			Epoch: epoch, Owner: []byte(owner), LastSeq: uint64(len(decisions)), LastLink: link,
+		}}}
+	}
+	add(&pb.Envelope{Epoch: 1, Owner: []byte("a")}, claim(1, "a"))
+	add(&pb.Envelope{Epoch: 1, Owner: []byte("a"), InTo: one, InCount: 1},
+		&pb.Record{Record: &pb.Record_JobFailed{JobFailed: &pb.Decision{JobId: "j", RunId: "r1"}}})
+	add(&pb.Envelope{Epoch: 2, Owner: []byte("b"), InFrom: one, InTo: one}, claim(2, "b"))
+	add(&pb.Envelope{Epoch: 2, Owner: []byte("b"), InFrom: one, InTo: two, InCount: 1},
+		&pb.Record{Record: &pb.Record_NotDecided{NotDecided: &pb.NotDecided{JobId: "j", RunId: "r2"}}})
+	failure := func(run string) *pb.Event {
+		return &pb.Event{Event: &pb.Event_JobRunErrors{JobRunErrors: &pb.JobRunErrors{JobId: "j", RunId: run, Errors: []*pb.Error{{Terminal: true}}}}}
+	}
+	for _, run := range []string{"r1", "r2"} {
+		events = append(events, marshal(t, &pb.EventSequence{Queue: "q", JobSetName: "s", Events: []*pb.Event{failure(run), failure("r1")}}))
+	}
+	return decisions, events
+}
+
+func marshal(t *testing.T, m proto.Message) []byte {
+	t.Helper()
+	b, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// TestChain: what is plainly wrong is seen, what may happen is ignored.
+func TestChain(t *testing.T) {
+	t.Parallel()
+	d, events := written(t)
+	tests := []struct {
+		name                  string
+		log                   [][]byte
+		ignored, fails, wrong string // the last reason, the error, a violation
+	}{
+		{"whole", d, "", "", ""},
+		{"repeated", [][]byte{d[0], d[1], d[1], d[2], d[3]}, "repeated", "", ""},
+		{"repeated claim", [][]byte{d[0], d[0], d[1], d[2], d[3]}, "lost_claim", "", ""},
+		{"old epoch", [][]byte{d[0], d[1], d[2], d[1], d[3]}, "old_epoch", "", ""},
+		{"garbage", [][]byte{d[0], []byte("garbage"), nil, d[1], d[2], d[3]}, "malformed", "", ""},
+		{"decision dropped", [][]byte{d[0], d[2], d[3]}, "", "was claimed at envelope 2", ""},
+		{"claim dropped", [][]byte{d[0], d[1], d[3]}, "", "whose claim is not here", ""},
+		{"end dropped", d[:3], "", "", "run r2 of job j failed and has 0 records"},
+		{"beginning dropped", d[1:], "", "whose claim is not here", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			c, f := NewChain(), NewFailures()
+			var ignored, failed string
+			for _, raw := range tt.log {
+				why, err := c.Offer(raw)
+				if err != nil {
+					failed = err.Error()
+					break
+				}
+				if why != "" {
+					ignored = why
+				}
+			}
+			for _, e := range events {
+				f.Read(e)
+			}
+			if ignored != tt.ignored || (failed == "") != (tt.fails == "") || !strings.Contains(failed, tt.fails) {
+				t.Fatalf("ignored %q, error %q; want %q, %q", ignored, failed, tt.ignored, tt.fails)
+			}
+			if got := strings.Join(f.Violations(c), "\n"); tt.fails == "" && ((got == "") != (tt.wrong == "") || !strings.Contains(got, tt.wrong)) {
+				t.Errorf("violations %q, want %q", got, tt.wrong)
+			}
+		})
+	}
+}
+
+// TestFailures: one record too many, and one for a run that did not fail.
+func TestFailures(t *testing.T) {
+	t.Parallel()
+	_, events := written(t)
+	f := NewFailures()
+	for _, e := range events {
+		f.Read(e)
+	}
+	if f.Failed() != 2 {
+		t.Fatalf("%d runs failed, want 2", f.Failed())
+	}
+	c := NewChain()
+	c.Records = map[Run]int{{"j", "r1"}: 2, {"j", "r2"}: 1, {"j", "r3"}: 1}
+	got := strings.Join(f.Violations(c), "\n")
+	for _, want := range []string{"run r1 of job j failed and has 2 records", "run r3 of job j did not fail and has 1"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("violations %q lack %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
+)
+
+// Deployment is Refloat on one namespace of a broker. Programs, URL, AdminURL,
+// Namespace ("public/x") and Dir are required.
+type Deployment struct {
+	Programs
+	URL, AdminURL string
+	Namespace     string
+	Dir           string // state, checkpoints, job database and logs of our programs
+	Policies      string // directory; empty: none
+}
+
+func (d *Deployment) namespace() string { return filepath.Base(d.Namespace) }
+
+// Topic is the full name of a topic.
+func (d *Deployment) Topic(name string) string { return "persistent://" + d.Namespace + "/" + name }
+
+// Database is the file of the job database.
+func (d *Deployment) Database() string { return filepath.Join(d.Dir, "jobs.sqlite") }
+
+// Checkpoints is the directory of the shared checkpoints.
+func (d *Deployment) Checkpoints() string { return filepath.Join(d.Dir, "checkpoints") }
+
+// Data is the data directory of an evaluator.
+func (d *Deployment) Data(name string) string { return filepath.Join(d.Dir, name) }
+
+// Create makes the topics.
+func (d *Deployment) Create(ctx context.Context, partitions int) error {
+	if err := os.MkdirAll(d.Checkpoints(), 0o755); err != nil {
+		return err
+	}
+	_, err := d.Ctl(ctx, "topics", "create", "--partitions", fmt.Sprint(partitions), "--create-events")
+	return err
+}
+
+// Ctl runs refloatctl to its end, with the flags for the cluster.
+func (d *Deployment) Ctl(ctx context.Context, args ...string) (string, error) {
+	args = append(args, "--pulsar", d.URL, "--pulsar-admin", d.AdminURL, "--pulsar-namespace", d.namespace())
+	out, err := exec.CommandContext(ctx, d.Programs.Ctl, args...).CombinedOutput()
+	if err != nil {
+		return string(out), fmt.Errorf("refloatctl %s: %w\n%s", args[0], err, out)
+	}
+	return string(out), nil
+}
+
+// Evaluator starts an evaluator, with its state in a directory of its name. With
+// a proxy, that is between it and the broker.
+func (d *Deployment) Evaluator(name string, proxy *Proxy, extra ...string) (*Process, error) {
+	args := append(d.cluster(proxy), "--data", d.Data(name), "--checkpoints", "file://"+d.Checkpoints(), "--checkpoint-every", "5s",
+		"--listen", "127.0.0.1:0", "--instance", name)
+	if d.Policies != "" {
+		args = append(args, "--policies", d.Policies)
+	}
+	return Start(name, d.log(name), d.Programs.Evaluator, append(args, extra...)...)
+}
+
+// Ingester starts an ingester.
+func (d *Deployment) Ingester(name string, extra ...string) (*Process, error) {
+	args := append(d.cluster(nil), "--job-db", "sqlite://"+d.Database(), "--listen", "127.0.0.1:0", "--instance", name)
+	return Start(name, d.log(name), d.Programs.Ingester, append(args, extra...)...)
+}
+
+func (d *Deployment) log(name string) string { return filepath.Join(d.Dir, name+".log") }
+
+func (d *Deployment) cluster(proxy *Proxy) []string {
+	url, admin := d.URL, d.AdminURL
+	if proxy != nil {
+		url, admin = proxy.URL, proxy.AdminURL
+	}
+	return []string{"--pulsar", url, "--pulsar-admin", admin, "--pulsar-namespace", d.namespace()}
+}
+
+// Logs are the topics, as we read them ourselves.
+type Logs struct {
+	Cluster                     *pulsarlog.Cluster
+	Events, Decisions, Policies *pulsarlog.Topic
+}
+
+// Open opens the topics.
+func (d *Deployment) Open() (*Logs, error) {
+	k, err := pulsarlog.Connect(pulsarlog.Config{ServiceURL: d.URL, AdminURL: d.AdminURL, Namespace: d.namespace()})
+	if err != nil {
+		return nil, err
+	}
+	l := &Logs{Cluster: k}
+	for _, t := range []struct {
+		name string
+		to   **pulsarlog.Topic
+	}{{"events", &l.Events}, {"decisions", &l.Decisions}, {"policies", &l.Policies}} {
+		if *t.to, err = k.Open(t.name); err != nil {
+			return nil, errors.Join(err, k.Close())
+		}
+	}
+	return l, nil
+}
+
+// Audit is the logs as an audit reads them.
+func (l *Logs) Audit() audit.Logs {
+	return audit.Logs{Events: eventlog.ToEnd(l.Events), Decisions: eventlog.ToEnd(l.Decisions), Policies: eventlog.ToEnd(l.Policies)}
+}
+
+// Close closes them.
+func (l *Logs) Close() error { return l.Cluster.Close() }
+
+// Each calls fn with each message that a partition holds now.
+func Each(t eventlog.Topic, p int, fn func(eventlog.Message) error) (err error) {
+	r, err := eventlog.ToEnd(t).Open(p, eventlog.Start)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	chunk := make([]eventlog.Message, 512)
+	for {
+		n, err := r.Read(chunk)
+		if err != nil || n == 0 {
+			return err
+		}
+		for _, m := range chunk[:n] {
+			if err := fn(m); err != nil {
+				return fmt.Errorf("partition %d at %v: %w", p, m.Position, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,44 @@
+package pulsarlog
+
+import (
+	"context"
+
+	"github.com/apache/pulsar-client-go/pulsaradmin/pkg/utils"
+
+	"github.com/refloat/refloat/internal/eventlog"
+)
+
+// PartitionName is the full name of a partition's own topic.
+func (t *Topic) PartitionName(p int) string { return t.parts[p].name }
+
+// Behind is how many entries a partition holds after the entry of a position: a
+// batch is one entry. Only the admin API tells.
+func (t *Topic) Behind(p int, after eventlog.Position) (int64, error) {
+	if t.cluster.admin == nil {
+		return 0, t.fail("count entries of", p, ErrNoAdmin)
+	}
+	name, err := utils.GetTopicName(t.parts[p].name)
+	if err != nil {
+		return 0, t.fail("count entries of", p, err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), t.cluster.cfg.OperationTimeout)
+	defer cancel()
+	stats, err := t.cluster.admin.Topics().GetInternalStatsWithContext(ctx, *name)
+	if err != nil {
+		return 0, t.fail("count entries of", p, adminClassed(err))
+	}
+	behind := int64(0)
+	for i, l := range stats.Ledgers {
+		entries := l.Entries
+		if i == len(stats.Ledgers)-1 { // the open one
+			entries = stats.CurrentLedgerEntries
+		}
+		switch {
+		case l.LedgerID > after.Ledger:
+			behind += entries
+		case l.LedgerID == after.Ledger:
+			behind += max(0, entries-(after.Entry+1))
+		}
+	}
+	return behind, nil
+}

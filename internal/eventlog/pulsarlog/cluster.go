@@ -1,0 +1,211 @@
+package pulsarlog
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/apache/pulsar-client-go/pulsar/auth"
+	"github.com/apache/pulsar-client-go/pulsaradmin"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Config says how a cluster is reached.
+type Config struct {
+	ServiceURL string // pulsar://host:6650 or pulsar+ssl://host:6651; required
+	AdminURL   string // http://host:8080 or https://host:8443; without it, what needs the admin API is an error
+	Tenant     string // of topics named in short; default "public"
+	Namespace  string // of topics named in short; default "default"
+
+	Auth Auth
+	TLS  TLS
+
+	KeepAlive         time.Duration // a connection is given up after twice that; default 10 s
+	ConnectionTimeout time.Duration // for opening one; default 10 s
+	OperationTimeout  time.Duration // for one request; default 15 s
+	MaxConnections    int           // to one broker; default 4
+	ReceiverQueue     int           // messages that the client fetches ahead, per reader; default 1000
+	InFlight          int           // messages of a publisher that have no receipt yet; default 64
+
+	Log *slog.Logger // gets the client's warnings and errors; default: none
+}
+
+// Auth says who we are: nothing, or one of the four.
+type Auth struct {
+	Token     string
+	TokenFile string // read anew for each connection
+	OAuth2    OAuth2
+	CertFile  string // mutual TLS
+	KeyFile   string
+}
+
+// OAuth2 is the client-credentials flow.
+type OAuth2 struct {
+	Issuer   string // URL
+	Audience string
+	KeyFile  string // JSON with client id and secret
+	Scope    string
+	ClientID string // overrides the one in KeyFile
+}
+
+// TLS says whom we trust, where the URLs ask for TLS.
+type TLS struct {
+	CAFile          string // default: the system's
+	NoHostnameCheck bool
+	AllowInsecure   bool // takes any certificate
+}
+
+const (
+	defaultKeepAlive         = 10 * time.Second
+	defaultConnectionTimeout = 10 * time.Second
+	defaultOperationTimeout  = 15 * time.Second
+	defaultMaxConnections    = 4
+	defaultReceiverQueue     = 1000
+	defaultInFlight          = 64
+	maxReconnectDelay        = 5 * time.Second
+)
+
+// Errors that have no class in package eventlog.
+var (
+	// ErrDenied: the broker does not know us, or does not allow us this.
+	ErrDenied = errors.New("denied by the broker")
+	// ErrGone: the topic, or this partition of it, does not exist (any more).
+	ErrGone = errors.New("topic does not exist")
+	// ErrTooLarge: the broker takes no message of that size.
+	ErrTooLarge = errors.New("message is too large for the broker")
+	// ErrNoAdmin: the configuration has no AdminURL.
+	ErrNoAdmin = errors.New("AdminURL is not set")
+)
+
+// Cluster is a connection to one Pulsar cluster. It is safe for concurrent use.
+type Cluster struct {
+	cfg     Config
+	client  pulsar.Client
+	admin   pulsaradmin.Client // nil without AdminURL
+	sources sync.Map           // subscription name → *source: whom the client's log speaks of
+	says    spoken
+	closed  chan struct{}
+	once    sync.Once
+}
+
+// Connect checks the configuration and makes a client. The first connection is
+// opened when something is asked of the broker.
+func Connect(c Config) (*Cluster, error) {
+	c, err := c.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("pulsarlog: config: %w", err)
+	}
+	authentication, err := c.Auth.provider()
+	if err != nil {
+		return nil, fmt.Errorf("pulsarlog: config: %w", err)
+	}
+	k := &Cluster{cfg: c, closed: make(chan struct{})}
+	k.says.denied = make(chan struct{})
+	options := pulsar.ClientOptions{
+		URL:                        c.ServiceURL,
+		ConnectionTimeout:          c.ConnectionTimeout,
+		OperationTimeout:           c.OperationTimeout,
+		KeepAliveInterval:          c.KeepAlive,
+		TLSTrustCertsFilePath:      c.TLS.CAFile,
+		TLSAllowInsecureConnection: c.TLS.AllowInsecure,
+		TLSValidateHostname:        !c.TLS.NoHostnameCheck && !c.TLS.AllowInsecure,
+		MaxConnectionsPerBroker:    c.MaxConnections,
+		Logger:                     &clientLog{cluster: k, out: c.Log},
+		MetricsCardinality:         pulsar.MetricsCardinalityNone,
+		MetricsRegisterer:          prometheus.NewRegistry(), // nobody reads it
+		MemoryLimitBytes:           -1,                       // publishers and appenders have limits that do not block
+	}
+	if authentication != nil {
+		options.Authentication = authentication
+	}
+	if k.client, err = pulsar.NewClient(options); err != nil {
+		return nil, fmt.Errorf("pulsarlog: connect to %s: %w", c.ServiceURL, err)
+	}
+	if c.AdminURL != "" {
+		if k.admin, err = newAdmin(c); err != nil {
+			k.client.Close()
+			return nil, fmt.Errorf("pulsarlog: admin client for %s: %w", c.AdminURL, err)
+		}
+	}
+	return k, nil
+}
+
+// provider is nil when there is nothing to show.
+func (a Auth) provider() (pulsar.Authentication, error) {
+	switch {
+	case a.Token != "":
+		return pulsar.NewAuthenticationToken(a.Token), nil
+	case a.TokenFile != "":
+		return pulsar.NewAuthenticationTokenFromFile(a.TokenFile), nil
+	case a.CertFile != "":
+		return pulsar.NewAuthenticationTLS(a.CertFile, a.KeyFile), nil
+	case a.OAuth2 != OAuth2{}:
+		p, err := auth.NewAuthenticationOAuth2WithParams(map[string]string{
+			auth.ConfigParamType:      auth.ConfigParamTypeClientCredentials,
+			auth.ConfigParamIssuerURL: a.OAuth2.Issuer,
+			auth.ConfigParamAudience:  a.OAuth2.Audience,
+			auth.ConfigParamKeyFile:   a.OAuth2.KeyFile,
+			auth.ConfigParamScope:     a.OAuth2.Scope,
+			auth.ConfigParamClientID:  a.OAuth2.ClientID,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("Auth.OAuth2: %w", err)
+		}
+		return p, nil
+	}
+	return nil, nil
+}
+
+// Client is the client itself, for what this package does not do.
+func (k *Cluster) Client() pulsar.Client { return k.client }
+
+// Admin is the client of the admin API, or [ErrNoAdmin].
+func (k *Cluster) Admin() (pulsaradmin.Client, error) {
+	if k.admin == nil {
+		return nil, fmt.Errorf("pulsarlog: %w: name the web address of a broker, such as http://host:8080", ErrNoAdmin)
+	}
+	return k.admin, nil
+}
+
+// TopicName is the full name of a topic: a short one is of the configured
+// tenant and namespace, tenant/namespace/name and full names stay what they are.
+func (k *Cluster) TopicName(name string) string {
+	switch {
+	case strings.Contains(name, "://"):
+		return name
+	case strings.Count(name, "/") == 2:
+		return "persistent://" + name
+	}
+	return "persistent://" + k.cfg.Tenant + "/" + k.cfg.Namespace + "/" + name
+}
+
+// Close closes the client and all that was opened with it. It waits for a short
+// time only: the client waits for answers that the broker may not give.
+func (k *Cluster) Close() error {
+	k.once.Do(func() { close(k.closed) })
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		k.client.Close()
+	}()
+	if !wait(done, closeWait) {
+		k.cfg.Log.Warn("the client is still closing")
+	}
+	return nil
+}
+
+// wait reports whether done was closed in time.
+func wait(done <-chan struct{}, limit time.Duration) bool {
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	select {
+	case <-done:
+		return true
+	case <-t.C:
+		return false
+	}
+}

@@ -1,0 +1,141 @@
+package pulsarlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsaradmin/pkg/rest"
+
+	"github.com/refloat/refloat/internal/eventlog"
+)
+
+// classed gives an error of the client its class. The client passes the
+// broker's codes on as text only.
+func classed(err error) error {
+	if err == nil || errors.Is(err, eventlog.ErrTransient) {
+		return err
+	}
+	var class error
+	text := err.Error()
+	has := func(codes ...string) bool {
+		for _, c := range codes {
+			if strings.Contains(text, c) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case has("AuthorizationError", "AuthenticationError", "not authorized"):
+		class = ErrDenied
+	case has("TopicNotFound"):
+		class = ErrGone
+	case has("ProducerFenced", "ProducerBusy", "producer fenced"):
+		class = eventlog.ErrFenced
+	case has("InvalidTopicName", "UnsupportedVersionError", "NotAllowedError", "IncompatibleSchema", "TopicTerminated"):
+		return err // trying again does not help, and there is no class for it
+	default:
+		class = eventlog.ErrTransient
+	}
+	return fmt.Errorf("%w: %w", class, err)
+}
+
+// adminClassed does the same for the admin API.
+func adminClassed(err error) error {
+	var e rest.Error
+	if !errors.As(err, &e) {
+		return fmt.Errorf("admin API: %w: %w", eventlog.ErrTransient, err)
+	}
+	switch {
+	case e.Code == 401 || e.Code == 403:
+		return fmt.Errorf("admin API: %w: %w", ErrDenied, err)
+	case e.Code == 404:
+		return fmt.Errorf("admin API: %w: %w", ErrGone, err)
+	case e.Code >= 500:
+		return fmt.Errorf("admin API: %w: %w", eventlog.ErrTransient, err)
+	}
+	return fmt.Errorf("admin API: %w", err)
+}
+
+// spoken is what the client last said of itself in its log. That the broker
+// does not know us, and why a connection cannot be made, it tells nowhere else.
+type spoken struct {
+	mu     sync.Mutex
+	text   string
+	at     time.Time
+	denied chan struct{} // closed, and made anew, when the broker does not know us
+}
+
+const saysRefused = "Failed to establish connection with broker: '"
+
+func (s *spoken) hear(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.text, s.at = text, time.Now()
+	if strings.HasPrefix(text, saysRefused) && strings.Contains(strings.ToLower(text), "authent") {
+		close(s.denied)
+		s.denied = make(chan struct{})
+	}
+}
+
+func (s *spoken) watch() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.denied
+}
+
+// since is what was said after a time, in brackets.
+func (s *spoken) since(t time.Time) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.at.Before(t) {
+		return ""
+	}
+	return " (" + s.text + ")"
+}
+
+// bounded runs a call of the client, which may not come back, for no longer
+// than the limit. What comes back later is given to late.
+func bounded[T any](ctx context.Context, k *Cluster, limit time.Duration, call func() (T, error), late func(T)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	begun, denied := time.Now(), k.says.watch()
+	done := make(chan result)
+	gone := make(chan struct{})
+	go func() {
+		v, err := call()
+		select {
+		case done <- result{v, err}:
+		case <-gone:
+			if err == nil && late != nil {
+				late(v)
+			}
+		}
+	}()
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	var none T
+	select {
+	case r := <-done:
+		return r.value, classed(r.err)
+	case <-denied:
+		close(gone)
+		return none, fmt.Errorf("%w%s: check Auth", ErrDenied, k.says.since(begun))
+	case <-ctx.Done():
+		close(gone)
+		return none, ctx.Err()
+	case <-k.closed:
+		close(gone)
+		return none, fmt.Errorf("cluster: %w", fs.ErrClosed)
+	case <-t.C:
+		close(gone)
+		return none, fmt.Errorf("no answer from the broker within %v%s: %w", limit, k.says.since(begun), eventlog.ErrTransient)
+	}
+}

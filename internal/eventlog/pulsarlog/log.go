@@ -1,0 +1,107 @@
+package pulsarlog
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+
+	pulsarlogging "github.com/apache/pulsar-client-go/pulsar/log"
+)
+
+// clientLog passes the client's warnings and errors on, and listens: that the
+// client leaves out a message that it cannot decode, it tells nobody but its log.
+type clientLog struct {
+	cluster *Cluster
+	out     *slog.Logger
+	source  *source   // whose lines these are, if known
+	message messageID // of whom one line speaks, if of one
+}
+
+var (
+	_ pulsarlogging.Logger = (*clientLog)(nil)
+	_ pulsarlogging.Entry  = (*clientLog)(nil)
+)
+
+// messageID is the client's form of an id in its log.
+type messageID interface {
+	GetLedgerId() uint64
+	GetEntryId() uint64
+}
+
+// What the client says when it leaves a message out. Of a message in chunks that
+// was never completed it says nothing that concerns us: there is no such message.
+const (
+	saysDiscarded  = "Discarding corrupted message"
+	saysLostChunk  = "Received unexpected chunk messageId ["
+	fieldOfReader  = "subscription"
+	fieldOfMessage = "msgID"
+)
+
+func (l *clientLog) SubLogger(f pulsarlogging.Fields) pulsarlogging.Logger {
+	sub := *l
+	if name, ok := f[fieldOfReader].(string); ok {
+		if s, ok := l.cluster.sources.Load(name); ok {
+			sub.source = s.(*source)
+		}
+	}
+	sub.out = l.out.With(pairs(f)...)
+	return &sub
+}
+
+func pairs(f pulsarlogging.Fields) []any {
+	var out []any
+	for _, k := range slices.Sorted(maps.Keys(f)) {
+		out = append(out, slog.Any(k, f[k]))
+	}
+	return out
+}
+
+// WithFields implements the client's interface, as do the methods below.
+func (l *clientLog) WithFields(f pulsarlogging.Fields) pulsarlogging.Entry {
+	with := *l
+	with.out = l.out.With(pairs(f)...)
+	with.message, _ = f[fieldOfMessage].(messageID)
+	return &with
+}
+
+func (l *clientLog) WithField(name string, value any) pulsarlogging.Entry {
+	with := *l
+	with.out = l.out.With(slog.Any(name, value))
+	return &with
+}
+
+func (l *clientLog) WithError(err error) pulsarlogging.Entry { return l.WithField("error", err) }
+
+func (l *clientLog) Debug(...any)          {}
+func (l *clientLog) Debugf(string, ...any) {}
+func (l *clientLog) Info(...any)           {}
+func (l *clientLog) Infof(string, ...any)  {}
+
+func (l *clientLog) Warn(args ...any) { l.say(slog.LevelWarn, fmt.Sprint(args...)) }
+
+func (l *clientLog) Warnf(format string, args ...any) {
+	l.say(slog.LevelWarn, fmt.Sprintf(format, args...))
+}
+
+func (l *clientLog) Error(args ...any) { l.say(slog.LevelError, fmt.Sprint(args...)) }
+
+func (l *clientLog) Errorf(format string, args ...any) {
+	l.say(slog.LevelError, fmt.Sprintf(format, args...))
+}
+
+func (l *clientLog) say(level slog.Level, text string) {
+	if l.source != nil {
+		switch {
+		case strings.HasPrefix(text, saysDiscarded) && l.message != nil:
+			at := entryID{int64(l.message.GetLedgerId()), int64(l.message.GetEntryId())}
+			l.source.leftOut(at, text)
+		case strings.Contains(text, saysLostChunk):
+			l.source.lostChunk(text)
+		}
+	}
+	l.cluster.says.hear(text)
+	l.out.LogAttrs(context.Background(), level, "pulsar client", slog.String("says", text))
+}

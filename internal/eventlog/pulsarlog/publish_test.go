@@ -1,0 +1,225 @@
+package pulsarlog_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
+)
+
+// One at a time; the next one as soon as the first is closed.
+func TestExclusive(t *testing.T) {
+	b := setUp(t)
+	b.create("log", 1)
+	topic, other := b.open("log"), b.connect(b.config)
+	there, err := other.Open("log")
+	b.must(err)
+	w, err := topic.Publisher(t.Context(), 0)
+	b.must(err)
+	for _, from := range []*pulsarlog.Topic{topic, there} {
+		begun := time.Now()
+		_, err = from.Publisher(t.Context(), 0)
+		b.class(err, eventlog.ErrFenced)
+		if took := time.Since(begun); took > 5*time.Second {
+			t.Errorf("it took %v to say so", took)
+		}
+	}
+	b.must(w.Publish([]byte("0")))
+	b.must(w.Err())
+	b.same(b.read(there, eventlog.Start).next(1), numbers(0, 1))
+	shut(t, w)
+	shut(t, w)
+	if w.Publish(nil) == nil || w.Err() == nil {
+		t.Error("a closed publisher goes on")
+	}
+	second, err := there.Publisher(t.Context(), 0)
+	b.must(err)
+	b.must(second.Publish([]byte("1")))
+	b.same(b.read(topic, eventlog.Start).next(2), numbers(0, 2))
+	shut(t, second)
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err = topic.Publisher(cancelled, 0); !errors.Is(err, context.Canceled) {
+		t.Errorf("Publisher with a cancelled context: %v", err)
+	}
+}
+
+// A busy owner loses the right while its topic moves. Whatever of its messages
+// landed stands before the first one of the next owner, in order.
+func TestFenced(t *testing.T) {
+	b := setUp(t)
+	b.create("log", 1)
+	topic, other := b.open("log"), b.connect(b.config)
+	there, err := other.Open("log")
+	b.must(err)
+	for round := range 40 {
+		old, err := topic.Publisher(t.Context(), 0)
+		b.must(err)
+		stop, stopped := make(chan struct{}), make(chan error)
+		go func() {
+			tick := time.NewTicker(time.Millisecond)
+			defer tick.Stop()
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					stopped <- nil
+					return
+				case <-tick.C:
+				}
+				if err := old.Publish(fmt.Appendf(nil, "old %d %d", round, i)); err != nil && old.Err() != nil {
+					stopped <- err
+					return
+				}
+			}
+		}()
+		r := b.read(topic, eventlog.Start)
+		for string(r.next(1)[0].Payload) != fmt.Sprintf("old %d 9", round) {
+			continue // it is busy
+		}
+		b.unload("log")
+		next, err := there.Publisher(t.Context(), 0)
+		if err != nil {
+			b.class(err, eventlog.ErrFenced) // the old one was quicker
+			close(stop)
+			b.must(<-stopped)
+			shut(t, old)
+			continue
+		}
+		b.must(next.Publish(fmt.Appendf(nil, "claim %d", round)))
+		select {
+		case err = <-stopped:
+			b.class(err, eventlog.ErrFenced)
+			b.class(old.Err(), eventlog.ErrFenced)
+		case <-time.After(patience):
+			t.Fatal("the old publisher goes on")
+		}
+		at, last := 9, ""
+		for last != fmt.Sprintf("claim %d", round) {
+			last = string(r.next(1)[0].Payload)
+			var i int
+			if _, err := fmt.Sscanf(last, fmt.Sprintf("old %d %%d", round), &i); err == nil {
+				if i != at+1 {
+					t.Fatalf("message %d came after %d", i, at)
+				}
+				at = i
+			}
+		}
+		t.Logf("round %d: the new publisher won; the last message of the old one that landed is %d", round, at)
+		b.must(next.Publish([]byte("end")))
+		if got := string(r.next(1)[0].Payload); got != "end" {
+			t.Fatalf("%q stands behind the claim", got)
+		}
+		shut(t, old)
+		shut(t, next)
+		return
+	}
+	t.Fatal("the new publisher never won")
+}
+
+// An idle publisher that was fenced says so without being told to publish.
+func TestFencedIdle(t *testing.T) {
+	b := setUp(t)
+	b.create("log", 1)
+	topic, other := b.open("log"), b.connect(b.config)
+	there, err := other.Open("log")
+	b.must(err)
+	for range 40 {
+		old, err := topic.Publisher(t.Context(), 0)
+		b.must(err)
+		b.unload("log")
+		next, err := there.Publisher(t.Context(), 0)
+		if err != nil {
+			b.class(err, eventlog.ErrFenced)
+			shut(t, old)
+			continue
+		}
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for begun := time.Now(); old.Err() == nil; <-tick.C {
+			if time.Since(begun) > patience {
+				t.Fatal("the old publisher notices nothing")
+			}
+		}
+		b.class(old.Err(), eventlog.ErrFenced)
+		shut(t, old)
+		shut(t, next)
+		return
+	}
+	t.Fatal("the new publisher never won")
+}
+
+func TestPublishLarge(t *testing.T) {
+	b := setUp(t)
+	b.create("log", 1)
+	topic := b.open("log")
+	w, err := topic.Publisher(t.Context(), 0)
+	b.must(err)
+	rng := rand.New(rand.NewPCG(1, 2))
+	noise := make([]byte, 8<<20)
+	for i := range noise {
+		noise[i] = byte(rng.Uint32())
+	}
+	repetitive := bytes.Repeat([]byte("record of a decision "), 20<<20/21)
+	want := []eventlog.Message{{Payload: repetitive}, {}, {Payload: noise[:4<<20]}, {Payload: []byte("x")}}
+	for _, m := range want {
+		b.must(w.Publish(m.Payload))
+	}
+	err = w.Publish(noise)
+	b.class(err, pulsarlog.ErrTooLarge)
+	b.must(w.Err())
+	b.must(w.Publish([]byte("last")))
+	want = append(want, eventlog.Message{Payload: []byte("last")})
+	b.same(b.read(topic, eventlog.Start).next(len(want)), want)
+	shut(t, w)
+	a := topic.Appender()
+	b.class(a.AppendSync(t.Context(), 0, []eventlog.Message{{Payload: noise}}), pulsarlog.ErrTooLarge)
+	b.must(a.AppendSync(t.Context(), 0, numbers(0, 1)))
+	shut(t, a)
+}
+
+// More than may be in flight is refused, not waited for; and to close is not to
+// wait for what is.
+func TestPublishFull(t *testing.T) {
+	b := setUp(t)
+	b.create("log", 1)
+	config := b.config
+	config.InFlight = 8
+	topic, err := b.connect(config).Open("log")
+	b.must(err)
+	w, err := topic.Publisher(t.Context(), 0)
+	b.must(err)
+	payload := make([]byte, 1<<20)
+	rng := rand.New(rand.NewPCG(1, 2))
+	for i := range payload {
+		payload[i] = byte(rng.Uint32())
+	}
+	taken, full := 0, false
+	for range 500 {
+		if err := w.Publish(payload); err != nil {
+			b.class(err, eventlog.ErrTransient)
+			full = true
+			break
+		}
+		taken++
+	}
+	if !full {
+		t.Fatal("500 messages of 1 MiB were never too many")
+	}
+	b.must(w.Err())
+	b.read(topic, eventlog.Start).next(taken)
+	b.must(w.Publish([]byte("x")))
+	for err = nil; err == nil; {
+		err = w.Publish(payload)
+	}
+	begun := time.Now()
+	shut(t, w)
+	if took := time.Since(begun); took > 5*time.Second {
+		t.Errorf("Close took %v", took)
+	}
+}

@@ -1,0 +1,225 @@
+package pulsarlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/apache/pulsar-client-go/pulsar/backoff"
+
+	"github.com/refloat/refloat/internal/eventlog"
+)
+
+// maxPending is how many sends the client queues. It blocks when that is full,
+// and panics when it is fenced meanwhile: our own limit is well below.
+const maxPending = 256
+
+// publisher is an exclusive producer of one partition.
+//
+// It is never [pulsar.ProducerAccessModeWaitForExclusive]: the broker would
+// re-admit an old owner.
+type publisher struct {
+	topic    *Topic
+	part     int
+	producer pulsar.Producer
+	limit    int32
+	inFlight atomic.Int32
+	lost     atomic.Bool // the client had to reconnect: it may have closed the producer for good
+	sending  sync.Mutex
+
+	mu     sync.Mutex
+	err    error // why no more can be published; stays
+	closed bool
+	once   sync.Once
+}
+
+// Publisher takes the right to publish to a partition. While another has it,
+// that is [eventlog.ErrFenced] at once. It gives up when the context ends, and
+// then gives back what it may yet be given.
+//
+// At most [Config.InFlight] messages are without a receipt: Publish is an error
+// of class ErrTransient rather than wait, and can be tried again. Any other
+// failure of a send is the end of the publisher, as is the loss of the right
+// when its connection was lost; both are told by Err. A payload that is too
+// large for the broker, compressed, is [ErrTooLarge] and nothing else happens.
+func (t *Topic) Publisher(ctx context.Context, p int) (eventlog.Publisher, error) {
+	part, err := t.partition(p)
+	if err != nil {
+		return nil, t.fail("publisher of", p, err)
+	}
+	w := &publisher{topic: t, part: p, limit: int32(t.cluster.cfg.InFlight)}
+	producer, err := bounded(ctx, t.cluster, 2*t.cluster.cfg.OperationTimeout, func() (pulsar.Producer, error) {
+		return t.cluster.client.CreateProducer(pulsar.ProducerOptions{
+			Topic:                   part.name,
+			ProducerAccessMode:      pulsar.ProducerAccessModeExclusive,
+			DisableBatching:         true,
+			SendTimeout:             -1,
+			MaxPendingMessages:      maxPending,
+			DisableBlockIfQueueFull: true,
+			CompressionType:         pulsar.LZ4,
+			BackOffPolicyFunc:       w.policy,
+		})
+	}, pulsar.Producer.Close)
+	if err != nil {
+		return nil, t.fail("publisher of", p, err)
+	}
+	w.producer = producer
+	return w, nil
+}
+
+// policy is called by the client when it reconnects.
+func (w *publisher) policy() backoff.Policy {
+	w.lost.Store(true)
+	return &delays{}
+}
+
+// Publish implements [eventlog.Publisher]. It compresses, and does not wait.
+func (w *publisher) Publish(payload []byte) error {
+	if err := w.publish(payload); err != nil {
+		return w.topic.fail("publish to", w.part, err)
+	}
+	return nil
+}
+
+func (w *publisher) publish(payload []byte) error {
+	if err := w.Err(); err != nil {
+		return err
+	}
+	if n := w.inFlight.Add(1); n > w.limit {
+		w.inFlight.Add(-1)
+		return fmt.Errorf("%d messages have no receipt yet: %w", n-1, eventlog.ErrTransient)
+	}
+	s := &send{publisher: w}
+	if err := s.do(payload); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queued = true
+	return s.refused
+}
+
+// send is one message on its way. Its callback comes on the client's goroutine,
+// or on ours before SendAsync returns, or never.
+type send struct {
+	publisher *publisher
+	mu        sync.Mutex
+	queued    bool // SendAsync returned
+	refused   error
+}
+
+func (s *send) do(payload []byte) (err error) {
+	defer func() {
+		// The client sends on a channel that it closed, when it is fenced meanwhile.
+		if r := recover(); r != nil {
+			err = s.publisher.end(fmt.Errorf("the client gave the producer up (%v): %w", r, eventlog.ErrFenced))
+		}
+	}()
+	m, err := producerMessage(eventlog.Message{Payload: payload})
+	if err != nil {
+		return err
+	}
+	// The client's compression is not for several goroutines at once.
+	s.publisher.sending.Lock()
+	defer s.publisher.sending.Unlock()
+	s.publisher.producer.SendAsync(context.Background(), m, s.done)
+	return nil
+}
+
+func (s *send) done(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {
+	w := s.publisher
+	w.inFlight.Add(-1)
+	if err == nil {
+		// An id of -1:-1 says that the broker took it for a duplicate: whether it
+		// stands in the log only reading tells, as it does in any case.
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case !tooLarge(err):
+		s.refused = w.end(sendError(err))
+	case s.queued:
+		// It was taken, and is missing now among those that were taken after it.
+		s.refused = w.end(fmt.Errorf("%w: %w", ErrTooLarge, err))
+	default:
+		s.refused = fmt.Errorf("%w: %w", ErrTooLarge, err)
+	}
+}
+
+func tooLarge(err error) bool {
+	return errors.Is(err, pulsar.ErrMessageTooLarge) || strings.Contains(err.Error(), "exceeds MaxMessageSize") ||
+		strings.Contains(err.Error(), "maxMessageSize")
+}
+
+func sendError(err error) error {
+	switch {
+	case errors.Is(err, pulsar.ErrProducerFenced), errors.Is(err, pulsar.ErrProducerClosed):
+		return fmt.Errorf("%w: %w", eventlog.ErrFenced, err)
+	case errors.Is(err, pulsar.ErrTopicNotfound):
+		return fmt.Errorf("%w: %w", ErrGone, err)
+	}
+	return classed(err)
+}
+
+// end notes the first reason why no more can be published, and returns it.
+func (w *publisher) end(err error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil {
+		w.err = err
+	}
+	return w.err
+}
+
+// Err implements [eventlog.Publisher]. The client does not say that it gave a
+// producer up when nothing was on its way; so it is asked after a reconnect.
+func (w *publisher) Err() error {
+	w.mu.Lock()
+	err, closed := w.err, w.closed
+	w.mu.Unlock()
+	if err == nil && !closed && w.lost.Load() && w.givenUp() {
+		err = w.end(fmt.Errorf("the client gave the producer up after its connection was lost: %w", eventlog.ErrFenced))
+	}
+	return err
+}
+
+// givenUp asks by a flush that is cancelled before it begins.
+func (w *publisher) givenUp() (up bool) {
+	defer func() {
+		if recover() != nil {
+			up = true // it is closing this very moment
+		}
+	}()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return errors.Is(w.producer.FlushWithCtx(ctx), pulsar.ErrProducerClosed)
+}
+
+// Close implements [eventlog.Publisher]. It waits until the broker has taken the
+// right back, but no longer than a request may take, and for no receipts.
+func (w *publisher) Close() error {
+	_ = w.end(fmt.Errorf("pulsarlog: publisher: %w", fs.ErrClosed))
+	done := make(chan struct{})
+	w.once.Do(func() {
+		w.mu.Lock()
+		w.closed = true
+		w.mu.Unlock()
+		go func() {
+			defer close(done)
+			// A producer that closes itself meanwhile closes a channel that is sent on.
+			defer func() { _ = recover() }()
+			w.producer.Close()
+		}()
+		if !wait(done, w.topic.cluster.cfg.OperationTimeout) {
+			w.topic.cluster.cfg.Log.Warn("the client does not close a producer", slog.String("partition", w.topic.parts[w.part].name))
+		}
+	})
+	return nil
+}

@@ -1,0 +1,279 @@
+package pulsarlog
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/refloat/refloat/internal/eventlog"
+)
+
+const (
+	// What a reader holds for Read; the client's own queue comes on top.
+	maxBufferedBytes = 64 << 20
+	maxBuffered      = 16 << 10
+	// How long a reader tries to go on by itself when its connection is lost.
+	reconnectFor = 30 * time.Second
+	// How long it is waited for what ends by itself in the background, too.
+	closeWait = 5 * time.Second
+)
+
+// reader reads one partition. One goroutine receives and fills pending; Read
+// empties it, a slice at a time.
+type reader struct {
+	topic   *Topic
+	part    *partition
+	changed chan struct{}
+	room    chan struct{} // receives when Read made room
+	stop    chan struct{}
+	stopped chan struct{}
+	close   sync.Once
+
+	ready []eventlog.Message // Read's own
+	given int                // of ready
+
+	mu      sync.Mutex
+	pending []eventlog.Message
+	bytes   int   // of pending
+	err     error // stays; comes after pending
+
+	last    eventlog.Position // of the last message put into pending; the goroutine's own
+	rest    int               // messages of its batch behind it; of no meaning when index proves more
+	index   *uint64           // its number, if the broker tells
+	dropped atomic.Int64
+}
+
+// Read implements [eventlog.Reader].
+func (r *reader) Read(dst []eventlog.Message) (int, error) {
+	n := 0
+	for n < len(dst) {
+		if r.given == len(r.ready) {
+			if err := r.swap(); err != nil && n == 0 {
+				return 0, err
+			}
+			if len(r.ready) == 0 {
+				break
+			}
+		}
+		k := copy(dst[n:], r.ready[r.given:])
+		clear(r.ready[r.given : r.given+k]) // the payloads are dst's now
+		r.given += k
+		n += k
+	}
+	if n > 0 {
+		r.part.reached(dst[n-1].Position)
+	}
+	return n, nil
+}
+
+// swap takes what is pending, or else the error.
+func (r *reader) swap() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.given = 0
+	if len(r.pending) == 0 {
+		r.ready = r.ready[:0]
+		return r.err
+	}
+	r.ready, r.pending, r.bytes = r.pending, r.ready[:0], 0
+	signal(r.room)
+	return nil
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Changed implements [eventlog.Reader]. The channel receives.
+func (r *reader) Changed() <-chan struct{} { return r.changed }
+
+// Dropped is the number of messages that came again and were left out.
+func (r *reader) Dropped() int64 { return r.dropped.Load() }
+
+// Close implements [eventlog.Reader]. It waits for the connection for a short
+// time only.
+func (r *reader) Close() error {
+	r.close.Do(func() { close(r.stop) })
+	wait(r.stopped, closeWait)
+	r.fail(fmt.Errorf("pulsarlog: reader: %w", fs.ErrClosed))
+	return nil
+}
+
+func (r *reader) fail(err error) {
+	r.mu.Lock()
+	if r.err == nil {
+		r.err = err
+	}
+	r.mu.Unlock()
+	signal(r.changed)
+}
+
+// run receives from one source after another.
+func (r *reader) run(s *source, first pulsar.Message) {
+	defer close(r.stopped)
+	for {
+		err := r.receive(s, first)
+		s.close()
+		if r.closed() {
+			return
+		}
+		if errors.Is(err, errReconnected) {
+			s, first, err = r.reconnect()
+		}
+		if err != nil {
+			r.fail(r.topic.fail("read", r.part.id, err))
+			return
+		}
+	}
+}
+
+func (r *reader) closed() bool {
+	select {
+	case <-r.stop:
+		return true
+	case <-r.topic.cluster.closed:
+		r.fail(r.topic.fail("read", r.part.id, fmt.Errorf("cluster: %w", fs.ErrClosed)))
+		return true
+	default:
+		return false
+	}
+}
+
+// receive reads from a source until that ends.
+func (r *reader) receive(s *source, first pulsar.Message) error {
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		select {
+		case <-r.stop:
+			s.cancel()
+		case <-done:
+		}
+	}()
+	fresh := true // what the source gives first follows on what was read
+	if first != nil {
+		if err := r.take(first, &fresh); err != nil {
+			return err
+		}
+	}
+	for {
+		m, err := s.next(0)
+		if err == nil {
+			err = r.take(m, &fresh)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// errHole: messages may be missing before this one. Only what a new source
+// leaves out, too, is really not there.
+var errHole = fmt.Errorf("%w: a message does not follow on the one before", errReconnected)
+
+// take puts a message into pending, when it is the next one.
+func (r *reader) take(m pulsar.Message, fresh *bool) error {
+	at := positionOf(m)
+	if at.Compare(r.last) <= 0 {
+		if !*fresh {
+			return fmt.Errorf("message %v came after %v: %w", at, r.last, eventlog.ErrCorrupt)
+		}
+		// A source begins with the entry that was read last.
+		if at == r.last {
+			r.follow(m)
+		}
+		r.dropped.Add(1)
+		return nil
+	}
+	if !*fresh && !r.follows(m, at) {
+		return errHole
+	}
+	*fresh = false
+	msg := message(m, at)
+	r.last = at
+	r.follow(m)
+	size := len(msg.Payload) + len(msg.Key)
+	for {
+		r.mu.Lock()
+		if n := len(r.pending); n == 0 || n < maxBuffered && r.bytes+size <= maxBufferedBytes {
+			r.pending = append(r.pending, msg)
+			r.bytes += size
+			r.mu.Unlock()
+			if n == 0 {
+				signal(r.changed)
+			}
+			return nil
+		}
+		r.mu.Unlock()
+		select {
+		case <-r.room:
+		case <-r.stop:
+			return fs.ErrClosed
+		}
+	}
+}
+
+// follow notes what comes next.
+func (r *reader) follow(m pulsar.Message) {
+	id := m.ID()
+	r.rest, r.index = 0, m.Index()
+	if m.GetEncryptionContext() == nil && id.BatchSize() > 0 {
+		r.rest = int(id.BatchSize()) - 1 - int(id.BatchIdx())
+	}
+}
+
+// follows reports whether a message is known to be the next one.
+func (r *reader) follows(m pulsar.Message, at eventlog.Position) bool {
+	if i := m.Index(); i != nil && r.index != nil {
+		return *i == *r.index+1
+	}
+	if r.rest > 0 {
+		return at.Ledger == r.last.Ledger && at.Entry == r.last.Entry && at.Batch == r.last.Batch+1
+	}
+	first := at.Batch == 0 || m.GetEncryptionContext() != nil
+	return at.Ledger == r.last.Ledger && at.Entry == r.last.Entry+1 && first
+}
+
+// reconnect opens a source behind the last message. When that does not succeed
+// for a while, the reader ends with [eventlog.ErrTransient].
+func (r *reader) reconnect() (*source, pulsar.Message, error) {
+	r.topic.cluster.cfg.Log.Info("reading on", slog.String("partition", r.part.name), slog.String("after", r.last.String()))
+	limit := time.NewTimer(reconnectFor)
+	defer limit.Stop()
+	var delay delays
+	for {
+		_, err := r.topic.partition(r.part.id)
+		if err == nil {
+			var s *source
+			var first pulsar.Message
+			if s, first, err = r.topic.connect(r.part, r.last); err == nil {
+				return s, first, nil
+			}
+		}
+		if !errors.Is(err, eventlog.ErrTransient) {
+			return nil, nil, err
+		}
+		again := time.NewTimer(delay.Next())
+		select {
+		case <-again.C:
+		case <-r.stop:
+			again.Stop()
+			return nil, nil, fs.ErrClosed
+		case <-r.topic.cluster.closed:
+			again.Stop()
+			return nil, nil, fmt.Errorf("cluster: %w", fs.ErrClosed)
+		case <-limit.C:
+			again.Stop()
+			return nil, nil, fmt.Errorf("no connection for %v: %w", reconnectFor, err)
+		}
+	}
+}

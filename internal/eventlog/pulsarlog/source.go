@@ -1,0 +1,204 @@
+package pulsarlog
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/apache/pulsar-client-go/pulsar/backoff"
+	"github.com/apache/pulsar-client-go/pulsar/crypto"
+
+	"github.com/refloat/refloat/internal/eventlog"
+)
+
+// source is one Reader of the client, up to its first reconnect.
+//
+// The client's reader is not used across a reconnect: it then goes on behind
+// the messages that its dispatcher held, so that up to a batch is lost, and it
+// makes a deleted topic anew if the broker lets it. The one public sign of a
+// reconnect is that it asks for a back-off policy, which it does before it drops
+// anything; a message that was received while the sign was not yet there is
+// from before.
+type source struct {
+	cluster *Cluster
+	part    *partition
+	name    string // of the subscription
+	reader  pulsar.Reader
+	from    entryID // where it starts; the client may speak of this one again
+
+	ctx    context.Context // ends when the source is of no more use
+	cancel context.CancelFunc
+
+	policies atomic.Int32 // how often the client asked for a policy
+	asked    atomic.Int32 // how often that was for a request of ours
+	fault    atomic.Pointer[fault]
+}
+
+type entryID struct{ ledger, entry int64 }
+
+// fault is an entry that the client left out.
+type fault struct {
+	at  entryID
+	err error
+}
+
+// before reports whether a message stands before the fault, in the same ledger:
+// of another ledger it may be that it stands before, too, but that is not known.
+func (f *fault) before(m pulsar.Message) bool {
+	id := m.ID()
+	return id.LedgerID() == f.at.ledger && id.EntryID() < f.at.entry
+}
+
+// drainFor is how long a source waits for what is in the client's queues.
+const drainFor = 500 * time.Millisecond
+
+// errReconnected ends a source; another one goes on.
+var errReconnected = errors.New("connection of the reader was lost")
+
+// newSource opens a reader at a place, inclusive.
+func (k *Cluster) newSource(p *partition, at pulsar.MessageID, queue int) (*source, error) {
+	s := &source{cluster: k, part: p, name: "refloat-" + rand.Text(), from: entryID{at.LedgerID(), at.EntryID()}}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	k.sources.Store(s.name, s)
+	latest := at == pulsar.LatestMessageID()
+	r, err := bounded(context.Background(), k, 2*k.cfg.OperationTimeout, func() (pulsar.Reader, error) {
+		return k.client.CreateReader(pulsar.ReaderOptions{
+			Topic:                   p.name,
+			SubscriptionName:        s.name,
+			StartMessageID:          at,
+			StartMessageIDInclusive: !latest, // inclusive, the latest one is fetched
+			ReceiverQueueSize:       queue,
+			Decryption:              &pulsar.MessageDecryptionInfo{ConsumerCryptoFailureAction: crypto.ConsumerCryptoFailureActionConsume},
+			BackoffPolicyFunc:       s.policy,
+		})
+	}, pulsar.Reader.Close)
+	if err != nil {
+		k.sources.Delete(s.name)
+		s.cancel()
+		return nil, err
+	}
+	s.reader = r
+	return s, nil
+}
+
+// policy is called by the client when it reconnects, and when we ask for the end.
+func (s *source) policy() backoff.Policy {
+	if s.policies.Add(1) > s.asked.Load() {
+		s.cancel()
+	}
+	return &delays{}
+}
+
+func (s *source) reconnected() bool { return s.policies.Load() > s.asked.Load() }
+
+// leftOut is called by the client's log, on its connection's goroutine: what
+// came before is in the client's queues by then.
+func (s *source) leftOut(at entryID, text string) {
+	s.fault.CompareAndSwap(nil, &fault{at, fmt.Errorf("the client cannot read entry %d:%d and leaves it out (%s): %w",
+		at.ledger, at.entry, text, eventlog.ErrCorrupt)})
+	s.cancel()
+}
+
+// lostChunk is called by the client's log. The entry at which a source starts
+// was read before; it may be the last chunk of a message.
+func (s *source) lostChunk(text string) {
+	_, id, _ := strings.Cut(text, saysLostChunk)
+	var at entryID
+	if n, err := fmt.Sscanf(id, "%d:%d:", &at.ledger, &at.entry); err == nil && n == 2 && at == s.from {
+		return
+	}
+	s.leftOut(at, "a message in chunks whose first chunk stands before the place from which it reads: "+text)
+}
+
+// end is the last message's position, or [eventlog.Start].
+func (s *source) end() (eventlog.Position, error) {
+	s.asked.Add(1)
+	id, err := bounded(context.Background(), s.cluster, s.cluster.cfg.OperationTimeout, s.reader.GetLastMessageID, nil)
+	if err != nil {
+		return eventlog.Position{}, err
+	}
+	if id.EntryID() < 0 {
+		return eventlog.Start, nil
+	}
+	return position(id), nil
+}
+
+// next is the next message. A limit of 0 is none.
+func (s *source) next(limit time.Duration) (pulsar.Message, error) {
+	ctx := s.ctx
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
+	m, err := s.reader.Next(ctx)
+	if f := s.fault.Load(); f != nil && !s.reconnected() {
+		return s.upTo(f, m, err)
+	}
+	// Only now: what was received before the sign is good.
+	switch {
+	case s.reconnected():
+		return nil, errReconnected
+	case err == nil:
+		return m, nil
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, fmt.Errorf("the broker did not deliver within %v: %w", limit, eventlog.ErrTransient)
+	case s.ctx.Err() != nil:
+		return nil, err
+	}
+	return nil, errReconnected // the client closed it
+}
+
+// upTo gives the messages before a fault, which wait in the client's queues, and
+// then the fault.
+func (s *source) upTo(f *fault, m pulsar.Message, err error) (pulsar.Message, error) {
+	if err != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), drainFor)
+		defer cancel()
+		m, err = s.reader.Next(ctx)
+	}
+	if err == nil && f.before(m) && !s.reconnected() {
+		return m, nil
+	}
+	return nil, f.err
+}
+
+// close gives the source up. It does not wait: the client may be reconnecting.
+func (s *source) close() {
+	s.cancel()
+	go func() {
+		s.reader.Close()
+		s.cluster.sources.Delete(s.name)
+	}()
+}
+
+// delays grow from 100 ms to the longest.
+type delays struct{ last time.Duration }
+
+func newDelays() backoff.Policy { return &delays{} }
+
+func (d *delays) Next() time.Duration {
+	d.last = min(max(2*d.last, 100*time.Millisecond), maxReconnectDelay)
+	return d.last
+}
+func (d *delays) IsMaxBackoffReached() bool { return d.last >= maxReconnectDelay }
+func (d *delays) Reset()                    { d.last = 0 }
+
+// position normalises an id: not in a batch is Batch 0.
+func position(id pulsar.MessageID) eventlog.Position {
+	return eventlog.Position{Ledger: id.LedgerID(), Entry: id.EntryID(), Batch: max(id.BatchIdx(), 0)}
+}
+
+// positionOf is where a received message stands.
+func positionOf(m pulsar.Message) eventlog.Position {
+	at := position(m.ID())
+	if c := m.GetEncryptionContext(); c != nil {
+		at.Batch = int32(max(c.BatchSize-1, 0)) // the whole entry came as one
+	}
+	return at
+}

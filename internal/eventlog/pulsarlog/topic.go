@@ -1,0 +1,313 @@
+package pulsarlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/apache/pulsar-client-go/pulsaradmin/pkg/utils"
+
+	"github.com/refloat/refloat/internal/eventlog"
+)
+
+// Topic is one topic: a partitioned one, one partition of it, or one without
+// partitions, which counts as one. It is safe for concurrent use.
+type Topic struct {
+	cluster     *Cluster
+	name        string // in full
+	partitioned bool
+	parts       []*partition
+}
+
+var _ eventlog.Topic = (*Topic)(nil)
+
+type partition struct {
+	name string // in full
+	id   int    // in its topic; for the client's message ids
+
+	seenMu sync.Mutex
+	seen   eventlog.Position // the last message that a reader gave, and the last end
+
+	probeMu sync.Mutex
+	probe   *source // asks for the end; nil until needed
+}
+
+// Open opens a topic that exists. A name may be short: see [Cluster.TopicName].
+//
+// Whether a topic without partitions exists only the admin API can tell; without
+// an AdminURL, a broker that may create topics makes a missing one by itself.
+func (k *Cluster) Open(name string) (*Topic, error) {
+	full := k.TopicName(name)
+	if !strings.HasPrefix(full, "persistent://") {
+		return nil, fmt.Errorf("pulsarlog: topic %s is not persistent: a log must be", full)
+	}
+	t := &Topic{cluster: k, name: full}
+	n, partitioned, err := t.count()
+	if err != nil {
+		return nil, fmt.Errorf("pulsarlog: open topic %s: %w", full, err)
+	}
+	t.partitioned = partitioned
+	for id := range n {
+		p := &partition{name: full, id: id, seen: eventlog.Start}
+		if partitioned {
+			p.name = full + partitionInfix + strconv.Itoa(id)
+		}
+		t.parts = append(t.parts, p)
+	}
+	return t, nil
+}
+
+const partitionInfix = "-partition-"
+
+// count asks the broker how many partitions there are.
+func (t *Topic) count() (n int, partitioned bool, err error) {
+	k := t.cluster
+	names, err := bounded(context.Background(), k, k.cfg.OperationTimeout, func() ([]string, error) { return k.client.TopicPartitions(t.name) }, nil)
+	if err != nil {
+		return 0, false, err
+	}
+	if len(names) > 1 || len(names) == 1 && names[0] == t.name+partitionInfix+"0" {
+		return len(names), true, nil
+	}
+	// Not partitioned, or not there: to the client that is the same.
+	if k.admin == nil {
+		return 1, false, nil
+	}
+	if name, err := utils.GetTopicName(t.name); err != nil {
+		return 0, false, err
+	} else if _, err := k.admin.Topics().GetMetadata(*name); err != nil {
+		if err = adminClassed(err); errors.Is(err, ErrGone) {
+			return 0, false, err
+		}
+		// Who may read a topic need not be allowed the admin API.
+		k.cfg.Log.Warn("cannot ask whether the topic exists", slog.String("topic", t.name), slog.Any("error", err))
+	}
+	return 1, false, nil
+}
+
+// Name is the topic's full name.
+func (t *Topic) Name() string { return t.name }
+
+// Partitions is the number of partitions when the topic was opened.
+func (t *Topic) Partitions() int { return len(t.parts) }
+
+// Recount asks the broker for the number of partitions. Readers and publishers
+// of this Topic keep to the number with which it was opened.
+func (t *Topic) Recount() (int, error) {
+	n, partitioned, err := t.count()
+	if err == nil && partitioned != t.partitioned {
+		err = t.changed()
+	}
+	if err != nil {
+		return 0, fmt.Errorf("pulsarlog: count partitions of %s: %w", t.name, err)
+	}
+	return n, nil
+}
+
+// changed is the error for a topic that is not what it was when it was opened.
+func (t *Topic) changed() error {
+	if t.partitioned {
+		return fmt.Errorf("%w: it had %d partitions and has none any more", ErrGone, len(t.parts))
+	}
+	return fmt.Errorf("%w: it had no partitions and is a partitioned one now", ErrGone)
+}
+
+// partition checks that a partition is there, now.
+func (t *Topic) partition(p int) (*partition, error) {
+	if p < 0 || p >= len(t.parts) {
+		return nil, fmt.Errorf("no partition %d: the topic has %d", p, len(t.parts))
+	}
+	n, partitioned, err := t.count()
+	switch {
+	case err != nil:
+		return nil, err
+	case partitioned != t.partitioned:
+		return nil, t.changed()
+	case p >= n:
+		return nil, fmt.Errorf("%w: it had %d partitions and has %d", ErrGone, len(t.parts), n)
+	}
+	return t.parts[p], nil
+}
+
+func (t *Topic) fail(verb string, p int, err error) error {
+	return fmt.Errorf("pulsarlog: %s partition %d of %s: %w", verb, p, t.name, err)
+}
+
+// End is the position of the last message that the broker has, as a reader gives
+// it: in a batch, that of its last message. It is [eventlog.Start] when the
+// partition holds none. An end that a reader of this Topic has reached, or that
+// this Topic has told, is never taken back, not even when the broker deletes
+// what stood there.
+func (t *Topic) End(p int) (eventlog.Position, error) {
+	if p < 0 || p >= len(t.parts) {
+		return eventlog.Position{}, t.fail("end of", p, fmt.Errorf("no such partition: the topic has %d", len(t.parts)))
+	}
+	part := t.parts[p]
+	part.probeMu.Lock()
+	defer part.probeMu.Unlock()
+	end, err := t.askEnd(part)
+	if errors.Is(err, eventlog.ErrTransient) && part.probe != nil {
+		// The connection of the probe may be an old one.
+		part.dropProbe()
+		end, err = t.askEnd(part)
+	}
+	if err != nil {
+		part.dropProbe()
+		return eventlog.Position{}, t.fail("end of", p, err)
+	}
+	return part.reached(end), nil
+}
+
+func (t *Topic) askEnd(part *partition) (eventlog.Position, error) {
+	if part.probe != nil && part.probe.reconnected() {
+		part.dropProbe()
+	}
+	if part.probe == nil {
+		if _, err := t.partition(part.id); err != nil {
+			return eventlog.Position{}, err
+		}
+		s, err := t.cluster.newSource(part, pulsar.LatestMessageID(), 1)
+		if err != nil {
+			return eventlog.Position{}, err
+		}
+		part.probe = s
+	}
+	return part.probe.end()
+}
+
+func (p *partition) dropProbe() {
+	if p.probe != nil {
+		p.probe.close()
+		p.probe = nil
+	}
+}
+
+// reached notes how far the partition goes at least, and returns that.
+func (p *partition) reached(at eventlog.Position) eventlog.Position {
+	p.seenMu.Lock()
+	defer p.seenMu.Unlock()
+	if at.Compare(p.seen) > 0 {
+		p.seen = at
+	}
+	return p.seen
+}
+
+// Beginning is [eventlog.Start] only when one of these proves that no message
+// was ever before the first one held:
+//
+//   - The first message held has the broker's index 0. The broker numbers
+//     messages when it has AppendIndexMetadataInterceptor among its
+//     brokerEntryMetadataInterceptors and exposingBrokerEntryMetadataToClientEnabled.
+//     (It must have done so since the topic was made: one that began to number a
+//     topic in use, and then deleted what was not numbered, misleads us.)
+//   - The managed ledger's metadata, which the admin API tells, were changed
+//     exactly as often as there are ledgers in it: each change then added a
+//     ledger, and none was ever taken out. (An empty ledger that the broker
+//     replaces when it loads a topic anew spoils this proof, though nothing is lost.)
+//
+// Else it is the place just before the first message held. Where none is held
+// that is the place before the ledger that is open now, and, since only the admin
+// API names it, an error without AdminURL.
+func (t *Topic) Beginning(p int) (eventlog.Position, error) {
+	at, err := t.beginning(p)
+	if err != nil {
+		return eventlog.Position{}, t.fail("beginning of", p, err)
+	}
+	return at, nil
+}
+
+func (t *Topic) beginning(p int) (eventlog.Position, error) {
+	part, err := t.partition(p)
+	if err != nil {
+		return eventlog.Position{}, err
+	}
+	ledgers, adminErr := t.cluster.ledgers(part)
+	if adminErr == nil && ledgers.whole {
+		return eventlog.Start, nil
+	}
+	s, err := t.cluster.newSource(part, pulsar.EarliestMessageID(), 1)
+	if err != nil {
+		return eventlog.Position{}, err
+	}
+	defer s.close()
+	end, err := s.end()
+	if err != nil {
+		return eventlog.Position{}, err
+	}
+	if end == eventlog.Start {
+		if adminErr != nil {
+			return eventlog.Position{}, fmt.Errorf("it holds no message, and whether it ever did only the admin API can tell: %w", adminErr)
+		}
+		return eventlog.Position{Ledger: ledgers.ids[len(ledgers.ids)-1], Entry: -1, Batch: -1}, nil
+	}
+	m, err := s.next(t.cluster.cfg.OperationTimeout)
+	if err != nil {
+		return eventlog.Position{}, err
+	}
+	if i := m.Index(); i != nil && *i == 0 {
+		return eventlog.Start, nil
+	}
+	at := positionOf(m)
+	at.Batch = -1
+	return at, nil
+}
+
+// ledgers is what the admin API says of a partition's managed ledger.
+type ledgers struct {
+	ids   []int64 // of those that it has now, at least one
+	whole bool    // none was ever taken out
+}
+
+func (k *Cluster) ledgers(p *partition) (ledgers, error) {
+	if k.admin == nil {
+		return ledgers{}, ErrNoAdmin
+	}
+	name, err := utils.GetTopicName(p.name)
+	if err != nil {
+		return ledgers{}, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), k.cfg.OperationTimeout)
+	defer cancel()
+	info, err := k.admin.Topics().GetInternalInfoWithContext(ctx, *name)
+	if err != nil {
+		return ledgers{}, adminClassed(err)
+	}
+	l := ledgers{whole: info.Version == len(info.Ledgers)}
+	for _, i := range info.Ledgers {
+		l.ids = append(l.ids, i.LedgerID)
+	}
+	if len(l.ids) > 0 {
+		return l, nil
+	}
+	// The one that is open now is not noted yet; asking for it makes it so.
+	stats, err := k.admin.Topics().GetInternalStatsWithContext(ctx, *name)
+	if err != nil {
+		return ledgers{}, adminClassed(err)
+	}
+	for _, i := range stats.Ledgers {
+		l.ids = append(l.ids, i.LedgerID)
+	}
+	if len(l.ids) == 0 {
+		return ledgers{}, fmt.Errorf("admin API: it tells of no ledger: %w", eventlog.ErrTransient)
+	}
+	return l, nil
+}
+
+func (l ledgers) has(id int64) bool { return slices.Contains(l.ids, id) }
+
+// Close gives up what the Topic holds. Its readers and publishers have a Close
+// of their own.
+func (t *Topic) Close() error {
+	for _, p := range t.parts {
+		p.probeMu.Lock()
+		p.dropProbe()
+		p.probeMu.Unlock()
+	}
+	return nil
+}

@@ -1,0 +1,84 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/jobdb"
+)
+
+// TestMigrateReleases: a database from before releases keeps its rows; its
+// events stand where its chain stands, and nothing in it is superseded.
+func TestMigrateReleases(t *testing.T) {
+	t.Parallel()
+	ctx, path := context.Background(), filepath.Join(t.TempDir(), "jobs.db")
+	old, err := sql.Open("sqlite", "file:"+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, query := range []string{
+		migrations[0],
+		fmt.Sprintf("PRAGMA application_id = %d; UPDATE refloat_schema SET version = 1", applicationID),
+		"INSERT INTO positions VALUES (3, 7, zeroblob(32), 2, zeroblob(16), 10, 11, -1, 20, 21, -1)",
+		"INSERT INTO parked VALUES (3, 5, 0, 10, 9, -1, '', 10, 9, -1, 1, 1, x'726177')",
+		"INSERT INTO ready VALUES (3, 6, 0, 10, 9, -1, '', 1, 10, 9, -1, 'j', 'r', 50)",
+	} {
+		if _, err := old.Exec(query); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := old.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenReader(ctx, path); !errors.Is(err, jobdb.ErrOlder) {
+		t.Errorf("a reader opened it as it is: %v, want ErrOlder", err)
+	}
+
+	db, err := Open(ctx, path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	r, err := OpenReader(ctx, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var got *jobdb.Contents
+	if err := r.View(ctx, func(q jobdb.Queries) (err error) { got, err = q.Contents(3); return err }); err != nil {
+		t.Fatal(err)
+	}
+	at := func(ledger, entry int64) eventlog.Position {
+		return eventlog.Position{Ledger: ledger, Entry: entry, Batch: -1}
+	}
+	place := jobdb.Place{Chain: chain.End{Seq: 7, Epoch: 2, InTo: at(10, 11)}, Decisions: at(20, 21), Events: at(10, 11)}
+	if got.Place != place {
+		t.Errorf("place %+v, want %+v", got.Place, place)
+	}
+	where := jobdb.Where{Partition: 3, Seq: 6, Log: at(10, 9)}
+	if len(got.Parked) != 1 || len(got.Ready) != 1 || !reflect.DeepEqual(got.Ready[0].Where, where) || !got.Ready[0].Acted {
+		t.Errorf("rows %+v, %+v", got.Parked, got.Ready)
+	}
+
+	tx, err := db.Begin(ctx, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback() //nolint:errcheck // committed below
+	next := place
+	next.Events = at(10, 12)
+	release := &jobdb.Release{Partition: 3, Seq: 7, From: place.Events, To: next.Events, Messages: 1, When: 5}
+	if err := tx.Write(ctx, &jobdb.Changes{Releases: []*jobdb.Release{release}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(ctx, place, next); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,91 @@
+package node
+
+import (
+	"context"
+	"errors"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/refloat/refloat/internal/sink"
+)
+
+func (n *node) ingest(ctx context.Context) (err error) {
+	db, err := OpenJobDB(ctx, n.jobDB())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	seats := make([]Seat, n.backend.Events.Partitions())
+	hooks := n.metrics.ingester(n.Now)
+	committed := hooks.Committed
+	hooks.Committed = func(b sink.Batch) {
+		committed(b)
+		if seat := seats[b.Partition]; seat != nil {
+			_ = seat.Acknowledge(b.Place.Decisions) // lost ones are made good by the next
+		}
+	}
+	hooks.Retry = n.metrics.retried(n.Log)
+	hooks.Released = n.metrics.releasedFrom(n.Log)
+	w, err := sink.New(sink.Config{
+		Events: n.backend.Events, Decisions: n.backend.Decisions, DB: db, Hooks: hooks, ReleaseAfter: n.ReleaseAfter, Now: n.Now,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	if n.backend.Seat == nil {
+		return w.Run(ctx)
+	}
+	for p := range seats {
+		if seats[p], err = n.backend.Seat(Ingesters, p); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, seats[p].Close()) }()
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for p, seat := range seats {
+		group.Go(func() error { return n.ingestWhilePlaced(ctx, w, p, seat) })
+	}
+	return group.Wait()
+}
+
+// ingestWhilePlaced writes a partition as long as it is placed here. Who else
+// writes it meanwhile is told by the job database.
+func (n *node) ingestWhilePlaced(ctx context.Context, w *sink.Writer, partition int, seat Seat) error {
+	for ctx.Err() == nil {
+		if !seat.Active() {
+			select {
+			case <-seat.Changed():
+			case <-ctx.Done():
+			}
+			continue
+		}
+		turn, over := context.WithCancel(ctx)
+		done := make(chan error, 1)
+		go func() { done <- w.RunPartition(turn, partition) }()
+		n.metrics.ingesting(partition, true)
+		err := awaitTurnEnd(turn, seat, done, over)
+		n.metrics.ingesting(partition, false)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func awaitTurnEnd(ctx context.Context, seat Seat, done <-chan error, over context.CancelFunc) error {
+	defer over()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-seat.Changed():
+			if !seat.Active() {
+				over()
+				return <-done
+			}
+		case <-ctx.Done():
+			return <-done
+		}
+	}
+}

@@ -1,0 +1,135 @@
+// Package pgtest gives tests a PostgreSQL: a child process of its own on a Unix
+// socket, made once per test binary, or the server that REFLOAT_TEST_POSTGRES
+// (a URL) names. For tests only.
+//
+// Where there is neither, tests skip and say why; REQUIRE_INTEGRATION=1 turns
+// that into a failure. Nothing stays behind, also when the test binary is
+// killed: a watchdog process notices, stops the server and removes its files.
+package pgtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// patience bounds whatever a test waits for here.
+const patience = time.Minute
+
+// shared is the test binary's own server, started when first asked for. It does
+// not sync: what it holds need not outlive a power cut.
+var shared = sync.OnceValues(func() (*process, error) { return launch(false) })
+
+// numbers make the names of databases differ within one test binary.
+var numbers atomic.Int64
+
+// Database makes a fresh empty database, which goes with the test, and returns
+// its URL.
+func Database(t testing.TB) string {
+	t.Helper()
+	if given := os.Getenv("REFLOAT_TEST_POSTGRES"); given != "" {
+		return database(t, given)
+	}
+	p, err := shared()
+	if err != nil {
+		skip(t, err)
+	}
+	return database(t, p.url("postgres"))
+}
+
+// Server is a server of a test's own, which may be killed.
+type Server struct{ p *process }
+
+// Start starts a server that goes with the test. It always is a child process,
+// whatever REFLOAT_TEST_POSTGRES says. With fsync it keeps what is committed
+// through the crash of a machine, and takes the time for that.
+func Start(t testing.TB, fsync bool) *Server {
+	t.Helper()
+	p, err := launch(fsync)
+	if err != nil {
+		skip(t, err)
+	}
+	t.Cleanup(func() {
+		if err := p.remove(); err != nil {
+			t.Errorf("remove the PostgreSQL of the test: %v", err)
+		}
+	})
+	return &Server{p}
+}
+
+// Database is like the function, on this server.
+func (s *Server) Database(t testing.TB) string {
+	t.Helper()
+	return database(t, s.p.url("postgres"))
+}
+
+// Kill ends the server as kill -9 does.
+func (s *Server) Kill(t testing.TB) {
+	t.Helper()
+	if err := s.p.kill(); err != nil {
+		t.Fatalf("kill PostgreSQL: %v", err)
+	}
+}
+
+// Restart starts a killed server again, and returns when it has recovered.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	if err := s.p.run(); err != nil {
+		t.Fatalf("restart PostgreSQL: %v", err)
+	}
+}
+
+// errNone: there is no PostgreSQL on this machine.
+var errNone = errors.New("no initdb and postgres in PATH or /usr/lib/postgresql/*/bin; install PostgreSQL or set REFLOAT_TEST_POSTGRES to a server's URL")
+
+func skip(t testing.TB, err error) {
+	t.Helper()
+	if !errors.Is(err, errNone) || os.Getenv("REQUIRE_INTEGRATION") == "1" {
+		t.Fatalf("PostgreSQL for tests: %v", err)
+	}
+	t.Skipf("SKIP: %v", err)
+}
+
+// database makes a database beside the one that base names.
+func database(t testing.TB, base string) string {
+	t.Helper()
+	u, err := url.Parse(base)
+	if err != nil {
+		t.Fatalf("REFLOAT_TEST_POSTGRES: %v", err)
+	}
+	name := "refloat_test_" + strconv.Itoa(os.Getpid()) + "_" + strconv.FormatInt(numbers.Add(1), 10)
+	if err := exec(base, "CREATE DATABASE "+name+" TEMPLATE template0 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C'"); err != nil {
+		t.Fatalf("create a database for the test: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := exec(base, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
+			t.Logf("drop the test's database: %v", err)
+		}
+	})
+	u.Path = path.Join("/", name)
+	return u.String()
+}
+
+func exec(base, query string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, base)
+	if err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, query)
+	if closing := conn.Close(ctx); err == nil && closing != nil {
+		err = fmt.Errorf("close: %w", closing)
+	}
+	return err
+}

@@ -1,0 +1,252 @@
+package pgtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	osexec "os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// process is one server and its directory: data, the socket, the log.
+type process struct {
+	dir, bin string
+	fsync    bool
+	as       *syscall.Credential // nil: as we are
+
+	server   *osexec.Cmd // nil: not running
+	ended    chan struct{}
+	watchdog *osexec.Cmd
+	leash    io.Closer // closed, or we are gone: the watchdog acts
+}
+
+// watch waits for the end of its input, which is the end of whoever started it,
+// then kills the server, without which its processes end, and removes its
+// directory. One of them may still write, hence the tries.
+const watch = `cat >/dev/null
+p=$(head -n 1 "$1/data/postmaster.pid" 2>/dev/null) && kill -s KILL "$p" 2>/dev/null
+for i in 1 2 3 4 5 6 7 8 9 10; do rm -rf "$1" 2>/dev/null && exit 0; sleep 0.1; done`
+
+func launch(fsync bool) (_ *process, err error) {
+	p := &process{fsync: fsync}
+	if p.bin, err = find(); err != nil {
+		return nil, err
+	}
+	if os.Geteuid() == 0 { // PostgreSQL refuses to run as root
+		if p.as, err = unprivileged(); err != nil {
+			return nil, err
+		}
+	}
+	if p.dir, err = os.MkdirTemp("", "refloat-pg-"); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.remove())
+		}
+	}()
+	if p.as != nil {
+		if err := os.Chown(p.dir, int(p.as.Uid), int(p.as.Gid)); err != nil {
+			return nil, err
+		}
+	}
+	if err := p.guard(); err != nil {
+		return nil, err
+	}
+	initdb := p.command("initdb", "-D", p.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions")
+	if out, err := initdb.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("initdb: %w\n%s", err, out)
+	}
+	return p, p.run()
+}
+
+// find returns the directory of the newest programs.
+func find() (string, error) {
+	if initdb, err := osexec.LookPath("initdb"); err == nil {
+		if bin, err := filepath.EvalSymlinks(initdb); err == nil && runnable(filepath.Dir(bin)) {
+			return filepath.Dir(bin), nil
+		}
+	}
+	bins, err := filepath.Glob("/usr/lib/postgresql/*/bin")
+	if err != nil {
+		return "", err
+	}
+	slices.SortFunc(bins, func(a, b string) int { return version(b) - version(a) })
+	for _, bin := range bins {
+		if runnable(bin) {
+			return bin, nil
+		}
+	}
+	return "", errNone
+}
+
+func runnable(bin string) bool {
+	for _, name := range []string{"initdb", "postgres"} {
+		if _, err := osexec.LookPath(filepath.Join(bin, name)); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+func version(bin string) int {
+	n, err := strconv.Atoi(filepath.Base(filepath.Dir(bin)))
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+func unprivileged() (*syscall.Credential, error) {
+	for _, name := range []string{"postgres", "nobody"} {
+		u, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, err := strconv.ParseUint(u.Uid, 10, 32)
+		if err != nil {
+			return nil, err
+		}
+		gid, err := strconv.ParseUint(u.Gid, 10, 32)
+		if err != nil {
+			return nil, err
+		}
+		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+	}
+	return nil, errors.New("PostgreSQL does not run as root, and there is no user postgres or nobody to run it as")
+}
+
+func (p *process) data() string { return filepath.Join(p.dir, "data") }
+
+func (p *process) url(database string) string {
+	q := url.Values{"host": {p.dir}, "user": {"postgres"}}
+	return (&url.URL{Scheme: "postgres", Path: "/" + database, RawQuery: q.Encode()}).String()
+}
+
+// command runs in a process group of its own, so that an interrupt at the
+// terminal reaches the tests only.
+func (p *process) command(name string, args ...string) *osexec.Cmd {
+	cmd := osexec.Command(filepath.Join(p.bin, name), args...)
+	cmd.Dir = p.dir
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: p.as}
+	return cmd
+}
+
+func (p *process) guard() error {
+	cmd := osexec.Command("/bin/sh", "-c", watch, "watchdog", p.dir)
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	leash, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start the watchdog: %w", err)
+	}
+	p.watchdog, p.leash = cmd, leash
+	return nil
+}
+
+// run starts the server and waits until it answers. What is left of a killed
+// one may still hold its memory for a moment: then a new one ends at once, and is
+// started again.
+func (p *process) run() error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for {
+		err := p.start(ctx)
+		if err == nil || ctx.Err() != nil || !errors.Is(err, errEnded) {
+			return err
+		}
+		<-again.C
+	}
+}
+
+var errEnded = errors.New("it ended")
+
+func (p *process) start(ctx context.Context) error {
+	onOff := "off"
+	if p.fsync {
+		onOff = "on"
+	}
+	cmd := p.command("postgres", "-D", p.data(), "-k", p.dir,
+		"-c", "listen_addresses=", "-c", "fsync="+onOff, "-c", "synchronous_commit="+onOff, "-c", "full_page_writes="+onOff,
+		"-c", "max_connections=60", "-c", "shared_buffers=64MB", "-c", "max_wal_size=1GB")
+	log, err := os.OpenFile(filepath.Join(p.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Close() }()
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start postgres: %w", err)
+	}
+	p.server, p.ended = cmd, make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // "signal: killed"
+		close(p.ended)
+	}()
+	if err := p.await(ctx); err != nil {
+		text, _ := os.ReadFile(filepath.Join(p.dir, "log"))
+		return errors.Join(fmt.Errorf("postgres does not answer: %w\n%s", err, text), p.kill())
+	}
+	return nil
+}
+
+func (p *process) await(ctx context.Context) error {
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for {
+		conn, err := pgx.Connect(ctx, p.url("postgres"))
+		if err == nil {
+			return conn.Close(ctx)
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-p.ended:
+			return errEnded
+		case <-again.C:
+		}
+	}
+}
+
+// kill ends the server; its processes end when they notice.
+func (p *process) kill() error {
+	if p.server == nil {
+		return nil
+	}
+	err := p.server.Process.Kill()
+	<-p.ended
+	p.server = nil
+	if errors.Is(err, os.ErrProcessDone) {
+		return nil
+	}
+	return err
+}
+
+// remove kills the server and has the watchdog remove its directory.
+func (p *process) remove() error {
+	if p.watchdog == nil {
+		return os.RemoveAll(p.dir)
+	}
+	err := errors.Join(p.kill(), p.leash.Close(), p.watchdog.Wait())
+	p.watchdog = nil
+	if _, gone := os.Stat(p.dir); !errors.Is(gone, os.ErrNotExist) {
+		err = errors.Join(err, fmt.Errorf("%s is still there", p.dir))
+	}
+	return err
+}

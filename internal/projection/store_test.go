@@ -1,0 +1,70 @@
+package projection
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestCheckpoint: a copy holds what was committed before it, also after a power
+// cut right behind it, and nothing that was committed later.
+func TestCheckpoint(t *testing.T) {
+	t.Parallel()
+	fs := vfs.NewCrashableMem()
+	s, err := OpenStore(StoreConfig{FS: fs, Dir: "state", Logger: quiet{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	commit := func(n int) {
+		t.Helper()
+		b := s.NewBatch()
+		for i := range n {
+			if err := b.Set(fmt.Appendf(nil, "key %d", i), fmt.Appendf(nil, "value of %d", n)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Commit(b, fmt.Append(nil, n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := func(s *Store) map[string]string {
+		t.Helper()
+		m := map[string]string{}
+		err := s.Scan(nil, nil, func(k, v []byte) bool { m[string(k)] = string(v); return true })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+
+	commit(100)
+	commit(50) // none of it is synced
+	want := all(s)
+	if err := s.Checkpoint("copy"); err != nil {
+		t.Fatal(err)
+	}
+	cut := fs.CrashClone(vfs.CrashCloneCfg{})
+	commit(70)
+	if err := s.Checkpoint("copy"); err == nil {
+		t.Error("Checkpoint to a directory that is there = nil, want an error")
+	}
+
+	for name, at := range map[string]*vfs.MemFS{"alive": fs, "after a power cut": cut} {
+		c, err := OpenStore(StoreConfig{FS: at, Dir: "copy", Logger: quiet{}})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if diff := cmp.Diff(want, all(c)); diff != "" {
+			t.Errorf("%s: the copy differs (-want +got):\n%s", name, diff)
+		}
+		if meta, err := c.Meta(); string(meta) != "50" || err != nil {
+			t.Errorf("%s: Meta = %q, %v, want 50", name, meta, err)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

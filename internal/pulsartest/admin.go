@@ -1,0 +1,93 @@
+package pulsartest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+)
+
+// NewNamespace creates a namespace with a fresh name and returns it, as "public/x…".
+func (b *Broker) NewNamespace(ctx context.Context) (string, error) {
+	name := fmt.Sprintf("public/x%016x", rand.Uint64())
+	if err := b.admin(ctx, http.MethodPut, "namespaces/"+name, nil); err != nil {
+		return "", fmt.Errorf("create namespace %s: %w", name, err)
+	}
+	return name, nil
+}
+
+// NewTopic creates a topic, as "persistent://tenant/namespace/topic"; with no
+// partitions it is one topic, else it has that many.
+func (b *Broker) NewTopic(ctx context.Context, topic string, partitions int) error {
+	path, err := topicPath(topic)
+	if err == nil && partitions == 0 {
+		err = b.admin(ctx, http.MethodPut, path, nil)
+	} else if err == nil {
+		err = b.admin(ctx, http.MethodPut, path+"/partitions", partitions)
+	}
+	if err != nil {
+		return fmt.Errorf("create topic %s: %w", topic, err)
+	}
+	return nil
+}
+
+// Unload closes a topic in the broker, as a hand-over to another broker does:
+// every client of it connects again. A partitioned topic is unloaded as a whole.
+func (b *Broker) Unload(topic string) error {
+	ctx, cancel := patient(context.Background())
+	defer cancel()
+	path, err := topicPath(topic)
+	if err == nil {
+		err = b.admin(ctx, http.MethodPut, path+"/unload", nil)
+	}
+	if err != nil {
+		return fmt.Errorf("unload topic %s: %w", topic, err)
+	}
+	return nil
+}
+
+func topicPath(topic string) (string, error) {
+	domain, name, ok := strings.Cut(topic, "://")
+	if !ok || strings.Count(name, "/") != 2 {
+		return "", fmt.Errorf("%q is no full name: write persistent://tenant/namespace/topic", topic)
+	}
+	return domain + "/" + name, nil
+}
+
+// healthy asks the broker to write and to read a message.
+func (b *Broker) healthy(ctx context.Context) error {
+	return b.admin(ctx, http.MethodGet, "brokers/health", nil)
+}
+
+func (b *Broker) admin(ctx context.Context, method, path string, body any) error {
+	var content io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		content = bytes.NewReader(text)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, b.AdminURL+"/admin/v2/"+path, content)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode >= http.StatusMultipleChoices {
+		return fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, bytes.TrimSpace(text))
+	}
+	return nil
+}

@@ -1,0 +1,149 @@
+package sim
+
+import (
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/jobdb"
+)
+
+// checkCut: a log has lost what it held. Whoever is still at work at the end
+// has passed nothing that says so (PROTOCOL 3), no two at work went different
+// ways, and nobody has a second decision on what it was once told.
+func (w *world) checkCut(p int) {
+	lines := w.written(p)
+	var working []chain.End
+	for _, m := range w.machines {
+		if m.part == p && m.wanted && m.stopped == nil && m.phase == "live" {
+			w.mustHaveStopped(m.String(), p, lines, m.place.Chain)
+			working = append(working, m.place.Chain)
+		}
+	}
+	for _, g := range w.ingesters {
+		if g.stopped == nil {
+			end := w.db.parts[p].place.Chain
+			w.mustHaveStopped(g.String(), p, lines, end)
+			working = append(working, end)
+			break
+		}
+	}
+	if len(working) == 2 {
+		w.mustAgree(p, lines, working[0], working[1])
+	}
+	seen := map[jobdb.RunKey]eventlog.Position{}
+	for _, d := range w.db.parts[p].rest.Decisions {
+		key := jobdb.RunKey{JobID: d.JobID, RunID: d.RunID}
+		if at, ok := seen[key]; ok && at == d.Position {
+			w.fail("the job database has two decisions on run %s of job %s at %v", d.RunID, d.JobID, at)
+		}
+		seen[key] = d.Position
+	}
+	w.checkStates(p)
+}
+
+// written are all envelopes that ever stood in the log, by their links.
+func (w *world) written(p int) map[chain.Hash]*chain.Envelope {
+	lines := map[chain.Hash]*chain.Envelope{}
+	for _, m := range w.decisions.parts[p].all {
+		if env, err := chain.DecodeEnvelope(m.Payload); err == nil {
+			lines[chain.Link(m.Payload)] = env
+		}
+	}
+	return lines
+}
+
+// line is what an end follows from, by seq.
+func line(written map[chain.Hash]*chain.Envelope, end chain.End) map[uint64]chain.Hash {
+	l := map[uint64]chain.Hash{}
+	for link := end.Link; written[link] != nil; link = written[link].Link {
+		l[written[link].Seq] = link
+	}
+	return l
+}
+
+// mustHaveStopped walks what the log holds now as an actor must have: what stands
+// there and is not of its line must not speak of envelopes that it does not know.
+func (w *world) mustHaveStopped(who string, p int, written map[chain.Hash]*chain.Envelope, end chain.End) {
+	own := line(written, end)
+	var seq, epoch uint64
+	var owner chain.OwnerID
+	gone := w.decisions.parts[p].gone()
+	for _, m := range w.decisions.parts[p].all {
+		env, link := written[chain.Link(m.Payload)], chain.Link(m.Payload)
+		if env == nil {
+			continue
+		}
+		if own[env.Seq] == link {
+			if env.Seq == seq+1 {
+				seq, epoch, owner = env.Seq, env.Epoch, env.Owner
+			}
+			continue
+		}
+		if gone[m.Position] {
+			continue
+		}
+		claim := claimIn(env)
+		switch {
+		case claim != nil && claim.LastSeq > seq:
+			w.fail("%v is at envelope %d and passed the claim at %v, which names envelope %d when it knew %d", who, end.Seq, m.Position, claim.LastSeq, seq)
+		case claim == nil && (env.Epoch > epoch || env.Epoch == epoch && env.Owner != owner):
+			w.fail("%v is at envelope %d and passed envelope %d of epoch %d at %v, when it knew epoch %d", who, end.Seq, env.Seq, env.Epoch, m.Position, epoch)
+		}
+	}
+}
+
+// mustAgree: of two that are at work, one follows from the other, or the one of
+// the newer epoch has said nothing yet.
+//
+// What PROTOCOL 3 cannot tell is only counted: where the lost part held two
+// claims or more, those who knew it take the new way for that of a slow old owner.
+func (w *world) mustAgree(p int, written map[chain.Hash]*chain.Envelope, a, b chain.End) {
+	if a.Seq < b.Seq {
+		a, b = b, a
+	}
+	ways := [2]map[uint64]chain.Hash{line(written, a), line(written, b)}
+	if b.Seq == 0 || ways[0][b.Seq] == b.Link {
+		return
+	}
+	newer, older := ways[0], ways[1]
+	if b.Epoch > a.Epoch {
+		newer, older = older, newer
+	}
+	gone := w.decisions.parts[p].gone()
+	for _, m := range w.decisions.parts[p].all {
+		link := chain.Link(m.Payload)
+		env := written[link]
+		if env == nil || newer[env.Seq] != link || older[env.Seq] == link || claims(env) {
+			continue
+		}
+		if gone[m.Position] {
+			w.saw(SawTwoWays)
+			continue
+		}
+		w.fail("partition %d went two ways, to envelopes %d and %d, and nobody stopped", p, a.Seq, b.Seq)
+		return
+	}
+}
+
+// claims says whether a whole envelope is a claim.
+func claims(env *chain.Envelope) bool { return claimIn(env) != nil }
+
+func claimIn(env *chain.Envelope) *chain.OwnerClaim {
+	records, err := env.Decode()
+	if err != nil || len(records) == 0 {
+		return nil
+	}
+	claim, _ := records[0].(*chain.OwnerClaim)
+	return claim
+}
+
+// gone are the positions that the log once held.
+func (part *partition) gone() map[eventlog.Position]bool {
+	gone := map[eventlog.Position]bool{}
+	for _, m := range part.all {
+		gone[m.Position] = true
+	}
+	for _, m := range part.held {
+		delete(gone, m.Position)
+	}
+	return gone
+}

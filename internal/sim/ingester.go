@@ -1,0 +1,110 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/sink"
+)
+
+// ingester is a process that writes the job database.
+type ingester struct {
+	w       *world
+	number  int
+	writer  *sink.Writer // nil: not running
+	wake    int64
+	stopped error
+}
+
+func (g *ingester) String() string { return fmt.Sprintf("ingester %d", g.number) }
+
+func (g *ingester) start() {
+	w := g.w
+	cfg := sink.Config{
+		Events: w.events, Decisions: w.decisions, DB: w.db,
+		MaxRows: 1 + w.rng.IntN(25), KeepRows: 1 + w.rng.IntN(1+w.rng.IntN(300)),
+		Now:   func() time.Time { return time.Unix(0, w.now) },
+		Hit:   g.hit,
+		Hooks: sink.Hooks{Moved: func(int) { w.saw(SawMoved) }},
+	}
+	if w.has(Releases) {
+		cfg.ReleaseAfter = w.limit
+	}
+	var err error
+	g.writer, err = sink.New(cfg)
+	if err != nil {
+		w.fail("%v: %v", g, err)
+	}
+}
+
+// hit is a place in a transaction where the process may end, the connection may
+// break, or another ingester is at work at the same time.
+func (g *ingester) hit(label string) error {
+	w := g.w
+	switch {
+	case w.has(Crashes) && w.one(80):
+		w.saw(SawIngesterCrash)
+		w.tell("%v crashes at %q", g, label)
+		w.db.disconnect()
+		return errCrash
+	case w.has(Pauses) && w.one(60): // it stands still, and its connection is gone
+		w.db.disconnect()
+		w.othersGoOn(g)
+	case w.one(25):
+		w.othersGoOn(g)
+	}
+	return nil
+}
+
+// othersGoOn lets the other ingesters work within a step of this one.
+func (w *world) othersGoOn(g *ingester) {
+	if w.nested {
+		return
+	}
+	w.nested = true
+	for range 1 + w.rng.IntN(4) {
+		if o := w.ingesters[w.rng.IntN(len(w.ingesters))]; o != g {
+			o.step(w.rng.IntN(len(w.chains)))
+		}
+	}
+	w.nested = false
+}
+
+func (g *ingester) step(p int) bool {
+	w := g.w
+	if g.stopped != nil || w.now < g.wake {
+		return false
+	}
+	if g.writer == nil {
+		g.start()
+	}
+	progress, err := g.writer.Advance(context.Background(), p)
+	if w.tracing && (progress || err != nil) {
+		w.tell("%v, partition %d: at envelope %d, error %v", g, p, w.db.parts[p].place.Chain.Seq, err)
+	}
+	switch {
+	case err == nil:
+	case errors.Is(err, errCrash):
+		g.crash()
+	case errors.Is(err, jobdb.ErrUnavailable), errors.Is(err, eventlog.ErrTransient):
+	case errors.Is(err, eventlog.ErrTrimmed) && w.db.parts[p].place.Chain.InTo.Compare(w.events.parts[p].trimmed) >= 0:
+		g.crash() // the others were quicker than retention, this one was not
+	case errors.Is(err, chain.ErrMissing) && w.cut:
+		w.saw(SawIngesterMissing)
+		g.stopped = err
+	default:
+		w.fail("%v stops: %v", g, err)
+		g.stopped = err
+	}
+	return progress || err != nil
+}
+
+func (g *ingester) crash() {
+	g.writer = nil
+	g.wake = g.w.now + g.w.rng.Int64N(2000*millisecond)
+}

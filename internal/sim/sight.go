@@ -1,0 +1,171 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Sight is something that must happen in some run, or the simulation does not
+// reach what it is for.
+type Sight int
+
+// The sights.
+const (
+	// Of owners.
+	SawTakeover Sight = iota
+	SawTwoLive
+	SawZombie
+	SawClaimLost
+	SawClaimLate
+	SawClaimLateWins
+	SawAheadDropped
+	SawPatience
+	SawFenced
+	SawDrained
+	SawCrash
+	SawCrashInside
+	SawCommitsLost
+	SawFromOwn
+	SawFromOlder
+	SawFromNothing
+	SawCatchUp
+	SawRefused
+	// Of sends and reading.
+	SawFailedYetWritten
+	SawAfterFence
+	SawNeverLanded
+	SawDuplicate
+	SawReadError
+	// Of envelopes that are not accepted, as an owner's reader saw them.
+	SawMalformed
+	SawRepeated
+	SawNotNext
+	SawOldEpoch
+	SawLostClaim
+	// Of policies.
+	SawActivation
+	SawPolicyInCatchUp
+	SawStaleGeneration
+	SawUnusable
+	// Of records.
+	SawRequeue
+	SawFail
+	SawKillSwitch
+	SawLimit
+	SawLegacy
+	SawShadow
+	SawNotDecided
+	SawUnknownJob
+	SawParked
+	SawReady
+	SawForgotten
+	SawRecording
+	// Of ingesters.
+	SawMoved
+	SawLocked
+	SawUnknownDone
+	SawUnknownNot
+	SawUnknownLater
+	SawIngesterCrash
+	SawRelease
+	SawSuperseded
+	SawPartlyReleased
+	SawReadyOfReleased
+	// Of cut logs.
+	SawCut
+	SawOwnerMissing
+	SawIngesterMissing
+	SawFork
+	SawTwoWays
+
+	sights
+)
+
+var sightNames = [sights]string{
+	SawTakeover:         "a partition was taken over",
+	SawTwoLive:          "two owners were live at once",
+	SawZombie:           "an old owner's envelope landed after the takeover",
+	SawClaimLost:        "a claim was overtaken",
+	SawClaimLate:        "a claim landed after its owner had given it up",
+	SawClaimLateWins:    "such a claim was accepted, for nobody",
+	SawAheadDropped:     "state that ran ahead was dropped",
+	SawPatience:         "an envelope was not read back within the limit",
+	SawFenced:           "an owner was fenced",
+	SawDrained:          "an owner was drained",
+	SawCrash:            "a process crashed between two steps",
+	SawCrashInside:      "a process crashed within a step",
+	SawCommitsLost:      "a crash lost commits that were not synced",
+	SawFromOwn:          "an owner restarted from its own store",
+	SawFromOlder:        "an owner restarted from an older copy",
+	SawFromNothing:      "an owner restarted from nothing",
+	SawCatchUp:          "an owner folded what others had decided",
+	SawRefused:          "an owner refused a state older than the input",
+	SawFailedYetWritten: "a send failed and was written",
+	SawAfterFence:       "a send landed after its sender was fenced",
+	SawNeverLanded:      "a send never landed, and nobody said so",
+	SawDuplicate:        "a send landed twice",
+	SawReadError:        "a log could not be read for a moment",
+	SawMalformed:        "ignored: malformed",
+	SawRepeated:         "ignored: repeated",
+	SawNotNext:          "ignored: not next",
+	SawOldEpoch:         "ignored: old epoch",
+	SawLostClaim:        "ignored: lost claim",
+	SawActivation:       "a policy generation was activated",
+	SawPolicyInCatchUp:  "a policy came while an owner caught up",
+	SawStaleGeneration:  "an owner waited for the generation in force",
+	SawUnusable:         "a generation could not be used",
+	SawRequeue:          "a retry was granted",
+	SawFail:             "a job was failed",
+	SawKillSwitch:       "the kill switch refused a retry",
+	SawLimit:            "a limit refused a retry",
+	SawLegacy:           "a lease return was requeued without a policy",
+	SawShadow:           "a decision in shadow",
+	SawNotDecided:       "a failed run was not decided",
+	SawUnknownJob:       "a failed run of an unknown job",
+	SawParked:           "something was parked",
+	SawReady:            "a retry became ready",
+	SawForgotten:        "a job was forgotten",
+	SawRecording:        "events came from a recording",
+	SawMoved:            "an ingester found the place moved",
+	SawLocked:           "an ingester found the row locked",
+	SawUnknownDone:      "an unknown commit had taken effect",
+	SawUnknownNot:       "an unknown commit had not taken effect",
+	SawUnknownLater:     "an unknown commit took effect or not, later",
+	SawIngesterCrash:    "an ingester crashed in a transaction",
+	SawRelease:          "an ingester released events",
+	SawSuperseded:       "a decision came after its release",
+	SawPartlyReleased:   "an envelope answered messages of which some were released",
+	SawReadyOfReleased:  "a RetryReady of a superseded requeue came",
+	SawCut:              "a log lost what it held",
+	SawOwnerMissing:     "an owner stopped since something is missing",
+	SawIngesterMissing:  "an ingester stopped since something is missing",
+	SawTwoWays:          "a chain went two ways, and nobody could tell (rare)",
+	SawFork:             "a chain was begun again below its end",
+}
+
+// Rare says that it may take more than 10,000 seeds.
+func (s Sight) Rare() bool { return s == SawTwoWays }
+
+// String says what was seen.
+func (s Sight) String() string { return sightNames[s] }
+
+// Sights counts, for each sight, the runs in which it came up.
+type Sights [sights]uint64
+
+// Add counts what a run has seen.
+func (s *Sights) Add(r *Result) {
+	for i, seen := range r.Seen {
+		if seen {
+			s[i]++
+		}
+	}
+}
+
+// String is the table of the counts.
+func (s *Sights) String() string {
+	var b strings.Builder
+	for i, n := range s {
+		fmt.Fprintf(&b, "%9d  %s\n", n, Sight(i))
+	}
+	return b.String()
+}

@@ -1,0 +1,147 @@
+package sink
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/jobdb"
+)
+
+// ahead reads events beyond what the chain answers.
+type ahead struct {
+	reader eventlog.Reader
+	after  eventlog.Position  // what was taken last
+	queue  []eventlog.Message // read and not taken
+	chunk  []eventlog.Message
+}
+
+const readAtOnce = 256
+
+func openAhead(events eventlog.Topic, partition int, after eventlog.Position) (*ahead, error) {
+	r, err := events.Open(partition, after)
+	if err != nil {
+		return nil, wrapAhead(err)
+	}
+	return &ahead{reader: r, after: after, chunk: make([]eventlog.Message, readAtOnce)}, nil
+}
+
+// next is the message that would be taken next, or nil while there is none.
+func (a *ahead) next() (*eventlog.Message, error) {
+	if len(a.queue) == 0 {
+		n, err := a.reader.Read(a.chunk)
+		if err != nil || n == 0 {
+			return nil, wrapAhead(err)
+		}
+		a.queue = a.chunk[:n]
+	}
+	return &a.queue[0], nil
+}
+
+// take takes what next returned.
+func (a *ahead) take() Message {
+	m := a.queue[0]
+	a.queue, a.after = a.queue[1:], m.Position
+	return Message{Log: m, Events: readable(m.Payload), Released: true}
+}
+
+func wrapAhead(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("read events that no envelope answers: %w", err)
+}
+
+// closeAhead closes the reader if the rows went on without it.
+func (p *part) closeAhead() error {
+	if p.ahead == nil || p.ahead.after == p.place.Events {
+		return nil
+	}
+	a := p.ahead
+	p.ahead = nil
+	return a.reader.Close()
+}
+
+// release puts what waited too long for the chain into the batch. It is called
+// with an empty batch, after all that could be read of the chain was taken.
+//
+// The oldest message decides when to look again: younger ones are due later, so
+// next to nothing is read while the chain keeps up. While it does not, releases
+// are made at most every eighth of the limit, so that there are few rows of them.
+func (w *Writer) release(p *part) error {
+	limit := w.cfg.ReleaseAfter
+	if limit == 0 {
+		return nil
+	}
+	now := w.cfg.Now()
+	if now.Before(p.look) {
+		return nil
+	}
+	p.look = now.Add(limit / 8)
+	if p.ahead == nil {
+		a, err := openAhead(w.cfg.Events, p.number, p.place.Events)
+		if err != nil {
+			return err
+		}
+		p.ahead = a
+	}
+	slow, err := w.readerIsSlow(p)
+	if err != nil || slow {
+		return err
+	}
+	var messages []Message
+	for weight := 0; ; {
+		m, err := p.ahead.next()
+		if err != nil {
+			return err
+		}
+		if m == nil {
+			break
+		}
+		if due := time.Unix(0, m.Publish).Add(limit); due.After(now) {
+			if len(messages) == 0 {
+				p.look = earlier(due, now.Add(limit)) // a publisher's clock may be far ahead
+			}
+			break
+		}
+		if weight >= w.cfg.MaxRows {
+			p.look = now
+			break
+		}
+		messages = append(messages, p.ahead.take())
+		weight += 1 + len(messages[len(messages)-1].Events.GetEvents())
+	}
+	if len(messages) == 0 {
+		return nil
+	}
+	r := &jobdb.Release{
+		Partition: p.number, Seq: p.place.Chain.Seq, From: p.place.Events, To: p.ahead.after,
+		Messages: uint64(len(messages)), When: now.UnixNano(),
+	}
+	p.batch.add(piece{release: r, messages: messages})
+	p.batch.place = p.place
+	p.batch.place.Events = r.To
+	return nil
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// readerIsSlow says whether the chain may have gone on further than we read: it
+// holds an envelope whose input we do not see yet, or messages that we did not
+// judge. Then it is not the chain that keeps the events waiting. An envelope that
+// lands after this look finds its messages released.
+func (w *Writer) readerIsSlow(p *part) (bool, error) {
+	if p.follower.Waits() {
+		return true, nil
+	}
+	end, err := w.cfg.Decisions.End(p.number)
+	if err != nil {
+		return false, fmt.Errorf("find the end of decisions: %w", err)
+	}
+	return end.Compare(p.follower.Judged()) > 0, nil
+}
