@@ -4,13 +4,17 @@
 #   hack/parts.sh            all of it
 #   hack/parts.sh process    the Pulsar distribution and Java: a broker as a child process
 #   hack/parts.sh container  Docker and the image of the broker
+#   hack/parts.sh promtool   the checker of alert rules
+#   hack/parts.sh compose    container, and Docker Compose (not part of all)
 #
-# Settings: REFLOAT_PULSAR_HOME (default: refloat/pulsar-4.0.8 in the cache directory).
+# The cache directory is refloat in XDG_CACHE_HOME or ~/.cache: pulsar-4.0.8, which
+# REFLOAT_PULSAR_HOME can name elsewhere, and bin/promtool.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 version=4.0.8
-home=${REFLOAT_PULSAR_HOME:-${XDG_CACHE_HOME:-$HOME/.cache}/refloat/pulsar-$version}
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/refloat
+home=${REFLOAT_PULSAR_HOME:-$cache/pulsar-$version}
 docker_log=${TMPDIR:-/tmp}/refloat-dockerd.log
 
 say() { echo "parts: $*" >&2; }
@@ -64,6 +68,21 @@ process() {
 	say "Pulsar $version is in $home"
 }
 
+# The program alone, out of Debian's package: no daemon, no root.
+promtool() {
+	! have promtool || return 0
+	[ ! -x "$cache/bin/promtool" ] || return 0
+	{ have apt-get && have dpkg; } || die "please install promtool, which comes with Prometheus"
+	local tmp
+	tmp=$(mktemp -d)
+	say "fetching promtool"
+	! is_root || apt-get update >/dev/null 2>&1 || die "apt-get update does not work"
+	(cd "$tmp" && apt-get download prometheus >/dev/null 2>&1 && dpkg -x prometheus_*.deb .) || die "apt-get could not download prometheus"
+	mkdir -p "$cache/bin"
+	mv "$tmp/usr/bin/promtool" "$cache/bin/promtool"
+	rm -rf "$tmp"
+}
+
 answers() { have docker && timeout 20 docker info >/dev/null 2>&1; }
 
 docker_engine() {
@@ -86,16 +105,25 @@ container() {
 	hack/pulsar-image.sh
 }
 
+compose() {
+	container
+	! docker compose version >/dev/null 2>&1 || return 0
+	install docker-compose=docker-compose
+}
+
 case ${1:-all} in
 process) process ;;
 container) container ;;
+promtool) promtool ;;
+compose) compose ;;
 all)
 	process
+	promtool
 	if answers || is_root; then
 		container
 	else
 		say "no Docker, and no root to start it: brokers run as child processes"
 	fi
 	;;
-*) die "unknown part $1: want process or container, or nothing for all" ;;
+*) die "unknown part $1: want process, container, promtool or compose, or nothing for all" ;;
 esac

@@ -54,14 +54,16 @@ var mayImport = map[string]string{
 	"internal/checkpoint":      "gocloud.dev",
 	"internal/placement":       "internal/eventlog github.com/apache/pulsar-client-go",
 	"internal/doctor":          "internal/chain internal/eventlog internal/eventlog/pulsarlog github.com/apache/pulsar-client-go",
-	"internal/node": "internal/audit internal/chain internal/checkpoint internal/evaluator internal/eventlog internal/eventlog/filelog " +
+	"internal/node": "internal/audit internal/chain internal/checkpoint internal/copied internal/evaluator internal/eventlog internal/eventlog/filelog " +
 		"internal/eventlog/pulsarlog internal/follow internal/jobdb internal/jobdb/sqlite internal/placement internal/policy internal/projection internal/recording internal/sink " +
 		"github.com/cenkalti/backoff/v5 github.com/cockroachdb/pebble/v2 github.com/prometheus/client_golang gocloud.dev golang.org/x/sync",
 
 	// For tests only: no row above names them.
-	"internal/pgtest": "github.com/jackc/pgx/v5",
-	"internal/e2e": "events/pb internal/audit internal/chain internal/evaluator internal/eventlog internal/eventlog/filelog internal/eventlog/pulsarlog " +
-		"internal/follow internal/jobdb internal/jobdb/sqlite internal/node internal/pulsartest internal/recording internal/sink google.golang.org/protobuf",
+	"internal/e2e": "events/pb internal/audit internal/eventlog internal/eventlog/pulsarlog internal/jobdb internal/jobdb/sqlite " +
+		"internal/recording internal/sink github.com/apache/pulsar-client-go google.golang.org/protobuf",
+	"internal/chaos": "events/pb internal/e2e internal/eventlog internal/pulsartest internal/recording " +
+		"github.com/apache/pulsar-client-go golang.org/x/sync google.golang.org/protobuf",
+	"internal/pgtest":     "github.com/jackc/pgx/v5",
 	"internal/pulsartest": "github.com/testcontainers/testcontainers-go github.com/moby/moby github.com/docker/go-connections",
 	"internal/sim": "events events/pb internal/chain internal/evaluator internal/eventlog internal/follow internal/jobdb internal/naive " +
 		"internal/policy internal/projection internal/sink google.golang.org/protobuf",
@@ -106,14 +108,16 @@ var (
 
 var (
 	// testParts may read the environment: they find what this machine has.
-	testParts   = []string{"internal/pulsartest/", "internal/pgtest/"}
-	ownClock    = []string{"cmd/", "internal/eventlog/filelog/", "internal/eventlog/pulsarlog/"}
-	badNames    = []string{"base", "common", "helpers", "models", "shared", "types", "util", "utils"}
-	notPure     = []string{"context", "crypto/rand", "database/sql", "io/fs", "log", "math/rand", "net", "os", "runtime", "sync", "syscall"}
-	cmdOnly     = []string{"flag", "os/signal", "github.com/spf13/cobra", "github.com/spf13/pflag"}
-	noMocks     = []string{"github.com/golang/mock", "github.com/stretchr/testify", "go.uber.org/mock"}
-	mapOrder    = []string{"maps.All", "maps.Keys", "maps.Values", "(reflect.Value).MapKeys", "(reflect.Value).MapRange"}
-	constantsOf = []string{"errors.New", "regexp.MustCompile", "hash/crc32.MakeTable", "strings.NewReplacer"}
+	testParts = []string{"internal/pulsartest/", "internal/pgtest/"}
+	// programs outside cmd/ are not installed: they have flags, signals and the clock too.
+	programsAside = []string{"internal/chaos/"}
+	ownClock      = []string{"cmd/", "internal/chaos/", "internal/eventlog/filelog/", "internal/eventlog/pulsarlog/"}
+	badNames      = []string{"base", "common", "helpers", "models", "shared", "types", "util", "utils"}
+	notPure       = []string{"context", "crypto/rand", "database/sql", "io/fs", "log", "math/rand", "net", "os", "runtime", "sync", "syscall"}
+	cmdOnly       = []string{"flag", "os/signal", "github.com/spf13/cobra", "github.com/spf13/pflag"}
+	noMocks       = []string{"github.com/golang/mock", "github.com/stretchr/testify", "go.uber.org/mock"}
+	mapOrder      = []string{"maps.All", "maps.Keys", "maps.Values", "(reflect.Value).MapKeys", "(reflect.Value).MapRange"}
+	constantsOf   = []string{"errors.New", "regexp.MustCompile", "hash/crc32.MakeTable", "strings.NewReplacer"}
 
 	clock       = []string{"time.Now", "time.Since", "time.Until"}
 	waiting     = []string{"time.After", "time.AfterFunc", "time.NewTicker", "time.NewTimer", "time.Tick", "time.Local", "time.LoadLocation"}
@@ -281,7 +285,7 @@ func (h *house) inspectImports(f *file) {
 		h.report(f.Name, "package %s has no row in the import table", f.dir())
 		return
 	}
-	allowed, inCmd := strings.Fields(row), strings.HasPrefix(f.path, "cmd/")
+	allowed, inCmd, hasFlags := strings.Fields(row), strings.HasPrefix(f.path, "cmd/"), strings.HasPrefix(f.path, "cmd/") || under(f.path, programsAside)
 	for _, spec := range f.Imports {
 		p := importPath(spec)
 		ours, isOurs := strings.CutPrefix(p, module+"/")
@@ -294,7 +298,7 @@ func (h *house) inspectImports(f *file) {
 		case isOurs && strings.HasPrefix(ours, "cmd/") && (!inCmd || !strings.HasPrefix(ours, "cmd/internal/")):
 			h.report(spec, "%s: nothing imports a program", p)
 		case f.test:
-		case !inCmd && under(p, cmdOnly):
+		case !hasFlags && under(p, cmdOnly):
 			h.report(spec, "%s: only cmd/ reads flags and signals", p)
 		case isOurs && !slices.Contains(allowed, ours),
 			!isOurs && strings.Contains(first, ".") && !under(p, allowed):

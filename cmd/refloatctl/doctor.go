@@ -34,7 +34,7 @@ Exit codes: 0 no errors among the findings (there may be warnings), 1 errors,
 	}
 	flags := pulsarflags.Bind(cmd)
 	addOutput(cmd, &output)
-	cmd.Flags().StringVar(&bookie, "bookie", "", "web address of a bookie to ask for its settings too, as http://bookie:8000 (default: none)")
+	cmd.Flags().StringVar(&bookie, "bookie", "", "web address of a bookie with httpServerEnabled=true, to ask for its settings too, as http://bookie:8000 (default: none)")
 	cmd.Flags().BoolVar(&quiet, "quiet", false, "only warnings and errors")
 	settings.Bind(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -94,7 +94,7 @@ type feedLog struct {
 // Open waits for what is on its way up to the end of now: so a Read that gives
 // nothing means that all was read.
 func (l feedLog) Open(p int, after eventlog.Position) (eventlog.Reader, error) {
-	end, err := l.Topic.End(p)
+	end, err := l.End(p)
 	if err != nil {
 		return nil, err
 	}

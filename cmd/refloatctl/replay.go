@@ -62,11 +62,11 @@ func replay(cmd *cobra.Command, f replayFlags) error {
 	if err != nil {
 		return err
 	}
-	log, err := node.OpenEvents(f.log)
+	log, closeLog, err := node.OpenEvents(f.log)
 	if err != nil {
 		return err
 	}
-	defer log.Close()
+	defer func() { _ = closeLog() }()
 	out := bufio.NewWriterSize(cmd.OutOrStdout(), 1<<16)
 	p, err := newRecordPrinter(out, f.output)
 	if err != nil {
@@ -113,9 +113,13 @@ func verify(cmd *cobra.Command, data string) error {
 		return err
 	}
 	defer logs.Close()
+	recorded, err := logs.Recorded()
+	if err != nil {
+		return err
+	}
 	var total audit.Verified
 	for partition := range logs.Events.Partitions() {
-		v, err := audit.Verify(cmd.Context(), logs.Audit(), partition)
+		v, err := audit.Verify(cmd.Context(), recorded, partition)
 		if errors.Is(err, audit.ErrDifferent) || errors.Is(err, chain.ErrMissing) {
 			fmt.Fprintf(cmd.OutOrStdout(), "partition %d: %v\n", partition, err)
 			return errFinding

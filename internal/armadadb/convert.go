@@ -58,7 +58,7 @@ func (c *Converter) Convert(m *eventlog.Message) ([]Effect, []Finding) {
 			if err != nil {
 				break
 			}
-			err = refused(op)
+			err = Refused(op)
 		}
 		if err != nil {
 			findings = append(findings, finding(i, err))

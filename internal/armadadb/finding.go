@@ -31,8 +31,8 @@ const (
 	Skipped
 	// Crash: it panics, and again after each restart.
 	Crash
-	// Refused: PostgreSQL refuses the batch, and it tries again for ever.
-	Refused
+	// Blocked: PostgreSQL refuses the batch, and it tries again for ever.
+	Blocked
 )
 
 // String is the kind's name, for metrics and people.
@@ -44,8 +44,8 @@ func (k Kind) String() string {
 		return "Skipped"
 	case Crash:
 		return "Crash"
-	case Refused:
-		return "Refused"
+	case Blocked:
+		return "Blocked"
 	default:
 		return "Unknown"
 	}
@@ -72,7 +72,7 @@ func finding(event int, err error) Finding {
 	if crash := crashError(""); errors.As(err, &crash) {
 		f.Kind = Crash
 	} else if no := refusedError(""); errors.As(err, &no) {
-		f.Kind = Refused
+		f.Kind = Blocked
 	}
 	return f
 }
@@ -92,8 +92,9 @@ const (
 	maxTime = 9224286393600
 )
 
-// refused says why PostgreSQL would not take an operation.
-func refused(op Op) error {
+// Refused says why PostgreSQL would not take an operation, or nil. A Converter has
+// asked; who makes operations of its own asks too.
+func Refused(op Op) error {
 	var c check
 	switch o := op.(type) {
 	case *InsertJob:

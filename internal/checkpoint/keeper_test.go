@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,8 +20,10 @@ type keeping struct {
 	storage *storage
 	vault   *checkpoint.Vault
 	taken   []uint64
-	saved   []uint64
-	failed  []error
+
+	mu     sync.Mutex
+	saved  []uint64
+	failed []error
 }
 
 func newKeeping(t *testing.T, dir string, seq uint64) *keeping {
@@ -28,8 +31,16 @@ func newKeeping(t *testing.T, dir string, seq uint64) *keeping {
 	k.vault = newVault(t, k.storage.bucket(), dir, time.Now)
 	k.Keeper = checkpoint.NewKeeper(checkpoint.KeeperConfig{
 		Vault: k.vault, Partition: 3, Seq: seq,
-		OnSaved:  func(i checkpoint.Info) { k.saved = append(k.saved, i.Seq) },
-		OnFailed: func(err error) { k.failed = append(k.failed, err) },
+		OnSaved: func(i checkpoint.Info) {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			k.saved = append(k.saved, i.Seq)
+		},
+		OnFailed: func(err error) {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			k.failed = append(k.failed, err)
+		},
 	})
 	return k
 }
@@ -56,6 +67,8 @@ func (k *keeping) wantDue(seq uint64, want bool) {
 func (k *keeping) want(taken, saved []uint64, failed int) {
 	k.t.Helper()
 	synctest.Wait()
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	if !slices.Equal(k.taken, taken) || !slices.Equal(k.saved, saved) || len(k.failed) != failed {
 		k.t.Errorf("taken %v, saved %v, failed %v, want %v, %v, %d", k.taken, k.saved, k.failed, taken, saved, failed)
 	}

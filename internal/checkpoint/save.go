@@ -126,7 +126,7 @@ func (u *upload) claim(ctx context.Context) error {
 		}
 		u.id = idSeq(u.Seq) + "-" + rand.Text()
 	}
-	return errors.New("others prune faster than this checkpoint can be claimed")
+	return fmt.Errorf("%w, %d times before it was claimed", ErrOvertaken, claimTries)
 }
 
 // plan gives each file an object: one that is there, or a new name. It returns
@@ -182,7 +182,7 @@ func (u *upload) write(ctx context.Context) error {
 	}
 	var back bytes.Buffer
 	if err := u.fetch(ctx, key, int64(len(b)), &back); isNotFound(err) {
-		return fmt.Errorf("%w: others saved newer ones and pruned it, or the storage loses objects", err)
+		return fmt.Errorf("%w (or the storage loses objects): %w", ErrOvertaken, err)
 	} else if err != nil {
 		return err
 	}

@@ -56,6 +56,10 @@ type Vault struct {
 // its objects is gone or is not what was saved. An older one may be intact.
 var ErrDamaged = errors.New("checkpoint is damaged")
 
+// ErrOvertaken says that others saved newer checkpoints, and pruned, while one
+// was on its way. There is nothing to mend.
+var ErrOvertaken = errors.New("others saved newer checkpoints and pruned this one")
+
 // New makes a vault.
 func New(c Config) (*Vault, error) {
 	if c.Bucket == nil || c.Scratch == "" || c.Now == nil {

@@ -19,7 +19,8 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// originProperty holds "position publish recording" of a message that was fed.
+// originProperty holds "position publish recording" of a message that was fed. It
+// comes last, and is empty where a message that was not has one of that name.
 const originProperty = "refloat-copied-origin"
 
 // IsTopic says whether the name of a recording is that of a topic.
@@ -29,9 +30,13 @@ func IsTopic(recording string) bool { return strings.Contains(recording, "/") }
 func Wrap(topic string, m *eventlog.Message) eventlog.Message {
 	out := *m
 	out.Origin = eventlog.Origin{Recording: topic, Position: m.Position, Publish: m.Publish}
-	if m.Origin.Recording != "" {
-		value := fmt.Sprintf("%v %d %s", m.Origin.Position, m.Origin.Publish, m.Origin.Recording)
-		out.Properties = append(slices.Clone(m.Properties), eventlog.Property{Key: originProperty, Value: value})
+	fed, n := m.Origin.Recording != "", len(m.Properties)
+	if fed || n > 0 && m.Properties[n-1].Key == originProperty {
+		mark := eventlog.Property{Key: originProperty}
+		if fed {
+			mark.Value = fmt.Sprintf("%v %d %s", m.Origin.Position, m.Origin.Publish, m.Origin.Recording)
+		}
+		out.Properties = append(slices.Clone(m.Properties), mark)
 	}
 	return out
 }
@@ -47,15 +52,18 @@ func Unwrap(m *eventlog.Message) (eventlog.Message, error) {
 	if n < 0 || m.Properties[n].Key != originProperty {
 		return out, nil
 	}
+	if out.Properties = m.Properties[:n:n]; n == 0 {
+		out.Properties = nil
+	}
+	if m.Properties[n].Value == "" {
+		return out, nil
+	}
 	position, rest, _ := strings.Cut(m.Properties[n].Value, " ")
 	publish, name, _ := strings.Cut(rest, " ")
 	at, err1 := eventlog.ParsePosition(position)
 	ns, err2 := strconv.ParseInt(publish, 10, 64)
 	if err := errors.Join(err1, err2); err != nil || name == "" {
 		return eventlog.Message{}, fmt.Errorf("message %v: property %s: %w", m.Position, originProperty, eventlog.ErrCorrupt)
-	}
-	if out.Properties = m.Properties[:n:n]; n == 0 {
-		out.Properties = nil
 	}
 	out.Origin = eventlog.Origin{Recording: name, Position: at, Publish: ns}
 	return out, nil

@@ -201,9 +201,7 @@ func (e *statusError) Error() string { return e.text }
 // Unwrap gives the answer its class.
 func (e *statusError) Unwrap() error {
 	switch e.code {
-	case http.StatusUnauthorized:
-		return ErrUnreachable
-	case http.StatusForbidden:
+	case http.StatusUnauthorized, http.StatusForbidden: // brokers use the former for both
 		return ErrDenied
 	case http.StatusNotFound:
 		return ErrNotThere

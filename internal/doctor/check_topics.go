@@ -9,9 +9,12 @@ const createTopics = "refloatctl topics create, with the same --pulsar flags"
 
 func (c *checks) brokers() {
 	f := c.facts
-	if f.Service.Known() {
+	switch {
+	case f.Service.Known():
 		c.ok("RD001", "client", "reaches "+f.Service.Value)
-	} else {
+	case errors.Is(f.Service.Err, ErrNotAsked):
+		c.unknown("RD001", "client", "whether it gets through", f.Service.Err, "")
+	default:
 		c.bad("RD001", "client", "does not get through: "+oneLine(f.Service.Err),
 			"evaluators and ingesters use this connection, not the admin API",
 			"check --pulsar and the flags that say who we are (--pulsar-token-file and others)")

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/refloat/refloat/internal/chain"
@@ -53,13 +54,13 @@ func lastClaim(ctx context.Context, topic eventlog.Topic, p int, l Ledgers) (*Cl
 // back is the position n entries before the end, and whether that is the
 // beginning. Decisions are not in batches.
 func (l *Ledgers) back(n int64) (after eventlog.Position, whole bool) {
-	for i := len(l.Ledgers) - 1; i >= 0; i-- {
-		entries := l.Ledgers[i].Entries
+	for i, ledger := range slices.Backward(l.Ledgers) {
+		entries := ledger.Entries
 		if i == len(l.Ledgers)-1 {
 			entries = max(entries, l.CurrentEntries)
 		}
 		if entries > n {
-			return eventlog.Position{Ledger: l.Ledgers[i].ID, Entry: entries - n - 1}, false
+			return eventlog.Position{Ledger: ledger.ID, Entry: entries - n - 1}, false
 		}
 		n -= entries
 	}

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// ErrRefused: the topics are not such that what was asked for can be done; the
-// error says what to do.
+// ErrRefused says that the topics are not such that what was asked for can be
+// done; the error says what to do.
 var ErrRefused = errors.New("refused")
 
 // Wish is what the topics of a deployment are to be.
@@ -31,7 +31,11 @@ func (s *Step) Do(ctx context.Context) error {
 	if s.Done {
 		return nil
 	}
-	if err := s.do(ctx); err != nil {
+	err := s.do(ctx)
+	if errors.Is(err, ErrDenied) {
+		err = fmt.Errorf("%w (let an admin of the tenant run this)", err)
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", s.What, err)
 	}
 	s.Done = true
@@ -127,7 +131,7 @@ func (p *plan) decisions(ctx context.Context, name string, want int, w Wish) err
 			"let the job sets of before end first, or accept that their retry counts start anew. Then run this with --grow, "+
 			"and start the evaluators once with %s", name, plural(n, "partition", "partitions"), want, acceptPartitions(want))
 	default:
-		p.todo(p.request(http.MethodPost, path(name)+"/partitions", want), "grow %s from %d to %d partitions; then start the evaluators once with %s", name, n, want, acceptPartitions(want))
+		p.todo(p.request(http.MethodPost, topicPath(name)+"/partitions", want), "grow %s from %d to %d partitions; then start the evaluators once with %s", name, n, want, acceptPartitions(want))
 	}
 	p.keep(ctx, name)
 	return nil
@@ -150,7 +154,7 @@ func (p *plan) policies(ctx context.Context, name string) error {
 }
 
 func (p *plan) create(name string, n int) {
-	p.todo(p.request(http.MethodPut, path(name)+"/partitions", n), "create %s with %s", name, plural(n, "partition", "partitions"))
+	p.todo(p.request(http.MethodPut, topicPath(name)+"/partitions", n), "create %s with %s", name, plural(n, "partition", "partitions"))
 }
 
 // request makes a request, where "it is so already" is as good as success.
@@ -167,7 +171,7 @@ func (p *plan) request(method, path string, body any) func(context.Context) erro
 // keep sets that nothing in a topic is ever deleted, for the topic itself: what
 // its namespace says may change.
 func (p *plan) keep(ctx context.Context, name string) {
-	at := path(name)
+	at := topicPath(name)
 	retention := setting[Retention]{p, name, "/retention", func(r Retention) bool { return r.Infinite() }}
 	retention.set(ctx, "keep %s for ever", http.MethodPost, at+"/retention", Retention{Minutes: -1, MB: -1})
 	ttl := setting[*int]{p, name, "/messageTTL", func(v *int) bool { return v != nil && *v == 0 }}
@@ -184,7 +188,7 @@ type setting[T any] struct {
 }
 
 func (s setting[T]) set(ctx context.Context, what, method, request string, body any) {
-	own := answer[T](ctx, s.admin, path(s.topic)+s.path)
+	own := answer[T](ctx, s.admin, topicPath(s.topic)+s.path)
 	if own.Known() && s.good(own.Value) {
 		s.done(what, s.topic)
 		return
@@ -195,7 +199,7 @@ func (s setting[T]) set(ctx context.Context, what, method, request string, body 
 		if err == nil {
 			return s.await(ctx)
 		}
-		applied := answer[T](ctx, s.admin, path(s.topic)+s.path+"?applied=true")
+		applied := answer[T](ctx, s.admin, topicPath(s.topic)+s.path+"?applied=true")
 		if statusOf(err) == http.StatusMethodNotAllowed && applied.Known() && s.good(applied.Value) {
 			return nil // topics have no policies of their own here, and that of the namespace will do
 		}
@@ -215,7 +219,7 @@ func (s setting[T]) await(ctx context.Context) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if own := answer[T](ctx, s.admin, path(s.topic)+s.path+"?applied=true"); own.Known() && s.good(own.Value) {
+		if own := answer[T](ctx, s.admin, topicPath(s.topic)+s.path+"?applied=true"); own.Known() && s.good(own.Value) {
 			return nil
 		}
 		select {
@@ -246,7 +250,7 @@ func (p *plan) subscribe(ctx context.Context, topic string, n int, name string) 
 	}
 	p.todo(func(ctx context.Context) error {
 		for _, i := range missing {
-			if err := p.request(http.MethodPut, path(partition(topic, i))+"/subscription/"+name, earliest)(ctx); err != nil {
+			if err := p.request(http.MethodPut, topicPath(partition(topic, i))+"/subscription/"+name, earliest)(ctx); err != nil {
 				return fmt.Errorf("partition %d: %w", i, err)
 			}
 		}

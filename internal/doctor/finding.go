@@ -91,10 +91,13 @@ func (c *checks) unknown(code, about, what string, err error, why string) {
 	c.warn(code, about, fmt.Sprintf("%s is not known: %s", what, oneLine(err)), why, fix)
 }
 
-// ErrNotAsked: there was no way or no reason to ask.
+// ErrNotAsked says that there was no way or no reason to ask.
 var ErrNotAsked = errors.New("not asked")
 
-func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+func oneLine(err error) string {
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	return strings.TrimPrefix(text, ErrNotAsked.Error()+": ")
+}
 
 // some names numbers of partitions, the first few of many.
 func some(partitions []int) string {

@@ -32,8 +32,10 @@ func Gather(ctx context.Context, d Deployment) (*Facts, error) {
 	f := &Facts{}
 	d.Progress("the broker")
 	f.Version = d.Admin.text(ctx, "brokers/version")
-	if errors.Is(f.Version.Err, ErrUnreachable) {
-		return nil, f.Version.Err
+	if err := f.Version.Err; errors.Is(err, ErrUnreachable) {
+		return nil, err
+	} else if statusOf(err) == http.StatusUnauthorized { // everybody who is known may ask for it
+		return nil, fmt.Errorf("%w: it does not know us: %w (say who we are, by --pulsar-token-file and others)", ErrUnreachable, err)
 	}
 	f.Broker = answer[map[string]string](ctx, d.Admin, "brokers/configuration/runtime")
 	f.Standalone = standalone(f.Broker.Value)
@@ -55,8 +57,8 @@ func Gather(ctx context.Context, d Deployment) (*Facts, error) {
 	return f, nil
 }
 
-// path is where the admin API has a topic.
-func path(topic string) string { return strings.Replace(topic, "://", "/", 1) }
+// topicPath is where the admin API has a topic.
+func topicPath(topic string) string { return strings.Replace(topic, "://", "/", 1) }
 
 // topic asks for everything about a topic.
 func (a *Admin) topic(ctx context.Context, name string) Topic {
@@ -64,7 +66,7 @@ func (a *Admin) topic(ctx context.Context, name string) Topic {
 	if !t.Partitions.Known() {
 		return t
 	}
-	at := path(name)
+	at := topicPath(name)
 	const applied = "?applied=true"
 	t.Retention = answer[Retention](ctx, a, at+"/retention"+applied)
 	t.TTL = answer[int](ctx, a, at+"/messageTTL"+applied)
@@ -84,7 +86,7 @@ func (a *Admin) topic(ctx context.Context, name string) Topic {
 
 // partitions is 0 for a topic without partitions.
 func (a *Admin) partitions(ctx context.Context, name string) Fact[int] {
-	meta := answer[struct{ Partitions int }](ctx, a, path(name)+"/partitions?checkAllowAutoCreation=false")
+	meta := answer[struct{ Partitions int }](ctx, a, topicPath(name)+"/partitions?checkAllowAutoCreation=false")
 	return Fact[int]{Value: meta.Value.Partitions, Err: meta.Err}
 }
 
@@ -95,7 +97,7 @@ func (a *Admin) stats(ctx context.Context, name string, n int) Fact[[]Stats] {
 // perPartition asks for something of all partitions at once. One that the
 // broker does not have gets what is given for it.
 func perPartition[T any](ctx context.Context, a *Admin, name string, n int, what string, missing T) Fact[[]T] {
-	all := answer[struct{ Partitions map[string]T }](ctx, a, path(name)+what)
+	all := answer[struct{ Partitions map[string]T }](ctx, a, topicPath(name)+what)
 	if !all.Known() {
 		return Fact[[]T]{Err: all.Err}
 	}

@@ -154,19 +154,28 @@ func (d *Deployment) Settled(ctx context.Context) error {
 		return err
 	}
 	defer l.Close()
-	places, last := map[int]eventlog.Position{}, ""
-	err = Until(ctx, func() (bool, error) {
-		if found, err := d.places(ctx); err == nil {
-			places = found
+	ends := make([]eventlog.Position, l.Events.Partitions())
+	for p := range ends {
+		if ends[p], err = l.Events.End(p); err != nil {
+			return err
 		}
-		for p := range l.Events.Partitions() {
-			end, err := l.Events.End(p)
-			if err != nil {
-				last = err.Error()
-				return false, nil // the broker may be on its way back
-			}
-			if at, ok := places[p]; end != eventlog.Start && (!ok || at.Compare(end) < 0) {
-				last = fmt.Sprintf("partition %d: the job database answers up to %v, the events end at %v", p, at, end)
+	}
+	return d.Answered(ctx, ends)
+}
+
+// Answered waits until the job database answers events up to a position in each
+// partition.
+func (d *Deployment) Answered(ctx context.Context, upTo []eventlog.Position) error {
+	last := ""
+	err := Until(ctx, func() (bool, error) {
+		places, err := d.places(ctx)
+		if err != nil {
+			last = err.Error()
+			return false, nil // nobody made it yet
+		}
+		for p, to := range upTo {
+			if at, ok := places[p]; to != eventlog.Start && (!ok || at.Compare(to) < 0) {
+				last = fmt.Sprintf("partition %d: the job database answers up to %v, wanted is %v", p, at, to)
 				return false, nil
 			}
 		}

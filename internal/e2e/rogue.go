@@ -3,9 +3,11 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/apache/pulsar-client-go/pulsar/log"
 )
 
 // Rogue is a client that takes from an owner the right to publish, which the
@@ -22,7 +24,7 @@ func NewRogue(url, adminURL string) (*Rogue, error) {
 		return nil, err
 	}
 	p.Fence.Store(true)
-	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: p.URL, OperationTimeout: 10 * time.Second, Logger: silent{}})
+	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: p.URL, OperationTimeout: 10 * time.Second, Logger: log.NewLoggerWithSlog(slog.New(slog.DiscardHandler))})
 	if err != nil {
 		_ = p.Close()
 		return nil, fmt.Errorf("connect the rogue: %w", err)
@@ -30,23 +32,22 @@ func NewRogue(url, adminURL string) (*Rogue, error) {
 	return &Rogue{p, client}, nil
 }
 
-// Fence takes the right to publish to a topic, publishes messages, and keeps
-// the right until ctx ends.
-func (r *Rogue) Fence(ctx context.Context, topic string, messages ...[]byte) error {
+// Fence takes the right to publish to a topic and publishes messages. It keeps
+// the right until leave is called.
+func (r *Rogue) Fence(ctx context.Context, topic string, messages ...[]byte) (leave func(), err error) {
 	p, err := r.client.CreateProducer(pulsar.ProducerOptions{
 		Topic: topic, ProducerAccessMode: pulsar.ProducerAccessModeExclusive, DisableBatching: true, SendTimeout: 10 * time.Second,
 	})
 	if err != nil {
-		return fmt.Errorf("fence %s: %w", topic, err)
+		return nil, fmt.Errorf("fence %s: %w", topic, err)
 	}
-	defer p.Close()
 	for _, m := range messages {
-		if _, err := p.Send(context.WithoutCancel(ctx), &pulsar.ProducerMessage{Payload: m}); err != nil {
-			return fmt.Errorf("publish to %s as a stranger: %w", topic, err)
+		if _, err := p.Send(ctx, &pulsar.ProducerMessage{Payload: m}); err != nil {
+			p.Close()
+			return nil, fmt.Errorf("publish to %s as a stranger: %w", topic, err)
 		}
 	}
-	<-ctx.Done()
-	return nil
+	return p.Close, nil
 }
 
 // Close ends it.

@@ -10,6 +10,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/copied"
+	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/filelog"
 )
 
@@ -89,6 +91,15 @@ func (l *Logs) Audit() audit.Logs {
 	return audit.Logs{Events: l.Events, Decisions: l.Decisions, Policies: l.Policies}
 }
 
+// Recorded is the logs as audits read them, where `refloatctl record` may have
+// copied them from Pulsar: with the positions that they had there.
+func (l *Logs) Recorded() (audit.Logs, error) {
+	events, e1 := copied.Topic(l.Events)
+	decisions, e2 := copied.Topic(l.Decisions)
+	policies, e3 := copied.Topic(l.Policies)
+	return audit.Logs{Events: events, Decisions: decisions, Policies: policies}, errors.Join(e1, e2, e3)
+}
+
 // Close closes what is open.
 func (l *Logs) Close() error {
 	var errs []error
@@ -100,5 +111,15 @@ func (l *Logs) Close() error {
 	return errors.Join(errs...)
 }
 
-// OpenEvents opens an events log that import wrote, for reading.
-func OpenEvents(dir string) (*filelog.Log, error) { return openLog(dir, 0, false) }
+// OpenEvents opens an events log that import or record wrote, for reading.
+func OpenEvents(dir string) (_ eventlog.Topic, close func() error, err error) {
+	log, err := openLog(dir, 0, false)
+	if err != nil {
+		return nil, nil, err
+	}
+	topic, err := copied.Topic(log)
+	if err != nil {
+		return nil, nil, errors.Join(err, log.Close())
+	}
+	return topic, log.Close, nil
+}

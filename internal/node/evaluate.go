@@ -148,41 +148,88 @@ func (o *owner) synced(ctx context.Context, store *projection.Store, place follo
 }
 
 // openState opens the partition's state, or the newest checkpoint where that
-// reaches further.
+// reaches further, or where the state cannot be opened.
 func (o *owner) openState(ctx context.Context) (*projection.Store, error) {
 	dir := o.Data.State(o.partition)
-	store, err := projection.OpenStore(projection.StoreConfig{FS: vfs.Default, Dir: dir, Logger: pebbleLog{o.Log}})
-	if err != nil || o.vault == nil {
-		return store, err
+	// What a crash in the middle of replacing a state left behind.
+	if err := errors.Join(os.RemoveAll(dir+newSuffix), os.RemoveAll(dir+oldSuffix)); err != nil {
+		return nil, fmt.Errorf("clear state: %w", err)
 	}
-	place, err := evaluator.PlaceIn(store)
-	if err != nil {
+	store, openErr := o.openStore(dir)
+	if o.vault == nil || openErr != nil && !errors.Is(openErr, projection.ErrCorrupt) {
+		return store, openErr
+	}
+	reached := uint64(0)
+	if openErr == nil {
+		place, err := evaluator.PlaceIn(store)
+		if err != nil {
+			openErr = errors.Join(err, store.Close())
+		}
+		reached = place.Chain.Seq
+	}
+	if openErr != nil {
+		o.Log.Error("state cannot be used; looking for a checkpoint", slog.Int("partition", o.partition), slog.Any("error", openErr))
+	}
+	restored, err := o.restore(ctx, dir+newSuffix, reached)
+	switch {
+	case err != nil && openErr == nil:
 		return nil, errors.Join(err, store.Close())
+	case err != nil || !restored && openErr != nil:
+		return nil, errors.Join(openErr, err)
+	case !restored:
+		return store, nil
+	case openErr == nil:
+		if err := store.Close(); err != nil {
+			return nil, err
+		}
 	}
+	if err := replace(dir); err != nil {
+		return nil, fmt.Errorf("put checkpoint in place: %w", err)
+	}
+	return o.openStore(dir)
+}
+
+const newSuffix, oldSuffix = ".new", ".old"
+
+// replace puts the new state in the place of the old one. A crash on the way
+// leaves one of them whole, or neither, and never half of one.
+func replace(dir string) error {
+	if err := os.Rename(dir, dir+oldSuffix); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return errors.Join(os.Rename(dir+newSuffix, dir), os.RemoveAll(dir+oldSuffix))
+}
+
+func (o *owner) openStore(dir string) (*projection.Store, error) {
+	return projection.OpenStore(projection.StoreConfig{FS: vfs.Default, Dir: dir, Logger: pebbleLog{o.Log}})
+}
+
+// restore brings the newest usable checkpoint beyond a place to a directory, if
+// there is one.
+func (o *owner) restore(ctx context.Context, dir string, beyond uint64) (bool, error) {
 	saved, err := o.vault.List(ctx, o.partition)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%w: list checkpoints: %w", eventlog.ErrTransient, err), store.Close())
+		return false, fmt.Errorf("%w: list checkpoints: %w", eventlog.ErrTransient, err)
 	}
 	for _, c := range saved {
-		if c.Seq <= place.Chain.Seq {
+		if c.Seq <= beyond {
 			break
 		}
-		if c.Unusable != "" {
-			o.Log.Error("checkpoint cannot be used", slog.Int("partition", o.partition), slog.Uint64("seq", c.Seq), slog.String("why", c.Unusable))
-			continue
-		}
 		began := o.Now()
-		if err := o.vault.Restore(ctx, o.partition, c, dir+".new"); err != nil {
-			o.Log.Error("checkpoint cannot be used", slog.Int("partition", o.partition), slog.Uint64("seq", c.Seq), slog.Any("error", err))
-			continue
+		err := errors.New(c.Unusable)
+		if c.Unusable == "" {
+			err = o.vault.Restore(ctx, o.partition, c, dir)
 		}
-		if err := errors.Join(store.Close(), os.RemoveAll(dir), os.Rename(dir+".new", dir)); err != nil {
-			return nil, fmt.Errorf("put checkpoint in place: %w", err)
+		if err == nil {
+			o.Log.Info("checkpoint restored", slog.Int("partition", o.partition), slog.Uint64("seq", c.Seq), slog.Duration("took", o.Now().Sub(began)))
+			return true, nil
 		}
-		o.Log.Info("checkpoint restored", slog.Int("partition", o.partition), slog.Uint64("seq", c.Seq), slog.Duration("took", o.Now().Sub(began)))
-		return projection.OpenStore(projection.StoreConfig{FS: vfs.Default, Dir: dir, Logger: pebbleLog{o.Log}})
+		if c.Unusable == "" && !errors.Is(err, checkpoint.ErrDamaged) {
+			return false, fmt.Errorf("%w: restore checkpoint: %w", eventlog.ErrTransient, err)
+		}
+		o.Log.Error("checkpoint cannot be used; trying an older one", slog.Int("partition", o.partition), slog.Uint64("seq", c.Seq), slog.Any("error", err))
 	}
-	return store, nil
+	return false, nil
 }
 
 // randomBackOff waits a little longer after each loss in a row, up to 10 s.

@@ -3,6 +3,7 @@ package projection
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -41,6 +42,9 @@ func OpenStore(c StoreConfig) (*Store, error) {
 		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 	}
 	db, err := pebble.Open(c.Dir, opts)
+	if pebble.IsCorruptionError(err) || errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: open state in %s: %w", ErrCorrupt, c.Dir, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open state in %s: %w", c.Dir, err)
 	}

@@ -130,11 +130,9 @@ func (w *world) strange() {
 	case w.one(4):
 	case len(w.lost) > 0 && w.one(4) && len(w.chains) == 1:
 		raw = w.lost[w.rng.IntN(len(w.lost))]
-	case len(old) > 0 && w.one(3): // damaged
-		raw = append([]byte{}, old[w.rng.IntN(len(old))].Payload...)
-		if len(raw) > 0 {
-			raw = raw[:w.rng.IntN(len(raw))]
-		}
+	case len(old) > 0 && w.one(3): // damaged, so that it shows: an envelope has no checksum of its own
+		raw = old[w.rng.IntN(len(old))].Payload
+		raw = append([]byte{0xff}, raw[:w.rng.IntN(len(raw)+1)]...)
 	case len(old) > 0:
 		raw = old[len(old)-1-w.rng.IntN(min(len(old), 1+w.rng.IntN(20)))].Payload
 	}

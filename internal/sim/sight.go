@@ -139,12 +139,21 @@ var sightNames = [sights]string{
 	SawCut:              "a log lost what it held",
 	SawOwnerMissing:     "an owner stopped since something is missing",
 	SawIngesterMissing:  "an ingester stopped since something is missing",
-	SawTwoWays:          "a chain went two ways, and nobody could tell (rare)",
+	SawTwoWays:          "a chain went two ways, and nobody could tell (not demanded)",
 	SawFork:             "a chain was begun again below its end",
 }
 
-// Rare says that it may take more than 10,000 seeds.
-func (s Sight) Rare() bool { return s == SawTwoWays }
+// Within is the number of seeds in which it must have come up; 0: it need not.
+func (s Sight) Within() uint64 {
+	switch s {
+	case SawReadyOfReleased:
+		return 100_000
+	case SawTwoWays: // it should not be, and PROTOCOL 3 does not tell all of them
+		return 0
+	default:
+		return 10_000
+	}
+}
 
 // String says what was seen.
 func (s Sight) String() string { return sightNames[s] }

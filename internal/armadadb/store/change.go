@@ -158,7 +158,7 @@ func (c *changes) condition(id, queue, set string, apply func(*jobChange)) bool 
 	switch {
 	case j.insert != nil && (j.insert.Queue != queue || j.insert.JobSet != set):
 	case j.terminated(): // since before, whatever the row says
-	case false:
+	case j.insert == nil && j.conditional && (j.queue != queue || j.set != set):
 		return false // the row has one queue and set: only it can tell which counts
 	default:
 		j.queue, j.set, j.conditional = queue, set, true

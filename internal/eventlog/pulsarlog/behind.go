@@ -2,6 +2,7 @@ package pulsarlog
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/apache/pulsar-client-go/pulsaradmin/pkg/utils"
 
@@ -14,6 +15,9 @@ func (t *Topic) PartitionName(p int) string { return t.parts[p].name }
 // Behind is how many entries a partition holds after the entry of a position: a
 // batch is one entry. Only the admin API tells.
 func (t *Topic) Behind(p int, after eventlog.Position) (int64, error) {
+	if p < 0 || p >= len(t.parts) {
+		return 0, t.fail("count entries of", p, fmt.Errorf("no such partition: the topic has %d", len(t.parts)))
+	}
 	if t.cluster.admin == nil {
 		return 0, t.fail("count entries of", p, ErrNoAdmin)
 	}

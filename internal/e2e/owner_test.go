@@ -1,0 +1,230 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/refloat/refloat/internal/eventlog"
+)
+
+// TestHandOver: an evaluator that is asked to end leaves its partitions to the
+// next at once, without waiting for the broker to notice.
+func TestHandOver(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	a, b := w.evaluator("a"), w.evaluator("b")
+	w.ingester("one")
+	w.live(3, a, b)
+	w.feed("plain")
+	leaves, stays := a, b
+	if w.scrape(a).Sum("refloat_partition_live") == 0 {
+		leaves, stays = b, a
+	}
+	left := w.scrape(leaves).Sum("refloat_partition_live")
+	began := time.Now()
+	w.must(leaves.Term(w.ctx))
+	gone := time.Since(began)
+	w.live(3, stays)
+	took := time.Since(began)
+	t.Logf("%v partitions were handed over: %v until the end of the old owner, %v until the new one was live", left, gone, took)
+	const bound = 5 * time.Second
+	if took > bound {
+		t.Errorf("handing over took %v, want less than %v", took, bound)
+	}
+	w.settledAndRight()
+}
+
+// TestNewMachine: an evaluator without local state goes on from a checkpoint,
+// and folds what came after it.
+func TestNewMachine(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	a := w.evaluator("a")
+	w.ingester("one")
+	w.feed("plain")
+	w.must(w.Settled(w.ctx))
+	w.until("every partition has a checkpoint", func() bool {
+		m, n := w.scrape(a), 0
+		for p := range 3 {
+			if m.Sum("refloat_checkpoint_timestamp_seconds", fmt.Sprintf("partition=%q", fmt.Sprint(p))) > 0 {
+				n++
+			}
+		}
+		return n == 3
+	})
+	a.Kill()
+	w.must(os.RemoveAll(w.Data("a")))
+	w.feed("chaos")
+	b := w.evaluator("b")
+	w.live(3, b)
+	if n := strings.Count(b.Text(), `msg="checkpoint restored"`); n != 3 {
+		t.Errorf("%d checkpoints restored, want 3:\n%s", n, b.Tail())
+	}
+	if sum := w.settledAndRight(); sum.Messages != 1559+630 || sum.Claims != 6 {
+		t.Errorf("%+v: want %d messages and 6 claims", sum, 1559+630)
+	}
+}
+
+// TestNoHistory: events were deleted that nobody has a state of. Nobody goes on
+// without being told to.
+func TestNoHistory(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	a := w.evaluator("a")
+	w.ingester("one")
+	w.feedOne("c0001")
+	w.must(w.Settled(w.ctx))
+	a.Kill()
+	w.must(os.RemoveAll(w.Data("a")))
+	w.must(os.RemoveAll(w.Checkpoints()))
+	w.must(os.MkdirAll(w.Checkpoints(), 0o755))
+	w.feedOne("c0002")
+	w.truncate("events-partition-0")
+	before := w.decisions()
+
+	b := w.evaluator("b")
+	w.refused(b, "events do not reach back")
+	if after := w.decisions(); after != before {
+		t.Errorf("the decision log ends at %v, was at %v", after, before)
+	}
+	b.Kill()
+
+	c := w.evaluator("c", "--accept-history-from", "beginning")
+	w.live(1, c)
+	w.feedOne("c0003")
+	l, err := w.Open()
+	w.must(err)
+	defer l.Close()
+	w.until("what was fed then is answered", func() bool {
+		chain := w.chain(l)
+		return chain.Accepted == 1 && chain.Claims == 2 && len(chain.Records) > 0 && chain.has("c0003") && !chain.has("c0002")
+	})
+	if m := w.scrape(c); m.Sum("refloat_refused") != 0 {
+		t.Errorf("refused: %v", m.Sum("refloat_refused"))
+	}
+}
+
+// TestPartitions: events grows under us. Job sets then move, and counts do not
+// move with them, so a person must say go on.
+func TestPartitions(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	a := w.evaluator("a")
+	w.ingester("one")
+	w.live(2, a)
+	w.feedOne("c0001")
+	w.must(w.Settled(w.ctx))
+	w.admin(http.MethodPost, w.path("events")+"/partitions", "3")
+	ends := func(p *Process, says string) {
+		t.Helper()
+		code, err := p.ExitCode(w.ctx)
+		w.must(err)
+		if code == 0 || !strings.Contains(p.Text(), says) {
+			t.Errorf("%s ended with code %d; want another, and %q:\n%s", p.Name, code, says, p.Tail())
+		}
+	}
+	ends(a, "the number of partitions of events has changed")
+	b, err := w.Evaluator("b", nil)
+	w.must(err)
+	w.processes = append(w.processes, b)
+	ends(b, "events has 3 partitions and decisions has 2")
+	_, err = w.Ctl(w.ctx, "topics", "create", "--grow")
+	w.must(err)
+	c := w.evaluator("c")
+	w.refused(c, "--accept-partitions 3")
+	c.Kill()
+	d := w.evaluator("d", "--accept-partitions", "3")
+	w.live(3, d)
+	w.ingester("two")
+	w.feedOne("c0002")
+	w.settledAndRight()
+}
+
+// TestRecreated: a topic is deleted and made again under us. Nobody takes the
+// new one for the old one.
+func TestRecreated(t *testing.T) {
+	t.Parallel()
+	for _, topic := range []string{"events", "decisions"} {
+		t.Run(topic, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			a := w.evaluator("a")
+			w.ingester("one")
+			w.feedOne("c0001")
+			w.must(w.Settled(w.ctx))
+			before := w.decisions()
+			w.recreate(topic, 1)
+			w.feedOne("c0001") // the same again
+			w.until("the evaluator says that it does not go on", func() bool {
+				return a.Ended() || w.scrape(a).Sum("refloat_refused") == 1
+			})
+			t.Logf("%s", lastWith(a.Text(), "partition refused"))
+			after := w.decisions()
+			if topic == "decisions" {
+				before = eventlog.Start // nothing may be written to the new one
+			}
+			if after != before {
+				t.Errorf("the decision log ends at %v, want %v", after, before)
+			}
+		})
+	}
+}
+
+func lastWith(text, part string) (last string) {
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, part) {
+			last = line
+		}
+	}
+	return last
+}
+
+// refused waits until a program says that it waits for a person, and why.
+func (w *world) refused(p *Process, why string) {
+	w.t.Helper()
+	w.until("the evaluator refuses", func() bool { return w.scrape(p).Sum("refloat_refused") >= 1 })
+	line, err := p.Await(w.ctx, "partition refused")
+	w.must(err)
+	if !strings.Contains(line, why) {
+		w.t.Errorf("it refuses with %s: want %q", line, why)
+	}
+	if w.scrape(p).Sum("refloat_partition_live") != 0 {
+		w.t.Error("it refuses, and is live")
+	}
+}
+
+// decisions is where the decision log's first partition ends.
+func (w *world) decisions() eventlog.Position {
+	w.t.Helper()
+	l, err := w.Open()
+	w.must(err)
+	defer l.Close()
+	end, err := l.Decisions.End(0)
+	w.must(err)
+	return end
+}
+
+// chain reads the decision log's first partition.
+func (w *world) chain(l *Logs) *Chain {
+	w.t.Helper()
+	c := NewChain()
+	w.must(Each(l.Decisions, 0, func(m eventlog.Message) error {
+		_, err := c.Offer(m.Payload)
+		return err
+	}))
+	return c
+}
+
+// has says whether there is a record of a copy's jobs.
+func (c *Chain) has(copied string) bool {
+	for r := range c.Records {
+		if strings.HasPrefix(r.Job, copied) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,214 @@
+package placement_test
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
+	"github.com/refloat/refloat/internal/placement"
+	"github.com/refloat/refloat/internal/pulsartest"
+)
+
+func TestMain(m *testing.M) { os.Exit(pulsartest.Main(m)) }
+
+// group is some instances' seats for the partitions of one topic.
+type group struct {
+	t       *testing.T
+	cluster *pulsarlog.Cluster
+	topic   *pulsarlog.Topic
+	clients map[string]pulsar.Client
+	seats   map[string][]*placement.Seat
+}
+
+func newGroup(t *testing.T, partitions int) *group {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a broker")
+	}
+	b := pulsartest.Shared(t)
+	ns := b.Namespace(t)
+	_, short, _ := strings.Cut(ns, "/")
+	b.CreateTopic(t, "persistent://"+ns+"/events", partitions)
+	c, err := pulsarlog.Connect(pulsarlog.Config{ServiceURL: b.URL, AdminURL: b.AdminURL, Namespace: short})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	topic, err := c.Open("events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &group{t: t, cluster: c, topic: topic, seats: map[string][]*placement.Seat{}}
+}
+
+func (g *group) join(instance string) {
+	g.t.Helper()
+	for p := range g.topic.Partitions() {
+		s, err := placement.Take(placement.Config{
+			Client: g.cluster.Client(), Subscription: "group", Instance: instance, Log: slog.New(slog.DiscardHandler),
+		}, g.topic.PartitionName(p), p)
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		g.seats[instance] = append(g.seats[instance], s)
+	}
+}
+
+func (g *group) leave(instance string) {
+	g.t.Helper()
+	for _, s := range g.seats[instance] {
+		if err := s.Close(); err != nil {
+			g.t.Fatal(err)
+		}
+	}
+	delete(g.seats, instance)
+}
+
+// placed is who is active, by partition: empty where it is not exactly one.
+func (g *group) placed() string {
+	var all []string
+	for p := range g.topic.Partitions() {
+		who := ""
+		for instance, seats := range g.seats {
+			if seats[p].Active() {
+				who += instance
+			}
+		}
+		all = append(all, who)
+	}
+	return strings.Join(all, " ")
+}
+
+// hashed is who should be active.
+func (g *group) hashed() string {
+	var all []string
+	for p := range g.topic.Partitions() {
+		best := ""
+		for instance := range g.seats {
+			if best == "" || placement.Priority(instance, p) < placement.Priority(best, p) {
+				best = instance
+			}
+		}
+		all = append(all, best)
+	}
+	return strings.Join(all, " ")
+}
+
+func (g *group) settles() {
+	g.t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(20 * time.Second); g.placed() != g.hashed(); <-tick.C {
+		if time.Now().After(deadline) {
+			g.t.Fatalf("placed %q, want %q", g.placed(), g.hashed())
+		}
+	}
+}
+
+// TestSticky: the active seats are those of the rendezvous hash, so that who
+// joins or leaves moves only its own partitions.
+func TestSticky(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, 6)
+	for _, step := range []string{"+a", "+b", "+c", "-b", "+d", "-a", "+b"} {
+		if step[0] == '+' {
+			g.join(step[1:])
+		} else {
+			g.leave(step[1:])
+		}
+		g.settles()
+	}
+	for instance := range g.seats {
+		g.leave(instance)
+	}
+}
+
+// TestPriorityIsEven: instances get about as many partitions each.
+func TestPriorityIsEven(t *testing.T) {
+	t.Parallel()
+	counts := map[int]int{}
+	const instances, partitions = 4, 4000
+	for p := range partitions {
+		best := 0
+		for i := range instances {
+			if placement.Priority(fmt.Sprint("evaluator-", i), p) < placement.Priority(fmt.Sprint("evaluator-", best), p) {
+				best = i
+			}
+		}
+		counts[best]++
+	}
+	for i := range instances {
+		if n := counts[i]; n < partitions/instances*8/10 || n > partitions/instances*12/10 {
+			t.Errorf("instance %d gets %d of %d partitions", i, n, partitions)
+		}
+	}
+}
+
+// TestAcknowledge: what is acknowledged does not come again to the group, and the
+// entry of the newest position always does.
+func TestAcknowledge(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, 1)
+	a := g.topic.Appender()
+	for i := range 5 {
+		if err := a.AppendSync(t.Context(), 0, []eventlog.Message{{Payload: fmt.Append(nil, i, 0)}, {Payload: fmt.Append(nil, i, 1)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var at []eventlog.Position
+	r, err := eventlog.ToEnd(g.topic).Open(0, eventlog.Start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for buf := make([]eventlog.Message, 100); ; {
+		n, err := r.Read(buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			break
+		}
+		for _, m := range buf[:n] {
+			at = append(at, m.Position)
+		}
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	g.join("a")
+	g.settles()
+	seat := g.seats["a"][0]
+	for _, i := range []int{0, 3, 5, 5, 2, 7} { // the last: the second message of an entry, or the first
+		if err := seat.Acknowledge(at[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	acked := seat.Acknowledged()
+	if acked.Compare(at[7]) >= 0 || acked.Entry == at[7].Entry && acked.Ledger == at[7].Ledger || acked == eventlog.Start {
+		t.Fatalf("acknowledged %v with %v in use", acked, at[7])
+	}
+	g.leave("a")
+	c, err := g.cluster.Client().Subscribe(pulsar.ConsumerOptions{Topic: g.topic.PartitionName(0), SubscriptionName: "group", Type: pulsar.Failover})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	m, err := c.Receive(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := eventlog.Position{Ledger: m.ID().LedgerID(), Entry: m.ID().EntryID()}
+	if first.Compare(acked) <= 0 || first.Compare(eventlog.Position{Ledger: at[7].Ledger, Entry: at[7].Entry}) > 0 {
+		t.Fatalf("the next message is at %v; acknowledged %v, in use %v", first, acked, at[7])
+	}
+}
