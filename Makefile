@@ -12,6 +12,7 @@ BENCH     ?= .
 COUNT     ?= 10
 FUZZTIME  ?= 20s
 KILLS     ?= 100
+FAULTS    ?= 12
 RECORDING ?= testdata/recordings/plain.jsonl.gz
 
 .PHONY: help
@@ -46,6 +47,13 @@ bench: ## benchmarks matching BENCH, COUNT (10) times each, into bench.txt
 crash: ## kill -9 `refloatctl up` KILLS (100) times and check that nothing was lost
 	go test -list='^TestKill9$$' ./cmd/refloatctl | grep -x TestKill9
 	KILLS=$(KILLS) go test -count=1 -v -timeout=30m -run='^TestKill9$$' ./cmd/refloatctl
+
+.PHONY: e2e chaos
+e2e: ## our programs on a real Pulsar broker: take-over, refusals, strangers
+	REQUIRE_INTEGRATION=1 $(TEST) -count=1 -timeout=15m ./internal/e2e
+
+chaos: ## FAULTS (12) faults at random on a real Pulsar broker; docs/chaos.md says what is looked at
+	go run ./internal/chaos --faults $(FAULTS)
 
 .PHONY: gen fmt lint check
 gen: ## Go code from the .proto files

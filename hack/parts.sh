@@ -22,7 +22,7 @@ die() {
 	say "$*"
 	exit 1
 }
-have() { command -v "$1" >/dev/null; }
+have() { type -P "$1" >/dev/null; }
 is_root() { [ "$(id -u)" = 0 ]; }
 
 # install PROGRAM=PACKAGE… installs the packages whose programs are missing.
@@ -56,9 +56,11 @@ process() {
 	# shellcheck disable=SC2064 # the name of now
 	trap "rm -rf '$tmp'" EXIT
 	say "fetching Pulsar $version through Maven, about 245 MB"
-	mvn -q -B -Dstyle.color=never org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy \
-		-Dartifact=org.apache.pulsar:pulsar-server-distribution:$version:tar.gz:bin -DoutputDirectory="$tmp/dl" >&2 ||
+	mvn -q -B org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy \
+		-Dartifact=org.apache.pulsar:pulsar-server-distribution:$version:tar.gz:bin -DoutputDirectory="$tmp/dl" >"$tmp/log" 2>&1 || {
+		tail -20 "$tmp/log" >&2
 		die "Maven could not fetch Pulsar; put the unpacked distribution into $home by hand, or set REFLOAT_PULSAR_HOME"
+	}
 	mkdir "$tmp/pulsar"
 	tar -xzf "$tmp"/dl/*.tar.gz -C "$tmp/pulsar" --strip-components=1
 	# Two may do this at once: the first one stays.

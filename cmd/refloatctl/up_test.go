@@ -439,7 +439,7 @@ func TestForgedDecisions(t *testing.T) {
 		{"a record put in", func(e *chain.Envelope, i int, _ *chain.Decision) {
 			e.Records = slices.Insert(slices.Clone(e.Records), i, e.Records[i])
 		}, "decision log differs from its input", exitEnvironment},
-		{"a message passed over", func(e *chain.Envelope, _ int, _ *chain.Decision) { e.InCount-- }, "decision log lacks envelopes", exitEnvironment},
+		{"a message passed over", func(e *chain.Envelope, _ int, _ *chain.Decision) { e.InCount-- }, "a log lacks what it once held", exitEnvironment},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -193,14 +193,25 @@ func (d *deployment) bare(messages int) {
 	p.Close()
 }
 
+// live is a history as Armada publishes it: in one partition, and not fed.
+func live(h *history) []eventlog.Message {
+	var all []eventlog.Message
+	for _, msgs := range h.partitions {
+		for _, m := range msgs {
+			all = append(all, eventlog.Message{Key: m.Key, Payload: m.Payload})
+		}
+	}
+	return all
+}
+
 // BenchmarkLive compares an owner on a real broker, from its claim to the last
 // commit, with the client's bare receive-and-publish loop over the same events:
 // of-bare is how much of the bare loop's speed the owner reaches, by the wall
 // clock, since both wait for the same broker.
 func BenchmarkLive(b *testing.B) {
 	d := deploy(b)
-	h := simulated(b, 9000)
-	d.load(h.partitions[0])
+	h := repeated(b, recorded(b, "plain", "chaos", "retried", "preempted"), 25)
+	d.load(live(h))
 	end, err := d.events.End(0)
 	d.must(err)
 	wall := func(side func()) float64 {
@@ -236,8 +247,8 @@ func BenchmarkLive(b *testing.B) {
 	b.ReportMetric(high, "of-bare-high")
 	b.ReportMetric(float64(h.messages)/median(took), "messages/s")
 	aaLow, aaHigh := interval(aa)
-	b.Logf("%d messages, %d pairs: %.2f of the bare loop (95 %%: %.2f to %.2f); the bare loop against itself %.2f to %.2f",
-		h.messages, len(of), median(of), low, high, aaLow, aaHigh)
+	b.Logf("%d messages (%d events, %d bytes each on average), %d pairs: %.2f of the bare loop (95 %%: %.2f to %.2f); the bare loop against itself %.2f to %.2f",
+		h.messages, h.events, h.bytes/int64(h.messages), len(of), median(of), low, high, aaLow, aaHigh)
 }
 
 // latency is what an open loop measured, in milliseconds.
@@ -317,7 +328,9 @@ func (d *deployment) ownerLatency(msgs []eventlog.Message, rate int) latency {
 	}})
 	before, err := d.events.End(0)
 	d.must(err)
-	d.drive(o, func() bool { return o.Phase() == evaluator.Live && o.Place().Chain.InTo == before || before == eventlog.Start && o.Phase() == evaluator.Live })
+	d.drive(o, func() bool {
+		return o.Phase() == evaluator.Live && o.Place().Chain.InTo == before || before == eventlog.Start && o.Phase() == evaluator.Live
+	})
 	answers, answered = nil, 0
 	got := &receipts{at: map[eventlog.Position]time.Time{}}
 	go d.offer(d.b.Context(), msgs, rate, got)

@@ -50,9 +50,9 @@ func AllIgnored() []Ignored {
 	return []Ignored{Malformed, Repeated, NotNext, WrongLink, WrongRange, OldEpoch, LostClaim}
 }
 
-// ErrMissing says that the log lacks envelopes that it once held (PROTOCOL 3). Going on
-// could decide twice, so whoever reads must stop.
-var ErrMissing = errors.New("decision log lacks envelopes that were accepted before")
+// ErrMissing says that a log lacks what it once held: envelopes, or input that they
+// answer (PROTOCOL 3). Going on could decide twice, so whoever reads must stop.
+var ErrMissing = errors.New("a log lacks what it once held")
 
 // Accepted is an envelope that the rule let in.
 type Accepted struct {

@@ -362,6 +362,21 @@ func (c *campaign) restored() (n int) {
 	return n
 }
 
+// endAll ends what runs, as an operator would.
+func (c *campaign) endAll(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for _, m := range c.members() {
+		p := m.take()
+		if p.Ended() {
+			continue
+		}
+		if err := p.Term(ctx); err != nil {
+			c.violate("at the end: %v", err)
+		}
+	}
+}
+
 // check lets everything come to rest and looks at it.
 func (c *campaign) check(ctx context.Context, last bool) error {
 	began := time.Now()
@@ -377,17 +392,7 @@ func (c *campaign) check(ctx context.Context, last bool) error {
 		c.violate("%v", err)
 	}
 	if last {
-		for _, m := range c.members() {
-			heal, err := c.end(m)
-			if err != nil {
-				c.violate("%v", err)
-				continue
-			}
-			_ = heal
-			if code, err := m.running().ExitCode(limit); err != nil || code != 0 {
-				c.notes.add(fmt.Sprintf("ended with code %d at the end: %s", code, lastLine(m.running().Tail())))
-			}
-		}
+		c.endAll(ctx)
 	}
 	sum, violations, err := c.deployment.Check(ctx, nil)
 	if err != nil {

@@ -24,8 +24,6 @@ type member struct {
 	without int      // lives without a lease
 }
 
-func (m *member) evaluates() bool { return m.proxy != nil }
-
 // up starts the member.
 func (m *member) up() error {
 	m.mu.Lock()

@@ -73,7 +73,7 @@ func (c *campaign) report(violations []string, err error) string {
 	say("| fault | n | lasted | recovery | probe durable | claimed | n | answer | job database |")
 	say("|---|---|---|---|---|---|---|---|---|")
 	for _, k := range kinds() {
-		c.row(&b, k.name, func(e entry) bool { return e.Kind == k.name })
+		c.row(&b, k.name+": "+k.means, func(e entry) bool { return e.Kind == k.name })
 	}
 	c.row(&b, "all", func(entry) bool { return true })
 	if len(c.notes.all) > 0 {

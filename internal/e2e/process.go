@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -141,11 +140,11 @@ func (p *Process) Tail() string {
 func (p *Process) Await(ctx context.Context, text string) (string, error) {
 	var line string
 	err := Until(ctx, func() (bool, error) {
-		all := []byte(p.Text())
-		if i := bytes.Index(all, []byte(text)); i >= 0 {
-			begin := bytes.LastIndexByte(all[:i], '\n') + 1
-			line, _, _ = strings.Cut(string(all[begin:]), "\n")
-			return true, nil
+		for l := range strings.Lines(p.Text()) {
+			if strings.Contains(l, text) {
+				line = strings.TrimSuffix(l, "\n")
+				return true, nil
+			}
 		}
 		if p.Ended() {
 			return false, fmt.Errorf("%s ended (%v)", p.Name, p.cmd.ProcessState)

@@ -14,7 +14,7 @@ import (
 // inFlight is an envelope that was published and not yet read back, with what
 // is to be committed when it is.
 type inFlight struct {
-	link    chain.Hash
+	end     chain.End // after it
 	env     *chain.Envelope
 	records []chain.Record
 	batch   projection.Batch
@@ -110,25 +110,15 @@ func (o *Owner) readBack(now int64) (bool, error) {
 // accept takes one message of the decision log. An accepted envelope that is
 // not the oldest one awaited, byte for byte, means that the partition is lost.
 func (o *Owner) accept(m *eventlog.Message, now int64) (bool, error) {
-	acc, why, err := o.place.Chain.Offer(m.Payload)
-	if err != nil {
-		return false, fmt.Errorf("decision log at %v: %w", m.Position, err)
-	}
-	if acc == nil {
-		if o.cfg.Hooks.Ignored != nil {
-			o.cfg.Hooks.Ignored(why)
-		}
-		return false, nil
-	}
-	if len(o.window) == 0 || o.window[0].link != acc.End.Link {
-		return false, fmt.Errorf("%w: envelope %d of epoch %d is not ours", ErrLost, acc.Envelope.Seq, acc.Envelope.Epoch)
+	if len(o.window) == 0 || o.window[0].env.Link != o.place.Chain.Link || o.window[0].end.Link != chain.Link(m.Payload) {
+		return false, o.refuse(m)
 	}
 	if err := o.point(PointReadBack); err != nil {
 		return false, err
 	}
 	w := o.window[0]
 	o.window = o.window[1:]
-	w.after.Place = follow.Place{Chain: acc.End, Decisions: m.Position}
+	w.after.Place = follow.Place{Chain: w.end, Decisions: m.Position}
 	if err := o.commit(w.batch, w.flush, w.after); err != nil {
 		return false, err
 	}
@@ -136,6 +126,22 @@ func (o *Owner) accept(m *eventlog.Message, now int64) (bool, error) {
 		o.cfg.Hooks.Committed(Commit{Envelope: w.env, Records: w.records, At: m.Position, Waited: time.Duration(now - w.sentAt), Published: w.published})
 	}
 	return true, nil
+}
+
+// refuse takes a message of the decision log that is not, byte for byte, the
+// oldest envelope awaited, which was built on the last accepted one: it must be
+// one to ignore.
+func (o *Owner) refuse(m *eventlog.Message) error {
+	acc, why, err := o.place.Chain.Offer(m.Payload)
+	switch {
+	case err != nil:
+		return fmt.Errorf("decision log at %v: %w", m.Position, err)
+	case acc != nil:
+		return fmt.Errorf("%w: envelope %d of epoch %d is not ours", ErrLost, acc.Envelope.Seq, acc.Envelope.Epoch)
+	case o.cfg.Hooks.Ignored != nil:
+		o.cfg.Hooks.Ignored(why)
+	}
+	return nil
 }
 
 // answer publishes one envelope: activations if there are any, then the records
@@ -243,7 +249,7 @@ func (o *Owner) publish(env *chain.Envelope, records []chain.Record, now int64) 
 	}
 	o.tip = chain.End{Seq: env.Seq, Link: link, Epoch: env.Epoch, Owner: env.Owner, InTo: env.InTo}
 	o.window = append(o.window, inFlight{
-		link: link, env: env, records: records, batch: batch, flush: flush, after: o.metaAt(follow.Place{}), sentAt: now,
+		end: o.tip, env: env, records: records, batch: batch, flush: flush, after: o.metaAt(follow.Place{}), sentAt: now,
 		published: o.live.published,
 	})
 	if err := o.cfg.Publisher.Publish(raw); err != nil {

@@ -364,8 +364,9 @@ func (o *Owner) mayClaim() error {
 		return fmt.Errorf("%w: history was accepted from %v, partition %d of events begins after %v", ErrHistory, to, o.cfg.Partition, begin)
 	case gap, held == eventlog.Start && to != eventlog.Start:
 		o.skipTo = to
+		return nil
 	}
-	return nil
+	return o.follower.OpenInput() // refused before anything is written
 }
 
 // sendClaim publishes a claim on the next epoch, at the end that was read.

@@ -19,6 +19,10 @@ type Placement interface {
 	Changed() <-chan struct{}
 }
 
+// A Placement that can StepBack leaves the partition to others for a while: it
+// is asked to where this process cannot own it.
+type steppingBack interface{ StepBack(d time.Duration) }
+
 // Holding is what an owner holds for one life.
 type Holding struct {
 	Store     Store
@@ -79,14 +83,37 @@ func (l *Loop) Run(ctx context.Context) error {
 		default:
 			refused, wait = true, l.RefusedWait
 			l.Refused(err)
+			if p, ok := l.Placement.(steppingBack); ok {
+				p.StepBack(wait)
+			}
 			l.Log.Error("partition refused", slog.Int("partition", l.Config.Partition), slog.Any("error", err), slog.Duration("again_in", wait))
 		}
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
 		}
+		if refused && !l.placedWithin(ctx, refusedGrace) {
+			refused = false // somebody else has it
+			l.Refused(nil)
+		}
 	}
 	return nil
+}
+
+// refusedGrace is how long a partition may take to come back after stepping back.
+const refusedGrace = 10 * time.Second
+
+func (l *Loop) placedWithin(ctx context.Context, d time.Duration) bool {
+	for over := time.After(d); l.placedElsewhere(); {
+		select {
+		case <-l.Placement.Changed():
+		case <-over:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
 }
 
 // awaitTurn waits until the partition is placed here, and says whether it was
@@ -156,6 +183,11 @@ func (l *Loop) own(ctx context.Context) (wasLive bool, err error) {
 		case <-changed[2]:
 		case <-placed:
 		case <-time.After(idleCheck):
+			if o.Drained() && h.Synced != nil { // a checkpoint may be due, though nothing comes
+				if err := h.Synced(o.Place()); err != nil {
+					return wasLive, err
+				}
+			}
 		case <-done:
 		case <-deadline:
 			return wasLive, nil

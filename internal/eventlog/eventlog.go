@@ -11,6 +11,8 @@ package eventlog
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 )
 
 // Position is where a message stands in its partition. Positions are ordered
@@ -46,13 +48,21 @@ func sign(less bool) int {
 
 // String renders the position as Pulsar's tools do: ledger:entry:batch.
 func (p Position) String() string {
-	return fmt.Sprintf("%d:%d:%d", p.Ledger, p.Entry, p.Batch)
+	b := strconv.AppendInt(make([]byte, 0, 32), p.Ledger, 10)
+	b = strconv.AppendInt(append(b, ':'), p.Entry, 10)
+	b = strconv.AppendInt(append(b, ':'), int64(p.Batch), 10)
+	return string(b)
 }
 
 // ParsePosition reads what String renders.
 func ParsePosition(s string) (Position, error) {
-	var p Position
-	if n, err := fmt.Sscanf(s, "%d:%d:%d", &p.Ledger, &p.Entry, &p.Batch); n != 3 || err != nil || p.String() != s {
+	ledger, rest, _ := strings.Cut(s, ":")
+	entry, batch, _ := strings.Cut(rest, ":")
+	l, e1 := strconv.ParseInt(ledger, 10, 64)
+	e, e2 := strconv.ParseInt(entry, 10, 64)
+	b, e3 := strconv.ParseInt(batch, 10, 32)
+	p := Position{Ledger: l, Entry: e, Batch: int32(b)}
+	if e1 != nil || e2 != nil || e3 != nil || p.String() != s {
 		return Position{}, fmt.Errorf("%q is no position: give ledger:entry:batch, as 12:345:6", s)
 	}
 	return p, nil

@@ -197,7 +197,7 @@ func (f *Follower) mustHold(to eventlog.Position) error {
 		return wrap("find the end of events", err)
 	}
 	if end.Compare(to) < 0 {
-		return fmt.Errorf("%w: decisions answer events up to %v, the events end at %v", chain.ErrMissing, to, end)
+		return fmt.Errorf("%w: decisions answer events up to %v, the events end at %v; a state or a checkpoint that reaches further is needed, or new topics", chain.ErrMissing, to, end)
 	}
 	return nil
 }
@@ -223,6 +223,10 @@ func (f *Follower) Changed() (events, decisions <-chan struct{}) {
 func (f *Follower) Pending() (decisions, input []eventlog.Message) {
 	return f.read, f.queue[f.handed:]
 }
+
+// OpenInput opens the events after the last stretch, which shows whether they are
+// still held.
+func (f *Follower) OpenInput() error { return f.openEvents() }
 
 // Readers hands over the readers. Of the follower, only Changed and Close must be
 // used after it.

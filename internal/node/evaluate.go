@@ -125,8 +125,10 @@ func (o *owner) acquire(ctx context.Context) (*evaluator.Holding, error) {
 // synced: with shared checkpoints, what the newest one holds is not needed any
 // more; without, what the local state holds.
 func (o *owner) synced(ctx context.Context, store *projection.Store, place follow.Place) error {
-	o.metrics.commit.WithLabelValues(strconv.Itoa(o.partition)).Observe(o.Now().Sub(o.committed).Seconds())
-	o.committed = time.Time{}
+	if !o.committed.IsZero() {
+		o.metrics.commit.WithLabelValues(strconv.Itoa(o.partition)).Observe(o.Now().Sub(o.committed).Seconds())
+		o.committed = time.Time{}
+	}
 	if o.keeper != nil {
 		if !o.keeper.Due(o.Now(), place.Chain.Seq) {
 			return nil

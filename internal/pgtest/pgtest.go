@@ -73,7 +73,7 @@ func (s *Server) Database(t testing.TB) string {
 	return database(t, s.p.url("postgres"))
 }
 
-// Kill ends the server as kill -9 does.
+// Kill ends the server and all of its processes as kill -9 does.
 func (s *Server) Kill(t testing.TB) {
 	t.Helper()
 	if err := s.p.kill(); err != nil {

@@ -1,6 +1,7 @@
 package pgtest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -224,18 +226,46 @@ func (p *process) await(ctx context.Context) error {
 	}
 }
 
-// kill ends the server; its processes end when they notice.
+// kill ends the server and its processes, all at once: one that is left would
+// finish what it is doing, and commit.
 func (p *process) kill() error {
 	if p.server == nil {
 		return nil
 	}
-	err := p.server.Process.Kill()
+	pid := p.server.Process.Pid
+	err := syscall.Kill(pid, syscall.SIGSTOP) // so that it starts no others
+	for _, child := range children(pid) {
+		_ = syscall.Kill(child, syscall.SIGKILL) // it may just have ended
+	}
+	err = errors.Join(err, p.server.Process.Kill())
 	<-p.ended
 	p.server = nil
-	if errors.Is(err, os.ErrProcessDone) {
+	if errors.Is(err, os.ErrProcessDone) || errors.Is(err, syscall.ESRCH) {
 		return nil
 	}
 	return err
+}
+
+// children are the processes that a process started, where there is a /proc to
+// tell. Elsewhere they end by themselves when they notice that it is gone.
+func children(parent int) (pids []int) {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range stats {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		// "pid (name) state ppid …", and a name may hold anything
+		_, rest, _ := strings.Cut(string(text[max(bytes.LastIndexByte(text, ')'), 0):]), " ")
+		fields := strings.Fields(rest)
+		if len(fields) < 2 || fields[1] != strconv.Itoa(parent) {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }
 
 // remove kills the server and has the watchdog remove its directory.

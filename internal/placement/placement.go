@@ -41,6 +41,7 @@ type Seat struct {
 	partition int
 
 	changed chan struct{}
+	back    chan time.Duration
 	done    chan struct{}
 	lost    chan error
 	ended   chan struct{}
@@ -63,7 +64,7 @@ func Take(c Config, topic string, partition int) (*Seat, error) {
 	}
 	s := &Seat{
 		cfg: c, topic: topic, partition: partition, newest: eventlog.Start, acked: eventlog.Start,
-		changed: make(chan struct{}, 1), done: make(chan struct{}), lost: make(chan error, 1), ended: make(chan struct{}),
+		changed: make(chan struct{}, 1), back: make(chan time.Duration, 1), done: make(chan struct{}), lost: make(chan error, 1), ended: make(chan struct{}),
 	}
 	if err := s.subscribe(); err != nil {
 		return nil, err
@@ -111,18 +112,21 @@ func (s *Seat) subscribe() error {
 func (s *Seat) keep() {
 	defer close(s.ended)
 	for {
+		wait := s.cfg.RetryWait
 		select {
 		case <-s.done:
 			return
 		case err := <-s.lost:
 			s.set(false)
 			s.cfg.Log.Warn("seat lost", slog.String("topic", s.topic), slog.Any("error", err))
+		case wait = <-s.back:
+			s.leave()
 		}
-		for {
+		for ; ; wait = s.cfg.RetryWait {
 			select {
 			case <-s.done:
 				return
-			case <-time.After(s.cfg.RetryWait):
+			case <-time.After(wait):
 			}
 			err := s.subscribe()
 			if err == nil {
@@ -190,6 +194,19 @@ func (s *Seat) Acknowledged() eventlog.Position {
 func (s *Seat) Close() error {
 	close(s.done)
 	<-s.ended
+	s.leave()
+	return nil
+}
+
+// StepBack leaves the partition to others for a while.
+func (s *Seat) StepBack(d time.Duration) {
+	select {
+	case s.back <- d:
+	default:
+	}
+}
+
+func (s *Seat) leave() {
 	s.mu.Lock()
 	consumer := s.consumer
 	s.consumer = nil
@@ -198,7 +215,6 @@ func (s *Seat) Close() error {
 		consumer.Close()
 	}
 	s.set(false)
-	return nil
 }
 
 // listener hears from the client, on its connection's goroutine: it must not wait.

@@ -51,17 +51,15 @@ func (w *world) checkRows(p int) {
 		}
 		return false
 	}
-	superseded := map[jobdb.RunKey]bool{}
 	for _, d := range got.Decisions {
 		w.checkSuperseded(d.Where, released(d.Log), d.Acted)
 		if d.Superseded {
 			w.saw(SawSuperseded)
-			superseded[jobdb.RunKey{JobID: d.JobID, RunID: d.RunID}] = true
 		}
 	}
 	for _, r := range got.Ready {
 		w.checkSuperseded(r.Where, released(r.Log), r.Acted)
-		if superseded[jobdb.RunKey{JobID: r.JobID, RunID: r.RunID}] && !r.Superseded {
+		if d := decisionBefore(got.Decisions, r); d != nil && d.Superseded && !r.Superseded {
 			w.saw(SawReadyOfReleased)
 			if r.Acted {
 				w.fail("record %d of envelope %d, a RetryReady of a superseded requeue, acted", r.Record, r.Seq)
@@ -88,4 +86,16 @@ func (w *world) checkSuperseded(at jobdb.Where, released, acted bool) {
 	if at.Superseded != released || released && acted {
 		w.fail("record %d of envelope %d: superseded %v, acted %v; released %v", at.Record, at.Seq, at.Superseded, acted, released)
 	}
+}
+
+// decisionBefore is the decision that a RetryReady is about: the last one on its
+// run. (There may be others: of a run that was forgotten and came again.)
+func decisionBefore(all []*jobdb.Decision, r *jobdb.Ready) (last *jobdb.Decision) {
+	for _, d := range all {
+		earlier := d.Seq < r.Seq || d.Seq == r.Seq && d.Record < r.Record
+		if earlier && d.JobID == r.JobID && d.RunID == r.RunID {
+			last = d
+		}
+	}
+	return last
 }

@@ -294,23 +294,20 @@ func (w *world) settle() {
 		case progress:
 			idle = 0
 			continue
-		case len(w.sends) == 0 && w.unrest() == "":
+		case len(w.sends) == 0 && !w.cut && w.unrest() == "":
 			return
 		}
 		if idle++; idle > 10 {
 			w.now += patience
-			if idle > 40 && w.cut {
-				return // nobody is left to go on
+			if idle > 20 && w.cut {
+				return // who is left has nothing more to do
 			}
 		}
 	}
 }
 
-// unrest says what is still to be done; in a cut log nothing must be.
+// unrest says what is still to be done.
 func (w *world) unrest() string {
-	if w.cut {
-		return ""
-	}
 	for p := range w.chains {
 		c := &w.chains[p]
 		end, _ := w.events.End(p)

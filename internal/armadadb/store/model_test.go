@@ -104,6 +104,8 @@ func (r *modelRun) mark(stage armadadb.Stage, at string) {
 		r.Preempted = at
 	case armadadb.Succeeded:
 		r.Succeeded, r.End = true, at
+	default:
+		panic("no stage")
 	}
 }
 
