@@ -31,7 +31,6 @@ var mayImport = map[string]string{
 	"events":    "events/pb google.golang.org/protobuf",
 	"events/pb": "google.golang.org/protobuf",
 
-	"internal/deps":               "github.com/apache/pulsar-client-go github.com/jackc/pgx/v5 github.com/testcontainers/testcontainers-go gocloud.dev",
 	"internal/policy":             "go.yaml.in/yaml/v4",
 	"internal/eventlog":           "",
 	"internal/eventlog/filelog":   "internal/eventlog github.com/cockroachdb/pebble/v2 github.com/klauspost/compress",

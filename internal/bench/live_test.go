@@ -98,7 +98,7 @@ func (d *deployment) load(msgs []eventlog.Message) {
 }
 
 // owner is an owner on fresh decisions, with its state on disk.
-func (d *deployment) owner(hooks evaluator.Hooks) (_ *evaluator.Owner, close func()) {
+func (d *deployment) owner(hooks evaluator.Hooks) (_ *evaluator.Owner, closeAll func()) {
 	d.b.Helper()
 	decisions := d.decisions()
 	store, err := projection.OpenStore(projection.StoreConfig{FS: vfs.Default, Dir: d.b.TempDir(), Logger: quiet{}})

@@ -112,7 +112,7 @@ func (l *Logs) Close() error {
 }
 
 // OpenEvents opens an events log that import or record wrote, for reading.
-func OpenEvents(dir string) (_ eventlog.Topic, close func() error, err error) {
+func OpenEvents(dir string) (_ eventlog.Topic, closeLog func() error, err error) {
 	log, err := openLog(dir, 0, false)
 	if err != nil {
 		return nil, nil, err

@@ -23,7 +23,6 @@ type group struct {
 	t       *testing.T
 	cluster *pulsarlog.Cluster
 	topic   *pulsarlog.Topic
-	clients map[string]pulsar.Client
 	seats   map[string][]*placement.Seat
 }
 
