@@ -102,6 +102,7 @@ type Envelope struct {
 	InTo          *Position              `protobuf:"bytes,6,opt,name=in_to,json=inTo" json:"in_to,omitempty"`           // inclusive; equal to in_from: no input
 	InCount       uint64                 `protobuf:"varint,7,opt,name=in_count,json=inCount" json:"in_count,omitempty"` // messages in (in_from, in_to]
 	Records       [][]byte               `protobuf:"bytes,8,rep,name=records" json:"records,omitempty"`                 // each an encoded Record
+	Check         uint32                 `protobuf:"varint,9,opt,name=check" json:"check,omitempty"`                    // CRC-32C of all bytes before this field: a piece of an envelope is none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -190,6 +191,13 @@ func (x *Envelope) GetRecords() [][]byte {
 		return x.Records
 	}
 	return nil
+}
+
+func (x *Envelope) GetCheck() uint32 {
+	if x != nil {
+		return x.Check
+	}
+	return 0
 }
 
 type Record struct {
@@ -1191,7 +1199,7 @@ const file_events_pb_refloat_proto_rawDesc = "" +
 	"\bPosition\x12\x16\n" +
 	"\x06ledger\x18\x01 \x01(\x03R\x06ledger\x12\x14\n" +
 	"\x05entry\x18\x02 \x01(\x03R\x05entry\x12\x14\n" +
-	"\x05batch\x18\x03 \x01(\x05R\x05batch\"\xeb\x01\n" +
+	"\x05batch\x18\x03 \x01(\x05R\x05batch\"\x81\x02\n" +
 	"\bEnvelope\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04link\x18\x02 \x01(\fR\x04link\x12\x14\n" +
@@ -1200,7 +1208,8 @@ const file_events_pb_refloat_proto_rawDesc = "" +
 	"\ain_from\x18\x05 \x01(\v2\x14.refloat.v1.PositionR\x06inFrom\x12)\n" +
 	"\x05in_to\x18\x06 \x01(\v2\x14.refloat.v1.PositionR\x04inTo\x12\x19\n" +
 	"\bin_count\x18\a \x01(\x04R\ainCount\x12\x18\n" +
-	"\arecords\x18\b \x03(\fR\arecords\"\xca\x04\n" +
+	"\arecords\x18\b \x03(\fR\arecords\x12\x14\n" +
+	"\x05check\x18\t \x01(\rR\x05check\"\xca\x04\n" +
 	"\x06Record\x129\n" +
 	"\fjob_requeued\x18\x01 \x01(\v2\x14.refloat.v1.DecisionH\x00R\vjobRequeued\x125\n" +
 	"\n" +

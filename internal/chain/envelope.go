@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"hash/crc32"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -45,8 +46,11 @@ type Envelope struct {
 // 5 MiB a message. One input message whose records are larger goes out whole.
 const MaxEnvelopeBytes = 4_500 << 10
 
-// Append appends the one encoding of the envelope.
+// Append appends the one encoding of the envelope. It ends with a checksum, so
+// that a piece of an envelope, or a damaged one, is none: whatever a stranger
+// writes by mistake is ignored, and does not look like a missing claim.
 func (e *Envelope) Append(b []byte) []byte {
+	start := len(b)
 	b = appendUint(b, 1, e.Seq)
 	b = appendBytes(b, 2, e.Link[:])
 	b = appendUint(b, 3, e.Epoch)
@@ -57,13 +61,15 @@ func (e *Envelope) Append(b []byte) []byte {
 	for _, r := range e.Records {
 		b = protowire.AppendBytes(protowire.AppendTag(b, 8, protowire.BytesType), r)
 	}
-	return b
+	return appendUint(b, 9, uint64(crc32.Checksum(b[start:], castagnoli)))
 }
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // DecodeEnvelope reads an envelope; its records share memory with b. It returns
 // ErrMalformed for bytes that are none.
 func DecodeEnvelope(b []byte) (*Envelope, error) {
-	e := &Envelope{InFrom: eventlog.Start, InTo: eventlog.Start}
+	e, check := &Envelope{InFrom: eventlog.Start, InTo: eventlog.Start}, uint32(0)
 	err := eachField(b, func(f *wireField) error {
 		switch f.number {
 		case 1:
@@ -86,6 +92,8 @@ func DecodeEnvelope(b []byte) (*Envelope, error) {
 			}
 			e.Records = append(e.Records, f.bytes)
 			return nil
+		case 9: // held against the one encoding below
+			return f.uint32To(&check)
 		}
 		return f.unknown()
 	})

@@ -70,7 +70,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		}
 		wait := time.Duration(0)
 		switch {
-		case ctx.Err() != nil && (err == nil || isLoss(err)):
+		case ctx.Err() != nil && (err == nil || isLoss(err) || errors.Is(err, context.Canceled)):
 			return nil
 		case err == nil: // placed elsewhere
 			losses = 0

@@ -35,6 +35,7 @@ type messageID interface {
 // was never completed it says nothing that concerns us: there is no such message.
 const (
 	saysDiscarded  = "Discarding corrupted message"
+	saysClosing    = "closing or closed consumer" // by us
 	saysLostChunk  = "Received unexpected chunk messageId ["
 	fieldOfReader  = "subscription"
 	fieldOfMessage = "msgID"
@@ -73,26 +74,24 @@ func (l *clientLog) WithField(name string, value any) pulsarlogging.Entry {
 	return &with
 }
 
-func (l *clientLog) WithError(err error) pulsarlogging.Entry { return l.WithField("error", err) }
+func (l *clientLog) WithError(err error) pulsarlogging.Entry {
+	return l.WithField("error", err.Error()) // the error itself prints its stack
+}
 
 func (l *clientLog) Debug(...any)          {}
 func (l *clientLog) Debugf(string, ...any) {}
 func (l *clientLog) Info(...any)           {}
 func (l *clientLog) Infof(string, ...any)  {}
 
-func (l *clientLog) Warn(args ...any) { l.say(slog.LevelWarn, fmt.Sprint(args...)) }
+func (l *clientLog) Warn(args ...any)                 { l.say(fmt.Sprint(args...)) }
+func (l *clientLog) Warnf(format string, args ...any) { l.say(fmt.Sprintf(format, args...)) }
 
-func (l *clientLog) Warnf(format string, args ...any) {
-	l.say(slog.LevelWarn, fmt.Sprintf(format, args...))
-}
+// Error is no error of ours: what the client fails at is tried again, or comes
+// back from the call.
+func (l *clientLog) Error(args ...any)                 { l.say(fmt.Sprint(args...)) }
+func (l *clientLog) Errorf(format string, args ...any) { l.say(fmt.Sprintf(format, args...)) }
 
-func (l *clientLog) Error(args ...any) { l.say(slog.LevelError, fmt.Sprint(args...)) }
-
-func (l *clientLog) Errorf(format string, args ...any) {
-	l.say(slog.LevelError, fmt.Sprintf(format, args...))
-}
-
-func (l *clientLog) say(level slog.Level, text string) {
+func (l *clientLog) say(text string) {
 	if l.source != nil {
 		switch {
 		case strings.HasPrefix(text, saysDiscarded) && l.message != nil:
@@ -103,5 +102,8 @@ func (l *clientLog) say(level slog.Level, text string) {
 		}
 	}
 	l.cluster.says.hear(text)
-	l.out.LogAttrs(context.Background(), level, "pulsar client", slog.String("says", text))
+	if strings.Contains(text, saysClosing) {
+		return
+	}
+	l.out.LogAttrs(context.Background(), slog.LevelWarn, "pulsar client", slog.String("says", text))
 }
