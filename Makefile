@@ -13,6 +13,7 @@ COUNT     ?= 10
 FUZZTIME  ?= 20s
 KILLS     ?= 100
 FAULTS    ?= 12
+COMPOSE   ?= docker compose
 RECORDING ?= testdata/recordings/plain.jsonl.gz
 
 .PHONY: help
@@ -54,6 +55,13 @@ e2e: ## our programs on a real Pulsar broker: take-over, refusals, strangers
 
 chaos: ## FAULTS (12) faults at random on a real Pulsar broker; docs/chaos.md says what is looked at
 	go run ./internal/chaos --faults $(FAULTS)
+
+.PHONY: up down
+up: ## a whole deployment with Docker Compose: Pulsar, two of each program, Prometheus, Grafana
+	$(COMPOSE) up -d --build --wait
+
+down: ## end it, and forget everything
+	$(COMPOSE) --profile feed down -v
 
 .PHONY: gen fmt lint check
 gen: ## Go code from the .proto files
