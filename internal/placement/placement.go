@@ -53,8 +53,8 @@ type Seat struct {
 	acked    eventlog.Position
 }
 
-// Take takes a seat for one partition's topic ("…-partition-3"). It returns when
-// the broker has it.
+// Take takes a seat for one partition's topic ("…-partition-3"). Where the broker
+// does not give it, it is asked again and again; until then the seat is not active.
 func Take(c Config, topic string, partition int) (*Seat, error) {
 	if c.Client == nil || c.Subscription == "" || c.Instance == "" || c.Log == nil {
 		return nil, errors.New("placement: Config lacks Client, Subscription, Instance or Log")
@@ -67,7 +67,7 @@ func Take(c Config, topic string, partition int) (*Seat, error) {
 		changed: make(chan struct{}, 1), back: make(chan time.Duration, 1), done: make(chan struct{}), lost: make(chan error, 1), ended: make(chan struct{}),
 	}
 	if err := s.subscribe(); err != nil {
-		return nil, err
+		s.lost <- err // tried again, as a seat that is lost later
 	}
 	go s.keep()
 	return s, nil

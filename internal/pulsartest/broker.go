@@ -26,7 +26,7 @@ var errPort = errors.New("port is taken")
 const (
 	loopback = "127.0.0.1"
 	launches = 3               // attempts, each with other ports
-	patience = 2 * time.Minute // for a broker to be usable, where the context sets no end
+	patience = 4 * time.Minute // for a broker to be usable on a busy machine, where the context sets no end
 	poll     = 100 * time.Millisecond
 )
 
@@ -173,7 +173,8 @@ func (b *Broker) signal(verb string, do func(life, context.Context) error) error
 }
 
 // Restart runs the broker again on its data and its ports, after killing it if
-// it still runs, and waits until it is usable.
+// it still runs, and waits until it is usable. On a busy machine a topic's first
+// use may still be answered with an error; clients try again.
 func (b *Broker) Restart(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

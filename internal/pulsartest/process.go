@@ -37,7 +37,10 @@ func newProcess(o Options, p ports, settings map[string]string) (*process, error
 		return nil, err
 	}
 	c := &process{home: o.Home, dir: dir, memory: o.Memory, jvm: o.JVM, ports: p}
-	settings = with(settings, map[string]string{"bindAddress": loopback})
+	settings = with(settings, map[string]string{
+		"bindAddress":         loopback,
+		"allowEphemeralPorts": "true", // else the bookie does not take the port it is given, but one that a client may take
+	})
 	if err := writeConfig(c.conf(), filepath.Join(o.Home, "conf", "standalone.conf"), settings); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -130,11 +133,16 @@ func (c *process) tail() string {
 	return lastLines(string(text))
 }
 
-// lastLines is the end of a log that fits into an error.
+// lastLines is the end of a log as it fits into an error; the broker prints its
+// whole configuration on one line.
 func lastLines(text string) string {
-	const lines = 40
+	const lines, width = 40, 300
 	all := strings.Split(strings.TrimSpace(text), "\n")
-	return strings.Join(all[max(0, len(all)-lines):], "\n")
+	all = all[max(0, len(all)-lines):]
+	for i, line := range all {
+		all[i] = line[:min(width, len(line))]
+	}
+	return strings.Join(all, "\n")
 }
 
 func (c *process) remove(ctx context.Context) error {

@@ -46,13 +46,33 @@ func connect(t *testing.T, b *pulsartest.Broker) pulsar.Client {
 	return c
 }
 
-// send publishes so many messages, numbered on from first.
-func send(t *testing.T, c pulsar.Client, topic string, first, n int) {
+// open tries for a while: a broker that has just started may still answer with
+// a PersistenceError, which the client takes for an answer.
+func open[T any](t *testing.T, try func() (T, error)) T {
 	t.Helper()
-	p, err := c.CreateProducer(pulsar.ProducerOptions{Topic: topic, DisableBatching: true})
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for range 30 {
+		v, err := try()
+		if err == nil {
+			return v
+		}
+		t.Logf("try again: %v", err)
+		<-tick.C
+	}
+	v, err := try()
 	if err != nil {
 		t.Fatal(err)
 	}
+	return v
+}
+
+// send publishes so many messages, numbered on from first.
+func send(t *testing.T, c pulsar.Client, topic string, first, n int) {
+	t.Helper()
+	p := open(t, func() (pulsar.Producer, error) {
+		return c.CreateProducer(pulsar.ProducerOptions{Topic: topic, DisableBatching: true})
+	})
 	defer p.Close()
 	for i := range n {
 		if _, err := p.Send(t.Context(), &pulsar.ProducerMessage{Payload: fmt.Appendf(nil, "m%d", first+i)}); err != nil {
@@ -64,10 +84,9 @@ func send(t *testing.T, c pulsar.Client, topic string, first, n int) {
 // expect reads messages m0 to m(n-1), each with its index, and no more.
 func expect(t *testing.T, c pulsar.Client, topic string, n int) {
 	t.Helper()
-	r, err := c.CreateReader(pulsar.ReaderOptions{Topic: topic, StartMessageID: pulsar.EarliestMessageID()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := open(t, func() (pulsar.Reader, error) {
+		return c.CreateReader(pulsar.ReaderOptions{Topic: topic, StartMessageID: pulsar.EarliestMessageID()})
+	})
 	defer r.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()

@@ -130,13 +130,26 @@ func (w *world) strange() {
 	case w.one(4):
 	case len(w.lost) > 0 && w.one(4) && len(w.chains) == 1:
 		raw = w.lost[w.rng.IntN(len(w.lost))]
-	case len(old) > 0 && w.one(3): // damaged, so that it shows: an envelope has no checksum of its own
-		raw = old[w.rng.IntN(len(old))].Payload
-		raw = append([]byte{0xff}, raw[:w.rng.IntN(len(raw)+1)]...)
+	case len(old) > 0 && w.one(3):
+		raw = damaged(old[w.rng.IntN(len(old))].Payload, w.rng.Uint32())
 	case len(old) > 0:
 		raw = old[len(old)-1-w.rng.IntN(min(len(old), 1+w.rng.IntN(20)))].Payload
 	}
 	w.write(p, raw, nil)
+}
+
+// damaged is a piece of a message, or all of it with one bit changed.
+func damaged(raw []byte, how uint32) []byte {
+	if len(raw) == 0 {
+		return raw
+	}
+	at := int(how>>4) % len(raw)
+	if how&8 == 0 {
+		return raw[:at]
+	}
+	raw = slices.Clone(raw)
+	raw[at] ^= 1 << (how & 7)
+	return raw
 }
 
 // copyState keeps a copy of a machine's store, as a checkpoint.

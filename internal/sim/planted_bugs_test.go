@@ -68,7 +68,8 @@ func planted() []bug {
 			"	o.place.Chain = chain.End{Seq: env.Seq, Link: o.claim, Epoch: env.Epoch, Owner: env.Owner, InTo: env.InTo}\n	o.enter(awaitingPolicies)",
 		}}},
 		{"8", "own envelopes are recognised by their number", []patch{{
-			"evaluator/live.go", "o.window[0].link != acc.End.Link", "o.window[0].env.Seq != acc.End.Seq",
+			"evaluator/live.go", "o.window[0].end.Link != chain.Link(m.Payload)",
+			"func() bool { e, err := chain.DecodeEnvelope(m.Payload); return err != nil || e.Seq != o.window[0].end.Seq }()",
 		}}},
 		{"8", "state is committed when it is published", []patch{{
 			"evaluator/live.go", "	return o.point(PointPublished)",
@@ -84,8 +85,8 @@ func planted() []bug {
 			"evaluator/owner.go", "now-o.sentAt > int64(o.cfg.Patience)", "false",
 		}}},
 		{"9", "the state that ran ahead is kept when another owner's envelope comes", []patch{{
-			"evaluator/live.go", "		return false, fmt.Errorf(\"%w: envelope %d of epoch %d is not ours\", ErrLost, acc.Envelope.Seq, acc.Envelope.Epoch)",
-			"		o.place, o.tip, o.window = follow.Place{Chain: acc.End, Decisions: m.Position}, acc.End, nil\n		return false, nil",
+			"evaluator/live.go", "		return fmt.Errorf(\"%w: envelope %d of epoch %d is not ours\", ErrLost, acc.Envelope.Seq, acc.Envelope.Epoch)",
+			"		o.place, o.tip, o.window = follow.Place{Chain: acc.End, Decisions: m.Position}, acc.End, nil\n		return nil",
 		}}},
 		{"10", "epochs come from the clock", []patch{
 			{"evaluator/owner.go", "&chain.OwnerClaim{Epoch: end.Epoch + 1,", "&chain.OwnerClaim{Epoch: uint64(now),"},

@@ -43,29 +43,52 @@ func TestPlantedBugs(t *testing.T) {
 	t.Logf("rule, bug, seed that caught it (of 1, 2, 3, …), how:\n%s", &table)
 }
 
+// TestPlantedBugsFit: each patch still finds its place, so that none goes stale
+// between the runs that compile them.
+func TestPlantedBugsFit(t *testing.T) {
+	t.Parallel()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range planted() {
+		t.Run(b.rule+" "+b.what, func(t *testing.T) { patched(t, root, b) })
+	}
+}
+
+// patched is the source of the files that a bug changes.
+func patched(t *testing.T, root string, b bug) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	for _, p := range b.patches {
+		file := filepath.Join(root, "internal", filepath.FromSlash(p.file))
+		source, ok := files[file]
+		if !ok {
+			raw, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			source = string(raw)
+		}
+		if n := strings.Count(source, p.old); n != 1 {
+			t.Fatalf("%s: %q stands there %d times, want once: the code has changed, so the planted bug %q must", p.file, p.old, n, b.what)
+		}
+		files[file] = strings.Replace(source, p.old, p.new, 1)
+	}
+	return files
+}
+
 // plant builds the simulation over a copy of the source with a bug.
 func plant(t *testing.T, root string, b bug) string {
 	t.Helper()
 	dir := t.TempDir()
 	replace := map[string]string{}
-	for i, p := range b.patches {
-		file := filepath.Join(root, "internal", filepath.FromSlash(p.file))
-		from := file
-		if earlier, ok := replace[file]; ok {
-			from = earlier
-		}
-		source, err := os.ReadFile(from)
-		if err != nil {
+	for file, source := range patched(t, root, b) {
+		changed := filepath.Join(dir, fmt.Sprintf("%d.go", len(replace)))
+		if err := os.WriteFile(changed, []byte(source), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if n := strings.Count(string(source), p.old); n != 1 {
-			t.Fatalf("%s: %q stands there %d times, want once: the code has changed, so the planted bug %q must", p.file, p.old, n, b.what)
-		}
-		patched := filepath.Join(dir, fmt.Sprintf("%d.go", i))
-		if err := os.WriteFile(patched, []byte(strings.Replace(string(source), p.old, p.new, 1)), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		replace[file] = patched
+		replace[file] = changed
 	}
 	overlay, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
