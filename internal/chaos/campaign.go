@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -362,17 +363,21 @@ func (c *campaign) restored() (n int) {
 	return n
 }
 
-// endAll ends what runs, as an operator would.
+// endAll ends what runs, as an operator would, and each must end. One that is
+// still beginning may do so with an error.
 func (c *campaign) endAll(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	for _, m := range c.members() {
 		p := m.take()
-		if p.Ended() {
-			continue
+		if err := p.Signal(syscall.SIGTERM); err != nil {
+			continue // it ended by itself this moment
 		}
-		if err := p.Term(ctx); err != nil {
+		switch code, err := p.ExitCode(ctx); {
+		case err != nil:
 			c.violate("at the end: %v", err)
+		case code != 0:
+			c.notes.add(fmt.Sprintf("ended with code %d after SIGTERM: %s", code, lastLine(p.Tail())))
 		}
 	}
 }

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"fmt"
+	"hash/crc32"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/refloat/refloat/events/pb"
@@ -38,7 +40,7 @@ func NewChain() *Chain {
 // what was wrong with it, or nothing when it was accepted.
 func (c *Chain) Offer(raw []byte) (ignored string, err error) {
 	var e pb.Envelope
-	if proto.Unmarshal(raw, &e) != nil || e.Seq == 0 || e.Epoch == 0 || len(e.ProtoReflect().GetUnknown()) > 0 {
+	if proto.Unmarshal(raw, &e) != nil || e.Seq == 0 || e.Epoch == 0 || len(e.ProtoReflect().GetUnknown()) > 0 || !checked(raw, e.Check) {
 		return c.ignore("malformed"), nil
 	}
 	records := make([]*pb.Record, len(e.Records))
@@ -76,6 +78,14 @@ func (c *Chain) Offer(raw []byte) (ignored string, err error) {
 		c.take(r)
 	}
 	return "", nil
+}
+
+// checked says whether an envelope ends with the checksum of all before.
+func checked(raw []byte, check uint32) bool {
+	const number = 9
+	end := protowire.AppendVarint(protowire.AppendTag(nil, number, protowire.VarintType), uint64(check))
+	body, ok := bytes.CutSuffix(raw, end)
+	return ok && crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)) == check
 }
 
 func (c *Chain) ignore(why string) string {

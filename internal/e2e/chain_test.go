@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"crypto/sha256"
+	"hash/crc32"
 	"strings"
 	"testing"
 
@@ -19,6 +20,7 @@ func written(t *testing.T) (decisions, events [][]byte) {
 		for _, r := range records {
 			e.Records = append(e.Records, marshal(t, r))
 		}
+		e.Check = crc32.Checksum(marshal(t, e), crc32.MakeTable(crc32.Castagnoli))
 		raw := marshal(t, e)
 		sum := sha256.Sum256(raw)
 		decisions, link = append(decisions, raw), sum[:]
@@ -67,6 +69,8 @@ func TestChain(t *testing.T) {
 		{"repeated claim", [][]byte{d[0], d[0], d[1], d[2], d[3]}, "lost_claim", "", ""},
 		{"old epoch", [][]byte{d[0], d[1], d[2], d[1], d[3]}, "old_epoch", "", ""},
 		{"garbage", [][]byte{d[0], []byte("garbage"), nil, d[1], d[2], d[3]}, "malformed", "", ""},
+		{"a piece", [][]byte{d[0], d[1][:len(d[1])-6], d[1], d[2], d[3]}, "malformed", "", ""},
+		{"damaged", [][]byte{d[0], append([]byte{d[1][0], d[1][1] + 1}, d[1][2:]...), d[1], d[2], d[3]}, "malformed", "", ""},
 		{"decision dropped", [][]byte{d[0], d[2], d[3]}, "", "was claimed at envelope 2", ""},
 		{"claim dropped", [][]byte{d[0], d[1], d[3]}, "", "whose claim is not here", ""},
 		{"end dropped", d[:3], "", "", "run r2 of job j failed and has 0 records"},

@@ -204,9 +204,17 @@ func TestRecreated(t *testing.T) {
 				t.Logf("%s: %s", name, lastWith(p.Text(), "partition refused"))
 				p.Kill()
 			}
-			after := w.chainNow()
-			if topic == "decisions" && after.Seq > 0 {
-				t.Errorf("%d envelopes were written to the new topic", after.Seq)
+			l, err := w.Open()
+			w.must(err)
+			defer l.Close()
+			after := NewChain()
+			err = Each(l.Decisions, 0, func(m eventlog.Message) error {
+				_, err := after.Offer(m.Payload)
+				return err
+			})
+			// What the old owner had sent may land in the new topic: it is no chain.
+			if topic == "decisions" && after.Seq > 0 || topic == "events" && err != nil {
+				t.Errorf("%d envelopes are accepted (%v)", after.Seq, err)
 			}
 			if topic == "events" && (after.Decisions != before.Decisions || after.NotDecided != before.NotDecided || after.Answered != before.Answered) {
 				t.Errorf("%d decisions and %d not decided for %d messages; were %d, %d and %d",
@@ -244,7 +252,7 @@ func (w *world) refused(p *Process, why string) {
 	if !strings.Contains(line, why) {
 		w.t.Errorf("it refuses with %s: want %q", line, why)
 	}
-	if w.scrape(p).Sum("refloat_partition_live") != 0 {
+	if w.scrape(p).Sum("refloat_partition_live", `partition="0"`) != 0 {
 		w.t.Error("it refuses, and is live")
 	}
 }
