@@ -54,7 +54,7 @@ e2e: ## our programs on a real Pulsar broker: take-over, refusals, strangers
 	REQUIRE_INTEGRATION=1 $(TEST) -count=1 -timeout=15m ./internal/e2e
 
 chaos: ## FAULTS (12) faults at random on a real Pulsar broker; docs/chaos.md says what is looked at
-	go run ./internal/chaos --faults $(FAULTS)
+	go run ./internal/chaos --limit 5m --faults $(FAULTS)
 
 .PHONY: up down
 up: ## a whole deployment with Docker Compose: Pulsar, two of each program, Prometheus, Grafana
