@@ -58,9 +58,13 @@ func topicPath(topic string) (string, error) {
 	return domain + "/" + name, nil
 }
 
-// healthy asks the broker to write and to read a message.
+// healthy asks the broker to write and to read a message, and for the tenant of
+// our namespaces, which a standalone broker creates after it has begun to serve.
 func (b *Broker) healthy(ctx context.Context) error {
-	return b.admin(ctx, http.MethodGet, "brokers/health", nil)
+	if err := b.admin(ctx, http.MethodGet, "brokers/health", nil); err != nil {
+		return err
+	}
+	return b.admin(ctx, http.MethodGet, "tenants/public", nil)
 }
 
 func (b *Broker) admin(ctx context.Context, method, path string, body any) error {

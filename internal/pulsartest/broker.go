@@ -217,7 +217,7 @@ func (b *Broker) startAndWait(ctx context.Context) error {
 	return fmt.Errorf("%w\nit printed last:\n%s", err, tail)
 }
 
-// usable waits until the broker has written and read a message of its own.
+// usable waits until the broker is healthy.
 func (b *Broker) usable(ctx context.Context, gone <-chan struct{}) error {
 	tick := time.NewTicker(poll)
 	defer tick.Stop()
