@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/eventlog"
@@ -103,6 +104,9 @@ func (l *Logs) scan(p int, read Reader, sum *Sum) (found []string, err error) {
 	return found, nil
 }
 
+// ingesterDelay is how long an ingester may take for what is in the log.
+const ingesterDelay = 20 * time.Second
+
 // rows compares the job database with what the logs demand.
 func (l *Logs) rows(ctx context.Context, file string, p int) (found []string, rows int, err error) {
 	db, err := sqlite.OpenReader(ctx, file)
@@ -110,16 +114,24 @@ func (l *Logs) rows(ctx context.Context, file string, p int) (found []string, ro
 		return nil, 0, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	var got *jobdb.Contents
-	err = db.View(ctx, func(q jobdb.Queries) error {
-		got, err = q.Contents(p)
-		return err
+	var want, got *jobdb.Contents
+	// A resumed owner may claim a partition while this reads, and the ingester
+	// then is a moment behind.
+	wait, cancel := context.WithTimeout(ctx, ingesterDelay)
+	defer cancel()
+	err = Until(wait, func() (bool, error) {
+		err := db.View(ctx, func(q jobdb.Queries) error {
+			var err error
+			got, err = q.Contents(p)
+			return err
+		})
+		if err != nil {
+			return false, err
+		}
+		want, err = sink.Fold(eventlog.ToEnd(l.Events), eventlog.ToEnd(l.Decisions), p, 0, got.Releases...)
+		return err == nil && want.Place == got.Place, err
 	})
-	if err != nil {
-		return nil, 0, err
-	}
-	want, err := sink.Fold(eventlog.ToEnd(l.Events), eventlog.ToEnd(l.Decisions), p, 0, got.Releases...)
-	if err != nil {
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) || want == nil {
 		return nil, 0, err
 	}
 	const limit = 20
