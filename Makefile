@@ -6,7 +6,7 @@ MAKEFLAGS   += --no-print-directory
 
 TOOL := go tool -modfile=internal/tools/go.mod
 LINT := go tool -modfile=internal/tools/lint/go.mod golangci-lint
-TEST := $(TOOL) gotestsum --format pkgname-and-test-fails -- -shuffle=on
+TEST := $(TOOL) gotestsum --format pkgname-and-test-fails
 
 BENCH     ?= .
 COUNT     ?= 10
@@ -30,13 +30,13 @@ run: build ## decide a recorded Armada history under the example policies, in .r
 
 .PHONY: unit test race fuzz bench crash
 unit: ## the quick tests, under a minute
-	$(TEST) -short ./...
+	$(TEST) -- -shuffle=on -short ./...
 
-test: ## every test for which this machine has the parts; REQUIRE_INTEGRATION=1 lets none be skipped, HISTORIES=100000 asks for more
-	$(TEST) -timeout=30m ./...
+test: ## every test for which this machine has the parts; REQUIRE_INTEGRATION=1 lets none be skipped, HISTORIES=100000 asks for more, AGAIN=2 runs up to so many failed ones again
+	$(TEST) $(if $(AGAIN),--rerun-fails=1 --rerun-fails-max-failures=$(AGAIN)) --packages=./... -- -shuffle=on -timeout=30m
 
 race: ## the quick tests under the race detector (needs a C compiler)
-	CGO_ENABLED=1 $(TEST) -short -race ./events/... ./internal/...
+	CGO_ENABLED=1 $(TEST) -- -shuffle=on -short -race ./events/... ./internal/...
 
 fuzz: ## every Fuzz function for FUZZTIME (20s)
 	go -C internal/tools run ./fuzz $(CURDIR) $(FUZZTIME)
@@ -51,7 +51,7 @@ crash: ## kill -9 `refloatctl up` KILLS (100) times and check that nothing was l
 
 .PHONY: e2e chaos
 e2e: ## our programs on a real Pulsar broker: take-over, refusals, strangers
-	REQUIRE_INTEGRATION=1 $(TEST) -count=1 -timeout=15m ./internal/e2e
+	REQUIRE_INTEGRATION=1 $(TEST) -- -shuffle=on -count=1 -timeout=15m ./internal/e2e
 
 chaos: ## FAULTS (12) faults at random on a real Pulsar broker; docs/chaos.md says what is looked at
 	go run ./internal/chaos --limit 5m --faults $(FAULTS)

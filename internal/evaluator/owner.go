@@ -61,6 +61,8 @@ type Hooks struct {
 	Committed func(c Commit)
 	Ignored   func(why chain.Ignored)
 	Phase     func(phase string)
+	// InForce is told the policy generation with which the owner goes live.
+	InForce func(generation uint64)
 }
 
 // Commit is one envelope that was read back and committed.
@@ -214,6 +216,9 @@ func (o *Owner) enter(p phase) {
 	o.phase = p
 	if o.cfg.Hooks.Phase != nil {
 		o.cfg.Hooks.Phase(phaseNames[p])
+	}
+	if p == running && o.cfg.Hooks.InForce != nil {
+		o.cfg.Hooks.InForce(o.proc.Progress.Generation)
 	}
 }
 

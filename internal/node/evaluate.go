@@ -57,7 +57,7 @@ func (n *node) evaluate(ctx context.Context, partition int) (err error) {
 		}
 		defer func() { err = errors.Join(err, o.seat.Close()) }()
 		l.Placement, l.RefusedWait = o.seat, refusedWait
-		l.Refused = func(err error) { n.metrics.refuse(partition, err) }
+		l.Refused = func(err error) { refuse(n.metrics.refused, partition, err) }
 	}
 	if n.vault != nil {
 		ctx, stop := context.WithCancel(ctx)

@@ -3,9 +3,13 @@ package node
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/sink"
 )
 
@@ -21,6 +25,7 @@ func (n *node) ingest(ctx context.Context) (err error) {
 	hooks.Committed = func(b sink.Batch) {
 		committed(b)
 		if seat := seats[b.Partition]; seat != nil {
+			refuse(n.metrics.notWritten, b.Partition, nil)
 			_ = seat.Acknowledge(b.Place.Decisions) // lost ones are made good by the next
 		}
 	}
@@ -54,6 +59,7 @@ func (n *node) ingest(ctx context.Context) (err error) {
 func (n *node) ingestWhilePlaced(ctx context.Context, w *sink.Writer, partition int, seat Seat) error {
 	for ctx.Err() == nil {
 		if !seat.Active() {
+			refuse(n.metrics.notWritten, partition, nil)
 			select {
 			case <-seat.Changed():
 			case <-ctx.Done():
@@ -67,10 +73,32 @@ func (n *node) ingestWhilePlaced(ctx context.Context, w *sink.Writer, partition 
 		err := awaitTurnEnd(turn, seat, done, over)
 		n.metrics.ingesting(partition, false)
 		if err != nil {
-			return err
+			if !waitsForPerson(err) {
+				return err
+			}
+			n.refuseToIngest(ctx, partition, seat, err)
 		}
 	}
 	return nil
+}
+
+// waitsForPerson: a log of this partition is not what the job database follows
+// from, and only a person can say how to go on. The other partitions go on.
+func waitsForPerson(err error) bool {
+	return errors.Is(err, chain.ErrMissing) || errors.Is(err, eventlog.ErrTrimmed) || errors.Is(err, eventlog.ErrCorrupt)
+}
+
+// refuseToIngest lets the partition be for a while, or until it is placed elsewhere.
+func (n *node) refuseToIngest(ctx context.Context, partition int, seat Seat, err error) {
+	refuse(n.metrics.notWritten, partition, err)
+	n.Log.Error("partition is not ingested: see docs/runbook.md", slog.Int("partition", partition), slog.Any("error", err))
+	again := time.NewTimer(refusedWait)
+	defer again.Stop()
+	select {
+	case <-again.C:
+	case <-seat.Changed():
+	case <-ctx.Done():
+	}
 }
 
 func awaitTurnEnd(ctx context.Context, seat Seat, done <-chan error, over context.CancelFunc) error {

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/checkpoint"
 	"github.com/refloat/refloat/internal/evaluator"
@@ -48,11 +50,11 @@ func (m *Metrics) at(where map[int]reached, partition int) (reached, bool) {
 }
 
 // refuse says why a partition waits for a person; nil: it does not.
-func (m *Metrics) refuse(partition int, err error) {
+func refuse(refused *prometheus.GaugeVec, partition int, err error) {
 	p := strconv.Itoa(partition)
-	m.refused.DeletePartialMatch(map[string]string{"partition": p})
+	refused.DeletePartialMatch(map[string]string{"partition": p})
 	if err != nil {
-		m.refused.WithLabelValues(p, refusal(err)).Set(1)
+		refused.WithLabelValues(p, refusal(err)).Set(1)
 	}
 }
 

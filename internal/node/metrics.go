@@ -36,6 +36,7 @@ type Metrics struct {
 	since      *prometheus.GaugeVec
 	generation *prometheus.GaugeVec
 	refused    *prometheus.GaugeVec
+	notWritten *prometheus.GaugeVec
 	lag        *prometheus.GaugeVec
 	behind     *prometheus.GaugeVec
 	commit     *prometheus.HistogramVec
@@ -87,6 +88,7 @@ func NewMetrics() *Metrics {
 		since:      gauge("owner_since_timestamp_seconds", "When this process began to decide the partition; 0 while it does not.", "partition"),
 		generation: gauge("policy_generation", "Policy generation in force.", "partition"),
 		refused:    gauge("refused", "1 while the partition waits for a person, by reason.", "partition", "reason"),
+		notWritten: gauge("jobdb_refused", "1 while the partition is not written to the job database and waits for a person, by reason.", "partition", "reason"),
 		lag:        gauge("lag_seconds", "Age of the oldest event that is not answered, by its place after the last answered one; 0 when none waits.", "partition"),
 		behind:     gauge("lag_messages", "Log entries of events after the last answered one. A batch is one entry.", "partition"),
 		commit:     histogram("commit_seconds", "From reading an envelope back to its state being durable.", "partition"),
@@ -101,7 +103,7 @@ func NewMetrics() *Metrics {
 		written:    map[int]reached{},
 	}
 	m.registry.MustRegister(m.decisions, m.notDecided, m.parked, m.ignored, m.answered, m.readBack, m.live, m.losses,
-		m.rows, m.ingest, m.eventTime, m.unusable, m.since, m.generation, m.refused, m.lag, m.behind, m.commit,
+		m.rows, m.ingest, m.eventTime, m.unusable, m.since, m.generation, m.refused, m.notWritten, m.lag, m.behind, m.commit,
 		m.ingestLag, m.ingests, m.retries, m.released, m.saved, m.savedBytes, m.notSaved, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.healthy.Store(true)
 	return m
@@ -128,7 +130,7 @@ func (m *Metrics) owner(partition int, now func() time.Time) evaluator.Hooks {
 			live, since := 0.0, 0.0
 			if phase == evaluator.Live {
 				live, since = 1, float64(now().UnixNano())/1e9
-				m.refuse(partition, nil)
+				refuse(m.refused, partition, nil)
 			}
 			m.live.WithLabelValues(p).Set(live)
 			m.since.WithLabelValues(p).Set(since)
@@ -136,6 +138,7 @@ func (m *Metrics) owner(partition int, now func() time.Time) evaluator.Hooks {
 				m.leave(partition)
 			}
 		},
+		InForce: func(generation uint64) { m.generation.WithLabelValues(p).Set(float64(generation)) },
 	}
 }
 

@@ -65,17 +65,21 @@ func TestFenced(t *testing.T) {
 		go func() {
 			tick := time.NewTicker(time.Millisecond)
 			defer tick.Stop()
-			for i := 0; ; i++ {
+			for i := 0; ; {
 				select {
 				case <-stop:
 					stopped <- nil
 					return
 				case <-tick.C:
 				}
-				if err := old.Publish(fmt.Appendf(nil, "old %d %d", round, i)); err != nil && old.Err() != nil {
+				err := old.Publish(fmt.Appendf(nil, "old %d %d", round, i))
+				switch {
+				case err == nil:
+					i++
+				case old.Err() != nil || !errors.Is(err, eventlog.ErrTransient):
 					stopped <- err
 					return
-				}
+				} // else too many are on their way: the same again
 			}
 		}()
 		r := b.read(topic, eventlog.Start)
