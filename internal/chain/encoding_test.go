@@ -19,7 +19,6 @@ import (
 
 // TestRecordRoundTrip: what was encoded is decoded, also behind other bytes.
 func TestRecordRoundTrip(t *testing.T) {
-	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		r := record.Draw(t, "record")
 		b := chain.AppendRecord(nil, r)
@@ -38,7 +37,6 @@ func TestRecordRoundTrip(t *testing.T) {
 
 // TestEnvelopeRoundTrip: likewise for envelopes.
 func TestEnvelopeRoundTrip(t *testing.T) {
-	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		e := envelope.Draw(t, "envelope")
 		b := e.Append(nil)
@@ -55,7 +53,6 @@ func TestEnvelopeRoundTrip(t *testing.T) {
 // TestAsProtobuf: protobuf-go reads our bytes as the messages of refloat.proto,
 // with the same fields, and those fields give our bytes again.
 func TestAsProtobuf(t *testing.T) {
-	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		r := record.Draw(t, "record")
 		b := chain.AppendRecord(nil, r)
@@ -247,7 +244,6 @@ func repeated(p part) bool {
 
 // TestOneEncoding: a record or envelope in any other encoding is malformed.
 func TestOneEncoding(t *testing.T) {
-	t.Parallel()
 	for _, d := range disguises {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
@@ -305,7 +301,6 @@ func TestPositionHasOneEncoding(t *testing.T) {
 // TestDamaged: no proper prefix of a record or an envelope is one, and an envelope
 // with one bit turned is none.
 func TestDamaged(t *testing.T) {
-	t.Parallel()
 	decodeEnvelope := func(b []byte) error { _, err := chain.DecodeEnvelope(b); return err }
 	rapid.Check(t, func(t *rapid.T) {
 		b := chain.AppendRecord(nil, record.Draw(t, "record"))

@@ -9,6 +9,9 @@ import (
 	"github.com/refloat/refloat/internal/policy"
 )
 
+// Tests that draw from these are not parallel: rapid writes into a generator that
+// it names for the first time.
+
 // text is what stands in ids and names: valid UTF-8, often empty.
 var text = rapid.OneOf(rapid.Just(""), rapid.StringN(0, 12, 40))
 

@@ -66,7 +66,6 @@ var anyJob = rapid.Custom(func(t *rapid.T) *Job {
 // TestRoundTrip: what was encoded is decoded, also behind other bytes, and
 // nothing shorter, longer or of another version is.
 func TestRoundTrip(t *testing.T) {
-	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		j := anyJob.Draw(t, "job")
 		b := appendJob(nil, j)
@@ -185,7 +184,6 @@ func FuzzDecodeRun(f *testing.F) {
 // TestKeys: no key of one job, set or term stands among those of another, and
 // keys sort as what they are made of.
 func TestKeys(t *testing.T) {
-	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		a, b, c, d := name.Draw(t, "a"), name.Draw(t, "b"), name.Draw(t, "c"), name.Draw(t, "d")
 		x, y := name.Draw(t, "x"), name.Draw(t, "y")

@@ -258,7 +258,6 @@ func (c *cached) restart(t *rapid.T, size int) int {
 // restarts from what was committed, each message brings the same, and the store
 // ends the same, as with a large cache and one flush at the end.
 func TestCacheLaw(t *testing.T) {
-	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		history := someHistory.Draw(t, "history")
 		large := &cached{store: NewMemory()}
@@ -343,7 +342,6 @@ func shown(t fataler, kv KV) (out []string) {
 // TestForgetsAll: long after its last message a history leaves nothing but the
 // jobs that live; and what State keeps beside its cache is gone with the commit.
 func TestForgetsAll(t *testing.T) {
-	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		history := someHistory.Draw(t, "history")
 		c := &cached{store: NewMemory(), held: flushed{watermark: NoWatermark, horizon: 100 * second}}
@@ -432,7 +430,6 @@ func (f *faulty) Scan(from, to []byte, visit func(key, value []byte) bool) error
 // TestStoreFails: an error of the store comes out of the message in which it
 // happened, wherever it happened, and nothing panics on what was not read.
 func TestStoreFails(t *testing.T) {
-	t.Parallel()
 	failed := 0
 	rapid.Check(t, func(t *rapid.T) {
 		history := someHistory.Draw(t, "history")
@@ -470,7 +467,6 @@ func TestStoreFails(t *testing.T) {
 // TestDamagedRecords: whatever stands in the store, folding ends with
 // ErrCorrupt or goes on; it does not panic.
 func TestDamagedRecords(t *testing.T) {
-	t.Parallel()
 	corrupt := 0
 	rapid.Check(t, func(t *rapid.T) {
 		history := someHistory.Draw(t, "history")

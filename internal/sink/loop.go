@@ -70,12 +70,25 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// await waits until there may be more to read, or a release due.
+// wakeAt is when a release or the mirror may be due; zero: neither.
+func (w *Writer) wakeAt(p *part) (at time.Time) {
+	if w.cfg.ReleaseAfter > 0 {
+		at = p.look
+	}
+	if p.mirror != nil {
+		if due := p.mirror.Due(); at.IsZero() || !due.IsZero() && due.Before(at) {
+			at = due
+		}
+	}
+	return at
+}
+
+// await waits until there may be more to read, or something is due.
 func (w *Writer) await(ctx context.Context, p *part) {
 	events, decisions := p.follower.Changed()
 	var due <-chan time.Time
-	if w.cfg.ReleaseAfter > 0 {
-		t := time.NewTimer(p.look.Sub(w.cfg.Now()))
+	if at := w.wakeAt(p); !at.IsZero() {
+		t := time.NewTimer(at.Sub(w.cfg.Now()))
 		defer t.Stop()
 		due = t.C
 	}

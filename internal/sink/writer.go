@@ -37,6 +37,8 @@ type Config struct {
 	// by side call it side by side.
 	Hit   func(label string) error
 	Hooks Hooks
+	// Mirror, if set, makes the mirror of a partition. Now is required with it.
+	Mirror func(partition int) Mirror
 }
 
 // Hooks tell of what the writer does; nil is off. Partitions that run side by
@@ -83,6 +85,7 @@ type part struct {
 	batch    batch       // taken from the logs and not committed
 	ahead    *ahead      // what may be released next; nil: not open
 	look     time.Time   // when a release may be due
+	mirror   Mirror      // nil: none
 }
 
 // batch is a number of whole envelopes, or one release.
@@ -107,7 +110,7 @@ func New(cfg Config) (*Writer, error) {
 	if cfg.Events == nil || cfg.Decisions == nil || cfg.DB == nil {
 		return nil, errors.New("sink: Config lacks Events, Decisions or DB")
 	}
-	if cfg.ReleaseAfter < 0 || cfg.ReleaseAfter > 0 && cfg.Now == nil {
+	if cfg.ReleaseAfter < 0 || (cfg.ReleaseAfter > 0 || cfg.Mirror != nil) && cfg.Now == nil {
 		return nil, errors.New("sink: Config.ReleaseAfter is negative, or Now is missing")
 	}
 	if e, d := cfg.Events.Partitions(), cfg.Decisions.Partitions(); e != d {
@@ -121,7 +124,11 @@ func New(cfg Config) (*Writer, error) {
 	}
 	w := &Writer{cfg: cfg}
 	for p := range cfg.Events.Partitions() {
-		w.parts = append(w.parts, &part{number: p})
+		part := &part{number: p}
+		if cfg.Mirror != nil {
+			part.mirror = cfg.Mirror(p)
+		}
+		w.parts = append(w.parts, part)
 	}
 	return w, nil
 }
@@ -153,9 +160,15 @@ func (w *Writer) advance(ctx context.Context, p *part) (bool, error) {
 		return false, err
 	}
 	if len(p.batch.pieces) == 0 {
-		if err := w.release(p); err != nil || len(p.batch.pieces) == 0 {
+		if err := w.release(p); err != nil {
 			return false, err
 		}
+	}
+	if len(p.batch.pieces) == 0 {
+		if !w.mirrorDue(p) {
+			return false, nil
+		}
+		p.batch.place = p.place
 	}
 	start := w.now()
 	rows, err := w.commit(ctx, p)
@@ -198,6 +211,9 @@ func (w *Writer) begin(ctx context.Context, p *part) error {
 		f.OnIgnored = func(why chain.Ignored, at eventlog.Position) { w.cfg.Hooks.Ignored(p.number, why, at) }
 	}
 	p.follower, p.rows, p.batch = f, NewRows(p.number), batch{}
+	if p.mirror != nil {
+		p.mirror.Reset()
+	}
 	return nil
 }
 
@@ -289,11 +305,15 @@ func (w *Writer) commit(ctx context.Context, p *part) (_ int, err error) {
 		}
 		for i := range piece.messages {
 			p.rows.Apply(&piece.messages[i])
+			p.mirrored(&piece.messages[i])
 		}
 	}
 	changes := p.rows.Take()
 	if err := tx.Write(ctx, changes); err != nil {
 		return 0, fmt.Errorf("write: %w", err)
+	}
+	if err := w.mirror(ctx, tx, p); err != nil {
+		return 0, err
 	}
 	if err := w.hit("written"); err != nil {
 		return 0, err
@@ -342,8 +362,10 @@ func (w *Writer) tell(p *part, rows int, start time.Time) {
 			Place: p.batch.place, Published: p.batch.published, Took: w.now().Sub(start),
 		})
 	}
-	if r := p.batch.pieces[0].release; r != nil && w.cfg.Hooks.Released != nil {
-		w.cfg.Hooks.Released(*r)
+	if len(p.batch.pieces) > 0 && w.cfg.Hooks.Released != nil {
+		if r := p.batch.pieces[0].release; r != nil {
+			w.cfg.Hooks.Released(*r)
+		}
 	}
 }
 

@@ -73,7 +73,6 @@ var anyMessage = rapid.Custom(func(t *rapid.T) eventlog.Message {
 
 // Decoding undoes encoding.
 func TestFrameRoundTrip(t *testing.T) {
-	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		msgs := rapid.SliceOfN(anyMessage, 1, 20).Draw(t, "messages")
 		publish := rapid.Int64().Draw(t, "publish")
