@@ -152,7 +152,7 @@ func TestBetween(t *testing.T) {
 					if op != i {
 						return nil
 					}
-					between, s.before = true, nil
+					between = true // later operations have other numbers
 					if err := pair[1](b); err != nil {
 						t.Errorf("before operation %d, %s: %v", i, what, err)
 					}
@@ -206,9 +206,9 @@ func TestSplitReading(t *testing.T) {
 		if lists++; lists != 4 { // the second page of the first reading
 			return nil
 		}
-		s.before = func(_ int, what string) error {
+		s.precede(func(_ int, what string) error {
 			if strings.HasPrefix(what, "write 3/files/") {
-				s.before = nil
+				s.precede(nil)
 				save(t, owner, 20, states[20])
 				if _, err := owner.Prune(t.Context(), 3); err != nil {
 					t.Error(err)
@@ -216,7 +216,7 @@ func TestSplitReading(t *testing.T) {
 				overtaken = true
 			}
 			return nil
-		}
+		})
 		save(t, zombie, 5, states[5])
 		return nil
 	}

@@ -44,6 +44,13 @@ func newStorage(now func() time.Time) *storage {
 	return &storage{now: now, page: 2, objects: map[string]*driver.ListObject{}, content: map[string][]byte{}}
 }
 
+// precede sets what is called before each operation, from within such a call.
+func (s *storage) precede(before func(op int, what string) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.before = before
+}
+
 func (s *storage) bucket() *blob.Bucket { return blob.NewBucket(s) }
 
 var errGone = errors.New("no such object")
