@@ -3,6 +3,7 @@ package chain_test
 import (
 	"bytes"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -328,14 +329,63 @@ func randomChain(t *rapid.T) (log [][]byte) {
 // is missing from these logs, so no reader may say so.
 func accepted(t *rapid.T, log [][]byte) (out [][]byte) {
 	end := chain.Beginning
+	var past chain.Past
 	for _, raw := range log {
 		acc, _, err := end.Offer(raw)
 		if err != nil {
 			t.Fatalf("Offer: %v", err)
 		}
+		if err := past.Contradicts(raw); err != nil {
+			t.Fatalf("Contradicts: %v", err)
+		}
 		if acc != nil {
 			end, out = acc.End, append(out, raw)
+			past.Add(end)
 		}
 	}
 	return out
+}
+
+// TestPast: a claim that follows on what another way holds says so to whoever
+// knows ours.
+func TestPast(t *testing.T) {
+	t.Parallel()
+	write := func(e chain.End, name string, records ...chain.Record) (chain.End, []byte) {
+		env := chain.Envelope{Seq: e.Seq + 1, Link: e.Link, Epoch: e.Epoch, Owner: owner(name), InFrom: e.InTo, InTo: e.InTo}
+		for _, r := range records {
+			if c, ok := r.(*chain.OwnerClaim); ok {
+				env.Epoch = c.Epoch
+			}
+			env.Records = append(env.Records, chain.AppendRecord(nil, r))
+		}
+		raw := env.Append(nil)
+		acc, why, err := e.Offer(raw)
+		if err != nil || acc == nil {
+			t.Fatalf("%v, %v", why, err)
+		}
+		return acc.End, raw
+	}
+	claim := func(e chain.End, name string) (chain.End, []byte) {
+		return write(e, name, &chain.OwnerClaim{Epoch: e.Epoch + 1, Owner: owner(name), LastSeq: e.Seq, LastLink: e.Link})
+	}
+	begun, _ := claim(chain.Beginning, "a")
+	ours, theirs := begun, begun
+	var past chain.Past
+	past.Add(ours)
+	ours, _ = write(ours, "a", &chain.PolicyActivated{Generation: 1})
+	past.Add(ours)
+	_, late := claim(theirs, "b")
+	ours, _ = claim(ours, "c")
+	past.Add(ours)
+	theirs, _ = write(theirs, "a", &chain.PolicyActivated{Generation: 2})
+	_, other := claim(theirs, "d")
+	if _, why, err := ours.Offer(late); why != chain.LostClaim || err != nil || past.Contradicts(late) != nil {
+		t.Errorf("a late claim is %v, %v, %v", why, err, past.Contradicts(late))
+	}
+	if _, why, err := ours.Offer(other); why != chain.LostClaim || err != nil || !errors.Is(past.Contradicts(other), chain.ErrMissing) {
+		t.Errorf("a claim of another way is %v, %v, %v", why, err, past.Contradicts(other))
+	}
+	if err := past.Contradicts([]byte("stranger")); err != nil {
+		t.Error(err)
+	}
 }

@@ -32,6 +32,7 @@ type liveReaders struct {
 	back              []eventlog.Message
 	inputBuf, backBuf []eventlog.Message
 	published         int64 // of the last message that fill took
+	past              chain.Past
 }
 
 func (o *Owner) startLive() (err error) {
@@ -39,6 +40,7 @@ func (o *Owner) startLive() (err error) {
 		return err
 	}
 	o.live.back, o.live.input = o.follower.Pending()
+	o.live.past = o.follower.Past()
 	o.live.inputBuf = make([]eventlog.Message, o.cfg.Stretch)
 	o.live.backBuf = make([]eventlog.Message, 64)
 	o.tip = o.place.Chain
@@ -119,6 +121,7 @@ func (o *Owner) accept(m *eventlog.Message, now int64) (bool, error) {
 	w := o.window[0]
 	o.window = o.window[1:]
 	w.after.Place = follow.Place{Chain: w.end, Decisions: m.Position}
+	o.live.past.Add(w.end)
 	if err := o.commit(w.batch, w.flush, w.after); err != nil {
 		return false, err
 	}
@@ -138,6 +141,8 @@ func (o *Owner) refuse(m *eventlog.Message) error {
 		return fmt.Errorf("decision log at %v: %w", m.Position, err)
 	case acc != nil:
 		return fmt.Errorf("%w: envelope %d of epoch %d is not ours", ErrLost, acc.Envelope.Seq, acc.Envelope.Epoch)
+	case why == chain.LostClaim && o.live.past.Contradicts(m.Payload) != nil:
+		return fmt.Errorf("decision log at %v: %w", m.Position, o.live.past.Contradicts(m.Payload))
 	case o.cfg.Hooks.Ignored != nil:
 		o.cfg.Hooks.Ignored(why)
 	}

@@ -44,6 +44,7 @@ type Follower struct {
 	place     Place
 	unproven  bool              // the envelope at the place was not seen again yet
 	judged    eventlog.Position // of the decisions log, accepted or ignored
+	past      chain.Past
 
 	read   []eventlog.Message // decisions read and not judged yet
 	chunk  []eventlog.Message
@@ -68,7 +69,9 @@ func Open(events, decisions eventlog.Topic, p int, from Place) (*Follower, error
 	if err != nil {
 		return nil, fmt.Errorf("read decisions of partition %d: %w", p, err)
 	}
-	return &Follower{topic: events, partition: p, decisions: dr, place: from, judged: after, unproven: from.Chain.Seq > 0, chunk: make([]eventlog.Message, readAtOnce)}, nil
+	f := &Follower{topic: events, partition: p, decisions: dr, place: from, judged: after, unproven: from.Chain.Seq > 0, chunk: make([]eventlog.Message, readAtOnce)}
+	f.past.Add(from.Chain)
+	return f, nil
 }
 
 // Place is after the last stretch that Next returned.
@@ -145,6 +148,9 @@ func (f *Follower) accept() error {
 				return fmt.Errorf("%w: envelope %d stood at %v, what is there now is another one (at %v)", chain.ErrMissing, f.place.Chain.Seq, f.place.Decisions, m.Position)
 			}
 			f.unproven = false
+			if env, err := chain.DecodeEnvelope(m.Payload); err == nil {
+				f.past.Add(chain.End{Seq: env.Seq - 1, Link: env.Link})
+			}
 			continue
 		}
 		acc, why, err := f.place.Chain.Offer(m.Payload)
@@ -153,7 +159,13 @@ func (f *Follower) accept() error {
 		}
 		if acc != nil {
 			f.held = &Stretch{Accepted: acc, Position: m.Position}
+			f.past.Add(acc.End)
 			return nil
+		}
+		if why == chain.LostClaim {
+			if err := f.past.Contradicts(m.Payload); err != nil {
+				return fmt.Errorf("decision log at %v: %w", m.Position, err)
+			}
 		}
 		if f.OnIgnored != nil {
 			f.OnIgnored(why, m.Position)
@@ -242,6 +254,9 @@ func (f *Follower) Close() error {
 	}
 	return errors.Join(f.events.Close(), f.decisions.Close())
 }
+
+// Past is what was accepted last, for whoever takes over the readers.
+func (f *Follower) Past() chain.Past { return f.past }
 
 // Waits says whether an accepted envelope is held back because its input is not
 // all here yet. Then the reader is slow, and the chain is not.

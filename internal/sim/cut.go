@@ -92,7 +92,9 @@ func (w *world) mustHaveStopped(who string, p int, written map[chain.Hash]*chain
 }
 
 // mustAgree: of two that are at work, one follows from the other, or the one of
-// the newer epoch has said nothing yet.
+// the newer epoch has said nothing yet but its claim. (What an old owner said too
+// late may have become part of the newer way, since the claim before it is lost.
+// It was ignored by those who knew that claim.)
 //
 // What PROTOCOL 3 cannot tell is only counted: where the lost part held two
 // claims or more, those who knew it take the new way for that of a slow old owner.
@@ -104,15 +106,15 @@ func (w *world) mustAgree(p int, written map[chain.Hash]*chain.Envelope, a, b ch
 	if b.Seq == 0 || ways[0][b.Seq] == b.Link {
 		return
 	}
-	newer, older := ways[0], ways[1]
+	newer, older, epoch := ways[0], ways[1], a.Epoch
 	if b.Epoch > a.Epoch {
-		newer, older = older, newer
+		newer, older, epoch = older, newer, b.Epoch
 	}
 	gone := w.decisions.parts[p].gone()
 	for _, m := range w.decisions.parts[p].all {
 		link := chain.Link(m.Payload)
 		env := written[link]
-		if env == nil || newer[env.Seq] != link || older[env.Seq] == link || claims(env) {
+		if env == nil || newer[env.Seq] != link || older[env.Seq] == link || env.Epoch < epoch || claims(env) {
 			continue
 		}
 		if gone[m.Position] {
