@@ -42,28 +42,42 @@ var mayImport = map[string]string{
 	"internal/projection":         "events github.com/cockroachdb/pebble/v2 github.com/tidwall/btree",
 	"internal/evaluator": "events events/pb internal/chain internal/eventlog internal/follow internal/policy internal/projection " +
 		"google.golang.org/protobuf",
-	"internal/jobdb":           "events internal/chain internal/eventlog internal/policy",
-	"internal/jobdb/sqlite":    "internal/chain internal/eventlog internal/jobdb modernc.org/sqlite",
-	"internal/sink":            "events events/pb internal/chain internal/eventlog internal/follow internal/jobdb golang.org/x/sync google.golang.org/protobuf",
-	"internal/audit":           "events internal/chain internal/eventlog internal/evaluator internal/follow internal/jobdb internal/policy internal/projection",
+	"internal/jobdb":          "events internal/chain internal/eventlog internal/policy",
+	"internal/jobdb/table":    "events internal/chain internal/eventlog internal/jobdb",
+	"internal/jobdb/sqlite":   "internal/jobdb internal/jobdb/table modernc.org/sqlite",
+	"internal/jobdb/postgres": "internal/jobdb internal/jobdb/table internal/pgerror github.com/jackc/pgx/v5",
+	"internal/pgerror":        "github.com/jackc/pgx/v5",
+	"internal/sink":           "events events/pb internal/chain internal/eventlog internal/follow internal/jobdb golang.org/x/sync google.golang.org/protobuf",
+	"internal/audit":          "events internal/chain internal/eventlog internal/evaluator internal/follow internal/jobdb internal/policy internal/projection",
+	"internal/policylint":     "internal/policy",
+	"internal/policydiff":     "internal/audit internal/chain internal/evaluator internal/eventlog internal/policy",
+	"internal/policytest": "events/pb internal/audit internal/chain internal/evaluator internal/eventlog internal/jobdb internal/policy internal/policylint " +
+		"internal/projection go.yaml.in/yaml/v4 google.golang.org/protobuf",
 	"internal/armadadb":        "internal/armadadb/pb internal/eventlog google.golang.org/protobuf k8s.io/apimachinery",
 	"internal/armadadb/pb":     "google.golang.org/protobuf",
-	"internal/armadadb/store":  "internal/armadadb internal/armadadb/pb internal/eventlog github.com/jackc/pgx/v5",
+	"internal/armadadb/store":  "internal/armadadb internal/pgerror github.com/jackc/pgx/v5",
 	"internal/armadadb/schema": "github.com/jackc/pgx/v5",
-	"internal/checkpoint":      "gocloud.dev",
-	"internal/placement":       "internal/eventlog github.com/apache/pulsar-client-go",
-	"internal/doctor":          "internal/chain internal/eventlog internal/eventlog/pulsarlog github.com/apache/pulsar-client-go",
-	"internal/node": "internal/audit internal/chain internal/checkpoint internal/copied internal/evaluator internal/eventlog internal/eventlog/filelog " +
-		"internal/eventlog/pulsarlog internal/follow internal/jobdb internal/jobdb/sqlite internal/placement internal/policy internal/projection internal/recording internal/sink " +
-		"github.com/cenkalti/backoff/v5 github.com/cockroachdb/pebble/v2 github.com/prometheus/client_golang gocloud.dev golang.org/x/sync",
+	"internal/mirror": "internal/armadadb internal/armadadb/pb internal/armadadb/store internal/chain internal/eventlog internal/jobdb internal/pgerror internal/sink " +
+		"github.com/jackc/pgx/v5 google.golang.org/protobuf",
+	"internal/checkpoint": "gocloud.dev",
+	"internal/placement":  "internal/eventlog github.com/apache/pulsar-client-go",
+	"internal/cutover": "internal/armadadb/store internal/doctor internal/eventlog internal/eventlog/pulsarlog internal/jobdb internal/jobdb/postgres internal/jobdb/table internal/mirror " +
+		"github.com/apache/pulsar-client-go github.com/jackc/pgx/v5",
+	"internal/doctor": "internal/armadadb/store github.com/jackc/pgx/v5 internal/chain internal/eventlog internal/eventlog/pulsarlog github.com/apache/pulsar-client-go",
+	"internal/node": "internal/armadadb internal/armadadb/store internal/audit internal/chain internal/checkpoint internal/copied internal/evaluator internal/eventlog internal/eventlog/filelog " +
+		"internal/eventlog/pulsarlog internal/follow internal/jobdb internal/jobdb/postgres internal/jobdb/sqlite internal/mirror internal/placement internal/policy internal/projection internal/recording internal/sink " +
+		"github.com/cenkalti/backoff/v5 github.com/cockroachdb/pebble/v2 github.com/jackc/pgx/v5 github.com/prometheus/client_golang gocloud.dev golang.org/x/sync",
 
 	// For tests only: no row above names them.
 	"internal/e2e": "events/pb internal/audit internal/eventlog internal/eventlog/pulsarlog internal/jobdb internal/jobdb/sqlite " +
 		"internal/recording internal/sink github.com/apache/pulsar-client-go google.golang.org/protobuf",
 	"internal/chaos": "events/pb internal/e2e internal/eventlog internal/pulsartest internal/recording " +
 		"github.com/apache/pulsar-client-go golang.org/x/sync google.golang.org/protobuf",
-	"internal/pgtest":     "github.com/jackc/pgx/v5",
-	"internal/pulsartest": "github.com/testcontainers/testcontainers-go github.com/moby/moby github.com/docker/go-connections",
+	"internal/armadatest": "internal/armadadb/schema internal/eventlog internal/eventlog/filelog internal/pgtest " +
+		"github.com/cockroachdb/pebble/v2 github.com/jackc/pgx/v5 google.golang.org/protobuf k8s.io/apimachinery",
+	"internal/armadadb/rowtest": "github.com/google/go-cmp internal/armadadb internal/armadadb/pb internal/eventlog internal/recording github.com/jackc/pgx/v5 google.golang.org/protobuf",
+	"internal/pgtest":           "github.com/jackc/pgx/v5",
+	"internal/pulsartest":       "github.com/testcontainers/testcontainers-go github.com/moby/moby github.com/docker/go-connections",
 	"internal/sim": "events events/pb internal/chain internal/evaluator internal/eventlog internal/follow internal/jobdb internal/naive " +
 		"internal/policy internal/projection internal/sink google.golang.org/protobuf",
 	"internal/eventlog/logtest": "internal/eventlog github.com/google/go-cmp pgregory.net/rapid",
@@ -79,8 +93,8 @@ var mayImport = map[string]string{
 	"cmd/internal/settings":    "github.com/spf13/cobra github.com/spf13/pflag go.yaml.in/yaml/v4",
 }
 
-const programs = "cmd/internal/program cmd/internal/pulsarflags cmd/internal/settings internal/audit internal/chain internal/copied internal/doctor internal/evaluator internal/eventlog internal/eventlog/filelog " +
-	"internal/eventlog/pulsarlog internal/follow internal/jobdb internal/jobdb/sqlite internal/node internal/policy internal/projection " +
+const programs = "cmd/internal/program cmd/internal/pulsarflags cmd/internal/settings internal/audit internal/chain internal/copied internal/cutover internal/doctor internal/evaluator internal/eventlog internal/eventlog/filelog " +
+	"internal/eventlog/pulsarlog internal/follow internal/jobdb internal/jobdb/sqlite internal/node internal/policy internal/policydiff internal/policylint internal/policytest internal/projection " +
 	"internal/recording internal/sink github.com/cockroachdb/pebble/v2 github.com/mattn/go-isatty github.com/prometheus/client_golang " +
 	"github.com/spf13/cobra github.com/spf13/pflag golang.org/x/sync golang.org/x/term"
 

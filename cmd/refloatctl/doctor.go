@@ -7,34 +7,39 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/cmd/internal/pulsarflags"
 	"github.com/refloat/refloat/cmd/internal/settings"
 	"github.com/refloat/refloat/internal/doctor"
+	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
 )
 
 func newDoctor() *cobra.Command {
-	var output, bookie string
+	var output, bookie, jobDB string
 	var quiet bool
 	cmd := &cobra.Command{
-		Use:   "doctor --pulsar URL --pulsar-admin URL",
-		Short: "Check the Pulsar topics and settings of a deployment",
+		Use:   "doctor --pulsar URL --pulsar-admin URL [--job-db URL]",
+		Short: "Check the topics, the settings and the job database of a deployment",
 		Long: `Check the Pulsar topics and settings of a deployment, and show who holds which
-partition. Each finding says what is the case, why it matters, and the command
+partition; with --job-db also a job database in PostgreSQL, or only that. Each finding says what is the case, why it matters, and the command
 that fixes it. Nothing is changed.
 
 Exit codes: 0 no errors among the findings (there may be warnings), 1 errors,
 2 usage, 3 the admin API or the brokers are not reachable.`,
 		Example: `  refloatctl doctor --pulsar pulsar://pulsar:6650 --pulsar-admin http://pulsar:8080
-  refloatctl doctor --pulsar pulsar://pulsar:6650 --pulsar-admin http://pulsar:8080 -o json`,
+  refloatctl doctor --pulsar pulsar://pulsar:6650 --pulsar-admin http://pulsar:8080 -o json
+  PGPASSWORD=… refloatctl doctor --job-db postgres://armada@db:5432/scheduler`,
 		Args: cobra.NoArgs,
 	}
 	flags := pulsarflags.Bind(cmd)
 	addOutput(cmd, &output)
 	cmd.Flags().StringVar(&bookie, "bookie", "", "web address of a bookie with httpServerEnabled=true, to ask for its settings too, as http://bookie:8000 (default: none)")
+	cmd.Flags().StringVar(&jobDB, "job-db", "", "job database in PostgreSQL, postgres://user@host:5432/database, best with the password in PGPASSWORD or ~/.pgpass (default: none)")
+	settings.Secret(cmd, "job-db")
 	cmd.Flags().BoolVar(&quiet, "quiet", false, "only warnings and errors")
 	settings.Bind(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -44,8 +49,14 @@ Exit codes: 0 no errors among the findings (there may be warnings), 1 errors,
 		if output != outputTable && output != outputJSON {
 			return badOutput(output)
 		}
+		if jobDB != "" && !strings.HasPrefix(jobDB, "postgres") {
+			return usageError{errors.New("--job-db: only a job database in PostgreSQL can be looked at: give postgres://user@host:5432/database")}
+		}
 		bar := newProgress()
 		defer bar.done()
+		if jobDB != "" && !flags.Given() {
+			return reportFindings(cmd.OutOrStdout(), lookAt(cmd.Context(), jobDB, nil, ""), nil, output, quiet)
+		}
 		return withDeployment(flags, func(d doctor.Deployment) error {
 			d.Bookie = bookie
 			d.Progress = func(what string) { bar.say("asking for %s", what) }
@@ -54,7 +65,11 @@ Exit codes: 0 no errors among the findings (there may be warnings), 1 errors,
 			if err != nil {
 				return err
 			}
-			return report(cmd.OutOrStdout(), facts, output, quiet)
+			var more []doctor.Finding
+			if jobDB != "" {
+				more = lookAt(cmd.Context(), jobDB, d.Cluster, d.Events)
+			}
+			return report(cmd.OutOrStdout(), facts, more, output, quiet)
 		})
 	}
 	return cmd
@@ -100,20 +115,45 @@ func withDeployment(flags *pulsarflags.Flags, call func(doctor.Deployment) error
 }
 
 // report prints what was found and judges the outcome.
-func report(w io.Writer, facts *doctor.Facts, output string, quiet bool) error {
-	findings := doctor.Check(facts)
-	out := bufio.NewWriter(w)
-	var err error
-	if output == outputJSON {
-		err = reportJSON(out, findings, doctor.Holders(facts), quiet)
-	} else {
-		err = reportTable(out, findings, doctor.Holders(facts), quiet)
-	}
-	if err := errors.Join(err, out.Flush()); err != nil {
-		return err
+func report(w io.Writer, facts *doctor.Facts, more []doctor.Finding, output string, quiet bool) error {
+	judged := reportFindings(w, append(doctor.Check(facts), more...), doctor.Holders(facts), output, quiet)
+	if judged != nil && !errors.Is(judged, errFinding) {
+		return judged
 	}
 	if err := facts.Service.Err; err != nil && !errors.Is(err, doctor.ErrNotAsked) && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("the client does not get through: %w", err)
+	}
+	return judged
+}
+
+// lookAt checks a job database, and its places against the events where there is
+// a cluster to ask.
+func lookAt(ctx context.Context, jobDB string, cluster *pulsarlog.Cluster, topic string) []doctor.Finding {
+	d := doctor.GatherDatabase(ctx, jobDB, time.Now())
+	ends := map[int]eventlog.Position{}
+	if cluster != nil {
+		if events, err := cluster.Open(topic); err == nil {
+			for p := range events.Partitions() {
+				if end, err := events.End(p); err == nil {
+					ends[p] = end
+				}
+			}
+		}
+	}
+	return doctor.CheckDatabase(d, ends)
+}
+
+// reportFindings prints them, and is errFinding when there are errors among them.
+func reportFindings(w io.Writer, findings []doctor.Finding, holders []doctor.Holder, output string, quiet bool) error {
+	out := bufio.NewWriter(w)
+	var err error
+	if output == outputJSON {
+		err = reportJSON(out, findings, holders, quiet)
+	} else {
+		err = reportTable(out, findings, holders, quiet)
+	}
+	if err := errors.Join(err, out.Flush()); err != nil {
+		return err
 	}
 	if doctor.Worst(findings) == doctor.Error {
 		return errFinding

@@ -20,10 +20,9 @@ import (
 )
 
 func newExplain() *cobra.Command {
-	var data, output string
-	var run int
+	var f explainFlags
 	cmd := &cobra.Command{
-		Use:   "explain JOB --data DIR [--run N]",
+		Use:   "explain JOB --data DIR [--job-db URL] [--run N]",
 		Short: "Tell why a job was decided as it was",
 		Long: `Tell why a failed run of a job was decided as it was: what failed, the ladder
 of rules with the first matcher of each that did not hold, the counts before and
@@ -32,24 +31,27 @@ generation and the position in the log. Without --run: the last decided run.`,
 		Example: "  refloatctl explain 01m7xn681y99tqr99073yk0v9j --data .refloat-run --run 1",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if output != outputTable && output != outputJSON {
-				return badOutput(output)
+			if f.output != outputTable && f.output != outputJSON {
+				return badOutput(f.output)
 			}
-			if data == "" {
+			if f.data == "" {
 				return errNoData
 			}
-			return explain(cmd, explainFlags{job: args[0], data: data, output: output, run: run})
+			f.job = args[0]
+			return explain(cmd, f)
 		},
 	}
-	cmd.Flags().StringVar(&data, "data", "", "data directory (required)")
-	cmd.Flags().IntVar(&run, "run", -1, "index of the failed run, from 0")
-	addOutput(cmd, &output)
+	cmd.Flags().StringVar(&f.data, "data", "", "data directory, of which the policies log is read (required)")
+	f.bindJobDB(cmd)
+	cmd.Flags().IntVar(&f.run, "run", -1, "index of the failed run, from 0")
+	addOutput(cmd, &f.output)
 	return cmd
 }
 
 type explainFlags struct {
-	job, data, output string
-	run               int
+	jobSource
+	job, output string
+	run         int
 }
 
 func explain(cmd *cobra.Command, f explainFlags) error {
@@ -77,7 +79,7 @@ func explain(cmd *cobra.Command, f explainFlags) error {
 
 // findCase collects what the job database keeps about one decided run.
 func findCase(cmd *cobra.Command, f explainFlags) (audit.Case, error) {
-	jobs, runs, err := findJob(cmd, f.data, f.job)
+	jobs, runs, err := findJob(cmd, f.jobSource, f.job)
 	if err != nil {
 		return audit.Case{}, err
 	}
@@ -88,7 +90,7 @@ func findCase(cmd *cobra.Command, f explainFlags) (audit.Case, error) {
 			byID[runs[i][k].RunID] = &runs[i][k]
 		}
 		var earlier []audit.Earlier
-		err := viewJobs(cmd.Context(), f.data, func(q jobdb.Queries) error {
+		err := f.viewJobs(cmd.Context(), func(q jobdb.Queries) error {
 			return q.Decisions(jobdb.RecordFilter{JobID: f.job, Partition: &jobs[i].Partition}, func(d *jobdb.Decision) error {
 				copied := d.Decision
 				if f.run < 0 || uint32(f.run) == d.RunIndex {
@@ -111,7 +113,7 @@ func findCase(cmd *cobra.Command, f explainFlags) (audit.Case, error) {
 // notDecided says why there is no decision to explain.
 func notDecided(cmd *cobra.Command, f explainFlags) error {
 	var why []string
-	err := viewJobs(cmd.Context(), f.data, func(q jobdb.Queries) error {
+	err := f.viewJobs(cmd.Context(), func(q jobdb.Queries) error {
 		return q.NotDecided(jobdb.RecordFilter{JobID: f.job}, func(r *jobdb.NotDecided) error {
 			why = append(why, fmt.Sprintf("  run %s failed at %s and was not decided: %s", r.RunID, timeText(r.Time), r.Reason))
 			return nil

@@ -34,7 +34,7 @@ func TestExplainAll(t *testing.T) {
 				if i%3 > 0 && (d.RunIndex == 0 || testing.Short()) {
 					continue // the first run of a job is the easy one
 				}
-				c, err := findCase(cmd, explainFlags{job: d.JobID, data: data, run: int(d.RunIndex)})
+				c, err := findCase(cmd, explainFlags{job: d.JobID, jobSource: jobSource{data: data}, run: int(d.RunIndex)})
 				if err != nil {
 					t.Fatalf("run %d of %s: %v", d.RunIndex, d.JobID, err)
 				}

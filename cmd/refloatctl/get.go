@@ -15,10 +15,11 @@ import (
 )
 
 type getFlags struct {
-	data, output, queue, set, job string
-	states                        []string
-	waiting, all                  bool
-	limit                         int
+	jobSource
+	output, queue, set, job string
+	states                  []string
+	waiting, all            bool
+	limit                   int
 }
 
 func newGet() *cobra.Command {
@@ -35,12 +36,13 @@ func newGet() *cobra.Command {
 }
 
 func (f *getFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.data, "data", "", "data directory (required)")
+	cmd.Flags().StringVar(&f.data, "data", "", "data directory; required without --job-db")
+	f.bindJobDB(cmd)
 	addOutput(cmd, &f.output)
 }
 
 func (f *getFlags) check() error {
-	if f.data == "" {
+	if f.data == "" && f.jobDB == "" {
 		return errNoData
 	}
 	if f.output != outputTable && f.output != outputJSON {
@@ -54,10 +56,11 @@ var errNoData = usageError{errors.New("--data DIR is required: the data director
 func newGetJobs() *cobra.Command {
 	var f getFlags
 	cmd := &cobra.Command{
-		Use:   "jobs --data DIR",
+		Use:   "jobs (--data DIR | --job-db URL)",
 		Short: "List jobs",
 		Example: `  refloatctl get jobs --data .refloat-run --queue genomics --state Queued
-  refloatctl get jobs --data .refloat-run --waiting -o json`,
+  refloatctl get jobs --data .refloat-run --waiting -o json
+  refloatctl get jobs --job-db postgres://refloat@db:5432/scheduler --state Failed`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
@@ -91,7 +94,7 @@ func getJobs(cmd *cobra.Command, f getFlags, filter jobdb.JobFilter) error {
 	out := bufio.NewWriter(cmd.OutOrStdout())
 	enc := jsonLines(out)
 	t := newTable(out, "JOB", "QUEUE", "JOB SET", "STATE", "RUNS", "RETRY AFTER", "AVOIDS", "ARMADA SAYS")
-	err := viewJobs(cmd.Context(), f.data, func(q jobdb.Queries) error {
+	err := f.viewJobs(cmd.Context(), func(q jobdb.Queries) error {
 		return q.Jobs(filter, func(j *jobdb.Job) error {
 			if f.output == outputJSON {
 				return enc.Encode(jobJSON(j, nil))
@@ -114,7 +117,7 @@ func getJobs(cmd *cobra.Command, f getFlags, filter jobdb.JobFilter) error {
 func newGetJob() *cobra.Command {
 	var f getFlags
 	cmd := &cobra.Command{
-		Use:     "job JOB --data DIR",
+		Use:     "job JOB (--data DIR | --job-db URL)",
 		Short:   "Show one job with its runs",
 		Example: "  refloatctl get job 01m7xn681y99tqr99073yk0v9j --data .refloat-run",
 		Args:    cobra.ExactArgs(1),
@@ -122,7 +125,7 @@ func newGetJob() *cobra.Command {
 			if err := f.check(); err != nil {
 				return err
 			}
-			jobs, runs, err := findJob(cmd, f.data, args[0])
+			jobs, runs, err := findJob(cmd, f.jobSource, args[0])
 			if err != nil {
 				return err
 			}
@@ -139,8 +142,8 @@ func newGetJob() *cobra.Command {
 }
 
 // findJob finds a job with its runs; an id can stand in several partitions.
-func findJob(cmd *cobra.Command, data, id string) (jobs []jobdb.Job, runs [][]jobdb.Run, err error) {
-	err = viewJobs(cmd.Context(), data, func(q jobdb.Queries) error {
+func findJob(cmd *cobra.Command, from jobSource, id string) (jobs []jobdb.Job, runs [][]jobdb.Run, err error) {
+	err = from.viewJobs(cmd.Context(), func(q jobdb.Queries) error {
 		err := q.Jobs(jobdb.JobFilter{JobID: id}, func(j *jobdb.Job) error {
 			jobs = append(jobs, *j)
 			return nil
@@ -155,7 +158,7 @@ func findJob(cmd *cobra.Command, data, id string) (jobs []jobdb.Job, runs [][]jo
 		return err
 	})
 	if err == nil && len(jobs) == 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "no job %s in %s; `refloatctl get jobs --data %s` lists them\n", id, data, data)
+		fmt.Fprintf(cmd.ErrOrStderr(), "no job %s in the job database; `refloatctl get jobs %s` lists them\n", id, from)
 		err = errFinding
 	}
 	return jobs, runs, err
@@ -190,7 +193,7 @@ func printJob(w io.Writer, output string, j *jobdb.Job, runs []jobdb.Run) error 
 func newGetDecisions() *cobra.Command {
 	var f getFlags
 	cmd := &cobra.Command{
-		Use:   "decisions --data DIR",
+		Use:   "decisions (--data DIR | --job-db URL)",
 		Short: "List decisions",
 		Long: `List decisions in partition and log order. The JSON is that of
 ` + "`refloatctl replay -o json`" + `; with --all also failed runs that were not decided, what was
@@ -218,7 +221,7 @@ func getDecisions(cmd *cobra.Command, f getFlags) error {
 		return err
 	}
 	filter := jobdb.RecordFilter{JobID: f.job, Last: f.limit}
-	err = viewJobs(cmd.Context(), f.data, func(q jobdb.Queries) error {
+	err = f.viewJobs(cmd.Context(), func(q jobdb.Queries) error {
 		err := q.Decisions(filter, func(d *jobdb.Decision) error { return p.print(d.Partition, &d.Decision, true) })
 		if err != nil || !f.all {
 			return err

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"time"
@@ -9,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/internal/jobdb"
-	"github.com/refloat/refloat/internal/jobdb/sqlite"
 	"github.com/refloat/refloat/internal/node"
 )
 
@@ -18,7 +16,7 @@ func summarize(cmd *cobra.Command, f upFlags, took time.Duration) error {
 	out := cmd.OutOrStdout()
 	var s *jobdb.Summary
 	var example *jobdb.Decision
-	err := viewJobs(cmd.Context(), f.data, func(q jobdb.Queries) (err error) {
+	err := f.viewJobs(cmd.Context(), func(q jobdb.Queries) (err error) {
 		if s, err = q.Summary(); err != nil {
 			return err
 		}
@@ -37,10 +35,10 @@ func summarize(cmd *cobra.Command, f upFlags, took time.Duration) error {
 	printJobs(out, s, took)
 	fmt.Fprintf(out, "\n%s\n", bold(out, "Try next"))
 	if example != nil {
-		fmt.Fprintf(out, "  bin/refloatctl explain %s --data %s\n", example.JobID, f.data)
+		fmt.Fprintf(out, "  bin/refloatctl explain %s %s\n", example.JobID, f.jobSource)
 	}
-	fmt.Fprintf(out, "  bin/refloatctl get jobs --data %s --waiting\n", f.data)
-	fmt.Fprintf(out, "  bin/refloatctl get decisions --data %s -o json\n", f.data)
+	fmt.Fprintf(out, "  bin/refloatctl get jobs %s --waiting\n", f.jobSource)
+	fmt.Fprintf(out, "  bin/refloatctl get decisions %s -o json\n", f.jobSource)
 	fmt.Fprintf(out, "  bin/refloatctl replay --verify --data %s\n", f.data)
 	if f.policies != "" {
 		fmt.Fprintf(out, "  edit %s, then: bin/refloatctl lint %s && bin/refloatctl replay --log %s --policies %s\n",
@@ -51,15 +49,6 @@ func summarize(cmd *cobra.Command, f upFlags, took time.Duration) error {
 
 // better prefers a decision that has more to explain: one late in its job's budget.
 func better(d, than *jobdb.Decision) bool { return d.RuleUsed > than.RuleUsed }
-
-func viewJobs(ctx context.Context, data string, read func(jobdb.Queries) error) error {
-	r, err := sqlite.OpenReader(ctx, node.Dir(data).JobDB())
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	return r.View(ctx, read)
-}
 
 func printDecisions(out io.Writer, s *jobdb.Summary) {
 	total := uint64(0)

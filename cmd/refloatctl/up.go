@@ -16,10 +16,11 @@ import (
 )
 
 type upFlags struct {
-	data, policies, pace, listen string
-	feed                         []string
-	partitions                   int
-	drained, quiet               bool
+	jobSource
+	policies, pace, listen string
+	feed                   []string
+	partitions             int
+	drained, quiet         bool
 }
 
 func newUp() *cobra.Command {
@@ -28,13 +29,15 @@ func newUp() *cobra.Command {
 		Use:   "up --data DIR [--policies PATH] [--feed FILE]...",
 		Short: "Run Refloat in one process on one directory",
 		Long: `Run evaluator and ingester in one process, on the embedded log and SQLite, in
-one data directory. Started again, it goes on where the log ends.
+one data directory. Started again, it goes on where the log ends. With --job-db,
+the job database is elsewhere; its tables are made where there are none.
 
 Every flag can also be set by the environment (REFLOAT_DATA for --data) and by
 a YAML file (--config); flags win over the environment, and that over the file.`,
 		Example: `  refloatctl up --data /tmp/demo --policies examples/policies --feed testdata/recordings/plain.jsonl.gz --exit-when-drained
   refloatctl up --data /var/lib/refloat --policies /etc/refloat/policies --listen 127.0.0.1:9470
-  refloatctl up --data /tmp/slow --policies examples/policies --feed testdata/recordings/plain.jsonl.gz --pace 10x`,
+  refloatctl up --data /tmp/slow --policies examples/policies --feed testdata/recordings/plain.jsonl.gz --pace 10x
+  PGPASSWORD=… refloatctl up --data /var/lib/refloat --policies /etc/refloat/policies --job-db postgres://refloat@db:5432/refloat`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := settings.Load(cmd); err != nil {
@@ -48,6 +51,7 @@ a YAML file (--config); flags win over the environment, and that over the file.`
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.data, "data", "", "data directory, created when it is not there (required)")
+	f.bindJobDB(cmd)
 	flags.StringVar(&f.policies, "policies", "", "policy file, or directory of policy files, read again when it changes")
 	flags.StringArrayVar(&f.feed, "feed", nil, "recording to write into the events log; may be repeated")
 	flags.StringVar(&f.pace, "pace", "", "how fast to feed against the recorded times, as 10x (default: at once)")
@@ -83,7 +87,7 @@ func up(cmd *cobra.Command, f upFlags) error {
 	defer bar.done()
 	start := time.Now()
 	err = node.Run(cmd.Context(), node.Config{
-		Data: node.Dir(f.data), Partitions: f.partitions, Policies: f.policies,
+		Data: node.Dir(f.data), JobDB: f.jobDB, Partitions: f.partitions, Policies: f.policies,
 		Feeds: f.feed, Pace: pace, Evaluate: true, Ingest: true,
 		Listen: f.listen, ExitWhenDrained: f.drained,
 		Progress: func(s node.Status) { bar.say("fed %d of %d messages", s.Fed, s.Total) },

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/zlib"
 	"fmt"
+	"io"
 )
 
 // minCompress is the size up to which Armada stores rather than compresses.
@@ -70,4 +71,17 @@ func appendGobUint(b []byte, n uint64) []byte {
 		b = append(b, byte(n>>(8*i)))
 	}
 	return b
+}
+
+// decompress reads what compress wrote.
+func decompress(b []byte) ([]byte, error) {
+	r, err := zlib.NewReader(bytes.NewReader(b))
+	if err != nil {
+		return nil, fmt.Errorf("decompress: %w", err)
+	}
+	out, err := io.ReadAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("decompress: %w", err)
+	}
+	return out, nil
 }

@@ -26,4 +26,12 @@
 //	RD034  rate of storing acknowledgements              RD044  each partition of decisions has an ingester
 //	RD035  largest message
 //	RD036  the broker numbers messages
+//
+// Of a job database in PostgreSQL, which GatherDatabase asks and CheckDatabase
+// judges:
+//
+//	RD050  it can be reached and is ours                 RD053  nobody holds its locks for long
+//	RD051  Armada's tables, as we know them              RD054  what waits, and that nothing is overdue
+//	RD052  its places stand in the events log            RD055  pods of failed runs are gone in time
+//	                                                     RD056  failures have categories
 package doctor

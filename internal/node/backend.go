@@ -16,6 +16,9 @@ type Backend struct {
 	Publisher func(ctx context.Context, partition int) (eventlog.Publisher, error)
 	// AppendPolicies appends a message to the policies log, durably.
 	AppendPolicies func(ctx context.Context, payload []byte) error
+	// Copies publishes to events, durably, as the rest of Armada reads it; nil: that
+	// log is not ours to write.
+	Copies func(ctx context.Context, partition int, msgs []eventlog.Message) error
 	// Seat takes part in placing a partition of the log that a group follows;
 	// nil: all partitions are ours.
 	Seat func(group Group, partition int) (Seat, error)

@@ -31,8 +31,13 @@ func (n *node) ingest(ctx context.Context) (err error) {
 	}
 	hooks.Retry = n.metrics.retried(n.Log)
 	hooks.Released = n.metrics.releasedFrom(n.Log)
+	mirrors, err := n.mirrors(ctx, db)
+	if err != nil {
+		return err
+	}
 	w, err := sink.New(sink.Config{
 		Events: n.backend.Events, Decisions: n.backend.Decisions, DB: db, Hooks: hooks, ReleaseAfter: n.ReleaseAfter, Now: n.Now,
+		Mirror: mirrors,
 	})
 	if err != nil {
 		return err

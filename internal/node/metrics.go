@@ -33,20 +33,21 @@ type Metrics struct {
 	eventTime  *prometheus.GaugeVec
 	unusable   prometheus.Counter
 
-	since      *prometheus.GaugeVec
-	generation *prometheus.GaugeVec
-	refused    *prometheus.GaugeVec
-	notWritten *prometheus.GaugeVec
-	lag        *prometheus.GaugeVec
-	behind     *prometheus.GaugeVec
-	commit     *prometheus.HistogramVec
-	ingestLag  *prometheus.GaugeVec
-	ingests    *prometheus.GaugeVec
-	retries    *prometheus.CounterVec
-	released   *prometheus.CounterVec
-	saved      *prometheus.GaugeVec
-	savedBytes *prometheus.GaugeVec
-	notSaved   *prometheus.CounterVec
+	since       *prometheus.GaugeVec
+	generation  *prometheus.GaugeVec
+	refused     *prometheus.GaugeVec
+	notWritten  *prometheus.GaugeVec
+	notMirrored *prometheus.CounterVec
+	lag         *prometheus.GaugeVec
+	behind      *prometheus.GaugeVec
+	commit      *prometheus.HistogramVec
+	ingestLag   *prometheus.GaugeVec
+	ingests     *prometheus.GaugeVec
+	retries     *prometheus.CounterVec
+	released    *prometheus.CounterVec
+	saved       *prometheus.GaugeVec
+	savedBytes  *prometheus.GaugeVec
+	notSaved    *prometheus.CounterVec
 
 	mu      sync.Mutex
 	reached map[int]reached // by partition, of the evaluator
@@ -85,25 +86,26 @@ func NewMetrics() *Metrics {
 		unusable: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "refloat_policy_generations_unusable_total", Help: "Policy generations that were passed over because they cannot be used.",
 		}),
-		since:      gauge("owner_since_timestamp_seconds", "When this process began to decide the partition; 0 while it does not.", "partition"),
-		generation: gauge("policy_generation", "Policy generation in force.", "partition"),
-		refused:    gauge("refused", "1 while the partition waits for a person, by reason.", "partition", "reason"),
-		notWritten: gauge("jobdb_refused", "1 while the partition is not written to the job database and waits for a person, by reason.", "partition", "reason"),
-		lag:        gauge("lag_seconds", "Age of the oldest event that is not answered, by its place after the last answered one; 0 when none waits.", "partition"),
-		behind:     gauge("lag_messages", "Log entries of events after the last answered one. A batch is one entry.", "partition"),
-		commit:     histogram("commit_seconds", "From reading an envelope back to its state being durable.", "partition"),
-		ingestLag:  gauge("jobdb_lag_messages", "Log entries of decisions that are not in the job database.", "partition"),
-		ingests:    gauge("jobdb_partition_active", "1 while this process writes the partition to the job database.", "partition"),
-		retries:    counter("jobdb_retries_total", "Times that writing a partition was tried again.", "partition"),
-		released:   counter("jobdb_released_messages_total", "Events that went to the job database without a decision, since none came in time.", "partition"),
-		saved:      gauge("checkpoint_timestamp_seconds", "When the newest checkpoint was taken.", "partition"),
-		savedBytes: gauge("checkpoint_bytes", "Size of the newest checkpoint.", "partition"),
-		notSaved:   counter("checkpoint_failures_total", "Checkpoints that could not be saved.", "partition"),
-		reached:    map[int]reached{},
-		written:    map[int]reached{},
+		since:       gauge("owner_since_timestamp_seconds", "When this process began to decide the partition; 0 while it does not.", "partition"),
+		generation:  gauge("policy_generation", "Policy generation in force.", "partition"),
+		refused:     gauge("refused", "1 while the partition waits for a person, by reason.", "partition", "reason"),
+		notWritten:  gauge("jobdb_refused", "1 while the partition is not written to the job database and waits for a person, by reason.", "partition", "reason"),
+		notMirrored: counter("armada_left_out_total", "Events and retries that could not be put into Armada's tables, by kind.", "kind"),
+		lag:         gauge("lag_seconds", "Age of the oldest event that is not answered, by its place after the last answered one; 0 when none waits.", "partition"),
+		behind:      gauge("lag_messages", "Log entries of events after the last answered one. A batch is one entry.", "partition"),
+		commit:      histogram("commit_seconds", "From reading an envelope back to its state being durable.", "partition"),
+		ingestLag:   gauge("jobdb_lag_messages", "Log entries of decisions that are not in the job database.", "partition"),
+		ingests:     gauge("jobdb_partition_active", "1 while this process writes the partition to the job database.", "partition"),
+		retries:     counter("jobdb_retries_total", "Times that writing a partition was tried again.", "partition"),
+		released:    counter("jobdb_released_messages_total", "Events that went to the job database without a decision, since none came in time.", "partition"),
+		saved:       gauge("checkpoint_timestamp_seconds", "When the newest checkpoint was taken.", "partition"),
+		savedBytes:  gauge("checkpoint_bytes", "Size of the newest checkpoint.", "partition"),
+		notSaved:    counter("checkpoint_failures_total", "Checkpoints that could not be saved.", "partition"),
+		reached:     map[int]reached{},
+		written:     map[int]reached{},
 	}
 	m.registry.MustRegister(m.decisions, m.notDecided, m.parked, m.ignored, m.answered, m.readBack, m.live, m.losses,
-		m.rows, m.ingest, m.eventTime, m.unusable, m.since, m.generation, m.refused, m.notWritten, m.lag, m.behind, m.commit,
+		m.rows, m.ingest, m.eventTime, m.unusable, m.since, m.generation, m.refused, m.notWritten, m.notMirrored, m.lag, m.behind, m.commit,
 		m.ingestLag, m.ingests, m.retries, m.released, m.saved, m.savedBytes, m.notSaved, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.healthy.Store(true)
 	return m

@@ -23,6 +23,10 @@ type Config struct {
 	Pulsar   *Pulsar // nil: the logs are those of the data directory
 	Instance string  // name of this process, on Pulsar: differs from all others
 	JobDB    string  // URL; empty: SQLite in the data directory
+	// IngestMode is one of IngestModes; empty: the first. It matters where the job
+	// database is Armada's scheduler database, too.
+	IngestMode string
+	NodeLabel  string // Armada's scheduling.nodeIdLabel; empty: its default
 	// ReleaseAfter is how old an event may get without a decision before it goes
 	// to the job database without one (PROTOCOL 13); 0: as old as it likes.
 	ReleaseAfter time.Duration
@@ -71,6 +75,9 @@ func Run(ctx context.Context, c Config) error {
 		return errors.Join(fmt.Errorf("the feeds need %d partitions, %s has %d: start with a new data directory", partitions, c.Data.Events(), has), logs.Close())
 	}
 	n.backend, n.feedLog = logs.Backend(), logs.Events
+	if c.Evaluate && c.Ingest {
+		n.backend.Copies = logs.Events.AppendSync
+	}
 	return errors.Join(n.start(ctx), n.backend.Close())
 }
 

@@ -46,7 +46,9 @@ func openTopics(cluster *pulsarlog.Cluster, c Pulsar, instance string, log *slog
 	if e, d := events.Partitions(), decisions.Partitions(); e != d {
 		return nil, fmt.Errorf("%s has %d partitions and %s has %d: they must be equal; `refloatctl doctor` says how to go on", c.Events, e, c.Decisions, d)
 	}
+	copies := &copier{open: func() appender { return events.Appender() }}
 	return &Backend{
+		Copies: copies.publish,
 		Events: events, Decisions: decisions, Policies: policies,
 		Publisher: func(ctx context.Context, p int) (eventlog.Publisher, error) { return decisions.Publisher(ctx, p) },
 		AppendPolicies: func(ctx context.Context, payload []byte) error {

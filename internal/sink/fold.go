@@ -3,6 +3,7 @@ package sink
 import (
 	"errors"
 	"fmt"
+	"math"
 	"sort"
 
 	"github.com/refloat/refloat/internal/chain"
@@ -18,7 +19,17 @@ import (
 //
 // The releases are those of the database, in their order: each says after which
 // envelope it was made. Those made after the last one wanted are left out.
-func Fold(events, decisions eventlog.Topic, partition int, through uint64, releases ...*jobdb.Release) (_ *jobdb.Contents, err error) {
+func Fold(events, decisions eventlog.Topic, partition int, through uint64, releases ...*jobdb.Release) (*jobdb.Contents, error) {
+	if through == 0 {
+		through = math.MaxUint64
+	}
+	return FoldTo(events, decisions, jobdb.PartitionPlace{Partition: partition, Place: jobdb.Place{Chain: chain.End{Seq: through}}}, releases...)
+}
+
+// FoldTo is Fold up to the place where a database stands, which may be before the
+// first envelope. Of the place, only the envelope's seq counts.
+func FoldTo(events, decisions eventlog.Topic, to jobdb.PartitionPlace, releases ...*jobdb.Release) (_ *jobdb.Contents, err error) {
+	partition, through := to.Partition, to.Place.Chain.Seq
 	f, err := follow.Open(events, decisions, partition, follow.Beginning)
 	if err != nil {
 		return nil, err
@@ -31,7 +42,7 @@ func Fold(events, decisions eventlog.Topic, partition int, through uint64, relea
 			r := releases[0]
 			releases = releases[1:]
 			if r.Partition != partition || r.Seq != all.Place.Chain.Seq || r.From != all.Place.Events {
-				return nil, fmt.Errorf("%w: the one after envelope %d from %v comes where the rows stand after envelope %d at %v", errUnfit, r.Seq, r.From, all.Place.Chain.Seq, all.Place.Events)
+				return nil, fmt.Errorf("%w: the one after envelope %d from %v comes where the rows stand after envelope %d at %v", ErrUnfit, r.Seq, r.From, all.Place.Chain.Seq, all.Place.Events)
 			}
 			if err := rows.applyRelease(events, r); err != nil {
 				return nil, err
@@ -39,7 +50,7 @@ func Fold(events, decisions eventlog.Topic, partition int, through uint64, relea
 			all.Place.Events = r.To
 			collect(all, rows.Take())
 		}
-		if through != 0 && all.Place.Chain.Seq >= through {
+		if all.Place.Chain.Seq >= through {
 			break
 		}
 		s, err := f.Next()
@@ -55,7 +66,7 @@ func Fold(events, decisions eventlog.Topic, partition int, through uint64, relea
 		all.Place = after(all.Place, f.Place())
 		collect(all, rows.Take())
 	}
-	if len(releases) > 0 && (through == 0 || releases[0].Seq <= through) {
+	if len(releases) > 0 && releases[0].Seq <= through {
 		return nil, fmt.Errorf("%w: a release was made after envelope %d, the chain ends at %d", chain.ErrMissing, releases[0].Seq, all.Place.Chain.Seq)
 	}
 	for _, j := range rows.recent {
@@ -106,11 +117,17 @@ func (r *Rows) ApplyStretch(s *follow.Stretch, released eventlog.Position) error
 	return nil
 }
 
-// errUnfit says that a release is not one of these rows.
-var errUnfit = errors.New("release does not fit the rows")
+// ErrUnfit says that a release is not one of these rows.
+var ErrUnfit = errors.New("release does not fit the rows")
 
-// applyRelease takes in a release again: the messages that it names.
+// applyRelease takes in a release again: the messages that it names. One of no
+// messages says what Armada's own ingester took in before ours began: nothing of
+// it is in our rows, and it need not be held any more.
 func (r *Rows) applyRelease(events eventlog.Topic, release *jobdb.Release) (err error) {
+	if release.Messages == 0 {
+		r.putRelease(release)
+		return nil
+	}
 	a, err := openAhead(events, release.Partition, release.From)
 	if err != nil {
 		return err

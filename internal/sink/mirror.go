@@ -29,10 +29,15 @@ type Mirror interface {
 // Moment is when a mirror writes.
 type Moment struct {
 	Now time.Time
-	// AtEnd: the transaction reaches the end of the events log, which was looked
-	// at after its messages were read. It is only found out where something is due.
-	AtEnd bool
+	At  eventlog.Position // up to where the transaction takes in events
+	// End is the events' end, looked at after they were read. It is the beginning
+	// where nothing was due.
+	End eventlog.Position
 }
+
+// AtEnd says whether the transaction reaches the end of the events. Where nothing
+// was due, it does not say so.
+func (m Moment) AtEnd() bool { return m.End != eventlog.Start && m.End.Compare(m.At) <= 0 }
 
 // CopyProperty is the property of a message by which a mirror says that it is a
 // copy of decisions for the rest of Armada. Its events change no rows.
@@ -72,13 +77,12 @@ func (w *Writer) mirror(ctx context.Context, tx jobdb.Tx, p *part) error {
 	if p.mirror == nil {
 		return nil
 	}
-	when := Moment{Now: w.cfg.Now()}
+	when := Moment{Now: w.cfg.Now(), At: p.batch.place.Events, End: eventlog.Start}
 	if w.mirrorDue(p) {
-		end, err := w.cfg.Events.End(p.number)
-		if err != nil {
+		var err error
+		if when.End, err = w.cfg.Events.End(p.number); err != nil {
 			return fmt.Errorf("find the end of events: %w", err)
 		}
-		when.AtEnd = end.Compare(p.batch.place.Events) <= 0
 	}
 	if err := p.mirror.Write(ctx, tx, when); err != nil {
 		return fmt.Errorf("write beside: %w", err)

@@ -49,7 +49,10 @@ a YAML file (--config); flags win over the environment, and that over the file.`
 		set.IntVar(&c.AcceptPartitions, "accept-partitions", 0, "go on although events now has this number of partitions")
 	}
 	if c.Ingest {
-		set.StringVar(&c.JobDB, "job-db", "", "job database: sqlite:///path (default: in the data directory)")
+		set.StringVar(&c.JobDB, "job-db", "", "job database: sqlite:///path or postgres://… (default: SQLite in the data directory)")
+		settings.Secret(cmd, "job-db")
+		set.StringVar(&c.IngestMode, "mode", node.IngestModes()[0], "what to write where the job database is Armada's scheduler database: holdback (for an unmodified Armada), direct (for a scheduler that honours retry_after), passthrough (what Armada's own ingester writes) or observe (only our tables)")
+		set.StringVar(&c.NodeLabel, "node-id-label", "", "Armada's scheduling.nodeIdLabel (default kubernetes.io/hostname)")
 		set.DurationVar(&c.ReleaseAfter, "release-after", 0, "how old an event may get without a decision before it goes to the job database without one (default: it waits)")
 	}
 	settings.Bind(cmd)

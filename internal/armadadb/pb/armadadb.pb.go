@@ -1376,6 +1376,7 @@ type Error struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	Terminal         bool                   `protobuf:"varint,1,opt,name=terminal" json:"terminal,omitempty"`
 	PodLeaseReturned *PodLeaseReturned      `protobuf:"bytes,9,opt,name=pod_lease_returned,json=podLeaseReturned" json:"pod_lease_returned,omitempty"`
+	RetryPolicyName  string                 `protobuf:"bytes,18,opt,name=retry_policy_name,json=retryPolicyName" json:"retry_policy_name,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -1422,6 +1423,13 @@ func (x *Error) GetPodLeaseReturned() *PodLeaseReturned {
 		return x.PodLeaseReturned
 	}
 	return nil
+}
+
+func (x *Error) GetRetryPolicyName() string {
+	if x != nil {
+		return x.RetryPolicyName
+	}
+	return ""
 }
 
 type PodLeaseReturned struct {
@@ -1837,12 +1845,15 @@ func (x *JobRequeued) GetJobId() string {
 	return ""
 }
 
+// JobSchedulingInfo is what the scheduler knows of a job. Fields that are not
+// named here, also in what it holds, are kept as they came.
 type JobSchedulingInfo struct {
-	state             protoimpl.MessageState `protogen:"open.v1"`
-	PriorityClassName string                 `protobuf:"bytes,6,opt,name=priority_class_name,json=priorityClassName" json:"priority_class_name,omitempty"`
-	Version           uint32                 `protobuf:"varint,9,opt,name=version" json:"version,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	state              protoimpl.MessageState `protogen:"open.v1"`
+	ObjectRequirements []*ObjectRequirements  `protobuf:"bytes,5,rep,name=object_requirements,json=objectRequirements" json:"object_requirements,omitempty"`
+	PriorityClassName  string                 `protobuf:"bytes,6,opt,name=priority_class_name,json=priorityClassName" json:"priority_class_name,omitempty"`
+	Version            uint32                 `protobuf:"varint,9,opt,name=version" json:"version,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *JobSchedulingInfo) Reset() {
@@ -1875,6 +1886,13 @@ func (*JobSchedulingInfo) Descriptor() ([]byte, []int) {
 	return file_internal_armadadb_pb_armadadb_proto_rawDescGZIP(), []int{26}
 }
 
+func (x *JobSchedulingInfo) GetObjectRequirements() []*ObjectRequirements {
+	if x != nil {
+		return x.ObjectRequirements
+	}
+	return nil
+}
+
 func (x *JobSchedulingInfo) GetPriorityClassName() string {
 	if x != nil {
 		return x.PriorityClassName
@@ -1889,6 +1907,338 @@ func (x *JobSchedulingInfo) GetVersion() uint32 {
 	return 0
 }
 
+type ObjectRequirements struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	PodRequirements *PodRequirements       `protobuf:"bytes,1,opt,name=pod_requirements,json=podRequirements" json:"pod_requirements,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *ObjectRequirements) Reset() {
+	*x = ObjectRequirements{}
+	mi := &file_internal_armadadb_pb_armadadb_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ObjectRequirements) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ObjectRequirements) ProtoMessage() {}
+
+func (x *ObjectRequirements) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_armadadb_pb_armadadb_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ObjectRequirements.ProtoReflect.Descriptor instead.
+func (*ObjectRequirements) Descriptor() ([]byte, []int) {
+	return file_internal_armadadb_pb_armadadb_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ObjectRequirements) GetPodRequirements() *PodRequirements {
+	if x != nil {
+		return x.PodRequirements
+	}
+	return nil
+}
+
+type PodRequirements struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	NodeSelector  map[string]string      `protobuf:"bytes,1,rep,name=node_selector,json=nodeSelector" json:"node_selector,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Affinity      *Affinity              `protobuf:"bytes,2,opt,name=affinity" json:"affinity,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PodRequirements) Reset() {
+	*x = PodRequirements{}
+	mi := &file_internal_armadadb_pb_armadadb_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PodRequirements) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PodRequirements) ProtoMessage() {}
+
+func (x *PodRequirements) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_armadadb_pb_armadadb_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PodRequirements.ProtoReflect.Descriptor instead.
+func (*PodRequirements) Descriptor() ([]byte, []int) {
+	return file_internal_armadadb_pb_armadadb_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *PodRequirements) GetNodeSelector() map[string]string {
+	if x != nil {
+		return x.NodeSelector
+	}
+	return nil
+}
+
+func (x *PodRequirements) GetAffinity() *Affinity {
+	if x != nil {
+		return x.Affinity
+	}
+	return nil
+}
+
+type Affinity struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	NodeAffinity  *NodeAffinity          `protobuf:"bytes,1,opt,name=node_affinity,json=nodeAffinity" json:"node_affinity,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Affinity) Reset() {
+	*x = Affinity{}
+	mi := &file_internal_armadadb_pb_armadadb_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Affinity) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Affinity) ProtoMessage() {}
+
+func (x *Affinity) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_armadadb_pb_armadadb_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Affinity.ProtoReflect.Descriptor instead.
+func (*Affinity) Descriptor() ([]byte, []int) {
+	return file_internal_armadadb_pb_armadadb_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *Affinity) GetNodeAffinity() *NodeAffinity {
+	if x != nil {
+		return x.NodeAffinity
+	}
+	return nil
+}
+
+type NodeAffinity struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Required      *NodeSelector          `protobuf:"bytes,1,opt,name=required" json:"required,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeAffinity) Reset() {
+	*x = NodeAffinity{}
+	mi := &file_internal_armadadb_pb_armadadb_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeAffinity) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeAffinity) ProtoMessage() {}
+
+func (x *NodeAffinity) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_armadadb_pb_armadadb_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeAffinity.ProtoReflect.Descriptor instead.
+func (*NodeAffinity) Descriptor() ([]byte, []int) {
+	return file_internal_armadadb_pb_armadadb_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *NodeAffinity) GetRequired() *NodeSelector {
+	if x != nil {
+		return x.Required
+	}
+	return nil
+}
+
+type NodeSelector struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Terms         []*NodeSelectorTerm    `protobuf:"bytes,1,rep,name=terms" json:"terms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeSelector) Reset() {
+	*x = NodeSelector{}
+	mi := &file_internal_armadadb_pb_armadadb_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeSelector) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeSelector) ProtoMessage() {}
+
+func (x *NodeSelector) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_armadadb_pb_armadadb_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeSelector.ProtoReflect.Descriptor instead.
+func (*NodeSelector) Descriptor() ([]byte, []int) {
+	return file_internal_armadadb_pb_armadadb_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *NodeSelector) GetTerms() []*NodeSelectorTerm {
+	if x != nil {
+		return x.Terms
+	}
+	return nil
+}
+
+type NodeSelectorTerm struct {
+	state            protoimpl.MessageState     `protogen:"open.v1"`
+	MatchExpressions []*NodeSelectorRequirement `protobuf:"bytes,1,rep,name=match_expressions,json=matchExpressions" json:"match_expressions,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *NodeSelectorTerm) Reset() {
+	*x = NodeSelectorTerm{}
+	mi := &file_internal_armadadb_pb_armadadb_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeSelectorTerm) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeSelectorTerm) ProtoMessage() {}
+
+func (x *NodeSelectorTerm) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_armadadb_pb_armadadb_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeSelectorTerm.ProtoReflect.Descriptor instead.
+func (*NodeSelectorTerm) Descriptor() ([]byte, []int) {
+	return file_internal_armadadb_pb_armadadb_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *NodeSelectorTerm) GetMatchExpressions() []*NodeSelectorRequirement {
+	if x != nil {
+		return x.MatchExpressions
+	}
+	return nil
+}
+
+type NodeSelectorRequirement struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key" json:"key,omitempty"`
+	Operator      string                 `protobuf:"bytes,2,opt,name=operator" json:"operator,omitempty"`
+	Values        []string               `protobuf:"bytes,3,rep,name=values" json:"values,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeSelectorRequirement) Reset() {
+	*x = NodeSelectorRequirement{}
+	mi := &file_internal_armadadb_pb_armadadb_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeSelectorRequirement) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeSelectorRequirement) ProtoMessage() {}
+
+func (x *NodeSelectorRequirement) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_armadadb_pb_armadadb_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeSelectorRequirement.ProtoReflect.Descriptor instead.
+func (*NodeSelectorRequirement) Descriptor() ([]byte, []int) {
+	return file_internal_armadadb_pb_armadadb_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *NodeSelectorRequirement) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *NodeSelectorRequirement) GetOperator() string {
+	if x != nil {
+		return x.Operator
+	}
+	return ""
+}
+
+func (x *NodeSelectorRequirement) GetValues() []string {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
 type JobPreemptionRequested struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	JobId         string                 `protobuf:"bytes,2,opt,name=job_id,json=jobId" json:"job_id,omitempty"`
@@ -1899,7 +2249,7 @@ type JobPreemptionRequested struct {
 
 func (x *JobPreemptionRequested) Reset() {
 	*x = JobPreemptionRequested{}
-	mi := &file_internal_armadadb_pb_armadadb_proto_msgTypes[27]
+	mi := &file_internal_armadadb_pb_armadadb_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1911,7 +2261,7 @@ func (x *JobPreemptionRequested) String() string {
 func (*JobPreemptionRequested) ProtoMessage() {}
 
 func (x *JobPreemptionRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_armadadb_pb_armadadb_proto_msgTypes[27]
+	mi := &file_internal_armadadb_pb_armadadb_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1924,7 +2274,7 @@ func (x *JobPreemptionRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobPreemptionRequested.ProtoReflect.Descriptor instead.
 func (*JobPreemptionRequested) Descriptor() ([]byte, []int) {
-	return file_internal_armadadb_pb_armadadb_proto_rawDescGZIP(), []int{27}
+	return file_internal_armadadb_pb_armadadb_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *JobPreemptionRequested) GetJobId() string {
@@ -1951,7 +2301,7 @@ type JobValidated struct {
 
 func (x *JobValidated) Reset() {
 	*x = JobValidated{}
-	mi := &file_internal_armadadb_pb_armadadb_proto_msgTypes[28]
+	mi := &file_internal_armadadb_pb_armadadb_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1963,7 +2313,7 @@ func (x *JobValidated) String() string {
 func (*JobValidated) ProtoMessage() {}
 
 func (x *JobValidated) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_armadadb_pb_armadadb_proto_msgTypes[28]
+	mi := &file_internal_armadadb_pb_armadadb_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1976,7 +2326,7 @@ func (x *JobValidated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobValidated.ProtoReflect.Descriptor instead.
 func (*JobValidated) Descriptor() ([]byte, []int) {
-	return file_internal_armadadb_pb_armadadb_proto_rawDescGZIP(), []int{28}
+	return file_internal_armadadb_pb_armadadb_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *JobValidated) GetPools() []string {
@@ -2102,10 +2452,11 @@ const file_internal_armadadb_pb_armadadb_proto_rawDesc = "" +
 	"\x06job_id\x18\x03 \x01(\tR\x05jobId\"V\n" +
 	"\tJobErrors\x122\n" +
 	"\x06errors\x18\x02 \x03(\v2\x1a.refloat.armadadb.v1.ErrorR\x06errors\x12\x15\n" +
-	"\x06job_id\x18\x03 \x01(\tR\x05jobId\"x\n" +
+	"\x06job_id\x18\x03 \x01(\tR\x05jobId\"\xa4\x01\n" +
 	"\x05Error\x12\x1a\n" +
 	"\bterminal\x18\x01 \x01(\bR\bterminal\x12S\n" +
-	"\x12pod_lease_returned\x18\t \x01(\v2%.refloat.armadadb.v1.PodLeaseReturnedR\x10podLeaseReturned\"7\n" +
+	"\x12pod_lease_returned\x18\t \x01(\v2%.refloat.armadadb.v1.PodLeaseReturnedR\x10podLeaseReturned\x12*\n" +
+	"\x11retry_policy_name\x18\x12 \x01(\tR\x0fretryPolicyName\"7\n" +
 	"\x10PodLeaseReturned\x12#\n" +
 	"\rrun_attempted\x18\x04 \x01(\bR\frunAttempted\"\xf0\x02\n" +
 	"\fJobRunLeased\x12\x1f\n" +
@@ -2134,10 +2485,31 @@ const file_internal_armadadb_pb_armadadb_proto_rawDesc = "" +
 	"\vJobRequeued\x12.\n" +
 	"\x0fscheduling_info\x18\x02 \x01(\fB\x05\xaa\x01\x02\b\x01R\x0eschedulingInfo\x124\n" +
 	"\x16update_sequence_number\x18\x03 \x01(\x05R\x14updateSequenceNumber\x12\x15\n" +
-	"\x06job_id\x18\x04 \x01(\tR\x05jobId\"]\n" +
-	"\x11JobSchedulingInfo\x12.\n" +
+	"\x06job_id\x18\x04 \x01(\tR\x05jobId\"\xb7\x01\n" +
+	"\x11JobSchedulingInfo\x12X\n" +
+	"\x13object_requirements\x18\x05 \x03(\v2'.refloat.armadadb.v1.ObjectRequirementsR\x12objectRequirements\x12.\n" +
 	"\x13priority_class_name\x18\x06 \x01(\tR\x11priorityClassName\x12\x18\n" +
-	"\aversion\x18\t \x01(\rR\aversion\"G\n" +
+	"\aversion\x18\t \x01(\rR\aversion\"e\n" +
+	"\x12ObjectRequirements\x12O\n" +
+	"\x10pod_requirements\x18\x01 \x01(\v2$.refloat.armadadb.v1.PodRequirementsR\x0fpodRequirements\"\xea\x01\n" +
+	"\x0fPodRequirements\x12[\n" +
+	"\rnode_selector\x18\x01 \x03(\v26.refloat.armadadb.v1.PodRequirements.NodeSelectorEntryR\fnodeSelector\x129\n" +
+	"\baffinity\x18\x02 \x01(\v2\x1d.refloat.armadadb.v1.AffinityR\baffinity\x1a?\n" +
+	"\x11NodeSelectorEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"R\n" +
+	"\bAffinity\x12F\n" +
+	"\rnode_affinity\x18\x01 \x01(\v2!.refloat.armadadb.v1.NodeAffinityR\fnodeAffinity\"M\n" +
+	"\fNodeAffinity\x12=\n" +
+	"\brequired\x18\x01 \x01(\v2!.refloat.armadadb.v1.NodeSelectorR\brequired\"K\n" +
+	"\fNodeSelector\x12;\n" +
+	"\x05terms\x18\x01 \x03(\v2%.refloat.armadadb.v1.NodeSelectorTermR\x05terms\"m\n" +
+	"\x10NodeSelectorTerm\x12Y\n" +
+	"\x11match_expressions\x18\x01 \x03(\v2,.refloat.armadadb.v1.NodeSelectorRequirementR\x10matchExpressions\"_\n" +
+	"\x17NodeSelectorRequirement\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1a\n" +
+	"\boperator\x18\x02 \x01(\tR\boperator\x12\x16\n" +
+	"\x06values\x18\x03 \x03(\tR\x06values\"G\n" +
 	"\x16JobPreemptionRequested\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\tR\x05jobId\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\";\n" +
@@ -2163,42 +2535,50 @@ func file_internal_armadadb_pb_armadadb_proto_rawDescGZIP() []byte {
 }
 
 var file_internal_armadadb_pb_armadadb_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_internal_armadadb_pb_armadadb_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_internal_armadadb_pb_armadadb_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_internal_armadadb_pb_armadadb_proto_goTypes = []any{
-	(JobState)(0),                  // 0: refloat.armadadb.v1.JobState
-	(*EventSequence)(nil),          // 1: refloat.armadadb.v1.EventSequence
-	(*Timestamp)(nil),              // 2: refloat.armadadb.v1.Timestamp
-	(*Event)(nil),                  // 3: refloat.armadadb.v1.Event
-	(*SubmitJob)(nil),              // 4: refloat.armadadb.v1.SubmitJob
-	(*ObjectMeta)(nil),             // 5: refloat.armadadb.v1.ObjectMeta
-	(*KubernetesMainObject)(nil),   // 6: refloat.armadadb.v1.KubernetesMainObject
-	(*PodSpecWithAvoidList)(nil),   // 7: refloat.armadadb.v1.PodSpecWithAvoidList
-	(*PodSpec)(nil),                // 8: refloat.armadadb.v1.PodSpec
-	(*Container)(nil),              // 9: refloat.armadadb.v1.Container
-	(*ResourceRequirements)(nil),   // 10: refloat.armadadb.v1.ResourceRequirements
-	(*Quantity)(nil),               // 11: refloat.armadadb.v1.Quantity
-	(*ReprioritiseJob)(nil),        // 12: refloat.armadadb.v1.ReprioritiseJob
-	(*ReprioritiseJobSet)(nil),     // 13: refloat.armadadb.v1.ReprioritiseJobSet
-	(*CancelJob)(nil),              // 14: refloat.armadadb.v1.CancelJob
-	(*CancelJobSet)(nil),           // 15: refloat.armadadb.v1.CancelJobSet
-	(*CancelledJob)(nil),           // 16: refloat.armadadb.v1.CancelledJob
-	(*JobSucceeded)(nil),           // 17: refloat.armadadb.v1.JobSucceeded
-	(*JobErrors)(nil),              // 18: refloat.armadadb.v1.JobErrors
-	(*Error)(nil),                  // 19: refloat.armadadb.v1.Error
-	(*PodLeaseReturned)(nil),       // 20: refloat.armadadb.v1.PodLeaseReturned
-	(*JobRunLeased)(nil),           // 21: refloat.armadadb.v1.JobRunLeased
-	(*JobRun)(nil),                 // 22: refloat.armadadb.v1.JobRun
-	(*JobRunErrors)(nil),           // 23: refloat.armadadb.v1.JobRunErrors
-	(*JobRunPreempted)(nil),        // 24: refloat.armadadb.v1.JobRunPreempted
-	(*PartitionMarker)(nil),        // 25: refloat.armadadb.v1.PartitionMarker
-	(*JobRequeued)(nil),            // 26: refloat.armadadb.v1.JobRequeued
-	(*JobSchedulingInfo)(nil),      // 27: refloat.armadadb.v1.JobSchedulingInfo
-	(*JobPreemptionRequested)(nil), // 28: refloat.armadadb.v1.JobPreemptionRequested
-	(*JobValidated)(nil),           // 29: refloat.armadadb.v1.JobValidated
-	nil,                            // 30: refloat.armadadb.v1.ObjectMeta.AnnotationsEntry
-	nil,                            // 31: refloat.armadadb.v1.PodSpec.NodeSelectorEntry
-	nil,                            // 32: refloat.armadadb.v1.ResourceRequirements.LimitsEntry
-	nil,                            // 33: refloat.armadadb.v1.ResourceRequirements.RequestsEntry
+	(JobState)(0),                   // 0: refloat.armadadb.v1.JobState
+	(*EventSequence)(nil),           // 1: refloat.armadadb.v1.EventSequence
+	(*Timestamp)(nil),               // 2: refloat.armadadb.v1.Timestamp
+	(*Event)(nil),                   // 3: refloat.armadadb.v1.Event
+	(*SubmitJob)(nil),               // 4: refloat.armadadb.v1.SubmitJob
+	(*ObjectMeta)(nil),              // 5: refloat.armadadb.v1.ObjectMeta
+	(*KubernetesMainObject)(nil),    // 6: refloat.armadadb.v1.KubernetesMainObject
+	(*PodSpecWithAvoidList)(nil),    // 7: refloat.armadadb.v1.PodSpecWithAvoidList
+	(*PodSpec)(nil),                 // 8: refloat.armadadb.v1.PodSpec
+	(*Container)(nil),               // 9: refloat.armadadb.v1.Container
+	(*ResourceRequirements)(nil),    // 10: refloat.armadadb.v1.ResourceRequirements
+	(*Quantity)(nil),                // 11: refloat.armadadb.v1.Quantity
+	(*ReprioritiseJob)(nil),         // 12: refloat.armadadb.v1.ReprioritiseJob
+	(*ReprioritiseJobSet)(nil),      // 13: refloat.armadadb.v1.ReprioritiseJobSet
+	(*CancelJob)(nil),               // 14: refloat.armadadb.v1.CancelJob
+	(*CancelJobSet)(nil),            // 15: refloat.armadadb.v1.CancelJobSet
+	(*CancelledJob)(nil),            // 16: refloat.armadadb.v1.CancelledJob
+	(*JobSucceeded)(nil),            // 17: refloat.armadadb.v1.JobSucceeded
+	(*JobErrors)(nil),               // 18: refloat.armadadb.v1.JobErrors
+	(*Error)(nil),                   // 19: refloat.armadadb.v1.Error
+	(*PodLeaseReturned)(nil),        // 20: refloat.armadadb.v1.PodLeaseReturned
+	(*JobRunLeased)(nil),            // 21: refloat.armadadb.v1.JobRunLeased
+	(*JobRun)(nil),                  // 22: refloat.armadadb.v1.JobRun
+	(*JobRunErrors)(nil),            // 23: refloat.armadadb.v1.JobRunErrors
+	(*JobRunPreempted)(nil),         // 24: refloat.armadadb.v1.JobRunPreempted
+	(*PartitionMarker)(nil),         // 25: refloat.armadadb.v1.PartitionMarker
+	(*JobRequeued)(nil),             // 26: refloat.armadadb.v1.JobRequeued
+	(*JobSchedulingInfo)(nil),       // 27: refloat.armadadb.v1.JobSchedulingInfo
+	(*ObjectRequirements)(nil),      // 28: refloat.armadadb.v1.ObjectRequirements
+	(*PodRequirements)(nil),         // 29: refloat.armadadb.v1.PodRequirements
+	(*Affinity)(nil),                // 30: refloat.armadadb.v1.Affinity
+	(*NodeAffinity)(nil),            // 31: refloat.armadadb.v1.NodeAffinity
+	(*NodeSelector)(nil),            // 32: refloat.armadadb.v1.NodeSelector
+	(*NodeSelectorTerm)(nil),        // 33: refloat.armadadb.v1.NodeSelectorTerm
+	(*NodeSelectorRequirement)(nil), // 34: refloat.armadadb.v1.NodeSelectorRequirement
+	(*JobPreemptionRequested)(nil),  // 35: refloat.armadadb.v1.JobPreemptionRequested
+	(*JobValidated)(nil),            // 36: refloat.armadadb.v1.JobValidated
+	nil,                             // 37: refloat.armadadb.v1.ObjectMeta.AnnotationsEntry
+	nil,                             // 38: refloat.armadadb.v1.PodSpec.NodeSelectorEntry
+	nil,                             // 39: refloat.armadadb.v1.ResourceRequirements.LimitsEntry
+	nil,                             // 40: refloat.armadadb.v1.ResourceRequirements.RequestsEntry
+	nil,                             // 41: refloat.armadadb.v1.PodRequirements.NodeSelectorEntry
 }
 var file_internal_armadadb_pb_armadadb_proto_depIdxs = []int32{
 	3,  // 0: refloat.armadadb.v1.EventSequence.events:type_name -> refloat.armadadb.v1.Event
@@ -2218,30 +2598,38 @@ var file_internal_armadadb_pb_armadadb_proto_depIdxs = []int32{
 	24, // 14: refloat.armadadb.v1.Event.job_run_preempted:type_name -> refloat.armadadb.v1.JobRunPreempted
 	25, // 15: refloat.armadadb.v1.Event.partition_marker:type_name -> refloat.armadadb.v1.PartitionMarker
 	26, // 16: refloat.armadadb.v1.Event.job_requeued:type_name -> refloat.armadadb.v1.JobRequeued
-	28, // 17: refloat.armadadb.v1.Event.job_preemption_requested:type_name -> refloat.armadadb.v1.JobPreemptionRequested
-	29, // 18: refloat.armadadb.v1.Event.job_validated:type_name -> refloat.armadadb.v1.JobValidated
+	35, // 17: refloat.armadadb.v1.Event.job_preemption_requested:type_name -> refloat.armadadb.v1.JobPreemptionRequested
+	36, // 18: refloat.armadadb.v1.Event.job_validated:type_name -> refloat.armadadb.v1.JobValidated
 	5,  // 19: refloat.armadadb.v1.SubmitJob.object_meta:type_name -> refloat.armadadb.v1.ObjectMeta
 	6,  // 20: refloat.armadadb.v1.SubmitJob.main_object:type_name -> refloat.armadadb.v1.KubernetesMainObject
-	30, // 21: refloat.armadadb.v1.ObjectMeta.annotations:type_name -> refloat.armadadb.v1.ObjectMeta.AnnotationsEntry
+	37, // 21: refloat.armadadb.v1.ObjectMeta.annotations:type_name -> refloat.armadadb.v1.ObjectMeta.AnnotationsEntry
 	5,  // 22: refloat.armadadb.v1.KubernetesMainObject.object_meta:type_name -> refloat.armadadb.v1.ObjectMeta
 	7,  // 23: refloat.armadadb.v1.KubernetesMainObject.pod_spec:type_name -> refloat.armadadb.v1.PodSpecWithAvoidList
 	8,  // 24: refloat.armadadb.v1.PodSpecWithAvoidList.pod_spec:type_name -> refloat.armadadb.v1.PodSpec
 	9,  // 25: refloat.armadadb.v1.PodSpec.containers:type_name -> refloat.armadadb.v1.Container
-	31, // 26: refloat.armadadb.v1.PodSpec.node_selector:type_name -> refloat.armadadb.v1.PodSpec.NodeSelectorEntry
+	38, // 26: refloat.armadadb.v1.PodSpec.node_selector:type_name -> refloat.armadadb.v1.PodSpec.NodeSelectorEntry
 	9,  // 27: refloat.armadadb.v1.PodSpec.init_containers:type_name -> refloat.armadadb.v1.Container
 	10, // 28: refloat.armadadb.v1.Container.resources:type_name -> refloat.armadadb.v1.ResourceRequirements
-	32, // 29: refloat.armadadb.v1.ResourceRequirements.limits:type_name -> refloat.armadadb.v1.ResourceRequirements.LimitsEntry
-	33, // 30: refloat.armadadb.v1.ResourceRequirements.requests:type_name -> refloat.armadadb.v1.ResourceRequirements.RequestsEntry
+	39, // 29: refloat.armadadb.v1.ResourceRequirements.limits:type_name -> refloat.armadadb.v1.ResourceRequirements.LimitsEntry
+	40, // 30: refloat.armadadb.v1.ResourceRequirements.requests:type_name -> refloat.armadadb.v1.ResourceRequirements.RequestsEntry
 	0,  // 31: refloat.armadadb.v1.CancelJobSet.states:type_name -> refloat.armadadb.v1.JobState
 	19, // 32: refloat.armadadb.v1.JobErrors.errors:type_name -> refloat.armadadb.v1.Error
 	20, // 33: refloat.armadadb.v1.Error.pod_lease_returned:type_name -> refloat.armadadb.v1.PodLeaseReturned
-	11, // 34: refloat.armadadb.v1.ResourceRequirements.LimitsEntry.value:type_name -> refloat.armadadb.v1.Quantity
-	11, // 35: refloat.armadadb.v1.ResourceRequirements.RequestsEntry.value:type_name -> refloat.armadadb.v1.Quantity
-	36, // [36:36] is the sub-list for method output_type
-	36, // [36:36] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	28, // 34: refloat.armadadb.v1.JobSchedulingInfo.object_requirements:type_name -> refloat.armadadb.v1.ObjectRequirements
+	29, // 35: refloat.armadadb.v1.ObjectRequirements.pod_requirements:type_name -> refloat.armadadb.v1.PodRequirements
+	41, // 36: refloat.armadadb.v1.PodRequirements.node_selector:type_name -> refloat.armadadb.v1.PodRequirements.NodeSelectorEntry
+	30, // 37: refloat.armadadb.v1.PodRequirements.affinity:type_name -> refloat.armadadb.v1.Affinity
+	31, // 38: refloat.armadadb.v1.Affinity.node_affinity:type_name -> refloat.armadadb.v1.NodeAffinity
+	32, // 39: refloat.armadadb.v1.NodeAffinity.required:type_name -> refloat.armadadb.v1.NodeSelector
+	33, // 40: refloat.armadadb.v1.NodeSelector.terms:type_name -> refloat.armadadb.v1.NodeSelectorTerm
+	34, // 41: refloat.armadadb.v1.NodeSelectorTerm.match_expressions:type_name -> refloat.armadadb.v1.NodeSelectorRequirement
+	11, // 42: refloat.armadadb.v1.ResourceRequirements.LimitsEntry.value:type_name -> refloat.armadadb.v1.Quantity
+	11, // 43: refloat.armadadb.v1.ResourceRequirements.RequestsEntry.value:type_name -> refloat.armadadb.v1.Quantity
+	44, // [44:44] is the sub-list for method output_type
+	44, // [44:44] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_internal_armadadb_pb_armadadb_proto_init() }
@@ -2275,7 +2663,7 @@ func file_internal_armadadb_pb_armadadb_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_internal_armadadb_pb_armadadb_proto_rawDesc), len(file_internal_armadadb_pb_armadadb_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   33,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

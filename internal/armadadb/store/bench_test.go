@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/refloat/refloat/internal/armadadb"
+	"github.com/refloat/refloat/internal/armadadb/rowtest"
 	"github.com/refloat/refloat/internal/armadadb/schema"
-	"github.com/refloat/refloat/internal/armadadb/store"
 	"github.com/refloat/refloat/internal/pgtest"
 	"github.com/refloat/refloat/internal/recording"
 )
@@ -83,7 +83,7 @@ type bare struct {
 var bareTables = []string{"jobs", "job_metadata", "runs", "job_run_errors"}
 
 // record applies the messages and reads back the rows of each transaction.
-func record(b *testing.B, db *store.DB, conn *pgx.Conn, entries []recording.Entry, size int) (w bare, rows int) {
+func record(b *testing.B, db *db, conn *pgx.Conn, entries []recording.Entry, size int) (w bare, rows int) {
 	b.Helper()
 	ctx := context.Background()
 	if _, err := conn.Exec(ctx, "TRUNCATE jobs, runs, job_metadata, job_run_errors"); err != nil {
@@ -102,7 +102,7 @@ func record(b *testing.B, db *store.DB, conn *pgx.Conn, entries []recording.Entr
 	}
 	c := armadadb.NewConverter()
 	for batch := range slices.Chunk(entries, size) {
-		tx, err := db.Begin(ctx, 0)
+		tx, err := db.Begin(ctx)
 		if err == nil {
 			err = tx.Apply(ctx, convert(b, c, batch))
 		}
@@ -111,7 +111,7 @@ func record(b *testing.B, db *store.DB, conn *pgx.Conn, entries []recording.Entr
 		}
 		wrote := map[string][][]any{}
 		for _, table := range bareTables {
-			found, err := tx.Conn().Query(ctx, "SELECT "+strings.Join(w.columns[table], ", ")+" FROM "+table+" WHERE xmin::text = (pg_current_xact_id()::text::bigint % (1::bigint << 32))::text")
+			found, err := tx.conn.Query(ctx, "SELECT "+strings.Join(w.columns[table], ", ")+" FROM "+table+" WHERE xmin::text = (pg_current_xact_id()::text::bigint % (1::bigint << 32))::text")
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -151,7 +151,7 @@ func (w *bare) write(b *testing.B, conn *pgx.Conn, batch map[string][][]any) {
 			}
 			list := strings.Join(columns, ", ")
 			if _, err := tx.Exec(ctx, "INSERT INTO "+table+" ("+list+") SELECT "+list+" FROM new_"+table+
-				" ON CONFLICT ("+keys[table]+") DO UPDATE SET "+strings.Join(set, ", ")); err != nil {
+				" ON CONFLICT ("+rowtest.Keys[table]+") DO UPDATE SET "+strings.Join(set, ", ")); err != nil {
 				return err
 			}
 		}

@@ -1,14 +1,12 @@
 package store
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"strings"
 
-	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/refloat/refloat/internal/pgerror"
 )
 
 // Errors by class; what is returned wraps them with what PostgreSQL said.
@@ -27,54 +25,24 @@ var (
 	ErrRefused = errors.New("scheduler database refuses the values")
 )
 
-// classes are PostgreSQL's error codes, or what they begin with.
-var classes = []struct {
-	code  string
-	class error
-}{
-	{"08", ErrUnavailable},    // connection
-	{"40", ErrUnavailable},    // deadlock, serialization
-	{"53", ErrUnavailable},    // disk, memory, connections
-	{"55P03", ErrUnavailable}, // lock timeout
-	{"55006", ErrUnavailable}, // object in use
-	{"57", ErrUnavailable},    // shutting down, starting up, cancelled
-	{"58", ErrUnavailable},    // input and output
-	{"25006", ErrReadOnly},
-	{"42501", ErrReadOnly}, // no privilege
-	{"3D000", ErrForeign},  // no such database
-	{"3F000", ErrForeign},  // no such schema
-	{"42P01", ErrForeign},  // no such table
-	{"42703", ErrForeign},  // no such column
-	{"42704", ErrForeign},  // no such type
-	{"22", ErrRefused},     // data
-	{"23", ErrRefused},     // constraints
-	{"54", ErrRefused},     // limits
-}
-
 // classify says what was being done, and wraps the class of an error. An error of
 // the caller's context stays what it is.
-func classify(doing string, err error) error {
-	if err == nil {
-		return nil
-	}
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
-		for _, c := range classes {
-			if strings.HasPrefix(pg.Code, c.code) {
-				return fmt.Errorf("%s: %w: %w", doing, c.class, err)
-			}
+func classify(doing string, err error, conn *pgx.Conn) error {
+	var class error
+	switch pgerror.Of(err, conn) {
+	case pgerror.Unavailable:
+		class = ErrUnavailable
+	case pgerror.ReadOnly:
+		class = ErrReadOnly
+	case pgerror.Missing:
+		class = ErrForeign
+	case pgerror.Refused:
+		class = ErrRefused
+	case pgerror.Unknown:
+		if err == nil {
+			return nil
 		}
 		return fmt.Errorf("%s: %w", doing, err)
 	}
-	var network net.Error
-	var connect *pgconn.ConnectError
-	switch {
-	case errors.Is(err, context.Canceled):
-	case errors.As(err, &connect), errors.As(err, &network), errors.Is(err, net.ErrClosed),
-		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, errClosed), pgconn.SafeToRetry(err):
-		return fmt.Errorf("%s: %w: %w", doing, ErrUnavailable, err)
-	}
-	return fmt.Errorf("%s: %w", doing, err)
+	return fmt.Errorf("%s: %w: %w", doing, class, err)
 }
-
-// errClosed: the connection broke before.
-var errClosed = errors.New("the connection is closed")

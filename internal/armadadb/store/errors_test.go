@@ -23,7 +23,7 @@ func aJob(id string) *armadadb.InsertJob {
 	}
 }
 
-func TestOpenRefuses(t *testing.T) {
+func TestCheckRefuses(t *testing.T) {
 	address, conn := database(t)
 	other, err := url.Parse(address)
 	if err != nil {
@@ -46,24 +46,21 @@ func TestOpenRefuses(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			db, err := store.Open(t.Context(), store.Config{URL: tt.url})
+			db, err := openDB(t.Context(), tt.url)
 			if !errors.Is(err, tt.want) {
-				t.Errorf("Open = %v, want %v", err, tt.want)
+				t.Errorf("Check = %v, want %v", err, tt.want)
 			}
 			if err == nil {
-				db.Close()
+				db.pool.Close()
 			}
 		})
-	}
-	if _, err := store.Open(t.Context(), store.Config{}); err == nil {
-		t.Error("Open without a URL is no error")
 	}
 }
 
 // attempt applies and commits, and returns the first error.
-func attempt(t *testing.T, db *store.DB, ops ...armadadb.Op) error {
+func attempt(t *testing.T, db *db, ops ...armadadb.Op) error {
 	t.Helper()
-	tx, err := db.Begin(t.Context(), 0)
+	tx, err := db.Begin(t.Context())
 	if err != nil {
 		return err
 	}
@@ -95,11 +92,8 @@ func TestReadOnly(t *testing.T) {
 // TestLock: one writer at a time, and who waits too long may try again.
 func TestLock(t *testing.T) {
 	address, conn := database(t)
-	db, err := store.Open(t.Context(), store.Config{URL: address, LockTimeout: 100 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	db := open(t, address)
+	db.wait = 100 * time.Millisecond
 	armada, err := conn.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +128,7 @@ func TestKilledServer(t *testing.T) {
 	if err := attempt(t, db, aJob("kept")); err != nil {
 		t.Fatal(err)
 	}
-	tx, err := db.Begin(t.Context(), 0)
+	tx, err := db.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +142,7 @@ func TestKilledServer(t *testing.T) {
 	if err := tx.Rollback(); err != nil {
 		t.Errorf("Rollback = %v", err)
 	}
-	if _, err := db.Begin(t.Context(), 0); !errors.Is(err, store.ErrUnavailable) {
+	if _, err := db.Begin(t.Context()); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("Begin = %v, want %v", err, store.ErrUnavailable)
 	}
 	server.Restart(t)
@@ -164,11 +158,11 @@ func TestKilledServer(t *testing.T) {
 func TestConnectionCut(t *testing.T) {
 	address, conn := database(t)
 	db := open(t, address)
-	tx, err := db.Begin(t.Context(), 0)
+	tx, err := db.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := conn.Exec(t.Context(), "SELECT pg_terminate_backend($1)", tx.Conn().Conn().PgConn().PID()); err != nil {
+	if _, err := conn.Exec(t.Context(), "SELECT pg_terminate_backend($1)", tx.conn.Conn().PgConn().PID()); err != nil {
 		t.Fatal(err)
 	}
 	if err := tx.Apply(t.Context(), []armadadb.Op{aJob("lost")}); !errors.Is(err, store.ErrUnavailable) {
@@ -189,7 +183,7 @@ func TestCancelledContext(t *testing.T) {
 	address, _ := database(t)
 	db := open(t, address)
 	ctx, cancel := context.WithCancel(t.Context())
-	tx, err := db.Begin(ctx, 0)
+	tx, err := db.Begin(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -293,15 +287,12 @@ func TestPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	var at int
-	db, err := store.Open(t.Context(), store.Config{URL: address, Begun: func(ctx context.Context, tx pgx.Tx, partition int) error {
+	db, partition := open(t, address), 3
+	db.begun = func(ctx context.Context, tx pgx.Tx) error {
 		return tx.QueryRow(ctx, "SELECT at FROM place WHERE partition = $1 FOR UPDATE", partition).Scan(&at)
-	}})
-	if err != nil {
-		t.Fatal(err)
 	}
-	defer db.Close()
 	for i, id := range []string{"a", "b"} {
-		tx, err := db.Begin(t.Context(), 3)
+		tx, err := db.Begin(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -311,7 +302,7 @@ func TestPlace(t *testing.T) {
 		if err := tx.Apply(t.Context(), []armadadb.Op{aJob(id)}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := tx.Conn().Exec(t.Context(), "UPDATE place SET at = at + 1 WHERE partition = 3"); err != nil {
+		if _, err := tx.conn.Exec(t.Context(), "UPDATE place SET at = at + 1 WHERE partition = 3"); err != nil {
 			t.Fatal(err)
 		}
 		if i == 0 {
@@ -323,7 +314,8 @@ func TestPlace(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := db.Begin(t.Context(), 4); !errors.Is(err, pgx.ErrNoRows) {
+	partition = 4
+	if _, err := db.Begin(t.Context()); !errors.Is(err, pgx.ErrNoRows) {
 		t.Errorf("Begin = %v, want the hook's error", err)
 	}
 	if err := conn.QueryRow(t.Context(), "SELECT at FROM place").Scan(&at); err != nil || at != 1 {

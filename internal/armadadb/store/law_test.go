@@ -100,7 +100,7 @@ func TestBatchesDoNotShow(t *testing.T) {
 				batch = append(batch, op)
 				m.apply(op)
 			}
-			tx, err := db.Begin(ctx, 0)
+			tx, err := db.Begin(ctx)
 			if err == nil {
 				err = tx.Apply(ctx, batch)
 			}

@@ -31,19 +31,19 @@ func setwide(op armadadb.Op) bool {
 	return false
 }
 
-func (t *Tx) applySet(ctx context.Context, op armadadb.Op) error {
+func (w *Writer) applySet(ctx context.Context, op armadadb.Op) error {
 	var err error
 	switch o := op.(type) {
 	case *armadadb.SetSetPriority:
-		_, err = t.tx.Exec(ctx, setPrioritySQL, o.Queue, o.JobSet, o.Priority, o.User)
+		_, err = w.tx.Exec(ctx, setPrioritySQL, o.Queue, o.JobSet, o.Priority, o.User)
 	case *armadadb.RequestSetCancel:
-		_, err = t.tx.Exec(ctx, setCancelSQL, o.Queue, o.JobSet, o.Queued, o.Leased, o.User, o.Reason)
+		_, err = w.tx.Exec(ctx, setCancelSQL, o.Queue, o.JobSet, o.Queued, o.Leased, o.User, o.Reason)
 	}
-	return t.failed("write a job set", err)
+	return w.failed("write a job set", err)
 }
 
 // write sends the changes in one go.
-func (t *Tx) write(ctx context.Context, c *changes) error {
+func (w *Writer) write(ctx context.Context, c *changes) error {
 	b := &pgx.Batch{}
 	c.runStatements(b)
 	c.jobStatements(b)
@@ -55,7 +55,7 @@ func (t *Tx) write(ctx context.Context, c *changes) error {
 	if b.Len() == 0 {
 		return nil
 	}
-	return t.failed("write", t.tx.SendBatch(ctx, b).Close())
+	return w.failed("write", w.tx.SendBatch(ctx, b).Close())
 }
 
 func sorted[V any](m map[string]V) []V {

@@ -115,4 +115,7 @@ ALTER TABLE not_decided ADD COLUMN superseded INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE ready ADD COLUMN superseded INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE parked ADD COLUMN superseded INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX decisions_superseded ON decisions (partition) WHERE superseded <> 0;
+`, `
+-- What is superseded is counted together with the decisions.
+DROP INDEX decisions_superseded;
 `}

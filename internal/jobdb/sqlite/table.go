@@ -2,107 +2,84 @@ package sqlite
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/jobdb/table"
 )
 
-// table says how rows of one type stand in a table.
-type table[T any] struct {
-	name    string
-	key     []string // to replace rows under; none: rows are only ever added
-	columns []string
-	values  func(*T, []any) []any // in the order of columns
-	targets func(*T, []any) []any // likewise, to scan into
-}
-
-func columns(list string) []string { return strings.Fields(list) }
-
-// selects is the beginning of a query for rows.
-func (t *table[T]) selects() string {
-	return "SELECT " + strings.Join(t.columns, ", ") + " FROM " + t.name
-}
-
 // insert is the statement that writes n rows.
-func (t *table[T]) insert(n int) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "INSERT INTO %s (%s) VALUES ", t.name, strings.Join(t.columns, ", "))
-	row := "(" + strings.TrimSuffix(strings.Repeat("?, ", len(t.columns)), ", ") + ")"
-	b.WriteString(strings.TrimSuffix(strings.Repeat(row+", ", n), ", "))
-	if len(t.key) == 0 {
-		return b.String()
-	}
-	fmt.Fprintf(&b, " ON CONFLICT (%s) DO UPDATE SET ", strings.Join(t.key, ", "))
-	first := true
-	for _, c := range t.columns {
-		if slices.Contains(t.key, c) {
-			continue
-		}
-		if !first {
-			b.WriteString(", ")
-		}
-		first = false
-		fmt.Fprintf(&b, "%s = excluded.%s", c, c)
-	}
-	return b.String()
+func insert[T any](t *table.Of[T], n int) string {
+	row := "(" + strings.TrimSuffix(strings.Repeat("?, ", len(t.Columns)), ", ") + ")"
+	return fmt.Sprintf("INSERT INTO %s (%s) VALUES %s%s", t.Name, strings.Join(t.Columns, ", "),
+		strings.TrimSuffix(strings.Repeat(row+", ", n), ", "), t.Replace())
 }
 
-// Scan targets for what database/sql cannot convert.
+// targets makes pointers to fields what database/sql can scan into.
+func targets(fields []any) []any {
+	for i, f := range fields {
+		switch p := f.(type) {
+		case *uint64:
+			fields[i] = (*unsigned)(p)
+		case *[]string:
+			fields[i] = (*strs)(p)
+		case *[]jobdb.Container:
+			fields[i] = (*containers)(p)
+		case *[16]byte:
+			fields[i] = fixed(p[:])
+		case *[32]byte:
+			fields[i] = fixed(p[:])
+		}
+	}
+	return fields
+}
 
-type unsigned struct{ to *uint64 }
+type unsigned uint64
 
 // Scan takes the bits of a signed number.
-func (u unsigned) Scan(v any) error {
+func (u *unsigned) Scan(v any) error {
 	n, ok := v.(int64)
 	if !ok {
 		return fmt.Errorf("a number was expected, not %T", v)
 	}
-	*u.to = uint64(n)
+	*u = unsigned(n)
 	return nil
 }
 
-type strs struct{ to *[]string }
+type strs []string
 
 // Scan reads a list of texts.
-func (s strs) Scan(v any) error {
+func (s *strs) Scan(v any) error {
 	t, ok := v.(string)
 	if !ok {
 		return fmt.Errorf("a text was expected, not %T", v)
 	}
 	list, err := jobdb.DecodeStrings(t)
-	*s.to = list
+	*s = list
 	return err
 }
 
-type containers struct{ to *[]jobdb.Container }
+type containers []jobdb.Container
 
 // Scan reads a list of containers.
-func (c containers) Scan(v any) error {
+func (c *containers) Scan(v any) error {
 	t, ok := v.(string)
 	if !ok {
 		return fmt.Errorf("a text was expected, not %T", v)
 	}
 	list, err := jobdb.DecodeContainers(t)
-	*c.to = list
+	*c = list
 	return err
 }
 
-type fixed struct{ to []byte }
+type fixed []byte
 
 // Scan reads bytes of a fixed length.
 func (f fixed) Scan(v any) error {
 	b, ok := v.([]byte)
-	if !ok || len(b) != len(f.to) {
-		return fmt.Errorf("%d bytes were expected", len(f.to))
+	if !ok || len(b) != len(f) {
+		return fmt.Errorf("%d bytes were expected", len(f))
 	}
-	copy(f.to, b)
+	copy(f, b)
 	return nil
-}
-
-func flag(b bool) int64 {
-	if b {
-		return 1
-	}
-	return 0
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/jobdb/table"
 )
 
 // maxChunk is how many rows one statement takes.
@@ -68,12 +69,14 @@ func (d *DB) stmt(ctx context.Context, key stmtKey, query func() string) (*sql.S
 }
 
 func (t *tx) readPlace(ctx context.Context) error {
-	s, err := t.d.stmt(ctx, stmtKey{what: "place"}, func() string { return placeTable.selects() + " WHERE partition = ?" })
+	s, err := t.d.stmt(ctx, stmtKey{what: "place"}, func() string {
+		return "SELECT " + strings.Join(table.Places.Columns, ", ") + " FROM " + table.Places.Name + " WHERE partition = ?"
+	})
 	if err != nil {
 		return err
 	}
-	var row placeRow
-	err = s.QueryRowContext(ctx, t.partition).Scan(placeTable.targets(&row, nil)...)
+	var row jobdb.PartitionPlace
+	err = s.QueryRowContext(ctx, t.partition).Scan(targets(table.Places.Fields(&row, nil))...)
 	if errors.Is(err, sql.ErrNoRows) {
 		t.place = jobdb.Beginning
 		return nil
@@ -88,21 +91,21 @@ func (t *tx) Place() jobdb.Place { return t.place }
 // Write inserts or replaces rows.
 func (t *tx) Write(ctx context.Context, c *jobdb.Changes) error {
 	err := errors.Join(
-		write(ctx, t, &jobTable, c.Jobs),
-		write(ctx, t, &runTable, c.Runs),
-		write(ctx, t, &decisionTable, c.Decisions),
-		write(ctx, t, &notDecidedTable, c.NotDecided),
-		write(ctx, t, &readyTable, c.Ready),
-		write(ctx, t, &parkedTable, c.Parked),
-		write(ctx, t, &activationTable, c.Activations),
-		write(ctx, t, &releaseTable, c.Releases),
+		write(ctx, t, &table.Jobs, c.Jobs),
+		write(ctx, t, &table.Runs, c.Runs),
+		write(ctx, t, &table.Decisions, c.Decisions),
+		write(ctx, t, &table.NotDecided, c.NotDecided),
+		write(ctx, t, &table.Ready, c.Ready),
+		write(ctx, t, &table.Parked, c.Parked),
+		write(ctx, t, &table.Activations, c.Activations),
+		write(ctx, t, &table.Releases, c.Releases),
 	)
 	return classify(t.d.path, err)
 }
 
 // write writes rows in chunks of falling powers of two, so that there are few
 // statements to prepare.
-func write[T any](ctx context.Context, t *tx, tab *table[T], rows []*T) error {
+func write[T any](ctx context.Context, t *tx, tab *table.Of[T], rows []*T) error {
 	for n := maxChunk; len(rows) > 0; {
 		if n > len(rows) {
 			n /= 2
@@ -110,15 +113,19 @@ func write[T any](ctx context.Context, t *tx, tab *table[T], rows []*T) error {
 		}
 		args := t.args[:0]
 		for _, r := range rows[:n] {
-			args = tab.values(r, args)
+			from := len(args)
+			args = tab.Fields(r, args)
+			for i := from; i < len(args); i++ {
+				args[i] = table.Plain(args[i])
+			}
 		}
 		t.args = args
-		s, err := t.d.stmt(ctx, stmtKey{what: "write " + tab.name, n: n}, func() string { return tab.insert(n) })
+		s, err := t.d.stmt(ctx, stmtKey{what: "write " + tab.Name, n: n}, func() string { return insert(tab, n) })
 		if err == nil {
 			_, err = s.ExecContext(ctx, args...)
 		}
 		if err != nil {
-			return fmt.Errorf("write %s: %w", tab.name, err)
+			return fmt.Errorf("write %s: %w", tab.Name, err)
 		}
 		rows = rows[n:]
 	}
@@ -142,10 +149,10 @@ func (t *tx) Load(ctx context.Context, keys jobdb.Keys) (*jobdb.Found, error) {
 		runs = append(runs, []any{k.JobID, k.RunID})
 	}
 	err := errors.Join(
-		load(ctx, t, &jobTable, lookup{keys: single(keys.Jobs), on: "job_id = k.a"}, &found.Jobs),
-		load(ctx, t, &jobTable, lookup{keys: sets, on: onSets}, &found.Jobs),
-		load(ctx, t, &runTable, lookup{keys: runs, on: "job_id = k.a AND run_id = k.b"}, &found.Runs),
-		load(ctx, t, &runTable, lookup{keys: single(keys.OpenRunsOf), on: onOpenRuns}, &found.Runs),
+		load(ctx, t, &table.Jobs, lookup{keys: single(keys.Jobs), on: "job_id = k.a"}, &found.Jobs),
+		load(ctx, t, &table.Jobs, lookup{keys: sets, on: onSets}, &found.Jobs),
+		load(ctx, t, &table.Runs, lookup{keys: runs, on: "job_id = k.a AND run_id = k.b"}, &found.Runs),
+		load(ctx, t, &table.Runs, lookup{keys: single(keys.OpenRunsOf), on: onOpenRuns}, &found.Runs),
 	)
 	return found, classify(t.d.path, err)
 }
@@ -164,7 +171,7 @@ type lookup struct {
 	on   string
 }
 
-func load[T any](ctx context.Context, t *tx, tab *table[T], l lookup, into *[]T) error {
+func load[T any](ctx context.Context, t *tx, tab *table.Of[T], l lookup, into *[]T) error {
 	keys := l.keys
 	for n := maxChunk; len(keys) > 0; {
 		if n > len(keys) {
@@ -172,21 +179,21 @@ func load[T any](ctx context.Context, t *tx, tab *table[T], l lookup, into *[]T)
 			continue
 		}
 		if err := loadChunk(ctx, t, tab, lookup{keys: keys[:n], on: l.on}, into); err != nil {
-			return fmt.Errorf("load %s: %w", tab.name, err)
+			return fmt.Errorf("load %s: %w", tab.Name, err)
 		}
 		keys = keys[n:]
 	}
 	return nil
 }
 
-func loadChunk[T any](ctx context.Context, t *tx, tab *table[T], l lookup, into *[]T) error {
+func loadChunk[T any](ctx context.Context, t *tx, tab *table.Of[T], l lookup, into *[]T) error {
 	s, err := t.d.stmt(ctx, stmtKey{what: l.on, n: len(l.keys)}, func() string {
 		names, one := "a", "(?), "
 		if len(l.keys[0]) == 2 {
 			names, one = "a, b", "(?, ?), "
 		}
 		return fmt.Sprintf("WITH k(%s) AS (VALUES %s) SELECT %s FROM k CROSS JOIN %s ON partition = ? AND %s", names,
-			strings.TrimSuffix(strings.Repeat(one, len(l.keys)), ", "), strings.Join(tab.columns, ", "), tab.name, l.on)
+			strings.TrimSuffix(strings.Repeat(one, len(l.keys)), ", "), strings.Join(tab.Columns, ", "), tab.Name, l.on)
 	})
 	if err != nil {
 		return err
@@ -200,27 +207,12 @@ func loadChunk[T any](ctx context.Context, t *tx, tab *table[T], l lookup, into 
 	if err != nil {
 		return err
 	}
-	return each(rows, tab, func(row *T) error {
-		*into = append(*into, *row)
-		return nil
-	})
-}
-
-// each scans the rows of a query.
-func each[T any](rows *sql.Rows, tab *table[T], visit func(*T) error) error {
-	defer rows.Close()
-	var targets []any
-	for rows.Next() {
-		row := new(T)
-		targets = tab.targets(row, targets[:0])
-		if err := rows.Scan(targets...); err != nil {
-			return err
-		}
-		if err := visit(row); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
+	var fields []any
+	return each(rows, func() []any {
+		*into = append(*into, *new(T))
+		fields = tab.Fields(&(*into)[len(*into)-1], fields[:0])
+		return fields
+	}, func() error { return nil })
 }
 
 // Commit moves the place by compare-and-set and ends the transaction.
@@ -239,21 +231,17 @@ func (t *tx) Commit(ctx context.Context, from, to jobdb.Place) error {
 	return nil
 }
 
-const moveQuery = `UPDATE positions SET seq = ?, link = ?, epoch = ?, owner = ?, in_to_ledger = ?, in_to_entry = ?, in_to_batch = ?,
-	decision_ledger = ?, decision_entry = ?, decision_batch = ?, event_ledger = ?, event_entry = ?, event_batch = ?
-	WHERE partition = ? AND seq = ? AND link = ? AND in_to_ledger = ? AND in_to_entry = ? AND in_to_batch = ?
-	AND event_ledger = ? AND event_entry = ? AND event_batch = ?`
-
 func (t *tx) move(ctx context.Context, from, to jobdb.Place) (bool, error) {
-	row := placeRow{partition: t.partition, Place: to}
-	values := placeTable.values(&row, nil)
-	key, query, args := stmtKey{what: "move"}, moveQuery, append(values[1:len(values):len(values)], int64(t.partition),
-		int64(from.Chain.Seq), from.Chain.Link[:], from.Chain.InTo.Ledger, from.Chain.InTo.Entry, int64(from.Chain.InTo.Batch),
-		from.Events.Ledger, from.Events.Entry, int64(from.Events.Batch))
-	if from == jobdb.Beginning { // there is no row yet
-		key, query, args = stmtKey{what: "first move"}, placeTable.insert(1)+" ON CONFLICT DO NOTHING", values
+	m := table.Moved(t.partition, from, to)
+	key, args := stmtKey{what: "move"}, append(m.SetArgs, m.WhenArgs...)
+	query := func() string {
+		return "UPDATE " + table.Places.Name + " SET " + strings.Join(m.Set, " = ?, ") + " = ? WHERE " + strings.Join(m.When, " = ? AND ") + " = ?"
 	}
-	s, err := t.d.stmt(ctx, key, func() string { return query })
+	if from == jobdb.Beginning { // there is no row yet
+		key, args = stmtKey{what: "first move"}, append([]any{int64(t.partition)}, m.SetArgs...)
+		query = func() string { return insert(&table.Places, 1) + " ON CONFLICT DO NOTHING" }
+	}
+	s, err := t.d.stmt(ctx, key, query)
 	if err != nil {
 		return false, err
 	}

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/node"
+	"github.com/refloat/refloat/internal/sink"
+)
+
+func newJobDB() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "jobdb",
+		Short: "Look after a job database",
+		Long:  "Look after a job database: compare it with the logs that it follows from.",
+		RunE: func(*cobra.Command, []string) error {
+			return usageError{errors.New("jobdb what? verify")}
+		},
+	}
+	cmd.AddCommand(newJobDBVerify())
+	return cmd
+}
+
+// maxNamed is how many differences of a partition are named; the rest is counted.
+const maxNamed = 20
+
+func newJobDBVerify() *cobra.Command {
+	var from jobSource
+	var output string
+	cmd := &cobra.Command{
+		Use:   "verify --data DIR [--job-db URL]",
+		Short: "Compare a job database with the logs that it follows from",
+		Long: `Compare every row of a job database with what follows from the events and the
+decision log of a data directory, and from the releases in the database itself,
+up to where the database stands. An ingester may run meanwhile. With --job-db,
+the data directory may be a copy of a cluster's logs, as record writes it.
+
+Exit codes: 0 equal, 1 different (` + fmt.Sprint(maxNamed) + ` differences of each partition are named, the rest
+is counted), 2 usage, 3 the logs or the database cannot be read.`,
+		Example: `  refloatctl jobdb verify --data .refloat-run
+  refloatctl jobdb verify --data /var/lib/copy --job-db postgres://refloat@db:5432/scheduler -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if output != outputTable && output != outputJSON {
+				return badOutput(output)
+			}
+			if from.data == "" {
+				return errNoData
+			}
+			out := bufio.NewWriter(cmd.OutOrStdout())
+			return errors.Join(verifyJobDB(cmd.Context(), from, newVerdictPrinter(out, output)), out.Flush())
+		},
+	}
+	cmd.Flags().StringVar(&from.data, "data", "", "data directory with the logs (required)")
+	from.bindJobDB(cmd)
+	addOutput(cmd, &output)
+	return cmd
+}
+
+// comparedRows is what was found about one partition, as JSON shows it.
+type comparedRows struct {
+	Partition int    `json:"partition"`
+	Equal     bool   `json:"equal"`
+	Envelope  uint64 `json:"envelope"` // the last one that the database holds
+	Events    string `json:"events"`   // position up to which it holds them
+	Rows      int    `json:"rows"`
+	// Problem says why the logs cannot be those that the database follows from.
+	Problem     string            `json:"problem,omitempty"`
+	Count       int               `json:"differenceCount"`
+	Differences []namedDifference `json:"differences"`
+}
+
+type namedDifference struct {
+	Table string `json:"table"`
+	Key   string `json:"key"`
+	Field string `json:"field,omitempty"`
+	Want  string `json:"want,omitempty"`
+	Got   string `json:"got,omitempty"`
+	text  string
+}
+
+func verifyJobDB(ctx context.Context, from jobSource, show func(comparedRows) error) error {
+	logs, err := node.Dir(from.data).OpenLogs(0, node.Access{})
+	if err != nil {
+		return err
+	}
+	defer logs.Close()
+	recorded, err := logs.Recorded()
+	if err != nil {
+		return err
+	}
+	partitions := recorded.Events.Partitions()
+	db, err := node.ReadJobDB(ctx, from.url())
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	bar, equal := newProgress(), true
+	defer bar.done()
+	for p := range partitions {
+		bar.say("comparing partition %d of %d", p, partitions)
+		v, err := verifyPartition(ctx, recorded, db, p)
+		if err != nil {
+			return fmt.Errorf("partition %d: %w", p, err)
+		}
+		bar.done()
+		equal = equal && v.Equal
+		if err := show(v); err != nil {
+			return err
+		}
+	}
+	strangers, err := beyond(ctx, db, partitions)
+	for _, v := range strangers {
+		equal = false
+		err = errors.Join(err, show(v))
+	}
+	if err == nil && !equal {
+		return errFinding
+	}
+	return err
+}
+
+// verifyPartition reads the database first: what its rows follow from is in the
+// logs by then, and they are folded up to where it stood.
+func verifyPartition(ctx context.Context, logs audit.Logs, db node.JobDBReader, p int) (comparedRows, error) {
+	var got *jobdb.Contents
+	err := db.View(ctx, func(q jobdb.Queries) (err error) {
+		got, err = q.Contents(p)
+		return err
+	})
+	if err != nil {
+		return comparedRows{}, err
+	}
+	v := comparedRows{
+		Partition: p, Envelope: got.Place.Chain.Seq, Events: got.Place.Events.String(), Rows: got.Rows(),
+		Differences: []namedDifference{},
+	}
+	want, err := sink.FoldTo(logs.Events, logs.Decisions, jobdb.PartitionPlace{Partition: p, Place: got.Place}, got.Releases...)
+	if errors.Is(err, chain.ErrMissing) || errors.Is(err, sink.ErrUnfit) {
+		v.Problem, v.Count = err.Error(), 1
+		return v, nil
+	}
+	if err != nil {
+		return comparedRows{}, err
+	}
+	all := sink.Compare(want, got)
+	v.Equal, v.Count = len(all) == 0, len(all)
+	for _, d := range all[:min(len(all), maxNamed)] {
+		v.Differences = append(v.Differences, namedDifference{Table: d.Table, Key: d.Key, Field: d.Field, Want: d.Want, Got: d.Got, text: d.String()})
+	}
+	return v, nil
+}
+
+// beyond finds partitions that the database has and the logs do not.
+func beyond(ctx context.Context, db node.JobDBReader, partitions int) (found []comparedRows, err error) {
+	err = db.View(ctx, func(q jobdb.Queries) error {
+		places, err := q.Places()
+		for _, p := range places {
+			if p.Partition >= partitions {
+				found = append(found, comparedRows{
+					Partition: p.Partition, Envelope: p.Place.Chain.Seq, Events: p.Place.Events.String(), Count: 1, Differences: []namedDifference{},
+					Problem: fmt.Sprintf("the logs have %d partitions", partitions),
+				})
+			}
+		}
+		return err
+	})
+	return found, err
+}
+
+func newVerdictPrinter(w io.Writer, output string) func(comparedRows) error {
+	if output == outputJSON {
+		enc := jsonLines(w)
+		return func(v comparedRows) error { return enc.Encode(v) }
+	}
+	return func(v comparedRows) error {
+		judged := "equal"
+		if !v.Equal {
+			judged = fmt.Sprintf("%d differences", v.Count)
+		}
+		fmt.Fprintf(w, "partition %d: %d rows after envelope %d, events up to %s: %s\n", v.Partition, v.Rows, v.Envelope, v.Events, judged)
+		if v.Problem != "" {
+			fmt.Fprintf(w, "  %s\n", oneLine(v.Problem))
+		}
+		for _, d := range v.Differences {
+			fmt.Fprintf(w, "  %s\n", oneLine(d.text))
+		}
+		if more := v.Count - len(v.Differences); more > 0 && v.Problem == "" {
+			fmt.Fprintf(w, "  … and %d more\n", more)
+		}
+		return nil
+	}
+}

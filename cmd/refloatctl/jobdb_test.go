@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/refloat/refloat/internal/jobdb/postgres"
+	"github.com/refloat/refloat/internal/node"
+	"github.com/refloat/refloat/internal/pgtest"
+)
+
+// change does something to a job database behind the program's back.
+func change(t *testing.T, data, query string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+node.Dir(data).JobDB())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(query); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestJobDBVerify: a database is equal to its logs until one row of it changes.
+func TestJobDBVerify(t *testing.T) {
+	t.Parallel()
+	data, empty := drainedCopy(t), t.TempDir()
+	verify := func(data string, more ...string) result {
+		t.Helper()
+		return ctl(t, append([]string{"jobdb", "verify", "--data", data}, more...)...)
+	}
+	verify(data).exits(t, exitFine).says(t, "partition 2: ", ": equal\n")
+	first, _, _ := strings.Cut(verify(data, "-o", "json").exits(t, exitFine).out, "\n")
+	if v := jsonLine(t, first+"\n"); v["equal"] != true || v["differences"] == nil {
+		t.Errorf("as JSON: %s", first)
+	}
+	verify(data, "-o", "yaml").exits(t, exitUsage).says(t, `-o "yaml"`)
+	ctl(t, "jobdb", "verify").exits(t, exitUsage).says(t, "--data DIR is required")
+	ctl(t, "jobdb").exits(t, exitUsage).says(t, "verify")
+	verify(empty).exits(t, exitEnvironment).says(t, "no Refloat data")
+	verify(data, "--job-db", "sqlite://"+filepath.Join(empty, "none.sqlite")).exits(t, exitEnvironment).says(t, "no such file")
+	verify(data, "--job-db", "mysql://root:sesame@host/x").exits(t, exitEnvironment).says(t, "give sqlite:///path/to/jobs.sqlite or postgres://")
+
+	job := firstJob(t, data)
+	change(t, data, "UPDATE jobs SET priority = priority + 41 WHERE job_id = '"+job+"'")
+	verify(data).exits(t, exitFinding).says(t, ": 1 differences\n", "jobs "+job+": Queueing.Priority is 41, want 0")
+	verify(data, "-o", "json").exits(t, exitFinding).says(t, `"differenceCount":1`, `"table":"jobs"`, `"field":"Queueing.Priority"`, `"got":"41"`)
+	change(t, data, "UPDATE jobs SET priority = priority + 1")
+	verify(data).exits(t, exitFinding).says(t, "  … and ")
+	change(t, data, "INSERT INTO positions SELECT 7, seq, link, epoch, owner, in_to_ledger, in_to_entry, in_to_batch, decision_ledger, decision_entry, decision_batch, event_ledger, event_entry, event_batch FROM positions LIMIT 1")
+	verify(data).exits(t, exitFinding).says(t, "partition 7: ", "the logs have 3 partitions")
+
+	// The database of other logs.
+	other := filepath.Join(t.TempDir(), "data")
+	ctl(t, "up", "--data", other, "--policies", testPolicies, "--feed", recordingFile("plain"), "--quiet", "--exit-when-drained").exits(t, exitFine)
+	verify(other, "--job-db", node.Dir(drainedData(t)).JobDBURL()).exits(t, exitFinding)
+}
+
+// TestPostgresJobDB: with the job database on PostgreSQL, the commands say what they
+// say with SQLite.
+func TestPostgresJobDB(t *testing.T) {
+	t.Parallel()
+	at, data := pgtest.Database(t), filepath.Join(t.TempDir(), "data")
+	made, err := postgres.Open(t.Context(), at, postgres.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer made.Close()
+	p := start(t, "up", "--data", data, "--policies", testPolicies, "--feed", recordingFile("retried"), "--pace", "100000x", "--exit-when-drained", "--job-db", at)
+	verify := []string{"jobdb", "verify", "--data", data, "--job-db", at}
+	p.err.await(t, "policies read")
+	running := 0
+	for alive := true; alive; running++ { // also while the ingester writes
+		select {
+		case <-p.done:
+			alive = false
+		default:
+		}
+		if r := ctl(t, verify...); r.code != exitEnvironment || !strings.Contains(r.err, node.ErrNoData.Error()) { // no decision log yet
+			r.exits(t, exitFine)
+		}
+	}
+	p.exits(t, exitFine)
+	t.Logf("%d times, most while it ran", running)
+	if r := ctl(t, verify...).exits(t, exitFine); strings.Contains(r.out, " 0 rows") || strings.Count(r.out, ": equal\n") != 3 {
+		t.Errorf("verify says:\n%s", r.out)
+	}
+	for next := range strings.SplitSeq(p.out.text(), "\n") {
+		if args, ok := strings.CutPrefix(next, "  bin/refloatctl "); ok && strings.Contains(args, "--job-db") {
+			ctl(t, strings.Fields(args)...).exits(t, exitFine)
+		}
+	}
+	like := drainedData(t)
+	for _, args := range []string{"get jobs", "get jobs --waiting -o json", "get jobs --queue genomics --state Failed", "get decisions --all -o json", "explain " + firstJob(t, like)} {
+		want := ctl(t, append(strings.Fields(args), "--data", like)...).exits(t, exitFine)
+		got := ctl(t, append(strings.Fields(args), "--data", data, "--job-db", at)...).exits(t, exitFine)
+		if want.out != got.out {
+			t.Errorf("%s: %s", args, firstDifference(want.out, got.out))
+		}
+	}
+	ctl(t, "get", "job", firstJob(t, like), "--job-db", at).exits(t, exitFine)
+
+	conn, err := pgx.Connect(t.Context(), at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	if _, err := conn.Exec(t.Context(), "UPDATE refloat_runs SET node = 'elsewhere' WHERE (job_id, run_id) = (SELECT job_id, run_id FROM refloat_runs LIMIT 1)"); err != nil {
+		t.Fatal(err)
+	}
+	ctl(t, verify...).exits(t, exitFinding).says(t, `Node is "elsewhere"`)
+	if _, err := conn.Exec(t.Context(), "UPDATE refloat_schema SET version = 99"); err != nil {
+		t.Fatal(err)
+	}
+	ctl(t, verify...).exits(t, exitEnvironment).says(t, "newer schema")
+}
+
+// TestPasswords: where a password is given in a URL, nothing shows it.
+func TestPasswords(t *testing.T) {
+	t.Parallel()
+	data, at := drainedData(t), "postgres://u:sesame@127.0.0.1:1/x?connect_timeout=5"
+	for _, args := range []string{
+		"get jobs --job-db " + at, "get jobs --job-db postgres://u:sesame@host:port/x", "get job nobody --job-db postgres:u:sesame@h", "get jobs --job-db u:sesame",
+		"explain x --data " + data + " --job-db " + at, "jobdb verify --data " + data + " --job-db " + at,
+		"up --data " + filepath.Join(t.TempDir(), "data") + " --job-db " + at, "up --data x --print-config --job-db " + at,
+	} {
+		if r := ctl(t, strings.Fields(args)...); strings.Contains(r.out+r.err, "sesame") || r.code != exitEnvironment && !strings.Contains(args, "print-config") {
+			t.Errorf("%s: exit code %d\n%s%s", args, r.code, r.out, r.err)
+		}
+	}
+}

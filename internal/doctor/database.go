@@ -1,0 +1,212 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/refloat/refloat/internal/armadadb/store"
+	"github.com/refloat/refloat/internal/eventlog"
+)
+
+// Database is what a job database in PostgreSQL tells of itself.
+type Database struct {
+	Name   string // host and database, without user and password
+	Err    error  // it cannot be reached, or is not ours
+	Armada error  // of store.Check; nil: Armada's tables are there
+	Places []DatabasePlace
+	Locks  []DatabaseLock
+	Waits  DatabaseWaits
+	Errors DatabaseErrors
+}
+
+// DatabasePlace is where the rows of a partition stand.
+type DatabasePlace struct {
+	Partition int
+	Events    eventlog.Position
+}
+
+// DatabaseLock is a transaction that holds what ingesters need for long.
+type DatabaseLock struct {
+	PID int
+	Who string // application, user and address
+	For time.Duration
+}
+
+// DatabaseWaits count the retries that something is due for.
+type DatabaseWaits struct {
+	There                       bool // an ingester writes Armada's tables, or did
+	Waiting, Forgetting, Raised int
+	Overdue                     int           // by more than a minute
+	Oldest                      time.Duration // of those
+}
+
+// DatabaseErrors count failed runs of the last day.
+type DatabaseErrors struct{ Failed, WithoutCategory, Exists int }
+
+const (
+	longLock = 10 * time.Second
+	longDue  = time.Minute
+)
+
+// GatherDatabase asks a job database. What cannot be asked is in the result.
+func GatherDatabase(ctx context.Context, at string, now time.Time) *Database {
+	d := &Database{Name: "job database"}
+	if u, err := url.Parse(at); err == nil {
+		d.Name = u.Host + u.Path
+	}
+	conn, err := pgx.Connect(ctx, at)
+	if err != nil {
+		d.Err = errors.New(strings.ReplaceAll(err.Error(), at, d.Name))
+		return d
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	d.Armada = store.Check(ctx, conn)
+	d.Err = errors.Join(d.places(ctx, conn), d.locks(ctx, conn), d.waits(ctx, conn, now), d.failures(ctx, conn, now))
+	return d
+}
+
+func (d *Database) places(ctx context.Context, conn *pgx.Conn) error {
+	rows, err := conn.Query(ctx, `SELECT partition, event_ledger, event_entry, event_batch FROM refloat_positions ORDER BY partition`)
+	if err != nil {
+		return err
+	}
+	var p DatabasePlace
+	_, err = pgx.ForEachRow(rows, []any{&p.Partition, &p.Events.Ledger, &p.Events.Entry, &p.Events.Batch}, func() error {
+		d.Places = append(d.Places, p)
+		return nil
+	})
+	return err
+}
+
+// locks are the holders of Armada's advisory lock, whose key PostgreSQL shows in
+// two halves, and of rows of our places.
+func (d *Database) locks(ctx context.Context, conn *pgx.Conn) error {
+	const query = `SELECT DISTINCT a.pid, concat_ws(' ', nullif(a.application_name, ''), a.usename, host(a.client_addr)),
+			extract(epoch FROM clock_timestamp() - a.xact_start)::float8
+		FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+		WHERE l.granted AND a.pid <> pg_backend_pid() AND a.xact_start < clock_timestamp() - make_interval(secs => $1)
+			AND (l.locktype = 'advisory' AND (l.classid::bigint << 32 | l.objid::bigint) = $2
+				OR l.relation = 'refloat_positions'::regclass AND l.mode LIKE 'Row%')`
+	rows, err := conn.Query(ctx, query, longLock.Seconds(), int64(store.LockKey))
+	if err != nil {
+		return err
+	}
+	var l DatabaseLock
+	var seconds float64
+	_, err = pgx.ForEachRow(rows, []any{&l.PID, &l.Who, &seconds}, func() error {
+		l.For = time.Duration(seconds * float64(time.Second)).Round(time.Second)
+		d.Locks = append(d.Locks, l)
+		return nil
+	})
+	return err
+}
+
+func (d *Database) waits(ctx context.Context, conn *pgx.Conn, now time.Time) error {
+	w := &d.Waits
+	if err := conn.QueryRow(ctx, `SELECT to_regclass('refloat_waits') IS NOT NULL`).Scan(&w.There); err != nil || !w.There {
+		return err
+	}
+	const query = `SELECT count(*) FILTER (WHERE waiting AND NOT forgetting), count(*) FILTER (WHERE forgetting), count(*) FILTER (WHERE raises > 0),
+			count(*) FILTER (WHERE due < $1), coalesce(min(due) FILTER (WHERE due < $1), $1)
+		FROM refloat_waits`
+	var oldest int64
+	err := conn.QueryRow(ctx, query, now.Add(-longDue).UnixNano()).Scan(&w.Waiting, &w.Forgetting, &w.Raised, &w.Overdue, &oldest)
+	w.Oldest = now.Sub(time.Unix(0, oldest)).Round(time.Second)
+	return err
+}
+
+func (d *Database) failures(ctx context.Context, conn *pgx.Conn, now time.Time) error {
+	const query = `SELECT count(*), count(*) FILTER (WHERE error_category = '' AND error_reason = 'PodError'),
+			count(*) FILTER (WHERE error_message ILIKE '%already exists%')
+		FROM refloat_runs WHERE error_reason <> '' AND ended > $1`
+	e := &d.Errors
+	return conn.QueryRow(ctx, query, now.Add(-24*time.Hour).UnixNano()).Scan(&e.Failed, &e.WithoutCategory, &e.Exists)
+}
+
+// CheckDatabase judges it, purely. Ends are those of the events by partition, as
+// far as they are known.
+func CheckDatabase(d *Database, ends map[int]eventlog.Position) []Finding {
+	c := &checks{}
+	if d.Err != nil {
+		c.bad("RD050", d.Name, "is no job database that can be read: "+oneLine(d.Err), "ingesters write it", "check --job-db; an ingester makes our tables when it starts")
+		return c.found
+	}
+	c.ok("RD050", d.Name, fmt.Sprintf("is a job database of %s", plural(len(d.Places), "partition", "partitions")))
+	c.armada(d)
+	c.databasePlaces(d, ends)
+	for _, l := range d.Locks {
+		c.warn("RD053", d.Name, fmt.Sprintf("process %d (%s) has held a lock that ingesters need for %v", l.PID, l.Who, l.For),
+			"no ingester writes meanwhile, Armada's own neither", fmt.Sprintf("look what it does; SELECT pg_terminate_backend(%d) ends it", l.PID))
+	}
+	if len(d.Locks) == 0 {
+		c.ok("RD053", d.Name, "nobody holds for long what ingesters lock")
+	}
+	c.waits(d)
+	c.failures(d)
+	slices.SortStableFunc(c.found, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(b.Severity, a.Severity), strings.Compare(a.Code, b.Code))
+	})
+	return c.found
+}
+
+func (c *checks) armada(d *Database) {
+	switch {
+	case d.Armada == nil:
+		c.ok("RD051", d.Name, fmt.Sprintf("is Armada's scheduler database, too, at migration %d", store.Migration))
+	case errors.Is(d.Armada, store.ErrForeign):
+		c.ok("RD051", d.Name, "has no tables of Armada's: --mode holdback and passthrough cannot be used")
+	default:
+		c.bad("RD051", d.Name, oneLine(d.Armada), "the ingester does not write tables that it does not know", "use the Refloat that knows this Armada")
+	}
+}
+
+func (c *checks) databasePlaces(d *Database, ends map[int]eventlog.Position) {
+	var ahead []int
+	for _, p := range d.Places {
+		if end, known := ends[p.Partition]; known && end.Compare(p.Events) < 0 {
+			ahead = append(ahead, p.Partition)
+		}
+	}
+	if len(ahead) > 0 {
+		c.bad("RD052", d.Name, "is ahead of events in partitions "+some(ahead), "these are other topics than those that it was written from, or they lost messages",
+			"give the ingester the topics of before, or a new database")
+		return
+	}
+	c.ok("RD052", d.Name, "its places stand in the events log, as far as that is known")
+}
+
+func (c *checks) waits(d *Database) {
+	w := d.Waits
+	switch {
+	case !w.There:
+		return
+	case w.Overdue > 0:
+		c.bad("RD054", d.Name, fmt.Sprintf("%s overdue, the oldest by %v", plural(w.Overdue, "retry is", "retries are"), w.Oldest),
+			"their jobs stand in Armada's queue and fit no node", "see that an ingester runs with --mode holdback and has the partition (RD044)")
+	default:
+		c.ok("RD054", d.Name, fmt.Sprintf("%d jobs wait for their retry time, %d until the scheduler has forgotten them, %d are watched for a new run", w.Waiting, w.Forgetting, w.Raised))
+	}
+}
+
+func (c *checks) failures(d *Database) {
+	e := d.Errors
+	if e.Exists > 0 {
+		c.bad("RD055", d.Name, fmt.Sprintf("%d of %d failed runs of the last day found the pod of the run before still there", e.Exists, e.Failed),
+			"a pod has one name for all runs of its job, so each of these cost an attempt", "give what you retry an error category with action: Delete (examples/armada/executor.yaml), or a delay longer than failedPodExpiry")
+	}
+	if 2*e.WithoutCategory > e.Failed {
+		c.warn("RD056", d.Name, fmt.Sprintf("%d of %d failed runs of the last day have no failure category", e.WithoutCategory, e.Failed),
+			"the executors delete no failed pods, and rules cannot go by category", "set application.errorCategories on the executors (examples/armada/executor.yaml)")
+	}
+	if e.Exists == 0 {
+		c.ok("RD055", d.Name, fmt.Sprintf("no failed run of the last day (%d) met the pod of the run before", e.Failed))
+	}
+}

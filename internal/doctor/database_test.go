@@ -1,0 +1,90 @@
+package doctor_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/refloat/refloat/internal/armadadb/schema"
+	"github.com/refloat/refloat/internal/armadadb/store"
+	"github.com/refloat/refloat/internal/doctor"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/jobdb/postgres"
+	"github.com/refloat/refloat/internal/pgtest"
+)
+
+// TestDatabase: what is wrong with a job database is told, each with a way to see it.
+func TestDatabase(t *testing.T) {
+	t.Parallel()
+	ctx, url := t.Context(), pgtest.Database(t)
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close(context.Background()) })
+	exec := func(query string, args ...any) {
+		t.Helper()
+		if _, err := conn.Exec(ctx, query, args...); err != nil {
+			t.Fatalf("%s: %v", query, err)
+		}
+	}
+	now := time.Now()
+	look := func(ends map[int]eventlog.Position) string {
+		var text strings.Builder
+		for _, f := range doctor.CheckDatabase(doctor.GatherDatabase(ctx, url, now), ends) {
+			text.WriteString(f.Severity.String() + " " + f.Code + " " + f.What + "\n")
+		}
+		return text.String()
+	}
+	want := func(text string, lines ...string) {
+		t.Helper()
+		for _, line := range lines {
+			if !strings.Contains(text, line) {
+				t.Errorf("no %q in\n%s", line, text)
+			}
+		}
+	}
+	want(look(nil), "error RD050 is no job database")
+
+	db, err := postgres.Open(ctx, url, postgres.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	want(look(nil), "ok RD050", "ok RD051 has no tables of Armada's", "ok RD053", "ok RD055")
+
+	if err := schema.Create(ctx, conn); err != nil {
+		t.Fatal(err)
+	}
+	want(look(nil), "ok RD051 is Armada's scheduler database")
+	exec(`SELECT setval('database_version', $1)`, store.Migration+1)
+	want(look(nil), "error RD051")
+	exec(`SELECT setval('database_version', $1)`, store.Migration)
+
+	exec(`INSERT INTO refloat_positions VALUES (3, 1, '', 1, '', 1, 1, -1, 1, 1, -1, 9, 9, -1)`)
+	want(look(map[int]eventlog.Position{3: {Ledger: 9, Entry: 9, Batch: -1}}), "ok RD052")
+	want(look(map[int]eventlog.Position{3: {Ledger: 9, Entry: 8, Batch: -1}}), "error RD052 is ahead of events in partitions 3")
+
+	due := now.Add(-2 * time.Minute).UnixNano()
+	exec(`INSERT INTO refloat_waits VALUES (3, 'j', 'r', 1, 'p', $1, '{}', false, false, true, 0, 0, $1)`, due)
+	want(look(nil), "error RD054 1 retry is overdue, the oldest by 2m0s")
+	exec(`UPDATE refloat_waits SET due = $1`, now.Add(time.Hour).UnixNano())
+	want(look(nil), "ok RD054 1 jobs wait")
+
+	other, err := pgx.Connect(ctx, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { other.Close(context.Background()) })
+	tx, err := other.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(store.LockKey)); err != nil {
+		t.Fatal(err)
+	}
+	want(look(nil), "ok RD053") // not for long
+}

@@ -1,0 +1,86 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/jobdb/table"
+)
+
+// View calls read with queries that all see one state of the database. A visitor
+// must not ask for more from within.
+func (r *Reader) View(ctx context.Context, read func(jobdb.Queries) error) error {
+	t, err := r.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+	if err != nil {
+		return r.place.classify(err, nil)
+	}
+	err = read(table.Queries{Source: &source{ctx: ctx, place: r.place, tx: t}})
+	end, cancel := context.WithTimeout(context.Background(), rollbackTimeout)
+	defer cancel()
+	if closing := t.Rollback(end); closing != nil && !t.Conn().IsClosed() {
+		err = errors.Join(err, r.place.classify(closing, nil))
+	}
+	return err
+}
+
+// source lives as long as one View, whose context it carries.
+type source struct {
+	ctx   context.Context
+	place place
+	tx    pgx.Tx
+}
+
+// Find implements table.Source.
+func (s *source) Find(q table.Query, fields func() []any, found func() error) error {
+	columns := q.Columns
+	if q.Rows {
+		columns = stored(columns)
+	}
+	args := make([]any, len(q.Args))
+	for i, a := range q.Args {
+		if text, ok := a.(string); ok {
+			a, _ = key(text)
+		}
+		args[i] = a
+	}
+	rows, err := s.tx.Query(s.ctx, numbered("SELECT "+strings.Join(columns, ", ")+" FROM refloat_"+q.From+q.Conditions()+q.Rest), args...)
+	if err != nil {
+		return s.failed(q.From, err)
+	}
+	var stopped error
+	err = each(rows, q.Columns, len(columns) > len(q.Columns), fields, func() error {
+		stopped = found()
+		return stopped
+	})
+	if stopped != nil {
+		return stopped
+	}
+	return s.failed(q.From, err)
+}
+
+func (s *source) failed(from string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return s.place.classify(fmt.Errorf("read %s: %w", from, err), s.tx.Conn())
+}
+
+// numbered gives the ? of a query their numbers.
+func numbered(query string) string {
+	var b strings.Builder
+	for n := 1; ; n++ {
+		before, after, ok := strings.Cut(query, "?")
+		b.WriteString(before)
+		if !ok {
+			return b.String()
+		}
+		b.WriteString("$" + strconv.Itoa(n))
+		query = after
+	}
+}

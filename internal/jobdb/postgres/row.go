@@ -1,0 +1,233 @@
+package postgres
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/jobdb/table"
+)
+
+// longKeys is the column beside those of package table, where rows have keys.
+const longKeys = "long_keys"
+
+// stored are the columns of a table as it stands here.
+func stored(columns []string) []string {
+	if slices.Contains(columns, "job_id") {
+		return append(slices.Clip(columns), longKeys)
+	}
+	return columns
+}
+
+// array is one column of many rows; one of its slices is in use.
+type array struct {
+	sql   string // type of its elements
+	key   bool
+	ints  []int64
+	texts []string
+	bools []bool
+	bytes [][]byte
+}
+
+// arrays takes rows apart into columns, until they hold so many bytes. It returns
+// how many rows it took.
+func arrays[T any](t *table.Of[T], rows []*T, limit int) (columns []array, taken int) {
+	names := stored(t.Columns)
+	columns = make([]array, len(names))
+	var fields []any
+	for i, f := range t.Fields(new(T), nil) {
+		columns[i].prepare(f, len(rows))
+		columns[i].key = searched(names[i])
+	}
+	for size := 0; taken < len(rows) && size < limit; taken++ {
+		fields = t.Fields(rows[taken], fields[:0])
+		var long []string
+		for i, f := range fields {
+			text, n := columns[i].add(f)
+			size += n
+			if text != "" {
+				long = append(long, names[i], text)
+			}
+		}
+		if len(names) > len(fields) {
+			last := &columns[len(fields)]
+			last.sql, last.texts = "text", append(last.texts, jobdb.EncodeStrings(long))
+		}
+	}
+	return columns, taken
+}
+
+func (a *array) prepare(field any, n int) {
+	switch field.(type) {
+	case *bool:
+		a.sql, a.bools = "boolean", make([]bool, 0, n)
+	case *[]byte, *[16]byte, *[32]byte:
+		a.sql, a.bytes = "bytea", make([][]byte, 0, n)
+	case *string, *[]string, *[]jobdb.Container:
+		a.sql, a.texts = "text", make([]string, 0, n)
+	case *uint8:
+		a.sql, a.ints = "smallint", make([]int64, 0, n)
+	case *int, *int32:
+		a.sql, a.ints = "integer", make([]int64, 0, n)
+	default:
+		a.sql, a.ints = "bigint", make([]int64, 0, n)
+	}
+}
+
+// add appends a field. It returns a key that is too long to be stored there, and
+// about how many bytes the field takes.
+func (a *array) add(field any) (long string, size int) {
+	switch p := field.(type) {
+	case *string:
+		s, cut := *p, false
+		if a.key {
+			s, cut = key(s)
+		} else {
+			s = escape(s)
+		}
+		a.texts = append(a.texts, s)
+		if cut {
+			return *p, len(*p)
+		}
+		return "", len(s)
+	case *bool:
+		a.bools = append(a.bools, *p)
+		return "", 1
+	}
+	switch v := table.Plain(field).(type) {
+	case int64:
+		a.ints = append(a.ints, v)
+	case string:
+		a.texts = append(a.texts, escape(v))
+		return "", len(v)
+	case []byte:
+		a.bytes = append(a.bytes, v)
+		return "", len(v)
+	}
+	return "", 8
+}
+
+// arg is the array as pgx takes it.
+func (a *array) arg() any {
+	switch a.sql {
+	case "boolean":
+		return a.bools
+	case "bytea":
+		return a.bytes
+	case "text":
+		return a.texts
+	}
+	return a.ints
+}
+
+// insert is the statement that writes rows, of which each column is an array.
+func insert[T any](t *table.Of[T], columns []array) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "INSERT INTO refloat_%s (%s) SELECT * FROM unnest(", t.Name, strings.Join(stored(t.Columns), ", "))
+	for i, c := range columns {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "$%d::%s[]", i+1, c.sql)
+	}
+	b.WriteString(")" + t.Replace())
+	if len(t.Key) > 0 && len(columns) > len(t.Columns) {
+		b.WriteString(", long_keys = excluded.long_keys")
+	}
+	return b.String()
+}
+
+// targets makes pointers to fields what pgx can scan into.
+func targets(fields []any) []any {
+	for i, f := range fields {
+		switch p := f.(type) {
+		case *string:
+			fields[i] = (*text)(p)
+		case *uint64:
+			fields[i] = (*unsigned)(p)
+		case *[]string:
+			fields[i] = (*strs)(p)
+		case *[]jobdb.Container:
+			fields[i] = (*containers)(p)
+		case *[16]byte:
+			fields[i] = fixed(p[:])
+		case *[32]byte:
+			fields[i] = fixed(p[:])
+		}
+	}
+	return fields
+}
+
+// restore puts long keys back that a row's columns only name. names are the
+// columns; fields are what targets made of pointers to the row's fields.
+func restore(long string, names []string, fields []any) error {
+	pairs, err := jobdb.DecodeStrings(long)
+	if err != nil {
+		return err
+	}
+	for ; len(pairs) >= 2; pairs = pairs[2:] {
+		i := slices.Index(names, pairs[0])
+		if i < 0 || !searched(pairs[0]) {
+			return fmt.Errorf("long_keys names a column %q", pairs[0])
+		}
+		*fields[i].(*text) = text(pairs[1])
+	}
+	return nil
+}
+
+type text string
+
+// ScanText reads a text. The name of a long key stays as it is; see restore.
+func (t *text) ScanText(v pgtype.Text) error {
+	if isName(v.String) {
+		*t = text(v.String)
+		return nil
+	}
+	s, err := unescape(v.String)
+	*t = text(s)
+	return err
+}
+
+type unsigned uint64
+
+// ScanInt64 takes the bits of a signed number.
+func (u *unsigned) ScanInt64(v pgtype.Int8) error {
+	*u = unsigned(v.Int64)
+	return nil
+}
+
+type strs []string
+
+// ScanText reads a list of texts.
+func (s *strs) ScanText(v pgtype.Text) error {
+	plain, err := unescape(v.String)
+	if err == nil {
+		*s, err = jobdb.DecodeStrings(plain)
+	}
+	return err
+}
+
+type containers []jobdb.Container
+
+// ScanText reads a list of containers.
+func (c *containers) ScanText(v pgtype.Text) error {
+	plain, err := unescape(v.String)
+	if err == nil {
+		*c, err = jobdb.DecodeContainers(plain)
+	}
+	return err
+}
+
+type fixed []byte
+
+// ScanBytes reads bytes of a fixed length.
+func (f fixed) ScanBytes(v []byte) error {
+	if len(v) != len(f) {
+		return fmt.Errorf("%d bytes were expected, not %d", len(f), len(v))
+	}
+	copy(f, v)
+	return nil
+}

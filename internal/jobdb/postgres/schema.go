@@ -1,0 +1,137 @@
+package postgres
+
+// application stands in refloat_schema: these tables are ours.
+const application = "refloat job database"
+
+// migrations bring the tables from version i to i+1. What was released is never
+// changed: a new version is a new entry.
+//
+// Jobs, runs and positions are written again and again, so their pages keep room
+// for the new version of a row beside the old one: then no index is touched.
+var migrations = []string{`
+CREATE TABLE refloat_schema (application text NOT NULL, version integer NOT NULL);
+INSERT INTO refloat_schema VALUES ('` + application + `', 0);
+
+-- Where each partition's rows stand; compared and set with every transaction.
+CREATE TABLE refloat_positions (
+	partition integer PRIMARY KEY,
+	seq bigint NOT NULL, link bytea NOT NULL, epoch bigint NOT NULL, owner bytea NOT NULL,
+	in_to_ledger bigint NOT NULL, in_to_entry bigint NOT NULL, in_to_batch integer NOT NULL,
+	decision_ledger bigint NOT NULL, decision_entry bigint NOT NULL, decision_batch integer NOT NULL,
+	event_ledger bigint NOT NULL, event_entry bigint NOT NULL, event_batch integer NOT NULL
+) WITH (fillfactor = 10);
+
+CREATE TABLE refloat_jobs (
+	job_id text COLLATE "C" NOT NULL, partition integer NOT NULL, queue text COLLATE "C" NOT NULL, job_set text COLLATE "C" NOT NULL,
+	known boolean NOT NULL, state smallint NOT NULL, final boolean NOT NULL, cancel_requested boolean NOT NULL,
+	submitted bigint NOT NULL, ended bigint NOT NULL,
+	priority bigint NOT NULL, queued_version bigint NOT NULL, retry_after bigint NOT NULL, avoid_nodes text NOT NULL,
+	runs bigint NOT NULL, open_runs bigint NOT NULL, latest_run text NOT NULL, decision bigint NOT NULL,
+	namespace text NOT NULL, retry_policies text NOT NULL, fail_fast text NOT NULL,
+	gang_id text NOT NULL, gang_cardinality text NOT NULL, init_containers text NOT NULL, grace_seconds bigint NOT NULL,
+	armada_failed boolean NOT NULL, armada_at bigint NOT NULL, armada_run text NOT NULL, armada_reason text NOT NULL,
+	armada_message text NOT NULL, armada_category text NOT NULL, armada_subcategory text NOT NULL,
+	updated_ledger bigint NOT NULL, updated_entry bigint NOT NULL, updated_batch integer NOT NULL,
+	long_keys text NOT NULL,
+	PRIMARY KEY (job_id, partition)
+) WITH (fillfactor = 70);
+CREATE INDEX refloat_jobs_set ON refloat_jobs (queue, job_set);
+CREATE INDEX refloat_jobs_waiting ON refloat_jobs (retry_after) WHERE retry_after <> 0;
+
+CREATE TABLE refloat_runs (
+	job_id text COLLATE "C" NOT NULL, run_id text COLLATE "C" NOT NULL, partition integer NOT NULL,
+	run_index bigint NOT NULL, state smallint NOT NULL, executor text NOT NULL, node text NOT NULL, pool text NOT NULL,
+	leased bigint NOT NULL, pending bigint NOT NULL, running bigint NOT NULL, ended bigint NOT NULL,
+	preempted_at bigint NOT NULL, gone bigint NOT NULL,
+	preempted boolean NOT NULL, returned boolean NOT NULL, attempted boolean NOT NULL, cancelled boolean NOT NULL,
+	error_reason text NOT NULL, error_message text NOT NULL, error_category text NOT NULL, error_subcategory text NOT NULL,
+	kubernetes_reason text NOT NULL, error_node text NOT NULL, preempt_reason text NOT NULL, containers text NOT NULL, error bytea,
+	outcome smallint NOT NULL, shadow boolean NOT NULL, decision bigint NOT NULL,
+	long_keys text NOT NULL,
+	PRIMARY KEY (job_id, run_id, partition)
+) WITH (fillfactor = 70);
+
+CREATE TABLE refloat_decisions (
+	partition integer NOT NULL, seq bigint NOT NULL, record bigint NOT NULL,
+	log_ledger bigint NOT NULL, log_entry bigint NOT NULL, log_batch integer NOT NULL, recording text NOT NULL, superseded boolean NOT NULL,
+	acted boolean NOT NULL, number bigint NOT NULL, requeue boolean NOT NULL,
+	ledger bigint NOT NULL, entry bigint NOT NULL, batch integer NOT NULL,
+	queue text COLLATE "C" NOT NULL, job_set text COLLATE "C" NOT NULL, job_id text COLLATE "C" NOT NULL, run_id text COLLATE "C" NOT NULL,
+	run_index bigint NOT NULL, time bigint NOT NULL,
+	code smallint NOT NULL, policy text COLLATE "C" NOT NULL, rule text COLLATE "C" NOT NULL, rule_id text NOT NULL, limit_from smallint NOT NULL,
+	rule_used bigint NOT NULL, rule_limit bigint NOT NULL, global_used bigint NOT NULL, global_limit bigint NOT NULL,
+	container text NOT NULL, matcher smallint NOT NULL, skipped text NOT NULL, shadow boolean NOT NULL,
+	generation bigint NOT NULL, policy_set bytea NOT NULL,
+	delay_ms bigint NOT NULL, retry_after bigint NOT NULL, ready_after bigint NOT NULL, pod_name text NOT NULL, avoid_nodes text NOT NULL,
+	long_keys text NOT NULL,
+	PRIMARY KEY (partition, number)
+);
+CREATE INDEX refloat_decisions_job ON refloat_decisions (job_id);
+
+CREATE TABLE refloat_not_decided (
+	partition integer NOT NULL, seq bigint NOT NULL, record bigint NOT NULL,
+	log_ledger bigint NOT NULL, log_entry bigint NOT NULL, log_batch integer NOT NULL, recording text NOT NULL, superseded boolean NOT NULL,
+	ledger bigint NOT NULL, entry bigint NOT NULL, batch integer NOT NULL,
+	queue text COLLATE "C" NOT NULL, job_set text COLLATE "C" NOT NULL, job_id text COLLATE "C" NOT NULL, run_id text COLLATE "C" NOT NULL,
+	reason smallint NOT NULL, time bigint NOT NULL,
+	long_keys text NOT NULL,
+	PRIMARY KEY (partition, seq, record)
+);
+CREATE INDEX refloat_not_decided_job ON refloat_not_decided (job_id);
+
+CREATE TABLE refloat_ready (
+	partition integer NOT NULL, seq bigint NOT NULL, record bigint NOT NULL,
+	log_ledger bigint NOT NULL, log_entry bigint NOT NULL, log_batch integer NOT NULL, recording text NOT NULL, superseded boolean NOT NULL,
+	acted boolean NOT NULL, ledger bigint NOT NULL, entry bigint NOT NULL, batch integer NOT NULL,
+	job_id text COLLATE "C" NOT NULL, run_id text COLLATE "C" NOT NULL, retry_after bigint NOT NULL,
+	long_keys text NOT NULL,
+	PRIMARY KEY (partition, seq, record)
+);
+CREATE INDEX refloat_ready_job ON refloat_ready (job_id);
+
+CREATE TABLE refloat_parked (
+	partition integer NOT NULL, seq bigint NOT NULL, record bigint NOT NULL,
+	log_ledger bigint NOT NULL, log_entry bigint NOT NULL, log_batch integer NOT NULL, recording text NOT NULL, superseded boolean NOT NULL,
+	ledger bigint NOT NULL, entry bigint NOT NULL, batch integer NOT NULL,
+	reason smallint NOT NULL, event bigint NOT NULL, raw bytea,
+	PRIMARY KEY (partition, seq, record)
+);
+
+CREATE TABLE refloat_activations (
+	partition integer NOT NULL, seq bigint NOT NULL, record bigint NOT NULL,
+	from_ledger bigint NOT NULL, from_entry bigint NOT NULL, from_batch integer NOT NULL,
+	generation bigint NOT NULL, digest bytea NOT NULL, horizon_ms bigint NOT NULL, semantics bigint NOT NULL,
+	PRIMARY KEY (partition, seq, record)
+);
+
+CREATE TABLE refloat_releases (
+	partition integer NOT NULL, seq bigint NOT NULL,
+	from_ledger bigint NOT NULL, from_entry bigint NOT NULL, from_batch integer NOT NULL,
+	to_ledger bigint NOT NULL, to_entry bigint NOT NULL, to_batch integer NOT NULL,
+	messages bigint NOT NULL, made bigint NOT NULL,
+	PRIMARY KEY (partition, from_ledger, from_entry, from_batch)
+);
+`, `
+-- What package mirror keeps beside Armada's tables.
+CREATE TABLE refloat_mirror (
+	partition integer PRIMARY KEY,
+	since     text NOT NULL -- decisions on messages up to here are not copied to events
+);
+CREATE TABLE refloat_waits (
+	partition   integer NOT NULL,
+	job_id      text    NOT NULL,
+	run_id      text    NOT NULL,
+	number      bigint  NOT NULL, -- of the decision
+	policy      text    NOT NULL,
+	retry_after bigint  NOT NULL, -- times are Unix nanoseconds
+	avoid       text[]  NOT NULL,
+	copied      boolean NOT NULL, -- to be copied to events when it is queued
+	forgetting  boolean NOT NULL, -- to be queued when the scheduler has forgotten the job
+	waiting     boolean NOT NULL, -- its requirements fit no node
+	raises      integer NOT NULL, -- how often queued_version is still to be raised
+	raise_at    bigint  NOT NULL,
+	due         bigint  NOT NULL,
+	PRIMARY KEY (partition, job_id)
+) WITH (fillfactor = 70);
+CREATE INDEX ON refloat_waits (partition, due);
+`}

@@ -1,0 +1,101 @@
+package postgres
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	mark    = '\x1a' // U+001A, SUBSTITUTE
+	longest = 1000   // bytes of a key; two and a number must fit into an index
+	prefix  = 200    // bytes of a longer key that stay readable
+)
+
+// escape makes text that PostgreSQL holds of any text.
+func escape(s string) string {
+	if plain(s) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		if r == 0 || r == mark || r == utf8.RuneError && n == 1 {
+			b.WriteByte(mark)
+			b.WriteString(hex.EncodeToString([]byte{s[i]}))
+			i++
+			continue
+		}
+		b.WriteString(s[i : i+n])
+		i += n
+	}
+	return b.String()
+}
+
+func plain(s string) bool {
+	ascii := true
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == 0 || c == mark:
+			return false
+		case c >= utf8.RuneSelf:
+			ascii = false
+		}
+	}
+	return ascii || utf8.ValidString(s)
+}
+
+// unescape reads what escape wrote.
+func unescape(s string) (string, error) {
+	i := strings.IndexByte(s, mark)
+	if i < 0 {
+		return s, nil
+	}
+	var b strings.Builder
+	for ; i >= 0; i = strings.IndexByte(s, mark) {
+		b.WriteString(s[:i])
+		if len(s) < i+3 {
+			return "", fmt.Errorf("text ends in the middle of an escape: %q", s)
+		}
+		c, err := hex.DecodeString(s[i+1 : i+3])
+		if err != nil {
+			return "", fmt.Errorf("text with a wrong escape: %q", s[i:i+3])
+		}
+		b.Write(c)
+		s = s[i+3:]
+	}
+	b.WriteString(s)
+	return b.String(), nil
+}
+
+// key is a text as a column holds it that is searched. Of a long text it is a
+// name, and the text must be kept elsewhere.
+func key(s string) (stored string, long bool) {
+	stored = escape(s)
+	if len(stored) <= longest {
+		return stored, false
+	}
+	sum := sha256.Sum256([]byte(s))
+	end := prefix
+	for !utf8.RuneStart(stored[end]) {
+		end--
+	}
+	if i := strings.LastIndexByte(stored[end-2:end], mark); i >= 0 { // never half an escape
+		end += i - 2
+	}
+	return stored[:end] + string(mark) + "=" + hex.EncodeToString(sum[:]), true
+}
+
+// isName says whether a stored key is the name of a long text.
+func isName(stored string) bool { return strings.Contains(stored, string(mark)+"=") }
+
+// searched are the columns that hold keys.
+func searched(column string) bool {
+	switch column {
+	case "job_id", "run_id", "queue", "job_set":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,253 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/jobdb/table"
+)
+
+// Tx is one transaction on one partition.
+type Tx struct {
+	db        *DB
+	tx        pgx.Tx
+	partition int
+	place     jobdb.Place
+}
+
+// Begin opens a transaction and locks the partition's row. Another transaction on
+// the partition waits here, no longer than Options.Wait.
+func (d *DB) Begin(ctx context.Context, partition int) (jobdb.Tx, error) {
+	tx, err := d.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	if err != nil {
+		return nil, d.place.classify(fmt.Errorf("begin: %w", err), nil)
+	}
+	t := &Tx{db: d, tx: tx, partition: partition}
+	if err := t.lock(ctx); err != nil {
+		return nil, errors.Join(t.failed("lock the partition's place", err), t.Rollback())
+	}
+	return t, nil
+}
+
+// lock reads the partition's place, and makes it if nobody did. Whoever makes it
+// at the same time waits for us, or we for him.
+func (t *Tx) lock(ctx context.Context) error {
+	err := t.lockRow(ctx)
+	if !errors.Is(err, pgx.ErrNoRows) {
+		return err
+	}
+	row := &jobdb.PartitionPlace{Partition: t.partition, Place: jobdb.Beginning}
+	columns, _ := arrays(&table.Places, []*jobdb.PartitionPlace{row}, 1)
+	if _, err := t.tx.Exec(ctx, insert(&table.Places, columns)+" ON CONFLICT DO NOTHING", args(columns)...); err != nil {
+		return err
+	}
+	return t.lockRow(ctx)
+}
+
+const lockQuery = " FROM refloat_positions WHERE partition = $1 FOR UPDATE"
+
+func (t *Tx) lockRow(ctx context.Context) error {
+	var row jobdb.PartitionPlace
+	var version int
+	query := "SELECT " + strings.Join(table.Places.Columns, ", ") + ", (SELECT version FROM refloat_schema)" + lockQuery
+	err := t.tx.QueryRow(ctx, query, t.partition).Scan(append(targets(table.Places.Fields(&row, nil)), &version)...)
+	if err == nil && version > len(migrations) {
+		err = newer(version)
+	}
+	t.place = row.Place
+	return err
+}
+
+// Place is where the partition's rows stand.
+func (t *Tx) Place() jobdb.Place { return t.place }
+
+// Conn is the transaction, for what others write in it. They must not end it.
+// What it returns is not classified.
+func (t *Tx) Conn() pgx.Tx { return t.tx }
+
+func (t *Tx) failed(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return t.db.place.classify(fmt.Errorf("%s: %w", doing, err), t.tx.Conn())
+}
+
+// limit is how many bytes of rows one statement takes, about; PostgreSQL itself
+// takes no more than 1 GB.
+const limit = 64 << 20
+
+// Write inserts or replaces rows, all in one go.
+func (t *Tx) Write(ctx context.Context, c *jobdb.Changes) error {
+	b := &pgx.Batch{}
+	queue(b, &table.Jobs, c.Jobs)
+	queue(b, &table.Runs, c.Runs)
+	queue(b, &table.Decisions, c.Decisions)
+	queue(b, &table.NotDecided, c.NotDecided)
+	queue(b, &table.Ready, c.Ready)
+	queue(b, &table.Parked, c.Parked)
+	queue(b, &table.Activations, c.Activations)
+	queue(b, &table.Releases, c.Releases)
+	if b.Len() == 0 {
+		return nil
+	}
+	return t.failed("write", t.tx.SendBatch(ctx, b).Close())
+}
+
+func queue[T any](b *pgx.Batch, tab *table.Of[T], rows []*T) {
+	for len(rows) > 0 {
+		columns, n := arrays(tab, rows, limit)
+		b.Queue(insert(tab, columns), args(columns)...)
+		rows = rows[n:]
+	}
+}
+
+func args(columns []array) []any {
+	out := make([]any, len(columns))
+	for i := range columns {
+		out[i] = columns[i].arg()
+	}
+	return out
+}
+
+// The conditions by which Load finds rows.
+var (
+	byIDs    = "partition = $1 AND job_id = ANY($2)"
+	ofSets   = fmt.Sprintf("queue = k.a AND job_set = k.b AND known AND state < %d", jobdb.JobSucceeded)
+	byRunIDs = "job_id = k.a AND run_id = k.b"
+	openRuns = fmt.Sprintf("%s AND state NOT IN (%d, %d)", byIDs, jobdb.RunSucceeded, jobdb.RunFailed)
+)
+
+// Load finds rows.
+func (t *Tx) Load(ctx context.Context, keys jobdb.Keys) (*jobdb.Found, error) {
+	found := &jobdb.Found{}
+	b := &pgx.Batch{}
+	queues, sets := pairs(keys.Sets, func(k jobdb.SetKey) (string, string) { return k.Queue, k.JobSet })
+	jobs, runs := pairs(keys.Runs, func(k jobdb.RunKey) (string, string) { return k.JobID, k.RunID })
+	lookup(b, &table.Jobs, &found.Jobs, byIDs, t.partition, names(keys.Jobs))
+	join(b, &table.Jobs, &found.Jobs, ofSets, t.partition, queues, sets)
+	join(b, &table.Runs, &found.Runs, byRunIDs, t.partition, jobs, runs)
+	lookup(b, &table.Runs, &found.Runs, openRuns, t.partition, names(keys.OpenRunsOf))
+	if b.Len() == 0 {
+		return found, nil
+	}
+	return found, t.failed("load", t.tx.SendBatch(ctx, b).Close())
+}
+
+func names(texts []string) []string {
+	out := make([]string, len(texts))
+	for i, s := range texts {
+		out[i], _ = key(s)
+	}
+	return out
+}
+
+func pairs[K any](keys []K, of func(K) (string, string)) (first, second []string) {
+	for _, k := range keys {
+		a, b := of(k)
+		first, second = append(first, a), append(second, b)
+	}
+	return names(first), names(second)
+}
+
+// lookup asks for the rows of a table on which a condition over a list holds.
+func lookup[T any](b *pgx.Batch, tab *table.Of[T], into *[]T, on string, partition int, list []string) {
+	if len(list) == 0 {
+		return
+	}
+	b.Queue("SELECT "+strings.Join(stored(tab.Columns), ", ")+" FROM refloat_"+tab.Name+" WHERE "+on, partition, list).Query(collect(tab, into))
+}
+
+// join asks for the rows on which a condition over one of the pairs k holds, pair
+// by pair.
+func join[T any](b *pgx.Batch, tab *table.Of[T], into *[]T, on string, partition int, first, second []string) {
+	if len(first) == 0 {
+		return
+	}
+	b.Queue("SELECT r.* FROM unnest($2::text[], $3::text[]) AS k (a, b) CROSS JOIN LATERAL (SELECT "+strings.Join(stored(tab.Columns), ", ")+
+		" FROM refloat_"+tab.Name+" WHERE partition = $1 AND "+on+" OFFSET 0) AS r", partition, first, second).Query(collect(tab, into))
+}
+
+func collect[T any](tab *table.Of[T], into *[]T) func(pgx.Rows) error {
+	var fields []any
+	return func(rows pgx.Rows) error {
+		return each(rows, tab.Columns, len(stored(tab.Columns)) > len(tab.Columns), func() []any {
+			*into = append(*into, *new(T))
+			fields = tab.Fields(&(*into)[len(*into)-1], fields[:0])
+			return fields
+		}, func() error { return nil })
+	}
+}
+
+// each scans the rows of a query; where they have long keys, these come last.
+func each(rows pgx.Rows, columns []string, long bool, fields func() []any, found func() error) error {
+	defer rows.Close()
+	var keys string
+	for rows.Next() {
+		to := targets(fields())
+		n := len(to)
+		if long {
+			to = append(to, &keys)
+		}
+		if err := rows.Scan(to...); err != nil {
+			return err
+		}
+		if long && keys != "" {
+			if err := restore(keys, columns, to[:n]); err != nil {
+				return err
+			}
+		}
+		if err := found(); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// Commit moves the place by compare-and-set and ends the transaction.
+func (t *Tx) Commit(ctx context.Context, from, to jobdb.Place) error {
+	moved, err := t.move(ctx, from, to)
+	if err == nil && !moved {
+		err = jobdb.ErrMoved
+	}
+	if err != nil {
+		return errors.Join(t.failed("move the place", err), t.Rollback())
+	}
+	if err := t.tx.Commit(ctx); err != nil { // its connection may be another's by now
+		return t.db.place.classify(fmt.Errorf("commit: %w", err), nil)
+	}
+	return nil
+}
+
+func (t *Tx) move(ctx context.Context, from, to jobdb.Place) (bool, error) {
+	m := table.Moved(t.partition, from, to)
+	for i, c := range m.Set {
+		m.Set[i] = fmt.Sprintf("%s = $%d", c, i+1)
+	}
+	for i, c := range m.When {
+		m.When[i] = fmt.Sprintf("%s = $%d", c, len(m.Set)+i+1)
+	}
+	tag, err := t.tx.Exec(ctx, "UPDATE refloat_positions SET "+strings.Join(m.Set, ", ")+" WHERE "+strings.Join(m.When, " AND "), append(m.SetArgs, m.WhenArgs...)...)
+	return tag.RowsAffected() == 1, err
+}
+
+// rollbackTimeout bounds a rollback; then the connection is closed, which takes
+// everything back too.
+const rollbackTimeout = 5 * time.Second
+
+// Rollback undoes everything; after the end it does nothing.
+func (t *Tx) Rollback() error {
+	// With a context of its own: what was cancelled must still be undone.
+	ctx, cancel := context.WithTimeout(context.Background(), rollbackTimeout)
+	defer cancel()
+	err := t.tx.Rollback(ctx)
+	if err == nil || errors.Is(err, pgx.ErrTxClosed) || t.tx.Conn().IsClosed() {
+		return nil // with its connection, it is taken back
+	}
+	return t.failed("roll back", err)
+}

@@ -1,0 +1,215 @@
+package table
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/refloat/refloat/internal/jobdb"
+)
+
+// Query is one SELECT, as a Source runs it. Every text among its arguments is a
+// job id, a run id, a queue or a job set.
+type Query struct {
+	Columns []string
+	From    string   // a table's name
+	Where   []string // conditions that must all hold, with ? for arguments
+	Args    []any    // int, int64 or string
+	Rest    string   // what comes after the conditions
+	Rows    bool     // Columns are all those of the table
+}
+
+func (q *Query) where(term string, args ...any) {
+	q.Where = append(q.Where, term)
+	q.Args = append(q.Args, args...)
+}
+
+// Conditions are its WHERE, empty or with a leading space.
+func (q *Query) Conditions() string {
+	if len(q.Where) == 0 {
+		return ""
+	}
+	return " WHERE " + strings.Join(q.Where, " AND ")
+}
+
+// Source runs queries for Queries, all on one state of a database.
+type Source interface {
+	// Find scans each row into what fields returns, pointers as those of Of.Fields,
+	// then calls found. It returns found's error as it is.
+	Find(q Query, fields func() []any, found func() error) error
+}
+
+// Queries are the queries of a job database over a Source.
+type Queries struct{ Source Source }
+
+func find[T any](s Source, t *Of[T], q Query, visit func(*T) error) error {
+	q.Columns, q.From, q.Rows = t.Columns, t.Name, true
+	var row *T
+	var fields []any
+	return s.Find(q, func() []any {
+		row = new(T)
+		fields = t.Fields(row, fields[:0])
+		return fields
+	}, func() error { return visit(row) })
+}
+
+// Jobs visits jobs by job id, then partition.
+func (q Queries) Jobs(f jobdb.JobFilter, visit func(*jobdb.Job) error) error {
+	c := Query{Rest: " ORDER BY job_id, partition"}
+	if f.JobID != "" {
+		c.where("job_id = ?", f.JobID)
+	}
+	if f.Queue != "" {
+		c.where("queue = ?", f.Queue)
+	}
+	if f.JobSet != "" {
+		c.where("job_set = ?", f.JobSet)
+	}
+	if f.After != "" {
+		c.where("job_id > ?", f.After)
+	}
+	if f.WaitingAt != 0 {
+		c.Rest = " ORDER BY job_id || '', partition" // so: by the index of what waits, then sorted
+		c.where("retry_after <> 0 AND retry_after > ? AND state = ?", f.WaitingAt, int64(jobdb.JobQueued))
+	}
+	if len(f.States) > 0 {
+		args := make([]any, len(f.States))
+		for i, s := range f.States {
+			args[i] = int64(s)
+		}
+		c.where("state IN (?"+strings.Repeat(", ?", len(args)-1)+")", args...)
+	}
+	if f.Limit > 0 {
+		c.Rest += fmt.Sprintf(" LIMIT %d", f.Limit)
+	}
+	return find(q.Source, &Jobs, c, visit)
+}
+
+// Runs visits the runs of a job in the order in which they became known.
+func (q Queries) Runs(partition int, job string, visit func(*jobdb.Run) error) error {
+	c := Query{Rest: " ORDER BY state = 0, run_index, run_id"}
+	c.where("partition = ? AND job_id = ?", partition, job)
+	return find(q.Source, &Runs, c, visit)
+}
+
+const (
+	byPlace  = "partition, seq, record"
+	byNumber = "partition, number"
+	byFrom   = "partition, from_ledger, from_entry, from_batch"
+)
+
+// list visits records; the last ones are found from the end and turned round.
+func list[T any](s Source, t *Of[T], f jobdb.RecordFilter, order string, visit func(*T) error) error {
+	c := Query{Rest: " ORDER BY " + order}
+	if f.Partition != nil {
+		c.where("partition = ?", *f.Partition)
+	}
+	if f.JobID != "" && slices.Contains(t.Columns, "job_id") {
+		c.where("job_id = ?", f.JobID)
+	}
+	if f.RunID != "" && slices.Contains(t.Columns, "run_id") {
+		c.where("run_id = ?", f.RunID)
+	}
+	if f.From > 0 && order == byNumber {
+		c.where("number >= ?", clamp(f.From))
+	}
+	if f.To > 0 && order == byNumber {
+		c.where("number <= ?", clamp(f.To))
+	}
+	if f.Last <= 0 {
+		return find(s, t, c, visit)
+	}
+	c.Rest = " ORDER BY " + strings.ReplaceAll(order, ",", " DESC,") + fmt.Sprintf(" DESC LIMIT %d", f.Last)
+	var rows []*T
+	err := find(s, t, c, func(row *T) error {
+		rows = append(rows, row)
+		return nil
+	})
+	for i := len(rows) - 1; i >= 0 && err == nil; i-- {
+		err = visit(rows[i])
+	}
+	return err
+}
+
+func clamp(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
+
+// Decisions visits decisions in partition and log order.
+func (q Queries) Decisions(f jobdb.RecordFilter, visit func(*jobdb.Decision) error) error {
+	return list(q.Source, &Decisions, f, byNumber, visit)
+}
+
+// NotDecided visits in partition and log order.
+func (q Queries) NotDecided(f jobdb.RecordFilter, visit func(*jobdb.NotDecided) error) error {
+	return list(q.Source, &NotDecided, f, byPlace, visit)
+}
+
+// Ready visits in partition and log order.
+func (q Queries) Ready(f jobdb.RecordFilter, visit func(*jobdb.Ready) error) error {
+	return list(q.Source, &Ready, f, byPlace, visit)
+}
+
+// Parked visits in partition and log order.
+func (q Queries) Parked(f jobdb.RecordFilter, visit func(*jobdb.Parked) error) error {
+	return list(q.Source, &Parked, f, byPlace, visit)
+}
+
+// Activations visits in partition and log order.
+func (q Queries) Activations(f jobdb.RecordFilter, visit func(*jobdb.Activation) error) error {
+	return list(q.Source, &Activations, f, byPlace, visit)
+}
+
+// Releases visits in partition and log order.
+func (q Queries) Releases(f jobdb.RecordFilter, visit func(*jobdb.Release) error) error {
+	return list(q.Source, &Releases, f, byFrom, visit)
+}
+
+// Places are those of all partitions that were ever written.
+func (q Queries) Places() ([]jobdb.PartitionPlace, error) {
+	var places []jobdb.PartitionPlace
+	err := find(q.Source, &Places, Query{Rest: " ORDER BY partition"}, func(p *jobdb.PartitionPlace) error {
+		places = append(places, *p)
+		return nil
+	})
+	return places, err
+}
+
+// Contents are all rows of one partition.
+func (q Queries) Contents(partition int) (*jobdb.Contents, error) {
+	c := &jobdb.Contents{Partition: partition, Place: jobdb.Beginning}
+	err := errors.Join(
+		all(q.Source, &Jobs, partition, "job_id", &c.Jobs),
+		all(q.Source, &Runs, partition, "job_id, run_id", &c.Runs),
+		all(q.Source, &Decisions, partition, byNumber, &c.Decisions),
+		all(q.Source, &NotDecided, partition, byPlace, &c.NotDecided),
+		all(q.Source, &Ready, partition, byPlace, &c.Ready),
+		all(q.Source, &Parked, partition, byPlace, &c.Parked),
+		all(q.Source, &Activations, partition, byPlace, &c.Activations),
+		all(q.Source, &Releases, partition, byFrom, &c.Releases),
+	)
+	// Where a database does not store every text as it is, its order is not ours.
+	slices.SortFunc(c.Jobs, func(a, b *jobdb.Job) int { return strings.Compare(a.JobID, b.JobID) })
+	slices.SortFunc(c.Runs, func(a, b *jobdb.Run) int {
+		if n := strings.Compare(a.JobID, b.JobID); n != 0 {
+			return n
+		}
+		return strings.Compare(a.RunID, b.RunID)
+	})
+	places, perr := q.Places()
+	for _, p := range places {
+		if p.Partition == partition {
+			c.Place = p.Place
+		}
+	}
+	return c, errors.Join(err, perr)
+}
+
+func all[T any](s Source, t *Of[T], partition int, order string, into *[]*T) error {
+	c := Query{Rest: " ORDER BY " + order}
+	c.where("partition = ?", partition)
+	return find(s, t, c, func(row *T) error {
+		*into = append(*into, row)
+		return nil
+	})
+}

@@ -1,0 +1,80 @@
+package table
+
+import "github.com/refloat/refloat/internal/jobdb"
+
+// Jobs are jobs.
+var Jobs = Of[jobdb.Job]{
+	Name: "jobs",
+	Key:  []string{"job_id", "partition"},
+	Columns: columns(`job_id partition queue job_set known state final cancel_requested submitted ended
+		priority queued_version retry_after avoid_nodes runs open_runs latest_run decision
+		namespace retry_policies fail_fast gang_id gang_cardinality init_containers grace_seconds
+		armada_failed armada_at armada_run armada_reason armada_message armada_category armada_subcategory
+		updated_ledger updated_entry updated_batch`),
+	Fields: func(j *jobdb.Job, v []any) []any {
+		q, s, a := &j.Queueing, &j.Submit, &j.Armada
+		v = append(v, &j.JobID, &j.Partition, &j.Queue, &j.JobSet, &j.Known, (*uint8)(&j.State), &j.Final, &j.CancelRequested,
+			&j.Times.Submitted, &j.Times.Ended,
+			&q.Priority, &q.Version, &q.RetryAfter, &q.AvoidNodes, &q.Runs, &q.OpenRuns, &q.LatestRun, &q.Decision,
+			&s.Namespace, &s.RetryPolicies, &s.FailFast, &s.GangID, &s.GangCardinality, &s.InitContainers, &s.GraceSeconds,
+			&a.Failed, &a.At, &a.RunID, &a.Reason, &a.Message, &a.Category, &a.Subcategory)
+		return at(&j.Updated, v)
+	},
+}
+
+// Runs are the runs of jobs.
+var Runs = Of[jobdb.Run]{
+	Name: "runs",
+	Key:  []string{"job_id", "run_id", "partition"},
+	Columns: columns(`job_id run_id partition run_index state executor node pool
+		leased pending running ended preempted_at gone
+		preempted returned attempted cancelled
+		error_reason error_message error_category error_subcategory kubernetes_reason error_node preempt_reason containers error
+		outcome shadow decision`),
+	Fields: func(r *jobdb.Run, v []any) []any {
+		t, f, e := &r.Times, &r.Flags, &r.Error
+		return append(v, &r.JobID, &r.RunID, &r.Partition, &r.Index, (*uint8)(&r.State), &r.Executor, &r.Node, &r.Pool,
+			&t.Leased, &t.Pending, &t.Running, &t.Ended, &t.Preempted, &t.Gone,
+			&f.Preempted, &f.Returned, &f.Attempted, &f.Cancelled,
+			&e.Reason, &e.Message, &e.Category, &e.Subcategory, &e.KubernetesReason, &e.Node, &e.PreemptReason, &e.Containers, &e.Raw,
+			(*uint8)(&r.Outcome), &r.Shadow, &r.Decision)
+	},
+}
+
+// Places are where partitions' rows stand. Of two places, one is the other when
+// all columns but those of the owner and of the decision log are equal; see Moved.
+var Places = Of[jobdb.PartitionPlace]{
+	Name: "positions",
+	Columns: columns(`partition seq link epoch owner in_to_ledger in_to_entry in_to_batch
+		decision_ledger decision_entry decision_batch event_ledger event_entry event_batch`),
+	Fields: func(p *jobdb.PartitionPlace, v []any) []any {
+		c := &p.Place.Chain
+		v = append(v, &p.Partition, &c.Seq, (*[32]byte)(&c.Link), &c.Epoch, (*[16]byte)(&c.Owner))
+		return at(&p.Place.Events, at(&p.Place.Decisions, at(&c.InTo, v)))
+	},
+}
+
+// Move is what a statement needs that sets the place of a partition from one to
+// another: Set are columns to set, When those that must hold what they held.
+type Move struct {
+	Set, When         []string
+	SetArgs, WhenArgs []any // as Plain gives them
+}
+
+// Moved moves a place by compare-and-set.
+func Moved(partition int, from, to jobdb.Place) Move {
+	var m Move
+	old, next := jobdb.PartitionPlace{Partition: partition, Place: from}, jobdb.PartitionPlace{Partition: partition, Place: to}
+	olds, nexts := Places.Fields(&old, nil), Places.Fields(&next, nil)
+	for i, c := range Places.Columns {
+		if c != "partition" {
+			m.Set, m.SetArgs = append(m.Set, c), append(m.SetArgs, Plain(nexts[i]))
+		}
+		switch c {
+		case "epoch", "owner", "decision_ledger", "decision_entry", "decision_batch": // they follow from the link
+		default:
+			m.When, m.WhenArgs = append(m.When, c), append(m.WhenArgs, Plain(olds[i]))
+		}
+	}
+	return m
+}

@@ -1,0 +1,73 @@
+package table
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/jobdb"
+)
+
+// Of says how rows of one type stand in a table.
+type Of[T any] struct {
+	Name    string
+	Key     []string // to replace rows under; none: rows are only ever added
+	Columns []string
+	Fields  func(*T, []any) []any // appends pointers to the row's fields, in the order of Columns
+}
+
+// Replace is the end of an INSERT that replaces what stands under the key;
+// empty where rows are only ever added.
+func (t *Of[T]) Replace() string {
+	if len(t.Key) == 0 {
+		return ""
+	}
+	var set []string
+	for _, c := range t.Columns {
+		if !slices.Contains(t.Key, c) {
+			set = append(set, c+" = excluded."+c)
+		}
+	}
+	return fmt.Sprintf(" ON CONFLICT (%s) DO UPDATE SET %s", strings.Join(t.Key, ", "), strings.Join(set, ", "))
+}
+
+// Plain is what a pointer of Fields points to as one of the types that every
+// driver takes: bool, int64, string or []byte.
+func Plain(field any) any {
+	switch p := field.(type) {
+	case *string:
+		return *p
+	case *int64:
+		return *p
+	case *bool:
+		return *p
+	case *uint8:
+		return int64(*p)
+	case *int:
+		return int64(*p)
+	case *int32:
+		return int64(*p)
+	case *uint32:
+		return int64(*p)
+	case *uint64:
+		return int64(*p)
+	case *[]string:
+		return jobdb.EncodeStrings(*p)
+	case *[]jobdb.Container:
+		return jobdb.EncodeContainers(*p)
+	case *[]byte:
+		return *p
+	case *[16]byte:
+		return p[:]
+	case *[32]byte:
+		return p[:]
+	}
+	panic(fmt.Sprintf("table: a field of type %T", field)) // a mistake in our own tables
+}
+
+func columns(list string) []string { return strings.Fields(list) }
+
+func at(p *eventlog.Position, v []any) []any {
+	return append(v, &p.Ledger, &p.Entry, &p.Batch)
+}

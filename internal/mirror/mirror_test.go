@@ -1,0 +1,185 @@
+package mirror_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/refloat/refloat/internal/armadatest"
+	"github.com/refloat/refloat/internal/mirror"
+)
+
+// An executor learns of a preemption when it asks for leases, so its pod's grace
+// period begins later than the preemption; hence the slack.
+const someRetries = `
+kind: RetrySettings
+spec: {terminationSlack: 10s}
+---
+apiVersion: armadaproject.io/v1
+kind: RetryPolicy
+metadata: {name: retries}
+spec:
+  retryLimit: 3
+  defaultAction: Fail
+  rules:
+  - {name: broken, action: Retry, onExitCodes: {operator: In, values: [1]}, antiAffinity: {mode: node}}
+  - {name: slow, action: Retry, onExitCodes: {operator: In, values: [2]}, backoff: {initialDelay: 30s, multiplier: 1}}
+  - {name: lost, action: Retry, onConditions: [Preempted, LeaseExpired]}
+  - {name: nowhere, action: Fail, onConditions: [Unschedulable]}
+---
+kind: Queue
+name: queue
+retryPolicies: [retries]
+---
+kind: Queue
+name: shadow
+retryPolicies: [retries]
+mode: Shadow
+`
+
+func script(n int, o armadatest.Outcome, then ...armadatest.Outcome) (all []armadatest.Outcome) {
+	for range n {
+		all = append(all, o)
+	}
+	return append(all, then...)
+}
+
+// TestOutcomes: what becomes of one job, whatever its runs end with.
+func TestOutcomes(t *testing.T) {
+	t.Parallel()
+	ok := armadatest.Succeed()
+	for _, tt := range []struct {
+		name    string
+		job     armadatest.Job
+		state   armadatest.State
+		pods    int
+		lookout string
+		apart   time.Duration // of two pods, at least
+	}{
+		{name: "succeeds", job: armadatest.Job{}, state: armadatest.Succeeded, pods: 1},
+		{name: "fails three times", job: armadatest.Job{Script: script(3, armadatest.Fail(1), ok)}, state: armadatest.Succeeded, pods: 4},
+		{name: "fails too often", job: armadatest.Job{Script: script(4, armadatest.Fail(1), ok)}, state: armadatest.Failed, pods: 4, lookout: "FAILED"},
+		{name: "no rule", job: armadatest.Job{Script: script(1, armadatest.Fail(9), ok)}, state: armadatest.Failed, pods: 1},
+		{name: "waits", job: armadatest.Job{Script: script(2, armadatest.Fail(2), ok)}, state: armadatest.Succeeded, pods: 3, apart: 30 * time.Second},
+		{name: "preempted", job: armadatest.Job{Script: script(1, armadatest.Preempted(), ok)}, state: armadatest.Succeeded, pods: 2, apart: time.Second},
+		{name: "preempted too often", job: armadatest.Job{Script: script(4, armadatest.Preempted(), ok)}, state: armadatest.Failed, pods: 4, lookout: "PREEMPTED"},
+		{name: "preempted, with a grace period", job: armadatest.Job{Grace: 20 * time.Second, Script: script(1, armadatest.Preempted(), ok)}, state: armadatest.Succeeded, pods: 2},
+		{name: "expired", job: armadatest.Job{Script: script(2, armadatest.Expired(), ok)}, state: armadatest.Succeeded, pods: 3},
+		{name: "replayed", job: armadatest.Job{Script: script(1, armadatest.Fail(1).Replayed(), ok)}, state: armadatest.Succeeded, pods: 2},
+		{name: "never starts", job: armadatest.Job{Script: script(1, armadatest.NeverStarts(), ok)}, state: armadatest.Failed, pods: 1},
+		{name: "returned", job: armadatest.Job{Script: script(2, armadatest.Returned(), ok)}, state: armadatest.Succeeded, pods: 3},
+		{name: "in shadow", job: armadatest.Job{Queue: "shadow", Script: script(1, armadatest.Fail(1), ok)}, state: armadatest.Failed, pods: 1},
+		{name: "preempted in shadow", job: armadatest.Job{Queue: "shadow", Script: script(1, armadatest.Preempted(), ok)}, state: armadatest.Failed, pods: 1},
+	} {
+		for _, second := range []bool{false, true} {
+			t.Run(tt.name, func(t *testing.T) {
+				t.Parallel()
+				d := deploy(t, armadatest.Config{SecondRaise: second}, mirror.HoldBack, someRetries)
+				id := d.Submit(tt.job)[0]
+				d.right()
+				r := d.Job(id)
+				if r.State != tt.state || len(r.Pods) != tt.pods {
+					t.Errorf("%v after %d pods, want %v after %d: %+v", r.State, len(r.Pods), tt.state, tt.pods, r)
+				}
+				for i := 1; i < len(r.Pods); i++ {
+					before, after := r.Pods[i-1], r.Pods[i]
+					if apart := after.Started.Sub(before.Ended); apart < tt.apart {
+						t.Errorf("pod %d began %v after the one before, want %v", i, apart, tt.apart)
+					}
+					if tt.job.Script[i-1] == armadatest.Fail(1) && after.Node == before.Node {
+						t.Errorf("pod %d is on node %s again", i, after.Node)
+					}
+				}
+				if got := d.Lookout(id); tt.lookout != "" && got != tt.lookout {
+					t.Errorf("Lookout says %s, want %s", got, tt.lookout)
+				}
+			})
+		}
+	}
+}
+
+// TestInBetween: something else happens to a job that is retried.
+func TestInBetween(t *testing.T) {
+	t.Parallel()
+	ok := armadatest.Succeed()
+	waits := armadatest.Job{Script: script(1, armadatest.Fail(2), ok)}
+	preempted := armadatest.Job{Script: script(1, armadatest.Preempted(), ok)}
+	for _, tt := range []struct {
+		name  string
+		job   armadatest.Job
+		when  string // a query that says so
+		do    func(d *deployment, id string)
+		state armadatest.State
+		pods  int
+	}{
+		{
+			"cancelled while it waits", waits, "SELECT count(*) FROM refloat_waits WHERE waiting",
+			func(d *deployment, id string) { d.Cancel(id) }, armadatest.Cancelled, 1,
+		},
+		{
+			"its set cancelled while it waits", waits, "SELECT count(*) FROM refloat_waits WHERE waiting",
+			func(d *deployment, id string) { d.CancelSet(id) }, armadatest.Cancelled, 1,
+		},
+		{
+			"cancelled while it is forgotten", preempted, "SELECT count(*) FROM refloat_waits WHERE forgetting",
+			func(d *deployment, id string) { d.Cancel(id) }, armadatest.Cancelled, 1,
+		},
+		{
+			"reprioritised while it waits", waits, "SELECT count(*) FROM refloat_waits WHERE waiting",
+			func(d *deployment, id string) { d.Reprioritise(id, 7) }, armadatest.Succeeded, 2,
+		},
+		{
+			"reprioritised while it is forgotten", preempted, "SELECT count(*) FROM refloat_waits WHERE forgetting",
+			func(d *deployment, id string) { d.Reprioritise(id, 7) }, armadatest.Succeeded, 2,
+		},
+		{
+			"its preemption asked for while it waits", waits, "SELECT count(*) FROM refloat_waits WHERE waiting",
+			func(d *deployment, id string) { d.Preempt(id) }, armadatest.Succeeded, 2,
+		},
+		{
+			"scheduler restarted while it waits", waits, "SELECT count(*) FROM refloat_waits WHERE waiting",
+			func(d *deployment, _ string) { d.RestartScheduler() }, armadatest.Succeeded, 2,
+		},
+		{
+			"scheduler restarted while it is forgotten", preempted, "SELECT count(*) FROM refloat_waits WHERE forgetting",
+			func(d *deployment, _ string) { d.RestartScheduler() }, armadatest.Succeeded, 2,
+		},
+		{
+			"evaluator down while it runs", waits, "SELECT count(*) FROM runs WHERE running",
+			func(d *deployment, _ string) {
+				d.evaluatorsDown()
+				d.steps(60)
+				if n := d.count("SELECT count(*) FROM runs WHERE failed"); n != 0 {
+					d.t.Errorf("a failure became visible without a decision")
+				}
+				d.evaluatorsUp()
+			}, armadatest.Succeeded, 2,
+		},
+		{
+			"both down while it waits", waits, "SELECT count(*) FROM refloat_waits WHERE waiting",
+			func(d *deployment, _ string) {
+				d.evaluatorsDown()
+				d.must(d.ingesters[0].Close())
+				d.ingesters = nil
+				for range 60 {
+					d.Step()
+				}
+				d.evaluatorsUp()
+				d.ingesterUp()
+			}, armadatest.Succeeded, 2,
+		},
+	} {
+		for _, second := range []bool{false, true} {
+			t.Run(tt.name, func(t *testing.T) {
+				t.Parallel()
+				d := deploy(t, armadatest.Config{SecondRaise: second}, mirror.HoldBack, someRetries)
+				id := d.Submit(tt.job)[0]
+				d.until(tt.when, func() bool { return d.count(tt.when) > 0 })
+				tt.do(d, id)
+				d.right()
+				if r := d.Job(id); r.State != tt.state || len(r.Pods) != tt.pods {
+					t.Errorf("%v after %d pods, want %v after %d: %+v", r.State, len(r.Pods), tt.state, tt.pods, r)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,204 @@
+package mirror
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/refloat/refloat/internal/armadadb"
+	"github.com/refloat/refloat/internal/eventlog"
+)
+
+// dueAtOnce is how many waits one transaction ends.
+const dueAtOnce = 2000
+
+// begin finds where the copies begin: on the first transaction of all, at the
+// end of the events, since what stands before it was told, or has passed.
+func (w *writing) begin(ctx context.Context) error {
+	const insert = `INSERT INTO refloat_mirror VALUES ($1, $2) ON CONFLICT (partition) DO UPDATE SET since = refloat_mirror.since RETURNING since`
+	var since string
+	err := w.conn.QueryRow(ctx, insert, w.cfg.Partition, w.when.End.String()).Scan(&since)
+	if err == nil {
+		w.since, err = eventlog.ParsePosition(since)
+	}
+	if err != nil {
+		return w.failed("look where the mirror begins", err)
+	}
+	w.known, w.due = true, 0
+	return nil
+}
+
+// load finds what the actions change: the rows of jobs that are decided on or
+// wait. For a lease that ends no wait, nothing is needed.
+func (w *writing) load(ctx context.Context, actions []action) (map[string]*jobView, error) {
+	jobs := map[string]*jobView{}
+	var asked, leased []string
+	for _, a := range actions {
+		id := a.job()
+		if id == "" || jobs[id] != nil {
+			continue
+		}
+		jobs[id] = &jobView{id: id}
+		if _, ok := a.(lease); ok {
+			leased = append(leased, id)
+		} else {
+			asked = append(asked, id)
+		}
+	}
+	for _, a := range actions { // a job may be leased first, and decided on later
+		if _, ok := a.(lease); !ok && a.job() != "" {
+			asked = append(asked, a.job())
+		}
+	}
+	if err := w.loadWaits(ctx, jobs, append(asked, leased...)); err != nil {
+		return nil, err
+	}
+	for _, id := range leased {
+		if jobs[id].wait != nil {
+			asked = append(asked, id)
+		}
+	}
+	return jobs, w.loadJobs(ctx, jobs, asked)
+}
+
+// loadDue finds the jobs for which something is due, in order.
+func (w *writing) loadDue(ctx context.Context) (map[string]*jobView, []string, error) {
+	const query = `SELECT job_id FROM refloat_waits WHERE partition = $1 AND due <= $2 ORDER BY due, job_id LIMIT $3`
+	rows, err := w.conn.Query(ctx, query, w.cfg.Partition, w.when.Now.UnixNano(), dueAtOnce)
+	if err != nil {
+		return nil, nil, w.failed("find what is due", err)
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, nil, w.failed("find what is due", err)
+	}
+	if len(ids) == 0 {
+		return nil, nil, nil
+	}
+	jobs := map[string]*jobView{}
+	for _, id := range ids {
+		jobs[id] = &jobView{id: id}
+	}
+	if err := w.loadWaits(ctx, jobs, ids); err != nil {
+		return nil, nil, err
+	}
+	return jobs, ids, w.loadJobs(ctx, jobs, ids)
+}
+
+func (w *writing) loadWaits(ctx context.Context, jobs map[string]*jobView, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	const query = `SELECT job_id, run_id, number, policy, retry_after, avoid, copied, forgetting, waiting, raises, raise_at
+		FROM refloat_waits WHERE partition = $1 AND job_id = ANY($2)`
+	rows, err := w.conn.Query(ctx, query, w.cfg.Partition, ids)
+	if err != nil {
+		return w.failed("load waits", err)
+	}
+	var id string
+	var t wait
+	var number int64
+	_, err = pgx.ForEachRow(rows, []any{
+		&id, &t.runID, &number, &t.policy, &t.retryAfter, &t.avoid, &t.copied, &t.forgetting, &t.waiting, &t.raises, &t.raiseAt,
+	}, func() error {
+		found := t
+		found.number = uint64(number)
+		jobs[id].wait = &found
+		t.avoid = nil
+		return nil
+	})
+	return w.failed("load waits", err)
+}
+
+func (w *writing) loadJobs(ctx context.Context, jobs map[string]*jobView, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	const query = `SELECT j.job_id, j.queue, j.job_set, j.submitted, j.queued, j.queued_version, j.terminated,
+			j.scheduling_info, j.scheduling_info_version, CASE WHEN j.scheduling_info_version > 0 THEN m.submit_message END
+		FROM jobs j LEFT JOIN job_metadata m USING (job_id) WHERE j.job_id = ANY($1)`
+	rows, err := w.conn.Query(ctx, query, ids)
+	if err != nil {
+		return w.failed("load jobs", err)
+	}
+	var id, queue, set string
+	var submitted int64
+	var queued, over bool
+	var version, infoVersion int32
+	var info, submit []byte
+	_, err = pgx.ForEachRow(rows, []any{&id, &queue, &set, &submitted, &queued, &version, &over, &info, &infoVersion, &submit}, func() error {
+		j := jobs[id]
+		j.known, j.queue, j.set, j.queued, j.version, j.over, j.infoVersion = true, queue, set, queued, version, over, infoVersion
+		j.submitted = info
+		if infoVersion > 0 {
+			// What cannot be rebuilt is told when it is used.
+			j.submitted, _ = armadadb.Submitted(submit, submitted)
+		}
+		info, submit = nil, nil
+		return nil
+	})
+	return w.failed("load jobs", err)
+}
+
+// writeWaits writes the waits that changed.
+func (w *writing) writeWaits(ctx context.Context, jobs map[string]*jobView) error {
+	var gone []string
+	batch := &pgx.Batch{}
+	const upsert = `INSERT INTO refloat_waits VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+		ON CONFLICT (partition, job_id) DO UPDATE SET run_id = $3, number = $4, policy = $5, retry_after = $6, avoid = $7, copied = $8,
+			forgetting = $9, waiting = $10, raises = $11, raise_at = $12, due = $13`
+	for _, j := range jobs {
+		switch t := j.wait; {
+		case !j.waitChanged:
+		case t == nil:
+			gone = append(gone, j.id)
+		default:
+			avoid := t.avoid
+			if avoid == nil {
+				avoid = []string{}
+			}
+			batch.Queue(upsert, w.cfg.Partition, j.id, t.runID, int64(t.number), t.policy, t.retryAfter, avoid, t.copied,
+				t.forgetting, t.waiting, t.raises, t.raiseAt, t.due())
+		}
+	}
+	if len(gone) == 0 && batch.Len() == 0 {
+		return nil
+	}
+	w.changed = true
+	if len(gone) > 0 {
+		if _, err := w.conn.Exec(ctx, `DELETE FROM refloat_waits WHERE partition = $1 AND job_id = ANY($2)`, w.cfg.Partition, gone); err != nil {
+			return w.failed("end waits", err)
+		}
+	}
+	return w.failed("write waits", w.conn.SendBatch(ctx, batch).Close())
+}
+
+// lookDue finds when something is due next.
+func (w *writing) lookDue(ctx context.Context) error {
+	var due *int64
+	err := w.conn.QueryRow(ctx, `SELECT min(due) FROM refloat_waits WHERE partition = $1`, w.cfg.Partition).Scan(&due)
+	if err != nil {
+		return w.failed("look what is due", err)
+	}
+	w.due = never
+	if due != nil {
+		w.due = *due
+	}
+	return nil
+}
+
+// runErrors are rows of job_run_errors.
+func (w *writing) runErrors(ctx context.Context, runs []string) (map[string][]byte, error) {
+	rows, err := w.conn.Query(ctx, `SELECT run_id, error FROM job_run_errors WHERE run_id = ANY($1)`, runs)
+	if err != nil {
+		return nil, w.failed("load errors", err)
+	}
+	found := map[string][]byte{}
+	var run string
+	var stored []byte
+	_, err = pgx.ForEachRow(rows, []any{&run, &stored}, func() error {
+		found[run], stored = stored, nil
+		return nil
+	})
+	return found, w.failed("load errors", err)
+}

@@ -1,0 +1,115 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/refloat/refloat/internal/armadadb"
+	"github.com/refloat/refloat/internal/armadadb/store"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/mirror"
+	"github.com/refloat/refloat/internal/sink"
+)
+
+// IngestModes are the modes of an ingester, the default first.
+func IngestModes() []string { return []string{"direct", "holdback", "passthrough", "observe"} }
+
+// mirrorMode is what a mode does to Armada's tables, and whether they must be there.
+func mirrorMode(name string) (mode mirror.Mode, must, none bool, err error) {
+	switch name {
+	case "", "direct":
+		return mirror.Direct, false, false, nil
+	case "holdback":
+		return mirror.HoldBack, true, false, nil
+	case "passthrough":
+		return mirror.Passthrough, true, false, nil
+	case "observe":
+		return 0, false, true, nil
+	}
+	return 0, false, false, fmt.Errorf("mode %q: give one of %s", name, strings.Join(IngestModes(), ", "))
+}
+
+// mirrors makes what writes Armada's tables beside ours, or nil: the job database
+// has none, or the mode leaves them alone.
+func (n *node) mirrors(ctx context.Context, db JobDB) (func(partition int) sink.Mirror, error) {
+	mode, must, none, err := mirrorMode(n.IngestMode)
+	if err != nil || none {
+		return nil, err
+	}
+	there, err := armadaIn(ctx, db)
+	switch {
+	case errors.Is(err, store.ErrForeign) && !must, err == nil && !there && !must:
+		return nil, nil
+	case err == nil && !there:
+		return nil, fmt.Errorf("mode %s writes Armada's scheduler database: give its URL as job database, postgres://…", n.IngestMode)
+	case err != nil:
+		return nil, err
+	}
+	n.Log.Info("Armada's tables are written", slog.String("mode", n.IngestMode))
+	copies := n.backend.Copies
+	if mode == mirror.Passthrough {
+		copies = nil
+	}
+	return func(partition int) sink.Mirror {
+		return mirror.New(mirror.Config{Partition: partition, Mode: mode, NodeLabel: n.NodeLabel, Copies: copies, Hooks: mirror.Hooks{
+			Parked: func(p int, at eventlog.Position, f armadadb.Finding) {
+				n.metrics.notMirrored.WithLabelValues(f.Kind.String()).Inc()
+				n.Log.Warn("left out of Armada's tables", slog.Int("partition", p), slog.String("message", at.String()), slog.Int("event", f.Event),
+					slog.String("kind", f.Kind.String()), slog.String("reason", f.Reason))
+			},
+			Unable: func(p int, err error) {
+				n.metrics.notMirrored.WithLabelValues("Unable").Inc()
+				n.Log.Error("a retry is not put into Armada's tables", slog.Int("partition", p), slog.Any("error", err))
+			},
+		}})
+	}, nil
+}
+
+// armadaIn says whether a job database is also Armada's scheduler database, as we
+// know it.
+func armadaIn(ctx context.Context, db JobDB) (_ bool, err error) {
+	tx, err := db.Begin(ctx, 0)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, tx.Rollback()) }()
+	pg, ok := tx.(interface{ Conn() pgx.Tx })
+	if !ok {
+		return false, nil
+	}
+	return true, store.Check(ctx, pg.Conn())
+}
+
+// copier publishes to events, in one go after another. What failed once begins
+// anew: its client may not take any more.
+type copier struct {
+	open func() appender
+
+	mu      sync.Mutex
+	current appender
+}
+
+type appender interface {
+	AppendSync(ctx context.Context, partition int, msgs []eventlog.Message) error
+	Close() error
+}
+
+func (c *copier) publish(ctx context.Context, partition int, msgs []eventlog.Message) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current == nil {
+		c.current = c.open()
+	}
+	err := c.current.AppendSync(ctx, partition, msgs)
+	if err != nil {
+		err = errors.Join(err, c.current.Close())
+		c.current = nil
+	}
+	return err
+}
