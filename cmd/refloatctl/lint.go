@@ -1,47 +1,138 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/internal/node"
 	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policylint"
 )
 
+const outputSARIF = "sarif"
+
+type lintFlags struct {
+	output, categories string
+	strict             bool
+}
+
 func newLint() *cobra.Command {
-	return &cobra.Command{
+	var f lintFlags
+	cmd := &cobra.Command{
 		Use:   "lint PATH...",
-		Short: "Check policy files",
+		Short: "Check policy files, and what can hardly be meant",
 		Long: `Check policy files, or directories of them, as one policy set. Every problem is
-printed with file:line:column, the field, the value and the fix. Exit code 1
-when there is one.`,
-		Example: "  refloatctl lint examples/policies",
-		Args:    cobra.MinimumNArgs(1),
+printed with file:line:column, its code, the field, and the fix.
+
+Errors stop the files from being used. Where there is none, lint looks for what is
+allowed but can hardly be meant: a rule that an earlier one shadows, one that can
+never match, a limit above the cap, a pattern that matches everything, a category
+that no executor reports (--categories FILE: one category or category/subcategory a
+line), a policy that a later place in a queue's list leaves nothing to decide. It
+reports what is proven and nothing else; docs/policies.md lists all codes.
+
+Exit code 1 when there is an error or a warning; with --strict also for a note.`,
+		Example: `  refloatctl lint examples/policies
+  refloatctl lint my-policies --categories categories.txt --strict
+  refloatctl lint my-policies -o sarif > lint.sarif`,
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			files, err := node.PolicyFiles(args...)
-			if err != nil {
-				return err
+			if !slices.Contains([]string{outputText, outputJSON, outputSARIF}, f.output) {
+				return usageError{fmt.Errorf("-o %q: use text, json or sarif", f.output)}
 			}
-			set, err := policy.Parse(files)
-			var problems policy.Problems
-			switch {
-			case errors.As(err, &problems):
-			case err != nil:
-				return err
-			default:
-				problems = policy.Lint(files)
-			}
-			for _, p := range problems {
-				fmt.Fprintln(cmd.OutOrStdout(), p)
-			}
-			if len(problems) > 0 {
-				return errFinding
-			}
-			d := set.Digest()
-			fmt.Fprintf(cmd.OutOrStdout(), "%d files are fine; policy set %x\n", len(files), d[:6])
-			return nil
+			return lint(cmd, f, args)
 		},
 	}
+	cmd.Flags().StringVarP(&f.output, "output", "o", outputText, "text, json (one problem a line) or sarif (SARIF 2.1.0)")
+	cmd.Flags().StringVar(&f.categories, "categories", "", "file of the categories that executors report")
+	cmd.Flags().BoolVar(&f.strict, "strict", false, "notes are findings too")
+	return cmd
+}
+
+func lint(cmd *cobra.Command, f lintFlags, paths []string) error {
+	var categories *policylint.Categories
+	if f.categories != "" {
+		data, err := os.ReadFile(f.categories)
+		if err != nil {
+			return fmt.Errorf("read categories: %w", err)
+		}
+		categories, err = policylint.ParseCategories(policy.File{Name: f.categories, Data: data})
+		if problems, ok := errors.AsType[policy.Problems](err); ok {
+			return printProblems(cmd.OutOrStdout(), f, problems)
+		}
+	}
+	files, err := node.PolicyFiles(paths...)
+	if err != nil {
+		return err
+	}
+	problems, err := policylint.Lint(files, categories)
+	if err != nil {
+		return err
+	}
+	if err := printProblems(cmd.OutOrStdout(), f, problems); err != nil {
+		return err
+	}
+	if f.output == outputText {
+		set, err := policy.Parse(files)
+		if err != nil {
+			return err
+		}
+		d := set.Digest()
+		fmt.Fprintf(cmd.OutOrStdout(), "%d files are fine; policy set %x\n", len(files), d[:6])
+	}
+	return nil
+}
+
+// printProblems prints problems, and returns errFinding where there is one that counts.
+func printProblems(w io.Writer, f lintFlags, problems policy.Problems) error {
+	switch f.output {
+	case outputSARIF:
+		b, err := policylint.SARIF(problems)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(w, "%s\n", b)
+	case outputJSON:
+		if err := problemsJSON(jsonLines(w), problems); err != nil {
+			return err
+		}
+	default:
+		for _, p := range problems {
+			fmt.Fprintln(w, p)
+		}
+	}
+	for _, p := range problems {
+		if f.strict || p.Severity != policy.Note {
+			return errFinding
+		}
+	}
+	return nil
+}
+
+// problemsJSON prints problems as JSON lines. Fields keep their meaning.
+func problemsJSON(enc *json.Encoder, problems policy.Problems) error {
+	type line struct {
+		File     string `json:"file"`
+		Line     int    `json:"line"`
+		Column   int    `json:"column"`
+		Code     string `json:"code"`
+		Severity string `json:"severity"`
+		Path     string `json:"path"`
+		Value    string `json:"value,omitempty"`
+		Message  string `json:"message"`
+		Fix      string `json:"fix"`
+	}
+	for _, p := range problems {
+		err := enc.Encode(line{p.File, p.Line, p.Column, p.Code, p.Severity.String(), p.Path, p.Value, p.Message, p.Fix})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -156,13 +156,19 @@ func documented(t *testing.T, served ...Metrics) {
 		"refloat_decisions_total": "this test", "refloat_jobdb_lag_messages": "this test", "refloat_jobdb_partition_active": "this test",
 		"refloat_read_back_seconds": "this test", "refloat_commit_seconds": "this test", "refloat_policy_generation": "this test",
 	}
+	tables, err := os.ReadFile(filepath.Join("..", "jobdb", "postgres", "schema.go")) // they have such names, too
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			continue // a directory
 		}
 		for _, n := range name.FindAllString(string(text), -1) {
-			named[n] = file
+			if !strings.Contains(string(tables), n) {
+				named[n] = file
+			}
 		}
 	}
 	source, err := os.ReadFile(filepath.Join("..", "node", "metrics.go"))

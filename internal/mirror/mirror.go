@@ -117,7 +117,11 @@ func storableOf(texts []string) (good []string) {
 
 func (t *taking) effect(op armadadb.Op) {
 	if o, ok := op.(*armadadb.SetQueued); ok && !o.Queued && t.cfg.Mode != Passthrough {
-		t.add(lease{o}) // also in a release: it may end a wait
+		l := lease{SetQueued: o}
+		if j := t.jobs(o.JobID); j != nil {
+			l.run = j.Queueing.LatestRun
+		}
+		t.add(l) // also in a release: it may end a wait
 		return
 	}
 	if !t.decide {
@@ -158,11 +162,13 @@ func (t *taking) decided(job string) bool {
 	return j != nil && j.Queueing.Decision != 0
 }
 
-// refused says whether the message's enforced decision on a run is JobFailed.
+// refused says whether an enforced JobFailed stands on a run that failed, also
+// where the message comes once more.
 func (t *taking) refused(run string) bool {
-	for _, r := range t.msg.Records {
-		if d, ok := r.(*chain.Decision); ok && d.RunID == run && !d.Requeue && t.acted(d) {
-			return true
+	for _, ev := range t.msg.Events.GetEvents() {
+		if e := ev.GetJobRunErrors(); e.GetRunId() == run {
+			j := t.jobs(e.GetJobId())
+			return j != nil && j.Queueing.Decision != 0 && j.Queueing.LatestRun == run && j.State == jobdb.JobFailed
 		}
 	}
 	return false

@@ -1,9 +1,15 @@
 package mirror_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/refloat/refloat/internal/armadadb"
+	"github.com/refloat/refloat/internal/armadadb/store"
 	"github.com/refloat/refloat/internal/armadatest"
 	"github.com/refloat/refloat/internal/mirror"
 )
@@ -181,5 +187,26 @@ func TestInBetween(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestTaken: over the work of Armada's own ingester, nothing begins by itself.
+func TestTaken(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, armadatest.Config{}, mirror.HoldBack, someRetries)
+	ids := d.Submit(armadatest.Job{})
+	conn, err := pgx.Connect(t.Context(), d.URL())
+	d.must(err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	insert := &armadadb.InsertJob{JobID: "before", JobSet: "set", Queue: "queue", UserID: "user", SchedulingInfo: []byte{}, SubmitMessage: []byte{}, Groups: []byte{}}
+	d.must(pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error { return store.In(tx).Apply(t.Context(), []armadadb.Op{insert}) }))
+	refused := 0
+	for p := range d.Log().Partitions() {
+		if _, err := d.ingesters[0].Advance(t.Context(), p); errors.Is(err, mirror.ErrTaken) {
+			refused++
+		}
+	}
+	if n := d.count("SELECT count(*) FROM jobs"); refused != d.Log().Partitions() || n != 1 {
+		t.Errorf("%d partitions refuse, %d jobs, want all and the one before; submitted was %v", refused, n, ids)
 	}
 }

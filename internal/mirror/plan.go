@@ -25,8 +25,11 @@ type action interface{ job() string }
 type (
 	// apply is an operation as it came.
 	apply struct{ armadadb.Op }
-	// lease takes a job out of the queue for a new run.
-	lease struct{ *armadadb.SetQueued }
+	// lease takes a job out of the queue for a run: its latest one.
+	lease struct {
+		*armadadb.SetQueued
+		run string
+	}
 	// requeue is an enforced JobRequeued.
 	requeue struct {
 		*chain.Decision
@@ -150,7 +153,7 @@ func (p *plan) do(a action) {
 	case apply:
 		p.apply(a.Op)
 	case lease:
-		p.lease(a.SetQueued)
+		p.lease(a)
 	case requeue:
 		p.requeue(a)
 	case refuse:
@@ -206,9 +209,11 @@ func (j *jobView) put(w *wait) {
 }
 
 // lease: a version that was raised while the lease was on its way is not to
-// leave the job in the queue.
-func (p *plan) lease(op *armadadb.SetQueued) {
-	if j := p.jobs[op.JobID]; j != nil && j.wait != nil {
+// leave the job in the queue. The lease of the run that is retried, come again,
+// is not a new one.
+func (p *plan) lease(a lease) {
+	op := a.SetQueued
+	if j := p.jobs[op.JobID]; j != nil && j.wait != nil && j.wait.runID != a.run {
 		if j.queued && op.Version <= j.version {
 			op = &armadadb.SetQueued{JobID: op.JobID, Version: j.version + 1}
 		}
@@ -261,6 +266,7 @@ func (p *plan) overruled(a overruled) {
 	w := &wait{runID: a.runID, number: a.number, retryAfter: a.retryAfter, avoid: a.avoid, copied: p.copied(a.at)}
 	if j.wait != nil && j.wait.runID == a.runID {
 		*w = *j.wait
+		w.copied = w.copied || p.copied(a.at) // the failure has been told since
 	}
 	w.forgetting, w.raiseAt, w.raises = true, p.now+int64(forgetAfter), 0
 	j.put(w)
@@ -276,14 +282,14 @@ func (p *plan) proven(r *chain.RetryReady) {
 	j.put(&w)
 }
 
-// queue puts a job into the queue as a wait says.
-func (p *plan) queue(j *jobView, w *wait, at int64) {
+// queue puts a job into the queue as a wait says, and says whether that was possible.
+func (p *plan) queue(j *jobView, w *wait, at int64) bool {
 	info, err := p.info(j, w)
 	if err != nil {
 		// It is as if there were no decision: the scheduler fails the job.
 		p.unable = append(p.unable, &unableError{job: j.id, err: err})
 		*w = wait{}
-		return
+		return false
 	}
 	version := j.version + 1
 	p.apply(&armadadb.SetQueued{JobID: j.id, Queued: true, Version: version})
@@ -294,6 +300,7 @@ func (p *plan) queue(j *jobView, w *wait, at int64) {
 			requeue: true, version: version, info: info,
 		})
 	}
+	return true
 }
 
 // info rewrites a job's requirements, where they are to change.
@@ -330,12 +337,16 @@ func (p *plan) tick(j *jobView) {
 	case w.forgetting && raise:
 		w.forgetting, w.waiting = false, w.retryAfter > p.now
 		w.raises, w.raiseAt = raiseTimes, p.now+int64(raiseEvery)
-		p.queue(j, &w, p.now)
+		if !p.queue(j, &w, p.now) {
+			p.apply(&armadadb.FailJob{JobID: j.id}) // the scheduler did so, and has forgotten it
+		}
 	case w.forgetting:
 	case ended:
 		w.waiting = false
 		if _, err := p.info(j, &w); err != nil {
 			p.unable = append(p.unable, &unableError{job: j.id, err: err})
+			p.apply(&armadadb.FailJob{JobID: j.id}) // it would wait for ever
+			w.raises = 0
 		}
 		if w.raises > 0 { // from now on a run is to be seen
 			w.raises, w.raiseAt = raiseTimes, p.now+int64(raiseEvery)

@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"context"
+	"errors"
 
 	"github.com/jackc/pgx/v5"
 
@@ -16,6 +17,9 @@ const dueAtOnce = 2000
 // end of the events, since what stands before it was told, or has passed.
 func (w *writing) begin(ctx context.Context) error {
 	const insert = `INSERT INTO refloat_mirror VALUES ($1, $2) ON CONFLICT (partition) DO UPDATE SET since = refloat_mirror.since RETURNING since`
+	if err := w.mustBeOurs(ctx); err != nil {
+		return err
+	}
 	var since string
 	err := w.conn.QueryRow(ctx, insert, w.cfg.Partition, w.when.End.String()).Scan(&since)
 	if err == nil {
@@ -25,6 +29,27 @@ func (w *writing) begin(ctx context.Context) error {
 		return w.failed("look where the mirror begins", err)
 	}
 	w.known, w.due = true, 0
+	return nil
+}
+
+// ErrTaken says that Armada's own ingester has written these tables, and nobody
+// said where it stopped.
+var ErrTaken = errors.New("the tables of Armada have jobs that we did not write, and it is not known where Armada's ingester stopped; " +
+	"from the beginning of events each job would be submitted again: run `refloatctl cutover start` first (docs/cutover.md)")
+
+// mustBeOurs refuses to begin at the beginning over the work of Armada's ingester.
+func (w *writing) mustBeOurs(ctx context.Context) error {
+	const query = `SELECT NOT EXISTS (SELECT FROM refloat_mirror) AND EXISTS (SELECT FROM jobs)
+		AND NOT EXISTS (SELECT FROM refloat_positions WHERE partition = $1 AND (event_ledger, event_entry, event_batch) <> ($2, $3, $4))`
+	var taken bool
+	start := eventlog.Start
+	err := w.conn.QueryRow(ctx, query, w.cfg.Partition, start.Ledger, start.Entry, start.Batch).Scan(&taken)
+	if err != nil {
+		return w.failed("look who wrote Armada's tables", err)
+	}
+	if taken {
+		return ErrTaken
+	}
 	return nil
 }
 

@@ -9,8 +9,8 @@ import (
 )
 
 // LoadDir reads the policy files of the top of a directory: *.yaml, *.yml and
-// *.json, in the order of their names, without hidden ones. It is the only I/O
-// of this package, and apart from Parse.
+// *.json, in the order of their names, without hidden ones and without tests of
+// policies (*_test.yaml). It is the only I/O of this package, and apart from Parse.
 func LoadDir(fsys fs.FS) ([]File, error) {
 	entries, err := fs.ReadDir(fsys, ".") // sorted by name
 	if err != nil {
@@ -20,12 +20,17 @@ func LoadDir(fsys fs.FS) ([]File, error) {
 	for _, e := range entries {
 		switch path.Ext(e.Name()) {
 		case ".yaml", ".yml", ".json":
-			if !e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
+			if !e.IsDir() && !strings.HasPrefix(e.Name(), ".") && !IsTest(e.Name()) {
 				names = append(names, e.Name())
 			}
 		}
 	}
 	return LoadFiles(fsys, names...)
+}
+
+// IsTest says whether a file of this name holds tests of policies, not policies.
+func IsTest(name string) bool {
+	return strings.HasSuffix(name, "_test.yaml") || strings.HasSuffix(name, "_test.yml")
 }
 
 // LoadFiles reads the policy files of these names.

@@ -10,16 +10,22 @@ import (
 // Severity says whether a problem stops the files from being used.
 type Severity uint8
 
-// The severities: an Error stops Parse, a Warning comes from Lint only.
+// The severities: an Error stops Parse, a Warning and a Note come from lint
+// only. A Note says what may well be meant.
 const (
 	Error Severity = iota
 	Warning
+	Note
 )
 
-// String returns error or warning.
+// String returns error, warning or note.
 func (s Severity) String() string {
-	if s == Warning {
+	switch s {
+	case Error:
+	case Warning:
 		return "warning"
+	case Note:
+		return "note"
 	}
 	return "error"
 }
@@ -79,8 +85,8 @@ type Problem struct {
 func (p Problem) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s:%d:%d: ", p.File, p.Line, p.Column)
-	if p.Severity == Warning {
-		b.WriteString("warning ")
+	if p.Severity != Error {
+		b.WriteString(p.Severity.String() + " ")
 	}
 	b.WriteString(p.Code)
 	if p.Path != "" {
@@ -102,6 +108,9 @@ func (ps Problems) Error() string {
 	}
 	return strings.Join(lines, "\n")
 }
+
+// Sort brings problems into the order of File, Line and Column.
+func (ps Problems) Sort() { ps.sort() }
 
 func (ps Problems) sort() {
 	slices.SortStableFunc(ps, func(a, b Problem) int {

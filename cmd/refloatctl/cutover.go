@@ -1,0 +1,304 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/refloat/refloat/cmd/internal/pulsarflags"
+	"github.com/refloat/refloat/cmd/internal/settings"
+	"github.com/refloat/refloat/internal/cutover"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
+)
+
+func newCutover() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "cutover",
+		Short: "Let our ingester take the place of Armada's, and give it back",
+		Long: `Let our ingester take the place of Armada's scheduler ingester on the same
+database, at the very message where that one stopped, and give it back. Neither
+is started or stopped by this. docs/cutover.md tells the whole of it.`,
+		RunE: func(*cobra.Command, []string) error {
+			return usageError{errors.New("cutover what? plan, start or back")}
+		},
+	}
+	cmd.AddCommand(
+		newCutoverStep("plan", "Say whether Armada's ingester can be replaced now", `Look where Armada's ingester stands, at its database and at ours, and say what is
+in the way, how to mend it, and what start would do. Nothing is changed.
+
+Exit codes: 0 start would do it, 1 it would refuse, 2 usage, 3 the cluster or the
+database cannot be reached.`),
+		newCutoverStep("start", "Take over where Armada's ingester stopped", `Make the place of Armada's ingester, which must be stopped, the place of ours, and
+say with which command lines ours and the evaluators are started then. Armada's
+subscription stays: it is the way back, and the broker keeps what stands behind it.
+
+It is refused while the subscription has consumers, where its position is not exact
+or not in the topic any more, and when our ingester has a place already. Then, and
+with --rehearse, nothing is written.
+
+Exit codes: 0 done, 1 refused, 2 usage, 3 the cluster or the database cannot be
+reached.`),
+		newCutoverStep("back", "Let Armada's ingester go on where ours stopped", `End all waits in Armada's tables and set Armada's subscription behind the last
+message that our ingester, which must be stopped, took in. It may be run again.
+
+It is refused while either ingester runs, and where ours stands in the middle of a
+batch. Then, and with --rehearse, nothing is written.
+
+Exit codes: 0 done, 1 refused, 2 usage, 3 the cluster or the database cannot be
+reached.`),
+	)
+	return cmd
+}
+
+// cutoverFlags are those of all of its commands.
+type cutoverFlags struct {
+	pulsar   *pulsarflags.Flags
+	site     cutover.Site
+	rehearse bool
+	output   string
+}
+
+func newCutoverStep(name, short, long string) *cobra.Command {
+	var f cutoverFlags
+	const needs = " --pulsar URL --pulsar-admin URL --job-db postgres://…"
+	cmd := &cobra.Command{
+		Use: name + needs, Short: short, Long: long, Args: cobra.NoArgs,
+		Example: "  refloatctl cutover " + name + " --pulsar pulsar://pulsar:6650 --pulsar-admin http://pulsar:8080 --job-db postgres://scheduler@db:5432/scheduler",
+	}
+	f.pulsar = pulsarflags.Bind(cmd)
+	set := cmd.Flags()
+	set.StringVar(&f.site.JobDB, "job-db", "", "Armada's scheduler database: postgres://user@host:5432/database, best with the password in PGPASSWORD or ~/.pgpass")
+	settings.Secret(cmd, "job-db")
+	set.StringVar(&f.site.Subscription, "subscription", "scheduler-ingester", "subscription of Armada's scheduler ingester on events")
+	if name == "back" {
+		set.StringVar(&f.site.NodeLabel, "node-id-label", "", "Armada's scheduling.nodeIdLabel (default kubernetes.io/hostname)")
+	}
+	if name != "plan" {
+		set.BoolVar(&f.rehearse, "rehearse", false, "do all but write, and say what would be done")
+	}
+	addOutput(cmd, &f.output)
+	settings.Bind(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := loadSettings(cmd); err != nil {
+			return err
+		}
+		return f.run(cmd, name)
+	}
+	return cmd
+}
+
+func (f *cutoverFlags) run(cmd *cobra.Command, name string) error {
+	switch {
+	case f.output != outputTable && f.output != outputJSON:
+		return badOutput(f.output)
+	case f.site.JobDB == "":
+		return usageError{errors.New("--job-db URL is required: Armada's scheduler database, postgres://user@host:5432/database")}
+	case f.site.Subscription == "":
+		return usageError{errors.New("--subscription is empty: name that of Armada's scheduler ingester")}
+	}
+	if err := f.pulsar.RequireAdmin(); err != nil && f.pulsar.Given() {
+		return usageError{err}
+	}
+	return withCluster(f.pulsar, func(cluster *pulsarlog.Cluster, _ pulsarlog.Config) error {
+		site := f.site
+		site.Cluster, site.Events, site.Decisions, site.Now = cluster, f.pulsar.Events, f.pulsar.Decisions, time.Now
+		do := site.Start
+		if name == "back" {
+			do = site.Back
+		}
+		report, err := do(cmd.Context(), f.rehearse || name == "plan")
+		if report == nil || err != nil && !errors.Is(err, cutover.ErrRefused) {
+			return err
+		}
+		return f.report(cmd, name, report)
+	})
+}
+
+// report prints what was found and done. Refused, it is a finding.
+func (f *cutoverFlags) report(cmd *cobra.Command, name string, r *cutover.Report) error {
+	verb := "did"
+	if f.rehearse || name == "plan" || r.Refused() {
+		verb = "would"
+	}
+	var commands []string
+	if name != "back" && !r.Refused() {
+		commands = f.commands(cmd, r.State)
+	}
+	out := bufio.NewWriter(cmd.OutOrStdout())
+	show := printCutover
+	if f.output == outputJSON {
+		show = printCutoverJSON
+	}
+	if err := errors.Join(show(out, r, verb, commands), out.Flush()); err != nil {
+		return err
+	}
+	if r.Refused() {
+		return errFinding
+	}
+	return nil
+}
+
+// commands are the command lines that come next, with what this one was told of
+// the cluster and the database, but no secrets.
+func (f *cutoverFlags) commands(cmd *cobra.Command, s *cutover.State) []string {
+	var flags []string
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
+		if !strings.HasPrefix(flag.Name, "pulsar") || flag.Value.Type() == "bool" && flag.Value.String() == "false" {
+			return
+		}
+		value := " " + quoted(flag.Value.String())
+		switch {
+		case flag.Name == "pulsar-token":
+			value = " …"
+		case flag.Value.Type() == "bool":
+			value = ""
+		}
+		flags = append(flags, "--"+flag.Name+value)
+	})
+	cluster := strings.Join(flags, " ")
+	evaluator := "evaluator " + cluster + " --data DIR --policies FILE"
+	if slices.ContainsFunc(s.Partitions, func(p cutover.Partition) bool { return !p.Whole }) {
+		evaluator += " --accept-history-from beginning"
+	}
+	db := strings.TrimPrefix(jobSource{jobDB: f.site.JobDB}.String(), "--job-db ")
+	return []string{evaluator, "ingester " + cluster + " --mode holdback --job-db " + quoted(db)}
+}
+
+// quoted is a word as a shell reads it.
+func quoted(s string) string {
+	if s != "" && !strings.ContainsAny(s, " \t\n'\"\\$`!*?[]{}()<>|&;#~") {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+func printCutover(w io.Writer, r *cutover.Report, verb string, commands []string) error {
+	t := newTable(w, "PARTITION", "ARMADA UP TO", "BACKLOG", "CONSUMERS", "EVENTS SINCE", "OURS UP TO", "CONSUMERS")
+	for i := range r.Partitions {
+		p := &r.Partitions[i]
+		taken, since, ours := "?", "", ""
+		if !p.Cursor.Missing && p.Taken.Why == nil {
+			taken = upTo(p.Taken.At)
+		}
+		if p.First != 0 {
+			since = timeText(p.First)
+		}
+		if p.Place != nil {
+			ours = upTo(p.Place.Events)
+		}
+		t.row(fmt.Sprint(p.Number), taken, fmt.Sprint(p.Cursor.Backlog), strings.Join(p.Cursor.Consumers, " "), since, ours, strings.Join(p.Ingesters, " "))
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "\n%d jobs are not over, the retries of %d of them wait\n", r.Database.Live, r.Database.Waits)
+	for _, f := range r.Findings {
+		kind := "note  "
+		if f.Refuses {
+			kind = "refuse"
+		}
+		fmt.Fprintf(w, "%s %s: %s\n", kind, oneLine(f.About), oneLine(f.What))
+		if f.Fix != "" {
+			fmt.Fprintf(w, "       fix: %s\n", oneLine(f.Fix))
+		}
+	}
+	for _, s := range r.Steps {
+		word := verb
+		if s.Done {
+			word = "as is"
+		}
+		fmt.Fprintf(w, "%-6s %s\n", word, s.What)
+	}
+	if len(commands) > 0 {
+		fmt.Fprintln(w, "\nThen start, on as many machines as you like:")
+	}
+	for _, c := range commands {
+		fmt.Fprintf(w, "  %s\n", oneLine(c))
+	}
+	return nil
+}
+
+// cutoverPartitionJSON is the machine-readable contract of a partition.
+type cutoverPartitionJSON struct {
+	Record          string   `json:"record"` // Partition
+	Partition       int      `json:"partition"`
+	ArmadaUpTo      string   `json:"armadaUpTo,omitempty"` // left out where it cannot be told
+	ArmadaBacklog   int64    `json:"armadaBacklog"`
+	ArmadaConsumers []string `json:"armadaConsumers"`
+	EventsSince     string   `json:"eventsSince,omitempty"`
+	Whole           bool     `json:"whole"`
+	OlderJobs       int64    `json:"olderJobs"`
+	OursUpTo        string   `json:"oursUpTo,omitempty"`
+	OurConsumers    []string `json:"ourConsumers"`
+}
+
+type cutoverFindingJSON struct {
+	Record  string `json:"record"` // Finding
+	Refuses bool   `json:"refuses"`
+	About   string `json:"about"`
+	What    string `json:"what"`
+	Fix     string `json:"fix,omitempty"`
+}
+
+type cutoverStepJSON struct {
+	Record string `json:"record"` // Step
+	What   string `json:"what"`
+	State  string `json:"state"` // did, would, as is
+}
+
+type cutoverCommandJSON struct {
+	Record  string `json:"record"` // Command
+	Command string `json:"command"`
+}
+
+func printCutoverJSON(w io.Writer, r *cutover.Report, verb string, commands []string) error {
+	enc := jsonLines(w)
+	var errs []error
+	for i := range r.Partitions {
+		p := &r.Partitions[i]
+		line := cutoverPartitionJSON{
+			Record: "Partition", Partition: p.Number, ArmadaBacklog: p.Cursor.Backlog, Whole: p.Whole, OlderJobs: p.Older,
+			ArmadaConsumers: append([]string{}, p.Cursor.Consumers...), OurConsumers: append([]string{}, p.Ingesters...),
+		}
+		if !p.Cursor.Missing && p.Taken.Why == nil {
+			line.ArmadaUpTo = p.Taken.At.String()
+		}
+		if p.First != 0 {
+			line.EventsSince = timeText(p.First)
+		}
+		if p.Place != nil {
+			line.OursUpTo = p.Place.Events.String()
+		}
+		errs = append(errs, enc.Encode(line))
+	}
+	for _, f := range r.Findings {
+		errs = append(errs, enc.Encode(cutoverFindingJSON{"Finding", f.Refuses, f.About, f.What, f.Fix}))
+	}
+	for _, s := range r.Steps {
+		state := verb
+		if s.Done {
+			state = "as is"
+		}
+		errs = append(errs, enc.Encode(cutoverStepJSON{"Step", s.What, state}))
+	}
+	for _, c := range commands {
+		errs = append(errs, enc.Encode(cutoverCommandJSON{"Command", c}))
+	}
+	return errors.Join(errs...)
+}
+
+// upTo is a position for people.
+func upTo(at eventlog.Position) string {
+	if at == eventlog.Start {
+		return "beginning"
+	}
+	return at.String()
+}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/refloat/refloat/internal/node"
+	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policydiff"
+)
+
+type diffFlags struct {
+	log, output string
+	jobs        int
+}
+
+func newDiff() *cobra.Command {
+	var f diffFlags
+	cmd := &cobra.Command{
+		Use:   "diff OLD NEW [--log DIR]",
+		Short: "Compare policies, by what they say and by what they decide",
+		Long: `Compare two policy files or directories of them: rules that were added, removed,
+changed or moved, by field. Comments and layout make no difference.
+
+With --log, also decide the recorded history by both, and show how many decisions
+differ, from what to what, by queue and rule, and of which jobs. The runs happened
+as they did: what would have come after a first difference is not in a history.
+
+Exit code 1 when there is any difference, as with diff.`,
+		Example: `  refloatctl diff policies.old policies.new
+  refloatctl diff main/policies my/policies --log .refloat-run/logs/events
+  refloatctl diff main/policies my/policies --log /tmp/plain -o json | jq -r 'select(.effect).effect.jobId'`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case f.output != outputTable && f.output != outputJSON:
+				return badOutput(f.output)
+			case f.jobs < 0:
+				return usageError{fmt.Errorf("--jobs %d: use 0 or more", f.jobs)}
+			}
+			return diff(cmd, f, args[0], args[1])
+		},
+	}
+	cmd.Flags().StringVar(&f.log, "log", "", "directory of an events log, as import writes it")
+	cmd.Flags().IntVar(&f.jobs, "jobs", 20, "show so many failed runs at most (-o json has all)")
+	addOutput(cmd, &f.output)
+	return cmd
+}
+
+// difference is a line of `diff -o json`: exactly one of its fields.
+type difference struct {
+	Change  *changeJSON        `json:"change,omitempty"`
+	Effect  *policydiff.Effect `json:"effect,omitempty"`
+	Summary *summaryJSON       `json:"summary,omitempty"`
+}
+
+type changeJSON struct {
+	What  string `json:"what"`
+	Kind  string `json:"kind"`
+	Name  string `json:"name"`
+	Field string `json:"field,omitempty"`
+	Old   string `json:"old,omitempty"`
+	New   string `json:"new,omitempty"`
+}
+
+type summaryJSON struct {
+	Changes  int  `json:"changes"`
+	Failures *int `json:"failures,omitempty"` // with --log
+	Effects  *int `json:"effects,omitempty"`
+}
+
+func diff(cmd *cobra.Command, f diffFlags, oldPath, newPath string) error {
+	before, err := readPolicies(cmd, oldPath)
+	if err != nil {
+		return err
+	}
+	after, err := readPolicies(cmd, newPath)
+	if err != nil {
+		return err
+	}
+	changes, err := policydiff.Rules(before, after)
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriter(cmd.OutOrStdout())
+	enc := jsonLines(out)
+	for _, c := range changes {
+		if f.output == outputJSON {
+			line := changeJSON(c)
+			err = errors.Join(err, enc.Encode(difference{Change: &line}))
+		} else {
+			fmt.Fprintln(out, oneLine(c.String()))
+		}
+	}
+	summary := summaryJSON{Changes: len(changes)}
+	if f.log != "" && err == nil {
+		err = effects(cmd, f, before, after, out, &summary)
+	}
+	switch {
+	case err != nil:
+	case f.output == outputJSON:
+		err = enc.Encode(difference{Summary: &summary})
+	case len(changes) == 0:
+		fmt.Fprintln(out, "the policies say the same")
+	}
+	if err := errors.Join(err, out.Flush()); err != nil {
+		return err
+	}
+	if len(changes) > 0 || summary.Effects != nil && *summary.Effects > 0 {
+		return errFinding
+	}
+	return nil
+}
+
+// effects decides the history by both sets.
+func effects(cmd *cobra.Command, f diffFlags, before, after *policy.Set, out io.Writer, summary *summaryJSON) error {
+	log, closeLog, err := node.OpenEvents(f.log)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = closeLog() }()
+	enc := jsonLines(out)
+	failures, count := 0, 0
+	var tally policydiff.Tally
+	var shown []policydiff.Effect
+	bar := newProgress()
+	defer bar.done()
+	for partition := range log.Partitions() {
+		bar.say("deciding partition %d of %d", partition, log.Partitions())
+		n, err := policydiff.Effects(cmd.Context(), log, partition, before, after, func(e policydiff.Effect) error {
+			count++
+			tally.Add(&e)
+			if f.output == outputJSON {
+				return enc.Encode(difference{Effect: &e})
+			}
+			if len(shown) < f.jobs {
+				shown = append(shown, e)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		failures += n
+	}
+	bar.done()
+	summary.Failures, summary.Effects = &failures, &count
+	if f.output == outputJSON {
+		return nil
+	}
+	fmt.Fprintf(out, "\n%d of %d failed runs are decided otherwise", count, failures)
+	if count == 0 {
+		fmt.Fprintln(out)
+		return nil
+	}
+	fmt.Fprintf(out, ": %s\n\n", outcomes(tally.Groups()))
+	t := newTable(out, "COUNT", "QUEUE", "OLD", "NEW")
+	for _, g := range tally.Groups() {
+		t.row(fmt.Sprint(g.Count), g.Queue, g.From, g.To)
+	}
+	if err := t.flush(); err != nil || len(shown) == 0 {
+		return err
+	}
+	fmt.Fprintln(out)
+	t = newTable(out, "JOB", "RUN", "QUEUE", "OLD", "NEW")
+	for _, e := range shown {
+		t.row(e.JobID, e.RunID, e.Queue, verdictText(&e.Old), verdictText(&e.New))
+	}
+	err = t.flush()
+	if count > len(shown) {
+		fmt.Fprintf(out, "and %d more: --jobs %d shows all\n", count-len(shown), count)
+	}
+	return err
+}
+
+func verdictText(v *policydiff.Verdict) string {
+	return strings.Join(slices.DeleteFunc([]string{v.Outcome, v.Code, v.Rule, v.Delay}, func(s string) bool { return s == "" }), " ")
+}
+
+// outcomes sums groups up by what became of what.
+func outcomes(groups []policydiff.Group) string {
+	var order []string
+	counts := map[string]int{}
+	for _, g := range groups {
+		from, _, _ := strings.Cut(g.From, " ")
+		to, _, _ := strings.Cut(g.To, " ")
+		kind := from + " → " + to
+		if counts[kind] == 0 {
+			order = append(order, kind)
+		}
+		counts[kind] += g.Count
+	}
+	for i, kind := range order {
+		order[i] = fmt.Sprintf("%d %s", counts[kind], kind)
+	}
+	return strings.Join(order, ", ")
+}

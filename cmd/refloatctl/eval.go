@@ -1,0 +1,289 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/node"
+	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policytest"
+)
+
+type evalFlags struct {
+	policies                                                []string
+	conditions                                              []string
+	exitCode                                                int32
+	container, reason, message, category, subcategory, node string
+	podOOM                                                  bool
+	job                                                     policytest.Job
+	failures                                                int
+	at, verify, output                                      string
+}
+
+// maxFailures bounds what --failures can cost.
+const maxFailures = 100_000
+
+func newEval() *cobra.Command {
+	var f evalFlags
+	cmd := &cobra.Command{
+		Use:   "eval -p PATH [--exit-code N] [--condition C]...",
+		Short: "Decide one invented failure",
+		Long: `Decide one invented failure by policy files, as it would be decided live, and
+say why: the ladder of rules with the first matcher of each that did not hold, the
+counts, and the arithmetic of the delay. Nothing is written.
+
+Without --queue all policies of the files apply, in the order in which they stand
+there. With --queue those apply that the files bind to it.
+
+With --failures N the job fails N times like this, each time when its retry may
+start, and the last one is shown. With --verify the exit code is 1 unless the
+decision is the one given.`,
+		Example: `  refloatctl eval -p examples/policies --exit-code 137 --condition OOMKilled
+  refloatctl eval -p examples/policies --queue vision-train --exit-code 139 --failures 3
+  refloatctl eval -p examples/policies/infra.yaml --condition Preempted --verify Retry
+  refloatctl eval -p examples/policies --category infrastructure --subcategory gpu --node n17 -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			return eval(cmd, f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVarP(&f.policies, "policies", "p", nil, "policy files, or directories of them (required)")
+	flags.StringSliceVar(&f.conditions, "condition", nil, "OOMKilled, Evicted, DeadlineExceeded, Preempted, Unschedulable, LeaseReturned or LeaseExpired")
+	flags.Int32Var(&f.exitCode, "exit-code", 0, "exit code of the container")
+	flags.StringVar(&f.container, "container", "", "name of the container (default main)")
+	flags.StringVar(&f.reason, "reason", "", "reason of the container, such as Error")
+	flags.StringVar(&f.message, "message", "", "termination message of the container")
+	flags.BoolVar(&f.podOOM, "pod-oom", false, "the pod's reason is OOM, and no container is reported")
+	flags.StringVar(&f.category, "category", "", "failure category, as the executor reports it")
+	flags.StringVar(&f.subcategory, "subcategory", "", "failure subcategory")
+	flags.StringVar(&f.node, "node", "", "node on which the run failed")
+	flags.StringVar(&f.job.Queue, "queue", "", "queue of the job")
+	flags.StringSliceVar(&f.job.RetryPolicies, "retry-policy", nil, "policies that the job's annotation names")
+	flags.StringSliceVar(&f.job.InitContainers, "init-container", nil, "names of the job's init containers")
+	flags.BoolVar(&f.job.FailFast, "fail-fast", false, "the job asks to fail at its first failure")
+	flags.IntVar(&f.job.Gang, "gang", 0, "gang cardinality of the job")
+	flags.Int64Var(&f.job.GraceSeconds, "grace-seconds", 0, "terminationGracePeriodSeconds of the job")
+	flags.IntVar(&f.failures, "failures", 1, "let the job fail so often, and show the last")
+	flags.StringVar(&f.at, "at", "2026-01-01T00:00:00Z", "when it fails first, for pausedUntil")
+	flags.StringVar(&f.verify, "verify", "", "Retry or Fail: exit code 1 unless this is the decision")
+	addOutput(cmd, &f.output)
+	return cmd
+}
+
+func (f *evalFlags) check() error {
+	switch {
+	case len(f.policies) == 0:
+		return usageError{errors.New("-p PATH is required: a policy file, or a directory of them")}
+	case f.output != outputTable && f.output != outputJSON:
+		return badOutput(f.output)
+	case f.failures < 1 || f.failures > maxFailures:
+		return usageError{fmt.Errorf("--failures %d: use 1 to %d", f.failures, maxFailures)}
+	case f.verify != "" && f.verify != "Retry" && f.verify != "Fail":
+		return usageError{fmt.Errorf("--verify %q: use Retry or Fail", f.verify)}
+	case f.job.Gang != 0 && f.job.Gang < 2:
+		return usageError{fmt.Errorf("--gang %d: a gang has 2 jobs at least", f.job.Gang)}
+	case f.subcategory != "" && f.category == "":
+		return usageError{errors.New("--subcategory needs the --category that it belongs to")}
+	}
+	return nil
+}
+
+// failure is what the flags invent.
+func (f *evalFlags) failure(cmd *cobra.Command) (*policytest.Failure, error) {
+	out := &policytest.Failure{PodOOM: f.podOOM, Category: f.category, Sub: f.subcategory, Node: f.node}
+	for _, name := range f.conditions {
+		c, ok := policy.ParseCondition(name)
+		if !ok {
+			fix := "use OOMKilled, Evicted, DeadlineExceeded, Preempted, Unschedulable, LeaseReturned or LeaseExpired"
+			if near := policy.Nearest(name, conditionNames()); near != "" {
+				fix = "did you mean " + near + "?"
+			}
+			return nil, usageError{fmt.Errorf("--condition %q: no such condition; %s", name, fix)}
+		}
+		out.Conditions = append(out.Conditions, c)
+	}
+	if cmd.Flags().Changed("exit-code") || f.container != "" || f.reason != "" || f.message != "" {
+		c := policy.Container{Name: f.container, ExitCode: f.exitCode, Reason: f.reason, Message: f.message}
+		if c.Name == "" {
+			c.Name = policytest.MainContainer
+		}
+		if !cmd.Flags().Changed("exit-code") {
+			c.ExitCode = 1
+		}
+		out.Containers = []policy.Container{c}
+	}
+	if err := out.Check(); err != nil {
+		return nil, usageError{err}
+	}
+	return out, nil
+}
+
+func conditionNames() []string {
+	var names []string
+	for c := policy.OOMKilled; c <= policy.LeaseExpired; c++ {
+		names = append(names, c.String())
+	}
+	return names
+}
+
+func eval(cmd *cobra.Command, f evalFlags) error {
+	failure, err := f.failure(cmd)
+	if err != nil {
+		return err
+	}
+	start, err := time.Parse(time.RFC3339Nano, f.at)
+	if err != nil || start.Year() < 1970 || start.Year() > 2200 {
+		return usageError{fmt.Errorf("--at %q: use a time of RFC 3339, like 2026-12-01T06:00:00Z", f.at)}
+	}
+	set, queue, err := f.set(cmd)
+	if err != nil {
+		return err
+	}
+	f.job.Queue = queue
+	trial, err := policytest.NewTrial(set, f.job, start.UnixNano())
+	if err != nil {
+		return err
+	}
+	var out policytest.Outcome
+	at := start.UnixNano()
+	for i := range f.failures {
+		if out, err = trial.Fail(failure, at); err != nil {
+			return err
+		}
+		if i+1 < f.failures && (out.Decision == nil || !out.Decision.Requeue) {
+			fmt.Fprintf(cmd.ErrOrStderr(), "the job failed for good at failure %d of %d\n", i+1, f.failures)
+			break
+		}
+		at = out.Decision.RetryAfter
+	}
+	if f.output == outputJSON {
+		err = jsonLines(cmd.OutOrStdout()).Encode(outcomeJSON(&out))
+	} else {
+		printOutcome(cmd.OutOrStdout(), failure, &out)
+	}
+	if err != nil {
+		return err
+	}
+	return f.verified(cmd, &out)
+}
+
+func (f *evalFlags) verified(cmd *cobra.Command, out *policytest.Outcome) error {
+	got := "Fail"
+	if out.Decision.Requeue {
+		got = "Retry"
+	}
+	if f.verify == "" || f.verify == got {
+		return nil
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "want %s, got %s\n", f.verify, got)
+	return errFinding
+}
+
+// allPolicies is the queue to which eval binds all policies.
+const allPolicies = "all-policies-of-the-files"
+
+// set reads the policies. Without --queue it binds all of them to a queue.
+func (f *evalFlags) set(cmd *cobra.Command) (*policy.Set, string, error) {
+	files, err := node.PolicyFiles(f.policies...)
+	if err != nil {
+		return nil, "", err
+	}
+	set, err := parsePolicies(cmd, files)
+	if err != nil || f.job.Queue != "" {
+		return set, f.job.Queue, err
+	}
+	docs, err := policy.Documents(files)
+	if err != nil {
+		return nil, "", err
+	}
+	var names []string
+	for _, d := range docs {
+		if d.Kind == "RetryPolicy" {
+			names = append(names, d.Name)
+		}
+	}
+	binding := fmt.Sprintf("kind: Queue\nname: %s\nretryPolicies: [%s]\n", allPolicies, strings.Join(names, ", "))
+	set, err = parsePolicies(cmd, append(slices.Clip(files), policy.File{Name: "--queue", Data: []byte(binding)}))
+	return set, allPolicies, err
+}
+
+// parsePolicies prints what is wrong with policy files, as a finding.
+func parsePolicies(cmd *cobra.Command, files []policy.File) (*policy.Set, error) {
+	set, err := policy.Parse(files)
+	if problems, ok := errors.AsType[policy.Problems](err); ok {
+		for _, p := range problems {
+			fmt.Fprintln(cmd.ErrOrStderr(), p)
+		}
+		return nil, errFinding
+	}
+	return set, err
+}
+
+func printOutcome(w io.Writer, f *policytest.Failure, out *policytest.Outcome) {
+	d, x := out.Decision, out.Why
+	queue := "queue " + oneLine(d.Queue)
+	if d.Queue == allPolicies {
+		queue = "no queue given: all policies of the files apply, in order"
+	}
+	fmt.Fprintf(w, "%s %d of a job (%s)%s\n", bold(w, "Failure of run"), d.RunIndex, queue, onNode(f.Node))
+	printFailure(w, &jobdb.Run{}, &x.Facts)
+	kind := "JobFailed"
+	if d.Requeue {
+		kind = "JobRequeued"
+	}
+	fmt.Fprintf(w, "\n%s %s, %s\n  %s\n", bold(w, "Decision"), kind, d.Code, oneLine(audit.Reason(d)))
+	printLadder(w, x.Rungs)
+	printCounts(w, d, x)
+}
+
+// rungJSON is one rule of a ladder, as programs read it.
+type rungJSON struct {
+	Policy  string `json:"policy"`
+	Rule    string `json:"rule"`
+	Tried   bool   `json:"tried"`
+	Matched bool   `json:"matched"`
+	Failed  string `json:"failed,omitempty"`
+	Why     string `json:"why,omitempty"`
+}
+
+func ladderJSON(rungs []policy.Rung) []rungJSON {
+	out := []rungJSON{}
+	for _, r := range rungs {
+		line := rungJSON{Policy: r.Policy, Rule: r.Rule, Tried: r.Tried, Matched: r.Matched, Why: r.Why}
+		if r.Tried && !r.Matched {
+			line.Failed = r.Failed.String()
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+// outcomeOut is an outcome as `eval -o json` and `test -o json` print it.
+type outcomeOut struct {
+	Decision   *audit.Decision `json:"decision,omitempty"`
+	NotDecided string          `json:"notDecided,omitempty"`
+	Ladder     []rungJSON      `json:"ladder"`
+}
+
+func outcomeJSON(out *policytest.Outcome) outcomeOut {
+	o := outcomeOut{Ladder: ladderJSON(out.Why.Rungs)}
+	if out.Decision == nil {
+		o.NotDecided = out.NotDecided.Reason.String()
+		return o
+	}
+	d := audit.DecisionOf(0, out.Decision)
+	o.Decision = &d
+	return o
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+)
+
+// starter is what init writes.
+//
+//go:embed all:starter
+var starter embed.FS
+
+func newInit() *cobra.Command {
+	return &cobra.Command{
+		Use:   "init DIR",
+		Short: "Write a first policy with tests",
+		Long: `Write a policy with comments, a queue that uses it, tests, and a step for CI into a
+directory, which is created when it is not there. Files that are there already are
+never overwritten: then nothing is written.`,
+		Example: `  refloatctl init my-policies
+  refloatctl lint my-policies && refloatctl test my-policies`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return initDir(cmd, args[0]) },
+	}
+}
+
+func initDir(cmd *cobra.Command, dir string) error {
+	files := map[string][]byte{}
+	var names, taken []string
+	err := fs.WalkDir(starter, "starter", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := starter.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(dir, filepath.FromSlash(name[len("starter/"):]))
+		files[to], names = bytes.ReplaceAll(data, []byte("DIRECTORY"), []byte(filepath.ToSlash(filepath.Clean(dir)))), append(names, to)
+		_, err = os.Lstat(to)
+		switch {
+		case err == nil:
+			taken = append(taken, to)
+		case errors.Is(err, fs.ErrNotExist):
+			err = nil
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("init: %w", err)
+	}
+	if taken != nil {
+		return fmt.Errorf("init: %s is there already: choose another directory, nothing was written", taken[0])
+	}
+	for _, name := range names {
+		if err := writeNew(name, files[name]); err != nil {
+			return fmt.Errorf("init: %w", err)
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "wrote %s\n", name)
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "\n%s\n", bold(cmd.OutOrStdout(), "Try next"))
+	for _, next := range []string{"lint " + dir, "test " + dir + " -v", "eval -p " + dir + " --exit-code 137 --condition OOMKilled", "up --data .refloat-run --policies " + dir} {
+		fmt.Fprintf(cmd.OutOrStdout(), "  refloatctl %s\n", next)
+	}
+	return nil
+}
+
+// writeNew writes a file that is not there yet.
+func writeNew(name string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Close())
+}

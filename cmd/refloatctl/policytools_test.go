@@ -1,0 +1,382 @@
+package main
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/refloat/refloat/internal/node"
+)
+
+// started is what init writes, in a directory of its own.
+func started(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "my policies")
+	ctl(t, "init", dir).exits(t, exitFine).says(t, "wrote "+filepath.Join(dir, "policy.yaml"), "Try next")
+	return dir
+}
+
+// rewritten edits a file.
+func rewritten(t *testing.T, file string, edit func(string) string) {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := edit(string(b))
+	if after == string(b) {
+		t.Fatalf("%s: nothing to change", file)
+	}
+	if err := os.WriteFile(file, []byte(after), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestInit: what init writes is green, and each broken rule turns it red.
+func TestInit(t *testing.T) {
+	t.Parallel()
+	dir := started(t)
+	ctl(t, "lint", dir, "--strict").exits(t, exitFine).says(t, "2 files are fine")
+	ctl(t, "test", dir, "--coverage", "--mutate").exits(t, exitFine).says(t, "0 failed", "24 of 24 noticed", "5 of 5 rules")
+	ctl(t, "replay", "--log", imported(t, recordingFile("plain")), "--policies", dir).exits(t, exitFine).says(t, "starter/default")
+	ci, err := os.ReadFile(filepath.Join(dir, "ci", "github-actions.yml"))
+	if err != nil || !strings.Contains(string(ci), "refloatctl test "+filepath.ToSlash(dir)) {
+		t.Errorf("the step for CI: %s, %v", ci, err)
+	}
+	ctl(t, "init", dir).exits(t, exitEnvironment).says(t, "is there already", "nothing was written")
+	ctl(t, "init", filepath.Join(dir, "policy.yaml")).exits(t, exitEnvironment)
+
+	rules := regexp.MustCompile(`(?m)^  - name: ([a-z-]+)\n    action: ([A-Za-z]+)\n`)
+	policyFile := filepath.Join(dir, "policy.yaml")
+	whole, err := os.ReadFile(policyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := rules.FindAllStringSubmatchIndex(string(whole), -1)
+	if len(all) != 4 {
+		t.Fatalf("%d rules", len(all))
+	}
+	for _, at := range all {
+		name, next := string(whole[at[2]:at[3]]), strings.Index(string(whole[at[1]:]), "\n  - name:")
+		end := len(whole)
+		if next >= 0 {
+			end = at[1] + next + 1
+		}
+		for how, broken := range map[string]string{
+			"gone":   string(whole[:at[0]]) + string(whole[end:]),
+			"failed": string(whole[:at[4]]) + "Fail" + string(whole[at[5]:]),
+		} {
+			rewritten(t, policyFile, func(string) string { return broken })
+			if r := ctl(t, "test", dir); r.code != exitFinding {
+				t.Errorf("rule %s %s, and test exits with %d:\n%s%s", name, how, r.code, r.out, r.err)
+			}
+		}
+	}
+	rewritten(t, policyFile, func(string) string {
+		return strings.Replace(string(whole), "defaultAction: Fail", "defaultAction: Retry", 1)
+	})
+	ctl(t, "test", dir).exits(t, exitFinding).says(t, "want Fail", "got  Retry")
+}
+
+func TestEval(t *testing.T) {
+	t.Parallel()
+	examples := filepath.Join("..", "..", "examples", "policies")
+	for _, c := range []struct {
+		args string
+		code int
+		says []string
+	}{
+		{"-p EX --exit-code 137 --condition OOMKilled", exitFine, []string{"JobRequeued, RuleRetry", "rule oom of policy training", "no queue given", "✓", "Delay 15s"}},
+		{"-p EX --queue vision-train --exit-code 139 --failures 3", exitFine, []string{"JobFailed, RuleLimit", "2 of 2", "queue vision-train"}},
+		{"-p EX --queue genomics --exit-code 1 --retry-policy extra,batch", exitFine, []string{"rule flaky of policy extra", "policies skipped: batch"}},
+		{"-p EX/infra.yaml --condition Preempted --grace-seconds 30 --verify Retry", exitFine, []string{"RuleIgnore", "termination grace 30s"}},
+		{"-p EX/infra.yaml --condition Preempted --verify Fail", exitFinding, []string{"want Fail, got Retry"}},
+		{"-p EX --category infrastructure --subcategory gpu --node n17", exitFine, []string{"rule gpu", "not on n17", "on node n17"}},
+		{"-p EX --pod-oom", exitFine, []string{"condition OOMKilled"}},
+		{"-p EX --fail-fast --exit-code 1", exitFine, []string{"FailFast"}},
+		{"-p EX --gang 4 --exit-code 1", exitFine, []string{"GangFail"}},
+		{"-p EX --exit-code 2 --failures 9", exitFine, []string{"RuleFail", "failed for good at failure 1 of 9"}},
+		{"--exit-code 1", exitUsage, []string{"-p PATH is required"}},
+		{"-p EX --condition OOM", exitUsage, []string{"no such condition"}},
+		{"-p EX --condition Evictd", exitUsage, []string{"did you mean Evicted?"}},
+		{"-p EX --condition LeaseExpired --exit-code 1", exitUsage, []string{"reports no container"}},
+		{"-p EX --failures 0", exitUsage, []string{"--failures 0"}},
+		{"-p EX --verify Maybe", exitUsage, []string{"use Retry or Fail"}},
+		{"-p EX --gang 1", exitUsage, []string{"--gang 1"}},
+		{"-p EX --subcategory gpu", exitUsage, []string{"--category"}},
+		{"-p EX --at noon", exitUsage, []string{"--at"}},
+		{"-p EX -o yaml", exitUsage, []string{`-o "yaml"`}},
+		{"-p nowhere", exitEnvironment, []string{"no such file"}},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			t.Parallel()
+			ctl(t, append([]string{"eval"}, strings.Fields(strings.ReplaceAll(c.args, "EX", examples))...)...).exits(t, c.code).says(t, c.says...)
+		})
+	}
+	bad := writeFile(t, t.TempDir(), "bad.yaml", badPolicy)
+	ctl(t, "eval", "-p", bad).exits(t, exitFinding).says(t, bad+":5:15: ")
+	r := ctl(t, "eval", "-p", examples, "--queue", "vision-train", "--exit-code", "143", "-o", "json").exits(t, exitFine)
+	o := jsonLine(t, r.out)
+	if d, _ := o["decision"].(map[string]any); object(d).follows(contract) != nil || object(d).text("rule") != "signalled" {
+		t.Errorf("%v: %s", object(d).follows(contract), r.out)
+	}
+	if ladder, _ := o["ladder"].([]any); len(ladder) != 12 {
+		t.Errorf("%d rungs", len(ladder))
+	}
+}
+
+// TestTest tries the command on a red file, in every form.
+func TestTest(t *testing.T) {
+	t.Parallel()
+	dir := started(t)
+	file := filepath.Join(dir, "starter_test.yaml")
+	rewritten(t, file, func(s string) string { return strings.Replace(s, "delay: 20s", "delay: 21s", 1) })
+
+	r := ctl(t, "test", dir).exits(t, exitFinding).says(t, "FAIL  "+file+":13:3: an evicted run goes elsewhere", "want 21s", "got  20s", "✓ starter/lost-capacity", "10 tests in 1 files, 1 failed")
+	if strings.Contains(r.out, "ok ") {
+		t.Errorf("shows green tests: %s", r.out)
+	}
+	ctl(t, "test", dir, "--run", "memory|75", "-v").exits(t, exitFine).says(t, "ok    "+file, "3 tests in 1 files, 0 failed")
+	ctl(t, "test", dir, "--mutate").exits(t, exitFinding).says(t, "they need green tests")
+
+	red := 0
+	for line := range strings.Lines(ctl(t, "test", dir, "-o", "json").exits(t, exitFinding).out) {
+		o := jsonLine(t, line)
+		if o["passed"] == false {
+			red++
+		}
+		for _, s := range o["steps"].([]any) {
+			outcome := object(object(s.(map[string]any))["outcome"].(map[string]any))
+			if err := object(outcome["decision"].(map[string]any)).follows(contract); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if red != 1 {
+		t.Errorf("%d red tests in JSON", red)
+	}
+	var suites struct {
+		Suites []struct {
+			Tests    int `xml:"tests,attr"`
+			Failures int `xml:"failures,attr"`
+			Cases    []struct {
+				Name    string  `xml:"name,attr"`
+				Failure *string `xml:"failure"`
+			} `xml:"testcase"`
+		} `xml:"testsuite"`
+	}
+	junit := ctl(t, "test", dir, "-o", "junit", "--coverage").exits(t, exitFinding)
+	if err := xml.Unmarshal([]byte(junit.out), &suites); err != nil {
+		t.Fatalf("%v: %s", err, junit.out)
+	}
+	if s := suites.Suites; len(s) != 1 || s[0].Tests != 10 || s[0].Failures != 1 || len(s[0].Cases) != 10 || !strings.Contains(*s[0].Cases[1].Failure, "got  20s") {
+		t.Errorf("JUnit: %+v", s)
+	}
+
+	before, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctl(t, "test", dir, "--update").exits(t, exitFine).says(t, file+": updated")
+	after, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := strings.Replace(string(before), "delay: 21s", "delay: 20s", 1); string(after) != want {
+		t.Errorf("updated to:\n%s", after)
+	}
+	ctl(t, "test", dir, "--update").exits(t, exitFine).says(t, "nothing to update")
+	ctl(t, "test", dir).exits(t, exitFine)
+	ctl(t, "test", dir, "--run", "75", "--coverage").exits(t, exitFinding).says(t, filepath.Join(dir, "policy.yaml")+":13:5: starter/preempted is not reached")
+
+	rewritten(t, file, func(s string) string { return strings.Replace(s, "decision:", "decisions:", 1) })
+	ctl(t, "test", dir).exits(t, exitFinding).says(t, file+":10:", "RP010", "did you mean decision?")
+	rewritten(t, file, func(s string) string { return strings.Replace(s, "decisions:", "decision:", 1) })
+	writeFile(t, dir, "bad.yaml", badPolicy)
+	ctl(t, "test", dir).exits(t, exitFinding).says(t, "bad.yaml:5:15: ")
+
+	empty := t.TempDir()
+	for args, c := range map[string]struct {
+		code int
+		says string
+	}{
+		"test " + empty:                               {exitEnvironment, "no *_test.yaml below"},
+		"test " + empty + "/nowhere":                  {exitEnvironment, "no such file"},
+		"test " + examplesDir + " --run (":            {exitUsage, "--run"},
+		"test " + examplesDir + " --run no-such-test": {exitUsage, "matches no test"},
+		"test " + examplesDir + " -o yaml":            {exitUsage, "use text, json or junit"},
+		"test " + examplesDir + " --update --run OOM": {exitUsage, "--update"},
+		"test record --data x --out y":                {exitUsage, "--job ID is required"},
+		"test record --job x --out y":                 {exitUsage, "--data DIR is required"},
+		"test record --job x --data y":                {exitUsage, "--out DIR is required"},
+	} {
+		ctl(t, strings.Fields(args)...).exits(t, c.code).says(t, c.says)
+	}
+}
+
+var examplesDir = filepath.Join("..", "..", "examples", "policies")
+
+// TestExamplesTested: the examples are clean, covered, and every fault in them is noticed.
+func TestExamplesTested(t *testing.T) {
+	t.Parallel()
+	ctl(t, "lint", examplesDir, "--strict").exits(t, exitFine).says(t, "6 files are fine")
+	ctl(t, "test", examplesDir, "--coverage", "--mutate").exits(t, exitFine).says(t, "0 failed", "16 of 16 rules")
+}
+
+func TestLintForms(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	text := "apiVersion: armadaproject.io/v1\nkind: RetryPolicy\nmetadata: {name: p}\nspec:\n  rules:\n" +
+		"  - {name: a, action: Retry, onFailureCategory: [Infra]}\n  - {name: b, action: Fail, onFailureCategory: [Infra], onExitCodes: {operator: In, values: [1]}}\n"
+	file := writeFile(t, dir, "p.yaml", text)
+	categories := writeFile(t, dir, "categories.txt", "infra\nuser # theirs\n")
+	r := ctl(t, "lint", file, "--categories", categories).exits(t, exitFinding)
+	r.says(t, file+":6:50: warning RP110 spec.rules[0].onFailureCategory[0]", "did you mean infra?", file+":7:5: warning RP103 spec.rules[1]: never reached: p/a matches")
+	for line := range strings.Lines(ctl(t, "lint", file, "-o", "json").exits(t, exitFinding).out) {
+		if o := jsonLine(t, line); o.text("code") != "RP103" || o.text("severity") != "warning" || o.number("line") != 7 || o.text("file") != file {
+			t.Error(line)
+		}
+	}
+	var sarif struct {
+		Version string
+		Runs    []struct{ Results []struct{ RuleID string } }
+	}
+	if err := json.Unmarshal([]byte(ctl(t, "lint", file, "-o", "sarif").exits(t, exitFinding).out), &sarif); err != nil || sarif.Version != "2.1.0" || len(sarif.Runs[0].Results) != 1 {
+		t.Errorf("%v: %+v", err, sarif)
+	}
+	ctl(t, "lint", examplesDir, "-o", "sarif").exits(t, exitFine).says(t, `"results": []`)
+	ctl(t, "lint", file, "-o", "xml").exits(t, exitUsage).says(t, "use text, json or sarif")
+	ctl(t, "lint", file, "--categories", filepath.Join(dir, "none")).exits(t, exitEnvironment).says(t, "read categories")
+	ctl(t, "lint", file, "--categories", writeFile(t, dir, "empty.txt", "#\n")).exits(t, exitFinding).says(t, "no category in it")
+}
+
+func TestDiff(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(testPolicies)); err != nil {
+		t.Fatal(err)
+	}
+	log := node.Dir(drainedData(t)).Events()
+	ctl(t, "diff", testPolicies, dir, "--log", log).exits(t, exitFine).says(t, "0 of ", "say the same")
+	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := 0
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := strings.ReplaceAll(string(b), "action: Retry", "action: Fail"); s != string(b) {
+			changed++
+			writeFile(t, dir, filepath.Base(file), s)
+		}
+	}
+	if changed == 0 {
+		t.Fatal("no rule to change")
+	}
+	ctl(t, "diff", testPolicies, dir).exits(t, exitFinding).says(t, "changed  rule ", `action: "Retry" → "Fail"`)
+	r := ctl(t, "diff", testPolicies, dir, "--log", log, "--jobs", "2").exits(t, exitFinding)
+	r.says(t, "failed runs are decided otherwise", "Retry → Fail", "QUEUE", "more: --jobs")
+	var effects, changes int
+	var last object
+	for line := range strings.Lines(ctl(t, "diff", testPolicies, dir, "--log", log, "-o", "json").exits(t, exitFinding).out) {
+		last = jsonLine(t, line)
+		if e, ok := last["effect"].(map[string]any); ok {
+			effects++
+			if e["jobId"] == "" || e["old"] == nil || e["new"] == nil {
+				t.Error(line)
+			}
+		}
+		if last["change"] != nil {
+			changes++
+		}
+	}
+	summary := object(last["summary"].(map[string]any))
+	if effects == 0 || summary.number("effects") != int64(effects) || summary.number("changes") != int64(changes) || summary.number("failures") < int64(effects) {
+		t.Errorf("%d effects, %d changes, summary %v", effects, changes, summary)
+	}
+	if !strings.Contains(r.out, " of "+summary["failures"].(json.Number).String()+" failed runs") {
+		t.Errorf("table and JSON differ: %v\n%s", summary, r.out)
+	}
+	ctl(t, "diff", testPolicies).exits(t, exitUsage)
+	ctl(t, "diff", testPolicies, dir, "--jobs", "-1").exits(t, exitUsage)
+	ctl(t, "diff", testPolicies, dir+"/nowhere").exits(t, exitEnvironment)
+	ctl(t, "diff", testPolicies, dir, "--log", dir+"/nowhere").exits(t, exitEnvironment)
+	ctl(t, "diff", testPolicies, writeFile(t, t.TempDir(), "bad.yaml", badPolicy)).exits(t, exitFinding).says(t, "bad.yaml:5:15")
+}
+
+func TestSchemaAndFields(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"", "RetryPolicy", "Queue", "RetrySettings"} {
+		args := strings.Fields("schema " + kind)
+		var schema map[string]any
+		if err := json.Unmarshal([]byte(ctl(t, args...).exits(t, exitFine).out), &schema); err != nil || schema["$schema"] != "https://json-schema.org/draft/2020-12/schema" {
+			t.Errorf("%s: %v", args, err)
+		}
+	}
+	ctl(t, "schema", "Quee").exits(t, exitUsage).says(t, "did you mean Queue?")
+	r := ctl(t, "explain-field", "spec.rules.backoff").exits(t, exitFine).says(t, "KIND:     RetryPolicy", "initialDelay", "How long a retry waits")
+	whole := strings.Join(strings.Fields(r.out), " ")
+	if schema := ctl(t, "schema").out; !strings.Contains(schema, "How long a retry waits: the least of initialDelay") || !strings.Contains(whole, "How long a retry waits: the least of initialDelay") {
+		t.Error("schema and explain-field tell different texts")
+	}
+	ctl(t, "explain-field", "Queue.mode").exits(t, exitFine).says(t, "Shadow")
+	ctl(t, "explain-field", "spec.bakoff").exits(t, exitUsage).says(t, "did you mean spec.backoff?")
+}
+
+// TestRecord: jobs of a real history become tests that pass as recorded, and turn
+// red under policies that decide otherwise.
+func TestRecord(t *testing.T) {
+	t.Parallel()
+	data := drainedData(t)
+	jobs := map[string]string{} // by code of the last decision
+	for line := range strings.Lines(ctl(t, "get", "decisions", "--data", data, "-o", "json").exits(t, exitFine).out) {
+		o := jsonLine(t, line)
+		jobs[o.text("code")] = o.text("jobId")
+	}
+	if len(jobs) < 4 {
+		t.Fatalf("only %v", jobs)
+	}
+	out := t.TempDir()
+	recorded := map[string]bool{}
+	for code, job := range jobs {
+		if !recorded[job] {
+			ctl(t, "test", "record", "--job", job, "--data", data, "--out", out).exits(t, exitFine).says(t, "1 tests in 1 files, 0 failed")
+		}
+		recorded[job] = true
+		b, err := os.ReadFile(filepath.Join(out, job+"_test.yaml"))
+		if err != nil || !strings.Contains(string(b), "code: "+code) {
+			t.Errorf("%s: %v\n%s", code, err, b)
+		}
+	}
+	ctl(t, "test", out).exits(t, exitFine).says(t, " 0 failed")
+	for _, job := range jobs {
+		ctl(t, "test", "record", "--job", job, "--data", data, "--out", out).exits(t, exitEnvironment).says(t, "is there already")
+		break
+	}
+	ctl(t, "test", "record", "--job", jobs["RuleRetry"], "--data", data, "--out", t.TempDir(), "--policies", started(t)).exits(t, exitFinding).says(t, "FAIL")
+	ctl(t, "test", "record", "--job", "nobody", "--data", data, "--out", out).exits(t, exitFinding).says(t, "no job nobody")
+}
+
+// TestPolicyToolsInPipes: help has examples, and pipes get no control characters.
+func TestPolicyToolsInPipes(t *testing.T) {
+	t.Parallel()
+	for _, args := range []string{"eval", "test", "test record", "init", "lint", "diff", "schema", "explain-field"} {
+		ctl(t, append(strings.Fields(args), "--help")...).exits(t, exitFine).says(t, "Examples:\n", "refloatctl "+args)
+	}
+	for _, args := range []string{
+		"eval -p " + examplesDir + " --exit-code 1", "test " + examplesDir + " --mutate -v", "lint " + examplesDir,
+		"diff " + examplesDir + " " + testPolicies + " --log " + node.Dir(drainedData(t)).Events(), "explain-field spec", "init " + filepath.Join(t.TempDir(), "p"),
+	} {
+		r := ctlIn(t, []string{"TERM=xterm-256color"}, strings.Fields(args)...)
+		if at := strings.IndexAny(r.out+r.err, rewriting); at >= 0 || r.out == "" {
+			t.Errorf("%s prints %q", args, r.out+r.err)
+		}
+	}
+}

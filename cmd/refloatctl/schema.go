@@ -1,0 +1,100 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/refloat/refloat/internal/policy"
+)
+
+func newSchema() *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema [KIND]",
+		Short: "Print the JSON Schema of policy files",
+		Long: `Print the JSON Schema (2020-12) of policy files, or of one kind: RetryPolicy (both
+forms), Queue or RetrySettings. Editors complete and check by it; lint knows more.`,
+		Example: `  refloatctl schema > retry-policy.schema.json
+  # then, as the first line of a policy file:
+  # yaml-language-server: $schema=retry-policy.schema.json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			kind := ""
+			if len(args) > 0 {
+				kind = args[0]
+			}
+			b, err := policy.JSONSchema(kind)
+			if err != nil {
+				return usageError{err}
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s\n", b)
+			return nil
+		},
+	}
+}
+
+func newExplainField() *cobra.Command {
+	return &cobra.Command{
+		Use:   "explain-field [KIND.]FIELD",
+		Short: "Tell what a field of policy files means",
+		Long: `Tell what a field of policy files means, its type, default and limits, and which
+fields stand below it. The field is a path, of a RetryPolicy unless another kind
+stands before it.`,
+		Example: `  refloatctl explain-field spec.rules.backoff
+  refloatctl explain-field Queue.retryPolicies
+  refloatctl explain-field RetrySettings`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f, below, err := policy.Describe(args[0])
+			if err != nil {
+				return usageError{err}
+			}
+			printField(cmd.OutOrStdout(), f, below)
+			return nil
+		},
+	}
+}
+
+func printField(w io.Writer, f policy.Field, below []policy.Field) {
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(w, "%s %s\n", bold(w, name), value)
+		}
+	}
+	line("KIND:    ", f.Kind)
+	line("FIELD:   ", f.Path)
+	line("TYPE:    ", f.Type)
+	line("DEFAULT: ", f.Default)
+	line("LIMITS:  ", f.Limits)
+	fmt.Fprintf(w, "\n%s\n", wrapped(f.Text, 88))
+	if len(below) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\n%s\n", bold(w, "FIELDS"))
+	t := newTable(w, "  NAME", "TYPE", "DEFAULT", "WHAT IT IS")
+	for _, b := range below {
+		first, _, _ := strings.Cut(b.Text, ". ")
+		t.row("  "+b.Name(), b.Type, b.Default, strings.TrimSuffix(first, "."))
+	}
+	_ = t.flush()
+}
+
+// wrapped breaks a text into lines.
+func wrapped(s string, width int) string {
+	var b strings.Builder
+	at := 0
+	for word := range strings.FieldsSeq(s) {
+		if at > 0 && at+1+len(word) > width {
+			b.WriteByte('\n')
+			at = 0
+		} else if at > 0 {
+			b.WriteByte(' ')
+			at++
+		}
+		b.WriteString(word)
+		at += len(word)
+	}
+	return b.String()
+}

@@ -1,0 +1,252 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/refloat/refloat/internal/node"
+	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policytest"
+)
+
+const outputJUnit = "junit"
+
+type testFlags struct {
+	run, output                       string
+	update, coverage, mutate, verbose bool
+}
+
+func newTest() *cobra.Command {
+	var f testFlags
+	cmd := &cobra.Command{
+		Use:   "test [DIR|FILE]...",
+		Short: "Test policies by files of invented failures",
+		Long: `Run tests of policies: the files *_test.yaml below the directories given (default:
+here). A test is a job whose runs fail as told, at told times, and what is expected
+of each failure. It is decided by the program that decides live.
+
+  kind: RetryPolicyTest
+  policies: [.]                  # paths from this file; default: its directory
+  tests:
+  - name: OOM is retried once
+    job: {queue: ml}
+    events:
+    - {fail: {condition: OOMKilled}, expect: {decision: Retry, rule: ml/oom, delay: 30s}}
+    - {fail: {condition: OOMKilled}, expect: {decision: Fail, code: RuleLimit}}
+
+docs/policies.md describes all of it. --coverage lists rules that no test reached,
+--mutate breaks each rule and limit and lists what no test noticed; both are
+findings. --update writes what came in place of what was expected.
+
+Exit codes: 0 green, 1 red (or a finding), 2 usage, 3 environment.`,
+		Example: `  refloatctl test examples/policies
+  refloatctl test examples/policies --run OOM -v
+  refloatctl test examples/policies --coverage --mutate
+  refloatctl test my-policies -o junit > report.xml
+  refloatctl test my-policies/ml_test.yaml --update`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !slices.Contains([]string{outputText, outputJSON, outputJUnit}, f.output) {
+				return usageError{fmt.Errorf("-o %q: use text, json or junit", f.output)}
+			}
+			if len(args) == 0 {
+				args = []string{"."}
+			}
+			return test(cmd, f, args)
+		},
+	}
+	cmd.Flags().StringVar(&f.run, "run", "", "only tests whose name matches this regular expression")
+	cmd.Flags().StringVarP(&f.output, "output", "o", outputText, "text, json (one test a line) or junit")
+	cmd.Flags().BoolVar(&f.update, "update", false, "write what came into the files, in place of what was expected")
+	cmd.Flags().BoolVar(&f.coverage, "coverage", false, "list rules that no test reached")
+	cmd.Flags().BoolVar(&f.mutate, "mutate", false, "break each rule and limit, and list what no test noticed")
+	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "also show tests that are green")
+	cmd.AddCommand(newTestRecord())
+	return cmd
+}
+
+const outputText = "text"
+
+// bench is what the tests of one command run on.
+type bench struct {
+	suites  []*policytest.Suite
+	results [][]policytest.Result // by suite
+	sets    map[string]*policy.Set
+	files   map[[32]byte][]policy.File // by digest of the set
+}
+
+func test(cmd *cobra.Command, f testFlags, paths []string) error {
+	only, err := regexp.Compile(f.run)
+	if err != nil {
+		return usageError{fmt.Errorf("--run: %w", err)}
+	}
+	if f.update && (f.run != "" || f.coverage || f.mutate) {
+		return usageError{errors.New("--update takes whole files, and nothing else with it")}
+	}
+	b, err := openBench(cmd, paths)
+	if err != nil {
+		return err
+	}
+	ran := 0
+	for _, s := range b.suites {
+		var results []policytest.Result
+		for i := range s.Tests {
+			if only.MatchString(s.Tests[i].Name) {
+				results = append(results, s.Run(&s.Tests[i], b.policies(s)))
+				ran++
+			}
+		}
+		b.results = append(b.results, results)
+	}
+	if ran == 0 {
+		return usageError{fmt.Errorf("--run %q matches no test", f.run)}
+	}
+	if f.update {
+		return b.update(cmd)
+	}
+	return b.report(cmd, f)
+}
+
+// openBench reads the test files and the policies that they name.
+func openBench(cmd *cobra.Command, paths []string) (*bench, error) {
+	names, err := testFiles(paths)
+	if err != nil {
+		return nil, err
+	}
+	b := &bench{sets: map[string]*policy.Set{}, files: map[[32]byte][]policy.File{}}
+	var problems policy.Problems
+	for _, name := range names {
+		files, err := node.PolicyFiles(name)
+		if err != nil {
+			return nil, err
+		}
+		s, err := policytest.Parse(files[0])
+		if wrong, ok := errors.AsType[policy.Problems](err); ok {
+			problems = append(problems, wrong...)
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		b.suites = append(b.suites, s)
+		for _, list := range s.Files() {
+			_, err := b.policies(s)(list)
+			if wrong, ok := errors.AsType[policy.Problems](err); ok {
+				problems = append(problems, wrong...)
+			} else if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+		}
+	}
+	if len(problems) > 0 {
+		problems.Sort()
+		for _, p := range slices.Compact(problems) {
+			fmt.Fprintln(cmd.ErrOrStderr(), p)
+		}
+		return nil, errFinding
+	}
+	return b, nil
+}
+
+// testFiles finds the test files of paths: those of directories with all below
+// them, but nothing hidden.
+func testFiles(paths []string) ([]string, error) {
+	var names []string
+	for _, path := range paths {
+		err := filepath.WalkDir(path, func(name string, d fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return fmt.Errorf("find tests: %w", err)
+			case name != path && strings.HasPrefix(d.Name(), ".") && d.IsDir():
+				return filepath.SkipDir
+			case !d.IsDir() && (name == path || policy.IsTest(name) && !strings.HasPrefix(d.Name(), ".")):
+				names = append(names, name)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	if names == nil {
+		return nil, fmt.Errorf("no *_test.yaml below %s; `refloatctl init DIR` writes one to begin with", strings.Join(paths, ", "))
+	}
+	return names, nil
+}
+
+// policies reads the policies that a suite names, each once.
+func (b *bench) policies(s *policytest.Suite) policytest.Policies {
+	return func(paths []string) (*policy.Set, error) {
+		dir := filepath.Dir(s.File)
+		if len(paths) == 0 {
+			paths = []string{"."}
+		}
+		var from []string
+		for _, p := range paths {
+			if !filepath.IsAbs(p) {
+				p = filepath.Join(dir, p)
+			}
+			from = append(from, p)
+		}
+		key := strings.Join(from, "\x00")
+		if set := b.sets[key]; set != nil {
+			return set, nil
+		}
+		files, err := node.PolicyFiles(from...)
+		if err != nil {
+			return nil, err
+		}
+		set, err := policy.Parse(files)
+		if err != nil {
+			return nil, err
+		}
+		b.sets[key], b.files[set.Digest()] = set, files
+		return set, nil
+	}
+}
+
+// update writes what came into the test files.
+func (b *bench) update(cmd *cobra.Command) error {
+	for i, s := range b.suites {
+		data, err := s.Update(b.results[i], b.policies(s))
+		if err != nil {
+			fmt.Fprintln(cmd.ErrOrStderr(), err)
+			return errFinding
+		}
+		old, err := os.ReadFile(s.File)
+		if err != nil {
+			return fmt.Errorf("update: %w", err)
+		}
+		if string(old) == string(data) {
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: nothing to update\n", s.File)
+			continue
+		}
+		if err := replaceFile(s.File, data); err != nil {
+			return fmt.Errorf("update: %w", err)
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "%s: updated; read the difference before you commit it\n", s.File)
+	}
+	return nil
+}
+
+// replaceFile writes a file whole or not at all.
+func replaceFile(name string, data []byte) error {
+	info, err := os.Stat(name)
+	if err != nil {
+		return err
+	}
+	next := name + ".new"
+	if err := os.WriteFile(next, data, info.Mode().Perm()); err != nil {
+		return err
+	}
+	return os.Rename(next, name)
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/policytest"
+)
+
+type testRecordFlags struct {
+	jobSource
+	job, out, policies string
+}
+
+func newTestRecord() *cobra.Command {
+	var f testRecordFlags
+	cmd := &cobra.Command{
+		Use:   "record --job ID --data DIR [--job-db URL] --out DIR",
+		Short: "Turn a job's history into a test",
+		Long: `Turn the decided failures of a real job into a test file that expects what was
+decided, and the policies that decided it into files beside it. The test is run
+before it is kept: it passes as recorded.
+
+With --policies PATH the test names your policy files instead: it is red where they
+decide otherwise than was decided then (exit code 1), and kept all the same.`,
+		Example: `  refloatctl test record --job 01m7xn681y99tqr9907k6hqh4d --data .refloat-run --out incident
+  refloatctl test incident -v
+  refloatctl test record --job 01m7xn681y99tqr9907k6hqh4d --data .refloat-run --out my-policies/tests --policies my-policies`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case f.job == "":
+				return usageError{errors.New("--job ID is required: `refloatctl get decisions --data DIR` lists them")}
+			case f.data == "":
+				return errNoData
+			case f.out == "":
+				return usageError{errors.New("--out DIR is required: where to write the test")}
+			}
+			return testRecord(cmd, f)
+		},
+	}
+	cmd.Flags().StringVar(&f.job, "job", "", "id of the job (required)")
+	cmd.Flags().StringVar(&f.data, "data", "", "data directory, of which the policies log is read (required)")
+	f.bindJobDB(cmd)
+	cmd.Flags().StringVar(&f.out, "out", "", "directory to write to (required)")
+	cmd.Flags().StringVar(&f.policies, "policies", "", "policy files to test (default: those that decided, written beside the test)")
+	return cmd
+}
+
+func testRecord(cmd *cobra.Command, f testRecordFlags) error {
+	h, left, err := historyOf(cmd, f)
+	if err != nil {
+		return err
+	}
+	name := filepath.Join(f.out, fileName(f.job)+"_test.yaml")
+	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("record: %s is there already", name)
+	}
+	h.Paths = map[uint64][]string{}
+	for _, r := range h.Runs {
+		generation := r.Decision.Generation
+		if h.Paths[generation] != nil {
+			continue
+		}
+		if h.Paths[generation], err = f.recordPolicies(cmd, generation); err != nil {
+			return err
+		}
+	}
+	data, err := policytest.Record(h)
+	if err != nil {
+		return err
+	}
+	if err := writeNew(name, data); err != nil {
+		return fmt.Errorf("record: %w", err)
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "wrote %s: %d failures\n", name, len(h.Runs))
+	if left > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%d failed runs were not decided, and are not in it\n", left)
+	}
+	return test(cmd, testFlags{output: outputText}, []string{name})
+}
+
+// historyOf collects what the job database keeps of the job.
+func historyOf(cmd *cobra.Command, f testRecordFlags) (h *policytest.History, left int, err error) {
+	jobs, runs, err := findJob(cmd, f.jobSource, f.job)
+	if err != nil {
+		return nil, 0, err
+	}
+	for i := range jobs {
+		h = &policytest.History{Job: &jobs[i]}
+		byID := map[string]*jobdb.Run{}
+		for k := range runs[i] {
+			byID[runs[i][k].RunID] = &runs[i][k]
+		}
+		filter := jobdb.RecordFilter{JobID: f.job, Partition: &jobs[i].Partition}
+		left = 0
+		err := f.viewJobs(cmd.Context(), func(q jobdb.Queries) error {
+			err := q.Decisions(filter, func(d *jobdb.Decision) error {
+				copied := d.Decision
+				if run := byID[d.RunID]; run != nil {
+					h.Runs = append(h.Runs, policytest.Recorded{Decision: &copied, Run: run})
+				}
+				return nil
+			})
+			return errors.Join(err, q.NotDecided(filter, func(*jobdb.NotDecided) error { left++; return nil }))
+		})
+		if err != nil {
+			return nil, 0, err
+		}
+		if len(h.Runs) > 0 {
+			return h, left, nil
+		}
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "no run of job %s was decided\n", f.job)
+	return nil, 0, errFinding
+}
+
+// recordPolicies names the policies of a generation from the test's directory,
+// and writes them there where none are given.
+func (f *testRecordFlags) recordPolicies(cmd *cobra.Command, generation uint64) ([]string, error) {
+	if f.policies != "" {
+		from, err := filepath.Abs(f.out)
+		if err != nil {
+			return nil, fmt.Errorf("record: %w", err)
+		}
+		to, err := filepath.Abs(f.policies)
+		if err != nil {
+			return nil, fmt.Errorf("record: %w", err)
+		}
+		path, err := filepath.Rel(from, to)
+		if err != nil {
+			return nil, fmt.Errorf("record: %w", err)
+		}
+		return []string{filepath.ToSlash(path)}, nil
+	}
+	set, err := generationIn(f.data, generation)
+	if err != nil {
+		return nil, err
+	}
+	name := fmt.Sprintf("generation-%d.json", generation)
+	files, err := policytest.Files(set)
+	if err != nil {
+		return nil, err
+	}
+	// A YAML file of JSON documents: everything that was in force, and no more.
+	var all []byte
+	for _, file := range files {
+		var pretty any
+		if err := json.Unmarshal(file.Data, &pretty); err != nil {
+			return nil, fmt.Errorf("record: %w", err)
+		}
+		data, err := json.MarshalIndent(pretty, "", "  ")
+		if err != nil {
+			return nil, fmt.Errorf("record: %w", err)
+		}
+		all = append(append(append(all, "---\n"...), data...), '\n')
+	}
+	path := filepath.Join(f.out, "policies", strings.TrimSuffix(name, ".json")+".yaml")
+	old, err := os.ReadFile(path)
+	switch {
+	case err == nil && string(old) == string(all):
+	case err == nil:
+		return nil, fmt.Errorf("record: %s is there already, and holds other policies: choose another --out", path)
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("record: %w", err)
+	default:
+		if err := writeNew(path, all); err != nil {
+			return nil, fmt.Errorf("record: %w", err)
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "wrote %s: the policies that decided\n", path)
+	}
+	return []string{"policies/" + filepath.Base(path)}, nil
+}
+
+// fileName is a job's id as a file's name.
+func fileName(job string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' {
+			return r
+		}
+		return '_'
+	}, job[:min(len(job), 100)])
+}

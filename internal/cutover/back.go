@@ -1,0 +1,132 @@
+package cutover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/apache/pulsar-client-go/pulsaradmin/pkg/utils"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/refloat/refloat/internal/eventlog"
+)
+
+// Back gives the place of our ingester to Armada's: it ends the waits in Armada's
+// tables, and then sets the cursor of Armada's subscription behind the last
+// message that ours took in. A cursor that stands there, or further on, is left
+// as it is, so Back may be run again. In a rehearsal nothing is written.
+// ErrRefused: findings of the report refuse it, and nothing was written.
+func (s *Site) Back(ctx context.Context, rehearse bool) (*Report, error) {
+	state, err := s.Look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{State: state, Findings: checkBack(state)}
+	r.Steps = append(r.Steps, Step{
+		What: fmt.Sprintf("give %d jobs that wait for a retry back to Armada's scheduler", state.Database.Waits), Done: state.Database.Waits == 0,
+	})
+	for i := range state.Partitions {
+		if p := &state.Partitions[i]; p.Place != nil && p.PlaceAt.Why == nil {
+			r.Steps = append(r.Steps, p.resetStep(s.Subscription))
+		}
+	}
+	if r.Refused() {
+		return r, ErrRefused
+	}
+	if rehearse || state.givenBack() {
+		return r, nil
+	}
+	if err := s.giveWaits(ctx, state); err != nil {
+		return r, err
+	}
+	return r, s.reset(ctx, state)
+}
+
+func (p *Partition) resetStep(subscription string) Step {
+	at := "behind " + p.PlaceAt.At.String()
+	if p.PlaceAt.At == eventlog.Start {
+		at = "to the beginning"
+	}
+	what := fmt.Sprintf("partition %d: set subscription %s %s", p.Number, subscription, at)
+	if p.isBack() && p.Taken.At != p.PlaceAt.At {
+		what = fmt.Sprintf("partition %d: subscription %s has gone on from there to %v", p.Number, subscription, p.Taken.At)
+	}
+	return Step{What: what, Done: p.isBack()}
+}
+
+// giveWaits ends the waits, while nobody else can move our places.
+func (s *Site) giveWaits(ctx context.Context, state *State) (err error) {
+	if state.Database.Waits == 0 {
+		return nil
+	}
+	d, err := s.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.close()) }()
+	if err := d.forgotten(ctx, s.Now()); err != nil {
+		return fmt.Errorf("wait for Armada's scheduler: %w", err)
+	}
+	return d.write(ctx, "give jobs that wait back to Armada's scheduler", func(tx pgx.Tx) error {
+		found, err := readPlaces(ctx, tx, "FOR UPDATE")
+		if err != nil {
+			return err
+		}
+		for _, p := range state.Partitions {
+			if at, there := found[p.Number]; !there || at != *p.Place {
+				return errMoved
+			}
+		}
+		_, err = s.endWaits(ctx, tx, len(state.Partitions))
+		return err
+	})
+}
+
+// reset sets the cursors, and sees to it that they stand where they should.
+func (s *Site) reset(ctx context.Context, state *State) (err error) {
+	l, err := s.open()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	for i := range state.Partitions {
+		p := &state.Partitions[i]
+		if p.isBack() {
+			continue
+		}
+		if err := l.resetOne(ctx, p); err != nil {
+			return fmt.Errorf("set subscription %s of partition %d behind %v: %w", s.Subscription, p.Number, p.PlaceAt.At, err)
+		}
+	}
+	again, err := s.Look(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range again.Partitions {
+		p, was := &again.Partitions[i], &state.Partitions[i]
+		if p.Place == nil || *p.Place != *was.Place {
+			return fmt.Errorf("partition %d: our ingester was started meanwhile: stop it, and run this again before Armada's is started", p.Number)
+		}
+		if !p.isBack() || p.Cursor.Holes != "" || !was.isBack() && p.Taken.At != p.PlaceAt.At {
+			return fmt.Errorf("partition %d: subscription %s stands at %s and not behind %v: run this again before Armada's ingester is started", p.Number, s.Subscription, p.Cursor.MarkDelete, p.PlaceAt.At)
+		}
+	}
+	return nil
+}
+
+// resetOne makes the entry behind our place the next one. It need not be there
+// yet.
+func (l *looker) resetOne(ctx context.Context, p *Partition) error {
+	name, err := utils.GetTopicName(l.events.PartitionName(p.Number))
+	if err != nil {
+		return err
+	}
+	next := utils.MessageID{LedgerID: p.PlaceAt.At.Ledger, EntryID: p.PlaceAt.At.Entry + 1, PartitionIndex: -1, BatchIndex: -1}
+	switch {
+	case p.PlaceAt.At == eventlog.Start:
+		next = utils.Earliest
+	case p.PlaceAt.At.Batch < 0:
+		next.EntryID--
+	}
+	return l.admin.Subscriptions().ResetCursorToMessageIDWithContext(ctx, *name, l.Subscription, next)
+}

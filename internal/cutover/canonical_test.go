@@ -1,0 +1,29 @@
+package cutover
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestNotThere: positions that the topic does not hold, or not yet.
+func TestNotThere(t *testing.T) {
+	t.Parallel()
+	l := &looker{}
+	for markDelete, says := range map[string]string{
+		"10:0": "10:0 is in no ledger of the topic",
+		"5:2":  "5:2 is behind the end of its ledger, which has 2 entries",
+		"9:0":  "9:0 is behind the end of its ledger, which has 0 entries",
+	} {
+		at, err := l.canonical([]ledger{{5, 2}, {9, 0}}, 0, markDelete)
+		if err != nil || at.Why == nil || !strings.Contains(at.Why.Error(), says) {
+			t.Errorf("%s: %+v, %v; want %s", markDelete, at, err, says)
+		}
+		s := &State{Subscription: "s", Partitions: []Partition{{Taken: at}}}
+		if found := checkStart(s); len(found) != 1 || !found[0].Refuses || !strings.Contains(found[0].What, says) || found[0].Fix == "" {
+			t.Errorf("%s: findings %+v", markDelete, found)
+		}
+	}
+	if _, err := l.canonical(nil, 0, "latest"); err == nil {
+		t.Error("a position that is none was understood")
+	}
+}

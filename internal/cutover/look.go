@@ -1,0 +1,290 @@
+package cutover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/apache/pulsar-client-go/pulsaradmin"
+	"github.com/apache/pulsar-client-go/pulsaradmin/pkg/utils"
+
+	"github.com/refloat/refloat/internal/doctor"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
+)
+
+// Look asks the broker and the database. It changes nothing.
+func (s *Site) Look(ctx context.Context) (_ *State, err error) {
+	l, err := s.open()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	state := &State{Subscription: s.Subscription, Partitions: make([]Partition, l.events.Partitions())}
+	for p := range state.Partitions {
+		state.Partitions[p].Number = p
+		if err := l.partition(ctx, &state.Partitions[p]); err != nil {
+			return nil, fmt.Errorf("look at partition %d of %s: %w", p, l.events.Name(), err)
+		}
+	}
+	if state.Decisions, err = l.decisions(ctx, state); err != nil {
+		return nil, err
+	}
+	db, err := s.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = db.look(ctx, state)
+	if err = errors.Join(err, db.close()); err != nil {
+		return nil, err
+	}
+	for p := range state.Partitions {
+		if err := l.place(ctx, &state.Partitions[p]); err != nil {
+			return nil, fmt.Errorf("look at partition %d of %s: %w", p, l.events.Name(), err)
+		}
+	}
+	return state, nil
+}
+
+// looker asks the broker.
+type looker struct {
+	*Site
+	events *pulsarlog.Topic
+	admin  pulsaradmin.Client
+}
+
+func (s *Site) open() (*looker, error) {
+	admin, err := s.Cluster.Admin()
+	if err != nil {
+		return nil, err
+	}
+	events, err := s.Cluster.Open(s.Events)
+	if err != nil {
+		return nil, err
+	}
+	return &looker{Site: s, events: events, admin: admin}, nil
+}
+
+// Close gives up the topic.
+func (l *looker) Close() error { return l.events.Close() }
+
+// decisions finds who of ours is connected, and says whether it is there at all.
+func (l *looker) decisions(ctx context.Context, state *State) (problem, err error) {
+	topic, err := l.Cluster.Open(l.Decisions)
+	if errors.Is(err, pulsarlog.ErrGone) {
+		return err, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, topic.Close()) }()
+	if n := topic.Partitions(); n != len(state.Partitions) {
+		return fmt.Errorf("%s has %d partitions, and %s has %d", topic.Name(), n, l.events.Name(), len(state.Partitions)), nil
+	}
+	for p := range state.Partitions {
+		stats, err := l.stats(ctx, topic.PartitionName(p))
+		if err != nil {
+			return nil, err
+		}
+		state.Partitions[p].Ingesters = consumers(stats.Subscriptions[doctor.IngesterSubscription])
+	}
+	return nil, nil
+}
+
+func (l *looker) stats(ctx context.Context, topic string) (utils.TopicStats, error) {
+	name, err := utils.GetTopicName(topic)
+	if err != nil {
+		return utils.TopicStats{}, err
+	}
+	stats, err := l.admin.Topics().GetStatsWithContext(ctx, *name)
+	if err != nil {
+		return stats, fmt.Errorf("ask the admin API for the statistics of %s: %w", topic, err)
+	}
+	return stats, nil
+}
+
+func consumers(s utils.SubscriptionStats) []string {
+	var names []string
+	for _, c := range s.Consumers {
+		names = append(names, c.ConsumerName)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// partition looks at one partition, but for our place, which stands in the database.
+func (l *looker) partition(ctx context.Context, p *Partition) error {
+	ledgers, err := l.cursor(ctx, p.Number, &p.Cursor)
+	if err != nil {
+		return err
+	}
+	if !p.Cursor.Missing {
+		if p.Taken, err = l.canonical(ledgers, p.Number, p.Cursor.MarkDelete); err != nil {
+			return err
+		}
+	}
+	return l.first(p)
+}
+
+// ledger is one that the topic holds.
+type ledger struct{ id, entries int64 }
+
+// cursor asks for Armada's subscription, and for the ledgers that there are.
+func (l *looker) cursor(ctx context.Context, p int, c *Cursor) ([]ledger, error) {
+	topic := l.events.PartitionName(p)
+	stats, err := l.stats(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	name, err := utils.GetTopicName(topic)
+	if err != nil {
+		return nil, err
+	}
+	internal, err := l.admin.Topics().GetInternalStatsWithContext(ctx, *name)
+	if err != nil {
+		return nil, fmt.Errorf("ask the admin API for the cursors of %s: %w", topic, err)
+	}
+	subscription, there := stats.Subscriptions[l.Subscription]
+	cursor, alsoThere := internal.Cursors[l.Subscription]
+	*c = Cursor{Missing: !there || !alsoThere}
+	if !c.Missing {
+		c.MarkDelete, c.Backlog, c.Consumers = cursor.MarkDeletePosition, subscription.MsgBacklog, consumers(subscription)
+		if holes := strings.Trim(cursor.IndividuallyDeletedMessages, "[] "); holes != "" {
+			c.Holes = cursor.IndividuallyDeletedMessages
+		}
+	}
+	var ledgers []ledger
+	for i, h := range internal.Ledgers {
+		entries := h.Entries
+		if i == len(internal.Ledgers)-1 { // it is being written: its count stands elsewhere
+			entries = max(entries, internal.CurrentLedgerEntries)
+		}
+		ledgers = append(ledgers, ledger{h.LedgerID, entries})
+	}
+	return ledgers, nil
+}
+
+// canonical makes of "all up to this entry", as ledger:entry, the position of the
+// last message of that entry, or of the one before where there is no such entry:
+// an entry of -1 is the place before a ledger. Where it stood in a ledger that was
+// deleted since, it is the place before the next one.
+func (l *looker) canonical(ledgers []ledger, p int, markDelete string) (Position, error) {
+	var at ledger
+	var entry int64
+	if _, err := fmt.Sscanf(markDelete, "%d:%d", &at.id, &entry); err != nil {
+		return Position{}, fmt.Errorf("the position %q of a cursor is not understood", markDelete)
+	}
+	i := slices.IndexFunc(ledgers, func(held ledger) bool { return held.id >= at.id })
+	if i < 0 {
+		return Position{Why: fmt.Errorf("position %s is in no ledger of the topic", markDelete)}, nil
+	}
+	deleted := ledgers[i].id != at.id
+	if deleted {
+		entry = -1
+	}
+	if entry >= ledgers[i].entries {
+		return Position{Why: fmt.Errorf("position %s is behind the end of its ledger, which has %d entries", markDelete, ledgers[i].entries)}, nil
+	}
+	for entry < 0 && i > 0 {
+		i--
+		entry = ledgers[i].entries - 1
+	}
+	if entry < 0 {
+		at, err := l.before(p)
+		return Position{At: at, Deleted: deleted}, err
+	}
+	last, err := l.lastIn(p, ledgers[i].id, entry)
+	return Position{At: last, Deleted: deleted}, err
+}
+
+// before is the place before all that the topic holds.
+func (l *looker) before(p int) (eventlog.Position, error) {
+	at, err := l.events.Beginning(p)
+	if err != nil || at == eventlog.Start {
+		return at, err
+	}
+	end, err := l.events.End(p)
+	if end == eventlog.Start { // what comes will be behind the beginning, whatever it is
+		return end, err
+	}
+	return at, err
+}
+
+// lastIn is the last message of an entry, which may be a batch.
+func (l *looker) lastIn(p int, ledger, entry int64) (last eventlog.Position, err error) {
+	r, err := eventlog.ToEnd(l.events).Open(p, eventlog.Position{Ledger: ledger, Entry: entry, Batch: -1})
+	if err != nil {
+		return last, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	last = eventlog.Position{Ledger: ledger, Entry: entry} // also if it holds no message, but a marker of the broker's
+	chunk := make([]eventlog.Message, 256)
+	for {
+		n, err := r.Read(chunk)
+		for _, m := range chunk[:n] {
+			if m.Position.Ledger != ledger || m.Position.Entry != entry {
+				return last, nil
+			}
+			last = m.Position
+		}
+		if n == 0 || err != nil {
+			return last, err
+		}
+	}
+}
+
+// first looks at the first message.
+func (l *looker) first(p *Partition) (err error) {
+	at, err := l.events.Beginning(p.Number)
+	if err != nil {
+		return err
+	}
+	p.Whole = at == eventlog.Start
+	if end, err := l.events.End(p.Number); err != nil || end == eventlog.Start {
+		return err
+	}
+	r, err := eventlog.ToEnd(l.events).Open(p.Number, at)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	var one [1]eventlog.Message
+	if n, err := r.Read(one[:]); n == 0 || err != nil {
+		return err
+	}
+	p.First = one[0].Publish
+	return nil
+}
+
+// place looks where in the topic our place is.
+func (l *looker) place(ctx context.Context, p *Partition) error {
+	if p.Place == nil {
+		return nil
+	}
+	at := p.Place.Events
+	if at == eventlog.Start {
+		var err error
+		p.PlaceAt.At, err = l.before(p.Number)
+		return err
+	}
+	var c Cursor
+	ledgers, err := l.cursor(ctx, p.Number, &c)
+	if err != nil {
+		return err
+	}
+	entry := at.Entry
+	if at.Batch < 0 { // before the entry
+		entry--
+	}
+	p.PlaceAt, err = l.canonical(ledgers, p.Number, fmt.Sprintf("%d:%d", at.Ledger, entry))
+	switch {
+	case err != nil || p.PlaceAt.Why != nil:
+	case p.PlaceAt.Deleted: // no cursor stood here
+		p.PlaceAt.Why = fmt.Errorf("%v is not in the topic any more", at)
+	case at.Batch >= 0 && at != p.PlaceAt.At:
+		p.PlaceAt.Why = fmt.Errorf("%v is in the middle of a batch, which ends at %v", at, p.PlaceAt.At)
+	}
+	return err
+}

@@ -1,0 +1,118 @@
+package cutover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/jobdb/postgres"
+	"github.com/refloat/refloat/internal/jobdb/table"
+)
+
+// Start makes the place of Armada's ingester ours. In a rehearsal nothing is
+// written. ErrRefused: findings of the report refuse it, and nothing was written.
+//
+// The tables are made in a transaction before the one that writes the places: as
+// long as they are empty, nothing follows from them.
+func (s *Site) Start(ctx context.Context, rehearse bool) (*Report, error) {
+	state, err := s.Look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{State: state, Findings: checkStart(state)}
+	r.Steps = append(r.Steps, Step{What: "make the tables refloat_… of our ingester, or bring them up to date"})
+	for i := range state.Partitions {
+		p := &state.Partitions[i]
+		if p.Place != nil || p.Cursor.Missing || p.Taken.Why != nil {
+			continue
+		}
+		what := fmt.Sprintf("partition %d: our ingester goes on behind %v", p.Number, p.Taken.At)
+		if p.Taken.At == eventlog.Start {
+			what = fmt.Sprintf("partition %d: our ingester begins at the beginning", p.Number)
+		}
+		r.Steps = append(r.Steps, Step{What: what})
+	}
+	if r.Refused() {
+		return r, ErrRefused
+	}
+	if rehearse {
+		return r, nil
+	}
+	db, err := postgres.Open(ctx, s.JobDB, postgres.Options{})
+	if err == nil {
+		err = db.Close()
+	}
+	if err != nil {
+		return r, err
+	}
+	return r, s.takeOver(ctx, state)
+}
+
+var errMoved = errors.New("meanwhile someone else went on; nothing was written: run this again")
+
+func (s *Site) takeOver(ctx context.Context, state *State) (err error) {
+	d, err := s.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.close()) }()
+	return d.write(ctx, "write our places", func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "LOCK TABLE refloat_positions IN EXCLUSIVE MODE"); err != nil {
+			return err
+		}
+		if found, err := readPlaces(ctx, tx, ""); err != nil || len(found) > 0 {
+			return errors.Join(err, errMoved)
+		}
+		for i := range state.Partitions {
+			p := &state.Partitions[i]
+			if err := s.putPlace(ctx, tx, p); err != nil {
+				return err
+			}
+		}
+		// Armada's ingester may have been started while we looked.
+		return s.unmoved(ctx, state)
+	})
+}
+
+func (s *Site) putPlace(ctx context.Context, tx pgx.Tx, p *Partition) error {
+	place := jobdb.Beginning
+	place.Events = p.Taken.At
+	if err := put(ctx, tx, &table.Places, &jobdb.PartitionPlace{Partition: p.Number, Place: place}); err != nil {
+		return err
+	}
+	// The mirror of Armada's tables begins here too: the rest of Armada is told of
+	// each decision that acts, and of none that Armada made itself.
+	const begin = "INSERT INTO refloat_mirror (partition, since) VALUES ($1, $2) ON CONFLICT (partition) DO UPDATE SET since = excluded.since"
+	if _, err := tx.Exec(ctx, begin, p.Number, p.Taken.At.String()); err != nil {
+		return err
+	}
+	if p.Taken.At == eventlog.Start {
+		return nil // nothing was taken in
+	}
+	return put(ctx, tx, &table.Releases, &jobdb.Release{
+		Partition: p.Number, From: eventlog.Start, To: p.Taken.At, When: s.Now().UnixNano(),
+	})
+}
+
+// unmoved looks once more whether the cursors stand as they stood, unattended.
+func (s *Site) unmoved(ctx context.Context, state *State) (err error) {
+	l, err := s.open()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	for _, p := range state.Partitions {
+		var now Cursor
+		if _, err := l.cursor(ctx, p.Number, &now); err != nil {
+			return err
+		}
+		if now.MarkDelete != p.Cursor.MarkDelete || now.Holes != "" || len(now.Consumers) > 0 {
+			return fmt.Errorf("subscription %s of partition %d: %w", s.Subscription, p.Number, errMoved)
+		}
+	}
+	return nil
+}
