@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/refloat/refloat/internal/armadadb/schema"
+	"github.com/refloat/refloat/internal/armadatest"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/jobdb/postgres"
@@ -27,6 +28,7 @@ import (
 // replay says how a tape is played into an empty database.
 type replay struct {
 	name   string
+	fresh  bool // the mirror begins now, on a history that has ended
 	rows   int  // of a transaction, about (sink's MaxRows)
 	atOnce bool // two ingesters, each in its own goroutine; else two take turns by chance
 	label  string
@@ -94,6 +96,9 @@ func (h *tape) play(t testing.TB, mode mirror.Mode, r replay) *played {
 	p := &player{tape: h, replay: r, t: t, mode: mode, url: url, random: rand.New(rand.NewPCG(7, uint64(r.rows)))}
 	p.clock.Store(h.from.UnixNano())
 	for n := range h.events.Partitions() { // all decisions are to be told
+		if r.fresh {
+			break
+		}
 		if _, err := conn.Exec(t.Context(), "INSERT INTO refloat_mirror VALUES ($1, $2)", n, eventlog.Start.String()); err != nil {
 			t.Fatal(err)
 		}
@@ -405,5 +410,30 @@ func TestDoubled(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestRebuild: a database that is made anew from the logs tells nobody anything.
+func TestRebuild(t *testing.T) {
+	t.Parallel()
+	h := recorded(t, "preempted", forRecordings)
+	if got := h.play(t, mirror.HoldBack, replay{rows: 50, fresh: true}); got.told != 0 || len(got.tables["refloat_decisions"]) == 0 {
+		t.Errorf("%d copies of %d decisions", got.told, len(got.tables["refloat_decisions"]))
+	}
+}
+
+// TestOtherIngester: a wait that another ingester wrote is ended by the one that
+// is left.
+func TestOtherIngester(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, armadatest.Config{}, mirror.HoldBack, someRetries)
+	d.ingesterUp()
+	id := d.Submit(armadatest.Job{Script: script(1, armadatest.Fail(2), armadatest.Succeed())})[0]
+	d.until("it waits", func() bool { return d.count("SELECT count(*) FROM refloat_waits WHERE waiting") > 0 })
+	d.must(d.ingesters[0].Close())
+	d.ingesters = d.ingesters[1:]
+	d.right()
+	if r := d.Job(id); r.State != armadatest.Succeeded || len(r.Pods) != 2 {
+		t.Errorf("%v after %d pods: %+v", r.State, len(r.Pods), r)
 	}
 }
