@@ -25,8 +25,9 @@ func newDoctor() *cobra.Command {
 		Use:   "doctor --pulsar URL --pulsar-admin URL [--job-db URL]",
 		Short: "Check the topics, the settings and the job database of a deployment",
 		Long: `Check the Pulsar topics and settings of a deployment, and show who holds which
-partition; with --job-db also a job database in PostgreSQL, or only that. Each finding says what is the case, why it matters, and the command
-that fixes it. Nothing is changed.
+partition; with --job-db also a job database in PostgreSQL, or only that. Each
+finding says what is the case, why it matters, and the command that fixes it.
+Nothing is changed.
 
 Exit codes: 0 no errors among the findings (there may be warnings), 1 errors,
 2 usage, 3 the admin API or the brokers are not reachable.`,

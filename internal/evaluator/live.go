@@ -136,13 +136,14 @@ func (o *Owner) accept(m *eventlog.Message, now int64) (bool, error) {
 // one to ignore.
 func (o *Owner) refuse(m *eventlog.Message) error {
 	acc, why, err := o.place.Chain.Offer(m.Payload)
+	if why == chain.LostClaim {
+		err = o.live.past.Contradicts(m.Payload)
+	}
 	switch {
 	case err != nil:
 		return fmt.Errorf("decision log at %v: %w", m.Position, err)
 	case acc != nil:
 		return fmt.Errorf("%w: envelope %d of epoch %d is not ours", ErrLost, acc.Envelope.Seq, acc.Envelope.Epoch)
-	case why == chain.LostClaim && o.live.past.Contradicts(m.Payload) != nil:
-		return fmt.Errorf("decision log at %v: %w", m.Position, o.live.past.Contradicts(m.Payload))
 	case o.cfg.Hooks.Ignored != nil:
 		o.cfg.Hooks.Ignored(why)
 	}

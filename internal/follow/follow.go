@@ -154,6 +154,9 @@ func (f *Follower) accept() error {
 			continue
 		}
 		acc, why, err := f.place.Chain.Offer(m.Payload)
+		if why == chain.LostClaim {
+			err = f.past.Contradicts(m.Payload)
+		}
 		if err != nil {
 			return fmt.Errorf("decision log at %v: %w", m.Position, err)
 		}
@@ -161,11 +164,6 @@ func (f *Follower) accept() error {
 			f.held = &Stretch{Accepted: acc, Position: m.Position}
 			f.past.Add(acc.End)
 			return nil
-		}
-		if why == chain.LostClaim {
-			if err := f.past.Contradicts(m.Payload); err != nil {
-				return fmt.Errorf("decision log at %v: %w", m.Position, err)
-			}
 		}
 		if f.OnIgnored != nil {
 			f.OnIgnored(why, m.Position)

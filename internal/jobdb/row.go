@@ -149,7 +149,7 @@ type Release struct {
 	Seq       uint64            // of the last accepted envelope when it was made
 	From      eventlog.Position // exclusive: where the rows stood
 	To        eventlog.Position // inclusive
-	Messages  uint64            // in (From, To]
+	Messages  uint64            // in (From, To]; 0: Armada's own ingester had taken them in (package cutover)
 	When      int64             // it was made, by its writer's clock
 }
 

@@ -232,10 +232,10 @@ func (m *Mirror) Write(ctx context.Context, tx jobdb.Tx, when sink.Moment) error
 	var copies []copyOf
 	for _, step := range []func(context.Context) (*plan, error){w.taken, w.ticked} {
 		p, err := step(ctx)
-		if err != nil || p == nil {
-			if err != nil {
-				return err
-			}
+		if err != nil {
+			return err
+		}
+		if p == nil {
 			continue
 		}
 		if err := w.write(ctx, p); err != nil {
@@ -244,7 +244,10 @@ func (m *Mirror) Write(ctx context.Context, tx jobdb.Tx, when sink.Moment) error
 		copies = append(copies, p.copies...)
 	}
 	m.actions = m.actions[:0]
-	return w.publish(ctx, copies)
+	if err := w.publish(ctx, copies); err != nil {
+		return err
+	}
+	return w.lookDue(ctx)
 }
 
 // writing is one transaction.
@@ -263,7 +266,7 @@ func (w *writing) plan(jobs map[string]*jobView) *plan {
 	}
 }
 
-// taken plans what the messages ask for.
+// taken plans what the messages ask for; nil: nothing.
 func (w *writing) taken(ctx context.Context) (*plan, error) {
 	if len(w.actions) == 0 {
 		return nil, nil
@@ -279,7 +282,7 @@ func (w *writing) taken(ctx context.Context) (*plan, error) {
 	return p, nil
 }
 
-// ticked plans what is due.
+// ticked plans what is due; nil: nothing.
 func (w *writing) ticked(ctx context.Context) (*plan, error) {
 	if w.due > w.when.Now.UnixNano() {
 		return nil, nil
@@ -309,19 +312,17 @@ func (w *writing) write(ctx context.Context, p *plan) error {
 }
 
 // publish tells the rest of Armada, under Armada's lock, so that the first copy
-// stands before the next lease; then looks when something is due.
+// stands before the next lease.
 func (w *writing) publish(ctx context.Context, copies []copyOf) error {
-	if len(copies) > 0 && w.cfg.Copies != nil {
-		messages, err := w.messages(ctx, copies)
-		if err != nil {
-			return err
-		}
-		if err := w.cfg.Copies(ctx, w.cfg.Partition, messages); err != nil {
-			return fmt.Errorf("publish copies of decisions: %w", err)
-		}
+	if len(copies) == 0 || w.cfg.Copies == nil {
+		return nil // a wait of another mode may ask for one
 	}
-	if !w.changed {
-		return nil
+	messages, err := w.messages(ctx, copies)
+	if err != nil {
+		return err
 	}
-	return w.lookDue(ctx)
+	if err := w.cfg.Copies(ctx, w.cfg.Partition, messages); err != nil {
+		return fmt.Errorf("publish copies of decisions: %w", err)
+	}
+	return nil
 }

@@ -1,7 +1,6 @@
 package mirror
 
 import (
-	"slices"
 	"time"
 
 	"github.com/refloat/refloat/internal/armadadb"
@@ -330,7 +329,6 @@ func (p *plan) tick(j *jobView) {
 		return
 	}
 	w := *j.wait
-	w.avoid = slices.Clone(w.avoid)
 	ended := w.waiting && p.now >= w.retryAfter
 	raise := (w.raises > 0 || w.forgetting) && p.now >= w.raiseAt
 	switch {

@@ -57,28 +57,24 @@ func (w *writing) mustBeOurs(ctx context.Context) error {
 // wait. For a lease that ends no wait, nothing is needed.
 func (w *writing) load(ctx context.Context, actions []action) (map[string]*jobView, error) {
 	jobs := map[string]*jobView{}
-	var asked, leased []string
+	var named, asked []string
 	for _, a := range actions {
 		id := a.job()
-		if id == "" || jobs[id] != nil {
+		if id == "" {
 			continue
 		}
-		jobs[id] = &jobView{id: id}
-		if _, ok := a.(lease); ok {
-			leased = append(leased, id)
-		} else {
+		if jobs[id] == nil {
+			jobs[id] = &jobView{id: id}
+			named = append(named, id)
+		}
+		if _, leased := a.(lease); !leased {
 			asked = append(asked, id)
 		}
 	}
-	for _, a := range actions { // a job may be leased first, and decided on later
-		if _, ok := a.(lease); !ok && a.job() != "" {
-			asked = append(asked, a.job())
-		}
-	}
-	if err := w.loadWaits(ctx, jobs, append(asked, leased...)); err != nil {
+	if err := w.loadWaits(ctx, jobs, named); err != nil {
 		return nil, err
 	}
-	for _, id := range leased {
+	for _, id := range named {
 		if jobs[id].wait != nil {
 			asked = append(asked, id)
 		}
@@ -198,8 +194,11 @@ func (w *writing) writeWaits(ctx context.Context, jobs map[string]*jobView) erro
 	return w.failed("write waits", w.conn.SendBatch(ctx, batch).Close())
 }
 
-// lookDue finds when something is due next.
+// lookDue finds when something is due next, if that may have changed.
 func (w *writing) lookDue(ctx context.Context) error {
+	if !w.changed {
+		return nil
+	}
 	var due *int64
 	err := w.conn.QueryRow(ctx, `SELECT min(due) FROM refloat_waits WHERE partition = $1`, w.cfg.Partition).Scan(&due)
 	if err != nil {

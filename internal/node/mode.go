@@ -20,36 +20,34 @@ import (
 // IngestModes are the modes of an ingester, the default first.
 func IngestModes() []string { return []string{"direct", "holdback", "passthrough", "observe"} }
 
-// mirrorMode is what a mode does to Armada's tables, and whether they must be there.
-func mirrorMode(name string) (mode mirror.Mode, must, none bool, err error) {
+// mirrorMode is what a mode of an ingester does to Armada's tables, and whether
+// they must be there for it.
+func mirrorMode(name string) (mode mirror.Mode, must bool, err error) {
 	switch name {
 	case "", "direct":
-		return mirror.Direct, false, false, nil
+		return mirror.Direct, false, nil
 	case "holdback":
-		return mirror.HoldBack, true, false, nil
+		return mirror.HoldBack, true, nil
 	case "passthrough":
-		return mirror.Passthrough, true, false, nil
-	case "observe":
-		return 0, false, true, nil
+		return mirror.Passthrough, true, nil
 	}
-	return 0, false, false, fmt.Errorf("mode %q: give one of %s", name, strings.Join(IngestModes(), ", "))
+	return 0, false, fmt.Errorf("mode %q: give one of %s", name, strings.Join(IngestModes(), ", "))
 }
 
 // mirrors makes what writes Armada's tables beside ours, or nil: the job database
 // has none, or the mode leaves them alone.
 func (n *node) mirrors(ctx context.Context, db JobDB) (func(partition int) sink.Mirror, error) {
-	mode, must, none, err := mirrorMode(n.IngestMode)
-	if err != nil || none {
+	if n.IngestMode == "observe" {
+		return nil, nil
+	}
+	mode, must, err := mirrorMode(n.IngestMode)
+	if err != nil {
 		return nil, err
 	}
-	there, err := armadaIn(ctx, db)
-	switch {
-	case errors.Is(err, store.ErrForeign) && !must, err == nil && !there && !must:
+	if err := lookForArmada(ctx, db); errors.Is(err, store.ErrForeign) && !must {
 		return nil, nil
-	case err == nil && !there:
-		return nil, fmt.Errorf("mode %s writes Armada's scheduler database: give its URL as job database, postgres://…", n.IngestMode)
-	case err != nil:
-		return nil, err
+	} else if err != nil {
+		return nil, fmt.Errorf("mode %s writes Armada's scheduler database: %w", n.IngestMode, err)
 	}
 	n.Log.Info("Armada's tables are written", slog.String("mode", n.IngestMode))
 	copies := n.backend.Copies
@@ -71,19 +69,19 @@ func (n *node) mirrors(ctx context.Context, db JobDB) (func(partition int) sink.
 	}, nil
 }
 
-// armadaIn says whether a job database is also Armada's scheduler database, as we
-// know it.
-func armadaIn(ctx context.Context, db JobDB) (_ bool, err error) {
+// lookForArmada is nil where a job database is also Armada's scheduler database, as
+// we know it.
+func lookForArmada(ctx context.Context, db JobDB) (err error) {
 	tx, err := db.Begin(ctx, 0)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer func() { err = errors.Join(err, tx.Rollback()) }()
 	pg, ok := tx.(interface{ Conn() pgx.Tx })
 	if !ok {
-		return false, nil
+		return fmt.Errorf("%w: it is not in PostgreSQL; give --job-db postgres://…", store.ErrForeign)
 	}
-	return true, store.Check(ctx, pg.Conn())
+	return store.Check(ctx, pg.Conn())
 }
 
 // copier publishes to events, in one go after another. What failed once begins
