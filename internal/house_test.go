@@ -32,6 +32,7 @@ var mayImport = map[string]string{
 	"events/pb": "google.golang.org/protobuf",
 
 	"internal/policy":             "go.yaml.in/yaml/v4",
+	"internal/policylog":          "events/pb internal/eventlog internal/policy github.com/klauspost/compress google.golang.org/protobuf",
 	"internal/eventlog":           "",
 	"internal/eventlog/filelog":   "internal/eventlog github.com/cockroachdb/pebble/v2 github.com/klauspost/compress",
 	"internal/eventlog/pulsarlog": "internal/eventlog github.com/apache/pulsar-client-go github.com/prometheus/client_golang",
@@ -40,7 +41,7 @@ var mayImport = map[string]string{
 	"internal/chain":              "events internal/eventlog internal/policy google.golang.org/protobuf",
 	"internal/follow":             "internal/chain internal/eventlog",
 	"internal/projection":         "events github.com/cockroachdb/pebble/v2 github.com/tidwall/btree",
-	"internal/evaluator": "events events/pb internal/chain internal/eventlog internal/follow internal/policy internal/projection " +
+	"internal/evaluator": "events events/pb internal/chain internal/eventlog internal/follow internal/policy internal/policylog internal/projection " +
 		"google.golang.org/protobuf",
 	"internal/jobdb":          "events internal/chain internal/eventlog internal/policy",
 	"internal/jobdb/table":    "events internal/chain internal/eventlog internal/jobdb",
@@ -48,7 +49,7 @@ var mayImport = map[string]string{
 	"internal/jobdb/postgres": "internal/jobdb internal/jobdb/table internal/pgerror github.com/jackc/pgx/v5",
 	"internal/pgerror":        "github.com/jackc/pgx/v5",
 	"internal/sink":           "events events/pb internal/chain internal/eventlog internal/follow internal/jobdb golang.org/x/sync google.golang.org/protobuf",
-	"internal/audit":          "events internal/chain internal/eventlog internal/evaluator internal/follow internal/jobdb internal/policy internal/projection",
+	"internal/audit":          "events internal/chain internal/eventlog internal/evaluator internal/follow internal/jobdb internal/policy internal/policylog internal/projection",
 	"internal/policylint":     "internal/policy",
 	"internal/policydiff":     "internal/audit internal/chain internal/evaluator internal/eventlog internal/policy",
 	"internal/policytest": "events/pb internal/audit internal/chain internal/evaluator internal/eventlog internal/jobdb internal/policy internal/policylint " +
@@ -65,7 +66,7 @@ var mayImport = map[string]string{
 		"github.com/apache/pulsar-client-go github.com/jackc/pgx/v5",
 	"internal/doctor": "internal/armadadb/store github.com/jackc/pgx/v5 internal/chain internal/eventlog internal/eventlog/pulsarlog github.com/apache/pulsar-client-go",
 	"internal/node": "internal/armadadb internal/armadadb/store internal/audit internal/chain internal/checkpoint internal/copied internal/evaluator internal/eventlog internal/eventlog/filelog " +
-		"internal/eventlog/pulsarlog internal/follow internal/jobdb internal/jobdb/postgres internal/jobdb/sqlite internal/mirror internal/placement internal/policy internal/projection internal/recording internal/sink " +
+		"internal/eventlog/pulsarlog internal/follow internal/jobdb internal/jobdb/postgres internal/jobdb/sqlite internal/mirror internal/placement internal/policy internal/policylog internal/projection internal/recording internal/sink " +
 		"github.com/cenkalti/backoff/v5 github.com/cockroachdb/pebble/v2 github.com/jackc/pgx/v5 github.com/prometheus/client_golang gocloud.dev golang.org/x/sync",
 
 	// For tests only: no row above names them.
@@ -79,7 +80,7 @@ var mayImport = map[string]string{
 	"internal/pgtest":           "github.com/jackc/pgx/v5",
 	"internal/pulsartest":       "github.com/testcontainers/testcontainers-go github.com/moby/moby github.com/docker/go-connections",
 	"internal/sim": "events events/pb internal/chain internal/evaluator internal/eventlog internal/follow internal/jobdb internal/naive " +
-		"internal/policy internal/projection internal/sink google.golang.org/protobuf",
+		"internal/policy internal/policylog internal/projection internal/sink google.golang.org/protobuf",
 	"internal/eventlog/logtest": "internal/eventlog github.com/google/go-cmp pgregory.net/rapid",
 	"internal/jobdb/jobdbtest":  "events internal/chain internal/eventlog internal/jobdb internal/policy github.com/google/go-cmp pgregory.net/rapid",
 	"internal/bench":            "",
@@ -94,7 +95,7 @@ var mayImport = map[string]string{
 }
 
 const programs = "cmd/internal/program cmd/internal/pulsarflags cmd/internal/settings internal/audit internal/chain internal/copied internal/cutover internal/doctor internal/evaluator internal/eventlog internal/eventlog/filelog " +
-	"internal/eventlog/pulsarlog internal/follow internal/jobdb internal/jobdb/sqlite internal/node internal/policy internal/policydiff internal/policylint internal/policytest internal/projection " +
+	"internal/eventlog/pulsarlog internal/follow internal/jobdb internal/jobdb/sqlite internal/node internal/policy internal/policydiff internal/policylint internal/policylog internal/policytest internal/projection " +
 	"internal/recording internal/sink github.com/cockroachdb/pebble/v2 github.com/mattn/go-isatty github.com/prometheus/client_golang " +
 	"github.com/spf13/cobra github.com/spf13/pflag golang.org/x/sync golang.org/x/term"
 

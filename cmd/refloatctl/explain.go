@@ -17,6 +17,7 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/node"
 	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policylog"
 )
 
 func newExplain() *cobra.Command {
@@ -140,7 +141,7 @@ func generationIn(data string, generation uint64) (*policy.Set, error) {
 		return nil, err
 	}
 	defer logs.Close()
-	policies, err := evaluator.OpenPolicies(logs.Policies)
+	policies, err := policylog.Open(logs.Policies)
 	if err != nil {
 		return nil, err
 	}
@@ -148,11 +149,11 @@ func generationIn(data string, generation uint64) (*policy.Set, error) {
 	if err := policies.Refresh(); err != nil {
 		return nil, err
 	}
-	rules, ok, err := policies.Held(generation)
+	set, ok, err := policies.Held(generation)
 	if err == nil && !ok {
 		err = fmt.Errorf("the policies log does not hold generation %d", generation)
 	}
-	return rules.Set, err
+	return set, err
 }
 
 func printCase(w io.Writer, c audit.Case, x evaluator.Explanation) {

@@ -1115,12 +1115,20 @@ func (x *HistoryAccepted) GetBy() string {
 // PolicyGeneration is one message of the policies log. Its generation is its
 // place in that log, from 1, and stands nowhere in it (PROTOCOL 4).
 type PolicyGeneration struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Digest        []byte                 `protobuf:"bytes,1,opt,name=digest" json:"digest,omitempty"`   // SHA-256 over the canonical content
-	Content       []byte                 `protobuf:"bytes,2,opt,name=content" json:"content,omitempty"` // canonical policy set, as policy.Set.Canonical writes it
-	Author        string                 `protobuf:"bytes,3,opt,name=author" json:"author,omitempty"`
-	Reason        string                 `protobuf:"bytes,4,opt,name=reason" json:"reason,omitempty"`
-	Time          int64                  `protobuf:"varint,5,opt,name=time" json:"time,omitempty"` // Unix nanoseconds
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Digest  []byte                 `protobuf:"bytes,1,opt,name=digest" json:"digest,omitempty"`   // SHA-256 over the canonical content
+	Content []byte                 `protobuf:"bytes,2,opt,name=content" json:"content,omitempty"` // canonical policy set, as policy.Set.Canonical writes it
+	Author  string                 `protobuf:"bytes,3,opt,name=author" json:"author,omitempty"`
+	Reason  string                 `protobuf:"bytes,4,opt,name=reason" json:"reason,omitempty"`
+	Time    int64                  `protobuf:"varint,5,opt,name=time" json:"time,omitempty"` // Unix nanoseconds
+	Zstd    bool                   `protobuf:"varint,6,opt,name=zstd" json:"zstd,omitempty"` // content and unbraked are compressed with it
+	// The generation that this one was made of, 0 for none. It counts only if that
+	// is the newest before it that counts: of two writers at once, one wins. Absent:
+	// it counts whatever was before.
+	MadeOf        *uint64  `protobuf:"varint,7,opt,name=made_of,json=madeOf" json:"made_of,omitempty"`
+	Request       string   `protobuf:"bytes,8,opt,name=request" json:"request,omitempty"` // whose change it is, so that a repeated request changes nothing
+	Brakes        []*Brake `protobuf:"bytes,9,rep,name=brakes" json:"brakes,omitempty"`
+	Unbraked      []byte   `protobuf:"bytes,10,opt,name=unbraked" json:"unbraked,omitempty"` // with brakes: the set without them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1184,6 +1192,126 @@ func (x *PolicyGeneration) GetReason() string {
 }
 
 func (x *PolicyGeneration) GetTime() int64 {
+	if x != nil {
+		return x.Time
+	}
+	return 0
+}
+
+func (x *PolicyGeneration) GetZstd() bool {
+	if x != nil {
+		return x.Zstd
+	}
+	return false
+}
+
+func (x *PolicyGeneration) GetMadeOf() uint64 {
+	if x != nil && x.MadeOf != nil {
+		return *x.MadeOf
+	}
+	return 0
+}
+
+func (x *PolicyGeneration) GetRequest() string {
+	if x != nil {
+		return x.Request
+	}
+	return ""
+}
+
+func (x *PolicyGeneration) GetBrakes() []*Brake {
+	if x != nil {
+		return x.Brakes
+	}
+	return nil
+}
+
+func (x *PolicyGeneration) GetUnbraked() []byte {
+	if x != nil {
+		return x.Unbraked
+	}
+	return nil
+}
+
+// Brake is an operator's hand on the retries of a queue, or of all.
+type Brake struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Queue         string                 `protobuf:"bytes,1,opt,name=queue" json:"queue,omitempty"` // empty: all queues
+	Kill          bool                   `protobuf:"varint,2,opt,name=kill" json:"kill,omitempty"`
+	PausedUntil   int64                  `protobuf:"varint,3,opt,name=paused_until,json=pausedUntil" json:"paused_until,omitempty"` // Unix nanoseconds; 0: not paused
+	Author        string                 `protobuf:"bytes,4,opt,name=author" json:"author,omitempty"`
+	Reason        string                 `protobuf:"bytes,5,opt,name=reason" json:"reason,omitempty"`
+	Time          int64                  `protobuf:"varint,6,opt,name=time" json:"time,omitempty"` // Unix nanoseconds
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Brake) Reset() {
+	*x = Brake{}
+	mi := &file_events_pb_refloat_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Brake) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Brake) ProtoMessage() {}
+
+func (x *Brake) ProtoReflect() protoreflect.Message {
+	mi := &file_events_pb_refloat_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Brake.ProtoReflect.Descriptor instead.
+func (*Brake) Descriptor() ([]byte, []int) {
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Brake) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *Brake) GetKill() bool {
+	if x != nil {
+		return x.Kill
+	}
+	return false
+}
+
+func (x *Brake) GetPausedUntil() int64 {
+	if x != nil {
+		return x.PausedUntil
+	}
+	return 0
+}
+
+func (x *Brake) GetAuthor() string {
+	if x != nil {
+		return x.Author
+	}
+	return ""
+}
+
+func (x *Brake) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Brake) GetTime() int64 {
 	if x != nil {
 		return x.Time
 	}
@@ -1304,13 +1432,26 @@ const file_events_pb_refloat_proto_rawDesc = "" +
 	"partitions\x18\x05 \x01(\rR\n" +
 	"partitions\"!\n" +
 	"\x0fHistoryAccepted\x12\x0e\n" +
-	"\x02by\x18\x01 \x01(\tR\x02by\"\x88\x01\n" +
+	"\x02by\x18\x01 \x01(\tR\x02by\"\x9d\x02\n" +
 	"\x10PolicyGeneration\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\fR\x06digest\x12\x18\n" +
 	"\acontent\x18\x02 \x01(\fR\acontent\x12\x16\n" +
 	"\x06author\x18\x03 \x01(\tR\x06author\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x12\n" +
-	"\x04time\x18\x05 \x01(\x03R\x04timeB-Z$github.com/refloat/refloat/events/pb\x92\x03\x04\b\x02 \x03b\beditionsp\xe8\a"
+	"\x04time\x18\x05 \x01(\x03R\x04time\x12\x12\n" +
+	"\x04zstd\x18\x06 \x01(\bR\x04zstd\x12\x1e\n" +
+	"\amade_of\x18\a \x01(\x04B\x05\xaa\x01\x02\b\x01R\x06madeOf\x12\x18\n" +
+	"\arequest\x18\b \x01(\tR\arequest\x12)\n" +
+	"\x06brakes\x18\t \x03(\v2\x11.refloat.v1.BrakeR\x06brakes\x12\x1a\n" +
+	"\bunbraked\x18\n" +
+	" \x01(\fR\bunbraked\"\x98\x01\n" +
+	"\x05Brake\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
+	"\x04kill\x18\x02 \x01(\bR\x04kill\x12!\n" +
+	"\fpaused_until\x18\x03 \x01(\x03R\vpausedUntil\x12\x16\n" +
+	"\x06author\x18\x04 \x01(\tR\x06author\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x12\n" +
+	"\x04time\x18\x06 \x01(\x03R\x04timeB-Z$github.com/refloat/refloat/events/pb\x92\x03\x04\b\x02 \x03b\beditionsp\xe8\a"
 
 var (
 	file_events_pb_refloat_proto_rawDescOnce sync.Once
@@ -1324,7 +1465,7 @@ func file_events_pb_refloat_proto_rawDescGZIP() []byte {
 	return file_events_pb_refloat_proto_rawDescData
 }
 
-var file_events_pb_refloat_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_events_pb_refloat_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_events_pb_refloat_proto_goTypes = []any{
 	(*Position)(nil),           // 0: refloat.v1.Position
 	(*Envelope)(nil),           // 1: refloat.v1.Envelope
@@ -1338,6 +1479,7 @@ var file_events_pb_refloat_proto_goTypes = []any{
 	(*OwnerClaim)(nil),         // 9: refloat.v1.OwnerClaim
 	(*HistoryAccepted)(nil),    // 10: refloat.v1.HistoryAccepted
 	(*PolicyGeneration)(nil),   // 11: refloat.v1.PolicyGeneration
+	(*Brake)(nil),              // 12: refloat.v1.Brake
 }
 var file_events_pb_refloat_proto_depIdxs = []int32{
 	0,  // 0: refloat.v1.Envelope.in_from:type_name -> refloat.v1.Position
@@ -1355,11 +1497,12 @@ var file_events_pb_refloat_proto_depIdxs = []int32{
 	0,  // 12: refloat.v1.NotDecided.position:type_name -> refloat.v1.Position
 	0,  // 13: refloat.v1.Parked.position:type_name -> refloat.v1.Position
 	0,  // 14: refloat.v1.RetryReady.position:type_name -> refloat.v1.Position
-	15, // [15:15] is the sub-list for method output_type
-	15, // [15:15] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	12, // 15: refloat.v1.PolicyGeneration.brakes:type_name -> refloat.v1.Brake
+	16, // [16:16] is the sub-list for method output_type
+	16, // [16:16] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_events_pb_refloat_proto_init() }
@@ -1384,7 +1527,7 @@ func file_events_pb_refloat_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_events_pb_refloat_proto_rawDesc), len(file_events_pb_refloat_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -11,6 +11,8 @@ import (
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/follow"
+	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policylog"
 )
 
 // Logs are the three logs of a deployment.
@@ -37,7 +39,7 @@ var ErrDifferent = errors.New("decision log differs from its input")
 // of a log that cannot be read.
 func Verify(ctx context.Context, logs Logs, partition int) (Verified, error) {
 	v := Verified{Ignored: map[chain.Ignored]uint64{}}
-	policies, err := evaluator.OpenPolicies(logs.Policies)
+	policies, err := policylog.Open(logs.Policies)
 	if err != nil {
 		return v, err
 	}
@@ -61,7 +63,7 @@ func Verify(ctx context.Context, logs Logs, partition int) (Verified, error) {
 	if err != nil {
 		return v, err
 	}
-	p.Rules, _, _ = policies.Held(0)
+	p.Rules = evaluator.Rules{Set: policy.Empty()}
 	for {
 		s, err := f.Next()
 		if err != nil {
@@ -93,11 +95,11 @@ func Verify(ctx context.Context, logs Logs, partition int) (Verified, error) {
 	}
 }
 
-func verifyStretch(p *evaluator.Processor, policies *evaluator.Policies, s *follow.Stretch) error {
+func verifyStretch(p *evaluator.Processor, policies *policylog.Log, s *follow.Stretch) error {
 	before := p.Progress.Generation
 	p.Activate(s.Records)
 	if slices.ContainsFunc(s.Records, activatesPolicy) {
-		rules, ok, err := policies.Held(p.Progress.Generation)
+		set, ok, err := policies.Held(p.Progress.Generation)
 		switch {
 		case err != nil:
 			return err
@@ -105,12 +107,12 @@ func verifyStretch(p *evaluator.Processor, policies *evaluator.Policies, s *foll
 			return fmt.Errorf("%w: envelope %d activates policy generation %d, which the policies log does not hold", ErrDifferent, s.Envelope.Seq, p.Progress.Generation)
 		case p.Progress.Generation < before:
 			return fmt.Errorf("%w: envelope %d goes back from policy generation %d to %d", ErrDifferent, s.Envelope.Seq, before, p.Progress.Generation)
-		case rules.Set.Digest() != p.Progress.PolicySet:
+		case set.Digest() != p.Progress.PolicySet:
 			return fmt.Errorf("%w: envelope %d activates policy generation %d with another digest than the policies log has", ErrDifferent, s.Envelope.Seq, p.Progress.Generation)
-		case rules.Set.Horizon().Nanoseconds() != p.State.Horizon:
+		case set.Horizon().Nanoseconds() != p.State.Horizon:
 			return fmt.Errorf("%w: envelope %d activates policy generation %d with another horizon than the policies log has", ErrDifferent, s.Envelope.Seq, p.Progress.Generation)
 		}
-		p.Rules = rules
+		p.Rules = evaluator.Rules{Generation: p.Progress.Generation, Set: set}
 	}
 	if v := p.Progress.Semantics; len(s.Messages) > 0 && v != evaluator.SemanticsVersion {
 		return fmt.Errorf("envelope %d was decided by semantics %d; this program knows %d: verify with the version that the log names", s.Envelope.Seq, v, evaluator.SemanticsVersion)

@@ -12,6 +12,7 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/naive"
 	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policylog"
 	"github.com/refloat/refloat/internal/projection"
 )
 
@@ -89,7 +90,7 @@ func (w *world) publish(t testing.TB, files []naive.File) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	payload, err := evaluator.EncodeGeneration(set, "test", "", 0)
+	payload, err := policylog.Encode(&policylog.Proposal{Set: set, Author: "test", Time: 0})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
+	"github.com/refloat/refloat/internal/policylog"
 	"github.com/refloat/refloat/internal/projection"
 	"github.com/refloat/refloat/internal/pulsartest"
 )
@@ -47,7 +48,7 @@ func deploy(b *testing.B) *deployment {
 	d.must(err)
 	b.Cleanup(func() { _ = d.cluster.Close() })
 	d.events, d.policies = d.topic("events"), d.topic("policies")
-	payload, err := evaluator.EncodeGeneration(examplePolicies(b), "bench", "", 1)
+	payload, err := policylog.Encode(&policylog.Proposal{Set: examplePolicies(b), Author: "bench", Time: 1})
 	d.must(err)
 	a := d.policies.Appender()
 	d.must(a.AppendSync(b.Context(), 0, []eventlog.Message{{Payload: payload}}))
@@ -103,7 +104,7 @@ func (d *deployment) owner(hooks evaluator.Hooks) (_ *evaluator.Owner, closeAll 
 	decisions := d.decisions()
 	store, err := projection.OpenStore(projection.StoreConfig{FS: vfs.Default, Dir: d.b.TempDir(), Logger: quiet{}})
 	d.must(err)
-	policies, err := evaluator.OpenPolicies(d.policies)
+	policies, err := policylog.Open(d.policies)
 	d.must(err)
 	pub, err := decisions.Publisher(d.b.Context(), 0)
 	d.must(err)

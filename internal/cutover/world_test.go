@@ -29,6 +29,7 @@ import (
 	"github.com/refloat/refloat/internal/mirror"
 	"github.com/refloat/refloat/internal/pgtest"
 	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policylog"
 	"github.com/refloat/refloat/internal/projection"
 	"github.com/refloat/refloat/internal/pulsartest"
 	"github.com/refloat/refloat/internal/recording"
@@ -297,7 +298,7 @@ func (w *world) refloat(mode mirror.Mode) *refloat {
 	r.decisions, r.policies = open("decisions", w.events.Partitions()), open("policies", 1)
 	set, err := policy.Parse([]policy.File{{Name: "policies.yaml", Data: []byte(policies)}})
 	w.must(err)
-	payload, err := evaluator.EncodeGeneration(set, "test", "", time.Now().UnixNano())
+	payload, err := policylog.Encode(&policylog.Proposal{Set: set, Author: "test", Time: time.Now().UnixNano()})
 	w.must(err)
 	w.must(r.policies.AppendSync(w.Context(), 0, []eventlog.Message{{Payload: payload}}))
 	r.db, err = postgres.Open(w.Context(), w.JobDB, postgres.Options{})
@@ -305,7 +306,7 @@ func (w *world) refloat(mode mirror.Mode) *refloat {
 	for p := range w.events.Partitions() {
 		state, err := projection.OpenStore(projection.StoreConfig{FS: vfs.NewMem(), Dir: "state", Logger: quiet{}})
 		w.must(err)
-		policies, err := evaluator.OpenPolicies(r.policies)
+		policies, err := policylog.Open(r.policies)
 		w.must(err)
 		o := evaluator.NewOwner(evaluator.Config{
 			Partition: p, Store: state, Events: r.gate, Decisions: r.decisions, Policies: policies, Publisher: r.decisions.Publisher(p), Random: rand.Reader,

@@ -234,11 +234,9 @@ func (o *Owner) activations() []chain.Record {
 	if o.proc.Progress.Semantics != SemanticsVersion {
 		front = append(front, &chain.SemanticsActivated{Version: SemanticsVersion})
 	}
-	if newest := o.cfg.Policies.Newest(); newest.Generation > o.proc.Progress.Generation {
-		front = append(front, &chain.PolicyActivated{
-			Generation: newest.Generation, Digest: newest.Set.Digest(), HorizonMS: newest.Set.Horizon().Milliseconds(),
-		})
-		o.proc.Rules = newest
+	if newest, set := o.cfg.Policies.Newest(); newest > o.proc.Progress.Generation {
+		front = append(front, &chain.PolicyActivated{Generation: newest, Digest: set.Digest(), HorizonMS: set.Horizon().Milliseconds()})
+		o.proc.Rules = Rules{Generation: newest, Set: set}
 	}
 	o.proc.Activate(front)
 	return front

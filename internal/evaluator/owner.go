@@ -9,6 +9,7 @@ import (
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/follow"
+	"github.com/refloat/refloat/internal/policylog"
 	"github.com/refloat/refloat/internal/projection"
 )
 
@@ -28,7 +29,7 @@ type Config struct {
 	Store     Store
 	Events    eventlog.Topic
 	Decisions eventlog.Topic
-	Policies  *Policies
+	Policies  *policylog.Log
 	Publisher eventlog.Publisher
 	Random    io.Reader // for owner ids
 
@@ -447,17 +448,18 @@ func (o *Owner) awaitPolicies() (bool, error) {
 	if ended, err := o.cfg.Policies.AtEnd(); err != nil || !ended {
 		return false, err
 	}
-	rules, ok, err := o.cfg.Policies.Held(o.proc.Progress.Generation)
+	generation := o.proc.Progress.Generation
+	set, ok, err := o.cfg.Policies.Held(generation)
 	if err != nil {
-		return false, fmt.Errorf("generation %d is in force: %w", o.proc.Progress.Generation, err)
+		return false, fmt.Errorf("generation %d is in force: %w", generation, err)
 	}
 	if !ok {
 		return false, nil
 	}
-	if d := rules.Set.Digest(); rules.Generation != 0 && d != o.proc.Progress.PolicySet {
+	if d := set.Digest(); generation != 0 && d != o.proc.Progress.PolicySet {
 		return false, fmt.Errorf("%w: generation %d has digest %x in the policies log, %x in the decision log",
-			ErrBadGeneration, rules.Generation, d, o.proc.Progress.PolicySet)
+			policylog.ErrUnusable, generation, d, o.proc.Progress.PolicySet)
 	}
-	o.proc.Rules = rules
+	o.proc.Rules = Rules{Generation: generation, Set: set}
 	return true, o.startLive()
 }

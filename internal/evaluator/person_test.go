@@ -13,6 +13,7 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/follow"
 	"github.com/refloat/refloat/internal/naive"
+	"github.com/refloat/refloat/internal/policylog"
 )
 
 // changed is events after something was done to it.
@@ -39,7 +40,7 @@ func (c changed) Open(p int, after eventlog.Position) (eventlog.Reader, error) {
 
 // owned runs an owner on changed events until it has nothing to do.
 func (m *machine) owned(events eventlog.Topic, c evaluator.Config) error {
-	policies, err := evaluator.OpenPolicies(m.w.policies)
+	policies, err := policylog.Open(m.w.policies)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/follow"
+	"github.com/refloat/refloat/internal/policylog"
 )
 
 // Placement signals whether this process is to own a partition. It is for cost,
@@ -26,7 +27,7 @@ type steppingBack interface{ StepBack(d time.Duration) }
 // Holding is what an owner holds for one life.
 type Holding struct {
 	Store     Store
-	Policies  *Policies
+	Policies  *policylog.Log
 	Publisher eventlog.Publisher
 	Synced    func(place follow.Place) error // Config.Synced
 	Close     func() error                   // closes all of it

@@ -17,6 +17,7 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/filelog"
 	"github.com/refloat/refloat/internal/naive"
+	"github.com/refloat/refloat/internal/policylog"
 	"github.com/refloat/refloat/internal/projection"
 )
 
@@ -93,7 +94,7 @@ func (w *world) publish(files []naive.File) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	payload, err := evaluator.EncodeGeneration(set, "test", "", w.now)
+	payload, err := policylog.Encode(&policylog.Proposal{Set: set, Author: "test", Time: w.now})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -119,7 +120,7 @@ type machine struct {
 	w        *world
 	dir      string
 	cfg      evaluator.Config
-	policies *evaluator.Policies
+	policies *policylog.Log
 	owner    *evaluator.Owner
 	close    func() error
 }
@@ -141,7 +142,7 @@ func (w *world) start(dir string, cfg evaluator.Config) *machine {
 // renew begins a new life of the owner on the same store.
 func (m *machine) renew() {
 	m.w.t.Helper()
-	policies, err := evaluator.OpenPolicies(m.w.policies)
+	policies, err := policylog.Open(m.w.policies)
 	if err != nil {
 		m.w.t.Fatal(err)
 	}
@@ -221,7 +222,7 @@ func dump(t *testing.T, kv projection.KV) []byte {
 // direct is the running hash that Step gives message by message, with nothing around it.
 func direct(t *testing.T, w *world) chain.Hash {
 	t.Helper()
-	p, err := evaluator.OpenPolicies(w.policies)
+	p, err := policylog.Open(w.policies)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +230,8 @@ func direct(t *testing.T, w *world) chain.Hash {
 	if err := p.Refresh(); err != nil {
 		t.Fatal(err)
 	}
-	progress, err := audit.Replay(context.Background(), w.events, 0, p.Newest().Set, func(*eventlog.Message, *evaluator.Output) error { return nil })
+	_, set := p.Newest()
+	progress, err := audit.Replay(context.Background(), w.events, 0, set, func(*eventlog.Message, *evaluator.Output) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/filelog"
 	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policylog"
 	"github.com/refloat/refloat/internal/projection"
 	"github.com/refloat/refloat/internal/recording"
 )
@@ -94,7 +95,7 @@ func recordedTimes(t testing.TB, name, policies string, times int) *tape {
 	if err != nil {
 		t.Fatal(err)
 	}
-	payload, err := evaluator.EncodeGeneration(parsed, "test", "", start.UnixNano())
+	payload, err := policylog.Encode(&policylog.Proposal{Set: parsed, Author: "test", Time: start.UnixNano()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +115,7 @@ func decide(t testing.TB, p int, events eventlog.Topic, decisions, set *filelog.
 	if err != nil {
 		t.Fatal(err)
 	}
-	policies, err := evaluator.OpenPolicies(set)
+	policies, err := policylog.Open(set)
 	if err != nil {
 		t.Fatal(err)
 	}

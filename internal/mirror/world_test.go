@@ -18,6 +18,7 @@ import (
 	"github.com/refloat/refloat/internal/jobdb/postgres"
 	"github.com/refloat/refloat/internal/mirror"
 	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policylog"
 	"github.com/refloat/refloat/internal/projection"
 	"github.com/refloat/refloat/internal/sink"
 )
@@ -85,7 +86,7 @@ func (d *deployment) publish(policies string) {
 	d.t.Helper()
 	set, err := policy.Parse([]policy.File{{Name: "policies.yaml", Data: []byte(policies)}})
 	d.must(err)
-	payload, err := evaluator.EncodeGeneration(set, "test", "", d.Now().UnixNano())
+	payload, err := policylog.Encode(&policylog.Proposal{Set: set, Author: "test", Time: d.Now().UnixNano()})
 	d.must(err)
 	d.must(d.policies.AppendSync(d.t.Context(), 0, []eventlog.Message{{Payload: payload}}))
 }
@@ -112,7 +113,7 @@ func (d *deployment) evaluatorsUp() {
 	for p := range d.Log().Partitions() {
 		store, err := projection.OpenStore(projection.StoreConfig{FS: vfs.NewMem(), Dir: "state", Logger: quiet{}})
 		d.must(err)
-		policies, err := evaluator.OpenPolicies(d.policies)
+		policies, err := policylog.Open(d.policies)
 		d.must(err)
 		o := evaluator.NewOwner(evaluator.Config{
 			Partition: p, Store: store, Events: d.Log(), Decisions: d.decisions, Policies: policies,

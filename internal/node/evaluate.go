@@ -18,6 +18,7 @@ import (
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/follow"
+	"github.com/refloat/refloat/internal/policylog"
 	"github.com/refloat/refloat/internal/projection"
 )
 
@@ -107,7 +108,7 @@ func (o *owner) acquire(ctx context.Context) (*evaluator.Holding, error) {
 	if err != nil {
 		return nil, errors.Join(err, pub.Close())
 	}
-	policies, err := evaluator.OpenPolicies(o.backend.Policies)
+	policies, err := policylog.Open(o.backend.Policies)
 	if err != nil {
 		return nil, errors.Join(err, store.Close(), pub.Close())
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/policylog"
 )
 
 // reached is how far a partition's work came.
@@ -67,7 +68,7 @@ func refusal(err error) string {
 		{evaluator.ErrHistory, "history"},
 		{evaluator.ErrRepartitioned, "partitions"},
 		{evaluator.ErrDiverged, "diverged"},
-		{evaluator.ErrBadGeneration, "policies"},
+		{policylog.ErrUnusable, "policies"},
 		{chain.ErrMissing, "missing"},
 		{eventlog.ErrTrimmed, "trimmed"},
 		{eventlog.ErrCorrupt, "corrupt"},

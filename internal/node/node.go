@@ -14,6 +14,7 @@ import (
 	"github.com/refloat/refloat/internal/checkpoint"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/policylog"
 )
 
 // Config says what a node does. Data (but for an ingester on Pulsar with a job
@@ -83,11 +84,12 @@ func Run(ctx context.Context, c Config) error {
 
 type node struct {
 	Config
-	backend *Backend
-	feedLog FeedLog
-	vault   *checkpoint.Vault // nil: no checkpoints
-	metrics *Metrics
-	total   int
+	backend  *Backend
+	feedLog  FeedLog
+	vault    *checkpoint.Vault // nil: no checkpoints
+	metrics  *Metrics
+	policies *policylog.Store // nil: we change none
+	total    int
 }
 
 // start opens what is shared by all partitions.
@@ -122,13 +124,17 @@ func (c Config) partitions() (partitions, messages int, err error) {
 	return partitions, messages, nil
 }
 
-func (n *node) run(ctx context.Context) error {
+func (n *node) run(ctx context.Context) (err error) {
 	if n.Policies != "" {
+		if n.policies, err = OpenPolicyStore(n.backend, n.Now); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, n.policies.Close()) }()
 		set, err := ReadPolicies(n.Policies)
 		if err != nil {
 			return err
 		}
-		generation, err := PublishPolicies(ctx, n.backend, set, "files of "+n.Policies, n.Now())
+		generation, err := PublishPolicies(ctx, n.policies, set, "files of "+n.Policies)
 		if errors.Is(err, context.Canceled) {
 			return nil // ended before it began
 		}
@@ -147,7 +153,7 @@ func (n *node) run(ctx context.Context) error {
 		}
 	}
 	if n.Policies != "" {
-		group.Go(func() error { return WatchPolicies(ctx, n.backend, n.Policies, n.Now, n.Log) })
+		group.Go(func() error { return WatchPolicies(ctx, n.policies, n.Policies, n.Log) })
 	}
 	group.Go(func() error { defer close(fed); return n.feed(ctx) })
 	if n.Evaluate {
@@ -166,7 +172,7 @@ func (n *node) run(ctx context.Context) error {
 		group.Go(func() error { defer stop(); return n.awaitDrained(ctx, fed) })
 	}
 	n.metrics.ready.Store(true)
-	err := group.Wait()
+	err = group.Wait()
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}

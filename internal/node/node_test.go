@@ -219,6 +219,11 @@ func TestPublishPolicies(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer logs.Close()
+	store, err := node.OpenPolicyStore(logs.Backend(), func() time.Time { return time.Unix(0, 0) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
 	other := strings.Replace(policies, "retryLimit: 2", "retryLimit: 3", 1)
 	for i, c := range []struct {
 		text string
@@ -228,7 +233,7 @@ func TestPublishPolicies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := node.PublishPolicies(t.Context(), logs.Backend(), set, "test", time.Unix(0, 0)); got != c.want || err != nil {
+		if got, err := node.PublishPolicies(t.Context(), store, set, "test"); got != c.want || err != nil {
 			t.Errorf("%d: PublishPolicies = %d, %v; want %d", i, got, err, c.want)
 		}
 	}

@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policylog"
 )
 
 // ReadPolicies reads policy files, and the policy files of directories, as one
@@ -53,51 +53,31 @@ func PolicyFiles(paths ...string) ([]policy.File, error) {
 	return all, nil
 }
 
-// PublishPolicies appends a policy set to the policies log, unless the newest
-// generation there is equal. It returns the generation that now holds it.
-func PublishPolicies(ctx context.Context, b *Backend, set *policy.Set, reason string, now time.Time) (uint64, error) {
-	held, err := evaluator.OpenPolicies(eventlog.ToEnd(b.Policies))
-	if err != nil {
-		return 0, err
-	}
-	generation, err := publishPolicies(ctx, b, held, set, reason, now)
-	return generation, errors.Join(err, held.Close())
+// OpenPolicyStore opens what changes a backend's policies.
+func OpenPolicyStore(b *Backend, now func() time.Time) (*policylog.Store, error) {
+	return policylog.OpenStore(b.Policies, b.AppendPolicies, now)
 }
 
-func publishPolicies(ctx context.Context, b *Backend, held *evaluator.Policies, set *policy.Set, reason string, now time.Time) (uint64, error) {
-	if err := held.Refresh(); err != nil {
-		return 0, err
-	}
-	newest := held.Newest()
-	if newest.Set.Digest() == set.Digest() {
-		return newest.Generation, nil
-	}
+// PublishPolicies makes a policy set the newest generation, unless it is that
+// already; brakes stay on. It returns the generation that now holds it.
+func PublishPolicies(ctx context.Context, store *policylog.Store, set *policy.Set, reason string) (uint64, error) {
 	author, _ := os.Hostname()
-	payload, err := evaluator.EncodeGeneration(set, author, reason, now.UnixNano())
+	v, err := store.Do(ctx, policylog.Edit{
+		Author: author, Reason: reason,
+		Make: func(s policylog.Snapshot) (*policy.Set, []policylog.Brake, error) { return set, s.BrakesOn(), nil },
+	})
 	if err != nil {
-		return 0, err
-	}
-	if err := b.AppendPolicies(ctx, payload); err != nil {
 		return 0, fmt.Errorf("publish policies: %w", err)
 	}
-	if err := held.Refresh(); err != nil {
-		return 0, err
-	}
-	return held.Newest().Generation, nil
+	return v.Number, nil
 }
 
 // WatchPolicies publishes a generation whenever the files of a directory
 // change, until ctx ends. Files that cannot be read leave in force what is; a log
 // that is out of reach is tried again.
-func WatchPolicies(ctx context.Context, b *Backend, dir string, now func() time.Time, logger *slog.Logger) error {
+func WatchPolicies(ctx context.Context, store *policylog.Store, dir string, logger *slog.Logger) error {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
-	var held *evaluator.Policies
-	defer func() {
-		if held != nil {
-			_ = held.Close()
-		}
-	}()
 	var complaint string
 	isNews := func(err error) bool {
 		news := err.Error() != complaint
@@ -122,15 +102,7 @@ func WatchPolicies(ctx context.Context, b *Backend, dir string, now func() time.
 			complaint = ""
 			continue
 		}
-		if held == nil {
-			if held, err = evaluator.OpenPolicies(eventlog.ToEnd(b.Policies)); err != nil {
-				held = nil
-			}
-		}
-		var generation uint64
-		if err == nil {
-			generation, err = publishPolicies(ctx, b, held, set, "files of "+dir, now())
-		}
+		generation, err := PublishPolicies(ctx, store, set, "files of "+dir)
 		switch {
 		case err == nil:
 			if current != [32]byte{} {
@@ -139,15 +111,11 @@ func WatchPolicies(ctx context.Context, b *Backend, dir string, now func() time.
 			complaint, current = "", set.Digest()
 		case ctx.Err() != nil:
 			return nil
-		case !errors.Is(err, eventlog.ErrTransient):
+		case !errors.Is(err, eventlog.ErrTransient) && !errors.Is(err, policylog.ErrUnusable):
 			return err
 		default:
 			if isNews(err) {
 				logger.Warn("policies cannot be published now", slog.Any("error", err))
-			}
-			if held != nil {
-				_ = held.Close()
-				held = nil
 			}
 		}
 	}

@@ -94,7 +94,7 @@ func (s schema) appendStruct(b []byte, v reflect.Value) []byte {
 	start := len(b)
 	for _, f := range s.of(v.Type()) {
 		value := v.FieldByIndex(f.index)
-		if value.IsZero() {
+		if value.IsZero() && !f.mustShow(value) {
 			continue // not set
 		}
 		if len(b) > start {

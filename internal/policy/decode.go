@@ -200,7 +200,7 @@ func (d *decoder) wrongType(n *yaml.Node, path, want string) {
 	case n.Tag == "!!str":
 		f.message = shown(n.Value) + " is a string"
 	default:
-		f.message = fmt.Sprintf("YAML reads %s as %s", shown(n.Value), strings.TrimPrefix(n.Tag, "!!"))
+		f.message = fmt.Sprintf("YAML reads %s as %s", shown(n.Value), shown(strings.TrimPrefix(n.Tag, "!!")))
 	}
 	d.report(n, path, f)
 }

@@ -47,6 +47,10 @@ func (s schema) of(t reflect.Type) []field {
 	return fields
 }
 
+// mustShow says that a zero value is written out: the spec of a file, which may
+// say nothing.
+func (f *field) mustShow(v reflect.Value) bool { return f.required && v.Kind() == reflect.Struct }
+
 func find(fields []field, name string) (field, bool) {
 	for _, f := range fields {
 		if f.name == name {

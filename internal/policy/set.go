@@ -22,6 +22,7 @@ type Set struct {
 	queues   map[string]*queue
 	other    *queue // any queue that no file mentions
 
+	content   *content // what it was built of; never changed
 	canonical []byte
 	digest    [sha256.Size]byte
 }
@@ -140,6 +141,7 @@ func build(c *content) *Set {
 		horizon:           or(g.Horizon, duration(24*time.Hour/time.Millisecond)).duration(),
 		policies:          make(map[string]*policy, len(c.Policies)),
 		queues:            make(map[string]*queue, len(c.Queues)),
+		content:           c,
 		canonical:         encode(c),
 	}
 	s.digest = sha256.Sum256(s.canonical)

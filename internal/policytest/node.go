@@ -196,7 +196,7 @@ func kindOf(n *yaml.Node) string {
 	case n.Tag == "!!null":
 		return "no value"
 	}
-	return fmt.Sprintf("YAML reads %s as %s", shown(n.Value), strings.TrimPrefix(n.Tag, "!!"))
+	return fmt.Sprintf("YAML reads %s as %s", shown(n.Value), shown(strings.TrimPrefix(n.Tag, "!!")))
 }
 
 // shown is what a person wrote, safe and short enough for a message.

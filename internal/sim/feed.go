@@ -5,10 +5,10 @@ import (
 	"slices"
 
 	"github.com/refloat/refloat/internal/chain"
-	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/naive"
 	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policylog"
 )
 
 // Sets are policy sets that were made once for many runs.
@@ -42,7 +42,7 @@ func NewSets(n int) (*Sets, error) {
 		if err != nil {
 			return nil, fmt.Errorf("policy set %d: %w", seed, err)
 		}
-		payload, err := evaluator.EncodeGeneration(set, "sim", "", 0)
+		payload, err := policylog.Encode(&policylog.Proposal{Set: set, Author: "sim", Time: 0})
 		if err != nil {
 			return nil, err
 		}

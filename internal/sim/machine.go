@@ -11,6 +11,7 @@ import (
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/follow"
+	"github.com/refloat/refloat/internal/policylog"
 )
 
 // patience is how long owners wait for what they published.
@@ -23,7 +24,7 @@ type machine struct {
 	number int
 
 	store    *store
-	policies *evaluator.Policies
+	policies *policylog.Log
 	owner    *evaluator.Owner // nil: not running
 	sender   *sender
 	phase    string
@@ -61,7 +62,7 @@ func (w *world) keptIn(meta []byte) kept {
 func (m *machine) start() bool {
 	w := m.w
 	if m.policies == nil {
-		policies, err := evaluator.OpenPolicies(w.policies)
+		policies, err := policylog.Open(w.policies)
 		if err != nil {
 			m.backOff()
 			return false

@@ -37,13 +37,13 @@ func planted() []bug {
 			},
 		}},
 		{"4", "a generation is its place among those that can be used", []patch{{
-			"evaluator/policies.go", "p.held = append(p.held, generation{set: set, err: err})",
-			"if err == nil {\n				p.held = append(p.held, generation{set: set, err: err})\n			}",
+			"policylog/log.go", "	l.held = append(l.held, generation{entry, err})",
+			"	if err == nil {\n		l.held = append(l.held, generation{entry, err})\n	}",
 		}}},
 		{"4, 7", "the generation in force is not waited for, and may go back", []patch{
-			{"evaluator/owner.go", "	if !ok {\n		return false, nil\n	}\n	if d := rules.Set.Digest(); rules.Generation != 0 &&", "	if !ok {\n		rules = o.cfg.Policies.Newest()\n	}\n	if d := rules.Set.Digest(); ok && rules.Generation != 0 &&"},
+			{"evaluator/owner.go", "	if !ok {\n		return false, nil\n	}\n	if d := set.Digest(); generation != 0 &&", "	if !ok {\n		generation, set = o.cfg.Policies.Newest()\n	}\n	if d := set.Digest(); ok && generation != 0 &&"},
 			{"evaluator/owner.go", "if ended, err := o.cfg.Policies.AtEnd(); err != nil || !ended {", "if err := o.cfg.Policies.Refresh(); err != nil {"},
-			{"evaluator/live.go", "newest.Generation > o.proc.Progress.Generation", "newest.Generation != o.proc.Progress.Generation"},
+			{"evaluator/live.go", "newest > o.proc.Progress.Generation", "newest != o.proc.Progress.Generation"},
 		}},
 		{"6", "jobs are committed before the place that belongs to them", []patch{{
 			"evaluator/owner.go", "	if err := o.cfg.Store.Commit(batch, b); err != nil {",

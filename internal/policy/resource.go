@@ -1,0 +1,258 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A Set is immutable; what follows makes another one of it, resource by resource.
+
+// The kinds of resources.
+const (
+	KindPolicy   = "RetryPolicy"
+	KindQueue    = "Queue"
+	KindSettings = "RetrySettings"
+)
+
+// Kinds are the kinds of resources, in the order in which sets list them.
+func Kinds() []string { return []string{KindSettings, KindPolicy, KindQueue} }
+
+// ID names a resource of a set. The settings have the name "".
+type ID struct{ Kind, Name string }
+
+// String is kind and name, as people say them.
+func (id ID) String() string {
+	if id.Kind == KindSettings {
+		return id.Kind
+	}
+	return id.Kind + " " + id.Name
+}
+
+// Resources lists what the set holds: the settings where they say anything, then
+// policies, then queues, by name.
+func (s *Set) Resources() []ID {
+	var ids []ID
+	if s.settingsText() != "" {
+		ids = append(ids, ID{Kind: KindSettings})
+	}
+	for i := range s.content.Policies {
+		ids = append(ids, ID{KindPolicy, string(s.content.Policies[i].Name)})
+	}
+	for i := range s.content.Queues {
+		ids = append(ids, ID{KindQueue, string(s.content.Queues[i].Name)})
+	}
+	return ids
+}
+
+func (s *Set) settingsText() string {
+	if text := encode(&s.content.Settings); string(text) != "{}" {
+		return string(text)
+	}
+	return ""
+}
+
+// Body returns the canonical text of what a resource says: equal texts, equal
+// resources. It is not ok where the set has no such resource.
+func (s *Set) Body(id ID) (string, bool) {
+	switch at, ok := s.find(id); {
+	case !ok:
+		return "", false
+	case id.Kind == KindPolicy:
+		return string(encode(&s.content.Policies[at])), true
+	case id.Kind == KindQueue:
+		return string(encode(&s.content.Queues[at])), true
+	default:
+		return s.settingsText(), true
+	}
+}
+
+// find is where a resource stands among those of its kind.
+func (s *Set) find(id ID) (at int, ok bool) {
+	switch id.Kind {
+	case KindPolicy:
+		return slices.BinarySearchFunc(s.content.Policies, id.Name, func(p namedPolicy, name string) int { return strings.Compare(string(p.Name), name) })
+	case KindQueue:
+		return slices.BinarySearchFunc(s.content.Queues, id.Name, func(q queueSpec, name string) int { return strings.Compare(string(q.Name), name) })
+	case KindSettings:
+		return 0, id.Name == "" && s.settingsText() != ""
+	}
+	return 0, false
+}
+
+// Parts lists the resources that files hold, in their order. Its error is that of Parse.
+func Parts(files []File) ([]ID, error) {
+	docs, err := Documents(files)
+	ids := make([]ID, len(docs))
+	for i := range docs {
+		ids[i] = ID{docs[i].Kind, docs[i].Name}
+	}
+	return ids, err
+}
+
+// With returns the set with the resources of files in the place of those of the
+// same names, and says which they are. Its error is that of Parse.
+func (s *Set) With(files ...File) (*Set, []ID, error) {
+	docs, problems := parse(files)
+	if len(problems) > 0 {
+		return nil, nil, problems
+	}
+	c := s.content.clone()
+	ids := make([]ID, len(docs))
+	for i := range docs {
+		switch d := &docs[i]; {
+		case d.policy != nil:
+			ids[i] = ID{KindPolicy, string(d.policy.Name)}
+			c.Policies = put(c.Policies, *d.policy, func(p *namedPolicy) bool { return p.Name == d.policy.Name })
+		case d.queue != nil:
+			ids[i] = ID{KindQueue, string(d.queue.Name)}
+			c.Queues = put(c.Queues, *d.queue, func(q *queueSpec) bool { return q.Name == d.queue.Name })
+		default:
+			ids[i] = ID{Kind: KindSettings}
+			c.Settings = *d.settings
+		}
+	}
+	return build(c), ids, nil
+}
+
+// put replaces the item that is meant, or appends it.
+func put[T any](list []T, item T, meant func(*T) bool) []T {
+	for i := range list {
+		if meant(&list[i]) {
+			list[i] = item
+			return list
+		}
+	}
+	return append(list, item)
+}
+
+// Without returns the set without these resources; one that it has not changes nothing.
+func (s *Set) Without(ids ...ID) *Set {
+	c := s.content.clone()
+	gone := func(kind string, name string) bool { return slices.Contains(ids, ID{kind, name}) }
+	c.Policies = slices.DeleteFunc(c.Policies, func(p namedPolicy) bool { return gone(KindPolicy, string(p.Name)) })
+	c.Queues = slices.DeleteFunc(c.Queues, func(q queueSpec) bool { return gone(KindQueue, string(q.Name)) })
+	if gone(KindSettings, "") {
+		c.Settings = settingsSpec{}
+	}
+	return build(c)
+}
+
+// Taking returns the set with a resource as another set has it, or has it not.
+func (s *Set) Taking(id ID, from *Set) *Set {
+	at, ok := from.find(id)
+	if !ok {
+		return s.Without(id)
+	}
+	c := s.content.clone()
+	switch id.Kind {
+	case KindPolicy:
+		c.Policies = put(c.Policies, from.content.Policies[at], func(p *namedPolicy) bool { return string(p.Name) == id.Name })
+	case KindQueue:
+		c.Queues = put(c.Queues, from.content.Queues[at], func(q *queueSpec) bool { return string(q.Name) == id.Name })
+	default:
+		c.Settings = from.content.Settings
+	}
+	return build(c)
+}
+
+// Users lists the resources that name a policy: queues, and the settings for
+// their default.
+func (s *Set) Users(name string) []ID {
+	var ids []ID
+	if string(s.content.Settings.DefaultPolicyName) == name {
+		ids = append(ids, ID{Kind: KindSettings})
+	}
+	for i := range s.content.Queues {
+		if q := &s.content.Queues[i]; slices.Contains(q.RetryPolicies, policyName(name)) {
+			ids = append(ids, ID{KindQueue, string(q.Name)})
+		}
+	}
+	return ids
+}
+
+// Missing lists the policy names that a queue or, for the settings, their default
+// names and that the set has not.
+func (s *Set) Missing(id ID) []string {
+	var named []policyName
+	switch at, ok := s.find(id); {
+	case ok && id.Kind == KindQueue:
+		named = s.content.Queues[at].RetryPolicies
+	case ok && id.Kind == KindSettings && s.content.Settings.DefaultPolicyName != "":
+		named = []policyName{s.content.Settings.DefaultPolicyName}
+	}
+	var missing []string
+	for _, name := range named {
+		if s.policies[string(name)] == nil && !slices.Contains(missing, string(name)) {
+			missing = append(missing, string(name))
+		}
+	}
+	return missing
+}
+
+// Detached returns the set in which no queue and no default names the policy.
+func (s *Set) Detached(name string) *Set {
+	c := s.content.clone()
+	if string(c.Settings.DefaultPolicyName) == name {
+		c.Settings.DefaultPolicyName = ""
+	}
+	for i := range c.Queues {
+		c.Queues[i].RetryPolicies = slices.DeleteFunc(slices.Clone(c.Queues[i].RetryPolicies), func(n policyName) bool { return string(n) == name })
+	}
+	return build(c)
+}
+
+// Brake is an operator's hand on a set: retries of a queue, or of all, are
+// killed, or wait until a time (SEMANTICS 5 and 6).
+type Brake struct {
+	Queue       string // "": all queues
+	Kill        bool
+	PausedUntil int64 // Unix nanoseconds, whole milliseconds; 0: not paused
+}
+
+// Braked returns the set with brakes on. What the set says itself stays in force:
+// brakes kill and delay, and never the other way.
+func (s *Set) Braked(brakes ...Brake) (*Set, error) {
+	c := s.content.clone()
+	for _, b := range brakes {
+		var until *instant
+		if b.PausedUntil != 0 {
+			until = new(instant)
+			*until = instant(b.PausedUntil)
+		}
+		if b.Queue == "" {
+			if b.Kill {
+				c.Settings.GlobalMaxRetries = new(limit)
+			}
+			c.Settings.PausedUntil = later(c.Settings.PausedUntil, until)
+			continue
+		}
+		name := new(queueName)
+		if f := name.parse(b.Queue); f != (fault{}) {
+			return nil, fmt.Errorf("queue %s: %s; %s", shown(b.Queue), f.message, f.fix)
+		}
+		at := slices.IndexFunc(c.Queues, func(q queueSpec) bool { return q.Name == *name })
+		if at < 0 {
+			c.Queues = append(c.Queues, queueSpec{Name: *name})
+			at = len(c.Queues) - 1
+		}
+		q := &c.Queues[at]
+		q.Killed = q.Killed || b.Kill
+		q.PausedUntil = later(q.PausedUntil, until)
+	}
+	return build(c), nil
+}
+
+func later(a, b *instant) *instant {
+	if a == nil || b != nil && *b > *a {
+		return b
+	}
+	return a
+}
+
+// clone copies the lists; what they hold is shared, and never changed.
+func (c *content) clone() *content {
+	out := *c
+	out.Policies, out.Queues = slices.Clone(c.Policies), slices.Clone(c.Queues)
+	return &out
+}

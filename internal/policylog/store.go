@@ -1,0 +1,319 @@
+package policylog
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/policy"
+)
+
+// Store changes the policies log. It is safe for concurrent use, and by several
+// processes at once.
+type Store struct {
+	write func(ctx context.Context, payload []byte) error
+	now   func() time.Time
+
+	mu       sync.Mutex
+	log      *Log
+	seen     uint64 // generations that stand in what follows
+	history  []*Version
+	requests map[string]*Version // by the part of Entry.Request before #
+	newest   Snapshot
+}
+
+// Version is a generation that counts, and what it changed.
+type Version struct {
+	*Entry
+	Changes []Change
+	Err     error // it cannot be used, and why
+}
+
+// Change is what a generation did to a resource.
+type Change struct {
+	policy.ID
+	Op Op
+}
+
+// Op is what happened to a resource.
+type Op string
+
+// What happens to resources.
+const (
+	Created Op = "created"
+	Updated Op = "updated"
+	Deleted Op = "deleted"
+)
+
+// Snapshot is what a generation holds. It never changes.
+type Snapshot struct {
+	*Version             // nil: generation 0
+	Set      *policy.Set // what decides
+	Unbraked *policy.Set // without brakes: what is edited
+	// Since is the generation in which each resource became what it is.
+	Since map[policy.ID]uint64
+}
+
+// Generation is the number of the generation.
+func (s *Snapshot) Generation() uint64 {
+	if s.Version == nil {
+		return 0
+	}
+	return s.Number
+}
+
+// BrakesOn lists the brakes that are on.
+func (s *Snapshot) BrakesOn() []Brake {
+	if s.Version == nil {
+		return nil
+	}
+	return s.Brakes
+}
+
+// Edit is a change that somebody asks for.
+type Edit struct {
+	Author, Reason string
+	// Request names the change, so that asking again changes nothing: a name, and
+	// after # a digest of what was asked for. Empty: it has no name.
+	Request string
+	// Make makes the set and the brakes of the newest ones. It is called again where
+	// another writer was faster, and its error is that of Do.
+	Make func(Snapshot) (*policy.Set, []Brake, error)
+}
+
+var (
+	// ErrUnknown says that it is not known whether a change was written. To ask
+	// again with the same request finds out.
+	ErrUnknown = errors.New("it is not known whether the change was written: ask again with the same request id")
+	// ErrRequestUsed says that a request's name was used for another change.
+	ErrRequestUsed = errors.New("the request id was used for another change: choose a new one")
+)
+
+// OpenStore begins to follow a policies topic; write appends to it, durably.
+func OpenStore(topic eventlog.Topic, write func(ctx context.Context, payload []byte) error, now func() time.Time) (*Store, error) {
+	log, err := Open(topic)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{
+		write: write, now: now, log: log, requests: map[string]*Version{},
+		newest: Snapshot{Set: policy.Empty(), Unbraked: policy.Empty()},
+	}, nil
+}
+
+// Close closes the reader.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.log.Close()
+}
+
+// Newest is the newest generation that can be used, of what the log held when it
+// was asked for.
+func (s *Store) Newest(ctx context.Context) (Snapshot, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.sync(ctx)
+	return s.newest, err
+}
+
+// At is a generation that counts and can be used.
+func (s *Store) At(ctx context.Context, generation uint64) (Snapshot, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.sync(ctx); err != nil {
+		return Snapshot{}, err
+	}
+	if generation == 0 {
+		return Snapshot{Set: policy.Empty(), Unbraked: policy.Empty()}, nil
+	}
+	at, ok := slices.BinarySearchFunc(s.history, generation, func(v *Version, n uint64) int {
+		if v.Number < n {
+			return -1
+		}
+		return int(min(v.Number-n, 1))
+	})
+	if !ok {
+		return Snapshot{}, fmt.Errorf("%w: there is no generation %d; the newest is %d", ErrNoGeneration, generation, s.newest.Generation())
+	}
+	v := s.history[at]
+	snap := Snapshot{Version: v, Since: map[policy.ID]uint64{}}
+	for _, before := range s.history[:at+1] {
+		follow(snap.Since, before)
+	}
+	var err error
+	if snap.Set, err = v.Set(); err == nil {
+		snap.Unbraked, err = v.Unbraked()
+	}
+	return snap, err
+}
+
+// ErrNoGeneration says that a generation is not there, or does not count.
+var ErrNoGeneration = errors.New("no such generation")
+
+// History lists the generations that count, newest first.
+func (s *Store) History(ctx context.Context) ([]*Version, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.sync(ctx)
+	all := slices.Clone(s.history)
+	slices.Reverse(all)
+	return all, err
+}
+
+// maxRaces is how often an edit is made again because another was faster.
+const maxRaces = 100
+
+// Do makes a change: when it returns, the change is durable, and counts. Where
+// nothing is to be changed it returns the newest generation.
+func (s *Store) Do(ctx context.Context, e Edit) (*Version, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for range maxRaces {
+		if err := s.sync(ctx); err != nil {
+			return nil, err
+		}
+		v, err := s.once(ctx, &e)
+		if v != nil || err != nil {
+			return v, err
+		}
+	}
+	return nil, fmt.Errorf("%d other changes came first: try again", maxRaces)
+}
+
+// once tries to make a change; neither a version nor an error: another was faster.
+func (s *Store) once(ctx context.Context, e *Edit) (*Version, error) {
+	request := e.Request
+	if request == "" {
+		request = "-" + randomName()
+	}
+	if v := s.requests[nameOf(request)]; v != nil {
+		if v.Request != request {
+			return nil, ErrRequestUsed
+		}
+		return v, nil
+	}
+	if c := s.log.Counting(); c != nil && c.Number != s.newest.Generation() {
+		return nil, fmt.Errorf("%w: generation %d is newer than what this program understands: upgrade it", ErrUnusable, c.Number)
+	}
+	set, brakes, err := e.Make(s.newest)
+	if err != nil {
+		return nil, err
+	}
+	if set.Digest() == s.newest.Unbraked.Digest() && slices.Equal(brakes, s.newest.BrakesOn()) {
+		if s.newest.Version == nil {
+			return &Version{Entry: &Entry{Digest: set.Digest()}}, nil
+		}
+		return s.newest.Version, nil
+	}
+	madeOf := s.newest.Generation()
+	payload, err := Encode(&Proposal{
+		Set: set, Brakes: brakes, MadeOf: &madeOf, Author: e.Author, Reason: e.Reason, Request: request, Time: s.now().UnixNano(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	writeErr := s.write(ctx, payload)
+	if err := s.sync(ctx); err != nil {
+		return nil, errors.Join(ErrUnknown, writeErr, err)
+	}
+	if v := s.requests[nameOf(request)]; v != nil {
+		return v, nil // whatever the write said
+	}
+	if writeErr != nil {
+		return nil, errors.Join(ErrUnknown, writeErr)
+	}
+	return nil, nil
+}
+
+func nameOf(request string) string {
+	name, _, _ := strings.Cut(request, "#")
+	return name
+}
+
+func randomName() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+// sync reads to the end of the log.
+func (s *Store) sync(ctx context.Context) error {
+	for {
+		changed := s.log.Changed()
+		ended, err := s.log.AtEnd()
+		if err != nil {
+			return err
+		}
+		if ended {
+			break
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("read policies to their end: %w", ctx.Err())
+		}
+	}
+	for _, e := range s.log.Entries(s.seen) {
+		s.seen = e.Number
+		v := &Version{Entry: e}
+		s.history = append(s.history, v)
+		if e.Request != "" && s.requests[nameOf(e.Request)] == nil {
+			s.requests[nameOf(e.Request)] = v
+		}
+		next := Snapshot{Version: v, Since: maps.Clone(s.newest.Since)}
+		if next.Since == nil {
+			next.Since = map[policy.ID]uint64{}
+		}
+		if next.Set, v.Err = e.Set(); v.Err == nil {
+			next.Unbraked, v.Err = e.Unbraked()
+		}
+		if v.Err != nil {
+			continue
+		}
+		v.Changes = Differences(s.newest.Unbraked, next.Unbraked)
+		follow(next.Since, v)
+		s.newest = next
+	}
+	return nil
+}
+
+// follow keeps Since up to a version.
+func follow(since map[policy.ID]uint64, v *Version) {
+	for _, c := range v.Changes {
+		if c.Op == Deleted {
+			delete(since, c.ID)
+		} else {
+			since[c.ID] = v.Number
+		}
+	}
+}
+
+// Differences lists what became of resources from one set to another, in the order
+// of policy.Kinds and names; what is gone comes last.
+func Differences(from, to *policy.Set) []Change {
+	var all []Change
+	for _, id := range to.Resources() {
+		now, _ := to.Body(id)
+		switch before, was := from.Body(id); {
+		case !was:
+			all = append(all, Change{id, Created})
+		case before != now:
+			all = append(all, Change{id, Updated})
+		}
+	}
+	for _, id := range from.Resources() {
+		if _, is := to.Body(id); !is {
+			all = append(all, Change{id, Deleted})
+		}
+	}
+	return all
+}
