@@ -31,7 +31,10 @@ var mayImport = map[string]string{
 	"events":    "events/pb google.golang.org/protobuf",
 	"events/pb": "google.golang.org/protobuf",
 
-	"internal/policy":             "go.yaml.in/yaml/v4",
+	"internal/policy": "go.yaml.in/yaml/v4",
+	"internal/api": "internal/api/pb internal/eventlog internal/policy internal/policylog github.com/coreos/go-oidc/v3 github.com/grpc-ecosystem/grpc-gateway/v2 " +
+		"golang.org/x/crypto golang.org/x/time google.golang.org/genproto google.golang.org/grpc google.golang.org/protobuf",
+	"internal/api/pb":             "github.com/grpc-ecosystem/grpc-gateway/v2 google.golang.org/genproto google.golang.org/grpc google.golang.org/protobuf",
 	"internal/policylog":          "events/pb internal/eventlog internal/policy github.com/klauspost/compress google.golang.org/protobuf",
 	"internal/eventlog":           "",
 	"internal/eventlog/filelog":   "internal/eventlog github.com/cockroachdb/pebble/v2 github.com/klauspost/compress",
@@ -65,9 +68,9 @@ var mayImport = map[string]string{
 	"internal/cutover": "internal/armadadb/store internal/doctor internal/eventlog internal/eventlog/pulsarlog internal/jobdb internal/jobdb/postgres internal/jobdb/table internal/mirror " +
 		"github.com/apache/pulsar-client-go github.com/jackc/pgx/v5",
 	"internal/doctor": "internal/armadadb/store github.com/jackc/pgx/v5 internal/chain internal/eventlog internal/eventlog/pulsarlog github.com/apache/pulsar-client-go",
-	"internal/node": "internal/armadadb internal/armadadb/store internal/audit internal/chain internal/checkpoint internal/copied internal/evaluator internal/eventlog internal/eventlog/filelog " +
+	"internal/node": "internal/api internal/api/pb internal/armadadb internal/armadadb/store internal/audit internal/chain internal/checkpoint internal/copied internal/evaluator internal/eventlog internal/eventlog/filelog " +
 		"internal/eventlog/pulsarlog internal/follow internal/jobdb internal/jobdb/postgres internal/jobdb/sqlite internal/mirror internal/placement internal/policy internal/policylog internal/projection internal/recording internal/sink " +
-		"github.com/cenkalti/backoff/v5 github.com/cockroachdb/pebble/v2 github.com/jackc/pgx/v5 github.com/prometheus/client_golang gocloud.dev golang.org/x/sync",
+		"github.com/cenkalti/backoff/v5 github.com/cockroachdb/pebble/v2 github.com/jackc/pgx/v5 github.com/prometheus/client_golang gocloud.dev golang.org/x/sync golang.org/x/time google.golang.org/protobuf",
 
 	// For tests only: no row above names them.
 	"internal/e2e": "events/pb internal/audit internal/eventlog internal/eventlog/pulsarlog internal/jobdb internal/jobdb/sqlite " +
@@ -89,12 +92,13 @@ var mayImport = map[string]string{
 	"cmd/evaluator":            programs,
 	"cmd/ingester":             programs,
 	"cmd/refloatctl":           programs,
-	"cmd/internal/program":     "cmd/internal/pulsarflags cmd/internal/settings internal/eventlog internal/node github.com/spf13/cobra",
+	"cmd/internal/apiflags":    "internal/api internal/node github.com/spf13/cobra go.yaml.in/yaml/v4",
+	"cmd/internal/program":     "cmd/internal/apiflags cmd/internal/pulsarflags cmd/internal/settings internal/eventlog internal/node github.com/spf13/cobra",
 	"cmd/internal/pulsarflags": "cmd/internal/settings internal/eventlog/pulsarlog github.com/spf13/cobra",
 	"cmd/internal/settings":    "github.com/spf13/cobra github.com/spf13/pflag go.yaml.in/yaml/v4",
 }
 
-const programs = "cmd/internal/program cmd/internal/pulsarflags cmd/internal/settings internal/audit internal/chain internal/copied internal/cutover internal/doctor internal/evaluator internal/eventlog internal/eventlog/filelog " +
+const programs = "cmd/internal/apiflags internal/api internal/api/pb google.golang.org/grpc google.golang.org/protobuf cmd/internal/program cmd/internal/pulsarflags cmd/internal/settings internal/audit internal/chain internal/copied internal/cutover internal/doctor internal/evaluator internal/eventlog internal/eventlog/filelog " +
 	"internal/eventlog/pulsarlog internal/follow internal/jobdb internal/jobdb/sqlite internal/node internal/policy internal/policydiff internal/policylint internal/policylog internal/policytest internal/projection " +
 	"internal/recording internal/sink github.com/cockroachdb/pebble/v2 github.com/mattn/go-isatty github.com/prometheus/client_golang " +
 	"github.com/spf13/cobra github.com/spf13/pflag golang.org/x/sync golang.org/x/term"

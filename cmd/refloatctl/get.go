@@ -25,13 +25,14 @@ type getFlags struct {
 func newGet() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get",
-		Short: "Show jobs, one job, or decisions",
-		Long:  "Show jobs, one job, or decisions, also while `refloatctl up` runs on the directory.",
+		Short: "Show jobs, decisions, policies, queues and settings",
+		Long:  "Show jobs and decisions of a data directory or a job database, also while `refloatctl up`\nruns on it; or the policies, queues and settings of a running server.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return usageError{errors.New("get what? jobs, job, or decisions")}
+			return usageError{errors.New("get what? jobs, job, decisions, policies, queues, settings or resources")}
 		},
 	}
 	cmd.AddCommand(newGetJobs(), newGetJob(), newGetDecisions())
+	cmd.AddCommand(newGetResources()...)
 	return cmd
 }
 

@@ -68,7 +68,8 @@ Exit codes: 0 fine, 1 finding (a difference, a problem in a file), 2 usage,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(newUp(), newImport(), newReplay(), newExplain(), newGet(), newLint(), newJobDB(),
-		newDoctor(), newTopics(), newCutover(), newRecord(), newFeed())
+		newDoctor(), newTopics(), newCutover(), newRecord(), newFeed(),
+		newApply(), newDelete(), newHistory(), newRollback(), newKill(), newPause(), newResume())
 	root.AddCommand(newPolicyTools()...)
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()

@@ -96,8 +96,8 @@ func replay(cmd *cobra.Command, f replayFlags) error {
 }
 
 // readPolicies prints what is wrong with policy files, as a finding.
-func readPolicies(cmd *cobra.Command, path string) (*policy.Set, error) {
-	set, err := node.ReadPolicies(path)
+func readPolicies(cmd *cobra.Command, paths ...string) (*policy.Set, error) {
+	set, err := node.ReadPolicies(paths...)
 	if problems, ok := errors.AsType[policy.Problems](err); ok {
 		for _, p := range problems {
 			fmt.Fprintln(cmd.ErrOrStderr(), p)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/refloat/refloat/cmd/internal/apiflags"
 	"github.com/refloat/refloat/cmd/internal/settings"
 	"github.com/refloat/refloat/internal/node"
 )
@@ -21,6 +22,7 @@ type upFlags struct {
 	feed                   []string
 	partitions             int
 	drained, quiet         bool
+	api                    *apiflags.Serve
 }
 
 func newUp() *cobra.Command {
@@ -56,6 +58,7 @@ a YAML file (--config); flags win over the environment, and that over the file.`
 	flags.StringArrayVar(&f.feed, "feed", nil, "recording to write into the events log; may be repeated")
 	flags.StringVar(&f.pace, "pace", "", "how fast to feed against the recorded times, as 10x (default: at once)")
 	flags.StringVar(&f.listen, "listen", "", "address for /metrics, /healthz and /readyz (default: none)")
+	f.api = apiflags.BindServe(cmd, apiflags.Default)
 	flags.IntVar(&f.partitions, "partitions", 0, "partitions of a new log (default: as many as the feeds have)")
 	flags.BoolVar(&f.drained, "exit-when-drained", false, "end when all that was fed is decided and in the job database, and sum up")
 	flags.BoolVar(&f.quiet, "quiet", false, "log warnings and errors only, and do not sum up")
@@ -79,6 +82,13 @@ func up(cmd *cobra.Command, f upFlags) error {
 			return err
 		}
 	}
+	served, err := f.api.API(cmd.Context())
+	if err != nil {
+		return usageError{err}
+	}
+	if f.drained && served.Optional {
+		served.Listen = "" // it ends by itself: nobody asks it anything
+	}
 	level := slog.LevelInfo
 	if f.quiet {
 		level = slog.LevelWarn
@@ -89,7 +99,7 @@ func up(cmd *cobra.Command, f upFlags) error {
 	err = node.Run(cmd.Context(), node.Config{
 		Data: node.Dir(f.data), JobDB: f.jobDB, Partitions: f.partitions, Policies: f.policies,
 		Feeds: f.feed, Pace: pace, Evaluate: true, Ingest: true,
-		Listen: f.listen, ExitWhenDrained: f.drained,
+		Listen: f.listen, API: served, ExitWhenDrained: f.drained,
 		Progress: func(s node.Status) { bar.say("fed %d of %d messages", s.Fed, s.Total) },
 		Log:      slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
 		Now:      time.Now,

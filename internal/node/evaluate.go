@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"gocloud.dev/blob"
 
+	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/checkpoint"
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
@@ -40,9 +41,25 @@ func (n *node) evaluate(ctx context.Context, partition int) (err error) {
 	count := hooks.Committed
 	hooks.Committed = func(c evaluator.Commit) {
 		count(c)
+		for _, r := range c.Records {
+			if a, ok := r.(*chain.PolicyActivated); ok {
+				n.inForce.set(partition, a.Generation, n.Now())
+			}
+		}
 		if o.committed.IsZero() {
 			o.committed = n.Now()
 		}
+	}
+	phase, live := hooks.Phase, hooks.InForce
+	hooks.Phase = func(name string) {
+		phase(name)
+		if name != evaluator.Live {
+			n.inForce.leave(partition)
+		}
+	}
+	hooks.InForce = func(generation uint64) {
+		live(generation)
+		n.inForce.set(partition, generation, n.Now())
 	}
 	l := evaluator.Loop{
 		Config: evaluator.Config{

@@ -44,6 +44,7 @@ type Config struct {
 	Evaluate         bool
 	Ingest           bool
 	Listen           string // address of /metrics, /healthz, /readyz; empty: none
+	API              API
 	// ExitWhenDrained ends the node when the feeds are through and everything
 	// in the log is decided and in the job database.
 	ExitWhenDrained bool
@@ -89,6 +90,7 @@ type node struct {
 	vault    *checkpoint.Vault // nil: no checkpoints
 	metrics  *Metrics
 	policies *policylog.Store // nil: we change none
+	inForce  inForce
 	total    int
 }
 
@@ -125,11 +127,13 @@ func (c Config) partitions() (partitions, messages int, err error) {
 }
 
 func (n *node) run(ctx context.Context) (err error) {
-	if n.Policies != "" {
+	if n.Policies != "" || n.API.Listen != "" {
 		if n.policies, err = OpenPolicyStore(n.backend, n.Now); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, n.policies.Close()) }()
+	}
+	if n.Policies != "" {
 		set, err := ReadPolicies(n.Policies)
 		if err != nil {
 			return err
@@ -149,6 +153,11 @@ func (n *node) run(ctx context.Context) (err error) {
 	fed := make(chan struct{})
 	if n.Listen != "" {
 		if err := n.serve(ctx, group); err != nil {
+			return err
+		}
+	}
+	if n.API.Listen != "" {
+		if err := n.serveAPI(ctx, group); err != nil {
 			return err
 		}
 	}

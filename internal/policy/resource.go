@@ -256,3 +256,34 @@ func (c *content) clone() *content {
 	out.Policies, out.Queues = slices.Clone(c.Policies), slices.Clone(c.Queues)
 	return &out
 }
+
+// OwnBrake is a resource that kills or pauses retries by what it says itself.
+type OwnBrake struct {
+	ID
+	Says        string
+	PausedUntil int64 // Unix nanoseconds; 0: it kills
+}
+
+// OwnBrakes lists the resources that kill or pause retries by what they say.
+func (s *Set) OwnBrakes() []OwnBrake {
+	var all []OwnBrake
+	pause := func(id ID, until *instant) {
+		if until != nil {
+			all = append(all, OwnBrake{id, "pausedUntil: " + until.text(), int64(*until)})
+		}
+	}
+	settings := ID{Kind: KindSettings}
+	if s.globalMax == 0 {
+		all = append(all, OwnBrake{ID: settings, Says: "globalMaxRetries: 0"})
+	}
+	pause(settings, s.content.Settings.PausedUntil)
+	for i := range s.content.Queues {
+		q := &s.content.Queues[i]
+		id := ID{KindQueue, string(q.Name)}
+		if q.Killed {
+			all = append(all, OwnBrake{ID: id, Says: "killed: true"})
+		}
+		pause(id, q.PausedUntil)
+	}
+	return all
+}

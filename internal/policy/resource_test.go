@@ -1,9 +1,11 @@
 package policy
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 )
 
@@ -169,6 +171,43 @@ func TestEdit(t *testing.T) {
 	}
 }
 
+// Whatever is made of sets can be written, and read back from the log.
+func TestEditsAreCanonical(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(r *rapid.T) {
+		draw := func() *Set {
+			s, err := Parse(drawSet(r))
+			if err != nil {
+				r.Fatal(err)
+			}
+			return s
+		}
+		s, other := draw(), draw()
+		for range rapid.IntRange(1, 8).Draw(r, "edits") {
+			ids := append(s.Resources(), other.Resources()...)
+			ids = append(ids, ID{KindPolicy, "nobody"})
+			id := rapid.SampledFrom(ids).Draw(r, "id")
+			switch rapid.IntRange(0, 3).Draw(r, "edit") {
+			case 0:
+				s = s.Without(id)
+			case 1:
+				s = s.Taking(id, other)
+			case 2:
+				s = s.Detached(id.Name)
+			default:
+				var err error
+				if s, err = s.Braked(Brake{Queue: rapid.SampledFrom([]string{"", "q", "new"}).Draw(r, "queue"), Kill: rapid.Bool().Draw(r, "kill"), PausedUntil: int64(rapid.IntRange(0, 1).Draw(r, "until")) * 1e18}); err != nil {
+					r.Fatal(err)
+				}
+			}
+			again, err := ParseCanonical(s.Canonical())
+			if err != nil || again.Digest() != s.Digest() {
+				r.Fatalf("%v: %s", err, s.Canonical())
+			}
+		}
+	})
+}
+
 func mustYAML(t *testing.T, s *Set, ids ...ID) []byte {
 	t.Helper()
 	text, err := s.YAML(ids...)
@@ -201,5 +240,28 @@ func TestBraked(t *testing.T) {
 	}
 	if _, err := s.Braked(Brake{Queue: "a\x00b"}); err == nil {
 		t.Error("a queue's name may hold a control character")
+	}
+}
+
+func TestFlat(t *testing.T) {
+	t.Parallel()
+	s := parseOne(t, threeResources+`---
+{apiVersion: armadaproject.io/v1beta1, kind: RetryPolicy, name: flat, defaultAction: 2, rules: [{action: fail, onCategory: a}, {action: Retry, onCategory: b, onSubcategory: c}]}
+---
+{apiVersion: armadaproject.io/v1, kind: RetryPolicy, metadata: {name: rich}, spec: {retryLimit: 1, defaultAction: Fail, selectableByJobs: false, rules: [{name: x, action: Ignore, onFailureCategory: [a, b]}]}}
+`)
+	flat, beyond := s.Flat("flat")
+	want := Flat{"flat", 0, "Retry", []FlatRule{{"Fail", "a", ""}, {"Retry", "b", "c"}}}
+	if diff := cmp.Diff(want, flat); diff != "" || beyond != nil {
+		t.Errorf("%v %s", beyond, diff)
+	}
+	if _, beyond := s.Flat("rich"); !slices.Equal(beyond, []string{"spec.rules[0].action", "spec.rules[0].name", "spec.selectableByJobs"}) {
+		t.Errorf("rich: %v", beyond)
+	}
+	if _, beyond := s.Flat("empty"); !slices.Equal(beyond, []string{"spec.defaultAction", "spec.retryLimit"}) {
+		t.Errorf("empty: %v", beyond)
+	}
+	if _, beyond := s.Flat("nobody"); beyond == nil {
+		t.Error("a policy that is not there")
 	}
 }

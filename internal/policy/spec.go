@@ -187,9 +187,21 @@ func (c *content) settle() {
 	slices.SortFunc(c.Policies, func(a, b namedPolicy) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(c.Queues, func(a, b queueSpec) int { return cmp.Compare(a.Name, b.Name) })
 	c.Settings.DefaultBackoff.settle()
+	c.Policies, c.Queues = unset(c.Policies), unset(c.Queues)
+	for i := range c.Queues {
+		c.Queues[i].RetryPolicies = unset(c.Queues[i].RetryPolicies)
+	}
 	for i := range c.Policies {
 		c.Policies[i].Spec.settle()
 	}
+}
+
+// unset is a list, or nil where there is nothing in it.
+func unset[T any](list []T) []T {
+	if len(list) == 0 {
+		return nil
+	}
+	return list
 }
 
 func (p *policySpec) settle() {

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -43,7 +44,36 @@ func (s *Set) JSON(id ID) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return encode(file), nil
+	b, err := json.Marshal(jsonOf(nodeOf(reflect.ValueOf(file).Elem())))
+	if err != nil {
+		return nil, fmt.Errorf("write %s: %w", id, err)
+	}
+	return b, nil
+}
+
+// jsonOf is a node as encoding/json writes it.
+func jsonOf(n *yaml.Node) any {
+	switch {
+	case n.Kind == yaml.MappingNode:
+		m := make(map[string]any, len(n.Content)/2)
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			m[n.Content[i].Value] = jsonOf(n.Content[i+1])
+		}
+		return m
+	case n.Kind == yaml.SequenceNode:
+		list := make([]any, len(n.Content))
+		for i, item := range n.Content {
+			list[i] = jsonOf(item)
+		}
+		return list
+	}
+	switch n.Tag {
+	case "!!int", "!!float":
+		return json.Number(n.Value)
+	case "!!bool":
+		return n.Value == "true"
+	}
+	return n.Value
 }
 
 // file is a resource in the shape of a file of its own: a pointer to a struct of spec.go.

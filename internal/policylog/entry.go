@@ -54,6 +54,8 @@ var (
 const (
 	packFrom = 16 << 10 // content of so many bytes is compressed
 	maxSet   = 64 << 20 // bytes of a set, so that a small message cannot cost much
+	// maxMessage is what is left of the broker's 5 MiB after a margin.
+	maxMessage = 4<<20 + 512<<10
 )
 
 // Encode is the message that proposes a generation.
@@ -87,8 +89,11 @@ func Encode(p *Proposal) ([]byte, error) {
 		}
 	}
 	b, err := proto.Marshal(m)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("encode policy generation: %w", err)
+	case len(b) > maxMessage:
+		return nil, fmt.Errorf("the policies take %d KiB in all, compressed: %d are the most", len(b)>>10, maxMessage>>10)
 	}
 	return b, nil
 }

@@ -172,29 +172,34 @@ func (s *Store) History(ctx context.Context) ([]*Version, error) {
 // maxRaces is how often an edit is made again because another was faster.
 const maxRaces = 100
 
-// Do makes a change: when it returns, the change is durable, and counts. Where
-// nothing is to be changed it returns the newest generation.
-func (s *Store) Do(ctx context.Context, e Edit) (*Version, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for range maxRaces {
-		if err := s.sync(ctx); err != nil {
-			return nil, err
-		}
-		v, err := s.once(ctx, &e)
-		if v != nil || err != nil {
-			return v, err
-		}
-	}
-	return nil, fmt.Errorf("%d other changes came first: try again", maxRaces)
+// Outcome is the generation after a change.
+type Outcome struct {
+	*Version
+	Made bool // by this change; else nothing was to be changed
 }
 
-// once tries to make a change; neither a version nor an error: another was faster.
-func (s *Store) once(ctx context.Context, e *Edit) (*Version, error) {
+// Do makes a change: when it returns, the change is durable, and counts.
+func (s *Store) Do(ctx context.Context, e Edit) (Outcome, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	request := e.Request
 	if request == "" {
 		request = "-" + randomName()
 	}
+	for range maxRaces {
+		if err := s.sync(ctx); err != nil {
+			return Outcome{}, err
+		}
+		v, err := s.once(ctx, &e, request)
+		if v != nil || err != nil {
+			return Outcome{v, v != nil && v.Request == request}, err
+		}
+	}
+	return Outcome{}, fmt.Errorf("%d other changes came first: try again", maxRaces)
+}
+
+// once tries to make a change; neither a version nor an error: another was faster.
+func (s *Store) once(ctx context.Context, e *Edit, request string) (*Version, error) {
 	if v := s.requests[nameOf(request)]; v != nil {
 		if v.Request != request {
 			return nil, ErrRequestUsed

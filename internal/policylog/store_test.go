@@ -63,7 +63,7 @@ func TestStore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	s := w.store(w.append)
-	do := func(e policylog.Edit, want uint64) *policylog.Version {
+	do := func(e policylog.Edit, want uint64) policylog.Outcome {
 		t.Helper()
 		v, err := s.Do(t.Context(), e)
 		if err != nil || v.Number != want {
@@ -75,10 +75,14 @@ func TestStore(t *testing.T) {
 	if v.Author != "ann" || v.Reason != "new" || v.Time != 7e9 || !slices.Equal(v.Changes, []policylog.Change{{queue("a"), policylog.Created}}) {
 		t.Errorf("version %+v %v", v.Entry, v.Changes)
 	}
-	do(policylog.Edit{Make: putting("a", "")}, 1) // nothing to change
+	if v := do(policylog.Edit{Make: putting("a", "")}, 1); v.Made {
+		t.Error("nothing was to be changed")
+	}
 	do(policylog.Edit{Request: "r#1", Make: putting("b", "")}, 2)
 	do(policylog.Edit{Make: putting("a", ", mode: Shadow")}, 3)
-	do(policylog.Edit{Request: "r#1", Make: putting("b", "")}, 2) // asked again, later
+	if v := do(policylog.Edit{Request: "r#1", Make: putting("b", "")}, 2); !v.Made { // asked again, later
+		t.Error("it was made by this request")
+	}
 	if _, err := s.Do(t.Context(), policylog.Edit{Request: "r#2", Make: putting("c", "")}); !errors.Is(err, policylog.ErrRequestUsed) {
 		t.Errorf("another request of the same name: %v", err)
 	}

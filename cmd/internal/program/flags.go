@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/refloat/refloat/cmd/internal/apiflags"
 	"github.com/refloat/refloat/cmd/internal/pulsarflags"
 	"github.com/refloat/refloat/cmd/internal/settings"
 	"github.com/refloat/refloat/internal/eventlog"
@@ -23,6 +24,7 @@ type flags struct {
 	pulsar  *pulsarflags.Flags
 	data    string
 	history string
+	api     *apiflags.Serve // nil: it serves no policies
 }
 
 func (f *flags) command(name, short string) *cobra.Command {
@@ -42,6 +44,7 @@ a YAML file (--config); flags win over the environment, and that over the file.`
 	set.StringVar(&c.Listen, "listen", "", "address for /metrics, /healthz and /readyz (default: none)")
 	set.StringVar(&c.Instance, "instance", "", "name of this process on Pulsar, different from all others and best the same after a restart (default: host name and process id)")
 	if c.Evaluate {
+		f.api = apiflags.BindServe(cmd, "")
 		set.StringVar(&c.Policies, "policies", "", "policy file, or directory of policy files, read again when it changes")
 		set.StringVar(&c.Checkpoints, "checkpoints", "", "where to keep copies of the state for other machines: file:///dir or s3://bucket?prefix=… (default: none)")
 		set.DurationVar(&c.CheckpointEvery, "checkpoint-every", 0, "how often to take one (default 1m)")
@@ -62,6 +65,12 @@ a YAML file (--config); flags win over the environment, and that over the file.`
 		}
 		if err := f.complete(); err != nil {
 			return err
+		}
+		if f.api != nil {
+			var err error
+			if f.config.API, err = f.api.API(cmd.Context()); err != nil {
+				return err
+			}
 		}
 		f.usage = false
 		return node.Run(cmd.Context(), f.config)

@@ -1,8 +1,9 @@
-// Protogen compiles our .proto files and has protoc-gen-go write the Go code
-// beside them. It stands in for protoc, so that generating needs nothing but Go.
+// Protogen compiles our .proto files and has the plugins of protoc write the Go code
+// beside them: messages, and for services gRPC and a gateway for REST. It stands in
+// for protoc, so that generating needs nothing but Go.
 //
 // The arguments are the root of the repository and the files, relative to it.
-// Protogen runs in the tools module: protoc-gen-go is the version its go.mod names.
+// Protogen runs in the tools module: the plugins are of the versions its go.mod names.
 package main
 
 import (
@@ -16,8 +17,10 @@ import (
 	"github.com/bufbuild/protocompile"
 	"github.com/bufbuild/protocompile/linker"
 	"github.com/bufbuild/protocompile/protoutil"
+	_ "google.golang.org/genproto/googleapis/api/annotations" // google/api/annotations.proto
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/pluginpb"
 )
@@ -36,8 +39,9 @@ func run(args []string) error {
 	root, names := args[0], args[1:]
 
 	c := protocompile.Compiler{
-		Resolver: protocompile.WithStandardImports(&protocompile.SourceResolver{
-			ImportPaths: []string{root},
+		Resolver: protocompile.WithStandardImports(protocompile.CompositeResolver{
+			&protocompile.SourceResolver{ImportPaths: []string{root}},
+			protocompile.ResolverFunc(linked),
 		}),
 		SourceInfoMode: protocompile.SourceInfoStandard, // carries the comments over
 	}
@@ -45,10 +49,36 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	resp, err := plugin(&pluginpb.CodeGeneratorRequest{
+	var services []string
+	for _, f := range files {
+		if f.Services().Len() > 0 {
+			services = append(services, f.Path())
+		}
+	}
+	all := inOrder(files)
+	for _, p := range []struct {
+		plugin string
+		files  []string
+	}{{"protoc-gen-go", names}, {"protoc-gen-go-grpc", services}, {"protoc-gen-grpc-gateway", services}} {
+		if err := generate(root, p.plugin, p.files, all); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// linked finds files whose Go code is linked into this program.
+func linked(path string) (protocompile.SearchResult, error) {
+	f, err := protoregistry.GlobalFiles.FindFileByPath(path)
+	return protocompile.SearchResult{Desc: f}, err
+}
+
+// generate has a plugin write its files.
+func generate(root, name string, names []string, all []*descriptorpb.FileDescriptorProto) error {
+	resp, err := plugin(name, &pluginpb.CodeGeneratorRequest{
 		FileToGenerate: names,
 		Parameter:      proto.String("paths=source_relative"),
-		ProtoFile:      inOrder(files),
+		ProtoFile:      all,
 	})
 	if err != nil {
 		return err
@@ -83,24 +113,24 @@ func inOrder(files linker.Files) []*descriptorpb.FileDescriptorProto {
 	return out
 }
 
-func plugin(req *pluginpb.CodeGeneratorRequest) (*pluginpb.CodeGeneratorResponse, error) {
+func plugin(name string, req *pluginpb.CodeGeneratorRequest) (*pluginpb.CodeGeneratorResponse, error) {
 	in, err := proto.Marshal(req)
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command("go", "tool", "protoc-gen-go")
+	cmd := exec.Command("go", "tool", name)
 	cmd.Stdin = bytes.NewReader(in)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("protoc-gen-go: %w", err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	resp := new(pluginpb.CodeGeneratorResponse)
 	if err := proto.Unmarshal(out, resp); err != nil {
-		return nil, fmt.Errorf("protoc-gen-go's answer: %w", err)
+		return nil, fmt.Errorf("the answer of %s: %w", name, err)
 	}
 	if resp.Error != nil {
-		return nil, fmt.Errorf("protoc-gen-go: %s", resp.GetError())
+		return nil, fmt.Errorf("%s: %s", name, resp.GetError())
 	}
 	return resp, nil
 }

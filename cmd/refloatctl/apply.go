@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/refloat/refloat/internal/api/pb"
+	"github.com/refloat/refloat/internal/policy"
+)
+
+type applyFlags struct {
+	client
+	files                  []string
+	dryRun, reason, output string
+	prune                  bool
+}
+
+func newApply() *cobra.Command {
+	var f applyFlags
+	cmd := &cobra.Command{
+		Use:   "apply -f PATH",
+		Short: "Make policies, queues and settings as files say",
+		Long: `Make the policies, queue bindings and settings of a running Refloat as files say,
+all in one generation. What no file names stays, or goes with --prune. The files
+are checked first, and nothing is sent where one of them has a problem.
+
+Exit codes: 0 done, 1 a problem in a file, 2 usage, 3 the server refused or is not there.`,
+		Example: `  refloatctl apply -f policies/ --reason "more retries for evictions"
+  refloatctl apply -f policies/ --prune --dry-run server
+  refloatctl get policies infra -o yaml > infra.yaml && $EDITOR infra.yaml && refloatctl apply -f infra.yaml`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	f.bind(cmd)
+	cmd.Flags().StringArrayVarP(&f.files, "filename", "f", nil, "policy file or directory of policy files; may be repeated (required)")
+	cmd.Flags().StringVar(&f.dryRun, "dry-run", "none", "none, client (check the files only) or server (ask the server what would change)")
+	cmd.Flags().BoolVar(&f.prune, "prune", false, "remove what no file names")
+	cmd.Flags().StringVar(&f.reason, "reason", "", "why, for the history")
+	addOutput(cmd, &f.output)
+	return cmd
+}
+
+func (f *applyFlags) run(cmd *cobra.Command) error {
+	switch {
+	case len(f.files) == 0:
+		return usageError{errors.New("-f PATH is required: a policy file, or a directory of them")}
+	case f.dryRun != "none" && f.dryRun != "client" && f.dryRun != "server":
+		return usageError{fmt.Errorf("--dry-run %q: use none, client or server", f.dryRun)}
+	case f.output != outputTable && f.output != outputJSON:
+		return badOutput(f.output)
+	}
+	set, err := readPolicies(cmd, f.files...)
+	if err != nil {
+		return err
+	}
+	docs, err := documentsOf(set)
+	if err != nil {
+		return err
+	}
+	if len(docs) == 0 {
+		return usageError{fmt.Errorf("%v: no resource in it", f.files)}
+	}
+	if f.dryRun == "client" {
+		for _, id := range set.Resources() {
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is fine (dry run: nothing was sent)\n", id)
+		}
+		return nil
+	}
+	return f.policies(cmd.Context(), func(ctx context.Context, c pb.PoliciesClient) error {
+		change, err := c.Apply(ctx, &pb.ApplyRequest{Documents: docs, Prune: f.prune, Reason: f.reason, DryRun: f.dryRun == "server"})
+		if err != nil {
+			return err
+		}
+		return showChange(cmd.OutOrStdout(), f.output, change, set.Resources(), f.dryRun == "server")
+	})
+}
+
+// showChange says what became of resources; those that are not among the changes
+// were so already.
+func showChange(w io.Writer, output string, c *pb.Change, asked []policy.ID, dry bool) error {
+	if output == outputJSON {
+		return jsonLines(w).Encode(changedJSON(c, dry))
+	}
+	changed := map[policy.ID]bool{}
+	for _, r := range c.Changes {
+		id := policy.ID{Kind: r.Kind, Name: r.Name}
+		changed[id] = true
+		fmt.Fprintf(w, "%s %s%s\n", id, r.Op, dryNote(dry))
+	}
+	for _, id := range asked {
+		if !changed[id] {
+			fmt.Fprintf(w, "%s unchanged\n", id)
+		}
+	}
+	for _, note := range c.Notes {
+		if !dry {
+			fmt.Fprintln(w, note)
+		}
+	}
+	if !dry {
+		fmt.Fprintf(w, "generation %d\n", c.Generation)
+	}
+	return nil
+}
+
+func dryNote(dry bool) string {
+	if dry {
+		return " (dry run)"
+	}
+	return ""
+}
+
+type changeOut struct {
+	Generation uint64        `json:"generation"`
+	Changes    []resourceOut `json:"changes"`
+	Notes      []string      `json:"notes,omitempty"`
+	DryRun     bool          `json:"dryRun,omitempty"`
+}
+
+type resourceOut struct {
+	Kind string `json:"kind"`
+	Name string `json:"name,omitempty"`
+	Op   string `json:"op"`
+}
+
+func changedJSON(c *pb.Change, dry bool) changeOut {
+	return changeOut{Generation: c.Generation, Changes: resourcesJSON(c.Changes), Notes: c.Notes, DryRun: dry}
+}
+
+func resourcesJSON(changes []*pb.ResourceChange) []resourceOut {
+	out := make([]resourceOut, len(changes))
+	for i, r := range changes {
+		out[i] = resourceOut{r.Kind, r.Name, r.Op}
+	}
+	return out
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/refloat/refloat/internal/api/pb"
+)
+
+type brakeFlags struct {
+	client
+	queue, reason, until, output string
+	length                       time.Duration
+	everything                   bool
+}
+
+func (f *brakeFlags) bindAll(cmd *cobra.Command) {
+	f.bind(cmd)
+	cmd.Flags().StringVar(&f.queue, "queue", "", "only of this queue (default: of all)")
+	cmd.Flags().StringVar(&f.reason, "reason", "", "why; whoever sees it will want to know (required)")
+	addOutput(cmd, &f.output)
+}
+
+func (f *brakeFlags) check() error {
+	switch {
+	case f.reason == "":
+		return usageError{errors.New("--reason TEXT is required: whoever sees it will want to know")}
+	case f.output != outputTable && f.output != outputJSON:
+		return badOutput(f.output)
+	}
+	return nil
+}
+
+// about makes a command whose one word is what it is about.
+func about(cmd *cobra.Command) *cobra.Command {
+	cmd.ValidArgs = []string{"retries"}
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) != 1 || args[0] != "retries" {
+			return fmt.Errorf("%s what? say `%s retries`", cmd.Name(), cmd.Name())
+		}
+		return nil
+	}
+	return cmd
+}
+
+func newKill() *cobra.Command {
+	var f brakeFlags
+	cmd := about(&cobra.Command{
+		Use:   "kill retries --reason TEXT",
+		Short: "Let no failed run be retried, until `resume`",
+		Long: `Fail what a policy would retry: in one queue, or in all. It is in force as soon as
+each partition decides its next failure; ` + "`get policies`" + ` shows where it is. Jobs that
+were requeued before are left alone. ` + "`resume retries`" + ` ends it.`,
+		Example: `  refloatctl kill retries --reason "bad node image, INC-1234"
+  refloatctl kill retries --queue ml --reason "runaway jobs"`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.brake(cmd, &pb.BrakeRequest{Kill: true})
+		},
+	})
+	f.bindAll(cmd)
+	return cmd
+}
+
+func newPause() *cobra.Command {
+	var f brakeFlags
+	cmd := about(&cobra.Command{
+		Use:   "pause retries (--until TIME | --for DURATION) --reason TEXT",
+		Short: "Let retries wait until a time",
+		Long: `Let what is retried from now on wait until a time: in one queue, or in all. Nothing
+fails by it, and it ends by itself; ` + "`resume retries`" + ` ends it earlier, for failures
+from then on.`,
+		Example: `  refloatctl pause retries --for 2h --reason "storage maintenance"
+  refloatctl pause retries --queue ml --until 2026-12-01T06:00:00Z --reason "quota"`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			until, err := f.pausedUntil(time.Now())
+			if err != nil {
+				return usageError{err}
+			}
+			return f.brake(cmd, &pb.BrakeRequest{PausedUntil: timestamppb.New(until)})
+		},
+	})
+	f.bindAll(cmd)
+	cmd.Flags().StringVar(&f.until, "until", "", "time of RFC 3339")
+	cmd.Flags().DurationVar(&f.length, "for", 0, "how long from now")
+	return cmd
+}
+
+func (f *brakeFlags) pausedUntil(now time.Time) (time.Time, error) {
+	if (f.until == "") == (f.length == 0) {
+		return now, errors.New("give --until TIME or --for DURATION")
+	}
+	if f.length != 0 {
+		if f.length < 0 {
+			return now, fmt.Errorf("--for %s: give a duration above 0", f.length)
+		}
+		return now.Add(f.length), nil
+	}
+	until, err := time.Parse(time.RFC3339, f.until)
+	if err != nil {
+		return now, fmt.Errorf("--until %q: write it like 2026-12-01T06:00:00Z", f.until)
+	}
+	if !until.After(now) {
+		return now, fmt.Errorf("--until %s: that is over", f.until)
+	}
+	return until, nil
+}
+
+func (f *brakeFlags) brake(cmd *cobra.Command, r *pb.BrakeRequest) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	r.Queue, r.Reason = f.queue, f.reason
+	return f.policies(cmd.Context(), func(ctx context.Context, c pb.PoliciesClient) error {
+		change, err := c.Brake(ctx, r)
+		if err != nil {
+			return err
+		}
+		return showChange(cmd.OutOrStdout(), f.output, change, nil, false)
+	})
+}
+
+func newResume() *cobra.Command {
+	var f brakeFlags
+	cmd := about(&cobra.Command{
+		Use:   "resume retries --reason TEXT",
+		Short: "End what `kill retries` and `pause retries` began",
+		Long: `Take the brakes off: those of one queue, those that are on all queues at once, or
+with --everything both. What policies and queues say themselves stays.`,
+		Example: `  refloatctl resume retries --queue ml --reason "fixed"`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			return f.policies(cmd.Context(), func(ctx context.Context, c pb.PoliciesClient) error {
+				change, err := c.Release(ctx, &pb.ReleaseRequest{Queue: f.queue, Everything: f.everything, Reason: f.reason})
+				if err != nil {
+					return err
+				}
+				return showChange(cmd.OutOrStdout(), f.output, change, nil, false)
+			})
+		},
+	})
+	f.bindAll(cmd)
+	cmd.Flags().BoolVar(&f.everything, "everything", false, "of all queues, too")
+	return cmd
+}

@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/refloat/refloat/internal/api/pb"
+	"github.com/refloat/refloat/internal/policy"
+)
+
+const outputYAML = "yaml"
+
+type getPoliciesFlags struct {
+	client
+	output     string
+	generation uint64
+}
+
+// newGetResources are `get policies`, `get queues`, `get settings` and `get resources`.
+func newGetResources() []*cobra.Command {
+	return []*cobra.Command{
+		getResources("policies [NAME]", "Show policies, which generation of them is in force where, and brakes", policy.KindPolicy),
+		getResources("queues [NAME]", "Show what is bound to queues", policy.KindQueue),
+		getResources("settings", "Show the settings", policy.KindSettings),
+		getResources("resources", "Show policies, queues and settings: all that `apply` takes", ""),
+	}
+}
+
+func getResources(use, short, kind string) *cobra.Command {
+	var f getPoliciesFlags
+	cmd := &cobra.Command{
+		Use:   use,
+		Short: short,
+		Long: short + `.
+
+With -o yaml it prints what ` + "`apply -f`" + ` reads.`,
+		Example: `  refloatctl get ` + use + `
+  refloatctl get resources -o yaml > before.yaml`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.output != outputTable && f.output != outputJSON && f.output != outputYAML {
+				return usageError{fmt.Errorf("-o %q: use table, yaml or json", f.output)}
+			}
+			return f.policies(cmd.Context(), func(ctx context.Context, c pb.PoliciesClient) error {
+				return f.show(ctx, cmd.OutOrStdout(), c, kind, args)
+			})
+		},
+	}
+	if kind == policy.KindSettings || kind == "" {
+		cmd.Args = cobra.NoArgs
+	}
+	f.bind(cmd)
+	cmd.Flags().Uint64Var(&f.generation, "generation", 0, "as they were in this generation (default: the newest)")
+	cmd.Flags().StringVarP(&f.output, "output", "o", outputTable, "table (for people), yaml (what `apply` reads) or json (one object a line, stable)")
+	return cmd
+}
+
+func (f *getPoliciesFlags) show(ctx context.Context, w io.Writer, c pb.PoliciesClient, kind string, args []string) error {
+	var resources []*pb.Resource
+	var brakes []*pb.BrakeState
+	if len(args) == 1 {
+		one, err := c.Get(ctx, &pb.GetRequest{Kind: kind, Name: args[0], Generation: f.generation})
+		if err != nil {
+			return err
+		}
+		resources = append(resources, one)
+	} else {
+		list, err := c.List(ctx, &pb.ListRequest{Kind: kind, Generation: f.generation})
+		if err != nil {
+			return err
+		}
+		resources, brakes = list.Resources, list.Brakes
+	}
+	switch f.output {
+	case outputYAML:
+		set, err := setOf(resources)
+		if err != nil {
+			return err
+		}
+		text, err := set.YAML(set.Resources()...)
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(text)
+		return err
+	case outputJSON:
+		return resourcesAsJSON(w, resources)
+	}
+	set, err := setOf(resources)
+	if err != nil {
+		return err
+	}
+	if err := resourceTable(w, kind, set, resources); err != nil {
+		return err
+	}
+	if f.generation != 0 {
+		return nil
+	}
+	brakeLines(w, brakes)
+	if kind == policy.KindPolicy {
+		s, err := c.Status(ctx, &pb.StatusRequest{})
+		if err != nil {
+			return err
+		}
+		inForceLines(w, s)
+	}
+	return nil
+}
+
+type resourceLine struct {
+	Kind       string          `json:"kind"`
+	Name       string          `json:"name,omitempty"`
+	Generation uint64          `json:"generation"`
+	UsedBy     []string        `json:"usedBy,omitempty"`
+	Document   json.RawMessage `json:"document"`
+}
+
+func resourcesAsJSON(w io.Writer, resources []*pb.Resource) error {
+	enc := jsonLines(w)
+	for _, r := range resources {
+		doc, err := json.Marshal(r.Document.AsMap())
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", r.Kind, r.Name, err)
+		}
+		if err := enc.Encode(resourceLine{r.Kind, r.Name, r.Generation, r.UsedBy, doc}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func resourceTable(w io.Writer, kind string, set *policy.Set, resources []*pb.Resource) error {
+	if kind == policy.KindPolicy {
+		t := newTable(w, "POLICY", "RULES", "DEFAULT", "SINCE GENERATION", "USED BY")
+		rules := map[string]policy.Outline{}
+		for _, o := range set.Outlines() {
+			rules[o.Name] = o
+		}
+		for _, r := range resources {
+			o := rules[r.Name]
+			t.row(r.Name, fmt.Sprint(len(o.Rules)), o.Default.Action, fmt.Sprint(r.Generation), strings.Join(r.UsedBy, ", "))
+		}
+		return t.flush()
+	}
+	t := newTable(w, "KIND", "NAME", "SINCE GENERATION", "SAYS")
+	for _, r := range resources {
+		t.row(r.Kind, r.Name, fmt.Sprint(r.Generation), says(r))
+	}
+	return t.flush()
+}
+
+// says is a document on one line, without what the other columns say.
+func says(r *pb.Resource) string {
+	m := r.Document.AsMap()
+	for _, key := range []string{"apiVersion", "kind", "name", "metadata"} {
+		delete(m, key)
+	}
+	b, err := json.Marshal(m)
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}
+
+func brakeLines(w io.Writer, brakes []*pb.BrakeState) {
+	for _, b := range brakes {
+		where := "of all queues"
+		if b.Queue != "" {
+			where = "of queue " + oneLine(b.Queue)
+		}
+		what := "killed"
+		if !b.Kill {
+			what = "paused until " + rfc3339(b.PausedUntil)
+		}
+		fmt.Fprintf(w, "Retries %s are %s, since %s, by %s: %s\n", where, what, rfc3339(b.Time), oneLine(b.Author), oneLine(b.Reason))
+	}
+}
+
+func inForceLines(w io.Writer, s *pb.StatusResponse) {
+	fmt.Fprintf(w, "The newest generation is %d.\n", s.Generation)
+	if s.ReadOnly != "" {
+		fmt.Fprintf(w, "Read-only here: %s.\n", s.ReadOnly)
+	}
+	if s.Source.GetError() != "" {
+		fmt.Fprintf(w, "%s cannot be read; what it said at %s stays: %s\n", s.Source.Address, rfc3339(s.Source.LastGood), oneLine(s.Source.Error))
+	}
+	for _, p := range s.Partitions {
+		late := ""
+		if p.Generation < s.Generation {
+			late = " (the newest comes with its next decision)"
+		}
+		fmt.Fprintf(w, "Partition %d: generation %d, since %s%s\n", p.Partition, p.Generation, rfc3339(p.Since), late)
+	}
+}
+
+func rfc3339(t *timestamppb.Timestamp) string {
+	if t == nil {
+		return "-"
+	}
+	return t.AsTime().UTC().Format(time.RFC3339)
+}
+
+// resourceArgs are `policy NAME`, `queue NAME` or `settings`.
+func resourceArgs(args []string) (policy.ID, error) {
+	kinds := map[string]string{"policy": policy.KindPolicy, "queue": policy.KindQueue, "settings": policy.KindSettings}
+	kind, ok := kinds[args[0]]
+	switch {
+	case !ok:
+		return policy.ID{}, fmt.Errorf("%q: say policy NAME, queue NAME or settings", args[0])
+	case kind == policy.KindSettings && len(args) == 1:
+		return policy.ID{Kind: kind}, nil
+	case kind == policy.KindSettings:
+		return policy.ID{}, errors.New("settings have no name")
+	case len(args) != 2:
+		return policy.ID{}, fmt.Errorf("which %s? give its name", args[0])
+	}
+	return policy.ID{Kind: kind, Name: args[1]}, nil
+}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/refloat/refloat/internal/api/pb"
+	"github.com/refloat/refloat/internal/policy"
+)
+
+func newHistory() *cobra.Command {
+	var c client
+	var output string
+	var limit uint32
+	cmd := &cobra.Command{
+		Use:   "history [policy NAME | queue NAME | settings]",
+		Short: "Show who changed policies, queues and settings, when and why",
+		Example: `  refloatctl history
+  refloatctl history policy infra
+  refloatctl get policies infra --generation 7 -o yaml`,
+		Args: cobra.MaximumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var id policy.ID
+			var err error
+			if len(args) > 0 {
+				if id, err = resourceArgs(args); err != nil {
+					return usageError{err}
+				}
+			}
+			if output != outputTable && output != outputJSON {
+				return badOutput(output)
+			}
+			return c.policies(cmd.Context(), func(ctx context.Context, p pb.PoliciesClient) error {
+				h, err := p.History(ctx, &pb.HistoryRequest{Kind: id.Kind, Name: id.Name, Limit: limit})
+				if err != nil {
+					return err
+				}
+				return showHistory(cmd.OutOrStdout(), output, h.Generations)
+			})
+		},
+	}
+	c.bind(cmd)
+	cmd.Flags().Uint32Var(&limit, "limit", 100, "only so many, the newest")
+	addOutput(cmd, &output)
+	return cmd
+}
+
+type generationOut struct {
+	Generation uint64        `json:"generation"`
+	Time       string        `json:"time"`
+	Author     string        `json:"author"`
+	Reason     string        `json:"reason,omitempty"`
+	Changes    []resourceOut `json:"changes"`
+	Brakes     []string      `json:"brakes,omitempty"`
+	Unusable   string        `json:"unusable,omitempty"`
+}
+
+func showHistory(w io.Writer, output string, generations []*pb.Generation) error {
+	enc, t := jsonLines(w), newTable(io.Discard)
+	if output == outputTable {
+		t = newTable(w, "GENERATION", "TIME", "BY", "CHANGED", "REASON")
+	}
+	for _, g := range generations {
+		var brakes strings.Builder
+		brakeLines(&brakes, g.Brakes)
+		lines := strings.FieldsFunc(brakes.String(), func(r rune) bool { return r == '\n' })
+		if output == outputJSON {
+			out := generationOut{g.Generation, rfc3339(g.Time), g.Author, g.Reason, resourcesJSON(g.Changes), lines, g.Unusable}
+			if err := enc.Encode(out); err != nil {
+				return err
+			}
+			continue
+		}
+		var changed []string
+		for _, r := range g.Changes {
+			changed = append(changed, policy.ID{Kind: r.Kind, Name: r.Name}.String()+" "+r.Op)
+		}
+		if g.BrakesChanged && len(lines) == 0 {
+			changed = append(changed, "no brake is on any more")
+		} else if g.BrakesChanged {
+			changed = append(changed, lines...)
+		}
+		if g.Unusable != "" {
+			changed = append(changed, "cannot be used here: "+g.Unusable)
+		}
+		t.row(fmt.Sprint(g.Generation), rfc3339(g.Time), g.Author, strings.Join(changed, "; "), g.Reason)
+	}
+	return t.flush()
+}
+
+type changeFlags struct {
+	client
+	reason, output string
+	dryRun         bool
+	to             uint64
+	everything     bool
+}
+
+func (f *changeFlags) bindAll(cmd *cobra.Command) {
+	f.bind(cmd)
+	cmd.Flags().StringVar(&f.reason, "reason", "", "why, for the history")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only ask what would change")
+	addOutput(cmd, &f.output)
+}
+
+func (f *changeFlags) change(cmd *cobra.Command, ask func(context.Context, pb.PoliciesClient) (*pb.Change, error)) error {
+	if f.output != outputTable && f.output != outputJSON {
+		return badOutput(f.output)
+	}
+	return f.policies(cmd.Context(), func(ctx context.Context, c pb.PoliciesClient) error {
+		change, err := ask(ctx, c)
+		if err != nil {
+			return err
+		}
+		return showChange(cmd.OutOrStdout(), f.output, change, nil, f.dryRun)
+	})
+}
+
+func newRollback() *cobra.Command {
+	var f changeFlags
+	cmd := &cobra.Command{
+		Use:   "rollback (policy NAME | queue NAME | settings | --everything) --to GENERATION",
+		Short: "Make policies, queues or settings what they were in a generation",
+		Example: `  refloatctl rollback policy infra --to 7 --reason "too many retries"
+  refloatctl rollback --everything --to 7 --dry-run`,
+		Args: cobra.MaximumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.to == 0 {
+				return usageError{errors.New("--to GENERATION is required: `refloatctl history` lists them")}
+			}
+			if f.everything == (len(args) > 0) {
+				return usageError{errors.New("say policy NAME, queue NAME, settings, or --everything")}
+			}
+			var id policy.ID
+			if !f.everything {
+				var err error
+				if id, err = resourceArgs(args); err != nil {
+					return usageError{err}
+				}
+			}
+			return f.change(cmd, func(ctx context.Context, c pb.PoliciesClient) (*pb.Change, error) {
+				return c.RollBack(ctx, &pb.RollBackRequest{Kind: id.Kind, Name: id.Name, To: f.to, Reason: f.reason, DryRun: f.dryRun})
+			})
+		},
+	}
+	f.bindAll(cmd)
+	cmd.Flags().Uint64Var(&f.to, "to", 0, "generation to go back to (required)")
+	cmd.Flags().BoolVar(&f.everything, "everything", false, "all policies, queues and settings")
+	return cmd
+}
+
+func newDelete() *cobra.Command {
+	var f changeFlags
+	cmd := &cobra.Command{
+		Use:     "delete (policy NAME | queue NAME | settings)",
+		Short:   "Remove a policy, what is bound to a queue, or the settings",
+		Example: `  refloatctl delete policy infra --reason "nobody uses it"`,
+		Args:    cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := resourceArgs(args)
+			if err != nil {
+				return usageError{err}
+			}
+			return f.change(cmd, func(ctx context.Context, c pb.PoliciesClient) (*pb.Change, error) {
+				return c.Delete(ctx, &pb.DeleteRequest{Kind: id.Kind, Name: id.Name, Reason: f.reason, DryRun: f.dryRun})
+			})
+		},
+	}
+	f.bindAll(cmd)
+	return cmd
+}

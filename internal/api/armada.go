@@ -1,0 +1,193 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/refloat/refloat/internal/api/pb"
+	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policylog"
+)
+
+// Armada is Armada's RetryPolicyService over the same policies, with its meaning
+// (facts/ARMADA.md f): create and update replace, an absent retry_limit is 0,
+// never, deletion detaches from queues. A policy that says more than Armada's form
+// can is not shown and not overwritten.
+type Armada struct {
+	pb.UnimplementedRetryPolicyServiceServer
+
+	Service *Service
+}
+
+// leftOut is the response header that names policies which Armada's form cannot say.
+const leftOut = "refloat-left-out"
+
+// CreateRetryPolicy implements pb.RetryPolicyServiceServer.
+func (a *Armada) CreateRetryPolicy(ctx context.Context, r *pb.RetryPolicy) (*emptypb.Empty, error) {
+	return a.put(ctx, r, false)
+}
+
+// UpdateRetryPolicy implements pb.RetryPolicyServiceServer.
+func (a *Armada) UpdateRetryPolicy(ctx context.Context, r *pb.RetryPolicy) (*emptypb.Empty, error) {
+	return a.put(ctx, r, true)
+}
+
+func (a *Armada) put(ctx context.Context, r *pb.RetryPolicy, mustBe bool) (*emptypb.Empty, error) {
+	file, err := flatFile(r)
+	if err != nil {
+		return nil, err
+	}
+	_, err = a.Service.change(ctx, &asked{request: r, lax: true, make: func(now policylog.Snapshot) (*policy.Set, error) {
+		set, _, err := now.Unbraked.With(file)
+		if problems := policy.Problems(nil); errors.As(err, &problems) {
+			return nil, status.Errorf(codes.InvalidArgument, "invalid retry policy: %s", describe(problems))
+		} else if err != nil {
+			return nil, err
+		}
+		switch _, is := now.Unbraked.Body(policy.ID{Kind: policy.KindPolicy, Name: r.Name}); {
+		case !is && mustBe:
+			return nil, notFound(r.Name)
+		case is:
+			if err := sayable(now.Unbraked, r.Name, "is not overwritten"); err != nil {
+				return nil, err
+			}
+		}
+		return set, nil
+	}})
+	return &emptypb.Empty{}, err
+}
+
+// flatFile is a policy of Armada's service as a file in its flat form.
+func flatFile(r *pb.RetryPolicy) (policy.File, error) {
+	type rule struct {
+		Action        any    `json:"action,omitempty"`
+		OnCategory    string `json:"onCategory,omitempty"`
+		OnSubcategory string `json:"onSubcategory,omitempty"`
+	}
+	doc := struct {
+		APIVersion    string `json:"apiVersion"`
+		Kind          string `json:"kind"`
+		Name          string `json:"name"`
+		RetryLimit    uint32 `json:"retryLimit"`
+		DefaultAction any    `json:"defaultAction,omitempty"`
+		Rules         []rule `json:"rules,omitempty"`
+	}{"armadaproject.io/v1beta1", policy.KindPolicy, r.GetName(), r.GetRetryLimit(), actionOf(r.GetDefaultAction()), nil}
+	for i, in := range r.GetRules() {
+		mutates := in.GetMutate().GetAffinity().GetAvoidSameNode() || in.GetMutate().GetResources().GetMemory() != nil
+		if mutates {
+			return policy.File{}, status.Errorf(codes.InvalidArgument,
+				"invalid retry policy: rules[%d].mutate: not supported here: for other nodes write the policy in Refloat's form, with antiAffinity, and use `refloatctl apply`", i)
+		}
+		doc.Rules = append(doc.Rules, rule{actionOf(in.GetAction()), in.GetOnCategory(), in.GetOnSubcategory()})
+	}
+	b, err := json.Marshal(doc)
+	if err != nil {
+		return policy.File{}, fmt.Errorf("write %s: %w", doc.Name, err)
+	}
+	return policy.File{Name: "retry policy", Data: b}, nil
+}
+
+// actionOf is an action as the flat form writes it; nil: it is not set.
+func actionOf(a pb.RetryAction) any {
+	if a == pb.RetryAction_RETRY_ACTION_UNSPECIFIED {
+		return nil
+	}
+	return int32(a)
+}
+
+// sayable refuses a policy that Armada's form cannot say.
+func sayable(set *policy.Set, name, what string) error {
+	if _, beyond := set.Flat(name); len(beyond) > 0 {
+		if more := len(beyond) - shownProblems; more > 0 {
+			beyond = append(beyond[:shownProblems], fmt.Sprintf("and %d more", more))
+		}
+		return status.Errorf(codes.FailedPrecondition, "retry policy %s says more than Armada's form can (%s) and %s: use refloatctl", name, strings.Join(beyond, ", "), what)
+	}
+	return nil
+}
+
+func notFound(name string) error {
+	return status.Errorf(codes.NotFound, "error: retry policy %q does not exist", name)
+}
+
+var errNoName = status.Error(codes.InvalidArgument, "retry policy name must not be empty")
+
+// DeleteRetryPolicy implements pb.RetryPolicyServiceServer.
+func (a *Armada) DeleteRetryPolicy(ctx context.Context, r *pb.RetryPolicyDeleteRequest) (*emptypb.Empty, error) {
+	if r.GetName() == "" {
+		return nil, errNoName
+	}
+	_, err := a.Service.change(ctx, &asked{request: r, lax: true, make: func(now policylog.Snapshot) (*policy.Set, error) {
+		id := policy.ID{Kind: policy.KindPolicy, Name: r.Name}
+		if _, is := now.Unbraked.Body(id); !is {
+			return now.Unbraked, nil
+		}
+		return now.Unbraked.Detached(r.Name).Without(id), nil
+	}})
+	return &emptypb.Empty{}, err
+}
+
+// GetRetryPolicy implements pb.RetryPolicyServiceServer.
+func (a *Armada) GetRetryPolicy(ctx context.Context, r *pb.RetryPolicyGetRequest) (*pb.RetryPolicy, error) {
+	if r.GetName() == "" {
+		return nil, errNoName
+	}
+	snap, err := a.Service.snapshot(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	if _, is := snap.Unbraked.Body(policy.ID{Kind: policy.KindPolicy, Name: r.Name}); !is {
+		return nil, notFound(r.Name)
+	}
+	if err := sayable(snap.Unbraked, r.Name, "cannot be shown in it"); err != nil {
+		return nil, err
+	}
+	return armadaPolicy(snap.Unbraked, r.Name), nil
+}
+
+// GetRetryPolicies implements pb.RetryPolicyServiceServer.
+func (a *Armada) GetRetryPolicies(ctx context.Context, _ *pb.RetryPolicyListRequest) (*pb.RetryPolicyList, error) {
+	snap, err := a.Service.snapshot(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	out := &pb.RetryPolicyList{}
+	var left []string
+	for _, id := range snap.Unbraked.Resources() {
+		switch {
+		case id.Kind != policy.KindPolicy:
+		case sayable(snap.Unbraked, id.Name, "") != nil:
+			left = append(left, id.Name)
+		default:
+			out.RetryPolicies = append(out.RetryPolicies, armadaPolicy(snap.Unbraked, id.Name))
+		}
+	}
+	if len(left) > 0 {
+		// Only over gRPC is there somebody to tell; REST has the same header by the gateway.
+		_ = grpc.SetHeader(ctx, metadata.Pairs(leftOut, strings.Join(left[:min(len(left), 50)], ",")))
+	}
+	return out, nil
+}
+
+func armadaPolicy(set *policy.Set, name string) *pb.RetryPolicy {
+	flat, _ := set.Flat(name)
+	out := &pb.RetryPolicy{Name: name, RetryLimit: flat.RetryLimit, DefaultAction: armadaAction(flat.DefaultAction)}
+	for _, r := range flat.Rules {
+		out.Rules = append(out.Rules, &pb.RetryRule{Action: armadaAction(r.Action), OnCategory: r.Category, OnSubcategory: r.Subcategory})
+	}
+	return out
+}
+
+func armadaAction(word string) pb.RetryAction {
+	return pb.RetryAction(slices.Index([]string{"", "Fail", "Retry"}, word))
+}

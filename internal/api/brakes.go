@@ -1,0 +1,131 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/refloat/refloat/internal/api/pb"
+	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policylog"
+)
+
+// Brakes are changes too, but not of resources: they can be put on where resources
+// come from somewhere else, and whoever edits those leaves them on.
+
+// Brake implements pb.PoliciesServer.
+func (s *Service) Brake(ctx context.Context, r *pb.BrakeRequest) (*pb.Change, error) {
+	var verbs []Verb
+	if r.Kill {
+		verbs = append(verbs, KillRetries)
+	}
+	var until int64
+	if r.PausedUntil != nil {
+		verbs = append(verbs, PauseRetries)
+		// Whole milliseconds, as the files have them, and never less than was asked for.
+		until = r.PausedUntil.AsTime().Add(time.Millisecond - time.Nanosecond).Truncate(time.Millisecond).UnixNano()
+		if !r.PausedUntil.IsValid() || until <= s.Now().UnixNano() || r.PausedUntil.AsTime().Year() > 2200 {
+			return nil, status.Errorf(codes.InvalidArgument, "paused_until: %s is not in the future", r.PausedUntil.AsTime().Format(time.RFC3339))
+		}
+	}
+	if len(verbs) == 0 {
+		return nil, status.Error(codes.InvalidArgument, "say kill, or paused_until, or both")
+	}
+	a := &asked{request: r, id: r.RequestId, reason: r.Reason}
+	return s.brake(ctx, a, verbs, func(on []policylog.Brake, who Principal) []policylog.Brake {
+		now := s.Now().UnixNano()
+		add := func(b policy.Brake) {
+			on = slices.DeleteFunc(on, func(o policylog.Brake) bool { return o.Queue == b.Queue && o.Kill == b.Kill })
+			on = append(on, policylog.Brake{Brake: b, Author: who.String(), Reason: r.Reason, Time: now})
+		}
+		if r.Kill {
+			add(policy.Brake{Queue: r.Queue, Kill: true})
+		}
+		if until != 0 {
+			add(policy.Brake{Queue: r.Queue, PausedUntil: until})
+		}
+		return on
+	})
+}
+
+// Release implements pb.PoliciesServer.
+func (s *Service) Release(ctx context.Context, r *pb.ReleaseRequest) (*pb.Change, error) {
+	if r.Everything && r.Queue != "" {
+		return nil, status.Error(codes.InvalidArgument, "queue and everything: give one of them")
+	}
+	a := &asked{request: r, id: r.RequestId, reason: r.Reason}
+	return s.brake(ctx, a, []Verb{KillRetries, PauseRetries}, func(on []policylog.Brake, _ Principal) []policylog.Brake {
+		return slices.DeleteFunc(on, func(b policylog.Brake) bool { return r.Everything || b.Queue == r.Queue })
+	})
+}
+
+// brake changes the brakes that are on. Pauses that are over are forgotten on the way.
+func (s *Service) brake(ctx context.Context, a *asked, verbs []Verb, change func([]policylog.Brake, Principal) []policylog.Brake) (*pb.Change, error) {
+	who, err := s.writer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, verb := range verbs {
+		if err := s.may(who, verb); err != nil {
+			return nil, err
+		}
+	}
+	if strings.TrimSpace(a.reason) == "" {
+		return nil, status.Error(codes.InvalidArgument, "reason: missing: whoever sees it will want to know")
+	}
+	edit, err := newEdit(who, a)
+	if err != nil {
+		return nil, err
+	}
+	edit.Make = func(now policylog.Snapshot) (*policy.Set, []policylog.Brake, error) {
+		on := slices.DeleteFunc(slices.Clone(now.BrakesOn()), func(b policylog.Brake) bool {
+			return b.PausedUntil != 0 && b.PausedUntil <= s.Now().UnixNano()
+		})
+		on = change(on, who)
+		plain := make([]policy.Brake, len(on))
+		for i := range on {
+			plain[i] = on[i].Brake
+		}
+		if _, err := now.Unbraked.Braked(plain...); err != nil {
+			return nil, nil, status.Error(codes.InvalidArgument, err.Error())
+		}
+		return now.Unbraked, on, nil
+	}
+	v, err := s.do(ctx, edit)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.Change{Generation: v.Number, Notes: s.still(v.Version)}, nil
+}
+
+// still says what is killed or paused in a generation, by brakes or by the set itself.
+func (s *Service) still(v *policylog.Version) []string {
+	var notes []string
+	for _, b := range v.Brakes {
+		where := "all queues"
+		if b.Queue != "" {
+			where = "queue " + b.Queue
+		}
+		if b.Kill {
+			notes = append(notes, fmt.Sprintf("retries of %s are killed, by %s (%s)", where, b.Author, b.Reason))
+		} else {
+			notes = append(notes, fmt.Sprintf("retries of %s are paused until %s, by %s (%s)", where, time.Unix(0, b.PausedUntil).UTC().Format(time.RFC3339), b.Author, b.Reason))
+		}
+	}
+	set, err := v.Unbraked()
+	if err != nil {
+		return notes
+	}
+	for _, own := range set.OwnBrakes() {
+		if own.PausedUntil != 0 && own.PausedUntil <= s.Now().UnixNano() {
+			continue
+		}
+		notes = append(notes, own.String()+" itself says "+own.Says+": change it there")
+	}
+	return notes
+}

@@ -1,0 +1,279 @@
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/refloat/refloat/internal/api/pb"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policylog"
+)
+
+// asked is a request to change something.
+type asked struct {
+	request proto.Message // all of it, to know a repeated one
+	id      string        // of the request
+	reason  string
+	dryRun  bool
+	// make changes the set; its error is the answer.
+	make func(policylog.Snapshot) (*policy.Set, error)
+	// lax lets a queue name policies that are not there, as Armada's deletion leaves it.
+	lax bool
+}
+
+// change is the way of every change of resources: who asks, what they may, whether
+// it may be changed here at all, and then the log.
+func (s *Service) change(ctx context.Context, a *asked) (*pb.Change, error) {
+	who, err := s.writer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if why := s.ReadOnly(); why != "" {
+		return nil, status.Error(codes.FailedPrecondition, why)
+	}
+	edit, err := newEdit(who, a)
+	if err != nil {
+		return nil, err
+	}
+	edit.Make = func(now policylog.Snapshot) (*policy.Set, []policylog.Brake, error) {
+		set, err := a.make(now)
+		if err != nil {
+			return nil, nil, err
+		}
+		changes := policylog.Differences(now.Unbraked, set)
+		for _, c := range changes {
+			if err := s.may(who, verbOf(c)); err != nil {
+				return nil, nil, err
+			}
+		}
+		if !a.lax {
+			if err := whole(set, changes); err != nil {
+				return nil, nil, err
+			}
+		}
+		if a.dryRun {
+			return nil, nil, &dry{now.Generation(), changes}
+		}
+		return set, now.BrakesOn(), nil
+	}
+	made, err := s.do(ctx, edit)
+	if d, ok := errors.AsType[*dry](err); ok {
+		return &pb.Change{Generation: d.generation, Changes: changesOf(d.changes), Notes: []string{"nothing was changed: this was a dry run"}}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := &pb.Change{Generation: made.Number}
+	if made.Made {
+		out.Changes = changesOf(made.Changes)
+	}
+	return out, nil
+}
+
+// dry ends a change that is only tried.
+type dry struct {
+	generation uint64
+	changes    []policylog.Change
+}
+
+func (d *dry) Error() string { return "dry run" }
+
+const (
+	maxReason  = 1000
+	maxRequest = 100
+)
+
+// newEdit checks what every change has.
+func newEdit(who Principal, a *asked) (policylog.Edit, error) {
+	e := policylog.Edit{Author: who.String(), Reason: a.reason}
+	switch {
+	case len(a.reason) > maxReason:
+		return e, status.Errorf(codes.InvalidArgument, "reason: longer than %d bytes", maxReason)
+	case len(a.id) > maxRequest || strings.ContainsAny(a.id, "# \n"):
+		return e, status.Errorf(codes.InvalidArgument, "request_id: give at most %d bytes, without # and spaces", maxRequest)
+	case a.id == "":
+		return e, nil
+	}
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(a.request)
+	if err != nil {
+		return e, status.Errorf(codes.InvalidArgument, "request: %v", err)
+	}
+	sum := sha256.Sum256(append(b, who.Name...))
+	e.Request = a.id + "#" + hex.EncodeToString(sum[:16])
+	return e, nil
+}
+
+// do makes a change in the log, and says what goes wrong as the API says it.
+func (s *Service) do(ctx context.Context, e policylog.Edit) (policylog.Outcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.patience())
+	defer cancel()
+	v, err := s.Store.Do(ctx, e)
+	return v, answer(err)
+}
+
+func (s *Service) patience() time.Duration {
+	if s.Patience > 0 {
+		return s.Patience
+	}
+	return 20 * time.Second
+}
+
+// answer is an error as the API says it.
+func answer(err error) error {
+	var has interface{ GRPCStatus() *status.Status }
+	var d *dry
+	switch {
+	case err == nil, errors.As(err, &has), errors.As(err, &d):
+		return err
+	case errors.Is(err, policylog.ErrRequestUsed):
+		return status.Error(codes.AlreadyExists, err.Error())
+	case errors.Is(err, policylog.ErrNoGeneration):
+		return status.Error(codes.NotFound, err.Error())
+	case errors.Is(err, policylog.ErrUnusable):
+		return status.Error(codes.FailedPrecondition, err.Error())
+	case errors.Is(err, policylog.ErrUnknown), errors.Is(err, eventlog.ErrTransient),
+		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return status.Error(codes.Unavailable, err.Error())
+	case errors.As(err, new(policy.Problems)):
+		return invalid(err)
+	}
+	return status.Error(codes.Internal, err.Error())
+}
+
+// whole refuses what a change would leave in pieces: a queue, or the settings, that
+// name a policy which is not there.
+func whole(set *policy.Set, changes []policylog.Change) error {
+	var wrong []string
+	for _, c := range changes {
+		switch {
+		case c.Op == policylog.Deleted && c.Kind == policy.KindPolicy:
+			if users := set.Users(c.Name); len(users) > 0 {
+				wrong = append(wrong, fmt.Sprintf("%s is used by %s: take it out there first", c.ID, listed(users)))
+			}
+		case c.Op != policylog.Deleted && c.Kind != policy.KindPolicy:
+			if missing := set.Missing(c.ID); len(missing) > 0 {
+				wrong = append(wrong, fmt.Sprintf("%s names policies that do not exist: %q: create them first, or in one apply", c.ID, missing))
+			}
+		}
+	}
+	if len(wrong) > 0 {
+		return status.Error(codes.FailedPrecondition, strings.Join(wrong, "; "))
+	}
+	return nil
+}
+
+func listed(ids []policy.ID) string {
+	names := make([]string, len(ids))
+	for i, id := range ids {
+		names[i] = id.String()
+	}
+	return strings.Join(names, ", ")
+}
+
+// unchanged refuses a change of a resource that was read with another generation,
+// and says what changed since.
+func (s *Service) unchanged(now *policylog.Snapshot, id policy.ID, read uint64, history []*policylog.Version) error {
+	since := now.Since[id]
+	if since == read {
+		return nil
+	}
+	var by []string
+	for _, v := range history {
+		if v.Number > read && slices.ContainsFunc(v.Changes, func(c policylog.Change) bool { return c.ID == id }) {
+			by = append(by, described(v))
+		}
+	}
+	text := fmt.Sprintf("%s is of generation %d, and not of %d as the request says", id, since, read)
+	if since == 0 {
+		text = fmt.Sprintf("%s is not there any more", id)
+	}
+	if len(by) > 0 {
+		text += "; changed by " + strings.Join(by, ", ")
+	}
+	if before, err := versionOf(history, read); err == nil {
+		if fields := changedFields(before, now.Unbraked, id); len(fields) > 0 {
+			text += "; fields that differ: " + strings.Join(fields, ", ")
+		}
+	}
+	return status.Error(codes.Aborted, text+". Read it again, and make your change on that")
+}
+
+func described(v *policylog.Version) string {
+	text := fmt.Sprintf("generation %d of %s by %s", v.Number, time.Unix(0, v.Time).UTC().Format(time.RFC3339), v.Author)
+	if v.Reason != "" {
+		text += fmt.Sprintf(" (%s)", v.Reason)
+	}
+	return text
+}
+
+func versionOf(history []*policylog.Version, number uint64) (*policy.Set, error) {
+	for _, v := range history {
+		if v.Number == number {
+			return v.Unbraked()
+		}
+	}
+	return nil, policylog.ErrNoGeneration
+}
+
+// changedFields lists the paths of the fields in which a resource differs, a few.
+func changedFields(from, to *policy.Set, id policy.ID) []string {
+	a, b := fieldsOf(from, id), fieldsOf(to, id)
+	var paths []string
+	for _, path := range slices.Sorted(maps.Keys(a)) {
+		if b[path] != a[path] {
+			paths = append(paths, path)
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(b)) {
+		if _, ok := a[path]; !ok {
+			paths = append(paths, path)
+		}
+	}
+	if len(paths) > shownProblems {
+		paths = append(paths[:shownProblems], fmt.Sprintf("and %d more", len(paths)-shownProblems))
+	}
+	return paths
+}
+
+// fieldsOf is a resource by the paths of its scalars.
+func fieldsOf(set *policy.Set, id policy.ID) map[string]string {
+	fields := map[string]string{}
+	text, err := set.JSON(id)
+	if err != nil {
+		return fields
+	}
+	var doc any
+	if err := json.Unmarshal(text, &doc); err != nil {
+		return fields
+	}
+	var walk func(path string, v any)
+	walk = func(path string, v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for key, child := range v {
+				walk(strings.TrimPrefix(path+"."+key, "."), child)
+			}
+		case []any:
+			for i, child := range v {
+				walk(fmt.Sprintf("%s[%d]", path, i), child)
+			}
+		default:
+			fields[path] = fmt.Sprint(v)
+		}
+	}
+	walk("", doc)
+	return fields
+}

@@ -1,0 +1,135 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/refloat/refloat/internal/api/pb"
+	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policylog"
+)
+
+// fileOf is a document of a request as a file. The name is for errors only.
+func fileOf(name string, doc *structpb.Struct) (policy.File, error) {
+	if len(doc.GetFields()) == 0 {
+		return policy.File{}, status.Errorf(codes.InvalidArgument, "%s: missing: give a resource as the files write it, with its kind", name)
+	}
+	b, err := json.Marshal(doc.AsMap())
+	if err != nil {
+		return policy.File{}, status.Errorf(codes.InvalidArgument, "%s: %v", name, err)
+	}
+	return policy.File{Name: name, Data: b}, nil
+}
+
+// resourceOf is a resource of a generation.
+func resourceOf(s *policylog.Snapshot, id policy.ID) (*pb.Resource, error) {
+	text, err := s.Unbraked.JSON(id)
+	if err != nil {
+		return nil, err
+	}
+	doc := &structpb.Struct{}
+	if err := doc.UnmarshalJSON(text); err != nil {
+		return nil, fmt.Errorf("%s: %w", id, err)
+	}
+	r := &pb.Resource{Kind: id.Kind, Name: id.Name, Document: doc, Generation: s.Since[id]}
+	if id.Kind == policy.KindPolicy {
+		for _, user := range s.Unbraked.Users(id.Name) {
+			r.UsedBy = append(r.UsedBy, user.String())
+		}
+	}
+	return r, nil
+}
+
+// idOf checks the kind and name of a request.
+func idOf(kind, name string) (policy.ID, error) {
+	id := policy.ID{Kind: kind, Name: name}
+	switch {
+	case !slices.Contains(policy.Kinds(), kind):
+		fix := "use one of " + strings.Join(policy.Kinds(), ", ")
+		if near := policy.Nearest(kind, policy.Kinds()); near != "" {
+			fix = "did you mean " + near + "?"
+		}
+		return id, status.Errorf(codes.InvalidArgument, "kind %.60q: %s", kind, fix)
+	case kind == policy.KindSettings && name != "":
+		return id, status.Errorf(codes.InvalidArgument, "name %.60q: there is one %s, without a name", name, kind)
+	case kind != policy.KindSettings && name == "":
+		return id, status.Errorf(codes.InvalidArgument, "name: missing: which %s?", kind)
+	}
+	return id, nil
+}
+
+// invalid is the answer to documents with problems: all of them, by field.
+func invalid(err error) error {
+	var problems policy.Problems
+	if !errors.As(err, &problems) {
+		return err
+	}
+	s := status.New(codes.InvalidArgument, describe(problems))
+	bad := &errdetails.BadRequest{}
+	for _, p := range problems {
+		bad.FieldViolations = append(bad.FieldViolations, &errdetails.BadRequest_FieldViolation{
+			Field: p.File + ": " + p.Path, Description: p.Message + ". fix: " + p.Fix, Reason: p.Code,
+		})
+	}
+	if with, err := s.WithDetails(bad); err == nil {
+		s = with
+	}
+	return s.Err()
+}
+
+const shownProblems = 5
+
+func describe(problems policy.Problems) string {
+	var lines []string
+	for i, p := range problems {
+		if i == shownProblems {
+			lines = append(lines, fmt.Sprintf("and %d more", len(problems)-i))
+			break
+		}
+		value := ""
+		if p.Value != "" {
+			value = fmt.Sprintf(" (%.60q)", p.Value)
+		}
+		lines = append(lines, fmt.Sprintf("%s: %s %s%s: %s. fix: %s", p.File, p.Code, p.Path, value, p.Message, p.Fix))
+	}
+	return strings.Join(lines, "; ")
+}
+
+func stamp(nanos int64) *timestamppb.Timestamp {
+	if nanos == 0 {
+		return nil
+	}
+	return timestamppb.New(time.Unix(0, nanos))
+}
+
+func changesOf(changes []policylog.Change) []*pb.ResourceChange {
+	out := make([]*pb.ResourceChange, len(changes))
+	for i, c := range changes {
+		out[i] = &pb.ResourceChange{Kind: c.Kind, Name: c.Name, Op: string(c.Op)}
+	}
+	return out
+}
+
+func brakesOf(brakes []policylog.Brake) []*pb.BrakeState {
+	out := make([]*pb.BrakeState, len(brakes))
+	for i, b := range brakes {
+		out[i] = &pb.BrakeState{
+			Queue: b.Queue, Kill: b.Kill, PausedUntil: stamp(b.PausedUntil),
+			Author: b.Author, Reason: b.Reason, Time: stamp(b.Time),
+		}
+	}
+	return out
+}
+
+// nameOf is the path of a document in a request.
+func nameOf(i int) string { return fmt.Sprintf("documents[%d]", i) }

@@ -1,0 +1,349 @@
+package api
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/refloat/refloat/internal/api/pb"
+	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policylog"
+)
+
+// Service is the policies of a deployment. Store and Now are required.
+type Service struct {
+	pb.UnimplementedPoliciesServer
+
+	Store *policylog.Store
+	Auth  *Auth // nil: everybody may do everything
+	Now   func() time.Time
+	// FixedBy says why resources are not to be changed here: they come from
+	// somewhere else. Nil or "": they are.
+	FixedBy func() string
+	// Partitions says what is in force in this process.
+	Partitions func() []*pb.PartitionStatus
+	// Source says where resources are followed from.
+	Source func() *pb.Source
+	// Writes bounds how often something is changed; nil: as often as one likes.
+	Writes   *rate.Limiter
+	Patience time.Duration // for the log; default 20 s
+}
+
+// ReadOnly says why resources cannot be changed here; "": they can.
+func (s *Service) ReadOnly() string {
+	if s.FixedBy == nil {
+		return ""
+	}
+	return s.FixedBy()
+}
+
+// writer is who asks for a change, where there have not been too many.
+func (s *Service) writer(ctx context.Context) (Principal, error) {
+	who, err := s.Auth.Who(ctx)
+	if err != nil {
+		return who, err
+	}
+	if s.Writes != nil && !s.Writes.AllowN(s.Now(), 1) {
+		return who, status.Errorf(codes.ResourceExhausted, "more than %v changes a second: wait a moment, or put them into one apply", float64(s.Writes.Limit()))
+	}
+	return who, nil
+}
+
+func (s *Service) may(who Principal, verb Verb) error { return s.Auth.May(who, verb) }
+
+// snapshot is a generation; 0: the newest.
+func (s *Service) snapshot(ctx context.Context, generation uint64) (policylog.Snapshot, error) {
+	if _, err := s.Auth.Who(ctx); err != nil {
+		return policylog.Snapshot{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.patience())
+	defer cancel()
+	read := s.Store.Newest
+	if generation != 0 {
+		read = func(ctx context.Context) (policylog.Snapshot, error) { return s.Store.At(ctx, generation) }
+	}
+	snap, err := read(ctx)
+	return snap, answer(err)
+}
+
+// List implements pb.PoliciesServer.
+func (s *Service) List(ctx context.Context, r *pb.ListRequest) (*pb.ListResponse, error) {
+	if r.Kind != "" {
+		if _, err := idOf(r.Kind, ""); r.Kind != policy.KindSettings && !slices.Contains(policy.Kinds(), r.Kind) {
+			return nil, err
+		}
+	}
+	snap, err := s.snapshot(ctx, r.Generation)
+	if err != nil {
+		return nil, err
+	}
+	out := &pb.ListResponse{Generation: snap.Generation(), Brakes: brakesOf(snap.BrakesOn())}
+	for _, id := range snap.Unbraked.Resources() {
+		if r.Kind != "" && id.Kind != r.Kind {
+			continue
+		}
+		one, err := resourceOf(&snap, id)
+		if err != nil {
+			return nil, answer(err)
+		}
+		out.Resources = append(out.Resources, one)
+	}
+	return out, nil
+}
+
+// Get implements pb.PoliciesServer.
+func (s *Service) Get(ctx context.Context, r *pb.GetRequest) (*pb.Resource, error) {
+	id, err := idOf(r.Kind, r.Name)
+	if err != nil {
+		return nil, err
+	}
+	snap, err := s.snapshot(ctx, r.Generation)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := snap.Unbraked.Body(id); !ok {
+		return nil, notThere(&snap, id)
+	}
+	out, err := resourceOf(&snap, id)
+	return out, answer(err)
+}
+
+func notThere(snap *policylog.Snapshot, id policy.ID) error {
+	var names []string
+	for _, other := range snap.Unbraked.Resources() {
+		if other.Kind == id.Kind {
+			names = append(names, other.Name)
+		}
+	}
+	if near := policy.Nearest(id.Name, names); near != "" {
+		return status.Errorf(codes.NotFound, "there is no %s: did you mean %s?", id, near)
+	}
+	return status.Errorf(codes.NotFound, "there is no %s", id)
+}
+
+// Create implements pb.PoliciesServer.
+func (s *Service) Create(ctx context.Context, r *pb.CreateRequest) (*pb.Change, error) {
+	file, err := fileOf("document", r.Document)
+	if err != nil {
+		return nil, err
+	}
+	return s.change(ctx, &asked{
+		request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun,
+		make: func(now policylog.Snapshot) (*policy.Set, error) {
+			set, ids, err := now.Unbraked.With(file)
+			if err != nil {
+				return nil, err
+			}
+			for _, id := range ids {
+				if _, is := now.Unbraked.Body(id); is {
+					return nil, status.Errorf(codes.AlreadyExists, "there is a %s, since generation %d: update it", id, now.Since[id])
+				}
+			}
+			return set, nil
+		},
+	})
+}
+
+// Update implements pb.PoliciesServer.
+func (s *Service) Update(ctx context.Context, r *pb.UpdateRequest) (*pb.Change, error) {
+	file, err := fileOf("document", r.Document)
+	if err != nil {
+		return nil, err
+	}
+	if r.Generation == 0 {
+		return nil, status.Error(codes.InvalidArgument, "generation: missing: give that of the resource as you read it, so that nobody's change is lost")
+	}
+	history, err := s.Store.History(ctx)
+	if err != nil {
+		return nil, answer(err)
+	}
+	return s.change(ctx, &asked{
+		request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun,
+		make: func(now policylog.Snapshot) (*policy.Set, error) {
+			set, ids, err := now.Unbraked.With(file)
+			if err != nil {
+				return nil, err
+			}
+			for _, id := range ids {
+				if _, is := now.Unbraked.Body(id); !is && !slices.ContainsFunc(history, touches(id)) {
+					return nil, notThere(&now, id)
+				}
+				if err := s.unchanged(&now, id, r.Generation, history); err != nil {
+					return nil, err
+				}
+			}
+			return set, nil
+		},
+	})
+}
+
+func touches(id policy.ID) func(*policylog.Version) bool {
+	return func(v *policylog.Version) bool {
+		return slices.ContainsFunc(v.Changes, func(c policylog.Change) bool { return c.ID == id })
+	}
+}
+
+// Delete implements pb.PoliciesServer.
+func (s *Service) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.Change, error) {
+	id, err := idOf(r.Kind, r.Name)
+	if err != nil {
+		return nil, err
+	}
+	history, err := s.Store.History(ctx)
+	if err != nil {
+		return nil, answer(err)
+	}
+	return s.change(ctx, &asked{
+		request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun,
+		make: func(now policylog.Snapshot) (*policy.Set, error) {
+			if _, is := now.Unbraked.Body(id); !is {
+				return nil, notThere(&now, id)
+			}
+			if r.Generation != 0 {
+				if err := s.unchanged(&now, id, r.Generation, history); err != nil {
+					return nil, err
+				}
+			}
+			return now.Unbraked.Without(id), nil
+		},
+	})
+}
+
+// maxDocuments bounds one Apply.
+const maxDocuments = 50_000
+
+// Apply implements pb.PoliciesServer.
+func (s *Service) Apply(ctx context.Context, r *pb.ApplyRequest) (*pb.Change, error) {
+	if len(r.Documents) > maxDocuments {
+		return nil, status.Errorf(codes.InvalidArgument, "documents: %d: %d are the most", len(r.Documents), maxDocuments)
+	}
+	if len(r.Documents) == 0 {
+		return nil, status.Error(codes.InvalidArgument, "documents: none")
+	}
+	files := make([]policy.File, len(r.Documents))
+	for i, doc := range r.Documents {
+		var err error
+		if files[i], err = fileOf(nameOf(i), doc); err != nil {
+			return nil, err
+		}
+	}
+	return s.change(ctx, &asked{
+		request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun,
+		make: func(now policylog.Snapshot) (*policy.Set, error) {
+			if r.Generation != 0 && r.Generation != now.Generation() {
+				return nil, status.Errorf(codes.Aborted, "%s came after generation %d, which the request was made of: look again", described(now.Version), r.Generation)
+			}
+			base := now.Unbraked
+			if r.Prune {
+				base = policy.Empty()
+			}
+			set, _, err := base.With(files...)
+			return set, err
+		},
+	})
+}
+
+// RollBack implements pb.PoliciesServer.
+func (s *Service) RollBack(ctx context.Context, r *pb.RollBackRequest) (*pb.Change, error) {
+	var id policy.ID
+	var err error
+	if r.Kind != "" || r.Name != "" {
+		if id, err = idOf(r.Kind, r.Name); err != nil {
+			return nil, err
+		}
+	}
+	then, err := s.snapshot(ctx, r.To)
+	if err != nil {
+		return nil, err
+	}
+	if r.To == 0 {
+		return nil, status.Error(codes.InvalidArgument, "to: missing: give the generation to go back to; history lists them")
+	}
+	history, err := s.Store.History(ctx)
+	if err != nil {
+		return nil, answer(err)
+	}
+	return s.change(ctx, &asked{
+		request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun,
+		make: func(now policylog.Snapshot) (*policy.Set, error) {
+			if id == (policy.ID{}) {
+				return then.Unbraked, nil
+			}
+			_, is := now.Unbraked.Body(id)
+			if _, was := then.Unbraked.Body(id); !is && !was {
+				return nil, notThere(&now, id)
+			}
+			if r.Generation != 0 {
+				if err := s.unchanged(&now, id, r.Generation, history); err != nil {
+					return nil, err
+				}
+			}
+			return now.Unbraked.Taking(id, then.Unbraked), nil
+		},
+	})
+}
+
+// History implements pb.PoliciesServer.
+func (s *Service) History(ctx context.Context, r *pb.HistoryRequest) (*pb.HistoryResponse, error) {
+	if _, err := s.Auth.Who(ctx); err != nil {
+		return nil, err
+	}
+	var id policy.ID
+	var err error
+	if r.Kind != "" || r.Name != "" {
+		if id, err = idOf(r.Kind, r.Name); err != nil {
+			return nil, err
+		}
+	}
+	all, err := s.Store.History(ctx)
+	if err != nil {
+		return nil, answer(err)
+	}
+	limit := int(r.Limit)
+	if limit == 0 {
+		limit = 100
+	}
+	out := &pb.HistoryResponse{}
+	for i, v := range all {
+		if id != (policy.ID{}) && !touches(id)(v) {
+			continue
+		}
+		if len(out.Generations) == limit {
+			break
+		}
+		g := &pb.Generation{
+			Generation: v.Number, Author: v.Author, Reason: v.Reason, Time: stamp(v.Time),
+			Changes: changesOf(v.Changes), Brakes: brakesOf(v.Brakes),
+		}
+		var before []policylog.Brake
+		if i+1 < len(all) {
+			before = all[i+1].Brakes
+		}
+		g.BrakesChanged = !slices.Equal(before, v.Brakes)
+		if v.Err != nil {
+			g.Unusable = v.Err.Error()
+		}
+		out.Generations = append(out.Generations, g)
+	}
+	return out, nil
+}
+
+// Status implements pb.PoliciesServer.
+func (s *Service) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
+	snap, err := s.snapshot(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	out := &pb.StatusResponse{Generation: snap.Generation(), Brakes: brakesOf(snap.BrakesOn()), ReadOnly: s.ReadOnly()}
+	if s.Partitions != nil {
+		out.Partitions = s.Partitions()
+	}
+	if s.Source != nil {
+		out.Source = s.Source()
+	}
+	return out, nil
+}

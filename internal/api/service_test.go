@@ -1,0 +1,299 @@
+package api_test
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/time/rate"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/refloat/refloat/internal/api"
+	"github.com/refloat/refloat/internal/api/pb"
+)
+
+const evict = `"rules": [{"name": "evicted", "action": "Retry", "onConditions": ["Evicted"], "retryLimit": 3}]`
+
+// Create, read, update, delete, history and rollback of one policy.
+func TestLifeOfAPolicy(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "refloat-user", "ann")
+	infra := &pb.GetRequest{Kind: "RetryPolicy", Name: "infra"}
+
+	made, err := w.Create(ctx, &pb.CreateRequest{Document: w.policy("infra", evict), Reason: "new"})
+	if err != nil || made.Generation != 1 || len(made.Changes) != 1 || made.Changes[0].Op != "created" {
+		t.Fatalf("create: %v, %v", made, err)
+	}
+	_, err = w.Create(ctx, &pb.CreateRequest{Document: w.policy("infra", evict)})
+	w.refused(err, codes.AlreadyExists, "RetryPolicy infra", "generation 1", "update it")
+	w.create(w.queue("ml", `, "retryPolicies": ["infra"], "mode": "Shadow"`))
+
+	got, err := w.Get(ctx, infra)
+	if err != nil || got.Generation != 1 || !slices.Equal(got.UsedBy, []string{"Queue ml"}) {
+		t.Fatalf("get: %v, %v", got, err)
+	}
+	_, err = w.Update(ctx, &pb.UpdateRequest{Document: got.Document})
+	w.refused(err, codes.InvalidArgument, "generation: missing")
+	got.Document.Fields["spec"].GetStructValue().Fields["retryLimit"] = structpb.NewNumberValue(7)
+	made, err = w.Update(ctx, &pb.UpdateRequest{Document: got.Document, Generation: got.Generation, Reason: "more"})
+	if err != nil || made.Generation != 3 || made.Changes[0].Op != "updated" {
+		t.Fatalf("update: %v, %v", made, err)
+	}
+	_, err = w.Update(ctx, &pb.UpdateRequest{Document: w.policy("infra", `"retryLimit": 8, `+evict), Generation: 1})
+	w.refused(err, codes.Aborted, "of generation 3, and not of 1", "by ann (not verified) (more)", "fields that differ: spec.retryLimit", "Read it again")
+	_, err = w.Update(ctx, &pb.UpdateRequest{Document: w.policy("infrq", evict), Generation: 1})
+	w.refused(err, codes.NotFound, "did you mean infra")
+
+	_, err = w.Delete(ctx, &pb.DeleteRequest{Kind: "RetryPolicy", Name: "infra"})
+	w.refused(err, codes.FailedPrecondition, "used by Queue ml")
+	if _, err := w.Update(ctx, &pb.UpdateRequest{Document: w.queue("ml", ""), Generation: 2}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = w.Delete(ctx, &pb.DeleteRequest{Kind: "RetryPolicy", Name: "infra", Generation: 1})
+	w.refused(err, codes.Aborted, "of generation 3")
+	dry, err := w.Delete(ctx, &pb.DeleteRequest{Kind: "RetryPolicy", Name: "infra", DryRun: true})
+	if err != nil || dry.Generation != 4 || len(dry.Changes) != 1 || dry.Changes[0].Op != "deleted" {
+		t.Errorf("dry run: %v, %v", dry, err)
+	}
+	if made, err = w.Delete(ctx, &pb.DeleteRequest{Kind: "RetryPolicy", Name: "infra", Generation: 3}); err != nil || made.Generation != 5 {
+		t.Fatalf("delete: %v, %v", made, err)
+	}
+	_, err = w.Get(ctx, infra)
+	w.refused(err, codes.NotFound, "there is no RetryPolicy infra")
+	_, err = w.Update(ctx, &pb.UpdateRequest{Document: w.policy("infra", evict), Generation: 3})
+	w.refused(err, codes.Aborted, "not there any more", "generation 5")
+
+	if made, err = w.RollBack(ctx, &pb.RollBackRequest{Kind: "RetryPolicy", Name: "infra", To: 1}); err != nil || made.Changes[0].Op != "created" {
+		t.Fatalf("roll back: %v, %v", made, err)
+	}
+	_, err = w.RollBack(ctx, &pb.RollBackRequest{Kind: "RetryPolicy", Name: "infra", To: 99})
+	w.refused(err, codes.NotFound, "no generation 99")
+	then, err := w.Get(ctx, &pb.GetRequest{Kind: "RetryPolicy", Name: "infra", Generation: 3})
+	if err != nil || then.Document.Fields["spec"].GetStructValue().Fields["retryLimit"].GetNumberValue() != 7 {
+		t.Errorf("as it was: %v, %v", then, err)
+	}
+	h, err := w.History(ctx, &pb.HistoryRequest{Kind: "RetryPolicy", Name: "infra"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var story []string
+	for _, g := range h.Generations {
+		story = append(story, g.Changes[0].Op+" by "+g.Author+" for "+g.Reason)
+	}
+	want := []string{
+		"created by ann (not verified) for ", "deleted by ann (not verified) for ",
+		"updated by ann (not verified) for more", "created by ann (not verified) for new",
+	}
+	if !slices.Equal(story, want) || !h.Generations[0].Time.AsTime().Equal(noon) {
+		t.Errorf("history %q", story)
+	}
+}
+
+// Every problem of a document is told at once, by field.
+func TestBadDocuments(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, err := w.Create(t.Context(), &pb.CreateRequest{Document: w.policy("Infra", `"retryLimit": -1, "rules": [{"action": "Retri"}]`)})
+	w.refused(err, codes.InvalidArgument, "metadata.name", "spec.retryLimit", "spec.rules[0].action")
+	var fields []string
+	for _, d := range status.Convert(err).Details() {
+		for _, v := range d.(*errdetails.BadRequest).GetFieldViolations() {
+			fields = append(fields, v.Field)
+		}
+	}
+	if !slices.Contains(fields, "document: spec.rules[0].action") || len(fields) < 3 {
+		t.Errorf("violations of %q", fields)
+	}
+	for text, words := range map[string]string{
+		`{}`: "document: missing", `{"kind": "Pod"}`: "kind", `{"kind": "Queue", "name": "a", "retryPolicies": ["x", "y"]}`: `["x" "y"]: create them first`,
+		`{"kind": "RetrySettings", "spec": {"defaultPolicyName": "x"}}`:                                  `["x"]: create them first`,
+		`{"kind": "Queue", "name": "a", "killed": "yes"}`:                                                "killed",
+		`{"kind": "Queue", "name": "` + strings.Repeat("a", 1<<20) + `"}`:                                "document",
+		`{"kind": "Queue", "name": "a", "x": ` + strings.Repeat(`[`, 40) + strings.Repeat(`]`, 40) + `}`: "document",
+	} {
+		_, err := w.Create(t.Context(), &pb.CreateRequest{Document: w.doc(text)})
+		if c := status.Code(err); c != codes.InvalidArgument && c != codes.FailedPrecondition || !strings.Contains(err.Error(), words) {
+			t.Errorf("%.80s: %v", text, err)
+		}
+	}
+	_, err = w.List(t.Context(), &pb.ListRequest{Kind: "RetryPolcy"})
+	w.refused(err, codes.InvalidArgument, "did you mean RetryPolicy?")
+	if s, err := w.Status(t.Context(), &pb.StatusRequest{}); err != nil || s.Generation != 0 {
+		t.Errorf("something was written: %v, %v", s, err)
+	}
+}
+
+// Apply is one generation, all or nothing; prune removes what is not named.
+func TestApply(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(w.policy("old", ""), w.queue("gone", ""))
+	docs := []*structpb.Struct{w.queue("ml", `, "retryPolicies": ["infra"]`), w.policy("infra", evict), w.policy("old", "")}
+	dry, err := w.Apply(t.Context(), &pb.ApplyRequest{Documents: docs, Prune: true, DryRun: true})
+	if err != nil || len(dry.Changes) != 3 || dry.Generation != 2 {
+		t.Fatalf("dry run: %v, %v", dry, err)
+	}
+	_, err = w.Apply(t.Context(), &pb.ApplyRequest{Documents: append(docs, w.policy("bad", `"x": 1`))})
+	w.refused(err, codes.InvalidArgument, "documents[3]", "spec.x")
+	_, err = w.Apply(t.Context(), &pb.ApplyRequest{Documents: docs, Generation: 1})
+	w.refused(err, codes.Aborted, "generation 2", "came after generation 1")
+	for i, want := range []int{3, 0} { // the second time nothing is to be changed
+		made, err := w.Apply(t.Context(), &pb.ApplyRequest{Documents: docs, Prune: true})
+		if err != nil || made.Generation != 3 || len(made.Changes) != want {
+			t.Errorf("apply %d: %v, %v", i, made, err)
+		}
+	}
+	_, err = w.Apply(t.Context(), &pb.ApplyRequest{})
+	w.refused(err, codes.InvalidArgument, "documents: none")
+}
+
+// Of many writers at once of one policy each wins once or is told; asking again with
+// the same request id changes nothing.
+func TestWritersAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(w.policy("infra", `"retryLimit": 0`))
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	won := 0
+	for i := range 16 {
+		if i%4 == 0 {
+			w.serve() // another process
+		}
+		c := w.PoliciesClient
+		doc := w.policy("infra", `"retryLimit": `+string(rune('1'+i%9)))
+		wg.Go(func() {
+			r := &pb.UpdateRequest{Document: doc, Generation: 1, RequestId: "r" + string(rune('a'+i)), Reason: string(rune('a' + i))}
+			first, err := c.Update(t.Context(), r)
+			if err != nil {
+				w.refused(err, codes.Aborted, "Read it again")
+				return
+			}
+			again, err := c.Update(t.Context(), r)
+			if err != nil || again.Generation != first.Generation || len(again.Changes) != 1 {
+				t.Errorf("asked again: %v, %v; first %v", again, err, first)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			won++
+		})
+	}
+	wg.Wait()
+	if s, err := w.Status(t.Context(), &pb.StatusRequest{}); err != nil || s.Generation < 2 || won != 1 {
+		t.Errorf("%d won; %v, %v", won, s, err)
+	}
+	_, err := w.Create(t.Context(), &pb.CreateRequest{Document: w.queue("x", ""), RequestId: "one"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = w.Create(t.Context(), &pb.CreateRequest{Document: w.queue("y", ""), RequestId: "one"})
+	w.refused(err, codes.AlreadyExists, "another change")
+	if again, err := w.Create(t.Context(), &pb.CreateRequest{Document: w.queue("x", ""), RequestId: "one"}); err != nil || len(again.Changes) != 1 {
+		t.Errorf("asked again: %v, %v", again, err)
+	}
+}
+
+func TestBrakes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *api.Service) { s.FixedBy = func() string { return "policies come from files" } })
+	_, err := w.Create(t.Context(), &pb.CreateRequest{Document: w.queue("x", "")})
+	w.refused(err, codes.FailedPrecondition, "come from files")
+
+	_, err = w.Brake(t.Context(), &pb.BrakeRequest{Kill: true})
+	w.refused(err, codes.InvalidArgument, "reason: missing")
+	_, err = w.Brake(t.Context(), &pb.BrakeRequest{Reason: "r"})
+	w.refused(err, codes.InvalidArgument, "kill, or paused_until")
+	_, err = w.Brake(t.Context(), &pb.BrakeRequest{Reason: "r", PausedUntil: timestamppb.New(noon)})
+	w.refused(err, codes.InvalidArgument, "not in the future")
+	_, err = w.Brake(t.Context(), &pb.BrakeRequest{Reason: "r", Kill: true, Queue: "a\nb"})
+	w.refused(err, codes.InvalidArgument, "queue")
+
+	until := timestamppb.New(noon.Add(time.Hour))
+	for i, r := range []*pb.BrakeRequest{{Queue: "ml", Kill: true, Reason: "bad image"}, {PausedUntil: until, Reason: "storage"}, {Queue: "ml", Kill: true, Reason: "worse"}} {
+		if made, err := w.Brake(t.Context(), r); err != nil || made.Generation != uint64(i+1) {
+			t.Fatalf("brake %d: %v, %v", i, made, err)
+		}
+	}
+	s, err := w.Status(t.Context(), &pb.StatusRequest{})
+	if err != nil || len(s.Brakes) != 2 || s.Brakes[1].Reason != "worse" || !s.Brakes[0].PausedUntil.AsTime().Equal(noon.Add(time.Hour)) || s.ReadOnly == "" {
+		t.Errorf("status %v, %v", s, err)
+	}
+	snap, err := w.service.Store.Newest(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := string(snap.Set.Canonical()); !strings.Contains(text, `"killed":true`) || !strings.Contains(text, "2026-11-21T13:00:00Z") {
+		t.Errorf("what decides: %s", text)
+	}
+	made, err := w.Release(t.Context(), &pb.ReleaseRequest{Queue: "ml", Reason: "mended"})
+	if err != nil || len(made.Notes) != 1 || !strings.Contains(made.Notes[0], "paused until") {
+		t.Errorf("release: %v, %v", made, err)
+	}
+	if made, err = w.Release(t.Context(), &pb.ReleaseRequest{Everything: true, Reason: "mended"}); err != nil || len(made.Notes) != 0 {
+		t.Errorf("release: %v, %v", made, err)
+	}
+	h, err := w.History(t.Context(), &pb.HistoryRequest{})
+	if err != nil || len(h.Generations) != 5 || !h.Generations[0].BrakesChanged {
+		t.Errorf("history %v, %v", h, err)
+	}
+}
+
+// A release says what is killed by the resources themselves.
+func TestOwnBrakesStay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(w.queue("ml", `, "killed": true`), w.doc(`{"kind": "RetrySettings", "spec": {"globalMaxRetries": 0, "pausedUntil": "2026-11-21T11:00:00Z"}}`))
+	made, err := w.Release(t.Context(), &pb.ReleaseRequest{Everything: true, Reason: "on"})
+	if err != nil || len(made.Notes) != 2 || !strings.Contains(strings.Join(made.Notes, ";"), "Queue ml itself says killed: true: change it there") {
+		t.Errorf("release: %v, %v", made, err)
+	}
+}
+
+func TestREST(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, c := range []struct {
+		method, path, body string
+		code               int
+		has                string
+	}{
+		{"POST", "/refloat/v1/resources?reason=new", `{"kind": "Queue", "name": "ml", "mode": "Shadow"}`, 200, `"op":"created"`},
+		{"GET", "/refloat/v1/resources/Queue/ml", "", 200, `"generation":"1"`},
+		{"PUT", "/refloat/v1/resources?generation=1", `{"kind": "Queue", "name": "ml"}`, 200, `"generation":"2"`},
+		{"PUT", "/refloat/v1/resources?generation=1", `{"kind": "Queue", "name": "ml", "mode": "Shadow"}`, 409, "Read it again"},
+		{"GET", "/refloat/v1/resources?generation=1", "", 200, "Shadow"},
+		{"GET", "/refloat/v1/history?kind=Queue&name=ml", "", 200, `"reason":"new"`},
+		{"POST", "/refloat/v1/rollback", `{"to": "1"}`, 200, `"updated"`},
+		{"POST", "/refloat/v1/brakes", `{"queue": "ml", "kill": true, "reason": "x"}`, 200, "are killed"},
+		{"POST", "/refloat/v1/brakes:release", `{"queue": "ml", "reason": "x"}`, 200, `"notes":[]`},
+		{"GET", "/refloat/v1/status", "", 200, `"generation":"5"`},
+		{"DELETE", "/refloat/v1/resources/Queue/ml", "", 200, `"deleted"`},
+		{"GET", "/refloat/v1/resources/RetrySettings", "", 404, "there is no RetrySettings"},
+		{"POST", "/refloat/v1/resources", `{"kind": `, 400, ""},
+		{"POST", "/refloat/v1/apply", `{"documents": [], "x": 1}`, 400, ""},
+		{"POST", "/refloat/v1/apply", `{"documents": [{"kind": "` + strings.Repeat("x", 33<<20) + `"}]}`, 400, ""},
+		{"GET", "/refloat/v2", "", http.StatusNotFound, ""},
+	} {
+		code, body := w.rest(c.method, c.path, c.body)
+		if code != c.code || !strings.Contains(strings.ReplaceAll(body, `": `, `":`), c.has) {
+			t.Errorf("%s %s: %d %.300s", c.method, c.path, code, body)
+		}
+	}
+}
+
+func TestTooManyWrites(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *api.Service) { s.Writes = rate.NewLimiter(1, 2) })
+	w.create(w.queue("a", ""), w.queue("b", ""))
+	_, err := w.Create(t.Context(), &pb.CreateRequest{Document: w.queue("c", "")})
+	w.refused(err, codes.ResourceExhausted, "more than 1 changes a second")
+}

@@ -1,0 +1,149 @@
+package api_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/refloat/refloat/internal/api"
+	"github.com/refloat/refloat/internal/api/pb"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/eventlog/filelog"
+	"github.com/refloat/refloat/internal/policylog"
+)
+
+// world is a policies log and a server on it.
+type world struct {
+	*testing.T
+	log     *filelog.Log
+	service *api.Service
+	address string
+	conn    *grpc.ClientConn
+	pb.PoliciesClient
+}
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func newWorld(t *testing.T, change ...func(*api.Service)) *world {
+	t.Helper()
+	log, err := filelog.Open(filelog.Config{FS: vfs.Default, Dir: filepath.Join(t.TempDir(), "policies"), Partitions: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = log.Close() })
+	w := &world{T: t, log: log}
+	w.serve(change...)
+	return w
+}
+
+func (w *world) append(ctx context.Context, payload []byte) error {
+	return w.log.AppendSync(ctx, 0, []eventlog.Message{{Payload: payload}})
+}
+
+// serve starts another server on the same log, and talks to that from now on.
+func (w *world) serve(change ...func(*api.Service)) {
+	w.Helper()
+	store, err := policylog.OpenStore(w.log, w.append, func() time.Time { return noon })
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { _ = store.Close() })
+	w.service = &api.Service{Store: store, Now: func() time.Time { return noon }}
+	for _, c := range change {
+		c(w.service)
+	}
+	h, err := api.Handler(w.service, slog.New(slog.DiscardHandler))
+	if err != nil {
+		w.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		w.Fatal(err)
+	}
+	server := api.Server(h, nil)
+	go func() { _ = server.Serve(l) }()
+	w.Cleanup(func() { _ = server.Close() })
+	w.address = l.Addr().String()
+	if w.conn, err = grpc.NewClient("passthrough:///"+w.address, grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
+		w.Fatal(err)
+	}
+	conn := w.conn
+	w.Cleanup(func() { _ = conn.Close() })
+	w.PoliciesClient = pb.NewPoliciesClient(w.conn)
+}
+
+func (w *world) doc(text string) *structpb.Struct {
+	w.Helper()
+	s := &structpb.Struct{}
+	if err := protojson.Unmarshal([]byte(text), s); err != nil {
+		w.Fatal(err)
+	}
+	return s
+}
+
+func (w *world) policy(name, spec string) *structpb.Struct {
+	w.Helper()
+	return w.doc(`{"apiVersion": "armadaproject.io/v1", "kind": "RetryPolicy", "metadata": {"name": "` + name + `"}, "spec": {` + spec + `}}`)
+}
+
+func (w *world) queue(name, rest string) *structpb.Struct {
+	w.Helper()
+	return w.doc(`{"kind": "Queue", "name": "` + name + `"` + rest + `}`)
+}
+
+func (w *world) create(docs ...*structpb.Struct) {
+	w.Helper()
+	for _, doc := range docs {
+		if _, err := w.Create(w.Context(), &pb.CreateRequest{Document: doc, Reason: "test"}); err != nil {
+			w.Fatal(err)
+		}
+	}
+}
+
+// refused checks an error: its code, and what its message must hold.
+func (w *world) refused(err error, code codes.Code, words ...string) {
+	w.Helper()
+	s, ok := status.FromError(err)
+	if err == nil || !ok || s.Code() != code {
+		w.Errorf("got %v, want %v", err, code)
+		return
+	}
+	for _, word := range words {
+		if !strings.Contains(s.Message(), word) {
+			w.Errorf("%q does not say %q", s.Message(), word)
+		}
+	}
+}
+
+// rest asks over REST, and returns the status and the body.
+func (w *world) rest(method, path, body string) (int, string) {
+	w.Helper()
+	r, err := http.NewRequestWithContext(w.Context(), method, "http://"+w.address+path, strings.NewReader(body))
+	if err != nil {
+		w.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}

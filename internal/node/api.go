@@ -1,0 +1,122 @@
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/refloat/refloat/internal/api"
+	"github.com/refloat/refloat/internal/api/pb"
+)
+
+// API says where policies are served and changed.
+type API struct {
+	Listen string // address; empty: nowhere
+	// Optional: where the address is in use, the node works without.
+	Optional bool
+	Auth     *api.Auth   // nil: nobody signs in
+	TLS      *tls.Config // nil: none
+}
+
+const (
+	writesPerSecond = 10
+	writesAtOnce    = 50
+)
+
+// serveAPI serves policies, and changes them.
+func (n *node) serveAPI(ctx context.Context, group *errgroup.Group) error {
+	l, err := net.Listen("tcp", n.API.Listen)
+	if n.API.Optional && errors.Is(err, syscall.EADDRINUSE) {
+		n.Log.Warn("policies are not served: the address is in use (--api gives another, --api '' none)", slog.String("address", n.API.Listen))
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("serve the API: %w (choose another --api, or none with --api '')", err)
+	}
+	service := &api.Service{
+		Store: n.policies, Auth: n.API.Auth, Now: n.Now, FixedBy: n.fixedBy,
+		Partitions: n.inForce.list, Writes: rate.NewLimiter(writesPerSecond, writesAtOnce),
+	}
+	handler, err := api.Handler(service, n.Log)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	server := api.Server(handler, n.API.TLS)
+	n.Log.Info("serving policies, over gRPC and REST", slog.String("address", l.Addr().String()))
+	group.Go(func() error {
+		serve := server.Serve
+		if n.API.TLS != nil {
+			serve = func(l net.Listener) error { return server.ServeTLS(l, "", "") }
+		}
+		if err := serve(l); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	group.Go(func() error {
+		<-ctx.Done()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		if server.Shutdown(ctx) != nil {
+			return server.Close()
+		}
+		return nil
+	})
+	return nil
+}
+
+// fixedBy says why resources are not changed over the API.
+func (n *node) fixedBy() string {
+	if n.Policies != "" {
+		return "policies, queues and settings come from the files of " + n.Policies + ": change them there, and they are in force a second later"
+	}
+	return ""
+}
+
+// inForce is the policy generation of each partition that this process decides.
+type inForce struct {
+	mu         sync.Mutex
+	partitions map[int]*pb.PartitionStatus
+}
+
+// set notes a generation; one that was in force already stays so since then.
+func (f *inForce) set(partition int, generation uint64, now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if p := f.partitions[partition]; p != nil && p.Generation == generation {
+		return
+	}
+	if f.partitions == nil {
+		f.partitions = map[int]*pb.PartitionStatus{}
+	}
+	f.partitions[partition] = &pb.PartitionStatus{Partition: int32(partition), Generation: generation, Since: timestamppb.New(now)}
+}
+
+func (f *inForce) leave(partition int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.partitions, partition)
+}
+
+func (f *inForce) list() []*pb.PartitionStatus {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []*pb.PartitionStatus
+	for _, p := range f.partitions {
+		all = append(all, p)
+	}
+	slices.SortFunc(all, func(a, b *pb.PartitionStatus) int { return int(a.Partition - b.Partition) })
+	return all
+}
