@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/refloat/refloat/internal/api"
+	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/evaluator"
@@ -60,7 +62,7 @@ func explain(cmd *cobra.Command, f explainFlags) error {
 	if err != nil {
 		return err
 	}
-	set, err := generationIn(f.data, c.Decision.Generation)
+	set, brakes, err := generationIn(f.data, c.Decision.Generation)
 	if err != nil {
 		return err
 	}
@@ -72,6 +74,7 @@ func explain(cmd *cobra.Command, f explainFlags) error {
 		return json.NewEncoder(cmd.OutOrStdout()).Encode(explanationJSON(c, x))
 	}
 	printCase(cmd.OutOrStdout(), c, x)
+	brakeLines(cmd.OutOrStdout(), brakesOn(brakes, c.Decision.Queue))
 	if diverged != nil {
 		fmt.Fprintf(cmd.OutOrStdout(), "\nNote: %v. The job was probably forgotten and submitted again; the decision above is what stands.\n", diverged)
 	}
@@ -134,26 +137,41 @@ func notDecided(cmd *cobra.Command, f explainFlags) error {
 	return errFinding
 }
 
-// generationIn reads a policy generation from the policies log.
-func generationIn(data string, generation uint64) (*policy.Set, error) {
+// generationIn reads a policy generation, and the brakes that were on, from the
+// policies log.
+func generationIn(data string, generation uint64) (*policy.Set, []policylog.Brake, error) {
 	logs, err := node.Dir(data).OpenLogs(0, node.Access{})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer logs.Close()
 	policies, err := policylog.Open(logs.Policies)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer policies.Close()
 	if err := policies.Refresh(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	set, ok, err := policies.Held(generation)
 	if err == nil && !ok {
 		err = fmt.Errorf("the policies log does not hold generation %d", generation)
 	}
-	return set, err
+	if err != nil || generation == 0 {
+		return set, nil, err
+	}
+	return set, policies.Entries(generation - 1)[0].Brakes, nil
+}
+
+// brakesOn are the brakes that were on for a queue.
+func brakesOn(brakes []policylog.Brake, queue string) []*pb.BrakeState {
+	var on []*pb.BrakeState
+	for _, b := range brakes {
+		if b.Queue == "" || b.Queue == queue {
+			on = append(on, api.BrakeState(b))
+		}
+	}
+	return on
 }
 
 func printCase(w io.Writer, c audit.Case, x evaluator.Explanation) {

@@ -141,7 +141,7 @@ func (f *testRecordFlags) recordPolicies(cmd *cobra.Command, generation uint64) 
 		}
 		return []string{filepath.ToSlash(path)}, nil
 	}
-	set, err := generationIn(f.data, generation)
+	set, _, err := generationIn(f.data, generation)
 	if err != nil {
 		return nil, err
 	}

@@ -123,12 +123,17 @@ func changesOf(changes []policylog.Change) []*pb.ResourceChange {
 func brakesOf(brakes []policylog.Brake) []*pb.BrakeState {
 	out := make([]*pb.BrakeState, len(brakes))
 	for i, b := range brakes {
-		out[i] = &pb.BrakeState{
-			Queue: b.Queue, Kill: b.Kill, PausedUntil: stamp(b.PausedUntil),
-			Author: b.Author, Reason: b.Reason, Time: stamp(b.Time),
-		}
+		out[i] = BrakeState(b)
 	}
 	return out
+}
+
+// BrakeState is a brake as the API shows it.
+func BrakeState(b policylog.Brake) *pb.BrakeState {
+	return &pb.BrakeState{
+		Queue: b.Queue, Kill: b.Kill, PausedUntil: stamp(b.PausedUntil),
+		Author: b.Author, Reason: b.Reason, Time: stamp(b.Time),
+	}
 }
 
 // nameOf is the path of a document in a request.

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// served starts up with an API, and returns it with what calls its server.
+func served(t *testing.T, data string, more ...string) (*process, func(args ...string) result) {
+	t.Helper()
+	p := start(t, append([]string{"up", "--data", data, "--api", "127.0.0.1:0"}, more...)...)
+	address := regexp.MustCompile(`address=(\S+)`).FindStringSubmatch(p.err.await(t, "serving policies"))
+	return p, func(args ...string) result {
+		t.Helper()
+		return ctlIn(t, []string{"REFLOAT_SERVER=" + address[1]}, args...)
+	}
+}
+
+func (p *process) ends(t *testing.T) {
+	t.Helper()
+	p.signal(t, syscall.SIGTERM)
+	p.exits(t, exitFine)
+}
+
+// codesSince counts the decisions of a data directory by their code, from a generation on.
+func codesSince(t *testing.T, data string, from int64) map[string]int {
+	t.Helper()
+	n := map[string]int{}
+	for line := range strings.Lines(ctl(t, "get", "decisions", "--data", data, "-o", "json").exits(t, exitFine).out) {
+		if o := jsonLine(t, line); o.number("generation") >= from {
+			n[o.text("code")]++
+		}
+	}
+	return n
+}
+
+// From nothing to a policy that decides: apply, look, change, go back.
+func TestPoliciesOverTheAPI(t *testing.T) {
+	t.Parallel()
+	data := filepath.Join(t.TempDir(), "data")
+	p, at := served(t, data, "--partitions", "3")
+	inForce := func(generation string) {
+		t.Helper()
+		until(t, "generation "+generation+" is in force", func() bool {
+			return strings.Contains(at("get", "policies").exits(t, exitFine).out, "Partition 2: generation "+generation+", since 20")
+		})
+	}
+	inForce("0")
+	at("apply", "-f", testPolicies, "--dry-run", "client").exits(t, exitFine).says(t, "RetryPolicy infra is fine")
+	at("apply", "-f", testPolicies, "--dry-run", "server").exits(t, exitFine).says(t, "RetryPolicy infra created (dry run)")
+	at("apply", "-f", testPolicies, "--reason", "first").exits(t, exitFine).says(t, "RetryPolicy infra created", "generation 1")
+	at("apply", "-f", testPolicies).exits(t, exitFine).says(t, "RetryPolicy infra unchanged", "generation 1")
+	inForce("1")
+	at("get", "policies").says(t, "infra   4      -        1                 Queue genomics, Queue vision-train")
+	at("get", "queues").exits(t, exitFine).says(t, `{"retryPolicies":["infra","app"]}`)
+
+	// What get prints, apply reads, and it is the same.
+	text := at("get", "resources", "-o", "yaml").exits(t, exitFine).out
+	file := writeFile(t, t.TempDir(), "all.yaml", text)
+	at("apply", "-f", file, "--prune").exits(t, exitFine).says(t, "Queue genomics unchanged", "generation 1")
+	ctl(t, "lint", file).exits(t, exitFine)
+
+	changed := writeFile(t, t.TempDir(), "infra.yaml", strings.Replace(at("get", "policies", "infra", "-o", "yaml").exits(t, exitFine).out, "retryLimit: 2", "retryLimit: 5", 1))
+	at("apply", "-f", changed, "--reason", "more").exits(t, exitFine).says(t, "RetryPolicy infra updated", "generation 2")
+	at("history", "policy", "infra").exits(t, exitFine).says(t, "RetryPolicy infra updated", "more", "first")
+	at("get", "policies", "infra", "--generation", "1", "-o", "yaml").exits(t, exitFine).says(t, "retryLimit: 2")
+	at("rollback", "policy", "infra", "--to", "1", "--reason", "back").exits(t, exitFine).says(t, "RetryPolicy infra updated", "generation 3")
+	at("get", "policies", "infra", "-o", "yaml").says(t, "retryLimit: 2")
+	at("delete", "policy", "infra").exits(t, exitEnvironment).says(t, "used by Queue genomics, Queue vision-train")
+	at("delete", "policy", "extra").exits(t, exitFine).says(t, "RetryPolicy extra deleted")
+	at("get", "policies", "extra").exits(t, exitEnvironment).says(t, "there is no RetryPolicy extra")
+	at("apply", "-f", writeFile(t, t.TempDir(), "bad.yaml", "kind: Queue\nname: q\nkiled: true\n")).exits(t, exitFinding).says(t, "did you mean killed?")
+	var line struct {
+		Kind, Name string
+		Document   json.RawMessage
+	}
+	if err := json.Unmarshal([]byte(at("get", "policies", "app", "-o", "json").exits(t, exitFine).out), &line); err != nil || line.Name != "app" || len(line.Document) == 0 {
+		t.Errorf("get -o json: %+v, %v", line, err)
+	}
+	p.ends(t)
+	at("get", "policies").exits(t, exitEnvironment).says(t, "nobody answers at")
+
+	// What was applied decides.
+	ctl(t, "up", "--data", data, "--feed", recordingFile("preempted"), "--exit-when-drained").exits(t, exitFine)
+	if n := codesSince(t, data, 4); n["RuleIgnore"]+n["RuleRetry"] == 0 {
+		t.Errorf("decisions %v", n)
+	}
+	ctl(t, "replay", "--verify", "--data", data).exits(t, exitFine)
+}
+
+// A kill is in force at each partition's next decision, also over files that are
+// watched, stays through a restart and new files, and ends when it is released.
+func TestKill(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	data, policies := filepath.Join(dir, "data"), filepath.Join(dir, "policies")
+	if err := os.CopyFS(policies, os.DirFS(testPolicies)); err != nil {
+		t.Fatal(err)
+	}
+	p, at := served(t, data, "--policies", policies, "--feed", recordingFile("plain"), "--pace", "20x")
+	at("apply", "-f", testPolicies).exits(t, exitEnvironment).says(t, "come from the files of "+policies)
+	until(t, "something is decided", func() bool {
+		return ctl(t, "get", "decisions", "--data", data, "-o", "json").out != ""
+	})
+	killed := at("kill", "retries", "--reason", "INC-1").exits(t, exitFine).says(t, "retries of all queues are killed", "(INC-1)")
+	generation, err := strconv.ParseInt(regexp.MustCompile(`generation (\d+)`).FindStringSubmatch(killed.out)[1], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at("get", "policies").exits(t, exitFine).says(t, "Retries of all queues are killed", "INC-1", "Read-only here")
+	until(t, "a retry was refused", func() bool { return codesSince(t, data, generation)["KillSwitch"] > 0 })
+	p.ends(t)
+
+	// New files, and a restart: it is still killed.
+	writeFile(t, policies, "more.yaml", "kind: Queue\nname: another\nretryPolicies: [infra]\n")
+	ctl(t, "up", "--data", data, "--policies", policies, "--feed", recordingFile("plain"), "--exit-when-drained").exits(t, exitFine)
+	n := codesSince(t, data, generation)
+	if n["RuleRetry"]+n["RuleIgnore"]+n["DefaultRetry"] > 0 || n["KillSwitch"] < 2 {
+		t.Errorf("after the kill: %v", n)
+	}
+	for line := range strings.Lines(ctl(t, "get", "decisions", "--data", data, "-o", "json").out) {
+		if o := jsonLine(t, line); o.text("code") == "KillSwitch" {
+			ctl(t, "explain", o.text("jobId"), "--data", data, "--run", strconv.FormatInt(o.number("runIndex"), 10)).exits(t, exitFine).
+				says(t, "Retries of all queues are killed", "INC-1")
+			break
+		}
+	}
+	ctl(t, "replay", "--verify", "--data", data).exits(t, exitFine)
+
+	p, at = served(t, data, "--policies", policies)
+	at("resume", "retries", "--reason", "fixed").exits(t, exitFine)
+	at("pause", "retries", "--until", "2199-01-01T00:00:00Z", "--reason", "storage").exits(t, exitFine).says(t, "paused until 2199-01-01T00:00:00Z")
+	at("history").exits(t, exitFine).says(t, "no brake is on any more", "files of "+policies)
+	p.ends(t)
+	before := codesSince(t, data, 0)
+	ctl(t, "up", "--data", data, "--policies", policies, "--feed", recordingFile("preempted"), "--exit-when-drained").exits(t, exitFine)
+	if after := codesSince(t, data, 0); after["RuleIgnore"] <= before["RuleIgnore"] {
+		t.Errorf("after resume: %v, before %v", after, before)
+	}
+	if out := ctl(t, "get", "jobs", "--data", data, "--waiting").exits(t, exitFine).out; !strings.Contains(out, "2199-01-01T00:00:00Z") {
+		t.Errorf("nothing waits for the end of the pause:\n%s", out)
+	}
+}
+
+func TestBrakeUsage(t *testing.T) {
+	t.Parallel()
+	for args, says := range map[string]string{
+		"kill":                               "say `kill retries`",
+		"kill retries":                       "--reason TEXT is required",
+		"pause retries --reason x":           "give --until TIME or --for DURATION",
+		"pause retries --reason x --for -1h": "above 0",
+		"pause retries --reason x --until yesterday":            "write it like",
+		"pause retries --reason x --until 2020-01-01T00:00:00Z": "that is over",
+		"history pod x":               "say policy NAME",
+		"rollback policy infra":       "--to GENERATION is required",
+		"rollback --to 3":             "or --everything",
+		"delete queue":                "which queue?",
+		"get policies -o xml":         "use table, yaml or json",
+		"apply":                       "-f PATH is required",
+		"apply -f . --dry-run yes":    "use none, client or server",
+		"up --data x --api 0.0.0.0:1": "say who may with --api-auth",
+	} {
+		ctl(t, strings.Fields(args)...).exits(t, exitUsage).says(t, says)
+	}
+	ctl(t, "get", "policies", "--server", "127.0.0.1:1").exits(t, exitEnvironment).says(t, "nobody answers at 127.0.0.1:1")
+}
