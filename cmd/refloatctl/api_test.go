@@ -14,11 +14,11 @@ import (
 // served starts up with an API, and returns it with what calls its server.
 func served(t *testing.T, data string, more ...string) (*process, func(args ...string) result) {
 	t.Helper()
-	p := start(t, append([]string{"up", "--data", data, "--api", "127.0.0.1:0"}, more...)...)
-	address := regexp.MustCompile(`address=(\S+)`).FindStringSubmatch(p.err.await(t, "serving policies"))
+	p := start(t, append([]string{"up", "--data", data}, more...)...)
+	p.err.await(t, "serving policies")
 	return p, func(args ...string) result {
 		t.Helper()
-		return ctlIn(t, []string{"REFLOAT_SERVER=" + address[1]}, args...)
+		return ctl(t, append(args, "--data", data)...)
 	}
 }
 
@@ -84,7 +84,7 @@ func TestPoliciesOverTheAPI(t *testing.T) {
 		t.Errorf("get -o json: %+v, %v", line, err)
 	}
 	p.ends(t)
-	at("get", "policies").exits(t, exitEnvironment).says(t, "nobody answers at")
+	at("get", "policies").exits(t, exitEnvironment).says(t, "nobody serves policies on "+data)
 
 	// What was applied decides.
 	ctl(t, "up", "--data", data, "--feed", recordingFile("preempted"), "--exit-when-drained").exits(t, exitFine)
@@ -157,6 +157,7 @@ func TestBrakeUsage(t *testing.T) {
 		"pause retries --reason x --for -1h": "above 0",
 		"pause retries --reason x --until yesterday":            "write it like",
 		"pause retries --reason x --until 2020-01-01T00:00:00Z": "that is over",
+		"history":                     "--data DIR or --server HOST:PORT is required",
 		"history pod x":               "say policy NAME",
 		"rollback policy infra":       "--to GENERATION is required",
 		"rollback --to 3":             "or --everything",

@@ -22,26 +22,24 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/refloat/refloat/cmd/internal/apiflags"
 	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/api/pb"
+	"github.com/refloat/refloat/internal/node"
 	"github.com/refloat/refloat/internal/policy"
 )
 
 // client is how a command finds the server of policies, and who it says it is.
 type client struct {
-	server, tokenFile, user, ca string
-	plaintext                   bool
-	timeout                     time.Duration
+	data, server        string
+	tokenFile, user, ca string
+	plaintext           bool
+	timeout             time.Duration
 }
 
 func (c *client) bind(cmd *cobra.Command) {
-	server := os.Getenv("REFLOAT_SERVER")
-	if server == "" {
-		server = apiflags.Default
-	}
 	f := cmd.Flags()
-	f.StringVar(&c.server, "server", server, "where policies are served: --api of `refloatctl up` or an evaluator (also REFLOAT_SERVER)")
+	f.StringVar(&c.data, "data", "", "data directory of the refloatctl up, or the evaluator, to ask")
+	f.StringVar(&c.server, "server", os.Getenv("REFLOAT_SERVER"), "or where policies are served: the --api of an evaluator on another machine (also REFLOAT_SERVER)")
 	f.StringVar(&c.tokenFile, "token-file", os.Getenv("REFLOAT_TOKEN_FILE"), "file with a bearer token (also REFLOAT_TOKEN_FILE, or the token in REFLOAT_TOKEN)")
 	f.StringVar(&c.user, "user", os.Getenv("REFLOAT_USER"), "user, with the password in REFLOAT_PASSWORD (also REFLOAT_USER)")
 	f.StringVar(&c.ca, "server-ca", os.Getenv("REFLOAT_SERVER_CA"), "certificates that the server's is signed by, PEM (default: those of this machine)")
@@ -51,6 +49,9 @@ func (c *client) bind(cmd *cobra.Command) {
 
 // policies calls the server, and closes the connection after.
 func (c *client) policies(ctx context.Context, call func(context.Context, pb.PoliciesClient) error) error {
+	if err := c.find(ctx); err != nil {
+		return err
+	}
 	secure, err := c.credentials()
 	if err != nil {
 		return usageError{err}
@@ -68,6 +69,35 @@ func (c *client) policies(ctx context.Context, call func(context.Context, pb.Pol
 	defer cancel()
 	ctx = metadata.AppendToOutgoingContext(ctx, auth...)
 	return c.said(call(ctx, pb.NewPoliciesClient(conn)))
+}
+
+// startsWithin is how long a server that was started just now is waited for.
+const startsWithin = 3 * time.Second
+
+// find finds the server that a data directory names.
+func (c *client) find(ctx context.Context) error {
+	if c.data == "" {
+		if c.server == "" {
+			return usageError{errors.New("--data DIR or --server HOST:PORT is required: who is to be asked")}
+		}
+		return nil
+	}
+	tick, late := time.NewTicker(50*time.Millisecond), time.NewTimer(startsWithin)
+	defer tick.Stop()
+	for {
+		address, err := os.ReadFile(node.Dir(c.data).APIAddress())
+		if !errors.Is(err, os.ErrNotExist) {
+			c.server = strings.TrimSpace(string(address))
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-late.C:
+			return fmt.Errorf("nobody serves policies on %s: is `refloatctl up` running there?", c.data)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 func (c *client) credentials() (credentials.TransportCredentials, error) {

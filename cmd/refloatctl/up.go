@@ -86,7 +86,7 @@ func up(cmd *cobra.Command, f upFlags) error {
 	if err != nil {
 		return usageError{err}
 	}
-	if f.drained && served.Optional {
+	if f.drained && !cmd.Flags().Changed("api") {
 		served.Listen = "" // it ends by itself: nobody asks it anything
 	}
 	level := slog.LevelInfo

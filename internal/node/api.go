@@ -8,9 +8,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -23,11 +23,9 @@ import (
 
 // API says where policies are served and changed.
 type API struct {
-	Listen string // address; empty: nowhere
-	// Optional: where the address is in use, the node works without.
-	Optional bool
-	Auth     *api.Auth   // nil: nobody signs in
-	TLS      *tls.Config // nil: none
+	Listen string      // address; empty: nowhere
+	Auth   *api.Auth   // nil: nobody signs in
+	TLS    *tls.Config // nil: none
 }
 
 const (
@@ -38,10 +36,6 @@ const (
 // serveAPI serves policies, and changes them.
 func (n *node) serveAPI(ctx context.Context, group *errgroup.Group) error {
 	l, err := net.Listen("tcp", n.API.Listen)
-	if n.API.Optional && errors.Is(err, syscall.EADDRINUSE) {
-		n.Log.Warn("policies are not served: the address is in use (--api gives another, --api '' none)", slog.String("address", n.API.Listen))
-		return nil
-	}
 	if err != nil {
 		return fmt.Errorf("serve the API: %w (choose another --api, or none with --api '')", err)
 	}
@@ -65,8 +59,13 @@ func (n *node) serveAPI(ctx context.Context, group *errgroup.Group) error {
 		}
 		return nil
 	})
+	address := n.Data.APIAddress()
+	if err := os.WriteFile(address, []byte(l.Addr().String()+"\n"), 0o644); err != nil {
+		return errors.Join(fmt.Errorf("say where the API is: %w", err), l.Close())
+	}
 	group.Go(func() error {
 		<-ctx.Done()
+		_ = os.Remove(address) // else its readers find nobody there
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		if server.Shutdown(ctx) != nil {

@@ -39,6 +39,9 @@ func (d Dir) Scratch() string { return filepath.Join(string(d), "scratch") }
 // JobDB is the file of the embedded job database.
 func (d Dir) JobDB() string { return filepath.Join(string(d), "jobs.sqlite") }
 
+// APIAddress is the file that says where the API of the process on the directory is.
+func (d Dir) APIAddress() string { return filepath.Join(string(d), "api.address") }
+
 // Logs are the open logs of a data directory.
 type Logs struct{ Events, Decisions, Policies *filelog.Log }
 

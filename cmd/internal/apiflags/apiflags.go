@@ -17,24 +17,25 @@ import (
 	"github.com/refloat/refloat/internal/node"
 )
 
-// Default is where policies are served on one machine.
-const Default = "127.0.0.1:7468"
+// Default is a free port of this machine; the data directory says which.
+const Default = "127.0.0.1:0"
 
 // Serve are the flags of a process that serves policies.
 type Serve struct {
 	Listen          string
 	auth, cert, key string
 	plaintext       bool
-	cmd             *cobra.Command
 }
 
 // BindServe adds the flags to a command. Listen is the default of --api.
 func BindServe(cmd *cobra.Command, listen string) *Serve {
-	f := &Serve{cmd: cmd}
+	f := &Serve{}
 	set := cmd.Flags()
 	about := "address where policies are served and changed, over gRPC and REST"
 	if listen == "" {
 		about += " (default: none)"
+	} else {
+		about += ": a free port, which the data directory names; '' for none"
 	}
 	set.StringVar(&f.Listen, "api", listen, about)
 	set.StringVar(&f.auth, "api-auth", "", "YAML file that says who may change policies; required where others than this machine reach --api")
@@ -46,7 +47,7 @@ func BindServe(cmd *cobra.Command, listen string) *Serve {
 
 // API reads what the flags name. Its errors are the command line's fault.
 func (f *Serve) API(ctx context.Context) (node.API, error) {
-	a := node.API{Listen: f.Listen, Optional: !f.cmd.Flags().Changed("api")}
+	a := node.API{Listen: f.Listen}
 	if f.Listen == "" {
 		return a, nil
 	}
@@ -69,7 +70,7 @@ func (f *Serve) API(ctx context.Context) (node.API, error) {
 	if !api.OnLoopback(f.Listen) {
 		switch {
 		case a.Auth == nil:
-			return a, fmt.Errorf("--api %s: other machines reach it, and could change policies: say who may with --api-auth FILE, or listen on %s", f.Listen, Default)
+			return a, fmt.Errorf("--api %s: other machines reach it, and could change policies: say who may with --api-auth FILE, or listen on 127.0.0.1", f.Listen)
 		case a.TLS == nil && !f.plaintext:
 			return a, fmt.Errorf("--api %s: passwords and tokens would cross the network in the clear: give --api-tls-cert and --api-tls-key, or --api-plaintext where something in front of us has TLS", f.Listen)
 		}
