@@ -39,7 +39,7 @@ type client struct {
 func (c *client) bind(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&c.data, "data", "", "data directory of the refloatctl up, or the evaluator, to ask")
-	f.StringVar(&c.server, "server", os.Getenv("REFLOAT_SERVER"), "or where policies are served: the --api of an evaluator on another machine (also REFLOAT_SERVER)")
+	f.StringVar(&c.server, "server", os.Getenv("REFLOAT_SERVER"), "or where policies are served: the --api of evaluators on other machines, separated by commas (also REFLOAT_SERVER)")
 	f.StringVar(&c.tokenFile, "token-file", os.Getenv("REFLOAT_TOKEN_FILE"), "file with a bearer token (also REFLOAT_TOKEN_FILE, or the token in REFLOAT_TOKEN)")
 	f.StringVar(&c.user, "user", os.Getenv("REFLOAT_USER"), "user, with the password in REFLOAT_PASSWORD (also REFLOAT_USER)")
 	f.StringVar(&c.ca, "server-ca", os.Getenv("REFLOAT_SERVER_CA"), "certificates that the server's is signed by, PEM (default: those of this machine)")
@@ -47,12 +47,49 @@ func (c *client) bind(cmd *cobra.Command) {
 	f.DurationVar(&c.timeout, "timeout", 30*time.Second, "how long to wait for the answer")
 }
 
-// policies calls the server, and closes the connection after.
+// policies calls a server: the first of those that are named that is there.
 func (c *client) policies(ctx context.Context, call func(context.Context, pb.PoliciesClient) error) error {
 	if err := c.find(ctx); err != nil {
 		return err
 	}
-	secure, err := c.credentials()
+	var away error
+	for _, server := range c.servers() {
+		err := c.at(ctx, server, call)
+		if s, ok := status.FromError(err); !ok || err == nil || !nobodyThere(s) {
+			return said(err)
+		}
+		away = errors.Join(away, fmt.Errorf("nobody answers at %s: is `refloatctl up` or an evaluator with --api running there? (%s)", server, status.Convert(err).Message()))
+	}
+	return away
+}
+
+// status asks all servers that are named what is in force there; those that are not
+// there are named.
+func (c *client) status(ctx context.Context) (all []*pb.StatusResponse, away []string, err error) {
+	for _, server := range c.servers() {
+		err := c.at(ctx, server, func(ctx context.Context, p pb.PoliciesClient) error {
+			s, err := p.Status(ctx, &pb.StatusRequest{})
+			if err == nil {
+				all = append(all, s)
+			}
+			return err
+		})
+		switch s, ok := status.FromError(err); {
+		case err == nil:
+		case ok && nobodyThere(s):
+			away = append(away, server)
+		default:
+			return nil, nil, said(err)
+		}
+	}
+	return all, away, nil
+}
+
+func (c *client) servers() []string { return strings.Split(c.server, ",") }
+
+// at calls one server, and closes the connection after.
+func (c *client) at(ctx context.Context, server string, call func(context.Context, pb.PoliciesClient) error) error {
+	secure, err := c.credentials(server)
 	if err != nil {
 		return usageError{err}
 	}
@@ -60,15 +97,14 @@ func (c *client) policies(ctx context.Context, call func(context.Context, pb.Pol
 	if err != nil {
 		return usageError{err}
 	}
-	conn, err := grpc.NewClient("passthrough:///"+c.server, grpc.WithTransportCredentials(secure), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
+	conn, err := grpc.NewClient("passthrough:///"+server, grpc.WithTransportCredentials(secure), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
 	if err != nil {
-		return usageError{fmt.Errorf("--server %s: %w", c.server, err)}
+		return usageError{fmt.Errorf("--server %s: %w", server, err)}
 	}
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	ctx = metadata.AppendToOutgoingContext(ctx, auth...)
-	return c.said(call(ctx, pb.NewPoliciesClient(conn)))
+	return call(metadata.AppendToOutgoingContext(ctx, auth...), pb.NewPoliciesClient(conn))
 }
 
 // startsWithin is how long a server that was started just now is waited for.
@@ -100,8 +136,8 @@ func (c *client) find(ctx context.Context) error {
 	}
 }
 
-func (c *client) credentials() (credentials.TransportCredentials, error) {
-	if c.ca == "" && (c.plaintext || api.OnLoopback(c.server)) {
+func (c *client) credentials(server string) (credentials.TransportCredentials, error) {
+	if c.ca == "" && (c.plaintext || api.OnLoopback(server)) {
 		return insecure.NewCredentials(), nil
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
@@ -141,16 +177,16 @@ func (c *client) identity() ([]string, error) {
 	return nil, nil
 }
 
+func nobodyThere(s *status.Status) bool {
+	return s.Code() == codes.Unavailable && strings.Contains(s.Message(), "connection error") || s.Code() == codes.DeadlineExceeded
+}
+
 // said is an answer's error in words for people.
-func (c *client) said(err error) error {
-	s, ok := status.FromError(err)
-	switch {
-	case err == nil || !ok:
-		return err
-	case s.Code() == codes.Unavailable && strings.Contains(s.Message(), "connection error"), s.Code() == codes.DeadlineExceeded:
-		return fmt.Errorf("nobody answers at %s: is `refloatctl up` or an evaluator with --api running there? (%s)", c.server, s.Message())
+func said(err error) error {
+	if s, ok := status.FromError(err); ok && err != nil {
+		return errors.New(s.Message())
 	}
-	return errors.New(s.Message())
+	return err
 }
 
 // documentsOf are the resources of a set as a request holds them.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -106,11 +107,11 @@ func (f *getPoliciesFlags) show(ctx context.Context, w io.Writer, c pb.PoliciesC
 	}
 	brakeLines(w, brakes)
 	if kind == policy.KindPolicy {
-		s, err := c.Status(ctx, &pb.StatusRequest{})
+		all, away, err := f.status(ctx)
 		if err != nil {
 			return err
 		}
-		inForceLines(w, s)
+		inForceLines(w, all, away)
 	}
 	return nil
 }
@@ -184,20 +185,33 @@ func brakeLines(w io.Writer, brakes []*pb.BrakeState) {
 	}
 }
 
-func inForceLines(w io.Writer, s *pb.StatusResponse) {
-	fmt.Fprintf(w, "The newest generation is %d.\n", s.Generation)
-	if s.ReadOnly != "" {
-		fmt.Fprintf(w, "Read-only here: %s.\n", s.ReadOnly)
+// inForceLines say what is in force in the partitions of all servers.
+func inForceLines(w io.Writer, all []*pb.StatusResponse, away []string) {
+	newest := uint64(0)
+	var partitions []*pb.PartitionStatus
+	for _, s := range all {
+		newest = max(newest, s.Generation)
+		partitions = append(partitions, s.Partitions...)
 	}
-	if s.Source.GetError() != "" {
-		fmt.Fprintf(w, "%s cannot be read; what it said at %s stays: %s\n", s.Source.Address, rfc3339(s.Source.LastGood), oneLine(s.Source.Error))
+	slices.SortFunc(partitions, func(a, b *pb.PartitionStatus) int { return int(a.Partition - b.Partition) })
+	fmt.Fprintf(w, "The newest generation is %d.\n", newest)
+	for _, s := range all {
+		if s.ReadOnly != "" {
+			fmt.Fprintf(w, "Read-only here: %s.\n", s.ReadOnly)
+		}
+		if s.Source.GetError() != "" {
+			fmt.Fprintf(w, "%s cannot be read; what it said at %s stays: %s\n", s.Source.Address, rfc3339(s.Source.LastGood), oneLine(s.Source.Error))
+		}
 	}
-	for _, p := range s.Partitions {
+	for _, p := range partitions {
 		late := ""
-		if p.Generation < s.Generation {
-			late = " (the newest comes with its next decision)"
+		if p.Generation < newest {
+			late = " (not yet the newest)"
 		}
 		fmt.Fprintf(w, "Partition %d: generation %d, since %s%s\n", p.Partition, p.Generation, rfc3339(p.Since), late)
+	}
+	for _, server := range away {
+		fmt.Fprintf(w, "Nobody answers at %s: what is in force in its partitions is not known.\n", server)
 	}
 }
 
