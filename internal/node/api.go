@@ -60,7 +60,7 @@ func (n *node) serveAPI(ctx context.Context, group *errgroup.Group) error {
 		return nil
 	})
 	address := n.Data.APIAddress()
-	if err := os.WriteFile(address, []byte(l.Addr().String()+"\n"), 0o644); err != nil {
+	if err := errors.Join(os.MkdirAll(string(n.Data), 0o755), os.WriteFile(address, []byte(l.Addr().String()+"\n"), 0o644)); err != nil {
 		return errors.Join(fmt.Errorf("say where the API is: %w", err), l.Close())
 	}
 	group.Go(func() error {
