@@ -26,6 +26,8 @@ const (
 	RunErrors
 	RunPreempted
 	RunTerminated // ours: the pod of the run is gone
+	KnownRun      // ours: a run that Armada's tables have
+	EndedRun      // ours: likewise, and it ended
 )
 
 // NamesRun says whether an event of the kind must name a run.
@@ -48,9 +50,9 @@ type Event struct {
 	Created Timestamp
 	JobID   string
 	RunID   string
-	Node    string    // RunLeased: node_id; RunRunning: the first node name among its resources
+	Node    string    // RunLeased, KnownRun, EndedRun: the node; RunRunning: the first node name among its resources
 	States  JobStates // CancelJobSet
-	Submit  *Submit   // SubmitJob
+	Submit  *Submit   // SubmitJob, also one that is told again
 	Error   *Error    // JobErrors, RunErrors: the first terminal error; nil when none is terminal
 	Raw     []byte    // the event's bytes in the payload
 }

@@ -124,7 +124,7 @@ type member struct {
 	errors    uint32 // repeated Error
 }
 
-// members are those that the contract declares, by number; JobRunTerminated's would make it long.
+// members are those that the contract declares, by number: Armada's, and ours from firstOurs.
 var (
 	members = [...]member{
 		1:  {kind: SubmitJob},
@@ -142,8 +142,15 @@ var (
 		19: {kind: RunPreempted, job: 5, run: 6},
 		22: {kind: Other, job: 4}, // JobRequeued
 	}
-	terminated = member{kind: RunTerminated, job: 1, run: 2}
+	ours = [...]member{
+		{kind: RunTerminated, job: 1, run: 2},
+		{kind: SubmitJob}, // told again
+		{kind: KnownRun, job: 1, run: 2, node: 3},
+		{kind: EndedRun, job: 1, run: 2, node: 3},
+	}
 )
+
+const firstOurs = 1001
 
 func memberOf(tag uint32) *member {
 	num := tag >> 3
@@ -152,8 +159,8 @@ func memberOf(tag uint32) *member {
 		return nil
 	case num < uint32(len(members)) && members[num] != member{}:
 		return &members[num]
-	case num == 1001:
-		return &terminated
+	case num >= firstOurs && num < firstOurs+uint32(len(ours)):
+		return &ours[num-firstOurs]
 	}
 	return nil
 }

@@ -63,6 +63,8 @@ func fromProto(m *pb.Event) Event {
 	switch e := m.Event.(type) {
 	case *pb.Event_SubmitJob:
 		ev.Kind, ev.JobID, ev.Submit = SubmitJob, e.SubmitJob.JobId, submitFromProto(e.SubmitJob)
+	case *pb.Event_KnownJob:
+		ev.Kind, ev.JobID, ev.Submit = SubmitJob, e.KnownJob.JobId, submitFromProto(e.KnownJob)
 	case *pb.Event_CancelJob:
 		ev.Kind, ev.JobID = CancelJob, e.CancelJob.JobId
 	case *pb.Event_CancelJobSet:
@@ -102,6 +104,10 @@ func runFromProto(m *pb.Event, ev *Event) {
 		ev.Kind, ev.JobID, ev.RunID = RunPreempted, e.JobRunPreempted.PreemptedJobId, e.JobRunPreempted.PreemptedRunId
 	case *pb.Event_JobRunTerminated:
 		ev.Kind, ev.JobID, ev.RunID = RunTerminated, e.JobRunTerminated.JobId, e.JobRunTerminated.RunId
+	case *pb.Event_KnownRun:
+		ev.Kind, ev.JobID, ev.RunID, ev.Node = KnownRun, e.KnownRun.JobId, e.KnownRun.RunId, e.KnownRun.Node
+	case *pb.Event_EndedRun:
+		ev.Kind, ev.JobID, ev.RunID, ev.Node = EndedRun, e.EndedRun.JobId, e.EndedRun.RunId, e.EndedRun.Node
 	}
 }
 

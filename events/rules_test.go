@@ -171,7 +171,13 @@ var rules = []struct {
 	{"passed over kinds are checked too", one(msg(22, str(4, bad))), "NotProtobuf"},
 	{"passed over kinds are walked", one(msg(22, tag(9, 2, 9))), "NotProtobuf"},
 	{"terminated is ours", one(msg(1001, str(1, "j"), str(2, "r"))), "13 job=j run=r"},
-	{"numbers around ours", one(msg(1000, str(1, bad)), msg(1002, str(1, bad))), "0"},
+	{"a job told again is a submit", one(msg(1002, str(14, "j"), annotated(gang, "g"))), "1 job=j submit gang=g"},
+	{"a job told again and a submit are two members", one(msg(1, str(14, "j"), annotated(gang, "g")), msg(1002, str(14, "k"))), "1 job=k submit"},
+	{"a known run", one(msg(1003, str(1, "j"), str(2, "r"), str(3, "n"))), "14 job=j run=r node=n"},
+	{"an ended run", one(msg(1004, str(1, "j"), str(2, "r"), str(3, bad))), "15 job=j run=r node=" + bad},
+	{"known run and ended run are two members", one(msg(1003, str(1, "j"), str(3, "n")), msg(1004, str(2, "r"))), "15 run=r"},
+	{"a known run's job is no UTF-8", one(msg(1003, str(1, bad))), "NotProtobuf"},
+	{"numbers around ours", one(msg(1000, str(1, bad)), msg(1005, str(1, bad))), "0"},
 
 	// The ids.
 	{"cancel", one(msg(5, str(2, bad), str(3, "j"))), "2 job=j"},

@@ -262,6 +262,9 @@ type Event struct {
 	//	*Event_JobRunPreempted
 	//	*Event_JobRequeued
 	//	*Event_JobRunTerminated
+	//	*Event_KnownJob
+	//	*Event_KnownRun
+	//	*Event_EndedRun
 	Event         isEvent_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -446,6 +449,33 @@ func (x *Event) GetJobRunTerminated() *JobRunTerminated {
 	return nil
 }
 
+func (x *Event) GetKnownJob() *SubmitJob {
+	if x != nil {
+		if x, ok := x.Event.(*Event_KnownJob); ok {
+			return x.KnownJob
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetKnownRun() *KnownRun {
+	if x != nil {
+		if x, ok := x.Event.(*Event_KnownRun); ok {
+			return x.KnownRun
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetEndedRun() *KnownRun {
+	if x != nil {
+		if x, ok := x.Event.(*Event_EndedRun); ok {
+			return x.EndedRun
+		}
+	}
+	return nil
+}
+
 type isEvent_Event interface {
 	isEvent_Event()
 }
@@ -511,6 +541,21 @@ type Event_JobRunTerminated struct {
 	JobRunTerminated *JobRunTerminated `protobuf:"bytes,1001,opt,name=job_run_terminated,json=jobRunTerminated,oneof"`
 }
 
+type Event_KnownJob struct {
+	// Also ours: what Armada's tables know of a job whose SubmitJob events does not
+	// hold any more (docs/adr/0010-a-job-told-again.md). It is the SubmitJob once
+	// more, under a number at which no consumer of Armada's takes it for a new job.
+	KnownJob *SubmitJob `protobuf:"bytes,1002,opt,name=known_job,json=knownJob,oneof"`
+}
+
+type Event_KnownRun struct {
+	KnownRun *KnownRun `protobuf:"bytes,1003,opt,name=known_run,json=knownRun,oneof"`
+}
+
+type Event_EndedRun struct {
+	EndedRun *KnownRun `protobuf:"bytes,1004,opt,name=ended_run,json=endedRun,oneof"`
+}
+
 func (*Event_SubmitJob) isEvent_Event() {}
 
 func (*Event_ReprioritisedJob) isEvent_Event() {}
@@ -540,6 +585,12 @@ func (*Event_JobRunPreempted) isEvent_Event() {}
 func (*Event_JobRequeued) isEvent_Event() {}
 
 func (*Event_JobRunTerminated) isEvent_Event() {}
+
+func (*Event_KnownJob) isEvent_Event() {}
+
+func (*Event_KnownRun) isEvent_Event() {}
+
+func (*Event_EndedRun) isEvent_Event() {}
 
 type SubmitJob struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2490,6 +2541,67 @@ func (x *JobRequeued) GetJobId() string {
 	return ""
 }
 
+// KnownRun is a run that Armada's tables have. Of a job, the newest is told first.
+type KnownRun struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId" json:"job_id,omitempty"`
+	RunId         string                 `protobuf:"bytes,2,opt,name=run_id,json=runId" json:"run_id,omitempty"`
+	Node          string                 `protobuf:"bytes,3,opt,name=node" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KnownRun) Reset() {
+	*x = KnownRun{}
+	mi := &file_events_pb_armada_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KnownRun) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KnownRun) ProtoMessage() {}
+
+func (x *KnownRun) ProtoReflect() protoreflect.Message {
+	mi := &file_events_pb_armada_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KnownRun.ProtoReflect.Descriptor instead.
+func (*KnownRun) Descriptor() ([]byte, []int) {
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *KnownRun) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *KnownRun) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *KnownRun) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
 // JobRunTerminated says that the pod of a run is gone. Anyone who knows may
 // publish it (SEMANTICS 8).
 type JobRunTerminated struct {
@@ -2502,7 +2614,7 @@ type JobRunTerminated struct {
 
 func (x *JobRunTerminated) Reset() {
 	*x = JobRunTerminated{}
-	mi := &file_events_pb_armada_proto_msgTypes[37]
+	mi := &file_events_pb_armada_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2514,7 +2626,7 @@ func (x *JobRunTerminated) String() string {
 func (*JobRunTerminated) ProtoMessage() {}
 
 func (x *JobRunTerminated) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_armada_proto_msgTypes[37]
+	mi := &file_events_pb_armada_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2527,7 +2639,7 @@ func (x *JobRunTerminated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobRunTerminated.ProtoReflect.Descriptor instead.
 func (*JobRunTerminated) Descriptor() ([]byte, []int) {
-	return file_events_pb_armada_proto_rawDescGZIP(), []int{37}
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *JobRunTerminated) GetJobId() string {
@@ -2556,7 +2668,8 @@ const file_events_pb_armada_proto_rawDesc = "" +
 	"\x06events\x18\x05 \x03(\v2\x18.refloat.armada.v1.EventR\x06events\";\n" +
 	"\tTimestamp\x12\x18\n" +
 	"\aseconds\x18\x01 \x01(\x03R\aseconds\x12\x14\n" +
-	"\x05nanos\x18\x02 \x01(\x05R\x05nanos\"\x9e\t\n" +
+	"\x05nanos\x18\x02 \x01(\x05R\x05nanos\"\xd6\n" +
+	"\n" +
 	"\x05Event\x126\n" +
 	"\acreated\x18\x12 \x01(\v2\x1c.refloat.armada.v1.TimestampR\acreated\x12=\n" +
 	"\n" +
@@ -2577,7 +2690,10 @@ const file_events_pb_armada_proto_rawDesc = "" +
 	"\x0ejob_run_errors\x18\x0e \x01(\v2\x1f.refloat.armada.v1.JobRunErrorsH\x00R\fjobRunErrors\x12P\n" +
 	"\x11job_run_preempted\x18\x13 \x01(\v2\".refloat.armada.v1.JobRunPreemptedH\x00R\x0fjobRunPreempted\x12C\n" +
 	"\fjob_requeued\x18\x16 \x01(\v2\x1e.refloat.armada.v1.JobRequeuedH\x00R\vjobRequeued\x12T\n" +
-	"\x12job_run_terminated\x18\xe9\a \x01(\v2#.refloat.armada.v1.JobRunTerminatedH\x00R\x10jobRunTerminatedB\a\n" +
+	"\x12job_run_terminated\x18\xe9\a \x01(\v2#.refloat.armada.v1.JobRunTerminatedH\x00R\x10jobRunTerminated\x12<\n" +
+	"\tknown_job\x18\xea\a \x01(\v2\x1c.refloat.armada.v1.SubmitJobH\x00R\bknownJob\x12;\n" +
+	"\tknown_run\x18\xeb\a \x01(\v2\x1b.refloat.armada.v1.KnownRunH\x00R\bknownRun\x12;\n" +
+	"\tended_run\x18\xec\a \x01(\v2\x1b.refloat.armada.v1.KnownRunH\x00R\bendedRunB\a\n" +
 	"\x05event\"\xcf\x01\n" +
 	"\tSubmitJob\x12\x1a\n" +
 	"\bpriority\x18\x03 \x01(\rR\bpriority\x12>\n" +
@@ -2697,7 +2813,11 @@ const file_events_pb_armada_proto_rawDesc = "" +
 	"\x10preempted_run_id\x18\x06 \x01(\tB\x05\xaa\x01\x02 \x02R\x0epreemptedRunId\x12\x16\n" +
 	"\x06reason\x18\a \x01(\tR\x06reason\"+\n" +
 	"\vJobRequeued\x12\x1c\n" +
-	"\x06job_id\x18\x04 \x01(\tB\x05\xaa\x01\x02 \x02R\x05jobId\"N\n" +
+	"\x06job_id\x18\x04 \x01(\tB\x05\xaa\x01\x02 \x02R\x05jobId\"Z\n" +
+	"\bKnownRun\x12\x1c\n" +
+	"\x06job_id\x18\x01 \x01(\tB\x05\xaa\x01\x02 \x02R\x05jobId\x12\x1c\n" +
+	"\x06run_id\x18\x02 \x01(\tB\x05\xaa\x01\x02 \x02R\x05runId\x12\x12\n" +
+	"\x04node\x18\x03 \x01(\tR\x04node\"N\n" +
 	"\x10JobRunTerminated\x12\x1c\n" +
 	"\x06job_id\x18\x01 \x01(\tB\x05\xaa\x01\x02 \x02R\x05jobId\x12\x1c\n" +
 	"\x06run_id\x18\x02 \x01(\tB\x05\xaa\x01\x02 \x02R\x05runId*0\n" +
@@ -2725,7 +2845,7 @@ func file_events_pb_armada_proto_rawDescGZIP() []byte {
 }
 
 var file_events_pb_armada_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_events_pb_armada_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_events_pb_armada_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_events_pb_armada_proto_goTypes = []any{
 	(JobState)(0),                  // 0: refloat.armada.v1.JobState
 	(KubernetesReason)(0),          // 1: refloat.armada.v1.KubernetesReason
@@ -2766,8 +2886,9 @@ var file_events_pb_armada_proto_goTypes = []any{
 	(*ReconciliationError)(nil),    // 36: refloat.armada.v1.ReconciliationError
 	(*JobRunPreempted)(nil),        // 37: refloat.armada.v1.JobRunPreempted
 	(*JobRequeued)(nil),            // 38: refloat.armada.v1.JobRequeued
-	(*JobRunTerminated)(nil),       // 39: refloat.armada.v1.JobRunTerminated
-	nil,                            // 40: refloat.armada.v1.ObjectMeta.AnnotationsEntry
+	(*KnownRun)(nil),               // 39: refloat.armada.v1.KnownRun
+	(*JobRunTerminated)(nil),       // 40: refloat.armada.v1.JobRunTerminated
+	nil,                            // 41: refloat.armada.v1.ObjectMeta.AnnotationsEntry
 }
 var file_events_pb_armada_proto_depIdxs = []int32{
 	4,  // 0: refloat.armada.v1.EventSequence.events:type_name -> refloat.armada.v1.Event
@@ -2786,38 +2907,41 @@ var file_events_pb_armada_proto_depIdxs = []int32{
 	24, // 13: refloat.armada.v1.Event.job_run_errors:type_name -> refloat.armada.v1.JobRunErrors
 	37, // 14: refloat.armada.v1.Event.job_run_preempted:type_name -> refloat.armada.v1.JobRunPreempted
 	38, // 15: refloat.armada.v1.Event.job_requeued:type_name -> refloat.armada.v1.JobRequeued
-	39, // 16: refloat.armada.v1.Event.job_run_terminated:type_name -> refloat.armada.v1.JobRunTerminated
-	6,  // 17: refloat.armada.v1.SubmitJob.object_meta:type_name -> refloat.armada.v1.ObjectMeta
-	7,  // 18: refloat.armada.v1.SubmitJob.main_object:type_name -> refloat.armada.v1.KubernetesMainObject
-	40, // 19: refloat.armada.v1.ObjectMeta.annotations:type_name -> refloat.armada.v1.ObjectMeta.AnnotationsEntry
-	8,  // 20: refloat.armada.v1.KubernetesMainObject.pod_spec:type_name -> refloat.armada.v1.PodSpecWithAvoidList
-	9,  // 21: refloat.armada.v1.PodSpecWithAvoidList.pod_spec:type_name -> refloat.armada.v1.PodSpec
-	10, // 22: refloat.armada.v1.PodSpec.init_containers:type_name -> refloat.armada.v1.Container
-	0,  // 23: refloat.armada.v1.CancelJobSet.states:type_name -> refloat.armada.v1.JobState
-	25, // 24: refloat.armada.v1.JobErrors.errors:type_name -> refloat.armada.v1.Error
-	19, // 25: refloat.armada.v1.KubernetesResourceInfo.pod_info:type_name -> refloat.armada.v1.PodInfo
-	20, // 26: refloat.armada.v1.KubernetesResourceInfo.ingress_info:type_name -> refloat.armada.v1.IngressInfo
-	18, // 27: refloat.armada.v1.JobRunRunning.resource_infos:type_name -> refloat.armada.v1.KubernetesResourceInfo
-	25, // 28: refloat.armada.v1.JobRunErrors.errors:type_name -> refloat.armada.v1.Error
-	26, // 29: refloat.armada.v1.Error.kubernetes_error:type_name -> refloat.armada.v1.KubernetesError
-	31, // 30: refloat.armada.v1.Error.container_error:type_name -> refloat.armada.v1.ContainerError
-	27, // 31: refloat.armada.v1.Error.executor_error:type_name -> refloat.armada.v1.ExecutorError
-	28, // 32: refloat.armada.v1.Error.lease_expired:type_name -> refloat.armada.v1.LeaseExpired
-	29, // 33: refloat.armada.v1.Error.max_runs_exceeded:type_name -> refloat.armada.v1.MaxRunsExceeded
-	30, // 34: refloat.armada.v1.Error.pod_error:type_name -> refloat.armada.v1.PodError
-	32, // 35: refloat.armada.v1.Error.pod_lease_returned:type_name -> refloat.armada.v1.PodLeaseReturned
-	33, // 36: refloat.armada.v1.Error.job_run_preempted_error:type_name -> refloat.armada.v1.JobRunPreemptedError
-	34, // 37: refloat.armada.v1.Error.gang_job_unschedulable:type_name -> refloat.armada.v1.GangJobUnschedulable
-	35, // 38: refloat.armada.v1.Error.job_rejected:type_name -> refloat.armada.v1.JobRejected
-	36, // 39: refloat.armada.v1.Error.reconciliation_error:type_name -> refloat.armada.v1.ReconciliationError
-	31, // 40: refloat.armada.v1.PodError.container_errors:type_name -> refloat.armada.v1.ContainerError
-	1,  // 41: refloat.armada.v1.PodError.kubernetes_reason:type_name -> refloat.armada.v1.KubernetesReason
-	6,  // 42: refloat.armada.v1.ContainerError.object_meta:type_name -> refloat.armada.v1.ObjectMeta
-	43, // [43:43] is the sub-list for method output_type
-	43, // [43:43] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	40, // 16: refloat.armada.v1.Event.job_run_terminated:type_name -> refloat.armada.v1.JobRunTerminated
+	5,  // 17: refloat.armada.v1.Event.known_job:type_name -> refloat.armada.v1.SubmitJob
+	39, // 18: refloat.armada.v1.Event.known_run:type_name -> refloat.armada.v1.KnownRun
+	39, // 19: refloat.armada.v1.Event.ended_run:type_name -> refloat.armada.v1.KnownRun
+	6,  // 20: refloat.armada.v1.SubmitJob.object_meta:type_name -> refloat.armada.v1.ObjectMeta
+	7,  // 21: refloat.armada.v1.SubmitJob.main_object:type_name -> refloat.armada.v1.KubernetesMainObject
+	41, // 22: refloat.armada.v1.ObjectMeta.annotations:type_name -> refloat.armada.v1.ObjectMeta.AnnotationsEntry
+	8,  // 23: refloat.armada.v1.KubernetesMainObject.pod_spec:type_name -> refloat.armada.v1.PodSpecWithAvoidList
+	9,  // 24: refloat.armada.v1.PodSpecWithAvoidList.pod_spec:type_name -> refloat.armada.v1.PodSpec
+	10, // 25: refloat.armada.v1.PodSpec.init_containers:type_name -> refloat.armada.v1.Container
+	0,  // 26: refloat.armada.v1.CancelJobSet.states:type_name -> refloat.armada.v1.JobState
+	25, // 27: refloat.armada.v1.JobErrors.errors:type_name -> refloat.armada.v1.Error
+	19, // 28: refloat.armada.v1.KubernetesResourceInfo.pod_info:type_name -> refloat.armada.v1.PodInfo
+	20, // 29: refloat.armada.v1.KubernetesResourceInfo.ingress_info:type_name -> refloat.armada.v1.IngressInfo
+	18, // 30: refloat.armada.v1.JobRunRunning.resource_infos:type_name -> refloat.armada.v1.KubernetesResourceInfo
+	25, // 31: refloat.armada.v1.JobRunErrors.errors:type_name -> refloat.armada.v1.Error
+	26, // 32: refloat.armada.v1.Error.kubernetes_error:type_name -> refloat.armada.v1.KubernetesError
+	31, // 33: refloat.armada.v1.Error.container_error:type_name -> refloat.armada.v1.ContainerError
+	27, // 34: refloat.armada.v1.Error.executor_error:type_name -> refloat.armada.v1.ExecutorError
+	28, // 35: refloat.armada.v1.Error.lease_expired:type_name -> refloat.armada.v1.LeaseExpired
+	29, // 36: refloat.armada.v1.Error.max_runs_exceeded:type_name -> refloat.armada.v1.MaxRunsExceeded
+	30, // 37: refloat.armada.v1.Error.pod_error:type_name -> refloat.armada.v1.PodError
+	32, // 38: refloat.armada.v1.Error.pod_lease_returned:type_name -> refloat.armada.v1.PodLeaseReturned
+	33, // 39: refloat.armada.v1.Error.job_run_preempted_error:type_name -> refloat.armada.v1.JobRunPreemptedError
+	34, // 40: refloat.armada.v1.Error.gang_job_unschedulable:type_name -> refloat.armada.v1.GangJobUnschedulable
+	35, // 41: refloat.armada.v1.Error.job_rejected:type_name -> refloat.armada.v1.JobRejected
+	36, // 42: refloat.armada.v1.Error.reconciliation_error:type_name -> refloat.armada.v1.ReconciliationError
+	31, // 43: refloat.armada.v1.PodError.container_errors:type_name -> refloat.armada.v1.ContainerError
+	1,  // 44: refloat.armada.v1.PodError.kubernetes_reason:type_name -> refloat.armada.v1.KubernetesReason
+	6,  // 45: refloat.armada.v1.ContainerError.object_meta:type_name -> refloat.armada.v1.ObjectMeta
+	46, // [46:46] is the sub-list for method output_type
+	46, // [46:46] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_events_pb_armada_proto_init() }
@@ -2841,6 +2965,9 @@ func file_events_pb_armada_proto_init() {
 		(*Event_JobRunPreempted)(nil),
 		(*Event_JobRequeued)(nil),
 		(*Event_JobRunTerminated)(nil),
+		(*Event_KnownJob)(nil),
+		(*Event_KnownRun)(nil),
+		(*Event_EndedRun)(nil),
 	}
 	file_events_pb_armada_proto_msgTypes[16].OneofWrappers = []any{
 		(*KubernetesResourceInfo_PodInfo)(nil),
@@ -2865,7 +2992,7 @@ func file_events_pb_armada_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_events_pb_armada_proto_rawDesc), len(file_events_pb_armada_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   39,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -56,7 +56,7 @@ func TestAgainstNaiveModel(t *testing.T) {
 
 func compareHistory(t *testing.T, seed uint64) {
 	t.Helper()
-	h := naive.Generate(seed, naive.Options{Changes: seed%3 == 0, Lint: seed%5 == 0})
+	h := naive.Generate(seed, naive.Options{Changes: seed%3 == 0, Lint: seed%5 == 0, Told: seed%4 == 1})
 	want, _ := h.Run()
 	got, err := decideHistory(h)
 	if err != nil {

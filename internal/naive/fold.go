@@ -15,6 +15,19 @@ func (m *Model) fold(seq *pb.EventSequence, ev *pb.Event, t int64) string {
 		}
 		m.submit(seq, e.SubmitJob)
 
+	// A job and its runs that Armada's tables have (ADR 10): the SubmitJob once
+	// more, and runs that are older than those known.
+	case *pb.Event_KnownJob:
+		if e.KnownJob.JobId == "" {
+			return EventWithoutJob
+		}
+		m.Seen["job told again"]++
+		m.submit(seq, e.KnownJob)
+	case *pb.Event_KnownRun:
+		return m.told(e.KnownRun, false)
+	case *pb.Event_EndedRun:
+		return m.told(e.EndedRun, true)
+
 	// "JobRequeued …, whoever sent them, change nothing."
 	// READING: kinds that change nothing are passed over, whatever they name, so
 	// that what is parked does not depend on how much of Armada's contract is
@@ -128,6 +141,23 @@ func (m *Model) fold(seq *pb.EventSequence, ev *pb.Event, t int64) string {
 		// "Unknown kinds of event are passed over."
 		m.Seen["unknown kind of event"]++
 	}
+	return ""
+}
+
+// told: see fold. A run that is known already stays as it is.
+func (m *Model) told(e *pb.KnownRun, ended bool) string {
+	if reason := lacks(e.JobId, e.RunId); reason != "" {
+		return reason
+	}
+	j := m.kept(e.JobId)
+	if slices.ContainsFunc(j.runs, func(r *run) bool { return r.id == e.RunId }) {
+		m.Seen["told of a known run"]++
+		return ""
+	}
+	m.Seen["told of a run"]++
+	r := &run{job: j, id: e.RunId, index: len(j.runs), leasedNode: &e.Node, ended: ended}
+	j.runs = slices.Insert(j.runs, 0, r)
+	j.verdictRun++ // a verdict stands on the same run as before, or came after this one
 	return ""
 }
 

@@ -103,6 +103,13 @@ func (g *generator) life(j *plannedJob) {
 			plan[i-1].event, plan[i].event = plan[i].event, plan[i-1].event
 		}
 	}
+	if len(plan) > 0 && g.o.Told && g.odd(0.2) { // the log lost its beginning, and the job is told again
+		from := g.IntN(len(plan))
+		plan = slices.Insert(plan[from:], g.IntN(len(plan)-from+1), step{event: knownJob(g.submit(j))})
+		for range g.IntN(3) {
+			plan = slices.Insert(plan, g.IntN(len(plan)+1), step{event: g.knownRun(j.id, g.anyRun(j))})
+		}
+	}
 	j.steps = append(j.steps, plan...)
 }
 
@@ -358,6 +365,12 @@ func (g *generator) stop(job string) *pb.Event {
 // noise is an event about a job that no plan knows.
 func (g *generator) noise(j *plannedJob) *pb.Event {
 	run := g.anyRun(j)
+	if g.o.Told && g.chance(0.15) {
+		if g.chance(0.5) {
+			return knownJob(g.submit(j))
+		}
+		return g.knownRun(j.id, run)
+	}
 	switch g.IntN(12) {
 	case 0:
 		return g.stop(j.id)
@@ -381,6 +394,18 @@ func (g *generator) noise(j *plannedJob) *pb.Event {
 		return preempted(j.id, run)
 	}
 	return runErrors(j.id, run, g.beside(g.err(g.ending())))
+}
+
+func knownJob(submit *pb.Event) *pb.Event {
+	return &pb.Event{Event: &pb.Event_KnownJob{KnownJob: submit.GetSubmitJob()}}
+}
+
+func (g *generator) knownRun(job, run string) *pb.Event {
+	known := &pb.KnownRun{JobId: job, RunId: run, Node: pick(g, nodes)}
+	if g.chance(0.5) {
+		return &pb.Event{Event: &pb.Event_EndedRun{EndedRun: known}}
+	}
+	return &pb.Event{Event: &pb.Event_KnownRun{KnownRun: known}}
 }
 
 func leased(job, run, node string) *pb.Event {

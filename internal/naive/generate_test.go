@@ -37,7 +37,7 @@ var must = []string{
 	"preemption after its error in one message", "error after its preemption in one message",
 	"re-report in a later message", "non-terminal run errors", "non-terminal job errors", "verdict",
 	"cancel job", "cancel job set", "cancelled job", "job rejected",
-	"submit of a known job", "submit after a run", "unknown kind of event",
+	"submit of a known job", "submit after a run", "job told again", "told of a run", "told of a known run", "unknown kind of event",
 	"matched: condition OOMKilled", "matched: condition OOMKilled of the pod", "matched: condition Evicted", "matched: condition DeadlineExceeded",
 	"matched: condition Preempted", "matched: condition Unschedulable", "matched: condition LeaseReturned",
 	"matched: condition LeaseExpired", "matched: exit codes In", "matched: exit codes NotIn", "matched: message",
@@ -52,7 +52,7 @@ func TestSometimes(t *testing.T) {
 	messages, records := 0, 0
 	start := time.Now()
 	for seed := range uint64(seeds) {
-		h := Generate(seed, Options{})
+		h := Generate(seed, Options{Told: seed%4 == 0})
 		all, m := h.Run()
 		messages += len(h.Messages)
 		for _, rs := range all {
@@ -77,7 +77,7 @@ func TestSometimes(t *testing.T) {
 func TestSameSeed(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
-		o := Options{Changes: seed%2 == 0, Lint: seed%3 == 0, Extremes: seed%5 == 0}
+		o := Options{Told: seed%7 == 0, Changes: seed%2 == 0, Lint: seed%3 == 0, Extremes: seed%5 == 0}
 		a, b := Generate(seed, o), Generate(seed, o)
 		if !reflect.DeepEqual(a, b) {
 			t.Fatalf("seed %d: histories differ:\n%s", seed, cmp.Diff(a, b, cmp.AllowUnexported(History{})))
@@ -97,7 +97,7 @@ func TestSameSeed(t *testing.T) {
 func TestShape(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(500) {
-		h := Generate(seed, Options{Changes: seed%2 == 0, Lint: seed%3 == 0, Extremes: seed%5 == 0})
+		h := Generate(seed, Options{Told: seed%7 == 0, Changes: seed%2 == 0, Lint: seed%3 == 0, Extremes: seed%5 == 0})
 		records, _ := h.Run()
 		number := int64(0)
 		order := map[Kind]int{Parked: 0, JobRequeued: 1, JobFailed: 1, NotDecided: 1, RetryReady: 2}

@@ -99,6 +99,8 @@ func (s *State) foldEvent(seq *events.Sequence, ev *events.Event, publish int64)
 	case events.RunTerminated:
 		e := s.keep(ev.JobID)
 		s.gone(e, s.runOrNote(e, ev.RunID))
+	case events.KnownRun, events.EndedRun:
+		s.told(ev)
 	default:
 		s.foldRun(ev, publish)
 	}
@@ -249,6 +251,35 @@ func (s *State) see(e *entry, id string) *Run {
 	j.Open++
 	j.Verdict = false
 	return r
+}
+
+// told takes in a run that Armada's tables have. What the log told of it stands.
+// Else it is older than any run that the log made known, since logs lose their
+// beginnings only; and as the newest is told first, it is also older than those
+// told before. How it ended is Armada's business.
+func (s *State) told(ev *events.Event) {
+	e := s.keep(ev.JobID)
+	j := e.job
+	r := s.run(e, ev.RunID)
+	if r != nil && r.Seen {
+		return
+	}
+	if j.Latest == nil {
+		verdict := j.Verdict
+		r = s.see(e, ev.RunID)
+		j.Verdict = verdict // it came later than the run
+	} else {
+		r = s.runOrNote(e, ev.RunID)
+		r.Seen, r.Index = true, j.Runs
+		j.Runs++
+		j.Open++
+	}
+	r.Leased, r.LeasedNode = true, s.intern(ev.Node)
+	if ev.Kind == events.EndedRun {
+		r.End, r.Outcome = Failed, LeftAlone
+		j.Open--
+	}
+	s.touchRun(e, r)
 }
 
 // runOrNote finds a run, or notes one that no event made known yet.

@@ -150,7 +150,7 @@ var someHistory = rapid.Custom(func(t *rapid.T) []told {
 
 func someEvent(t *rapid.T, now int64) events.Event {
 	ev := events.Event{
-		Kind:  events.Kind(rapid.IntRange(int(events.Other), int(events.RunTerminated)).Draw(t, "kind")),
+		Kind:  events.Kind(rapid.IntRange(int(events.Other), int(events.EndedRun)).Draw(t, "kind")),
 		JobID: someJob.Draw(t, "job"), RunID: someRun.Draw(t, "run"),
 		Created: events.Timestamp{Present: true, Seconds: now/second + rapid.Int64Range(-20, 5).Draw(t, "skew")},
 		Raw:     []byte("raw"),
@@ -167,7 +167,7 @@ func someEvent(t *rapid.T, now int64) events.Event {
 		}
 	case events.CancelJobSet:
 		ev.States = events.JobStates(rapid.IntRange(0, 15).Draw(t, "states"))
-	case events.RunLeased, events.RunRunning:
+	case events.RunLeased, events.RunRunning, events.KnownRun, events.EndedRun:
 		ev.Node = rapid.SampledFrom([]string{"", "n3", "n4"}).Draw(t, "node")
 	default: // the others carry no more
 	}

@@ -181,6 +181,12 @@ func (s *scenario) event(words []string) events.Event {
 	case "gone": // gone JOB RUN: JobRunTerminated
 		name(2)
 		ev.Kind = events.RunTerminated
+	case "known-run", "ended-run": // known-run JOB RUN [node=]: a run that Armada's tables have; the newest comes first
+		name(2)
+		ev.Kind, ev.Node = events.KnownRun, pairs["node"]
+		if words[0] == "ended-run" {
+			ev.Kind = events.EndedRun
+		}
 	case "cancel": // cancel JOB: CancelJob
 		name(1)
 		ev.Kind = events.CancelJob

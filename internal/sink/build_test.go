@@ -69,6 +69,7 @@ func (w words) list(key string) []string {
 //	leased JOB RUN [node=N] [executor=E] [pool=P] · assigned JOB RUN · running JOB RUN [node=N]
 //	run-succeeded JOB RUN · run-errors JOB RUN REASON [passing] [attempted] [message=M] [category=C] [exit=N] [node=N]
 //	preempted JOB RUN [reason=R] · terminated JOB RUN · other
+//	known-job as submit, known-run JOB RUN [node=N] and ended-run likewise: what Armada's tables have
 //
 // REASON is pod, returned, expired, preempted, rejected or max-runs; "-" stands for no id.
 func event(line string, t int64) *pb.Event {
@@ -78,6 +79,8 @@ func event(line string, t int64) *pb.Event {
 	switch w.at(0) {
 	case "submit":
 		ev.Event = &pb.Event_SubmitJob{SubmitJob: submitJob(job, w)}
+	case "known-job":
+		ev.Event = &pb.Event_KnownJob{KnownJob: submitJob(job, w)}
 	case "reprioritised":
 		ev.Event = &pb.Event_ReprioritisedJob{ReprioritisedJob: &pb.ReprioritisedJob{JobId: job, Priority: uint32(w.num("priority"))}}
 	case "cancel":
@@ -125,6 +128,10 @@ func runEvent(ev *pb.Event, w words, job, run string) {
 		ev.Event = &pb.Event_JobRunErrors{JobRunErrors: &pb.JobRunErrors{JobId: job, RunId: run, Errors: []*pb.Error{{}, runError(w, w.at(3))}}}
 	case "preempted":
 		ev.Event = &pb.Event_JobRunPreempted{JobRunPreempted: &pb.JobRunPreempted{PreemptedJobId: job, PreemptedRunId: run, Reason: w.pairs["reason"]}}
+	case "known-run":
+		ev.Event = &pb.Event_KnownRun{KnownRun: &pb.KnownRun{JobId: job, RunId: run, Node: w.pairs["node"]}}
+	case "ended-run":
+		ev.Event = &pb.Event_EndedRun{EndedRun: &pb.KnownRun{JobId: job, RunId: run, Node: w.pairs["node"]}}
 	case "terminated":
 		ev.Event = &pb.Event_JobRunTerminated{JobRunTerminated: &pb.JobRunTerminated{JobId: job, RunId: run}}
 	default:

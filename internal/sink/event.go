@@ -20,6 +20,8 @@ func read(ev *pb.Event) named {
 	switch e := ev.Event.(type) {
 	case *pb.Event_SubmitJob:
 		return named{job: e.SubmitJob.GetJobId()}
+	case *pb.Event_KnownJob:
+		return named{job: e.KnownJob.GetJobId()}
 	case *pb.Event_ReprioritisedJob:
 		return named{job: e.ReprioritisedJob.GetJobId(), passing: true}
 	case *pb.Event_CancelJob:
@@ -58,6 +60,10 @@ func readRun(ev *pb.Event) named {
 		return named{job: e.JobRunPreempted.GetPreemptedJobId(), run: e.JobRunPreempted.GetPreemptedRunId()}
 	case *pb.Event_JobRunTerminated:
 		return named{job: e.JobRunTerminated.GetJobId(), run: e.JobRunTerminated.GetRunId()}
+	case *pb.Event_KnownRun:
+		return named{job: e.KnownRun.GetJobId(), run: e.KnownRun.GetRunId()}
+	case *pb.Event_EndedRun:
+		return named{job: e.EndedRun.GetJobId(), run: e.EndedRun.GetRunId()}
 	}
 	return named{}
 }

@@ -59,6 +59,8 @@ func (f *fold) jobEvent(ev *pb.Event, j *jobRow) {
 	switch e := ev.Event.(type) {
 	case *pb.Event_SubmitJob:
 		f.submit(j, e.SubmitJob)
+	case *pb.Event_KnownJob:
+		f.submit(j, e.KnownJob)
 	case *pb.Event_ReprioritisedJob:
 		j.Queueing.Priority = int64(e.ReprioritisedJob.GetPriority())
 	case *pb.Event_CancelJob:

@@ -6,12 +6,19 @@ import (
 )
 
 func (f *fold) runEvent(ev *pb.Event, j *jobRow, id string) {
-	if _, gone := ev.Event.(*pb.Event_JobRunTerminated); gone {
+	switch e := ev.Event.(type) {
+	case *pb.Event_JobRunTerminated:
 		run := f.runOrNote(j, id)
 		if run.Times.Gone == 0 {
 			run.Times.Gone = f.t
 		}
 		f.touchRun(run)
+		return
+	case *pb.Event_KnownRun:
+		f.told(j, e.KnownRun, false)
+		return
+	case *pb.Event_EndedRun:
+		f.told(j, e.EndedRun, true)
 		return
 	}
 	run := f.see(j, id)
@@ -45,6 +52,29 @@ func (f *fold) runOrNote(j *jobRow, id string) *runRow {
 		f.size++
 	}
 	return run
+}
+
+// told takes in a run that Armada's tables have: it is older than those known.
+// How one ended that ended is not said; nothing was decided on it.
+func (f *fold) told(j *jobRow, m *pb.KnownRun, ended bool) {
+	run, state, q := f.runOrNote(j, m.GetRunId()), j.State, &j.Queueing
+	if run.State != jobdb.UnknownRun {
+		return
+	}
+	if q.Runs == 0 {
+		f.see(j, run.RunID)
+	} else {
+		run.State, run.Index = jobdb.RunLeased, q.Runs
+		q.Runs++
+		q.OpenRuns++
+	}
+	run.Node = m.GetNode()
+	if ended {
+		run.State, run.Outcome = jobdb.RunFailed, jobdb.LeftAlone
+		q.OpenRuns--
+		j.State = state
+	}
+	f.touchRun(run)
 }
 
 // see finds a run, or makes it known as the job's latest. A job that is over
