@@ -65,8 +65,8 @@ var mayImport = map[string]string{
 		"github.com/jackc/pgx/v5 google.golang.org/protobuf",
 	"internal/checkpoint": "gocloud.dev",
 	"internal/placement":  "internal/eventlog github.com/apache/pulsar-client-go",
-	"internal/cutover": "internal/armadadb/store internal/doctor internal/eventlog internal/eventlog/pulsarlog internal/jobdb internal/jobdb/postgres internal/jobdb/table internal/mirror " +
-		"github.com/apache/pulsar-client-go github.com/jackc/pgx/v5",
+	"internal/cutover": "events/pb internal/armadadb internal/armadadb/store internal/doctor internal/eventlog internal/eventlog/pulsarlog internal/jobdb internal/jobdb/postgres internal/jobdb/table internal/mirror " +
+		"github.com/apache/pulsar-client-go github.com/jackc/pgx/v5 google.golang.org/protobuf",
 	"internal/doctor": "internal/armadadb/store github.com/jackc/pgx/v5 internal/chain internal/eventlog internal/eventlog/pulsarlog github.com/apache/pulsar-client-go",
 	"internal/node": "internal/api internal/api/pb internal/armadadb internal/armadadb/store internal/audit internal/chain internal/checkpoint internal/copied internal/evaluator internal/eventlog internal/eventlog/filelog " +
 		"internal/eventlog/pulsarlog internal/follow internal/jobdb internal/jobdb/postgres internal/jobdb/sqlite internal/mirror internal/placement internal/policy internal/policylog internal/projection internal/recording internal/sink " +

@@ -122,13 +122,22 @@ func RunError(stored []byte) (*pb.Error, error) {
 // preemptedError is the tag of Error.jobRunPreemptedError: field 11, bytes.
 const preemptedError = 11<<3 | 2
 
+// SubmitMessage is the SubmitJob in a row of job_metadata.
+func SubmitMessage(stored []byte) ([]byte, error) {
+	raw, err := decompress(stored)
+	if err != nil {
+		return nil, fmt.Errorf("submit_message: %w", err)
+	}
+	return raw, nil
+}
+
 // Submitted is the JobSchedulingInfo of a job as it was submitted, version 0,
 // from its row of job_metadata and the time in its row of jobs, in Unix
 // nanoseconds.
 func Submitted(submitMessage []byte, submitted int64) ([]byte, error) {
-	raw, err := decompress(submitMessage)
+	raw, err := SubmitMessage(submitMessage)
 	if err != nil {
-		return nil, fmt.Errorf("submit_message: %w", err)
+		return nil, err
 	}
 	var m pb.SubmitJob
 	if err := proto.Unmarshal(raw, &m); err != nil {

@@ -30,13 +30,16 @@ func (s *Site) Back(ctx context.Context, rehearse bool) (*Report, error) {
 			r.Steps = append(r.Steps, p.resetStep(s.Subscription))
 		}
 	}
+	r.Steps = append(r.Steps, Step{
+		What: "from now on our ingesters refuse to start on this database, until refloatctl cutover start", Done: state.Database.GivenBack != 0,
+	})
 	if r.Refused() {
 		return r, ErrRefused
 	}
 	if rehearse || state.givenBack() {
 		return r, nil
 	}
-	if err := s.giveWaits(ctx, state); err != nil {
+	if err := s.give(ctx, state); err != nil {
 		return r, err
 	}
 	return r, s.reset(ctx, state)
@@ -54,10 +57,11 @@ func (p *Partition) resetStep(subscription string) Step {
 	return Step{What: what, Done: p.isBack()}
 }
 
-// giveWaits ends the waits, while nobody else can move our places.
-func (s *Site) giveWaits(ctx context.Context, state *State) (err error) {
-	if state.Database.Waits == 0 {
-		return nil
+// give ends the waits and notes that ours is over, while nobody else can move our
+// places. It comes before the cursors: from it on, no ingester of ours writes.
+func (s *Site) give(ctx context.Context, state *State) (err error) {
+	if err := s.migrate(ctx); err != nil {
+		return err
 	}
 	d, err := s.connect(ctx)
 	if err != nil {
@@ -77,7 +81,10 @@ func (s *Site) giveWaits(ctx context.Context, state *State) (err error) {
 				return errMoved
 			}
 		}
-		_, err = s.endWaits(ctx, tx, len(state.Partitions))
+		if _, err = s.endWaits(ctx, tx, len(state.Partitions)); err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, "UPDATE refloat_positions SET given_back = $1 WHERE given_back IS NULL", s.Now().UnixNano())
 		return err
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/refloat/refloat/internal/armadadb/store"
 )
@@ -43,7 +44,7 @@ func checkStart(s *State) []Finding {
 		c.note("decisions", "our ingester cannot start: "+s.Decisions.Error(), "refloatctl topics create, with the same --pulsar flags, before the evaluators are started")
 	}
 	if older > 0 {
-		c.note("jobs", fmt.Sprintf("%d of %d jobs that are not over were submitted before the first message that events holds: evaluators do not know them, so Armada fails them as without us", older, s.Database.Live), "")
+		c.note("jobs", fmt.Sprintf("%d of %d jobs that are not over were submitted before the first message that events holds, or about then: evaluators are told of them from Armada's tables", older, s.Database.Live), "")
 	}
 	return c.found
 }
@@ -69,13 +70,22 @@ func (c *checks) begun() bool {
 			places = append(places, fmt.Sprintf("%d: events up to %v", p.Number, p.Place.Events))
 		}
 	}
-	if len(places) == 0 {
+	switch {
+	case len(places) == 0:
 		return false
+	case c.Database.GivenBack == 0:
+		c.refuse(jobDatabase, "our ingester has a place already (partition "+strings.Join(places, ", ")+")",
+			"if this was started before, start our ingester; to start anew, give it back first: refloatctl cutover back")
+		return true
+	case !c.givenBack():
+		c.refuse(jobDatabase, "giving back began at "+when(c.Database.GivenBack)+" and was not done", "finish it: refloatctl cutover back")
+		return true
 	}
-	c.refuse(jobDatabase, "our ingester has a place already (partition "+strings.Join(places, ", ")+")",
-		"if this was started before, start our ingester; if it was given back since, and is to be started anew, see docs/cutover.md on the tables refloat_…")
-	return true
+	c.note(jobDatabase, "was given back at "+when(c.Database.GivenBack)+": our tables are emptied, and begin anew", "")
+	return false
 }
+
+func when(at int64) string { return time.Unix(0, at).UTC().Format(time.RFC3339) }
 
 func (c *checks) stopped(p *Partition, fix string) {
 	if n := len(p.Cursor.Consumers); n > 0 {
@@ -97,19 +107,25 @@ func (c *checks) exact(p *Partition) {
 	}
 }
 
-// givenBack says whether there is nothing left to do: no job waits, and Armada's
-// ingester stands where ours does, or has gone on.
+// givenBack says whether there is nothing left to do: it is noted, no job waits,
+// and Armada's ingester stands where ours does, or has gone on.
 func (s *State) givenBack() bool {
 	for i := range s.Partitions {
 		if p := &s.Partitions[i]; p.Place == nil || !p.isBack() {
 			return false
 		}
 	}
-	return s.Database.Waits == 0
+	return s.Database.Waits == 0 && s.Database.GivenBack != 0
 }
 
 func (p *Partition) isBack() bool {
-	return p.PlaceAt.Why == nil && p.Taken.Why == nil && !p.Cursor.Missing && p.Taken.At.Compare(p.PlaceAt.At) >= 0
+	switch {
+	case p.Taken.Why != nil || p.Cursor.Missing:
+		return false
+	case p.PlaceAt.Deleted: // behind a cursor that has gone on, brokers do that
+		return p.Taken.At.Compare(p.Place.Events) >= 0
+	}
+	return p.PlaceAt.Why == nil && p.Taken.At.Compare(p.PlaceAt.At) >= 0
 }
 
 // checkBack says what is in the way of Armada's ingester.

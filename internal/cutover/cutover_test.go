@@ -1,6 +1,7 @@
 package cutover_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/refloat/refloat/internal/cutover"
 	"github.com/refloat/refloat/internal/doctor"
 	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/mirror"
 	"github.com/refloat/refloat/internal/pulsartest"
 	"github.com/refloat/refloat/internal/recording"
@@ -85,7 +87,7 @@ func thereAndBack(t *testing.T, name string, batch uint) {
 	r.ingestTo(three)
 	rehearsal, err := w.Back(t.Context(), true)
 	w.must(err)
-	if s := rehearsal.Steps; len(s) != 4 || !s[0].Done || s[1].Done != (half[0] == three[0]) || half[0] != three[0] && !strings.Contains(s[1].What, three[0].String()) {
+	if s := rehearsal.Steps; len(s) != 5 || s[4].Done || !s[0].Done || s[1].Done != (half[0] == three[0]) || half[0] != three[0] && !strings.Contains(s[1].What, three[0].String()) {
 		t.Errorf("rehearsed: %+v", s)
 	}
 	if state, err := w.Look(t.Context()); err != nil || state.Partitions[2].Taken.At != half[2] {
@@ -104,6 +106,54 @@ func thereAndBack(t *testing.T, name string, batch uint) {
 	}
 	w.allDone("run when Armada's ingester has gone on", "subscription")
 	equalRows(t, rows(t, undisturbed), rows(t, w.JobDB))
+
+	// Ours does not go on by accident, but begins anew where Armada's is now.
+	if _, err := r.db.Begin(t.Context(), 1); !errors.Is(err, jobdb.ErrGivenBack) || !strings.Contains(err.Error(), "refloatctl cutover start") {
+		t.Errorf("begin after it was given back: %v", err)
+	}
+	decisions := w.count("SELECT count(*) FROM refloat_decisions")
+	report, err := w.Start(t.Context(), true)
+	w.must(err)
+	if s := report.Steps; len(s) != 5 || !strings.Contains(s[1].What, "empty them") || w.count("SELECT count(*) FROM refloat_decisions") != decisions {
+		t.Errorf("rehearsed: %+v", s)
+	}
+	_, err = w.Start(t.Context(), false)
+	w.must(err)
+	if n := w.count("SELECT count(*) FROM refloat_decisions"); n != 0 {
+		t.Errorf("%d decisions are left of %d", n, decisions)
+	}
+	again, err = w.Start(t.Context(), false)
+	refused(t, again, err, "has a place already")
+	anew := w.refloat(mirror.Passthrough)
+	anew.ingestTo(end)
+	equalRows(t, rows(t, undisturbed), rows(t, w.JobDB))
+}
+
+// TestGivenBackHalfway: a cursor that was not set is set before ours may begin anew.
+func TestGivenBackHalfway(t *testing.T) {
+	w := newWorld(t, 1)
+	entries := readRecording(t, "preempted")
+	for i := range entries {
+		entries[i].Partition = 0
+	}
+	w.publish(entries, 1)
+	all := w.positions(0)
+	w.armadaIngests(subscription, w.JobDB, 0, all[10])
+	_, err := w.Start(t.Context(), false)
+	w.must(err)
+	w.refloat(mirror.Passthrough).ingestTo(all[20:21])
+	_, err = connect(t, w.JobDB).Exec(t.Context(), "UPDATE refloat_positions SET given_back = 1")
+	w.must(err)
+	r, err := w.Start(t.Context(), false)
+	refused(t, r, err, "giving back began at 1970-01-01T00:00:00Z and was not done")
+	_, err = w.Back(t.Context(), false)
+	w.must(err)
+	w.allDone("again", "set subscription")
+	r, err = w.Start(t.Context(), false)
+	w.must(err)
+	if got := r.Partitions[0].Taken.At; got != all[20] {
+		t.Errorf("ours begins anew behind %v, want %v", got, all[20])
+	}
 }
 
 // lastOf is the last message of a partition among the first n entries.
@@ -132,7 +182,7 @@ func (w *world) allDone(what, says string) {
 	report, err := w.Back(w.Context(), false)
 	w.must(err)
 	for i, s := range report.Steps {
-		if !s.Done || i > 0 && !strings.Contains(s.What, says) {
+		if !s.Done || i > 0 && i < len(report.Steps)-1 && !strings.Contains(s.What, says) {
 			w.Errorf("%s: %+v", what, s)
 		}
 	}
@@ -163,7 +213,13 @@ func TestEdges(t *testing.T) {
 		}
 	}
 	// Nothing was taken in by ours: all stands where it stood.
-	w.allDone("at once", "set subscription")
+	report, err = w.Back(t.Context(), true)
+	w.must(err)
+	for i, s := range report.Steps[:4] {
+		if !s.Done || i > 0 && !strings.Contains(s.What, "set subscription") {
+			t.Errorf("at once: %+v", s)
+		}
+	}
 	r := w.refloat(mirror.Passthrough)
 	var end []eventlog.Position
 	for p := range 3 {

@@ -72,7 +72,7 @@ func live(ctx context.Context, tx pgx.Tx, state *State) error {
 	_, err = pgx.ForEachRow(rows, []any{&set, &submitted}, func() error {
 		state.Database.Live++
 		p := &state.Partitions[eventlog.PartitionFor(set, len(state.Partitions))]
-		if !p.Whole && (p.First == 0 || submitted < p.First) {
+		if p.mayLack(submitted) {
 			p.Older++
 		}
 		return nil
@@ -98,6 +98,9 @@ func ours(ctx context.Context, tx pgx.Tx, state *State) error {
 	}
 	found, err := readPlaces(ctx, tx, "")
 	if err != nil {
+		return err
+	}
+	if state.Database.GivenBack, err = givenBack(ctx, tx); err != nil {
 		return err
 	}
 	for number, place := range found {
@@ -129,6 +132,25 @@ func readPlaces(ctx context.Context, tx pgx.Tx, lock string) (map[int]jobdb.Plac
 		return nil
 	})
 	return found, err
+}
+
+// givenBack is when our places were given back, or 0. Tables of before this was
+// noted do not have the column.
+func givenBack(ctx context.Context, tx pgx.Tx) (at int64, err error) {
+	err = tx.QueryRow(ctx, "SELECT COALESCE(min((to_jsonb(p)->>'given_back')::bigint), 0) FROM refloat_positions AS p").Scan(&at)
+	return at, err
+}
+
+// empty empties our tables, for a beginning anew.
+func empty(ctx context.Context, tx pgx.Tx) error {
+	const query = `SELECT string_agg(quote_ident(relname), ', ') FROM pg_class
+		WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r' AND relname LIKE 'refloat\_%' AND relname <> 'refloat_schema'`
+	var tables string
+	if err := tx.QueryRow(ctx, query).Scan(&tables); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, "TRUNCATE "+tables)
+	return err
 }
 
 // lockWait is how long to wait for who else writes.

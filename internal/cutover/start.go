@@ -17,7 +17,9 @@ import (
 // written. ErrRefused: findings of the report refuse it, and nothing was written.
 //
 // The tables are made in a transaction before the one that writes the places: as
-// long as they are empty, nothing follows from them.
+// long as they are empty, nothing follows from them. Between the two, jobs whose
+// SubmitJob events does not hold are told again: to those who know them already,
+// that says nothing, so it may be done once more when the rest failed.
 func (s *Site) Start(ctx context.Context, rehearse bool) (*Report, error) {
 	state, err := s.Look(ctx)
 	if err != nil {
@@ -25,9 +27,16 @@ func (s *Site) Start(ctx context.Context, rehearse bool) (*Report, error) {
 	}
 	r := &Report{State: state, Findings: checkStart(state)}
 	r.Steps = append(r.Steps, Step{What: "make the tables refloat_… of our ingester, or bring them up to date"})
+	anew := state.givenBack()
+	if anew {
+		r.Steps = append(r.Steps, Step{What: "empty them: what they hold ends where our ingester was stopped at " + when(state.Database.GivenBack)})
+	}
+	if n := state.older(); n > 0 {
+		r.Steps = append(r.Steps, Step{What: fmt.Sprintf("tell of %d jobs, and of their runs, in events, where only our evaluators and ingesters read it", n)})
+	}
 	for i := range state.Partitions {
 		p := &state.Partitions[i]
-		if p.Place != nil || p.Cursor.Missing || p.Taken.Why != nil {
+		if p.Place != nil && !anew || p.Cursor.Missing || p.Taken.Why != nil {
 			continue
 		}
 		what := fmt.Sprintf("partition %d: our ingester goes on behind %v", p.Number, p.Taken.At)
@@ -42,14 +51,26 @@ func (s *Site) Start(ctx context.Context, rehearse bool) (*Report, error) {
 	if rehearse {
 		return r, nil
 	}
-	db, err := postgres.Open(ctx, s.JobDB, postgres.Options{})
-	if err == nil {
-		err = db.Close()
+	if err := s.migrate(ctx); err != nil {
+		return r, err
 	}
+	unread, err := s.tell(ctx, state)
 	if err != nil {
 		return r, err
 	}
+	if unread != nil {
+		r.Findings = append(r.Findings, Finding{About: "jobs", What: unread.Error()})
+	}
 	return r, s.takeOver(ctx, state)
+}
+
+// migrate makes our tables, or brings them up to date.
+func (s *Site) migrate(ctx context.Context) error {
+	db, err := postgres.Open(ctx, s.JobDB, postgres.Options{})
+	if err != nil {
+		return err
+	}
+	return db.Close()
 }
 
 var errMoved = errors.New("meanwhile someone else went on; nothing was written: run this again")
@@ -64,8 +85,8 @@ func (s *Site) takeOver(ctx context.Context, state *State) (err error) {
 		if _, err := tx.Exec(ctx, "LOCK TABLE refloat_positions IN EXCLUSIVE MODE"); err != nil {
 			return err
 		}
-		if found, err := readPlaces(ctx, tx, ""); err != nil || len(found) > 0 {
-			return errors.Join(err, errMoved)
+		if err := state.unplaced(ctx, tx); err != nil {
+			return err
 		}
 		for i := range state.Partitions {
 			p := &state.Partitions[i]
@@ -76,6 +97,27 @@ func (s *Site) takeOver(ctx context.Context, state *State) (err error) {
 		// Armada's ingester may have been started while we looked.
 		return s.unmoved(ctx, state)
 	})
+}
+
+// unplaced sees to it that we have no place: those that were given back are gone
+// with all that follows from them.
+func (s *State) unplaced(ctx context.Context, tx pgx.Tx) error {
+	found, err := readPlaces(ctx, tx, "")
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	if !s.givenBack() || len(found) != len(s.Partitions) {
+		return errMoved
+	}
+	for i := range s.Partitions {
+		if p := &s.Partitions[i]; found[p.Number] != *p.Place {
+			return errMoved
+		}
+	}
+	if at, err := givenBack(ctx, tx); err != nil || at != s.Database.GivenBack {
+		return errors.Join(err, errMoved)
+	}
+	return empty(ctx, tx)
 }
 
 func (s *Site) putPlace(ctx context.Context, tx pgx.Tx, p *Partition) error {

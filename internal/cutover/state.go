@@ -44,7 +44,7 @@ type Partition struct {
 	First int64
 	Whole bool
 	// Older is how many jobs that are not over were submitted before the first
-	// message, as far as times tell.
+	// message, or about then: Start tells of them.
 	Older int64
 	// Place is where our rows stand; nil: nowhere yet. PlaceAt is it as Taken has it.
 	Place     *jobdb.Place
@@ -78,6 +78,8 @@ type Database struct {
 	Ours    bool  // there are tables of ours
 	Live    int64 // jobs that are not over
 	Waits   int64 // of them, those whose retry waits in Armada's tables
+	// GivenBack is when our places were given back, in Unix nanoseconds; 0: they are ours.
+	GivenBack int64
 }
 
 // Finding is something that a person should know.

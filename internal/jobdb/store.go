@@ -18,6 +18,8 @@ var (
 	ErrNewer = errors.New("job database has a newer schema")
 	// ErrOlder: it must be migrated, by a writer, before it can be read.
 	ErrOlder = errors.New("job database has an older schema")
+	// ErrGivenBack: Armada's own ingester writes this database, and ours must not.
+	ErrGivenBack = errors.New("job database was given back to Armada's ingester")
 	// ErrReadOnly: it cannot be written.
 	ErrReadOnly = errors.New("job database is read-only")
 )

@@ -134,4 +134,8 @@ CREATE TABLE refloat_waits (
 	PRIMARY KEY (partition, job_id)
 ) WITH (fillfactor = 70);
 CREATE INDEX ON refloat_waits (partition, due);
+`, `
+-- When this was given back to Armada's own ingester, in Unix nanoseconds: then no
+-- writer begins. Absent: it is ours.
+ALTER TABLE refloat_positions ADD COLUMN given_back bigint;
 `}

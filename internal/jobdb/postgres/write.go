@@ -55,10 +55,16 @@ const lockQuery = " FROM refloat_positions WHERE partition = $1 FOR UPDATE"
 func (t *Tx) lockRow(ctx context.Context) error {
 	var row jobdb.PartitionPlace
 	var version int
-	query := "SELECT " + strings.Join(table.Places.Columns, ", ") + ", (SELECT version FROM refloat_schema)" + lockQuery
-	err := t.tx.QueryRow(ctx, query, t.partition).Scan(append(targets(table.Places.Fields(&row, nil)), &version)...)
-	if err == nil && version > len(migrations) {
+	var givenBack *int64
+	query := "SELECT " + strings.Join(table.Places.Columns, ", ") + ", given_back, (SELECT version FROM refloat_schema)" + lockQuery
+	err := t.tx.QueryRow(ctx, query, t.partition).Scan(append(targets(table.Places.Fields(&row, nil)), &givenBack, &version)...)
+	switch {
+	case err != nil:
+	case version > len(migrations):
 		err = newer(version)
+	case givenBack != nil:
+		err = fmt.Errorf("%w at %s: stop that one, and take it over by `refloatctl cutover start`",
+			jobdb.ErrGivenBack, time.Unix(0, *givenBack).UTC().Format(time.RFC3339))
 	}
 	t.place = row.Place
 	return err
