@@ -39,6 +39,9 @@ database cannot be reached.`),
 		newCutoverStep("start", "Take over where Armada's ingester stopped", `Make the place of Armada's ingester, which must be stopped, the place of ours, and
 say with which command lines ours and the evaluators are started then. Armada's
 subscription stays: it is the way back, and the broker keeps what stands behind it.
+Jobs that are not over and whose SubmitJob events does not hold any more are told of
+again, from Armada's tables, where only our evaluators and ingesters read it. After
+a cutover back, our tables are emptied first.
 
 It is refused while the subscription has consumers, where its position is not exact
 or not in the topic any more, and when our ingester has a place already. Then, and
@@ -47,7 +50,8 @@ with --rehearse, nothing is written.
 Exit codes: 0 done, 1 refused, 2 usage, 3 the cluster or the database cannot be
 reached.`),
 		newCutoverStep("back", "Let Armada's ingester go on where ours stopped", `End all waits in Armada's tables and set Armada's subscription behind the last
-message that our ingester, which must be stopped, took in. It may be run again.
+message that our ingester, which must be stopped, took in. From then on our ingesters
+refuse to start on this database, until cutover start. It may be run again.
 
 It is refused while either ingester runs, and where ours stands in the middle of a
 batch. Then, and with --rehearse, nothing is written.

@@ -100,6 +100,7 @@ func TestCutover(t *testing.T) {
 	run("cutover", "start").exits(t, exitFine).says(t, "did    make the tables", "Then start")
 	run("cutover", "start").exits(t, exitFinding).says(t, "our ingester has a place already")
 	run("cutover", "back").exits(t, exitFine).says(t, "as is  partition 2: set subscription scheduler-ingester to the beginning")
+	run("cutover", "plan").exits(t, exitFine).says(t, "note   job database: was given back at ", "would  empty them")
 	kinds := map[string]int{}
 	for _, what := range []string{"back", "plan"} {
 		for line := range strings.Lines(run("cutover", what, "-o", "json").out) {
@@ -110,7 +111,7 @@ func TestCutover(t *testing.T) {
 			}
 		}
 	}
-	if kinds["Partition"] != 6 || kinds["Finding"] != 1 || kinds["Step"] != 5 || len(kinds) != 3 {
+	if kinds["Partition"] != 6 || kinds["Finding"] != 1 || kinds["Step"] != 10 || kinds["Command"] != 2 || len(kinds) != 4 {
 		t.Errorf("lines %v", kinds)
 	}
 }

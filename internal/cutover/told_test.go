@@ -22,6 +22,7 @@ import (
 // the one that runs.
 func TestTold(t *testing.T) {
 	w := newWorld(t, 3)
+	w.rules += "---\nkind: RetrySettings\nspec: {defaultPolicyName: all}\n"
 	entries := readRecording(t, "chaos")
 	w.publish(entries[:300], 5)
 	for p := range 3 {
@@ -29,7 +30,8 @@ func TestTold(t *testing.T) {
 	}
 	// One job has had another run before, and one has lost its metadata.
 	conn := connect(t, w.JobDB)
-	running := `FROM runs r JOIN jobs j USING (job_id) WHERE NOT j.terminated AND NOT r.terminated AND NOT j.queued`
+	running := `FROM runs r JOIN jobs j USING (job_id) WHERE NOT j.terminated AND NOT r.terminated AND NOT j.queued
+		AND position('failFast'::bytea IN j.scheduling_info) = 0`
 	var job, run, node, queue, set string
 	w.must(conn.QueryRow(t.Context(), "SELECT job_id, run_id, node, j.queue, j.job_set "+running+" ORDER BY 1 LIMIT 1").Scan(&job, &run, &node, &queue, &set))
 	var other, otherSet string

@@ -46,6 +46,7 @@ type world struct {
 	cutover.Site
 	cluster *pulsarlog.Cluster
 	events  *pulsarlog.Topic
+	rules   string // policies
 }
 
 func newWorld(t *testing.T, partitions int) *world {
@@ -58,7 +59,7 @@ func newWorld(t *testing.T, partitions int) *world {
 	for _, name := range []string{"events", "decisions"} {
 		b.CreateTopic(t, fmt.Sprintf("persistent://%s/%s/%s", tenant, namespace, name), partitions)
 	}
-	w := &world{T: t}
+	w := &world{T: t, rules: policies}
 	var err error
 	w.cluster, err = pulsarlog.Connect(pulsarlog.Config{ServiceURL: b.URL, AdminURL: b.AdminURL, Tenant: tenant, Namespace: namespace})
 	w.must(err)
@@ -296,7 +297,7 @@ func (w *world) refloat(mode mirror.Mode) *refloat {
 		return log
 	}
 	r.decisions, r.policies = open("decisions", w.events.Partitions()), open("policies", 1)
-	set, err := policy.Parse([]policy.File{{Name: "policies.yaml", Data: []byte(policies)}})
+	set, err := policy.Parse([]policy.File{{Name: "policies.yaml", Data: []byte(w.rules)}})
 	w.must(err)
 	payload, err := policylog.Encode(&policylog.Proposal{Set: set, Author: "test", Time: time.Now().UnixNano()})
 	w.must(err)
