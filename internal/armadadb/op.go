@@ -66,6 +66,7 @@ type RequestSetCancel struct {
 	Queue, JobSet  string
 	Queued, Leased bool
 	User, Reason   string
+	AsQueued       []string // jobs that count as queued, whatever their rows say
 }
 
 // RequestPreemption notes that a job's runs are asked to be preempted.

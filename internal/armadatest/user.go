@@ -148,10 +148,35 @@ func (w *World) Cancel(id string) {
 	w.request(id, ev(evCancelJob, msg(nil).str(3, id)))
 }
 
-// CancelSet asks for the cancellation of all jobs of a job's set.
-func (w *World) CancelSet(id string) {
+// SetState is a state by which CancelSet is narrowed, with Armada's number.
+type SetState byte
+
+// The states.
+const (
+	SetQueued SetState = iota
+	SetPending
+	SetRunning
+)
+
+// CancelSet asks for the cancellation of the jobs of a job's set: of those in these
+// states, or of all.
+func (w *World) CancelSet(id string, states ...SetState) {
 	w.t.Helper()
-	w.request(id, ev(evCancelJobSet, nil))
+	var body, packed msg
+	for _, s := range states {
+		packed = append(packed, byte(s))
+	}
+	if len(packed) > 0 {
+		body = body.sub(1, packed)
+	}
+	w.request(id, ev(evCancelJobSet, body))
+}
+
+// SubmitAgain publishes a job's SubmitJob once more, as a client's repeat may.
+func (w *World) SubmitAgain(id string) {
+	w.t.Helper()
+	j := w.job(id).Job
+	w.request(id, event{kind: evSubmitJob, body: j.message(id)})
 }
 
 // Reprioritise asks for another priority of a job.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -79,6 +80,11 @@ func (m *Mirror) Take(msg *sink.Message, jobs func(id string) *jobdb.Job) {
 	}
 	t := taking{Mirror: m, msg: msg, jobs: jobs, decide: m.cfg.Mode != Passthrough && !msg.Released}
 	for _, e := range effects {
+		if _, submits := e.Op.(*armadadb.InsertJob); submits && m.cfg.Mode != Passthrough && slices.Contains(msg.Again, e.Event) {
+			// It says nothing new, and would take back what the scheduler has seen: versions
+			// that begin anew are versions that it does not look at.
+			continue
+		}
 		t.effect(e.Op)
 	}
 	if t.decide {

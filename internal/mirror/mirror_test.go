@@ -130,6 +130,26 @@ func TestInBetween(t *testing.T) {
 			func(d *deployment, id string) { d.Cancel(id) }, armadatest.Cancelled, 1,
 		},
 		{
+			"the queued ones of its set cancelled while it is forgotten", preempted, "SELECT count(*) FROM refloat_waits WHERE forgetting",
+			func(d *deployment, id string) { d.CancelSet(id, armadatest.SetQueued) }, armadatest.Cancelled, 1,
+		},
+		{
+			"the running ones of its set cancelled while it is forgotten", preempted, "SELECT count(*) FROM refloat_waits WHERE forgetting",
+			func(d *deployment, id string) { d.CancelSet(id, armadatest.SetPending, armadatest.SetRunning) }, armadatest.Succeeded, 2,
+		},
+		{
+			"submitted again while it waits", waits, "SELECT count(*) FROM refloat_waits WHERE waiting",
+			func(d *deployment, id string) { d.SubmitAgain(id) }, armadatest.Succeeded, 2,
+		},
+		{
+			"submitted again while it runs", waits, "SELECT count(*) FROM runs WHERE running",
+			func(d *deployment, id string) { d.SubmitAgain(id) }, armadatest.Succeeded, 2,
+		},
+		{
+			"submitted again while it is forgotten", preempted, "SELECT count(*) FROM refloat_waits WHERE forgetting",
+			func(d *deployment, id string) { d.SubmitAgain(id) }, armadatest.Succeeded, 2,
+		},
+		{
 			"reprioritised while it waits", waits, "SELECT count(*) FROM refloat_waits WHERE waiting",
 			func(d *deployment, id string) { d.Reprioritise(id, 7) }, armadatest.Succeeded, 2,
 		},

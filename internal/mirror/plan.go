@@ -1,6 +1,8 @@
 package mirror
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/refloat/refloat/internal/armadadb"
@@ -45,6 +47,7 @@ type (
 	overruled struct {
 		jobID, runID string
 		number       uint64
+		policy       string // once the rows are loaded
 		retryAfter   int64
 		avoid        []string
 		at           eventlog.Position
@@ -166,6 +169,9 @@ func (p *plan) do(a action) {
 
 // apply notes what an operation does to the rows that the plan looks at.
 func (p *plan) apply(op armadadb.Op) {
+	if o, ok := op.(*armadadb.RequestSetCancel); ok && narrowed(o) {
+		op = p.asQueued(o)
+	}
 	p.ops = append(p.ops, op)
 	switch o := op.(type) {
 	case *armadadb.InsertJob:
@@ -190,6 +196,21 @@ func (p *plan) apply(op armadadb.Op) {
 	case *armadadb.CancelJob:
 		p.end(o.JobID)
 	}
+}
+
+// narrowed says whether it asks for the jobs of some states only.
+func narrowed(o *armadadb.RequestSetCancel) bool { return o.Queued != o.Leased }
+
+// asQueued names the jobs that are on their way into the queue: their run has ended,
+// and their rows do not stand in the queue yet.
+func (p *plan) asQueued(o *armadadb.RequestSetCancel) *armadadb.RequestSetCancel {
+	told := *o
+	for _, id := range slices.Sorted(maps.Keys(p.jobs)) {
+		if j := p.jobs[id]; j.wait != nil && j.wait.forgetting && j.queue == o.Queue && j.set == o.JobSet {
+			told.AsQueued = append(told.AsQueued, id)
+		}
+	}
+	return &told
 }
 
 func (p *plan) end(id string) {
@@ -262,7 +283,7 @@ func (p *plan) overruled(a overruled) {
 	if j == nil || !j.known || j.over || p.mode == Direct {
 		return
 	}
-	w := &wait{runID: a.runID, number: a.number, retryAfter: a.retryAfter, avoid: a.avoid, copied: p.copied(a.at)}
+	w := &wait{runID: a.runID, number: a.number, policy: a.policy, retryAfter: a.retryAfter, avoid: a.avoid, copied: p.copied(a.at)}
 	if j.wait != nil && j.wait.runID == a.runID {
 		*w = *j.wait
 		w.copied = w.copied || p.copied(a.at) // the failure has been told since

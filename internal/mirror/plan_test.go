@@ -223,7 +223,7 @@ func TestPlanLease(t *testing.T) {
 // TestPlanOverruled: the scheduler fails a job that is retried already.
 func TestPlanOverruled(t *testing.T) {
 	t.Parallel()
-	over := overruled{jobID: "j", runID: "r", number: 7, retryAfter: 40 * second, at: late}
+	over := overruled{jobID: "j", runID: "r", number: 7, policy: "p", retryAfter: 40 * second, at: late}
 	p, j := of(t, HoldBack, 11)
 	p.do(requeue{retry(30), late, false})
 	p = p.next(12)
@@ -238,11 +238,38 @@ func TestPlanOverruled(t *testing.T) {
 	p.do(over)
 	p = p.next(15)
 	p.tick(j)
-	want(t, p, "info@1(1; waits) queued=true@2 copy(r  requeue=true@2) due 20")
+	want(t, p, "info@1(1; waits) queued=true@2 copy(r p requeue=true@2) due 20")
 
 	p, _ = of(t, Direct, 12)
 	p.do(over)
 	want(t, p, "")
+}
+
+// TestPlanSetCancelled: a job on its way into the queue counts as queued when only
+// some states of its set are asked to be cancelled.
+func TestPlanSetCancelled(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name           string
+		byScheduler    bool
+		set            string
+		queued, leased bool
+		want           []string
+	}{
+		{"queued", true, "s", true, false, []string{"j"}},
+		{"leased", true, "s", false, true, []string{"j"}},
+		{"all", true, "s", true, true, nil},
+		{"of another set", true, "other", true, false, nil},
+		{"in the queue already", false, "s", true, false, nil},
+	} {
+		p, _ := of(t, HoldBack, 11)
+		p.do(requeue{retry(40), late, tt.byScheduler})
+		p = p.next(12)
+		p.do(apply{&armadadb.RequestSetCancel{Queue: "q", JobSet: tt.set, Queued: tt.queued, Leased: tt.leased}})
+		if got := p.ops[0].(*armadadb.RequestSetCancel).AsQueued; !slices.Equal(got, tt.want) {
+			t.Errorf("%s: as queued %q, want %q", tt.name, got, tt.want)
+		}
+	}
 }
 
 func TestPlanEnds(t *testing.T) {
@@ -336,7 +363,7 @@ func TestTake(t *testing.T) {
 		mode     Mode
 		job      *jobdb.Job
 		released bool
-		events   string
+		events   string // "submit" for a job that is known
 		record   chain.Record
 		want     string
 	}{
@@ -355,6 +382,9 @@ func TestTake(t *testing.T) {
 		{"Armada's requeue", HoldBack, undecided, false, "requeued", nil, "SetQueued SetSchedulingInfo"},
 		{"a lease", HoldBack, undecided, false, "leased", nil, "InsertRun lease(r)"},
 		{"released", HoldBack, enforced, true, "job-errors requeued leased", nil, "FailJob SetQueued SetSchedulingInfo InsertRun lease(r)"},
+		{"submitted again", HoldBack, enforced, false, "submit marker", nil, "InsertMarker"},
+		{"submitted again, and released", Direct, enforced, true, "submit marker", nil, "InsertMarker"},
+		{"submitted again, and passed through", Passthrough, enforced, false, "submit marker", nil, "InsertJob InsertMarker"},
 		{"passed through", Passthrough, enforced, false, "returned job-errors requeued leased", no, "InsertRunError FailRun(returned) FailJob SetQueued SetSchedulingInfo InsertRun SetQueued"},
 		{"a proof", HoldBack, enforced, false, "marker", &chain.RetryReady{JobID: "j", RunID: "r"}, "InsertMarker proven"},
 		{"a proof too late", HoldBack, undecided, false, "marker", &chain.RetryReady{JobID: "j", RunID: "r"}, "InsertMarker"},
@@ -363,6 +393,9 @@ func TestTake(t *testing.T) {
 		m := New(Config{Mode: tt.mode})
 		msg := taken(t, strings.Fields(tt.events))
 		msg.Released = tt.released
+		if strings.HasPrefix(tt.events, "submit") {
+			msg.Again = []int{0}
+		}
 		if tt.record != nil {
 			msg.Records = []chain.Record{tt.record}
 		}
@@ -394,6 +427,17 @@ func named(a action) string {
 		return fmt.Sprintf("lease(%s)", a.run)
 	}
 	return strings.TrimPrefix(fmt.Sprintf("%T", a), "mirror.")
+}
+
+func submitJob(t *testing.T) []byte {
+	t.Helper()
+	b, err := proto.Marshal(&pb.SubmitJob{
+		JobId: "j", MainObject: &pb.KubernetesMainObject{PodSpec: &pb.PodSpecWithAvoidList{PodSpec: &pb.PodSpec{}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }
 
 // taken is a message of these events about job j and run r.
@@ -433,6 +477,8 @@ func taken(t *testing.T, kinds []string) *sink.Message {
 			raw.Event = &pb.Event_JobRequeued{JobRequeued: &pb.JobRequeued{JobId: "j", UpdateSequenceNumber: 2, SchedulingInfo: submitted(t)}}
 		case "leased":
 			raw.Event = &pb.Event_JobRunLeased{JobRunLeased: &pb.JobRunLeased{JobId: "j", RunId: "r", PodRequirementsOverlay: []byte{}}}
+		case "submit":
+			raw.Event = &pb.Event_SubmitJob{SubmitJob: submitJob(t)}
 		case "marker":
 			raw.Event = &pb.Event_PartitionMarker{PartitionMarker: &pb.PartitionMarker{GroupId: "8d1f8a1c-5a43-4a07-9b6e-0f3f1f2d3c4b"}}
 		}

@@ -71,7 +71,20 @@ func (w *writing) load(ctx context.Context, actions []action) (map[string]*jobVi
 			asked = append(asked, id)
 		}
 	}
+	between, err := w.between(ctx, actions)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range between {
+		if jobs[id] == nil {
+			jobs[id] = &jobView{id: id}
+			named = append(named, id)
+		}
+	}
 	if err := w.loadWaits(ctx, jobs, named); err != nil {
+		return nil, err
+	}
+	if err := w.loadPolicies(ctx, actions); err != nil {
 		return nil, err
 	}
 	for _, id := range named {
@@ -80,6 +93,64 @@ func (w *writing) load(ctx context.Context, actions []action) (map[string]*jobVi
 		}
 	}
 	return jobs, w.loadJobs(ctx, jobs, asked)
+}
+
+// between finds the jobs on their way into the queue, of the sets of which some
+// states are asked to be cancelled.
+func (w *writing) between(ctx context.Context, actions []action) ([]string, error) {
+	var queues, sets []string
+	for _, a := range actions {
+		if it, ok := a.(apply); ok {
+			if o, ok := it.Op.(*armadadb.RequestSetCancel); ok && narrowed(o) {
+				queues, sets = append(queues, o.Queue), append(sets, o.JobSet)
+			}
+		}
+	}
+	if len(sets) == 0 {
+		return nil, nil
+	}
+	const query = `SELECT job_id FROM refloat_waits w JOIN jobs j USING (job_id) WHERE w.partition = $1 AND w.forgetting
+		AND (j.queue, j.job_set) IN (SELECT * FROM unnest($2::text[], $3::text[])) ORDER BY job_id`
+	rows, err := w.conn.Query(ctx, query, w.cfg.Partition, queues, sets)
+	if err != nil {
+		return nil, w.failed("find jobs of a set", err)
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	return ids, w.failed("find jobs of a set", err)
+}
+
+// loadPolicies names the policies by which the jobs are retried that the scheduler
+// failed. Their decisions are rows by now.
+func (w *writing) loadPolicies(ctx context.Context, actions []action) error {
+	var numbers []int64
+	for _, a := range actions {
+		if o, ok := a.(overruled); ok {
+			numbers = append(numbers, int64(o.number))
+		}
+	}
+	if len(numbers) == 0 {
+		return nil
+	}
+	rows, err := w.conn.Query(ctx, "SELECT number, policy FROM refloat_decisions WHERE partition = $1 AND number = ANY($2)", w.cfg.Partition, numbers)
+	if err != nil {
+		return w.failed("load decisions", err)
+	}
+	policies := map[uint64]string{}
+	var number int64
+	var policy string
+	if _, err := pgx.ForEachRow(rows, []any{&number, &policy}, func() error {
+		policies[uint64(number)] = policy
+		return nil
+	}); err != nil {
+		return w.failed("load decisions", err)
+	}
+	for i, a := range actions {
+		if o, ok := a.(overruled); ok {
+			o.policy = policies[o.number]
+			actions[i] = o
+		}
+	}
+	return nil
 }
 
 // loadDue finds the jobs for which something is due, in order.

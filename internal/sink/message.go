@@ -32,6 +32,9 @@ type Message struct {
 	// Superseded: it was released before, so its events stand in the rows and its
 	// Records come too late.
 	Superseded bool
+	// Again are the places of its SubmitJobs for jobs that were known before. Apply
+	// finds them.
+	Again []int
 
 	raw [][]byte // the events' bytes, once one was asked for
 }

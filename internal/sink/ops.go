@@ -79,6 +79,7 @@ func (f *fold) jobEvent(ev *pb.Event, j *jobRow) {
 // submit makes a job known; a SubmitJob for a known job changes nothing.
 func (f *fold) submit(j *jobRow, m *pb.SubmitJob) {
 	if j.Known {
+		f.Again = append(f.Again, f.i)
 		return
 	}
 	j.Known, j.Queue, j.JobSet = true, f.Events.Queue, f.Events.JobSetName

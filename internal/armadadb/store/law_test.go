@@ -45,7 +45,7 @@ func anyOp(t *rapid.T, n int) armadadb.Op {
 	case 10:
 		return &armadadb.RequestCancel{JobID: job, Queue: queue, JobSet: set, User: user, Reason: reason}
 	case 11:
-		return &armadadb.RequestSetCancel{Queue: queue, JobSet: set, Queued: yes, Leased: also, User: user, Reason: reason}
+		return &armadadb.RequestSetCancel{Queue: queue, JobSet: set, Queued: yes, Leased: also, User: user, Reason: reason, AsQueued: []string{job}[:n%2]}
 	case 12, 13:
 		return &armadadb.RequestPreemption{JobID: job, Queue: queue, JobSet: set, User: user, Reason: reason}
 	case 14:

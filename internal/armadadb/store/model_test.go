@@ -63,7 +63,8 @@ func (m *model) apply(op armadadb.Op) {
 		m.inSet(o.Queue, o.JobSet, func(j *modelJob) { j.Priority, j.PriorityUser = o.Priority, o.User })
 	case *armadadb.RequestSetCancel:
 		m.inSet(o.Queue, o.JobSet, func(j *modelJob) {
-			if j.Queued && o.Queued || !j.Queued && o.Leased {
+			queued := j.Queued || slices.Contains(o.AsQueued, j.ID)
+			if queued && o.Queued || !queued && o.Leased {
 				j.CancelBySet, j.CancelUser, j.CancelReason = true, o.User, o.Reason
 			}
 		})

@@ -10,7 +10,7 @@ WHERE queue = $1 AND job_set = $2 AND NOT terminated`
 
 const setCancelSQL = `
 UPDATE jobs SET cancel_by_jobset_requested = true, cancel_user = $5, cancel_reason = $6
-WHERE queue = $1 AND job_set = $2 AND NOT terminated AND (queued AND $3 OR NOT queued AND $4)`
+WHERE queue = $1 AND job_set = $2 AND NOT terminated AND CASE WHEN queued OR job_id = ANY($7::text[]) THEN $3::boolean ELSE $4::boolean END`
 
 // preemptSQL leaves out runs that end in this batch before they are asked for.
 const preemptSQL = `

@@ -37,7 +37,7 @@ func (w *Writer) applySet(ctx context.Context, op armadadb.Op) error {
 	case *armadadb.SetSetPriority:
 		_, err = w.tx.Exec(ctx, setPrioritySQL, o.Queue, o.JobSet, o.Priority, o.User)
 	case *armadadb.RequestSetCancel:
-		_, err = w.tx.Exec(ctx, setCancelSQL, o.Queue, o.JobSet, o.Queued, o.Leased, o.User, o.Reason)
+		_, err = w.tx.Exec(ctx, setCancelSQL, o.Queue, o.JobSet, o.Queued, o.Leased, o.User, o.Reason, o.AsQueued)
 	}
 	return w.failed("write a job set", err)
 }
