@@ -25,6 +25,8 @@ type Config struct {
 	Partitions int
 	// URL is a database with Armada's tables. Default: a new one.
 	URL string
+	// Begin is when the world's clock begins. Default: 2026.
+	Begin time.Time
 
 	Executors []Executor // default: east and west, each of two nodes with two slots
 
@@ -146,7 +148,10 @@ type World struct {
 func NewWorld(t testing.TB, cfg Config) *World {
 	t.Helper()
 	w := &World{t: t, random: rand.New(rand.NewPCG(cfg.Seed, 1)), jobs: map[string]*record{}, pods: map[string]*Pod{}}
-	w.clock.Store(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano())
+	if cfg.Begin.IsZero() {
+		cfg.Begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	}
+	w.clock.Store(cfg.Begin.UnixNano())
 	w.cfg = cfg.withDefaults(t, w.Now)
 	w.db = &database{url: w.cfg.URL}
 	t.Cleanup(func() {
