@@ -36,7 +36,7 @@ func (s *State) older() (n int64) {
 
 // tell publishes to events what Armada's tables know of jobs that are not over and
 // whose SubmitJob may not be there any more: the SubmitJob and the runs, under
-// numbers that Armada passes over (ADR 10). It returns when all is durable. unread
+// numbers that Armada passes over (ADR 11). It returns when all is durable. unread
 // says which jobs could not be told of.
 func (s *Site) tell(ctx context.Context, state *State) (unread, err error) {
 	if state.older() == 0 {

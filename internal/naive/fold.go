@@ -15,7 +15,7 @@ func (m *Model) fold(seq *pb.EventSequence, ev *pb.Event, t int64) string {
 		}
 		m.submit(seq, e.SubmitJob)
 
-	// A job and its runs that Armada's tables have (ADR 10): the SubmitJob once
+	// A job and its runs that Armada's tables have (ADR 11): the SubmitJob once
 	// more, and runs that are older than those known.
 	case *pb.Event_KnownJob:
 		if e.KnownJob.JobId == "" {
