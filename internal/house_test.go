@@ -61,7 +61,7 @@ var mayImport = map[string]string{
 	"internal/armadadb/pb":     "google.golang.org/protobuf",
 	"internal/armadadb/store":  "internal/armadadb internal/pgerror github.com/jackc/pgx/v5",
 	"internal/armadadb/schema": "github.com/jackc/pgx/v5",
-	"internal/mirror": "internal/armadadb internal/armadadb/pb internal/armadadb/store internal/chain internal/eventlog internal/jobdb internal/pgerror internal/sink " +
+	"internal/mirror": "internal/armadadb internal/armadadb/pb internal/armadadb/store internal/chain internal/eventlog internal/jobdb internal/jobdb/postgres internal/sink " +
 		"github.com/jackc/pgx/v5 google.golang.org/protobuf",
 	"internal/checkpoint": "gocloud.dev",
 	"internal/placement":  "internal/eventlog github.com/apache/pulsar-client-go",
@@ -69,7 +69,7 @@ var mayImport = map[string]string{
 		"github.com/apache/pulsar-client-go github.com/jackc/pgx/v5 google.golang.org/protobuf",
 	"internal/doctor": "internal/armadadb/store github.com/jackc/pgx/v5 internal/chain internal/eventlog internal/eventlog/pulsarlog github.com/apache/pulsar-client-go",
 	"internal/node": "internal/api internal/api/pb internal/armadadb internal/armadadb/store internal/audit internal/chain internal/checkpoint internal/copied internal/evaluator internal/eventlog internal/eventlog/filelog " +
-		"internal/eventlog/pulsarlog internal/follow internal/jobdb internal/jobdb/postgres internal/jobdb/sqlite internal/mirror internal/placement internal/policy internal/policylog internal/projection internal/recording internal/sink " +
+		"internal/eventlog/pulsarlog internal/follow internal/jobdb internal/jobdb/postgres internal/jobdb/sqlite internal/mirror internal/pgerror internal/placement internal/policy internal/policylog internal/projection internal/recording internal/sink " +
 		"github.com/cenkalti/backoff/v5 github.com/cockroachdb/pebble/v2 github.com/jackc/pgx/v5 github.com/prometheus/client_golang gocloud.dev golang.org/x/sync golang.org/x/time google.golang.org/protobuf",
 
 	// For tests only: no row above names them.

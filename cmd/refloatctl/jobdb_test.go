@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -128,10 +129,17 @@ func TestPasswords(t *testing.T) {
 	for _, args := range []string{
 		"get jobs --job-db " + at, "get jobs --job-db postgres://u:sesame@host:port/x", "get job nobody --job-db postgres:u:sesame@h", "get jobs --job-db u:sesame",
 		"explain x --data " + data + " --job-db " + at, "jobdb verify --data " + data + " --job-db " + at,
-		"up --data " + filepath.Join(t.TempDir(), "data") + " --job-db " + at, "up --data x --print-config --job-db " + at,
+		"up --data " + filepath.Join(t.TempDir(), "data") + " --job-db postgres://u:sesame@host:port/x", "up --data x --print-config --job-db " + at,
 	} {
 		if r := ctl(t, strings.Fields(args)...); strings.Contains(r.out+r.err, "sesame") || r.code != exitEnvironment && !strings.Contains(args, "print-config") {
 			t.Errorf("%s: exit code %d\n%s%s", args, r.code, r.out, r.err)
 		}
+	}
+	p := start(t, "up", "--data", filepath.Join(t.TempDir(), "data"), "--job-db", at) // waits for it
+	p.err.await(t, "job database is not available")
+	p.signal(t, syscall.SIGTERM)
+	p.exits(t, exitFine)
+	if text := p.err.text(); strings.Contains(text, "sesame") {
+		t.Errorf("up shows the password:\n%s", text)
 	}
 }

@@ -10,7 +10,7 @@ var (
 	// ErrMoved: the place is not the one expected, since someone else wrote.
 	// Nothing was written; read the place again and go on from there.
 	ErrMoved = errors.New("the place was moved by someone else")
-	// ErrUnavailable: the database is locked or out of reach; trying again may help.
+	// ErrUnavailable: the database is locked, full or out of reach; trying again may help.
 	ErrUnavailable = errors.New("job database is not available now")
 	// ErrForeign: this is no job database of ours.
 	ErrForeign = errors.New("not a refloat job database")
@@ -20,8 +20,11 @@ var (
 	ErrOlder = errors.New("job database has an older schema")
 	// ErrGivenBack: Armada's own ingester writes this database, and ours must not.
 	ErrGivenBack = errors.New("job database was given back to Armada's ingester")
-	// ErrReadOnly: it cannot be written.
+	// ErrReadOnly: it cannot be written. With ErrUnavailable: it, or the server that
+	// takes its place, may be later.
 	ErrReadOnly = errors.New("job database is read-only")
+	// ErrDenied: it does not let this user in, or write.
+	ErrDenied = errors.New("job database denies this user access")
 )
 
 // Store is a job database as its writer uses it.

@@ -3,8 +3,7 @@ package mirror
 import (
 	"fmt"
 
-	"github.com/refloat/refloat/internal/jobdb"
-	"github.com/refloat/refloat/internal/pgerror"
+	"github.com/refloat/refloat/internal/jobdb/postgres"
 )
 
 // unableError says why a retry cannot be put into Armada's tables.
@@ -23,11 +22,8 @@ func (w *writing) failed(doing string, err error) error {
 	if err == nil {
 		return nil
 	}
-	class, ok := map[pgerror.Class]error{
-		pgerror.Unavailable: jobdb.ErrUnavailable, pgerror.ReadOnly: jobdb.ErrReadOnly, pgerror.Missing: jobdb.ErrForeign,
-	}[pgerror.Of(err, w.conn.Conn())]
-	if !ok {
-		return fmt.Errorf("%s: %w", doing, err)
+	if class := postgres.Class(err, w.conn.Conn()); class != nil {
+		return fmt.Errorf("%s: %w: %w", doing, class, err)
 	}
-	return fmt.Errorf("%s: %w: %w", doing, class, err)
+	return fmt.Errorf("%s: %w", doing, err)
 }

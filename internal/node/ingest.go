@@ -14,7 +14,8 @@ import (
 )
 
 func (n *node) ingest(ctx context.Context) (err error) {
-	db, err := OpenJobDB(ctx, n.jobDB())
+	away := n.newOutage()
+	db, mirrors, err := n.openForIngest(ctx, away)
 	if err != nil {
 		return err
 	}
@@ -29,12 +30,8 @@ func (n *node) ingest(ctx context.Context) (err error) {
 			_ = seat.Acknowledge(b.Place.Decisions) // lost ones are made good by the next
 		}
 	}
-	hooks.Retry = n.metrics.retried(n.Log)
+	hooks.Retry, hooks.Recovered = n.metrics.retried(n.Log, away), away.back
 	hooks.Released = n.metrics.releasedFrom(n.Log)
-	mirrors, err := n.mirrors(ctx, db)
-	if err != nil {
-		return err
-	}
 	w, err := sink.New(sink.Config{
 		Events: n.backend.Events, Decisions: n.backend.Decisions, DB: db, Hooks: hooks, ReleaseAfter: n.ReleaseAfter, Now: n.Now,
 		Mirror: mirrors,
@@ -54,14 +51,14 @@ func (n *node) ingest(ctx context.Context) (err error) {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for p, seat := range seats {
-		group.Go(func() error { return n.ingestWhilePlaced(ctx, w, p, seat) })
+		group.Go(func() error { return n.ingestWhilePlaced(ctx, w, p, seat, away) })
 	}
 	return group.Wait()
 }
 
 // ingestWhilePlaced writes a partition as long as it is placed here. Who else
 // writes it meanwhile is told by the job database.
-func (n *node) ingestWhilePlaced(ctx context.Context, w *sink.Writer, partition int, seat Seat) error {
+func (n *node) ingestWhilePlaced(ctx context.Context, w *sink.Writer, partition int, seat Seat, away *outage) error {
 	for ctx.Err() == nil {
 		if !seat.Active() {
 			refuse(n.metrics.notWritten, partition, nil)
@@ -77,6 +74,7 @@ func (n *node) ingestWhilePlaced(ctx context.Context, w *sink.Writer, partition 
 		n.metrics.ingesting(partition, true)
 		err := awaitTurnEnd(turn, seat, done, over)
 		n.metrics.ingesting(partition, false)
+		away.left(partition)
 		if err != nil {
 			if !waitsForPerson(err) {
 				return err

@@ -94,10 +94,14 @@ func (m *Metrics) ingesting(partition int, active bool) {
 	}
 }
 
-func (m *Metrics) retried(log *slog.Logger) func(int, error) {
+func (m *Metrics) retried(log *slog.Logger, o *outage) func(int, error) {
 	return func(partition int, err error) {
 		m.retries.WithLabelValues(strconv.Itoa(partition)).Inc()
-		log.Warn("job database is tried again", slog.Int("partition", partition), slog.Any("error", err))
+		if errors.Is(err, jobdb.ErrUnavailable) {
+			o.away(partition, err)
+			return
+		}
+		log.Warn("partition is written again", slog.Int("partition", partition), slog.Any("error", err))
 	}
 }
 

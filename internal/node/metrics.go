@@ -44,6 +44,7 @@ type Metrics struct {
 	ingestLag   *prometheus.GaugeVec
 	ingests     *prometheus.GaugeVec
 	retries     *prometheus.CounterVec
+	away        *prometheus.GaugeVec
 	released    *prometheus.CounterVec
 	saved       *prometheus.GaugeVec
 	savedBytes  *prometheus.GaugeVec
@@ -97,6 +98,7 @@ func NewMetrics() *Metrics {
 		ingestLag:   gauge("jobdb_lag_messages", "Log entries of decisions that are not in the job database.", "partition"),
 		ingests:     gauge("jobdb_partition_active", "1 while this process writes the partition to the job database.", "partition"),
 		retries:     counter("jobdb_retries_total", "Times that writing a partition was tried again.", "partition"),
+		away:        gauge("jobdb_unavailable", "1 while the job database cannot be written now and is tried again, by state.", "state"),
 		released:    counter("jobdb_released_messages_total", "Events that went to the job database without a decision, since none came in time.", "partition"),
 		saved:       gauge("checkpoint_timestamp_seconds", "When the newest checkpoint was taken.", "partition"),
 		savedBytes:  gauge("checkpoint_bytes", "Size of the newest checkpoint.", "partition"),
@@ -106,7 +108,7 @@ func NewMetrics() *Metrics {
 	}
 	m.registry.MustRegister(m.decisions, m.notDecided, m.parked, m.ignored, m.answered, m.readBack, m.live, m.losses,
 		m.rows, m.ingest, m.eventTime, m.unusable, m.since, m.generation, m.refused, m.notWritten, m.notMirrored, m.lag, m.behind, m.commit,
-		m.ingestLag, m.ingests, m.retries, m.released, m.saved, m.savedBytes, m.notSaved, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		m.ingestLag, m.ingests, m.retries, m.away, m.released, m.saved, m.savedBytes, m.notSaved, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.healthy.Store(true)
 	return m
 }

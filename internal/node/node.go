@@ -254,7 +254,7 @@ func (n *node) awaitDrained(ctx context.Context, fed <-chan struct{}) error {
 func (n *node) drained(ctx context.Context) (bool, error) {
 	r, err := ReadJobDB(ctx, n.jobDB())
 	if err != nil {
-		return false, nil //nolint:nilerr // the ingester creates it in a moment, or fails itself
+		return false, nil //nolint:nilerr // the ingester creates it in a moment, waits for it, or fails itself
 	}
 	defer r.Close()
 	places := map[int]eventlog.Position{}
@@ -265,6 +265,9 @@ func (n *node) drained(ctx context.Context) (bool, error) {
 		}
 		return err
 	})
+	if errors.Is(err, jobdb.ErrUnavailable) {
+		return false, nil // as the ingester says
+	}
 	if err != nil {
 		return false, err
 	}

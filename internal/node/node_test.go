@@ -17,7 +17,6 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/filelog"
 	"github.com/refloat/refloat/internal/jobdb"
-	"github.com/refloat/refloat/internal/jobdb/sqlite"
 	"github.com/refloat/refloat/internal/node"
 	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/sink"
@@ -60,12 +59,17 @@ func (c complaints) Write(b []byte) (int, error) {
 // follow from the events, and that the rows follow from both.
 func follows(t *testing.T, dir node.Dir) (decisions uint64) {
 	t.Helper()
+	return followsIn(t, dir, dir.JobDBURL())
+}
+
+func followsIn(t *testing.T, dir node.Dir, jobDB string) (decisions uint64) {
+	t.Helper()
 	logs, err := dir.OpenLogs(0, node.Access{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer logs.Close()
-	db, err := sqlite.OpenReader(t.Context(), dir.JobDB())
+	db, err := node.ReadJobDB(t.Context(), jobDB)
 	if err != nil {
 		t.Fatal(err)
 	}

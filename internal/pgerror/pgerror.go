@@ -21,40 +21,89 @@ type Class int
 const (
 	Unknown     Class = iota // none of the others, or an end that the caller asked for
 	Unavailable              // locked or out of reach, or no room: trying again may help
-	ReadOnly                 // it cannot be written, or not by this user
+	ReadOnly                 // this server takes no writes now; it, or another that takes its place, may later
+	Denied                   // it does not let this user in, or do this
 	Missing                  // no such database, schema, table, column or type
 	Refused                  // it does not take these values, now or later
 )
 
-var names = [...]string{"Unknown", "Unavailable", "ReadOnly", "Missing", "Refused"}
+var names = [...]string{"Unknown", "Unavailable", "ReadOnly", "Denied", "Missing", "Refused"}
 
 // String is the class's name.
 func (c Class) String() string { return names[c] }
 
-// codes are PostgreSQL's error codes, or what they begin with.
+// unreachable is the state of a database of which nothing else is known.
+const unreachable = "unreachable"
+
+// codes are PostgreSQL's error codes, or what they begin with, the longer ones
+// first. Those that may pass have a state in a word.
 var codes = []struct {
 	prefix string
 	class  Class
+	state  string
 }{
-	{"08", Unavailable},    // connection
-	{"25P03", Unavailable}, // idle in a transaction for too long
-	{"25P04", Unavailable}, // a transaction took too long
-	{"40", Unavailable},    // deadlock, serialization
-	{"53", Unavailable},    // disk, memory, connections
-	{"55P03", Unavailable}, // lock timeout
-	{"55006", Unavailable}, // object in use
-	{"57", Unavailable},    // shutting down, starting up, cancelled
-	{"58", Unavailable},    // input and output
-	{"25006", ReadOnly},
-	{"42501", ReadOnly}, // no privilege
-	{"3D000", Missing},  // database
-	{"3F000", Missing},  // schema
-	{"42P01", Missing},  // table
-	{"42703", Missing},  // column
-	{"42704", Missing},  // type
-	{"22", Refused},     // data
-	{"23", Refused},     // constraints
-	{"54", Refused},     // limits
+	{"08", Unavailable, unreachable},    // connection
+	{"25P03", Unavailable, "slow"},      // idle in a transaction for too long
+	{"25P04", Unavailable, "slow"},      // a transaction took too long
+	{"40", Unavailable, "locked"},       // deadlock, serialization
+	{"53100", Unavailable, "disk_full"}, // or its quota is
+	{"53200", Unavailable, "out_of_memory"},
+	{"53300", Unavailable, "too_many_connections"},
+	{"53", Unavailable, "out_of_resources"},
+	{"55P03", Unavailable, "locked"},  // lock timeout
+	{"55006", Unavailable, "locked"},  // object in use
+	{"57P0", Unavailable, "starting"}, // or shutting down
+	{"57", Unavailable, "slow"},       // cancelled, mostly by a timeout
+	{"58", Unavailable, "io_error"},
+	{"25006", ReadOnly, "read_only"},
+	{"28", Denied, ""},    // no such user, a wrong password, or not from there
+	{"42501", Denied, ""}, // no privilege
+	{"3D000", Missing, ""},
+	{"3F000", Missing, ""}, // schema
+	{"42P01", Missing, ""}, // table
+	{"42703", Missing, ""}, // column
+	{"42704", Missing, ""}, // type
+	{"22", Refused, ""},    // data
+	{"23", Refused, ""},    // constraints
+	{"54", Refused, ""},    // limits
+}
+
+func lookup(code string) (class Class, state string) {
+	for _, c := range codes {
+		if strings.HasPrefix(code, c.prefix) {
+			return c.class, c.state
+		}
+	}
+	return Unknown, ""
+}
+
+// State says in a word why a database that is Unavailable or ReadOnly is so: one
+// of a few, for metrics.
+func State(err error) string {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		if _, state := lookup(pg.Code); state != "" {
+			return state
+		}
+	}
+	return unreachable
+}
+
+// Advice is what to do about an error that no waiting mends, as far as its code
+// tells; empty: nothing is known.
+func Advice(err error) string {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		return ""
+	}
+	switch code := pg.Code; {
+	case strings.HasPrefix(code, "28"):
+		return "check the user, its password (PGPASSWORD, ~/.pgpass or the URL) and the server's pg_hba.conf"
+	case code == "42501":
+		return "grant this user USAGE and CREATE on the schema, and the right to read and write the tables in it"
+	case code == "3D000":
+		return "create the database with ENCODING 'UTF8', or name another one in the URL"
+	}
+	return ""
 }
 
 // Of classifies an error. Where its connection is known and turns out to be
@@ -65,12 +114,8 @@ func Of(err error, conn *pgx.Conn) Class {
 		return Unknown
 	}
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
-		for _, c := range codes {
-			if strings.HasPrefix(pg.Code, c.prefix) {
-				return c.class
-			}
-		}
-		return Unknown
+		class, _ := lookup(pg.Code)
+		return class
 	}
 	var network net.Error
 	var connect *pgconn.ConnectError

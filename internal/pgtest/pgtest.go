@@ -81,7 +81,15 @@ func (s *Server) Kill(t testing.TB) {
 	}
 }
 
-// Restart starts a killed server again, and returns when it has recovered.
+// Stop shuts the server down as an operator does: whoever is connected is told so.
+func (s *Server) Stop(t testing.TB) {
+	t.Helper()
+	if err := s.p.stop(); err != nil {
+		t.Fatalf("stop PostgreSQL: %v", err)
+	}
+}
+
+// Restart starts a killed or stopped server again, and returns when it has recovered.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	if err := s.p.run(); err != nil {

@@ -226,6 +226,25 @@ func (p *process) await(ctx context.Context) error {
 	}
 }
 
+// stop asks the server for a fast shutdown, and kills it when it takes too long.
+func (p *process) stop() error {
+	if p.server == nil {
+		return nil
+	}
+	if err := p.server.Process.Signal(os.Interrupt); err != nil {
+		return errors.Join(err, p.kill())
+	}
+	limit := time.NewTimer(patience)
+	defer limit.Stop()
+	select {
+	case <-p.ended:
+		p.server = nil
+		return nil
+	case <-limit.C:
+		return errors.Join(errors.New("it does not end"), p.kill())
+	}
+}
+
 // kill ends the server and its processes, all at once: one that is left would
 // finish what it is doing, and commit.
 func (p *process) kill() error {

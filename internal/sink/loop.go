@@ -34,7 +34,7 @@ const (
 )
 
 func (w *Writer) run(ctx context.Context, p *part) error {
-	wait := firstWait
+	wait, failing := firstWait, false
 	for ctx.Err() == nil {
 		progress, err := w.Advance(ctx, p.number)
 		switch {
@@ -43,16 +43,21 @@ func (w *Writer) run(ctx context.Context, p *part) error {
 		case err != nil && !transient(err):
 			return err
 		case err != nil:
+			failing = true
 			if w.cfg.Hooks.Retry != nil {
 				w.cfg.Hooks.Retry(p.number, err)
 			}
 			pause(ctx, wait)
 			wait = min(2*wait, lastWait)
 			continue
-		case !progress:
+		}
+		if failing && w.cfg.Hooks.Recovered != nil {
+			w.cfg.Hooks.Recovered(p.number)
+		}
+		wait, failing = firstWait, false
+		if !progress {
 			w.await(ctx, p)
 		}
-		wait = firstWait
 	}
 	return nil
 }

@@ -96,6 +96,7 @@ func TestRunRetries(t *testing.T) {
 		c := newChain(t, decisions, 0)
 		say(events, c, 1, "submit j")
 		var retries []time.Duration
+		recovered := 0
 		times, start := 12, time.Now()
 		w, err := sink.New(sink.Config{
 			Events: events, Decisions: decisions, DB: broken{store, &times, jobdb.ErrUnavailable},
@@ -104,7 +105,7 @@ func TestRunRetries(t *testing.T) {
 					t.Errorf("retry because of %v", err)
 				}
 				retries = append(retries, time.Since(start))
-			}},
+			}, Recovered: func(int) { recovered++ }},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -116,8 +117,8 @@ func TestRunRetries(t *testing.T) {
 		if len(retries) != 12 || retries[1]-retries[0] != 50*time.Millisecond || retries[11]-retries[10] != 10*time.Second {
 			t.Errorf("retries at %v", retries)
 		}
-		if len(store.contents(0).Jobs) != 1 {
-			t.Error("the job did not come")
+		if len(store.contents(0).Jobs) != 1 || recovered != 1 {
+			t.Errorf("%d jobs came, %d recoveries; want one of each", len(store.contents(0).Jobs), recovered)
 		}
 		cancel()
 		if err := <-ended; err != nil {

@@ -52,8 +52,9 @@ type Hooks struct {
 	Moved func(partition int)
 	// Ignored is told of each message of the decisions log that is not accepted.
 	Ignored func(partition int, why chain.Ignored, at eventlog.Position)
-	// Retry is told why Run tries a partition again.
-	Retry func(partition int, err error)
+	// Retry is told why Run tries a partition again, and Recovered when that helped.
+	Retry     func(partition int, err error)
+	Recovered func(partition int)
 	// Now is the clock for Batch.Took.
 	Now func() time.Time
 }

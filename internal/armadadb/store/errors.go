@@ -19,7 +19,7 @@ var (
 	ErrNewer = errors.New("scheduler database has a newer schema")
 	// ErrOlder: Armada's migrations must run first.
 	ErrOlder = errors.New("scheduler database has an older schema")
-	// ErrReadOnly: it cannot be written.
+	// ErrReadOnly: it cannot be written, or not by this user.
 	ErrReadOnly = errors.New("scheduler database is read-only")
 	// ErrRefused: PostgreSQL does not take these values, now or later.
 	ErrRefused = errors.New("scheduler database refuses the values")
@@ -32,7 +32,7 @@ func classify(doing string, err error, conn *pgx.Conn) error {
 	switch pgerror.Of(err, conn) {
 	case pgerror.Unavailable:
 		class = ErrUnavailable
-	case pgerror.ReadOnly:
+	case pgerror.ReadOnly, pgerror.Denied:
 		class = ErrReadOnly
 	case pgerror.Missing:
 		class = ErrForeign

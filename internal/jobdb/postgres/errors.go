@@ -28,18 +28,42 @@ func (p place) classify(err error, conn *pgx.Conn) error {
 	if err == nil {
 		return nil
 	}
-	var class error
+	if advice := pgerror.Advice(err); advice != "" {
+		err = fmt.Errorf("%w: %s", err, advice)
+	}
+	if class := Class(err, conn); class != nil {
+		err = fmt.Errorf("%w: %w", class, err)
+	}
+	return fmt.Errorf("job database %s: %w", p, err)
+}
+
+// Class is the class of an error among those of package jobdb, or nil. Others who
+// write in a transaction (Tx.Conn) give theirs the same.
+func Class(err error, conn *pgx.Conn) error {
 	switch pgerror.Of(err, conn) {
 	case pgerror.Unavailable:
-		class = jobdb.ErrUnavailable
+		return jobdb.ErrUnavailable
 	case pgerror.ReadOnly:
-		class = jobdb.ErrReadOnly
+		return readOnlyNow
+	case pgerror.Denied:
+		return jobdb.ErrDenied
 	case pgerror.Missing:
-		class = jobdb.ErrForeign
+		return jobdb.ErrForeign
 	case pgerror.Unknown, pgerror.Refused:
-		return fmt.Errorf("job database %s: %w", p, err)
 	}
-	return fmt.Errorf("job database %s: %w: %w", p, class, err)
+	return nil
+}
+
+// readOnlyNow: a standby, or a server that was told to take no writes.
+var readOnlyNow = fmt.Errorf("%w: %w", jobdb.ErrUnavailable, jobdb.ErrReadOnly)
+
+// failed is place.classify, after the connections were closed if their server
+// takes no writes: they would stay with it when another one takes its place.
+func (d *DB) failed(err error, conn *pgx.Conn) error {
+	if pgerror.Of(err, conn) == pgerror.ReadOnly {
+		d.pool.Reset()
+	}
+	return d.place.classify(err, conn)
 }
 
 // redacted is a URL without its password and its settings, which may hold another.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"time"
 
@@ -71,6 +72,7 @@ func milliseconds(d time.Duration) string { return fmt.Sprintf("%dms", d.Millise
 func parse(at string) (*pgxpool.Config, error) {
 	cfg, err := pgxpool.ParseConfig(at)
 	if err == nil {
+		notice(cfg)
 		return cfg, nil
 	}
 	const give = "give postgres://user@host:5432/database, and the password by PGPASSWORD or ~/.pgpass"
@@ -81,6 +83,28 @@ func parse(at string) (*pgxpool.Config, error) {
 		return nil, fmt.Errorf("job database %s: %w: %s", redacted(at), cause, give)
 	}
 	return nil, fmt.Errorf("job database %s: a setting in it cannot be read: %s", redacted(at), give)
+}
+
+// How soon a server that says nothing is noticed: when it is connected to, when a
+// connection that was idle is used again, and while an answer is awaited.
+const (
+	connectTimeout = 10 * time.Second
+	pingTimeout    = 10 * time.Second
+	silentFor      = 15 * time.Second // then it is asked, every so often
+	askEvery       = 5 * time.Second
+	askTimes       = 3
+)
+
+// notice sets what the URL leaves open. A machine that is gone closes nothing.
+func notice(cfg *pgxpool.Config) {
+	if cfg.ConnConfig.ConnectTimeout == 0 {
+		cfg.ConnConfig.ConnectTimeout = connectTimeout
+	}
+	if cfg.PingTimeout == 0 {
+		cfg.PingTimeout = pingTimeout
+	}
+	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: silentFor, Interval: askEvery, Count: askTimes}}
+	cfg.ConnConfig.DialFunc = dialer.DialContext
 }
 
 // migrationLock is the advisory lock under which tables are made and changed.

@@ -3,8 +3,12 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"io"
+	"net"
 	"net/url"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -227,7 +231,7 @@ func TestNotThere(t *testing.T) {
 		{"no server", "postgres://u:sesame@127.0.0.1:1/x?connect_timeout=5", []error{jobdb.ErrUnavailable, jobdb.ErrUnavailable}},
 		{"no socket", "postgres://u:sesame@/x?host=/nowhere", []error{jobdb.ErrUnavailable, jobdb.ErrUnavailable}},
 		{"no database", none.String(), []error{jobdb.ErrForeign, jobdb.ErrForeign}},
-		{"no privilege", with(t, at, "user", "poor"), []error{jobdb.ErrReadOnly, jobdb.ErrReadOnly}},
+		{"no privilege", with(t, at, "user", "poor"), []error{jobdb.ErrDenied, jobdb.ErrDenied}},
 	} {
 		for i, err := range both(tt.at) {
 			if !errors.Is(err, tt.want[i]) || strings.Contains(err.Error(), "sesame") {
@@ -236,8 +240,8 @@ func TestNotThere(t *testing.T) {
 		}
 	}
 	db := open(t, readOnly) // nothing is to be made
-	if _, err := db.Begin(t.Context(), 0); !errors.Is(err, jobdb.ErrReadOnly) {
-		t.Errorf("begin, read-only: %v, want ErrReadOnly", err)
+	if _, err := db.Begin(t.Context(), 0); !errors.Is(err, jobdb.ErrReadOnly) || !errors.Is(err, jobdb.ErrUnavailable) {
+		t.Errorf("begin, read-only: %v, want ErrReadOnly and ErrUnavailable", err)
 	}
 	if _, err := postgres.Open(t.Context(), with(t, pgtest.Database(t), "default_transaction_read_only", "on"), postgres.Options{}); !errors.Is(err, jobdb.ErrReadOnly) {
 		t.Errorf("make tables, read-only: %v, want ErrReadOnly", err)
@@ -425,5 +429,75 @@ func TestSettings(t *testing.T) {
 		current_setting('idle_in_transaction_session_timeout')`).Scan(&sync, &wait, &idle)
 	if err != nil || sync != "on" || wait != "5s" || idle != "1min" {
 		t.Errorf("synchronous_commit %q, lock_timeout %q, idle_in_transaction_session_timeout %q, %v", sync, wait, idle, err)
+	}
+}
+
+// TestSilentServer: a server that says nothing, and closes nothing, is noticed when
+// a connection to it that was idle is used again.
+func TestSilentServer(t *testing.T) {
+	t.Parallel()
+	at := pgtest.Database(t)
+	u, err := url.Parse(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket, ok := strings.CutPrefix(u.Query().Get("host"), "/")
+	if !ok {
+		t.Skip("SKIP: the test's server has no socket")
+	}
+	var listen net.ListenConfig
+	l, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var silent atomic.Bool
+	pass := func(to io.Writer, from io.Reader) {
+		buffer := make([]byte, 1<<16)
+		for {
+			n, err := from.Read(buffer)
+			if err != nil {
+				return
+			}
+			if silent.Load() {
+				continue
+			}
+			if _, err := to.Write(buffer[:n]); err != nil {
+				return
+			}
+		}
+	}
+	go func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			var dialer net.Dialer
+			server, err := dialer.DialContext(context.Background(), "unix", "/"+socket+"/.s.PGSQL.5432")
+			if err != nil {
+				_ = client.Close()
+				return
+			}
+			t.Cleanup(func() { _, _ = client.Close(), server.Close() })
+			go pass(server, client)
+			go pass(client, server)
+		}
+	}()
+	through := with(t, at, "host", "127.0.0.1")
+	through = with(t, through, "port", strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
+	through = with(t, through, "sslmode", "disable")
+	through = with(t, through, "pool_ping_timeout", "200ms")
+	db := open(t, with(t, through, "connect_timeout", "1"))
+	write(t, db, "before")
+	silent.Store(true)
+	<-time.NewTimer(1100 * time.Millisecond).C // until then, a connection counts as alive
+	if err := try(db, "lost", nil); !errors.Is(err, jobdb.ErrUnavailable) {
+		t.Errorf("begin on a silent server: %v, want ErrUnavailable", err)
+	}
+	silent.Store(false)
+	write(t, db, "after")
+	if got := jobIDs(t, openReader(t, at)); got != "after,before" {
+		t.Errorf("jobs %q, want after,before", got)
 	}
 }

@@ -26,7 +26,7 @@ type Tx struct {
 func (d *DB) Begin(ctx context.Context, partition int) (jobdb.Tx, error) {
 	tx, err := d.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	if err != nil {
-		return nil, d.place.classify(fmt.Errorf("begin: %w", err), nil)
+		return nil, d.failed(fmt.Errorf("begin: %w", err), nil)
 	}
 	t := &Tx{db: d, tx: tx, partition: partition}
 	if err := t.lock(ctx); err != nil {
@@ -81,7 +81,7 @@ func (t *Tx) failed(doing string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return t.db.place.classify(fmt.Errorf("%s: %w", doing, err), t.tx.Conn())
+	return t.db.failed(fmt.Errorf("%s: %w", doing, err), t.tx.Conn())
 }
 
 // limit is how many bytes of rows one statement takes, about; PostgreSQL itself
@@ -225,7 +225,7 @@ func (t *Tx) Commit(ctx context.Context, from, to jobdb.Place) error {
 		return errors.Join(t.failed("move the place", err), t.Rollback())
 	}
 	if err := t.tx.Commit(ctx); err != nil { // its connection may be another's by now
-		return t.db.place.classify(fmt.Errorf("commit: %w", err), nil)
+		return t.db.failed(fmt.Errorf("commit: %w", err), nil)
 	}
 	return nil
 }
