@@ -130,7 +130,7 @@ func TestExitCodes(t *testing.T) {
 		{"replay of both", "replay --log a --policies b --data c", exitUsage, "replay takes"},
 		{"verify of a log", "replay --verify --log a", exitUsage, "replay takes"},
 		{"replay in another form", "replay --log " + log + " --policies " + testPolicies + " -o yaml", exitUsage, `-o "yaml": use table or json`},
-		{"get what", "get", exitUsage, "jobs, job, decisions, policies"},
+		{"get what", "get", exitUsage, "jobs, job, decisions, releases, policies"},
 		{"get without data", "get jobs", exitUsage, "--data DIR is required"},
 		{"get in another form", "get jobs -o wide --data " + data, exitUsage, `-o "wide"`},
 		{"get jobs in no state", "get jobs --state Lost --data " + data, exitUsage, `"Lost"`},

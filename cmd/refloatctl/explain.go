@@ -16,6 +16,7 @@ import (
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/evaluator"
+	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/node"
 	"github.com/refloat/refloat/internal/policy"
@@ -66,7 +67,7 @@ func explain(cmd *cobra.Command, f explainFlags) error {
 	if err != nil {
 		return err
 	}
-	x, diverged := audit.Explain(set, c)
+	x, diverged := audit.Explain(set, c.Case)
 	if diverged != nil && !errors.Is(diverged, audit.ErrDifferent) {
 		return diverged
 	}
@@ -81,28 +82,41 @@ func explain(cmd *cobra.Command, f explainFlags) error {
 	return nil
 }
 
+// decided is a decided run.
+type decided struct {
+	audit.Case
+	superseded bool
+	release    *jobdb.Release // that its failure was part of; nil: of none
+}
+
 // findCase collects what the job database keeps about one decided run.
-func findCase(cmd *cobra.Command, f explainFlags) (audit.Case, error) {
+func findCase(cmd *cobra.Command, f explainFlags) (decided, error) {
 	jobs, runs, err := findJob(cmd, f.jobSource, f.job)
 	if err != nil {
-		return audit.Case{}, err
+		return decided{}, err
 	}
 	for i := range jobs {
-		c := audit.Case{Job: &jobs[i]}
+		c := decided{Case: audit.Case{Job: &jobs[i]}}
 		byID := map[string]*jobdb.Run{}
 		for k := range runs[i] {
 			byID[runs[i][k].RunID] = &runs[i][k]
 		}
 		var earlier []audit.Earlier
+		var at eventlog.Position
 		err := f.viewJobs(cmd.Context(), func(q jobdb.Queries) error {
-			return q.Decisions(jobdb.RecordFilter{JobID: f.job, Partition: &jobs[i].Partition}, func(d *jobdb.Decision) error {
+			err := q.Decisions(jobdb.RecordFilter{JobID: f.job, Partition: &jobs[i].Partition}, func(d *jobdb.Decision) error {
 				copied := d.Decision
 				if f.run < 0 || uint32(f.run) == d.RunIndex {
 					c.Decision, c.Run, c.Earlier = &copied, byID[d.RunID], slices.Clip(earlier)
+					c.superseded, at = d.Superseded, d.Log
 				}
 				earlier = append(earlier, audit.Earlier{Decision: &copied, Run: byID[d.RunID]})
 				return nil
 			})
+			if err == nil && c.superseded {
+				c.release, err = releaseOf(q, jobs[i].Partition, at)
+			}
+			return err
 		})
 		if err != nil {
 			return c, err
@@ -111,12 +125,17 @@ func findCase(cmd *cobra.Command, f explainFlags) (audit.Case, error) {
 			return c, nil
 		}
 	}
-	return audit.Case{}, notDecided(cmd, f)
+	return decided{}, notDecided(cmd, f, runs)
 }
 
 // notDecided says why there is no decision to explain.
-func notDecided(cmd *cobra.Command, f explainFlags) error {
+func notDecided(cmd *cobra.Command, f explainFlags, runs [][]jobdb.Run) error {
 	var why []string
+	for _, r := range slices.Concat(runs...) {
+		if r.Outcome == jobdb.Released {
+			why = append(why, fmt.Sprintf("  run %s failed, and went to the job database without a decision, since none came in time (refloatctl get releases)", r.RunID))
+		}
+	}
 	err := f.viewJobs(cmd.Context(), func(q jobdb.Queries) error {
 		return q.NotDecided(jobdb.RecordFilter{JobID: f.job}, func(r *jobdb.NotDecided) error {
 			why = append(why, fmt.Sprintf("  run %s failed at %s and was not decided: %s", r.RunID, timeText(r.Time), r.Reason))
@@ -174,7 +193,7 @@ func brakesOn(brakes []policylog.Brake, queue string) []*pb.BrakeState {
 	return on
 }
 
-func printCase(w io.Writer, c audit.Case, x evaluator.Explanation) {
+func printCase(w io.Writer, c decided, x evaluator.Explanation) {
 	d := c.Decision
 	fmt.Fprintf(w, "%s %s  queue %s, job set %s\n", bold(w, "Job"), oneLine(d.JobID), oneLine(d.Queue), oneLine(d.JobSet))
 	fmt.Fprintf(w, "%s %d (%s) failed at %s%s\n", bold(w, "Run"), d.RunIndex, oneLine(d.RunID), timeText(d.Time), onNode(c.Run.Node))
@@ -184,6 +203,7 @@ func printCase(w io.Writer, c audit.Case, x evaluator.Explanation) {
 		kind = "JobRequeued"
 	}
 	fmt.Fprintf(w, "\n%s %s, %s\n  %s\n", bold(w, "Decision"), kind, d.Code, oneLine(audit.Reason(d)))
+	printSuperseded(w, c)
 	if d.Requeue {
 		fmt.Fprintf(w, "  next run: pod %s, not before %s\n", oneLine(d.PodName), timeText(d.RetryAfter))
 	}
@@ -193,6 +213,19 @@ func printCase(w io.Writer, c audit.Case, x evaluator.Explanation) {
 		bold(w, "Where"), d.Number, c.Job.Partition, d.Generation, d.PolicySet[:6], d.Position)
 	if v := c.Job.Armada; v.Failed {
 		fmt.Fprintf(w, "%s failed: %s %s\n", bold(w, "Armada's own verdict"), v.Reason, oneLine(v.Message))
+	}
+}
+
+// printSuperseded says why a decision changed nothing.
+func printSuperseded(w io.Writer, c decided) {
+	if !c.superseded {
+		return
+	}
+	fmt.Fprintf(w, "  superseded: it came too late and changed nothing; the run stays as Armada has it\n")
+	if r := c.release; r != nil && byCutover(r) {
+		fmt.Fprintf(w, "  Armada's own ingester had taken in the events up to %v, before the cut-over\n", r.To)
+	} else if r != nil {
+		fmt.Fprintf(w, "  at %s, %d messages after %v up to %v had been released, since no decision came in time\n", timeText(r.When), r.Messages, r.From, r.To)
 	}
 }
 
@@ -282,7 +315,7 @@ func arithmetic(a *policy.Arithmetic) string {
 }
 
 // explanationJSON is what explain prints for programs.
-func explanationJSON(c audit.Case, x evaluator.Explanation) any {
+func explanationJSON(c decided, x evaluator.Explanation) any {
 	type rung struct {
 		Policy  string `json:"policy"`
 		Rule    string `json:"rule"`
@@ -296,7 +329,11 @@ func explanationJSON(c audit.Case, x evaluator.Explanation) any {
 		Job      job            `json:"job"`
 		Ladder   []rung         `json:"ladder"`
 		Before   uint32         `json:"globalUsedBefore"`
+		Release  *release       `json:"release,omitempty"` // that made the decision superseded
 	}{Decision: audit.DecisionOf(c.Job.Partition, c.Decision), Job: jobJSON(c.Job, []jobdb.Run{*c.Run}), Ladder: []rung{}, Before: x.Before.Granted}
+	if out.Decision.Superseded = c.superseded; c.release != nil {
+		out.Release = releaseJSON(c.release)
+	}
 	for _, r := range x.Rungs {
 		line := rung{Policy: r.Policy, Rule: r.Rule, Tried: r.Tried, Matched: r.Matched, Why: r.Why}
 		if r.Tried && !r.Matched {

@@ -38,7 +38,7 @@ func TestExplainAll(t *testing.T) {
 				if err != nil {
 					t.Fatalf("run %d of %s: %v", d.RunIndex, d.JobID, err)
 				}
-				x, err := audit.Explain(set, c)
+				x, err := audit.Explain(set, c.Case)
 				if err != nil {
 					t.Errorf("run %d of %s: %v", d.RunIndex, d.JobID, err)
 				}

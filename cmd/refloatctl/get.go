@@ -25,13 +25,13 @@ type getFlags struct {
 func newGet() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get",
-		Short: "Show jobs, decisions, policies, queues and settings",
-		Long:  "Show jobs and decisions of a data directory or a job database, also while `refloatctl up`\nruns on it; or the policies, queues and settings of a running server.",
+		Short: "Show jobs, decisions, releases, policies, queues and settings",
+		Long:  "Show jobs, decisions and releases of a data directory or a job database, also while `refloatctl up`\nruns on it; or the policies, queues and settings of a running server.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return usageError{errors.New("get what? jobs, job, decisions, policies, queues, settings or resources")}
+			return usageError{errors.New("get what? jobs, job, decisions, releases, policies, queues, settings or resources")}
 		},
 	}
-	cmd.AddCommand(newGetJobs(), newGetJob(), newGetDecisions())
+	cmd.AddCommand(newGetJobs(), newGetJob(), newGetDecisions(), newGetReleases())
 	cmd.AddCommand(newGetResources()...)
 	return cmd
 }
@@ -130,8 +130,12 @@ func newGetJob() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			late, err := findSuperseded(cmd, f.jobSource, args[0])
+			if err != nil {
+				return err
+			}
 			for i := range jobs {
-				if err := printJob(cmd.OutOrStdout(), f.output, &jobs[i], runs[i]); err != nil {
+				if err := printJob(cmd.OutOrStdout(), f.output, &jobs[i], runs[i], late[jobs[i].Partition]); err != nil {
 					return err
 				}
 			}
@@ -165,9 +169,15 @@ func findJob(cmd *cobra.Command, from jobSource, id string) (jobs []jobdb.Job, r
 	return jobs, runs, err
 }
 
-func printJob(w io.Writer, output string, j *jobdb.Job, runs []jobdb.Run) error {
+// printJob shows a job with its runs; late are the superseded decisions on them,
+// by run.
+func printJob(w io.Writer, output string, j *jobdb.Job, runs []jobdb.Run, late map[string]uint64) error {
 	if output == outputJSON {
-		return jsonLines(w).Encode(jobJSON(j, runs))
+		out := jobJSON(j, runs)
+		for i := range out.Attempts {
+			out.Attempts[i].Superseded = late[out.Attempts[i].RunID]
+		}
+		return jsonLines(w).Encode(out)
 	}
 	fmt.Fprintf(w, "%s %s\n  queue %s, job set %s, partition %d, %s\n", bold(w, "Job"), oneLine(j.JobID), oneLine(j.Queue), oneLine(j.JobSet), j.Partition, j.State)
 	if j.Queueing.RetryAfter != 0 {
@@ -183,8 +193,13 @@ func printJob(w io.Writer, output string, j *jobdb.Job, runs []jobdb.Run) error 
 	for i := range runs {
 		r := &runs[i]
 		decided := ""
-		if r.Decision != 0 {
+		switch {
+		case r.Decision != 0:
 			decided = fmt.Sprintf("decision %d", r.Decision)
+		case late[r.RunID] != 0:
+			decided = fmt.Sprintf("released; decision %d superseded", late[r.RunID])
+		case r.Outcome == jobdb.Released:
+			decided = "released"
 		}
 		t.row(fmt.Sprintf("  %d", r.Index), r.RunID, r.State.String(), r.Node, r.Error.Reason, decided, r.Error.Message)
 	}
@@ -198,7 +213,8 @@ func newGetDecisions() *cobra.Command {
 		Short: "List decisions",
 		Long: `List decisions in partition and log order. The JSON is that of
 ` + "`refloatctl replay -o json`" + `; with --all also failed runs that were not decided, what was
-parked, and retries made ready.`,
+parked, and retries made ready. What came after its event had been released without
+a decision (` + "`refloatctl get releases`" + `) is superseded: it is kept, and changed nothing.`,
 		Example: "  refloatctl get decisions --data .refloat-run -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -223,14 +239,14 @@ func getDecisions(cmd *cobra.Command, f getFlags) error {
 	}
 	filter := jobdb.RecordFilter{JobID: f.job, Last: f.limit}
 	err = f.viewJobs(cmd.Context(), func(q jobdb.Queries) error {
-		err := q.Decisions(filter, func(d *jobdb.Decision) error { return p.print(d.Partition, &d.Decision, true) })
+		err := q.Decisions(filter, func(d *jobdb.Decision) error { return p.printKept(d.Partition, &d.Decision, true, d.Superseded) })
 		if err != nil || !f.all {
 			return err
 		}
 		return errors.Join(
-			q.NotDecided(filter, func(r *jobdb.NotDecided) error { return p.print(r.Partition, &r.NotDecided, true) }),
-			q.Ready(filter, func(r *jobdb.Ready) error { return p.print(r.Partition, &r.RetryReady, true) }),
-			q.Parked(jobdb.RecordFilter{}, func(r *jobdb.Parked) error { return p.print(r.Partition, &r.Parked, true) }),
+			q.NotDecided(filter, func(r *jobdb.NotDecided) error { return p.printKept(r.Partition, &r.NotDecided, true, r.Superseded) }),
+			q.Ready(filter, func(r *jobdb.Ready) error { return p.printKept(r.Partition, &r.RetryReady, true, r.Superseded) }),
+			q.Parked(jobdb.RecordFilter{}, func(r *jobdb.Parked) error { return p.printKept(r.Partition, &r.Parked, true, r.Superseded) }),
 		)
 	})
 	return errors.Join(err, p.end(), out.Flush())

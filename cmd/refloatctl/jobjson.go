@@ -43,6 +43,10 @@ type attempt struct {
 	Category  string `json:"category,omitempty"`
 	Decision  uint64 `json:"decision,omitempty"`
 	Shadow    bool   `json:"shadow,omitempty"`
+	// Released: its failure went to the job database without a decision.
+	Released bool `json:"released,omitempty"`
+	// Superseded is the number of the decision that came too late for it.
+	Superseded uint64 `json:"supersededDecision,omitempty"`
 }
 
 func jobJSON(j *jobdb.Job, runs []jobdb.Run) job {
@@ -64,7 +68,7 @@ func jobJSON(j *jobdb.Job, runs []jobdb.Run) job {
 			RunID: r.RunID, Index: r.Index, State: r.State.String(), Executor: r.Executor, Node: r.Node,
 			Leased: timeText(r.Times.Leased), Running: timeText(r.Times.Running), Ended: timeText(r.Times.Ended),
 			Preempted: r.Flags.Preempted, Error: r.Error.Reason, Message: r.Error.Message, Category: r.Error.Category,
-			Decision: r.Decision, Shadow: r.Shadow,
+			Decision: r.Decision, Shadow: r.Shadow, Released: r.Outcome == jobdb.Released,
 		})
 	}
 	return out

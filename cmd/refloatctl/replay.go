@@ -169,21 +169,33 @@ func newRecordPrinter(w io.Writer, output string) (*recordPrinter, error) {
 
 // print shows a decision, and with all also other records.
 func (p *recordPrinter) print(partition int, r chain.Record, all bool) error {
+	return p.printKept(partition, r, all, false)
+}
+
+// printKept does the same for a record of a job database, which may be superseded.
+func (p *recordPrinter) printKept(partition int, r chain.Record, all, superseded bool) error {
 	d, ok := r.(*chain.Decision)
 	if !ok {
 		other, ok := audit.OtherOf(partition, r)
 		if !ok || !all {
 			return nil
 		}
-		if p.json != nil {
+		if other.Superseded = superseded; p.json != nil {
 			return p.json.Encode(other)
 		}
-		p.table.row(other.JobID, other.RunID, other.Queue, other.Record, other.Reason, "", "", "", "")
+		why := ""
+		if superseded {
+			why = supersededText
+		}
+		p.table.row(other.JobID, other.RunID, other.Queue, other.Record, other.Reason, "", "", "", why)
 		return nil
 	}
 	shown := audit.DecisionOf(partition, d)
-	if p.json != nil {
+	if shown.Superseded = superseded; p.json != nil {
 		return p.json.Encode(shown)
+	}
+	if superseded {
+		shown.Reason = supersededText + ": " + shown.Reason
 	}
 	used := ""
 	if shown.RuleUsed != nil {

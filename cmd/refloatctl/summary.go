@@ -16,8 +16,12 @@ func summarize(cmd *cobra.Command, f upFlags, took time.Duration) error {
 	out := cmd.OutOrStdout()
 	var s *jobdb.Summary
 	var example *jobdb.Decision
+	var without []released
 	err := f.viewJobs(cmd.Context(), func(q jobdb.Queries) (err error) {
 		if s, err = q.Summary(); err != nil {
+			return err
+		}
+		if without, err = releasedIn(q); err != nil {
 			return err
 		}
 		return q.Decisions(jobdb.RecordFilter{}, func(d *jobdb.Decision) error {
@@ -32,13 +36,16 @@ func summarize(cmd *cobra.Command, f upFlags, took time.Duration) error {
 		return err
 	}
 	printDecisions(out, s)
-	printJobs(out, s, took)
+	printJobs(out, s, without, took)
 	fmt.Fprintf(out, "\n%s\n", bold(out, "Try next"))
 	if example != nil {
 		fmt.Fprintf(out, "  bin/refloatctl explain %s %s\n", example.JobID, f.jobSource)
 	}
 	fmt.Fprintf(out, "  bin/refloatctl get jobs %s --waiting\n", f.jobSource)
 	fmt.Fprintf(out, "  bin/refloatctl get decisions %s -o json\n", f.jobSource)
+	if len(without) > 0 {
+		fmt.Fprintf(out, "  bin/refloatctl get releases %s\n", f.jobSource)
+	}
 	fmt.Fprintf(out, "  bin/refloatctl replay --verify --data %s\n", f.data)
 	if f.policies != "" {
 		fmt.Fprintf(out, "  edit %s, then: bin/refloatctl lint %s && bin/refloatctl replay --log %s --policies %s\n",
@@ -69,7 +76,29 @@ func printDecisions(out io.Writer, s *jobdb.Summary) {
 	_ = t.flush()
 }
 
-func printJobs(out io.Writer, s *jobdb.Summary, took time.Duration) {
+// released is what went to the job database without a decision in a partition.
+type released struct {
+	partition, times int
+	messages         uint64
+	last             int64
+}
+
+func releasedIn(q jobdb.Queries) (all []released, err error) {
+	err = q.Releases(jobdb.RecordFilter{}, func(r *jobdb.Release) error {
+		if byCutover(r) {
+			return nil
+		}
+		if n := len(all); n == 0 || all[n-1].partition != r.Partition {
+			all = append(all, released{partition: r.Partition})
+		}
+		p := &all[len(all)-1]
+		p.times, p.messages, p.last = p.times+1, p.messages+r.Messages, max(p.last, r.When)
+		return nil
+	})
+	return all, err
+}
+
+func printJobs(out io.Writer, s *jobdb.Summary, released []released, took time.Duration) {
 	fmt.Fprintf(out, "\n%s\n", bold(out, "Jobs"))
 	t := newTable(out, "  STATE", "COUNT")
 	for _, c := range s.Jobs {
@@ -81,6 +110,12 @@ func printJobs(out io.Writer, s *jobdb.Summary, took time.Duration) {
 	}
 	for _, c := range s.Parked {
 		fmt.Fprintf(out, "\n  %d parked: %s", c.Count, c.Reason)
+	}
+	for _, r := range released {
+		fmt.Fprintf(out, "\n  partition %d: %s released without a decision, %s, the last at %s", r.partition, plural(int(r.messages), "message"), plural(r.times, "time"), timeText(r.last))
+	}
+	if s.Superseded > 0 {
+		fmt.Fprintf(out, "\n  %s superseded: too late for a release, and without effect", plural(int(s.Superseded), "decision"))
 	}
 	fmt.Fprintf(out, "\n  %d runs, %.1f s\n", s.Runs, took.Seconds())
 }

@@ -19,6 +19,7 @@ import (
 type upFlags struct {
 	jobSource
 	policies, pace, listen string
+	ingestMode             string
 	feed                   []string
 	partitions             int
 	drained, quiet         bool
@@ -32,7 +33,8 @@ func newUp() *cobra.Command {
 		Short: "Run Refloat in one process on one directory",
 		Long: `Run evaluator and ingester in one process, on the embedded log and SQLite, in
 one data directory. Started again, it goes on where the log ends. With --job-db,
-the job database is elsewhere; its tables are made where there are none.
+the job database is elsewhere; its tables are made where there are none. Where
+that is Armada's scheduler database, --ingest-mode says what is written there.
 
 Every flag can also be set by the environment (REFLOAT_DATA for --data) and by
 a YAML file (--config); flags win over the environment, and that over the file.`,
@@ -54,6 +56,7 @@ a YAML file (--config); flags win over the environment, and that over the file.`
 	flags := cmd.Flags()
 	flags.StringVar(&f.data, "data", "", "data directory, created when it is not there (required)")
 	f.bindJobDB(cmd)
+	flags.StringVar(&f.ingestMode, "ingest-mode", node.IngestModes()[0], "what to write where --job-db is Armada's scheduler database: holdback (for an unmodified Armada), direct (for a scheduler that honours retry_after), passthrough (what Armada's own ingester writes) or observe (only our tables)")
 	flags.StringVar(&f.policies, "policies", "", "policy file, or directory of policy files, read again when it changes")
 	flags.StringArrayVar(&f.feed, "feed", nil, "recording to write into the events log; may be repeated")
 	flags.StringVar(&f.pace, "pace", "", "how fast to feed against the recorded times, as 10x (default: at once)")
@@ -72,6 +75,9 @@ func up(cmd *cobra.Command, f upFlags) error {
 	}
 	if f.partitions < 0 {
 		return usageError{fmt.Errorf("--partitions %d: give 1 or more, or 0 for as many as the feeds have", f.partitions)}
+	}
+	if err := node.CheckIngestMode(f.ingestMode); err != nil {
+		return usageError{fmt.Errorf("--ingest-mode: %w", err)}
 	}
 	pace, err := parsePace(f.pace)
 	if err != nil {
@@ -97,7 +103,7 @@ func up(cmd *cobra.Command, f upFlags) error {
 	defer bar.done()
 	start := time.Now()
 	err = node.Run(cmd.Context(), node.Config{
-		Data: node.Dir(f.data), JobDB: f.jobDB, Partitions: f.partitions, Policies: f.policies,
+		Data: node.Dir(f.data), JobDB: f.jobDB, IngestMode: f.ingestMode, Partitions: f.partitions, Policies: f.policies,
 		Feeds: f.feed, Pace: pace, Evaluate: true, Ingest: true,
 		Listen: f.listen, API: served, ExitWhenDrained: f.drained,
 		Progress: func(s node.Status) { bar.say("fed %d of %d messages", s.Fed, s.Total) },

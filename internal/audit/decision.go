@@ -41,6 +41,9 @@ type Decision struct {
 	Shadow          bool     `json:"shadow"`
 	Generation      uint64   `json:"generation"`
 	PolicySet       string   `json:"policySet"`
+	// Superseded: its message had been released without a decision before it came,
+	// so it changed nothing. Of job databases only.
+	Superseded bool `json:"superseded,omitempty"`
 }
 
 // Position is a log position as JSON prints it.
@@ -68,6 +71,7 @@ type Other struct {
 	RetryAfter string   `json:"retryAfter,omitempty"`
 	Event      uint32   `json:"event,omitempty"` // place in the message, from 1
 	Raw        []byte   `json:"raw,omitempty"`   // base64
+	Superseded bool     `json:"superseded,omitempty"`
 }
 
 // DecisionOf renders a decision for programs.

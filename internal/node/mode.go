@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 
@@ -20,6 +21,14 @@ import (
 // IngestModes are the modes of an ingester, the default first.
 func IngestModes() []string { return []string{"direct", "holdback", "passthrough", "observe"} }
 
+// CheckIngestMode says what is wrong with the name of a mode; empty is the default.
+func CheckIngestMode(name string) error {
+	if name == "" || slices.Contains(IngestModes(), name) {
+		return nil
+	}
+	return fmt.Errorf("mode %q: give one of %s", name, strings.Join(IngestModes(), ", "))
+}
+
 // mirrorMode is what a mode of an ingester does to Armada's tables, and whether
 // they must be there for it.
 func mirrorMode(name string) (mode mirror.Mode, must bool, err error) {
@@ -31,7 +40,7 @@ func mirrorMode(name string) (mode mirror.Mode, must bool, err error) {
 	case "passthrough":
 		return mirror.Passthrough, true, nil
 	}
-	return 0, false, fmt.Errorf("mode %q: give one of %s", name, strings.Join(IngestModes(), ", "))
+	return 0, false, CheckIngestMode(name)
 }
 
 // mirrors makes what writes Armada's tables beside ours, or nil: the job database

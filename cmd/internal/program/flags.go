@@ -90,6 +90,9 @@ func (f *flags) complete() error {
 		}
 		c.Instance = fmt.Sprintf("%s-%d", host, os.Getpid())
 	}
+	if err := node.CheckIngestMode(c.IngestMode); err != nil {
+		return fmt.Errorf("--mode: %w", err)
+	}
 	var err error
 	if c.AcceptHistory, err = parseHistory(f.history); err != nil {
 		return err
