@@ -37,6 +37,8 @@ type Hooks struct {
 	Parked func(partition int, at eventlog.Position, f armadadb.Finding)
 	// Unable is told of each retry that cannot be put into Armada's tables.
 	Unable func(partition int, err error)
+	// Untold is told of each decision that is not copied to events.
+	Untold func(partition int, err error)
 }
 
 // Mirror is a [sink.Mirror] on PostgreSQL.
@@ -136,8 +138,9 @@ func (t *taking) effect(op armadadb.Op) {
 	}
 	switch o := op.(type) {
 	case *armadadb.FailJob:
-		// Armada's verdict gives way to a retry that stands on the job's latest run.
-		if j := t.jobs(o.JobID); j != nil && j.Queueing.Decision != 0 && j.State == jobdb.JobQueued {
+		// Armada's verdict gives way to a retry that stands on the job's latest run,
+		// unless that could not be put into its tables.
+		if j := t.jobs(o.JobID); j != nil && j.Queueing.Decision != 0 && j.State == jobdb.JobQueued && storable(j.Queueing.LatestRun) {
 			t.add(overruled{
 				jobID: o.JobID, runID: j.Queueing.LatestRun, number: j.Queueing.Decision,
 				retryAfter: j.Queueing.RetryAfter, avoid: storableOf(j.Queueing.AvoidNodes), at: t.msg.Log.Position,
@@ -324,7 +327,7 @@ func (w *writing) publish(ctx context.Context, copies []copyOf) error {
 		return nil // a wait of another mode may ask for one
 	}
 	messages, err := w.messages(ctx, copies)
-	if err != nil {
+	if err != nil || len(messages) == 0 {
 		return err
 	}
 	if err := w.cfg.Copies(ctx, w.cfg.Partition, messages); err != nil {

@@ -58,6 +58,7 @@ type played struct {
 	tables map[string][]string
 	copies []string // each once
 	told   int      // how often
+	url    string
 	faults int
 }
 
@@ -123,7 +124,7 @@ func (h *tape) play(t testing.TB, mode mirror.Mode, r replay) *played {
 		p.clock.Add(int64(pass))
 		p.drain()
 	}
-	out := &played{tables: dump(t, conn), told: len(p.copies), faults: p.faults}
+	out := &played{url: url, tables: dump(t, conn), told: len(p.copies), faults: p.faults}
 	out.copies = slices.Compact(slices.Sorted(slices.Values(p.copies)))
 	return out
 }

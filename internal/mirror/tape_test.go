@@ -2,6 +2,7 @@ package mirror_test
 
 import (
 	"errors"
+	"iter"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -69,6 +70,15 @@ func recorded(t testing.TB, name, policies string) *tape {
 // recordedTimes has each message so many times.
 func recordedTimes(t testing.TB, name, policies string, times int) *tape {
 	t.Helper()
+	entries, err := recording.ReadFile(filepath.Join(recordings, name+".jsonl.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return decidedTimes(t, slices.Values(entries), policies, times)
+}
+
+func decidedTimes(t testing.TB, entries iter.Seq[recording.Entry], policies string, times int) *tape {
+	t.Helper()
 	fs, start := vfs.NewMem(), time.Unix(1_600_000_000, 0)
 	open := func(dir string, partitions int) *filelog.Log {
 		log, err := filelog.Open(filelog.Config{FS: fs, Dir: dir, Partitions: partitions, Manual: true, Now: func() time.Time { return start }})
@@ -79,11 +89,7 @@ func recordedTimes(t testing.TB, name, policies string, times int) *tape {
 		return log
 	}
 	events, decisions, set := open("events", 3), open("decisions", 3), open("policies", 1)
-	entries, err := recording.ReadFile(filepath.Join(recordings, name+".jsonl.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
+	for e := range entries {
 		if err := events.Append(e.Partition, slices.Repeat([]eventlog.Message{e.Message}, times)); err != nil {
 			t.Fatal(err)
 		}

@@ -70,6 +70,10 @@ func (n *node) mirrors(ctx context.Context, db JobDB) (func(partition int) sink.
 				n.Log.Warn("left out of Armada's tables", slog.Int("partition", p), slog.String("message", at.String()), slog.Int("event", f.Event),
 					slog.String("kind", f.Kind.String()), slog.String("reason", f.Reason))
 			},
+			Untold: func(p int, err error) {
+				n.metrics.notMirrored.WithLabelValues("Untold").Inc()
+				n.Log.Warn("a decision is not copied to events", slog.Int("partition", p), slog.Any("error", err))
+			},
 			Unable: func(p int, err error) {
 				n.metrics.notMirrored.WithLabelValues("Unable").Inc()
 				n.Log.Error("a retry is not put into Armada's tables", slog.Int("partition", p), slog.Any("error", err))
