@@ -44,7 +44,7 @@ func Class(err error, conn *pgx.Conn) error {
 	case pgerror.Unavailable:
 		return jobdb.ErrUnavailable
 	case pgerror.ReadOnly:
-		return readOnlyNow
+		return errReadOnlyNow
 	case pgerror.Denied:
 		return jobdb.ErrDenied
 	case pgerror.Missing:
@@ -54,8 +54,8 @@ func Class(err error, conn *pgx.Conn) error {
 	return nil
 }
 
-// readOnlyNow: a standby, or a server that was told to take no writes.
-var readOnlyNow = fmt.Errorf("%w: %w", jobdb.ErrUnavailable, jobdb.ErrReadOnly)
+// errReadOnlyNow: a standby, or a server that was told to take no writes.
+var errReadOnlyNow = fmt.Errorf("%w: %w", jobdb.ErrUnavailable, jobdb.ErrReadOnly)
 
 // failed is place.classify, after the connections were closed if their server
 // takes no writes: they would stay with it when another one takes its place.
