@@ -56,7 +56,18 @@ type (
 	proven struct{ *chain.RetryReady }
 )
 
-func (apply) job() string       { return "" }
+// job is that of an end, which ends its wait too.
+func (a apply) job() string {
+	switch o := a.Op.(type) {
+	case *armadadb.SucceedJob:
+		return o.JobID
+	case *armadadb.FailJob:
+		return o.JobID
+	case *armadadb.CancelJob:
+		return o.JobID
+	}
+	return ""
+}
 func (a lease) job() string     { return a.JobID }
 func (a requeue) job() string   { return a.JobID }
 func (a refuse) job() string    { return a.JobID }
@@ -216,6 +227,7 @@ func (p *plan) asQueued(o *armadadb.RequestSetCancel) *armadadb.RequestSetCancel
 func (p *plan) end(id string) {
 	if j := p.jobs[id]; j != nil {
 		j.over = true
+		j.put(nil)
 	}
 }
 

@@ -54,7 +54,7 @@ func (w *writing) mustBeOurs(ctx context.Context) error {
 }
 
 // load finds what the actions change: the rows of jobs that are decided on or
-// wait. For a lease that ends no wait, nothing is needed.
+// wait. For a lease or an end that ends no wait, nothing is needed.
 func (w *writing) load(ctx context.Context, actions []action) (map[string]*jobView, error) {
 	jobs := map[string]*jobView{}
 	var named, asked []string
@@ -67,7 +67,9 @@ func (w *writing) load(ctx context.Context, actions []action) (map[string]*jobVi
 			jobs[id] = &jobView{id: id}
 			named = append(named, id)
 		}
-		if _, leased := a.(lease); !leased {
+		switch a.(type) {
+		case lease, apply:
+		default:
 			asked = append(asked, id)
 		}
 	}
@@ -81,8 +83,10 @@ func (w *writing) load(ctx context.Context, actions []action) (map[string]*jobVi
 			named = append(named, id)
 		}
 	}
-	if err := w.loadWaits(ctx, jobs, named); err != nil {
-		return nil, err
+	if w.due != never { // something waits, as far as we know
+		if err := w.loadWaits(ctx, jobs, named); err != nil {
+			return nil, err
+		}
 	}
 	if err := w.loadPolicies(ctx, actions); err != nil {
 		return nil, err
