@@ -63,12 +63,13 @@ var mayImport = map[string]string{
 	"internal/armadadb/schema": "github.com/jackc/pgx/v5",
 	"internal/mirror": "internal/armadadb internal/armadadb/pb internal/armadadb/store internal/chain internal/eventlog internal/jobdb internal/jobdb/postgres internal/sink " +
 		"github.com/jackc/pgx/v5 google.golang.org/protobuf",
+	"internal/control":    "internal/armadadb internal/armadadb/store internal/eventlog internal/jobdb internal/jobdb/postgres github.com/jackc/pgx/v5",
 	"internal/checkpoint": "gocloud.dev",
 	"internal/placement":  "internal/eventlog github.com/apache/pulsar-client-go",
 	"internal/cutover": "events/pb internal/armadadb internal/armadadb/store internal/doctor internal/eventlog internal/eventlog/pulsarlog internal/jobdb internal/jobdb/postgres internal/jobdb/table internal/mirror " +
 		"github.com/apache/pulsar-client-go github.com/jackc/pgx/v5 google.golang.org/protobuf",
 	"internal/doctor": "internal/armadadb/store github.com/jackc/pgx/v5 internal/chain internal/eventlog internal/eventlog/pulsarlog github.com/apache/pulsar-client-go",
-	"internal/node": "internal/api internal/api/pb internal/armadadb internal/armadadb/store internal/audit internal/chain internal/checkpoint internal/copied internal/evaluator internal/eventlog internal/eventlog/filelog " +
+	"internal/node": "internal/api internal/api/pb internal/armadadb internal/armadadb/store internal/audit internal/chain internal/checkpoint internal/control internal/copied internal/evaluator internal/eventlog internal/eventlog/filelog " +
 		"internal/eventlog/pulsarlog internal/follow internal/jobdb internal/jobdb/postgres internal/jobdb/sqlite internal/mirror internal/pgerror internal/placement internal/policy internal/policylog internal/projection internal/recording internal/sink " +
 		"github.com/cenkalti/backoff/v5 github.com/cockroachdb/pebble/v2 github.com/jackc/pgx/v5 github.com/prometheus/client_golang gocloud.dev golang.org/x/sync golang.org/x/time google.golang.org/protobuf",
 

@@ -62,6 +62,11 @@ reached.`),
 	return cmd
 }
 
+const (
+	flagControl  = "control-plane"
+	controlPlane = "control-plane" // its name unless Armada's configuration has another
+)
+
 // cutoverFlags are those of all of its commands.
 type cutoverFlags struct {
 	pulsar   *pulsarflags.Flags
@@ -81,7 +86,8 @@ func newCutoverStep(name, short, long string) *cobra.Command {
 	set := cmd.Flags()
 	set.StringVar(&f.site.JobDB, "job-db", "", "Armada's scheduler database: postgres://user@host:5432/database, best with the password in PGPASSWORD or ~/.pgpass")
 	settings.Secret(cmd, "job-db")
-	set.StringVar(&f.site.Subscription, "subscription", "scheduler-ingester", "subscription of Armada's scheduler ingester on events")
+	set.StringVar(&f.site.Subscription, "subscription", "scheduler-ingester", "subscription of Armada's scheduler ingester on events and on control-plane")
+	set.StringVar(&f.site.Control, flagControl, controlPlane, "Armada's control-plane topic, taken over and given back as events are; empty: it is left alone")
 	if name == "back" {
 		set.StringVar(&f.site.NodeLabel, "node-id-label", "", "Armada's scheduling.nodeIdLabel (default kubernetes.io/hostname)")
 	}
@@ -173,6 +179,9 @@ func (f *cutoverFlags) commands(cmd *cobra.Command, s *cutover.State) []string {
 		evaluator += " --accept-history-from beginning"
 	}
 	db := strings.TrimPrefix(jobSource{jobDB: f.site.JobDB}.String(), "--job-db ")
+	if f.site.Control != controlPlane {
+		cluster += " --" + flagControl + " " + quoted(f.site.Control)
+	}
 	return []string{evaluator, "ingester " + cluster + " --mode holdback --job-db " + quoted(db)}
 }
 
@@ -185,9 +194,8 @@ func quoted(s string) string {
 }
 
 func printCutover(w io.Writer, r *cutover.Report, verb string, commands []string) error {
-	t := newTable(w, "PARTITION", "ARMADA UP TO", "BACKLOG", "CONSUMERS", "EVENTS SINCE", "OURS UP TO", "CONSUMERS")
-	for i := range r.Partitions {
-		p := &r.Partitions[i]
+	t := newTable(w, "TOPIC", "PARTITION", "ARMADA UP TO", "BACKLOG", "CONSUMERS", "EVENTS SINCE", "OURS UP TO", "CONSUMERS")
+	for _, p := range r.All() {
 		taken, since, ours := "?", "", ""
 		if !p.Cursor.Missing && p.Taken.Why == nil {
 			taken = upTo(p.Taken.At)
@@ -198,7 +206,7 @@ func printCutover(w io.Writer, r *cutover.Report, verb string, commands []string
 		if p.Place != nil {
 			ours = upTo(p.Place.Events)
 		}
-		t.row(fmt.Sprint(p.Number), taken, fmt.Sprint(p.Cursor.Backlog), strings.Join(p.Cursor.Consumers, " "), since, ours, strings.Join(p.Ingesters, " "))
+		t.row(topicWord(p), fmt.Sprint(p.Number), taken, fmt.Sprint(p.Cursor.Backlog), strings.Join(p.Cursor.Consumers, " "), since, ours, strings.Join(p.Ingesters, " "))
 	}
 	if err := t.flush(); err != nil {
 		return err
@@ -233,6 +241,7 @@ func printCutover(w io.Writer, r *cutover.Report, verb string, commands []string
 // cutoverPartitionJSON is the machine-readable contract of a partition.
 type cutoverPartitionJSON struct {
 	Record          string   `json:"record"` // Partition
+	Topic           string   `json:"topic"`  // events or control-plane
 	Partition       int      `json:"partition"`
 	ArmadaUpTo      string   `json:"armadaUpTo,omitempty"` // left out where it cannot be told
 	ArmadaBacklog   int64    `json:"armadaBacklog"`
@@ -266,10 +275,9 @@ type cutoverCommandJSON struct {
 func printCutoverJSON(w io.Writer, r *cutover.Report, verb string, commands []string) error {
 	enc := jsonLines(w)
 	var errs []error
-	for i := range r.Partitions {
-		p := &r.Partitions[i]
+	for _, p := range r.All() {
 		line := cutoverPartitionJSON{
-			Record: "Partition", Partition: p.Number, ArmadaBacklog: p.Cursor.Backlog, Whole: p.Whole, OlderJobs: p.Older,
+			Record: "Partition", Topic: topicWord(p), Partition: p.Number, ArmadaBacklog: p.Cursor.Backlog, Whole: p.Whole, OlderJobs: p.Older,
 			ArmadaConsumers: append([]string{}, p.Cursor.Consumers...), OurConsumers: append([]string{}, p.Ingesters...),
 		}
 		if !p.Cursor.Missing && p.Taken.Why == nil {
@@ -297,6 +305,13 @@ func printCutoverJSON(w io.Writer, r *cutover.Report, verb string, commands []st
 		errs = append(errs, enc.Encode(cutoverCommandJSON{"Command", c}))
 	}
 	return errors.Join(errs...)
+}
+
+func topicWord(p *cutover.Partition) string {
+	if p.Control {
+		return controlPlane
+	}
+	return "events"
 }
 
 // upTo is a position for people.

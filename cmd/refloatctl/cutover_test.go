@@ -46,7 +46,7 @@ func TestCutoverUsage(t *testing.T) {
 
 // The machine-readable contracts of `cutover … -o json`.
 var cutoverContracts = map[string][]field{
-	"Partition": {{"partition", nil, isCount}, {"armadaBacklog", nil, isCount}, {"olderJobs", nil, isCount}},
+	"Partition": {{"topic", nil, oneOf("events", "control-plane")}, {"partition", nil, isCount}, {"armadaBacklog", nil, isCount}, {"olderJobs", nil, isCount}},
 	"Finding":   {{"about", nil, isText}, {"what", nil, isText}},
 	"Step":      {{"what", nil, isText}, {"state", nil, oneOf("did", "would", "as is")}},
 	"Command":   {{"command", nil, isText}},

@@ -25,8 +25,8 @@ func (s *Site) Back(ctx context.Context, rehearse bool) (*Report, error) {
 	r.Steps = append(r.Steps, Step{
 		What: fmt.Sprintf("give %d jobs that wait for a retry back to Armada's scheduler", state.Database.Waits), Done: state.Database.Waits == 0,
 	})
-	for i := range state.Partitions {
-		if p := &state.Partitions[i]; p.Place != nil && p.PlaceAt.Why == nil {
+	for _, p := range state.All() {
+		if p.Place != nil && p.PlaceAt.Why == nil {
 			r.Steps = append(r.Steps, p.resetStep(s.Subscription))
 		}
 	}
@@ -50,9 +50,9 @@ func (p *Partition) resetStep(subscription string) Step {
 	if p.PlaceAt.At == eventlog.Start {
 		at = "to the beginning"
 	}
-	what := fmt.Sprintf("partition %d: set subscription %s %s", p.Number, subscription, at)
+	what := fmt.Sprintf("%s: set subscription %s %s", p.name(), subscription, at)
 	if p.isBack() && p.Taken.At != p.PlaceAt.At {
-		what = fmt.Sprintf("partition %d: subscription %s has gone on from there to %v", p.Number, subscription, p.Taken.At)
+		what = fmt.Sprintf("%s: subscription %s has gone on from there to %v", p.name(), subscription, p.Taken.At)
 	}
 	return Step{What: what, Done: p.isBack()}
 }
@@ -81,6 +81,15 @@ func (s *Site) give(ctx context.Context, state *State) (err error) {
 				return errMoved
 			}
 		}
+		control, err := readControl(ctx, tx, " FOR UPDATE")
+		if err != nil {
+			return err
+		}
+		for _, p := range state.Control {
+			if at, there := control[p.Number]; there && (p.Place == nil || at != p.Place.Events) {
+				return errMoved
+			}
+		}
 		if _, err = s.endWaits(ctx, tx, len(state.Partitions)); err != nil {
 			return err
 		}
@@ -91,31 +100,36 @@ func (s *Site) give(ctx context.Context, state *State) (err error) {
 
 // reset sets the cursors, and sees to it that they stand where they should.
 func (s *Site) reset(ctx context.Context, state *State) (err error) {
-	l, err := s.open()
+	of, err := s.lookers(state)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, l.Close()) }()
-	for i := range state.Partitions {
-		p := &state.Partitions[i]
-		if p.isBack() {
+	defer func() { err = errors.Join(err, of.Close()) }()
+	for _, p := range state.All() {
+		if p.Place == nil || p.isBack() {
 			continue
 		}
-		if err := l.resetOne(ctx, p); err != nil {
-			return fmt.Errorf("set subscription %s of partition %d behind %v: %w", s.Subscription, p.Number, p.PlaceAt.At, err)
+		if err := of.topic(p).resetOne(ctx, p); err != nil {
+			return fmt.Errorf("set subscription %s of %s behind %v: %w", s.Subscription, p.name(), p.PlaceAt.At, err)
 		}
 	}
 	again, err := s.Look(ctx)
 	if err != nil {
 		return err
 	}
-	for i := range again.Partitions {
-		p, was := &again.Partitions[i], &state.Partitions[i]
+	if len(again.All()) != len(state.All()) {
+		return errors.New("there are more partitions now: run this again before Armada's ingester is started")
+	}
+	for i, p := range again.All() {
+		was := state.All()[i]
+		if was.Place == nil {
+			continue
+		}
 		if p.Place == nil || *p.Place != *was.Place {
-			return fmt.Errorf("partition %d: our ingester was started meanwhile: stop it, and run this again before Armada's is started", p.Number)
+			return fmt.Errorf("%s: our ingester was started meanwhile: stop it, and run this again before Armada's is started", p.name())
 		}
 		if !p.isBack() || p.Cursor.Holes != "" || !was.isBack() && p.Taken.At != p.PlaceAt.At {
-			return fmt.Errorf("partition %d: subscription %s stands at %s and not behind %v: run this again before Armada's ingester is started", p.Number, s.Subscription, p.Cursor.MarkDelete, p.PlaceAt.At)
+			return fmt.Errorf("%s: subscription %s stands at %s and not behind %v: run this again before Armada's ingester is started", p.name(), s.Subscription, p.Cursor.MarkDelete, p.PlaceAt.At)
 		}
 	}
 	return nil
@@ -124,7 +138,7 @@ func (s *Site) reset(ctx context.Context, state *State) (err error) {
 // resetOne makes the entry behind our place the next one. It need not be there
 // yet.
 func (l *looker) resetOne(ctx context.Context, p *Partition) error {
-	name, err := utils.GetTopicName(l.events.PartitionName(p.Number))
+	name, err := utils.GetTopicName(l.topic.PartitionName(p.Number))
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package cutover
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,7 +23,12 @@ func (c *checks) note(about, what, fix string) {
 	c.found = append(c.found, Finding{false, about, what, fix})
 }
 
-func (p *Partition) name() string { return fmt.Sprintf("partition %d", p.Number) }
+func (p *Partition) name() string {
+	if p.Control {
+		return fmt.Sprintf("control-plane, partition %d", p.Number)
+	}
+	return fmt.Sprintf("partition %d", p.Number)
+}
 
 const jobDatabase = "job database"
 
@@ -34,8 +40,7 @@ func checkStart(s *State) []Finding {
 		return c.found
 	}
 	var older int64
-	for i := range s.Partitions {
-		p := &s.Partitions[i]
+	for _, p := range s.toTake() {
 		c.stopped(p, "stop all of Armada's scheduler ingesters (scale them to 0), and run this again")
 		c.exact(p)
 		older += p.Older
@@ -62,7 +67,40 @@ func (c *checks) tables() {
 	}
 }
 
-// begun: our ingester has a place already.
+// controlAlone: events are ours, and control-plane is not yet.
+func (s *State) controlAlone() bool {
+	return placed(s.Partitions) && s.Database.GivenBack == 0 && len(s.Control) > 0 && !placed(s.Control)
+}
+
+// toTake are the partitions that are to be taken over, if nothing refuses it: all,
+// or those of control-plane alone.
+func (s *State) toTake() (take []*Partition) {
+	switch {
+	case !placed(s.Partitions) || s.givenBack():
+		return s.All()
+	case s.controlAlone():
+		for i := range s.Control {
+			take = append(take, &s.Control[i])
+		}
+	}
+	return take
+}
+
+// All are the partitions of both topics.
+func (s *State) All() (all []*Partition) {
+	for _, topic := range [][]Partition{s.Partitions, s.Control} {
+		for i := range topic {
+			all = append(all, &topic[i])
+		}
+	}
+	return all
+}
+
+func placed(topic []Partition) bool {
+	return slices.ContainsFunc(topic, func(p Partition) bool { return p.Place != nil })
+}
+
+// begun: our ingester has a place already, wherever it needs one.
 func (c *checks) begun() bool {
 	var places []string
 	for _, p := range c.Partitions {
@@ -71,7 +109,7 @@ func (c *checks) begun() bool {
 		}
 	}
 	switch {
-	case len(places) == 0:
+	case len(places) == 0 || c.controlAlone():
 		return false
 	case c.Database.GivenBack == 0:
 		c.refuse(jobDatabase, "our ingester has a place already (partition "+strings.Join(places, ", ")+")",
@@ -110,8 +148,8 @@ func (c *checks) exact(p *Partition) {
 // givenBack says whether there is nothing left to do: it is noted, no job waits,
 // and Armada's ingester stands where ours does, or has gone on.
 func (s *State) givenBack() bool {
-	for i := range s.Partitions {
-		if p := &s.Partitions[i]; p.Place == nil || !p.isBack() {
+	for _, p := range s.All() {
+		if p.Place == nil && !p.Control || p.Place != nil && !p.isBack() {
 			return false
 		}
 	}
@@ -135,8 +173,10 @@ func checkBack(s *State) []Finding {
 	if s.givenBack() {
 		return c.found
 	}
-	for i := range s.Partitions {
-		p := &s.Partitions[i]
+	for _, p := range s.All() {
+		if p.Place == nil && p.Control {
+			continue // ours did nothing in it
+		}
 		if p.Place == nil {
 			c.refuse(p.name(), "our ingester has no place in it", "nothing was taken over here; see refloatctl cutover plan")
 			continue

@@ -82,14 +82,19 @@ func live(ctx context.Context, tx pgx.Tx, state *State) error {
 
 // ours reads our places and counts what waits, where there are such tables.
 func ours(ctx context.Context, tx pgx.Tx, state *State) error {
-	var places, waits bool
-	const query = "SELECT to_regclass('refloat_positions') IS NOT NULL, to_regclass('refloat_waits') IS NOT NULL"
-	if err := tx.QueryRow(ctx, query).Scan(&places, &waits); err != nil {
+	var places, waits, control bool
+	const query = "SELECT to_regclass('refloat_positions') IS NOT NULL, to_regclass('refloat_waits') IS NOT NULL, to_regclass('refloat_control') IS NOT NULL"
+	if err := tx.QueryRow(ctx, query).Scan(&places, &waits, &control); err != nil {
 		return err
 	}
 	state.Database.Ours = places
 	if waits {
 		if err := tx.QueryRow(ctx, "SELECT count(*) FROM refloat_waits").Scan(&state.Database.Waits); err != nil {
+			return err
+		}
+	}
+	if control {
+		if err := ourControl(ctx, tx, state); err != nil {
 			return err
 		}
 	}
@@ -150,6 +155,47 @@ func empty(ctx context.Context, tx pgx.Tx) error {
 		return err
 	}
 	_, err := tx.Exec(ctx, "TRUNCATE "+tables)
+	return err
+}
+
+// ourControl reads our places in the control-plane topic. Where there is one, a
+// partition without is new, and ours from its beginning.
+func ourControl(ctx context.Context, tx pgx.Tx, state *State) error {
+	found, err := readControl(ctx, tx, "")
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	for i := range state.Control {
+		p := &state.Control[i]
+		at, there := found[p.Number]
+		if !there {
+			at = eventlog.Start
+		}
+		p.Place = &jobdb.Place{Events: at}
+	}
+	return nil
+}
+
+// readControl reads how far we are in the control-plane topic, by partition.
+func readControl(ctx context.Context, tx pgx.Tx, lock string) (map[int]eventlog.Position, error) {
+	rows, err := tx.Query(ctx, "SELECT partition, ledger, entry, batch FROM refloat_control"+lock)
+	if err != nil {
+		return nil, err
+	}
+	found := map[int]eventlog.Position{}
+	var partition int
+	var at eventlog.Position
+	_, err = pgx.ForEachRow(rows, []any{&partition, &at.Ledger, &at.Entry, &at.Batch}, func() error {
+		found[partition] = at
+		return nil
+	})
+	return found, err
+}
+
+func putControl(ctx context.Context, tx pgx.Tx, p *Partition) error {
+	const query = "INSERT INTO refloat_control (partition, ledger, entry, batch) VALUES ($1, $2, $3, $4)"
+	at := p.Taken.At
+	_, err := tx.Exec(ctx, query, p.Number, at.Ledger, at.Entry, at.Batch)
 	return err
 }
 

@@ -17,20 +17,27 @@ import (
 
 // Look asks the broker and the database. It changes nothing.
 func (s *Site) Look(ctx context.Context) (_ *State, err error) {
-	l, err := s.open()
+	l, err := s.open(s.Events)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	state := &State{Subscription: s.Subscription, Partitions: make([]Partition, l.events.Partitions())}
-	for p := range state.Partitions {
-		state.Partitions[p].Number = p
-		if err := l.partition(ctx, &state.Partitions[p]); err != nil {
-			return nil, fmt.Errorf("look at partition %d of %s: %w", p, l.events.Name(), err)
-		}
+	state := &State{Subscription: s.Subscription}
+	if state.Partitions, err = l.partitions(ctx); err != nil {
+		return nil, err
 	}
 	if state.Decisions, err = l.decisions(ctx, state); err != nil {
 		return nil, err
+	}
+	c, err := s.openControl()
+	if err != nil {
+		return nil, err
+	}
+	if c != nil {
+		defer func() { err = errors.Join(err, c.Close()) }()
+		if state.Control, err = c.controlPartitions(ctx); err != nil {
+			return nil, err
+		}
 	}
 	db, err := s.connect(ctx)
 	if err != nil {
@@ -40,35 +47,112 @@ func (s *Site) Look(ctx context.Context) (_ *State, err error) {
 	if err = errors.Join(err, db.close()); err != nil {
 		return nil, err
 	}
-	for p := range state.Partitions {
-		if err := l.place(ctx, &state.Partitions[p]); err != nil {
-			return nil, fmt.Errorf("look at partition %d of %s: %w", p, l.events.Name(), err)
-		}
+	if err := l.places(ctx, state.Partitions); err != nil || c == nil {
+		return state, err
 	}
-	return state, nil
+	return state, c.places(ctx, state.Control)
 }
 
-// looker asks the broker.
+// looker asks the broker about one topic.
 type looker struct {
 	*Site
-	events *pulsarlog.Topic
-	admin  pulsaradmin.Client
+	topic *pulsarlog.Topic
+	admin pulsaradmin.Client
 }
 
-func (s *Site) open() (*looker, error) {
+func (s *Site) open(name string) (*looker, error) {
 	admin, err := s.Cluster.Admin()
 	if err != nil {
 		return nil, err
 	}
-	events, err := s.Cluster.Open(s.Events)
+	topic, err := s.Cluster.Open(name)
 	if err != nil {
 		return nil, err
 	}
-	return &looker{Site: s, events: events, admin: admin}, nil
+	return &looker{Site: s, topic: topic, admin: admin}, nil
+}
+
+// openControl opens the control-plane topic; nil: there is none.
+func (s *Site) openControl() (*looker, error) {
+	if s.Control == "" {
+		return nil, nil
+	}
+	l, err := s.open(s.Control)
+	if errors.Is(err, pulsarlog.ErrGone) {
+		return nil, nil
+	}
+	return l, err
+}
+
+// lookers are those of both topics; the second may be nil.
+type lookers struct{ events, control *looker }
+
+func (s *Site) lookers(state *State) (of lookers, err error) {
+	if of.events, err = s.open(s.Events); err == nil && len(state.Control) > 0 {
+		if of.control, err = s.open(s.Control); err != nil {
+			err = errors.Join(err, of.events.Close())
+		}
+	}
+	return of, err
+}
+
+func (of lookers) topic(p *Partition) *looker {
+	if p.Control {
+		return of.control
+	}
+	return of.events
+}
+
+// Close gives up the topics.
+func (of lookers) Close() error {
+	err := of.events.Close()
+	if of.control != nil {
+		err = errors.Join(err, of.control.Close())
+	}
+	return err
 }
 
 // Close gives up the topic.
-func (l *looker) Close() error { return l.events.Close() }
+func (l *looker) Close() error { return l.topic.Close() }
+
+// partitions looks at all partitions, but for our places.
+func (l *looker) partitions(ctx context.Context) ([]Partition, error) {
+	all := make([]Partition, l.topic.Partitions())
+	for p := range all {
+		all[p].Number = p
+		if err := l.partition(ctx, &all[p]); err != nil {
+			return nil, fmt.Errorf("look at partition %d of %s: %w", p, l.topic.Name(), err)
+		}
+	}
+	return all, nil
+}
+
+// controlPartitions are those of the control-plane topic, on which our ingesters
+// have a subscription of their own.
+func (l *looker) controlPartitions(ctx context.Context) ([]Partition, error) {
+	all, err := l.partitions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for p := range all {
+		stats, err := l.stats(ctx, l.topic.PartitionName(p))
+		if err != nil {
+			return nil, err
+		}
+		all[p].Control, all[p].Ingesters = true, consumers(stats.Subscriptions[doctor.IngesterSubscription])
+	}
+	return all, nil
+}
+
+// places looks where in the topic our places are.
+func (l *looker) places(ctx context.Context, all []Partition) error {
+	for p := range all {
+		if err := l.place(ctx, &all[p]); err != nil {
+			return fmt.Errorf("look at partition %d of %s: %w", p, l.topic.Name(), err)
+		}
+	}
+	return nil
+}
 
 // decisions finds who of ours is connected, and says whether it is there at all.
 func (l *looker) decisions(ctx context.Context, state *State) (problem, err error) {
@@ -81,7 +165,7 @@ func (l *looker) decisions(ctx context.Context, state *State) (problem, err erro
 	}
 	defer func() { err = errors.Join(err, topic.Close()) }()
 	if n := topic.Partitions(); n != len(state.Partitions) {
-		return fmt.Errorf("%s has %d partitions, and %s has %d", topic.Name(), n, l.events.Name(), len(state.Partitions)), nil
+		return fmt.Errorf("%s has %d partitions, and %s has %d", topic.Name(), n, l.topic.Name(), len(state.Partitions)), nil
 	}
 	for p := range state.Partitions {
 		stats, err := l.stats(ctx, topic.PartitionName(p))
@@ -133,7 +217,7 @@ type ledger struct{ id, entries int64 }
 
 // cursor asks for Armada's subscription, and for the ledgers that there are.
 func (l *looker) cursor(ctx context.Context, p int, c *Cursor) ([]ledger, error) {
-	topic := l.events.PartitionName(p)
+	topic := l.topic.PartitionName(p)
 	stats, err := l.stats(ctx, topic)
 	if err != nil {
 		return nil, err
@@ -201,11 +285,11 @@ func (l *looker) canonical(ledgers []ledger, p int, markDelete string) (Position
 
 // before is the place before all that the topic holds.
 func (l *looker) before(p int) (eventlog.Position, error) {
-	at, err := l.events.Beginning(p)
+	at, err := l.topic.Beginning(p)
 	if err != nil || at == eventlog.Start {
 		return at, err
 	}
-	end, err := l.events.End(p)
+	end, err := l.topic.End(p)
 	if end == eventlog.Start { // what comes will be behind the beginning, whatever it is
 		return end, err
 	}
@@ -214,7 +298,7 @@ func (l *looker) before(p int) (eventlog.Position, error) {
 
 // lastIn is the last message of an entry, which may be a batch.
 func (l *looker) lastIn(p int, ledger, entry int64) (last eventlog.Position, err error) {
-	r, err := eventlog.ToEnd(l.events).Open(p, eventlog.Position{Ledger: ledger, Entry: entry, Batch: -1})
+	r, err := eventlog.ToEnd(l.topic).Open(p, eventlog.Position{Ledger: ledger, Entry: entry, Batch: -1})
 	if err != nil {
 		return last, err
 	}
@@ -237,15 +321,15 @@ func (l *looker) lastIn(p int, ledger, entry int64) (last eventlog.Position, err
 
 // first looks at the first message.
 func (l *looker) first(p *Partition) (err error) {
-	at, err := l.events.Beginning(p.Number)
+	at, err := l.topic.Beginning(p.Number)
 	if err != nil {
 		return err
 	}
 	p.Whole = at == eventlog.Start
-	if end, err := l.events.End(p.Number); err != nil || end == eventlog.Start {
+	if end, err := l.topic.End(p.Number); err != nil || end == eventlog.Start {
 		return err
 	}
-	r, err := eventlog.ToEnd(l.events).Open(p.Number, at)
+	r, err := eventlog.ToEnd(l.topic).Open(p.Number, at)
 	if err != nil {
 		return err
 	}

@@ -31,17 +31,17 @@ func (s *Site) Start(ctx context.Context, rehearse bool) (*Report, error) {
 	if anew {
 		r.Steps = append(r.Steps, Step{What: "empty them: what they hold ends where our ingester was stopped at " + when(state.Database.GivenBack)})
 	}
-	if n := state.older(); n > 0 {
+	alone := state.controlAlone()
+	if n := state.older(); n > 0 && !alone {
 		r.Steps = append(r.Steps, Step{What: fmt.Sprintf("tell of %d jobs, and of their runs, in events, where only our evaluators and ingesters read it", n)})
 	}
-	for i := range state.Partitions {
-		p := &state.Partitions[i]
-		if p.Place != nil && !anew || p.Cursor.Missing || p.Taken.Why != nil {
+	for _, p := range state.toTake() {
+		if p.Cursor.Missing || p.Taken.Why != nil {
 			continue
 		}
-		what := fmt.Sprintf("partition %d: our ingester goes on behind %v", p.Number, p.Taken.At)
+		what := fmt.Sprintf("%s: our ingester goes on behind %v", p.name(), p.Taken.At)
 		if p.Taken.At == eventlog.Start {
-			what = fmt.Sprintf("partition %d: our ingester begins at the beginning", p.Number)
+			what = p.name() + ": our ingester begins at the beginning"
 		}
 		r.Steps = append(r.Steps, Step{What: what})
 	}
@@ -53,6 +53,9 @@ func (s *Site) Start(ctx context.Context, rehearse bool) (*Report, error) {
 	}
 	if err := s.migrate(ctx); err != nil {
 		return r, err
+	}
+	if alone {
+		return r, s.takeOver(ctx, state)
 	}
 	unread, err := s.tell(ctx, state)
 	if err != nil {
@@ -82,15 +85,19 @@ func (s *Site) takeOver(ctx context.Context, state *State) (err error) {
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
 	return d.write(ctx, "write our places", func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "LOCK TABLE refloat_positions IN EXCLUSIVE MODE"); err != nil {
+		if _, err := tx.Exec(ctx, "LOCK TABLE refloat_positions, refloat_control IN EXCLUSIVE MODE"); err != nil {
 			return err
 		}
 		if err := state.unplaced(ctx, tx); err != nil {
 			return err
 		}
-		for i := range state.Partitions {
-			p := &state.Partitions[i]
+		for _, p := range state.toTake() {
 			if err := s.putPlace(ctx, tx, p); err != nil {
+				return err
+			}
+		}
+		if s.Control != "" && len(state.Control) == 0 { // all that will be in it is new
+			if err := putControl(ctx, tx, &Partition{Taken: Position{At: eventlog.Start}}); err != nil {
 				return err
 			}
 		}
@@ -99,11 +106,22 @@ func (s *Site) takeOver(ctx context.Context, state *State) (err error) {
 	})
 }
 
-// unplaced sees to it that we have no place: those that were given back are gone
-// with all that follows from them.
+// unplaced sees to it that we have no place where we are to take one: those that
+// were given back are gone with all that follows from them.
 func (s *State) unplaced(ctx context.Context, tx pgx.Tx) error {
 	found, err := readPlaces(ctx, tx, "")
-	if err != nil || len(found) == 0 {
+	if err != nil {
+		return err
+	}
+	if s.controlAlone() {
+		control, err := readControl(ctx, tx, "")
+		if err != nil || len(found) == 0 || len(control) > 0 {
+			return errors.Join(err, errMoved)
+		}
+		return nil
+	}
+	if len(found) == 0 {
+		_, err := tx.Exec(ctx, "DELETE FROM refloat_control")
 		return err
 	}
 	if !s.givenBack() || len(found) != len(s.Partitions) {
@@ -121,6 +139,9 @@ func (s *State) unplaced(ctx context.Context, tx pgx.Tx) error {
 }
 
 func (s *Site) putPlace(ctx context.Context, tx pgx.Tx, p *Partition) error {
+	if p.Control {
+		return putControl(ctx, tx, p)
+	}
 	place := jobdb.Beginning
 	place.Events = p.Taken.At
 	if err := put(ctx, tx, &table.Places, &jobdb.PartitionPlace{Partition: p.Number, Place: place}); err != nil {
@@ -142,18 +163,18 @@ func (s *Site) putPlace(ctx context.Context, tx pgx.Tx, p *Partition) error {
 
 // unmoved looks once more whether the cursors stand as they stood, unattended.
 func (s *Site) unmoved(ctx context.Context, state *State) (err error) {
-	l, err := s.open()
+	of, err := s.lookers(state)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, l.Close()) }()
-	for _, p := range state.Partitions {
+	defer func() { err = errors.Join(err, of.Close()) }()
+	for _, p := range state.toTake() {
 		var now Cursor
-		if _, err := l.cursor(ctx, p.Number, &now); err != nil {
+		if _, err := of.topic(p).cursor(ctx, p.Number, &now); err != nil {
 			return err
 		}
 		if now.MarkDelete != p.Cursor.MarkDelete || now.Holes != "" || len(now.Consumers) > 0 {
-			return fmt.Errorf("subscription %s of partition %d: %w", s.Subscription, p.Number, errMoved)
+			return fmt.Errorf("subscription %s of %s: %w", s.Subscription, p.name(), errMoved)
 		}
 	}
 	return nil

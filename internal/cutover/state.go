@@ -17,7 +17,8 @@ var ErrRefused = errors.New("refused")
 type Site struct {
 	Cluster           *pulsarlog.Cluster
 	Events, Decisions string // topics, short or full names
-	Subscription      string // that of Armada's scheduler ingester
+	Control           string // Armada's control-plane topic; empty: it is left alone
+	Subscription      string // that of Armada's scheduler ingester, on both of its topics
 	JobDB             string // URL of Armada's scheduler database
 	NodeLabel         string // Armada's scheduling.nodeIdLabel; empty: its default
 	Now               func() time.Time
@@ -27,15 +28,17 @@ type Site struct {
 type State struct {
 	Subscription string
 	Partitions   []Partition
+	Control      []Partition // of the control-plane topic; none: it is not there
 	Database     Database
 	// Decisions is why our ingester cannot follow the decisions topic yet; nil: it can.
 	Decisions error
 }
 
-// Partition is one partition of events with those who read it.
+// Partition is one partition of events, or of control-plane, with those who read it.
 type Partition struct {
-	Number int
-	Cursor Cursor
+	Number  int
+	Control bool // it is of control-plane; of its place only Events is used
+	Cursor  Cursor
 	// Taken is the last message that Armada's ingester has taken in, or why that
 	// cannot be told.
 	Taken Position

@@ -282,7 +282,7 @@ func (t *breakableTx) Commit(ctx context.Context, from, to jobdb.Place) error {
 
 var allTables = []string{
 	"jobs", "runs", "job_metadata", "job_run_errors", "markers", "refloat_positions", "refloat_jobs", "refloat_runs", "refloat_decisions",
-	"refloat_not_decided", "refloat_ready", "refloat_parked", "refloat_activations", "refloat_releases", "refloat_waits", "refloat_mirror",
+	"refloat_not_decided", "refloat_ready", "refloat_parked", "refloat_activations", "refloat_releases", "refloat_waits", "refloat_mirror", "refloat_control",
 }
 
 // dump is every row of every table, but for serial and last_modified.

@@ -19,6 +19,9 @@ type Backend struct {
 	// Copies publishes to events, durably, as the rest of Armada reads it; nil: that
 	// log is not ours to write.
 	Copies func(ctx context.Context, partition int, msgs []eventlog.Message) error
+	// Control opens Armada's control-plane topic, by which operators ask for jobs and
+	// executors; nil: there is none here.
+	Control func() (ControlTopic, error)
 	// Seat takes part in placing a partition of the log that a group follows;
 	// nil: all partitions are ours.
 	Seat func(group Group, partition int) (Seat, error)
@@ -30,13 +33,20 @@ type Backend struct {
 	Close  func() error
 }
 
+// ControlTopic is Armada's control-plane topic, whose partitions processes share.
+type ControlTopic interface {
+	eventlog.Topic
+	Seat(partition int) (Seat, error)
+	Close() error
+}
+
 // Group is the processes that share partitions for one kind of work.
 type Group string
 
 // The groups. Their names are those of the subscriptions.
 const (
 	Evaluators Group = "refloat-evaluator" // on events
-	Ingesters  Group = "refloat-ingester"  // on decisions
+	Ingesters  Group = "refloat-ingester"  // on decisions, and on control-plane
 )
 
 // Seat is a place in a group for one partition.

@@ -40,6 +40,12 @@ func (n *node) ingest(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
+	var followControl func(ctx context.Context) error
+	if mirrors != nil {
+		if followControl, err = n.control(ctx, db); err != nil {
+			return err
+		}
+	}
 	if n.backend.Seat == nil {
 		return w.Run(ctx)
 	}
@@ -50,6 +56,9 @@ func (n *node) ingest(ctx context.Context) (err error) {
 		defer func() { err = errors.Join(err, seats[p].Close()) }()
 	}
 	group, ctx := errgroup.WithContext(ctx)
+	if followControl != nil {
+		group.Go(func() error { return followControl(ctx) })
+	}
 	for p, seat := range seats {
 		group.Go(func() error { return n.ingestWhilePlaced(ctx, w, p, seat, away) })
 	}

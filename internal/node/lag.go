@@ -12,6 +12,7 @@ import (
 
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/checkpoint"
+	"github.com/refloat/refloat/internal/control"
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
@@ -65,6 +66,7 @@ func refusal(err error) string {
 		class error
 		label string
 	}{
+		{control.ErrTaken, "taken"},
 		{evaluator.ErrHistory, "history"},
 		{evaluator.ErrRepartitioned, "partitions"},
 		{evaluator.ErrDiverged, "diverged"},

@@ -38,6 +38,8 @@ type Metrics struct {
 	refused     *prometheus.GaugeVec
 	notWritten  *prometheus.GaugeVec
 	notMirrored *prometheus.CounterVec
+	controlled  *prometheus.CounterVec
+	notFollowed *prometheus.GaugeVec
 	lag         *prometheus.GaugeVec
 	behind      *prometheus.GaugeVec
 	commit      *prometheus.HistogramVec
@@ -92,6 +94,8 @@ func NewMetrics() *Metrics {
 		refused:     gauge("refused", "1 while the partition waits for a person, by reason.", "partition", "reason"),
 		notWritten:  gauge("jobdb_refused", "1 while the partition is not written to the job database and waits for a person, by reason.", "partition", "reason"),
 		notMirrored: counter("armada_left_out_total", "Events and retries that could not be put into Armada's tables, by kind.", "kind"),
+		controlled:  counter("control_total", "What operators asked for on Armada's control-plane topic, by kind.", "kind"),
+		notFollowed: gauge("control_refused", "1 while a partition of Armada's control-plane topic is not followed and waits for a person, by reason.", "partition", "reason"),
 		lag:         gauge("lag_seconds", "Age of the oldest event that is not answered, by its place after the last answered one; 0 when none waits.", "partition"),
 		behind:      gauge("lag_messages", "Log entries of events after the last answered one. A batch is one entry.", "partition"),
 		commit:      histogram("commit_seconds", "From reading an envelope back to its state being durable.", "partition"),
@@ -107,7 +111,7 @@ func NewMetrics() *Metrics {
 		written:     map[int]reached{},
 	}
 	m.registry.MustRegister(m.decisions, m.notDecided, m.parked, m.ignored, m.answered, m.readBack, m.live, m.losses,
-		m.rows, m.ingest, m.eventTime, m.unusable, m.since, m.generation, m.refused, m.notWritten, m.notMirrored, m.lag, m.behind, m.commit,
+		m.rows, m.ingest, m.eventTime, m.unusable, m.since, m.generation, m.refused, m.notWritten, m.notMirrored, m.controlled, m.notFollowed, m.lag, m.behind, m.commit,
 		m.ingestLag, m.ingests, m.retries, m.away, m.released, m.saved, m.savedBytes, m.notSaved, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.healthy.Store(true)
 	return m

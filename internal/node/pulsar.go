@@ -15,6 +15,7 @@ import (
 type Pulsar struct {
 	Cluster                     pulsarlog.Config
 	Events, Decisions, Policies string // topics, short or full names
+	Control                     string // Armada's control-plane topic, for an ingester; empty: it is not followed
 }
 
 // OpenPulsar opens the topics of a deployment.
@@ -46,8 +47,11 @@ func openTopics(cluster *pulsarlog.Cluster, c Pulsar, instance string, log *slog
 	if e, d := events.Partitions(), decisions.Partitions(); e != d {
 		return nil, fmt.Errorf("%s has %d partitions and %s has %d: they must be equal; `refloatctl doctor` says how to go on", c.Events, e, c.Decisions, d)
 	}
+	seat := func(group Group, topic *pulsarlog.Topic, p int) (Seat, error) {
+		return placement.Take(placement.Config{Client: cluster.Client(), Subscription: string(group), Instance: instance, Log: log}, topic.PartitionName(p), p)
+	}
 	copies := &copier{open: func() appender { return events.Appender() }}
-	return &Backend{
+	b := &Backend{
 		Copies: copies.publish,
 		Events: events, Decisions: decisions, Policies: policies,
 		Publisher: func(ctx context.Context, p int) (eventlog.Publisher, error) { return decisions.Publisher(ctx, p) },
@@ -60,14 +64,33 @@ func openTopics(cluster *pulsarlog.Cluster, c Pulsar, instance string, log *slog
 			if group == Ingesters {
 				topic = decisions
 			}
-			return placement.Take(placement.Config{Client: cluster.Client(), Subscription: string(group), Instance: instance, Log: log}, topic.PartitionName(p), p)
+			return seat(group, topic, p)
 		},
 		Recount: events.Recount,
 		Behind: func(topic eventlog.Topic, p int, after eventlog.Position) (int64, error) {
 			return topic.(*pulsarlog.Topic).Behind(p, after)
 		},
 		Close: cluster.Close,
-	}, nil
+	}
+	if c.Control != "" {
+		b.Control = func() (ControlTopic, error) {
+			topic, err := cluster.Open(c.Control)
+			if err != nil {
+				return nil, err
+			}
+			return placedTopic{topic, func(p int) (Seat, error) { return seat(Ingesters, topic, p) }}, nil
+		}
+	}
+	return b, nil
 }
+
+// placedTopic is a topic whose partitions processes share.
+type placedTopic struct {
+	*pulsarlog.Topic
+	seat func(partition int) (Seat, error)
+}
+
+// Seat takes part in placing a partition.
+func (t placedTopic) Seat(partition int) (Seat, error) { return t.seat(partition) }
 
 var _ Seat = (*placement.Seat)(nil)

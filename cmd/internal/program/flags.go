@@ -25,6 +25,7 @@ type flags struct {
 	data    string
 	history string
 	api     *apiflags.Serve // nil: it serves no policies
+	control string
 }
 
 func (f *flags) command(name, short string) *cobra.Command {
@@ -55,6 +56,7 @@ a YAML file (--config); flags win over the environment, and that over the file.`
 		set.StringVar(&c.JobDB, "job-db", "", "job database: sqlite:///path or postgres://… (default: SQLite in the data directory)")
 		settings.Secret(cmd, "job-db")
 		set.StringVar(&c.IngestMode, "mode", node.IngestModes()[0], "what to write where the job database is Armada's scheduler database: holdback (for an unmodified Armada), direct (for a scheduler that honours retry_after), passthrough (what Armada's own ingester writes) or observe (only our tables)")
+		set.StringVar(&f.control, "control-plane", "control-plane", "Armada's control-plane topic (executor settings, jobs cancelled or preempted by executor or queue), followed where the job database is Armada's and the mode is not observe; empty: it is left to others")
 		set.StringVar(&c.NodeLabel, "node-id-label", "", "Armada's scheduling.nodeIdLabel (default kubernetes.io/hostname)")
 		set.DurationVar(&c.ReleaseAfter, "release-after", 0, "how old an event may get without a decision before it goes to the job database without one (default: it waits)")
 	}
@@ -102,7 +104,7 @@ func (f *flags) complete() error {
 		if err != nil {
 			return err
 		}
-		c.Pulsar = &node.Pulsar{Cluster: cluster, Events: f.pulsar.Events, Decisions: f.pulsar.Decisions, Policies: f.pulsar.Policies}
+		c.Pulsar = &node.Pulsar{Cluster: cluster, Events: f.pulsar.Events, Decisions: f.pulsar.Decisions, Policies: f.pulsar.Policies, Control: f.control}
 	}
 	needsData := c.Evaluate || c.JobDB == "" || c.Pulsar == nil
 	if f.data == "" && needsData {

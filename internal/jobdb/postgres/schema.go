@@ -138,4 +138,10 @@ CREATE INDEX ON refloat_waits (partition, due);
 -- When this was given back to Armada's own ingester, in Unix nanoseconds: then no
 -- writer begins. Absent: it is ours.
 ALTER TABLE refloat_positions ADD COLUMN given_back bigint;
+`, `
+-- How far package control has come in each partition of Armada's control-plane topic.
+CREATE TABLE refloat_control (
+	partition integer PRIMARY KEY,
+	ledger bigint NOT NULL, entry bigint NOT NULL, batch integer NOT NULL
+);
 `}

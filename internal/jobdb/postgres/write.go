@@ -35,6 +35,16 @@ func (d *DB) Begin(ctx context.Context, partition int) (jobdb.Tx, error) {
 	return t, nil
 }
 
+// BeginPlain opens a transaction that is on no partition, for other tables of the
+// database. Whoever takes it ends it; what it returns is not classified.
+func (d *DB) BeginPlain(ctx context.Context) (pgx.Tx, error) {
+	tx, err := d.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	if err != nil {
+		return nil, d.place.classify(fmt.Errorf("begin: %w", err), nil)
+	}
+	return tx, nil
+}
+
 // lock reads the partition's place, and makes it if nobody did. Whoever makes it
 // at the same time waits for us, or we for him.
 func (t *Tx) lock(ctx context.Context) error {
