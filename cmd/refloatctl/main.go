@@ -67,7 +67,7 @@ Exit codes: 0 fine, 1 finding (a difference, a problem in a file), 2 usage,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(newUp(), newImport(), newReplay(), newExplain(), newGet(), newLint(), newJobDB(),
+	root.AddCommand(newUp(), newImport(), newReplay(), newExplain(), newGet(), newTail(), newLint(), newJobDB(),
 		newDoctor(), newTopics(), newCutover(), newRecord(), newFeed(),
 		newApply(), newDelete(), newHistory(), newRollback(), newKill(), newPause(), newResume())
 	root.AddCommand(newPolicyTools()...)

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/refloat/refloat/internal/jobdb"
+)
+
+type tailFlags struct {
+	jobSource
+	output, queue string
+	last          int
+	every         time.Duration
+}
+
+func newTail() *cobra.Command {
+	var f tailFlags
+	cmd := &cobra.Command{
+		Use:   "tail (--data DIR | --job-db URL)",
+		Short: "Show decisions as they come",
+		Long: `Show the last decisions and then each new one, as soon as it is in the job
+database, until it is interrupted. The JSON is that of ` + "`get decisions`" + `.`,
+		Example: `  refloatctl tail --data .refloat-run
+  refloatctl tail --job-db postgres://refloat@db:5432/scheduler --queue ml -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case f.data == "" && f.jobDB == "":
+				return errNoData
+			case f.output != outputTable && f.output != outputJSON:
+				return badOutput(f.output)
+			case f.last < 0 || f.every <= 0:
+				return usageError{fmt.Errorf("--last %d, --every %v: give 0 or more, and a duration above 0", f.last, f.every)}
+			}
+			return f.run(cmd)
+		},
+	}
+	cmd.Flags().StringVar(&f.data, "data", "", "data directory; required without --job-db")
+	f.bindJobDB(cmd)
+	addOutput(cmd, &f.output)
+	cmd.Flags().StringVar(&f.queue, "queue", "", "only of this queue")
+	cmd.Flags().IntVar(&f.last, "last", 10, "so many that are there already")
+	cmd.Flags().DurationVar(&f.every, "every", time.Second, "how often to look")
+	return cmd
+}
+
+func (f *tailFlags) run(cmd *cobra.Command) error {
+	ticker := time.NewTicker(f.every)
+	defer ticker.Stop()
+	out := bufio.NewWriter(cmd.OutOrStdout())
+	p, err := newRecordPrinter(out, f.output)
+	if err != nil {
+		return err
+	}
+	seen := map[int]uint64{} // the last decision of each partition that was shown
+	for first := true; ; first = false {
+		news, err := f.news(cmd.Context(), seen, first)
+		if cmd.Context().Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for _, d := range news {
+			if f.queue != "" && d.Queue != f.queue {
+				continue
+			}
+			if err := p.printKept(d.Partition, &d.Decision, true, d.Superseded); err != nil {
+				return err
+			}
+		}
+		if err := errors.Join(p.end(), out.Flush()); err != nil {
+			return err
+		}
+		select {
+		case <-ticker.C:
+		case <-cmd.Context().Done():
+			return nil
+		}
+	}
+}
+
+// news are the decisions that were not shown yet, by their time.
+func (f *tailFlags) news(ctx context.Context, seen map[int]uint64, first bool) ([]jobdb.Decision, error) {
+	var all []jobdb.Decision
+	err := f.viewJobs(ctx, func(q jobdb.Queries) error {
+		places, err := q.Places()
+		if err != nil {
+			return err
+		}
+		for _, place := range places {
+			filter := jobdb.RecordFilter{Partition: &place.Partition, From: seen[place.Partition] + 1}
+			if first {
+				filter.Last = max(f.last, 1)
+			}
+			err := q.Decisions(filter, func(d *jobdb.Decision) error {
+				seen[d.Partition] = d.Number
+				all = append(all, *d)
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	slices.SortStableFunc(all, func(a, b jobdb.Decision) int { return cmp.Compare(a.Time, b.Time) })
+	if first && len(all) > f.last {
+		all = all[len(all)-f.last:]
+	}
+	return all, err
+}
