@@ -55,6 +55,7 @@ var mayImport = map[string]string{
 	"internal/audit":          "events internal/chain internal/eventlog internal/evaluator internal/follow internal/jobdb internal/policy internal/policylog internal/projection",
 	"internal/policylint":     "internal/policy",
 	"internal/policydiff":     "internal/audit internal/chain internal/evaluator internal/eventlog internal/policy",
+	"internal/shadow":         "internal/audit internal/chain internal/evaluator internal/eventlog internal/jobdb internal/policy internal/sink",
 	"internal/policytest": "events/pb internal/audit internal/chain internal/evaluator internal/eventlog internal/jobdb internal/policy internal/policylint " +
 		"internal/projection go.yaml.in/yaml/v4 google.golang.org/protobuf",
 	"internal/armadadb":        "internal/armadadb/pb internal/eventlog google.golang.org/protobuf k8s.io/apimachinery",
@@ -101,7 +102,7 @@ var mayImport = map[string]string{
 
 const programs = "cmd/internal/apiflags internal/api internal/api/pb google.golang.org/grpc google.golang.org/protobuf cmd/internal/program cmd/internal/pulsarflags cmd/internal/settings internal/audit internal/chain internal/copied internal/cutover internal/doctor internal/evaluator internal/eventlog internal/eventlog/filelog " +
 	"internal/eventlog/pulsarlog internal/follow internal/jobdb internal/jobdb/sqlite internal/node internal/policy internal/policydiff internal/policylint internal/policylog internal/policytest internal/projection " +
-	"internal/recording internal/sink github.com/cockroachdb/pebble/v2 github.com/mattn/go-isatty github.com/prometheus/client_golang " +
+	"internal/recording internal/shadow internal/sink github.com/cockroachdb/pebble/v2 github.com/mattn/go-isatty github.com/prometheus/client_golang " +
 	"github.com/spf13/cobra github.com/spf13/pflag golang.org/x/sync golang.org/x/term"
 
 // never holds pairs of which the first must not reach the second by any path of the table.

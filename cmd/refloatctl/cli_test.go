@@ -140,6 +140,17 @@ func TestExitCodes(t *testing.T) {
 		{"explain in another form", "explain x -o yaml --data " + data, exitUsage, `-o "yaml"`},
 		{"explain no run", "explain x --run first --data " + data, exitUsage, "--run"},
 		{"lint nothing", "lint", exitUsage, "requires at least 1 arg(s)"},
+		{"shadow nothing", "shadow", exitUsage, "shadow what? report"},
+		{"shadow report of nothing", "shadow report", exitUsage, "takes --data DIR or --job-db URL, or --log DIR with --policies PATH"},
+		{"shadow report of a log alone", "shadow report --log " + log, exitUsage, "--log DIR with --policies PATH"},
+		{"shadow report of two sources", "shadow report --data " + data + " --log " + log, exitUsage, "--log DIR with --policies PATH"},
+		{"shadow report since nonsense", "shadow report --data " + data + " --since yesterday", exitUsage, "give a duration, as 24h, or a time"},
+		{"shadow report since the future", "shadow report --data " + data + " --since -1h", exitUsage, "give a duration"},
+		{"shadow report in another form", "shadow report -o yaml --data " + data, exitUsage, `-o "yaml"`},
+		{"shadow report of -1 jobs", "shadow report --jobs -1 --data " + data, exitUsage, "use 0 or more"},
+		{"shadow report of no queue", "shadow report --queue nobody --since 1h --data " + data, exitFine, "no failed run was decided in shadow in queue nobody since 1h"},
+		{"shadow report of no data", "shadow report --data " + empty, exitEnvironment, "no such file"},
+		{"shadow report of no log", "shadow report --log " + nowhere + "-too --policies " + testPolicies, exitEnvironment, "no Refloat data"},
 
 		{"import of no file", "import " + nowhere + ".jsonl.gz --log " + nowhere, exitEnvironment, "no such file"},
 		{"import of no recording", "import " + notZip + " --log " + nowhere, exitEnvironment, "gzip: invalid header"},
@@ -290,6 +301,8 @@ func TestPipe(t *testing.T) {
 		"get job " + job + " --data " + data,
 		"get jobs --data " + data,
 		"get decisions --all --data " + data,
+		"shadow report --data " + data,
+		"shadow report --log " + node.Dir(data).Events() + " --policies " + testPolicies,
 		"lint " + testPolicies,
 	} {
 		r := ctlIn(t, []string{"TERM=xterm-256color"}, strings.Fields(args)...).exits(t, exitFine)

@@ -198,14 +198,14 @@ func printCase(w io.Writer, c decided, x evaluator.Explanation) {
 	fmt.Fprintf(w, "%s %s  queue %s, job set %s\n", bold(w, "Job"), oneLine(d.JobID), oneLine(d.Queue), oneLine(d.JobSet))
 	fmt.Fprintf(w, "%s %d (%s) failed at %s%s\n", bold(w, "Run"), d.RunIndex, oneLine(d.RunID), timeText(d.Time), onNode(c.Run.Node))
 	printFailure(w, c.Run, &x.Facts)
-	kind := "JobFailed"
-	if d.Requeue {
-		kind = "JobRequeued"
-	}
-	fmt.Fprintf(w, "\n%s %s, %s\n  %s\n", bold(w, "Decision"), kind, d.Code, oneLine(audit.Reason(d)))
+	fmt.Fprintf(w, "\n%s %s, %s\n  %s\n", bold(w, "Decision"), kindOf(d), d.Code, oneLine(audit.Reason(d)))
 	printSuperseded(w, c)
 	if d.Requeue {
-		fmt.Fprintf(w, "  next run: pod %s, not before %s\n", oneLine(d.PodName), timeText(d.RetryAfter))
+		next := "next run:"
+		if d.Shadow {
+			next = "the next run would be:"
+		}
+		fmt.Fprintf(w, "  %s pod %s, not before %s\n", next, oneLine(d.PodName), timeText(d.RetryAfter))
 	}
 	printLadder(w, x.Rungs)
 	printCounts(w, d, x)

@@ -196,6 +196,9 @@ func printJob(w io.Writer, output string, j *jobdb.Job, runs []jobdb.Run, late m
 		switch {
 		case r.Decision != 0:
 			decided = fmt.Sprintf("decision %d", r.Decision)
+			if r.Shadow {
+				decided += " (shadow)"
+			}
 		case late[r.RunID] != 0:
 			decided = fmt.Sprintf("released; decision %d superseded", late[r.RunID])
 		case r.Outcome == jobdb.Released:

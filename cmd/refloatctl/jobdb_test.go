@@ -98,7 +98,7 @@ func TestPostgresJobDB(t *testing.T) {
 		}
 	}
 	like := drainedData(t)
-	for _, args := range []string{"get jobs", "get jobs --waiting -o json", "get jobs --queue genomics --state Failed", "get decisions --all -o json", "explain " + firstJob(t, like)} {
+	for _, args := range []string{"get jobs", "get jobs --waiting -o json", "get jobs --queue genomics --state Failed", "get decisions --all -o json", "shadow report", "shadow report -o json", "explain " + firstJob(t, like)} {
 		want := ctl(t, append(strings.Fields(args), "--data", like)...).exits(t, exitFine)
 		got := ctl(t, append(strings.Fields(args), "--data", data, "--job-db", at)...).exits(t, exitFine)
 		if want.out != got.out {

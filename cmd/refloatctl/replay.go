@@ -205,8 +205,20 @@ func (p *recordPrinter) printKept(partition int, r chain.Record, all, superseded
 	if shown.Policy != "" {
 		rule = shown.Policy + "/" + shown.Rule
 	}
-	p.table.row(shown.JobID, fmt.Sprint(shown.RunIndex), shown.Queue, shown.Decision, shown.Code, rule, used, shown.Delay, shown.Reason)
+	p.table.row(shown.JobID, fmt.Sprint(shown.RunIndex), shown.Queue, kindOf(d), shown.Code, rule, used, shown.Delay, shown.Reason)
 	return nil
+}
+
+// kindOf names a decision, and says where nobody acts on it.
+func kindOf(d *chain.Decision) string {
+	kind := "JobFailed"
+	if d.Requeue {
+		kind = "JobRequeued"
+	}
+	if d.Shadow {
+		kind += " (shadow)"
+	}
+	return kind
 }
 
 func (p *recordPrinter) end() error {

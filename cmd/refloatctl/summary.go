@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -45,6 +46,9 @@ func summarize(cmd *cobra.Command, f upFlags, took time.Duration) error {
 	fmt.Fprintf(out, "  bin/refloatctl get decisions %s -o json\n", f.jobSource)
 	if len(without) > 0 {
 		fmt.Fprintf(out, "  bin/refloatctl get releases %s\n", f.jobSource)
+	}
+	if slices.ContainsFunc(s.Decisions, func(c jobdb.DecisionCount) bool { return c.Shadow }) {
+		fmt.Fprintf(out, "  bin/refloatctl shadow report %s\n", f.jobSource)
 	}
 	fmt.Fprintf(out, "  bin/refloatctl replay --verify --data %s\n", f.data)
 	if f.policies != "" {

@@ -243,6 +243,16 @@ func (s *Set) Braked(brakes ...Brake) (*Set, error) {
 	return build(c), nil
 }
 
+// InShadow returns the set with all queues in shadow, whatever they say.
+func (s *Set) InShadow() *Set {
+	c := s.content.clone()
+	c.Settings.Mode = shadow
+	for i := range c.Queues {
+		c.Queues[i].Mode = noMode
+	}
+	return build(c)
+}
+
 func later(a, b *instant) *instant {
 	if a == nil || b != nil && *b > *a {
 		return b

@@ -77,6 +77,12 @@ func Split(s *follow.Stretch, partition int, released eventlog.Position) ([]*job
 	return acts, messages, nil
 }
 
+// Answered is a message with the records that answer it, where no envelope holds
+// them: someone only asks what they would make of the rows.
+func Answered(m *eventlog.Message, records []chain.Record) Message {
+	return Message{Log: *m, Events: readable(m.Payload), Records: records}
+}
+
 // answered finds the message, from place i on, that a record answers, or -1: the
 // first at the record's position that gives cause for it, else the first at that
 // position. Records stand in the order of their messages. Only messages that

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/node"
+	"github.com/refloat/refloat/internal/shadow"
+)
+
+type shadowFlags struct {
+	jobSource
+	log, policies, queue, since, output string
+	jobs                                int
+}
+
+func newShadow() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "shadow",
+		Short: "What decisions in shadow would have changed",
+		Long:  "What decisions in shadow (mode: Shadow of a queue or of the settings) would have changed.",
+		RunE: func(*cobra.Command, []string) error {
+			return usageError{errors.New("shadow what? report")}
+		},
+	}
+	cmd.AddCommand(newShadowReport())
+	return cmd
+}
+
+func newShadowReport() *cobra.Command {
+	var f shadowFlags
+	cmd := &cobra.Command{
+		Use:   "report (--data DIR | --job-db URL | --log DIR --policies PATH)",
+		Short: "Compare decisions in shadow with what Armada did",
+		Long: `Compare the decisions that were made in shadow with what became of the jobs, by
+queue and rule: of the failed runs that we would have retried, how many jobs
+Armada failed, and of those that we would have failed, how many it ran again, and
+with what success. Both are in the job database: nobody acted on these decisions,
+so what it says of such a job is what Armada did.
+
+With --log and --policies, decide a recorded history as if all queues were in
+shadow, and compare with what the same history says: a report before anything runs.
+
+Failed runs are counted; the sentences on top count jobs. A failed run whose job
+is still open is not compared. Whether a retry that nobody made would have
+succeeded is not known. With -o json, each queue and each failed run is a line.`,
+		Example: `  refloatctl shadow report --data .refloat-run
+  refloatctl shadow report --job-db postgres://refloat@db:5432/scheduler --queue ml --since 168h
+  refloatctl shadow report --log /tmp/plain --policies examples/policies --jobs 0
+  refloatctl shadow report --data .refloat-run -o json | jq -r 'select(.run.lost).run.decision.jobId'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			filter, err := f.check()
+			if err != nil {
+				return err
+			}
+			queues, err := f.read(cmd, filter)
+			if err != nil {
+				return err
+			}
+			out := bufio.NewWriter(cmd.OutOrStdout())
+			if f.output == outputJSON {
+				err = printShadowJSON(out, queues)
+			} else {
+				err = printShadow(out, f, queues)
+			}
+			return errors.Join(err, out.Flush())
+		},
+	}
+	cmd.Flags().StringVar(&f.data, "data", "", "data directory, with its job database")
+	f.bindJobDB(cmd)
+	cmd.Flags().StringVar(&f.log, "log", "", "directory of an events log, as import writes it")
+	cmd.Flags().StringVar(&f.policies, "policies", "", "policy file, or directory of policy files, with --log")
+	cmd.Flags().StringVar(&f.queue, "queue", "", "only of this queue")
+	cmd.Flags().StringVar(&f.since, "since", "", "only runs that failed since then: 24h, or 2026-12-01T06:00:00Z")
+	cmd.Flags().IntVar(&f.jobs, "jobs", 5, "show so many failed runs of each queue at most where Armada did otherwise (-o json has all)")
+	addOutput(cmd, &f.output)
+	return cmd
+}
+
+func (f *shadowFlags) check() (shadow.Filter, error) {
+	filter := shadow.Filter{Queue: f.queue}
+	fromDB := f.data != "" || f.jobDB != ""
+	switch {
+	case f.output != outputTable && f.output != outputJSON:
+		return filter, badOutput(f.output)
+	case f.jobs < 0:
+		return filter, usageError{fmt.Errorf("--jobs %d: use 0 or more", f.jobs)}
+	case fromDB && (f.log != "" || f.policies != "") || !fromDB && (f.log == "" || f.policies == ""):
+		return filter, usageError{errors.New("shadow report takes --data DIR or --job-db URL, or --log DIR with --policies PATH")}
+	case f.since == "":
+		return filter, nil
+	}
+	if ago, err := time.ParseDuration(f.since); err == nil && ago >= 0 {
+		filter.Since = time.Now().Add(-ago).UnixNano()
+		return filter, nil
+	}
+	at, err := time.Parse(time.RFC3339, f.since)
+	if err != nil {
+		return filter, usageError{fmt.Errorf("--since %q: give a duration, as 24h, or a time, as 2026-12-01T06:00:00Z", f.since)}
+	}
+	filter.Since = at.UnixNano()
+	return filter, nil
+}
+
+func (f *shadowFlags) read(cmd *cobra.Command, filter shadow.Filter) (queues []*shadow.Queue, err error) {
+	if f.log == "" {
+		err = f.viewJobs(cmd.Context(), func(q jobdb.Queries) error {
+			queues, err = shadow.Read(q, filter)
+			return err
+		})
+		return queues, err
+	}
+	set, err := readPolicies(cmd, f.policies)
+	if err != nil {
+		return nil, err
+	}
+	log, closeLog, err := node.OpenEvents(f.log)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = closeLog() }()
+	bar := newProgress()
+	defer bar.done()
+	bar.say("deciding %d partitions", log.Partitions())
+	return shadow.Replay(cmd.Context(), log, set, filter)
+}

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/refloat/refloat/internal/shadow"
+)
+
+// printShadow prints a report for people.
+func printShadow(w io.Writer, f shadowFlags, queues []*shadow.Queue) error {
+	if len(queues) == 0 {
+		where := ""
+		if f.queue != "" {
+			where += " in queue " + oneLine(f.queue)
+		}
+		if f.since != "" {
+			where += " since " + f.since
+		}
+		fmt.Fprintf(w, "no failed run was decided in shadow%s\n", where)
+		return nil
+	}
+	unknown := false
+	for _, q := range queues {
+		unknown = unknown || q.Jobs.WouldRetry > 0
+		if err := printShadowQueue(w, f, q); err != nil {
+			return err
+		}
+	}
+	if unknown {
+		fmt.Fprintln(w, "Whether a retry that nobody made would have succeeded is not known.")
+	}
+	return nil
+}
+
+func printShadowQueue(w io.Writer, f shadowFlags, q *shadow.Queue) error {
+	fmt.Fprintf(w, "%s %s\n\n", bold(w, fmt.Sprintf("In queue %s, %s:", oneLine(q.Name), decidedBy(f, q))), strings.Join(sentences(&q.Jobs, q.Rules), "\n"))
+	t := newTable(w, "  RULE", "WE WOULD", "RUNS", "ARMADA FAILED", "RAN AGAIN", "THEN SUCCEEDED", "CANCELLED", "OPEN", "WAIT", "CODES")
+	for _, r := range q.Rules {
+		row := func(would, wait string, n *shadow.Tally) {
+			if n.Runs > 0 {
+				t.row("  "+shadowRule(r.Policy, r.Rule), would, fmt.Sprint(n.Runs), fmt.Sprint(n.ArmadaFailed), fmt.Sprint(n.RanAgain),
+					fmt.Sprint(n.ThenSucceeded), fmt.Sprint(n.Cancelled), fmt.Sprint(n.Open), wait, codesText(n.Codes))
+			}
+		}
+		wait := r.Waits.Median.String()
+		if r.Waits.Longest > r.Waits.Median {
+			wait = fmt.Sprintf("median %v, longest %v", r.Waits.Median, r.Waits.Longest)
+		}
+		row("retry", wait, &r.Retry)
+		row("fail", "", &r.Fail)
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	return printDiffering(w, f, q)
+}
+
+// decidedBy says which policies speak.
+func decidedBy(f shadowFlags, q *shadow.Queue) string {
+	switch {
+	case f.log != "":
+		return "by the policies in " + f.policies
+	case q.Enforced == 0:
+		return fmt.Sprintf("decided in shadow since generation %d", q.First)
+	case q.First == q.Last:
+		return fmt.Sprintf("decided in shadow by generation %d, enforced since generation %d", q.First, q.Enforced)
+	}
+	return fmt.Sprintf("decided in shadow by generations %d to %d, enforced since generation %d", q.First, q.Last, q.Enforced)
+}
+
+// sentences say in plain words what the decisions would have changed.
+func sentences(n *shadow.Jobs, rules []shadow.Rule) []string {
+	first := fmt.Sprintf("Armada failed %s of %s whose run failed", grouped(n.ArmadaFailed), countOf(n.All, "job"))
+	if n.ArmadaFailed > 0 {
+		first += fmt.Sprintf("; we would have retried %s of them", someOf(n.WouldRetry))
+	}
+	all := []string{first + "."}
+	switch {
+	case n.RanAgain > 0:
+		s := fmt.Sprintf("Armada ran %s again that we would have failed; %s of them succeeded", countOf(n.RanAgain, "job"), someOf(n.ThenSucceeded))
+		if n.ThenOpen > 0 {
+			s += fmt.Sprintf(", %s still open", grouped(n.ThenOpen))
+		}
+		if n.ThenSucceeded > 0 {
+			s += ": in Enforce their success would have been lost"
+		}
+		all = append(all, s+".")
+	case slices.ContainsFunc(rules, func(r shadow.Rule) bool { return r.Fail.Runs > 0 }):
+		all = append(all, "Armada ran no job again that we would have failed.")
+	}
+	if n.Cancelled > 0 {
+		all = append(all, fmt.Sprintf("Cancelled after the failure: %s.", countOf(n.Cancelled, "job")))
+	}
+	if n.Open > 0 {
+		all = append(all, fmt.Sprintf("Still open, so that the last failed run is not compared: %s.", countOf(n.Open, "job")))
+	}
+	return all
+}
+
+// printDiffering shows the failed runs of which Armada made the other thing, those
+// first whose success we would have lost.
+func printDiffering(w io.Writer, f shadowFlags, q *shadow.Queue) error {
+	var differ []*shadow.Run
+	for _, r := range q.Runs {
+		if r.Differs() {
+			differ = append(differ, r)
+		}
+	}
+	slices.SortStableFunc(differ, func(a, b *shadow.Run) int { return rank(a) - rank(b) })
+	shown := differ[:min(len(differ), f.jobs)]
+	if len(shown) > 0 {
+		t := newTable(w, "  JOB", "RUN", "RULE", "CODE", "WE WOULD", "ARMADA")
+		for _, r := range shown {
+			d := r.Decision
+			would, did := "fail it", "failed it"
+			if d.Requeue {
+				would = fmt.Sprintf("retry it after %v", r.Wait())
+			}
+			if r.Fate == shadow.RanAgain {
+				did = "ran it again; the job is " + r.Job.String()
+			}
+			t.row("  "+d.JobID, fmt.Sprint(d.RunIndex), shadowRule(d.Policy, d.Rule), d.Code.String(), would, did)
+		}
+		if err := t.flush(); err != nil {
+			return err
+		}
+		if more := len(differ) - len(shown); more > 0 {
+			fmt.Fprintf(w, "  and %d more: --jobs %d shows all\n", more, len(differ))
+		}
+		fmt.Fprintln(w)
+	}
+	return nil
+}
+
+func rank(r *shadow.Run) int {
+	switch {
+	case r.Lost():
+		return 0
+	case !r.Decision.Requeue:
+		return 1
+	}
+	return 2
+}
+
+func shadowRule(policy, rule string) string {
+	if policy == "" {
+		return "none"
+	}
+	return policy + "/" + rule
+}
+
+// codesText lists codes with their counts, the most frequent first.
+func codesText(codes map[string]int) string {
+	names := slices.SortedFunc(maps.Keys(codes), func(a, b string) int {
+		if codes[a] != codes[b] {
+			return codes[b] - codes[a]
+		}
+		return strings.Compare(a, b)
+	})
+	for i, name := range names {
+		names[i] = fmt.Sprintf("%s %d", name, codes[name])
+	}
+	return strings.Join(names, ", ")
+}
+
+// countOf is a number of things in words: 1 job, 1,930 jobs.
+func countOf(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return grouped(n) + " " + thing
+}
+
+// someOf is a part of what was counted: none, 214, 1,930.
+func someOf(n int) string {
+	if n == 0 {
+		return "none"
+	}
+	return grouped(n)
+}
+
+// grouped sets thousands apart.
+func grouped(n int) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}

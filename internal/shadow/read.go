@@ -1,0 +1,64 @@
+package shadow
+
+import (
+	"context"
+
+	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/evaluator"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/sink"
+)
+
+// Read reports on the decisions of a job database that were made in shadow, by
+// queue. Memory grows with them.
+func Read(q jobdb.Queries, f Filter) ([]*Queue, error) {
+	c := newCollector(f)
+	err := q.Decisions(jobdb.RecordFilter{}, func(d *jobdb.Decision) error {
+		c.decision(d)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, queue := range c.sorted() {
+		err := q.Jobs(jobdb.JobFilter{Queue: queue.Name}, func(j *jobdb.Job) error {
+			c.job(j)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return c.report(), nil
+}
+
+// Replay reports on what a policy set would have decided of a recorded history,
+// had it been in shadow in all queues. Memory grows with the history's jobs.
+func Replay(ctx context.Context, events eventlog.Topic, set *policy.Set, f Filter) ([]*Queue, error) {
+	c := newCollector(f)
+	set = set.InShadow()
+	for partition := range events.Partitions() {
+		rows, jobs := sink.NewRows(partition), map[string]*jobdb.Job{}
+		_, err := audit.Replay(ctx, events, partition, set, func(m *eventlog.Message, out *evaluator.Output) error {
+			answered := sink.Answered(m, out.Records)
+			rows.Apply(&answered)
+			changes := rows.Take()
+			for _, d := range changes.Decisions {
+				c.decision(d)
+			}
+			for _, j := range changes.Jobs { // the rows' own, which later messages change
+				jobs[j.JobID] = j
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, j := range jobs {
+			c.job(j)
+		}
+	}
+	return c.report(), nil
+}

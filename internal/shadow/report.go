@@ -1,0 +1,142 @@
+package shadow
+
+import (
+	"time"
+
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/jobdb"
+)
+
+// Filter narrows a report; its zero value takes all.
+type Filter struct {
+	Queue string
+	Since int64 // only runs that failed at this time or later; 0: all
+}
+
+// Fate is what became of a job after one of its runs failed.
+type Fate uint8
+
+// The fates.
+const (
+	Open         Fate = iota // the job is not over, and no other run of it came: nothing to compare with yet
+	ArmadaFailed             // Armada failed the job: this run was its last
+	RanAgain                 // another run of the job came
+	Cancelled                // the job was cancelled: this run was its last
+	Succeeded                // the job succeeded, although no other run of it came
+)
+
+var fates = [...]string{"Open", "Failed", "RanAgain", "Cancelled", "Succeeded"}
+
+// String is the fate's name.
+func (f Fate) String() string { return fates[f] }
+
+// Run is one failed run that was decided in shadow, with what became of its job.
+type Run struct {
+	Partition int
+	Decision  *chain.Decision
+	Fate      Fate
+	Job       jobdb.JobState
+}
+
+// Wait is how long the job would have waited for the retry that was granted.
+func (r *Run) Wait() time.Duration { return time.Duration(r.Decision.RetryAfter - r.Decision.Time) }
+
+// Lost says that Armada brought the job to success by another run, and that we
+// would have failed it at this one.
+func (r *Run) Lost() bool {
+	return !r.Decision.Requeue && r.Fate == RanAgain && r.Job == jobdb.JobSucceeded
+}
+
+// Differs says that Armada did the other thing.
+func (r *Run) Differs() bool {
+	return r.Decision.Requeue && r.Fate == ArmadaFailed || !r.Decision.Requeue && r.Fate == RanAgain
+}
+
+// Queue is the report on one queue.
+type Queue struct {
+	Name string
+	// First and Last are the policy generations of its decisions in shadow, those
+	// before Filter.Since too.
+	First, Last uint64
+	// Enforced is the generation of its first enforced decision after those; 0: none.
+	Enforced uint64
+	Jobs     Jobs
+	Rules    []Rule // by policy and name
+	Runs     []*Run // by partition, in log order
+}
+
+// Jobs counts jobs, each once, however many runs of it failed.
+type Jobs struct {
+	All          int `json:"all"` // with a failed run that was decided in shadow
+	ArmadaFailed int `json:"armadaFailed"`
+	WouldRetry   int `json:"armadaFailedWouldRetry"` // of those that Armada failed
+	// RanAgain were run again by Armada after a failure at which we would have
+	// failed them.
+	RanAgain      int `json:"wouldFailRanAgain"`
+	ThenSucceeded int `json:"wouldFailThenSucceeded"` // of those
+	ThenOpen      int `json:"wouldFailThenOpen"`      // of those
+	Cancelled     int `json:"cancelled"`              // after a failed run that was their last
+	Open          int `json:"open"`                   // likewise
+}
+
+// Rule is what one rule would have done.
+type Rule struct {
+	Policy, Rule string
+	Retry, Fail  Tally
+	Waits        Waits // of Retry
+}
+
+// Tally counts failed runs of which we would have made the same.
+type Tally struct {
+	Runs          int            `json:"runs"`
+	ArmadaFailed  int            `json:"armadaFailed"`
+	RanAgain      int            `json:"ranAgain"`
+	ThenSucceeded int            `json:"thenSucceeded"` // of those that ran again
+	ThenOpen      int            `json:"thenOpen"`      // likewise
+	Cancelled     int            `json:"cancelled"`
+	Succeeded     int            `json:"succeeded"` // without another run
+	Open          int            `json:"open"`
+	Codes         map[string]int `json:"codes"`
+}
+
+func (t *Tally) add(r *Run) {
+	if t.Codes == nil {
+		t.Codes = map[string]int{}
+	}
+	t.Runs++
+	t.Codes[r.Decision.Code.String()]++
+	switch r.Fate {
+	case Open:
+		t.Open++
+	case ArmadaFailed:
+		t.ArmadaFailed++
+	case Cancelled:
+		t.Cancelled++
+	case Succeeded:
+		t.Succeeded++
+	case RanAgain:
+		t.RanAgain++
+		if r.Job == jobdb.JobSucceeded {
+			t.ThenSucceeded++
+		}
+		if !r.Job.Terminal() {
+			t.ThenOpen++
+		}
+	}
+}
+
+// Waits say how long the retries would have waited.
+type Waits struct{ Median, Longest, Total time.Duration }
+
+// waitsOf takes sorted waits. Of an even number the median is the lower one of
+// the two in the middle: one that happened.
+func waitsOf(all []time.Duration) Waits {
+	if len(all) == 0 {
+		return Waits{}
+	}
+	w := Waits{Median: all[(len(all)-1)/2], Longest: all[len(all)-1]}
+	for _, d := range all {
+		w.Total += d
+	}
+	return w
+}
