@@ -112,6 +112,7 @@ func shadowRunJSON(r *shadow.Run) *shadowRun {
 	out := &shadowRun{
 		Decision: audit.DecisionOf(r.Partition, r.Decision), Armada: r.Fate.String(), JobState: r.Job.String(), Differs: r.Differs(), Lost: r.Lost(),
 	}
+	out.Decision.Superseded = r.Superseded
 	if r.Decision.Requeue {
 		out.Wait = r.Wait().String()
 	}

@@ -52,7 +52,7 @@ func (c *collector) decision(d *jobdb.Decision) {
 		return
 	}
 	copied := d.Decision
-	run := &Run{Partition: d.Partition, Decision: &copied}
+	run := &Run{Partition: d.Partition, Decision: &copied, Superseded: d.Superseded}
 	q.Runs = append(q.Runs, run)
 	key := jobKey{d.Partition, copied.JobID}
 	q.jobs[key] = true

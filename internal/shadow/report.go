@@ -32,10 +32,11 @@ func (f Fate) String() string { return fates[f] }
 
 // Run is one failed run that was decided in shadow, with what became of its job.
 type Run struct {
-	Partition int
-	Decision  *chain.Decision
-	Fate      Fate
-	Job       jobdb.JobState
+	Partition  int
+	Decision   *chain.Decision
+	Superseded bool // it came too late for a release
+	Fate       Fate
+	Job        jobdb.JobState
 }
 
 // Wait is how long the job would have waited for the retry that was granted.
