@@ -20,6 +20,7 @@ import (
 	"github.com/refloat/refloat/internal/control"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/filelog"
+	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/jobdb/postgres"
 	"github.com/refloat/refloat/internal/pgtest"
 )
@@ -287,6 +288,31 @@ func TestBegin(t *testing.T) {
 				t.Errorf("applied %q, want %d", w.applied, tt.applied)
 			}
 		})
+	}
+}
+
+// TestGivenBack: what was given back to Armada's ingester is not written any more.
+func TestGivenBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.must(control.Begin(t.Context(), w.db, w.topic))
+	w.ask(0, `executor_settings_upsert {name: "a"}`, `executor_settings_upsert {name: "b"}`)
+	f := w.follower(0, nil)
+	if _, err := f.Advance(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := w.db.Begin(t.Context(), 0) // which makes the place of events
+	w.must(err)
+	w.must(tx.Commit(t.Context(), tx.Place(), tx.Place()))
+	w.exec("UPDATE refloat_positions SET given_back = 1")
+	if _, err := f.Advance(t.Context()); !errors.Is(err, jobdb.ErrGivenBack) {
+		t.Errorf("error %v, want ErrGivenBack", err)
+	}
+	if err := control.Begin(t.Context(), w.db, w.topic); !errors.Is(err, jobdb.ErrGivenBack) {
+		t.Errorf("error %v, want ErrGivenBack", err)
+	}
+	if n := w.count("SELECT count(*) FROM executor_settings"); n != 1 {
+		t.Errorf("%d executors have settings, want 1", n)
 	}
 }
 

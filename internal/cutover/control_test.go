@@ -115,7 +115,7 @@ func TestControlPlane(t *testing.T) {
 	ours.Close()
 	report, err = w.Back(t.Context(), false)
 	w.must(err)
-	if s := report.Steps[len(report.Steps)-1]; s.Done || !strings.Contains(s.What, "control-plane, partition 0: set subscription") {
+	if s := report.Steps[len(report.Steps)-2]; s.Done || !strings.Contains(s.What, "control-plane, partition 0: set subscription") {
 		t.Errorf("step %+v", s)
 	}
 	report, err = w.Back(t.Context(), false)

@@ -31,6 +31,11 @@ func (n *node) control(ctx context.Context, db JobDB) (run func(ctx context.Cont
 		return nil, nil
 	}
 	topic, err := n.beginControl(ctx, plain)
+	for (errors.Is(err, jobdb.ErrUnavailable) || errors.Is(err, eventlog.ErrTransient)) && ctx.Err() == nil {
+		n.Log.Warn("the control-plane topic: trying again", slog.Any("error", err))
+		pause(ctx, time.Second)
+		topic, err = n.beginControl(ctx, plain)
+	}
 	if err != nil && !errors.Is(err, control.ErrTaken) && !errors.Is(err, jobdb.ErrGivenBack) {
 		return nil, fmt.Errorf("follow the control-plane topic (--control-plane '' leaves it to others): %w", err)
 	}
