@@ -34,20 +34,22 @@ const leftOut = "refloat-left-out"
 
 // CreateRetryPolicy implements pb.RetryPolicyServiceServer.
 func (a *Armada) CreateRetryPolicy(ctx context.Context, r *pb.RetryPolicy) (*emptypb.Empty, error) {
-	return a.put(ctx, r, false)
+	return a.put(ctx, r, CreateRetryPolicy)
 }
 
 // UpdateRetryPolicy implements pb.RetryPolicyServiceServer.
 func (a *Armada) UpdateRetryPolicy(ctx context.Context, r *pb.RetryPolicy) (*emptypb.Empty, error) {
-	return a.put(ctx, r, true)
+	return a.put(ctx, r, UpdateRetryPolicy)
 }
 
-func (a *Armada) put(ctx context.Context, r *pb.RetryPolicy, mustBe bool) (*emptypb.Empty, error) {
-	file, err := flatFile(r)
+// put needs the verb of the call and no other, as in Armada, where who may create may
+// replace too.
+func (a *Armada) put(ctx context.Context, r *pb.RetryPolicy, verb Verb) (*emptypb.Empty, error) {
+	file, err := FlatFile(r)
 	if err != nil {
 		return nil, err
 	}
-	_, err = a.Service.change(ctx, &asked{request: r, lax: true, make: func(now policylog.Snapshot) (*policy.Set, error) {
+	_, err = a.Service.change(ctx, &asked{request: r, verb: verb, lax: true, make: func(now policylog.Snapshot) (*policy.Set, error) {
 		set, _, err := now.Unbraked.With(file)
 		if problems := policy.Problems(nil); errors.As(err, &problems) {
 			return nil, status.Errorf(codes.InvalidArgument, "invalid retry policy: %s", describe(problems))
@@ -55,7 +57,7 @@ func (a *Armada) put(ctx context.Context, r *pb.RetryPolicy, mustBe bool) (*empt
 			return nil, err
 		}
 		switch _, is := now.Unbraked.Body(policy.ID{Kind: policy.KindPolicy, Name: r.Name}); {
-		case !is && mustBe:
+		case !is && verb == UpdateRetryPolicy:
 			return nil, notFound(r.Name)
 		case is:
 			if err := sayable(now.Unbraked, r.Name, "is not overwritten"); err != nil {
@@ -67,8 +69,8 @@ func (a *Armada) put(ctx context.Context, r *pb.RetryPolicy, mustBe bool) (*empt
 	return &emptypb.Empty{}, err
 }
 
-// flatFile is a policy of Armada's service as a file in its flat form.
-func flatFile(r *pb.RetryPolicy) (policy.File, error) {
+// FlatFile is a policy of Armada's service as a file in Armada's flat form.
+func FlatFile(r *pb.RetryPolicy) (policy.File, error) {
 	type rule struct {
 		Action        any    `json:"action,omitempty"`
 		OnCategory    string `json:"onCategory,omitempty"`
@@ -127,7 +129,7 @@ func (a *Armada) DeleteRetryPolicy(ctx context.Context, r *pb.RetryPolicyDeleteR
 	if r.GetName() == "" {
 		return nil, errNoName
 	}
-	_, err := a.Service.change(ctx, &asked{request: r, lax: true, make: func(now policylog.Snapshot) (*policy.Set, error) {
+	_, err := a.Service.change(ctx, &asked{request: r, verb: DeleteRetryPolicy, lax: true, make: func(now policylog.Snapshot) (*policy.Set, error) {
 		id := policy.ID{Kind: policy.KindPolicy, Name: r.Name}
 		if _, is := now.Unbraked.Body(id); !is {
 			return now.Unbraked, nil

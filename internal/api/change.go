@@ -30,6 +30,8 @@ type asked struct {
 	dryRun  bool
 	// make changes the set; its error is the answer.
 	make func(policylog.Snapshot) (*policy.Set, error)
+	// verb is all that the change needs; "": what verbOf says of what it changes.
+	verb Verb
 	// lax lets a queue name policies that are not there, as Armada's deletion leaves it.
 	lax bool
 }
@@ -41,8 +43,13 @@ func (s *Service) change(ctx context.Context, a *asked) (*pb.Change, error) {
 	if err != nil {
 		return nil, err
 	}
-	if why := s.ReadOnly(); why != "" {
-		return nil, status.Error(codes.FailedPrecondition, why)
+	if a.verb != "" {
+		if err := s.may(who, a.verb); err != nil {
+			return nil, err
+		}
+	}
+	if s.Fixed.Why != "" && !s.Fixed.PoliciesOnly {
+		return nil, status.Error(codes.FailedPrecondition, s.Fixed.Why)
 	}
 	edit, err := newEdit(who, a)
 	if err != nil {
@@ -53,14 +60,22 @@ func (s *Service) change(ctx context.Context, a *asked) (*pb.Change, error) {
 		if err != nil {
 			return nil, nil, err
 		}
+		if s.Fixed.Why != "" {
+			if set, err = s.Fixed.keep(now.Unbraked, set); err != nil {
+				return nil, nil, err
+			}
+		}
 		changes := policylog.Differences(now.Unbraked, set)
 		for _, c := range changes {
+			if a.verb != "" {
+				break
+			}
 			if err := s.may(who, verbOf(c)); err != nil {
 				return nil, nil, err
 			}
 		}
 		if !a.lax {
-			if err := whole(set, changes); err != nil {
+			if err := whole(set, s.Fixed.ours(changes)); err != nil {
 				return nil, nil, err
 			}
 		}

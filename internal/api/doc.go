@@ -10,6 +10,7 @@
 //   - Every change says who made it, when and why. Secrets stand in no log and no error.
 //
 // service.go reads and brakes.go brakes; change.go is the way of every change;
-// armada.go is Armada's service; auth.go knows who asks and what they may; server.go
+// armada.go is Armada's service, and armadajson.go its REST; fixed.go keeps what comes
+// from elsewhere; auth.go knows who asks and what they may; server.go
 // puts them on one port.
 package api

@@ -14,6 +14,7 @@ import (
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	_ "google.golang.org/grpc/encoding/gzip" // armadactl compresses its requests
 	"google.golang.org/grpc/status"
 
 	"github.com/refloat/refloat/internal/api/pb"
@@ -32,7 +33,7 @@ func Handler(s *Service, log *slog.Logger) (http.Handler, error) {
 		}))
 	pb.RegisterPoliciesServer(rpc, s)
 	pb.RegisterRetryPolicyServiceServer(rpc, armada)
-	mux := runtime.NewServeMux(
+	headers := []runtime.ServeMuxOption{
 		runtime.WithIncomingHeaderMatcher(func(key string) (string, bool) {
 			if strings.EqualFold(key, userHeader) {
 				return userHeader, true
@@ -40,15 +41,21 @@ func Handler(s *Service, log *slog.Logger) (http.Handler, error) {
 			return runtime.DefaultHeaderMatcher(key)
 		}),
 		runtime.WithOutgoingHeaderMatcher(func(key string) (string, bool) { return key, key == leftOut }),
-	)
+	}
+	ours := runtime.NewServeMux(headers...)
+	armadas := runtime.NewServeMux(append(headers, runtime.WithMarshalerOption(runtime.MIMEWildcard, newArmadaJSON()))...)
 	ctx := context.Background() // of registration only
-	if err := errors.Join(pb.RegisterPoliciesHandlerServer(ctx, mux, s), pb.RegisterRetryPolicyServiceHandlerServer(ctx, mux, armada)); err != nil {
+	if err := errors.Join(pb.RegisterPoliciesHandlerServer(ctx, ours, s), pb.RegisterRetryPolicyServiceHandlerServer(ctx, armadas, armada)); err != nil {
 		return nil, fmt.Errorf("serve the API: %w", err)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {
 			rpc.ServeHTTP(w, r)
 			return
+		}
+		mux := ours
+		if strings.HasPrefix(r.URL.Path, "/v1/") {
+			mux = armadas
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxRequestBytes)
 		if err := serve(log, mux, w, r); err != nil {

@@ -21,9 +21,7 @@ type Service struct {
 	Store *policylog.Store
 	Auth  *Auth // nil: everybody may do everything
 	Now   func() time.Time
-	// FixedBy says why resources are not to be changed here: they come from
-	// somewhere else. Nil or "": they are.
-	FixedBy func() string
+	Fixed Fixed // what is not to be changed here
 	// Partitions says what is in force in this process.
 	Partitions func() []*pb.PartitionStatus
 	// Source says where resources are followed from.
@@ -31,14 +29,6 @@ type Service struct {
 	// Writes bounds how often something is changed; nil: as often as one likes.
 	Writes   *rate.Limiter
 	Patience time.Duration // for the log; default 20 s
-}
-
-// ReadOnly says why resources cannot be changed here; "": they can.
-func (s *Service) ReadOnly() string {
-	if s.FixedBy == nil {
-		return ""
-	}
-	return s.FixedBy()
 }
 
 // writer is who asks for a change, where there have not been too many.
@@ -239,7 +229,7 @@ func (s *Service) Apply(ctx context.Context, r *pb.ApplyRequest) (*pb.Change, er
 			}
 			base := now.Unbraked
 			if r.Prune {
-				base = policy.Empty()
+				base = s.Fixed.pruned(base)
 			}
 			set, _, err := base.With(files...)
 			return set, err
@@ -338,7 +328,7 @@ func (s *Service) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusRe
 	if err != nil {
 		return nil, err
 	}
-	out := &pb.StatusResponse{Generation: snap.Generation(), Brakes: brakesOf(snap.BrakesOn()), ReadOnly: s.ReadOnly()}
+	out := &pb.StatusResponse{Generation: snap.Generation(), Brakes: brakesOf(snap.BrakesOn()), ReadOnly: s.Fixed.Why}
 	if s.Partitions != nil {
 		out.Partitions = s.Partitions()
 	}

@@ -204,7 +204,7 @@ func TestWritersAtOnce(t *testing.T) {
 
 func TestBrakes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *api.Service) { s.FixedBy = func() string { return "policies come from files" } })
+	w := newWorld(t, func(s *api.Service) { s.Fixed.Why = "policies come from files" })
 	_, err := w.Create(t.Context(), &pb.CreateRequest{Document: w.queue("x", "")})
 	w.refused(err, codes.FailedPrecondition, "come from files")
 

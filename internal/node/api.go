@@ -40,7 +40,7 @@ func (n *node) serveAPI(ctx context.Context, group *errgroup.Group) error {
 		return fmt.Errorf("serve the API: %w (choose another --api, or none with --api '')", err)
 	}
 	service := &api.Service{
-		Store: n.policies, Auth: n.API.Auth, Now: n.Now, FixedBy: n.fixedBy,
+		Store: n.policies, Auth: n.API.Auth, Now: n.Now, Fixed: n.fixed(),
 		Partitions: n.inForce.list, Writes: rate.NewLimiter(writesPerSecond, writesAtOnce),
 	}
 	handler, err := api.Handler(service, n.Log)
@@ -76,12 +76,12 @@ func (n *node) serveAPI(ctx context.Context, group *errgroup.Group) error {
 	return nil
 }
 
-// fixedBy says why resources are not changed over the API.
-func (n *node) fixedBy() string {
+// fixed says what is not changed over the API.
+func (n *node) fixed() api.Fixed {
 	if n.Policies != "" {
-		return "policies, queues and settings come from the files of " + n.Policies + ": change them there, and they are in force a second later"
+		return api.Fixed{Why: "policies, queues and settings come from the files of " + n.Policies + ": change them there, and they are in force a second later"}
 	}
-	return ""
+	return api.Fixed{}
 }
 
 // inForce is the policy generation of each partition that this process decides.

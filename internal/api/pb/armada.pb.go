@@ -4,8 +4,9 @@
 // 	protoc        (unknown)
 // source: internal/api/pb/armada.proto
 
-// Armada's RetryPolicyService, as far as facts/ARMADA.md f knows it: names, numbers
-// and types as they go over the wire.
+// Armada's RetryPolicyService, and what is read of its queues: numbers and types as
+// they go over the wire (facts/ARMADA.md f; held against the descriptors in Armada's
+// own Python client 0.5.1).
 
 package pb
 
@@ -571,6 +572,221 @@ func (x *RetryPolicyList) GetRetryPolicies() []*RetryPolicy {
 	return nil
 }
 
+// Queue is what we read of a queue; Armada's has 2 to 10 too.
+type Queue struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	RetryPolicies []string               `protobuf:"bytes,11,rep,name=retry_policies,json=retryPolicies,proto3" json:"retry_policies,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Queue) Reset() {
+	*x = Queue{}
+	mi := &file_internal_api_pb_armada_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Queue) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Queue) ProtoMessage() {}
+
+func (x *Queue) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_pb_armada_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Queue.ProtoReflect.Descriptor instead.
+func (*Queue) Descriptor() ([]byte, []int) {
+	return file_internal_api_pb_armada_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Queue) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Queue) GetRetryPolicies() []string {
+	if x != nil {
+		return x.RetryPolicies
+	}
+	return nil
+}
+
+type StreamingQueueGetRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Num           uint32                 `protobuf:"varint,1,opt,name=num,proto3" json:"num,omitempty"` // 0: all
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StreamingQueueGetRequest) Reset() {
+	*x = StreamingQueueGetRequest{}
+	mi := &file_internal_api_pb_armada_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StreamingQueueGetRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StreamingQueueGetRequest) ProtoMessage() {}
+
+func (x *StreamingQueueGetRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_pb_armada_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StreamingQueueGetRequest.ProtoReflect.Descriptor instead.
+func (*StreamingQueueGetRequest) Descriptor() ([]byte, []int) {
+	return file_internal_api_pb_armada_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *StreamingQueueGetRequest) GetNum() uint32 {
+	if x != nil {
+		return x.Num
+	}
+	return 0
+}
+
+type EndMarker struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndMarker) Reset() {
+	*x = EndMarker{}
+	mi := &file_internal_api_pb_armada_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndMarker) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndMarker) ProtoMessage() {}
+
+func (x *EndMarker) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_pb_armada_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndMarker.ProtoReflect.Descriptor instead.
+func (*EndMarker) Descriptor() ([]byte, []int) {
+	return file_internal_api_pb_armada_proto_rawDescGZIP(), []int{12}
+}
+
+type StreamingQueueMessage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Event:
+	//
+	//	*StreamingQueueMessage_Queue
+	//	*StreamingQueueMessage_End
+	Event         isStreamingQueueMessage_Event `protobuf_oneof:"event"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StreamingQueueMessage) Reset() {
+	*x = StreamingQueueMessage{}
+	mi := &file_internal_api_pb_armada_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StreamingQueueMessage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StreamingQueueMessage) ProtoMessage() {}
+
+func (x *StreamingQueueMessage) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_pb_armada_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StreamingQueueMessage.ProtoReflect.Descriptor instead.
+func (*StreamingQueueMessage) Descriptor() ([]byte, []int) {
+	return file_internal_api_pb_armada_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *StreamingQueueMessage) GetEvent() isStreamingQueueMessage_Event {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+func (x *StreamingQueueMessage) GetQueue() *Queue {
+	if x != nil {
+		if x, ok := x.Event.(*StreamingQueueMessage_Queue); ok {
+			return x.Queue
+		}
+	}
+	return nil
+}
+
+func (x *StreamingQueueMessage) GetEnd() *EndMarker {
+	if x != nil {
+		if x, ok := x.Event.(*StreamingQueueMessage_End); ok {
+			return x.End
+		}
+	}
+	return nil
+}
+
+type isStreamingQueueMessage_Event interface {
+	isStreamingQueueMessage_Event()
+}
+
+type StreamingQueueMessage_Queue struct {
+	Queue *Queue `protobuf:"bytes,1,opt,name=queue,proto3,oneof"`
+}
+
+type StreamingQueueMessage_End struct {
+	End *EndMarker `protobuf:"bytes,2,opt,name=end,proto3,oneof"` // the last message; without it the list is not whole
+}
+
+func (*StreamingQueueMessage_Queue) isStreamingQueueMessage_Event() {}
+
+func (*StreamingQueueMessage_End) isStreamingQueueMessage_Event() {}
+
 var File_internal_api_pb_armada_proto protoreflect.FileDescriptor
 
 const file_internal_api_pb_armada_proto_rawDesc = "" +
@@ -604,7 +820,18 @@ const file_internal_api_pb_armada_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x18\n" +
 	"\x16RetryPolicyListRequest\"J\n" +
 	"\x0fRetryPolicyList\x127\n" +
-	"\x0eretry_policies\x18\x01 \x03(\v2\x10.api.RetryPolicyR\rretryPolicies*Z\n" +
+	"\x0eretry_policies\x18\x01 \x03(\v2\x10.api.RetryPolicyR\rretryPolicies\"B\n" +
+	"\x05Queue\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12%\n" +
+	"\x0eretry_policies\x18\v \x03(\tR\rretryPolicies\",\n" +
+	"\x18StreamingQueueGetRequest\x12\x10\n" +
+	"\x03num\x18\x01 \x01(\rR\x03num\"\v\n" +
+	"\tEndMarker\"h\n" +
+	"\x15StreamingQueueMessage\x12\"\n" +
+	"\x05queue\x18\x01 \x01(\v2\n" +
+	".api.QueueH\x00R\x05queue\x12\"\n" +
+	"\x03end\x18\x02 \x01(\v2\x0e.api.EndMarkerH\x00R\x03endB\a\n" +
+	"\x05event*Z\n" +
 	"\vRetryAction\x12\x1c\n" +
 	"\x18RETRY_ACTION_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11RETRY_ACTION_FAIL\x10\x01\x12\x16\n" +
@@ -614,7 +841,9 @@ const file_internal_api_pb_armada_proto_rawDesc = "" +
 	"\x11UpdateRetryPolicy\x12\x10.api.RetryPolicy\x1a\x16.google.protobuf.Empty\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\x1a\x17/v1/retry-policy/{name}\x12k\n" +
 	"\x11DeleteRetryPolicy\x12\x1d.api.RetryPolicyDeleteRequest\x1a\x16.google.protobuf.Empty\"\x1f\x82\xd3\xe4\x93\x02\x19*\x17/v1/retry-policy/{name}\x12_\n" +
 	"\x0eGetRetryPolicy\x12\x1a.api.RetryPolicyGetRequest\x1a\x10.api.RetryPolicy\"\x1f\x82\xd3\xe4\x93\x02\x19\x12\x17/v1/retry-policy/{name}\x12a\n" +
-	"\x10GetRetryPolicies\x12\x1b.api.RetryPolicyListRequest\x1a\x14.api.RetryPolicyList\"\x1a\x82\xd3\xe4\x93\x02\x14\x12\x12/v1/retry-policiesB,Z*github.com/refloat/refloat/internal/api/pbb\x06proto3"
+	"\x10GetRetryPolicies\x12\x1b.api.RetryPolicyListRequest\x1a\x14.api.RetryPolicyList\"\x1a\x82\xd3\xe4\x93\x02\x14\x12\x12/v1/retry-policies2X\n" +
+	"\fQueueService\x12H\n" +
+	"\tGetQueues\x12\x1d.api.StreamingQueueGetRequest\x1a\x1a.api.StreamingQueueMessage0\x01B,Z*github.com/refloat/refloat/internal/api/pbb\x06proto3"
 
 var (
 	file_internal_api_pb_armada_proto_rawDescOnce sync.Once
@@ -629,7 +858,7 @@ func file_internal_api_pb_armada_proto_rawDescGZIP() []byte {
 }
 
 var file_internal_api_pb_armada_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_internal_api_pb_armada_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_internal_api_pb_armada_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_internal_api_pb_armada_proto_goTypes = []any{
 	(RetryAction)(0),                 // 0: api.RetryAction
 	(*RetryAffinityMutation)(nil),    // 1: api.RetryAffinityMutation
@@ -642,7 +871,11 @@ var file_internal_api_pb_armada_proto_goTypes = []any{
 	(*RetryPolicyDeleteRequest)(nil), // 8: api.RetryPolicyDeleteRequest
 	(*RetryPolicyListRequest)(nil),   // 9: api.RetryPolicyListRequest
 	(*RetryPolicyList)(nil),          // 10: api.RetryPolicyList
-	(*emptypb.Empty)(nil),            // 11: google.protobuf.Empty
+	(*Queue)(nil),                    // 11: api.Queue
+	(*StreamingQueueGetRequest)(nil), // 12: api.StreamingQueueGetRequest
+	(*EndMarker)(nil),                // 13: api.EndMarker
+	(*StreamingQueueMessage)(nil),    // 14: api.StreamingQueueMessage
+	(*emptypb.Empty)(nil),            // 15: google.protobuf.Empty
 }
 var file_internal_api_pb_armada_proto_depIdxs = []int32{
 	2,  // 0: api.RetryResourcesMutation.memory:type_name -> api.RetryMemoryMutation
@@ -653,21 +886,25 @@ var file_internal_api_pb_armada_proto_depIdxs = []int32{
 	0,  // 5: api.RetryPolicy.default_action:type_name -> api.RetryAction
 	5,  // 6: api.RetryPolicy.rules:type_name -> api.RetryRule
 	6,  // 7: api.RetryPolicyList.retry_policies:type_name -> api.RetryPolicy
-	6,  // 8: api.RetryPolicyService.CreateRetryPolicy:input_type -> api.RetryPolicy
-	6,  // 9: api.RetryPolicyService.UpdateRetryPolicy:input_type -> api.RetryPolicy
-	8,  // 10: api.RetryPolicyService.DeleteRetryPolicy:input_type -> api.RetryPolicyDeleteRequest
-	7,  // 11: api.RetryPolicyService.GetRetryPolicy:input_type -> api.RetryPolicyGetRequest
-	9,  // 12: api.RetryPolicyService.GetRetryPolicies:input_type -> api.RetryPolicyListRequest
-	11, // 13: api.RetryPolicyService.CreateRetryPolicy:output_type -> google.protobuf.Empty
-	11, // 14: api.RetryPolicyService.UpdateRetryPolicy:output_type -> google.protobuf.Empty
-	11, // 15: api.RetryPolicyService.DeleteRetryPolicy:output_type -> google.protobuf.Empty
-	6,  // 16: api.RetryPolicyService.GetRetryPolicy:output_type -> api.RetryPolicy
-	10, // 17: api.RetryPolicyService.GetRetryPolicies:output_type -> api.RetryPolicyList
-	13, // [13:18] is the sub-list for method output_type
-	8,  // [8:13] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	11, // 8: api.StreamingQueueMessage.queue:type_name -> api.Queue
+	13, // 9: api.StreamingQueueMessage.end:type_name -> api.EndMarker
+	6,  // 10: api.RetryPolicyService.CreateRetryPolicy:input_type -> api.RetryPolicy
+	6,  // 11: api.RetryPolicyService.UpdateRetryPolicy:input_type -> api.RetryPolicy
+	8,  // 12: api.RetryPolicyService.DeleteRetryPolicy:input_type -> api.RetryPolicyDeleteRequest
+	7,  // 13: api.RetryPolicyService.GetRetryPolicy:input_type -> api.RetryPolicyGetRequest
+	9,  // 14: api.RetryPolicyService.GetRetryPolicies:input_type -> api.RetryPolicyListRequest
+	12, // 15: api.QueueService.GetQueues:input_type -> api.StreamingQueueGetRequest
+	15, // 16: api.RetryPolicyService.CreateRetryPolicy:output_type -> google.protobuf.Empty
+	15, // 17: api.RetryPolicyService.UpdateRetryPolicy:output_type -> google.protobuf.Empty
+	15, // 18: api.RetryPolicyService.DeleteRetryPolicy:output_type -> google.protobuf.Empty
+	6,  // 19: api.RetryPolicyService.GetRetryPolicy:output_type -> api.RetryPolicy
+	10, // 20: api.RetryPolicyService.GetRetryPolicies:output_type -> api.RetryPolicyList
+	14, // 21: api.QueueService.GetQueues:output_type -> api.StreamingQueueMessage
+	16, // [16:22] is the sub-list for method output_type
+	10, // [10:16] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_internal_api_pb_armada_proto_init() }
@@ -675,15 +912,19 @@ func file_internal_api_pb_armada_proto_init() {
 	if File_internal_api_pb_armada_proto != nil {
 		return
 	}
+	file_internal_api_pb_armada_proto_msgTypes[13].OneofWrappers = []any{
+		(*StreamingQueueMessage_Queue)(nil),
+		(*StreamingQueueMessage_End)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_internal_api_pb_armada_proto_rawDesc), len(file_internal_api_pb_armada_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   10,
+			NumMessages:   14,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   2,
 		},
 		GoTypes:           file_internal_api_pb_armada_proto_goTypes,
 		DependencyIndexes: file_internal_api_pb_armada_proto_depIdxs,

@@ -4,8 +4,9 @@
 // - protoc             (unknown)
 // source: internal/api/pb/armada.proto
 
-// Armada's RetryPolicyService, as far as facts/ARMADA.md f knows it: names, numbers
-// and types as they go over the wire.
+// Armada's RetryPolicyService, and what is read of its queues: numbers and types as
+// they go over the wire (facts/ARMADA.md f; held against the descriptors in Armada's
+// own Python client 0.5.1).
 
 package pb
 
@@ -273,5 +274,114 @@ var RetryPolicyService_ServiceDesc = grpc.ServiceDesc{
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
+	Metadata: "internal/api/pb/armada.proto",
+}
+
+const (
+	QueueService_GetQueues_FullMethodName = "/api.QueueService/GetQueues"
+)
+
+// QueueServiceClient is the client API for QueueService service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// QueueService is only called, not served.
+type QueueServiceClient interface {
+	GetQueues(ctx context.Context, in *StreamingQueueGetRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamingQueueMessage], error)
+}
+
+type queueServiceClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewQueueServiceClient(cc grpc.ClientConnInterface) QueueServiceClient {
+	return &queueServiceClient{cc}
+}
+
+func (c *queueServiceClient) GetQueues(ctx context.Context, in *StreamingQueueGetRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamingQueueMessage], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &QueueService_ServiceDesc.Streams[0], QueueService_GetQueues_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[StreamingQueueGetRequest, StreamingQueueMessage]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type QueueService_GetQueuesClient = grpc.ServerStreamingClient[StreamingQueueMessage]
+
+// QueueServiceServer is the server API for QueueService service.
+// All implementations must embed UnimplementedQueueServiceServer
+// for forward compatibility.
+//
+// QueueService is only called, not served.
+type QueueServiceServer interface {
+	GetQueues(*StreamingQueueGetRequest, grpc.ServerStreamingServer[StreamingQueueMessage]) error
+	mustEmbedUnimplementedQueueServiceServer()
+}
+
+// UnimplementedQueueServiceServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedQueueServiceServer struct{}
+
+func (UnimplementedQueueServiceServer) GetQueues(*StreamingQueueGetRequest, grpc.ServerStreamingServer[StreamingQueueMessage]) error {
+	return status.Error(codes.Unimplemented, "method GetQueues not implemented")
+}
+func (UnimplementedQueueServiceServer) mustEmbedUnimplementedQueueServiceServer() {}
+func (UnimplementedQueueServiceServer) testEmbeddedByValue()                      {}
+
+// UnsafeQueueServiceServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to QueueServiceServer will
+// result in compilation errors.
+type UnsafeQueueServiceServer interface {
+	mustEmbedUnimplementedQueueServiceServer()
+}
+
+func RegisterQueueServiceServer(s grpc.ServiceRegistrar, srv QueueServiceServer) {
+	// If the following call panics, it indicates UnimplementedQueueServiceServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&QueueService_ServiceDesc, srv)
+}
+
+func _QueueService_GetQueues_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(StreamingQueueGetRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(QueueServiceServer).GetQueues(m, &grpc.GenericServerStream[StreamingQueueGetRequest, StreamingQueueMessage]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type QueueService_GetQueuesServer = grpc.ServerStreamingServer[StreamingQueueMessage]
+
+// QueueService_ServiceDesc is the grpc.ServiceDesc for QueueService service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var QueueService_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "api.QueueService",
+	HandlerType: (*QueueServiceServer)(nil),
+	Methods:     []grpc.MethodDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "GetQueues",
+			Handler:       _QueueService_GetQueues_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "internal/api/pb/armada.proto",
 }

@@ -1406,8 +1406,10 @@ func (x *PartitionStatus) GetSince() *timestamppb.Timestamp {
 type Source struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Address       string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
-	LastGood      *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=last_good,json=lastGood,proto3" json:"last_good,omitempty"`
-	Error         string                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"` // why it cannot be read now
+	LastGood      *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=last_good,json=lastGood,proto3" json:"last_good,omitempty"`                // when this process last read it; unset: not since it started
+	Error         string                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`                                      // why it cannot be read now
+	FailingSince  *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=failing_since,json=failingSince,proto3" json:"failing_since,omitempty"`    // with error
+	NotUnderstood []string               `protobuf:"bytes,5,rep,name=not_understood,json=notUnderstood,proto3" json:"not_understood,omitempty"` // what cannot be used here, and why; what was good of it before stays
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1461,6 +1463,20 @@ func (x *Source) GetError() string {
 		return x.Error
 	}
 	return ""
+}
+
+func (x *Source) GetFailingSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FailingSince
+	}
+	return nil
+}
+
+func (x *Source) GetNotUnderstood() []string {
+	if x != nil {
+		return x.NotUnderstood
+	}
+	return nil
 }
 
 var File_internal_api_pb_policies_proto protoreflect.FileDescriptor
@@ -1607,11 +1623,13 @@ const file_internal_api_pb_policies_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x02 \x01(\x04R\n" +
 	"generation\x120\n" +
-	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"q\n" +
+	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xd9\x01\n" +
 	"\x06Source\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x127\n" +
 	"\tlast_good\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\blastGood\x12\x14\n" +
-	"\x05error\x18\x03 \x01(\tR\x05error2\xb3\t\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\x12?\n" +
+	"\rfailing_since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\ffailingSince\x12%\n" +
+	"\x0enot_understood\x18\x05 \x03(\tR\rnotUnderstood2\xb3\t\n" +
 	"\bPolicies\x12`\n" +
 	"\x04List\x12\x1b.refloat.api.v1.ListRequest\x1a\x1c.refloat.api.v1.ListResponse\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/refloat/v1/resources\x12\x88\x01\n" +
 	"\x03Get\x12\x1a.refloat.api.v1.GetRequest\x1a\x18.refloat.api.v1.Resource\"K\x82\xd3\xe4\x93\x02EZ\x1e\x12\x1c/refloat/v1/resources/{kind}\x12#/refloat/v1/resources/{kind}/{name}\x12h\n" +
@@ -1683,33 +1701,34 @@ var file_internal_api_pb_policies_proto_depIdxs = []int32{
 	20, // 16: refloat.api.v1.StatusResponse.source:type_name -> refloat.api.v1.Source
 	22, // 17: refloat.api.v1.PartitionStatus.since:type_name -> google.protobuf.Timestamp
 	22, // 18: refloat.api.v1.Source.last_good:type_name -> google.protobuf.Timestamp
-	1,  // 19: refloat.api.v1.Policies.List:input_type -> refloat.api.v1.ListRequest
-	3,  // 20: refloat.api.v1.Policies.Get:input_type -> refloat.api.v1.GetRequest
-	4,  // 21: refloat.api.v1.Policies.Create:input_type -> refloat.api.v1.CreateRequest
-	5,  // 22: refloat.api.v1.Policies.Update:input_type -> refloat.api.v1.UpdateRequest
-	6,  // 23: refloat.api.v1.Policies.Delete:input_type -> refloat.api.v1.DeleteRequest
-	7,  // 24: refloat.api.v1.Policies.Apply:input_type -> refloat.api.v1.ApplyRequest
-	10, // 25: refloat.api.v1.Policies.History:input_type -> refloat.api.v1.HistoryRequest
-	13, // 26: refloat.api.v1.Policies.RollBack:input_type -> refloat.api.v1.RollBackRequest
-	14, // 27: refloat.api.v1.Policies.Brake:input_type -> refloat.api.v1.BrakeRequest
-	15, // 28: refloat.api.v1.Policies.Release:input_type -> refloat.api.v1.ReleaseRequest
-	17, // 29: refloat.api.v1.Policies.Status:input_type -> refloat.api.v1.StatusRequest
-	2,  // 30: refloat.api.v1.Policies.List:output_type -> refloat.api.v1.ListResponse
-	0,  // 31: refloat.api.v1.Policies.Get:output_type -> refloat.api.v1.Resource
-	8,  // 32: refloat.api.v1.Policies.Create:output_type -> refloat.api.v1.Change
-	8,  // 33: refloat.api.v1.Policies.Update:output_type -> refloat.api.v1.Change
-	8,  // 34: refloat.api.v1.Policies.Delete:output_type -> refloat.api.v1.Change
-	8,  // 35: refloat.api.v1.Policies.Apply:output_type -> refloat.api.v1.Change
-	11, // 36: refloat.api.v1.Policies.History:output_type -> refloat.api.v1.HistoryResponse
-	8,  // 37: refloat.api.v1.Policies.RollBack:output_type -> refloat.api.v1.Change
-	8,  // 38: refloat.api.v1.Policies.Brake:output_type -> refloat.api.v1.Change
-	8,  // 39: refloat.api.v1.Policies.Release:output_type -> refloat.api.v1.Change
-	18, // 40: refloat.api.v1.Policies.Status:output_type -> refloat.api.v1.StatusResponse
-	30, // [30:41] is the sub-list for method output_type
-	19, // [19:30] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	22, // 19: refloat.api.v1.Source.failing_since:type_name -> google.protobuf.Timestamp
+	1,  // 20: refloat.api.v1.Policies.List:input_type -> refloat.api.v1.ListRequest
+	3,  // 21: refloat.api.v1.Policies.Get:input_type -> refloat.api.v1.GetRequest
+	4,  // 22: refloat.api.v1.Policies.Create:input_type -> refloat.api.v1.CreateRequest
+	5,  // 23: refloat.api.v1.Policies.Update:input_type -> refloat.api.v1.UpdateRequest
+	6,  // 24: refloat.api.v1.Policies.Delete:input_type -> refloat.api.v1.DeleteRequest
+	7,  // 25: refloat.api.v1.Policies.Apply:input_type -> refloat.api.v1.ApplyRequest
+	10, // 26: refloat.api.v1.Policies.History:input_type -> refloat.api.v1.HistoryRequest
+	13, // 27: refloat.api.v1.Policies.RollBack:input_type -> refloat.api.v1.RollBackRequest
+	14, // 28: refloat.api.v1.Policies.Brake:input_type -> refloat.api.v1.BrakeRequest
+	15, // 29: refloat.api.v1.Policies.Release:input_type -> refloat.api.v1.ReleaseRequest
+	17, // 30: refloat.api.v1.Policies.Status:input_type -> refloat.api.v1.StatusRequest
+	2,  // 31: refloat.api.v1.Policies.List:output_type -> refloat.api.v1.ListResponse
+	0,  // 32: refloat.api.v1.Policies.Get:output_type -> refloat.api.v1.Resource
+	8,  // 33: refloat.api.v1.Policies.Create:output_type -> refloat.api.v1.Change
+	8,  // 34: refloat.api.v1.Policies.Update:output_type -> refloat.api.v1.Change
+	8,  // 35: refloat.api.v1.Policies.Delete:output_type -> refloat.api.v1.Change
+	8,  // 36: refloat.api.v1.Policies.Apply:output_type -> refloat.api.v1.Change
+	11, // 37: refloat.api.v1.Policies.History:output_type -> refloat.api.v1.HistoryResponse
+	8,  // 38: refloat.api.v1.Policies.RollBack:output_type -> refloat.api.v1.Change
+	8,  // 39: refloat.api.v1.Policies.Brake:output_type -> refloat.api.v1.Change
+	8,  // 40: refloat.api.v1.Policies.Release:output_type -> refloat.api.v1.Change
+	18, // 41: refloat.api.v1.Policies.Status:output_type -> refloat.api.v1.StatusResponse
+	31, // [31:42] is the sub-list for method output_type
+	20, // [20:31] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_internal_api_pb_policies_proto_init() }
