@@ -34,6 +34,7 @@ var mayImport = map[string]string{
 	"internal/policy": "go.yaml.in/yaml/v4",
 	"internal/api": "internal/api/pb internal/eventlog internal/policy internal/policylog github.com/coreos/go-oidc/v3 github.com/grpc-ecosystem/grpc-gateway/v2 " +
 		"golang.org/x/crypto golang.org/x/time google.golang.org/genproto google.golang.org/grpc google.golang.org/protobuf",
+	"internal/armadapolicies":     "internal/api internal/api/pb internal/policy internal/policylog google.golang.org/grpc google.golang.org/protobuf",
 	"internal/api/pb":             "github.com/grpc-ecosystem/grpc-gateway/v2 google.golang.org/genproto google.golang.org/grpc google.golang.org/protobuf",
 	"internal/policylog":          "events/pb internal/eventlog internal/policy github.com/klauspost/compress google.golang.org/protobuf",
 	"internal/eventlog":           "",
@@ -70,7 +71,7 @@ var mayImport = map[string]string{
 	"internal/cutover": "events/pb internal/armadadb internal/armadadb/store internal/doctor internal/eventlog internal/eventlog/pulsarlog internal/jobdb internal/jobdb/postgres internal/jobdb/table internal/mirror " +
 		"github.com/apache/pulsar-client-go github.com/jackc/pgx/v5 google.golang.org/protobuf",
 	"internal/doctor": "internal/armadadb/store github.com/jackc/pgx/v5 internal/chain internal/eventlog internal/eventlog/pulsarlog github.com/apache/pulsar-client-go",
-	"internal/node": "internal/api internal/api/pb internal/armadadb internal/armadadb/store internal/audit internal/chain internal/checkpoint internal/control internal/copied internal/evaluator internal/eventlog internal/eventlog/filelog " +
+	"internal/node": "internal/api internal/api/pb internal/armadadb internal/armadapolicies internal/armadadb/store internal/audit internal/chain internal/checkpoint internal/control internal/copied internal/evaluator internal/eventlog internal/eventlog/filelog " +
 		"internal/eventlog/pulsarlog internal/follow internal/jobdb internal/jobdb/postgres internal/jobdb/sqlite internal/mirror internal/pgerror internal/placement internal/policy internal/policylog internal/projection internal/recording internal/sink " +
 		"github.com/cenkalti/backoff/v5 github.com/cockroachdb/pebble/v2 github.com/jackc/pgx/v5 github.com/prometheus/client_golang gocloud.dev golang.org/x/sync golang.org/x/time google.golang.org/protobuf",
 
@@ -86,10 +87,11 @@ var mayImport = map[string]string{
 	"internal/pulsartest":       "github.com/testcontainers/testcontainers-go github.com/moby/moby github.com/docker/go-connections",
 	"internal/sim": "events events/pb internal/chain internal/evaluator internal/eventlog internal/follow internal/jobdb internal/naive " +
 		"internal/policy internal/policylog internal/projection internal/sink google.golang.org/protobuf",
-	"internal/eventlog/logtest": "internal/eventlog github.com/google/go-cmp pgregory.net/rapid",
-	"internal/jobdb/jobdbtest":  "events internal/chain internal/eventlog internal/jobdb internal/policy github.com/google/go-cmp pgregory.net/rapid",
-	"internal/bench":            "",
-	"internal/naive":            "events/pb google.golang.org/protobuf pgregory.net/rapid",
+	"internal/armadapolicies/followtest": "google.golang.org/grpc google.golang.org/protobuf",
+	"internal/eventlog/logtest":          "internal/eventlog github.com/google/go-cmp pgregory.net/rapid",
+	"internal/jobdb/jobdbtest":           "events internal/chain internal/eventlog internal/jobdb internal/policy github.com/google/go-cmp pgregory.net/rapid",
+	"internal/bench":                     "",
+	"internal/naive":                     "events/pb google.golang.org/protobuf pgregory.net/rapid",
 
 	"cmd/evaluator":            programs,
 	"cmd/ingester":             programs,

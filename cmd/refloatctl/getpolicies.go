@@ -199,9 +199,7 @@ func inForceLines(w io.Writer, all []*pb.StatusResponse, away []string) {
 		if s.ReadOnly != "" {
 			fmt.Fprintf(w, "Read-only here: %s.\n", s.ReadOnly)
 		}
-		if s.Source.GetError() != "" {
-			fmt.Fprintf(w, "%s cannot be read; what it said at %s stays: %s\n", s.Source.Address, rfc3339(s.Source.LastGood), oneLine(s.Source.Error))
-		}
+		sourceLines(w, s.Source)
 	}
 	for _, p := range partitions {
 		late := ""
@@ -212,6 +210,23 @@ func inForceLines(w io.Writer, all []*pb.StatusResponse, away []string) {
 	}
 	for _, server := range away {
 		fmt.Fprintf(w, "Nobody answers at %s: what is in force in its partitions is not known.\n", server)
+	}
+}
+
+// sourceLines say how it stands with the Armada whose policies are followed.
+func sourceLines(w io.Writer, s *pb.Source) {
+	switch {
+	case s == nil:
+		return
+	case s.Error == "":
+		fmt.Fprintf(w, "Armada at %s was read at %s.\n", s.Address, rfc3339(s.LastGood))
+	case s.LastGood == nil:
+		fmt.Fprintf(w, "Armada at %s cannot be read since %s, when this process started; what was read before stays: %s\n", s.Address, rfc3339(s.FailingSince), oneLine(s.Error))
+	default:
+		fmt.Fprintf(w, "Armada at %s cannot be read since %s; what it said at %s stays: %s\n", s.Address, rfc3339(s.FailingSince), rfc3339(s.LastGood), oneLine(s.Error))
+	}
+	for _, what := range s.NotUnderstood {
+		fmt.Fprintf(w, "Of Armada cannot be used here: %s\n", oneLine(what))
 	}
 }
 

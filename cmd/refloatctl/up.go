@@ -24,6 +24,7 @@ type upFlags struct {
 	partitions             int
 	drained, quiet         bool
 	api                    *apiflags.Serve
+	follow                 *apiflags.Follow
 }
 
 func newUp() *cobra.Command {
@@ -62,6 +63,7 @@ a YAML file (--config); flags win over the environment, and that over the file.`
 	flags.StringVar(&f.pace, "pace", "", "how fast to feed against the recorded times, as 10x (default: at once)")
 	flags.StringVar(&f.listen, "listen", "", "address for /metrics, /healthz and /readyz (default: none)")
 	f.api = apiflags.BindServe(cmd, apiflags.Default)
+	f.follow = apiflags.BindFollow(cmd)
 	flags.IntVar(&f.partitions, "partitions", 0, "partitions of a new log (default: as many as the feeds have)")
 	flags.BoolVar(&f.drained, "exit-when-drained", false, "end when all that was fed is decided and in the job database, and sum up")
 	flags.BoolVar(&f.quiet, "quiet", false, "log warnings and errors only, and do not sum up")
@@ -80,6 +82,10 @@ func up(cmd *cobra.Command, f upFlags) error {
 		return usageError{fmt.Errorf("--ingest-mode: %w", err)}
 	}
 	pace, err := parsePace(f.pace)
+	if err != nil {
+		return usageError{err}
+	}
+	follow, err := f.follow.Source(f.policies)
 	if err != nil {
 		return usageError{err}
 	}
@@ -105,7 +111,7 @@ func up(cmd *cobra.Command, f upFlags) error {
 	err = node.Run(cmd.Context(), node.Config{
 		Data: node.Dir(f.data), JobDB: f.jobDB, IngestMode: f.ingestMode, Partitions: f.partitions, Policies: f.policies,
 		Feeds: f.feed, Pace: pace, Evaluate: true, Ingest: true,
-		Listen: f.listen, API: served, ExitWhenDrained: f.drained,
+		Listen: f.listen, API: served, Follow: follow, ExitWhenDrained: f.drained,
 		Progress: func(s node.Status) { bar.say("fed %d of %d messages", s.Fed, s.Total) },
 		Log:      slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
 		Now:      time.Now,

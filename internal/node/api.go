@@ -43,6 +43,9 @@ func (n *node) serveAPI(ctx context.Context, group *errgroup.Group) error {
 		Store: n.policies, Auth: n.API.Auth, Now: n.Now, Fixed: n.fixed(),
 		Partitions: n.inForce.list, Writes: rate.NewLimiter(writesPerSecond, writesAtOnce),
 	}
+	if n.followed != nil {
+		service.Source = n.followed.Source
+	}
 	handler, err := api.Handler(service, n.Log)
 	if err != nil {
 		return errors.Join(err, l.Close())
@@ -78,8 +81,12 @@ func (n *node) serveAPI(ctx context.Context, group *errgroup.Group) error {
 
 // fixed says what is not changed over the API.
 func (n *node) fixed() api.Fixed {
-	if n.Policies != "" {
+	switch {
+	case n.Policies != "":
 		return api.Fixed{Why: "policies, queues and settings come from the files of " + n.Policies + ": change them there, and they are in force a second later"}
+	case n.Follow != nil:
+		return api.Fixed{PoliciesOnly: true, Why: fmt.Sprintf("policies, and which of them queues name, come from Armada at %s: change them there (with armadactl), and they are in force here %v later at most",
+			n.Follow.Address, n.Follow.every())}
 	}
 	return api.Fixed{}
 }

@@ -52,6 +52,10 @@ type Metrics struct {
 	savedBytes  *prometheus.GaugeVec
 	notSaved    *prometheus.CounterVec
 
+	followFailing *prometheus.GaugeVec
+	followRead    *prometheus.GaugeVec
+	followNot     *prometheus.GaugeVec
+
 	mu      sync.Mutex
 	reached map[int]reached // by partition, of the evaluator
 	written map[int]reached // by partition, of the ingester
@@ -109,10 +113,15 @@ func NewMetrics() *Metrics {
 		notSaved:    counter("checkpoint_failures_total", "Checkpoints that could not be saved.", "partition"),
 		reached:     map[int]reached{},
 		written:     map[int]reached{},
+
+		followFailing: gauge("follow_armada_failing", "1 while the policies of the Armada that is followed cannot be read.", "armada"),
+		followRead:    gauge("follow_armada_last_read_timestamp_seconds", "When they were last read; 0: not since this process started.", "armada"),
+		followNot:     gauge("follow_armada_not_understood", "Policies and bindings there that cannot be used here.", "armada"),
 	}
 	m.registry.MustRegister(m.decisions, m.notDecided, m.parked, m.ignored, m.answered, m.readBack, m.live, m.losses,
 		m.rows, m.ingest, m.eventTime, m.unusable, m.since, m.generation, m.refused, m.notWritten, m.notMirrored, m.controlled, m.notFollowed, m.lag, m.behind, m.commit,
-		m.ingestLag, m.ingests, m.retries, m.away, m.released, m.saved, m.savedBytes, m.notSaved, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		m.ingestLag, m.ingests, m.retries, m.away, m.released, m.saved, m.savedBytes, m.notSaved,
+		m.followFailing, m.followRead, m.followNot, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.healthy.Store(true)
 	return m
 }

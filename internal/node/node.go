@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/refloat/refloat/internal/armadapolicies"
 	"github.com/refloat/refloat/internal/checkpoint"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
@@ -45,6 +46,7 @@ type Config struct {
 	Ingest           bool
 	Listen           string // address of /metrics, /healthz, /readyz; empty: none
 	API              API
+	Follow           *Follow // an Armada whose policies are ours; not with Policies
 	// ExitWhenDrained ends the node when the feeds are through and everything
 	// in the log is decided and in the job database.
 	ExitWhenDrained bool
@@ -90,6 +92,7 @@ type node struct {
 	vault    *checkpoint.Vault // nil: no checkpoints
 	metrics  *Metrics
 	policies *policylog.Store // nil: we change none
+	followed *armadapolicies.Follower
 	inForce  inForce
 	total    int
 }
@@ -127,7 +130,7 @@ func (c Config) partitions() (partitions, messages int, err error) {
 }
 
 func (n *node) run(ctx context.Context) (err error) {
-	if n.Policies != "" || n.API.Listen != "" {
+	if n.Policies != "" || n.API.Listen != "" || n.Follow != nil {
 		if n.policies, err = OpenPolicyStore(n.backend, n.Now); err != nil {
 			return err
 		}
@@ -147,6 +150,12 @@ func (n *node) run(ctx context.Context) (err error) {
 		}
 		n.Log.Info("policies read", slog.String("from", n.Policies), slog.Uint64("generation", generation))
 	}
+	if n.Follow != nil {
+		if err := n.beginToFollow(ctx); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, n.followed.Close()) }()
+	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	group, ctx := errgroup.WithContext(ctx)
@@ -163,6 +172,9 @@ func (n *node) run(ctx context.Context) (err error) {
 	}
 	if n.Policies != "" {
 		group.Go(func() error { return WatchPolicies(ctx, n.policies, n.Policies, n.Log) })
+	}
+	if n.followed != nil {
+		group.Go(func() error { return n.followed.Run(ctx) })
 	}
 	group.Go(func() error { defer close(fed); return n.feed(ctx) })
 	if n.Evaluate {

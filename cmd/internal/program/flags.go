@@ -26,6 +26,7 @@ type flags struct {
 	history string
 	api     *apiflags.Serve // nil: it serves no policies
 	control string
+	follow  *apiflags.Follow
 }
 
 func (f *flags) command(name, short string) *cobra.Command {
@@ -46,6 +47,7 @@ a YAML file (--config); flags win over the environment, and that over the file.`
 	set.StringVar(&c.Instance, "instance", "", "name of this process on Pulsar, different from all others and best the same after a restart (default: host name and process id)")
 	if c.Evaluate {
 		f.api = apiflags.BindServe(cmd, "")
+		f.follow = apiflags.BindFollow(cmd)
 		set.StringVar(&c.Policies, "policies", "", "policy file, or directory of policy files, read again when it changes")
 		set.StringVar(&c.Checkpoints, "checkpoints", "", "where to keep copies of the state for other machines: file:///dir or s3://bucket?prefix=… (default: none)")
 		set.DurationVar(&c.CheckpointEvery, "checkpoint-every", 0, "how often to take one (default 1m)")
@@ -71,6 +73,9 @@ a YAML file (--config); flags win over the environment, and that over the file.`
 		if f.api != nil {
 			var err error
 			if f.config.API, err = f.api.API(cmd.Context()); err != nil {
+				return err
+			}
+			if f.config.Follow, err = f.follow.Source(f.config.Policies); err != nil {
 				return err
 			}
 		}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/refloat/refloat/internal/armadapolicies/followtest"
+)
+
+// Policies that live in an Armada: they come into force here and are read-only, a
+// queue's mode is ours, and an outage is shown.
+func TestFollowArmada(t *testing.T) {
+	t.Parallel()
+	ctl(t, "up", "--data", t.TempDir(), "--policies", testPolicies, "--follow-armada", "127.0.0.1:1").exits(t, exitUsage).says(t, "policies can come from one place only")
+	armada := followtest.Serve(t, "", nil)
+	armada.Set("infra", followtest.Policy("infra", 2, "node"))
+	armada.Bind("ml", []string{"infra"})
+	data := filepath.Join(t.TempDir(), "data")
+	p, at := served(t, data, "--follow-armada", armada.Address, "--follow-armada-every", "1s")
+	at("get", "policies").exits(t, exitFine).says(t, "infra", "Queue ml", "Read-only here: policies, and which of them queues name, come from Armada at "+armada.Address, "was read at 20")
+	at("history").exits(t, exitFine).says(t, "armada "+armada.Address)
+	at("delete", "policy", "infra").exits(t, exitEnvironment).says(t, "come from Armada", "RetryPolicy infra would be deleted")
+	queue := writeFile(t, t.TempDir(), "queue.yaml", "kind: Queue\nname: ml\nmode: Shadow\n---\nkind: RetrySettings\nspec: {globalMaxRetries: 5}\n")
+	at("apply", "-f", queue).exits(t, exitFine).says(t, "Queue ml updated", "RetrySettings created")
+	at("get", "queues").exits(t, exitFine).says(t, `"mode":"Shadow"`, `"retryPolicies":["infra"]`)
+
+	armada.Set("app", followtest.Policy("app", 1, "user", followtest.Mutate()))
+	armada.Set("web", followtest.Policy("web", 1, "user"))
+	armada.Bind("ml", []string{"web", "infra"})
+	until(t, "a change comes", func() bool {
+		return strings.Contains(at("get", "queues").out, `"retryPolicies":["web","infra"]`)
+	})
+	at("get", "queues").says(t, `"mode":"Shadow"`)
+	at("get", "policies").says(t, `Of Armada cannot be used here: RetryPolicy "app" is not there`)
+	armada.Fail(status.Error(codes.Unavailable, "out for lunch"))
+	until(t, "an outage is shown", func() bool {
+		return strings.Contains(at("get", "policies").out, "out for lunch")
+	})
+	at("get", "policies").exits(t, exitFine).says(t, "cannot be read since 20", "stays", "web")
+	p.ends(t)
+
+	// Started again in the outage, it goes on with what was read.
+	p, at = served(t, data, "--follow-armada", armada.Address)
+	at("get", "policies").exits(t, exitFine).says(t, "when this process started", "out for lunch", "web")
+	p.ends(t)
+}
