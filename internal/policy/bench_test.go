@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -55,26 +56,52 @@ func benchmarkEvaluate(b *testing.B, s *Set, f *Failure, want Code) {
 }
 
 func BenchmarkEvaluate(b *testing.B) {
-	for _, n := range []int{1, 10, 100} {
-		b.Run(fmt.Sprintf("rules=%d", n), func(b *testing.B) {
-			benchmarkEvaluate(b, mustParse(b, benchRules(n)), benchFailure(""), RuleRetry)
+	for _, n := range []int{1, 20, 100, 1000} {
+		s := mustParse(b, benchRules(n))
+		b.Run(fmt.Sprintf("rules=%d/first", n), func(b *testing.B) {
+			f := benchFailure("")
+			f.Conditions, f.Containers[0].ExitCode = f.Conditions.With(Preempted), map[bool]int32{true: 137, false: 3}[n == 1]
+			benchmarkEvaluate(b, s, f, map[bool]Code{true: RuleRetry, false: RuleFail}[n == 1])
+		})
+		b.Run(fmt.Sprintf("rules=%d/last", n), func(b *testing.B) {
+			benchmarkEvaluate(b, s, benchFailure(""), RuleRetry)
 		})
 	}
-	for _, n := range []int{1, 10_000} {
-		files := []File{{"rules.yaml", []byte(benchRules(10))}}
-		for i, text := range strings.SplitAfter(benchPolicies(n), "\n---") {
-			files = append(files, File{fmt.Sprintf("p%d.yaml", i), []byte(strings.TrimSuffix(text, "---"))})
-		}
-		s, err := Parse(files)
+	for _, n := range []int{1, 100, 10_000} {
+		s, err := ParseCanonical(many(n, 20, n, 0))
 		if err != nil {
 			b.Fatal(err)
 		}
-		b.Run(fmt.Sprintf("policies=%d", n), func(b *testing.B) {
-			benchmarkEvaluate(b, s, benchFailure(""), RuleRetry)
-		})
-		b.Run(fmt.Sprintf("policies=%d/annotation", n), func(b *testing.B) {
-			benchmarkEvaluate(b, s, benchFailure("p0"), RuleRetry)
-		})
+		for _, annotation := range []string{"", "p00000"} {
+			b.Run(fmt.Sprintf("policies=%d/annotation=%s", n, annotation), func(b *testing.B) {
+				f := benchFailure(annotation)
+				f.Queue, f.Category = fmt.Sprintf("q%05d", n/2), "none"
+				benchmarkEvaluate(b, s, f, DefaultRetry)
+			})
+		}
+	}
+}
+
+// Rules that ask for nothing but a message, of which none matches: a message of
+// 80 bytes, and the longest one that Kubernetes keeps.
+func BenchmarkPatterns(b *testing.B) {
+	for _, n := range []int{1, 20, 100, 1000} {
+		var text strings.Builder
+		text.WriteString("apiVersion: armadaproject.io/v1\nkind: RetryPolicy\nmetadata: {name: p}\nspec:\n  defaultAction: Fail\n  rules:\n")
+		for i := range n {
+			fmt.Fprintf(&text, "  - {action: Retry, onTerminationMessage: {pattern: %s}}\n", []string{
+				fmt.Sprintf("'disk %d is full'", i), fmt.Sprintf("'ECC error|NVLink %d'", i), fmt.Sprintf("'(?i)rank [0-9]+ of job %d lost'", i),
+			}[i%3])
+		}
+		text.WriteString("---\n{kind: Queue, name: q, retryPolicies: [p]}\n")
+		s := mustParse(b, text.String())
+		for _, size := range []int{80, 4096} {
+			b.Run(fmt.Sprintf("rules=%d/message=%d", n, size), func(b *testing.B) {
+				f := benchFailure("")
+				f.Containers[0].Message = strings.Repeat("java.io.IOException: No space left on device; at x.y.Z(Z.java:71)\n", 80)[:size]
+				benchmarkEvaluate(b, s, f, DefaultFail)
+			})
+		}
 	}
 }
 
@@ -96,14 +123,60 @@ func BenchmarkParse(b *testing.B) {
 	}
 }
 
-func BenchmarkParseCanonical(b *testing.B) {
-	data := mustParse(b, benchPolicies(1000)).Canonical()
-	b.SetBytes(int64(len(data)))
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := ParseCanonical(data); err != nil {
-			b.Fatal(err)
+// many is the canonical text of policies p00000, p00001, … of n rules each, of all
+// kinds, and of queues q00000, … with two policies each. The first policy's
+// retryLimit is first.
+func many(policies, rules, queues, first int) []byte {
+	kinds := []string{
+		`"onConditions":["OOMKilled","Preempted"]}`,
+		`"onExitCodes":{"operator":"In","values":[1,2,%d]}}`,
+		`"onTerminationMessage":{"pattern":"ECC error %d|NVLink"}}`,
+		`"onFailureCategory":["c%d","user"]}`,
+		`"onFailureCategory":["infrastructure%d"],"onFailureSubcategory":["gpu","network"]}`,
+	}
+	var b bytes.Buffer
+	b.WriteString(`{"policies":[`)
+	for i := range policies {
+		limit := 3
+		if i == 0 {
+			limit = first
 		}
+		fmt.Fprintf(&b, `{"name":"p%05d","spec":{"backoff":{"initialDelay":"10000ms","jitter":0.1},"defaultAction":"Retry","retryLimit":%d,"rules":[`, i, limit)
+		for j := range rules {
+			fmt.Fprintf(&b, `{"action":"Retry","name":"r%d",`, j)
+			if kind := kinds[j%len(kinds)]; strings.Contains(kind, "%") {
+				fmt.Fprintf(&b, kind, 1000+i+j)
+			} else {
+				b.WriteString(kind)
+			}
+			b.WriteByte(',')
+		}
+		b.Truncate(b.Len() - 1)
+		b.WriteString("]}},")
+	}
+	b.Truncate(b.Len() - 1)
+	b.WriteString(`],"queues":[`)
+	for i := range queues {
+		fmt.Fprintf(&b, `{"name":"q%05d","retryPolicies":["p%05d","p%05d"]},`, i, i%policies, (i+1)%policies)
+	}
+	b.Truncate(b.Len() - 1)
+	b.WriteString(`],"version":1}`)
+	return b.Bytes()
+}
+
+// The first load of a large set.
+func BenchmarkParseCanonical(b *testing.B) {
+	for _, n := range []int{100, 10_000} {
+		data := many(n, 20, n, 0)
+		b.Run(fmt.Sprintf("policies=%d", n), func(b *testing.B) {
+			b.SetBytes(int64(len(data)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := ParseCanonical(data); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
 
