@@ -68,7 +68,7 @@ func BenchmarkEvaluate(b *testing.B) {
 		})
 	}
 	for _, n := range []int{1, 100, 10_000} {
-		s, err := ParseCanonical(many(n, 20, n, 0))
+		s, err := ParseCanonical(many(n, 20, n, 3))
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -1,16 +1,11 @@
 package policy
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
+	"crypto/sha256"
 	"fmt"
-	"io"
 	"reflect"
 	"strconv"
 	"strings"
-
-	"go.yaml.in/yaml/v4"
 )
 
 // The canonical encoding of content is JSON in UTF-8 without white space:
@@ -20,45 +15,80 @@ import (
 // ParseCanonical reads what Canonical returned. Any other bytes are refused:
 // the Set it returns has exactly these canonical bytes.
 func ParseCanonical(data []byte) (*Set, error) {
-	root, err := nodeOfJSON(data)
-	if err != nil {
+	return (&Set{content: &content{}}).ParseCanonical(data)
+}
+
+// ParseCanonical is the function of that name, for a Set that has much in common
+// with s: it takes from s what is the same in both.
+func (s *Set) ParseCanonical(data []byte) (*Set, error) {
+	r := newContentReader(string(data), s.content)
+	if err := r.read(); err != nil {
 		return nil, fmt.Errorf("parse canonical policies: %w", err)
 	}
-	var problems Problems
-	c := &content{}
-	newDecoder("canonical", &problems, schema{}).value(root, "", reflect.ValueOf(c).Elem())
-	problems = append(problems, c.duplicates()...)
-	if len(problems) > 0 {
-		return nil, fmt.Errorf("parse canonical policies: %w", problems)
+	if r.problems = append(r.problems, r.duplicates()...); len(r.problems) > 0 {
+		return nil, fmt.Errorf("parse canonical policies: %w", r.problems)
 	}
-	s := build(c)
-	if !bytes.Equal(s.canonical, data) {
-		return nil, errors.New("parse canonical policies: not in canonical form")
+	set := build(&r.content)
+	if set.digest != sha256.Sum256(data) {
+		return nil, fmt.Errorf("parse canonical policies: %w", errNotCanonical)
 	}
-	return s, nil
+	return set, nil
 }
 
 // duplicates finds names that only ParseCanonical has to look for: Parse finds
 // them with the place where they stand.
 func (c *content) duplicates() (problems Problems) {
-	seen := make(map[string]bool)
-	once := func(kind, name string) {
-		if seen[kind+name] {
-			problems = append(problems, Problem{File: "canonical", Path: kind, Code: codeDuplicateName, Message: "duplicate " + strconv.Quote(name), Fix: "keep one"})
+	seen := make(map[ID]bool, len(c.policies)+len(c.bindings))
+	once := func(list string, id ID) {
+		if seen[id] {
+			problems = append(problems, Problem{File: "canonical", Path: list, Code: codeDuplicateName, Message: "duplicate " + strconv.Quote(id.Name), Fix: "keep one"})
 		}
-		seen[kind+name] = true
+		seen[id] = true
 	}
-	for i := range c.Policies {
-		once("policies", string(c.Policies[i].Name))
+	for _, p := range c.policies {
+		once("policies", ID{KindPolicy, string(p.Name)})
 	}
-	for i := range c.Queues {
-		once("queues", string(c.Queues[i].Name))
+	for _, b := range c.bindings {
+		once("queues", ID{KindQueue, string(b.Name)})
 	}
 	return problems
 }
 
+// canonical returns the canonical encoding.
+func (c *content) canonical() []byte {
+	size := 64
+	for _, p := range c.policies {
+		size += len(p.text) + 1
+	}
+	for _, b := range c.bindings {
+		size += len(b.text) + 1
+	}
+	b := append(make([]byte, 0, size+256), '{')
+	b = appendTexts(b, "policies", c.policies, func(p *policy) string { return p.text })
+	b = appendTexts(b, "queues", c.bindings, func(b *binding) string { return b.text })
+	if c.settings != (settingsSpec{}) {
+		b = append(b, `"settings":`...)
+		b = append(b, (schema{}).encode(&c.settings)...)
+		b = append(b, ',')
+	}
+	return append(b, `"version":1}`...)
+}
+
+// appendTexts writes a list and a comma, and of an empty list nothing.
+func appendTexts[T any](b []byte, key string, items []T, text func(T) string) []byte {
+	if len(items) == 0 {
+		return b
+	}
+	b = append(appendString(b, key), ':', '[')
+	for _, item := range items {
+		b = append(append(b, text(item)...), ',')
+	}
+	b[len(b)-1] = ']'
+	return append(b, ',')
+}
+
 // encode returns the canonical encoding of what v, a pointer, points to.
-func encode(v any) []byte { return schema{}.append(nil, reflect.ValueOf(v).Elem()) }
+func (s schema) encode(v any) []byte { return s.append(nil, reflect.ValueOf(v).Elem()) }
 
 func (s schema) append(b []byte, v reflect.Value) []byte {
 	if v.Kind() == reflect.Pointer {
@@ -117,56 +147,4 @@ func appendString(b []byte, s string) []byte {
 		b = append(b, s[i])
 	}
 	return append(b, '"')
-}
-
-// nodeOfJSON reads JSON into the nodes that the decoder takes, without places.
-func nodeOfJSON(data []byte) (*yaml.Node, error) {
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber()
-	n, err := nextNode(d, 0)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("data after the end")
-	}
-	return n, nil
-}
-
-func nextNode(d *json.Decoder, depth int) (*yaml.Node, error) {
-	token, err := d.Token()
-	if err != nil {
-		return nil, err
-	}
-	n := &yaml.Node{Kind: yaml.ScalarNode}
-	switch t := token.(type) {
-	case string:
-		n.Tag, n.Value = "!!str", t
-	case json.Number:
-		n.Tag, n.Value = "!!int", t.String()
-		if strings.Contains(n.Value, ".") {
-			n.Tag = "!!float"
-		}
-	case bool:
-		n.Tag, n.Value = "!!bool", strconv.FormatBool(t)
-	case nil:
-		n.Tag = "!!null"
-	case json.Delim:
-		n.Kind = yaml.MappingNode
-		if t == '[' {
-			n.Kind = yaml.SequenceNode
-		}
-		if depth > maxDepth {
-			return nil, errors.New("nested too deeply")
-		}
-		for d.More() {
-			child, err := nextNode(d, depth+1)
-			if err != nil {
-				return nil, err
-			}
-			n.Content = append(n.Content, child)
-		}
-		_, err = d.Token() // the closing bracket
-	}
-	return n, err
 }

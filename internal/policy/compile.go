@@ -3,33 +3,20 @@ package policy
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"math/big"
-	"regexp"
-	"slices"
 	"strconv"
 	"time"
 )
 
-// level is one of the levels that set how retries are granted.
-type level struct {
-	*overrides
-	from LimitFrom
-}
-
-// compile makes a policy and its rules, with all that they inherit.
-func (s *Set) compile(named *namedPolicy, g *settingsSpec) *policy {
+// newPolicy makes a policy of one without faults.
+func newPolicy(named *namedPolicy, known schema) *policy {
+	named.Spec.settle()
 	name, spec := string(named.Name), &named.Spec
-	global := limit(s.globalMax)
-	levels := []level{
-		{&overrides{RetryLimit: &global, Backoff: g.DefaultBackoff}, FromGlobal},
-		{&spec.overrides, FromPolicy},
-	}
 	p := &policy{
-		name:       name,
-		selectable: or(spec.SelectableByJobs, or(g.JobsMaySelect, true)),
+		namedPolicy: *named,
+		text:        string(known.encode(named)),
 		byDefault: target{
 			key: RuleKey{name, defaultRule}, shown: defaultRule, isDefault: true,
-			action: spec.DefaultAction, grant: inherit(levels...),
+			action: spec.DefaultAction, policy: &spec.overrides,
 		},
 		rules: make([]rule, len(spec.Rules)),
 	}
@@ -37,20 +24,42 @@ func (s *Set) compile(named *namedPolicy, g *settingsSpec) *policy {
 		r := &spec.Rules[i]
 		t := target{
 			key: RuleKey{name, string(r.Name)}, shown: string(r.Name),
-			action: r.Action, grant: inherit(append(slices.Clip(levels), level{&r.overrides, FromRule})...),
+			action: r.Action, policy: &spec.overrides, rule: &r.overrides,
 		}
 		if r.Name == "" {
-			t.key.Rule, t.shown = r.identity(), "#"+strconv.Itoa(i)
+			t.key.Rule, t.shown = r.identity(known), "#"+strconv.Itoa(i)
 		}
 		p.rules[i] = rule{newMatchers(&r.matcherSpec), t}
 	}
+	p.index = newIndex(p.rules)
 	return p
 }
 
+// newBinding makes a binding of one without faults.
+func newBinding(spec *queueSpec, known schema) *binding {
+	spec.RetryPolicies = unset(spec.RetryPolicies)
+	return &binding{*spec, string(known.encode(spec))}
+}
+
 // identity is what an unnamed rule counts under: a digest of its matchers.
-func (r *ruleSpec) identity() string {
-	sum := sha256.Sum256(encode(&r.matcherSpec))
+func (r *ruleSpec) identity(known schema) string {
+	sum := sha256.Sum256(known.encode(&r.matcherSpec))
 	return "#" + hex.EncodeToString(sum[:16])
+}
+
+// level is one of the levels that set how retries are granted.
+type level struct {
+	*overrides
+	from LimitFrom
+}
+
+// grantOf returns how the target grants retries, with all that it inherits.
+func (s *Set) grantOf(t *target) grant {
+	levels := [...]level{{&s.inherited, FromGlobal}, {t.policy, FromPolicy}, {t.rule, FromRule}}
+	if t.rule == nil {
+		return inherit(levels[:2]...)
+	}
+	return inherit(levels[:]...)
 }
 
 // inherit goes from the most general level to the most specific.
@@ -70,38 +79,38 @@ func inherit(levels ...level) grant {
 			g.whenTerminated = l.Replacement == whenTerminated
 		}
 	}
-	multiplier := big.NewRat(int64(growth), 1000) // in lowest terms
+	common := commonDivisor(uint64(growth), 1000)
 	g.backoff = backoff{
 		initial: uint64(initial), max: uint64(longest),
-		num: multiplier.Num().Uint64(), den: multiplier.Denom().Uint64(),
+		num: uint64(growth) / common, den: 1000 / common,
 		jitter: uint64(jitter),
 	}
 	return g
 }
 
+func commonDivisor(a, b uint64) uint64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
 // newMatchers compiles the matchers of a rule without faults.
 func newMatchers(r *matcherSpec) matchers {
 	m := matchers{
+		last:                  r.last(),
 		operator:              r.OnExitCodes.Operator,
+		codes:                 r.OnExitCodes.Values,
+		pattern:               r.OnTerminationMessage.Pattern.compiled,
+		pieces:                r.OnTerminationMessage.Pattern.pieces,
+		categories:            r.OnFailureCategory,
+		subcategories:         r.OnFailureSubcategory,
 		containerName:         string(r.ContainerName),
 		includeInitContainers: r.IncludeInitContainers,
 	}
 	for _, c := range r.OnConditions {
 		m.conditions = m.conditions.With(c)
 	}
-	for _, v := range r.OnExitCodes.Values {
-		m.codes = append(m.codes, int32(v))
-	}
-	for _, v := range r.OnFailureCategory {
-		m.categories = append(m.categories, string(v))
-	}
-	for _, v := range r.OnFailureSubcategory {
-		m.subcategories = append(m.subcategories, string(v))
-	}
-	if p := r.OnTerminationMessage.Pattern; p != "" {
-		m.pattern = regexp.MustCompile(string(p))
-	}
-	m.last = r.last()
 	return m
 }
 
@@ -112,7 +121,7 @@ func (r *matcherSpec) last() Matcher {
 		return OnFailureSubcategory
 	case len(r.OnFailureCategory) > 0:
 		return OnFailureCategory
-	case r.OnTerminationMessage.Pattern != "":
+	case r.OnTerminationMessage.Pattern.compiled != nil:
 		return OnTerminationMessage
 	case r.OnExitCodes.Operator != noOperator:
 		return OnExitCodes

@@ -17,12 +17,12 @@ type backoff struct {
 	jitter       uint64 // thousandths, at most 1000
 }
 
-// schedule fills in when the n-th retry of the target may start.
-func (s *Set) schedule(v *Verdict, q *queue, t *target, f *Failure, n uint64) {
-	plain := t.backoff.delay(n)
-	plain = toDuration(uint64(plain/time.Millisecond) + t.backoff.jitterOf(plain, f.RunID))
+// schedule fills in when the n-th retry of a grant may start.
+func (s *Set) schedule(v *Verdict, q *queue, g *grant, f *Failure, n uint64) {
+	plain := g.backoff.delay(n)
+	plain = toDuration(uint64(plain/time.Millisecond) + g.backoff.jitterOf(plain, f.RunID))
 	v.Delay = plain
-	if t.waitsForEnd(f) {
+	if g.waitsForEnd(f) {
 		v.Delay = max(plain, time.Duration(addSaturating(int64(f.grace()), int64(s.terminationSlack))))
 	}
 	v.ReadyAfter = max(addSaturating(f.Time, int64(plain)), q.pausedUntil)
@@ -30,8 +30,8 @@ func (s *Set) schedule(v *Verdict, q *queue, t *target, f *Failure, n uint64) {
 }
 
 // waitsForEnd says whether the old run's pod may still be alive (SEMANTICS 6, 8).
-func (t *target) waitsForEnd(f *Failure) bool {
-	return t.whenTerminated || f.Conditions.Has(Preempted) || f.Conditions.Has(LeaseExpired)
+func (g *grant) waitsForEnd(f *Failure) bool {
+	return g.whenTerminated || f.Conditions.Has(Preempted) || f.Conditions.Has(LeaseExpired)
 }
 
 func (f *Failure) grace() time.Duration { return min(max(f.Grace, minGrace), maxGrace) }

@@ -386,6 +386,8 @@ func validateKeyword(s map[string]any, keyword string, arg, v any) string {
 		return bad(!isNumber || number <= arg.(float64))
 	case "minItems":
 		return bad(!isList || float64(len(list)) >= arg.(float64))
+	case "maxItems":
+		return bad(!isList || float64(len(list)) <= arg.(float64))
 	case "uniqueItems":
 		seen := map[string]bool{}
 		for _, item := range list {

@@ -18,10 +18,17 @@
 // The package does not fold events, does not count, does not know protobuf
 // and does not render decisions for people.
 //
+// What bounds the cost: a file has 512 KiB at most, a policy 1000 rules, and what
+// its patterns take is bounded too (pattern.go). A policy depends on nothing but
+// its text, so a Set takes over from the one before it what is the same, and only
+// what changed is decoded and compiled; an index (index.go) spares a decision the
+// rules that cannot match.
+//
 // Where to look: verdict.go has the facts and the verdict, evaluate.go the
-// order of a decision, match.go the matchers, delay.go the arithmetic; set.go
-// and compile.go what a Set looks like inside. spec.go and flat.go are the
-// formats of the files, leaf.go and choice.go their scalars; parse.go and
-// decode.go read them, canonical.go writes them, lint.go warns. load.go is the
-// only I/O.
+// order of a decision, match.go the matchers, index.go which rules are tried,
+// delay.go the arithmetic; set.go and compile.go what a Set looks like inside.
+// spec.go and flat.go are the formats of the files, leaf.go, pattern.go and
+// choice.go their scalars; parse.go and decode.go read them, canonical.go writes
+// them for the log and reader.go reads that, lint.go warns. load.go is the only
+// I/O.
 package policy

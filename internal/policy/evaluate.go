@@ -50,8 +50,25 @@ func (s *Set) decide(f *Failure, c *Counts, l *ladder) Verdict {
 }
 
 // firstMatch returns the first rule that matches, and the container that made
-// it match. It tells the ladder of every rule.
+// it match.
 func firstMatch(applying []*policy, f *Failure, l *ladder) (match *rule, container string) {
+	if l != nil {
+		return l.firstMatch(applying, f)
+	}
+	var room mask
+	for _, p := range applying {
+		may := p.index.find(f, len(p.rules), &room)
+		for i := may.next(0); i >= 0; i = may.next(i + 1) {
+			if failed, name := p.rules[i].match(f); failed == NoMatcher {
+				return &p.rules[i], name
+			}
+		}
+	}
+	return nil, ""
+}
+
+// firstMatch tries every rule in order, and collects them.
+func (l *ladder) firstMatch(applying []*policy, f *Failure) (match *rule, container string) {
 	for _, p := range applying {
 		for i := range p.rules {
 			r := &p.rules[i]
@@ -61,12 +78,8 @@ func firstMatch(applying []*policy, f *Failure, l *ladder) (match *rule, contain
 			}
 			failed, name := r.match(f)
 			l.tried(r, f, failed)
-			if failed != NoMatcher {
-				continue
-			}
-			match, container = r, name
-			if l == nil {
-				return match, container
+			if failed == NoMatcher {
+				match, container = r, name
 			}
 		}
 	}
@@ -100,14 +113,14 @@ func (s *Set) act(v *Verdict, q *queue, t *target, f *Failure, c *Counts, l *lad
 		v.Code = KillSwitch
 		return
 	}
-	count := c.of(t.key)
+	g, count := s.grantOf(t), c.of(t.key)
 	n := uint64(count.Ignored) + 1
 	if t.action == ignore {
 		v.Code = RuleIgnore
 	} else {
-		v.LimitFrom, v.RuleUsed, v.RuleLimit = t.limitFrom, count.Granted, t.limit
-		if count.Granted >= t.limit {
-			v.Code = t.limitFrom.refusal()
+		v.LimitFrom, v.RuleUsed, v.RuleLimit = g.limitFrom, count.Granted, g.limit
+		if count.Granted >= g.limit {
+			v.Code = g.limitFrom.refusal()
 			return
 		}
 		if c.Granted >= s.globalMax {
@@ -119,9 +132,9 @@ func (s *Set) act(v *Verdict, q *queue, t *target, f *Failure, c *Counts, l *lad
 		v.RuleUsed++
 		v.GlobalUsed++
 	}
-	v.Requeue, v.Key, v.Avoid = true, t.key, t.avoid
-	s.schedule(v, q, t, f, n)
-	l.reckoned(s, q, t, f, n)
+	v.Requeue, v.Key, v.Avoid = true, t.key, g.avoid
+	s.schedule(v, q, &g, f, n)
+	l.reckoned(s, q, &g, f, n)
 }
 
 // code returns the one for a rule or the one for a default action.

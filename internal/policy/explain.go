@@ -37,17 +37,17 @@ func (s *Set) Arithmetic(f *Failure, c *Counts) (a Arithmetic, ok bool) {
 	return l.delay, l.delay.N > 0
 }
 
-func (l *ladder) reckoned(s *Set, q *queue, t *target, f *Failure, n uint64) {
+func (l *ladder) reckoned(s *Set, q *queue, g *grant, f *Failure, n uint64) {
 	if l == nil {
 		return
 	}
-	b := t.backoff
+	b := g.backoff
 	a := Arithmetic{
 		N: n, Initial: toDuration(b.initial), Max: toDuration(b.max),
 		Multiplier: float64(b.num) / float64(b.den), Plain: b.delay(n),
 	}
 	a.Jitter = toDuration(b.jitterOf(a.Plain, f.RunID))
-	if t.waitsForEnd(f) {
+	if g.waitsForEnd(f) {
 		a.Grace, a.Slack = f.grace(), s.terminationSlack
 	}
 	if q.pausedUntil > f.Time {
@@ -131,7 +131,7 @@ func (m *matchers) noContainer(did string) string {
 	return "no container " + did
 }
 
-func whyLabel(what, have string, asked []string) string {
+func whyLabel(what, have string, asked []label) string {
 	if have == "" {
 		return fmt.Sprintf("no %s, so none of %v", what, asked)
 	}

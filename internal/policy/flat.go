@@ -23,6 +23,8 @@ type flatRule struct {
 	Mutate        unsupported `file:"mutate"`
 }
 
+func (f *flatFile) check(i *inspection) { tooMany(len(f.Rules), i) }
+
 // policy returns the same policy in our form.
 func (f *flatFile) policy() namedPolicy {
 	p := namedPolicy{Name: f.Name}
@@ -78,7 +80,7 @@ func (s *Set) Flat(name string) (flat Flat, beyond []string) {
 	if !ok {
 		return flat, []string{"metadata.name"}
 	}
-	spec := s.content.Policies[at].Spec
+	spec := s.content.policies[at].Spec
 	flat = Flat{Name: name, RetryLimit: uint32(or(spec.RetryLimit, 0)), DefaultAction: spec.DefaultAction.text()}
 	for i, r := range spec.Rules {
 		out := FlatRule{Action: r.Action.text()}

@@ -85,6 +85,9 @@ func together(s, properties map[string]any, t reflect.Type) {
 		if action, ok := properties["defaultAction"].(map[string]any); ok {
 			action["enum"] = []string{"Fail", "Retry"}
 		}
+		rulesAtMost(properties)
+	case reflect.TypeFor[flatFile]():
+		rulesAtMost(properties)
 	case reflect.TypeFor[ruleSpec]():
 		s["anyOf"] = needs("onConditions", "onExitCodes", "onTerminationMessage", "onFailureCategory")
 		s["dependentRequired"] = map[string]any{"onFailureSubcategory": []string{"onFailureCategory"}}
@@ -93,6 +96,12 @@ func together(s, properties map[string]any, t reflect.Type) {
 		s["then"] = map[string]any{"properties": map[string]any{"values": map[string]any{"items": map[string]any{"not": map[string]any{"const": 0}}}}}
 	case reflect.TypeFor[backoffSpec]():
 		s["not"] = map[string]any{"required": []string{"type", "multiplier"}}
+	}
+}
+
+func rulesAtMost(properties map[string]any) {
+	if rules, ok := properties["rules"].(map[string]any); ok {
+		rules["maxItems"] = maxRules
 	}
 }
 
@@ -134,7 +143,7 @@ func scalarSchema(t reflect.Type) map[string]any {
 	case *queueName:
 		return text(253, "^[^ \u0000-\u001f\u007f-\u009f\ufeff]+$")
 	case *pattern:
-		return text(4096, printablePattern)
+		return text(maxPattern, printablePattern)
 	case *flatAction:
 		return map[string]any{"enum": []any{"Fail", "fail", "RETRY_ACTION_FAIL", 1, "Retry", "retry", "RETRY_ACTION_RETRY", 2}}
 	case interface{ words() []string }:

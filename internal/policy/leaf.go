@@ -1,11 +1,8 @@
 package policy
 
 import (
-	"errors"
 	"fmt"
 	"math/big"
-	"regexp"
-	"regexp/syntax"
 	"strconv"
 	"strings"
 	"time"
@@ -199,7 +196,6 @@ type (
 	policyName string
 	ruleName   string
 	queueName  string
-	pattern    string // RE2
 )
 
 func (p *plain) form() (string, string) { return "a string in quotes", "!!str" }
@@ -232,23 +228,6 @@ func (n *queueName) parse(s string) fault {
 		return fault{codeBadName, "a space in a queue's name", "write it as Armada knows it"}
 	}
 	return printable(s, 253)
-}
-
-func (p *pattern) form() (string, string) { return "a regular expression in quotes", "!!str" }
-func (p *pattern) text() string           { return string(*p) }
-func (p *pattern) parse(s string) fault {
-	*p = pattern(s)
-	if f := printable(s, 4096); f != (fault{}) {
-		return f
-	}
-	if _, err := regexp.Compile(s); err != nil {
-		message := err.Error()
-		if e := (*syntax.Error)(nil); errors.As(err, &e) {
-			message = e.Code.String() + ": " + strconv.Quote(e.Expr)
-		}
-		return fault{codeBadPattern, message, "write a regular expression of RE2, in single quotes"}
-	}
-	return fault{}
 }
 
 // goodName is Armada's rule for names: ^[a-z0-9]([-a-z0-9]*[a-z0-9])?$, ≤ 63.

@@ -57,9 +57,10 @@ func (l *linter) lintPolicy(p *policySpec) {
 		l.lintConditions(path, &p.Rules[i])
 	}
 	p.settle() // sorts the lists, so that equal matchers have one identity
+	known := schema{}
 	first := make(map[string]int)
 	for i := range p.Rules {
-		id := p.Rules[i].identity()
+		id := p.Rules[i].identity(known)
 		if earlier, hidden := first[id]; hidden {
 			l.warn(join(l.spec, fmt.Sprintf("rules[%d]", i)), fault{
 				codeLintShadowed, fmt.Sprintf("never reached: rules[%d] matches the same", earlier), "remove one of them",

@@ -12,10 +12,11 @@ type matchers struct {
 
 	conditions    Conditions // none: not asked
 	operator      operator   // noOperator: not asked
-	codes         []int32    // sorted
+	codes         []exitCode // sorted
 	pattern       *regexp.Regexp
-	categories    []string
-	subcategories []string
+	pieces        []string // of which a message that matches has one; none: not known
+	categories    []label
+	subcategories []label
 
 	containerName         string // "": any
 	includeInitContainers bool
@@ -36,7 +37,7 @@ func (m *matchers) match(f *Failure) (failed Matcher, container string) {
 	}
 	if m.operator != noOperator {
 		t := m.targeted(f)
-		if t == nil || slices.Contains(m.codes, t.ExitCode) != (m.operator == in) {
+		if t == nil || m.lists(t.ExitCode) != (m.operator == in) {
 			return OnExitCodes, ""
 		}
 		container = t.Name
@@ -48,13 +49,19 @@ func (m *matchers) match(f *Failure) (failed Matcher, container string) {
 		}
 		container = c.Name
 	}
-	if m.categories != nil && !slices.Contains(m.categories, f.Category) {
+	if m.categories != nil && !slices.Contains(m.categories, label(f.Category)) {
 		return OnFailureCategory, ""
 	}
-	if m.subcategories != nil && !slices.Contains(m.subcategories, f.Subcategory) {
+	if m.subcategories != nil && !slices.Contains(m.subcategories, label(f.Subcategory)) {
 		return OnFailureSubcategory, ""
 	}
 	return NoMatcher, container
+}
+
+// lists says whether a code is among those of the rule.
+func (m *matchers) lists(code int32) bool {
+	_, found := slices.BinarySearch(m.codes, exitCode(code))
+	return found
 }
 
 // sees says whether the rule looks at this container at all.

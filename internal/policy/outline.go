@@ -106,23 +106,32 @@ func (s *Set) Outlines() []Outline {
 	var all []Outline
 	for _, name := range slices.Sorted(maps.Keys(s.policies)) {
 		p := s.policies[name]
-		o := Outline{Name: name, Default: outlineOf(&rule{target: p.byDefault})}
+		o := Outline{Name: name, Default: s.outlineOf(&rule{target: p.byDefault})}
 		for i := range p.rules {
-			o.Rules = append(o.Rules, outlineOf(&p.rules[i]))
+			o.Rules = append(o.Rules, s.outlineOf(&p.rules[i]))
 		}
 		all = append(all, o)
 	}
 	return all
 }
 
-func outlineOf(r *rule) Rule {
+func (s *Set) outlineOf(r *rule) Rule {
+	g := s.grantOf(&r.target)
 	out := Rule{
 		Key: r.key, Shown: r.shown, Action: r.action.words()[r.action],
-		Limit: r.limit, LimitFrom: r.limitFrom, MaxDelay: toDuration(r.backoff.max), backoff: r.backoff,
-		Avoid: r.avoid, WhenTerminated: r.whenTerminated,
-		Conditions: r.conditions, ExitCodes: ExitCodes{Asked: r.operator != noOperator, NotIn: r.operator == notIn, Codes: r.codes},
-		Categories: r.categories, Subcategories: r.subcategories,
+		Limit: g.limit, LimitFrom: g.limitFrom, MaxDelay: toDuration(g.backoff.max), backoff: g.backoff,
+		Avoid: g.avoid, WhenTerminated: g.whenTerminated,
+		Conditions: r.conditions, ExitCodes: ExitCodes{Asked: r.operator != noOperator, NotIn: r.operator == notIn},
 		ContainerName: r.containerName, IncludeInitContainers: r.includeInitContainers,
+	}
+	for _, code := range r.codes {
+		out.ExitCodes.Codes = append(out.ExitCodes.Codes, int32(code))
+	}
+	for _, c := range r.categories {
+		out.Categories = append(out.Categories, string(c))
+	}
+	for _, c := range r.subcategories {
+		out.Subcategories = append(out.Subcategories, string(c))
 	}
 	if r.pattern != nil {
 		out.Pattern = r.pattern.String()
@@ -142,7 +151,7 @@ func (s *Set) Applying(queue, annotation string) []string {
 	list, _ := s.applying(s.queue(queue), annotation, nil)
 	names := make([]string, len(list))
 	for i, p := range list {
-		names[i] = p.name
+		names[i] = string(p.Name)
 	}
 	return names
 }

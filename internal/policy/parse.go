@@ -214,14 +214,15 @@ func namedTwice(docs []document) {
 // contentOf collects what documents without problems hold.
 func contentOf(docs []document) *content {
 	c := &content{}
+	known := schema{}
 	for i := range docs {
 		switch d := &docs[i]; {
 		case d.policy != nil:
-			c.Policies = append(c.Policies, *d.policy)
+			c.policies = append(c.policies, newPolicy(d.policy, known))
 		case d.queue != nil:
-			c.Queues = append(c.Queues, *d.queue)
+			c.bindings = append(c.bindings, newBinding(d.queue, known))
 		case d.settings != nil:
-			c.Settings = *d.settings
+			c.settings = *d.settings
 		}
 	}
 	return c

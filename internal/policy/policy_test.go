@@ -355,3 +355,74 @@ spec: {defaultPolicyName: p, terminationSlack: 1s}
 		t.Fatal("arithmetic for a failure that is not retried")
 	}
 }
+
+// With as many rules as there may be, each is found by what it asks for.
+func TestManyRules(t *testing.T) {
+	t.Parallel()
+	var text strings.Builder
+	text.WriteString("apiVersion: armadaproject.io/v1\nkind: RetryPolicy\nmetadata: {name: p}\nspec:\n  rules:\n")
+	for i := range maxRules {
+		fmt.Fprintf(&text, "  - {name: r%d, action: Retry, %s}\n", i, []string{
+			fmt.Sprintf("onExitCodes: {operator: In, values: [%d, 255]}, onConditions: [Preempted]", i+1000),
+			fmt.Sprintf("onTerminationMessage: {pattern: 'Disk %d is|rank %d '}, onFailureCategory: [infra]", i, i),
+			fmt.Sprintf("onFailureCategory: [c%d], onFailureSubcategory: [a, b]", i),
+			fmt.Sprintf("onExitCodes: {operator: NotIn, values: [1, 2]}, onTerminationMessage: {pattern: '^x%dx$'}", i),
+		}[i%4])
+	}
+	text.WriteString("---\n{kind: Queue, name: q, retryPolicies: [p]}\n")
+	s := mustParse(t, text.String())
+	for i := range maxRules {
+		f := &Failure{Queue: "q", Containers: []Container{{ExitCode: 3, Message: "a message"}, {ExitCode: 4}}}
+		switch i % 4 {
+		case 0:
+			f.Containers[0].ExitCode, f.Conditions = int32(i+1000), f.Conditions.With(Preempted)
+		case 1:
+			f.Containers[1].Message, f.Category = fmt.Sprintf("the Disk %d is full", i), "infra"
+		case 2:
+			f.Category, f.Subcategory = fmt.Sprintf("c%d", i), "b"
+		case 3:
+			f.Containers[0].Message = fmt.Sprintf("x%dx", i)
+		}
+		v := s.Evaluate(f, nil)
+		if explained, _ := s.Explain(f, nil); v.Rule != fmt.Sprintf("r%d", i) || !cmp.Equal(v, explained) {
+			t.Fatalf("rule %d: %+v, explained %+v", i, v, explained)
+		}
+	}
+}
+
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	policyOf := func(rules int, rule string) string {
+		return "apiVersion: armadaproject.io/v1\nkind: RetryPolicy\nmetadata: {name: p}\nspec:\n  rules:\n" + strings.Repeat("  - "+rule+"\n", rules)
+	}
+	flatOf := func(rules int) string {
+		return "apiVersion: armadaproject.io/v1beta1\nkind: RetryPolicy\nname: p\ndefaultAction: Fail\nrules:\n" + strings.Repeat("- {action: Retry, onCategory: c}\n", rules)
+	}
+	matching := func(pattern string) string {
+		return "{action: Retry, onTerminationMessage: {pattern: '" + pattern + "'}}"
+	}
+	const plain = "{action: Retry, onFailureCategory: [c]}"
+	for _, test := range []struct{ name, text, want string }{
+		{"as many rules as there may be", policyOf(1000, plain), ""},
+		{"one more", policyOf(1001, plain), "f.yaml:6:3: RP043 spec.rules: 1001 rules, at most 1000. fix: split the policy: a queue may name several"},
+		{"flat, as many", flatOf(1000), ""},
+		{"flat, one more", flatOf(1001), "f.yaml:6:1: RP043 rules: 1001 rules, at most 1000. fix: split the policy: a queue may name several"},
+		{"the longest pattern", policyOf(1, matching(strings.Repeat("a", 4096))), ""},
+		{"a longer one", policyOf(1, matching(strings.Repeat("a", 4097))), "f.yaml:6:53: RP032 spec.rules[0].onTerminationMessage.pattern: longer than 4096 bytes. fix: shorten it"},
+		{"a big pattern", policyOf(1, matching("(abcd){800}")), ""},
+		{
+			"a bigger one", policyOf(1, matching("(abcdefgh){1000}")),
+			"f.yaml:6:53: RP043 spec.rules[0].onTerminationMessage.pattern: 10000 parts with its repetitions written out, at most 5000. fix: repeat less: x{1000} is x a thousand times",
+		},
+		{"many patterns", policyOf(10, matching(strings.Repeat("a", 4096))), ""},
+		{
+			"more of them", policyOf(13, matching(strings.Repeat("a", 4096))),
+			"f.yaml:6:3: RP043 spec.rules: patterns of 53248 parts in all with their repetitions written out, at most 50000. fix: repeat less, or split the policy: a queue may name several",
+		},
+	} {
+		_, err := Parse([]File{{"f.yaml", []byte(test.text)}})
+		if got := fmt.Sprint(err); got != test.want && (err != nil || test.want != "") {
+			t.Errorf("%s: %s, want %s", test.name, got, test.want)
+		}
+	}
+}

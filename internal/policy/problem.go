@@ -61,6 +61,7 @@ const (
 	codeNoMatcher  = "RP040"
 	codeNoCategory = "RP041"
 	codeTwoGrowths = "RP042"
+	codeTooMuch    = "RP043" // more than what bounds the cost of a decision
 
 	codeLintCondition = "RP101" // a condition of the pod together with containerName
 	codeLintPolicy    = "RP102" // a policy that does not exist

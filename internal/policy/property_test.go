@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp/syntax"
 	"slices"
 	"strings"
 	"testing"
@@ -41,7 +42,7 @@ func drawSet(t *rapid.T) []File {
 			matchers := []string{
 				"onConditions: " + flow("conditions", "OOMKilled", "Evicted", "Preempted", "LeaseReturned", "LeaseExpired"),
 				"onExitCodes: {operator: " + rapid.SampledFrom([]string{"In", "NotIn"}).Draw(t, "operator") + ", values: " + flow("codes", "1", "137", "-3") + "}",
-				"onTerminationMessage: {pattern: '" + rapid.SampledFrom([]string{"a", "^b", "[ab]c"}).Draw(t, "pattern") + "'}",
+				"onTerminationMessage: {pattern: '" + rapid.SampledFrom([]string{"a", "^b", "[ab]c", "full|(?i)no SPACE", "(disk )+(is )?full", "(?i)kaPUT"}).Draw(t, "pattern") + "'}",
 				"onFailureCategory: " + flow("categories", "a", "b"),
 			}
 			rule = append(rule, matchers[rapid.IntRange(0, 3).Draw(t, "first")])
@@ -85,7 +86,7 @@ func drawFailure(t *rapid.T) *Failure {
 			Name:     rapid.SampledFrom([]string{"main", "side"}).Draw(t, "name"),
 			ExitCode: rapid.SampledFrom([]int32{0, 1, 137, -3, 9}).Draw(t, "code"),
 			Reason:   rapid.SampledFrom([]string{"", "Error", "OOMKilled"}).Draw(t, "reason"),
-			Message:  rapid.SampledFrom([]string{"", "a", "bc", "ac", "x"}).Draw(t, "message"),
+			Message:  rapid.SampledFrom([]string{"", "a", "bc", "ac", "x", "the disk is full", "No space left", "\u212aAPUT"}).Draw(t, "message"),
 			Init:     rapid.Bool().Draw(t, "init"),
 		})
 	}
@@ -183,6 +184,112 @@ func TestDigestLaws(t *testing.T) {
 	})
 }
 
+// What a set takes over from another changes nothing: not what is accepted, not
+// what is decided, and the other one least of all.
+func TestParseCanonicalHeld(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		set := func() *Set {
+			s, err := Parse(drawSet(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		held, other := set(), set()
+		mixed := held
+		for _, id := range append(held.Resources(), other.Resources()...) {
+			if rapid.Bool().Draw(t, "take "+id.String()) {
+				mixed = mixed.Taking(id, other)
+			}
+		}
+		data, before := mixed.Canonical(), held.Canonical()
+		if rapid.IntRange(0, 3).Draw(t, "damage") == 0 {
+			data[rapid.IntRange(0, len(data)-1).Draw(t, "at")] = rapid.SampledFrom([]byte(`{}[],:"\0a `)).Draw(t, "by")
+		}
+		sameWithHeld(t, held, data)
+		if string(held.Canonical()) != string(before) {
+			t.Fatalf("%s became %s", before, held.Canonical())
+		}
+	})
+}
+
+// sameWithHeld parses with and without a set that is held.
+func sameWithHeld(t interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}, held *Set, data []byte,
+) {
+	t.Helper()
+	alone, err := ParseCanonical(data)
+	both, errBoth := held.ParseCanonical(data)
+	if fmt.Sprint(err) != fmt.Sprint(errBoth) {
+		t.Fatalf("%v, and with a set that is held %v\n%s", err, errBoth, data)
+	}
+	if err != nil {
+		return
+	}
+	if string(both.Canonical()) != string(data) || string(alone.Canonical()) != string(data) || both.Digest() != alone.Digest() {
+		t.Fatalf("took\n%s and\n%s for\n%s", alone.Canonical(), both.Canonical(), data)
+	}
+	if diff := cmp.Diff(alone.Outlines(), both.Outlines(), cmp.AllowUnexported(Rule{}, backoff{})); diff != "" {
+		t.Fatalf("policies differ: %s", diff)
+	}
+	for _, id := range alone.Resources() {
+		a, _ := alone.Body(id)
+		if b, ok := both.Body(id); !ok || a != b {
+			t.Fatalf("%s is %s, and with a set that is held %s", id, a, b)
+		}
+	}
+	for _, queue := range []string{"q", "other"} {
+		for _, annotation := range []string{"", "p0, p3"} {
+			f := benchFailure(annotation)
+			f.Queue = queue
+			v, rungs := alone.Explain(f, nil)
+			w, rungsBoth := both.Explain(f, nil)
+			if diff := cmp.Diff(v, w) + cmp.Diff(rungs, rungsBoth); diff != "" {
+				t.Fatalf("decided otherwise: %s", diff)
+			}
+		}
+	}
+}
+
+// FuzzPieces: a message that matches a pattern has one of its pieces, and the
+// program is not bigger than its size says.
+func FuzzPieces(f *testing.F) {
+	f.Add("(?i)kelvin|mega", "\u212aelvin")
+	f.Add("(?i)classes", "CLA\u017f\u017fES")
+	f.Add("(?i)stra\u00dfe", "STRA\u1e9eE")
+	f.Add("(?i)Out of MEMORY", "oUT OF memory")
+	f.Add("a(bcd|bce){2,3}x*", "abcdbceabcd")
+	f.Add("\ufffdabc|[[:alpha:]]+\\x{D800}", "\xffabc")
+	f.Add("(abcd){0,900}|((ABC)+)?def", "no def")
+	f.Fuzz(func(t *testing.T, source, message string) {
+		var p pattern
+		if p.parse(source) != (fault{}) {
+			return
+		}
+		tree, err := syntax.Parse(source, syntax.Perl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if prog, err := syntax.Compile(tree.Simplify()); err != nil || len(prog.Inst) > 3*p.size+10 {
+			t.Errorf("%q: %d instructions of %d parts, %v", source, len(prog.Inst), p.size, err)
+		}
+		has := p.pieces == nil
+		for _, piece := range p.pieces {
+			if len(piece) < leastPiece {
+				t.Errorf("%q: a piece %q", source, piece)
+			}
+			for i := range len(message) {
+				has = has || beginsWith(message[i:], piece)
+			}
+		}
+		if !has && p.compiled.MatchString(message) {
+			t.Errorf("%q matches %q, which has none of %q", source, message, p.pieces)
+		}
+	})
+}
+
 // FuzzParse: no panic, no endless work, and what Parse accepts it can write.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(benchRules(6)))
@@ -210,7 +317,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzCanonical: what ParseCanonical accepts are canonical bytes.
+// FuzzCanonical: what ParseCanonical accepts are canonical bytes, whatever is held.
 func FuzzCanonical(f *testing.F) {
 	f.Add(Empty().Canonical())
 	for _, text := range []string{benchRules(6), "{kind: RetrySettings, spec: {defaultBackoff: {type: Constant, jitter: 0.5}, horizon: 1h}}"} {
@@ -220,10 +327,6 @@ func FuzzCanonical(f *testing.F) {
 		}
 		f.Add(s.Canonical())
 	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		s, err := ParseCanonical(data)
-		if err == nil && string(s.Canonical()) != string(data) {
-			t.Fatalf("took %s for %s", data, s.Canonical())
-		}
-	})
+	held := mustParse(f, benchRules(6))
+	f.Fuzz(func(t *testing.T, data []byte) { sameWithHeld(t, held, data) })
 }

@@ -36,20 +36,20 @@ func (s *Set) Resources() []ID {
 	if s.settingsText() != "" {
 		ids = append(ids, ID{Kind: KindSettings})
 	}
-	for i := range s.content.Policies {
-		ids = append(ids, ID{KindPolicy, string(s.content.Policies[i].Name)})
+	for _, p := range s.content.policies {
+		ids = append(ids, ID{KindPolicy, string(p.Name)})
 	}
-	for i := range s.content.Queues {
-		ids = append(ids, ID{KindQueue, string(s.content.Queues[i].Name)})
+	for _, b := range s.content.bindings {
+		ids = append(ids, ID{KindQueue, string(b.Name)})
 	}
 	return ids
 }
 
 func (s *Set) settingsText() string {
-	if text := encode(&s.content.Settings); string(text) != "{}" {
-		return string(text)
+	if s.content.settings == (settingsSpec{}) {
+		return ""
 	}
-	return ""
+	return string((schema{}).encode(&s.content.settings))
 }
 
 // Body returns the canonical text of what a resource says: equal texts, equal
@@ -59,9 +59,9 @@ func (s *Set) Body(id ID) (string, bool) {
 	case !ok:
 		return "", false
 	case id.Kind == KindPolicy:
-		return string(encode(&s.content.Policies[at])), true
+		return s.content.policies[at].text, true
 	case id.Kind == KindQueue:
-		return string(encode(&s.content.Queues[at])), true
+		return s.content.bindings[at].text, true
 	default:
 		return s.settingsText(), true
 	}
@@ -71,9 +71,9 @@ func (s *Set) Body(id ID) (string, bool) {
 func (s *Set) find(id ID) (at int, ok bool) {
 	switch id.Kind {
 	case KindPolicy:
-		return slices.BinarySearchFunc(s.content.Policies, id.Name, func(p namedPolicy, name string) int { return strings.Compare(string(p.Name), name) })
+		return slices.BinarySearchFunc(s.content.policies, id.Name, func(p *policy, name string) int { return strings.Compare(string(p.Name), name) })
 	case KindQueue:
-		return slices.BinarySearchFunc(s.content.Queues, id.Name, func(q queueSpec, name string) int { return strings.Compare(string(q.Name), name) })
+		return slices.BinarySearchFunc(s.content.bindings, id.Name, func(b *binding, name string) int { return strings.Compare(string(b.Name), name) })
 	case KindSettings:
 		return 0, id.Name == "" && s.settingsText() != ""
 	}
@@ -98,42 +98,45 @@ func (s *Set) With(files ...File) (*Set, []ID, error) {
 		return nil, nil, problems
 	}
 	c := s.content.clone()
+	added := contentOf(docs)
 	ids := make([]ID, len(docs))
 	for i := range docs {
 		switch d := &docs[i]; {
 		case d.policy != nil:
 			ids[i] = ID{KindPolicy, string(d.policy.Name)}
-			c.Policies = put(c.Policies, *d.policy, func(p *namedPolicy) bool { return p.Name == d.policy.Name })
 		case d.queue != nil:
 			ids[i] = ID{KindQueue, string(d.queue.Name)}
-			c.Queues = put(c.Queues, *d.queue, func(q *queueSpec) bool { return q.Name == d.queue.Name })
 		default:
 			ids[i] = ID{Kind: KindSettings}
-			c.Settings = *d.settings
+			c.settings = added.settings
 		}
 	}
+	c.policies = put(c.policies, added.policies, func(p *policy) string { return string(p.Name) })
+	c.bindings = put(c.bindings, added.bindings, func(b *binding) string { return string(b.Name) })
 	return build(c), ids, nil
 }
 
-// put replaces the item that is meant, or appends it.
-func put[T any](list []T, item T, meant func(*T) bool) []T {
-	for i := range list {
-		if meant(&list[i]) {
-			list[i] = item
-			return list
-		}
+// put returns the list with items in the place of those of the same names.
+func put[T any](list, items []T, name func(T) string) []T {
+	at := make(map[string]int, len(items))
+	for i, item := range items {
+		at[name(item)] = i
 	}
-	return append(list, item)
+	list = slices.DeleteFunc(list, func(item T) bool { _, replaced := at[name(item)]; return replaced })
+	return append(list, items...)
 }
 
 // Without returns the set without these resources; one that it has not changes nothing.
 func (s *Set) Without(ids ...ID) *Set {
 	c := s.content.clone()
-	gone := func(kind string, name string) bool { return slices.Contains(ids, ID{kind, name}) }
-	c.Policies = slices.DeleteFunc(c.Policies, func(p namedPolicy) bool { return gone(KindPolicy, string(p.Name)) })
-	c.Queues = slices.DeleteFunc(c.Queues, func(q queueSpec) bool { return gone(KindQueue, string(q.Name)) })
-	if gone(KindSettings, "") {
-		c.Settings = settingsSpec{}
+	gone := make(map[ID]bool, len(ids))
+	for _, id := range ids {
+		gone[id] = true
+	}
+	c.policies = slices.DeleteFunc(c.policies, func(p *policy) bool { return gone[ID{KindPolicy, string(p.Name)}] })
+	c.bindings = slices.DeleteFunc(c.bindings, func(b *binding) bool { return gone[ID{KindQueue, string(b.Name)}] })
+	if gone[ID{Kind: KindSettings}] {
+		c.settings = settingsSpec{}
 	}
 	return build(c)
 }
@@ -147,11 +150,11 @@ func (s *Set) Taking(id ID, from *Set) *Set {
 	c := s.content.clone()
 	switch id.Kind {
 	case KindPolicy:
-		c.Policies = put(c.Policies, from.content.Policies[at], func(p *namedPolicy) bool { return string(p.Name) == id.Name })
+		c.policies = put(c.policies, from.content.policies[at:at+1], func(p *policy) string { return string(p.Name) })
 	case KindQueue:
-		c.Queues = put(c.Queues, from.content.Queues[at], func(q *queueSpec) bool { return string(q.Name) == id.Name })
+		c.bindings = put(c.bindings, from.content.bindings[at:at+1], func(b *binding) string { return string(b.Name) })
 	default:
-		c.Settings = from.content.Settings
+		c.settings = from.content.settings
 	}
 	return build(c)
 }
@@ -160,12 +163,12 @@ func (s *Set) Taking(id ID, from *Set) *Set {
 // their default.
 func (s *Set) Users(name string) []ID {
 	var ids []ID
-	if string(s.content.Settings.DefaultPolicyName) == name {
+	if string(s.content.settings.DefaultPolicyName) == name {
 		ids = append(ids, ID{Kind: KindSettings})
 	}
-	for i := range s.content.Queues {
-		if q := &s.content.Queues[i]; slices.Contains(q.RetryPolicies, policyName(name)) {
-			ids = append(ids, ID{KindQueue, string(q.Name)})
+	for _, b := range s.content.bindings {
+		if slices.Contains(b.RetryPolicies, policyName(name)) {
+			ids = append(ids, ID{KindQueue, string(b.Name)})
 		}
 	}
 	return ids
@@ -177,9 +180,9 @@ func (s *Set) Missing(id ID) []string {
 	var named []policyName
 	switch at, ok := s.find(id); {
 	case ok && id.Kind == KindQueue:
-		named = s.content.Queues[at].RetryPolicies
-	case ok && id.Kind == KindSettings && s.content.Settings.DefaultPolicyName != "":
-		named = []policyName{s.content.Settings.DefaultPolicyName}
+		named = s.content.bindings[at].RetryPolicies
+	case ok && id.Kind == KindSettings && s.content.settings.DefaultPolicyName != "":
+		named = []policyName{s.content.settings.DefaultPolicyName}
 	}
 	var missing []string
 	for _, name := range named {
@@ -193,11 +196,16 @@ func (s *Set) Missing(id ID) []string {
 // Detached returns the set in which no queue and no default names the policy.
 func (s *Set) Detached(name string) *Set {
 	c := s.content.clone()
-	if string(c.Settings.DefaultPolicyName) == name {
-		c.Settings.DefaultPolicyName = ""
+	if string(c.settings.DefaultPolicyName) == name {
+		c.settings.DefaultPolicyName = ""
 	}
-	for i := range c.Queues {
-		c.Queues[i].RetryPolicies = slices.DeleteFunc(slices.Clone(c.Queues[i].RetryPolicies), func(n policyName) bool { return string(n) == name })
+	known, named := schema{}, func(n policyName) bool { return string(n) == name }
+	for i, b := range c.bindings {
+		if slices.ContainsFunc(b.RetryPolicies, named) {
+			spec := b.queueSpec
+			spec.RetryPolicies = slices.DeleteFunc(slices.Clone(spec.RetryPolicies), named)
+			c.bindings[i] = newBinding(&spec, known)
+		}
 	}
 	return build(c)
 }
@@ -214,6 +222,7 @@ type Brake struct {
 // brakes kill and delay, and never the other way.
 func (s *Set) Braked(brakes ...Brake) (*Set, error) {
 	c := s.content.clone()
+	known := schema{}
 	for _, b := range brakes {
 		var until *instant
 		if b.PausedUntil != 0 {
@@ -222,23 +231,24 @@ func (s *Set) Braked(brakes ...Brake) (*Set, error) {
 		}
 		if b.Queue == "" {
 			if b.Kill {
-				c.Settings.GlobalMaxRetries = new(limit)
+				c.settings.GlobalMaxRetries = new(limit)
 			}
-			c.Settings.PausedUntil = later(c.Settings.PausedUntil, until)
+			c.settings.PausedUntil = later(c.settings.PausedUntil, until)
 			continue
 		}
 		name := new(queueName)
 		if f := name.parse(b.Queue); f != (fault{}) {
 			return nil, fmt.Errorf("queue %s: %s; %s", shown(b.Queue), f.message, f.fix)
 		}
-		at := slices.IndexFunc(c.Queues, func(q queueSpec) bool { return q.Name == *name })
+		at := slices.IndexFunc(c.bindings, func(q *binding) bool { return q.Name == *name })
 		if at < 0 {
-			c.Queues = append(c.Queues, queueSpec{Name: *name})
-			at = len(c.Queues) - 1
+			at = len(c.bindings)
+			c.bindings = append(c.bindings, &binding{queueSpec: queueSpec{Name: *name}})
 		}
-		q := &c.Queues[at]
+		q := c.bindings[at].queueSpec
 		q.Killed = q.Killed || b.Kill
 		q.PausedUntil = later(q.PausedUntil, until)
+		c.bindings[at] = newBinding(&q, known)
 	}
 	return build(c), nil
 }
@@ -263,7 +273,7 @@ func later(a, b *instant) *instant {
 // clone copies the lists; what they hold is shared, and never changed.
 func (c *content) clone() *content {
 	out := *c
-	out.Policies, out.Queues = slices.Clone(c.Policies), slices.Clone(c.Queues)
+	out.policies, out.bindings = slices.Clone(c.policies), slices.Clone(c.bindings)
 	return &out
 }
 

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"math"
 	"slices"
@@ -16,26 +17,42 @@ type Set struct {
 	legacyMaxAttempts uint32
 	terminationSlack  time.Duration
 	horizon           time.Duration
+	jobsMaySelect     bool
+	inherited         overrides // what policies inherit
 	fallback          []*policy // defaultPolicyName, where it exists
 
 	policies map[string]*policy
 	queues   map[string]*queue
 	other    *queue // any queue that no file mentions
 
-	content   *content // what it was built of; never changed
-	canonical []byte
-	digest    [sha256.Size]byte
+	content *content // what it was built of; never changed
+	digest  [sha256.Size]byte
 }
 
-// policy is one RetryPolicy with all that it inherits.
+// content is what a Set is built of: all that decides.
+type content struct {
+	settings settingsSpec
+	policies []*policy  // by name
+	bindings []*binding // by name
+}
+
+// policy is one RetryPolicy. It depends on nothing but its text, so sets share
+// the policies that are the same in them, and it is never changed.
 type policy struct {
-	name       string
-	selectable bool // by a job's annotation
-	byDefault  target
-	rules      []rule
+	namedPolicy        // settled
+	text        string // canonical
+	byDefault   target
+	rules       []rule
+	index       index
 }
 
-// rule is one rule with all that it inherits.
+// binding is what the files say of a queue. Sets share it as they share policies.
+type binding struct {
+	queueSpec
+	text string // canonical
+}
+
+// rule is one rule of a policy.
 type rule struct {
 	matchers
 	target
@@ -43,11 +60,11 @@ type rule struct {
 
 // target is what a rule or a default action does, and what it counts under.
 type target struct {
-	key       RuleKey
-	shown     string // what Verdict.Rule says
-	isDefault bool
-	action    action // noAction: a policy without defaultAction
-	grant
+	key          RuleKey
+	shown        string // what Verdict.Rule says
+	isDefault    bool
+	action       action     // noAction: a policy without defaultAction
+	policy, rule *overrides // what they say of retries; no rule: a default action
 }
 
 // grant is how retries are granted: each field from the most specific level
@@ -79,9 +96,8 @@ func (s *Set) Enabled() bool { return s.enabled }
 func (s *Set) Horizon() time.Duration { return s.horizon }
 
 // Canonical returns the one encoding of this set: all that was set explicitly,
-// independent of files, comments and their order. The bytes are shared: do not
-// change them.
-func (s *Set) Canonical() []byte { return s.canonical }
+// independent of files, comments and their order.
+func (s *Set) Canonical() []byte { return s.content.canonical() }
 
 // Digest is the SHA-256 of Canonical.
 func (s *Set) Digest() [32]byte { return s.digest }
@@ -116,7 +132,7 @@ func (s *Set) selecting(q *queue, annotation string, room []*policy) ([]*policy,
 		p := s.policies[name]
 		switch {
 		case name == "" || p != nil && slices.Contains(list, p):
-		case p != nil && p.selectable:
+		case p != nil && or(p.Spec.SelectableByJobs, s.jobsMaySelect):
 			list = append(list, p)
 		case !missing[name] && !slices.Contains(q.skipped, name):
 			if missing == nil {
@@ -131,35 +147,38 @@ func (s *Set) selecting(q *queue, annotation string, room []*policy) ([]*policy,
 
 // build makes a Set of content that holds no faults.
 func build(c *content) *Set {
-	c.settle()
-	g := &c.Settings
+	slices.SortFunc(c.policies, func(a, b *policy) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(c.bindings, func(a, b *binding) int { return cmp.Compare(a.Name, b.Name) })
+	c.settings.DefaultBackoff.settle()
+	g := &c.settings
 	s := &Set{
 		enabled:           or(g.Enabled, true),
 		globalMax:         uint32(or(g.GlobalMaxRetries, 20)),
 		legacyMaxAttempts: uint32(or(g.LegacyMaxAttempts, 4)),
 		terminationSlack:  or(g.TerminationSlack, 0).duration(),
 		horizon:           or(g.Horizon, duration(24*time.Hour/time.Millisecond)).duration(),
-		policies:          make(map[string]*policy, len(c.Policies)),
-		queues:            make(map[string]*queue, len(c.Queues)),
+		jobsMaySelect:     or(g.JobsMaySelect, true),
+		policies:          make(map[string]*policy, len(c.policies)),
+		queues:            make(map[string]*queue, len(c.bindings)),
 		content:           c,
-		canonical:         encode(c),
+		digest:            sha256.Sum256(c.canonical()),
 	}
-	s.digest = sha256.Sum256(s.canonical)
-	for i := range c.Policies {
-		p := s.compile(&c.Policies[i], g)
-		s.policies[p.name] = p
+	limit := limit(s.globalMax)
+	s.inherited = overrides{RetryLimit: &limit, Backoff: g.DefaultBackoff}
+	for _, p := range c.policies {
+		s.policies[string(p.Name)] = p
 	}
 	if p := s.policies[string(g.DefaultPolicyName)]; p != nil {
 		s.fallback = []*policy{p}
 	}
 	s.other = s.bind(&queueSpec{}, g)
-	for i := range c.Queues {
-		s.queues[string(c.Queues[i].Name)] = s.bind(&c.Queues[i], g)
+	for _, b := range c.bindings {
+		s.queues[string(b.Name)] = s.bind(&b.queueSpec, g)
 	}
 	return s
 }
 
-// bind compiles what is bound to one queue.
+// bind finds what is bound to one queue.
 func (s *Set) bind(spec *queueSpec, g *settingsSpec) *queue {
 	unset := instant(math.MinInt64)
 	q := &queue{

@@ -18,14 +18,7 @@ const (
 	defaultRule    = "default" // what a default action counts under
 )
 
-// content is all that decides, in the shape of the canonical encoding.
-type content struct {
-	Version  version       `file:"version" must:"required"`
-	Settings settingsSpec  `file:"settings"`
-	Policies []namedPolicy `file:"policies"`
-	Queues   []queueSpec   `file:"queues"`
-}
-
+// namedPolicy is a policy in the canonical encoding.
 type namedPolicy struct {
 	Name policyName `file:"name" must:"required"`
 	Spec policySpec `file:"spec"`
@@ -132,7 +125,28 @@ type settingsSpec struct {
 // A checker knows what must hold of its fields together.
 type checker interface{ check(i *inspection) }
 
+// maxRules is how many rules a policy may have. A queue may name several policies.
+const maxRules = 1000
+
+// tooMany reports more rules than a policy may have.
+func tooMany(rules int, i *inspection) {
+	if rules > maxRules {
+		i.fault("rules", fault{codeTooMuch, fmt.Sprintf("%d rules, at most %d", rules, maxRules), "split the policy: a queue may name several"})
+	}
+}
+
 func (p *policySpec) check(i *inspection) {
+	tooMany(len(p.Rules), i)
+	size := 0
+	for n := range p.Rules {
+		size += p.Rules[n].OnTerminationMessage.Pattern.size
+	}
+	if size > maxPatternSizes {
+		i.fault("rules", fault{
+			codeTooMuch, fmt.Sprintf("patterns of %d parts in all with their repetitions written out, at most %d", size, maxPatternSizes),
+			"repeat less, or split the policy: a queue may name several",
+		})
+	}
 	if p.DefaultAction == ignore {
 		i.fault("defaultAction", fault{codeUnknownValue, "unknown action Ignore here", "use Fail or Retry; only a rule can ignore"})
 	}
@@ -181,21 +195,6 @@ func (s *settingsSpec) check(i *inspection) {
 	}
 }
 
-// settle brings the content into the one form that equal contents share.
-func (c *content) settle() {
-	c.Version = 1
-	slices.SortFunc(c.Policies, func(a, b namedPolicy) int { return cmp.Compare(a.Name, b.Name) })
-	slices.SortFunc(c.Queues, func(a, b queueSpec) int { return cmp.Compare(a.Name, b.Name) })
-	c.Settings.DefaultBackoff.settle()
-	c.Policies, c.Queues = unset(c.Policies), unset(c.Queues)
-	for i := range c.Queues {
-		c.Queues[i].RetryPolicies = unset(c.Queues[i].RetryPolicies)
-	}
-	for i := range c.Policies {
-		c.Policies[i].Spec.settle()
-	}
-}
-
 // unset is a list, or nil where there is nothing in it.
 func unset[T any](list []T) []T {
 	if len(list) == 0 {
@@ -204,6 +203,7 @@ func unset[T any](list []T) []T {
 	return list
 }
 
+// settle brings a policy into the one form that equal policies share.
 func (p *policySpec) settle() {
 	p.Backoff.settle()
 	for i := range p.Rules {

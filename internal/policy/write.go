@@ -85,14 +85,14 @@ func (s *Set) file(id ID) (any, error) {
 	h := header{APIVersion: apiVersion, Kind: plain(id.Kind)}
 	switch id.Kind {
 	case KindPolicy:
-		p := &s.content.Policies[at]
+		p := s.content.policies[at]
 		f := &policyFile{header: h, Spec: p.Spec}
 		f.Metadata.Name = p.Name
 		return f, nil
 	case KindQueue:
-		return &queueFile{h, s.content.Queues[at]}, nil
+		return &queueFile{h, s.content.bindings[at].queueSpec}, nil
 	default:
-		return &settingsFile{h, s.content.Settings}, nil
+		return &settingsFile{h, s.content.settings}, nil
 	}
 }
 

@@ -53,6 +53,7 @@ var codes = [...]Code{
 	{"RP040", policy.Error, "no matcher", "A rule has at least one of onConditions, onExitCodes, onTerminationMessage and onFailureCategory."},
 	{"RP041", policy.Error, "subcategory alone", "A subcategory narrows a category: name that too."},
 	{"RP042", policy.Error, "two ways to say one thing", "Both type and multiplier in one backoff; in a test, both containers and exitCode."},
+	{"RP043", policy.Error, "too much to decide by", "More rules, or bigger patterns, than a policy may have: they bound what a decision costs."},
 	{"RP050", policy.Error, "impossible failure", "A test lets a run fail as no executor can report it, such as with a returned lease and an exit code."},
 	{"RP101", policy.Warning, "condition of the pod with a container", "With containerName only OOMKilled can hold: the others are facts of the pod or the run."},
 	{"RP102", policy.Warning, "no such policy", "A queue or the settings name a policy that is not there. It is skipped, and named in each decision."},

@@ -170,3 +170,35 @@ func BenchmarkDo(b *testing.B) {
 		}
 	}
 }
+
+// What a log keeps of 100 generations, of which it holds the newest as a set.
+func BenchmarkHeld(b *testing.B) {
+	const generations = 100
+	topic := benchLog(b)
+	for n, set := 0, manySet(b); n < generations; n++ {
+		set = changing(b, set, n)
+		appendSet(b, topic, set)
+	}
+	for b.Loop() {
+		before := heap()
+		log, err := policylog.Open(topic)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := log.Refresh(); err != nil {
+			b.Fatal(err)
+		}
+		entries := heap()
+		newest(b, log, generations)
+		b.ReportMetric((entries-before)/generations, "B/generation")
+		b.ReportMetric(heap()-entries, "B/set")
+		_ = log.Close()
+	}
+}
+
+func heap() float64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc)
+}

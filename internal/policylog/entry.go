@@ -64,18 +64,21 @@ func Encode(p *Proposal) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n := len(set.Canonical()); n > maxSet {
+	content := set.Canonical()
+	if n := len(content); n > maxSet {
 		return nil, fmt.Errorf("the policies take %d MiB in all: %d are the most", n>>20, maxSet>>20)
 	}
 	d := set.Digest()
 	m := &pb.PolicyGeneration{
-		Digest: d[:], Content: set.Canonical(), MadeOf: p.MadeOf,
+		Digest: d[:], Content: content, MadeOf: p.MadeOf,
 		Author: p.Author, Reason: p.Reason, Request: p.Request, Time: p.Time,
 	}
 	for _, b := range p.Brakes {
 		m.Brakes = append(m.Brakes, &pb.Brake{
 			Queue: b.Queue, Kill: b.Kill, PausedUntil: b.PausedUntil, Author: b.Author, Reason: b.Reason, Time: b.Time,
 		})
+	}
+	if len(p.Brakes) > 0 {
 		m.Unbraked = p.Set.Canonical()
 	}
 	if len(m.Content) >= packFrom {
@@ -150,22 +153,32 @@ func (e *Entry) unpack(b []byte) ([]byte, error) {
 }
 
 // Set is the set that decides. Its error is an ErrUnusable.
-func (e *Entry) Set() (*policy.Set, error) { return e.parse(e.content) }
+func (e *Entry) Set() (*policy.Set, error) { return e.parse(e.content, policy.Empty()) }
 
 // Unbraked is the set without its brakes. Its error is an ErrUnusable.
 func (e *Entry) Unbraked() (*policy.Set, error) {
 	if len(e.Brakes) == 0 {
 		return e.Set()
 	}
-	return e.parse(e.unbraked)
+	return e.parse(e.unbraked, policy.Empty())
 }
 
-func (e *Entry) parse(b []byte) (*policy.Set, error) {
+// sets returns Set and Unbraked. They take over what is the same in a set that is held.
+func (e *Entry) sets(held *policy.Set) (set, unbraked *policy.Set, err error) {
+	set, err = e.parse(e.content, held)
+	if err != nil || len(e.Brakes) == 0 {
+		return set, set, err
+	}
+	unbraked, err = e.parse(e.unbraked, set)
+	return set, unbraked, err
+}
+
+func (e *Entry) parse(b []byte, held *policy.Set) (*policy.Set, error) {
 	content, err := e.unpack(b)
 	if err != nil {
 		return nil, err
 	}
-	set, err := policy.ParseCanonical(content)
+	set, err := held.ParseCanonical(content)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnusable, err)
 	}

@@ -100,7 +100,7 @@ func (l *Log) Newest() (uint64, *policy.Set) {
 		if g.entry == nil || g.err != nil {
 			continue
 		}
-		set, err := g.entry.Set()
+		set, err := g.entry.parse(g.entry.content, l.newest.set)
 		if err == nil {
 			l.newest.number, l.newest.set = n, set
 			break
@@ -127,7 +127,7 @@ func (l *Log) Held(n uint64) (set *policy.Set, ok bool, err error) {
 	if g.err != nil {
 		return nil, false, g.err
 	}
-	set, err = g.entry.Set()
+	set, err = g.entry.parse(g.entry.content, l.newest.set)
 	return set, err == nil, err
 }
 

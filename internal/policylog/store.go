@@ -150,9 +150,7 @@ func (s *Store) At(ctx context.Context, generation uint64) (Snapshot, error) {
 		follow(snap.Since, before)
 	}
 	var err error
-	if snap.Set, err = v.Set(); err == nil {
-		snap.Unbraked, err = v.Unbraked()
-	}
+	snap.Set, snap.Unbraked, err = v.sets(s.newest.Set)
 	return snap, err
 }
 
@@ -278,10 +276,7 @@ func (s *Store) sync(ctx context.Context) error {
 		if next.Since == nil {
 			next.Since = map[policy.ID]uint64{}
 		}
-		if next.Set, v.Err = e.Set(); v.Err == nil {
-			next.Unbraked, v.Err = e.Unbraked()
-		}
-		if v.Err != nil {
+		if next.Set, next.Unbraked, v.Err = e.sets(s.newest.Set); v.Err != nil {
 			continue
 		}
 		v.Changes = Differences(s.newest.Unbraked, next.Unbraked)
