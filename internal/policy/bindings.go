@@ -14,8 +14,7 @@ type Binding struct {
 // Bindings lists the queues that name policies, by their names.
 func (s *Set) Bindings() []Binding {
 	var all []Binding
-	for i := range s.content.Queues {
-		q := &s.content.Queues[i]
+	for _, q := range s.content.bindings {
 		if len(q.RetryPolicies) == 0 {
 			continue
 		}
@@ -32,13 +31,11 @@ func (s *Set) Bindings() []Binding {
 // and say what else they said. A queue that named policies and now says nothing is
 // gone. What no queue can say is left out, and named.
 func (s *Set) Bound(bindings []Binding) (bound *Set, refused []string) {
-	c := s.content.clone()
-	at := make(map[queueName]int, len(c.Queues))
-	emptied := make(map[queueName]bool)
-	for i := range c.Queues {
-		q := &c.Queues[i]
-		at[q.Name], emptied[q.Name] = i, len(q.RetryPolicies) > 0
-		q.RetryPolicies = nil
+	c, known := s.content.clone(), schema{}
+	at := make(map[queueName]int, len(c.bindings))
+	lists := make([][]policyName, len(c.bindings)) // what each of them is to name
+	for i, b := range c.bindings {
+		at[b.Name] = i
 	}
 	for _, b := range bindings {
 		var list []policyName
@@ -60,14 +57,23 @@ func (s *Set) Bound(bindings []Binding) (bound *Set, refused []string) {
 		}
 		i, ok := at[name]
 		if !ok {
-			i = len(c.Queues)
-			c.Queues = append(c.Queues, queueSpec{Name: name})
-			at[name] = i
+			i, at[name] = len(c.bindings), len(c.bindings)
+			c.bindings, lists = append(c.bindings, newBinding(&queueSpec{Name: name}, known)), append(lists, nil)
 		}
-		c.Queues[i].RetryPolicies = list
+		lists[i] = list
 	}
-	c.Queues = slices.DeleteFunc(c.Queues, func(q queueSpec) bool {
-		return emptied[q.Name] && len(q.RetryPolicies) == 0 && q.Mode == noMode && !q.Killed && q.PausedUntil == nil
-	})
+	kept := c.bindings[:0]
+	for i, b := range c.bindings {
+		emptied := len(b.RetryPolicies) > 0 && len(lists[i]) == 0
+		if !slices.Equal(b.RetryPolicies, lists[i]) {
+			spec := b.queueSpec
+			spec.RetryPolicies = lists[i]
+			b = newBinding(&spec, known)
+		}
+		if !emptied || b.Mode != noMode || b.Killed || b.PausedUntil != nil {
+			kept = append(kept, b)
+		}
+	}
+	c.bindings = kept
 	return build(c), refused
 }

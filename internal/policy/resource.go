@@ -256,9 +256,14 @@ func (s *Set) Braked(brakes ...Brake) (*Set, error) {
 // InShadow returns the set with all queues in shadow, whatever they say.
 func (s *Set) InShadow() *Set {
 	c := s.content.clone()
-	c.Settings.Mode = shadow
-	for i := range c.Queues {
-		c.Queues[i].Mode = noMode
+	c.settings.Mode = shadow
+	known := schema{}
+	for i, b := range c.bindings {
+		if b.Mode != noMode {
+			spec := b.queueSpec
+			spec.Mode = noMode
+			c.bindings[i] = newBinding(&spec, known)
+		}
 	}
 	return build(c)
 }
@@ -296,9 +301,8 @@ func (s *Set) OwnBrakes() []OwnBrake {
 	if s.globalMax == 0 {
 		all = append(all, OwnBrake{ID: settings, Says: "globalMaxRetries: 0"})
 	}
-	pause(settings, s.content.Settings.PausedUntil)
-	for i := range s.content.Queues {
-		q := &s.content.Queues[i]
+	pause(settings, s.content.settings.PausedUntil)
+	for _, q := range s.content.bindings {
 		id := ID{KindQueue, string(q.Name)}
 		if q.Killed {
 			all = append(all, OwnBrake{ID: id, Says: "killed: true"})
