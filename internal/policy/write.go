@@ -53,14 +53,14 @@ func (s *Set) JSON(id ID) ([]byte, error) {
 
 // jsonOf is a node as encoding/json writes it.
 func jsonOf(n *yaml.Node) any {
-	switch {
-	case n.Kind == yaml.MappingNode:
+	if n.Kind == yaml.MappingNode {
 		m := make(map[string]any, len(n.Content)/2)
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			m[n.Content[i].Value] = jsonOf(n.Content[i+1])
 		}
 		return m
-	case n.Kind == yaml.SequenceNode:
+	}
+	if n.Kind == yaml.SequenceNode {
 		list := make([]any, len(n.Content))
 		for i, item := range n.Content {
 			list[i] = jsonOf(item)
