@@ -96,7 +96,7 @@ var mayImport = map[string]string{
 	"cmd/evaluator":            programs,
 	"cmd/ingester":             programs,
 	"cmd/refloatctl":           programs,
-	"cmd/internal/apiflags":    "internal/api internal/node github.com/spf13/cobra go.yaml.in/yaml/v4",
+	"cmd/internal/apiflags":    "internal/api internal/node internal/policy github.com/spf13/cobra go.yaml.in/yaml/v4",
 	"cmd/internal/program":     "cmd/internal/apiflags cmd/internal/pulsarflags cmd/internal/settings internal/eventlog internal/node github.com/spf13/cobra",
 	"cmd/internal/pulsarflags": "cmd/internal/settings internal/eventlog/pulsarlog github.com/spf13/cobra",
 	"cmd/internal/settings":    "github.com/spf13/cobra github.com/spf13/pflag go.yaml.in/yaml/v4",

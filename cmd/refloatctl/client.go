@@ -162,14 +162,22 @@ func (c *client) identity() ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("--token-file: %w", err)
 		}
-		token = strings.TrimSpace(string(text))
+		if token = strings.TrimSpace(string(text)); token == "" {
+			return nil, fmt.Errorf("--token-file %s: it is empty", c.tokenFile)
+		}
 	}
+	password, given := os.LookupEnv("REFLOAT_PASSWORD")
 	switch {
+	case token != "" && c.user != "":
+		return nil, errors.New("a token and a user are given: say with one of them who you are (--token-file, REFLOAT_TOKEN; --user, REFLOAT_USER)")
+	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return nil, errors.New("the token (--token-file, REFLOAT_TOKEN) has spaces, or more than one line: it is not one token")
 	case token != "":
 		return []string{"authorization", "Bearer " + token}, nil
+	case c.user != "" && !given:
+		return nil, fmt.Errorf("--user %s: give the password in REFLOAT_PASSWORD", c.user)
 	case c.user != "":
-		secret := c.user + ":" + os.Getenv("REFLOAT_PASSWORD")
-		return []string{"authorization", "Basic " + base64.StdEncoding.EncodeToString([]byte(secret))}, nil
+		return []string{"authorization", "Basic " + base64.StdEncoding.EncodeToString([]byte(c.user+":"+password))}, nil
 	}
 	if u, err := user.Current(); err == nil {
 		return []string{"refloat-user", u.Username}, nil

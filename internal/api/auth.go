@@ -6,12 +6,19 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"maps"
+	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"time"
+	"unicode"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/crypto/bcrypt"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -68,6 +75,7 @@ type Auth struct {
 	Permissions map[Verb][]string `json:"permissionGroupMapping"`
 
 	verifier *oidc.IDTokenVerifier
+	decoy    []byte // what the password of an unknown user is compared with
 }
 
 // BasicUser is a user with a password.
@@ -105,34 +113,83 @@ func (p Principal) String() string {
 	return p.Name
 }
 
+// maxCost bounds what a sign-in costs: 14 is about a second.
+const maxCost = 14
+
 // Check says what is wrong with the configuration, and asks the identity provider
 // for its keys.
 func (a *Auth) Check(ctx context.Context) error {
-	for name, u := range a.Basic {
-		if _, err := bcrypt.Cost([]byte(u.PasswordHash)); err != nil {
-			return fmt.Errorf("basic.%s.passwordHash: not a bcrypt hash: make one with `htpasswd -nB %s`", name, name)
-		}
+	if err := a.checkBasic(); err != nil {
+		return err
 	}
-	for name, t := range a.Tokens {
-		if b, err := hex.DecodeString(t.SHA256); err != nil || len(b) != sha256.Size {
+	for _, name := range slices.Sorted(maps.Keys(a.Tokens)) {
+		b, err := hex.DecodeString(a.Tokens[name].SHA256)
+		switch {
+		case name == "":
+			return errors.New("tokens: a token needs a name, for the history")
+		case err != nil || len(b) != sha256.Size:
 			return fmt.Errorf("tokens.%s.sha256: not a SHA-256 in hex: make it with `printf %%s TOKEN | sha256sum`", name)
+		case sha256.Sum256(nil) == [sha256.Size]byte(b):
+			return fmt.Errorf("tokens.%s.sha256: that of an empty token, with which anybody could sign in", name)
 		}
 	}
-	for verb := range a.Permissions {
+	for _, verb := range slices.Sorted(maps.Keys(a.Permissions)) {
 		if !slices.Contains(Verbs(), verb) {
-			return fmt.Errorf("permissionGroupMapping.%s: no such permission: use %v", verb, Verbs())
+			fix := fmt.Sprintf("use %v", Verbs())
+			var names []string
+			for _, v := range Verbs() {
+				names = append(names, string(v))
+			}
+			if near := policy.Nearest(string(verb), names); near != "" {
+				fix = "did you mean " + near + "?"
+			}
+			return fmt.Errorf("permissionGroupMapping.%s: no such permission: %s", verb, fix)
 		}
 	}
 	if a.OIDC == nil {
 		if len(a.Basic)+len(a.Tokens) == 0 {
-			return fmt.Errorf("nobody could sign in: give basic, tokens or oidc")
+			return errors.New("nobody could sign in: give basic, tokens or oidc")
 		}
 		return nil
 	}
-	if a.OIDC.Issuer == "" || a.OIDC.Audience == "" {
-		return fmt.Errorf("oidc: issuer and audience are required")
+	return a.checkOIDC(ctx)
+}
+
+// checkBasic also makes the decoy, of the highest cost: an unknown name takes as
+// long as a known one with a wrong password.
+func (a *Auth) checkBasic() error {
+	highest := 0
+	for _, name := range slices.Sorted(maps.Keys(a.Basic)) {
+		cost, err := bcrypt.Cost([]byte(a.Basic[name].PasswordHash))
+		switch {
+		case name == "" || strings.Contains(name, ":"):
+			return fmt.Errorf("basic.%s: a user's name is not empty, and has no colon", name)
+		case err != nil:
+			return fmt.Errorf("basic.%s.passwordHash: not a bcrypt hash: make one with `htpasswd -nB %s`", name, name)
+		case cost > maxCost:
+			return fmt.Errorf("basic.%s.passwordHash: of cost %d, and each sign-in would take seconds: %d is the most", name, cost, maxCost)
+		}
+		highest = max(highest, cost)
 	}
-	provider, err := oidc.NewProvider(ctx, a.OIDC.Issuer)
+	if highest == 0 {
+		return nil
+	}
+	var err error
+	if a.decoy, err = bcrypt.GenerateFromPassword([]byte("nobody"), highest); err != nil {
+		return fmt.Errorf("basic: %w", err)
+	}
+	return nil
+}
+
+// providerPatience bounds each question to the identity provider.
+const providerPatience = 10 * time.Second
+
+func (a *Auth) checkOIDC(ctx context.Context) error {
+	if a.OIDC.Issuer == "" || a.OIDC.Audience == "" {
+		return errors.New("oidc: issuer and audience are required")
+	}
+	client := &http.Client{Timeout: providerPatience, Transport: &seldom{limit: rate.NewLimiter(1, 5)}}
+	provider, err := oidc.NewProvider(oidc.ClientContext(ctx, client), a.OIDC.Issuer)
 	if err != nil {
 		return fmt.Errorf("oidc.issuer: %w", err)
 	}
@@ -140,14 +197,40 @@ func (a *Auth) Check(ctx context.Context) error {
 	return nil
 }
 
+// seldom bounds how often the identity provider is asked for its keys: whoever
+// sends tokens with invented key ids makes us ask each time.
+type seldom struct {
+	limit  *rate.Limiter
+	failed atomic.Bool // the last time
+}
+
+var errAskedBefore = errors.New("the keys were asked for a moment ago")
+
+// RoundTrip implements http.RoundTripper.
+func (s *seldom) RoundTrip(r *http.Request) (*http.Response, error) {
+	switch {
+	case s.limit.Allow():
+	case s.failed.Load():
+		return nil, errors.New("it did not answer a moment ago")
+	default:
+		return nil, errAskedBefore
+	}
+	resp, err := http.DefaultTransport.RoundTrip(r)
+	s.failed.Store(err != nil)
+	return resp, err
+}
+
 const (
 	anonymous  = "anonymous"
 	userHeader = "refloat-user" // who a program says it works for, where nobody has to prove it
 )
 
-// Who finds out who asks. Without an Auth everybody is welcome, by the name that
-// they give.
+// Who finds out who asks, where the server has not yet. Without an Auth everybody
+// is welcome, by the name that they give.
 func (a *Auth) Who(ctx context.Context) (Principal, error) {
+	if p, ok := ctx.Value(admitted{}).(Principal); ok {
+		return p, nil
+	}
 	md, _ := metadata.FromIncomingContext(ctx)
 	header := func(name string) string {
 		for _, key := range []string{name, "grpcgateway-" + name} {
@@ -158,11 +241,11 @@ func (a *Auth) Who(ctx context.Context) (Principal, error) {
 		return ""
 	}
 	if a == nil {
-		name := strings.Map(printable, header(userHeader))
+		name := nameFor(header(userHeader))
 		if name == "" {
 			name = anonymous
 		}
-		return Principal{Name: name[:min(len(name), 100)]}, nil
+		return Principal{Name: name}, nil
 	}
 	scheme, secret, _ := strings.Cut(header("authorization"), " ")
 	switch {
@@ -174,20 +257,36 @@ func (a *Auth) Who(ctx context.Context) (Principal, error) {
 	return Principal{}, status.Error(codes.Unauthenticated, "sign in: give a bearer token, or a user and a password")
 }
 
-func printable(r rune) rune {
-	if r < ' ' || r == 0x7f {
-		return -1
-	}
-	return r
+// nameFor is a name as the history can hold it: printable, and not long.
+func nameFor(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, text)
+	return strings.ToValidUTF8(text[:min(len(text), maxName)], "")
 }
 
+const maxName = 100
+
+// admitted is the key under which a context holds who asks: sign-in comes before a
+// body is read, in front of two servers that share nothing but the context.
+type admitted struct{}
+
 var errNoEntry = status.Error(codes.Unauthenticated, "the credentials are not those of anybody who is known here")
+
+var errNoProvider = status.Error(codes.Unavailable, "the identity provider cannot be asked for its keys now: try again")
 
 func (a *Auth) basic(secret string) (Principal, error) {
 	b, err := base64.StdEncoding.DecodeString(secret)
 	name, password, _ := strings.Cut(string(b), ":")
 	user, ok := a.Basic[name]
-	if err != nil || !ok || bcrypt.CompareHashAndPassword([]byte(user.PasswordHash), []byte(password)) != nil {
+	if !ok {
+		user.PasswordHash = string(a.decoy)
+	}
+	wrong := bcrypt.CompareHashAndPassword([]byte(user.PasswordHash), []byte(password))
+	if err != nil || !ok || wrong != nil {
 		return Principal{}, errNoEntry
 	}
 	return Principal{Name: name, Groups: user.Groups, Verified: true}, nil
@@ -205,18 +304,23 @@ func (a *Auth) bearer(ctx context.Context, token string) (Principal, error) {
 		return Principal{}, errNoEntry
 	}
 	id, err := a.verifier.Verify(ctx, token)
-	if err != nil {
+	switch {
+	case err != nil && strings.Contains(err.Error(), "fetching keys") && !strings.Contains(err.Error(), errAskedBefore.Error()): // go-oidc has no types
+		return Principal{}, errNoProvider
+	case err != nil:
 		return Principal{}, errNoEntry // the error may hold pieces of the token
 	}
 	claims := map[string]any{}
 	if err := id.Claims(&claims); err != nil {
 		return Principal{}, errNoEntry
 	}
-	p := Principal{Name: id.Subject, Verified: true}
+	name := id.Subject
 	if claim := a.OIDC.UsernameClaim; claim != "" {
-		if p.Name, _ = claims[claim].(string); p.Name == "" {
-			return Principal{}, errNoEntry
-		}
+		name, _ = claims[claim].(string)
+	}
+	p := Principal{Name: nameFor(name), Verified: true}
+	if p.Name == "" {
+		return Principal{}, errNoEntry
 	}
 	claim := a.OIDC.GroupsClaim
 	if claim == "" {

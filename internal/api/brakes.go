@@ -29,16 +29,19 @@ func (s *Service) Brake(ctx context.Context, r *pb.BrakeRequest) (*pb.Change, er
 		verbs = append(verbs, PauseRetries)
 		// Whole milliseconds, as the files have them, and never less than was asked for.
 		until = r.PausedUntil.AsTime().Add(time.Millisecond - time.Nanosecond).Truncate(time.Millisecond).UnixNano()
-		if !r.PausedUntil.IsValid() || until <= s.Now().UnixNano() || r.PausedUntil.AsTime().Year() > 2200 {
-			return nil, status.Errorf(codes.InvalidArgument, "paused_until: %s is not in the future", r.PausedUntil.AsTime().Format(time.RFC3339))
+		if !r.PausedUntil.IsValid() || r.PausedUntil.AsTime().Year() > 2200 || r.PausedUntil.AsTime().Year() < 1970 {
+			return nil, status.Error(codes.InvalidArgument, "paused_until: give a time between now and the year 2200")
 		}
 	}
 	if len(verbs) == 0 {
 		return nil, status.Error(codes.InvalidArgument, "say kill, or paused_until, or both")
 	}
 	a := &asked{request: r, id: r.RequestId, reason: r.Reason}
-	return s.brake(ctx, a, verbs, func(on []policylog.Brake, who Principal) []policylog.Brake {
+	return s.brake(ctx, a, verbs, func(on []policylog.Brake, who Principal) ([]policylog.Brake, error) {
 		now := s.Now().UnixNano()
+		if until != 0 && until <= now { // asked here: a request that is repeated may be older than its pause
+			return nil, status.Errorf(codes.InvalidArgument, "paused_until: %s is not in the future", r.PausedUntil.AsTime().Format(time.RFC3339))
+		}
 		add := func(b policy.Brake) {
 			on = slices.DeleteFunc(on, func(o policylog.Brake) bool { return o.Queue == b.Queue && o.Kill == b.Kill })
 			on = append(on, policylog.Brake{Brake: b, Author: who.String(), Reason: r.Reason, Time: now})
@@ -49,7 +52,7 @@ func (s *Service) Brake(ctx context.Context, r *pb.BrakeRequest) (*pb.Change, er
 		if until != 0 {
 			add(policy.Brake{Queue: r.Queue, PausedUntil: until})
 		}
-		return on
+		return on, nil
 	})
 }
 
@@ -59,13 +62,13 @@ func (s *Service) Release(ctx context.Context, r *pb.ReleaseRequest) (*pb.Change
 		return nil, status.Error(codes.InvalidArgument, "queue and everything: give one of them")
 	}
 	a := &asked{request: r, id: r.RequestId, reason: r.Reason}
-	return s.brake(ctx, a, []Verb{KillRetries, PauseRetries}, func(on []policylog.Brake, _ Principal) []policylog.Brake {
-		return slices.DeleteFunc(on, func(b policylog.Brake) bool { return r.Everything || b.Queue == r.Queue })
+	return s.brake(ctx, a, []Verb{KillRetries, PauseRetries}, func(on []policylog.Brake, _ Principal) ([]policylog.Brake, error) {
+		return slices.DeleteFunc(on, func(b policylog.Brake) bool { return r.Everything || b.Queue == r.Queue }), nil
 	})
 }
 
 // brake changes the brakes that are on. Pauses that are over are forgotten on the way.
-func (s *Service) brake(ctx context.Context, a *asked, verbs []Verb, change func([]policylog.Brake, Principal) []policylog.Brake) (*pb.Change, error) {
+func (s *Service) brake(ctx context.Context, a *asked, verbs []Verb, change func([]policylog.Brake, Principal) ([]policylog.Brake, error)) (*pb.Change, error) {
 	who, err := s.writer(ctx)
 	if err != nil {
 		return nil, err
@@ -83,10 +86,14 @@ func (s *Service) brake(ctx context.Context, a *asked, verbs []Verb, change func
 		return nil, err
 	}
 	edit.Make = func(now policylog.Snapshot) (*policy.Set, []policylog.Brake, error) {
-		on := slices.DeleteFunc(slices.Clone(now.BrakesOn()), func(b policylog.Brake) bool {
-			return b.PausedUntil != 0 && b.PausedUntil <= s.Now().UnixNano()
-		})
-		on = change(on, who)
+		on, err := change(slices.Clone(now.BrakesOn()), who)
+		if err != nil {
+			return nil, nil, err
+		}
+		if slices.Equal(on, now.BrakesOn()) {
+			return now.Unbraked, on, nil
+		}
+		on = slices.DeleteFunc(on, func(b policylog.Brake) bool { return b.PausedUntil != 0 && b.PausedUntil <= s.Now().UnixNano() })
 		plain := make([]policy.Brake, len(on))
 		for i := range on {
 			plain[i] = on[i].Brake

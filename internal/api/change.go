@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -117,6 +118,8 @@ func newEdit(who Principal, a *asked) (policylog.Edit, error) {
 	switch {
 	case len(a.reason) > maxReason:
 		return e, status.Errorf(codes.InvalidArgument, "reason: longer than %d bytes", maxReason)
+	case strings.ContainsFunc(a.reason, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }):
+		return e, status.Error(codes.InvalidArgument, "reason: has characters that do not print")
 	case len(a.id) > maxRequest || strings.ContainsAny(a.id, "# \n"):
 		return e, status.Errorf(codes.InvalidArgument, "request_id: give at most %d bytes, without # and spaces", maxRequest)
 	case a.id == "":

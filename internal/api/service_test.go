@@ -218,8 +218,19 @@ func TestBrakes(t *testing.T) {
 	w.refused(err, codes.InvalidArgument, "queue")
 
 	until := timestamppb.New(noon.Add(time.Hour))
+	short := &pb.BrakeRequest{Queue: "other", PausedUntil: until, Reason: "short", RequestId: "short"}
+	for _, now := range []time.Time{noon, noon.Add(2 * time.Hour)} { // asked again when the pause is over
+		w.service.Now = func() time.Time { return now }
+		if made, err := w.Brake(t.Context(), short); err != nil || made.Generation != 1 {
+			t.Errorf("pause: %v, %v", made, err)
+		}
+	}
+	_, err = w.Release(t.Context(), &pb.ReleaseRequest{Queue: "other", Reason: "r"})
+	if w.service.Now = func() time.Time { return noon }; err != nil {
+		t.Fatal(err)
+	}
 	for i, r := range []*pb.BrakeRequest{{Queue: "ml", Kill: true, Reason: "bad image"}, {PausedUntil: until, Reason: "storage"}, {Queue: "ml", Kill: true, Reason: "worse"}} {
-		if made, err := w.Brake(t.Context(), r); err != nil || made.Generation != uint64(i+1) {
+		if made, err := w.Brake(t.Context(), r); err != nil || made.Generation != uint64(i+3) {
 			t.Fatalf("brake %d: %v, %v", i, made, err)
 		}
 	}
@@ -242,7 +253,7 @@ func TestBrakes(t *testing.T) {
 		t.Errorf("release: %v, %v", made, err)
 	}
 	h, err := w.History(t.Context(), &pb.HistoryRequest{})
-	if err != nil || len(h.Generations) != 5 || !h.Generations[0].BrakesChanged {
+	if err != nil || len(h.Generations) != 7 || !h.Generations[0].BrakesChanged {
 		t.Errorf("history %v, %v", h, err)
 	}
 }
@@ -280,7 +291,11 @@ func TestREST(t *testing.T) {
 		{"GET", "/refloat/v1/resources/RetrySettings", "", 404, "there is no RetrySettings"},
 		{"POST", "/refloat/v1/resources", `{"kind": `, 400, ""},
 		{"POST", "/refloat/v1/apply", `{"documents": [], "x": 1}`, 400, ""},
-		{"POST", "/refloat/v1/apply", `{"documents": [{"kind": "` + strings.Repeat("x", 33<<20) + `"}]}`, 400, ""},
+		{"POST", "/refloat/v1/apply", `{"documents": [{"kind": "` + strings.Repeat("x", 33<<20) + `"}]}`, 413, "larger than 32 MiB"},
+		{"POST", "/refloat/v1/apply", `{"documents": [{"kind": [` + strings.Repeat("0,", 5<<20) + `0]}]}`, 400, "values"},
+		{"POST", "/refloat/v1/status", "{}", 405, "POST is not for this path"},
+		{"POST", "/refloat/v1/resources?reason=%ff", `{"kind": "Queue", "name": "x"}`, 400, "not UTF-8"},
+		{"POST", "/refloat/v1/resources?reason=%1b%5b2J", `{"kind": "Queue", "name": "x"}`, 400, "do not print"},
 		{"GET", "/refloat/v2", "", http.StatusNotFound, ""},
 	} {
 		code, body := w.rest(c.method, c.path, c.body)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,6 +33,7 @@ type world struct {
 	log     *filelog.Log
 	service *api.Service
 	address string
+	said    *record // what the servers log
 	conn    *grpc.ClientConn
 	pb.PoliciesClient
 }
@@ -45,7 +47,7 @@ func newWorld(t *testing.T, change ...func(*api.Service)) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = log.Close() })
-	w := &world{T: t, log: log}
+	w := &world{T: t, log: log, said: &record{}}
 	w.serve(change...)
 	return w
 }
@@ -66,7 +68,7 @@ func (w *world) serve(change ...func(*api.Service)) {
 	for _, c := range change {
 		c(w.service)
 	}
-	h, err := api.Handler(w.service, slog.New(slog.DiscardHandler))
+	h, err := api.Handler(w.service, slog.New(slog.NewTextHandler(w.said, nil)))
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -129,12 +131,35 @@ func (w *world) refused(err error, code codes.Code, words ...string) {
 	}
 }
 
-// rest asks over REST, and returns the status and the body.
-func (w *world) rest(method, path, body string) (int, string) {
+// record collects what is written to it.
+type record struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (r *record) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.Write(p)
+}
+
+func (r *record) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.String()
+}
+
+// rest asks over REST, with pairs of headers, and returns the status and the body.
+func (w *world) rest(method, path, body string, headers ...string) (int, string) {
 	w.Helper()
 	r, err := http.NewRequestWithContext(w.Context(), method, "http://"+w.address+path, strings.NewReader(body))
 	if err != nil {
 		w.Fatal(err)
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		if r.Header.Set(headers[i], headers[i+1]); headers[i] == "Host" {
+			r.Host = headers[i+1]
+		}
 	}
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {

@@ -1,6 +1,7 @@
 package policylog
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -54,6 +55,9 @@ var (
 const (
 	packFrom = 16 << 10 // content of so many bytes is compressed
 	maxSet   = 64 << 20 // bytes of a set, so that a small message cannot cost much
+	// maxValues bounds the values of a set, each of which costs a hundred times its
+	// length when the set is parsed.
+	maxValues = 4 << 20
 	// maxMessage is what is left of the broker's 5 MiB after a margin.
 	maxMessage = 4<<20 + 512<<10
 )
@@ -67,6 +71,9 @@ func Encode(p *Proposal) ([]byte, error) {
 	content := set.Canonical()
 	if n := len(content); n > maxSet {
 		return nil, fmt.Errorf("the policies take %d MiB in all: %d are the most", n>>20, maxSet>>20)
+	}
+	if n := valuesIn(content); n > maxValues {
+		return nil, fmt.Errorf("the policies hold %d values in all: %d are the most", n, maxValues)
 	}
 	d := set.Digest()
 	m := &pb.PolicyGeneration{
@@ -100,6 +107,9 @@ func Encode(p *Proposal) ([]byte, error) {
 	}
 	return b, nil
 }
+
+// valuesIn is at least how many values a JSON text holds, but for how deep it goes.
+func valuesIn(text []byte) int { return bytes.Count(text, []byte(",")) }
 
 func braked(set *policy.Set, brakes []Brake) (*policy.Set, error) {
 	if len(brakes) == 0 {
@@ -177,6 +187,9 @@ func (e *Entry) parse(b []byte, held *policy.Set) (*policy.Set, error) {
 	content, err := e.unpack(b)
 	if err != nil {
 		return nil, err
+	}
+	if n := valuesIn(content); n > maxValues {
+		return nil, fmt.Errorf("%w: it holds %d values: %d are the most", ErrUnusable, n, maxValues)
 	}
 	set, err := held.ParseCanonical(content)
 	if err != nil {

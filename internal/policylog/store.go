@@ -198,11 +198,8 @@ func (s *Store) Do(ctx context.Context, e Edit) (Outcome, error) {
 
 // once tries to make a change; neither a version nor an error: another was faster.
 func (s *Store) once(ctx context.Context, e *Edit, request string) (*Version, error) {
-	if v := s.requests[nameOf(request)]; v != nil {
-		if v.Request != request {
-			return nil, ErrRequestUsed
-		}
-		return v, nil
+	if v, err := s.made(request); v != nil || err != nil {
+		return v, err
 	}
 	if c := s.log.Counting(); c != nil && c.Number != s.newest.Generation() {
 		return nil, fmt.Errorf("%w: generation %d is newer than what this program understands: upgrade it", ErrUnusable, c.Number)
@@ -228,13 +225,22 @@ func (s *Store) once(ctx context.Context, e *Edit, request string) (*Version, er
 	if err := s.sync(ctx); err != nil {
 		return nil, errors.Join(ErrUnknown, writeErr, err)
 	}
-	if v := s.requests[nameOf(request)]; v != nil {
-		return v, nil // whatever the write said
+	if v, err := s.made(request); v != nil || err != nil {
+		return v, err // whatever the write said
 	}
 	if writeErr != nil {
 		return nil, errors.Join(ErrUnknown, writeErr)
 	}
 	return nil, nil
+}
+
+// made is the generation that a request made; nil: none yet.
+func (s *Store) made(request string) (*Version, error) {
+	v := s.requests[nameOf(request)]
+	if v != nil && v.Request != request {
+		return nil, ErrRequestUsed
+	}
+	return v, nil
 }
 
 func nameOf(request string) string {

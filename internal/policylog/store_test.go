@@ -181,6 +181,24 @@ func readAll(t *testing.T, topic eventlog.Topic) int {
 	}
 }
 
+// Of two changes at once with the same request name one is made, and the other is
+// told that it was not.
+func TestRequestNameRace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	quicker := w.store(w.append)
+	slow := w.store(func(ctx context.Context, payload []byte) error {
+		_, err := quicker.Do(ctx, policylog.Edit{Request: "r#1", Make: putting("a", "")})
+		return errors.Join(err, w.append(ctx, payload))
+	})
+	if v, err := slow.Do(t.Context(), policylog.Edit{Request: "r#2", Make: putting("b", "")}); !errors.Is(err, policylog.ErrRequestUsed) {
+		t.Errorf("answered with %+v, %v", v.Version, err)
+	}
+	if now, err := slow.Newest(t.Context()); err != nil || !slices.Equal(now.Set.Queues(), []string{"a"}) {
+		t.Errorf("there is %v, %v", now.Set.Queues(), err)
+	}
+}
+
 // A write that fails may have happened: the log says which, and where it cannot be
 // said, asking again with the same request changes nothing twice.
 func TestUnknownOutcome(t *testing.T) {

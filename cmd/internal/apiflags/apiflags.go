@@ -2,16 +2,12 @@
 package apiflags
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
-	"go.yaml.in/yaml/v4"
 
 	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/node"
@@ -76,31 +72,4 @@ func (f *Serve) API(ctx context.Context) (node.API, error) {
 		}
 	}
 	return a, nil
-}
-
-// readAuth reads who may do what. No error of it shows what stands in the file
-// beyond the names of fields.
-func readAuth(ctx context.Context, file string) (*api.Auth, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	var doc any
-	if err := yaml.Unmarshal(text, &doc); err != nil {
-		return nil, errors.New("not YAML")
-	}
-	b, err := json.Marshal(doc)
-	if err != nil {
-		return nil, errors.New("not a mapping of fields")
-	}
-	a := &api.Auth{}
-	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(a); err != nil {
-		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-			return nil, fmt.Errorf("%s: a %s does not belong there", wrong.Field, wrong.Value)
-		}
-		return nil, err
-	}
-	return a, a.Check(ctx)
 }

@@ -1,0 +1,221 @@
+package api_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// bug breaks what a test holds, by patches of the source.
+type bug struct {
+	test    string
+	what    string
+	patches []patch
+}
+
+// patch replaces a string that stands exactly once in a file of internal/.
+type patch struct{ file, old, new string }
+
+const histories = "TestChangeHistories"
+
+// planted are the bugs that must be caught.
+func planted() []bug {
+	return []bug{
+		{histories, "what a generation was made of is not checked", []patch{{
+			"policylog/log.go", "case madeOf != nil && *madeOf != l.counts:", "case false:",
+		}}},
+		{histories, "a generation that came too late is put into force", []patch{{
+			"policylog/log.go", "		entry, err = nil, fmt.Errorf(", "		err = fmt.Errorf(",
+		}, {
+			"policylog/log.go", "if g.entry == nil || g.err != nil {", "if g.entry == nil || g.err != nil && !errors.Is(g.err, ErrOutrun) {",
+		}}},
+		{histories, "an edit drops the brakes", []patch{{
+			"api/change.go", "return set, now.BrakesOn(), nil", "return set, nil, nil",
+		}}},
+		{histories, "brakes are in the log and not in the set", []patch{{
+			"policylog/entry.go", "	return set.Braked(plain...)", "	return set, nil",
+		}}},
+		{histories, "of two brakes on a queue the later one counts alone", []patch{{
+			"api/brakes.go", "return o.Queue == b.Queue && o.Kill == b.Kill })", "return o.Queue == b.Queue })",
+		}}},
+		{histories, "a release takes all brakes off", []patch{{
+			"api/brakes.go", "return r.Everything || b.Queue == r.Queue })", "return true })",
+		}}},
+		{histories, "a generation is activated in the middle of an envelope", []patch{{
+			"evaluator/live.go", "		out, err := o.proc.Step(m)",
+			"		if err := o.cfg.Policies.Refresh(); err != nil {\n			return nil, err\n		}\n		for _, r := range o.activations() {\n			env.Records, records = append(env.Records, chain.AppendRecord(nil, r)), append(records, r)\n		}\n		out, err := o.proc.Step(m)",
+		}}},
+		{histories, "an owner looks at the policies log only when it starts", []patch{{
+			"evaluator/live.go", "	if err := o.cfg.Policies.Refresh(); err != nil {\n		return false, err\n	}\n", "",
+		}}},
+		{histories, "a generation is named, and the one before it decides", []patch{{
+			"evaluator/live.go", "		o.proc.Rules = Rules{Generation: newest, Set: set}\n", "		_ = set\n",
+		}}},
+		{histories, "a change is answered before it is read back", []patch{{
+			"policylog/store.go", "	if err := s.sync(ctx); err != nil {\n		return nil, errors.Join(ErrUnknown, writeErr, err)\n	}",
+			"	if writeErr == nil {\n		return &Version{Entry: &Entry{Number: madeOf + 1, Request: request}}, nil\n	}\n	if err := s.sync(ctx); err != nil {\n		return nil, errors.Join(ErrUnknown, writeErr, err)\n	}",
+		}}},
+		{histories, "a write that failed is answered as one that was not made", []patch{{
+			"policylog/store.go", "return nil, errors.Join(ErrUnknown, writeErr)\n", "return nil, ErrUnusable\n",
+		}}},
+		{histories, "the request id is ignored", []patch{{
+			"policylog/store.go", "	request := e.Request\n", "	request := \"\"\n",
+		}}},
+		{histories, "another change with the same request id is answered as made", []patch{{
+			"policylog/store.go", "if v != nil && v.Request != request {", "if false {",
+		}}},
+		{histories, "a request that is older than its pause is refused although it was made", []patch{{
+			"api/brakes.go", "	if len(verbs) == 0 {", "	if until != 0 && until <= s.Now().UnixNano() {\n		return nil, status.Error(codes.InvalidArgument, \"late\")\n	}\n	if len(verbs) == 0 {",
+		}}},
+		{histories, "an update does not look at the generation", []patch{{
+			"api/change.go", "	if since == read {", "	if since == read || true {",
+		}}},
+		{histories, "since when a resource is so is lost by a rollback", []patch{{
+			"policylog/store.go", "			since[c.ID] = v.Number", "			if _, was := since[c.ID]; !was {\n				since[c.ID] = v.Number\n			}",
+		}}},
+		{histories, "an apply does not look at the generation", []patch{{
+			"api/service.go", "if r.Generation != 0 && r.Generation != now.Generation() {", "if false {",
+		}}},
+		{histories, "a dry run is none", []patch{{
+			"api/change.go", "		if a.dryRun {", "		if false {",
+		}}},
+		{histories, "a deletion leaves queues that name what is gone", []patch{{
+			"api/change.go", "if users := set.Users(c.Name); len(users) > 0 {", "if users := set.Users(c.Name); false {",
+		}}},
+		{histories, "Armada's service overwrites what its form cannot say", []patch{{
+			"api/armada.go", "		case is:\n", "		case false:\n",
+		}}},
+		{"TestNamesNotToldByTime", "an unknown user costs nothing", []patch{{
+			"api/auth.go", "		user.PasswordHash = string(a.decoy)\n", "",
+		}}},
+		{"TestSignIn", "a refusal shows what the verifier says", []patch{{
+			"api/auth.go", "		return Principal{}, errNoEntry // the error may hold", "		return Principal{}, status.Error(codes.Unauthenticated, err.Error()+token) // the error may hold",
+		}}},
+		{"TestSignIn", "the audience is not looked at", []patch{{
+			"api/auth.go", "&oidc.Config{ClientID: a.OIDC.Audience}", "&oidc.Config{SkipClientIDCheck: true}",
+		}}},
+		{"TestSignIn", "expired tokens are good", []patch{{
+			"api/auth.go", "&oidc.Config{ClientID: a.OIDC.Audience}", "&oidc.Config{ClientID: a.OIDC.Audience, SkipExpiryCheck: true}",
+		}}},
+		{"TestSignIn", "a body is read before it is known who asks", []patch{{
+			"api/server.go", "	if err == nil {\n		err = f.fit(w, r)\n	}\n	if err == nil {", "	err = f.fit(w, r)\n	if err == nil {",
+		}}},
+		{"TestProviderAway", "the provider is asked for every key that somebody invents", []patch{{
+			"api/auth.go", "	case s.limit.Allow():", "	case true:",
+		}}},
+		{"TestBrowsers", "pages of other sites may write", []patch{{
+			"api/server.go", "f.sameOrigin.Check(r); err != nil", "f.sameOrigin.Check(r); false",
+		}}},
+		{"TestBrowsers", "any name is one of this machine", []patch{{
+			"api/server.go", "f.service.Auth == nil && !OnLoopback(host)", "false && !OnLoopback(host)",
+		}}},
+		{"TestPermissions", "settings need what queues need", []patch{{
+			"api/auth.go", "		return SetRetrySettings\n", "		return BindRetryPolicies\n",
+		}}},
+		{"TestPermissions", "who may pause may release a kill", []patch{{
+			"api/brakes.go", "[]Verb{KillRetries, PauseRetries}", "[]Verb{PauseRetries}",
+		}}},
+		{"TestPermissions", "anybody may read", []patch{
+			{"api/server.go", "	if err == nil {\n		r = r.WithContext", "	if err = nil; err == nil {\n		r = r.WithContext"},
+		}},
+		{"TestWritesOfStrangers", "strangers use up the writes", []patch{{
+			"api/service.go", "	who, err := s.Auth.Who(ctx)\n	if err != nil {\n		return who, err\n	}\n	if s.Writes", "	who, err := s.Auth.Who(ctx)\n	if s.Writes",
+		}}},
+	}
+}
+
+// patched is the source of the files that a bug changes.
+func patched(t *testing.T, root string, b bug) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	for _, p := range b.patches {
+		file := filepath.Join(root, "internal", filepath.FromSlash(p.file))
+		source, ok := files[file]
+		if !ok {
+			raw, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			source = string(raw)
+		}
+		if n := strings.Count(source, p.old); n != 1 {
+			t.Fatalf("%s: %q stands there %d times, want once: the code has changed, so the planted bug %q must", p.file, p.old, n, b.what)
+		}
+		files[file] = strings.Replace(source, p.old, p.new, 1)
+	}
+	return files
+}
+
+// TestPlantedBugsFit: each patch still finds its place.
+func TestPlantedBugsFit(t *testing.T) {
+	t.Parallel()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range planted() {
+		t.Run(b.what, func(t *testing.T) { patched(t, root, b) })
+	}
+}
+
+var caughtBy = regexp.MustCompile(`(?m)_test\.go:\d+: (.*)$`)
+
+// TestPlantedBugs breaks what tests hold, one thing at a time: they must see it, the
+// histories within 100. It builds a program for each, so it runs only with PLANTED=1.
+func TestPlantedBugs(t *testing.T) {
+	if os.Getenv("PLANTED") == "" {
+		t.Skip("set PLANTED=1 to plant bugs and catch them; it takes minutes")
+	}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table bytes.Buffer
+	for _, b := range planted() {
+		t.Run(b.what, func(t *testing.T) {
+			run := exec.Command(plant(t, root, b), "-test.run=^"+b.test+"$", "-test.timeout=5m")
+			run.Env = append(os.Environ(), "GOMAXPROCS=1", "HISTORIES=100", "CHANGES_SEED=")
+			out, err := run.CombinedOutput()
+			found := caughtBy.FindSubmatch(out)
+			if err == nil || found == nil {
+				t.Fatalf("not caught: %v\n%.2000s", err, out)
+			}
+			fmt.Fprintf(&table, "| %s | %.150s |\n", b.what, found[1])
+		})
+	}
+	t.Logf("bug, and how it was caught (by which seed of 1, 2, 3, …):\n%s", &table)
+}
+
+// plant builds this package's tests over a copy of the source with a bug.
+func plant(t *testing.T, root string, b bug) string {
+	t.Helper()
+	dir := t.TempDir()
+	replace := map[string]string{}
+	for file, source := range patched(t, root, b) {
+		changed := filepath.Join(dir, fmt.Sprintf("%d.go", len(replace)))
+		if err := os.WriteFile(changed, []byte(source), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		replace[file] = changed
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, program := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "api.test")
+	if err := os.WriteFile(list, overlay, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.Command("go", "test", "-c", "-vet=off", "-overlay", list, "-o", program, "./internal/api")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%q does not compile: %v\n%s", b.what, err, out)
+	}
+	return program
+}

@@ -1,0 +1,140 @@
+package policylog
+
+import (
+	"crypto/sha256"
+	"errors"
+	"runtime"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/refloat/refloat/events/pb"
+	"github.com/refloat/refloat/internal/policy"
+)
+
+// usable reads a message as a generation in all ways that there are. Whatever
+// stands in it, it costs little, and what cannot be used says so.
+func usable(t *testing.T, payload []byte) {
+	t.Helper()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	defer func() {
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; took > 2<<30 {
+			t.Errorf("%d bytes cost %d MiB", len(payload), took>>20)
+		}
+	}()
+	e, _, err := decode(payload, 1)
+	if err != nil {
+		if !errors.Is(err, ErrUnusable) {
+			t.Errorf("decode: %v", err)
+		}
+		return
+	}
+	set, err := e.Set()
+	if err != nil && !errors.Is(err, ErrUnusable) {
+		t.Errorf("set: %v", err)
+	}
+	if err == nil && set.Digest() != e.Digest {
+		t.Error("the set has another digest than its generation")
+	}
+	unbraked, err := e.Unbraked()
+	if err != nil {
+		if !errors.Is(err, ErrUnusable) {
+			t.Errorf("unbraked: %v", err)
+		}
+		return
+	}
+	again, err := Encode(&Proposal{Set: unbraked, Brakes: e.Brakes, Author: e.Author, Reason: e.Reason, Request: e.Request, Time: e.Time})
+	if err != nil {
+		return // brakes that nobody can put on
+	}
+	other, _, err := decode(again, 1)
+	if err != nil {
+		t.Fatalf("what was encoded again: %v", err)
+	}
+	if set, err := other.Unbraked(); err != nil || set.Digest() != unbraked.Digest() {
+		t.Errorf("encoded again: %v", err)
+	}
+}
+
+// FuzzGeneration: any bytes as a message of the policies log.
+func FuzzGeneration(f *testing.F) {
+	set, err := policy.Parse([]policy.File{{Name: "q", Data: []byte("{kind: Queue, name: a}")}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, brakes := range [][]Brake{nil, {{Brake: policy.Brake{Kill: true}, Author: "ann"}, {Brake: policy.Brake{Queue: "a", PausedUntil: 7e15}}}} {
+		payload, err := Encode(&Proposal{Set: set, Brakes: brakes, MadeOf: new(uint64), Request: "r#1"})
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(payload)
+	}
+	f.Add([]byte{})
+	f.Fuzz(usable)
+}
+
+// FuzzContent: any content, repeated and compressed, with the digest that belongs to it.
+func FuzzContent(f *testing.F) {
+	f.Add([]byte(`{"version":1}`), []byte(""), uint16(0), false)
+	f.Add([]byte(`{"policies":[`), []byte(`{"name":"a"},`), uint16(9), true)
+	f.Add([]byte(`[`), []byte(`[[[[`), uint16(40000), true)
+	f.Add([]byte(`[0`), []byte(`,0,0,0,0,0,0,0`), uint16(60000), true)
+	f.Add([]byte(`{"version":1e999999999,"x":"`), []byte(`\u0000`), uint16(3), true)
+	f.Fuzz(func(t *testing.T, head, tail []byte, times uint16, packed bool) {
+		content := head
+		for range times {
+			if content = append(content, tail...); len(content) > 1<<20 {
+				break
+			}
+		}
+		digest := sha256.Sum256(content)
+		m := &pb.PolicyGeneration{Digest: digest[:], Content: content, Zstd: packed, Brakes: []*pb.Brake{{Queue: string(tail), PausedUntil: int64(times)}}, Unbraked: content}
+		if packed {
+			enc, err := zstd.NewWriter(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer enc.Close()
+			m.Content = enc.EncodeAll(content, nil)
+			m.Unbraked = m.Content
+		}
+		payload, err := proto.Marshal(m)
+		if err != nil {
+			return // a queue that is no string
+		}
+		usable(t, payload)
+	})
+}
+
+// TestManyValues: a message that is small, and would be large when it is parsed.
+func TestManyValues(t *testing.T) {
+	t.Parallel()
+	content := make([]byte, 0, 60<<20)
+	content = append(content, '[', '0')
+	for len(content) < 60<<20 {
+		content = append(content, ",0"...)
+	}
+	enc, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest := sha256.Sum256(content)
+	payload, err := proto.Marshal(&pb.PolicyGeneration{Digest: digest[:], Content: enc.EncodeAll(content, nil), Zstd: true})
+	if err = errors.Join(err, enc.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if len(payload) > 1<<20 {
+		t.Fatalf("%d bytes", len(payload))
+	}
+	usable(t, payload)
+	e, _, err := decode(payload, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Set(); !errors.Is(err, ErrUnusable) {
+		t.Errorf("Set: %v", err)
+	}
+}
