@@ -3,6 +3,7 @@ package api_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -304,9 +305,7 @@ func (s *storm) applying(docs map[policy.ID]doc, prune bool, generation uint64) 
 		if prune {
 			clear(next.docs)
 		}
-		for id, d := range docs {
-			next.docs[id] = d
-		}
+		maps.Copy(next.docs, docs)
 		return next, codes.OK
 	}, func(ctx context.Context, r *replica, op *operation) (*pb.Change, error) {
 		req := &pb.ApplyRequest{Prune: prune, Generation: generation, Reason: op.reason(), RequestId: op.id, DryRun: op.dry}

@@ -251,7 +251,7 @@ var errWrite = fmt.Errorf("%w: connection lost", eventlog.ErrTransient)
 // write appends to the policies log: late, twice, never, or although it fails.
 func (r *replica) write(_ context.Context, payload []byte) error {
 	s := r.s
-	append := func() { s.policies.append(eventlog.Message{Payload: payload}) }
+	land := func() { s.policies.append(eventlog.Message{Payload: payload}) }
 	s.meanwhile(3)
 	defer s.meanwhile(3)
 	switch n := s.rng.IntN(40); {
@@ -259,15 +259,15 @@ func (r *replica) write(_ context.Context, payload []byte) error {
 	case n < 2:
 		return errWrite
 	case n < 5:
-		s.late = slices.Concat(s.late, []func(){append})
+		s.late = slices.Concat(s.late, []func(){land})
 		return errWrite
 	case n < 8:
-		append()
+		land()
 		return errWrite
 	case n < 10:
-		s.late = slices.Concat(s.late, []func(){append}) // twice
+		s.late = slices.Concat(s.late, []func(){land}) // twice
 	}
-	append()
+	land()
 	return nil
 }
 

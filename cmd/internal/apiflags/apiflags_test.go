@@ -44,7 +44,9 @@ func pair(t *testing.T) (cert, key string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	block := func(kind string, b []byte) string { return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b})) }
+	block := func(kind string, b []byte) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}))
+	}
 	return write(t, "cert.pem", block("CERTIFICATE", raw)), write(t, "key.pem", block("PRIVATE KEY", rawKey))
 }
 
