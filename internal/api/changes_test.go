@@ -431,7 +431,7 @@ func changesEnv(t *testing.T, name string, absent uint64) uint64 {
 	return n
 }
 
-// TestChangeHistories runs HISTORIES random histories of changes (500; fewer in
+// TestChangeHistories runs CHANGES random histories of changes (500; fewer in
 // the quick tests), or that of CHANGES_SEED alone with its trace.
 func TestChangeHistories(t *testing.T) {
 	t.Parallel()
@@ -445,7 +445,7 @@ func TestChangeHistories(t *testing.T) {
 	if testing.Short() {
 		absent = 100
 	}
-	n := changesEnv(t, "HISTORIES", absent)
+	n := changesEnv(t, "CHANGES", absent)
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	seen, next, failed := map[string]int{}, uint64(0), []uint64(nil)

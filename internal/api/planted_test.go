@@ -180,7 +180,7 @@ func TestPlantedBugs(t *testing.T) {
 	for _, b := range planted() {
 		t.Run(b.what, func(t *testing.T) {
 			run := exec.Command(plant(t, root, b), "-test.run=^"+b.test+"$", "-test.timeout=5m")
-			run.Env = append(os.Environ(), "GOMAXPROCS=1", "HISTORIES=100", "CHANGES_SEED=")
+			run.Env = append(os.Environ(), "GOMAXPROCS=1", "CHANGES=100", "CHANGES_SEED=")
 			out, err := run.CombinedOutput()
 			found := caughtBy.FindSubmatch(out)
 			if err == nil || found == nil {
