@@ -85,6 +85,9 @@ func FuzzREST(f *testing.F) {
 	for i := range routes {
 		f.Add(byte(i), "ml", "generation=1&reason=x&dry_run=true", []byte(`{"kind": "Queue", "name": "ml", "reason": "x", "to": 1, "kill": true}`))
 	}
+	f.Add(byte(2), "", "reason=%ff", []byte(`{"kind": "Queue", "name": "x"}`))
+	f.Add(byte(2), "", "request_id=%ff&reason=%1b[2J", []byte(`{"kind": "Queue", "name": "x"}`))
+	f.Add(byte(4), "\xff", "", []byte{})
 	f.Add(byte(2), "", "reason=%ff&request_id=a%00", []byte(`{"kind": "Queue", "name": "\u0000\ud800", "retryPolicies": [1e999]}`))
 	f.Add(byte(3), "", "generation=18446744073709551615", []byte(`{"kind": "RetryPolicy", "spec": {"retryLimit": 99999999999999999999999999, "rules": [null]}}`))
 	f.Add(byte(6), "", "", []byte(`{"documents": [null, {}, {"kind": "Queue", "name": "a"}, {"kind": "Queue", "name": "a"}], "prune": true}`))
@@ -127,6 +130,9 @@ func FuzzREST(f *testing.F) {
 		}
 		if _, err := d.List(context.Background(), &pb.ListRequest{}); err != nil {
 			t.Errorf("after %s %s: %v", to.method, path, err)
+		}
+		if code, text := d.rest("GET", "/refloat/v1/history", "limit=1", nil); code != http.StatusOK {
+			t.Errorf("history after %s %s: %d %s", to.method, path, code, text)
 		}
 	})
 }
