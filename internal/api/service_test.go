@@ -311,4 +311,7 @@ func TestTooManyWrites(t *testing.T) {
 	w.create(w.queue("a", ""), w.queue("b", ""))
 	_, err := w.Create(t.Context(), &pb.CreateRequest{Document: w.queue("c", "")})
 	w.refused(err, codes.ResourceExhausted, "more than 1 changes a second")
+	if _, err := w.Brake(t.Context(), &pb.BrakeRequest{Kill: true, Reason: "an emergency"}); err != nil {
+		t.Errorf("kill: %v", err)
+	}
 }

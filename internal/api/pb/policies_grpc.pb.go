@@ -42,7 +42,7 @@ const (
 // policies log, durable before it is answered, with who made it, when and why.
 //
 // A change may carry a request id: asked again with the same id, it changes nothing
-// more and answers the same.
+// more and answers the same. (One that had nothing to change is not remembered.)
 type PoliciesClient interface {
 	// List lists the resources of a generation.
 	List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (*ListResponse, error)
@@ -196,7 +196,7 @@ func (c *policiesClient) Status(ctx context.Context, in *StatusRequest, opts ...
 // policies log, durable before it is answered, with who made it, when and why.
 //
 // A change may carry a request id: asked again with the same id, it changes nothing
-// more and answers the same.
+// more and answers the same. (One that had nothing to change is not remembered.)
 type PoliciesServer interface {
 	// List lists the resources of a generation.
 	List(context.Context, *ListRequest) (*ListResponse, error)
