@@ -246,7 +246,6 @@ func repeated(p part) bool {
 func TestOneEncoding(t *testing.T) {
 	for _, d := range disguises {
 		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
 			rapid.Check(t, func(t *rapid.T) {
 				b := chain.AppendRecord(nil, record.Draw(t, "record"))
 				outer := parts(t, b)
