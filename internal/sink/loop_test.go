@@ -114,15 +114,15 @@ func TestRunRetries(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- w.Run(ctx) }()
 		<-time.NewTimer(time.Hour).C // virtual
+		cancel()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
 		if len(retries) != 12 || retries[1]-retries[0] != 50*time.Millisecond || retries[11]-retries[10] != 10*time.Second {
 			t.Errorf("retries at %v", retries)
 		}
 		if len(store.contents(0).Jobs) != 1 || recovered != 1 {
 			t.Errorf("%d jobs came, %d recoveries; want one of each", len(store.contents(0).Jobs), recovered)
-		}
-		cancel()
-		if err := <-ended; err != nil {
-			t.Fatal(err)
 		}
 		boom := errors.New("boom")
 		times = 1
