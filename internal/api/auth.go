@@ -233,10 +233,8 @@ func (a *Auth) Who(ctx context.Context) (Principal, error) {
 	}
 	md, _ := metadata.FromIncomingContext(ctx)
 	header := func(name string) string {
-		for _, key := range []string{name, "grpcgateway-" + name} {
-			if v := md.Get(key); len(v) > 0 {
-				return v[0]
-			}
+		if v := md.Get(name); len(v) > 0 {
+			return v[0]
 		}
 		return ""
 	}

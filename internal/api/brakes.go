@@ -74,7 +74,7 @@ func (s *Service) brake(ctx context.Context, a *asked, verbs []Verb, change func
 		return nil, err
 	}
 	for _, verb := range verbs {
-		if err := s.may(who, verb); err != nil {
+		if err := s.Auth.May(who, verb); err != nil {
 			return nil, err
 		}
 	}

@@ -45,7 +45,7 @@ func (s *Service) change(ctx context.Context, a *asked) (*pb.Change, error) {
 		return nil, err
 	}
 	if a.verb != "" {
-		if err := s.may(who, a.verb); err != nil {
+		if err := s.Auth.May(who, a.verb); err != nil {
 			return nil, err
 		}
 	}
@@ -67,12 +67,11 @@ func (s *Service) change(ctx context.Context, a *asked) (*pb.Change, error) {
 			}
 		}
 		changes := policylog.Differences(now.Unbraked, set)
-		for _, c := range changes {
-			if a.verb != "" {
-				break
-			}
-			if err := s.may(who, verbOf(c)); err != nil {
-				return nil, nil, err
+		if a.verb == "" {
+			for _, c := range changes {
+				if err := s.Auth.May(who, verbOf(c)); err != nil {
+					return nil, nil, err
+				}
 			}
 		}
 		if !a.lax {
@@ -210,7 +209,7 @@ func (s *Service) unchanged(now *policylog.Snapshot, id policy.ID, read uint64, 
 	}
 	var by []string
 	for _, v := range history {
-		if v.Number > read && slices.ContainsFunc(v.Changes, func(c policylog.Change) bool { return c.ID == id }) {
+		if v.Number > read && touches(id)(v) {
 			by = append(by, described(v))
 		}
 	}

@@ -53,19 +53,27 @@ func resourceOf(s *policylog.Snapshot, id policy.ID) (*pb.Resource, error) {
 // idOf checks the kind and name of a request.
 func idOf(kind, name string) (policy.ID, error) {
 	id := policy.ID{Kind: kind, Name: name}
+	if err := checkKind(kind); err != nil {
+		return id, err
+	}
 	switch {
-	case !slices.Contains(policy.Kinds(), kind):
-		fix := "use one of " + strings.Join(policy.Kinds(), ", ")
-		if near := policy.Nearest(kind, policy.Kinds()); near != "" {
-			fix = "did you mean " + near + "?"
-		}
-		return id, status.Errorf(codes.InvalidArgument, "kind %.60q: %s", kind, fix)
 	case kind == policy.KindSettings && name != "":
 		return id, status.Errorf(codes.InvalidArgument, "name %.60q: there is one %s, without a name", name, kind)
 	case kind != policy.KindSettings && name == "":
 		return id, status.Errorf(codes.InvalidArgument, "name: missing: which %s?", kind)
 	}
 	return id, nil
+}
+
+func checkKind(kind string) error {
+	if slices.Contains(policy.Kinds(), kind) {
+		return nil
+	}
+	fix := "use one of " + strings.Join(policy.Kinds(), ", ")
+	if near := policy.Nearest(kind, policy.Kinds()); near != "" {
+		fix = "did you mean " + near + "?"
+	}
+	return status.Errorf(codes.InvalidArgument, "kind %.60q: %s", kind, fix)
 }
 
 // invalid is the answer to documents with problems: all of them, by field.

@@ -43,8 +43,6 @@ func (s *Service) writer(ctx context.Context) (Principal, error) {
 	return who, nil
 }
 
-func (s *Service) may(who Principal, verb Verb) error { return s.Auth.May(who, verb) }
-
 // snapshot is a generation; 0: the newest.
 func (s *Service) snapshot(ctx context.Context, generation uint64) (policylog.Snapshot, error) {
 	if _, err := s.Auth.Who(ctx); err != nil {
@@ -63,7 +61,7 @@ func (s *Service) snapshot(ctx context.Context, generation uint64) (policylog.Sn
 // List implements pb.PoliciesServer.
 func (s *Service) List(ctx context.Context, r *pb.ListRequest) (*pb.ListResponse, error) {
 	if r.Kind != "" {
-		if _, err := idOf(r.Kind, ""); r.Kind != policy.KindSettings && !slices.Contains(policy.Kinds(), r.Kind) {
+		if err := checkKind(r.Kind); err != nil {
 			return nil, err
 		}
 	}

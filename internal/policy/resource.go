@@ -80,16 +80,6 @@ func (s *Set) find(id ID) (at int, ok bool) {
 	return 0, false
 }
 
-// Parts lists the resources that files hold, in their order. Its error is that of Parse.
-func Parts(files []File) ([]ID, error) {
-	docs, err := Documents(files)
-	ids := make([]ID, len(docs))
-	for i := range docs {
-		ids[i] = ID{docs[i].Kind, docs[i].Name}
-	}
-	return ids, err
-}
-
 // With returns the set with the resources of files in the place of those of the
 // same names, and says which they are. Its error is that of Parse.
 func (s *Set) With(files ...File) (*Set, []ID, error) {

@@ -1,6 +1,7 @@
 package policylog
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -135,12 +136,7 @@ func (s *Store) At(ctx context.Context, generation uint64) (Snapshot, error) {
 	if generation == 0 {
 		return Snapshot{Set: policy.Empty(), Unbraked: policy.Empty()}, nil
 	}
-	at, ok := slices.BinarySearchFunc(s.history, generation, func(v *Version, n uint64) int {
-		if v.Number < n {
-			return -1
-		}
-		return int(min(v.Number-n, 1))
-	})
+	at, ok := slices.BinarySearchFunc(s.history, generation, func(v *Version, n uint64) int { return cmp.Compare(v.Number, n) })
 	if !ok {
 		return Snapshot{}, fmt.Errorf("%w: there is no generation %d; the newest is %d", ErrNoGeneration, generation, s.newest.Generation())
 	}
