@@ -51,10 +51,10 @@ crash: ## kill -9 `refloatctl up` KILLS (100) times and check that nothing was l
 
 .PHONY: e2e chaos
 e2e: ## our programs on a real Pulsar broker: take-over, refusals, strangers
-	REQUIRE_INTEGRATION=1 $(TEST) -- -shuffle=on -count=1 -timeout=15m ./internal/e2e
+	REQUIRE_INTEGRATION=1 $(TEST) -- -shuffle=on -count=1 -timeout=15m ./internal/test/e2e
 
 chaos: ## FAULTS (12) faults at random on a real Pulsar broker; docs/chaos.md says what is looked at
-	go run ./internal/chaos --limit 5m --faults $(FAULTS)
+	go run ./internal/test/chaos --limit 5m --faults $(FAULTS)
 
 .PHONY: up down
 up: ## a whole deployment with Docker Compose: Pulsar, two of each program, Prometheus, Grafana
@@ -65,7 +65,7 @@ down: ## end it, and forget everything
 
 .PHONY: gen fmt lint check
 gen: ## Go code from the .proto files
-	go -C internal/tools run ./protogen $(CURDIR) $(sort $(wildcard events/pb/*.proto internal/*/pb/*.proto))
+	go -C internal/tools run ./protogen $(CURDIR) $(sort $(wildcard events/pb/*.proto internal/*/pb/*.proto internal/*/*/pb/*.proto))
 
 fmt: ## format the Go code
 	$(LINT) fmt

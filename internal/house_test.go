@@ -32,79 +32,79 @@ var mayImport = map[string]string{
 	"events/pb": "google.golang.org/protobuf",
 
 	"internal/policy": "go.yaml.in/yaml/v4",
-	"internal/api": "internal/api/pb internal/eventlog internal/policy internal/policylog github.com/coreos/go-oidc/v3 github.com/grpc-ecosystem/grpc-gateway/v2 " +
+	"internal/api": "internal/api/pb internal/eventlog internal/policy internal/policy/policylog github.com/coreos/go-oidc/v3 github.com/grpc-ecosystem/grpc-gateway/v2 " +
 		"golang.org/x/crypto golang.org/x/time google.golang.org/genproto google.golang.org/grpc google.golang.org/protobuf",
-	"internal/armadapolicies":     "internal/api internal/api/pb internal/policy internal/policylog google.golang.org/grpc google.golang.org/protobuf",
+	"internal/armada/policysync":  "internal/api internal/api/pb internal/policy internal/policy/policylog google.golang.org/grpc google.golang.org/protobuf",
 	"internal/api/pb":             "github.com/grpc-ecosystem/grpc-gateway/v2 google.golang.org/genproto google.golang.org/grpc google.golang.org/protobuf",
-	"internal/policylog":          "events/pb internal/eventlog internal/policy github.com/klauspost/compress google.golang.org/protobuf",
+	"internal/policy/policylog":   "events/pb internal/eventlog internal/policy github.com/klauspost/compress google.golang.org/protobuf",
 	"internal/eventlog":           "",
 	"internal/eventlog/filelog":   "internal/eventlog github.com/cockroachdb/pebble/v2 github.com/klauspost/compress",
 	"internal/eventlog/pulsarlog": "internal/eventlog github.com/apache/pulsar-client-go github.com/prometheus/client_golang",
-	"internal/recording":          "internal/eventlog",
-	"internal/copied":             "internal/eventlog",
+	"internal/eventlog/recording": "internal/eventlog",
+	"internal/eventlog/archive":   "internal/eventlog",
 	"internal/chain":              "events internal/eventlog internal/policy google.golang.org/protobuf",
-	"internal/follow":             "internal/chain internal/eventlog",
+	"internal/chain/follow":       "internal/chain internal/eventlog",
 	"internal/projection":         "events github.com/cockroachdb/pebble/v2 github.com/tidwall/btree",
-	"internal/evaluator": "events events/pb internal/chain internal/eventlog internal/follow internal/policy internal/policylog internal/projection " +
+	"internal/evaluator": "events events/pb internal/chain internal/eventlog internal/chain/follow internal/policy internal/policy/policylog internal/projection " +
 		"google.golang.org/protobuf",
 	"internal/jobdb":          "events internal/chain internal/eventlog internal/policy",
 	"internal/jobdb/table":    "events internal/chain internal/eventlog internal/jobdb",
 	"internal/jobdb/sqlite":   "internal/jobdb internal/jobdb/table modernc.org/sqlite",
-	"internal/jobdb/postgres": "internal/jobdb internal/jobdb/table internal/pgerror github.com/jackc/pgx/v5",
-	"internal/pgerror":        "github.com/jackc/pgx/v5",
-	"internal/sink":           "events events/pb internal/chain internal/eventlog internal/follow internal/jobdb golang.org/x/sync google.golang.org/protobuf",
-	"internal/audit":          "events internal/chain internal/eventlog internal/evaluator internal/follow internal/jobdb internal/policy internal/policylog internal/projection",
-	"internal/policylint":     "internal/policy",
-	"internal/policydiff":     "internal/audit internal/chain internal/evaluator internal/eventlog internal/policy",
-	"internal/shadow":         "internal/audit internal/chain internal/evaluator internal/eventlog internal/jobdb internal/policy internal/sink",
-	"internal/policytest": "events/pb internal/audit internal/chain internal/evaluator internal/eventlog internal/jobdb internal/policy internal/policylint " +
+	"internal/jobdb/postgres": "internal/jobdb internal/jobdb/table internal/jobdb/pgerror github.com/jackc/pgx/v5",
+	"internal/jobdb/pgerror":  "github.com/jackc/pgx/v5",
+	"internal/sink":           "events events/pb internal/chain internal/eventlog internal/chain/follow internal/jobdb golang.org/x/sync google.golang.org/protobuf",
+	"internal/audit":          "events internal/chain internal/eventlog internal/evaluator internal/chain/follow internal/jobdb internal/policy internal/policy/policylog internal/projection",
+	"internal/policy/lint":    "internal/policy",
+	"internal/policy/diff":    "internal/audit internal/chain internal/evaluator internal/eventlog internal/policy",
+	"internal/audit/shadow":   "internal/audit internal/chain internal/evaluator internal/eventlog internal/jobdb internal/policy internal/sink",
+	"internal/policy/suite": "events/pb internal/audit internal/chain internal/evaluator internal/eventlog internal/jobdb internal/policy internal/policy/lint " +
 		"internal/projection go.yaml.in/yaml/v4 google.golang.org/protobuf",
-	"internal/armadadb":        "internal/armadadb/pb internal/eventlog google.golang.org/protobuf k8s.io/apimachinery",
-	"internal/armadadb/pb":     "google.golang.org/protobuf",
-	"internal/armadadb/store":  "internal/armadadb internal/pgerror github.com/jackc/pgx/v5",
-	"internal/armadadb/schema": "github.com/jackc/pgx/v5",
-	"internal/mirror": "internal/armadadb internal/armadadb/pb internal/armadadb/store internal/chain internal/eventlog internal/jobdb internal/jobdb/postgres internal/sink " +
+	"internal/armada/schedulerdb":         "internal/armada/schedulerdb/pb internal/eventlog google.golang.org/protobuf k8s.io/apimachinery",
+	"internal/armada/schedulerdb/pb":      "google.golang.org/protobuf",
+	"internal/armada/schedulerdb/pgstore": "internal/armada/schedulerdb internal/jobdb/pgerror github.com/jackc/pgx/v5",
+	"internal/armada/schedulerdb/schema":  "github.com/jackc/pgx/v5",
+	"internal/armada/writer": "internal/armada/schedulerdb internal/armada/schedulerdb/pb internal/armada/schedulerdb/pgstore internal/chain internal/eventlog internal/jobdb internal/jobdb/postgres internal/sink " +
 		"github.com/jackc/pgx/v5 google.golang.org/protobuf",
-	"internal/control":    "internal/armadadb internal/armadadb/store internal/eventlog internal/jobdb internal/jobdb/postgres github.com/jackc/pgx/v5",
-	"internal/checkpoint": "gocloud.dev",
-	"internal/placement":  "internal/eventlog github.com/apache/pulsar-client-go",
-	"internal/cutover": "events/pb internal/armadadb internal/armadadb/store internal/doctor internal/eventlog internal/eventlog/pulsarlog internal/jobdb internal/jobdb/postgres internal/jobdb/table internal/mirror " +
+	"internal/armada/controlplane": "internal/armada/schedulerdb internal/armada/schedulerdb/pgstore internal/eventlog internal/jobdb internal/jobdb/postgres github.com/jackc/pgx/v5",
+	"internal/checkpoint":          "gocloud.dev",
+	"internal/placement":           "internal/eventlog github.com/apache/pulsar-client-go",
+	"internal/armada/cutover": "events/pb internal/armada/schedulerdb internal/armada/schedulerdb/pgstore internal/doctor internal/eventlog internal/eventlog/pulsarlog internal/jobdb internal/jobdb/postgres internal/jobdb/table internal/armada/writer " +
 		"github.com/apache/pulsar-client-go github.com/jackc/pgx/v5 google.golang.org/protobuf",
-	"internal/doctor": "internal/armadadb/store github.com/jackc/pgx/v5 internal/chain internal/eventlog internal/eventlog/pulsarlog github.com/apache/pulsar-client-go",
-	"internal/node": "internal/api internal/api/pb internal/armadadb internal/armadapolicies internal/armadadb/store internal/audit internal/chain internal/checkpoint internal/control internal/copied internal/evaluator internal/eventlog internal/eventlog/filelog " +
-		"internal/eventlog/pulsarlog internal/follow internal/jobdb internal/jobdb/postgres internal/jobdb/sqlite internal/mirror internal/pgerror internal/placement internal/policy internal/policylog internal/projection internal/recording internal/sink " +
+	"internal/doctor": "internal/armada/schedulerdb/pgstore github.com/jackc/pgx/v5 internal/chain internal/eventlog internal/eventlog/pulsarlog github.com/apache/pulsar-client-go",
+	"internal/app": "internal/api internal/api/pb internal/armada/schedulerdb internal/armada/policysync internal/armada/schedulerdb/pgstore internal/audit internal/chain internal/checkpoint internal/armada/controlplane internal/eventlog/archive internal/evaluator internal/eventlog internal/eventlog/filelog " +
+		"internal/eventlog/pulsarlog internal/chain/follow internal/jobdb internal/jobdb/postgres internal/jobdb/sqlite internal/armada/writer internal/jobdb/pgerror internal/placement internal/policy internal/policy/policylog internal/projection internal/eventlog/recording internal/sink " +
 		"github.com/cenkalti/backoff/v5 github.com/cockroachdb/pebble/v2 github.com/jackc/pgx/v5 github.com/prometheus/client_golang gocloud.dev golang.org/x/sync golang.org/x/time google.golang.org/protobuf",
 
 	// For tests only: no row above names them.
-	"internal/e2e": "events/pb internal/audit internal/eventlog internal/eventlog/pulsarlog internal/jobdb internal/jobdb/sqlite " +
-		"internal/recording internal/sink github.com/apache/pulsar-client-go google.golang.org/protobuf",
-	"internal/chaos": "events/pb internal/e2e internal/eventlog internal/pulsartest internal/recording " +
+	"internal/test/e2e": "events/pb internal/audit internal/eventlog internal/eventlog/pulsarlog internal/jobdb internal/jobdb/sqlite " +
+		"internal/eventlog/recording internal/sink github.com/apache/pulsar-client-go google.golang.org/protobuf",
+	"internal/test/chaos": "events/pb internal/test/e2e internal/eventlog internal/test/pulsartest internal/eventlog/recording " +
 		"github.com/apache/pulsar-client-go golang.org/x/sync google.golang.org/protobuf",
-	"internal/armadatest": "internal/armadadb/schema internal/eventlog internal/eventlog/filelog internal/pgtest " +
+	"internal/test/standin": "internal/armada/schedulerdb/schema internal/eventlog internal/eventlog/filelog internal/test/pgtest " +
 		"github.com/cockroachdb/pebble/v2 github.com/jackc/pgx/v5 google.golang.org/protobuf k8s.io/apimachinery",
-	"internal/armadadb/rowtest": "github.com/google/go-cmp internal/armadadb internal/armadadb/pb internal/eventlog internal/recording github.com/jackc/pgx/v5 google.golang.org/protobuf",
-	"internal/pgtest":           "github.com/jackc/pgx/v5",
-	"internal/pulsartest":       "github.com/testcontainers/testcontainers-go github.com/moby/moby github.com/docker/go-connections",
-	"internal/sim": "events events/pb internal/chain internal/evaluator internal/eventlog internal/follow internal/jobdb internal/naive " +
-		"internal/policy internal/policylog internal/projection internal/sink google.golang.org/protobuf",
-	"internal/armadapolicies/followtest": "google.golang.org/grpc google.golang.org/protobuf",
-	"internal/eventlog/logtest":          "internal/eventlog github.com/google/go-cmp pgregory.net/rapid",
-	"internal/jobdb/jobdbtest":           "events internal/chain internal/eventlog internal/jobdb internal/policy github.com/google/go-cmp pgregory.net/rapid",
-	"internal/bench":                     "",
-	"internal/naive":                     "events/pb google.golang.org/protobuf pgregory.net/rapid",
+	"internal/test/rowtest":    "github.com/google/go-cmp internal/armada/schedulerdb internal/armada/schedulerdb/pb internal/eventlog internal/eventlog/recording github.com/jackc/pgx/v5 google.golang.org/protobuf",
+	"internal/test/pgtest":     "github.com/jackc/pgx/v5",
+	"internal/test/pulsartest": "github.com/testcontainers/testcontainers-go github.com/moby/moby github.com/docker/go-connections",
+	"internal/test/sim": "events events/pb internal/chain internal/evaluator internal/eventlog internal/chain/follow internal/jobdb internal/test/model " +
+		"internal/policy internal/policy/policylog internal/projection internal/sink google.golang.org/protobuf",
+	"internal/test/policysynctest": "google.golang.org/grpc google.golang.org/protobuf",
+	"internal/test/logtest":        "internal/eventlog github.com/google/go-cmp pgregory.net/rapid",
+	"internal/test/jobdbtest":      "events internal/chain internal/eventlog internal/jobdb internal/policy github.com/google/go-cmp pgregory.net/rapid",
+	"internal/test/bench":          "",
+	"internal/test/model":          "events/pb google.golang.org/protobuf pgregory.net/rapid",
 
 	"cmd/evaluator":            programs,
 	"cmd/ingester":             programs,
 	"cmd/refloatctl":           programs,
-	"cmd/internal/apiflags":    "internal/api internal/node internal/policy github.com/spf13/cobra go.yaml.in/yaml/v4",
-	"cmd/internal/program":     "cmd/internal/apiflags cmd/internal/pulsarflags cmd/internal/settings internal/eventlog internal/node github.com/spf13/cobra",
+	"cmd/internal/apiflags":    "internal/api internal/app internal/policy github.com/spf13/cobra go.yaml.in/yaml/v4",
+	"cmd/internal/program":     "cmd/internal/apiflags cmd/internal/pulsarflags cmd/internal/settings internal/eventlog internal/app github.com/spf13/cobra",
 	"cmd/internal/pulsarflags": "cmd/internal/settings internal/eventlog/pulsarlog github.com/spf13/cobra",
 	"cmd/internal/settings":    "github.com/spf13/cobra github.com/spf13/pflag go.yaml.in/yaml/v4",
 }
 
-const programs = "cmd/internal/apiflags internal/api internal/api/pb google.golang.org/grpc google.golang.org/protobuf cmd/internal/program cmd/internal/pulsarflags cmd/internal/settings internal/audit internal/chain internal/copied internal/cutover internal/doctor internal/evaluator internal/eventlog internal/eventlog/filelog " +
-	"internal/eventlog/pulsarlog internal/follow internal/jobdb internal/jobdb/sqlite internal/node internal/policy internal/policydiff internal/policylint internal/policylog internal/policytest internal/projection " +
-	"internal/recording internal/shadow internal/sink github.com/cockroachdb/pebble/v2 github.com/mattn/go-isatty github.com/prometheus/client_golang " +
+const programs = "cmd/internal/apiflags internal/api internal/api/pb google.golang.org/grpc google.golang.org/protobuf cmd/internal/program cmd/internal/pulsarflags cmd/internal/settings internal/audit internal/chain internal/eventlog/archive internal/armada/cutover internal/doctor internal/evaluator internal/eventlog internal/eventlog/filelog " +
+	"internal/eventlog/pulsarlog internal/chain/follow internal/jobdb internal/jobdb/sqlite internal/app internal/policy internal/policy/diff internal/policy/lint internal/policy/policylog internal/policy/suite internal/projection " +
+	"internal/eventlog/recording internal/audit/shadow internal/sink github.com/cockroachdb/pebble/v2 github.com/mattn/go-isatty github.com/prometheus/client_golang " +
 	"github.com/spf13/cobra github.com/spf13/pflag golang.org/x/sync golang.org/x/term"
 
 // never holds pairs of which the first must not reach the second by any path of the table.
@@ -123,17 +123,17 @@ var (
 	pure = []string{
 		"events/*.go", "internal/chain/*.go", "internal/policy/*.go", "internal/projection/*.go",
 		"internal/evaluator/step.go", "internal/evaluator/facts.go", "internal/sink/ops.go",
-		"internal/armadadb/*.go", "internal/armadadb/store/change.go",
+		"internal/armada/schedulerdb/*.go", "internal/armada/schedulerdb/pgstore/change.go",
 	}
 	shell = []string{"internal/policy/load.go", "internal/projection/store.go"}
 )
 
 var (
 	// testParts may read the environment: they find what this machine has.
-	testParts = []string{"internal/pulsartest/", "internal/pgtest/"}
+	testParts = []string{"internal/test/pulsartest/", "internal/test/pgtest/"}
 	// programs outside cmd/ are not installed: they have flags, signals and the clock too.
-	programsAside = []string{"internal/chaos/"}
-	ownClock      = []string{"cmd/", "internal/chaos/", "internal/eventlog/filelog/", "internal/eventlog/pulsarlog/"}
+	programsAside = []string{"internal/test/chaos/"}
+	ownClock      = []string{"cmd/", "internal/test/chaos/", "internal/eventlog/filelog/", "internal/eventlog/pulsarlog/"}
 	badNames      = []string{"base", "common", "helpers", "models", "shared", "types", "util", "utils"}
 	notPure       = []string{"context", "crypto/rand", "database/sql", "io/fs", "log", "math/rand", "net", "os", "runtime", "sync", "syscall"}
 	cmdOnly       = []string{"flag", "os/signal", "github.com/spf13/cobra", "github.com/spf13/pflag"}
@@ -627,8 +627,8 @@ func TestHouseCatches(t *testing.T) {
 		{"program", "internal/audit/x_test.go", `import _ "github.com/refloat/refloat/cmd/refloatctl"`, "nothing imports a program"},
 		{"settings", prog, `import _ "github.com/refloat/refloat/cmd/internal/settings"`, ""},
 		{"settings outside cmd", loop, `import _ "github.com/refloat/refloat/cmd/internal/settings"`, "nothing imports a program"},
-		{"naive outside tests", "internal/evaluator/loop.go", `import _ "github.com/refloat/refloat/internal/naive"`, "does not allow"},
-		{"naive in tests", "internal/evaluator/loop_test.go", `import _ "github.com/refloat/refloat/internal/naive"`, ""},
+		{"naive outside tests", "internal/evaluator/loop.go", `import _ "github.com/refloat/refloat/internal/test/model"`, "does not allow"},
+		{"naive in tests", "internal/evaluator/loop_test.go", `import _ "github.com/refloat/refloat/internal/test/model"`, ""},
 		{"cobra", loop, `import _ "github.com/spf13/cobra"`, "only cmd/"},
 		{"flag", loop, `import _ "flag"`, "only cmd/"},
 		{"flag in cmd", prog, `import _ "flag"`, ""},

@@ -7,9 +7,9 @@ import (
 	"os"
 
 	"github.com/refloat/refloat/cmd/internal/program"
-	"github.com/refloat/refloat/internal/node"
+	"github.com/refloat/refloat/internal/app"
 )
 
 func main() {
-	os.Exit(program.Main("evaluator", "Decide the failed runs of an events log", func(c *node.Config) { c.Evaluate = true }))
+	os.Exit(program.Main("evaluator", "Decide the failed runs of an events log", func(c *app.Config) { c.Evaluate = true }))
 }

@@ -6,9 +6,9 @@ import (
 	"os"
 
 	"github.com/refloat/refloat/cmd/internal/program"
-	"github.com/refloat/refloat/internal/node"
+	"github.com/refloat/refloat/internal/app"
 )
 
 func main() {
-	os.Exit(program.Main("ingester", "Write events and decisions into the job database", func(c *node.Config) { c.Ingest = true }))
+	os.Exit(program.Main("ingester", "Write events and decisions into the job database", func(c *app.Config) { c.Ingest = true }))
 }

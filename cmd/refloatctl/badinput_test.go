@@ -15,9 +15,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/refloat/refloat/events/pb"
-	"github.com/refloat/refloat/internal/naive"
-	"github.com/refloat/refloat/internal/node"
-	"github.com/refloat/refloat/internal/recording"
+	"github.com/refloat/refloat/internal/app"
+	"github.com/refloat/refloat/internal/eventlog/recording"
+	"github.com/refloat/refloat/internal/test/model"
 )
 
 // TestBadInput feeds a real recording with everything among its messages that
@@ -42,8 +42,8 @@ func TestBadInput(t *testing.T) {
 		t.Errorf("up complains:\n%s", tailOf(r.err))
 	}
 	ctl(t, "replay", "--verify", "--data", data).exits(t, exitFine).says(t, "0 messages not answered yet; ignored: none")
-	sum := followed(t, data, h.messages, map[string]naive.Policies{string(digest[:]): policies}, func(string) bool { return false })
-	all := ctl(t, "replay", "--log", node.Dir(data).Events(), "--policies", dir, "-o", "json", "--all").exits(t, exitFine).out
+	sum := followed(t, data, h.messages, map[string]model.Policies{string(digest[:]): policies}, func(string) bool { return false })
+	all := ctl(t, "replay", "--log", app.Dir(data).Events(), "--policies", dir, "-o", "json", "--all").exits(t, exitFine).out
 	got := ctl(t, "get", "decisions", "--data", data, "-o", "json", "--all").exits(t, exitFine).out
 	if w, g := sortedLines(all), sortedLines(got); w != g {
 		t.Errorf("get decisions and replay differ: %s", firstDifference(w, g))
@@ -231,7 +231,7 @@ func (h *history) mix(t *testing.T, rng *rand.Rand, broken, odd [][]byte) {
 		slices.Sort(places)
 		for i := range len(recorded[p]) + 1 {
 			for len(places) > 0 && places[0] == i {
-				m := naive.Message{Publish: recorded[p][min(i, len(recorded[p])-1)].Publish, Payload: mine[0]}
+				m := model.Message{Publish: recorded[p][min(i, len(recorded[p])-1)].Publish, Payload: mine[0]}
 				if rng.IntN(20) == 0 {
 					m.Publish += rng.Int64N(48*3600e9) - 24*3600e9
 				}

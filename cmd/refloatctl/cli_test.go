@@ -7,8 +7,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/refloat/refloat/internal/node"
-	"github.com/refloat/refloat/internal/recording"
+	"github.com/refloat/refloat/internal/app"
+	"github.com/refloat/refloat/internal/eventlog/recording"
 )
 
 // drained is a data directory that was fed the recording `retried` under the
@@ -36,20 +36,20 @@ func drainedData(t *testing.T) string {
 func drainedCopy(t *testing.T) string {
 	t.Helper()
 	from, to := drainedData(t), filepath.Join(t.TempDir(), "data")
-	if err := os.CopyFS(node.Dir(to).Events(), os.DirFS(node.Dir(from).Events())); err != nil {
+	if err := os.CopyFS(app.Dir(to).Events(), os.DirFS(app.Dir(from).Events())); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.CopyFS(node.Dir(to).Decisions(), os.DirFS(node.Dir(from).Decisions())); err != nil {
+	if err := os.CopyFS(app.Dir(to).Decisions(), os.DirFS(app.Dir(from).Decisions())); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.CopyFS(node.Dir(to).Policies(), os.DirFS(node.Dir(from).Policies())); err != nil {
+	if err := os.CopyFS(app.Dir(to).Policies(), os.DirFS(app.Dir(from).Policies())); err != nil {
 		t.Fatal(err)
 	}
-	b, err := os.ReadFile(node.Dir(from).JobDB())
+	b, err := os.ReadFile(app.Dir(from).JobDB())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(node.Dir(to).JobDB(), b, 0o644); err != nil {
+	if err := os.WriteFile(app.Dir(to).JobDB(), b, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	return to
@@ -265,12 +265,12 @@ func segments(t *testing.T, log string) []string {
 func TestGetIsReplay(t *testing.T) {
 	t.Parallel()
 	data := drainedData(t)
-	want := ctl(t, "replay", "--log", node.Dir(data).Events(), "--policies", testPolicies, "-o", "json").exits(t, exitFine)
+	want := ctl(t, "replay", "--log", app.Dir(data).Events(), "--policies", testPolicies, "-o", "json").exits(t, exitFine)
 	got := ctl(t, "get", "decisions", "--data", data, "-o", "json").exits(t, exitFine)
 	if want.out != got.out {
 		t.Error(firstDifference(want.out, got.out))
 	}
-	all := ctl(t, "replay", "--log", node.Dir(data).Events(), "--policies", testPolicies, "-o", "json", "--all").exits(t, exitFine)
+	all := ctl(t, "replay", "--log", app.Dir(data).Events(), "--policies", testPolicies, "-o", "json", "--all").exits(t, exitFine)
 	stored := ctl(t, "get", "decisions", "--data", data, "-o", "json", "--all").exits(t, exitFine)
 	if w, g := sortedLines(all.out), sortedLines(stored.out); w != g {
 		t.Errorf("with --all: %s", firstDifference(w, g))
@@ -295,14 +295,14 @@ func TestPipe(t *testing.T) {
 	for _, args := range []string{
 		"import " + recordingFile("plain") + " --log " + filepath.Join(dir, "log"),
 		"up --policies " + testPolicies + " --feed " + recordingFile("plain") + " --exit-when-drained --data " + filepath.Join(dir, "data"),
-		"replay --log " + node.Dir(data).Events() + " --policies " + testPolicies,
+		"replay --log " + app.Dir(data).Events() + " --policies " + testPolicies,
 		"replay --verify --data " + data,
 		"explain " + job + " --data " + data,
 		"get job " + job + " --data " + data,
 		"get jobs --data " + data,
 		"get decisions --all --data " + data,
 		"shadow report --data " + data,
-		"shadow report --log " + node.Dir(data).Events() + " --policies " + testPolicies,
+		"shadow report --log " + app.Dir(data).Events() + " --policies " + testPolicies,
 		"lint " + testPolicies,
 	} {
 		r := ctlIn(t, []string{"TERM=xterm-256color"}, strings.Fields(args)...).exits(t, exitFine)

@@ -24,7 +24,7 @@ import (
 
 	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/api/pb"
-	"github.com/refloat/refloat/internal/node"
+	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/policy"
 )
 
@@ -121,7 +121,7 @@ func (c *client) find(ctx context.Context) error {
 	tick, late := time.NewTicker(50*time.Millisecond), time.NewTimer(startsWithin)
 	defer tick.Stop()
 	for {
-		address, err := os.ReadFile(node.Dir(c.data).APIAddress())
+		address, err := os.ReadFile(app.Dir(c.data).APIAddress())
 		if !errors.Is(err, os.ErrNotExist) {
 			c.server = strings.TrimSpace(string(address))
 			return err

@@ -18,8 +18,8 @@ import (
 
 	"github.com/refloat/refloat/events/pb"
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/naive"
-	"github.com/refloat/refloat/internal/recording"
+	"github.com/refloat/refloat/internal/eventlog/recording"
+	"github.com/refloat/refloat/internal/test/model"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
@@ -368,14 +368,14 @@ func TestReplayAgainstModel(t *testing.T) {
 				dir, policies := t.TempDir(), makePolicies(seed*100)
 				writePolicies(t, dir, policies)
 				r := ctl(t, "replay", "--log", log, "--policies", dir, "-o", "json", "--all").exits(t, exitFine)
-				var got [partitions][]naive.Record
+				var got [partitions][]model.Record
 				for line := range strings.Lines(r.out) {
 					p, rec := recordOf(t, jsonLine(t, line))
 					got[p] = append(got[p], rec)
 				}
 				for p := range got {
-					var want []naive.Record
-					m := naive.New(policies)
+					var want []model.Record
+					m := model.New(policies)
 					for _, msg := range messages[p] {
 						want = append(want, m.Step(msg)...)
 					}
@@ -390,11 +390,11 @@ func TestReplayAgainstModel(t *testing.T) {
 }
 
 // recordOf reads a line back into the model's record.
-func recordOf(t *testing.T, o object) (int, naive.Record) {
+func recordOf(t *testing.T, o object) (int, model.Record) {
 	t.Helper()
 	at := o.position()
-	r := naive.Record{
-		Kind: naive.Kind(o.text("decision") + o.text("record")), Ledger: at.Ledger, Entry: at.Entry, Batch: at.Batch,
+	r := model.Record{
+		Kind: model.Kind(o.text("decision") + o.text("record")), Ledger: at.Ledger, Entry: at.Entry, Batch: at.Batch,
 		Queue: o.text("queue"), JobSet: o.text("jobSet"), JobID: o.text("jobId"), RunID: o.text("runId"),
 		Number: o.number("number"), RunIndex: int(o.number("runIndex")), Code: o.text("code"), Policy: o.text("policy"), Rule: o.text("rule"),
 		PodName: o.text("podName"), AvoidNodes: texts(o["avoidNodes"]), SkippedPolicies: texts(o["skippedPolicies"]),
@@ -415,7 +415,7 @@ func recordOf(t *testing.T, o object) (int, naive.Record) {
 		}
 		r.DelayMs = d.Milliseconds()
 	}
-	if r.Kind == naive.NotDecided {
+	if r.Kind == model.NotDecided {
 		r.Reason = o.text("reason")
 	}
 	return int(o.number("partition")), r

@@ -14,7 +14,7 @@ import (
 
 	"github.com/refloat/refloat/cmd/internal/pulsarflags"
 	"github.com/refloat/refloat/cmd/internal/settings"
-	"github.com/refloat/refloat/internal/cutover"
+	"github.com/refloat/refloat/internal/armada/cutover"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
 )

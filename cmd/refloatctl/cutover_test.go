@@ -7,9 +7,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/refloat/refloat/internal/armadadb/schema"
-	"github.com/refloat/refloat/internal/pgtest"
-	"github.com/refloat/refloat/internal/pulsartest"
+	"github.com/refloat/refloat/internal/armada/schedulerdb/schema"
+	"github.com/refloat/refloat/internal/test/pgtest"
+	"github.com/refloat/refloat/internal/test/pulsartest"
 )
 
 // TestCutoverUsage: what is wrong with the command line shows without a broker.

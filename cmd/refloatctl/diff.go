@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/refloat/refloat/internal/node"
+	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/policy"
-	"github.com/refloat/refloat/internal/policydiff"
+	"github.com/refloat/refloat/internal/policy/diff"
 )
 
 type diffFlags struct {
@@ -44,7 +44,7 @@ Exit code 1 when there is any difference, as with diff.`,
 			case f.jobs < 0:
 				return usageError{fmt.Errorf("--jobs %d: use 0 or more", f.jobs)}
 			}
-			return diff(cmd, f, args[0], args[1])
+			return diffPolicies(cmd, f, args[0], args[1])
 		},
 	}
 	cmd.Flags().StringVar(&f.log, "log", "", "directory of an events log, as import writes it")
@@ -55,9 +55,9 @@ Exit code 1 when there is any difference, as with diff.`,
 
 // difference is a line of `diff -o json`: exactly one of its fields.
 type difference struct {
-	Change  *changeJSON        `json:"change,omitempty"`
-	Effect  *policydiff.Effect `json:"effect,omitempty"`
-	Summary *summaryJSON       `json:"summary,omitempty"`
+	Change  *changeJSON  `json:"change,omitempty"`
+	Effect  *diff.Effect `json:"effect,omitempty"`
+	Summary *summaryJSON `json:"summary,omitempty"`
 }
 
 type changeJSON struct {
@@ -75,7 +75,7 @@ type summaryJSON struct {
 	Effects  *int `json:"effects,omitempty"`
 }
 
-func diff(cmd *cobra.Command, f diffFlags, oldPath, newPath string) error {
+func diffPolicies(cmd *cobra.Command, f diffFlags, oldPath, newPath string) error {
 	before, err := readPolicies(cmd, oldPath)
 	if err != nil {
 		return err
@@ -84,7 +84,7 @@ func diff(cmd *cobra.Command, f diffFlags, oldPath, newPath string) error {
 	if err != nil {
 		return err
 	}
-	changes, err := policydiff.Rules(before, after)
+	changes, err := diff.Rules(before, after)
 	if err != nil {
 		return err
 	}
@@ -120,20 +120,20 @@ func diff(cmd *cobra.Command, f diffFlags, oldPath, newPath string) error {
 
 // effects decides the history by both sets.
 func effects(cmd *cobra.Command, f diffFlags, before, after *policy.Set, out io.Writer, summary *summaryJSON) error {
-	log, closeLog, err := node.OpenEvents(f.log)
+	log, closeLog, err := app.OpenEvents(f.log)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = closeLog() }()
 	enc := jsonLines(out)
 	failures, count := 0, 0
-	var tally policydiff.Tally
-	var shown []policydiff.Effect
+	var tally diff.Tally
+	var shown []diff.Effect
 	bar := newProgress()
 	defer bar.done()
 	for partition := range log.Partitions() {
 		bar.say("deciding partition %d of %d", partition, log.Partitions())
-		n, err := policydiff.Effects(cmd.Context(), log, partition, before, after, func(e policydiff.Effect) error {
+		n, err := diff.Effects(cmd.Context(), log, partition, before, after, func(e diff.Effect) error {
 			count++
 			tally.Add(&e)
 			if f.output == outputJSON {
@@ -179,12 +179,12 @@ func effects(cmd *cobra.Command, f diffFlags, before, after *policy.Set, out io.
 	return err
 }
 
-func verdictText(v *policydiff.Verdict) string {
+func verdictText(v *diff.Verdict) string {
 	return strings.Join(slices.DeleteFunc([]string{v.Outcome, v.Code, v.Rule, v.Delay}, func(s string) bool { return s == "" }), " ")
 }
 
 // outcomes sums groups up by what became of what.
-func outcomes(groups []policydiff.Group) string {
+func outcomes(groups []diff.Group) string {
 	var order []string
 	counts := map[string]int{}
 	for _, g := range groups {

@@ -10,11 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/jobdb"
-	"github.com/refloat/refloat/internal/node"
 	"github.com/refloat/refloat/internal/policy"
-	"github.com/refloat/refloat/internal/policytest"
+	"github.com/refloat/refloat/internal/policy/suite"
 )
 
 type evalFlags struct {
@@ -23,7 +23,7 @@ type evalFlags struct {
 	exitCode                                                int32
 	container, reason, message, category, subcategory, node string
 	podOOM                                                  bool
-	job                                                     policytest.Job
+	job                                                     suite.Job
 	failures                                                int
 	at, verify, output                                      string
 }
@@ -101,8 +101,8 @@ func (f *evalFlags) check() error {
 }
 
 // failure is what the flags invent.
-func (f *evalFlags) failure(cmd *cobra.Command) (*policytest.Failure, error) {
-	out := &policytest.Failure{PodOOM: f.podOOM, Category: f.category, Sub: f.subcategory, Node: f.node}
+func (f *evalFlags) failure(cmd *cobra.Command) (*suite.Failure, error) {
+	out := &suite.Failure{PodOOM: f.podOOM, Category: f.category, Sub: f.subcategory, Node: f.node}
 	for _, name := range f.conditions {
 		c, ok := policy.ParseCondition(name)
 		if !ok {
@@ -117,7 +117,7 @@ func (f *evalFlags) failure(cmd *cobra.Command) (*policytest.Failure, error) {
 	if cmd.Flags().Changed("exit-code") || f.container != "" || f.reason != "" || f.message != "" {
 		c := policy.Container{Name: f.container, ExitCode: f.exitCode, Reason: f.reason, Message: f.message}
 		if c.Name == "" {
-			c.Name = policytest.MainContainer
+			c.Name = suite.MainContainer
 		}
 		if !cmd.Flags().Changed("exit-code") {
 			c.ExitCode = 1
@@ -152,11 +152,11 @@ func eval(cmd *cobra.Command, f evalFlags) error {
 		return err
 	}
 	f.job.Queue = queue
-	trial, err := policytest.NewTrial(set, f.job, start.UnixNano())
+	trial, err := suite.NewTrial(set, f.job, start.UnixNano())
 	if err != nil {
 		return err
 	}
-	var out policytest.Outcome
+	var out suite.Outcome
 	at := start.UnixNano()
 	for i := range f.failures {
 		if out, err = trial.Fail(failure, at); err != nil {
@@ -179,7 +179,7 @@ func eval(cmd *cobra.Command, f evalFlags) error {
 	return f.verified(cmd, &out)
 }
 
-func (f *evalFlags) verified(cmd *cobra.Command, out *policytest.Outcome) error {
+func (f *evalFlags) verified(cmd *cobra.Command, out *suite.Outcome) error {
 	got := "Fail"
 	if out.Decision.Requeue {
 		got = "Retry"
@@ -196,7 +196,7 @@ const allPolicies = "all-policies-of-the-files"
 
 // set reads the policies. Without --queue it binds all of them to a queue.
 func (f *evalFlags) set(cmd *cobra.Command) (*policy.Set, string, error) {
-	files, err := node.PolicyFiles(f.policies...)
+	files, err := app.PolicyFiles(f.policies...)
 	if err != nil {
 		return nil, "", err
 	}
@@ -231,7 +231,7 @@ func parsePolicies(cmd *cobra.Command, files []policy.File) (*policy.Set, error)
 	return set, err
 }
 
-func printOutcome(w io.Writer, f *policytest.Failure, out *policytest.Outcome) {
+func printOutcome(w io.Writer, f *suite.Failure, out *suite.Outcome) {
 	d, x := out.Decision, out.Why
 	queue := "queue " + oneLine(d.Queue)
 	if d.Queue == allPolicies {
@@ -277,7 +277,7 @@ type outcomeOut struct {
 	Ladder     []rungJSON      `json:"ladder"`
 }
 
-func outcomeJSON(out *policytest.Outcome) outcomeOut {
+func outcomeJSON(out *suite.Outcome) outcomeOut {
 	o := outcomeOut{Ladder: ladderJSON(out.Why.Rungs)}
 	if out.Decision == nil {
 		o.NotDecided = out.NotDecided.Reason.String()

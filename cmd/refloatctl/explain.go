@@ -13,14 +13,14 @@ import (
 
 	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/api/pb"
+	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
-	"github.com/refloat/refloat/internal/node"
 	"github.com/refloat/refloat/internal/policy"
-	"github.com/refloat/refloat/internal/policylog"
+	"github.com/refloat/refloat/internal/policy/policylog"
 )
 
 func newExplain() *cobra.Command {
@@ -159,7 +159,7 @@ func notDecided(cmd *cobra.Command, f explainFlags, runs [][]jobdb.Run) error {
 // generationIn reads a policy generation, and the brakes that were on, from the
 // policies log.
 func generationIn(data string, generation uint64) (*policy.Set, []policylog.Brake, error) {
-	logs, err := node.Dir(data).OpenLogs(0, node.Access{})
+	logs, err := app.Dir(data).OpenLogs(0, app.Access{})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -10,9 +10,9 @@ import (
 
 	"github.com/refloat/refloat/cmd/internal/pulsarflags"
 	"github.com/refloat/refloat/cmd/internal/settings"
+	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
-	"github.com/refloat/refloat/internal/node"
 )
 
 func newFeed() *cobra.Command {
@@ -51,7 +51,7 @@ func feed(cmd *cobra.Command, cluster *pulsarlog.Cluster, name string, files []s
 	needed := 0
 	for i, file := range files {
 		var n int
-		if totals[i], n, err = node.Survey(file); err != nil {
+		if totals[i], n, err = app.Survey(file); err != nil {
 			return err
 		}
 		needed = max(needed, n)
@@ -69,7 +69,7 @@ func feed(cmd *cobra.Command, cluster *pulsarlog.Cluster, name string, files []s
 	bar := newProgress()
 	defer bar.done()
 	for i, file := range files {
-		f := node.Feed{
+		f := app.Feed{
 			File: file, Log: feedLog{topic, appender, cmd.Context().Done()}, Pace: pace, Now: time.Now,
 			Progress: func(n int) { bar.say("publishing %s: %d of %d messages", file, n, totals[i]) },
 		}
@@ -133,4 +133,4 @@ func (r *wholeReader) Read(dst []eventlog.Message) (int, error) {
 	}
 }
 
-var _ node.FeedLog = feedLog{}
+var _ app.FeedLog = feedLog{}

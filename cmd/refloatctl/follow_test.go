@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/refloat/refloat/internal/armadapolicies/followtest"
+	"github.com/refloat/refloat/internal/test/policysynctest"
 )
 
 // Policies that live in an Armada: they come into force here and are read-only, a
@@ -16,8 +16,8 @@ import (
 func TestFollowArmada(t *testing.T) {
 	t.Parallel()
 	ctl(t, "up", "--data", t.TempDir(), "--policies", testPolicies, "--follow-armada", "127.0.0.1:1").exits(t, exitUsage).says(t, "policies can come from one place only")
-	armada := followtest.Serve(t, "", nil)
-	armada.Set("infra", followtest.Policy("infra", 2, "node"))
+	armada := policysynctest.Serve(t, "", nil)
+	armada.Set("infra", policysynctest.Policy("infra", 2, "node"))
 	armada.Bind("ml", []string{"infra"})
 	data := filepath.Join(t.TempDir(), "data")
 	p, at := served(t, data, "--follow-armada", armada.Address, "--follow-armada-every", "1s")
@@ -28,8 +28,8 @@ func TestFollowArmada(t *testing.T) {
 	at("apply", "-f", queue).exits(t, exitFine).says(t, "Queue ml updated", "RetrySettings created")
 	at("get", "queues").exits(t, exitFine).says(t, `"mode":"Shadow"`, `"retryPolicies":["infra"]`)
 
-	armada.Set("app", followtest.Policy("app", 1, "user", followtest.Mutate()))
-	armada.Set("web", followtest.Policy("web", 1, "user"))
+	armada.Set("app", policysynctest.Policy("app", 1, "user", policysynctest.Mutate()))
+	armada.Set("web", policysynctest.Policy("web", 1, "user"))
 	armada.Bind("ml", []string{"web", "infra"})
 	until(t, "a change comes", func() bool {
 		return strings.Contains(at("get", "queues").out, `"retryPolicies":["web","infra"]`)

@@ -15,9 +15,9 @@ import (
 
 	"github.com/refloat/refloat/events/pb"
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/naive"
+	"github.com/refloat/refloat/internal/eventlog/recording"
 	"github.com/refloat/refloat/internal/policy"
-	"github.com/refloat/refloat/internal/recording"
+	"github.com/refloat/refloat/internal/test/model"
 )
 
 const (
@@ -37,14 +37,14 @@ var recordings = []string{"plain", "chaos", "retried", "preempted"}
 // sets of their own, and many random ones, side by side in time.
 type history struct {
 	file     string
-	messages [partitions][]naive.Message
+	messages [partitions][]model.Message
 	real     map[string]bool // first characters of the job ids of real jobs
 	total    int
 	times    []int64 // by which the messages stand in order, of all partitions
 }
 
 // stream is the messages of one history in one partition.
-type stream []naive.Message
+type stream []model.Message
 
 // makeHistory writes a recording of so many copies of the real recordings and
 // so many random histories.
@@ -64,7 +64,7 @@ func makeHistory(t *testing.T, seed uint64, copies, random int) *history {
 		}
 	}
 	for n := 0; n < random; seed++ {
-		g := naive.Generate(seed, naive.Options{})
+		g := model.Generate(seed, model.Options{})
 		if first, last := g.Messages[0].Publish, g.Messages[len(g.Messages)-1].Publish; last-first > int64(window)/2 {
 			continue // it would only wait
 		}
@@ -105,14 +105,14 @@ func copyRecording(t *testing.T, file, id string, at int64) [partitions]stream {
 			t.Fatal(err)
 		}
 		p := min(e.Partition, 1) * 2
-		out[p] = append(out[p], naive.Message{Publish: e.Message.Publish + shift*1e9, Payload: bytes.ReplaceAll(payload, []byte("01m7x"), []byte(id))})
+		out[p] = append(out[p], model.Message{Publish: e.Message.Publish + shift*1e9, Payload: bytes.ReplaceAll(payload, []byte("01m7x"), []byte(id))})
 	}
 	return out
 }
 
 // renameRandom gives the jobs and job sets of a random history names of their
 // own, byte by byte, so that what is mangled stays as it is.
-func renameRandom(messages []naive.Message, n int) stream {
+func renameRandom(messages []model.Message, n int) stream {
 	job, set := fmt.Appendf(nil, "g%04d", n), fmt.Appendf(nil, "%04d", n)
 	var out stream
 	for _, m := range messages {
@@ -129,7 +129,7 @@ func (h *history) merge(t *testing.T, streams [partitions][]stream) {
 	type timed struct {
 		partition int
 		at        int64
-		message   naive.Message
+		message   model.Message
 	}
 	var all []timed
 	for p := range streams {
@@ -154,7 +154,7 @@ func (h *history) merge(t *testing.T, streams [partitions][]stream) {
 	writeRecording(t, h.file, entries)
 }
 
-func entryOf(p int, m naive.Message) recording.Entry {
+func entryOf(p int, m model.Message) recording.Entry {
 	return recording.Entry{Partition: p, Producer: "test", Message: eventlog.Message{
 		Position: eventlog.Position{Ledger: m.Ledger, Entry: m.Entry, Batch: m.Batch}, Publish: m.Publish, Key: "key", Payload: m.Payload,
 	}}
@@ -181,16 +181,16 @@ func writeRecording(t *testing.T, path string, entries []recording.Entry) {
 }
 
 // messagesOf are a recording's messages by partition, as the model reads them.
-func messagesOf(t *testing.T, file string) [partitions][]naive.Message {
+func messagesOf(t *testing.T, file string) [partitions][]model.Message {
 	t.Helper()
 	entries, err := recording.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out [partitions][]naive.Message
+	var out [partitions][]model.Message
 	for _, e := range entries {
 		m := &e.Message
-		out[e.Partition] = append(out[e.Partition], naive.Message{
+		out[e.Partition] = append(out[e.Partition], model.Message{
 			Ledger: m.Position.Ledger, Entry: m.Position.Entry, Batch: m.Position.Batch, Publish: m.Publish, Payload: m.Payload,
 		})
 	}
@@ -199,9 +199,9 @@ func messagesOf(t *testing.T, file string) [partitions][]naive.Message {
 
 // makePolicies is a random policy set for the queues of the long history. It
 // decides and forgets much.
-func makePolicies(seed uint64) naive.Policies {
+func makePolicies(seed uint64) model.Policies {
 	for ; ; seed++ {
-		p := naive.Generate(seed, naive.Options{}).Policies
+		p := model.Generate(seed, model.Options{}).Policies
 		if len(p.Policies) < 3 || len(p.Queues) < 2 || p.Settings == nil {
 			continue
 		}
@@ -211,7 +211,7 @@ func makePolicies(seed uint64) naive.Policies {
 		s.HorizonMs = new((20 + int64(seed%4)*10) * 60_000)
 		p.Settings = &s
 		for i, q := range []string{"vision-train", "genomics", "risk-batch"} {
-			p.Queues = append(p.Queues, naive.Queue{
+			p.Queues = append(p.Queues, model.Queue{
 				Name: q, RetryPolicies: []string{p.Policies[i%len(p.Policies)].Name, p.Policies[(i+1)%len(p.Policies)].Name},
 			})
 		}
@@ -221,7 +221,7 @@ func makePolicies(seed uint64) naive.Policies {
 
 // writePolicies makes a directory hold a policy set and nothing else, in one
 // file that is there as a whole or not at all.
-func writePolicies(t *testing.T, dir string, p naive.Policies) *policy.Set {
+func writePolicies(t *testing.T, dir string, p model.Policies) *policy.Set {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)

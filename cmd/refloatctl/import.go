@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/refloat/refloat/internal/node"
+	"github.com/refloat/refloat/internal/app"
 )
 
 func newImport() *cobra.Command {
@@ -27,7 +27,7 @@ what the log does not hold yet.`,
 			}
 			bar := newProgress()
 			defer bar.done()
-			n, total, err := node.Import(cmd.Context(), args[0], log, partitions, func(done, total int) {
+			n, total, err := app.Import(cmd.Context(), args[0], log, partitions, func(done, total int) {
 				bar.say("importing %s: %d of %d messages", args[0], done, total)
 			})
 			if err != nil {

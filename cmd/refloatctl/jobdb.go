@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/jobdb"
-	"github.com/refloat/refloat/internal/node"
 	"github.com/refloat/refloat/internal/sink"
 )
 
@@ -88,7 +88,7 @@ type namedDifference struct {
 }
 
 func verifyJobDB(ctx context.Context, from jobSource, show func(comparedRows) error) error {
-	logs, err := node.Dir(from.data).OpenLogs(0, node.Access{})
+	logs, err := app.Dir(from.data).OpenLogs(0, app.Access{})
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func verifyJobDB(ctx context.Context, from jobSource, show func(comparedRows) er
 		return err
 	}
 	partitions := recorded.Events.Partitions()
-	db, err := node.ReadJobDB(ctx, from.url())
+	db, err := app.ReadJobDB(ctx, from.url())
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func verifyJobDB(ctx context.Context, from jobSource, show func(comparedRows) er
 
 // verifyPartition reads the database first: what its rows follow from is in the
 // logs by then, and they are folded up to where it stood.
-func verifyPartition(ctx context.Context, logs audit.Logs, db node.JobDBReader, p int) (comparedRows, error) {
+func verifyPartition(ctx context.Context, logs audit.Logs, db app.JobDBReader, p int) (comparedRows, error) {
 	var got *jobdb.Contents
 	err := db.View(ctx, func(q jobdb.Queries) (err error) {
 		got, err = q.Contents(p)
@@ -160,7 +160,7 @@ func verifyPartition(ctx context.Context, logs audit.Logs, db node.JobDBReader, 
 }
 
 // beyond finds partitions that the database has and the logs do not.
-func beyond(ctx context.Context, db node.JobDBReader, partitions int) (found []comparedRows, err error) {
+func beyond(ctx context.Context, db app.JobDBReader, partitions int) (found []comparedRows, err error) {
 	err = db.View(ctx, func(q jobdb.Queries) error {
 		places, err := q.Places()
 		for _, p := range places {

@@ -10,15 +10,15 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/jobdb/postgres"
-	"github.com/refloat/refloat/internal/node"
-	"github.com/refloat/refloat/internal/pgtest"
+	"github.com/refloat/refloat/internal/test/pgtest"
 )
 
 // change does something to a job database behind the program's back.
 func change(t *testing.T, data, query string) {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+node.Dir(data).JobDB())
+	db, err := sql.Open("sqlite", "file:"+app.Dir(data).JobDB())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestJobDBVerify(t *testing.T) {
 	// The database of other logs.
 	other := filepath.Join(t.TempDir(), "data")
 	ctl(t, "up", "--data", other, "--policies", testPolicies, "--feed", recordingFile("plain"), "--quiet", "--exit-when-drained").exits(t, exitFine)
-	verify(other, "--job-db", node.Dir(drainedData(t)).JobDBURL()).exits(t, exitFinding)
+	verify(other, "--job-db", app.Dir(drainedData(t)).JobDBURL()).exits(t, exitFinding)
 }
 
 // TestPostgresJobDB: with the job database on PostgreSQL, the commands say what they
@@ -83,7 +83,7 @@ func TestPostgresJobDB(t *testing.T) {
 			alive = false
 		default:
 		}
-		if r := ctl(t, verify...); r.code != exitEnvironment || !strings.Contains(r.err, node.ErrNoData.Error()) { // no decision log yet
+		if r := ctl(t, verify...); r.code != exitEnvironment || !strings.Contains(r.err, app.ErrNoData.Error()) { // no decision log yet
 			r.exits(t, exitFine)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/cmd/internal/settings"
+	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/jobdb"
-	"github.com/refloat/refloat/internal/node"
 )
 
 // jobSource is where a command finds a data directory and the job database that
@@ -29,7 +29,7 @@ func (s jobSource) url() string {
 	if s.jobDB != "" {
 		return s.jobDB
 	}
-	return node.Dir(s.data).JobDBURL()
+	return app.Dir(s.data).JobDBURL()
 }
 
 // String is the source as flags. It shows no password.
@@ -59,7 +59,7 @@ func (s jobSource) String() string {
 }
 
 func (s jobSource) viewJobs(ctx context.Context, read func(jobdb.Queries) error) error {
-	r, err := node.ReadJobDB(ctx, s.url())
+	r, err := app.ReadJobDB(ctx, s.url())
 	if err != nil {
 		return err
 	}

@@ -12,10 +12,10 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/filelog"
-	"github.com/refloat/refloat/internal/naive"
-	"github.com/refloat/refloat/internal/node"
+	"github.com/refloat/refloat/internal/test/model"
 )
 
 // TestKill9 kills `refloatctl up` KILLS times with SIGKILL while it is fed, and
@@ -73,7 +73,7 @@ type campaign struct {
 	t    *testing.T
 	rng  *rand.Rand
 	h    *history
-	sets map[string]naive.Policies // by digest
+	sets map[string]model.Policies // by digest
 
 	// Of the data directory in use.
 	data     string
@@ -86,7 +86,7 @@ type campaign struct {
 // killed runs a campaign and checks what it leaves.
 func killed(t *testing.T, c campaign) {
 	t.Logf("SEED=%d", c.seed)
-	c.t, c.rng, c.sets = t, rand.New(rand.NewPCG(c.seed, 9)), map[string]naive.Policies{}
+	c.t, c.rng, c.sets = t, rand.New(rand.NewPCG(c.seed, 9)), map[string]model.Policies{}
 	c.h = makeHistory(t, c.seed, c.copies, c.random)
 	for rounds := 1; c.counted < c.kills; rounds++ {
 		if rounds > 5 {
@@ -113,7 +113,7 @@ func (c *campaign) round() {
 	ctl(t, "replay", "--verify", "--data", c.data).exits(t, exitFine).says(t, fmt.Sprintf("deciding %d messages again", c.h.total), "0 messages not answered yet")
 	sum := followed(t, c.data, c.h.messages, c.sets, func(job string) bool { return len(job) > 5 && c.h.real[job[:5]] })
 	if !c.changing {
-		want := ctl(t, "replay", "--log", node.Dir(c.data).Events(), "--policies", c.policies, "-o", "json").exits(t, exitFine).out
+		want := ctl(t, "replay", "--log", app.Dir(c.data).Events(), "--policies", c.policies, "-o", "json").exits(t, exitFine).out
 		if got := ctl(t, "get", "decisions", "--data", c.data, "-o", "json").exits(t, exitFine).out; got != want {
 			t.Errorf("get decisions and replay differ: %s", firstDifference(want, got))
 		}
@@ -125,7 +125,7 @@ func (c *campaign) round() {
 	t.Logf("%d kills counted, %d not counted, %d restarts, %d policy sets written, %d verifications between; %d messages; %d JobRequeued, %d JobFailed, %d NotDecided, %d Parked, %d RetryReady; "+
 		"%d failed runs counted one by one; %d envelopes, %d claims, %d activations, %d envelopes ignored; %.1f s of lives, %.1f s of checks",
 		counted, uncounted, counted+uncounted, c.changes-before.changes, c.verified-before.verified, sum.messages,
-		sum.kinds[naive.JobRequeued], sum.kinds[naive.JobFailed], sum.kinds[naive.NotDecided], sum.kinds[naive.Parked], sum.kinds[naive.RetryReady],
+		sum.kinds[model.JobRequeued], sum.kinds[model.JobFailed], sum.kinds[model.NotDecided], sum.kinds[model.Parked], sum.kinds[model.RetryReady],
 		sum.failed, sum.envelopes, sum.claims, sum.activations, sum.ignored, drained.Seconds(), (time.Since(began) - drained).Seconds())
 }
 
@@ -226,7 +226,7 @@ func openTail(t *testing.T, data string, h *history, p *process) *tail {
 			t.Fatalf("up ended: %s", p.err.text())
 		default:
 		}
-		log, err := filelog.Open(filelog.Config{FS: vfs.Default, Dir: node.Dir(data).Events(), ReadOnly: true})
+		log, err := filelog.Open(filelog.Config{FS: vfs.Default, Dir: app.Dir(data).Events(), ReadOnly: true})
 		x.log = log
 		return err == nil
 	})

@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/refloat/refloat/internal/node"
+	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/policy"
-	"github.com/refloat/refloat/internal/policylint"
+	"github.com/refloat/refloat/internal/policy/lint"
 )
 
 const outputSARIF = "sarif"
@@ -46,7 +46,7 @@ Exit code 1 when there is an error or a warning; with --strict also for a note.`
 			if !slices.Contains([]string{outputText, outputJSON, outputSARIF}, f.output) {
 				return usageError{fmt.Errorf("-o %q: use text, json or sarif", f.output)}
 			}
-			return lint(cmd, f, args)
+			return lintPaths(cmd, f, args)
 		},
 	}
 	cmd.Flags().StringVarP(&f.output, "output", "o", outputText, "text, json (one problem a line) or sarif (SARIF 2.1.0)")
@@ -55,23 +55,23 @@ Exit code 1 when there is an error or a warning; with --strict also for a note.`
 	return cmd
 }
 
-func lint(cmd *cobra.Command, f lintFlags, paths []string) error {
-	var categories *policylint.Categories
+func lintPaths(cmd *cobra.Command, f lintFlags, paths []string) error {
+	var categories *lint.Categories
 	if f.categories != "" {
 		data, err := os.ReadFile(f.categories)
 		if err != nil {
 			return fmt.Errorf("read categories: %w", err)
 		}
-		categories, err = policylint.ParseCategories(policy.File{Name: f.categories, Data: data})
+		categories, err = lint.ParseCategories(policy.File{Name: f.categories, Data: data})
 		if problems, ok := errors.AsType[policy.Problems](err); ok {
 			return printProblems(cmd.OutOrStdout(), f, problems)
 		}
 	}
-	files, err := node.PolicyFiles(paths...)
+	files, err := app.PolicyFiles(paths...)
 	if err != nil {
 		return err
 	}
-	problems, err := policylint.Lint(files, categories)
+	problems, err := lint.Lint(files, categories)
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func lint(cmd *cobra.Command, f lintFlags, paths []string) error {
 func printProblems(w io.Writer, f lintFlags, problems policy.Problems) error {
 	switch f.output {
 	case outputSARIF:
-		b, err := policylint.SARIF(problems)
+		b, err := lint.SARIF(problems)
 		if err != nil {
 			return err
 		}

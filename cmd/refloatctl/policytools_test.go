@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/refloat/refloat/internal/node"
+	"github.com/refloat/refloat/internal/app"
 )
 
 // started is what init writes, in a directory of its own.
@@ -260,7 +260,7 @@ func TestDiff(t *testing.T) {
 	if err := os.CopyFS(dir, os.DirFS(testPolicies)); err != nil {
 		t.Fatal(err)
 	}
-	log := node.Dir(drainedData(t)).Events()
+	log := app.Dir(drainedData(t)).Events()
 	ctl(t, "diff", testPolicies, dir, "--log", log).exits(t, exitFine).says(t, "0 of ", "say the same")
 	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	if err != nil {
@@ -372,7 +372,7 @@ func TestPolicyToolsInPipes(t *testing.T) {
 	}
 	for _, args := range []string{
 		"eval -p " + examplesDir + " --exit-code 1", "test " + examplesDir + " --mutate -v", "lint " + examplesDir,
-		"diff " + examplesDir + " " + testPolicies + " --log " + node.Dir(drainedData(t)).Events(), "explain-field spec", "init " + filepath.Join(t.TempDir(), "p"),
+		"diff " + examplesDir + " " + testPolicies + " --log " + app.Dir(drainedData(t)).Events(), "explain-field spec", "init " + filepath.Join(t.TempDir(), "p"),
 	} {
 		r := ctlIn(t, []string{"TERM=xterm-256color"}, strings.Fields(args)...)
 		if at := strings.IndexAny(r.out+r.err, rewriting); at >= 0 || r.out == "" {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/filelog"
-	"github.com/refloat/refloat/internal/recording"
+	"github.com/refloat/refloat/internal/eventlog/recording"
 )
 
 // publishAt is the publish time of the i-th message of historyLog.

@@ -10,11 +10,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/refloat/refloat/internal/armadadb/schema"
+	"github.com/refloat/refloat/internal/app"
+	"github.com/refloat/refloat/internal/armada/schedulerdb/schema"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
-	"github.com/refloat/refloat/internal/node"
-	"github.com/refloat/refloat/internal/pgtest"
+	"github.com/refloat/refloat/internal/test/pgtest"
 )
 
 // letPass is a data directory into which a recording came while nobody decided,
@@ -22,8 +22,8 @@ import (
 func letPass(t *testing.T, recording string) string {
 	t.Helper()
 	data := filepath.Join(t.TempDir(), "data")
-	ctl(t, "import", recordingFile(recording), "--log", node.Dir(data).Events()).exits(t, exitFine)
-	logs, err := node.Dir(data).OpenLogs(0, node.Access{Events: true, Decisions: true, Policies: true})
+	ctl(t, "import", recordingFile(recording), "--log", app.Dir(data).Events()).exits(t, exitFine)
+	logs, err := app.Dir(data).OpenLogs(0, app.Access{Events: true, Decisions: true, Policies: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func letPass(t *testing.T, recording string) string {
 	defer stop()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- node.Run(ctx, node.Config{Data: node.Dir(data), Ingest: true, ReleaseAfter: time.Millisecond, Log: slog.New(slog.DiscardHandler), Now: time.Now})
+		ended <- app.Run(ctx, app.Config{Data: app.Dir(data), Ingest: true, ReleaseAfter: time.Millisecond, Log: slog.New(slog.DiscardHandler), Now: time.Now})
 	}()
 	until(t, "everything is released", func() bool {
 		places := map[int]eventlog.Position{}

@@ -10,11 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/node"
 	"github.com/refloat/refloat/internal/policy"
 )
 
@@ -62,7 +62,7 @@ func replay(cmd *cobra.Command, f replayFlags) error {
 	if err != nil {
 		return err
 	}
-	log, closeLog, err := node.OpenEvents(f.log)
+	log, closeLog, err := app.OpenEvents(f.log)
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func replay(cmd *cobra.Command, f replayFlags) error {
 
 // readPolicies prints what is wrong with policy files, as a finding.
 func readPolicies(cmd *cobra.Command, paths ...string) (*policy.Set, error) {
-	set, err := node.ReadPolicies(paths...)
+	set, err := app.ReadPolicies(paths...)
 	if problems, ok := errors.AsType[policy.Problems](err); ok {
 		for _, p := range problems {
 			fmt.Fprintln(cmd.ErrOrStderr(), p)
@@ -108,7 +108,7 @@ func readPolicies(cmd *cobra.Command, paths ...string) (*policy.Set, error) {
 }
 
 func verify(cmd *cobra.Command, data string) error {
-	logs, err := node.Dir(data).OpenLogs(0, node.Access{})
+	logs, err := app.Dir(data).OpenLogs(0, app.Access{})
 	if err != nil {
 		return err
 	}

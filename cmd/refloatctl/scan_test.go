@@ -14,14 +14,14 @@ import (
 
 	"github.com/refloat/refloat/events"
 	"github.com/refloat/refloat/events/pb"
+	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/jobdb/sqlite"
-	"github.com/refloat/refloat/internal/naive"
-	"github.com/refloat/refloat/internal/node"
 	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/sink"
+	"github.com/refloat/refloat/internal/test/model"
 )
 
 // This file reads logs without the code under test, as far as there is another
@@ -30,7 +30,7 @@ import (
 
 // chained is what the accepted envelopes of a partition hold.
 type chained struct {
-	records     []naive.Record
+	records     []model.Record
 	activations []activated
 	envelopes   int
 	claims      int
@@ -135,16 +135,16 @@ func (c *chained) take(records []*pb.Record) {
 			c.records = append(c.records, renderDecision(v.JobFailed, false))
 		case *pb.Record_NotDecided:
 			n := v.NotDecided
-			out := at(naive.NotDecided, n.Position)
+			out := at(model.NotDecided, n.Position)
 			out.Queue, out.JobSet, out.JobID, out.RunID, out.T = n.Queue, n.JobSet, n.JobId, n.RunId, n.Time
 			out.Reason = chain.NotDecidedReason(n.Reason).String()
 			c.records = append(c.records, out)
 		case *pb.Record_Parked:
-			out := at(naive.Parked, v.Parked.Position)
+			out := at(model.Parked, v.Parked.Position)
 			out.Reason, out.Event, out.Raw = parkReasons[events.ParkReason(v.Parked.Reason)], int(v.Parked.Event), v.Parked.Raw
 			c.records = append(c.records, out)
 		case *pb.Record_RetryReady:
-			out := at(naive.RetryReady, v.RetryReady.Position)
+			out := at(model.RetryReady, v.RetryReady.Position)
 			out.JobID, out.RunID, out.RetryAfter = v.RetryReady.JobId, v.RetryReady.RunId, v.RetryReady.RetryAfter
 			c.records = append(c.records, out)
 		case *pb.Record_PolicyActivated:
@@ -153,17 +153,17 @@ func (c *chained) take(records []*pb.Record) {
 	}
 }
 
-func at(kind naive.Kind, p *pb.Position) naive.Record {
-	return naive.Record{Kind: kind, Ledger: p.GetLedger(), Entry: p.GetEntry(), Batch: p.GetBatch()}
+func at(kind model.Kind, p *pb.Position) model.Record {
+	return model.Record{Kind: kind, Ledger: p.GetLedger(), Entry: p.GetEntry(), Batch: p.GetBatch()}
 }
 
 var parkReasons = map[events.ParkReason]string{
-	events.NotProtobuf: naive.Unreadable, events.NoQueue: naive.NoQueue, events.NoJobSet: naive.NoJobSet,
-	events.NoEvents: naive.NoEvents, events.NoJob: naive.EventWithoutJob, events.NoRun: naive.EventWithoutRun,
+	events.NotProtobuf: model.Unreadable, events.NoQueue: model.NoQueue, events.NoJobSet: model.NoJobSet,
+	events.NoEvents: model.NoEvents, events.NoJob: model.EventWithoutJob, events.NoRun: model.EventWithoutRun,
 }
 
-func renderDecision(d *pb.Decision, requeue bool) naive.Record {
-	out := at(naive.JobFailed, d.Position)
+func renderDecision(d *pb.Decision, requeue bool) model.Record {
+	out := at(model.JobFailed, d.Position)
 	out.Number, out.Queue, out.JobSet, out.JobID, out.RunID = int64(d.Number), d.Queue, d.JobSet, d.JobId, d.RunId
 	out.RunIndex, out.Code, out.Policy, out.Rule, out.T = int(d.RunIndex), policy.Code(d.Code).String(), d.Policy, d.Rule, d.Time
 	out.GlobalUsed, out.GlobalLimit = int(d.GlobalUsed), int(d.GlobalLimit)
@@ -172,7 +172,7 @@ func renderDecision(d *pb.Decision, requeue bool) naive.Record {
 		out.RuleUsed, out.RuleLimit, out.LimitFrom = int(d.RuleUsed), int(d.RuleLimit), [...]string{"", "rule", "policy", "global"}[d.LimitFrom]
 	}
 	if requeue {
-		out.Kind = naive.JobRequeued
+		out.Kind = model.JobRequeued
 		out.DelayMs, out.RetryAfter, out.PodName, out.AvoidNodes = d.DelayMs, d.RetryAfter, d.PodName, d.AvoidNodes
 	}
 	return out
@@ -180,10 +180,10 @@ func renderDecision(d *pb.Decision, requeue bool) naive.Record {
 
 // modelled is what the naive model says of the messages, under the generations
 // that were in force.
-func modelled(t *testing.T, messages []naive.Message, activations []activated, sets map[string]naive.Policies) []naive.Record {
+func modelled(t *testing.T, messages []model.Message, activations []activated, sets map[string]model.Policies) []model.Record {
 	t.Helper()
-	m := naive.New(naive.Policies{})
-	var out []naive.Record
+	m := model.New(model.Policies{})
+	var out []model.Record
 	for i, msg := range messages {
 		for len(activations) > 0 && activations[0].before == uint64(i) {
 			p, ok := sets[string(activations[0].digest)]
@@ -199,7 +199,7 @@ func modelled(t *testing.T, messages []naive.Message, activations []activated, s
 }
 
 // compareRecords compares the log with the model, number for number.
-func compareRecords(t *testing.T, p int, want, got []naive.Record) {
+func compareRecords(t *testing.T, p int, want, got []model.Record) {
 	t.Helper()
 	for i := range max(len(want), len(got)) {
 		if i >= len(want) || i >= len(got) {
@@ -217,7 +217,7 @@ func compareRecords(t *testing.T, p int, want, got []naive.Record) {
 }
 
 // normalize: empty lists are nil, and our RetryReady names its job alone.
-func normalize(r *naive.Record) {
+func normalize(r *model.Record) {
 	if len(r.AvoidNodes) == 0 {
 		r.AvoidNodes = nil
 	}
@@ -227,7 +227,7 @@ func normalize(r *naive.Record) {
 	if len(r.Raw) == 0 {
 		r.Raw = nil
 	}
-	if r.Kind == naive.RetryReady {
+	if r.Kind == model.RetryReady {
 		r.Queue, r.JobSet = "", ""
 	}
 }
@@ -272,11 +272,11 @@ func failedRuns(messages []eventlog.Message, wanted func(job string) bool) map[r
 
 // oneRecordEach checks that each failed run has exactly one record, and no
 // other run has any.
-func oneRecordEach(t *testing.T, p int, failed map[runKey]bool, records []naive.Record, wanted func(job string) bool) {
+func oneRecordEach(t *testing.T, p int, failed map[runKey]bool, records []model.Record, wanted func(job string) bool) {
 	t.Helper()
 	count := map[runKey]int{}
 	for _, r := range records {
-		if r.Kind == naive.JobRequeued || r.Kind == naive.JobFailed || r.Kind == naive.NotDecided {
+		if r.Kind == model.JobRequeued || r.Kind == model.JobFailed || r.Kind == model.NotDecided {
 			if wanted(r.JobID) {
 				count[runKey{r.JobID, r.RunID}]++
 			}
@@ -297,7 +297,7 @@ func oneRecordEach(t *testing.T, p int, failed map[runKey]bool, records []naive.
 // rowsFollow checks that the job database is what the logs demand at its place.
 func rowsFollow(t *testing.T, data string) {
 	t.Helper()
-	logs, err := node.Dir(data).OpenLogs(0, node.Access{})
+	logs, err := app.Dir(data).OpenLogs(0, app.Access{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -327,7 +327,7 @@ func rowsFollow(t *testing.T, data string) {
 // rowsComplete checks that the job database answers all events.
 func rowsComplete(t *testing.T, data string) {
 	t.Helper()
-	logs, err := node.Dir(data).OpenLogs(0, node.Access{})
+	logs, err := app.Dir(data).OpenLogs(0, app.Access{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -345,7 +345,7 @@ func rowsComplete(t *testing.T, data string) {
 
 func contents(t *testing.T, data string, p int) *jobdb.Contents {
 	t.Helper()
-	r, err := sqlite.OpenReader(context.Background(), node.Dir(data).JobDB())
+	r, err := sqlite.OpenReader(context.Background(), app.Dir(data).JobDB())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -363,14 +363,14 @@ func contents(t *testing.T, data string, p int) *jobdb.Contents {
 
 // followed checks everything that must hold of a drained data directory whose
 // events are these, under policy sets by their digest, and counts its records.
-func followed(t *testing.T, data string, messages [partitions][]naive.Message, sets map[string]naive.Policies, once func(job string) bool) totals {
+func followed(t *testing.T, data string, messages [partitions][]model.Message, sets map[string]model.Policies, once func(job string) bool) totals {
 	t.Helper()
-	logs, err := node.Dir(data).OpenLogs(0, node.Access{})
+	logs, err := app.Dir(data).OpenLogs(0, app.Access{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer logs.Close()
-	sum := totals{kinds: map[naive.Kind]int{}}
+	sum := totals{kinds: map[model.Kind]int{}}
 	for p := range logs.Events.Partitions() {
 		input := readAll(t, logs.Events, p)
 		sameInput(t, p, messages[p], input)
@@ -390,7 +390,7 @@ func followed(t *testing.T, data string, messages [partitions][]naive.Message, s
 
 // totals count over partitions.
 type totals struct {
-	kinds                                           map[naive.Kind]int
+	kinds                                           map[model.Kind]int
 	envelopes, claims, ignored, activations, failed int
 	messages                                        uint64
 }
@@ -404,7 +404,7 @@ func (s *totals) add(c chained, failed int) {
 }
 
 // sameInput checks that the log holds what was fed, each message once.
-func sameInput(t *testing.T, p int, want []naive.Message, got []eventlog.Message) {
+func sameInput(t *testing.T, p int, want []model.Message, got []eventlog.Message) {
 	t.Helper()
 	if len(got) != len(want) {
 		t.Errorf("partition %d: %d messages in the log, %d were fed", p, len(got), len(want))
@@ -414,7 +414,7 @@ func sameInput(t *testing.T, p int, want []naive.Message, got []eventlog.Message
 	}
 }
 
-func sameMessage(t *testing.T, p, i int, want *naive.Message, got *eventlog.Message) {
+func sameMessage(t *testing.T, p, i int, want *model.Message, got *eventlog.Message) {
 	t.Helper()
 	o := got.Origin
 	position := eventlog.Position{Ledger: want.Ledger, Entry: want.Entry, Batch: want.Batch}

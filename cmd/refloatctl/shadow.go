@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/refloat/refloat/internal/app"
+	"github.com/refloat/refloat/internal/audit/shadow"
 	"github.com/refloat/refloat/internal/jobdb"
-	"github.com/refloat/refloat/internal/node"
-	"github.com/refloat/refloat/internal/shadow"
 )
 
 type shadowFlags struct {
@@ -120,7 +120,7 @@ func (f *shadowFlags) read(cmd *cobra.Command, filter shadow.Filter) (queues []*
 	if err != nil {
 		return nil, err
 	}
-	log, closeLog, err := node.OpenEvents(f.log)
+	log, closeLog, err := app.OpenEvents(f.log)
 	if err != nil {
 		return nil, err
 	}

@@ -16,11 +16,11 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/refloat/refloat/events/pb"
+	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
-	"github.com/refloat/refloat/internal/naive"
-	"github.com/refloat/refloat/internal/node"
 	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/test/model"
 )
 
 // shadowPolicies are the test policies with all queues in shadow.
@@ -144,11 +144,11 @@ func TestShadowActsOnNothing(t *testing.T) {
 
 	printed := ctl(t, "shadow", "report", "--data", data, "-o", "json").exits(t, exitFine).out
 	checkReport(t, data, printed)
-	alone := ctl(t, "shadow", "report", "--log", node.Dir(data).Events(), "--policies", policies, "-o", "json").exits(t, exitFine)
+	alone := ctl(t, "shadow", "report", "--log", app.Dir(data).Events(), "--policies", policies, "-o", "json").exits(t, exitFine)
 	if alone.out != printed {
 		t.Errorf("of the log alone: %s", firstDifference(printed, alone.out))
 	}
-	enforced := ctl(t, "shadow", "report", "--log", node.Dir(data).Events(), "--policies", testPolicies, "--jobs", "0").exits(t, exitFine)
+	enforced := ctl(t, "shadow", "report", "--log", app.Dir(data).Events(), "--policies", testPolicies, "--jobs", "0").exits(t, exitFine)
 	text := ctl(t, "shadow", "report", "--data", data, "--jobs", "0").exits(t, exitFine)
 	if got := strings.ReplaceAll(enforced.out, "by the policies in "+testPolicies, "decided in shadow since generation 1"); got != text.out {
 		t.Errorf("by policies that enforce: %s", firstDifference(text.out, got))
@@ -310,7 +310,7 @@ func lives(t *testing.T, messages []eventlog.Message) map[string]*life {
 // counts with its runs.
 func checkReport(t *testing.T, data, printed string) {
 	t.Helper()
-	logs, err := node.Dir(data).OpenLogs(0, node.Access{})
+	logs, err := app.Dir(data).OpenLogs(0, app.Access{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -433,11 +433,11 @@ func TestShadowThenEnforce(t *testing.T) {
 	const queue = "vision-train"
 	dir := t.TempDir()
 	data, policies := filepath.Join(dir, "data"), filepath.Join(dir, "policies")
-	sets := map[string]naive.Policies{}
+	sets := map[string]model.Policies{}
 	set := func(mode string) {
-		p := naive.Policies{
-			Policies: []naive.Policy{{Name: "twice", RetryLimit: new(2), DefaultAction: "Retry", Backoff: naive.Backoff{InitialDelayMs: new(int64(5000)), Constant: true}}},
-			Queues:   []naive.Queue{{Name: queue, RetryPolicies: []string{"twice"}, Mode: mode}},
+		p := model.Policies{
+			Policies: []model.Policy{{Name: "twice", RetryLimit: new(2), DefaultAction: "Retry", Backoff: model.Backoff{InitialDelayMs: new(int64(5000)), Constant: true}}},
+			Queues:   []model.Queue{{Name: queue, RetryPolicies: []string{"twice"}, Mode: mode}},
 		}
 		d := writePolicies(t, policies, p).Digest()
 		sets[string(d[:])] = p

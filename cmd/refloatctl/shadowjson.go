@@ -4,7 +4,7 @@ import (
 	"io"
 
 	"github.com/refloat/refloat/internal/audit"
-	"github.com/refloat/refloat/internal/shadow"
+	"github.com/refloat/refloat/internal/audit/shadow"
 )
 
 // shadowLine is a line of `shadow report -o json`: exactly one of its fields.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/refloat/refloat/internal/shadow"
+	"github.com/refloat/refloat/internal/audit/shadow"
 )
 
 // printShadow prints a report for people.

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/jobdb"
-	"github.com/refloat/refloat/internal/node"
 )
 
 // summarize prints what up decided, and what to try next.
@@ -53,7 +53,7 @@ func summarize(cmd *cobra.Command, f upFlags, took time.Duration) error {
 	fmt.Fprintf(out, "  bin/refloatctl replay --verify --data %s\n", f.data)
 	if f.policies != "" {
 		fmt.Fprintf(out, "  edit %s, then: bin/refloatctl lint %s && bin/refloatctl replay --log %s --policies %s\n",
-			f.policies, f.policies, node.Dir(f.data).Events(), f.policies)
+			f.policies, f.policies, app.Dir(f.data).Events(), f.policies)
 	}
 	return nil
 }

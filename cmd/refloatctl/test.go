@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/refloat/refloat/internal/node"
+	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/policy"
-	"github.com/refloat/refloat/internal/policytest"
+	"github.com/refloat/refloat/internal/policy/suite"
 )
 
 const outputJUnit = "junit"
@@ -76,8 +76,8 @@ const outputText = "text"
 
 // bench is what the tests of one command run on.
 type bench struct {
-	suites  []*policytest.Suite
-	results [][]policytest.Result // by suite
+	suites  []*suite.Suite
+	results [][]suite.Result // by suite
 	sets    map[string]*policy.Set
 	files   map[[32]byte][]policy.File // by digest of the set
 }
@@ -96,7 +96,7 @@ func test(cmd *cobra.Command, f testFlags, paths []string) error {
 	}
 	ran := 0
 	for _, s := range b.suites {
-		var results []policytest.Result
+		var results []suite.Result
 		for i := range s.Tests {
 			if only.MatchString(s.Tests[i].Name) {
 				results = append(results, s.Run(&s.Tests[i], b.policies(s)))
@@ -123,11 +123,11 @@ func openBench(cmd *cobra.Command, paths []string) (*bench, error) {
 	b := &bench{sets: map[string]*policy.Set{}, files: map[[32]byte][]policy.File{}}
 	var problems policy.Problems
 	for _, name := range names {
-		files, err := node.PolicyFiles(name)
+		files, err := app.PolicyFiles(name)
 		if err != nil {
 			return nil, err
 		}
-		s, err := policytest.Parse(files[0])
+		s, err := suite.Parse(files[0])
 		if wrong, ok := errors.AsType[policy.Problems](err); ok {
 			problems = append(problems, wrong...)
 			continue
@@ -184,7 +184,7 @@ func testFiles(paths []string) ([]string, error) {
 }
 
 // policies reads the policies that a suite names, each once.
-func (b *bench) policies(s *policytest.Suite) policytest.Policies {
+func (b *bench) policies(s *suite.Suite) suite.Policies {
 	return func(paths []string) (*policy.Set, error) {
 		dir := filepath.Dir(s.File)
 		if len(paths) == 0 {
@@ -201,7 +201,7 @@ func (b *bench) policies(s *policytest.Suite) policytest.Policies {
 		if set := b.sets[key]; set != nil {
 			return set, nil
 		}
-		files, err := node.PolicyFiles(from...)
+		files, err := app.PolicyFiles(from...)
 		if err != nil {
 			return nil, err
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/internal/jobdb"
-	"github.com/refloat/refloat/internal/policytest"
+	"github.com/refloat/refloat/internal/policy/suite"
 )
 
 type testRecordFlags struct {
@@ -74,7 +74,7 @@ func testRecord(cmd *cobra.Command, f testRecordFlags) error {
 			return err
 		}
 	}
-	data, err := policytest.Record(h)
+	data, err := suite.Record(h)
 	if err != nil {
 		return err
 	}
@@ -89,13 +89,13 @@ func testRecord(cmd *cobra.Command, f testRecordFlags) error {
 }
 
 // historyOf collects what the job database keeps of the job.
-func historyOf(cmd *cobra.Command, f testRecordFlags) (h *policytest.History, left int, err error) {
+func historyOf(cmd *cobra.Command, f testRecordFlags) (h *suite.History, left int, err error) {
 	jobs, runs, err := findJob(cmd, f.jobSource, f.job)
 	if err != nil {
 		return nil, 0, err
 	}
 	for i := range jobs {
-		h = &policytest.History{Job: &jobs[i]}
+		h = &suite.History{Job: &jobs[i]}
 		byID := map[string]*jobdb.Run{}
 		for k := range runs[i] {
 			byID[runs[i][k].RunID] = &runs[i][k]
@@ -106,7 +106,7 @@ func historyOf(cmd *cobra.Command, f testRecordFlags) (h *policytest.History, le
 			err := q.Decisions(filter, func(d *jobdb.Decision) error {
 				copied := d.Decision
 				if run := byID[d.RunID]; run != nil {
-					h.Runs = append(h.Runs, policytest.Recorded{Decision: &copied, Run: run})
+					h.Runs = append(h.Runs, suite.Recorded{Decision: &copied, Run: run})
 				}
 				return nil
 			})
@@ -146,7 +146,7 @@ func (f *testRecordFlags) recordPolicies(cmd *cobra.Command, generation uint64) 
 		return nil, err
 	}
 	name := fmt.Sprintf("generation-%d.json", generation)
-	files, err := policytest.Files(set)
+	files, err := suite.Files(set)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/internal/policy"
-	"github.com/refloat/refloat/internal/policytest"
+	"github.com/refloat/refloat/internal/policy/suite"
 )
 
 // report prints how the tests went, and what they reached.
@@ -177,7 +177,7 @@ func (b *bench) junit(w io.Writer) error {
 
 // coverage lists rules that no test reached, and says whether there are any.
 func (b *bench) coverage(w io.Writer) (missed bool) {
-	for _, c := range policytest.Covered(slices.Concat(b.results...)) {
+	for _, c := range suite.Covered(slices.Concat(b.results...)) {
 		digest := c.Set.Digest()
 		fmt.Fprintf(w, "\ncoverage of policy set %x: %d of %d rules and default actions\n", digest[:6], len(c.Rules)-len(c.Missed()), len(c.Rules))
 		for _, r := range c.Missed() {
@@ -221,13 +221,13 @@ func (b *bench) place(digest [32]byte, name, rule string) string {
 func (b *bench) mutate(w io.Writer) (survived bool, err error) {
 	bar := newProgress()
 	defer bar.done()
-	for _, c := range policytest.Covered(slices.Concat(b.results...)) {
-		mutants, err := policytest.Mutants(c.Set)
+	for _, c := range suite.Covered(slices.Concat(b.results...)) {
+		mutants, err := suite.Mutants(c.Set)
 		if err != nil {
 			return survived, err
 		}
 		digest := c.Set.Digest()
-		var left []policytest.Mutant
+		var left []suite.Mutant
 		cases := b.casesOf(c.Set)
 		for i := range mutants {
 			bar.say("mutants: %d of %d", i, len(mutants))
@@ -253,13 +253,13 @@ func (b *bench) mutate(w io.Writer) (survived bool, err error) {
 }
 
 // casesOf are the tests that a policy set decided.
-func (b *bench) casesOf(set *policy.Set) []policytest.Case {
-	var cases []policytest.Case
+func (b *bench) casesOf(set *policy.Set) []suite.Case {
+	var cases []suite.Case
 	for i, s := range b.suites {
 		for k := range b.results[i] {
 			r := &b.results[i][k]
-			if slices.ContainsFunc(r.Steps, func(step policytest.Step) bool { return step.Set.Digest() == set.Digest() }) {
-				cases = append(cases, policytest.Case{Suite: s, Test: r.Test, Policies: b.policies(s)})
+			if slices.ContainsFunc(r.Steps, func(step suite.Step) bool { return step.Set.Digest() == set.Digest() }) {
+				cases = append(cases, suite.Case{Suite: s, Test: r.Test, Policies: b.policies(s)})
 			}
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/refloat/refloat/cmd/internal/apiflags"
 	"github.com/refloat/refloat/cmd/internal/settings"
-	"github.com/refloat/refloat/internal/node"
+	"github.com/refloat/refloat/internal/app"
 )
 
 type upFlags struct {
@@ -57,7 +57,7 @@ a YAML file (--config); flags win over the environment, and that over the file.`
 	flags := cmd.Flags()
 	flags.StringVar(&f.data, "data", "", "data directory, created when it is not there (required)")
 	f.bindJobDB(cmd)
-	flags.StringVar(&f.ingestMode, "ingest-mode", node.IngestModes()[0], "what to write where --job-db is Armada's scheduler database: holdback (for an unmodified Armada), direct (for a scheduler that honours retry_after), passthrough (what Armada's own ingester writes) or observe (only our tables)")
+	flags.StringVar(&f.ingestMode, "ingest-mode", app.IngestModes()[0], "what to write where --job-db is Armada's scheduler database: holdback (for an unmodified Armada), direct (for a scheduler that honours retry_after), passthrough (what Armada's own ingester writes) or observe (only our tables)")
 	flags.StringVar(&f.policies, "policies", "", "policy file, or directory of policy files, read again when it changes")
 	flags.StringArrayVar(&f.feed, "feed", nil, "recording to write into the events log; may be repeated")
 	flags.StringVar(&f.pace, "pace", "", "how fast to feed against the recorded times, as 10x (default: at once)")
@@ -78,7 +78,7 @@ func up(cmd *cobra.Command, f upFlags) error {
 	if f.partitions < 0 {
 		return usageError{fmt.Errorf("--partitions %d: give 1 or more, or 0 for as many as the feeds have", f.partitions)}
 	}
-	if err := node.CheckIngestMode(f.ingestMode); err != nil {
+	if err := app.CheckIngestMode(f.ingestMode); err != nil {
 		return usageError{fmt.Errorf("--ingest-mode: %w", err)}
 	}
 	pace, err := parsePace(f.pace)
@@ -108,11 +108,11 @@ func up(cmd *cobra.Command, f upFlags) error {
 	bar := newProgress()
 	defer bar.done()
 	start := time.Now()
-	err = node.Run(cmd.Context(), node.Config{
-		Data: node.Dir(f.data), JobDB: f.jobDB, IngestMode: f.ingestMode, Partitions: f.partitions, Policies: f.policies,
+	err = app.Run(cmd.Context(), app.Config{
+		Data: app.Dir(f.data), JobDB: f.jobDB, IngestMode: f.ingestMode, Partitions: f.partitions, Policies: f.policies,
 		Feeds: f.feed, Pace: pace, Evaluate: true, Ingest: true,
 		Listen: f.listen, API: served, Follow: follow, ExitWhenDrained: f.drained,
-		Progress: func(s node.Status) { bar.say("fed %d of %d messages", s.Fed, s.Total) },
+		Progress: func(s app.Status) { bar.say("fed %d of %d messages", s.Fed, s.Total) },
 		Log:      slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
 		Now:      time.Now,
 	})

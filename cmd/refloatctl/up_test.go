@@ -17,11 +17,11 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/filelog"
-	"github.com/refloat/refloat/internal/naive"
-	"github.com/refloat/refloat/internal/node"
+	"github.com/refloat/refloat/internal/test/model"
 )
 
 // TestUpAgain: on a directory that is drained, up adds no event, no decision
@@ -101,7 +101,7 @@ func TestSignals(t *testing.T) {
 			data := filepath.Join(t.TempDir(), "data")
 			early := start(t, "up", "--data", data, "--policies", testPolicies, "--feed", recordingFile("plain"), "--pace", "5x")
 			until(t, "the events log is being made", func() bool {
-				_, err := os.Stat(node.Dir(data).Events())
+				_, err := os.Stat(app.Dir(data).Events())
 				return err == nil
 			})
 			early.signal(t, s)
@@ -125,7 +125,7 @@ func TestSignals(t *testing.T) {
 			rowsFollow(t, data)
 			ctl(t, "up", "--data", data, "--policies", testPolicies, "--feed", recordingFile("plain"), "--exit-when-drained", "--quiet").exits(t, exitFine)
 			rowsFollow(t, data)
-			want := ctl(t, "replay", "--log", node.Dir(data).Events(), "--policies", testPolicies, "-o", "json").exits(t, exitFine).out
+			want := ctl(t, "replay", "--log", app.Dir(data).Events(), "--policies", testPolicies, "-o", "json").exits(t, exitFine).out
 			if got := ctl(t, "get", "decisions", "--data", data, "-o", "json").exits(t, exitFine).out; got != want {
 				t.Errorf("after a clean end, other decisions: %s", firstDifference(want, got))
 			}
@@ -140,9 +140,9 @@ func TestSecondUp(t *testing.T) {
 	p, x := slowly(t, data)
 	for range 2 {
 		ctl(t, "up", "--data", data, "--policies", testPolicies, "--feed", recordingFile("plain")).exits(t, exitEnvironment).
-			says(t, "another writer has the directory "+node.Dir(data).Events()+" open", "locked by another process")
+			says(t, "another writer has the directory "+app.Dir(data).Events()+" open", "locked by another process")
 	}
-	ctl(t, "import", recordingFile("chaos"), "--log", node.Dir(data).Events()).exits(t, exitEnvironment).says(t, "another writer")
+	ctl(t, "import", recordingFile("chaos"), "--log", app.Dir(data).Events()).exits(t, exitEnvironment).says(t, "another writer")
 	if x.total < 1559 {
 		x.await(p, nil) // the first one goes on
 	}
@@ -165,7 +165,7 @@ func TestWhileUp(t *testing.T) {
 		t.Errorf("/nothing: %d", code)
 	}
 	p.err.await(t, "feed is through")
-	want := ctl(t, "replay", "--log", node.Dir(data).Events(), "--policies", testPolicies, "-o", "json").exits(t, exitFine).out
+	want := ctl(t, "replay", "--log", app.Dir(data).Events(), "--policies", testPolicies, "-o", "json").exits(t, exitFine).out
 	n := strings.Count(want, "\n")
 	until(t, "everything is decided and in the job database", func() bool {
 		r := ctl(t, "get", "decisions", "--data", data, "-o", "json").exits(t, exitFine)
@@ -310,15 +310,15 @@ func TestDamagedEvents(t *testing.T) {
 	t.Parallel()
 	data := drainedCopy(t)
 	forgetRows(t, data)
-	segment := segments(t, node.Dir(data).Events())[1]
+	segment := segments(t, app.Dir(data).Events())[1]
 	damaged(t, segment, 20_000, "01m7x")
 	where := regexp.MustCompile(regexp.QuoteMeta(segment) + `.*\b\d+`)
 	for _, args := range []string{
 		"up --policies " + testPolicies + " --feed " + recordingFile("retried") + " --exit-when-drained --data " + data,
 		"up --policies " + testPolicies + " --exit-when-drained --data " + data,
-		"replay --policies " + testPolicies + " --log " + node.Dir(data).Events(),
+		"replay --policies " + testPolicies + " --log " + app.Dir(data).Events(),
 		"replay --verify --data " + data,
-		"import " + recordingFile("retried") + " --log " + node.Dir(data).Events(),
+		"import " + recordingFile("retried") + " --log " + app.Dir(data).Events(),
 	} {
 		r := ctl(t, strings.Fields(args)...).exits(t, exitEnvironment).says(t, "corrupt")
 		if !where.MatchString(r.err) {
@@ -330,7 +330,7 @@ func TestDamagedEvents(t *testing.T) {
 // forgetRows removes the job database, so that up must read from the beginning.
 func forgetRows(t *testing.T, data string) {
 	t.Helper()
-	if err := os.Remove(node.Dir(data).JobDB()); err != nil {
+	if err := os.Remove(app.Dir(data).JobDB()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -340,7 +340,7 @@ func TestDamagedDecisions(t *testing.T) {
 	t.Parallel()
 	data := drainedCopy(t)
 	forgetRows(t, data)
-	segment := segments(t, node.Dir(data).Decisions())[2]
+	segment := segments(t, app.Dir(data).Decisions())[2]
 	damaged(t, segment, 3000, "01m7x") // within a job id of a record
 	where := regexp.MustCompile(regexp.QuoteMeta(segment) + `.*\b\d+`)
 	for _, args := range []string{
@@ -358,7 +358,7 @@ func TestDamagedDecisions(t *testing.T) {
 // checksums, links and claims as they should be.
 func forged(t *testing.T, data string, change func(i int, e *chain.Envelope) (keep bool)) {
 	t.Helper()
-	dir := node.Dir(data).Decisions()
+	dir := app.Dir(data).Decisions()
 	old, err := filelog.Open(filelog.Config{FS: vfs.Default, Dir: dir, ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
@@ -471,19 +471,19 @@ func TestBrokenChain(t *testing.T) {
 	t.Parallel()
 	whole := filepath.Join(t.TempDir(), "data")
 	ctl(t, "up", "--data", whole, "--policies", testPolicies, "--feed", recordingFile("retried"), "--pace", "60x", "--quiet", "--exit-when-drained").exits(t, exitFine)
-	log, err := filelog.Open(filelog.Config{FS: vfs.Default, Dir: node.Dir(whole).Decisions(), ReadOnly: true})
+	log, err := filelog.Open(filelog.Config{FS: vfs.Default, Dir: app.Dir(whole).Decisions(), ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer log.Close()
 	for _, taken := range []bool{true, false} {
 		data := filepath.Join(t.TempDir(), "data")
-		for _, dir := range []func(node.Dir) string{node.Dir.Events, node.Dir.Policies} {
-			if err := os.CopyFS(dir(node.Dir(data)), os.DirFS(dir(node.Dir(whole)))); err != nil {
+		for _, dir := range []func(app.Dir) string{app.Dir.Events, app.Dir.Policies} {
+			if err := os.CopyFS(dir(app.Dir(data)), os.DirFS(dir(app.Dir(whole)))); err != nil {
 				t.Fatal(err)
 			}
 		}
-		broken, err := filelog.Open(filelog.Config{FS: vfs.Default, Dir: node.Dir(data).Decisions(), Partitions: partitions})
+		broken, err := filelog.Open(filelog.Config{FS: vfs.Default, Dir: app.Dir(data).Decisions(), Partitions: partitions})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -514,7 +514,7 @@ func TestKilledAtBirth(t *testing.T) {
 	t.Parallel()
 	h := &history{file: recordingFile("preempted"), messages: messagesOf(t, recordingFile("preempted"))}
 	data := filepath.Join(t.TempDir(), "data")
-	sets := map[string]naive.Policies{}
+	sets := map[string]model.Policies{}
 	dir, policies := filepath.Join(t.TempDir(), "policies"), makePolicies(7)
 	d := writePolicies(t, dir, policies).Digest()
 	sets[string(d[:])] = policies

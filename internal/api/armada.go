@@ -16,7 +16,7 @@ import (
 
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/policy"
-	"github.com/refloat/refloat/internal/policylog"
+	"github.com/refloat/refloat/internal/policy/policylog"
 )
 
 // Armada is Armada's RetryPolicyService over the same policies, with its meaning

@@ -24,7 +24,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/refloat/refloat/internal/policy"
-	"github.com/refloat/refloat/internal/policylog"
+	"github.com/refloat/refloat/internal/policy/policylog"
 )
 
 // Verb is something that a person may be allowed to do, named as Armada names

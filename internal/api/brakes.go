@@ -12,7 +12,7 @@ import (
 
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/policy"
-	"github.com/refloat/refloat/internal/policylog"
+	"github.com/refloat/refloat/internal/policy/policylog"
 )
 
 // Brakes are changes too, but not of resources: they can be put on where resources

@@ -20,7 +20,7 @@ import (
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/policy"
-	"github.com/refloat/refloat/internal/policylog"
+	"github.com/refloat/refloat/internal/policy/policylog"
 )
 
 // asked is a request to change something.

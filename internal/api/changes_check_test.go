@@ -9,9 +9,9 @@ import (
 	eventpb "github.com/refloat/refloat/events/pb"
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/chain"
-	"github.com/refloat/refloat/internal/follow"
-	"github.com/refloat/refloat/internal/naive"
+	"github.com/refloat/refloat/internal/chain/follow"
 	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/test/model"
 )
 
 // mustBeSeen is what a hundred histories hold, or they show too little.
@@ -35,7 +35,7 @@ func (s *storm) check() {
 		return
 	}
 	defer f.Close()
-	w := walk{s: s, st: emptyState(), model: naive.New(naive.Policies{}), pauses: map[string]int64{}}
+	w := walk{s: s, st: emptyState(), model: model.New(model.Policies{}), pauses: map[string]int64{}}
 	for s.err == nil {
 		stretch, err := f.Next()
 		if err != nil {
@@ -55,7 +55,7 @@ func (s *storm) check() {
 type walk struct {
 	s        *storm
 	st       *state // in force
-	model    *naive.Model
+	model    *model.Model
 	answered int              // messages
 	pauses   map[string]int64 // until when the retry of a run had to wait
 }
@@ -109,8 +109,8 @@ func (w *walk) stretch(st *follow.Stretch) {
 	}
 	for range st.Messages {
 		for _, r := range w.model.Step(s.fed[w.answered]) {
-			if r.Kind == naive.JobRequeued || r.Kind == naive.JobFailed {
-				want = append(want, fmt.Sprintf("%d %v %s/%s %s %s %s after %d", r.Number, r.Kind == naive.JobRequeued, r.JobID, r.RunID, r.Code, r.Policy, r.Rule, r.RetryAfter))
+			if r.Kind == model.JobRequeued || r.Kind == model.JobFailed {
+				want = append(want, fmt.Sprintf("%d %v %s/%s %s %s %s after %d", r.Number, r.Kind == model.JobRequeued, r.JobID, r.RunID, r.Code, r.Policy, r.Rule, r.RetryAfter))
 			}
 		}
 		w.answered++
@@ -174,10 +174,10 @@ func (s *storm) last() *chain.Decision {
 // brakesHold: a kill and a pause hold the next failure, and after a release retries
 // come again.
 func (s *storm) brakesHold() {
-	all := naive.Policies{
-		Policies: []naive.Policy{{Name: "all", DefaultAction: "Retry", RetryLimit: new(100)}},
-		Queues:   []naive.Queue{{Name: "ml", RetryPolicies: []string{"all"}}},
-		Settings: &naive.Settings{GlobalMaxRetries: new(100)},
+	all := model.Policies{
+		Policies: []model.Policy{{Name: "all", DefaultAction: "Retry", RetryLimit: new(100)}},
+		Queues:   []model.Queue{{Name: "ml", RetryPolicies: []string{"all"}}},
+		Settings: &model.Settings{GlobalMaxRetries: new(100)},
 	}
 	docs, err := docsOf(all)
 	if err != nil {
@@ -228,7 +228,7 @@ func (s *storm) brakesHold() {
 }
 
 // failure is a message in which a job is submitted and its run fails.
-func failure(job string, n, at int64) naive.Message {
+func failure(job string, n, at int64) model.Message {
 	created := &eventpb.Timestamp{Seconds: at / 1e9, Nanos: int32(at % 1e9)}
 	payload, err := proto.Marshal(&eventpb.EventSequence{Queue: "ml", JobSetName: "set", Events: []*eventpb.Event{
 		{Created: created, Event: &eventpb.Event_SubmitJob{SubmitJob: &eventpb.SubmitJob{JobId: job}}},
@@ -241,5 +241,5 @@ func failure(job string, n, at int64) naive.Message {
 	if err != nil {
 		panic(err)
 	}
-	return naive.Message{Ledger: 1 << 40, Entry: n, Batch: -1, Publish: at, Payload: payload}
+	return model.Message{Ledger: 1 << 40, Entry: n, Batch: -1, Publish: at, Payload: payload}
 }

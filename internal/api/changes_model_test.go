@@ -7,8 +7,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/refloat/refloat/internal/naive"
 	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/test/model"
 )
 
 // state is what a generation holds, kept by maps and lists alone.
@@ -23,9 +23,9 @@ type state struct {
 
 // doc is a resource in the words of the naive model; one of the three is there.
 type doc struct {
-	policy   *naive.Policy
-	queue    *naive.Queue
-	settings *naive.Settings
+	policy   *model.Policy
+	queue    *model.Queue
+	settings *model.Settings
 	text     string // as a request holds it: equal texts, equal resources
 }
 
@@ -77,8 +77,8 @@ func (st *state) note(before *state) {
 }
 
 // naive is a state as the naive model decides by it.
-func (st *state) naive(braked bool) naive.Policies {
-	var p naive.Policies
+func (st *state) naive(braked bool) model.Policies {
+	var p model.Policies
 	for _, d := range st.docs {
 		switch {
 		case d.policy != nil:
@@ -95,7 +95,7 @@ func (st *state) naive(braked bool) naive.Policies {
 	for _, b := range st.brakes {
 		if b.queue == "" {
 			if p.Settings == nil {
-				p.Settings = &naive.Settings{}
+				p.Settings = &model.Settings{}
 			}
 			if b.kill {
 				p.Settings.GlobalMaxRetries = new(int)
@@ -103,9 +103,9 @@ func (st *state) naive(braked bool) naive.Policies {
 			p.Settings.PausedUntil = max(p.Settings.PausedUntil, b.until)
 			continue
 		}
-		at := slices.IndexFunc(p.Queues, func(q naive.Queue) bool { return q.Name == b.queue })
+		at := slices.IndexFunc(p.Queues, func(q model.Queue) bool { return q.Name == b.queue })
 		if at < 0 {
-			at, p.Queues = len(p.Queues), append(p.Queues, naive.Queue{Name: b.queue})
+			at, p.Queues = len(p.Queues), append(p.Queues, model.Queue{Name: b.queue})
 		}
 		q := &p.Queues[at]
 		q.Killed = q.Killed || b.kill
@@ -114,7 +114,7 @@ func (st *state) naive(braked bool) naive.Policies {
 	return p
 }
 
-func parseNaive(p naive.Policies) (*policy.Set, error) {
+func parseNaive(p model.Policies) (*policy.Set, error) {
 	var files []policy.File
 	for _, f := range p.YAML(false) {
 		files = append(files, policy.File{Name: f.Name, Data: f.Data})
@@ -188,7 +188,7 @@ func (d doc) names() []string {
 }
 
 // docsOf are the resources of a policy set of the naive model.
-func docsOf(p naive.Policies) (map[policy.ID]doc, error) {
+func docsOf(p model.Policies) (map[policy.ID]doc, error) {
 	set, err := parseNaive(p)
 	if err != nil {
 		return nil, err
@@ -230,7 +230,7 @@ func (st *state) detached(name string) (*state, error) {
 	for i := range p.Queues {
 		p.Queues[i].RetryPolicies = slices.DeleteFunc(slices.Clone(p.Queues[i].RetryPolicies), func(n string) bool { return n == name })
 	}
-	p.Policies = slices.DeleteFunc(p.Policies, func(p naive.Policy) bool { return p.Name == name })
+	p.Policies = slices.DeleteFunc(p.Policies, func(p model.Policy) bool { return p.Name == name })
 	var err error
 	out.docs, err = docsOf(p)
 	return out, err

@@ -14,8 +14,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/refloat/refloat/internal/api/pb"
-	"github.com/refloat/refloat/internal/naive"
 	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/test/model"
 )
 
 // operation is a change that somebody asks for, maybe several times.
@@ -356,27 +356,27 @@ func (s *storm) rollBack(read *state) *operation {
 }
 
 // sayable says whether Armada's form can say all of a policy.
-func sayable(p *naive.Policy) bool {
+func sayable(p *model.Policy) bool {
 	if p.Flat {
 		return true
 	}
-	if p.RetryLimit == nil || p.DefaultAction == "" || p.Backoff != (naive.Backoff{}) || p.AntiAffinity != "" || p.Replacement != "" || p.SelectableByJobs != nil {
+	if p.RetryLimit == nil || p.DefaultAction == "" || p.Backoff != (model.Backoff{}) || p.AntiAffinity != "" || p.Replacement != "" || p.SelectableByJobs != nil {
 		return false
 	}
-	return !slices.ContainsFunc(p.Rules, func(r naive.Rule) bool {
+	return !slices.ContainsFunc(p.Rules, func(r model.Rule) bool {
 		return r.Action == "Ignore" || r.Name != "" || len(r.OnConditions) > 0 || r.OnExitCodes != nil || r.OnTerminationMessage != "" ||
 			len(r.OnFailureCategory) > 1 || len(r.OnFailureSubcategory) > 1 || r.ContainerName != "" || r.IncludeInitContainers ||
-			r.RetryLimit != nil || r.Backoff != (naive.Backoff{}) || r.AntiAffinity != "" || r.Replacement != ""
+			r.RetryLimit != nil || r.Backoff != (model.Backoff{}) || r.AntiAffinity != "" || r.Replacement != ""
 	})
 }
 
 var armadaActions = map[string]pb.RetryAction{"Fail": 1, "Retry": 2}
 
 func (s *storm) armadaPut() *operation {
-	p := naive.Policy{Name: []string{"infra", "training", "user", "gpu", "flat"}[s.rng.IntN(5)], Flat: true, DefaultAction: "Fail"}
+	p := model.Policy{Name: []string{"infra", "training", "user", "gpu", "flat"}[s.rng.IntN(5)], Flat: true, DefaultAction: "Fail"}
 	p.RetryLimit = new(s.rng.IntN(4))
-	p.Rules = []naive.Rule{{Action: "Retry", OnFailureCategory: []string{"infrastructure"}}}
-	docs, err := docsOf(naive.Policies{Policies: []naive.Policy{p}})
+	p.Rules = []model.Rule{{Action: "Retry", OnFailureCategory: []string{"infrastructure"}}}
+	docs, err := docsOf(model.Policies{Policies: []model.Policy{p}})
 	if err != nil {
 		s.fail("%w", err)
 	}

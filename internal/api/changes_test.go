@@ -20,10 +20,10 @@ import (
 	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/naive"
 	"github.com/refloat/refloat/internal/policy"
-	"github.com/refloat/refloat/internal/policylog"
+	"github.com/refloat/refloat/internal/policy/policylog"
 	"github.com/refloat/refloat/internal/projection"
+	"github.com/refloat/refloat/internal/test/model"
 )
 
 // storm is one random history of changes: replicas of the API and owners of one
@@ -47,8 +47,8 @@ type storm struct {
 	plain                       plainLog
 
 	pool     []map[policy.ID]doc
-	waiting  []naive.Message // events still to be fed
-	fed      []naive.Message
+	waiting  []model.Message // events still to be fed
+	fed      []model.Message
 	floors   []uint64 // of each: the newest generation that was acknowledged before it came
 	acked    uint64
 	replicas []*replica
@@ -63,7 +63,7 @@ type storm struct {
 // they stand in together.
 var changesPool = sync.OnceValues(func() (pool []map[policy.ID]doc, err error) {
 	for seed := range uint64(40) {
-		p := naive.Generate(1000+seed, naive.Options{}).Policies
+		p := model.Generate(1000+seed, model.Options{}).Policies
 		docs, err := docsOf(p)
 		if err != nil {
 			return nil, err
@@ -93,7 +93,7 @@ func weather(seed uint64, trace io.Writer) *storm {
 		s.pool = append(s.pool, pool[s.rng.IntN(len(pool))])
 	}
 	for len(s.waiting) < 30 {
-		s.waiting = naive.Generate(s.rng.Uint64(), naive.Options{}).Messages
+		s.waiting = model.Generate(s.rng.Uint64(), model.Options{}).Messages
 	}
 	s.waiting = s.waiting[:min(len(s.waiting), 60)]
 	s.now = s.waiting[0].Publish
@@ -202,7 +202,7 @@ func (s *storm) feed() {
 }
 
 // say appends one message of events.
-func (s *storm) say(m naive.Message) {
+func (s *storm) say(m model.Message) {
 	s.now = max(s.now, m.Publish)
 	s.events.append(eventlog.Message{Payload: m.Payload, Publish: s.now, Origin: eventlog.Origin{
 		Recording: "history", Position: eventlog.Position{Ledger: m.Ledger, Entry: m.Entry, Batch: m.Batch}, Publish: m.Publish,

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/refloat/refloat/internal/policy"
-	"github.com/refloat/refloat/internal/policylog"
+	"github.com/refloat/refloat/internal/policy/policylog"
 )
 
 // Fixed says what is not to be changed here, since it comes from somewhere else.

@@ -28,18 +28,18 @@ const histories = "TestChangeHistories"
 func planted() []bug {
 	return []bug{
 		{histories, "what a generation was made of is not checked", []patch{{
-			"policylog/log.go", "case madeOf != nil && *madeOf != l.counts:", "case false:",
+			"policy/policylog/log.go", "case madeOf != nil && *madeOf != l.counts:", "case false:",
 		}}},
 		{histories, "a generation that came too late is put into force", []patch{{
-			"policylog/log.go", "		entry, err = nil, fmt.Errorf(", "		err = fmt.Errorf(",
+			"policy/policylog/log.go", "		entry, err = nil, fmt.Errorf(", "		err = fmt.Errorf(",
 		}, {
-			"policylog/log.go", "if g.entry == nil || g.err != nil {", "if g.entry == nil || g.err != nil && !errors.Is(g.err, ErrOutrun) {",
+			"policy/policylog/log.go", "if g.entry == nil || g.err != nil {", "if g.entry == nil || g.err != nil && !errors.Is(g.err, ErrOutrun) {",
 		}}},
 		{histories, "an edit drops the brakes", []patch{{
 			"api/change.go", "return set, now.BrakesOn(), nil", "return set, nil, nil",
 		}}},
 		{histories, "brakes are in the log and not in the set", []patch{{
-			"policylog/entry.go", "	return set.Braked(plain...)", "	return set, nil",
+			"policy/policylog/entry.go", "	return set.Braked(plain...)", "	return set, nil",
 		}}},
 		{histories, "of two brakes on a queue the later one counts alone", []patch{{
 			"api/brakes.go", "return o.Queue == b.Queue && o.Kill == b.Kill })", "return o.Queue == b.Queue })",
@@ -58,17 +58,17 @@ func planted() []bug {
 			"evaluator/live.go", "		o.proc.Rules = Rules{Generation: newest, Set: set}\n", "		_ = set\n",
 		}}},
 		{histories, "a change is answered before it is read back", []patch{{
-			"policylog/store.go", "	if err := s.sync(ctx); err != nil {\n		return nil, errors.Join(ErrUnknown, writeErr, err)\n	}",
+			"policy/policylog/store.go", "	if err := s.sync(ctx); err != nil {\n		return nil, errors.Join(ErrUnknown, writeErr, err)\n	}",
 			"	if writeErr == nil {\n		return &Version{Entry: &Entry{Number: madeOf + 1, Request: request}}, nil\n	}\n	if err := s.sync(ctx); err != nil {\n		return nil, errors.Join(ErrUnknown, writeErr, err)\n	}",
 		}}},
 		{histories, "a write that failed is answered as one that was not made", []patch{{
-			"policylog/store.go", "return nil, errors.Join(ErrUnknown, writeErr)\n", "return nil, ErrUnusable\n",
+			"policy/policylog/store.go", "return nil, errors.Join(ErrUnknown, writeErr)\n", "return nil, ErrUnusable\n",
 		}}},
 		{histories, "the request id is ignored", []patch{{
-			"policylog/store.go", "	request := e.Request\n", "	request := \"\"\n",
+			"policy/policylog/store.go", "	request := e.Request\n", "	request := \"\"\n",
 		}}},
 		{histories, "another change with the same request id is answered as made", []patch{{
-			"policylog/store.go", "if v != nil && v.Request != request {", "if false {",
+			"policy/policylog/store.go", "if v != nil && v.Request != request {", "if false {",
 		}}},
 		{histories, "a request that is older than its pause is refused although it was made", []patch{{
 			"api/brakes.go", "	if len(verbs) == 0 {", "	if until != 0 && until <= s.Now().UnixNano() {\n		return nil, status.Error(codes.InvalidArgument, \"late\")\n	}\n	if len(verbs) == 0 {",
@@ -77,7 +77,7 @@ func planted() []bug {
 			"api/change.go", "	if since == read {", "	if since == read || true {",
 		}}},
 		{histories, "since when a resource is so is lost by a rollback", []patch{{
-			"policylog/store.go", "			since[c.ID] = v.Number", "			if _, was := since[c.ID]; !was {\n				since[c.ID] = v.Number\n			}",
+			"policy/policylog/store.go", "			since[c.ID] = v.Number", "			if _, was := since[c.ID]; !was {\n				since[c.ID] = v.Number\n			}",
 		}}},
 		{histories, "an apply does not look at the generation", []patch{{
 			"api/service.go", "if r.Generation != 0 && r.Generation != now.Generation() {", "if false {",

@@ -10,10 +10,10 @@ import (
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/naive"
 	"github.com/refloat/refloat/internal/policy"
-	"github.com/refloat/refloat/internal/policylog"
+	"github.com/refloat/refloat/internal/policy/policylog"
 	"github.com/refloat/refloat/internal/projection"
+	"github.com/refloat/refloat/internal/test/model"
 )
 
 // topic is a partition in memory.
@@ -66,21 +66,21 @@ type world struct {
 func newWorld(t testing.TB, seed uint64, records int) *world {
 	t.Helper()
 	for ; ; seed++ {
-		h := naive.Generate(seed, naive.Options{})
+		h := model.Generate(seed, model.Options{})
 		w := &world{}
 		for _, m := range h.Messages {
 			at := eventlog.Position{Ledger: m.Ledger, Entry: m.Entry, Batch: m.Batch}
 			w.events = append(w.events, eventlog.Message{Position: at, Publish: m.Publish, Payload: m.Payload})
 		}
 		w.publish(t, h.YAML())
-		w.publish(t, naive.Generate(seed+1, naive.Options{}).YAML())
+		w.publish(t, model.Generate(seed+1, model.Options{}).YAML())
 		if w.answer(t, rand.New(rand.NewPCG(seed, 2))) >= records {
 			return w
 		}
 	}
 }
 
-func (w *world) publish(t testing.TB, files []naive.File) {
+func (w *world) publish(t testing.TB, files []model.File) {
 	t.Helper()
 	var in []policy.File
 	for _, f := range files {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/refloat/refloat/internal/armadadb/store"
+	"github.com/refloat/refloat/internal/armada/schedulerdb/pgstore"
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
@@ -68,7 +68,7 @@ func GatherDatabase(ctx context.Context, at string, now time.Time) *Database {
 		return d
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	d.Armada = store.Check(ctx, conn)
+	d.Armada = pgstore.Check(ctx, conn)
 	d.Err = errors.Join(d.places(ctx, conn), d.locks(ctx, conn), d.waits(ctx, conn, now), d.failures(ctx, conn, now))
 	return d
 }
@@ -95,7 +95,7 @@ func (d *Database) locks(ctx context.Context, conn *pgx.Conn) error {
 		WHERE l.granted AND a.pid <> pg_backend_pid() AND a.xact_start < clock_timestamp() - make_interval(secs => $1)
 			AND (l.locktype = 'advisory' AND (l.classid::bigint << 32 | l.objid::bigint) = $2
 				OR l.relation = 'refloat_positions'::regclass AND l.mode LIKE 'Row%')`
-	rows, err := conn.Query(ctx, query, longLock.Seconds(), int64(store.LockKey))
+	rows, err := conn.Query(ctx, query, longLock.Seconds(), int64(pgstore.LockKey))
 	if err != nil {
 		return err
 	}
@@ -160,8 +160,8 @@ func CheckDatabase(d *Database, ends map[int]eventlog.Position) []Finding {
 func (c *checks) armada(d *Database) {
 	switch {
 	case d.Armada == nil:
-		c.ok("RD051", d.Name, fmt.Sprintf("is Armada's scheduler database, too, at migration %d", store.Migration))
-	case errors.Is(d.Armada, store.ErrForeign):
+		c.ok("RD051", d.Name, fmt.Sprintf("is Armada's scheduler database, too, at migration %d", pgstore.Migration))
+	case errors.Is(d.Armada, pgstore.ErrForeign):
 		c.ok("RD051", d.Name, "has no tables of Armada's: --mode holdback and passthrough cannot be used")
 	default:
 		c.bad("RD051", d.Name, oneLine(d.Armada), "the ingester does not write tables that it does not know", "use the Refloat that knows this Armada")

@@ -8,12 +8,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/refloat/refloat/internal/armadadb/schema"
-	"github.com/refloat/refloat/internal/armadadb/store"
+	"github.com/refloat/refloat/internal/armada/schedulerdb/pgstore"
+	"github.com/refloat/refloat/internal/armada/schedulerdb/schema"
 	"github.com/refloat/refloat/internal/doctor"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb/postgres"
-	"github.com/refloat/refloat/internal/pgtest"
+	"github.com/refloat/refloat/internal/test/pgtest"
 )
 
 // TestDatabase: what is wrong with a job database is told, each with a way to see it.
@@ -60,9 +60,9 @@ func TestDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(look(nil), "ok RD051 is Armada's scheduler database")
-	exec(`SELECT setval('database_version', $1)`, store.Migration+1)
+	exec(`SELECT setval('database_version', $1)`, pgstore.Migration+1)
 	want(look(nil), "error RD051")
-	exec(`SELECT setval('database_version', $1)`, store.Migration)
+	exec(`SELECT setval('database_version', $1)`, pgstore.Migration)
 
 	exec(`INSERT INTO refloat_positions VALUES (3, 1, '', 1, '', 1, 1, -1, 1, 1, -1, 9, 9, -1)`)
 	want(look(map[int]eventlog.Position{3: {Ledger: 9, Entry: 9, Batch: -1}}), "ok RD052")
@@ -83,7 +83,7 @@ func TestDatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(store.LockKey)); err != nil {
+	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(pgstore.LockKey)); err != nil {
 		t.Fatal(err)
 	}
 	want(look(nil), "ok RD053") // not for long

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
-	"github.com/refloat/refloat/internal/pulsartest"
+	"github.com/refloat/refloat/internal/test/pulsartest"
 )
 
 func TestMain(m *testing.M) { os.Exit(pulsartest.Main(m)) }

@@ -20,14 +20,14 @@ import (
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/filelog"
-	"github.com/refloat/refloat/internal/naive"
 	"github.com/refloat/refloat/internal/projection"
+	"github.com/refloat/refloat/internal/test/model"
 )
 
 // historyOf is a history of so many messages, at least.
-func historyOf(seed uint64, messages int) naive.History {
+func historyOf(seed uint64, messages int) model.History {
 	for ; ; seed++ {
-		if h := naive.Generate(seed, naive.Options{}); len(h.Messages) >= messages {
+		if h := model.Generate(seed, model.Options{}); len(h.Messages) >= messages {
 			return h
 		}
 	}
@@ -185,7 +185,7 @@ const fullFor = 300
 
 type storeErrors struct {
 	t                         *testing.T
-	history                   naive.History
+	history                   model.History
 	fromCrash, forGood        bool
 	want                      []byte
 	running                   chain.Hash

@@ -15,9 +15,9 @@ import (
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/naive"
 	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/projection"
+	"github.com/refloat/refloat/internal/test/model"
 )
 
 var firstSeed = flag.Uint64("seed", 1, "seed of the first random history")
@@ -56,7 +56,7 @@ func TestAgainstNaiveModel(t *testing.T) {
 
 func compareHistory(t *testing.T, seed uint64) {
 	t.Helper()
-	h := naive.Generate(seed, naive.Options{Changes: seed%3 == 0, Lint: seed%5 == 0, Told: seed%4 == 1})
+	h := model.Generate(seed, model.Options{Changes: seed%3 == 0, Lint: seed%5 == 0, Told: seed%4 == 1})
 	want, _ := h.Run()
 	got, err := decideHistory(h)
 	if err != nil {
@@ -74,7 +74,7 @@ func compareHistory(t *testing.T, seed uint64) {
 }
 
 // normalize: empty lists are nil, and our RetryReady names its job alone.
-func normalize(r *naive.Record) {
+func normalize(r *model.Record) {
 	if len(r.AvoidNodes) == 0 {
 		r.AvoidNodes = nil
 	}
@@ -84,20 +84,20 @@ func normalize(r *naive.Record) {
 	if len(r.Raw) == 0 {
 		r.Raw = nil
 	}
-	if r.Kind == naive.RetryReady {
+	if r.Kind == model.RetryReady {
 		r.Queue, r.JobSet = "", ""
 	}
 }
 
 // decideHistory runs the engine over a history and renders its records as the model does.
-func decideHistory(h naive.History) ([][]naive.Record, error) {
+func decideHistory(h model.History) ([][]model.Record, error) {
 	state, err := projection.NewState(projection.NewMemory(), projection.NoWatermark, evaluator.DefaultHorizon)
 	if err != nil {
 		return nil, err
 	}
 	p := &evaluator.Processor{State: state}
 	generation := uint64(0)
-	use := func(files []naive.File) error {
+	use := func(files []model.File) error {
 		set, err := parse(files)
 		if err != nil {
 			return err
@@ -110,7 +110,7 @@ func decideHistory(h naive.History) ([][]naive.Record, error) {
 	if err := use(h.YAML()); err != nil {
 		return nil, err
 	}
-	out := make([][]naive.Record, len(h.Messages))
+	out := make([][]model.Record, len(h.Messages))
 	for i, m := range h.Messages {
 		for _, c := range h.Changes {
 			if c.Before == i {
@@ -134,7 +134,7 @@ func decideHistory(h naive.History) ([][]naive.Record, error) {
 	return out, nil
 }
 
-func parse(files []naive.File) (*policy.Set, error) {
+func parse(files []model.File) (*policy.Set, error) {
 	var in []policy.File
 	for _, f := range files {
 		in = append(in, policy.File{Name: f.Name, Data: f.Data})
@@ -147,29 +147,29 @@ func parse(files []naive.File) (*policy.Set, error) {
 }
 
 var parkReasons = map[events.ParkReason]string{
-	events.NotProtobuf: naive.Unreadable, events.NoQueue: naive.NoQueue, events.NoJobSet: naive.NoJobSet,
-	events.NoEvents: naive.NoEvents, events.NoJob: naive.EventWithoutJob, events.NoRun: naive.EventWithoutRun,
+	events.NotProtobuf: model.Unreadable, events.NoQueue: model.NoQueue, events.NoJobSet: model.NoJobSet,
+	events.NoEvents: model.NoEvents, events.NoJob: model.EventWithoutJob, events.NoRun: model.EventWithoutRun,
 }
 
-func render(r chain.Record) naive.Record {
+func render(r chain.Record) model.Record {
 	at, _ := chain.PositionOf(r)
-	out := naive.Record{Ledger: at.Ledger, Entry: at.Entry, Batch: at.Batch}
+	out := model.Record{Ledger: at.Ledger, Entry: at.Entry, Batch: at.Batch}
 	switch r := r.(type) {
 	case *chain.NotDecided:
-		out.Kind, out.Reason = naive.NotDecided, r.Reason.String()
+		out.Kind, out.Reason = model.NotDecided, r.Reason.String()
 		out.Queue, out.JobSet, out.JobID, out.RunID, out.T = r.Queue, r.JobSet, r.JobID, r.RunID, r.Time
 	case *chain.Parked:
-		out.Kind, out.Reason, out.Event, out.Raw = naive.Parked, parkReasons[r.Reason], int(r.Event), r.Raw
+		out.Kind, out.Reason, out.Event, out.Raw = model.Parked, parkReasons[r.Reason], int(r.Event), r.Raw
 	case *chain.RetryReady:
-		out.Kind, out.JobID, out.RunID, out.RetryAfter = naive.RetryReady, r.JobID, r.RunID, r.RetryAfter
+		out.Kind, out.JobID, out.RunID, out.RetryAfter = model.RetryReady, r.JobID, r.RunID, r.RetryAfter
 	case *chain.Decision:
 		renderDecision(&out, r)
 	}
 	return out
 }
 
-func renderDecision(out *naive.Record, d *chain.Decision) {
-	out.Kind = naive.JobFailed
+func renderDecision(out *model.Record, d *chain.Decision) {
+	out.Kind = model.JobFailed
 	out.Number, out.Queue, out.JobSet, out.JobID, out.RunID = int64(d.Number), d.Queue, d.JobSet, d.JobID, d.RunID
 	out.RunIndex, out.Code, out.Policy, out.Rule, out.T = int(d.RunIndex), d.Code.String(), d.Policy, d.Rule, d.Time
 	out.GlobalUsed, out.GlobalLimit = int(d.GlobalUsed), int(d.GlobalLimit)
@@ -178,7 +178,7 @@ func renderDecision(out *naive.Record, d *chain.Decision) {
 		out.RuleUsed, out.RuleLimit, out.LimitFrom = int(d.RuleUsed), int(d.RuleLimit), d.LimitFrom.String()
 	}
 	if d.Requeue {
-		out.Kind = naive.JobRequeued
+		out.Kind = model.JobRequeued
 		out.DelayMs, out.RetryAfter, out.PodName, out.AvoidNodes = d.DelayMS, d.RetryAfter, d.PodName, d.AvoidNodes
 	}
 }

@@ -8,8 +8,8 @@ import (
 
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/evaluator"
-	"github.com/refloat/refloat/internal/naive"
 	"github.com/refloat/refloat/internal/projection"
+	"github.com/refloat/refloat/internal/test/model"
 )
 
 func short(t *testing.T, full, quick uint64) uint64 {
@@ -25,7 +25,7 @@ func short(t *testing.T, full, quick uint64) uint64 {
 func TestBatchLaw(t *testing.T) {
 	t.Parallel()
 	for seed := range short(t, 300, 30) {
-		h := naive.Generate(seed, naive.Options{})
+		h := model.Generate(seed, model.Options{})
 		var first []byte
 		for _, c := range []evaluator.Config{
 			{Stretch: 1, Window: 1},
@@ -60,9 +60,9 @@ var errCrash = errors.New("crash")
 // first visits, keeping none, half or all of what was not synced, and goes on.
 func TestCrashPoints(t *testing.T) {
 	t.Parallel()
-	h := naive.Generate(7, naive.Options{})
+	h := model.Generate(7, model.Options{})
 	for seed := uint64(8); len(h.Messages) < 40; seed++ {
-		h = naive.Generate(seed, naive.Options{})
+		h = model.Generate(seed, model.Options{})
 	}
 	covered := map[string]int{}
 	var want []byte
@@ -133,7 +133,7 @@ func TestRestartLaw(t *testing.T) {
 	t.Parallel()
 	crashes := 0
 	for seed := range short(t, 300, 30) {
-		h := naive.Generate(seed+1000, naive.Options{})
+		h := model.Generate(seed+1000, model.Options{})
 		w := newWorld(t, seed)
 		w.feed(h)
 		m := w.start("state", evaluator.Config{Stretch: 1 + w.rng.IntN(8)})
@@ -199,7 +199,7 @@ func TestTwoOwners(t *testing.T) {
 	ignored := map[chain.Ignored]uint64{}
 	losses := 0
 	for seed := range short(t, 400, 40) {
-		h := naive.Generate(seed+5000, naive.Options{})
+		h := model.Generate(seed+5000, model.Options{})
 		w := newWorld(t, seed)
 		w.feed(h)
 		pubs := [2]*held{{w: w}, {w: w}}

@@ -9,11 +9,11 @@ import (
 
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/chain/follow"
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/follow"
-	"github.com/refloat/refloat/internal/naive"
-	"github.com/refloat/refloat/internal/policylog"
+	"github.com/refloat/refloat/internal/policy/policylog"
+	"github.com/refloat/refloat/internal/test/model"
 )
 
 // changed is events after something was done to it.
@@ -74,10 +74,10 @@ func (w *world) positions() []eventlog.Position {
 	}
 }
 
-func someHistory(t *testing.T, messages int) naive.History {
+func someHistory(t *testing.T, messages int) model.History {
 	t.Helper()
 	for seed := uint64(1); ; seed++ {
-		if h := naive.Generate(seed, naive.Options{}); len(h.Messages) >= messages {
+		if h := model.Generate(seed, model.Options{}); len(h.Messages) >= messages {
 			return h
 		}
 	}

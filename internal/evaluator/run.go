@@ -6,9 +6,9 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/refloat/refloat/internal/chain/follow"
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/follow"
-	"github.com/refloat/refloat/internal/policylog"
+	"github.com/refloat/refloat/internal/policy/policylog"
 )
 
 // Placement signals whether this process is to own a partition. It is for cost,

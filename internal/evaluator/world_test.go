@@ -16,9 +16,9 @@ import (
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/filelog"
-	"github.com/refloat/refloat/internal/naive"
-	"github.com/refloat/refloat/internal/policylog"
+	"github.com/refloat/refloat/internal/policy/policylog"
 	"github.com/refloat/refloat/internal/projection"
+	"github.com/refloat/refloat/internal/test/model"
 )
 
 // world is one machine in memory: a crashable disk with the three logs and the
@@ -66,13 +66,13 @@ func (w *world) logs() audit.Logs {
 
 // feed puts a history's messages and its policy set into the logs, durably. A
 // message's position meant is that of the history.
-func (w *world) feed(h naive.History) {
+func (w *world) feed(h model.History) {
 	w.t.Helper()
 	w.publish(h.YAML())
 	w.append(h.Messages)
 }
 
-func (w *world) append(messages []naive.Message) {
+func (w *world) append(messages []model.Message) {
 	w.t.Helper()
 	for len(messages) > 0 {
 		n := 1 + w.rng.IntN(min(5, len(messages)))
@@ -88,7 +88,7 @@ func (w *world) append(messages []naive.Message) {
 	}
 }
 
-func (w *world) publish(files []naive.File) {
+func (w *world) publish(files []model.File) {
 	w.t.Helper()
 	set, err := parse(files)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
 	"github.com/refloat/refloat/internal/placement"
-	"github.com/refloat/refloat/internal/pulsartest"
+	"github.com/refloat/refloat/internal/test/pulsartest"
 )
 
 func TestMain(m *testing.M) { os.Exit(pulsartest.Main(m)) }

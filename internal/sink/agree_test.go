@@ -8,15 +8,15 @@ import (
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
-	"github.com/refloat/refloat/internal/naive"
 	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/projection"
 	"github.com/refloat/refloat/internal/sink"
+	"github.com/refloat/refloat/internal/test/model"
 )
 
 // decide runs the evaluator over a random history and writes its chain, one
 // envelope per message. Nothing is forgotten.
-func decide(t *testing.T, h naive.History) (events, decisions *memTopic) {
+func decide(t *testing.T, h model.History) (events, decisions *memTopic) {
 	t.Helper()
 	const forever = math.MaxInt64 / 1_000_000 / 16
 	state, err := projection.NewState(projection.NewMemory(), projection.NoWatermark, forever*1_000_000)
@@ -60,7 +60,7 @@ func TestAgreesWithEvaluator(t *testing.T) {
 		histories = 50
 	}
 	for seed := range histories {
-		events, decisions := decide(t, naive.Generate(uint64(seed), naive.Options{Told: seed%4 == 1}))
+		events, decisions := decide(t, model.Generate(uint64(seed), model.Options{Told: seed%4 == 1}))
 		c, err := sink.Fold(events, decisions, 0, 0)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)

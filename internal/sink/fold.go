@@ -7,8 +7,8 @@ import (
 	"sort"
 
 	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/chain/follow"
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/follow"
 	"github.com/refloat/refloat/internal/jobdb"
 )
 

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/pgtest"
 	"github.com/refloat/refloat/internal/sink"
+	"github.com/refloat/refloat/internal/test/pgtest"
 )
 
 // steady is an events topic that makes its messages when they are read, so that it

@@ -10,8 +10,8 @@ import (
 
 	"github.com/refloat/refloat/events/pb"
 	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/chain/follow"
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/follow"
 	"github.com/refloat/refloat/internal/jobdb"
 )
 

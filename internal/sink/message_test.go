@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/chain/follow"
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/follow"
 	"github.com/refloat/refloat/internal/sink"
 )
 

@@ -14,8 +14,8 @@ import (
 
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/jobdb/postgres"
-	"github.com/refloat/refloat/internal/pgtest"
 	"github.com/refloat/refloat/internal/sink"
+	"github.com/refloat/refloat/internal/test/pgtest"
 )
 
 func openPostgres(t testing.TB, at string) *postgres.DB {

@@ -11,7 +11,7 @@ import (
 	"github.com/refloat/refloat/events/pb"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
-	"github.com/refloat/refloat/internal/naive"
+	"github.com/refloat/refloat/internal/test/model"
 )
 
 // checkRead holds what we read of a payload against the reference decoder.
@@ -71,7 +71,7 @@ func TestReadAgreesWithReference(t *testing.T) {
 	t.Parallel()
 	n := 0
 	for seed := range uint64(500) {
-		for _, m := range naive.Generate(seed, naive.Options{}).Messages {
+		for _, m := range model.Generate(seed, model.Options{}).Messages {
 			checkRead(t, m.Payload)
 			n++
 		}
@@ -110,7 +110,7 @@ func TestRawError(t *testing.T) {
 // fold that was given what Keys ask for makes the same rows as one that has all.
 func FuzzApply(f *testing.F) {
 	for seed := range uint64(20) {
-		for _, m := range naive.Generate(seed, naive.Options{}).Messages {
+		for _, m := range model.Generate(seed, model.Options{}).Messages {
 			f.Add(m.Payload)
 		}
 	}

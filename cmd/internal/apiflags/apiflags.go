@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/internal/api"
-	"github.com/refloat/refloat/internal/node"
+	"github.com/refloat/refloat/internal/app"
 )
 
 // Default is a free port of this machine; the data directory says which.
@@ -42,8 +42,8 @@ func BindServe(cmd *cobra.Command, listen string) *Serve {
 }
 
 // API reads what the flags name. Its errors are the command line's fault.
-func (f *Serve) API(ctx context.Context) (node.API, error) {
-	a := node.API{Listen: f.Listen}
+func (f *Serve) API(ctx context.Context) (app.API, error) {
+	a := app.API{Listen: f.Listen}
 	if f.Listen == "" {
 		return a, nil
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/internal/api"
-	"github.com/refloat/refloat/internal/node"
+	"github.com/refloat/refloat/internal/app"
 )
 
 // passwordEnv holds the password for --follow-armada-user, where no file does.
@@ -43,7 +43,7 @@ func BindFollow(cmd *cobra.Command) *Follow {
 
 // Source reads what the flags name; nil: nothing is followed. Policies is the value of
 // --policies. Its errors are the command line's fault.
-func (f *Follow) Source(policies string) (*node.Follow, error) {
+func (f *Follow) Source(policies string) (*app.Follow, error) {
 	if f.address == "" {
 		if f.user+f.password+f.token+f.ca != "" || f.plaintext {
 			return nil, errors.New("--follow-armada-…: give --follow-armada HOST:PORT too")
@@ -62,7 +62,7 @@ func (f *Follow) Source(policies string) (*node.Follow, error) {
 	case f.password != "" && f.user == "":
 		return nil, errors.New("--follow-armada-password-file: give --follow-armada-user too")
 	}
-	out := &node.Follow{Address: f.address, Every: f.every}
+	out := &app.Follow{Address: f.address, Every: f.every}
 	var err error
 	if out.TLS, err = f.tls(); err != nil {
 		return nil, err

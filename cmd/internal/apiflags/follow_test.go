@@ -11,10 +11,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/cmd/internal/apiflags"
-	"github.com/refloat/refloat/internal/node"
+	"github.com/refloat/refloat/internal/app"
 )
 
-func source(t *testing.T, policies string, args ...string) (out *node.Follow, err error) {
+func source(t *testing.T, policies string, args ...string) (out *app.Follow, err error) {
 	t.Helper()
 	cmd := &cobra.Command{Use: "test", SilenceErrors: true, SilenceUsage: true}
 	f := apiflags.BindFollow(cmd)
@@ -74,7 +74,7 @@ func TestFollowFlags(t *testing.T) { // not parallel: it sets the environment
 		}
 	}
 
-	header := func(f *node.Follow, err error) string {
+	header := func(f *app.Follow, err error) string {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)

@@ -12,13 +12,13 @@ import (
 	"github.com/refloat/refloat/cmd/internal/apiflags"
 	"github.com/refloat/refloat/cmd/internal/pulsarflags"
 	"github.com/refloat/refloat/cmd/internal/settings"
+	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/node"
 )
 
 // flags are those of a program, and what they make.
 type flags struct {
-	config node.Config
+	config app.Config
 	usage  bool // what goes wrong is the command line's fault
 
 	pulsar  *pulsarflags.Flags
@@ -57,7 +57,7 @@ a YAML file (--config); flags win over the environment, and that over the file.`
 	if c.Ingest {
 		set.StringVar(&c.JobDB, "job-db", "", "job database: sqlite:///path or postgres://… (default: SQLite in the data directory)")
 		settings.Secret(cmd, "job-db")
-		set.StringVar(&c.IngestMode, "mode", node.IngestModes()[0], "what to write where the job database is Armada's scheduler database: holdback (for an unmodified Armada), direct (for a scheduler that honours retry_after), passthrough (what Armada's own ingester writes) or observe (only our tables)")
+		set.StringVar(&c.IngestMode, "mode", app.IngestModes()[0], "what to write where the job database is Armada's scheduler database: holdback (for an unmodified Armada), direct (for a scheduler that honours retry_after), passthrough (what Armada's own ingester writes) or observe (only our tables)")
 		set.StringVar(&f.control, "control-plane", "control-plane", "Armada's control-plane topic (executor settings, jobs cancelled or preempted by executor or queue), followed where the job database is Armada's and the mode is not observe; empty: it is left to others")
 		set.StringVar(&c.NodeLabel, "node-id-label", "", "Armada's scheduling.nodeIdLabel (default kubernetes.io/hostname)")
 		set.DurationVar(&c.ReleaseAfter, "release-after", 0, "how old an event may get without a decision before it goes to the job database without one (default: it waits)")
@@ -80,7 +80,7 @@ a YAML file (--config); flags win over the environment, and that over the file.`
 			}
 		}
 		f.usage = false
-		return node.Run(cmd.Context(), f.config)
+		return app.Run(cmd.Context(), f.config)
 	}
 	return cmd
 }
@@ -88,7 +88,7 @@ a YAML file (--config); flags win over the environment, and that over the file.`
 // complete checks the flags and fills in what follows from them.
 func (f *flags) complete() error {
 	c := &f.config
-	c.Data = node.Dir(f.data)
+	c.Data = app.Dir(f.data)
 	c.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	if c.Instance == "" {
 		host, err := os.Hostname()
@@ -97,7 +97,7 @@ func (f *flags) complete() error {
 		}
 		c.Instance = fmt.Sprintf("%s-%d", host, os.Getpid())
 	}
-	if err := node.CheckIngestMode(c.IngestMode); err != nil {
+	if err := app.CheckIngestMode(c.IngestMode); err != nil {
 		return fmt.Errorf("--mode: %w", err)
 	}
 	var err error
@@ -109,7 +109,7 @@ func (f *flags) complete() error {
 		if err != nil {
 			return err
 		}
-		c.Pulsar = &node.Pulsar{Cluster: cluster, Events: f.pulsar.Events, Decisions: f.pulsar.Decisions, Policies: f.pulsar.Policies, Control: f.control}
+		c.Pulsar = &app.Pulsar{Cluster: cluster, Events: f.pulsar.Events, Decisions: f.pulsar.Decisions, Policies: f.pulsar.Policies, Control: f.control}
 	}
 	needsData := c.Evaluate || c.JobDB == "" || c.Pulsar == nil
 	if f.data == "" && needsData {

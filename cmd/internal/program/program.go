@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/refloat/refloat/cmd/internal/settings"
-	"github.com/refloat/refloat/internal/node"
+	"github.com/refloat/refloat/internal/app"
 )
 
 // The exit codes, as refloatctl's.
@@ -24,10 +24,10 @@ const (
 
 // Main runs a node with the roles that role switches on, until a signal ends
 // it, and returns the exit code.
-func Main(name, short string, role func(*node.Config)) int {
+func Main(name, short string, role func(*app.Config)) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	f := flags{config: node.Config{Now: time.Now}, usage: true}
+	f := flags{config: app.Config{Now: time.Now}, usage: true}
 	role(&f.config)
 	cmd := f.command(name, short)
 	err := cmd.ExecuteContext(ctx)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/filelog"
-	"github.com/refloat/refloat/internal/recording"
+	"github.com/refloat/refloat/internal/eventlog/recording"
 )
 
 // history is the messages of a recording, as a log would be fed with them.

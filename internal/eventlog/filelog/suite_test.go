@@ -8,7 +8,7 @@ import (
 
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/filelog"
-	"github.com/refloat/refloat/internal/eventlog/logtest"
+	"github.com/refloat/refloat/internal/test/logtest"
 )
 
 func TestConformance(t *testing.T) {

@@ -10,9 +10,9 @@ import (
 	"github.com/apache/pulsar-client-go/pulsaradmin/pkg/utils"
 
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/eventlog/logtest"
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
-	"github.com/refloat/refloat/internal/pulsartest"
+	"github.com/refloat/refloat/internal/test/logtest"
+	"github.com/refloat/refloat/internal/test/pulsartest"
 )
 
 func TestMain(m *testing.M) { os.Exit(pulsartest.Main(m)) }

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/refloat/refloat/internal/jobdb"
-	"github.com/refloat/refloat/internal/pgerror"
+	"github.com/refloat/refloat/internal/jobdb/pgerror"
 )
 
 // place names a database in errors, without user and password.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/jobdb/table"
-	"github.com/refloat/refloat/internal/pgtest"
+	"github.com/refloat/refloat/internal/test/pgtest"
 )
 
 // TestLookupsByIndex: what a writer asks for is found by an index, also when the

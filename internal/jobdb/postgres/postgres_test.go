@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/refloat/refloat/internal/jobdb"
-	"github.com/refloat/refloat/internal/jobdb/jobdbtest"
 	"github.com/refloat/refloat/internal/jobdb/postgres"
-	"github.com/refloat/refloat/internal/pgtest"
+	"github.com/refloat/refloat/internal/test/jobdbtest"
+	"github.com/refloat/refloat/internal/test/pgtest"
 )
 
 func open(t testing.TB, at string) *postgres.DB {

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/refloat/refloat/internal/jobdb"
-	"github.com/refloat/refloat/internal/pgtest"
+	"github.com/refloat/refloat/internal/test/pgtest"
 )
 
 // odd draws text of every kind, some of it long.

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/refloat/refloat/internal/jobdb"
-	"github.com/refloat/refloat/internal/jobdb/jobdbtest"
 	"github.com/refloat/refloat/internal/jobdb/sqlite"
+	"github.com/refloat/refloat/internal/test/jobdbtest"
 )
 
 func open(t *testing.T, path string) *sqlite.DB {

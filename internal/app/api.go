@@ -1,0 +1,128 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/refloat/refloat/internal/api"
+	"github.com/refloat/refloat/internal/api/pb"
+)
+
+// API says where policies are served and changed.
+type API struct {
+	Listen string      // address; empty: nowhere
+	Auth   *api.Auth   // nil: nobody signs in
+	TLS    *tls.Config // nil: none
+}
+
+const (
+	writesPerSecond = 10
+	writesAtOnce    = 50
+)
+
+// serveAPI serves policies, and changes them.
+func (n *node) serveAPI(ctx context.Context, group *errgroup.Group) error {
+	l, err := net.Listen("tcp", n.API.Listen)
+	if err != nil {
+		return fmt.Errorf("serve the API: %w (choose another --api, or none with --api '')", err)
+	}
+	service := &api.Service{
+		Store: n.policies, Auth: n.API.Auth, Now: n.Now, Fixed: n.fixed(),
+		Partitions: n.inForce.list, Writes: rate.NewLimiter(writesPerSecond, writesAtOnce),
+	}
+	if n.followed != nil {
+		service.Source = n.followed.Source
+	}
+	handler, err := api.Handler(service, n.Log)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	server := api.Server(handler, n.API.TLS)
+	n.Log.Info("serving policies, over gRPC and REST", slog.String("address", l.Addr().String()))
+	group.Go(func() error {
+		serve := server.Serve
+		if n.API.TLS != nil {
+			serve = func(l net.Listener) error { return server.ServeTLS(l, "", "") }
+		}
+		if err := serve(l); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	address := n.Data.APIAddress()
+	if err := errors.Join(os.MkdirAll(string(n.Data), 0o755), os.WriteFile(address, []byte(l.Addr().String()+"\n"), 0o644)); err != nil {
+		return errors.Join(fmt.Errorf("say where the API is: %w", err), l.Close())
+	}
+	group.Go(func() error {
+		<-ctx.Done()
+		_ = os.Remove(address) // else its readers find nobody there
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		if server.Shutdown(ctx) != nil {
+			return server.Close()
+		}
+		return nil
+	})
+	return nil
+}
+
+// fixed says what is not changed over the API.
+func (n *node) fixed() api.Fixed {
+	switch {
+	case n.Policies != "":
+		return api.Fixed{Why: "policies, queues and settings come from the files of " + n.Policies + ": change them there, and they are in force a second later"}
+	case n.Follow != nil:
+		return api.Fixed{PoliciesOnly: true, Why: fmt.Sprintf("policies, and which of them queues name, come from Armada at %s: change them there (with armadactl), and they are in force here %v later at most",
+			n.Follow.Address, n.Follow.every())}
+	}
+	return api.Fixed{}
+}
+
+// inForce is the policy generation of each partition that this process decides.
+type inForce struct {
+	mu         sync.Mutex
+	partitions map[int]*pb.PartitionStatus
+}
+
+// set notes a generation; one that was in force already stays so since then.
+func (f *inForce) set(partition int, generation uint64, now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if p := f.partitions[partition]; p != nil && p.Generation == generation {
+		return
+	}
+	if f.partitions == nil {
+		f.partitions = map[int]*pb.PartitionStatus{}
+	}
+	f.partitions[partition] = &pb.PartitionStatus{Partition: int32(partition), Generation: generation, Since: timestamppb.New(now)}
+}
+
+func (f *inForce) leave(partition int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.partitions, partition)
+}
+
+func (f *inForce) list() []*pb.PartitionStatus {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []*pb.PartitionStatus
+	for _, p := range f.partitions {
+		all = append(all, p)
+	}
+	slices.SortFunc(all, func(a, b *pb.PartitionStatus) int { return int(a.Partition - b.Partition) })
+	return all
+}

@@ -1,0 +1,178 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/refloat/refloat/internal/armada/controlplane"
+	"github.com/refloat/refloat/internal/armada/schedulerdb"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
+	"github.com/refloat/refloat/internal/jobdb"
+)
+
+// controlWait is how long to wait for a topic that is not there, or for a person.
+const controlWait = time.Minute
+
+// control is what follows Armada's control-plane topic beside the events; nil: there
+// is no such topic, or these tables are not Armada's. It comes before the first
+// write to them.
+func (n *node) control(ctx context.Context, db JobDB) (run func(ctx context.Context) error, err error) {
+	if n.backend.Control == nil {
+		return nil, nil
+	}
+	plain, ok := db.(controlplane.DB)
+	if !ok {
+		return nil, nil
+	}
+	topic, err := n.beginControl(ctx, plain)
+	for (errors.Is(err, jobdb.ErrUnavailable) || errors.Is(err, eventlog.ErrTransient)) && ctx.Err() == nil {
+		n.Log.Warn("the control-plane topic: trying again", slog.Any("error", err))
+		pause(ctx, time.Second)
+		topic, err = n.beginControl(ctx, plain)
+	}
+	if err != nil && !errors.Is(err, controlplane.ErrTaken) && !errors.Is(err, jobdb.ErrGivenBack) {
+		return nil, fmt.Errorf("follow the control-plane topic (--control-plane '' leaves it to others): %w", err)
+	}
+	return func(ctx context.Context) error {
+		for err != nil && ctx.Err() == nil { // a person is waited for, and the events go on
+			refuse(n.metrics.notFollowed, 0, err)
+			n.Log.Error("the control-plane topic is not followed", slog.Any("error", err))
+			pause(ctx, controlWait)
+			topic, err = n.beginControl(ctx, plain)
+		}
+		return n.followControl(ctx, plain, topic)
+	}, nil
+}
+
+// beginControl opens the topic, if it is there, and sees to it that it is known
+// where to begin in it.
+func (n *node) beginControl(ctx context.Context, db controlplane.DB) (ControlTopic, error) {
+	topic, err := n.openControl()
+	if err == nil && topic != nil {
+		if err = controlplane.Begin(ctx, db, topic); err != nil {
+			closed := topic.Close()
+			if topic = nil; errors.Is(err, pulsarlog.ErrGone) { // without the admin API it shows only now
+				err = closed
+			}
+		}
+	}
+	if err == nil && topic == nil {
+		n.Log.Info("there is no control-plane topic: what operators ask of executors and queues is followed once there is one")
+		err = controlplane.Begin(ctx, db, nil)
+	}
+	return topic, err
+}
+
+// openControl is nil where there is no such topic.
+func (n *node) openControl() (ControlTopic, error) {
+	topic, err := n.backend.Control()
+	if errors.Is(err, pulsarlog.ErrGone) {
+		return nil, nil
+	}
+	return topic, err
+}
+
+// followControl follows the topic, once it is there.
+func (n *node) followControl(ctx context.Context, db controlplane.DB, topic ControlTopic) (err error) {
+	for topic == nil && ctx.Err() == nil {
+		pause(ctx, controlWait)
+		if topic, err = n.openControl(); err != nil {
+			n.Log.Warn("the control-plane topic cannot be opened", slog.Any("error", err))
+			topic = nil
+		}
+	}
+	if topic == nil {
+		return nil
+	}
+	defer func() { err = errors.Join(err, topic.Close()) }()
+	n.Log.Info("the control-plane topic is followed", slog.Int("partitions", topic.Partitions()))
+	group, ctx := errgroup.WithContext(ctx)
+	for p := range topic.Partitions() {
+		seat, err := topic.Seat(p)
+		if err != nil {
+			return errors.Join(err, group.Wait())
+		}
+		f := controlplane.New(controlplane.Config{Topic: topic, Partition: p, DB: db, Hooks: n.controlHooks(seat)})
+		group.Go(func() error {
+			return errors.Join(n.followWhilePlaced(ctx, f, p, seat), seat.Close())
+		})
+	}
+	return group.Wait()
+}
+
+func (n *node) followWhilePlaced(ctx context.Context, f *controlplane.Follower, partition int, seat Seat) error {
+	for ctx.Err() == nil {
+		refuse(n.metrics.notFollowed, partition, nil)
+		if !seat.Active() {
+			select {
+			case <-seat.Changed():
+			case <-ctx.Done():
+			}
+			continue
+		}
+		turn, over := context.WithCancel(ctx)
+		done := make(chan error, 1)
+		go func() { done <- f.Run(turn) }()
+		err := awaitTurnEnd(turn, seat, done, over)
+		if err == nil {
+			continue
+		}
+		// Whatever it is, the events go on.
+		refuse(n.metrics.notFollowed, partition, err)
+		n.Log.Error("the control-plane topic is not followed", slog.Int("partition", partition), slog.Any("error", err))
+		pause(ctx, controlWait)
+	}
+	return nil
+}
+
+func (n *node) controlHooks(seat Seat) controlplane.Hooks {
+	return controlplane.Hooks{
+		Applied: func(p int, at eventlog.Position, op schedulerdb.ControlOp, jobs int) {
+			kind, attrs := controlKind(op)
+			n.metrics.controlled.WithLabelValues(kind).Inc()
+			n.Log.Info("an operator's request is in Armada's tables", append([]any{
+				slog.String("kind", kind), slog.Int("jobs", jobs), slog.Int("partition", p), slog.String("message", at.String()),
+			}, attrs...)...)
+		},
+		Parked: func(p int, at eventlog.Position, f schedulerdb.Finding) {
+			n.metrics.notMirrored.WithLabelValues(f.Kind.String()).Inc()
+			n.Log.Warn("left out of Armada's tables", slog.String("topic", "control-plane"), slog.Int("partition", p), slog.String("message", at.String()),
+				slog.String("kind", f.Kind.String()), slog.String("reason", f.Reason))
+		},
+		Committed: func(_ int, at eventlog.Position) { _ = seat.Acknowledge(at) }, // lost ones are made good by the next
+		Retry: func(p int, err error) {
+			n.Log.Warn("the control-plane topic: trying again", slog.Int("partition", p), slog.Any("error", err))
+		},
+	}
+}
+
+// controlKind names an operation, and says what people want to know of it.
+func controlKind(op schedulerdb.ControlOp) (kind string, attrs []any) {
+	switch o := op.(type) {
+	case *schedulerdb.SetExecutor:
+		return "set executor", []any{slog.String("executor", o.Executor), slog.Bool("cordoned", o.Cordoned), slog.String("reason", o.Reason), slog.String("user", o.User)}
+	case *schedulerdb.ForgetSettings:
+		return "forget settings", []any{slog.String("executor", o.Executor)}
+	case *schedulerdb.DeleteExecutor:
+		return "delete executor", []any{slog.String("executor", o.Executor)}
+	case *schedulerdb.Sweep:
+		return o.String(), []any{slog.String("executor", o.Executor), slog.String("node", o.Node), slog.Any("queues", o.Queues)}
+	}
+	return "unknown", nil
+}
+
+// pause waits, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}

@@ -1,0 +1,128 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/eventlog/archive"
+	"github.com/refloat/refloat/internal/eventlog/filelog"
+)
+
+// Dir is a data directory: logs/events, logs/decisions, logs/policies,
+// state/<partition> and jobs.sqlite.
+type Dir string
+
+// Events is the directory of the events log.
+func (d Dir) Events() string { return filepath.Join(string(d), "logs", "events") }
+
+// Decisions is the directory of the decision log.
+func (d Dir) Decisions() string { return filepath.Join(string(d), "logs", "decisions") }
+
+// Policies is the directory of the policies log.
+func (d Dir) Policies() string { return filepath.Join(string(d), "logs", "policies") }
+
+// State is the directory of a partition's projection.
+func (d Dir) State(partition int) string {
+	return filepath.Join(string(d), "state", strconv.Itoa(partition))
+}
+
+// Scratch is the directory of checkpoints on their way.
+func (d Dir) Scratch() string { return filepath.Join(string(d), "scratch") }
+
+// JobDB is the file of the embedded job database.
+func (d Dir) JobDB() string { return filepath.Join(string(d), "jobs.sqlite") }
+
+// APIAddress is the file that says where the API of the process on the directory is.
+func (d Dir) APIAddress() string { return filepath.Join(string(d), "api.address") }
+
+// Logs are the open logs of a data directory.
+type Logs struct{ Events, Decisions, Policies *filelog.Log }
+
+// Access says which logs are opened for writing; the others are read.
+type Access struct{ Events, Decisions, Policies bool }
+
+// ErrNoData says that the directory holds no logs.
+var ErrNoData = errors.New("no Refloat data")
+
+// OpenLogs opens the logs of a data directory. Those opened for writing are
+// created when they are not there: events with that many partitions, decisions
+// with as many as events has.
+func (d Dir) OpenLogs(partitions int, write Access) (*Logs, error) {
+	var l Logs
+	open := func(dst **filelog.Log, dir string, partitions int, write bool) (err error) {
+		*dst, err = openLog(dir, partitions, write)
+		return err
+	}
+	if err := open(&l.Events, d.Events(), partitions, write.Events); err != nil {
+		return nil, err
+	}
+	if err := open(&l.Decisions, d.Decisions(), l.Events.Partitions(), write.Decisions); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	if err := open(&l.Policies, d.Policies(), 1, write.Policies); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	if e, c := l.Events.Partitions(), l.Decisions.Partitions(); e != c {
+		return nil, errors.Join(fmt.Errorf("%s has %d partitions and %s has %d: they must be equal", d.Events(), e, d.Decisions(), c), l.Close())
+	}
+	return &l, nil
+}
+
+func openLog(dir string, partitions int, write bool) (*filelog.Log, error) {
+	if !write {
+		if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("%w in %s", ErrNoData, dir)
+		}
+	} else if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return nil, fmt.Errorf("create log: %w", err)
+	}
+	if log, err := filelog.Open(filelog.Config{FS: vfs.Default, Dir: dir, ReadOnly: !write}); err == nil || !write {
+		return log, err
+	}
+	return filelog.Open(filelog.Config{FS: vfs.Default, Dir: dir, Partitions: partitions})
+}
+
+// Audit is the logs as audits read them.
+func (l *Logs) Audit() audit.Logs {
+	return audit.Logs{Events: l.Events, Decisions: l.Decisions, Policies: l.Policies}
+}
+
+// Recorded is the logs as audits read them, where `refloatctl record` may have
+// copied them from Pulsar: with the positions that they had there.
+func (l *Logs) Recorded() (audit.Logs, error) {
+	events, e1 := archive.Topic(l.Events)
+	decisions, e2 := archive.Topic(l.Decisions)
+	policies, e3 := archive.Topic(l.Policies)
+	return audit.Logs{Events: events, Decisions: decisions, Policies: policies}, errors.Join(e1, e2, e3)
+}
+
+// Close closes what is open.
+func (l *Logs) Close() error {
+	var errs []error
+	for _, log := range []*filelog.Log{l.Events, l.Decisions, l.Policies} {
+		if log != nil {
+			errs = append(errs, log.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// OpenEvents opens an events log that import or record wrote, for reading.
+func OpenEvents(dir string) (_ eventlog.Topic, closeLog func() error, err error) {
+	log, err := openLog(dir, 0, false)
+	if err != nil {
+		return nil, nil, err
+	}
+	topic, err := archive.Topic(log)
+	if err != nil {
+		return nil, nil, errors.Join(err, log.Close())
+	}
+	return topic, log.Close, nil
+}

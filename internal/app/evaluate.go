@@ -1,0 +1,265 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"gocloud.dev/blob"
+
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/chain/follow"
+	"github.com/refloat/refloat/internal/checkpoint"
+	"github.com/refloat/refloat/internal/evaluator"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/policy/policylog"
+	"github.com/refloat/refloat/internal/projection"
+)
+
+// refusedWait is how often a partition that waits for a person is looked at again.
+const refusedWait = 30 * time.Second
+
+// owner is what one partition's owners share, life after life.
+type owner struct {
+	*node
+	partition int
+	seat      Seat               // nil: the partition is always ours
+	keeper    *checkpoint.Keeper // nil: no checkpoints
+	committed time.Time          // since then something waits for a sync; zero: nothing
+}
+
+func (n *node) evaluate(ctx context.Context, partition int) (err error) {
+	o := &owner{node: n, partition: partition}
+	hooks := n.metrics.owner(partition, n.Now)
+	count := hooks.Committed
+	hooks.Committed = func(c evaluator.Commit) {
+		count(c)
+		for _, r := range c.Records {
+			if a, ok := r.(*chain.PolicyActivated); ok {
+				n.inForce.set(partition, a.Generation, n.Now())
+			}
+		}
+		if o.committed.IsZero() {
+			o.committed = n.Now()
+		}
+	}
+	phase, live := hooks.Phase, hooks.InForce
+	hooks.Phase = func(name string) {
+		phase(name)
+		if name != evaluator.Live {
+			n.inForce.leave(partition)
+		}
+	}
+	hooks.InForce = func(generation uint64) {
+		live(generation)
+		n.inForce.set(partition, generation, n.Now())
+	}
+	l := evaluator.Loop{
+		Config: evaluator.Config{
+			Partition: partition, Events: n.backend.Events, Decisions: n.backend.Decisions, Random: rand.Reader,
+			AcceptPartitions: n.AcceptPartitions, AcceptHistory: n.AcceptHistory, AcceptedBy: n.Instance,
+			Hooks: hooks,
+		},
+		Acquire: o.acquire, Now: n.Now, BackOff: randomBackOff(), DrainTimeout: 5 * time.Second, Log: n.Log,
+	}
+	if n.backend.Seat != nil {
+		if o.seat, err = n.backend.Seat(Evaluators, partition); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, o.seat.Close()) }()
+		l.Placement, l.RefusedWait = o.seat, refusedWait
+		l.Refused = func(err error) { refuse(n.metrics.refused, partition, err) }
+	}
+	if n.vault != nil {
+		ctx, stop := context.WithCancel(ctx)
+		o.keeper = o.newKeeper()
+		defer o.keeper.Close()
+		defer stop() // ends the upload that is on its way
+		return l.Run(ctx)
+	}
+	return l.Run(ctx)
+}
+
+// newKeeper takes checkpoints of the partition, and acknowledges what they hold.
+func (o *owner) newKeeper() *checkpoint.Keeper {
+	return checkpoint.NewKeeper(checkpoint.KeeperConfig{
+		Vault: o.vault, Partition: o.partition, Interval: o.CheckpointEvery,
+		OnSaved: func(info checkpoint.Info) {
+			o.metrics.checkpointSaved(o.partition, info)
+			at, err := eventlog.ParsePosition(info.Events)
+			if err == nil && o.seat != nil {
+				err = o.seat.Acknowledge(at)
+			}
+			if err != nil {
+				o.Log.Warn("checkpoint not acknowledged", slog.Int("partition", o.partition), slog.Any("error", err))
+			}
+		},
+		OnFailed: func(err error) {
+			o.metrics.checkpointFailed(o.partition)
+			o.Log.Error("checkpoint not saved", slog.Int("partition", o.partition), slog.Any("error", err))
+		},
+	})
+}
+
+// stateFormat is the format of what a Store holds: that of its records.
+const stateFormat = 1
+
+func (n *node) newVault(bucket *blob.Bucket) (*checkpoint.Vault, error) {
+	return checkpoint.New(checkpoint.Config{Bucket: bucket, Scratch: n.Data.Scratch(), Format: stateFormat, Now: n.Now})
+}
+
+// acquire takes the right to publish, then the state.
+func (o *owner) acquire(ctx context.Context) (*evaluator.Holding, error) {
+	pub, err := o.backend.Publisher(ctx, o.partition)
+	if err != nil {
+		return nil, err
+	}
+	store, err := o.openState(ctx)
+	if err != nil {
+		return nil, errors.Join(err, pub.Close())
+	}
+	policies, err := policylog.Open(o.backend.Policies)
+	if err != nil {
+		return nil, errors.Join(err, store.Close(), pub.Close())
+	}
+	policies.OnUnusable = func(generation uint64, err error) {
+		o.metrics.unusable.Inc()
+		o.Log.Error("policy generation cannot be used; the one before stays in force", slog.Uint64("generation", generation), slog.Any("error", err))
+	}
+	return &evaluator.Holding{
+		Store: store, Policies: policies, Publisher: pub,
+		Synced: func(place follow.Place) error { return o.synced(ctx, store, place) },
+		Close:  func() error { return errors.Join(pub.Close(), policies.Close(), store.Close()) },
+	}, nil
+}
+
+// synced: with shared checkpoints, what the newest one holds is not needed any
+// more; without, what the local state holds.
+func (o *owner) synced(ctx context.Context, store *projection.Store, place follow.Place) error {
+	if !o.committed.IsZero() {
+		o.metrics.commit.WithLabelValues(strconv.Itoa(o.partition)).Observe(o.Now().Sub(o.committed).Seconds())
+		o.committed = time.Time{}
+	}
+	if o.keeper != nil {
+		if !o.keeper.Due(o.Now(), place.Chain.Seq) {
+			return nil
+		}
+		at := checkpoint.At{
+			Seq: place.Chain.Seq, Link: place.Chain.Link.String(),
+			Events: place.Chain.InTo.String(), Decisions: place.Decisions.String(),
+		}
+		if err := o.keeper.Take(ctx, o.Now(), at, store.Checkpoint); err != nil {
+			o.metrics.checkpointFailed(o.partition)
+			o.Log.Error("checkpoint not taken", slog.Int("partition", o.partition), slog.Any("error", err))
+		}
+		return nil
+	}
+	if o.seat != nil {
+		return o.seat.Acknowledge(place.Chain.InTo)
+	}
+	return nil
+}
+
+// openState opens the partition's state, or the newest checkpoint where that
+// reaches further, or where the state cannot be opened.
+func (o *owner) openState(ctx context.Context) (*projection.Store, error) {
+	dir := o.Data.State(o.partition)
+	// What a crash in the middle of replacing a state left behind.
+	if err := errors.Join(os.RemoveAll(dir+newSuffix), os.RemoveAll(dir+oldSuffix)); err != nil {
+		return nil, fmt.Errorf("clear state: %w", err)
+	}
+	store, openErr := o.openStore(dir)
+	if o.vault == nil || openErr != nil && !errors.Is(openErr, projection.ErrCorrupt) {
+		return store, openErr
+	}
+	reached := uint64(0)
+	if openErr == nil {
+		place, err := evaluator.PlaceIn(store)
+		if err != nil {
+			openErr = errors.Join(err, store.Close())
+		}
+		reached = place.Chain.Seq
+	}
+	if openErr != nil {
+		o.Log.Error("state cannot be used; looking for a checkpoint", slog.Int("partition", o.partition), slog.Any("error", openErr))
+	}
+	restored, err := o.restore(ctx, dir+newSuffix, reached)
+	switch {
+	case err != nil && openErr == nil:
+		return nil, errors.Join(err, store.Close())
+	case err != nil || !restored && openErr != nil:
+		return nil, errors.Join(openErr, err)
+	case !restored:
+		return store, nil
+	case openErr == nil:
+		if err := store.Close(); err != nil {
+			return nil, err
+		}
+	}
+	if err := replace(dir); err != nil {
+		return nil, fmt.Errorf("put checkpoint in place: %w", err)
+	}
+	return o.openStore(dir)
+}
+
+const newSuffix, oldSuffix = ".new", ".old"
+
+// replace puts the new state in the place of the old one. A crash on the way
+// leaves one of them whole, or neither, and never half of one.
+func replace(dir string) error {
+	if err := os.Rename(dir, dir+oldSuffix); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return errors.Join(os.Rename(dir+newSuffix, dir), os.RemoveAll(dir+oldSuffix))
+}
+
+func (o *owner) openStore(dir string) (*projection.Store, error) {
+	return projection.OpenStore(projection.StoreConfig{FS: vfs.Default, Dir: dir, Logger: pebbleLog{o.Log}})
+}
+
+// restore brings the newest usable checkpoint beyond a place to a directory, if
+// there is one.
+func (o *owner) restore(ctx context.Context, dir string, beyond uint64) (bool, error) {
+	saved, err := o.vault.List(ctx, o.partition)
+	if err != nil {
+		return false, fmt.Errorf("%w: list checkpoints: %w", eventlog.ErrTransient, err)
+	}
+	for _, c := range saved {
+		if c.Seq <= beyond {
+			break
+		}
+		began := o.Now()
+		err := errors.New(c.Unusable)
+		if c.Unusable == "" {
+			err = o.vault.Restore(ctx, o.partition, c, dir)
+		}
+		if err == nil {
+			o.Log.Info("checkpoint restored", slog.Int("partition", o.partition), slog.Uint64("seq", c.Seq), slog.Duration("took", o.Now().Sub(began)))
+			return true, nil
+		}
+		if c.Unusable == "" && !errors.Is(err, checkpoint.ErrDamaged) {
+			return false, fmt.Errorf("%w: restore checkpoint: %w", eventlog.ErrTransient, err)
+		}
+		o.Log.Error("checkpoint cannot be used; trying an older one", slog.Int("partition", o.partition), slog.Uint64("seq", c.Seq), slog.Any("error", err))
+	}
+	return false, nil
+}
+
+// randomBackOff waits a little longer after each loss in a row, up to 10 s.
+func randomBackOff() func(losses int) time.Duration {
+	b := backoff.NewExponentialBackOff()
+	b.InitialInterval, b.MaxInterval = 50*time.Millisecond, 10*time.Second
+	return func(losses int) time.Duration {
+		if losses == 1 {
+			b.Reset()
+		}
+		return b.NextBackOff()
+	}
+}

@@ -1,0 +1,43 @@
+package app_test
+
+import (
+	"bytes"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/refloat/refloat/internal/app"
+	"github.com/refloat/refloat/internal/test/policysynctest"
+)
+
+// TestFollowArmada: a node that follows an Armada begins by reading it; where that
+// cannot be read, what an earlier one read decides, and where there is none, nobody.
+func TestFollowArmada(t *testing.T) {
+	t.Parallel()
+	dir := app.Dir(filepath.Join(t.TempDir(), "data"))
+	var logged bytes.Buffer
+	armada := policysynctest.Serve(t, "", nil)
+	armada.Set("infra", policysynctest.Policy("infra", 2, "node"))
+	c := app.Config{
+		Data: dir, Follow: &app.Follow{Address: armada.Address}, Feeds: []string{recordingFile("preempted")}, Evaluate: true, Ingest: true, ExitWhenDrained: true,
+		Log: slog.New(slog.NewTextHandler(&logged, nil)), Now: time.Now,
+	}
+	armada.Fail(app.ErrNoData) // any error
+	if err := app.Run(t.Context(), c); err == nil || !strings.Contains(err.Error(), "follow the policies of Armada at "+armada.Address) || !strings.Contains(err.Error(), "nobody has read them before") {
+		t.Errorf("without policies: %v", err)
+	}
+	armada.Fail(nil)
+	if err := app.Run(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	armada.Stop()
+	if err := app.Run(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	if text := logged.String(); strings.Count(text, "policies followed") != 1 || !strings.Contains(text, "policies cannot be followed; those that were read last stay in force") {
+		t.Errorf("logged %s", text)
+	}
+	follows(t, dir)
+}

@@ -1,0 +1,87 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/jobdb/postgres"
+	"github.com/refloat/refloat/internal/jobdb/sqlite"
+)
+
+// JobDB is a job database open for writing.
+type JobDB interface {
+	jobdb.Store
+	Close() error
+}
+
+// JobDBReader is a job database open for reading.
+type JobDBReader interface {
+	View(ctx context.Context, read func(jobdb.Queries) error) error
+	Close() error
+}
+
+// OpenJobDB opens a job database for writing, by its URL: sqlite:///path/to/file
+// or postgres://user@host:5432/database.
+func OpenJobDB(ctx context.Context, at string) (JobDB, error) {
+	if isPostgres(at) {
+		return opened[JobDB](postgres.Open(ctx, at, postgres.Options{}))
+	}
+	path, err := sqlitePath(at)
+	if err != nil {
+		return nil, err
+	}
+	return opened[JobDB](sqlite.Open(ctx, path, sqlite.Options{}))
+}
+
+// ReadJobDB opens a job database for reading.
+func ReadJobDB(ctx context.Context, at string) (JobDBReader, error) {
+	if isPostgres(at) {
+		return opened[JobDBReader](postgres.OpenReader(ctx, at))
+	}
+	path, err := sqlitePath(at)
+	if err != nil {
+		return nil, err
+	}
+	return opened[JobDBReader](sqlite.OpenReader(ctx, path))
+}
+
+// opened is nil after an error, and not a pointer that is nil.
+func opened[I any](db any, err error) (I, error) {
+	if err != nil {
+		var none I
+		return none, err
+	}
+	return db.(I), nil
+}
+
+func isPostgres(at string) bool {
+	return strings.HasPrefix(at, "postgres://") || strings.HasPrefix(at, "postgresql://")
+}
+
+const jobDBForms = "give sqlite:///path/to/jobs.sqlite or postgres://user@host:5432/database"
+
+func sqlitePath(at string) (string, error) {
+	if path, ok := strings.CutPrefix(at, "sqlite://"); ok && path != "" {
+		return path, nil
+	}
+	u, err := url.Parse(at)
+	if err != nil || u.Opaque != "" || u.Scheme == "" { // it may be anything, also a password
+		return "", errors.New("job database: no URL: " + jobDBForms)
+	}
+	u.RawQuery, u.Fragment = "", ""
+	return "", fmt.Errorf("job database %s: %s", u.Redacted(), jobDBForms)
+}
+
+func (n *node) jobDB() string {
+	if n.JobDB != "" {
+		return n.JobDB
+	}
+	return n.Data.JobDBURL()
+}
+
+// JobDBURL is the URL of the embedded job database.
+func (d Dir) JobDBURL() string { return "sqlite://" + d.JobDB() }

@@ -1,0 +1,195 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/refloat/refloat/internal/armada/controlplane"
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/checkpoint"
+	"github.com/refloat/refloat/internal/evaluator"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/policy/policylog"
+)
+
+// reached is how far a partition's work came.
+type reached struct {
+	at        eventlog.Position
+	published int64 // publish time of the last message in it, Unix nanoseconds; 0: it held none
+}
+
+func (m *Metrics) reach(where map[int]reached, partition int, to reached) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if to.published == 0 {
+		to.published = where[partition].published
+	}
+	where[partition] = to
+}
+
+// leave forgets a partition that is owned elsewhere.
+func (m *Metrics) leave(partition int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.reached, partition)
+	p := strconv.Itoa(partition)
+	m.lag.DeleteLabelValues(p)
+	m.behind.DeleteLabelValues(p)
+}
+
+func (m *Metrics) at(where map[int]reached, partition int) (reached, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r, ok := where[partition]
+	return r, ok
+}
+
+// refuse says why a partition waits for a person; nil: it does not.
+func refuse(refused *prometheus.GaugeVec, partition int, err error) {
+	p := strconv.Itoa(partition)
+	refused.DeletePartialMatch(map[string]string{"partition": p})
+	if err != nil {
+		refused.WithLabelValues(p, refusal(err)).Set(1)
+	}
+}
+
+// refusal is a reason as a metric label.
+func refusal(err error) string {
+	for _, r := range []struct {
+		class error
+		label string
+	}{
+		{controlplane.ErrTaken, "taken"},
+		{evaluator.ErrHistory, "history"},
+		{evaluator.ErrRepartitioned, "partitions"},
+		{evaluator.ErrDiverged, "diverged"},
+		{policylog.ErrUnusable, "policies"},
+		{chain.ErrMissing, "missing"},
+		{eventlog.ErrTrimmed, "trimmed"},
+		{eventlog.ErrCorrupt, "corrupt"},
+	} {
+		if errors.Is(err, r.class) {
+			return r.label
+		}
+	}
+	return "other"
+}
+
+func (m *Metrics) ingesting(partition int, active bool) {
+	v := 0.0
+	if active {
+		v = 1
+	}
+	m.ingests.WithLabelValues(strconv.Itoa(partition)).Set(v)
+	if !active {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.written, partition)
+		m.ingestLag.DeleteLabelValues(strconv.Itoa(partition))
+	}
+}
+
+func (m *Metrics) retried(log *slog.Logger, o *outage) func(int, error) {
+	return func(partition int, err error) {
+		m.retries.WithLabelValues(strconv.Itoa(partition)).Inc()
+		if errors.Is(err, jobdb.ErrUnavailable) {
+			o.away(partition, err)
+			return
+		}
+		log.Warn("partition is written again", slog.Int("partition", partition), slog.Any("error", err))
+	}
+}
+
+func (m *Metrics) releasedFrom(log *slog.Logger) func(jobdb.Release) {
+	return func(r jobdb.Release) {
+		m.released.WithLabelValues(strconv.Itoa(r.Partition)).Add(float64(r.Messages))
+		log.Warn("events released without decisions", slog.Int("partition", r.Partition), slog.Uint64("messages", r.Messages),
+			slog.String("from", r.From.String()), slog.String("to", r.To.String()))
+	}
+}
+
+func (m *Metrics) checkpointSaved(partition int, info checkpoint.Info) {
+	p := strconv.Itoa(partition)
+	m.saved.WithLabelValues(p).Set(float64(info.Taken.UnixNano()) / 1e9)
+	m.savedBytes.WithLabelValues(p).Set(float64(info.Bytes))
+}
+
+func (m *Metrics) checkpointFailed(partition int) {
+	m.notSaved.WithLabelValues(strconv.Itoa(partition)).Inc()
+}
+
+const lagEvery = 5 * time.Second
+
+// measureLag keeps the lag of what is worked on here.
+func (n *node) measureLag(ctx context.Context) error {
+	ticker := time.NewTicker(lagEvery)
+	defer ticker.Stop()
+	for {
+		for p := range n.backend.Events.Partitions() {
+			if r, ok := n.metrics.at(n.metrics.reached, p); ok {
+				n.measureEvents(p, r)
+			}
+			if r, ok := n.metrics.at(n.metrics.written, p); ok {
+				n.measureBehind(n.backend.Decisions, p, r, n.metrics.ingestLag.WithLabelValues(strconv.Itoa(p)).Set)
+			}
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (n *node) measureEvents(partition int, r reached) {
+	end, err := n.backend.Events.End(partition)
+	if err != nil {
+		return // the owner meets the same error
+	}
+	seconds := 0.0
+	if end.Compare(r.at) > 0 && r.published > 0 {
+		seconds = max(0, float64(n.Now().UnixNano()-r.published)/1e9)
+	}
+	p := strconv.Itoa(partition)
+	n.metrics.lag.WithLabelValues(p).Set(seconds)
+	n.measureBehind(n.backend.Events, partition, r, n.metrics.behind.WithLabelValues(p).Set)
+}
+
+func (n *node) measureBehind(topic eventlog.Topic, partition int, r reached, set func(float64)) {
+	if n.backend.Behind == nil {
+		return
+	}
+	if behind, err := n.backend.Behind(topic, partition, r.at); err == nil {
+		set(float64(behind))
+	}
+}
+
+const recountEvery = 10 * time.Second
+
+// watchPartitions ends the node when the number of partitions of events changes:
+// from then on a job set may be in another partition than its history.
+func (n *node) watchPartitions(ctx context.Context) error {
+	ticker := time.NewTicker(recountEvery)
+	defer ticker.Stop()
+	had := n.backend.Events.Partitions()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil
+		}
+		switch has, err := n.backend.Recount(); {
+		case err != nil:
+			n.Log.Warn("partitions not counted", slog.Any("error", err))
+		case has != had:
+			return fmt.Errorf("%w: events had %d, now has %d; `refloatctl doctor` says what to do", evaluator.ErrRepartitioned, had, has)
+		}
+	}
+}

@@ -1,0 +1,214 @@
+package app
+
+import (
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/evaluator"
+	"github.com/refloat/refloat/internal/sink"
+)
+
+// Metrics is what an operator asks of a node: what was decided, how far behind
+// it is, how long a round takes, and what was ignored or parked.
+type Metrics struct {
+	registry   *prometheus.Registry
+	decisions  *prometheus.CounterVec
+	notDecided *prometheus.CounterVec
+	parked     *prometheus.CounterVec
+	ignored    *prometheus.CounterVec
+	answered   *prometheus.CounterVec
+	readBack   *prometheus.HistogramVec
+	live       *prometheus.GaugeVec
+	losses     *prometheus.CounterVec
+	rows       *prometheus.CounterVec
+	ingest     *prometheus.HistogramVec
+	eventTime  *prometheus.GaugeVec
+	unusable   prometheus.Counter
+
+	since       *prometheus.GaugeVec
+	generation  *prometheus.GaugeVec
+	refused     *prometheus.GaugeVec
+	notWritten  *prometheus.GaugeVec
+	notMirrored *prometheus.CounterVec
+	controlled  *prometheus.CounterVec
+	notFollowed *prometheus.GaugeVec
+	lag         *prometheus.GaugeVec
+	behind      *prometheus.GaugeVec
+	commit      *prometheus.HistogramVec
+	ingestLag   *prometheus.GaugeVec
+	ingests     *prometheus.GaugeVec
+	retries     *prometheus.CounterVec
+	away        *prometheus.GaugeVec
+	released    *prometheus.CounterVec
+	saved       *prometheus.GaugeVec
+	savedBytes  *prometheus.GaugeVec
+	notSaved    *prometheus.CounterVec
+
+	followFailing *prometheus.GaugeVec
+	followRead    *prometheus.GaugeVec
+	followNot     *prometheus.GaugeVec
+
+	mu      sync.Mutex
+	reached map[int]reached // by partition, of the evaluator
+	written map[int]reached // by partition, of the ingester
+
+	healthy atomic.Bool
+	ready   atomic.Bool
+}
+
+// NewMetrics registers the metrics, all named refloat_….
+func NewMetrics() *Metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "refloat_" + name, Help: help}, labels)
+	}
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "refloat_" + name, Help: help}, labels)
+	}
+	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "refloat_" + name, Help: help, Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16),
+		}, labels)
+	}
+	m := &Metrics{
+		registry:   prometheus.NewRegistry(),
+		decisions:  counter("decisions_total", "Decisions that were read back and committed.", "decision", "code", "shadow"),
+		notDecided: counter("not_decided_total", "Failed runs that were left alone, by reason.", "reason"),
+		parked:     counter("parked_total", "Messages and events that could not be used, by reason.", "reason"),
+		ignored:    counter("ignored_envelopes_total", "Messages of the decision log that were not accepted, by why.", "why"),
+		answered:   counter("answered_messages_total", "Input messages that committed envelopes answer.", "partition"),
+		readBack:   histogram("read_back_seconds", "From publishing an envelope to reading it back.", "partition"),
+		live:       gauge("partition_live", "1 while this node owns the partition and decides.", "partition"),
+		losses:     counter("partition_phases_total", "Times a partition entered a phase of ownership.", "partition", "phase"),
+		rows:       counter("jobdb_rows_total", "Rows written to the job database.", "partition"),
+		ingest:     histogram("jobdb_transaction_seconds", "Loading, writing and committing one transaction.", "partition"),
+		eventTime:  gauge("jobdb_last_event_timestamp_seconds", "Publish time of the last message in the job database.", "partition"),
+		unusable: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "refloat_policy_generations_unusable_total", Help: "Policy generations that were passed over because they cannot be used.",
+		}),
+		since:       gauge("owner_since_timestamp_seconds", "When this process began to decide the partition; 0 while it does not.", "partition"),
+		generation:  gauge("policy_generation", "Policy generation in force.", "partition"),
+		refused:     gauge("refused", "1 while the partition waits for a person, by reason.", "partition", "reason"),
+		notWritten:  gauge("jobdb_refused", "1 while the partition is not written to the job database and waits for a person, by reason.", "partition", "reason"),
+		notMirrored: counter("armada_left_out_total", "Events and retries that could not be put into Armada's tables, by kind.", "kind"),
+		controlled:  counter("control_total", "What operators asked for on Armada's control-plane topic, by kind.", "kind"),
+		notFollowed: gauge("control_refused", "1 while a partition of Armada's control-plane topic is not followed and waits for a person, by reason.", "partition", "reason"),
+		lag:         gauge("lag_seconds", "Age of the oldest event that is not answered, by its place after the last answered one; 0 when none waits.", "partition"),
+		behind:      gauge("lag_messages", "Log entries of events after the last answered one. A batch is one entry.", "partition"),
+		commit:      histogram("commit_seconds", "From reading an envelope back to its state being durable.", "partition"),
+		ingestLag:   gauge("jobdb_lag_messages", "Log entries of decisions that are not in the job database.", "partition"),
+		ingests:     gauge("jobdb_partition_active", "1 while this process writes the partition to the job database.", "partition"),
+		retries:     counter("jobdb_retries_total", "Times that writing a partition was tried again.", "partition"),
+		away:        gauge("jobdb_unavailable", "1 while the job database cannot be written now and is tried again, by state.", "state"),
+		released:    counter("jobdb_released_messages_total", "Events that went to the job database without a decision, since none came in time.", "partition"),
+		saved:       gauge("checkpoint_timestamp_seconds", "When the newest checkpoint was taken.", "partition"),
+		savedBytes:  gauge("checkpoint_bytes", "Size of the newest checkpoint.", "partition"),
+		notSaved:    counter("checkpoint_failures_total", "Checkpoints that could not be saved.", "partition"),
+		reached:     map[int]reached{},
+		written:     map[int]reached{},
+
+		followFailing: gauge("follow_armada_failing", "1 while the policies of the Armada that is followed cannot be read.", "armada"),
+		followRead:    gauge("follow_armada_last_read_timestamp_seconds", "When they were last read; 0: not since this process started.", "armada"),
+		followNot:     gauge("follow_armada_not_understood", "Policies and bindings there that cannot be used here.", "armada"),
+	}
+	m.registry.MustRegister(m.decisions, m.notDecided, m.parked, m.ignored, m.answered, m.readBack, m.live, m.losses,
+		m.rows, m.ingest, m.eventTime, m.unusable, m.since, m.generation, m.refused, m.notWritten, m.notMirrored, m.controlled, m.notFollowed, m.lag, m.behind, m.commit,
+		m.ingestLag, m.ingests, m.retries, m.away, m.released, m.saved, m.savedBytes, m.notSaved,
+		m.followFailing, m.followRead, m.followNot, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.healthy.Store(true)
+	return m
+}
+
+// owner are the hooks of one partition's owner.
+func (m *Metrics) owner(partition int, now func() time.Time) evaluator.Hooks {
+	p := strconv.Itoa(partition)
+	for _, why := range chain.AllIgnored() {
+		m.ignored.WithLabelValues(why.String())
+	}
+	return evaluator.Hooks{
+		Committed: func(c evaluator.Commit) {
+			m.answered.WithLabelValues(p).Add(float64(c.Envelope.InCount))
+			m.readBack.WithLabelValues(p).Observe(c.Waited.Seconds())
+			m.reach(m.reached, partition, reached{at: c.Envelope.InTo, published: c.Published})
+			for _, r := range c.Records {
+				m.count(p, r)
+			}
+		},
+		Ignored: func(why chain.Ignored) { m.ignored.WithLabelValues(why.String()).Inc() },
+		Phase: func(phase string) {
+			m.losses.WithLabelValues(p, phase).Inc()
+			live, since := 0.0, 0.0
+			if phase == evaluator.Live {
+				live, since = 1, float64(now().UnixNano())/1e9
+				refuse(m.refused, partition, nil)
+			}
+			m.live.WithLabelValues(p).Set(live)
+			m.since.WithLabelValues(p).Set(since)
+			if phase == evaluator.Standby {
+				m.leave(partition)
+			}
+		},
+		InForce: func(generation uint64) { m.generation.WithLabelValues(p).Set(float64(generation)) },
+	}
+}
+
+func (m *Metrics) count(p string, r chain.Record) {
+	switch r := r.(type) {
+	case *chain.Decision:
+		kind := "JobFailed"
+		if r.Requeue {
+			kind = "JobRequeued"
+		}
+		m.decisions.WithLabelValues(kind, r.Code.String(), strconv.FormatBool(r.Shadow)).Inc()
+	case *chain.NotDecided:
+		m.notDecided.WithLabelValues(r.Reason.String()).Inc()
+	case *chain.PolicyActivated:
+		m.generation.WithLabelValues(p).Set(float64(r.Generation))
+	case *chain.Parked:
+		m.parked.WithLabelValues(r.Reason.String()).Inc()
+	}
+}
+
+// ingester are the hooks of the ingester.
+func (m *Metrics) ingester(now func() time.Time) sink.Hooks {
+	return sink.Hooks{
+		Now: now,
+		Committed: func(b sink.Batch) {
+			p := strconv.Itoa(b.Partition)
+			m.reach(m.written, b.Partition, reached{at: b.Place.Decisions, published: b.Published})
+			m.rows.WithLabelValues(p).Add(float64(b.Rows))
+			m.ingest.WithLabelValues(p).Observe(b.Took.Seconds())
+			if b.Published != 0 {
+				m.eventTime.WithLabelValues(p).Set(float64(b.Published) / 1e9)
+			}
+		},
+	}
+}
+
+// Handler serves /metrics, /healthz (the process works) and /readyz (it has
+// taken up its work).
+func (m *Metrics) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("/healthz", answer(&m.healthy))
+	mux.HandleFunc("/readyz", answer(&m.ready))
+	return mux
+}
+
+func answer(ok *atomic.Bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if !ok.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = w.Write([]byte("not yet\n"))
+			return
+		}
+		_, _ = w.Write([]byte("ok\n"))
+	}
+}

@@ -1,0 +1,126 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/refloat/refloat/internal/armada/schedulerdb"
+	"github.com/refloat/refloat/internal/armada/schedulerdb/pgstore"
+	"github.com/refloat/refloat/internal/armada/writer"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/sink"
+)
+
+// IngestModes are the modes of an ingester, the default first.
+func IngestModes() []string { return []string{"direct", "holdback", "passthrough", "observe"} }
+
+// CheckIngestMode says what is wrong with the name of a mode; empty is the default.
+func CheckIngestMode(name string) error {
+	if name == "" || slices.Contains(IngestModes(), name) {
+		return nil
+	}
+	return fmt.Errorf("mode %q: give one of %s", name, strings.Join(IngestModes(), ", "))
+}
+
+// mirrorMode is what a mode of an ingester does to Armada's tables, and whether
+// they must be there for it.
+func mirrorMode(name string) (mode writer.Mode, must bool, err error) {
+	switch name {
+	case "", "direct":
+		return writer.Direct, false, nil
+	case "holdback":
+		return writer.HoldBack, true, nil
+	case "passthrough":
+		return writer.Passthrough, true, nil
+	}
+	return 0, false, CheckIngestMode(name)
+}
+
+// mirrors makes what writes Armada's tables beside ours, or nil: the job database
+// has none, or the mode leaves them alone.
+func (n *node) mirrors(ctx context.Context, db JobDB) (func(partition int) sink.Mirror, error) {
+	if n.IngestMode == "observe" {
+		return nil, nil
+	}
+	mode, must, err := mirrorMode(n.IngestMode)
+	if err != nil {
+		return nil, err
+	}
+	if err := lookForArmada(ctx, db); errors.Is(err, pgstore.ErrForeign) && !must {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("mode %s writes Armada's scheduler database: %w", n.IngestMode, err)
+	}
+	n.Log.Info("Armada's tables are written", slog.String("mode", n.IngestMode))
+	copies := n.backend.Copies
+	if mode == writer.Passthrough {
+		copies = nil
+	}
+	return func(partition int) sink.Mirror {
+		return writer.New(writer.Config{Partition: partition, Mode: mode, NodeLabel: n.NodeLabel, Copies: copies, Hooks: writer.Hooks{
+			Parked: func(p int, at eventlog.Position, f schedulerdb.Finding) {
+				n.metrics.notMirrored.WithLabelValues(f.Kind.String()).Inc()
+				n.Log.Warn("left out of Armada's tables", slog.Int("partition", p), slog.String("message", at.String()), slog.Int("event", f.Event),
+					slog.String("kind", f.Kind.String()), slog.String("reason", f.Reason))
+			},
+			Untold: func(p int, err error) {
+				n.metrics.notMirrored.WithLabelValues("Untold").Inc()
+				n.Log.Warn("a decision is not copied to events", slog.Int("partition", p), slog.Any("error", err))
+			},
+			Unable: func(p int, err error) {
+				n.metrics.notMirrored.WithLabelValues("Unable").Inc()
+				n.Log.Error("a retry is not put into Armada's tables", slog.Int("partition", p), slog.Any("error", err))
+			},
+		}})
+	}, nil
+}
+
+// lookForArmada is nil where a job database is also Armada's scheduler database, as
+// we know it.
+func lookForArmada(ctx context.Context, db JobDB) (err error) {
+	tx, err := db.Begin(ctx, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, tx.Rollback()) }()
+	pg, ok := tx.(interface{ Conn() pgx.Tx })
+	if !ok {
+		return fmt.Errorf("%w: it is not in PostgreSQL; give --job-db postgres://…", pgstore.ErrForeign)
+	}
+	return pgstore.Check(ctx, pg.Conn())
+}
+
+// copier publishes to events, in one go after another. What failed once begins
+// anew: its client may not take any more.
+type copier struct {
+	open func() appender
+
+	mu      sync.Mutex
+	current appender
+}
+
+type appender interface {
+	AppendSync(ctx context.Context, partition int, msgs []eventlog.Message) error
+	Close() error
+}
+
+func (c *copier) publish(ctx context.Context, partition int, msgs []eventlog.Message) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current == nil {
+		c.current = c.open()
+	}
+	err := c.current.AppendSync(ctx, partition, msgs)
+	if err != nil {
+		err = errors.Join(err, c.current.Close())
+		c.current = nil
+	}
+	return err
+}

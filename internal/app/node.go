@@ -1,0 +1,311 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/refloat/refloat/internal/armada/policysync"
+	"github.com/refloat/refloat/internal/checkpoint"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/policy/policylog"
+)
+
+// Config says what a node does. Data (but for an ingester on Pulsar with a job
+// database elsewhere), Log and Now are required.
+type Config struct {
+	Data     Dir
+	Pulsar   *Pulsar // nil: the logs are those of the data directory
+	Instance string  // name of this process, on Pulsar: differs from all others
+	JobDB    string  // URL; empty: SQLite in the data directory
+	// IngestMode is one of IngestModes; empty: the first. It matters where the job
+	// database is Armada's scheduler database, too.
+	IngestMode string
+	NodeLabel  string // Armada's scheduling.nodeIdLabel; empty: its default
+	// ReleaseAfter is how old an event may get without a decision before it goes
+	// to the job database without one (PROTOCOL 13); 0: as old as it likes.
+	ReleaseAfter time.Duration
+	// Checkpoints is the URL of shared storage for copies of the state; empty: none.
+	Checkpoints     string
+	CheckpointEvery time.Duration // default a minute
+	// AcceptHistory and AcceptPartitions are the operator's word (evaluator.Config).
+	AcceptHistory    *eventlog.Position
+	AcceptPartitions int
+	Partitions       int    // of logs that are created; 0: as the feeds need, at least 1
+	Policies         string // policy file or directory to publish and watch; empty: none
+	Feeds            []string
+	Pace             float64 // of the feeds; 0: at once
+	Evaluate         bool
+	Ingest           bool
+	Listen           string // address of /metrics, /healthz, /readyz; empty: none
+	API              API
+	Follow           *Follow // an Armada whose policies are ours; not with Policies
+	// ExitWhenDrained ends the node when the feeds are through and everything
+	// in the log is decided and in the job database.
+	ExitWhenDrained bool
+	Progress        func(Status)
+	Log             *slog.Logger
+	Now             func() time.Time
+}
+
+// Status is how far a node came, in messages of the feeds.
+type Status struct{ Fed, Total int }
+
+// Run works until ctx ends, or until it is drained. It ends cleanly on both.
+func Run(ctx context.Context, c Config) error {
+	partitions, total, err := c.partitions()
+	if err != nil {
+		return err
+	}
+	n := &node{Config: c, metrics: NewMetrics(), total: total}
+	if c.Pulsar != nil {
+		if n.backend, err = OpenPulsar(*c.Pulsar, c.Instance, c.Log); err != nil {
+			return err
+		}
+		return errors.Join(n.start(ctx), n.backend.Close())
+	}
+	logs, err := c.Data.OpenLogs(partitions, Access{Events: len(c.Feeds) > 0 || c.Evaluate && c.Ingest, Decisions: c.Evaluate, Policies: c.Evaluate})
+	if err != nil {
+		return err
+	}
+	if has := logs.Events.Partitions(); len(c.Feeds) > 0 && has < partitions {
+		return errors.Join(fmt.Errorf("the feeds need %d partitions, %s has %d: start with a new data directory", partitions, c.Data.Events(), has), logs.Close())
+	}
+	n.backend, n.feedLog = logs.Backend(), logs.Events
+	if c.Evaluate && c.Ingest {
+		n.backend.Copies = logs.Events.AppendSync
+	}
+	return errors.Join(n.start(ctx), n.backend.Close())
+}
+
+type node struct {
+	Config
+	backend  *Backend
+	feedLog  FeedLog
+	vault    *checkpoint.Vault // nil: no checkpoints
+	metrics  *Metrics
+	policies *policylog.Store // nil: we change none
+	followed *policysync.Follower
+	inForce  inForce
+	total    int
+}
+
+// start opens what is shared by all partitions.
+func (n *node) start(ctx context.Context) (err error) {
+	if n.Checkpoints != "" && n.Evaluate {
+		bucket, err := checkpoint.Open(ctx, n.Checkpoints)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, bucket.Close()) }()
+		if n.vault, err = n.newVault(bucket); err != nil {
+			return err
+		}
+	}
+	return n.run(ctx)
+}
+
+// partitions is how many a new log gets, and the messages of all feeds.
+func (c Config) partitions() (partitions, messages int, err error) {
+	partitions = max(1, c.Partitions)
+	for _, file := range c.Feeds {
+		n, needed, err := Survey(file)
+		if err != nil {
+			return 0, 0, err
+		}
+		messages += n
+		if needed > partitions && c.Partitions != 0 {
+			return 0, 0, fmt.Errorf("%s needs %d partitions, --partitions says %d", file, needed, c.Partitions)
+		}
+		partitions = max(partitions, needed)
+	}
+	return partitions, messages, nil
+}
+
+func (n *node) run(ctx context.Context) (err error) {
+	if n.Policies != "" || n.API.Listen != "" || n.Follow != nil {
+		if n.policies, err = OpenPolicyStore(n.backend, n.Now); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, n.policies.Close()) }()
+	}
+	if n.Policies != "" {
+		set, err := ReadPolicies(n.Policies)
+		if err != nil {
+			return err
+		}
+		generation, err := PublishPolicies(ctx, n.policies, set, "files of "+n.Policies)
+		if errors.Is(err, context.Canceled) {
+			return nil // ended before it began
+		}
+		if err != nil {
+			return err
+		}
+		n.Log.Info("policies read", slog.String("from", n.Policies), slog.Uint64("generation", generation))
+	}
+	if n.Follow != nil {
+		if err := n.beginToFollow(ctx); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, n.followed.Close()) }()
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	group, ctx := errgroup.WithContext(ctx)
+	fed := make(chan struct{})
+	if n.Listen != "" {
+		if err := n.serve(ctx, group); err != nil {
+			return err
+		}
+	}
+	if n.API.Listen != "" {
+		if err := n.serveAPI(ctx, group); err != nil {
+			return err
+		}
+	}
+	if n.Policies != "" {
+		group.Go(func() error { return WatchPolicies(ctx, n.policies, n.Policies, n.Log) })
+	}
+	if n.followed != nil {
+		group.Go(func() error { return n.followed.Run(ctx) })
+	}
+	group.Go(func() error { defer close(fed); return n.feed(ctx) })
+	if n.Evaluate {
+		for p := range n.backend.Events.Partitions() {
+			group.Go(func() error { return n.evaluate(ctx, p) })
+		}
+	}
+	if n.Ingest {
+		group.Go(func() error { return n.ingest(ctx) })
+	}
+	if n.backend.Recount != nil {
+		group.Go(func() error { return n.watchPartitions(ctx) })
+	}
+	group.Go(func() error { return n.measureLag(ctx) })
+	if n.ExitWhenDrained {
+		group.Go(func() error { defer stop(); return n.awaitDrained(ctx, fed) })
+	}
+	n.metrics.ready.Store(true)
+	err = group.Wait()
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+func (n *node) serve(ctx context.Context, group *errgroup.Group) error {
+	l, err := net.Listen("tcp", n.Listen)
+	if err != nil {
+		return fmt.Errorf("listen for metrics: %w (choose another --listen, or none with --listen '')", err)
+	}
+	n.Log.Info("serving /metrics, /healthz and /readyz", slog.String("address", l.Addr().String()))
+	server := &http.Server{Handler: n.metrics.Handler(), ReadHeaderTimeout: 5 * time.Second}
+	group.Go(func() error {
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	group.Go(func() error {
+		<-ctx.Done()
+		return server.Close()
+	})
+	return nil
+}
+
+func (n *node) feed(ctx context.Context) error {
+	before := 0
+	for _, file := range n.Feeds {
+		seen := 0
+		f := Feed{File: file, Log: n.feedLog, Pace: n.Pace, Now: n.Now, Progress: func(messages int) {
+			seen = messages
+			if n.Progress != nil {
+				n.Progress(Status{Fed: before + seen, Total: n.total})
+			}
+		}}
+		written, err := f.Run(ctx)
+		if err != nil {
+			return err
+		}
+		before += seen
+		n.Log.Info("feed is through", slog.String("file", file), slog.Int("written", written), slog.Int("already_there", seen-written))
+	}
+	return nil
+}
+
+// awaitDrained returns when the feeds are through and the job database has
+// come to the end of the events.
+func (n *node) awaitDrained(ctx context.Context, fed <-chan struct{}) error {
+	select {
+	case <-fed:
+	case <-ctx.Done():
+		return nil
+	}
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		done, err := n.drained(ctx)
+		if done || err != nil {
+			return err
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (n *node) drained(ctx context.Context) (bool, error) {
+	r, err := ReadJobDB(ctx, n.jobDB())
+	if err != nil {
+		return false, nil //nolint:nilerr // the ingester creates it in a moment, waits for it, or fails itself
+	}
+	defer r.Close()
+	places := map[int]eventlog.Position{}
+	err = r.View(ctx, func(q jobdb.Queries) error {
+		all, err := q.Places()
+		for _, p := range all {
+			places[p.Partition] = p.Place.Chain.InTo
+		}
+		return err
+	})
+	if errors.Is(err, jobdb.ErrUnavailable) {
+		return false, nil // as the ingester says
+	}
+	if err != nil {
+		return false, err
+	}
+	for p := range n.backend.Events.Partitions() {
+		end, err := n.backend.Events.End(p)
+		if err != nil {
+			return false, err
+		}
+		if at, ok := places[p]; end != eventlog.Start && (!ok || at.Compare(end) < 0) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// pebbleLog passes on what Pebble says, as far as it is an error.
+type pebbleLog struct{ log *slog.Logger }
+
+func (pebbleLog) Infof(string, ...any) {}
+
+func (l pebbleLog) Errorf(format string, args ...any) {
+	l.log.Error("state store", slog.String("message", fmt.Sprintf(format, args...)))
+}
+
+// Fatalf is called by Pebble when it cannot go on; it must not return.
+func (l pebbleLog) Fatalf(format string, args ...any) {
+	l.Errorf(format, args...)
+	panic("state store: " + fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,152 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/refloat/refloat/internal/armada/schedulerdb/pgstore"
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/jobdb/pgerror"
+	"github.com/refloat/refloat/internal/sink"
+)
+
+// How long to wait before a job database is opened again: doubled from the first
+// to the last.
+const (
+	firstOpenWait = 100 * time.Millisecond
+	lastOpenWait  = 10 * time.Second
+)
+
+// openForIngest opens the job database and looks which tables it has, and waits
+// for one that is away. What no waiting mends it returns.
+func (n *node) openForIngest(ctx context.Context, away *outage) (db JobDB, mirrors func(int) sink.Mirror, err error) {
+	for wait := firstOpenWait; ; wait = min(2*wait, lastOpenWait) {
+		if db, err = OpenJobDB(ctx, n.jobDB()); err == nil {
+			if mirrors, err = n.mirrors(ctx, db); err == nil {
+				away.back(opening)
+				return db, mirrors, nil
+			}
+			err = errors.Join(err, db.Close())
+		}
+		if ctx.Err() != nil {
+			return nil, nil, ctx.Err()
+		}
+		if !errors.Is(err, jobdb.ErrUnavailable) && !errors.Is(err, pgstore.ErrUnavailable) {
+			return nil, nil, err // no waiting mends it
+		}
+		away.away(opening, err)
+		again := time.NewTimer(wait)
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+		}
+		again.Stop()
+	}
+}
+
+// opening stands for the partition while there is no database yet.
+const opening = -1
+
+// outage says when the job database is away, once for each state that it is in,
+// and when it is back. All partitions meet the same, more or less.
+type outage struct {
+	gauge    *prometheus.GaugeVec
+	log      *slog.Logger
+	now      func() time.Time
+	postgres bool
+
+	mu    sync.Mutex
+	state map[int]string // by partition that waits for it
+	since time.Time      // when the first of them began to
+}
+
+func (n *node) newOutage() *outage {
+	return &outage{gauge: n.metrics.away, log: n.Log, now: n.Now, postgres: isPostgres(n.jobDB()), state: map[int]string{}}
+}
+
+// away notes that a partition waits for the database.
+func (o *outage) away(partition int, err error) {
+	state := "locked_or_full" // a file
+	if o.postgres {
+		state = pgerror.State(err)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.state[partition] == state {
+		return
+	}
+	if len(o.state) == 0 {
+		o.since = o.now()
+	}
+	known := o.holds(state)
+	o.leave(partition)
+	o.state[partition] = state
+	o.gauge.WithLabelValues(state).Set(1)
+	if !known {
+		o.log.Warn("job database is not available: it is tried again until it is, and nothing is lost",
+			slog.String("state", state), slog.String("look_at", advice(state)), slog.Any("error", err))
+	}
+}
+
+// back notes that a partition is written again.
+func (o *outage) back(partition int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if _, waited := o.state[partition]; !waited {
+		return
+	}
+	o.leave(partition)
+	if len(o.state) == 0 {
+		o.log.Info("job database is available again", slog.Duration("after", o.now().Sub(o.since).Round(time.Millisecond)))
+	}
+}
+
+// left notes that a partition is no longer written here, whether or not it waited.
+func (o *outage) left(partition int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.leave(partition)
+}
+
+func (o *outage) leave(partition int) {
+	state, waited := o.state[partition]
+	delete(o.state, partition)
+	if waited && !o.holds(state) {
+		o.gauge.DeleteLabelValues(state)
+	}
+}
+
+func (o *outage) holds(state string) bool {
+	for _, s := range o.state {
+		if s == state {
+			return true
+		}
+	}
+	return false
+}
+
+// advice is what a person looks at while a database is in a state.
+func advice(state string) string {
+	switch state {
+	case "unreachable":
+		return "does the server run, and do host, port and TLS settings of --job-db lead to it"
+	case "starting":
+		return "the server starts, recovers or shuts down: its log"
+	case "read_only":
+		return "a standby, or default_transaction_read_only; with several hosts in --job-db give target_session_attrs=read-write"
+	case "disk_full":
+		return "free or add disk space for the server"
+	case "too_many_connections":
+		return "max_connections of the server, CONNECTION LIMIT of the role, and who holds them (pg_stat_activity)"
+	case "out_of_memory":
+		return "memory of the server, max_locks_per_transaction"
+	case "locked", "locked_or_full":
+		return "who else writes it, and the disk; another ingester on the same partition is no harm"
+	}
+	return "the server's log"
+}

@@ -1,0 +1,96 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
+	"github.com/refloat/refloat/internal/placement"
+)
+
+// Pulsar says which cluster and topics a node works on.
+type Pulsar struct {
+	Cluster                     pulsarlog.Config
+	Events, Decisions, Policies string // topics, short or full names
+	Control                     string // Armada's control-plane topic, for an ingester; empty: it is not followed
+}
+
+// OpenPulsar opens the topics of a deployment.
+func OpenPulsar(c Pulsar, instance string, log *slog.Logger) (*Backend, error) {
+	cluster, err := pulsarlog.Connect(c.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	b, err := openTopics(cluster, c, instance, log)
+	if err != nil {
+		return nil, errors.Join(err, cluster.Close())
+	}
+	return b, nil
+}
+
+func openTopics(cluster *pulsarlog.Cluster, c Pulsar, instance string, log *slog.Logger) (*Backend, error) {
+	events, err := cluster.Open(c.Events)
+	if err != nil {
+		return nil, err
+	}
+	decisions, err := cluster.Open(c.Decisions)
+	if err != nil {
+		return nil, fmt.Errorf("%w (`refloatctl topics create` makes it)", err)
+	}
+	policies, err := cluster.Open(c.Policies)
+	if err != nil {
+		return nil, fmt.Errorf("%w (`refloatctl topics create` makes it)", err)
+	}
+	if e, d := events.Partitions(), decisions.Partitions(); e != d {
+		return nil, fmt.Errorf("%s has %d partitions and %s has %d: they must be equal; `refloatctl doctor` says how to go on", c.Events, e, c.Decisions, d)
+	}
+	seat := func(group Group, topic *pulsarlog.Topic, p int) (Seat, error) {
+		return placement.Take(placement.Config{Client: cluster.Client(), Subscription: string(group), Instance: instance, Log: log}, topic.PartitionName(p), p)
+	}
+	copies := &copier{open: func() appender { return events.Appender() }}
+	b := &Backend{
+		Copies: copies.publish,
+		Events: events, Decisions: decisions, Policies: policies,
+		Publisher: func(ctx context.Context, p int) (eventlog.Publisher, error) { return decisions.Publisher(ctx, p) },
+		AppendPolicies: func(ctx context.Context, payload []byte) error {
+			a := policies.Appender()
+			return errors.Join(a.AppendSync(ctx, 0, []eventlog.Message{{Payload: payload}}), a.Close())
+		},
+		Seat: func(group Group, p int) (Seat, error) {
+			topic := events
+			if group == Ingesters {
+				topic = decisions
+			}
+			return seat(group, topic, p)
+		},
+		Recount: events.Recount,
+		Behind: func(topic eventlog.Topic, p int, after eventlog.Position) (int64, error) {
+			return topic.(*pulsarlog.Topic).Behind(p, after)
+		},
+		Close: cluster.Close,
+	}
+	if c.Control != "" {
+		b.Control = func() (ControlTopic, error) {
+			topic, err := cluster.Open(c.Control)
+			if err != nil {
+				return nil, err
+			}
+			return placedTopic{topic, func(p int) (Seat, error) { return seat(Ingesters, topic, p) }}, nil
+		}
+	}
+	return b, nil
+}
+
+// placedTopic is a topic whose partitions processes share.
+type placedTopic struct {
+	*pulsarlog.Topic
+	seat func(partition int) (Seat, error)
+}
+
+// Seat takes part in placing a partition.
+func (t placedTopic) Seat(partition int) (Seat, error) { return t.seat(partition) }
+
+var _ Seat = (*placement.Seat)(nil)

@@ -1,0 +1,257 @@
+package cutover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/refloat/refloat/internal/armada/schedulerdb/pgstore"
+	"github.com/refloat/refloat/internal/armada/writer"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/jobdb/table"
+)
+
+// database is a connection to the job database.
+type database struct{ conn *pgx.Conn }
+
+func (s *Site) connect(ctx context.Context) (*database, error) {
+	cfg, err := pgx.ParseConfig(s.JobDB)
+	if err != nil || !strings.HasPrefix(s.JobDB, "postgres") { // it may hold a password
+		return nil, errors.New("job database: give the URL of Armada's scheduler database, postgres://user@host:5432/database")
+	}
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("job database: %w", err)
+	}
+	return &database{conn}, nil
+}
+
+// closeWait bounds saying goodbye.
+const closeWait = 5 * time.Second
+
+func (d *database) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeWait)
+	defer cancel()
+	return d.conn.Close(ctx)
+}
+
+// look looks at the tables, Armada's and ours, as they stand together.
+func (d *database) look(ctx context.Context, state *State) error {
+	err := pgx.BeginTxFunc(ctx, d.conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		state.Database = Database{Problem: pgstore.Check(ctx, tx)}
+		if errors.Is(state.Database.Problem, pgstore.ErrUnavailable) {
+			return state.Database.Problem
+		}
+		if !errors.Is(state.Database.Problem, pgstore.ErrForeign) {
+			if err := live(ctx, tx, state); err != nil {
+				return err
+			}
+		}
+		return ours(ctx, tx, state)
+	})
+	if err != nil {
+		return fmt.Errorf("look at the job database: %w", err)
+	}
+	return nil
+}
+
+// live counts the jobs that are not over, and of each partition those that were
+// submitted before the first message that it holds.
+func live(ctx context.Context, tx pgx.Tx, state *State) error {
+	rows, err := tx.Query(ctx, "SELECT job_set, submitted FROM jobs WHERE NOT terminated")
+	if err != nil {
+		return err
+	}
+	var set string
+	var submitted int64
+	_, err = pgx.ForEachRow(rows, []any{&set, &submitted}, func() error {
+		state.Database.Live++
+		p := &state.Partitions[eventlog.PartitionFor(set, len(state.Partitions))]
+		if p.mayLack(submitted) {
+			p.Older++
+		}
+		return nil
+	})
+	return err
+}
+
+// ours reads our places and counts what waits, where there are such tables.
+func ours(ctx context.Context, tx pgx.Tx, state *State) error {
+	var places, waits, control bool
+	const query = "SELECT to_regclass('refloat_positions') IS NOT NULL, to_regclass('refloat_waits') IS NOT NULL, to_regclass('refloat_control') IS NOT NULL"
+	if err := tx.QueryRow(ctx, query).Scan(&places, &waits, &control); err != nil {
+		return err
+	}
+	state.Database.Ours = places
+	if waits {
+		if err := tx.QueryRow(ctx, "SELECT count(*) FROM refloat_waits").Scan(&state.Database.Waits); err != nil {
+			return err
+		}
+	}
+	if control {
+		if err := ourControl(ctx, tx, state); err != nil {
+			return err
+		}
+	}
+	if !places {
+		return nil
+	}
+	found, err := readPlaces(ctx, tx, "")
+	if err != nil {
+		return err
+	}
+	if state.Database.GivenBack, err = givenBack(ctx, tx); err != nil {
+		return err
+	}
+	for number, place := range found {
+		if number >= len(state.Partitions) {
+			return fmt.Errorf("refloat_positions has a place in partition %d, and events has %d partitions", number, len(state.Partitions))
+		}
+		state.Partitions[number].Place = &place
+	}
+	return nil
+}
+
+// readPlaces reads where our rows stand, by partition: the chain's seq and the
+// two positions.
+func readPlaces(ctx context.Context, tx pgx.Tx, lock string) (map[int]jobdb.Place, error) {
+	const query = `SELECT partition, seq, decision_ledger, decision_entry, decision_batch, event_ledger, event_entry, event_batch
+		FROM refloat_positions ORDER BY partition `
+	rows, err := tx.Query(ctx, query+lock)
+	if err != nil {
+		return nil, err
+	}
+	found := map[int]jobdb.Place{}
+	var partition int
+	var seq int64
+	var d, e eventlog.Position
+	_, err = pgx.ForEachRow(rows, []any{&partition, &seq, &d.Ledger, &d.Entry, &d.Batch, &e.Ledger, &e.Entry, &e.Batch}, func() error {
+		place := jobdb.Place{Decisions: d, Events: e}
+		place.Chain.Seq = uint64(seq)
+		found[partition] = place
+		return nil
+	})
+	return found, err
+}
+
+// givenBack is when our places were given back, or 0. Tables of before this was
+// noted do not have the column.
+func givenBack(ctx context.Context, tx pgx.Tx) (at int64, err error) {
+	err = tx.QueryRow(ctx, "SELECT COALESCE(min((to_jsonb(p)->>'given_back')::bigint), 0) FROM refloat_positions AS p").Scan(&at)
+	return at, err
+}
+
+// empty empties our tables, for a beginning anew.
+func empty(ctx context.Context, tx pgx.Tx) error {
+	const query = `SELECT string_agg(quote_ident(relname), ', ') FROM pg_class
+		WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r' AND relname LIKE 'refloat\_%' AND relname <> 'refloat_schema'`
+	var tables string
+	if err := tx.QueryRow(ctx, query).Scan(&tables); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, "TRUNCATE "+tables)
+	return err
+}
+
+// ourControl reads our places in the control-plane topic. Where there is one, a
+// partition without is new, and ours from its beginning.
+func ourControl(ctx context.Context, tx pgx.Tx, state *State) error {
+	found, err := readControl(ctx, tx, "")
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	for i := range state.Control {
+		p := &state.Control[i]
+		at, there := found[p.Number]
+		if !there {
+			at = eventlog.Start
+		}
+		p.Place = &jobdb.Place{Events: at}
+	}
+	return nil
+}
+
+// readControl reads how far we are in the control-plane topic, by partition.
+func readControl(ctx context.Context, tx pgx.Tx, lock string) (map[int]eventlog.Position, error) {
+	rows, err := tx.Query(ctx, "SELECT partition, ledger, entry, batch FROM refloat_control"+lock)
+	if err != nil {
+		return nil, err
+	}
+	found := map[int]eventlog.Position{}
+	var partition int
+	var at eventlog.Position
+	_, err = pgx.ForEachRow(rows, []any{&partition, &at.Ledger, &at.Entry, &at.Batch}, func() error {
+		found[partition] = at
+		return nil
+	})
+	return found, err
+}
+
+func putControl(ctx context.Context, tx pgx.Tx, p *Partition) error {
+	const query = "INSERT INTO refloat_control (partition, ledger, entry, batch) VALUES ($1, $2, $3, $4)"
+	at := p.Taken.At
+	_, err := tx.Exec(ctx, query, p.Number, at.Ledger, at.Entry, at.Batch)
+	return err
+}
+
+// lockWait is how long to wait for who else writes.
+const lockWait = 30 * time.Second
+
+// write does something in one transaction.
+func (d *database) write(ctx context.Context, what string, do func(tx pgx.Tx) error) error {
+	err := pgx.BeginFunc(ctx, d.conn, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SELECT set_config('lock_timeout', $1, true)", fmt.Sprintf("%dms", lockWait.Milliseconds())); err != nil {
+			return err
+		}
+		return do(tx)
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+// put writes rows of ours.
+func put[T any](ctx context.Context, tx pgx.Tx, to *table.Of[T], row *T) error {
+	numbers, args := make([]string, len(to.Columns)), make([]any, len(to.Columns))
+	for i, field := range to.Fields(row, nil) {
+		numbers[i], args[i] = fmt.Sprintf("$%d", i+1), table.Plain(field)
+	}
+	_, err := tx.Exec(ctx, fmt.Sprintf("INSERT INTO refloat_%s (%s) VALUES (%s)", to.Name, strings.Join(to.Columns, ", "), strings.Join(numbers, ", ")), args...)
+	return err
+}
+
+// forgotten waits until Armada's scheduler had the time to forget the jobs that
+// are to be put into the queue again: before that it would not look at them.
+func (d *database) forgotten(ctx context.Context, now time.Time) error {
+	var last *int64
+	if err := d.conn.QueryRow(ctx, "SELECT max(raise_at) FROM refloat_waits WHERE forgetting").Scan(&last); err != nil || last == nil {
+		return err
+	}
+	const most = 10 * time.Second // it is seconds: another clock made it later
+	again := time.NewTimer(min(time.Unix(0, *last).Sub(now), most))
+	defer again.Stop()
+	select {
+	case <-again.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// endWaits gives the jobs that wait for a retry back to Armada's scheduler.
+func (s *Site) endWaits(ctx context.Context, tx pgx.Tx, partitions int) (ended int, err error) {
+	for p := range partitions {
+		n, err := writer.EndWaits(ctx, tx, writer.Config{Partition: p, Mode: writer.HoldBack, NodeLabel: s.NodeLabel})
+		if err != nil {
+			return ended, err
+		}
+		ended += n
+	}
+	return ended, nil
+}

@@ -1,0 +1,239 @@
+package cutover
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/refloat/refloat/events/pb"
+	"github.com/refloat/refloat/internal/armada/schedulerdb"
+	"github.com/refloat/refloat/internal/eventlog"
+)
+
+// skew is how far the clocks of those who submit and of those who publish may be
+// apart. A job that is told of though it need not be is told of in vain.
+const skew = 10 * time.Minute
+
+// mayLack says whether the partition may lack the SubmitJob of a job that was
+// submitted then.
+func (p *Partition) mayLack(submitted int64) bool {
+	return !p.Whole && (p.First == 0 || submitted < p.First+int64(skew))
+}
+
+// older counts the jobs to tell of.
+func (s *State) older() (n int64) {
+	for i := range s.Partitions {
+		n += s.Partitions[i].Older
+	}
+	return n
+}
+
+// tell publishes to events what Armada's tables know of jobs that are not over and
+// whose SubmitJob may not be there any more: the SubmitJob and the runs, under
+// numbers that Armada passes over (ADR 11). It returns when all is durable. unread
+// says which jobs could not be told of.
+func (s *Site) tell(ctx context.Context, state *State) (unread, err error) {
+	if state.older() == 0 {
+		return nil, nil
+	}
+	d, err := s.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, d.close()) }()
+	events, err := s.Cluster.Open(s.Events)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, events.Close()) }()
+	out := events.Appender()
+	defer func() { err = errors.Join(err, out.Close()) }()
+	t := teller{now: s.Now(), message: &pb.EventSequence{}, append: func(m eventlog.Message) error {
+		return out.Append(eventlog.PartitionFor(m.Key, len(state.Partitions)), []eventlog.Message{m})
+	}}
+	err = pgx.BeginTxFunc(ctx, d.conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		return t.all(ctx, tx, state)
+	})
+	if err == nil {
+		err = out.Flush(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("tell of jobs whose SubmitJob events does not hold: %w", err)
+	}
+	return t.unread(), nil
+}
+
+// toldJob is a job as far as its message needs it.
+type toldJob struct {
+	id, queue, set string
+	submit         []byte // as job_metadata has it
+	runs           []*pb.Event
+}
+
+// teller makes messages of jobs.
+type teller struct {
+	now     time.Time
+	append  func(eventlog.Message) error
+	message *pb.EventSequence // not appended yet
+	size    int               // of it, about
+
+	bad   int
+	first error // why the first of them is
+}
+
+const (
+	// tellAtOnce is how many jobs are read at once.
+	tellAtOnce = 500
+	// A message is as large as Armada's own at most.
+	maxToldEvents = 1000
+	maxToldBytes  = 1 << 20
+)
+
+func (t *teller) all(ctx context.Context, tx pgx.Tx, state *State) error {
+	jobs, err := lacking(ctx, tx, state)
+	if err != nil {
+		return err
+	}
+	for chunk := range slices.Chunk(jobs, tellAtOnce) {
+		if err := fill(ctx, tx, chunk); err != nil {
+			return err
+		}
+		for i := range chunk {
+			if err := t.job(&chunk[i]); err != nil {
+				return err
+			}
+			chunk[i] = toldJob{}
+		}
+	}
+	return t.flush()
+}
+
+// lacking finds the jobs to tell of, those of a set together.
+func lacking(ctx context.Context, tx pgx.Tx, state *State) (jobs []toldJob, err error) {
+	rows, err := tx.Query(ctx, "SELECT job_id, queue, job_set, submitted FROM jobs WHERE NOT terminated")
+	if err != nil {
+		return nil, err
+	}
+	var j toldJob
+	var submitted int64
+	_, err = pgx.ForEachRow(rows, []any{&j.id, &j.queue, &j.set, &submitted}, func() error {
+		if state.Partitions[eventlog.PartitionFor(j.set, len(state.Partitions))].mayLack(submitted) {
+			jobs = append(jobs, j)
+		}
+		return nil
+	})
+	slices.SortFunc(jobs, func(a, b toldJob) int {
+		return cmp.Or(cmp.Compare(a.queue, b.queue), cmp.Compare(a.set, b.set), cmp.Compare(a.id, b.id))
+	})
+	return jobs, err
+}
+
+// fill reads what the tables have of these jobs.
+func fill(ctx context.Context, tx pgx.Tx, jobs []toldJob) error {
+	ids, byID := make([]string, len(jobs)), map[string]*toldJob{}
+	for i := range jobs {
+		ids[i], byID[jobs[i].id] = jobs[i].id, &jobs[i]
+	}
+	rows, err := tx.Query(ctx, "SELECT job_id, submit_message FROM job_metadata WHERE job_id = ANY($1)", ids)
+	if err != nil {
+		return err
+	}
+	var job string
+	var submit []byte
+	_, err = pgx.ForEachRow(rows, []any{&job, &submit}, func() error {
+		byID[job].submit, submit = submit, nil
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	rows, err = tx.Query(ctx, `SELECT job_id, run_id, COALESCE(node, ''), terminated FROM runs WHERE job_id = ANY($1)
+		ORDER BY job_id, created DESC, run_id DESC`, ids)
+	if err != nil {
+		return err
+	}
+	var run, node string
+	var ended bool
+	_, err = pgx.ForEachRow(rows, []any{&job, &run, &node, &ended}, func() error {
+		known := &pb.KnownRun{JobId: job, RunId: run, Node: node}
+		ev := &pb.Event{Event: &pb.Event_KnownRun{KnownRun: known}}
+		if ended {
+			ev.Event = &pb.Event_EndedRun{EndedRun: known}
+		}
+		byID[job].runs = append(byID[job].runs, ev)
+		return nil
+	})
+	return err
+}
+
+// job tells of one job, if that can be.
+func (t *teller) job(j *toldJob) error {
+	submit, err := j.submitJob()
+	if err != nil {
+		t.bad++
+		if t.first == nil {
+			t.first = fmt.Errorf("job %s: %w", j.id, err)
+		}
+		return nil
+	}
+	events := append([]*pb.Event{{Event: &pb.Event_KnownJob{KnownJob: submit}}}, j.runs...)
+	size := 0
+	for _, ev := range events {
+		ev.Created = &pb.Timestamp{Seconds: t.now.Unix(), Nanos: int32(t.now.Nanosecond())}
+		size += proto.Size(ev)
+	}
+	m := t.message
+	if m.Queue != j.queue || m.JobSetName != j.set || len(m.Events)+len(events) > maxToldEvents || t.size+size > maxToldBytes {
+		if err := t.flush(); err != nil {
+			return err
+		}
+		m = t.message
+		m.Queue, m.JobSetName = j.queue, j.set
+	}
+	m.Events, t.size = append(m.Events, events...), t.size+size
+	return nil
+}
+
+var errNoMetadata = errors.New("job_metadata has no row of it")
+
+// submitJob is the job's SubmitJob, as far as we read such.
+func (j *toldJob) submitJob() (*pb.SubmitJob, error) {
+	if j.submit == nil {
+		return nil, errNoMetadata
+	}
+	raw, err := schedulerdb.SubmitMessage(j.submit)
+	if err != nil {
+		return nil, err
+	}
+	var m pb.SubmitJob
+	if err := (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(raw, &m); err != nil {
+		return nil, fmt.Errorf("submit_message: %w", err)
+	}
+	m.JobId = j.id
+	return &m, nil
+}
+
+func (t *teller) flush() error {
+	if len(t.message.Events) == 0 {
+		return nil
+	}
+	payload, err := proto.Marshal(t.message)
+	if err == nil {
+		err = t.append(eventlog.Message{Key: t.message.JobSetName, Payload: payload})
+	}
+	t.message, t.size = &pb.EventSequence{}, 0
+	return err
+}
+
+func (t *teller) unread() error {
+	if t.bad == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of them cannot be told of, so Armada fails them as without us; the first: %w", t.bad, t.first)
+}

@@ -1,0 +1,143 @@
+package policysync
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/refloat/refloat/internal/api"
+	"github.com/refloat/refloat/internal/api/pb"
+	"github.com/refloat/refloat/internal/policy"
+)
+
+// answer is all that the server says, in an order of its own.
+type answer struct {
+	policies []said
+	bindings []policy.Binding
+}
+
+// said is a policy as the server says it.
+type said struct {
+	name string
+	file policy.File // in Armada's flat form
+	not  string      // why there is no file
+}
+
+// read asks the server. Queues come first, so that a policy that was made and then
+// bound is not missed.
+func (f *Follower) read(ctx context.Context) (*answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if f.Authorization != nil {
+		header, err := f.Authorization()
+		if err != nil {
+			return nil, err
+		}
+		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", header)
+	}
+	a := &answer{}
+	if err := f.readQueues(ctx, a); err != nil {
+		return nil, fmt.Errorf("read its queues: %w", plain(err))
+	}
+	list, err := pb.NewRetryPolicyServiceClient(f.conn).GetRetryPolicies(ctx, &pb.RetryPolicyListRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("read its retry policies: %w", plain(err))
+	}
+	for _, p := range list.GetRetryPolicies() {
+		s := said{name: p.GetName()}
+		if s.file, err = api.FlatFile(p); err != nil {
+			s.not = status.Convert(err).Message()
+		}
+		a.policies = append(a.policies, s)
+	}
+	slices.SortStableFunc(a.policies, func(x, y said) int { return cmp.Compare(x.name, y.name) })
+	for i := range a.policies {
+		a.policies[i].file.Name = fmt.Sprintf("retry policy %d", i)
+	}
+	return a, nil
+}
+
+func (f *Follower) readQueues(ctx context.Context, a *answer) error {
+	stream, err := pb.NewQueueServiceClient(f.conn).GetQueues(ctx, &pb.StreamingQueueGetRequest{})
+	if err != nil {
+		return err
+	}
+	for {
+		m, err := stream.Recv()
+		switch {
+		case errors.Is(err, io.EOF):
+			return errors.New("the list ended before its end")
+		case err != nil:
+			return err
+		case m.GetEnd() != nil:
+			slices.SortStableFunc(a.bindings, func(x, y policy.Binding) int { return cmp.Compare(x.Queue, y.Queue) })
+			return nil
+		}
+		if q := m.GetQueue(); len(q.GetRetryPolicies()) > 0 {
+			a.bindings = append(a.bindings, policy.Binding{Queue: q.Name, Policies: q.RetryPolicies})
+		}
+	}
+}
+
+// plain is an error of gRPC in words for people.
+func plain(err error) error {
+	if s, ok := status.FromError(err); ok {
+		return fmt.Errorf("%s: %s", s.Code(), s.Message())
+	}
+	return err
+}
+
+// onto is the set in which policies and bindings are as the server says, and what of
+// it cannot be used.
+func (a *answer) onto(now *policy.Set) (set *policy.Set, not []string, err error) {
+	there := map[string]bool{}
+	wrong := map[string]string{} // by file
+	var files []policy.File
+	for _, s := range a.policies {
+		there[s.name] = true
+		if s.not != "" {
+			wrong[s.file.Name] = s.not
+			continue
+		}
+		files = append(files, s.file)
+	}
+	gone := slices.DeleteFunc(now.Resources(), func(id policy.ID) bool { return id.Kind != policy.KindPolicy || there[id.Name] })
+	base := now.Without(gone...)
+	set, _, err = base.With(files...)
+	if problems, ok := errors.AsType[policy.Problems](err); ok {
+		for _, p := range problems {
+			if wrong[p.File] == "" {
+				wrong[p.File] = p.Path + ": " + p.Message
+			}
+		}
+		files = slices.DeleteFunc(files, func(f policy.File) bool { return wrong[f.Name] != "" })
+		set, _, err = base.With(files...)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, s := range a.policies {
+		if why := wrong[s.file.Name]; why != "" {
+			id := policy.ID{Kind: policy.KindPolicy, Name: s.name}
+			what := "is not there"
+			if _, kept := set.Body(id); kept {
+				what = "stays as it was"
+			}
+			not = append(not, fmt.Sprintf("RetryPolicy %.100q %s: %s", s.name, what, why))
+		}
+	}
+	set, refused := set.Bound(a.bindings)
+	return set, append(not, refused...), nil
+}
+
+// dial connects to the server when it is first asked.
+func dial(c *Config) (*grpc.ClientConn, error) {
+	return grpc.NewClient("passthrough:///"+c.Address, c.options()...)
+}

@@ -1,0 +1,308 @@
+package pgstore
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/refloat/refloat/internal/armada/schedulerdb"
+)
+
+// Beyond these, changes are sent before more are taken in.
+const (
+	maxRows  = 20_000
+	maxBytes = 32 << 20
+)
+
+func (c *changes) full() bool {
+	return c.size >= maxBytes || len(c.jobs)+len(c.runs) >= maxRows
+}
+
+func setwide(op schedulerdb.Op) bool {
+	switch op.(type) {
+	case *schedulerdb.SetSetPriority, *schedulerdb.RequestSetCancel:
+		return true
+	}
+	return false
+}
+
+func (w *Writer) applySet(ctx context.Context, op schedulerdb.Op) error {
+	var err error
+	switch o := op.(type) {
+	case *schedulerdb.SetSetPriority:
+		_, err = w.tx.Exec(ctx, setPrioritySQL, o.Queue, o.JobSet, o.Priority, o.User)
+	case *schedulerdb.RequestSetCancel:
+		_, err = w.tx.Exec(ctx, setCancelSQL, o.Queue, o.JobSet, o.Queued, o.Leased, o.User, o.Reason, o.AsQueued)
+	}
+	return w.failed("write a job set", err)
+}
+
+// write sends the changes in one go.
+func (w *Writer) write(ctx context.Context, c *changes) error {
+	b := &pgx.Batch{}
+	c.runStatements(b)
+	c.jobStatements(b)
+	c.newRunStatement(b)
+	c.errorStatement(b)
+	for _, m := range c.markers {
+		b.Queue(markerSQL, m.Group, m.Partition, m.Created)
+	}
+	if b.Len() == 0 {
+		return nil
+	}
+	return w.failed("write", w.tx.SendBatch(ctx, b).Close())
+}
+
+func sorted[V any](m map[string]V) []V {
+	values := make([]V, 0, len(m))
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		values = append(values, m[key])
+	}
+	return values
+}
+
+// column makes one array of a field of each row.
+func column[R, V any](rows []R, value func(R) V) []V {
+	values := make([]V, len(rows))
+	for i, row := range rows {
+		values[i] = value(row)
+	}
+	return values
+}
+
+// runStatements change runs that are there.
+func (c *changes) runStatements(b *pgx.Batch) {
+	var patches, ended []*runChange
+	for _, r := range sorted(c.runs) {
+		if r.insert != nil {
+			continue
+		}
+		patches = append(patches, r)
+		if r.firstEnd != 0 {
+			ended = append(ended, r)
+		}
+	}
+	endedID := column(ended, func(r *runChange) string { return r.id })
+	if ps := sorted(c.preemption); len(ps) > 0 {
+		b.Queue(preemptSQL,
+			column(ps, func(p *preemptChange) string { return p.JobID }),
+			column(ps, func(p *preemptChange) string { return p.Queue }),
+			column(ps, func(p *preemptChange) string { return p.JobSet }),
+			column(ps, func(p *preemptChange) string { return p.User }),
+			column(ps, func(p *preemptChange) string { return p.Reason }),
+			column(ps, func(p *preemptChange) int { return p.number }),
+			endedID, column(ended, func(r *runChange) int { return r.firstEnd }),
+		)
+	}
+	if len(patches) > 0 {
+		stage := func(s schedulerdb.Stage) []*time.Time {
+			return column(patches, func(r *runChange) *time.Time { return r.at[s] })
+		}
+		b.Queue(patchRunsSQL,
+			column(patches, func(r *runChange) string { return r.id }),
+			stage(schedulerdb.Pending), stage(schedulerdb.Running), stage(schedulerdb.Preempted),
+			column(patches, func(r *runChange) bool { return r.at[schedulerdb.Succeeded] != nil }),
+			column(patches, func(r *runChange) bool { return r.failed }),
+			column(patches, func(r *runChange) bool { return r.returned }),
+			column(patches, func(r *runChange) bool { return r.attempted }),
+			column(patches, func(r *runChange) *time.Time { return r.end }),
+		)
+	}
+	if len(c.cancelled) > 0 {
+		jobs := slices.Sorted(maps.Keys(c.cancelled))
+		b.Queue(cancelRunsSQL, jobs,
+			column(jobs, func(id string) time.Time { return c.cancelled[id].at }),
+			column(jobs, func(id string) int { return c.cancelled[id].number }),
+			endedID, column(ended, func(r *runChange) int { return r.ended }),
+		)
+	}
+}
+
+func (c *changes) jobStatements(b *pgx.Batch) {
+	var fresh, patches []*jobChange
+	for _, j := range sorted(c.jobs) {
+		switch {
+		case j.insert != nil:
+			fresh = append(fresh, j)
+		case j.changed():
+			patches = append(patches, j)
+		}
+	}
+	if len(patches) > 0 {
+		b.Queue(patchJobsSQL, append(jobColumns(patches),
+			column(patches, func(j *jobChange) string { return j.queue }),
+			column(patches, func(j *jobChange) string { return j.set }),
+		)...)
+	}
+	if len(fresh) > 0 {
+		text := func(value func(*schedulerdb.InsertJob) string) []string {
+			return column(fresh, func(j *jobChange) string { return value(j.insert) })
+		}
+		b.Queue(insertJobsSQL, append(jobColumns(fresh),
+			text(func(o *schedulerdb.InsertJob) string { return o.Queue }),
+			text(func(o *schedulerdb.InsertJob) string { return o.JobSet }),
+			text(func(o *schedulerdb.InsertJob) string { return o.UserID }),
+			column(fresh, func(j *jobChange) int64 { return j.insert.Submitted }),
+			column(fresh, func(j *jobChange) int32 { return j.insert.PriceBand }),
+		)...)
+		b.Queue(insertMetadataSQL,
+			text(func(o *schedulerdb.InsertJob) string { return o.JobID }),
+			column(fresh, func(j *jobChange) []byte { return j.insert.SubmitMessage }),
+			column(fresh, func(j *jobChange) []byte { return j.insert.Groups }),
+		)
+	}
+}
+
+// changed says whether a patch changes anything.
+func (j *jobChange) changed() bool {
+	return j.terminated() || j.conditional || j.queued != nil || j.info != nil || j.validated != nil
+}
+
+// jobColumns are the columns that new rows and patches share, with NULL for what
+// a patch leaves as it is.
+func jobColumns(jobs []*jobChange) []any {
+	return []any{
+		column(jobs, func(j *jobChange) string { return j.id }),
+		column(jobs, func(j *jobChange) bool { return j.queued == nil || j.queued.Queued }),
+		column(jobs, func(j *jobChange) *int32 {
+			switch {
+			case j.queued != nil:
+				return &j.queued.Version
+			case j.insert != nil:
+				return new(int32)
+			}
+			return nil
+		}),
+		column(jobs, func(j *jobChange) []byte {
+			switch {
+			case j.info != nil:
+				return j.info.Info
+			case j.insert != nil:
+				return j.insert.SchedulingInfo
+			}
+			return nil
+		}),
+		column(jobs, func(j *jobChange) *int32 {
+			switch {
+			case j.info != nil:
+				return &j.info.Version
+			case j.insert != nil:
+				return &j.insert.SchedulingInfoVersion
+			}
+			return nil
+		}),
+		column(jobs, func(j *jobChange) bool { return j.validated != nil }),
+		column(jobs, func(j *jobChange) *string {
+			if j.validated == nil || j.validated.Pools == nil {
+				return nil
+			}
+			return new(arrayText(j.validated.Pools))
+		}),
+		column(jobs, func(j *jobChange) bool { return j.cancelled }),
+		column(jobs, func(j *jobChange) bool { return j.succeeded }),
+		column(jobs, func(j *jobChange) bool { return j.failed }),
+		column(jobs, func(j *jobChange) bool { return j.cancel != nil }),
+		column(jobs, func(j *jobChange) *string {
+			if j.cancel == nil {
+				return nil
+			}
+			return &j.cancel.User
+		}),
+		column(jobs, func(j *jobChange) *string {
+			if j.cancel == nil {
+				return nil
+			}
+			return &j.cancel.Reason
+		}),
+		column(jobs, func(j *jobChange) *int64 {
+			switch {
+			case j.priority != nil:
+				return &j.priority.Priority
+			case j.insert != nil:
+				return &j.insert.Priority
+			}
+			return nil
+		}),
+		column(jobs, func(j *jobChange) *string {
+			if j.priority == nil {
+				return nil
+			}
+			return &j.priority.User
+		}),
+	}
+}
+
+// arrayText is a text[] as PostgreSQL reads it.
+func arrayText(texts []string) string {
+	quoted := make([]string, len(texts))
+	for i, text := range texts {
+		quoted[i] = `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
+	}
+	return "{" + strings.Join(quoted, ",") + "}"
+}
+
+func (c *changes) newRunStatement(b *pgx.Batch) {
+	var runs []*runChange
+	for _, r := range c.runs { //house:sorted below
+		if r.insert != nil {
+			runs = append(runs, r)
+		}
+	}
+	if len(runs) == 0 {
+		return
+	}
+	slices.SortFunc(runs, func(a, b *runChange) int { return cmp.Compare(a.id, b.id) })
+	text := func(value func(*schedulerdb.InsertRun) string) []string {
+		return column(runs, func(r *runChange) string { return value(r.insert) })
+	}
+	asked := func(value func(*schedulerdb.RequestPreemption) *string) []*string {
+		return column(runs, func(r *runChange) *string {
+			if r.preemption == nil {
+				return nil
+			}
+			return value(r.preemption)
+		})
+	}
+	is := func(value func(*runChange) bool) []bool { return column(runs, value) }
+	stage := func(s schedulerdb.Stage) []*time.Time {
+		return column(runs, func(r *runChange) *time.Time { return r.at[s] })
+	}
+	b.Queue(insertRunsSQL,
+		text(func(o *schedulerdb.InsertRun) string { return o.RunID }),
+		text(func(o *schedulerdb.InsertRun) string { return o.JobID }),
+		column(runs, func(r *runChange) int64 { return r.insert.Created }),
+		text(func(o *schedulerdb.InsertRun) string { return o.JobSet }),
+		text(func(o *schedulerdb.InsertRun) string { return o.Queue }),
+		text(func(o *schedulerdb.InsertRun) string { return o.Executor }),
+		text(func(o *schedulerdb.InsertRun) string { return o.Node }),
+		text(func(o *schedulerdb.InsertRun) string { return o.Pool }),
+		column(runs, func(r *runChange) *int32 { return r.insert.ScheduledAtPriority }),
+		column(runs, func(r *runChange) []byte { return r.insert.PodRequirementsOverlay }),
+		column(runs, func(r *runChange) time.Time { return r.insert.Leased }),
+		stage(schedulerdb.Pending), stage(schedulerdb.Running), stage(schedulerdb.Preempted),
+		column(runs, func(r *runChange) *time.Time { return r.end }),
+		is(func(r *runChange) bool { return r.cancelled }),
+		is(func(r *runChange) bool { return r.at[schedulerdb.Succeeded] != nil }),
+		is(func(r *runChange) bool { return r.failed }),
+		is(func(r *runChange) bool { return r.returned }),
+		is(func(r *runChange) bool { return r.attempted }),
+		is(func(r *runChange) bool { return r.preemption != nil }),
+		asked(func(o *schedulerdb.RequestPreemption) *string { return &o.Reason }),
+		asked(func(o *schedulerdb.RequestPreemption) *string { return &o.User }),
+	)
+}
+
+func (c *changes) errorStatement(b *pgx.Batch) {
+	if es := sorted(c.errors); len(es) > 0 {
+		b.Queue(insertErrorsSQL,
+			column(es, func(e *schedulerdb.InsertRunError) string { return e.RunID }),
+			column(es, func(e *schedulerdb.InsertRunError) string { return e.JobID }),
+			column(es, func(e *schedulerdb.InsertRunError) []byte { return e.Error }),
+		)
+	}
+}

@@ -1,0 +1,73 @@
+package schedulerdb
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/refloat/refloat/internal/armada/schedulerdb/pb"
+)
+
+// amounts are resources by their names.
+type amounts map[string]*resource.Quantity
+
+// resourcesOf encodes Kubernetes' ResourceRequirements of what the pod needs at
+// any one time: the sum of the containers that run together, or what an init
+// container alone needs, if that is more.
+func resourcesOf(pod *pb.PodSpec) ([]byte, error) {
+	limits, requests := amounts{}, amounts{}
+	take := func(kind string, containers []*pb.Container, into func(*pb.Container, amounts, string, resource.Quantity)) error {
+		for i, c := range containers {
+			for _, list := range []struct {
+				to   amounts
+				from map[string]*pb.Quantity
+			}{{limits, c.GetResources().GetLimits()}, {requests, c.GetResources().GetRequests()}} {
+				for name, text := range list.from { //house:sorted each name is on its own
+					var q resource.Quantity // an absent text is 0, an empty one is an error
+					if text.Text != nil {
+						var err error
+						if q, err = resource.ParseQuantity(text.GetText()); err != nil {
+							return &unreadableError{fmt.Sprintf("SubmitJob: %s[%d]: %s %q", kind, i, name, text.GetText()), err}
+						}
+					}
+					into(c, list.to, name, q)
+				}
+			}
+		}
+		return nil
+	}
+	err := take("containers", pod.GetContainers(), func(_ *pb.Container, to amounts, name string, q resource.Quantity) {
+		to.add(name, q)
+	})
+	if err == nil {
+		err = take("initContainers", pod.GetInitContainers(), func(c *pb.Container, to amounts, name string, q resource.Quantity) {
+			if c.GetRestartPolicy() == "Always" { // a sidecar, which stays
+				to.add(name, q)
+			} else if have := to[name]; have == nil && q.Sign() > 0 || have != nil && q.Cmp(*have) > 0 {
+				to[name] = &q
+			}
+		})
+	}
+	if err != nil {
+		return nil, err
+	}
+	return requests.append(limits.append(nil, 1), 2), nil
+}
+
+func (a amounts) add(name string, q resource.Quantity) {
+	if a[name] == nil {
+		a[name] = &resource.Quantity{}
+	}
+	a[name].Add(q)
+}
+
+func (a amounts) append(b []byte, field protowire.Number) []byte {
+	for _, name := range slices.Sorted(maps.Keys(a)) {
+		quantity := appendBytes(nil, 1, []byte(a[name].String()))
+		b = appendBytes(b, field, appendBytes(appendBytes(nil, 1, []byte(name)), 2, quantity))
+	}
+	return b
+}

@@ -1,0 +1,81 @@
+package writer_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/refloat/refloat/internal/armada/controlplane"
+	"github.com/refloat/refloat/internal/armada/schedulerdb/pb"
+	"github.com/refloat/refloat/internal/armada/writer"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/eventlog/filelog"
+	"github.com/refloat/refloat/internal/test/standin"
+)
+
+// operator asks for something on the control-plane topic, which is followed at once.
+func (d *deployment) operator(text string) {
+	d.t.Helper()
+	m := &pb.ControlEvent{}
+	d.must(prototext.Unmarshal([]byte(text), m))
+	payload, err := proto.Marshal(m)
+	d.must(err)
+	topic, err := filelog.Open(filelog.Config{FS: vfs.NewMem(), Dir: "control", Partitions: 1, Manual: true, Now: time.Now})
+	d.must(err)
+	defer topic.Close()
+	d.must(topic.AppendSync(d.t.Context(), 0, []eventlog.Message{{Payload: payload}}))
+	f := controlplane.New(controlplane.Config{Topic: topic, DB: d.db})
+	defer f.Close()
+	for progress := true; progress; {
+		progress, err = f.Advance(d.t.Context())
+		d.must(err)
+	}
+}
+
+// TestOperator: what an operator asks for on the control-plane topic happens to jobs
+// that wait for a retry, to those that the scheduler is to forget first, and to those
+// that run.
+func TestOperator(t *testing.T) {
+	t.Parallel()
+	const (
+		cancelQueued = `cancel_on_queue {name: "queue" priority_classes: ["armada-default", "armada-preemptible"] job_states: ACTIVE_QUEUED}`
+		cancelOther  = `cancel_on_queue {name: "other" priority_classes: ["armada-default", "armada-preemptible"] job_states: ACTIVE_QUEUED}`
+		preempt      = `preempt_on_queue {name: "queue" priority_classes: ["armada-default", "armada-preemptible"]}`
+	)
+	ok := standin.Succeed()
+	for _, tt := range []struct {
+		name  string
+		job   standin.Job
+		when  string
+		ask   string
+		state standin.State
+		pods  int
+	}{
+		{"cancelled while it waits", standin.Job{Script: script(1, standin.Fail(2), ok)}, "SELECT count(*) FROM refloat_waits WHERE waiting", cancelQueued, standin.Cancelled, 1},
+		{"cancelled while it is forgotten", standin.Job{Script: script(1, standin.Preempted(), ok)}, "SELECT count(*) FROM refloat_waits WHERE forgetting", cancelQueued, standin.Cancelled, 1},
+		{"another queue is cancelled", standin.Job{Script: script(1, standin.Fail(2), ok)}, "SELECT count(*) FROM refloat_waits WHERE waiting", cancelOther, standin.Succeeded, 2},
+		{"preempted while it waits", standin.Job{Preemptible: true, Script: script(1, standin.Fail(2), ok)}, "SELECT count(*) FROM refloat_waits WHERE waiting", preempt, standin.Succeeded, 2},
+		{"preempted while it runs", standin.Job{Preemptible: true, Script: script(1, standin.Succeed(), ok)}, "SELECT count(*) FROM runs WHERE running AND NOT terminated", preempt, standin.Succeeded, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			d := deploy(t, standin.Config{}, writer.HoldBack, someRetries)
+			id := d.Submit(tt.job)[0]
+			d.until(tt.when, func() bool { return d.count(tt.when) > 0 })
+			d.operator(tt.ask)
+			if tt.state == standin.Cancelled {
+				d.until("the job is cancelled", func() bool { return d.count("SELECT count(*) FROM jobs WHERE cancelled") > 0 })
+				if n := d.count("SELECT count(*) FROM refloat_waits"); n != 0 {
+					t.Errorf("the job is over and %d wait", n)
+				}
+			}
+			d.right()
+			if r := d.Job(id); r.State != tt.state || len(r.Pods) != tt.pods {
+				t.Errorf("%v after %d pods, want %v after %d: %+v", r.State, len(r.Pods), tt.state, tt.pods, r)
+			}
+		})
+	}
+}

@@ -1,0 +1,47 @@
+package writer
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/refloat/refloat/internal/armada/schedulerdb/pgstore"
+	"github.com/refloat/refloat/internal/sink"
+)
+
+// afterAll is a time at which whatever waits is due.
+const afterAll = never - int64(time.Minute)
+
+// EndWaits ends all waits of a partition, for when Armada's own ingester goes on:
+// jobs that wait for their time get requirements that nodes fit, and those that
+// the scheduler was to forget first are put into the queue. It says how many jobs
+// that were. No copies are made, and nothing is raised again: a scheduler that did
+// not take a job in by then does so when it is restarted.
+//
+// Jobs whose requirements cannot be rebuilt are an error, since they would wait
+// for ever.
+func EndWaits(ctx context.Context, tx pgx.Tx, cfg Config) (ended int, err error) {
+	m := New(cfg)
+	w := writing{Mirror: m, conn: tx, armada: pgstore.In(tx), when: sink.Moment{Now: time.Unix(0, afterAll)}}
+	for {
+		jobs, ids, err := w.loadDue(ctx)
+		if err != nil || len(ids) == 0 {
+			return ended, err
+		}
+		p := w.plan(jobs)
+		for _, id := range ids {
+			j := jobs[id]
+			p.tick(j)
+			j.put(nil)
+		}
+		if len(p.unable) > 0 {
+			return ended, errors.Join(p.unable...)
+		}
+		if err := w.write(ctx, p); err != nil {
+			return ended, err
+		}
+		ended += len(ids)
+	}
+}

@@ -1,0 +1,337 @@
+package writer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/refloat/refloat/internal/armada/schedulerdb"
+	"github.com/refloat/refloat/internal/armada/schedulerdb/pgstore"
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/sink"
+)
+
+// Config of a Mirror.
+type Config struct {
+	Partition int
+	Mode      Mode
+	// NodeLabel is Armada's scheduling.nodeIdLabel. Default [armadadb.NodeLabel].
+	NodeLabel string
+	// Copies, if set, publishes to events, and returns when all of it is durable.
+	Copies func(ctx context.Context, partition int, copies []eventlog.Message) error
+	Hooks  Hooks
+}
+
+// Hooks tell of what a mirror does; nil is off.
+type Hooks struct {
+	// Parked is told of each message or event that Armada's ingester would skip,
+	// crash on, or try for ever.
+	Parked func(partition int, at eventlog.Position, f schedulerdb.Finding)
+	// Unable is told of each retry that cannot be put into Armada's tables.
+	Unable func(partition int, err error)
+	// Untold is told of each decision that is not copied to events.
+	Untold func(partition int, err error)
+}
+
+// Mirror is a [sink.Mirror] on PostgreSQL.
+type Mirror struct {
+	cfg       Config
+	converter *schedulerdb.Converter
+	actions   []action
+	due       int64             // Unix nanoseconds; never: nothing waits
+	since     eventlog.Position // messages up to here are not told to the rest of Armada
+	known     bool              // since is
+}
+
+// New makes the mirror of a partition. Its tables are of our schema (package
+// jobdb/postgres).
+func New(cfg Config) *Mirror {
+	if cfg.NodeLabel == "" {
+		cfg.NodeLabel = schedulerdb.NodeLabel
+	}
+	return &Mirror{cfg: cfg, converter: schedulerdb.NewConverter()}
+}
+
+// Reset implements [sink.Mirror]. What is due is looked up with the next
+// transaction, which is due at once.
+func (m *Mirror) Reset() { m.actions, m.due, m.known = nil, 0, false }
+
+// Due implements [sink.Mirror].
+func (m *Mirror) Due() time.Time {
+	if m.due == never {
+		return time.Time{}
+	}
+	return time.Unix(0, m.due)
+}
+
+// Take implements [sink.Mirror].
+func (m *Mirror) Take(msg *sink.Message, jobs func(id string) *jobdb.Job) {
+	effects, findings := m.converter.Convert(&msg.Log)
+	for _, f := range findings {
+		if m.cfg.Hooks.Parked != nil {
+			m.cfg.Hooks.Parked(m.cfg.Partition, msg.Log.Position, f)
+		}
+	}
+	t := taking{Mirror: m, msg: msg, jobs: jobs, decide: m.cfg.Mode != Passthrough && !msg.Released}
+	for _, e := range effects {
+		if _, submits := e.Op.(*schedulerdb.InsertJob); submits && m.cfg.Mode != Passthrough && slices.Contains(msg.Again, e.Event) {
+			// It says nothing new, and would take back what the scheduler has seen: versions
+			// that begin anew are versions that it does not look at.
+			continue
+		}
+		t.effect(e.Op)
+	}
+	if t.decide {
+		for _, r := range msg.Records {
+			t.record(r)
+		}
+	}
+}
+
+// taking is one message being taken in.
+type taking struct {
+	*Mirror
+	msg    *sink.Message
+	jobs   func(id string) *jobdb.Job
+	decide bool // decisions count
+}
+
+// add takes in an action. What PostgreSQL does not take in text is not in Armada's
+// tables either, so there is nothing to do to it.
+func (t *taking) add(a action) {
+	if storable(a.job()) {
+		t.actions = append(t.actions, a)
+	}
+}
+
+func storable(text string) bool { return utf8.ValidString(text) && strings.IndexByte(text, 0) < 0 }
+
+func storableOf(texts []string) (good []string) {
+	for _, text := range texts {
+		if storable(text) {
+			good = append(good, text)
+		}
+	}
+	return good
+}
+
+func (t *taking) effect(op schedulerdb.Op) {
+	if o, ok := op.(*schedulerdb.SetQueued); ok && !o.Queued && t.cfg.Mode != Passthrough {
+		l := lease{SetQueued: o}
+		if j := t.jobs(o.JobID); j != nil {
+			l.run = j.Queueing.LatestRun
+		}
+		t.add(l) // also in a release: it may end a wait
+		return
+	}
+	if !t.decide {
+		t.add(apply{op})
+		return
+	}
+	switch o := op.(type) {
+	case *schedulerdb.FailJob:
+		// Armada's verdict gives way to a retry that stands on the job's latest run,
+		// unless that could not be put into its tables.
+		if j := t.jobs(o.JobID); j != nil && j.Queueing.Decision != 0 && j.State == jobdb.JobQueued && storable(j.Queueing.LatestRun) {
+			t.add(overruled{
+				jobID: o.JobID, runID: j.Queueing.LatestRun, number: j.Queueing.Decision,
+				retryAfter: j.Queueing.RetryAfter, avoid: storableOf(j.Queueing.AvoidNodes), at: t.msg.Log.Position,
+			})
+			return
+		}
+	case *schedulerdb.SetQueued:
+		if t.decided(o.JobID) {
+			return // Armada's own requeue: ours stands
+		}
+	case *schedulerdb.SetSchedulingInfo:
+		if t.decided(o.JobID) {
+			return
+		}
+	case *schedulerdb.FailRun:
+		if o.Returned && t.refused(o.RunID) {
+			// Armada requeues a returned lease by itself. It is to see a failure.
+			failed := *o
+			failed.Returned, failed.Attempted = false, true
+			op = &failed
+		}
+	}
+	t.add(apply{op})
+}
+
+func (t *taking) decided(job string) bool {
+	j := t.jobs(job)
+	return j != nil && j.Queueing.Decision != 0
+}
+
+// refused says whether an enforced JobFailed stands on a run that failed, also
+// where the message comes once more.
+func (t *taking) refused(run string) bool {
+	for _, ev := range t.msg.Events.GetEvents() {
+		if e := ev.GetJobRunErrors(); e.GetRunId() == run {
+			j := t.jobs(e.GetJobId())
+			return j != nil && j.Queueing.Decision != 0 && j.Queueing.LatestRun == run && j.State == jobdb.JobFailed
+		}
+	}
+	return false
+}
+
+// acted says whether a decision changed its job.
+func (t *taking) acted(d *chain.Decision) bool {
+	j := t.jobs(d.JobID)
+	return j != nil && !d.Shadow && j.Queueing.Decision == d.Number
+}
+
+// byScheduler says whether the message tells that the scheduler ended a run.
+func (t *taking) byScheduler(run string) bool {
+	for _, ev := range t.msg.Events.GetEvents() {
+		if ev.GetJobRunPreempted().GetPreemptedRunId() == run {
+			return true
+		}
+		if e := ev.GetJobRunErrors(); e.GetRunId() == run {
+			for _, it := range e.GetErrors() {
+				if it.GetJobRunPreemptedError() != nil || it.GetLeaseExpired() != nil || it.GetReconciliationError() != nil {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+func (t *taking) record(r chain.Record) {
+	switch r := r.(type) {
+	case *chain.Decision:
+		switch {
+		case !t.acted(r) || !storable(r.RunID):
+		case r.Requeue:
+			t.add(requeue{r, t.msg.Log.Position, t.byScheduler(r.RunID)})
+		default:
+			t.add(refuse{r, t.msg.Log.Position})
+		}
+	case *chain.RetryReady:
+		j := t.jobs(r.JobID)
+		if j != nil && j.State == jobdb.JobQueued && j.Queueing.LatestRun == r.RunID && j.Queueing.RetryAfter == r.RetryAfter {
+			t.add(proven{r})
+		}
+	}
+}
+
+var errOtherDB = errors.New("the job database is not in PostgreSQL: give --job-db postgres://…")
+
+// Write implements [sink.Mirror].
+func (m *Mirror) Write(ctx context.Context, tx jobdb.Tx, when sink.Moment) error {
+	pg, ok := tx.(interface{ Conn() pgx.Tx })
+	if !ok {
+		return errOtherDB
+	}
+	w := writing{Mirror: m, conn: pg.Conn(), armada: pgstore.In(pg.Conn()), when: when}
+	if !m.known {
+		if err := w.begin(ctx); err != nil {
+			return err
+		}
+	}
+	var copies []copyOf
+	for _, step := range []func(context.Context) (*plan, error){w.taken, w.ticked} {
+		p, err := step(ctx)
+		if err != nil {
+			return err
+		}
+		if p == nil {
+			continue
+		}
+		if err := w.write(ctx, p); err != nil {
+			return err
+		}
+		copies = append(copies, p.copies...)
+	}
+	m.actions = m.actions[:0]
+	if err := w.publish(ctx, copies); err != nil {
+		return err
+	}
+	return w.lookDue(ctx)
+}
+
+// writing is one transaction.
+type writing struct {
+	*Mirror
+	conn    pgx.Tx
+	armada  *pgstore.Writer
+	when    sink.Moment
+	changed bool // waits
+}
+
+func (w *writing) plan(jobs map[string]*jobView) *plan {
+	return &plan{
+		mode: w.cfg.Mode, label: w.cfg.NodeLabel, now: w.when.Now.UnixNano(), atEnd: w.when.AtEnd(),
+		tell: w.cfg.Copies != nil, since: w.since, jobs: jobs,
+	}
+}
+
+// taken plans what the messages ask for; nil: nothing.
+func (w *writing) taken(ctx context.Context) (*plan, error) {
+	if len(w.actions) == 0 {
+		return nil, nil
+	}
+	jobs, err := w.load(ctx, w.actions)
+	if err != nil {
+		return nil, err
+	}
+	p := w.plan(jobs)
+	for _, a := range w.actions {
+		p.do(a)
+	}
+	return p, nil
+}
+
+// ticked plans what is due; nil: nothing.
+func (w *writing) ticked(ctx context.Context) (*plan, error) {
+	if w.due > w.when.Now.UnixNano() {
+		return nil, nil
+	}
+	w.changed = true // whatever there is: it is to be looked up when the next is due
+	jobs, ids, err := w.loadDue(ctx)
+	if err != nil || len(ids) == 0 {
+		return nil, err
+	}
+	p := w.plan(jobs)
+	for _, id := range ids {
+		p.tick(jobs[id])
+	}
+	return p, nil
+}
+
+func (w *writing) write(ctx context.Context, p *plan) error {
+	if err := w.armada.Apply(ctx, p.ops); err != nil {
+		return w.failed("write Armada's tables", err)
+	}
+	for _, err := range p.unable {
+		if w.cfg.Hooks.Unable != nil {
+			w.cfg.Hooks.Unable(w.cfg.Partition, err)
+		}
+	}
+	return w.writeWaits(ctx, p.jobs)
+}
+
+// publish tells the rest of Armada, under Armada's lock, so that the first copy
+// stands before the next lease.
+func (w *writing) publish(ctx context.Context, copies []copyOf) error {
+	if len(copies) == 0 || w.cfg.Copies == nil {
+		return nil // a wait of another mode may ask for one
+	}
+	messages, err := w.messages(ctx, copies)
+	if err != nil || len(messages) == 0 {
+		return err
+	}
+	if err := w.cfg.Copies(ctx, w.cfg.Partition, messages); err != nil {
+		return fmt.Errorf("publish copies of decisions: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,338 @@
+package writer_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/refloat/refloat/internal/armada/schedulerdb"
+	"github.com/refloat/refloat/internal/armada/schedulerdb/pb"
+	"github.com/refloat/refloat/internal/armada/writer"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/jobdb/postgres"
+	"github.com/refloat/refloat/internal/sink"
+	"github.com/refloat/refloat/internal/test/rowtest"
+)
+
+// TestOracle plays each recording, with the decisions of forRecordings, into a
+// database. In Passthrough its rows are those that Armada's own ingester wrote. In
+// the other modes each difference is explained by a decision: the rows that there
+// are to be are Armada's, but for the columns in which the naive reading of the
+// same history with decisions (story, below) differs from that without.
+func TestOracle(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"plain", "chaos", "retried", "preempted"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := recorded(t, name, forRecordings)
+			for mode, as := range map[writer.Mode]string{writer.Passthrough: "Passthrough", writer.HoldBack: "HoldBack", writer.Direct: "Direct"} {
+				t.Run(as, func(t *testing.T) {
+					want := rowtest.Oracle(t, filepath.Join(recordings, name+".rows.jsonl.gz"))
+					changed := 0
+					if mode != writer.Passthrough {
+						changed = explain(t, want, read(t, h, writer.Passthrough), read(t, h, mode))
+						if changed == 0 {
+							t.Error("no decision changes anything")
+						}
+					}
+					n := rowtest.Compare(t, want, h.written(t, mode))
+					t.Logf("%d columns of Armada's changed by decisions; %d equal, %d more once decoded", changed, n.Same, n.Decoded)
+				})
+			}
+		})
+	}
+}
+
+// written are Armada's tables after a tape, with the clock before all of it.
+func (h *tape) written(t *testing.T, mode writer.Mode) rowtest.Rows {
+	t.Helper()
+	url, conn := database(t)
+	db, err := postgres.Open(t.Context(), url, postgres.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	w, err := sink.New(sink.Config{
+		Events: h.events, Decisions: h.decisions, DB: db, MaxRows: 500, Now: func() time.Time { return h.from },
+		Mirror: func(partition int) sink.Mirror {
+			return writer.New(writer.Config{Partition: partition, Mode: mode, Hooks: writer.Hooks{
+				Unable: func(_ int, err error) { t.Error(err) },
+				Parked: func(_ int, at eventlog.Position, f schedulerdb.Finding) { t.Errorf("%v: %v", at, f) },
+			}})
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	for p := range h.events.Partitions() {
+		for progress := true; progress; {
+			if progress, err = w.Advance(context.Background(), p); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return rowtest.Database(t, conn)
+}
+
+// story is what a history makes of jobs, told one operation at a time:
+//
+//  1. An enforced JobRequeued puts the job into the queue, one version higher,
+//     when all of its message was taken in; with its requirements as submitted,
+//     one version higher, and these nodes avoided. HoldBack adds the selector
+//     until RetryAfter, if that is later than the decision's time. Requirements
+//     that are as submitted, and always were, stay as they are.
+//  2. Where the same message says that the job failed, it was the scheduler that
+//     failed it: HoldBack has the job wait, out of the queue, for a later time,
+//     which in this test does not come.
+//  3. While an enforced JobRequeued stands on the latest run, Armada's JobErrors
+//     do not fail the job. While any enforced decision does, Armada's JobRequeued
+//     does nothing.
+//  4. A lease ends that. While the job waited, it also ends its being queued,
+//     whatever the version.
+//  5. An enforced JobFailed fails the job in Direct. In HoldBack that is left to
+//     the scheduler; a lease that was returned is shown to it as a failed run. So
+//     it is in Direct.
+//  6. All else is as with Armada, on jobs as they are then: one that is retried
+//     is not over, so it can be cancelled, and get another priority.
+type story struct {
+	mode   writer.Mode
+	jobs   map[string]*fate
+	shown  map[string]bool // runs that were returned, and are shown as failed
+	leased map[string]bool // runs
+}
+
+type fate struct {
+	queue, set           string
+	queued               bool
+	version, infoVersion int32
+	submitted, info      []byte
+	priority             int64
+	priorityBy           string
+	asked, askedBySet    bool
+	by, why              string
+	failed, succeeded    bool
+	cancelled            bool
+	standing             *jobdb.Decision // enforced, on the latest run
+	waits                bool
+}
+
+func (f *fate) over() bool { return f.failed || f.succeeded || f.cancelled }
+
+// read tells the story of a tape; in Passthrough, without decisions.
+func read(t *testing.T, h *tape, mode writer.Mode) *story {
+	t.Helper()
+	s := &story{mode: mode, jobs: map[string]*fate{}, shown: map[string]bool{}, leased: map[string]bool{}}
+	for p := range h.events.Partitions() {
+		decided, err := sink.Fold(h.events, h.decisions, p, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		acted := map[eventlog.Position][]*jobdb.Decision{}
+		for _, d := range decided.Decisions {
+			if d.Acted && mode != writer.Passthrough {
+				acted[d.Log] = append(acted[d.Log], d)
+			}
+		}
+		r, err := h.events.Open(p, eventlog.Start)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		c, messages := schedulerdb.NewConverter(), make([]eventlog.Message, 100)
+		for {
+			n, err := r.Read(messages)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n == 0 {
+				break
+			}
+			for i := range messages[:n] {
+				effects, _ := c.Convert(&messages[i])
+				s.message(t, effects, acted[messages[i].Position])
+			}
+		}
+	}
+	return s
+}
+
+func (s *story) message(t *testing.T, effects []schedulerdb.Effect, decisions []*jobdb.Decision) {
+	t.Helper()
+	for _, d := range decisions {
+		s.jobs[d.JobID].standing = d
+	}
+	said := map[string]bool{} // jobs that failed, Armada says
+	for _, e := range effects {
+		if o, ok := e.Op.(*schedulerdb.FailJob); ok {
+			said[o.JobID] = true
+		}
+		s.op(e.Op, decisions)
+	}
+	for _, d := range decisions {
+		f := s.jobs[d.JobID]
+		switch {
+		case f.over():
+		case !d.Requeue:
+			f.failed = s.mode == writer.Direct
+		case s.mode == writer.HoldBack && said[d.JobID]:
+			f.waits = true
+		default:
+			f.waits = s.mode == writer.HoldBack && d.RetryAfter > d.Time
+			f.queued, f.version = true, f.version+1
+			f.require(t, d.AvoidNodes, f.waits)
+		}
+	}
+}
+
+func (s *story) op(op schedulerdb.Op, decisions []*jobdb.Decision) {
+	none := &fate{}
+	job := func(id string) *fate {
+		if f := s.jobs[id]; f != nil {
+			return f
+		}
+		return none
+	}
+	each := func(queue, set string, do func(f *fate)) {
+		for _, f := range s.jobs {
+			if f.queue == queue && f.set == set && !f.over() {
+				do(f)
+			}
+		}
+	}
+	switch o := op.(type) {
+	case *schedulerdb.InsertJob:
+		s.jobs[o.JobID] = &fate{queue: o.Queue, set: o.JobSet, queued: true, submitted: o.SchedulingInfo, info: o.SchedulingInfo, priority: o.Priority}
+	case *schedulerdb.InsertRun:
+		if f := job(o.JobID); !s.leased[o.RunID] {
+			s.leased[o.RunID], f.standing = true, nil
+		}
+	case *schedulerdb.SetQueued:
+		f := job(o.JobID)
+		if o.Queued && f.standing != nil {
+			return
+		}
+		version := o.Version
+		if !o.Queued {
+			if f.waits && f.queued {
+				version = max(version, f.version+1)
+			}
+			f.waits = false
+		}
+		if version > f.version {
+			f.queued, f.version = o.Queued, version
+		}
+	case *schedulerdb.SetSchedulingInfo:
+		if f := job(o.JobID); f.standing == nil && o.Version > f.infoVersion {
+			f.info, f.infoVersion = o.Info, o.Version
+		}
+	case *schedulerdb.SetPriority:
+		if f := job(o.JobID); f.queue == o.Queue && f.set == o.JobSet && !f.over() {
+			f.priority, f.priorityBy = o.Priority, o.User
+		}
+	case *schedulerdb.SetSetPriority:
+		each(o.Queue, o.JobSet, func(f *fate) { f.priority, f.priorityBy = o.Priority, o.User })
+	case *schedulerdb.RequestCancel:
+		if f := job(o.JobID); f.queue == o.Queue && f.set == o.JobSet && !f.over() {
+			f.asked, f.by, f.why = true, o.User, o.Reason
+		}
+	case *schedulerdb.RequestSetCancel:
+		each(o.Queue, o.JobSet, func(f *fate) {
+			if f.queued && o.Queued || !f.queued && o.Leased {
+				f.askedBySet, f.by, f.why = true, o.User, o.Reason
+			}
+		})
+	case *schedulerdb.SucceedJob:
+		job(o.JobID).succeeded = true
+	case *schedulerdb.CancelJob:
+		job(o.JobID).cancelled = true
+	case *schedulerdb.FailJob:
+		if f := job(o.JobID); f.standing == nil || !f.standing.Requeue || f.over() {
+			f.failed = true
+		}
+	case *schedulerdb.FailRun:
+		for _, d := range decisions {
+			if d.RunID == o.RunID && !d.Requeue && o.Returned {
+				s.shown[o.RunID] = true
+			}
+		}
+	}
+}
+
+// require rewrites the requirements.
+func (f *fate) require(t *testing.T, avoid []string, waits bool) {
+	t.Helper()
+	if !waits && len(avoid) == 0 && f.infoVersion == 0 {
+		return
+	}
+	var info pb.JobSchedulingInfo
+	if err := proto.Unmarshal(f.submitted, &info); err != nil {
+		t.Fatal(err)
+	}
+	pod := info.ObjectRequirements[0].GetPodRequirements()
+	if waits {
+		if pod.NodeSelector == nil {
+			pod.NodeSelector = map[string]string{}
+		}
+		pod.NodeSelector["refloat.github.io/retry"] = "waits-for-its-retry-time"
+	}
+	if len(avoid) > 0 {
+		if pod.GetAffinity() != nil {
+			t.Fatal("no job of the recordings has an affinity of its own")
+		}
+		pod.Affinity = &pb.Affinity{NodeAffinity: &pb.NodeAffinity{Required: &pb.NodeSelector{Terms: []*pb.NodeSelectorTerm{{
+			MatchExpressions: []*pb.NodeSelectorRequirement{{Key: "kubernetes.io/hostname", Operator: "NotIn", Values: avoid}},
+		}}}}}
+	}
+	f.infoVersion++
+	info.Version = uint32(f.infoVersion)
+	var err error
+	if f.info, err = proto.Marshal(&info); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// row is a fate as the oracle has it.
+func (f *fate) row() rowtest.Row {
+	text := func(s string) any {
+		if s == "" {
+			return nil // never said
+		}
+		return s
+	}
+	number := func(n int64) json.Number { return json.Number(strconv.FormatInt(n, 10)) }
+	return rowtest.Row{
+		"queued": f.queued, "queued_version": number(int64(f.version)),
+		"scheduling_info": base64.StdEncoding.EncodeToString(f.info), "scheduling_info_version": number(int64(f.infoVersion)),
+		"priority": number(f.priority), "reprioritise_user": text(f.priorityBy),
+		"cancel_requested": f.asked, "cancel_by_jobset_requested": f.askedBySet, "cancel_user": text(f.by), "cancel_reason": text(f.why),
+		"failed": f.failed, "succeeded": f.succeeded, "cancelled": f.cancelled, "terminated": f.over(),
+	}
+}
+
+// explain puts into Armada's rows what decisions change, and counts the columns.
+func explain(t *testing.T, rows rowtest.Rows, without, with *story) (changed int) {
+	t.Helper()
+	for id, f := range with.jobs {
+		before := without.jobs[id].row()
+		for column, value := range f.row() {
+			if !cmp.Equal(before[column], value) {
+				rows["jobs"][id][column] = value
+				changed++
+			}
+		}
+	}
+	for run := range with.shown {
+		rows["runs"][run]["returned"], rows["runs"][run]["run_attempted"] = false, true
+		changed += 2
+	}
+	return changed
+}

@@ -1,0 +1,392 @@
+package writer
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/refloat/refloat/internal/armada/schedulerdb"
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/eventlog"
+)
+
+// Mode says how decisions become rows of Armada's.
+type Mode int
+
+// The modes.
+const (
+	Passthrough Mode = iota
+	Direct
+	HoldBack
+)
+
+// action is what a message asks for, in its order.
+type action interface{ job() string }
+
+type (
+	// apply is an operation as it came.
+	apply struct{ schedulerdb.Op }
+	// lease takes a job out of the queue for a run: its latest one.
+	lease struct {
+		*schedulerdb.SetQueued
+		run string
+	}
+	// requeue is an enforced JobRequeued.
+	requeue struct {
+		*chain.Decision
+		at eventlog.Position // of the message that it answers
+		// byScheduler: it was the scheduler that ended the run, and with it the job.
+		byScheduler bool
+	}
+	// refuse is an enforced JobFailed.
+	refuse struct {
+		*chain.Decision
+		at eventlog.Position
+	}
+	// overruled: the scheduler has failed a job by itself though it is retried.
+	overruled struct {
+		jobID, runID string
+		number       uint64
+		policy       string // once the rows are loaded
+		retryAfter   int64
+		avoid        []string
+		at           eventlog.Position
+	}
+	// proven: the run before the retry is known to be gone.
+	proven struct{ *chain.RetryReady }
+)
+
+// job is that of an end, which ends its wait too.
+func (a apply) job() string {
+	switch o := a.Op.(type) {
+	case *schedulerdb.SucceedJob:
+		return o.JobID
+	case *schedulerdb.FailJob:
+		return o.JobID
+	case *schedulerdb.CancelJob:
+		return o.JobID
+	}
+	return ""
+}
+func (a lease) job() string     { return a.JobID }
+func (a requeue) job() string   { return a.JobID }
+func (a refuse) job() string    { return a.JobID }
+func (a overruled) job() string { return a.jobID }
+func (a proven) job() string    { return a.JobID }
+
+// jobView is a job's row in Armada's tables, as far as plans need it.
+type jobView struct {
+	id, queue, set string
+	known          bool
+	over           bool // it ended
+	queued         bool
+	version        int32  // queued_version
+	infoVersion    int32  // scheduling_info_version
+	submitted      []byte // JobSchedulingInfo, version 0
+	wait           *wait  // nil: it waits for nothing
+	waitChanged    bool
+}
+
+// wait is a row of refloat_waits: a retry that something is still due for.
+type wait struct {
+	runID      string // the failed one
+	number     uint64 // of the decision
+	policy     string
+	retryAfter int64 // Unix nanoseconds
+	avoid      []string
+	copied     bool // the rest of Armada is told when it is queued
+	// forgetting: the job is to be put into the queue at raiseAt, when the
+	// scheduler has forgotten it.
+	forgetting bool
+	waiting    bool  // its requirements fit no node, until retryAfter
+	raises     int   // how often its version is still to be raised
+	raiseAt    int64 // when next
+}
+
+// due is when something is to be done; the end of time if nothing is.
+func (w *wait) due() int64 {
+	if w.forgetting {
+		return w.raiseAt
+	}
+	at := never
+	if w.raises > 0 {
+		at = min(at, w.raiseAt)
+	}
+	if w.waiting {
+		at = min(at, w.retryAfter)
+	}
+	return at
+}
+
+const never = int64(1<<63 - 1)
+
+// copyOf is what the rest of Armada is told of a decision.
+type copyOf struct {
+	jobID, runID, queue, set string
+	number                   uint64
+	policy                   string
+	at                       int64
+	requeue                  bool
+	version                  int32
+	info                     []byte // JobSchedulingInfo of a requeue
+}
+
+// Times of the two steps; see facts/ARMADA.md 0b.
+const (
+	// forgetAfter is how long the scheduler is given to see that its own failure
+	// of a job became a row, and to forget the job: some of its cycles.
+	forgetAfter = 3 * time.Second
+	// raiseEvery is how long it is waited for a new run before the version is
+	// raised again. A scheduler that takes the job in does so within a cycle or two.
+	raiseEvery = 5 * time.Second
+	// raiseTimes bounds that.
+	raiseTimes = 5
+	// lookAgain is when to look again while newer events are not read yet.
+	lookAgain = time.Second
+)
+
+// plan turns actions into operations.
+type plan struct {
+	mode   Mode
+	label  string // of nodes
+	now    int64
+	atEnd  bool // all events that there are were taken in
+	tell   bool // copies are made, of decisions on messages after since
+	since  eventlog.Position
+	jobs   map[string]*jobView
+	ops    []schedulerdb.Op
+	copies []copyOf
+	unable []error
+}
+
+func (p *plan) copied(at eventlog.Position) bool { return p.tell && at.Compare(p.since) > 0 }
+
+func (p *plan) do(a action) {
+	switch a := a.(type) {
+	case apply:
+		p.apply(a.Op)
+	case lease:
+		p.lease(a)
+	case requeue:
+		p.requeue(a)
+	case refuse:
+		p.refuse(a)
+	case overruled:
+		p.overruled(a)
+	case proven:
+		p.proven(a.RetryReady)
+	}
+}
+
+// apply notes what an operation does to the rows that the plan looks at.
+func (p *plan) apply(op schedulerdb.Op) {
+	if o, ok := op.(*schedulerdb.RequestSetCancel); ok && narrowed(o) {
+		op = p.asQueued(o)
+	}
+	p.ops = append(p.ops, op)
+	switch o := op.(type) {
+	case *schedulerdb.InsertJob:
+		if j := p.jobs[o.JobID]; j != nil {
+			*j = jobView{
+				id: o.JobID, queue: o.Queue, set: o.JobSet, known: true, queued: true,
+				infoVersion: o.SchedulingInfoVersion, submitted: o.SchedulingInfo, waitChanged: j.wait != nil,
+			}
+		}
+	case *schedulerdb.SetQueued:
+		if j := p.jobs[o.JobID]; j != nil && o.Version > j.version {
+			j.queued, j.version = o.Queued, o.Version
+		}
+	case *schedulerdb.SetSchedulingInfo:
+		if j := p.jobs[o.JobID]; j != nil && o.Version > j.infoVersion {
+			j.infoVersion = o.Version
+		}
+	case *schedulerdb.SucceedJob:
+		p.end(o.JobID)
+	case *schedulerdb.FailJob:
+		p.end(o.JobID)
+	case *schedulerdb.CancelJob:
+		p.end(o.JobID)
+	}
+}
+
+// narrowed says whether it asks for the jobs of some states only.
+func narrowed(o *schedulerdb.RequestSetCancel) bool { return o.Queued != o.Leased }
+
+// asQueued names the jobs that are on their way into the queue: their run has ended,
+// and their rows do not stand in the queue yet.
+func (p *plan) asQueued(o *schedulerdb.RequestSetCancel) *schedulerdb.RequestSetCancel {
+	told := *o
+	for _, id := range slices.Sorted(maps.Keys(p.jobs)) {
+		if j := p.jobs[id]; j.wait != nil && j.wait.forgetting && j.queue == o.Queue && j.set == o.JobSet {
+			told.AsQueued = append(told.AsQueued, id)
+		}
+	}
+	return &told
+}
+
+func (p *plan) end(id string) {
+	if j := p.jobs[id]; j != nil {
+		j.over = true
+		j.put(nil)
+	}
+}
+
+func (j *jobView) put(w *wait) {
+	if w != nil && w.due() == never {
+		w = nil
+	}
+	if j.wait != w || w != nil {
+		j.wait, j.waitChanged = w, true
+	}
+}
+
+// lease: a version that was raised while the lease was on its way is not to
+// leave the job in the queue. The lease of the run that is retried, come again,
+// is not a new one.
+func (p *plan) lease(a lease) {
+	op := a.SetQueued
+	if j := p.jobs[op.JobID]; j != nil && j.wait != nil && j.wait.runID != a.run {
+		if j.queued && op.Version <= j.version {
+			op = &schedulerdb.SetQueued{JobID: op.JobID, Version: j.version + 1}
+		}
+		j.put(nil)
+	}
+	p.apply(op)
+}
+
+func (p *plan) requeue(a requeue) {
+	j := p.jobs[a.JobID]
+	if j == nil || !j.known || j.over {
+		return
+	}
+	w := &wait{
+		runID: a.RunID, number: a.Number, policy: a.Policy, retryAfter: a.RetryAfter, avoid: storableOf(a.AvoidNodes), copied: p.copied(a.at),
+	}
+	switch {
+	case p.mode == Direct:
+		p.queue(j, w, a.Time)
+	case a.byScheduler || j.wait != nil && j.wait.forgetting && j.wait.runID == a.RunID:
+		w.forgetting, w.raiseAt = true, p.now+int64(forgetAfter)
+		// The executor hears of the end only by these rows, which may be late: the
+		// pod's time to end begins now.
+		w.retryAfter = max(w.retryAfter, p.now+a.RetryAfter-a.Time)
+	default:
+		w.waiting = a.RetryAfter > a.Time
+		p.queue(j, w, a.Time)
+	}
+	j.put(w)
+}
+
+func (p *plan) refuse(a refuse) {
+	j := p.jobs[a.JobID]
+	if p.mode != Direct || j == nil || !j.known || j.over {
+		return // an unmodified scheduler fails it when it sees the failed run
+	}
+	p.apply(&schedulerdb.FailJob{JobID: a.JobID})
+	if p.copied(a.at) {
+		p.copies = append(p.copies, copyOf{
+			jobID: j.id, runID: a.RunID, queue: j.queue, set: j.set, number: a.Number, policy: a.Policy, at: a.Time,
+		})
+	}
+}
+
+func (p *plan) overruled(a overruled) {
+	j := p.jobs[a.jobID]
+	if j == nil || !j.known || j.over || p.mode == Direct {
+		return
+	}
+	w := &wait{runID: a.runID, number: a.number, policy: a.policy, retryAfter: a.retryAfter, avoid: a.avoid, copied: p.copied(a.at)}
+	if j.wait != nil && j.wait.runID == a.runID {
+		*w = *j.wait
+		w.copied = w.copied || p.copied(a.at) // the failure has been told since
+	}
+	w.forgetting, w.raiseAt, w.raises = true, p.now+int64(forgetAfter), 0
+	j.put(w)
+}
+
+func (p *plan) proven(r *chain.RetryReady) {
+	j := p.jobs[r.JobID]
+	if j == nil || j.wait == nil || j.wait.runID != r.RunID || r.RetryAfter >= j.wait.retryAfter {
+		return
+	}
+	w := *j.wait
+	w.retryAfter = r.RetryAfter
+	j.put(&w)
+}
+
+// queue puts a job into the queue as a wait says, and says whether that was possible.
+func (p *plan) queue(j *jobView, w *wait, at int64) bool {
+	info, err := p.info(j, w)
+	if err != nil {
+		// It is as if there were no decision: the scheduler fails the job.
+		p.unable = append(p.unable, &unableError{job: j.id, err: err})
+		*w = wait{}
+		return false
+	}
+	version := j.version + 1
+	p.apply(&schedulerdb.SetQueued{JobID: j.id, Queued: true, Version: version})
+	if w.copied {
+		w.copied = false
+		p.copies = append(p.copies, copyOf{
+			jobID: j.id, runID: w.runID, queue: j.queue, set: j.set, number: w.number, policy: w.policy, at: at,
+			requeue: true, version: version, info: info,
+		})
+	}
+	return true
+}
+
+// info rewrites a job's requirements, where they are to change.
+func (p *plan) info(j *jobView, w *wait) ([]byte, error) {
+	place := schedulerdb.Placement{AvoidNodes: w.avoid, NodeLabel: p.label, Waiting: w.waiting, Version: j.infoVersion}
+	changes := w.waiting || len(w.avoid) > 0 || j.infoVersion > 0
+	if changes {
+		place.Version++
+	}
+	info, err := schedulerdb.Requirements(j.submitted, place)
+	if err == nil && changes {
+		op := &schedulerdb.SetSchedulingInfo{JobID: j.id, Info: info, Version: place.Version}
+		if err = schedulerdb.Refused(op); err == nil {
+			p.apply(op)
+		}
+	}
+	return info, err
+}
+
+// tick does what is due for a job that waits.
+func (p *plan) tick(j *jobView) {
+	if j.wait == nil {
+		return
+	}
+	if !j.known || j.over {
+		j.put(nil)
+		return
+	}
+	w := *j.wait
+	ended := w.waiting && p.now >= w.retryAfter
+	raise := (w.raises > 0 || w.forgetting) && p.now >= w.raiseAt
+	switch {
+	case w.forgetting && raise:
+		w.forgetting, w.waiting = false, w.retryAfter > p.now
+		w.raises, w.raiseAt = raiseTimes, p.now+int64(raiseEvery)
+		if !p.queue(j, &w, p.now) {
+			p.apply(&schedulerdb.FailJob{JobID: j.id}) // the scheduler did so, and has forgotten it
+		}
+	case w.forgetting:
+	case ended:
+		w.waiting = false
+		if _, err := p.info(j, &w); err != nil {
+			p.unable = append(p.unable, &unableError{job: j.id, err: err})
+			p.apply(&schedulerdb.FailJob{JobID: j.id}) // it would wait for ever
+			w.raises = 0
+		}
+		if w.raises > 0 { // from now on a run is to be seen
+			w.raises, w.raiseAt = raiseTimes, p.now+int64(raiseEvery)
+		}
+	case raise && !p.atEnd:
+		w.raiseAt = p.now + int64(lookAgain) // a lease may stand in what is not read yet
+	case raise:
+		w.raises, w.raiseAt = w.raises-1, p.now+int64(raiseEvery)
+		p.apply(&schedulerdb.SetQueued{JobID: j.id, Queued: true, Version: j.version + 1})
+	}
+	j.put(&w)
+}

@@ -1,0 +1,303 @@
+package writer
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/refloat/refloat/internal/armada/schedulerdb"
+	"github.com/refloat/refloat/internal/eventlog"
+)
+
+// dueAtOnce is how many waits one transaction ends.
+const dueAtOnce = 2000
+
+// begin finds where the copies begin: on the first transaction of all, at the
+// end of the events, since what stands before it was told, or has passed.
+func (w *writing) begin(ctx context.Context) error {
+	const insert = `INSERT INTO refloat_mirror VALUES ($1, $2) ON CONFLICT (partition) DO UPDATE SET since = refloat_mirror.since RETURNING since`
+	if err := w.mustBeOurs(ctx); err != nil {
+		return err
+	}
+	var since string
+	err := w.conn.QueryRow(ctx, insert, w.cfg.Partition, w.when.End.String()).Scan(&since)
+	if err == nil {
+		w.since, err = eventlog.ParsePosition(since)
+	}
+	if err != nil {
+		return w.failed("look where the mirror begins", err)
+	}
+	w.known, w.due = true, 0
+	return nil
+}
+
+// ErrTaken says that Armada's own ingester has written these tables, and nobody
+// said where it stopped.
+var ErrTaken = errors.New("the tables of Armada have jobs that we did not write, and it is not known where Armada's ingester stopped; " +
+	"from the beginning of events each job would be submitted again: run `refloatctl cutover start` first (docs/cutover.md)")
+
+// mustBeOurs refuses to begin at the beginning over the work of Armada's ingester.
+func (w *writing) mustBeOurs(ctx context.Context) error {
+	const query = `SELECT NOT EXISTS (SELECT FROM refloat_mirror) AND EXISTS (SELECT FROM jobs)
+		AND NOT EXISTS (SELECT FROM refloat_positions WHERE partition = $1 AND (event_ledger, event_entry, event_batch) <> ($2, $3, $4))`
+	var taken bool
+	start := eventlog.Start
+	err := w.conn.QueryRow(ctx, query, w.cfg.Partition, start.Ledger, start.Entry, start.Batch).Scan(&taken)
+	if err != nil {
+		return w.failed("look who wrote Armada's tables", err)
+	}
+	if taken {
+		return ErrTaken
+	}
+	return nil
+}
+
+// load finds what the actions change: the rows of jobs that are decided on or
+// wait. For a lease or an end that ends no wait, nothing is needed.
+func (w *writing) load(ctx context.Context, actions []action) (map[string]*jobView, error) {
+	jobs := map[string]*jobView{}
+	var named, asked []string
+	for _, a := range actions {
+		id := a.job()
+		if id == "" {
+			continue
+		}
+		if jobs[id] == nil {
+			jobs[id] = &jobView{id: id}
+			named = append(named, id)
+		}
+		switch a.(type) {
+		case lease, apply:
+		default:
+			asked = append(asked, id)
+		}
+	}
+	between, err := w.between(ctx, actions)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range between {
+		if jobs[id] == nil {
+			jobs[id] = &jobView{id: id}
+			named = append(named, id)
+		}
+	}
+	if w.due != never { // something waits, as far as we know
+		if err := w.loadWaits(ctx, jobs, named); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.loadPolicies(ctx, actions); err != nil {
+		return nil, err
+	}
+	for _, id := range named {
+		if jobs[id].wait != nil {
+			asked = append(asked, id)
+		}
+	}
+	return jobs, w.loadJobs(ctx, jobs, asked)
+}
+
+// between finds the jobs on their way into the queue, of the sets of which some
+// states are asked to be cancelled.
+func (w *writing) between(ctx context.Context, actions []action) ([]string, error) {
+	var queues, sets []string
+	for _, a := range actions {
+		if it, ok := a.(apply); ok {
+			if o, ok := it.Op.(*schedulerdb.RequestSetCancel); ok && narrowed(o) {
+				queues, sets = append(queues, o.Queue), append(sets, o.JobSet)
+			}
+		}
+	}
+	if len(sets) == 0 {
+		return nil, nil
+	}
+	const query = `SELECT job_id FROM refloat_waits w JOIN jobs j USING (job_id) WHERE w.partition = $1 AND w.forgetting
+		AND (j.queue, j.job_set) IN (SELECT * FROM unnest($2::text[], $3::text[])) ORDER BY job_id`
+	rows, err := w.conn.Query(ctx, query, w.cfg.Partition, queues, sets)
+	if err != nil {
+		return nil, w.failed("find jobs of a set", err)
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	return ids, w.failed("find jobs of a set", err)
+}
+
+// loadPolicies names the policies by which the jobs are retried that the scheduler
+// failed. Their decisions are rows by now.
+func (w *writing) loadPolicies(ctx context.Context, actions []action) error {
+	var numbers []int64
+	for _, a := range actions {
+		if o, ok := a.(overruled); ok {
+			numbers = append(numbers, int64(o.number))
+		}
+	}
+	if len(numbers) == 0 {
+		return nil
+	}
+	rows, err := w.conn.Query(ctx, "SELECT number, policy FROM refloat_decisions WHERE partition = $1 AND number = ANY($2)", w.cfg.Partition, numbers)
+	if err != nil {
+		return w.failed("load decisions", err)
+	}
+	policies := map[uint64]string{}
+	var number int64
+	var policy string
+	if _, err := pgx.ForEachRow(rows, []any{&number, &policy}, func() error {
+		policies[uint64(number)] = policy
+		return nil
+	}); err != nil {
+		return w.failed("load decisions", err)
+	}
+	for i, a := range actions {
+		if o, ok := a.(overruled); ok {
+			o.policy = policies[o.number]
+			actions[i] = o
+		}
+	}
+	return nil
+}
+
+// loadDue finds the jobs for which something is due, in order.
+func (w *writing) loadDue(ctx context.Context) (map[string]*jobView, []string, error) {
+	const query = `SELECT job_id FROM refloat_waits WHERE partition = $1 AND due <= $2 ORDER BY due, job_id LIMIT $3`
+	rows, err := w.conn.Query(ctx, query, w.cfg.Partition, w.when.Now.UnixNano(), dueAtOnce)
+	if err != nil {
+		return nil, nil, w.failed("find what is due", err)
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, nil, w.failed("find what is due", err)
+	}
+	if len(ids) == 0 {
+		return nil, nil, nil
+	}
+	jobs := map[string]*jobView{}
+	for _, id := range ids {
+		jobs[id] = &jobView{id: id}
+	}
+	if err := w.loadWaits(ctx, jobs, ids); err != nil {
+		return nil, nil, err
+	}
+	return jobs, ids, w.loadJobs(ctx, jobs, ids)
+}
+
+func (w *writing) loadWaits(ctx context.Context, jobs map[string]*jobView, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	const query = `SELECT job_id, run_id, number, policy, retry_after, avoid, copied, forgetting, waiting, raises, raise_at
+		FROM refloat_waits WHERE partition = $1 AND job_id = ANY($2)`
+	rows, err := w.conn.Query(ctx, query, w.cfg.Partition, ids)
+	if err != nil {
+		return w.failed("load waits", err)
+	}
+	var id string
+	var t wait
+	var number int64
+	_, err = pgx.ForEachRow(rows, []any{
+		&id, &t.runID, &number, &t.policy, &t.retryAfter, &t.avoid, &t.copied, &t.forgetting, &t.waiting, &t.raises, &t.raiseAt,
+	}, func() error {
+		found := t
+		found.number = uint64(number)
+		jobs[id].wait = &found
+		t.avoid = nil
+		return nil
+	})
+	return w.failed("load waits", err)
+}
+
+func (w *writing) loadJobs(ctx context.Context, jobs map[string]*jobView, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	const query = `SELECT j.job_id, j.queue, j.job_set, j.submitted, j.queued, j.queued_version, j.terminated,
+			j.scheduling_info, j.scheduling_info_version, CASE WHEN j.scheduling_info_version > 0 THEN m.submit_message END
+		FROM jobs j LEFT JOIN job_metadata m USING (job_id) WHERE j.job_id = ANY($1)`
+	rows, err := w.conn.Query(ctx, query, ids)
+	if err != nil {
+		return w.failed("load jobs", err)
+	}
+	var id, queue, set string
+	var submitted int64
+	var queued, over bool
+	var version, infoVersion int32
+	var info, submit []byte
+	_, err = pgx.ForEachRow(rows, []any{&id, &queue, &set, &submitted, &queued, &version, &over, &info, &infoVersion, &submit}, func() error {
+		j := jobs[id]
+		j.known, j.queue, j.set, j.queued, j.version, j.over, j.infoVersion = true, queue, set, queued, version, over, infoVersion
+		j.submitted = info
+		if infoVersion > 0 {
+			// What cannot be rebuilt is told when it is used.
+			j.submitted, _ = schedulerdb.Submitted(submit, submitted)
+		}
+		info, submit = nil, nil
+		return nil
+	})
+	return w.failed("load jobs", err)
+}
+
+// writeWaits writes the waits that changed.
+func (w *writing) writeWaits(ctx context.Context, jobs map[string]*jobView) error {
+	var gone []string
+	batch := &pgx.Batch{}
+	const upsert = `INSERT INTO refloat_waits VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+		ON CONFLICT (partition, job_id) DO UPDATE SET run_id = $3, number = $4, policy = $5, retry_after = $6, avoid = $7, copied = $8,
+			forgetting = $9, waiting = $10, raises = $11, raise_at = $12, due = $13`
+	for _, j := range jobs {
+		switch t := j.wait; {
+		case !j.waitChanged:
+		case t == nil:
+			gone = append(gone, j.id)
+		default:
+			avoid := t.avoid
+			if avoid == nil {
+				avoid = []string{}
+			}
+			batch.Queue(upsert, w.cfg.Partition, j.id, t.runID, int64(t.number), t.policy, t.retryAfter, avoid, t.copied,
+				t.forgetting, t.waiting, t.raises, t.raiseAt, t.due())
+		}
+	}
+	if len(gone) == 0 && batch.Len() == 0 {
+		return nil
+	}
+	w.changed = true
+	if len(gone) > 0 {
+		if _, err := w.conn.Exec(ctx, `DELETE FROM refloat_waits WHERE partition = $1 AND job_id = ANY($2)`, w.cfg.Partition, gone); err != nil {
+			return w.failed("end waits", err)
+		}
+	}
+	return w.failed("write waits", w.conn.SendBatch(ctx, batch).Close())
+}
+
+// lookDue finds when something is due next, if that may have changed.
+func (w *writing) lookDue(ctx context.Context) error {
+	if !w.changed {
+		return nil
+	}
+	var due *int64
+	err := w.conn.QueryRow(ctx, `SELECT min(due) FROM refloat_waits WHERE partition = $1`, w.cfg.Partition).Scan(&due)
+	if err != nil {
+		return w.failed("look what is due", err)
+	}
+	w.due = never
+	if due != nil {
+		w.due = *due
+	}
+	return nil
+}
+
+// runErrors are rows of job_run_errors.
+func (w *writing) runErrors(ctx context.Context, runs []string) (map[string][]byte, error) {
+	rows, err := w.conn.Query(ctx, `SELECT run_id, error FROM job_run_errors WHERE run_id = ANY($1)`, runs)
+	if err != nil {
+		return nil, w.failed("load errors", err)
+	}
+	found := map[string][]byte{}
+	var run string
+	var stored []byte
+	_, err = pgx.ForEachRow(rows, []any{&run, &stored}, func() error {
+		found[run], stored = stored, nil
+		return nil
+	})
+	return found, w.failed("load errors", err)
+}

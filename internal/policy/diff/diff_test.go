@@ -1,0 +1,97 @@
+package diff_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/diff"
+)
+
+func set(t *testing.T, text string) *policy.Set {
+	t.Helper()
+	s, err := policy.Parse([]policy.File{{Name: "p.yaml", Data: []byte(text)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+const header = "apiVersion: armadaproject.io/v1\nkind: RetryPolicy\nmetadata: {name: p}\n"
+
+func TestRules(t *testing.T) {
+	t.Parallel()
+	const before = header + `spec:
+  retryLimit: 5
+  backoff: {initialDelay: 10s, type: Constant}
+  rules:
+  - {name: a, action: Retry, onConditions: [Preempted, Evicted], backoff: {maxDelay: 5m}}
+  - {name: b, action: Retry, onExitCodes: {operator: In, values: [1, 2]}}
+  - {name: c, action: Fail, onTerminationMessage: {pattern: '<&>'}}
+  - {action: Fail, onFailureCategory: [x]}
+---
+{kind: Queue, name: q, retryPolicies: [p]}
+---
+{kind: Queue, name: gone}
+`
+	const same = header + `spec:
+  # another order, another way to say it
+  rules:
+  - {onConditions: [Evicted, Preempted], backoff: {maxDelay: 300s}, name: a, action: Retry}
+  - {onExitCodes: {values: [2, 1], operator: In}, name: b, action: Retry}
+  - {name: c, action: Fail, onTerminationMessage: {pattern: <&>}}
+  - {action: Fail, onFailureCategory: [x]}
+  backoff: {multiplier: 1.0, initialDelay: 10000ms}
+  retryLimit: 5
+---
+{kind: Queue, name: gone}
+---
+{kind: Queue, name: q, retryPolicies: [p]}
+`
+	const after = header + `spec:
+  backoff: {initialDelay: 10s, type: Constant}
+  defaultAction: Fail
+  rules:
+  - {name: c, action: Fail, onTerminationMessage: {pattern: '<&>>'}}
+  - {name: a, action: Retry, onConditions: [Preempted], backoff: {maxDelay: 6m}}
+  - {name: d, action: Retry, onConditions: [Evicted]}
+  - {action: Retry, onFailureCategory: [x]}
+---
+{kind: Queue, name: q, retryPolicies: [p, p2], mode: Shadow}
+---
+{kind: RetrySettings, spec: {globalMaxRetries: 9}}
+`
+	changes, err := diff.Rules(set(t, before), set(t, same))
+	if err != nil || len(changes) > 0 {
+		t.Errorf("the same in other words: %v, %v", changes, err)
+	}
+	changes, err = diff.Rules(set(t, before), set(t, after))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got strings.Builder
+	for _, c := range changes {
+		got.WriteString(c.String() + "\n")
+	}
+	unnamed := set(t, before).Outlines()[0].Rules[3].Key.Rule[:9]
+	want := `changed  settings: globalMaxRetries: (unset) → 9
+removed  queue gone
+changed  queue q: mode: (unset) → "Shadow"
+changed  queue q: retryPolicies: ["p"] → ["p","p2"]
+changed  policy p: defaultAction: (unset) → "Fail"
+changed  policy p: retryLimit: 5 → (unset)
+changed  rule p/` + unnamed + `: action: "Fail" → "Retry"
+changed  rule p/a: backoff.maxDelay: "300000ms" → "360000ms"
+changed  rule p/a: onConditions: ["Evicted","Preempted"] → ["Preempted"]
+removed  rule p/b
+changed  rule p/c: onTerminationMessage.pattern: "<&>" → "<&>>"
+added    rule p/d
+moved    rule p/c: place 2 → 0
+moved    rule p/a: place 0 → 1
+`
+	if diff := cmp.Diff(want, got.String()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

@@ -1,0 +1,195 @@
+package diff
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/refloat/refloat/internal/policy"
+)
+
+// Change is one thing that two policy sets say differently.
+type Change struct {
+	What  string // added, removed, changed or moved
+	Kind  string // policy, rule, queue or settings
+	Name  string // POLICY, POLICY/RULE or QUEUE; "" for the settings
+	Field string // of what was changed, such as backoff.maxDelay
+	Old   string // as JSON; "" where it is unset
+	New   string
+}
+
+// String tells the change in one line.
+func (c Change) String() string {
+	subject := strings.TrimSpace(c.Kind + " " + c.Name)
+	switch c.What {
+	case "changed":
+		return fmt.Sprintf("changed  %s: %s: %s → %s", subject, c.Field, unset(c.Old), unset(c.New))
+	case "moved":
+		return fmt.Sprintf("moved    %s: place %s → %s", subject, c.Old, c.New)
+	}
+	return fmt.Sprintf("%-8s %s", c.What, subject)
+}
+
+func unset(s string) string {
+	if s == "" {
+		return "(unset)"
+	}
+	return s
+}
+
+// Rules compares what two sets say.
+func Rules(before, after *policy.Set) ([]Change, error) {
+	a, err := thingsOf(before)
+	if err != nil {
+		return nil, err
+	}
+	b, err := thingsOf(after)
+	if err != nil {
+		return nil, err
+	}
+	var all []Change
+	for _, key := range slices.SortedFunc(maps.Keys(merged(a, b)), compareKeys) {
+		x, y := a[key], b[key]
+		switch {
+		case x == nil && key.kind != settings:
+			all = append(all, Change{What: "added", Kind: key.kind, Name: key.name})
+		case y == nil && key.kind != settings:
+			all = append(all, Change{What: "removed", Kind: key.kind, Name: key.name})
+		default:
+			all = append(all, fields(key, x, y)...)
+		}
+	}
+	return append(all, moved(before, after)...), nil
+}
+
+// settings are there always: what is unset has its default.
+const settings = "settings"
+
+type key struct{ kind, name string }
+
+func compareKeys(a, b key) int {
+	order := []string{settings, "queue", "policy", "rule"}
+	return cmp.Or(cmp.Compare(slices.Index(order, a.kind), slices.Index(order, b.kind)), cmp.Compare(a.name, b.name))
+}
+
+func merged(a, b map[key]map[string]string) map[key]bool {
+	all := map[key]bool{}
+	for k := range a {
+		all[k] = true
+	}
+	for k := range b {
+		all[k] = true
+	}
+	return all
+}
+
+func fields(k key, a, b map[string]string) []Change {
+	names := map[string]bool{}
+	for f := range a {
+		names[f] = true
+	}
+	for f := range b {
+		names[f] = true
+	}
+	var all []Change
+	for _, f := range slices.Sorted(maps.Keys(names)) {
+		if a[f] != b[f] {
+			all = append(all, Change{What: "changed", Kind: k.kind, Name: k.name, Field: f, Old: a[f], New: b[f]})
+		}
+	}
+	return all
+}
+
+// thingsOf lists policies, rules, queues and settings with their fields, flat.
+func thingsOf(set *policy.Set) (map[key]map[string]string, error) {
+	var c struct {
+		Settings map[string]any
+		Policies []struct {
+			Name string
+			Spec map[string]any
+		}
+		Queues []map[string]any
+	}
+	d := json.NewDecoder(bytes.NewReader(set.Canonical()))
+	d.UseNumber()
+	if err := d.Decode(&c); err != nil {
+		return nil, fmt.Errorf("read canonical policies: %w", err)
+	}
+	all := map[key]map[string]string{{settings, ""}: flat(c.Settings)}
+	for _, q := range c.Queues {
+		name, _ := q["name"].(string)
+		all[key{"queue", name}] = flat(q)
+	}
+	outlines := set.Outlines() // by name, as the canonical encoding has them
+	for i, p := range c.Policies {
+		rules, _ := p.Spec["rules"].([]any)
+		delete(p.Spec, "rules")
+		all[key{"policy", p.Name}] = flat(p.Spec)
+		for n, r := range rules {
+			fields, _ := r.(map[string]any)
+			delete(fields, "name")
+			all[key{"rule", p.Name + "/" + ruleName(&outlines[i].Rules[n])}] = flat(fields)
+		}
+	}
+	return all, nil
+}
+
+// ruleName is what a rule is known by across versions: its name, or what it
+// counts under.
+func ruleName(r *policy.Rule) string {
+	if len(r.Key.Rule) > 9 && strings.HasPrefix(r.Key.Rule, "#") {
+		return r.Key.Rule[:9]
+	}
+	return r.Key.Rule
+}
+
+// flat lists the scalars and lists below a mapping by their paths.
+func flat(fields map[string]any) map[string]string {
+	all := map[string]string{}
+	for name, v := range fields {
+		if below, ok := v.(map[string]any); ok {
+			for path, value := range flat(below) {
+				all[name+"."+path] = value
+			}
+			continue
+		}
+		var b bytes.Buffer
+		enc := json.NewEncoder(&b)
+		enc.SetEscapeHTML(false)
+		_ = enc.Encode(v) // what came from JSON goes back into it
+		all[name] = strings.TrimSpace(b.String())
+	}
+	return all
+}
+
+// moved finds rules that stand before a rule that they stood behind.
+func moved(before, after *policy.Set) []Change {
+	old := map[string][]string{}
+	for _, o := range before.Outlines() {
+		old[o.Name] = namesOf(o)
+	}
+	var all []Change
+	for _, o := range after.Outlines() {
+		now := namesOf(o)
+		then := slices.DeleteFunc(slices.Clone(old[o.Name]), func(r string) bool { return !slices.Contains(now, r) })
+		both := slices.DeleteFunc(slices.Clone(now), func(r string) bool { return !slices.Contains(then, r) })
+		for i, r := range both {
+			if was := slices.Index(then, r); was != i {
+				all = append(all, Change{What: "moved", Kind: "rule", Name: o.Name + "/" + r, Old: fmt.Sprint(slices.Index(old[o.Name], r)), New: fmt.Sprint(slices.Index(now, r))})
+			}
+		}
+	}
+	return all
+}
+
+func namesOf(o policy.Outline) []string {
+	var names []string
+	for i := range o.Rules {
+		names = append(names, ruleName(&o.Rules[i]))
+	}
+	return names
+}

@@ -1,0 +1,258 @@
+package lint
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/refloat/refloat/internal/policy"
+)
+
+// The codes of this package; those of package policy stand there.
+const (
+	codeShadowed   = "RP103" // shared with package policy, which knows equal matchers only
+	codeNever      = "RP106"
+	codeAboveCap   = "RP107"
+	codeMaxDelay   = "RP108"
+	codePattern    = "RP109"
+	codeCategory   = "RP110"
+	codeUnseen     = "RP111"
+	codeNoDefault  = "RP112"
+	codeUnseenList = "RP113"
+)
+
+// Lint returns all that is wrong with the files; where nothing is, what can
+// hardly be meant. categories may be nil: then any are right.
+func Lint(files []policy.File, categories *Categories) (policy.Problems, error) {
+	problems := policy.Lint(files)
+	if slices.ContainsFunc(problems, func(p policy.Problem) bool { return p.Severity == policy.Error }) {
+		return problems, nil
+	}
+	set, err := policy.Parse(files)
+	if err != nil {
+		return nil, err
+	}
+	docs, err := policy.Documents(files)
+	if err != nil {
+		return nil, err
+	}
+	l := &linter{set: set, categories: categories, problems: problems, policies: map[string]policy.Outline{}}
+	for _, o := range set.Outlines() {
+		l.policies[o.Name] = o
+	}
+	for i := range docs {
+		l.doc = &docs[i]
+		switch l.doc.Kind {
+		case "RetryPolicy":
+			l.policy(l.policies[l.doc.Name])
+		case "Queue":
+			l.queue()
+		}
+	}
+	l.problems.Sort()
+	return l.problems, nil
+}
+
+// linter looks at one document after the other.
+type linter struct {
+	set        *policy.Set
+	categories *Categories
+	policies   map[string]policy.Outline
+	doc        *policy.Document
+	problems   policy.Problems
+}
+
+func (l *linter) report(field, code, message, fix string) {
+	p := l.doc.Problem(field, policy.Problem{Code: code, Message: message, Fix: fix, Severity: severityOf(code)})
+	same := func(other policy.Problem) bool {
+		return other.Code == p.Code && other.File == p.File && other.Line == p.Line && other.Column == p.Column && other.Path == p.Path
+	}
+	if !slices.ContainsFunc(l.problems, same) {
+		l.problems = append(l.problems, p)
+	}
+}
+
+func (l *linter) policy(o policy.Outline) {
+	for i := range o.Rules {
+		r := &o.Rules[i]
+		path := fmt.Sprintf("rules[%d]", i)
+		if by := coveredBy(o.Rules[:i], r); by != nil {
+			l.report(path, codeShadowed, "never reached: "+namesOf(o.Rules, by), "remove it, move it up, or narrow what stands before it")
+		}
+		if why := neverMatches(r); why != "" {
+			l.report(path, codeNever, "never matches: "+why, "remove the matcher that cannot hold, or the rule")
+		}
+		l.pattern(path, r)
+		l.labels(path, r)
+		l.aboveCap(path, r, policy.FromRule)
+		if l.doc.States(path + ".backoff.maxDelay") {
+			l.maxDelay(path+".backoff.maxDelay", []policy.Rule{*r})
+		}
+	}
+	l.aboveCap("", &o.Default, policy.FromPolicy)
+	if l.doc.States("backoff.maxDelay") {
+		var use []policy.Rule
+		for i, r := range o.Rules {
+			if !l.doc.States(fmt.Sprintf("rules[%d].backoff.maxDelay", i)) {
+				use = append(use, r)
+			}
+		}
+		l.maxDelay("backoff.maxDelay", append(use, o.Default))
+	}
+}
+
+// namesOf tells which rules match whenever another one does.
+func namesOf(rules []policy.Rule, by []int) string {
+	var names []string
+	for _, i := range by {
+		names = append(names, rules[i].Key.Policy+"/"+rules[i].Shown)
+	}
+	if len(names) == 1 {
+		return names[0] + " matches whenever it does"
+	}
+	return "one of " + strings.Join(names, ", ") + " matches whenever it does"
+}
+
+func (l *linter) pattern(path string, r *policy.Rule) {
+	if r.Pattern == "" {
+		return
+	}
+	const fix = "say what the message has to say, or leave the matcher out"
+	switch matchesAll(r.Pattern) {
+	case everyMessage:
+		l.report(path+".onTerminationMessage.pattern", codePattern, "matches every message", fix)
+	case everyMessageWithText:
+		l.report(path+".onTerminationMessage.pattern", codePattern, "matches every message but empty lines", fix)
+	case noMessage, someMessages:
+	}
+}
+
+func (l *linter) labels(path string, r *policy.Rule) {
+	if l.categories == nil {
+		return
+	}
+	for i := 0; l.doc.States(fmt.Sprintf("%s.onFailureCategory[%d]", path, i)); i++ {
+		l.label(fmt.Sprintf("%s.onFailureCategory[%d]", path, i), l.categories.names(), "category")
+	}
+	if l.doc.States(path + ".onCategory") { // Armada's flat form
+		l.label(path+".onCategory", l.categories.names(), "category")
+	}
+	known, closed := l.categories.below(r.Categories)
+	if !closed {
+		return
+	}
+	for i := 0; l.doc.States(fmt.Sprintf("%s.onFailureSubcategory[%d]", path, i)); i++ {
+		l.label(fmt.Sprintf("%s.onFailureSubcategory[%d]", path, i), known, "subcategory")
+	}
+	if l.doc.States(path + ".onSubcategory") {
+		l.label(path+".onSubcategory", known, "subcategory")
+	}
+}
+
+func (l *linter) label(field string, known []string, what string) {
+	value := l.doc.Problem(field, policy.Problem{}).Value
+	if slices.Contains(known, value) {
+		return
+	}
+	fix := "use " + strings.Join(known, ", ")
+	if near := policy.Nearest(value, known); near != "" {
+		fix = "did you mean " + near + "?"
+	}
+	l.report(field, codeCategory, "no executor reports this "+what+", says the list of categories", fix)
+}
+
+// aboveCap: the job's own cap always refuses first.
+func (l *linter) aboveCap(path string, r *policy.Rule, level policy.LimitFrom) {
+	most := l.set.GlobalMaxRetries()
+	if r.LimitFrom != level || r.Limit <= most || most == 0 || r.Action == "Ignore" || level == policy.FromRule && r.Action != "Retry" {
+		return
+	}
+	field := "retryLimit"
+	if path != "" {
+		field = path + ".retryLimit"
+	}
+	l.report(field, codeAboveCap, fmt.Sprintf("%d is more than globalMaxRetries %d, which refuses first", r.Limit, most), fmt.Sprintf("lower it to %d at most, or raise globalMaxRetries", most))
+}
+
+// maxDelay: no retry of the rules ever waits so long.
+func (l *linter) maxDelay(field string, rules []policy.Rule) {
+	longest, retries, limit := time.Duration(-1), uint64(0), time.Duration(0)
+	for i := range rules {
+		r := &rules[i]
+		n := uint64(min(r.Limit, l.set.GlobalMaxRetries()))
+		if r.Action == "Ignore" {
+			n = 1 << 32 // without limit
+		}
+		if r.Action != "Retry" && r.Action != "Ignore" || n == 0 {
+			continue
+		}
+		if d := r.Delay(n); d > longest {
+			longest, retries, limit = d, n, r.MaxDelay
+		}
+		if r.Delay(n) >= r.MaxDelay {
+			return
+		}
+	}
+	if longest < 0 {
+		return
+	}
+	message := fmt.Sprintf("%v is never reached: the longest delay, of retry %d, is %v", limit, retries, longest)
+	if retries == 1<<32 {
+		message = fmt.Sprintf("%v is never reached: the delay is always %v", limit, longest)
+	}
+	l.report(field, codeMaxDelay, message, fmt.Sprintf("leave it out, lower it to %v, or let the delay grow faster", longest))
+}
+
+// queue looks at what a later policy of a queue's list can never see.
+func (l *linter) queue() {
+	type place struct {
+		name, field string
+	}
+	var places []place
+	for i := 0; l.doc.States(fmt.Sprintf("retryPolicies[%d]", i)); i++ {
+		field := fmt.Sprintf("retryPolicies[%d]", i)
+		name := l.doc.Problem(field, policy.Problem{}).Value
+		if _, exists := l.policies[name]; exists && !slices.ContainsFunc(places, func(p place) bool { return p.name == name }) {
+			places = append(places, place{name, field})
+		}
+	}
+	var before []policy.Rule
+	stated := ""
+	for _, p := range places {
+		o := l.policies[p.name]
+		unseen := l.unseen(before, &o)
+		action := o.Default.Action != ""
+		switch {
+		case len(before) > 0 && len(unseen) == len(o.Rules) && (!action || stated != ""):
+			l.report(p.field, codeUnseenList, "decides nothing in this queue: earlier policies take all that it would", "remove it from the list, or move it up")
+		default:
+			for _, u := range unseen {
+				l.report(p.field, codeUnseen, u, "move the policy up, or remove the rule if no other queue needs it")
+			}
+			if action && stated != "" {
+				l.report(p.field, codeNoDefault, "its defaultAction is never used in this queue: "+stated+" states one", "remove one of them if that is not meant")
+			}
+		}
+		if action && stated == "" {
+			stated = o.Name
+		}
+		before = append(before, o.Rules...)
+	}
+}
+
+// unseen tells of the rules of a policy that earlier policies hide.
+func (l *linter) unseen(before []policy.Rule, o *policy.Outline) []string {
+	var all []string
+	for i := range o.Rules {
+		r := &o.Rules[i]
+		if coveredBy(o.Rules[:i], r) != nil {
+			continue // said where the policy stands
+		}
+		earlier := append(slices.Clip(before), o.Rules[:i]...)
+		if by := coveredBy(earlier, r); by != nil {
+			all = append(all, r.Key.Policy+"/"+r.Shown+" is never reached in this queue: "+namesOf(earlier, by))
+		}
+	}
+	return all
+}

@@ -1,0 +1,274 @@
+package lint_test
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/lint"
+	"github.com/refloat/refloat/internal/policy/suite"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the table of codes in docs/policies.md anew")
+
+// lintText lints one file; tests of policies are read as such.
+func lintText(t *testing.T, text string) policy.Problems {
+	t.Helper()
+	file := policy.File{Name: "p.yaml", Data: []byte(text)}
+	if strings.Contains(text, "kind: "+suite.Kind) {
+		_, err := suite.Parse(file)
+		return err.(policy.Problems) //nolint:errorlint,forcetypeassert // it is no other
+	}
+	categories, err := lint.ParseCategories(policy.File{Name: "c.txt", Data: []byte("infrastructure/gpu # broken\nc\nuser\n")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems, err := lint.Lint([]policy.File{file}, categories)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return problems
+}
+
+// TestCodes: every code that the sources name is in the table with its severity,
+// and has an example that triggers it.
+func TestCodes(t *testing.T) {
+	t.Parallel()
+	known := map[string]lint.Code{}
+	for _, c := range lint.Codes() {
+		known[c.Code] = c
+	}
+	var sources []string
+	for _, dir := range []string{"..", ".", "../suite"} {
+		files, err := filepath.Glob(dir + "/*.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		sources = append(sources, files...)
+	}
+	for _, name := range sources {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, code := range regexp.MustCompile(`"RP[0-9]{3}"`).FindAllString(string(b), -1) {
+			if _, ok := known[strings.Trim(code, `"`)]; !ok {
+				t.Errorf("%s: %s is not in the table", name, code)
+			}
+		}
+	}
+	for _, c := range lint.Codes() {
+		t.Run(c.Code, func(t *testing.T) {
+			t.Parallel()
+			text, err := os.ReadFile(filepath.Join("testdata", "codes", c.Code+".yaml"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			problems := lintText(t, string(text))
+			i := slices.IndexFunc(problems, func(p policy.Problem) bool { return p.Code == c.Code })
+			if i < 0 {
+				t.Fatalf("its example gives\n%v", problems)
+			}
+			if p := problems[i]; p.Severity != c.Severity || p.Line < 1 || p.Column < 1 || p.Message == "" || p.Fix == "" {
+				t.Errorf("%+v", p)
+			}
+		})
+	}
+}
+
+// TestCodesDocumented: the table in docs/policies.md is this one.
+func TestCodesDocumented(t *testing.T) {
+	t.Parallel()
+	var rows strings.Builder
+	rows.WriteString("| code | severity | what | meaning |\n|---|---|---|---|\n")
+	for _, c := range lint.Codes() {
+		fmt.Fprintf(&rows, "| %s | %s | %s | %s |\n", c.Code, c.Severity, c.Title, c.Text)
+	}
+	const path, from, to = "../../../docs/policies.md", "<!-- codes: written by go test ./internal/policy/lint -rewrite -->\n", "\n<!-- end of codes -->"
+	doc, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(doc), from)
+	have, after, ok2 := strings.Cut(rest, to)
+	if !ok || !ok2 {
+		t.Fatalf("%s lacks the marks of the table of codes", path)
+	}
+	if *rewrite {
+		if err := os.WriteFile(path, []byte(before+from+rows.String()+to+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if have != rows.String() {
+		t.Errorf("%s has another table of codes; run go test ./internal/policy/lint -run CodesDocumented -rewrite", path)
+	}
+}
+
+// policyOf is a policy of these rules.
+func policyOf(name string, rules ...string) string {
+	return "apiVersion: armadaproject.io/v1\nkind: RetryPolicy\nmetadata: {name: " + name + "}\nspec:\n  rules:\n  - " + strings.Join(rules, "\n  - ") + "\n"
+}
+
+func TestShadowed(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		rules []string
+		want  bool // the last one is reported
+	}{
+		{"same in other words", []string{"{action: Retry, onExitCodes: {operator: NotIn, values: [0]}}", "{action: Fail, onExitCodes: {operator: In, values: [1]}}"}, true},
+		{"by two together", []string{"{action: Retry, onConditions: [Evicted]}", "{action: Retry, onConditions: [Preempted]}", "{action: Fail, onConditions: [Preempted, Evicted]}"}, true},
+		{"by one of two", []string{"{action: Retry, onConditions: [Evicted]}", "{action: Fail, onConditions: [Preempted, Evicted]}"}, false},
+		{"narrower", []string{"{action: Retry, onFailureCategory: [a, b]}", "{action: Fail, onFailureCategory: [b], onFailureSubcategory: [s]}"}, true},
+		{"wider", []string{"{action: Retry, onFailureCategory: [a], onFailureSubcategory: [s]}", "{action: Fail, onFailureCategory: [a]}"}, false},
+		{"another container", []string{"{action: Retry, onExitCodes: {operator: In, values: [1]}}", "{action: Fail, containerName: main, onExitCodes: {operator: In, values: [1]}}"}, false},
+		{"any code of any container", []string{"{action: Retry, onExitCodes: {operator: NotIn, values: [0]}}", "{action: Fail, containerName: main, onExitCodes: {operator: In, values: [1]}}"}, true},
+		{"init containers too", []string{"{action: Retry, onExitCodes: {operator: NotIn, values: [0]}}", "{action: Fail, includeInitContainers: true, onExitCodes: {operator: In, values: [1]}}"}, false},
+		{"same pattern", []string{"{action: Retry, onTerminationMessage: {pattern: a}}", "{action: Fail, containerName: main, onTerminationMessage: {pattern: a}}"}, true},
+		{"another pattern", []string{"{action: Retry, onTerminationMessage: {pattern: a}}", "{action: Fail, onTerminationMessage: {pattern: aa}}"}, false},
+		{"OOM of another container", []string{"{action: Retry, onConditions: [OOMKilled]}", "{action: Fail, containerName: main, onConditions: [OOMKilled]}"}, false},
+		{"complements", []string{"{action: Retry, onExitCodes: {operator: In, values: [1]}}", "{action: Retry, onExitCodes: {operator: NotIn, values: [1]}}", "{action: Fail, onExitCodes: {operator: In, values: [1, 2]}}"}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			last := fmt.Sprintf("spec.rules[%d]", len(c.rules)-1)
+			problems := lintText(t, policyOf("p", c.rules...))
+			got := slices.ContainsFunc(problems, func(p policy.Problem) bool { return p.Code == "RP103" && p.Path == last })
+			if got != c.want {
+				t.Errorf("shadowed: %v, want %v\n%v", got, c.want, problems)
+			}
+		})
+	}
+}
+
+// TestSARIF checks what SARIF 2.1.0 requires of a log's structure, sections 3.13
+// to 3.49 of the standard: version, runs, tool.driver.name, rules with ids that
+// results refer to by id and index, message.text, levels, regions from 1, URIs.
+func TestSARIF(t *testing.T) {
+	t.Parallel()
+	problems := lintText(t, policyOf("p", "{action: Retry, onTerminationMessage: {pattern: '.*'}}", "{action: Retry, onExitCodes: {operator: In, values: [1]}, onConditions: [LeaseExpired]}"))
+	problems = append(problems, policy.Problem{File: "a b/ü.yaml", Code: "RP001", Message: "m", Fix: "f"})
+	b, err := lint.SARIF(problems)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log struct {
+		Schema  string `json:"$schema"`
+		Version string
+		Runs    []struct {
+			ColumnKind string
+			Tool       struct {
+				Driver struct {
+					Name  string
+					Rules []struct {
+						ID               string
+						ShortDescription struct{ Text string }
+						DefaultLevel     struct{ Level string } `json:"defaultConfiguration"`
+					}
+				}
+			}
+			Results []struct {
+				RuleID    string
+				RuleIndex int
+				Level     string
+				Message   struct{ Text string }
+				Locations []struct {
+					PhysicalLocation struct {
+						ArtifactLocation struct{ URI string }
+						Region           struct{ StartLine, StartColumn int }
+					}
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal(b, &log); err != nil {
+		t.Fatal(err)
+	}
+	if log.Version != "2.1.0" || !strings.Contains(log.Schema, "sarif-2.1.0") || len(log.Runs) != 1 {
+		t.Fatalf("version %q, schema %q, %d runs", log.Version, log.Schema, len(log.Runs))
+	}
+	run := log.Runs[0]
+	rules := run.Tool.Driver.Rules
+	if run.Tool.Driver.Name != "refloatctl" || run.ColumnKind != "unicodeCodePoints" || len(rules) != len(lint.Codes()) {
+		t.Errorf("driver %q, columns %q, %d rules", run.Tool.Driver.Name, run.ColumnKind, len(rules))
+	}
+	levels := []string{"error", "warning", "note"}
+	ids := map[string]bool{}
+	for _, r := range rules {
+		if ids[r.ID] || r.ShortDescription.Text == "" || !slices.Contains(levels, r.DefaultLevel.Level) {
+			t.Errorf("rule %+v", r)
+		}
+		ids[r.ID] = true
+	}
+	if len(run.Results) != len(problems) || len(problems) < 3 {
+		t.Fatalf("%d results of %d problems", len(run.Results), len(problems))
+	}
+	for _, r := range run.Results {
+		if rules[r.RuleIndex].ID != r.RuleID || r.Message.Text == "" || !slices.Contains(levels, r.Level) || len(r.Locations) != 1 {
+			t.Errorf("result %+v", r)
+		}
+		at := r.Locations[0].PhysicalLocation
+		if at.Region.StartLine < 1 || at.Region.StartColumn < 1 || strings.ContainsAny(at.ArtifactLocation.URI, " ü") || at.ArtifactLocation.URI == "" {
+			t.Errorf("location %+v", at)
+		}
+	}
+	if b, err = lint.SARIF(nil); err != nil || !strings.Contains(string(b), `"results": []`) {
+		t.Errorf("without problems: %s, %v", b, err)
+	}
+}
+
+func TestParseCategories(t *testing.T) {
+	t.Parallel()
+	for _, bad := range []string{"", "# none\n", "/gpu\n", "gpu/\n", "a\xff\n", strings.Repeat("a", 1<<17)} {
+		_, err := lint.ParseCategories(policy.File{Name: "c.txt", Data: []byte(bad)})
+		if err == nil || !strings.Contains(err.Error(), "c.txt:") {
+			t.Errorf("%.20q: %v", bad, err)
+		}
+	}
+	text := policyOf("p", "{action: Retry, onFailureCategory: [infrastructure], onFailureSubcategory: [gpus]}", "{action: Retry, onFailureCategory: [user], onFailureSubcategory: [any]}")
+	problems := lintText(t, text)
+	if len(problems) != 1 || problems[0].Code != "RP110" || problems[0].Value != "gpus" || !strings.Contains(problems[0].Fix, "gpu") {
+		t.Errorf("%v", problems)
+	}
+}
+
+// FuzzLint: what can be parsed can be linted.
+func FuzzLint(f *testing.F) {
+	files, err := filepath.Glob("testdata/codes/*.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, name := range files {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		file := []policy.File{{Name: "f.yaml", Data: data}}
+		problems, err := lint.Lint(file, nil)
+		if err != nil {
+			t.Fatalf("lint: %v", err)
+		}
+		if _, err := lint.SARIF(problems); err != nil {
+			t.Fatal(err)
+		}
+		_, parseErr := policy.Parse(file)
+		stops := slices.ContainsFunc(problems, func(p policy.Problem) bool { return p.Severity == policy.Error })
+		if (parseErr != nil) != stops {
+			t.Errorf("Parse says %v, lint %v", parseErr, problems)
+		}
+	})
+}

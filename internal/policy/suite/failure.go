@@ -1,0 +1,198 @@
+package suite
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/refloat/refloat/events/pb"
+	"github.com/refloat/refloat/internal/policy"
+)
+
+// Job is what a trial submits.
+type Job struct {
+	ID             string // "": job
+	Queue          string // "": default
+	Set            string // "": trial
+	RetryPolicies  []string
+	FailFast       bool
+	Gang           int // gangCardinality; 0: no gang
+	InitContainers []string
+	GraceSeconds   int64
+}
+
+// Failure is how a run fails: facts of SEMANTICS 2, as an executor reports them.
+type Failure struct {
+	Run        string // id, for jitter; "": run-N
+	Conditions []policy.Condition
+	PodOOM     bool // the pod's reason is OOM, and no container is reported
+	Containers []policy.Container
+	Category   string
+	Sub        string
+	Node       string
+}
+
+// MainContainer is the name of a container that nobody named.
+const MainContainer = "main"
+
+var (
+	errReturned  = errors.New("a run whose lease was returned or expired reports no container: leave out the condition, or exit codes, reasons and messages")
+	errTwoErrors = errors.New("a run ends with one error: of Unschedulable, LeaseReturned and LeaseExpired name one, and none of the pod besides it")
+	errTwoPod    = errors.New("a pod has one reason: name one of Evicted, DeadlineExceeded and podOOM")
+	errPodOOM    = errors.New("podOOM is for pods that report no container: leave out exit codes, reasons and messages, or podOOM")
+)
+
+// Check refuses what no executor can report.
+func (f *Failure) Check() error {
+	lease, pod := 0, 0
+	for _, c := range f.Conditions {
+		switch c {
+		case policy.Unschedulable, policy.LeaseReturned, policy.LeaseExpired:
+			lease++
+		case policy.Evicted, policy.DeadlineExceeded:
+			pod++
+		case policy.OOMKilled, policy.Preempted, policy.UnknownCondition:
+		}
+	}
+	if f.PodOOM {
+		pod++
+	}
+	oom := slices.Contains(f.Conditions, policy.OOMKilled)
+	switch {
+	case lease > 1, lease == 1 && (pod > 0 || oom):
+		return errTwoErrors
+	case lease == 1 && len(f.Containers) > 0:
+		return errReturned
+	case pod > 1:
+		return errTwoPod
+	case f.PodOOM && (len(f.Containers) > 0 || oom):
+		return errPodOOM
+	}
+	return nil
+}
+
+func (f *Failure) has(c policy.Condition) bool { return slices.Contains(f.Conditions, c) }
+
+// attempted says whether the pod was ever started.
+func (f *Failure) attempted() bool { return !f.has(policy.Unschedulable) }
+
+// error is the error that the executor reports.
+func (f *Failure) error() *pb.Error {
+	e := &pb.Error{Terminal: true, FailureCategory: f.Category, FailureSubcategory: f.Sub}
+	containers := f.reported()
+	pod := f.has(policy.Evicted) || f.has(policy.DeadlineExceeded) || f.PodOOM || len(containers) > 0
+	switch {
+	case f.has(policy.Unschedulable), f.has(policy.LeaseReturned):
+		e.Reason = &pb.Error_PodLeaseReturned{PodLeaseReturned: &pb.PodLeaseReturned{RunAttempted: f.attempted()}}
+	case f.has(policy.LeaseExpired):
+		e.Reason = &pb.Error_LeaseExpired{LeaseExpired: &pb.LeaseExpired{}}
+	case f.has(policy.Preempted) && !pod:
+		e.Reason = &pb.Error_JobRunPreemptedError{JobRunPreemptedError: &pb.JobRunPreemptedError{}}
+	default:
+		p := &pb.PodError{NodeName: f.Node}
+		switch {
+		case f.has(policy.Evicted):
+			p.KubernetesReason = pb.KubernetesReason_EVICTED
+		case f.has(policy.DeadlineExceeded):
+			p.KubernetesReason = pb.KubernetesReason_DEADLINE_EXCEEDED
+		case f.PodOOM:
+			p.KubernetesReason = pb.KubernetesReason_OOM
+		}
+		for _, c := range containers {
+			p.ContainerErrors = append(p.ContainerErrors, &pb.ContainerError{
+				ObjectMeta: &pb.ObjectMeta{Name: c.Name}, ExitCode: c.ExitCode, Reason: c.Reason, Message: c.Message,
+			})
+		}
+		e.Reason = &pb.Error_PodError{PodError: p}
+	}
+	return e
+}
+
+// reported are the containers of the pod error: OOMKilled makes one where none
+// was told, and is the reason of the first that failed without one.
+func (f *Failure) reported() []policy.Container {
+	containers := slices.Clone(f.Containers)
+	if !f.has(policy.OOMKilled) {
+		return containers
+	}
+	if len(containers) == 0 {
+		return []policy.Container{{Name: MainContainer, ExitCode: oomExitCode, Reason: "OOMKilled"}}
+	}
+	for i := range containers {
+		if c := &containers[i]; c.Reason == "" && c.ExitCode != 0 {
+			c.Reason = "OOMKilled"
+			break
+		}
+	}
+	return containers
+}
+
+// oomExitCode is what the kernel's SIGKILL makes of a container: 128 + 9.
+const oomExitCode = 137
+
+// failureOf reads a recorded error back.
+func failureOf(e *pb.Error, preempted bool) Failure {
+	f := Failure{Category: e.GetFailureCategory(), Sub: e.GetFailureSubcategory()}
+	if preempted || e.GetJobRunPreemptedError() != nil {
+		f.Conditions = append(f.Conditions, policy.Preempted)
+	}
+	switch r := e.GetReason().(type) {
+	case *pb.Error_PodLeaseReturned:
+		c := policy.Unschedulable
+		if r.PodLeaseReturned.GetRunAttempted() {
+			c = policy.LeaseReturned
+		}
+		f.Conditions = append(f.Conditions, c)
+	case *pb.Error_LeaseExpired:
+		f.Conditions = append(f.Conditions, policy.LeaseExpired)
+	case *pb.Error_PodError:
+		p := r.PodError
+		f.Node = p.GetNodeName()
+		for _, c := range p.GetContainerErrors() {
+			f.Containers = append(f.Containers, policy.Container{Name: c.GetObjectMeta().GetName(), ExitCode: c.GetExitCode(), Reason: c.GetReason(), Message: c.GetMessage()})
+		}
+		switch p.GetKubernetesReason() {
+		case pb.KubernetesReason_EVICTED:
+			f.Conditions = append(f.Conditions, policy.Evicted)
+		case pb.KubernetesReason_DEADLINE_EXCEEDED:
+			f.Conditions = append(f.Conditions, policy.DeadlineExceeded)
+		case pb.KubernetesReason_OOM:
+			f.PodOOM = len(f.Containers) == 0 // with containers it says nothing
+		case pb.KubernetesReason_APP_ERROR:
+		}
+	}
+	return f
+}
+
+// String tells the failure in one line.
+func (f *Failure) String() string {
+	var words []string
+	for _, c := range f.Conditions {
+		words = append(words, c.String())
+	}
+	if f.PodOOM {
+		words = append(words, "pod OOM")
+	}
+	for _, c := range f.reported() {
+		s := fmt.Sprintf("%s exited with %d", c.Name, c.ExitCode)
+		if c.Reason != "" {
+			s += " (" + c.Reason + ")"
+		}
+		if c.Message != "" {
+			s += " saying " + strconv.Quote(c.Message)
+		}
+		words = append(words, s)
+	}
+	if f.Category != "" {
+		words = append(words, "category "+strings.TrimSuffix(f.Category+"/"+f.Sub, "/"))
+	}
+	if f.Node != "" {
+		words = append(words, "on "+f.Node)
+	}
+	if len(words) == 0 {
+		return "no facts"
+	}
+	return strings.Join(words, ", ")
+}

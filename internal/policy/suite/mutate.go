@@ -1,0 +1,303 @@
+package suite
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/lint"
+)
+
+// Mutant is a policy set with one thing wrong.
+type Mutant struct {
+	Policy string // "": the settings
+	Rule   string // name or "#place"; "": the policy itself
+	What   string // is wrong
+	Set    *policy.Set
+}
+
+// Mutants makes the mutants of a set: each rule dropped, swapped with the next
+// one where both can match one failure, turned into its opposite; each matcher
+// loosened and tightened; each limit raised by one, each delay doubled, each
+// anti-affinity changed. What the parser refuses is no mutant, nor is what acts
+// the same.
+func Mutants(set *policy.Set) ([]Mutant, error) {
+	m := &mutator{set: set}
+	c, err := m.fresh()
+	if err != nil {
+		return nil, err
+	}
+	for pi := range c.list("policies") {
+		name, _ := c.policy(pi)["name"].(string)
+		m.policy(name, pi)
+	}
+	m.try("", "", "globalMaxRetries is one more", func(c content) { c.mapping("settings").more("globalMaxRetries") })
+	return m.all, m.err
+}
+
+// content is the canonical encoding as JSON, or an object in it.
+type content map[string]any
+
+func (o content) mapping(field string) content {
+	v, _ := o[field].(map[string]any)
+	return v
+}
+
+func (o content) list(field string) []any {
+	v, _ := o[field].([]any)
+	return v
+}
+
+func (o content) policy(i int) content { return o.list("policies")[i].(map[string]any) }
+
+func (o content) rule(p, i int) content {
+	return o.policy(p).mapping("spec").list("rules")[i].(map[string]any)
+}
+
+// more adds one to a number that is there.
+func (o content) more(field string) {
+	if n, ok := o[field].(json.Number); ok {
+		v, _ := strconv.ParseInt(n.String(), 10, 64)
+		o[field] = json.Number(strconv.FormatInt(v+1, 10))
+	}
+}
+
+// double doubles a duration that is there.
+func (o content) double(field string) {
+	if s, ok := o[field].(string); ok {
+		d, _ := time.ParseDuration(s)
+		o[field] = (2 * d).String()
+	}
+}
+
+// other moves on to the word after the one that is there.
+func (o content) other(field string, words ...string) {
+	if s, ok := o[field].(string); ok {
+		if i := slices.Index(words, s); i >= 0 {
+			o[field] = words[(i+1)%len(words)]
+		}
+	}
+}
+
+type mutator struct {
+	set *policy.Set
+	all []Mutant
+	err error
+}
+
+// fresh is the set's content, to be changed.
+func (m *mutator) fresh() (content, error) {
+	d := json.NewDecoder(bytes.NewReader(m.set.Canonical()))
+	d.UseNumber()
+	var c content
+	if err := d.Decode(&c); err != nil {
+		return nil, fmt.Errorf("read canonical policies: %w", err)
+	}
+	return c, nil
+}
+
+// try keeps the mutant, where there is one.
+func (m *mutator) try(policyName, rule, what string, change func(c content)) {
+	c, err := m.fresh()
+	if err != nil {
+		m.err = errors.Join(m.err, err)
+		return
+	}
+	change(c)
+	files, err := filesOf(c)
+	if err != nil {
+		m.err = errors.Join(m.err, err)
+		return
+	}
+	set, err := policy.Parse(files)
+	if err != nil || rule+policyName != "" && equivalent(m.set, set) {
+		return
+	}
+	if set.Digest() == m.set.Digest() {
+		return
+	}
+	m.all = append(m.all, Mutant{Policy: policyName, Rule: rule, What: what, Set: set})
+}
+
+// Files returns files that say what the set says: JSON, one document each.
+func Files(set *policy.Set) ([]policy.File, error) {
+	c, err := (&mutator{set: set}).fresh()
+	if err != nil {
+		return nil, err
+	}
+	return filesOf(c)
+}
+
+func filesOf(c content) ([]policy.File, error) {
+	var files []policy.File
+	add := func(doc map[string]any) error {
+		b, err := json.Marshal(doc)
+		files = append(files, policy.File{Name: fmt.Sprintf("document%d.json", len(files)), Data: b})
+		return err
+	}
+	var errs []error
+	for i := range c.list("policies") {
+		p := c.policy(i)
+		spec := p.mapping("spec")
+		if spec == nil {
+			spec = content{}
+		}
+		errs = append(errs, add(map[string]any{"apiVersion": "armadaproject.io/v1", "kind": "RetryPolicy", "metadata": map[string]any{"name": p["name"]}, "spec": spec}))
+	}
+	for _, q := range c.list("queues") {
+		doc := map[string]any{"kind": "Queue"}
+		maps.Copy(doc, q.(map[string]any))
+		errs = append(errs, add(doc))
+	}
+	if s := c.mapping("settings"); s != nil {
+		errs = append(errs, add(map[string]any{"kind": "RetrySettings", "spec": s}))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return files, nil
+}
+
+func (m *mutator) policy(name string, pi int) {
+	var outline policy.Outline
+	for _, o := range m.set.Outlines() {
+		if o.Name == name {
+			outline = o
+		}
+	}
+	m.grants(name, "", func(c content) content { return c.policy(pi).mapping("spec") })
+	m.try(name, "", "defaultAction is the opposite", func(c content) {
+		c.policy(pi).mapping("spec").other("defaultAction", "Fail", "Retry")
+	})
+	for i := range outline.Rules {
+		m.rule(name, pi, i, outline.Rules)
+	}
+}
+
+func (m *mutator) rule(name string, pi, i int, rules []policy.Rule) {
+	shown := rules[i].Shown
+	at := func(c content) content { return c.rule(pi, i) }
+	m.try(name, shown, "is dropped", func(c content) {
+		spec := c.policy(pi).mapping("spec")
+		spec["rules"] = slices.Delete(spec.list("rules"), i, i+1)
+	})
+	if i+1 < len(rules) && !lint.Disjoint(&rules[i], &rules[i+1]) {
+		m.try(name, shown, "is swapped with "+rules[i+1].Shown, func(c content) {
+			list := c.policy(pi).mapping("spec").list("rules")
+			list[i], list[i+1] = list[i+1], list[i]
+		})
+	}
+	for _, action := range []string{"Retry", "Fail"} {
+		if action != rules[i].Action {
+			m.try(name, shown, "has action "+action, func(c content) { at(c)["action"] = action })
+		}
+	}
+	m.grants(name, shown, at)
+	m.matchers(name, shown, at)
+}
+
+// grants changes how retries are granted, where the rule or policy states it.
+func (m *mutator) grants(name, rule string, at func(content) content) {
+	m.try(name, rule, "retryLimit is one more", func(c content) { at(c).more("retryLimit") })
+	m.try(name, rule, "initialDelay is doubled", func(c content) { at(c).mapping("backoff").double("initialDelay") })
+	m.try(name, rule, "maxDelay is doubled", func(c content) { at(c).mapping("backoff").double("maxDelay") })
+	m.try(name, rule, "multiplier is one more", func(c content) { at(c).mapping("backoff").more("multiplier") })
+	m.try(name, rule, "antiAffinity is another", func(c content) { at(c).mapping("antiAffinity").other("mode", "none", "node", "allNodes") })
+	m.try(name, rule, "replacement is the other", func(c content) { at(c).other("replacement", "WhenFailed", "WhenTerminated") })
+}
+
+// matchers loosens each matcher (drops it where others are left) and tightens
+// each list by one item.
+func (m *mutator) matchers(name, rule string, at func(content) content) {
+	for _, field := range []string{"onConditions", "onExitCodes", "onTerminationMessage", "onFailureCategory", "onFailureSubcategory", "containerName"} {
+		m.try(name, rule, field+" is dropped", func(c content) { delete(at(c), field) })
+	}
+	m.try(name, rule, "operator of onExitCodes is the other", func(c content) { at(c).mapping("onExitCodes").other("operator", "In", "NotIn") })
+	now, err := m.fresh()
+	if err != nil {
+		return // try reported it
+	}
+	for _, path := range [][]string{{"onConditions"}, {"onExitCodes", "values"}, {"onFailureCategory"}, {"onFailureSubcategory"}} {
+		holder := func(c content) content {
+			if len(path) == 2 {
+				return at(c).mapping(path[0])
+			}
+			return at(c)
+		}
+		field := path[len(path)-1]
+		for i, item := range holder(now).list(field) {
+			m.try(name, rule, fmt.Sprintf("%s lacks %v", strings.Join(path, "."), item), func(c content) {
+				holder(c)[field] = slices.Delete(holder(c).list(field), i, i+1)
+			})
+		}
+	}
+}
+
+// equivalent says that the policies of both sets act alike, so that no test
+// could tell them apart: a maxDelay that no delay reaches, a limit that every
+// rule overrides.
+func equivalent(a, b *policy.Set) bool {
+	most := a.GlobalMaxRetries()
+	same := func(x, y policy.Rule) bool { return actsAlike(&x, &y, most) }
+	return slices.EqualFunc(a.Outlines(), b.Outlines(), func(x, y policy.Outline) bool {
+		return same(x.Default, y.Default) && slices.EqualFunc(x.Rules, y.Rules, same)
+	})
+}
+
+// manyRetries is how many delays of a rule are compared at most.
+const manyRetries = 100
+
+func actsAlike(a, b *policy.Rule, most uint32) bool {
+	if a.Key != b.Key || a.Action != b.Action || a.Conditions != b.Conditions || a.Pattern != b.Pattern ||
+		a.ContainerName != b.ContainerName || a.IncludeInitContainers != b.IncludeInitContainers ||
+		a.ExitCodes.Asked != b.ExitCodes.Asked || a.ExitCodes.NotIn != b.ExitCodes.NotIn || !slices.Equal(a.ExitCodes.Codes, b.ExitCodes.Codes) ||
+		!slices.Equal(a.Categories, b.Categories) || !slices.Equal(a.Subcategories, b.Subcategories) {
+		return false
+	}
+	retries := uint64(manyRetries)
+	switch a.Action {
+	case "Retry":
+		if a.Limit != b.Limit || a.LimitFrom != b.LimitFrom {
+			return false
+		}
+		retries = min(retries, uint64(a.Limit), uint64(most))
+	case "Ignore":
+	default:
+		return true // nothing is granted
+	}
+	for n := uint64(1); n <= retries; n++ {
+		if a.Delay(n) != b.Delay(n) {
+			return false
+		}
+	}
+	return retries == 0 || a.Avoid == b.Avoid && a.WhenTerminated == b.WhenTerminated
+}
+
+// Case is a green test with its suite and policies.
+type Case struct {
+	Suite    *Suite
+	Test     *Test
+	Policies Policies
+}
+
+// Killed says whether one of the cases goes red when the mutant takes the place
+// of the set.
+func (m *Mutant) Killed(set *policy.Set, cases []Case) bool {
+	return slices.ContainsFunc(cases, func(c Case) bool {
+		r := c.Suite.Run(c.Test, func(paths []string) (*policy.Set, error) {
+			s, err := c.Policies(paths)
+			if err == nil && s.Digest() == set.Digest() {
+				s = m.Set
+			}
+			return s, err
+		})
+		return r.Failed()
+	})
+}

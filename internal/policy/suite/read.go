@@ -1,0 +1,203 @@
+package suite
+
+import (
+	"fmt"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/refloat/refloat/internal/policy"
+)
+
+// Parse reads a test file. Its error is a policy.Problems with all that is wrong.
+func Parse(file policy.File) (*Suite, error) {
+	roots, err := policy.Nodes(file)
+	if err != nil {
+		return nil, err
+	}
+	r := &reader{file: file.Name}
+	s := &Suite{File: file.Name, data: file.Data}
+	switch {
+	case len(roots) == 0:
+		r.problems = append(r.problems, policy.Problem{File: file.Name, Line: 1, Column: 1, Code: codeEmpty, Message: "no test in it", Fix: "write kind: " + Kind + " and tests"})
+	case len(roots) > 1:
+		r.report(roots[1], "", codeWrongType, "a second document", "one file is one list of tests: append to it")
+	default:
+		r.suite(roots[0], s)
+	}
+	if len(r.problems) > 0 {
+		r.problems.Sort()
+		return nil, r.problems
+	}
+	return s, nil
+}
+
+func (r *reader) suite(root *yaml.Node, s *Suite) {
+	o := r.object(root, "", "apiVersion", "kind", "policies", "tests")
+	o.need("kind", "tests")
+	if v := o.text("apiVersion"); v != "" && v != "armadaproject.io/v1" {
+		r.report(o.fields["apiVersion"], "apiVersion", "RP004", "unsupported apiVersion "+shown(v), "use armadaproject.io/v1, or leave it out")
+	}
+	if k := o.text("kind"); k != "" && k != Kind {
+		r.report(o.fields["kind"], "kind", "RP005", "unknown kind "+shown(k), "use "+Kind)
+	}
+	s.Policies = o.texts("policies")
+	named := map[string]bool{}
+	for i, n := range o.list("tests") {
+		t := r.test(n, fmt.Sprintf("tests[%d]", i))
+		if t.Name != "" && named[t.Name] {
+			r.report(n, fmt.Sprintf("tests[%d].name", i), codeDuplicateName, "duplicate test name "+shown(t.Name), "rename one of them")
+		}
+		named[t.Name] = true
+		s.Tests = append(s.Tests, t)
+	}
+	if n := o.fields["tests"]; n != nil && n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
+		r.report(n, "tests", codeEmpty, "an empty list", "write a test")
+	}
+}
+
+// defaultStart is when the jobs of tests are submitted.
+var defaultStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano()
+
+func (r *reader) test(n *yaml.Node, path string) Test {
+	o := r.object(n, path, "name", "start", "job", "events")
+	o.need("name", "events")
+	t := Test{Name: o.text("name"), Line: n.Line, Column: n.Column, Start: defaultStart}
+	if at, ok := o.time("start"); ok {
+		t.Start = at.UnixNano()
+	}
+	if job := o.fields["job"]; job != nil {
+		t.Job = r.job(job, o.at("job"))
+	}
+	for i, e := range o.list("events") {
+		t.Events = append(t.Events, r.event(e, fmt.Sprintf("%s.events[%d]", path, i)))
+	}
+	if e := o.fields["events"]; e != nil && e.Kind == yaml.SequenceNode && len(e.Content) == 0 {
+		r.report(e, o.at("events"), codeEmpty, "an empty list", "let the job fail: - {fail: {exitCode: 1}, expect: {decision: Fail}}")
+	}
+	return t
+}
+
+func (r *reader) job(n *yaml.Node, path string) Job {
+	o := r.object(n, path, "queue", "retryPolicies", "failFast", "gangCardinality", "initContainers", "terminationGracePeriodSeconds")
+	j := Job{Queue: o.text("queue"), RetryPolicies: o.texts("retryPolicies"), FailFast: o.bool("failFast"), InitContainers: o.texts("initContainers")}
+	j.GraceSeconds, _ = o.int("terminationGracePeriodSeconds", 0, 1<<31-1)
+	gang, _ := o.int("gangCardinality", 2, 1<<31-1)
+	j.Gang = int(gang)
+	return j
+}
+
+func (r *reader) event(n *yaml.Node, path string) Event {
+	o := r.object(n, path, "at", "fail", "policies", "expect")
+	e := Event{Line: n.Line, At: o.duration("at"), Policies: o.texts("policies"), node: n}
+	switch fail, policies := o.fields["fail"], o.fields["policies"]; {
+	case (fail == nil) == (policies == nil) && n.Kind == yaml.MappingNode:
+		r.report(n, path, codeRequired, "neither or both of fail and policies", "write fail: how the job's next run fails; or policies: the paths that hold from here on")
+	case policies != nil && o.fields["expect"] != nil:
+		r.report(o.fields["expect"], o.at("expect"), codeUnknownField, "nothing is decided here", "expect it of the next failure")
+	case fail != nil:
+		e.Fail = r.failure(fail, o.at("fail"))
+	}
+	if expect := o.fields["expect"]; expect != nil {
+		e.expect, e.Expect = expect, r.wants(expect, o.at("expect"))
+	}
+	return e
+}
+
+func (r *reader) failure(n *yaml.Node, path string) *Failure {
+	o := r.object(n, path, "run", "condition", "podOOM", "preempted", "exitCode", "container", "reason", "message", "containers", "category", "subcategory", "node")
+	f := &Failure{Run: o.text("run"), PodOOM: o.bool("podOOM"), Category: o.text("category"), Sub: o.text("subcategory"), Node: o.text("node")}
+	conditions := []*yaml.Node{o.fields["condition"]}
+	if c := o.fields["condition"]; c != nil && c.Kind == yaml.SequenceNode {
+		conditions = c.Content
+	}
+	for _, c := range conditions {
+		if c != nil {
+			f.Conditions = append(f.Conditions, r.condition(c, o.at("condition")))
+		}
+	}
+	if o.bool("preempted") && !f.has(policy.Preempted) {
+		f.Conditions = append(f.Conditions, policy.Preempted)
+	}
+	if f.Sub != "" && f.Category == "" {
+		r.report(n, path, "RP041", "a subcategory without a category", "name the category that it belongs to")
+	}
+	f.Containers = r.containers(o)
+	if err := f.Check(); err != nil {
+		r.report(n, path, codeImpossible, "no executor reports this", err.Error())
+	}
+	return f
+}
+
+func (r *reader) condition(n *yaml.Node, path string) policy.Condition {
+	name := r.scalar(n, path, "a condition", "!!str")
+	c, ok := policy.ParseCondition(name)
+	if !ok && name != "" {
+		var words []string
+		for known := policy.OOMKilled; known <= policy.LeaseExpired; known++ {
+			words = append(words, known.String())
+		}
+		r.report(n, path, codeUnknownValue, oneOf(name, words...), "use OOMKilled, Evicted, DeadlineExceeded, Preempted, Unschedulable, LeaseReturned or LeaseExpired")
+	}
+	return c
+}
+
+// containers reads the list, or the one container of the short form.
+func (r *reader) containers(o object) []policy.Container {
+	short := o.fields["exitCode"] != nil || o.fields["container"] != nil || o.fields["reason"] != nil || o.fields["message"] != nil
+	items := o.list("containers")
+	if short && o.fields["containers"] != nil {
+		r.report(o.fields["containers"], o.at("containers"), codeTwoForms, "both containers and exitCode, container, reason or message", "write all of it in containers")
+	}
+	if short {
+		c := policy.Container{Name: o.text("container"), Reason: o.text("reason"), Message: o.text("message")}
+		if c.Name == "" {
+			c.Name = MainContainer
+		}
+		code, ok := o.int("exitCode", -1<<31, 1<<31-1)
+		if !ok {
+			code = 1
+		}
+		c.ExitCode = int32(code)
+		return []policy.Container{c}
+	}
+	var all []policy.Container
+	for i, n := range items {
+		path := fmt.Sprintf("%s[%d]", o.at("containers"), i)
+		item := r.object(n, path, "name", "exitCode", "reason", "message")
+		item.need("name", "exitCode")
+		code, _ := item.int("exitCode", -1<<31, 1<<31-1)
+		all = append(all, policy.Container{Name: item.text("name"), ExitCode: int32(code), Reason: item.text("reason"), Message: item.text("message")})
+	}
+	return all
+}
+
+const codeTwoForms = "RP042"
+
+// wants reads what is expected of an outcome.
+func (r *reader) wants(n *yaml.Node, path string) []Want {
+	o := r.object(n, path, "decision", "code", "rule", "delay", "retryAfter", "left", "avoidNodes", "container", "matcher", "skippedPolicies", "shadow", "why")
+	if n := o.fields["left"]; n != nil {
+		left := r.object(n, o.at("left"), "rule", "global")
+		o.fields["left.rule"], o.fields["left.global"] = left.fields["rule"], left.fields["global"]
+	}
+	var all []Want
+	for _, field := range expectable {
+		n := o.fields[field]
+		if n == nil {
+			continue
+		}
+		w := Want{Field: field, node: n}
+		if field == "avoidNodes" || field == "skippedPolicies" {
+			w.Value = list(o.texts(field))
+		} else {
+			w.Value = o.scalar(field, "a plain value", "!!str", "!!int", "!!bool", "!!timestamp")
+		}
+		var message, fix string
+		if w.accepts, message, fix = accepts(field, w.Value); message != "" && (w.Value != "" || n.Kind != yaml.ScalarNode) {
+			r.report(n, o.at(field), codeUnknownValue, message, fix)
+		}
+		all = append(all, w)
+	}
+	return all
+}

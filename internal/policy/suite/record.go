@@ -1,0 +1,157 @@
+package suite
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/refloat/refloat/events/pb"
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/policy"
+)
+
+// Recorded is a decided run of a real job.
+type Recorded struct {
+	Decision *chain.Decision
+	Run      *jobdb.Run
+}
+
+// History is what a job database keeps of one job and its decided runs, in
+// order. Paths names the policies of each generation that decided.
+type History struct {
+	Job   *jobdb.Job
+	Runs  []Recorded
+	Paths map[uint64][]string
+}
+
+// Record turns a history into a test file that expects what was decided.
+func Record(h *History) ([]byte, error) {
+	var b strings.Builder
+	start := h.start()
+	fmt.Fprintf(&b, "# Recorded from job %s of job set %s: what was decided then is expected of now.\n", oneLine(h.Job.JobID), oneLine(h.Job.JobSet))
+	fmt.Fprintf(&b, "kind: %s\n", Kind)
+	generation := h.Runs[0].Decision.Generation
+	fmt.Fprintf(&b, "policies: %s\n", flow(h.Paths[generation]))
+	fmt.Fprintf(&b, "tests:\n- name: %s\n  start: %s\n", quoted("job "+h.Job.JobID), time.Unix(0, start).UTC().Format(time.RFC3339Nano))
+	fmt.Fprintf(&b, "  job: {%s}\n  events:\n", strings.Join(jobFields(h.Job), ", "))
+	for _, r := range h.Runs {
+		d := r.Decision
+		at := short(time.Duration(d.Time - start))
+		if d.Generation != generation {
+			generation = d.Generation
+			fmt.Fprintf(&b, "  - policies: %s # generation %d\n", flow(h.Paths[generation]), generation)
+		}
+		fail, err := failFields(r)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(&b, "  - at: %s\n    fail: {%s}\n", at, strings.Join(fail, ", "))
+		fmt.Fprintf(&b, "    expect: %s\n", Expectation(&Outcome{Decision: d}, start))
+	}
+	return []byte(b.String()), nil
+}
+
+// start is when the job was submitted, or first failed if that is earlier.
+func (h *History) start() int64 {
+	start := h.Job.Times.Submitted
+	for _, r := range h.Runs {
+		if start == 0 || r.Decision.Time < start {
+			start = r.Decision.Time
+		}
+	}
+	return start
+}
+
+func jobFields(j *jobdb.Job) []string {
+	fields := []string{"queue: " + quoted(j.Queue)}
+	var names []string
+	for name := range strings.SplitSeq(j.Submit.RetryPolicies, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			names = append(names, name)
+		}
+	}
+	if names != nil {
+		fields = append(fields, "retryPolicies: "+flow(names))
+	}
+	if j.Submit.FailFast == "true" {
+		fields = append(fields, "failFast: true")
+	}
+	if n, err := strconv.Atoi(j.Submit.GangCardinality); err == nil && n >= 2 && j.Submit.GangID != "" {
+		fields = append(fields, "gangCardinality: "+strconv.Itoa(n))
+	}
+	if len(j.Submit.InitContainers) > 0 {
+		fields = append(fields, "initContainers: "+flow(j.Submit.InitContainers))
+	}
+	if j.Submit.GraceSeconds > 0 {
+		fields = append(fields, "terminationGracePeriodSeconds: "+strconv.FormatInt(min(j.Submit.GraceSeconds, 1<<31-1), 10))
+	}
+	return fields
+}
+
+func failFields(r Recorded) ([]string, error) {
+	var e pb.Error
+	if err := proto.Unmarshal(r.Run.Error.Raw, &e); err != nil {
+		return nil, fmt.Errorf("error of run %s: %w", r.Run.RunID, err)
+	}
+	f := failureOf(&e, r.Run.Flags.Preempted)
+	if f.Node == "" {
+		f.Node = r.Run.Node
+	}
+	fields := []string{"run: " + quoted(r.Run.RunID)}
+	var conditions []string
+	for _, c := range f.Conditions {
+		conditions = append(conditions, c.String())
+	}
+	if conditions != nil {
+		fields = append(fields, "condition: "+flow(conditions))
+	}
+	if f.PodOOM {
+		fields = append(fields, "podOOM: true")
+	}
+	var containers []string
+	for _, c := range f.Containers {
+		containers = append(containers, containerText(c))
+	}
+	if containers != nil {
+		fields = append(fields, "containers: ["+strings.Join(containers, ", ")+"]")
+	}
+	for _, text := range [][2]string{{"category", f.Category}, {"subcategory", f.Sub}, {"node", f.Node}} {
+		if text[1] != "" {
+			fields = append(fields, text[0]+": "+quoted(text[1]))
+		}
+	}
+	return fields, nil
+}
+
+func containerText(c policy.Container) string {
+	s := "{name: " + quoted(c.Name) + ", exitCode: " + strconv.Itoa(int(c.ExitCode))
+	if c.Reason != "" {
+		s += ", reason: " + quoted(c.Reason)
+	}
+	if c.Message != "" {
+		s += ", message: " + quoted(c.Message)
+	}
+	return s + "}"
+}
+
+// flow renders a list in YAML's flow style.
+func flow(items []string) string {
+	all := make([]string, len(items))
+	for i, item := range items {
+		all[i] = quoted(item)
+	}
+	return "[" + strings.Join(all, ", ") + "]"
+}
+
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < 0x20 || 0x7f <= r && r < 0xa0 {
+			return ' '
+		}
+		return r
+	}, s)
+}

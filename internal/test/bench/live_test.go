@@ -1,0 +1,380 @@
+package bench_test
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/refloat/refloat/internal/evaluator"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
+	"github.com/refloat/refloat/internal/policy/policylog"
+	"github.com/refloat/refloat/internal/projection"
+	"github.com/refloat/refloat/internal/test/pulsartest"
+)
+
+func TestMain(m *testing.M) { os.Exit(pulsartest.Main(m)) }
+
+// deployment is a namespace of a real broker with the topics of one partition.
+type deployment struct {
+	b         *testing.B
+	broker    *pulsartest.Broker
+	namespace string
+	cluster   *pulsarlog.Cluster
+	events    *pulsarlog.Topic
+	policies  *pulsarlog.Topic
+	topics    int // of decisions
+}
+
+func deploy(b *testing.B) *deployment {
+	b.Helper()
+	if testing.Short() {
+		b.Skip("needs a broker")
+	}
+	d := &deployment{b: b, broker: pulsartest.Shared(b)}
+	d.namespace = d.broker.Namespace(b)
+	_, short, _ := cut(d.namespace)
+	var err error
+	d.cluster, err = pulsarlog.Connect(pulsarlog.Config{ServiceURL: d.broker.URL, AdminURL: d.broker.AdminURL, Namespace: short})
+	d.must(err)
+	b.Cleanup(func() { _ = d.cluster.Close() })
+	d.events, d.policies = d.topic("events"), d.topic("policies")
+	payload, err := policylog.Encode(&policylog.Proposal{Set: examplePolicies(b), Author: "bench", Time: 1})
+	d.must(err)
+	a := d.policies.Appender()
+	d.must(a.AppendSync(b.Context(), 0, []eventlog.Message{{Payload: payload}}))
+	d.must(a.Close())
+	return d
+}
+
+func cut(namespace string) (tenant, name string, ok bool) {
+	for i := range namespace {
+		if namespace[i] == '/' {
+			return namespace[:i], namespace[i+1:], true
+		}
+	}
+	return "", namespace, false
+}
+
+func (d *deployment) must(err error) {
+	d.b.Helper()
+	if err != nil {
+		d.b.Fatal(err)
+	}
+}
+
+func (d *deployment) topic(name string) *pulsarlog.Topic {
+	d.b.Helper()
+	d.broker.CreateTopic(d.b, "persistent://"+d.namespace+"/"+name, 1)
+	t, err := d.cluster.Open(name)
+	d.must(err)
+	return t
+}
+
+// decisions is a topic of decisions that nobody used.
+func (d *deployment) decisions() *pulsarlog.Topic {
+	d.b.Helper()
+	d.topics++
+	return d.topic(fmt.Sprintf("decisions-%d", d.topics))
+}
+
+// load appends a history as Armada does.
+func (d *deployment) load(msgs []eventlog.Message) {
+	d.b.Helper()
+	a := d.events.Appender()
+	for chunk := range slices.Chunk(msgs, 500) {
+		d.must(a.Append(0, chunk))
+	}
+	d.must(a.Flush(d.b.Context()))
+	d.must(a.Close())
+}
+
+// owner is an owner on fresh decisions, with its state on disk.
+func (d *deployment) owner(hooks evaluator.Hooks) (_ *evaluator.Owner, closeAll func()) {
+	d.b.Helper()
+	decisions := d.decisions()
+	store, err := projection.OpenStore(projection.StoreConfig{FS: vfs.Default, Dir: d.b.TempDir(), Logger: quiet{}})
+	d.must(err)
+	policies, err := policylog.Open(d.policies)
+	d.must(err)
+	pub, err := decisions.Publisher(d.b.Context(), 0)
+	d.must(err)
+	o := evaluator.NewOwner(evaluator.Config{
+		Store: store, Events: d.events, Decisions: decisions, Policies: policies, Publisher: pub, Random: rand.Reader, Hooks: hooks,
+	})
+	return o, func() {
+		d.must(o.Close())
+		d.must(pub.Close())
+		d.must(policies.Close())
+		d.must(store.Close())
+	}
+}
+
+// drive advances an owner until done says so.
+func (d *deployment) drive(o *evaluator.Owner, done func() bool) {
+	d.b.Helper()
+	for !done() {
+		progress, err := o.Advance(time.Now().UnixNano())
+		d.must(err)
+		if progress {
+			continue
+		}
+		changed := o.Changed()
+		select {
+		case <-changed[0]:
+		case <-changed[1]:
+		case <-changed[2]:
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// decided reads the events to an end, decides and commits them.
+func (d *deployment) decided(end eventlog.Position) {
+	d.b.Helper()
+	o, closeAll := d.owner(evaluator.Hooks{})
+	d.drive(o, func() bool { return o.Place().Chain.InTo == end })
+	closeAll()
+}
+
+const (
+	barePer   = 64      // messages that the bare loop answers at once
+	bareBytes = 8 << 10 // of an answer
+)
+
+// bareProducer is a producer as an owner's is.
+func (d *deployment) bareProducer() pulsar.Producer {
+	d.b.Helper()
+	p, err := d.cluster.Client().CreateProducer(pulsar.ProducerOptions{
+		Topic: d.decisions().PartitionName(0), DisableBatching: true, SendTimeout: -1, CompressionType: pulsar.LZ4,
+	})
+	d.must(err)
+	return p
+}
+
+func (d *deployment) bareReader(at pulsar.MessageID) pulsar.Reader {
+	d.b.Helper()
+	r, err := d.cluster.Client().CreateReader(pulsar.ReaderOptions{Topic: d.events.PartitionName(0), StartMessageID: at, ReceiverQueueSize: 1000})
+	d.must(err)
+	return r
+}
+
+// bare is what the client alone does: receive so many messages, and publish
+// some kilobytes for every 64 of them.
+func (d *deployment) bare(messages int) {
+	d.b.Helper()
+	r, p := d.bareReader(pulsar.EarliestMessageID()), d.bareProducer()
+	payload := make([]byte, bareBytes)
+	_, _ = rand.Read(payload[:bareBytes/2])
+	var sent sync.WaitGroup
+	for n := 1; n <= messages; n++ {
+		_, err := r.Next(d.b.Context())
+		d.must(err)
+		if n%barePer == 0 || n == messages {
+			sent.Add(1)
+			p.SendAsync(d.b.Context(), &pulsar.ProducerMessage{Payload: payload}, func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {
+				if err != nil {
+					d.b.Error(err)
+				}
+				sent.Done()
+			})
+		}
+	}
+	sent.Wait()
+	r.Close()
+	p.Close()
+}
+
+// live is a history as Armada publishes it: in one partition, and not fed.
+func live(h *history) []eventlog.Message {
+	var all []eventlog.Message
+	for _, msgs := range h.partitions {
+		for _, m := range msgs {
+			all = append(all, eventlog.Message{Key: m.Key, Payload: m.Payload})
+		}
+	}
+	return all
+}
+
+// BenchmarkLive compares an owner on a real broker, from its claim to the last
+// commit, with the client's bare receive-and-publish loop over the same events:
+// of-bare is how much of the bare loop's speed the owner reaches, by the wall
+// clock, since both wait for the same broker.
+func BenchmarkLive(b *testing.B) {
+	d := deploy(b)
+	h := repeated(b, recorded(b, "plain", "chaos", "retried", "preempted"), 25)
+	d.load(live(h))
+	end, err := d.events.End(0)
+	d.must(err)
+	wall := func(side func()) float64 {
+		start := time.Now()
+		side()
+		return time.Since(start).Seconds()
+	}
+	owner := func() { d.decided(end) }
+	bare := func() { d.bare(h.messages) }
+	owner()
+	bare()
+	var of, aa, took []float64
+	pair := func() {
+		x, y := 0.0, 0.0
+		if len(of)%2 == 0 {
+			x, y = wall(owner), wall(bare)
+		} else {
+			y, x = wall(bare), wall(owner)
+		}
+		of, took = append(of, y/x), append(took, x)
+		aa = append(aa, wall(bare)/y)
+	}
+	for b.Loop() {
+		pair()
+	}
+	for len(of) < minPairs {
+		pair()
+	}
+	low, high := interval(of)
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(median(of), "of-bare")
+	b.ReportMetric(low, "of-bare-low")
+	b.ReportMetric(high, "of-bare-high")
+	b.ReportMetric(float64(h.messages)/median(took), "messages/s")
+	aaLow, aaHigh := interval(aa)
+	b.Logf("%d messages (%d events, %d bytes each on average), %d pairs: %.2f of the bare loop (95 %%: %.2f to %.2f); the bare loop against itself %.2f to %.2f",
+		h.messages, h.events, h.bytes/int64(h.messages), len(of), median(of), low, high, aaLow, aaHigh)
+}
+
+// latency is what an open loop measured, in milliseconds.
+type latency []float64
+
+func (l latency) at(q float64) float64 {
+	l = slices.Sorted(slices.Values(l))
+	return l[min(len(l)-1, int(q*float64(len(l))))]
+}
+
+// BenchmarkLatency sends failures at a steady rate, each at its appointed time
+// whatever happened to those before, and takes the time from the broker's
+// receipt for the event to the durable answer: for an owner when it has read its
+// envelope back, for the bare loop when it has the broker's receipt.
+func BenchmarkLatency(b *testing.B) {
+	const rate, seconds = 1000, 8
+	d := deploy(b)
+	h := simulated(b, rate*seconds/3)
+	msgs := h.partitions[0][:rate*seconds]
+	for b.Loop() {
+		for _, side := range []string{"owner", "bare"} {
+			var l latency
+			if side == "owner" {
+				l = d.ownerLatency(msgs, rate)
+			} else {
+				l = d.bareLatency(msgs, rate)
+			}
+			b.ReportMetric(l.at(0.5), side+"-p50-ms")
+			b.ReportMetric(l.at(0.99), side+"-p99-ms")
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// receipts are when the broker had each message, by its position.
+type receipts struct {
+	mu sync.Mutex
+	at map[eventlog.Position]time.Time
+	n  atomic.Int64
+}
+
+// offer sends messages at a rate, unbatched, so that each has a receipt of its own.
+func (d *deployment) offer(ctx context.Context, msgs []eventlog.Message, rate int, got *receipts) {
+	p, err := d.cluster.Client().CreateProducer(pulsar.ProducerOptions{Topic: d.events.PartitionName(0), DisableBatching: true, SendTimeout: -1})
+	d.must(err)
+	defer p.Close()
+	start := time.Now()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for i := range msgs {
+		for due := start.Add(time.Duration(i) * time.Second / time.Duration(rate)); time.Now().Before(due); {
+			<-tick.C
+		}
+		p.SendAsync(ctx, &pulsar.ProducerMessage{Payload: msgs[i].Payload, Key: msgs[i].Key}, func(id pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {
+			if err == nil {
+				got.mu.Lock()
+				got.at[eventlog.Position{Ledger: id.LedgerID(), Entry: id.EntryID()}] = time.Now()
+				got.mu.Unlock()
+				got.n.Add(1)
+			}
+		})
+	}
+	_ = p.FlushWithCtx(ctx)
+}
+
+func (d *deployment) ownerLatency(msgs []eventlog.Message, rate int) latency {
+	d.b.Helper()
+	type answer struct {
+		from, to eventlog.Position
+		at       time.Time
+	}
+	var answers []answer
+	answered := 0
+	o, closeAll := d.owner(evaluator.Hooks{Committed: func(c evaluator.Commit) {
+		answers = append(answers, answer{c.Envelope.InFrom, c.Envelope.InTo, time.Now()})
+		answered += int(c.Envelope.InCount)
+	}})
+	before, err := d.events.End(0)
+	d.must(err)
+	d.drive(o, func() bool {
+		return o.Phase() == evaluator.Live && o.Place().Chain.InTo == before || before == eventlog.Start && o.Phase() == evaluator.Live
+	})
+	answers, answered = nil, 0
+	got := &receipts{at: map[eventlog.Position]time.Time{}}
+	go d.offer(d.b.Context(), msgs, rate, got)
+	d.drive(o, func() bool { return answered == len(msgs) && got.n.Load() == int64(len(msgs)) })
+	closeAll()
+	var l latency
+	for at, when := range got.at {
+		i, _ := slices.BinarySearchFunc(answers, at, func(a answer, at eventlog.Position) int {
+			return eventlog.Position{Ledger: a.to.Ledger, Entry: a.to.Entry}.Compare(at)
+		})
+		l = append(l, answers[i].at.Sub(when).Seconds()*1e3)
+	}
+	return l
+}
+
+func (d *deployment) bareLatency(msgs []eventlog.Message, rate int) latency {
+	d.b.Helper()
+	r, p := d.bareReader(pulsar.LatestMessageID()), d.bareProducer()
+	defer r.Close()
+	defer p.Close()
+	got := &receipts{at: map[eventlog.Position]time.Time{}}
+	go d.offer(d.b.Context(), msgs, rate, got)
+	answered := &receipts{at: map[eventlog.Position]time.Time{}}
+	payload := make([]byte, 512)
+	for range msgs {
+		m, err := r.Next(d.b.Context())
+		d.must(err)
+		at := eventlog.Position{Ledger: m.ID().LedgerID(), Entry: m.ID().EntryID()}
+		p.SendAsync(d.b.Context(), &pulsar.ProducerMessage{Payload: payload}, func(pulsar.MessageID, *pulsar.ProducerMessage, error) {
+			answered.mu.Lock()
+			answered.at[at] = time.Now()
+			answered.mu.Unlock()
+			answered.n.Add(1)
+		})
+	}
+	wait := time.NewTicker(time.Millisecond)
+	defer wait.Stop()
+	for answered.n.Load() < int64(len(msgs)) || got.n.Load() < int64(len(msgs)) {
+		<-wait.C
+	}
+	var l latency
+	for at, when := range got.at {
+		l = append(l, answered.at[at].Sub(when).Seconds()*1e3)
+	}
+	return l
+}

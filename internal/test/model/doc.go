@@ -1,0 +1,13 @@
+// Package model is a second, plain implementation of the specification of
+// decisions (SEMANTICS, "What a decision is, exactly"), and a generator of
+// histories to run it on. It is an oracle for tests: written from the
+// specification alone, in the most obvious way, sharing no code with the
+// engine. Its only import from this module is the wire contract.
+//
+// Numbers in comments (§5) are sections of SEMANTICS. Where its text leaves a
+// choice the code says READING: and names the alternatives.
+//
+// The invariant is obviousness, not speed: everything is kept in maps and
+// slices, and recomputed by linear scans. It does not do durability, batching,
+// digests of policy sets or the text for people.
+package model

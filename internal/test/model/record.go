@@ -1,0 +1,104 @@
+package model
+
+// Message is one message of one partition. Position and publish time are the
+// ones meant: for a message fed from a recording, those of its origin.
+type Message struct {
+	Ledger, Entry int64
+	Batch         int32
+	Publish       int64 // Unix nanoseconds
+	Payload       []byte
+}
+
+// Kind says what a Record is.
+type Kind string
+
+// The kinds of records.
+const (
+	JobRequeued Kind = "JobRequeued"
+	JobFailed   Kind = "JobFailed"
+	NotDecided  Kind = "NotDecided"
+	Parked      Kind = "Parked"
+	RetryReady  Kind = "RetryReady"
+)
+
+// The codes of decisions (§11). GangRetry cannot occur yet (§12).
+const (
+	RuleRetry     = "RuleRetry"
+	RuleIgnore    = "RuleIgnore"
+	RuleFail      = "RuleFail"
+	DefaultRetry  = "DefaultRetry"
+	DefaultFail   = "DefaultFail"
+	RuleLimit     = "RuleLimit"
+	PolicyLimit   = "PolicyLimit"
+	GlobalLimit   = "GlobalLimit"
+	KillSwitch    = "KillSwitch"
+	FailFast      = "FailFast"
+	NoPolicy      = "NoPolicy"
+	LeaseReturned = "LeaseReturned"
+	LegacyLimit   = "LegacyLimit"
+	GangFail      = "GangFail"
+)
+
+// The reasons of NotDecided (§1), in order of precedence.
+const (
+	StaleRun   = "StaleRun"
+	Cancelled  = "Cancelled"
+	Ended      = "Ended"
+	UnknownJob = "UnknownJob"
+)
+
+// The reasons of Parked (§1).
+const (
+	Unreadable      = "message unreadable"
+	NoQueue         = "no queue"
+	NoJobSet        = "no job set"
+	NoEvents        = "no events"
+	EventWithoutJob = "event without job"
+	EventWithoutRun = "event without run"
+)
+
+// Record is what one message left behind (§11). Fields that a kind does not
+// have are zero.
+//
+//	field                              | kinds
+//	Kind, Ledger, Entry, Batch         | all
+//	Queue, JobSet, JobID, RunID        | decisions, NotDecided, RetryReady
+//	T                                  | decisions, NotDecided
+//	Reason                             | NotDecided, Parked
+//	Raw, Event                         | Parked
+//	RetryAfter                         | JobRequeued, RetryReady
+//	DelayMs, PodName, AvoidNodes       | JobRequeued
+//	the others                         | decisions (JobRequeued, JobFailed)
+type Record struct {
+	Kind   Kind
+	Ledger int64
+	Entry  int64
+	Batch  int32
+
+	Queue  string
+	JobSet string
+	JobID  string
+	RunID  string
+
+	Number          int64 // dense from 1 over the decisions of the partition
+	RunIndex        int
+	Code            string
+	Policy          string
+	Rule            string // name, #place in its policy from 0, default, or ""
+	T               int64  // Unix nanoseconds
+	DelayMs         int64
+	RetryAfter      int64 // Unix nanoseconds
+	PodName         string
+	AvoidNodes      []string
+	RuleUsed        int
+	RuleLimit       int
+	LimitFrom       string // rule, policy or global; "": the rule's limit was not checked
+	GlobalUsed      int
+	GlobalLimit     int
+	SkippedPolicies []string
+	Shadow          bool
+
+	Reason string
+	Event  int // Parked: place of the event in its message, from 1; 0: the whole message
+	Raw    []byte
+}

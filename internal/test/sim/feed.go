@@ -1,0 +1,233 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policylog"
+	"github.com/refloat/refloat/internal/test/model"
+)
+
+// Sets are policy sets that were made once for many runs.
+type Sets struct {
+	naive    []model.Policies
+	sets     []*policy.Set
+	payloads [][]byte // messages of the policies log
+}
+
+// NewSets makes n random policy sets, the smaller ones of a larger number: owners
+// parse them again and again.
+func NewSets(n int) (*Sets, error) {
+	type one struct {
+		naive   model.Policies
+		set     *policy.Set
+		payload []byte
+	}
+	var all []one
+	s := &Sets{}
+	for seed := range uint64(4 * n) {
+		h := model.Generate(seed, model.Options{Changes: seed%2 == 0})
+		p := h.Policies
+		if len(h.Changes) > 0 {
+			p = h.Changes[len(h.Changes)-1].Policies
+		}
+		var files []policy.File
+		for _, f := range p.YAML(false) {
+			files = append(files, policy.File{Name: f.Name, Data: f.Data})
+		}
+		set, err := policy.Parse(files)
+		if err != nil {
+			return nil, fmt.Errorf("policy set %d: %w", seed, err)
+		}
+		payload, err := policylog.Encode(&policylog.Proposal{Set: set, Author: "sim", Time: 0})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one{p, set, payload})
+	}
+	slices.SortStableFunc(all, func(a, b one) int { return len(a.payload) - len(b.payload) })
+	for _, o := range all[:n] {
+		s.naive, s.sets, s.payloads = append(s.naive, o.naive), append(s.sets, o.set), append(s.payloads, o.payload)
+	}
+	return s, nil
+}
+
+// history is what is still to be fed to one partition.
+type history struct {
+	messages []model.Message
+	fed      []model.Message // with the positions and times meant, as they stand in the log
+}
+
+func (w *world) newHistory(partitions int) history {
+	messages := model.Generate(w.rng.Uint64(), model.Options{}).Messages
+	return history{messages: messages[:min(len(messages), 70/partitions)]}
+}
+
+func (w *world) fed() bool {
+	for p := range w.histories {
+		if len(w.histories[p].messages) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// feed appends some events.
+func (w *world) feed() {
+	p := w.rng.IntN(len(w.histories))
+	h := &w.histories[p]
+	for range min(len(h.messages), 1+w.rng.IntN(6)) {
+		m := h.messages[0]
+		h.messages = h.messages[1:]
+		msg := eventlog.Message{Publish: m.Publish, Payload: m.Payload}
+		switch w.mode {
+		case ownTimes:
+		case liveTimes:
+			m.Publish, msg.Publish = w.now, w.now
+		case recordedTimes:
+			w.saw(SawRecording)
+			msg.Publish = w.now
+			at := eventlog.Position{Ledger: m.Ledger, Entry: m.Entry, Batch: m.Batch}
+			msg.Origin = eventlog.Origin{Recording: "history", Position: at, Publish: m.Publish}
+		}
+		at := w.events.append(p, msg)
+		if w.mode != recordedTimes {
+			m.Ledger, m.Entry, m.Batch = at.Ledger, at.Entry, at.Batch
+		}
+		h.fed = append(h.fed, m)
+		if w.tracing {
+			w.tell("events of partition %d: %v", p, at)
+		}
+	}
+}
+
+// activateSet appends a policy generation, sometimes one that cannot be used.
+func (w *world) activateSet() {
+	n, payload := -1, []byte("no generation")
+	if !w.one(8) {
+		n = w.rng.IntN(len(w.cfg.Sets.sets))
+		payload = w.cfg.Sets.payloads[n]
+	}
+	w.generations = append(w.generations, n)
+	w.policies.append(0, eventlog.Message{Payload: payload})
+	w.tell("policy generation %d is set %d", len(w.generations), n)
+	for _, m := range w.machines {
+		if m.phase == "catching up" {
+			w.saw(SawPolicyInCatchUp)
+		}
+	}
+}
+
+// strange writes garbage or something old into the decision log.
+func (w *world) strange() {
+	p := w.rng.IntN(len(w.chains))
+	raw := []byte(fmt.Sprintf("garbage %d", w.rng.IntN(100)))
+	old := w.decisions.parts[p].all
+	switch {
+	case w.one(4):
+	case len(w.lost) > 0 && w.one(4) && len(w.chains) == 1:
+		raw = w.lost[w.rng.IntN(len(w.lost))]
+	case len(old) > 0 && w.one(3):
+		raw = damaged(old[w.rng.IntN(len(old))].Payload, w.rng.Uint32())
+	case len(old) > 0:
+		raw = old[len(old)-1-w.rng.IntN(min(len(old), 1+w.rng.IntN(20)))].Payload
+	}
+	w.write(p, raw, nil)
+}
+
+// damaged is a piece of a message, or all of it with one bit changed.
+func damaged(raw []byte, how uint32) []byte {
+	if len(raw) == 0 {
+		return raw
+	}
+	at := int(how>>4) % len(raw)
+	if how&8 == 0 {
+		return raw[:at]
+	}
+	raw = slices.Clone(raw)
+	raw[at] ^= 1 << (how & 7)
+	return raw
+}
+
+// copyState keeps a copy of a machine's store, as a checkpoint.
+func (w *world) copyState(m *machine) {
+	if m.store.meta != nil {
+		w.copies[m.part] = append(w.copies[m.part], m.store.clone())
+		w.tell("a copy of %v's store is kept", m)
+	}
+}
+
+// trim lets retention take events that the job database has taken in, up to
+// where some machine's store stands, of which a copy is kept.
+func (w *world) trim(p int) {
+	var newest *machine
+	for _, m := range w.machines {
+		if m.part == p && m.store.durable.meta != nil && m.stopped == nil {
+			newest = m
+		}
+	}
+	if newest == nil {
+		return
+	}
+	limit := w.keptIn(newest.store.durable.meta).Place.Chain.InTo
+	if at := w.db.parts[p].place.Chain.InTo; at.Compare(limit) < 0 {
+		limit = at
+	}
+	held, n := w.events.parts[p].held, 0
+	for n < len(held) && held[n].Position.Compare(limit) <= 0 {
+		n++
+	}
+	if n == 0 {
+		return
+	}
+	w.copies[p] = append(w.copies[p], newest.store.durable.clone())
+	w.events.trim(p, 1+w.rng.IntN(n))
+	w.tell("retention takes the events of partition %d up to %v", p, w.events.parts[p].trimmed)
+}
+
+// cutLog takes messages out of a log: its end, or some in the middle. It says
+// whether there were any.
+func (w *world) cutLog() bool {
+	p, t := w.rng.IntN(len(w.chains)), w.decisions
+	if w.one(3) {
+		t = w.events
+	}
+	n := len(t.parts[p].held)
+	if n == 0 {
+		return false
+	}
+	to := n
+	if w.one(2) {
+		to = 1 + w.rng.IntN(n)
+	}
+	if t == w.decisions && w.one(2) {
+		to = w.beforeClaim(p, to)
+	}
+	from := to - 1 - w.rng.IntN(min(to, 12))
+	w.tell("%s of partition %d lose messages %d to %d of %d", t.name, p, from, to-1, n)
+	t.cut(p, from, to)
+	w.cut = true
+	w.saw(SawCut)
+	if w.one(2) { // who comes now knows little of what was there
+		m := w.machines[w.rng.IntN(len(w.machines))]
+		m.close()
+		m.forgetMost()
+		w.move(m)
+	}
+	return true
+}
+
+// beforeClaim is the place of the last claim before a place in a decision log,
+// or that place.
+func (w *world) beforeClaim(p, place int) int {
+	held := w.decisions.parts[p].held
+	for i := place - 1; i > 0; i-- {
+		if env, err := chain.DecodeEnvelope(held[i].Payload); err == nil && claims(env) {
+			return i
+		}
+	}
+	return place
+}

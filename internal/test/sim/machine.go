@@ -1,0 +1,288 @@
+package sim
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/chain/follow"
+	"github.com/refloat/refloat/internal/evaluator"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/policy/policylog"
+)
+
+// patience is how long owners wait for what they published.
+const patience = 5000 * millisecond
+
+// machine is a process with a disk that may own one partition.
+type machine struct {
+	w      *world
+	part   int
+	number int
+
+	store    *store
+	policies *policylog.Log
+	owner    *evaluator.Owner // nil: not running
+	sender   *sender
+	phase    string
+	drained  bool // told to drain
+
+	wanted  bool  // by the placement
+	notices int64 // when it hears that it is not
+	wake    int64 // it stands still until then
+	stopped error // for good, loudly
+	place   follow.Place
+	acked   uint64 // the last envelope whose input was acknowledged
+}
+
+func (m *machine) String() string { return fmt.Sprintf("owner %d/%d", m.part, m.number) }
+
+var errCrash = errors.New("crash")
+
+// kept is what this package reads of an owner's meta record.
+type kept struct {
+	Place    follow.Place
+	Progress evaluator.Progress
+}
+
+func (w *world) keptIn(meta []byte) kept {
+	k := kept{Place: follow.Beginning}
+	if meta == nil {
+		return k
+	}
+	if err := json.Unmarshal(meta[1:], &k); err != nil {
+		w.fail("meta record %q: %v", meta, err)
+	}
+	return k
+}
+
+func (m *machine) start() bool {
+	w := m.w
+	if m.policies == nil {
+		policies, err := policylog.Open(w.policies)
+		if err != nil {
+			m.backOff()
+			return false
+		}
+		policies.OnUnusable = func(uint64, error) { w.saw(SawUnusable) }
+		m.policies = policies
+	}
+	if w.has(Fencing) {
+		for _, o := range w.machines {
+			if o.part == m.part && o.sender != nil {
+				o.sender.fenced = true
+			}
+		}
+	}
+	m.sender = &sender{m: m}
+	m.place = w.keptIn(m.store.meta).Place
+	m.owner = evaluator.NewOwner(evaluator.Config{
+		Partition: m.part, Store: m.store, Events: w.events, Decisions: w.decisions, Policies: m.policies,
+		Publisher: m.sender, Random: w, Window: 1 + w.rng.IntN(5), Stretch: 1 + w.rng.IntN(6), Patience: time.Duration(patience),
+		Synced: m.synced,
+		Hooks: evaluator.Hooks{
+			Point:   m.point,
+			Ignored: m.ignored,
+			Committed: func(c evaluator.Commit) {
+				w.mustHold(m, m.part, chain.End{Seq: c.Envelope.Seq, Link: chain.Link(c.Envelope.Append(nil))})
+			},
+		},
+	})
+	if w.tracing {
+		w.tell("%v starts at envelope %d", m, m.place.Chain.Seq)
+	}
+	return true
+}
+
+// point is a place within a step where the process may end, or others are quicker.
+func (m *machine) point(name string) error {
+	w := m.w
+	switch {
+	case w.has(Crashes) && w.one(250):
+		w.saw(SawCrashInside)
+		w.tell("%v crashes at %q", m, name)
+		return errCrash
+	case w.one(40):
+		w.now += w.rng.Int64N(50 * millisecond)
+		w.land()
+	}
+	return nil
+}
+
+func (m *machine) ignored(why chain.Ignored) {
+	if s, ok := ignoredSight(why); ok {
+		m.w.saw(s)
+	}
+}
+
+// synced is where a program acknowledges. What it acknowledges must survive.
+func (m *machine) synced(place follow.Place) error {
+	if durable := m.w.keptIn(m.store.durable.meta).Place; durable != place {
+		m.w.fail("%v acknowledges up to envelope %d, and %d is durable", m, place.Chain.Seq, durable.Chain.Seq)
+	}
+	m.acked = place.Chain.Seq
+	return nil
+}
+
+// step lets the machine do something. It says whether there was anything to do.
+func (m *machine) step() bool {
+	w := m.w
+	switch {
+	case m.stopped != nil || w.now < m.wake:
+		return false
+	case !m.wanted && (m.owner == nil || w.now >= m.notices && !m.draining()):
+		m.close()
+		return false
+	case m.wanted && m.drained: // it is given the partition again: a new life
+		m.close()
+		return true
+	case m.owner == nil && !m.start():
+		return true
+	}
+	progress, err := m.owner.Advance(w.now)
+	m.look(progress, err)
+	if w.tracing && (progress || err != nil) {
+		w.tell("%v: %s, at envelope %d, error %v", m, m.owner.Phase(), m.place.Chain.Seq, err)
+	}
+	m.after(err)
+	return progress || err != nil
+}
+
+// draining says whether a machine that lost its place still waits for what it sent.
+func (m *machine) draining() bool {
+	switch {
+	case m.drained:
+		return !m.owner.Drained() && m.w.now < m.notices+patience
+	case m.owner.Phase() == "live" && m.w.one(2):
+		m.owner.Drain()
+		m.drained = true
+		m.w.saw(SawDrained)
+		return true
+	}
+	return false
+}
+
+// look holds against the chain what the machine took in, and notes what can be seen.
+func (m *machine) look(progress bool, err error) {
+	w, place, phase := m.w, m.owner.Place(), m.owner.Phase()
+	if place != m.place && place != (follow.Place{}) {
+		if place.Chain.Seq < m.place.Chain.Seq {
+			w.fail("%v goes back from envelope %d to %d", m, m.place.Chain.Seq, place.Chain.Seq)
+		}
+		w.mustHold(m, m.part, place.Chain)
+		m.place = place
+		if phase == "catching up" {
+			w.saw(SawCatchUp)
+		}
+	}
+	if phase == "awaiting policies" && !progress && err == nil {
+		w.saw(SawStaleGeneration)
+	}
+	if phase == "live" && m.phase != "live" {
+		for _, o := range w.machines {
+			if o != m && o.part == m.part && o.phase == "live" {
+				w.saw(SawTwoLive)
+			}
+		}
+	}
+	m.phase = phase
+}
+
+func (m *machine) after(err error) {
+	w := m.w
+	switch {
+	case err == nil:
+	case errors.Is(err, errCrash):
+		m.crash()
+	case errors.Is(err, evaluator.ErrLost), errors.Is(err, eventlog.ErrFenced), errors.Is(err, eventlog.ErrTransient):
+		if m.phase == "live" && !m.owner.Drained() {
+			w.saw(SawAheadDropped)
+		}
+		if m.sender.last < w.now-patience && errors.Is(err, evaluator.ErrLost) {
+			w.saw(SawPatience)
+		}
+		m.close()
+		m.backOff()
+	case errors.Is(err, chain.ErrMissing) && w.cut:
+		w.saw(SawOwnerMissing)
+		w.tell("%v stops: %v", m, err)
+		m.close()
+		m.stopped = err
+	case (errors.Is(err, eventlog.ErrTrimmed) || errors.Is(err, evaluator.ErrHistory)) && m.place.Chain.InTo.Compare(w.events.parts[m.part].trimmed) < 0:
+		w.saw(SawRefused)
+		w.tell("%v is given a newer copy: %v", m, err)
+		m.close()
+		m.restore(w.newestCopy(m.part))
+	default:
+		w.fail("%v stops: %v", m, err)
+		m.stopped = err
+	}
+}
+
+func (m *machine) close() {
+	if m.owner == nil {
+		return
+	}
+	if err := m.owner.Close(); err != nil {
+		m.w.fail("%v closes: %v", m, err)
+	}
+	m.owner, m.phase, m.drained = nil, "", false
+}
+
+func (m *machine) backOff() { m.wake = m.w.now + m.w.rng.Int64N(400*millisecond) }
+
+// crash ends the process, and the machine with it: what was not synced may be gone.
+func (m *machine) crash() {
+	w := m.w
+	if n := len(m.store.pending); n > 0 {
+		keeps := w.rng.IntN(n + 1)
+		if keeps < n {
+			w.saw(SawCommitsLost)
+		}
+		m.store.crash(keeps)
+	}
+	if seq := w.keptIn(m.store.meta).Place.Chain.Seq; seq < m.acked {
+		w.fail("%v comes back at envelope %d, and acknowledged %d before", m, seq, m.acked)
+	}
+	if w.one(2) { // what was still in its buffers
+		w.sends = slices.DeleteFunc(w.sends, func(x *send) bool { return x.from.m == m && w.one(2) })
+	}
+	m.owner, m.phase, m.policies, m.drained = nil, "", nil, false
+	m.wake = w.now + w.rng.Int64N(3000*millisecond)
+	if !w.has(OldStates) || !w.one(2) {
+		w.saw(SawFromOwn)
+		return
+	}
+	m.forgetMost()
+}
+
+// forgetMost gives the machine an older copy for its store, or nothing.
+func (m *machine) forgetMost() {
+	w, copies := m.w, m.w.copies[m.part]
+	switch {
+	case w.one(3):
+		w.saw(SawFromNothing)
+		m.restore(kv{})
+		w.tell("%v lost its store", m)
+	case len(copies) > 0:
+		w.saw(SawFromOlder)
+		m.restore(copies[w.rng.IntN(len(copies))])
+		w.tell("%v lost its store and gets a copy", m)
+	}
+}
+
+func (m *machine) restore(from kv) { m.store, m.acked = newStore(from), 0 }
+
+// newestCopy is the copy that stands furthest.
+func (w *world) newestCopy(p int) (newest kv) {
+	seq := uint64(0)
+	for _, c := range w.copies[p] {
+		if at := w.keptIn(c.meta).Place.Chain.Seq; at >= seq {
+			newest, seq = c, at
+		}
+	}
+	return newest
+}

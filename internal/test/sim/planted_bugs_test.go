@@ -1,0 +1,129 @@
+package sim_test
+
+// bug breaks one rule of PROTOCOL that is marked ✂, by patches of the source.
+type bug struct {
+	rule    string
+	what    string
+	patches []patch
+}
+
+// patch replaces a string that stands exactly once in a file of internal/.
+type patch struct{ file, old, new string }
+
+// planted are the bugs that the simulation must catch.
+func planted() []bug {
+	return []bug{
+		{"1", "a RetryReady does not name its position", []patch{{
+			"evaluator/step.go", "&chain.RetryReady{Position: at,", "&chain.RetryReady{Position: eventlog.Start,",
+		}}},
+		{"3", "a claim that names a later end is only ignored", []patch{{
+			"chain/accept.go", "if claim.LastSeq > e.Seq {", "if false {",
+		}}},
+		{"3", "an envelope of an epoch without claim is only ignored", []patch{{
+			"chain/accept.go", "} else if env.Epoch > e.Epoch || env.Epoch == e.Epoch && env.Owner != e.Owner {", "} else if false {",
+		}}},
+		{"3", "the count of a range is not compared", []patch{{
+			"chain/follow/follow.go", "if uint64(n) != s.Envelope.InCount {", "if false {",
+		}}},
+		{"4", "a new policy set decides before it is activated", []patch{{
+			"evaluator/live.go", "		out, err := o.proc.Step(m)",
+			"		_ = o.cfg.Policies.Refresh()\n		o.proc.Rules = o.cfg.Policies.Newest()\n		out, err := o.proc.Step(m)",
+		}}},
+		{"4", "an activation holds only from after its envelope on, for who catches up", []patch{
+			{"evaluator/owner.go", "	o.proc.Activate(s.Records)\n	logged := LoggedIn(s.Accepted)", "	logged := LoggedIn(s.Accepted)"},
+			{
+				"evaluator/owner.go", "	batch := o.cfg.Store.NewBatch()\n	flush, err := o.proc.State.Flush(batch)",
+				"	o.proc.Activate(s.Records)\n	batch := o.cfg.Store.NewBatch()\n	flush, err := o.proc.State.Flush(batch)",
+			},
+		}},
+		{"4", "a generation is its place among those that can be used", []patch{{
+			"policy/policylog/log.go", "	l.held = append(l.held, generation{entry, err})",
+			"	if err == nil {\n		l.held = append(l.held, generation{entry, err})\n	}",
+		}}},
+		{"4, 7", "the generation in force is not waited for, and may go back", []patch{
+			{"evaluator/owner.go", "	if !ok {\n		return false, nil\n	}\n	if d := set.Digest(); generation != 0 &&", "	if !ok {\n		generation, set = o.cfg.Policies.Newest()\n	}\n	if d := set.Digest(); ok && generation != 0 &&"},
+			{"evaluator/owner.go", "if ended, err := o.cfg.Policies.AtEnd(); err != nil || !ended {", "if err := o.cfg.Policies.Refresh(); err != nil {"},
+			{"evaluator/live.go", "newest > o.proc.Progress.Generation", "newest != o.proc.Progress.Generation"},
+		}},
+		{"6", "jobs are committed before the place that belongs to them", []patch{{
+			"evaluator/owner.go", "	if err := o.cfg.Store.Commit(batch, b); err != nil {",
+			"	if old, err := o.cfg.Store.Meta(); err != nil {\n		return err\n	} else if err := o.cfg.Store.Commit(batch, old); err != nil {\n		return err\n	}\n	if err := o.cfg.Store.Commit(o.cfg.Store.NewBatch(), b); err != nil {",
+		}}},
+		{"6", "the watermark is not committed", []patch{{
+			"evaluator/owner.go", "Watermark: o.proc.State.Watermark,", "Watermark: projection.NoWatermark,",
+		}}},
+		{"6", "the running hash is not committed", []patch{{
+			"evaluator/owner.go", "	b, err := m.encode()", "	m.Progress.Running = chain.Hash{}\n	b, err := m.encode()",
+		}}},
+		{"6", "a commit happens within an envelope", []patch{{
+			"evaluator/owner.go", "		if err := o.proc.Replay(&s.Messages[i], logged); err != nil {\n			return err\n		}",
+			"		if err := o.proc.Replay(&s.Messages[i], logged); err != nil {\n			return err\n		}\n		half := o.cfg.Store.NewBatch()\n		if flush, err := o.proc.State.Flush(half); err != nil {\n			return err\n		} else if err := o.commit(half, flush, o.metaAt(o.place)); err != nil {\n			return err\n		}",
+		}}},
+		{"7", "who catches up decides again", []patch{{
+			"evaluator/owner.go", "		if err := o.proc.Replay(&s.Messages[i], logged); err != nil {\n			return err\n		}",
+			"		if err := o.cfg.Policies.Refresh(); err != nil {\n			return err\n		}\n		o.proc.Rules = o.cfg.Policies.Newest()\n		if _, err := o.proc.Step(&s.Messages[i]); err != nil {\n			return err\n		}\n		logged.Records = nil",
+		}}},
+		{"7", "the claim is not read back", []patch{{
+			"evaluator/owner.go", "	o.enter(awaitingClaim)",
+			"	o.place.Chain = chain.End{Seq: env.Seq, Link: o.claim, Epoch: env.Epoch, Owner: env.Owner, InTo: env.InTo}\n	o.enter(awaitingPolicies)",
+		}}},
+		{"8", "own envelopes are recognised by their number", []patch{{
+			"evaluator/live.go", "o.window[0].end.Link != chain.Link(m.Payload)",
+			"func() bool { e, err := chain.DecodeEnvelope(m.Payload); return err != nil || e.Seq != o.window[0].end.Seq }()",
+		}}},
+		{"8", "state is committed when it is published", []patch{{
+			"evaluator/live.go", "	return o.point(PointPublished)",
+			"	if err := o.commit(batch, flush, o.metaAt(follow.Place{Chain: o.tip, Decisions: o.place.Decisions})); err != nil {\n		return err\n	}\n	return o.point(PointPublished)",
+		}}},
+		{"8", "what is acknowledged is not synced", []patch{{
+			"evaluator/live.go", "	if err := o.cfg.Store.Sync(); err != nil {\n		return false, err\n	}\n", "",
+		}}},
+		{"9", "an owner waits for its envelopes for ever", []patch{{
+			"evaluator/live.go", "now-o.window[0].sentAt > int64(o.cfg.Patience)", "false",
+		}}},
+		{"9", "an owner waits for its claim for ever", []patch{{
+			"evaluator/owner.go", "now-o.sentAt > int64(o.cfg.Patience)", "false",
+		}}},
+		{"9", "the state that ran ahead is kept when another owner's envelope comes", []patch{{
+			"evaluator/live.go", "		return fmt.Errorf(\"%w: envelope %d of epoch %d is not ours\", ErrLost, acc.Envelope.Seq, acc.Envelope.Epoch)",
+			"		o.place, o.tip, o.window = follow.Place{Chain: acc.End, Decisions: m.Position}, acc.End, nil\n		return nil",
+		}}},
+		{"10", "epochs come from the clock", []patch{
+			{"evaluator/owner.go", "&chain.OwnerClaim{Epoch: end.Epoch + 1,", "&chain.OwnerClaim{Epoch: uint64(now),"},
+			{"chain/accept.go", "claim.Epoch != e.Epoch+1", "claim.Epoch <= e.Epoch"},
+		}},
+		{"11", "the place is not compared under the lock", []patch{
+			{"sink/writer.go", "if tx.Place() != p.place {", "if false {"},
+			{"sink/writer.go", "tx.Commit(ctx, p.place, p.batch.place)", "tx.Commit(ctx, tx.Place(), p.batch.place)"},
+		}},
+		{"11", "rows and place are two transactions", []patch{{
+			"sink/writer.go", "	if err := tx.Commit(ctx, p.place, p.batch.place); err != nil {",
+			"	if err := tx.Commit(ctx, p.place, p.place); err != nil {\n		return 0, fmt.Errorf(\"commit: %w\", err)\n	}\n	if tx, err = w.cfg.DB.Begin(ctx, p.number); err != nil {\n		return 0, err\n	}\n	if err := tx.Commit(ctx, p.place, p.batch.place); err != nil {",
+		}}},
+		{"11", "the place is set without the position in the chain's log", []patch{{
+			"sink/writer.go", "tx.Commit(ctx, p.place, p.batch.place)", "tx.Commit(ctx, p.place, jobdb.Place{Chain: p.batch.place.Chain, Decisions: p.place.Decisions, Events: p.batch.place.Events})",
+		}}},
+		{"11", "after an unknown commit the place is not read again", []patch{
+			{"sink/writer.go", "return 0, fmt.Errorf(\"commit: %w\", err)", "return 0, nil"},
+			{"sink/writer.go", "if tx.Place() != p.place {", "if false {"},
+			{"sink/writer.go", "tx.Commit(ctx, p.place, p.batch.place)", "tx.Commit(ctx, tx.Place(), p.batch.place)"},
+		}},
+		{"13", "of a partly released envelope all is superseded", []patch{{
+			"sink/message.go", "m.Superseded = m.Log.Position.Compare(released) <= 0", "m.Superseded = s.Envelope.InFrom.Compare(released) < 0",
+		}}},
+		{"13", "what was released is decided all the same", []patch{{
+			"sink/message.go", "m.Superseded = m.Log.Position.Compare(released) <= 0", "m.Superseded = false",
+		}}},
+		{"13", "the log's end is not looked at before a release", []patch{{
+			"sink/release.go", "return end.Compare(p.follower.Judged()) > 0, nil", "return end.Compare(eventlog.Start) < 0, nil",
+		}}},
+		{"13", "after a release the chain is followed from the event position", []patch{{
+			"sink/writer.go", "follow.Place{Chain: p.place.Chain, Decisions: p.place.Decisions}",
+			"follow.Place{Chain: chain.End{Seq: p.place.Chain.Seq, Link: p.place.Chain.Link, Epoch: p.place.Chain.Epoch, Owner: p.place.Chain.Owner, InTo: p.place.Events}, Decisions: p.place.Decisions}",
+		}}},
+		{"13", "a superseded decision acts", []patch{
+			{"sink/record.go", "acted := !f.Superseded && f.decide(r)", "acted := f.decide(r)"},
+			{"sink/record.go", "if run.Outcome == jobdb.Released {", "if false {"},
+		}},
+	}
+}

@@ -1,0 +1,109 @@
+package standin
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// staleAfter is for how long a silent executor is given new jobs
+// (scheduling.executorTimeout).
+const staleAfter = 10 * time.Minute
+
+// seat is a node with what is free on it.
+type seat struct {
+	Node
+	executor string
+	free     int64
+}
+
+// place leases queued jobs to nodes, in Armada's order, a gang only as a whole.
+func (c *cycle) place() {
+	seats := c.seats()
+	gangs := map[string][]*job{}
+	for _, j := range c.queue() {
+		together := []*job{j}
+		if gang := j.gang(); gang != "" {
+			gangs[gang] = append(gangs[gang], j)
+			if _, members := j.info.gang(); len(gangs[gang]) < members {
+				continue
+			}
+			together = gangs[gang]
+		}
+		c.placeAll(together, seats)
+	}
+}
+
+// seats are the nodes that may be given jobs. A run holds its place until it is
+// over in the scheduler's memory.
+func (c *cycle) seats() []*seat {
+	var seats []*seat
+	byName := map[string]*seat{}
+	for _, x := range c.cfg.Executors {
+		if heard, ok := c.heard[x.Name]; !ok || c.now.Sub(heard) > staleAfter {
+			continue
+		}
+		for _, n := range x.Nodes {
+			s := &seat{Node: n, executor: x.Name, free: int64(n.Slots)}
+			seats, byName[n.Name] = append(seats, s), s
+		}
+	}
+	for _, id := range c.jobs.ids() {
+		j := c.jobs.look(id)
+		if r := j.latest(); r != nil && !r.over() && byName[r.node] != nil {
+			byName[r.node].free -= j.info.slots
+		}
+	}
+	return seats
+}
+
+// queue are the jobs to be placed: by priority class, priority, time of
+// submission, and id.
+func (c *cycle) queue() []*job {
+	var queue []*job
+	for _, id := range c.jobs.ids() {
+		if j := c.jobs.look(id); j.queued && j.validated && !j.over() && !j.dormant {
+			queue = append(queue, j)
+		}
+	}
+	slices.SortFunc(queue, func(a, b *job) int {
+		return cmp.Or(
+			cmp.Compare(priorityOf(b.info.class), priorityOf(a.info.class)), cmp.Compare(a.priority, b.priority),
+			cmp.Compare(a.submitted, b.submitted), cmp.Compare(a.id, b.id))
+	})
+	return queue
+}
+
+func (c *cycle) placeAll(jobs []*job, seats []*seat) {
+	var taken []*seat
+	for _, j := range jobs {
+		var fit []*seat
+		for _, s := range seats {
+			if s.free >= j.info.slots && j.info.fits(s.Node) {
+				fit = append(fit, s)
+			}
+		}
+		if len(fit) == 0 {
+			for i, s := range taken {
+				s.free += jobs[i].info.slots
+			}
+			return
+		}
+		s := fit[c.random.IntN(len(fit))]
+		s.free -= j.info.slots
+		taken = append(taken, s)
+	}
+	for i, j := range jobs {
+		c.lease(c.jobs.edit(j.id), taken[i])
+	}
+}
+
+func (c *cycle) lease(j *job, s *seat) {
+	j.queued = false
+	j.queuedVersion++
+	r := run{id: uuid(c.random), executor: s.executor, node: s.Name, created: c.now.UnixNano()}
+	j.runs = append(j.runs, r)
+	c.kept[j.id] = j.info
+	c.leases = append(c.leases, Lease{Job: j.id, Run: r.id, Executor: s.executor, Node: s.Name, At: c.now, Version: j.queuedVersion})
+	c.say(j, ev(evJobRunLeased, leased(j, &r)))
+}
