@@ -52,8 +52,9 @@ const (
 // Seat is a place in a group for one partition.
 type Seat interface {
 	evaluator.Placement
-	// Acknowledge says that nothing up to a position is needed any more.
-	Acknowledge(upTo eventlog.Position) error
+	// Acknowledge says that nothing up to a position is needed any more. It does not
+	// wait, and that it succeeds does not matter to the caller.
+	Acknowledge(upTo eventlog.Position)
 	Close() error
 }
 

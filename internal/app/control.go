@@ -145,7 +145,7 @@ func (n *node) controlHooks(seat Seat) controlplane.Hooks {
 			n.Log.Warn("left out of Armada's tables", slog.String("topic", "control-plane"), slog.Int("partition", p), slog.String("message", at.String()),
 				slog.String("kind", f.Kind.String()), slog.String("reason", f.Reason))
 		},
-		Committed: func(_ int, at eventlog.Position) { _ = seat.Acknowledge(at) }, // lost ones are made good by the next
+		Committed: func(_ int, at eventlog.Position) { seat.Acknowledge(at) },
 		Retry: func(p int, err error) {
 			n.Log.Warn("the control-plane topic: trying again", slog.Int("partition", p), slog.Any("error", err))
 		},

@@ -94,11 +94,11 @@ func (o *owner) newKeeper() *checkpoint.Keeper {
 		OnSaved: func(info checkpoint.Info) {
 			o.metrics.checkpointSaved(o.partition, info)
 			at, err := eventlog.ParsePosition(info.Events)
-			if err == nil && o.seat != nil {
-				err = o.seat.Acknowledge(at)
-			}
-			if err != nil {
+			switch {
+			case err != nil:
 				o.Log.Warn("checkpoint not acknowledged", slog.Int("partition", o.partition), slog.Any("error", err))
+			case o.seat != nil:
+				o.seat.Acknowledge(at)
 			}
 		},
 		OnFailed: func(err error) {
@@ -162,7 +162,7 @@ func (o *owner) synced(ctx context.Context, store *projection.Store, place follo
 		return nil
 	}
 	if o.seat != nil {
-		return o.seat.Acknowledge(place.Chain.InTo)
+		o.seat.Acknowledge(place.Chain.InTo)
 	}
 	return nil
 }

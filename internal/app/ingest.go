@@ -27,7 +27,7 @@ func (n *node) ingest(ctx context.Context) (err error) {
 		committed(b)
 		if seat := seats[b.Partition]; seat != nil {
 			refuse(n.metrics.notWritten, b.Partition, nil)
-			_ = seat.Acknowledge(b.Place.Decisions) // lost ones are made good by the next
+			seat.Acknowledge(b.Place.Decisions)
 		}
 	}
 	hooks.Retry, hooks.Recovered = n.metrics.retried(n.Log, away), away.back

@@ -33,14 +33,16 @@ type Config struct {
 	RetryWait    time.Duration // before subscribing anew when the broker closed a seat; default 2 s
 }
 
-// Seat is a place in the queue for one partition. Its methods may be called from
-// several goroutines.
+// Seat is this process's claim to one partition, in the order of priorities. Its
+// methods may be called from several goroutines, and none of them waits for the
+// broker, but for Close, which waits for a short time.
 type Seat struct {
 	cfg       Config
 	topic     string
 	partition int
 
 	changed chan struct{}
+	acks    chan struct{} // receives when something is to be acknowledged
 	back    chan time.Duration
 	done    chan struct{}
 	lost    chan error
@@ -48,13 +50,21 @@ type Seat struct {
 
 	mu       sync.Mutex
 	active   bool
+	closed   bool
+	err      error // why the broker does not give the seat; nil: it does
 	consumer pulsar.Consumer
-	newest   eventlog.Position // acknowledged up to the entry before it
+	newest   eventlog.Position // the newest that Acknowledge was called with
+	due      eventlog.Position // the entry before it, which may be acknowledged
 	acked    eventlog.Position
 }
 
-// Take takes a seat for one partition's topic ("…-partition-3"). Where the broker
-// does not give it, it is asked again and again; until then the seat is not active.
+// closeWait is how long Close waits for the broker. What takes longer goes on in
+// the background.
+const closeWait = time.Second
+
+// Take takes a seat for one partition's topic ("…-partition-3"). It does not wait:
+// the broker is asked in the background, again and again where it does not give the
+// seat; until then the seat is not active.
 func Take(c Config, topic string, partition int) (*Seat, error) {
 	if c.Client == nil || c.Subscription == "" || c.Instance == "" || c.Log == nil {
 		return nil, errors.New("placement: Config lacks Client, Subscription, Instance or Log")
@@ -63,13 +73,12 @@ func Take(c Config, topic string, partition int) (*Seat, error) {
 		c.RetryWait = 2 * time.Second
 	}
 	s := &Seat{
-		cfg: c, topic: topic, partition: partition, newest: eventlog.Start, acked: eventlog.Start,
-		changed: make(chan struct{}, 1), back: make(chan time.Duration, 1), done: make(chan struct{}), lost: make(chan error, 1), ended: make(chan struct{}),
-	}
-	if err := s.subscribe(); err != nil {
-		s.lost <- err // tried again, as a seat that is lost later
+		cfg: c, topic: topic, partition: partition, newest: eventlog.Start, due: eventlog.Start, acked: eventlog.Start,
+		changed: make(chan struct{}, 1), acks: make(chan struct{}, 1), back: make(chan time.Duration, 1),
+		done: make(chan struct{}), lost: make(chan error, 1), ended: make(chan struct{}),
 	}
 	go s.keep()
+	go s.acknowledge()
 	return s, nil
 }
 
@@ -104,37 +113,64 @@ func (s *Seat) subscribe() error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.consumer = consumer
+	if s.closed { // Close did not wait for us
+		go consumer.Close()
+		return nil
+	}
+	s.consumer, s.acked = consumer, eventlog.Start // what was acknowledged before may be lost
+	signal(s.acks)
 	return nil
 }
 
-// keep subscribes anew when the broker closed the seat for good.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// keep subscribes, and subscribes anew when the broker closed the seat for good.
 func (s *Seat) keep() {
 	defer close(s.ended)
-	for {
-		wait := s.cfg.RetryWait
+	for wait := time.Duration(0); s.take(wait); {
 		select {
 		case <-s.done:
 			return
 		case err := <-s.lost:
-			s.set(false)
+			s.leave(err)
 			s.cfg.Log.Warn("seat lost", slog.String("topic", s.topic), slog.Any("error", err))
+			wait = s.cfg.RetryWait
 		case wait = <-s.back:
-			s.leave()
-		}
-		for ; ; wait = s.cfg.RetryWait {
-			select {
-			case <-s.done:
-				return
-			case <-time.After(wait):
-			}
-			err := s.subscribe()
-			if err == nil {
-				break
-			}
-			s.cfg.Log.Warn("seat not taken", slog.String("topic", s.topic), slog.Any("error", err))
+			s.leave(nil)
 		}
 	}
+}
+
+// take subscribes after a while, again and again, and says whether it did before
+// the seat was closed.
+func (s *Seat) take(after time.Duration) bool {
+	for ; ; after = s.cfg.RetryWait {
+		select {
+		case <-s.done:
+			return false
+		case <-time.After(after):
+		}
+		err := s.subscribe()
+		s.mu.Lock()
+		s.err = err
+		s.mu.Unlock()
+		if err == nil {
+			return true
+		}
+		s.cfg.Log.Warn("seat not taken", slog.String("topic", s.topic), slog.Any("error", err))
+	}
+}
+
+// Err is why the broker does not give the seat now; nil: it does, or was not asked yet.
+func (s *Seat) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
 }
 
 func (s *Seat) set(active bool) {
@@ -145,10 +181,7 @@ func (s *Seat) set(active bool) {
 	if !news { // most of the broker's messages repeat the state
 		return
 	}
-	select {
-	case s.changed <- struct{}{}:
-	default:
-	}
+	signal(s.changed)
 }
 
 // Active says whether the broker made this seat the active one.
@@ -163,24 +196,54 @@ func (s *Seat) Changed() <-chan struct{} { return s.changed }
 
 // Acknowledge says that nothing up to a position is needed any more. Only whole
 // entries are acknowledged: the one that the position is in must wait until a
-// later one was named. It never waits; an acknowledgement that is lost is made
-// good by the next.
-func (s *Seat) Acknowledge(upTo eventlog.Position) error {
+// later one was named. The broker is told in the background: to the caller it makes
+// no difference when that succeeds, and one that fails is tried again.
+func (s *Seat) Acknowledge(upTo eventlog.Position) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if upTo.Ledger == s.newest.Ledger && upTo.Entry == s.newest.Entry || upTo.Compare(s.newest) <= 0 {
-		return nil
+		return
 	}
-	whole := s.newest
-	s.newest = upTo
-	if whole == eventlog.Start || s.consumer == nil {
-		return nil
+	s.due, s.newest = s.newest, upTo
+	signal(s.acks)
+}
+
+// acknowledge tells the broker what may be acknowledged. The client may make it
+// wait, while it reconnects; so nothing else is done here, and no lock is held.
+func (s *Seat) acknowledge() {
+	failing := false
+	for {
+		select {
+		case <-s.done:
+			return
+		case <-s.acks:
+		}
+		s.mu.Lock()
+		due, consumer := s.due, s.consumer
+		news := due.Compare(s.acked) > 0
+		s.mu.Unlock()
+		if !news || consumer == nil { // a new consumer asks again
+			continue
+		}
+		err := consumer.AckIDCumulative(pulsar.NewMessageID(due.Ledger, due.Entry, -1, 0))
+		if err == nil {
+			failing = false
+			s.mu.Lock()
+			s.acked = due
+			s.mu.Unlock()
+			continue
+		}
+		if !failing {
+			failing = true
+			s.cfg.Log.Warn("not acknowledged; it is tried again, and until then the broker keeps more than it has to",
+				slog.String("topic", s.topic), slog.String("position", due.String()), slog.Any("error", err))
+		}
+		select {
+		case <-s.done:
+		case <-time.After(s.cfg.RetryWait):
+			signal(s.acks)
+		}
 	}
-	if err := s.consumer.AckIDCumulative(pulsar.NewMessageID(whole.Ledger, whole.Entry, -1, 0)); err != nil {
-		return fmt.Errorf("%w: acknowledge %v of %s: %w", eventlog.ErrTransient, whole, s.topic, err)
-	}
-	s.acked = whole
-	return nil
 }
 
 // Acknowledged is the last position that was acknowledged here.
@@ -190,11 +253,23 @@ func (s *Seat) Acknowledged() eventlog.Position {
 	return s.acked
 }
 
-// Close gives up the seat at once; the subscription stays.
+// Close gives up the seat; the subscription stays. Where the broker does not answer,
+// it waits for a second, and the rest happens in the background.
 func (s *Seat) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
 	close(s.done)
-	<-s.ended
-	s.leave()
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		s.leave(nil)
+		<-s.ended
+	}()
+	select {
+	case <-left:
+	case <-time.After(closeWait):
+	}
 	return nil
 }
 
@@ -206,15 +281,24 @@ func (s *Seat) StepBack(d time.Duration) {
 	}
 }
 
-func (s *Seat) leave() {
+func (s *Seat) leave(why error) {
 	s.mu.Lock()
 	consumer := s.consumer
-	s.consumer = nil
+	s.consumer, s.err = nil, why
 	s.mu.Unlock()
-	if consumer != nil {
-		consumer.Close()
-	}
 	s.set(false)
+	if consumer == nil {
+		return
+	}
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		consumer.Close()
+	}()
+	select {
+	case <-closed:
+	case <-time.After(closeWait):
+	}
 }
 
 // listener hears from the client, on its connection's goroutine: it must not wait.
