@@ -14,6 +14,7 @@ FUZZTIME  ?= 20s
 KILLS     ?= 100
 FAULTS    ?= 12
 COMPOSE   ?= docker compose
+ARMADA_TESTS := ./internal/test/armadabox
 RECORDING ?= testdata/recordings/plain.jsonl.gz
 
 .PHONY: help
@@ -49,9 +50,12 @@ crash: ## kill -9 `refloatctl up` KILLS (100) times and check that nothing was l
 	go test -list='^TestKill9$$' ./cmd/refloatctl | grep -x TestKill9
 	KILLS=$(KILLS) go test -count=1 -v -timeout=30m -run='^TestKill9$$' ./cmd/refloatctl
 
-.PHONY: e2e chaos
+.PHONY: e2e e2e-armada chaos
 e2e: ## our programs on a real Pulsar broker: take-over, refusals, strangers
 	REQUIRE_INTEGRATION=1 $(TEST) -- -shuffle=on -count=1 -timeout=15m ./internal/test/e2e
+
+e2e-armada: ## scenarios under a real Armada (ARMADA_BOX, or ../shared/armada): RUN=TestArmada/FILE/… for some, LONG=1 for the long ones too
+	ARMADA_LONG=$(LONG) $(TEST) -- -count=1 -v -timeout=60m -run '$(or $(RUN),.)' $(ARMADA_TESTS)
 
 chaos: ## FAULTS (12) faults at random on a real Pulsar broker; docs/chaos.md says what is looked at
 	go run ./internal/test/chaos --limit 5m --faults $(FAULTS)

@@ -80,6 +80,7 @@ var mayImport = map[string]string{
 		"internal/eventlog/recording internal/sink github.com/apache/pulsar-client-go google.golang.org/protobuf",
 	"internal/test/chaos": "events/pb internal/test/e2e internal/eventlog internal/test/pulsartest internal/eventlog/recording " +
 		"github.com/apache/pulsar-client-go golang.org/x/sync google.golang.org/protobuf",
+	"internal/test/armadabox": "internal/test/e2e internal/test/pgtest internal/test/pulsartest github.com/klauspost/compress",
 	"internal/test/standin": "internal/armada/schedulerdb/schema internal/eventlog internal/eventlog/filelog internal/test/pgtest " +
 		"github.com/cockroachdb/pebble/v2 github.com/jackc/pgx/v5 google.golang.org/protobuf k8s.io/apimachinery",
 	"internal/test/rowtest":    "github.com/google/go-cmp internal/armada/schedulerdb internal/armada/schedulerdb/pb internal/eventlog internal/eventlog/recording github.com/jackc/pgx/v5 google.golang.org/protobuf",
@@ -130,7 +131,7 @@ var (
 
 var (
 	// testParts may read the environment: they find what this machine has.
-	testParts = []string{"internal/test/pulsartest/", "internal/test/pgtest/"}
+	testParts = []string{"internal/test/pulsartest/", "internal/test/pgtest/", "internal/test/armadabox/"}
 	// programs outside cmd/ are not installed: they have flags, signals and the clock too.
 	programsAside = []string{"internal/test/chaos/"}
 	ownClock      = []string{"cmd/", "internal/test/chaos/", "internal/eventlog/filelog/", "internal/eventlog/pulsarlog/"}

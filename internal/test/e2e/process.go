@@ -40,6 +40,11 @@ type Process struct {
 
 // Start starts a program. It gets no setting of ours from the environment.
 func Start(name, log, program string, args ...string) (*Process, error) {
+	return StartIn("", name, log, program, args...)
+}
+
+// StartIn is Start in a directory.
+func StartIn(dir, name, log, program string, args ...string) (*Process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
@@ -50,6 +55,7 @@ func Start(name, log, program string, args ...string) (*Process, error) {
 		return nil, err
 	}
 	p := &Process{Name: name, Log: log, Done: make(chan struct{}), from: at, cmd: exec.Command(program, args...)}
+	p.cmd.Dir = dir
 	for _, v := range p.cmd.Environ() {
 		if !strings.HasPrefix(v, "REFLOAT_") {
 			p.cmd.Env = append(p.cmd.Env, v)

@@ -244,26 +244,35 @@ func patient(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, patience)
 }
 
-// freePorts chooses ports below those that the kernel gives to outgoing
-// connections: a client that dials a dead broker from such a port could take
-// the port of the broker, or even reach itself.
+// freePorts are the ports of a broker.
 func freePorts() (ports, error) {
-	const low, high, tries = 15000, 32000, 100
-	var p ports
-	for _, port := range []*int{&p.service, &p.web, &p.bookie} {
-		for range tries {
-			n := low + rand.IntN(high-low)
-			l, err := net.Listen("tcp", net.JoinHostPort(loopback, strconv.Itoa(n)))
-			if err != nil {
-				continue
-			}
-			defer l.Close() // only now: the three differ
-			*port = n
-			break
-		}
-		if *port == 0 {
-			return p, fmt.Errorf("found no free port between %d and %d on %s in %d tries", low, high, loopback, tries)
-		}
+	free, err := FreePorts(3)
+	if err != nil {
+		return ports{}, err
 	}
-	return p, nil
+	return ports{service: free[0], web: free[1], bookie: free[2]}, nil
+}
+
+// FreePorts chooses n different ports on loopback below those that the kernel
+// gives to outgoing connections: a client that dials a dead server from such a
+// port could take the port of the server, or even reach itself.
+func FreePorts(n int) ([]int, error) {
+	const low, high, tries = 15000, 32000, 100
+	var free []int
+	for range n * tries {
+		if len(free) == n {
+			return free, nil
+		}
+		port := low + rand.IntN(high-low)
+		l, err := net.Listen("tcp", net.JoinHostPort(loopback, strconv.Itoa(port)))
+		if err != nil {
+			continue
+		}
+		defer l.Close() // only now: the ports differ
+		free = append(free, port)
+	}
+	if len(free) == n {
+		return free, nil
+	}
+	return nil, fmt.Errorf("found %d of %d free ports between %d and %d on %s in %d tries", len(free), n, low, high, loopback, n*tries)
 }

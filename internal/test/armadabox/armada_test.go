@@ -1,0 +1,102 @@
+package armadabox_test
+
+import (
+	"context"
+	"flag"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/refloat/refloat/internal/test/armadabox"
+	"github.com/refloat/refloat/internal/test/pulsartest"
+)
+
+// sideBySide is how many scenarios share the Armada at a time: they wait most of the time.
+const sideBySide = "16"
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", sideBySide); err != nil {
+		panic(err)
+	}
+	os.Exit(pulsartest.Main(m))
+}
+
+// TestArmada runs the scenarios of testdata on a real Armada: of each file those
+// that do not disturb each other side by side, then the others one by one.
+func TestArmada(t *testing.T) {
+	suites := load(t)
+	if testing.Short() {
+		t.Skip("runs a real Armada")
+	}
+	box := armadabox.For(t)
+	for _, s := range suites {
+		t.Run(s.Name, func(t *testing.T) { s.run(t, box) })
+	}
+}
+
+// world is a running Armada with the suite that runs on it.
+type world struct {
+	*armadabox.Armada
+	suite suite
+	db    *pgxpool.Pool
+}
+
+func (s suite) run(t *testing.T, box armadabox.Box) {
+	began := time.Now()
+	w := &world{suite: s, Armada: armadabox.Start(t, box, armadabox.Options{
+		Executors: s.Armada.Executors, ExecutorTimeout: s.Armada.ExecutorTimeout.or(30 * time.Second), Partitions: 3,
+		Policies: s.policies(t), FollowArmada: s.Armada.FollowArmada, OursFirst: s.Armada.Ingester != "armada",
+	})}
+	db, err := pgxpool.New(t.Context(), w.SchedulerDB+"&pool_max_conns=4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	w.db = db
+	w.warmUp(t)
+	t.Logf("Armada takes jobs after %v", time.Since(began).Round(time.Second))
+	t.Run("side-by-side", func(t *testing.T) {
+		for _, sc := range s.Scenarios {
+			if !sc.Alone {
+				t.Run(sc.Name, func(t *testing.T) {
+					t.Parallel()
+					w.try(t, sc)
+				})
+			}
+		}
+	})
+	for _, sc := range s.Scenarios {
+		if sc.Alone {
+			t.Run(sc.Name, func(t *testing.T) { w.try(t, sc) })
+		}
+	}
+	for _, name := range w.Died() {
+		t.Errorf("%s ended by itself", name)
+	}
+}
+
+// warmUp waits until a job succeeds: before, the scheduler has not heard of the nodes and rejects it.
+func (w *world) warmUp(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	for n := 1; ; n++ {
+		r := &run{world: w, t: t, ctx: ctx, scenario: scenario{Name: name("warm-up", n), Jobs: []job{{Name: "a", Sim: map[string]string{"run-ms": "1"}}}}}
+		if err := r.begin(); err != nil {
+			t.Fatal(err)
+		}
+		var state string
+		if err := r.until("the first job ends", func() bool {
+			state = r.one("a").State
+			return state == "succeeded" || state == "failed"
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if state == "succeeded" {
+			return
+		}
+	}
+}

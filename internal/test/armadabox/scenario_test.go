@@ -1,0 +1,204 @@
+package armadabox_test
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// suite is a file of testdata: one Armada, and what is tried on it.
+type suite struct {
+	Name      string `yaml:"-"`
+	About     string
+	Armada    setup
+	Settings  map[string]any // spec of RetrySettings
+	Scenarios []scenario
+}
+
+// setup says which Armada a suite runs on.
+type setup struct {
+	Executors       map[string]int // name → nodes
+	ExecutorTimeout duration       `yaml:"executorTimeout"`
+	Ingester        string         // ours (the default) or armada: who writes Armada's tables at first
+	FollowArmada    bool           `yaml:"followArmada"`
+}
+
+// scenario is a row: jobs, what is done to them, and how they end. It has a
+// queue of its own, which is called as it is, and a job set.
+type scenario struct {
+	Name   string
+	About  string
+	Long   bool           // only in the long tier
+	Alone  bool           // it disturbs others: it runs when they have ended
+	Known  string         // the bug for which it fails today
+	Limit  duration       // for all of it; 90 s unless given
+	Policy map[string]any // spec of the queue's RetryPolicy; none: the queue has no policy
+	Queue  map[string]any // more of our document of the queue
+	Jobs   []job
+	Steps  []step
+	Expect map[string]expectation // job name →
+}
+
+// job is one job, or many alike.
+type job struct {
+	Name        string
+	Count       int               // 1 unless given
+	Later       bool              // a step submits it
+	Sim         map[string]string // annotations sim/…, for the stand-in executor
+	Annotations map[string]string
+	Executor    string // only there; "any": anywhere; the first of the suite's otherwise
+	Class       string // priority class
+	Priority    int
+	CPU         string
+	Memory      string
+	Grace       int // terminationGracePeriodSeconds
+}
+
+// step waits until something is so, and then does something.
+type step struct {
+	When   *moment
+	Do     string // a verb and its arguments: see perform
+	Ask    string // the same, again and again until it says what it should
+	Says   string // regular expression that the output must match
+	Refuse bool   // it must fail
+}
+
+// moment is something that Armada's tables say of all jobs of a name.
+type moment struct {
+	Job   string
+	Is    string   // a state, as seenJob.State
+	Run   int      // it has so many runs; 0: any number
+	Stays duration // it stays so this long
+}
+
+// expectation is how all jobs of a name end.
+type expectation struct {
+	Is         string   // the state
+	Runs       []string // how each run ended; empty: not looked at
+	MinRuns    int      `yaml:"minRuns"`
+	Decisions  []string // the codes of our decisions, in order; empty: not looked at
+	Undecided  bool     // no decision of ours may be there
+	OtherNode  bool     `yaml:"otherNode"` // no run is on the node of the one before
+	Gap        duration // at least between the end of a run and the next one's lease
+	Priority   *int64
+	Requested  *bool    `yaml:"preemptRequested"` // of the runs
+	RunError   string   `yaml:"runError"`         // regular expression: the last failed run's error
+	Executions []string `yaml:"executors"`        // the executor of each run
+}
+
+// duration is written as 1m30s.
+type duration time.Duration
+
+func (d *duration) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	*d = duration(v)
+	return err
+}
+
+func (d duration) or(other time.Duration) time.Duration { return cmp.Or(time.Duration(d), other) }
+
+// load reads the suites and refuses what can hardly be meant.
+func load(t *testing.T) (suites []suite) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("testdata", "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := suite{Name: strings.TrimSuffix(filepath.Base(file), ".yaml")}
+		d := yaml.NewDecoder(bytes.NewReader(text))
+		d.KnownFields(true)
+		if err := d.Decode(&s); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		for _, sc := range s.Scenarios {
+			if err := sc.check(); err != nil {
+				t.Fatalf("%s: %s: %v", file, sc.Name, err)
+			}
+		}
+		suites = append(suites, s)
+	}
+	return suites
+}
+
+var scenarioName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,50}$`)
+
+func (s scenario) check() error {
+	if !scenarioName.MatchString(s.Name) {
+		return fmt.Errorf("the name must match %s", scenarioName)
+	}
+	if len(s.Expect) == 0 && len(s.Steps) == 0 {
+		return fmt.Errorf("it expects nothing")
+	}
+	known := func(name string) bool {
+		return slices.ContainsFunc(s.Jobs, func(j job) bool { return j.Name == name })
+	}
+	for name, e := range s.Expect {
+		if !known(name) {
+			return fmt.Errorf("it expects something of %s, which is no job", name)
+		}
+		if !slices.Contains(states, e.Is) {
+			return fmt.Errorf("%s is expected to be %q: want one of %q", name, e.Is, states)
+		}
+	}
+	for i, st := range s.Steps {
+		if w := st.When; w != nil && (!known(w.Job) || !slices.Contains(states, w.Is)) {
+			return fmt.Errorf("step %d waits until job %q is %q: want a job, and one of %q", i+1, w.Job, w.Is, states)
+		}
+		if _, err := regexp.Compile(st.Says); err != nil {
+			return fmt.Errorf("step %d: %w", i+1, err)
+		}
+		if st.Do != "" && st.Ask != "" {
+			return fmt.Errorf("step %d has both do and ask", i+1)
+		}
+	}
+	return nil
+}
+
+// policies writes our policies of all scenarios into a directory.
+func (s suite) policies(t *testing.T) string {
+	t.Helper()
+	docs := []map[string]any{{"kind": "RetrySettings", "spec": s.Settings}}
+	for _, sc := range s.Scenarios {
+		queue := map[string]any{"kind": "Queue", "name": sc.Name}
+		for key, value := range sc.Queue {
+			queue[key] = value
+		}
+		if sc.Policy != nil {
+			docs = append(docs, map[string]any{
+				"apiVersion": "armadaproject.io/v1", "kind": "RetryPolicy", "metadata": map[string]any{"name": sc.Name}, "spec": sc.Policy,
+			})
+			queue["retryPolicies"] = []string{sc.Name}
+		}
+		if len(queue) > 2 {
+			docs = append(docs, queue)
+		}
+	}
+	var b bytes.Buffer
+	for _, doc := range docs {
+		text, err := yaml.Marshal(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.WriteString("---\n")
+		b.Write(text)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "suite.yaml"), b.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}

@@ -1,0 +1,175 @@
+package armadabox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/refloat/refloat/internal/test/armadabox"
+	"github.com/refloat/refloat/internal/test/e2e"
+)
+
+func longTier() bool { return armadabox.Long() }
+
+// step waits for its moment and does what it says.
+func (r *run) step(s step) error {
+	if s.When != nil {
+		if err := r.await(*s.When); err != nil {
+			return err
+		}
+	}
+	switch {
+	case s.Ask != "":
+		var out string
+		var err error
+		waited := e2e.Until(r.ctx, func() (bool, error) {
+			out, err = r.perform(s.Ask)
+			return r.right(s, out, err) == nil, nil
+		})
+		if waited != nil {
+			return errors.Join(r.right(s, out, err), waited)
+		}
+	case s.Do != "":
+		out, err := r.perform(s.Do)
+		return r.right(s, out, err)
+	}
+	return nil
+}
+
+// right says whether a command said what it should.
+func (r *run) right(s step, out string, err error) error {
+	switch {
+	case !s.Refuse && err != nil:
+		return err
+	case s.Refuse && err == nil:
+		return fmt.Errorf("%s%s was not refused:\n%s", s.Do, s.Ask, out)
+	case !regexp.MustCompile(s.Says).MatchString(out):
+		return fmt.Errorf("%s%s printed nothing like %s:\n%s", s.Do, s.Ask, s.Says, out)
+	}
+	return nil
+}
+
+// await waits until all jobs of a name are as the moment says, for as long as it says.
+func (r *run) await(m moment) error {
+	holds := func() bool {
+		return !slices.ContainsFunc(r.of(m.Job), func(j *seenJob) bool { return j.State != m.Is || m.Run != 0 && len(j.Runs) != m.Run })
+	}
+	if err := r.until(fmt.Sprintf("%s is %s (run %d)", m.Job, m.Is, m.Run), holds); err != nil || m.Stays == 0 {
+		return err
+	}
+	stays, cancel := context.WithTimeout(r.ctx, time.Duration(m.Stays))
+	defer cancel()
+	broken := e2e.Until(stays, func() (bool, error) {
+		if err := r.look(); err != nil {
+			return false, nil
+		}
+		return !holds(), nil
+	})
+	if broken == nil {
+		return fmt.Errorf("%s does not stay %s for %v", m.Job, m.Is, time.Duration(m.Stays))
+	}
+	return r.ctx.Err()
+}
+
+var variable = regexp.MustCompile(`\$([a-z][a-z0-9-]*)(?:\.(node|executor|run))?`)
+
+// expand replaces $queue, $set, $db, $a (the id of the job a), $a.node, $a.executor
+// and $a.run (of its last run).
+func (r *run) expand(text string) string {
+	return variable.ReplaceAllStringFunc(text, func(v string) string {
+		m := variable.FindStringSubmatch(v)
+		switch m[1] {
+		case "queue":
+			return r.Name
+		case "set":
+			return r.set()
+		case "db":
+			return r.SchedulerDB
+		case "dir":
+			return r.Dir
+		}
+		j := r.one(m[1])
+		if m[2] == "" {
+			return j.ID
+		}
+		if len(j.Runs) == 0 {
+			return v
+		}
+		last := j.Runs[len(j.Runs)-1]
+		return map[string]string{"node": last.Node, "executor": last.Executor, "run": last.ID}[m[2]]
+	})
+}
+
+// perform does one thing:
+//
+//	armadactl ARGS…, refloatctl ARGS…   the real programs
+//	submit JOB…                         jobs that come later
+//	start, stop, kill PROGRAM           as Armada names them; also broker and postgres
+//	restart, crash PROGRAM              stop or kill, then start
+//	pause, resume PROGRAM
+func (r *run) perform(text string) (string, error) {
+	fields := strings.Fields(text)
+	if len(fields) < 2 {
+		return "", fmt.Errorf("cannot do %q: want a verb and what it is for", text)
+	}
+	for i := range fields {
+		fields[i] = r.expand(fields[i])
+	}
+	verb, args := fields[0], fields[1:]
+	switch verb {
+	case "armadactl":
+		return r.Armadactl(r.ctx, args...)
+	case "refloatctl":
+		return r.Refloatctl(r.ctx, args...)
+	case "submit":
+		var jobs []job
+		for _, j := range r.Jobs {
+			if slices.Contains(args, j.Name) {
+				jobs = append(jobs, j)
+			}
+		}
+		return "", r.submit(jobs)
+	case "restart":
+		return "", errors.Join(r.operate("stop", args[0]), r.operate("start", args[0]))
+	case "crash":
+		return "", errors.Join(r.operate("kill", args[0]), r.operate("start", args[0]))
+	}
+	return "", r.operate(verb, args[0])
+}
+
+// operate starts, ends, pauses or resumes a part.
+func (r *run) operate(verb, part string) error {
+	do := map[string]func() error{
+		"start":  func() error { return r.Run(r.ctx, part) },
+		"stop":   func() error { return r.Stop(r.ctx, part) },
+		"kill":   func() error { return r.Kill(part) },
+		"pause":  func() error { return r.Signal(part, syscall.SIGSTOP) },
+		"resume": func() error { return r.Signal(part, syscall.SIGCONT) },
+	}
+	switch part {
+	case "broker":
+		do = map[string]func() error{
+			"start": func() error { return r.Broker.Restart(r.ctx) }, "stop": r.Broker.Kill, "kill": r.Broker.Kill,
+			"pause": r.Broker.Pause, "resume": r.Broker.Resume,
+		}
+	case "postgres":
+		do = map[string]func() error{
+			"start": func() error { r.Postgres.Restart(r.t); return nil },
+			"stop":  func() error { r.Postgres.Stop(r.t); return nil },
+			"kill":  func() error { r.Postgres.Kill(r.t); return nil },
+		}
+	}
+	f, ok := do[verb]
+	if !ok {
+		return fmt.Errorf("cannot %s %s", verb, part)
+	}
+	if err := f(); err != nil {
+		return fmt.Errorf("%s %s: %w", verb, part, err)
+	}
+	return nil
+}
