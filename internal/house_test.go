@@ -49,7 +49,7 @@ var mayImport = map[string]string{
 		"google.golang.org/protobuf",
 	"internal/jobdb":          "events internal/chain internal/eventlog internal/policy",
 	"internal/jobdb/table":    "events internal/chain internal/eventlog internal/jobdb",
-	"internal/jobdb/sqlite":   "internal/jobdb internal/jobdb/table modernc.org/sqlite",
+	"internal/jobdb/sqlite":   "internal/jobdb internal/jobdb/table github.com/ncruces/go-sqlite3",
 	"internal/jobdb/postgres": "internal/jobdb internal/jobdb/table internal/jobdb/pgerror github.com/jackc/pgx/v5",
 	"internal/jobdb/pgerror":  "github.com/jackc/pgx/v5",
 	"internal/sink":           "events events/pb internal/chain internal/eventlog internal/chain/follow internal/jobdb golang.org/x/sync google.golang.org/protobuf",

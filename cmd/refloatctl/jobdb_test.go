@@ -18,7 +18,7 @@ import (
 // change does something to a job database behind the program's back.
 func change(t *testing.T, data, query string) {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+app.Dir(data).JobDB())
+	db, err := sql.Open("sqlite3", "file:"+app.Dir(data).JobDB())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,9 @@ var (
 	// ErrReadOnly: it cannot be written. With ErrUnavailable: it, or the server that
 	// takes its place, may be later.
 	ErrReadOnly = errors.New("job database is read-only")
+	// ErrDamaged: what it holds is not what was written to it. It is a fold of the
+	// logs, so it can be filled again from them.
+	ErrDamaged = errors.New("job database is damaged")
 	// ErrDenied: it does not let this user in, or write.
 	ErrDenied = errors.New("job database denies this user access")
 )

@@ -31,7 +31,7 @@ type bareRow struct {
 var bareKeys = map[string][]string{"jobs": {"job_id", "partition"}, "runs": {"job_id", "run_id", "partition"}, "decisions": {"partition", "number"}}
 
 func (w *bare) reading(path string) *bare {
-	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro")
+	db, err := sql.Open("sqlite3", "file:"+path+"?mode=ro")
 	if err != nil {
 		w.b.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func (w *bare) write() time.Duration {
 	if err != nil {
 		w.b.Fatal(err)
 	}
-	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=synchronous(FULL)&_pragma=cache_size(-65536)&_pragma=wal_autocheckpoint(4000)&_txlock=immediate")
+	db, err := sql.Open("sqlite3", "file:"+path+"?_pragma=synchronous(FULL)&_pragma=cache_size(-65536)&_pragma=wal_autocheckpoint(4000)&_txlock=immediate")
 	if err != nil {
 		w.b.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-// Package sqlite is the job database in one SQLite file (modernc.org/sqlite,
+// Package sqlite is the job database in one SQLite file (ncruces/go-sqlite3,
 // pure Go).
 //
 // One connection writes: in WAL mode, each commit synced before it returns.

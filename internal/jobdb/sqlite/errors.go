@@ -3,20 +3,13 @@ package sqlite
 import (
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"syscall"
 
-	"modernc.org/sqlite"
+	sqlite3 "github.com/ncruces/go-sqlite3"
 
 	"github.com/refloat/refloat/internal/jobdb"
-)
-
-// SQLite's primary result codes that callers tell apart.
-const (
-	codeBusy     = 5
-	codeLocked   = 6
-	codeReadOnly = 8
-	codeFull     = 13
-	codeCantOpen = 14
-	codeNotADB   = 26
 )
 
 // classify names the file and the class of an error.
@@ -24,22 +17,45 @@ func classify(path string, err error) error {
 	if err == nil {
 		return nil
 	}
-	var serr *sqlite.Error
-	if !errors.As(err, &serr) {
+	var class error
+	var code sqlite3.ExtendedErrorCode
+	if !errors.As(err, &code) {
 		return fmt.Errorf("job database %s: %w", path, err)
 	}
-	var class error
-	switch serr.Code() & 0xff {
-	case codeBusy, codeLocked:
-		class = fmt.Errorf("%w: another process holds its lock", jobdb.ErrUnavailable)
-	case codeFull:
+	switch {
+	case errors.Is(err, syscall.ENOSPC), code.Code() == sqlite3.FULL, code == sqlite3.IOERR_SHMSIZE:
 		class = fmt.Errorf("%w: the disk is full", jobdb.ErrUnavailable)
-	case codeReadOnly:
+	case code.Code() == sqlite3.BUSY, code.Code() == sqlite3.LOCKED:
+		class = fmt.Errorf("%w: another process holds its lock", jobdb.ErrUnavailable)
+	case code.Code() == sqlite3.READONLY:
 		class = jobdb.ErrReadOnly
-	case codeNotADB:
+	case code == sqlite3.IOERR_DATA:
+		class = fmt.Errorf("%w: a page does not match its checksum", jobdb.ErrDamaged)
+	case code == sqlite3.IOERR_SHORT_READ, code.Code() == sqlite3.CORRUPT, code.Code() == sqlite3.NOTADB && hasOurMark(path):
+		class = jobdb.ErrDamaged
+	case code.Code() == sqlite3.NOTADB:
 		class = jobdb.ErrForeign
-	default:
+	}
+	if class == nil {
 		return fmt.Errorf("job database %s: %w", path, err)
 	}
 	return fmt.Errorf("job database %s: %w: %w", path, class, err)
+}
+
+// applicationIDOffset is where a database file has its application id.
+const applicationIDOffset = 68
+
+// hasOurMark says whether a file that SQLite does not take for a database has
+// our application id where databases have theirs.
+func hasOurMark(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var id [4]byte
+	if _, err := f.ReadAt(id[:], applicationIDOffset); err != nil && !errors.Is(err, io.EOF) {
+		return false
+	}
+	return string(id[:]) == "RFLT"
 }

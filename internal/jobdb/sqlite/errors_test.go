@@ -36,7 +36,7 @@ func TestClasses(t *testing.T) {
 		"read-only": {"?mode=ro", "SELECT 1", jobdb.ErrReadOnly},
 		"full":      {"", "PRAGMA max_page_count = 1", jobdb.ErrUnavailable},
 	} {
-		db, err := sql.Open("sqlite", "file:"+path+tt.dsn)
+		db, err := sql.Open("sqlite3", "file:"+path+tt.dsn)
 		if err != nil {
 			t.Fatal(err)
 		}

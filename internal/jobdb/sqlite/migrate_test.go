@@ -19,7 +19,7 @@ import (
 func TestMigrateReleases(t *testing.T) {
 	t.Parallel()
 	ctx, path := context.Background(), filepath.Join(t.TempDir(), "jobs.db")
-	old, err := sql.Open("sqlite", "file:"+path)
+	old, err := sql.Open("sqlite3", "file:"+path)
 	if err != nil {
 		t.Fatal(err)
 	}

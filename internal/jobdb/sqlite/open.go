@@ -10,7 +10,8 @@ import (
 	"os"
 	"time"
 
-	"modernc.org/sqlite"
+	sqlite3 "github.com/ncruces/go-sqlite3"
+	"github.com/ncruces/go-sqlite3/driver"
 
 	"github.com/refloat/refloat/internal/jobdb"
 )
@@ -41,7 +42,10 @@ func Open(ctx context.Context, path string, opt Options) (*DB, error) {
 		fmt.Sprintf("busy_timeout(%d)", max(opt.Wait, 0).Milliseconds()),
 		"synchronous(FULL)", "cache_size(-65536)", "wal_autocheckpoint(4000)",
 	}}
-	db, err := sql.Open("sqlite", dsn(path, pragmas))
+	if err := checkFiles(path); err != nil {
+		return nil, classify(path, err)
+	}
+	db, err := driver.Open(dsn(path, pragmas))
 	if err != nil {
 		return nil, classify(path, err)
 	}
@@ -74,9 +78,32 @@ func (d *DB) prepare(ctx context.Context) error {
 		return fmt.Errorf("%s: SQLite gives journal mode %q, not WAL: the file system may not support it", d.path, mode)
 	}
 	if version == len(migrations) {
-		return nil
+		return checksummed(ctx, d.conn)
+	}
+	// Checksums first: with the schema's version in the file, a reader insists on them.
+	if err := raw(d.conn, func(c *sqlite3.Conn) error { return c.EnableChecksums("main") }); err != nil {
+		return fmt.Errorf("enable checksums: %w", err)
 	}
 	return d.migrate(ctx)
+}
+
+// raw calls do with the driver's connection.
+func raw(conn *sql.Conn, do func(*sqlite3.Conn) error) error {
+	return conn.Raw(func(c any) error { return do(c.(driver.Conn).Raw()) })
+}
+
+// checksummed returns jobdb.ErrDamaged unless pages have room for checksums:
+// every file of the newest schema has, and where a page's header says otherwise
+// nothing would be verified.
+func checksummed(ctx context.Context, conn *sql.Conn) error {
+	var on bool
+	if err := conn.QueryRowContext(ctx, "PRAGMA checksum_verification").Scan(&on); err != nil {
+		return err
+	}
+	if !on {
+		return fmt.Errorf("%w: its header says that pages have no checksums", jobdb.ErrDamaged)
+	}
+	return nil
 }
 
 func (d *DB) migrate(ctx context.Context) error {
@@ -158,13 +185,16 @@ func OpenReader(ctx context.Context, path string) (*Reader, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, fmt.Errorf("open job database: %w", err)
 	}
+	if err := checkFiles(path); err != nil {
+		return nil, classify(path, err)
+	}
 	q := url.Values{"mode": {"ro"}, "_pragma": {"busy_timeout(5000)", "query_only(1)"}}
 	r, err := openReader(ctx, path, q)
-	var serr *sqlite.Error
-	if errors.As(err, &serr) && serr.Code()&0xff == codeCantOpen {
+	var code sqlite3.ExtendedErrorCode
+	if errors.As(err, &code) && code.Code() == sqlite3.CANTOPEN {
 		// In WAL mode even a reader wants to write beside the file. Where it may
 		// not, and no writer left a log behind, the file alone is the database.
-		if _, statErr := os.Stat(path + "-wal"); errors.Is(statErr, fs.ErrNotExist) {
+		if info, statErr := os.Stat(path + "-wal"); errors.Is(statErr, fs.ErrNotExist) || statErr == nil && info.Size() == 0 {
 			q.Set("immutable", "1")
 			r, err = openReader(ctx, path, q)
 		}
@@ -173,18 +203,30 @@ func OpenReader(ctx context.Context, path string) (*Reader, error) {
 }
 
 func openReader(ctx context.Context, path string, q url.Values) (*Reader, error) {
-	db, err := sql.Open("sqlite", dsn(path, q))
+	db, err := driver.Open(dsn(path, q))
 	if err != nil {
 		return nil, err
 	}
-	version, err := schemaVersion(ctx, db)
-	if err == nil && version < len(migrations) {
-		err = fmt.Errorf("%w: %d of %d", jobdb.ErrOlder, version, len(migrations))
-	}
-	if err != nil {
+	if err := readable(ctx, db); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return &Reader{path: path, db: db}, nil
+}
+
+func readable(ctx context.Context, db *sql.DB) (err error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	version, err := schemaVersion(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if version < len(migrations) {
+		return fmt.Errorf("%w: %d of %d", jobdb.ErrOlder, version, len(migrations))
+	}
+	return checksummed(ctx, conn)
 }
 
 // Close closes the database.

@@ -118,4 +118,7 @@ CREATE INDEX decisions_superseded ON decisions (partition) WHERE superseded <> 0
 `, `
 -- What is superseded is counted together with the decisions.
 DROP INDEX decisions_superseded;
+`, `
+-- From here on, each page ends with a checksum (prepare).
+SELECT 4;
 `}

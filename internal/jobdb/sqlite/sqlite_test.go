@@ -60,7 +60,7 @@ func both(path string) []error {
 // exec does something to a file behind the package's back.
 func exec(t *testing.T, path, query string) {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+path)
+	db, err := sql.Open("sqlite3", "file:"+path)
 	if err != nil {
 		t.Fatal(err)
 	}
