@@ -221,9 +221,14 @@ func (f *Follower) commit(ctx context.Context, m *eventlog.Message, op scheduler
 }
 
 func apply(ctx context.Context, tx pgx.Tx, op schedulerdb.ControlOp) (int, error) {
+	armada := pgstore.In(tx)
 	var requeueing []string
 	if s, ok := op.(*schedulerdb.Sweep); ok && s.Cancel {
-		// For some seconds they are in no queue, but will be.
+		// Lock first: what an ingester commits while we wait for it must be seen here.
+		if err := armada.Lock(ctx); err != nil {
+			return 0, unavailable(err)
+		}
+		// For some seconds these jobs are in no queue, but will be.
 		rows, err := tx.Query(ctx, "SELECT job_id FROM refloat_waits WHERE forgetting")
 		if err == nil {
 			requeueing, err = pgx.CollectRows(rows, pgx.RowTo[string])
@@ -232,11 +237,17 @@ func apply(ctx context.Context, tx pgx.Tx, op schedulerdb.ControlOp) (int, error
 			return 0, failed("look which jobs are put back", err, tx)
 		}
 	}
-	jobs, err := pgstore.In(tx).ApplyControl(ctx, op, requeueing)
+	jobs, err := armada.ApplyControl(ctx, op, requeueing)
+	return jobs, unavailable(err)
+}
+
+// unavailable gives a passing error of Armada's tables the class that those of the
+// job database have.
+func unavailable(err error) error {
 	if errors.Is(err, pgstore.ErrUnavailable) {
-		err = fmt.Errorf("%w: %w", jobdb.ErrUnavailable, err)
+		return fmt.Errorf("%w: %w", jobdb.ErrUnavailable, err)
 	}
-	return jobs, err
+	return err
 }
 
 func (f *Follower) hit(label string) error {

@@ -17,6 +17,7 @@ import (
 	"github.com/refloat/refloat/internal/armada/controlplane"
 	"github.com/refloat/refloat/internal/armada/schedulerdb"
 	"github.com/refloat/refloat/internal/armada/schedulerdb/pb"
+	"github.com/refloat/refloat/internal/armada/schedulerdb/pgstore"
 	"github.com/refloat/refloat/internal/armada/schedulerdb/schema"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/filelog"
@@ -140,7 +141,7 @@ func TestFollow(t *testing.T) {
 	w.job("one")
 	w.ask(0, `executor_settings_upsert {name: "e" cordoned: true}`, "garbage", cancelAll, `cancel_on_queue {name: "a" job_states: 7}`, `executor_settings_upsert {name: "e"}`)
 	w.drain(w.follower(0, nil), nil)
-	w.want("applied", w.applied, "0: *armadadb.SetExecutor 0", "0: *armadadb.Sweep 1", "0: *armadadb.SetExecutor 0")
+	w.want("applied", w.applied, "0: *schedulerdb.SetExecutor 0", "0: *schedulerdb.Sweep 1", "0: *schedulerdb.SetExecutor 0")
 	w.want("parked", w.parked, "0: Unreadable", "0: Blocked")
 	if n := w.count("SELECT count(*) FROM jobs WHERE cancel_requested"); n != 1 {
 		t.Errorf("%d jobs are asked to be cancelled, want 1", n)
@@ -155,7 +156,7 @@ func TestFollow(t *testing.T) {
 	w.drain(w.follower(0, nil), nil)
 	w.ask(0, `preempt_on_queue {name: "a" priority_classes: "p"}`)
 	w.drain(w.follower(0, nil), nil)
-	w.want("applied", w.applied, "0: *armadadb.Sweep 0")
+	w.want("applied", w.applied, "0: *schedulerdb.Sweep 0")
 	if n := w.count("SELECT count(*) FROM jobs WHERE cancel_requested"); n != 1 {
 		t.Errorf("%d jobs are asked to be cancelled, want 1", n)
 	}
@@ -291,6 +292,42 @@ func TestBegin(t *testing.T) {
 	}
 }
 
+// TestCancelBesideIngester: while an operator's cancel waits for Armada's lock, the
+// ingester that holds it moves a job out of its run: the job is on its way back into
+// the queue by then, and the cancel is for it too.
+func TestCancelBesideIngester(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.must(controlplane.Begin(t.Context(), w.db, w.topic))
+	w.job("preempted")
+	w.exec("UPDATE jobs SET queued = false")
+	w.ask(0, `cancel_on_queue {name: "a" job_states: ACTIVE_QUEUED}`)
+	ingester, err := w.db.BeginPlain(t.Context())
+	w.must(err)
+	w.must(pgstore.In(ingester).Lock(t.Context()))
+	_, err = ingester.Exec(t.Context(), `INSERT INTO refloat_waits (partition, job_id, run_id, number, policy, retry_after, avoid, copied, forgetting, waiting, raises, raise_at, due)
+		VALUES (0, 'preempted', 'r', 1, 'p', 0, '{}', false, true, false, 0, 0, 0)`)
+	w.must(err)
+	f, done := w.follower(0, nil), make(chan error, 1)
+	go func() {
+		_, err := f.Advance(t.Context())
+		done <- err
+	}()
+	for w.count("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())") == 0 {
+		select {
+		case err := <-done:
+			t.Fatalf("the cancel did not wait: %v", err)
+		default:
+		}
+	}
+	w.must(ingester.Commit(t.Context()))
+	w.must(<-done)
+	w.want("applied", w.applied, "0: *schedulerdb.Sweep 1")
+	if n := w.count("SELECT count(*) FROM jobs WHERE cancel_requested"); n != 1 {
+		t.Error("the cancel was lost")
+	}
+}
+
 // TestGivenBack: what was given back to Armada's ingester is not written any more.
 func TestGivenBack(t *testing.T) {
 	t.Parallel()
@@ -331,7 +368,7 @@ func TestRun(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- f.Run(ctx) }()
 	w.ask(0, `executor_settings_delete {name: "e"}`)
-	if got := <-applied; got != "*armadadb.ForgetSettings" {
+	if got := <-applied; got != "*schedulerdb.ForgetSettings" {
 		t.Errorf("applied %s", got)
 	}
 	var pid int
@@ -340,7 +377,7 @@ func TestRun(t *testing.T) {
 		t.Error("no connection to end")
 	}
 	w.ask(0, `executor_settings_upsert {name: "e"}`)
-	if got := <-applied; got != "*armadadb.SetExecutor" {
+	if got := <-applied; got != "*schedulerdb.SetExecutor" {
 		t.Errorf("applied %s", got)
 	}
 	if len(retries) > 0 {

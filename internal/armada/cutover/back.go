@@ -81,7 +81,11 @@ func (s *Site) give(ctx context.Context, state *State) (err error) {
 				return errMoved
 			}
 		}
-		control, err := readControl(ctx, tx, " FOR UPDATE")
+		// A partition of control-plane that is new has no row yet that could be locked.
+		if _, err := tx.Exec(ctx, "LOCK TABLE refloat_control IN EXCLUSIVE MODE"); err != nil {
+			return err
+		}
+		control, err := readControl(ctx, tx, "")
 		if err != nil {
 			return err
 		}

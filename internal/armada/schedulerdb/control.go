@@ -35,11 +35,11 @@ type Sweep struct {
 	Cancel   bool     // else preempt
 	Executor string   // that has a run of theirs; empty: any
 	Node     string   // of that executor; empty: any
-	Queues   []string // of these
-	Pools    []string // in these; nil: in any
-	Classes  []string // of these priority classes
-	AnyClass bool     // of any
+	Queues   []string // of these; none: no job
+	Pools    []string // in these; none: in any
+	Classes  []string // of these priority classes; none: of any
 	States   []JobState
+	User     string // who asked; empty: not said
 }
 
 // JobState is how far a job that is not over has come.
@@ -64,17 +64,31 @@ func (*Sweep) controlOp()          {}
 
 // String names the operation, for metrics and people.
 func (s *Sweep) String() string {
-	verb, on := "preempt", "queue"
 	if s.Cancel {
-		verb = "cancel"
+		return "cancel on " + s.on()
 	}
+	return "preempt on " + s.on()
+}
+
+func (s *Sweep) on() string {
 	switch {
 	case s.Node != "":
-		on = "node"
+		return "node"
 	case s.Executor != "":
-		on = "executor"
+		return "executor"
 	}
-	return verb + " on " + on
+	return "queue"
+}
+
+// Reason is what Armada writes into the rows of jobs that are asked to be
+// cancelled so. A preemption has none.
+func (s *Sweep) Reason() string {
+	if !s.Cancel {
+		return ""
+	}
+	return map[string]string{
+		"node": "cancelled by CancelOnNode", "executor": "cancelled by CancelOnExecutor", "queue": "cancelled by CancelOnQueue",
+	}[s.on()]
 }
 
 // Control returns what a message of the control-plane topic does. What is in the
@@ -118,10 +132,10 @@ func control(ev *pb.ControlEvent, publish int64) (ControlOp, error) {
 		return onNode(true, e.CancelOnNode)
 	case *pb.ControlEvent_PreemptOnQueue:
 		m := e.PreemptOnQueue
-		return &Sweep{Queues: []string{m.GetName()}, Classes: m.GetPriorityClasses(), Pools: m.GetPools(), States: active()}, nil
+		return &Sweep{Queues: []string{m.GetName()}, Classes: m.GetPriorityClasses(), Pools: m.GetPools(), States: active(), User: m.GetRequestor()}, nil
 	case *pb.ControlEvent_CancelOnQueue:
 		m := e.CancelOnQueue
-		s := &Sweep{Cancel: true, Queues: []string{m.GetName()}, Classes: m.GetPriorityClasses(), Pools: m.GetPools()}
+		s := &Sweep{Cancel: true, Queues: []string{m.GetName()}, Classes: m.GetPriorityClasses(), Pools: m.GetPools(), User: m.GetRequestor()}
 		for _, state := range m.GetJobStates() {
 			if state <= pb.ActiveJobState_ACTIVE_UNKNOWN || JobState(state) > JobRunning {
 				return nil, refusedError(fmt.Sprintf("CancelOnQueue: job state %d is unknown", state))
@@ -144,7 +158,7 @@ func onExecutor(cancel bool, m *pb.OnExecutor) (ControlOp, error) {
 		return nil, errNoName
 	}
 	return &Sweep{
-		Cancel: cancel, Executor: m.GetName(), Queues: m.GetQueues(), Pools: m.GetPools(), Classes: m.GetPriorityClasses(), States: active(),
+		Cancel: cancel, Executor: m.GetName(), Queues: m.GetQueues(), Pools: m.GetPools(), Classes: m.GetPriorityClasses(), States: active(), User: m.GetRequestor(),
 	}, nil
 }
 
@@ -154,7 +168,7 @@ func onNode(cancel bool, m *pb.OnNode) (ControlOp, error) {
 	}
 	return &Sweep{
 		Cancel: cancel, Executor: m.GetExecutor(), Node: m.GetName(), Queues: m.GetQueues(),
-		Classes: m.GetPriorityClasses(), AnyClass: len(m.GetPriorityClasses()) == 0, States: active(),
+		Classes: m.GetPriorityClasses(), States: active(), User: m.GetRequestor(),
 	}, nil
 }
 
@@ -174,6 +188,7 @@ func refusedControl(op ControlOp) error {
 	case *Sweep:
 		c.text("executor", o.Executor)
 		c.text("node", o.Node)
+		c.user("requestor", o.User)
 		for _, queue := range o.Queues {
 			c.text("queue", queue)
 		}
@@ -188,9 +203,9 @@ func refusedControl(op ControlOp) error {
 }
 
 // InClass says whether a job is of one of these priority classes, by its
-// scheduling_info. One that cannot be read is of none.
+// scheduling_info. One that cannot be read is of none. No class stands for all.
 func (s *Sweep) InClass(info []byte) bool {
-	if s.AnyClass {
+	if len(s.Classes) == 0 {
 		return true
 	}
 	var m pb.JobSchedulingInfo

@@ -39,24 +39,24 @@ func TestControl(t *testing.T) {
 			&schedulerdb.Sweep{Executor: "e", Queues: []string{"a", "b"}, Classes: []string{"p"}, Pools: []string{"x"}, States: active}, "preempt on executor",
 		},
 		{
-			"cancel on an executor, of no class", `cancel_on_executor {name: "e" queues: ["a"]}`,
-			&schedulerdb.Sweep{Cancel: true, Executor: "e", Queues: []string{"a"}, States: active}, "cancel on executor",
+			"cancel on an executor, any class", `cancel_on_executor {name: "e" queues: ["a"] requestor: "ann"}`,
+			&schedulerdb.Sweep{Cancel: true, Executor: "e", Queues: []string{"a"}, States: active, User: "ann"}, "cancel on executor",
 		},
 		{
 			"preempt on a node", `preempt_on_node {name: "n" executor: "e" queues: ["a"] priority_classes: ["p"]}`,
 			&schedulerdb.Sweep{Executor: "e", Node: "n", Queues: []string{"a"}, Classes: []string{"p"}, States: active}, "preempt on node",
 		},
 		{
-			"cancel on a node, of no class: of all", `cancel_on_node {name: "n" executor: "e" queues: ["a"]}`,
-			&schedulerdb.Sweep{Cancel: true, Executor: "e", Node: "n", Queues: []string{"a"}, AnyClass: true, States: active}, "cancel on node",
+			"cancel on a node, any class", `cancel_on_node {name: "n" executor: "e" queues: ["a"] requestor: "ann"}`,
+			&schedulerdb.Sweep{Cancel: true, Executor: "e", Node: "n", Queues: []string{"a"}, States: active, User: "ann"}, "cancel on node",
 		},
 		{
-			"preempt on a queue", `preempt_on_queue {name: "a" priority_classes: ["p"] pools: ["x"]}`,
-			&schedulerdb.Sweep{Queues: []string{"a"}, Classes: []string{"p"}, Pools: []string{"x"}, States: active}, "preempt on queue",
+			"preempt on a queue", `preempt_on_queue {name: "a" priority_classes: ["p"] pools: ["x"] requestor: "ann"}`,
+			&schedulerdb.Sweep{Queues: []string{"a"}, Classes: []string{"p"}, Pools: []string{"x"}, States: active, User: "ann"}, "preempt on queue",
 		},
 		{
-			"cancel on a queue", `cancel_on_queue {name: "a" priority_classes: ["p"] job_states: [ACTIVE_QUEUED, ACTIVE_RUNNING, ACTIVE_QUEUED]}`,
-			&schedulerdb.Sweep{Cancel: true, Queues: []string{"a"}, Classes: []string{"p"}, States: []schedulerdb.JobState{schedulerdb.JobQueued, schedulerdb.JobRunning}}, "cancel on queue",
+			"cancel on a queue", `cancel_on_queue {name: "a" priority_classes: ["p"] job_states: [ACTIVE_QUEUED, ACTIVE_RUNNING, ACTIVE_QUEUED] requestor: "ann"}`,
+			&schedulerdb.Sweep{Cancel: true, Queues: []string{"a"}, Classes: []string{"p"}, States: []schedulerdb.JobState{schedulerdb.JobQueued, schedulerdb.JobRunning}, User: "ann"}, "cancel on queue",
 		},
 		{"cancel in no state", `cancel_on_queue {name: "a"}`, &schedulerdb.Sweep{Cancel: true, Queues: []string{"a"}}, "cancel on queue"},
 	} {
@@ -110,6 +110,7 @@ func TestControlParked(t *testing.T) {
 		{"no UTF-8", upsert(&pb.ExecutorSettingsUpsert{Name: "\xff"}), schedulerdb.Blocked},
 		{"a long name", upsert(&pb.ExecutorSettingsUpsert{Name: string(long)}), schedulerdb.Blocked},
 		{"no UTF-8 in a queue", text(&pb.ControlEvent{Event: &pb.ControlEvent_CancelOnExecutor{CancelOnExecutor: &pb.OnExecutor{Name: "e", Queues: []string{"\xff"}}}}), schedulerdb.Blocked},
+		{"a long requestor", text(&pb.ControlEvent{Event: &pb.ControlEvent_CancelOnQueue{CancelOnQueue: &pb.CancelOnQueue{Name: "a", Requestor: string(long)}}}), schedulerdb.Blocked},
 		{"a time that is none", raw(t, `created {seconds: 9223372036854775807} executor_settings_upsert {name: "e"}`, &pb.ControlEvent{}), schedulerdb.Blocked},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -135,11 +136,8 @@ func TestInClass(t *testing.T) {
 	if !s.InClass(info("b")) || s.InClass(info("c")) || s.InClass(info("")) || s.InClass([]byte("garbage")) {
 		t.Error("the class of a job is not found")
 	}
-	if none := (schedulerdb.Sweep{}); none.InClass(info("a")) {
-		t.Error("no class is any class")
-	}
-	if every := (schedulerdb.Sweep{AnyClass: true}); !every.InClass(info("a")) || !every.InClass([]byte("garbage")) {
-		t.Error("any class is not any class")
+	if every := (schedulerdb.Sweep{}); !every.InClass(info("a")) || !every.InClass([]byte("garbage")) {
+		t.Error("an empty list of classes does not stand for all")
 	}
 }
 

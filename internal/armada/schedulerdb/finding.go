@@ -127,6 +127,8 @@ func Refused(op Op) error {
 		c.named(o.JobID, o.Queue, o.JobSet)
 		c.user("preempt_user", o.User)
 		c.text("preempt_reason", o.Reason)
+	case *EndPreemption:
+		c.text("run_id", o.RunID)
 	case *SucceedJob:
 		c.text("job_id", o.JobID)
 	case *FailJob:
@@ -156,7 +158,7 @@ func Refused(op Op) error {
 	if c.err == "" {
 		return nil
 	}
-	return refusedError(fmt.Sprintf("%s: %s", strings.TrimPrefix(fmt.Sprintf("%T", op), "*armadadb."), c.err))
+	return refusedError(fmt.Sprintf("%s: %s", strings.TrimPrefix(fmt.Sprintf("%T", op), "*schedulerdb."), c.err))
 }
 
 // check keeps the first thing that is wrong.

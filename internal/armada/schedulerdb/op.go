@@ -75,6 +75,11 @@ type RequestPreemption struct {
 	User, Reason         string
 }
 
+// EndPreemption ends the request to preempt a run. It comes with the requeue of a run
+// that is over: Armada's scheduler, when it starts, preempts any run that is the
+// latest of a job and asked for, also a dead one, and fails the job with it.
+type EndPreemption struct{ RunID string }
+
 // SucceedJob ends a job well.
 type SucceedJob struct{ JobID string }
 
@@ -145,6 +150,7 @@ func (*SetSetPriority) op()    {}
 func (*RequestCancel) op()     {}
 func (*RequestSetCancel) op()  {}
 func (*RequestPreemption) op() {}
+func (*EndPreemption) op()     {}
 func (*SucceedJob) op()        {}
 func (*FailJob) op()           {}
 func (*CancelJob) op()         {}

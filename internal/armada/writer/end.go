@@ -20,6 +20,10 @@ const afterAll = never - int64(time.Minute)
 // that were. No copies are made, and nothing is raised again: a scheduler that did
 // not take a job in by then does so when it is restarted.
 //
+// Requests to preempt runs that are over end as well: the scheduler that is started
+// next would preempt the dead run of a job in the queue, and fail the job with it.
+// (Requeues end them too, but not those of older builds.)
+//
 // Jobs whose requirements cannot be rebuilt are an error, since they would wait
 // for ever.
 func EndWaits(ctx context.Context, tx pgx.Tx, cfg Config) (ended int, err error) {
@@ -27,8 +31,11 @@ func EndWaits(ctx context.Context, tx pgx.Tx, cfg Config) (ended int, err error)
 	w := writing{Mirror: m, conn: tx, armada: pgstore.In(tx), when: sink.Moment{Now: time.Unix(0, afterAll)}}
 	for {
 		jobs, ids, err := w.loadDue(ctx)
-		if err != nil || len(ids) == 0 {
+		if err != nil {
 			return ended, err
+		}
+		if len(ids) == 0 {
+			return ended, w.endPreemptions(ctx)
 		}
 		p := w.plan(jobs)
 		for _, id := range ids {
@@ -44,4 +51,16 @@ func EndWaits(ctx context.Context, tx pgx.Tx, cfg Config) (ended int, err error)
 		}
 		ended += len(ids)
 	}
+}
+
+// endPreemptions ends the requests to preempt the runs of queued jobs: all of these
+// runs are over.
+func (w *writing) endPreemptions(ctx context.Context) error {
+	if err := w.armada.Lock(ctx); err != nil {
+		return w.failed("end preemption requests", err)
+	}
+	const query = `UPDATE runs SET preempt_requested = false FROM jobs j
+		WHERE runs.job_id = j.job_id AND runs.preempt_requested AND runs.terminated AND j.queued AND NOT j.terminated`
+	_, err := w.conn.Exec(ctx, query)
+	return w.failed("end preemption requests", err)
 }

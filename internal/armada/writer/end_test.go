@@ -14,6 +14,7 @@ import (
 func TestEndWaits(t *testing.T) {
 	t.Parallel()
 	ok := standin.Succeed()
+	asked := standin.Job{Preemptible: true, Script: script(1, standin.Forever(), ok)} // an operator asks for its preemption
 	for _, tt := range []struct {
 		name  string
 		job   standin.Job
@@ -23,6 +24,8 @@ func TestEndWaits(t *testing.T) {
 		{"waits", standin.Job{Script: script(1, standin.Fail(2), ok)}, "waiting", standin.Succeeded},
 		{"is forgotten", standin.Job{Script: script(1, standin.Preempted(), ok)}, "forgetting", standin.Succeeded},
 		{"is raised", standin.Job{Script: script(1, standin.Preempted(), ok)}, "raises > 0", standin.Succeeded},
+		{"was preempted by request, is forgotten", asked, "forgetting", standin.Succeeded},
+		{"was preempted by request, waits", asked, "waiting", standin.Succeeded},
 		{"fails again", standin.Job{Script: script(2, standin.Fail(2), ok)}, "waiting", standin.Failed},
 	} {
 		for _, second := range []bool{false, true} {
@@ -30,6 +33,10 @@ func TestEndWaits(t *testing.T) {
 				t.Parallel()
 				d := deploy(t, standin.Config{SecondRaise: second}, writer.HoldBack, someRetries)
 				id := d.Submit(tt.job)[0]
+				if tt.job.Preemptible {
+					d.until("it runs", func() bool { return d.count("SELECT count(*) FROM runs WHERE running") > 0 })
+					d.Preempt(id)
+				}
 				d.until(tt.when, func() bool { return d.count("SELECT count(*) FROM refloat_waits WHERE "+tt.when) > 0 })
 				d.must(d.ingesters[0].Close())
 				d.ingesters = nil

@@ -210,6 +210,33 @@ func TestInBetween(t *testing.T) {
 	}
 }
 
+// TestPreemptionRequestEnds: with the requeue of a run, the request to preempt it is
+// over too, or each scheduler that starts would preempt the dead run once more.
+func TestPreemptionRequestEnds(t *testing.T) {
+	t.Parallel()
+	for _, when := range []string{"forgetting", "waiting"} {
+		t.Run(when, func(t *testing.T) {
+			t.Parallel()
+			d := deploy(t, standin.Config{}, writer.HoldBack, someRetries)
+			id := d.Submit(standin.Job{Preemptible: true, Script: script(1, standin.Forever(), standin.Succeed())})[0]
+			d.until("it runs", func() bool { return d.count("SELECT count(*) FROM runs WHERE running") > 0 })
+			d.Preempt(id)
+			d.until(when, func() bool { return d.count("SELECT count(*) FROM refloat_waits WHERE "+when) > 0 })
+			if n := d.count("SELECT count(*) FROM runs WHERE preempt_requested"); n != 0 {
+				t.Errorf("%d runs are asked to be preempted, want none: the run is over", n)
+			}
+			d.RestartScheduler()
+			d.right()
+			if n := d.count("SELECT count(*) FROM refloat_decisions"); n != 1 {
+				t.Errorf("%d decisions, want 1", n)
+			}
+			if r := d.Job(id); r.State != standin.Succeeded || len(r.Pods) != 2 {
+				t.Errorf("%v after %d pods, want Succeeded after 2", r.State, len(r.Pods))
+			}
+		})
+	}
+}
+
 // TestTaken: over the work of Armada's own ingester, nothing begins by itself.
 func TestTaken(t *testing.T) {
 	t.Parallel()

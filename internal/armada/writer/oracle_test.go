@@ -101,13 +101,15 @@ func (h *tape) written(t *testing.T, mode writer.Mode) rowtest.Rows {
 //  5. An enforced JobFailed fails the job in Direct. In HoldBack that is left to
 //     the scheduler; a lease that was returned is shown to it as a failed run. So
 //     it is in Direct.
-//  6. All else is as with Armada, on jobs as they are then: one that is retried
+//  6. An enforced JobRequeued ends the request to preempt its run.
+//  7. All else is as with Armada, on jobs as they are then: one that is retried
 //     is not over, so it can be cancelled, and get another priority.
 type story struct {
 	mode   writer.Mode
 	jobs   map[string]*fate
 	shown  map[string]bool // runs that were returned, and are shown as failed
 	leased map[string]bool // runs
+	ended  map[string]bool // runs that are retried
 }
 
 type fate struct {
@@ -130,7 +132,7 @@ func (f *fate) over() bool { return f.failed || f.succeeded || f.cancelled }
 // read tells the story of a tape; in Passthrough, without decisions.
 func read(t *testing.T, h *tape, mode writer.Mode) *story {
 	t.Helper()
-	s := &story{mode: mode, jobs: map[string]*fate{}, shown: map[string]bool{}, leased: map[string]bool{}}
+	s := &story{mode: mode, jobs: map[string]*fate{}, shown: map[string]bool{}, leased: map[string]bool{}, ended: map[string]bool{}}
 	for p := range h.events.Partitions() {
 		decided, err := sink.Fold(h.events, h.decisions, p, 0)
 		if err != nil {
@@ -179,6 +181,9 @@ func (s *story) message(t *testing.T, effects []schedulerdb.Effect, decisions []
 	}
 	for _, d := range decisions {
 		f := s.jobs[d.JobID]
+		if d.Requeue && !f.over() {
+			s.ended[d.RunID] = true
+		}
 		switch {
 		case f.over():
 		case !d.Requeue:
@@ -333,6 +338,12 @@ func explain(t *testing.T, rows rowtest.Rows, without, with *story) (changed int
 	for run := range with.shown {
 		rows["runs"][run]["returned"], rows["runs"][run]["run_attempted"] = false, true
 		changed += 2
+	}
+	for run := range with.ended {
+		if rows["runs"][run]["preempt_requested"] == true {
+			rows["runs"][run]["preempt_requested"] = false
+			changed++
+		}
 	}
 	return changed
 }

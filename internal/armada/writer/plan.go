@@ -262,6 +262,7 @@ func (p *plan) requeue(a requeue) {
 	w := &wait{
 		runID: a.RunID, number: a.Number, policy: a.Policy, retryAfter: a.RetryAfter, avoid: storableOf(a.AvoidNodes), copied: p.copied(a.at),
 	}
+	p.apply(&schedulerdb.EndPreemption{RunID: w.runID}) // the run is over, and so is a request to preempt it
 	switch {
 	case p.mode == Direct:
 		p.queue(j, w, a.Time)
@@ -301,6 +302,7 @@ func (p *plan) overruled(a overruled) {
 		w.copied = w.copied || p.copied(a.at) // the failure has been told since
 	}
 	w.forgetting, w.raiseAt, w.raises = true, p.now+int64(forgetAfter), 0
+	p.apply(&schedulerdb.EndPreemption{RunID: w.runID})
 	j.put(w)
 }
 

@@ -61,7 +61,7 @@ func (p *plan) did(t *testing.T) string {
 		case *schedulerdb.SetSchedulingInfo:
 			did = append(did, fmt.Sprintf("info@%d(%s)", o.Version, described(t, o.Info)))
 		default:
-			did = append(did, strings.TrimPrefix(fmt.Sprintf("%T", op), "*armadadb."))
+			did = append(did, strings.TrimPrefix(fmt.Sprintf("%T", op), "*schedulerdb."))
 		}
 	}
 	for _, c := range p.copies {
@@ -120,7 +120,7 @@ func TestPlanWaits(t *testing.T) {
 	t.Parallel()
 	p, j := of(t, HoldBack, 11)
 	p.do(requeue{retry(40, "n1", "n2"), late, false})
-	want(t, p, "info@1(1; waits; "+avoided+") queued=true@2 copy(r p requeue=true@2) due 40")
+	want(t, p, "EndPreemption info@1(1; waits; "+avoided+") queued=true@2 copy(r p requeue=true@2) due 40")
 	if !j.waitChanged {
 		t.Error("the wait is not written")
 	}
@@ -136,11 +136,11 @@ func TestPlanNothingToWaitFor(t *testing.T) {
 	t.Parallel()
 	p, _ := of(t, HoldBack, 11)
 	p.do(requeue{retry(10), late, false})
-	want(t, p, "queued=true@2 copy(r p requeue=true@2)")
+	want(t, p, "EndPreemption queued=true@2 copy(r p requeue=true@2)")
 	p, j := of(t, HoldBack, 11) // rewritten before
 	j.infoVersion = 4
 	p.do(requeue{retry(10), late, false})
-	want(t, p, "info@5(5) queued=true@2 copy(r p requeue=true@2)")
+	want(t, p, "EndPreemption info@5(5) queued=true@2 copy(r p requeue=true@2)")
 }
 
 func TestPlanProof(t *testing.T) {
@@ -166,7 +166,7 @@ func TestPlanTwoSteps(t *testing.T) {
 	t.Parallel()
 	p, j := of(t, HoldBack, 100)
 	p.do(requeue{retry(40), late, true})
-	want(t, p, "due 103")
+	want(t, p, "EndPreemption due 103")
 	p = p.next(102)
 	p.tick(j)
 	want(t, p, "due 103")
@@ -228,7 +228,7 @@ func TestPlanOverruled(t *testing.T) {
 	p.do(requeue{retry(30), late, false})
 	p = p.next(12)
 	p.do(over)
-	want(t, p, "due 15")
+	want(t, p, "EndPreemption due 15")
 	// Regression: Lookout has heard of the failure after the copy, so it is told again.
 	p = p.next(15)
 	p.tick(j)
@@ -302,7 +302,7 @@ func TestPlanUnable(t *testing.T) {
 	p, j := of(t, HoldBack, 11)
 	j.submitted = []byte{}
 	p.do(requeue{retry(40), late, false})
-	want(t, p, "unable")
+	want(t, p, "EndPreemption unable")
 	// Regression: then the scheduler fails it, and that is not to be passed over.
 	p = p.next(12)
 	p.do(overruled{jobID: "j", runID: "r", number: 7, retryAfter: 40 * second, at: late})
@@ -325,7 +325,7 @@ func TestPlanDirect(t *testing.T) {
 	t.Parallel()
 	p, _ := of(t, Direct, 11)
 	p.do(requeue{retry(40, "n1", "n2"), late, true})
-	want(t, p, "info@1(1; "+avoided+") queued=true@2 copy(r p requeue=true@2)")
+	want(t, p, "EndPreemption info@1(1; "+avoided+") queued=true@2 copy(r p requeue=true@2)")
 	p, _ = of(t, Direct, 11)
 	p.do(refuse{retry(0), late})
 	want(t, p, "FailJob copy(r p requeue=false@0)")
@@ -341,12 +341,12 @@ func TestPlanSince(t *testing.T) {
 		p, _ := of(t, mode, 11)
 		p.since = late
 		p.do(requeue{retry(10), late, false})
-		want(t, p, "queued=true@2")
+		want(t, p, "EndPreemption queued=true@2")
 		p = p.next(12)
 		p.since = eventlog.Start
 		p.tell = false
 		p.do(requeue{retry(10), late, false})
-		want(t, p, "queued=true@3")
+		want(t, p, "EndPreemption queued=true@3")
 	}
 }
 
@@ -416,7 +416,7 @@ func TestTake(t *testing.T) {
 func named(a action) string {
 	switch a := a.(type) {
 	case apply:
-		name := strings.TrimPrefix(fmt.Sprintf("%T", a.Op), "*armadadb.")
+		name := strings.TrimPrefix(fmt.Sprintf("%T", a.Op), "*schedulerdb.")
 		if o, ok := a.Op.(*schedulerdb.FailRun); ok && o.Returned {
 			name += "(returned)"
 		}

@@ -442,9 +442,10 @@ func (x *ExecutorDelete) GetExecutorId() string {
 type OnExecutor struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Name            string                 `protobuf:"bytes,1,opt,name=name" json:"name,omitempty"`
-	Queues          []string               `protobuf:"bytes,2,rep,name=queues" json:"queues,omitempty"`
-	PriorityClasses []string               `protobuf:"bytes,3,rep,name=priority_classes,json=priorityClasses" json:"priority_classes,omitempty"`
-	Pools           []string               `protobuf:"bytes,4,rep,name=pools" json:"pools,omitempty"` // none: all
+	Queues          []string               `protobuf:"bytes,2,rep,name=queues" json:"queues,omitempty"`                                          // none: no job
+	PriorityClasses []string               `protobuf:"bytes,3,rep,name=priority_classes,json=priorityClasses" json:"priority_classes,omitempty"` // none: all
+	Pools           []string               `protobuf:"bytes,4,rep,name=pools" json:"pools,omitempty"`                                            // none: all
+	Requestor       string                 `protobuf:"bytes,5,opt,name=requestor" json:"requestor,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -507,12 +508,20 @@ func (x *OnExecutor) GetPools() []string {
 	return nil
 }
 
+func (x *OnExecutor) GetRequestor() string {
+	if x != nil {
+		return x.Requestor
+	}
+	return ""
+}
+
 type OnNode struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Name            string                 `protobuf:"bytes,1,opt,name=name" json:"name,omitempty"`
 	Executor        string                 `protobuf:"bytes,2,opt,name=executor" json:"executor,omitempty"`
-	Queues          []string               `protobuf:"bytes,3,rep,name=queues" json:"queues,omitempty"`
+	Queues          []string               `protobuf:"bytes,3,rep,name=queues" json:"queues,omitempty"`                                          // none: no job
 	PriorityClasses []string               `protobuf:"bytes,4,rep,name=priority_classes,json=priorityClasses" json:"priority_classes,omitempty"` // none: all
+	Requestor       string                 `protobuf:"bytes,5,opt,name=requestor" json:"requestor,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -575,11 +584,19 @@ func (x *OnNode) GetPriorityClasses() []string {
 	return nil
 }
 
+func (x *OnNode) GetRequestor() string {
+	if x != nil {
+		return x.Requestor
+	}
+	return ""
+}
+
 type PreemptOnQueue struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Name            string                 `protobuf:"bytes,1,opt,name=name" json:"name,omitempty"`
-	PriorityClasses []string               `protobuf:"bytes,2,rep,name=priority_classes,json=priorityClasses" json:"priority_classes,omitempty"`
-	Pools           []string               `protobuf:"bytes,3,rep,name=pools" json:"pools,omitempty"` // none: all
+	PriorityClasses []string               `protobuf:"bytes,2,rep,name=priority_classes,json=priorityClasses" json:"priority_classes,omitempty"` // none: all
+	Pools           []string               `protobuf:"bytes,3,rep,name=pools" json:"pools,omitempty"`                                            // none: all
+	Requestor       string                 `protobuf:"bytes,4,opt,name=requestor" json:"requestor,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -635,12 +652,20 @@ func (x *PreemptOnQueue) GetPools() []string {
 	return nil
 }
 
+func (x *PreemptOnQueue) GetRequestor() string {
+	if x != nil {
+		return x.Requestor
+	}
+	return ""
+}
+
 type CancelOnQueue struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Name            string                 `protobuf:"bytes,1,opt,name=name" json:"name,omitempty"`
-	PriorityClasses []string               `protobuf:"bytes,2,rep,name=priority_classes,json=priorityClasses" json:"priority_classes,omitempty"`
-	JobStates       []ActiveJobState       `protobuf:"varint,3,rep,packed,name=job_states,json=jobStates,enum=refloat.armadadb.v1.ActiveJobState" json:"job_states,omitempty"`
-	Pools           []string               `protobuf:"bytes,4,rep,name=pools" json:"pools,omitempty"` // none: all
+	PriorityClasses []string               `protobuf:"bytes,2,rep,name=priority_classes,json=priorityClasses" json:"priority_classes,omitempty"`                               // none: all
+	JobStates       []ActiveJobState       `protobuf:"varint,3,rep,packed,name=job_states,json=jobStates,enum=refloat.armadadb.v1.ActiveJobState" json:"job_states,omitempty"` // none: no job
+	Pools           []string               `protobuf:"bytes,4,rep,name=pools" json:"pools,omitempty"`                                                                          // none: all
+	Requestor       string                 `protobuf:"bytes,5,opt,name=requestor" json:"requestor,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -703,6 +728,13 @@ func (x *CancelOnQueue) GetPools() []string {
 	return nil
 }
 
+func (x *CancelOnQueue) GetRequestor() string {
+	if x != nil {
+		return x.Requestor
+	}
+	return ""
+}
+
 var File_internal_armada_schedulerdb_pb_controlplane_proto protoreflect.FileDescriptor
 
 const file_internal_armada_schedulerdb_pb_controlplane_proto_rawDesc = "" +
@@ -730,28 +762,32 @@ const file_internal_armada_schedulerdb_pb_controlplane_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"1\n" +
 	"\x0eExecutorDelete\x12\x1f\n" +
 	"\vexecutor_id\x18\x01 \x01(\tR\n" +
-	"executorId\"y\n" +
+	"executorId\"\x97\x01\n" +
 	"\n" +
 	"OnExecutor\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06queues\x18\x02 \x03(\tR\x06queues\x12)\n" +
 	"\x10priority_classes\x18\x03 \x03(\tR\x0fpriorityClasses\x12\x14\n" +
-	"\x05pools\x18\x04 \x03(\tR\x05pools\"{\n" +
+	"\x05pools\x18\x04 \x03(\tR\x05pools\x12\x1c\n" +
+	"\trequestor\x18\x05 \x01(\tR\trequestor\"\x99\x01\n" +
 	"\x06OnNode\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bexecutor\x18\x02 \x01(\tR\bexecutor\x12\x16\n" +
 	"\x06queues\x18\x03 \x03(\tR\x06queues\x12)\n" +
-	"\x10priority_classes\x18\x04 \x03(\tR\x0fpriorityClasses\"e\n" +
+	"\x10priority_classes\x18\x04 \x03(\tR\x0fpriorityClasses\x12\x1c\n" +
+	"\trequestor\x18\x05 \x01(\tR\trequestor\"\x83\x01\n" +
 	"\x0ePreemptOnQueue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12)\n" +
 	"\x10priority_classes\x18\x02 \x03(\tR\x0fpriorityClasses\x12\x14\n" +
-	"\x05pools\x18\x03 \x03(\tR\x05pools\"\xa8\x01\n" +
+	"\x05pools\x18\x03 \x03(\tR\x05pools\x12\x1c\n" +
+	"\trequestor\x18\x04 \x01(\tR\trequestor\"\xc6\x01\n" +
 	"\rCancelOnQueue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12)\n" +
 	"\x10priority_classes\x18\x02 \x03(\tR\x0fpriorityClasses\x12B\n" +
 	"\n" +
 	"job_states\x18\x03 \x03(\x0e2#.refloat.armadadb.v1.ActiveJobStateR\tjobStates\x12\x14\n" +
-	"\x05pools\x18\x04 \x03(\tR\x05pools*r\n" +
+	"\x05pools\x18\x04 \x03(\tR\x05pools\x12\x1c\n" +
+	"\trequestor\x18\x05 \x01(\tR\trequestor*r\n" +
 	"\x0eActiveJobState\x12\x12\n" +
 	"\x0eACTIVE_UNKNOWN\x10\x00\x12\x11\n" +
 	"\rACTIVE_QUEUED\x10\x01\x12\x11\n" +

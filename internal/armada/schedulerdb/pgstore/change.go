@@ -12,7 +12,7 @@ import (
 // the statements, which run in this order:
 //
 //	preemption requests, run patches, cancelled jobs' runs, job patches,
-//	new jobs, new runs, errors, markers
+//	new jobs, new runs, ended preemption requests, errors, markers
 //
 // An operation on a whole set needs all before it in the tables.
 //
@@ -26,6 +26,7 @@ type changes struct {
 	runs       map[string]*runChange
 	cancelled  map[string]*cancelChange
 	preemption map[string]*preemptChange
+	unasked    map[string]bool // runs that are no more asked to be preempted
 	errors     map[string]*schedulerdb.InsertRunError
 	markers    []*schedulerdb.InsertMarker
 	newRuns    map[string][]*runChange // by job
@@ -80,7 +81,7 @@ type preemptChange struct {
 func newChanges() *changes {
 	return &changes{
 		jobs: map[string]*jobChange{}, runs: map[string]*runChange{},
-		cancelled: map[string]*cancelChange{}, preemption: map[string]*preemptChange{},
+		cancelled: map[string]*cancelChange{}, preemption: map[string]*preemptChange{}, unasked: map[string]bool{},
 		errors: map[string]*schedulerdb.InsertRunError{}, newRuns: map[string][]*runChange{},
 	}
 }
@@ -114,6 +115,8 @@ func (c *changes) add(op schedulerdb.Op) bool {
 		c.cancelJob(o)
 	case *schedulerdb.RequestPreemption:
 		return c.preempt(o)
+	case *schedulerdb.EndPreemption:
+		c.unasked[o.RunID] = true
 	case *schedulerdb.SetSetPriority, *schedulerdb.RequestSetCancel:
 		return false
 	case *schedulerdb.InsertRunError:
@@ -184,7 +187,7 @@ func (c *changes) cancelJob(o *schedulerdb.CancelJob) {
 // preempt asks for the job's runs that have not ended. The rows that are there
 // are told by the statement; one request per job is all that it can tell apart.
 func (c *changes) preempt(o *schedulerdb.RequestPreemption) bool {
-	if c.preemption[o.JobID] != nil {
+	if c.preemption[o.JobID] != nil || len(c.unasked) > 0 {
 		return false
 	}
 	n := c.number + 1

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -19,8 +20,8 @@ ON CONFLICT (executor_id) DO UPDATE SET cordoned = excluded.cordoned, cordon_rea
 // concerns. Requeueing are jobs that count as queued though their rows do not say
 // so yet. Applied again, it writes the same, to the jobs that it concerns then.
 //
-// Armada's ingester takes no lock here, so its scheduler may overlook what is
-// written beside a batch of events. We do.
+// What changes jobs is written under Armada's lock, so its scheduler does not
+// overlook what is committed beside a batch of events.
 func (w *Writer) ApplyControl(ctx context.Context, op schedulerdb.ControlOp, requeueing []string) (jobs int, err error) {
 	switch o := op.(type) {
 	case *schedulerdb.SetExecutor:
@@ -50,10 +51,10 @@ WHERE r.queue = ANY($1) AND NOT r.terminated AND NOT r.preempted
 
 const (
 	sweepCancelSQL = `
-UPDATE jobs SET cancel_requested = true, cancel_user = NULL, cancel_reason = NULL
+UPDATE jobs SET cancel_requested = true, cancel_user = COALESCE(cancel_user, $2), cancel_reason = COALESCE(cancel_reason, $3)
 WHERE job_id = ANY($1) AND NOT terminated`
 	sweepPreemptSQL = `
-UPDATE runs SET preempt_requested = true, preempt_user = NULL, preempt_reason = NULL
+UPDATE runs SET preempt_requested = true, preempt_user = $2, preempt_reason = NULL
 FROM jobs j
 WHERE j.job_id = ANY($1) AND runs.job_id = j.job_id AND runs.queue = j.queue AND runs.job_set = j.job_set AND NOT runs.terminated`
 )
@@ -96,14 +97,24 @@ func (w *Writer) sweep(ctx context.Context, s *schedulerdb.Sweep, requeueing []s
 	if len(swept) == 0 {
 		return 0, nil
 	}
-	sql := sweepPreemptSQL
+	sql, args := sweepPreemptSQL, []any{slices.Sorted(maps.Keys(swept)), userOrNull(s.User)}
 	if s.Cancel {
-		sql = sweepCancelSQL
+		sql, args = sweepCancelSQL, append(args, s.Reason())
 	}
-	if _, err := w.tx.Exec(ctx, sql, slices.Sorted(maps.Keys(swept))); err != nil {
+	if _, err := w.tx.Exec(ctx, sql, args...); err != nil {
 		return 0, w.failed("mark the jobs to "+s.String(), err)
 	}
 	return len(swept), nil
+}
+
+// userOrNull is how Armada writes who asked: without spaces around it, and NULL
+// where nobody is named.
+func userOrNull(user string) *string {
+	user = strings.TrimSpace(user)
+	if user == "" {
+		return nil
+	}
+	return &user
 }
 
 // texts is an array that is not NULL.

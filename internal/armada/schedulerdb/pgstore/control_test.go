@@ -40,8 +40,8 @@ func fleet(t *testing.T, conn *pgx.Conn) {
 			}
 			for i, kind := range kinds {
 				id := queue + class + "-" + kind.name
-				exec(t, conn, `INSERT INTO jobs (job_id, job_set, queue, user_id, submitted, priority, queued, scheduling_info, succeeded, pools, cancel_user)
-					VALUES ($1, $2, $3, 'u', 0, 0, `+kind.job+`, $4, $5, '{x,y}', 'someone')`, id, "set"+class, queue, info, kind.name == "done")
+				exec(t, conn, `INSERT INTO jobs (job_id, job_set, queue, user_id, submitted, priority, queued, scheduling_info, succeeded, pools)
+					VALUES ($1, $2, $3, 'u', 0, 0, `+kind.job+`, $4, $5, '{x,y}')`, id, "set"+class, queue, info, kind.name == "done")
 				if kind.run == "" {
 					continue
 				}
@@ -64,7 +64,7 @@ func exec(t *testing.T, conn *pgx.Conn, sql string, args ...any) {
 func marked(t *testing.T, conn *pgx.Conn) string {
 	t.Helper()
 	rows, err := conn.Query(t.Context(), `SELECT 'cancel ' || job_id || coalesce(' by ' || cancel_user, '') || coalesce(' for ' || cancel_reason, '') FROM jobs WHERE cancel_requested
-		UNION ALL SELECT 'preempt ' || job_id || coalesce(' for ' || preempt_reason, '') FROM runs WHERE preempt_requested ORDER BY 1`)
+		UNION ALL SELECT 'preempt ' || job_id || coalesce(' by ' || preempt_user, '') || coalesce(' for ' || preempt_reason, '') FROM runs WHERE preempt_requested ORDER BY 1`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,9 @@ func TestSweep(t *testing.T) {
 		{"the pending ones", schedulerdb.Sweep{Cancel: true, Queues: a, Classes: p, States: all[2:3]}, nil, "cancel ap-pending"},
 		{"the running ones", schedulerdb.Sweep{Cancel: true, Queues: a, Classes: p, States: all[3:]}, nil, "cancel ap-running"},
 		{"in no state", schedulerdb.Sweep{Cancel: true, Queues: a, Classes: p}, nil, ""},
-		{"of no class", schedulerdb.Sweep{Cancel: true, Queues: a, States: all}, nil, ""},
+		{"of any class", schedulerdb.Sweep{Cancel: true, Queues: a, States: all[:1]}, nil, "cancel ap-again, cancel ap-queued, cancel ar-again, cancel ar-queued"},
+		{"on an executor, of any class", schedulerdb.Sweep{Executor: "west", Queues: both, States: active}, nil, "preempt ap-pending, preempt ar-pending, preempt bp-pending, preempt br-pending"},
+		{"preempt on a queue, of any class", schedulerdb.Sweep{Queues: a, States: active[1:2]}, nil, "preempt ap-pending, preempt ar-pending"},
 		{"of another class", schedulerdb.Sweep{Cancel: true, Queues: a, Classes: []string{"z"}, States: all}, nil, ""},
 		{"of no queue", schedulerdb.Sweep{Cancel: true, Classes: p, States: all}, nil, ""},
 		{"queued in another pool", schedulerdb.Sweep{Cancel: true, Queues: a, Classes: p, Pools: []string{"z"}, States: all}, nil, ""},
@@ -110,9 +112,9 @@ func TestSweep(t *testing.T) {
 		{"preempt on an executor", schedulerdb.Sweep{Executor: "west", Queues: both, Classes: p, States: active}, nil, "preempt ap-pending, preempt bp-pending"},
 		{"cancel on an executor", schedulerdb.Sweep{Cancel: true, Executor: "east", Queues: both, Classes: p, States: active}, nil, "cancel ap-leased, cancel ap-running, cancel bp-leased, cancel bp-running"},
 		{"on an executor of no such pool", schedulerdb.Sweep{Cancel: true, Executor: "east", Queues: both, Classes: p, Pools: []string{"y"}, States: active}, nil, ""},
-		{"cancel on a node", schedulerdb.Sweep{Cancel: true, Executor: "east", Node: "east-r", Queues: a, AnyClass: true, States: active}, nil, "cancel ar-leased, cancel ar-running"},
+		{"cancel on a node", schedulerdb.Sweep{Cancel: true, Executor: "east", Node: "east-r", Queues: a, States: active}, nil, "cancel ar-leased, cancel ar-running"},
 		{"preempt on a node", schedulerdb.Sweep{Executor: "east", Node: "east-r", Queues: a, Classes: []string{"r"}, States: active}, nil, "preempt ar-leased, preempt ar-running"},
-		{"on a node of another executor", schedulerdb.Sweep{Executor: "west", Node: "east-r", Queues: a, AnyClass: true, States: active}, nil, ""},
+		{"on a node of another executor", schedulerdb.Sweep{Executor: "west", Node: "east-r", Queues: a, States: active}, nil, ""},
 	} {
 		exec(t, conn, "TRUNCATE jobs, runs")
 		fleet(t, conn)
@@ -125,13 +127,54 @@ func TestSweep(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", tt.name, err)
 			}
-			if got := marked(t, conn); got != tt.want {
+			got := strings.ReplaceAll(marked(t, conn), " for "+tt.sweep.Reason(), "")
+			if got != tt.want {
 				t.Errorf("%s, time %d: %q, want %q", tt.name, i+1, got, tt.want)
 			}
 		}
 		if want := strings.Count(tt.want, "cancel ") + strings.Count(tt.want, "preempt "); jobs != [2]int{want, want} {
 			t.Errorf("%s: it concerned %v jobs, want %d", tt.name, jobs, want)
 		}
+	}
+}
+
+// TestSweepUser: a sweep says who asked and by what. What a row says of an earlier
+// request stays.
+func TestSweepUser(t *testing.T) {
+	t.Parallel()
+	conn := connect(t, pgtest.Database(t))
+	if err := schema.Create(t.Context(), conn); err != nil {
+		t.Fatal(err)
+	}
+	fleet(t, conn)
+	queued, running := []schedulerdb.JobState{schedulerdb.JobQueued}, []schedulerdb.JobState{schedulerdb.JobRunning}
+	a, b, p, r := []string{"a"}, []string{"b"}, []string{"p"}, []string{"r"}
+	exec(t, conn, "UPDATE jobs SET cancel_requested = true, cancel_user = 'zoe' WHERE job_id = 'bp-queued'")
+	for _, sweep := range []schedulerdb.Sweep{
+		{Cancel: true, Queues: a, Classes: p, States: queued, User: "  ann "},
+		{Cancel: true, Queues: a, Classes: p, States: queued, User: "bob"},
+		{Cancel: true, Queues: b, Classes: p, States: queued, User: "ann"},
+		{Cancel: true, Queues: a, Classes: r, States: running, Executor: "east", User: "ann"},
+		{Cancel: true, Queues: b, Classes: r, States: running, Executor: "east", Node: "east-r"},
+		{Queues: a, Classes: p, States: running, User: "ann"},
+		{Queues: b, Classes: p, States: running, User: " "},
+	} {
+		err := pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
+			_, err := pgstore.In(tx).ApplyControl(t.Context(), &sweep, nil)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	const onQueue, onExecutor, onNode = " for cancelled by CancelOnQueue", " for cancelled by CancelOnExecutor", " for cancelled by CancelOnNode"
+	want := []string{
+		"cancel ap-again by ann" + onQueue, "cancel ap-queued by ann" + onQueue, "cancel ar-running by ann" + onExecutor,
+		"cancel bp-again by ann" + onQueue, "cancel bp-queued by zoe" + onQueue, "cancel br-running" + onNode,
+		"preempt ap-running by ann", "preempt bp-running",
+	}
+	if got := marked(t, conn); got != strings.Join(want, ", ") {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

@@ -24,7 +24,7 @@ func anyOp(t *rapid.T, n int) schedulerdb.Op {
 	user, reason := fmt.Sprintf("u%d", n), fmt.Sprintf("because %d", n)
 	version := rapid.Int32Range(0, 4).Draw(t, "version")
 	yes, also := rapid.Bool().Draw(t, "yes"), rapid.Bool().Draw(t, "also")
-	switch rapid.IntRange(0, 17).Draw(t, "kind") {
+	switch rapid.IntRange(0, 18).Draw(t, "kind") {
 	case 0, 1:
 		return &schedulerdb.InsertJob{
 			JobID: job, Queue: queue, JobSet: set, UserID: user, Priority: int64(n),
@@ -60,6 +60,8 @@ func anyOp(t *rapid.T, n int) schedulerdb.Op {
 			return &schedulerdb.InsertRunError{RunID: run, JobID: job, Error: []byte(reason)}
 		}
 		return &schedulerdb.FailRun{RunID: run, At: at, Returned: also, Attempted: yes}
+	case 17:
+		return &schedulerdb.EndPreemption{RunID: run}
 	default:
 		stage := rapid.SampledFrom([]schedulerdb.Stage{schedulerdb.Pending, schedulerdb.Running, schedulerdb.Succeeded, schedulerdb.Preempted}).Draw(t, "stage")
 		return &schedulerdb.MarkRun{RunID: run, Stage: stage, At: at}

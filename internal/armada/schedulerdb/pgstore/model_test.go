@@ -74,6 +74,10 @@ func (m *model) apply(op schedulerdb.Op) {
 				r.PreemptRequested, r.PreemptUser, r.PreemptReason = true, o.User, o.Reason
 			}
 		}
+	case *schedulerdb.EndPreemption:
+		if r := m.runs[o.RunID]; r != nil {
+			r.PreemptRequested = false
+		}
 	case *schedulerdb.CancelJob:
 		for _, r := range m.runs {
 			if r.Job == o.JobID {

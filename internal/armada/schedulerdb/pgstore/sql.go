@@ -21,6 +21,9 @@ WHERE runs.job_id = p.job_id AND runs.queue = p.queue AND runs.job_set = p.job_s
     AND NOT EXISTS (SELECT FROM unnest($7::text[], $8::int[]) AS e (run_id, number)
         WHERE e.run_id = runs.run_id AND e.number < p.number)`
 
+// endPreemptionSQL leaves who asked, and why, as it is.
+const endPreemptionSQL = `UPDATE runs SET preempt_requested = false WHERE run_id = ANY($1::text[]) AND preempt_requested`
+
 const patchRunsSQL = `
 UPDATE runs SET
     pending = runs.pending OR p.pending_at IS NOT NULL,

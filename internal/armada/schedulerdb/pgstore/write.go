@@ -48,6 +48,9 @@ func (w *Writer) write(ctx context.Context, c *changes) error {
 	c.runStatements(b)
 	c.jobStatements(b)
 	c.newRunStatement(b)
+	if len(c.unasked) > 0 {
+		b.Queue(endPreemptionSQL, slices.Sorted(maps.Keys(c.unasked)))
+	}
 	c.errorStatement(b)
 	for _, m := range c.markers {
 		b.Queue(markerSQL, m.Group, m.Partition, m.Created)
