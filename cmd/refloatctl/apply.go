@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/internal/api/pb"
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
 type applyFlags struct {
@@ -81,13 +81,13 @@ func (f *applyFlags) run(cmd *cobra.Command) error {
 
 // showChange says what became of resources; those that are not among the changes
 // were so already.
-func showChange(w io.Writer, output string, c *pb.Change, asked []policy.ID, dry bool) error {
+func showChange(w io.Writer, output string, c *pb.Change, asked []policyfile.ID, dry bool) error {
 	if output == outputJSON {
 		return jsonLines(w).Encode(changedJSON(c, dry))
 	}
-	changed := map[policy.ID]bool{}
+	changed := map[policyfile.ID]bool{}
 	for _, r := range c.Changes {
-		id := policy.ID{Kind: r.Kind, Name: r.Name}
+		id := policyfile.ID{Kind: r.Kind, Name: r.Name}
 		changed[id] = true
 		fmt.Fprintf(w, "%s %s%s\n", id, r.Op, dryNote(dry))
 	}

@@ -25,7 +25,7 @@ import (
 	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/app"
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
 // client is how a command finds the server of policies, and who it says it is.
@@ -198,7 +198,7 @@ func said(err error) error {
 }
 
 // documentsOf are the resources of a set as a request holds them.
-func documentsOf(set *policy.Set) ([]*structpb.Struct, error) {
+func documentsOf(set *policyfile.Set) ([]*structpb.Struct, error) {
 	var docs []*structpb.Struct
 	for _, id := range set.Resources() {
 		text, err := set.JSON(id)
@@ -215,16 +215,16 @@ func documentsOf(set *policy.Set) ([]*structpb.Struct, error) {
 }
 
 // setOf are the resources of an answer as a set.
-func setOf(resources []*pb.Resource) (*policy.Set, error) {
-	var files []policy.File
+func setOf(resources []*pb.Resource) (*policyfile.Set, error) {
+	var files []policyfile.File
 	for _, r := range resources {
 		text, err := json.Marshal(r.Document.AsMap())
 		if err != nil {
 			return nil, fmt.Errorf("%s %s: %w", r.Kind, r.Name, err)
 		}
-		files = append(files, policy.File{Name: r.Kind + " " + r.Name, Data: text})
+		files = append(files, policyfile.File{Name: r.Kind + " " + r.Name, Data: text})
 	}
-	set, err := policy.Parse(files)
+	set, err := policyfile.Parse(files)
 	if err != nil {
 		return nil, fmt.Errorf("the server's policies are not understood here: upgrade refloatctl: %w", err)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/internal/app"
-	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/policy/diff"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
 type diffFlags struct {
@@ -119,7 +119,7 @@ func diffPolicies(cmd *cobra.Command, f diffFlags, oldPath, newPath string) erro
 }
 
 // effects decides the history by both sets.
-func effects(cmd *cobra.Command, f diffFlags, before, after *policy.Set, out io.Writer, summary *summaryJSON) error {
+func effects(cmd *cobra.Command, f diffFlags, before, after *policyfile.Set, out io.Writer, summary *summaryJSON) error {
 	log, closeLog, err := app.OpenEvents(f.log)
 	if err != nil {
 		return err

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/refloat/refloat/internal/policy/policyfile"
+
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/internal/app"
@@ -107,7 +109,7 @@ func (f *evalFlags) failure(cmd *cobra.Command) (*suite.Failure, error) {
 		c, ok := policy.ParseCondition(name)
 		if !ok {
 			fix := "use OOMKilled, Evicted, DeadlineExceeded, Preempted, Unschedulable, LeaseReturned or LeaseExpired"
-			if near := policy.Nearest(name, conditionNames()); near != "" {
+			if near := policyfile.Nearest(name, conditionNames()); near != "" {
 				fix = "did you mean " + near + "?"
 			}
 			return nil, usageError{fmt.Errorf("--condition %q: no such condition; %s", name, fix)}
@@ -195,7 +197,7 @@ func (f *evalFlags) verified(cmd *cobra.Command, out *suite.Outcome) error {
 const allPolicies = "all-policies-of-the-files"
 
 // set reads the policies. Without --queue it binds all of them to a queue.
-func (f *evalFlags) set(cmd *cobra.Command) (*policy.Set, string, error) {
+func (f *evalFlags) set(cmd *cobra.Command) (*policyfile.Set, string, error) {
 	files, err := app.PolicyFiles(f.policies...)
 	if err != nil {
 		return nil, "", err
@@ -204,7 +206,7 @@ func (f *evalFlags) set(cmd *cobra.Command) (*policy.Set, string, error) {
 	if err != nil || f.job.Queue != "" {
 		return set, f.job.Queue, err
 	}
-	docs, err := policy.Documents(files)
+	docs, err := policyfile.Documents(files)
 	if err != nil {
 		return nil, "", err
 	}
@@ -215,14 +217,14 @@ func (f *evalFlags) set(cmd *cobra.Command) (*policy.Set, string, error) {
 		}
 	}
 	binding := fmt.Sprintf("kind: Queue\nname: %s\nretryPolicies: [%s]\n", allPolicies, strings.Join(names, ", "))
-	set, err = parsePolicies(cmd, append(slices.Clip(files), policy.File{Name: "--queue", Data: []byte(binding)}))
+	set, err = parsePolicies(cmd, append(slices.Clip(files), policyfile.File{Name: "--queue", Data: []byte(binding)}))
 	return set, allPolicies, err
 }
 
 // parsePolicies prints what is wrong with policy files, as a finding.
-func parsePolicies(cmd *cobra.Command, files []policy.File) (*policy.Set, error) {
-	set, err := policy.Parse(files)
-	if problems, ok := errors.AsType[policy.Problems](err); ok {
+func parsePolicies(cmd *cobra.Command, files []policyfile.File) (*policyfile.Set, error) {
+	set, err := policyfile.Parse(files)
+	if problems, ok := errors.AsType[policyfile.Problems](err); ok {
 		for _, p := range problems {
 			fmt.Fprintln(cmd.ErrOrStderr(), p)
 		}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/refloat/refloat/internal/policy/policyfile"
+
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/internal/api"
@@ -67,7 +69,7 @@ func explain(cmd *cobra.Command, f explainFlags) error {
 	if err != nil {
 		return err
 	}
-	x, diverged := audit.Explain(set, c.Case)
+	x, diverged := audit.Explain(set.Set, c.Case)
 	if diverged != nil && !errors.Is(diverged, audit.ErrDifferent) {
 		return diverged
 	}
@@ -158,7 +160,7 @@ func notDecided(cmd *cobra.Command, f explainFlags, runs [][]jobdb.Run) error {
 
 // generationIn reads a policy generation, and the brakes that were on, from the
 // policies log.
-func generationIn(data string, generation uint64) (*policy.Set, []policylog.Brake, error) {
+func generationIn(data string, generation uint64) (*policyfile.Set, []policylog.Brake, error) {
 	logs, err := app.Dir(data).OpenLogs(0, app.Access{})
 	if err != nil {
 		return nil, nil, err

@@ -38,7 +38,7 @@ func TestExplainAll(t *testing.T) {
 				if err != nil {
 					t.Fatalf("run %d of %s: %v", d.RunIndex, d.JobID, err)
 				}
-				x, err := audit.Explain(set, c.Case)
+				x, err := audit.Explain(set.Set, c.Case)
 				if err != nil {
 					t.Errorf("run %d of %s: %v", d.RunIndex, d.JobID, err)
 				}

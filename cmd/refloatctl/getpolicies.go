@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/refloat/refloat/internal/policy/policyfile"
+
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -28,9 +30,9 @@ type getPoliciesFlags struct {
 // newGetResources are `get policies`, `get queues`, `get settings` and `get resources`.
 func newGetResources() []*cobra.Command {
 	return []*cobra.Command{
-		getResources("policies [NAME]", "Show policies, which generation of them is in force where, and brakes", policy.KindPolicy),
-		getResources("queues [NAME]", "Show what is bound to queues", policy.KindQueue),
-		getResources("settings", "Show the settings", policy.KindSettings),
+		getResources("policies [NAME]", "Show policies, which generation of them is in force where, and brakes", policyfile.KindPolicy),
+		getResources("queues [NAME]", "Show what is bound to queues", policyfile.KindQueue),
+		getResources("settings", "Show the settings", policyfile.KindSettings),
 		getResources("resources", "Show policies, queues and settings: all that `apply` takes", ""),
 	}
 }
@@ -55,7 +57,7 @@ With -o yaml it prints what ` + "`apply -f`" + ` reads.`,
 			})
 		},
 	}
-	if kind == policy.KindSettings || kind == "" {
+	if kind == policyfile.KindSettings || kind == "" {
 		cmd.Args = cobra.NoArgs
 	}
 	f.bind(cmd)
@@ -106,7 +108,7 @@ func (f *getPoliciesFlags) show(ctx context.Context, w io.Writer, c pb.PoliciesC
 		return nil
 	}
 	brakeLines(w, brakes)
-	if kind == policy.KindPolicy {
+	if kind == policyfile.KindPolicy {
 		all, away, err := f.status(ctx)
 		if err != nil {
 			return err
@@ -138,8 +140,8 @@ func resourcesAsJSON(w io.Writer, resources []*pb.Resource) error {
 	return nil
 }
 
-func resourceTable(w io.Writer, kind string, set *policy.Set, resources []*pb.Resource) error {
-	if kind == policy.KindPolicy {
+func resourceTable(w io.Writer, kind string, set *policyfile.Set, resources []*pb.Resource) error {
+	if kind == policyfile.KindPolicy {
 		t := newTable(w, "POLICY", "RULES", "DEFAULT", "SINCE GENERATION", "USED BY")
 		rules := map[string]policy.Outline{}
 		for _, o := range set.Outlines() {
@@ -238,18 +240,18 @@ func rfc3339(t *timestamppb.Timestamp) string {
 }
 
 // resourceArgs are `policy NAME`, `queue NAME` or `settings`.
-func resourceArgs(args []string) (policy.ID, error) {
-	kinds := map[string]string{"policy": policy.KindPolicy, "queue": policy.KindQueue, "settings": policy.KindSettings}
+func resourceArgs(args []string) (policyfile.ID, error) {
+	kinds := map[string]string{"policy": policyfile.KindPolicy, "queue": policyfile.KindQueue, "settings": policyfile.KindSettings}
 	kind, ok := kinds[args[0]]
 	switch {
 	case !ok:
-		return policy.ID{}, fmt.Errorf("%q: say policy NAME, queue NAME or settings", args[0])
-	case kind == policy.KindSettings && len(args) == 1:
-		return policy.ID{Kind: kind}, nil
-	case kind == policy.KindSettings:
-		return policy.ID{}, errors.New("settings have no name")
+		return policyfile.ID{}, fmt.Errorf("%q: say policy NAME, queue NAME or settings", args[0])
+	case kind == policyfile.KindSettings && len(args) == 1:
+		return policyfile.ID{Kind: kind}, nil
+	case kind == policyfile.KindSettings:
+		return policyfile.ID{}, errors.New("settings have no name")
 	case len(args) != 2:
-		return policy.ID{}, fmt.Errorf("which %s? give its name", args[0])
+		return policyfile.ID{}, fmt.Errorf("which %s? give its name", args[0])
 	}
-	return policy.ID{Kind: kind, Name: args[1]}, nil
+	return policyfile.ID{Kind: kind, Name: args[1]}, nil
 }

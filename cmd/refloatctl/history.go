@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/internal/api/pb"
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
 func newHistory() *cobra.Command {
@@ -25,7 +25,7 @@ func newHistory() *cobra.Command {
   refloatctl get policies infra --generation 7 -o yaml`,
 		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var id policy.ID
+			var id policyfile.ID
 			var err error
 			if len(args) > 0 {
 				if id, err = resourceArgs(args); err != nil {
@@ -78,7 +78,7 @@ func showHistory(w io.Writer, output string, generations []*pb.Generation) error
 		}
 		var changed []string
 		for _, r := range g.Changes {
-			changed = append(changed, policy.ID{Kind: r.Kind, Name: r.Name}.String()+" "+r.Op)
+			changed = append(changed, policyfile.ID{Kind: r.Kind, Name: r.Name}.String()+" "+r.Op)
 		}
 		if g.BrakesChanged && len(lines) == 0 {
 			changed = append(changed, "no brake is on any more")
@@ -136,7 +136,7 @@ func newRollback() *cobra.Command {
 			if f.everything == (len(args) > 0) {
 				return usageError{errors.New("say policy NAME, queue NAME, settings, or --everything")}
 			}
-			var id policy.ID
+			var id policyfile.ID
 			if !f.everything {
 				var err error
 				if id, err = resourceArgs(args); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/refloat/refloat/events/pb"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/recording"
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/test/model"
 )
 
@@ -221,7 +221,7 @@ func makePolicies(seed uint64) model.Policies {
 
 // writePolicies makes a directory hold a policy set and nothing else, in one
 // file that is there as a whole or not at all.
-func writePolicies(t *testing.T, dir string, p model.Policies) *policy.Set {
+func writePolicies(t *testing.T, dir string, p model.Policies) *policyfile.Set {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -234,7 +234,7 @@ func writePolicies(t *testing.T, dir string, p model.Policies) *policy.Set {
 	if err := os.Rename(whole, filepath.Join(dir, files[0].Name)); err != nil {
 		t.Fatal(err)
 	}
-	set, err := policy.Parse([]policy.File{{Name: files[0].Name, Data: files[0].Data}})
+	set, err := policyfile.Parse([]policyfile.File{{Name: files[0].Name, Data: files[0].Data}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/internal/app"
-	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/policy/lint"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
 const outputSARIF = "sarif"
@@ -62,8 +62,8 @@ func lintPaths(cmd *cobra.Command, f lintFlags, paths []string) error {
 		if err != nil {
 			return fmt.Errorf("read categories: %w", err)
 		}
-		categories, err = lint.ParseCategories(policy.File{Name: f.categories, Data: data})
-		if problems, ok := errors.AsType[policy.Problems](err); ok {
+		categories, err = lint.ParseCategories(policyfile.File{Name: f.categories, Data: data})
+		if problems, ok := errors.AsType[policyfile.Problems](err); ok {
 			return printProblems(cmd.OutOrStdout(), f, problems)
 		}
 	}
@@ -79,7 +79,7 @@ func lintPaths(cmd *cobra.Command, f lintFlags, paths []string) error {
 		return err
 	}
 	if f.output == outputText {
-		set, err := policy.Parse(files)
+		set, err := policyfile.Parse(files)
 		if err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ func lintPaths(cmd *cobra.Command, f lintFlags, paths []string) error {
 }
 
 // printProblems prints problems, and returns errFinding where there is one that counts.
-func printProblems(w io.Writer, f lintFlags, problems policy.Problems) error {
+func printProblems(w io.Writer, f lintFlags, problems policyfile.Problems) error {
 	switch f.output {
 	case outputSARIF:
 		b, err := lint.SARIF(problems)
@@ -108,7 +108,7 @@ func printProblems(w io.Writer, f lintFlags, problems policy.Problems) error {
 		}
 	}
 	for _, p := range problems {
-		if f.strict || p.Severity != policy.Note {
+		if f.strict || p.Severity != policyfile.Note {
 			return errFinding
 		}
 	}
@@ -116,7 +116,7 @@ func printProblems(w io.Writer, f lintFlags, problems policy.Problems) error {
 }
 
 // problemsJSON prints problems as JSON lines. Fields keep their meaning.
-func problemsJSON(enc *json.Encoder, problems policy.Problems) error {
+func problemsJSON(enc *json.Encoder, problems policyfile.Problems) error {
 	type line struct {
 		File     string `json:"file"`
 		Line     int    `json:"line"`

@@ -15,7 +15,7 @@ import (
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
 type replayFlags struct {
@@ -76,7 +76,7 @@ func replay(cmd *cobra.Command, f replayFlags) error {
 	defer bar.done()
 	messages := 0
 	for partition := range log.Partitions() {
-		_, err := audit.Replay(cmd.Context(), log, partition, set, func(_ *eventlog.Message, o *evaluator.Output) error {
+		_, err := audit.Replay(cmd.Context(), log, partition, set.Set, func(_ *eventlog.Message, o *evaluator.Output) error {
 			if messages++; messages%1024 == 0 {
 				bar.say("replaying: %d messages", messages)
 			}
@@ -96,9 +96,9 @@ func replay(cmd *cobra.Command, f replayFlags) error {
 }
 
 // readPolicies prints what is wrong with policy files, as a finding.
-func readPolicies(cmd *cobra.Command, paths ...string) (*policy.Set, error) {
+func readPolicies(cmd *cobra.Command, paths ...string) (*policyfile.Set, error) {
 	set, err := app.ReadPolicies(paths...)
-	if problems, ok := errors.AsType[policy.Problems](err); ok {
+	if problems, ok := errors.AsType[policyfile.Problems](err); ok {
 		for _, p := range problems {
 			fmt.Fprintln(cmd.ErrOrStderr(), p)
 		}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
 func newSchema() *cobra.Command {
@@ -25,7 +25,7 @@ forms), Queue or RetrySettings. Editors complete and check by it; lint knows mor
 			if len(args) > 0 {
 				kind = args[0]
 			}
-			b, err := policy.JSONSchema(kind)
+			b, err := policyfile.JSONSchema(kind)
 			if err != nil {
 				return usageError{err}
 			}
@@ -47,7 +47,7 @@ stands before it.`,
   refloatctl explain-field RetrySettings`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f, below, err := policy.Describe(args[0])
+			f, below, err := policyfile.Describe(args[0])
 			if err != nil {
 				return usageError{err}
 			}
@@ -57,7 +57,7 @@ stands before it.`,
 	}
 }
 
-func printField(w io.Writer, f policy.Field, below []policy.Field) {
+func printField(w io.Writer, f policyfile.Field, below []policyfile.Field) {
 	line := func(name, value string) {
 		if value != "" {
 			fmt.Fprintf(w, "%s %s\n", bold(w, name), value)

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/internal/app"
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/suite"
 )
 
@@ -78,8 +78,8 @@ const outputText = "text"
 type bench struct {
 	suites  []*suite.Suite
 	results [][]suite.Result // by suite
-	sets    map[string]*policy.Set
-	files   map[[32]byte][]policy.File // by digest of the set
+	sets    map[string]*policyfile.Set
+	files   map[[32]byte][]policyfile.File // by digest of the set
 }
 
 func test(cmd *cobra.Command, f testFlags, paths []string) error {
@@ -120,15 +120,15 @@ func openBench(cmd *cobra.Command, paths []string) (*bench, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &bench{sets: map[string]*policy.Set{}, files: map[[32]byte][]policy.File{}}
-	var problems policy.Problems
+	b := &bench{sets: map[string]*policyfile.Set{}, files: map[[32]byte][]policyfile.File{}}
+	var problems policyfile.Problems
 	for _, name := range names {
 		files, err := app.PolicyFiles(name)
 		if err != nil {
 			return nil, err
 		}
 		s, err := suite.Parse(files[0])
-		if wrong, ok := errors.AsType[policy.Problems](err); ok {
+		if wrong, ok := errors.AsType[policyfile.Problems](err); ok {
 			problems = append(problems, wrong...)
 			continue
 		}
@@ -138,7 +138,7 @@ func openBench(cmd *cobra.Command, paths []string) (*bench, error) {
 		b.suites = append(b.suites, s)
 		for _, list := range s.Files() {
 			_, err := b.policies(s)(list)
-			if wrong, ok := errors.AsType[policy.Problems](err); ok {
+			if wrong, ok := errors.AsType[policyfile.Problems](err); ok {
 				problems = append(problems, wrong...)
 			} else if err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
@@ -166,7 +166,7 @@ func testFiles(paths []string) ([]string, error) {
 				return fmt.Errorf("find tests: %w", err)
 			case name != path && strings.HasPrefix(d.Name(), ".") && d.IsDir():
 				return filepath.SkipDir
-			case !d.IsDir() && (name == path || policy.IsTest(name) && !strings.HasPrefix(d.Name(), ".")):
+			case !d.IsDir() && (name == path || policyfile.IsTest(name) && !strings.HasPrefix(d.Name(), ".")):
 				names = append(names, name)
 			}
 			return nil
@@ -185,7 +185,7 @@ func testFiles(paths []string) ([]string, error) {
 
 // policies reads the policies that a suite names, each once.
 func (b *bench) policies(s *suite.Suite) suite.Policies {
-	return func(paths []string) (*policy.Set, error) {
+	return func(paths []string) (*policyfile.Set, error) {
 		dir := filepath.Dir(s.File)
 		if len(paths) == 0 {
 			paths = []string{"."}
@@ -205,7 +205,7 @@ func (b *bench) policies(s *suite.Suite) suite.Policies {
 		if err != nil {
 			return nil, err
 		}
-		set, err := policy.Parse(files)
+		set, err := policyfile.Parse(files)
 		if err != nil {
 			return nil, err
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/suite"
 )
 
@@ -190,7 +190,7 @@ func (b *bench) coverage(w io.Writer) (missed bool) {
 
 // place is where a rule of a policy set stands.
 func (b *bench) place(digest [32]byte, name, rule string) string {
-	docs, err := policy.Documents(b.files[digest])
+	docs, err := policyfile.Documents(b.files[digest])
 	if err != nil {
 		return name
 	}
@@ -206,12 +206,12 @@ func (b *bench) place(digest [32]byte, name, rule string) string {
 		case rule != "":
 			for n := 0; d.States("rules[" + strconv.Itoa(n) + "]"); n++ {
 				path := "rules[" + strconv.Itoa(n) + "]"
-				if "#"+strconv.Itoa(n) == rule || d.Problem(path+".name", policy.Problem{}).Value == rule {
+				if "#"+strconv.Itoa(n) == rule || d.Problem(path+".name", policyfile.Problem{}).Value == rule {
 					field = path
 				}
 			}
 		}
-		p := d.Problem(field, policy.Problem{})
+		p := d.Problem(field, policyfile.Problem{})
 		return fmt.Sprintf("%s:%d:%d:", p.File, p.Line, p.Column)
 	}
 	return "settings:"
@@ -253,7 +253,7 @@ func (b *bench) mutate(w io.Writer) (survived bool, err error) {
 }
 
 // casesOf are the tests that a policy set decided.
-func (b *bench) casesOf(set *policy.Set) []suite.Case {
+func (b *bench) casesOf(set *policyfile.Set) []suite.Case {
 	var cases []suite.Case
 	for i, s := range b.suites {
 		for k := range b.results[i] {

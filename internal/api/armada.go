@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/refloat/refloat/internal/api/pb"
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/policylog"
 )
 
@@ -49,14 +49,14 @@ func (a *Armada) put(ctx context.Context, r *pb.RetryPolicy, verb Verb) (*emptyp
 	if err != nil {
 		return nil, err
 	}
-	_, err = a.Service.change(ctx, &asked{request: r, verb: verb, lax: true, make: func(now policylog.Snapshot) (*policy.Set, error) {
+	_, err = a.Service.change(ctx, &asked{request: r, verb: verb, lax: true, make: func(now policylog.Snapshot) (*policyfile.Set, error) {
 		set, _, err := now.Unbraked.With(file)
-		if problems := policy.Problems(nil); errors.As(err, &problems) {
+		if problems := policyfile.Problems(nil); errors.As(err, &problems) {
 			return nil, status.Errorf(codes.InvalidArgument, "invalid retry policy: %s", describe(problems))
 		} else if err != nil {
 			return nil, err
 		}
-		switch _, is := now.Unbraked.Body(policy.ID{Kind: policy.KindPolicy, Name: r.Name}); {
+		switch _, is := now.Unbraked.Body(policyfile.ID{Kind: policyfile.KindPolicy, Name: r.Name}); {
 		case !is && verb == UpdateRetryPolicy:
 			return nil, notFound(r.Name)
 		case is:
@@ -70,7 +70,7 @@ func (a *Armada) put(ctx context.Context, r *pb.RetryPolicy, verb Verb) (*emptyp
 }
 
 // FlatFile is a policy of Armada's service as a file in Armada's flat form.
-func FlatFile(r *pb.RetryPolicy) (policy.File, error) {
+func FlatFile(r *pb.RetryPolicy) (policyfile.File, error) {
 	type rule struct {
 		Action        any    `json:"action,omitempty"`
 		OnCategory    string `json:"onCategory,omitempty"`
@@ -83,20 +83,20 @@ func FlatFile(r *pb.RetryPolicy) (policy.File, error) {
 		RetryLimit    uint32 `json:"retryLimit"`
 		DefaultAction any    `json:"defaultAction,omitempty"`
 		Rules         []rule `json:"rules,omitempty"`
-	}{"armadaproject.io/v1beta1", policy.KindPolicy, r.GetName(), r.GetRetryLimit(), actionOf(r.GetDefaultAction()), nil}
+	}{"armadaproject.io/v1beta1", policyfile.KindPolicy, r.GetName(), r.GetRetryLimit(), actionOf(r.GetDefaultAction()), nil}
 	for i, in := range r.GetRules() {
 		mutates := in.GetMutate().GetAffinity().GetAvoidSameNode() || in.GetMutate().GetResources().GetMemory() != nil
 		if mutates {
-			return policy.File{}, status.Errorf(codes.InvalidArgument,
+			return policyfile.File{}, status.Errorf(codes.InvalidArgument,
 				"invalid retry policy: rules[%d].mutate: not supported here: for other nodes write the policy in Refloat's form, with antiAffinity, and use `refloatctl apply`", i)
 		}
 		doc.Rules = append(doc.Rules, rule{actionOf(in.GetAction()), in.GetOnCategory(), in.GetOnSubcategory()})
 	}
 	b, err := json.Marshal(doc)
 	if err != nil {
-		return policy.File{}, fmt.Errorf("write %s: %w", doc.Name, err)
+		return policyfile.File{}, fmt.Errorf("write %s: %w", doc.Name, err)
 	}
-	return policy.File{Name: "retry policy", Data: b}, nil
+	return policyfile.File{Name: "retry policy", Data: b}, nil
 }
 
 // actionOf is an action as the flat form writes it; nil: it is not set.
@@ -108,7 +108,7 @@ func actionOf(a pb.RetryAction) any {
 }
 
 // sayable refuses a policy that Armada's form cannot say.
-func sayable(set *policy.Set, name, what string) error {
+func sayable(set *policyfile.Set, name, what string) error {
 	if _, beyond := set.Flat(name); len(beyond) > 0 {
 		if more := len(beyond) - shownProblems; more > 0 {
 			beyond = append(beyond[:shownProblems], fmt.Sprintf("and %d more", more))
@@ -129,8 +129,8 @@ func (a *Armada) DeleteRetryPolicy(ctx context.Context, r *pb.RetryPolicyDeleteR
 	if r.GetName() == "" {
 		return nil, errNoName
 	}
-	_, err := a.Service.change(ctx, &asked{request: r, verb: DeleteRetryPolicy, lax: true, make: func(now policylog.Snapshot) (*policy.Set, error) {
-		id := policy.ID{Kind: policy.KindPolicy, Name: r.Name}
+	_, err := a.Service.change(ctx, &asked{request: r, verb: DeleteRetryPolicy, lax: true, make: func(now policylog.Snapshot) (*policyfile.Set, error) {
+		id := policyfile.ID{Kind: policyfile.KindPolicy, Name: r.Name}
 		if _, is := now.Unbraked.Body(id); !is {
 			return now.Unbraked, nil
 		}
@@ -148,7 +148,7 @@ func (a *Armada) GetRetryPolicy(ctx context.Context, r *pb.RetryPolicyGetRequest
 	if err != nil {
 		return nil, err
 	}
-	if _, is := snap.Unbraked.Body(policy.ID{Kind: policy.KindPolicy, Name: r.Name}); !is {
+	if _, is := snap.Unbraked.Body(policyfile.ID{Kind: policyfile.KindPolicy, Name: r.Name}); !is {
 		return nil, notFound(r.Name)
 	}
 	if err := sayable(snap.Unbraked, r.Name, "cannot be shown in it"); err != nil {
@@ -167,7 +167,7 @@ func (a *Armada) GetRetryPolicies(ctx context.Context, _ *pb.RetryPolicyListRequ
 	var left []string
 	for _, id := range snap.Unbraked.Resources() {
 		switch {
-		case id.Kind != policy.KindPolicy:
+		case id.Kind != policyfile.KindPolicy:
 		case sayable(snap.Unbraked, id.Name, "") != nil:
 			left = append(left, id.Name)
 		default:
@@ -181,7 +181,7 @@ func (a *Armada) GetRetryPolicies(ctx context.Context, _ *pb.RetryPolicyListRequ
 	return out, nil
 }
 
-func armadaPolicy(set *policy.Set, name string) *pb.RetryPolicy {
+func armadaPolicy(set *policyfile.Set, name string) *pb.RetryPolicy {
 	flat, _ := set.Flat(name)
 	out := &pb.RetryPolicy{Name: name, RetryLimit: flat.RetryLimit, DefaultAction: armadaAction(flat.DefaultAction)}
 	for _, r := range flat.Rules {

@@ -23,7 +23,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/policylog"
 )
 
@@ -50,9 +50,9 @@ func Verbs() []Verb {
 // verbOf is what a change needs.
 func verbOf(c policylog.Change) Verb {
 	switch {
-	case c.Kind == policy.KindQueue:
+	case c.Kind == policyfile.KindQueue:
 		return BindRetryPolicies
-	case c.Kind == policy.KindSettings:
+	case c.Kind == policyfile.KindSettings:
 		return SetRetrySettings
 	case c.Op == policylog.Created:
 		return CreateRetryPolicy
@@ -140,7 +140,7 @@ func (a *Auth) Check(ctx context.Context) error {
 			for _, v := range Verbs() {
 				names = append(names, string(v))
 			}
-			if near := policy.Nearest(string(verb), names); near != "" {
+			if near := policyfile.Nearest(string(verb), names); near != "" {
 				fix = "did you mean " + near + "?"
 			}
 			return fmt.Errorf("permissionGroupMapping.%s: no such permission: %s", verb, fix)

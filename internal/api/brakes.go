@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/refloat/refloat/internal/api/pb"
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/policylog"
 )
 
@@ -42,15 +42,15 @@ func (s *Service) Brake(ctx context.Context, r *pb.BrakeRequest) (*pb.Change, er
 		if until != 0 && until <= now { // asked here: a request that is repeated may be older than its pause
 			return nil, status.Errorf(codes.InvalidArgument, "paused_until: %s is not in the future", r.PausedUntil.AsTime().Format(time.RFC3339))
 		}
-		add := func(b policy.Brake) {
+		add := func(b policyfile.Brake) {
 			on = slices.DeleteFunc(on, func(o policylog.Brake) bool { return o.Queue == b.Queue && o.Kill == b.Kill })
 			on = append(on, policylog.Brake{Brake: b, Author: who.String(), Reason: r.Reason, Time: now})
 		}
 		if r.Kill {
-			add(policy.Brake{Queue: r.Queue, Kill: true})
+			add(policyfile.Brake{Queue: r.Queue, Kill: true})
 		}
 		if until != 0 {
-			add(policy.Brake{Queue: r.Queue, PausedUntil: until})
+			add(policyfile.Brake{Queue: r.Queue, PausedUntil: until})
 		}
 		return on, nil
 	})
@@ -85,7 +85,7 @@ func (s *Service) brake(ctx context.Context, a *asked, verbs []Verb, change func
 	if err != nil {
 		return nil, err
 	}
-	edit.Make = func(now policylog.Snapshot) (*policy.Set, []policylog.Brake, error) {
+	edit.Make = func(now policylog.Snapshot) (*policyfile.Set, []policylog.Brake, error) {
 		on, err := change(slices.Clone(now.BrakesOn()), who)
 		if err != nil {
 			return nil, nil, err
@@ -94,7 +94,7 @@ func (s *Service) brake(ctx context.Context, a *asked, verbs []Verb, change func
 			return now.Unbraked, on, nil
 		}
 		on = slices.DeleteFunc(on, func(b policylog.Brake) bool { return b.PausedUntil != 0 && b.PausedUntil <= s.Now().UnixNano() })
-		plain := make([]policy.Brake, len(on))
+		plain := make([]policyfile.Brake, len(on))
 		for i := range on {
 			plain[i] = on[i].Brake
 		}

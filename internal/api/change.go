@@ -19,7 +19,7 @@ import (
 
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/policylog"
 )
 
@@ -30,7 +30,7 @@ type asked struct {
 	reason  string
 	dryRun  bool
 	// make changes the set; its error is the answer.
-	make func(policylog.Snapshot) (*policy.Set, error)
+	make func(policylog.Snapshot) (*policyfile.Set, error)
 	// verb is all that the change needs; "": what verbOf says of what it changes.
 	verb Verb
 	// lax lets a queue name policies that are not there, as Armada's deletion leaves it.
@@ -56,7 +56,7 @@ func (s *Service) change(ctx context.Context, a *asked) (*pb.Change, error) {
 	if err != nil {
 		return nil, err
 	}
-	edit.Make = func(now policylog.Snapshot) (*policy.Set, []policylog.Brake, error) {
+	edit.Make = func(now policylog.Snapshot) (*policyfile.Set, []policylog.Brake, error) {
 		set, err := a.make(now)
 		if err != nil {
 			return nil, nil, err
@@ -164,7 +164,7 @@ func answer(err error) error {
 	case errors.Is(err, policylog.ErrUnknown), errors.Is(err, eventlog.ErrTransient),
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return status.Error(codes.Unavailable, err.Error())
-	case errors.As(err, new(policy.Problems)):
+	case errors.As(err, new(policyfile.Problems)):
 		return invalid(err)
 	}
 	return status.Error(codes.Internal, err.Error())
@@ -172,15 +172,15 @@ func answer(err error) error {
 
 // whole refuses what a change would leave in pieces: a queue, or the settings, that
 // name a policy which is not there.
-func whole(set *policy.Set, changes []policylog.Change) error {
+func whole(set *policyfile.Set, changes []policylog.Change) error {
 	var wrong []string
 	for _, c := range changes {
 		switch {
-		case c.Op == policylog.Deleted && c.Kind == policy.KindPolicy:
+		case c.Op == policylog.Deleted && c.Kind == policyfile.KindPolicy:
 			if users := set.Users(c.Name); len(users) > 0 {
 				wrong = append(wrong, fmt.Sprintf("%s is used by %s: take it out there first", c.ID, listed(users)))
 			}
-		case c.Op != policylog.Deleted && c.Kind != policy.KindPolicy:
+		case c.Op != policylog.Deleted && c.Kind != policyfile.KindPolicy:
 			if missing := set.Missing(c.ID); len(missing) > 0 {
 				wrong = append(wrong, fmt.Sprintf("%s names policies that do not exist: %q: create them first, or in one apply", c.ID, missing))
 			}
@@ -192,7 +192,7 @@ func whole(set *policy.Set, changes []policylog.Change) error {
 	return nil
 }
 
-func listed(ids []policy.ID) string {
+func listed(ids []policyfile.ID) string {
 	names := make([]string, len(ids))
 	for i, id := range ids {
 		names[i] = id.String()
@@ -202,7 +202,7 @@ func listed(ids []policy.ID) string {
 
 // unchanged refuses a change of a resource that was read with another generation,
 // and says what changed since.
-func (s *Service) unchanged(now *policylog.Snapshot, id policy.ID, read uint64, history []*policylog.Version) error {
+func (s *Service) unchanged(now *policylog.Snapshot, id policyfile.ID, read uint64, history []*policylog.Version) error {
 	since := now.Since[id]
 	if since == read {
 		return nil
@@ -236,7 +236,7 @@ func described(v *policylog.Version) string {
 	return text
 }
 
-func versionOf(history []*policylog.Version, number uint64) (*policy.Set, error) {
+func versionOf(history []*policylog.Version, number uint64) (*policyfile.Set, error) {
 	for _, v := range history {
 		if v.Number == number {
 			return v.Unbraked()
@@ -246,7 +246,7 @@ func versionOf(history []*policylog.Version, number uint64) (*policy.Set, error)
 }
 
 // changedFields lists the paths of the fields in which a resource differs, a few.
-func changedFields(from, to *policy.Set, id policy.ID) []string {
+func changedFields(from, to *policyfile.Set, id policyfile.ID) []string {
 	a, b := fieldsOf(from, id), fieldsOf(to, id)
 	var paths []string
 	for _, path := range slices.Sorted(maps.Keys(a)) {
@@ -266,7 +266,7 @@ func changedFields(from, to *policy.Set, id policy.ID) []string {
 }
 
 // fieldsOf is a resource by the paths of its scalars.
-func fieldsOf(set *policy.Set, id policy.ID) map[string]string {
+func fieldsOf(set *policyfile.Set, id policyfile.ID) map[string]string {
 	fields := map[string]string{}
 	text, err := set.JSON(id)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/test/model"
 )
 
@@ -15,9 +15,9 @@ import (
 type state struct {
 	number uint64
 	digest [32]byte
-	docs   map[policy.ID]doc
-	since  map[policy.ID]uint64
-	ever   map[policy.ID]bool // what was ever there
+	docs   map[policyfile.ID]doc
+	since  map[policyfile.ID]uint64
+	ever   map[policyfile.ID]bool // what was ever there
 	brakes []brake
 }
 
@@ -37,7 +37,7 @@ type brake struct {
 }
 
 func emptyState() *state {
-	return &state{docs: map[policy.ID]doc{}, since: map[policy.ID]uint64{}, ever: map[policy.ID]bool{}, digest: policy.Empty().Digest()}
+	return &state{docs: map[policyfile.ID]doc{}, since: map[policyfile.ID]uint64{}, ever: map[policyfile.ID]bool{}, digest: policyfile.Empty().Digest()}
 }
 
 // with is a copy that may be changed.
@@ -46,7 +46,7 @@ func (st *state) with() *state {
 }
 
 // differs lists what is not the same in two states.
-func (st *state) differs(before *state) (ids []policy.ID) {
+func (st *state) differs(before *state) (ids []policyfile.ID) {
 	for id, d := range st.docs {
 		if was, is := before.docs[id]; !is || was.text != d.text {
 			ids = append(ids, id)
@@ -114,16 +114,16 @@ func (st *state) naive(braked bool) model.Policies {
 	return p
 }
 
-func parseNaive(p model.Policies) (*policy.Set, error) {
-	var files []policy.File
+func parseNaive(p model.Policies) (*policyfile.Set, error) {
+	var files []policyfile.File
 	for _, f := range p.YAML(false) {
-		files = append(files, policy.File{Name: f.Name, Data: f.Data})
+		files = append(files, policyfile.File{Name: f.Name, Data: f.Data})
 	}
-	return policy.Parse(files)
+	return policyfile.Parse(files)
 }
 
 // sets are the sets of a state, parsed from files.
-func (st *state) sets() (braked, unbraked *policy.Set, err error) {
+func (st *state) sets() (braked, unbraked *policyfile.Set, err error) {
 	if unbraked, err = parseNaive(st.naive(false)); err != nil {
 		return nil, nil, err
 	}
@@ -153,7 +153,7 @@ func (st *state) whole(before *state) codes.Code {
 	for _, id := range st.differs(before) {
 		d, is := st.docs[id]
 		switch {
-		case !is && id.Kind == policy.KindPolicy && len(st.users(id.Name)) > 0:
+		case !is && id.Kind == policyfile.KindPolicy && len(st.users(id.Name)) > 0:
 			return codes.FailedPrecondition
 		case is && slices.ContainsFunc(d.names(), func(name string) bool { return !st.hasPolicy(name) }):
 			return codes.FailedPrecondition
@@ -163,11 +163,11 @@ func (st *state) whole(before *state) codes.Code {
 }
 
 func (st *state) hasPolicy(name string) bool {
-	_, is := st.docs[policy.ID{Kind: policy.KindPolicy, Name: name}]
+	_, is := st.docs[policyfile.ID{Kind: policyfile.KindPolicy, Name: name}]
 	return is
 }
 
-func (st *state) users(name string) (ids []policy.ID) {
+func (st *state) users(name string) (ids []policyfile.ID) {
 	for id, d := range st.docs {
 		if slices.Contains(d.names(), name) {
 			ids = append(ids, id)
@@ -188,14 +188,14 @@ func (d doc) names() []string {
 }
 
 // docsOf are the resources of a policy set of the naive model.
-func docsOf(p model.Policies) (map[policy.ID]doc, error) {
+func docsOf(p model.Policies) (map[policyfile.ID]doc, error) {
 	set, err := parseNaive(p)
 	if err != nil {
 		return nil, err
 	}
-	docs := map[policy.ID]doc{}
+	docs := map[policyfile.ID]doc{}
 	add := func(kind, name string, d doc) error {
-		id := policy.ID{Kind: kind, Name: name}
+		id := policyfile.ID{Kind: kind, Name: name}
 		if _, is := set.Body(id); !is { // settings that say nothing
 			return nil
 		}
@@ -205,17 +205,17 @@ func docsOf(p model.Policies) (map[policy.ID]doc, error) {
 		return err
 	}
 	for i := range p.Policies {
-		if err := add(policy.KindPolicy, p.Policies[i].Name, doc{policy: &p.Policies[i]}); err != nil {
+		if err := add(policyfile.KindPolicy, p.Policies[i].Name, doc{policy: &p.Policies[i]}); err != nil {
 			return nil, err
 		}
 	}
 	for i := range p.Queues {
-		if err := add(policy.KindQueue, p.Queues[i].Name, doc{queue: &p.Queues[i]}); err != nil {
+		if err := add(policyfile.KindQueue, p.Queues[i].Name, doc{queue: &p.Queues[i]}); err != nil {
 			return nil, err
 		}
 	}
 	if p.Settings != nil {
-		return docs, add(policy.KindSettings, "", doc{settings: p.Settings})
+		return docs, add(policyfile.KindSettings, "", doc{settings: p.Settings})
 	}
 	return docs, nil
 }
@@ -237,6 +237,6 @@ func (st *state) detached(name string) (*state, error) {
 }
 
 // sorted lists resources so that a seed always picks the same one.
-func sorted(docs map[policy.ID]doc) []policy.ID {
-	return slices.SortedFunc(maps.Keys(docs), func(a, b policy.ID) int { return strings.Compare(a.String(), b.String()) })
+func sorted(docs map[policyfile.ID]doc) []policyfile.ID {
+	return slices.SortedFunc(maps.Keys(docs), func(a, b policyfile.ID) int { return strings.Compare(a.String(), b.String()) })
 }

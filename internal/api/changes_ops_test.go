@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/refloat/refloat/internal/api/pb"
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/test/model"
 )
 
@@ -162,17 +162,17 @@ func (s *storm) struc(text string) *structpb.Struct {
 	return doc
 }
 
-func (s *storm) pick(docs map[policy.ID]doc) (policy.ID, doc, bool) {
+func (s *storm) pick(docs map[policyfile.ID]doc) (policyfile.ID, doc, bool) {
 	ids := sorted(docs)
 	if len(ids) == 0 {
-		return policy.ID{}, doc{}, false
+		return policyfile.ID{}, doc{}, false
 	}
 	id := ids[s.rng.IntN(len(ids))]
 	return id, docs[id], true
 }
 
 // another is a resource of the same name as one, from the pool.
-func (s *storm) another(id policy.ID) (doc, bool) {
+func (s *storm) another(id policyfile.ID) (doc, bool) {
 	for range 20 {
 		if d, is := s.pool[s.rng.IntN(len(s.pool))][id]; is {
 			return d, true
@@ -203,7 +203,7 @@ func (s *storm) invent() *operation {
 	case n < 68:
 		return s.armadaPut()
 	case n < 72:
-		if id, _, ok := s.pick(st.docs); ok && id.Kind == policy.KindPolicy {
+		if id, _, ok := s.pick(st.docs); ok && id.Kind == policyfile.KindPolicy {
 			return s.armadaDelete(id.Name)
 		}
 	case n < 84:
@@ -230,7 +230,7 @@ func (s *storm) strict(what string, model func(*state) (*state, codes.Code), cal
 
 func (op *operation) reason() string { return fmt.Sprintf("reason %d", op.number) }
 
-func (s *storm) create(id policy.ID, d doc) *operation {
+func (s *storm) create(id policyfile.ID, d doc) *operation {
 	return s.strict("create "+id.String(), func(st *state) (*state, codes.Code) {
 		if _, is := st.docs[id]; is {
 			return nil, codes.AlreadyExists
@@ -244,14 +244,14 @@ func (s *storm) create(id policy.ID, d doc) *operation {
 }
 
 // changed is why a resource that was read with a generation is not changed.
-func (st *state) changed(id policy.ID, read uint64) codes.Code {
+func (st *state) changed(id policyfile.ID, read uint64) codes.Code {
 	if read != 0 && st.since[id] != read {
 		return codes.Aborted
 	}
 	return codes.OK
 }
 
-func (s *storm) update(id policy.ID, d doc, read *state) *operation {
+func (s *storm) update(id policyfile.ID, d doc, read *state) *operation {
 	since := read.since[id]
 	return s.strict(fmt.Sprintf("update %v of %d", id, since), func(st *state) (*state, codes.Code) {
 		if _, is := st.docs[id]; !is && !st.ever[id] {
@@ -265,7 +265,7 @@ func (s *storm) update(id policy.ID, d doc, read *state) *operation {
 	})
 }
 
-func (s *storm) delete(id policy.ID, read *state) *operation {
+func (s *storm) delete(id policyfile.ID, read *state) *operation {
 	since := read.since[id]
 	if s.one(2) {
 		since = 0
@@ -284,7 +284,7 @@ func (s *storm) delete(id policy.ID, read *state) *operation {
 
 func (s *storm) apply(read *state) *operation {
 	all := s.pool[s.rng.IntN(len(s.pool))]
-	docs, few := map[policy.ID]doc{}, s.one(2)
+	docs, few := map[policyfile.ID]doc{}, s.one(2)
 	for _, id := range sorted(all) {
 		if !few || s.one(3) {
 			docs[id] = all[id]
@@ -296,7 +296,7 @@ func (s *storm) apply(read *state) *operation {
 	return s.applying(docs, s.one(3), read.number*uint64(s.rng.IntN(2)))
 }
 
-func (s *storm) applying(docs map[policy.ID]doc, prune bool, generation uint64) *operation {
+func (s *storm) applying(docs map[policyfile.ID]doc, prune bool, generation uint64) *operation {
 	return s.strict(fmt.Sprintf("apply %d, prune %v, of %d", len(docs), prune, generation), func(st *state) (*state, codes.Code) {
 		if generation != 0 && generation != st.number {
 			return nil, codes.Aborted
@@ -321,7 +321,7 @@ func (s *storm) rollBack(read *state) *operation {
 	if read.number > 0 {
 		to += s.rng.Uint64N(read.number)
 	}
-	id, since := policy.ID{}, uint64(0)
+	id, since := policyfile.ID{}, uint64(0)
 	if s.one(2) {
 		if picked, _, ok := s.pick(s.pool[s.rng.IntN(len(s.pool))]); ok {
 			id, since = picked, read.since[picked]*uint64(s.rng.IntN(2))
@@ -333,7 +333,7 @@ func (s *storm) rollBack(read *state) *operation {
 			return nil, codes.NotFound
 		}
 		next := st.with()
-		if id == (policy.ID{}) {
+		if id == (policyfile.ID{}) {
 			next.docs = then.docs
 			return next, codes.OK
 		}
@@ -380,7 +380,7 @@ func (s *storm) armadaPut() *operation {
 	if err != nil {
 		s.fail("%w", err)
 	}
-	id, mustBe := policy.ID{Kind: policy.KindPolicy, Name: p.Name}, s.one(2)
+	id, mustBe := policyfile.ID{Kind: policyfile.KindPolicy, Name: p.Name}, s.one(2)
 	req := &pb.RetryPolicy{
 		Name: p.Name, RetryLimit: uint32(*p.RetryLimit), DefaultAction: armadaActions[p.DefaultAction],
 		Rules: []*pb.RetryRule{{Action: armadaActions["Retry"], OnCategory: "infrastructure"}},

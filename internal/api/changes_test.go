@@ -20,7 +20,7 @@ import (
 	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/policylog"
 	"github.com/refloat/refloat/internal/projection"
 	"github.com/refloat/refloat/internal/test/model"
@@ -46,7 +46,7 @@ type storm struct {
 	events, decisions, policies *shelf
 	plain                       plainLog
 
-	pool     []map[policy.ID]doc
+	pool     []map[policyfile.ID]doc
 	waiting  []model.Message // events still to be fed
 	fed      []model.Message
 	floors   []uint64 // of each: the newest generation that was acknowledged before it came
@@ -61,7 +61,7 @@ type storm struct {
 
 // changesPool are the resources that changes are made of, by the policy sets that
 // they stand in together.
-var changesPool = sync.OnceValues(func() (pool []map[policy.ID]doc, err error) {
+var changesPool = sync.OnceValues(func() (pool []map[policyfile.ID]doc, err error) {
 	for seed := range uint64(40) {
 		p := model.Generate(1000+seed, model.Options{}).Policies
 		docs, err := docsOf(p)

@@ -15,24 +15,24 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/refloat/refloat/internal/api/pb"
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/policylog"
 )
 
 // fileOf is a document of a request as a file. The name is for errors only.
-func fileOf(name string, doc *structpb.Struct) (policy.File, error) {
+func fileOf(name string, doc *structpb.Struct) (policyfile.File, error) {
 	if len(doc.GetFields()) == 0 {
-		return policy.File{}, status.Errorf(codes.InvalidArgument, "%s: missing: give a resource as the files write it, with its kind", name)
+		return policyfile.File{}, status.Errorf(codes.InvalidArgument, "%s: missing: give a resource as the files write it, with its kind", name)
 	}
 	b, err := json.Marshal(doc.AsMap())
 	if err != nil {
-		return policy.File{}, status.Errorf(codes.InvalidArgument, "%s: %v", name, err)
+		return policyfile.File{}, status.Errorf(codes.InvalidArgument, "%s: %v", name, err)
 	}
-	return policy.File{Name: name, Data: b}, nil
+	return policyfile.File{Name: name, Data: b}, nil
 }
 
 // resourceOf is a resource of a generation.
-func resourceOf(s *policylog.Snapshot, id policy.ID) (*pb.Resource, error) {
+func resourceOf(s *policylog.Snapshot, id policyfile.ID) (*pb.Resource, error) {
 	text, err := s.Unbraked.JSON(id)
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func resourceOf(s *policylog.Snapshot, id policy.ID) (*pb.Resource, error) {
 		return nil, fmt.Errorf("%s: %w", id, err)
 	}
 	r := &pb.Resource{Kind: id.Kind, Name: id.Name, Document: doc, Generation: s.Since[id]}
-	if id.Kind == policy.KindPolicy {
+	if id.Kind == policyfile.KindPolicy {
 		for _, user := range s.Unbraked.Users(id.Name) {
 			r.UsedBy = append(r.UsedBy, user.String())
 		}
@@ -51,26 +51,26 @@ func resourceOf(s *policylog.Snapshot, id policy.ID) (*pb.Resource, error) {
 }
 
 // idOf checks the kind and name of a request.
-func idOf(kind, name string) (policy.ID, error) {
-	id := policy.ID{Kind: kind, Name: name}
+func idOf(kind, name string) (policyfile.ID, error) {
+	id := policyfile.ID{Kind: kind, Name: name}
 	if err := checkKind(kind); err != nil {
 		return id, err
 	}
 	switch {
-	case kind == policy.KindSettings && name != "":
+	case kind == policyfile.KindSettings && name != "":
 		return id, status.Errorf(codes.InvalidArgument, "name %.60q: there is one %s, without a name", name, kind)
-	case kind != policy.KindSettings && name == "":
+	case kind != policyfile.KindSettings && name == "":
 		return id, status.Errorf(codes.InvalidArgument, "name: missing: which %s?", kind)
 	}
 	return id, nil
 }
 
 func checkKind(kind string) error {
-	if slices.Contains(policy.Kinds(), kind) {
+	if slices.Contains(policyfile.Kinds(), kind) {
 		return nil
 	}
-	fix := "use one of " + strings.Join(policy.Kinds(), ", ")
-	if near := policy.Nearest(kind, policy.Kinds()); near != "" {
+	fix := "use one of " + strings.Join(policyfile.Kinds(), ", ")
+	if near := policyfile.Nearest(kind, policyfile.Kinds()); near != "" {
 		fix = "did you mean " + near + "?"
 	}
 	return status.Errorf(codes.InvalidArgument, "kind %.60q: %s", kind, fix)
@@ -78,7 +78,7 @@ func checkKind(kind string) error {
 
 // invalid is the answer to documents with problems: all of them, by field.
 func invalid(err error) error {
-	var problems policy.Problems
+	var problems policyfile.Problems
 	if !errors.As(err, &problems) {
 		return err
 	}
@@ -97,7 +97,7 @@ func invalid(err error) error {
 
 const shownProblems = 5
 
-func describe(problems policy.Problems) string {
+func describe(problems policyfile.Problems) string {
 	var lines []string
 	for i, p := range problems {
 		if i == shownProblems {

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/policylog"
 )
 
@@ -23,7 +23,7 @@ type Fixed struct {
 
 // keep leaves what comes from elsewhere as it is. A queue that leaves out its
 // policies, or goes, keeps those that it has; whoever says otherwise is refused.
-func (f *Fixed) keep(now, wanted *policy.Set) (*policy.Set, error) {
+func (f *Fixed) keep(now, wanted *policyfile.Set) (*policyfile.Set, error) {
 	is, wants := map[string][]string{}, map[string][]string{}
 	for _, b := range now.Bindings() {
 		is[b.Queue] = b.Policies
@@ -34,9 +34,9 @@ func (f *Fixed) keep(now, wanted *policy.Set) (*policy.Set, error) {
 	var wrong []string
 	for _, c := range policylog.Differences(now, wanted) {
 		switch list := wants[c.Name]; {
-		case c.Kind == policy.KindPolicy:
+		case c.Kind == policyfile.KindPolicy:
 			wrong = append(wrong, fmt.Sprintf("%s would be %s", c.ID, c.Op))
-		case c.Kind == policy.KindQueue && len(list) > 0 && !slices.Equal(list, is[c.Name]):
+		case c.Kind == policyfile.KindQueue && len(list) > 0 && !slices.Equal(list, is[c.Name]):
 			wrong = append(wrong, fmt.Sprintf("%s would name %q instead of %q: leave retryPolicies out", c.ID, list, is[c.Name]))
 		}
 	}
@@ -56,14 +56,14 @@ func (f *Fixed) ours(changes []policylog.Change) []policylog.Change {
 	if !f.PoliciesOnly {
 		return changes
 	}
-	return slices.DeleteFunc(slices.Clone(changes), func(c policylog.Change) bool { return c.Kind == policy.KindQueue })
+	return slices.DeleteFunc(slices.Clone(changes), func(c policylog.Change) bool { return c.Kind == policyfile.KindQueue })
 }
 
 // pruned is the set without all that is changed here.
-func (f *Fixed) pruned(now *policy.Set) *policy.Set {
+func (f *Fixed) pruned(now *policyfile.Set) *policyfile.Set {
 	if !f.PoliciesOnly {
-		return policy.Empty()
+		return policyfile.Empty()
 	}
-	ids := slices.DeleteFunc(now.Resources(), func(id policy.ID) bool { return id.Kind == policy.KindPolicy })
+	ids := slices.DeleteFunc(now.Resources(), func(id policyfile.ID) bool { return id.Kind == policyfile.KindPolicy })
 	return now.Without(ids...)
 }

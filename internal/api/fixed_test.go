@@ -8,7 +8,7 @@ import (
 
 	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/api/pb"
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/policylog"
 )
 
@@ -94,8 +94,8 @@ func TestPoliciesOnlyFixed(t *testing.T) {
 	}
 	ml(bound)
 	// A queue may name a policy there that cannot be used here; its mode is still ours.
-	_, err = w.service.Store.Do(ctx, policylog.Edit{Make: func(now policylog.Snapshot) (*policy.Set, []policylog.Brake, error) {
-		set, _ := now.Unbraked.Bound([]policy.Binding{{Queue: "ml", Policies: []string{"infra", "ghost"}}})
+	_, err = w.service.Store.Do(ctx, policylog.Edit{Make: func(now policylog.Snapshot) (*policyfile.Set, []policylog.Brake, error) {
+		set, _ := now.Unbraked.Bound([]policyfile.Binding{{Queue: "ml", Policies: []string{"infra", "ghost"}}})
 		return set, nil, nil
 	}})
 	if err != nil {

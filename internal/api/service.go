@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/refloat/refloat/internal/api/pb"
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/policylog"
 )
 
@@ -100,14 +100,14 @@ func (s *Service) Get(ctx context.Context, r *pb.GetRequest) (*pb.Resource, erro
 	return out, answer(err)
 }
 
-func notThere(snap *policylog.Snapshot, id policy.ID) error {
+func notThere(snap *policylog.Snapshot, id policyfile.ID) error {
 	var names []string
 	for _, other := range snap.Unbraked.Resources() {
 		if other.Kind == id.Kind {
 			names = append(names, other.Name)
 		}
 	}
-	if near := policy.Nearest(id.Name, names); near != "" {
+	if near := policyfile.Nearest(id.Name, names); near != "" {
 		return status.Errorf(codes.NotFound, "there is no %s: did you mean %s?", id, near)
 	}
 	return status.Errorf(codes.NotFound, "there is no %s", id)
@@ -121,7 +121,7 @@ func (s *Service) Create(ctx context.Context, r *pb.CreateRequest) (*pb.Change, 
 	}
 	return s.change(ctx, &asked{
 		request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun,
-		make: func(now policylog.Snapshot) (*policy.Set, error) {
+		make: func(now policylog.Snapshot) (*policyfile.Set, error) {
 			set, ids, err := now.Unbraked.With(file)
 			if err != nil {
 				return nil, err
@@ -151,7 +151,7 @@ func (s *Service) Update(ctx context.Context, r *pb.UpdateRequest) (*pb.Change, 
 	}
 	return s.change(ctx, &asked{
 		request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun,
-		make: func(now policylog.Snapshot) (*policy.Set, error) {
+		make: func(now policylog.Snapshot) (*policyfile.Set, error) {
 			set, ids, err := now.Unbraked.With(file)
 			if err != nil {
 				return nil, err
@@ -169,7 +169,7 @@ func (s *Service) Update(ctx context.Context, r *pb.UpdateRequest) (*pb.Change, 
 	})
 }
 
-func touches(id policy.ID) func(*policylog.Version) bool {
+func touches(id policyfile.ID) func(*policylog.Version) bool {
 	return func(v *policylog.Version) bool {
 		return slices.ContainsFunc(v.Changes, func(c policylog.Change) bool { return c.ID == id })
 	}
@@ -187,7 +187,7 @@ func (s *Service) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.Change, 
 	}
 	return s.change(ctx, &asked{
 		request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun,
-		make: func(now policylog.Snapshot) (*policy.Set, error) {
+		make: func(now policylog.Snapshot) (*policyfile.Set, error) {
 			if _, is := now.Unbraked.Body(id); !is {
 				return nil, notThere(&now, id)
 			}
@@ -212,7 +212,7 @@ func (s *Service) Apply(ctx context.Context, r *pb.ApplyRequest) (*pb.Change, er
 	if len(r.Documents) == 0 {
 		return nil, status.Error(codes.InvalidArgument, "documents: none")
 	}
-	files := make([]policy.File, len(r.Documents))
+	files := make([]policyfile.File, len(r.Documents))
 	for i, doc := range r.Documents {
 		var err error
 		if files[i], err = fileOf(nameOf(i), doc); err != nil {
@@ -221,7 +221,7 @@ func (s *Service) Apply(ctx context.Context, r *pb.ApplyRequest) (*pb.Change, er
 	}
 	return s.change(ctx, &asked{
 		request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun,
-		make: func(now policylog.Snapshot) (*policy.Set, error) {
+		make: func(now policylog.Snapshot) (*policyfile.Set, error) {
 			if r.Generation != 0 && r.Generation != now.Generation() {
 				return nil, status.Errorf(codes.Aborted, "%s came after generation %d, which the request was made of: look again", described(now.Version), r.Generation)
 			}
@@ -237,7 +237,7 @@ func (s *Service) Apply(ctx context.Context, r *pb.ApplyRequest) (*pb.Change, er
 
 // RollBack implements pb.PoliciesServer.
 func (s *Service) RollBack(ctx context.Context, r *pb.RollBackRequest) (*pb.Change, error) {
-	var id policy.ID
+	var id policyfile.ID
 	var err error
 	if r.Kind != "" || r.Name != "" {
 		if id, err = idOf(r.Kind, r.Name); err != nil {
@@ -257,8 +257,8 @@ func (s *Service) RollBack(ctx context.Context, r *pb.RollBackRequest) (*pb.Chan
 	}
 	return s.change(ctx, &asked{
 		request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun,
-		make: func(now policylog.Snapshot) (*policy.Set, error) {
-			if id == (policy.ID{}) {
+		make: func(now policylog.Snapshot) (*policyfile.Set, error) {
+			if id == (policyfile.ID{}) {
 				return then.Unbraked, nil
 			}
 			_, is := now.Unbraked.Body(id)
@@ -280,7 +280,7 @@ func (s *Service) History(ctx context.Context, r *pb.HistoryRequest) (*pb.Histor
 	if _, err := s.Auth.Who(ctx); err != nil {
 		return nil, err
 	}
-	var id policy.ID
+	var id policyfile.ID
 	var err error
 	if r.Kind != "" || r.Name != "" {
 		if id, err = idOf(r.Kind, r.Name); err != nil {
@@ -297,7 +297,7 @@ func (s *Service) History(ctx context.Context, r *pb.HistoryRequest) (*pb.Histor
 	}
 	out := &pb.HistoryResponse{}
 	for i, v := range all {
-		if id != (policy.ID{}) && !touches(id)(v) {
+		if id != (policyfile.ID{}) && !touches(id)(v) {
 			continue
 		}
 		if len(out.Generations) == limit {

@@ -18,7 +18,7 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/filelog"
 	"github.com/refloat/refloat/internal/jobdb"
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/sink"
 )
 
@@ -261,7 +261,7 @@ func TestPolicyFiles(t *testing.T) {
 	}
 	bad := writeFile(t, dir, "bad.yaml", "kind: Queue\nname: 7\n")
 	_, err = app.ReadPolicies(bad)
-	var problems policy.Problems
+	var problems policyfile.Problems
 	if !errors.As(err, &problems) || !strings.Contains(err.Error(), bad+":2:7") {
 		t.Errorf("a mistake: %v", err)
 	}

@@ -11,23 +11,23 @@ import (
 	"time"
 
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/policylog"
 )
 
 // ReadPolicies reads policy files, and the policy files of directories, as one
 // policy set. Its error is a policy.Problems where the files are at fault.
-func ReadPolicies(paths ...string) (*policy.Set, error) {
+func ReadPolicies(paths ...string) (*policyfile.Set, error) {
 	files, err := PolicyFiles(paths...)
 	if err != nil {
 		return nil, err
 	}
-	return policy.Parse(files)
+	return policyfile.Parse(files)
 }
 
 // PolicyFiles reads policy files, and the policy files of directories.
-func PolicyFiles(paths ...string) ([]policy.File, error) {
-	var all []policy.File
+func PolicyFiles(paths ...string) ([]policyfile.File, error) {
+	var all []policyfile.File
 	for _, path := range paths {
 		info, err := os.Stat(path)
 		if err != nil {
@@ -37,9 +37,9 @@ func PolicyFiles(paths ...string) ([]policy.File, error) {
 		if !info.IsDir() {
 			dir, names = filepath.Dir(path), []string{filepath.Base(path)}
 		}
-		load := policy.LoadDir
+		load := policyfile.LoadDir
 		if names != nil {
-			load = func(fsys fs.FS) ([]policy.File, error) { return policy.LoadFiles(fsys, names...) }
+			load = func(fsys fs.FS) ([]policyfile.File, error) { return policyfile.LoadFiles(fsys, names...) }
 		}
 		files, err := load(os.DirFS(dir))
 		if err != nil {
@@ -60,11 +60,11 @@ func OpenPolicyStore(b *Backend, now func() time.Time) (*policylog.Store, error)
 
 // PublishPolicies makes a policy set the newest generation, unless it is that
 // already; brakes stay on. It returns the generation that now holds it.
-func PublishPolicies(ctx context.Context, store *policylog.Store, set *policy.Set, reason string) (uint64, error) {
+func PublishPolicies(ctx context.Context, store *policylog.Store, set *policyfile.Set, reason string) (uint64, error) {
 	author, _ := os.Hostname()
 	v, err := store.Do(ctx, policylog.Edit{
 		Author: author, Reason: reason,
-		Make: func(s policylog.Snapshot) (*policy.Set, []policylog.Brake, error) { return set, s.BrakesOn(), nil },
+		Make: func(s policylog.Snapshot) (*policyfile.Set, []policylog.Brake, error) { return set, s.BrakesOn(), nil },
 	})
 	if err != nil {
 		return 0, fmt.Errorf("publish policies: %w", err)

@@ -11,7 +11,7 @@ import (
 	"github.com/refloat/refloat/internal/chain/follow"
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/policylog"
 )
 
@@ -63,7 +63,7 @@ func Verify(ctx context.Context, logs Logs, partition int) (Verified, error) {
 	if err != nil {
 		return v, err
 	}
-	p.Rules = evaluator.Rules{Set: policy.Empty()}
+	p.Rules = evaluator.Rules{Set: policyfile.Empty().Set}
 	for {
 		s, err := f.Next()
 		if err != nil {
@@ -112,7 +112,7 @@ func verifyStretch(p *evaluator.Processor, policies *policylog.Log, s *follow.St
 		case set.Horizon().Nanoseconds() != p.State.Horizon:
 			return fmt.Errorf("%w: envelope %d activates policy generation %d with another horizon than the policies log has", ErrDifferent, s.Envelope.Seq, p.Progress.Generation)
 		}
-		p.Rules = evaluator.Rules{Generation: p.Progress.Generation, Set: set}
+		p.Rules = evaluator.Rules{Generation: p.Progress.Generation, Set: set.Set}
 	}
 	if v := p.Progress.Semantics; len(s.Messages) > 0 && v != evaluator.SemanticsVersion {
 		return fmt.Errorf("envelope %d was decided by semantics %d; this program knows %d: verify with the version that the log names", s.Envelope.Seq, v, evaluator.SemanticsVersion)

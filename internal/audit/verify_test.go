@@ -324,7 +324,7 @@ func TestVerifyStops(t *testing.T) {
 		t.Errorf("Verify = %v, want %v", err, context.Canceled)
 	}
 	visit := func(*eventlog.Message, *evaluator.Output) error { return nil }
-	if _, err := audit.Replay(ctx, &w.events, 0, w.sets[0], visit); !errors.Is(err, context.Canceled) {
+	if _, err := audit.Replay(ctx, &w.events, 0, w.sets[0].Set, visit); !errors.Is(err, context.Canceled) {
 		t.Errorf("Replay = %v, want %v", err, context.Canceled)
 	}
 }
@@ -336,7 +336,7 @@ func TestReplay(t *testing.T) {
 	w := newWorld(t, 3, 12)
 	var running chain.Hash
 	next := 0
-	p, err := audit.Replay(context.Background(), &w.events, 0, w.sets[0], func(m *eventlog.Message, out *evaluator.Output) error {
+	p, err := audit.Replay(context.Background(), &w.events, 0, w.sets[0].Set, func(m *eventlog.Message, out *evaluator.Output) error {
 		if m.Position != w.events[next].Position {
 			t.Fatalf("message %d at %v, want %v", next, m.Position, w.events[next].Position)
 		}
@@ -353,7 +353,7 @@ func TestReplay(t *testing.T) {
 		t.Errorf("Replay = %+v, %v after %d of %d messages; want running hash %v", p, err, next, len(w.events), running)
 	}
 	enough := errors.New("enough")
-	if _, err := audit.Replay(context.Background(), &w.events, 0, w.sets[0], func(*eventlog.Message, *evaluator.Output) error { return enough }); !errors.Is(err, enough) {
+	if _, err := audit.Replay(context.Background(), &w.events, 0, w.sets[0].Set, func(*eventlog.Message, *evaluator.Output) error { return enough }); !errors.Is(err, enough) {
 		t.Errorf("Replay = %v, want %v", err, enough)
 	}
 }

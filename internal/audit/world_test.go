@@ -10,7 +10,7 @@ import (
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/policylog"
 	"github.com/refloat/refloat/internal/projection"
 	"github.com/refloat/refloat/internal/test/model"
@@ -58,7 +58,7 @@ func (*reader) Close() error             { return nil }
 type world struct {
 	events, policies topic
 	envelopes        []*chain.Envelope // in force
-	sets             []*policy.Set     // generation i+1
+	sets             []*policyfile.Set // generation i+1
 	running          chain.Hash
 }
 
@@ -82,11 +82,11 @@ func newWorld(t testing.TB, seed uint64, records int) *world {
 
 func (w *world) publish(t testing.TB, files []model.File) {
 	t.Helper()
-	var in []policy.File
+	var in []policyfile.File
 	for _, f := range files {
-		in = append(in, policy.File{Name: f.Name, Data: f.Data})
+		in = append(in, policyfile.File{Name: f.Name, Data: f.Data})
 	}
-	set, err := policy.Parse(in)
+	set, err := policyfile.Parse(in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func (w *world) answer(t testing.TB, rng *rand.Rand) (records int) {
 			&chain.PolicyActivated{Generation: generation, Digest: set.Digest(), HorizonMS: set.Horizon().Milliseconds()},
 		}
 		p.Activate(front)
-		p.Rules = evaluator.Rules{Generation: generation, Set: set}
+		p.Rules = evaluator.Rules{Generation: generation, Set: set.Set}
 		w.envelopes = append(w.envelopes, &chain.Envelope{Records: [][]byte{chain.AppendRecord(nil, front[0]), chain.AppendRecord(nil, front[1])}})
 	}
 	for generation := uint64(1); generation <= 2; generation++ {

@@ -236,7 +236,7 @@ func (o *Owner) activations() []chain.Record {
 	}
 	if newest, set := o.cfg.Policies.Newest(); newest > o.proc.Progress.Generation {
 		front = append(front, &chain.PolicyActivated{Generation: newest, Digest: set.Digest(), HorizonMS: set.Horizon().Milliseconds()})
-		o.proc.Rules = Rules{Generation: newest, Set: set}
+		o.proc.Rules = Rules{Generation: newest, Set: set.Set}
 	}
 	o.proc.Activate(front)
 	return front

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/refloat/refloat/internal/policy/policyfile"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/refloat/refloat/events"
@@ -103,7 +105,7 @@ func decideHistory(h model.History) ([][]model.Record, error) {
 			return err
 		}
 		generation++
-		p.Rules = evaluator.Rules{Generation: generation, Set: set}
+		p.Rules = evaluator.Rules{Generation: generation, Set: set.Set}
 		p.Activate([]chain.Record{&chain.PolicyActivated{Generation: generation, Digest: set.Digest(), HorizonMS: set.Horizon().Milliseconds()}})
 		return nil
 	}
@@ -134,12 +136,12 @@ func decideHistory(h model.History) ([][]model.Record, error) {
 	return out, nil
 }
 
-func parse(files []model.File) (*policy.Set, error) {
-	var in []policy.File
+func parse(files []model.File) (*policyfile.Set, error) {
+	var in []policyfile.File
 	for _, f := range files {
-		in = append(in, policy.File{Name: f.Name, Data: f.Data})
+		in = append(in, policyfile.File{Name: f.Name, Data: f.Data})
 	}
-	set, err := policy.Parse(in)
+	set, err := policyfile.Parse(in)
 	if err != nil {
 		return nil, fmt.Errorf("policies: %w", err)
 	}

@@ -460,6 +460,6 @@ func (o *Owner) awaitPolicies() (bool, error) {
 		return false, fmt.Errorf("%w: generation %d has digest %x in the policies log, %x in the decision log",
 			policylog.ErrUnusable, generation, d, o.proc.Progress.PolicySet)
 	}
-	o.proc.Rules = Rules{Generation: generation, Set: set}
+	o.proc.Rules = Rules{Generation: generation, Set: set.Set}
 	return true, o.startLive()
 }

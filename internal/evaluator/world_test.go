@@ -231,7 +231,7 @@ func direct(t *testing.T, w *world) chain.Hash {
 		t.Fatal(err)
 	}
 	_, set := p.Newest()
-	progress, err := audit.Replay(context.Background(), w.events, 0, set, func(*eventlog.Message, *evaluator.Output) error { return nil })
+	progress, err := audit.Replay(context.Background(), w.events, 0, set.Set, func(*eventlog.Message, *evaluator.Output) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

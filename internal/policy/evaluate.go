@@ -33,8 +33,8 @@ func (s *Set) decide(f *Failure, c *Counts, l *ladder) Verdict {
 		s.withoutPolicy(&v, f, c)
 		return v
 	}
-	var room [16]*policy
-	var applying []*policy
+	var room [16]*Policy
+	var applying []*Policy
 	applying, v.Skipped = s.applying(q, f.JobPolicies, room[:0])
 	rule, container := firstMatch(applying, f, l)
 	switch {
@@ -51,7 +51,7 @@ func (s *Set) decide(f *Failure, c *Counts, l *ladder) Verdict {
 
 // firstMatch returns the first rule that matches, and the container that made
 // it match.
-func firstMatch(applying []*policy, f *Failure, l *ladder) (match *rule, container string) {
+func firstMatch(applying []*Policy, f *Failure, l *ladder) (match *rule, container string) {
 	if l != nil {
 		return l.firstMatch(applying, f)
 	}
@@ -68,7 +68,7 @@ func firstMatch(applying []*policy, f *Failure, l *ladder) (match *rule, contain
 }
 
 // firstMatch tries every rule in order, and collects them.
-func (l *ladder) firstMatch(applying []*policy, f *Failure) (match *rule, container string) {
+func (l *ladder) firstMatch(applying []*Policy, f *Failure) (match *rule, container string) {
 	for _, p := range applying {
 		for i := range p.rules {
 			r := &p.rules[i]
@@ -88,9 +88,9 @@ func (l *ladder) firstMatch(applying []*policy, f *Failure) (match *rule, contai
 
 // defaultOf returns the default action of the first policy that states one,
 // nil when none does.
-func defaultOf(applying []*policy) *target {
+func defaultOf(applying []*Policy) *target {
 	for _, p := range applying {
-		if p.byDefault.action != noAction {
+		if p.byDefault.action != NoAction {
 			return &p.byDefault
 		}
 	}
@@ -105,7 +105,7 @@ func (s *Set) act(v *Verdict, q *queue, t *target, f *Failure, c *Counts, l *lad
 		return
 	}
 	v.Policy, v.Rule = t.key.Policy, t.shown
-	if t.action == fail {
+	if t.action == Fail {
 		v.Code = t.code(RuleFail, DefaultFail)
 		return
 	}
@@ -115,7 +115,7 @@ func (s *Set) act(v *Verdict, q *queue, t *target, f *Failure, c *Counts, l *lad
 	}
 	g, count := s.grantOf(t), c.of(t.key)
 	n := uint64(count.Ignored) + 1
-	if t.action == ignore {
+	if t.action == Ignore {
 		v.Code = RuleIgnore
 	} else {
 		v.LimitFrom, v.RuleUsed, v.RuleLimit = g.limitFrom, count.Granted, g.limit

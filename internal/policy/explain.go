@@ -81,11 +81,11 @@ func (m *matchers) why(f *Failure, failed Matcher) string {
 		if !slices.ContainsFunc(f.Containers, func(c Container) bool { return c.Message != "" && m.sees(&c) }) {
 			return m.noContainer("has a message")
 		}
-		return fmt.Sprintf("no message matches %q", m.pattern)
+		return fmt.Sprintf("no message matches %q", m.Pattern.re)
 	case OnFailureCategory:
-		return whyLabel("category", f.Category, m.categories)
+		return whyLabel("category", f.Category, m.Categories)
 	case OnFailureSubcategory:
-		return whyLabel("subcategory", f.Subcategory, m.subcategories)
+		return whyLabel("subcategory", f.Subcategory, m.Subcategories)
 	case NoMatcher:
 	}
 	return ""
@@ -96,11 +96,11 @@ func (m *matchers) whyConditions(f *Failure) string {
 	if oom, _ := m.oomKilled(f); oom {
 		have = have.With(OOMKilled)
 	}
-	asked := "[" + strings.Join(m.conditions.names(), " ") + "]"
+	asked := "[" + strings.Join(m.Conditions.names(), " ") + "]"
 	switch names := have.names(); {
-	case m.containerName != "" && m.conditions.Has(OOMKilled):
-		return fmt.Sprintf("container %q was not OOMKilled", m.containerName)
-	case m.containerName != "":
+	case m.ContainerName != "" && m.Conditions.Has(OOMKilled):
+		return fmt.Sprintf("container %q was not OOMKilled", m.ContainerName)
+	case m.ContainerName != "":
 		return asked + " never holds of a container, and the rule names one"
 	case len(names) == 0:
 		return "no condition, so none of " + asked
@@ -117,21 +117,21 @@ func (m *matchers) whyExitCodes(f *Failure) string {
 		return m.noContainer("failed")
 	}
 	verb := "is not in"
-	if m.operator == notIn {
+	if m.ExitCodes.NotIn {
 		verb = "is in"
 	}
-	return fmt.Sprintf("exit code %d of container %q %s %v", t.ExitCode, t.Name, verb, m.codes)
+	return fmt.Sprintf("exit code %d of container %q %s %v", t.ExitCode, t.Name, verb, m.ExitCodes.Codes)
 }
 
 // noContainer says that none of the containers the rule sees did something.
 func (m *matchers) noContainer(did string) string {
-	if m.containerName != "" {
-		return fmt.Sprintf("no container %q %s", m.containerName, did)
+	if m.ContainerName != "" {
+		return fmt.Sprintf("no container %q %s", m.ContainerName, did)
 	}
 	return "no container " + did
 }
 
-func whyLabel(what, have string, asked []label) string {
+func whyLabel(what, have string, asked []string) string {
 	if have == "" {
 		return fmt.Sprintf("no %s, so none of %v", what, asked)
 	}

@@ -7,9 +7,9 @@ import "math/bits"
 // not match, and misses none that does.
 type index struct {
 	conditions    facet[Condition]
-	codes         facet[exitCode] // of In only
-	categories    facet[label]
-	subcategories facet[label]
+	codes         facet[int32] // of In only
+	categories    facet[string]
+	subcategories facet[string]
 	messages      facet[string] // by pieces of which a message that matches has one
 	pieces        map[[leastPiece]byte][]string
 	begins        [256]bool // what pieces begin with
@@ -19,7 +19,7 @@ type index struct {
 type ruleSet []uint64
 
 // mask is room for the ruleSet of any policy.
-type mask [(maxRules + 63) / 64]uint64
+type mask [(MaxRules + 63) / 64]uint64
 
 func (r ruleSet) add(rule int) { r[rule/64] |= 1 << (rule % 64) }
 
@@ -104,8 +104,8 @@ func (x *index) find(f *Failure, rules int, room *mask) ruleSet {
 	for i := range may {
 		may[i] = 1<<min(64, rules-i*64) - 1
 	}
-	x.categories.narrow(may, []label{label(f.Category)})
-	x.subcategories.narrow(may, []label{label(f.Subcategory)})
+	x.categories.narrow(may, []string{f.Category})
+	x.subcategories.narrow(may, []string{f.Subcategory})
 	x.narrowConditions(may, f)
 	x.narrowCodes(may, f)
 	x.narrowMessages(may, f)
@@ -133,10 +133,10 @@ func (x *index) narrowConditions(may ruleSet, f *Failure) {
 }
 
 func (x *index) narrowCodes(may ruleSet, f *Failure) {
-	var room [8]exitCode
+	var room [8]int32
 	values := room[:0]
 	for i := range f.Containers {
-		values = append(values, exitCode(f.Containers[i].ExitCode))
+		values = append(values, f.Containers[i].ExitCode)
 	}
 	x.codes.narrow(may, values)
 }
@@ -171,25 +171,29 @@ func (x *index) narrowMessages(may ruleSet, f *Failure) {
 func newIndex(rules []rule) index {
 	var x index
 	for i := range rules {
-		m := &rules[i].matchers
+		m := &rules[i].Matchers
 		var conditions []Condition
 		for c := OOMKilled; c <= LeaseExpired; c++ {
-			if m.conditions.Has(c) {
+			if m.Conditions.Has(c) {
 				conditions = append(conditions, c)
 			}
 		}
-		codes := m.codes
-		if m.operator == notIn {
+		codes := m.ExitCodes.Codes
+		if m.ExitCodes.NotIn {
 			codes = nil
 		}
 		x.conditions.add(i, len(rules), conditions)
 		x.codes.add(i, len(rules), codes)
-		x.categories.add(i, len(rules), m.categories)
-		x.subcategories.add(i, len(rules), m.subcategories)
-		for _, piece := range m.pieces {
+		x.categories.add(i, len(rules), m.Categories)
+		x.subcategories.add(i, len(rules), m.Subcategories)
+		var pieces []string
+		if m.Pattern != nil {
+			pieces = m.Pattern.pieces
+		}
+		for _, piece := range pieces {
 			x.addPiece(piece)
 		}
-		x.messages.add(i, len(rules), m.pieces)
+		x.messages.add(i, len(rules), pieces)
 	}
 	return x
 }

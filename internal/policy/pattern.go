@@ -1,54 +1,54 @@
 package policy
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"regexp/syntax"
-	"strconv"
 	"unicode"
 	"unicode/utf8"
 )
 
-// pattern is a regular expression of RE2.
-type pattern struct {
-	source   string
-	compiled *regexp.Regexp
-	size     int
-	pieces   []string // see piecesOf
+// MaxPatternSize is the greatest size of a pattern. It bounds the time that a
+// pattern takes on a message, and its memory.
+const MaxPatternSize = 5_000
+
+// Pattern is a regular expression of RE2, unanchored.
+type Pattern struct {
+	re     *regexp.Regexp
+	size   int
+	pieces []string // see piecesOf
 }
 
-// What bounds the time that a pattern takes on a message, and the memory.
-const (
-	maxPattern      = 4096   // bytes of one as it is written
-	maxPatternSize  = 5_000  // see sizeOf
-	maxPatternSizes = 50_000 // of one policy
-)
+// PatternTooLargeError is the error of a pattern larger than MaxPatternSize.
+type PatternTooLargeError struct{ Size int }
 
-func (p *pattern) form() (string, string) { return "a regular expression in quotes", "!!str" }
-func (p *pattern) text() string           { return p.source }
-func (p *pattern) parse(s string) fault {
-	*p = pattern{source: s}
-	if f := printable(s, maxPattern); f != (fault{}) {
-		return f
-	}
+func (e *PatternTooLargeError) Error() string {
+	return fmt.Sprintf("%d parts with its repetitions written out, at most %d", e.Size, MaxPatternSize)
+}
+
+// ParsePattern compiles a pattern. Its error is a [*syntax.Error] or a
+// [*PatternTooLargeError].
+func ParsePattern(s string) (*Pattern, error) {
 	tree, err := syntax.Parse(s, syntax.Perl)
 	if err != nil {
-		message := err.Error()
-		if e := (*syntax.Error)(nil); errors.As(err, &e) {
-			message = e.Code.String() + ": " + strconv.Quote(e.Expr)
-		}
-		return fault{codeBadPattern, message, "write a regular expression of RE2, in single quotes"}
+		return nil, err
 	}
-	if p.size = sizeOf(tree); p.size > maxPatternSize {
-		return fault{
-			codeTooMuch, fmt.Sprintf("%d parts with its repetitions written out, at most %d", p.size, maxPatternSize),
-			"repeat less: x{1000} is x a thousand times",
-		}
+	size := sizeOf(tree)
+	if size > MaxPatternSize {
+		return nil, &PatternTooLargeError{size}
 	}
-	p.compiled, p.pieces = regexp.MustCompile(s), piecesOf(tree)
-	return fault{}
+	re, err := regexp.Compile(s)
+	if err != nil {
+		return nil, err
+	}
+	return &Pattern{re, size, piecesOf(tree)}, nil
 }
+
+// String returns the pattern as it was written.
+func (p *Pattern) String() string { return p.re.String() }
+
+// Size is how many parts the pattern has with its repetitions written out.
+func (p *Pattern) Size() int { return p.size }
 
 // sizeOf is how many parts a pattern has with its repetitions written out: the
 // size of the program that it is compiled to, about. It does not overflow: the

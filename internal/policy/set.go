@@ -1,8 +1,7 @@
 package policy
 
 import (
-	"cmp"
-	"crypto/sha256"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -18,38 +17,13 @@ type Set struct {
 	terminationSlack  time.Duration
 	horizon           time.Duration
 	jobsMaySelect     bool
-	inherited         overrides // what policies inherit
-	fallback          []*policy // defaultPolicyName, where it exists
+	inherited         Overrides // what policies inherit
+	fallback          []*Policy // the settings' default policy, where it exists
 
-	policies map[string]*policy
+	policies map[string]*Policy
 	queues   map[string]*queue
-	other    *queue // any queue that no file mentions
-
-	content *content // what it was built of; never changed
-	digest  [sha256.Size]byte
-}
-
-// content is what a Set is built of: all that decides.
-type content struct {
-	settings settingsSpec
-	policies []*policy  // by name
-	bindings []*binding // by name
-}
-
-// policy is one RetryPolicy. It depends on nothing but its text, so sets share
-// the policies that are the same in them, and it is never changed.
-type policy struct {
-	namedPolicy        // settled
-	text        string // canonical
-	byDefault   target
-	rules       []rule
-	index       index
-}
-
-// binding is what the files say of a queue. Sets share it as they share policies.
-type binding struct {
-	queueSpec
-	text string // canonical
+	other    *queue // any queue that has no definition
+	digest   [32]byte
 }
 
 // rule is one rule of a policy.
@@ -63,8 +37,8 @@ type target struct {
 	key          RuleKey
 	shown        string // what Verdict.Rule says
 	isDefault    bool
-	action       action     // noAction: a policy without defaultAction
-	policy, rule *overrides // what they say of retries; no rule: a default action
+	action       Action     // NoAction: a policy without a default action
+	policy, rule *Overrides // what they say of retries; no rule: a default action
 }
 
 // grant is how retries are granted: each field from the most specific level
@@ -79,15 +53,60 @@ type grant struct {
 
 // queue is what is bound to a queue.
 type queue struct {
-	policies    []*policy // its own, each once
+	policies    []*Policy // its own, each once
 	skipped     []string  // names of its own that do not exist, each once
 	shadow      bool
 	killed      bool
 	pausedUntil int64 // Unix nanoseconds; that of the settings where it is later
 }
 
-// Empty returns the set of no files: all defaults, no policy.
-func Empty() *Set { return build(&content{}) }
+// New makes a set. The digest stands for all that decides: sets with equal
+// digests decide equally. Names of policies and queues are unique.
+func New(settings *Settings, policies []*Policy, queues []Queue, digest [32]byte) *Set {
+	s := &Set{
+		enabled:           settings.Enabled,
+		globalMax:         settings.GlobalMaxRetries,
+		legacyMaxAttempts: settings.LegacyMaxAttempts,
+		terminationSlack:  settings.TerminationSlack,
+		horizon:           settings.Horizon,
+		jobsMaySelect:     settings.JobsMaySelect,
+		inherited:         Overrides{RetryLimit: &settings.GlobalMaxRetries, Backoff: settings.DefaultBackoff},
+		policies:          make(map[string]*Policy, len(policies)),
+		queues:            make(map[string]*queue, len(queues)),
+		digest:            digest,
+	}
+	for _, p := range policies {
+		s.policies[p.name] = p
+	}
+	if p := s.policies[settings.DefaultPolicy]; p != nil {
+		s.fallback = []*Policy{p}
+	}
+	s.other = s.bind(&Queue{}, settings)
+	for i := range queues {
+		s.queues[queues[i].Name] = s.bind(&queues[i], settings)
+	}
+	return s
+}
+
+// bind finds what is bound to one queue.
+func (s *Set) bind(d *Queue, settings *Settings) *queue {
+	const never = math.MinInt64
+	q := &queue{
+		shadow:      or(d.Shadow, settings.Shadow),
+		killed:      d.Killed,
+		pausedUntil: max(or(d.PausedUntil, never), or(settings.PausedUntil, never)),
+	}
+	for _, name := range d.Policies {
+		p := s.policies[name]
+		switch {
+		case p == nil && !slices.Contains(q.skipped, name):
+			q.skipped = append(q.skipped, name)
+		case p != nil && !slices.Contains(q.policies, p):
+			q.policies = append(q.policies, p)
+		}
+	}
+	return q
+}
 
 // Enabled is the settings' enabled (SEMANTICS 3 and 10).
 func (s *Set) Enabled() bool { return s.enabled }
@@ -95,12 +114,28 @@ func (s *Set) Enabled() bool { return s.enabled }
 // Horizon is how long the settings keep ended jobs (SEMANTICS 1).
 func (s *Set) Horizon() time.Duration { return s.horizon }
 
-// Canonical returns the one encoding of this set: all that was set explicitly,
-// independent of files, comments and their order.
-func (s *Set) Canonical() []byte { return s.content.canonical() }
+// GlobalMaxRetries is the settings' cap of all retries of a job.
+func (s *Set) GlobalMaxRetries() uint32 { return s.globalMax }
 
-// Digest is the SHA-256 of Canonical.
+// Digest is the SHA-256 of the set's canonical encoding.
 func (s *Set) Digest() [32]byte { return s.digest }
+
+// Queues lists the queues that have a definition, by name.
+func (s *Set) Queues() []string { return slices.Sorted(maps.Keys(s.queues)) }
+
+// Has says whether the set has a policy of that name.
+func (s *Set) Has(name string) bool { return s.policies[name] != nil }
+
+// Applying names the policies that apply to a job of the queue with that
+// annotation, in order.
+func (s *Set) Applying(queue, annotation string) []string {
+	list, _ := s.applying(s.queue(queue), annotation, nil)
+	names := make([]string, len(list))
+	for i, p := range list {
+		names[i] = p.name
+	}
+	return names
+}
 
 // queue returns what is bound to the queue of that name.
 func (s *Set) queue(name string) *queue {
@@ -112,7 +147,7 @@ func (s *Set) queue(name string) *queue {
 
 // applying appends the policies that apply to a job of q with that annotation
 // to room, and names those that were skipped (SEMANTICS 3).
-func (s *Set) applying(q *queue, annotation string, room []*policy) ([]*policy, []string) {
+func (s *Set) applying(q *queue, annotation string, room []*Policy) ([]*Policy, []string) {
 	list, skipped := q.policies, q.skipped
 	if annotation != "" {
 		list, skipped = s.selecting(q, annotation, room)
@@ -124,7 +159,7 @@ func (s *Set) applying(q *queue, annotation string, room []*policy) ([]*policy, 
 }
 
 // selecting is applying for a job that names policies of its own.
-func (s *Set) selecting(q *queue, annotation string, room []*policy) ([]*policy, []string) {
+func (s *Set) selecting(q *queue, annotation string, room []*Policy) ([]*Policy, []string) {
 	list, skipped := append(room, q.policies...), slices.Clip(q.skipped)
 	var missing map[string]bool
 	for name := range strings.SplitSeq(annotation, ",") {
@@ -132,7 +167,7 @@ func (s *Set) selecting(q *queue, annotation string, room []*policy) ([]*policy,
 		p := s.policies[name]
 		switch {
 		case name == "" || p != nil && slices.Contains(list, p):
-		case p != nil && or(p.Spec.SelectableByJobs, s.jobsMaySelect):
+		case p != nil && or(p.selectable, s.jobsMaySelect):
 			list = append(list, p)
 		case !missing[name] && !slices.Contains(q.skipped, name):
 			if missing == nil {
@@ -145,60 +180,52 @@ func (s *Set) selecting(q *queue, annotation string, room []*policy) ([]*policy,
 	return list, skipped
 }
 
-// build makes a Set of content that holds no faults.
-func build(c *content) *Set {
-	slices.SortFunc(c.policies, func(a, b *policy) int { return cmp.Compare(a.Name, b.Name) })
-	slices.SortFunc(c.bindings, func(a, b *binding) int { return cmp.Compare(a.Name, b.Name) })
-	c.settings.DefaultBackoff.settle()
-	g := &c.settings
-	s := &Set{
-		enabled:           or(g.Enabled, true),
-		globalMax:         uint32(or(g.GlobalMaxRetries, 20)),
-		legacyMaxAttempts: uint32(or(g.LegacyMaxAttempts, 4)),
-		terminationSlack:  or(g.TerminationSlack, 0).duration(),
-		horizon:           or(g.Horizon, duration(24*time.Hour/time.Millisecond)).duration(),
-		jobsMaySelect:     or(g.JobsMaySelect, true),
-		policies:          make(map[string]*policy, len(c.policies)),
-		queues:            make(map[string]*queue, len(c.bindings)),
-		content:           c,
-		digest:            sha256.Sum256(c.canonical()),
-	}
-	limit := limit(s.globalMax)
-	s.inherited = overrides{RetryLimit: &limit, Backoff: g.DefaultBackoff}
-	for _, p := range c.policies {
-		s.policies[string(p.Name)] = p
-	}
-	if p := s.policies[string(g.DefaultPolicyName)]; p != nil {
-		s.fallback = []*policy{p}
-	}
-	s.other = s.bind(&queueSpec{}, g)
-	for _, b := range c.bindings {
-		s.queues[string(b.Name)] = s.bind(&b.queueSpec, g)
-	}
-	return s
+// level is one of the levels that set how retries are granted.
+type level struct {
+	*Overrides
+	from LimitFrom
 }
 
-// bind finds what is bound to one queue.
-func (s *Set) bind(spec *queueSpec, g *settingsSpec) *queue {
-	unset := instant(math.MinInt64)
-	q := &queue{
-		shadow:      g.Mode == shadow,
-		killed:      spec.Killed,
-		pausedUntil: int64(max(or(spec.PausedUntil, unset), or(g.PausedUntil, unset))),
+// grantOf returns how the target grants retries, with all that it inherits.
+func (s *Set) grantOf(t *target) grant {
+	levels := [...]level{{&s.inherited, FromGlobal}, {t.policy, FromPolicy}, {t.rule, FromRule}}
+	if t.rule == nil {
+		return inherit(levels[:2]...)
 	}
-	if spec.Mode != noMode {
-		q.shadow = spec.Mode == shadow
-	}
-	for _, name := range spec.RetryPolicies {
-		p := s.policies[string(name)]
-		switch {
-		case p == nil && !slices.Contains(q.skipped, string(name)):
-			q.skipped = append(q.skipped, string(name))
-		case p != nil && !slices.Contains(q.policies, p):
-			q.policies = append(q.policies, p)
+	return inherit(levels[:]...)
+}
+
+// inherit goes from the most general level to the most specific.
+func inherit(levels ...level) grant {
+	initial, longest, growth, jitter := time.Duration(0), 10*time.Minute, uint32(2000), uint32(0)
+	var g grant
+	for _, l := range levels {
+		if l.RetryLimit != nil {
+			g.limit, g.limitFrom = *l.RetryLimit, l.from
+		}
+		initial = or(l.Backoff.InitialDelay, initial)
+		longest = or(l.Backoff.MaxDelay, longest)
+		growth = or(l.Backoff.Multiplier, growth)
+		jitter = or(l.Backoff.Jitter, jitter)
+		g.avoid = or(l.Avoid, g.avoid)
+		if l.Replacement != NoReplacement {
+			g.whenTerminated = l.Replacement == WhenTerminated
 		}
 	}
-	return q
+	common := commonDivisor(uint64(growth), 1000)
+	g.backoff = backoff{
+		initial: uint64(initial / time.Millisecond), max: uint64(longest / time.Millisecond),
+		num: uint64(growth) / common, den: 1000 / common,
+		jitter: uint64(jitter),
+	}
+	return g
+}
+
+func commonDivisor(a, b uint64) uint64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
 }
 
 // or returns what p points to, or the default where p is nil.

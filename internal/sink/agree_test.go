@@ -8,7 +8,7 @@ import (
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/projection"
 	"github.com/refloat/refloat/internal/sink"
 	"github.com/refloat/refloat/internal/test/model"
@@ -23,15 +23,15 @@ func decide(t *testing.T, h model.History) (events, decisions *memTopic) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var files []policy.File
+	var files []policyfile.File
 	for _, f := range h.YAML() {
-		files = append(files, policy.File{Name: f.Name, Data: f.Data})
+		files = append(files, policyfile.File{Name: f.Name, Data: f.Data})
 	}
-	set, err := policy.Parse(files)
+	set, err := policyfile.Parse(files)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &evaluator.Processor{State: state, Rules: evaluator.Rules{Generation: 1, Set: set}}
+	p := &evaluator.Processor{State: state, Rules: evaluator.Rules{Generation: 1, Set: set.Set}}
 	p.Activate([]chain.Record{&chain.PolicyActivated{Generation: 1, Digest: set.Digest(), HorizonMS: forever}})
 	events, decisions = newTopic(1), newTopic(1)
 	c := newChain(t, decisions, 0)

@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/refloat/refloat/internal/api"
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
 // readAuth reads who may do what. No error of it shows what stands in the file
@@ -111,7 +111,7 @@ func fieldsFit(n *yaml.Node, path string, t reflect.Type) error {
 		}
 		if next == t {
 			fix := "use one of " + strings.Join(names, ", ")
-			if near := policy.Nearest(key.Value, names); near != "" {
+			if near := policyfile.Nearest(key.Value, names); near != "" {
 				fix = "did you mean " + near + "?"
 			}
 			return fmt.Errorf("line %d: %s: no such field: %s", key.Line, at, fix)

@@ -28,7 +28,7 @@ import (
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
 	"github.com/refloat/refloat/internal/eventlog/recording"
 	"github.com/refloat/refloat/internal/jobdb/postgres"
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/policylog"
 	"github.com/refloat/refloat/internal/projection"
 	"github.com/refloat/refloat/internal/sink"
@@ -297,7 +297,7 @@ func (w *world) refloat(mode writer.Mode) *refloat {
 		return log
 	}
 	r.decisions, r.policies = open("decisions", w.events.Partitions()), open("policies", 1)
-	set, err := policy.Parse([]policy.File{{Name: "policies.yaml", Data: []byte(w.rules)}})
+	set, err := policyfile.Parse([]policyfile.File{{Name: "policies.yaml", Data: []byte(w.rules)}})
 	w.must(err)
 	payload, err := policylog.Encode(&policylog.Proposal{Set: set, Author: "test", Time: time.Now().UnixNano()})
 	w.must(err)

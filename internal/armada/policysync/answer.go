@@ -14,20 +14,20 @@ import (
 
 	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/api/pb"
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
 // answer is all that the server says, in an order of its own.
 type answer struct {
 	policies []said
-	bindings []policy.Binding
+	bindings []policyfile.Binding
 }
 
 // said is a policy as the server says it.
 type said struct {
 	name string
-	file policy.File // in Armada's flat form
-	not  string      // why there is no file
+	file policyfile.File // in Armada's flat form
+	not  string          // why there is no file
 }
 
 // read asks the server. Queues come first, so that a policy that was made and then
@@ -77,11 +77,11 @@ func (f *Follower) readQueues(ctx context.Context, a *answer) error {
 		case err != nil:
 			return err
 		case m.GetEnd() != nil:
-			slices.SortStableFunc(a.bindings, func(x, y policy.Binding) int { return cmp.Compare(x.Queue, y.Queue) })
+			slices.SortStableFunc(a.bindings, func(x, y policyfile.Binding) int { return cmp.Compare(x.Queue, y.Queue) })
 			return nil
 		}
 		if q := m.GetQueue(); len(q.GetRetryPolicies()) > 0 {
-			a.bindings = append(a.bindings, policy.Binding{Queue: q.Name, Policies: q.RetryPolicies})
+			a.bindings = append(a.bindings, policyfile.Binding{Queue: q.Name, Policies: q.RetryPolicies})
 		}
 	}
 }
@@ -96,10 +96,10 @@ func plain(err error) error {
 
 // onto is the set in which policies and bindings are as the server says, and what of
 // it cannot be used.
-func (a *answer) onto(now *policy.Set) (set *policy.Set, not []string, err error) {
+func (a *answer) onto(now *policyfile.Set) (set *policyfile.Set, not []string, err error) {
 	there := map[string]bool{}
 	wrong := map[string]string{} // by file
-	var files []policy.File
+	var files []policyfile.File
 	for _, s := range a.policies {
 		there[s.name] = true
 		if s.not != "" {
@@ -108,16 +108,16 @@ func (a *answer) onto(now *policy.Set) (set *policy.Set, not []string, err error
 		}
 		files = append(files, s.file)
 	}
-	gone := slices.DeleteFunc(now.Resources(), func(id policy.ID) bool { return id.Kind != policy.KindPolicy || there[id.Name] })
+	gone := slices.DeleteFunc(now.Resources(), func(id policyfile.ID) bool { return id.Kind != policyfile.KindPolicy || there[id.Name] })
 	base := now.Without(gone...)
 	set, _, err = base.With(files...)
-	if problems, ok := errors.AsType[policy.Problems](err); ok {
+	if problems, ok := errors.AsType[policyfile.Problems](err); ok {
 		for _, p := range problems {
 			if wrong[p.File] == "" {
 				wrong[p.File] = p.Path + ": " + p.Message
 			}
 		}
-		files = slices.DeleteFunc(files, func(f policy.File) bool { return wrong[f.Name] != "" })
+		files = slices.DeleteFunc(files, func(f policyfile.File) bool { return wrong[f.Name] != "" })
 		set, _, err = base.With(files...)
 	}
 	if err != nil {
@@ -125,7 +125,7 @@ func (a *answer) onto(now *policy.Set) (set *policy.Set, not []string, err error
 	}
 	for _, s := range a.policies {
 		if why := wrong[s.file.Name]; why != "" {
-			id := policy.ID{Kind: policy.KindPolicy, Name: s.name}
+			id := policyfile.ID{Kind: policyfile.KindPolicy, Name: s.name}
 			what := "is not there"
 			if _, kept := set.Body(id); kept {
 				what = "stays as it was"

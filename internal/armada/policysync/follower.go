@@ -19,7 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/refloat/refloat/internal/api/pb"
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/policylog"
 )
 
@@ -153,7 +153,7 @@ func (f *Follower) apply(ctx context.Context, before uint64, a *answer) error {
 	var not []string
 	made, err := f.Store.Do(ctx, policylog.Edit{
 		Author: f.Author(), Reason: "as Armada has it",
-		Make: func(now policylog.Snapshot) (*policy.Set, []policylog.Brake, error) {
+		Make: func(now policylog.Snapshot) (*policyfile.Set, []policylog.Brake, error) {
 			if now.Generation() != before {
 				return nil, nil, errMoved
 			}
@@ -178,7 +178,7 @@ func (f *Follower) tell(made *policylog.Outcome, a *answer) {
 	}
 	gone := 0
 	for _, c := range made.Changes {
-		if c.Kind == policy.KindPolicy && c.Op == policylog.Deleted {
+		if c.Kind == policyfile.KindPolicy && c.Op == policylog.Deleted {
 			gone++
 		}
 	}

@@ -24,7 +24,7 @@ import (
 	"github.com/refloat/refloat/internal/armada/policysync"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/filelog"
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/policylog"
 	"github.com/refloat/refloat/internal/test/policysynctest"
 )
@@ -115,10 +115,10 @@ func (w *world) holds(generation uint64, want string) {
 	var got []string
 	for _, id := range now.Unbraked.Resources() {
 		line := id.String()
-		if flat, _ := now.Unbraked.Flat(id.Name); id.Kind == policy.KindPolicy {
+		if flat, _ := now.Unbraked.Flat(id.Name); id.Kind == policyfile.KindPolicy {
 			line += fmt.Sprintf(":%d", flat.RetryLimit)
 		}
-		if id.Kind == policy.KindQueue {
+		if id.Kind == policyfile.KindQueue {
 			body, _ := now.Unbraked.Body(id)
 			line += strings.NewReplacer(`"name":"`+id.Name+`",`, "", `,"name":"`+id.Name+`"`, "", `"`, "").Replace(body)
 		}
@@ -132,8 +132,8 @@ func (w *world) holds(generation uint64, want string) {
 // edit changes our own resources, as the API does.
 func (w *world) edit(text string) {
 	w.Helper()
-	_, err := w.store.Do(w.Context(), policylog.Edit{Author: "ann", Make: func(now policylog.Snapshot) (*policy.Set, []policylog.Brake, error) {
-		set, _, err := now.Unbraked.With(policy.File{Name: "edit", Data: []byte(text)})
+	_, err := w.store.Do(w.Context(), policylog.Edit{Author: "ann", Make: func(now policylog.Snapshot) (*policyfile.Set, []policylog.Brake, error) {
+		set, _, err := now.Unbraked.With(policyfile.File{Name: "edit", Data: []byte(text)})
 		return set, now.BrakesOn(), err
 	}})
 	if err != nil {
@@ -168,8 +168,8 @@ func TestFollow(t *testing.T) {
 
 	// Ours change meanwhile; a brake is on.
 	w.edit("kind: Queue\nname: web\nmode: Shadow\nretryPolicies: [app]\n")
-	_, err = w.store.Do(t.Context(), policylog.Edit{Make: func(now policylog.Snapshot) (*policy.Set, []policylog.Brake, error) {
-		return now.Unbraked, []policylog.Brake{{Brake: policy.Brake{Queue: "ml", Kill: true}, Reason: "test"}}, nil
+	_, err = w.store.Do(t.Context(), policylog.Edit{Make: func(now policylog.Snapshot) (*policyfile.Set, []policylog.Brake, error) {
+		return now.Unbraked, []policylog.Brake{{Brake: policyfile.Brake{Queue: "ml", Kill: true}, Reason: "test"}}, nil
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/filelog"
 	"github.com/refloat/refloat/internal/eventlog/recording"
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/policylog"
 	"github.com/refloat/refloat/internal/projection"
 )
@@ -97,7 +97,7 @@ func decidedTimes(t testing.TB, entries iter.Seq[recording.Entry], policies stri
 	if err := events.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	parsed, err := policy.Parse([]policy.File{{Name: "policies.yaml", Data: []byte(policies)}})
+	parsed, err := policyfile.Parse([]policyfile.File{{Name: "policies.yaml", Data: []byte(policies)}})
 	if err != nil {
 		t.Fatal(err)
 	}

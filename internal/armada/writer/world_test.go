@@ -16,7 +16,7 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/filelog"
 	"github.com/refloat/refloat/internal/jobdb/postgres"
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/policylog"
 	"github.com/refloat/refloat/internal/projection"
 	"github.com/refloat/refloat/internal/sink"
@@ -84,7 +84,7 @@ func (d *deployment) open(dir string, partitions int) *filelog.Log {
 
 func (d *deployment) publish(policies string) {
 	d.t.Helper()
-	set, err := policy.Parse([]policy.File{{Name: "policies.yaml", Data: []byte(policies)}})
+	set, err := policyfile.Parse([]policyfile.File{{Name: "policies.yaml", Data: []byte(policies)}})
 	d.must(err)
 	payload, err := policylog.Encode(&policylog.Proposal{Set: set, Author: "test", Time: d.Now().UnixNano()})
 	d.must(err)

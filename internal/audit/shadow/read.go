@@ -7,7 +7,7 @@ import (
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/sink"
 )
 
@@ -36,12 +36,12 @@ func Read(q jobdb.Queries, f Filter) ([]*Queue, error) {
 
 // Replay reports on what a policy set would have decided of a recorded history,
 // had it been in shadow in all queues. Memory grows with the history's jobs.
-func Replay(ctx context.Context, events eventlog.Topic, set *policy.Set, f Filter) ([]*Queue, error) {
+func Replay(ctx context.Context, events eventlog.Topic, set *policyfile.Set, f Filter) ([]*Queue, error) {
 	c := newCollector(f)
 	set = set.InShadow()
 	for partition := range events.Partitions() {
 		rows, jobs := sink.NewRows(partition), map[string]*jobdb.Job{}
-		_, err := audit.Replay(ctx, events, partition, set, func(m *eventlog.Message, out *evaluator.Output) error {
+		_, err := audit.Replay(ctx, events, partition, set.Set, func(m *eventlog.Message, out *evaluator.Output) error {
 			answered := sink.Answered(m, out.Records)
 			rows.Apply(&answered)
 			changes := rows.Take()

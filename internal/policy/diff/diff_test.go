@@ -6,13 +6,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/policy/diff"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
-func set(t *testing.T, text string) *policy.Set {
+func set(t *testing.T, text string) *policyfile.Set {
 	t.Helper()
-	s, err := policy.Parse([]policy.File{{Name: "p.yaml", Data: []byte(text)}})
+	s, err := policyfile.Parse([]policyfile.File{{Name: "p.yaml", Data: []byte(text)}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
 // Verdict is what became of a failed run, as far as anyone acts on it.
@@ -45,9 +45,9 @@ type run struct {
 // Effects decides one partition of a history by both sets, and hands each failed
 // run of which they make something else to visit, in log order. It returns how
 // many failed runs there were. Memory grows with them.
-func Effects(ctx context.Context, events eventlog.Topic, partition int, before, after *policy.Set, visit func(Effect) error) (failures int, err error) {
+func Effects(ctx context.Context, events eventlog.Topic, partition int, before, after *policyfile.Set, visit func(Effect) error) (failures int, err error) {
 	old := map[run]Verdict{}
-	_, err = audit.Replay(ctx, events, partition, before, func(_ *eventlog.Message, out *evaluator.Output) error {
+	_, err = audit.Replay(ctx, events, partition, before.Set, func(_ *eventlog.Message, out *evaluator.Output) error {
 		for _, r := range out.Records {
 			if key, e, ok := seen(r); ok {
 				old[key] = e.New
@@ -58,7 +58,7 @@ func Effects(ctx context.Context, events eventlog.Topic, partition int, before, 
 	if err != nil {
 		return 0, err
 	}
-	_, err = audit.Replay(ctx, events, partition, after, func(_ *eventlog.Message, out *evaluator.Output) error {
+	_, err = audit.Replay(ctx, events, partition, after.Set, func(_ *eventlog.Message, out *evaluator.Output) error {
 		for _, r := range out.Records {
 			key, e, ok := seen(r)
 			if !ok {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/refloat/refloat/internal/policy/policyfile"
+
 	"github.com/refloat/refloat/internal/policy"
 )
 
@@ -42,7 +44,7 @@ func unset(s string) string {
 }
 
 // Rules compares what two sets say.
-func Rules(before, after *policy.Set) ([]Change, error) {
+func Rules(before, after *policyfile.Set) ([]Change, error) {
 	a, err := thingsOf(before)
 	if err != nil {
 		return nil, err
@@ -105,7 +107,7 @@ func fields(k key, a, b map[string]string) []Change {
 }
 
 // thingsOf lists policies, rules, queues and settings with their fields, flat.
-func thingsOf(set *policy.Set) (map[key]map[string]string, error) {
+func thingsOf(set *policyfile.Set) (map[key]map[string]string, error) {
 	var c struct {
 		Settings map[string]any
 		Policies []struct {
@@ -167,7 +169,7 @@ func flat(fields map[string]any) map[string]string {
 }
 
 // moved finds rules that stand before a rule that they stood behind.
-func moved(before, after *policy.Set) []Change {
+func moved(before, after *policyfile.Set) []Change {
 	old := map[string][]string{}
 	for _, o := range before.Outlines() {
 		old[o.Name] = namesOf(o)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
 // Categories are those that executors report. Where a category has
@@ -17,9 +17,9 @@ type Categories struct{ all map[string][]string }
 
 // ParseCategories reads one category a line, or category/subcategory; # begins
 // a comment.
-func ParseCategories(file policy.File) (*Categories, error) {
+func ParseCategories(file policyfile.File) (*Categories, error) {
 	c := &Categories{all: map[string][]string{}}
-	var problems policy.Problems
+	var problems policyfile.Problems
 	lines := bufio.NewScanner(bytes.NewReader(file.Data))
 	for n := 1; lines.Scan(); n++ {
 		text, _, _ := strings.Cut(lines.Text(), "#")
@@ -28,7 +28,7 @@ func ParseCategories(file policy.File) (*Categories, error) {
 		}
 		name, sub, both := strings.Cut(text, "/")
 		if name == "" || both && sub == "" || !utf8.ValidString(text) {
-			problems = append(problems, policy.Problem{File: file.Name, Line: n, Column: 1, Code: "RP030", Message: "not a category", Fix: "write category or category/subcategory, one a line"})
+			problems = append(problems, policyfile.Problem{File: file.Name, Line: n, Column: 1, Code: "RP030", Message: "not a category", Fix: "write category or category/subcategory, one a line"})
 			continue
 		}
 		subs := c.all[name]
@@ -38,10 +38,10 @@ func ParseCategories(file policy.File) (*Categories, error) {
 		c.all[name] = subs
 	}
 	if err := lines.Err(); err != nil {
-		problems = append(problems, policy.Problem{File: file.Name, Line: 1, Column: 1, Code: "RP002", Message: err.Error(), Fix: "write one category a line"})
+		problems = append(problems, policyfile.Problem{File: file.Name, Line: 1, Column: 1, Code: "RP002", Message: err.Error(), Fix: "write one category a line"})
 	}
 	if len(c.all) == 0 && len(problems) == 0 {
-		problems = append(problems, policy.Problem{File: file.Name, Line: 1, Column: 1, Code: "RP038", Message: "no category in it", Fix: "write one category a line"})
+		problems = append(problems, policyfile.Problem{File: file.Name, Line: 1, Column: 1, Code: "RP038", Message: "no category in it", Fix: "write one category a line"})
 	}
 	if len(problems) > 0 {
 		return nil, problems

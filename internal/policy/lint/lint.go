@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/refloat/refloat/internal/policy/policyfile"
+
 	"github.com/refloat/refloat/internal/policy"
 )
 
@@ -24,16 +26,16 @@ const (
 
 // Lint returns all that is wrong with the files; where nothing is, what can
 // hardly be meant. categories may be nil: then any are right.
-func Lint(files []policy.File, categories *Categories) (policy.Problems, error) {
-	problems := policy.Lint(files)
-	if slices.ContainsFunc(problems, func(p policy.Problem) bool { return p.Severity == policy.Error }) {
+func Lint(files []policyfile.File, categories *Categories) (policyfile.Problems, error) {
+	problems := policyfile.Lint(files)
+	if slices.ContainsFunc(problems, func(p policyfile.Problem) bool { return p.Severity == policyfile.Error }) {
 		return problems, nil
 	}
-	set, err := policy.Parse(files)
+	set, err := policyfile.Parse(files)
 	if err != nil {
 		return nil, err
 	}
-	docs, err := policy.Documents(files)
+	docs, err := policyfile.Documents(files)
 	if err != nil {
 		return nil, err
 	}
@@ -56,16 +58,16 @@ func Lint(files []policy.File, categories *Categories) (policy.Problems, error) 
 
 // linter looks at one document after the other.
 type linter struct {
-	set        *policy.Set
+	set        *policyfile.Set
 	categories *Categories
 	policies   map[string]policy.Outline
-	doc        *policy.Document
-	problems   policy.Problems
+	doc        *policyfile.Document
+	problems   policyfile.Problems
 }
 
 func (l *linter) report(field, code, message, fix string) {
-	p := l.doc.Problem(field, policy.Problem{Code: code, Message: message, Fix: fix, Severity: severityOf(code)})
-	same := func(other policy.Problem) bool {
+	p := l.doc.Problem(field, policyfile.Problem{Code: code, Message: message, Fix: fix, Severity: severityOf(code)})
+	same := func(other policyfile.Problem) bool {
 		return other.Code == p.Code && other.File == p.File && other.Line == p.Line && other.Column == p.Column && other.Path == p.Path
 	}
 	if !slices.ContainsFunc(l.problems, same) {
@@ -151,12 +153,12 @@ func (l *linter) labels(path string, r *policy.Rule) {
 }
 
 func (l *linter) label(field string, known []string, what string) {
-	value := l.doc.Problem(field, policy.Problem{}).Value
+	value := l.doc.Problem(field, policyfile.Problem{}).Value
 	if slices.Contains(known, value) {
 		return
 	}
 	fix := "use " + strings.Join(known, ", ")
-	if near := policy.Nearest(value, known); near != "" {
+	if near := policyfile.Nearest(value, known); near != "" {
 		fix = "did you mean " + near + "?"
 	}
 	l.report(field, codeCategory, "no executor reports this "+what+", says the list of categories", fix)
@@ -212,7 +214,7 @@ func (l *linter) queue() {
 	var places []place
 	for i := 0; l.doc.States(fmt.Sprintf("retryPolicies[%d]", i)); i++ {
 		field := fmt.Sprintf("retryPolicies[%d]", i)
-		name := l.doc.Problem(field, policy.Problem{}).Value
+		name := l.doc.Problem(field, policyfile.Problem{}).Value
 		if _, exists := l.policies[name]; exists && !slices.ContainsFunc(places, func(p place) bool { return p.name == name }) {
 			places = append(places, place{name, field})
 		}

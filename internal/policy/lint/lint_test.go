@@ -11,26 +11,26 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/policy/lint"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/suite"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the table of codes in docs/policies.md anew")
 
 // lintText lints one file; tests of policies are read as such.
-func lintText(t *testing.T, text string) policy.Problems {
+func lintText(t *testing.T, text string) policyfile.Problems {
 	t.Helper()
-	file := policy.File{Name: "p.yaml", Data: []byte(text)}
+	file := policyfile.File{Name: "p.yaml", Data: []byte(text)}
 	if strings.Contains(text, "kind: "+suite.Kind) {
 		_, err := suite.Parse(file)
-		return err.(policy.Problems) //nolint:errorlint,forcetypeassert // it is no other
+		return err.(policyfile.Problems) //nolint:errorlint,forcetypeassert // it is no other
 	}
-	categories, err := lint.ParseCategories(policy.File{Name: "c.txt", Data: []byte("infrastructure/gpu # broken\nc\nuser\n")})
+	categories, err := lint.ParseCategories(policyfile.File{Name: "c.txt", Data: []byte("infrastructure/gpu # broken\nc\nuser\n")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	problems, err := lint.Lint([]policy.File{file}, categories)
+	problems, err := lint.Lint([]policyfile.File{file}, categories)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestCodes(t *testing.T) {
 		known[c.Code] = c
 	}
 	var sources []string
-	for _, dir := range []string{"..", ".", "../suite"} {
+	for _, dir := range []string{"../policyfile", ".", "../suite"} {
 		files, err := filepath.Glob(dir + "/*.go")
 		if err != nil {
 			t.Fatal(err)
@@ -75,7 +75,7 @@ func TestCodes(t *testing.T) {
 				t.Fatal(err)
 			}
 			problems := lintText(t, string(text))
-			i := slices.IndexFunc(problems, func(p policy.Problem) bool { return p.Code == c.Code })
+			i := slices.IndexFunc(problems, func(p policyfile.Problem) bool { return p.Code == c.Code })
 			if i < 0 {
 				t.Fatalf("its example gives\n%v", problems)
 			}
@@ -144,7 +144,7 @@ func TestShadowed(t *testing.T) {
 			t.Parallel()
 			last := fmt.Sprintf("spec.rules[%d]", len(c.rules)-1)
 			problems := lintText(t, policyOf("p", c.rules...))
-			got := slices.ContainsFunc(problems, func(p policy.Problem) bool { return p.Code == "RP103" && p.Path == last })
+			got := slices.ContainsFunc(problems, func(p policyfile.Problem) bool { return p.Code == "RP103" && p.Path == last })
 			if got != c.want {
 				t.Errorf("shadowed: %v, want %v\n%v", got, c.want, problems)
 			}
@@ -158,7 +158,7 @@ func TestShadowed(t *testing.T) {
 func TestSARIF(t *testing.T) {
 	t.Parallel()
 	problems := lintText(t, policyOf("p", "{action: Retry, onTerminationMessage: {pattern: '.*'}}", "{action: Retry, onExitCodes: {operator: In, values: [1]}, onConditions: [LeaseExpired]}"))
-	problems = append(problems, policy.Problem{File: "a b/ü.yaml", Code: "RP001", Message: "m", Fix: "f"})
+	problems = append(problems, policyfile.Problem{File: "a b/ü.yaml", Code: "RP001", Message: "m", Fix: "f"})
 	b, err := lint.SARIF(problems)
 	if err != nil {
 		t.Fatal(err)
@@ -231,7 +231,7 @@ func TestSARIF(t *testing.T) {
 func TestParseCategories(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{"", "# none\n", "/gpu\n", "gpu/\n", "a\xff\n", strings.Repeat("a", 1<<17)} {
-		_, err := lint.ParseCategories(policy.File{Name: "c.txt", Data: []byte(bad)})
+		_, err := lint.ParseCategories(policyfile.File{Name: "c.txt", Data: []byte(bad)})
 		if err == nil || !strings.Contains(err.Error(), "c.txt:") {
 			t.Errorf("%.20q: %v", bad, err)
 		}
@@ -257,7 +257,7 @@ func FuzzLint(f *testing.F) {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		file := []policy.File{{Name: "f.yaml", Data: data}}
+		file := []policyfile.File{{Name: "f.yaml", Data: data}}
 		problems, err := lint.Lint(file, nil)
 		if err != nil {
 			t.Fatalf("lint: %v", err)
@@ -265,8 +265,8 @@ func FuzzLint(f *testing.F) {
 		if _, err := lint.SARIF(problems); err != nil {
 			t.Fatal(err)
 		}
-		_, parseErr := policy.Parse(file)
-		stops := slices.ContainsFunc(problems, func(p policy.Problem) bool { return p.Severity == policy.Error })
+		_, parseErr := policyfile.Parse(file)
+		stops := slices.ContainsFunc(problems, func(p policyfile.Problem) bool { return p.Severity == policyfile.Error })
 		if (parseErr != nil) != stops {
 			t.Errorf("Parse says %v, lint %v", parseErr, problems)
 		}

@@ -5,11 +5,11 @@ import (
 	"net/url"
 	"path/filepath"
 
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
 // SARIF renders problems as SARIF 2.1.0, as code hosts show them in a diff.
-func SARIF(problems policy.Problems) ([]byte, error) {
+func SARIF(problems policyfile.Problems) ([]byte, error) {
 	type text struct {
 		Text string `json:"text"`
 	}

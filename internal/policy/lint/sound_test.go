@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/refloat/refloat/internal/policy/policyfile"
+
 	"pgregory.net/rapid"
 
 	"github.com/refloat/refloat/internal/policy"
@@ -96,12 +98,12 @@ func TestSound(t *testing.T) {
 			rules[fmt.Sprintf("q/r%d", i)] = second[i]
 		}
 		text := policyOf("p", first...) + "---\n" + policyOf("q", second...) + "---\nkind: Queue\nname: both\nretryPolicies: [p, q]\n---\nkind: Queue\nname: late\nretryPolicies: [q]\n"
-		files := []policy.File{{Name: "p.yaml", Data: []byte(text)}}
+		files := []policyfile.File{{Name: "p.yaml", Data: []byte(text)}}
 		problems, err := lint.Lint(files, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		set, err := policy.Parse(files)
+		set, err := policyfile.Parse(files)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, text)
 		}
@@ -154,7 +156,7 @@ func TestSound(t *testing.T) {
 }
 
 // ruleOf is the rule that a problem is about.
-func ruleOf(set *policy.Set, p policy.Problem, text string) (string, bool) {
+func ruleOf(set *policyfile.Set, p policyfile.Problem, text string) (string, bool) {
 	name := "p"
 	if first, _, _ := strings.Cut(text, "---\n"); p.Line > strings.Count(first, "\n")+1 {
 		name = "q"
@@ -173,21 +175,21 @@ func ruleOf(set *policy.Set, p policy.Problem, text string) (string, bool) {
 
 // disjoint are pairs of one-rule sets that are said to be disjoint, made from
 // the text of the rules.
-func disjoint(t *rapid.T, set *policy.Set, rules map[string]string) [][2]*policy.Set {
-	alone := func(r *policy.Rule) *policy.Set {
+func disjoint(t *rapid.T, set *policyfile.Set, rules map[string]string) [][2]*policyfile.Set {
+	alone := func(r *policy.Rule) *policyfile.Set {
 		text := policyOf("p", rules[r.Key.Policy+"/"+r.Shown]) + "---\nkind: Queue\nname: only\nretryPolicies: [p]\n"
-		one, err := policy.Parse([]policy.File{{Name: "p.yaml", Data: []byte(text)}})
+		one, err := policyfile.Parse([]policyfile.File{{Name: "p.yaml", Data: []byte(text)}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return one
 	}
-	var all [][2]*policy.Set
+	var all [][2]*policyfile.Set
 	for _, o := range set.Outlines() {
 		for i := range o.Rules {
 			for k := range i {
 				if lint.Disjoint(&o.Rules[i], &o.Rules[k]) {
-					all = append(all, [2]*policy.Set{alone(&o.Rules[i]), alone(&o.Rules[k])})
+					all = append(all, [2]*policyfile.Set{alone(&o.Rules[i]), alone(&o.Rules[k])})
 				}
 			}
 		}
@@ -196,7 +198,7 @@ func disjoint(t *rapid.T, set *policy.Set, rules map[string]string) [][2]*policy
 }
 
 // matches says whether the one rule of a set matches.
-func matches(t *rapid.T, set *policy.Set, f policy.Failure) bool {
+func matches(t *rapid.T, set *policyfile.Set, f policy.Failure) bool {
 	f.Queue = "only"
 	_, rungs := set.Explain(&f, nil)
 	if len(rungs) != 1 {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/filelog"
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/policylog"
 )
 
@@ -24,7 +24,7 @@ const (
 
 // manySet is 10,000 policies of 20 rules each, and 10,000 queues of two policies
 // each.
-func manySet(b *testing.B) *policy.Set {
+func manySet(b *testing.B) *policyfile.Set {
 	b.Helper()
 	kinds := []string{
 		`"onConditions":["OOMKilled","Preempted"]`,
@@ -52,7 +52,7 @@ func manySet(b *testing.B) *policy.Set {
 	}
 	text.Truncate(text.Len() - 1)
 	text.WriteString(`],"version":1}`)
-	set, err := policy.ParseCanonical(text.Bytes())
+	set, err := policyfile.ParseCanonical(text.Bytes())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func manySet(b *testing.B) *policy.Set {
 }
 
 // changing is the set with another limit for one policy.
-func changing(b *testing.B, set *policy.Set, n int) *policy.Set {
+func changing(b *testing.B, set *policyfile.Set, n int) *policyfile.Set {
 	b.Helper()
 	set, _, err := set.With(onePolicy(n))
 	if err != nil {
@@ -69,8 +69,8 @@ func changing(b *testing.B, set *policy.Set, n int) *policy.Set {
 	return set
 }
 
-func onePolicy(n int) policy.File {
-	return policy.File{Name: "test", Data: fmt.Appendf(nil,
+func onePolicy(n int) policyfile.File {
+	return policyfile.File{Name: "test", Data: fmt.Appendf(nil,
 		"{apiVersion: armadaproject.io/v1, kind: RetryPolicy, metadata: {name: p%05d}, spec: {retryLimit: %d, rules: [{action: Fail, onExitCodes: {operator: In, values: [1]}}]}}",
 		n*7919%manyPolicies, n)}
 }
@@ -85,7 +85,7 @@ func benchLog(b *testing.B) *filelog.Log {
 	return log
 }
 
-func appendSet(b *testing.B, log *filelog.Log, set *policy.Set) {
+func appendSet(b *testing.B, log *filelog.Log, set *policyfile.Set) {
 	b.Helper()
 	payload, err := policylog.Encode(&policylog.Proposal{Set: set})
 	if err == nil {
@@ -96,7 +96,7 @@ func appendSet(b *testing.B, log *filelog.Log, set *policy.Set) {
 	}
 }
 
-func newest(b *testing.B, log *policylog.Log, want uint64) *policy.Set {
+func newest(b *testing.B, log *policylog.Log, want uint64) *policyfile.Set {
 	b.Helper()
 	if err := log.Refresh(); err != nil {
 		b.Fatal(err)
@@ -161,7 +161,7 @@ func BenchmarkDo(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for n := 2; b.Loop(); n++ {
-		v, err := s.Do(b.Context(), policylog.Edit{Make: func(s policylog.Snapshot) (*policy.Set, []policylog.Brake, error) {
+		v, err := s.Do(b.Context(), policylog.Edit{Make: func(s policylog.Snapshot) (*policyfile.Set, []policylog.Brake, error) {
 			set, _, err := s.Unbraked.With(onePolicy(n))
 			return set, s.BrakesOn(), err
 		}})

@@ -10,19 +10,19 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/refloat/refloat/events/pb"
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
 // Brake is a policy.Brake with who put it on, and why.
 type Brake struct {
-	policy.Brake
+	policyfile.Brake
 	Author, Reason string
 	Time           int64 // Unix nanoseconds
 }
 
 // Proposal is a generation as its writer wants it.
 type Proposal struct {
-	Set     *policy.Set // without brakes
+	Set     *policyfile.Set // without brakes
 	Brakes  []Brake
 	MadeOf  *uint64 // nil: it counts whatever was before
 	Author  string
@@ -111,11 +111,11 @@ func Encode(p *Proposal) ([]byte, error) {
 // valuesIn is at least how many values a JSON text holds, but for how deep it goes.
 func valuesIn(text []byte) int { return bytes.Count(text, []byte(",")) }
 
-func braked(set *policy.Set, brakes []Brake) (*policy.Set, error) {
+func braked(set *policyfile.Set, brakes []Brake) (*policyfile.Set, error) {
 	if len(brakes) == 0 {
 		return set, nil
 	}
-	plain := make([]policy.Brake, len(brakes))
+	plain := make([]policyfile.Brake, len(brakes))
 	for i := range brakes {
 		plain[i] = brakes[i].Brake
 	}
@@ -133,7 +133,7 @@ func decode(payload []byte, number uint64) (*Entry, *uint64, error) {
 		content: m.Content, unbraked: m.Unbraked, packed: m.Zstd,
 	}
 	for _, b := range m.Brakes {
-		e.Brakes = append(e.Brakes, Brake{policy.Brake{Queue: b.Queue, Kill: b.Kill, PausedUntil: b.PausedUntil}, b.Author, b.Reason, b.Time})
+		e.Brakes = append(e.Brakes, Brake{policyfile.Brake{Queue: b.Queue, Kill: b.Kill, PausedUntil: b.PausedUntil}, b.Author, b.Reason, b.Time})
 	}
 	content, err := e.unpack(m.Content)
 	if err != nil {
@@ -163,18 +163,18 @@ func (e *Entry) unpack(b []byte) ([]byte, error) {
 }
 
 // Set is the set that decides. Its error is an ErrUnusable.
-func (e *Entry) Set() (*policy.Set, error) { return e.parse(e.content, policy.Empty()) }
+func (e *Entry) Set() (*policyfile.Set, error) { return e.parse(e.content, policyfile.Empty()) }
 
 // Unbraked is the set without its brakes. Its error is an ErrUnusable.
-func (e *Entry) Unbraked() (*policy.Set, error) {
+func (e *Entry) Unbraked() (*policyfile.Set, error) {
 	if len(e.Brakes) == 0 {
 		return e.Set()
 	}
-	return e.parse(e.unbraked, policy.Empty())
+	return e.parse(e.unbraked, policyfile.Empty())
 }
 
 // sets returns Set and Unbraked. They take over what is the same in a set that is held.
-func (e *Entry) sets(held *policy.Set) (set, unbraked *policy.Set, err error) {
+func (e *Entry) sets(held *policyfile.Set) (set, unbraked *policyfile.Set, err error) {
 	set, err = e.parse(e.content, held)
 	if err != nil || len(e.Brakes) == 0 {
 		return set, set, err
@@ -183,7 +183,7 @@ func (e *Entry) sets(held *policy.Set) (set, unbraked *policy.Set, err error) {
 	return set, unbraked, err
 }
 
-func (e *Entry) parse(b []byte, held *policy.Set) (*policy.Set, error) {
+func (e *Entry) parse(b []byte, held *policyfile.Set) (*policyfile.Set, error) {
 	content, err := e.unpack(b)
 	if err != nil {
 		return nil, err

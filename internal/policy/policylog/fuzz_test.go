@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/refloat/refloat/events/pb"
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
 // usable reads a message as a generation in all ways that there are. Whatever
@@ -61,11 +61,11 @@ func usable(t *testing.T, payload []byte) {
 
 // FuzzGeneration: any bytes as a message of the policies log.
 func FuzzGeneration(f *testing.F) {
-	set, err := policy.Parse([]policy.File{{Name: "q", Data: []byte("{kind: Queue, name: a}")}})
+	set, err := policyfile.Parse([]policyfile.File{{Name: "q", Data: []byte("{kind: Queue, name: a}")}})
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, brakes := range [][]Brake{nil, {{Brake: policy.Brake{Kill: true}, Author: "ann"}, {Brake: policy.Brake{Queue: "a", PausedUntil: 7e15}}}} {
+	for _, brakes := range [][]Brake{nil, {{Brake: policyfile.Brake{Kill: true}, Author: "ann"}, {Brake: policyfile.Brake{Queue: "a", PausedUntil: 7e15}}}} {
 		payload, err := Encode(&Proposal{Set: set, Brakes: brakes, MadeOf: new(uint64), Request: "r#1"})
 		if err != nil {
 			f.Fatal(err)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
 // Log follows the policies log. It never waits, and is used by one goroutine.
@@ -21,7 +21,7 @@ type Log struct {
 	counts uint64       // the newest generation that counts
 	newest struct {     // the newest that can be used
 		number uint64
-		set    *policy.Set
+		set    *policyfile.Set
 		seen   uint64 // generations that were looked at for it
 	}
 }
@@ -38,7 +38,7 @@ func Open(topic eventlog.Topic) (*Log, error) {
 		return nil, fmt.Errorf("read policies: %w", err)
 	}
 	l := &Log{topic: topic, reader: r, at: eventlog.Start, chunk: make([]eventlog.Message, 16)}
-	l.newest.set = policy.Empty()
+	l.newest.set = policyfile.Empty()
 	return l, nil
 }
 
@@ -94,7 +94,7 @@ func (l *Log) AtEnd() (bool, error) {
 
 // Newest is the newest generation that can be used; generation 0 is the empty
 // set. One that cannot be used is passed over, so that it stops nothing.
-func (l *Log) Newest() (uint64, *policy.Set) {
+func (l *Log) Newest() (uint64, *policyfile.Set) {
 	for n := uint64(len(l.held)); n > l.newest.seen; n-- {
 		g := &l.held[n-1]
 		if g.entry == nil || g.err != nil {
@@ -114,10 +114,10 @@ func (l *Log) Newest() (uint64, *policy.Set) {
 
 // Held returns the set of a generation. It is not ok while the log does not hold it
 // yet, or where it cannot be used.
-func (l *Log) Held(n uint64) (set *policy.Set, ok bool, err error) {
+func (l *Log) Held(n uint64) (set *policyfile.Set, ok bool, err error) {
 	switch {
 	case n == 0:
-		return policy.Empty(), true, nil
+		return policyfile.Empty(), true, nil
 	case n > uint64(len(l.held)):
 		return nil, false, nil
 	case n == l.newest.number:

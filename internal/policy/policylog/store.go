@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
 // Store changes the policies log. It is safe for concurrent use, and by several
@@ -40,7 +40,7 @@ type Version struct {
 
 // Change is what a generation did to a resource.
 type Change struct {
-	policy.ID
+	policyfile.ID
 	Op Op
 }
 
@@ -56,11 +56,11 @@ const (
 
 // Snapshot is what a generation holds. It never changes.
 type Snapshot struct {
-	*Version             // nil: generation 0
-	Set      *policy.Set // what decides
-	Unbraked *policy.Set // without brakes: what is edited
+	*Version                 // nil: generation 0
+	Set      *policyfile.Set // what decides
+	Unbraked *policyfile.Set // without brakes: what is edited
 	// Since is the generation in which each resource became what it is.
-	Since map[policy.ID]uint64
+	Since map[policyfile.ID]uint64
 }
 
 // Generation is the number of the generation.
@@ -87,7 +87,7 @@ type Edit struct {
 	Request string
 	// Make makes the set and the brakes of the newest ones. It is called again where
 	// another writer was faster, and its error is that of Do.
-	Make func(Snapshot) (*policy.Set, []Brake, error)
+	Make func(Snapshot) (*policyfile.Set, []Brake, error)
 }
 
 var (
@@ -106,7 +106,7 @@ func OpenStore(topic eventlog.Topic, write func(ctx context.Context, payload []b
 	}
 	return &Store{
 		write: write, now: now, log: log, requests: map[string]*Version{},
-		newest: Snapshot{Set: policy.Empty(), Unbraked: policy.Empty()},
+		newest: Snapshot{Set: policyfile.Empty(), Unbraked: policyfile.Empty()},
 	}, nil
 }
 
@@ -134,14 +134,14 @@ func (s *Store) At(ctx context.Context, generation uint64) (Snapshot, error) {
 		return Snapshot{}, err
 	}
 	if generation == 0 {
-		return Snapshot{Set: policy.Empty(), Unbraked: policy.Empty()}, nil
+		return Snapshot{Set: policyfile.Empty(), Unbraked: policyfile.Empty()}, nil
 	}
 	at, ok := slices.BinarySearchFunc(s.history, generation, func(v *Version, n uint64) int { return cmp.Compare(v.Number, n) })
 	if !ok {
 		return Snapshot{}, fmt.Errorf("%w: there is no generation %d; the newest is %d", ErrNoGeneration, generation, s.newest.Generation())
 	}
 	v := s.history[at]
-	snap := Snapshot{Version: v, Since: map[policy.ID]uint64{}}
+	snap := Snapshot{Version: v, Since: map[policyfile.ID]uint64{}}
 	for _, before := range s.history[:at+1] {
 		follow(snap.Since, before)
 	}
@@ -276,7 +276,7 @@ func (s *Store) sync(ctx context.Context) error {
 		}
 		next := Snapshot{Version: v, Since: maps.Clone(s.newest.Since)}
 		if next.Since == nil {
-			next.Since = map[policy.ID]uint64{}
+			next.Since = map[policyfile.ID]uint64{}
 		}
 		if next.Set, next.Unbraked, v.Err = e.sets(s.newest.Set); v.Err != nil {
 			continue
@@ -289,7 +289,7 @@ func (s *Store) sync(ctx context.Context) error {
 }
 
 // follow keeps Since up to a version.
-func follow(since map[policy.ID]uint64, v *Version) {
+func follow(since map[policyfile.ID]uint64, v *Version) {
 	for _, c := range v.Changes {
 		if c.Op == Deleted {
 			delete(since, c.ID)
@@ -301,7 +301,7 @@ func follow(since map[policy.ID]uint64, v *Version) {
 
 // Differences lists what became of resources from one set to another, in the order
 // of policy.Kinds and names; what is gone comes last.
-func Differences(from, to *policy.Set) []Change {
+func Differences(from, to *policyfile.Set) []Change {
 	var all []Change
 	for _, id := range to.Resources() {
 		now, _ := to.Body(id)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/filelog"
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/policylog"
 )
 
@@ -50,14 +50,14 @@ func (w *world) store(write func(context.Context, []byte) error) *policylog.Stor
 }
 
 // putting adds or replaces a queue.
-func putting(name, rest string) func(policylog.Snapshot) (*policy.Set, []policylog.Brake, error) {
-	return func(s policylog.Snapshot) (*policy.Set, []policylog.Brake, error) {
-		set, _, err := s.Unbraked.With(policy.File{Name: "test", Data: []byte("{kind: Queue, name: " + name + rest + "}")})
+func putting(name, rest string) func(policylog.Snapshot) (*policyfile.Set, []policylog.Brake, error) {
+	return func(s policylog.Snapshot) (*policyfile.Set, []policylog.Brake, error) {
+		set, _, err := s.Unbraked.With(policyfile.File{Name: "test", Data: []byte("{kind: Queue, name: " + name + rest + "}")})
 		return set, s.BrakesOn(), err
 	}
 }
 
-func queue(name string) policy.ID { return policy.ID{Kind: policy.KindQueue, Name: name} }
+func queue(name string) policyfile.ID { return policyfile.ID{Kind: policyfile.KindQueue, Name: name} }
 
 func TestStore(t *testing.T) {
 	t.Parallel()
@@ -86,8 +86,8 @@ func TestStore(t *testing.T) {
 	if _, err := s.Do(t.Context(), policylog.Edit{Request: "r#2", Make: putting("c", "")}); !errors.Is(err, policylog.ErrRequestUsed) {
 		t.Errorf("another request of the same name: %v", err)
 	}
-	kill := policylog.Brake{Brake: policy.Brake{Queue: "b", Kill: true}, Author: "bob", Reason: "fire", Time: 5}
-	do(policylog.Edit{Make: func(s policylog.Snapshot) (*policy.Set, []policylog.Brake, error) {
+	kill := policylog.Brake{Brake: policyfile.Brake{Queue: "b", Kill: true}, Author: "bob", Reason: "fire", Time: 5}
+	do(policylog.Edit{Make: func(s policylog.Snapshot) (*policyfile.Set, []policylog.Brake, error) {
 		return s.Unbraked, []policylog.Brake{kill}, nil
 	}}, 4)
 	do(policylog.Edit{Make: putting("b", ", mode: Shadow")}, 5)
@@ -268,11 +268,11 @@ func TestLargeSet(t *testing.T) {
 	for i := range 3000 {
 		fmt.Fprintf(&b, "---\n{kind: Queue, name: queue-%d, retryPolicies: [infra, training]}\n", i)
 	}
-	set, err := policy.Parse([]policy.File{{Name: "q", Data: []byte(b.String())}})
+	set, err := policyfile.Parse([]policyfile.File{{Name: "q", Data: []byte(b.String())}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	brakes := []policylog.Brake{{Brake: policy.Brake{Kill: true}}}
+	brakes := []policylog.Brake{{Brake: policyfile.Brake{Kill: true}}}
 	payload, err := policylog.Encode(&policylog.Proposal{Set: set, Brakes: brakes})
 	if err != nil || len(payload) > len(set.Canonical())/3 {
 		t.Fatalf("%d bytes of %d, %v", len(payload), len(set.Canonical()), err)

@@ -2,11 +2,12 @@ package suite
 
 import (
 	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
 // Coverage is what tests reached of one policy set.
 type Coverage struct {
-	Set     *policy.Set
+	Set     *policyfile.Set
 	Reached map[policy.RuleKey]bool // by what decisions show: unnamed rules by their place
 	Rules   []policy.Rule           // all of them and the default actions, in order
 }
@@ -33,7 +34,7 @@ func Covered(results []Result) []*Coverage {
 	return all
 }
 
-func newCoverage(set *policy.Set) *Coverage {
+func newCoverage(set *policyfile.Set) *Coverage {
 	c := &Coverage{Set: set, Reached: map[policy.RuleKey]bool{}}
 	for _, o := range set.Outlines() {
 		c.Rules = append(c.Rules, o.Rules...)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/refloat/refloat/internal/policy/policyfile"
+
 	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/policy/lint"
 )
@@ -20,7 +22,7 @@ type Mutant struct {
 	Policy string // "": the settings
 	Rule   string // name or "#place"; "": the policy itself
 	What   string // is wrong
-	Set    *policy.Set
+	Set    *policyfile.Set
 }
 
 // Mutants makes the mutants of a set: each rule dropped, swapped with the next
@@ -28,7 +30,7 @@ type Mutant struct {
 // loosened and tightened; each limit raised by one, each delay doubled, each
 // anti-affinity changed. What the parser refuses is no mutant, nor is what acts
 // the same.
-func Mutants(set *policy.Set) ([]Mutant, error) {
+func Mutants(set *policyfile.Set) ([]Mutant, error) {
 	m := &mutator{set: set}
 	c, err := m.fresh()
 	if err != nil {
@@ -87,7 +89,7 @@ func (o content) other(field string, words ...string) {
 }
 
 type mutator struct {
-	set *policy.Set
+	set *policyfile.Set
 	all []Mutant
 	err error
 }
@@ -116,7 +118,7 @@ func (m *mutator) try(policyName, rule, what string, change func(c content)) {
 		m.err = errors.Join(m.err, err)
 		return
 	}
-	set, err := policy.Parse(files)
+	set, err := policyfile.Parse(files)
 	if err != nil || rule+policyName != "" && equivalent(m.set, set) {
 		return
 	}
@@ -127,7 +129,7 @@ func (m *mutator) try(policyName, rule, what string, change func(c content)) {
 }
 
 // Files returns files that say what the set says: JSON, one document each.
-func Files(set *policy.Set) ([]policy.File, error) {
+func Files(set *policyfile.Set) ([]policyfile.File, error) {
 	c, err := (&mutator{set: set}).fresh()
 	if err != nil {
 		return nil, err
@@ -135,11 +137,11 @@ func Files(set *policy.Set) ([]policy.File, error) {
 	return filesOf(c)
 }
 
-func filesOf(c content) ([]policy.File, error) {
-	var files []policy.File
+func filesOf(c content) ([]policyfile.File, error) {
+	var files []policyfile.File
 	add := func(doc map[string]any) error {
 		b, err := json.Marshal(doc)
-		files = append(files, policy.File{Name: fmt.Sprintf("document%d.json", len(files)), Data: b})
+		files = append(files, policyfile.File{Name: fmt.Sprintf("document%d.json", len(files)), Data: b})
 		return err
 	}
 	var errs []error
@@ -243,7 +245,7 @@ func (m *mutator) matchers(name, rule string, at func(content) content) {
 // equivalent says that the policies of both sets act alike, so that no test
 // could tell them apart: a maxDelay that no delay reaches, a limit that every
 // rule overrides.
-func equivalent(a, b *policy.Set) bool {
+func equivalent(a, b *policyfile.Set) bool {
 	most := a.GlobalMaxRetries()
 	same := func(x, y policy.Rule) bool { return actsAlike(&x, &y, most) }
 	return slices.EqualFunc(a.Outlines(), b.Outlines(), func(x, y policy.Outline) bool {
@@ -289,9 +291,9 @@ type Case struct {
 
 // Killed says whether one of the cases goes red when the mutant takes the place
 // of the set.
-func (m *Mutant) Killed(set *policy.Set, cases []Case) bool {
+func (m *Mutant) Killed(set *policyfile.Set, cases []Case) bool {
 	return slices.ContainsFunc(cases, func(c Case) bool {
-		r := c.Suite.Run(c.Test, func(paths []string) (*policy.Set, error) {
+		r := c.Suite.Run(c.Test, func(paths []string) (*policyfile.Set, error) {
 			s, err := c.Policies(paths)
 			if err == nil && s.Digest() == set.Digest() {
 				s = m.Set

@@ -9,14 +9,14 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
 // reader reads the nodes of a test file as strictly as policies are read, with
 // the codes of package policy, and goes on after a problem to find them all.
 type reader struct {
 	file     string
-	problems policy.Problems
+	problems policyfile.Problems
 }
 
 const (
@@ -40,7 +40,7 @@ func (r *reader) report(n *yaml.Node, path, code, message, fix string) {
 	if len(r.problems) >= maxProblems {
 		return
 	}
-	p := policy.Problem{File: r.file, Line: n.Line, Column: n.Column, Path: path, Code: code, Message: message, Fix: fix}
+	p := policyfile.Problem{File: r.file, Line: n.Line, Column: n.Column, Path: path, Code: code, Message: message, Fix: fix}
 	if n.Kind == yaml.ScalarNode {
 		p.Value = n.Value
 	}
@@ -68,7 +68,7 @@ func (r *reader) object(n *yaml.Node, path string, known ...string) object {
 		switch {
 		case key.Kind != yaml.ScalarNode || !slices.Contains(known, key.Value):
 			fix := "use " + strings.Join(known, ", ")
-			if near := policy.Nearest(key.Value, known); near != "" {
+			if near := policyfile.Nearest(key.Value, known); near != "" {
 				fix = "did you mean " + near + "?"
 			}
 			r.report(key, at, codeUnknownField, "unknown field", fix)

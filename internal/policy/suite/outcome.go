@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/refloat/refloat/internal/policy/policyfile"
+
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/policy"
 )
@@ -167,7 +169,7 @@ func oneOf(s string, words ...string) string {
 	if slices.Contains(words, s) {
 		return ""
 	}
-	if near := policy.Nearest(s, words); near != "" {
+	if near := policyfile.Nearest(s, words); near != "" {
 		return "unknown " + strconv.Quote(s) + ", did you mean " + near + "?"
 	}
 	return "unknown " + strconv.Quote(s)

@@ -4,14 +4,16 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/refloat/refloat/internal/policy/policyfile"
+
 	"go.yaml.in/yaml/v4"
 
 	"github.com/refloat/refloat/internal/policy"
 )
 
 // Parse reads a test file. Its error is a policy.Problems with all that is wrong.
-func Parse(file policy.File) (*Suite, error) {
-	roots, err := policy.Nodes(file)
+func Parse(file policyfile.File) (*Suite, error) {
+	roots, err := policyfile.Nodes(file)
 	if err != nil {
 		return nil, err
 	}
@@ -19,7 +21,7 @@ func Parse(file policy.File) (*Suite, error) {
 	s := &Suite{File: file.Name, data: file.Data}
 	switch {
 	case len(roots) == 0:
-		r.problems = append(r.problems, policy.Problem{File: file.Name, Line: 1, Column: 1, Code: codeEmpty, Message: "no test in it", Fix: "write kind: " + Kind + " and tests"})
+		r.problems = append(r.problems, policyfile.Problem{File: file.Name, Line: 1, Column: 1, Code: codeEmpty, Message: "no test in it", Fix: "write kind: " + Kind + " and tests"})
 	case len(roots) > 1:
 		r.report(roots[1], "", codeWrongType, "a second document", "one file is one list of tests: append to it")
 	default:

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/refloat/refloat/internal/policy/policyfile"
+
 	"github.com/refloat/refloat/internal/policy"
 )
 
@@ -18,8 +20,8 @@ type Result struct {
 // Step is one failure of a test.
 type Step struct {
 	Event   *Event
-	At      time.Duration // after the start
-	Set     *policy.Set   // that decided
+	At      time.Duration   // after the start
+	Set     *policyfile.Set // that decided
 	Outcome Outcome
 	Diffs   []Diff
 }

@@ -5,7 +5,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
 // Kind is the kind of a test file.
@@ -63,4 +63,4 @@ func (s *Suite) Files() [][]string {
 }
 
 // Policies are the policies by the paths that a suite names, in a suite's own words.
-type Policies func(paths []string) (*policy.Set, error)
+type Policies func(paths []string) (*policyfile.Set, error)

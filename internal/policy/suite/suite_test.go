@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/suite"
 )
 
@@ -28,16 +28,16 @@ spec:
 // given are the policies of every path.
 func given(t *testing.T) suite.Policies {
 	t.Helper()
-	set, err := policy.Parse([]policy.File{{Name: "p.yaml", Data: []byte(policies)}})
+	set, err := policyfile.Parse([]policyfile.File{{Name: "p.yaml", Data: []byte(policies)}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return func([]string) (*policy.Set, error) { return set, nil }
+	return func([]string) (*policyfile.Set, error) { return set, nil }
 }
 
 func parsed(t *testing.T, text string) *suite.Suite {
 	t.Helper()
-	s, err := suite.Parse(policy.File{Name: "p_test.yaml", Data: []byte(text)})
+	s, err := suite.Parse(policyfile.File{Name: "p_test.yaml", Data: []byte(text)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestProblems(t *testing.T) {
 		{head + "  - {fail: {}, expect: {shadow: maybe}}", "RP030"},
 		{head + "  - {fail: {message: \"\\e[31m\"}}", "a control character"},
 	} {
-		_, err := suite.Parse(policy.File{Name: "p_test.yaml", Data: []byte(c.text)})
+		_, err := suite.Parse(policyfile.File{Name: "p_test.yaml", Data: []byte(c.text)})
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "p_test.yaml:") || !strings.Contains(err.Error(), "fix: ") {
 			t.Errorf("%s\n gives %v\n want  %s", c.text, err, c.want)
 		}
@@ -284,9 +284,9 @@ func TestPolicyChange(t *testing.T) {
 	t.Parallel()
 	s := parsed(t, head+"  - {fail: {condition: OOMKilled}, expect: {decision: Retry}}\n  - policies: [other]\n  - {fail: {condition: OOMKilled}, expect: {decision: Fail, code: NoPolicy}}\n")
 	p := given(t)
-	r := s.Run(&s.Tests[0], func(paths []string) (*policy.Set, error) {
+	r := s.Run(&s.Tests[0], func(paths []string) (*policyfile.Set, error) {
 		if len(paths) > 0 {
-			return policy.Empty(), nil
+			return policyfile.Empty(), nil
 		}
 		return p(paths)
 	})
@@ -303,13 +303,13 @@ func FuzzSuite(f *testing.F) {
 	}
 	f.Add(b)
 	f.Add([]byte(head + "  - {at: 5s, fail: {run: r, condition: [OOMKilled, Evicted], exitCode: 9, message: \"\\\"\", category: c, subcategory: s}, expect: {delay: 1s..2s, why: 'it''s'}}\n  - {policies: []}\n"))
-	set, err := policy.Parse([]policy.File{{Name: "p.yaml", Data: []byte(policies)}})
+	set, err := policyfile.Parse([]policyfile.File{{Name: "p.yaml", Data: []byte(policies)}})
 	if err != nil {
 		f.Fatal(err)
 	}
-	p := func([]string) (*policy.Set, error) { return set, nil }
+	p := func([]string) (*policyfile.Set, error) { return set, nil }
 	f.Fuzz(func(t *testing.T, data []byte) {
-		s, err := suite.Parse(policy.File{Name: "f_test.yaml", Data: data})
+		s, err := suite.Parse(policyfile.File{Name: "f_test.yaml", Data: data})
 		if err != nil {
 			return
 		}

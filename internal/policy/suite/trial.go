@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/refloat/refloat/internal/policy/policyfile"
+
 	"google.golang.org/protobuf/proto"
 
 	"github.com/refloat/refloat/events/pb"
@@ -21,7 +23,7 @@ import (
 // Trial is one job whose runs fail as told, decided by the evaluator's Step.
 type Trial struct {
 	job     Job
-	set     *policy.Set
+	set     *policyfile.Set
 	p       *evaluator.Processor
 	entry   int64 // of the last message
 	runs    int
@@ -37,7 +39,7 @@ type Outcome struct {
 }
 
 // NewTrial submits the job at a time in Unix nanoseconds.
-func NewTrial(set *policy.Set, job Job, at int64) (*Trial, error) {
+func NewTrial(set *policyfile.Set, job Job, at int64) (*Trial, error) {
 	fill := func(s *string, unset string) {
 		if *s == "" {
 			*s = unset
@@ -58,11 +60,11 @@ func NewTrial(set *policy.Set, job Job, at int64) (*Trial, error) {
 }
 
 // Use puts other policies into force.
-func (t *Trial) Use(set *policy.Set) {
+func (t *Trial) Use(set *policyfile.Set) {
 	t.set = set
 	generation := t.p.Progress.Generation + 1
 	t.p.Activate([]chain.Record{&chain.PolicyActivated{Generation: generation, Digest: set.Digest(), HorizonMS: set.Horizon().Milliseconds()}})
-	t.p.Rules = evaluator.Rules{Generation: generation, Set: set}
+	t.p.Rules = evaluator.Rules{Generation: generation, Set: set.Set}
 }
 
 func (j *Job) submit() *pb.SubmitJob {
@@ -161,7 +163,7 @@ func (t *Trial) outcome(records []chain.Record, f *Failure, run string, raw []by
 	row.Flags.Attempted = f.attempted()
 	row.Error.Raw = raw
 	var err error
-	out.Why, err = audit.Explain(t.set, audit.Case{Job: t.job.row(), Run: row, Decision: out.Decision, Earlier: t.earlier})
+	out.Why, err = audit.Explain(t.set.Set, audit.Case{Job: t.job.row(), Run: row, Decision: out.Decision, Earlier: t.earlier})
 	t.earlier = append(t.earlier, audit.Earlier{Decision: out.Decision, Run: row})
 	return out, err
 }

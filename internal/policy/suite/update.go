@@ -13,7 +13,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
 // updated returns the suite's file with what was expected otherwise replaced by
@@ -247,7 +247,7 @@ func (s *Suite) Update(results []Result, policies Policies) ([]byte, error) {
 	if err != nil || bytes.Equal(data, s.data) {
 		return data, err
 	}
-	again, err := Parse(policy.File{Name: s.File, Data: data})
+	again, err := Parse(policyfile.File{Name: s.File, Data: data})
 	if err != nil {
 		return nil, fmt.Errorf("the updated file would not be read: %w", err)
 	}

@@ -14,16 +14,16 @@ import (
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/filelog"
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
-func examplePolicies(tb testing.TB) *policy.Set {
+func examplePolicies(tb testing.TB) *policyfile.Set {
 	tb.Helper()
-	files, err := policy.LoadDir(os.DirFS("../../../examples/policies"))
+	files, err := policyfile.LoadDir(os.DirFS("../../../examples/policies"))
 	if err != nil {
 		tb.Fatal(err)
 	}
-	set, err := policy.Parse(files)
+	set, err := policyfile.Parse(files)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -32,10 +32,10 @@ func examplePolicies(tb testing.TB) *policy.Set {
 
 // replayed decides all partitions of a topic afresh: read, decode, fold,
 // decide, encode, hash, and move what changed to the store now and then.
-func replayed(tb testing.TB, topic eventlog.Topic, set *policy.Set) (hash chain.Hash, decisions uint64) {
+func replayed(tb testing.TB, topic eventlog.Topic, set *policyfile.Set) (hash chain.Hash, decisions uint64) {
 	tb.Helper()
 	for p := range topic.Partitions() {
-		progress, err := audit.Replay(tb.Context(), topic, p, set, func(*eventlog.Message, *evaluator.Output) error { return nil })
+		progress, err := audit.Replay(tb.Context(), topic, p, set.Set, func(*eventlog.Message, *evaluator.Output) error { return nil })
 		if err != nil {
 			tb.Fatal(err)
 		}

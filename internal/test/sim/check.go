@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 
+	"github.com/refloat/refloat/internal/policy/policyfile"
+
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
@@ -155,7 +157,7 @@ func (w *world) checkStates(p int) {
 		w.fail("derive: %v", err)
 		return
 	}
-	proc := &evaluator.Processor{State: state, Rules: evaluator.Rules{Set: policy.Empty()}}
+	proc := &evaluator.Processor{State: state, Rules: evaluator.Rules{Set: policyfile.Empty().Set}}
 	input := w.events.parts[p].all
 	at := map[uint64][]*machine{}
 	for _, m := range w.machines {
@@ -178,7 +180,7 @@ func (w *world) checkStates(p int) {
 			raw = raw[1:]
 		}
 		if g := proc.Progress.Generation; g > 0 {
-			proc.Rules = evaluator.Rules{Generation: g, Set: w.cfg.Sets.sets[w.generations[g-1]]}
+			proc.Rules = evaluator.Rules{Generation: g, Set: w.cfg.Sets.sets[w.generations[g-1]].Set}
 		}
 		for range e.env.InCount {
 			out, err := proc.Step(&input[0])

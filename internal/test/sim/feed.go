@@ -6,7 +6,7 @@ import (
 
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/policylog"
 	"github.com/refloat/refloat/internal/test/model"
 )
@@ -14,7 +14,7 @@ import (
 // Sets are policy sets that were made once for many runs.
 type Sets struct {
 	naive    []model.Policies
-	sets     []*policy.Set
+	sets     []*policyfile.Set
 	payloads [][]byte // messages of the policies log
 }
 
@@ -23,7 +23,7 @@ type Sets struct {
 func NewSets(n int) (*Sets, error) {
 	type one struct {
 		naive   model.Policies
-		set     *policy.Set
+		set     *policyfile.Set
 		payload []byte
 	}
 	var all []one
@@ -34,11 +34,11 @@ func NewSets(n int) (*Sets, error) {
 		if len(h.Changes) > 0 {
 			p = h.Changes[len(h.Changes)-1].Policies
 		}
-		var files []policy.File
+		var files []policyfile.File
 		for _, f := range p.YAML(false) {
-			files = append(files, policy.File{Name: f.Name, Data: f.Data})
+			files = append(files, policyfile.File{Name: f.Name, Data: f.Data})
 		}
-		set, err := policy.Parse(files)
+		set, err := policyfile.Parse(files)
 		if err != nil {
 			return nil, fmt.Errorf("policy set %d: %w", seed, err)
 		}

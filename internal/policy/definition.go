@@ -1,0 +1,194 @@
+package policy
+
+import (
+	"slices"
+	"strconv"
+	"time"
+)
+
+// A set is built from definitions: what operators wrote, without the form in
+// which they wrote it. Package policyfile reads them from files and from the log.
+
+// MaxRules is the most rules that a policy may have. A queue may name several policies.
+const MaxRules = 1000
+
+// DefaultRule is the rule under which a default action counts its retries.
+const DefaultRule = "default"
+
+// Action is what a rule or a default action does with a failed run (SEMANTICS 5).
+type Action uint8
+
+// The actions. NoAction: the policy states no default action.
+const (
+	NoAction Action = iota
+	Fail
+	Retry
+	Ignore
+)
+
+// String returns the action's name in a policy file, and "" for NoAction.
+func (a Action) String() string {
+	switch a {
+	case NoAction:
+		return ""
+	case Fail:
+		return "Fail"
+	case Retry:
+		return "Retry"
+	case Ignore:
+		return "Ignore"
+	}
+	return unknown("Action", uint8(a))
+}
+
+// Replacement says whether a retry waits until the old pod is gone (SEMANTICS 8).
+type Replacement uint8
+
+// The replacements. NoReplacement inherits.
+const (
+	NoReplacement Replacement = iota
+	WhenFailed
+	WhenTerminated
+)
+
+// Overrides are the fields that each level may set: settings, then policy, then
+// rule. Nil and zero inherit.
+type Overrides struct {
+	RetryLimit  *uint32
+	Backoff     Backoff
+	Avoid       *AvoidMode
+	Replacement Replacement
+}
+
+// Backoff is the delay of retries (SEMANTICS 6); each field is inherited by itself.
+type Backoff struct {
+	InitialDelay, MaxDelay *time.Duration // whole milliseconds
+	Multiplier             *uint32        // thousandths, at least 1000
+	Jitter                 *uint32        // thousandths, at most 1000
+}
+
+// Matchers is what a rule asks of a failure (SEMANTICS 4): all that is set must
+// hold, and within a list one is enough.
+type Matchers struct {
+	Conditions            Conditions
+	ExitCodes             ExitCodes
+	Pattern               *Pattern
+	Categories            []string
+	Subcategories         []string
+	ContainerName         string // "": any
+	IncludeInitContainers bool
+}
+
+// ExitCodes is onExitCodes of a rule. The zero value: not asked.
+type ExitCodes struct {
+	Asked bool
+	NotIn bool
+	Codes []int32 // sorted
+}
+
+// RuleDefinition is one rule of a policy.
+type RuleDefinition struct {
+	Name     string // "": the rule counts under Identity
+	Identity string // of a rule without a name: a digest of its matchers
+	Action   Action
+	Matchers Matchers
+	Overrides
+}
+
+// Definition is one policy as its author wrote it.
+type Definition struct {
+	Name             string
+	DefaultAction    Action
+	SelectableByJobs *bool // nil: the settings' JobsMaySelect
+	Rules            []RuleDefinition
+	Overrides
+}
+
+// Policy is one policy, ready to decide. It depends on nothing but its
+// definition, so sets share the policies that are the same in them.
+type Policy struct {
+	name       string
+	selectable *bool
+	byDefault  target
+	rules      []rule
+	index      index
+}
+
+// Name is the policy's name.
+func (p *Policy) Name() string { return p.name }
+
+// Queue is what is bound to one queue.
+type Queue struct {
+	Name        string
+	Policies    []string // names, in order
+	Shadow      *bool    // nil: the settings' Shadow
+	Killed      bool
+	PausedUntil *int64 // Unix nanoseconds
+}
+
+// Settings hold for all policies and queues. The zero value kills all retries:
+// begin with DefaultSettings.
+type Settings struct {
+	Enabled           bool
+	GlobalMaxRetries  uint32
+	DefaultPolicy     string // "": none
+	DefaultBackoff    Backoff
+	LegacyMaxAttempts uint32
+	TerminationSlack  time.Duration
+	Horizon           time.Duration
+	Shadow            bool
+	PausedUntil       *int64 // Unix nanoseconds
+	JobsMaySelect     bool
+}
+
+// DefaultSettings are the settings where no file says anything (SEMANTICS 1, 5, 6 and 9).
+func DefaultSettings() Settings {
+	return Settings{Enabled: true, GlobalMaxRetries: 20, LegacyMaxAttempts: 4, Horizon: 24 * time.Hour, JobsMaySelect: true}
+}
+
+// Compile makes a policy of its definition, which it keeps and which must not
+// change afterwards. A definition has at most MaxRules rules; their lists are sorted.
+func Compile(d *Definition) *Policy {
+	p := &Policy{
+		name:       d.Name,
+		selectable: d.SelectableByJobs,
+		byDefault: target{
+			key: RuleKey{d.Name, DefaultRule}, shown: DefaultRule, isDefault: true,
+			action: d.DefaultAction, policy: &d.Overrides,
+		},
+		rules: make([]rule, len(d.Rules)),
+	}
+	for i := range d.Rules {
+		r := &d.Rules[i]
+		t := target{key: RuleKey{d.Name, r.Name}, shown: r.Name, action: r.Action, policy: &d.Overrides, rule: &r.Overrides}
+		if r.Name == "" {
+			t.key.Rule, t.shown = r.Identity, "#"+strconv.Itoa(i)
+		}
+		p.rules[i] = rule{matchers{r.Matchers, r.Matchers.last()}, t}
+	}
+	p.index = newIndex(p.rules)
+	return p
+}
+
+// last returns the last matcher that is set, in the order of Matcher.
+func (m *Matchers) last() Matcher {
+	switch {
+	case len(m.Subcategories) > 0:
+		return OnFailureSubcategory
+	case len(m.Categories) > 0:
+		return OnFailureCategory
+	case m.Pattern != nil:
+		return OnTerminationMessage
+	case m.ExitCodes.Asked:
+		return OnExitCodes
+	case m.Conditions != 0:
+		return OnConditions
+	}
+	return NoMatcher
+}
+
+// lists says whether a code is among those of the rule.
+func (e *ExitCodes) lists(code int32) bool {
+	_, found := slices.BinarySearch(e.Codes, code)
+	return found
+}

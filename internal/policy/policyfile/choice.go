@@ -1,0 +1,175 @@
+package policyfile
+
+import (
+	"strings"
+
+	"github.com/refloat/refloat/internal/policy"
+)
+
+// The scalars of the files that are one of a few words. Zero is unset.
+
+type (
+	action      policy.Action
+	operator    uint8
+	mode        uint8
+	replacement policy.Replacement
+	growth      uint8
+	avoidMode   policy.AvoidMode
+	condition   policy.Condition
+)
+
+const (
+	noAction = action(policy.NoAction)
+	fail     = action(policy.Fail)
+	retry    = action(policy.Retry)
+	ignore   = action(policy.Ignore)
+)
+
+const (
+	noOperator operator = iota
+	in
+	notIn
+)
+
+const (
+	noMode mode = iota
+	enforce
+	shadow
+)
+
+const (
+	noGrowth growth = iota
+	constant
+)
+
+func (a *action) words() []string          { return []string{"", "Fail", "Retry", "Ignore"} }
+func (a *action) form() (string, string)   { return formOf(a.words()) }
+func (a *action) text() string             { return a.words()[*a] }
+func (a *action) parse(s string) (f fault) { *a, f = choose[action]("action", s, a.words()); return f }
+
+func (o *operator) words() []string        { return []string{"", "In", "NotIn"} }
+func (o *operator) form() (string, string) { return formOf(o.words()) }
+func (o *operator) text() string           { return o.words()[*o] }
+func (o *operator) parse(s string) (f fault) {
+	*o, f = choose[operator]("operator", s, o.words())
+	return f
+}
+
+func (m *mode) words() []string          { return []string{"", "Enforce", "Shadow"} }
+func (m *mode) form() (string, string)   { return formOf(m.words()) }
+func (m *mode) text() string             { return m.words()[*m] }
+func (m *mode) parse(s string) (f fault) { *m, f = choose[mode]("mode", s, m.words()); return f }
+
+func (r *replacement) words() []string        { return []string{"", "WhenFailed", "WhenTerminated"} }
+func (r *replacement) form() (string, string) { return formOf(r.words()) }
+func (r *replacement) text() string           { return r.words()[*r] }
+func (r *replacement) parse(s string) (f fault) {
+	*r, f = choose[replacement]("replacement", s, r.words())
+	return f
+}
+
+func (g *growth) words() []string          { return []string{"", "Constant"} }
+func (g *growth) form() (string, string)   { return formOf(g.words()) }
+func (g *growth) text() string             { return g.words()[*g] }
+func (g *growth) parse(s string) (f fault) { *g, f = choose[growth]("type", s, g.words()); return f }
+
+func (m *avoidMode) words() []string {
+	return []string{policy.AvoidNone.String(), policy.AvoidNode.String(), policy.AvoidAllNodes.String()}
+}
+func (m *avoidMode) form() (string, string) { return formOf(m.words()) }
+func (m *avoidMode) text() string           { return policy.AvoidMode(*m).String() }
+func (m *avoidMode) parse(s string) (f fault) {
+	*m, f = choose[avoidMode]("mode", s, m.words())
+	return f
+}
+
+func (c *condition) words() []string {
+	words := []string{""}
+	for known := policy.OOMKilled; known <= policy.LeaseExpired; known++ {
+		words = append(words, known.String())
+	}
+	return words
+}
+func (c *condition) form() (string, string) { return formOf(c.words()) }
+func (c *condition) text() string           { return policy.Condition(*c).String() }
+func (c *condition) parse(s string) (f fault) {
+	*c, f = choose[condition]("condition", s, c.words())
+	return f
+}
+
+// choose returns the place of s among the words; a word "" cannot be chosen.
+func choose[T ~uint8](what, s string, words []string) (T, fault) {
+	for i, word := range words {
+		if word == s && s != "" {
+			return T(i), fault{}
+		}
+	}
+	return 0, unknownValue(what, s, words)
+}
+
+func formOf(words []string) (what, tags string) { return oneOf(words), "!!str" }
+
+func unknownValue(what, s string, words []string) fault {
+	fix := "use " + oneOf(words)
+	if near := nearest(s, words); near != "" {
+		fix = "did you mean " + near + "?"
+	}
+	return fault{codeUnknownValue, "unknown " + what + " " + shown(s), fix}
+}
+
+// oneOf joins the words for people.
+func oneOf(words []string) string {
+	if len(words) > 0 && words[0] == "" {
+		words = words[1:]
+	}
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+}
+
+// nearest returns the word that s may have been meant to be, or "".
+func nearest(s string, words []string) string {
+	best, least := "", 3 // at most two letters off
+	for _, word := range words {
+		switch d := distance(strings.ToLower(s), strings.ToLower(word)); {
+		case word == "" || len(s) > 64:
+		case d < least && d*2 <= len(word):
+			best, least = word, d
+		case best == "" && len(s) > 3 && subsequence(s, word):
+			best = word
+		}
+	}
+	return best
+}
+
+// distance is the Levenshtein distance in bytes.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// subsequence says whether a is b with letters left out.
+func subsequence(a, b string) bool {
+	for i := range len(b) {
+		if a != "" && a[0] == b[i] {
+			a = a[1:]
+		}
+	}
+	return a == ""
+}

@@ -1,0 +1,89 @@
+package policyfile
+
+import "go.yaml.in/yaml/v4"
+
+// What tools see of files and of a Set: lint, tests, differences. Nothing here
+// decides.
+
+// Document is one resource of the files, with the places of its fields.
+type Document struct {
+	File string
+	Kind string // RetryPolicy, Queue or RetrySettings
+	Name string // of the policy or the queue
+	Spec string // the path of what it holds: "spec", or "" for the document itself
+
+	fields map[string]*yaml.Node
+}
+
+// Documents lists the resources of files, in their order. Its error is that of Parse.
+func Documents(files []File) ([]Document, error) {
+	docs, problems := parse(files)
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	out := make([]Document, len(docs))
+	for i := range docs {
+		d := &docs[i]
+		out[i] = Document{File: d.file, Spec: d.spec, fields: d.at}
+		switch {
+		case d.policy != nil:
+			out[i].Kind, out[i].Name = "RetryPolicy", string(d.policy.Name)
+		case d.queue != nil:
+			out[i].Kind, out[i].Name = "Queue", string(d.queue.Name)
+		default:
+			out[i].Kind = "RetrySettings"
+		}
+	}
+	return out, nil
+}
+
+// Path is the path of a field below what the document holds.
+func (d *Document) Path(field string) string { return join(d.Spec, field) }
+
+// States says whether the document has the field below what it holds.
+func (d *Document) States(field string) bool { return d.fields[d.Path(field)] != nil }
+
+// Problem returns a problem of the field below what the document holds, at the
+// field's place or at the nearest one above it.
+func (d *Document) Problem(field string, p Problem) Problem {
+	p.File, p.Path = d.File, d.Path(field)
+	at := (&decoder{at: d.fields}).nearest(p.Path)
+	p.Line, p.Column = at.Line, at.Column
+	if at.Kind == yaml.ScalarNode && d.fields[p.Path] == at {
+		p.Value = at.Value
+	}
+	return p
+}
+
+// Nearest returns the word that s may have been meant to be, or "".
+func Nearest(s string, words []string) string { return nearest(s, words) }
+
+// Nodes loads the YAML documents of a file under the limits of Parse: its size,
+// its depth, and nothing fancy. Its error is a Problems.
+func Nodes(file File) ([]*yaml.Node, error) {
+	var problems Problems
+	var all []*yaml.Node
+	for root := range roots(file, &problems) {
+		all = append(all, root)
+		newDecoder(file.Name, &problems, nil).plainOnly(root)
+	}
+	if len(problems) > 0 {
+		problems.sort()
+		return nil, problems
+	}
+	return all, nil
+}
+
+// plainOnly reports what YAML can and our files do not need.
+func (d *decoder) plainOnly(n *yaml.Node) {
+	if f := fancy(n); f != (fault{}) {
+		d.report(n, "", f)
+		return
+	}
+	if n.Tag == "!!merge" {
+		d.report(n, "", fault{codeFancy, "a merge key", "write the fields out"})
+	}
+	for _, child := range n.Content {
+		d.plainOnly(child)
+	}
+}

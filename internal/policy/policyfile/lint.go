@@ -1,0 +1,115 @@
+package policyfile
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/refloat/refloat/internal/policy"
+)
+
+// Lint returns what is wrong with the files; where nothing is, what is allowed
+// but can hardly be meant.
+func Lint(files []File) Problems {
+	docs, problems := parse(files)
+	if len(problems) > 0 {
+		return problems
+	}
+	exists := make(map[string]bool)
+	for i := range docs {
+		if p := docs[i].policy; p != nil {
+			exists[string(p.Name)] = true
+		}
+	}
+	for i := range docs {
+		l := &linter{&docs[i], exists}
+		switch {
+		case l.policy != nil:
+			l.lintPolicy(&l.policy.Spec)
+		case l.queue != nil:
+			l.lintQueue(l.queue)
+		case l.settings != nil:
+			l.lintDelay(join(l.spec, "defaultBackoff"), &l.settings.DefaultBackoff)
+			l.lintReference(join(l.spec, "defaultPolicyName"), l.settings.DefaultPolicyName)
+		}
+	}
+	if len(docs) > 0 {
+		problems = *docs[0].problems // all documents share them
+	}
+	problems.sort()
+	return problems
+}
+
+// linter looks at one document.
+type linter struct {
+	*document
+	exists map[string]bool // by name
+}
+
+func (l *linter) warn(path string, f fault) {
+	l.report(l.nearest(path), path, f)
+	(*l.problems)[len(*l.problems)-1].Severity = Warning
+}
+
+func (l *linter) lintPolicy(p *policySpec) {
+	l.lintDelay(join(l.spec, "backoff"), &p.Backoff)
+	for i := range p.Rules {
+		path := join(l.spec, fmt.Sprintf("rules[%d]", i))
+		l.lintDelay(path+".backoff", &p.Rules[i].Backoff)
+		l.lintConditions(path, &p.Rules[i])
+	}
+	p.settle() // sorts the lists, so that equal matchers have one identity
+	known := schema{}
+	first := make(map[string]int)
+	for i := range p.Rules {
+		id := p.Rules[i].identity(known)
+		if earlier, hidden := first[id]; hidden {
+			l.warn(join(l.spec, fmt.Sprintf("rules[%d]", i)), fault{
+				codeLintShadowed, fmt.Sprintf("never reached: rules[%d] matches the same", earlier), "remove one of them",
+			})
+			continue
+		}
+		first[id] = i
+	}
+}
+
+// lintConditions warns of conditions of the pod in a rule that looks at one
+// container: they cannot hold.
+func (l *linter) lintConditions(path string, r *ruleSpec) {
+	for i, c := range r.OnConditions {
+		if r.ContainerName != "" && policy.Condition(c) != policy.OOMKilled {
+			l.warn(fmt.Sprintf("%s.onConditions[%d]", path, i), fault{
+				codeLintCondition, c.text() + " never holds of one container", "remove it, or containerName",
+			})
+		}
+	}
+}
+
+func (l *linter) lintQueue(q *queueSpec) {
+	first := make(map[policyName]int)
+	for i, name := range q.RetryPolicies {
+		path := join(l.spec, fmt.Sprintf("retryPolicies[%d]", i))
+		if earlier, twice := first[name]; twice {
+			l.warn(path, fault{codeLintRepeated, fmt.Sprintf("%s stands at retryPolicies[%d] already", name, earlier), "remove one of them: it counts at its first place"})
+			continue
+		}
+		first[name] = i
+		l.lintReference(path, name)
+	}
+}
+
+func (l *linter) lintReference(path string, name policyName) {
+	if name != "" && !l.exists[string(name)] {
+		f := fault{codeLintPolicy, "no policy " + string(name) + ", so it is skipped", "add the policy or remove its name"}
+		if near := nearest(string(name), slices.Sorted(maps.Keys(l.exists))); near != "" {
+			f.fix = "did you mean " + near + "?"
+		}
+		l.warn(path, f)
+	}
+}
+
+func (l *linter) lintDelay(path string, b *backoffSpec) {
+	if b.InitialDelay != nil && b.MaxDelay != nil && *b.InitialDelay > *b.MaxDelay {
+		l.warn(path+".initialDelay", fault{codeLintDelay, "more than maxDelay, which always wins", "lower it or raise maxDelay"})
+	}
+}

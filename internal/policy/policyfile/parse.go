@@ -1,0 +1,229 @@
+package policyfile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"reflect"
+	"slices"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// File is the name and the text of one policy file.
+type File struct {
+	Name string
+	Data []byte
+}
+
+// maxFile bounds one file, and so what a hostile one can cost.
+const maxFile = 512 << 10
+
+// Parse reads policies, queues and settings (SEMANTICS 13): YAML or JSON, any
+// number of documents in any number of files, in any order. Its error is a
+// Problems with all that is wrong in all files.
+func Parse(files []File) (*Set, error) {
+	docs, problems := parse(files)
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	return build(contentOf(docs)), nil
+}
+
+// document is one resource, and where its fields stand.
+type document struct {
+	*decoder
+	name     string // the path of what names it
+	spec     string // the path of what it holds: "spec", or "" for the document itself
+	policy   *namedPolicy
+	queue    *queueSpec
+	settings *settingsSpec
+}
+
+// parse reads the documents of all files.
+func parse(files []File) ([]document, Problems) {
+	var docs []document
+	var problems Problems
+	known := schema{}
+	for _, file := range files {
+		for root := range roots(file, &problems) {
+			d := document{decoder: newDecoder(file.Name, &problems, known)}
+			d.resource(root)
+			docs = append(docs, d)
+		}
+	}
+	namedTwice(docs)
+	problems.sort()
+	return docs, problems
+}
+
+// roots yields the documents of a file that hold anything.
+func roots(file File, problems *Problems) iter.Seq[*yaml.Node] {
+	report := func(line, column int, f fault) {
+		*problems = append(*problems, Problem{File: file.Name, Line: line, Column: column, Code: f.code, Message: f.message, Fix: f.fix})
+	}
+	return func(yield func(*yaml.Node) bool) {
+		if len(file.Data) > maxFile {
+			report(1, 1, fault{codeTooBig, fmt.Sprintf("bigger than %d bytes", maxFile), "split the file"})
+			return
+		}
+		loader, err := yaml.NewLoader(bytes.NewReader(file.Data), yaml.WithPlugin(limits{}))
+		for err == nil {
+			var root yaml.Node
+			if err = loader.Load(&root); err != nil {
+				break
+			}
+			if len(root.Content) == 0 || root.Content[0].ShortTag() == "!!null" {
+				continue
+			}
+			if !yield(root.Content[0]) {
+				return
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		var at *yaml.LoadError
+		switch {
+		case !errors.As(err, &at):
+			report(1, 1, fault{codeSyntax, err.Error(), "write YAML"})
+		case at.Message == tooDeep{}.Error():
+			report(at.Mark.Line, at.Mark.Column, fault{codeTooBig, at.Message, "no field of a policy is that deep"})
+		default:
+			report(max(at.Mark.Line, 1), max(at.Mark.Column, 1), fault{codeSyntax, at.Message, "write YAML; the rest of the file was not read"})
+		}
+	}
+}
+
+// limits are those of the YAML loader. Aliases are refused, never expanded.
+type limits struct{}
+
+func (limits) CheckDepth(depth int, _ *yaml.DepthContext) error {
+	if depth > maxDepth {
+		return tooDeep{}
+	}
+	return nil
+}
+
+func (limits) CheckAlias(int, int) error { return nil }
+
+type tooDeep struct{}
+
+func (tooDeep) Error() string { return fmt.Sprintf("nested deeper than %d", maxDepth) }
+
+// resource reads a document by its kind.
+func (d *document) resource(root *yaml.Node) {
+	kind, kindAt := scalarAt(root, "kind")
+	version, versionAt := scalarAt(root, "apiVersion")
+	d.at[""], d.at["kind"], d.at["apiVersion"] = root, kindAt, versionAt
+	if root.Kind != yaml.MappingNode {
+		d.wrongType(root, "", "a mapping with a kind")
+		return
+	}
+	var known []string
+	switch kind {
+	case "RetryPolicy":
+		known = []string{apiVersion, apiVersionFlat}
+		switch version {
+		case apiVersion:
+			file := policyFile{}
+			d.value(root, "", reflect.ValueOf(&file).Elem())
+			d.name, d.spec, d.policy = "metadata.name", "spec", &namedPolicy{file.Metadata.Name, file.Spec}
+			return
+		case apiVersionFlat:
+			file := flatFile{}
+			d.value(root, "", reflect.ValueOf(&file).Elem())
+			p := file.policy()
+			d.name, d.policy = "name", &p
+			return
+		}
+	case "Queue":
+		known = []string{apiVersion, apiVersionFlat}
+		if version == "" || slices.Contains(known, version) {
+			file := queueFile{}
+			d.value(root, "", reflect.ValueOf(&file).Elem())
+			d.name, d.queue = "name", &file.queueSpec
+			return
+		}
+	case "RetrySettings":
+		known = []string{apiVersion}
+		if version == "" || version == apiVersion {
+			file := settingsFile{}
+			d.value(root, "", reflect.ValueOf(&file).Elem())
+			d.name, d.spec, d.settings = "kind", "spec", &file.Spec
+			return
+		}
+	default:
+		f := unknownValue("kind", kind, []string{"RetryPolicy", "Queue", "RetrySettings"})
+		f.code = codeKind
+		if kind == "" {
+			f.message = "no kind"
+		}
+		d.report(d.nearest("kind"), "kind", f)
+		return
+	}
+	f := fault{codeAPIVersion, "unsupported apiVersion " + shown(version), "use " + oneOf(known)}
+	if version == "" {
+		f.message = "no apiVersion"
+	}
+	d.report(d.nearest("apiVersion"), "apiVersion", f)
+}
+
+// scalarAt returns the scalar of a key of a mapping, and where it stands.
+func scalarAt(root *yaml.Node, key string) (string, *yaml.Node) {
+	if root.Kind == yaml.MappingNode {
+		for i := 0; i+1 < len(root.Content); i += 2 {
+			if root.Content[i].Value == key && root.Content[i+1].Kind == yaml.ScalarNode {
+				return root.Content[i+1].Value, root.Content[i+1]
+			}
+		}
+	}
+	return "", nil
+}
+
+// namedTwice reports policies and queues of one name, and settings beyond the
+// first.
+func namedTwice(docs []document) {
+	first := make(map[string]*document)
+	for i := range docs {
+		d := &docs[i]
+		key := ""
+		switch {
+		case d.policy != nil && d.policy.Name != "":
+			key = "policy " + string(d.policy.Name)
+		case d.queue != nil && d.queue.Name != "":
+			key = "queue " + string(d.queue.Name)
+		case d.settings != nil:
+			key = "RetrySettings"
+		default:
+			continue
+		}
+		if other := first[key]; other != nil {
+			at := other.nearest(other.name)
+			d.report(d.nearest(d.name), d.name, fault{
+				codeDuplicateName, fmt.Sprintf("duplicate %s (first in %s:%d:%d)", key, other.file, at.Line, at.Column), "keep one of them",
+			})
+			continue
+		}
+		first[key] = d
+	}
+}
+
+// contentOf collects what documents without problems hold.
+func contentOf(docs []document) *content {
+	c := &content{}
+	known := schema{}
+	for i := range docs {
+		switch d := &docs[i]; {
+		case d.policy != nil:
+			c.policies = append(c.policies, newPolicy(d.policy, known))
+		case d.queue != nil:
+			c.bindings = append(c.bindings, newBinding(d.queue, known))
+		case d.settings != nil:
+			c.settings = *d.settings
+		}
+	}
+	return c
+}

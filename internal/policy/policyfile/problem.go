@@ -1,0 +1,120 @@
+package policyfile
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Severity says whether a problem stops the files from being used.
+type Severity uint8
+
+// The severities: an Error stops Parse, a Warning and a Note come from lint
+// only. A Note says what may well be meant.
+const (
+	Error Severity = iota
+	Warning
+	Note
+)
+
+// String returns error, warning or note.
+func (s Severity) String() string {
+	switch s {
+	case Error:
+	case Warning:
+		return "warning"
+	case Note:
+		return "note"
+	}
+	return "error"
+}
+
+// The codes of problems. They stand in people's ignore lists: never reuse one.
+const (
+	codeSyntax       = "RP001" // not YAML
+	codeTooBig       = "RP002" // bigger or deeper than any policy file
+	codeFancy        = "RP003" // anchor, alias, merge key or tag
+	codeAPIVersion   = "RP004"
+	codeKind         = "RP005"
+	codeUnknownField = "RP010"
+	codeDuplicateKey = "RP011"
+	codeWrongType    = "RP012"
+	codeRequired     = "RP013"
+	codeUnsupported  = "RP014"
+
+	codeBadName       = "RP020"
+	codeReservedName  = "RP021"
+	codeDuplicateName = "RP022"
+
+	codeUnknownValue = "RP030"
+	codeDuplicate    = "RP031"
+	codeOutOfRange   = "RP032"
+	codeNeverMatches = "RP033"
+	codeBadDuration  = "RP034"
+	codeBadDecimal   = "RP035"
+	codeBadPattern   = "RP036"
+	codeBadTime      = "RP037"
+	codeEmpty        = "RP038"
+	codeBadText      = "RP039"
+
+	codeNoMatcher  = "RP040"
+	codeNoCategory = "RP041"
+	codeTwoGrowths = "RP042"
+	codeTooMuch    = "RP043" // more than what bounds the cost of a decision
+
+	codeLintCondition = "RP101" // a condition of the pod together with containerName
+	codeLintPolicy    = "RP102" // a policy that does not exist
+	codeLintShadowed  = "RP103" // a rule that an earlier one hides
+	codeLintRepeated  = "RP104" // a policy named twice by one queue
+	codeLintDelay     = "RP105" // initialDelay above maxDelay
+)
+
+// Problem is one thing wrong with the files, and where.
+type Problem struct {
+	File         string
+	Line, Column int    // from 1; 0 where there is no place
+	Path         string // of the field in its document, such as spec.rules[2].action
+	Value        string // as written, where a scalar is wrong
+	Code         string // RP and three digits
+	Message      string
+	Fix          string // what to do about it
+	Severity     Severity
+}
+
+// String prints p in one line, as editors can follow it.
+func (p Problem) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s:%d:%d: ", p.File, p.Line, p.Column)
+	if p.Severity != Error {
+		b.WriteString(p.Severity.String() + " ")
+	}
+	b.WriteString(p.Code)
+	if p.Path != "" {
+		b.WriteString(" " + p.Path)
+	}
+	fmt.Fprintf(&b, ": %s. fix: %s", p.Message, p.Fix)
+	return b.String()
+}
+
+// Problems is all that is wrong with the files, in the order of File, Line and
+// Column. It is the error of Parse.
+type Problems []Problem
+
+// Error prints one problem a line.
+func (ps Problems) Error() string {
+	lines := make([]string, len(ps))
+	for i, p := range ps {
+		lines[i] = p.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Sort brings problems into the order of File, Line and Column.
+func (ps Problems) Sort() { ps.sort() }
+
+func (ps Problems) sort() {
+	slices.SortStableFunc(ps, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+}

@@ -1,0 +1,283 @@
+package policyfile
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// contentReader reads the canonical encoding. It takes over the policies and the
+// bindings of another content whose text is the same, and decodes the others.
+type contentReader struct {
+	content
+	problems Problems
+
+	json     reader
+	known    schema
+	policies map[string]*compiled // those of the other content, by text
+	bindings map[string]*binding
+}
+
+func newContentReader(text string, other *content) *contentReader {
+	r := &contentReader{
+		json: reader{text: text}, known: schema{},
+		policies: make(map[string]*compiled, len(other.policies)),
+		bindings: make(map[string]*binding, len(other.bindings)),
+	}
+	for _, p := range other.policies {
+		r.policies[p.text] = p
+	}
+	for _, b := range other.bindings {
+		r.bindings[b.text] = b
+	}
+	return r
+}
+
+// read reads all. Its error is that it cannot be read; problems holds the others.
+func (r *contentReader) read() error {
+	j := &r.json
+	rest := &yaml.Node{Kind: yaml.MappingNode} // what is neither policies nor queues
+	err := j.items('{', '}', func() error {
+		key, err := j.key()
+		switch {
+		case err != nil:
+			return err
+		case key.Value == "policies" && j.next() == '[':
+			return j.items('[', ']', r.policy)
+		case key.Value == "queues" && j.next() == '[':
+			return j.items('[', ']', r.binding)
+		}
+		value, err := j.value(0)
+		rest.Content = append(rest.Content, key, value)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if j.at < len(j.text) {
+		return fmt.Errorf("%w: data after the end", errNotCanonical)
+	}
+	var envelope struct {
+		Version  version      `file:"version" must:"required"`
+		Settings settingsSpec `file:"settings"`
+	}
+	r.decode(rest, "", &envelope)
+	r.settings = envelope.Settings
+	return nil
+}
+
+func (r *contentReader) policy() error {
+	text, err := r.json.extent()
+	if err != nil {
+		return err
+	}
+	p := r.policies[text]
+	if p == nil {
+		var named namedPolicy
+		ok, err := r.decodeText(text, fmt.Sprintf("policies[%d]", len(r.content.policies)), &named)
+		if err != nil || !ok {
+			return err
+		}
+		p = newPolicy(&named, r.known)
+	}
+	r.content.policies = append(r.content.policies, p)
+	return nil
+}
+
+func (r *contentReader) binding() error {
+	text, err := r.json.extent()
+	if err != nil {
+		return err
+	}
+	b := r.bindings[text]
+	if b == nil {
+		var spec queueSpec
+		ok, err := r.decodeText(text, fmt.Sprintf("queues[%d]", len(r.content.bindings)), &spec)
+		if err != nil || !ok {
+			return err
+		}
+		b = newBinding(&spec, r.known)
+	}
+	r.content.bindings = append(r.content.bindings, b)
+	return nil
+}
+
+// decodeText decodes a text into out, a pointer. The text is copied, so that what
+// is decoded does not hold all that the text is a part of.
+func (r *contentReader) decodeText(text, path string, out any) (ok bool, err error) {
+	part := reader{text: strings.Clone(text)}
+	n, err := part.value(0)
+	if err != nil {
+		return false, err
+	}
+	return r.decode(n, path, out), nil
+}
+
+func (r *contentReader) decode(n *yaml.Node, path string, out any) (ok bool) {
+	before := len(r.problems)
+	newDecoder("canonical", &r.problems, r.known).value(n, path, reflect.ValueOf(out).Elem())
+	return len(r.problems) == before
+}
+
+// reader reads JSON as Canonical writes it: no white space, and in strings no
+// escapes but \" and \\. It checks no more than it needs to find its way.
+type reader struct {
+	text string
+	at   int
+}
+
+var errNotCanonical = errors.New("not in canonical form")
+
+// next is the next byte, 0 at the end.
+func (r *reader) next() byte {
+	if r.at >= len(r.text) {
+		return 0
+	}
+	return r.text[r.at]
+}
+
+// skip goes over a byte that must come next.
+func (r *reader) skip(c byte) error {
+	if r.next() != c {
+		return fmt.Errorf("%w: no %c at byte %d", errNotCanonical, c, r.at)
+	}
+	r.at++
+	return nil
+}
+
+// items goes over an object or a list; item goes over one item of it.
+func (r *reader) items(first, last byte, item func() error) error {
+	if err := r.skip(first); err != nil {
+		return err
+	}
+	if r.next() == last {
+		return r.skip(last)
+	}
+	for {
+		if err := item(); err != nil {
+			return err
+		}
+		if r.next() != ',' {
+			return r.skip(last)
+		}
+		r.at++
+	}
+}
+
+// extent goes over an object and returns its text.
+func (r *reader) extent() (string, error) {
+	start, depth := r.at, 0
+	for ; r.at < len(r.text); r.at++ {
+		switch r.text[r.at] {
+		case '"':
+			r.toQuote()
+		case '{':
+			depth++
+		case '}':
+			depth--
+		}
+		if depth == 0 {
+			break
+		}
+	}
+	if err := r.skip('}'); err != nil {
+		return "", err
+	}
+	return r.text[start:r.at], nil
+}
+
+// toQuote goes from the quote that begins a string to the one that ends it, and
+// says whether there are escapes between them.
+func (r *reader) toQuote() (escapes bool) {
+	for r.at++; r.at < len(r.text) && r.text[r.at] != '"'; r.at++ {
+		if r.text[r.at] == '\\' {
+			escapes = true
+			r.at++
+		}
+	}
+	r.at = min(r.at, len(r.text))
+	return escapes
+}
+
+// key reads the key of an object, and its colon.
+func (r *reader) key() (*yaml.Node, error) {
+	n, err := r.string()
+	if err != nil {
+		return nil, err
+	}
+	return n, r.skip(':')
+}
+
+func (r *reader) string() (*yaml.Node, error) {
+	if r.next() != '"' {
+		return nil, r.skip('"')
+	}
+	start := r.at + 1
+	escapes := r.toQuote()
+	text := r.text[start:r.at]
+	if escapes {
+		text = unescaped(text)
+	}
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}, r.skip('"')
+}
+
+// unescaped is the text without the backslashes that escape.
+func unescaped(s string) string {
+	b := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+1 < len(s) {
+			i++
+		}
+		b = append(b, s[i])
+	}
+	return string(b)
+}
+
+// value reads any value into the nodes that the decoder takes, without places.
+func (r *reader) value(depth int) (*yaml.Node, error) {
+	if depth > maxDepth {
+		return nil, errors.New("nested too deeply")
+	}
+	n := &yaml.Node{}
+	item := func() error {
+		value, err := r.value(depth + 1)
+		n.Content = append(n.Content, value)
+		return err
+	}
+	switch r.next() {
+	case '"':
+		return r.string()
+	case '[':
+		n.Kind = yaml.SequenceNode
+		return n, r.items('[', ']', item)
+	case '{':
+		n.Kind = yaml.MappingNode
+		return n, r.items('{', '}', func() error {
+			key, err := r.key()
+			n.Content = append(n.Content, key)
+			if err != nil {
+				return err
+			}
+			return item()
+		})
+	}
+	rest := r.text[r.at:]
+	n.Kind, n.Value = yaml.ScalarNode, rest[:len(rest)-len(strings.TrimLeft(rest, "+-.0123456789abcdefghijklmnopqrstuvwxyz"))]
+	r.at += len(n.Value)
+	switch {
+	case n.Value == "":
+		return nil, fmt.Errorf("%w: no value at byte %d", errNotCanonical, r.at)
+	case n.Value == "null":
+		n.Tag = "!!null"
+	case n.Value == "true" || n.Value == "false":
+		n.Tag = "!!bool"
+	case strings.Contains(n.Value, "."):
+		n.Tag = "!!float"
+	default:
+		n.Tag = "!!int"
+	}
+	return n, nil
+}

@@ -1,0 +1,303 @@
+package policyfile
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A Set is immutable; what follows makes another one of it, resource by resource.
+
+// The kinds of resources.
+const (
+	KindPolicy   = "RetryPolicy"
+	KindQueue    = "Queue"
+	KindSettings = "RetrySettings"
+)
+
+// Kinds are the kinds of resources, in the order in which sets list them.
+func Kinds() []string { return []string{KindSettings, KindPolicy, KindQueue} }
+
+// ID names a resource of a set. The settings have the name "".
+type ID struct{ Kind, Name string }
+
+// String is kind and name, as people say them.
+func (id ID) String() string {
+	if id.Kind == KindSettings {
+		return id.Kind
+	}
+	return id.Kind + " " + id.Name
+}
+
+// Resources lists what the set holds: the settings where they say anything, then
+// policies, then queues, by name.
+func (s *Set) Resources() []ID {
+	var ids []ID
+	if s.settingsText() != "" {
+		ids = append(ids, ID{Kind: KindSettings})
+	}
+	for _, p := range s.content.policies {
+		ids = append(ids, ID{KindPolicy, string(p.Name)})
+	}
+	for _, b := range s.content.bindings {
+		ids = append(ids, ID{KindQueue, string(b.Name)})
+	}
+	return ids
+}
+
+func (s *Set) settingsText() string {
+	if s.content.settings == (settingsSpec{}) {
+		return ""
+	}
+	return string((schema{}).encode(&s.content.settings))
+}
+
+// Body returns the canonical text of what a resource says: equal texts, equal
+// resources. It is not ok where the set has no such resource.
+func (s *Set) Body(id ID) (string, bool) {
+	switch at, ok := s.find(id); {
+	case !ok:
+		return "", false
+	case id.Kind == KindPolicy:
+		return s.content.policies[at].text, true
+	case id.Kind == KindQueue:
+		return s.content.bindings[at].text, true
+	default:
+		return s.settingsText(), true
+	}
+}
+
+// find is where a resource stands among those of its kind.
+func (s *Set) find(id ID) (at int, ok bool) {
+	switch id.Kind {
+	case KindPolicy:
+		return slices.BinarySearchFunc(s.content.policies, id.Name, func(p *compiled, name string) int { return strings.Compare(string(p.Name), name) })
+	case KindQueue:
+		return slices.BinarySearchFunc(s.content.bindings, id.Name, func(b *binding, name string) int { return strings.Compare(string(b.Name), name) })
+	case KindSettings:
+		return 0, id.Name == "" && s.settingsText() != ""
+	}
+	return 0, false
+}
+
+// With returns the set with the resources of files in the place of those of the
+// same names, and says which they are. Its error is that of Parse.
+func (s *Set) With(files ...File) (*Set, []ID, error) {
+	docs, problems := parse(files)
+	if len(problems) > 0 {
+		return nil, nil, problems
+	}
+	c := s.content.clone()
+	added := contentOf(docs)
+	ids := make([]ID, len(docs))
+	for i := range docs {
+		switch d := &docs[i]; {
+		case d.policy != nil:
+			ids[i] = ID{KindPolicy, string(d.policy.Name)}
+		case d.queue != nil:
+			ids[i] = ID{KindQueue, string(d.queue.Name)}
+		default:
+			ids[i] = ID{Kind: KindSettings}
+			c.settings = added.settings
+		}
+	}
+	c.policies = put(c.policies, added.policies, func(p *compiled) string { return string(p.Name) })
+	c.bindings = put(c.bindings, added.bindings, func(b *binding) string { return string(b.Name) })
+	return build(c), ids, nil
+}
+
+// put returns the list with items in the place of those of the same names.
+func put[T any](list, items []T, name func(T) string) []T {
+	at := make(map[string]int, len(items))
+	for i, item := range items {
+		at[name(item)] = i
+	}
+	list = slices.DeleteFunc(list, func(item T) bool { _, replaced := at[name(item)]; return replaced })
+	return append(list, items...)
+}
+
+// Without returns the set without these resources; one that it has not changes nothing.
+func (s *Set) Without(ids ...ID) *Set {
+	c := s.content.clone()
+	gone := make(map[ID]bool, len(ids))
+	for _, id := range ids {
+		gone[id] = true
+	}
+	c.policies = slices.DeleteFunc(c.policies, func(p *compiled) bool { return gone[ID{KindPolicy, string(p.Name)}] })
+	c.bindings = slices.DeleteFunc(c.bindings, func(b *binding) bool { return gone[ID{KindQueue, string(b.Name)}] })
+	if gone[ID{Kind: KindSettings}] {
+		c.settings = settingsSpec{}
+	}
+	return build(c)
+}
+
+// Taking returns the set with a resource as another set has it, or has it not.
+func (s *Set) Taking(id ID, from *Set) *Set {
+	at, ok := from.find(id)
+	if !ok {
+		return s.Without(id)
+	}
+	c := s.content.clone()
+	switch id.Kind {
+	case KindPolicy:
+		c.policies = put(c.policies, from.content.policies[at:at+1], func(p *compiled) string { return string(p.Name) })
+	case KindQueue:
+		c.bindings = put(c.bindings, from.content.bindings[at:at+1], func(b *binding) string { return string(b.Name) })
+	default:
+		c.settings = from.content.settings
+	}
+	return build(c)
+}
+
+// Users lists the resources that name a policy: queues, and the settings for
+// their default.
+func (s *Set) Users(name string) []ID {
+	var ids []ID
+	if string(s.content.settings.DefaultPolicyName) == name {
+		ids = append(ids, ID{Kind: KindSettings})
+	}
+	for _, b := range s.content.bindings {
+		if slices.Contains(b.RetryPolicies, policyName(name)) {
+			ids = append(ids, ID{KindQueue, string(b.Name)})
+		}
+	}
+	return ids
+}
+
+// Missing lists the policy names that a queue or, for the settings, their default
+// names and that the set has not.
+func (s *Set) Missing(id ID) []string {
+	var named []policyName
+	switch at, ok := s.find(id); {
+	case ok && id.Kind == KindQueue:
+		named = s.content.bindings[at].RetryPolicies
+	case ok && id.Kind == KindSettings && s.content.settings.DefaultPolicyName != "":
+		named = []policyName{s.content.settings.DefaultPolicyName}
+	}
+	var missing []string
+	for _, name := range named {
+		if !s.Has(string(name)) && !slices.Contains(missing, string(name)) {
+			missing = append(missing, string(name))
+		}
+	}
+	return missing
+}
+
+// Detached returns the set in which no queue and no default names the policy.
+func (s *Set) Detached(name string) *Set {
+	c := s.content.clone()
+	if string(c.settings.DefaultPolicyName) == name {
+		c.settings.DefaultPolicyName = ""
+	}
+	known, named := schema{}, func(n policyName) bool { return string(n) == name }
+	for i, b := range c.bindings {
+		if slices.ContainsFunc(b.RetryPolicies, named) {
+			spec := b.queueSpec
+			spec.RetryPolicies = slices.DeleteFunc(slices.Clone(spec.RetryPolicies), named)
+			c.bindings[i] = newBinding(&spec, known)
+		}
+	}
+	return build(c)
+}
+
+// Brake is an operator's hand on a set: retries of a queue, or of all, are
+// killed, or wait until a time (SEMANTICS 5 and 6).
+type Brake struct {
+	Queue       string // "": all queues
+	Kill        bool
+	PausedUntil int64 // Unix nanoseconds, whole milliseconds; 0: not paused
+}
+
+// Braked returns the set with brakes on. What the set says itself stays in force:
+// brakes kill and delay, and never the other way.
+func (s *Set) Braked(brakes ...Brake) (*Set, error) {
+	c := s.content.clone()
+	known := schema{}
+	for _, b := range brakes {
+		var until *instant
+		if b.PausedUntil != 0 {
+			until = new(instant)
+			*until = instant(b.PausedUntil)
+		}
+		if b.Queue == "" {
+			if b.Kill {
+				c.settings.GlobalMaxRetries = new(limit)
+			}
+			c.settings.PausedUntil = later(c.settings.PausedUntil, until)
+			continue
+		}
+		name := new(queueName)
+		if f := name.parse(b.Queue); f != (fault{}) {
+			return nil, fmt.Errorf("queue %s: %s; %s", shown(b.Queue), f.message, f.fix)
+		}
+		at := slices.IndexFunc(c.bindings, func(q *binding) bool { return q.Name == *name })
+		if at < 0 {
+			at = len(c.bindings)
+			c.bindings = append(c.bindings, &binding{queueSpec: queueSpec{Name: *name}})
+		}
+		q := c.bindings[at].queueSpec
+		q.Killed = q.Killed || b.Kill
+		q.PausedUntil = later(q.PausedUntil, until)
+		c.bindings[at] = newBinding(&q, known)
+	}
+	return build(c), nil
+}
+
+// InShadow returns the set with all queues in shadow, whatever they say.
+func (s *Set) InShadow() *Set {
+	c := s.content.clone()
+	c.settings.Mode = shadow
+	known := schema{}
+	for i, b := range c.bindings {
+		if b.Mode != noMode {
+			spec := b.queueSpec
+			spec.Mode = noMode
+			c.bindings[i] = newBinding(&spec, known)
+		}
+	}
+	return build(c)
+}
+
+func later(a, b *instant) *instant {
+	if a == nil || b != nil && *b > *a {
+		return b
+	}
+	return a
+}
+
+// clone copies the lists; what they hold is shared, and never changed.
+func (c *content) clone() *content {
+	out := *c
+	out.policies, out.bindings = slices.Clone(c.policies), slices.Clone(c.bindings)
+	return &out
+}
+
+// OwnBrake is a resource that kills or pauses retries by what it says itself.
+type OwnBrake struct {
+	ID
+	Says        string
+	PausedUntil int64 // Unix nanoseconds; 0: it kills
+}
+
+// OwnBrakes lists the resources that kill or pause retries by what they say.
+func (s *Set) OwnBrakes() []OwnBrake {
+	var all []OwnBrake
+	pause := func(id ID, until *instant) {
+		if until != nil {
+			all = append(all, OwnBrake{id, "pausedUntil: " + until.text(), int64(*until)})
+		}
+	}
+	settings := ID{Kind: KindSettings}
+	if s.GlobalMaxRetries() == 0 {
+		all = append(all, OwnBrake{ID: settings, Says: "globalMaxRetries: 0"})
+	}
+	pause(settings, s.content.settings.PausedUntil)
+	for _, q := range s.content.bindings {
+		id := ID{KindQueue, string(q.Name)}
+		if q.Killed {
+			all = append(all, OwnBrake{ID: id, Says: "killed: true"})
+		}
+		pause(id, q.PausedUntil)
+	}
+	return all
+}

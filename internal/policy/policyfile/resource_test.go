@@ -1,0 +1,267 @@
+package policyfile
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+func parseOne(t *testing.T, text string) *Set {
+	t.Helper()
+	s, err := Parse([]File{{Name: "test.yaml", Data: []byte(text)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+const threeResources = `
+kind: RetrySettings
+spec: {globalMaxRetries: 9, defaultPolicyName: infra, pausedUntil: 2026-12-01T06:00:00Z, defaultBackoff: {maxDelay: 90s}}
+---
+apiVersion: armadaproject.io/v1
+kind: RetryPolicy
+metadata: {name: infra}
+spec:
+  backoff: {type: Constant, initialDelay: 1h30m}
+  rules:
+  - {name: "on", action: Retry, onExitCodes: {operator: In, values: [137, 3]}, onTerminationMessage: {pattern: "it's: #1"}}
+  - {action: Ignore, onFailureCategory: ["1e3", "null"], retryLimit: 0, backoff: {multiplier: 1.5, jitter: 0.125}}
+---
+apiVersion: armadaproject.io/v1
+kind: RetryPolicy
+metadata: {name: empty}
+spec: {}
+---
+kind: Queue
+name: "1"
+retryPolicies: [infra, missing]
+mode: Shadow
+`
+
+// What a set writes is read back to an equal set, in YAML and in JSON.
+func TestWriteRoundTrip(t *testing.T) {
+	t.Parallel()
+	s := parseOne(t, threeResources)
+	sameAgain(t, s)
+	rapid.Check(t, func(r *rapid.T) {
+		s, err := Parse(drawSet(r))
+		if err != nil {
+			r.Fatal(err)
+		}
+		sameAgain(r, s)
+	})
+}
+
+func sameAgain(t rapid.TB, s *Set) {
+	t.Helper()
+	text, err := s.YAML(s.Resources()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Parse([]File{{Name: "written.yaml", Data: text}})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if string(again.Canonical()) != string(s.Canonical()) {
+		t.Fatalf("read back as\n%s\nnot\n%s\nfrom\n%s", again.Canonical(), s.Canonical(), text)
+	}
+	var files []File
+	for _, id := range s.Resources() {
+		text, err := s.JSON(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, File{Name: id.String(), Data: text})
+	}
+	if again, err = Parse(files); err != nil || again.Digest() != s.Digest() {
+		t.Fatalf("from JSON: %v\n%s", err, files)
+	}
+}
+
+func TestWriteReadsWell(t *testing.T) {
+	t.Parallel()
+	s := parseOne(t, threeResources)
+	text, err := s.YAML(s.Resources()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `apiVersion: armadaproject.io/v1
+kind: RetrySettings
+spec:
+  globalMaxRetries: 9
+  defaultPolicyName: infra
+  defaultBackoff:
+    maxDelay: 1m30s
+  pausedUntil: 2026-12-01T06:00:00Z
+---
+apiVersion: armadaproject.io/v1
+kind: RetryPolicy
+metadata:
+  name: empty
+spec: {}
+---
+apiVersion: armadaproject.io/v1
+kind: RetryPolicy
+metadata:
+  name: infra
+spec:
+  backoff:
+    initialDelay: 1h30m
+    multiplier: 1
+  rules:
+  - name: on
+    action: Retry
+    onExitCodes:
+      operator: In
+      values: [3, 137]
+    onTerminationMessage:
+      pattern: 'it''s: #1'
+  - action: Ignore
+    onFailureCategory: ["1e3", "null"]
+    retryLimit: 0
+    backoff:
+      multiplier: 1.5
+      jitter: 0.125
+---
+apiVersion: armadaproject.io/v1
+kind: Queue
+name: "1"
+retryPolicies: [infra, missing]
+mode: Shadow
+`
+	if string(text) != want {
+		t.Errorf("got\n%s\nwant\n%s", text, want)
+	}
+}
+
+func TestEdit(t *testing.T) {
+	t.Parallel()
+	s := parseOne(t, threeResources)
+	infra := ID{Kind: KindPolicy, Name: "infra"}
+	if got := s.Users("infra"); len(got) != 2 || got[0].Kind != KindSettings || got[1].Name != "1" {
+		t.Errorf("Users = %v", got)
+	}
+	if got := s.Missing(ID{Kind: KindQueue, Name: "1"}); len(got) != 1 || got[0] != "missing" {
+		t.Errorf("Missing = %v", got)
+	}
+	changed, ids, err := s.With(File{Name: "x", Data: []byte("{kind: Queue, name: b}\n---\n" + strings.ReplaceAll(string(mustYAML(t, s, infra)), "1h30m", "5s"))})
+	if err != nil || len(ids) != 2 || ids[1] != infra {
+		t.Fatalf("With = %v, %v", ids, err)
+	}
+	before, _ := s.Body(infra)
+	after, _ := changed.Body(infra)
+	if before == after || !strings.Contains(after, `"5000ms"`) || len(changed.Resources()) != 5 {
+		t.Errorf("after With: %s, %v", after, changed.Resources())
+	}
+	if back := changed.Taking(infra, s).Without(ID{Kind: KindQueue, Name: "b"}); back.Digest() != s.Digest() {
+		t.Errorf("taken back: %s", back.Canonical())
+	}
+	if d := s.Detached("infra"); len(d.Users("infra")) != 0 || len(s.Users("infra")) != 2 {
+		t.Errorf("Detached leaves %v, and %v where it came from", d.Users("infra"), s.Users("infra"))
+	}
+	if _, ok := s.Without(infra).Body(infra); ok {
+		t.Error("Without leaves it")
+	}
+	if _, err := s.YAML(ID{Kind: KindPolicy, Name: "x"}); err == nil {
+		t.Error("what is not there can be written")
+	}
+}
+
+// Whatever is made of sets can be written, and read back from the log.
+func TestEditsAreCanonical(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(r *rapid.T) {
+		draw := func() *Set {
+			s, err := Parse(drawSet(r))
+			if err != nil {
+				r.Fatal(err)
+			}
+			return s
+		}
+		s, other := draw(), draw()
+		for range rapid.IntRange(1, 8).Draw(r, "edits") {
+			ids := append(s.Resources(), other.Resources()...)
+			ids = append(ids, ID{KindPolicy, "nobody"})
+			id := rapid.SampledFrom(ids).Draw(r, "id")
+			switch rapid.IntRange(0, 3).Draw(r, "edit") {
+			case 0:
+				s = s.Without(id)
+			case 1:
+				s = s.Taking(id, other)
+			case 2:
+				s = s.Detached(id.Name)
+			default:
+				var err error
+				if s, err = s.Braked(Brake{Queue: rapid.SampledFrom([]string{"", "q", "new"}).Draw(r, "queue"), Kill: rapid.Bool().Draw(r, "kill"), PausedUntil: int64(rapid.IntRange(0, 1).Draw(r, "until")) * 1e18}); err != nil {
+					r.Fatal(err)
+				}
+			}
+			again, err := ParseCanonical(s.Canonical())
+			if err != nil || again.Digest() != s.Digest() {
+				r.Fatalf("%v: %s", err, s.Canonical())
+			}
+		}
+	})
+}
+
+func mustYAML(t *testing.T, s *Set, ids ...ID) []byte {
+	t.Helper()
+	text, err := s.YAML(ids...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func TestBraked(t *testing.T) {
+	t.Parallel()
+	s := parseOne(t, threeResources)
+	const later, earlier = 1796191200000000000, 1700000000000000000
+	b, err := s.Braked(
+		Brake{Kill: true, PausedUntil: earlier}, // the set says later
+		Brake{Queue: "1", PausedUntil: later},
+		Brake{Queue: "new", Kill: true},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(mustYAML(t, b, b.Resources()...))
+	for _, want := range []string{"globalMaxRetries: 0", "pausedUntil: 2026-12-01T06:00:00Z", "mode: Shadow\npausedUntil: 2026-12-02T", "name: new\nkilled: true"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if same, err := s.Braked(); err != nil || same.Digest() != s.Digest() {
+		t.Errorf("no brakes: %v", err)
+	}
+	if _, err := s.Braked(Brake{Queue: "a\x00b"}); err == nil {
+		t.Error("a queue's name may hold a control character")
+	}
+}
+
+func TestFlat(t *testing.T) {
+	t.Parallel()
+	s := parseOne(t, threeResources+`---
+{apiVersion: armadaproject.io/v1beta1, kind: RetryPolicy, name: flat, defaultAction: 2, rules: [{action: fail, onCategory: a}, {action: Retry, onCategory: b, onSubcategory: c}]}
+---
+{apiVersion: armadaproject.io/v1, kind: RetryPolicy, metadata: {name: rich}, spec: {retryLimit: 1, defaultAction: Fail, selectableByJobs: false, rules: [{name: x, action: Ignore, onFailureCategory: [a, b]}]}}
+`)
+	flat, beyond := s.Flat("flat")
+	want := Flat{"flat", 0, "Retry", []FlatRule{{"Fail", "a", ""}, {"Retry", "b", "c"}}}
+	if diff := cmp.Diff(want, flat); diff != "" || beyond != nil {
+		t.Errorf("%v %s", beyond, diff)
+	}
+	if _, beyond := s.Flat("rich"); !slices.Equal(beyond, []string{"spec.rules[0].action", "spec.rules[0].name", "spec.selectableByJobs"}) {
+		t.Errorf("rich: %v", beyond)
+	}
+	if _, beyond := s.Flat("empty"); !slices.Equal(beyond, []string{"spec.defaultAction", "spec.retryLimit"}) {
+		t.Errorf("empty: %v", beyond)
+	}
+	if _, beyond := s.Flat("nobody"); beyond == nil {
+		t.Error("a policy that is not there")
+	}
+}

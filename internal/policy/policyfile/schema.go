@@ -1,0 +1,61 @@
+package policyfile
+
+import (
+	"cmp"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// unsupported is a field that is known by name, and refused.
+type unsupported struct{}
+
+// field is a field of the files, from the tags of spec.go.
+type field struct {
+	name                       string
+	index                      []int
+	required, nonempty, unique bool
+	unsupported                bool
+}
+
+// schema remembers the fields of the structs of spec.go.
+type schema map[reflect.Type][]field
+
+// of lists the fields of a struct by name, those of embedded structs among them.
+func (s schema) of(t reflect.Type) []field {
+	if fields, ok := s[t]; ok {
+		return fields
+	}
+	var fields []field
+	for _, f := range reflect.VisibleFields(t) {
+		name, ok := f.Tag.Lookup("file")
+		if !ok {
+			continue
+		}
+		must := f.Tag.Get("must")
+		fields = append(fields, field{
+			name: name, index: f.Index,
+			required: strings.Contains(must, "required"),
+			nonempty: strings.Contains(must, "nonempty"),
+			unique:   strings.Contains(must, "unique"),
+
+			unsupported: f.Type == reflect.TypeFor[unsupported](),
+		})
+	}
+	slices.SortFunc(fields, func(a, b field) int { return cmp.Compare(a.name, b.name) })
+	s[t] = fields
+	return fields
+}
+
+// mustShow says that a zero value is written out: the spec of a file, which may
+// say nothing.
+func (f *field) mustShow(v reflect.Value) bool { return f.required && v.Kind() == reflect.Struct }
+
+func find(fields []field, name string) (field, bool) {
+	for _, f := range fields {
+		if f.name == name {
+			return f, true
+		}
+	}
+	return field{}, false
+}

@@ -1,0 +1,179 @@
+package policyfile
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"time"
+
+	"github.com/refloat/refloat/internal/policy"
+)
+
+// Set is a whole set of policies, queues and settings: the engine's set, and the
+// text from which it was made. It is immutable and safe for concurrent use.
+type Set struct {
+	*policy.Set
+	content *content // never changed
+}
+
+// content is what a Set is built of: all that decides.
+type content struct {
+	settings settingsSpec
+	policies []*compiled // by name
+	bindings []*binding  // by name
+}
+
+// compiled is one RetryPolicy. It depends on nothing but its text, so sets share
+// the policies that are the same in them, and it is never changed.
+type compiled struct {
+	namedPolicy        // settled
+	text        string // canonical
+	engine      *policy.Policy
+}
+
+// binding is what the files say of a queue. Sets share it as they share policies.
+type binding struct {
+	queueSpec
+	text string // canonical
+}
+
+// Empty returns the set of no files: all defaults, no policy.
+func Empty() *Set { return build(&content{}) }
+
+// Canonical returns the one encoding of this set: all that was set explicitly,
+// independent of files, comments and their order.
+func (s *Set) Canonical() []byte { return s.content.canonical() }
+
+// build makes a Set of content that holds no faults.
+func build(c *content) *Set {
+	slices.SortFunc(c.policies, func(a, b *compiled) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(c.bindings, func(a, b *binding) int { return cmp.Compare(a.Name, b.Name) })
+	c.settings.DefaultBackoff.settle()
+	policies := make([]*policy.Policy, len(c.policies))
+	for i, p := range c.policies {
+		policies[i] = p.engine
+	}
+	queues := make([]policy.Queue, len(c.bindings))
+	for i, b := range c.bindings {
+		queues[i] = b.definition()
+	}
+	return &Set{policy.New(c.settings.definition(), policies, queues, sha256.Sum256(c.canonical())), c}
+}
+
+// newPolicy makes a policy of one without faults.
+func newPolicy(named *namedPolicy, known schema) *compiled {
+	named.Spec.settle()
+	return &compiled{*named, string(known.encode(named)), policy.Compile(named.definition(known))}
+}
+
+// newBinding makes a binding of one without faults.
+func newBinding(spec *queueSpec, known schema) *binding {
+	spec.RetryPolicies = unset(spec.RetryPolicies)
+	return &binding{*spec, string(known.encode(spec))}
+}
+
+// definition is the settings as the engine takes them.
+func (g *settingsSpec) definition() *policy.Settings {
+	s := policy.DefaultSettings()
+	s.Enabled = or(g.Enabled, s.Enabled)
+	s.GlobalMaxRetries = uint32(or(g.GlobalMaxRetries, limit(s.GlobalMaxRetries)))
+	s.DefaultPolicy = string(g.DefaultPolicyName)
+	s.DefaultBackoff = g.DefaultBackoff.definition()
+	s.LegacyMaxAttempts = uint32(or(g.LegacyMaxAttempts, limit(s.LegacyMaxAttempts)))
+	s.TerminationSlack = or(g.TerminationSlack, 0).duration()
+	s.Horizon = or(g.Horizon, duration(s.Horizon/time.Millisecond)).duration()
+	s.Shadow = g.Mode == shadow
+	s.PausedUntil = (*int64)(g.PausedUntil)
+	s.JobsMaySelect = or(g.JobsMaySelect, s.JobsMaySelect)
+	return &s
+}
+
+func (q *queueSpec) definition() policy.Queue {
+	out := policy.Queue{Name: string(q.Name), Policies: textsOf(q.RetryPolicies), Killed: q.Killed, PausedUntil: (*int64)(q.PausedUntil)}
+	if q.Mode != noMode {
+		inShadow := q.Mode == shadow
+		out.Shadow = &inShadow
+	}
+	return out
+}
+
+func (p *namedPolicy) definition(known schema) *policy.Definition {
+	d := &policy.Definition{
+		Name:             string(p.Name),
+		DefaultAction:    policy.Action(p.Spec.DefaultAction),
+		SelectableByJobs: p.Spec.SelectableByJobs,
+		Rules:            make([]policy.RuleDefinition, len(p.Spec.Rules)),
+		Overrides:        p.Spec.overrides.definition(),
+	}
+	for i := range p.Spec.Rules {
+		r := &p.Spec.Rules[i]
+		d.Rules[i] = policy.RuleDefinition{
+			Name: string(r.Name), Action: policy.Action(r.Action),
+			Matchers: r.matcherSpec.definition(), Overrides: r.overrides.definition(),
+		}
+		if r.Name == "" {
+			d.Rules[i].Identity = r.identity(known)
+		}
+	}
+	return d
+}
+
+func (o *overrides) definition() policy.Overrides {
+	return policy.Overrides{
+		RetryLimit:  (*uint32)(o.RetryLimit),
+		Backoff:     o.Backoff.definition(),
+		Avoid:       (*policy.AvoidMode)(o.AntiAffinity.Mode),
+		Replacement: policy.Replacement(o.Replacement),
+	}
+}
+
+func (b *backoffSpec) definition() policy.Backoff {
+	return policy.Backoff{
+		InitialDelay: b.InitialDelay.time(), MaxDelay: b.MaxDelay.time(),
+		Multiplier: (*uint32)(b.Multiplier), Jitter: (*uint32)(b.Jitter),
+	}
+}
+
+func (r *matcherSpec) definition() policy.Matchers {
+	m := policy.Matchers{
+		Pattern:               r.OnTerminationMessage.Pattern.compiled,
+		Categories:            textsOf(r.OnFailureCategory),
+		Subcategories:         textsOf(r.OnFailureSubcategory),
+		ContainerName:         string(r.ContainerName),
+		IncludeInitContainers: r.IncludeInitContainers,
+	}
+	for _, c := range r.OnConditions {
+		m.Conditions = m.Conditions.With(policy.Condition(c))
+	}
+	if e := r.OnExitCodes; e.Operator != noOperator {
+		m.ExitCodes = policy.ExitCodes{Asked: true, NotIn: e.Operator == notIn}
+		for _, code := range e.Values {
+			m.ExitCodes.Codes = append(m.ExitCodes.Codes, int32(code))
+		}
+	}
+	return m
+}
+
+// identity is what an unnamed rule counts under: a digest of its matchers.
+func (r *ruleSpec) identity(known schema) string {
+	sum := sha256.Sum256(known.encode(&r.matcherSpec))
+	return "#" + hex.EncodeToString(sum[:16])
+}
+
+// textsOf returns a list of names as plain strings, nil for an empty one.
+func textsOf[T ~string](list []T) []string {
+	var out []string
+	for _, s := range list {
+		out = append(out, string(s))
+	}
+	return out
+}
+
+// or returns what p points to, or the default where p is nil.
+func or[T any](p *T, unset T) T {
+	if p == nil {
+		return unset
+	}
+	return *p
+}

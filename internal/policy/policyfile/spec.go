@@ -1,0 +1,228 @@
+package policyfile
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/refloat/refloat/internal/policy"
+)
+
+// The format of the files (SEMANTICS 13), as Go types that decode.go reads and
+// canonical.go writes. The tag `file` is a field's name in the files; `must`
+// lists what must hold of it: required, nonempty, unique. What must hold of
+// several fields together stands in a check method. An unset field is the zero
+// value of its type, so a field where zero means something is a pointer.
+
+const (
+	apiVersion     = "armadaproject.io/v1"
+	apiVersionFlat = "armadaproject.io/v1beta1"
+)
+
+// namedPolicy is a policy in the canonical encoding.
+type namedPolicy struct {
+	Name policyName `file:"name" must:"required"`
+	Spec policySpec `file:"spec"`
+}
+
+type header struct {
+	APIVersion plain `file:"apiVersion"`
+	Kind       plain `file:"kind"`
+}
+
+type policyFile struct {
+	header
+	Metadata struct {
+		Name policyName `file:"name" must:"required"`
+	} `file:"metadata" must:"required"`
+	Spec policySpec `file:"spec" must:"required"`
+}
+
+type queueFile struct {
+	header
+	queueSpec
+}
+
+type settingsFile struct {
+	header
+	Spec settingsSpec `file:"spec" must:"required"`
+}
+
+// overrides are the fields that a rule takes from its policy unless it sets them.
+type overrides struct {
+	RetryLimit   *limit      `file:"retryLimit"`
+	Backoff      backoffSpec `file:"backoff"`
+	AntiAffinity struct {
+		Mode *avoidMode `file:"mode" must:"required"`
+	} `file:"antiAffinity"`
+	Replacement replacement `file:"replacement"`
+}
+
+type policySpec struct {
+	overrides
+	DefaultAction    action      `file:"defaultAction"`
+	SelectableByJobs *bool       `file:"selectableByJobs"`
+	Rules            []ruleSpec  `file:"rules"`
+	Mutate           unsupported `file:"mutate"`
+}
+
+type ruleSpec struct {
+	Name   ruleName `file:"name"`
+	Action action   `file:"action" must:"required"`
+	matcherSpec
+	overrides
+	Mutate unsupported `file:"mutate"`
+}
+
+// matcherSpec is what an unnamed rule's identity is made of (SEMANTICS 5).
+type matcherSpec struct {
+	OnConditions          []condition `file:"onConditions" must:"nonempty unique"`
+	OnExitCodes           exitCodes   `file:"onExitCodes"`
+	OnTerminationMessage  message     `file:"onTerminationMessage"`
+	OnFailureCategory     []label     `file:"onFailureCategory" must:"nonempty unique"`
+	OnFailureSubcategory  []label     `file:"onFailureSubcategory" must:"nonempty unique"`
+	ContainerName         label       `file:"containerName"`
+	IncludeInitContainers bool        `file:"includeInitContainers"`
+}
+
+type exitCodes struct {
+	Operator operator   `file:"operator" must:"required"`
+	Values   []exitCode `file:"values" must:"required nonempty unique"`
+}
+
+type message struct {
+	Pattern pattern `file:"pattern" must:"required"`
+}
+
+type backoffSpec struct {
+	InitialDelay *duration `file:"initialDelay"`
+	MaxDelay     *duration `file:"maxDelay"`
+	Multiplier   *factor   `file:"multiplier"`
+	Type         growth    `file:"type"` // gone after settle
+	Jitter       *fraction `file:"jitter"`
+}
+
+type queueSpec struct {
+	Name          queueName    `file:"name" must:"required"`
+	RetryPolicies []policyName `file:"retryPolicies"`
+	Mode          mode         `file:"mode"`
+	Killed        bool         `file:"killed"`
+	PausedUntil   *instant     `file:"pausedUntil"`
+}
+
+type settingsSpec struct {
+	Enabled           *bool       `file:"enabled"`
+	GlobalMaxRetries  *limit      `file:"globalMaxRetries"`
+	DefaultPolicyName policyName  `file:"defaultPolicyName"`
+	DefaultBackoff    backoffSpec `file:"defaultBackoff"`
+	LegacyMaxAttempts *limit      `file:"legacyMaxAttempts"`
+	TerminationSlack  *duration   `file:"terminationSlack"`
+	Horizon           *duration   `file:"horizon"`
+	Mode              mode        `file:"mode"`
+	PausedUntil       *instant    `file:"pausedUntil"`
+	JobsMaySelect     *bool       `file:"jobsMaySelect"`
+}
+
+// A checker knows what must hold of its fields together.
+type checker interface{ check(i *inspection) }
+
+// tooMany reports more rules than a policy may have.
+func tooMany(rules int, i *inspection) {
+	if rules > policy.MaxRules {
+		i.fault("rules", fault{codeTooMuch, fmt.Sprintf("%d rules, at most %d", rules, policy.MaxRules), "split the policy: a queue may name several"})
+	}
+}
+
+func (p *policySpec) check(i *inspection) {
+	tooMany(len(p.Rules), i)
+	size := 0
+	for n := range p.Rules {
+		size += p.Rules[n].OnTerminationMessage.Pattern.size()
+	}
+	if size > maxPatternSizes {
+		i.fault("rules", fault{
+			codeTooMuch, fmt.Sprintf("patterns of %d parts in all with their repetitions written out, at most %d", size, maxPatternSizes),
+			"repeat less, or split the policy: a queue may name several",
+		})
+	}
+	if p.DefaultAction == ignore {
+		i.fault("defaultAction", fault{codeUnknownValue, "unknown action Ignore here", "use Fail or Retry; only a rule can ignore"})
+	}
+	first := make(map[ruleName]int, len(p.Rules))
+	for n := range p.Rules {
+		name := p.Rules[n].Name
+		if earlier, dup := first[name]; dup && name != "" {
+			i.fault(fmt.Sprintf("rules[%d].name", n), fault{
+				codeDuplicateName, fmt.Sprintf("duplicate rule name %s (first: rules[%d])", shown(string(name)), earlier), "rename one of them: a rule counts under its name",
+			})
+			continue
+		}
+		first[name] = n
+	}
+}
+
+func (r *ruleSpec) check(i *inspection) {
+	if len(r.OnFailureSubcategory) > 0 && len(r.OnFailureCategory) == 0 && i.clean("onFailureCategory") {
+		i.fault("onFailureSubcategory", fault{codeNoCategory, "a subcategory without onFailureCategory", "name the category that it belongs to"})
+	} else if r.empty() && i.clean("") {
+		i.fault("", fault{
+			codeNoMatcher, "the rule has no matcher",
+			"add onConditions, onExitCodes, onTerminationMessage or onFailureCategory; for everything else there is the policy's defaultAction",
+		})
+	}
+}
+
+// empty says that the rule asks for nothing.
+func (r *matcherSpec) empty() bool {
+	return len(r.OnConditions) == 0 && r.OnExitCodes.Operator == noOperator && r.OnTerminationMessage.Pattern.compiled == nil &&
+		len(r.OnFailureCategory) == 0 && len(r.OnFailureSubcategory) == 0
+}
+
+func (e *exitCodes) check(i *inspection) {
+	for n, v := range e.Values {
+		if field := fmt.Sprintf("values[%d]", n); v == 0 && e.Operator == in && i.clean(field) {
+			i.fault(field, fault{codeNeverMatches, "exit code 0 never matches", "remove it: a container that exits with 0 did not fail"})
+			return // others are duplicates
+		}
+	}
+}
+
+func (b *backoffSpec) check(i *inspection) {
+	if b.Type != noGrowth && b.Multiplier != nil {
+		i.fault("type", fault{codeTwoGrowths, "both type and multiplier", "keep one: Constant is a multiplier of 1"})
+	}
+}
+
+func (s *settingsSpec) check(i *inspection) {
+	if s.Horizon != nil && *s.Horizon == 0 && i.clean("horizon") {
+		i.fault("horizon", fault{codeOutOfRange, "0s would forget jobs as they end", "leave it out for 24h"})
+	}
+}
+
+// unset is a list, or nil where there is nothing in it.
+func unset[T any](list []T) []T {
+	if len(list) == 0 {
+		return nil
+	}
+	return list
+}
+
+// settle brings a policy into the one form that equal policies share.
+func (p *policySpec) settle() {
+	p.Backoff.settle()
+	for i := range p.Rules {
+		r := &p.Rules[i]
+		r.Backoff.settle()
+		slices.SortFunc(r.OnConditions, func(a, b condition) int { return cmp.Compare(a.text(), b.text()) })
+		slices.Sort(r.OnExitCodes.Values)
+		slices.Sort(r.OnFailureCategory)
+		slices.Sort(r.OnFailureSubcategory)
+	}
+}
+
+func (b *backoffSpec) settle() {
+	if b.Type == constant {
+		one := factor(1000)
+		b.Type, b.Multiplier = noGrowth, &one
+	}
+}
