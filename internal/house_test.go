@@ -83,7 +83,7 @@ var never = [][2]string{{"internal/projection", "internal/policy"}, {"internal/p
 var (
 	pure = []string{
 		"events/*.go", "internal/chain/*.go", "internal/policy/*.go", "internal/policy/policyfile/*.go", "internal/projection/*.go",
-		"internal/evaluator/step.go", "internal/evaluator/facts.go", "internal/sink/ops.go",
+		"internal/evaluator/step.go", "internal/evaluator/facts.go", "internal/evaluator/semantics.go", "internal/sink/ops.go",
 		"internal/armada/schedulerdb/*.go", "internal/armada/schedulerdb/pgstore/change.go",
 	}
 	shell = []string{"internal/policy/policyfile/load.go", "internal/projection/store.go"}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 type replayFlags struct {
 	log, policies, data, output string
 	all, verify                 bool
+	semantics                   uint32
 }
 
 func newReplay() *cobra.Command {
@@ -40,6 +42,10 @@ says, by the policies that it names, and compare every byte. Exit code 0: equal;
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
+			case app.CheckSemantics(f.semantics) != nil:
+				return usageError{fmt.Errorf("--semantics: %w", app.CheckSemantics(f.semantics))}
+			case f.verify && f.semantics != 0:
+				return usageError{errors.New("--verify decides by the versions of the semantics that the decision log names: leave --semantics out")}
 			case f.verify && f.data != "" && f.log == "" && f.policies == "":
 				return verify(cmd, f.data)
 			case !f.verify && f.log != "" && f.policies != "" && f.data == "":
@@ -53,6 +59,7 @@ says, by the policies that it names, and compare every byte. Exit code 0: equal;
 	cmd.Flags().StringVar(&f.data, "data", "", "data directory, with --verify")
 	cmd.Flags().BoolVar(&f.verify, "verify", false, "compare the decision log of --data with what deciding again gives")
 	cmd.Flags().BoolVar(&f.all, "all", false, "also print failed runs that were not decided, what was parked, and retries made ready")
+	cmd.Flags().Uint32Var(&f.semantics, "semantics", 0, "version of the decision semantics to decide by (default: the newest)")
 	addOutput(cmd, &f.output)
 	return cmd
 }
@@ -75,8 +82,9 @@ func replay(cmd *cobra.Command, f replayFlags) error {
 	bar := newProgress()
 	defer bar.done()
 	messages := 0
+	by := audit.Rules{Set: set.Set, Semantics: cmp.Or(f.semantics, evaluator.SemanticsVersion)}
 	for partition := range log.Partitions() {
-		_, err := audit.Replay(cmd.Context(), log, partition, set.Set, func(_ *eventlog.Message, o *evaluator.Output) error {
+		_, err := audit.ReplayBy(cmd.Context(), log, partition, by, func(_ *eventlog.Message, o *evaluator.Output) error {
 			if messages++; messages%1024 == 0 {
 				bar.say("replaying: %d messages", messages)
 			}

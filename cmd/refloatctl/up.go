@@ -22,6 +22,7 @@ type upFlags struct {
 	ingestMode             string
 	feed                   []string
 	partitions             int
+	semantics              uint32
 	drained, quiet         bool
 	api                    *apiflags.Serve
 	follow                 *apiflags.Follow
@@ -64,6 +65,7 @@ a YAML file (--config); flags win over the environment, and that over the file.`
 	flags.StringVar(&f.listen, "listen", "", "address for /metrics, /healthz and /readyz (default: none)")
 	f.api = apiflags.BindServe(cmd, apiflags.Default)
 	f.follow = apiflags.BindFollow(cmd)
+	flags.Uint32Var(&f.semantics, "semantics", 0, app.SemanticsUsage)
 	flags.IntVar(&f.partitions, "partitions", 0, "partitions of a new log (default: as many as the feeds have)")
 	flags.BoolVar(&f.drained, "exit-when-drained", false, "end when all that was fed is decided and in the job database, and sum up")
 	flags.BoolVar(&f.quiet, "quiet", false, "log warnings and errors only, and do not sum up")
@@ -80,6 +82,9 @@ func up(cmd *cobra.Command, f upFlags) error {
 	}
 	if err := app.CheckIngestMode(f.ingestMode); err != nil {
 		return usageError{fmt.Errorf("--ingest-mode: %w", err)}
+	}
+	if err := app.CheckSemantics(f.semantics); err != nil {
+		return usageError{fmt.Errorf("--semantics: %w", err)}
 	}
 	pace, err := parsePace(f.pace)
 	if err != nil {
@@ -110,7 +115,7 @@ func up(cmd *cobra.Command, f upFlags) error {
 	start := time.Now()
 	err = app.Run(cmd.Context(), app.Config{
 		Data: app.Dir(f.data), JobDB: f.jobDB, IngestMode: f.ingestMode, Partitions: f.partitions, Policies: f.policies,
-		Feeds: f.feed, Pace: pace, Evaluate: true, Ingest: true,
+		Feeds: f.feed, Pace: pace, Evaluate: true, Ingest: true, Semantics: f.semantics,
 		Listen: f.listen, API: served, Follow: follow, ExitWhenDrained: f.drained,
 		Progress: func(s app.Status) { bar.say("fed %d of %d messages", s.Fed, s.Total) },
 		Log:      slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),

@@ -64,7 +64,7 @@ func (n *node) evaluate(ctx context.Context, partition int) (err error) {
 	l := evaluator.Loop{
 		Config: evaluator.Config{
 			Partition: partition, Events: n.backend.Events, Decisions: n.backend.Decisions, Random: rand.Reader,
-			AcceptPartitions: n.AcceptPartitions, AcceptHistory: n.AcceptHistory, AcceptedBy: n.Instance,
+			Semantics: n.Semantics, AcceptPartitions: n.AcceptPartitions, AcceptHistory: n.AcceptHistory, AcceptedBy: n.Instance,
 			Hooks: hooks,
 		},
 		Acquire: o.acquire, Now: n.Now, BackOff: randomBackOff(), DrainTimeout: 5 * time.Second, Log: n.Log,

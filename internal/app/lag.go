@@ -70,6 +70,7 @@ func refusal(err error) string {
 		{evaluator.ErrHistory, "history"},
 		{evaluator.ErrRepartitioned, "partitions"},
 		{evaluator.ErrDiverged, "diverged"},
+		{chain.ErrNewer, "newer"},
 		{policylog.ErrUnusable, "policies"},
 		{chain.ErrMissing, "missing"},
 		{eventlog.ErrTrimmed, "trimmed"},

@@ -35,6 +35,9 @@ type Config struct {
 	// Checkpoints is the URL of shared storage for copies of the state; empty: none.
 	Checkpoints     string
 	CheckpointEvery time.Duration // default a minute
+	// Semantics is the least version of the semantics to decide by; 0: the one that the
+	// decision log names (evaluator.Config).
+	Semantics uint32
 	// AcceptHistory and AcceptPartitions are the operator's word (evaluator.Config).
 	AcceptHistory    *eventlog.Position
 	AcceptPartitions int

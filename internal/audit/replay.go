@@ -16,16 +16,29 @@ import (
 const flushAt = 1 << 16
 
 // Replay decides the history of one partition afresh, by one policy set as
-// generation 1, and hands each message's records to visit, in order. Memory
-// grows with the jobs that are not forgotten, not with the history.
+// generation 1 and the newest version of SEMANTICS, and hands each message's records
+// to visit, in order. Memory grows with the jobs that are not forgotten, not with the
+// history.
 func Replay(ctx context.Context, events eventlog.Topic, partition int, set *policy.Set, visit func(m *eventlog.Message, out *evaluator.Output) error) (evaluator.Progress, error) {
+	return ReplayBy(ctx, events, partition, Rules{Set: set, Semantics: evaluator.SemanticsVersion}, visit)
+}
+
+// Rules are what a history is decided by afresh.
+type Rules struct {
+	Set       *policy.Set
+	Semantics uint32 // the version of SEMANTICS
+}
+
+// ReplayBy is Replay by a version of SEMANTICS.
+func ReplayBy(ctx context.Context, events eventlog.Topic, partition int, by Rules, visit func(m *eventlog.Message, out *evaluator.Output) error) (evaluator.Progress, error) {
+	set := by.Set
 	p, store, err := newProcessor(set.Horizon().Nanoseconds())
 	if err != nil {
 		return evaluator.Progress{}, err
 	}
 	p.Rules = evaluator.Rules{Generation: 1, Set: set}
 	p.Activate([]chain.Record{
-		&chain.SemanticsActivated{Version: evaluator.SemanticsVersion},
+		&chain.SemanticsActivated{Version: by.Semantics},
 		&chain.PolicyActivated{Generation: 1, Digest: set.Digest(), HorizonMS: set.Horizon().Milliseconds()},
 	})
 	r, err := events.Open(partition, eventlog.Start)

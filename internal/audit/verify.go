@@ -114,8 +114,8 @@ func verifyStretch(p *evaluator.Processor, policies *policylog.Log, s *follow.St
 		}
 		p.Rules = evaluator.Rules{Generation: p.Progress.Generation, Set: set.Set}
 	}
-	if v := p.Progress.Semantics; len(s.Messages) > 0 && v != evaluator.SemanticsVersion {
-		return fmt.Errorf("envelope %d was decided by semantics %d; this program knows %d: verify with the version that the log names", s.Envelope.Seq, v, evaluator.SemanticsVersion)
+	if len(s.Messages) > 0 && p.Progress.Semantics == 0 {
+		return fmt.Errorf("%w: envelope %d answers messages, and no version of the semantics was activated before it", ErrDifferent, s.Envelope.Seq)
 	}
 	logged := evaluator.LoggedIn(s.Accepted)
 	for i := range s.Messages {

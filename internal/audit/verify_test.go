@@ -143,14 +143,14 @@ func TestVerifyFinds(t *testing.T) {
 			i := w.activating(0)
 			w.envelopes = slices.Delete(w.envelopes, i, i+1)
 			return i
-		}, "was decided by semantics 0", nil},
+		}, "no version of the semantics was activated", audit.ErrDifferent},
 		{"the other semantics", func(w *world) int {
 			i := w.activating(0)
 			w.change(i, func(e *chain.Envelope) {
 				e.Records[0] = chain.AppendRecord(nil, &chain.SemanticsActivated{Version: evaluator.SemanticsVersion + 1})
 			})
-			return i + 1
-		}, "this program knows", nil},
+			return i
+		}, "this program knows", chain.ErrNewer},
 		{"a policy digest", func(w *world) int {
 			return w.changePolicy(1, func(r *chain.PolicyActivated) { r.Digest[0] ^= 1 })
 		}, "with another digest than the policies log has", audit.ErrDifferent},
@@ -215,9 +215,11 @@ func TestVerifyFindsEveryBit(t *testing.T) {
 				what := fmt.Sprintf("envelope %d, record %d, byte %d", i+1, k, at)
 				if _, bad := chain.DecodeRecord(w.envelopes[i].Records[k]); bad != nil {
 					// A stranger's: the chain ends before it, as Verified says, breaks off
-					// there, or a later claim shows that something is missing.
+					// there, or a later claim shows that something is missing. Or it looks like
+					// a newer program's.
 					malformed++
-					if err == nil && v.Ignored[chain.Malformed] != 1 || err != nil && !errors.Is(err, chain.ErrMissing) && !errors.Is(err, audit.ErrDifferent) || v.Envelopes != uint64(i) {
+					stopped := errors.Is(err, chain.ErrMissing) || errors.Is(err, audit.ErrDifferent) || errors.Is(err, chain.ErrNewer)
+					if err == nil && v.Ignored[chain.Malformed] != 1 || err != nil && !stopped || v.Envelopes != uint64(i) {
 						t.Fatalf("%s: %+v, %v; want %d envelopes", what, v, err, i)
 					}
 					continue

@@ -54,6 +54,11 @@ func AllIgnored() []Ignored {
 // answer (PROTOCOL 3). Going on could decide twice, so whoever reads must stop.
 var ErrMissing = errors.New("a log lacks what it once held")
 
+// ErrNewer says that the log was written by a newer program, in a way that this one
+// does not know. Passing over it would lose decisions without a word, so whoever
+// reads must stop.
+var ErrNewer = errors.New("the decision log was written by a newer version of refloat")
+
 // Accepted is an envelope that the rule let in.
 type Accepted struct {
 	Envelope *Envelope
@@ -71,6 +76,11 @@ func (e End) Offer(raw []byte) (*Accepted, Ignored, error) {
 		return nil, Malformed, nil //nolint:nilerr // a stranger's message is ignored, not an error
 	}
 	records, err := env.Decode()
+	if e.follows(env) {
+		if newer := newer(env, err); newer != nil {
+			return nil, NotIgnored, newer
+		}
+	}
 	if err != nil {
 		return nil, Malformed, nil //nolint:nilerr // as above
 	}
@@ -90,6 +100,32 @@ func (e End) Offer(raw []byte) (*Accepted, Ignored, error) {
 	}
 	next := End{Seq: env.Seq, Link: Link(raw), Epoch: env.Epoch, Owner: env.Owner, InTo: env.InTo}
 	return &Accepted{Envelope: env, Records: records, Claim: claim, Skips: acceptsHistory(records), End: next}, NotIgnored, nil
+}
+
+// follows says whether an envelope is the next one of the owner in force. Only that
+// owner knows the hash of the envelope before, so no stranger writes one by mistake.
+func (e End) follows(env *Envelope) bool {
+	return env.Epoch == e.Epoch && env.Owner == e.Owner && e.refuse(env, nil) == NotIgnored
+}
+
+// newer returns ErrNewer for an envelope that activates a version of SEMANTICS that
+// this program does not know, or that could not be decoded because it holds a record
+// or a field that this program does not know.
+func newer(env *Envelope, decoded error) error {
+	for _, raw := range env.Records {
+		r, err := DecodeRecord(raw)
+		if err != nil || r.FromInput() {
+			break
+		}
+		if s, ok := r.(*SemanticsActivated); ok && s.Version > NewestSemantics {
+			return fmt.Errorf("%w: envelope %d activates version %d of the semantics, this program knows versions up to %d; upgrade it",
+				ErrNewer, env.Seq, s.Version, NewestSemantics)
+		}
+	}
+	if errors.Is(decoded, errUnknown) {
+		return fmt.Errorf("%w: it cannot be read by this program, which knows semantics up to version %d; upgrade it: %w", ErrNewer, NewestSemantics, decoded)
+	}
+	return nil
 }
 
 func claimIn(records []Record) *OwnerClaim {

@@ -42,7 +42,7 @@ func DecodeRecord(b []byte) (Record, error) {
 	}
 	r := newRecord(fieldNumber(num))
 	if r == nil {
-		return nil, fmt.Errorf("record: %w: unknown kind %d", ErrMalformed, num)
+		return nil, fmt.Errorf("record: %w: %w kind %d", ErrMalformed, errUnknown, num)
 	}
 	if err := eachField(body, r.setField); err != nil {
 		return nil, fmt.Errorf("record of kind %d: %w", num, err)

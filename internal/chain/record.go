@@ -117,6 +117,13 @@ type PolicyActivated struct {
 // SemanticsActivated names the version of SEMANTICS that decides from here on.
 type SemanticsActivated struct{ Version uint32 }
 
+// NewestSemantics is the newest version of SEMANTICS that this program knows: it
+// reads every record of it and of the versions before, and decides by each of them.
+//
+// A new version is a new number here, with what it decides differently in package
+// evaluator. What a released version decides never changes.
+const NewestSemantics = 2
+
 // OwnerID is drawn at random for each attempt to claim a partition.
 type OwnerID [16]byte
 

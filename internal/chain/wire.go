@@ -12,6 +12,9 @@ import (
 // ErrMalformed says that bytes are no envelope or record of ours.
 var ErrMalformed = errors.New("malformed")
 
+// errUnknown goes with the ErrMalformed of what a newer program may have written.
+var errUnknown = errors.New("unknown")
+
 // fieldNumber is a protobuf field number.
 type fieldNumber = int32
 
@@ -219,5 +222,5 @@ func (f *wireField) wrongType() error {
 // unknown refuses a field that this version does not know: a record is acted
 // upon whole or not at all.
 func (f *wireField) unknown() error {
-	return fmt.Errorf("%w: unknown field %d", ErrMalformed, f.number)
+	return fmt.Errorf("%w: %w field %d", ErrMalformed, errUnknown, f.number)
 }

@@ -231,8 +231,8 @@ const maxMessageBytes = 4 << 20
 // envelope, put into force here.
 func (o *Owner) activations() []chain.Record {
 	var front []chain.Record
-	if o.proc.Progress.Semantics != SemanticsVersion {
-		front = append(front, &chain.SemanticsActivated{Version: SemanticsVersion})
+	if next := nextSemantics(o.proc.Progress.Semantics, o.cfg.Semantics); next != o.proc.Progress.Semantics {
+		front = append(front, &chain.SemanticsActivated{Version: next})
 	}
 	if newest, set := o.cfg.Policies.Newest(); newest > o.proc.Progress.Generation {
 		front = append(front, &chain.PolicyActivated{Generation: newest, Digest: set.Digest(), HorizonMS: set.Horizon().Milliseconds()})

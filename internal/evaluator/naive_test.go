@@ -58,7 +58,7 @@ func TestAgainstNaiveModel(t *testing.T) {
 
 func compareHistory(t *testing.T, seed uint64) {
 	t.Helper()
-	h := model.Generate(seed, model.Options{Changes: seed%3 == 0, Lint: seed%5 == 0, Told: seed%4 == 1})
+	h := model.Generate(seed, model.Options{Changes: seed%3 == 0, Lint: seed%5 == 0, Told: seed%4 == 1, Versions: seed%2 == 1})
 	want, _ := h.Run()
 	got, err := decideHistory(h)
 	if err != nil {
@@ -119,6 +119,11 @@ func decideHistory(h model.History) ([][]model.Record, error) {
 				if err := use(c.Policies.YAML(false)); err != nil {
 					return nil, err
 				}
+			}
+		}
+		for _, v := range h.Versions {
+			if v.Before == i {
+				p.Activate([]chain.Record{&chain.SemanticsActivated{Version: uint32(v.Number)}})
 			}
 		}
 		o, err := p.Step(&eventlog.Message{

@@ -39,6 +39,10 @@ type Config struct {
 	Stretch int
 	// Patience is how long an envelope may take to be read back (30 s).
 	Patience time.Duration
+	// Semantics is the least version of SEMANTICS to decide by: an owner activates it
+	// where the log names an earlier one. 0: the version that the log names, which for
+	// an empty log is the newest. A version is never taken back.
+	Semantics uint32
 	// AcceptPartitions says that events may have this number of partitions now,
 	// although the chain was written with another (ErrRepartitioned).
 	AcceptPartitions int
@@ -239,6 +243,10 @@ func (o *Owner) restore() error {
 	m, err := decodeMeta(b)
 	if err != nil {
 		return err
+	}
+	if v := max(m.Progress.Semantics, o.cfg.Semantics); v > SemanticsVersion {
+		return fmt.Errorf("%w: the state of partition %d, or this configuration, asks for version %d of the semantics, this program knows versions up to %d; upgrade it",
+			chain.ErrNewer, o.cfg.Partition, v, SemanticsVersion)
 	}
 	state, err := projection.NewState(o.cfg.Store, m.Watermark, m.Horizon)
 	if err != nil {

@@ -168,7 +168,10 @@ func (l *Loop) own(ctx context.Context) (wasLive bool, err error) {
 			draining, done, deadline = true, nil, time.After(l.DrainTimeout)
 		}
 		progress, err := o.Advance(l.Now().UnixNano())
-		wasLive = wasLive || o.phase == running
+		if !wasLive && o.phase == running {
+			wasLive = true
+			l.sayOlder(o.proc.Progress.Semantics)
+		}
 		switch {
 		case err != nil:
 			return wasLive, err
@@ -193,6 +196,15 @@ func (l *Loop) own(ctx context.Context) (wasLive bool, err error) {
 		case <-deadline:
 			return wasLive, nil
 		}
+	}
+}
+
+// sayOlder tells the operator of a partition that is decided by an older version of
+// SEMANTICS than this program knows.
+func (l *Loop) sayOlder(version uint32) {
+	if 0 < version && nextSemantics(version, l.Config.Semantics) < SemanticsVersion {
+		l.Log.Info("decided by an older version of the semantics; when every evaluator and ingester is upgraded, start with --semantics",
+			slog.Int("partition", l.Config.Partition), slog.Uint64("in_force", uint64(version)), slog.Uint64("newest", SemanticsVersion))
 	}
 }
 

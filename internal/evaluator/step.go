@@ -13,9 +13,6 @@ import (
 	"github.com/refloat/refloat/internal/projection"
 )
 
-// SemanticsVersion is the version of SEMANTICS that this program decides by.
-const SemanticsVersion = 1
-
 // Rules is a policy set with its place in the policies log.
 type Rules struct {
 	Generation uint64 // 0: none was ever published
@@ -185,7 +182,7 @@ func (p *Processor) decide(at eventlog.Position, f *projection.Failure) (*chain.
 	if v.Requeue {
 		d.DelayMS = v.Delay.Milliseconds()
 		d.RetryAfter, d.ReadyAfter = v.RetryAfter, v.ReadyAfter
-		d.PodName = policy.PodName(f.JobID, f.Run.Index+1, p.Rules.Set.Enabled())
+		d.PodName = policy.PodName(f.JobID, nextRunIndex(p.Progress.Semantics, f), p.Rules.Set.Enabled())
 		d.AvoidNodes = avoided(v.Avoid, f)
 	}
 	return d, nil

@@ -52,6 +52,7 @@ a YAML file (--config); flags win over the environment, and that over the file.`
 		set.StringVar(&c.Checkpoints, "checkpoints", "", "where to keep copies of the state for other machines: file:///dir or s3://bucket?prefix=… (default: none)")
 		set.DurationVar(&c.CheckpointEvery, "checkpoint-every", 0, "how often to take one (default 1m)")
 		set.StringVar(&f.history, "accept-history-from", "", "where events do not reach back to the end of the decision log: go on at `beginning` (of what is there) or after a position L:E:B")
+		set.Uint32Var(&c.Semantics, "semantics", 0, app.SemanticsUsage)
 		set.IntVar(&c.AcceptPartitions, "accept-partitions", 0, "go on although events now has this number of partitions")
 	}
 	if c.Ingest {
@@ -99,6 +100,9 @@ func (f *flags) complete() error {
 	}
 	if err := app.CheckIngestMode(c.IngestMode); err != nil {
 		return fmt.Errorf("--mode: %w", err)
+	}
+	if err := app.CheckSemantics(c.Semantics); err != nil {
+		return fmt.Errorf("--semantics: %w", err)
 	}
 	var err error
 	if c.AcceptHistory, err = parseHistory(f.history); err != nil {

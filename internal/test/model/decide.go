@@ -58,7 +58,7 @@ func (m *Model) decide(r *run, rec Record) Record {
 	rec.Kind = JobRequeued
 	m.when(r, v, &rec)
 	rec.AvoidNodes = m.avoid(r, v)
-	rec.PodName = podName(j.id, r.index+1, p.enabled())
+	rec.PodName = podName(j.id, m.nextIndex(r), p.enabled())
 	r.requeued, r.retryAfter = true, rec.RetryAfter
 	return rec
 }
@@ -414,6 +414,22 @@ func (m *Model) avoid(r *run, v verdict) []string {
 		m.Seen["several nodes avoided"]++
 	}
 	return nodes
+}
+
+// nextIndex: §Words, "Run index: the number of run ids of that job seen before it".
+// The next run comes after all that are known.
+// READING: version 1 takes the failed run's own index plus one. That is the same
+// but where runs were imported, whose indexes count backwards (ADR 11).
+func (m *Model) nextIndex(r *run) int {
+	next := r.index + 1
+	if len(r.job.runs) == next {
+		return next
+	}
+	m.Seen[fmt.Sprintf("version %d names the pod after imported runs", m.version)]++
+	if m.version >= 2 {
+		next = len(r.job.runs)
+	}
+	return next
 }
 
 // podName: §10. "Run 0: armada-<jobId>-0. Run i > 0: armada-<jobId>-0-<i>. With

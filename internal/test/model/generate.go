@@ -16,6 +16,7 @@ type Options struct {
 	Changes  bool // the policy set changes between messages, up to three times
 	Lint     bool // rules that can never match: onConditions of the pod with a containerName
 	Told     bool // jobs and runs that Armada's tables have are told again
+	Versions bool // the version of SEMANTICS changes between messages, up to twice
 	Extremes bool // delays that lead past the last time of int64 nanoseconds
 }
 
@@ -23,7 +24,8 @@ type Options struct {
 type History struct {
 	Seed     uint64
 	Policies Policies
-	Changes  []Change // in order; empty unless Options.Changes
+	Changes  []Change  // in order; empty unless Options.Changes
+	Versions []Version // in order; empty unless Options.Versions
 	Messages []Message
 
 	split bool
@@ -34,6 +36,10 @@ type Change struct {
 	Before   int
 	Policies Policies
 }
+
+// Version is a version of SEMANTICS that holds from before the message with this
+// index on. Before the first one it is version 1.
+type Version struct{ Before, Number int }
 
 // YAML renders the policy set as files in the format of §13.
 func (h History) YAML() []File { return h.Policies.YAML(h.split) }
@@ -47,6 +53,11 @@ func (h History) Run() ([][]Record, *Model) {
 		for len(changes) > 0 && changes[0].Before == i {
 			m.Use(changes[0].Policies)
 			changes = changes[1:]
+		}
+		for _, v := range h.Versions {
+			if v.Before == i {
+				m.UseVersion(v.Number)
+			}
 		}
 		records = append(records, m.Step(msg))
 	}
@@ -120,6 +131,10 @@ func Generate(seed uint64, o Options) History {
 		g.message()
 	}
 	h.Messages = g.messages
+	if o.Versions { // from a stream of its own, so that the rest of the history stays
+		rng := rand.New(rand.NewPCG(seed, 0x5e3a))
+		h.Versions = []Version{{Before: rng.IntN(n + 1), Number: NewestVersion}}
+	}
 	return h
 }
 

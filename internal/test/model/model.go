@@ -18,6 +18,7 @@ type Model struct {
 	Seen map[string]int
 
 	policies  Policies
+	version   int    // of SEMANTICS
 	watermark *int64 // the greatest t folded; nil: none yet
 	messages  int    // messages so far, the current one included
 	events    int    // events so far, the current one included
@@ -87,9 +88,18 @@ type decision struct {
 	attemptedReturn bool   // its failure was a returned lease of an attempted run (§9)
 }
 
-// New returns a partition without history under a policy set.
+// NewestVersion is the newest version of SEMANTICS that the model has.
+const NewestVersion = 2
+
+// New returns a partition without history under a policy set, decided by version 1
+// of SEMANTICS.
 func New(p Policies) *Model {
-	return &Model{Seen: map[string]int{}, policies: p, jobs: map[string]*job{}}
+	return &Model{Seen: map[string]int{}, policies: p, version: 1, jobs: map[string]*job{}}
+}
+
+// UseVersion changes the version of SEMANTICS, between messages.
+func (m *Model) UseVersion(version int) {
+	m.version = version
 }
 
 // Use changes the policy set, between messages. Counts stay.

@@ -62,7 +62,7 @@ type history struct {
 }
 
 func (w *world) newHistory(partitions int) history {
-	messages := model.Generate(w.rng.Uint64(), model.Options{}).Messages
+	messages := model.Generate(w.rng.Uint64(), model.Options{Told: w.one(3)}).Messages
 	return history{messages: messages[:min(len(messages), 70/partitions)]}
 }
 

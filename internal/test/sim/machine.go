@@ -81,7 +81,7 @@ func (m *machine) start() bool {
 	m.place = w.keptIn(m.store.meta).Place
 	m.owner = evaluator.NewOwner(evaluator.Config{
 		Partition: m.part, Store: m.store, Events: w.events, Decisions: w.decisions, Policies: m.policies,
-		Publisher: m.sender, Random: w, Window: 1 + w.rng.IntN(5), Stretch: 1 + w.rng.IntN(6), Patience: time.Duration(patience),
+		Semantics: uint32(w.rng.IntN(evaluator.SemanticsVersion + 1)), Publisher: m.sender, Random: w, Window: 1 + w.rng.IntN(5), Stretch: 1 + w.rng.IntN(6), Patience: time.Duration(patience),
 		Synced: m.synced,
 		Hooks: evaluator.Hooks{
 			Point:   m.point,

@@ -14,7 +14,7 @@ import (
 // chain, each once, in the same order (PROOF I1, I7, I8, I9, I10).
 func (w *world) checkModel(p int) {
 	m := model.New(model.Policies{})
-	input := w.histories[p].fed
+	version, input := uint32(0), w.histories[p].fed
 	for i := range w.chains[p].envelopes {
 		e := &w.chains[p].envelopes[i]
 		var got []model.Record
@@ -22,6 +22,12 @@ func (w *world) checkModel(p int) {
 			switch r := r.(type) {
 			case *chain.PolicyActivated:
 				m.Use(w.cfg.Sets.naive[w.generations[r.Generation-1]])
+			case *chain.SemanticsActivated:
+				m.UseVersion(int(r.Version))
+				if version != 0 {
+					w.saw(SawNewSemantics)
+				}
+				version = r.Version
 			default:
 				if r.FromInput() {
 					got = append(got, plainRecord(r))

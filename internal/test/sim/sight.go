@@ -47,6 +47,7 @@ const (
 	SawPolicyInCatchUp
 	SawStaleGeneration
 	SawUnusable
+	SawNewSemantics
 	// Of records.
 	SawRequeue
 	SawFail
@@ -114,6 +115,7 @@ var sightNames = [sights]string{
 	SawPolicyInCatchUp:  "a policy came while an owner caught up",
 	SawStaleGeneration:  "an owner waited for the generation in force",
 	SawUnusable:         "a generation could not be used",
+	SawNewSemantics:     "a log went over to a newer version of the semantics",
 	SawRequeue:          "a retry was granted",
 	SawFail:             "a job was failed",
 	SawKillSwitch:       "the kill switch refused a retry",
