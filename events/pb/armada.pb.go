@@ -543,7 +543,7 @@ type Event_JobRunTerminated struct {
 
 type Event_KnownJob struct {
 	// Also ours: what Armada's tables know of a job whose SubmitJob events does not
-	// hold any more (docs/adr/0011-a-job-told-again.md). It is the SubmitJob once
+	// hold any more (docs/adr/0011-republishing-jobs-at-cut-over.md). It is the SubmitJob once
 	// more, under a number at which no consumer of Armada's takes it for a new job.
 	KnownJob *SubmitJob `protobuf:"bytes,1002,opt,name=known_job,json=knownJob,oneof"`
 }
