@@ -1,6 +1,7 @@
 package armadabox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,12 +23,18 @@ import (
 
 // Options say which Armada to run.
 type Options struct {
-	Executors       map[string]int // name → number of nodes
-	ExecutorTimeout time.Duration  // how long an executor may be silent
-	Partitions      int            // of events
-	Policies        string         // directory of our policy files; "": our programs get none
-	FollowArmada    bool           // our policies are Armada's
-	OursFirst       bool           // our ingester writes Armada's tables from the first message, not Armada's own
+	Executors       map[string]Executor // by name
+	ExecutorTimeout time.Duration       // how long an executor may be silent
+	Partitions      int                 // of events
+	Policies        string              // directory of our policy files; "": our programs get none
+	FollowArmada    bool                // our policies are Armada's
+	OursFirst       bool                // our ingester writes Armada's tables from the first message, not Armada's own
+}
+
+// Executor is a stand-in for a cluster.
+type Executor struct {
+	Nodes int
+	Pool  string // "": default
 }
 
 // Armada is a control plane that runs. Its programs go by these names: redis,
@@ -49,6 +56,8 @@ type Armada struct {
 	mu      sync.Mutex
 	running []*e2e.Process // in the order of their start
 }
+
+func (e Executor) pool() string { return cmp.Or(e.Pool, "default") }
 
 // timeout bounds the start and the end of a program on a busy machine.
 const timeout = 2 * time.Minute
@@ -112,11 +121,11 @@ func (a *Armada) base(name string) string {
 func (a *Armada) program(name string) (path string, args []string, serves string, err error) {
 	config := []string{"--config", a.base(name), "--config", a.config(name)}
 	if executor, ok := cutExecutor(name); ok {
-		nodes := a.Executors[executor]
-		if nodes == 0 {
+		e, ok := a.Executors[executor]
+		if !ok {
 			return "", nil, "", fmt.Errorf("no executor is called %s", executor)
 		}
-		return a.Program, []string{"execsim", "-id", executor, "-nodes", strconv.Itoa(nodes), "-url", a.scheduler}, "", nil
+		return a.Program, []string{"execsim", "-id", executor, "-nodes", strconv.Itoa(e.Nodes), "-pool", e.pool(), "-url", a.scheduler}, "", nil
 	}
 	switch name {
 	case "redis":
@@ -162,9 +171,12 @@ func (a *Armada) Armadactl(ctx context.Context, args ...string) (string, error) 
 	return a.box(ctx, append(append([]string{"armadactl"}, args...), "--config", a.config("ctl"))...)
 }
 
-// Refloatctl runs our refloatctl, with the flags for the cluster.
+// Refloatctl runs our refloatctl, with the flags for the cluster unless it is for a data directory.
 func (a *Armada) Refloatctl(ctx context.Context, args ...string) (string, error) {
-	return run(ctx, a.Dir, a.Ours.Ctl, append(args, a.cluster()...)...)
+	if !slices.Contains(args, "--data") {
+		args = slices.Concat(args, a.cluster())
+	}
+	return run(ctx, a.Dir, a.Ours.Ctl, args...)
 }
 
 func run(ctx context.Context, dir, program string, args ...string) (string, error) {
@@ -239,38 +251,43 @@ func (a *Armada) Signal(name string, s syscall.Signal) error {
 
 // Kill ends a program as a crash does.
 func (a *Armada) Kill(name string) error {
-	p := a.Process(name)
+	p := a.forget(name)
 	if p == nil {
 		return fmt.Errorf("%s does not run", name)
 	}
 	p.Kill()
-	a.forget(name)
 	return nil
 }
 
 // Stop asks a program to end, and waits until it did.
 func (a *Armada) Stop(ctx context.Context, name string) error {
-	p := a.Process(name)
+	p := a.forget(name)
 	if p == nil {
 		return fmt.Errorf("%s does not run", name)
 	}
-	if err := p.Signal(syscall.SIGTERM); err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	_, err := p.ExitCode(ctx)
+	err := p.Signal(syscall.SIGTERM)
 	if err == nil {
-		a.forget(name)
+		_, err = p.ExitCode(ctx)
+	}
+	if err != nil {
+		p.Kill()
 	}
 	return err
 }
 
-func (a *Armada) forget(name string) {
+// forget takes a program that is to end from those that run.
+func (a *Armada) forget(name string) *e2e.Process {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	i := a.index(name)
+	if i < 0 {
+		return nil
+	}
+	p := a.running[i]
 	a.running = slices.Delete(a.running, i, i+1)
+	return p
 }
 
 // Died names the programs that ended without being asked to.

@@ -24,6 +24,14 @@ func TestMain(m *testing.M) {
 	os.Exit(pulsartest.Main(m))
 }
 
+// TestScenarios reads the scenarios and their policies, which needs no Armada.
+func TestScenarios(t *testing.T) {
+	t.Parallel()
+	for _, s := range load(t) {
+		s.policies(t)
+	}
+}
+
 // TestArmada runs the scenarios of testdata on a real Armada: of each file those
 // that do not disturb each other side by side, then the others one by one.
 func TestArmada(t *testing.T) {

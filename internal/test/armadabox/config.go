@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -30,6 +31,12 @@ func (a *Armada) configure(t testing.TB) {
 	}
 	scheduler, lookout := connection(t, a.SchedulerDB), connection(t, a.lookoutDB)
 	api := settings{"armadaUrl": a.server, "forceNoTls": true}
+	pools := []settings{{"name": "default"}}
+	for _, e := range a.Executors {
+		if p := (settings{"name": e.pool()}); !slices.ContainsFunc(pools, func(q settings) bool { return q["name"] == p["name"] }) {
+			pools = append(pools, p)
+		}
+	}
 	for name, file := range map[string]settings{
 		"server": {
 			"grpcPort": free[0], "httpPort": free[3], "metricsPort": free[4], "pulsar": pulsar, "queueCacheRefreshPeriod": "1s",
@@ -41,7 +48,7 @@ func (a *Armada) configure(t testing.TB) {
 			"grpc": settings{"port": free[1]}, "http": settings{"port": free[5]}, "metrics": settings{"port": free[6]},
 			"armadaApi": api, "postgres": scheduler, "pulsar": pulsar,
 			"executorTimeout": a.ExecutorTimeout.String(), "queueRefreshPeriod": "1s",
-			"scheduling": settings{"executorTimeout": a.ExecutorTimeout.String(), "executorUpdateFrequency": "1s"},
+			"scheduling": settings{"executorTimeout": a.ExecutorTimeout.String(), "executorUpdateFrequency": "1s", "pools": pools},
 		},
 		"scheduleringester": {"metrics": settings{"port": free[7]}, "postgres": scheduler, "pulsar": pulsar},
 		"eventingester":     {"metricsPort": free[8], "redis": settings{"addrs": []string{a.redis}}, "pulsar": pulsar},

@@ -14,6 +14,9 @@ func (r *run) judge() error {
 	err := r.until("all is as expected", func() bool {
 		found = nil
 		for _, name := range slices.Sorted(maps.Keys(r.Expect)) {
+			if some := r.Expect[name].Some; some != "" && !slices.ContainsFunc(r.of(name), func(j *seenJob) bool { return j.hasRun(some) }) {
+				found = errors.Join(found, fmt.Errorf("no run of %s is %s", name, some))
+			}
 			for _, j := range r.of(name) {
 				if err := r.Expect[name].judge(j); err != nil {
 					found = errors.Join(found, fmt.Errorf("job %s %s %w", name, j.ID, err))
@@ -81,6 +84,10 @@ func (e expectation) judgeRuns(j *seenJob) error {
 		}
 	}
 	return nil
+}
+
+func (j *seenJob) hasRun(state string) bool {
+	return slices.ContainsFunc(j.Runs, func(v seenRun) bool { return v.State == state })
 }
 
 // always is what holds of each job at any time: no two of its runs overlap, no run

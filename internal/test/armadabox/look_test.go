@@ -62,7 +62,7 @@ func look(ctx context.Context, db *pgxpool.Pool, set string) (map[string]*seenJo
 		if err := r.Scan(&id, &run.ID, &run.Executor, &run.Node, &cancelled, &running, &succeeded, &failed, &returned, &preempted, &pending, &run.Requested, &run.Leased, &run.Ended); err != nil {
 			return err
 		}
-		run.State = first("leased", is(succeeded, "succeeded"), is(preempted, "preempted"), is(returned, "returned"), is(cancelled, "cancelled"), is(failed, "failed"), is(running, "running"), is(pending, "pending"))
+		run.State = first("leased", is(succeeded, "succeeded"), is(preempted, "preempted"), is(returned, "returned"), is(failed, "failed"), is(cancelled, "cancelled"), is(running, "running"), is(pending, "pending"))
 		if j := seen[id]; j != nil {
 			j.Runs = append(j.Runs, run)
 			if j.State == "ended" && (run.State == "leased" || run.State == "pending" || run.State == "running") {

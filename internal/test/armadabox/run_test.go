@@ -28,7 +28,10 @@ type run struct {
 	scenario
 }
 
-const defaultLimit = 90 * time.Second
+const (
+	defaultLimit = 90 * time.Second
+	knownLimit   = 40 * time.Second // of a scenario that is known to fail
+)
 
 func name(s string, n int) string { return s + "-" + strconv.Itoa(n) }
 
@@ -37,7 +40,11 @@ func (w *world) try(t *testing.T, sc scenario) {
 	if sc.Long && !longTier() {
 		t.Skip("of the long tier: make e2e-armada LONG=1")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), sc.Limit.or(defaultLimit))
+	limit := sc.Limit.or(defaultLimit)
+	if sc.Known != "" {
+		limit = sc.Limit.or(knownLimit)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	began := time.Now()
 	r := &run{world: w, t: t, ctx: ctx, scenario: sc}
@@ -68,8 +75,10 @@ func (r *run) all() error {
 // begin creates the queue and submits the jobs.
 func (r *run) begin() error {
 	r.ids = map[string][]string{}
-	if _, err := r.Armadactl(r.ctx, "create", "queue", r.Name, "--priority-factor", "1"); err != nil {
-		return err
+	for _, queue := range r.queues() {
+		if _, err := r.Armadactl(r.ctx, "create", "queue", queue, "--priority-factor", "1"); err != nil {
+			return err
+		}
 	}
 	var now []job
 	for _, j := range r.Jobs {
@@ -86,6 +95,16 @@ var submitted = regexp.MustCompile(`(?m)^Submitted job with id (\w+)`)
 
 // submit submits jobs with the real armadactl.
 func (r *run) submit(jobs []job) error {
+	for _, queue := range r.queues() {
+		here := slices.DeleteFunc(slices.Clone(jobs), func(j job) bool { return r.queueOf(j) != queue })
+		if err := r.submitTo(queue, here); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *run) submitTo(queue string, jobs []job) error {
 	if len(jobs) == 0 {
 		return nil
 	}
@@ -97,7 +116,7 @@ func (r *run) submit(jobs []job) error {
 			names = append(names, j.Name)
 		}
 	}
-	text, err := json.Marshal(map[string]any{"queue": r.Name, "jobSetId": r.set(), "jobs": all})
+	text, err := json.Marshal(map[string]any{"queue": queue, "jobSetId": r.set(), "jobs": all})
 	if err != nil {
 		return err
 	}
@@ -161,11 +180,10 @@ func (r *run) hosts(executor string) (hosts []string) {
 	if executor == "any" {
 		return nil
 	}
-	if executor == "" {
-		executor = "main"
-	}
-	for n := range r.Executors[executor] {
-		hosts = append(hosts, fmt.Sprintf("%s-node-%02d", executor, n))
+	for name := range strings.FieldsSeq(firstOf(executor, "main")) {
+		for n := range r.Executors[name].Nodes {
+			hosts = append(hosts, fmt.Sprintf("%s-node-%02d", name, n))
+		}
 	}
 	return hosts
 }
@@ -177,6 +195,9 @@ func firstOf(values ...string) string { return first("", values...) }
 func (r *run) until(what string, holds func() bool) error {
 	var last error
 	err := e2e.Until(r.ctx, func() (bool, error) {
+		if dead := r.Died(); dead != nil {
+			return false, fmt.Errorf("ended by themselves: %q", dead)
+		}
 		if last = r.look(); last != nil {
 			return false, nil
 		}

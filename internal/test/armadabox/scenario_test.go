@@ -4,32 +4,36 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/test/armadabox"
 )
 
-// suite is a file of testdata: one Armada, and what is tried on it.
+// suite is a directory of testdata: one Armada, in armada.yaml, and what is tried
+// on it, in the other files.
 type suite struct {
 	Name      string `yaml:"-"`
 	About     string
 	Armada    setup
 	Settings  map[string]any // spec of RetrySettings
-	Scenarios []scenario
+	Scenarios []scenario     `yaml:"-"`
 }
 
 // setup says which Armada a suite runs on.
 type setup struct {
-	Executors       map[string]int // name → nodes
-	ExecutorTimeout duration       `yaml:"executorTimeout"`
-	Ingester        string         // ours (the default) or armada: who writes Armada's tables at first
-	FollowArmada    bool           `yaml:"followArmada"`
+	Executors       map[string]armadabox.Executor
+	ExecutorTimeout duration `yaml:"executorTimeout"`
+	Ingester        string   // ours (the default) or armada: who writes Armada's tables at first
+	FollowArmada    bool     `yaml:"followArmada"`
 }
 
 // scenario is a row: jobs, what is done to them, and how they end. It has a
@@ -45,6 +49,7 @@ type scenario struct {
 	Queue  map[string]any // more of our document of the queue
 	Jobs   []job
 	Steps  []step
+	Fault  string                 // what $fault stands for in the steps
 	Expect map[string]expectation // job name →
 }
 
@@ -53,9 +58,10 @@ type job struct {
 	Name        string
 	Count       int               // 1 unless given
 	Later       bool              // a step submits it
+	Queue       string            // of the scenario's queue with this behind its name, another one
 	Sim         map[string]string // annotations sim/…, for the stand-in executor
 	Annotations map[string]string
-	Executor    string // only there; "any": anywhere; the first of the suite's otherwise
+	Executor    string // only there, or on those; "any": anywhere; main unless given
 	Class       string // priority class
 	Priority    int
 	CPU         string
@@ -68,6 +74,7 @@ type step struct {
 	When   *moment
 	Do     string // a verb and its arguments: see perform
 	Ask    string // the same, again and again until it says what it should
+	Query  string // asked of the scheduler's database until its first column says what it should
 	Says   string // regular expression that the output must match
 	Refuse bool   // it must fail
 }
@@ -84,6 +91,7 @@ type moment struct {
 type expectation struct {
 	Is         string   // the state
 	Runs       []string // how each run ended; empty: not looked at
+	Some       string   // at least one run of one of the jobs ended so
 	MinRuns    int      `yaml:"minRuns"`
 	Decisions  []string // the codes of our decisions, in order; empty: not looked at
 	Undecided  bool     // no decision of ours may be there
@@ -109,29 +117,46 @@ func (d duration) or(other time.Duration) time.Duration { return cmp.Or(time.Dur
 // load reads the suites and refuses what can hardly be meant.
 func load(t *testing.T) (suites []suite) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join("testdata", "*.yaml"))
+	files, err := filepath.Glob(filepath.Join("testdata", "*", "*.yaml")) // in order
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
+		name := filepath.Base(filepath.Dir(file))
+		if len(suites) == 0 || suites[len(suites)-1].Name != name {
+			suites = append(suites, suite{Name: name})
 		}
-		s := suite{Name: strings.TrimSuffix(filepath.Base(file), ".yaml")}
-		d := yaml.NewDecoder(bytes.NewReader(text))
-		d.KnownFields(true)
-		if err := d.Decode(&s); err != nil {
-			t.Fatalf("%s: %v", file, err)
+		s := &suites[len(suites)-1]
+		if filepath.Base(file) == "armada.yaml" {
+			read(t, file, s)
+			continue
 		}
-		for _, sc := range s.Scenarios {
+		var rows struct{ Scenarios []scenario }
+		read(t, file, &rows)
+		for _, sc := range rows.Scenarios {
 			if err := sc.check(); err != nil {
 				t.Fatalf("%s: %s: %v", file, sc.Name, err)
 			}
+			if slices.ContainsFunc(s.Scenarios, func(o scenario) bool { return o.Name == sc.Name }) {
+				t.Fatalf("%s: there is another scenario %s", file, sc.Name)
+			}
+			s.Scenarios = append(s.Scenarios, sc)
 		}
-		suites = append(suites, s)
 	}
 	return suites
+}
+
+func read(t *testing.T, file string, into any) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	if err := d.Decode(into); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
 }
 
 var scenarioName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,50}$`)
@@ -140,7 +165,7 @@ func (s scenario) check() error {
 	if !scenarioName.MatchString(s.Name) {
 		return fmt.Errorf("the name must match %s", scenarioName)
 	}
-	if len(s.Expect) == 0 && len(s.Steps) == 0 {
+	if len(s.Expect) == 0 && !slices.ContainsFunc(s.Steps, func(st step) bool { return st.Says != "" }) {
 		return fmt.Errorf("it expects nothing")
 	}
 	known := func(name string) bool {
@@ -161,30 +186,45 @@ func (s scenario) check() error {
 		if _, err := regexp.Compile(st.Says); err != nil {
 			return fmt.Errorf("step %d: %w", i+1, err)
 		}
-		if st.Do != "" && st.Ask != "" {
-			return fmt.Errorf("step %d has both do and ask", i+1)
+		if len(slices.DeleteFunc([]string{st.Do, st.Ask, st.Query}, func(s string) bool { return s == "" })) > 1 {
+			return fmt.Errorf("step %d has more than one of do, ask and query", i+1)
 		}
 	}
 	return nil
 }
+
+// queues are the queues of a scenario.
+func (s scenario) queues() []string {
+	names := []string{s.Name}
+	for _, j := range s.Jobs {
+		if name := s.queueOf(j); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (s scenario) queueOf(j job) string { return s.Name + j.Queue }
 
 // policies writes our policies of all scenarios into a directory.
 func (s suite) policies(t *testing.T) string {
 	t.Helper()
 	docs := []map[string]any{{"kind": "RetrySettings", "spec": s.Settings}}
 	for _, sc := range s.Scenarios {
-		queue := map[string]any{"kind": "Queue", "name": sc.Name}
-		for key, value := range sc.Queue {
-			queue[key] = value
-		}
 		if sc.Policy != nil {
 			docs = append(docs, map[string]any{
 				"apiVersion": "armadaproject.io/v1", "kind": "RetryPolicy", "metadata": map[string]any{"name": sc.Name}, "spec": sc.Policy,
 			})
-			queue["retryPolicies"] = []string{sc.Name}
 		}
-		if len(queue) > 2 {
-			docs = append(docs, queue)
+		for _, name := range sc.queues() {
+			queue := map[string]any{"kind": "Queue", "name": name}
+			maps.Copy(queue, sc.Queue)
+			if sc.Policy != nil {
+				queue["retryPolicies"] = []string{sc.Name}
+			}
+			if len(queue) > 2 {
+				docs = append(docs, queue)
+			}
 		}
 	}
 	var b bytes.Buffer
@@ -199,6 +239,13 @@ func (s suite) policies(t *testing.T) string {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "suite.yaml"), b.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
+	}
+	files, err := policy.LoadDir(os.DirFS(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if problems := policy.Lint(files); len(problems) > 0 {
+		t.Fatalf("%s: the policies of the scenarios: %v", s.Name, problems)
 	}
 	return dir
 }

@@ -25,18 +25,29 @@ func (r *run) step(s step) error {
 	}
 	switch {
 	case s.Ask != "":
-		var out string
-		var err error
-		waited := e2e.Until(r.ctx, func() (bool, error) {
-			out, err = r.perform(s.Ask)
-			return r.right(s, out, err) == nil, nil
+		return r.ask(s, func() (string, error) { return r.perform(s.Ask) })
+	case s.Query != "":
+		return r.ask(s, func() (out string, err error) {
+			err = r.db.QueryRow(r.ctx, `SELECT (`+r.expand(s.Query)+`)::text`).Scan(&out)
+			return out, err
 		})
-		if waited != nil {
-			return errors.Join(r.right(s, out, err), waited)
-		}
 	case s.Do != "":
 		out, err := r.perform(s.Do)
 		return r.right(s, out, err)
+	}
+	return nil
+}
+
+// ask asks again and again until the answer is right.
+func (r *run) ask(s step, question func() (string, error)) error {
+	var out string
+	var err error
+	waited := e2e.Until(r.ctx, func() (bool, error) {
+		out, err = question()
+		return r.right(s, out, err) == nil, nil
+	})
+	if waited != nil {
+		return errors.Join(r.right(s, out, err), waited)
 	}
 	return nil
 }
@@ -47,9 +58,9 @@ func (r *run) right(s step, out string, err error) error {
 	case !s.Refuse && err != nil:
 		return err
 	case s.Refuse && err == nil:
-		return fmt.Errorf("%s%s was not refused:\n%s", s.Do, s.Ask, out)
+		return fmt.Errorf("%s%s%s was not refused:\n%s", s.Do, s.Ask, s.Query, out)
 	case !regexp.MustCompile(s.Says).MatchString(out):
-		return fmt.Errorf("%s%s printed nothing like %s:\n%s", s.Do, s.Ask, s.Says, out)
+		return fmt.Errorf("%s%s%s printed nothing like %s:\n%s", s.Do, s.Ask, s.Query, s.Says, out)
 	}
 	return nil
 }
@@ -76,7 +87,7 @@ func (r *run) await(m moment) error {
 	return r.ctx.Err()
 }
 
-var variable = regexp.MustCompile(`\$([a-z][a-z0-9-]*)(?:\.(node|executor|run))?`)
+var variable = regexp.MustCompile(`\$([a-z][a-z0-9]*)(?:\.(node|executor|run))?`)
 
 // expand replaces $queue, $set, $db, $a (the id of the job a), $a.node, $a.executor
 // and $a.run (of its last run).
@@ -113,7 +124,7 @@ func (r *run) expand(text string) string {
 //	restart, crash PROGRAM              stop or kill, then start
 //	pause, resume PROGRAM
 func (r *run) perform(text string) (string, error) {
-	fields := strings.Fields(text)
+	fields := strings.Fields(strings.ReplaceAll(text, "$fault", r.Fault))
 	if len(fields) < 2 {
 		return "", fmt.Errorf("cannot do %q: want a verb and what it is for", text)
 	}
