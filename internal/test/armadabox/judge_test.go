@@ -79,7 +79,7 @@ func (e expectation) judgeRuns(j *seenJob) error {
 		if e.OtherNode && v.Node == before.Node {
 			return fmt.Errorf("runs %d and %d are on %s", i, i+1, v.Node)
 		}
-		if gap := v.Leased.Sub(before.Ended); gap < time.Duration(e.Gap) {
+		if gap := v.Leased.Sub(before.Ended); !before.Ended.IsZero() && gap < time.Duration(e.Gap) {
 			return fmt.Errorf("run %d was leased %v after the end of the one before, want at least %v", i+1, gap, time.Duration(e.Gap))
 		}
 	}
@@ -102,7 +102,7 @@ func (j *seenJob) always() error {
 	}
 	for i, v := range j.Runs[:max(len(j.Runs)-1, 0)] {
 		next := j.Runs[i+1]
-		if v.Ended.Unix() <= 0 || next.Leased.Before(v.Ended) {
+		if !v.Ended.IsZero() && next.Leased.Before(v.Ended) || v.Ended.Unix() == 0 {
 			return fmt.Errorf("run %d was leased at %s and run %d ended at %s", i+2, clock(next.Leased), i+1, clock(v.Ended))
 		}
 		if d := decided[v.ID]; d.Acted && next.Leased.Before(d.RetryAfter) {

@@ -27,9 +27,9 @@ type seenJob struct {
 
 type seenRun struct {
 	ID, Node, Executor string
-	State              string // leased, pending, running, succeeded, failed, preempted, returned, cancelled
-	Requested          bool   // its preemption
-	Leased, Ended      time.Time
+	State              string    // leased, pending, running, succeeded, failed, preempted, returned, cancelled
+	Requested          bool      // its preemption
+	Leased, Ended      time.Time // Armada sets the end of all runs anew when their job is cancelled: then it is zero
 }
 
 type seenDecision struct {
@@ -63,6 +63,9 @@ func look(ctx context.Context, db *pgxpool.Pool, set string) (map[string]*seenJo
 			return err
 		}
 		run.State = first("leased", is(succeeded, "succeeded"), is(preempted, "preempted"), is(returned, "returned"), is(failed, "failed"), is(cancelled, "cancelled"), is(running, "running"), is(pending, "pending"))
+		if cancelled && run.State != "cancelled" {
+			run.Ended = time.Time{}
+		}
 		if j := seen[id]; j != nil {
 			j.Runs = append(j.Runs, run)
 			if j.State == "ended" && (run.State == "leased" || run.State == "pending" || run.State == "running") {

@@ -14,7 +14,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/test/armadabox"
 )
 
@@ -240,11 +240,11 @@ func (s suite) policies(t *testing.T) string {
 	if err := os.WriteFile(filepath.Join(dir, "suite.yaml"), b.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	files, err := policy.LoadDir(os.DirFS(dir))
+	files, err := policyfile.LoadDir(os.DirFS(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if problems := policy.Lint(files); len(problems) > 0 {
+	if problems := policyfile.Lint(files); len(problems) > 0 {
 		t.Fatalf("%s: the policies of the scenarios: %v", s.Name, problems)
 	}
 	return dir
