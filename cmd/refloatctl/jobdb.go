@@ -12,6 +12,7 @@ import (
 	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/sink"
 )
@@ -144,7 +145,7 @@ func verifyPartition(ctx context.Context, logs audit.Logs, db app.JobDBReader, p
 		Differences: []namedDifference{},
 	}
 	want, err := sink.FoldTo(logs.Events, logs.Decisions, jobdb.PartitionPlace{Partition: p, Place: got.Place}, got.Releases...)
-	if errors.Is(err, chain.ErrMissing) || errors.Is(err, sink.ErrUnfit) {
+	if errors.Is(err, chain.ErrMissing) || errors.Is(err, eventlog.ErrTrimmed) || errors.Is(err, sink.ErrUnfit) {
 		v.Problem, v.Count = err.Error(), 1
 		return v, nil
 	}

@@ -190,7 +190,7 @@ func (c *campaign) life() {
 	}
 	if c.rng.IntN(10) == 0 {
 		c.verified++
-		ctl(t, "replay", "--verify", "--data", c.data).exits(t, exitFine)
+		ctl(t, "replay", "--verify", "--data", c.data, "--allow-waiting").exits(t, exitFine)
 	}
 	if c.changing && c.rng.IntN(2) == 0 {
 		c.writePolicies()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,7 +22,7 @@ import (
 
 type replayFlags struct {
 	log, policies, data, output string
-	all, verify                 bool
+	all, verify, waiting        bool
 	semantics                   uint32
 }
 
@@ -35,7 +36,9 @@ failed run by the policies given. Nothing is written.
 
 With --verify, re-derive everything that the decision log of a data directory
 says, by the policies that it names, and compare every byte. Exit code 0: equal;
-1: the first difference is named.`,
+1: the first difference is named, or something could not be verified, such as
+messages that the decision log does not answer. While the evaluator of the
+directory runs, the last messages are not answered yet: --allow-waiting.`,
 		Example: `  refloatctl replay --log /tmp/plain --policies examples/policies
   refloatctl replay --log /tmp/plain --policies examples/policies -o json | jq .code | sort | uniq -c
   refloatctl replay --verify --data .refloat-run`,
@@ -47,7 +50,7 @@ says, by the policies that it names, and compare every byte. Exit code 0: equal;
 			case f.verify && f.semantics != 0:
 				return usageError{errors.New("--verify decides by the versions of the semantics that the decision log names: leave --semantics out")}
 			case f.verify && f.data != "" && f.log == "" && f.policies == "":
-				return verify(cmd, f.data)
+				return verify(cmd, f.data, f.waiting)
 			case !f.verify && f.log != "" && f.policies != "" && f.data == "":
 				return replay(cmd, f)
 			}
@@ -58,6 +61,7 @@ says, by the policies that it names, and compare every byte. Exit code 0: equal;
 	cmd.Flags().StringVar(&f.policies, "policies", "", "policy file, or directory of policy files")
 	cmd.Flags().StringVar(&f.data, "data", "", "data directory, with --verify")
 	cmd.Flags().BoolVar(&f.verify, "verify", false, "compare the decision log of --data with what deciding again gives")
+	cmd.Flags().BoolVar(&f.waiting, "allow-waiting", false, "with --verify: messages at the end of events that are not answered yet are no finding")
 	cmd.Flags().BoolVar(&f.all, "all", false, "also print failed runs that were not decided, what was parked, and retries made ready")
 	cmd.Flags().Uint32Var(&f.semantics, "semantics", 0, "version of the decision semantics to decide by (default: the newest)")
 	addOutput(cmd, &f.output)
@@ -115,7 +119,11 @@ func readPolicies(cmd *cobra.Command, paths ...string) (*policyfile.Set, error) 
 	return set, err
 }
 
-func verify(cmd *cobra.Command, data string) error {
+// unverified are the errors of a decision log that is not what follows from its
+// input, or that cannot be held against it because a log is incomplete.
+var unverified = []error{audit.ErrDifferent, chain.ErrMissing, eventlog.ErrTrimmed}
+
+func verify(cmd *cobra.Command, data string, mayWait bool) error {
 	logs, err := app.Dir(data).OpenLogs(0, app.Access{})
 	if err != nil {
 		return err
@@ -128,7 +136,7 @@ func verify(cmd *cobra.Command, data string) error {
 	var total audit.Verified
 	for partition := range logs.Events.Partitions() {
 		v, err := audit.Verify(cmd.Context(), recorded, partition)
-		if errors.Is(err, audit.ErrDifferent) || errors.Is(err, chain.ErrMissing) {
+		if slices.ContainsFunc(unverified, func(class error) bool { return errors.Is(err, class) }) {
 			fmt.Fprintf(cmd.OutOrStdout(), "partition %d: %v\n", partition, err)
 			return errFinding
 		}
@@ -138,9 +146,14 @@ func verify(cmd *cobra.Command, data string) error {
 		fmt.Fprintf(cmd.OutOrStdout(), "partition %d: %d messages in %d envelopes, %d decisions, policy generation %d, %d epochs; running hash %s; %d messages not answered yet; ignored: %s\n",
 			partition, v.Messages, v.Envelopes, v.Progress.Decisions, v.Progress.Generation, v.Claims, v.Progress.Running, v.Waiting, ignoredText(v.Ignored))
 		total.Messages += v.Messages
+		total.Waiting += v.Waiting
 		total.Progress.Decisions += v.Progress.Decisions
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "verified: deciding %d messages again gives the same %d decisions, byte for byte\n", total.Messages, total.Progress.Decisions)
+	if total.Waiting > 0 && !mayWait {
+		fmt.Fprintf(cmd.OutOrStdout(), "not verified: %d messages that the decision log does not answer. Is it complete? While the evaluator runs: --allow-waiting\n", total.Waiting)
+		return errFinding
+	}
 	return nil
 }
 

@@ -120,7 +120,7 @@ func TestSignals(t *testing.T) {
 				t.Errorf("it sums up what it did not finish:\n%s", out)
 			}
 			x.pump()
-			r := ctl(t, "replay", "--verify", "--data", data).exits(t, exitFine)
+			r := ctl(t, "replay", "--verify", "--data", data, "--allow-waiting").exits(t, exitFine)
 			t.Logf("%d of 1559 messages fed; %s", x.total, r.out)
 			rowsFollow(t, data)
 			ctl(t, "up", "--data", data, "--policies", testPolicies, "--feed", recordingFile("plain"), "--exit-when-drained", "--quiet").exits(t, exitFine)
@@ -148,7 +148,7 @@ func TestSecondUp(t *testing.T) {
 	}
 	p.signal(t, syscall.SIGTERM)
 	p.exits(t, exitFine)
-	ctl(t, "replay", "--verify", "--data", data).exits(t, exitFine)
+	ctl(t, "replay", "--verify", "--data", data, "--allow-waiting").exits(t, exitFine)
 }
 
 // TestWhileUp: get, explain, replay and verify read a directory on which up

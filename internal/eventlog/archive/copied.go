@@ -190,13 +190,21 @@ func (r *reader) skipTo(after eventlog.Position) error {
 		switch c := m[0].Origin.Position.Compare(after); {
 		case c == 0:
 			return nil
-		case c > 0 && !before:
+		case c > 0 && !before && !adjacent(after, m[0].Origin.Position):
 			return fmt.Errorf("it begins with %v: %w", m[0].Origin.Position, eventlog.ErrTrimmed)
 		case c > 0:
 			r.held = &m[0]
 			return nil
 		}
 	}
+}
+
+// adjacent says whether nothing can stand between two positions: the first is that
+// before the first message of an entry, or of a ledger. A topic names such a position
+// as its beginning, and a history is accepted from there.
+func adjacent(before, first eventlog.Position) bool {
+	return before.Batch == -1 && first.Batch == 0 && before.Ledger == first.Ledger &&
+		(before.Entry == first.Entry || before.Entry == -1 && first.Entry == 0)
 }
 
 // Read implements eventlog.Reader.

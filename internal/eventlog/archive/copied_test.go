@@ -131,8 +131,23 @@ func TestCopyIsTopic(t *testing.T) {
 		if len(want) > 0 {
 			before := want[0].Position
 			before.Batch--
-			if _, err := c.Open(1, before); !errors.Is(err, eventlog.ErrTrimmed) {
+			r, err := c.Open(1, before)
+			if before.Batch < 0 { // between it and the first message of an entry nothing can stand
+				if err != nil {
+					t.Fatalf("just before the copy begins: %v", err)
+				}
+				if diff := cmp.Diff(want, read(t, r)); diff != "" {
+					t.Fatalf("from just before the copy begins:\n%s", diff)
+				}
+				if err := r.Close(); err != nil {
+					t.Fatal(err)
+				}
+			} else if !errors.Is(err, eventlog.ErrTrimmed) {
 				t.Fatalf("before the copy begins: %v", err)
+			}
+			before.Entry--
+			if _, err := c.Open(1, before); before.Entry >= 0 && !errors.Is(err, eventlog.ErrTrimmed) {
+				t.Fatalf("an entry before the copy begins: %v", err)
 			}
 		}
 	})
