@@ -26,7 +26,7 @@ type Options struct {
 	Executors       map[string]Executor // by name
 	ExecutorTimeout time.Duration       // how long an executor may be silent
 	Partitions      int                 // of events
-	Policies        string              // directory of our policy files; "": our programs get none
+	Policies        string              // directory of policy files that our API gets; what FollowArmada leaves to it
 	FollowArmada    bool                // our policies are Armada's
 	OursFirst       bool                // our ingester writes Armada's tables from the first message, not Armada's own
 }
@@ -49,6 +49,8 @@ type Armada struct {
 	Namespace   string // public/…
 	SchedulerDB string // URL of the scheduler's database
 	Ours        e2e.Programs
+
+	API string // address of our policy API
 
 	lookoutDB, server, scheduler, redis string // addresses
 
@@ -108,7 +110,20 @@ func (a *Armada) begin(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	return nil
+	if !a.OursFirst {
+		return nil
+	}
+	return a.Apply(ctx)
+}
+
+// Apply gives the policies to our API, which may still have to start.
+func (a *Armada) Apply(ctx context.Context) error {
+	var last error
+	err := e2e.Until(ctx, func() (bool, error) {
+		_, last = a.Refloatctl(ctx, "apply", "-f", a.Policies, "--server", a.API, "--reason", "of the suite")
+		return last == nil || a.Died() != nil, nil
+	})
+	return errors.Join(err, last)
 }
 
 // base is a configuration file that came with the box.
@@ -138,7 +153,7 @@ func (a *Armada) program(name string) (path string, args []string, serves string
 	case "scheduleringester", "eventingester":
 		return a.Program, append([]string{name}, config...), "", nil
 	case "evaluator":
-		return a.Ours.Evaluator, a.evaluator(), "", nil
+		return a.Ours.Evaluator, a.evaluator(), a.API, nil
 	case "ingester":
 		return a.Ours.Ingester, append(a.cluster(), "--job-db", a.SchedulerDB, "--mode", "holdback", "--listen", "127.0.0.1:0", "--instance", name), "", nil
 	}
@@ -147,10 +162,7 @@ func (a *Armada) program(name string) (path string, args []string, serves string
 
 func (a *Armada) evaluator() []string {
 	args := append(a.cluster(), "--data", filepath.Join(a.Dir, "state"), "--checkpoints", "file://"+filepath.Join(a.Dir, "checkpoints"),
-		"--checkpoint-every", "5s", "--listen", "127.0.0.1:0", "--instance", "evaluator")
-	if a.Policies != "" {
-		args = append(args, "--policies", a.Policies)
-	}
+		"--checkpoint-every", "5s", "--listen", "127.0.0.1:0", "--instance", "evaluator", "--api", a.API)
 	if a.FollowArmada {
 		args = append(args, "--follow-armada", a.server, "--follow-armada-every", "1s")
 	}
@@ -171,9 +183,15 @@ func (a *Armada) Armadactl(ctx context.Context, args ...string) (string, error) 
 	return a.box(ctx, append(append([]string{"armadactl"}, args...), "--config", a.config("ctl"))...)
 }
 
-// Refloatctl runs our refloatctl, with the flags for the cluster unless it is for a data directory.
+// ArmadactlOnOurs runs the real armadactl against our API.
+func (a *Armada) ArmadactlOnOurs(ctx context.Context, args ...string) (string, error) {
+	return a.box(ctx, append(append([]string{"armadactl"}, args...), "--config", a.config("ctl"), "--context", "ours")...)
+}
+
+// Refloatctl runs our refloatctl, with the flags for the cluster unless it is for
+// a data directory or for the API.
 func (a *Armada) Refloatctl(ctx context.Context, args ...string) (string, error) {
-	if !slices.Contains(args, "--data") {
+	if !slices.Contains(args, "--data") && !slices.Contains(args, "--server") {
 		args = slices.Concat(args, a.cluster())
 	}
 	return run(ctx, a.Dir, a.Ours.Ctl, args...)

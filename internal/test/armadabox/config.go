@@ -20,11 +20,11 @@ type settings map[string]any
 // configure writes what differs from the overrides that came with the box.
 func (a *Armada) configure(t testing.TB) {
 	t.Helper()
-	free, err := pulsartest.FreePorts(9)
+	free, err := pulsartest.FreePorts(10)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.server, a.scheduler, a.redis = local(free[0]), local(free[1]), local(free[2])
+	a.server, a.scheduler, a.redis, a.API = local(free[0]), local(free[1]), local(free[2]), local(free[9])
 	pulsar := settings{
 		"URL": a.Broker.URL, "restURL": a.Broker.AdminURL,
 		"jobsetEventsTopic": a.Topic("events"), "controlPlaneEventsTopic": a.Topic("control-plane"),
@@ -53,7 +53,7 @@ func (a *Armada) configure(t testing.TB) {
 		"scheduleringester": {"metrics": settings{"port": free[7]}, "postgres": scheduler, "pulsar": pulsar},
 		"eventingester":     {"metricsPort": free[8], "redis": settings{"addrs": []string{a.redis}}, "pulsar": pulsar},
 		"lookout":           {"postgres": lookout},
-		"ctl":               {"currentContext": "main", "contexts": settings{"main": api}},
+		"ctl":               {"currentContext": "main", "contexts": settings{"main": api, "ours": settings{"armadaUrl": a.API, "forceNoTls": true}}},
 	} {
 		text, err := json.MarshalIndent(file, "", "  ")
 		if err != nil {

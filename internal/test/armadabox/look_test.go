@@ -13,8 +13,9 @@ import (
 
 // states are what a job can be, by Armada's tables: queued, and waiting where our
 // ingester holds its retry back; leased, pending or running by its latest run;
-// ended, where that run is over and the job is neither queued nor over.
-var states = []string{"absent", "queued", "waiting", "leased", "pending", "running", "ended", "succeeded", "failed", "cancelled"}
+// ended, where that run is over and the job is neither queued nor over. Over is any
+// of the last three.
+var states = []string{"absent", "queued", "waiting", "leased", "pending", "running", "ended", "succeeded", "failed", "cancelled", "over"}
 
 // seenJob is what the tables say of a job.
 type seenJob struct {
@@ -23,6 +24,10 @@ type seenJob struct {
 	Priority  int64
 	Runs      []seenRun
 	Decisions []seenDecision
+}
+
+func (j *seenJob) over() bool {
+	return j.State == "succeeded" || j.State == "failed" || j.State == "cancelled"
 }
 
 type seenRun struct {

@@ -21,10 +21,11 @@ import (
 // run is a scenario that runs.
 type run struct {
 	*world
-	t    *testing.T
-	ctx  context.Context
-	ids  map[string][]string // job name → ids
-	seen map[string]*seenJob // job id →
+	t     *testing.T
+	ctx   context.Context
+	ids   map[string][]string // job name → ids
+	seen  map[string]*seenJob // job id →
+	files string              // directory of the scenario's files
 	scenario
 }
 
@@ -80,13 +81,31 @@ func (r *run) begin() error {
 			return err
 		}
 	}
-	var now []job
+	if err := r.write(); err != nil {
+		return err
+	}
+	now := r.Random.jobs()
 	for _, j := range r.Jobs {
 		if !j.Later {
 			now = append(now, j)
 		}
 	}
 	return r.submit(now)
+}
+
+// write writes the files of the scenario.
+func (r *run) write() error {
+	r.files = r.t.TempDir()
+	for name, doc := range r.Files {
+		text, err := json.Marshal(doc)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(r.files, name), text, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *run) set() string { return r.Name + "-set" }

@@ -46,8 +46,10 @@ type scenario struct {
 	Known  string         // the bug for which it fails today
 	Limit  duration       // for all of it; 90 s unless given
 	Policy map[string]any // spec of the queue's RetryPolicy; none: the queue has no policy
+	Files  map[string]any // $files/NAME: documents for armadactl and refloatctl
 	Queue  map[string]any // more of our document of the queue
 	Jobs   []job
+	Random *random // more jobs, all called random
 	Steps  []step
 	Fault  string                 // what $fault stands for in the steps
 	Expect map[string]expectation // job name →
@@ -69,6 +71,12 @@ type job struct {
 	Grace       int // terminationGracePeriodSeconds
 }
 
+// random is many jobs, drawn by a seed.
+type random struct {
+	Count int
+	Seed  uint64
+}
+
 // step waits until something is so, and then does something.
 type step struct {
 	When   *moment
@@ -85,6 +93,7 @@ type moment struct {
 	Is    string   // a state, as seenJob.State
 	Run   int      // it has so many runs; 0: any number
 	Stays duration // it stays so this long
+	Over  int      // instead of Is: so many of the jobs are over
 }
 
 // expectation is how all jobs of a name end.
@@ -169,7 +178,7 @@ func (s scenario) check() error {
 		return fmt.Errorf("it expects nothing")
 	}
 	known := func(name string) bool {
-		return slices.ContainsFunc(s.Jobs, func(j job) bool { return j.Name == name })
+		return name == "random" && s.Random != nil || slices.ContainsFunc(s.Jobs, func(j job) bool { return j.Name == name })
 	}
 	for name, e := range s.Expect {
 		if !known(name) {
@@ -180,7 +189,7 @@ func (s scenario) check() error {
 		}
 	}
 	for i, st := range s.Steps {
-		if w := st.When; w != nil && (!known(w.Job) || !slices.Contains(states, w.Is)) {
+		if w := st.When; w != nil && (!known(w.Job) || !slices.Contains(states, w.Is) && w.Over == 0) {
 			return fmt.Errorf("step %d waits until job %q is %q: want a job, and one of %q", i+1, w.Job, w.Is, states)
 		}
 		if _, err := regexp.Compile(st.Says); err != nil {

@@ -68,7 +68,13 @@ func (r *run) right(s step, out string, err error) error {
 // await waits until all jobs of a name are as the moment says, for as long as it says.
 func (r *run) await(m moment) error {
 	holds := func() bool {
-		return !slices.ContainsFunc(r.of(m.Job), func(j *seenJob) bool { return j.State != m.Is || m.Run != 0 && len(j.Runs) != m.Run })
+		if m.Over > 0 {
+			over := slices.DeleteFunc(r.of(m.Job), func(j *seenJob) bool { return !j.over() })
+			return len(over) >= m.Over
+		}
+		return !slices.ContainsFunc(r.of(m.Job), func(j *seenJob) bool {
+			return j.State != m.Is && (m.Is != "over" || !j.over()) || m.Run != 0 && len(j.Runs) != m.Run
+		})
 	}
 	if err := r.until(fmt.Sprintf("%s is %s (run %d)", m.Job, m.Is, m.Run), holds); err != nil || m.Stays == 0 {
 		return err
@@ -89,8 +95,9 @@ func (r *run) await(m moment) error {
 
 var variable = regexp.MustCompile(`\$([a-z][a-z0-9]*)(?:\.(node|executor|run))?`)
 
-// expand replaces $queue, $set, $db, $a (the id of the job a), $a.node, $a.executor
-// and $a.run (of its last run).
+// expand replaces $queue, $set, $db, $api (our policy API), $files (the directory of
+// the scenario's files), $policies (that of our policies), $dir, $a (the id of the job a), $a.node, $a.executor and
+// $a.run (of its last run).
 func (r *run) expand(text string) string {
 	return variable.ReplaceAllStringFunc(text, func(v string) string {
 		m := variable.FindStringSubmatch(v)
@@ -103,6 +110,12 @@ func (r *run) expand(text string) string {
 			return r.SchedulerDB
 		case "dir":
 			return r.Dir
+		case "api":
+			return r.API
+		case "policies":
+			return r.Policies
+		case "files":
+			return r.files
 		}
 		j := r.one(m[1])
 		if m[2] == "" {
@@ -119,6 +132,7 @@ func (r *run) expand(text string) string {
 // perform does one thing:
 //
 //	armadactl ARGS…, refloatctl ARGS…   the real programs
+//	armadactl-on-ours ARGS…             armadactl against our policy API
 //	submit JOB…                         jobs that come later
 //	start, stop, kill PROGRAM           as Armada names them; also broker and postgres
 //	restart, crash PROGRAM              stop or kill, then start
@@ -135,6 +149,8 @@ func (r *run) perform(text string) (string, error) {
 	switch verb {
 	case "armadactl":
 		return r.Armadactl(r.ctx, args...)
+	case "armadactl-on-ours":
+		return r.ArmadactlOnOurs(r.ctx, args...)
 	case "refloatctl":
 		return r.Refloatctl(r.ctx, args...)
 	case "submit":
