@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -37,7 +38,16 @@ type Message struct {
 	Again []int
 
 	raw [][]byte // the events' bytes, once one was asked for
+
+	// Indexes over a message of many events, so that its cost does not grow with
+	// the square of their number; nil until they are first used.
+	failed    map[jobdb.RunKey]bool // the runs that its events name: do they say that it failed?
+	decisions map[jobdb.RunKey]*chain.Decision
 }
+
+// fewEvents is up to how many events or records a message is scanned, which is
+// cheaper than an index.
+const fewEvents = 16
 
 // Split takes an envelope and its input apart: what it puts into force, and
 // each message with its records, in order. The messages stay valid. Those up to
@@ -126,15 +136,49 @@ func (m *Message) causes(r chain.Record) bool {
 
 // tells says whether the message names a run, with a failure if asked for.
 func (m *Message) tells(job, run string, failure bool) bool {
-	for _, ev := range m.Events.GetEvents() {
-		if n := readRun(ev); n.job != job || n.run != run {
-			continue
-		}
-		if !failure || ev.GetJobRunPreempted() != nil || firstTerminal(ev.GetJobRunErrors().GetErrors()) >= 0 {
-			return true
+	if evs := m.Events.GetEvents(); len(evs) <= fewEvents {
+		return slices.ContainsFunc(evs, func(ev *pb.Event) bool {
+			n := readRun(ev)
+			return n.job == job && n.run == run && (!failure || tellsFailure(ev))
+		})
+	}
+	if m.failed == nil {
+		m.failed = make(map[jobdb.RunKey]bool)
+		for _, ev := range m.Events.GetEvents() {
+			if n := readRun(ev); n.run != "" {
+				key := jobdb.RunKey{JobID: n.job, RunID: n.run}
+				m.failed[key] = m.failed[key] || tellsFailure(ev)
+			}
 		}
 	}
-	return false
+	failed, named := m.failed[jobdb.RunKey{JobID: job, RunID: run}]
+	return named && (failed || !failure)
+}
+
+// tellsFailure says whether an event says that the run it names has failed.
+func tellsFailure(ev *pb.Event) bool {
+	return ev.GetJobRunPreempted() != nil || firstTerminal(ev.GetJobRunErrors().GetErrors()) >= 0
+}
+
+// decisionOn finds the message's enforced decision on a run.
+func (m *Message) decisionOn(job, run string) *chain.Decision {
+	if len(m.Records) > fewEvents && m.decisions == nil {
+		m.decisions = make(map[jobdb.RunKey]*chain.Decision, len(m.Records))
+		for _, r := range m.Records {
+			if d, ok := r.(*chain.Decision); ok && !d.Shadow {
+				m.decisions[jobdb.RunKey{JobID: d.JobID, RunID: d.RunID}] = d
+			}
+		}
+	}
+	if m.decisions != nil {
+		return m.decisions[jobdb.RunKey{JobID: job, RunID: run}]
+	}
+	for _, r := range m.Records {
+		if d, ok := r.(*chain.Decision); ok && d.JobID == job && d.RunID == run && !d.Shadow {
+			return d
+		}
+	}
+	return nil
 }
 
 // readable decodes a payload by the rules of SEMANTICS 1, or returns nil.

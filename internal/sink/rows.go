@@ -252,13 +252,3 @@ func (r *Rows) where(m *Message, i int) jobdb.Where {
 		Log: m.Log.Position, Recording: m.Log.Origin.Recording, Superseded: m.Superseded,
 	}
 }
-
-// decisionOn finds the message's enforced decision on a run.
-func (m *Message) decisionOn(job, run string) *chain.Decision {
-	for _, r := range m.Records {
-		if d, ok := r.(*chain.Decision); ok && d.JobID == job && d.RunID == run && !d.Shadow {
-			return d
-		}
-	}
-	return nil
-}
