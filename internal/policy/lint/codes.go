@@ -68,4 +68,7 @@ var codes = [...]Code{
 	{"RP111", policyfile.Note, "rule unseen in a queue", "In this queue's list, rules of earlier policies match whenever this one does. It may still act in other queues."},
 	{"RP112", policyfile.Note, "defaultAction unused in a queue", "The first policy of the list that states a defaultAction decides; later ones are not asked."},
 	{"RP113", policyfile.Warning, "policy that decides nothing in a queue", "Earlier policies of the list take every failure that its rules match, and its defaultAction is not used."},
+	{"RP114", policyfile.Warning, "name that no container has", "Kubernetes names containers with 1 to 63 of a-z, 0-9 and -, with a letter or digit at both ends. The rule never matches."},
+	{"RP115", policyfile.Warning, "category that no run has", "Armada keeps at most 63 characters of a category or subcategory. A longer one never matches."},
+	{"RP116", policyfile.Warning, "policy that says nothing", "No rules and no defaultAction. Where no other policy applies, every failure ends the job."},
 }

@@ -272,3 +272,55 @@ func FuzzLint(f *testing.F) {
 		}
 	})
 }
+
+// TestCannotHold: names that nothing has in Kubernetes or Armada, and policies
+// that say nothing.
+func TestCannotHold(t *testing.T) {
+	t.Parallel()
+	long, longest := strings.Repeat("a", 64), strings.Repeat("a", 63)
+	container := func(name string) string {
+		return policyOf("p", "{action: Retry, containerName: "+name+", onExitCodes: {operator: In, values: [1]}}")
+	}
+	label := func(field, name string) string {
+		return policyOf("p", "{action: Retry, onFailureCategory: [c], "+field+": ["+name+"]}")
+	}
+	flat := func(category, sub string) string {
+		return "apiVersion: armadaproject.io/v1beta1\nkind: RetryPolicy\nname: p\ndefaultAction: Fail\nrules:\n- {action: Retry, onCategory: " + category + ", onSubcategory: " + sub + "}\n"
+	}
+	spec := func(spec string) string {
+		return "apiVersion: armadaproject.io/v1\nkind: RetryPolicy\nmetadata: {name: p}\nspec: " + spec + "\n"
+	}
+	for _, c := range []struct{ name, text, code, path string }{
+		{"a container's name with a space", container(`"Not A Container!"`), "RP114", "spec.rules[0].containerName"},
+		{"a container's name of 64 bytes", container(long), "RP114", "spec.rules[0].containerName"},
+		{"a container's name that ends with -", container("a-"), "RP114", "spec.rules[0].containerName"},
+		{"the longest name of a container", container(longest), "", ""},
+		{"a subcategory of 64 bytes", label("onFailureSubcategory", long), "RP115", "spec.rules[0].onFailureSubcategory[0]"},
+		{"a subcategory of 253 bytes among others", label("onFailureSubcategory", "s, "+strings.Repeat("b", 253)), "RP115", "spec.rules[0].onFailureSubcategory[1]"},
+		{"a category of 64 bytes", policyOf("p", "{action: Retry, onFailureCategory: ["+long+"]}"), "RP115", "spec.rules[0].onFailureCategory[0]"},
+		{"the longest subcategory", label("onFailureSubcategory", longest), "", ""},
+		{"22 characters of 66 bytes", label("onFailureSubcategory", strings.Repeat("€", 22)), "", ""},
+		{"64 characters of 192 bytes", label("onFailureSubcategory", strings.Repeat("€", 64)), "RP115", "spec.rules[0].onFailureSubcategory[0]"},
+		{"Armada's form: a category", flat(long, "s"), "RP115", "rules[0].onCategory"},
+		{"Armada's form: a subcategory", flat("c", long), "RP115", "rules[0].onSubcategory"},
+		{"an empty policy", spec("{}"), "RP116", "spec"},
+		{"a policy with limits only", spec("{retryLimit: 3}"), "RP116", "spec"},
+		{"a policy with an empty list", spec("{rules: []}"), "RP116", "spec"},
+		{"a policy with a default action", spec("{defaultAction: Fail}"), "", ""},
+		{"a policy with a rule", container("main"), "", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			found := slices.DeleteFunc(lintText(t, c.text), func(p policyfile.Problem) bool { return p.Code == "RP110" }) // not in the list of categories
+			if c.code == "" {
+				if len(found) > 0 {
+					t.Errorf("%v, want nothing", found)
+				}
+				return
+			}
+			if len(found) != 1 || found[0].Code != c.code || found[0].Path != c.path || found[0].Severity != policyfile.Warning {
+				t.Errorf("%v, want one %s at %s", found, c.code, c.path)
+			}
+		})
+	}
+}

@@ -35,7 +35,7 @@ var fieldTexts = [...]fieldText{
 	{"rules.onConditions", "not asked", "no value twice", "Matches when one of these facts holds: OOMKilled, Evicted, DeadlineExceeded, Preempted, Unschedulable (a lease returned before the run was tried), LeaseReturned (after), LeaseExpired."},
 	{"rules.onExitCodes", "not asked", "", "Matches by the exit code of the targeted container: the first one, in the order of the report, that the rule sees and that did not exit with 0. Without one it never matches."},
 	{"onExitCodes.operator", "", "In or NotIn", "Whether the code must be among the values, or must not."},
-	{"onExitCodes.values", "", "no value twice; not 0 with In", "The exit codes."},
+	{"onExitCodes.values", "", "no value twice; not 0 with In", "The exit codes, as many as you need. Kubernetes allows 255, to keep its objects small; here the size of the file is the limit, a longer list costs a decision nothing, and containers on Windows exit with more than 255 codes."},
 	{"rules.onTerminationMessage", "not asked", "", "Matches by the termination message of any container that the rule sees. An empty message never matches."},
 	{"onTerminationMessage.pattern", "", "RE2, 4096 bytes, 5000 parts with its repetitions written out, and 50000 in one policy", "The regular expression, found anywhere in the message unless it has ^ or $. Write it in single quotes."},
 	{"rules.onFailureCategory", "not asked", "no value twice", "Matches when the executor's failure category is one of these, exactly; case counts."},

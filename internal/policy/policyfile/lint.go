@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/refloat/refloat/internal/policy"
 )
@@ -57,6 +58,12 @@ func (l *linter) lintPolicy(p *policySpec) {
 		path := join(l.spec, fmt.Sprintf("rules[%d]", i))
 		l.lintDelay(path+".backoff", &p.Rules[i].Backoff)
 		l.lintConditions(path, &p.Rules[i])
+		l.lintNames(path, &p.Rules[i])
+	}
+	if len(p.Rules) == 0 && p.DefaultAction == noAction {
+		l.warn(l.spec, fault{
+			codeLintSilent, "no rules and no defaultAction: where it applies alone, no run is retried", "state a defaultAction, or add rules",
+		})
 	}
 	p.settle() // sorts the lists, so that equal matchers have one identity
 	known := schema{}
@@ -82,6 +89,38 @@ func (l *linter) lintConditions(path string, r *ruleSpec) {
 				codeLintCondition, c.text() + " never holds of one container", "remove it, or containerName",
 			})
 		}
+	}
+}
+
+// maxLabel is how many characters Armada's columns for the category and the
+// subcategory of a run hold.
+const maxLabel = 63
+
+// lintNames warns of names that no container and no run can have. The files may
+// hold them, since earlier generations do, but they never match.
+func (l *linter) lintNames(path string, r *ruleSpec) {
+	if name := string(r.ContainerName); name != "" && goodName(name) != (fault{}) {
+		l.warn(path+".containerName", fault{
+			codeLintContainer, "never matches: Kubernetes refuses a container of this name", "use 1 to 63 of a-z, 0-9 and -, with a letter or digit at both ends",
+		})
+	}
+	l.lintLabels(path, "onFailureCategory", "onCategory", r.OnFailureCategory)
+	l.lintLabels(path, "onFailureSubcategory", "onSubcategory", r.OnFailureSubcategory)
+}
+
+// lintLabels warns of labels that are too long for Armada. flat is the name of
+// the field in Armada's form, which takes one only.
+func (l *linter) lintLabels(path, field, flat string, labels []label) {
+	for i, text := range labels {
+		n := utf8.RuneCountInString(string(text))
+		if n <= maxLabel {
+			continue
+		}
+		at := fmt.Sprintf("%s.%s[%d]", path, field, i)
+		if l.at[path+"."+flat] != nil {
+			at = path + "." + flat
+		}
+		l.warn(at, fault{codeLintLabel, fmt.Sprintf("never matches: %d characters, and Armada keeps no more than %d", n, maxLabel), "write the name as the executor reports it"})
 	}
 }
 

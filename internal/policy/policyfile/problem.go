@@ -68,6 +68,9 @@ const (
 	codeLintShadowed  = "RP103" // a rule that an earlier one hides
 	codeLintRepeated  = "RP104" // a policy named twice by one queue
 	codeLintDelay     = "RP105" // initialDelay above maxDelay
+	codeLintContainer = "RP114" // a name that no container can have
+	codeLintLabel     = "RP115" // a category or subcategory that no run can have
+	codeLintSilent    = "RP116" // a policy without rules and defaultAction
 )
 
 // Problem is one thing wrong with the files, and where.
