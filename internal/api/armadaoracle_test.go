@@ -2,64 +2,130 @@ package api_test
 
 import (
 	"encoding/json"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/refloat/refloat/internal/test/oracle"
 )
 
 // Armada's own rows of what its server and its scheduler take for a policy
-// (testdata/oracles/README.md), sent to our service as bytes: accepted and rejected
-// alike, but for these.
-//
-//	row                             Armada    we       why
-//	TestConvertPolicy#01            accepts   refuse   mutate: we change no memory, and antiAffinity says which nodes
-//	server.TestValidatePolicy#05    accepts   refuse   the same
+// (testdata/oracles/README.md), sent to our service as bytes: accepted and refused
+// alike, but for mutate. We change no memory, and antiAffinity says which nodes.
 func TestOracleArmadaService(t *testing.T) {
 	t.Parallel()
-	differs := map[string]string{"TestConvertPolicy#01": "mutate", "server.TestValidatePolicy#05": "mutate"}
-	data, err := os.ReadFile("../../testdata/oracles/armada_policy_validation.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var suite struct {
-		RowCount int `json:"row_count"`
-		Rows     []struct {
-			ID, Name string
-			Policy   oraclePolicy
-			Expected struct{ Error, ExpectError *string }
-		}
-	}
-	if err := json.Unmarshal(data, &suite); err != nil {
-		t.Fatal(err)
-	}
-	if len(suite.Rows) != suite.RowCount || suite.RowCount == 0 {
-		t.Fatalf("%d rows of %d", len(suite.Rows), suite.RowCount)
-	}
-	w := newWorld(t)
-	for _, r := range suite.Rows {
-		if r.ID == "TestConvertPolicy#02" { // a Go expression: a memory bump to "many"
-			r.Policy = oraclePolicy{Name: "memory-bump", DefaultAction: json.RawMessage("2"), Rules: []oracleRule{{Action: json.RawMessage("2"), OnCategory: "oom"}}}
-			r.Policy.Rules[0].Mutate = &oracleMutate{}
-			r.Policy.Rules[0].Mutate.Resources.Memory = &oracleMemory{Static: "many"}
-		}
-		_, err := w.armadactl("CreateRetryPolicy", r.Policy.bytes(t))
-		if accepts := r.Expected.Error == nil && r.Expected.ExpectError == nil; !accepts || differs[r.ID] != "" {
-			if code := status.Code(err); code != codes.InvalidArgument || !strings.Contains(err.Error(), differs[r.ID]) {
-				t.Errorf("%s (%s): %v", r.ID, r.Name, err)
-			}
-			continue
-		}
+	serviceSuite(newWorld(t)).Test(t)
+}
+
+// Names that use an expression, and what is at the limits.
+func TestOracleArmadaServiceRows(t *testing.T) {
+	t.Parallel()
+	s := serviceSuite(newWorld(t))
+	for _, c := range []struct {
+		name, row string
+		leftOut   bool
+		differs   bool
+	}{
+		{name: "the longest name", row: `{"policy": {"name": {"$chain": [{"fn": "strings.Repeat", "args": ["a", 63]}]}, "defaultAction": 1}, "expected": {"error": null}}`},
+		{name: "a name too long", row: `{"policy": {"name": {"$chain": [{"fn": "strings.Repeat", "args": ["a", 64]}]}, "defaultAction": 1}, "expected": {"error": "is invalid"}}`},
+		{name: "a name too long, accepted", row: `{"policy": {"name": {"$chain": [{"fn": "strings.Repeat", "args": ["a", 64]}]}, "defaultAction": 1}, "expected": {"error": null}}`, differs: true},
+		{name: "an unknown expression", row: `{"policy": {"name": {"$chain": [{"fn": "longName", "args": []}]}, "defaultAction": 1}, "expected": {"error": null}}`, leftOut: true},
+		{name: "an unknown field", row: `{"policy": {"name": "p", "defaultAction": 1, "backoff": {}}, "expected": {"error": null}}`, leftOut: true},
+		{name: "no policy", row: `{"policy": null, "expected": {"error": "must not be nil"}}`},
+		{name: "no rule", row: `{"policy": {"name": "p", "defaultAction": "Fail", "rules": [null]}, "expected": {"error": "must not be nil"}}`},
+		{name: "a memory bump", row: `{"policy": {"name": "p", "defaultAction": 1, "rules": [{"action": 2, "onCategory": "c", "mutate": {"resources": {"memory": {"factor": 2}}}}]}, "expected": {"error": null}}`},
+		{name: "a limit that is no slip", row: `{"policy": {"name": "p", "defaultAction": 1, "retryLimit": 4294967295}, "expected": {"error": null}}`, leftOut: true},
+	} {
+		row, err := oracle.ParseRow(c.row)
 		if err != nil {
-			t.Errorf("%s (%s): %v", r.ID, r.Name, err)
-			continue
+			t.Fatal(err)
 		}
-		if got := w.done("GetRetryPolicy", text(1, r.Policy.Name)); !slices.Equal(got, r.Policy.bytes(t)) {
-			t.Errorf("%s (%s) became %x", r.ID, r.Name, got)
+		if r := s.Try(&row); r.Failed() != c.differs || (r.LeftOut != "") != c.leftOut {
+			t.Errorf("%s: %+v", c.name, r)
 		}
+	}
+}
+
+func serviceSuite(w *world) *oracle.Suite {
+	return &oracle.Suite{
+		File: "armada_policy_validation.json",
+		Run:  func(c *oracle.Check) { sendRow(w, c) },
+		Silent: map[string]string{
+			"expected.expected.rules[].mutation": "we refuse mutate by name",
+		},
+		Optional: []string{"expected.error", "expected.expectError"},
+		Same: func(path string, a, b any) bool { // words: the suite of package policy compares them
+			_, isText := a.(string)
+			_, isText2 := b.(string)
+			return (path == "expected.error" || path == "expected.expectError") && isText && isText2
+		},
+	}
+}
+
+func sendRow(w *world, c *oracle.Check) {
+	var fields map[string]any
+	var p, known oraclePolicy
+	if !c.Inputs(map[string]any{"policy": &fields}) || !c.Inputs(map[string]any{"policy": &known}) {
+		return
+	}
+	plain, mutates := oracle.WithoutMutate(fields)
+	if c.LeaveOut(
+		oracle.Reason{Holds: known.RetryLimit > 1_000_000, Why: "a limit above 1,000,000: we refuse it"},
+		oracle.Reason{Holds: oracle.LongestLabel(fields) > 253, Why: "a category or subcategory of more than 253 bytes: we refuse it"},
+		oracle.Reason{Holds: oracle.BadMutate(fields), Why: "a mutate that Armada refuses: we refuse every one by name"},
+	) {
+		return
+	}
+	var expected struct {
+		Error, ExpectError *string
+		Expected           map[string]any
+	}
+	if !c.Expected(&expected) {
+		return
+	}
+	if mutates {
+		c.Adapt("mutate is left away: we refuse it by name")
+		if _, err := w.armadactl("CreateRetryPolicy", known.bytes(c)); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "mutate") {
+			c.Errorf("a policy with mutate: %v", err)
+		}
+	}
+	read(c, plain, &p)
+	sent := p.bytes(c)
+	_, err := w.armadactl("CreateRetryPolicy", sent)
+	if expected.Error != nil || expected.ExpectError != nil {
+		if status.Code(err) != codes.InvalidArgument {
+			c.Errorf("got %v, the row says it is refused", err)
+		}
+		return
+	}
+	if err != nil {
+		c.Errorf("the row says valid, and we refuse: %v", err)
+		return
+	}
+	got := w.done("GetRetryPolicy", text(1, p.Name))
+	if expected.Expected != nil { // Armada's own conversion of the policy
+		var same oraclePolicy
+		converted, _ := oracle.WithoutMutate(expected.Expected)
+		read(c, converted, &same)
+		sent = same.bytes(c)
+	}
+	if !slices.Equal(got, sent) {
+		c.Errorf("became %x, the row says %x", got, sent)
+	}
+	w.done("DeleteRetryPolicy", text(1, p.Name))
+}
+
+// read takes a decoded policy into our struct.
+func read(c *oracle.Check, fields map[string]any, p *oraclePolicy) {
+	data, err := json.Marshal(fields)
+	if err == nil {
+		err = json.Unmarshal(data, p)
+	}
+	if err != nil {
+		c.Errorf("%v", err)
 	}
 }
 
@@ -129,13 +195,12 @@ type oracleMemory struct {
 }
 
 // bytes is a policy as a client of Armada writes it: without zero values.
-func (p *oraclePolicy) bytes(t *testing.T) []byte {
-	t.Helper()
+func (p *oraclePolicy) bytes(c *oracle.Check) []byte {
 	b := field(nil, p.Name != "", text(nName, p.Name))
 	b = field(b, p.RetryLimit != 0, number(nLimit, p.RetryLimit))
-	b = field(b, actionNumber(t, p.DefaultAction) != 0, number(nDefault, actionNumber(t, p.DefaultAction)))
+	b = field(b, actionNumber(c, p.DefaultAction) != 0, number(nDefault, actionNumber(c, p.DefaultAction)))
 	for _, r := range p.Rules {
-		rule := field(nil, actionNumber(t, r.Action) != 0, number(nAction, actionNumber(t, r.Action)))
+		rule := field(nil, actionNumber(c, r.Action) != 0, number(nAction, actionNumber(c, r.Action)))
 		rule = field(rule, r.OnCategory != "", text(nCategory, r.OnCategory))
 		rule = field(rule, r.OnSubcategory != "", text(nSubcategory, r.OnSubcategory))
 		if m := r.Mutate; m != nil {
@@ -159,17 +224,16 @@ func field(b []byte, is bool, bytes []byte) []byte {
 	return append(b, bytes...)
 }
 
-func actionNumber(t *testing.T, raw json.RawMessage) uint64 {
-	t.Helper()
+func actionNumber(c *oracle.Check, raw json.RawMessage) uint64 {
 	switch s := string(raw); s {
-	case "", "0":
+	case "", "0", "null":
 		return 0
 	case "1", `"Fail"`:
 		return actFail
 	case "2", `"Retry"`:
 		return actRetry
 	default:
-		t.Fatalf("action %s", s)
+		c.Errorf("no action of Armada: %s", s)
 		return 0
 	}
 }
