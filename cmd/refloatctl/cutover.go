@@ -178,7 +178,7 @@ func (f *cutoverFlags) commands(cmd *cobra.Command, s *cutover.State) []string {
 	if slices.ContainsFunc(s.Partitions, func(p cutover.Partition) bool { return !p.Whole }) {
 		evaluator += " --accept-history-from beginning"
 	}
-	db := strings.TrimPrefix(jobSource{jobDB: f.site.JobDB}.String(), "--job-db ")
+	db := strings.TrimPrefix(deployment{jobDB: f.site.JobDB}.String(), "--job-db ")
 	if f.site.Control != controlPlane {
 		cluster += " --" + flagControl + " " + quoted(f.site.Control)
 	}

@@ -247,7 +247,8 @@ func printOutcome(w io.Writer, f *suite.Failure, out *suite.Outcome) {
 	}
 	fmt.Fprintf(w, "\n%s %s, %s\n  %s\n", bold(w, "Decision"), kind, d.Code, oneLine(audit.Reason(d)))
 	printLadder(w, x.Rungs)
-	printCounts(w, d, x)
+	printCounts(w, d, x.Before.Granted)
+	printDelay(w, d, arithmetic(x.Delay))
 }
 
 // rungJSON is one rule of a ladder, as programs read it.

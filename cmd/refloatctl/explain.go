@@ -15,7 +15,6 @@ import (
 
 	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/api/pb"
-	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/evaluator"
@@ -28,34 +27,38 @@ import (
 func newExplain() *cobra.Command {
 	var f explainFlags
 	cmd := &cobra.Command{
-		Use:   "explain JOB --data DIR [--job-db URL] [--run N]",
+		Use:   "explain JOB (--data DIR | --pulsar URL --job-db URL | --job-db URL) [--run N]",
 		Short: "Tell why a job was decided as it was",
 		Long: `Tell why a failed run of a job was decided as it was: what failed, the ladder
 of rules with the first matcher of each that did not hold, the counts before and
 after, where the limit came from, the arithmetic of the delay, the policy
-generation and the position in the log. Without --run: the last decided run.`,
-		Example: "  refloatctl explain 01m7xn681y99tqr99073yk0v9j --data .refloat-run --run 1",
-		Args:    cobra.ExactArgs(1),
+generation and the position in the log. Without --run: the last decided run.
+
+What was decided is read from the job database, and the rules from the policies
+log, in a data directory or on Pulsar. With --job-db alone, the ladder of rules and
+the arithmetic of the delay are left out.`,
+		Example: `  refloatctl explain 01m7xn681y99tqr99073yk0v9j --data .refloat-run --run 1
+  refloatctl explain 01m7xn681y99tqr99073yk0v9j --pulsar pulsar://pulsar:6650 --job-db postgres://refloat@db:5432/scheduler`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.output != outputTable && f.output != outputJSON {
 				return badOutput(f.output)
 			}
-			if f.data == "" {
-				return errNoData
+			if err := f.checkJobs(); err != nil {
+				return err
 			}
 			f.job = args[0]
 			return explain(cmd, f)
 		},
 	}
-	cmd.Flags().StringVar(&f.data, "data", "", "data directory, of which the policies log is read (required)")
-	f.bindJobDB(cmd)
+	f.bind(cmd)
 	cmd.Flags().IntVar(&f.run, "run", -1, "index of the failed run, from 0")
 	addOutput(cmd, &f.output)
 	return cmd
 }
 
 type explainFlags struct {
-	jobSource
+	deployment
 	job, output string
 	run         int
 }
@@ -65,21 +68,43 @@ func explain(cmd *cobra.Command, f explainFlags) error {
 	if err != nil {
 		return err
 	}
-	set, brakes, err := generationIn(f.data, c.Decision.Generation)
+	e := explanation{decided: c}
+	if f.data == "" && !f.onPulsar() {
+		if e.Explanation, err = audit.Recall(c.Case); err != nil {
+			return err
+		}
+		return e.show(cmd.OutOrStdout(), f.output)
+	}
+	set, brakes, err := f.generation(c.Decision.Generation)
 	if err != nil {
 		return err
 	}
+	e.evaluated, e.brakes = true, brakesOn(brakes, c.Decision.Queue)
 	x, diverged := audit.Explain(set.Set, c.Case)
 	if diverged != nil && !errors.Is(diverged, audit.ErrDifferent) {
 		return diverged
 	}
-	if f.output == outputJSON {
-		return json.NewEncoder(cmd.OutOrStdout()).Encode(explanationJSON(c, x))
+	e.Explanation, e.diverged = x, diverged
+	return e.show(cmd.OutOrStdout(), f.output)
+}
+
+// explanation is a decided run with all that led to the decision.
+type explanation struct {
+	decided
+	evaluator.Explanation
+	evaluated bool // by the policies that decided; else only facts and counts are known
+	brakes    []*pb.BrakeState
+	diverged  error // evaluating it again gives another decision
+}
+
+func (e *explanation) show(w io.Writer, output string) error {
+	if output == outputJSON {
+		return json.NewEncoder(w).Encode(explanationJSON(e))
 	}
-	printCase(cmd.OutOrStdout(), c, x)
-	brakeLines(cmd.OutOrStdout(), brakesOn(brakes, c.Decision.Queue))
-	if diverged != nil {
-		fmt.Fprintf(cmd.OutOrStdout(), "\nNote: %v. The job was probably forgotten and submitted again; the decision above is what stands.\n", diverged)
+	printCase(w, e)
+	brakeLines(w, e.brakes)
+	if e.diverged != nil {
+		fmt.Fprintf(w, "\nNote: %v. The job was probably forgotten and submitted again; the decision above is what stands.\n", e.diverged)
 	}
 	return nil
 }
@@ -93,7 +118,7 @@ type decided struct {
 
 // findCase collects what the job database keeps about one decided run.
 func findCase(cmd *cobra.Command, f explainFlags) (decided, error) {
-	jobs, runs, err := findJob(cmd, f.jobSource, f.job)
+	jobs, runs, err := findJob(cmd, f.deployment, f.job)
 	if err != nil {
 		return decided{}, err
 	}
@@ -158,30 +183,28 @@ func notDecided(cmd *cobra.Command, f explainFlags, runs [][]jobdb.Run) error {
 	return errFinding
 }
 
-// generationIn reads a policy generation, and the brakes that were on, from the
+// generation reads a policy generation, and the brakes that were on, from the
 // policies log.
-func generationIn(data string, generation uint64) (*policyfile.Set, []policylog.Brake, error) {
-	logs, err := app.Dir(data).OpenLogs(0, app.Access{})
-	if err != nil {
-		return nil, nil, err
-	}
-	defer logs.Close()
-	policies, err := policylog.Open(logs.Policies)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer policies.Close()
-	if err := policies.Refresh(); err != nil {
-		return nil, nil, err
-	}
-	set, ok, err := policies.Held(generation)
-	if err == nil && !ok {
-		err = fmt.Errorf("the policies log does not hold generation %d", generation)
-	}
-	if err != nil || generation == 0 {
-		return set, nil, err
-	}
-	return set, policies.Entries(generation - 1)[0].Brakes, nil
+func (d *deployment) generation(number uint64) (set *policyfile.Set, brakes []policylog.Brake, err error) {
+	err = d.readPolicies(func(topic eventlog.Topic) error {
+		policies, err := policylog.Open(topic)
+		if err != nil {
+			return err
+		}
+		defer policies.Close()
+		if err := policies.Refresh(); err != nil {
+			return err
+		}
+		held, ok, err := policies.Held(number)
+		if err == nil && !ok {
+			err = fmt.Errorf("the policies log does not hold generation %d", number)
+		}
+		if set = held; err == nil && number > 0 {
+			brakes = policies.Entries(number - 1)[0].Brakes
+		}
+		return err
+	})
+	return set, brakes, err
 }
 
 // brakesOn are the brakes that were on for a queue.
@@ -195,8 +218,8 @@ func brakesOn(brakes []policylog.Brake, queue string) []*pb.BrakeState {
 	return on
 }
 
-func printCase(w io.Writer, c decided, x evaluator.Explanation) {
-	d := c.Decision
+func printCase(w io.Writer, e *explanation) {
+	c, x, d := &e.decided, &e.Explanation, e.Decision
 	fmt.Fprintf(w, "%s %s  queue %s, job set %s\n", bold(w, "Job"), oneLine(d.JobID), oneLine(d.Queue), oneLine(d.JobSet))
 	fmt.Fprintf(w, "%s %d (%s) failed at %s%s\n", bold(w, "Run"), d.RunIndex, oneLine(d.RunID), timeText(d.Time), onNode(c.Run.Node))
 	printFailure(w, c.Run, &x.Facts)
@@ -209,8 +232,15 @@ func printCase(w io.Writer, c decided, x evaluator.Explanation) {
 		}
 		fmt.Fprintf(w, "  %s pod %s, not before %s\n", next, oneLine(d.PodName), timeText(d.RetryAfter))
 	}
-	printLadder(w, x.Rungs)
-	printCounts(w, d, x)
+	why := ""
+	if e.evaluated {
+		printLadder(w, x.Rungs)
+		why = arithmetic(x.Delay)
+	} else {
+		fmt.Fprintf(w, "\n%s are in the policies log: give --pulsar URL, or --data DIR, to see which matched and why others did not\n", bold(w, "Rules"))
+	}
+	printCounts(w, d, x.Before.Granted)
+	printDelay(w, d, why)
 	fmt.Fprintf(w, "\n%s decision %d of partition %d, policy generation %d (set %x), event at %v\n",
 		bold(w, "Where"), d.Number, c.Job.Partition, d.Generation, d.PolicySet[:6], d.Position)
 	if v := c.Job.Armada; v.Failed {
@@ -219,7 +249,7 @@ func printCase(w io.Writer, c decided, x evaluator.Explanation) {
 }
 
 // printSuperseded says why a decision changed nothing.
-func printSuperseded(w io.Writer, c decided) {
+func printSuperseded(w io.Writer, c *decided) {
 	if !c.superseded {
 		return
 	}
@@ -283,7 +313,7 @@ func printLadder(w io.Writer, rungs []policy.Rung) {
 	_ = t.flush()
 }
 
-func printCounts(w io.Writer, d *chain.Decision, x evaluator.Explanation) {
+func printCounts(w io.Writer, d *chain.Decision, before uint32) {
 	fmt.Fprintf(w, "\n%s\n", bold(w, "Counts"))
 	if d.LimitFrom != policy.FromNowhere {
 		before := d.RuleUsed
@@ -292,9 +322,12 @@ func printCounts(w io.Writer, d *chain.Decision, x evaluator.Explanation) {
 		}
 		fmt.Fprintf(w, "  rule: %d before, %d after, limit %d from the %s\n", before, d.RuleUsed, d.RuleLimit, d.LimitFrom)
 	}
-	fmt.Fprintf(w, "  job:  %d before, %d after, limit %d (globalMaxRetries)\n", x.Before.Granted, d.GlobalUsed, d.GlobalLimit)
+	fmt.Fprintf(w, "  job:  %d before, %d after, limit %d (globalMaxRetries)\n", before, d.GlobalUsed, d.GlobalLimit)
+}
+
+func printDelay(w io.Writer, d *chain.Decision, why string) {
 	if d.Requeue {
-		fmt.Fprintf(w, "\n%s %v%s\n", bold(w, "Delay"), time.Duration(d.DelayMS)*time.Millisecond, arithmetic(x.Delay))
+		fmt.Fprintf(w, "\n%s %v%s\n", bold(w, "Delay"), time.Duration(d.DelayMS)*time.Millisecond, why)
 	}
 }
 
@@ -317,7 +350,8 @@ func arithmetic(a *policy.Arithmetic) string {
 }
 
 // explanationJSON is what explain prints for programs.
-func explanationJSON(c decided, x evaluator.Explanation) any {
+func explanationJSON(e *explanation) any {
+	c := &e.decided
 	type rung struct {
 		Policy  string `json:"policy"`
 		Rule    string `json:"rule"`
@@ -330,13 +364,14 @@ func explanationJSON(c decided, x evaluator.Explanation) any {
 		Decision audit.Decision `json:"decision"`
 		Job      job            `json:"job"`
 		Ladder   []rung         `json:"ladder"`
+		Unknown  bool           `json:"ladderUnknown,omitempty"` // the policies log was not read
 		Before   uint32         `json:"globalUsedBefore"`
 		Release  *release       `json:"release,omitempty"` // that made the decision superseded
-	}{Decision: audit.DecisionOf(c.Job.Partition, c.Decision), Job: jobJSON(c.Job, []jobdb.Run{*c.Run}), Ladder: []rung{}, Before: x.Before.Granted}
+	}{Decision: audit.DecisionOf(c.Job.Partition, c.Decision), Job: jobJSON(c.Job, []jobdb.Run{*c.Run}), Ladder: []rung{}, Unknown: !e.evaluated, Before: e.Before.Granted}
 	if out.Decision.Superseded = c.superseded; c.release != nil {
 		out.Release = releaseJSON(c.release)
 	}
-	for _, r := range x.Rungs {
+	for _, r := range e.Rungs {
 		line := rung{Policy: r.Policy, Rule: r.Rule, Tried: r.Tried, Matched: r.Matched, Why: r.Why}
 		if r.Tried && !r.Matched {
 			line.Failed = r.Failed.String()

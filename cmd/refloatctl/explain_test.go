@@ -20,7 +20,7 @@ func TestExplainAll(t *testing.T) {
 			t.Parallel()
 			data := filepath.Join(t.TempDir(), "data")
 			ctl(t, "up", "--data", data, "--policies", testPolicies, "--feed", recordingFile(name), "--quiet", "--exit-when-drained").exits(t, exitFine)
-			set, _, err := generationIn(data, 1)
+			set, _, err := (&deployment{data: data}).generation(1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -34,7 +34,7 @@ func TestExplainAll(t *testing.T) {
 				if i%3 > 0 && (d.RunIndex == 0 || testing.Short()) {
 					continue // the first run of a job is the easy one
 				}
-				c, err := findCase(cmd, explainFlags{job: d.JobID, jobSource: jobSource{data: data}, run: int(d.RunIndex)})
+				c, err := findCase(cmd, explainFlags{job: d.JobID, deployment: deployment{data: data}, run: int(d.RunIndex)})
 				if err != nil {
 					t.Fatalf("run %d of %s: %v", d.RunIndex, d.JobID, err)
 				}
@@ -52,7 +52,7 @@ func TestExplainAll(t *testing.T) {
 					t.Errorf("run %d of %s: the ladder says %q, decided by %q", d.RunIndex, d.JobID, matched, want)
 				}
 				var out bytes.Buffer
-				printCase(&out, c, x)
+				printCase(&out, &explanation{decided: c, Explanation: x, evaluated: true})
 				for _, want := range []string{d.Code.String(), fmt.Sprintf("job:  %d before, %d after", x.Before.Granted, d.GlobalUsed), d.RunID} {
 					if !strings.Contains(out.String(), want) {
 						t.Errorf("explain of run %d of %s lacks %q:\n%s", d.RunIndex, d.JobID, want, &out)

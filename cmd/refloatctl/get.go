@@ -15,7 +15,7 @@ import (
 )
 
 type getFlags struct {
-	jobSource
+	deployment
 	output, queue, set, job string
 	states                  []string
 	waiting, all            bool
@@ -37,22 +37,20 @@ func newGet() *cobra.Command {
 }
 
 func (f *getFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.data, "data", "", "data directory; required without --job-db")
-	f.bindJobDB(cmd)
+	f.bind(cmd)
+	hidePulsar(cmd)
 	addOutput(cmd, &f.output)
 }
 
 func (f *getFlags) check() error {
-	if f.data == "" && f.jobDB == "" {
-		return errNoData
+	if err := f.checkJobs(); err != nil {
+		return err
 	}
 	if f.output != outputTable && f.output != outputJSON {
 		return badOutput(f.output)
 	}
 	return nil
 }
-
-var errNoData = usageError{errors.New("--data DIR is required: the data directory of `refloatctl up`")}
 
 func newGetJobs() *cobra.Command {
 	var f getFlags
@@ -126,11 +124,11 @@ func newGetJob() *cobra.Command {
 			if err := f.check(); err != nil {
 				return err
 			}
-			jobs, runs, err := findJob(cmd, f.jobSource, args[0])
+			jobs, runs, err := findJob(cmd, f.deployment, args[0])
 			if err != nil {
 				return err
 			}
-			late, err := findSuperseded(cmd, f.jobSource, args[0])
+			late, err := findSuperseded(cmd, f.deployment, args[0])
 			if err != nil {
 				return err
 			}
@@ -147,7 +145,7 @@ func newGetJob() *cobra.Command {
 }
 
 // findJob finds a job with its runs; an id can stand in several partitions.
-func findJob(cmd *cobra.Command, from jobSource, id string) (jobs []jobdb.Job, runs [][]jobdb.Run, err error) {
+func findJob(cmd *cobra.Command, from deployment, id string) (jobs []jobdb.Job, runs [][]jobdb.Run, err error) {
 	err = from.viewJobs(cmd.Context(), func(q jobdb.Queries) error {
 		err := q.Jobs(jobdb.JobFilter{JobID: id}, func(j *jobdb.Job) error {
 			jobs = append(jobs, *j)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,34 +35,35 @@ func newJobDB() *cobra.Command {
 const maxNamed = 20
 
 func newJobDBVerify() *cobra.Command {
-	var from jobSource
+	var from deployment
 	var output string
 	cmd := &cobra.Command{
-		Use:   "verify --data DIR [--job-db URL]",
+		Use:   "verify (--data DIR [--job-db URL] | --pulsar URL --job-db URL)",
 		Short: "Compare a job database with the logs that it follows from",
 		Long: `Compare every row of a job database with what follows from the events and the
-decision log of a data directory, and from the releases in the database itself,
-up to where the database stands. An ingester may run meanwhile. With --job-db,
-the data directory may be a copy of a cluster's logs, as record writes it.
+decision log, and from the releases in the database itself, up to where the
+database stands. The logs are in a data directory, or topics on Pulsar; a data
+directory may also be a copy of those, as record writes it. Ingesters may run
+meanwhile.
 
 Exit codes: 0 equal, 1 different (` + fmt.Sprint(maxNamed) + ` differences of each partition are named, the rest
 is counted), 2 usage, 3 the logs or the database cannot be read.`,
 		Example: `  refloatctl jobdb verify --data .refloat-run
+  refloatctl jobdb verify --pulsar pulsar://pulsar:6650 --pulsar-admin http://pulsar:8080 --job-db postgres://refloat@db:5432/scheduler
   refloatctl jobdb verify --data /var/lib/copy --job-db postgres://refloat@db:5432/scheduler -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != outputTable && output != outputJSON {
 				return badOutput(output)
 			}
-			if from.data == "" {
-				return errNoData
+			if err := cmp.Or(from.checkLogs(), from.checkJobs()); err != nil {
+				return err
 			}
 			out := bufio.NewWriter(cmd.OutOrStdout())
 			return errors.Join(verifyJobDB(cmd.Context(), from, newVerdictPrinter(out, output)), out.Flush())
 		},
 	}
-	cmd.Flags().StringVar(&from.data, "data", "", "data directory with the logs (required)")
-	from.bindJobDB(cmd)
+	from.bind(cmd)
 	addOutput(cmd, &output)
 	return cmd
 }
@@ -88,17 +90,12 @@ type namedDifference struct {
 	text  string
 }
 
-func verifyJobDB(ctx context.Context, from jobSource, show func(comparedRows) error) error {
-	logs, err := app.Dir(from.data).OpenLogs(0, app.Access{})
-	if err != nil {
-		return err
-	}
-	defer logs.Close()
-	recorded, err := logs.Recorded()
-	if err != nil {
-		return err
-	}
-	partitions := recorded.Events.Partitions()
+func verifyJobDB(ctx context.Context, from deployment, show func(comparedRows) error) error {
+	return from.readLogs(func(logs audit.Logs) error { return verifyAgainst(ctx, logs, from, show) })
+}
+
+func verifyAgainst(ctx context.Context, logs audit.Logs, from deployment, show func(comparedRows) error) error {
+	partitions := logs.Events.Partitions()
 	db, err := app.ReadJobDB(ctx, from.url())
 	if err != nil {
 		return err
@@ -108,7 +105,7 @@ func verifyJobDB(ctx context.Context, from jobSource, show func(comparedRows) er
 	defer bar.done()
 	for p := range partitions {
 		bar.say("comparing partition %d of %d", p, partitions)
-		v, err := verifyPartition(ctx, recorded, db, p)
+		v, err := verifyPartition(ctx, logs, db, p)
 		if err != nil {
 			return fmt.Errorf("partition %d: %w", p, err)
 		}

@@ -80,7 +80,7 @@ func getReleases(cmd *cobra.Command, f getFlags) error {
 }
 
 // findSuperseded finds the superseded decisions on a job, by partition and run.
-func findSuperseded(cmd *cobra.Command, from jobSource, job string) (map[int]map[string]uint64, error) {
+func findSuperseded(cmd *cobra.Command, from deployment, job string) (map[int]map[string]uint64, error) {
 	late := map[int]map[string]uint64{}
 	err := from.viewJobs(cmd.Context(), func(q jobdb.Queries) error {
 		return q.Decisions(jobdb.RecordFilter{JobID: job}, func(d *jobdb.Decision) error {

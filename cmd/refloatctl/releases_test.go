@@ -44,7 +44,7 @@ func letPass(t *testing.T, recording string) string {
 	}()
 	until(t, "everything is released", func() bool {
 		places := map[int]eventlog.Position{}
-		err := (jobSource{data: data}).viewJobs(t.Context(), func(q jobdb.Queries) error {
+		err := (deployment{data: data}).viewJobs(t.Context(), func(q jobdb.Queries) error {
 			all, err := q.Places()
 			for _, p := range all {
 				places[p.Partition] = p.Place.Events

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/refloat/refloat/cmd/internal/pulsarflags"
 	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/chain"
@@ -21,46 +22,55 @@ import (
 )
 
 type replayFlags struct {
-	log, policies, data, output string
-	all, verify, waiting        bool
-	semantics                   uint32
+	deployment
+	log, policies, output string
+	all, verify, waiting  bool
+	semantics             uint32
 }
 
 func newReplay() *cobra.Command {
 	var f replayFlags
 	cmd := &cobra.Command{
-		Use:   "replay (--log DIR --policies DIR | --verify --data DIR)",
+		Use:   "replay (--log DIR --policies DIR | --verify (--data DIR | --pulsar URL))",
 		Short: "Decide a history afresh, or verify what was decided",
 		Long: `Decide a history afresh: read an events log from its beginning and decide every
 failed run by the policies given. Nothing is written.
 
-With --verify, re-derive everything that the decision log of a data directory
-says, by the policies that it names, and compare every byte. Exit code 0: equal;
-1: the first difference is named, or something could not be verified, such as
-messages that the decision log does not answer. While the evaluator of the
-directory runs, the last messages are not answered yet: --allow-waiting.`,
+With --verify, re-derive everything that a decision log says, by the policies that
+it names, and compare every byte. The logs are in a data directory, or topics on
+Pulsar. Exit code 0: equal; 1: the first difference is named, or something could
+not be verified, such as messages that the decision log does not answer. While
+evaluators run, the last messages are not answered yet: --allow-waiting.`,
 		Example: `  refloatctl replay --log /tmp/plain --policies examples/policies
   refloatctl replay --log /tmp/plain --policies examples/policies -o json | jq .code | sort | uniq -c
-  refloatctl replay --verify --data .refloat-run`,
+  refloatctl replay --verify --data .refloat-run
+  refloatctl replay --verify --pulsar pulsar://pulsar:6650 --pulsar-admin http://pulsar:8080`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			named := func(flags ...string) bool {
+				return slices.ContainsFunc(flags, func(flag string) bool { return slices.Contains(f.line, flag) })
+			}
 			switch {
 			case app.CheckSemantics(f.semantics) != nil:
 				return usageError{fmt.Errorf("--semantics: %w", app.CheckSemantics(f.semantics))}
-			case f.verify && f.semantics != 0:
+			case f.verify && named("semantics"):
 				return usageError{errors.New("--verify decides by the versions of the semantics that the decision log names: leave --semantics out")}
-			case f.verify && f.data != "" && f.log == "" && f.policies == "":
-				return verify(cmd, f.data, f.waiting)
-			case !f.verify && f.log != "" && f.policies != "" && f.data == "":
+			case f.verify && (f.data != "" || f.onPulsar()) && !named("log", "policies"):
+				if err := f.checkLogs(); err != nil {
+					return err
+				}
+				return verify(cmd, f.deployment, f.waiting)
+			case !f.verify && f.log != "" && f.policies != "" && !named("data", pulsarflags.URL):
 				return replay(cmd, f)
 			}
-			return usageError{errors.New("replay takes --log DIR and --policies DIR, or --verify and --data DIR")}
+			return usageError{errors.New("replay takes --log DIR and --policies DIR, or --verify and --data DIR or --pulsar URL")}
 		},
 	}
 	cmd.Flags().StringVar(&f.log, "log", "", "directory of an events log, as import writes it")
 	cmd.Flags().StringVar(&f.policies, "policies", "", "policy file, or directory of policy files")
 	cmd.Flags().StringVar(&f.data, "data", "", "data directory, with --verify")
-	cmd.Flags().BoolVar(&f.verify, "verify", false, "compare the decision log of --data with what deciding again gives")
+	f.bindPulsar(cmd)
+	cmd.Flags().BoolVar(&f.verify, "verify", false, "compare the decision log of --data or --pulsar with what deciding again gives")
 	cmd.Flags().BoolVar(&f.waiting, "allow-waiting", false, "with --verify: messages at the end of events that are not answered yet are no finding")
 	cmd.Flags().BoolVar(&f.all, "all", false, "also print failed runs that were not decided, what was parked, and retries made ready")
 	cmd.Flags().Uint32Var(&f.semantics, "semantics", 0, "version of the decision semantics to decide by (default: the newest)")
@@ -123,19 +133,14 @@ func readPolicies(cmd *cobra.Command, paths ...string) (*policyfile.Set, error) 
 // input, or that cannot be held against it because a log is incomplete.
 var unverified = []error{audit.ErrDifferent, chain.ErrMissing, eventlog.ErrTrimmed}
 
-func verify(cmd *cobra.Command, data string, mayWait bool) error {
-	logs, err := app.Dir(data).OpenLogs(0, app.Access{})
-	if err != nil {
-		return err
-	}
-	defer logs.Close()
-	recorded, err := logs.Recorded()
-	if err != nil {
-		return err
-	}
+func verify(cmd *cobra.Command, from deployment, mayWait bool) error {
+	return from.readLogs(func(logs audit.Logs) error { return verifyLogs(cmd, logs, mayWait) })
+}
+
+func verifyLogs(cmd *cobra.Command, logs audit.Logs, mayWait bool) error {
 	var total audit.Verified
 	for partition := range logs.Events.Partitions() {
-		v, err := audit.Verify(cmd.Context(), recorded, partition)
+		v, err := audit.Verify(cmd.Context(), logs, partition)
 		if slices.ContainsFunc(unverified, func(class error) bool { return errors.Is(err, class) }) {
 			fmt.Fprintf(cmd.OutOrStdout(), "partition %d: %v\n", partition, err)
 			return errFinding

@@ -14,7 +14,7 @@ import (
 )
 
 type shadowFlags struct {
-	jobSource
+	deployment
 	log, policies, queue, since, output string
 	jobs                                int
 }

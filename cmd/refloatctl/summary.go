@@ -40,15 +40,15 @@ func summarize(cmd *cobra.Command, f upFlags, took time.Duration) error {
 	printJobs(out, s, without, took)
 	fmt.Fprintf(out, "\n%s\n", bold(out, "Try next"))
 	if example != nil {
-		fmt.Fprintf(out, "  bin/refloatctl explain %s %s\n", example.JobID, f.jobSource)
+		fmt.Fprintf(out, "  bin/refloatctl explain %s %s\n", example.JobID, f.deployment)
 	}
-	fmt.Fprintf(out, "  bin/refloatctl get jobs %s --waiting\n", f.jobSource)
-	fmt.Fprintf(out, "  bin/refloatctl get decisions %s -o json\n", f.jobSource)
+	fmt.Fprintf(out, "  bin/refloatctl get jobs %s --waiting\n", f.deployment)
+	fmt.Fprintf(out, "  bin/refloatctl get decisions %s -o json\n", f.deployment)
 	if len(without) > 0 {
-		fmt.Fprintf(out, "  bin/refloatctl get releases %s\n", f.jobSource)
+		fmt.Fprintf(out, "  bin/refloatctl get releases %s\n", f.deployment)
 	}
 	if slices.ContainsFunc(s.Decisions, func(c jobdb.DecisionCount) bool { return c.Shadow }) {
-		fmt.Fprintf(out, "  bin/refloatctl shadow report %s\n", f.jobSource)
+		fmt.Fprintf(out, "  bin/refloatctl shadow report %s\n", f.deployment)
 	}
 	fmt.Fprintf(out, "  bin/refloatctl replay --verify --data %s\n", f.data)
 	if f.policies != "" {

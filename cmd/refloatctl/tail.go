@@ -15,7 +15,7 @@ import (
 )
 
 type tailFlags struct {
-	jobSource
+	deployment
 	output, queue string
 	last          int
 	every         time.Duration
@@ -32,9 +32,10 @@ database, until it is interrupted. The JSON is that of ` + "`get decisions`" + `
   refloatctl tail --job-db postgres://refloat@db:5432/scheduler --queue ml -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.checkJobs(); err != nil {
+				return err
+			}
 			switch {
-			case f.data == "" && f.jobDB == "":
-				return errNoData
 			case f.output != outputTable && f.output != outputJSON:
 				return badOutput(f.output)
 			case f.last < 0 || f.every <= 0:
@@ -43,8 +44,8 @@ database, until it is interrupted. The JSON is that of ` + "`get decisions`" + `
 			return f.run(cmd)
 		},
 	}
-	cmd.Flags().StringVar(&f.data, "data", "", "data directory; required without --job-db")
-	f.bindJobDB(cmd)
+	f.bind(cmd)
+	hidePulsar(cmd)
 	addOutput(cmd, &f.output)
 	cmd.Flags().StringVar(&f.queue, "queue", "", "only of this queue")
 	cmd.Flags().IntVar(&f.last, "last", 10, "so many that are there already")

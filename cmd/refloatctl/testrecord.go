@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,14 +17,14 @@ import (
 )
 
 type testRecordFlags struct {
-	jobSource
+	deployment
 	job, out, policies string
 }
 
 func newTestRecord() *cobra.Command {
 	var f testRecordFlags
 	cmd := &cobra.Command{
-		Use:   "record --job ID --data DIR [--job-db URL] --out DIR",
+		Use:   "record --job ID (--data DIR | --pulsar URL --job-db URL) --out DIR",
 		Short: "Turn a job's history into a test",
 		Long: `Turn the decided failures of a real job into a test file that expects what was
 decided, and the policies that decided it into files beside it. The test is run
@@ -39,17 +40,17 @@ decide otherwise than was decided then (exit code 1), and kept all the same.`,
 			switch {
 			case f.job == "":
 				return usageError{errors.New("--job ID is required: `refloatctl get decisions --data DIR` lists them")}
-			case f.data == "":
-				return errNoData
 			case f.out == "":
 				return usageError{errors.New("--out DIR is required: where to write the test")}
+			}
+			if err := cmp.Or(f.checkLogs(), f.checkJobs()); err != nil {
+				return err
 			}
 			return testRecord(cmd, f)
 		},
 	}
 	cmd.Flags().StringVar(&f.job, "job", "", "id of the job (required)")
-	cmd.Flags().StringVar(&f.data, "data", "", "data directory, of which the policies log is read (required)")
-	f.bindJobDB(cmd)
+	f.bind(cmd)
 	cmd.Flags().StringVar(&f.out, "out", "", "directory to write to (required)")
 	cmd.Flags().StringVar(&f.policies, "policies", "", "policy files to test (default: those that decided, written beside the test)")
 	return cmd
@@ -90,7 +91,7 @@ func testRecord(cmd *cobra.Command, f testRecordFlags) error {
 
 // historyOf collects what the job database keeps of the job.
 func historyOf(cmd *cobra.Command, f testRecordFlags) (h *suite.History, left int, err error) {
-	jobs, runs, err := findJob(cmd, f.jobSource, f.job)
+	jobs, runs, err := findJob(cmd, f.deployment, f.job)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -141,7 +142,7 @@ func (f *testRecordFlags) recordPolicies(cmd *cobra.Command, generation uint64) 
 		}
 		return []string{filepath.ToSlash(path)}, nil
 	}
-	set, _, err := generationIn(f.data, generation)
+	set, _, err := f.generation(generation)
 	if err != nil {
 		return nil, err
 	}

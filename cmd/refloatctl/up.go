@@ -17,7 +17,7 @@ import (
 )
 
 type upFlags struct {
-	jobSource
+	deployment
 	policies, pace, listen string
 	ingestMode             string
 	feed                   []string

@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 
 	"github.com/refloat/refloat/internal/eventlog"
@@ -32,20 +31,9 @@ func OpenPulsar(c Pulsar, instance string, log *slog.Logger) (*Backend, error) {
 }
 
 func openTopics(cluster *pulsarlog.Cluster, c Pulsar, instance string, log *slog.Logger) (*Backend, error) {
-	events, err := cluster.Open(c.Events)
+	events, decisions, policies, err := openThree(cluster, c)
 	if err != nil {
 		return nil, err
-	}
-	decisions, err := cluster.Open(c.Decisions)
-	if err != nil {
-		return nil, fmt.Errorf("%w (`refloatctl topics create` makes it)", err)
-	}
-	policies, err := cluster.Open(c.Policies)
-	if err != nil {
-		return nil, fmt.Errorf("%w (`refloatctl topics create` makes it)", err)
-	}
-	if e, d := events.Partitions(), decisions.Partitions(); e != d {
-		return nil, fmt.Errorf("%s has %d partitions and %s has %d: they must be equal; `refloatctl doctor` says how to go on", c.Events, e, c.Decisions, d)
 	}
 	seat := func(group Group, topic *pulsarlog.Topic, p int) (Seat, error) {
 		return placement.Take(placement.Config{Client: cluster.Client(), Subscription: string(group), Instance: instance, Log: log}, topic.PartitionName(p), p)

@@ -8,6 +8,7 @@ import (
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/projection"
 )
 
@@ -39,6 +40,17 @@ func Explain(set *policy.Set, c Case) (evaluator.Explanation, error) {
 		return x, fmt.Errorf("%w: evaluating again gives %s by %s/%s", ErrDifferent, v.Code, v.Policy, v.Rule)
 	}
 	return x, nil
+}
+
+// Recall is what the rules saw in a case and the counts before it, for whoever has
+// no policies: no verdict, no rules, no delay.
+func Recall(c Case) (evaluator.Explanation, error) {
+	f, err := c.failure()
+	if err != nil {
+		return evaluator.Explanation{}, err
+	}
+	x := evaluator.Explain(policyfile.Empty().Set, f)
+	return evaluator.Explanation{Facts: x.Facts, Before: x.Before}, nil
 }
 
 // failure is what Step had in hand, rebuilt from rows.

@@ -27,9 +27,11 @@ type Flags struct {
 	tls                           pulsarlog.TLS
 }
 
-// The flags that errors name.
+// URL is the flag that names the cluster. The names of all others begin with it.
+const URL = "pulsar"
+
+// The other flags that errors name.
 const (
-	flagURL       = "pulsar"
 	flagAdmin     = "pulsar-admin"
 	flagTenant    = "pulsar-tenant"
 	flagNamespace = "pulsar-namespace"
@@ -56,7 +58,7 @@ func Bind(cmd *cobra.Command) *Flags {
 func BindCluster(cmd *cobra.Command) *Flags {
 	f := &Flags{}
 	set := cmd.Flags()
-	set.StringVar(&f.url, flagURL, "", "Pulsar cluster, as pulsar://host:6650 or pulsar+ssl://host:6651")
+	set.StringVar(&f.url, URL, "", "Pulsar cluster, as pulsar://host:6650 or pulsar+ssl://host:6651")
 	set.StringVar(&f.admin, flagAdmin, "", "its admin API, as http://host:8080 or https://host:8443")
 	set.StringVar(&f.tenant, flagTenant, "public", "tenant of topics given by name")
 	set.StringVar(&f.namespace, flagNamespace, "default", "namespace of topics given by name")
@@ -101,9 +103,9 @@ func (f *Flags) RequireAdmin() error {
 
 func (f *Flags) checkAddresses() error {
 	if f.url == "" {
-		return fmt.Errorf("--%s URL is required: the Pulsar cluster, as pulsar://host:6650", flagURL)
+		return fmt.Errorf("--%s URL is required: the Pulsar cluster, as pulsar://host:6650", URL)
 	}
-	err := checkURL(flagURL, f.url, "pulsar", "pulsar+ssl", "pulsar://host:6650")
+	err := checkURL(URL, f.url, "pulsar", "pulsar+ssl", "pulsar://host:6650")
 	if f.admin != "" {
 		err = errors.Join(err, checkURL(flagAdmin, f.admin, "http", "https", "http://host:8080"))
 	}
@@ -167,9 +169,9 @@ func (f *Flags) checkTLS() error {
 	client, admin := strings.HasPrefix(f.url, "pulsar+ssl://"), strings.HasPrefix(f.admin, "https://")
 	switch {
 	case f.tls != pulsarlog.TLS{} && !client && !admin:
-		return fmt.Errorf("--%s is without TLS: write pulsar+ssl:// and its port, or leave the --pulsar-tls flags out", flagURL)
+		return fmt.Errorf("--%s is without TLS: write pulsar+ssl:// and its port, or leave the --pulsar-tls flags out", URL)
 	case f.auth.CertFile != "" && !client:
-		return fmt.Errorf("--%s is for TLS: write --%s pulsar+ssl:// and its port", flagCert, flagURL)
+		return fmt.Errorf("--%s is for TLS: write --%s pulsar+ssl:// and its port", flagCert, URL)
 	}
 	return readable(flagCA, f.tls.CAFile)
 }

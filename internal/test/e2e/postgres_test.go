@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -134,17 +133,20 @@ func TestHoldBack(t *testing.T) {
 	t.Logf("%d jobs, %d decisions, %d of them retries", len(ids), count("SELECT count(*) FROM refloat_decisions"), count("SELECT count(*) FROM refloat_decisions WHERE requeue"))
 }
 
-// verify compares a job database with a copy of the logs.
+// verify compares a job database with the topics, and with a copy of them.
 func (w *world) verify(db string) {
 	w.t.Helper()
+	said, err := w.Ctl(w.ctx, "jobdb", "verify", "--job-db", db)
+	if err != nil {
+		w.t.Error(err)
+	}
+	w.t.Logf("%s", said)
 	data := filepath.Join(w.t.TempDir(), "copy")
 	for _, topic := range []string{"events", "decisions", "policies"} {
 		_, err := w.Ctl(w.ctx, "record", "--topic", topic, "--out", filepath.Join(data, "logs", topic))
 		w.must(err)
 	}
-	said, err := exec.CommandContext(w.ctx, w.Programs.Ctl, "jobdb", "verify", "--data", data, "--job-db", db).CombinedOutput()
-	if err != nil {
-		w.t.Errorf("jobdb verify: %v\n%s", err, said)
+	if copied, err := w.alone("jobdb", "verify", "--data", data, "--job-db", db); err != nil || copied != said {
+		w.t.Errorf("jobdb verify of a copy: %v\n%s", err, copied)
 	}
-	w.t.Logf("%s", said)
 }

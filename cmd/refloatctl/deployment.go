@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/refloat/refloat/cmd/internal/pulsarflags"
+	"github.com/refloat/refloat/cmd/internal/settings"
+	"github.com/refloat/refloat/internal/app"
+	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
+	"github.com/refloat/refloat/internal/jobdb"
+)
+
+// deployment is where a command finds the logs of a deployment and the job
+// database that follows from them: in a data directory, or on Pulsar with a job
+// database of its own. A job database alone is enough for some commands.
+type deployment struct {
+	data   string
+	jobDB  string             // URL; empty: SQLite in the data directory
+	pulsar *pulsarflags.Flags // nil: the command takes no cluster
+	line   []string           // flags that stood on the command line
+}
+
+// bind adds the flags of a deployment, which can also be set by the environment
+// and by a file.
+func (d *deployment) bind(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&d.data, "data", "", "data directory of a deployment on one machine")
+	d.bindJobDB(cmd)
+	d.bindPulsar(cmd)
+}
+
+// bindPulsar adds all of them but --data and --job-db.
+func (d *deployment) bindPulsar(cmd *cobra.Command) {
+	d.pulsar = pulsarflags.Bind(cmd)
+	settings.Bind(cmd)
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		cmd.Flags().Visit(func(f *pflag.Flag) { d.line = append(d.line, f.Name) })
+		if err := loadSettings(cmd); err != nil {
+			return err
+		}
+		data, cluster := slices.Contains(d.line, "data"), slices.Contains(d.line, pulsarflags.URL)
+		switch {
+		case data && !cluster:
+			return cmd.Flags().Set(pulsarflags.URL, "") // the command line wins
+		case d.onPulsar() && !data:
+			d.data = "" // there, an evaluator has its state
+		}
+		return nil
+	}
+}
+
+// hidePulsar keeps the flags of the cluster out of the help of a command that
+// reads only the job database. It takes them, so that one set of flags, or one
+// settings file, does for all commands.
+func hidePulsar(cmd *cobra.Command) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if strings.HasPrefix(f.Name, pulsarflags.URL) {
+			f.Hidden = true
+		}
+	})
+}
+
+// onPulsar says whether the logs are topics.
+func (d *deployment) onPulsar() bool { return d.pulsar != nil && d.pulsar.Given() }
+
+// checkLogs is a usage error when it is not clear where the logs are.
+func (d *deployment) checkLogs() error {
+	switch {
+	case d.data != "" && d.onPulsar():
+		return usageError{errors.New("--data and --pulsar name two deployments: give one of them")}
+	case d.data == "" && !d.onPulsar():
+		return usageError{errors.New("--data DIR is required: the data directory of `refloatctl up`; or --pulsar URL of a deployment on Pulsar")}
+	}
+	return nil
+}
+
+// checkJobs is a usage error when it is not clear where the job database is.
+func (d *deployment) checkJobs() error {
+	switch {
+	case d.data != "" && d.onPulsar():
+		return d.checkLogs()
+	case d.jobDB == "" && d.onPulsar():
+		return usageError{errors.New("--job-db URL is required: the jobs of a deployment on Pulsar are in its job database, which the ingesters write")}
+	case d.jobDB == "" && d.data == "":
+		return usageError{errors.New("--data DIR is required: the data directory of `refloatctl up`; or --job-db URL: the job database that the ingesters write")}
+	}
+	return nil
+}
+
+// readLogs opens the logs for the time of a call. Their readers go on to where a
+// log ends.
+func (d *deployment) readLogs(use func(audit.Logs) error) error {
+	if !d.onPulsar() {
+		logs, err := app.Dir(d.data).OpenLogs(0, app.Access{})
+		if err != nil {
+			return err
+		}
+		recorded, err := logs.Recorded()
+		if err == nil {
+			err = use(recorded)
+		}
+		return errors.Join(err, logs.Close())
+	}
+	return withCluster(d.pulsar, func(cluster *pulsarlog.Cluster, _ pulsarlog.Config) error {
+		logs, err := app.ReadPulsar(cluster, app.Pulsar{Events: d.pulsar.Events, Decisions: d.pulsar.Decisions, Policies: d.pulsar.Policies})
+		if err != nil {
+			return err
+		}
+		return use(logs)
+	})
+}
+
+// readPolicies opens the policies log alone, likewise.
+func (d *deployment) readPolicies(use func(eventlog.Topic) error) error {
+	if !d.onPulsar() {
+		return d.readLogs(func(logs audit.Logs) error { return use(logs.Policies) })
+	}
+	return withCluster(d.pulsar, func(cluster *pulsarlog.Cluster, _ pulsarlog.Config) error {
+		topic, err := app.ReadTopic(cluster, d.pulsar.Policies)
+		if err != nil {
+			return err
+		}
+		return use(topic)
+	})
+}
+
+const jobDBHelp = "job database: sqlite:///path or postgres://user@host:5432/database, best with the password in PGPASSWORD or ~/.pgpass (default: in the data directory)"
+
+func (d *deployment) bindJobDB(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&d.jobDB, "job-db", "", jobDBHelp)
+	settings.Secret(cmd, "job-db")
+}
+
+func (d deployment) url() string {
+	if d.jobDB != "" {
+		return d.jobDB
+	}
+	return app.Dir(d.data).JobDBURL()
+}
+
+// String is the deployment as flags. It shows no password.
+func (d deployment) String() string {
+	flags := ""
+	if d.data != "" {
+		flags = "--data " + d.data
+	}
+	if d.jobDB == "" {
+		return flags
+	}
+	if flags != "" {
+		flags += " "
+	}
+	u, err := url.Parse(d.jobDB)
+	if err != nil {
+		return flags + "--job-db …"
+	}
+	q := u.Query()
+	for _, name := range []string{"password", "sslpassword"} {
+		if q.Has(name) {
+			q.Set(name, "xxxxx")
+			u.RawQuery = q.Encode()
+		}
+	}
+	return flags + "--job-db " + u.Redacted()
+}
+
+func (d deployment) viewJobs(ctx context.Context, read func(jobdb.Queries) error) error {
+	r, err := app.ReadJobDB(ctx, d.url())
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	return r.View(ctx, read)
+}
