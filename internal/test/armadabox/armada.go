@@ -19,22 +19,17 @@ import (
 	"github.com/refloat/refloat/internal/test/e2e"
 	"github.com/refloat/refloat/internal/test/pgtest"
 	"github.com/refloat/refloat/internal/test/pulsartest"
+	"github.com/refloat/refloat/internal/test/scenario"
 )
 
 // Options say which Armada to run.
 type Options struct {
-	Executors       map[string]Executor // by name
-	ExecutorTimeout time.Duration       // how long an executor may be silent
-	Partitions      int                 // of events
-	Policies        string              // directory of policy files that our API gets; what FollowArmada leaves to it
-	FollowArmada    bool                // our policies are Armada's
-	OursFirst       bool                // our ingester writes Armada's tables from the first message, not Armada's own
-}
-
-// Executor is a stand-in for a cluster.
-type Executor struct {
-	Nodes int
-	Pool  string // "": default
+	Executors       map[string]scenario.Executor // by name
+	ExecutorTimeout time.Duration                // how long an executor may be silent
+	Partitions      int                          // of events
+	Policies        string                       // directory of policy files that our API gets; what FollowArmada leaves to it
+	FollowArmada    bool                         // our policies are Armada's
+	OursFirst       bool                         // our ingester writes Armada's tables from the first message, not Armada's own
 }
 
 // Armada is a control plane that runs. Its programs go by these names: redis,
@@ -59,7 +54,7 @@ type Armada struct {
 	running []*e2e.Process // in the order of their start
 }
 
-func (e Executor) pool() string { return cmp.Or(e.Pool, "default") }
+func pool(e scenario.Executor) string { return cmp.Or(e.Pool, "default") }
 
 // timeout bounds the start and the end of a program on a busy machine.
 const timeout = 2 * time.Minute
@@ -140,7 +135,7 @@ func (a *Armada) program(name string) (path string, args []string, serves string
 		if !ok {
 			return "", nil, "", fmt.Errorf("no executor is called %s", executor)
 		}
-		return a.Program, []string{"execsim", "-id", executor, "-nodes", strconv.Itoa(e.Nodes), "-pool", e.pool(), "-url", a.scheduler}, "", nil
+		return a.Program, []string{"execsim", "-id", executor, "-nodes", strconv.Itoa(e.Nodes), "-pool", pool(e), "-url", a.scheduler}, "", nil
 	}
 	switch name {
 	case "redis":

@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/refloat/refloat/internal/test/armadabox"
 	"github.com/refloat/refloat/internal/test/pulsartest"
+	"github.com/refloat/refloat/internal/test/scenario"
 )
 
 // sideBySide is how many scenarios share the Armada at a time: they wait most of the time.
@@ -28,8 +30,19 @@ func TestMain(m *testing.M) {
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	for _, s := range load(t) {
-		s.policies(t)
+		if _, err := s.Policies(); err != nil {
+			t.Errorf("%s: %v", s.Name, err)
+		}
 	}
+}
+
+func load(t *testing.T) []scenario.Suite {
+	t.Helper()
+	suites, err := scenario.Load("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return suites
 }
 
 // TestArmada runs the scenarios of testdata on a real Armada: of each file those
@@ -41,22 +54,29 @@ func TestArmada(t *testing.T) {
 	}
 	box := armadabox.For(t)
 	for _, s := range suites {
-		t.Run(s.Name, func(t *testing.T) { s.run(t, box) })
+		t.Run(s.Name, func(t *testing.T) { runSuite(t, box, s) })
 	}
 }
 
 // world is a running Armada with the suite that runs on it.
 type world struct {
 	*armadabox.Armada
-	suite suite
-	db    *pgxpool.Pool
+	db *pgxpool.Pool
 }
 
-func (s suite) run(t *testing.T, box armadabox.Box) {
+func runSuite(t *testing.T, box armadabox.Box, s scenario.Suite) {
 	began := time.Now()
-	w := &world{suite: s, Armada: armadabox.Start(t, box, armadabox.Options{
-		Executors: s.Armada.Executors, ExecutorTimeout: s.Armada.ExecutorTimeout.or(30 * time.Second), Partitions: 3,
-		Policies: s.policies(t), FollowArmada: s.Armada.FollowArmada, OursFirst: s.Armada.Ingester != "armada",
+	policies, err := s.Policies()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "suite.yaml"), policies, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := &world{Armada: armadabox.Start(t, box, armadabox.Options{
+		Executors: s.Armada.Executors, ExecutorTimeout: s.Armada.ExecutorTimeout.Or(30 * time.Second), Partitions: 3,
+		Policies: dir, FollowArmada: s.Armada.FollowArmada, OursFirst: s.Armada.Ingester != "armada",
 	})}
 	db, err := pgxpool.New(t.Context(), w.SchedulerDB+"&pool_max_conns=4")
 	if err != nil {
@@ -92,7 +112,7 @@ func (w *world) warmUp(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	for n := 1; ; n++ {
-		r := &run{world: w, t: t, ctx: ctx, scenario: scenario{Name: name("warm-up", n), Jobs: []job{{Name: "a", Sim: map[string]string{"run-ms": "1"}}}}}
+		r := &run{world: w, t: t, ctx: ctx, Scenario: scenario.Scenario{Name: name("warm-up", n), Jobs: []scenario.Job{{Name: "a", Sim: map[string]string{"run-ms": "1"}}}}}
 		if err := r.begin(); err != nil {
 			t.Fatal(err)
 		}

@@ -33,7 +33,7 @@ func (a *Armada) configure(t testing.TB) {
 	api := settings{"armadaUrl": a.server, "forceNoTls": true}
 	pools := []settings{{"name": "default"}}
 	for _, e := range a.Executors {
-		if p := (settings{"name": e.pool()}); !slices.ContainsFunc(pools, func(q settings) bool { return q["name"] == p["name"] }) {
+		if p := (settings{"name": pool(e)}); !slices.ContainsFunc(pools, func(q settings) bool { return q["name"] == p["name"] }) {
 			pools = append(pools, p)
 		}
 	}

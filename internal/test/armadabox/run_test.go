@@ -1,6 +1,7 @@
 package armadabox_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/refloat/refloat/internal/test/e2e"
+	"github.com/refloat/refloat/internal/test/scenario"
 )
 
 // run is a scenario that runs.
@@ -23,10 +25,10 @@ type run struct {
 	*world
 	t     *testing.T
 	ctx   context.Context
-	ids   map[string][]string // job name → ids
-	seen  map[string]*seenJob // job id →
-	files string              // directory of the scenario's files
-	scenario
+	ids   map[string][]string       // job name → ids
+	seen  map[string]*scenario.Seen // job id →
+	files string                    // directory of the scenario's files
+	scenario.Scenario
 }
 
 const (
@@ -37,18 +39,18 @@ const (
 func name(s string, n int) string { return s + "-" + strconv.Itoa(n) }
 
 // try runs a scenario to its end.
-func (w *world) try(t *testing.T, sc scenario) {
+func (w *world) try(t *testing.T, sc scenario.Scenario) {
 	if sc.Long && !longTier() {
 		t.Skip("of the long tier: make e2e-armada LONG=1")
 	}
-	limit := sc.Limit.or(defaultLimit)
+	limit := sc.Limit.Or(defaultLimit)
 	if sc.Known != "" {
-		limit = sc.Limit.or(knownLimit)
+		limit = sc.Limit.Or(knownLimit)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	began := time.Now()
-	r := &run{world: w, t: t, ctx: ctx, scenario: sc}
+	r := &run{world: w, t: t, ctx: ctx, Scenario: sc}
 	err := r.all()
 	t.Logf("%s: %v", sc.About, time.Since(began).Round(100*time.Millisecond))
 	switch {
@@ -57,7 +59,7 @@ func (w *world) try(t *testing.T, sc scenario) {
 	case sc.Known != "":
 		t.Skipf("known: %s (%v)", sc.Known, err)
 	case err != nil:
-		t.Errorf("%v\n%s", err, r.story())
+		t.Errorf("%v\n%s", err, r.jobs())
 	}
 }
 
@@ -70,13 +72,30 @@ func (r *run) all() error {
 			return fmt.Errorf("step %d: %w", i+1, err)
 		}
 	}
-	return r.judge()
+	var found error
+	err := r.until("all is as expected", func() bool {
+		found = r.Judge(r.jobs())
+		return found == nil
+	})
+	if err != nil {
+		return errors.Join(found, err)
+	}
+	return r.jobs().Always()
+}
+
+// jobs are all jobs, as last seen.
+func (r *run) jobs() scenario.Jobs {
+	jobs := scenario.Jobs{}
+	for name := range r.ids {
+		jobs[name] = r.of(name)
+	}
+	return jobs
 }
 
 // begin creates the queue and submits the jobs.
 func (r *run) begin() error {
 	r.ids = map[string][]string{}
-	for _, queue := range r.queues() {
+	for _, queue := range r.Queues() {
 		if _, err := r.Armadactl(r.ctx, "create", "queue", queue, "--priority-factor", "1"); err != nil {
 			return err
 		}
@@ -84,7 +103,7 @@ func (r *run) begin() error {
 	if err := r.write(); err != nil {
 		return err
 	}
-	now := r.Random.jobs()
+	now := r.Random.Jobs()
 	for _, j := range r.Jobs {
 		if !j.Later {
 			now = append(now, j)
@@ -108,14 +127,12 @@ func (r *run) write() error {
 	return nil
 }
 
-func (r *run) set() string { return r.Name + "-set" }
-
 var submitted = regexp.MustCompile(`(?m)^Submitted job with id (\w+)`)
 
 // submit submits jobs with the real armadactl.
-func (r *run) submit(jobs []job) error {
-	for _, queue := range r.queues() {
-		here := slices.DeleteFunc(slices.Clone(jobs), func(j job) bool { return r.queueOf(j) != queue })
+func (r *run) submit(jobs []scenario.Job) error {
+	for _, queue := range r.Queues() {
+		here := slices.DeleteFunc(slices.Clone(jobs), func(j scenario.Job) bool { return r.QueueOf(j) != queue })
 		if err := r.submitTo(queue, here); err != nil {
 			return err
 		}
@@ -123,7 +140,7 @@ func (r *run) submit(jobs []job) error {
 	return nil
 }
 
-func (r *run) submitTo(queue string, jobs []job) error {
+func (r *run) submitTo(queue string, jobs []scenario.Job) error {
 	if len(jobs) == 0 {
 		return nil
 	}
@@ -135,7 +152,7 @@ func (r *run) submitTo(queue string, jobs []job) error {
 			names = append(names, j.Name)
 		}
 	}
-	text, err := json.Marshal(map[string]any{"queue": queue, "jobSetId": r.set(), "jobs": all})
+	text, err := json.Marshal(map[string]any{"queue": queue, "jobSetId": r.Set(), "jobs": all})
 	if err != nil {
 		return err
 	}
@@ -165,7 +182,7 @@ func (r *run) submitTo(queue string, jobs []job) error {
 }
 
 // pod is a job as armadactl submits it.
-func (r *run) pod(j job) any {
+func (r *run) pod(j scenario.Job) any {
 	annotations := maps.Clone(j.Annotations)
 	if annotations == nil {
 		annotations = map[string]string{}
@@ -173,7 +190,7 @@ func (r *run) pod(j job) any {
 	for key, value := range j.Sim {
 		annotations["sim/"+key] = value
 	}
-	resources := map[string]string{"cpu": firstOf(j.CPU, "100m"), "memory": firstOf(j.Memory, "100Mi")}
+	resources := map[string]string{"cpu": cmp.Or(j.CPU, "100m"), "memory": cmp.Or(j.Memory, "100Mi")}
 	spec := map[string]any{
 		"terminationGracePeriodSeconds": max(j.Grace, 1),
 		"restartPolicy":                 "Never",
@@ -199,15 +216,13 @@ func (r *run) hosts(executor string) (hosts []string) {
 	if executor == "any" {
 		return nil
 	}
-	for name := range strings.FieldsSeq(firstOf(executor, "main")) {
+	for name := range strings.FieldsSeq(cmp.Or(executor, "main")) {
 		for n := range r.Executors[name].Nodes {
 			hosts = append(hosts, fmt.Sprintf("%s-node-%02d", name, n))
 		}
 	}
 	return hosts
 }
-
-func firstOf(values ...string) string { return first("", values...) }
 
 // until looks at the job set again and again. A database that does not answer
 // may be part of the scenario.
@@ -231,48 +246,24 @@ func (r *run) until(what string, holds func() bool) error {
 func (r *run) look() (err error) {
 	ctx, cancel := context.WithTimeout(r.ctx, 5*time.Second)
 	defer cancel()
-	r.seen, err = look(ctx, r.db, r.set())
+	r.seen, err = scenario.Look(ctx, r.db, r.Set())
 	return err
 }
 
 // one is the first job of a name, as last seen.
-func (r *run) one(name string) *seenJob { return r.of(name)[0] }
+func (r *run) one(name string) *scenario.Seen { return r.of(name)[0] }
 
 // of are the jobs of a name, as last seen.
-func (r *run) of(name string) (jobs []*seenJob) {
+func (r *run) of(name string) (jobs []*scenario.Seen) {
 	for _, id := range r.ids[name] {
 		j := r.seen[id]
 		if j == nil {
-			j = &seenJob{ID: id, State: "absent"}
+			j = &scenario.Seen{ID: id, State: "absent"}
 		}
 		jobs = append(jobs, j)
 	}
 	if jobs == nil {
-		jobs = append(jobs, &seenJob{State: "absent"})
+		jobs = append(jobs, &scenario.Seen{State: "absent"})
 	}
 	return jobs
-}
-
-// story is what the tables said last of the scenario's jobs.
-func (r *run) story() string {
-	var b strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(r.ids)) {
-		for _, j := range r.of(name) {
-			fmt.Fprintf(&b, "%s %s: %s, priority %d\n", name, j.ID, j.State, j.Priority)
-			for i, v := range j.Runs {
-				fmt.Fprintf(&b, "  run %d on %s: %s, leased %s, ended %s, preemption requested: %t\n", i+1, v.Node, v.State, clock(v.Leased), clock(v.Ended), v.Requested)
-			}
-			for _, d := range j.Decisions {
-				fmt.Fprintf(&b, "  decision on %s: %s, retry after %s, acted: %t\n", d.Run, d.Code, clock(d.RetryAfter), d.Acted)
-			}
-		}
-	}
-	return b.String()
-}
-
-func clock(t time.Time) string {
-	if t.Unix() <= 0 {
-		return "-"
-	}
-	return t.Format("15:04:05.000")
 }

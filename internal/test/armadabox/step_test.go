@@ -12,12 +12,13 @@ import (
 
 	"github.com/refloat/refloat/internal/test/armadabox"
 	"github.com/refloat/refloat/internal/test/e2e"
+	"github.com/refloat/refloat/internal/test/scenario"
 )
 
 func longTier() bool { return armadabox.Long() }
 
 // step waits for its moment and does what it says.
-func (r *run) step(s step) error {
+func (r *run) step(s scenario.Step) error {
 	if s.When != nil {
 		if err := r.await(*s.When); err != nil {
 			return err
@@ -39,7 +40,7 @@ func (r *run) step(s step) error {
 }
 
 // ask asks again and again until the answer is right.
-func (r *run) ask(s step, question func() (string, error)) error {
+func (r *run) ask(s scenario.Step, question func() (string, error)) error {
 	var out string
 	var err error
 	waited := e2e.Until(r.ctx, func() (bool, error) {
@@ -53,7 +54,7 @@ func (r *run) ask(s step, question func() (string, error)) error {
 }
 
 // right says whether a command said what it should.
-func (r *run) right(s step, out string, err error) error {
+func (r *run) right(s scenario.Step, out string, err error) error {
 	switch {
 	case !s.Refuse && err != nil:
 		return err
@@ -66,16 +67,8 @@ func (r *run) right(s step, out string, err error) error {
 }
 
 // await waits until all jobs of a name are as the moment says, for as long as it says.
-func (r *run) await(m moment) error {
-	holds := func() bool {
-		if m.Over > 0 {
-			over := slices.DeleteFunc(r.of(m.Job), func(j *seenJob) bool { return !j.over() })
-			return len(over) >= m.Over
-		}
-		return !slices.ContainsFunc(r.of(m.Job), func(j *seenJob) bool {
-			return j.State != m.Is && (m.Is != "over" || !j.over()) || m.Run != 0 && len(j.Runs) != m.Run
-		})
-	}
+func (r *run) await(m scenario.Moment) error {
+	holds := func() bool { return m.Holds(r.of(m.Job)) }
 	if err := r.until(fmt.Sprintf("%s is %s (run %d)", m.Job, m.Is, m.Run), holds); err != nil || m.Stays == 0 {
 		return err
 	}
@@ -105,7 +98,7 @@ func (r *run) expand(text string) string {
 		case "queue":
 			return r.Name
 		case "set":
-			return r.set()
+			return r.Set()
 		case "db":
 			return r.SchedulerDB
 		case "dir":
@@ -154,7 +147,7 @@ func (r *run) perform(text string) (string, error) {
 	case "refloatctl":
 		return r.Refloatctl(r.ctx, args...)
 	case "submit":
-		var jobs []job
+		var jobs []scenario.Job
 		for _, j := range r.Jobs {
 			if slices.Contains(args, j.Name) {
 				jobs = append(jobs, j)

@@ -1,4 +1,4 @@
-package armadabox_test
+package scenario
 
 import (
 	"math/rand/v2"
@@ -10,9 +10,9 @@ import (
 // nobody would end it.
 var outcomes = []string{"success", "exit:1", "exit:3", "oom", "evicted", "deadline", "returned"}
 
-// jobs draws jobs: by a sequence of outcomes, on some nodes only, or for the first
+// Jobs draws jobs: by a sequence of outcomes, on some nodes only, or for the first
 // runs only; quick and slow; of both priority classes.
-func (r *random) jobs() (jobs []job) {
+func (r *Random) Jobs() (jobs []Job) {
 	if r == nil {
 		return nil
 	}
@@ -38,7 +38,7 @@ func (r *random) jobs() (jobs []job) {
 		if rng.IntN(10) == 0 {
 			sim["message"] = "NCCL WARN Timeout"
 		}
-		jobs = append(jobs, job{Name: "random", Sim: sim, Class: one([]string{"armada-default", "armada-preemptible"}), CPU: one([]string{"100m", "500m", "1"})})
+		jobs = append(jobs, Job{Name: "random", Sim: sim, Class: one([]string{"armada-default", "armada-preemptible"}), CPU: one([]string{"100m", "500m", "1"})})
 	}
 	return jobs
 }

@@ -1,4 +1,4 @@
-package armadabox_test
+package scenario
 
 import (
 	"context"
@@ -11,44 +11,47 @@ import (
 	"github.com/refloat/refloat/internal/policy"
 )
 
-// states are what a job can be, by Armada's tables: queued, and waiting where our
+// States are what a job can be, by Armada's tables: queued, and waiting where our
 // ingester holds its retry back; leased, pending or running by its latest run;
 // ended, where that run is over and the job is neither queued nor over. Over is any
 // of the last three.
-var states = []string{"absent", "queued", "waiting", "leased", "pending", "running", "ended", "succeeded", "failed", "cancelled", "over"}
+var States = []string{"absent", "queued", "waiting", "leased", "pending", "running", "ended", "succeeded", "failed", "cancelled", "over"}
 
-// seenJob is what the tables say of a job.
-type seenJob struct {
+// Seen is what the tables say of a job.
+type Seen struct {
 	ID        string
 	State     string
 	Priority  int64
-	Runs      []seenRun
-	Decisions []seenDecision
+	Runs      []Run
+	Decisions []Decision
 }
 
-func (j *seenJob) over() bool {
+// Over says whether the job is over.
+func (j *Seen) Over() bool {
 	return j.State == "succeeded" || j.State == "failed" || j.State == "cancelled"
 }
 
-type seenRun struct {
+// Run is what the tables say of a run.
+type Run struct {
 	ID, Node, Executor string
 	State              string    // leased, pending, running, succeeded, failed, preempted, returned, cancelled
 	Requested          bool      // its preemption
 	Leased, Ended      time.Time // Armada sets the end of all runs anew when their job is cancelled: then it is zero
 }
 
-type seenDecision struct {
+// Decision is one of ours.
+type Decision struct {
 	Run        string
 	Code       string
 	RetryAfter time.Time // zero: at once
 	Acted      bool
 }
 
-// look reads all jobs of a job set.
-func look(ctx context.Context, db *pgxpool.Pool, set string) (map[string]*seenJob, error) {
-	seen := map[string]*seenJob{}
+// Look reads all jobs of a job set.
+func Look(ctx context.Context, db *pgxpool.Pool, set string) (map[string]*Seen, error) {
+	seen := map[string]*Seen{}
 	err := rows(ctx, db, `SELECT job_id, priority, queued, cancelled, succeeded, failed FROM jobs WHERE job_set = $1`, set, func(r pgx.Rows) error {
-		j, queued, cancelled, succeeded, failed := &seenJob{}, false, false, false, false
+		j, queued, cancelled, succeeded, failed := &Seen{}, false, false, false, false
 		if err := r.Scan(&j.ID, &j.Priority, &queued, &cancelled, &succeeded, &failed); err != nil {
 			return err
 		}
@@ -62,7 +65,7 @@ func look(ctx context.Context, db *pgxpool.Pool, set string) (map[string]*seenJo
 	err = rows(ctx, db, `SELECT job_id, run_id, executor, node, cancelled, running, succeeded, failed, returned, preempted, pending, preempt_requested,
 		to_timestamp(created / 1e9), coalesce(terminated_timestamp, preempted_timestamp, 'epoch') FROM runs WHERE job_set = $1 ORDER BY created`, set, func(r pgx.Rows) error {
 		var id string
-		var run seenRun
+		var run Run
 		var cancelled, running, succeeded, failed, returned, preempted, pending bool
 		if err := r.Scan(&id, &run.ID, &run.Executor, &run.Node, &cancelled, &running, &succeeded, &failed, &returned, &preempted, &pending, &run.Requested, &run.Leased, &run.Ended); err != nil {
 			return err
@@ -90,7 +93,7 @@ func look(ctx context.Context, db *pgxpool.Pool, set string) (map[string]*seenJo
 }
 
 // lookAtOurs adds what our own tables say.
-func lookAtOurs(ctx context.Context, db *pgxpool.Pool, set string, seen map[string]*seenJob) error {
+func lookAtOurs(ctx context.Context, db *pgxpool.Pool, set string, seen map[string]*Seen) error {
 	err := rows(ctx, db, `SELECT job_id FROM refloat_waits WHERE (waiting OR forgetting) AND job_id IN (SELECT job_id FROM jobs WHERE job_set = $1)`, set, func(r pgx.Rows) error {
 		var id string
 		if err := r.Scan(&id); err != nil {
@@ -107,7 +110,7 @@ func lookAtOurs(ctx context.Context, db *pgxpool.Pool, set string, seen map[stri
 	return rows(ctx, db, `SELECT d.job_id, d.run_id, d.code, coalesce(r.retry_after, d.retry_after), d.acted FROM refloat_decisions d
 		LEFT JOIN refloat_ready r ON r.run_id = d.run_id AND r.acted WHERE d.job_set = $1 ORDER BY d.run_index`, set, func(r pgx.Rows) error {
 		var id string
-		var d seenDecision
+		var d Decision
 		var code, after int64
 		if err := r.Scan(&id, &d.Run, &code, &after, &d.Acted); err != nil {
 			return err
