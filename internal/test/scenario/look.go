@@ -47,8 +47,16 @@ type Decision struct {
 	Acted      bool
 }
 
-// Look reads all jobs of a job set.
-func Look(ctx context.Context, db *pgxpool.Pool, set string) (map[string]*Seen, error) {
+// Look reads all jobs of a job set, as they are at one moment.
+func Look(ctx context.Context, db *pgxpool.Pool, set string) (seen map[string]*Seen, err error) {
+	err = pgx.BeginTxFunc(ctx, db, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		seen, err = look(ctx, tx, set)
+		return err
+	})
+	return seen, err
+}
+
+func look(ctx context.Context, db pgx.Tx, set string) (map[string]*Seen, error) {
 	seen := map[string]*Seen{}
 	err := rows(ctx, db, `SELECT job_id, priority, queued, cancelled, succeeded, failed FROM jobs WHERE job_set = $1`, set, func(r pgx.Rows) error {
 		j, queued, cancelled, succeeded, failed := &Seen{}, false, false, false, false
@@ -93,7 +101,7 @@ func Look(ctx context.Context, db *pgxpool.Pool, set string) (map[string]*Seen, 
 }
 
 // lookAtOurs adds what our own tables say.
-func lookAtOurs(ctx context.Context, db *pgxpool.Pool, set string, seen map[string]*Seen) error {
+func lookAtOurs(ctx context.Context, db pgx.Tx, set string, seen map[string]*Seen) error {
 	err := rows(ctx, db, `SELECT job_id FROM refloat_waits WHERE (waiting OR forgetting) AND job_id IN (SELECT job_id FROM jobs WHERE job_set = $1)`, set, func(r pgx.Rows) error {
 		var id string
 		if err := r.Scan(&id); err != nil {
@@ -126,7 +134,7 @@ func lookAtOurs(ctx context.Context, db *pgxpool.Pool, set string, seen map[stri
 	})
 }
 
-func rows(ctx context.Context, db *pgxpool.Pool, query, set string, each func(pgx.Rows) error) error {
+func rows(ctx context.Context, db pgx.Tx, query, set string, each func(pgx.Rows) error) error {
 	r, err := db.Query(ctx, query, set)
 	if err != nil {
 		return err
