@@ -174,7 +174,7 @@ func (f *cutoverFlags) commands(cmd *cobra.Command, s *cutover.State) []string {
 		flags = append(flags, "--"+flag.Name+value)
 	})
 	cluster := strings.Join(flags, " ")
-	evaluator := "evaluator " + cluster + " --data DIR --policies FILE"
+	evaluator := "evaluator " + cluster + " --data DIR --policies FILE --checkpoints URL"
 	if slices.ContainsFunc(s.Partitions, func(p cutover.Partition) bool { return !p.Whole }) {
 		evaluator += " --accept-history-from beginning"
 	}

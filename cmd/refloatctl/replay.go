@@ -152,6 +152,10 @@ func verifyLogs(cmd *cobra.Command, logs audit.Logs, mayWait bool) error {
 			partition, v.Messages, v.Envelopes, v.Progress.Decisions, v.Progress.Generation, v.Claims, v.Progress.Running, v.Waiting, ignoredText(v.Ignored))
 		total.Messages += v.Messages
 		total.Waiting += v.Waiting
+		if v.Unknown > 0 {
+			fmt.Fprintf(cmd.OutOrStdout(), "partition %d: not verified: %d messages that were answered before the state was lost; %s accepted that, and what events held up to %v is unknown\n",
+				partition, v.Unknown, v.RebuiltBy, v.RebuiltFrom)
+		}
 		total.Progress.Decisions += v.Progress.Decisions
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "verified: deciding %d messages again gives the same %d decisions, byte for byte\n", total.Messages, total.Progress.Decisions)

@@ -213,6 +213,7 @@ type Record struct {
 	//	*Record_SemanticsActivated
 	//	*Record_OwnerClaim
 	//	*Record_HistoryAccepted
+	//	*Record_StateRebuilt
 	Record        isRecord_Record `protobuf_oneof:"record"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -336,6 +337,15 @@ func (x *Record) GetHistoryAccepted() *HistoryAccepted {
 	return nil
 }
 
+func (x *Record) GetStateRebuilt() *StateRebuilt {
+	if x != nil {
+		if x, ok := x.Record.(*Record_StateRebuilt); ok {
+			return x.StateRebuilt
+		}
+	}
+	return nil
+}
+
 type isRecord_Record interface {
 	isRecord_Record()
 }
@@ -376,6 +386,10 @@ type Record_HistoryAccepted struct {
 	HistoryAccepted *HistoryAccepted `protobuf:"bytes,9,opt,name=history_accepted,json=historyAccepted,oneof"`
 }
 
+type Record_StateRebuilt struct {
+	StateRebuilt *StateRebuilt `protobuf:"bytes,10,opt,name=state_rebuilt,json=stateRebuilt,oneof"`
+}
+
 func (*Record_JobRequeued) isRecord_Record() {}
 
 func (*Record_JobFailed) isRecord_Record() {}
@@ -393,6 +407,8 @@ func (*Record_SemanticsActivated) isRecord_Record() {}
 func (*Record_OwnerClaim) isRecord_Record() {}
 
 func (*Record_HistoryAccepted) isRecord_Record() {}
+
+func (*Record_StateRebuilt) isRecord_Record() {}
 
 // Decision is the one verdict on one failed run (SEMANTICS 11).
 type Decision struct {
@@ -1112,6 +1128,61 @@ func (x *HistoryAccepted) GetBy() string {
 	return ""
 }
 
+// StateRebuilt stands alone in an envelope without input. The state before it was
+// lost; from here on it is what follows from the events after from and the decisions
+// on them, and somebody said to go on. What events held up to from is unknown.
+type StateRebuilt struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	By            string                 `protobuf:"bytes,1,opt,name=by" json:"by,omitempty"`
+	From          *Position              `protobuf:"bytes,2,opt,name=from" json:"from,omitempty"` // exclusive
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StateRebuilt) Reset() {
+	*x = StateRebuilt{}
+	mi := &file_events_pb_refloat_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StateRebuilt) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StateRebuilt) ProtoMessage() {}
+
+func (x *StateRebuilt) ProtoReflect() protoreflect.Message {
+	mi := &file_events_pb_refloat_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StateRebuilt.ProtoReflect.Descriptor instead.
+func (*StateRebuilt) Descriptor() ([]byte, []int) {
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *StateRebuilt) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *StateRebuilt) GetFrom() *Position {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
 // PolicyGeneration is one message of the policies log. Its generation is its
 // place in that log, from 1, and stands nowhere in it (PROTOCOL 4).
 type PolicyGeneration struct {
@@ -1135,7 +1206,7 @@ type PolicyGeneration struct {
 
 func (x *PolicyGeneration) Reset() {
 	*x = PolicyGeneration{}
-	mi := &file_events_pb_refloat_proto_msgTypes[11]
+	mi := &file_events_pb_refloat_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1147,7 +1218,7 @@ func (x *PolicyGeneration) String() string {
 func (*PolicyGeneration) ProtoMessage() {}
 
 func (x *PolicyGeneration) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[11]
+	mi := &file_events_pb_refloat_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1160,7 +1231,7 @@ func (x *PolicyGeneration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyGeneration.ProtoReflect.Descriptor instead.
 func (*PolicyGeneration) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{11}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PolicyGeneration) GetDigest() []byte {
@@ -1248,7 +1319,7 @@ type Brake struct {
 
 func (x *Brake) Reset() {
 	*x = Brake{}
-	mi := &file_events_pb_refloat_proto_msgTypes[12]
+	mi := &file_events_pb_refloat_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1260,7 +1331,7 @@ func (x *Brake) String() string {
 func (*Brake) ProtoMessage() {}
 
 func (x *Brake) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[12]
+	mi := &file_events_pb_refloat_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1273,7 +1344,7 @@ func (x *Brake) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Brake.ProtoReflect.Descriptor instead.
 func (*Brake) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{12}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Brake) GetQueue() string {
@@ -1337,7 +1408,7 @@ const file_events_pb_refloat_proto_rawDesc = "" +
 	"\x05in_to\x18\x06 \x01(\v2\x14.refloat.v1.PositionR\x04inTo\x12\x19\n" +
 	"\bin_count\x18\a \x01(\x04R\ainCount\x12\x18\n" +
 	"\arecords\x18\b \x03(\fR\arecords\x12\x14\n" +
-	"\x05check\x18\t \x01(\rR\x05check\"\xca\x04\n" +
+	"\x05check\x18\t \x01(\rR\x05check\"\x8b\x05\n" +
 	"\x06Record\x129\n" +
 	"\fjob_requeued\x18\x01 \x01(\v2\x14.refloat.v1.DecisionH\x00R\vjobRequeued\x125\n" +
 	"\n" +
@@ -1351,7 +1422,9 @@ const file_events_pb_refloat_proto_rawDesc = "" +
 	"\x13semantics_activated\x18\a \x01(\v2\x1e.refloat.v1.SemanticsActivatedH\x00R\x12semanticsActivated\x129\n" +
 	"\vowner_claim\x18\b \x01(\v2\x16.refloat.v1.OwnerClaimH\x00R\n" +
 	"ownerClaim\x12H\n" +
-	"\x10history_accepted\x18\t \x01(\v2\x1b.refloat.v1.HistoryAcceptedH\x00R\x0fhistoryAcceptedB\b\n" +
+	"\x10history_accepted\x18\t \x01(\v2\x1b.refloat.v1.HistoryAcceptedH\x00R\x0fhistoryAccepted\x12?\n" +
+	"\rstate_rebuilt\x18\n" +
+	" \x01(\v2\x18.refloat.v1.StateRebuiltH\x00R\fstateRebuiltB\b\n" +
 	"\x06record\"\xad\x06\n" +
 	"\bDecision\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x120\n" +
@@ -1432,7 +1505,10 @@ const file_events_pb_refloat_proto_rawDesc = "" +
 	"partitions\x18\x05 \x01(\rR\n" +
 	"partitions\"!\n" +
 	"\x0fHistoryAccepted\x12\x0e\n" +
-	"\x02by\x18\x01 \x01(\tR\x02by\"\x9d\x02\n" +
+	"\x02by\x18\x01 \x01(\tR\x02by\"H\n" +
+	"\fStateRebuilt\x12\x0e\n" +
+	"\x02by\x18\x01 \x01(\tR\x02by\x12(\n" +
+	"\x04from\x18\x02 \x01(\v2\x14.refloat.v1.PositionR\x04from\"\x9d\x02\n" +
 	"\x10PolicyGeneration\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\fR\x06digest\x12\x18\n" +
 	"\acontent\x18\x02 \x01(\fR\acontent\x12\x16\n" +
@@ -1465,7 +1541,7 @@ func file_events_pb_refloat_proto_rawDescGZIP() []byte {
 	return file_events_pb_refloat_proto_rawDescData
 }
 
-var file_events_pb_refloat_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_events_pb_refloat_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_events_pb_refloat_proto_goTypes = []any{
 	(*Position)(nil),           // 0: refloat.v1.Position
 	(*Envelope)(nil),           // 1: refloat.v1.Envelope
@@ -1478,8 +1554,9 @@ var file_events_pb_refloat_proto_goTypes = []any{
 	(*SemanticsActivated)(nil), // 8: refloat.v1.SemanticsActivated
 	(*OwnerClaim)(nil),         // 9: refloat.v1.OwnerClaim
 	(*HistoryAccepted)(nil),    // 10: refloat.v1.HistoryAccepted
-	(*PolicyGeneration)(nil),   // 11: refloat.v1.PolicyGeneration
-	(*Brake)(nil),              // 12: refloat.v1.Brake
+	(*StateRebuilt)(nil),       // 11: refloat.v1.StateRebuilt
+	(*PolicyGeneration)(nil),   // 12: refloat.v1.PolicyGeneration
+	(*Brake)(nil),              // 13: refloat.v1.Brake
 }
 var file_events_pb_refloat_proto_depIdxs = []int32{
 	0,  // 0: refloat.v1.Envelope.in_from:type_name -> refloat.v1.Position
@@ -1493,16 +1570,18 @@ var file_events_pb_refloat_proto_depIdxs = []int32{
 	8,  // 8: refloat.v1.Record.semantics_activated:type_name -> refloat.v1.SemanticsActivated
 	9,  // 9: refloat.v1.Record.owner_claim:type_name -> refloat.v1.OwnerClaim
 	10, // 10: refloat.v1.Record.history_accepted:type_name -> refloat.v1.HistoryAccepted
-	0,  // 11: refloat.v1.Decision.position:type_name -> refloat.v1.Position
-	0,  // 12: refloat.v1.NotDecided.position:type_name -> refloat.v1.Position
-	0,  // 13: refloat.v1.Parked.position:type_name -> refloat.v1.Position
-	0,  // 14: refloat.v1.RetryReady.position:type_name -> refloat.v1.Position
-	12, // 15: refloat.v1.PolicyGeneration.brakes:type_name -> refloat.v1.Brake
-	16, // [16:16] is the sub-list for method output_type
-	16, // [16:16] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	11, // 11: refloat.v1.Record.state_rebuilt:type_name -> refloat.v1.StateRebuilt
+	0,  // 12: refloat.v1.Decision.position:type_name -> refloat.v1.Position
+	0,  // 13: refloat.v1.NotDecided.position:type_name -> refloat.v1.Position
+	0,  // 14: refloat.v1.Parked.position:type_name -> refloat.v1.Position
+	0,  // 15: refloat.v1.RetryReady.position:type_name -> refloat.v1.Position
+	0,  // 16: refloat.v1.StateRebuilt.from:type_name -> refloat.v1.Position
+	13, // 17: refloat.v1.PolicyGeneration.brakes:type_name -> refloat.v1.Brake
+	18, // [18:18] is the sub-list for method output_type
+	18, // [18:18] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_events_pb_refloat_proto_init() }
@@ -1520,6 +1599,7 @@ func file_events_pb_refloat_proto_init() {
 		(*Record_SemanticsActivated)(nil),
 		(*Record_OwnerClaim)(nil),
 		(*Record_HistoryAccepted)(nil),
+		(*Record_StateRebuilt)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1527,7 +1607,7 @@ func file_events_pb_refloat_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_events_pb_refloat_proto_rawDesc), len(file_events_pb_refloat_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -30,7 +30,10 @@ type Backend struct {
 	// Behind is about how many messages of a partition come after a position;
 	// nil: it cannot be told.
 	Behind func(topic eventlog.Topic, partition int, after eventlog.Position) (int64, error)
-	Close  func() error
+	// Acknowledged is how far evaluators acknowledged a partition of events; Start: not
+	// at all; nil: it cannot be told.
+	Acknowledged func(partition int) (eventlog.Position, error)
+	Close        func() error
 }
 
 // ControlTopic is Armada's control-plane topic, whose partitions processes share.

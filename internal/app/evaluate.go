@@ -65,9 +65,13 @@ func (n *node) evaluate(ctx context.Context, partition int) (err error) {
 		Config: evaluator.Config{
 			Partition: partition, Events: n.backend.Events, Decisions: n.backend.Decisions, Random: rand.Reader,
 			Semantics: n.Semantics, AcceptPartitions: n.AcceptPartitions, AcceptHistory: n.AcceptHistory, AcceptedBy: n.Instance,
+			AcceptEmptyDecisions: n.AcceptEmptyDecisions,
 			Hooks: hooks,
 		},
 		Acquire: o.acquire, Now: n.Now, BackOff: randomBackOff(), DrainTimeout: 5 * time.Second, Log: n.Log,
+	}
+	if n.backend.Acknowledged != nil {
+		l.Config.Acknowledged = func() (eventlog.Position, error) { return n.backend.Acknowledged(partition) }
 	}
 	if n.backend.Seat != nil {
 		if o.seat, err = n.backend.Seat(Evaluators, partition); err != nil {

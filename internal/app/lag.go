@@ -69,6 +69,7 @@ func refusal(err error) string {
 		{controlplane.ErrTaken, "taken"},
 		{evaluator.ErrHistory, "history"},
 		{evaluator.ErrRepartitioned, "partitions"},
+		{evaluator.ErrEmptied, "emptied"},
 		{evaluator.ErrDiverged, "diverged"},
 		{chain.ErrNewer, "newer"},
 		{policylog.ErrUnusable, "policies"},

@@ -39,8 +39,9 @@ type Config struct {
 	// decision log names (evaluator.Config).
 	Semantics uint32
 	// AcceptHistory and AcceptPartitions are the operator's word (evaluator.Config).
-	AcceptHistory    *eventlog.Position
-	AcceptPartitions int
+	AcceptHistory        *eventlog.Position
+	AcceptPartitions     int
+	AcceptEmptyDecisions bool
 	Partitions       int    // of logs that are created; 0: as the feeds need, at least 1
 	Policies         string // policy file or directory to publish and watch; empty: none
 	Feeds            []string

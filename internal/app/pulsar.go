@@ -60,6 +60,9 @@ func openTopics(cluster *pulsarlog.Cluster, c Pulsar, instance string, log *slog
 		},
 		Close: cluster.Close,
 	}
+	if c.Cluster.AdminURL != "" {
+		b.Acknowledged = func(p int) (eventlog.Position, error) { return events.Acknowledged(p, string(Evaluators)) }
+	}
 	if c.Control != "" {
 		b.Control = func() (ControlTopic, error) {
 			topic, err := cluster.Open(c.Control)

@@ -27,6 +27,12 @@ type Verified struct {
 	Waiting   uint64 // not answered yet
 	Ignored   map[chain.Ignored]uint64
 	Claims    uint64
+	// Unknown are the messages of the answered ones that could not be verified, since
+	// the state was lost and rebuilt after they were answered (chain.StateRebuilt).
+	Unknown uint64
+	// RebuiltFrom is where the last such rebuild began, if Unknown is not 0.
+	RebuiltFrom eventlog.Position
+	RebuiltBy   string
 }
 
 // ErrDifferent says that deciding again gives something else than the decision
@@ -51,14 +57,15 @@ func Verify(ctx context.Context, logs Logs, partition int) (Verified, error) {
 	if err != nil {
 		return v, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	loose := 0 // envelopes of the owner in force that do not follow the last accepted one
-	f.OnIgnored = func(why chain.Ignored, _ eventlog.Position) {
+	onIgnored := func(why chain.Ignored, _ eventlog.Position) {
 		v.Ignored[why]++
 		if why == chain.NotNext || why == chain.WrongLink || why == chain.WrongRange {
 			loose++
 		}
 	}
+	f.OnIgnored = onIgnored
 	p, store, err := newProcessor(evaluator.DefaultHorizon)
 	if err != nil {
 		return v, err
@@ -67,7 +74,14 @@ func Verify(ctx context.Context, logs Logs, partition int) (Verified, error) {
 	for {
 		s, err := f.Next()
 		if err != nil {
-			return v, err
+			d, err := v.beyondLost(ctx, logs, policies, partition, err)
+			if err != nil {
+				return v, err
+			}
+			_ = f.Close()
+			p, store, f, loose = d.p, d.store, d.f, 0
+			f.OnIgnored = onIgnored
+			continue
 		}
 		if s == nil {
 			v.Progress = p.Progress
@@ -81,6 +95,16 @@ func Verify(ctx context.Context, logs Logs, partition int) (Verified, error) {
 		}
 		if err := verifyStretch(p, policies, s); err != nil {
 			return v, err
+		}
+		if r := s.Rebuilt(); r != nil {
+			d, err := deriveRebuilt(ctx, logs, policies, partition, follow.Rebuilt{Seq: s.Envelope.Seq, From: r.From, By: r.By})
+			if err != nil {
+				return v, err
+			}
+			p, store = d.p, d.store
+			if err := d.f.Close(); err != nil {
+				return v, err
+			}
 		}
 		loose = 0
 		v.Envelopes, v.Messages, v.End = v.Envelopes+1, v.Messages+s.Envelope.InCount, s.End

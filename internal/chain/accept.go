@@ -68,6 +68,15 @@ type Accepted struct {
 	End      End         // where the reader stands after it
 }
 
+// Rebuilt is the envelope's StateRebuilt, or nil.
+func (a *Accepted) Rebuilt() *StateRebuilt {
+	if len(a.Records) == 0 {
+		return nil
+	}
+	r, _ := a.Records[0].(*StateRebuilt)
+	return r
+}
+
 // Offer judges the next message of a decisions partition. It returns either
 // what was accepted, or nil and why it is ignored, or ErrMissing.
 func (e End) Offer(raw []byte) (*Accepted, Ignored, error) {

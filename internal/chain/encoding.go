@@ -22,6 +22,7 @@ const (
 	fieldSemanticsActivated fieldNumber = 7
 	fieldOwnerClaim         fieldNumber = 8
 	fieldHistoryAccepted    fieldNumber = 9
+	fieldStateRebuilt       fieldNumber = 10
 )
 
 // AppendRecord appends the one encoding of a record.
@@ -73,6 +74,8 @@ func newRecord(n fieldNumber) Record {
 		return &OwnerClaim{}
 	case fieldHistoryAccepted:
 		return &HistoryAccepted{}
+	case fieldStateRebuilt:
+		return &StateRebuilt{From: eventlog.Start}
 	}
 	return nil
 }
@@ -348,6 +351,22 @@ func (r *HistoryAccepted) appendBody(b []byte) []byte { return appendString(b, 1
 func (r *HistoryAccepted) setField(f *wireField) error {
 	if f.number == 1 {
 		return f.stringTo(&r.By)
+	}
+	return f.unknown()
+}
+
+func (*StateRebuilt) field() fieldNumber { return fieldStateRebuilt }
+
+func (r *StateRebuilt) appendBody(b []byte) []byte {
+	return appendPosition(appendString(b, 1, r.By), 2, r.From)
+}
+
+func (r *StateRebuilt) setField(f *wireField) error {
+	switch f.number {
+	case 1:
+		return f.stringTo(&r.By)
+	case 2:
+		return f.positionTo(&r.From)
 	}
 	return f.unknown()
 }

@@ -95,7 +95,7 @@ func unknownFields(m *pb.Record) int {
 	n := len(m.ProtoReflect().GetUnknown())
 	for _, fd := range []proto.Message{
 		m.GetJobRequeued(), m.GetJobFailed(), m.GetNotDecided(), m.GetParked(),
-		m.GetRetryReady(), m.GetPolicyActivated(), m.GetSemanticsActivated(), m.GetOwnerClaim(), m.GetHistoryAccepted(),
+		m.GetRetryReady(), m.GetPolicyActivated(), m.GetSemanticsActivated(), m.GetOwnerClaim(), m.GetHistoryAccepted(), m.GetStateRebuilt(),
 	} {
 		n += len(fd.ProtoReflect().GetUnknown())
 	}

@@ -148,7 +148,7 @@ func (e *Envelope) skips() bool {
 
 func standsAlone(r Record) bool {
 	switch r.(type) {
-	case *OwnerClaim, *HistoryAccepted:
+	case *OwnerClaim, *HistoryAccepted, *StateRebuilt:
 		return true
 	}
 	return false

@@ -78,6 +78,9 @@ var record = rapid.OneOf(
 		fill(t, "link", r.LastLink[:])
 		return r
 	}),
+	rapid.Custom(func(t *rapid.T) chain.Record {
+		return &chain.StateRebuilt{By: text.Draw(t, "by"), From: position.Draw(t, "from")}
+	}),
 	rapid.Custom(func(t *rapid.T) chain.Record { return &chain.HistoryAccepted{By: text.Draw(t, "by")} }),
 )
 

@@ -34,6 +34,8 @@ func recordOf(m *pb.Record) chain.Record {
 	case *pb.Record_OwnerClaim:
 		c := r.OwnerClaim
 		return &chain.OwnerClaim{Epoch: c.Epoch, Owner: chain.OwnerID(c.Owner), LastSeq: c.LastSeq, LastLink: chain.Hash(c.LastLink), Partitions: c.Partitions}
+	case *pb.Record_StateRebuilt:
+		return &chain.StateRebuilt{By: r.StateRebuilt.By, From: positionOf(r.StateRebuilt.From)}
 	case *pb.Record_HistoryAccepted:
 		return &chain.HistoryAccepted{By: r.HistoryAccepted.By}
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // Record is one of Decision, NotDecided, Parked, RetryReady, PolicyActivated,
-// SemanticsActivated, OwnerClaim and HistoryAccepted, as a pointer.
+// SemanticsActivated, OwnerClaim, HistoryAccepted and StateRebuilt, as a pointer.
 type Record interface {
 	// FromInput says whether the record follows from an input message, and so
 	// counts for the running hash.
@@ -143,6 +143,14 @@ type OwnerClaim struct {
 // to go on without it.
 type HistoryAccepted struct{ By string }
 
+// StateRebuilt stands alone in an envelope without input: the state before it was lost
+// and derived again from the events after From and the decisions that stand here. What
+// events held up to From is unknown, and an operator said to go on without it.
+type StateRebuilt struct {
+	By   string
+	From eventlog.Position
+}
+
 // FromInput is true: a decision follows from its input.
 func (*Decision) FromInput() bool { return true }
 
@@ -166,6 +174,9 @@ func (*OwnerClaim) FromInput() bool { return false }
 
 // FromInput is false: an acceptance is the operator's doing.
 func (*HistoryAccepted) FromInput() bool { return false }
+
+// FromInput is false: an acceptance is the operator's doing.
+func (*StateRebuilt) FromInput() bool { return false }
 
 // PositionOf is the input position that a record names, if it names one.
 func PositionOf(r Record) (eventlog.Position, bool) {

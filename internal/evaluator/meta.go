@@ -15,6 +15,9 @@ type meta struct {
 	Progress  Progress
 	Watermark int64
 	Horizon   int64
+	// Rebuilding: the state is being rebuilt, and the chain does not say so yet. It is
+	// of use to nobody but the owner that commits it.
+	Rebuilding bool `json:",omitempty"`
 }
 
 // PlaceIn is how far a store's state came; follow.Beginning for an empty one.

@@ -50,6 +50,12 @@ type Config struct {
 	// end of the chain (ErrHistory), exclusive; Start: at the first message held.
 	// On an empty chain it is where to begin. nil: refuse.
 	AcceptHistory *eventlog.Position
+	// AcceptEmptyDecisions says that an empty decision log was always empty
+	// (ErrEmptied).
+	AcceptEmptyDecisions bool
+	// Acknowledged, if set, tells how far evaluators acknowledged events; Start:
+	// not at all. It is asked where the chain is empty.
+	Acknowledged func() (eventlog.Position, error)
 	// AcceptedBy is who says so, for the record.
 	AcceptedBy string
 	// Synced, if set, is called when what was committed is durable: the place for
@@ -113,6 +119,9 @@ type Owner struct {
 	place    follow.Place // committed
 	claim    chain.Hash   // link of the claim, or of the accepted history, that we await
 	skipTo   eventlog.Position
+	rebuild  *rebuild // nil: the state follows from all of the input
+	scan     *follow.Scan
+	cause    error // why scan looks
 	sentAt   int64 // when it was sent
 
 	window   []inFlight
@@ -138,12 +147,13 @@ const (
 	awaitingClaim
 	awaitingPolicies
 	running
+	lookingBack
 )
 
 // Live is the phase of an owner that decides, for Hooks.Phase.
 const Live = "live"
 
-var phaseNames = [...]string{"restoring", "catching up", "claiming", "awaiting policies", Live}
+var phaseNames = [...]string{"restoring", "catching up", "claiming", "awaiting policies", Live, "looking back"}
 
 // NewOwner checks the configuration and fills in defaults.
 func NewOwner(c Config) *Owner {
@@ -173,6 +183,8 @@ func (o *Owner) Advance(now int64) (bool, error) {
 		return o.awaitPolicies()
 	case running:
 		return o.advanceLive(now)
+	case lookingBack:
+		return o.lookBack()
 	}
 	return false, fmt.Errorf("owner in phase %d", o.phase)
 }
@@ -187,6 +199,9 @@ func (o *Owner) Drain() { o.draining = true }
 func (o *Owner) Changed() [3]<-chan struct{} {
 	if o.follower == nil {
 		return [3]<-chan struct{}{}
+	}
+	if o.phase == lookingBack {
+		return [3]<-chan struct{}{nil, o.scan.Changed(), nil}
 	}
 	if o.phase == running {
 		return [3]<-chan struct{}{o.live.events.Changed(), o.live.decisions.Changed(), o.cfg.Policies.Changed()}
@@ -210,11 +225,14 @@ func (o *Owner) Progress() Progress {
 }
 
 // Close closes its readers; the store, the publisher and the logs are the caller's.
-func (o *Owner) Close() error {
-	if o.follower == nil {
-		return nil
+func (o *Owner) Close() (err error) {
+	if o.scan != nil {
+		err, o.scan = o.scan.Close(), nil
 	}
-	return o.follower.Close()
+	if o.follower == nil {
+		return err
+	}
+	return errors.Join(err, o.follower.Close())
 }
 
 func (o *Owner) enter(p phase) {
@@ -248,6 +266,12 @@ func (o *Owner) restore() error {
 		return fmt.Errorf("%w: the state of partition %d, or this configuration, asks for version %d of the semantics, this program knows versions up to %d; upgrade it",
 			chain.ErrNewer, o.cfg.Partition, v, SemanticsVersion)
 	}
+	if m.Rebuilding {
+		if err := o.wipe(); err != nil {
+			return err
+		}
+		m = emptyMeta()
+	}
 	state, err := projection.NewState(o.cfg.Store, m.Watermark, m.Horizon)
 	if err != nil {
 		return err
@@ -259,32 +283,17 @@ func (o *Owner) restore() error {
 	if err != nil {
 		return err
 	}
-	if o.cfg.Hooks.Ignored != nil {
-		o.follower.OnIgnored = func(why chain.Ignored, _ eventlog.Position) { o.cfg.Hooks.Ignored(why) }
-	}
+	o.watchIgnored()
 	o.place = m.Place
 	o.proc = &Processor{State: state, Progress: m.Progress}
 	o.enter(catchingUp)
 	return nil
 }
 
-// mustHold: what the state follows from was durable, so logs that end earlier
-// have lost it, or are other logs.
-func (o *Owner) mustHold(place follow.Place) error {
-	for _, l := range []struct {
-		name  string
-		topic eventlog.Topic
-		at    eventlog.Position
-	}{{"events", o.cfg.Events, place.Chain.InTo}, {"decisions", o.cfg.Decisions, place.Decisions}} {
-		end, err := l.topic.End(o.cfg.Partition)
-		if err != nil {
-			return fmt.Errorf("find the end of %s: %w", l.name, err)
-		}
-		if end.Compare(l.at) < 0 {
-			return fmt.Errorf("%w: the state of partition %d follows from %s up to %v, the log ends at %v", chain.ErrMissing, o.cfg.Partition, l.name, l.at, end)
-		}
+func (o *Owner) watchIgnored() {
+	if o.cfg.Hooks.Ignored != nil {
+		o.follower.OnIgnored = func(why chain.Ignored, _ eventlog.Position) { o.cfg.Hooks.Ignored(why) }
 	}
-	return nil
 }
 
 // catchUp applies what the log holds beyond the committed state. At its end the
@@ -292,7 +301,7 @@ func (o *Owner) mustHold(place follow.Place) error {
 func (o *Owner) catchUp(now int64) (bool, error) {
 	s, err := o.follower.Next()
 	if err != nil {
-		return false, err
+		return o.withoutInput(err)
 	}
 	if s != nil {
 		return true, o.applyStretch(s)
@@ -315,8 +324,14 @@ func (o *Owner) catchUp(now int64) (bool, error) {
 
 // applyStretch folds a stretch with the decisions that stand in the log, and commits it.
 func (o *Owner) applyStretch(s *follow.Stretch) error {
+	if r := s.Rebuilt(); r != nil && o.rebuild == nil {
+		return o.startRebuild(rebuild{from: r.From, until: s.Envelope.Seq})
+	}
 	o.proc.Activate(s.Records)
 	logged := LoggedIn(s.Accepted)
+	if o.rebuild != nil {
+		return o.rebuildStretch(s, logged)
+	}
 	for i := range s.Messages {
 		if err := o.proc.Replay(&s.Messages[i], logged); err != nil {
 			return err
@@ -325,6 +340,11 @@ func (o *Owner) applyStretch(s *follow.Stretch) error {
 	if len(logged.Records) > 0 {
 		return fmt.Errorf("%w: envelope %d holds %d records that none of its messages gives", ErrDiverged, s.Envelope.Seq, len(logged.Records))
 	}
+	return o.commitStretch(s)
+}
+
+// commitStretch commits what a stretch changed.
+func (o *Owner) commitStretch(s *follow.Stretch) error {
 	batch := o.cfg.Store.NewBatch()
 	flush, err := o.proc.State.Flush(batch)
 	if err != nil {
@@ -335,7 +355,7 @@ func (o *Owner) applyStretch(s *follow.Stretch) error {
 }
 
 func (o *Owner) metaAt(place follow.Place) meta {
-	return meta{Place: place, Progress: o.proc.Progress, Watermark: o.proc.State.Watermark, Horizon: o.proc.State.Horizon}
+	return meta{Place: place, Progress: o.proc.Progress, Watermark: o.proc.State.Watermark, Horizon: o.proc.State.Horizon, Rebuilding: o.rebuild != nil}
 }
 
 // commit makes one envelope's changes visible in the store, with the place that
@@ -351,36 +371,6 @@ func (o *Owner) commit(batch projection.Batch, flush uint64, m meta) error {
 	o.proc.State.Committed(flush)
 	o.place = m.Place
 	return o.point(PointCommitted)
-}
-
-// mayClaim refuses what only a person can say, and finds where an accepted
-// history begins.
-func (o *Owner) mayClaim() error {
-	n := uint32(o.cfg.Events.Partitions())
-	if was := o.proc.Progress.Partitions; was != 0 && was != n && o.cfg.AcceptPartitions != int(n) {
-		return fmt.Errorf("%w: partition %d was decided when there were %d, now there are %d, so job sets have moved between partitions "+
-			"and their counts have not; start with --accept-partitions %d to go on with what each partition knows", ErrRepartitioned, o.cfg.Partition, was, n, n)
-	}
-	begin, err := o.cfg.Events.Beginning(o.cfg.Partition)
-	if err != nil {
-		return fmt.Errorf("find the beginning of events: %w", err)
-	}
-	to, held := begin, o.place.Chain.InTo
-	if accepted := o.cfg.AcceptHistory; accepted != nil && *accepted != eventlog.Start {
-		to = *accepted
-	}
-	gap := begin.Compare(held) > 0
-	switch {
-	case gap && o.cfg.AcceptHistory == nil:
-		return fmt.Errorf("%w: partition %d of events begins after %v, the decision log answers events up to %v; restore a checkpoint that reaches further, "+
-			"or start with --accept-history-from beginning (or a position from %v on) to go on without what is gone", ErrHistory, o.cfg.Partition, begin, held, begin)
-	case gap && to.Compare(begin) < 0:
-		return fmt.Errorf("%w: history was accepted from %v, partition %d of events begins after %v", ErrHistory, to, o.cfg.Partition, begin)
-	case gap, held == eventlog.Start && to != eventlog.Start:
-		o.skipTo = to
-		return nil
-	}
-	return o.follower.OpenInput() // refused before anything is written
 }
 
 // sendClaim publishes a claim on the next epoch, at the end that was read.
@@ -442,6 +432,9 @@ func (o *Owner) awaitClaim(now int64) (bool, error) {
 	}
 	if err := o.point(PointClaimed); err != nil {
 		return false, err
+	}
+	if o.rebuild != nil {
+		return true, o.sendRebuilt(now)
 	}
 	if o.skipTo != eventlog.Start {
 		return true, o.sendAcceptance(now)

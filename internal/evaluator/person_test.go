@@ -52,6 +52,19 @@ func (m *machine) owned(events eventlog.Topic, c evaluator.Config) error {
 	return m.drain()
 }
 
+// ownedOn runs an owner on a changed decision log until it has nothing to do.
+func (m *machine) ownedOn(decisions eventlog.Topic) error {
+	policies, err := policylog.Open(m.w.policies)
+	if err != nil {
+		return err
+	}
+	c := m.cfg
+	c.Events, c.Decisions, c.Policies, c.Random = m.w.events, decisions, policies, seeded{m.w.rng}
+	c.Publisher = m.w.decisions.Publisher(0)
+	m.owner = evaluator.NewOwner(c)
+	return m.drain()
+}
+
 // positions are those of all events.
 func (w *world) positions() []eventlog.Position {
 	w.t.Helper()

@@ -56,7 +56,7 @@ type Output struct {
 // folding it gives. The log, the input or this program is not what it was.
 var ErrDiverged = errors.New("decision log does not fit its input")
 
-// decider returns the decision on a settled failure.
+// decider returns the decision on a settled failure; nil: there is none.
 type decider func(at eventlog.Position, f *projection.Failure) (*chain.Decision, error)
 
 // Step folds a message and decides the runs that failed in it.
@@ -127,6 +127,10 @@ func (p *Processor) settle(seq *events.Sequence, at eventlog.Position, i int, de
 	d, err := decide(at, f)
 	if err != nil {
 		return err
+	}
+	if d == nil {
+		f.Run.Outcome = projection.LeftAlone
+		return nil
 	}
 	p.Progress.Decisions = d.Number
 	p.State.Apply(f, decided(d))
@@ -260,6 +264,34 @@ func (p *Processor) Replay(m *eventlog.Message, l *Logged) error {
 	}
 	n := len(p.out.Bytes)
 	l.Records, l.Bytes = rest.Records[n:], rest.Bytes[n:]
+	return nil
+}
+
+// Rebuild folds messages of an envelope with the decisions that the log holds for them,
+// whatever else folding gives: of what came before the messages that are still held,
+// nothing is known. Progress is what the log says.
+func (p *Processor) Rebuild(messages []eventlog.Message, l *Logged) error {
+	progress := p.Progress
+	for i := range messages {
+		err := p.process(&messages[i], func(at eventlog.Position, f *projection.Failure) (*chain.Decision, error) {
+			for _, r := range l.Records {
+				if d, ok := r.(*chain.Decision); ok && d.JobID == f.JobID && d.RunID == f.RunID && d.Position == at {
+					return d, nil
+				}
+			}
+			return nil, nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for i, r := range l.Records {
+		progress.Running = progress.Running.Extend(l.Bytes[i])
+		if d, ok := r.(*chain.Decision); ok {
+			progress.Decisions = d.Number
+		}
+	}
+	p.Progress = progress
 	return nil
 }
 

@@ -14,6 +14,16 @@ const (
 	forgetKey = 'x'
 )
 
+// Clear deletes everything that a State keeps.
+func Clear(b Batch) error {
+	for _, first := range []byte{jobKey, runKey, setKey, forgetKey} {
+		if err := b.DeleteRange([]byte{first}, []byte{first + 1}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func appendJobKey(b []byte, job string) []byte { return append(append(b, jobKey), job...) }
 
 // appendEscaped writes a string that something follows: 00 becomes 00 FF, and

@@ -51,7 +51,8 @@ a YAML file (--config); flags win over the environment, and that over the file.`
 		set.StringVar(&c.Policies, "policies", "", "policy file, or directory of policy files, read again when it changes")
 		set.StringVar(&c.Checkpoints, "checkpoints", "", "where to keep copies of the state for other machines: file:///dir or s3://bucket?prefix=… (default: none)")
 		set.DurationVar(&c.CheckpointEvery, "checkpoint-every", 0, "how often to take one (default 1m)")
-		set.StringVar(&f.history, "accept-history-from", "", "where events do not reach back to the end of the decision log: go on at `beginning` (of what is there) or after a position L:E:B")
+		set.StringVar(&f.history, "accept-history-from", "", "where events do not reach back to the end of the decision log, or to the beginning of a state that was lost: go on at `beginning` (of what is there) or after a position L:E:B")
+		set.BoolVar(&c.AcceptEmptyDecisions, "accept-empty-decisions", false, "begin a decision log although it cannot be shown that it was always empty")
 		set.Uint32Var(&c.Semantics, "semantics", 0, app.SemanticsUsage)
 		set.IntVar(&c.AcceptPartitions, "accept-partitions", 0, "go on although events now has this number of partitions")
 	}

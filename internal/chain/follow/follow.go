@@ -42,6 +42,7 @@ type Follower struct {
 	events    eventlog.Reader // nil until input is asked for, which may be trimmed
 	decisions eventlog.Reader
 	place     Place
+	known     eventlog.Position // input up to there is gone (OpenRest); Start: nothing is
 	unproven  bool              // the envelope at the place was not seen again yet
 	judged    eventlog.Position // of the decisions log, accepted or ignored
 	past      chain.Past
@@ -69,7 +70,7 @@ func Open(events, decisions eventlog.Topic, p int, from Place) (*Follower, error
 	if err != nil {
 		return nil, fmt.Errorf("read decisions of partition %d: %w", p, err)
 	}
-	f := &Follower{topic: events, partition: p, decisions: dr, place: from, judged: after, unproven: from.Chain.Seq > 0, chunk: make([]eventlog.Message, readAtOnce)}
+	f := &Follower{topic: events, partition: p, decisions: dr, place: from, known: eventlog.Start, judged: after, unproven: from.Chain.Seq > 0, chunk: make([]eventlog.Message, readAtOnce)}
 	f.past.Add(from.Chain)
 	return f, nil
 }
@@ -96,11 +97,18 @@ func (f *Follower) Next() (*Stretch, error) {
 		return s, f.skip()
 	}
 	n, err := f.gather(s.End.InTo)
-	if err != nil || n < 0 {
-		return nil, err
+	if err != nil {
+		return nil, f.inputGone(err)
 	}
+	if n < 0 {
+		return nil, nil
+	}
+	partly := s.Envelope.InFrom.Compare(f.known) < 0
 	if uint64(n) != s.Envelope.InCount {
-		return nil, fmt.Errorf("%w: envelope %d answers %d messages up to %v, the input has %d", chain.ErrMissing, s.Envelope.Seq, s.Envelope.InCount, s.End.InTo, n)
+		err = fmt.Errorf("%w: envelope %d answers %d messages up to %v, the input has %d", chain.ErrMissing, s.Envelope.Seq, s.Envelope.InCount, s.End.InTo, n)
+	}
+	if err != nil && !partly {
+		return nil, f.inputGone(err)
 	}
 	s.Messages, f.handed, f.held = f.queue[:n], n, nil
 	f.place = Place{Chain: s.End, Decisions: s.Position}
@@ -123,7 +131,7 @@ func (f *Follower) openEvents() (err error) {
 	if f.events != nil {
 		return nil
 	}
-	if f.events, err = f.topic.Open(f.partition, f.place.Chain.InTo); err != nil {
+	if f.events, err = f.topic.Open(f.partition, f.from()); err != nil {
 		f.events = nil
 		return fmt.Errorf("read events of partition %d: %w", f.partition, err)
 	}
@@ -181,7 +189,7 @@ func (f *Follower) gather(to eventlog.Position) (int, error) {
 				return n, nil
 			}
 		}
-		if n > 0 && f.queue[n-1].Position == to || to == f.place.Chain.InTo {
+		if n > 0 && f.queue[n-1].Position == to || to == f.place.Chain.InTo || to.Compare(f.known) <= 0 {
 			return n, nil
 		}
 		if err := f.openEvents(); err != nil {

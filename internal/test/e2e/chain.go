@@ -110,7 +110,7 @@ func (c *Chain) take(r *pb.Record) {
 		c.Activations++
 	case *pb.Record_OwnerClaim:
 		c.Claims++
-	case *pb.Record_HistoryAccepted:
+	case *pb.Record_HistoryAccepted, *pb.Record_StateRebuilt:
 		c.Accepted++
 	}
 }

@@ -1,0 +1,105 @@
+package follow
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/eventlog"
+)
+
+// ErrInputGone says that events no longer hold what the decision log answers, so that
+// a state cannot be derived from its beginning.
+var ErrInputGone = errors.New("events no longer hold what the decision log answers")
+
+// OpenRest follows partition p from the beginning of its chain, with the input after a
+// position only. Envelopes that answer earlier input come without it, and the counts
+// of those ranges are not checked: that input is gone.
+func OpenRest(events, decisions eventlog.Topic, p int, after eventlog.Position) (*Follower, error) {
+	f, err := Open(events, decisions, p, Beginning)
+	if err == nil {
+		f.known = after
+	}
+	return f, err
+}
+
+// inputGone tells input that is no longer held from input that should be there.
+func (f *Follower) inputGone(cause error) error {
+	if !errors.Is(cause, chain.ErrMissing) && !errors.Is(cause, eventlog.ErrTrimmed) {
+		return cause
+	}
+	begin, err := f.topic.Beginning(f.partition)
+	if err != nil || begin.Compare(f.from()) <= 0 {
+		return cause
+	}
+	return fmt.Errorf("%w: they begin after %v, envelope %d answers what comes after %v: %w", ErrInputGone, begin, f.held.Envelope.Seq, f.place.Chain.InTo, cause)
+}
+
+// from is where the input is to be opened.
+func (f *Follower) from() eventlog.Position {
+	if f.known.Compare(f.place.Chain.InTo) > 0 {
+		return f.known
+	}
+	return f.place.Chain.InTo
+}
+
+// Rebuilt is a StateRebuilt of a chain.
+type Rebuilt struct {
+	Seq  uint64            // of its envelope
+	From eventlog.Position // what events held up to there is unknown
+	By   string
+}
+
+// Scan looks through a partition's chain for its last StateRebuilt. It never waits.
+type Scan struct {
+	topic     eventlog.Topic
+	partition int
+	reader    eventlog.Reader
+	end       chain.End
+	read      eventlog.Position
+	last      Rebuilt
+}
+
+// OpenScan begins at the beginning of the chain.
+func OpenScan(decisions eventlog.Topic, p int) (*Scan, error) {
+	r, err := decisions.Open(p, eventlog.Start)
+	if err != nil {
+		return nil, fmt.Errorf("read decisions of partition %d: %w", p, err)
+	}
+	return &Scan{topic: decisions, partition: p, reader: r, end: chain.Beginning, read: eventlog.Start}, nil
+}
+
+// Advance reads what is there. It says whether that was anything, and whether the
+// end of the log was reached.
+func (s *Scan) Advance() (progress, done bool, err error) {
+	buf := make([]eventlog.Message, readAtOnce)
+	n, err := s.reader.Read(buf)
+	if err != nil {
+		return false, false, wrap("read decisions", err)
+	}
+	for i := range buf[:n] {
+		s.read = buf[i].Position
+		acc, _, err := s.end.Offer(buf[i].Payload)
+		if err != nil {
+			return false, false, fmt.Errorf("decision log at %v: %w", s.read, err)
+		}
+		if acc == nil {
+			continue
+		}
+		s.end = acc.End
+		if r := acc.Rebuilt(); r != nil {
+			s.last = Rebuilt{Seq: acc.End.Seq, From: r.From, By: r.By}
+		}
+	}
+	end, err := s.topic.End(s.partition)
+	return n > 0, err == nil && s.read.Compare(end) >= 0, wrap("find the end of decisions", err)
+}
+
+// Last is the last StateRebuilt that was read; Seq 0: none.
+func (s *Scan) Last() Rebuilt { return s.last }
+
+// Changed announces more to read.
+func (s *Scan) Changed() <-chan struct{} { return s.reader.Changed() }
+
+// Close closes the reader.
+func (s *Scan) Close() error { return s.reader.Close() }

@@ -1,0 +1,124 @@
+package evaluator
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/chain/follow"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/projection"
+)
+
+// A rebuild derives a state from the input that is still held, where the input that
+// the chain answers is not held from its beginning any more and no state is left that
+// reaches further. The chain says what was decided, so numbers, policies and versions
+// are exact; what is unknown are the jobs that were submitted before, and their counts.
+//
+// The state after a StateRebuilt is defined by the chain: every reader that meets the
+// record derives the same one. Until the record stands there, the state is nobody's
+// (meta.Rebuilding), and whoever finds it drops it.
+type rebuild struct {
+	from  eventlog.Position
+	until uint64 // the envelope of the StateRebuilt; 0: ours is not written yet
+}
+
+// withoutInput goes on where events no longer hold what the decision log answers: it
+// looks for what the chain says of that.
+func (o *Owner) withoutInput(cause error) (_ bool, err error) {
+	if !errors.Is(cause, follow.ErrInputGone) {
+		return false, cause
+	}
+	o.cause = cause
+	if o.scan, err = follow.OpenScan(o.cfg.Decisions, o.cfg.Partition); err != nil {
+		return false, err
+	}
+	o.enter(lookingBack)
+	return true, nil
+}
+
+// lookBack ends with a rebuild that the chain defines, or that the operator
+// acknowledges, or with ErrHistory.
+func (o *Owner) lookBack() (bool, error) {
+	progress, done, err := o.scan.Advance()
+	if err != nil || !done {
+		return progress, err
+	}
+	begin, err := o.cfg.Events.Beginning(o.cfg.Partition)
+	if err != nil {
+		return false, fmt.Errorf("find the beginning of events: %w", err)
+	}
+	if last := o.scan.Last(); last.Seq > 0 && last.From.Compare(begin) >= 0 {
+		return true, o.startRebuild(rebuild{from: last.From, until: last.Seq})
+	}
+	accepted := o.cfg.AcceptHistory
+	switch {
+	case accepted == nil:
+		return false, fmt.Errorf("%w: partition %d has no state that reaches further; restore a checkpoint or a copy of the state directory, "+
+			"or start with --accept-history-from beginning to go on without what is gone: jobs submitted up to %v are then unknown and not retried: %w",
+			ErrHistory, o.cfg.Partition, begin, o.cause)
+	case *accepted == eventlog.Start:
+		return true, o.startRebuild(rebuild{from: begin})
+	case accepted.Compare(begin) < 0:
+		return false, fmt.Errorf("%w: history was accepted from %v, partition %d of events begins after %v", ErrHistory, *accepted, o.cfg.Partition, begin)
+	}
+	return true, o.startRebuild(rebuild{from: *accepted})
+}
+
+// startRebuild drops the state and begins again at the beginning of the chain.
+func (o *Owner) startRebuild(r rebuild) (err error) {
+	if err := o.Close(); err != nil {
+		return err
+	}
+	o.rebuild = &r
+	if err := o.wipe(); err != nil {
+		return err
+	}
+	if o.follower, err = follow.OpenRest(o.cfg.Events, o.cfg.Decisions, o.cfg.Partition, r.from); err != nil {
+		return err
+	}
+	o.watchIgnored()
+	o.enter(catchingUp)
+	return nil
+}
+
+// wipe commits an empty state.
+func (o *Owner) wipe() error {
+	batch := o.cfg.Store.NewBatch()
+	if err := projection.Clear(batch); err != nil {
+		return fmt.Errorf("clear state: %w", err)
+	}
+	m := emptyMeta()
+	m.Rebuilding = o.rebuild != nil
+	b, err := m.encode()
+	if err != nil {
+		return err
+	}
+	if err := o.cfg.Store.Commit(batch, b); err != nil {
+		return err
+	}
+	state, err := projection.NewState(o.cfg.Store, m.Watermark, m.Horizon)
+	o.place, o.proc = m.Place, &Processor{State: state}
+	return err
+}
+
+// rebuildStretch takes in what is known of a stretch. With the StateRebuilt that it
+// was for, a rebuild is over.
+func (o *Owner) rebuildStretch(s *follow.Stretch, logged *Logged) error {
+	if err := o.proc.Rebuild(s.Messages, logged); err != nil {
+		return err
+	}
+	if s.Envelope.Seq == o.rebuild.until || o.rebuild.until == 0 && s.Rebuilt() != nil && s.End.Link == o.claim {
+		o.rebuild = nil
+	}
+	return o.commitStretch(s)
+}
+
+// sendRebuilt publishes that the state was rebuilt, from where, and by whose word.
+func (o *Owner) sendRebuilt(now int64) error {
+	end := o.place.Chain
+	return o.sendAwaited(&chain.Envelope{
+		Seq: end.Seq + 1, Link: end.Link, Epoch: end.Epoch, Owner: end.Owner, InFrom: end.InTo, InTo: end.InTo,
+		Records: [][]byte{chain.AppendRecord(nil, &chain.StateRebuilt{By: o.cfg.AcceptedBy, From: o.rebuild.from})},
+	}, now)
+}
