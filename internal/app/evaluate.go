@@ -66,7 +66,7 @@ func (n *node) evaluate(ctx context.Context, partition int) (err error) {
 			Partition: partition, Events: n.backend.Events, Decisions: n.backend.Decisions, Random: rand.Reader,
 			Semantics: n.Semantics, AcceptPartitions: n.AcceptPartitions, AcceptHistory: n.AcceptHistory, AcceptedBy: n.Instance,
 			AcceptEmptyDecisions: n.AcceptEmptyDecisions,
-			Hooks: hooks,
+			Hooks:                hooks,
 		},
 		Acquire: o.acquire, Now: n.Now, BackOff: randomBackOff(), DrainTimeout: 5 * time.Second, Log: n.Log,
 	}

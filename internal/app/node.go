@@ -42,15 +42,15 @@ type Config struct {
 	AcceptHistory        *eventlog.Position
 	AcceptPartitions     int
 	AcceptEmptyDecisions bool
-	Partitions       int    // of logs that are created; 0: as the feeds need, at least 1
-	Policies         string // policy file or directory to publish and watch; empty: none
-	Feeds            []string
-	Pace             float64 // of the feeds; 0: at once
-	Evaluate         bool
-	Ingest           bool
-	Listen           string // address of /metrics, /healthz, /readyz; empty: none
-	API              API
-	Follow           *Follow // an Armada whose policies are ours; not with Policies
+	Partitions           int    // of logs that are created; 0: as the feeds need, at least 1
+	Policies             string // policy file or directory to publish and watch; empty: none
+	Feeds                []string
+	Pace                 float64 // of the feeds; 0: at once
+	Evaluate             bool
+	Ingest               bool
+	Listen               string // address of /metrics, /healthz, /readyz; empty: none
+	API                  API
+	Follow               *Follow // an Armada whose policies are ours; not with Policies
 	// ExitWhenDrained ends the node when the feeds are through and everything
 	// in the log is decided and in the job database.
 	ExitWhenDrained bool
