@@ -39,10 +39,10 @@ type Processor struct {
 	decoder events.Decoder
 	failure policy.Failure
 	counts  policy.Counts
-	ready   []projection.Readiness
 	out     Output
 	buf     []byte           // of out.Bytes
 	slab    []chain.Decision // the decisions of out.Records
+	current current
 }
 
 // Output is what one message brought: records and, at the same place, their bytes.
@@ -79,63 +79,63 @@ func (p *Processor) Activate(records []chain.Record) {
 	}
 }
 
-// process is the one order of things for a message: what cannot be read is
-// parked, then each failure is settled in order, then retries that became ready.
+// process turns a message into records. A message that cannot be read is parked.
 func (p *Processor) process(m *eventlog.Message, decide decider) error {
 	p.out.Records, p.out.Bytes, p.buf = p.out.Records[:0], p.out.Bytes[:0], p.buf[:0]
 	p.slab = p.slab[:0]
-	at := m.Meant()
 	seq, err := p.decoder.Decode(m.Payload)
 	if err != nil {
 		reason := events.NotProtobuf
 		if u := (*events.Unreadable)(nil); errors.As(err, &u) {
 			reason = u.Reason
 		}
-		p.emit(&chain.Parked{Position: at, Reason: reason, Raw: m.Payload})
+		p.emit(&chain.Parked{Position: m.Meant(), Reason: reason, Raw: m.Payload})
 		return nil
 	}
-	s := p.State
-	s.Fold(seq, m.MeantPublish())
-	for _, e := range s.Parked() {
-		p.emit(&chain.Parked{Position: at, Reason: e.Reason, Event: e.Event, Raw: e.Raw})
-	}
-	for i := range s.Failures() {
-		if err := p.settle(seq, at, i, decide); err != nil {
-			return err
-		}
-	}
-	p.ready = s.Ready(p.ready[:0])
-	for _, r := range p.ready {
-		p.emit(&chain.RetryReady{Position: at, JobID: r.JobID, RunID: r.RunID, RetryAfter: r.RetryAfter})
-	}
-	return s.Finish()
+	p.current = current{p, seq, m.Meant(), decide}
+	return p.State.Process(seq, m.MeantPublish(), &p.current)
 }
 
-func (p *Processor) settle(seq *events.Sequence, at eventlog.Position, i int, decide decider) error {
-	f := p.State.Settle(i)
+// current is the message being processed: it makes a record of everything that
+// the state finds in it.
+type current struct {
+	*Processor
+	seq    *events.Sequence
+	at     eventlog.Position
+	decide decider
+}
+
+func (c *current) Parked(e *projection.ParkedEvent) {
+	c.emit(&chain.Parked{Position: c.at, Reason: e.Reason, Event: e.Event, Raw: e.Raw})
+}
+
+func (c *current) Failed(f *projection.Failure) (projection.Decided, error) {
 	if f.Skip != projection.Decide {
 		r := &chain.NotDecided{
-			Position: at, Queue: f.Job.Queue, JobSet: f.Job.Set, JobID: f.JobID, RunID: f.RunID,
+			Position: c.at, Queue: f.Job.Queue, JobSet: f.Job.Set, JobID: f.JobID, RunID: f.RunID,
 			Reason: notDecided(f.Skip), Time: f.Time,
 		}
 		if !f.Job.Known {
-			r.Queue, r.JobSet = strings.Clone(seq.Queue), strings.Clone(seq.JobSet)
+			r.Queue, r.JobSet = strings.Clone(c.seq.Queue), strings.Clone(c.seq.JobSet)
 		}
-		p.emit(r)
-		return nil
+		c.emit(r)
+		return projection.Decided{}, nil
 	}
-	d, err := decide(at, f)
+	d, err := c.decide(c.at, f)
 	if err != nil {
-		return err
+		return projection.Decided{}, err
 	}
 	if d == nil {
-		f.Run.Outcome = projection.LeftAlone
-		return nil
+		f.Skip, f.Run.Outcome = projection.Unanswered, projection.LeftAlone
+		return projection.Decided{}, nil
 	}
-	p.Progress.Decisions = d.Number
-	p.State.Apply(f, decided(d))
-	p.emit(d)
-	return nil
+	c.Progress.Decisions = d.Number
+	c.emit(d)
+	return decided(d), nil
+}
+
+func (c *current) Ready(r projection.Readiness) {
+	c.emit(&chain.RetryReady{Position: c.at, JobID: r.JobID, RunID: r.RunID, RetryAfter: r.RetryAfter})
 }
 
 func (p *Processor) emit(r chain.Record) {
@@ -156,7 +156,7 @@ func notDecided(s projection.Skip) chain.NotDecidedReason {
 		return chain.Ended
 	case projection.UnknownJob:
 		return chain.UnknownJob
-	case projection.Decide:
+	case projection.Decide, projection.Unanswered:
 	}
 	return chain.UnknownNotDecided
 }
@@ -272,12 +272,16 @@ func (p *Processor) Replay(m *eventlog.Message, l *Logged) error {
 // nothing is known. Progress is what the log says.
 func (p *Processor) Rebuild(messages []eventlog.Message, l *Logged) error {
 	progress := p.Progress
+	decisions := make(map[[2]string]*chain.Decision, len(l.Records)) // by job and run
+	for _, r := range l.Records {
+		if d, ok := r.(*chain.Decision); ok {
+			decisions[[2]string{d.JobID, d.RunID}] = d
+		}
+	}
 	for i := range messages {
 		err := p.process(&messages[i], func(at eventlog.Position, f *projection.Failure) (*chain.Decision, error) {
-			for _, r := range l.Records {
-				if d, ok := r.(*chain.Decision); ok && d.JobID == f.JobID && d.RunID == f.RunID && d.Position == at {
-					return d, nil
-				}
+			if d := decisions[[2]string{f.JobID, f.RunID}]; d != nil && d.Position == at {
+				return d, nil
 			}
 			return nil, nil
 		})

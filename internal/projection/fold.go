@@ -33,7 +33,7 @@ type Failure struct {
 	Job  *Job
 	Run  *Run
 	Node string // where it ran
-	Skip Skip   // set by Settle
+	Skip Skip   // why it is not decided, if it is not
 
 	entry *entry
 }
@@ -48,12 +48,45 @@ const (
 	Cancelled
 	Ended
 	UnknownJob
+	Unanswered // the log holds no record of it, since the state is rebuilt from a part of it
 )
 
-// Fold takes one message in. What it leaves stands in Parked and Failures until
-// the next Fold; after each failure was settled, and applied or left alone,
-// Ready and Finish end the message.
-func (s *State) Fold(seq *events.Sequence, publish int64) {
+// Handler receives what a message brings, in the order of its records.
+type Handler interface {
+	// Parked takes an event that could not be used.
+	Parked(e *ParkedEvent)
+	// Failed takes a failed run and returns the decision on it, unless f.Skip says
+	// that the run is not decided, or it sets f.Skip.
+	Failed(f *Failure) (Decided, error)
+	// Ready takes a retry that need not wait for its old run any longer.
+	Ready(r Readiness)
+}
+
+// Process takes in one message. It is folded whole; then h receives what could not
+// be used, each failed run in order of failure, applied before the next one is
+// settled, and the retries that became ready. After an error the state must be dropped.
+func (s *State) Process(seq *events.Sequence, publish int64, h Handler) error {
+	s.fold(seq, publish)
+	for i := range s.msg.parked {
+		h.Parked(&s.msg.parked[i])
+	}
+	for i := range s.msg.failures {
+		f := s.settle(i)
+		d, err := h.Failed(f)
+		if err != nil {
+			return err
+		}
+		if f.Skip == Decide {
+			s.apply(f, d)
+		}
+	}
+	s.release(h)
+	s.reindex()
+	return s.err
+}
+
+// fold takes in the events of a message, and leaves its failures to be settled.
+func (s *State) fold(seq *events.Sequence, publish int64) {
 	s.msg.parked = s.msg.parked[:0]
 	clear(s.msg.failures)
 	s.msg.failures = s.msg.failures[:0]
@@ -72,12 +105,6 @@ func (s *State) Fold(seq *events.Sequence, publish int64) {
 	}
 	s.classify()
 }
-
-// Parked are the events of the message that could not be used.
-func (s *State) Parked() []ParkedEvent { return s.msg.parked }
-
-// Failures is the number of runs that failed in the message.
-func (s *State) Failures() int { return len(s.msg.failures) }
 
 func (s *State) foldEvent(seq *events.Sequence, ev *events.Event, publish int64) {
 	switch ev.Kind {

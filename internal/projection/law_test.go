@@ -174,27 +174,27 @@ func someEvent(t *rapid.T, now int64) events.Event {
 	return ev
 }
 
-// tell folds a message, decides in a way that depends on the failure alone, and
-// says what came of it.
+// tell processes a message, decides in a way that depends on the failure alone,
+// and says what came of it.
 func tell(s *State, m told) (string, error) {
-	var b bytes.Buffer
+	var h detailed
 	s.Horizon = m.horizon
-	s.Fold(m.seq, m.publish)
-	fmt.Fprintf(&b, "watermark %d\n", s.Watermark)
-	for _, p := range s.Parked() {
-		fmt.Fprintf(&b, "parked %d %v\n", p.Event, p.Reason)
-	}
-	for i := range s.Failures() {
-		f := s.Settle(i)
-		fmt.Fprintf(&b, "failed %q/%q %s %d %s%s\n", f.JobID, f.RunID, showSkip(f.Skip), f.Time, showJob(f.Job), showFailure(f))
-		if f.Skip == Decide {
-			s.Apply(f, decisionOn(f))
-		}
-	}
-	for _, r := range s.Ready(nil) {
-		fmt.Fprintf(&b, "ready %q/%q %d\n", r.JobID, r.RunID, r.RetryAfter)
-	}
-	return b.String(), s.Finish()
+	err := s.Process(m.seq, m.publish, &h)
+	return fmt.Sprintf("watermark %d\n%s", s.Watermark, h.String()), err
+}
+
+// detailed is a Handler that writes down all that it can see.
+type detailed struct{ bytes.Buffer }
+
+func (h *detailed) Parked(e *ParkedEvent) { fmt.Fprintf(h, "parked %d %v\n", e.Event, e.Reason) }
+
+func (h *detailed) Failed(f *Failure) (Decided, error) {
+	fmt.Fprintf(h, "failed %q/%q %s %d %s%s\n", f.JobID, f.RunID, showSkip(f.Skip), f.Time, showJob(f.Job), showFailure(f))
+	return decisionOn(f), nil
+}
+
+func (h *detailed) Ready(r Readiness) {
+	fmt.Fprintf(h, "ready %q/%q %d\n", r.JobID, r.RunID, r.RetryAfter)
 }
 
 func decisionOn(f *Failure) Decided {

@@ -98,35 +98,44 @@ func (s *scenario) message() string {
 			seq.Events = append(seq.Events, s.event(words))
 		}
 	}
-	var b strings.Builder
-	s.state.Fold(seq, t*second)
-	for _, p := range s.state.Parked() {
-		fmt.Fprintf(&b, "parked event %d: %v\n", p.Event, p.Reason)
-	}
-	for i := range s.state.Failures() {
-		f := s.state.Settle(i)
-		fmt.Fprintf(&b, "failed %s/%s: %s, t=%s%s\n", f.JobID, f.RunID, showSkip(f.Skip), seconds(f.Time), showFailure(f))
-		if f.Skip != Decide {
-			continue
-		}
+	h := &transcript{decide: func(f *Failure) Decided {
 		if len(decisions) == 0 {
 			s.d.Fatalf(s.t, "no decision is given on %s/%s", f.JobID, f.RunID)
 		}
 		d := decisions[0]
-		d.RetryAfter, d.ReadyAfter = d.RetryAfter+f.Time, d.ReadyAfter+f.Time
-		s.state.Apply(f, d)
 		decisions = decisions[1:]
+		d.RetryAfter, d.ReadyAfter = d.RetryAfter+f.Time, d.ReadyAfter+f.Time
+		return d
+	}}
+	if err := s.state.Process(seq, t*second, h); err != nil {
+		s.d.Fatalf(s.t, "%v", err)
 	}
 	if len(decisions) > 0 {
 		s.d.Fatalf(s.t, "%d decisions too many", len(decisions))
 	}
-	for _, r := range s.state.Ready(nil) {
-		fmt.Fprintf(&b, "ready %s/%s: after %s\n", r.JobID, r.RunID, seconds(r.RetryAfter))
+	return h.String() + s.changes()
+}
+
+// transcript is a Handler that writes down what it receives.
+type transcript struct {
+	strings.Builder
+	decide func(f *Failure) Decided
+}
+
+func (h *transcript) Parked(e *ParkedEvent) {
+	fmt.Fprintf(h, "parked event %d: %v\n", e.Event, e.Reason)
+}
+
+func (h *transcript) Failed(f *Failure) (Decided, error) {
+	fmt.Fprintf(h, "failed %s/%s: %s, t=%s%s\n", f.JobID, f.RunID, showSkip(f.Skip), seconds(f.Time), showFailure(f))
+	if f.Skip != Decide {
+		return Decided{}, nil
 	}
-	if err := s.state.Finish(); err != nil {
-		s.d.Fatalf(s.t, "%v", err)
-	}
-	return b.String() + s.changes()
+	return h.decide(f), nil
+}
+
+func (h *transcript) Ready(r Readiness) {
+	fmt.Fprintf(h, "ready %s/%s: after %s\n", r.JobID, r.RunID, seconds(r.RetryAfter))
 }
 
 // event reads a line: a verb, the job, the run where the event has one, and pairs.

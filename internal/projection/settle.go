@@ -21,9 +21,8 @@ func (s *State) classify() {
 	}
 }
 
-// Settle says of failure i of the message in hand whether it is to be decided.
-// Failures are settled in order, and each is applied before the next is settled.
-func (s *State) Settle(i int) *Failure {
+// settle says of failure i of the current message whether it is decided.
+func (s *State) settle(i int) *Failure {
 	f := &s.msg.failures[i]
 	f.Skip = skip(f.Job, f.Run)
 	if f.Skip != Decide {
@@ -56,7 +55,7 @@ func skip(j *Job, r *Run) Skip {
 	return Decide
 }
 
-// Decided is what Apply must know of a decision.
+// Decided is what the state must know of a decision.
 type Decided struct {
 	Requeue, Shadow        bool
 	Policy, Rule           string // what a granted or ignored retry counts under; empty: nothing counts
@@ -64,8 +63,8 @@ type Decided struct {
 	RetryAfter, ReadyAfter int64 // Unix nanoseconds
 }
 
-// Apply takes in the decision on a settled failure.
-func (s *State) Apply(f *Failure, d Decided) {
+// apply takes in the decision on a settled failure.
+func (s *State) apply(f *Failure, d Decided) {
 	j, r := f.Job, f.Run
 	if r.Returned && r.Attempted {
 		j.LegacyReturns++
@@ -102,9 +101,9 @@ type Readiness struct {
 	RetryAfter   int64
 }
 
-// Ready returns the retries whose old run is now known to be gone, in order of
+// release hands on the retries whose old run is now known to be gone, in order of
 // proof, and takes that in (SEMANTICS 8).
-func (s *State) Ready(dst []Readiness) []Readiness {
+func (s *State) release(h Handler) {
 	for _, refs := range [][]runRef{s.msg.proven, s.msg.proofs} {
 		for _, ref := range refs {
 			e := s.entry(ref.job)
@@ -115,17 +114,9 @@ func (s *State) Ready(dst []Readiness) []Readiness {
 			if r.Outcome != Requeued || r.ReadyAfter >= r.RetryAfter {
 				continue
 			}
-			dst = append(dst, Readiness{JobID: e.id, RunID: r.ID, RetryAfter: r.ReadyAfter})
+			h.Ready(Readiness{JobID: e.id, RunID: r.ID, RetryAfter: r.ReadyAfter})
 			r.ReadyAfter = r.RetryAfter
 			s.touchRun(e, r)
 		}
 	}
-	return dst
-}
-
-// Finish ends the message in hand. It returns the first error of the KV: then
-// the state must be dropped.
-func (s *State) Finish() error {
-	s.reindex()
-	return s.err
 }

@@ -75,15 +75,18 @@ func (p *partition) fold(ev events.Event) {
 	p.now += 1e6
 	ev.Created = events.Timestamp{Present: true, Seconds: p.now / 1e9, Nanos: int32(p.now % 1e9)}
 	p.seq.Events = append(p.seq.Events[:0], ev)
-	p.state.Fold(&p.seq, p.now)
-	for i := range p.state.Failures() {
-		if f := p.state.Settle(i); f.Skip == projection.Decide {
-			p.state.Apply(f, projection.Decided{Requeue: true, Policy: "infra", Rule: "evicted", RetryAfter: f.Time + 30e9, ReadyAfter: f.Time})
-		}
-	}
-	if err := p.state.Finish(); err != nil {
+	if err := p.state.Process(&p.seq, p.now, requeues{}); err != nil {
 		p.tb.Fatal(err)
 	}
+}
+
+// requeues is a Handler that requeues every failed run.
+type requeues struct{}
+
+func (requeues) Parked(*projection.ParkedEvent) {}
+func (requeues) Ready(projection.Readiness)     {}
+func (requeues) Failed(f *projection.Failure) (projection.Decided, error) {
+	return projection.Decided{Requeue: true, Policy: "infra", Rule: "evicted", RetryAfter: f.Time + 30e9, ReadyAfter: f.Time}, nil
 }
 
 // step is the next event of the active jobs, in turn: their run is on another
