@@ -1,17 +1,21 @@
-// Fuzz runs every Fuzz function of the module, one after the other.
+// Fuzz runs every Fuzz function of the module for a time, as many at once as there
+// are processors, each with one worker.
 //
-// The arguments are the root of the module and how long each one runs.
+// The arguments are the root of the module and how long each one runs. All of them
+// take the number of functions, divided by the number of processors, times that,
+// and the time to build them: each package is built once, whatever it holds.
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
 )
 
 func main() {
@@ -26,70 +30,127 @@ func main() {
 }
 
 func run(root, fuzzTime string) error {
-	targets, err := list(root)
+	packages, err := list(root)
 	if err != nil {
 		return err
 	}
-	if len(targets) == 0 {
+	if len(packages) == 0 {
 		return fmt.Errorf("no Fuzz functions under %s", root)
 	}
-	for i, t := range targets {
-		fmt.Printf("--- %d of %d: %s %s\n", i+1, len(targets), t.pkg, t.name)
-		err := t.fuzz(root, fuzzTime)
-		for again := 2; again > 0 && errors.Is(err, errLate); again-- {
-			fmt.Println("    its workers were late at the end; once more")
-			err = t.fuzz(root, fuzzTime)
-		}
-		switch {
-		case errors.Is(err, errLate):
-			fmt.Println("    late three times: no input failed in the time that there was")
-		case err != nil:
-			return fmt.Errorf("%s %s: %w", t.pkg, t.name, err)
-		}
+	bin, err := os.MkdirTemp("", "fuzz")
+	if err != nil {
+		return err
 	}
-	return nil
+	defer os.RemoveAll(bin)
+	corpus, err := output(root, "go", "env", "GOCACHE")
+	if err != nil {
+		return err
+	}
+	total := 0
+	for _, p := range packages {
+		total += len(p.functions)
+	}
+	r := runner{root: root, time: fuzzTime, bin: bin, corpus: filepath.Join(corpus, "fuzz"), total: total}
+	return r.run(packages)
 }
 
-// errLate: go test -fuzz came to the end of its time while a worker was busy, and
-// calls that a failure: there is no input that fails, only a deadline that passed.
+// runner runs functions as they are built, so that one compiles while others run.
+type runner struct {
+	root, time, bin string
+	corpus          string // what fuzzing found before, as go test keeps it
+	total           int
+
+	mu   sync.Mutex // guards what follows, and standard output
+	done int
+	errs []error
+}
+
+func (r *runner) run(packages []fuzzed) error {
+	var all sync.WaitGroup
+	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
+	for i, p := range packages {
+		binary, err := r.build(i, p)
+		if err != nil {
+			r.failed(fmt.Errorf("%s: %w", p.dir, err))
+			break
+		}
+		for _, name := range p.functions {
+			slots <- struct{}{}
+			all.Go(func() {
+				defer func() { <-slots }()
+				r.fuzz(target{dir: filepath.Join(r.root, p.dir), pkg: p.dir, name: name, binary: binary})
+			})
+		}
+	}
+	all.Wait()
+	return errors.Join(r.errs...)
+}
+
+func (r *runner) failed(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.errs = append(r.errs, err)
+}
+
+// build compiles the tests of a package with what fuzzing wants to see. Vet has
+// its own place in CI.
+func (r *runner) build(n int, p fuzzed) (string, error) {
+	binary := filepath.Join(r.bin, fmt.Sprintf("%d.test", n))
+	_, err := output(r.root, "go", "test", "-c", "-vet=off", "-fuzz=.", "-o", binary, "./"+p.dir)
+	return binary, err
+}
+
+type target struct{ dir, pkg, name, binary string }
+
+// fuzz runs one function, and again where it only came too late.
+func (r *runner) fuzz(t target) {
+	var text []byte
+	var err error
+	for range 3 {
+		if text, err = r.once(t); !errors.Is(err, errLate) {
+			break
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.done++
+	fmt.Printf("--- %d of %d: %s %s\n%s", r.done, r.total, t.pkg, t.name, text)
+	switch {
+	case errors.Is(err, errLate):
+		fmt.Println("    late three times: no input failed in the time that there was")
+	case err != nil:
+		r.errs = append(r.errs, fmt.Errorf("%s %s: %w", t.pkg, t.name, err))
+	}
+}
+
+// errLate: the time was over while a worker was busy, which a test binary calls a
+// failure: there is no input that fails, only a deadline that passed.
 var errLate = errors.New("the time was over before the workers had ended")
 
-func (t target) fuzz(root, fuzzTime string) error {
-	var out bytes.Buffer
-	cmd := exec.Command("go", "test", "-run=^$", "-fuzz=^"+t.name+"$", "-fuzztime="+fuzzTime, "-fuzzminimizetime=200x", t.pkg)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = root, io.MultiWriter(os.Stdout, &out), os.Stderr
-	err := cmd.Run()
-	if err != nil && bytes.Contains(out.Bytes(), []byte("\n    context deadline exceeded\n")) &&
-		!bytes.Contains(out.Bytes(), []byte("Failing input written to")) {
-		return errors.Join(errLate, err)
+func (r *runner) once(t target) ([]byte, error) {
+	cmd := exec.Command(t.binary, "-test.run=^$", "-test.fuzz=^"+t.name+"$", "-test.fuzztime="+r.time,
+		"-test.fuzzminimizetime=200x", "-test.parallel=1", "-test.fuzzcachedir="+filepath.Join(r.corpus, module, t.pkg))
+	cmd.Dir = t.dir
+	out, err := cmd.CombinedOutput()
+	if err != nil && late(out) {
+		return out, errors.Join(errLate, err)
 	}
-	return err
+	return out, err
 }
 
-type target struct{ pkg, name string }
+// late says whether a run failed for want of time only.
+func late(out []byte) bool {
+	return bytes.Contains(out, []byte("\n    context deadline exceeded\n")) && !bytes.Contains(out, []byte("Failing input written to"))
+}
 
-// list asks each test binary for its Fuzz functions: go test prints their
-// names, and then a line that names the package.
-func list(root string) ([]target, error) {
-	cmd := exec.Command("go", "test", "-list=^Fuzz", "./...")
-	cmd.Dir, cmd.Stderr = root, os.Stderr
+// output is what a command prints to standard output, in one line.
+func output(dir, name string, args ...string) (string, error) {
+	var stderr bytes.Buffer
+	cmd := exec.Command(name, args...)
+	cmd.Dir, cmd.Stderr = dir, &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("go test -list: %w\n%s", err, out)
+		return "", fmt.Errorf("%s %s: %w\n%s%s", name, strings.Join(args, " "), err, out, &stderr)
 	}
-	var targets []target
-	var names []string
-	for s := bufio.NewScanner(bytes.NewReader(out)); s.Scan(); {
-		f := strings.Fields(s.Text())
-		switch {
-		case len(f) == 1 && strings.HasPrefix(f[0], "Fuzz"):
-			names = append(names, f[0])
-		case len(f) > 1 && (f[0] == "ok" || f[0] == "?"):
-			for _, n := range names {
-				targets = append(targets, target{f[1], n})
-			}
-			names = nil
-		}
-	}
-	return targets, nil
+	return strings.TrimSpace(string(out)), nil
 }
