@@ -117,7 +117,7 @@ func (f *cutoverFlags) run(cmd *cobra.Command, name string) error {
 	if err := f.pulsar.RequireAdmin(); err != nil && f.pulsar.Given() {
 		return usageError{err}
 	}
-	return withCluster(f.pulsar, func(cluster *pulsarlog.Cluster, _ pulsarlog.Config) error {
+	return withCluster(cmd.Context(), f.pulsar, func(cluster *pulsarlog.Cluster, _ pulsarlog.Config) error {
 		site := f.site
 		site.Cluster, site.Events, site.Decisions, site.Now = cluster, f.pulsar.Events, f.pulsar.Decisions, time.Now
 		do := site.Start

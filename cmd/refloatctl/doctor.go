@@ -58,7 +58,7 @@ Exit codes: 0 no errors among the findings (there may be warnings), 1 errors,
 		if jobDB != "" && !flags.Given() {
 			return reportFindings(cmd.OutOrStdout(), lookAt(cmd.Context(), jobDB, nil, ""), nil, output, quiet)
 		}
-		return withDeployment(flags, func(d doctor.Deployment) error {
+		return withDeployment(cmd.Context(), flags, func(d doctor.Deployment) error {
 			d.Bookie = bookie
 			d.Progress = func(what string) { bar.say("asking for %s", what) }
 			facts, err := doctor.Gather(cmd.Context(), d)
@@ -86,12 +86,12 @@ func loadSettings(cmd *cobra.Command) error {
 }
 
 // withCluster connects as the flags say, for the time of a call.
-func withCluster(flags *pulsarflags.Flags, call func(*pulsarlog.Cluster, pulsarlog.Config) error) error {
+func withCluster(ctx context.Context, flags *pulsarflags.Flags, call func(*pulsarlog.Cluster, pulsarlog.Config) error) error {
 	config, err := flags.Config(nil)
 	if err != nil {
 		return usageError{err}
 	}
-	cluster, err := pulsarlog.Connect(config)
+	cluster, err := pulsarlog.Connect(ctx, config)
 	if err != nil {
 		return err
 	}
@@ -99,11 +99,11 @@ func withCluster(flags *pulsarflags.Flags, call func(*pulsarlog.Cluster, pulsarl
 }
 
 // withDeployment connects to the admin API too.
-func withDeployment(flags *pulsarflags.Flags, call func(doctor.Deployment) error) error {
+func withDeployment(ctx context.Context, flags *pulsarflags.Flags, call func(doctor.Deployment) error) error {
 	if err := flags.RequireAdmin(); err != nil && flags.Given() {
 		return usageError{err}
 	}
-	return withCluster(flags, func(cluster *pulsarlog.Cluster, config pulsarlog.Config) error {
+	return withCluster(ctx, flags, func(cluster *pulsarlog.Cluster, config pulsarlog.Config) error {
 		admin, err := doctor.NewAdmin(config)
 		if err != nil {
 			return err

@@ -39,7 +39,7 @@ properties. Running it again publishes only what the topic does not hold yet.`,
 		if err != nil {
 			return usageError{err}
 		}
-		return withCluster(flags, func(cluster *pulsarlog.Cluster, _ pulsarlog.Config) error {
+		return withCluster(cmd.Context(), flags, func(cluster *pulsarlog.Cluster, _ pulsarlog.Config) error {
 			return feed(cmd, cluster, flags.Events, files, factor)
 		})
 	}

@@ -65,7 +65,7 @@ What is missing in between is an error. What is missing at the beginning is said
 		if err != nil {
 			return usageError{err}
 		}
-		return withCluster(flags, func(cluster *pulsarlog.Cluster, _ pulsarlog.Config) error {
+		return withCluster(cmd.Context(), flags, func(cluster *pulsarlog.Cluster, _ pulsarlog.Config) error {
 			return record(cmd, cluster, f, span)
 		})
 	}

@@ -32,11 +32,13 @@ func newTopicsCreate() *cobra.Command {
 		Short: "Create the topics decisions and policies, and the subscriptions",
 		Long: `Create the topics decisions, with as many partitions as events has, and
 policies, with one; keep both for ever; and create the durable subscriptions
-refloat-evaluator on events and refloat-ingester on decisions, both at the
-beginning. What is there already is left as it is, so it can be run again.
+refloat-evaluator on events, refloat-ingester on decisions and on events, all at
+the beginning. What is there already is left as it is, so it can be run again.
 
-Events is Armada's topic: it gets the subscription and is not changed otherwise,
-unless --create-events makes it.
+Events is Armada's topic: it gets the subscriptions and is not changed otherwise,
+unless --create-events makes it. They keep what is not decided, and what is not in
+the job database, whatever the retention: so where no ingester is to run, say
+--no-ingester, or events are kept for ingesters that never come.
 
 When events has grown, a job set may go to another partition, where nothing is
 known of its jobs. So evaluators stop, and decisions grows only when --grow says
@@ -50,6 +52,7 @@ run this with --grow, and start the evaluators once with --accept-partitions N.`
 	cmd.Flags().IntVar(&wish.Partitions, "partitions", 0, "partitions of events, where that is created or to be checked (default: as many as it has)")
 	cmd.Flags().BoolVar(&wish.CreateEvents, "create-events", false, "create events too when it is not there, and keep it for ever")
 	cmd.Flags().BoolVar(&wish.Grow, "grow", false, "let decisions grow to the partitions of events")
+	cmd.Flags().BoolVar(&wish.NoIngester, "no-ingester", false, "create no subscriptions for ingesters: only evaluators are to run")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would be done")
 	settings.Bind(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -59,7 +62,7 @@ run this with --grow, and start the evaluators once with --accept-partitions N.`
 		if wish.Partitions < 0 {
 			return usageError{fmt.Errorf("--partitions %d: give 1 or more, or leave it out", wish.Partitions)}
 		}
-		return withDeployment(flags, func(d doctor.Deployment) error { return createTopics(cmd, d, wish, dry) })
+		return withDeployment(cmd.Context(), flags, func(d doctor.Deployment) error { return createTopics(cmd, d, wish, dry) })
 	}
 	return cmd
 }

@@ -25,6 +25,9 @@ type Backend struct {
 	// Seat takes part in placing a partition of the log that a group follows;
 	// nil: all partitions are ours.
 	Seat func(group Group, partition int) (Seat, error)
+	// Hold keeps what ingesters need of a partition of events from being deleted, up to
+	// what they acknowledge. That it is active does not matter. It is there where Seat is.
+	Hold func(partition int) (Seat, error)
 	// Recount asks how many partitions events has now; nil: they never change.
 	Recount func() (int, error)
 	// Behind is about how many messages of a partition come after a position;
@@ -49,7 +52,7 @@ type Group string
 // The groups. Their names are those of the subscriptions.
 const (
 	Evaluators Group = "refloat-evaluator" // on events
-	Ingesters  Group = "refloat-ingester"  // on decisions, and on control-plane
+	Ingesters  Group = "refloat-ingester"  // on decisions, on events, and on control-plane
 )
 
 // Seat is a place in a group for one partition.
@@ -58,6 +61,8 @@ type Seat interface {
 	// Acknowledge says that nothing up to a position is needed any more. It does not
 	// wait, and that it succeeds does not matter to the caller.
 	Acknowledge(upTo eventlog.Position)
+	// Err is why the seat cannot be had now; nil: it is, or somebody else has it.
+	Err() error
 	Close() error
 }
 

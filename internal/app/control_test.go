@@ -38,7 +38,7 @@ func TestControlPlane(t *testing.T) {
 	}
 	tenant, namespace, _ := strings.Cut(b.Namespace(t), "/")
 	cfg := pulsarlog.Config{ServiceURL: b.URL, AdminURL: b.AdminURL, Tenant: tenant, Namespace: namespace}
-	cluster, err := pulsarlog.Connect(cfg)
+	cluster, err := pulsarlog.Connect(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

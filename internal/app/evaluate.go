@@ -68,18 +68,24 @@ func (n *node) evaluate(ctx context.Context, partition int) (err error) {
 			AcceptEmptyDecisions: n.AcceptEmptyDecisions,
 			Hooks:                hooks,
 		},
-		Acquire: o.acquire, Now: n.Now, BackOff: randomBackOff(), DrainTimeout: 5 * time.Second, Log: n.Log,
+		Acquire: o.acquire, Now: n.Now, BackOff: randomBackOff(), DrainTimeout: time.Second, Log: n.Log,
 	}
 	if n.backend.Acknowledged != nil {
 		l.Config.Acknowledged = func() (eventlog.Position, error) { return n.backend.Acknowledged(partition) }
 	}
+	part := fmt.Sprintf("evaluator of partition %d", partition)
+	l.Lost = func(err error) { n.metrics.health.report(part, err) }
 	if n.backend.Seat != nil {
 		if o.seat, err = n.backend.Seat(Evaluators, partition); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, o.seat.Close()) }()
 		l.Placement, l.RefusedWait = o.seat, refusedWait
-		l.Refused = func(err error) { refuse(n.metrics.refused, partition, err) }
+		l.Refused = func(err error) {
+			refuse(n.metrics.refused, partition, err)
+			n.metrics.health.refused(part, err)
+		}
+		go n.watch(ctx, fmt.Sprintf("lease of partition %d of events", partition), o.seat)
 	}
 	if n.vault != nil {
 		ctx, stop := context.WithCancel(ctx)

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -10,8 +11,54 @@ import (
 
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/sink"
 )
+
+func ingesterOf(partition int) string { return fmt.Sprintf("ingester of partition %d", partition) }
+
+// ingestSeats are what an ingester has on each partition: the lease, which is on
+// decisions, and what keeps events from being deleted before they are in the job
+// database. Evaluators acknowledge what is decided, which may be long before.
+type ingestSeats struct{ decisions, events []Seat }
+
+func (s *ingestSeats) take(b *Backend) error {
+	for p := range b.Events.Partitions() {
+		lease, err := b.Seat(Ingesters, p)
+		if err != nil {
+			return err
+		}
+		s.decisions = append(s.decisions, lease)
+		hold, err := b.Hold(p)
+		if err != nil {
+			return err
+		}
+		s.events = append(s.events, hold)
+	}
+	return nil
+}
+
+// acknowledge: what the chain has not answered is needed again, even where it was
+// released into the job database.
+func (s *ingestSeats) acknowledge(partition int, committed jobdb.Place) {
+	s.decisions[partition].Acknowledge(committed.Decisions)
+	s.events[partition].Acknowledge(committed.Chain.InTo)
+}
+
+func (s *ingestSeats) watched(watch func(part string, seat Seat)) {
+	for p := range s.events {
+		watch(fmt.Sprintf("lease of partition %d of decisions", p), s.decisions[p])
+		watch(fmt.Sprintf("hold on partition %d of events", p), s.events[p])
+	}
+}
+
+func (s *ingestSeats) close() error {
+	var group errgroup.Group // a broker that does not answer is waited for once
+	for _, seat := range append(s.decisions, s.events...) {
+		group.Go(seat.Close)
+	}
+	return group.Wait()
+}
 
 func (n *node) ingest(ctx context.Context) (err error) {
 	away := n.newOutage()
@@ -20,17 +67,25 @@ func (n *node) ingest(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	seats := make([]Seat, n.backend.Events.Partitions())
+	var seats ingestSeats
 	hooks := n.metrics.ingester(n.Now)
 	committed := hooks.Committed
 	hooks.Committed = func(b sink.Batch) {
 		committed(b)
-		if seat := seats[b.Partition]; seat != nil {
+		if seats.decisions != nil {
 			refuse(n.metrics.notWritten, b.Partition, nil)
-			seat.Acknowledge(b.Place.Decisions)
+			seats.acknowledge(b.Partition, b.Place)
 		}
 	}
-	hooks.Retry, hooks.Recovered = n.metrics.retried(n.Log, away), away.back
+	retried := n.metrics.retried(n.Log, away)
+	hooks.Retry = func(p int, err error) {
+		retried(p, err)
+		n.metrics.health.report(ingesterOf(p), err)
+	}
+	hooks.Recovered = func(p int) {
+		away.back(p)
+		n.metrics.health.report(ingesterOf(p), nil)
+	}
 	hooks.Released = n.metrics.releasedFrom(n.Log)
 	w, err := sink.New(sink.Config{
 		Events: n.backend.Events, Decisions: n.backend.Decisions, DB: db, Hooks: hooks, ReleaseAfter: n.ReleaseAfter, Now: n.Now,
@@ -49,17 +104,18 @@ func (n *node) ingest(ctx context.Context) (err error) {
 	if n.backend.Seat == nil {
 		return w.Run(ctx)
 	}
-	for p := range seats {
-		if seats[p], err = n.backend.Seat(Ingesters, p); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, seats[p].Close()) }()
+	defer func() { err = errors.Join(err, seats.close()) }()
+	if err := seats.take(n.backend); err != nil {
+		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
+	seats.watched(func(part string, seat Seat) {
+		group.Go(func() error { n.watch(ctx, part, seat); return nil })
+	})
 	if followControl != nil {
 		group.Go(func() error { return followControl(ctx) })
 	}
-	for p, seat := range seats {
+	for p, seat := range seats.decisions {
 		group.Go(func() error { return n.ingestWhilePlaced(ctx, w, p, seat, away) })
 	}
 	return group.Wait()
@@ -71,6 +127,7 @@ func (n *node) ingestWhilePlaced(ctx context.Context, w *sink.Writer, partition 
 	for ctx.Err() == nil {
 		if !seat.Active() {
 			refuse(n.metrics.notWritten, partition, nil)
+			n.metrics.health.report(ingesterOf(partition), nil)
 			select {
 			case <-seat.Changed():
 			case <-ctx.Done():
@@ -81,11 +138,14 @@ func (n *node) ingestWhilePlaced(ctx context.Context, w *sink.Writer, partition 
 		done := make(chan error, 1)
 		go func() { done <- w.RunPartition(turn, partition) }()
 		n.metrics.ingesting(partition, true)
+		// What was refused is not any more, when this goes on for a while.
+		works := time.AfterFunc(failingFor/2, func() { n.metrics.health.report(ingesterOf(partition), nil) })
 		err := awaitTurnEnd(turn, seat, done, over)
+		works.Stop()
 		n.metrics.ingesting(partition, false)
 		away.left(partition)
 		if err != nil {
-			if !waitsForPerson(err) {
+			if !waitsForPerson(err) && !mayRecover(err) {
 				return err
 			}
 			n.refuseToIngest(ctx, partition, seat, err)
@@ -103,6 +163,11 @@ func waitsForPerson(err error) bool {
 // refuseToIngest lets the partition be for a while, or until it is placed elsewhere.
 func (n *node) refuseToIngest(ctx context.Context, partition int, seat Seat, err error) {
 	refuse(n.metrics.notWritten, partition, err)
+	if waitsForPerson(err) {
+		n.metrics.health.refused(ingesterOf(partition), err)
+	} else {
+		n.metrics.health.report(ingesterOf(partition), err)
+	}
 	n.Log.Error("partition is not ingested: see docs/runbook.md", slog.Int("partition", partition), slog.Any("error", err))
 	again := time.NewTimer(refusedWait)
 	defer again.Stop()

@@ -62,10 +62,11 @@ type Metrics struct {
 
 	healthy atomic.Bool
 	ready   atomic.Bool
+	health  health
 }
 
 // NewMetrics registers the metrics, all named refloat_….
-func NewMetrics() *Metrics {
+func NewMetrics(now func() time.Time) *Metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "refloat_" + name, Help: help}, labels)
 	}
@@ -78,6 +79,7 @@ func NewMetrics() *Metrics {
 		}, labels)
 	}
 	m := &Metrics{
+		health:     health{now: now},
 		registry:   prometheus.NewRegistry(),
 		decisions:  counter("decisions_total", "Decisions that were read back and committed.", "decision", "code", "shadow"),
 		notDecided: counter("not_decided_total", "Failed runs that were left alone, by reason.", "reason"),
@@ -193,12 +195,12 @@ func (m *Metrics) ingester(now func() time.Time) sink.Hooks {
 }
 
 // Handler serves /metrics, /healthz (the process works) and /readyz (it has
-// taken up its work).
+// taken up its work, and can do it).
 func (m *Metrics) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("/healthz", answer(&m.healthy))
-	mux.HandleFunc("/readyz", answer(&m.ready))
+	mux.HandleFunc("/readyz", m.serveReady)
 	return mux
 }
 

@@ -68,12 +68,12 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	n := &node{Config: c, metrics: NewMetrics(), total: total}
+	n := &node{Config: c, metrics: NewMetrics(c.Now), total: total}
 	if c.Pulsar != nil {
-		if n.backend, err = OpenPulsar(*c.Pulsar, c.Instance, c.Log); err != nil {
-			return err
+		if n.backend, err = OpenPulsar(ctx, *c.Pulsar, c.Instance, c.Log); err != nil {
+			return endedBefore(ctx, err)
 		}
-		return errors.Join(n.start(ctx), n.backend.Close())
+		return endedBefore(ctx, errors.Join(n.start(ctx), n.backend.Close()))
 	}
 	logs, err := c.Data.OpenLogs(partitions, Access{Events: len(c.Feeds) > 0 || c.Evaluate && c.Ingest, Decisions: c.Evaluate, Policies: c.Evaluate})
 	if err != nil {
@@ -87,6 +87,15 @@ func Run(ctx context.Context, c Config) error {
 		n.backend.Copies = logs.Events.AppendSync
 	}
 	return errors.Join(n.start(ctx), n.backend.Close())
+}
+
+// endedBefore: who is told to end before it began, or while it waits for the broker,
+// ends well.
+func endedBefore(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
 }
 
 type node struct {
@@ -193,6 +202,7 @@ func (n *node) run(ctx context.Context) (err error) {
 		group.Go(func() error { return n.watchPartitions(ctx) })
 	}
 	group.Go(func() error { return n.measureLag(ctx) })
+	group.Go(func() error { return n.probe(ctx) })
 	if n.ExitWhenDrained {
 		group.Go(func() error { defer stop(); return n.awaitDrained(ctx, fed) })
 	}

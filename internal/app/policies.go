@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -10,7 +9,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/policylog"
 )
@@ -73,8 +71,8 @@ func PublishPolicies(ctx context.Context, store *policylog.Store, set *policyfil
 }
 
 // WatchPolicies publishes a generation whenever the files of a directory
-// change, until ctx ends. Files that cannot be read leave in force what is; a log
-// that is out of reach is tried again.
+// change, until ctx ends. Files that cannot be read leave in force what is; where a
+// generation cannot be published it is tried again, whatever the reason.
 func WatchPolicies(ctx context.Context, store *policylog.Store, dir string, logger *slog.Logger) error {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
@@ -111,8 +109,6 @@ func WatchPolicies(ctx context.Context, store *policylog.Store, dir string, logg
 			complaint, current = "", set.Digest()
 		case ctx.Err() != nil:
 			return nil
-		case !errors.Is(err, eventlog.ErrTransient) && !errors.Is(err, policylog.ErrUnusable):
-			return err
 		default:
 			if isNews(err) {
 				logger.Warn("policies cannot be published now", slog.Any("error", err))

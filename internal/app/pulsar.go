@@ -17,9 +17,10 @@ type Pulsar struct {
 	Control                     string // Armada's control-plane topic, for an ingester; empty: it is not followed
 }
 
-// OpenPulsar opens the topics of a deployment.
-func OpenPulsar(c Pulsar, instance string, log *slog.Logger) (*Backend, error) {
-	cluster, err := pulsarlog.Connect(c.Cluster)
+// OpenPulsar opens the topics of a deployment. When ctx ends, nothing waits for the
+// broker any more.
+func OpenPulsar(ctx context.Context, c Pulsar, instance string, log *slog.Logger) (*Backend, error) {
+	cluster, err := pulsarlog.Connect(ctx, c.Cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -54,6 +55,7 @@ func openTopics(cluster *pulsarlog.Cluster, c Pulsar, instance string, log *slog
 			}
 			return seat(group, topic, p)
 		},
+		Hold:    func(p int) (Seat, error) { return seat(Ingesters, events, p) },
 		Recount: events.Recount,
 		Behind: func(topic eventlog.Topic, p int, after eventlog.Position) (int64, error) {
 			return topic.(*pulsarlog.Topic).Behind(p, after)

@@ -161,7 +161,7 @@ func TestGatherDenied(t *testing.T) {
 	t.Parallel()
 	code := http.StatusForbidden
 	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) })
-	cluster, err := pulsarlog.Connect(pulsarlog.Config{ServiceURL: "pulsar://127.0.0.1:1"})
+	cluster, err := pulsarlog.Connect(t.Context(), pulsarlog.Config{ServiceURL: "pulsar://127.0.0.1:1"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,6 +65,8 @@ func (c *checks) holding() {
 	c.owners()
 	c.subscription("RD041", &f.Decisions, IngesterSubscription)
 	c.active("RD044", &f.Decisions, IngesterSubscription, "ingester", "the job database stands still there")
+	c.subscription("RD045", &f.Events, IngesterSubscription)
+	c.heldForNobody()
 }
 
 func (c *checks) subscription(code string, t *Topic, name string) {
@@ -90,7 +92,7 @@ func (c *checks) subscription(code string, t *Topic, name string) {
 	}
 	switch {
 	case len(missing) > 0 && t == &c.facts.Events && t.Retention.Known() && t.Retention.Value.None():
-		c.bad(code, t.Name, fmt.Sprintf("the subscription %s is missing on %s", name, partitionsOf(missing)), "nothing holds events there until they are decided, and retention does not either", createTopics)
+		c.bad(code, t.Name, fmt.Sprintf("the subscription %s is missing on %s", name, partitionsOf(missing)), "nothing holds events there until "+until(name)+", and retention does not either", createTopics)
 	case len(missing) > 0:
 		c.warn(code, t.Name, fmt.Sprintf("the subscription %s is missing on %s", name, partitionsOf(missing)), "only retention holds messages there until they are worked on", createTopics)
 	case len(passing) > 0:
@@ -100,6 +102,38 @@ func (c *checks) subscription(code string, t *Topic, name string) {
 	default:
 		c.ok(code, t.Name, "has the subscription "+name)
 	}
+}
+
+// until is what a subscription on events holds them for.
+func until(subscription string) string {
+	if subscription == IngesterSubscription {
+		return "they are in the job database"
+	}
+	return "they are decided"
+}
+
+// heldForNobody: what ingesters have not acknowledged is kept, also where none will
+// ever run again.
+func (c *checks) heldForNobody() {
+	const code = "RD046"
+	t := &c.facts.Events
+	if !t.Stats.Known() || len(t.Stats.Value) == 0 {
+		return
+	}
+	var nobody []int
+	backlog := int64(0)
+	for p, s := range t.Stats.Value {
+		if sub, ok := s.Subscriptions[IngesterSubscription]; ok && len(sub.Consumers) == 0 && sub.Backlog > 0 {
+			nobody, backlog = append(nobody, p), backlog+sub.Backlog
+		}
+	}
+	if len(nobody) == 0 {
+		c.ok(code, t.Name, "nothing is held for ingesters that do not run")
+		return
+	}
+	c.warn(code, t.Name, fmt.Sprintf("%s of %s are held for ingesters, and none is connected", plural(int(backlog), "message", "messages"), partitionsOf(nobody)),
+		"they are kept, whatever retention says, until an ingester has put them into the job database",
+		"start ingesters; only if none is ever to run again (after `cutover back`, say): pulsar-admin topics unsubscribe -s "+IngesterSubscription+" "+t.Name)
 }
 
 func (c *checks) active(code string, t *Topic, name, who, why string) {

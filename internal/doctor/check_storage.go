@@ -57,12 +57,12 @@ func (c *checks) eventsRetention() {
 	case r.Value.Infinite():
 		c.ok(code, t.Name, "is kept for ever")
 	case r.Value.None():
-		c.warn(code, t.Name, "goes as soon as the evaluators have acknowledged it",
-			"an ingester that lags behind the evaluators, and a machine that restores an older checkpoint, need events from before; nothing else holds them",
-			"pulsar-admin topicPolicies set-retention --size -1 --time 7d "+t.Name+" (as long as the longest outage of an ingester, and the oldest checkpoint)")
+		c.warn(code, t.Name, "goes as soon as the evaluators and the ingesters have acknowledged it",
+			"a machine that restores an older checkpoint, and a job database that is built anew, need events from before; no subscription holds those",
+			"pulsar-admin topicPolicies set-retention --size -1 --time 7d "+t.Name+" (as old as the oldest checkpoint that is to be restored)")
 	default:
 		c.warn(code, t.Name, "is kept "+retentionText(r.Value),
-			"it must outlast the longest outage of an ingester and the oldest checkpoint that is to be restored",
+			"it must outlast the oldest checkpoint that is to be restored; what evaluators and ingesters have not acknowledged is held besides",
 			"if it does not: pulsar-admin topicPolicies set-retention with more, for "+t.Name)
 	}
 }

@@ -20,7 +20,7 @@ func known[T any](v T) Fact[T] { return Fact[T]{Value: v} }
 func denied[T any]() Fact[T] { return Fact[T]{Err: fmt.Errorf("GET x: 403: %w", ErrDenied)} }
 
 // goodTopic is a topic as it should be, with a consumer on each partition.
-func goodTopic(name string, n int, subscription string) Topic {
+func goodTopic(name string, n int, subscriptions ...string) Topic {
 	t := Topic{
 		Name: name, Partitions: known(n), Retention: known(Retention{-1, -1}), TTL: known(0),
 		Quotas: known(map[string]Quota{}), Compaction: known(int64(0)), Inactive: known(Inactive{}),
@@ -30,10 +30,11 @@ func goodTopic(name string, n int, subscription string) Topic {
 	for p := range n {
 		t.Ledgers.Value[p].Compacted.ID = -1
 		t.Stats.Value[p].Deduplication = "Disabled"
-		if subscription != "" {
-			t.Stats.Value[p].Subscriptions = map[string]Subscription{subscription: {
+		t.Stats.Value[p].Subscriptions = map[string]Subscription{}
+		for _, name := range subscriptions {
+			t.Stats.Value[p].Subscriptions[name] = Subscription{
 				Type: "Failover", Active: "me", Durable: true, Consumers: []Consumer{{"other", "/10.0.0.2:1", "then"}, {"me", "/10.0.0.1:1", "then"}},
-			}}
+			}
 		}
 	}
 	return t
@@ -51,9 +52,9 @@ func good() *Facts {
 			"exposingBrokerEntryMetadataToClientEnabled": "true",
 		}),
 		Bookie:    known(map[string]string{"journalSyncData": "true"}),
-		Events:    goodTopic(events, 3, EvaluatorSubscription),
+		Events:    goodTopic(events, 3, EvaluatorSubscription, IngesterSubscription),
 		Decisions: goodTopic(decisions, 3, IngesterSubscription),
-		Policies:  goodTopic(policies, 1, ""),
+		Policies:  goodTopic(policies, 1),
 	}
 	for p := range 3 {
 		f.Decisions.Stats.Value[p].Publishers = []Publisher{{"owner", modeExclusive, "/10.0.0.1:2", "then"}}
@@ -71,7 +72,7 @@ func TestGood(t *testing.T) {
 			t.Errorf("finding %+v", f)
 		}
 	}
-	want := strings.Fields("RD001 RD002 RD003 RD010 RD011 RD012 RD013 RD020 RD021 RD022 RD023 RD024 RD025 RD026 RD030 RD031 RD032 RD033 RD034 RD035 RD036 RD040 RD041 RD042 RD043 RD044")
+	want := strings.Fields("RD001 RD002 RD003 RD010 RD011 RD012 RD013 RD020 RD021 RD022 RD023 RD024 RD025 RD026 RD030 RD031 RD032 RD033 RD034 RD035 RD036 RD040 RD041 RD042 RD043 RD044 RD045 RD046")
 	if got := slices.Sorted(maps.Keys(seen)); !slices.Equal(got, want) {
 		t.Errorf("codes %v, want %v", got, want)
 	}
@@ -102,9 +103,9 @@ func TestCheck(t *testing.T) {
 		{"an odd version", func(f *Facts) { f.Version.Value = "new" }, "warn RD002 broker", []string{`"new"`}, ""},
 		{"no configuration", func(f *Facts) { f.Broker = denied[map[string]string]() }, "warn RD003 broker", []string{"not known", "who may ask"}, "RD030 RD032 RD033 RD034 RD035 RD036"},
 
-		{"no events", func(f *Facts) { f.Events = Topic{Name: events, Partitions: Fact[int]{Err: ErrNotThere}} }, "error RD010 " + events, []string{"does not exist", "--create-events"}, "RD013 RD021 RD022 RD023 RD024 RD025 RD034 RD040 RD042 RD011"},
-		{"events denied", func(f *Facts) { f.Events = Topic{Name: events, Partitions: denied[int]()} }, "warn RD010 " + events, []string{"not known"}, "RD013 RD021 RD022 RD023 RD024 RD025 RD034 RD040 RD042 RD011"},
-		{"events without partitions", func(f *Facts) { f.Events.Partitions.Value = 0 }, "error RD010 " + events, []string{"not partitioned"}, "RD013 RD040 RD011"},
+		{"no events", func(f *Facts) { f.Events = Topic{Name: events, Partitions: Fact[int]{Err: ErrNotThere}} }, "error RD010 " + events, []string{"does not exist", "--create-events"}, "RD013 RD021 RD022 RD023 RD024 RD025 RD034 RD040 RD042 RD045 RD046 RD011"},
+		{"events denied", func(f *Facts) { f.Events = Topic{Name: events, Partitions: denied[int]()} }, "warn RD010 " + events, []string{"not known"}, "RD013 RD021 RD022 RD023 RD024 RD025 RD034 RD040 RD042 RD045 RD046 RD011"},
+		{"events without partitions", func(f *Facts) { f.Events.Partitions.Value = 0 }, "error RD010 " + events, []string{"not partitioned"}, "RD013 RD040 RD045 RD011"},
 		{"events that lost partitions", func(f *Facts) { f.Events.Stats.Value[1] = Stats{Missing: true} }, "warn RD010 " + events, []string{"partition 1 of 3 do not exist"}, "RD042 RD043 RD024"},
 		{"no decisions", func(f *Facts) { f.Decisions = Topic{Name: decisions, Partitions: Fact[int]{Err: ErrNotThere}} }, "error RD011 " + decisions, []string{"does not exist", "refloatctl topics create"}, "RD013 RD020 RD022 RD023 RD024 RD025 RD026 RD034 RD041 RD043 RD044"},
 		{"decisions that lost partitions", func(f *Facts) { f.Decisions.Stats.Value[2] = Stats{Missing: true} }, "error RD011 " + decisions, []string{"partition 2 of 3"}, "RD044 RD024 RD043"},
@@ -139,8 +140,8 @@ func TestCheck(t *testing.T) {
 		{"inactive events without subscription", func(f *Facts) {
 			f.Events.Inactive.Value = Inactive{"delete_when_no_subscriptions", 60, true}
 			f.Events.Retention.Value = Retention{60, 60}
-			delete(f.Events.Stats.Value[0].Subscriptions, EvaluatorSubscription)
-		}, "warn RD024 " + events, []string{"without a subscription", "topics create"}, "RD021 RD040 RD042"},
+			clear(f.Events.Stats.Value[0].Subscriptions)
+		}, "warn RD024 " + events, []string{"without a subscription", "topics create"}, "RD021 RD040 RD042 RD045"},
 		{"inactive though subscribed", func(f *Facts) {
 			f.Events.Inactive.Value = Inactive{deleteCaughtUp, 60, true}
 			f.Events.Retention.Value = Retention{60, 60}
@@ -193,6 +194,14 @@ func TestCheck(t *testing.T) {
 			sub(&f.Decisions.Stats.Value[0], IngesterSubscription, func(s *Subscription) { s.Active = "" })
 		}, "warn RD044 " + decisions, []string{"nobody is active as ingester of partition 0"}, ""},
 		{"a stranger publishes", func(f *Facts) { f.Decisions.Stats.Value[1].Publishers[0].Mode = "Shared" }, "error RD043 " + decisions, []string{"owner at 10.0.0.1:2 publishes to partition 1 as Shared"}, "RD043"},
+		{"nothing holds events for ingesters", func(f *Facts) {
+			delete(f.Events.Stats.Value[1].Subscriptions, IngesterSubscription)
+			f.Events.Retention.Value = Retention{}
+		}, "error RD045 " + events, []string{"refloat-ingester is missing on partition 1", "until they are in the job database"}, "RD021"},
+		{"no subscription for ingesters", func(f *Facts) { delete(f.Events.Stats.Value[1].Subscriptions, IngesterSubscription) }, "warn RD045 " + events, []string{"only retention holds"}, ""},
+		{"held for nobody", func(f *Facts) {
+			sub(&f.Events.Stats.Value[2], IngesterSubscription, func(s *Subscription) { s.Consumers, s.Backlog = nil, 7 })
+		}, "warn RD046 " + events, []string{"7 messages of partition 2 are held", "unsubscribe -s refloat-ingester " + events}, ""},
 		{"an old owner", func(f *Facts) { f.Decisions.Stats.Value[1].Publishers[0].Address = "/10.0.0.9:2" }, "warn RD043 " + decisions, []string{"10.0.0.9:2 holds partition 1 since then", "pulsar-admin topics unload"}, ""},
 		{"no owner", func(f *Facts) { f.Decisions.Stats.Value[1].Publishers = nil }, "warn RD043 " + decisions, []string{"nobody holds the right to publish to partition 1"}, ""},
 	} {

@@ -17,6 +17,7 @@ type Wish struct {
 	Partitions   int  // of events; 0: as it has
 	CreateEvents bool // when it is not there
 	Grow         bool // decisions, to the count of events
+	NoIngester   bool // only evaluators run: no subscription keeps anything for ingesters
 }
 
 // Step is one thing to do, or one that is as wished.
@@ -57,7 +58,10 @@ func Plan(ctx context.Context, d Deployment, w Wish) ([]Step, error) {
 		return nil, err
 	}
 	p.subscribe(ctx, events, n, EvaluatorSubscription)
-	p.subscribe(ctx, decisions, n, IngesterSubscription)
+	if !w.NoIngester {
+		p.subscribe(ctx, decisions, n, IngesterSubscription)
+		p.subscribe(ctx, events, n, IngesterSubscription)
+	}
 	return p.steps, nil
 }
 

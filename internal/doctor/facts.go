@@ -147,5 +147,5 @@ type Claim struct {
 // The subscriptions that evaluators and ingesters share.
 const (
 	EvaluatorSubscription = "refloat-evaluator" // on events
-	IngesterSubscription  = "refloat-ingester"  // on decisions
+	IngesterSubscription  = "refloat-ingester"  // on decisions, and on events for what is not in the job database yet
 )

@@ -25,7 +25,7 @@ func deployment(t *testing.T) Deployment {
 	b := pulsartest.Shared(t)
 	tenant, namespace := path.Split(b.Namespace(t))
 	c := pulsarlog.Config{ServiceURL: b.URL, AdminURL: b.AdminURL, Tenant: strings.Trim(tenant, "/"), Namespace: namespace}
-	cluster, err := pulsarlog.Connect(c)
+	cluster, err := pulsarlog.Connect(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}

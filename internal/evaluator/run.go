@@ -44,7 +44,10 @@ type Loop struct {
 	// Where it is not set, Run returns the error.
 	Refused     func(err error)
 	RefusedWait time.Duration
-	Now         func() time.Time
+	// Lost, if set, is called with why the partition was lost, and with nil when it is
+	// owned again or is not ours to own.
+	Lost func(err error)
+	Now  func() time.Time
 	// BackOff is how long to wait after the n-th loss in a row, from 1.
 	BackOff func(n int) time.Duration
 	// DrainTimeout bounds how long published envelopes are waited for at the end.
@@ -75,9 +78,11 @@ func (l *Loop) Run(ctx context.Context) error {
 			return nil
 		case err == nil: // placed elsewhere
 			losses = 0
+			l.lost(nil)
 			continue
 		case isLoss(err):
 			wait = l.BackOff(losses)
+			l.lost(err)
 			l.Log.Warn("partition lost", slog.Int("partition", l.Config.Partition), slog.Any("error", err), slog.Duration("again_in", wait))
 		case l.Refused == nil:
 			return err
@@ -124,12 +129,19 @@ func (l *Loop) awaitTurn(ctx context.Context) bool {
 		if l.Placement == nil || l.Placement.Active() {
 			return true
 		}
+		l.lost(nil)
 		select {
 		case <-l.Placement.Changed():
 		case <-ctx.Done():
 		}
 	}
 	return false
+}
+
+func (l *Loop) lost(err error) {
+	if l.Lost != nil {
+		l.Lost(err)
+	}
 }
 
 func (l *Loop) placedElsewhere() bool { return l.Placement != nil && !l.Placement.Active() }
@@ -171,6 +183,7 @@ func (l *Loop) own(ctx context.Context) (wasLive bool, err error) {
 		if !wasLive && o.phase == running {
 			wasLive = true
 			l.sayOlder(o.proc.Progress.Semantics)
+			l.lost(nil)
 		}
 		switch {
 		case err != nil:

@@ -119,12 +119,16 @@ var (
 	ErrFenced = errors.New("publisher was fenced")
 	// ErrLocked: another process writes this log.
 	ErrLocked = errors.New("log is locked by another process")
+	// ErrTooLarge: the log takes no message of that size.
+	ErrTooLarge = errors.New("message is too large for the log")
 )
 
 // Reader reads one partition in order.
 type Reader interface {
 	// Read fills dst with the next durable messages and returns how many. It
-	// never waits: 0 and no error mean that the end was reached.
+	// never waits: 0 and no error mean that the end was reached. After an error of
+	// class ErrTransient it may be called again, and reads on once the log is back;
+	// any other error stays.
 	Read(dst []Message) (int, error)
 	// Changed returns a channel that receives (or is closed) when there may be
 	// more to read since the last Read that returned 0. Spurious wake-ups are

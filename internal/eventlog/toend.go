@@ -1,12 +1,17 @@
 package eventlog
 
+import "context"
+
 // ToEnd is a topic whose readers wait: Read returns 0 only when the reader has
 // come to where the log ended when it was called. A log behind a network has
 // messages that no reader has fetched yet; who reads a history from one end to
-// the other wants those too.
-func ToEnd(t Topic) Topic { return toEnd{t} }
+// the other wants those too. Read stops waiting when ctx ends.
+func ToEnd(ctx context.Context, t Topic) Topic { return toEnd{t, ctx} }
 
-type toEnd struct{ Topic }
+type toEnd struct {
+	Topic
+	ctx context.Context // of whoever reads to the end: one command
+}
 
 // Open implements Topic.
 func (t toEnd) Open(p int, after Position) (Reader, error) {
@@ -14,11 +19,12 @@ func (t toEnd) Open(p int, after Position) (Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &toEndReader{Reader: r, topic: t.Topic, partition: p, at: after}, nil
+	return &toEndReader{Reader: r, ctx: t.ctx, topic: t.Topic, partition: p, at: after}, nil
 }
 
 type toEndReader struct {
 	Reader
+	ctx       context.Context
 	topic     Topic
 	partition int
 	at        Position // of the last message read
@@ -41,6 +47,10 @@ func (r *toEndReader) Read(dst []Message) (int, error) {
 		if r.at.Compare(end) >= 0 {
 			return 0, nil
 		}
-		<-r.Changed()
+		select {
+		case <-r.Changed():
+		case <-r.ctx.Done():
+			return 0, r.ctx.Err()
+		}
 	}
 }

@@ -35,7 +35,7 @@ func newGroup(t *testing.T, partitions int) *group {
 	ns := b.Namespace(t)
 	_, short, _ := strings.Cut(ns, "/")
 	b.CreateTopic(t, "persistent://"+ns+"/events", partitions)
-	c, err := pulsarlog.Connect(pulsarlog.Config{ServiceURL: b.URL, AdminURL: b.AdminURL, Namespace: short})
+	c, err := pulsarlog.Connect(t.Context(), pulsarlog.Config{ServiceURL: b.URL, AdminURL: b.AdminURL, Namespace: short})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,9 +156,18 @@ func TestPriorityIsEven(t *testing.T) {
 }
 
 // TestAcknowledge: what is acknowledged does not come again to the group, and the
-// entry of the newest position always does.
+// entry of the newest position always does; also when another instance is active.
 func TestAcknowledge(t *testing.T) {
 	t.Parallel()
+	for _, active := range []bool{true, false} {
+		t.Run(fmt.Sprintf("active=%v", active), func(t *testing.T) {
+			t.Parallel()
+			acknowledge(t, active)
+		})
+	}
+}
+
+func acknowledge(t *testing.T, active bool) {
 	g := newGroup(t, 1)
 	a := g.topic.Appender()
 	for i := range 5 {
@@ -170,7 +179,7 @@ func TestAcknowledge(t *testing.T) {
 		t.Fatal(err)
 	}
 	var at []eventlog.Position
-	r, err := eventlog.ToEnd(g.topic).Open(0, eventlog.Start)
+	r, err := eventlog.ToEnd(t.Context(), g.topic).Open(0, eventlog.Start)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,8 +199,12 @@ func TestAcknowledge(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.join("a")
+	g.join("b")
 	g.settles()
 	seat := g.seats["a"][0]
+	if seat.Active() != active {
+		seat = g.seats["b"][0]
+	}
 	for _, i := range []int{0, 3, 5, 5, 2, 7} { // the last: the second message of an entry, or the first
 		seat.Acknowledge(at[i])
 	}
@@ -201,6 +214,7 @@ func TestAcknowledge(t *testing.T) {
 		t.Fatalf("acknowledged %v with %v in use", acked, at[7])
 	}
 	g.leave("a")
+	g.leave("b")
 	c, err := g.cluster.Client().Subscribe(pulsar.ConsumerOptions{Topic: g.topic.PartitionName(0), SubscriptionName: "group", Type: pulsar.Failover})
 	if err != nil {
 		t.Fatal(err)

@@ -82,7 +82,7 @@ func TestConfig(t *testing.T) {
 				t.Errorf("flags are %+v", f)
 			}
 			// What passes here is no surprise to the log.
-			cluster, err := pulsarlog.Connect(got)
+			cluster, err := pulsarlog.Connect(t.Context(), got)
 			if err != nil && !strings.Contains(c.name, "certificate") && !strings.Contains(c.name, "OAuth2") && !strings.Contains(c.name, "TLS") {
 				t.Errorf("Connect: %v", err) // the others have no true files
 			}

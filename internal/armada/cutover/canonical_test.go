@@ -14,7 +14,7 @@ func TestNotThere(t *testing.T) {
 		"5:2":  "5:2 is behind the end of its ledger, which has 2 entries",
 		"9:0":  "9:0 is behind the end of its ledger, which has 0 entries",
 	} {
-		at, err := l.canonical([]ledger{{5, 2}, {9, 0}}, 0, markDelete)
+		at, err := l.canonical(t.Context(), []ledger{{5, 2}, {9, 0}}, 0, markDelete)
 		if err != nil || at.Why == nil || !strings.Contains(at.Why.Error(), says) {
 			t.Errorf("%s: %+v, %v; want %s", markDelete, at, err, says)
 		}
@@ -23,7 +23,7 @@ func TestNotThere(t *testing.T) {
 			t.Errorf("%s: findings %+v", markDelete, found)
 		}
 	}
-	if _, err := l.canonical(nil, 0, "latest"); err == nil {
+	if _, err := l.canonical(t.Context(), nil, 0, "latest"); err == nil {
 		t.Error("a position that is none was understood")
 	}
 }

@@ -182,7 +182,7 @@ func (w *world) control(topic *pulsarlog.Topic) *controller {
 	db, err := postgres.Open(w.Context(), w.JobDB, postgres.Options{})
 	w.must(err)
 	w.Cleanup(func() { _ = db.Close() })
-	f := controlplane.New(controlplane.Config{Topic: eventlog.ToEnd(topic), DB: db})
+	f := controlplane.New(controlplane.Config{Topic: eventlog.ToEnd(w.Context(), topic), DB: db})
 	w.Cleanup(func() { _ = f.Close() })
 	return &controller{w, f}
 }

@@ -205,11 +205,11 @@ func (l *looker) partition(ctx context.Context, p *Partition) error {
 		return err
 	}
 	if !p.Cursor.Missing {
-		if p.Taken, err = l.canonical(ledgers, p.Number, p.Cursor.MarkDelete); err != nil {
+		if p.Taken, err = l.canonical(ctx, ledgers, p.Number, p.Cursor.MarkDelete); err != nil {
 			return err
 		}
 	}
-	return l.first(p)
+	return l.first(ctx, p)
 }
 
 // ledger is one that the topic holds.
@@ -254,7 +254,7 @@ func (l *looker) cursor(ctx context.Context, p int, c *Cursor) ([]ledger, error)
 // last message of that entry, or of the one before where there is no such entry:
 // an entry of -1 is the place before a ledger. Where it stood in a ledger that was
 // deleted since, it is the place before the next one.
-func (l *looker) canonical(ledgers []ledger, p int, markDelete string) (Position, error) {
+func (l *looker) canonical(ctx context.Context, ledgers []ledger, p int, markDelete string) (Position, error) {
 	var at ledger
 	var entry int64
 	if _, err := fmt.Sscanf(markDelete, "%d:%d", &at.id, &entry); err != nil {
@@ -279,7 +279,7 @@ func (l *looker) canonical(ledgers []ledger, p int, markDelete string) (Position
 		at, err := l.before(p)
 		return Position{At: at, Deleted: deleted}, err
 	}
-	last, err := l.lastIn(p, ledgers[i].id, entry)
+	last, err := l.lastIn(ctx, p, ledgers[i].id, entry)
 	return Position{At: last, Deleted: deleted}, err
 }
 
@@ -297,8 +297,8 @@ func (l *looker) before(p int) (eventlog.Position, error) {
 }
 
 // lastIn is the last message of an entry, which may be a batch.
-func (l *looker) lastIn(p int, ledger, entry int64) (last eventlog.Position, err error) {
-	r, err := eventlog.ToEnd(l.topic).Open(p, eventlog.Position{Ledger: ledger, Entry: entry, Batch: -1})
+func (l *looker) lastIn(ctx context.Context, p int, ledger, entry int64) (last eventlog.Position, err error) {
+	r, err := eventlog.ToEnd(ctx, l.topic).Open(p, eventlog.Position{Ledger: ledger, Entry: entry, Batch: -1})
 	if err != nil {
 		return last, err
 	}
@@ -320,7 +320,7 @@ func (l *looker) lastIn(p int, ledger, entry int64) (last eventlog.Position, err
 }
 
 // first looks at the first message.
-func (l *looker) first(p *Partition) (err error) {
+func (l *looker) first(ctx context.Context, p *Partition) (err error) {
 	at, err := l.topic.Beginning(p.Number)
 	if err != nil {
 		return err
@@ -329,7 +329,7 @@ func (l *looker) first(p *Partition) (err error) {
 	if end, err := l.topic.End(p.Number); err != nil || end == eventlog.Start {
 		return err
 	}
-	r, err := eventlog.ToEnd(l.topic).Open(p.Number, at)
+	r, err := eventlog.ToEnd(ctx, l.topic).Open(p.Number, at)
 	if err != nil {
 		return err
 	}
@@ -362,7 +362,7 @@ func (l *looker) place(ctx context.Context, p *Partition) error {
 	if at.Batch < 0 { // before the entry
 		entry--
 	}
-	p.PlaceAt, err = l.canonical(ledgers, p.Number, fmt.Sprintf("%d:%d", at.Ledger, entry))
+	p.PlaceAt, err = l.canonical(ctx, ledgers, p.Number, fmt.Sprintf("%d:%d", at.Ledger, entry))
 	switch {
 	case err != nil || p.PlaceAt.Why != nil:
 	case p.PlaceAt.Deleted: // no cursor stood here

@@ -139,7 +139,7 @@ func (w *world) held() (payloads [][]byte) {
 		}
 		at, err := w.events.Beginning(p)
 		w.must(err)
-		r, err := eventlog.ToEnd(w.events).Open(p, at)
+		r, err := eventlog.ToEnd(w.Context(), w.events).Open(p, at)
 		w.must(err)
 		chunk := make([]eventlog.Message, 64)
 		for {

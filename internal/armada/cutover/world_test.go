@@ -61,7 +61,7 @@ func newWorld(t *testing.T, partitions int) *world {
 	}
 	w := &world{T: t, rules: policies}
 	var err error
-	w.cluster, err = pulsarlog.Connect(pulsarlog.Config{ServiceURL: b.URL, AdminURL: b.AdminURL, Tenant: tenant, Namespace: namespace})
+	w.cluster, err = pulsarlog.Connect(w.Context(), pulsarlog.Config{ServiceURL: b.URL, AdminURL: b.AdminURL, Tenant: tenant, Namespace: namespace})
 	w.must(err)
 	t.Cleanup(func() { _ = w.cluster.Close() })
 	w.events, err = w.cluster.Open("events")
@@ -143,7 +143,7 @@ func (w *world) publish(entries []recording.Entry, batch uint) {
 // positions are those of all messages of a partition.
 func (w *world) positions(p int) (all []eventlog.Position) {
 	w.Helper()
-	r, err := eventlog.ToEnd(w.events).Open(p, eventlog.Start)
+	r, err := eventlog.ToEnd(w.Context(), w.events).Open(p, eventlog.Start)
 	w.must(err)
 	defer r.Close()
 	chunk := make([]eventlog.Message, 256)
@@ -289,7 +289,7 @@ func (quiet) Fatalf(string, ...any) {}
 
 func (w *world) refloat(mode writer.Mode) *refloat {
 	w.Helper()
-	r := &refloat{world: w, gate: &gate{Topic: eventlog.ToEnd(w.events), limit: make([]eventlog.Position, w.events.Partitions())}}
+	r := &refloat{world: w, gate: &gate{Topic: eventlog.ToEnd(w.Context(), w.events), limit: make([]eventlog.Position, w.events.Partitions())}}
 	fs := vfs.NewMem()
 	open := func(dir string, partitions int) *filelog.Log {
 		log, err := filelog.Open(filelog.Config{FS: fs, Dir: dir, Partitions: partitions, Manual: true, Now: time.Now})

@@ -56,7 +56,7 @@ func (t *Topic) Appender() *Appender {
 // message may come with a later call: after it the Appender takes no more,
 // because messages in between may be missing.
 func (a *Appender) Append(p int, batch []eventlog.Message) error {
-	return a.append(context.Background(), p, batch)
+	return a.append(a.topic.cluster.ctx, p, batch)
 }
 
 // AppendSync appends and returns when all is durable that was appended so far.
@@ -163,7 +163,7 @@ func (a *Appender) send(ctx context.Context, part *appending, m *pulsar.Producer
 		mu.Lock()
 		defer mu.Unlock()
 		if err != nil && tooLarge(err) && !queued {
-			refused = fmt.Errorf("%w: %w", ErrTooLarge, err)
+			refused = fmt.Errorf("%w: %w", eventlog.ErrTooLarge, err)
 			err = nil
 		} else if err != nil {
 			err = sendError(err)
@@ -243,7 +243,7 @@ func (a *Appender) Close() error {
 				defer func() { _ = recover() }() // as in publisher.Close
 				part.producer.Close()
 			}()
-			if !wait(done, a.topic.cluster.cfg.OperationTimeout) {
+			if !a.topic.cluster.wait(done, a.topic.cluster.cfg.OperationTimeout) {
 				errs = append(errs, a.topic.fail("close appender of", p, eventlog.ErrTransient))
 			}
 			close(part.flushes)

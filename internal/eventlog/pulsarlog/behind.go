@@ -25,7 +25,7 @@ func (t *Topic) Behind(p int, after eventlog.Position) (int64, error) {
 	if err != nil {
 		return 0, t.fail("count entries of", p, err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), t.cluster.cfg.OperationTimeout)
+	ctx, cancel := context.WithTimeout(t.cluster.ctx, t.cluster.cfg.OperationTimeout)
 	defer cancel()
 	stats, err := t.cluster.admin.Topics().GetInternalStatsWithContext(ctx, *name)
 	if err != nil {

@@ -1,6 +1,7 @@
 package pulsarlog
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -27,6 +28,7 @@ type Config struct {
 	KeepAlive         time.Duration // a connection is given up after twice that; default 10 s
 	ConnectionTimeout time.Duration // for opening one; default 10 s
 	OperationTimeout  time.Duration // for one request; default 15 s
+	ReconnectFor      time.Duration // after that, Read of a reader without a connection says so, and goes on trying; default 30 s
 	MaxConnections    int           // to one broker; default 4
 	ReceiverQueue     int           // messages that the client fetches ahead, per reader; default 1000
 	InFlight          int           // messages of a publisher that have no receipt yet; default 64
@@ -63,6 +65,7 @@ const (
 	defaultKeepAlive         = 10 * time.Second
 	defaultConnectionTimeout = 10 * time.Second
 	defaultOperationTimeout  = 15 * time.Second
+	defaultReconnectFor      = 30 * time.Second
 	defaultMaxConnections    = 4
 	defaultReceiverQueue     = 1000
 	defaultInFlight          = 64
@@ -75,8 +78,6 @@ var (
 	ErrDenied = errors.New("denied by the broker")
 	// ErrGone: the topic, or this partition of it, does not exist (any more).
 	ErrGone = errors.New("topic does not exist")
-	// ErrTooLarge: the broker takes no message of that size.
-	ErrTooLarge = errors.New("message is too large for the broker")
 	// ErrNoAdmin: the configuration has no AdminURL.
 	ErrNoAdmin = errors.New("AdminURL is not set")
 )
@@ -90,11 +91,23 @@ type Cluster struct {
 	says    spoken
 	closed  chan struct{}
 	once    sync.Once
+
+	// ctx is the life of whoever connected, kept here and not passed to each call
+	// because logs are read by code that does not know of networks.
+	ctx  context.Context
+	over chan struct{} // closed a moment after ctx ended: then nothing waits any more
 }
+
+// lastWait is how long things may take to close once the context of Connect ended.
+const lastWait = 500 * time.Millisecond
 
 // Connect checks the configuration and makes a client. The first connection is
 // opened when something is asked of the broker.
-func Connect(c Config) (*Cluster, error) {
+//
+// When ctx ends, all that waits for an answer of the broker returns its error, and
+// closing waits no longer than a moment. Readers and publishers that are open go on
+// until they are closed, so that what was published can be read back.
+func Connect(ctx context.Context, c Config) (*Cluster, error) {
 	c, err := c.withDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("pulsarlog: config: %w", err)
@@ -103,7 +116,7 @@ func Connect(c Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pulsarlog: config: %w", err)
 	}
-	k := &Cluster{cfg: c, closed: make(chan struct{})}
+	k := &Cluster{cfg: c, closed: make(chan struct{}), ctx: ctx, over: make(chan struct{})}
 	k.says.denied = make(chan struct{})
 	options := pulsar.ClientOptions{
 		URL:                        c.ServiceURL,
@@ -131,6 +144,7 @@ func Connect(c Config) (*Cluster, error) {
 			return nil, fmt.Errorf("pulsarlog: admin client for %s: %w", c.AdminURL, err)
 		}
 	}
+	context.AfterFunc(ctx, func() { time.AfterFunc(lastWait, func() { close(k.over) }) })
 	return k, nil
 }
 
@@ -192,20 +206,21 @@ func (k *Cluster) Close() error {
 		defer close(done)
 		k.client.Close()
 	}()
-	if !wait(done, closeWait) {
+	if !k.wait(done, closeWait) {
 		k.cfg.Log.Warn("the client is still closing")
 	}
 	return nil
 }
 
 // wait reports whether done was closed in time.
-func wait(done <-chan struct{}, limit time.Duration) bool {
+func (k *Cluster) wait(done <-chan struct{}, limit time.Duration) bool {
 	t := time.NewTimer(limit)
 	defer t.Stop()
 	select {
 	case <-done:
 		return true
 	case <-t.C:
-		return false
+	case <-k.over:
 	}
+	return false
 }

@@ -28,6 +28,9 @@ func (c Config) withDefaults() (Config, error) {
 	if c.OperationTimeout == 0 {
 		c.OperationTimeout = defaultOperationTimeout
 	}
+	if c.ReconnectFor == 0 {
+		c.ReconnectFor = defaultReconnectFor
+	}
 	if c.MaxConnections == 0 {
 		c.MaxConnections = defaultMaxConnections
 	}
@@ -59,8 +62,8 @@ func (c Config) check() error {
 		}
 	}
 	switch {
-	case c.KeepAlive < 0, c.ConnectionTimeout < 0, c.OperationTimeout < 0:
-		return errors.New("KeepAlive, ConnectionTimeout and OperationTimeout must not be negative: leave out what shall have its default")
+	case c.KeepAlive < 0, c.ConnectionTimeout < 0, c.OperationTimeout < 0, c.ReconnectFor < 0:
+		return errors.New("KeepAlive, ConnectionTimeout, OperationTimeout and ReconnectFor must not be negative: leave out what shall have its default")
 	case c.MaxConnections < 0 || c.ReceiverQueue < 0:
 		return errors.New("MaxConnections and ReceiverQueue must not be negative: leave out what shall have its default")
 	case c.InFlight < 0 || c.InFlight > maxPending/2:

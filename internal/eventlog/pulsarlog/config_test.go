@@ -51,7 +51,7 @@ func TestConfig(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			k, err := Connect(c.config)
+			k, err := Connect(t.Context(), c.config)
 			if err == nil {
 				if err := k.Close(); err != nil {
 					t.Error(err)
@@ -69,7 +69,7 @@ func TestConfig(t *testing.T) {
 
 func TestTopicName(t *testing.T) {
 	t.Parallel()
-	k, err := Connect(Config{ServiceURL: "pulsar://127.0.0.1:6650", Tenant: "ten", Namespace: "ns"})
+	k, err := Connect(t.Context(), Config{ServiceURL: "pulsar://127.0.0.1:6650", Tenant: "ten", Namespace: "ns"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestTopicName(t *testing.T) {
 func TestNobodyThere(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	k, err := Connect(Config{
+	k, err := Connect(t.Context(), Config{
 		ServiceURL: "pulsar://127.0.0.1:1", OperationTimeout: time.Second, Auth: Auth{Token: "s3cr3t"},
 		Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})

@@ -100,7 +100,8 @@ func (s *spoken) since(t time.Time) string {
 }
 
 // bounded runs a call of the client, which may not come back, for no longer
-// than the limit. What comes back later is given to late.
+// than the limit, and not beyond the life of the cluster. What comes back later is
+// given to late.
 func bounded[T any](ctx context.Context, k *Cluster, limit time.Duration, call func() (T, error), late func(T)) (T, error) {
 	type result struct {
 		value T
@@ -131,6 +132,9 @@ func bounded[T any](ctx context.Context, k *Cluster, limit time.Duration, call f
 	case <-ctx.Done():
 		close(gone)
 		return none, ctx.Err()
+	case <-k.ctx.Done():
+		close(gone)
+		return none, k.ctx.Err()
 	case <-k.closed:
 		close(gone)
 		return none, fmt.Errorf("cluster: %w", fs.ErrClosed)

@@ -175,14 +175,14 @@ func TestPublishLarge(t *testing.T) {
 		b.must(w.Publish(m.Payload))
 	}
 	err = w.Publish(noise)
-	b.class(err, pulsarlog.ErrTooLarge)
+	b.class(err, eventlog.ErrTooLarge)
 	b.must(w.Err())
 	b.must(w.Publish([]byte("last")))
 	want = append(want, eventlog.Message{Payload: []byte("last")})
 	b.same(b.read(topic, eventlog.Start).next(len(want)), want)
 	shut(t, w)
 	a := topic.Appender()
-	b.class(a.AppendSync(t.Context(), 0, []eventlog.Message{{Payload: noise}}), pulsarlog.ErrTooLarge)
+	b.class(a.AppendSync(t.Context(), 0, []eventlog.Message{{Payload: noise}}), eventlog.ErrTooLarge)
 	b.must(a.AppendSync(t.Context(), 0, numbers(0, 1)))
 	shut(t, a)
 }

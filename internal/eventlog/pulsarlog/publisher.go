@@ -47,7 +47,7 @@ type publisher struct {
 // of class ErrTransient rather than wait, and can be tried again. Any other
 // failure of a send is the end of the publisher, as is the loss of the right
 // when its connection was lost; both are told by Err. A payload that is too
-// large for the broker, compressed, is [ErrTooLarge] and nothing else happens.
+// large for the broker, compressed, is [eventlog.ErrTooLarge] and nothing else happens.
 func (t *Topic) Publisher(ctx context.Context, p int) (eventlog.Publisher, error) {
 	part, err := t.partition(p)
 	if err != nil {
@@ -147,9 +147,9 @@ func (s *send) done(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {
 		s.refused = w.end(sendError(err))
 	case s.queued:
 		// It was taken, and is missing now among those that were taken after it.
-		s.refused = w.end(fmt.Errorf("%w: %w", ErrTooLarge, err))
+		s.refused = w.end(fmt.Errorf("%w: %w", eventlog.ErrTooLarge, err))
 	default:
-		s.refused = fmt.Errorf("%w: %w", ErrTooLarge, err)
+		s.refused = fmt.Errorf("%w: %w", eventlog.ErrTooLarge, err)
 	}
 }
 
@@ -217,7 +217,7 @@ func (w *publisher) Close() error {
 			defer func() { _ = recover() }()
 			w.producer.Close()
 		}()
-		if !wait(done, w.topic.cluster.cfg.OperationTimeout) {
+		if !w.topic.cluster.wait(done, w.topic.cluster.cfg.OperationTimeout) {
 			w.topic.cluster.cfg.Log.Warn("the client does not close a producer", slog.String("partition", w.topic.parts[w.part].name))
 		}
 	})

@@ -18,8 +18,6 @@ const (
 	// What a reader holds for Read; the client's own queue comes on top.
 	maxBufferedBytes = 64 << 20
 	maxBuffered      = 16 << 10
-	// How long a reader tries to go on by itself when its connection is lost.
-	reconnectFor = 30 * time.Second
 	// How long it is waited for what ends by itself in the background, too.
 	closeWait = 5 * time.Second
 )
@@ -41,7 +39,8 @@ type reader struct {
 	mu      sync.Mutex
 	pending []eventlog.Message
 	bytes   int   // of pending
-	err     error // stays; comes after pending
+	err     error // comes after pending; stays, unless away
+	away    bool  // err says that there is no connection now: one is still tried for
 
 	last    eventlog.Position // of the last message put into pending; the goroutine's own
 	rest    int               // messages of its batch behind it; of no meaning when index proves more
@@ -103,17 +102,29 @@ func (r *reader) Dropped() int64 { return r.dropped.Load() }
 // time only.
 func (r *reader) Close() error {
 	r.close.Do(func() { close(r.stop) })
-	wait(r.stopped, closeWait)
+	r.topic.cluster.wait(r.stopped, closeWait)
 	r.fail(fmt.Errorf("pulsarlog: reader: %w", fs.ErrClosed))
 	return nil
 }
 
 func (r *reader) fail(err error) {
 	r.mu.Lock()
-	if r.err == nil {
-		r.err = err
+	if r.err == nil || r.away {
+		r.err, r.away = err, false
 	}
 	r.mu.Unlock()
+	signal(r.changed)
+}
+
+// disconnected makes Read say why there is no connection, until there is one
+// again (nil).
+func (r *reader) disconnected(why error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err != nil && !r.away {
+		return
+	}
+	r.err, r.away = why, why != nil
 	signal(r.changed)
 }
 
@@ -244,12 +255,14 @@ func (r *reader) follows(m pulsar.Message, at eventlog.Position) bool {
 }
 
 // reconnect opens a source behind the last message. When that does not succeed
-// for a while, the reader ends with [eventlog.ErrTransient].
+// for a while, Read says so, with [eventlog.ErrTransient], and this goes on trying.
 func (r *reader) reconnect() (*source, pulsar.Message, error) {
 	r.topic.cluster.cfg.Log.Info("reading on", slog.String("partition", r.part.name), slog.String("after", r.last.String()))
-	limit := time.NewTimer(reconnectFor)
+	limit := time.NewTimer(r.topic.cluster.cfg.ReconnectFor)
 	defer limit.Stop()
+	defer r.disconnected(nil)
 	var delay delays
+	overdue := false
 	for {
 		_, err := r.topic.partition(r.part.id)
 		if err == nil {
@@ -262,6 +275,9 @@ func (r *reader) reconnect() (*source, pulsar.Message, error) {
 		if !errors.Is(err, eventlog.ErrTransient) {
 			return nil, nil, err
 		}
+		if overdue {
+			r.disconnected(r.topic.fail("read", r.part.id, fmt.Errorf("no connection for more than %v: %w", r.topic.cluster.cfg.ReconnectFor, err)))
+		}
 		again := time.NewTimer(delay.Next())
 		select {
 		case <-again.C:
@@ -273,7 +289,7 @@ func (r *reader) reconnect() (*source, pulsar.Message, error) {
 			return nil, nil, fmt.Errorf("cluster: %w", fs.ErrClosed)
 		case <-limit.C:
 			again.Stop()
-			return nil, nil, fmt.Errorf("no connection for %v: %w", reconnectFor, err)
+			overdue = true
 		}
 	}
 }

@@ -66,7 +66,7 @@ func (k *Cluster) newSource(p *partition, at pulsar.MessageID, queue int) (*sour
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	k.sources.Store(s.name, s)
 	latest := at == pulsar.LatestMessageID()
-	r, err := bounded(context.Background(), k, 2*k.cfg.OperationTimeout, func() (pulsar.Reader, error) {
+	r, err := bounded(k.ctx, k, 2*k.cfg.OperationTimeout, func() (pulsar.Reader, error) {
 		return k.client.CreateReader(pulsar.ReaderOptions{
 			Topic:                   p.name,
 			SubscriptionName:        s.name,
@@ -118,7 +118,7 @@ func (s *source) lostChunk(text string) {
 // end is the last message's position, or [eventlog.Start].
 func (s *source) end() (eventlog.Position, error) {
 	s.asked.Add(1)
-	id, err := bounded(context.Background(), s.cluster, s.cluster.cfg.OperationTimeout, s.reader.GetLastMessageID, nil)
+	id, err := bounded(s.cluster.ctx, s.cluster, s.cluster.cfg.OperationTimeout, s.reader.GetLastMessageID, nil)
 	if err != nil {
 		return eventlog.Position{}, err
 	}
@@ -135,6 +135,7 @@ func (s *source) next(limit time.Duration) (pulsar.Message, error) {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
+		defer context.AfterFunc(s.cluster.ctx, cancel)()
 	}
 	m, err := s.reader.Next(ctx)
 	if f := s.fault.Load(); f != nil && !s.reconnected() {
@@ -150,6 +151,8 @@ func (s *source) next(limit time.Duration) (pulsar.Message, error) {
 		return nil, fmt.Errorf("the broker did not deliver within %v: %w", limit, eventlog.ErrTransient)
 	case s.ctx.Err() != nil:
 		return nil, err
+	case limit > 0 && s.cluster.ctx.Err() != nil:
+		return nil, s.cluster.ctx.Err()
 	}
 	return nil, errReconnected // the client closed it
 }

@@ -1,6 +1,7 @@
 package pulsarlog_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path"
@@ -41,7 +42,7 @@ func setUp(t *testing.T) *bench {
 
 func (b *bench) connect(c pulsarlog.Config) *pulsarlog.Cluster {
 	b.Helper()
-	k, err := pulsarlog.Connect(c)
+	k, err := pulsarlog.Connect(context.Background(), c)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -114,7 +115,7 @@ func harness(b *bench, config pulsarlog.Config, name string) *logtest.Harness {
 	var topic *pulsarlog.Topic
 	var appender *pulsarlog.Appender
 	open := func() (err error) {
-		if k, err = pulsarlog.Connect(config); err != nil {
+		if k, err = pulsarlog.Connect(context.Background(), config); err != nil {
 			return err
 		}
 		if topic, err = k.Open(name); err == nil {

@@ -68,7 +68,7 @@ const partitionInfix = "-partition-"
 // count asks the broker how many partitions there are.
 func (t *Topic) count() (n int, partitioned bool, err error) {
 	k := t.cluster
-	names, err := bounded(context.Background(), k, k.cfg.OperationTimeout, func() ([]string, error) { return k.client.TopicPartitions(t.name) }, nil)
+	names, err := bounded(k.ctx, k, k.cfg.OperationTimeout, func() ([]string, error) { return k.client.TopicPartitions(t.name) }, nil)
 	if err != nil {
 		return 0, false, err
 	}
@@ -81,14 +81,25 @@ func (t *Topic) count() (n int, partitioned bool, err error) {
 	}
 	if name, err := utils.GetTopicName(t.name); err != nil {
 		return 0, false, err
-	} else if _, err := k.admin.Topics().GetMetadata(*name); err != nil {
+	} else if err := k.ask(*name); err != nil {
 		if err = adminClassed(err); errors.Is(err, ErrGone) {
 			return 0, false, err
+		}
+		if k.ctx.Err() != nil {
+			return 0, false, k.ctx.Err()
 		}
 		// Who may read a topic need not be allowed the admin API.
 		k.cfg.Log.Warn("cannot ask whether the topic exists", slog.String("topic", t.name), slog.Any("error", err))
 	}
 	return 1, false, nil
+}
+
+// ask asks the admin API for a topic.
+func (k *Cluster) ask(name utils.TopicName) error {
+	ctx, cancel := context.WithTimeout(k.ctx, k.cfg.OperationTimeout)
+	defer cancel()
+	_, err := k.admin.Topics().GetMetadataWithContext(ctx, name)
+	return err
 }
 
 // Name is the topic's full name.
@@ -272,7 +283,7 @@ func (k *Cluster) ledgers(p *partition) (ledgers, error) {
 	if err != nil {
 		return ledgers{}, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), k.cfg.OperationTimeout)
+	ctx, cancel := context.WithTimeout(k.ctx, k.cfg.OperationTimeout)
 	defer cancel()
 	info, err := k.admin.Topics().GetInternalInfoWithContext(ctx, *name)
 	if err != nil {

@@ -8,13 +8,14 @@ import (
 	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
-// Log follows the policies log. It never waits, and is used by one goroutine.
+// Log follows the policies log. It never waits, and is used by one goroutine. After
+// an error it may be used on: the next call reads on where the last one ended.
 type Log struct {
 	// OnUnusable, if set, is told of each generation that cannot be used.
 	OnUnusable func(number uint64, err error)
 
 	topic  eventlog.Topic
-	reader eventlog.Reader
+	reader eventlog.Reader   // nil: the last one met an error
 	at     eventlog.Position // of the last message read
 	chunk  []eventlog.Message
 	held   []generation // held[i] is generation i+1
@@ -42,12 +43,31 @@ func Open(topic eventlog.Topic) (*Log, error) {
 	return l, nil
 }
 
+// reopen gives the log a reader again after an error: a reader may keep its error
+// for good, long after what caused it is over.
+func (l *Log) reopen() error {
+	if l.reader != nil {
+		return nil
+	}
+	r, err := l.topic.Open(0, l.at)
+	if err != nil {
+		return fmt.Errorf("read policies: %w", err)
+	}
+	l.reader = r
+	return nil
+}
+
 // Refresh reads what has come.
 func (l *Log) Refresh() error {
+	if err := l.reopen(); err != nil {
+		return err
+	}
 	for {
 		n, err := l.reader.Read(l.chunk)
 		if err != nil {
-			return fmt.Errorf("read policies: %w", err)
+			err = errors.Join(fmt.Errorf("read policies: %w", err), l.reader.Close())
+			l.reader = nil
+			return err
 		}
 		if n == 0 {
 			return nil
@@ -156,8 +176,19 @@ func (l *Log) Outrun(n uint64) bool {
 	return n > 0 && n <= uint64(len(l.held)) && errors.Is(l.held[n-1].err, ErrOutrun)
 }
 
-// Changed announces more to read.
-func (l *Log) Changed() <-chan struct{} { return l.reader.Changed() }
+// Changed announces more to read. It is nil after an error: then the next call
+// that reads shows whether there is more.
+func (l *Log) Changed() <-chan struct{} {
+	if l.reader == nil {
+		return nil
+	}
+	return l.reader.Changed()
+}
 
 // Close closes the reader.
-func (l *Log) Close() error { return l.reader.Close() }
+func (l *Log) Close() error {
+	if l.reader == nil {
+		return nil
+	}
+	return l.reader.Close()
+}

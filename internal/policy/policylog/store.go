@@ -253,6 +253,9 @@ func randomName() string {
 // sync reads to the end of the log.
 func (s *Store) sync(ctx context.Context) error {
 	for {
+		if err := s.log.reopen(); err != nil {
+			return err
+		}
 		changed := s.log.Changed()
 		ended, err := s.log.AtEnd()
 		if err != nil {

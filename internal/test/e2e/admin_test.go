@@ -9,6 +9,17 @@ import (
 // admin asks the broker's admin API for something that our programs never do.
 func (w *world) admin(method, path, body string) {
 	w.t.Helper()
+	w.request(method, path, body)
+}
+
+// ask asks the broker's admin API a question.
+func (w *world) ask(path string) []byte {
+	w.t.Helper()
+	return w.request(http.MethodGet, path, "")
+}
+
+func (w *world) request(method, path, body string) []byte {
+	w.t.Helper()
 	req, err := http.NewRequestWithContext(w.ctx, method, w.AdminURL+"/admin/v2/"+path, strings.NewReader(body))
 	w.must(err)
 	req.Header.Set("Content-Type", "application/json")
@@ -20,6 +31,7 @@ func (w *world) admin(method, path, body string) {
 	if resp.StatusCode/100 != 2 {
 		w.t.Fatalf("%s %s: %s: %s", method, path, resp.Status, text)
 	}
+	return text
 }
 
 func (w *world) path(topic string) string { return "persistent/" + w.Namespace + "/" + topic }

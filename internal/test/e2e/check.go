@@ -128,7 +128,7 @@ func (l *Logs) rows(ctx context.Context, file string, p int) (found []string, ro
 		if err != nil {
 			return false, err
 		}
-		want, err = sink.Fold(eventlog.ToEnd(l.Events), eventlog.ToEnd(l.Decisions), p, 0, got.Releases...)
+		want, err = sink.Fold(eventlog.ToEnd(ctx, l.Events), eventlog.ToEnd(ctx, l.Decisions), p, 0, got.Releases...)
 		return err == nil && want.Place == got.Place, err
 	})
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) || want == nil {

@@ -91,7 +91,7 @@ type Logs struct {
 
 // Open opens the topics.
 func (d *Deployment) Open() (*Logs, error) {
-	k, err := pulsarlog.Connect(pulsarlog.Config{ServiceURL: d.URL, AdminURL: d.AdminURL, Namespace: d.namespace()})
+	k, err := pulsarlog.Connect(context.Background(), pulsarlog.Config{ServiceURL: d.URL, AdminURL: d.AdminURL, Namespace: d.namespace()})
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,8 @@ func (d *Deployment) Open() (*Logs, error) {
 
 // Audit is the logs as an audit reads them.
 func (l *Logs) Audit() audit.Logs {
-	return audit.Logs{Events: eventlog.ToEnd(l.Events), Decisions: eventlog.ToEnd(l.Decisions), Policies: eventlog.ToEnd(l.Policies)}
+	ctx := context.Background()
+	return audit.Logs{Events: eventlog.ToEnd(ctx, l.Events), Decisions: eventlog.ToEnd(ctx, l.Decisions), Policies: eventlog.ToEnd(ctx, l.Policies)}
 }
 
 // Close closes them.
@@ -117,7 +118,7 @@ func (l *Logs) Close() error { return l.Cluster.Close() }
 
 // Each calls fn with each message that a partition holds now.
 func Each(t eventlog.Topic, p int, fn func(eventlog.Message) error) (err error) {
-	r, err := eventlog.ToEnd(t).Open(p, eventlog.Start)
+	r, err := eventlog.ToEnd(context.Background(), t).Open(p, eventlog.Start)
 	if err != nil {
 		return err
 	}

@@ -61,7 +61,7 @@ func TestHoldBack(t *testing.T) {
 		return all
 	}
 	armada := standin.NewWorld(t, standin.Config{
-		Log: armadaLog{eventlog.ToEnd(logs.Events), out}, Begin: time.Now(), LeasePeriod: time.Second,
+		Log: armadaLog{eventlog.ToEnd(w.ctx, logs.Events), out}, Begin: time.Now(), LeasePeriod: time.Second,
 		Executors: []standin.Executor{{Name: "east", Nodes: nodes("east"), DeleteFailed: true}, {Name: "west", Nodes: nodes("west"), DeleteFailed: true}},
 	})
 	e := w.evaluator("a")

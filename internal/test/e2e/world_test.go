@@ -15,7 +15,7 @@ import (
 
 const (
 	// limit bounds everything that a test waits for.
-	limit = 3 * time.Minute
+	limit = 4 * time.Minute
 	// keepAlive is the broker's, by pulsartest: it gives up a connection after
 	// twice that.
 	keepAlive = 5 * time.Second

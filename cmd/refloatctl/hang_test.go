@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// hanging is a broker that accepts connections and never answers.
+type hanging struct {
+	address  string
+	accepted chan struct{} // receives at each connection
+}
+
+func newHanging(t *testing.T) *hanging {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	h := &hanging{address: l.Addr().String(), accepted: make(chan struct{}, 1)}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			t.Cleanup(func() { _ = c.Close() })
+			select {
+			case h.accepted <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	return h
+}
+
+// TestEndsWhileBrokerHangs: every command that takes --pulsar ends within two
+// seconds of Ctrl-C, though the broker answers nothing.
+func TestEndsWhileBrokerHangs(t *testing.T) {
+	t.Parallel()
+	recording := filepath.Join("..", "..", "testdata", "recordings", "plain.jsonl.gz")
+	jobDB := "postgres://nobody@127.0.0.1:1/none"
+	args := map[string]func(dir string) []string{
+		"refloatctl doctor":        func(string) []string { return nil },
+		"refloatctl topics create": func(string) []string { return nil },
+		"refloatctl cutover plan":  func(string) []string { return []string{"--job-db", jobDB} },
+		"refloatctl cutover start": func(string) []string { return []string{"--job-db", jobDB} },
+		"refloatctl cutover back":  func(string) []string { return []string{"--job-db", jobDB} },
+		"refloatctl feed":          func(string) []string { return []string{recording} },
+		"refloatctl record": func(dir string) []string {
+			return []string{"--topic", "events", "--out", filepath.Join(dir, "out.jsonl.gz")}
+		},
+	}
+	seen := 0
+	for _, name := range takingPulsar(newRoot()) {
+		more, known := args[name]
+		if !known {
+			t.Errorf("%s takes --pulsar and is not tried here: add its arguments", name)
+			continue
+		}
+		seen++
+		for _, admin := range []bool{true, false} { // what is asked first differs
+			t.Run(strings.TrimPrefix(name, "refloatctl ")+map[bool]string{true: "", false: ", the admin API refuses"}[admin], func(t *testing.T) {
+				t.Parallel()
+				broker := newHanging(t)
+				line := append(strings.Fields(name)[1:], more(t.TempDir())...)
+				line = append(line, "--pulsar", "pulsar://"+broker.address)
+				if admin {
+					line = append(line, "--pulsar-admin", "http://"+broker.address)
+				} else {
+					line = append(line, "--pulsar-admin", "http://127.0.0.1:1")
+				}
+				endsWith(t, line, broker)
+			})
+		}
+	}
+	if seen < len(args) {
+		t.Errorf("%d commands take --pulsar, %d are listed here", seen, len(args))
+	}
+}
+
+func takingPulsar(c *cobra.Command) (names []string) {
+	if c.Runnable() && c.Flags().Lookup("pulsar") != nil {
+		names = append(names, c.CommandPath())
+	}
+	for _, sub := range c.Commands() {
+		names = append(names, takingPulsar(sub)...)
+	}
+	return names
+}
+
+func endsWith(t *testing.T, line []string, broker *hanging) {
+	t.Helper()
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	cmd := newRoot()
+	cmd.SetArgs(line)
+	cmd.SetOut(io.Discard)
+	cmd.SetErr(io.Discard)
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.ExecuteContext(ctx) }()
+	select {
+	case <-broker.accepted:
+	case err := <-ended: // by itself: it needs more than the admin API has
+		t.Logf("it ended by itself: %v", err)
+		return
+	case <-time.After(20 * time.Second):
+		t.Fatalf("refloatctl %s asks nothing of the broker", strings.Join(line, " "))
+	}
+	began := time.Now()
+	interrupt()
+	select {
+	case err := <-ended:
+		t.Logf("ended %v after Ctrl-C: %v", time.Since(began).Round(time.Millisecond), err)
+		if err == nil {
+			t.Error("it says that all is well")
+		}
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatalf("refloatctl %s does not end", strings.Join(line, " "))
+	}
+}

@@ -1,0 +1,162 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
+)
+
+// health is what does not work in this process now, part by part. What fails for a
+// moment only, as whatever reconnects does, is no news.
+type health struct {
+	now func() time.Time
+
+	mu    sync.Mutex
+	parts map[string]ailment
+}
+
+type ailment struct {
+	since  time.Time
+	err    string
+	person bool // a person has to act: that this process is taken out of service helps nobody
+}
+
+// failingFor is how long a part may fail before the process is not ready.
+const failingFor = 10 * time.Second
+
+// report notes that a part fails, or with nil that it works.
+func (h *health) report(part string, err error) { h.note(part, err, false) }
+
+// refused notes that a part waits for a person, or with nil that it does not.
+func (h *health) refused(part string, err error) { h.note(part, err, true) }
+
+func (h *health) note(part string, err error, person bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	was, failed := h.parts[part]
+	switch {
+	case errors.Is(err, context.Canceled): // we are ending
+	case err == nil:
+		delete(h.parts, part)
+	case failed:
+		h.parts[part] = ailment{was.since, err.Error(), person}
+	default:
+		if h.parts == nil {
+			h.parts = map[string]ailment{}
+		}
+		h.parts[part] = ailment{h.now(), err.Error(), person}
+	}
+}
+
+// failing lists what has failed for a while, and says whether the process can do
+// its work all the same.
+func (h *health) failing() (lines []string, ready bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	ready = true
+	for _, part := range slices.Sorted(maps.Keys(h.parts)) {
+		a := h.parts[part]
+		if h.now().Sub(a.since) < failingFor {
+			continue
+		}
+		ready = ready && a.person
+		lines = append(lines, fmt.Sprintf("%s: since %s: %s", part, a.since.UTC().Format(time.RFC3339), oneLine(a.err)))
+	}
+	return lines, ready
+}
+
+func oneLine(s string) string { return strings.ReplaceAll(s, "\n", "; ") }
+
+// serveReady answers /readyz: 503 while something that this process is for does
+// not work, with a line for each such part.
+func (m *Metrics) serveReady(w http.ResponseWriter, _ *http.Request) {
+	if !m.ready.Load() {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = w.Write([]byte("not yet\n"))
+		return
+	}
+	lines, ready := m.health.failing()
+	if !ready {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	if len(lines) == 0 {
+		lines = []string{"ok"}
+	}
+	_, _ = w.Write([]byte(strings.Join(lines, "\n") + "\n"))
+}
+
+const (
+	probeEvery   = 5 * time.Second
+	probeTimeout = 10 * time.Second
+)
+
+// probe asks again and again for what nobody may ask for at the moment, so that it
+// shows when that does not work: the broker, and the policies that could be changed.
+func (n *node) probe(ctx context.Context) error {
+	ticker := time.NewTicker(probeEvery)
+	defer ticker.Stop()
+	for {
+		_, err := n.backend.Events.End(0)
+		n.report("events", err)
+		if n.policies != nil {
+			n.report("policies", n.askPolicies(ctx))
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (n *node) askPolicies(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	_, err := n.policies.Newest(ctx)
+	return err
+}
+
+// report says on /readyz whether a part works, and in the log when that changes.
+func (n *node) report(part string, err error) {
+	n.metrics.health.mu.Lock()
+	_, failed := n.metrics.health.parts[part]
+	n.metrics.health.mu.Unlock()
+	n.metrics.health.report(part, err)
+	switch {
+	case errors.Is(err, context.Canceled):
+	case err != nil && !failed:
+		n.Log.Warn("does not work now; it is tried again until it does", slog.String("part", part), slog.Any("error", err))
+	case err == nil && failed:
+		n.Log.Info("works again", slog.String("part", part))
+	}
+}
+
+// watch reports whether the broker gives a seat.
+func (n *node) watch(ctx context.Context, part string, seat Seat) {
+	ticker := time.NewTicker(probeEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			n.metrics.health.report(part, seat.Err())
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// mayRecover says of an error of a log whether waiting can help: an outage may look
+// like a topic that is gone, or like credentials that are refused.
+func mayRecover(err error) bool {
+	return errors.Is(err, eventlog.ErrTransient) || errors.Is(err, pulsarlog.ErrGone) || errors.Is(err, pulsarlog.ErrDenied)
+}
