@@ -97,7 +97,7 @@ func (d *deployment) checkJobs() error {
 
 // readLogs opens the logs for the time of a call. Their readers go on to where a
 // log ends.
-func (d *deployment) readLogs(use func(audit.Logs) error) error {
+func (d *deployment) readLogs(ctx context.Context, use func(audit.Logs) error) error {
 	if !d.onPulsar() {
 		logs, err := app.Dir(d.data).OpenLogs(0, app.Access{})
 		if err != nil {
@@ -109,7 +109,7 @@ func (d *deployment) readLogs(use func(audit.Logs) error) error {
 		}
 		return errors.Join(err, logs.Close())
 	}
-	return withCluster(d.pulsar, func(cluster *pulsarlog.Cluster, _ pulsarlog.Config) error {
+	return withCluster(ctx, d.pulsar, func(cluster *pulsarlog.Cluster, _ pulsarlog.Config) error {
 		logs, err := app.ReadPulsar(cluster, app.Pulsar{Events: d.pulsar.Events, Decisions: d.pulsar.Decisions, Policies: d.pulsar.Policies})
 		if err != nil {
 			return err
@@ -119,11 +119,11 @@ func (d *deployment) readLogs(use func(audit.Logs) error) error {
 }
 
 // readPolicies opens the policies log alone, likewise.
-func (d *deployment) readPolicies(use func(eventlog.Topic) error) error {
+func (d *deployment) readPolicies(ctx context.Context, use func(eventlog.Topic) error) error {
 	if !d.onPulsar() {
-		return d.readLogs(func(logs audit.Logs) error { return use(logs.Policies) })
+		return d.readLogs(ctx, func(logs audit.Logs) error { return use(logs.Policies) })
 	}
-	return withCluster(d.pulsar, func(cluster *pulsarlog.Cluster, _ pulsarlog.Config) error {
+	return withCluster(ctx, d.pulsar, func(cluster *pulsarlog.Cluster, _ pulsarlog.Config) error {
 		topic, err := app.ReadTopic(cluster, d.pulsar.Policies)
 		if err != nil {
 			return err

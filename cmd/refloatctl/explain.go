@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -75,7 +76,7 @@ func explain(cmd *cobra.Command, f explainFlags) error {
 		}
 		return e.show(cmd.OutOrStdout(), f.output)
 	}
-	set, brakes, err := f.generation(c.Decision.Generation)
+	set, brakes, err := f.generation(cmd.Context(), c.Decision.Generation)
 	if err != nil {
 		return err
 	}
@@ -185,8 +186,8 @@ func notDecided(cmd *cobra.Command, f explainFlags, runs [][]jobdb.Run) error {
 
 // generation reads a policy generation, and the brakes that were on, from the
 // policies log.
-func (d *deployment) generation(number uint64) (set *policyfile.Set, brakes []policylog.Brake, err error) {
-	err = d.readPolicies(func(topic eventlog.Topic) error {
+func (d *deployment) generation(ctx context.Context, number uint64) (set *policyfile.Set, brakes []policylog.Brake, err error) {
+	err = d.readPolicies(ctx, func(topic eventlog.Topic) error {
 		policies, err := policylog.Open(topic)
 		if err != nil {
 			return err

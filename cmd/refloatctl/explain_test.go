@@ -20,7 +20,7 @@ func TestExplainAll(t *testing.T) {
 			t.Parallel()
 			data := filepath.Join(t.TempDir(), "data")
 			ctl(t, "up", "--data", data, "--policies", testPolicies, "--feed", recordingFile(name), "--quiet", "--exit-when-drained").exits(t, exitFine)
-			set, _, err := (&deployment{data: data}).generation(1)
+			set, _, err := (&deployment{data: data}).generation(t.Context(), 1)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -91,7 +91,7 @@ type namedDifference struct {
 }
 
 func verifyJobDB(ctx context.Context, from deployment, show func(comparedRows) error) error {
-	return from.readLogs(func(logs audit.Logs) error { return verifyAgainst(ctx, logs, from, show) })
+	return from.readLogs(ctx, func(logs audit.Logs) error { return verifyAgainst(ctx, logs, from, show) })
 }
 
 func verifyAgainst(ctx context.Context, logs audit.Logs, from deployment, show func(comparedRows) error) error {

@@ -134,7 +134,7 @@ func readPolicies(cmd *cobra.Command, paths ...string) (*policyfile.Set, error) 
 var unverified = []error{audit.ErrDifferent, chain.ErrMissing, eventlog.ErrTrimmed}
 
 func verify(cmd *cobra.Command, from deployment, mayWait bool) error {
-	return from.readLogs(func(logs audit.Logs) error { return verifyLogs(cmd, logs, mayWait) })
+	return from.readLogs(cmd.Context(), func(logs audit.Logs) error { return verifyLogs(cmd, logs, mayWait) })
 }
 
 func verifyLogs(cmd *cobra.Command, logs audit.Logs, mayWait bool) error {

@@ -142,7 +142,7 @@ func (f *testRecordFlags) recordPolicies(cmd *cobra.Command, generation uint64) 
 		}
 		return []string{filepath.ToSlash(path)}, nil
 	}
-	set, _, err := f.generation(generation)
+	set, _, err := f.generation(cmd.Context(), generation)
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,8 @@ func ReadPulsar(cluster *pulsarlog.Cluster, c Pulsar) (audit.Logs, error) {
 	if err != nil {
 		return audit.Logs{}, err
 	}
-	return audit.Logs{Events: eventlog.ToEnd(events), Decisions: eventlog.ToEnd(decisions), Policies: eventlog.ToEnd(policies)}, nil
+	ctx := cluster.Context()
+	return audit.Logs{Events: eventlog.ToEnd(ctx, events), Decisions: eventlog.ToEnd(ctx, decisions), Policies: eventlog.ToEnd(ctx, policies)}, nil
 }
 
 // ReadTopic opens one of them likewise.
@@ -24,7 +25,7 @@ func ReadTopic(cluster *pulsarlog.Cluster, name string) (eventlog.Topic, error) 
 	if err != nil {
 		return nil, err
 	}
-	return eventlog.ToEnd(topic), nil
+	return eventlog.ToEnd(cluster.Context(), topic), nil
 }
 
 // openThree opens the topics of a deployment.

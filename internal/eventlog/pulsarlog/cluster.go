@@ -174,6 +174,9 @@ func (a Auth) provider() (pulsar.Authentication, error) {
 	return nil, nil
 }
 
+// Context is the one that was connected with: nothing waits for the broker beyond it.
+func (k *Cluster) Context() context.Context { return k.ctx }
+
 // Client is the client itself, for what this package does not do.
 func (k *Cluster) Client() pulsar.Client { return k.client }
 
