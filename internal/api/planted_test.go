@@ -55,7 +55,7 @@ func planted() []bug {
 			"evaluator/live.go", "	if err := o.cfg.Policies.Refresh(); err != nil {\n		return false, err\n	}\n", "",
 		}}},
 		{histories, "a generation is named, and the one before it decides", []patch{{
-			"evaluator/live.go", "		o.proc.Rules = Rules{Generation: newest, Set: set}\n", "		_ = set\n",
+			"evaluator/live.go", "		o.proc.Rules = Rules{Generation: newest, Set: set.Set}\n", "		_ = set\n",
 		}}},
 		{histories, "a change is answered before it is read back", []patch{{
 			"policy/policylog/store.go", "	if err := s.sync(ctx); err != nil {\n		return nil, errors.Join(ErrUnknown, writeErr, err)\n	}",

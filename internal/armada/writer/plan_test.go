@@ -426,7 +426,7 @@ func named(a action) string {
 	case lease:
 		return fmt.Sprintf("lease(%s)", a.run)
 	}
-	return strings.TrimPrefix(fmt.Sprintf("%T", a), "mirror.")
+	return strings.TrimPrefix(fmt.Sprintf("%T", a), "writer.")
 }
 
 func submitJob(t *testing.T) []byte {
