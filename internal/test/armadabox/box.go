@@ -32,13 +32,13 @@ func Find() (Box, error) {
 	if err != nil {
 		return Box{}, err
 	}
-	redis, err := exec.LookPath("redis-server")
-	if err != nil {
-		return Box{}, fmt.Errorf("%w: install redis-server: %w", ErrMissing, err)
-	}
 	packed, err := os.ReadFile(filepath.Join(dir, "armadabox.zst"))
 	if err != nil {
 		return Box{}, fmt.Errorf("%w: set ARMADA_BOX to the directory that holds armadabox.zst: %w", ErrMissing, err)
+	}
+	redis, err := exec.LookPath("redis-server")
+	if err != nil {
+		return Box{}, fmt.Errorf("%w: install redis-server: %w", ErrMissing, err)
 	}
 	sum := sha256.Sum256(packed)
 	if err := check(dir, hex.EncodeToString(sum[:])); err != nil {
