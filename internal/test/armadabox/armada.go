@@ -24,6 +24,7 @@ import (
 
 // Options say which Armada to run.
 type Options struct {
+	Ours            e2e.Programs                 // built from the checkout
 	Executors       map[string]scenario.Executor // by name
 	ExecutorTimeout time.Duration                // how long an executor may be silent
 	Partitions      int                          // of events
@@ -43,7 +44,6 @@ type Armada struct {
 	Postgres    *pgtest.Server
 	Namespace   string // public/…
 	SchedulerDB string // URL of the scheduler's database
-	Ours        e2e.Programs
 
 	API string // address of our policy API
 
@@ -80,10 +80,7 @@ func Start(t testing.TB, box Box, o Options) *Armada {
 }
 
 // begin starts everything in the order that works.
-func (a *Armada) begin(ctx context.Context) (err error) {
-	if a.Ours, err = e2e.Build(ctx, a.Dir); err != nil {
-		return err
-	}
+func (a *Armada) begin(ctx context.Context) error {
 	if _, err := a.box(ctx, "lookout", "--migrateDatabase", "--config", a.config("lookout")); err != nil {
 		return err
 	}

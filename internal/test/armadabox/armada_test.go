@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/refloat/refloat/internal/test/armadabox"
+	"github.com/refloat/refloat/internal/test/e2e"
 	"github.com/refloat/refloat/internal/test/pulsartest"
 	"github.com/refloat/refloat/internal/test/scenario"
 )
@@ -53,8 +54,12 @@ func TestArmada(t *testing.T) {
 		t.Skip("runs a real Armada")
 	}
 	box := armadabox.For(t)
+	ours, err := e2e.Build(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, s := range suites {
-		t.Run(s.Name, func(t *testing.T) { runSuite(t, box, s) })
+		t.Run(s.Name, func(t *testing.T) { runSuite(t, box, ours, s) })
 	}
 }
 
@@ -64,7 +69,7 @@ type world struct {
 	db *pgxpool.Pool
 }
 
-func runSuite(t *testing.T, box armadabox.Box, s scenario.Suite) {
+func runSuite(t *testing.T, box armadabox.Box, ours e2e.Programs, s scenario.Suite) {
 	began := time.Now()
 	policies, err := s.Policies()
 	if err != nil {
@@ -75,6 +80,7 @@ func runSuite(t *testing.T, box armadabox.Box, s scenario.Suite) {
 		t.Fatal(err)
 	}
 	w := &world{Armada: armadabox.Start(t, box, armadabox.Options{
+		Ours:      ours,
 		Executors: s.Armada.Executors, ExecutorTimeout: s.Armada.ExecutorTimeout.Or(30 * time.Second), Partitions: 3,
 		Policies: dir, FollowArmada: s.Armada.FollowArmada, OursFirst: s.Armada.Ingester != "armada",
 	})}
