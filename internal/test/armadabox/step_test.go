@@ -130,6 +130,7 @@ func (r *run) expand(text string) string {
 //	start, stop, kill PROGRAM           as Armada names them; also broker and postgres
 //	restart, crash PROGRAM              stop or kill, then start
 //	pause, resume PROGRAM
+//	truncate TOPIC                      as retention does in time
 func (r *run) perform(text string) (string, error) {
 	fields := strings.Fields(strings.ReplaceAll(text, "$fault", r.Fault))
 	if len(fields) < 2 {
@@ -154,6 +155,8 @@ func (r *run) perform(text string) (string, error) {
 			}
 		}
 		return "", r.submit(jobs)
+	case "truncate":
+		return "", r.Broker.Truncate(r.Topic(args[0]))
 	case "restart":
 		return "", errors.Join(r.operate("stop", args[0]), r.operate("start", args[0]))
 	case "crash":

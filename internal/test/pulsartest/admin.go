@@ -50,6 +50,24 @@ func (b *Broker) Unload(topic string) error {
 	return nil
 }
 
+// Truncate deletes what a topic holds, and moves every subscription to its end: what
+// retention does in time, where all is acknowledged.
+func (b *Broker) Truncate(topic string) error {
+	if err := b.Unload(topic); err != nil { // or its last ledger stays
+		return err
+	}
+	ctx, cancel := patient(context.Background())
+	defer cancel()
+	path, err := topicPath(topic)
+	if err == nil {
+		err = b.admin(ctx, http.MethodDelete, path+"/truncate", nil)
+	}
+	if err != nil {
+		return fmt.Errorf("truncate topic %s: %w", topic, err)
+	}
+	return nil
+}
+
 func topicPath(topic string) (string, error) {
 	domain, name, ok := strings.Cut(topic, "://")
 	if !ok || strings.Count(name, "/") != 2 {
