@@ -11,14 +11,17 @@ import (
 	"github.com/refloat/refloat/internal/armada/schedulerdb/pb"
 )
 
-// While a retry waits, its requirements have this node selector, which no node
-// satisfies. Key and value are the same for all jobs, so that those that wait are
-// alike to the scheduler, however many there are. They stand in its report on the
-// job, hence the words.
+// While a retry is pending, its requirements have this node selector, which no node
+// satisfies. The scheduler's report on the job shows the key alone, so the key says
+// why. Key and value are the same for all jobs: the scheduler groups jobs with equal
+// requirements, and looks once for all that wait, however many there are.
 const (
-	WaitingLabel = "refloat.github.io/retry"
-	WaitingValue = "waits-for-its-retry-time"
+	WaitingLabel = "refloat.github.io/waits-for-its-retry-time"
+	WaitingValue = "true"
 )
+
+// formerWaitingLabel was the key before. A row written with it may still be pending.
+const formerWaitingLabel = "refloat.github.io/retry"
 
 // NodeLabel is the node label by which Armada tells nodes apart, unless its
 // scheduling.nodeIdLabel says otherwise.
@@ -54,6 +57,8 @@ func Requirements(submitted []byte, p Placement) ([]byte, error) {
 			continue
 		}
 		found = true
+		delete(pod.NodeSelector, WaitingLabel) // whatever it was rebuilt from
+		delete(pod.NodeSelector, formerWaitingLabel)
 		if p.Waiting {
 			if pod.NodeSelector == nil {
 				pod.NodeSelector = map[string]string{}

@@ -287,7 +287,7 @@ func (f *fate) require(t *testing.T, avoid []string, waits bool) {
 		if pod.NodeSelector == nil {
 			pod.NodeSelector = map[string]string{}
 		}
-		pod.NodeSelector["refloat.github.io/retry"] = "waits-for-its-retry-time"
+		pod.NodeSelector["refloat.github.io/waits-for-its-retry-time"] = "true"
 	}
 	if len(avoid) > 0 {
 		if pod.GetAffinity() != nil {
