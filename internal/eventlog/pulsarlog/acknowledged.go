@@ -34,7 +34,7 @@ func (t *Topic) acknowledged(p int, subscription string) (eventlog.Position, err
 	if err != nil {
 		return eventlog.Position{}, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), k.cfg.OperationTimeout)
+	ctx, cancel := context.WithTimeout(k.ctx, k.cfg.OperationTimeout)
 	defer cancel()
 	stats, err := k.admin.Topics().GetInternalStatsWithContext(ctx, *name)
 	if err != nil {

@@ -38,6 +38,14 @@ func (t *Topic) Open(p int, after eventlog.Position) (eventlog.Reader, error) {
 		return nil, t.fail("open", p, err)
 	}
 	s, first, err := t.connect(part, after)
+	if u := (*undecodable)(nil); errors.As(err, &u) {
+		if _, notEmpty := t.proveEmpty(part, u); notEmpty == nil {
+			err = nil
+			s = nil // the reader opens another
+		} else {
+			err = notEmpty
+		}
+	}
 	if err != nil {
 		return nil, t.fail(fmt.Sprintf("open after %v", after), p, err)
 	}
@@ -81,6 +89,9 @@ func (t *Topic) prove(s *source, after eventlog.Position) (pulsar.Message, error
 	}
 	if after == eventlog.Start && end == eventlog.Start {
 		return nil, nil
+	}
+	if _, empty := s.part.empty.Load(s.from); empty && after == end {
+		return nil, nil // what the source begins with is left out, and there is no more
 	}
 	if after.Compare(end) > 0 {
 		return nil, t.behind(s.part, after, end)

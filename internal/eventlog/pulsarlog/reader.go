@@ -132,18 +132,58 @@ func (r *reader) disconnected(why error) {
 func (r *reader) run(s *source, first pulsar.Message) {
 	defer close(r.stopped)
 	for {
-		err := r.receive(s, first)
-		s.close()
+		err, fresh := errReconnected, true
+		if s != nil {
+			fresh, err = r.receive(s, first)
+			s.close()
+		}
 		if r.closed() {
 			return
 		}
+		s = nil
 		if errors.Is(err, errReconnected) {
 			s, first, err = r.reconnect()
+			fresh = true
+		}
+		if u := (*undecodable)(nil); errors.As(err, &u) {
+			err = r.passEmpty(u, fresh)
 		}
 		if err != nil {
 			r.fail(r.topic.fail("read", r.part.id, err))
 			return
 		}
+	}
+}
+
+// passEmpty goes on behind what a source left out, if that is an empty message.
+func (r *reader) passEmpty(u *undecodable, fresh bool) error {
+	var delay delays
+	for {
+		m, err := r.topic.proveEmpty(r.part, u)
+		if err == nil {
+			r.takeEmpty(m, fresh)
+			return nil
+		}
+		if !errors.Is(err, eventlog.ErrTransient) {
+			return err
+		}
+		if err := r.pause(delay.Next()); err != nil {
+			return err
+		}
+	}
+}
+
+// pause waits, or until the reader is closed.
+func (r *reader) pause(d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-r.stop:
+		return fs.ErrClosed
+	case <-r.topic.cluster.closed:
+		return fmt.Errorf("cluster: %w", fs.ErrClosed)
 	}
 }
 
@@ -159,8 +199,9 @@ func (r *reader) closed() bool {
 	}
 }
 
-// receive reads from a source until that ends.
-func (r *reader) receive(s *source, first pulsar.Message) error {
+// receive reads from a source until that ends. The source is still fresh when it
+// gave nothing that was not read before.
+func (r *reader) receive(s *source, first pulsar.Message) (fresh bool, _ error) {
 	done := make(chan struct{})
 	defer close(done)
 	go func() {
@@ -170,10 +211,10 @@ func (r *reader) receive(s *source, first pulsar.Message) error {
 		case <-done:
 		}
 	}()
-	fresh := true // what the source gives first follows on what was read
+	fresh = true // what the source gives first follows on what was read
 	if first != nil {
 		if err := r.take(first, &fresh); err != nil {
-			return err
+			return fresh, err
 		}
 	}
 	for {
@@ -182,7 +223,7 @@ func (r *reader) receive(s *source, first pulsar.Message) error {
 			err = r.take(m, &fresh)
 		}
 		if err != nil {
-			return err
+			return fresh, err
 		}
 	}
 }
@@ -209,9 +250,13 @@ func (r *reader) take(m pulsar.Message, fresh *bool) error {
 		return errHole
 	}
 	*fresh = false
-	msg := message(m, at)
 	r.last = at
 	r.follow(m)
+	return r.put(message(m, at))
+}
+
+// put puts a message into pending, waiting for room.
+func (r *reader) put(msg eventlog.Message) error {
 	size := len(msg.Payload) + len(msg.Key)
 	for {
 		r.mu.Lock()

@@ -99,8 +99,11 @@ func (s *source) reconnected() bool { return s.policies.Load() > s.asked.Load() 
 // leftOut is called by the client's log, on its connection's goroutine: what
 // came before is in the client's queues by then.
 func (s *source) leftOut(at entryID, text string) {
-	s.fault.CompareAndSwap(nil, &fault{at, fmt.Errorf("the client cannot read entry %d:%d and leaves it out (%s): %w",
-		at.ledger, at.entry, text, eventlog.ErrCorrupt)})
+	if _, known := s.part.empty.Load(at); known && at == s.from {
+		return // an empty message that was read before
+	}
+	s.fault.CompareAndSwap(nil, &fault{at, &undecodable{at, fmt.Errorf("the client cannot read entry %d:%d and leaves it out (%s): %w",
+		at.ledger, at.entry, text, eventlog.ErrCorrupt)}})
 	s.cancel()
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar/crypto"
 
 	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
 )
 
 func (b *bench) producer(topic string, o pulsar.ProducerOptions) pulsar.Producer {
@@ -79,14 +80,63 @@ func TestStranger(t *testing.T) {
 	}
 }
 
-// The client's reader leaves out what it cannot decode. Ours stops there.
-func TestUndecodable(t *testing.T) {
+// An empty message is one that the client's reader takes for damaged. Ours gives it,
+// wherever it stands, and from wherever it is read.
+func TestEmpty(t *testing.T) {
 	b := setUp(t)
 	b.create("log", 1)
 	topic := b.open("log")
 	p := b.producer("log", pulsar.ProducerOptions{DisableBatching: true})
+	send := func(payloads ...string) {
+		for _, payload := range payloads {
+			// Neither null nor with properties, an empty message is one that the client cannot read.
+			_, err := p.Send(t.Context(), &pulsar.ProducerMessage{Payload: []byte(payload)})
+			b.must(err)
+		}
+	}
+	want := []eventlog.Message{{}}
+	send("")
+	live := b.read(topic, eventlog.Start)
+	b.same(live.next(1), want)
+	for _, payload := range []string{"0", "", "", "1", ""} {
+		send(payload)
+		want = append(want, eventlog.Message{Payload: []byte(payload)})
+		b.same(live.next(1), want[len(want)-1:])
+	}
+	b.unload("log") // and so a new ledger begins
+	send("", "2")
+	want = append(want, eventlog.Message{}, eventlog.Message{Payload: []byte("2")})
+	b.same(live.next(2), want[6:])
+	all := b.read(topic, eventlog.Start).next(8)
+	b.same(all, want)
+	for _, again := range []*pulsarlog.Topic{topic, b.reopened("log")} {
+		for i := range all {
+			b.same(b.read(again, all[i].Position).next(7-i), want[i+1:])
+		}
+	}
+	if age := time.Since(time.Unix(0, all[0].Publish)); age < 0 || age > time.Hour {
+		t.Errorf("published %v ago", age)
+	}
+}
+
+// reopened is a topic on a connection of its own, which knows of nothing.
+func (b *bench) reopened(name string) *pulsarlog.Topic {
+	b.Helper()
+	t, err := b.connect(b.config).Open(name)
+	b.must(err)
+	b.Cleanup(func() { shut(b, t) })
+	return t
+}
+
+// The client's reader leaves out what it cannot decode. Ours stops there, unless it
+// can find out that the message is empty.
+func TestUndecodable(t *testing.T) {
+	b := setUp(t)
+	b.create("log", 1)
+	b.config.AdminURL = ""
+	topic := b.reopened("log")
+	p := b.producer("log", pulsar.ProducerOptions{DisableBatching: true})
 	for _, payload := range []string{"0", "1", "2", "", "4"} {
-		// Neither null nor with properties, an empty message is one that the client cannot read.
 		_, err := p.Send(t.Context(), &pulsar.ProducerMessage{Payload: []byte(payload)})
 		b.must(err)
 	}

@@ -34,6 +34,8 @@ type partition struct {
 	seenMu sync.Mutex
 	seen   eventlog.Position // the last message that a reader gave, and the last end
 
+	empty sync.Map // entryID → when it was published: entries that are empty messages
+
 	probeMu sync.Mutex
 	probe   *source // asks for the end; nil until needed
 }

@@ -167,7 +167,7 @@ func (c *campaign) close() error {
 
 // run makes the faults and checks what they left.
 func (c *campaign) run(ctx context.Context) (violations []string, err error) {
-	next, err := draw(c.settings.seed, c.settings.only, c.settings.partitions)
+	next, err := draw(c.settings.seed, c.settings.only, c.settings.partitions, c.settings.long())
 	if err != nil {
 		return nil, err
 	}

@@ -47,6 +47,9 @@ func kinds() []*kind {
 		{"stop ingester", "SIGSTOP, SIGCONT", 4, 1 * s, 15 * s, stopIngester},
 		{"wipe evaluator", "SIGKILL, its local state deleted, started again", 7, 0, 2 * s, wipeEvaluator},
 		{"kill broker", "SIGKILL, started again on its data", 9, 0, 2 * s, killBroker},
+		{"outage", "the broker is killed and away for 1 s; then policies are changed through every evaluator", 4, s, s, outage},
+		{"outage long", "the same for 35 s, longer than a reader reports nothing", 2, 35 * s, 35 * s, outage},
+		{"outage very long", "the same for 120 s", 1, 120 * s, 120 * s, outage},
 		{"stop broker", "SIGSTOP, SIGCONT", 4, 500 * ms, 9 * s, stopBroker},
 		{"unload", "a partition of decisions or events moves", 8, 0, 0, unload},
 		{"fence", "a rogue takes the right to publish, and keeps it", 8, 100 * ms, 3 * s, fence},
@@ -58,12 +61,15 @@ func kinds() []*kind {
 	}
 }
 
-// draw draws faults from a seed, without end.
-func draw(seed uint64, only string, partitions int) (func() fault, error) {
+// longFault is how long a fault may last in a campaign as short as the one of CI.
+const longFault = 30 * time.Second
+
+// draw draws faults from a seed, without end; long ones only where asked for, or by name.
+func draw(seed uint64, only string, partitions int, long bool) (func() fault, error) {
 	rng := rand.New(rand.NewPCG(seed, 4))
 	var from []*kind
 	for _, k := range kinds() {
-		if only == "" || k.name == only {
+		if only == "" && (long || k.from < longFault) || k.name == only {
 			for range k.weight {
 				from = append(from, k)
 			}
@@ -180,6 +186,38 @@ func killBroker(_ context.Context, c *campaign, _ fault) (func(context.Context) 
 		return nil, err
 	}
 	return c.broker.Restart, nil
+}
+
+// outage takes the broker away for a while. When it is back, policies can be changed
+// through every evaluator that lived through it.
+func outage(_ context.Context, c *campaign, f fault) (func(context.Context) error, error) {
+	if err := c.broker.Kill(); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error {
+		if err := c.broker.Restart(ctx); err != nil {
+			return err
+		}
+		c.changePolicies(ctx, f.length)
+		return nil
+	}, nil
+}
+
+// changeWithin is how long after an outage a change of policies may take.
+const changeWithin = 30 * time.Second
+
+// changePolicies pauses a queue that nobody uses, and resumes it, through each evaluator.
+func (c *campaign) changePolicies(ctx context.Context, away time.Duration) {
+	for _, m := range c.evaluators {
+		for _, line := range [][]string{{"kill", "retries"}, {"resume", "retries"}} {
+			err := e2e.Within(ctx, changeWithin, func(ctx context.Context) error {
+				return c.deployment.Change(ctx, m.name, append(line, "--queue", "chaos-"+m.name, "--reason", "outage")...)
+			})
+			if err != nil {
+				c.violate("%v after an outage of %v policies cannot be changed through %s: %v", changeWithin, away, m.name, err)
+			}
+		}
+	}
 }
 
 func stopBroker(_ context.Context, c *campaign, _ fault) (func(context.Context) error, error) {

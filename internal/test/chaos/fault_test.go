@@ -10,7 +10,7 @@ import (
 func TestDraw(t *testing.T) {
 	t.Parallel()
 	list := func(seed uint64) (faults []string, seen map[string]int) {
-		next, err := draw(seed, "", 6)
+		next, err := draw(seed, "", 6, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,7 +36,16 @@ func TestDraw(t *testing.T) {
 			t.Errorf("%s is never drawn", k.name)
 		}
 	}
-	if _, err := draw(1, "no such kind", 6); err == nil {
+	next, err := draw(1, "", 6, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 1000 {
+		if f := next(); f.length > longFault {
+			t.Fatalf("a short campaign has the fault %q of %v", f.kind.name, f.length)
+		}
+	}
+	if _, err := draw(1, "no such kind", 6, true); err == nil {
 		t.Error("a kind that is not there was drawn")
 	}
 }

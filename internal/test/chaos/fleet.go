@@ -96,7 +96,7 @@ func (c *campaign) makeFleet() error {
 				m.without++
 			}
 			proxy.Shared.Store(without)
-			return c.deployment.Evaluator(m.name, proxy)
+			return c.deployment.Evaluator(m.name, proxy, "--api", "127.0.0.1:0")
 		}
 		c.evaluators = append(c.evaluators, m)
 	}

@@ -35,6 +35,11 @@ type settings struct {
 	policies   string
 }
 
+// ciFaults is how many faults CI makes: no long ones are among them.
+const ciFaults = 12
+
+func (s *settings) long() bool { return s.length > 0 || s.faults > ciFaults }
+
 func main() {
 	var s settings
 	flag.Uint64Var(&s.seed, "seed", uint64(time.Now().UnixNano()%1e6), "of the faults that are drawn")

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"time"
 
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/eventlog"
@@ -54,6 +55,35 @@ func (d *Deployment) Ctl(ctx context.Context, args ...string) (string, error) {
 		return string(out), fmt.Errorf("refloatctl %s: %w\n%s", args[0], err, out)
 	}
 	return string(out), nil
+}
+
+// Change changes policies by refloatctl through an evaluator that has --api.
+func (d *Deployment) Change(ctx context.Context, evaluator string, args ...string) error {
+	out, err := exec.CommandContext(ctx, d.Programs.Ctl, append(args, "--data", d.Data(evaluator))...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("refloatctl %s: %w\n%s", args[0], err, out)
+	}
+	return nil
+}
+
+// Within tries something again until it succeeds, or until a time is over, and then
+// returns why it did not.
+func Within(ctx context.Context, limit time.Duration, try func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := try(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // Evaluator starts an evaluator, with its state in a directory of its name. With

@@ -2,10 +2,8 @@ package e2e
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net/http"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -32,11 +30,7 @@ func TestBrokerOutage(t *testing.T) {
 	change := func(args ...string) error {
 		ctx, cancel := context.WithTimeout(w.ctx, 30*time.Second)
 		defer cancel()
-		out, err := exec.CommandContext(ctx, w.Programs.Ctl, append(args, "--data", w.Data("a"))...).CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("refloatctl %s: %w\n%s", strings.Join(args, " "), err, out)
-		}
-		return nil
+		return w.Change(ctx, "a", args...)
 	}
 	w.must(change("apply", "-f", files))
 	w.feed("plain")
