@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -175,8 +176,16 @@ func (d deployment) String() string {
 func (d deployment) viewJobs(ctx context.Context, read func(jobdb.Queries) error) error {
 	r, err := app.ReadJobDB(ctx, d.url())
 	if err != nil {
-		return err
+		return damageAdvice(err)
 	}
 	defer r.Close()
-	return r.View(ctx, read)
+	return damageAdvice(r.View(ctx, read))
+}
+
+// damageAdvice says what becomes of a damaged job database.
+func damageAdvice(err error) error {
+	if !errors.Is(err, jobdb.ErrDamaged) {
+		return err
+	}
+	return fmt.Errorf("%w; whoever writes it (up, ingester) sets it aside and fills a new one from the logs when it comes there", err)
 }

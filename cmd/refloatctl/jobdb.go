@@ -98,7 +98,7 @@ func verifyAgainst(ctx context.Context, logs audit.Logs, from deployment, show f
 	partitions := logs.Events.Partitions()
 	db, err := app.ReadJobDB(ctx, from.url())
 	if err != nil {
-		return err
+		return damageAdvice(err)
 	}
 	defer db.Close()
 	bar, equal := newProgress(), true
@@ -107,7 +107,7 @@ func verifyAgainst(ctx context.Context, logs audit.Logs, from deployment, show f
 		bar.say("comparing partition %d of %d", p, partitions)
 		v, err := verifyPartition(ctx, logs, db, p)
 		if err != nil {
-			return fmt.Errorf("partition %d: %w", p, err)
+			return fmt.Errorf("partition %d: %w", p, damageAdvice(err))
 		}
 		bar.done()
 		equal = equal && v.Equal

@@ -36,7 +36,11 @@ func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	cmd := newRoot()
-	err := cmd.ExecuteContext(ctx)
+	return exitCode(cmd.ExecuteContext(ctx))
+}
+
+// exitCode tells of an error, and is its exit code.
+func exitCode(err error) int {
 	var usage usageError
 	switch {
 	case err == nil, errors.Is(err, settings.ErrPrinted):

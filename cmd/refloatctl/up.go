@@ -23,6 +23,7 @@ type upFlags struct {
 	feed                   []string
 	partitions             int
 	semantics              uint32
+	scrub                  float64
 	drained, quiet         bool
 	api                    *apiflags.Serve
 	follow                 *apiflags.Follow
@@ -67,6 +68,7 @@ a YAML file (--config); flags win over the environment, and that over the file.`
 	f.follow = apiflags.BindFollow(cmd)
 	flags.Uint32Var(&f.semantics, "semantics", 0, app.SemanticsUsage)
 	flags.IntVar(&f.partitions, "partitions", 0, "partitions of a new log (default: as many as the feeds have)")
+	flags.Float64Var(&f.scrub, "scrub-rate", app.DefaultScrubRate, "MiB a second that are read in the background and compared with their checksums; 0: none")
 	flags.BoolVar(&f.drained, "exit-when-drained", false, "end when all that was fed is decided and in the job database, and sum up")
 	flags.BoolVar(&f.quiet, "quiet", false, "log warnings and errors only, and do not sum up")
 	settings.Bind(cmd)
@@ -85,6 +87,9 @@ func up(cmd *cobra.Command, f upFlags) error {
 	}
 	if err := app.CheckSemantics(f.semantics); err != nil {
 		return usageError{fmt.Errorf("--semantics: %w", err)}
+	}
+	if f.scrub < 0 {
+		return usageError{fmt.Errorf("--scrub-rate %v: give MiB a second, or 0 to read nothing", f.scrub)}
 	}
 	pace, err := parsePace(f.pace)
 	if err != nil {
@@ -117,9 +122,11 @@ func up(cmd *cobra.Command, f upFlags) error {
 		Data: app.Dir(f.data), JobDB: f.jobDB, IngestMode: f.ingestMode, Partitions: f.partitions, Policies: f.policies,
 		Feeds: f.feed, Pace: pace, Evaluate: true, Ingest: true, Semantics: f.semantics,
 		Listen: f.listen, API: served, Follow: follow, ExitWhenDrained: f.drained,
-		Progress: func(s app.Status) { bar.say("fed %d of %d messages", s.Fed, s.Total) },
-		Log:      slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
-		Now:      time.Now,
+		ScrubRate: int64(f.scrub * (1 << 20)),
+		Progress:  func(s app.Status) { bar.say("fed %d of %d messages", s.Fed, s.Total) },
+		Fatal:     func(err error) { os.Exit(exitCode(err)) },
+		Log:       slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level})),
+		Now:       time.Now,
 	})
 	bar.done()
 	if err != nil || f.quiet || !f.drained || cmd.Context().Err() != nil {

@@ -33,6 +33,8 @@ type owner struct {
 	seat      Seat               // nil: the partition is always ours
 	keeper    *checkpoint.Keeper // nil: no checkpoints
 	committed time.Time          // since then something waits for a sync; zero: nothing
+	damaged   error              // of the state of the last life; nil: it was whole
+	rebuilds  int                // how often the state was set aside
 }
 
 func (n *node) evaluate(ctx context.Context, partition int) (err error) {
@@ -68,7 +70,7 @@ func (n *node) evaluate(ctx context.Context, partition int) (err error) {
 			AcceptEmptyDecisions: n.AcceptEmptyDecisions,
 			Hooks:                hooks,
 		},
-		Acquire: o.acquire, Now: n.Now, BackOff: randomBackOff(), DrainTimeout: time.Second, Log: n.Log,
+		Acquire: o.acquire, Rebuild: o.stateDamaged, Now: n.Now, BackOff: randomBackOff(), DrainTimeout: time.Second, Log: n.Log,
 	}
 	if n.backend.Acknowledged != nil {
 		l.Config.Acknowledged = func() (eventlog.Position, error) { return n.backend.Acknowledged(partition) }
@@ -143,6 +145,10 @@ func (o *owner) acquire(ctx context.Context) (*evaluator.Holding, error) {
 		o.metrics.unusable.Inc()
 		o.Log.Error("policy generation cannot be used; the one before stays in force", slog.Uint64("generation", generation), slog.Any("error", err))
 	}
+	o.stores.Store(o.partition, store)
+	if damage, ok := o.suspects.Load(o.partition); ok {
+		store.NoteDamage(damage.(error))
+	}
 	return &evaluator.Holding{
 		Store: store, Policies: policies, Publisher: pub,
 		Synced: func(place follow.Place) error { return o.synced(ctx, store, place) },
@@ -153,6 +159,9 @@ func (o *owner) acquire(ctx context.Context) (*evaluator.Holding, error) {
 // synced: with shared checkpoints, what the newest one holds is not needed any
 // more; without, what the local state holds.
 func (o *owner) synced(ctx context.Context, store *projection.Store, place follow.Place) error {
+	if err := store.Whole(); err != nil {
+		return err
+	}
 	if !o.committed.IsZero() {
 		o.metrics.commit.WithLabelValues(strconv.Itoa(o.partition)).Observe(o.Now().Sub(o.committed).Seconds())
 		o.committed = time.Time{}
@@ -185,38 +194,57 @@ func (o *owner) openState(ctx context.Context) (*projection.Store, error) {
 	if err := errors.Join(os.RemoveAll(dir+newSuffix), os.RemoveAll(dir+oldSuffix)); err != nil {
 		return nil, fmt.Errorf("clear state: %w", err)
 	}
-	store, openErr := o.openStore(dir)
-	if o.vault == nil || openErr != nil && !errors.Is(openErr, projection.ErrCorrupt) {
-		return store, openErr
-	}
-	reached := uint64(0)
-	if openErr == nil {
-		place, err := evaluator.PlaceIn(store)
-		if err != nil {
-			openErr = errors.Join(err, store.Close())
-		}
-		reached = place.Chain.Seq
-	}
-	if openErr != nil {
-		o.Log.Error("state cannot be used; looking for a checkpoint", slog.Int("partition", o.partition), slog.Any("error", openErr))
-	}
-	restored, err := o.restore(ctx, dir+newSuffix, reached)
-	switch {
-	case err != nil && openErr == nil:
-		return nil, errors.Join(err, store.Close())
-	case err != nil || !restored && openErr != nil:
-		return nil, errors.Join(openErr, err)
-	case !restored:
-		return store, nil
-	case openErr == nil:
-		if err := store.Close(); err != nil {
+	store, reached, err := o.openWhole(dir)
+	if errors.Is(err, projection.ErrCorrupt) {
+		if err := o.rebuildState(err); err != nil {
 			return nil, err
 		}
+		o.damaged, err = nil, nil
 	}
-	if err := replace(dir); err != nil {
-		return nil, fmt.Errorf("put checkpoint in place: %w", err)
+	if err != nil {
+		return nil, err
+	}
+	if o.vault != nil {
+		restored, err := o.restore(ctx, dir+newSuffix, reached)
+		if err != nil && store != nil {
+			err = errors.Join(err, store.Close())
+		}
+		if err != nil {
+			return nil, err
+		}
+		if restored && store != nil {
+			if err := store.Close(); err != nil {
+				return nil, err
+			}
+		}
+		if restored {
+			if err := replace(dir); err != nil {
+				return nil, fmt.Errorf("put checkpoint in place: %w", err)
+			}
+			store = nil
+		}
+	}
+	if store != nil {
+		return store, nil
 	}
 	return o.openStore(dir)
+}
+
+// openWhole opens the state, and says how far it came. It returns
+// projection.ErrCorrupt where that cannot be used, or the last life could not.
+func (o *owner) openWhole(dir string) (*projection.Store, uint64, error) {
+	if o.damaged != nil {
+		return nil, 0, o.damaged
+	}
+	store, err := o.openStore(dir)
+	if err != nil {
+		return nil, 0, err
+	}
+	place, err := evaluator.PlaceIn(store)
+	if err != nil {
+		return nil, 0, errors.Join(err, store.Close())
+	}
+	return store, place.Chain.Seq, nil
 }
 
 const newSuffix, oldSuffix = ".new", ".old"
@@ -231,7 +259,7 @@ func replace(dir string) error {
 }
 
 func (o *owner) openStore(dir string) (*projection.Store, error) {
-	return projection.OpenStore(projection.StoreConfig{FS: vfs.Default, Dir: dir, Logger: pebbleLog{o.Log}})
+	return projection.OpenStore(projection.StoreConfig{FS: vfs.Default, Dir: dir, Logger: pebbleLog{o.Log, o.Fatal}})
 }
 
 // restore brings the newest usable checkpoint beyond a place to a directory, if

@@ -60,7 +60,16 @@ func (s *ingestSeats) close() error {
 	return group.Wait()
 }
 
-func (n *node) ingest(ctx context.Context) (err error) {
+// ingestOnce writes one job database, until it ends, or is found to be damaged.
+func (n *node) ingestOnce(ctx context.Context) (err error) {
+	ctx, found := context.WithCancelCause(ctx)
+	defer func() {
+		if cause := context.Cause(ctx); errors.Is(cause, jobdb.ErrDamaged) {
+			err = cause
+		}
+		found(nil)
+	}()
+	n.jobDBDamaged.Store(&found)
 	away := n.newOutage()
 	db, mirrors, err := n.openForIngest(ctx, away)
 	if err != nil {

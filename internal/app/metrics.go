@@ -32,6 +32,9 @@ type Metrics struct {
 	ingest     *prometheus.HistogramVec
 	eventTime  *prometheus.GaugeVec
 	unusable   prometheus.Counter
+	damage     *prometheus.CounterVec
+	scrubbed   *prometheus.CounterVec
+	scrubEnd   *prometheus.GaugeVec
 
 	since       *prometheus.GaugeVec
 	generation  *prometheus.GaugeVec
@@ -95,6 +98,9 @@ func NewMetrics(now func() time.Time) *Metrics {
 		unusable: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "refloat_policy_generations_unusable_total", Help: "Policy generations that were passed over because they cannot be used.",
 		}),
+		damage:      counter("damage_total", "Times that something on disk was found to be damaged: a log (the process stops), the state or the job database (both are set aside and made again).", "what"),
+		scrubbed:    counter("scrubbed_bytes_total", "Bytes on disk that the scrubber read and compared with their checksums.", "what"),
+		scrubEnd:    gauge("scrub_completed_timestamp_seconds", "When the scrubber last came to the end of everything that it reads; 0: not yet.", "what"),
 		since:       gauge("owner_since_timestamp_seconds", "When this process began to decide the partition; 0 while it does not.", "partition"),
 		generation:  gauge("policy_generation", "Policy generation in force.", "partition"),
 		refused:     gauge("refused", "1 while the partition waits for a person, by reason.", "partition", "reason"),
@@ -120,10 +126,13 @@ func NewMetrics(now func() time.Time) *Metrics {
 		followRead:    gauge("follow_armada_last_read_timestamp_seconds", "When they were last read; 0: not since this process started.", "armada"),
 		followNot:     gauge("follow_armada_not_understood", "Policies and bindings there that cannot be used here.", "armada"),
 	}
-	m.registry.MustRegister(m.decisions, m.notDecided, m.parked, m.ignored, m.answered, m.readBack, m.live, m.losses,
+	m.registry.MustRegister(m.damage, m.scrubbed, m.scrubEnd, m.decisions, m.notDecided, m.parked, m.ignored, m.answered, m.readBack, m.live, m.losses,
 		m.rows, m.ingest, m.eventTime, m.unusable, m.since, m.generation, m.refused, m.notWritten, m.notMirrored, m.controlled, m.notFollowed, m.lag, m.behind, m.commit,
 		m.ingestLag, m.ingests, m.retries, m.away, m.released, m.saved, m.savedBytes, m.notSaved,
 		m.followFailing, m.followRead, m.followNot, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	for _, what := range []string{damagedLog, damagedState, damagedJobDB} {
+		m.damage.WithLabelValues(what)
+	}
 	m.healthy.Store(true)
 	return m
 }

@@ -7,6 +7,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -55,15 +58,22 @@ type Config struct {
 	// in the log is decided and in the job database.
 	ExitWhenDrained bool
 	Progress        func(Status)
-	Log             *slog.Logger
-	Now             func() time.Time
+	// ScrubRate is how many bytes a second the scrubber reads; 0: it does not run.
+	ScrubRate int64
+	// Fatal ends the process, where the state store cannot go on and nothing can be
+	// unwound any more. It must not return. nil: a panic.
+	Fatal func(error)
+	Log   *slog.Logger
+	Now   func() time.Time
 }
 
 // Status is how far a node came, in messages of the feeds.
 type Status struct{ Fed, Total int }
 
 // Run works until ctx ends, or until it is drained. It ends cleanly on both.
-func Run(ctx context.Context, c Config) error {
+func Run(ctx context.Context, c Config) error { return diskAdvice(run(ctx, c)) }
+
+func run(ctx context.Context, c Config) error {
 	partitions, total, err := c.partitions()
 	if err != nil {
 		return err
@@ -107,7 +117,11 @@ type node struct {
 	policies *policylog.Store // nil: we change none
 	followed *policysync.Follower
 	inForce  inForce
-	total    int
+
+	stores       sync.Map                                // of *projection.Store, by partition
+	suspects     sync.Map                                // of errors: damage that the scrubber found, by partition
+	jobDBDamaged atomic.Pointer[context.CancelCauseFunc] // ends the ingester, to be begun anew
+	total        int
 }
 
 // start opens what is shared by all partitions.
@@ -200,6 +214,9 @@ func (n *node) run(ctx context.Context) (err error) {
 	}
 	if n.backend.Recount != nil {
 		group.Go(func() error { return n.watchPartitions(ctx) })
+	}
+	if n.ScrubRate > 0 && n.Data != "" && !n.ExitWhenDrained {
+		group.Go(func() error { return n.scrub(ctx) })
 	}
 	group.Go(func() error { return n.measureLag(ctx) })
 	group.Go(func() error { return n.probe(ctx) })
@@ -310,7 +327,10 @@ func (n *node) drained(ctx context.Context) (bool, error) {
 }
 
 // pebbleLog passes on what Pebble says, as far as it is an error.
-type pebbleLog struct{ log *slog.Logger }
+type pebbleLog struct {
+	log *slog.Logger
+	end func(error) // nil: panic
+}
 
 func (pebbleLog) Infof(string, ...any) {}
 
@@ -318,8 +338,17 @@ func (l pebbleLog) Errorf(format string, args ...any) {
 	l.log.Error("state store", slog.String("message", fmt.Sprintf(format, args...)))
 }
 
-// Fatalf is called by Pebble when it cannot go on; it must not return.
+// Fatalf is called by Pebble when it cannot go on; it must not return. Pebble
+// formats errors by %v and %s; their class is kept here.
 func (l pebbleLog) Fatalf(format string, args ...any) {
-	l.Errorf(format, args...)
-	panic("state store: " + fmt.Sprintf(format, args...))
+	err := errors.New("state store: " + fmt.Sprintf(strings.ReplaceAll(format, "%w", "%v"), args...))
+	for _, a := range args {
+		if cause, ok := a.(error); ok {
+			err = fmt.Errorf("state store: %w", cause)
+		}
+	}
+	if l.end != nil {
+		l.end(diskAdvice(err))
+	}
+	panic(err)
 }

@@ -47,7 +47,10 @@ type Loop struct {
 	// Lost, if set, is called with why the partition was lost, and with nil when it is
 	// owned again or is not ours to own.
 	Lost func(err error)
-	Now  func() time.Time
+	// Rebuild, if set, is asked whether the next Acquire gives another state than
+	// the one that ended a life with an error: it is damaged, say.
+	Rebuild func(err error) bool
+	Now     func() time.Time
 	// BackOff is how long to wait after the n-th loss in a row, from 1.
 	BackOff func(n int) time.Duration
 	// DrainTimeout bounds how long published envelopes are waited for at the end.
@@ -79,6 +82,8 @@ func (l *Loop) Run(ctx context.Context) error {
 		case err == nil: // placed elsewhere
 			losses = 0
 			l.lost(nil)
+			continue
+		case l.Rebuild != nil && l.Rebuild(err):
 			continue
 		case isLoss(err):
 			wait = l.BackOff(losses)

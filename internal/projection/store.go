@@ -3,7 +3,7 @@ package projection
 import (
 	"errors"
 	"fmt"
-	"io/fs"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -11,7 +11,18 @@ import (
 )
 
 // Store keeps one partition's records in a Pebble directory of its own.
-type Store struct{ db *pebble.DB }
+//
+// Where Pebble notices damage, also in the background, every later call returns
+// ErrCorrupt. Where it cannot write any more it ends the process by
+// Logger.Fatalf; what was synced stays.
+type Store struct {
+	db      *pebble.DB
+	lock    *pebble.Lock
+	logger  pebble.Logger
+	damaged atomic.Pointer[error]
+
+	manifest atomic.Value // path of the current one, a string
+}
 
 // StoreConfig says where a Store lives and what it may use.
 type StoreConfig struct {
@@ -29,36 +40,58 @@ func OpenStore(c StoreConfig) (*Store, error) {
 	if c.Logger == nil {
 		c.Logger = pebble.DefaultLogger
 	}
+	s := &Store{logger: c.Logger}
+	if err := s.open(c); err != nil {
+		if s.lock != nil {
+			err = errors.Join(err, s.lock.Close())
+		}
+		return nil, fmt.Errorf("open state in %s: %w", c.Dir, err)
+	}
+	return s, nil
+}
+
+func (s *Store) open(c StoreConfig) (err error) {
+	if err := c.FS.MkdirAll(c.Dir, 0o755); err != nil {
+		return err
+	}
+	if s.lock, err = pebble.LockDirectory(c.Dir, c.FS); err != nil {
+		return fmt.Errorf("another process may have it open: %w", err)
+	}
+	if err := checkManifest(c.FS, c.Dir); err != nil {
+		return err
+	}
 	cache := pebble.NewCache(c.CacheBytes)
 	defer cache.Unref()
 	opts := &pebble.Options{
-		FS: c.FS, Cache: cache, Logger: c.Logger,
+		FS: c.FS, Lock: s.lock, Cache: cache, Logger: c.Logger,
 		FormatMajorVersion: pebble.FormatNewest,
 		MemTableSize:       16 << 20,
-		// Who reads what is damaged gets an error; without this, the process panics.
-		EventListener: &pebble.EventListener{DataCorruption: func(i pebble.DataCorruptionInfo) { c.Logger.Errorf("%s", i) }},
+		EventListener: &pebble.EventListener{
+			// Who reads what is damaged gets an error; without this, the process panics.
+			DataCorruption:  func(i pebble.DataCorruptionInfo) { s.NoteDamage(i.Details) },
+			BackgroundError: s.background,
+			ManifestCreated: func(i pebble.ManifestCreateInfo) { s.manifest.Store(i.Path); s.markManifest(c.FS, c.Dir) },
+			FlushEnd:        func(pebble.FlushInfo) { s.markManifest(c.FS, c.Dir) },
+			CompactionEnd:   func(pebble.CompactionInfo) { s.markManifest(c.FS, c.Dir) },
+		},
 	}
 	for i := range opts.Levels {
 		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 	}
-	db, err := pebble.Open(c.Dir, opts)
-	if pebble.IsCorruptionError(err) || errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: open state in %s: %w", ErrCorrupt, c.Dir, err)
+	if s.db, err = pebble.Open(c.Dir, opts); err == nil {
+		return nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("open state in %s: %w", c.Dir, err)
-	}
-	return &Store{db: db}, nil
+	return openError(err)
 }
 
 // Get returns the value under key, or nil.
 func (s *Store) Get(key []byte) ([]byte, error) {
 	value, closer, err := s.db.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
-		return nil, nil
+		return nil, s.Whole()
 	}
 	if err != nil {
-		return nil, err
+		return nil, s.classify(err)
 	}
 	out := append(make([]byte, 0, len(value)), value...)
 	return out, closer.Close()
@@ -68,14 +101,14 @@ func (s *Store) Get(key []byte) ([]byte, error) {
 func (s *Store) Scan(from, to []byte, visit func(key, value []byte) bool) error {
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
 	if err != nil {
-		return err
+		return s.classify(err)
 	}
 	for ok := it.First(); ok; ok = it.Next() {
 		if !visit(it.Key(), it.Value()) {
 			break
 		}
 	}
-	return errors.Join(it.Error(), it.Close())
+	return s.classify(errors.Join(it.Error(), it.Close()))
 }
 
 // NewBatch begins a batch.
@@ -84,6 +117,10 @@ func (s *Store) NewBatch() Batch { return storeBatch{s.db.NewBatch()} }
 // Commit makes a batch of this store visible, with the meta record that belongs
 // to it. It is durable after the next Sync.
 func (s *Store) Commit(b Batch, meta []byte) error {
+	if err := s.Whole(); err != nil {
+		return err
+	}
+	defer s.endIfStuck()
 	batch := b.(storeBatch).b
 	if err := batch.Set([]byte{metaKey}, meta, nil); err != nil {
 		return fmt.Errorf("commit state: %w", err)
@@ -96,6 +133,10 @@ func (s *Store) Commit(b Batch, meta []byte) error {
 
 // Sync makes every commit so far durable.
 func (s *Store) Sync() error {
+	if err := s.Whole(); err != nil {
+		return err
+	}
+	defer s.endIfStuck()
 	if err := s.db.LogData(nil, pebble.Sync); err != nil {
 		return fmt.Errorf("sync state: %w", err)
 	}
@@ -108,6 +149,10 @@ func (s *Store) Sync() error {
 // (copied, if dir is on another file system); only the write-ahead log, at most
 // a few memtables, is copied. It syncs the store as Sync does.
 func (s *Store) Checkpoint(dir string) error {
+	if err := s.Whole(); err != nil {
+		return err
+	}
+	defer s.endIfStuck()
 	if err := s.db.Checkpoint(dir, pebble.WithFlushedWAL()); err != nil {
 		return fmt.Errorf("copy state to %s: %w", dir, err)
 	}
@@ -118,7 +163,7 @@ func (s *Store) Checkpoint(dir string) error {
 func (s *Store) Meta() ([]byte, error) { return s.Get([]byte{metaKey}) }
 
 // Close closes the store; what was not synced may be lost.
-func (s *Store) Close() error { return s.db.Close() }
+func (s *Store) Close() error { return errors.Join(s.db.Close(), s.lock.Close()) }
 
 type storeBatch struct{ b *pebble.Batch }
 

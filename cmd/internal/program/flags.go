@@ -26,6 +26,7 @@ type flags struct {
 	history string
 	api     *apiflags.Serve // nil: it serves no policies
 	control string
+	scrub   float64
 	follow  *apiflags.Follow
 }
 
@@ -44,6 +45,7 @@ a YAML file (--config); flags win over the environment, and that over the file.`
 	f.pulsar = pulsarflags.Bind(cmd)
 	set.StringVar(&f.data, "data", "", "data directory; an evaluator on Pulsar keeps its state there")
 	set.StringVar(&c.Listen, "listen", "", "address for /metrics, /healthz and /readyz (default: none)")
+	set.Float64Var(&f.scrub, "scrub-rate", app.DefaultScrubRate, "MiB a second of local files that are read in the background and compared with their checksums; 0: none")
 	set.StringVar(&c.Instance, "instance", "", "name of this process on Pulsar, different from all others and best the same after a restart (default: host name and process id)")
 	if c.Evaluate {
 		f.api = apiflags.BindServe(cmd, "")
@@ -105,6 +107,10 @@ func (f *flags) complete() error {
 	if err := app.CheckSemantics(c.Semantics); err != nil {
 		return fmt.Errorf("--semantics: %w", err)
 	}
+	if f.scrub < 0 {
+		return fmt.Errorf("--scrub-rate %v: give MiB a second, or 0 to read nothing", f.scrub)
+	}
+	c.ScrubRate = int64(f.scrub * (1 << 20))
 	var err error
 	if c.AcceptHistory, err = parseHistory(f.history); err != nil {
 		return err

@@ -28,6 +28,10 @@ func Main(name, short string, role func(*app.Config)) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	f := flags{config: app.Config{Now: time.Now}, usage: true}
+	f.config.Fatal = func(err error) {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		os.Exit(exitEnvironment)
+	}
 	role(&f.config)
 	cmd := f.command(name, short)
 	err := cmd.ExecuteContext(ctx)

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -18,7 +17,11 @@ func (r *Reader) View(ctx context.Context, read func(jobdb.Queries) error) error
 		return classify(r.path, err)
 	}
 	q := table.Queries{Source: &source{ctx: ctx, path: r.path, tx: t}}
-	return errors.Join(read(q), classify(r.path, t.Rollback()))
+	err = read(q)
+	if ended := t.Rollback(); err == nil { // some errors roll back themselves
+		err = classify(r.path, ended)
+	}
+	return err
 }
 
 // source lives as long as one View, whose context it carries.

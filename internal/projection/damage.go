@@ -1,0 +1,168 @@
+package projection
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/record"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// NoteDamage keeps the first damage that was found, for whoever calls next.
+func (s *Store) NoteDamage(err error) {
+	wrapped := err
+	if !errors.Is(err, ErrCorrupt) {
+		wrapped = fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	s.damaged.CompareAndSwap(nil, &wrapped)
+}
+
+// Whole returns the damage that was found in the store, or nil.
+func (s *Store) Whole() error {
+	if err := s.damaged.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+func (s *Store) classify(err error) error {
+	if pebble.IsCorruptionError(err) {
+		s.NoteDamage(err)
+	}
+	if noted := s.Whole(); noted != nil {
+		return noted
+	}
+	return err
+}
+
+// background takes what goes wrong in a flush or a compaction, which Pebble
+// tries again at once and for ever.
+func (s *Store) background(err error) {
+	switch {
+	case pebble.IsCorruptionError(err), errors.Is(err, fs.ErrNotExist):
+		s.NoteDamage(err)
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		s.logger.Fatalf("write state: %w", err)
+	default:
+		s.logger.Errorf("background error: %s", err)
+	}
+}
+
+// endIfStuck ends the process where Pebble panicked with an error while it began
+// a new write-ahead log: it holds locks that nobody opens again.
+func (s *Store) endIfStuck() {
+	r := recover()
+	if r == nil {
+		return
+	}
+	err, ok := r.(error)
+	if !ok || !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) && !errors.Is(err, syscall.EIO) {
+		panic(r)
+	}
+	s.logger.Fatalf("write state: %w", err)
+}
+
+// openError is ErrCorrupt where the files of a store are to blame: Pebble has no
+// class for what it cannot make sense of, so it is everything but what the system
+// refused.
+func openError(err error) error {
+	var errno syscall.Errno
+	if errors.As(err, &errno) && errno != syscall.ENOENT || errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrCorrupt, err)
+}
+
+const (
+	manifestMarker = "marker.manifest."
+	markName       = "MANIFEST.size"
+)
+
+// markManifest keeps how long the list of the store's files is, which Pebble does
+// not: a list that was cut off between two records would pass for an older one.
+// The file is not synced: what it says was true before it was written.
+func (s *Store) markManifest(files vfs.FS, dir string) {
+	path, _ := s.manifest.Load().(string)
+	info, err := files.Stat(path)
+	if err != nil {
+		return
+	}
+	f, err := files.Create(files.PathJoin(dir, markName), vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return
+	}
+	_, _ = fmt.Fprintf(f, "%s %d\n", files.PathBase(path), info.Size())
+	_ = f.Close()
+}
+
+// checkManifest returns ErrCorrupt where the list of a store's files is damaged.
+// Pebble takes it up to the first record that is not whole, which may be an old
+// list that lacks what was flushed since.
+func checkManifest(files vfs.FS, dir string) error {
+	names, err := files.List(dir)
+	if err != nil {
+		return fmt.Errorf("list files: %w", err)
+	}
+	manifest, iteration, holds := "", int64(-1), false
+	for _, name := range names {
+		holds = holds || strings.HasSuffix(name, ".sst") || strings.HasPrefix(name, "MANIFEST-")
+		rest, ok := strings.CutPrefix(name, manifestMarker)
+		n, target, _ := strings.Cut(rest, ".")
+		if i, err := strconv.ParseInt(n, 10, 64); ok && err == nil && i > iteration {
+			manifest, iteration = target, i
+		}
+	}
+	if manifest == "" {
+		if holds {
+			return fmt.Errorf("%w: nothing names the current MANIFEST", ErrCorrupt)
+		}
+		return nil
+	}
+	return errors.Join(checkEdits(files, files.PathJoin(dir, manifest)), checkMark(files, dir, manifest))
+}
+
+// checkEdits reads all records of a MANIFEST.
+func checkEdits(files vfs.FS, path string) error {
+	f, err := files.Open(path)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	defer f.Close()
+	for records := record.NewReader(f, 0); ; {
+		r, err := records.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			_, err = io.Copy(io.Discard, r)
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %s: %w", ErrCorrupt, path, err)
+		}
+	}
+}
+
+// checkMark compares the MANIFEST's size with what markManifest kept.
+func checkMark(files vfs.FS, dir, manifest string) error {
+	f, err := files.Open(files.PathJoin(dir, markName))
+	if err != nil {
+		return nil //nolint:nilerr // there is none, as in a checkpoint
+	}
+	defer f.Close()
+	var name string
+	var size int64
+	if n, err := fmt.Fscanf(f, "%s %d\n", &name, &size); err != nil || n != 2 || name != manifest {
+		return nil //nolint:nilerr // torn, or of an older one
+	}
+	info, err := files.Stat(files.PathJoin(dir, manifest))
+	if err == nil && info.Size() >= size {
+		return nil
+	}
+	return fmt.Errorf("%w: %s ends before byte %d, up to which it was written", ErrCorrupt, manifest, size)
+}
