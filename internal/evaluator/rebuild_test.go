@@ -136,13 +136,14 @@ func TestEmptiedDecisions(t *testing.T) {
 	from := eventlog.Start
 	tests := []struct {
 		name  string
-		begin eventlog.Position // of decisions
-		acked eventlog.Position // of events
+		begin eventlog.Position  // of decisions
+		acked *eventlog.Position // of events; nil: it cannot be told
 		want  error
 	}{
-		{"never written", eventlog.Start, eventlog.Start, nil},
-		{"its beginning is gone", eventlog.Position{Ledger: 9, Entry: -1, Batch: -1}, eventlog.Start, evaluator.ErrEmptied},
-		{"made again, and events were acknowledged", eventlog.Start, at, evaluator.ErrEmptied},
+		{"never written", eventlog.Start, &from, nil},
+		{"never written, which it cannot show", eventlog.Position{Ledger: 9, Entry: -1, Batch: -1}, &from, nil},
+		{"its beginning is gone", eventlog.Position{Ledger: 9, Entry: -1, Batch: -1}, nil, evaluator.ErrEmptied},
+		{"made again, and events were acknowledged", eventlog.Start, &at, evaluator.ErrEmptied},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -151,8 +152,10 @@ func TestEmptiedDecisions(t *testing.T) {
 			w.feed(someHistory(t, 10))
 			m := w.start("state", evaluator.Config{})
 			defer m.stop()
-			c := evaluator.Config{AcceptHistory: &from, Acknowledged: func() (eventlog.Position, error) { return tt.acked, nil }}
-			c.Publisher = w.decisions.Publisher(0)
+			c := evaluator.Config{AcceptHistory: &from}
+			if tt.acked != nil {
+				c.Acknowledged = func() (eventlog.Position, error) { return *tt.acked, nil }
+			}
 			run := func(c evaluator.Config) error {
 				m.cfg.AcceptHistory, m.cfg.Acknowledged, m.cfg.AcceptEmptyDecisions = c.AcceptHistory, c.Acknowledged, c.AcceptEmptyDecisions
 				return m.ownedOn(emptied{w.decisions, tt.begin})

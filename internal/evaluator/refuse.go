@@ -75,7 +75,12 @@ func (o *Owner) mayBegin() error {
 	if err != nil {
 		return fmt.Errorf("%w: partition %d has no state, and where its decision log begins cannot be told (%s): %w", ErrEmptied, o.cfg.Partition, advice, err)
 	}
-	if begin != eventlog.Start {
+	end, err := o.cfg.Decisions.End(o.cfg.Partition)
+	if err != nil {
+		return fmt.Errorf("find the end of decisions: %w", err)
+	}
+	// A topic that holds nothing cannot show that it never did; what was acknowledged can.
+	if begin != eventlog.Start && (end != eventlog.Start || o.cfg.Acknowledged == nil) {
 		return fmt.Errorf("%w: partition %d has no state, and its decision log begins after %v; %s", ErrEmptied, o.cfg.Partition, begin, advice)
 	}
 	if o.cfg.Acknowledged == nil {
@@ -85,7 +90,12 @@ func (o *Owner) mayBegin() error {
 	if err != nil {
 		return fmt.Errorf("find what evaluators acknowledged: %w", err)
 	}
-	if at != eventlog.Start {
+	held, err := o.cfg.Events.Beginning(o.cfg.Partition)
+	if err != nil {
+		return fmt.Errorf("find the beginning of events: %w", err)
+	}
+	// An operator who deletes events moves the subscription as well; that is ErrHistory.
+	if at != eventlog.Start && at.Compare(held) >= 0 {
 		return fmt.Errorf("%w: partition %d has no state, and evaluators have acknowledged its events up to %v; %s", ErrEmptied, o.cfg.Partition, at, advice)
 	}
 	return nil
