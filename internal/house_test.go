@@ -29,7 +29,7 @@ const module = "github.com/refloat/refloat"
 // place here, argued in its commit.
 var layers = []string{
 	"events/pb internal/api/pb internal/armada/schedulerdb/pb internal/armada/schedulerdb/schema internal/checkpoint internal/eventlog internal/jobdb/pgerror internal/policy",
-	"events internal/armada/schedulerdb internal/eventlog/archive internal/eventlog/filelog internal/eventlog/pulsarlog internal/eventlog/recording internal/placement internal/policy/policyfile",
+	"events internal/armada/schedulerdb internal/checkpoint/storage internal/eventlog/archive internal/eventlog/filelog internal/eventlog/pulsarlog internal/eventlog/recording internal/placement internal/policy/policyfile",
 	"internal/armada/schedulerdb/pgstore internal/chain internal/policy/lint internal/policy/policylog internal/projection",
 	"internal/api internal/chain/follow internal/doctor internal/jobdb",
 	"internal/armada/policysync internal/evaluator internal/jobdb/table internal/sink",
@@ -58,12 +58,12 @@ var drivers = map[string]string{
 	"github.com/jackc/pgx/v5":                "internal/jobdb internal/armada internal/doctor internal/app",
 	"github.com/klauspost/compress":          "internal/eventlog/filelog internal/policy/policylog",
 	"github.com/mattn/go-isatty":             "cmd/refloatctl",
+	"github.com/minio/minio-go/v7":           "internal/checkpoint/storage",
 	"github.com/prometheus/client_golang":    "internal/app internal/eventlog/pulsarlog",
 	"github.com/spf13/cobra":                 "cmd",
 	"github.com/spf13/pflag":                 "cmd",
 	"github.com/tidwall/btree":               "internal/projection",
 	"go.yaml.in/yaml/v4":                     "internal/policy cmd",
-	"gocloud.dev":                            "internal/checkpoint internal/app",
 	"golang.org/x/crypto":                    "internal/api",
 	"golang.org/x/sync":                      "internal/sink internal/app cmd",
 	"golang.org/x/term":                      "cmd/refloatctl",

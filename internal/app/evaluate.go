@@ -12,7 +12,6 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"gocloud.dev/blob"
 
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/chain/follow"
@@ -123,8 +122,8 @@ func (o *owner) newKeeper() *checkpoint.Keeper {
 // stateFormat is the format of what a Store holds: that of its records.
 const stateFormat = 1
 
-func (n *node) newVault(bucket *blob.Bucket) (*checkpoint.Vault, error) {
-	return checkpoint.New(checkpoint.Config{Bucket: bucket, Scratch: n.Data.Scratch(), Format: stateFormat, Now: n.Now})
+func (n *node) newVault(storage checkpoint.Storage) (*checkpoint.Vault, error) {
+	return checkpoint.New(checkpoint.Config{Storage: storage, Scratch: n.Data.Scratch(), Format: stateFormat, Now: n.Now})
 }
 
 // acquire takes the right to publish, then the state.

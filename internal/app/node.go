@@ -35,8 +35,8 @@ type Config struct {
 	// ReleaseAfter is how old an event may get without a decision before it goes
 	// to the job database without one (PROTOCOL 13); 0: as old as it likes.
 	ReleaseAfter time.Duration
-	// Checkpoints is the URL of shared storage for copies of the state; empty: none.
-	Checkpoints     string
+	// Checkpoints opens the shared storage for copies of the state; nil: there is none.
+	Checkpoints     func(ctx context.Context) (checkpoint.Storage, error)
 	CheckpointEvery time.Duration // default a minute
 	// Semantics is the least version of the semantics to decide by; 0: the one that the
 	// decision log names (evaluator.Config).
@@ -125,14 +125,13 @@ type node struct {
 }
 
 // start opens what is shared by all partitions.
-func (n *node) start(ctx context.Context) (err error) {
-	if n.Checkpoints != "" && n.Evaluate {
-		bucket, err := checkpoint.Open(ctx, n.Checkpoints)
+func (n *node) start(ctx context.Context) error {
+	if n.Checkpoints != nil && n.Evaluate {
+		storage, err := n.Checkpoints(ctx)
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, bucket.Close()) }()
-		if n.vault, err = n.newVault(bucket); err != nil {
+		if n.vault, err = n.newVault(storage); err != nil {
 			return err
 		}
 	}

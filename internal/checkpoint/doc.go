@@ -1,8 +1,8 @@
 // Package checkpoint keeps copies of partitions' state directories in shared
-// storage: a bucket of gocloud.dev/blob, which is a directory or an S3 bucket.
+// storage: a directory or an S3 bucket (package storage).
 // A new owner restores the newest copy that fits the chain and folds the tail.
 //
-// What stands in the bucket, under the vault's prefix:
+// What the storage holds, under the vault's prefix:
 //
 //	<partition>/manifests/<seq, 20 digits>-<random>   what a checkpoint is made of
 //	<partition>/files/<sha256>-<random>               one file of the state

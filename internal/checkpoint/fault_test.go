@@ -46,8 +46,8 @@ func crashAt(t *testing.T, mode string, i int, states map[uint64]contents) (ops 
 	t.Helper()
 	dir := tempDir(t)
 	clock := newClock()
-	s := newStorage(clock.now)
-	v := newVault(t, s.bucket(), filepath.Join(dir, "first"), clock.now)
+	s := newFaulty(clock.now)
+	v := newVault(t, s, filepath.Join(dir, "first"), clock.now)
 	for seq := range uint64(5) {
 		save(t, v, seq, states[seq])
 	}
@@ -74,7 +74,7 @@ func crashAt(t *testing.T, mode string, i int, states map[uint64]contents) (ops 
 		t.Fatalf("%s, operation %d: save and prune = %v", mode, i, err)
 	}
 
-	v = newVault(t, s.bucket(), filepath.Join(dir, "second"), clock.now)
+	v = newVault(t, s, filepath.Join(dir, "second"), clock.now)
 	if n := mustRestore(t, v, dir, states); n < 3 {
 		t.Fatalf("%s, operation %d: %d usable checkpoints are left", mode, i, n)
 	}
@@ -94,7 +94,7 @@ func crashAt(t *testing.T, mode string, i int, states map[uint64]contents) (ops 
 	if n := mustRestore(t, v, dir, states); n != 3 {
 		t.Fatalf("%s, operation %d: then %d usable checkpoints are left", mode, i, n)
 	}
-	if got := objects(t, s.bucket()); len(got) != wanted(list(t, v), states) {
+	if got := objects(t, s); len(got) != wanted(list(t, v), states) {
 		t.Fatalf("%s, operation %d: %d objects are left, want %d: %s", mode, i, len(got), wanted(list(t, v), states), strings.Join(got, " "))
 	}
 	return ops
@@ -142,9 +142,9 @@ func TestBetween(t *testing.T) {
 			for i := 1; ; i++ {
 				dir := tempDir(t)
 				clock := newClock()
-				s := newStorage(clock.now)
-				a := newVault(t, s.bucket(), filepath.Join(dir, "a"), clock.now)
-				b := newVault(t, s.bucket(), filepath.Join(dir, "b"), clock.now)
+				s := newFaulty(clock.now)
+				a := newVault(t, s, filepath.Join(dir, "a"), clock.now)
+				b := newVault(t, s, filepath.Join(dir, "b"), clock.now)
 				save(t, a, 3, states[3])
 				s.ops = 0
 				between := false
@@ -184,10 +184,10 @@ func TestSplitReading(t *testing.T) {
 	t.Parallel()
 	dir := tempDir(t)
 	clock := newClock()
-	s := newStorage(clock.now)
+	s := newFaulty(clock.now)
 	s.page = 1
 	vault := func(name string) *checkpoint.Vault {
-		v, err := checkpoint.New(checkpoint.Config{Bucket: s.bucket(), Scratch: filepath.Join(dir, name), Keep: 1, Now: clock.now})
+		v, err := checkpoint.New(checkpoint.Config{Storage: s, Scratch: filepath.Join(dir, name), Keep: 1, Now: clock.now})
 		if err != nil {
 			t.Fatal(err)
 		}

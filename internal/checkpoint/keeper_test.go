@@ -17,7 +17,7 @@ import (
 type keeping struct {
 	*checkpoint.Keeper
 	t       *testing.T
-	storage *storage
+	storage *faulty
 	vault   *checkpoint.Vault
 	taken   []uint64
 
@@ -27,8 +27,8 @@ type keeping struct {
 }
 
 func newKeeping(t *testing.T, dir string, seq uint64) *keeping {
-	k := &keeping{t: t, storage: newStorage(time.Now)}
-	k.vault = newVault(t, k.storage.bucket(), dir, time.Now)
+	k := &keeping{t: t, storage: newFaulty(time.Now)}
+	k.vault = newVault(t, k.storage, dir, time.Now)
 	k.Keeper = checkpoint.NewKeeper(checkpoint.KeeperConfig{
 		Vault: k.vault, Partition: 3, Seq: seq,
 		OnSaved: func(i checkpoint.Info) {
@@ -150,7 +150,7 @@ func TestKeeper(t *testing.T) {
 			k.Close()
 			k.want([]uint64{6}, nil, 0)
 			k.storage.beforeCtx = nil
-			if got := objects(k.t, k.storage.bucket()); len(got) > 0 {
+			if got := objects(k.t, k.storage); len(got) > 0 {
 				k.t.Errorf("left: %v", got)
 			}
 		},

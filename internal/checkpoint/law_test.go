@@ -34,7 +34,7 @@ func TestLaw(t *testing.T) {
 type fleet struct {
 	t       *rapid.T
 	dir     string
-	storage *storage
+	storage *faulty
 	clock   *clock
 	owners  []*owner
 	judge   *checkpoint.Vault
@@ -62,7 +62,7 @@ type waiting struct {
 
 func newFleet(t *rapid.T, dir string) *fleet {
 	f := &fleet{t: t, dir: dir, clock: newClock(), states: map[uint64]contents{}}
-	f.storage = newStorage(f.clock.now)
+	f.storage = newFaulty(f.clock.now)
 	for seq := range uint64(60) {
 		f.states[seq] = stateOf(int(seq), 1000+int(seq/4), 2000+int(seq/2))
 	}
@@ -75,7 +75,7 @@ func newFleet(t *rapid.T, dir string) *fleet {
 }
 
 func (f *fleet) vault(name string) *checkpoint.Vault {
-	v, err := checkpoint.New(checkpoint.Config{Bucket: f.storage.bucket(), Scratch: filepath.Join(f.dir, name), Keep: 1, Now: f.clock.now})
+	v, err := checkpoint.New(checkpoint.Config{Storage: f.storage, Scratch: filepath.Join(f.dir, name), Keep: 1, Now: f.clock.now})
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/refloat/refloat/internal/checkpoint"
+	"github.com/refloat/refloat/internal/checkpoint/storage"
 	"github.com/refloat/refloat/internal/projection"
 )
 
@@ -74,14 +75,14 @@ func contentsOf(tb testing.TB, s *projection.Store) string {
 // TestStore saves a real store, twice, while it is written to, and restores both.
 func TestStore(t *testing.T) {
 	t.Parallel()
-	for name, bucket := range buckets(t) {
+	for name, kind := range kinds(t) {
 		if name == "injected" {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := tempDir(t)
-			v := newVault(t, bucket, dir, newClock().now)
+			v := newVault(t, kind, dir, newClock().now)
 			s := openStore(t, filepath.Join(dir, "state"))
 			defer s.Close()
 			fill(t, s, 0, 100_000, 320, "one")
@@ -139,17 +140,16 @@ func BenchmarkStore(b *testing.B) {
 	const records = 1_000_000
 	ctx := context.Background()
 	dir := b.TempDir()
-	bucket, err := checkpoint.Open(ctx, "file://"+filepath.Join(dir, "bucket"))
+	directory, err := storage.Open(ctx, "file://"+filepath.Join(dir, "bucket"), environment(nil))
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer bucket.Close()
 	s := openStore(b, filepath.Join(dir, "state"))
 	defer s.Close()
 	fill(b, s, 0, records, 96, "one")
 	n := 0
 	vault := func(prefix string) *checkpoint.Vault {
-		v, err := checkpoint.New(checkpoint.Config{Bucket: bucket, Prefix: prefix, Scratch: filepath.Join(dir, "scratch"), Now: time.Now})
+		v, err := checkpoint.New(checkpoint.Config{Storage: directory, Prefix: prefix, Scratch: filepath.Join(dir, "scratch"), Now: time.Now})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -71,7 +71,7 @@ func (v *Vault) Prune(ctx context.Context, partition int) (int, error) {
 		}
 	}
 	for name := range files {
-		// A file that the driver for directories has begun is named as the
+		// A file that is being written to a directory has the name of the
 		// object that it becomes, a dot, and more.
 		if object, _, _ := strings.Cut(name, "."); named[object] {
 			continue

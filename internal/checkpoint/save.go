@@ -177,7 +177,7 @@ func (u *upload) write(ctx context.Context) error {
 		return err
 	}
 	key := u.manifests(u.Partition) + u.id
-	if err := u.put(ctx, key, bytes.NewReader(b)); err != nil {
+	if err := u.put(ctx, key, bytes.NewReader(b), int64(len(b))); err != nil {
 		return err
 	}
 	var back bytes.Buffer
@@ -213,7 +213,7 @@ func (u *upload) send(ctx context.Context, f file) error {
 	}
 	defer in.Close()
 	key := u.files(u.Partition) + f.Object
-	if err := u.put(ctx, key, in); err != nil {
+	if err := u.put(ctx, key, in, f.Size); err != nil {
 		return err
 	}
 	sum := sha256.New()

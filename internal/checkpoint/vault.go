@@ -13,14 +13,12 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"gocloud.dev/blob"
 )
 
-// Config says where checkpoints are kept. Bucket, Scratch and Now are required.
+// Config says where checkpoints are kept. Storage, Scratch and Now are required.
 type Config struct {
-	Bucket *blob.Bucket
-	Prefix string // of all objects; empty: none
+	Storage Storage
+	Prefix  string // of all objects; empty: none
 	// Scratch is a directory for copies on their way to the bucket, on the file
 	// system of the states, else each file is copied instead of linked. It is
 	// this process's alone.
@@ -40,7 +38,7 @@ type Config struct {
 // use, by several processes too; saving one partition is for one goroutine at
 // a time.
 type Vault struct {
-	bucket  *blob.Bucket
+	storage Storage
 	prefix  string
 	scratch string
 	keep    int
@@ -62,8 +60,8 @@ var ErrOvertaken = errors.New("others saved newer checkpoints and pruned this on
 
 // New makes a vault.
 func New(c Config) (*Vault, error) {
-	if c.Bucket == nil || c.Scratch == "" || c.Now == nil {
-		return nil, errors.New("checkpoint: Bucket, Scratch and Now are required")
+	if c.Storage == nil || c.Scratch == "" || c.Now == nil {
+		return nil, errors.New("checkpoint: Storage, Scratch and Now are required")
 	}
 	prefix := strings.Trim(c.Prefix, "/")
 	if prefix != "" {
@@ -73,7 +71,7 @@ func New(c Config) (*Vault, error) {
 		prefix += "/"
 	}
 	return &Vault{
-		bucket: c.Bucket, prefix: prefix, scratch: c.Scratch, format: c.Format, now: c.Now,
+		storage: c.Storage, prefix: prefix, scratch: c.Scratch, format: c.Format, now: c.Now,
 		keep: max(1, cmp.Or(c.Keep, 3)), grace: cmp.Or(c.Grace, 4*time.Hour), hashed: map[int]map[string]hashed{},
 	}, nil
 }
@@ -120,7 +118,7 @@ func (v *Vault) Newest(ctx context.Context, partition int) (Info, bool, error) {
 	return Info{}, false, err
 }
 
-func (v *Vault) unusable(m *manifest, partition int, files map[string]*blob.ListObject) string {
+func (v *Vault) unusable(m *manifest, partition int, files map[string]*Object) string {
 	switch {
 	case m.Partition != partition:
 		return fmt.Sprintf("is of partition %d", m.Partition)
@@ -131,7 +129,7 @@ func (v *Vault) unusable(m *manifest, partition int, files map[string]*blob.List
 }
 
 // lacking names a file of a manifest that is not there in full; empty: all are.
-func lacking(m *manifest, files map[string]*blob.ListObject) string {
+func lacking(m *manifest, files map[string]*Object) string {
 	for _, f := range m.Files {
 		if f.Object == "" {
 			continue
@@ -151,7 +149,7 @@ type entry struct {
 	modified time.Time // by the storage's clock
 	manifest *manifest // nil: cannot be read
 	bad      error     // why
-	stray    bool      // not a manifest: a file that the driver for directories has begun
+	stray    bool      // not a manifest: a file that is being written to a directory
 }
 
 // survey reads a partition's manifests, claims too, the newest first. Those
@@ -163,7 +161,7 @@ func (v *Vault) survey(ctx context.Context, partition int, known map[string]*man
 	}
 	var entries []entry
 	for id, o := range objects {
-		e := entry{id: id, modified: o.ModTime, manifest: known[id]}
+		e := entry{id: id, modified: o.Modified, manifest: known[id]}
 		if e.stray = !isID(id); !e.stray && e.manifest == nil {
 			e.manifest, e.bad, err = v.readManifest(ctx, partition, id)
 			if isNotFound(err) {

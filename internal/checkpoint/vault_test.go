@@ -13,7 +13,6 @@ import (
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
-	"gocloud.dev/blob"
 
 	"github.com/refloat/refloat/internal/checkpoint"
 )
@@ -21,11 +20,11 @@ import (
 // TestVault saves, lists, restores and prunes in each kind of storage.
 func TestVault(t *testing.T) {
 	t.Parallel()
-	for name, bucket := range buckets(t) {
+	for name, kind := range kinds(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := tempDir(t)
-			v := newVault(t, bucket, dir, newClock().now)
+			v := newVault(t, kind, dir, newClock().now)
 			if _, ok, err := v.Newest(t.Context(), 3); ok || err != nil {
 				t.Fatalf("Newest of nothing = %v, %v", ok, err)
 			}
@@ -59,7 +58,7 @@ func TestVault(t *testing.T) {
 				t.Errorf("%d usable checkpoints after Prune", n)
 			}
 			// Of the three: 3 manifests, 3 logs, tables 1, 2, 4, 5, 6 and 7.
-			if got := objects(t, bucket); len(got) != 3+3+6 {
+			if got := objects(t, kind); len(got) != 3+3+6 {
 				t.Errorf("%d objects are left: %s", len(got), strings.Join(got, " "))
 			}
 			if left, err := os.ReadDir(filepath.Join(dir, "scratch")); len(left) > 0 || err != nil {
@@ -75,11 +74,11 @@ func TestVault(t *testing.T) {
 // TestUnchangedFilesAreNotUploaded: a table is uploaded once, by whoever.
 func TestUnchangedFilesAreNotUploaded(t *testing.T) {
 	t.Parallel()
-	s := newStorage(newClock().now)
+	s := newFaulty(newClock().now)
 	dir := tempDir(t)
-	save(t, newVault(t, s.bucket(), filepath.Join(dir, "a"), newClock().now), 1, stateOf(1, 1, 2, 3))
+	save(t, newVault(t, s, filepath.Join(dir, "a"), newClock().now), 1, stateOf(1, 1, 2, 3))
 	state := stateOf(2, 1, 2, 3, 4)
-	info := save(t, newVault(t, s.bucket(), filepath.Join(dir, "b"), newClock().now), 2, state)
+	info := save(t, newVault(t, s, filepath.Join(dir, "b"), newClock().now), 2, state)
 	if want := int64(len(state["LOG"]) + len(state["000004.sst"])); info.Uploaded != want {
 		t.Errorf("Uploaded = %d, want %d", info.Uploaded, want)
 	}
@@ -100,24 +99,19 @@ func TestRot(t *testing.T) {
 		"empty": func([]byte) []byte { return nil },
 	}
 	for name, rot := range rots {
-		s := newStorage(clock.now)
-		v := newVault(t, s.bucket(), dir, clock.now)
+		s := newFaulty(clock.now)
+		v := newVault(t, s, dir, clock.now)
 		save(t, v, 1, old)
-		before := objects(t, s.bucket())
+		before := objects(t, s)
 		save(t, v, 2, recent)
 		rotten := 0
-		for _, key := range objects(t, s.bucket()) {
+		for _, key := range objects(t, s) {
 			if slices.Contains(before, key) {
 				continue
 			}
 			rotten++
-			intact, err := s.bucket().ReadAll(ctx, key)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := s.bucket().WriteAll(ctx, key, rot(intact), nil); err != nil {
-				t.Fatal(err)
-			}
+			intact := read(t, s, key)
+			write(t, s, key, rot(intact))
 			infos := list(t, v)
 			if len(infos) != 2 || infos[1].Unusable != "" {
 				t.Fatalf("%s of %s: List = %+v", name, key, infos)
@@ -136,9 +130,7 @@ func TestRot(t *testing.T) {
 			if got, err := restored(t, v, infos[1], dir); err != nil || !gocmp.Equal(old, got) {
 				t.Errorf("%s of %s: the older one does not restore: %v", name, key, err)
 			}
-			if err := s.bucket().WriteAll(ctx, key, intact, nil); err != nil {
-				t.Fatal(err)
-			}
+			write(t, s, key, intact)
 		}
 		if rotten != 1+3 {
 			t.Errorf("%d objects were damaged", rotten)
@@ -150,13 +142,13 @@ func TestRot(t *testing.T) {
 // TestLostFileIsUploadedAgain: a checkpoint takes nothing over that is not there.
 func TestLostFileIsUploadedAgain(t *testing.T) {
 	t.Parallel()
-	s := newStorage(newClock().now)
+	s := newFaulty(newClock().now)
 	dir := tempDir(t)
-	v := newVault(t, s.bucket(), dir, newClock().now)
+	v := newVault(t, s, dir, newClock().now)
 	save(t, v, 1, stateOf(1, 1, 2))
-	for _, key := range objects(t, s.bucket()) {
+	for _, key := range objects(t, s) {
 		if strings.Contains(key, "/files/") {
-			if err := s.bucket().Delete(t.Context(), key); err != nil {
+			if err := s.Delete(t.Context(), key); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -174,10 +166,10 @@ func TestLostFileIsUploadedAgain(t *testing.T) {
 func TestNewerFormats(t *testing.T) {
 	t.Parallel()
 	clock := newClock()
-	s := newStorage(clock.now)
+	s := newFaulty(clock.now)
 	dir := tempDir(t)
-	v := newVault(t, s.bucket(), dir, clock.now)
-	newer, err := checkpoint.New(checkpoint.Config{Bucket: s.bucket(), Prefix: "some/where", Scratch: filepath.Join(dir, "newer"), Format: 2, Now: clock.now})
+	v := newVault(t, s, dir, clock.now)
+	newer, err := checkpoint.New(checkpoint.Config{Storage: s, Prefix: "some/where", Scratch: filepath.Join(dir, "newer"), Format: 2, Now: clock.now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,13 +193,11 @@ func TestNewerFormats(t *testing.T) {
 
 	// A manifest that cannot be read because it is newer stops the deletion of files.
 	key := "some/where/3/manifests/00000000000000000009-NEWER"
-	if err := s.bucket().WriteAll(t.Context(), key, []byte("refloat-checkpoint 2 in another way\n\x00"), nil); err != nil {
-		t.Fatal(err)
-	}
+	write(t, s, key, []byte("refloat-checkpoint 2 in another way\n\x00"))
 	save(t, v, 6, stateOf(6, 1))
 	save(t, v, 7, stateOf(7, 1))
 	count := func() (files int) {
-		for _, key := range objects(t, s.bucket()) {
+		for _, key := range objects(t, s) {
 			if strings.Contains(key, "/files/") {
 				files++
 			}
@@ -230,7 +220,7 @@ func TestAnotherChain(t *testing.T) {
 	t.Parallel()
 	clock := newClock()
 	dir := tempDir(t)
-	v := newVault(t, newStorage(clock.now).bucket(), dir, clock.now)
+	v := newVault(t, newFaulty(clock.now), dir, clock.now)
 	for seq := range uint64(5) {
 		save(t, v, 1000+seq, stateOf(1, int(seq)))
 	}
@@ -262,7 +252,7 @@ func TestBadNames(t *testing.T) {
 func TestRestoreTo(t *testing.T) {
 	t.Parallel()
 	dir := tempDir(t)
-	v := newVault(t, newStorage(newClock().now).bucket(), dir, newClock().now)
+	v := newVault(t, newFaulty(newClock().now), dir, newClock().now)
 	info := save(t, v, 1, stateOf(1, 1))
 	to := filepath.Join(dir, "state", "3")
 	if err := os.MkdirAll(to+".tmp/left", 0o755); err != nil {
@@ -290,7 +280,7 @@ func TestRestoreTo(t *testing.T) {
 // TestTwoOwners save and prune the same partition at the same time.
 func TestTwoOwners(t *testing.T) {
 	t.Parallel()
-	for name, bucket := range buckets(t) {
+	for name, kind := range kinds(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := tempDir(t)
@@ -300,7 +290,7 @@ func TestTwoOwners(t *testing.T) {
 			}
 			var group sync.WaitGroup
 			for owner := range 2 {
-				v := newVault(t, bucket, filepath.Join(dir, string(rune('a'+owner))), newClock().now)
+				v := newVault(t, kind, filepath.Join(dir, string(rune('a'+owner))), newClock().now)
 				group.Go(func() {
 					for i := range 20 {
 						seq := uint64(2*i + owner)
@@ -314,7 +304,7 @@ func TestTwoOwners(t *testing.T) {
 				})
 			}
 			group.Wait()
-			v := newVault(t, bucket, dir, newClock().now)
+			v := newVault(t, kind, dir, newClock().now)
 			if n := mustRestore(t, v, dir, states); n < 3 {
 				t.Errorf("%d usable checkpoints are left", n)
 			}
@@ -330,14 +320,28 @@ func TestTwoOwners(t *testing.T) {
 	}
 }
 
-func objects(t *testing.T, b *blob.Bucket) (keys []string) {
+func objects(t *testing.T, s checkpoint.Storage) (keys []string) {
 	t.Helper()
-	page, _, err := b.ListPage(context.Background(), blob.FirstPageToken, 1000, nil)
+	all, err := s.List(context.Background(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range page {
+	for _, o := range all {
 		keys = append(keys, o.Key)
 	}
 	return keys
+}
+
+func TestNewRefuses(t *testing.T) {
+	t.Parallel()
+	b := newFaulty(newClock().now)
+	for _, prefix := range []string{"..", "../a", "a//b", "a/./b", "a/../b"} {
+		_, err := checkpoint.New(checkpoint.Config{Storage: b, Prefix: prefix, Scratch: "x", Now: newClock().now})
+		if err == nil || !strings.Contains(err.Error(), "prefix") {
+			t.Errorf("New with prefix %q = %v", prefix, err)
+		}
+	}
+	if _, err := checkpoint.New(checkpoint.Config{Storage: b, Now: newClock().now}); err == nil {
+		t.Error("New without Scratch = nil")
+	}
 }

@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -17,21 +17,19 @@ import (
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
-	"gocloud.dev/blob"
-	"gocloud.dev/blob/driver"
-	"gocloud.dev/gcerrors"
 
 	"github.com/refloat/refloat/internal/checkpoint"
+	"github.com/refloat/refloat/internal/checkpoint/storage"
 )
 
-// storage is a bucket in memory in which each operation can be made to fail,
+// faulty is storage in memory in which each operation can be made to fail,
 // before or after its effect, or be preceded by something that others do.
-type storage struct {
+type faulty struct {
 	now  func() time.Time
 	page int // objects in a listing's page
 
 	mu      sync.Mutex
-	objects map[string]*driver.ListObject
+	objects map[string]checkpoint.Object
 	content map[string][]byte
 	ops     int
 	before  func(op int, what string) error // called for each operation
@@ -40,23 +38,19 @@ type storage struct {
 	after     func(op int) error // what it returned is returned, the effect is there
 }
 
-func newStorage(now func() time.Time) *storage {
-	return &storage{now: now, page: 2, objects: map[string]*driver.ListObject{}, content: map[string][]byte{}}
+func newFaulty(now func() time.Time) *faulty {
+	return &faulty{now: now, page: 2, objects: map[string]checkpoint.Object{}, content: map[string][]byte{}}
 }
 
 // precede sets what is called before each operation, from within such a call.
-func (s *storage) precede(before func(op int, what string) error) {
+func (s *faulty) precede(before func(op int, what string) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.before = before
 }
 
-func (s *storage) bucket() *blob.Bucket { return blob.NewBucket(s) }
-
-var errGone = errors.New("no such object")
-
 // do is one operation.
-func (s *storage) do(ctx context.Context, what string, effect func() error) error {
+func (s *faulty) do(ctx context.Context, what string, effect func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -83,91 +77,60 @@ func (s *storage) do(ctx context.Context, what string, effect func() error) erro
 	return err
 }
 
-func (s *storage) ErrorCode(err error) gcerrors.ErrorCode {
-	if errors.Is(err, errGone) {
-		return gcerrors.NotFound
+// List reads small pages, so that a listing is not of one moment.
+func (s *faulty) List(ctx context.Context, prefix string) (found []checkpoint.Object, err error) {
+	last, more := "", true
+	for more && err == nil {
+		err = s.do(ctx, "list "+prefix, func() error {
+			page := 0
+			more = false
+			for _, key := range slices.Sorted(maps.Keys(s.objects)) {
+				if !strings.HasPrefix(key, prefix) || key <= last && last != "" {
+					continue
+				}
+				if more = page == s.page; more {
+					return nil
+				}
+				found = append(found, s.objects[key])
+				last = key
+				page++
+			}
+			return nil
+		})
 	}
-	return gcerrors.Unknown
+	return found, err
 }
 
-func (s *storage) As(any) bool             { return false }
-func (s *storage) ErrorAs(error, any) bool { return false }
-func (s *storage) Close() error            { return nil }
-
-func (s *storage) Attributes(context.Context, string) (*driver.Attributes, error) {
-	panic("not used")
-}
-
-func (s *storage) Copy(context.Context, string, string, *driver.CopyOptions) error {
-	panic("not used")
-}
-
-func (s *storage) SignedURL(context.Context, string, *driver.SignedURLOptions) (string, error) {
-	panic("not used")
-}
-
-// ListPaged gives small pages, so that listings are not of one moment.
-func (s *storage) ListPaged(ctx context.Context, opts *driver.ListOptions) (*driver.ListPage, error) {
-	page := &driver.ListPage{}
-	err := s.do(ctx, "list "+opts.Prefix, func() error {
-		for _, key := range slices.Sorted(maps.Keys(s.objects)) {
-			if !strings.HasPrefix(key, opts.Prefix) || key <= string(opts.PageToken) {
-				continue
-			}
-			if len(page.Objects) == s.page {
-				page.NextPageToken = []byte(page.Objects[s.page-1].Key)
-				break
-			}
-			page.Objects = append(page.Objects, s.objects[key])
+func (s *faulty) Read(ctx context.Context, key string) (r io.ReadCloser, err error) {
+	err = s.do(ctx, "read "+key, func() error {
+		if _, ok := s.objects[key]; !ok {
+			return fs.ErrNotExist
 		}
-		return nil
-	})
-	return page, err
-}
-
-type reader struct{ *bytes.Reader }
-
-func (reader) Close() error { return nil }
-func (r reader) Attributes() *driver.ReaderAttributes {
-	return &driver.ReaderAttributes{Size: r.Size()}
-}
-func (reader) As(any) bool { return false }
-
-func (s *storage) NewRangeReader(ctx context.Context, key string, offset, length int64, _ *driver.ReaderOptions) (driver.Reader, error) {
-	var r reader
-	err := s.do(ctx, "read "+key, func() error {
-		if s.objects[key] == nil {
-			return errGone
-		}
-		r = reader{bytes.NewReader(s.content[key])}
+		r = io.NopCloser(bytes.NewReader(s.content[key]))
 		return nil
 	})
 	return r, err
 }
 
-type writer struct {
-	bytes.Buffer
-	s   *storage
-	ctx context.Context //nolint:containedctx // as the driver's interface has it
-	key string
-}
-
-func (s *storage) NewTypedWriter(ctx context.Context, key, _ string, _ *driver.WriterOptions) (driver.Writer, error) {
-	return &writer{s: s, ctx: ctx, key: key}, nil
-}
-
-func (w *writer) Close() error {
-	return w.s.do(w.ctx, "write "+w.key, func() error {
-		w.s.content[w.key] = w.Bytes()
-		w.s.objects[w.key] = &driver.ListObject{Key: w.key, Size: int64(w.Len()), ModTime: w.s.now()}
+func (s *faulty) Write(ctx context.Context, key string, content io.Reader, size int64) error {
+	b, err := io.ReadAll(content)
+	if err == nil && int64(len(b)) != size {
+		err = fmt.Errorf("%s: %d bytes, announced were %d", key, len(b), size)
+	}
+	if err != nil {
+		return err
+	}
+	return s.do(ctx, "write "+key, func() error {
+		s.content[key] = b
+		s.objects[key] = checkpoint.Object{Key: key, Size: size, Modified: s.now()}
 		return nil
 	})
 }
 
-func (s *storage) Delete(ctx context.Context, key string, _ *driver.DeleteOptions) error {
+func (s *faulty) Delete(ctx context.Context, key string) error {
 	return s.do(ctx, "delete "+key, func() error {
-		if s.objects[key] == nil {
-			return errGone
+		if _, ok := s.objects[key]; !ok {
+			return fs.ErrNotExist
 		}
 		delete(s.objects, key)
 		return nil
@@ -202,9 +165,9 @@ type fataler interface {
 	Errorf(format string, args ...any)
 }
 
-func newVault(t fataler, bucket *blob.Bucket, dir string, now func() time.Time) *checkpoint.Vault {
+func newVault(t fataler, s checkpoint.Storage, dir string, now func() time.Time) *checkpoint.Vault {
 	t.Helper()
-	v, err := checkpoint.New(checkpoint.Config{Bucket: bucket, Prefix: "some/where", Scratch: filepath.Join(dir, "scratch"), Format: 1, Now: now})
+	v, err := checkpoint.New(checkpoint.Config{Storage: s, Prefix: "some/where", Scratch: filepath.Join(dir, "scratch"), Format: 1, Now: now})
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}
@@ -326,19 +289,42 @@ func tempDir(t *testing.T) string {
 	return dir
 }
 
-// buckets are the kinds of storage that are here.
-func buckets(t *testing.T) map[string]*blob.Bucket {
+// kinds are the kinds of storage that are here.
+func kinds(t *testing.T) map[string]checkpoint.Storage {
 	t.Helper()
-	m := map[string]*blob.Bucket{"injected": newStorage(time.Now).bucket()}
+	m := map[string]checkpoint.Storage{"injected": newFaulty(time.Now)}
 	for name, url := range map[string]string{"memory": "mem://", "directory": "file://" + filepath.Join(tempDir(t), "a", "bucket")} {
-		b, err := checkpoint.Open(t.Context(), url)
+		b, err := storage.Open(t.Context(), url, environment(nil))
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { b.Close() })
 		m[name] = b
 	}
 	return m
 }
 
-var _ io.Writer = (*writer)(nil)
+// environment is one that has these variables and no others.
+func environment(variables map[string]string) storage.Environment {
+	return storage.Environment{Getenv: func(name string) string { return variables[name] }, Now: time.Now}
+}
+
+func write(t fataler, s checkpoint.Storage, key string, content []byte) {
+	t.Helper()
+	if err := s.Write(context.Background(), key, bytes.NewReader(content), int64(len(content))); err != nil {
+		t.Fatalf("Write(%s): %v", key, err)
+	}
+}
+
+func read(t fataler, s checkpoint.Storage, key string) []byte {
+	t.Helper()
+	r, err := s.Read(context.Background(), key)
+	if err != nil {
+		t.Fatalf("Read(%s): %v", key, err)
+	}
+	defer r.Close()
+	b, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatalf("Read(%s): %v", key, err)
+	}
+	return b
+}

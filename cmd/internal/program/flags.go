@@ -1,11 +1,13 @@
 package program
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,6 +15,8 @@ import (
 	"github.com/refloat/refloat/cmd/internal/pulsarflags"
 	"github.com/refloat/refloat/cmd/internal/settings"
 	"github.com/refloat/refloat/internal/app"
+	"github.com/refloat/refloat/internal/checkpoint"
+	"github.com/refloat/refloat/internal/checkpoint/storage"
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
@@ -28,6 +32,9 @@ type flags struct {
 	control string
 	scrub   float64
 	follow  *apiflags.Follow
+
+	checkpoints string // a URL
+	follow      *apiflags.Follow
 }
 
 func (f *flags) command(name, short string) *cobra.Command {
@@ -51,7 +58,7 @@ a YAML file (--config); flags win over the environment, and that over the file.`
 		f.api = apiflags.BindServe(cmd, "")
 		f.follow = apiflags.BindFollow(cmd)
 		set.StringVar(&c.Policies, "policies", "", "policy file, or directory of policy files, read again when it changes")
-		set.StringVar(&c.Checkpoints, "checkpoints", "", "where to keep copies of the state for other machines: file:///dir or s3://bucket?prefix=… (default: none)")
+		set.StringVar(&f.checkpoints, "checkpoints", "", "where to keep copies of the state for other machines: file:///dir or s3://bucket?prefix=… (default: none)")
 		set.DurationVar(&c.CheckpointEvery, "checkpoint-every", 0, "how often to take one (default 1m)")
 		set.StringVar(&f.history, "accept-history-from", "", "where events do not reach back to the end of the decision log, or to the beginning of a state that was lost: go on at `beginning` (of what is there) or after a position L:E:B")
 		set.BoolVar(&c.AcceptEmptyDecisions, "accept-empty-decisions", false, "begin a decision log although it cannot be shown that it was always empty")
@@ -94,6 +101,11 @@ func (f *flags) complete() error {
 	c := &f.config
 	c.Data = app.Dir(f.data)
 	c.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	if f.checkpoints != "" {
+		c.Checkpoints = func(ctx context.Context) (checkpoint.Storage, error) {
+			return storage.Open(ctx, f.checkpoints, storage.Environment{Getenv: os.Getenv, Now: time.Now})
+		}
+	}
 	if c.Instance == "" {
 		host, err := os.Hostname()
 		if err != nil {

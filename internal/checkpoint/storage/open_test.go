@@ -1,4 +1,4 @@
-package checkpoint_test
+package storage_test
 
 import (
 	"os"
@@ -6,18 +6,17 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/refloat/refloat/internal/checkpoint"
+	"github.com/refloat/refloat/internal/checkpoint/storage"
 )
 
 func TestOpenDirectory(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(tempDir(t), "not", "there yet")
-	b, err := checkpoint.Open(t.Context(), "file://"+strings.ReplaceAll(dir, " ", "%20"))
+	dir := filepath.Join(t.TempDir(), "not", "there yet")
+	b, err := storage.Open(t.Context(), "file://"+strings.ReplaceAll(dir, " ", "%20"), environment(nil))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer b.Close()
-	if err := b.WriteAll(t.Context(), "a/b", []byte("x"), nil); err != nil {
+	if err := b.Write(t.Context(), "a/b", strings.NewReader("x"), 1); err != nil {
 		t.Fatal(err)
 	}
 	// One file, next to where it belongs, and no attributes.
@@ -30,7 +29,7 @@ func TestOpenDirectory(t *testing.T) {
 // TestOpenRefuses: an error names the URL without what may be secret, and the fix.
 func TestOpenRefuses(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(tempDir(t), "file")
+	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -44,37 +43,32 @@ func TestOpenRefuses(t *testing.T) {
 		{"credentials", "s3://HUSH:HUSH@bucket?region=x", "set AWS_ACCESS_KEY_ID"},
 		{"unreadable", "s3://HUSH:HU/SH@bucket", "the URL cannot be read: write file:///dir or s3://bucket"},
 		{"unknown parameter", "s3://bucket?region=eu-central-1&token=HUSH-HUSH", "s3://bucket?region=…&token=…"},
+		{"endpoint with a path", "s3://bucket?endpoint=http://127.0.0.1:1/HUSH-HUSH", "the endpoint has a path"},
+		{"endpoint without a scheme", "s3://bucket?endpoint=127.0.0.1:1", "write http://host:port"},
+		{"fips", "s3://bucket?region=eu-central-1&fips=true", "give endpoint=https://s3-fips.REGION.amazonaws.com"},
+		{"role", "s3://bucket?region=eu-central-1&role=HUSH-HUSH", "it begins with arn:"},
+		{"encryption", "s3://bucket?ssetype=aws:kms:dsse", "give AES256 or aws:kms"},
+		{"key alone", "s3://bucket?kmskeyid=HUSH-HUSH", "add ssetype=aws:kms"},
+		{"single key", "s3://bucket?key=HUSH-HUSH", `parameter "key" is not known`},
+		{"prefix that leads out", "file:///tmp/x?prefix=../y", "write names between single slashes"},
+		{"signed URLs", "file:///tmp/x?base_url=/show&secret_key_path=y", "is not known for a directory"},
+		{"bad mode", "file:///tmp/x?dir_file_mode=rwx", "dir_file_mode=0750"},
 		{"bad value", "s3://bucket?region=eu-central-1&use_path_style=HUSH-HUSH", "use_path_style"},
 		{
-			"nobody listens", "s3://bucket/a/b?region=eu-central-1&use_path_style=true&anonymous=true&endpoint=http://127.0.0.1:1/HUSH",
-			"list checkpoint storage s3://bucket/a/b?anonymous=…&endpoint=…&region=…&use_path_style=…",
+			"nobody listens", "s3://bucket/a/b?region=eu-central-1&use_path_style=true&anonymous=true&endpoint=http://127.0.0.1:1&kmskeyid=HUSH-HUSH&ssetype=aws:kms",
+			"list checkpoint storage s3://bucket/a/b?anonymous=…&endpoint=…&kmskeyid=…&region=…&ssetype=…&use_path_style=…",
 		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			b, err := checkpoint.Open(t.Context(), tt.url)
+			_, err := storage.Open(t.Context(), tt.url, environment(nil))
 			if err == nil {
-				b.Close()
 				t.Fatal("Open = nil")
 			}
 			if !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "HUSH") {
 				t.Errorf("Open = %v, want %q in it and no secret", err, tt.want)
 			}
 		})
-	}
-}
-
-func TestNewRefuses(t *testing.T) {
-	t.Parallel()
-	b := newStorage(newClock().now).bucket()
-	for _, prefix := range []string{"..", "../a", "a//b", "a/./b", "a/../b"} {
-		_, err := checkpoint.New(checkpoint.Config{Bucket: b, Prefix: prefix, Scratch: "x", Now: newClock().now})
-		if err == nil || !strings.Contains(err.Error(), "prefix") {
-			t.Errorf("New with prefix %q = %v", prefix, err)
-		}
-	}
-	if _, err := checkpoint.New(checkpoint.Config{Bucket: b, Now: newClock().now}); err == nil {
-		t.Error("New without Scratch = nil")
 	}
 }
