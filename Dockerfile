@@ -1,6 +1,6 @@
 # The three programs, static, with CA certificates and nothing else:
 #
-#   docker build -t refloat .
+#   docker build -t refloat --build-arg VERSION=$(git describe --tags --always) --build-arg COMMIT=$(git rev-parse HEAD) .
 #   docker run --rm refloat refloatctl --help
 #
 # Where golang:1.26 cannot be had, hack/compose-check.sh builds the stage local.
@@ -18,11 +18,12 @@ COPY --chown=65532:65532 owned/ /
 USER 65532:65532
 
 FROM golang:1.26 AS build
-ENV GOFLAGS=-trimpath
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
+ARG VERSION
+ARG COMMIT
 RUN hack/image-tree.sh /out
 
 FROM base

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the programs and lays out what the image of Dockerfile holds:
 #
-#   hack/image-tree.sh DIR
+#   [VERSION=v1.2.0 COMMIT=0123abc] hack/image-tree.sh DIR
 #
 #   DIR/root   bin/ with the programs, etc/ with CA certificates and the user
 #   DIR/owned  the directories that the programs write to
@@ -24,8 +24,10 @@ certificates=/etc/ssl/certs/ca-certificates.crt
 
 mkdir -p "$out"/root/{bin,etc/ssl/certs} "$out"/owned/{data,checkpoints,jobs,tmp}
 export CGO_ENABLED=0
-go build -ldflags='-s -w' -o "$out/root/bin/" ./cmd/evaluator ./cmd/ingester ./cmd/refloatctl
-go -C deploy/ready build -ldflags='-s -w' -o "$out/root/bin/ready" .
+stamp=github.com/refloat/refloat/cmd/internal/version
+go build -trimpath -ldflags="-s -w -X $stamp.version=${VERSION:-} -X $stamp.commit=${COMMIT:-}" \
+	-o "$out/root/bin/" ./cmd/evaluator ./cmd/ingester ./cmd/refloatctl
+go -C deploy/ready build -trimpath -ldflags='-s -w' -o "$out/root/bin/ready" .
 cp $certificates "$out/root/etc/ssl/certs/"
 echo 'refloat:x:65532:65532:Refloat:/data:/bin/refloatctl' >"$out/root/etc/passwd"
 echo 'refloat:x:65532:' >"$out/root/etc/group"

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/cmd/internal/settings"
+	"github.com/refloat/refloat/cmd/internal/version"
 )
 
 // The exit codes.
@@ -75,6 +76,7 @@ Exit codes: 0 fine, 1 finding (a difference, a problem in a file), 2 usage,
 		newDoctor(), newTopics(), newCutover(), newRecord(), newFeed(),
 		newApply(), newDelete(), newHistory(), newRollback(), newKill(), newPause(), newResume())
 	root.AddCommand(newPolicyTools()...)
+	version.Add(root)
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	wrapArgs(root)

@@ -14,6 +14,7 @@ import (
 	"github.com/refloat/refloat/cmd/internal/apiflags"
 	"github.com/refloat/refloat/cmd/internal/pulsarflags"
 	"github.com/refloat/refloat/cmd/internal/settings"
+	"github.com/refloat/refloat/cmd/internal/version"
 	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/checkpoint"
 	"github.com/refloat/refloat/internal/checkpoint/storage"
@@ -34,7 +35,6 @@ type flags struct {
 	follow  *apiflags.Follow
 
 	checkpoints string // a URL
-	follow      *apiflags.Follow
 }
 
 func (f *flags) command(name, short string) *cobra.Command {
@@ -74,6 +74,8 @@ a YAML file (--config); flags win over the environment, and that over the file.`
 		set.DurationVar(&c.ReleaseAfter, "release-after", 0, "how old an event may get without a decision before it goes to the job database without one (default: it waits)")
 	}
 	settings.Bind(cmd)
+	version.Add(cmd)
+	cmd.CompletionOptions.DisableDefaultCmd = true
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := settings.Load(cmd); err != nil {
 			return err

@@ -52,7 +52,7 @@ func Load(cmd *cobra.Command) error {
 	flags.Visit(func(f *pflag.Flag) { source[f.Name] = "flag" })
 	var errs []error
 	flags.VisitAll(func(f *pflag.Flag) {
-		if value, ok := os.LookupEnv(envName(f.Name)); ok && source[f.Name] == "" {
+		if value, ok := os.LookupEnv(envName(f.Name)); ok && source[f.Name] == "" && f.Name != "version" {
 			source[f.Name] = envName(f.Name)
 			if err := flags.Set(f.Name, value); err != nil {
 				errs = append(errs, fmt.Errorf("%s=%q: %w", envName(f.Name), value, err))
@@ -134,7 +134,7 @@ func scalars(n *yaml.Node) []string {
 func printAll(w io.Writer, flags *pflag.FlagSet, source map[string]string) error {
 	var names []string
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Name != flagPrint && f.Name != flagConfig && f.Name != "help" {
+		if f.Name != flagPrint && f.Name != flagConfig && f.Name != "help" && f.Name != "version" {
 			names = append(names, f.Name)
 		}
 	})

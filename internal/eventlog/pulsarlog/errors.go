@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strings"
 	"sync"
 	"time"
 
@@ -21,23 +20,14 @@ func classed(err error) error {
 		return err
 	}
 	var class error
-	text := err.Error()
-	has := func(codes ...string) bool {
-		for _, c := range codes {
-			if strings.Contains(text, c) {
-				return true
-			}
-		}
-		return false
-	}
 	switch {
-	case has("AuthorizationError", "AuthenticationError", "not authorized"):
+	case has(err, codesDenied):
 		class = ErrDenied
-	case has("TopicNotFound"):
+	case has(err, codesGone):
 		class = ErrGone
-	case has("ProducerFenced", "ProducerBusy", "producer fenced"):
+	case has(err, codesFenced):
 		class = eventlog.ErrFenced
-	case has("InvalidTopicName", "UnsupportedVersionError", "NotAllowedError", "IncompatibleSchema", "TopicTerminated"):
+	case has(err, codesPermanent):
 		return err // trying again does not help, and there is no class for it
 	default:
 		class = eventlog.ErrTransient
@@ -71,13 +61,11 @@ type spoken struct {
 	denied chan struct{} // closed, and made anew, when the broker does not know us
 }
 
-const saysRefused = "Failed to establish connection with broker: '"
-
 func (s *spoken) hear(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.text, s.at = text, time.Now()
-	if strings.HasPrefix(text, saysRefused) && strings.Contains(strings.ToLower(text), "authent") {
+	if refusesUs(text) {
 		close(s.denied)
 		s.denied = make(chan struct{})
 	}

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 
 	pulsarlogging "github.com/apache/pulsar-client-go/pulsar/log"
 )
@@ -30,16 +29,6 @@ type messageID interface {
 	GetLedgerId() uint64
 	GetEntryId() uint64
 }
-
-// What the client says when it leaves a message out. Of a message in chunks that
-// was never completed it says nothing that concerns us: there is no such message.
-const (
-	saysDiscarded  = "Discarding corrupted message"
-	saysClosing    = "closing or closed consumer" // by us
-	saysLostChunk  = "Received unexpected chunk messageId ["
-	fieldOfReader  = "subscription"
-	fieldOfMessage = "msgID"
-)
 
 func (l *clientLog) SubLogger(f pulsarlogging.Fields) pulsarlogging.Logger {
 	sub := *l
@@ -94,15 +83,17 @@ func (l *clientLog) Errorf(format string, args ...any) { l.say(fmt.Sprintf(forma
 func (l *clientLog) say(text string) {
 	if l.source != nil {
 		switch {
-		case strings.HasPrefix(text, saysDiscarded) && l.message != nil:
+		case discards(text) && l.message != nil:
 			at := entryID{int64(l.message.GetLedgerId()), int64(l.message.GetEntryId())}
 			l.source.leftOut(at, text)
-		case strings.Contains(text, saysLostChunk):
-			l.source.lostChunk(text)
+		default:
+			if at, known, ok := misses(text); ok {
+				l.source.lostChunk(at, known, text)
+			}
 		}
 	}
 	l.cluster.says.hear(text)
-	if strings.Contains(text, saysClosing) {
+	if isOurClosing(text) {
 		return
 	}
 	l.out.LogAttrs(context.Background(), slog.LevelWarn, "pulsar client", slog.String("says", text))

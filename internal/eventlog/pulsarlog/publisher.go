@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -151,11 +150,6 @@ func (s *send) done(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {
 	default:
 		s.refused = fmt.Errorf("%w: %w", eventlog.ErrTooLarge, err)
 	}
-}
-
-func tooLarge(err error) bool {
-	return errors.Is(err, pulsar.ErrMessageTooLarge) || strings.Contains(err.Error(), "exceeds MaxMessageSize") ||
-		strings.Contains(err.Error(), "maxMessageSize")
 }
 
 func sendError(err error) error {

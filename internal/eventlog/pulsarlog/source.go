@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -109,10 +108,8 @@ func (s *source) leftOut(at entryID, text string) {
 
 // lostChunk is called by the client's log. The entry at which a source starts
 // was read before; it may be the last chunk of a message.
-func (s *source) lostChunk(text string) {
-	_, id, _ := strings.Cut(text, saysLostChunk)
-	var at entryID
-	if n, err := fmt.Sscanf(id, "%d:%d:", &at.ledger, &at.entry); err == nil && n == 2 && at == s.from {
+func (s *source) lostChunk(at entryID, known bool, text string) {
+	if known && at == s.from {
 		return
 	}
 	s.leftOut(at, "a message in chunks whose first chunk stands before the place from which it reads: "+text)
