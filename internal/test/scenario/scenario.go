@@ -243,7 +243,7 @@ func (s Suite) Policies() ([]byte, error) {
 		b.Write(text)
 	}
 	if problems := policyfile.Lint([]policyfile.File{{Name: s.Name, Data: b.Bytes()}}); len(problems) > 0 {
-		return nil, fmt.Errorf("the policies of the scenarios: %v", problems)
+		return nil, fmt.Errorf("the policies of the scenarios: %w", problems)
 	}
 	return b.Bytes(), nil
 }
