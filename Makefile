@@ -1,5 +1,5 @@
 # Needs Go and make; everything else comes through the Go module proxy.
-# A target is one or two lines: what is longer is a program under internal/tools.
+# A target has one or two lines: anything longer is a program under internal/tools.
 SHELL       := bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS   += --no-print-directory
@@ -21,16 +21,16 @@ RECORDING ?= testdata/recordings/plain.jsonl.gz
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  \1\t\2/' | expand -t 14
 
-# What the programs are built with, in the image too. Without cgo they are static,
-# need no C compiler, and are built sooner: libzstd in C is not compiled. All that
-# make builds has the same paths cut off, so that tests share the compiled packages.
+# The build settings of the programs, in the image too. Without cgo they are static, need
+# no C compiler, and build faster, because libzstd in C is not compiled. Everything that
+# make builds uses -trimpath, so that tests share the compiled packages.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 export CGO_ENABLED ?= 0
 export GOFLAGS ?= -trimpath
 BUILD := go build -ldflags='-s -w -X github.com/refloat/refloat/cmd/internal/version.version=$(VERSION)'
 
 .PHONY: build run
-build: ## the three programs, into bin/
+build: ## build the three programs into bin/
 	$(BUILD) -o bin/ ./cmd/evaluator ./cmd/ingester ./cmd/refloatctl
 
 bin/refloatctl: FORCE
@@ -38,25 +38,25 @@ bin/refloatctl: FORCE
 
 FORCE:
 
-run: bin/refloatctl ## decide a recorded Armada history under the example policies, in .refloat-run/
+run: bin/refloatctl ## decide a recorded Armada history by the example policies, in .refloat-run/
 	rm -rf .refloat-run
 	bin/refloatctl up --data .refloat-run --policies examples/policies --feed $(RECORDING) --exit-when-drained
 
 .PHONY: unit test race fuzz bench crash
-unit: ## the quick tests, under a minute
+unit: ## run the quick tests, in less than a minute
 	$(TEST) -- -shuffle=on -short ./...
 
-test: ## every test for which this machine has the parts; REQUIRE_INTEGRATION=1 lets none be skipped, HISTORIES=100000 asks for more, AGAIN=2 runs up to so many failed ones again
+test: ## run every test that this machine has the parts for; REQUIRE_INTEGRATION=1 fails instead of skipping, HISTORIES=100000 tests more histories, AGAIN=2 reruns up to that many failed tests
 	$(TEST) $(if $(AGAIN),--rerun-fails=1 --rerun-fails-max-failures=$(AGAIN)) --packages=./... -- -shuffle=on -timeout=30m
 
-race: ## the quick tests under the race detector (needs a C compiler); vet is in lint, and the house rules start no goroutine
+race: ## run the quick tests under the race detector (needs a C compiler), without vet and the house rules
 	CGO_ENABLED=1 $(TEST) -- -shuffle=on -short -race -vet=off $$(go list ./events/... ./internal/... | grep -v '/internal$$')
 
-fuzz: ## every Fuzz function for FUZZTIME (20s), as many at once as there are processors
+fuzz: ## run every Fuzz function for FUZZTIME (20s), one per processor at a time
 	go -C internal/tools test ./fuzz
 	go -C internal/tools run ./fuzz $(CURDIR) $(FUZZTIME)
 
-bench: ## benchmarks matching BENCH, COUNT (10) times each, into bench.txt
+bench: ## run benchmarks matching BENCH, COUNT (10) times each, into bench.txt
 	go test -run='^$$' -bench='$(BENCH)' -benchmem -count=$(COUNT) -timeout=2h ./... | tee bench.txt
 	$(TOOL) benchstat bench.txt
 
@@ -64,32 +64,32 @@ crash: ## kill -9 `refloatctl up` KILLS (100) times and check that nothing was l
 	KILLS=$(KILLS) go test -vet=off -count=1 -v -timeout=30m -run='^TestKill9$$' ./cmd/refloatctl | tee /dev/stderr | grep -c '^--- PASS: TestKill9 ' >/dev/null
 
 .PHONY: e2e e2e-armada chaos
-e2e: ## our programs on a real Pulsar broker: take-over, refusals, strangers
+e2e: ## run our programs on a real Pulsar broker: take-over, refusals, foreign messages
 	REQUIRE_INTEGRATION=1 $(TEST) -- -shuffle=on -count=1 -timeout=15m ./internal/test/e2e
 
-e2e-armada: ## scenarios under a real Armada (ARMADA_BOX, or ../shared/armada): RUN=TestArmada/FILE/… for some, LONG=1 for the long ones too
+e2e-armada: ## run scenarios under a real Armada (ARMADA_BOX, or ../shared/armada); RUN=TestArmada/FILE/… selects some, LONG=1 adds the long ones
 	ARMADA_LONG=$(LONG) $(TEST) -- -count=1 -v -timeout=60m -run '$(or $(RUN),.)' $(ARMADA_TESTS)
 
-chaos: ## FAULTS (12) faults at random on a real Pulsar broker; docs/chaos.md says what is looked at
+chaos: ## inject FAULTS (12) random faults on a real Pulsar broker; docs/chaos.md describes the checks
 	go run ./internal/test/chaos --limit 5m --faults $(FAULTS)
 
 .PHONY: up down
-up: ## a whole deployment with Docker Compose: Pulsar, two of each program, Prometheus, Grafana
+up: ## start a whole deployment with Docker Compose: Pulsar, two of each program, Prometheus, Grafana
 	$(COMPOSE) up -d --build --wait
 
-down: ## end it, and forget everything
+down: ## stop it, and delete all its data
 	$(COMPOSE) --profile feed down -v
 
 .PHONY: gen fmt lint check
-gen: ## Go code from the .proto files
+gen: ## generate Go code from the .proto files
 	go -C internal/tools run ./protogen $(CURDIR) $(sort $(wildcard events/pb/*.proto internal/*/pb/*.proto internal/*/*/pb/*.proto))
 
 fmt: ## format the Go code
 	$(LINT) fmt
 
-lint: ## golangci-lint (go vet is one of its linters), and go.mod is tidy
+lint: ## run golangci-lint (which includes go vet), and check that go.mod is tidy
 	$(LINT) run
 	go -C internal/tools vet ./... && go mod tidy -diff
 
-check: ## what CI runs
+check: ## run what CI runs
 	.ci/run

@@ -1,5 +1,5 @@
-// Command ready asks a URL and exits with 0 when the answer is 200: the health
-// check of an image that has no shell and no curl.
+// Command ready requests a URL and exits with 0 if the status is 200. It is the
+// health check of the image, which has neither a shell nor curl.
 //
 //	ready http://127.0.0.1:9090/readyz
 package main
