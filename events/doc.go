@@ -1,15 +1,13 @@
-// Package events reads Armada's event sequences and says what is in them in
-// plain Go values.
+// Package events decodes Armada's event sequences into plain Go values.
 //
 // The contract is events/pb (Armada's field numbers, our package name). Two
-// decoders produce the same Sequence: Reference, by protobuf-go, and Decoder,
-// which walks the wire and takes only what folding needs. A differential test
-// and a fuzz test hold them together.
+// decoders produce the same Sequence: Reference, with protobuf-go, and Decoder,
+// which walks the wire format and extracts only what folding needs. A
+// differential test and a fuzz test compare the two.
 //
 // Invariant: a payload is either a Sequence with queue, job set and at least
-// one event, or an *Unreadable with the reason. Nothing panics, whatever the
-// bytes are.
+// one event, or an *Unreadable with the reason. No input makes a decoder panic.
 //
-// The package keeps no state between messages, reads no clock and imports
-// nothing of ours but the generated contract.
+// The package keeps no state between messages, reads no clock, and imports only
+// the generated contract from this module.
 package events

@@ -1,6 +1,6 @@
 // Command evaluator decides the failed runs of an events log that another
-// process writes: the evaluator half of `refloatctl up`, on the same data
-// directory. One process at a time may run on a directory.
+// process writes. It is the evaluator half of `refloatctl up`, on the same data
+// directory; only one process at a time may run on a directory.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Command ingester writes events and decisions into the job database: the
+// Command ingester writes events and decisions into the job database. It is the
 // ingester half of `refloatctl up`, on the same data directory.
 package main
 

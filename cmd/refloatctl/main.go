@@ -1,6 +1,5 @@
-// Command refloatctl runs Refloat on one machine, feeds and imports
-// histories, decides them afresh, verifies decision logs, and shows what was
-// decided and why.
+// Command refloatctl runs Refloat on one machine, feeds and imports histories,
+// decides them again, verifies decision logs, and shows what was decided and why.
 package main
 
 import (

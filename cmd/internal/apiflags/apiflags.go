@@ -1,4 +1,4 @@
-// Package apiflags has the flags of what serves policies and of what asks for them.
+// Package apiflags has the flags of programs that serve policies and of their clients.
 package apiflags
 
 import (

@@ -1,5 +1,5 @@
-// Package program is what the mains of evaluator and ingester share: flags,
-// settings, signals and the exit code.
+// Package program has what evaluator and ingester share in main: flags, settings,
+// signals and the exit code.
 package program
 
 import (

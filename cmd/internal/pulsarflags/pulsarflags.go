@@ -1,8 +1,7 @@
-// Package pulsarflags is the flags of all commands that work on Apache Pulsar:
-// how the cluster is reached, who we are to it, and which topics are meant.
+// Package pulsarflags has the flags of all commands that use Apache Pulsar: how to
+// reach the cluster, how to authenticate, and which topics to use.
 //
-// Invariant: no secret that it takes is printed, neither by --print-config nor
-// in an error.
+// Invariant: no secret is ever printed, neither by --print-config nor in an error.
 package pulsarflags
 
 import (

@@ -1,6 +1,6 @@
-// Package settings gives every flag of a command two more sources: the
-// environment and a file. Precedence, highest first: flag, environment, file,
-// default. The names are the flag's: --exit-when-drained is
+// Package settings lets every flag of a command also be set by an environment
+// variable or in a file. Precedence, highest first: flag, environment, file,
+// default. The names derive from the flag's: --exit-when-drained is
 // REFLOAT_EXIT_WHEN_DRAINED and `exit-when-drained:` in the file.
 package settings
 

@@ -1,5 +1,5 @@
-// Package version says what a program was built from: for all three programs
-// the same words, by --version and by a subcommand.
+// Package version reports what a program was built from, in the same form for all
+// three programs, by --version and by a subcommand.
 package version
 
 import (
