@@ -1,7 +1,7 @@
-// Package app puts the parts together on one machine: the three logs, the
-// state and the job database in one data directory, and the loops over them.
-// The programs in cmd/ read flags and call it.
+// Package app assembles the parts on one machine: the three logs, the state and the
+// job database in one data directory, and the loops over them. The programs in cmd/
+// read flags and call it.
 //
-// It holds no logic of its own: what is decided, and in what order it becomes
-// durable, is in evaluator and sink.
+// It has no logic of its own: evaluator and sink define what is decided, and the
+// order in which it becomes durable.
 package app

@@ -1,6 +1,6 @@
-// Package audit looks at histories after the fact, by the very Step that
-// decides live: replay (decide a history afresh), verify (does the decision log
-// follow from its input), and how a decision is shown to programs and people.
+// Package audit examines histories with the same Step that decides live. It replays
+// (decides a history again), verifies (checks that the decision log follows from its
+// input), and renders decisions for programs and people.
 //
-// It changes nothing: it only reads logs.
+// It only reads logs and changes nothing.
 package audit

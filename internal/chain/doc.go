@@ -1,15 +1,14 @@
-// Package chain is the decision log's format: records, the envelopes that
+// Package chain defines the decision log's format: records, the envelopes that
 // carry them, and the rule by which a reader accepts an envelope.
 //
-// One partition of the decisions topic is one chain. Correctness rests on the
-// log alone (PROTOCOL 1 to 5): of all that owners, slow old owners, clients
-// that repeat themselves and strangers write, the first envelope that fits is
-// the next one, and everything else is ignored and counted.
+// One partition of the decisions topic is one chain. Correctness depends on the log
+// alone (PROTOCOL 1 to 5): whatever is written by owners, slow former owners, clients
+// that retry and foreign producers, the first envelope that fits is the next one,
+// and everything else is ignored and counted.
 //
 // The bytes of records and envelopes are the protobuf wire format of
-// events/pb/refloat.proto, written by hand so that they have one encoding:
-// ascending fields, defaults left out. Links and the running hash are over
-// those bytes.
+// events/pb/refloat.proto, encoded by hand so that the encoding is unique: fields in
+// ascending order, defaults omitted. Links and the running hash cover these bytes.
 //
 // The package is pure: no clock, no I/O, no goroutines.
 package chain

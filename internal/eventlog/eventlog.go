@@ -1,11 +1,11 @@
-// Package eventlog is the log as Refloat sees it: partitions of messages in
-// one order, read by exact position and appended at the end.
+// Package eventlog is Refloat's interface to a log: partitions of messages in one
+// order, read by exact position and appended at the end.
 //
-// Two implementations stand behind it: filelog (segment files on one machine)
-// and pulsarlog (Apache Pulsar). logtest is the suite that both must pass.
+// It has two implementations: filelog (segment files on one machine) and pulsarlog
+// (Apache Pulsar). logtest is the test suite that both must pass.
 //
-// Invariant: a reader sees only messages that are durable, each once per
-// reader, in log order, and never skips one silently.
+// Invariant: a reader sees only durable messages, each once per reader, in log order,
+// and never skips one silently.
 package eventlog
 
 import (

@@ -1,12 +1,13 @@
-// Package placement says which process is to own a partition, by a Failover
-// subscription on it, and keeps the broker from deleting what is still needed.
+// Package placement tells which process should own a partition, by a Failover
+// subscription on it, and keeps the broker from deleting messages that are still needed.
 //
-// Each process subscribes to each partition with a priority of its own, a
-// rendezvous hash of its name and the partition: the broker makes the consumer of
-// the highest priority active, so that only a joiner's or leaver's partitions move.
-// The messages themselves are not read here.
+// Each process subscribes to each partition with its own priority, a rendezvous hash
+// of its name and the partition. The broker activates the consumer with the highest
+// priority, so a process that joins or leaves moves only its own partitions. The
+// package does not read the messages themselves.
 //
-// It is a signal, no lock: two processes may be active for a while (PROTOCOL 10).
+// Placement is a signal, not a lock: two processes may be active for a while
+// (PROTOCOL 10).
 package placement
 
 import (

@@ -1,16 +1,17 @@
-// Package controlplane follows Armada's control-plane topic, by which operators ask for
-// executors to be cordoned and for the jobs of an executor, a node or a queue to be
-// preempted or cancelled, and does in Armada's tables what Armada's scheduler
-// ingester does there. What each message means is package armadadb's.
+// Package controlplane follows Armada's control-plane topic, by which operators cordon
+// executors, and preempt or cancel the jobs of an executor, a node or a queue. It makes
+// the same changes to Armada's tables as Armada's scheduler ingester. Package
+// schedulerdb defines what each message means.
 //
-// Each message is one transaction that also moves our position in the topic, in the
-// table refloat_control, from where the message is read from; so a message that was
-// applied is not applied again, whoever reads it.
+// Each message is applied in one transaction that also advances our position in the
+// topic, in the table refloat_control. Readers start from that position, so no message
+// is applied twice, whoever reads it.
 //
 // Invariant: each message takes effect once, in the order of its partition, on the
-// rows as they stand then. One that cannot be used is passed over, and told.
+// rows as they are at that time. A message that cannot be processed is skipped and
+// reported.
 //
-// The package decides nothing on retries. A job that waits for one is in the queue
-// to everyone: asked to be cancelled there, the scheduler ends it, and package
-// mirror its wait.
+// The package has nothing to do with retry decisions. A job with a pending retry is in
+// the queue like any other: if it is cancelled there, the scheduler ends the job, and
+// package writer ends its pending retry.
 package controlplane

@@ -1,13 +1,14 @@
-// Package policysync follows the policies of an Armada server: its retry policies,
-// and which of them its queues name, become generations of our policies log.
+// Package policysync follows the policies of an Armada server: it turns the server's
+// retry policies, and the policies that its queues name, into generations of our
+// policies log.
 //
-// What must hold:
-//   - What the server says holds, also where it says that there is nothing. What it
-//     does not say is ours and stays: settings, brakes, and what else queues say here.
-//   - Nothing changes by an answer that is not whole, and nothing without a change.
-//   - Of several followers of one server each change becomes one generation: one is
-//     written only by what was read after the generation before it, so no follower
-//     goes back to what another has passed.
-//   - A policy that cannot be used here keeps the form in which it could, is named, and
-//     stops no other.
+// Invariants:
+//   - The server is the source of truth for what it serves, even if it serves nothing.
+//     Everything else stays ours: settings, overrides, and the other fields of queues.
+//   - An incomplete answer changes nothing, and without a change there is no generation.
+//   - If several processes follow one server, each change becomes one generation: a
+//     process writes one only from an answer that it read after the generation before
+//     it, so no process reverts to what another has moved past.
+//   - A policy that cannot be used here stays in its last usable version, is reported
+//     by name, and does not affect other policies.
 package policysync

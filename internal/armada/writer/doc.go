@@ -1,24 +1,24 @@
-// Package writer keeps Armada's own scheduler tables beside ours, in the same
+// Package writer writes Armada's own scheduler tables beside ours, in the same
 // transactions, so that an unmodified Armada scheduler retries jobs by our
 // decisions.
 //
-// What each event does there is package armadadb's; what is decided, the sink's
-// rows say. Between them, by Mode:
+// Package schedulerdb defines what each event does there, and the sink's rows tell
+// what was decided. How the two combine depends on the Mode:
 //
 //   - HoldBack, for an unmodified scheduler: a failed run and its requeue become
-//     visible at once, so the scheduler leaves the failure alone. Until the time
-//     of the retry, its requirements have a node selector that no node satisfies.
-//     A job that the scheduler has failed by itself (a preemption, an expired
-//     lease) is put back in a later transaction, when the scheduler has forgotten
-//     it, and that is repeated, slowly and so many times only, while it has no
-//     newer run (facts/ARMADA.md 0b).
+//     visible at the same time, so the scheduler does not act on the failure. Until
+//     the retry is due, the job's requirements have a node selector that no node
+//     satisfies. A job that the scheduler itself has failed (a preemption, an expired
+//     lease) is put back into the queue in a later transaction, after the scheduler
+//     has forgotten it. This is repeated, slowly and a limited number of times, until
+//     the job has a newer run (facts/ARMADA.md 0b).
 //   - Direct, for a scheduler that honours retry_after in refloat_jobs: requeues
-//     and failures are applied as they are.
-//   - Passthrough: what Armada's ingester does, and no more.
+//     and failures are written as decided.
+//   - Passthrough: exactly what Armada's ingester writes.
 //
-// What waits stands in the table refloat_waits with the time at which something
-// is due. Plans are pure; the Mirror loads what they need and writes what they say.
+// The table refloat_waits holds the pending retries, with the time at which something
+// is due. Plans are pure; the Mirror loads their input and writes their result.
 //
-// Invariant: what Armada's tables hold follows from the events, the decisions and
-// the time at which waits were ended. A transaction that is repeated does the same.
+// Invariant: Armada's tables follow from the events, the decisions and the times at
+// which pending retries ended. A transaction can be repeated with the same result.
 package writer

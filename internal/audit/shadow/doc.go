@@ -1,12 +1,12 @@
-// Package shadow compares what was decided in shadow with what became of the
-// jobs: of the failures that we would have retried, how many Armada made the end
-// of the job, and of those that we would have made the end, how many jobs it ran
-// again, and with what success.
+// Package shadow compares decisions made in shadow with what became of the jobs. Of
+// the failures that we would have retried, it counts for how many Armada failed the
+// job; of those that we would have failed, how many jobs Armada ran again, and how
+// many of these succeeded.
 //
-// Nobody acts on a decision in shadow, so what the job database says of such a
-// job is what Armada did with it. Read takes both from there. Replay makes both
-// from an events log alone, by policies that nobody has used yet.
+// Nobody acts on a decision in shadow, so the job database shows what Armada did
+// with such a job. Read takes both from there. Replay derives both from an events log
+// alone, by policies that have not been deployed yet.
 //
-// The report counts what happened. Whether a retry that nobody made would have
-// succeeded is not in any log, and it does not say so.
+// The report counts what happened. Whether a retry would have succeeded that never
+// took place is in no log, and the report does not guess.
 package shadow

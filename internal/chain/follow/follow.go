@@ -1,11 +1,11 @@
 // Package follow reads a partition's decision log and its events side by side:
-// each accepted envelope together with the input that it answers.
+// each accepted envelope together with the input that it covers.
 //
-// The evaluator catches up by it, the ingester lives by it, audits replay by it.
+// The evaluator uses it to catch up, the ingester all the time, and audits to replay.
 //
-// Invariant: a stretch is handed out only when the envelope was accepted
-// (PROTOCOL 2) and the input holds exactly the messages that it covers;
-// otherwise the follower stops with chain.ErrMissing (PROTOCOL 3).
+// Invariant: a batch is returned only if its envelope was accepted (PROTOCOL 2) and
+// the input holds exactly the messages that it covers; otherwise the follower stops
+// with chain.ErrMissing (PROTOCOL 3).
 package follow
 
 import (

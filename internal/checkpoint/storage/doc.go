@@ -1,5 +1,5 @@
 // Package storage opens the storage of checkpoints by its URL: a directory, an
 // S3 bucket, or memory. Every write is atomic and durable.
 //
-// It does not know what the objects mean; internal/checkpoint does.
+// It does not interpret the objects; internal/checkpoint does.
 package storage

@@ -1,12 +1,12 @@
-// Package archive is how a log directory holds the exact copy of a topic that is
-// elsewhere, and reads it as that topic: with the positions and publish times of
-// there, which decisions name.
+// Package archive stores an exact copy of a topic in a log directory, and reads the
+// copy as if it were the topic: with the topic's positions and publish times, which
+// decisions refer to.
 //
-// In the copy, a message's origin is where it stood in the topic; the name of the
-// recording is the topic's, tenant/namespace/name, which no file's can be. The
-// origin that it had there, if it was fed, stands in a property.
+// In the copy, a message's origin is its position in the topic, and the name of the
+// recording is the topic's, tenant/namespace/name, which no file can have. The origin
+// that the message had in the topic, if it was fed there, is kept in a property.
 //
-// Invariant: a message read is the one that was written, in every field.
+// Invariant: every field of a message is read as it was written.
 package archive
 
 import (

@@ -1,6 +1,6 @@
-// Package pgerror says of what class an error of PostgreSQL is: whether trying
-// again may help, and if not, what is wrong. Those who write to PostgreSQL wrap
-// errors with sentinels of their own by it.
+// Package pgerror classifies errors of PostgreSQL: whether a retry may help, and if
+// not, what is wrong. Packages that write to PostgreSQL use it to wrap errors in
+// sentinels of their own.
 package pgerror
 
 import (

@@ -1,8 +1,8 @@
-// Package table says how the rows of a job database stand in the tables of a
-// relational one, and which queries find them, for sqlite and postgres alike.
+// Package table maps the rows of a job database to relational tables, and has the
+// queries that find them, for sqlite and postgres alike.
 //
 // A table is a list of columns and, for a row, pointers to its fields in that
-// order. A driver reads and writes through these pointers; they have few types:
+// order. A driver reads and writes through these pointers, which have few types:
 //
 //	*string                              text
 //	*[]string, *[]jobdb.Container        a list, stored as JSON text

@@ -1,7 +1,7 @@
-// Package diff compares two policy sets: by what they say, field by field,
-// and by what they would have decided of a recorded history.
+// Package diff compares two policy sets: by their content, field by field, and by
+// what they would have decided on a recorded history.
 //
-// What they say is compared in the canonical encoding, so comments, order of
-// files and ways of writing make no difference. What they decide comes from
-// audit.Replay, once for each set: nothing here decides.
+// Content is compared in the canonical encoding, so comments, the order of files and
+// notation make no difference. Decisions come from audit.Replay, once for each set;
+// this package decides nothing itself.
 package diff

@@ -1,12 +1,11 @@
-// Package lint looks at policies with a mind: what is allowed but can
-// hardly be meant, within one rule, between the rules of a policy, and between
-// the policies of a queue.
+// Package lint finds policies that are allowed but almost certainly mistakes, within
+// one rule, between the rules of a policy, and between the policies of a queue.
 //
-// It reports only what follows from SEMANTICS, for every failure that there can
-// be: a rule that it calls shadowed is never reached, one that can never match
-// never does. The other way round nothing is promised: two regular expressions
-// that mean the same in other words are not found out. What a rule says after
-// inheritance comes from the policy.Set that decides, never from a second reading.
+// It reports only what follows from SEMANTICS for every possible failure: a rule that
+// it reports as shadowed is never reached, and one that it reports as never matching
+// never matches. The converse does not hold: it does not detect that two different
+// regular expressions are equivalent. The effective values of a rule after inheritance
+// come from the policy.Set that decides; nothing is computed twice.
 //
-// It also holds the table of all codes of problems, and writes SARIF.
+// It also holds the table of all problem codes, and writes SARIF.
 package lint

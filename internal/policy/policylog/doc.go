@@ -1,15 +1,15 @@
-// Package policylog reads and writes the policies log: one partition, kept for
-// ever, whose n-th message is generation n (PROTOCOL 4). Each generation holds a
-// whole policy set, who made it of which one, when and why.
+// Package policylog reads and writes the policies log: one partition, retained
+// forever, whose n-th message is generation n (PROTOCOL 4). Each generation holds a
+// whole policy set, the generation it is based on, and who made it, when and why.
 //
-// What must hold:
-//   - Every reader agrees which generations count: one that names what it was made
-//     of counts only where that is the newest before it. So a log is all that
-//     writers at once need; no lock, no leader.
-//   - Whether a generation counts does not depend on the version of the program;
-//     whether it can be used does. What cannot be used stops nothing: the one
-//     before stays in force.
+// Invariants:
+//   - All readers agree on which generations are effective: a generation based on
+//     another one is effective only if that is the newest effective one before it.
+//     Concurrent writers therefore need only the log: no lock and no leader.
+//   - Whether a generation is effective does not depend on the version of the program;
+//     whether it is usable does. An unusable generation stops nothing: the previous
+//     one stays in force.
 //
-// entry.go has the message, log.go its reader, store.go the writer: a change is
+// entry.go defines the message, log.go reads the log, store.go writes it: a change is
 // durable, and read back, before it is answered.
 package policylog

@@ -1,6 +1,6 @@
 // Package schema holds Armada's scheduler database as SQL, for tests and for a
-// development set-up without an Armada. In a deployment Armada's own migrator
-// makes these tables, and nobody else may.
+// development set-up without an Armada. In a deployment only Armada's own migrator
+// may create these tables.
 package schema
 
 import (
