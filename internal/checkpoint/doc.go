@@ -2,29 +2,29 @@
 // storage: a directory or an S3 bucket (package storage).
 // A new owner restores the newest copy that fits the chain and folds the tail.
 //
-// What the storage holds, under the vault's prefix:
+// The storage holds, under the vault's prefix:
 //
-//	<partition>/manifests/<seq, 20 digits>-<random>   what a checkpoint is made of
+//	<partition>/manifests/<seq, 20 digits>-<random>   the list of files of a checkpoint
 //	<partition>/files/<sha256>-<random>               one file of the state
 //
 // A manifest is one line, "refloat-checkpoint <version> <sha256 of the rest>",
 // and JSON. It is written twice: as a claim, before the first file is uploaded,
 // and as complete, after every file has been read back. Both name the same
-// files. Files of up to 4 KiB stand in the manifest itself. A file that an
-// earlier checkpoint uploaded is named again, not uploaded again.
+// files. Files of up to 4 KiB are stored in the manifest itself. A file that an
+// earlier checkpoint uploaded is referenced, not uploaded again.
 //
 // Invariants:
-//   - What is listed as usable was complete, and each of its files is there.
-//   - No object is written over, but a claim by its own completion.
+//   - A checkpoint that is listed as usable was completed, and all its files exist.
+//   - No object is overwritten, except a claim by its own completion.
 //   - A file that a claim or a complete manifest names is not deleted, whoever
-//     saves and prunes at the same time, in whatever order. See Prune.
-//   - Nothing that is restored is trusted: sizes and SHA-256 are compared. Whether
-//     a checkpoint belongs to a chain, its seq and link say; that is for the
-//     caller to check. So what a slow old owner saves can be of no use, never harm.
+//     saves and prunes concurrently, in whatever order. See Prune.
+//   - A restore verifies sizes and SHA-256. The caller must check, by seq and link,
+//     that a checkpoint belongs to its chain. So a checkpoint saved by a slow former
+//     owner may be useless but does no harm.
 //
-// It needs storage in which a finished write or deletion is seen by every later
-// read and listing: S3 and what is compatible with it, a local disk, a cluster
-// file system. NFS clients cache listings; mount it with lookupcache=none,noac.
+// The storage must be strongly consistent: every read and listing sees all earlier
+// writes and deletions. S3 and compatible services, local disks and cluster file
+// systems are. NFS clients cache listings; mount NFS with lookupcache=none,noac.
 //
-// It does not know what the files mean, and it does not acknowledge anything.
+// The package does not interpret the files, and does not acknowledge anything.
 package checkpoint

@@ -1,14 +1,14 @@
-// Package doctor looks at the Pulsar cluster of a deployment: whether topics,
-// their policies and the brokers' settings are such that nothing is lost and
-// nothing waits, and who holds which partition. It also creates the topics.
+// Package doctor checks the Pulsar cluster of a deployment: whether topics, their
+// policies and the brokers' settings could lose or delay messages. It shows which
+// process owns which partition, and creates the topics.
 //
-//	Gather  asks the admin API and the decision log for Facts
-//	Check   judges Facts, purely
-//	Holders lists who holds what, purely
-//	Plan    says what is to be created or set, and Step.Do does it
+//	Gather  reads Facts from the admin API and the decision log
+//	Check   checks Facts (pure)
+//	Holders lists which process owns what (pure)
+//	Plan    lists what to create or set, and Step.Do does it
 //
-// Invariant: what could not be asked is said to be not known, and never taken
-// for good. Nothing is changed but by Step.Do.
+// Invariant: a fact that could not be read is reported as unknown, and never passes
+// a check. Only Step.Do changes anything.
 //
 // # Codes
 //
@@ -27,8 +27,8 @@
 //	RD035  largest message
 //	RD036  the broker numbers messages
 //
-// Of a job database in PostgreSQL, which GatherDatabase asks and CheckDatabase
-// judges:
+// For a job database in PostgreSQL, which GatherDatabase reads and CheckDatabase
+// checks:
 //
 //	RD050  it can be reached and is ours                 RD053  nobody holds its locks for long
 //	RD051  Armada's tables, as we know them              RD054  what waits, and that nothing is overdue

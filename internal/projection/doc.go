@@ -1,16 +1,16 @@
-// Package projection is what Refloat remembers of jobs: one record per job and
-// per run that is no longer its latest, folded from events and decisions.
+// Package projection is Refloat's state of jobs: one record per job, and one per run
+// that is no longer the job's latest, folded from events and decisions.
 //
-// Fold takes one message in, Settle and Apply take in what was decided of it.
-// All three are pure; State finds what is not in memory through a KV, and
-// writes what changed into a Batch. Store keeps a partition's records in
-// Pebble, Memory in memory: a law test holds that both end the same.
+// Fold processes one message; Settle and Apply process the decisions on it. All three
+// are pure; State loads what is not in memory through a KV, and writes changes to a
+// Batch. Store keeps a partition's records in Pebble, Memory in memory: a law test
+// checks that both end with the same records.
 //
-// Invariant: the state is a function of the events and the records of the
-// decision log, whatever the batches, restarts and owners (PROOF I2). Counts
-// come from records alone, never from a policy.
+// Invariant: the state is a function of the events and the records of the decision
+// log, whatever the batches, restarts and owners (PROOF I2). Counts come from records
+// alone, never from a policy.
 //
-// Keys of one partition (job ids are escaped where something follows them):
+// Keys of one partition (job ids are escaped if something follows them):
 //
 //	m                       meta: positions, chain end, hashes, watermark
 //	j <job>                 job, with its latest run

@@ -3,18 +3,18 @@
 // other processes and while the writer runs.
 //
 // Invariants:
-//   - A reader is given only what is durable: what an fsync that succeeded
-//     covers. It is never given a message twice, and never skips one silently.
-//   - What a reader was given stays, byte for byte, across any crash.
-//   - A write or fsync that fails ends the log for good in this process: an
-//     fsync is never tried again on the same file, because the kernel may have
-//     dropped the pages and call them clean.
-//   - Damage below the proven durable end is [eventlog.ErrCorrupt]; only bytes
-//     that were never proven durable are dropped, and only by the next writer.
+//   - A reader sees only durable messages, which a successful fsync covers. It never
+//     sees a message twice, and never skips one silently.
+//   - Messages that a reader has seen survive any crash, byte for byte.
+//   - After a failed write or fsync, this process can no longer use the log: an
+//     fsync is never retried on the same file, because the kernel may have dropped
+//     the dirty pages and marked them clean.
+//   - Damage before the proven durable end is [eventlog.ErrCorrupt]; only bytes that
+//     were never proven durable are dropped, and only by the next writer.
 //
 // It does not replicate, compact, or delete old segments. An operator may
-// delete the oldest segment files of a partition; what they held is then
-// [eventlog.ErrTrimmed].
+// delete the oldest segment files of a partition; reading their messages then fails
+// with [eventlog.ErrTrimmed].
 //
 // # Files
 //
@@ -27,7 +27,7 @@
 // A message's position is {Ledger: ordinal of the first frame of its segment,
 // Entry: ordinal of its frame, Batch: index in the frame}. Ordinals count the
 // frames of a partition from 0 and are dense, so a missing frame or segment is
-// always noticed.
+// always detected.
 //
 // All integers are little endian; CRC is CRC-32C (Castagnoli).
 //
@@ -38,7 +38,7 @@
 //	 8  4  number of partitions
 //	12  4  CRC of bytes 0 to 12
 //
-// It is written last when a log is created, under another name, and renamed:
+// It is written last when a log is created, under a temporary name, and then renamed:
 // a log that has it is complete.
 //
 // # SYNCED (two slots of 56 bytes, at 0 and at 4096)
@@ -53,9 +53,9 @@
 //	52  4  partition
 //
 // After each fsync of the segment the slot with the smaller ordinal is
-// overwritten, so that one is always whole; the larger one counts. The file
-// itself is synced only on Close: what it says was true before it was written,
-// so an old content is only a smaller truth. Readers in other processes poll it.
+// overwritten, so that one slot is always intact; the larger one is valid. The file
+// itself is synced only on Close: everything in it was durable before it was written,
+// so stale content only understates the durable end. Readers in other processes poll it.
 //
 // # Segment header (64 bytes)
 //
@@ -68,14 +68,14 @@
 //	32 20  position of the last message before the segment: ledger, entry, batch
 //	52 12  zero
 //
-// It is durable, and all segments before it are, before the first frame is
-// written. So only the last segment can hold anything that is not durable.
+// The header and all earlier segments are durable before the first frame is written.
+// So only the last segment can hold anything that is not durable.
 //
 // # Frame (header of 40 bytes, then the body)
 //
 //	 0  4  CRC of bytes 4 to 40, starting from the CRC in the segment header
 //	 4  4  CRC of the body
-//	 8  4  length of the body as it stands in the file
+//	 8  4  length of the body as stored in the file
 //	12  4  length of the body when decompressed
 //	16  1  codec: 0 none, 1 s2
 //	17  3  zero
@@ -84,9 +84,8 @@
 //	32  8  synced: the frames below this ordinal were durable when this one was
 //	       written
 //
-// Starting from the segment's CRC, which depends on the time of its creation,
-// keeps bytes that were copied from another segment, or into a payload, from
-// passing as frames.
+// The CRC starts from the segment's, which depends on the time of its creation, so
+// that bytes copied from another segment, or into a payload, do not pass for frames.
 //
 // # Message in a body
 //
@@ -100,12 +99,11 @@
 //
 // # Recovery
 //
-// A writer that opens the log scans each partition from its mark in SYNCED (or
-// from the start of the last segment when SYNCED is damaged) to the first frame
-// that is not whole. If SYNCED, the length of the file, or a later frame's
-// "synced" field proves that this place had been durable, the log is corrupt.
-// Otherwise the rest is a torn write that nobody was told of: it is overwritten
-// with zeroes. Whole frames that were not proven durable are written again in
-// place and synced before anyone sees them, since after a failed fsync a file's
-// pages can look clean without being on the disk.
+// A writer that opens the log scans each partition from its position in SYNCED (or
+// from the start of the last segment if SYNCED is damaged) to the first incomplete
+// frame. If SYNCED, the length of the file, or a later frame's "synced" field proves
+// that this offset was durable, the log is corrupt. Otherwise the rest is a torn write
+// that was never acknowledged: it is overwritten with zeroes. Complete frames that were
+// not proven durable are rewritten in place and synced before any reader sees them,
+// because after a failed fsync a file's pages can look clean without being on disk.
 package filelog

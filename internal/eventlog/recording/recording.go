@@ -1,23 +1,22 @@
-// Package recording reads and writes recordings: histories of a log's messages
-// as gzipped lines of JSON.
+// Package recording reads and writes recordings: histories of a log's messages as
+// gzipped JSON lines.
 //
 // One line is one message:
 //
 //	partition             number of the partition
-//	ledger, entry, batch  position in the log that was recorded; batch may be
-//	                      left out (0), and is -1 or 0 when not batched
+//	ledger, entry, batch  position in the recorded log; batch may be omitted (0),
+//	                      and is -1 or 0 for a message outside a batch
 //	key                   routing key
 //	publish_time          RFC 3339, UTC
-//	producer              name of the producer; may be left out
-//	properties            object of strings; may be left out
+//	producer              name of the producer; optional
+//	properties            object of strings; optional
 //	payload               base64 of the message's bytes
 //
-// Fields that are not known are passed over. The lines of one partition stand
-// in the order of their positions.
+// Unknown fields are ignored. The lines of one partition are in the order of their
+// positions.
 //
-// Invariant: what is read is exactly what was written, in the same order, or
-// there is an error that names the file and the line. The payload's meaning is
-// not looked at.
+// Invariant: a reader returns exactly what was written, in the same order, or an
+// error that names the file and the line. The payload is not interpreted.
 package recording
 
 import (

@@ -1,9 +1,9 @@
-// Chaos is a campaign of faults against three evaluators and two ingesters on a
-// real Pulsar broker, while events are fed. At its end everything must hold
-// that e2e.Check knows of.
+// Chaos runs a campaign of faults against three evaluators and two ingesters on a
+// real Pulsar broker, while it feeds events. At the end it checks everything that
+// e2e.Check checks.
 //
-// It is a test in the form of a program: faults are drawn by --seed, and what
-// was done and how long it took is written down.
+// It is a test in the form of a program: it draws faults from --seed, and records
+// what it did and how long each step took.
 package main
 
 import (

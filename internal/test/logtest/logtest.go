@@ -1,8 +1,8 @@
-// Package logtest is the suite that every implementation of the log must pass.
+// Package logtest is the test suite that every implementation of the log must pass.
 //
-// It knows the seam of package eventlog and no implementation: positions are
-// ordered and not dense, a batch may become any number of entries, and a
-// partition has one publisher at a time.
+// It uses the interface of package eventlog and depends on no implementation: positions
+// are ordered but not dense, a batch may become any number of entries, and a partition
+// has one publisher at a time.
 package logtest
 
 import (

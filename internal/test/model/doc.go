@@ -4,10 +4,10 @@
 // specification alone, in the most obvious way, sharing no code with the
 // engine. Its only import from this module is the wire contract.
 //
-// Numbers in comments (§5) are sections of SEMANTICS. Where its text leaves a
-// choice the code says READING: and names the alternatives.
+// Numbers in comments (§5) are sections of SEMANTICS. Where the text is ambiguous, a
+// comment that begins with READING: names the alternatives.
 //
-// The invariant is obviousness, not speed: everything is kept in maps and
-// slices, and recomputed by linear scans. It does not do durability, batching,
-// digests of policy sets or the text for people.
+// The code favours obviousness over speed: everything is in maps and slices, and
+// recomputed by linear scans. It does not model durability, batching, digests of
+// policy sets or explanations for people.
 package model

@@ -1,10 +1,10 @@
-// Package pgtest gives tests a PostgreSQL: a child process of its own on a Unix
-// socket, made once per test binary, or the server that REFLOAT_TEST_POSTGRES
-// (a URL) names. For tests only.
+// Package pgtest gives tests a PostgreSQL server: a child process on a Unix socket,
+// created once per test binary, or the server that REFLOAT_TEST_POSTGRES (a URL)
+// names. For tests only.
 //
-// Where there is neither, tests skip and say why; REQUIRE_INTEGRATION=1 turns
-// that into a failure. Nothing stays behind, also when the test binary is
-// killed: a watchdog process notices, stops the server and removes its files.
+// If there is neither, tests are skipped with the reason; REQUIRE_INTEGRATION=1 makes
+// them fail instead. Nothing is left behind, even if the test binary is killed: a
+// watchdog process then stops the server and removes its files.
 package pgtest
 
 import (

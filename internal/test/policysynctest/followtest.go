@@ -1,5 +1,5 @@
-// Package policysynctest stands in for the part of an Armada server that tells its retry
-// policies and what its queues name. For tests only.
+// Package policysynctest stands in for the part of an Armada server that serves its retry
+// policies and its queues. For tests only.
 package policysynctest
 
 import (

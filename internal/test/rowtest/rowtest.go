@@ -1,8 +1,8 @@
 // Package rowtest compares rows of Armada's scheduler database with those that
 // Armada's own ingester wrote, the oracle beside each recording. For tests only.
 //
-// Columns of bytes are equal when what stands in them is: under zlib, and with the
-// entries of protobuf maps in any order. serial and last_modified do not count.
+// Columns of bytes are equal if their content is: decompressed, and with the entries of
+// protobuf maps in any order. serial and last_modified are not compared.
 package rowtest
 
 import (

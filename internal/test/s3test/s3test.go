@@ -1,5 +1,5 @@
-// Package s3test is a small S3 server for tests. It does not check signatures:
-// who asks, and how, a test sees in the requests.
+// Package s3test is a small S3 server for tests. It does not check signatures;
+// tests can inspect the requests, including their authentication.
 package s3test
 
 import (

@@ -2,9 +2,9 @@
 // database: the scheduler, executors with their pods, users, and a reader like
 // Lookout's. Tests of our ingester run against it. For tests only.
 //
-// A World has a database with Armada's tables, the events topic and a clock of
-// its own. It reads the tables and writes the topic; between the two stands the
-// ingester under test, which a test calls between the steps:
+// A World has a database with Armada's tables, the events topic and its own clock. It
+// reads the tables and writes the topic; the ingester under test connects the two, and
+// a test calls it between the steps:
 //
 //	w := armadatest.NewWorld(t, armadatest.Config{})
 //	id := w.Submit(armadatest.Job{Script: []armadatest.Outcome{armadatest.Fail(1), armadatest.Succeed()}})[0]
@@ -14,23 +14,23 @@
 //	}
 //	if v := w.Violations(); len(v) != 0 { ... }
 //
-// It is written from what is known of Armada, not from our ingester, so that the
-// two can contradict one another. What it holds to:
+// It is written from facts about Armada, independently of our ingester, so that a
+// mistake in one of them shows. It models these facts:
 //
 //   - The scheduler reads jobs and runs by their serials and keeps them in memory.
-//     It takes over a queued flag or scheduling requirements only with a higher
+//     It accepts a queued flag or scheduling requirements only with a higher
 //     version, fails a job whose last run failed unless the job is queued, and
-//     forgets a job that is over in its memory when it sees its rows again. A row
-//     that it does not know and that is not over is a new job to it.
-//   - Nothing moves on, neither the cursors nor the memory, before what a cycle
-//     has to say is in the log. A row that it cannot read stops every cycle.
-//   - A pod has one name for all runs of its job, so a retry on a cluster that
-//     still keeps the failed pod is returned, at the cost of an attempt.
-//   - An executor learns of the end of a run from the runs table only, when it
-//     asks for leases; until then the pod goes on.
+//     forgets a job that has ended in its memory when it sees its rows again. An
+//     unknown row that has not ended is a new job to it.
+//   - Neither the cursors nor the memory advance before the events of a cycle are
+//     in the log. A row that it cannot read stops every cycle.
+//   - The pods of all runs of a job have one name, so the lease of a retry on a cluster
+//     that still has the failed pod is returned, which wastes an attempt.
+//   - An executor learns of the end of a run only from the runs table, when it
+//     requests leases; until then the pod keeps running.
 //
-// It is deterministic: a seed and what the ingester does and when give the same
-// events. What it leaves out: preemption and fairness by the scheduling algorithm
-// (a script says who is preempted), pools, prices, and the size of resources but
-// for cpu, which counts a node's slots.
+// It is deterministic: the same seed and the same writes of the ingester at the same
+// times give the same events. Limitations: no preemption and fairness by the
+// scheduling algorithm (a script preempts runs), no pools and prices, and of the
+// resources only cpu, which counts a node's slots.
 package standin

@@ -1,9 +1,10 @@
-// Fuzz runs every Fuzz function of the module for a time, as many at once as there
-// are processors, each with one worker.
+// Fuzz runs every Fuzz function of the module for a given time, one per processor at a
+// time, each with one worker.
 //
-// The arguments are the root of the module and how long each one runs. All of them
-// take the number of functions, divided by the number of processors, times that,
-// and the time to build them: each package is built once, whatever it holds.
+// The arguments are the root of the module and the time for each function. The total is
+// that time multiplied by the number of functions and divided by the number of
+// processors, plus the time to build them: each package is built once, however many
+// functions it has.
 package main
 
 import (

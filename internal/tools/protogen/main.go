@@ -1,9 +1,9 @@
-// Protogen compiles our .proto files and has the plugins of protoc write the Go code
-// beside them: messages, and for services gRPC and a gateway for REST. It stands in
-// for protoc, so that generating needs nothing but Go.
+// Protogen compiles our .proto files and runs protoc's plugins, which write the Go code
+// beside them: messages, and for services gRPC and a gateway for REST. It replaces
+// protoc, so that code generation needs only Go.
 //
 // The arguments are the root of the repository and the files, relative to it.
-// Protogen runs in the tools module: the plugins are of the versions its go.mod names.
+// Protogen runs in the tools module, whose go.mod has the versions of the plugins.
 package main
 
 import (
