@@ -7,8 +7,8 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// End is where a reader stands in a chain: what it must know of everything
-// accepted so far to judge the next envelope.
+// End is a reader's position in a chain: everything about the envelopes accepted
+// so far that it needs to check the next one.
 type End struct {
 	Seq   uint64 // of the last accepted envelope; 0: none
 	Link  Hash   // of its bytes
@@ -20,24 +20,24 @@ type End struct {
 // Beginning is the end of an empty chain.
 var Beginning = End{InTo: eventlog.Start}
 
-// Ignored says why an envelope was not accepted. It is a metric label.
+// Ignored is the reason why an envelope was not accepted. It is a metric label.
 type Ignored uint8
 
-// Why envelopes are ignored (PROTOCOL 2).
+// The reasons for ignoring envelopes (PROTOCOL 2).
 const (
 	NotIgnored Ignored = iota
-	Malformed          // no envelope of ours, or one that breaks its own rules
-	Repeated           // seq is not above the last accepted one
+	Malformed          // not an envelope, or an invalid one
+	Repeated           // seq is not greater than the last accepted one
 	NotNext            // seq leaves a gap
-	WrongLink          // follows another envelope than the last accepted one
-	WrongRange         // starts elsewhere than where the last one ended
-	OldEpoch           // a slow old owner
-	LostClaim          // a claim that another one overtook
+	WrongLink          // follows a different envelope than the last accepted one
+	WrongRange         // does not start where the last one ended
+	OldEpoch           // written by a slow former owner
+	LostClaim          // a claim that was superseded by another one
 )
 
 var ignoredNames = [...]string{"accepted", "malformed", "repeated", "not_next", "wrong_link", "wrong_range", "old_epoch", "lost_claim"}
 
-// String is the reason as a metric label.
+// String returns the reason as a metric label.
 func (i Ignored) String() string {
 	if int(i) < len(ignoredNames) {
 		return ignoredNames[i]
@@ -45,30 +45,29 @@ func (i Ignored) String() string {
 	return fmt.Sprintf("ignored_%d", uint8(i))
 }
 
-// AllIgnored are the reasons for which an envelope may be ignored.
+// AllIgnored returns all reasons for which an envelope may be ignored.
 func AllIgnored() []Ignored {
 	return []Ignored{Malformed, Repeated, NotNext, WrongLink, WrongRange, OldEpoch, LostClaim}
 }
 
-// ErrMissing says that a log lacks what it once held: envelopes, or input that they
-// answer (PROTOCOL 3). Going on could decide twice, so whoever reads must stop.
+// ErrMissing means that a log has lost envelopes, or input that they cover
+// (PROTOCOL 3). Continuing could decide runs twice, so every reader must stop.
 var ErrMissing = errors.New("a log lacks what it once held")
 
-// ErrNewer says that the log was written by a newer program, in a way that this one
-// does not know. Passing over it would lose decisions without a word, so whoever
-// reads must stop.
+// ErrNewer means that a newer program wrote something to the log that this one does
+// not know. Skipping it would silently lose decisions, so every reader must stop.
 var ErrNewer = errors.New("the decision log was written by a newer version of refloat")
 
-// Accepted is an envelope that the rule let in.
+// Accepted is an envelope that was accepted.
 type Accepted struct {
 	Envelope *Envelope
 	Records  []Record
 	Claim    *OwnerClaim // not nil: the envelope is a claim
 	Skips    bool        // the envelope is a HistoryAccepted: its range has no input
-	End      End         // where the reader stands after it
+	End      End         // the reader's position after it
 }
 
-// Rebuilt is the envelope's StateRebuilt, or nil.
+// Rebuilt returns the envelope's StateRebuilt, or nil.
 func (a *Accepted) Rebuilt() *StateRebuilt {
 	if len(a.Records) == 0 {
 		return nil
@@ -77,8 +76,8 @@ func (a *Accepted) Rebuilt() *StateRebuilt {
 	return r
 }
 
-// Offer judges the next message of a decisions partition. It returns either
-// what was accepted, or nil and why it is ignored, or ErrMissing.
+// Offer checks the next message of a decisions partition. It returns the accepted
+// envelope, or nil and the reason why the message is ignored, or ErrMissing.
 func (e End) Offer(raw []byte) (*Accepted, Ignored, error) {
 	env, err := DecodeEnvelope(raw)
 	if err != nil {
@@ -111,15 +110,14 @@ func (e End) Offer(raw []byte) (*Accepted, Ignored, error) {
 	return &Accepted{Envelope: env, Records: records, Claim: claim, Skips: acceptsHistory(records), End: next}, NotIgnored, nil
 }
 
-// follows says whether an envelope is the next one of the owner in force. Only that
-// owner knows the hash of the envelope before, so no stranger writes one by mistake.
+// follows reports whether an envelope is the next one of the current owner. Only that
+// owner knows the hash of the previous envelope, so no one else writes one by accident.
 func (e End) follows(env *Envelope) bool {
 	return env.Epoch == e.Epoch && env.Owner == e.Owner && e.refuse(env, nil) == NotIgnored
 }
 
-// newer returns ErrNewer for an envelope that activates a version of SEMANTICS that
-// this program does not know, or that could not be decoded because it holds a record
-// or a field that this program does not know.
+// newer returns ErrNewer for an envelope that activates an unknown version of
+// SEMANTICS, or that could not be decoded because of an unknown record or field.
 func newer(env *Envelope, decoded error) error {
 	for _, raw := range env.Records {
 		r, err := DecodeRecord(raw)

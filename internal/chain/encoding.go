@@ -25,13 +25,13 @@ const (
 	fieldStateRebuilt       fieldNumber = 10
 )
 
-// AppendRecord appends the one encoding of a record.
+// AppendRecord appends the canonical encoding of a record.
 func AppendRecord(b []byte, r Record) []byte {
 	return appendMessage(b, r.field(), 2, r.appendBody)
 }
 
-// DecodeRecord reads one record. It returns ErrMalformed for anything that
-// this version of the program cannot read whole.
+// DecodeRecord decodes one record. It returns ErrMalformed for anything that this
+// version of the program cannot decode completely.
 func DecodeRecord(b []byte) (Record, error) {
 	num, typ, n := protowire.ConsumeTag(b)
 	if n < 0 || typ != protowire.BytesType {
@@ -156,7 +156,7 @@ func (d *Decision) setField(f *wireField) error {
 	}
 }
 
-// setVerdictField sets the fields that the policy engine's verdict fills.
+// setVerdictField sets the fields that come from the policy engine's verdict.
 func (d *Decision) setVerdictField(f *wireField) error {
 	switch f.number {
 	case 8:

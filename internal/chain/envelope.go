@@ -15,24 +15,24 @@ import (
 // Hash is a SHA-256.
 type Hash [32]byte
 
-// String is the hash in hex.
+// String returns the hash in hex.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
-// Link is the hash of an envelope's bytes, as they were read.
+// Link returns the hash of an envelope's bytes, as they were read.
 func Link(envelope []byte) Hash { return sha256.Sum256(envelope) }
 
-// Extend takes one record's bytes into a running hash: SHA-256 over the hash so
-// far and the bytes. It starts at the zero hash.
+// Extend adds one record's bytes to a running hash: the SHA-256 of the previous hash
+// and the bytes. The running hash starts at the zero hash.
 func (h Hash) Extend(record []byte) Hash {
 	var room [512]byte // keeps most records off the heap
 	return sha256.Sum256(append(append(room[:0], h[:]...), record...))
 }
 
-// Envelope is one message of a partition of the decisions topic: the answer to
-// one stretch of input.
+// Envelope is one message of a partition of the decisions topic: the records for one
+// batch of input.
 type Envelope struct {
 	Seq    uint64 // dense, from 1
-	Link   Hash   // of the envelope before; zero at seq 1
+	Link   Hash   // of the previous envelope; zero at seq 1
 	Epoch  uint64 // of the owner's claim, from 1
 	Owner  OwnerID
 	InFrom eventlog.Position // exclusive; eventlog.Start: the beginning
@@ -42,13 +42,13 @@ type Envelope struct {
 	Records [][]byte // each an encoded Record
 }
 
-// MaxEnvelopeBytes is where an owner cuts an envelope: below Pulsar's limit of
-// 5 MiB a message. One input message whose records are larger goes out whole.
+// MaxEnvelopeBytes is the size at which an owner cuts an envelope, below Pulsar's limit
+// of 5 MiB per message. An input message with more records goes into one envelope.
 const MaxEnvelopeBytes = 4_500 << 10
 
-// Append appends the one encoding of the envelope. It ends with a checksum, so
-// that a piece of an envelope, or a damaged one, is none: whatever a stranger
-// writes by mistake is ignored, and does not look like a missing claim.
+// Append appends the canonical encoding of the envelope. It ends with a checksum, so
+// that a truncated or damaged envelope is not valid: such a message is ignored, and does
+// not look as if a claim were missing.
 func (e *Envelope) Append(b []byte) []byte {
 	start := len(b)
 	b = appendUint(b, 1, e.Seq)
@@ -66,8 +66,8 @@ func (e *Envelope) Append(b []byte) []byte {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// DecodeEnvelope reads an envelope; its records share memory with b. It returns
-// ErrMalformed for bytes that are none.
+// DecodeEnvelope decodes an envelope; its records share memory with b. It returns
+// ErrMalformed for invalid bytes.
 func DecodeEnvelope(b []byte) (*Envelope, error) {
 	e, check := &Envelope{InFrom: eventlog.Start, InTo: eventlog.Start}, uint32(0)
 	err := eachField(b, func(f *wireField) error {
@@ -92,7 +92,7 @@ func DecodeEnvelope(b []byte) (*Envelope, error) {
 			}
 			e.Records = append(e.Records, f.bytes)
 			return nil
-		case 9: // held against the one encoding below
+		case 9: // verified against the canonical encoding below
 			return f.uint32To(&check)
 		}
 		return f.unknown()
@@ -109,8 +109,8 @@ func DecodeEnvelope(b []byte) (*Envelope, error) {
 	return e, nil
 }
 
-// Decode reads the envelope's records. Activations must stand first, and a
-// claim or an accepted history alone (PROTOCOL 4). Only the latter moves the
+// Decode decodes the envelope's records. Activations must come first, and a claim or
+// an accepted history must be the only record (PROTOCOL 4). Only the latter moves the
 // input position without input.
 func (e *Envelope) Decode() ([]Record, error) {
 	records := make([]Record, len(e.Records))
@@ -140,7 +140,7 @@ func (e *Envelope) Decode() ([]Record, error) {
 	return records, nil
 }
 
-// skips says whether the envelope moves the input position without input.
+// skips reports whether the envelope moves the input position without input.
 func (e *Envelope) skips() bool {
 	const tag = byte(fieldHistoryAccepted<<3) | byte(protowire.BytesType)
 	return e.InCount == 0 && e.InTo != e.InFrom && len(e.Records) == 1 && len(e.Records[0]) > 0 && e.Records[0][0] == tag

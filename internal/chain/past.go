@@ -2,10 +2,10 @@ package chain
 
 import "fmt"
 
-// Past is the links of the last envelopes that a reader accepted. By them it
-// notices a log that lost envelopes and went another way from there, while what
-// stands in it looks like the claims of losers: a claimant has read the log, so
-// what it names as the last envelope is one that every reader accepted (ADR 8).
+// Past holds the links of the last envelopes that a reader accepted. With them the
+// reader detects a log that was truncated and then continued differently, although its
+// new content looks like claims that lost: a claimant has read the log, so the envelope
+// that its claim names as the last one is one that every reader accepted (ADR 8).
 type Past struct {
 	links [64]struct {
 		seq  uint64
@@ -13,14 +13,14 @@ type Past struct {
 	}
 }
 
-// Add takes in where a reader stands.
+// Add records the position of a reader.
 func (p *Past) Add(e End) {
 	at := &p.links[e.Seq%uint64(len(p.links))]
 	at.seq, at.link = e.Seq, e.Link
 }
 
-// Contradicts is asked about a claim that was not accepted. ErrMissing: it was
-// made after an envelope in whose place this reader accepted another.
+// Contradicts checks a claim that was not accepted. It returns ErrMissing if the claim
+// follows an envelope other than the one that this reader accepted there.
 func (p *Past) Contradicts(raw []byte) error {
 	env, err := DecodeEnvelope(raw)
 	if err != nil {

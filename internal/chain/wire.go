@@ -9,16 +9,16 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// ErrMalformed says that bytes are no envelope or record of ours.
+// ErrMalformed means that bytes are not a valid envelope or record.
 var ErrMalformed = errors.New("malformed")
 
-// errUnknown goes with the ErrMalformed of what a newer program may have written.
+// errUnknown accompanies ErrMalformed if a newer program may have written the bytes.
 var errUnknown = errors.New("unknown")
 
 // fieldNumber is a protobuf field number.
 type fieldNumber = int32
 
-// appendTag is protowire.AppendTag for the numbers that we use.
+// appendTag is protowire.AppendTag for the field numbers that we use.
 func appendTag(b []byte, n fieldNumber, typ protowire.Type) []byte {
 	tag := uint64(n)<<3 | uint64(typ)
 	if tag < 0x80 {
@@ -66,8 +66,7 @@ func appendStrings(b []byte, n fieldNumber, vs []string) []byte {
 	return b
 }
 
-// appendPosition writes a present position, also the position 0:0:0, and
-// nothing for eventlog.Start.
+// appendPosition appends a position, also 0:0:0, and nothing for eventlog.Start.
 func appendPosition(b []byte, n fieldNumber, p eventlog.Position) []byte {
 	if p == eventlog.Start {
 		return b
@@ -79,8 +78,8 @@ func appendPosition(b []byte, n fieldNumber, p eventlog.Position) []byte {
 	})
 }
 
-// appendMessage writes an embedded message in place, leaving room for its
-// length, which is put right when it takes more or less.
+// appendMessage encodes an embedded message in place: it reserves room bytes for the
+// length, and shifts the message if the length needs more or fewer.
 func appendMessage(b []byte, n fieldNumber, room int, body func([]byte) []byte) []byte {
 	b = appendTag(b, n, protowire.BytesType)
 	start := len(b)
@@ -98,7 +97,7 @@ func appendMessage(b []byte, n fieldNumber, room int, body func([]byte) []byte) 
 	return b
 }
 
-// wireField is one field as it stands on the wire.
+// wireField is one field in wire format.
 type wireField struct {
 	number fieldNumber
 	typ    protowire.Type
@@ -219,8 +218,8 @@ func (f *wireField) wrongType() error {
 	return fmt.Errorf("%w: field %d has the wrong type, size or range", ErrMalformed, f.number)
 }
 
-// unknown refuses a field that this version does not know: a record is acted
-// upon whole or not at all.
+// unknown rejects a field that this version does not know: a record is processed
+// completely or not at all.
 func (f *wireField) unknown() error {
 	return fmt.Errorf("%w: %w field %d", ErrMalformed, errUnknown, f.number)
 }

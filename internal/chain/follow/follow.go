@@ -16,51 +16,51 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// Stretch is one accepted envelope with the input that it answers.
+// Stretch is one accepted envelope with the input that it covers.
 type Stretch struct {
 	*chain.Accepted
 	Position eventlog.Position  // of the envelope in the decisions log
 	Messages []eventlog.Message // the input; valid until the next call of Next
 }
 
-// Place is where a follower stands, to be kept by its user.
+// Place is the position of a follower, for its caller to store.
 type Place struct {
 	Chain     chain.End
 	Decisions eventlog.Position // of the last accepted envelope
 }
 
-// Beginning is the place before everything.
+// Beginning is the position before all input.
 var Beginning = Place{Chain: chain.Beginning, Decisions: eventlog.Start}
 
-// Follower follows one partition. It never waits.
+// Follower follows one partition. It never blocks.
 type Follower struct {
-	// OnIgnored, if set, is told of each message that is not accepted.
+	// OnIgnored, if set, is called for each message that is not accepted.
 	OnIgnored func(why chain.Ignored, at eventlog.Position)
 
 	topic     eventlog.Topic // events
 	partition int
-	events    eventlog.Reader // nil until input is asked for, which may be trimmed
+	events    eventlog.Reader // nil until input is needed, which may be trimmed
 	decisions eventlog.Reader
 	place     Place
-	known     eventlog.Position // input up to there is gone (OpenRest); Start: nothing is
-	unproven  bool              // the envelope at the place was not seen again yet
-	judged    eventlog.Position // of the decisions log, accepted or ignored
+	known     eventlog.Position // input up to here is gone (OpenRest); Start: none is
+	unproven  bool              // the envelope at the place has not been read again yet
+	judged    eventlog.Position // position in the decisions log up to which it is processed (accepted or ignored)
 	past      chain.Past
 
-	read   []eventlog.Message // decisions read and not judged yet
+	read   []eventlog.Message // decisions read and not processed yet
 	chunk  []eventlog.Message
-	held   *Stretch           // accepted, but its input is not all here
-	queue  []eventlog.Message // read from events and not handed out
-	handed int                // of queue, handed out by the last Next
+	held   *Stretch           // accepted, but its input is incomplete
+	queue  []eventlog.Message // read from events and not returned
+	handed int                // number of messages in queue that the last Next returned
 }
 
 const readAtOnce = 256
 
-// Open begins to follow partition p after a place. The events are opened when
-// input is needed, since an accepted loss may lie before it.
+// Open follows partition p from a position. The events are opened when input is
+// needed, because an accepted loss may precede it.
 //
-// The envelope at the place is read again: if it is not the one that was
-// accepted, the log has lost what followed from there and went another way.
+// The envelope at the position is read again: if it is not the one that was accepted
+// before, the log was truncated there and then continued differently.
 func Open(events, decisions eventlog.Topic, p int, from Place) (*Follower, error) {
 	after := from.Decisions
 	if from.Chain.Seq > 0 {
@@ -75,14 +75,14 @@ func Open(events, decisions eventlog.Topic, p int, from Place) (*Follower, error
 	return f, nil
 }
 
-// Place is after the last stretch that Next returned.
+// Place returns the position after the last batch that Next returned.
 func (f *Follower) Place() Place { return f.place }
 
-// Judged is how far the decisions log was read: what was accepted or ignored.
+// Judged returns the position up to which the decisions log was processed.
 func (f *Follower) Judged() eventlog.Position { return f.judged }
 
-// Next returns the next accepted envelope with its input, or nil when there is
-// none yet. After an error the follower is of no more use.
+// Next returns the next accepted envelope with its input, or nil if there is none
+// yet. After an error the follower must not be used any more.
 func (f *Follower) Next() (*Stretch, error) {
 	f.queue = f.queue[f.handed:]
 	f.handed = 0
@@ -115,7 +115,7 @@ func (f *Follower) Next() (*Stretch, error) {
 	return s, nil
 }
 
-// skip goes on behind what was accepted as lost.
+// skip continues after input that was accepted as lost.
 func (f *Follower) skip() error {
 	f.queue = nil
 	if f.events == nil {
@@ -126,7 +126,7 @@ func (f *Follower) skip() error {
 	return err
 }
 
-// openEvents opens the input after the last stretch.
+// openEvents opens the input after the last batch.
 func (f *Follower) openEvents() (err error) {
 	if f.events != nil {
 		return nil
@@ -138,7 +138,7 @@ func (f *Follower) openEvents() (err error) {
 	return nil
 }
 
-// accept looks for the next envelope that fits.
+// accept reads up to the next envelope that is accepted.
 func (f *Follower) accept() error {
 	for {
 		if len(f.read) == 0 {
@@ -179,8 +179,8 @@ func (f *Follower) accept() error {
 	}
 }
 
-// gather reads input up to a position and returns how many messages that are,
-// or -1 when they are not all here yet.
+// gather reads input up to a position and returns the number of messages, or -1 if
+// some have not arrived yet.
 func (f *Follower) gather(to eventlog.Position) (int, error) {
 	n := 0
 	for {
@@ -207,8 +207,8 @@ func (f *Follower) gather(to eventlog.Position) (int, error) {
 	}
 }
 
-// mustHold: what was decided was durable before, so a log that ends earlier has
-// lost it. (A reader may lag behind the end for a moment.)
+// mustHold returns an error if the log ends before a position: decided input was
+// durable, so it has been lost. (A reader may briefly lag behind the end.)
 func (f *Follower) mustHold(to eventlog.Position) error {
 	end, err := f.topic.End(f.partition)
 	if err != nil {
@@ -227,8 +227,8 @@ func wrap(verb string, err error) error {
 	return fmt.Errorf("%s: %w", verb, err)
 }
 
-// Changed are the channels that announce more to read; that of events is nil
-// while no input is awaited.
+// Changed returns the channels that announce more to read; that of events is nil
+// while the follower needs no input.
 func (f *Follower) Changed() (events, decisions <-chan struct{}) {
 	if f.events != nil {
 		events = f.events.Changed()
@@ -236,18 +236,18 @@ func (f *Follower) Changed() (events, decisions <-chan struct{}) {
 	return events, f.decisions.Changed()
 }
 
-// Pending are the decisions that were read but not judged, and the input that
-// was read but not handed out: whoever takes over the readers goes on with them.
+// Pending returns the decisions that were read and not processed, and the input that
+// was read and not returned: the new user of the readers must process them.
 func (f *Follower) Pending() (decisions, input []eventlog.Message) {
 	return f.read, f.queue[f.handed:]
 }
 
-// OpenInput opens the events after the last stretch, which shows whether they are
-// still held.
+// OpenInput opens the events after the last batch, which shows whether the topic
+// still holds them.
 func (f *Follower) OpenInput() error { return f.openEvents() }
 
-// Readers hands over the readers. Of the follower, only Changed and Close must be
-// used after it.
+// Readers hands over the readers. Afterwards only Changed and Close of the follower
+// may be used.
 func (f *Follower) Readers() (events, decisions eventlog.Reader, err error) {
 	err = f.openEvents()
 	return f.events, f.decisions, err
@@ -261,9 +261,9 @@ func (f *Follower) Close() error {
 	return errors.Join(f.events.Close(), f.decisions.Close())
 }
 
-// Past is what was accepted last, for whoever takes over the readers.
+// Past returns what was accepted last, for the new user of the readers.
 func (f *Follower) Past() chain.Past { return f.past }
 
-// Waits says whether an accepted envelope is held back because its input is not
-// all here yet. Then the reader is slow, and the chain is not.
+// Waits reports whether an accepted envelope is held because its input is incomplete.
+// In that case the reader of events lags, and the chain does not.
 func (f *Follower) Waits() bool { return f.held != nil }

@@ -8,13 +8,13 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// ErrInputGone says that events no longer hold what the decision log answers, so that
-// a state cannot be derived from its beginning.
+// ErrInputGone means that events no longer holds the input that the decision log covers,
+// so the state cannot be derived from the beginning.
 var ErrInputGone = errors.New("events no longer hold what the decision log answers")
 
-// OpenRest follows partition p from the beginning of its chain, with the input after a
-// position only. Envelopes that answer earlier input come without it, and the counts
-// of those ranges are not checked: that input is gone.
+// OpenRest follows partition p from the beginning of its chain, with only the input
+// after a position. Envelopes that cover earlier input come without it, and the counts of
+// those ranges are not checked, because that input is gone.
 func OpenRest(events, decisions eventlog.Topic, p int, after eventlog.Position) (*Follower, error) {
 	f, err := Open(events, decisions, p, Beginning)
 	if err == nil {
@@ -23,7 +23,8 @@ func OpenRest(events, decisions eventlog.Topic, p int, after eventlog.Position) 
 	return f, err
 }
 
-// inputGone tells input that is no longer held from input that should be there.
+// inputGone distinguishes input that the topic no longer holds from input that should
+// be there.
 func (f *Follower) inputGone(cause error) error {
 	if !errors.Is(cause, chain.ErrMissing) && !errors.Is(cause, eventlog.ErrTrimmed) {
 		return cause
@@ -35,7 +36,7 @@ func (f *Follower) inputGone(cause error) error {
 	return fmt.Errorf("%w: they begin after %v, envelope %d answers what comes after %v: %w", ErrInputGone, begin, f.held.Envelope.Seq, f.place.Chain.InTo, cause)
 }
 
-// from is where the input is to be opened.
+// from returns the position at which to open the input.
 func (f *Follower) from() eventlog.Position {
 	if f.known.Compare(f.place.Chain.InTo) > 0 {
 		return f.known
@@ -46,11 +47,11 @@ func (f *Follower) from() eventlog.Position {
 // Rebuilt is a StateRebuilt of a chain.
 type Rebuilt struct {
 	Seq  uint64            // of its envelope
-	From eventlog.Position // what events held up to there is unknown
+	From eventlog.Position // events up to here are unknown
 	By   string
 }
 
-// Scan looks through a partition's chain for its last StateRebuilt. It never waits.
+// Scan searches a partition's chain for its last StateRebuilt. It never blocks.
 type Scan struct {
 	topic     eventlog.Topic
 	partition int
@@ -60,7 +61,7 @@ type Scan struct {
 	last      Rebuilt
 }
 
-// OpenScan begins at the beginning of the chain.
+// OpenScan opens a scan at the beginning of the chain.
 func OpenScan(decisions eventlog.Topic, p int) (*Scan, error) {
 	r, err := decisions.Open(p, eventlog.Start)
 	if err != nil {
@@ -69,8 +70,8 @@ func OpenScan(decisions eventlog.Topic, p int) (*Scan, error) {
 	return &Scan{topic: decisions, partition: p, reader: r, end: chain.Beginning, read: eventlog.Start}, nil
 }
 
-// Advance reads what is there. It says whether that was anything, and whether the
-// end of the log was reached.
+// Advance reads what is available. It reports whether it read anything, and whether it
+// reached the end of the log.
 func (s *Scan) Advance() (progress, done bool, err error) {
 	buf := make([]eventlog.Message, readAtOnce)
 	n, err := s.reader.Read(buf)
@@ -95,10 +96,10 @@ func (s *Scan) Advance() (progress, done bool, err error) {
 	return n > 0, err == nil && s.read.Compare(end) >= 0, wrap("find the end of decisions", err)
 }
 
-// Last is the last StateRebuilt that was read; Seq 0: none.
+// Last returns the last StateRebuilt that was read; Seq 0: none.
 func (s *Scan) Last() Rebuilt { return s.last }
 
-// Changed announces more to read.
+// Changed returns the channel that announces more to read.
 func (s *Scan) Changed() <-chan struct{} { return s.reader.Changed() }
 
 // Close closes the reader.
