@@ -15,15 +15,15 @@ import (
 	"strings"
 )
 
-// Position is where a message stands in its partition. Positions are ordered
+// Position is the position of a message in its partition. Positions are ordered
 // but not dense: Ledger, then Entry, then Batch (the message's index within
-// the entry). They are Pulsar's message ids; filelog numbers its own.
+// the entry). In Pulsar they are message ids; filelog assigns its own.
 type Position struct {
 	Ledger, Entry int64
 	Batch         int32
 }
 
-// Start is before every message: reading after it begins at the beginning.
+// Start is the position before every message: reading after it begins at the beginning.
 var Start = Position{Ledger: -1, Entry: -1, Batch: -1}
 
 // Compare orders positions of one partition: -1, 0 or +1.
@@ -54,7 +54,7 @@ func (p Position) String() string {
 	return string(b)
 }
 
-// ParsePosition reads what String renders.
+// ParsePosition parses the form that String returns.
 func ParsePosition(s string) (Position, error) {
 	ledger, rest, _ := strings.Cut(s, ":")
 	entry, batch, _ := strings.Cut(rest, ":")
@@ -68,8 +68,8 @@ func ParsePosition(s string) (Position, error) {
 	return p, nil
 }
 
-// Origin is where a message stood in the recording that it was fed from. There,
-// its position and publish time are the ones meant by SEMANTICS.
+// Origin is the position and publish time of a message in the recording that it was
+// fed from. Decisions use these instead of the message's own.
 type Origin struct {
 	Recording string // name of the recording; empty: the message was not fed
 	Position  Position
@@ -79,10 +79,10 @@ type Origin struct {
 // Property is one application-defined pair of a message.
 type Property struct{ Key, Value string }
 
-// Message is one message of a partition. Its bytes are valid for as long as
-// the message is referenced and must not be written to.
+// Message is one message of a partition. Its bytes are valid as long as the message
+// is referenced, and must not be modified.
 type Message struct {
-	Position   Position // where it stands in this log
+	Position   Position // in this log
 	Publish    int64    // Unix nanoseconds
 	Key        string   // routing key; in events, the job set
 	Payload    []byte
@@ -90,8 +90,8 @@ type Message struct {
 	Origin     Origin
 }
 
-// Meant is the position that SEMANTICS means: the origin's, if the message
-// was fed from a recording, else its own.
+// Meant returns the position that SEMANTICS uses: the origin's, if the message was
+// fed from a recording, else its own.
 func (m *Message) Meant() Position {
 	if m.Origin.Recording != "" {
 		return m.Origin.Position
@@ -99,7 +99,7 @@ func (m *Message) Meant() Position {
 	return m.Position
 }
 
-// MeantPublish is the publish time that SEMANTICS means, in Unix nanoseconds.
+// MeantPublish returns the publish time that SEMANTICS uses, in Unix nanoseconds.
 func (m *Message) MeantPublish() int64 {
 	if m.Origin.Recording != "" {
 		return m.Origin.Publish
@@ -107,28 +107,28 @@ func (m *Message) MeantPublish() int64 {
 	return m.Publish
 }
 
-// Errors by class. An implementation wraps them with the place.
+// Error classes. An implementation wraps them with the position.
 var (
-	// ErrTransient: trying again may help (a connection was lost).
+	// ErrTransient: a retry may help (a connection was lost).
 	ErrTransient = errors.New("log is not reachable now")
-	// ErrCorrupt: what the log holds is damaged; reading on would skip it.
+	// ErrCorrupt: the log holds damaged data; continuing would skip it.
 	ErrCorrupt = errors.New("log is corrupt")
-	// ErrTrimmed: the position is before the beginning of what the log still holds.
+	// ErrTrimmed: the log no longer holds the position.
 	ErrTrimmed = errors.New("log no longer holds this position")
-	// ErrFenced: someone else took the right to publish.
+	// ErrFenced: another publisher took over the partition.
 	ErrFenced = errors.New("publisher was fenced")
 	// ErrLocked: another process writes this log.
 	ErrLocked = errors.New("log is locked by another process")
-	// ErrTooLarge: the log takes no message of that size.
+	// ErrTooLarge: the log does not accept messages of that size.
 	ErrTooLarge = errors.New("message is too large for the log")
 )
 
 // Reader reads one partition in order.
 type Reader interface {
-	// Read fills dst with the next durable messages and returns how many. It
-	// never waits: 0 and no error mean that the end was reached. After an error of
-	// class ErrTransient it may be called again, and reads on once the log is back;
-	// any other error stays.
+	// Read fills dst with the next durable messages and returns their number. It
+	// never blocks: 0 without an error means that the end was reached. After an
+	// ErrTransient it may be called again, and continues once the log is back; any
+	// other error is permanent.
 	Read(dst []Message) (int, error)
 	// Changed returns a channel that receives (or is closed) when there may be
 	// more to read since the last Read that returned 0. Spurious wake-ups are
@@ -137,13 +137,13 @@ type Reader interface {
 	Close() error
 }
 
-// Publisher appends to one partition. Publish never waits for durability: the
-// message counts when a Reader has returned it. An error does not mean that
-// the message was not written. The payload may be kept until it is durable; its
-// bytes must not be changed after.
+// Publisher appends to one partition. Publish does not wait for durability: a
+// message is effective when a Reader has returned it. An error does not mean that
+// the message was not written. The payload may be retained until it is durable, and
+// must not be modified afterwards.
 type Publisher interface {
 	Publish(payload []byte) error
-	// Err is why the publisher can publish no more (ErrFenced, ErrTransient), or nil.
+	// Err returns why the publisher can publish no more (ErrFenced, ErrTransient), or nil.
 	Err() error
 	Close() error
 }
@@ -152,15 +152,16 @@ type Publisher interface {
 type Topic interface {
 	Partitions() int
 	// Open reads partition p from the first message after the position.
-	// It returns ErrTrimmed when messages between are no longer held. A log that
-	// cannot tell what stood before its first message takes Start for before that.
+	// It returns ErrTrimmed if the log no longer holds all messages after it. A log
+	// that does not know what preceded its first message treats Start as the position
+	// just before that message.
 	Open(p int, after Position) (Reader, error)
-	// End is the position of the last durable message of partition p, or
-	// Start when it is empty.
+	// End returns the position of the last durable message of partition p, or
+	// Start if it is empty.
 	End(p int) (Position, error)
-	// Beginning is the earliest position that Open accepts: Start when nothing
-	// was ever before the first message held, else that of the last message no
-	// longer held. A log that cannot prove that nothing was there names the
-	// position before its first message.
+	// Beginning returns the earliest position that Open accepts: Start if no message
+	// ever preceded the first one held, else the position of the last message no longer
+	// held. A log that cannot prove that there was no earlier message returns the
+	// position just before its first message.
 	Beginning(p int) (Position, error)
 }

@@ -2,9 +2,9 @@ package eventlog
 
 import "fmt"
 
-// PartitionFor is the partition of n to which a message with this key goes:
-// Pulsar's JavaStringHash over the key's UTF-8 bytes, modulo n. The hash is
-// taken as an unsigned number; its sign bit is not masked away.
+// PartitionFor returns the partition, out of n, of messages with this key: Pulsar's
+// JavaStringHash of the key's UTF-8 bytes, modulo n. The hash is taken as an unsigned
+// number; its sign bit is not masked.
 func PartitionFor(key string, n int) int {
 	if n < 1 {
 		panic(fmt.Sprintf("eventlog: PartitionFor with %d partitions", n))

@@ -2,15 +2,15 @@ package eventlog
 
 import "context"
 
-// ToEnd is a topic whose readers wait: Read returns 0 only when the reader has
-// come to where the log ended when it was called. A log behind a network has
-// messages that no reader has fetched yet; who reads a history from one end to
-// the other wants those too. Read stops waiting when ctx ends.
+// ToEnd returns a topic whose readers wait: Read returns 0 only after the reader has
+// reached the end that the log had when it was called. A networked log has messages that no
+// reader has fetched yet, and a program that reads a complete history wants those too. Read
+// stops waiting when ctx ends.
 func ToEnd(ctx context.Context, t Topic) Topic { return toEnd{t, ctx} }
 
 type toEnd struct {
 	Topic
-	ctx context.Context // of whoever reads to the end: one command
+	ctx context.Context // of the command that reads to the end
 }
 
 // Open implements Topic.
@@ -30,7 +30,7 @@ type toEndReader struct {
 	at        Position // of the last message read
 }
 
-// Read implements Reader, but waits for what the log holds.
+// Read implements Reader, but waits for the messages that the log holds.
 func (r *toEndReader) Read(dst []Message) (int, error) {
 	for {
 		n, err := r.Reader.Read(dst)

@@ -19,14 +19,14 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// originProperty holds "position publish recording" of a message that was fed. It
-// comes last, and is empty where a message that was not has one of that name.
+// originProperty holds "position publish recording" of a message that was fed. It is
+// the last property. It is empty if the message was not fed but has a property of that name.
 const originProperty = "refloat-copied-origin"
 
-// IsTopic says whether the name of a recording is that of a topic.
+// IsTopic reports whether the name of a recording is that of a topic.
 func IsTopic(recording string) bool { return strings.Contains(recording, "/") }
 
-// Wrap is a message of a topic as it stands in a copy.
+// Wrap converts a message of a topic to its form in a copy.
 func Wrap(topic string, m *eventlog.Message) eventlog.Message {
 	out := *m
 	out.Origin = eventlog.Origin{Recording: topic, Position: m.Position, Publish: m.Publish}
@@ -41,7 +41,7 @@ func Wrap(topic string, m *eventlog.Message) eventlog.Message {
 	return out
 }
 
-// Unwrap is a message of a copy as it stood in the topic.
+// Unwrap converts a message of a copy to its form in the topic.
 func Unwrap(m *eventlog.Message) (eventlog.Message, error) {
 	if !IsTopic(m.Origin.Recording) {
 		return eventlog.Message{}, fmt.Errorf("message %v is no copy of a topic's: %w", m.Position, eventlog.ErrCorrupt)
@@ -69,7 +69,7 @@ func Unwrap(m *eventlog.Message) (eventlog.Message, error) {
 	return out, nil
 }
 
-// Topic is the topic that a log is a copy of, or the log itself when it is none.
+// Topic returns the topic that a log is a copy of, or the log itself if it is not a copy.
 func Topic(log eventlog.Topic) (eventlog.Topic, error) {
 	for p := range log.Partitions() {
 		r, err := openFirst(log, p)
@@ -89,7 +89,7 @@ func Topic(log eventlog.Topic) (eventlog.Topic, error) {
 		}
 		return &topic{log}, nil
 	}
-	return log, nil // empty: what it is does not show
+	return log, nil // empty: a copy cannot be told from an original
 }
 
 func openFirst(log eventlog.Topic, p int) (eventlog.Reader, error) {
@@ -135,8 +135,8 @@ func (t *topic) End(p int) (eventlog.Position, error) {
 	return m.Origin.Position, nil
 }
 
-// Beginning implements eventlog.Topic. Whether the copy was begun at the topic's
-// beginning it does not know: what it holds is taken for all.
+// Beginning implements eventlog.Topic. The copy does not know whether it was begun at
+// the topic's beginning, so its content is taken for everything.
 func (t *topic) Beginning(p int) (eventlog.Position, error) {
 	begin, err := t.Topic.Beginning(p)
 	if err != nil || begin == eventlog.Start {
@@ -145,7 +145,7 @@ func (t *topic) Beginning(p int) (eventlog.Position, error) {
 	return eventlog.Position{}, fmt.Errorf("copy of partition %d: its beginning was removed: %w", p, eventlog.ErrTrimmed)
 }
 
-// Last is the last message of a partition that is not empty.
+// Last returns the last message of a partition that is not empty.
 func Last(log eventlog.Topic, p int) (*eventlog.Message, error) {
 	end, err := log.End(p)
 	if err != nil {
@@ -199,9 +199,9 @@ func (r *reader) skipTo(after eventlog.Position) error {
 	}
 }
 
-// adjacent says whether nothing can stand between two positions: the first is that
-// before the first message of an entry, or of a ledger. A topic names such a position
-// as its beginning, and a history is accepted from there.
+// adjacent reports whether no message can be between two positions, because the first
+// is the position just before the first message of an entry or of a ledger. A topic returns
+// such a position as its beginning, and a history is accepted from there.
 func adjacent(before, first eventlog.Position) bool {
 	return before.Batch == -1 && first.Batch == 0 && before.Ledger == first.Ledger &&
 		(before.Entry == first.Entry || before.Entry == -1 && first.Entry == 0)

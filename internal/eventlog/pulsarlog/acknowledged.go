@@ -9,9 +9,9 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// Acknowledged is the last entry up to which a subscription acknowledged partition p,
-// as the position before its first message: [eventlog.Start] when there is no such
-// subscription, or it acknowledged nothing of the ledger it stands in. It asks the
+// Acknowledged returns the last entry up to which a subscription has acknowledged
+// partition p, as the position before its first message: [eventlog.Start] if there is no
+// such subscription, or it has acknowledged nothing of its current ledger. It uses the
 // admin API.
 func (t *Topic) Acknowledged(p int, subscription string) (eventlog.Position, error) {
 	at, err := t.acknowledged(p, subscription)

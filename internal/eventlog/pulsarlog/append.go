@@ -14,52 +14,51 @@ import (
 )
 
 const (
-	// A batch is sent when it is that large, or when the call that filled it ends.
+	// A batch is sent when it reaches this size, or when the call that filled it ends.
 	batchMessages = 5000
 	batchBytes    = 1 << 20
-	// What an Appender may have on its way; Append then waits.
+	// The limits of an Appender's messages in flight; at a limit Append blocks.
 	maxAppending      = 10_000
 	maxAppendingBytes = 64 << 20
 )
 
 // Appender writes messages to given partitions as Armada does: by shared
-// producers, in batches compressed with zlib. It is for what is fed into a log,
-// not for decisions, which have a [Topic.Publisher]. It is safe for concurrent use.
+// producers, in batches compressed with zlib. Use it to feed a log; decisions need
+// a [Topic.Publisher]. It is safe for concurrent use.
 type Appender struct {
 	topic *Topic
 	parts []appending
 
 	mu     sync.Mutex
-	count  int // on their way
+	count  int // in flight
 	bytes  int
-	err    error         // the first; stays
-	waits  int           // how many wait for moved
-	moved  chan struct{} // closed when less is on its way
+	err    error         // the first; permanent
+	waits  int           // number of goroutines that wait for moved
+	moved  chan struct{} // closed when fewer messages are in flight
 	closed bool
 }
 
-// appending is an Appender's partition.
+// appending is a partition of an Appender.
 type appending struct {
-	mu       sync.Mutex // held for a call, so that its messages stand together
+	mu       sync.Mutex // held during a call, so that its messages are contiguous
 	producer pulsar.Producer
-	flushes  chan struct{} // asks for a flush; made with the producer
+	flushes  chan struct{} // requests a flush; created with the producer
 }
 
-// Appender returns an appender. Its producers are made when they are needed.
+// Appender returns an appender, which creates its producers when they are needed.
 func (t *Topic) Appender() *Appender {
 	return &Appender{topic: t, parts: make([]appending, len(t.parts)), moved: make(chan struct{})}
 }
 
-// Append queues messages for a partition, in their order; their position and
-// publish time are not looked at. As far as the client lets it, a call becomes
-// one batch. It waits while too much is on its way. An error of an earlier
-// message may come with a later call: after it the Appender takes no more,
-// because messages in between may be missing.
+// Append queues messages for a partition, in order, ignoring their position and
+// publish time. A call becomes one batch if the client permits. Append blocks while too
+// much is in flight. It may return the error of an earlier message; the Appender then
+// accepts no more messages, because some in between may be missing.
 func (a *Appender) Append(p int, batch []eventlog.Message) error {
 	return a.append(a.topic.cluster.ctx, p, batch)
 }
 
-// AppendSync appends and returns when all is durable that was appended so far.
+// AppendSync appends messages and returns when everything appended so far is durable.
 func (a *Appender) AppendSync(ctx context.Context, p int, batch []eventlog.Message) error {
 	if err := a.append(ctx, p, batch); err != nil {
 		return err
@@ -93,7 +92,7 @@ func (a *Appender) append(ctx context.Context, p int, batch []eventlog.Message) 
 	return nil
 }
 
-// open makes the producer of a partition, and the goroutine that flushes it.
+// open creates the producer of a partition, and the goroutine that flushes it.
 func (a *Appender) open(ctx context.Context, part *appending, p int) error {
 	a.mu.Lock()
 	closed := a.closed
@@ -112,7 +111,7 @@ func (a *Appender) open(ctx context.Context, part *appending, p int) error {
 		return k.client.CreateProducer(pulsar.ProducerOptions{
 			Topic:                   a.topic.parts[p].name,
 			CompressionType:         pulsar.ZLib,
-			BatchingMaxPublishDelay: time.Hour, // flush says when
+			BatchingMaxPublishDelay: time.Hour, // flush decides when
 			BatchingMaxMessages:     batchMessages,
 			BatchingMaxSize:         batchBytes,
 			MaxPendingMessages:      2 * maxAppending, // never reached
@@ -127,17 +126,17 @@ func (a *Appender) open(ctx context.Context, part *appending, p int) error {
 	return nil
 }
 
-// flush sends what was asked for, once for all calls that came meanwhile.
+// flush sends the queued messages, once for all requests that came meanwhile.
 func flush(producer pulsar.Producer, asked <-chan struct{}) {
 	for range asked {
-		// What fails is told to the callbacks; there it is noted.
+		// Failures are reported to the callbacks, which record them.
 		_ = producer.FlushWithCtx(context.Background())
 	}
 }
 
 func (p *appending) flush() { signal(p.flushes) }
 
-// send queues one message, waiting for room.
+// send queues one message, and blocks until there is room.
 func (a *Appender) send(ctx context.Context, part *appending, m *pulsar.ProducerMessage) (err error) {
 	size := len(m.Payload)
 	room := func() bool {
@@ -151,7 +150,7 @@ func (a *Appender) send(ctx context.Context, part *appending, m *pulsar.Producer
 	a.bytes += size
 	a.mu.Unlock()
 	defer func() {
-		// The client sends on a channel that it closed, when it gives a producer up meanwhile.
+		// The client sends on a closed channel if it closes the producer at the same time.
 		if r := recover(); r != nil {
 			err = a.done(size, fmt.Errorf("the client gave the producer up (%v): %w", r, eventlog.ErrTransient))
 		}
@@ -176,7 +175,7 @@ func (a *Appender) send(ctx context.Context, part *appending, m *pulsar.Producer
 	return refused
 }
 
-// done takes a message off what is on its way.
+// done removes a message from those in flight.
 func (a *Appender) done(size int, err error) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -192,7 +191,7 @@ func (a *Appender) done(size int, err error) error {
 	return a.err
 }
 
-// wait waits until ok, which is asked under the lock.
+// wait waits until ok returns true; ok is called under the lock.
 func (a *Appender) wait(ctx context.Context, part *appending, ok func() bool) error {
 	for {
 		a.mu.Lock()
@@ -205,7 +204,7 @@ func (a *Appender) wait(ctx context.Context, part *appending, ok func() bool) er
 			return err
 		}
 		if part != nil {
-			part.flush() // what we wait for may stand in a batch that is not full
+			part.flush() // what we wait for may be in an incomplete batch
 		}
 		select {
 		case <-moved:
@@ -215,7 +214,7 @@ func (a *Appender) wait(ctx context.Context, part *appending, ok func() bool) er
 	}
 }
 
-// Flush returns when all that was appended is durable, or with the first error.
+// Flush returns when everything appended is durable, or with the first error.
 func (a *Appender) Flush(ctx context.Context) error {
 	if err := a.wait(ctx, nil, func() bool { return a.count == 0 }); err != nil {
 		return fmt.Errorf("pulsarlog: flush %s: %w", a.topic.name, err)
@@ -223,7 +222,7 @@ func (a *Appender) Flush(ctx context.Context) error {
 	return nil
 }
 
-// Close gives the producers up. What was not flushed may be lost.
+// Close closes the producers. Messages that were not flushed may be lost.
 func (a *Appender) Close() error {
 	a.mu.Lock()
 	again := a.closed

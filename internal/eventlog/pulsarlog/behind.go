@@ -9,11 +9,11 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// PartitionName is the full name of a partition's own topic.
+// PartitionName returns the full name of a partition's own topic.
 func (t *Topic) PartitionName(p int) string { return t.parts[p].name }
 
-// Behind is how many entries a partition holds after the entry of a position: a
-// batch is one entry. Only the admin API tells.
+// Behind returns the number of entries in a partition after the entry of a position; a
+// batch is one entry. It uses the admin API.
 func (t *Topic) Behind(p int, after eventlog.Position) (int64, error) {
 	if p < 0 || p >= len(t.parts) {
 		return 0, t.fail("count entries of", p, fmt.Errorf("no such partition: the topic has %d", len(t.parts)))

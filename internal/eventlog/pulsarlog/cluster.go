@@ -15,31 +15,31 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Config says how a cluster is reached.
+// Config defines how to reach a cluster.
 type Config struct {
 	ServiceURL string // pulsar://host:6650 or pulsar+ssl://host:6651; required
-	AdminURL   string // http://host:8080 or https://host:8443; without it, what needs the admin API is an error
-	Tenant     string // of topics named in short; default "public"
-	Namespace  string // of topics named in short; default "default"
+	AdminURL   string // http://host:8080 or https://host:8443; without it, calls that need the admin API fail
+	Tenant     string // for short topic names; default "public"
+	Namespace  string // for short topic names; default "default"
 
 	Auth Auth
 	TLS  TLS
 
-	KeepAlive         time.Duration // a connection is given up after twice that; default 10 s
+	KeepAlive         time.Duration // a connection is closed after twice that without an answer; default 10 s
 	ConnectionTimeout time.Duration // for opening one; default 10 s
 	OperationTimeout  time.Duration // for one request; default 15 s
-	ReconnectFor      time.Duration // after that, Read of a reader without a connection says so, and goes on trying; default 30 s
+	ReconnectFor      time.Duration // after that, Read of a disconnected reader returns an error, while the reader keeps trying; default 30 s
 	MaxConnections    int           // to one broker; default 4
-	ReceiverQueue     int           // messages that the client fetches ahead, per reader; default 1000
-	InFlight          int           // messages of a publisher that have no receipt yet; default 64
+	ReceiverQueue     int           // messages that the client prefetches, per reader; default 1000
+	InFlight          int           // messages of a publisher without a receipt; default 64
 
 	Log *slog.Logger // gets the client's warnings and errors; default: none
 }
 
-// Auth says who we are: nothing, or one of the four.
+// Auth defines how to authenticate: not at all, or by one of the four methods.
 type Auth struct {
 	Token     string
-	TokenFile string // read anew for each connection
+	TokenFile string // read again for each connection
 	OAuth2    OAuth2
 	CertFile  string // mutual TLS
 	KeyFile   string
@@ -54,11 +54,11 @@ type OAuth2 struct {
 	ClientID string // overrides the one in KeyFile
 }
 
-// TLS says whom we trust, where the URLs ask for TLS.
+// TLS defines whom to trust, if the URLs use TLS.
 type TLS struct {
 	CAFile          string // default: the system's
 	NoHostnameCheck bool
-	AllowInsecure   bool // takes any certificate
+	AllowInsecure   bool // accepts any certificate
 }
 
 const (
@@ -72,9 +72,9 @@ const (
 	maxReconnectDelay        = 5 * time.Second
 )
 
-// Errors that have no class in package eventlog.
+// Errors without a class in package eventlog.
 var (
-	// ErrDenied: the broker does not know us, or does not allow us this.
+	// ErrDenied: authentication or authorization failed.
 	ErrDenied = errors.New("denied by the broker")
 	// ErrGone: the topic, or this partition of it, does not exist (any more).
 	ErrGone = errors.New("topic does not exist")
@@ -87,26 +87,26 @@ type Cluster struct {
 	cfg     Config
 	client  pulsar.Client
 	admin   pulsaradmin.Client // nil without AdminURL
-	sources sync.Map           // subscription name → *source: whom the client's log speaks of
+	sources sync.Map           // subscription name → *source: the subject of lines in the client's log
 	says    spoken
 	closed  chan struct{}
 	once    sync.Once
 
-	// ctx is the life of whoever connected, kept here and not passed to each call
-	// because logs are read by code that does not know of networks.
+	// ctx is the context passed to Connect. It is stored here instead of being passed to
+	// each call, because the code that reads logs does not know about networks.
 	ctx  context.Context
-	over chan struct{} // closed a moment after ctx ended: then nothing waits any more
+	over chan struct{} // closed shortly after ctx ends: then nothing waits any more
 }
 
-// lastWait is how long things may take to close once the context of Connect ended.
+// lastWait is how long closing may take once the context of Connect has ended.
 const lastWait = 500 * time.Millisecond
 
-// Connect checks the configuration and makes a client. The first connection is
-// opened when something is asked of the broker.
+// Connect checks the configuration and creates a client, which connects when it is
+// first used.
 //
-// When ctx ends, all that waits for an answer of the broker returns its error, and
-// closing waits no longer than a moment. Readers and publishers that are open go on
-// until they are closed, so that what was published can be read back.
+// When ctx ends, all calls that wait for the broker return its error, and closing takes
+// only a moment. Open readers and publishers work until they are closed, so that published
+// messages can be read back.
 func Connect(ctx context.Context, c Config) (*Cluster, error) {
 	c, err := c.withDefaults()
 	if err != nil {
@@ -129,8 +129,8 @@ func Connect(ctx context.Context, c Config) (*Cluster, error) {
 		MaxConnectionsPerBroker:    c.MaxConnections,
 		Logger:                     &clientLog{cluster: k, out: c.Log},
 		MetricsCardinality:         pulsar.MetricsCardinalityNone,
-		MetricsRegisterer:          prometheus.NewRegistry(), // nobody reads it
-		MemoryLimitBytes:           -1,                       // publishers and appenders have limits that do not block
+		MetricsRegisterer:          prometheus.NewRegistry(), // not exported
+		MemoryLimitBytes:           -1,                       // publishers and appenders have their own, non-blocking limits
 	}
 	if authentication != nil {
 		options.Authentication = authentication
@@ -148,7 +148,7 @@ func Connect(ctx context.Context, c Config) (*Cluster, error) {
 	return k, nil
 }
 
-// provider is nil when there is nothing to show.
+// provider returns nil if there are no credentials.
 func (a Auth) provider() (pulsar.Authentication, error) {
 	switch {
 	case a.Token != "":
@@ -174,13 +174,13 @@ func (a Auth) provider() (pulsar.Authentication, error) {
 	return nil, nil
 }
 
-// Context is the one that was connected with: nothing waits for the broker beyond it.
+// Context returns the context that was passed to Connect: no call waits beyond it.
 func (k *Cluster) Context() context.Context { return k.ctx }
 
-// Client is the client itself, for what this package does not do.
+// Client returns the underlying client, for what this package does not do.
 func (k *Cluster) Client() pulsar.Client { return k.client }
 
-// Admin is the client of the admin API, or [ErrNoAdmin].
+// Admin returns the client of the admin API, or [ErrNoAdmin].
 func (k *Cluster) Admin() (pulsaradmin.Client, error) {
 	if k.admin == nil {
 		return nil, fmt.Errorf("pulsarlog: %w: name the web address of a broker, such as http://host:8080", ErrNoAdmin)
@@ -188,8 +188,8 @@ func (k *Cluster) Admin() (pulsaradmin.Client, error) {
 	return k.admin, nil
 }
 
-// TopicName is the full name of a topic: a short one is of the configured
-// tenant and namespace, tenant/namespace/name and full names stay what they are.
+// TopicName returns the full name of a topic: a short name belongs to the configured
+// tenant and namespace; tenant/namespace/name and full names are kept.
 func (k *Cluster) TopicName(name string) string {
 	switch {
 	case strings.Contains(name, "://"):
@@ -200,8 +200,8 @@ func (k *Cluster) TopicName(name string) string {
 	return "persistent://" + k.cfg.Tenant + "/" + k.cfg.Namespace + "/" + name
 }
 
-// Close closes the client and all that was opened with it. It waits for a short
-// time only: the client waits for answers that the broker may not give.
+// Close closes the client and everything opened with it. It waits only for a short
+// time, because the client waits for answers that may never come.
 func (k *Cluster) Close() error {
 	k.once.Do(func() { close(k.closed) })
 	done := make(chan struct{})

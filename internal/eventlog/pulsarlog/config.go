@@ -46,7 +46,7 @@ func (c Config) withDefaults() (Config, error) {
 	return c, c.check()
 }
 
-// check looks for what the client would take and fail with later, or not at all.
+// check finds mistakes that the client would report later, or not at all.
 func (c Config) check() error {
 	if err := checkURL("ServiceURL", c.ServiceURL, "pulsar", "pulsar+ssl", "pulsar://host:6650"); err != nil {
 		return err
@@ -81,7 +81,7 @@ func checkURL(field, value, plain, secure, example string) error {
 	case value == "":
 		return fmt.Errorf("%s is missing: set it, for example to %s", field, example)
 	case !ok || scheme != plain && scheme != secure:
-		// The value may hold a password by mistake: it is not repeated.
+		// The value may contain a password by mistake: it is not printed.
 		return fmt.Errorf("%s has no scheme that is known here, want %s:// or %s://, for example %s", field, plain, secure, example)
 	case strings.Contains(rest, "@"):
 		return fmt.Errorf("%s holds a user name or a password: take it out, and use Auth", field)
@@ -157,7 +157,7 @@ func readable(field, path string) error {
 	return f.Close()
 }
 
-// newAdmin makes the client of the admin API with the same identity.
+// newAdmin creates the client of the admin API with the same credentials.
 func newAdmin(c Config) (pulsaradmin.Client, error) {
 	a := &pulsaradmin.Config{
 		WebServiceURL:                 c.AdminURL,

@@ -12,14 +12,14 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// A message that is empty, is not in a batch and has no properties is one that the
-// client takes for damaged and leaves out (its reader cannot tell an empty payload
-// from none). It is a message like any other, though, and must stop nobody. So when
-// the client leaves an entry out, the admin API is asked what is in it, and if that
-// is nothing, the reader gives an empty message there and reads on behind it. It has
-// no key: the admin API does not tell it.
+// The client takes an empty message without properties, outside a batch, for damaged
+// and skips it (its reader cannot tell an empty payload from none). But it is a valid
+// message and must not stop a partition. So if the client skips an entry, the reader
+// asks the admin API for its content. If that is empty, the reader returns an empty
+// message there and continues. The message has no key, because the admin API does not
+// return it.
 
-// undecodable says which entry the client left out.
+// undecodable is the entry that the client skipped.
 type undecodable struct {
 	at  entryID
 	err error
@@ -28,8 +28,8 @@ type undecodable struct {
 func (u *undecodable) Error() string { return u.err.Error() }
 func (u *undecodable) Unwrap() error { return u.err }
 
-// proveEmpty finds out whether what was left out is an empty message. If it is not, or
-// that cannot be told, the error says what the client said.
+// proveEmpty finds out whether the skipped entry is an empty message. If it is not, or
+// this cannot be determined, the error contains the client's.
 func (t *Topic) proveEmpty(part *partition, u *undecodable) (eventlog.Message, error) {
 	m := eventlog.Message{Position: eventlog.Position{Ledger: u.at.ledger, Entry: u.at.entry}}
 	if published, ok := part.empty.Load(u.at); ok {
@@ -53,7 +53,7 @@ func (t *Topic) proveEmpty(part *partition, u *undecodable) (eventlog.Message, e
 	case err != nil:
 		err = adminClassed(err)
 		if errors.Is(err, eventlog.ErrTransient) {
-			return m, err // it is asked again
+			return m, err // a retry may help
 		}
 		return m, fmt.Errorf("%w (and what is in it cannot be asked: %w)", u, err)
 	case found == nil || len(found.Payload) > 0:
@@ -67,8 +67,8 @@ func (t *Topic) proveEmpty(part *partition, u *undecodable) (eventlog.Message, e
 	return m, nil
 }
 
-// takeEmpty puts an empty message into pending in the place of what the source left
-// out, where nothing can be missing before it, and says whether it did. Else another
+// takeEmpty puts an empty message into pending in place of the entry that the source
+// skipped, and returns true, if no message can be missing before it. Otherwise another
 // source shows what comes first.
 func (r *reader) takeEmpty(m eventlog.Message, fresh bool) bool {
 	if m.Position.Compare(r.last) <= 0 {

@@ -13,8 +13,8 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// classed gives an error of the client its class. The client passes the
-// broker's codes on as text only.
+// classed adds a class to an error of the client, which passes the broker's codes on
+// only as text.
 func classed(err error) error {
 	if err == nil || errors.Is(err, eventlog.ErrTransient) {
 		return err
@@ -28,7 +28,7 @@ func classed(err error) error {
 	case has(err, codesFenced):
 		class = eventlog.ErrFenced
 	case has(err, codesPermanent):
-		return err // trying again does not help, and there is no class for it
+		return err // a retry does not help, and there is no class for it
 	default:
 		class = eventlog.ErrTransient
 	}
@@ -52,13 +52,13 @@ func adminClassed(err error) error {
 	return fmt.Errorf("admin API: %w", err)
 }
 
-// spoken is what the client last said of itself in its log. That the broker
-// does not know us, and why a connection cannot be made, it tells nowhere else.
+// spoken holds what the client last reported in its log. Failed authentication, and the
+// reason why a connection fails, are reported nowhere else.
 type spoken struct {
 	mu     sync.Mutex
 	text   string
 	at     time.Time
-	denied chan struct{} // closed, and made anew, when the broker does not know us
+	denied chan struct{} // closed, and replaced, when authentication fails
 }
 
 func (s *spoken) hear(text string) {
@@ -77,7 +77,7 @@ func (s *spoken) watch() <-chan struct{} {
 	return s.denied
 }
 
-// since is what was said after a time, in brackets.
+// since returns what was logged after a time, in brackets.
 func (s *spoken) since(t time.Time) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,9 +87,8 @@ func (s *spoken) since(t time.Time) string {
 	return " (" + s.text + ")"
 }
 
-// bounded runs a call of the client, which may not come back, for no longer
-// than the limit, and not beyond the life of the cluster. What comes back later is
-// given to late.
+// bounded runs a call of the client, which may never return, for at most the limit and
+// not beyond the life of the cluster. A later result is passed to late.
 func bounded[T any](ctx context.Context, k *Cluster, limit time.Duration, call func() (T, error), late func(T)) (T, error) {
 	type result struct {
 		value T

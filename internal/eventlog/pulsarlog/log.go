@@ -10,13 +10,13 @@ import (
 	pulsarlogging "github.com/apache/pulsar-client-go/pulsar/log"
 )
 
-// clientLog passes the client's warnings and errors on, and listens: that the
-// client leaves out a message that it cannot decode, it tells nobody but its log.
+// clientLog forwards the client's warnings and errors, and watches them: the client
+// reports only in its log that it skips a message that it cannot decode.
 type clientLog struct {
 	cluster *Cluster
 	out     *slog.Logger
-	source  *source   // whose lines these are, if known
-	message messageID // of whom one line speaks, if of one
+	source  *source   // the source that the line is about, if known
+	message messageID // the message that the line is about, if any
 }
 
 var (
@@ -24,7 +24,7 @@ var (
 	_ pulsarlogging.Entry  = (*clientLog)(nil)
 )
 
-// messageID is the client's form of an id in its log.
+// messageID is the form of an id in the client's log.
 type messageID interface {
 	GetLedgerId() uint64
 	GetEntryId() uint64
@@ -75,8 +75,8 @@ func (l *clientLog) Infof(string, ...any)  {}
 func (l *clientLog) Warn(args ...any)                 { l.say(fmt.Sprint(args...)) }
 func (l *clientLog) Warnf(format string, args ...any) { l.say(fmt.Sprintf(format, args...)) }
 
-// Error is no error of ours: what the client fails at is tried again, or comes
-// back from the call.
+// Error logs no error of ours: the client retries what fails, or returns the error
+// from the call.
 func (l *clientLog) Error(args ...any)                 { l.say(fmt.Sprint(args...)) }
 func (l *clientLog) Errorf(format string, args ...any) { l.say(fmt.Sprintf(format, args...)) }
 

@@ -11,15 +11,15 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// The origin of a message stands in three properties. They are taken for an
-// origin only together, and when each of them is what we write.
+// The origin of a message is stored in three properties. They are an origin only
+// together, and only in the exact form that we write.
 const (
 	originRecording = "refloat-origin-recording"
 	originPosition  = "refloat-origin-position" // ledger:entry:batch
 	originPublish   = "refloat-origin-publish"  // Unix nanoseconds
 )
 
-// message converts a message that was received at a place.
+// message converts a message that was received at a position.
 func message(m pulsar.Message, at eventlog.Position) eventlog.Message {
 	out := eventlog.Message{Position: at, Publish: m.PublishTime().UnixNano(), Key: m.Key(), Payload: m.Payload()}
 	properties := m.Properties()
@@ -55,8 +55,8 @@ func parseOrigin(properties map[string]string) (eventlog.Origin, bool) {
 	return eventlog.Origin{Recording: recording, Position: at, Publish: publish}, true
 }
 
-// producerMessage converts a message that is to be written. An empty payload
-// goes as none: the client cannot read an empty one that is not in a batch.
+// producerMessage converts a message for publishing. An empty payload is sent as no
+// payload, because the client cannot read an empty one outside a batch.
 func producerMessage(m eventlog.Message) (*pulsar.ProducerMessage, error) {
 	out := &pulsar.ProducerMessage{Key: m.Key, Payload: m.Payload}
 	if len(m.Payload) == 0 {

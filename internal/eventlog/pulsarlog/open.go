@@ -14,24 +14,23 @@ import (
 // Open implements [eventlog.Topic]: the reader begins with the first message
 // after the position, also in the middle of a batch.
 //
-// The broker goes to the next message that it has, without a word. So the reader
-// starts at the position itself, and it is proven that nothing between is missing
-// when the first entry that comes is the position's own, or is of the same ledger
-// (the broker deletes whole ledgers), or when the managed ledger still has the
-// position's ledger, which the admin API tells. Else the position is
-// [eventlog.ErrTrimmed]. That includes the last message of a ledger that was
-// deleted, though nothing may be missing behind it: who wants to go on there must
-// leave that message unacknowledged by a durable subscription, which keeps its
-// ledger. A topic that was deleted and made again has other ledgers, and is
-// ErrTrimmed for all positions of the old one.
+// The broker silently skips to the next message that it has. So the reader starts at the
+// position itself. Nothing is missing in between if the first entry that arrives is the
+// position's own, or belongs to the same ledger (the broker deletes whole ledgers), or if
+// the managed ledger still has the position's ledger, according to the admin API.
+// Otherwise the position is [eventlog.ErrTrimmed]. That includes the last message of a
+// deleted ledger, although nothing may be missing after it: to continue from there, leave
+// that message unacknowledged by a durable subscription, which retains its ledger. A topic
+// that was deleted and created again has other ledgers, and returns ErrTrimmed for all
+// positions of the old one.
 //
-// After [eventlog.Start] everything that is held is read, unless the broker's
-// index of the first message held says that others were before it: ErrTrimmed.
+// After [eventlog.Start] everything that the topic holds is read, unless the broker's index
+// of the first message shows that there were others before it: ErrTrimmed.
 //
-// A position behind the end is [eventlog.ErrCorrupt]: the log has lost messages
-// that were read from it, or is another one.
+// A position after the end is [eventlog.ErrCorrupt]: the log has lost messages that were
+// read from it, or is a different one.
 //
-// A payload that is kept keeps the whole batch alive with which it came.
+// A payload that is retained keeps its whole batch alive.
 func (t *Topic) Open(p int, after eventlog.Position) (eventlog.Reader, error) {
 	part, err := t.partition(p)
 	if err != nil {
@@ -41,7 +40,7 @@ func (t *Topic) Open(p int, after eventlog.Position) (eventlog.Reader, error) {
 	if u := (*undecodable)(nil); errors.As(err, &u) {
 		if _, notEmpty := t.proveEmpty(part, u); notEmpty == nil {
 			err = nil
-			s = nil // the reader opens another
+			s = nil // the reader opens another one
 		} else {
 			err = notEmpty
 		}
@@ -58,13 +57,13 @@ func (t *Topic) Open(p int, after eventlog.Position) (eventlog.Reader, error) {
 	return r, nil
 }
 
-// connect opens a source behind a position, and sees to it that nothing between
-// is missing. It returns the first message that the source gave, if it waited
-// for one; that may stand at the position or before it.
+// connect opens a source after a position, and verifies that nothing is missing in
+// between. If it had to wait for the first message of the source, it returns that; the
+// message may be at the position or before it.
 func (t *Topic) connect(part *partition, after eventlog.Position) (*source, pulsar.Message, error) {
 	at := pulsar.EarliestMessageID()
 	if after != eventlog.Start {
-		// The whole entry comes, whatever is asked for; the reader drops what it had.
+		// The broker always sends the whole entry; the reader drops what it has read before.
 		at = pulsar.NewMessageID(after.Ledger, min(after.Entry, math.MaxInt64-1), 0, int32(part.id))
 	}
 	s, err := t.cluster.newSource(part, at, t.cluster.cfg.ReceiverQueue)
@@ -91,7 +90,7 @@ func (t *Topic) prove(s *source, after eventlog.Position) (pulsar.Message, error
 		return nil, nil
 	}
 	if _, empty := s.part.empty.Load(s.from); empty && after == end {
-		return nil, nil // what the source begins with is left out, and there is no more
+		return nil, nil // the message at the position is skipped, and there is no other
 	}
 	if after.Compare(end) > 0 {
 		return nil, t.behind(s.part, after, end)
@@ -113,7 +112,7 @@ func (t *Topic) prove(s *source, after eventlog.Position) (pulsar.Message, error
 	return nil, fmt.Errorf("the log holds messages from %v on: %w", got, eventlog.ErrTrimmed)
 }
 
-// holds reports whether the position's ledger is known to be held.
+// holds reports whether the position's ledger is known to exist.
 func (t *Topic) holds(part *partition, at eventlog.Position) bool {
 	l, err := t.cluster.ledgers(part)
 	if err != nil && !errors.Is(err, ErrNoAdmin) {
@@ -122,7 +121,7 @@ func (t *Topic) holds(part *partition, at eventlog.Position) bool {
 	return err == nil && l.has(at.Ledger)
 }
 
-// behind says why there is nothing at a position behind the end.
+// behind returns the error for a position after the end.
 func (t *Topic) behind(part *partition, after, end eventlog.Position) error {
 	switch {
 	case t.holds(part, after):

@@ -15,14 +15,14 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// maxPending is how many sends the client queues. It blocks when that is full,
-// and panics when it is fenced meanwhile: our own limit is well below.
+// maxPending is the number of sends that the client queues. If the queue is full the
+// client blocks, and panics if it is fenced meanwhile: our own limit is well below.
 const maxPending = 256
 
 // publisher is an exclusive producer of one partition.
 //
-// It is never [pulsar.ProducerAccessModeWaitForExclusive]: the broker would
-// re-admit an old owner.
+// It never uses [pulsar.ProducerAccessModeWaitForExclusive], with which the broker would
+// re-admit a former owner.
 type publisher struct {
 	topic    *Topic
 	part     int
@@ -33,20 +33,20 @@ type publisher struct {
 	sending  sync.Mutex
 
 	mu     sync.Mutex
-	err    error // why no more can be published; stays
+	err    error // why no more can be published; permanent
 	closed bool
 	once   sync.Once
 }
 
-// Publisher takes the right to publish to a partition. While another has it,
-// that is [eventlog.ErrFenced] at once. It gives up when the context ends, and
-// then gives back what it may yet be given.
+// Publisher becomes the exclusive producer of a partition. If there is another one, it
+// returns [eventlog.ErrFenced] at once. It stops when the context ends, and then releases
+// a producer that it may still get.
 //
-// At most [Config.InFlight] messages are without a receipt: Publish is an error
-// of class ErrTransient rather than wait, and can be tried again. Any other
-// failure of a send is the end of the publisher, as is the loss of the right
-// when its connection was lost; both are told by Err. A payload that is too
-// large for the broker, compressed, is [eventlog.ErrTooLarge] and nothing else happens.
+// At most [Config.InFlight] messages are without a receipt: beyond that, Publish does not
+// block but returns an ErrTransient, and can be retried. Any other failure of a send ends
+// the publisher, and so does being fenced after a lost connection; Err returns the reason
+// for both. A payload that is too large for the broker, compressed, is
+// [eventlog.ErrTooLarge] and does not end the publisher.
 func (t *Topic) Publisher(ctx context.Context, p int) (eventlog.Publisher, error) {
 	part, err := t.partition(p)
 	if err != nil {
@@ -78,7 +78,7 @@ func (w *publisher) policy() backoff.Policy {
 	return &delays{}
 }
 
-// Publish implements [eventlog.Publisher]. It compresses, and does not wait.
+// Publish implements [eventlog.Publisher]. It compresses, and does not block.
 func (w *publisher) Publish(payload []byte) error {
 	if err := w.publish(payload); err != nil {
 		return w.topic.fail("publish to", w.part, err)
@@ -104,8 +104,8 @@ func (w *publisher) publish(payload []byte) error {
 	return s.refused
 }
 
-// send is one message on its way. Its callback comes on the client's goroutine,
-// or on ours before SendAsync returns, or never.
+// send is one message in flight. Its callback runs on the client's goroutine, or on
+// ours before SendAsync returns, or never.
 type send struct {
 	publisher *publisher
 	mu        sync.Mutex
@@ -115,7 +115,7 @@ type send struct {
 
 func (s *send) do(payload []byte) (err error) {
 	defer func() {
-		// The client sends on a channel that it closed, when it is fenced meanwhile.
+		// The client sends on a closed channel if it is fenced at the same time.
 		if r := recover(); r != nil {
 			err = s.publisher.end(fmt.Errorf("the client gave the producer up (%v): %w", r, eventlog.ErrFenced))
 		}
@@ -124,7 +124,7 @@ func (s *send) do(payload []byte) (err error) {
 	if err != nil {
 		return err
 	}
-	// The client's compression is not for several goroutines at once.
+	// The client's compression is not safe for concurrent use.
 	s.publisher.sending.Lock()
 	defer s.publisher.sending.Unlock()
 	s.publisher.producer.SendAsync(context.Background(), m, s.done)
@@ -135,8 +135,8 @@ func (s *send) done(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {
 	w := s.publisher
 	w.inFlight.Add(-1)
 	if err == nil {
-		// An id of -1:-1 says that the broker took it for a duplicate: whether it
-		// stands in the log only reading tells, as it does in any case.
+		// An id of -1:-1 means that the broker took the message for a duplicate. Only
+		// reading tells whether it is in the log, as in any other case.
 		return
 	}
 	s.mu.Lock()
@@ -145,7 +145,7 @@ func (s *send) done(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {
 	case !tooLarge(err):
 		s.refused = w.end(sendError(err))
 	case s.queued:
-		// It was taken, and is missing now among those that were taken after it.
+		// It was accepted, and is now missing among those accepted after it.
 		s.refused = w.end(fmt.Errorf("%w: %w", eventlog.ErrTooLarge, err))
 	default:
 		s.refused = fmt.Errorf("%w: %w", eventlog.ErrTooLarge, err)
@@ -162,7 +162,7 @@ func sendError(err error) error {
 	return classed(err)
 }
 
-// end notes the first reason why no more can be published, and returns it.
+// end records the first reason why no more can be published, and returns it.
 func (w *publisher) end(err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -172,8 +172,8 @@ func (w *publisher) end(err error) error {
 	return w.err
 }
 
-// Err implements [eventlog.Publisher]. The client does not say that it gave a
-// producer up when nothing was on its way; so it is asked after a reconnect.
+// Err implements [eventlog.Publisher]. The client does not report that it closed a
+// producer while nothing was in flight, so this checks after a reconnect.
 func (w *publisher) Err() error {
 	w.mu.Lock()
 	err, closed := w.err, w.closed
@@ -184,11 +184,11 @@ func (w *publisher) Err() error {
 	return err
 }
 
-// givenUp asks by a flush that is cancelled before it begins.
+// givenUp checks with a flush that is cancelled before it begins.
 func (w *publisher) givenUp() (up bool) {
 	defer func() {
 		if recover() != nil {
-			up = true // it is closing this very moment
+			up = true // it is just being closed
 		}
 	}()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -196,8 +196,8 @@ func (w *publisher) givenUp() (up bool) {
 	return errors.Is(w.producer.FlushWithCtx(ctx), pulsar.ErrProducerClosed)
 }
 
-// Close implements [eventlog.Publisher]. It waits until the broker has taken the
-// right back, but no longer than a request may take, and for no receipts.
+// Close implements [eventlog.Publisher]. It waits until the broker has released the
+// exclusive producer, for at most one request timeout, and not for receipts.
 func (w *publisher) Close() error {
 	_ = w.end(fmt.Errorf("pulsarlog: publisher: %w", fs.ErrClosed))
 	done := make(chan struct{})
@@ -207,7 +207,7 @@ func (w *publisher) Close() error {
 		w.mu.Unlock()
 		go func() {
 			defer close(done)
-			// A producer that closes itself meanwhile closes a channel that is sent on.
+			// A producer that closes itself at the same time closes a channel that is sent on.
 			defer func() { _ = recover() }()
 			w.producer.Close()
 		}()

@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// What a reader holds for Read; the client's own queue comes on top.
+	// What a reader buffers for Read, in addition to the client's own queue.
 	maxBufferedBytes = 64 << 20
 	maxBuffered      = 16 << 10
-	// How long it is waited for what ends by itself in the background, too.
+	// How long to wait for operations that also end by themselves in the background.
 	closeWait = 5 * time.Second
 )
 
@@ -28,23 +28,23 @@ type reader struct {
 	topic   *Topic
 	part    *partition
 	changed chan struct{}
-	room    chan struct{} // receives when Read made room
+	room    chan struct{} // receives when Read has made room
 	stop    chan struct{}
 	stopped chan struct{}
 	close   sync.Once
 
-	ready []eventlog.Message // Read's own
-	given int                // of ready
+	ready []eventlog.Message // used only by Read
+	given int                // number of messages in ready that Read has returned
 
 	mu      sync.Mutex
 	pending []eventlog.Message
 	bytes   int   // of pending
-	err     error // comes after pending; stays, unless away
-	away    bool  // err says that there is no connection now: one is still tried for
+	err     error // returned after pending; permanent, unless away
+	away    bool  // err is a lost connection that the reader keeps trying to restore
 
-	last    eventlog.Position // of the last message put into pending; the goroutine's own
-	rest    int               // messages of its batch behind it; of no meaning when index proves more
-	index   *uint64           // its number, if the broker tells
+	last    eventlog.Position // of the last message put into pending; used only by the goroutine
+	rest    int               // messages of its batch after it; unused if index proves more
+	index   *uint64           // the broker's index of it, if known
 	dropped atomic.Int64
 }
 
@@ -61,7 +61,7 @@ func (r *reader) Read(dst []eventlog.Message) (int, error) {
 			}
 		}
 		k := copy(dst[n:], r.ready[r.given:])
-		clear(r.ready[r.given : r.given+k]) // the payloads are dst's now
+		clear(r.ready[r.given : r.given+k]) // the payloads belong to dst now
 		r.given += k
 		n += k
 	}
@@ -71,7 +71,7 @@ func (r *reader) Read(dst []eventlog.Message) (int, error) {
 	return n, nil
 }
 
-// swap takes what is pending, or else the error.
+// swap takes the pending messages, or else the error.
 func (r *reader) swap() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,11 +95,11 @@ func signal(c chan struct{}) {
 // Changed implements [eventlog.Reader]. The channel receives.
 func (r *reader) Changed() <-chan struct{} { return r.changed }
 
-// Dropped is the number of messages that came again and were left out.
+// Dropped returns the number of messages that arrived again and were dropped.
 func (r *reader) Dropped() int64 { return r.dropped.Load() }
 
-// Close implements [eventlog.Reader]. It waits for the connection for a short
-// time only.
+// Close implements [eventlog.Reader]. It waits for the connection only for a short
+// time.
 func (r *reader) Close() error {
 	r.close.Do(func() { close(r.stop) })
 	r.topic.cluster.wait(r.stopped, closeWait)
@@ -116,8 +116,8 @@ func (r *reader) fail(err error) {
 	signal(r.changed)
 }
 
-// disconnected makes Read say why there is no connection, until there is one
-// again (nil).
+// disconnected sets the error that Read returns until there is a connection again
+// (nil).
 func (r *reader) disconnected(why error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -155,7 +155,7 @@ func (r *reader) run(s *source, first pulsar.Message) {
 	}
 }
 
-// passEmpty goes on behind what a source left out, if that is an empty message.
+// passEmpty continues after an entry that a source skipped, if that is an empty message.
 func (r *reader) passEmpty(u *undecodable, fresh bool) error {
 	var delay delays
 	for {
@@ -173,7 +173,7 @@ func (r *reader) passEmpty(u *undecodable, fresh bool) error {
 	}
 }
 
-// pause waits, or until the reader is closed.
+// pause waits, at most until the reader is closed.
 func (r *reader) pause(d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -199,8 +199,8 @@ func (r *reader) closed() bool {
 	}
 }
 
-// receive reads from a source until that ends. The source is still fresh when it
-// gave nothing that was not read before.
+// receive reads from a source until it ends. The source is still fresh if it returned
+// only messages that were read before.
 func (r *reader) receive(s *source, first pulsar.Message) (fresh bool, _ error) {
 	done := make(chan struct{})
 	defer close(done)
@@ -211,7 +211,7 @@ func (r *reader) receive(s *source, first pulsar.Message) (fresh bool, _ error) 
 		case <-done:
 		}
 	}()
-	fresh = true // what the source gives first follows on what was read
+	fresh = true // the source's first message follows the last one read
 	if first != nil {
 		if err := r.take(first, &fresh); err != nil {
 			return fresh, err
@@ -228,11 +228,11 @@ func (r *reader) receive(s *source, first pulsar.Message) (fresh bool, _ error) 
 	}
 }
 
-// errHole: messages may be missing before this one. Only what a new source
-// leaves out, too, is really not there.
+// errHole: messages may be missing before this one. Only what a new source skips, too,
+// does not exist.
 var errHole = fmt.Errorf("%w: a message does not follow on the one before", errReconnected)
 
-// take puts a message into pending, when it is the next one.
+// take puts a message into pending, if it is the next one.
 func (r *reader) take(m pulsar.Message, fresh *bool) error {
 	at := positionOf(m)
 	if at.Compare(r.last) <= 0 {
@@ -255,7 +255,7 @@ func (r *reader) take(m pulsar.Message, fresh *bool) error {
 	return r.put(message(m, at))
 }
 
-// put puts a message into pending, waiting for room.
+// put puts a message into pending, and blocks until there is room.
 func (r *reader) put(msg eventlog.Message) error {
 	size := len(msg.Payload) + len(msg.Key)
 	for {
@@ -278,7 +278,7 @@ func (r *reader) put(msg eventlog.Message) error {
 	}
 }
 
-// follow notes what comes next.
+// follow records what comes next.
 func (r *reader) follow(m pulsar.Message) {
 	id := m.ID()
 	r.rest, r.index = 0, m.Index()
@@ -299,8 +299,8 @@ func (r *reader) follows(m pulsar.Message, at eventlog.Position) bool {
 	return at.Ledger == r.last.Ledger && at.Entry == r.last.Entry+1 && first
 }
 
-// reconnect opens a source behind the last message. When that does not succeed
-// for a while, Read says so, with [eventlog.ErrTransient], and this goes on trying.
+// reconnect opens a source after the last message. If that fails for a while, Read
+// returns [eventlog.ErrTransient], and reconnect keeps trying.
 func (r *reader) reconnect() (*source, pulsar.Message, error) {
 	r.topic.cluster.cfg.Log.Info("reading on", slog.String("partition", r.part.name), slog.String("after", r.last.String()))
 	limit := time.NewTimer(r.topic.cluster.cfg.ReconnectFor)

@@ -17,49 +17,48 @@ import (
 
 // source is one Reader of the client, up to its first reconnect.
 //
-// The client's reader is not used across a reconnect: it then goes on behind
-// the messages that its dispatcher held, so that up to a batch is lost, and it
-// makes a deleted topic anew if the broker lets it. The one public sign of a
-// reconnect is that it asks for a back-off policy, which it does before it drops
-// anything; a message that was received while the sign was not yet there is
-// from before.
+// The client's reader is not used after a reconnect: it would continue after the messages
+// that its dispatcher held, so that up to a batch is lost, and it creates a deleted topic
+// again if the broker permits. The only public sign of a reconnect is that the client
+// requests a back-off policy, before it drops anything; a message that was received
+// before that request is safe.
 type source struct {
 	cluster *Cluster
 	part    *partition
 	name    string // of the subscription
 	reader  pulsar.Reader
-	from    entryID // where it starts; the client may speak of this one again
+	from    entryID // where it starts; the client may report this one again
 
 	ctx    context.Context // ends when the source is of no more use
 	cancel context.CancelFunc
 
-	policies atomic.Int32 // how often the client asked for a policy
-	asked    atomic.Int32 // how often that was for a request of ours
+	policies atomic.Int32 // number of the client's requests for a policy
+	asked    atomic.Int32 // of them, those caused by a request of ours
 	fault    atomic.Pointer[fault]
 }
 
 type entryID struct{ ledger, entry int64 }
 
-// fault is an entry that the client left out.
+// fault is an entry that the client skipped.
 type fault struct {
 	at  entryID
 	err error
 }
 
-// before reports whether a message stands before the fault, in the same ledger:
-// of another ledger it may be that it stands before, too, but that is not known.
+// before reports whether a message precedes the fault in the same ledger. A message of
+// another ledger may precede it, too, but that is unknown.
 func (f *fault) before(m pulsar.Message) bool {
 	id := m.ID()
 	return id.LedgerID() == f.at.ledger && id.EntryID() < f.at.entry
 }
 
-// drainFor is how long a source waits for what is in the client's queues.
+// drainFor is how long a source waits for messages in the client's queues.
 const drainFor = 500 * time.Millisecond
 
-// errReconnected ends a source; another one goes on.
+// errReconnected ends a source; another one continues.
 var errReconnected = errors.New("connection of the reader was lost")
 
-// newSource opens a reader at a place, inclusive.
+// newSource opens a reader at a position, inclusive.
 func (k *Cluster) newSource(p *partition, at pulsar.MessageID, queue int) (*source, error) {
 	s := &source{cluster: k, part: p, name: "refloat-" + rand.Text(), from: entryID{at.LedgerID(), at.EntryID()}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -85,7 +84,7 @@ func (k *Cluster) newSource(p *partition, at pulsar.MessageID, queue int) (*sour
 	return s, nil
 }
 
-// policy is called by the client when it reconnects, and when we ask for the end.
+// policy is called by the client when it reconnects, and when we request the end.
 func (s *source) policy() backoff.Policy {
 	if s.policies.Add(1) > s.asked.Load() {
 		s.cancel()
@@ -95,8 +94,8 @@ func (s *source) policy() backoff.Policy {
 
 func (s *source) reconnected() bool { return s.policies.Load() > s.asked.Load() }
 
-// leftOut is called by the client's log, on its connection's goroutine: what
-// came before is in the client's queues by then.
+// leftOut is called by the client's log, on its connection's goroutine: earlier
+// messages are in the client's queues by then.
 func (s *source) leftOut(at entryID, text string) {
 	if _, known := s.part.empty.Load(at); known && at == s.from {
 		return // an empty message that was read before
@@ -115,7 +114,7 @@ func (s *source) lostChunk(at entryID, known bool, text string) {
 	s.leftOut(at, "a message in chunks whose first chunk stands before the place from which it reads: "+text)
 }
 
-// end is the last message's position, or [eventlog.Start].
+// end returns the last message's position, or [eventlog.Start].
 func (s *source) end() (eventlog.Position, error) {
 	s.asked.Add(1)
 	id, err := bounded(s.cluster.ctx, s.cluster, s.cluster.cfg.OperationTimeout, s.reader.GetLastMessageID, nil)
@@ -128,7 +127,7 @@ func (s *source) end() (eventlog.Position, error) {
 	return position(id), nil
 }
 
-// next is the next message. A limit of 0 is none.
+// next returns the next message. A limit of 0 means no limit.
 func (s *source) next(limit time.Duration) (pulsar.Message, error) {
 	ctx := s.ctx
 	if limit > 0 {
@@ -141,7 +140,7 @@ func (s *source) next(limit time.Duration) (pulsar.Message, error) {
 	if f := s.fault.Load(); f != nil && !s.reconnected() {
 		return s.upTo(f, m, err)
 	}
-	// Only now: what was received before the sign is good.
+	// Only now: what was received before the sign is safe.
 	switch {
 	case s.reconnected():
 		return nil, errReconnected
@@ -157,7 +156,7 @@ func (s *source) next(limit time.Duration) (pulsar.Message, error) {
 	return nil, errReconnected // the client closed it
 }
 
-// upTo gives the messages before a fault, which wait in the client's queues, and
+// upTo returns the messages before a fault, which are in the client's queues, and
 // then the fault.
 func (s *source) upTo(f *fault, m pulsar.Message, err error) (pulsar.Message, error) {
 	if err != nil {
@@ -171,7 +170,7 @@ func (s *source) upTo(f *fault, m pulsar.Message, err error) (pulsar.Message, er
 	return nil, f.err
 }
 
-// close gives the source up. It does not wait: the client may be reconnecting.
+// close closes the source without waiting, because the client may be reconnecting.
 func (s *source) close() {
 	s.cancel()
 	go func() {
@@ -180,7 +179,7 @@ func (s *source) close() {
 	}()
 }
 
-// delays grow from 100 ms to the longest.
+// delays grow from 100 ms to the maximum.
 type delays struct{ last time.Duration }
 
 func newDelays() backoff.Policy { return &delays{} }
@@ -192,16 +191,16 @@ func (d *delays) Next() time.Duration {
 func (d *delays) IsMaxBackoffReached() bool { return d.last >= maxReconnectDelay }
 func (d *delays) Reset()                    { d.last = 0 }
 
-// position normalises an id: not in a batch is Batch 0.
+// position normalises an id: Batch is 0 outside a batch.
 func position(id pulsar.MessageID) eventlog.Position {
 	return eventlog.Position{Ledger: id.LedgerID(), Entry: id.EntryID(), Batch: max(id.BatchIdx(), 0)}
 }
 
-// positionOf is where a received message stands.
+// positionOf returns the position of a received message.
 func positionOf(m pulsar.Message) eventlog.Position {
 	at := position(m.ID())
 	if c := m.GetEncryptionContext(); c != nil {
-		at.Batch = int32(max(c.BatchSize-1, 0)) // the whole entry came as one
+		at.Batch = int32(max(c.BatchSize-1, 0)) // the whole entry came as one message
 	}
 	return at
 }

@@ -9,12 +9,12 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// This file holds everything that we know from the client's texts, of its log
-// and of its errors, because it says it nowhere else. TestTexts pins the version
-// of the client for which they were checked.
+// This file holds everything that we derive from texts in the client's log and errors,
+// because the client reports it nowhere else. TestTexts pins the version of the client
+// for which they were checked.
 
-// What the client says in its log. Of a message in chunks that was never
-// completed it says nothing that concerns us: there is no such message.
+// Texts of the client's log. What it logs about a chunked message that was never
+// completed does not matter: such a message does not exist.
 const (
 	saysDiscarded  = "Discarding corrupted message"
 	saysClosing    = "closing or closed consumer" // by us
@@ -32,10 +32,10 @@ var (
 	codesPermanent = []string{"InvalidTopicName", "UnsupportedVersionError", "NotAllowedError", "IncompatibleSchema", "TopicTerminated"}
 )
 
-// Errors of sending that the client does not export, and the broker's own word.
+// Errors of sending that the client does not export, and the broker's own text.
 var textsTooLarge = []string{"exceeds MaxMessageSize", "maxMessageSize"}
 
-// has says whether an error's text has one of several parts.
+// has reports whether an error's text contains one of several parts.
 func has(err error, parts []string) bool {
 	return slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(err.Error(), p) })
 }
@@ -44,16 +44,16 @@ func tooLarge(err error) bool {
 	return errors.Is(err, pulsar.ErrMessageTooLarge) || has(err, textsTooLarge)
 }
 
-// refusesUs says whether the broker does not know us, by a line of the log.
+// refusesUs reports whether a log line means that authentication failed.
 func refusesUs(text string) bool {
 	return strings.HasPrefix(text, saysRefused) && strings.Contains(strings.ToLower(text), "authent")
 }
 
-// discards says whether the client leaves out a message that it cannot decode.
+// discards reports whether the client skips a message that it cannot decode.
 func discards(text string) bool { return strings.HasPrefix(text, saysDiscarded) }
 
-// misses says whether the client has a chunk of a message, and not its first,
-// and of which entry it says so, if that is known.
+// misses reports whether the client has a chunk of a message but not the first one,
+// and for which entry, if the line names it.
 func misses(text string) (at entryID, known, ok bool) {
 	_, id, ok := strings.Cut(text, saysLostChunk)
 	if !ok {
@@ -63,5 +63,5 @@ func misses(text string) (at entryID, known, ok bool) {
 	return at, err == nil && n == 2, true
 }
 
-// isOurClosing says whether a line only tells that we closed a consumer.
+// isOurClosing reports whether a line only says that we closed a consumer.
 func isOurClosing(text string) bool { return strings.Contains(text, saysClosing) }

@@ -17,10 +17,10 @@ import (
 )
 
 // Topic is one topic: a partitioned one, one partition of it, or one without
-// partitions, which counts as one. It is safe for concurrent use.
+// partitions, which is treated as one partition. It is safe for concurrent use.
 type Topic struct {
 	cluster     *Cluster
-	name        string // in full
+	name        string // full name
 	partitioned bool
 	parts       []*partition
 }
@@ -28,22 +28,22 @@ type Topic struct {
 var _ eventlog.Topic = (*Topic)(nil)
 
 type partition struct {
-	name string // in full
+	name string // full name
 	id   int    // in its topic; for the client's message ids
 
 	seenMu sync.Mutex
-	seen   eventlog.Position // the last message that a reader gave, and the last end
+	seen   eventlog.Position // the last message that a reader returned, or the last end
 
-	empty sync.Map // entryID → when it was published: entries that are empty messages
+	empty sync.Map // entryID → publish time: entries that are empty messages
 
 	probeMu sync.Mutex
-	probe   *source // asks for the end; nil until needed
+	probe   *source // used to find the end; nil until needed
 }
 
-// Open opens a topic that exists. A name may be short: see [Cluster.TopicName].
+// Open opens an existing topic. A name may be short: see [Cluster.TopicName].
 //
-// Whether a topic without partitions exists only the admin API can tell; without
-// an AdminURL, a broker that may create topics makes a missing one by itself.
+// Only the admin API can tell whether a topic without partitions exists; without an
+// AdminURL, a broker that may create topics creates a missing one.
 func (k *Cluster) Open(name string) (*Topic, error) {
 	full := k.TopicName(name)
 	if !strings.HasPrefix(full, "persistent://") {
@@ -67,7 +67,7 @@ func (k *Cluster) Open(name string) (*Topic, error) {
 
 const partitionInfix = "-partition-"
 
-// count asks the broker how many partitions there are.
+// count returns the broker's number of partitions.
 func (t *Topic) count() (n int, partitioned bool, err error) {
 	k := t.cluster
 	names, err := bounded(k.ctx, k, k.cfg.OperationTimeout, func() ([]string, error) { return k.client.TopicPartitions(t.name) }, nil)
@@ -77,7 +77,7 @@ func (t *Topic) count() (n int, partitioned bool, err error) {
 	if len(names) > 1 || len(names) == 1 && names[0] == t.name+partitionInfix+"0" {
 		return len(names), true, nil
 	}
-	// Not partitioned, or not there: to the client that is the same.
+	// To the client, unpartitioned and missing topics look the same.
 	if k.admin == nil {
 		return 1, false, nil
 	}
@@ -90,13 +90,13 @@ func (t *Topic) count() (n int, partitioned bool, err error) {
 		if k.ctx.Err() != nil {
 			return 0, false, k.ctx.Err()
 		}
-		// Who may read a topic need not be allowed the admin API.
+		// A client that may read a topic need not have access to the admin API.
 		k.cfg.Log.Warn("cannot ask whether the topic exists", slog.String("topic", t.name), slog.Any("error", err))
 	}
 	return 1, false, nil
 }
 
-// ask asks the admin API for a topic.
+// ask asks the admin API whether a topic exists.
 func (k *Cluster) ask(name utils.TopicName) error {
 	ctx, cancel := context.WithTimeout(k.ctx, k.cfg.OperationTimeout)
 	defer cancel()
@@ -104,14 +104,14 @@ func (k *Cluster) ask(name utils.TopicName) error {
 	return err
 }
 
-// Name is the topic's full name.
+// Name returns the topic's full name.
 func (t *Topic) Name() string { return t.name }
 
-// Partitions is the number of partitions when the topic was opened.
+// Partitions returns the number of partitions when the topic was opened.
 func (t *Topic) Partitions() int { return len(t.parts) }
 
-// Recount asks the broker for the number of partitions. Readers and publishers
-// of this Topic keep to the number with which it was opened.
+// Recount returns the broker's current number of partitions. Readers and publishers of
+// this Topic keep the number with which it was opened.
 func (t *Topic) Recount() (int, error) {
 	n, partitioned, err := t.count()
 	if err == nil && partitioned != t.partitioned {
@@ -123,7 +123,7 @@ func (t *Topic) Recount() (int, error) {
 	return n, nil
 }
 
-// changed is the error for a topic that is not what it was when it was opened.
+// changed returns the error for a topic that has changed since it was opened.
 func (t *Topic) changed() error {
 	if t.partitioned {
 		return fmt.Errorf("%w: it had %d partitions and has none any more", ErrGone, len(t.parts))
@@ -131,7 +131,7 @@ func (t *Topic) changed() error {
 	return fmt.Errorf("%w: it had no partitions and is a partitioned one now", ErrGone)
 }
 
-// partition checks that a partition is there, now.
+// partition checks that a partition exists now.
 func (t *Topic) partition(p int) (*partition, error) {
 	if p < 0 || p >= len(t.parts) {
 		return nil, fmt.Errorf("no partition %d: the topic has %d", p, len(t.parts))
@@ -152,11 +152,10 @@ func (t *Topic) fail(verb string, p int, err error) error {
 	return fmt.Errorf("pulsarlog: %s partition %d of %s: %w", verb, p, t.name, err)
 }
 
-// End is the position of the last message that the broker has, as a reader gives
-// it: in a batch, that of its last message. It is [eventlog.Start] when the
-// partition holds none. An end that a reader of this Topic has reached, or that
-// this Topic has told, is never taken back, not even when the broker deletes
-// what stood there.
+// End returns the position of the last message that the broker has, as a reader returns
+// it: for a batch, that of its last message. It is [eventlog.Start] if the partition is
+// empty. It never goes back behind an end that this Topic has returned or one of its
+// readers has reached, even if the broker deletes those messages.
 func (t *Topic) End(p int) (eventlog.Position, error) {
 	if p < 0 || p >= len(t.parts) {
 		return eventlog.Position{}, t.fail("end of", p, fmt.Errorf("no such partition: the topic has %d", len(t.parts)))
@@ -166,7 +165,7 @@ func (t *Topic) End(p int) (eventlog.Position, error) {
 	defer part.probeMu.Unlock()
 	end, err := t.askEnd(part)
 	if errors.Is(err, eventlog.ErrTransient) && part.probe != nil {
-		// The connection of the probe may be an old one.
+		// The probe's connection may be an old one.
 		part.dropProbe()
 		end, err = t.askEnd(part)
 	}
@@ -201,7 +200,8 @@ func (p *partition) dropProbe() {
 	}
 }
 
-// reached notes how far the partition goes at least, and returns that.
+// reached records a position that the partition is known to reach, and returns the
+// greatest one.
 func (p *partition) reached(at eventlog.Position) eventlog.Position {
 	p.seenMu.Lock()
 	defer p.seenMu.Unlock()
@@ -211,21 +211,21 @@ func (p *partition) reached(at eventlog.Position) eventlog.Position {
 	return p.seen
 }
 
-// Beginning is [eventlog.Start] only when one of these proves that no message
-// was ever before the first one held:
+// Beginning is [eventlog.Start] only if one of these facts proves that no message ever
+// preceded the first one held:
 //
 //   - The first message held has the broker's index 0. The broker numbers
-//     messages when it has AppendIndexMetadataInterceptor among its
+//     messages if it has AppendIndexMetadataInterceptor among its
 //     brokerEntryMetadataInterceptors and exposingBrokerEntryMetadataToClientEnabled.
-//     (It must have done so since the topic was made: one that began to number a
-//     topic in use, and then deleted what was not numbered, misleads us.)
-//   - The managed ledger's metadata, which the admin API tells, were changed
-//     exactly as often as there are ledgers in it: each change then added a
-//     ledger, and none was ever taken out. (An empty ledger that the broker
-//     replaces when it loads a topic anew spoils this proof, though nothing is lost.)
+//     (It must have done so since the topic was created: a broker that began to number
+//     a topic in use, and then deleted the unnumbered messages, misleads us.)
+//   - The managed ledger's metadata, from the admin API, were changed exactly as often
+//     as there are ledgers in it: each change then added a ledger, and none was ever
+//     removed. (An empty ledger that the broker replaces when it reloads a topic
+//     invalidates this proof, although nothing is lost.)
 //
-// Else it is the place just before the first message held. Where none is held
-// that is the place before the ledger that is open now, and, since only the admin
+// Otherwise it is the position just before the first message held. For an empty topic
+// that is the position before the ledger that is open now, and, since only the admin
 // API names it, an error without AdminURL.
 func (t *Topic) Beginning(p int) (eventlog.Position, error) {
 	at, err := t.beginning(p)
@@ -271,10 +271,10 @@ func (t *Topic) beginning(p int) (eventlog.Position, error) {
 	return at, nil
 }
 
-// ledgers is what the admin API says of a partition's managed ledger.
+// ledgers is what the admin API reports of a partition's managed ledger.
 type ledgers struct {
-	ids   []int64 // of those that it has now, at least one
-	whole bool    // none was ever taken out
+	ids   []int64 // the current ones, at least one
+	whole bool    // none was ever removed
 }
 
 func (k *Cluster) ledgers(p *partition) (ledgers, error) {
@@ -298,7 +298,7 @@ func (k *Cluster) ledgers(p *partition) (ledgers, error) {
 	if len(l.ids) > 0 {
 		return l, nil
 	}
-	// The one that is open now is not noted yet; asking for it makes it so.
+	// The ledger that is open now is not recorded yet; this request makes it so.
 	stats, err := k.admin.Topics().GetInternalStatsWithContext(ctx, *name)
 	if err != nil {
 		return ledgers{}, adminClassed(err)
@@ -314,8 +314,8 @@ func (k *Cluster) ledgers(p *partition) (ledgers, error) {
 
 func (l ledgers) has(id int64) bool { return slices.Contains(l.ids, id) }
 
-// Close gives up what the Topic holds. Its readers and publishers have a Close
-// of their own.
+// Close releases what the Topic holds. Readers and publishers must be closed
+// separately.
 func (t *Topic) Close() error {
 	for _, p := range t.parts {
 		p.probeMu.Lock()

@@ -19,19 +19,19 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// maxLineBytes bounds one line, so that a damaged file does not fill memory.
+// maxLineBytes limits one line, so that a damaged file does not exhaust memory.
 const maxLineBytes = 128 << 20
 
 // Reader reads the entries of a recording, one after the other.
 type Reader struct {
 	path   string
 	name   string
-	file   io.Closer // nil when the caller's
+	file   io.Closer // nil if it belongs to the caller
 	zip    *gzip.Reader
 	in     *bufio.Reader
-	number int // of the line read last
+	number int // number of the line read last
 	last   map[int]eventlog.Position
-	err    error // stays
+	err    error // permanent
 }
 
 // Open opens a recording file.
@@ -50,7 +50,7 @@ func Open(path string) (*Reader, error) {
 }
 
 // NewReader reads a recording from in. Errors name the path, and the recording
-// has the name that is in it.
+// is named after it.
 func NewReader(in io.Reader, path string) (*Reader, error) {
 	name := Name(path)
 	if name == "" {
@@ -98,7 +98,7 @@ func (r *Reader) next() (Entry, error) {
 	return e, nil
 }
 
-// line reads the next line. What it returns is valid until the next call.
+// line reads the next line. The result is valid until the next call.
 func (r *Reader) line() ([]byte, error) {
 	r.number++
 	text, err := r.in.ReadSlice('\n')
@@ -178,7 +178,7 @@ func parseTime(s string) (int64, error) {
 }
 
 func parsePayload(s string) ([]byte, error) {
-	if i := strings.IndexAny(s, "\r\n"); i >= 0 { // which the decoder passes over
+	if i := strings.IndexAny(s, "\r\n"); i >= 0 { // which the decoder ignores
 		return nil, fmt.Errorf("payload: %w", base64.CorruptInputError(i))
 	}
 	payload, err := base64.StdEncoding.Strict().DecodeString(s)

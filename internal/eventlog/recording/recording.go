@@ -30,19 +30,19 @@ import (
 type Entry struct {
 	Partition int
 	Producer  string
-	// Message has the recorded position and publish time, as its own and as
+	// Message has the recorded position and publish time, both as its own and as
 	// its Origin.
 	Message eventlog.Message
 }
 
-// Name is the name of the recording in a file: the base name up to its first
+// Name returns the name of the recording in a file: the base name up to its first
 // dot.
 func Name(path string) string {
 	name, _, _ := strings.Cut(filepath.Base(path), ".")
 	return name
 }
 
-// line is one message as it stands in the file. Pointers tell what is missing.
+// line is one message in the form of the file. Nil pointers are missing fields.
 type line struct {
 	Partition   *int32            `json:"partition"`
 	Ledger      *int64            `json:"ledger"`

@@ -19,7 +19,7 @@ type Writer struct {
 	zip  *gzip.Writer
 	out  *json.Encoder
 	last map[int]eventlog.Position
-	err  error // stays
+	err  error // permanent
 }
 
 // NewWriter writes a recording to out. It is complete when Close has returned
@@ -31,9 +31,9 @@ func NewWriter(out io.Writer) *Writer {
 	return &Writer{zip: z, out: enc, last: make(map[int]eventlog.Position)}
 }
 
-// Write writes an entry with the position and publish time that its message
-// means: so a recording of a log that was fed from a recording is that one
-// again. It refuses what a Reader would refuse or not give back.
+// Write writes an entry with its message's origin position and publish time, if it has
+// them: so the recording of a log that was fed from a recording equals that recording. It
+// rejects what a Reader would reject or not return unchanged.
 func (w *Writer) Write(e Entry) error {
 	if w.err != nil {
 		return w.err
