@@ -14,7 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// NoteDamage keeps the first damage that was found, for whoever calls next.
+// NoteDamage keeps the first damage that was found, for the next call to return.
 func (s *Store) NoteDamage(err error) {
 	wrapped := err
 	if !errors.Is(err, ErrCorrupt) {
@@ -41,8 +41,8 @@ func (s *Store) classify(err error) error {
 	return err
 }
 
-// background takes what goes wrong in a flush or a compaction, which Pebble
-// tries again at once and for ever.
+// background handles errors of a flush or a compaction, which Pebble would otherwise
+// retry at once and forever.
 func (s *Store) background(err error) {
 	switch {
 	case pebble.IsCorruptionError(err), errors.Is(err, fs.ErrNotExist):
@@ -54,8 +54,8 @@ func (s *Store) background(err error) {
 	}
 }
 
-// endIfStuck ends the process where Pebble panicked with an error while it began
-// a new write-ahead log: it holds locks that nobody opens again.
+// endIfStuck ends the process if Pebble panicked with an error when it began a new
+// write-ahead log, because it then holds locks that are never released.
 func (s *Store) endIfStuck() {
 	r := recover()
 	if r == nil {
@@ -68,9 +68,9 @@ func (s *Store) endIfStuck() {
 	s.logger.Fatalf("write state: %w", err)
 }
 
-// openError is ErrCorrupt where the files of a store are to blame: Pebble has no
-// class for what it cannot make sense of, so it is everything but what the system
-// refused.
+// openError returns ErrCorrupt if the files of a store are damaged. Pebble has no class
+// for data that it cannot interpret, so this is every error that the operating system did
+// not return.
 func openError(err error) error {
 	var errno syscall.Errno
 	if errors.As(err, &errno) && errno != syscall.ENOENT || errors.Is(err, fs.ErrPermission) {
@@ -84,9 +84,9 @@ const (
 	markName       = "MANIFEST.size"
 )
 
-// markManifest keeps how long the list of the store's files is, which Pebble does
-// not: a list that was cut off between two records would pass for an older one.
-// The file is not synced: what it says was true before it was written.
+// markManifest records the size of the list of the store's files, which Pebble does not:
+// a list that was cut off between two records would pass for an older one. The file is not
+// synced: its content was true before it was written.
 func (s *Store) markManifest(files vfs.FS, dir string) {
 	path, _ := s.manifest.Load().(string)
 	info, err := files.Stat(path)
@@ -101,9 +101,9 @@ func (s *Store) markManifest(files vfs.FS, dir string) {
 	_ = f.Close()
 }
 
-// checkManifest returns ErrCorrupt where the list of a store's files is damaged.
-// Pebble takes it up to the first record that is not whole, which may be an old
-// list that lacks what was flushed since.
+// checkManifest returns ErrCorrupt if the list of a store's files is damaged. Pebble
+// reads it up to the first incomplete record, which may yield an old list without later
+// flushes.
 func checkManifest(files vfs.FS, dir string) error {
 	names, err := files.List(dir)
 	if err != nil {
@@ -148,7 +148,7 @@ func checkEdits(files vfs.FS, path string) error {
 	}
 }
 
-// checkMark compares the MANIFEST's size with what markManifest kept.
+// checkMark compares the MANIFEST's size with the one that markManifest recorded.
 func checkMark(files vfs.FS, dir, manifest string) error {
 	f, err := files.Open(files.PathJoin(dir, markName))
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// ErrCorrupt says that a stored record cannot be what was written.
+// ErrCorrupt means that a stored record is not what was written.
 var ErrCorrupt = errors.New("stored state is corrupt")
 
 // The first byte of every record is its version.
@@ -16,7 +16,7 @@ const (
 	metaVersion = 1
 )
 
-// encoder appends values; decoder takes them off in the same order.
+// encoder appends values; decoder removes them in the same order.
 type encoder struct{ b []byte }
 
 func (e *encoder) uint(v uint64)   { e.b = binary.AppendUvarint(e.b, v) }
@@ -98,7 +98,7 @@ func (d *decoder) string() string {
 
 func (d *decoder) count() int {
 	n := d.uint()
-	if n > uint64(len(d.b)) { // an element takes a byte at least
+	if n > uint64(len(d.b)) { // an element has at least one byte
 		d.fail()
 		return 0
 	}

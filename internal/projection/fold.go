@@ -6,29 +6,29 @@ import (
 	"github.com/refloat/refloat/events"
 )
 
-// message is what folding one message leaves to be settled.
+// message is what the folding of one message leaves to settle.
 type message struct {
 	parked   []ParkedEvent
 	failures []Failure
-	proofs   []runRef // runs whose pod this message says is gone
-	proven   []runRef // decided in this message, but proven gone before
+	proofs   []runRef // runs whose pod is gone according to this message
+	proven   []runRef // decided in this message, but known to be gone before
 }
 
 type runRef struct{ job, run string }
 
-// ParkedEvent is an event that names no job or run where it must.
+// ParkedEvent is an event without the job or run id that it needs.
 type ParkedEvent struct {
 	Reason events.ParkReason
-	Event  uint32 // place in the message, from 1
+	Event  uint32 // index in the message, from 1
 	Raw    []byte
 }
 
-// Failure is a run that failed in the message in hand.
+// Failure is a run that failed in the current message.
 type Failure struct {
 	JobID, RunID string
 	Time         int64         // t, Unix nanoseconds
-	Error        *events.Error // nil: preempted, and nothing else is known
-	Preempted    bool          // a JobRunPreempted says so
+	Error        *events.Error // nil: preempted, without further information
+	Preempted    bool          // by a JobRunPreempted
 
 	Job  *Job
 	Run  *Run
@@ -38,33 +38,34 @@ type Failure struct {
 	entry *entry
 }
 
-// Skip says why a failed run is not decided (SEMANTICS 1).
+// Skip is the reason why a failed run is not decided (SEMANTICS 1).
 type Skip uint8
 
-// The reasons, in the order in which they count.
+// The reasons, by precedence.
 const (
 	Decide Skip = iota
 	StaleRun
 	Cancelled
 	Ended
 	UnknownJob
-	Unanswered // the log holds no record of it, since the state is rebuilt from a part of it
+	Unanswered // the log has no record of it, because the state is rebuilt from a part of the log
 )
 
-// Handler receives what a message brings, in the order of its records.
+// Handler receives the results of a message, in the order of its records.
 type Handler interface {
-	// Parked takes an event that could not be used.
+	// Parked receives an event that could not be processed.
 	Parked(e *ParkedEvent)
-	// Failed takes a failed run and returns the decision on it, unless f.Skip says
-	// that the run is not decided, or it sets f.Skip.
+	// Failed receives a failed run and returns the decision on it, unless f.Skip says
+	// that the run is not decided, or Failed sets f.Skip.
 	Failed(f *Failure) (Decided, error)
-	// Ready takes a retry that need not wait for its old run any longer.
+	// Ready receives a retry that no longer needs to wait for its old run.
 	Ready(r Readiness)
 }
 
-// Process takes in one message. It is folded whole; then h receives what could not
-// be used, each failed run in order of failure, applied before the next one is
-// settled, and the retries that became ready. After an error the state must be dropped.
+// Process processes one message. It first folds the whole message. Then h receives the
+// events that could not be processed, each failed run in order of failure (applied before
+// the next one is settled), and the retries that became ready. After an error the state
+// must be discarded.
 func (s *State) Process(seq *events.Sequence, publish int64, h Handler) error {
 	s.fold(seq, publish)
 	for i := range s.msg.parked {
@@ -85,7 +86,7 @@ func (s *State) Process(seq *events.Sequence, publish int64, h Handler) error {
 	return s.err
 }
 
-// fold takes in the events of a message, and leaves its failures to be settled.
+// fold folds the events of a message, and leaves its failures to be settled.
 func (s *State) fold(seq *events.Sequence, publish int64) {
 	s.msg.parked = s.msg.parked[:0]
 	clear(s.msg.failures)
@@ -133,7 +134,7 @@ func (s *State) foldEvent(seq *events.Sequence, ev *events.Event, publish int64)
 	}
 }
 
-// keep finds what is kept of a job, or begins to keep it, and marks it as changed.
+// keep returns the entry of a job, creating it if necessary, and marks it as changed.
 func (s *State) keep(job string) *entry {
 	e := s.entry(job)
 	if e.job == nil {
@@ -162,7 +163,7 @@ func (s *State) submit(seq *events.Sequence, ev *events.Event) {
 	s.newInSet = append(s.newInSet, setMember{queue: j.Queue, set: j.Set, job: j.ID, flush: s.flushes + 1})
 }
 
-// cancelSet asks the known jobs of a set to stop, narrowed by states.
+// cancelSet records a cancellation of the known jobs of a set, restricted to states.
 func (s *State) cancelSet(queue, set string, states events.JobStates) {
 	var jobs []string
 	prefix := appendSetPrefix(nil, queue, set)
@@ -189,7 +190,7 @@ func (s *State) cancelSet(queue, set string, states events.JobStates) {
 	}
 }
 
-// in says whether the job is in one of the states that a CancelJobSet names.
+// in reports whether the job is in one of the states that a CancelJobSet names.
 func (j *Job) in(states events.JobStates) bool {
 	if states == 0 {
 		return true
@@ -200,15 +201,15 @@ func (j *Job) in(states events.JobStates) bool {
 	return states&events.Queued != 0
 }
 
-// end makes the job a tombstone; only its first end counts.
+// end makes the job a tombstone; later ends have no effect.
 func (s *State) end(j *Job) {
 	if !j.Ended {
 		j.Ended, j.EndedAt = true, s.Watermark
 	}
 }
 
-// jobErrors: a rejection ends the job, any other terminal error is the
-// scheduler's own verdict, and what is not terminal changes nothing.
+// jobErrors folds JobErrors: a rejection ends the job, any other terminal error is the
+// scheduler's own verdict, and a non-terminal one has no effect.
 func (s *State) jobErrors(ev *events.Event) {
 	if ev.Error == nil {
 		return
@@ -249,12 +250,12 @@ func (s *State) foldRun(ev *events.Event, publish int64) {
 		}
 	case events.RunPreempted:
 		s.failed(e, r, ev, publish)
-	default: // RunAssigned: it makes the run known, no more
+	default: // RunAssigned only makes the run known
 	}
 	s.touchRun(e, r)
 }
 
-// see finds a run, or makes it known as the job's latest.
+// see returns a run, making it known as the job's latest if necessary.
 func (s *State) see(e *entry, id string) *Run {
 	j := e.job
 	r := s.run(e, id)
@@ -280,10 +281,11 @@ func (s *State) see(e *entry, id string) *Run {
 	return r
 }
 
-// told takes in a run that Armada's tables have. What the log told of it stands.
-// Else it is older than any run that the log made known, since logs lose their
-// beginnings only; and as the newest is told first, it is also older than those
-// told before. How it ended is Armada's business.
+// told folds a run that a cut-over republished from Armada's tables. It does not change
+// what the log says about the run. If the run is new, it is older than every run that the
+// log made known, because logs lose only their beginnings; and because the newest run is
+// republished first, it is older than those republished before. How the run ended does not
+// concern us.
 func (s *State) told(ev *events.Event) {
 	e := s.keep(ev.JobID)
 	j := e.job
@@ -294,7 +296,7 @@ func (s *State) told(ev *events.Event) {
 	if j.Latest == nil {
 		verdict := j.Verdict
 		r = s.see(e, ev.RunID)
-		j.Verdict = verdict // it came later than the run
+		j.Verdict = verdict // it came after the run
 	} else {
 		r = s.runOrNote(e, ev.RunID)
 		r.Seen, r.Index = true, j.Runs
@@ -309,7 +311,7 @@ func (s *State) told(ev *events.Event) {
 	s.touchRun(e, r)
 }
 
-// runOrNote finds a run, or notes one that no event made known yet.
+// runOrNote returns a run, or records one that no event has made known yet.
 func (s *State) runOrNote(e *entry, id string) *Run {
 	if r := s.run(e, id); r != nil {
 		return r
@@ -319,7 +321,7 @@ func (s *State) runOrNote(e *entry, id string) *Run {
 	return r
 }
 
-// failed takes in a JobRunErrors with a terminal error, or a JobRunPreempted.
+// failed folds a JobRunErrors with a terminal error, or a JobRunPreempted.
 func (s *State) failed(e *entry, r *Run, ev *events.Event, publish int64) {
 	switch r.End {
 	case Succeeded:
@@ -351,7 +353,7 @@ func (s *State) failureInHand(job, run string) *Failure {
 	return nil
 }
 
-// merge takes in a second end in the same message: a preemption and an error
+// merge folds a second end of a run in the same message: a preemption and an error
 // belong together, in either order; t is that of the first.
 func (f *Failure) merge(ev *events.Event) {
 	if ev.Kind == events.RunPreempted {
@@ -361,7 +363,7 @@ func (f *Failure) merge(ev *events.Event) {
 	}
 }
 
-// gone notes the first proof that a run's pod is gone.
+// gone records the first proof that a run's pod is gone.
 func (s *State) gone(e *entry, r *Run) {
 	if r.Gone {
 		return

@@ -6,33 +6,32 @@ import (
 	"math"
 )
 
-// forgetIndex finds the jobs of one weight whose time has come. It spans what
-// is in the KV and what is not there yet; an entry that no longer agrees with
-// its job is passed over.
+// forgetIndex finds the jobs of one weight that can be forgotten. It covers entries in
+// the KV and those not there yet; an entry that no longer matches its job is ignored.
 type forgetIndex struct {
 	weight  uint8
-	pending termHeap // not yet in the KV
-	inKV    int64    // nothing to forget in the KV has a smaller base
+	pending termHeap // not in the KV yet
+	inKV    int64    // no entry in the KV has a smaller base
 }
 
-// pendingTerm is a term that is not yet in the KV.
+// pendingTerm is a term that is not in the KV yet.
 type pendingTerm struct {
 	base  int64
 	job   string
 	flush uint64
 }
 
-// termHeap has the term with the smallest base on top.
+// termHeap is a heap with the smallest base on top.
 type termHeap []pendingTerm
 
 func (h termHeap) Len() int           { return len(h) }
 func (h termHeap) Less(i, j int) bool { return h[i].base < h[j].base }
 func (h termHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 
-// Push is heap.Interface's.
+// Push implements heap.Interface.
 func (h *termHeap) Push(x any) { *h = append(*h, x.(pendingTerm)) }
 
-// Pop is heap.Interface's.
+// Pop implements heap.Interface.
 func (h *termHeap) Pop() any {
 	old := *h
 	t := old[len(old)-1]
@@ -40,7 +39,7 @@ func (h *termHeap) Pop() any {
 	return t
 }
 
-// findEarliest looks for the smallest base in the KV that is not below from.
+// findEarliest finds the smallest base in the KV that is not less than from.
 func (x *forgetIndex) findEarliest(kv KV, from int64) error {
 	x.inKV = math.MaxInt64
 	low := appendForgetBound(nil, term{weight: x.weight, base: from})
@@ -55,7 +54,7 @@ func (x *forgetIndex) findEarliest(kv KV, from int64) error {
 	return nil
 }
 
-// committed moves what the flush held over to the KV's side.
+// committed records that the entries of a flush are now in the KV.
 func (x *forgetIndex) committed(flush uint64) {
 	kept := x.pending[:0]
 	for _, t := range x.pending {
@@ -70,8 +69,8 @@ func (x *forgetIndex) committed(flush uint64) {
 	heap.Init(&x.pending)
 }
 
-// take removes and returns the jobs with a base below the cutoff. Each must be
-// looked at again: its job may have moved on.
+// take removes and returns the jobs with a base below the cutoff. The caller must check
+// each of them again, because the job may have changed.
 func (x *forgetIndex) take(kv KV, cutoff int64) ([]string, error) {
 	var jobs []string
 	for len(x.pending) > 0 && x.pending[0].base < cutoff {
@@ -93,8 +92,8 @@ func (x *forgetIndex) take(kv KV, cutoff int64) ([]string, error) {
 	return jobs, x.findEarliest(kv, cutoff)
 }
 
-// forget drops what is past its horizon at the watermark that the message in
-// hand brings (SEMANTICS 1: before the message is folded).
+// forget removes the jobs whose horizon has passed at the watermark of the current
+// message (SEMANTICS 1: before the message is folded).
 func (s *State) forget() {
 	for i := range s.forgets {
 		x := &s.forgets[i]
@@ -123,7 +122,7 @@ func (s *State) drop(e *entry) {
 	e.indexed = term{}
 }
 
-// reindex keeps the forget index in step with the jobs that the message touched.
+// reindex updates the forget index for the jobs that the message touched.
 func (s *State) reindex() {
 	for _, e := range s.touched {
 		e.touched = false

@@ -2,42 +2,42 @@ package projection
 
 import "slices"
 
-// Job is what is kept of one job.
+// Job is the state of one job.
 type Job struct {
 	ID string
 
-	// From its SubmitJob; Known is false while that was not seen.
+	// From its SubmitJob; Known is false until that has been seen.
 	Known          bool
 	Queue, Set     string
-	RetryPolicies  string // the annotation as it stands
+	RetryPolicies  string // the annotation, verbatim
 	FailFast       bool
 	GangID         string
-	GangSize       string // the annotation as it stands
+	GangSize       string // the annotation, verbatim
 	InitContainers []string
-	GraceSeconds   int64 // as submitted; 0 when unset
+	GraceSeconds   int64 // as submitted; 0 if unset
 
 	// From its runs.
-	Runs        uint32   // run ids seen; the next run's index
+	Runs        uint32   // number of run ids seen; the next run's index
 	Open        uint32   // of them, not ended
-	Latest      *Run     // the run that became known last; nil when Runs is 0
-	Older       bool     // records of other runs were written
+	Latest      *Run     // the run that became known last; nil if Runs is 0
+	Older       bool     // there are records of other runs
 	FailedNodes []string // nodes of attempted failed runs, each once, in order of failure
 
 	// From decisions.
 	Rules         []RuleCount // in order of their first grant
-	Granted       uint32      // retries that count
+	Granted       uint32      // retries that count against limits
 	LegacyReturns uint32      // decided returned leases that were attempted
 
 	CancelRequested bool
-	Cancelled       bool  // a CancelledJob was seen
+	Cancelled       bool  // there was a CancelledJob
 	Ended           bool  // succeeded, cancelled, rejected or failed by us
-	EndedAt         int64 // watermark when it ended
-	FirstSeen       int64 // watermark when something was first kept for it
-	Verdict         bool  // the scheduler's own terminal verdict stands on the latest run
-	VerdictAt       int64 // watermark when it came
+	EndedAt         int64 // watermark at its end
+	FirstSeen       int64 // watermark when the first information about it was kept
+	Verdict         bool  // the latest run has the scheduler's own terminal verdict
+	VerdictAt       int64 // watermark at that verdict
 }
 
-// RuleCount is what one rule granted to the job.
+// RuleCount is the number of retries that one rule granted to the job.
 type RuleCount struct {
 	Policy, Rule     string
 	Granted, Ignored uint32
@@ -46,14 +46,14 @@ type RuleCount struct {
 // RunEnd is how a run ended.
 type RunEnd uint8
 
-// How a run ended. Their numbers are stored.
+// The ends of a run. Their numbers are stored.
 const (
 	NotEnded RunEnd = iota
 	Succeeded
 	Failed
 )
 
-// Outcome is what was made of a failed run. Its numbers are stored.
+// Outcome is the decision on a failed run. Its numbers are stored.
 type Outcome uint8
 
 // The outcomes of a failed run.
@@ -73,13 +73,13 @@ type Run struct {
 	LeasedNode  string // of its first JobRunLeased
 	RunningNode string // of its last JobRunRunning that named one
 	End         RunEnd
-	Preempted   bool // by event or error
+	Preempted   bool // according to an event or an error
 	Returned    bool // the lease was returned
 	Attempted   bool
 	Gone        bool // its pod is known to be gone
 	Outcome     Outcome
 	RetryAfter  int64 // of its requeue; Unix nanoseconds
-	ReadyAfter  int64 // what a RetryReady would say; RetryAfter once it was said
+	ReadyAfter  int64 // RetryAfter after a RetryReady; equal to RetryAfter once there was one
 }
 
 // Grant counts one retry of a rule, or one that it ignored.
@@ -99,7 +99,7 @@ func (j *Job) Grant(policy, rule string, ignored bool) {
 	j.Granted++
 }
 
-// avoid remembers the node of an attempted failed run.
+// avoid records the node of an attempted failed run.
 func (j *Job) avoid(node string) {
 	if node == "" {
 		return
@@ -110,14 +110,14 @@ func (j *Job) avoid(node string) {
 	j.FailedNodes = append(j.FailedNodes, node)
 }
 
-// term says when a job may be forgotten: so many horizons after a base.
-// Weight 0: never.
+// term defines when a job may be forgotten: a number of horizons (the weight) after a
+// base. Weight 0: never.
 type term struct {
 	weight uint8
 	base   int64
 }
 
-// term follows from the job alone (SEMANTICS 1, last point).
+// term returns the job's term, which depends only on the job (SEMANTICS 1, last point).
 func (j *Job) term() term {
 	switch {
 	case !j.Known:

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// The first byte of a key says what stands under it.
+// The first byte of a key is the kind of its record.
 const (
 	metaKey   = 'm'
 	jobKey    = 'j'
@@ -14,7 +14,7 @@ const (
 	forgetKey = 'x'
 )
 
-// Clear deletes everything that a State keeps.
+// Clear deletes all records of a State.
 func Clear(b Batch) error {
 	for _, first := range []byte{jobKey, runKey, setKey, forgetKey} {
 		if err := b.DeleteRange([]byte{first}, []byte{first + 1}); err != nil {
@@ -26,8 +26,8 @@ func Clear(b Batch) error {
 
 func appendJobKey(b []byte, job string) []byte { return append(append(b, jobKey), job...) }
 
-// appendEscaped writes a string that something follows: 00 becomes 00 FF, and
-// 00 01 ends it, so that keys sort by the strings and no string is a prefix of another.
+// appendEscaped appends a string that something follows: 00 becomes 00 FF, and 00 01
+// ends it, so that keys sort like the strings and no string is a prefix of another.
 func appendEscaped(b []byte, s string) []byte {
 	for i := range len(s) {
 		b = append(b, s[i])
@@ -44,7 +44,7 @@ func appendSetPrefix(b []byte, queue, set string) []byte {
 	return appendEscaped(appendEscaped(append(b, setKey), queue), set)
 }
 
-// appendForgetKey sorts by weight and base, also for negative bases.
+// appendForgetKey appends a key that sorts by weight and base, also for negative bases.
 func appendForgetKey(b []byte, t term, job string) []byte {
 	return append(appendForgetBound(b, t), job...)
 }
@@ -63,8 +63,8 @@ func splitForgetKey(key []byte) (term, string, bool) {
 	return term{weight: key[1], base: base}, string(key[10:]), true
 }
 
-// after is the first key that is greater than every key with the prefix. The
-// prefixes here end in a byte below FF.
+// after returns the first key that is greater than every key with the prefix. The
+// prefixes used here end in a byte less than FF.
 func after(prefix []byte) []byte {
 	end := append([]byte(nil), prefix...)
 	end[len(end)-1]++

@@ -39,7 +39,7 @@ func (m *Memory) Scan(from, to []byte, visit func(key, value []byte) bool) error
 // NewBatch begins a batch.
 func (m *Memory) NewBatch() Batch { return &memoryBatch{} }
 
-// Commit takes in a batch of this store and the meta record that belongs to it.
+// Commit applies a batch of this store, with its meta record.
 func (m *Memory) Commit(b Batch, meta []byte) error {
 	for _, op := range b.(*memoryBatch).ops {
 		switch {
@@ -62,13 +62,13 @@ func (m *Memory) Commit(b Batch, meta []byte) error {
 	return nil
 }
 
-// Sync has nothing to do.
+// Sync does nothing.
 func (m *Memory) Sync() error { return nil }
 
-// Meta is what was committed last, or nil.
+// Meta returns the meta record that was committed last, or nil.
 func (m *Memory) Meta() ([]byte, error) { return m.meta, nil }
 
-// Close has nothing to do.
+// Close does nothing.
 func (m *Memory) Close() error { return nil }
 
 type memoryBatch struct{ ops []memoryOp }

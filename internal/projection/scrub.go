@@ -14,7 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Tables lists the table files of a store, by name; none where there is no store.
+// Tables lists the table files of a store by name; it is empty if there is no store.
 func Tables(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -33,9 +33,8 @@ func Tables(dir string) ([]string, error) {
 	return names, nil
 }
 
-// CheckTable compares each block of a table file with its checksum. read is called
-// with the bytes of each read before it; its error ends the check. Damage is
-// ErrCorrupt.
+// CheckTable verifies the checksum of each block of a table file. It calls read with the
+// number of bytes before each read; an error of read ends the check. Damage is ErrCorrupt.
 func CheckTable(path string, read func(n int) error) error {
 	f, err := vfs.Default.Open(path)
 	if err != nil {
@@ -62,7 +61,7 @@ func tableError(path string, err error) error {
 	return fmt.Errorf("check table %s: %w", path, err)
 }
 
-// pacedFile is a file that is read no faster than read allows.
+// pacedFile is a file that is read no faster than read permits.
 type pacedFile struct {
 	vfs.File
 	read func(n int) error

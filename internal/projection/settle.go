@@ -2,10 +2,10 @@ package projection
 
 import "github.com/refloat/refloat/events"
 
-// classify says of each failure what is known once its message is folded: what
-// kind of end it was, and the node, which is fixed here (SEMANTICS 2). It comes
-// before any of them is settled: also the node of a run that failed later in
-// the same message is one that the job failed on.
+// classify determines, for each failure of a folded message, how the run ended, and its
+// node, which is final from here on (SEMANTICS 2). This happens before any failure is
+// settled, because the node of a run that failed later in the same message is also one
+// on which the job failed.
 func (s *State) classify() {
 	for i := range s.msg.failures {
 		f := &s.msg.failures[i]
@@ -21,7 +21,7 @@ func (s *State) classify() {
 	}
 }
 
-// settle says of failure i of the current message whether it is decided.
+// settle determines whether failure i of the current message is decided.
 func (s *State) settle(i int) *Failure {
 	f := &s.msg.failures[i]
 	f.Skip = skip(f.Job, f.Run)
@@ -55,15 +55,15 @@ func skip(j *Job, r *Run) Skip {
 	return Decide
 }
 
-// Decided is what the state must know of a decision.
+// Decided is the part of a decision that the state needs.
 type Decided struct {
 	Requeue, Shadow        bool
-	Policy, Rule           string // what a granted or ignored retry counts under; empty: nothing counts
+	Policy, Rule           string // what a granted or ignored retry is counted under; empty: it is not counted
 	Ignored                bool
 	RetryAfter, ReadyAfter int64 // Unix nanoseconds
 }
 
-// apply takes in the decision on a settled failure.
+// apply applies the decision on a settled failure.
 func (s *State) apply(f *Failure, d Decided) {
 	j, r := f.Job, f.Run
 	if r.Returned && r.Attempted {
@@ -95,14 +95,14 @@ func (s *State) provenInHand(job, run string) bool {
 	return false
 }
 
-// Readiness is a retry that need not wait for its old run any longer.
+// Readiness is a retry that no longer needs to wait for its old run.
 type Readiness struct {
 	JobID, RunID string
 	RetryAfter   int64
 }
 
-// release hands on the retries whose old run is now known to be gone, in order of
-// proof, and takes that in (SEMANTICS 8).
+// release passes on the retries whose old run is now known to be gone, in order of
+// proof, and applies that (SEMANTICS 8).
 func (s *State) release(h Handler) {
 	for _, refs := range [][]runRef{s.msg.proven, s.msg.proofs} {
 		for _, ref := range refs {

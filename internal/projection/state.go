@@ -6,47 +6,46 @@ import (
 	"strings"
 )
 
-// KV is where State finds what is not in memory.
+// KV is the store from which State loads what is not in memory.
 type KV interface {
-	// Get returns the value under key, or nil. The value may be used until the next call.
+	// Get returns the value under key, or nil. The value is valid until the next call.
 	Get(key []byte) ([]byte, error)
 	// Scan visits the keys in [from, to) in order until visit returns false.
 	Scan(from, to []byte, visit func(key, value []byte) bool) error
 }
 
-// Batch takes what changed. It becomes visible in the KV when its owner
-// commits it, which may be later and never out of order.
+// Batch receives changes. They become visible in the KV when its owner commits the
+// batch, which may be later but never out of order.
 type Batch interface {
 	Set(key, value []byte) error
 	Delete(key []byte) error
 	DeleteRange(from, to []byte) error
 }
 
-// State is the projection of one partition: a write-back cache over a KV. What
-// was flushed into a batch stays in memory until Committed says that the KV
-// has it, so a reader of State never sees less than what was folded.
+// State is the projection of one partition: a write-back cache over a KV. Changes that
+// were flushed into a batch stay in memory until Committed reports that the KV has them,
+// so a reader of State always sees everything that was folded.
 //
-// State is not safe for concurrent use. After an error of the KV it must be
-// dropped.
+// State is not safe for concurrent use. After an error of the KV it must be discarded.
 type State struct {
 	// Watermark is the greatest event time folded, in Unix nanoseconds;
 	// math.MinInt64 before the first event.
 	Watermark int64
-	// Horizon is how long after its end a job is kept, in nanoseconds.
+	// Horizon is how long a job is kept after its end, in nanoseconds.
 	Horizon int64
 
 	kv  KV
 	err error
 
 	recent, older map[string]*entry // two generations of the cache
-	olderFlush    uint64            // what is in older was last changed in this flush or before
+	olderFlush    uint64            // the entries in older were last changed in this flush or before
 	cacheSize     int
 	flushes       uint64 // batches written so far
-	committed     uint64 // of them, in the KV
+	committed     uint64 // number of them that are in the KV
 
 	dirty    []*entry       // changed since the last flush
-	touched  []*entry       // changed by the message in hand
-	newInSet []setMember    // set members not yet in the KV
+	touched  []*entry       // changed by the current message
+	newInSet []setMember    // set members not in the KV yet
 	forgets  [2]forgetIndex // by weight: 1, verdictWeight
 
 	msg   message
@@ -54,20 +53,20 @@ type State struct {
 	names map[string]string // see intern
 }
 
-// entry is one job in the cache. A nil job is one that is not kept.
+// entry is one job in the cache. If job is nil, the job is not kept.
 type entry struct {
 	id      string
 	job     *Job
-	runs    map[string]*Run // of the job, not the latest; may lack some that are in the KV
+	runs    map[string]*Run // runs of the job except the latest; some may be only in the KV
 	changed []*Run          // of runs, since the last flush
 
-	promoted []string   // runs that became the latest, and stand in the KV no longer
-	whole    bool       // all runs of the job are here: what the KV has is nobody's
-	inKV     bool       // something of the job, or of one forgotten, may stand in the KV
-	wipe     bool       // runs of a forgotten job are to be deleted from the KV
-	indexed  term       // under which the job can be found in the forget index
-	stored   term       // under which it stands in the KV
-	member   *setMember // the set under which it stands in the KV
+	promoted []string   // runs that became the latest, and are no longer in the KV
+	whole    bool       // all runs of the job are here: anything in the KV is obsolete
+	inKV     bool       // something of the job, or of a forgotten one, may be in the KV
+	wipe     bool       // runs of a forgotten job must be deleted from the KV
+	indexed  term       // under which the job is in the forget index
+	stored   term       // under which it is in the KV
+	member   *setMember // the set under which it is in the KV
 	dirty    bool
 	touched  bool
 }
@@ -80,8 +79,8 @@ type setMember struct {
 // defaultCacheSize is the number of jobs in one generation of the cache.
 const defaultCacheSize = 1 << 16
 
-// NewState opens the projection that kv holds, with the watermark and horizon
-// that were committed with it.
+// NewState opens the projection in kv, with the watermark and horizon that were
+// committed with it.
 func NewState(kv KV, watermark, horizon int64) (*State, error) {
 	s := &State{
 		Watermark: watermark, Horizon: horizon, kv: kv,
@@ -99,15 +98,15 @@ func NewState(kv KV, watermark, horizon int64) (*State, error) {
 // NoWatermark is the watermark before the first event.
 const NoWatermark = math.MinInt64
 
-// fail keeps the first error: folding goes on with what it has, and the caller
-// drops the state when the message ends.
+// fail keeps the first error: folding continues with what it has, and the caller
+// discards the state at the end of the message.
 func (s *State) fail(err error) {
 	if s.err == nil {
 		s.err = err
 	}
 }
 
-// entry finds a job's place in the cache, loading it when it is not there.
+// entry returns a job's entry in the cache, loading it if necessary.
 func (s *State) entry(job string) *entry {
 	if e := s.recent[job]; e != nil {
 		return e
@@ -144,8 +143,8 @@ func (s *State) load(job string) *entry {
 	return e
 }
 
-// intern returns a string of its own for a name that many jobs share: a queue,
-// a set, a node. It forgets all names when there are too many.
+// intern returns a shared copy of a name that many jobs have: a queue, a set, a node.
+// It drops all names if there are too many.
 func (s *State) intern(name string) string {
 	if own, ok := s.names[name]; ok {
 		return own
@@ -160,7 +159,7 @@ func (s *State) intern(name string) string {
 
 const maxNames = 1 << 13
 
-// run finds a run of an entry's job, or nil.
+// run returns a run of an entry's job, or nil.
 func (s *State) run(e *entry, id string) *Run {
 	j := e.job
 	switch {
@@ -199,7 +198,7 @@ func (e *entry) keepRun(r *Run) {
 	e.runs[r.ID] = r
 }
 
-// touch marks an entry as changed by the message in hand.
+// touch marks an entry as changed by the current message.
 func (s *State) touch(e *entry) {
 	if !e.dirty {
 		e.dirty = true
@@ -220,8 +219,8 @@ func (s *State) touchRun(e *entry, r *Run) {
 	}
 }
 
-// Flush writes into b what changed since the last Flush and returns the
-// flush's number, which Committed takes when b is in the KV.
+// Flush writes the changes since the last Flush to b and returns the flush's number.
+// Pass this number to Committed when b is in the KV.
 func (s *State) Flush(b Batch) (uint64, error) {
 	s.flushes++
 	for _, e := range s.dirty {
@@ -241,7 +240,7 @@ func (s *State) Flush(b Batch) (uint64, error) {
 func (s *State) flushEntry(e *entry, b Batch) error {
 	e.dirty = false
 	if e.job == nil && !e.inKV {
-		return nil // it came and went between two flushes
+		return nil // created and deleted between two flushes
 	}
 	if e.wipe {
 		e.wipe = false
@@ -308,10 +307,10 @@ func (s *State) flushIndexes(e *entry, b Batch) error {
 	return nil
 }
 
-// Unflushed is the number of jobs that changed since the last Flush.
+// Unflushed returns the number of jobs that changed since the last Flush.
 func (s *State) Unflushed() int { return len(s.dirty) }
 
-// Committed says that the KV holds every flush up to this one.
+// Committed records that the KV has every flush up to this one.
 func (s *State) Committed(flush uint64) {
 	s.committed = flush
 	members := s.newInSet[:0]

@@ -10,21 +10,20 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Store keeps one partition's records in a Pebble directory of its own.
+// Store keeps one partition's records in its own Pebble directory.
 //
-// Where Pebble notices damage, also in the background, every later call returns
-// ErrCorrupt. Where it cannot write any more it ends the process by
-// Logger.Fatalf; what was synced stays.
+// After Pebble has detected damage, also in the background, every call returns ErrCorrupt.
+// If Pebble can no longer write, it ends the process by Logger.Fatalf; synced data is kept.
 type Store struct {
 	db      *pebble.DB
 	lock    *pebble.Lock
 	logger  pebble.Logger
 	damaged atomic.Pointer[error]
 
-	manifest atomic.Value // path of the current one, a string
+	manifest atomic.Value // path of the current MANIFEST, a string
 }
 
-// StoreConfig says where a Store lives and what it may use.
+// StoreConfig defines the directory of a Store and its resources.
 type StoreConfig struct {
 	FS         vfs.FS
 	Dir        string
@@ -32,7 +31,7 @@ type StoreConfig struct {
 	Logger     pebble.Logger
 }
 
-// OpenStore opens or creates a store. A second process is refused by Pebble's lock.
+// OpenStore opens or creates a store. Pebble's lock keeps out a second process.
 func OpenStore(c StoreConfig) (*Store, error) {
 	if c.CacheBytes == 0 {
 		c.CacheBytes = 16 << 20
@@ -67,7 +66,7 @@ func (s *Store) open(c StoreConfig) (err error) {
 		FormatMajorVersion: pebble.FormatNewest,
 		MemTableSize:       16 << 20,
 		EventListener: &pebble.EventListener{
-			// Who reads what is damaged gets an error; without this, the process panics.
+			// Readers of damaged data get an error; without this, the process panics.
 			DataCorruption:  func(i pebble.DataCorruptionInfo) { s.NoteDamage(i.Details) },
 			BackgroundError: s.background,
 			ManifestCreated: func(i pebble.ManifestCreateInfo) { s.manifest.Store(i.Path); s.markManifest(c.FS, c.Dir) },
@@ -114,8 +113,8 @@ func (s *Store) Scan(from, to []byte, visit func(key, value []byte) bool) error 
 // NewBatch begins a batch.
 func (s *Store) NewBatch() Batch { return storeBatch{s.db.NewBatch()} }
 
-// Commit makes a batch of this store visible, with the meta record that belongs
-// to it. It is durable after the next Sync.
+// Commit makes a batch of this store visible, with its meta record. It is durable
+// after the next Sync.
 func (s *Store) Commit(b Batch, meta []byte) error {
 	if err := s.Whole(); err != nil {
 		return err
