@@ -10,8 +10,8 @@ import (
 	"github.com/refloat/refloat/internal/projection"
 )
 
-// The category and subcategory by which an executor says that a job ran past
-// its active deadline (SEMANTICS 2).
+// The category and subcategory by which an executor reports that a job ran past its
+// active deadline (SEMANTICS 2).
 const (
 	categoryInternal          = "internal"
 	subcategoryActiveDeadline = "active-deadline"
@@ -23,8 +23,8 @@ const (
 	maxGrace = 300 * time.Second
 )
 
-// factsOf says what rules may see of a failure (SEMANTICS 2). It reuses the
-// containers of f.
+// factsOf returns the facts of a failure that rules can match (SEMANTICS 2). It reuses
+// the containers of f.
 func factsOf(f *policy.Failure, failure *projection.Failure) {
 	job := failure.Job
 	containers := f.Containers[:0]
@@ -90,7 +90,8 @@ func contains(names []string, name string) bool {
 	return slices.Contains(names, name)
 }
 
-// isGang: an id, and a cardinality in digits that is 2 or more (SEMANTICS 3.1).
+// isGang reports whether there is an id and a numeric cardinality of at least 2
+// (SEMANTICS 3.1).
 func isGang(id, size string) bool {
 	if id == "" || size == "" {
 		return false
@@ -114,7 +115,7 @@ func graceOf(seconds int64) time.Duration {
 	return max(minGrace, time.Duration(seconds)*time.Second)
 }
 
-// countsOf says what the job was granted so far. It reuses the rules of c.
+// countsOf returns the retries granted to the job so far. It reuses the rules of c.
 func countsOf(c *policy.Counts, job *projection.Job) {
 	c.Rules = c.Rules[:0]
 	for _, r := range job.Rules {
@@ -126,8 +127,8 @@ func countsOf(c *policy.Counts, job *projection.Job) {
 	c.Granted, c.LegacyReturns = job.Granted, job.LegacyReturns
 }
 
-// Explain evaluates a failure as Step does, and also returns what the rules
-// saw, the counts before it, and the ladder of rules.
+// Explain evaluates a failure as Step does, and also returns the facts that the rules
+// saw, the counts before the failure, and how each rule was evaluated.
 func Explain(set *policy.Set, f *projection.Failure) Explanation {
 	var x Explanation
 	factsOf(&x.Facts, f)
@@ -139,11 +140,11 @@ func Explain(set *policy.Set, f *projection.Failure) Explanation {
 	return x
 }
 
-// Explanation is a verdict with all that led to it.
+// Explanation is a verdict with everything that led to it.
 type Explanation struct {
 	Facts   policy.Failure
 	Before  policy.Counts
 	Verdict policy.Verdict
 	Rungs   []policy.Rung
-	Delay   *policy.Arithmetic // nil: no delay that a policy asked for
+	Delay   *policy.Arithmetic // nil: no policy asked for a delay
 }

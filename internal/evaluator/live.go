@@ -11,27 +11,27 @@ import (
 	"github.com/refloat/refloat/internal/projection"
 )
 
-// inFlight is an envelope that was published and not yet read back, with what
-// is to be committed when it is.
+// inFlight is an envelope that was published and not read back yet, with what to commit
+// when it is.
 type inFlight struct {
 	end     chain.End // after it
 	env     *chain.Envelope
 	records []chain.Record
 	batch   projection.Batch
 	flush   uint64
-	after   meta // but for the envelope's own position in the log
+	after   meta // except for the envelope's own position in the log
 	sentAt  int64
-	// published is the publish time of the last message answered.
+	// published is the publish time of the last message that the envelope covers.
 	published int64
 }
 
-// liveReaders are the follower's readers, taken over, with what it had read ahead.
+// liveReaders are the readers taken over from the follower, with what it had read ahead.
 type liveReaders struct {
 	events, decisions eventlog.Reader
 	input             []eventlog.Message
 	back              []eventlog.Message
 	inputBuf, backBuf []eventlog.Message
-	published         int64 // of the last message that fill took
+	published         int64 // of the last message that fill processed
 	past              chain.Past
 }
 
@@ -48,7 +48,8 @@ func (o *Owner) startLive() (err error) {
 	return nil
 }
 
-// advanceLive: first what came back, then a new policy generation, then new input.
+// advanceLive handles, in this order, envelopes that came back, a new policy generation,
+// and new input.
 func (o *Owner) advanceLive(now int64) (bool, error) {
 	back, err := o.readBack(now)
 	if err != nil {
@@ -67,7 +68,7 @@ func (o *Owner) advanceLive(now int64) (bool, error) {
 	return back || sent, err
 }
 
-// readBack judges what stands in the decision log, and commits what is ours.
+// readBack processes the decision log, and commits our own envelopes.
 func (o *Owner) readBack(now int64) (bool, error) {
 	committed := false
 	for {
@@ -109,8 +110,8 @@ func (o *Owner) readBack(now int64) (bool, error) {
 	return true, o.point(PointAcked)
 }
 
-// accept takes one message of the decision log. An accepted envelope that is
-// not the oldest one awaited, byte for byte, means that the partition is lost.
+// accept processes one message of the decision log. If an accepted envelope is not,
+// byte for byte, the oldest one awaited, the partition is lost.
 func (o *Owner) accept(m *eventlog.Message, now int64) (bool, error) {
 	if len(o.window) == 0 || o.window[0].env.Link != o.place.Chain.Link || o.window[0].end.Link != chain.Link(m.Payload) {
 		return false, o.refuse(m)
@@ -131,9 +132,9 @@ func (o *Owner) accept(m *eventlog.Message, now int64) (bool, error) {
 	return true, nil
 }
 
-// refuse takes a message of the decision log that is not, byte for byte, the
-// oldest envelope awaited, which was built on the last accepted one: it must be
-// one to ignore.
+// refuse processes a message of the decision log that is not, byte for byte, the oldest
+// awaited envelope, which was built on the last accepted one: the message must be one
+// to ignore.
 func (o *Owner) refuse(m *eventlog.Message) error {
 	acc, why, err := o.place.Chain.Offer(m.Payload)
 	if why == chain.LostClaim {
@@ -150,8 +151,8 @@ func (o *Owner) refuse(m *eventlog.Message) error {
 	return nil
 }
 
-// answer publishes one envelope: activations if there are any, then the records
-// of the input that is here.
+// answer publishes one envelope: activations if there are any, then the records of the
+// available input.
 func (o *Owner) answer(now int64) (bool, error) {
 	if len(o.live.input) == 0 {
 		n, err := o.live.events.Read(o.live.inputBuf)
@@ -184,7 +185,7 @@ func (o *Owner) answer(now int64) (bool, error) {
 	return true, o.publish(env, records, now)
 }
 
-// fill steps through the input that is here, as far as one envelope goes.
+// fill steps through the available input, up to the size of one envelope.
 func (o *Owner) fill(env *chain.Envelope, records []chain.Record) ([]chain.Record, error) {
 	size := 0
 	o.live.published = 0
@@ -209,7 +210,7 @@ func (o *Owner) fill(env *chain.Envelope, records []chain.Record) ([]chain.Recor
 	return records, nil
 }
 
-// kept are records that outlive the Step that made them.
+// kept copies records so that they outlive the Step that made them.
 func kept(records []chain.Record) []chain.Record {
 	for i, r := range records {
 		if d, ok := r.(*chain.Decision); ok {
@@ -220,15 +221,15 @@ func kept(records []chain.Record) []chain.Record {
 	return records
 }
 
-// softEnvelopeBytes is where an envelope is cut: what one more message parks
+// softEnvelopeBytes is the size at which an envelope is cut: one more parked message
 // still fits below the limit of an envelope.
 const softEnvelopeBytes = chain.MaxEnvelopeBytes - maxMessageBytes
 
 // maxMessageBytes is the largest message that Armada's producers send.
 const maxMessageBytes = 4 << 20
 
-// activations are the records that must stand at the front of the next
-// envelope, put into force here.
+// activations returns the records that must come first in the next envelope, and puts
+// them in force here.
 func (o *Owner) activations() []chain.Record {
 	var front []chain.Record
 	if next := nextSemantics(o.proc.Progress.Semantics, o.cfg.Semantics); next != o.proc.Progress.Semantics {
@@ -242,7 +243,7 @@ func (o *Owner) activations() []chain.Record {
 	return front
 }
 
-// publish sends an envelope and keeps what is to be committed when it comes back.
+// publish sends an envelope and keeps what to commit when it comes back.
 func (o *Owner) publish(env *chain.Envelope, records []chain.Record, now int64) error {
 	raw := env.Append(nil)
 	link := chain.Link(raw)

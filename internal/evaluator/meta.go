@@ -15,12 +15,12 @@ type meta struct {
 	Progress  Progress
 	Watermark int64
 	Horizon   int64
-	// Rebuilding: the state is being rebuilt, and the chain does not say so yet. It is
-	// of use to nobody but the owner that commits it.
+	// Rebuilding: the state is being rebuilt, and the chain does not record this yet. Only
+	// the owner that commits such a state can use it.
 	Rebuilding bool `json:",omitempty"`
 }
 
-// PlaceIn is how far a store's state came; follow.Beginning for an empty one.
+// PlaceIn returns the position of a store's state; follow.Beginning for an empty one.
 func PlaceIn(store Store) (follow.Place, error) {
 	b, err := store.Meta()
 	if err != nil {
@@ -40,7 +40,7 @@ func emptyMeta() meta {
 	return meta{Place: follow.Beginning, Watermark: projection.NoWatermark, Horizon: DefaultHorizon}
 }
 
-// encode writes a version byte and JSON: it is written once per envelope.
+// encode returns a version byte and JSON; it is called once per envelope.
 func (m *meta) encode() ([]byte, error) {
 	b, err := json.Marshal(m)
 	if err != nil {

@@ -22,7 +22,7 @@ type Store interface {
 	Meta() ([]byte, error)
 }
 
-// Config is what an Owner works on. Partition, Store, Events, Decisions,
+// Config is the configuration of an Owner. Partition, Store, Events, Decisions,
 // Policies, Publisher and Random are required.
 type Config struct {
 	Partition int
@@ -33,46 +33,46 @@ type Config struct {
 	Publisher eventlog.Publisher
 	Random    io.Reader // for owner ids
 
-	// Window is how many envelopes may be published and not read back (8).
+	// Window is the maximum number of envelopes published and not read back (8).
 	Window int
-	// Stretch is how many messages an envelope answers at most (1024).
+	// Stretch is the maximum number of messages that an envelope covers (1024).
 	Stretch int
-	// Patience is how long an envelope may take to be read back (30 s).
+	// Patience is the timeout for reading back an envelope (30 s).
 	Patience time.Duration
-	// Semantics is the least version of SEMANTICS to decide by: an owner activates it
-	// where the log names an earlier one. 0: the version that the log names, which for
-	// an empty log is the newest. A version is never taken back.
+	// Semantics is the minimum version of SEMANTICS to decide by: an owner activates it
+	// if the log names an earlier one. 0: the version that the log names; for an empty log,
+	// the newest. An activation cannot be undone.
 	Semantics uint32
-	// AcceptPartitions says that events may have this number of partitions now,
+	// AcceptPartitions acknowledges that events now has this number of partitions,
 	// although the chain was written with another (ErrRepartitioned).
 	AcceptPartitions int
-	// AcceptHistory says where to go on where events no longer reach back to the
-	// end of the chain (ErrHistory), exclusive; Start: at the first message held.
-	// On an empty chain it is where to begin. nil: refuse.
+	// AcceptHistory is where to continue if events no longer reaches back to the end of
+	// the chain (ErrHistory), exclusive; Start: at the first message held. On an empty
+	// chain it is where to begin. nil: refuse.
 	AcceptHistory *eventlog.Position
-	// AcceptEmptyDecisions says that an empty decision log was always empty
+	// AcceptEmptyDecisions acknowledges that an empty decision log was always empty
 	// (ErrEmptied).
 	AcceptEmptyDecisions bool
-	// Acknowledged, if set, tells how far evaluators acknowledged events; Start:
-	// not at all. It is asked where the chain is empty.
+	// Acknowledged, if set, returns the position up to which evaluators acknowledged
+	// events; Start: none. It is called if the chain is empty.
 	Acknowledged func() (eventlog.Position, error)
-	// AcceptedBy is who says so, for the record.
+	// AcceptedBy names who made these acknowledgements, for the record.
 	AcceptedBy string
-	// Synced, if set, is called when what was committed is durable: the place for
-	// acknowledgements and checkpoints. The store holds the state at the place.
+	// Synced, if set, is called when everything committed is durable, for acknowledgements
+	// and checkpoints. The store then holds the state at the position.
 	Synced func(place follow.Place) error
 	Hooks  Hooks
 }
 
-// Hooks let a program watch an owner. A nil field is not called.
+// Hooks let a program observe an owner. A nil field is not called.
 type Hooks struct {
-	// Point is called at each named point of the loop; its error stops the
-	// owner there, as a crash would.
+	// Point is called at each named point of the loop; its error stops the owner there,
+	// like a crash.
 	Point     func(point string) error
 	Committed func(c Commit)
 	Ignored   func(why chain.Ignored)
 	Phase     func(phase string)
-	// InForce is told the policy generation with which the owner goes live.
+	// InForce is called with the policy generation with which the owner goes live.
 	InForce func(generation uint64)
 }
 
@@ -82,8 +82,8 @@ type Commit struct {
 	Records  []chain.Record
 	At       eventlog.Position
 	Waited   time.Duration // from publishing to reading back
-	// Published is when the last message that it answers was published, in Unix
-	// nanoseconds by this log's clock; 0: it answers none.
+	// Published is when the last message that it covers was published, in Unix
+	// nanoseconds by this log's clock; 0: it covers none.
 	Published int64
 }
 
@@ -100,28 +100,28 @@ const (
 	PointCaughtUp  = "caught-up"
 )
 
-// Points lists them all.
+// Points lists all points.
 var Points = [...]string{
 	PointReceived, PointFolded, PointPublished, PointReadBack, PointCommitted, PointSynced, PointAcked, PointClaimed, PointCaughtUp,
 }
 
-// ErrLost says that someone else owns the partition now, or nobody can tell. Start over
-// with a new Owner after a random back-off.
+// ErrLost means that another owner has the partition now, or that this is unknown. Start
+// over with a new Owner after a random back-off.
 var ErrLost = errors.New("ownership lost")
 
-// Owner is one partition's life from restore to loss. Advance does what can be
-// done now; nothing in it waits.
+// Owner is the life cycle of one partition, from restore to loss. Advance does what can
+// be done now, and never blocks.
 type Owner struct {
 	cfg      Config
 	phase    phase
 	follower *follow.Follower
 	proc     *Processor
 	place    follow.Place // committed
-	claim    chain.Hash   // link of the claim, or of the accepted history, that we await
+	claim    chain.Hash   // link of the claim, or of the accepted history, that we are waiting for
 	skipTo   eventlog.Position
-	rebuild  *rebuild // nil: the state follows from all of the input
+	rebuild  *rebuild // nil: the state follows from the complete input
 	scan     *follow.Scan
-	cause    error // why scan looks
+	cause    error // the reason for the scan
 	sentAt   int64 // when it was sent
 
 	window   []inFlight
@@ -130,12 +130,12 @@ type Owner struct {
 	draining bool
 }
 
-// What only a person can say.
+// Errors that only an operator can resolve.
 var (
-	// ErrHistory says that events no longer reach back to the end of the chain.
+	// ErrHistory means that events no longer reaches back to the end of the chain.
 	ErrHistory = errors.New("events do not reach back to where the decision log ends")
-	// ErrRepartitioned says that events has another number of partitions than
-	// when the chain was written: job sets have moved.
+	// ErrRepartitioned means that the number of partitions of events has changed since the
+	// chain was written: job sets have moved.
 	ErrRepartitioned = errors.New("the number of partitions of events has changed")
 )
 
@@ -169,8 +169,8 @@ func NewOwner(c Config) *Owner {
 	return &Owner{cfg: c, skipTo: eventlog.Start}
 }
 
-// Advance does what can be done now, at a time in Unix nanoseconds, and says
-// whether that was anything. After an error the owner must be closed.
+// Advance does what can be done now, at a time in Unix nanoseconds, and reports whether
+// it did anything. After an error the owner must be closed.
 func (o *Owner) Advance(now int64) (bool, error) {
 	switch o.phase {
 	case restoring:
@@ -189,13 +189,14 @@ func (o *Owner) Advance(now int64) (bool, error) {
 	return false, fmt.Errorf("owner in phase %d", o.phase)
 }
 
-// Phase names what the owner is at, for people.
+// Phase returns the name of the owner's phase, for people.
 func (o *Owner) Phase() string { return phaseNames[o.phase] }
 
-// Drain makes the owner take no more input; what it published is still read back.
+// Drain stops the owner from processing more input; published envelopes are still read
+// back.
 func (o *Owner) Drain() { o.draining = true }
 
-// Changed are the channels that announce work for Advance; one may be nil.
+// Changed returns the channels that announce work for Advance; one may be nil.
 func (o *Owner) Changed() [3]<-chan struct{} {
 	if o.follower == nil {
 		return [3]<-chan struct{}{}
@@ -210,13 +211,13 @@ func (o *Owner) Changed() [3]<-chan struct{} {
 	return [3]<-chan struct{}{events, decisions, o.cfg.Policies.Changed()}
 }
 
-// Drained says that the owner is live and nothing that it published is open.
+// Drained reports that the owner is live and all its published envelopes are committed.
 func (o *Owner) Drained() bool { return o.phase == running && len(o.window) == 0 }
 
-// Place is how far the owner committed.
+// Place returns the position up to which the owner has committed.
 func (o *Owner) Place() follow.Place { return o.place }
 
-// Progress is how far its processor came, which may be ahead of Place.
+// Progress returns the progress of its processor, which may be ahead of Place.
 func (o *Owner) Progress() Progress {
 	if o.proc == nil {
 		return Progress{}
@@ -224,7 +225,7 @@ func (o *Owner) Progress() Progress {
 	return o.proc.Progress
 }
 
-// Close closes its readers; the store, the publisher and the logs are the caller's.
+// Close closes its readers; the store, the publisher and the logs belong to the caller.
 func (o *Owner) Close() (err error) {
 	if o.scan != nil {
 		err, o.scan = o.scan.Close(), nil
@@ -252,7 +253,7 @@ func (o *Owner) point(name string) error {
 	return o.cfg.Hooks.Point(name)
 }
 
-// restore goes back to the committed state.
+// restore returns to the committed state.
 func (o *Owner) restore() error {
 	b, err := o.cfg.Store.Meta()
 	if err != nil {
@@ -296,8 +297,8 @@ func (o *Owner) watchIgnored() {
 	}
 }
 
-// catchUp applies what the log holds beyond the committed state. At its end the
-// owner claims the partition.
+// catchUp applies what the log has after the committed state. At the end of the log
+// the owner claims the partition.
 func (o *Owner) catchUp(now int64) (bool, error) {
 	s, err := o.follower.Next()
 	if err != nil {
@@ -311,7 +312,7 @@ func (o *Owner) catchUp(now int64) (bool, error) {
 		return false, fmt.Errorf("find the end of decisions: %w", err)
 	}
 	if o.follower.Judged().Compare(end) < 0 {
-		return false, nil // more is on its way
+		return false, nil // more is about to arrive
 	}
 	if err := o.point(PointCaughtUp); err != nil {
 		return false, err
@@ -322,7 +323,7 @@ func (o *Owner) catchUp(now int64) (bool, error) {
 	return true, o.sendClaim(now)
 }
 
-// applyStretch folds a stretch with the decisions that stand in the log, and commits it.
+// applyStretch folds a batch with the decisions in the log, and commits it.
 func (o *Owner) applyStretch(s *follow.Stretch) error {
 	if r := s.Rebuilt(); r != nil && o.rebuild == nil {
 		return o.startRebuild(rebuild{from: r.From, until: s.Envelope.Seq})
@@ -343,7 +344,7 @@ func (o *Owner) applyStretch(s *follow.Stretch) error {
 	return o.commitStretch(s)
 }
 
-// commitStretch commits what a stretch changed.
+// commitStretch commits the changes of a batch.
 func (o *Owner) commitStretch(s *follow.Stretch) error {
 	batch := o.cfg.Store.NewBatch()
 	flush, err := o.proc.State.Flush(batch)
@@ -358,7 +359,7 @@ func (o *Owner) metaAt(place follow.Place) meta {
 	return meta{Place: place, Progress: o.proc.Progress, Watermark: o.proc.State.Watermark, Horizon: o.proc.State.Horizon, Rebuilding: o.rebuild != nil}
 }
 
-// commit makes one envelope's changes visible in the store, with the place that
+// commit makes one envelope's changes visible in the store, with the position that
 // belongs to them.
 func (o *Owner) commit(batch projection.Batch, flush uint64, m meta) error {
 	b, err := m.encode()
@@ -373,7 +374,7 @@ func (o *Owner) commit(batch projection.Batch, flush uint64, m meta) error {
 	return o.point(PointCommitted)
 }
 
-// sendClaim publishes a claim on the next epoch, at the end that was read.
+// sendClaim publishes a claim of the next epoch, at the end of the chain.
 func (o *Owner) sendClaim(now int64) error {
 	end := o.place.Chain
 	claim := &chain.OwnerClaim{Epoch: end.Epoch + 1, LastSeq: end.Seq, LastLink: end.Link, Partitions: uint32(o.cfg.Events.Partitions())}
@@ -408,8 +409,8 @@ func (o *Owner) sendAwaited(env *chain.Envelope, now int64) error {
 	return nil
 }
 
-// awaitClaim reads until the claim came back. If another owner's envelope came
-// first, that one stands, and this attempt is over.
+// awaitClaim reads until the claim comes back. If another owner's envelope comes first,
+// that one is effective, and this attempt has failed.
 func (o *Owner) awaitClaim(now int64) (bool, error) {
 	s, err := o.follower.Next()
 	if err != nil {
@@ -443,8 +444,8 @@ func (o *Owner) awaitClaim(now int64) (bool, error) {
 	return true, nil
 }
 
-// awaitPolicies reads the policies log to its end, and waits until the
-// generation in force is held.
+// awaitPolicies reads the policies log to its end, and waits until the generation in
+// force is available.
 func (o *Owner) awaitPolicies() (bool, error) {
 	if ended, err := o.cfg.Policies.AtEnd(); err != nil || !ended {
 		return false, err

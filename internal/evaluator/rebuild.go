@@ -10,21 +10,21 @@ import (
 	"github.com/refloat/refloat/internal/projection"
 )
 
-// A rebuild derives a state from the input that is still held, where the input that
-// the chain answers is not held from its beginning any more and no state is left that
-// reaches further. The chain says what was decided, so numbers, policies and versions
-// are exact; what is unknown are the jobs that were submitted before, and their counts.
+// A rebuild derives a state from the events that are left, if the log no longer holds
+// all input of the chain and no remaining state reaches far enough. The chain records what
+// was decided, so numbers, policies and versions are exact; unknown are the jobs that were
+// submitted before, and their counts.
 //
-// The state after a StateRebuilt is defined by the chain: every reader that meets the
-// record derives the same one. Until the record stands there, the state is nobody's
-// (meta.Rebuilding), and whoever finds it drops it.
+// The chain defines the state after a StateRebuilt: every reader that meets the record
+// derives the same one. Until the record is in the chain, the state is provisional
+// (meta.Rebuilding), and anyone who finds it discards it.
 type rebuild struct {
 	from  eventlog.Position
-	until uint64 // the envelope of the StateRebuilt; 0: ours is not written yet
+	until uint64 // the envelope of the StateRebuilt; 0: ours has not been written yet
 }
 
-// withoutInput goes on where events no longer hold what the decision log answers: it
-// looks for what the chain says of that.
+// withoutInput continues if events no longer holds the input of the chain: it searches
+// the chain for a StateRebuilt.
 func (o *Owner) withoutInput(cause error) (_ bool, err error) {
 	if !errors.Is(cause, follow.ErrInputGone) {
 		return false, cause
@@ -37,8 +37,8 @@ func (o *Owner) withoutInput(cause error) (_ bool, err error) {
 	return true, nil
 }
 
-// lookBack ends with a rebuild that the chain defines, or that the operator
-// acknowledges, or with ErrHistory.
+// lookBack ends with a rebuild that the chain defines or the operator acknowledges, or
+// with ErrHistory.
 func (o *Owner) lookBack() (bool, error) {
 	progress, done, err := o.scan.Advance()
 	if err != nil || !done {
@@ -65,7 +65,7 @@ func (o *Owner) lookBack() (bool, error) {
 	return true, o.startRebuild(rebuild{from: *accepted})
 }
 
-// startRebuild drops the state and begins again at the beginning of the chain.
+// startRebuild discards the state and starts over at the beginning of the chain.
 func (o *Owner) startRebuild(r rebuild) (err error) {
 	if err := o.Close(); err != nil {
 		return err
@@ -102,8 +102,8 @@ func (o *Owner) wipe() error {
 	return err
 }
 
-// rebuildStretch takes in what is known of a stretch. With the StateRebuilt that it
-// was for, a rebuild is over.
+// rebuildStretch applies what is known of a batch. The rebuild ends with the
+// StateRebuilt that it is for.
 func (o *Owner) rebuildStretch(s *follow.Stretch, logged *Logged) error {
 	if err := o.proc.Rebuild(s.Messages, logged); err != nil {
 		return err
@@ -114,7 +114,7 @@ func (o *Owner) rebuildStretch(s *follow.Stretch, logged *Logged) error {
 	return o.commitStretch(s)
 }
 
-// sendRebuilt publishes that the state was rebuilt, from where, and by whose word.
+// sendRebuilt publishes that the state was rebuilt, from where, and who acknowledged it.
 func (o *Owner) sendRebuilt(now int64) error {
 	end := o.place.Chain
 	return o.sendAwaited(&chain.Envelope{

@@ -9,8 +9,8 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// mustHold: what the state follows from was durable, so logs that end earlier
-// have lost it, or are other logs.
+// mustHold returns an error if a log ends before the state's position: the state follows
+// from durable messages, so the log has lost them, or is a different one.
 func (o *Owner) mustHold(place follow.Place) error {
 	for _, l := range []struct {
 		name  string
@@ -28,7 +28,7 @@ func (o *Owner) mustHold(place follow.Place) error {
 	return nil
 }
 
-// mayClaim refuses what only a person can say, and finds where an accepted
+// mayClaim refuses what only an operator can resolve, and finds where an accepted
 // history begins.
 func (o *Owner) mayClaim() error {
 	if err := o.mayBegin(); err != nil {
@@ -58,14 +58,14 @@ func (o *Owner) mayClaim() error {
 		o.skipTo = to
 		return nil
 	}
-	return o.follower.OpenInput() // refused before anything is written
+	return o.follower.OpenInput() // refuse before anything is written
 }
 
-// ErrEmptied says that the decision log is empty although it was not always.
+// ErrEmptied means that the decision log is empty although it may have held decisions.
 var ErrEmptied = errors.New("the decision log is empty, and may not always have been")
 
-// mayBegin refuses to begin a chain where there may have been one: it would count from
-// zero.
+// mayBegin refuses to begin a chain if there may have been one, because counts would
+// restart at zero.
 func (o *Owner) mayBegin() error {
 	if o.place.Chain.Seq > 0 || o.cfg.AcceptEmptyDecisions {
 		return nil
@@ -79,7 +79,7 @@ func (o *Owner) mayBegin() error {
 	if err != nil {
 		return fmt.Errorf("find the end of decisions: %w", err)
 	}
-	// A topic that holds nothing cannot show that it never did; what was acknowledged can.
+	// An empty topic cannot prove that it was always empty; the acknowledged position can.
 	if begin != eventlog.Start && (end != eventlog.Start || o.cfg.Acknowledged == nil) {
 		return fmt.Errorf("%w: partition %d has no state, and its decision log begins after %v; %s", ErrEmptied, o.cfg.Partition, begin, advice)
 	}

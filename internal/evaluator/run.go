@@ -11,20 +11,20 @@ import (
 	"github.com/refloat/refloat/internal/policy/policylog"
 )
 
-// Placement signals whether this process is to own a partition. It is for cost,
-// not for safety: several owners at once are safe (PROTOCOL 10).
+// Placement signals whether this process should own a partition. It saves cost and is
+// not needed for safety: several owners at once are safe (PROTOCOL 10).
 type Placement interface {
-	// Active says whether the partition is ours now.
+	// Active reports whether this process should own the partition now.
 	Active() bool
 	// Changed receives when that may have changed.
 	Changed() <-chan struct{}
 }
 
-// A Placement that can StepBack leaves the partition to others for a while: it
-// is asked to where this process cannot own it.
+// A Placement that can StepBack leaves the partition to others for a while, if this
+// process cannot own it.
 type steppingBack interface{ StepBack(d time.Duration) }
 
-// Holding is what an owner holds for one life.
+// Holding is what an owner needs for one life.
 type Holding struct {
 	Store     Store
 	Policies  *policylog.Log
@@ -35,25 +35,25 @@ type Holding struct {
 
 // Loop keeps one partition owned, as long as it is placed here.
 type Loop struct {
-	Config    Config    // but for what Holding has
-	Placement Placement // nil: the partition is always ours
-	// Acquire takes what a life needs: first the right to publish, then the state.
+	Config    Config    // except for what Holding has
+	Placement Placement // nil: the partition is always placed here
+	// Acquire obtains what a life needs: first the exclusive producer, then the state.
 	Acquire func(ctx context.Context) (*Holding, error)
-	// Refused, if set, is told why the partition cannot be owned until somebody
-	// acts, and nil when it can again; the loop then looks again every RefusedWait.
-	// Where it is not set, Run returns the error.
+	// Refused, if set, is called with the reason if the partition cannot be owned until
+	// an operator acts, and with nil when it can again; the loop checks every RefusedWait.
+	// If it is not set, Run returns the error.
 	Refused     func(err error)
 	RefusedWait time.Duration
-	// Lost, if set, is called with why the partition was lost, and with nil when it is
-	// owned again or is not ours to own.
+	// Lost, if set, is called with the reason if the partition is lost, and with nil when
+	// it is owned again or is placed elsewhere.
 	Lost func(err error)
-	// Rebuild, if set, is asked whether the next Acquire gives another state than
-	// the one that ended a life with an error: it is damaged, say.
+	// Rebuild, if set, reports whether the next Acquire returns a different state than the
+	// one that ended a life with an error, for example because that one is damaged.
 	Rebuild func(err error) bool
 	Now     func() time.Time
-	// BackOff is how long to wait after the n-th loss in a row, from 1.
+	// BackOff returns how long to wait after the n-th consecutive loss, from 1.
 	BackOff func(n int) time.Duration
-	// DrainTimeout bounds how long published envelopes are waited for at the end.
+	// DrainTimeout limits how long to wait for published envelopes at the end.
 	DrainTimeout time.Duration
 	Log          *slog.Logger
 }
@@ -61,8 +61,8 @@ type Loop struct {
 // Standby is the phase between two lives, for Hooks.Phase.
 const Standby = "standby"
 
-// Run owns the partition again and again: a loss costs a back-off, not the
-// process. It returns nil when ctx ends.
+// Run keeps owning the partition: a loss costs a back-off, not the process. It returns
+// nil when ctx ends.
 func (l *Loop) Run(ctx context.Context) error {
 	refused := false
 	for losses := 1; l.awaitTurn(ctx); losses++ {
@@ -104,14 +104,14 @@ func (l *Loop) Run(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 		if refused && !l.placedWithin(ctx, refusedGrace) {
-			refused = false // somebody else has it
+			refused = false // someone else has it
 			l.Refused(nil)
 		}
 	}
 	return nil
 }
 
-// refusedGrace is how long a partition may take to come back after stepping back.
+// refusedGrace is how long a partition may take to come back after StepBack.
 const refusedGrace = 10 * time.Second
 
 func (l *Loop) placedWithin(ctx context.Context, d time.Duration) bool {
@@ -127,7 +127,7 @@ func (l *Loop) placedWithin(ctx context.Context, d time.Duration) bool {
 	return true
 }
 
-// awaitTurn waits until the partition is placed here, and says whether it was
+// awaitTurn waits until the partition is placed here, and reports whether that happened
 // before ctx ended.
 func (l *Loop) awaitTurn(ctx context.Context) bool {
 	for ctx.Err() == nil {
@@ -161,8 +161,8 @@ func isLoss(err error) bool {
 	return errors.Is(err, ErrLost) || errors.Is(err, eventlog.ErrFenced) || errors.Is(err, eventlog.ErrTransient)
 }
 
-// own is one life of an owner, from taking the publisher to losing it, or to
-// its end by ctx or placement.
+// own is one life of an owner, from acquiring the publisher to losing it, or until ctx
+// or placement ends it.
 func (l *Loop) own(ctx context.Context) (wasLive bool, err error) {
 	h, err := l.Acquire(ctx)
 	if err != nil {
@@ -205,7 +205,7 @@ func (l *Loop) own(ctx context.Context) (wasLive bool, err error) {
 		case <-changed[2]:
 		case <-placed:
 		case <-time.After(idleCheck):
-			if o.Drained() && h.Synced != nil { // a checkpoint may be due, though nothing comes
+			if o.Drained() && h.Synced != nil { // a checkpoint may be due even without new input
 				if err := h.Synced(o.Place()); err != nil {
 					return wasLive, err
 				}
@@ -217,8 +217,8 @@ func (l *Loop) own(ctx context.Context) (wasLive bool, err error) {
 	}
 }
 
-// sayOlder tells the operator of a partition that is decided by an older version of
-// SEMANTICS than this program knows.
+// sayOlder logs that a partition is decided by an older version of SEMANTICS than the
+// newest that this program knows.
 func (l *Loop) sayOlder(version uint32) {
 	if 0 < version && nextSemantics(version, l.Config.Semantics) < SemanticsVersion {
 		l.Log.Info("decided by an older version of the semantics; when every evaluator and ingester is upgraded, start with --semantics",
@@ -226,6 +226,5 @@ func (l *Loop) sayOlder(version uint32) {
 	}
 }
 
-// idleCheck is how often an owner with nothing to do looks at its patience and
-// at its publisher.
+// idleCheck is how often an idle owner checks its timeouts and its publisher.
 const idleCheck = time.Second

@@ -13,24 +13,24 @@ import (
 	"github.com/refloat/refloat/internal/projection"
 )
 
-// Rules is a policy set with its place in the policies log.
+// Rules is a policy set with its generation in the policies log.
 type Rules struct {
-	Generation uint64 // 0: none was ever published
+	Generation uint64 // 0: none has been published
 	Set        *policy.Set
 }
 
-// Progress is how far a processor came. All of it follows from the chain.
+// Progress is the progress of a processor. All of it follows from the chain.
 type Progress struct {
 	Decisions  uint64     // number of the last decision
 	Running    chain.Hash // over the bytes of all records that follow from input
-	Generation uint64     // of the policies in force; 0: none was activated
+	Generation uint64     // of the policies in force; 0: none has been activated
 	PolicySet  [32]byte   // their digest
-	Semantics  uint32     // version in force; 0: none was named yet
+	Semantics  uint32     // version in force; 0: none has been named yet
 	Partitions uint32     // of events, at the last claim; 0: there was none
 }
 
-// Processor is the pure core for one partition. Rules must be those that
-// Progress names before Step is called; Replay does not need them.
+// Processor is the pure core for one partition. Before Step is called, Rules must be
+// those that Progress names; Replay does not need them.
 type Processor struct {
 	Progress Progress
 	State    *projection.State
@@ -45,18 +45,18 @@ type Processor struct {
 	current current
 }
 
-// Output is what one message brought: records and, at the same place, their bytes.
+// Output is the result of one message: records and, at the same index, their bytes.
 // It is valid until the next message is processed.
 type Output struct {
 	Records []chain.Record
 	Bytes   [][]byte
 }
 
-// ErrDiverged says that the decision log holds something else of a message than
-// folding it gives. The log, the input or this program is not what it was.
+// ErrDiverged means that the decision log has something else for a message than folding
+// gives. The log, the input or this program has changed.
 var ErrDiverged = errors.New("decision log does not fit its input")
 
-// decider returns the decision on a settled failure; nil: there is none.
+// decider returns the decision on a settled failure, or nil if there is none.
 type decider func(at eventlog.Position, f *projection.Failure) (*chain.Decision, error)
 
 // Step folds a message and decides the runs that failed in it.
@@ -64,7 +64,7 @@ func (p *Processor) Step(m *eventlog.Message) (*Output, error) {
 	return &p.out, p.process(m, p.decide)
 }
 
-// Activate takes in the activations at the front of an envelope, or its claim.
+// Activate applies the activations at the front of an envelope, or its claim.
 func (p *Processor) Activate(records []chain.Record) {
 	for _, r := range records {
 		switch r := r.(type) {
@@ -79,7 +79,7 @@ func (p *Processor) Activate(records []chain.Record) {
 	}
 }
 
-// process turns a message into records. A message that cannot be read is parked.
+// process turns a message into records. A message that cannot be decoded is parked.
 func (p *Processor) process(m *eventlog.Message, decide decider) error {
 	p.out.Records, p.out.Bytes, p.buf = p.out.Records[:0], p.out.Bytes[:0], p.buf[:0]
 	p.slab = p.slab[:0]
@@ -96,8 +96,8 @@ func (p *Processor) process(m *eventlog.Message, decide decider) error {
 	return p.State.Process(seq, m.MeantPublish(), &p.current)
 }
 
-// current is the message being processed: it makes a record of everything that
-// the state finds in it.
+// current is the message being processed: it makes a record of everything that the state
+// reports for it.
 type current struct {
 	*Processor
 	seq    *events.Sequence
@@ -161,12 +161,12 @@ func notDecided(s projection.Skip) chain.NotDecidedReason {
 	return chain.UnknownNotDecided
 }
 
-// decide asks the policies.
+// decide evaluates the policies.
 func (p *Processor) decide(at eventlog.Position, f *projection.Failure) (*chain.Decision, error) {
 	factsOf(&p.failure, f)
 	countsOf(&p.counts, f.Job)
 	v := p.Rules.Set.Evaluate(&p.failure, &p.counts)
-	if len(p.slab) == cap(p.slab) { // what was made stays in the old one
+	if len(p.slab) == cap(p.slab) { // existing decisions stay in the old slab
 		p.slab = make([]chain.Decision, 0, max(slabSize, 2*cap(p.slab)))
 	}
 	p.slab = p.slab[:len(p.slab)+1]
@@ -194,7 +194,7 @@ func (p *Processor) decide(at eventlog.Position, f *projection.Failure) (*chain.
 
 const slabSize = 16
 
-// avoided are the nodes that the next run must not use (SEMANTICS 7).
+// avoided returns the nodes that the next run must avoid (SEMANTICS 7).
 func avoided(mode policy.AvoidMode, f *projection.Failure) []string {
 	switch mode {
 	case policy.AvoidNode:
@@ -208,8 +208,8 @@ func avoided(mode policy.AvoidMode, f *projection.Failure) []string {
 	return nil
 }
 
-// decided is what the projection takes from a decision, whether it was just
-// made or stands in the log.
+// decided returns what the projection needs from a decision, whether it was just made or
+// is in the log.
 func decided(d *chain.Decision) projection.Decided {
 	out := projection.Decided{Requeue: d.Requeue, Shadow: d.Shadow, RetryAfter: d.RetryAfter, ReadyAfter: d.ReadyAfter}
 	switch d.Code {
@@ -219,7 +219,7 @@ func decided(d *chain.Decision) projection.Decided {
 		if d.RuleID != "" {
 			out.Rule = d.RuleID
 		}
-	default: // the other codes consume no policy's budget
+	default: // the other codes do not count
 	}
 	return out
 }
@@ -237,7 +237,7 @@ type Logged struct {
 	Bytes   [][]byte
 }
 
-// LoggedIn are the records of an accepted envelope that follow from its input.
+// LoggedIn returns the records of an accepted envelope that follow from its input.
 func LoggedIn(a *chain.Accepted) *Logged {
 	l := &Logged{Records: a.Records, Bytes: a.Envelope.Records}
 	for len(l.Records) > 0 && !l.Records[0].FromInput() {
@@ -246,9 +246,9 @@ func LoggedIn(a *chain.Accepted) *Logged {
 	return l
 }
 
-// Replay folds a message and applies the decisions that the log holds for it,
-// taking them off l. It returns ErrDiverged where the log holds something else
-// than the message gives, decisions' verdicts aside.
+// Replay folds a message and applies the decisions in the log on it, removing them from
+// l. It returns ErrDiverged if anything but the verdicts differs between the log and the
+// result of folding.
 func (p *Processor) Replay(m *eventlog.Message, l *Logged) error {
 	rest := *l
 	err := p.process(m, func(at eventlog.Position, f *projection.Failure) (*chain.Decision, error) {
@@ -267,9 +267,9 @@ func (p *Processor) Replay(m *eventlog.Message, l *Logged) error {
 	return nil
 }
 
-// Rebuild folds messages of an envelope with the decisions that the log holds for them,
-// whatever else folding gives: of what came before the messages that are still held,
-// nothing is known. Progress is what the log says.
+// Rebuild folds messages of an envelope with the decisions in the log on them, whatever
+// else folding gives: what preceded the messages that are left is unknown. Progress is
+// taken from the log.
 func (p *Processor) Rebuild(messages []eventlog.Message, l *Logged) error {
 	progress := p.Progress
 	decisions := make(map[[2]string]*chain.Decision, len(l.Records)) // by job and run
