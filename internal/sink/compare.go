@@ -11,15 +11,15 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-// Difference is one way in which two sets of rows differ.
+// Difference is one difference between two sets of rows.
 type Difference struct {
 	Table     string
 	Key       string
-	Field     string // empty: the row is on one side only
-	Want, Got string // empty: the row is not there
+	Field     string // empty: only one side has the row
+	Want, Got string // empty: there is no such row
 }
 
-// String is the difference in one line.
+// String returns the difference in one line.
 func (d Difference) String() string {
 	switch {
 	case d.Field != "":
@@ -30,8 +30,8 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s %s should not be there", d.Table, d.Key)
 }
 
-// Compare names each difference between the rows that the logs demand and those
-// that a database holds, table by table in the order of the keys.
+// Compare returns each difference between the rows that follow from the logs and those
+// in a database, table by table in the order of the keys.
 func Compare(want, got *jobdb.Contents) []Difference {
 	c := comparison{}
 	c.row("positions", fmt.Sprintf("of partition %d", want.Partition), reflect.ValueOf(want.Place), reflect.ValueOf(got.Place))
@@ -47,7 +47,7 @@ func Compare(want, got *jobdb.Contents) []Difference {
 }
 
 // rowKey is a row's key within its table: a job, a job's run, a number, an
-// envelope and the place in it, or a position.
+// envelope and the index in it, or a position.
 type rowKey struct {
 	job, run string
 	seq      uint64
@@ -105,7 +105,7 @@ func byKey[T any](rows []*T, key func(*T) rowKey) map[rowKey]*T {
 	return m
 }
 
-// row compares two rows field by field; a list without elements is no list.
+// row compares two rows field by field; an empty list equals a missing one.
 func (c *comparison) row(table, key string, want, got reflect.Value) {
 	for i := range want.NumField() {
 		w, g, field := want.Field(i), got.Field(i), want.Type().Field(i)

@@ -6,16 +6,16 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-// named is what an event names. A kind that changes nothing names nothing, and
-// so does an event that lacks an id it must have: a Parked record tells of it.
+// named is what an event names. An event of a kind that changes nothing names nothing,
+// and neither does one that lacks a required id, for which there is a Parked record.
 type named struct {
 	job, run string
 	set      bool // a CancelJobSet
-	// passing: it says nothing of a job that nothing else has named.
+	// passing: the event alone does not make a job known.
 	passing bool
 }
 
-// read finds what an event names.
+// read returns what an event names.
 func read(ev *pb.Event) named {
 	switch e := ev.Event.(type) {
 	case *pb.Event_SubmitJob:
@@ -68,7 +68,7 @@ func readRun(ev *pb.Event) named {
 	return named{}
 }
 
-// timeOf is t of SEMANTICS.
+// timeOf returns t of SEMANTICS.
 func timeOf(ev *pb.Event, publish int64) int64 {
 	var t events.Timestamp
 	if ev.Created != nil {
@@ -77,7 +77,7 @@ func timeOf(ev *pb.Event, publish int64) int64 {
 	return t.Time(publish)
 }
 
-// firstTerminal is the place of the first terminal error, or -1.
+// firstTerminal returns the index of the first terminal error, or -1.
 func firstTerminal(list []*pb.Error) int {
 	for i, e := range list {
 		if e.GetTerminal() {
@@ -87,7 +87,7 @@ func firstTerminal(list []*pb.Error) int {
 	return -1
 }
 
-// The annotations that explaining reads.
+// The annotations that explain prints.
 const (
 	annotationRetryPolicies   = "armadaproject.io/retry-policy"
 	annotationFailFast        = "armadaproject.io/failFast"
@@ -112,7 +112,7 @@ func submitFacts(m *pb.SubmitJob) jobdb.Submit {
 	return s
 }
 
-// reasonOf is the name of the member of Error.reason, and the text in it.
+// reasonOf returns the name of the member of Error.reason, and its text.
 func reasonOf(e *pb.Error) (name, message string) {
 	switch r := e.GetReason().(type) {
 	case *pb.Error_KubernetesError:
@@ -148,7 +148,7 @@ var kubernetesReasons = map[pb.KubernetesReason]string{
 	pb.KubernetesReason_DEADLINE_EXCEEDED: "DeadlineExceeded",
 }
 
-// fill takes in the error with which a run ended.
+// fill copies the error with which a run ended.
 func fill(dst *jobdb.RunError, e *pb.Error, raw []byte) {
 	dst.Reason, dst.Message = reasonOf(e)
 	dst.Category, dst.Subcategory = e.GetFailureCategory(), e.GetFailureSubcategory()

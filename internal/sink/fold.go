@@ -12,13 +12,12 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-// Fold computes in memory what a partition's rows must be after the envelope
-// with this seq, from its two logs and the releases that were made; 0: after the
-// last one that is accepted. Where the chain ends earlier, the place of the
-// result says so.
+// Fold computes in memory a partition's rows after the envelope with this seq, from its
+// two logs and the releases that were made; 0: after the last accepted one. If the chain
+// ends earlier, the position of the result shows that.
 //
-// The releases are those of the database, in their order: each says after which
-// envelope it was made. Those made after the last one wanted are left out.
+// The releases are those of the database, in order: each names the envelope after which
+// it was made. Releases made after the last wanted envelope are ignored.
 func Fold(events, decisions eventlog.Topic, partition int, through uint64, releases ...*jobdb.Release) (*jobdb.Contents, error) {
 	if through == 0 {
 		through = math.MaxUint64
@@ -26,8 +25,8 @@ func Fold(events, decisions eventlog.Topic, partition int, through uint64, relea
 	return FoldTo(events, decisions, jobdb.PartitionPlace{Partition: partition, Place: jobdb.Place{Chain: chain.End{Seq: through}}}, releases...)
 }
 
-// FoldTo is Fold up to the place where a database stands, which may be before the
-// first envelope. Of the place, only the envelope's seq counts.
+// FoldTo is Fold up to the position of a database, which may be before the first
+// envelope. Only the envelope's seq of the position is used.
 func FoldTo(events, decisions eventlog.Topic, to jobdb.PartitionPlace, releases ...*jobdb.Release) (_ *jobdb.Contents, err error) {
 	partition, through := to.Partition, to.Place.Chain.Seq
 	f, err := follow.Open(events, decisions, partition, follow.Beginning)
@@ -83,8 +82,8 @@ func FoldTo(events, decisions eventlog.Topic, to jobdb.PartitionPlace, releases 
 	return all, nil
 }
 
-// after is the place after an envelope. What was released beyond its input stays
-// taken in.
+// after returns the position after an envelope. Messages that were released beyond its
+// input remain applied.
 func after(place jobdb.Place, f follow.Place) jobdb.Place {
 	next := jobdb.Place{Chain: f.Chain, Decisions: f.Decisions, Events: place.Events}
 	if next.Events.Compare(f.Chain.InTo) < 0 {
@@ -93,7 +92,7 @@ func after(place jobdb.Place, f follow.Place) jobdb.Place {
 	return next
 }
 
-// collect adds the records of c; its jobs and runs change on.
+// collect adds the records of c; its jobs and runs will still change.
 func collect(all *jobdb.Contents, c *jobdb.Changes) {
 	all.Decisions = append(all.Decisions, c.Decisions...)
 	all.NotDecided = append(all.NotDecided, c.NotDecided...)
@@ -103,8 +102,8 @@ func collect(all *jobdb.Contents, c *jobdb.Changes) {
 	all.Releases = append(all.Releases, c.Releases...)
 }
 
-// ApplyStretch takes in one accepted envelope with its input, of which the rows
-// hold what stands up to released.
+// ApplyStretch applies one accepted envelope with its input. The rows already have the
+// messages up to released.
 func (r *Rows) ApplyStretch(s *follow.Stretch, released eventlog.Position) error {
 	acts, messages, err := Split(s, r.partition, released)
 	if err != nil {
@@ -117,12 +116,12 @@ func (r *Rows) ApplyStretch(s *follow.Stretch, released eventlog.Position) error
 	return nil
 }
 
-// ErrUnfit says that a release is not one of these rows.
+// ErrUnfit means that a release does not belong to these rows.
 var ErrUnfit = errors.New("release does not fit the rows")
 
-// applyRelease takes in a release again: the messages that it names. One of no
-// messages says what Armada's own ingester took in before ours began: nothing of
-// it is in our rows, and it need not be held any more.
+// applyRelease applies a release again: the messages that it names. An empty release
+// records what Armada's own ingester had applied before ours began: our rows have nothing
+// of that, and the topic need not hold it any more.
 func (r *Rows) applyRelease(events eventlog.Topic, release *jobdb.Release) (err error) {
 	if release.Messages == 0 {
 		r.putRelease(release)

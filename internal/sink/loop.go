@@ -11,9 +11,9 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-// Run writes what comes until ctx ends, and then returns nil. Each partition has
-// a loop of its own, so one that waits holds up no other. What may help to try
-// again is tried again, ever more slowly; any other error ends all.
+// Run writes rows until ctx ends, and then returns nil. Each partition has its own loop,
+// so a waiting partition does not delay others. Errors that a retry may fix are retried
+// with growing delays; any other error ends Run.
 func (w *Writer) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, p := range w.parts {
@@ -22,12 +22,12 @@ func (w *Writer) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// RunPartition writes what comes to one partition until ctx ends, as Run does.
+// RunPartition writes the rows of one partition until ctx ends, as Run does.
 func (w *Writer) RunPartition(ctx context.Context, partition int) error {
 	return w.run(ctx, w.parts[partition])
 }
 
-// How long to wait before trying again: doubled from the first to the last.
+// The delays between retries: doubled from the first to the last.
 const (
 	firstWait = 50 * time.Millisecond
 	lastWait  = 10 * time.Second
@@ -75,7 +75,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// wakeAt is when a release or the mirror may be due; zero: neither.
+// wakeAt returns when a release or the mirror may be due; zero: neither.
 func (w *Writer) wakeAt(p *part) (at time.Time) {
 	if w.cfg.ReleaseAfter > 0 {
 		at = p.look

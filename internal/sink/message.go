@@ -16,42 +16,42 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-// ErrUnmatched says that an accepted envelope holds a record that answers none
-// of its messages. Whoever wrote it read another input than we do.
+// ErrUnmatched means that an accepted envelope has a record for none of its messages.
+// Its writer read a different input than we do.
 var ErrUnmatched = errors.New("record answers no message of its envelope")
 
-// Message is one message of events with the records that answer it.
+// Message is one message of events with the records for it.
 type Message struct {
 	Seq     uint64 // of the envelope
-	Place   uint32 // of the first record in the envelope
+	Place   uint32 // index of the first record in the envelope
 	Log     eventlog.Message
-	Events  *pb.EventSequence // nil: it could not be read, and Records say so
+	Events  *pb.EventSequence // nil: it could not be decoded, and there is a record of that
 	Records []chain.Record
 
-	// Released: it is taken in before anyone answered it; Records is empty.
+	// Released: it is applied before it was decided; Records is empty.
 	Released bool
-	// Superseded: it was released before, so its events stand in the rows and its
+	// Superseded: it was released before, so its events are already applied and its
 	// Records come too late.
 	Superseded bool
-	// Again are the places of its SubmitJobs for jobs that were known before. Apply
-	// finds them.
+	// Again has the indexes of its SubmitJobs for jobs that were known before. Apply
+	// sets it.
 	Again []int
 
-	raw [][]byte // the events' bytes, once one was asked for
+	raw [][]byte // the events' bytes, once they were needed
 
 	// Indexes over a message of many events, so that its cost does not grow with
 	// the square of their number; nil until they are first used.
-	failed    map[jobdb.RunKey]bool // the runs that its events name: do they say that it failed?
+	failed    map[jobdb.RunKey]bool // the runs that its events name, and whether they report a failure
 	decisions map[jobdb.RunKey]*chain.Decision
 }
 
-// fewEvents is up to how many events or records a message is scanned, which is
-// cheaper than an index.
+// fewEvents is the number of events or records up to which a message is scanned, which
+// is cheaper than an index.
 const fewEvents = 16
 
-// Split takes an envelope and its input apart: what it puts into force, and
-// each message with its records, in order. The messages stay valid. Those up to
-// released, where the rows stand, are superseded.
+// Split divides an envelope and its input into what it puts in force, and each message
+// with its records, in order. The messages stay valid. Those up to released, the
+// position of the rows, are superseded.
 func Split(s *follow.Stretch, partition int, released eventlog.Position) ([]*jobdb.Activation, []Message, error) {
 	next := 0
 	var acts []*jobdb.Activation
@@ -87,19 +87,19 @@ func Split(s *follow.Stretch, partition int, released eventlog.Position) ([]*job
 	return acts, messages, nil
 }
 
-// Answered is a message with the records that answer it, where no envelope holds
-// them: someone only asks what they would make of the rows.
+// Answered returns a message with records that no envelope holds, for a caller that only
+// wants to know their effect on the rows.
 func Answered(m *eventlog.Message, records []chain.Record) Message {
 	return Message{Log: *m, Events: readable(m.Payload), Records: records}
 }
 
-// answered finds the message, from place i on, that a record answers, or -1: the
-// first at the record's position that gives cause for it, else the first at that
-// position. Records stand in the order of their messages. Only messages that
-// were fed from several recordings can share a position; then the cause tells
-// them apart, unless both tell of the same run (a failure in one and the proof of
-// its end in the next): how many records each has follows from the state of the
-// evaluator, which is not known here, and the first gets them.
+// answered returns the index of the message, from i on, that a record belongs to, or -1:
+// the first one at the record's position that causes such a record, else the first one at
+// that position. Records are in the order of their messages. Only messages that were fed
+// from several recordings can share a position, and then the cause distinguishes them,
+// unless both name the same run (a failure in one and the proof of its end in the next):
+// how many records each has depends on the evaluator's state, which is unknown here, and
+// the first one gets them.
 func answered(messages []Message, i int, r chain.Record) int {
 	at, ok := chain.PositionOf(r)
 	if !ok {
@@ -119,7 +119,7 @@ func answered(messages []Message, i int, r chain.Record) int {
 	return first
 }
 
-// causes says whether the message tells of what the record answers.
+// causes reports whether the message causes such a record.
 func (m *Message) causes(r chain.Record) bool {
 	switch r := r.(type) {
 	case *chain.Parked:
@@ -134,7 +134,7 @@ func (m *Message) causes(r chain.Record) bool {
 	return false
 }
 
-// tells says whether the message names a run, with a failure if asked for.
+// tells reports whether the message names a run, with a failure if requested.
 func (m *Message) tells(job, run string, failure bool) bool {
 	if evs := m.Events.GetEvents(); len(evs) <= fewEvents {
 		return slices.ContainsFunc(evs, func(ev *pb.Event) bool {
@@ -155,12 +155,12 @@ func (m *Message) tells(job, run string, failure bool) bool {
 	return named && (failed || !failure)
 }
 
-// tellsFailure says whether an event says that the run it names has failed.
+// tellsFailure reports whether an event reports the failure of the run that it names.
 func tellsFailure(ev *pb.Event) bool {
 	return ev.GetJobRunPreempted() != nil || firstTerminal(ev.GetJobRunErrors().GetErrors()) >= 0
 }
 
-// decisionOn finds the message's enforced decision on a run.
+// decisionOn returns the message's enforced decision on a run.
 func (m *Message) decisionOn(job, run string) *chain.Decision {
 	if len(m.Records) > fewEvents && m.decisions == nil {
 		m.decisions = make(map[jobdb.RunKey]*chain.Decision, len(m.Records))
@@ -193,7 +193,7 @@ func readable(payload []byte) *pb.EventSequence {
 	return seq
 }
 
-// publish is the publish time that SEMANTICS means.
+// publish returns the publish time that SEMANTICS uses.
 func (m *Message) publish() int64 { return m.Log.MeantPublish() }
 
 // Field numbers in events/pb/armada.proto.
@@ -203,8 +203,8 @@ const (
 	fieldRunErrors    protowire.Number = 3  // JobRunErrors.errors
 )
 
-// rawError is the error at place e of the JobRunErrors in event i, as it stands
-// in the payload: protobuf-go would reorder it and drop what it does not know.
+// rawError returns the error at index e of the JobRunErrors in event i, verbatim from
+// the payload: protobuf-go would reorder it and drop unknown fields.
 func (m *Message) rawError(i, e int) []byte {
 	if m.raw == nil {
 		eachBytes(m.Log.Payload, func(n protowire.Number, b []byte) {
@@ -223,7 +223,7 @@ func (m *Message) rawError(i, e int) []byte {
 				}
 			})
 		case isMember(n):
-			found = nil // another member takes the oneof's place
+			found = nil // another member replaces it in the oneof
 		}
 	})
 	if e >= len(found) {
@@ -232,13 +232,13 @@ func (m *Message) rawError(i, e int) []byte {
 	return found[e]
 }
 
-// isMember says whether a field is a member of the oneof in our contract's Event.
+// isMember reports whether a field is a member of the oneof in our contract's Event.
 func isMember(n protowire.Number) bool {
 	field := (*pb.Event)(nil).ProtoReflect().Descriptor().Fields().ByNumber(n)
 	return field != nil && field.ContainingOneof() != nil
 }
 
-// eachBytes visits the length-delimited fields of a message that could be read.
+// eachBytes visits the length-delimited fields of a message that was decoded before.
 func eachBytes(b []byte, visit func(protowire.Number, []byte)) {
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeTag(b)

@@ -9,41 +9,41 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-// Mirror keeps other tables of the same database, in the same transactions: what
-// follows there from the same messages. Each partition has one of its own.
+// Mirror writes other tables of the same database, in the same transactions, from the
+// same messages. Each partition has its own.
 type Mirror interface {
-	// Reset forgets all that it holds in memory: the transaction was rolled back,
-	// or someone else wrote.
+	// Reset discards everything in memory: the transaction was rolled back, or another
+	// writer wrote.
 	Reset()
-	// Take takes in a message that the rows took in. Jobs gives a job's row as it
-	// stands then, or nil; it is good until Take returns.
+	// Take processes a message that was applied to the rows. Jobs returns a job's
+	// current row, or nil; it is valid until Take returns.
 	Take(m *Message, jobs func(id string) *jobdb.Job)
-	// Write writes what follows from what was taken, and what is due. It comes
-	// last in a transaction.
+	// Write writes the result of what was taken, and what is due. It is the last step
+	// of a transaction.
 	Write(ctx context.Context, tx jobdb.Tx, when Moment) error
-	// Due is when there is something to write though nothing is taken: zero, never;
-	// in the past, at once.
+	// Due returns when there will be something to write even if nothing is taken: zero
+	// means never, a time in the past means at once.
 	Due() time.Time
 }
 
-// Moment is when a mirror writes.
+// Moment is the time and position at which a mirror writes.
 type Moment struct {
 	Now time.Time
-	At  eventlog.Position // up to where the transaction takes in events
-	// End is the events' end, looked at after they were read. It is the beginning
-	// where nothing was due.
+	At  eventlog.Position // the position up to which the transaction applies events
+	// End is the events' end, determined after they were read. It is the beginning if
+	// nothing was due.
 	End eventlog.Position
 }
 
-// AtEnd says whether the transaction reaches the end of the events. Where nothing
-// was due, it does not say so.
+// AtEnd reports whether the transaction reaches the end of the events. If nothing was
+// due, it returns false.
 func (m Moment) AtEnd() bool { return m.End != eventlog.Start && m.End.Compare(m.At) <= 0 }
 
-// CopyProperty is the property of a message by which a mirror says that it is a
-// copy of decisions for the rest of Armada. Its events change no rows.
+// CopyProperty is the property by which a mirror marks a message as a copy of decisions
+// for the rest of Armada. The events of a copy change no rows.
 const CopyProperty = "refloat-copy"
 
-// isCopy says whether a message was written by a mirror.
+// isCopy reports whether a mirror wrote a message.
 func isCopy(m *eventlog.Message) bool {
 	for _, p := range m.Properties {
 		if p.Key == CopyProperty {

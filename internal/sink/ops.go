@@ -11,13 +11,13 @@ import (
 type fold struct {
 	*Rows
 	*Message
-	i int   // the event's place in the message
+	i int   // the event's index in the message
 	t int64 // its time
 }
 
-// Apply takes in one message: its events in order, then its records in order.
-// A decision of the message stands above what Armada says in the same message,
-// wherever in it that stands. Of a superseded message, only its records are new.
+// Apply applies one message: its events in order, then its records in order. A decision
+// in the message takes precedence over what Armada reports anywhere in the same message.
+// Of a superseded message, only its records are new.
 func (r *Rows) Apply(m *Message) {
 	r.applied++
 	f := fold{Rows: r, Message: m}
@@ -42,8 +42,8 @@ func (f *fold) event(ev *pb.Event) {
 	}
 }
 
-// job finds the job's row, or makes one for a job that is not known yet, under
-// the queue and set of the message that names it first.
+// job returns the job's row, creating one for a job that is not known yet, under the
+// queue and set of the message that names it first.
 func (f *fold) job(id string) *jobRow {
 	j := f.find(id)
 	if j == nil {
@@ -76,7 +76,7 @@ func (f *fold) jobEvent(ev *pb.Event, j *jobRow) {
 	}
 }
 
-// submit makes a job known; a SubmitJob for a known job changes nothing.
+// submit makes a job known; a SubmitJob for a known job has no effect.
 func (f *fold) submit(j *jobRow, m *pb.SubmitJob) {
 	if j.Known {
 		f.Again = append(f.Again, f.i)
@@ -92,7 +92,7 @@ func (f *fold) submit(j *jobRow, m *pb.SubmitJob) {
 	f.index(j)
 }
 
-// end ends a job for good; only its first end counts.
+// end ends a job for good; later ends have no effect.
 func (j *jobRow) end(state jobdb.JobState, t int64) {
 	if j.Final {
 		return
@@ -112,7 +112,7 @@ func (j *jobRow) queued(retryAfter int64, avoid []string) {
 	j.Queueing.RetryAfter, j.Queueing.AvoidNodes = retryAfter, avoid
 }
 
-// cancelled ends the job, and its runs as far as anyone tells.
+// cancelled ends the job, and its known runs.
 func (f *fold) cancelled(j *jobRow) {
 	j.end(jobdb.JobCancelled, f.t)
 	var open []*runRow
@@ -128,12 +128,12 @@ func (f *fold) cancelled(j *jobRow) {
 	}
 }
 
-// armadaFailed takes in Armada's verdict on the job. It counts where no
-// enforced decision stands on the latest run; a rejection always counts.
+// armadaFailed applies Armada's verdict on the job. It is effective if there is no
+// enforced decision on the latest run; a rejection always is.
 //
-// In a release it ends the job for good: Armada went on as if we were not there,
-// told everyone, and cleaned up after the job. So a decision that comes for
-// another run of it, also one in time, must not bring it back.
+// In a release it ends the job for good: Armada acted as if we were not there, published
+// the result, and cleaned up after the job. So a decision on another run of it must not
+// revive the job, even if it is in time.
 func (f *fold) armadaFailed(j *jobRow, errors []*pb.Error) {
 	i := firstTerminal(errors)
 	if i < 0 {
@@ -157,20 +157,21 @@ func (f *fold) armadaFailed(j *jobRow, errors []*pb.Error) {
 	}
 }
 
-// armadaRequeued takes in Armada's own requeue, likewise.
+// armadaRequeued applies Armada's own requeue, under the same conditions.
 func (f *fold) armadaRequeued(j *jobRow) {
 	if !j.State.Terminal() && j.State != jobdb.JobQueued && !f.decided(j) {
 		j.queued(0, nil)
 	}
 }
 
-// decided says whether an enforced decision stands on the job's latest run, or
-// comes with this very message.
+// decided reports whether there is an enforced decision on the job's latest run, from
+// before or in this message.
 func (f *fold) decided(j *jobRow) bool {
 	return j.Queueing.Decision != 0 || f.decisionOn(j.JobID, j.Queueing.LatestRun) != nil
 }
 
-// cancelSet asks the submitted jobs of the set to stop, narrowed by states.
+// cancelSet requests cancellation of the submitted jobs of the set, restricted to
+// states.
 func (f *fold) cancelSet(states []pb.JobState) {
 	for _, j := range f.inSet(jobdb.SetKey{Queue: f.Events.Queue, JobSet: f.Events.JobSetName}) {
 		if !j.CancelRequested && j.in(states) {
@@ -180,7 +181,7 @@ func (f *fold) cancelSet(states []pb.JobState) {
 	}
 }
 
-// in says whether the job is in one of the states that a CancelJobSet names.
+// in reports whether the job is in one of the states that a CancelJobSet names.
 func (j *jobRow) in(states []pb.JobState) bool {
 	for _, s := range states {
 		switch s {

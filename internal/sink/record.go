@@ -5,10 +5,10 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-// records applies what answers the message. Superseded, it is only kept: the
-// chain counts such a requeue and goes by such a JobFailed, while in the rows
-// Armada's own course stands. A RetryReady of a superseded requeue that comes
-// later finds no decision on the run, and does nothing.
+// records applies the records of the message. If it is superseded, they are only kept: in
+// the chain such a requeue counts and such a JobFailed is effective, while the rows show
+// what Armada did. A later RetryReady of a superseded requeue finds no decision on the
+// run, and has no effect.
 func (f *fold) records() {
 	for i, r := range f.Records {
 		where := f.where(f.Message, i)
@@ -30,8 +30,8 @@ func (f *fold) records() {
 	}
 }
 
-// decide takes in a decision and says whether it changed the job. Armada's
-// verdict on the same run gives way; an end for good does not, nor does a release.
+// decide applies a decision and reports whether it changed the job. It overrides
+// Armada's verdict on the same run, but neither a final end nor a release.
 func (f *fold) decide(d *chain.Decision) bool {
 	j, run := f.rowsOf(d.JobID, d.RunID)
 	if run != nil {
@@ -64,8 +64,8 @@ func (f *fold) leaveAlone(r *chain.NotDecided) {
 	}
 }
 
-// ready takes the grace period off a retry, if the job still waits for that
-// run's requeue and the requeue was enforced.
+// ready removes the grace period from a retry, if the job still waits for that run's
+// requeue and the requeue was enforced.
 func (f *fold) ready(r *chain.RetryReady) bool {
 	j := f.find(r.JobID)
 	if j == nil || j.State != jobdb.JobQueued || j.Queueing.LatestRun != r.RunID || j.Queueing.Decision == 0 {
@@ -79,7 +79,7 @@ func (f *fold) ready(r *chain.RetryReady) bool {
 	return true
 }
 
-// rowsOf finds the rows of a failed run; nil where there are none.
+// rowsOf returns the rows of a failed run, or nil.
 func (f *fold) rowsOf(job, run string) (*jobRow, *runRow) {
 	j := f.find(job)
 	if j == nil {

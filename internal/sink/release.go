@@ -8,10 +8,10 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-// ahead reads events beyond what the chain answers.
+// ahead reads events beyond those that the chain covers.
 type ahead struct {
 	reader eventlog.Reader
-	after  eventlog.Position  // what was taken last
+	after  eventlog.Position  // position of the last message taken
 	queue  []eventlog.Message // read and not taken
 	chunk  []eventlog.Message
 }
@@ -26,7 +26,7 @@ func openAhead(events eventlog.Topic, partition int, after eventlog.Position) (*
 	return &ahead{reader: r, after: after, chunk: make([]eventlog.Message, readAtOnce)}, nil
 }
 
-// next is the message that would be taken next, or nil while there is none.
+// next returns the message to take next, or nil if there is none yet.
 func (a *ahead) next() (*eventlog.Message, error) {
 	if len(a.queue) == 0 {
 		n, err := a.reader.Read(a.chunk)
@@ -38,7 +38,7 @@ func (a *ahead) next() (*eventlog.Message, error) {
 	return &a.queue[0], nil
 }
 
-// take takes what next returned.
+// take removes and returns the message that next returned.
 func (a *ahead) take() Message {
 	m := a.queue[0]
 	a.queue, a.after = a.queue[1:], m.Position
@@ -52,7 +52,7 @@ func wrapAhead(err error) error {
 	return fmt.Errorf("read events that no envelope answers: %w", err)
 }
 
-// closeAhead closes the reader if the rows went on without it.
+// closeAhead closes the reader if the rows advanced without it.
 func (p *part) closeAhead() error {
 	if p.ahead == nil || p.ahead.after == p.place.Events {
 		return nil
@@ -62,12 +62,12 @@ func (p *part) closeAhead() error {
 	return a.reader.Close()
 }
 
-// release puts what waited too long for the chain into the batch. It is called
-// with an empty batch, after all that could be read of the chain was taken.
+// release puts messages that have waited too long for the chain into the batch. It is
+// called with an empty batch, after everything readable of the chain was taken.
 //
-// The oldest message decides when to look again: younger ones are due later, so
-// next to nothing is read while the chain keeps up. While it does not, releases
-// are made at most every eighth of the limit, so that there are few rows of them.
+// The oldest message determines when to check again: younger ones are due later, so almost
+// nothing is read while the chain keeps up. While it does not, releases are made at most
+// every eighth of the limit, so that they have few rows.
 func (w *Writer) release(p *part) error {
 	limit := w.cfg.ReleaseAfter
 	if limit == 0 {
@@ -131,10 +131,10 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// readerIsSlow says whether the chain may have gone on further than we read: it
-// holds an envelope whose input we do not see yet, or messages that we did not
-// judge. Then it is not the chain that keeps the events waiting. An envelope that
-// lands after this look finds its messages released.
+// readerIsSlow reports whether the chain may be further ahead than we have read: it
+// has an envelope whose input we do not see yet, or messages that we have not processed.
+// Then it is not the chain that delays the events. An envelope that arrives after this
+// check finds its messages released.
 func (w *Writer) readerIsSlow(p *part) (bool, error) {
 	if p.follower.Waits() {
 		return true, nil

@@ -9,27 +9,27 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-// Rows are rows of one partition in memory: those that a fold may read, and
-// what it changed. Everything that a message names must have been admitted
-// before it is applied, or exist nowhere.
+// Rows holds rows of one partition in memory: those that a fold may read, and its
+// changes. Before a message is applied, everything that it names must have been admitted,
+// or not exist.
 type Rows struct {
 	partition int
 
-	recent, older map[string]*jobRow // two generations, so that a writer can let go of idle jobs
+	recent, older map[string]*jobRow // two generations, so that a writer can evict idle jobs
 	sets          map[jobdb.SetKey][]*jobRow
 
 	changedJobs []*jobRow
 	changedRuns []*runRow
-	fresh       jobdb.Changes // records; jobs and runs stand in the lists above
+	fresh       jobdb.Changes // records; jobs and runs are in the lists above
 
-	applied uint64 // messages, to tell what happened in the one in hand
-	size    int    // jobs and runs admitted or made since the last generation
+	applied uint64 // number of messages, to recognize what happened in the current one
+	size    int    // jobs and runs admitted or created since the last generation
 }
 
 type jobRow struct {
 	jobdb.Job
 	runs     map[string]*runRow // nil entry: there is no such run
-	complete bool               // runs holds all that there are
+	complete bool               // runs has all runs of the job
 	dirty    bool
 	indexed  bool // in sets
 }
@@ -40,13 +40,13 @@ type runRow struct {
 	failedIn uint64 // the message in which it failed, while in memory
 }
 
-// NewRows begins without any row.
+// NewRows returns an empty set of rows.
 func NewRows(partition int) *Rows {
 	return &Rows{partition: partition, recent: map[string]*jobRow{}, sets: map[jobdb.SetKey][]*jobRow{}}
 }
 
-// Keys are the rows that applying these messages may read and that are not in
-// memory, each once.
+// Keys returns the keys of rows that applying these messages may read and that are not
+// in memory, each once.
 func (r *Rows) Keys(messages []Message) jobdb.Keys {
 	n := needs{rows: r, jobs: map[string]bool{}, runs: map[jobdb.RunKey]bool{}, open: map[string]bool{}, sets: map[jobdb.SetKey]bool{}}
 	for i := range messages {
@@ -100,7 +100,7 @@ func (n *needs) event(seq *pb.EventSequence, ev *pb.Event) {
 	}
 }
 
-// named asks for a job and one of its runs, and says whether all is in memory.
+// named requests a job and one of its runs, and reports whether both are in memory.
 func (n *needs) named(job, run string) bool {
 	j := n.rows.find(job)
 	if j != nil && j.complete {
@@ -125,7 +125,7 @@ func (j *jobRow) holds(run string) bool {
 	return ok
 }
 
-// Admit takes in what a database found for keys. What is in memory already is newer.
+// Admit adds what a database found for keys. Rows already in memory are newer.
 func (r *Rows) Admit(keys jobdb.Keys, found *jobdb.Found) {
 	for i := range found.Jobs {
 		if r.find(found.Jobs[i].JobID) == nil {
@@ -148,8 +148,8 @@ func (r *Rows) Admit(keys jobdb.Keys, found *jobdb.Found) {
 	}
 }
 
-// Forget lets go of jobs that were not used for a while, once more than limit
-// rows came in since the last time. What changed must have been taken before.
+// Forget evicts jobs that were not used for a while, once more than limit rows came in
+// since the last time. Changes must have been taken before.
 func (r *Rows) Forget(limit int) {
 	if r.size < limit {
 		return
@@ -180,7 +180,7 @@ func (r *Rows) keep(j *jobRow) {
 	r.size++
 }
 
-// index notes a submitted job under its set.
+// index adds a submitted job to its set.
 func (r *Rows) index(j *jobRow) {
 	if !j.Known || j.indexed {
 		return
@@ -190,7 +190,7 @@ func (r *Rows) index(j *jobRow) {
 	r.sets[set] = append(r.sets[set], j)
 }
 
-// inSet are the submitted jobs of a set that are not over, by job id.
+// inSet returns the unfinished submitted jobs of a set, by job id.
 func (r *Rows) inSet(set jobdb.SetKey) []*jobRow {
 	var jobs []*jobRow
 	for _, j := range r.sets[set] {
@@ -218,18 +218,18 @@ func (r *Rows) touchRun(run *runRow) {
 	}
 }
 
-// Put adds what an envelope puts into force.
+// Put adds what an envelope puts in force.
 func (r *Rows) Put(acts []*jobdb.Activation) {
 	r.fresh.Activations = append(r.fresh.Activations, acts...)
 }
 
-// putRelease adds the row of a release; its messages are applied beside it.
+// putRelease adds the row of a release; its messages are applied separately.
 func (r *Rows) putRelease(release *jobdb.Release) {
 	r.fresh.Releases = append(r.fresh.Releases, release)
 }
 
-// Take returns what changed since the last Take, in the order in which it
-// changed first. Jobs and runs in it change again with the next Apply.
+// Take returns the changes since the last Take, in the order in which they were first
+// made. The next Apply may change their jobs and runs again.
 func (r *Rows) Take() *jobdb.Changes {
 	c := r.fresh
 	r.fresh = jobdb.Changes{}
@@ -245,7 +245,7 @@ func (r *Rows) Take() *jobdb.Changes {
 	return &c
 }
 
-// where is where a record of a message stands.
+// where returns the position of a record of a message.
 func (r *Rows) where(m *Message, i int) jobdb.Where {
 	return jobdb.Where{
 		Partition: r.partition, Seq: m.Seq, Record: m.Place + uint32(i),

@@ -43,7 +43,7 @@ func (f *fold) runEvent(ev *pb.Event, j *jobRow, id string) {
 	}
 }
 
-// runOrNote finds a run, or notes one that no event made known yet.
+// runOrNote returns a run, or creates one that no event has made known yet.
 func (f *fold) runOrNote(j *jobRow, id string) *runRow {
 	run := j.runs[id]
 	if run == nil {
@@ -54,8 +54,8 @@ func (f *fold) runOrNote(j *jobRow, id string) *runRow {
 	return run
 }
 
-// told takes in a run that Armada's tables have: it is older than those known.
-// How one ended that ended is not said; nothing was decided on it.
+// told applies a run that a cut-over republished: it is older than the known ones. The
+// outcome of a finished run is unknown here; it was not decided.
 func (f *fold) told(j *jobRow, m *pb.KnownRun, ended bool) {
 	run, state, q := f.runOrNote(j, m.GetRunId()), j.State, &j.Queueing
 	if run.State != jobdb.UnknownRun {
@@ -77,8 +77,8 @@ func (f *fold) told(j *jobRow, m *pb.KnownRun, ended bool) {
 	f.touchRun(run)
 }
 
-// see finds a run, or makes it known as the job's latest. A job that is over
-// stays so: the run is a row and no more.
+// see returns a run, making it known as the job's latest if necessary. A job that has
+// ended stays ended: the run is only a row.
 func (f *fold) see(j *jobRow, id string) *runRow {
 	run := f.runOrNote(j, id)
 	if run.State != jobdb.UnknownRun {
@@ -99,7 +99,7 @@ func (f *fold) see(j *jobRow, id string) *runRow {
 	return run
 }
 
-// leased fills in what only the lease says; it may come after other reports.
+// leased sets the fields that only the lease has; it may come after other reports.
 func (f *fold) leased(run *runRow, m *pb.JobRunLeased) {
 	if run.Times.Leased != 0 {
 		return
@@ -123,8 +123,8 @@ func (f *fold) running(j *jobRow, run *runRow, m *pb.JobRunRunning) {
 	f.forward(j, run, jobdb.RunRunning)
 }
 
-// forward moves a run on, and its job if it is the latest one. Reports after
-// the run's end, and those that others overtook, move nothing back.
+// forward advances a run, and its job if it is the latest run. Late reports, after the
+// run's end or after newer ones, have no effect.
 func (f *fold) forward(j *jobRow, run *runRow, to jobdb.RunState) {
 	if run.State.Ended() {
 		return
@@ -142,8 +142,8 @@ func (f *fold) forward(j *jobRow, run *runRow, to jobdb.RunState) {
 	}
 }
 
-// ended ends a run. What the chain decides on a failure in a release comes too
-// late, so that is said at once.
+// ended ends a run. A decision on a failure in a release comes too late, which is
+// recorded at once.
 func (f *fold) ended(j *jobRow, run *runRow, state jobdb.RunState) {
 	run.State, run.Times.Ended = state, f.t
 	if state == jobdb.RunFailed && f.Released && run.Outcome == jobdb.NoOutcome {
@@ -152,8 +152,8 @@ func (f *fold) ended(j *jobRow, run *runRow, state jobdb.RunState) {
 	j.Queueing.OpenRuns--
 }
 
-// failed takes in a terminal error. The first end of a run counts; a
-// preemption and an error in one message are one end.
+// failed applies a terminal error. The first end of a run is effective; a preemption and
+// an error in one message are one end.
 func (f *fold) failed(j *jobRow, run *runRow, e *pb.Error, place int) {
 	switch {
 	case !run.State.Ended():

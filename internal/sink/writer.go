@@ -12,7 +12,7 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-// Config of a Writer. Events, Decisions and DB are required.
+// Config is the configuration of a Writer. Events, Decisions and DB are required.
 type Config struct {
 	Events, Decisions eventlog.Topic
 	DB                jobdb.Store
@@ -23,61 +23,61 @@ type Config struct {
 	// KeepRows is about how many rows of idle jobs stay in memory per partition,
 	// so that they need not be loaded again. Default 50 000.
 	KeepRows int
-	// ReleaseAfter is how old an event may get before it is released: taken in
-	// without waiting for the chain any longer (PROTOCOL 13). Its age is counted
-	// from the publish time that the log gave it, also where it was fed from a
-	// recording. 0: never. One release takes events until their rows reach MaxRows.
+	// ReleaseAfter is the age at which an event is released: applied without waiting for
+	// the chain any longer (PROTOCOL 13). Its age counts from the publish time in this
+	// log, even if it was fed from a recording. 0: never. One release takes events until
+	// their rows reach MaxRows.
 	ReleaseAfter time.Duration
-	// Now is the clock for it, required with ReleaseAfter. It must agree with that
+	// Now is the clock for releases, required with ReleaseAfter. It must agree with that
 	// of the events' publishers to well within the limit.
 	Now func() time.Time
 	// Hit, if set, is called at the labels of a transaction: loaded, written,
-	// before-commit, committed. Its error ends the attempt there; what a crash
-	// at that place would leave behind is what stays. Partitions that run side
-	// by side call it side by side.
+	// before-commit, committed. Its error ends the attempt there, with the same result as
+	// a crash at that point. Partitions that run concurrently call it concurrently.
 	Hit   func(label string) error
 	Hooks Hooks
-	// Mirror, if set, makes the mirror of a partition. Now is required with it.
+	// Mirror, if set, creates the mirror of a partition. Now is required with it.
 	Mirror func(partition int) Mirror
 }
 
-// Hooks tell of what the writer does; nil is off. Partitions that run side by
-// side call them side by side.
+// Hooks are called on events of the writer; nil hooks are not. Partitions that run
+// concurrently call them concurrently.
 type Hooks struct {
-	// Committed is told of each transaction after it was committed.
+	// Committed is called after each transaction was committed.
 	Committed func(Batch)
-	// Released is told of each release after it was committed, and after Committed.
+	// Released is called for each release after it was committed, and after Committed.
 	Released func(jobdb.Release)
-	// Moved is told when another writer moved a partition's place.
+	// Moved is called when another writer moved a partition's position.
 	Moved func(partition int)
-	// Ignored is told of each message of the decisions log that is not accepted.
+	// Ignored is called for each message of the decisions log that is not accepted.
 	Ignored func(partition int, why chain.Ignored, at eventlog.Position)
-	// Retry is told why Run tries a partition again, and Recovered when that helped.
+	// Retry is called with the reason why Run retries a partition, and Recovered when
+	// that helped.
 	Retry     func(partition int, err error)
 	Recovered func(partition int)
 	// Now is the clock for Batch.Took.
 	Now func() time.Time
 }
 
-// Batch is what one transaction held: envelopes, or none and one release.
+// Batch is the content of one transaction: envelopes, or none and one release.
 type Batch struct {
 	Partition int
 	Envelopes int
 	Messages  int
 	Rows      int
 	Place     jobdb.Place
-	Published int64         // publish time of the last message that it took in; 0: none
+	Published int64         // publish time of the last message that it applied; 0: none
 	Took      time.Duration // loading, applying, writing and committing; 0 without Hooks.Now
 }
 
 // Writer is the ingester: it follows each partition's decision chain and writes
-// the rows that follow from it.
+// the resulting rows.
 type Writer struct {
 	cfg   Config
 	parts []*part
 }
 
-// part is one partition. A nil follower: its place must be read first.
+// part is one partition. With a nil follower, its position must be read first.
 type part struct {
 	number   int
 	follower *follow.Follower
@@ -106,7 +106,7 @@ type piece struct {
 	messages []Message
 }
 
-// New makes a writer for all partitions.
+// New returns a writer for all partitions.
 func New(cfg Config) (*Writer, error) {
 	if cfg.Events == nil || cfg.Decisions == nil || cfg.DB == nil {
 		return nil, errors.New("sink: Config lacks Events, Decisions or DB")
@@ -134,14 +134,13 @@ func New(cfg Config) (*Writer, error) {
 	return w, nil
 }
 
-// Advance does one step of a partition without waiting for the logs: it takes
-// what envelopes there are, up to MaxRows, and commits them in one transaction;
-// if there are none, it makes a release where one is due. No progress and no
-// error: there is nothing to do now. After any error the
-// partition begins anew at its committed place, so Advance may be called again;
-// whether that helps, the error's class says.
+// Advance does one step of a partition without waiting for the logs: it takes the
+// available envelopes, up to MaxRows, and commits them in one transaction; if there are
+// none, it makes a release if one is due. If it returns no progress and no error, there is
+// nothing to do now. After any error the partition restarts at its committed position, so
+// Advance may be called again; the class of the error tells whether that may help.
 //
-// Several partitions may be advanced side by side, one partition may not.
+// Different partitions may be advanced concurrently, a single one may not.
 func (w *Writer) Advance(ctx context.Context, partition int) (progress bool, err error) {
 	p := w.parts[partition]
 	progress, err = w.advance(ctx, p)
@@ -173,7 +172,7 @@ func (w *Writer) advance(ctx context.Context, p *part) (bool, error) {
 	}
 	start := w.now()
 	rows, err := w.commit(ctx, p)
-	if errors.Is(err, jobdb.ErrMoved) { // someone else was here: go on from where they are
+	if errors.Is(err, jobdb.ErrMoved) { // another writer was here: continue from its position
 		if w.cfg.Hooks.Moved != nil {
 			w.cfg.Hooks.Moved(p.number)
 		}
@@ -191,7 +190,7 @@ func (w *Writer) advance(ctx context.Context, p *part) (bool, error) {
 	return true, w.hit("committed")
 }
 
-// begin reads the partition's place and follows from there.
+// begin reads the partition's position and follows from there.
 func (w *Writer) begin(ctx context.Context, p *part) error {
 	tx, err := w.cfg.DB.Begin(ctx, p.number)
 	if err != nil {
@@ -218,8 +217,8 @@ func (w *Writer) begin(ctx context.Context, p *part) error {
 	return nil
 }
 
-// mustHold: what the rows follow from was durable, so logs that end earlier have
-// lost it, or are other logs.
+// mustHold returns an error if a log ends before the position of the rows: they follow
+// from durable messages, so the log has lost them, or is a different one.
 func (w *Writer) mustHold(p *part) error {
 	for _, l := range []struct {
 		name  string
@@ -237,7 +236,7 @@ func (w *Writer) mustHold(p *part) error {
 	return nil
 }
 
-// reset lets go of everything that is not committed.
+// reset discards everything that is not committed.
 func (p *part) reset() error {
 	f, a := p.follower, p.ahead
 	p.follower, p.rows, p.batch, p.ahead, p.look = nil, nil, batch{}, nil, time.Time{}
@@ -283,7 +282,7 @@ func (b *batch) add(p piece) {
 	}
 }
 
-// commit writes the batch in one transaction and returns how many rows that were.
+// commit writes the batch in one transaction and returns the number of rows.
 func (w *Writer) commit(ctx context.Context, p *part) (_ int, err error) {
 	tx, err := w.cfg.DB.Begin(ctx, p.number)
 	if err != nil {
@@ -370,7 +369,7 @@ func (w *Writer) tell(p *part, rows int, start time.Time) {
 	}
 }
 
-// Close closes what the writer reads. The database is its owner's.
+// Close closes what the writer reads. The database belongs to its owner.
 func (w *Writer) Close() error {
 	var errs []error
 	for _, p := range w.parts {
