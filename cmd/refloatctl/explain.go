@@ -114,7 +114,27 @@ func (e *explanation) show(w io.Writer, output string) error {
 type decided struct {
 	audit.Case
 	superseded bool
+	mode       string         // in which Armada's tables are written; empty: they are not
 	release    *jobdb.Release // that its failure was part of; nil: of none
+}
+
+// The modes of an ingester that writes for an Armada that nobody changed.
+const (
+	holdback    = "holdback"
+	passthrough = "passthrough"
+)
+
+// nextPod is what the retry's pod is called: by the decision, or as an unmodified
+// Armada calls the pods of all runs of a job.
+func (c *decided) nextPod() string {
+	switch d := c.Decision; {
+	case !d.Requeue:
+		return ""
+	case c.mode == holdback || c.mode == passthrough:
+		return policy.PodName(d.JobID, 0, false)
+	default:
+		return d.PodName
+	}
 }
 
 // findCase collects what the job database keeps about one decided run.
@@ -141,6 +161,9 @@ func findCase(cmd *cobra.Command, f explainFlags) (decided, error) {
 				earlier = append(earlier, audit.Earlier{Decision: &copied, Run: byID[d.RunID]})
 				return nil
 			})
+			if m, ok := q.(jobdb.Moded); ok && err == nil {
+				c.mode, err = m.IngestMode(jobs[i].Partition)
+			}
 			if err == nil && c.superseded {
 				c.release, err = releaseOf(q, jobs[i].Partition, at)
 			}
@@ -228,10 +251,10 @@ func printCase(w io.Writer, e *explanation) {
 	printSuperseded(w, c)
 	if d.Requeue {
 		next := "next run:"
-		if d.Shadow {
+		if d.Shadow || c.mode == passthrough {
 			next = "the next run would be:"
 		}
-		fmt.Fprintf(w, "  %s pod %s, not before %s\n", next, oneLine(d.PodName), timeText(d.RetryAfter))
+		fmt.Fprintf(w, "  %s pod %s, not before %s\n", next, oneLine(c.nextPod()), timeText(d.RetryAfter))
 	}
 	why := ""
 	if e.evaluated {
@@ -365,10 +388,11 @@ func explanationJSON(e *explanation) any {
 		Decision audit.Decision `json:"decision"`
 		Job      job            `json:"job"`
 		Ladder   []rung         `json:"ladder"`
+		NextPod  string         `json:"nextPod,omitempty"`       // what the retry's pod is called there; decision.podName is what the record says
 		Unknown  bool           `json:"ladderUnknown,omitempty"` // the policies log was not read
 		Before   uint32         `json:"globalUsedBefore"`
 		Release  *release       `json:"release,omitempty"` // that made the decision superseded
-	}{Decision: audit.DecisionOf(c.Job.Partition, c.Decision), Job: jobJSON(c.Job, []jobdb.Run{*c.Run}), Ladder: []rung{}, Unknown: !e.evaluated, Before: e.Before.Granted}
+	}{Decision: audit.DecisionOf(c.Job.Partition, c.Decision), Job: jobJSON(c.Job, []jobdb.Run{*c.Run}), Ladder: []rung{}, NextPod: c.nextPod(), Unknown: !e.evaluated, Before: e.Before.Granted}
 	if out.Decision.Superseded = c.superseded; c.release != nil {
 		out.Release = releaseJSON(c.release)
 	}

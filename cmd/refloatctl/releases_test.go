@@ -141,8 +141,15 @@ func TestIngestModes(t *testing.T) {
 	ctl(t, "up", "--data", filepath.Join(t.TempDir(), "data"), "--policies", testPolicies, "--ingest-mode", "holdback").exits(t, exitEnvironment).says(t, "give --job-db postgres://")
 	for _, tt := range []struct {
 		mode          string
-		jobs, rebuilt bool // Armada's table has jobs, and some of them with requirements of ours
-	}{{"direct", true, false}, {"holdback", true, true}, {"passthrough", true, false}, {"observe", false, false}, {"", true, false}} {
+		jobs, rebuilt bool   // Armada's table has jobs, and some of them with requirements of ours
+		pod           string // of a retry, after the job's id
+	}{
+		{"direct", true, false, "-0-1"},
+		{"holdback", true, true, "-0"},
+		{"passthrough", true, false, "-0"},
+		{"observe", false, false, "-0-1"},
+		{"", true, false, "-0-1"},
+	} {
 		at := pgtest.Database(t)
 		conn, err := pgx.Connect(t.Context(), at)
 		if err != nil {
@@ -161,6 +168,15 @@ func TestIngestModes(t *testing.T) {
 		err = conn.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM refloat_waits WHERE waiting), (SELECT count(*) FROM refloat_decisions)`).Scan(&jobs, &rebuilt, &decisions)
 		if err != nil || jobs > 0 != tt.jobs || rebuilt > 0 != tt.rebuilt || decisions == 0 {
 			t.Errorf("mode %q: %d jobs in Armada's table, %d held back, %d decisions, %v", tt.mode, jobs, rebuilt, decisions, err)
+		}
+		var job string
+		if err := conn.QueryRow(t.Context(), `SELECT job_id FROM refloat_decisions WHERE requeue AND run_index = 0 LIMIT 1`).Scan(&job); err != nil {
+			t.Fatal(err)
+		}
+		ctl(t, "explain", job, "--run", "0", "--job-db", at).exits(t, exitFine).says(t, " pod armada-"+job+tt.pod+", not before ")
+		said := jsonLine(t, ctl(t, "explain", job, "--run", "0", "--job-db", at, "-o", "json").exits(t, exitFine).out)
+		if said["nextPod"] != "armada-"+job+tt.pod || said["decision"].(map[string]any)["podName"] != "armada-"+job+"-0-1" {
+			t.Errorf("mode %q: %v", tt.mode, said)
 		}
 		t.Logf("mode %q: %d jobs in Armada's table, %d held back, %d decisions", tt.mode, jobs, rebuilt, decisions)
 	}

@@ -43,6 +43,13 @@ type Queries interface {
 	Contents(partition int) (*Contents, error)
 }
 
+// Moded are Queries of a database that has Armada's own tables beside ours.
+type Moded interface {
+	// IngestMode is the mode in which an ingester writes them, by its --mode; empty:
+	// none does, or it did not say.
+	IngestMode(partition int) (string, error)
+}
+
 // JobFilter narrows a list of jobs; its zero value takes all.
 type JobFilter struct {
 	JobID     string

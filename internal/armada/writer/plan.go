@@ -1,6 +1,7 @@
 package writer
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -19,6 +20,19 @@ const (
 	Direct
 	HoldBack
 )
+
+// String is the name that an ingester's --mode has for it.
+func (m Mode) String() string {
+	switch m {
+	case Passthrough:
+		return "passthrough"
+	case Direct:
+		return "direct"
+	case HoldBack:
+		return "holdback"
+	}
+	return fmt.Sprintf("Mode(%d)", int(m))
+}
 
 // action is what a message asks for, in its order.
 type action interface{ job() string }

@@ -16,12 +16,12 @@ const dueAtOnce = 2000
 // begin finds where the copies begin: on the first transaction of all, at the
 // end of the events, since what stands before it was told, or has passed.
 func (w *writing) begin(ctx context.Context) error {
-	const insert = `INSERT INTO refloat_mirror VALUES ($1, $2) ON CONFLICT (partition) DO UPDATE SET since = refloat_mirror.since RETURNING since`
+	const insert = `INSERT INTO refloat_mirror (partition, since, mode) VALUES ($1, $2, $3) ON CONFLICT (partition) DO UPDATE SET mode = $3 RETURNING since`
 	if err := w.mustBeOurs(ctx); err != nil {
 		return err
 	}
 	var since string
-	err := w.conn.QueryRow(ctx, insert, w.cfg.Partition, w.when.End.String()).Scan(&since)
+	err := w.conn.QueryRow(ctx, insert, w.cfg.Partition, w.when.End.String(), w.cfg.Mode.String()).Scan(&since)
 	if err == nil {
 		w.since, err = eventlog.ParsePosition(since)
 	}

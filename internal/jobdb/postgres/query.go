@@ -20,13 +20,29 @@ func (r *Reader) View(ctx context.Context, read func(jobdb.Queries) error) error
 	if err != nil {
 		return r.place.classify(err, nil)
 	}
-	err = read(table.Queries{Source: &source{ctx: ctx, place: r.place, tx: t}})
+	err = read(queries{table.Queries{Source: &source{ctx: ctx, place: r.place, tx: t}}})
 	end, cancel := context.WithTimeout(context.Background(), rollbackTimeout)
 	defer cancel()
 	if closing := t.Rollback(end); closing != nil && !t.Conn().IsClosed() {
 		err = errors.Join(err, r.place.classify(closing, nil))
 	}
 	return err
+}
+
+// queries are those of all job databases, and what only one with Armada's tables can
+// be asked.
+type queries struct{ table.Queries }
+
+// IngestMode is the mode in which Armada's tables are written beside a partition's
+// rows; empty: they are not, or by an ingester that did not say.
+func (q queries) IngestMode(partition int) (string, error) {
+	s := q.Source.(*source)
+	var mode string
+	err := s.tx.QueryRow(s.ctx, "SELECT coalesce(mode, '') FROM refloat_mirror WHERE partition = $1", partition).Scan(&mode)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", nil
+	}
+	return mode, s.failed("mirror", err)
 }
 
 // source lives as long as one View, whose context it carries.

@@ -144,4 +144,8 @@ CREATE TABLE refloat_control (
 	partition integer PRIMARY KEY,
 	ledger bigint NOT NULL, entry bigint NOT NULL, batch integer NOT NULL
 );
+`, `
+-- How the ingester writes Armada's tables, by which readers tell what a retry's pod is
+-- called: holdback, direct or passthrough. NULL: it was not said.
+ALTER TABLE refloat_mirror ADD COLUMN mode text;
 `}
