@@ -68,7 +68,8 @@ func (s *scrubber) file() string { return filepath.Join(string(s.Data), "scrub.j
 func (s *scrubber) keep() error {
 	b, err := json.Marshal(s.done)
 	if err == nil {
-		err = os.WriteFile(s.file()+".new", b, 0o644)
+		// On Pulsar the scrubber may be the first to write into the data directory.
+		err = errors.Join(os.MkdirAll(string(s.Data), 0o755), os.WriteFile(s.file()+".new", b, 0o644))
 	}
 	if err == nil {
 		err = os.Rename(s.file()+".new", s.file())
