@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
 )
 
 // TestHandOver: an evaluator that is asked to end leaves its partitions to the
@@ -129,6 +130,49 @@ func TestNoHistory(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestEmptiedDecisions: without state and checkpoint, nobody begins a decision log
+// where there was one, also not with a history that is accepted.
+func TestEmptiedDecisions(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"emptied", "made again"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			a := w.evaluator("a")
+			w.live(1, a)
+			w.feedOne("c0001")
+			w.until("a checkpoint", func() bool { return w.scrape(a).Sum("refloat_checkpoint_timestamp_seconds") > 0 })
+			w.feedOne("c0002") // what came before is acknowledged with the next checkpoint
+			w.until("events are acknowledged", func() bool { return w.acknowledged() })
+			a.Kill()
+			if name == "emptied" {
+				w.truncate("decisions-partition-0")
+			} else {
+				w.recreate("decisions", 1)
+			}
+			w.must(errors.Join(os.RemoveAll(w.Data("a")), os.RemoveAll(w.Checkpoints()), os.MkdirAll(w.Checkpoints(), 0o755)))
+			b := w.evaluator("a", "--accept-history-from", "beginning")
+			w.refused(b, "--accept-empty-decisions")
+			t.Log(lastWith(b.Text(), "partition refused"))
+			b.Kill()
+			w.live(1, w.evaluator("a", "--accept-history-from", "beginning", "--accept-empty-decisions"))
+		})
+	}
+}
+
+// acknowledged says whether evaluators acknowledged any events.
+func (w *world) acknowledged() bool {
+	w.t.Helper()
+	k, err := pulsarlog.Connect(w.ctx, pulsarlog.Config{ServiceURL: w.URL, AdminURL: w.AdminURL, Namespace: w.namespace()})
+	w.must(err)
+	defer k.Close()
+	topic, err := k.Open("events")
+	w.must(err)
+	defer topic.Close()
+	at, err := topic.Acknowledged(0, "refloat-evaluator")
+	return err == nil && at != eventlog.Start
 }
 
 // TestPartitions: events grows under us. Job sets then move, and counts do not
