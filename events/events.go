@@ -197,9 +197,11 @@ const (
 	NoEvents
 	NoJob
 	NoRun
+	// TooLarge: its records do not fit into a message of the decision log.
+	TooLarge
 )
 
-var parkReasons = [...]string{"Unknown", "NotProtobuf", "NoQueue", "NoJobSet", "NoEvents", "NoJob", "NoRun"}
+var parkReasons = [...]string{"Unknown", "NotProtobuf", "NoQueue", "NoJobSet", "NoEvents", "NoJob", "NoRun", "TooLarge"}
 
 // String is the reason's name, a metric label.
 func (r ParkReason) String() string {

@@ -137,7 +137,7 @@ func TestUnreadable(t *testing.T) {
 // TestParkReasonNumbers holds the numbers that stand in decision logs.
 func TestParkReasonNumbers(t *testing.T) {
 	t.Parallel()
-	for n, want := range []string{"Unknown", "NotProtobuf", "NoQueue", "NoJobSet", "NoEvents", "NoJob", "NoRun", "ParkReason(7)"} {
+	for n, want := range []string{"Unknown", "NotProtobuf", "NoQueue", "NoJobSet", "NoEvents", "NoJob", "NoRun", "TooLarge", "ParkReason(8)"} {
 		if got := ParkReason(n).String(); got != want {
 			t.Errorf("ParkReason %d is %q, want %q", n, got, want)
 		}

@@ -766,11 +766,14 @@ func (x *NotDecided) GetTime() int64 {
 
 // Parked keeps what could not be read.
 type Parked struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Position      *Position              `protobuf:"bytes,1,opt,name=position" json:"position,omitempty"`
-	Reason        uint32                 `protobuf:"varint,2,opt,name=reason" json:"reason,omitempty"` // events.ParkReason
-	Event         uint32                 `protobuf:"varint,3,opt,name=event" json:"event,omitempty"`   // place of the event in its message, from 1; 0: the whole message
-	Raw           []byte                 `protobuf:"bytes,4,opt,name=raw" json:"raw,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Position *Position              `protobuf:"bytes,1,opt,name=position" json:"position,omitempty"`
+	Reason   uint32                 `protobuf:"varint,2,opt,name=reason" json:"reason,omitempty"` // events.ParkReason
+	Event    uint32                 `protobuf:"varint,3,opt,name=event" json:"event,omitempty"`   // place of the event in its message, from 1; 0: the whole message
+	Raw      []byte                 `protobuf:"bytes,4,opt,name=raw" json:"raw,omitempty"`
+	// Where the bytes do not fit into a message of the log, raw is empty.
+	Digest        []byte `protobuf:"bytes,5,opt,name=digest" json:"digest,omitempty"`  // SHA-256 of the bytes
+	Length        uint64 `protobuf:"varint,6,opt,name=length" json:"length,omitempty"` // how many they are
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -831,6 +834,20 @@ func (x *Parked) GetRaw() []byte {
 		return x.Raw
 	}
 	return nil
+}
+
+func (x *Parked) GetDigest() []byte {
+	if x != nil {
+		return x.Digest
+	}
+	return nil
+}
+
+func (x *Parked) GetLength() uint64 {
+	if x != nil {
+		return x.Length
+	}
+	return 0
 }
 
 // RetryReady takes the grace period off a retry once the old run is gone.
@@ -1473,12 +1490,14 @@ const file_events_pb_refloat_proto_rawDesc = "" +
 	"\x06job_id\x18\x04 \x01(\tR\x05jobId\x12\x15\n" +
 	"\x06run_id\x18\x05 \x01(\tR\x05runId\x12\x16\n" +
 	"\x06reason\x18\x06 \x01(\rR\x06reason\x12\x12\n" +
-	"\x04time\x18\a \x01(\x03R\x04time\"z\n" +
+	"\x04time\x18\a \x01(\x03R\x04time\"\xaa\x01\n" +
 	"\x06Parked\x120\n" +
 	"\bposition\x18\x01 \x01(\v2\x14.refloat.v1.PositionR\bposition\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\rR\x06reason\x12\x14\n" +
 	"\x05event\x18\x03 \x01(\rR\x05event\x12\x10\n" +
-	"\x03raw\x18\x04 \x01(\fR\x03raw\"\x8d\x01\n" +
+	"\x03raw\x18\x04 \x01(\fR\x03raw\x12\x16\n" +
+	"\x06digest\x18\x05 \x01(\fR\x06digest\x12\x16\n" +
+	"\x06length\x18\x06 \x01(\x04R\x06length\"\x8d\x01\n" +
 	"\n" +
 	"RetryReady\x120\n" +
 	"\bposition\x18\x01 \x01(\v2\x14.refloat.v1.PositionR\bposition\x12\x15\n" +

@@ -69,8 +69,10 @@ type Other struct {
 	RunID      string   `json:"runId,omitempty"`
 	EventTime  string   `json:"eventTime,omitempty"`
 	RetryAfter string   `json:"retryAfter,omitempty"`
-	Event      uint32   `json:"event,omitempty"` // place in the message, from 1
-	Raw        []byte   `json:"raw,omitempty"`   // base64
+	Event      uint32   `json:"event,omitempty"`  // place in the message, from 1
+	Raw        []byte   `json:"raw,omitempty"`    // base64
+	SHA256     string   `json:"sha256,omitempty"` // where the bytes are not kept
+	Length     uint64   `json:"length,omitempty"`
 	Superseded bool     `json:"superseded,omitempty"`
 }
 
@@ -108,9 +110,13 @@ func OtherOf(partition int, r chain.Record) (Other, bool) {
 			Queue: r.Queue, JobSet: r.JobSet, JobID: r.JobID, RunID: r.RunID, EventTime: timeOf(r.Time),
 		}, true
 	case *chain.Parked:
-		return Other{
-			Record: "Parked", Partition: partition, Position: positionOf(r.Position), Reason: r.Reason.String(), Event: r.Event, Raw: r.Raw,
-		}, true
+		out := Other{
+			Record: "Parked", Partition: partition, Position: positionOf(r.Position), Reason: r.Reason.String(), Event: r.Event, Raw: r.Raw, Length: r.Length,
+		}
+		if r.Length > 0 {
+			out.SHA256 = r.Digest.String()
+		}
+		return out, true
 	case *chain.RetryReady:
 		return Other{
 			Record: "RetryReady", Partition: partition, Position: positionOf(r.Position),

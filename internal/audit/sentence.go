@@ -95,7 +95,7 @@ func Describe(r chain.Record) string {
 	case *chain.NotDecided:
 		return fmt.Sprintf("NotDecided %s on run %s of job %s", r.Reason, r.RunID, r.JobID)
 	case *chain.Parked:
-		return fmt.Sprintf("Parked %s of %d bytes at %v", r.Reason, len(r.Raw), r.Position)
+		return fmt.Sprintf("Parked %s of %d bytes at %v", r.Reason, max(uint64(len(r.Raw)), r.Length), r.Position)
 	case *chain.RetryReady:
 		return fmt.Sprintf("RetryReady on run %s of job %s", r.RunID, r.JobID)
 	}

@@ -144,7 +144,7 @@ func verifyStretch(p *evaluator.Processor, policies *policylog.Log, s *follow.St
 	logged := evaluator.LoggedIn(s.Accepted)
 	for i := range s.Messages {
 		m := &s.Messages[i]
-		out, err := p.Step(m)
+		out, err := p.StepAs(logged.FormOf(m), m)
 		if err != nil {
 			return err
 		}

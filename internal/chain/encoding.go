@@ -243,7 +243,11 @@ func (r *Parked) appendBody(b []byte) []byte {
 	b = appendPosition(b, 1, r.Position)
 	b = appendUint(b, 2, uint64(r.Reason))
 	b = appendUint(b, 3, uint64(r.Event))
-	return appendBytes(b, 4, r.Raw)
+	b = appendBytes(b, 4, r.Raw)
+	if r.Length == 0 {
+		return b
+	}
+	return appendUint(appendBytes(b, 5, r.Digest[:]), 6, r.Length)
 }
 
 func (r *Parked) setField(f *wireField) error {
@@ -260,6 +264,13 @@ func (r *Parked) setField(f *wireField) error {
 		}
 		r.Raw = append([]byte(nil), f.bytes...)
 		return nil
+	case 5:
+		if len(r.Raw) > 0 {
+			return f.wrongType() // the bytes are there
+		}
+		return f.fixedTo(r.Digest[:])
+	case 6:
+		return f.uint64To(&r.Length)
 	}
 	return f.unknown()
 }

@@ -59,8 +59,11 @@ var record = rapid.OneOf(
 		}
 	}),
 	rapid.Custom(func(t *rapid.T) chain.Record {
-		r := &chain.Parked{Position: position.Draw(t, "position"), Reason: draw(t, "reason", events.NoRun), Event: small.Draw(t, "event")}
+		r := &chain.Parked{Position: position.Draw(t, "position"), Reason: draw(t, "reason", events.TooLarge), Event: small.Draw(t, "event")}
 		r.Raw = append(r.Raw, rapid.SliceOfN(rapid.Byte(), 0, 200).Draw(t, "raw")...) // lengths of one byte and of two
+		if rapid.Bool().Draw(t, "brief") {
+			return r.Brief()
+		}
 		return r
 	}),
 	rapid.Custom(func(t *rapid.T) chain.Record {

@@ -22,7 +22,9 @@ func recordOf(m *pb.Record) chain.Record {
 		}
 	case *pb.Record_Parked:
 		p := r.Parked
-		return &chain.Parked{Position: positionOf(p.Position), Reason: events.ParkReason(p.Reason), Event: p.Event, Raw: p.Raw}
+		parked := &chain.Parked{Position: positionOf(p.Position), Reason: events.ParkReason(p.Reason), Event: p.Event, Raw: p.Raw, Length: p.Length}
+		copy(parked.Digest[:], p.Digest)
+		return parked
 	case *pb.Record_RetryReady:
 		y := r.RetryReady
 		return &chain.RetryReady{Position: positionOf(y.Position), JobID: y.JobId, RunID: y.RunId, RetryAfter: y.RetryAfter}

@@ -1,6 +1,8 @@
 package chain
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"fmt"
 
 	"github.com/refloat/refloat/events"
@@ -90,12 +92,31 @@ type NotDecided struct {
 	Time     int64 // t, Unix nanoseconds
 }
 
-// Parked keeps the bytes of a message or event that could not be processed.
+// Parked keeps the bytes of a message or event that could not be processed,
+// or, if they do not fit into a message of the log, their digest and length.
 type Parked struct {
 	Position eventlog.Position
 	Reason   events.ParkReason
 	Event    uint32 // index in the message, from 1; 0: the whole message
-	Raw      []byte
+	Raw      []byte // empty where Length is not 0
+	Digest   Hash   // SHA-256 of the bytes that are not here
+	Length   uint64 // their number; 0: they are all in Raw
+}
+
+// Keeps says whether the record keeps these bytes, in full or by their digest.
+func (r *Parked) Keeps(raw []byte) bool {
+	if r.Length == 0 {
+		return bytes.Equal(r.Raw, raw)
+	}
+	return r.Length == uint64(len(raw)) && r.Digest == sha256.Sum256(raw)
+}
+
+// Brief is the record without its bytes, of which it keeps digest and length.
+func (r *Parked) Brief() *Parked {
+	if len(r.Raw) == 0 {
+		return r
+	}
+	return &Parked{Position: r.Position, Reason: r.Reason, Event: r.Event, Digest: sha256.Sum256(r.Raw), Length: uint64(len(r.Raw))}
 }
 
 // RetryReady records that the old run of a retry is gone (SEMANTICS 8).

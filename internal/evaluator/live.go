@@ -2,6 +2,7 @@ package evaluator
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"time"
 
@@ -56,6 +57,9 @@ func (o *Owner) advanceLive(now int64) (bool, error) {
 		return false, err
 	}
 	if err := o.cfg.Publisher.Err(); err != nil {
+		if env := o.largest(); env != nil && errors.Is(err, eventlog.ErrTooLarge) {
+			o.cfg.Fit.tooLarge(env)
+		}
 		return false, fmt.Errorf("%w: %w", ErrLost, err)
 	}
 	if o.draining || len(o.window) >= o.cfg.Window {
@@ -194,7 +198,11 @@ func (o *Owner) fill(env *chain.Envelope, records []chain.Record) ([]chain.Recor
 		if m.Position.Compare(env.InTo) <= 0 {
 			return nil, fmt.Errorf("%w: events go back from %v to %v", eventlog.ErrCorrupt, env.InTo, m.Position)
 		}
-		out, err := o.proc.Step(m)
+		fit := o.cfg.Fit.of(m.Position)
+		if fit.alone && env.InCount > 0 {
+			break
+		}
+		out, err := o.proc.StepAs(fit.form, m)
 		if err != nil {
 			return nil, err
 		}
@@ -206,6 +214,9 @@ func (o *Owner) fill(env *chain.Envelope, records []chain.Record) ([]chain.Recor
 		env.InTo, env.InCount = m.Position, env.InCount+1
 		o.live.published = m.Publish
 		o.live.input = o.live.input[1:]
+		if fit.alone {
+			break
+		}
 	}
 	return records, nil
 }
@@ -258,6 +269,9 @@ func (o *Owner) publish(env *chain.Envelope, records []chain.Record, now int64) 
 		published: o.live.published,
 	})
 	if err := o.cfg.Publisher.Publish(raw); err != nil {
+		if errors.Is(err, eventlog.ErrTooLarge) {
+			o.cfg.Fit.tooLarge(env)
+		}
 		return fmt.Errorf("%w: publish envelope %d: %w", ErrLost, env.Seq, err)
 	}
 	return o.point(PointPublished)

@@ -58,6 +58,9 @@ type Config struct {
 	Acknowledged func() (eventlog.Position, error)
 	// AcceptedBy names who made these acknowledgements, for the record.
 	AcceptedBy string
+	// Fit remembers which messages had records that the log did not take; nil: none, and
+	// an envelope that is too large loses the partition each time.
+	Fit *Fit
 	// Synced, if set, is called when everything committed is durable, for acknowledgements
 	// and checkpoints. The store then holds the state at the position.
 	Synced func(place follow.Place) error

@@ -64,6 +64,9 @@ const Standby = "standby"
 // Run keeps owning the partition: a loss costs a back-off, not the process. It returns
 // nil when ctx ends.
 func (l *Loop) Run(ctx context.Context) error {
+	if l.Config.Fit == nil {
+		l.Config.Fit = &Fit{}
+	}
 	refused := false
 	for losses := 1; l.awaitTurn(ctx); losses++ {
 		wasLive, err := l.own(ctx)

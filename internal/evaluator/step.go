@@ -60,8 +60,11 @@ var ErrDiverged = errors.New("decision log does not fit its input")
 type decider func(at eventlog.Position, f *projection.Failure) (*chain.Decision, error)
 
 // Step folds a message and decides the runs that failed in it.
-func (p *Processor) Step(m *eventlog.Message) (*Output, error) {
-	return &p.out, p.process(m, p.decide)
+func (p *Processor) Step(m *eventlog.Message) (*Output, error) { return p.StepAs(InFull, m) }
+
+// StepAs is Step, with the records in a form.
+func (p *Processor) StepAs(form Form, m *eventlog.Message) (*Output, error) {
+	return &p.out, p.process(form, m, p.decide)
 }
 
 // Activate applies the activations at the front of an envelope, or its claim.
@@ -80,7 +83,7 @@ func (p *Processor) Activate(records []chain.Record) {
 }
 
 // process turns a message into records. A message that cannot be decoded is parked.
-func (p *Processor) process(m *eventlog.Message, decide decider) error {
+func (p *Processor) process(form Form, m *eventlog.Message, decide decider) error {
 	p.out.Records, p.out.Bytes, p.buf = p.out.Records[:0], p.out.Bytes[:0], p.buf[:0]
 	p.slab = p.slab[:0]
 	seq, err := p.decoder.Decode(m.Payload)
@@ -89,11 +92,22 @@ func (p *Processor) process(m *eventlog.Message, decide decider) error {
 		if u := (*events.Unreadable)(nil); errors.As(err, &u) {
 			reason = u.Reason
 		}
-		p.emit(&chain.Parked{Position: m.Meant(), Reason: reason, Raw: m.Payload})
+		p.park(form, &chain.Parked{Position: m.Meant(), Reason: reason, Raw: m.Payload})
 		return nil
 	}
-	p.current = current{p, seq, m.Meant(), decide}
+	if form == Refused {
+		p.park(form, &chain.Parked{Position: m.Meant(), Reason: events.TooLarge, Raw: m.Payload})
+		return nil
+	}
+	p.current = current{p, seq, m.Meant(), form, decide}
 	return p.State.Process(seq, m.MeantPublish(), &p.current)
+}
+
+func (p *Processor) park(form Form, r *chain.Parked) {
+	if form != InFull {
+		r = r.Brief()
+	}
+	p.emit(r)
 }
 
 // current is the message being processed: it makes a record of everything that the state
@@ -102,11 +116,12 @@ type current struct {
 	*Processor
 	seq    *events.Sequence
 	at     eventlog.Position
+	form   Form
 	decide decider
 }
 
 func (c *current) Parked(e *projection.ParkedEvent) {
-	c.emit(&chain.Parked{Position: c.at, Reason: e.Reason, Event: e.Event, Raw: e.Raw})
+	c.park(c.form, &chain.Parked{Position: c.at, Reason: e.Reason, Event: e.Event, Raw: e.Raw})
 }
 
 func (c *current) Failed(f *projection.Failure) (projection.Decided, error) {
@@ -251,7 +266,7 @@ func LoggedIn(a *chain.Accepted) *Logged {
 // result of folding.
 func (p *Processor) Replay(m *eventlog.Message, l *Logged) error {
 	rest := *l
-	err := p.process(m, func(at eventlog.Position, f *projection.Failure) (*chain.Decision, error) {
+	err := p.process(rest.FormOf(m), m, func(at eventlog.Position, f *projection.Failure) (*chain.Decision, error) {
 		return rest.decisionOn(len(p.out.Records), at, f)
 	})
 	if err != nil {
@@ -273,13 +288,23 @@ func (p *Processor) Replay(m *eventlog.Message, l *Logged) error {
 func (p *Processor) Rebuild(messages []eventlog.Message, l *Logged) error {
 	progress := p.Progress
 	decisions := make(map[[2]string]*chain.Decision, len(l.Records)) // by job and run
+	refused := map[eventlog.Position]*chain.Parked{}
 	for _, r := range l.Records {
-		if d, ok := r.(*chain.Decision); ok {
-			decisions[[2]string{d.JobID, d.RunID}] = d
+		switch r := r.(type) {
+		case *chain.Decision:
+			decisions[[2]string{r.JobID, r.RunID}] = r
+		case *chain.Parked:
+			if r.Reason == events.TooLarge {
+				refused[r.Position] = r
+			}
 		}
 	}
 	for i := range messages {
-		err := p.process(&messages[i], func(at eventlog.Position, f *projection.Failure) (*chain.Decision, error) {
+		form := InFull
+		if r := refused[messages[i].Meant()]; r != nil && r.Keeps(messages[i].Payload) {
+			form = Refused
+		}
+		err := p.process(form, &messages[i], func(at eventlog.Position, f *projection.Failure) (*chain.Decision, error) {
 			if d := decisions[[2]string{f.JobID, f.RunID}]; d != nil && d.Position == at {
 				return d, nil
 			}
@@ -297,6 +322,23 @@ func (p *Processor) Rebuild(messages []eventlog.Message, l *Logged) error {
 	}
 	p.Progress = progress
 	return nil
+}
+
+// FormOf is the form that a message has in the log: what is parked comes first.
+func (l *Logged) FormOf(m *eventlog.Message) Form {
+	form := InFull
+	for _, r := range l.Records {
+		parked, ok := r.(*chain.Parked)
+		switch {
+		case !ok || parked.Position != m.Meant():
+			return form
+		case parked.Reason == events.TooLarge && parked.Keeps(m.Payload):
+			return Refused
+		case parked.Length > 0:
+			form = Brief
+		}
+	}
+	return form
 }
 
 func (l *Logged) decisionOn(i int, at eventlog.Position, f *projection.Failure) (*chain.Decision, error) {

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/refloat/refloat/events"
 	"github.com/refloat/refloat/events/pb"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/chain/follow"
@@ -83,6 +84,9 @@ func Split(s *follow.Stretch, partition int, released eventlog.Position) ([]*job
 			m.Place = uint32(next)
 		}
 		m.Records = s.Records[next-len(m.Records) : next+1]
+		if parked, ok := s.Records[next].(*chain.Parked); ok && parked.Reason == events.TooLarge {
+			m.Events = nil // nothing of it was folded
+		}
 	}
 	return acts, messages, nil
 }
@@ -123,6 +127,9 @@ func answered(messages []Message, i int, r chain.Record) int {
 func (m *Message) causes(r chain.Record) bool {
 	switch r := r.(type) {
 	case *chain.Parked:
+		if r.Event == 0 && r.Length > 0 {
+			return r.Keeps(m.Log.Payload)
+		}
 		return (r.Event == 0) == (m.Events == nil) && bytes.Contains(m.Log.Payload, r.Raw)
 	case *chain.Decision:
 		return m.tells(r.JobID, r.RunID, true)

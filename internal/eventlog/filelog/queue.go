@@ -56,7 +56,7 @@ func (l *Log) Append(p int, msgs []eventlog.Message) error {
 	}
 	for i := range msgs {
 		if n := messageBytes(&msgs[i]); n > maxFrameBytes {
-			return fmt.Errorf("filelog: message of %d bytes; %d are possible", n, maxFrameBytes)
+			return fmt.Errorf("filelog: message of %d bytes; %d are possible: %w", n, maxFrameBytes, eventlog.ErrTooLarge)
 		}
 	}
 	return l.queue.add(p, msgs)

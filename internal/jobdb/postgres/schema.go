@@ -148,4 +148,7 @@ CREATE TABLE refloat_control (
 -- How the ingester writes Armada's tables, by which readers tell what a retry's pod is
 -- called: holdback, direct or passthrough. NULL: it was not said.
 ALTER TABLE refloat_mirror ADD COLUMN mode text;
+`, `
+-- Of what does not fit into a message of the decision log: SHA-256 and length.
+ALTER TABLE refloat_parked ADD COLUMN digest bytea NOT NULL DEFAULT '\x0000000000000000000000000000000000000000000000000000000000000000', ADD COLUMN length bigint NOT NULL DEFAULT 0;
 `}

@@ -44,7 +44,7 @@ func TestClasses(t *testing.T) {
 		if _, err := db.Exec(tt.setup); err != nil {
 			t.Fatal(err)
 		}
-		_, err = db.Exec("INSERT INTO parked VALUES (1, 1, 1, 1, 1, 1, '', 1, 1, 1, 1, 1, zeroblob(1000000), 0)")
+		_, err = db.Exec("INSERT INTO parked VALUES (1, 1, 1, 1, 1, 1, '', 1, 1, 1, 1, 1, zeroblob(1000000), 0, X'', 0)")
 		if got := classify(path, err); !errors.Is(got, tt.want) || !errors.Is(got, err) {
 			t.Errorf("%s: %v, want %v", name, got, tt.want)
 		}

@@ -121,4 +121,8 @@ DROP INDEX decisions_superseded;
 `, `
 -- From here on, each page ends with a checksum (prepare).
 SELECT 4;
+`, `
+-- Of what does not fit into a message of the decision log: SHA-256 and length.
+ALTER TABLE parked ADD COLUMN digest BLOB NOT NULL DEFAULT X'0000000000000000000000000000000000000000000000000000000000000000';
+ALTER TABLE parked ADD COLUMN length INTEGER NOT NULL DEFAULT 0;
 `}

@@ -48,9 +48,9 @@ var Ready = Of[jobdb.Ready]{
 // Parked are messages and events that could not be used.
 var Parked = Of[jobdb.Parked]{
 	Name:    "parked",
-	Columns: columns(whereColumns + `ledger entry batch reason event raw`),
+	Columns: columns(whereColumns + `ledger entry batch reason event raw digest length`),
 	Fields: func(p *jobdb.Parked, v []any) []any {
-		return append(at(&p.Position, where(&p.Where, v)), (*uint8)(&p.Reason), &p.Event, &p.Raw)
+		return append(at(&p.Position, where(&p.Where, v)), (*uint8)(&p.Reason), &p.Event, &p.Raw, (*[32]byte)(&p.Digest), &p.Length)
 	},
 }
 
