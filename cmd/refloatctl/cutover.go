@@ -53,8 +53,8 @@ reached.`),
 message that our ingester, which must be stopped, took in. From then on our ingesters
 refuse to start on this database, until cutover start. It may be run again.
 
-It is refused while either ingester runs, and where ours stands in the middle of a
-batch. Then, and with --rehearse, nothing is written.
+It is refused while either ingester runs, where ours stands in the middle of a batch,
+and, without --leave-cursor, where its position is not in the topic any more. Then, and with --rehearse, nothing is written.
 
 Exit codes: 0 done, 1 refused, 2 usage, 3 the cluster or the database cannot be
 reached.`),
@@ -89,6 +89,7 @@ func newCutoverStep(name, short, long string) *cobra.Command {
 	set.StringVar(&f.site.Subscription, "subscription", "scheduler-ingester", "subscription of Armada's scheduler ingester on events and on control-plane")
 	set.StringVar(&f.site.Control, flagControl, controlPlane, "Armada's control-plane topic, taken over and given back as events are; empty: it is left alone")
 	if name == "back" {
+		set.BoolVar(&f.site.LeaveCursor, "leave-cursor", false, "where our position is not in a topic any more, let Armada's ingester go on from where its subscription stands; what lies between is applied twice or not at all")
 		set.StringVar(&f.site.NodeLabel, "node-id-label", "", "Armada's scheduling.nodeIdLabel (default kubernetes.io/hostname)")
 	}
 	if name != "plan" {

@@ -138,6 +138,18 @@ type Place struct {
 	Events eventlog.Position
 }
 
+// Origin is where rows with these releases begin: one of no messages from the
+// beginning says up to where another ingester took in the events before that.
+// eventlog.Start: there was none.
+func Origin(releases []*Release) eventlog.Position {
+	for _, r := range releases {
+		if r.From == eventlog.Start && r.Messages == 0 {
+			return r.To
+		}
+	}
+	return eventlog.Start
+}
+
 // Beginning is the place before everything.
 var Beginning = Place{Chain: chain.Beginning, Decisions: eventlog.Start, Events: eventlog.Start}
 

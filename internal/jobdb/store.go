@@ -3,6 +3,8 @@ package jobdb
 import (
 	"context"
 	"errors"
+
+	"github.com/refloat/refloat/internal/eventlog"
 )
 
 // Errors by class; an implementation wraps them with what it knows.
@@ -42,6 +44,9 @@ type Store interface {
 type Tx interface {
 	// Place is where the partition's rows stand.
 	Place() Place
+	// Origin is up to where another ingester took in the events before the rows begin,
+	// as a release of no messages from the beginning says; eventlog.Start: there was none.
+	Origin(ctx context.Context) (eventlog.Position, error)
 	// Load finds rows. What is not there is left out.
 	Load(ctx context.Context, keys Keys) (*Found, error)
 	// Write inserts or replaces rows.

@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -29,13 +30,23 @@ func Fold(events, decisions eventlog.Topic, partition int, through uint64, relea
 // envelope. Only the envelope's seq of the position is used.
 func FoldTo(events, decisions eventlog.Topic, to jobdb.PartitionPlace, releases ...*jobdb.Release) (_ *jobdb.Contents, err error) {
 	partition, through := to.Partition, to.Place.Chain.Seq
-	f, err := follow.Open(events, decisions, partition, follow.Beginning)
+	all := &jobdb.Contents{Partition: partition, Place: jobdb.Beginning}
+	from, origin := follow.Beginning, jobdb.Origin(releases)
+	if origin != eventlog.Start {
+		before := releases[0].Seq
+		from, _, err = follow.Seek(context.Background(), decisions, partition, from, func(a *chain.Accepted) bool { return a.End.Seq > before })
+		if err != nil {
+			return nil, err
+		}
+		all.Place.Chain, all.Place.Decisions = from.Chain, from.Decisions
+	}
+	f, err := follow.Open(events, decisions, partition, from)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	f.SkipInput(origin)
 	rows := NewRows(partition)
-	all := &jobdb.Contents{Partition: partition, Place: jobdb.Beginning}
 	for {
 		for len(releases) > 0 && releases[0].Seq <= all.Place.Chain.Seq {
 			r := releases[0]
@@ -43,7 +54,7 @@ func FoldTo(events, decisions eventlog.Topic, to jobdb.PartitionPlace, releases 
 			if r.Partition != partition || r.Seq != all.Place.Chain.Seq || r.From != all.Place.Events {
 				return nil, fmt.Errorf("%w: the one after envelope %d from %v comes where the rows stand after envelope %d at %v", ErrUnfit, r.Seq, r.From, all.Place.Chain.Seq, all.Place.Events)
 			}
-			if err := rows.applyRelease(events, r); err != nil {
+			if err := rows.applyRelease(events, r, origin); err != nil {
 				return nil, err
 			}
 			all.Place.Events = r.To
@@ -122,12 +133,12 @@ var ErrUnfit = errors.New("release does not fit the rows")
 // applyRelease applies a release again: the messages that it names. An empty release
 // records what Armada's own ingester had applied before ours began: our rows have nothing
 // of that, and the topic need not hold it any more.
-func (r *Rows) applyRelease(events eventlog.Topic, release *jobdb.Release) (err error) {
+func (r *Rows) applyRelease(events eventlog.Topic, release *jobdb.Release, origin eventlog.Position) (err error) {
 	if release.Messages == 0 {
 		r.putRelease(release)
 		return nil
 	}
-	a, err := openAhead(events, release.Partition, release.From)
+	a, err := openAhead(events, release.Partition, release.From, origin)
 	if err != nil {
 		return err
 	}

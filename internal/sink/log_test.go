@@ -16,6 +16,7 @@ type memTopic struct {
 
 type memPart struct {
 	messages []eventlog.Message
+	trimmed  int // messages at the beginning that are deleted
 	changed  chan struct{}
 }
 
@@ -38,7 +39,24 @@ func (t *memTopic) append(p int, m eventlog.Message) {
 
 func (t *memTopic) Partitions() int { return len(t.parts) }
 
-func (t *memTopic) Beginning(int) (eventlog.Position, error) { return eventlog.Start, nil }
+// trim deletes the first n messages of a partition.
+func (t *memTopic) trim(p, n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.parts[p].trimmed = n
+}
+
+func (t *memTopic) Beginning(p int) (eventlog.Position, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	part := &t.parts[p]
+	if part.trimmed == 0 {
+		return eventlog.Start, nil
+	}
+	at := part.messages[part.trimmed-1].Position
+	at.Batch++ // behind it: a log does not know a deleted message, as Pulsar does not
+	return at, nil
+}
 
 func (t *memTopic) End(p int) (eventlog.Position, error) {
 	t.mu.Lock()
@@ -50,6 +68,12 @@ func (t *memTopic) End(p int) (eventlog.Position, error) {
 }
 
 func (t *memTopic) Open(p int, after eventlog.Position) (eventlog.Reader, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	part := &t.parts[p]
+	if n := part.trimmed; n > 0 && after.Compare(part.messages[n-1].Position) <= 0 {
+		return nil, eventlog.ErrTrimmed
+	}
 	return &memReader{topic: t, p: p, after: after}, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"sort"
 	"sync"
 
+	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
@@ -43,6 +44,13 @@ func (s *memStore) Begin(_ context.Context, partition int) (jobdb.Tx, error) {
 }
 
 func (t *memTx) Place() jobdb.Place { return t.s.place(t.partition) }
+
+func (t *memTx) Origin(context.Context) (eventlog.Position, error) {
+	if rest := t.s.rest[t.partition]; rest != nil {
+		return jobdb.Origin(rest.Releases), nil
+	}
+	return eventlog.Start, nil
+}
 
 func jobKey(p int, id string) string      { return fmt.Sprintf("%d/%s", p, id) }
 func runKey(p int, job, id string) string { return fmt.Sprintf("%d/%s/%s", p, job, id) }

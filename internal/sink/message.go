@@ -52,7 +52,8 @@ const fewEvents = 16
 
 // Split divides an envelope and its input into what it puts in force, and each message
 // with its records, in order. The messages stay valid. Those up to released, the
-// position of the rows, are superseded.
+// position of the rows, are superseded. Records that answer messages which are not here,
+// because another ingester applied them, are left out.
 func Split(s *follow.Stretch, partition int, released eventlog.Position) ([]*jobdb.Activation, []Message, error) {
 	next := 0
 	var acts []*jobdb.Activation
@@ -76,6 +77,9 @@ func Split(s *follow.Stretch, partition int, released eventlog.Position) ([]*job
 		m.Events = readable(m.Log.Payload)
 	}
 	for i := 0; next < len(s.Records); next++ {
+		if at, ok := chain.PositionOf(s.Records[next]); ok && at.Compare(s.Origin) <= 0 {
+			continue // its message is not here: someone else took it in
+		}
 		if i = answered(messages, i, s.Records[next]); i < 0 {
 			return nil, nil, fmt.Errorf("%w: record %d of envelope %d in partition %d", ErrUnmatched, next, s.Envelope.Seq, partition)
 		}

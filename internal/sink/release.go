@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/refloat/refloat/internal/chain/follow"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
 )
@@ -18,8 +19,12 @@ type ahead struct {
 
 const readAtOnce = 256
 
-func openAhead(events eventlog.Topic, partition int, after eventlog.Position) (*ahead, error) {
-	r, err := events.Open(partition, after)
+func openAhead(events eventlog.Topic, partition int, after, origin eventlog.Position) (*ahead, error) {
+	open := events.Open
+	if after == origin {
+		open = func(p int, at eventlog.Position) (eventlog.Reader, error) { return follow.OpenBehind(events, p, at) }
+	}
+	r, err := open(partition, after)
 	if err != nil {
 		return nil, wrapAhead(err)
 	}
@@ -79,7 +84,7 @@ func (w *Writer) release(p *part) error {
 	}
 	p.look = now.Add(limit / 8)
 	if p.ahead == nil {
-		a, err := openAhead(w.cfg.Events, p.number, p.place.Events)
+		a, err := openAhead(w.cfg.Events, p.number, p.place.Events, p.origin)
 		if err != nil {
 			return err
 		}

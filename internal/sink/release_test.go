@@ -369,64 +369,6 @@ func TestFoldRefusesReleases(t *testing.T) {
 	}
 }
 
-// TestTakenInElsewhere: a release of no messages says that another ingester took
-// in what stands before it. It changes no row, and what the chain says of it is
-// superseded; what comes after counts, also for jobs that were submitted before.
-func TestTakenInElsewhere(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		to         int
-		superseded int // of one decision
-		jobs       string
-	}{
-		{1, 0, "j queued, not known: r 100000000000"},
-		{2, 1, ""},
-		{3, 1, ""},
-	} {
-		t.Run(fmt.Sprint(tt.to), func(t *testing.T) {
-			t.Parallel()
-			events, decisions, c, records := small(t)
-			store := newMemStore()
-			tx, err := store.Begin(t.Context(), 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			place := jobdb.Beginning
-			place.Events = position(tt.to)
-			release := &jobdb.Release{From: eventlog.Start, To: place.Events, When: 7}
-			if err := errors.Join(tx.Write(t.Context(), &jobdb.Changes{Releases: []*jobdb.Release{release}}), tx.Commit(t.Context(), jobdb.Beginning, place)); err != nil {
-				t.Fatal(err)
-			}
-			clock := int64(0)
-			w := impatient(t, events, decisions, store, &clock, sink.Hooks{})
-			drain(t, w, 1)
-			if got := mustFold(t, events, decisions, store); len(got.Jobs)+len(got.Runs) != 0 || got.Place.Events != place.Events {
-				t.Errorf("before the chain went on: %+v", got)
-			}
-			c.answer(position(1), 1)
-			c.answer(position(3), 2, records...)
-			drain(t, w, 1)
-			got := mustFold(t, events, decisions, store)
-			superseded, jobs := 0, ""
-			for _, d := range got.Decisions {
-				if d.Superseded {
-					superseded++
-				}
-			}
-			for _, j := range got.Jobs {
-				known := "known"
-				if !j.Known {
-					known = "not known"
-				}
-				jobs += fmt.Sprintf("%s %s, %s: %s %d", j.JobID, strings.ToLower(j.State.String()), known, j.Queueing.LatestRun, j.Queueing.RetryAfter)
-			}
-			if superseded != tt.superseded || jobs != tt.jobs || len(got.Decisions) != 1 || len(got.Releases) != 1 {
-				t.Errorf("%d of %d decisions superseded, jobs %q, %d releases", superseded, len(got.Decisions), jobs, len(got.Releases))
-			}
-		})
-	}
-}
-
 // TestReleasedIsHeld: what was released was durable, so events that end before it
 // are other ones.
 func TestReleasedIsHeld(t *testing.T) {

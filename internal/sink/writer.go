@@ -81,12 +81,13 @@ type Writer struct {
 type part struct {
 	number   int
 	follower *follow.Follower
-	place    jobdb.Place // committed, as far as we know
-	rows     *Rows       // as committed at place
-	batch    batch       // taken from the logs and not committed
-	ahead    *ahead      // what may be released next; nil: not open
-	look     time.Time   // when a release may be due
-	mirror   Mirror      // nil: none
+	place    jobdb.Place       // committed, as far as we know
+	origin   eventlog.Position // up to here another ingester took in the events
+	rows     *Rows             // as committed at place
+	batch    batch             // taken from the logs and not committed
+	ahead    *ahead            // what may be released next; nil: not open
+	look     time.Time         // when a release may be due
+	mirror   Mirror            // nil: none
 }
 
 // batch is a number of whole envelopes, or one release.
@@ -197,7 +198,8 @@ func (w *Writer) begin(ctx context.Context, p *part) error {
 		return fmt.Errorf("read the place: %w", err)
 	}
 	p.place = tx.Place()
-	if err := tx.Rollback(); err != nil {
+	p.origin, err = tx.Origin(ctx)
+	if err := errors.Join(err, tx.Rollback()); err != nil {
 		return fmt.Errorf("read the place: %w", err)
 	}
 	if err := w.mustHold(p); err != nil {
@@ -207,6 +209,7 @@ func (w *Writer) begin(ctx context.Context, p *part) error {
 	if err != nil {
 		return err
 	}
+	f.SkipInput(p.origin)
 	if w.cfg.Hooks.Ignored != nil {
 		f.OnIgnored = func(why chain.Ignored, at eventlog.Position) { w.cfg.Hooks.Ignored(p.number, why, at) }
 	}
@@ -225,6 +228,9 @@ func (w *Writer) mustHold(p *part) error {
 		topic eventlog.Topic
 		at    eventlog.Position
 	}{{"events", w.cfg.Events, p.place.Events}, {"decisions", w.cfg.Decisions, p.place.Decisions}} {
+		if l.topic == w.cfg.Events && l.at.Compare(p.origin) <= 0 {
+			continue // another ingester took that in, so it may have been deleted since
+		}
 		end, err := l.topic.End(p.number)
 		if err != nil {
 			return fmt.Errorf("find the end of %s: %w", l.name, err)

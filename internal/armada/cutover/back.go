@@ -21,12 +21,12 @@ func (s *Site) Back(ctx context.Context, rehearse bool) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Report{State: state, Findings: checkBack(state)}
+	r := &Report{State: state, Findings: s.checkBack(state)}
 	r.Steps = append(r.Steps, Step{
 		What: fmt.Sprintf("give %d jobs that wait for a retry back to Armada's scheduler", state.Database.Waits), Done: state.Database.Waits == 0,
 	})
 	for _, p := range state.All() {
-		if p.Place != nil && p.PlaceAt.Why == nil {
+		if p.Place != nil && (p.PlaceAt.Why == nil || p.isBack()) {
 			r.Steps = append(r.Steps, p.resetStep(s.Subscription))
 		}
 	}
@@ -42,6 +42,7 @@ func (s *Site) Back(ctx context.Context, rehearse bool) (*Report, error) {
 	if err := s.give(ctx, state); err != nil {
 		return r, err
 	}
+	s.left(state)
 	return r, s.reset(ctx, state)
 }
 
@@ -97,9 +98,44 @@ func (s *Site) give(ctx context.Context, state *State) (err error) {
 		if _, err = s.endWaits(ctx, tx, len(state.Partitions)); err != nil {
 			return err
 		}
+		if err := s.leave(ctx, tx, state); err != nil {
+			return err
+		}
 		_, err = tx.Exec(ctx, "UPDATE refloat_positions SET given_back = $1 WHERE given_back IS NULL", s.Now().UnixNano())
 		return err
 	})
+}
+
+// leaves says whether Armada's ingester goes on from where its subscription stands,
+// since our position is not in the topic, and an operator accepts that.
+func (s *Site) leaves(p *Partition) bool {
+	return s.LeaveCursor && p.Place != nil && p.PlaceAt.Gone && !p.isBack() && p.Taken.Why == nil && !p.Cursor.Missing
+}
+
+// leave makes our position that of Armada's subscription, where it is left.
+func (s *Site) leave(ctx context.Context, tx pgx.Tx, state *State) error {
+	for _, p := range state.All() {
+		if !s.leaves(p) {
+			continue
+		}
+		query := "UPDATE refloat_positions SET event_ledger = $2, event_entry = $3, event_batch = $4 WHERE partition = $1"
+		if p.Control {
+			query = "UPDATE refloat_control SET ledger = $2, entry = $3, batch = $4 WHERE partition = $1"
+		}
+		if _, err := tx.Exec(ctx, query, p.Number, p.Taken.At.Ledger, p.Taken.At.Entry, p.Taken.At.Batch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// left notes in the state what leave has written.
+func (s *Site) left(state *State) {
+	for _, p := range state.All() {
+		if s.leaves(p) {
+			p.Place.Events, p.PlaceAt = p.Taken.At, p.Taken
+		}
+	}
 }
 
 // reset sets the cursors, and sees to it that they stand where they should.

@@ -43,6 +43,7 @@ func checkStart(s *State) []Finding {
 	for _, p := range s.toTake() {
 		c.stopped(p, "stop all of Armada's scheduler ingesters (scale them to 0), and run this again")
 		c.exact(p)
+		c.decided(p)
 		older += p.Older
 	}
 	if s.Decisions != nil {
@@ -167,13 +168,13 @@ func (p *Partition) isBack() bool {
 }
 
 // checkBack says what is in the way of Armada's ingester.
-func checkBack(s *State) []Finding {
-	c := &checks{State: s}
+func (s *Site) checkBack(state *State) []Finding {
+	c := &checks{State: state}
 	c.tables()
-	if s.givenBack() {
+	if state.givenBack() {
 		return c.found
 	}
-	for _, p := range s.All() {
+	for _, p := range state.All() {
 		if p.Place == nil && p.Control {
 			continue // ours did nothing in it
 		}
@@ -186,6 +187,12 @@ func checkBack(s *State) []Finding {
 		}
 		c.stopped(p, "stop all of Armada's scheduler ingesters until this is done")
 		switch {
+		case p.isBack(): // also where our position was deleted: Armada's is not before it
+		case s.leaves(p):
+			c.note(p.name(), fmt.Sprintf("position %v of our ingester is not in the topic: Armada's goes on from where its subscription stands, as --leave-cursor says", p.Place.Events), "")
+		case p.PlaceAt.Why != nil && p.PlaceAt.Gone:
+			c.refuse(p.name(), "Armada's ingester cannot go on from where ours stands: "+p.PlaceAt.Why.Error(),
+				"if the topic was made again, or emptied by force, let Armada's ingester go on from where its subscription stands: refloatctl cutover back --leave-cursor")
 		case p.PlaceAt.Why != nil:
 			c.refuse(p.name(), "Armada's ingester cannot go on from where ours stands: "+p.PlaceAt.Why.Error(),
 				"start our ingester and the evaluators again, let them go on for a moment, stop our ingester, and run this again: a job that is submitted a second time would be queued a second time")

@@ -383,7 +383,7 @@ func TestTrimmed(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %+v %+v", err, report.Findings, report.Partitions)
 	}
-	if r := report; live == 0 || r.Database.Live != int64(live) || older(r) != int64(live) || r.Partitions[0].Whole || r.Partitions[0].First != 0 || r.Partitions[0].Taken.At != eventlog.Start {
+	if r := report; live == 0 || r.Database.Live != int64(live) || older(r) != int64(live) || r.Partitions[0].Whole || r.Partitions[0].First != 0 || r.Partitions[0].Taken.At.Entry != -1 || r.Partitions[0].Taken.At == eventlog.Start {
 		t.Errorf("with nothing left: %+v, want %d live jobs", r.State, live)
 	}
 	w.publish(entries[300:], 5)

@@ -117,22 +117,24 @@ func ours(ctx context.Context, tx pgx.Tx, state *State) error {
 	return nil
 }
 
-// readPlaces reads where our rows stand, by partition: the chain's seq and the
-// two positions.
+// readPlaces reads where our rows stand, by partition.
 func readPlaces(ctx context.Context, tx pgx.Tx, lock string) (map[int]jobdb.Place, error) {
-	const query = `SELECT partition, seq, decision_ledger, decision_entry, decision_batch, event_ledger, event_entry, event_batch
-		FROM refloat_positions ORDER BY partition `
-	rows, err := tx.Query(ctx, query+lock)
+	rows, err := tx.Query(ctx, "SELECT "+strings.Join(table.Places.Columns, ", ")+" FROM refloat_positions ORDER BY partition "+lock)
 	if err != nil {
 		return nil, err
 	}
 	found := map[int]jobdb.Place{}
 	var partition int
-	var seq int64
-	var d, e eventlog.Position
-	_, err = pgx.ForEachRow(rows, []any{&partition, &seq, &d.Ledger, &d.Entry, &d.Batch, &e.Ledger, &e.Entry, &e.Batch}, func() error {
-		place := jobdb.Place{Decisions: d, Events: e}
-		place.Chain.Seq = uint64(seq)
+	var place jobdb.Place
+	var link, owner []byte
+	var seq, epoch int64
+	c, d, e := &place.Chain.InTo, &place.Decisions, &place.Events
+	_, err = pgx.ForEachRow(rows, []any{
+		&partition, &seq, &link, &epoch, &owner, &c.Ledger, &c.Entry, &c.Batch, &d.Ledger, &d.Entry, &d.Batch, &e.Ledger, &e.Entry, &e.Batch,
+	}, func() error {
+		place.Chain.Seq, place.Chain.Epoch = uint64(seq), uint64(epoch)
+		copy(place.Chain.Link[:], link)
+		copy(place.Chain.Owner[:], owner)
 		found[partition] = place
 		return nil
 	})

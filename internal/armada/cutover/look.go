@@ -56,8 +56,9 @@ func (s *Site) Look(ctx context.Context) (_ *State, err error) {
 // looker asks the broker about one topic.
 type looker struct {
 	*Site
-	topic *pulsarlog.Topic
-	admin pulsaradmin.Client
+	topic   *pulsarlog.Topic
+	admin   pulsaradmin.Client
+	control bool
 }
 
 func (s *Site) open(name string) (*looker, error) {
@@ -69,7 +70,7 @@ func (s *Site) open(name string) (*looker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &looker{Site: s, topic: topic, admin: admin}, nil
+	return &looker{Site: s, topic: topic, admin: admin, control: name == s.Control}, nil
 }
 
 // openControl opens the control-plane topic; nil: there is none.
@@ -262,14 +263,14 @@ func (l *looker) canonical(ctx context.Context, ledgers []ledger, p int, markDel
 	}
 	i := slices.IndexFunc(ledgers, func(held ledger) bool { return held.id >= at.id })
 	if i < 0 {
-		return Position{Why: fmt.Errorf("position %s is in no ledger of the topic", markDelete)}, nil
+		return Position{Gone: true, Why: fmt.Errorf("position %s is in no ledger of the topic", markDelete)}, nil
 	}
 	deleted := ledgers[i].id != at.id
 	if deleted {
 		entry = -1
 	}
 	if entry >= ledgers[i].entries {
-		return Position{Why: fmt.Errorf("position %s is behind the end of its ledger, which has %d entries", markDelete, ledgers[i].entries)}, nil
+		return Position{Gone: true, Why: fmt.Errorf("position %s is behind the end of its ledger, which has %d entries", markDelete, ledgers[i].entries)}, nil
 	}
 	for entry < 0 && i > 0 {
 		i--
@@ -289,11 +290,12 @@ func (l *looker) before(p int) (eventlog.Position, error) {
 	if err != nil || at == eventlog.Start {
 		return at, err
 	}
-	end, err := l.topic.End(p)
-	if end == eventlog.Start { // what comes will be behind the beginning, whatever it is
-		return end, err
+	if l.control { // its followers begin there, whatever has been deleted
+		if end, err := l.topic.End(p); err != nil || end == eventlog.Start {
+			return end, err
+		}
 	}
-	return at, err
+	return at, nil
 }
 
 // lastIn is the last message of an entry, which may be a batch.
@@ -366,7 +368,7 @@ func (l *looker) place(ctx context.Context, p *Partition) error {
 	switch {
 	case err != nil || p.PlaceAt.Why != nil:
 	case p.PlaceAt.Deleted: // no cursor stood here
-		p.PlaceAt.Why = fmt.Errorf("%v is not in the topic any more", at)
+		p.PlaceAt.Gone, p.PlaceAt.Why = true, fmt.Errorf("%v is not in the topic any more", at)
 	case at.Batch >= 0 && at != p.PlaceAt.At:
 		p.PlaceAt.Why = fmt.Errorf("%v is in the middle of a batch, which ends at %v", at, p.PlaceAt.At)
 	}

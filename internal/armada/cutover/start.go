@@ -25,6 +25,9 @@ func (s *Site) Start(ctx context.Context, rehearse bool) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := s.decided(ctx, state); err != nil {
+		return nil, err
+	}
 	r := &Report{State: state, Findings: checkStart(state)}
 	r.Steps = append(r.Steps, Step{What: "make the tables refloat_… of our ingester, or bring them up to date"})
 	anew := state.givenBack()
@@ -42,6 +45,9 @@ func (s *Site) Start(ctx context.Context, rehearse bool) (*Report, error) {
 		what := fmt.Sprintf("%s: our ingester goes on behind %v", p.name(), p.Taken.At)
 		if p.Taken.At == eventlog.Start {
 			what = p.name() + ": our ingester begins at the beginning"
+		}
+		if p.Decided.Chain.Seq > 0 {
+			what += fmt.Sprintf(", and follows the decisions behind envelope %d", p.Decided.Chain.Seq)
 		}
 		r.Steps = append(r.Steps, Step{What: what})
 	}
@@ -142,8 +148,7 @@ func (s *Site) putPlace(ctx context.Context, tx pgx.Tx, p *Partition) error {
 	if p.Control {
 		return putControl(ctx, tx, p)
 	}
-	place := jobdb.Beginning
-	place.Events = p.Taken.At
+	place := jobdb.Place{Chain: p.Decided.Chain, Decisions: p.Decided.Decisions, Events: p.Taken.At}
 	if err := put(ctx, tx, &table.Places, &jobdb.PartitionPlace{Partition: p.Number, Place: place}); err != nil {
 		return err
 	}
@@ -157,7 +162,7 @@ func (s *Site) putPlace(ctx context.Context, tx pgx.Tx, p *Partition) error {
 		return nil // nothing was taken in
 	}
 	return put(ctx, tx, &table.Releases, &jobdb.Release{
-		Partition: p.Number, From: eventlog.Start, To: p.Taken.At, When: s.Now().UnixNano(),
+		Partition: p.Number, Seq: place.Chain.Seq, From: eventlog.Start, To: p.Taken.At, When: s.Now().UnixNano(),
 	})
 }
 

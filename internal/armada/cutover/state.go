@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/refloat/refloat/internal/chain/follow"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
 	"github.com/refloat/refloat/internal/jobdb"
@@ -21,7 +22,11 @@ type Site struct {
 	Subscription      string // that of Armada's scheduler ingester, on both of its topics
 	JobDB             string // URL of Armada's scheduler database
 	NodeLabel         string // Armada's scheduling.nodeIdLabel; empty: its default
-	Now               func() time.Time
+	// LeaveCursor is an operator's acknowledgement for Back: where the position of our
+	// ingester is not in a topic any more, Armada's goes on from where its subscription
+	// stands, and what lies between is taken in twice or not at all.
+	LeaveCursor bool
+	Now         func() time.Time
 }
 
 // State is what Look found.
@@ -53,6 +58,11 @@ type Partition struct {
 	Place     *jobdb.Place
 	PlaceAt   Position
 	Ingesters []string // of ours, connected
+	// Decided is where our ingester would begin in decisions: behind the last envelope
+	// that answers nothing but what Armada's ingester has taken in. Undecided: it
+	// cannot begin, and why. Start looks for it.
+	Decided   follow.Place
+	Undecided error
 }
 
 // Position is a place between two messages of a partition, as the last message
@@ -64,6 +74,9 @@ type Position struct {
 	// holds what a subscription did not acknowledge, nor one behind another that it
 	// keeps; so for a cursor, nothing is missing up to the next message.
 	Deleted bool
+	// Gone: the topic has no such ledger or entry, so it is another topic, or was
+	// emptied by force.
+	Gone bool
 }
 
 // Cursor is Armada's subscription on one partition.

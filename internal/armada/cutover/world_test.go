@@ -287,6 +287,16 @@ func (quiet) Infof(string, ...any)  {}
 func (quiet) Errorf(string, ...any) {}
 func (quiet) Fatalf(string, ...any) {}
 
+// proposal is the policies as they stand in the policies log.
+func (w *world) proposal() []byte {
+	w.Helper()
+	set, err := policyfile.Parse([]policyfile.File{{Name: "policies.yaml", Data: []byte(w.rules)}})
+	w.must(err)
+	payload, err := policylog.Encode(&policylog.Proposal{Set: set, Author: "test", Time: time.Now().UnixNano()})
+	w.must(err)
+	return payload
+}
+
 func (w *world) refloat(mode writer.Mode) *refloat {
 	w.Helper()
 	r := &refloat{world: w, gate: &gate{Topic: eventlog.ToEnd(w.Context(), w.events), limit: make([]eventlog.Position, w.events.Partitions())}}
@@ -297,11 +307,8 @@ func (w *world) refloat(mode writer.Mode) *refloat {
 		return log
 	}
 	r.decisions, r.policies = open("decisions", w.events.Partitions()), open("policies", 1)
-	set, err := policyfile.Parse([]policyfile.File{{Name: "policies.yaml", Data: []byte(w.rules)}})
-	w.must(err)
-	payload, err := policylog.Encode(&policylog.Proposal{Set: set, Author: "test", Time: time.Now().UnixNano()})
-	w.must(err)
-	w.must(r.policies.AppendSync(w.Context(), 0, []eventlog.Message{{Payload: payload}}))
+	w.must(r.policies.AppendSync(w.Context(), 0, []eventlog.Message{{Payload: w.proposal()}}))
+	var err error
 	r.db, err = postgres.Open(w.Context(), w.JobDB, postgres.Options{})
 	w.must(err)
 	for p := range w.events.Partitions() {

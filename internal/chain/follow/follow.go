@@ -21,6 +21,9 @@ type Stretch struct {
 	*chain.Accepted
 	Position eventlog.Position  // of the envelope in the decisions log
 	Messages []eventlog.Message // the input; valid until the next call of Next
+	// Origin: the input begins behind this position ([Follower.SkipInput], [OpenRest]).
+	// It is eventlog.Start for an envelope whose whole input is here.
+	Origin eventlog.Position
 }
 
 // Place is the position of a follower, for its caller to store.
@@ -42,7 +45,8 @@ type Follower struct {
 	events    eventlog.Reader // nil until input is needed, which may be trimmed
 	decisions eventlog.Reader
 	place     Place
-	known     eventlog.Position // input up to here is gone (OpenRest); Start: none is
+	known     eventlog.Position // input up to here is not read (OpenRest, SkipInput); Start: all of it is
+	pinned    bool              // a subscription holds what follows known
 	unproven  bool              // the envelope at the place has not been read again yet
 	judged    eventlog.Position // position in the decisions log up to which it is processed (accepted or ignored)
 	past      chain.Past
@@ -104,11 +108,13 @@ func (f *Follower) Next() (*Stretch, error) {
 		return nil, nil
 	}
 	partly := s.Envelope.InFrom.Compare(f.known) < 0
-	if uint64(n) != s.Envelope.InCount {
+	if uint64(n) != s.Envelope.InCount && (!partly || uint64(n) > s.Envelope.InCount) {
 		err = fmt.Errorf("%w: envelope %d answers %d messages up to %v, the input has %d", chain.ErrMissing, s.Envelope.Seq, s.Envelope.InCount, s.End.InTo, n)
-	}
-	if err != nil && !partly {
 		return nil, f.inputGone(err)
+	}
+	s.Origin = eventlog.Start
+	if partly {
+		s.Origin = f.known
 	}
 	s.Messages, f.handed, f.held = f.queue[:n], n, nil
 	f.place = Place{Chain: s.End, Decisions: s.Position}
@@ -131,7 +137,11 @@ func (f *Follower) openEvents() (err error) {
 	if f.events != nil {
 		return nil
 	}
-	if f.events, err = f.topic.Open(f.partition, f.from()); err != nil {
+	open := f.topic.Open
+	if from := f.from(); f.pinned && from == f.known {
+		open = func(p int, at eventlog.Position) (eventlog.Reader, error) { return OpenBehind(f.topic, p, at) }
+	}
+	if f.events, err = open(f.partition, f.from()); err != nil {
 		f.events = nil
 		return fmt.Errorf("read events of partition %d: %w", f.partition, err)
 	}

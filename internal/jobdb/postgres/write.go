@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/jobdb/table"
 )
@@ -82,6 +83,15 @@ func (t *Tx) lockRow(ctx context.Context) error {
 
 // Place is where the partition's rows stand.
 func (t *Tx) Place() jobdb.Place { return t.place }
+
+// Origin is where another ingester stood when the rows began.
+func (t *Tx) Origin(ctx context.Context) (at eventlog.Position, err error) {
+	err = t.tx.QueryRow(ctx, fmt.Sprintf(table.OriginQuery, "refloat_", "$1"), t.partition).Scan(&at.Ledger, &at.Entry, &at.Batch)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return eventlog.Start, nil
+	}
+	return at, t.failed("look where the rows begin", err)
+}
 
 // Conn is the transaction, for what others write in it. They must not end it.
 // What it returns is not classified.

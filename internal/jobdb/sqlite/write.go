@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/jobdb/table"
 )
@@ -87,6 +88,18 @@ func (t *tx) readPlace(ctx context.Context) error {
 
 // Place is where the partition's rows stand.
 func (t *tx) Place() jobdb.Place { return t.place }
+
+// Origin is where another ingester stood when the rows began.
+func (t *tx) Origin(ctx context.Context) (at eventlog.Position, err error) {
+	s, err := t.d.stmt(ctx, stmtKey{what: "origin"}, func() string { return fmt.Sprintf(table.OriginQuery, "", "?") })
+	if err == nil {
+		err = s.QueryRowContext(ctx, t.partition).Scan(&at.Ledger, &at.Entry, &at.Batch)
+	}
+	if errors.Is(err, sql.ErrNoRows) {
+		return eventlog.Start, nil
+	}
+	return at, classify(t.d.path, err)
+}
 
 // Write inserts or replaces rows.
 func (t *tx) Write(ctx context.Context, c *jobdb.Changes) error {

@@ -63,6 +63,10 @@ var Activations = Of[jobdb.Activation]{
 	},
 }
 
+// OriginQuery finds the release of no messages from the beginning, of a partition
+// that is the first argument: where it ends. See [jobdb.Origin].
+const OriginQuery = "SELECT to_ledger, to_entry, to_batch FROM %sreleases WHERE partition = %s AND from_ledger = -1 AND messages = 0"
+
 // Releases are what was taken in before the chain answered it.
 var Releases = Of[jobdb.Release]{
 	Name:    "releases",

@@ -90,6 +90,10 @@ func (d *database) Begin(_ context.Context, partition int) (jobdb.Tx, error) {
 
 func (t *tx) Place() jobdb.Place { return t.p.place }
 
+func (t *tx) Origin(context.Context) (eventlog.Position, error) {
+	return jobdb.Origin(t.p.rest.Releases), nil
+}
+
 // Load gives exactly what is asked for.
 func (t *tx) Load(_ context.Context, keys jobdb.Keys) (*jobdb.Found, error) {
 	if t.broken {

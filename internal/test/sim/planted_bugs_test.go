@@ -23,7 +23,7 @@ func planted() []bug {
 			"chain/accept.go", "} else if env.Epoch > e.Epoch || env.Epoch == e.Epoch && env.Owner != e.Owner {", "} else if false {",
 		}}},
 		{"3", "the count of a range is not compared", []patch{{
-			"chain/follow/follow.go", "if uint64(n) != s.Envelope.InCount {", "if false {",
+			"chain/follow/follow.go", "if uint64(n) != s.Envelope.InCount && (!partly || uint64(n) > s.Envelope.InCount) {", "if false {",
 		}}},
 		{"4", "a new policy set decides before it is activated", []patch{{
 			"evaluator/live.go", "		out, err := o.proc.Step(m)",
