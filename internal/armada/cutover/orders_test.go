@@ -298,6 +298,9 @@ func (o *order) evaluate() {
 				return false, nil
 			}
 			_, err := owner.Advance(time.Now().UnixNano())
+			if errors.Is(err, evaluator.ErrLost) {
+				err = nil // it claims the partition again
+			}
 			return true, err
 		})
 		o.acknowledge(p, end)
@@ -359,7 +362,7 @@ func (o *order) evaluatorsUp() {
 		o.must(err)
 		owner := evaluator.NewOwner(evaluator.Config{
 			Partition: p, Store: state, Events: here{o}, Decisions: o.decisions, Policies: policies, Publisher: publisher, Random: rand.Reader,
-			AcceptHistory: new(eventlog.Start),
+			AcceptHistory: new(eventlog.Start), AcceptEmptyDecisions: true,
 		})
 		o.owners = append(o.owners, owner)
 		o.closers = append(o.closers, func() error {

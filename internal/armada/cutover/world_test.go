@@ -318,7 +318,7 @@ func (w *world) refloat(mode writer.Mode) *refloat {
 		w.must(err)
 		o := evaluator.NewOwner(evaluator.Config{
 			Partition: p, Store: state, Events: r.gate, Decisions: r.decisions, Policies: policies, Publisher: r.decisions.Publisher(p), Random: rand.Reader,
-			AcceptHistory: new(eventlog.Start),
+			AcceptHistory: new(eventlog.Start), AcceptEmptyDecisions: true,
 		})
 		r.owners = append(r.owners, o)
 		r.closers = append(r.closers, o.Close, policies.Close, state.Close)
