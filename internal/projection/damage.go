@@ -47,25 +47,9 @@ func (s *Store) background(err error) {
 	switch {
 	case pebble.IsCorruptionError(err), errors.Is(err, fs.ErrNotExist):
 		s.NoteDamage(err)
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		s.logger.Fatalf("write state: %w", err)
 	default:
 		s.logger.Errorf("background error: %s", err)
 	}
-}
-
-// endIfStuck ends the process if Pebble panicked with an error when it began a new
-// write-ahead log, because it then holds locks that are never released.
-func (s *Store) endIfStuck() {
-	r := recover()
-	if r == nil {
-		return
-	}
-	err, ok := r.(error)
-	if !ok || !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) && !errors.Is(err, syscall.EIO) {
-		panic(r)
-	}
-	s.logger.Fatalf("write state: %w", err)
 }
 
 // openError returns ErrCorrupt if the files of a store are damaged. Pebble has no class

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -39,6 +40,9 @@ func OpenStore(c StoreConfig) (*Store, error) {
 	if c.Logger == nil {
 		c.Logger = pebble.DefaultLogger
 	}
+	// Pebble holds a lock when it finds that it cannot write, so that not even a
+	// panic gets out in order. The process ends before Pebble sees that.
+	c.FS = vfs.OnDiskFull(c.FS, func() { c.Logger.Fatalf("write state in %s: %w", c.Dir, syscall.ENOSPC) })
 	s := &Store{logger: c.Logger}
 	if err := s.open(c); err != nil {
 		if s.lock != nil {
@@ -119,7 +123,6 @@ func (s *Store) Commit(b Batch, meta []byte) error {
 	if err := s.Whole(); err != nil {
 		return err
 	}
-	defer s.endIfStuck()
 	batch := b.(storeBatch).b
 	if err := batch.Set([]byte{metaKey}, meta, nil); err != nil {
 		return fmt.Errorf("commit state: %w", err)
@@ -135,7 +138,6 @@ func (s *Store) Sync() error {
 	if err := s.Whole(); err != nil {
 		return err
 	}
-	defer s.endIfStuck()
 	if err := s.db.LogData(nil, pebble.Sync); err != nil {
 		return fmt.Errorf("sync state: %w", err)
 	}
@@ -151,7 +153,6 @@ func (s *Store) Checkpoint(dir string) error {
 	if err := s.Whole(); err != nil {
 		return err
 	}
-	defer s.endIfStuck()
 	if err := s.db.Checkpoint(dir, pebble.WithFlushedWAL()); err != nil {
 		return fmt.Errorf("copy state to %s: %w", dir, err)
 	}

@@ -23,8 +23,9 @@ func classify(path string, err error) error {
 		return fmt.Errorf("job database %s: %w", path, err)
 	}
 	switch {
-	case errors.Is(err, syscall.ENOSPC), code.Code() == sqlite3.FULL, code == sqlite3.IOERR_SHMSIZE:
-		class = fmt.Errorf("%w: the disk is full", jobdb.ErrUnavailable)
+	case errors.Is(err, syscall.ENOSPC), code.Code() == sqlite3.FULL, code == sqlite3.IOERR_SHMSIZE,
+		code == sqlite3.IOERR_WRITE, code == sqlite3.IOERR_TRUNCATE: // the driver keeps no more of why
+		class = fmt.Errorf("%w: it cannot be written, the disk may be full", jobdb.ErrUnavailable)
 	case code.Code() == sqlite3.BUSY, code.Code() == sqlite3.LOCKED:
 		class = fmt.Errorf("%w: another process holds its lock", jobdb.ErrUnavailable)
 	case code.Code() == sqlite3.READONLY:

@@ -1,0 +1,114 @@
+package projection
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+)
+
+// fatal is a logger whose Fatalf never returns, and leaves the store as it is, as
+// the end of the process would.
+type fatal struct {
+	quiet
+	said chan error
+}
+
+func (f fatal) Fatalf(format string, args ...any) {
+	err := fmt.Errorf("%s: no error of a class", fmt.Sprintf(format, args...))
+	for _, a := range args {
+		if cause, ok := a.(error); ok {
+			err = cause
+		}
+	}
+	select {
+	case f.said <- err:
+	default:
+	}
+	select {}
+}
+
+// TestFullDisk: the disk is full from the n-th write on. The store returns
+// an error or ends the process, both for that reason, and what was synced before
+// is there when there is room again.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	ended := 0 // by Fatalf
+	for n := int64(0); ; n++ {
+		disk := vfs.NewCrashableMem()
+		var left atomic.Int64
+		left.Store(n)
+		full := errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			writes := []errorfs.OpKind{errorfs.OpCreate, errorfs.OpFileWrite, errorfs.OpFilePreallocate, errorfs.OpMkdirAll, errorfs.OpReuseForWrite}
+			if slices.Contains(writes, op.Kind) && left.Add(-1) < 0 {
+				return syscall.ENOSPC
+			}
+			return nil
+		}))
+		f := fatal{said: make(chan error, 1)}
+		var synced atomic.Int64
+		done := make(chan error, 1)
+		go func() {
+			err := errors.New("the process ended")
+			defer func() { done <- err }()
+			err = fillStore(full, f, &synced)
+		}()
+		var err error
+		select {
+		case err = <-f.said:
+			ended++
+		case err = <-done:
+		}
+		if err == nil {
+			if n < 10 {
+				t.Fatalf("%d writes are enough", n)
+			}
+			t.Logf("%d writes, %d of them ended the process", n, ended)
+			return
+		}
+		if !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("full after %d writes: %v", n, err)
+		}
+		s, err := OpenStore(StoreConfig{FS: disk.CrashClone(vfs.CrashCloneCfg{}), Dir: "state", Logger: quiet{}})
+		if err != nil {
+			t.Fatalf("full after %d writes, with room again: %v", n, err)
+		}
+		meta, err := s.Meta()
+		came, _ := strconv.ParseInt(string(meta), 10, 64)
+		if err != nil || came < synced.Load() {
+			t.Errorf("full after %d writes: the state came to %q, %v, and %d were synced", n, meta, err, synced.Load())
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// fillStore commits until the write-ahead log was begun anew, and counts the
+// commits that were synced.
+func fillStore(files vfs.FS, logger fatal, synced *atomic.Int64) error {
+	s, err := OpenStore(StoreConfig{FS: files, Dir: "state", Logger: logger})
+	if err != nil {
+		return err
+	}
+	for n := int64(1); n <= 24; n++ {
+		b := s.NewBatch()
+		if err := b.Set(fmt.Appendf(nil, "key %d", n), make([]byte, 100<<10)); err != nil {
+			return err
+		}
+		if err := s.Commit(b, fmt.Append(nil, n)); err != nil {
+			return err
+		}
+		if err := s.Sync(); err != nil {
+			return err
+		}
+		synced.Store(n)
+	}
+	return s.Close()
+}
