@@ -20,6 +20,7 @@ type Pulsar struct {
 // OpenPulsar opens the topics of a deployment. When ctx ends, nothing waits for the
 // broker any more.
 func OpenPulsar(ctx context.Context, c Pulsar, instance string, log *slog.Logger) (*Backend, error) {
+	c.Cluster.Instance = instance
 	cluster, err := pulsarlog.Connect(ctx, c.Cluster)
 	if err != nil {
 		return nil, err

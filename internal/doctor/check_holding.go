@@ -1,9 +1,12 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"strings"
+
+	"github.com/refloat/refloat/internal/eventlog"
 )
 
 // Party is a process as the broker sees it.
@@ -13,10 +16,10 @@ type Party struct{ Name, Address, Since string }
 type Holder struct {
 	Partition int
 	Evaluator Party // the active consumer of events; empty: nobody
-	Events    int64 // backlog of the evaluators
-	Owner     Party // who may publish decisions
+	Events    int64 // entries that are not decided
+	Owner     Party // who may publish decisions, by the name of its process
 	Ingester  Party
-	Decisions int64 // backlog of the ingesters
+	Decisions int64 // entries that are not ingested
 }
 
 // Holders lists who holds what, as far as it is known.
@@ -28,12 +31,15 @@ func Holders(f *Facts) []Holder {
 		h.Partition = p
 		if p < len(events) {
 			h.Evaluator, h.Events = held(events[p].Subscriptions[EvaluatorSubscription])
+			if n, known := undecided(f, p); known {
+				h.Events = n
+			}
 		}
 		if p < len(decisions) {
 			h.Ingester, h.Decisions = held(decisions[p].Subscriptions[IngesterSubscription])
 			for _, o := range decisions[p].Publishers {
 				if o.Mode == modeExclusive {
-					h.Owner = Party{o.Name, address(o.Address), o.Since}
+					h.Owner = Party{cmp.Or(o.instance(), o.Name), address(o.Address), o.Since}
 				}
 			}
 		}
@@ -41,9 +47,28 @@ func Holders(f *Facts) []Holder {
 	return out
 }
 
+// held is who works on a partition, and how far behind. A consumer never acknowledges
+// the newest entry that it is done with, since its position there must stay provable.
 func held(s Subscription) (Party, int64) {
-	c, _ := s.active()
-	return Party{c.Name, address(c.Address), c.Since}, s.Backlog
+	c, ok := s.active()
+	behind := s.Backlog
+	if ok {
+		behind = max(0, behind-1)
+	}
+	return Party{c.Name, address(c.Address), c.Since}, behind
+}
+
+// undecided counts the entries of events after those that the decision log answers:
+// with checkpoints, acknowledgements say that later.
+func undecided(f *Facts, p int) (int64, bool) {
+	claims, ledgers := f.Decisions.Claims, f.Events.Ledgers.Value
+	if p >= len(claims) || p >= len(ledgers) || !claims[p].Known() {
+		return 0, false
+	}
+	if claims[p].Value == nil {
+		return ledgers[p].after(eventlog.Start), true
+	}
+	return ledgers[p].after(claims[p].Value.Answered), true
 }
 
 // address is host:port; Java prints a slash before.
@@ -55,6 +80,15 @@ func host(s string) string {
 		return address(s)
 	}
 	return h
+}
+
+// sameProcess says whether an owner may be the active evaluator: it has its name, or,
+// where it does not say, is on its machine.
+func sameProcess(owner Publisher, active Consumer) bool {
+	if name := owner.instance(); name != "" {
+		return name == active.Name
+	}
+	return host(owner.Address) == host(active.Address)
 }
 
 // holding checks that somebody works, and nobody else.
@@ -176,7 +210,7 @@ func (c *checks) owners() {
 			switch {
 			case who.Mode != modeExclusive:
 				strange, stranger = append(strange, p), who
-			case ok && host(who.Address) != host(active.Address):
+			case ok && !sameProcess(who, active):
 				elsewhere, old = append(elsewhere, p), who
 				owned = true
 			default:
@@ -192,7 +226,7 @@ func (c *checks) owners() {
 			"only an owner publishes decisions, exclusively; what a stranger writes is ignored, but keeps owners out", "end that producer")
 	}
 	if len(elsewhere) > 0 {
-		c.warn(code, t.Name, fmt.Sprintf("%s at %s holds %s since %s, and another machine has the active evaluator", old.Name, address(old.Address), partitionsOf(elsewhere), old.Since),
+		c.warn(code, t.Name, fmt.Sprintf("%s at %s holds %s since %s, and another process is the active evaluator", cmp.Or(old.instance(), old.Name), address(old.Address), partitionsOf(elsewhere), old.Since),
 			"an old owner has not let go: nothing is decided there until it does, or the broker notices that it is gone",
 			"wait for the brokers' keep-alive; then end the old process, or pulsar-admin topics unload "+t.Name)
 	}

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
 )
 
 const (
@@ -57,7 +60,7 @@ func good() *Facts {
 		Policies:  goodTopic(policies, 1),
 	}
 	for p := range 3 {
-		f.Decisions.Stats.Value[p].Publishers = []Publisher{{"owner", modeExclusive, "/10.0.0.1:2", "then"}}
+		f.Decisions.Stats.Value[p].Publishers = []Publisher{{Name: "owner", Mode: modeExclusive, Address: "/10.0.0.1:2", Since: "then"}}
 		f.Decisions.Claims = append(f.Decisions.Claims, known(&Claim{Epoch: 1, Partitions: 3}))
 	}
 	return f
@@ -284,19 +287,39 @@ func TestNothingKnown(t *testing.T) {
 	}
 }
 
+// ledgersOf pairs ids with entries.
+func ledgersOf(pairs ...int64) []Ledger {
+	var all []Ledger
+	for i := 0; i < len(pairs); i += 2 {
+		all = append(all, Ledger{ID: pairs[i], Entries: pairs[i+1]})
+	}
+	return all
+}
+
 func TestHolders(t *testing.T) {
 	t.Parallel()
 	f := good()
 	f.Events.Stats.Value[1].Subscriptions = nil
 	f.Decisions.Stats.Value[2].Publishers = append(f.Decisions.Stats.Value[2].Publishers, Publisher{Name: "stranger", Mode: "Shared"})
 	s := f.Decisions.Stats.Value[0].Subscriptions[IngesterSubscription]
-	s.Backlog = 9
+	s.Backlog = 9 // of which the newest is never acknowledged
 	f.Decisions.Stats.Value[0].Subscriptions[IngesterSubscription] = s
+	f.Decisions.Stats.Value[0].Publishers[0].Metadata = map[string]string{pulsarlog.InstanceProperty: "me"}
+	for p := range f.Events.Ledgers.Value {
+		f.Events.Ledgers.Value[p].CurrentEntries = 5 // the stats of an open ledger say 0
+		f.Events.Ledgers.Value[p].Ledgers = ledgersOf(10, 10, 11, 0)
+	}
+	for p, answered := range []eventlog.Position{{Ledger: 11, Entry: 4}, eventlog.Start, {Ledger: 11, Entry: 0, Batch: 7}} {
+		f.Decisions.Claims[p].Value.Answered = answered
+	}
+	e := f.Events.Stats.Value[0].Subscriptions[EvaluatorSubscription]
+	e.Backlog = 1 // idle
+	f.Events.Stats.Value[0].Subscriptions[EvaluatorSubscription] = e
 	me, owner := Party{"me", "10.0.0.1:1", "then"}, Party{"owner", "10.0.0.1:2", "then"}
 	want := []Holder{
-		{0, me, 0, owner, me, 9},
-		{1, Party{}, 0, owner, me, 0},
-		{2, me, 0, owner, me, 0},
+		{0, me, 0, Party{"me", "10.0.0.1:2", "then"}, me, 8}, // it says whose producer it is
+		{1, Party{}, 15, owner, me, 0},                       // nothing is answered
+		{2, me, 4, owner, me, 0},                             // the first entry of the second ledger is
 	}
 	if got := Holders(f); !slices.Equal(got, want) {
 		t.Errorf("Holders = %+v, want %+v", got, want)

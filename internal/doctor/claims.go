@@ -70,8 +70,12 @@ func (l *Ledgers) back(n int64) (after eventlog.Position, whole bool) {
 // claimAfter is the last claim after a position.
 func claimAfter(ctx context.Context, topic eventlog.Topic, p int, after eventlog.Position) (*Claim, error) {
 	var last *Claim
+	var answered eventlog.Position
 	err := readOn(ctx, topic, p, after, func(m *eventlog.Message) {
 		e, err := chain.DecodeEnvelope(m.Payload)
+		if err == nil {
+			answered = e.InTo
+		}
 		if err != nil || e.InCount != 0 || len(e.Records) != 1 {
 			return // a stranger's, or an answer to events
 		}
@@ -80,7 +84,28 @@ func claimAfter(ctx context.Context, topic eventlog.Topic, p int, after eventlog
 			last = &Claim{Epoch: claim.Epoch, Partitions: int(claim.Partitions), Time: time.Unix(0, m.Publish).UTC()}
 		}
 	})
+	if last != nil {
+		last.Answered = answered
+	}
 	return last, err
+}
+
+// after is how many entries there are after a position. In the entry of the position
+// itself, nothing is counted.
+func (l *Ledgers) after(at eventlog.Position) (n int64) {
+	for i, ledger := range l.Ledgers {
+		entries := ledger.Entries
+		if i == len(l.Ledgers)-1 {
+			entries = max(entries, l.CurrentEntries)
+		}
+		switch {
+		case ledger.ID > at.Ledger:
+			n += entries
+		case ledger.ID == at.Ledger:
+			n += max(0, entries-at.Entry-1)
+		}
+	}
+	return n
 }
 
 // readOn reads what a partition holds after a position and up to its end of now.

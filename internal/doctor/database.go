@@ -20,6 +20,7 @@ import (
 type Database struct {
 	Name   string // host and database, without user and password
 	Err    error  // it cannot be reached, or is not ours
+	Ours   bool   // it has our tables
 	Armada error  // of store.Check; nil: Armada's tables are there
 	Places []DatabasePlace
 	Locks  []DatabaseLock
@@ -69,6 +70,9 @@ func GatherDatabase(ctx context.Context, at string, now time.Time) *Database {
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	d.Armada = pgstore.Check(ctx, conn)
+	if d.Err = conn.QueryRow(ctx, `SELECT to_regclass('refloat_positions') IS NOT NULL`).Scan(&d.Ours); d.Err != nil || !d.Ours {
+		return d // nothing more can be asked
+	}
 	d.Err = errors.Join(d.places(ctx, conn), d.locks(ctx, conn), d.waits(ctx, conn, now), d.failures(ctx, conn, now))
 	return d
 }
@@ -139,6 +143,10 @@ func CheckDatabase(d *Database, ends map[int]eventlog.Position) []Finding {
 		c.bad("RD050", d.Name, "is no job database that can be read: "+oneLine(d.Err), "ingesters write it", "check --job-db; an ingester makes our tables when it starts")
 		return c.found
 	}
+	if !d.Ours {
+		c.withoutTables(d)
+		return c.found
+	}
 	c.ok("RD050", d.Name, fmt.Sprintf("is a job database of %s", plural(len(d.Places), "partition", "partitions")))
 	c.armada(d)
 	c.databasePlaces(d, ends)
@@ -155,6 +163,19 @@ func CheckDatabase(d *Database, ends map[int]eventlog.Position) []Finding {
 		return cmp.Or(cmp.Compare(b.Severity, a.Severity), strings.Compare(a.Code, b.Code))
 	})
 	return c.found
+}
+
+// withoutTables checks a database that no ingester of ours has written.
+func (c *checks) withoutTables(d *Database) {
+	switch {
+	case d.Armada == nil:
+		c.warn("RD050", d.Name, "is Armada's scheduler database and does not have our tables: Armada's own ingester still writes it",
+			"nothing is retried before a cut-over", "when everything else is fine: refloatctl cutover plan (docs/cutover.md)")
+	case errors.Is(d.Armada, pgstore.ErrForeign):
+		c.bad("RD050", d.Name, "does not have our tables", "ingesters write it, and none has yet", "check --job-db; an ingester creates the tables when it starts")
+		return
+	}
+	c.armada(d)
 }
 
 func (c *checks) armada(d *Database) {

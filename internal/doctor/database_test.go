@@ -2,6 +2,7 @@ package doctor_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -47,7 +48,17 @@ func TestDatabase(t *testing.T) {
 			}
 		}
 	}
-	want(look(nil), "error RD050 is no job database")
+	want(look(nil), "error RD050 does not have our tables")
+	if err := schema.Create(ctx, conn); err != nil {
+		t.Fatal(err)
+	}
+	// Before a cut-over, nothing is wrong, and no query of ours has failed.
+	if said := look(nil); said != "warn RD050 is Armada's scheduler database and does not have our tables: Armada's own ingester still writes it\n"+
+		fmt.Sprintf("ok RD051 is Armada's scheduler database, too, at migration %d\n", pgstore.Migration) {
+		t.Errorf("before a cut-over:\n%s", said)
+	}
+	exec(`DROP SCHEMA public CASCADE`)
+	exec(`CREATE SCHEMA public`)
 
 	db, err := postgres.Open(ctx, url, postgres.Options{})
 	if err != nil {

@@ -1,6 +1,11 @@
 package doctor
 
-import "time"
+import (
+	"time"
+
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
+)
 
 // Fact is something that was asked for: its value, or why it is not known.
 type Fact[T any] struct {
@@ -89,11 +94,15 @@ type Stats struct {
 
 // Publisher is a producer that is connected.
 type Publisher struct {
-	Name    string `json:"producerName"`
-	Mode    string `json:"accessMode"`
-	Address string `json:"address"`
-	Since   string `json:"connectedSince"`
+	Name     string            `json:"producerName"`
+	Mode     string            `json:"accessMode"`
+	Address  string            `json:"address"`
+	Since    string            `json:"connectedSince"`
+	Metadata map[string]string `json:"metadata"`
 }
+
+// instance is the process that the producer says it is of; empty: it does not say.
+func (p Publisher) instance() string { return p.Metadata[pulsarlog.InstanceProperty] }
 
 const modeExclusive = "Exclusive"
 
@@ -125,12 +134,15 @@ func (s Subscription) active() (Consumer, bool) {
 
 // Ledgers is how a partition is stored.
 type Ledgers struct {
-	Ledgers []struct {
-		ID      int64 `json:"ledgerId"`
-		Entries int64 `json:"entries"`
-	} `json:"ledgers"`
+	Ledgers        []Ledger `json:"ledgers"`
 	CurrentEntries int64    `json:"currentLedgerEntries"`
 	Compacted      ledgerID `json:"compactedLedger"` // -1: never
+}
+
+// Ledger is one of them. That which is open says 0 entries.
+type Ledger struct {
+	ID      int64 `json:"ledgerId"`
+	Entries int64 `json:"entries"`
 }
 
 type ledgerID struct {
@@ -142,6 +154,8 @@ type Claim struct {
 	Epoch      uint64
 	Partitions int // of events, then; 0: it does not say
 	Time       time.Time
+	// Answered is how far the last envelope answers events.
+	Answered eventlog.Position
 }
 
 // The subscriptions that evaluators and ingesters share.

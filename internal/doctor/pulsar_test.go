@@ -25,6 +25,7 @@ func deployment(t *testing.T) Deployment {
 	b := pulsartest.Shared(t)
 	tenant, namespace := path.Split(b.Namespace(t))
 	c := pulsarlog.Config{ServiceURL: b.URL, AdminURL: b.AdminURL, Tenant: strings.Trim(tenant, "/"), Namespace: namespace}
+	c.Instance = "this process"
 	cluster, err := pulsarlog.Connect(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
@@ -196,7 +197,7 @@ func TestSpoiled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h := Holders(f); len(h) != 2 || h[0].Owner.Name == "" || h[0].Owner.Address == "" || h[0].Owner.Since == "" || h[1].Owner != (Party{}) {
+	if h := Holders(f); len(h) != 2 || h[0].Owner.Name != "this process" || h[0].Owner.Address == "" || h[0].Owner.Since == "" || h[1].Owner != (Party{}) {
 		t.Errorf("holders %+v", h)
 	}
 	if err := errors.Join(p.Close(), topic.Close()); err != nil {

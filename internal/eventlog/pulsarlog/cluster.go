@@ -33,8 +33,15 @@ type Config struct {
 	ReceiverQueue     int           // messages that the client prefetches, per reader; default 1000
 	InFlight          int           // messages of a publisher without a receipt; default 64
 
+	Instance string // name of this process, which its publishers show in [InstanceProperty]; default: none
+
 	Log *slog.Logger // gets the client's warnings and errors; default: none
 }
+
+// InstanceProperty is the property of a publisher by which the admin API tells whose
+// it is. The name of a producer must differ from all others on the topic, those of
+// frozen predecessors included, so the broker chooses it.
+const InstanceProperty = "refloat-instance"
 
 // Auth defines how to authenticate: not at all, or by one of the four methods.
 type Auth struct {

@@ -63,6 +63,7 @@ func (t *Topic) Publisher(ctx context.Context, p int) (eventlog.Publisher, error
 			DisableBlockIfQueueFull: true,
 			CompressionType:         pulsar.LZ4,
 			BackOffPolicyFunc:       w.policy,
+			Properties:              t.cluster.cfg.properties(),
 		})
 	}, pulsar.Producer.Close)
 	if err != nil {
@@ -70,6 +71,14 @@ func (t *Topic) Publisher(ctx context.Context, p int) (eventlog.Publisher, error
 	}
 	w.producer = producer
 	return w, nil
+}
+
+// properties are those of our publishers.
+func (c *Config) properties() map[string]string {
+	if c.Instance == "" {
+		return nil
+	}
+	return map[string]string{InstanceProperty: c.Instance}
 }
 
 // policy is called by the client when it reconnects.
