@@ -39,8 +39,7 @@ type order struct {
 	decisions   *pulsarlog.Topic
 	owners      []*evaluator.Owner // nil: no evaluator ever ran
 	ours        bool
-	deleted     bool           // some ledger was
-	closers     []func() error // of the evaluators
+	deleted     bool // some ledger was
 }
 
 // steps are what may happen. Each begins when the one before is done.
@@ -159,17 +158,26 @@ func (o *order) publishSome() {
 // TestUndecided: what our ingester could not follow is refused at the start.
 func TestUndecided(t *testing.T) {
 	o := newOrder(t)
-	for _, step := range "pe" {
+	for _, step := range "pa" {
 		steps[step](o)
 	}
-	o.evaluatorsDown()
-	o.must(pulsartest.Shared(t).Unload(o.decisions.Name())) // which gives it a new ledger
-	for _, step := range "pea" {
-		steps[step](o)
+	other := strings.TrimSuffix(o.decisions.Name(), "decisions") + "other"
+	pulsartest.Shared(t).CreateTopic(t, other, 2)
+	topic, err := o.cluster.Open(other)
+	o.must(err)
+	defer topic.Close()
+	say := func() {
+		out := topic.Appender()
+		defer out.Close()
+		o.must(out.AppendSync(t.Context(), 1, []eventlog.Message{{Payload: []byte("an envelope")}}))
 	}
-	name, err := utils.GetTopicName(o.decisions.PartitionName(1))
+	say()
+	o.must(pulsartest.Shared(t).Unload(other)) // which gives it a new ledger
+	name, err := utils.GetTopicName(topic.PartitionName(1))
 	o.must(err)
 	o.admin(http.MethodDelete, name.GetRestPath()+"/truncate", "")
+	say()
+	o.Decisions = other
 	r, err := o.Start(t.Context(), true)
 	refused(t, r, err, "partition 1: our ingester could not follow the decisions")
 	if r.Database.Ours {
@@ -298,9 +306,6 @@ func (o *order) evaluate() {
 				return false, nil
 			}
 			_, err := owner.Advance(time.Now().UnixNano())
-			if errors.Is(err, evaluator.ErrLost) {
-				err = nil // it claims the partition again
-			}
 			return true, err
 		})
 		o.acknowledge(p, end)
@@ -365,19 +370,8 @@ func (o *order) evaluatorsUp() {
 			AcceptHistory: new(eventlog.Start), AcceptEmptyDecisions: true,
 		})
 		o.owners = append(o.owners, owner)
-		o.closers = append(o.closers, func() error {
-			return errors.Join(owner.Close(), publisher.Close(), policies.Close(), state.Close())
-		})
+		o.Cleanup(func() { o.must(errors.Join(owner.Close(), publisher.Close(), policies.Close(), state.Close())) })
 	}
-	o.Cleanup(o.evaluatorsDown)
-}
-
-// evaluatorsDown stops the evaluators, whose state is lost.
-func (o *order) evaluatorsDown() {
-	for _, c := range o.closers {
-		o.must(c())
-	}
-	o.owners, o.closers = nil, nil
 }
 
 // here is events, whenever it was opened last.
