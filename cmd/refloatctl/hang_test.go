@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/refloat/refloat/internal/app"
 )
 
 // hanging is a broker that accepts connections and never answers.
@@ -48,6 +50,10 @@ func TestEndsWhileBrokerHangs(t *testing.T) {
 	t.Parallel()
 	recording := filepath.Join("..", "..", "testdata", "recordings", "plain.jsonl.gz")
 	jobDB := "postgres://nobody@127.0.0.1:1/none"
+	data := drainedCopy(t)
+	first, _, _ := strings.Cut(ctl(t, "get", "decisions", "--data", data, "-o", "json").exits(t, exitFine).out, "\n")
+	job, _ := jsonLine(t, first+"\n")["jobId"].(string)
+	rows := []string{"--job-db", "sqlite://" + app.Dir(data).JobDB()}
 	args := map[string]func(dir string) []string{
 		"refloatctl doctor":        func(string) []string { return nil },
 		"refloatctl topics create": func(string) []string { return nil },
@@ -57,6 +63,12 @@ func TestEndsWhileBrokerHangs(t *testing.T) {
 		"refloatctl feed":          func(string) []string { return []string{recording} },
 		"refloatctl record": func(dir string) []string {
 			return []string{"--topic", "events", "--out", filepath.Join(dir, "out.jsonl.gz")}
+		},
+		"refloatctl replay":       func(string) []string { return []string{"--verify"} },
+		"refloatctl jobdb verify": func(string) []string { return rows },
+		"refloatctl explain":      func(string) []string { return append([]string{job}, rows...) },
+		"refloatctl test record": func(dir string) []string {
+			return append([]string{"--job", job, "--out", filepath.Join(dir, "tests")}, rows...)
 		},
 	}
 	seen := 0
@@ -88,7 +100,8 @@ func TestEndsWhileBrokerHangs(t *testing.T) {
 }
 
 func takingPulsar(c *cobra.Command) (names []string) {
-	if c.Runnable() && c.Flags().Lookup("pulsar") != nil {
+	// Commands that hide the flag read only the job database.
+	if f := c.Flags().Lookup("pulsar"); c.Runnable() && f != nil && !f.Hidden {
 		names = append(names, c.CommandPath())
 	}
 	for _, sub := range c.Commands() {

@@ -48,8 +48,8 @@ func planted() []bug {
 			"api/brakes.go", "return r.Everything || b.Queue == r.Queue })", "return true })",
 		}}},
 		{histories, "a generation is activated in the middle of an envelope", []patch{{
-			"evaluator/live.go", "		out, err := o.proc.Step(m)",
-			"		if err := o.cfg.Policies.Refresh(); err != nil {\n			return nil, err\n		}\n		for _, r := range o.activations() {\n			env.Records, records = append(env.Records, chain.AppendRecord(nil, r)), append(records, r)\n		}\n		out, err := o.proc.Step(m)",
+			"evaluator/live.go", "		out, err := o.proc.StepAs(fit.form, m)",
+			"		if err := o.cfg.Policies.Refresh(); err != nil {\n			return nil, err\n		}\n		for _, r := range o.activations() {\n			env.Records, records = append(env.Records, chain.AppendRecord(nil, r)), append(records, r)\n		}\n		out, err := o.proc.StepAs(fit.form, m)",
 		}}},
 		{histories, "an owner looks at the policies log only when it starts", []patch{{
 			"evaluator/live.go", "	if err := o.cfg.Policies.Refresh(); err != nil {\n		return false, err\n	}\n", "",

@@ -14,7 +14,7 @@ type patch struct{ file, old, new string }
 func planted() []bug {
 	return []bug{
 		{"1", "a RetryReady does not name its position", []patch{{
-			"evaluator/step.go", "&chain.RetryReady{Position: at,", "&chain.RetryReady{Position: eventlog.Start,",
+			"evaluator/step.go", "&chain.RetryReady{Position: c.at,", "&chain.RetryReady{Position: eventlog.Start,",
 		}}},
 		{"3", "a claim that names a later end is only ignored", []patch{{
 			"chain/accept.go", "if claim.LastSeq > e.Seq {", "if false {",
@@ -26,8 +26,8 @@ func planted() []bug {
 			"chain/follow/follow.go", "if uint64(n) != s.Envelope.InCount && (!partly || uint64(n) > s.Envelope.InCount) {", "if false {",
 		}}},
 		{"4", "a new policy set decides before it is activated", []patch{{
-			"evaluator/live.go", "		out, err := o.proc.Step(m)",
-			"		_ = o.cfg.Policies.Refresh()\n		o.proc.Rules = o.cfg.Policies.Newest()\n		out, err := o.proc.Step(m)",
+			"evaluator/live.go", "		out, err := o.proc.StepAs(fit.form, m)",
+			"		_ = o.cfg.Policies.Refresh()\n		if g, set := o.cfg.Policies.Newest(); set != nil {\n			o.proc.Rules = Rules{g, set.Set}\n		}\n		out, err := o.proc.StepAs(fit.form, m)",
 		}}},
 		{"4", "an activation holds only from after its envelope on, for who catches up", []patch{
 			{"evaluator/owner.go", "	o.proc.Activate(s.Records)\n	logged := LoggedIn(s.Accepted)", "	logged := LoggedIn(s.Accepted)"},
@@ -61,7 +61,7 @@ func planted() []bug {
 		}}},
 		{"7", "who catches up decides again", []patch{{
 			"evaluator/owner.go", "		if err := o.proc.Replay(&s.Messages[i], logged); err != nil {\n			return err\n		}",
-			"		if err := o.cfg.Policies.Refresh(); err != nil {\n			return err\n		}\n		o.proc.Rules = o.cfg.Policies.Newest()\n		if _, err := o.proc.Step(&s.Messages[i]); err != nil {\n			return err\n		}\n		logged.Records = nil",
+			"		if err := o.cfg.Policies.Refresh(); err != nil {\n			return err\n		}\n		if g, set := o.cfg.Policies.Newest(); set != nil {\n			o.proc.Rules = Rules{g, set.Set}\n		}\n		if _, err := o.proc.Step(&s.Messages[i]); err != nil {\n			return err\n		}\n		logged.Records = nil",
 		}}},
 		{"7", "the claim is not read back", []patch{{
 			"evaluator/owner.go", "	o.enter(awaitingClaim)",
