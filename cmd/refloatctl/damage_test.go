@@ -65,8 +65,12 @@ func looks(t *testing.T, data, job string) []result {
 func damageKind(path string) string {
 	name := filepath.Base(path)
 	for _, k := range []struct{ pattern, kind string }{
-		{`\.seg$`, filepath.Base(filepath.Dir(filepath.Dir(path))) + " segment"}, {`\.sst$`, "table"}, {`^\d+\.log$`, "state's log"},
-		{`^MANIFEST`, "manifest"}, {`^OPTIONS`, "options"}, {`^marker`, ""},
+		{`\.seg$`, filepath.Base(filepath.Dir(filepath.Dir(path))) + " segment"},
+		{`\.sst$`, "table"},
+		{`^\d+\.log$`, "state's log"},
+		{`^MANIFEST`, "manifest"},
+		{`^OPTIONS`, "options"},
+		{`^marker`, ""},
 	} {
 		if regexp.MustCompile(k.pattern).MatchString(name) {
 			return cmp.Or(k.kind, name)

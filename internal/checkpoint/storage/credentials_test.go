@@ -74,7 +74,8 @@ func TestCredentials(t *testing.T) {
 		{
 			"role", "&role=arn:aws:iam::1:role/x",
 			[]map[string]string{env},
-			clouds{"POST sts.eu-central-1.amazonaws.com/": sts("AssumeRole", "of-role")}, "of-role",
+			clouds{"POST sts.eu-central-1.amazonaws.com/": sts("AssumeRole", "of-role")},
+			"of-role",
 		},
 		{"role that is refused", "&role=arn:aws:iam::1:role/x", []map[string]string{env}, nil, "assume role arn:aws:iam::1:role/x: "},
 	}
@@ -101,7 +102,7 @@ func TestCredentials(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			v, err := s.credentials(os.Getenv, tt.clouds).Get()
+			v, err := s.credentials(os.Getenv, tt.clouds).GetWithContext(nil)
 			if got := v.AccessKeyID; err == nil && got != tt.want || err != nil && !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("credentials are %q, %v, want %q", got, err, tt.want)
 			}

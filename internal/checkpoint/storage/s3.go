@@ -109,7 +109,7 @@ func parseS3(u *url.URL, getenv func(string) string) (*settings, error) {
 			s.dualStack, err = strconv.ParseBool(value)
 		case "role":
 			if s.role = value; !strings.HasPrefix(value, "arn:") {
-				return nil, errors.New("role is no ARN: it begins with arn:")
+				return nil, errors.New("role is no ARN (it begins with arn:)")
 			}
 		case "request_checksum_calculation":
 			s.md5 = value == "when_required"

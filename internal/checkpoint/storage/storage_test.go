@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -194,9 +195,7 @@ func TestS3Requests(t *testing.T) {
 				}
 			})
 			variables := map[string]string{"AWS_ENDPOINT_URL_S3": server}
-			for name, value := range tt.environment {
-				variables[name] = value
-			}
+			maps.Copy(variables, tt.environment)
 			s, err := storage.Open(t.Context(), tt.url, environment(variables))
 			if err != nil {
 				t.Fatal(err)

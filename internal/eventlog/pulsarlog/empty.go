@@ -46,7 +46,7 @@ func (t *Topic) proveEmpty(part *partition, u *undecodable) (eventlog.Message, e
 	}
 	ctx, cancel := context.WithTimeout(k.ctx, k.cfg.OperationTimeout)
 	defer cancel()
-	found, err := k.admin.Subscriptions().GetMessageByIDWithContext(ctx, *name, u.at.ledger, u.at.entry)
+	found, err := k.admin.Subscriptions().GetMessagesByIDWithContext(ctx, *name, u.at.ledger, u.at.entry)
 	switch {
 	case k.ctx.Err() != nil:
 		return m, k.ctx.Err()
@@ -56,10 +56,10 @@ func (t *Topic) proveEmpty(part *partition, u *undecodable) (eventlog.Message, e
 			return m, err // a retry may help
 		}
 		return m, fmt.Errorf("%w (and what is in it cannot be asked: %w)", u, err)
-	case found == nil || len(found.Payload) > 0:
+	case len(found) != 1 || len(found[0].Payload) > 0:
 		return m, u
 	}
-	if at, err := time.Parse(time.RFC3339, found.Properties["publish-time"]); err == nil {
+	if at, err := time.Parse(time.RFC3339, found[0].Properties["publish-time"]); err == nil {
 		m.Publish = at.UnixNano()
 	}
 	part.empty.Store(u.at, m.Publish)
@@ -79,6 +79,6 @@ func (r *reader) takeEmpty(m eventlog.Message, fresh bool) bool {
 		return false
 	}
 	r.last, r.rest, r.index = m.Position, 0, nil
-	r.put(m)
+	_ = r.put(m) // it fails only once the reader is closed, which the loop notices itself
 	return true
 }

@@ -104,7 +104,7 @@ func (p *namedPolicy) definition(known schema) *policy.Definition {
 		DefaultAction:    policy.Action(p.Spec.DefaultAction),
 		SelectableByJobs: p.Spec.SelectableByJobs,
 		Rules:            make([]policy.RuleDefinition, len(p.Spec.Rules)),
-		Overrides:        p.Spec.overrides.definition(),
+		Overrides:        p.Spec.definition(),
 	}
 	for i := range p.Spec.Rules {
 		r := &p.Spec.Rules[i]
