@@ -63,7 +63,7 @@ func (n *node) serveAPI(ctx context.Context, group *errgroup.Group) error {
 		return nil
 	})
 	address := n.Data.APIAddress()
-	if err := errors.Join(os.MkdirAll(string(n.Data), 0o755), os.WriteFile(address, []byte(l.Addr().String()+"\n"), 0o644)); err != nil {
+	if err := errors.Join(os.MkdirAll(string(n.Data), 0o755), writeFile(address, []byte(l.Addr().String()+"\n"))); err != nil {
 		return errors.Join(fmt.Errorf("say where the API is: %w", err), l.Close())
 	}
 	group.Go(func() error {
@@ -125,4 +125,12 @@ func (f *inForce) list() []*pb.PartitionStatus {
 	}
 	slices.SortFunc(all, func(a, b *pb.PartitionStatus) int { return int(a.Partition - b.Partition) })
 	return all
+}
+
+// writeFile replaces a file in one step: who reads it sees all of it or nothing.
+func writeFile(path string, b []byte) error {
+	if err := os.WriteFile(path+".new", b, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
 }

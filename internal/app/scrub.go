@@ -69,10 +69,7 @@ func (s *scrubber) keep() error {
 	b, err := json.Marshal(s.done)
 	if err == nil {
 		// On Pulsar the scrubber may be the first to write into the data directory.
-		err = errors.Join(os.MkdirAll(string(s.Data), 0o755), os.WriteFile(s.file()+".new", b, 0o644))
-	}
-	if err == nil {
-		err = os.Rename(s.file()+".new", s.file())
+		err = errors.Join(os.MkdirAll(string(s.Data), 0o755), writeFile(s.file(), b))
 	}
 	if err != nil {
 		return fmt.Errorf("keep how far the scrubber came: %w", err)
@@ -203,7 +200,7 @@ func (s *scrubber) state(ctx context.Context, partition int) error {
 		if table <= s.done[key] {
 			continue
 		}
-		err := projection.CheckTable(filepath.Join(dir, table), func(n int) error { return s.read(ctx, damagedState, n) })
+		err := s.table(ctx, filepath.Join(dir, table))
 		if errors.Is(err, projection.ErrCorrupt) {
 			s.inState(partition, err)
 		} else if err != nil && !errors.Is(err, fs.ErrNotExist) { // compacted meanwhile
@@ -212,6 +209,37 @@ func (s *scrubber) state(ctx context.Context, partition int) error {
 		s.done[key] = table
 	}
 	delete(s.done, key)
+	return nil
+}
+
+// tableSettles is for how long a table must not have changed before what cannot be
+// read in it is damage: until then it may still be being written.
+const tableSettles = 3 * time.Second
+
+// table verifies one table. Pebble never changes a table that it has written, so one
+// that changes while it is read again and again is left to the next round.
+func (s *scrubber) table(ctx context.Context, path string) error {
+	for range 3 {
+		err := projection.CheckTable(path, func(n int) error { return s.read(ctx, damagedState, n) })
+		if !errors.Is(err, projection.ErrCorrupt) {
+			return err
+		}
+		info, statErr := os.Stat(path)
+		if statErr != nil {
+			return statErr
+		}
+		age := s.Now().Sub(info.ModTime())
+		if age >= tableSettles {
+			return err
+		}
+		wait := time.NewTimer(min(tableSettles-age, tableSettles))
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			wait.Stop()
+			return ctx.Err()
+		}
+	}
 	return nil
 }
 

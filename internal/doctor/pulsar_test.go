@@ -114,7 +114,7 @@ func TestCreate(t *testing.T) {
 	if n := d.Admin.partitions(t.Context(), d.Cluster.TopicName("events")); !errors.Is(n.Err, ErrNotThere) {
 		t.Fatalf("the plan created events: %+v", n)
 	}
-	if did := carryOut(t, d, Wish{CreateEvents: true, Partitions: 2}); len(did) != 14 {
+	if did := carryOut(t, d, Wish{CreateEvents: true, Partitions: 2}); len(did) != 15 {
 		t.Errorf("did %d things: %q", len(did), did)
 	}
 	await(t, d, idle...)
