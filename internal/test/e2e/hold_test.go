@@ -32,7 +32,6 @@ func TestIngesterHoldsEvents(t *testing.T) {
 	if at, err := logs.Events.Beginning(0); err != nil || at.Compare(first) > 0 {
 		t.Fatalf("events begin at %v (%v), and the ingester is at %v", at, err, first)
 	}
-	w.settledAndRight()
 
 	w.turnOver(logs)
 	w.until("what is in the job database goes", func() bool {

@@ -21,7 +21,7 @@ func TestParked(t *testing.T) {
 	p, err := l.Cluster.Client().CreateProducer(pulsar.ProducerOptions{Topic: l.Events.PartitionName(0), DisableBatching: true})
 	w.must(err)
 	defer p.Close()
-	noise := make([]byte, 5<<20)
+	noise := make([]byte, 5<<20-64) // with its header, the largest message that the broker takes
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i := range noise {
 		noise[i] = byte(rng.Uint32())
