@@ -227,6 +227,9 @@ func sourceLines(w io.Writer, s *pb.Source) {
 	default:
 		fmt.Fprintf(w, "Armada at %s cannot be read since %s; what it said at %s stays: %s\n", s.Address, rfc3339(s.FailingSince), rfc3339(s.LastGood), oneLine(s.Error))
 	}
+	if s.MissingDefault != "" {
+		fmt.Fprintf(w, "Armada has no retry policy %s, which our settings name as default: queues without a policy of their own are not retried.\n", oneLine(s.MissingDefault))
+	}
 	for _, what := range s.NotUnderstood {
 		fmt.Fprintf(w, "Of Armada cannot be used here: %s\n", oneLine(what))
 	}

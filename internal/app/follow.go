@@ -59,5 +59,10 @@ func (m *Metrics) followed(s *pb.Source) {
 		read = float64(s.LastGood.AsTime().UnixNano()) / 1e9
 	}
 	m.followRead.WithLabelValues(s.Address).Set(read)
+	missing := 0.0
+	if s.MissingDefault != "" {
+		missing = 1
+	}
+	m.followDefault.WithLabelValues(s.Address).Set(missing)
 	m.followNot.WithLabelValues(s.Address).Set(float64(len(s.NotUnderstood)))
 }

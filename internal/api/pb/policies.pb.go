@@ -1404,14 +1404,15 @@ func (x *PartitionStatus) GetSince() *timestamppb.Timestamp {
 }
 
 type Source struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Address       string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
-	LastGood      *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=last_good,json=lastGood,proto3" json:"last_good,omitempty"`                // when this process last read it; unset: not since it started
-	Error         string                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`                                      // why it cannot be read now
-	FailingSince  *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=failing_since,json=failingSince,proto3" json:"failing_since,omitempty"`    // with error
-	NotUnderstood []string               `protobuf:"bytes,5,rep,name=not_understood,json=notUnderstood,proto3" json:"not_understood,omitempty"` // what cannot be used here, and why; what was good of it before stays
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Address        string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	LastGood       *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=last_good,json=lastGood,proto3" json:"last_good,omitempty"`                   // when this process last read it; unset: not since it started
+	Error          string                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`                                         // why it cannot be read now
+	FailingSince   *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=failing_since,json=failingSince,proto3" json:"failing_since,omitempty"`       // with error
+	NotUnderstood  []string               `protobuf:"bytes,5,rep,name=not_understood,json=notUnderstood,proto3" json:"not_understood,omitempty"`    // what cannot be used here, and why; what was good of it before stays
+	MissingDefault string                 `protobuf:"bytes,6,opt,name=missing_default,json=missingDefault,proto3" json:"missing_default,omitempty"` // the policy that our settings name as default but that is not there
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Source) Reset() {
@@ -1477,6 +1478,13 @@ func (x *Source) GetNotUnderstood() []string {
 		return x.NotUnderstood
 	}
 	return nil
+}
+
+func (x *Source) GetMissingDefault() string {
+	if x != nil {
+		return x.MissingDefault
+	}
+	return ""
 }
 
 var File_internal_api_pb_policies_proto protoreflect.FileDescriptor
@@ -1623,13 +1631,14 @@ const file_internal_api_pb_policies_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x02 \x01(\x04R\n" +
 	"generation\x120\n" +
-	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xd9\x01\n" +
+	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\x82\x02\n" +
 	"\x06Source\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x127\n" +
 	"\tlast_good\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\blastGood\x12\x14\n" +
 	"\x05error\x18\x03 \x01(\tR\x05error\x12?\n" +
 	"\rfailing_since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\ffailingSince\x12%\n" +
-	"\x0enot_understood\x18\x05 \x03(\tR\rnotUnderstood2\xb3\t\n" +
+	"\x0enot_understood\x18\x05 \x03(\tR\rnotUnderstood\x12'\n" +
+	"\x0fmissing_default\x18\x06 \x01(\tR\x0emissingDefault2\xb3\t\n" +
 	"\bPolicies\x12`\n" +
 	"\x04List\x12\x1b.refloat.api.v1.ListRequest\x1a\x1c.refloat.api.v1.ListResponse\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/refloat/v1/resources\x12\x88\x01\n" +
 	"\x03Get\x12\x1a.refloat.api.v1.GetRequest\x1a\x18.refloat.api.v1.Resource\"K\x82\xd3\xe4\x93\x02EZ\x1e\x12\x1c/refloat/v1/resources/{kind}\x12#/refloat/v1/resources/{kind}/{name}\x12h\n" +

@@ -151,6 +151,7 @@ func (f *Follower) apply(ctx context.Context, before uint64, a *answer) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var not []string
+	var missing string
 	made, err := f.Store.Do(ctx, policylog.Edit{
 		Author: f.Author(), Reason: "as Armada has it",
 		Make: func(now policylog.Snapshot) (*policyfile.Set, []policylog.Brake, error) {
@@ -158,7 +159,7 @@ func (f *Follower) apply(ctx context.Context, before uint64, a *answer) error {
 				return nil, nil, errMoved
 			}
 			set, left, err := a.onto(now.Unbraked)
-			not = left
+			not, missing = left, missingDefault(set)
 			return set, now.BrakesOn(), err
 		},
 	})
@@ -168,7 +169,36 @@ func (f *Follower) apply(ctx context.Context, before uint64, a *answer) error {
 	f.last, f.applied = a, made.Number
 	f.tell(&made, a)
 	f.notUnderstood(not)
+	f.missingDefault(missing)
 	return nil
+}
+
+// missingDefault is the policy that the settings name as default but the set
+// does not have; empty: none is missing.
+func missingDefault(set *policyfile.Set) string {
+	if set == nil {
+		return ""
+	}
+	if missing := set.Missing(policyfile.ID{Kind: policyfile.KindSettings}); len(missing) > 0 {
+		return missing[0]
+	}
+	return ""
+}
+
+// missingDefault records the missing default policy, and logs a change: while it is
+// missing, failed runs of queues without a policy of their own are not retried.
+func (f *Follower) missingDefault(name string) {
+	f.mu.Lock()
+	was := f.source.MissingDefault
+	f.source.MissingDefault = name
+	f.mu.Unlock()
+	switch {
+	case name != "" && name != was:
+		f.Log.Warn("the settings name a default policy that armada does not have: failed runs of queues without a policy of their own are not retried; "+
+			"create it in armada, or apply RetrySettings with another default", slog.String("armada", f.Address), slog.String("policy", name))
+	case name == "" && was != "":
+		f.Log.Info("no default policy is missing any more", slog.String("armada", f.Address))
+	}
 }
 
 // tell logs a generation that was made.

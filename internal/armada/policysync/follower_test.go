@@ -451,3 +451,46 @@ func TestMany(t *testing.T) {
 		t.Errorf("generation %d, %v", now.Generation(), err)
 	}
 }
+
+// A default of the settings that the server does not have is named, and a change of
+// that logged once: when the server loses it, has it again, and when the settings name
+// another.
+func TestMissingDefault(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.armada.Set("infra", policysynctest.Policy("infra", 3, "node"))
+	w.armada.Set("other", policysynctest.Policy("other", 1, "node"))
+	f := w.follower()
+	const warns, ends = "level=WARN msg=\"the settings name a default policy that armada does not have", "no default policy is missing any more"
+	step := func(what, missing string, warned, ended int) {
+		t.Helper()
+		for range 2 { // the second poll has no news
+			w.poll(f)
+			if got := f.Source().MissingDefault; got != missing {
+				t.Errorf("%s: missing %q, want %q", what, got, missing)
+			}
+		}
+		if a, b := w.logged.count(warns), w.logged.count(ends); a != warned || b != ended {
+			t.Errorf("%s: logged %d and %d times, want %d and %d", what, a, b, warned, ended)
+		}
+	}
+	settings := func(name string) { w.edit("kind: RetrySettings\nspec: {defaultPolicyName: " + name + "}\n") }
+	step("no settings", "", 0, 0)
+	settings("infra")
+	step("it is there", "", 0, 0)
+	w.armada.Set("infra", nil)
+	step("lost", "infra", 1, 0)
+	f = w.follower()
+	step("after a restart", "infra", 2, 0)
+	w.armada.Fail(status.Error(codes.Unavailable, "database"))
+	if err := f.Poll(t.Context()); err == nil || f.Source().MissingDefault != "infra" {
+		t.Errorf("in an outage: %v, missing %q", err, f.Source().MissingDefault)
+	}
+	w.armada.Fail(nil)
+	w.armada.Set("infra", policysynctest.Policy("infra", 4, "node"))
+	step("there again", "", 2, 1)
+	w.armada.Set("infra", nil)
+	step("lost again", "infra", 3, 1)
+	settings("other")
+	step("another default", "", 3, 2)
+}
