@@ -175,6 +175,8 @@ var rules = []struct {
 	{"a job told again and a submit are two members", one(msg(1, str(14, "j"), annotated(gang, "g")), msg(1002, str(14, "k"))), "1 job=k submit"},
 	{"a known run", one(msg(1003, str(1, "j"), str(2, "r"), str(3, "n"))), "14 job=j run=r node=n"},
 	{"an ended run", one(msg(1004, str(1, "j"), str(2, "r"), str(3, bad))), "15 job=j run=r node=" + bad},
+	{"a known run with its stage, which the job database alone reads", one(msg(1003, str(1, "j"), str(2, "r"), str(3, "n"), vint(4, 2))), "14 job=j run=r node=n"},
+	{"a known run's stage is no varint", one(msg(1003, str(1, "j"), str(2, "r"), str(4, "2"))), "14 job=j run=r"},
 	{"known run and ended run are two members", one(msg(1003, str(1, "j"), str(3, "n")), msg(1004, str(2, "r"))), "15 run=r"},
 	{"a known run's job is no UTF-8", one(msg(1003, str(1, bad))), "NotProtobuf"},
 	{"numbers around ours", one(msg(1000, str(1, bad)), msg(1005, str(1, bad))), "0"},

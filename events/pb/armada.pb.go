@@ -2543,10 +2543,12 @@ func (x *JobRequeued) GetJobId() string {
 
 // KnownRun is a run that Armada's tables have. Of a job, the newest is told first.
 type KnownRun struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId" json:"job_id,omitempty"`
-	RunId         string                 `protobuf:"bytes,2,opt,name=run_id,json=runId" json:"run_id,omitempty"`
-	Node          string                 `protobuf:"bytes,3,opt,name=node" json:"node,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	JobId string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId" json:"job_id,omitempty"`
+	RunId string                 `protobuf:"bytes,2,opt,name=run_id,json=runId" json:"run_id,omitempty"`
+	Node  string                 `protobuf:"bytes,3,opt,name=node" json:"node,omitempty"`
+	// How far a run is that has not ended: 0 leased, 1 pending, 2 running.
+	Stage         uint32 `protobuf:"varint,4,opt,name=stage" json:"stage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2600,6 +2602,13 @@ func (x *KnownRun) GetNode() string {
 		return x.Node
 	}
 	return ""
+}
+
+func (x *KnownRun) GetStage() uint32 {
+	if x != nil {
+		return x.Stage
+	}
+	return 0
 }
 
 // JobRunTerminated says that the pod of a run is gone. Anyone who knows may
@@ -2813,11 +2822,12 @@ const file_events_pb_armada_proto_rawDesc = "" +
 	"\x10preempted_run_id\x18\x06 \x01(\tB\x05\xaa\x01\x02 \x02R\x0epreemptedRunId\x12\x16\n" +
 	"\x06reason\x18\a \x01(\tR\x06reason\"+\n" +
 	"\vJobRequeued\x12\x1c\n" +
-	"\x06job_id\x18\x04 \x01(\tB\x05\xaa\x01\x02 \x02R\x05jobId\"Z\n" +
+	"\x06job_id\x18\x04 \x01(\tB\x05\xaa\x01\x02 \x02R\x05jobId\"p\n" +
 	"\bKnownRun\x12\x1c\n" +
 	"\x06job_id\x18\x01 \x01(\tB\x05\xaa\x01\x02 \x02R\x05jobId\x12\x1c\n" +
 	"\x06run_id\x18\x02 \x01(\tB\x05\xaa\x01\x02 \x02R\x05runId\x12\x12\n" +
-	"\x04node\x18\x03 \x01(\tR\x04node\"N\n" +
+	"\x04node\x18\x03 \x01(\tR\x04node\x12\x14\n" +
+	"\x05stage\x18\x04 \x01(\rR\x05stage\"N\n" +
 	"\x10JobRunTerminated\x12\x1c\n" +
 	"\x06job_id\x18\x01 \x01(\tB\x05\xaa\x01\x02 \x02R\x05jobId\x12\x1c\n" +
 	"\x06run_id\x18\x02 \x01(\tB\x05\xaa\x01\x02 \x02R\x05runId*0\n" +

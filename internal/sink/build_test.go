@@ -69,7 +69,7 @@ func (w words) list(key string) []string {
 //	leased JOB RUN [node=N] [executor=E] [pool=P] · assigned JOB RUN · running JOB RUN [node=N]
 //	run-succeeded JOB RUN · run-errors JOB RUN REASON [passing] [attempted] [message=M] [category=C] [exit=N] [node=N]
 //	preempted JOB RUN [reason=R] · terminated JOB RUN · other
-//	known-job as submit, known-run JOB RUN [node=N] and ended-run likewise: what Armada's tables have
+//	known-job as submit, known-run JOB RUN [node=N] [stage=0|1|2] and ended-run likewise: what Armada's tables have
 //
 // REASON is pod, returned, expired, preempted, rejected or max-runs; "-" stands for no id.
 func event(line string, t int64) *pb.Event {
@@ -129,9 +129,9 @@ func runEvent(ev *pb.Event, w words, job, run string) {
 	case "preempted":
 		ev.Event = &pb.Event_JobRunPreempted{JobRunPreempted: &pb.JobRunPreempted{PreemptedJobId: job, PreemptedRunId: run, Reason: w.pairs["reason"]}}
 	case "known-run":
-		ev.Event = &pb.Event_KnownRun{KnownRun: &pb.KnownRun{JobId: job, RunId: run, Node: w.pairs["node"]}}
+		ev.Event = &pb.Event_KnownRun{KnownRun: &pb.KnownRun{JobId: job, RunId: run, Node: w.pairs["node"], Stage: uint32(w.num("stage"))}}
 	case "ended-run":
-		ev.Event = &pb.Event_EndedRun{EndedRun: &pb.KnownRun{JobId: job, RunId: run, Node: w.pairs["node"]}}
+		ev.Event = &pb.Event_EndedRun{EndedRun: &pb.KnownRun{JobId: job, RunId: run, Node: w.pairs["node"], Stage: uint32(w.num("stage"))}}
 	case "terminated":
 		ev.Event = &pb.Event_JobRunTerminated{JobRunTerminated: &pb.JobRunTerminated{JobId: job, RunId: run}}
 	default:

@@ -73,8 +73,22 @@ func (f *fold) told(j *jobRow, m *pb.KnownRun, ended bool) {
 		run.State, run.Outcome = jobdb.RunFailed, jobdb.LeftAlone
 		q.OpenRuns--
 		j.State = state
+	} else {
+		f.advance(j, run, reached(m.GetStage()))
 	}
 	f.touchRun(run)
+}
+
+// reached is the state of an imported run that has not ended. Builds from before there
+// were stages publish 0. The run's times stay unknown.
+func reached(stage uint32) jobdb.RunState {
+	switch stage {
+	case 1:
+		return jobdb.RunPending
+	case 2:
+		return jobdb.RunRunning
+	}
+	return jobdb.RunLeased
 }
 
 // see returns a run, making it known as the job's latest if necessary. A job that has
@@ -123,22 +137,34 @@ func (f *fold) running(j *jobRow, run *runRow, m *pb.JobRunRunning) {
 	f.forward(j, run, jobdb.RunRunning)
 }
 
-// forward advances a run, and its job if it is the latest run. Late reports, after the
-// run's end or after newer ones, have no effect.
+// forward applies a report on the progress of a run. Late reports, after the run's end
+// or after newer ones, have no effect.
 func (f *fold) forward(j *jobRow, run *runRow, to jobdb.RunState) {
 	if run.State.Ended() {
 		return
 	}
-	at, jobTo := &run.Times.Pending, jobdb.JobPending
+	at := &run.Times.Pending
 	if to == jobdb.RunRunning {
-		at, jobTo = &run.Times.Running, jobdb.JobRunning
+		at = &run.Times.Running
 	}
 	if *at == 0 {
 		*at = f.t
 	}
+	f.advance(j, run, to)
+}
+
+// advance moves a run that has not ended on to a state, and its job if it is the latest
+// run. Neither goes back.
+func (f *fold) advance(j *jobRow, run *runRow, to jobdb.RunState) {
+	job := jobdb.JobLeased
+	if to == jobdb.RunPending {
+		job = jobdb.JobPending
+	} else if to == jobdb.RunRunning {
+		job = jobdb.JobRunning
+	}
 	run.State = max(run.State, to)
-	if latest := j.Queueing.LatestRun == run.RunID; latest && j.State >= jobdb.JobLeased && j.State < jobTo {
-		j.State = jobTo
+	if latest := j.Queueing.LatestRun == run.RunID; latest && j.State >= jobdb.JobLeased && j.State < job {
+		j.State = job
 	}
 }
 

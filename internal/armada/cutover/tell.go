@@ -153,15 +153,18 @@ func fill(ctx context.Context, tx pgx.Tx, jobs []toldJob) error {
 	if err != nil {
 		return err
 	}
-	rows, err = tx.Query(ctx, `SELECT job_id, run_id, COALESCE(node, ''), terminated FROM runs WHERE job_id = ANY($1)
+	rows, err = tx.Query(ctx, `SELECT job_id, run_id, COALESCE(node, ''), terminated,
+			CASE WHEN terminated THEN 0 WHEN running THEN 2 WHEN pending THEN 1 ELSE 0 END
+		FROM runs WHERE job_id = ANY($1)
 		ORDER BY job_id, created DESC, run_id DESC`, ids)
 	if err != nil {
 		return err
 	}
 	var run, node string
 	var ended bool
-	_, err = pgx.ForEachRow(rows, []any{&job, &run, &node, &ended}, func() error {
-		known := &pb.KnownRun{JobId: job, RunId: run, Node: node}
+	var stage uint32
+	_, err = pgx.ForEachRow(rows, []any{&job, &run, &node, &ended, &stage}, func() error {
+		known := &pb.KnownRun{JobId: job, RunId: run, Node: node, Stage: stage}
 		ev := &pb.Event{Event: &pb.Event_KnownRun{KnownRun: known}}
 		if ended {
 			ev.Event = &pb.Event_EndedRun{EndedRun: known}
