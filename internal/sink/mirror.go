@@ -43,8 +43,8 @@ func (m Moment) AtEnd() bool { return m.End != eventlog.Start && m.End.Compare(m
 // for the rest of Armada. The events of a copy change no rows.
 const CopyProperty = "refloat-copy"
 
-// isCopy reports whether a mirror wrote a message.
-func isCopy(m *eventlog.Message) bool {
+// IsCopy reports whether a mirror wrote a message.
+func IsCopy(m *eventlog.Message) bool {
 	for _, p := range m.Properties {
 		if p.Key == CopyProperty {
 			return true
@@ -54,7 +54,7 @@ func isCopy(m *eventlog.Message) bool {
 }
 
 func (p *part) mirrored(m *Message) {
-	if p.mirror == nil || m.Superseded || m.Events == nil || isCopy(&m.Log) {
+	if p.mirror == nil || m.Superseded || m.Events == nil || IsCopy(&m.Log) {
 		return
 	}
 	p.mirror.Take(m, func(id string) *jobdb.Job {

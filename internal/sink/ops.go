@@ -21,7 +21,7 @@ type fold struct {
 func (r *Rows) Apply(m *Message) {
 	r.applied++
 	f := fold{Rows: r, Message: m}
-	if m.Events != nil && !m.Superseded && !isCopy(&m.Log) {
+	if m.Events != nil && !m.Superseded && !IsCopy(&m.Log) {
 		for i, ev := range m.Events.Events {
 			f.i, f.t = i, timeOf(ev, m.publish())
 			f.event(ev)

@@ -95,7 +95,7 @@ func (s *Site) give(ctx context.Context, state *State) (err error) {
 				return errMoved
 			}
 		}
-		if _, err = s.endWaits(ctx, tx, len(state.Partitions)); err != nil {
+		if err := s.endWaits(ctx, tx, state); err != nil {
 			return err
 		}
 		if err := s.leave(ctx, tx, state); err != nil {

@@ -8,13 +8,17 @@ import (
 	"testing"
 
 	"github.com/apache/pulsar-client-go/pulsaradmin/pkg/utils"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/refloat/refloat/internal/armada/cutover"
+	"github.com/refloat/refloat/internal/armada/schedulerdb"
+	"github.com/refloat/refloat/internal/armada/schedulerdb/pb"
 	"github.com/refloat/refloat/internal/armada/writer"
 	"github.com/refloat/refloat/internal/doctor"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/recording"
 	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/sink"
 	"github.com/refloat/refloat/internal/test/pulsartest"
 )
 
@@ -337,16 +341,20 @@ func TestRefused(t *testing.T) {
 	_, err = conn.Exec(t.Context(), `INSERT INTO refloat_waits (partition, job_id, run_id, number, policy, retry_after, avoid, copied, forgetting, waiting, raises, raise_at, due)
 		VALUES (0, $1, 'r', 1, 'p', 4102444800000000000, '{node-1}', false, false, true, 0, 0, 4102444800000000000)`, job)
 	w.must(err)
+	late := w.publishLateCopy(job)
 	report, err = w.Back(t.Context(), false)
 	w.must(err)
+	if n := w.count(fmt.Sprintf("SELECT scheduling_info_version FROM jobs WHERE job_id = '%s'", late)); n != 10 {
+		t.Errorf("version %d of the requirements of a job with a late copy, want 10", n)
+	}
 	if s := report.Steps[0]; s.Done || !strings.Contains(s.What, "give 1 jobs that wait") {
 		t.Errorf("step %+v", s)
 	}
 	if n := w.count("SELECT count(*) FROM refloat_waits"); n != 0 {
 		t.Errorf("%d jobs wait", n)
 	}
-	if n := w.count(fmt.Sprintf("SELECT scheduling_info_version FROM jobs WHERE job_id = '%s'", job)); n != version+1 {
-		t.Errorf("version %d of the requirements, want %d", n, version+1)
+	if n := w.count(fmt.Sprintf("SELECT scheduling_info_version FROM jobs WHERE job_id = '%s'", job)); n != version+2 { // above a copy that was not committed
+		t.Errorf("version %d of the requirements, want %d", n, version+2)
 	}
 	w.allDone("again", "set subscription")
 
@@ -355,6 +363,26 @@ func TestRefused(t *testing.T) {
 	if _, err := other.Look(t.Context()); err == nil || !strings.Contains(err.Error(), "postgres://") {
 		t.Errorf("SQLite: %v", err)
 	}
+}
+
+// publishLateCopy publishes a copy of a requeue that was not committed, with
+// requirements of version 9 that wait, for a job other than that. It returns the job.
+func (w *world) publishLateCopy(not string) (job string) {
+	w.Helper()
+	var queue, set string
+	var info []byte
+	const query = "SELECT job_id, queue, job_set, scheduling_info FROM jobs WHERE NOT terminated AND job_id <> $1 LIMIT 1"
+	w.must(connect(w.T, w.JobDB).QueryRow(w.Context(), query, not).Scan(&job, &queue, &set, &info))
+	info, err := schedulerdb.Requirements(info, schedulerdb.Placement{Waiting: true, Version: 9})
+	w.must(err)
+	payload, err := proto.Marshal(&pb.EventSequence{Queue: queue, JobSetName: set, Events: []*pb.Event{
+		{Event: &pb.Event_JobRequeued{JobRequeued: &pb.JobRequeued{JobId: job, UpdateSequenceNumber: 9, SchedulingInfo: info}}},
+	}})
+	w.must(err)
+	w.publish([]recording.Entry{{Message: eventlog.Message{
+		Key: set, Payload: payload, Properties: []eventlog.Property{{Key: sink.CopyProperty, Value: "1"}},
+	}}}, 1)
+	return job
 }
 
 // TestTrimmed: jobs that are not over and whose SubmitJob is gone are counted, and

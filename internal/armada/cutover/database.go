@@ -246,14 +246,34 @@ func (d *database) forgotten(ctx context.Context, now time.Time) error {
 	}
 }
 
-// endWaits gives the jobs that wait for a retry back to Armada's scheduler.
-func (s *Site) endWaits(ctx context.Context, tx pgx.Tx, partitions int) (ended int, err error) {
-	for p := range partitions {
-		n, err := writer.EndWaits(ctx, tx, writer.Config{Partition: p, Mode: writer.HoldBack, NodeLabel: s.NodeLabel})
-		if err != nil {
-			return ended, err
-		}
-		ended += n
+// endWaits ends pending retries, each partition's with the events that Armada's
+// ingester goes on with.
+func (s *Site) endWaits(ctx context.Context, tx pgx.Tx, state *State) (err error) {
+	topic, err := s.Cluster.Open(s.Events)
+	if err != nil {
+		return err
 	}
-	return ended, nil
+	defer func() { err = errors.Join(err, topic.Close()) }()
+	for i := range state.Partitions {
+		if err := s.endWaitsIn(ctx, tx, eventlog.ToEnd(ctx, topic), &state.Partitions[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Site) endWaitsIn(ctx context.Context, tx pgx.Tx, topic eventlog.Topic, p *Partition) (err error) {
+	after := p.PlaceAt
+	if after.Why != nil {
+		after = p.Taken // Armada's subscription is left where it stands
+	}
+	var events eventlog.Reader
+	if after.Why == nil {
+		if events, err = topic.Open(p.Number, after.At); err != nil {
+			return fmt.Errorf("read %s after %v: %w", p.name(), after.At, err)
+		}
+		defer func() { err = errors.Join(err, events.Close()) }()
+	}
+	_, err = writer.EndWaits(ctx, tx, writer.Config{Partition: p.Number, Mode: writer.HoldBack, NodeLabel: s.NodeLabel}, events)
+	return err
 }

@@ -57,8 +57,7 @@ func Requirements(submitted []byte, p Placement) ([]byte, error) {
 			continue
 		}
 		found = true
-		delete(pod.NodeSelector, WaitingLabel) // whatever it was rebuilt from
-		delete(pod.NodeSelector, formerWaitingLabel)
+		endWaiting(pod) // whatever it was rebuilt from
 		if p.Waiting {
 			if pod.NodeSelector == nil {
 				pod.NodeSelector = map[string]string{}
@@ -74,6 +73,36 @@ func Requirements(submitted []byte, p Placement) ([]byte, error) {
 	}
 	info.Version = uint32(p.Version)
 	return proto.MarshalOptions{Deterministic: true}.Marshal(&info)
+}
+
+func endWaiting(pod *pb.PodRequirements) {
+	delete(pod.NodeSelector, WaitingLabel)
+	delete(pod.NodeSelector, formerWaitingLabel)
+}
+
+// Waits reports whether requirements have the waiting selector.
+func Waits(info *pb.JobSchedulingInfo) bool {
+	for _, object := range info.ObjectRequirements {
+		selector := object.GetPodRequirements().GetNodeSelector()
+		for _, label := range []string{WaitingLabel, formerWaitingLabel} {
+			if _, there := selector[label]; there {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// WithoutWaiting returns requirements without the waiting selector, in another version.
+func WithoutWaiting(info *pb.JobSchedulingInfo, version int32) ([]byte, error) {
+	ended := proto.CloneOf(info)
+	for _, object := range ended.ObjectRequirements {
+		if pod := object.GetPodRequirements(); pod != nil {
+			endWaiting(pod)
+		}
+	}
+	ended.Version = uint32(version)
+	return proto.MarshalOptions{Deterministic: true}.Marshal(ended)
 }
 
 func avoid(pod *pb.PodRequirements, label string, nodes []string) {

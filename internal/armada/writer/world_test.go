@@ -37,7 +37,9 @@ type deployment struct {
 	closers             []func() error     // of the owners
 	db                  *postgres.DB
 	ingesters           []*sink.Writer
+	armada              []armadaIngester         // after handBack
 	hit                 func(label string) error // of the ingesters' transactions
+	copies              func(ctx context.Context, p int, copies []eventlog.Message) error
 	unable              []error
 }
 
@@ -47,6 +49,7 @@ func deploy(t *testing.T, cfg standin.Config, mode writer.Mode, policies string)
 		cfg.Executors = clusters(true)
 	}
 	d := &deployment{World: standin.NewWorld(t, cfg), t: t, mode: mode, fs: vfs.NewMem(), random: rand.New(rand.NewPCG(cfg.Seed, 9))}
+	d.copies = d.Log().AppendSync
 	d.decisions, d.policies = d.open("decisions", d.Log().Partitions()), d.open("policies", 1)
 	d.publish(policies)
 	var err error
@@ -145,8 +148,9 @@ func (d *deployment) ingesterUp() {
 		},
 		Mirror: func(partition int) sink.Mirror {
 			return writer.New(writer.Config{
-				Partition: partition, Mode: d.mode, Copies: d.Log().AppendSync,
-				Hooks: writer.Hooks{Unable: func(_ int, err error) { d.unable = append(d.unable, err) }},
+				Partition: partition, Mode: d.mode,
+				Copies: func(ctx context.Context, p int, copies []eventlog.Message) error { return d.copies(ctx, p, copies) },
+				Hooks:  writer.Hooks{Unable: func(_ int, err error) { d.unable = append(d.unable, err) }},
 			})
 		},
 	})
@@ -180,8 +184,13 @@ func (d *deployment) settle() {
 				if err != nil && !errors.Is(err, errHit) {
 					d.t.Fatal(err)
 				}
-				progress = progress || did
+				progress = progress || did && err == nil
 			}
+		}
+		for i := range d.armada {
+			did, err := d.armada[i].advance(d.t.Context())
+			d.must(err)
+			progress = progress || did
 		}
 	}
 }

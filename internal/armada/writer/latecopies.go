@@ -1,0 +1,99 @@
+package writer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/refloat/refloat/internal/armada/schedulerdb"
+	"github.com/refloat/refloat/internal/armada/schedulerdb/pb"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/sink"
+)
+
+// readAtOnce is how many messages of events are searched for copies at a time.
+const readAtOnce = 2000
+
+// outbidCopies reads copies up to the end of events. Armada's ingester will apply
+// those that our last transactions published and did not commit. Where such a copy
+// would make a job wait, the job gets the copy's requirements without the waiting
+// selector, in a higher version than the copy's. The copy may still queue the job: its
+// run's failure precedes it in events. Its queued_version stays as it is, since events
+// may hold a lease that the rows do not have yet, and that must still count.
+func (w *writing) outbidCopies(ctx context.Context, events eventlog.Reader) error {
+	chunk := make([]eventlog.Message, readAtOnce)
+	for {
+		n, err := events.Read(chunk)
+		if err != nil {
+			return fmt.Errorf("search events of partition %d for copies of requeues: %w", w.cfg.Partition, err)
+		}
+		if n == 0 {
+			return nil
+		}
+		waiting := map[string]*pb.JobSchedulingInfo{}
+		for i := range chunk[:n] {
+			if sink.IsCopy(&chunk[i]) {
+				addWaiting(waiting, chunk[i].Payload)
+			}
+		}
+		clear(chunk)
+		if err := w.outbid(ctx, waiting); err != nil {
+			return err
+		}
+	}
+}
+
+// addWaiting adds the requirements of a copy's requeues that have the waiting selector,
+// of each job the highest version. Armada's ingester skips what cannot be decoded.
+func addWaiting(to map[string]*pb.JobSchedulingInfo, payload []byte) {
+	var message pb.EventSequence
+	if proto.Unmarshal(payload, &message) != nil {
+		return
+	}
+	for _, ev := range message.Events {
+		r := ev.GetJobRequeued()
+		info := &pb.JobSchedulingInfo{}
+		if r == nil || !storable(r.JobId) || proto.Unmarshal(r.SchedulingInfo, info) != nil || !schedulerdb.Waits(info) {
+			continue
+		}
+		if known := to[r.JobId]; known == nil || known.Version < info.Version {
+			to[r.JobId] = info
+		}
+	}
+}
+
+// outbid writes requirements above these.
+func (w *writing) outbid(ctx context.Context, waiting map[string]*pb.JobSchedulingInfo) error {
+	if len(waiting) == 0 {
+		return nil
+	}
+	jobs := map[string]*jobView{}
+	var ids []string
+	for id := range waiting {
+		jobs[id] = &jobView{id: id}
+		ids = append(ids, id)
+	}
+	if err := w.loadJobs(ctx, jobs, ids); err != nil {
+		return err
+	}
+	var unable []error
+	var ops []schedulerdb.Op
+	for id, j := range jobs {
+		version := int32(waiting[id].Version)
+		if !j.known || j.over || version <= j.infoVersion {
+			continue
+		}
+		info, err := schedulerdb.WithoutWaiting(waiting[id], version+1)
+		if err != nil {
+			unable = append(unable, &unableError{job: id, err: err})
+			continue
+		}
+		ops = append(ops, &schedulerdb.SetSchedulingInfo{JobID: id, Info: info, Version: version + 1})
+	}
+	if len(unable) > 0 {
+		return errors.Join(unable...)
+	}
+	return w.failed("write Armada's tables", w.armada.Apply(ctx, ops))
+}
