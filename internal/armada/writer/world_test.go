@@ -184,7 +184,7 @@ func (d *deployment) settle() {
 				if err != nil && !errors.Is(err, errHit) {
 					d.t.Fatal(err)
 				}
-				progress = progress || did && err == nil
+				progress = progress || did
 			}
 		}
 		for i := range d.armada {
