@@ -27,12 +27,17 @@ const (
 	Releases                       // ingesters do not wait for a slow chain
 	Trims                          // retention takes the oldest events
 	Cuts                           // a log loses what it held
+	Outages                        // a log cannot be read or written for long
 	allFaults   = 1<<iota - 1
 )
+
+// rare are the kinds that only one seed in four has.
+const rare = Outages
 
 var faultNames = [...]string{
 	"crashes", "pauses", "moves", "fencing", "late sends", "lost sends", "duplicates", "failed sends", "lag", "transient errors",
 	"old states", "policies", "strangers", "unknown commits", "releases", "trims", "cuts",
+	"outages",
 }
 
 // Each calls visit for each kind in the set.

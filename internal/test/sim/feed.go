@@ -77,6 +77,9 @@ func (w *world) fed() bool {
 
 // feed appends some events.
 func (w *world) feed() {
+	if w.events.down() {
+		return
+	}
 	p := w.rng.IntN(len(w.histories))
 	h := &w.histories[p]
 	for range min(len(h.messages), 1+w.rng.IntN(6)) {
@@ -106,6 +109,9 @@ func (w *world) feed() {
 
 // activateSet appends a policy generation, sometimes one that cannot be used.
 func (w *world) activateSet() {
+	if w.policies.down() {
+		return
+	}
 	n, payload := -1, []byte("no generation")
 	if !w.one(8) {
 		n = w.rng.IntN(len(w.cfg.Sets.sets))
@@ -123,6 +129,9 @@ func (w *world) activateSet() {
 
 // strange writes garbage or something old into the decision log.
 func (w *world) strange() {
+	if w.decisions.down() {
+		return
+	}
 	p := w.rng.IntN(len(w.chains))
 	raw := []byte(fmt.Sprintf("garbage %d", w.rng.IntN(100)))
 	old := w.decisions.parts[p].all

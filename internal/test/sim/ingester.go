@@ -19,6 +19,7 @@ type ingester struct {
 	writer  *sink.Writer // nil: not running
 	wake    int64
 	stopped error
+	cutOff  bool // by an outage, and nothing was committed since
 }
 
 func (g *ingester) String() string { return fmt.Sprintf("ingester %d", g.number) }
@@ -89,9 +90,14 @@ func (g *ingester) step(p int) bool {
 	}
 	switch {
 	case err == nil:
+		if progress && g.cutOff {
+			g.cutOff = false
+			w.saw(SawIngesterBack)
+		}
 	case errors.Is(err, errCrash):
 		g.crash()
 	case errors.Is(err, jobdb.ErrUnavailable), errors.Is(err, eventlog.ErrTransient):
+		g.cutOff = g.cutOff || w.longDown()
 	case errors.Is(err, eventlog.ErrTrimmed) && w.db.parts[p].place.Chain.InTo.Compare(w.events.parts[p].trimmed) >= 0:
 		g.crash() // the others were quicker than retention, this one was not
 	case errors.Is(err, chain.ErrMissing) && w.cut:

@@ -35,6 +35,7 @@ type machine struct {
 	wake    int64 // it stands still until then
 	stopped error // for good, loudly
 	place   follow.Place
+	cutOff  bool   // by an outage, and not live since
 	acked   uint64 // the last envelope whose input was acknowledged
 }
 
@@ -182,6 +183,10 @@ func (m *machine) look(progress bool, err error) {
 		w.saw(SawStaleGeneration)
 	}
 	if phase == "live" && m.phase != "live" {
+		if m.cutOff {
+			m.cutOff = false
+			w.saw(SawOwnerBack)
+		}
 		for _, o := range w.machines {
 			if o != m && o.part == m.part && o.phase == "live" {
 				w.saw(SawTwoLive)
@@ -198,6 +203,7 @@ func (m *machine) after(err error) {
 	case errors.Is(err, errCrash):
 		m.crash()
 	case errors.Is(err, evaluator.ErrLost), errors.Is(err, eventlog.ErrFenced), errors.Is(err, eventlog.ErrTransient):
+		m.cutOff = m.cutOff || w.longDown()
 		if m.phase == "live" && !m.owner.Drained() {
 			w.saw(SawAheadDropped)
 		}

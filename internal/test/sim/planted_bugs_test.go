@@ -121,6 +121,10 @@ func planted() []bug {
 			"sink/writer.go", "follow.Place{Chain: p.place.Chain, Decisions: p.place.Decisions}",
 			"follow.Place{Chain: chain.End{Seq: p.place.Chain.Seq, Link: p.place.Chain.Link, Epoch: p.place.Chain.Epoch, Owner: p.place.Chain.Owner, InTo: p.place.Events}, Decisions: p.place.Decisions}",
 		}}},
+		{"13", "an outage of the decision log counts as a slow chain", []patch{
+			{"sink/writer.go", "		if err != nil || s == nil {\n			return err\n		}\n		acts,", "		if errors.Is(err, eventlog.ErrTransient) || s == nil {\n			return nil\n		} else if err != nil {\n			return err\n		}\n		acts,"},
+			{"sink/release.go", "	if err != nil {\n		return false, fmt.Errorf(\"find the end of decisions: %w\", err)\n	}\n", "	_ = err\n"},
+		}},
 		{"13", "a superseded decision acts", []patch{
 			{"sink/record.go", "acted := !f.Superseded && f.decide(r)", "acted := f.decide(r)"},
 			{"sink/record.go", "if run.Outcome == jobdb.Released {", "if false {"},

@@ -42,6 +42,8 @@ func (s *sender) Publish(raw []byte) error {
 			s.put(raw, true)
 		}
 		return eventlog.ErrFenced
+	case w.decisions.down():
+		return s.outageSend(raw)
 	case w.has(LostSends) && w.one(30):
 		w.saw(SawNeverLanded)
 		w.lost = append(w.lost, raw)
@@ -99,7 +101,7 @@ func (s *sender) Close() error { return nil }
 
 // land writes what is due into the decision log.
 func (w *world) land() {
-	for {
+	for !w.decisions.down() {
 		first := -1
 		for i, x := range w.sends {
 			if x.at <= w.now && (first < 0 || x.at < w.sends[first].at) {
@@ -111,6 +113,7 @@ func (w *world) land() {
 		}
 		x := w.sends[first]
 		w.sends = slices.Delete(w.sends, first, first+1)
+		w.waited(x)
 		if x.failed {
 			w.saw(SawFailedYetWritten)
 		}

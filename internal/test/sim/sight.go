@@ -36,6 +36,10 @@ const (
 	SawNeverLanded
 	SawDuplicate
 	SawReadError
+	SawOutage
+	SawOutageSend
+	SawOwnerBack
+	SawIngesterBack
 	// Of envelopes that are not accepted, as an owner's reader saw them.
 	SawMalformed
 	SawRepeated
@@ -106,6 +110,10 @@ var sightNames = [sights]string{
 	SawNeverLanded:      "a send never landed, and nobody said so",
 	SawDuplicate:        "a send landed twice",
 	SawReadError:        "a log could not be read for a moment",
+	SawOutage:           "a log could not be reached for long",
+	SawOutageSend:       "a send landed once an outage was over",
+	SawOwnerBack:        "an owner of a log that could not be reached was live again",
+	SawIngesterBack:     "an ingester of a log that could not be reached went on",
 	SawMalformed:        "ignored: malformed",
 	SawRepeated:         "ignored: repeated",
 	SawNotNext:          "ignored: not next",

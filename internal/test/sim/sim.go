@@ -73,7 +73,8 @@ var beginning = time.Date(2026, 8, 21, 12, 30, 0, 0, time.UTC)
 // Run runs the world of one seed.
 func Run(seed uint64, cfg Config) (r Result) {
 	w := &world{cfg: cfg, rng: rand.New(rand.NewPCG(seed, 0xdecade)), now: beginning.UnixNano(), tracing: cfg.Trace != nil}
-	w.faults = Faults(w.rng.Uint32()) & allFaults
+	drawn := Faults(w.rng.Uint32())
+	w.faults = drawn & allFaults &^ (rare &^ (drawn >> 8))
 	if w.one(12) {
 		w.faults = 0
 	}
@@ -197,6 +198,10 @@ func (w *world) storm() {
 
 // pass lets time pass: mostly little, sometimes more than anyone's patience.
 func (w *world) pass() {
+	if w.anyDown() {
+		w.now += w.rng.Int64N(1000 * millisecond)
+		return
+	}
 	switch n := w.rng.IntN(200); {
 	case n < 150:
 		w.now += w.rng.Int64N(20 * millisecond)
@@ -235,6 +240,8 @@ func (w *world) disturb(n int) {
 		w.copyState(m)
 	case n == 12 && w.has(Trims) && w.one(3):
 		w.trim(w.rng.IntN(len(w.chains)))
+	case n == 13 && w.has(Outages):
+		w.beginOutage()
 	}
 }
 

@@ -13,6 +13,8 @@ type topic struct {
 	w     *world
 	name  string
 	parts []*partition
+	since int64 // the last outage began
+	until int64 // and ends
 }
 
 type partition struct {
@@ -75,7 +77,7 @@ func (t *topic) trim(p, n int) {
 func (t *topic) Partitions() int { return len(t.parts) }
 
 func (t *topic) End(p int) (eventlog.Position, error) {
-	if err := t.w.readError(t.name); err != nil {
+	if err := t.unreachable(); err != nil {
 		return eventlog.Position{}, err
 	}
 	if held := t.parts[p].held; len(held) > 0 {
@@ -84,11 +86,16 @@ func (t *topic) End(p int) (eventlog.Position, error) {
 	return t.parts[p].trimmed, nil
 }
 
-func (t *topic) Beginning(p int) (eventlog.Position, error) { return t.parts[p].trimmed, nil }
+func (t *topic) Beginning(p int) (eventlog.Position, error) {
+	if t.down() {
+		return eventlog.Position{}, t.unreachable()
+	}
+	return t.parts[p].trimmed, nil
+}
 
 func (t *topic) Open(p int, after eventlog.Position) (eventlog.Reader, error) {
 	part := t.parts[p]
-	if err := t.w.readError(t.name); err != nil {
+	if err := t.unreachable(); err != nil {
 		return nil, err
 	}
 	if err := part.mustReach(t.name, after); err != nil {
@@ -105,12 +112,20 @@ func (part *partition) mustReach(name string, after eventlog.Position) error {
 	return nil
 }
 
-func (w *world) readError(name string) error {
-	if w.has(Transient) && w.one(600) {
+// unreachable is the error of a read while the log cannot be reached.
+func (t *topic) unreachable() error {
+	w := t.w
+	switch {
+	case t.down():
+		if w.now-t.since > patience {
+			w.saw(SawOutage)
+		}
+	case w.has(Transient) && w.one(600):
 		w.saw(SawReadError)
-		return fmt.Errorf("%w: %s", eventlog.ErrTransient, name)
+	default:
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%w: %s", eventlog.ErrTransient, t.name)
 }
 
 // reader lags behind the log by what chance gives, while faults happen.
@@ -123,7 +138,7 @@ type reader struct {
 
 func (r *reader) Read(dst []eventlog.Message) (int, error) {
 	w := r.t.w
-	if err := w.readError(r.t.name); err != nil {
+	if err := r.t.unreachable(); err != nil {
 		return 0, err
 	}
 	held := r.part.held
