@@ -82,6 +82,10 @@ func (w *world) checkChain(p int) {
 		for n < len(input) && input[n].Position.Compare(e.env.InTo) <= 0 {
 			n++
 		}
+		if skips(e.records) {
+			input = input[n:]
+			continue
+		}
 		if uint64(n) != e.env.InCount || n > 0 && input[n-1].Position != e.env.InTo {
 			w.fail("envelope %d answers %d messages up to %v, the log has %d", e.env.Seq, e.env.InCount, e.env.InTo, n)
 			return
@@ -151,8 +155,8 @@ func checkDecision(d *chain.Decision, number, generation uint64) error {
 // records must be those of the log, byte for byte (PROOF I5), and each store and
 // its progress must be what was derived up to where it stands (I2).
 func (w *world) checkStates(p int) {
-	var disk kv
-	state, err := projection.NewState(&disk, projection.NoWatermark, evaluator.DefaultHorizon)
+	disk := &kv{}
+	state, err := projection.NewState(disk, projection.NoWatermark, evaluator.DefaultHorizon)
 	if err != nil {
 		w.fail("derive: %v", err)
 		return
@@ -166,7 +170,9 @@ func (w *world) checkStates(p int) {
 			if w.cut && !w.chains[p].holds(end.Seq, end.Link) {
 				continue // it went another way
 			}
-			at[end.Seq] = append(at[end.Seq], m)
+			if !w.keptIn(m.store.meta).Rebuilding {
+				at[end.Seq] = append(at[end.Seq], m)
+			}
 		}
 	}
 	for i := range w.chains[p].envelopes {
@@ -181,6 +187,15 @@ func (w *world) checkStates(p int) {
 		}
 		if g := proc.Progress.Generation; g > 0 {
 			proc.Rules = evaluator.Rules{Generation: g, Set: w.cfg.Sets.sets[w.generations[g-1]].Set}
+		}
+		if skips(e.records) {
+			input = after(input, e.env.InTo)
+		}
+		if from, ok := rebuilt(e.records); ok {
+			if disk, proc = w.rebuild(p, i, from); proc == nil {
+				return
+			}
+			state = proc.State
 		}
 		for range e.env.InCount {
 			out, err := proc.Step(&input[0])
@@ -213,7 +228,7 @@ func (w *world) checkStates(p int) {
 		disk.apply(batch)
 		state.Committed(flush)
 		for _, m := range at[e.env.Seq] {
-			w.checkStore(m, &disk, proc, e)
+			w.checkStore(m, disk, proc, e)
 		}
 	}
 }

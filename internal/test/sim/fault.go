@@ -28,16 +28,17 @@ const (
 	Trims                          // retention takes the oldest events
 	Cuts                           // a log loses what it held
 	Outages                        // a log cannot be read or written for long
+	Losses                         // events are gone before their effect is stored, and an operator accepts it
 	allFaults   = 1<<iota - 1
 )
 
 // rare are the kinds that only one seed in four has.
-const rare = Outages
+const rare = Outages | Losses
 
 var faultNames = [...]string{
 	"crashes", "pauses", "moves", "fencing", "late sends", "lost sends", "duplicates", "failed sends", "lag", "transient errors",
 	"old states", "policies", "strangers", "unknown commits", "releases", "trims", "cuts",
-	"outages",
+	"outages", "losses",
 }
 
 // Each calls visit for each kind in the set.

@@ -181,7 +181,7 @@ func (w *world) trim(p int) {
 	if newest == nil {
 		return
 	}
-	limit := w.keptIn(newest.store.durable.meta).Place.Chain.InTo
+	limit := w.keptIn(newest.store.durable.meta).usable().Chain.InTo
 	if at := w.db.parts[p].place.Chain.InTo; at.Compare(limit) < 0 {
 		limit = at
 	}

@@ -100,6 +100,8 @@ func (g *ingester) step(p int) bool {
 		g.cutOff = g.cutOff || w.longDown()
 	case errors.Is(err, eventlog.ErrTrimmed) && w.db.parts[p].place.Chain.InTo.Compare(w.events.parts[p].trimmed) >= 0:
 		g.crash() // the others were quicker than retention, this one was not
+	case w.accepted[p] && inputGone(err):
+		g.crash() // until an owner has recorded in the chain that it is gone
 	case errors.Is(err, chain.ErrMissing) && w.cut:
 		w.saw(SawIngesterMissing)
 		g.stopped = err

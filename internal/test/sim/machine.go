@@ -47,6 +47,8 @@ var errCrash = errors.New("crash")
 type kept struct {
 	Place    follow.Place
 	Progress evaluator.Progress
+	// Rebuilding: nobody but who wrote it may use it.
+	Rebuilding bool
 }
 
 func (w *world) keptIn(meta []byte) kept {
@@ -79,8 +81,13 @@ func (m *machine) start() bool {
 		}
 	}
 	m.sender = &sender{m: m}
-	m.place = w.keptIn(m.store.meta).Place
+	k := w.keptIn(m.store.meta)
+	if k.Rebuilding {
+		w.saw(SawHalfRebuilt)
+	}
+	m.place = k.usable()
 	m.owner = evaluator.NewOwner(evaluator.Config{
+		AcceptHistory: w.acceptHistory(m.part), AcceptedBy: m.String(),
 		Partition: m.part, Store: m.store, Events: w.events, Decisions: w.decisions, Policies: m.policies,
 		Semantics: uint32(w.rng.IntN(evaluator.SemanticsVersion + 1)), Publisher: m.sender, Random: w, Window: 1 + w.rng.IntN(5), Stretch: 1 + w.rng.IntN(6), Patience: time.Duration(patience),
 		Synced: m.synced,
@@ -169,6 +176,9 @@ func (m *machine) draining() bool {
 // look holds against the chain what the machine took in, and notes what can be seen.
 func (m *machine) look(progress bool, err error) {
 	w, place, phase := m.w, m.owner.Place(), m.owner.Phase()
+	if place.Chain.Seq < m.place.Chain.Seq {
+		m.seeRebuild()
+	}
 	if place != m.place && place != (follow.Place{}) {
 		if place.Chain.Seq < m.place.Chain.Seq {
 			w.fail("%v goes back from envelope %d to %d", m, m.place.Chain.Seq, place.Chain.Seq)
@@ -217,6 +227,10 @@ func (m *machine) after(err error) {
 		w.tell("%v stops: %v", m, err)
 		m.close()
 		m.stopped = err
+	case w.accepted[m.part] && inputGone(err):
+		w.tell("%v starts again without what is gone: %v", m, err)
+		m.close()
+		m.backOff()
 	case (errors.Is(err, eventlog.ErrTrimmed) || errors.Is(err, evaluator.ErrHistory)) && m.place.Chain.InTo.Compare(w.events.parts[m.part].trimmed) < 0:
 		w.saw(SawRefused)
 		w.tell("%v is given a newer copy: %v", m, err)
@@ -250,6 +264,7 @@ func (m *machine) crash() {
 		}
 		m.store.crash(keeps)
 	}
+	m.seeRebuild()
 	if seq := w.keptIn(m.store.meta).Place.Chain.Seq; seq < m.acked {
 		w.fail("%v comes back at envelope %d, and acknowledged %d before", m, seq, m.acked)
 	}
@@ -286,7 +301,7 @@ func (m *machine) restore(from kv) { m.store, m.acked = newStore(from), 0 }
 func (w *world) newestCopy(p int) (newest kv) {
 	seq := uint64(0)
 	for _, c := range w.copies[p] {
-		if at := w.keptIn(c.meta).Place.Chain.Seq; at >= seq {
+		if at := w.keptIn(c.meta).usable().Chain.Seq; at >= seq {
 			newest, seq = c, at
 		}
 	}

@@ -129,5 +129,11 @@ func planted() []bug {
 			{"sink/record.go", "acted := !f.Superseded && f.decide(r)", "acted := f.decide(r)"},
 			{"sink/record.go", "if run.Outcome == jobdb.Released {", "if false {"},
 		}},
+		{"14", "a half rebuilt state is taken for a whole one", []patch{{
+			"evaluator/owner.go", "	if m.Rebuilding {", "	if false {",
+		}}},
+		{"14", "more is given up than is gone", []patch{{
+			"evaluator/refuse.go", "	to, held := begin, o.place.Chain.InTo\n", "	to, held := begin, o.place.Chain.InTo\n	if end, err := o.cfg.Events.End(o.cfg.Partition); err == nil {\n		to = end\n	}\n",
+		}}},
 	}
 }

@@ -132,6 +132,7 @@ func (w *world) write(p int, raw []byte, x *send) {
 	at := w.decisions.append(p, eventlog.Message{Payload: raw, Publish: w.now})
 	accepted, env, claim := w.chains[p].offer(raw, at)
 	if accepted {
+		w.checkLoss(p, w.chains[p].last())
 		w.seeRecords(w.chains[p].last())
 	}
 	if x == nil || env == nil {

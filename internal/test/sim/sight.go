@@ -40,6 +40,9 @@ const (
 	SawOutageSend
 	SawOwnerBack
 	SawIngesterBack
+	SawHistoryAccepted
+	SawStateRebuilt
+	SawHalfRebuilt
 	// Of envelopes that are not accepted, as an owner's reader saw them.
 	SawMalformed
 	SawRepeated
@@ -114,6 +117,9 @@ var sightNames = [sights]string{
 	SawOutageSend:       "a send landed once an outage was over",
 	SawOwnerBack:        "an owner of a log that could not be reached was live again",
 	SawIngesterBack:     "an ingester of a log that could not be reached went on",
+	SawHistoryAccepted:  "events were gone before they were decided, and that was accepted",
+	SawStateRebuilt:     "a state was rebuilt from what is left",
+	SawHalfRebuilt:      "an owner discarded a half rebuilt state",
 	SawMalformed:        "ignored: malformed",
 	SawRepeated:         "ignored: repeated",
 	SawNotNext:          "ignored: not next",

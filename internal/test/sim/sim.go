@@ -51,6 +51,7 @@ type world struct {
 	lost      [][]byte // envelopes that did not land; a stranger may have them
 	copies    [][]kv   // checkpoints, by partition, oldest first
 	cut       bool
+	accepted  []bool // by partition: an operator accepted the loss of events
 
 	limit       time.Duration // how old an event gets before it is released
 	mode        timing
@@ -80,6 +81,9 @@ func Run(seed uint64, cfg Config) (r Result) {
 	}
 	if !w.one(5) {
 		w.faults &^= Cuts
+	}
+	if w.faults&Cuts != 0 {
+		w.faults &^= Losses // what a log lost of itself is not for an operator to accept
 	}
 	w.faults &^= cfg.Without
 	w.result.Faults = w.faults
@@ -144,6 +148,7 @@ func (w *world) build() {
 	}
 	w.limit = time.Duration(1+w.rng.Int64N(5000)) * time.Millisecond
 	w.events, w.decisions, w.policies = newTopic(w, "events", partitions), newTopic(w, "decisions", partitions), newTopic(w, "policies", 1)
+	w.accepted = make([]bool, partitions)
 	w.chains, w.copies, w.db = make([]plain, partitions), make([][]kv, partitions), newDatabase(w, partitions)
 	for p := range partitions {
 		w.chains[p].inTo = eventlog.Start
@@ -164,7 +169,10 @@ func (w *world) build() {
 // last message was fed.
 func (w *world) storm() {
 	after := 20 + w.rng.IntN(100)
-	cutAt := -1
+	cutAt, loseAt := -1, -1
+	if w.has(Losses) {
+		loseAt = w.rng.IntN(160)
+	}
 	if w.has(Cuts) {
 		cutAt = w.rng.IntN(160)
 	}
@@ -177,6 +185,9 @@ func (w *world) storm() {
 		}
 		if w.steps > cutAt && cutAt >= 0 && w.cutLog() {
 			cutAt = -1
+		}
+		if w.steps > loseAt && loseAt >= 0 && w.loseEvents() {
+			loseAt = -1
 		}
 		switch n := w.rng.IntN(100); {
 		case n < 55:
