@@ -157,10 +157,12 @@ func (f *fold) forward(j *jobRow, run *runRow, to jobdb.RunState) {
 // run. Neither goes back.
 func (f *fold) advance(j *jobRow, run *runRow, to jobdb.RunState) {
 	job := jobdb.JobLeased
-	if to == jobdb.RunPending {
+	switch to {
+	case jobdb.RunPending:
 		job = jobdb.JobPending
-	} else if to == jobdb.RunRunning {
+	case jobdb.RunRunning:
 		job = jobdb.JobRunning
+	default: // a lease
 	}
 	run.State = max(run.State, to)
 	if latest := j.Queueing.LatestRun == run.RunID; latest && j.State >= jobdb.JobLeased && j.State < job {
