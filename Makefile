@@ -8,6 +8,8 @@ TOOL := go tool -modfile=internal/tools/go.mod
 LINT := go tool -modfile=internal/tools/lint/go.mod golangci-lint
 TEST := $(TOOL) gotestsum --format pkgname-and-test-fails
 
+RERUN = $(if $(AGAIN),--rerun-fails=1 --rerun-fails-max-failures=$(AGAIN))
+
 BENCH     ?= .
 COUNT     ?= 10
 FUZZTIME  ?= 20s
@@ -47,10 +49,10 @@ unit: ## run the quick tests, in less than a minute
 	$(TEST) -- -shuffle=on -short ./...
 
 test: ## run every test that this machine has the parts for; REQUIRE_INTEGRATION=1 fails instead of skipping, HISTORIES=100000 tests more histories, AGAIN=2 reruns up to that many failed tests
-	$(TEST) $(if $(AGAIN),--rerun-fails=1 --rerun-fails-max-failures=$(AGAIN)) --packages=./... -- -shuffle=on -timeout=30m
+	$(TEST) $(RERUN) --packages=./... -- -shuffle=on -timeout=30m
 
 race: ## run the quick tests under the race detector (needs a C compiler), without vet and the house rules
-	CGO_ENABLED=1 $(TEST) -- -shuffle=on -short -race -vet=off $$(go list ./events/... ./internal/... | grep -v '/internal$$')
+	CGO_ENABLED=1 $(TEST) $(RERUN) --packages="$$(go list ./events/... ./internal/... | grep -v '/internal$$' | tr '\n' ' ')" -- -shuffle=on -short -race -vet=off
 
 fuzz: ## run every Fuzz function for FUZZTIME (20s), one per processor at a time
 	go -C internal/tools test ./fuzz
