@@ -27,11 +27,11 @@ func TestIngesterHoldsEvents(t *testing.T) {
 	w.must(err)
 	w.feedOne("c0002")
 	w.turnOver(logs)
-	w.ingester("one")
-	w.must(w.Settled(w.ctx))
 	if at, err := logs.Events.Beginning(0); err != nil || at.Compare(first) > 0 {
 		t.Fatalf("events begin at %v (%v), and the ingester is at %v", at, err, first)
 	}
+	w.ingester("one")
+	w.must(w.Settled(w.ctx)) // it is not refused: nothing that it needs was deleted
 
 	w.turnOver(logs)
 	w.until("what is in the job database goes", func() bool {
