@@ -28,7 +28,7 @@ const module = "github.com/refloat/refloat"
 // lines above its own, never one beside it or below it. A new package takes a
 // place here, argued in its commit.
 var layers = []string{
-	"events/pb internal/api/pb internal/armada/schedulerdb/pb internal/armada/schedulerdb/schema internal/checkpoint internal/eventlog internal/jobdb/pgerror internal/policy",
+	"events/pb internal/api/pb internal/armada/schedulerdb/pb internal/armada/schedulerdb/schema internal/checkpoint internal/eventlog internal/jobdb/pgerror internal/policy internal/suggest",
 	"events internal/armada/schedulerdb internal/checkpoint/storage internal/eventlog/archive internal/eventlog/filelog internal/eventlog/pulsarlog internal/eventlog/recording internal/placement internal/policy/policyfile",
 	"internal/armada/schedulerdb/pgstore internal/chain internal/policy/lint internal/policy/policylog internal/projection",
 	"internal/api internal/chain/follow internal/doctor internal/jobdb",
@@ -50,6 +50,7 @@ const forTests = "internal/test"
 // further than the packages that it is for. What lies under forTests, and tests,
 // may import any.
 var drivers = map[string]string{
+	"github.com/agnivade/levenshtein":        "internal/suggest",
 	"github.com/apache/pulsar-client-go":     "internal/eventlog/pulsarlog internal/placement internal/doctor internal/armada/cutover",
 	"github.com/cenkalti/backoff/v5":         "internal/app",
 	"github.com/cockroachdb/pebble/v2":       "internal/eventlog/filelog internal/projection internal/app cmd/refloatctl",

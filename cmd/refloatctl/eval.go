@@ -17,6 +17,7 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/policy/suite"
+	"github.com/refloat/refloat/internal/suggest"
 )
 
 type evalFlags struct {
@@ -108,10 +109,7 @@ func (f *evalFlags) failure(cmd *cobra.Command) (*suite.Failure, error) {
 	for _, name := range f.conditions {
 		c, ok := policy.ParseCondition(name)
 		if !ok {
-			fix := "use OOMKilled, Evicted, DeadlineExceeded, Preempted, Unschedulable, LeaseReturned or LeaseExpired"
-			if near := policyfile.Nearest(name, conditionNames()); near != "" {
-				fix = "did you mean " + near + "?"
-			}
+			fix := suggest.Fix(name, conditionNames(), "use OOMKilled, Evicted, DeadlineExceeded, Preempted, Unschedulable, LeaseReturned or LeaseExpired")
 			return nil, usageError{fmt.Errorf("--condition %q: no such condition; %s", name, fix)}
 		}
 		out.Conditions = append(out.Conditions, c)

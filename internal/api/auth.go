@@ -25,6 +25,7 @@ import (
 
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/policylog"
+	"github.com/refloat/refloat/internal/suggest"
 )
 
 // Verb is something that a person may be allowed to do, named as Armada names
@@ -135,15 +136,11 @@ func (a *Auth) Check(ctx context.Context) error {
 	}
 	for _, verb := range slices.Sorted(maps.Keys(a.Permissions)) {
 		if !slices.Contains(Verbs(), verb) {
-			fix := fmt.Sprintf("use %v", Verbs())
 			var names []string
 			for _, v := range Verbs() {
 				names = append(names, string(v))
 			}
-			if near := policyfile.Nearest(string(verb), names); near != "" {
-				fix = "did you mean " + near + "?"
-			}
-			return fmt.Errorf("permissionGroupMapping.%s: no such permission: %s", verb, fix)
+			return fmt.Errorf("permissionGroupMapping.%s: no such permission: %s", verb, suggest.Fix(string(verb), names, fmt.Sprintf("use %v", names)))
 		}
 	}
 	if a.OIDC == nil {

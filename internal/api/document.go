@@ -17,6 +17,7 @@ import (
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/policylog"
+	"github.com/refloat/refloat/internal/suggest"
 )
 
 // fileOf is a document of a request as a file. The name is for errors only.
@@ -69,10 +70,7 @@ func checkKind(kind string) error {
 	if slices.Contains(policyfile.Kinds(), kind) {
 		return nil
 	}
-	fix := "use one of " + strings.Join(policyfile.Kinds(), ", ")
-	if near := policyfile.Nearest(kind, policyfile.Kinds()); near != "" {
-		fix = "did you mean " + near + "?"
-	}
+	fix := suggest.Fix(kind, policyfile.Kinds(), "use one of "+strings.Join(policyfile.Kinds(), ", "))
 	return status.Errorf(codes.InvalidArgument, "kind %.60q: %s", kind, fix)
 }
 

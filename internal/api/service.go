@@ -12,6 +12,7 @@ import (
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/policylog"
+	"github.com/refloat/refloat/internal/suggest"
 )
 
 // Service is the policies of a deployment. Store and Now are required.
@@ -107,7 +108,7 @@ func notThere(snap *policylog.Snapshot, id policyfile.ID) error {
 			names = append(names, other.Name)
 		}
 	}
-	if near := policyfile.Nearest(id.Name, names); near != "" {
+	if near := suggest.Nearest(id.Name, names); near != "" {
 		return status.Errorf(codes.NotFound, "there is no %s: did you mean %s?", id, near)
 	}
 	return status.Errorf(codes.NotFound, "there is no %s", id)

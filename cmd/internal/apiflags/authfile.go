@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/refloat/refloat/internal/api"
-	"github.com/refloat/refloat/internal/policy/policyfile"
+	"github.com/refloat/refloat/internal/suggest"
 )
 
 // readAuth reads who may do what. No error of it shows what stands in the file
@@ -110,10 +110,7 @@ func fieldsFit(n *yaml.Node, path string, t reflect.Type) error {
 			}
 		}
 		if next == t {
-			fix := "use one of " + strings.Join(names, ", ")
-			if near := policyfile.Nearest(key.Value, names); near != "" {
-				fix = "did you mean " + near + "?"
-			}
+			fix := suggest.Fix(key.Value, names, "use one of "+strings.Join(names, ", "))
 			return fmt.Errorf("line %d: %s: no such field: %s", key.Line, at, fix)
 		}
 		if err := fits(value, at, next); err != nil {

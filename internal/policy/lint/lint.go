@@ -9,6 +9,7 @@ import (
 	"github.com/refloat/refloat/internal/policy/policyfile"
 
 	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/suggest"
 )
 
 // The codes of this package; those of package policy stand there.
@@ -157,10 +158,7 @@ func (l *linter) label(field string, known []string, what string) {
 	if slices.Contains(known, value) {
 		return
 	}
-	fix := "use " + strings.Join(known, ", ")
-	if near := policyfile.Nearest(value, known); near != "" {
-		fix = "did you mean " + near + "?"
-	}
+	fix := suggest.Fix(value, known, "use "+strings.Join(known, ", "))
 	l.report(field, codeCategory, "no executor reports this "+what+", says the list of categories", fix)
 }
 

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/suggest"
 )
 
 // The scalars of the files that are one of a few words. Zero is unset.
@@ -110,11 +111,7 @@ func choose[T ~uint8](what, s string, words []string) (T, fault) {
 func formOf(words []string) (what, tags string) { return oneOf(words), "!!str" }
 
 func unknownValue(what, s string, words []string) fault {
-	fix := "use " + oneOf(words)
-	if near := nearest(s, words); near != "" {
-		fix = "did you mean " + near + "?"
-	}
-	return fault{codeUnknownValue, "unknown " + what + " " + shown(s), fix}
+	return fault{codeUnknownValue, "unknown " + what + " " + shown(s), suggest.Fix(s, words, "use "+oneOf(words))}
 }
 
 // oneOf joins the words for people.
@@ -126,50 +123,4 @@ func oneOf(words []string) string {
 		return strings.Join(words, "")
 	}
 	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
-}
-
-// nearest returns the word that s may have been meant to be, or "".
-func nearest(s string, words []string) string {
-	best, least := "", 3 // at most two letters off
-	for _, word := range words {
-		switch d := distance(strings.ToLower(s), strings.ToLower(word)); {
-		case word == "" || len(s) > 64:
-		case d < least && d*2 <= len(word):
-			best, least = word, d
-		case best == "" && len(s) > 3 && subsequence(s, word):
-			best = word
-		}
-	}
-	return best
-}
-
-// distance is the Levenshtein distance in bytes.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
-}
-
-// subsequence says whether a is b with letters left out.
-func subsequence(a, b string) bool {
-	for i := range len(b) {
-		if a != "" && a[0] == b[i] {
-			a = a[1:]
-		}
-	}
-	return a == ""
 }

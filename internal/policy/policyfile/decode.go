@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/refloat/refloat/internal/suggest"
 )
 
 // decoder reads the nodes of one document into the types of spec.go. It is
@@ -246,11 +248,7 @@ func unknownField(name string, fields []field) fault {
 			names = append(names, f.name)
 		}
 	}
-	f := fault{codeUnknownField, "unknown field", "use " + oneOf(names)}
-	if near := nearest(name, names); near != "" {
-		f.fix = "did you mean " + near + "?"
-	}
-	return f
+	return fault{codeUnknownField, "unknown field", suggest.Fix(name, names, "use "+oneOf(names))}
 }
 
 // join appends a field, or a path below, to a path.

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/refloat/refloat/internal/suggest"
 )
 
 // Field is one field of the files, described.
@@ -143,7 +145,7 @@ func Describe(asked string) (Field, []Field, error) {
 		return all[i], below, nil
 	}
 	fix := "`refloatctl explain-field " + kind + "` lists them"
-	if near := nearest(path, paths); near != "" {
+	if near := suggest.Nearest(path, paths); near != "" {
 		fix = "did you mean " + near + "?"
 	} else if i := slices.IndexFunc(paths, func(p string) bool { return strings.HasSuffix(p, "."+path) }); i >= 0 {
 		fix = "did you mean " + paths[i] + "?"
@@ -164,11 +166,7 @@ func JSONSchema(kind string) ([]byte, error) {
 		}
 	}
 	if of == nil {
-		fix := "use " + oneOf(names)
-		if near := nearest(kind, names); near != "" {
-			fix = "did you mean " + near + "?"
-		}
-		return nil, fmt.Errorf("no kind %s: %s", shown(kind), fix)
+		return nil, fmt.Errorf("no kind %s: %s", shown(kind), suggest.Fix(kind, names, "use "+oneOf(names)))
 	}
 	root := map[string]any{
 		"$schema": "https://json-schema.org/draft/2020-12/schema",

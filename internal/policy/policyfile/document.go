@@ -55,9 +55,6 @@ func (d *Document) Problem(field string, p Problem) Problem {
 	return p
 }
 
-// Nearest returns the word that s may have been meant to be, or "".
-func Nearest(s string, words []string) string { return nearest(s, words) }
-
 // Nodes loads the YAML documents of a file under the limits of Parse: its size,
 // its depth, and nothing fancy. Its error is a Problems.
 func Nodes(file File) ([]*yaml.Node, error) {

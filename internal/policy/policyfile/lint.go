@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/suggest"
 )
 
 // Lint returns what is wrong with the files; where nothing is, what is allowed
@@ -139,11 +140,8 @@ func (l *linter) lintQueue(q *queueSpec) {
 
 func (l *linter) lintReference(path string, name policyName) {
 	if name != "" && !l.exists[string(name)] {
-		f := fault{codeLintPolicy, "no policy " + string(name) + ", so it is skipped", "add the policy or remove its name"}
-		if near := nearest(string(name), slices.Sorted(maps.Keys(l.exists))); near != "" {
-			f.fix = "did you mean " + near + "?"
-		}
-		l.warn(path, f)
+		fix := suggest.Fix(string(name), slices.Sorted(maps.Keys(l.exists)), "add the policy or remove its name")
+		l.warn(path, fault{codeLintPolicy, "no policy " + string(name) + ", so it is skipped", fix})
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/refloat/refloat/internal/policy/policyfile"
+	"github.com/refloat/refloat/internal/suggest"
 )
 
 // reader reads the nodes of a test file as strictly as policies are read, with
@@ -67,10 +68,7 @@ func (r *reader) object(n *yaml.Node, path string, known ...string) object {
 		at := o.at(shown(key.Value))
 		switch {
 		case key.Kind != yaml.ScalarNode || !slices.Contains(known, key.Value):
-			fix := "use " + strings.Join(known, ", ")
-			if near := policyfile.Nearest(key.Value, known); near != "" {
-				fix = "did you mean " + near + "?"
-			}
+			fix := suggest.Fix(key.Value, known, "use "+strings.Join(known, ", "))
 			r.report(key, at, codeUnknownField, "unknown field", fix)
 		case o.fields[key.Value] != nil:
 			r.report(key, at, codeDuplicateKey, "duplicate key", "remove one of them")

@@ -6,10 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/refloat/refloat/internal/policy/policyfile"
-
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/suggest"
 )
 
 // none is what a field says that an outcome does not have.
@@ -169,7 +168,7 @@ func oneOf(s string, words ...string) string {
 	if slices.Contains(words, s) {
 		return ""
 	}
-	if near := policyfile.Nearest(s, words); near != "" {
+	if near := suggest.Nearest(s, words); near != "" {
 		return "unknown " + strconv.Quote(s) + ", did you mean " + near + "?"
 	}
 	return "unknown " + strconv.Quote(s)

@@ -1,0 +1,52 @@
+// Package suggest finds the word that somebody mistyped, for "did you mean".
+package suggest
+
+import (
+	"strings"
+
+	"github.com/agnivade/levenshtein"
+)
+
+const (
+	maxTypos  = 2  // how many letters may be wrong
+	maxLength = 64 // nobody mistypes a longer word
+)
+
+// Nearest returns the word that s was probably meant to be, or "".
+func Nearest(s string, words []string) string {
+	if len(s) > maxLength {
+		return ""
+	}
+	best, least := "", maxTypos+1
+	for _, word := range words {
+		if word == "" || len(word) > 2*maxLength {
+			continue
+		}
+		d := levenshtein.ComputeDistance(strings.ToLower(s), strings.ToLower(word))
+		switch {
+		case d < least && d*2 <= len(word):
+			best, least = word, d
+		case best == "" && len(s) > 3 && subsequence(s, word):
+			best = word
+		}
+	}
+	return best
+}
+
+// Fix asks "did you mean" about the nearest word. If none is near, it returns otherwise.
+func Fix(s string, words []string, otherwise string) string {
+	if near := Nearest(s, words); near != "" {
+		return "did you mean " + near + "?"
+	}
+	return otherwise
+}
+
+// subsequence says whether a is b with letters left out.
+func subsequence(a, b string) bool {
+	for i := range len(b) {
+		if a != "" && a[0] == b[i] {
+			a = a[1:]
+		}
+	}
+	return a == ""
+}

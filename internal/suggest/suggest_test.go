@@ -1,0 +1,34 @@
+package suggest_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/refloat/refloat/internal/suggest"
+)
+
+func TestNearest(t *testing.T) {
+	t.Parallel()
+	queues := []string{"", "ml", "genomics", "batch-low", "größe"}
+	for _, c := range []struct{ name, typed, want string }{
+		{"a letter left out", "genomcs", "genomics"},
+		{"two letters swapped", "gneomics", "genomics"},
+		{"another case", "Genomics", "genomics"},
+		{"letters beyond ASCII count once", "grübe", "größe"},
+		{"a short word with half of it wrong", "mx", "ml"},
+		{"half a word left out", "batch", "batch-low"},
+		{"too far", "physics", ""},
+		{"nothing", "", ""},
+		{"too long to be a typing error", strings.Repeat("genomics", 10), ""},
+	} {
+		if got := suggest.Nearest(c.typed, queues); got != c.want {
+			t.Errorf("%s: Nearest(%q) = %q, want %q", c.name, c.typed, got, c.want)
+		}
+	}
+	if got := suggest.Fix("genomcs", queues, "list them"); got != "did you mean genomics?" {
+		t.Errorf("Fix = %q", got)
+	}
+	if got := suggest.Fix("physics", queues, "list them"); got != "list them" {
+		t.Errorf("Fix of an unknown word = %q", got)
+	}
+}
