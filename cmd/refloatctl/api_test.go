@@ -15,7 +15,7 @@ import (
 func served(t *testing.T, data string, more ...string) (*process, func(args ...string) result) {
 	t.Helper()
 	p := start(t, append([]string{"up", "--data", data}, more...)...)
-	p.err.await(t, "serving policies")
+	p.err.await(t, "serving the policy API")
 	return p, func(args ...string) result {
 		t.Helper()
 		return ctl(t, append(args, "--data", data)...)
@@ -165,7 +165,7 @@ func TestBrakeUsage(t *testing.T) {
 		"get policies -o xml":         "use table, yaml or json",
 		"apply":                       "-f PATH is required",
 		"apply -f . --dry-run yes":    "use none, client or server",
-		"up --data x --api 0.0.0.0:1": "say who may with --api-auth",
+		"up --data x --api 0.0.0.0:1": "set permissions with --api-auth",
 	} {
 		ctl(t, strings.Fields(args)...).exits(t, exitUsage).says(t, says)
 	}

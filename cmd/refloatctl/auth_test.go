@@ -101,12 +101,12 @@ permissionGroupMapping:
 	at([]string{"REFLOAT_TOKEN=wrong-" + token}, with("apply", "-f", testPolicies)...).exits(t, exitEnvironment).says(t, "not those of anybody")
 	at(ann, "get", "policies").exits(t, exitEnvironment)                                              // no TLS
 	at(ann, "get", "policies", "--server-ca", other).exits(t, exitEnvironment).says(t, "certificate") // of somebody else
-	at(ann, "get", "policies", "--server-ca", tokenFile).exits(t, exitUsage).says(t, "no certificate in it")
+	at(ann, "get", "policies", "--server-ca", tokenFile).exits(t, exitUsage).says(t, "the file contains no certificate")
 
 	// What cannot be meant.
 	at(ann, with("get", "policies", "--token-file", tokenFile)...).exits(t, exitUsage).says(t, "a token and a user are given")
 	at(nil, with("get", "policies", "--user", "ann")...).exits(t, exitUsage).says(t, "give the password in REFLOAT_PASSWORD")
-	at(nil, with("get", "policies", "--token-file", writeFile(t, dir, "empty", "\n"))...).exits(t, exitUsage).says(t, "it is empty")
+	at(nil, with("get", "policies", "--token-file", writeFile(t, dir, "empty", "\n"))...).exits(t, exitUsage).says(t, "the file is empty")
 	at(nil, with("get", "policies", "--token-file", writeFile(t, dir, "lines", token+"\n"+token))...).exits(t, exitUsage).says(t, "not one token")
 	at(nil, with("get", "policies", "--token-file", filepath.Join(dir, "none"))...).exits(t, exitUsage).says(t, "--token-file")
 	p.ends(t)
@@ -117,7 +117,7 @@ permissionGroupMapping:
 			t.Errorf("%q is printed or logged", secret)
 		}
 	}
-	if !strings.Contains(log, "serving policies") {
+	if !strings.Contains(log, "serving the policy API") {
 		t.Errorf("the log: %s", log)
 	}
 }
@@ -130,10 +130,10 @@ func TestOtherMachines(t *testing.T) {
 	up := func(args ...string) result {
 		return ctl(t, append([]string{"up", "--data", filepath.Join(dir, "data"), "--exit-when-drained"}, args...)...)
 	}
-	up("--api", "0.0.0.0:0").exits(t, exitUsage).says(t, "say who may with --api-auth FILE")
+	up("--api", "0.0.0.0:0").exits(t, exitUsage).says(t, "set permissions with --api-auth FILE")
 	auth := writeFile(t, dir, "auth.yaml", "tokens: {ci: {sha256: "+strings.Repeat("ab", 32)+"}}\n")
-	up("--api", "0.0.0.0:0", "--api-auth", auth).exits(t, exitUsage).says(t, "in the clear")
-	up("--api", "127.0.0.1:0", "--api-auth", writeFile(t, dir, "typo.yaml", "tokns: {}\n")).exits(t, exitUsage).says(t, "line 1: tokns: no such field: did you mean tokens?")
+	up("--api", "0.0.0.0:0", "--api-auth", auth).exits(t, exitUsage).says(t, "unencrypted")
+	up("--api", "127.0.0.1:0", "--api-auth", writeFile(t, dir, "typo.yaml", "tokns: {}\n")).exits(t, exitUsage).says(t, "line 1: tokns: unknown field: did you mean tokens?")
 
 	// Plain gRPC is spoken with a server that is not loopback's by its name only where
 	// it is asked for: "0.0.0.0" is this machine all the same.

@@ -148,7 +148,7 @@ func (c *client) credentials(server string) (credentials.TransportCredentials, e
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("--server-ca %s: no certificate in it", c.ca)
+			return nil, fmt.Errorf("--server-ca %s: the file contains no certificate", c.ca)
 		}
 	}
 	return credentials.NewTLS(config), nil
@@ -163,7 +163,7 @@ func (c *client) identity() ([]string, error) {
 			return nil, fmt.Errorf("--token-file: %w", err)
 		}
 		if token = strings.TrimSpace(string(text)); token == "" {
-			return nil, fmt.Errorf("--token-file %s: it is empty", c.tokenFile)
+			return nil, fmt.Errorf("--token-file %s: the file is empty", c.tokenFile)
 		}
 	}
 	password, given := os.LookupEnv("REFLOAT_PASSWORD")

@@ -15,7 +15,7 @@ import (
 // queue's mode is ours, and an outage is shown.
 func TestFollowArmada(t *testing.T) {
 	t.Parallel()
-	ctl(t, "up", "--data", t.TempDir(), "--policies", testPolicies, "--follow-armada", "127.0.0.1:1").exits(t, exitUsage).says(t, "policies can come from one place only")
+	ctl(t, "up", "--data", t.TempDir(), "--policies", testPolicies, "--follow-armada", "127.0.0.1:1").exits(t, exitUsage).says(t, "give only one source of policies")
 	armada := policysynctest.Serve(t, "", nil)
 	armada.Set("infra", policysynctest.Policy("infra", 2, "node"))
 	armada.Set("fallback", policysynctest.Policy("fallback", 1, "node"))

@@ -95,7 +95,7 @@ func fullDisk(t *testing.T, part string, leave int64) {
 	<-p.done
 	switch code := p.cmd.ProcessState.ExitCode(); {
 	case code == 0 && leave > 0: // that was enough
-	case code != exitEnvironment || !strings.Contains(p.err.text(), "the disk is full: free space and start again"):
+	case code != exitEnvironment || !strings.Contains(p.err.text(), "the disk is full: free space and restart"):
 		t.Errorf("%s, %d bytes free: exit code %d\n%s", part, leave, code, tailOf(p.err.text()))
 	}
 	if err := os.Remove(ballast); err != nil {

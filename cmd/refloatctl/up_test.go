@@ -164,7 +164,7 @@ func TestWhileUp(t *testing.T) {
 	if code, _ := get(t, address, "/nothing"); code != http.StatusNotFound {
 		t.Errorf("/nothing: %d", code)
 	}
-	p.err.await(t, "feed is through")
+	p.err.await(t, "feed complete")
 	want := ctl(t, "replay", "--log", app.Dir(data).Events(), "--policies", testPolicies, "-o", "json").exits(t, exitFine).out
 	n := strings.Count(want, "\n")
 	until(t, "everything is decided and in the job database", func() bool {
@@ -264,9 +264,9 @@ func TestPolicyChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := start(t, "up", "--data", data, "--policies", policies, "--feed", recordingFile("preempted"))
-	p.err.await(t, "feed is through")
+	p.err.await(t, "feed complete")
 	writeFile(t, policies, "settings2.yaml", "kind: Queue\nname: risk-batch\nretryPolicies: [oops\n")
-	p.err.await(t, "policy files cannot be used; what is in force stays")
+	p.err.await(t, "policy files are invalid; the current generation stays in force")
 	writeFile(t, policies, "settings2.yaml", "kind: Queue\nname: risk-batch\nretryPolicies: [infra]\n")
 	for i := range 2 {
 		until(t, "the second generation is in force", func() bool {

@@ -21,11 +21,11 @@ import (
 	"github.com/refloat/refloat/internal/api/pb"
 )
 
-// API says where policies are served and changed.
+// API configures the policy API.
 type API struct {
-	Listen string      // address; empty: nowhere
-	Auth   *api.Auth   // nil: nobody signs in
-	TLS    *tls.Config // nil: none
+	Listen string      // listen address; empty: no API
+	Auth   *api.Auth   // nil: no authentication
+	TLS    *tls.Config // nil: no TLS
 }
 
 const (
@@ -33,7 +33,7 @@ const (
 	writesAtOnce    = 50
 )
 
-// serveAPI serves policies, and changes them.
+// serveAPI serves the policy API.
 func (n *node) serveAPI(ctx context.Context, group *errgroup.Group) error {
 	l, err := net.Listen("tcp", n.API.Listen)
 	if err != nil {
@@ -51,7 +51,7 @@ func (n *node) serveAPI(ctx context.Context, group *errgroup.Group) error {
 		return errors.Join(err, l.Close())
 	}
 	server := api.Server(handler, n.API.TLS)
-	n.Log.Info("serving policies, over gRPC and REST", slog.String("address", l.Addr().String()))
+	n.Log.Info("serving the policy API (gRPC and REST)", slog.String("address", l.Addr().String()))
 	group.Go(func() error {
 		serve := server.Serve
 		if n.API.TLS != nil {
@@ -64,11 +64,11 @@ func (n *node) serveAPI(ctx context.Context, group *errgroup.Group) error {
 	})
 	address := n.Data.APIAddress()
 	if err := errors.Join(os.MkdirAll(string(n.Data), 0o755), writeFile(address, []byte(l.Addr().String()+"\n"))); err != nil {
-		return errors.Join(fmt.Errorf("say where the API is: %w", err), l.Close())
+		return errors.Join(fmt.Errorf("record the API's address: %w", err), l.Close())
 	}
 	group.Go(func() error {
 		<-ctx.Done()
-		_ = os.Remove(address) // else its readers find nobody there
+		_ = os.Remove(address) // so that clients do not connect to a closed port
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		if server.Shutdown(ctx) != nil {
@@ -79,25 +79,25 @@ func (n *node) serveAPI(ctx context.Context, group *errgroup.Group) error {
 	return nil
 }
 
-// fixed says what is not changed over the API.
+// fixed returns what cannot be changed over the API, and why.
 func (n *node) fixed() api.Fixed {
 	switch {
 	case n.Policies != "":
-		return api.Fixed{Why: "policies, queues and settings come from the files of " + n.Policies + ": change them there, and they are in force a second later"}
+		return api.Fixed{Why: "policies, queues and settings come from the files of " + n.Policies + ": change the files; changes take effect within a second"}
 	case n.Follow != nil:
-		return api.Fixed{PoliciesOnly: true, Why: fmt.Sprintf("policies, and which of them queues name, come from Armada at %s: change them there (with armadactl), and they are in force here %v later at most",
+		return api.Fixed{PoliciesOnly: true, Why: fmt.Sprintf("policies, and which of them queues name, come from Armada at %s: change them there (with armadactl); changes take effect here within %v",
 			n.Follow.Address, n.Follow.every())}
 	}
 	return api.Fixed{}
 }
 
-// inForce is the policy generation of each partition that this process decides.
+// inForce holds the policy generation in force of each partition that this process decides.
 type inForce struct {
 	mu         sync.Mutex
 	partitions map[int]*pb.PartitionStatus
 }
 
-// set notes a generation; one that was in force already stays so since then.
+// set records a generation. If it is already in force, the time since which it is stays.
 func (f *inForce) set(partition int, generation uint64, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -127,7 +127,7 @@ func (f *inForce) list() []*pb.PartitionStatus {
 	return all
 }
 
-// writeFile replaces a file in one step: who reads it sees all of it or nothing.
+// writeFile replaces a file atomically: readers see the old content or the new.
 func writeFile(path string, b []byte) error {
 	if err := os.WriteFile(path+".new", b, 0o644); err != nil {
 		return err

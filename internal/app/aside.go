@@ -13,31 +13,29 @@ import (
 	"github.com/refloat/refloat/internal/projection"
 )
 
-// What can be damaged, as a metric label.
+// Kinds of damage, as a metric label.
 const (
 	damagedLog   = "log"
 	damagedState = "state"
 	damagedJobDB = "job_database"
 )
 
-// maxRebuilds is how often a process makes the same thing again: who finds it
-// damaged more often has a broken disk.
+// maxRebuilds is how often a process rebuilds the same thing. If it is damaged more often, the disk is broken.
 const maxRebuilds = 3
 
-// setAside renames a damaged file or directory, and what belongs to it, to a name
-// beside it. Nothing is deleted.
+// setAside renames a damaged file or directory, and the files that belong to it. It deletes nothing.
 func setAside(path string, now time.Time, suffixes ...string) (string, error) {
 	to := path + ".damaged-" + now.UTC().Format("20060102T150405.000Z")
 	for _, suffix := range append([]string{""}, suffixes...) {
 		if err := os.Rename(path+suffix, to+suffix); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return "", fmt.Errorf("set aside what is damaged: %w", err)
+			return "", fmt.Errorf("set damaged data aside: %w", err)
 		}
 	}
 	return to, nil
 }
 
-// rebuildState sets a partition's damaged state aside. What takes its place is a
-// checkpoint, or is folded from the logs.
+// rebuildState sets a partition's damaged state aside. The state is then restored from a checkpoint or folded
+// again from the logs.
 func (o *owner) rebuildState(damage error) error {
 	o.metrics.damage.WithLabelValues(damagedState).Inc()
 	o.suspects.Delete(o.partition)
@@ -48,12 +46,12 @@ func (o *owner) rebuildState(damage error) error {
 	if err != nil {
 		return errors.Join(damage, err)
 	}
-	o.Log.Warn("state is damaged: it was set aside and is made again from a checkpoint or the logs; nothing is lost, and the old directory may be deleted",
+	o.Log.Warn("state is damaged: set aside and rebuilt from a checkpoint or the logs; nothing is lost, and the old directory may be deleted",
 		slog.Int("partition", o.partition), slog.String("set_aside", to), slog.Any("error", damage))
 	return nil
 }
 
-// stateDamaged is told that a life ended with a damaged state.
+// stateDamaged reports whether an owner ended because its state is damaged, and records it.
 func (o *owner) stateDamaged(err error) bool {
 	if !errors.Is(err, projection.ErrCorrupt) || o.rebuilds >= maxRebuilds {
 		return false
@@ -62,8 +60,7 @@ func (o *owner) stateDamaged(err error) bool {
 	return true
 }
 
-// ingest writes the job database. A file of SQLite that is damaged is set aside,
-// and filled again from the logs.
+// ingest writes the job database. A damaged SQLite file is set aside and rebuilt from the logs.
 func (n *node) ingest(ctx context.Context) error {
 	for rebuilds := 0; ; rebuilds++ {
 		err := n.ingestOnce(ctx)
@@ -80,7 +77,7 @@ func (n *node) ingest(ctx context.Context) error {
 	}
 }
 
-// rebuildJobDB sets the job database aside, unless it alone knows something.
+// rebuildJobDB sets the job database aside, unless it holds something that is nowhere else.
 func (n *node) rebuildJobDB(ctx context.Context, damage error) error {
 	path, err := sqlitePath(n.jobDB())
 	if err != nil {
@@ -88,14 +85,14 @@ func (n *node) rebuildJobDB(ctx context.Context, damage error) error {
 	}
 	releases, err := countReleases(ctx, n.jobDB())
 	if releases > 0 || err != nil && n.ReleaseAfter > 0 {
-		return fmt.Errorf("%w (it may hold releases of --release-after, which do not stand in the logs: restore it from a copy, "+
+		return fmt.Errorf("%w (it may hold releases of --release-after, which the logs do not contain: restore it from a backup, "+
 			"or move it away to fill a new one without them)", damage)
 	}
 	to, err := setAside(path, n.Now(), "-wal", "-shm")
 	if err != nil {
 		return errors.Join(damage, err)
 	}
-	n.Log.Warn("job database is damaged: it was set aside and is filled again from the logs; nothing is lost, and the old file may be deleted",
+	n.Log.Warn("job database is damaged: set aside and rebuilt from the logs; nothing is lost, and the old file may be deleted",
 		slog.String("set_aside", to), slog.Any("error", damage))
 	return nil
 }
@@ -113,10 +110,10 @@ func countReleases(ctx context.Context, at string) (n int, err error) {
 	return n, err
 }
 
-// diskAdvice says what to do where a disk was full.
+// diskAdvice adds advice to an error about a full disk.
 func diskAdvice(err error) error {
 	if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
 		return err
 	}
-	return fmt.Errorf("the disk is full: free space and start again, nothing that was acknowledged is lost: %w", err)
+	return fmt.Errorf("the disk is full: free space and restart; nothing acknowledged is lost: %w", err)
 }

@@ -8,33 +8,29 @@ import (
 	"github.com/refloat/refloat/internal/eventlog/filelog"
 )
 
-// Backend is where a node's logs are, and how it shares their partitions with
-// other processes.
+// Backend gives access to a node's logs, and shares their partitions with other processes.
 type Backend struct {
 	Events, Decisions, Policies eventlog.Topic
-	// Publisher takes the right to publish to a partition of decisions.
+	// Publisher takes the exclusive right to publish to a partition of decisions.
 	Publisher func(ctx context.Context, partition int) (eventlog.Publisher, error)
 	// AppendPolicies appends a message to the policies log, durably.
 	AppendPolicies func(ctx context.Context, payload []byte) error
-	// Copies publishes to events, durably, as the rest of Armada reads it; nil: that
-	// log is not ours to write.
+	// Copies publishes to events, durably, for Armada's other readers; nil: this backend does not write that log.
 	Copies func(ctx context.Context, partition int, msgs []eventlog.Message) error
-	// Control opens Armada's control-plane topic, by which operators ask for jobs and
-	// executors; nil: there is none here.
+	// Control opens Armada's control-plane topic, on which operators send requests about jobs and executors; nil:
+	// the backend has none.
 	Control func() (ControlTopic, error)
-	// Seat takes part in placing a partition of the log that a group follows;
-	// nil: all partitions are ours.
+	// Seat claims a partition of the log that a group follows; nil: every partition belongs to this process.
 	Seat func(group Group, partition int) (Seat, error)
-	// Hold keeps what ingesters need of a partition of events from being deleted, up to
-	// what they acknowledge. That it is active does not matter. It is there where Seat is.
+	// Hold keeps events that ingesters still need from being deleted, up to what they acknowledge. It works
+	// whether or not it is active. It is set if Seat is.
 	Hold func(partition int) (Seat, error)
-	// Recount asks how many partitions events has now; nil: they never change.
+	// Recount returns how many partitions events has now; nil: the number never changes.
 	Recount func() (int, error)
-	// Behind is about how many messages of a partition come after a position;
-	// nil: it cannot be told.
+	// Behind returns about how many messages of a partition follow a position; nil: unknown.
 	Behind func(topic eventlog.Topic, partition int, after eventlog.Position) (int64, error)
-	// Acknowledged is how far evaluators acknowledged a partition of events; Start: not
-	// at all; nil: it cannot be told.
+	// Acknowledged returns how far evaluators acknowledged a partition of events; Start: nothing yet; nil:
+	// unknown.
 	Acknowledged func(partition int) (eventlog.Position, error)
 	Close        func() error
 }
@@ -46,7 +42,7 @@ type ControlTopic interface {
 	Close() error
 }
 
-// Group is the processes that share partitions for one kind of work.
+// Group is the set of processes that share partitions for one kind of work.
 type Group string
 
 // The groups. Their names are those of the subscriptions.
@@ -55,25 +51,25 @@ const (
 	Ingesters  Group = "refloat-ingester"  // on decisions, on events, and on control-plane
 )
 
-// Seat is a place in a group for one partition.
+// Seat is a process's lease on one partition.
 type Seat interface {
 	evaluator.Placement
-	// Acknowledge says that nothing up to a position is needed any more. It does not
-	// wait, and that it succeeds does not matter to the caller.
+	// Acknowledge reports that nothing up to a position is needed any more. It does not wait, and the caller does
+	// not depend on its success.
 	Acknowledge(upTo eventlog.Position)
-	// Err is why the seat cannot be had now; nil: it is, or somebody else has it.
+	// Err returns why the lease cannot be had now; nil if it is held here or by another process.
 	Err() error
 	Close() error
 }
 
-// FeedLog is an events log as a feed writes it.
+// FeedLog is an events log to which a feed writes.
 type FeedLog interface {
 	eventlog.Topic
 	Append(partition int, msgs []eventlog.Message) error
 	Flush(ctx context.Context) error
 }
 
-// Backend is a data directory's logs: one machine, one process that decides.
+// Backend returns a data directory's logs as a backend: one machine, one deciding process.
 func (l *Logs) Backend() *Backend {
 	return &Backend{
 		Events: l.Events, Decisions: l.Decisions, Policies: l.Policies,

@@ -16,12 +16,11 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-// controlWait is how long to wait for a topic that is not there, or for a person.
+// controlWait is the interval between attempts while the topic is missing or an operator has to act.
 const controlWait = time.Minute
 
-// control is what follows Armada's control-plane topic beside the events; nil: there
-// is no such topic, or these tables are not Armada's. It comes before the first
-// write to them.
+// control returns the loop that applies Armada's control-plane topic, or nil if there is no such topic or the
+// tables are not Armada's. Call it before the first write to those tables.
 func (n *node) control(ctx context.Context, db JobDB) (run func(ctx context.Context) error, err error) {
 	if n.backend.Control == nil {
 		return nil, nil
@@ -32,17 +31,17 @@ func (n *node) control(ctx context.Context, db JobDB) (run func(ctx context.Cont
 	}
 	topic, err := n.beginControl(ctx, plain)
 	for (errors.Is(err, jobdb.ErrUnavailable) || errors.Is(err, eventlog.ErrTransient)) && ctx.Err() == nil {
-		n.Log.Warn("the control-plane topic: trying again", slog.Any("error", err))
+		n.Log.Warn("control-plane topic failed; retrying", slog.Any("error", err))
 		pause(ctx, time.Second)
 		topic, err = n.beginControl(ctx, plain)
 	}
 	if err != nil && !errors.Is(err, controlplane.ErrTaken) && !errors.Is(err, jobdb.ErrGivenBack) {
-		return nil, fmt.Errorf("follow the control-plane topic (--control-plane '' leaves it to others): %w", err)
+		return nil, fmt.Errorf("follow the control-plane topic (--control-plane '' disables it here): %w", err)
 	}
 	return func(ctx context.Context) error {
-		for err != nil && ctx.Err() == nil { // a person is waited for, and the events go on
+		for err != nil && ctx.Err() == nil { // An operator has to act; events are processed meanwhile.
 			refuse(n.metrics.notFollowed, 0, err)
-			n.Log.Error("the control-plane topic is not followed", slog.Any("error", err))
+			n.Log.Error("control-plane topic is not followed", slog.Any("error", err))
 			pause(ctx, controlWait)
 			topic, err = n.beginControl(ctx, plain)
 		}
@@ -50,26 +49,25 @@ func (n *node) control(ctx context.Context, db JobDB) (run func(ctx context.Cont
 	}, nil
 }
 
-// beginControl opens the topic, if it is there, and sees to it that it is known
-// where to begin in it.
+// beginControl opens the topic, if it exists, and makes sure that its starting position is recorded.
 func (n *node) beginControl(ctx context.Context, db controlplane.DB) (ControlTopic, error) {
 	topic, err := n.openControl()
 	if err == nil && topic != nil {
 		if err = controlplane.Begin(ctx, db, topic); err != nil {
 			closed := topic.Close()
-			if topic = nil; errors.Is(err, pulsarlog.ErrGone) { // without the admin API it shows only now
+			if topic = nil; errors.Is(err, pulsarlog.ErrGone) { // without the admin API, a missing topic shows only here
 				err = closed
 			}
 		}
 	}
 	if err == nil && topic == nil {
-		n.Log.Info("there is no control-plane topic: what operators ask of executors and queues is followed once there is one")
+		n.Log.Info("control-plane topic does not exist; it is followed as soon as it does")
 		err = controlplane.Begin(ctx, db, nil)
 	}
 	return topic, err
 }
 
-// openControl is nil where there is no such topic.
+// openControl returns nil if the topic does not exist.
 func (n *node) openControl() (ControlTopic, error) {
 	topic, err := n.backend.Control()
 	if errors.Is(err, pulsarlog.ErrGone) {
@@ -78,12 +76,12 @@ func (n *node) openControl() (ControlTopic, error) {
 	return topic, err
 }
 
-// followControl follows the topic, once it is there.
+// followControl follows the topic, as soon as it exists.
 func (n *node) followControl(ctx context.Context, db controlplane.DB, topic ControlTopic) (err error) {
 	for topic == nil && ctx.Err() == nil {
 		pause(ctx, controlWait)
 		if topic, err = n.openControl(); err != nil {
-			n.Log.Warn("the control-plane topic cannot be opened", slog.Any("error", err))
+			n.Log.Warn("control-plane topic cannot be opened", slog.Any("error", err))
 			topic = nil
 		}
 	}
@@ -91,7 +89,7 @@ func (n *node) followControl(ctx context.Context, db controlplane.DB, topic Cont
 		return nil
 	}
 	defer func() { err = errors.Join(err, topic.Close()) }()
-	n.Log.Info("the control-plane topic is followed", slog.Int("partitions", topic.Partitions()))
+	n.Log.Info("following the control-plane topic", slog.Int("partitions", topic.Partitions()))
 	group, ctx := errgroup.WithContext(ctx)
 	for p := range topic.Partitions() {
 		seat, err := topic.Seat(p)
@@ -123,9 +121,9 @@ func (n *node) followWhilePlaced(ctx context.Context, f *controlplane.Follower, 
 		if err == nil {
 			continue
 		}
-		// Whatever it is, the events go on.
+		// Whatever the error, events are still processed.
 		refuse(n.metrics.notFollowed, partition, err)
-		n.Log.Error("the control-plane topic is not followed", slog.Int("partition", partition), slog.Any("error", err))
+		n.Log.Error("control-plane topic is not followed", slog.Int("partition", partition), slog.Any("error", err))
 		pause(ctx, controlWait)
 	}
 	return nil
@@ -136,23 +134,23 @@ func (n *node) controlHooks(seat Seat) controlplane.Hooks {
 		Applied: func(p int, at eventlog.Position, op schedulerdb.ControlOp, jobs int) {
 			kind, attrs := controlKind(op)
 			n.metrics.controlled.WithLabelValues(kind).Inc()
-			n.Log.Info("an operator's request is in Armada's tables", append([]any{
+			n.Log.Info("operator request applied to Armada's tables", append([]any{
 				slog.String("kind", kind), slog.Int("jobs", jobs), slog.Int("partition", p), slog.String("message", at.String()),
 			}, attrs...)...)
 		},
 		Parked: func(p int, at eventlog.Position, f schedulerdb.Finding) {
 			n.metrics.notMirrored.WithLabelValues(f.Kind.String()).Inc()
-			n.Log.Warn("left out of Armada's tables", slog.String("topic", "control-plane"), slog.Int("partition", p), slog.String("message", at.String()),
+			n.Log.Warn("not written to Armada's tables", slog.String("topic", "control-plane"), slog.Int("partition", p), slog.String("message", at.String()),
 				slog.String("kind", f.Kind.String()), slog.String("reason", f.Reason))
 		},
 		Committed: func(_ int, at eventlog.Position) { seat.Acknowledge(at) },
 		Retry: func(p int, err error) {
-			n.Log.Warn("the control-plane topic: trying again", slog.Int("partition", p), slog.Any("error", err))
+			n.Log.Warn("control-plane topic failed; retrying", slog.Int("partition", p), slog.Any("error", err))
 		},
 	}
 }
 
-// controlKind names an operation, and says what people want to know of it.
+// controlKind names an operation and returns the attributes to log.
 func controlKind(op schedulerdb.ControlOp) (kind string, attrs []any) {
 	switch o := op.(type) {
 	case *schedulerdb.SetExecutor:
@@ -167,7 +165,7 @@ func controlKind(op schedulerdb.ControlOp) (kind string, attrs []any) {
 	return "unknown", nil
 }
 
-// pause waits, or until ctx ends.
+// pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()

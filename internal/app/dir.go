@@ -28,32 +28,31 @@ func (d Dir) Decisions() string { return filepath.Join(string(d), "logs", "decis
 // Policies is the directory of the policies log.
 func (d Dir) Policies() string { return filepath.Join(string(d), "logs", "policies") }
 
-// State is the directory of a partition's projection.
+// State is the directory of a partition's state.
 func (d Dir) State(partition int) string {
 	return filepath.Join(string(d), "state", strconv.Itoa(partition))
 }
 
-// Scratch is the directory of checkpoints on their way.
+// Scratch is the directory of checkpoints in transit.
 func (d Dir) Scratch() string { return filepath.Join(string(d), "scratch") }
 
 // JobDB is the file of the embedded job database.
 func (d Dir) JobDB() string { return filepath.Join(string(d), "jobs.sqlite") }
 
-// APIAddress is the file that says where the API of the process on the directory is.
+// APIAddress is the file that records the API address of the process on the directory.
 func (d Dir) APIAddress() string { return filepath.Join(string(d), "api.address") }
 
 // Logs are the open logs of a data directory.
 type Logs struct{ Events, Decisions, Policies *filelog.Log }
 
-// Access says which logs are opened for writing; the others are read.
+// Access lists the logs to open for writing; the others are opened for reading.
 type Access struct{ Events, Decisions, Policies bool }
 
-// ErrNoData says that the directory holds no logs.
+// ErrNoData reports that the directory holds no logs.
 var ErrNoData = errors.New("no Refloat data")
 
-// OpenLogs opens the logs of a data directory. Those opened for writing are
-// created when they are not there: events with that many partitions, decisions
-// with as many as events has.
+// OpenLogs opens the logs of a data directory. It creates those opened for writing if they do not exist: events
+// with the given number of partitions, decisions with as many as events has.
 func (d Dir) OpenLogs(partitions int, write Access) (*Logs, error) {
 	var l Logs
 	open := func(dst **filelog.Log, dir string, partitions int, write bool) (err error) {
@@ -89,13 +88,13 @@ func openLog(dir string, partitions int, write bool) (*filelog.Log, error) {
 	return filelog.Open(filelog.Config{FS: vfs.Default, Dir: dir, Partitions: partitions})
 }
 
-// Audit is the logs as audits read them.
+// Audit returns the logs as audits read them.
 func (l *Logs) Audit() audit.Logs {
 	return audit.Logs{Events: l.Events, Decisions: l.Decisions, Policies: l.Policies}
 }
 
-// Recorded is the logs as audits read them, where `refloatctl record` may have
-// copied them from Pulsar: with the positions that they had there.
+// Recorded returns the logs as audits read them. If `refloatctl record` copied them from Pulsar, messages have the
+// positions that they had there.
 func (l *Logs) Recorded() (audit.Logs, error) {
 	events, e1 := archive.Topic(l.Events)
 	decisions, e2 := archive.Topic(l.Decisions)
@@ -103,7 +102,7 @@ func (l *Logs) Recorded() (audit.Logs, error) {
 	return audit.Logs{Events: events, Decisions: decisions, Policies: policies}, errors.Join(e1, e2, e3)
 }
 
-// Close closes what is open.
+// Close closes the open logs.
 func (l *Logs) Close() error {
 	var errs []error
 	for _, log := range []*filelog.Log{l.Events, l.Decisions, l.Policies} {

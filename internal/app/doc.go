@@ -1,7 +1,6 @@
-// Package app assembles the parts on one machine: the three logs, the state and the
-// job database in one data directory, and the loops over them. The programs in cmd/
-// read flags and call it.
+// Package app assembles the parts on one machine: the three logs, the state and the job database in one data
+// directory, and the loops over them. The programs in cmd/ read flags and call it.
 //
-// It has no logic of its own: evaluator and sink define what is decided, and the
-// order in which it becomes durable.
+// It contains no decision logic: evaluator and sink define what is decided, and the order in which it becomes
+// durable.
 package app

@@ -22,17 +22,17 @@ import (
 	"github.com/refloat/refloat/internal/projection"
 )
 
-// refusedWait is how often a partition that waits for a person is looked at again.
+// refusedWait is the interval between attempts on a partition that waits for an operator.
 const refusedWait = 30 * time.Second
 
-// owner is what one partition's owners share, life after life.
+// owner is what successive owners of one partition share.
 type owner struct {
 	*node
 	partition int
-	seat      Seat               // nil: the partition is always ours
+	seat      Seat               // nil: the partition always belongs to this process
 	keeper    *checkpoint.Keeper // nil: no checkpoints
-	committed time.Time          // since then something waits for a sync; zero: nothing
-	damaged   error              // of the state of the last life; nil: it was whole
+	committed time.Time          // when the oldest unsynced commit was made; zero: everything is synced
+	damaged   error              // damage to the last owner's state; nil: none
 	rebuilds  int                // how often the state was set aside
 }
 
@@ -92,13 +92,13 @@ func (n *node) evaluate(ctx context.Context, partition int) (err error) {
 		ctx, stop := context.WithCancel(ctx)
 		o.keeper = o.newKeeper()
 		defer o.keeper.Close()
-		defer stop() // ends the upload that is on its way
+		defer stop() // aborts the upload in progress
 		return l.Run(ctx)
 	}
 	return l.Run(ctx)
 }
 
-// newKeeper takes checkpoints of the partition, and acknowledges what they hold.
+// newKeeper returns what takes checkpoints of the partition and acknowledges what they contain.
 func (o *owner) newKeeper() *checkpoint.Keeper {
 	return checkpoint.NewKeeper(checkpoint.KeeperConfig{
 		Vault: o.vault, Partition: o.partition, Interval: o.CheckpointEvery,
@@ -119,14 +119,14 @@ func (o *owner) newKeeper() *checkpoint.Keeper {
 	})
 }
 
-// stateFormat is the format of what a Store holds: that of its records.
+// stateFormat is the format of a Store: that of its records.
 const stateFormat = 1
 
 func (n *node) newVault(storage checkpoint.Storage) (*checkpoint.Vault, error) {
 	return checkpoint.New(checkpoint.Config{Storage: storage, Scratch: n.Data.Scratch(), Format: stateFormat, Now: n.Now})
 }
 
-// acquire takes the right to publish, then the state.
+// acquire takes the exclusive right to publish, then opens the state.
 func (o *owner) acquire(ctx context.Context) (*evaluator.Holding, error) {
 	pub, err := o.backend.Publisher(ctx, o.partition)
 	if err != nil {
@@ -142,7 +142,7 @@ func (o *owner) acquire(ctx context.Context) (*evaluator.Holding, error) {
 	}
 	policies.OnUnusable = func(generation uint64, err error) {
 		o.metrics.unusable.Inc()
-		o.Log.Error("policy generation cannot be used; the one before stays in force", slog.Uint64("generation", generation), slog.Any("error", err))
+		o.Log.Error("policy generation is unusable; the previous one stays in force", slog.Uint64("generation", generation), slog.Any("error", err))
 	}
 	o.stores.Store(o.partition, store)
 	if damage, ok := o.suspects.Load(o.partition); ok {
@@ -155,8 +155,8 @@ func (o *owner) acquire(ctx context.Context) (*evaluator.Holding, error) {
 	}, nil
 }
 
-// synced: with shared checkpoints, what the newest one holds is not needed any
-// more; without, what the local state holds.
+// synced acknowledges what is durable: with shared checkpoints, the contents of the newest checkpoint; without,
+// those of the local state.
 func (o *owner) synced(ctx context.Context, store *projection.Store, place follow.Place) error {
 	if err := store.Whole(); err != nil {
 		return err
@@ -185,11 +185,11 @@ func (o *owner) synced(ctx context.Context, store *projection.Store, place follo
 	return nil
 }
 
-// openState opens the partition's state, or the newest checkpoint where that
-// reaches further, or where the state cannot be opened.
+// openState opens the partition's state, or restores the newest checkpoint if that is ahead or the state cannot be
+// opened.
 func (o *owner) openState(ctx context.Context) (*projection.Store, error) {
 	dir := o.Data.State(o.partition)
-	// What a crash in the middle of replacing a state left behind.
+	// A crash while the state was replaced leaves these behind.
 	if err := errors.Join(os.RemoveAll(dir+newSuffix), os.RemoveAll(dir+oldSuffix)); err != nil {
 		return nil, fmt.Errorf("clear state: %w", err)
 	}
@@ -229,8 +229,8 @@ func (o *owner) openState(ctx context.Context) (*projection.Store, error) {
 	return o.openStore(dir)
 }
 
-// openWhole opens the state, and says how far it came. It returns
-// projection.ErrCorrupt where that cannot be used, or the last life could not.
+// openWhole opens the state and returns how far it came. It returns projection.ErrCorrupt if the state is damaged,
+// or was when the last owner ended.
 func (o *owner) openWhole(dir string) (*projection.Store, uint64, error) {
 	if o.damaged != nil {
 		return nil, 0, o.damaged
@@ -248,8 +248,8 @@ func (o *owner) openWhole(dir string) (*projection.Store, uint64, error) {
 
 const newSuffix, oldSuffix = ".new", ".old"
 
-// replace puts the new state in the place of the old one. A crash on the way
-// leaves one of them whole, or neither, and never half of one.
+// replace moves the new state to the place of the old one. A crash in between leaves one of them complete, or
+// neither.
 func replace(dir string) error {
 	if err := os.Rename(dir, dir+oldSuffix); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -261,8 +261,7 @@ func (o *owner) openStore(dir string) (*projection.Store, error) {
 	return projection.OpenStore(projection.StoreConfig{FS: vfs.Default, Dir: dir, Logger: pebbleLog{o.Log, o.Fatal}})
 }
 
-// restore brings the newest usable checkpoint beyond a place to a directory, if
-// there is one.
+// restore downloads the newest usable checkpoint after a sequence number to a directory, if there is one.
 func (o *owner) restore(ctx context.Context, dir string, beyond uint64) (bool, error) {
 	saved, err := o.vault.List(ctx, o.partition)
 	if err != nil {
@@ -284,12 +283,12 @@ func (o *owner) restore(ctx context.Context, dir string, beyond uint64) (bool, e
 		if c.Unusable == "" && !errors.Is(err, checkpoint.ErrDamaged) {
 			return false, fmt.Errorf("%w: restore checkpoint: %w", eventlog.ErrTransient, err)
 		}
-		o.Log.Error("checkpoint cannot be used; trying an older one", slog.Int("partition", o.partition), slog.Uint64("seq", c.Seq), slog.Any("error", err))
+		o.Log.Error("checkpoint is unusable; trying an older one", slog.Int("partition", o.partition), slog.Uint64("seq", c.Seq), slog.Any("error", err))
 	}
 	return false, nil
 }
 
-// randomBackOff waits a little longer after each loss in a row, up to 10 s.
+// randomBackOff returns a random delay that grows with each consecutive loss, up to 10 s.
 func randomBackOff() func(losses int) time.Duration {
 	b := backoff.NewExponentialBackOff()
 	b.InitialInterval, b.MaxInterval = 50*time.Millisecond, 10*time.Second

@@ -11,16 +11,15 @@ import (
 	"github.com/refloat/refloat/internal/eventlog/recording"
 )
 
-// Feed writes a recording into an events log. Each message keeps its partition
-// and carries its origin; what the log already holds of the recording is passed
-// over, so a feed that was cut goes on where it ended.
+// Feed writes a recording into an events log. Each message keeps its partition and carries its origin. Messages
+// that the log already has are skipped, so an interrupted feed continues where it stopped.
 type Feed struct {
 	File string
 	Log  FeedLog
-	// Pace is how many times faster than recorded the feed runs; 0: at once.
+	// Pace is the replay speed relative to the recording; 0: as fast as possible.
 	Pace float64
 	Now  func() time.Time
-	// Progress, if set, is told how many messages went by, fed or passed over.
+	// Progress, if set, is called with the number of messages fed or skipped.
 	Progress func(messages int)
 }
 
@@ -68,7 +67,7 @@ func (f *Feed) Run(ctx context.Context) (written int, err error) {
 		seen++
 		p, m := entry.Partition, entry.Message
 		if p >= len(pending) {
-			return written, fmt.Errorf("feed %s: message of partition %d, but the log has %d partitions: start with a new data directory", f.File, p, len(pending))
+			return written, fmt.Errorf("feed %s: a message belongs to partition %d, but the log has %d partitions: use a new data directory", f.File, p, len(pending))
 		}
 		if m.Origin.Position.Compare(fed[p]) <= 0 {
 			continue
@@ -94,7 +93,7 @@ func (f *Feed) Run(ctx context.Context) (written int, err error) {
 	return written, f.Log.Flush(ctx)
 }
 
-// fedAlready finds, by partition, the last message of a recording in the log.
+// fedAlready returns, by partition, the position of the log's last message of a recording.
 func fedAlready(log FeedLog, name string) ([]eventlog.Position, error) {
 	fed := make([]eventlog.Position, log.Partitions())
 	chunk := make([]eventlog.Message, feedBatch)
@@ -125,7 +124,7 @@ func fedAlready(log FeedLog, name string) ([]eventlog.Position, error) {
 	return fed, nil
 }
 
-// pacer holds a feed to the times of its recording.
+// pacer keeps a feed to the timing of its recording.
 type pacer struct {
 	pace    float64
 	now     func() time.Time
@@ -151,9 +150,8 @@ func (p *pacer) wait(ctx context.Context, publish int64) error {
 	}
 }
 
-// Import writes a recording into a log directory of its own, which it creates
-// with the partitions given, or as many as the recording has. It returns how
-// many messages were new there, and how many the recording holds.
+// Import writes a recording into a log directory of its own, which it creates with the given number of partitions,
+// or as many as the recording has. It returns how many messages it added, and how many the recording holds.
 func Import(ctx context.Context, file, dir string, partitions int, progress func(done, total int)) (written, total int, err error) {
 	total, needed, err := Survey(file)
 	if err != nil {

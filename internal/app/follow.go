@@ -11,12 +11,12 @@ import (
 	"github.com/refloat/refloat/internal/armada/policysync"
 )
 
-// Follow says which Armada's policies are followed, and how it is asked.
+// Follow configures which Armada's policies are followed, and how.
 type Follow struct {
 	Address       string                 // HOST:PORT
 	Every         time.Duration          // 0: the default
 	TLS           *tls.Config            // nil: none
-	Authorization func() (string, error) // the header of that name; nil: none
+	Authorization func() (string, error) // returns the Authorization header; nil: none
 }
 
 func (f *Follow) every() time.Duration {
@@ -26,8 +26,8 @@ func (f *Follow) every() time.Duration {
 	return policysync.Every
 }
 
-// beginToFollow reads the policies before anything is decided. Where that fails, what
-// was read by an earlier process decides; where there was none, nothing does.
+// beginToFollow reads the policies before anything is decided. If that fails, the policies that an earlier process
+// read stay in force; if there are none, it returns an error.
 func (n *node) beginToFollow(ctx context.Context) (err error) {
 	n.followed, err = policysync.New(policysync.Config{
 		Address: n.Follow.Address, Every: n.Follow.every(), TLS: n.Follow.TLS, Authorization: n.Follow.Authorization,
@@ -44,10 +44,10 @@ func (n *node) beginToFollow(ctx context.Context) (err error) {
 	if err == nil && newest.Generation() > 0 {
 		return nil
 	}
-	return errors.Join(fmt.Errorf("follow the policies of Armada at %s: %w (nobody has read them before, so there is nothing to decide by)", n.Follow.Address, failed), err, n.followed.Close())
+	return errors.Join(fmt.Errorf("follow the policies of Armada at %s: %w (no earlier process read them, so there are no policies to decide by)", n.Follow.Address, failed), err, n.followed.Close())
 }
 
-// followed shows how it stands with following.
+// followed exports the status of following.
 func (m *Metrics) followed(s *pb.Source) {
 	failing := 0.0
 	if s.Error != "" {

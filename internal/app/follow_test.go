@@ -25,7 +25,7 @@ func TestFollowArmada(t *testing.T) {
 		Log: slog.New(slog.NewTextHandler(&logged, nil)), Now: time.Now,
 	}
 	armada.Fail(app.ErrNoData) // any error
-	if err := app.Run(t.Context(), c); err == nil || !strings.Contains(err.Error(), "follow the policies of Armada at "+armada.Address) || !strings.Contains(err.Error(), "nobody has read them before") {
+	if err := app.Run(t.Context(), c); err == nil || !strings.Contains(err.Error(), "follow the policies of Armada at "+armada.Address) || !strings.Contains(err.Error(), "no earlier process read them") {
 		t.Errorf("without policies: %v", err)
 	}
 	armada.Fail(nil)

@@ -16,8 +16,8 @@ import (
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
 )
 
-// health is what does not work in this process now, part by part. What fails for a
-// moment only, as whatever reconnects does, is no news.
+// health collects what currently fails in this process, by part. Short failures, such as a reconnect, are not
+// reported.
 type health struct {
 	now func() time.Time
 
@@ -28,16 +28,16 @@ type health struct {
 type ailment struct {
 	since  time.Time
 	err    string
-	person bool // a person has to act: that this process is taken out of service helps nobody
+	person bool // an operator has to act, and taking this process out of service would not help
 }
 
-// failingFor is how long a part may fail before the process is not ready.
+// failingFor is how long a part may fail before the process is reported as not ready.
 const failingFor = 10 * time.Second
 
-// report notes that a part fails, or with nil that it works.
+// report records that a part fails, or with nil that it works.
 func (h *health) report(part string, err error) { h.note(part, err, false) }
 
-// refused notes that a part waits for a person, or with nil that it does not.
+// refused records that a part waits for an operator, or with nil that it does not.
 func (h *health) refused(part string, err error) { h.note(part, err, true) }
 
 func (h *health) note(part string, err error, person bool) {
@@ -45,7 +45,7 @@ func (h *health) note(part string, err error, person bool) {
 	defer h.mu.Unlock()
 	was, failed := h.parts[part]
 	switch {
-	case errors.Is(err, context.Canceled): // we are ending
+	case errors.Is(err, context.Canceled): // shutting down
 	case err == nil:
 		delete(h.parts, part)
 	case failed:
@@ -58,8 +58,8 @@ func (h *health) note(part string, err error, person bool) {
 	}
 }
 
-// failing lists what has failed for a while, and says whether the process can do
-// its work all the same.
+// failing lists what has failed for longer than failingFor, and reports whether the process can do its work all
+// the same.
 func (h *health) failing() (lines []string, ready bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -77,8 +77,7 @@ func (h *health) failing() (lines []string, ready bool) {
 
 func oneLine(s string) string { return strings.ReplaceAll(s, "\n", "; ") }
 
-// serveReady answers /readyz: 503 while something that this process is for does
-// not work, with a line for each such part.
+// serveReady answers /readyz: 503 while an essential part fails, with one line for each such part.
 func (m *Metrics) serveReady(w http.ResponseWriter, _ *http.Request) {
 	if !m.ready.Load() {
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -100,8 +99,8 @@ const (
 	probeTimeout = 10 * time.Second
 )
 
-// probe asks again and again for what nobody may ask for at the moment, so that it
-// shows when that does not work: the broker, and the policies that could be changed.
+// probe regularly checks what is otherwise used only on demand, so that failures show: the broker, and the
+// policies log.
 func (n *node) probe(ctx context.Context) error {
 	ticker := time.NewTicker(probeEvery)
 	defer ticker.Stop()
@@ -126,7 +125,7 @@ func (n *node) askPolicies(ctx context.Context) error {
 	return err
 }
 
-// report says on /readyz whether a part works, and in the log when that changes.
+// report updates /readyz, and logs a part's changes.
 func (n *node) report(part string, err error) {
 	n.metrics.health.mu.Lock()
 	_, failed := n.metrics.health.parts[part]
@@ -135,13 +134,13 @@ func (n *node) report(part string, err error) {
 	switch {
 	case errors.Is(err, context.Canceled):
 	case err != nil && !failed:
-		n.Log.Warn("does not work now; it is tried again until it does", slog.String("part", part), slog.Any("error", err))
+		n.Log.Warn("not working; retrying", slog.String("part", part), slog.Any("error", err))
 	case err == nil && failed:
 		n.Log.Info("works again", slog.String("part", part))
 	}
 }
 
-// watch reports whether the broker gives a seat.
+// watch reports whether the broker grants a lease.
 func (n *node) watch(ctx context.Context, part string, seat Seat) {
 	ticker := time.NewTicker(probeEvery)
 	defer ticker.Stop()
@@ -155,8 +154,8 @@ func (n *node) watch(ctx context.Context, part string, seat Seat) {
 	}
 }
 
-// mayRecover says of an error of a log whether waiting can help: an outage may look
-// like a topic that is gone, or like credentials that are refused.
+// mayRecover reports whether retrying may help against a log's error. An outage can look like a deleted topic or
+// like refused credentials.
 func mayRecover(err error) bool {
 	return errors.Is(err, eventlog.ErrTransient) || errors.Is(err, pulsarlog.ErrGone) || errors.Is(err, pulsarlog.ErrDenied)
 }

@@ -17,9 +17,9 @@ import (
 
 func ingesterOf(partition int) string { return fmt.Sprintf("ingester of partition %d", partition) }
 
-// ingestSeats are what an ingester has on each partition: the lease, which is on
-// decisions, and what keeps events from being deleted before they are in the job
-// database. Evaluators acknowledge what is decided, which may be long before.
+// ingestSeats holds an ingester's claims on each partition: the lease, which is on decisions, and the hold that
+// keeps events from being deleted before they are in the job database. Evaluators acknowledge events when they are
+// decided, which may be long before.
 type ingestSeats struct{ decisions, events []Seat }
 
 func (s *ingestSeats) take(b *Backend) error {
@@ -38,8 +38,8 @@ func (s *ingestSeats) take(b *Backend) error {
 	return nil
 }
 
-// acknowledge: what the chain has not answered is needed again, even where it was
-// released into the job database.
+// acknowledge acknowledges what the job database has committed. Events without an answer in the chain are still
+// needed, even if they were released to the job database.
 func (s *ingestSeats) acknowledge(partition int, committed jobdb.Place) {
 	s.decisions[partition].Acknowledge(committed.Decisions)
 	s.events[partition].Acknowledge(committed.Chain.InTo)
@@ -53,14 +53,14 @@ func (s *ingestSeats) watched(watch func(part string, seat Seat)) {
 }
 
 func (s *ingestSeats) close() error {
-	var group errgroup.Group // a broker that does not answer is waited for once
+	var group errgroup.Group // Open all in parallel: an unresponsive broker costs one timeout.
 	for _, seat := range append(s.decisions, s.events...) {
 		group.Go(seat.Close)
 	}
 	return group.Wait()
 }
 
-// ingestOnce writes one job database, until it ends, or is found to be damaged.
+// ingestOnce writes one job database until ctx ends or the database is found damaged.
 func (n *node) ingestOnce(ctx context.Context) (err error) {
 	ctx, found := context.WithCancelCause(ctx)
 	defer func() {
@@ -130,8 +130,7 @@ func (n *node) ingestOnce(ctx context.Context) (err error) {
 	return group.Wait()
 }
 
-// ingestWhilePlaced writes a partition as long as it is placed here. Who else
-// writes it meanwhile is told by the job database.
+// ingestWhilePlaced writes a partition while it is placed here. The job database detects any other writer.
 func (n *node) ingestWhilePlaced(ctx context.Context, w *sink.Writer, partition int, seat Seat, away *outage) error {
 	for ctx.Err() == nil {
 		if !seat.Active() {
@@ -147,7 +146,7 @@ func (n *node) ingestWhilePlaced(ctx context.Context, w *sink.Writer, partition 
 		done := make(chan error, 1)
 		go func() { done <- w.RunPartition(turn, partition) }()
 		n.metrics.ingesting(partition, true)
-		// What was refused is not any more, when this goes on for a while.
+		// After a while without an error, the partition is reported as working again.
 		works := time.AfterFunc(failingFor/2, func() { n.metrics.health.report(ingesterOf(partition), nil) })
 		err := awaitTurnEnd(turn, seat, done, over)
 		works.Stop()
@@ -163,13 +162,13 @@ func (n *node) ingestWhilePlaced(ctx context.Context, w *sink.Writer, partition 
 	return nil
 }
 
-// waitsForPerson: a log of this partition is not what the job database follows
-// from, and only a person can say how to go on. The other partitions go on.
+// waitsForPerson reports whether only an operator can resolve an error: the job database does not follow from this
+// log. Other partitions continue.
 func waitsForPerson(err error) bool {
 	return errors.Is(err, chain.ErrMissing) || errors.Is(err, eventlog.ErrTrimmed) || errors.Is(err, eventlog.ErrCorrupt)
 }
 
-// refuseToIngest lets the partition be for a while, or until it is placed elsewhere.
+// refuseToIngest pauses the partition for a while, or until it is placed elsewhere.
 func (n *node) refuseToIngest(ctx context.Context, partition int, seat Seat, err error) {
 	refuse(n.metrics.notWritten, partition, err)
 	if waitsForPerson(err) {

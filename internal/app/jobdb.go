@@ -49,7 +49,7 @@ func ReadJobDB(ctx context.Context, at string) (JobDBReader, error) {
 	return opened[JobDBReader](sqlite.OpenReader(ctx, path))
 }
 
-// opened is nil after an error, and not a pointer that is nil.
+// opened avoids a non-nil interface around a nil pointer after an error.
 func opened[I any](db any, err error) (I, error) {
 	if err != nil {
 		var none I
@@ -69,8 +69,8 @@ func sqlitePath(at string) (string, error) {
 		return path, nil
 	}
 	u, err := url.Parse(at)
-	if err != nil || u.Opaque != "" || u.Scheme == "" { // it may be anything, also a password
-		return "", errors.New("job database: no URL: " + jobDBForms)
+	if err != nil || u.Opaque != "" || u.Scheme == "" { // do not repeat the value: it may be a password
+		return "", errors.New("job database: want a URL: " + jobDBForms)
 	}
 	u.RawQuery, u.Fragment = "", ""
 	return "", fmt.Errorf("job database %s: %s", u.Redacted(), jobDBForms)

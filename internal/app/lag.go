@@ -19,10 +19,10 @@ import (
 	"github.com/refloat/refloat/internal/policy/policylog"
 )
 
-// reached is how far a partition's work came.
+// reached is how far a partition is processed.
 type reached struct {
 	at        eventlog.Position
-	published int64 // publish time of the last message in it, Unix nanoseconds; 0: it held none
+	published int64 // publish time of its last message, Unix nanoseconds; 0: it had none
 }
 
 func (m *Metrics) reach(where map[int]reached, partition int, to reached) {
@@ -34,7 +34,7 @@ func (m *Metrics) reach(where map[int]reached, partition int, to reached) {
 	where[partition] = to
 }
 
-// leave forgets a partition that is owned elsewhere.
+// leave removes a partition that is now owned elsewhere.
 func (m *Metrics) leave(partition int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -51,7 +51,7 @@ func (m *Metrics) at(where map[int]reached, partition int) (reached, bool) {
 	return r, ok
 }
 
-// refuse says why a partition waits for a person; nil: it does not.
+// refuse records why a partition waits for an operator; nil: it does not wait.
 func refuse(refused *prometheus.GaugeVec, partition int, err error) {
 	p := strconv.Itoa(partition)
 	refused.DeletePartialMatch(map[string]string{"partition": p})
@@ -60,7 +60,7 @@ func refuse(refused *prometheus.GaugeVec, partition int, err error) {
 	}
 }
 
-// refusal is a reason as a metric label.
+// refusal maps an error to a metric label.
 func refusal(err error) string {
 	for _, r := range []struct {
 		class error
@@ -105,7 +105,7 @@ func (m *Metrics) retried(log *slog.Logger, o *outage) func(int, error) {
 			o.away(partition, err)
 			return
 		}
-		log.Warn("partition is written again", slog.Int("partition", partition), slog.Any("error", err))
+		log.Warn("writing the partition failed; retrying", slog.Int("partition", partition), slog.Any("error", err))
 	}
 }
 
@@ -129,7 +129,7 @@ func (m *Metrics) checkpointFailed(partition int) {
 
 const lagEvery = 5 * time.Second
 
-// measureLag keeps the lag of what is worked on here.
+// measureLag updates the lag metrics of the partitions owned here.
 func (n *node) measureLag(ctx context.Context) error {
 	ticker := time.NewTicker(lagEvery)
 	defer ticker.Stop()
@@ -153,7 +153,7 @@ func (n *node) measureLag(ctx context.Context) error {
 func (n *node) measureEvents(partition int, r reached) {
 	end, err := n.backend.Events.End(partition)
 	if err != nil {
-		return // the owner meets the same error
+		return // the owner gets the same error and reports it
 	}
 	seconds := 0.0
 	if end.Compare(r.at) > 0 && r.published > 0 {
@@ -175,8 +175,8 @@ func (n *node) measureBehind(topic eventlog.Topic, partition int, r reached, set
 
 const recountEvery = 10 * time.Second
 
-// watchPartitions ends the node when the number of partitions of events changes:
-// from then on a job set may be in another partition than its history.
+// watchPartitions stops the node when the number of partitions of events changes: from then on a job set's
+// messages may go to another partition than its history.
 func (n *node) watchPartitions(ctx context.Context) error {
 	ticker := time.NewTicker(recountEvery)
 	defer ticker.Stop()
@@ -189,7 +189,7 @@ func (n *node) watchPartitions(ctx context.Context) error {
 		}
 		switch has, err := n.backend.Recount(); {
 		case err != nil:
-			n.Log.Warn("partitions not counted", slog.Any("error", err))
+			n.Log.Warn("number of partitions not read", slog.Any("error", err))
 		case has != had:
 			return fmt.Errorf("%w: events had %d, now has %d; `refloatctl doctor` says what to do", evaluator.ErrRepartitioned, had, has)
 		}

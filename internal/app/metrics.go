@@ -16,8 +16,7 @@ import (
 	"github.com/refloat/refloat/internal/sink"
 )
 
-// Metrics is what an operator asks of a node: what was decided, how far behind
-// it is, how long a round takes, and what was ignored or parked.
+// Metrics holds what an operator asks of a node: decisions, lag, latencies, and what was ignored or parked.
 type Metrics struct {
 	registry   *prometheus.Registry
 	decisions  *prometheus.CounterVec
@@ -86,47 +85,47 @@ func NewMetrics(now func() time.Time) *Metrics {
 		health:     health{now: now},
 		registry:   prometheus.NewRegistry(),
 		decisions:  counter("decisions_total", "Decisions that were read back and committed.", "decision", "code", "shadow"),
-		notDecided: counter("not_decided_total", "Failed runs that were left alone, by reason.", "reason"),
-		parked:     counter("parked_total", "Messages and events that could not be used, by reason.", "reason"),
-		ignored:    counter("ignored_envelopes_total", "Messages of the decision log that were not accepted, by why.", "why"),
-		answered:   counter("answered_messages_total", "Input messages that committed envelopes answer.", "partition"),
-		readBack:   histogram("read_back_seconds", "From publishing an envelope to reading it back.", "partition"),
+		notDecided: counter("not_decided_total", "Failed runs that were not decided, by reason.", "reason"),
+		parked:     counter("parked_total", "Messages and events that could not be processed, by reason.", "reason"),
+		ignored:    counter("ignored_envelopes_total", "Messages of the decision log that were not accepted, by reason.", "why"),
+		answered:   counter("answered_messages_total", "Input messages covered by committed envelopes.", "partition"),
+		readBack:   histogram("read_back_seconds", "Time from publishing an envelope to reading it back.", "partition"),
 		live:       gauge("partition_live", "1 while this node owns the partition and decides.", "partition"),
 		losses:     counter("partition_phases_total", "Times a partition entered a phase of ownership.", "partition", "phase"),
 		rows:       counter("jobdb_rows_total", "Rows written to the job database.", "partition"),
-		ingest:     histogram("jobdb_transaction_seconds", "Loading, writing and committing one transaction.", "partition"),
-		eventTime:  gauge("jobdb_last_event_timestamp_seconds", "Publish time of the last message in the job database.", "partition"),
+		ingest:     histogram("jobdb_transaction_seconds", "Time to load, write and commit one transaction.", "partition"),
+		eventTime:  gauge("jobdb_last_event_timestamp_seconds", "Publish time of the last message written to the job database.", "partition"),
 		unusable: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "refloat_policy_generations_unusable_total", Help: "Policy generations that were passed over because they cannot be used.",
+			Name: "refloat_policy_generations_unusable_total", Help: "Policy generations that were skipped because they are unusable.",
 		}),
-		damage:      counter("damage_total", "Times that something on disk was found to be damaged: a log (the process stops), the state or the job database (both are set aside and made again).", "what"),
-		scrubbed:    counter("scrubbed_bytes_total", "Bytes on disk that the scrubber read and compared with their checksums.", "what"),
-		scrubEnd:    gauge("scrub_completed_timestamp_seconds", "When the scrubber last came to the end of everything that it reads; 0: not yet.", "what"),
-		since:       gauge("owner_since_timestamp_seconds", "When this process began to decide the partition; 0 while it does not.", "partition"),
+		damage:      counter("damage_total", "Damage found on disk: in a log (the process stops), the state or the job database (both are set aside and rebuilt).", "what"),
+		scrubbed:    counter("scrubbed_bytes_total", "Bytes on disk that the scrubber verified against their checksums.", "what"),
+		scrubEnd:    gauge("scrub_completed_timestamp_seconds", "When the scrubber last completed a round; 0: not yet.", "what"),
+		since:       gauge("owner_since_timestamp_seconds", "When this process became the owner of the partition; 0 while it is not.", "partition"),
 		generation:  gauge("policy_generation", "Policy generation in force.", "partition"),
-		refused:     gauge("refused", "1 while the partition waits for a person, by reason.", "partition", "reason"),
-		notWritten:  gauge("jobdb_refused", "1 while the partition is not written to the job database and waits for a person, by reason.", "partition", "reason"),
-		notMirrored: counter("armada_left_out_total", "Events and retries that could not be put into Armada's tables, by kind.", "kind"),
-		controlled:  counter("control_total", "What operators asked for on Armada's control-plane topic, by kind.", "kind"),
-		notFollowed: gauge("control_refused", "1 while a partition of Armada's control-plane topic is not followed and waits for a person, by reason.", "partition", "reason"),
-		lag:         gauge("lag_seconds", "Age of the oldest event that is not answered, by its place after the last answered one; 0 when none waits.", "partition"),
-		behind:      gauge("lag_messages", "Log entries of events after the last answered one. A batch is one entry.", "partition"),
-		commit:      histogram("commit_seconds", "From reading an envelope back to its state being durable.", "partition"),
-		ingestLag:   gauge("jobdb_lag_messages", "Log entries of decisions that are not in the job database.", "partition"),
+		refused:     gauge("refused", "1 while the partition is stopped until an operator acts, by reason.", "partition", "reason"),
+		notWritten:  gauge("jobdb_refused", "1 while the partition is not written to the job database until an operator acts, by reason.", "partition", "reason"),
+		notMirrored: counter("armada_left_out_total", "Events and retries that could not be written to Armada's tables, by kind.", "kind"),
+		controlled:  counter("control_total", "Operator requests applied from Armada's control-plane topic, by kind.", "kind"),
+		notFollowed: gauge("control_refused", "1 while a partition of Armada's control-plane topic is not followed until an operator acts, by reason.", "partition", "reason"),
+		lag:         gauge("lag_seconds", "Age of the oldest undecided event of the partition; 0 when there is none.", "partition"),
+		behind:      gauge("lag_messages", "Log entries of events after the last decided one. A batch is one entry.", "partition"),
+		commit:      histogram("commit_seconds", "Time from reading an envelope back to its state being durable.", "partition"),
+		ingestLag:   gauge("jobdb_lag_messages", "Log entries of decisions that are not yet in the job database.", "partition"),
 		ingests:     gauge("jobdb_partition_active", "1 while this process writes the partition to the job database.", "partition"),
-		retries:     counter("jobdb_retries_total", "Times that writing a partition was tried again.", "partition"),
-		away:        gauge("jobdb_unavailable", "1 while the job database cannot be written now and is tried again, by state.", "state"),
-		released:    counter("jobdb_released_messages_total", "Events that went to the job database without a decision, since none came in time.", "partition"),
+		retries:     counter("jobdb_retries_total", "Retries of writing a partition to the job database.", "partition"),
+		away:        gauge("jobdb_unavailable", "1 while the job database cannot be written and is retried, by state.", "state"),
+		released:    counter("jobdb_released_messages_total", "Events written to the job database without a decision, because none came within --release-after.", "partition"),
 		saved:       gauge("checkpoint_timestamp_seconds", "When the newest checkpoint was taken.", "partition"),
 		savedBytes:  gauge("checkpoint_bytes", "Size of the newest checkpoint.", "partition"),
 		notSaved:    counter("checkpoint_failures_total", "Checkpoints that could not be saved.", "partition"),
 		reached:     map[int]reached{},
 		written:     map[int]reached{},
 
-		followFailing: gauge("follow_armada_failing", "1 while the policies of the Armada that is followed cannot be read.", "armada"),
-		followRead:    gauge("follow_armada_last_read_timestamp_seconds", "When they were last read; 0: not since this process started.", "armada"),
-		followDefault: gauge("follow_armada_default_missing", "1 while the settings name a default policy that the Armada that is followed does not have.", "armada"),
-		followNot:     gauge("follow_armada_not_understood", "Policies and bindings there that cannot be used here.", "armada"),
+		followFailing: gauge("follow_armada_failing", "1 while the policies of the followed Armada cannot be read.", "armada"),
+		followRead:    gauge("follow_armada_last_read_timestamp_seconds", "When the followed Armada's policies were last read; 0: not since this process started.", "armada"),
+		followDefault: gauge("follow_armada_default_missing", "1 while the settings name a default policy that the followed Armada does not have.", "armada"),
+		followNot:     gauge("follow_armada_not_understood", "Policies and bindings of the followed Armada that cannot be used here.", "armada"),
 	}
 	m.registry.MustRegister(m.damage, m.scrubbed, m.scrubEnd, m.decisions, m.notDecided, m.parked, m.ignored, m.answered, m.readBack, m.live, m.losses,
 		m.rows, m.ingest, m.eventTime, m.unusable, m.since, m.generation, m.refused, m.notWritten, m.notMirrored, m.controlled, m.notFollowed, m.lag, m.behind, m.commit,
@@ -139,7 +138,7 @@ func NewMetrics(now func() time.Time) *Metrics {
 	return m
 }
 
-// owner are the hooks of one partition's owner.
+// owner returns the hooks of one partition's owner.
 func (m *Metrics) owner(partition int, now func() time.Time) evaluator.Hooks {
 	p := strconv.Itoa(partition)
 	for _, why := range chain.AllIgnored() {
@@ -189,7 +188,7 @@ func (m *Metrics) count(p string, r chain.Record) {
 	}
 }
 
-// ingester are the hooks of the ingester.
+// ingester returns the hooks of the ingester.
 func (m *Metrics) ingester(now func() time.Time) sink.Hooks {
 	return sink.Hooks{
 		Now: now,
@@ -205,8 +204,7 @@ func (m *Metrics) ingester(now func() time.Time) sink.Hooks {
 	}
 }
 
-// Handler serves /metrics, /healthz (the process works) and /readyz (it has
-// taken up its work, and can do it).
+// Handler serves /metrics, /healthz (the process runs) and /readyz (it has started its work and can do it).
 func (m *Metrics) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))

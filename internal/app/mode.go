@@ -18,10 +18,10 @@ import (
 	"github.com/refloat/refloat/internal/sink"
 )
 
-// IngestModes are the modes of an ingester, the default first.
+// IngestModes lists the modes of an ingester, the default first.
 func IngestModes() []string { return []string{"direct", "holdback", "passthrough", "observe"} }
 
-// CheckIngestMode says what is wrong with the name of a mode; empty is the default.
+// CheckIngestMode returns an error for an unknown mode; empty is the default.
 func CheckIngestMode(name string) error {
 	if name == "" || slices.Contains(IngestModes(), name) {
 		return nil
@@ -29,8 +29,7 @@ func CheckIngestMode(name string) error {
 	return fmt.Errorf("mode %q: give one of %s", name, strings.Join(IngestModes(), ", "))
 }
 
-// mirrorMode is what a mode of an ingester does to Armada's tables, and whether
-// they must be there for it.
+// mirrorMode returns what an ingester's mode does to Armada's tables, and whether it requires them.
 func mirrorMode(name string) (mode writer.Mode, must bool, err error) {
 	switch name {
 	case "", "direct":
@@ -43,8 +42,8 @@ func mirrorMode(name string) (mode writer.Mode, must bool, err error) {
 	return 0, false, CheckIngestMode(name)
 }
 
-// mirrors makes what writes Armada's tables beside ours, or nil: the job database
-// has none, or the mode leaves them alone.
+// mirrors returns the writer of Armada's tables for each partition, or nil if the job database has none or the
+// mode leaves them alone.
 func (n *node) mirrors(ctx context.Context, db JobDB) (func(partition int) sink.Mirror, error) {
 	if n.IngestMode == "observe" {
 		return nil, nil
@@ -58,7 +57,7 @@ func (n *node) mirrors(ctx context.Context, db JobDB) (func(partition int) sink.
 	} else if err != nil {
 		return nil, fmt.Errorf("mode %s writes Armada's scheduler database: %w", n.IngestMode, err)
 	}
-	n.Log.Info("Armada's tables are written", slog.String("mode", n.IngestMode))
+	n.Log.Info("writing Armada's tables", slog.String("mode", n.IngestMode))
 	copies := n.backend.Copies
 	if mode == writer.Passthrough {
 		copies = nil
@@ -67,23 +66,22 @@ func (n *node) mirrors(ctx context.Context, db JobDB) (func(partition int) sink.
 		return writer.New(writer.Config{Partition: partition, Mode: mode, NodeLabel: n.NodeLabel, Copies: copies, Hooks: writer.Hooks{
 			Parked: func(p int, at eventlog.Position, f schedulerdb.Finding) {
 				n.metrics.notMirrored.WithLabelValues(f.Kind.String()).Inc()
-				n.Log.Warn("left out of Armada's tables", slog.Int("partition", p), slog.String("message", at.String()), slog.Int("event", f.Event),
+				n.Log.Warn("not written to Armada's tables", slog.Int("partition", p), slog.String("message", at.String()), slog.Int("event", f.Event),
 					slog.String("kind", f.Kind.String()), slog.String("reason", f.Reason))
 			},
 			Untold: func(p int, err error) {
 				n.metrics.notMirrored.WithLabelValues("Untold").Inc()
-				n.Log.Warn("a decision is not copied to events", slog.Int("partition", p), slog.Any("error", err))
+				n.Log.Warn("decision not copied to events", slog.Int("partition", p), slog.Any("error", err))
 			},
 			Unable: func(p int, err error) {
 				n.metrics.notMirrored.WithLabelValues("Unable").Inc()
-				n.Log.Error("a retry is not put into Armada's tables", slog.Int("partition", p), slog.Any("error", err))
+				n.Log.Error("retry not written to Armada's tables", slog.Int("partition", p), slog.Any("error", err))
 			},
 		}})
 	}, nil
 }
 
-// lookForArmada is nil where a job database is also Armada's scheduler database, as
-// we know it.
+// lookForArmada returns nil if a job database is also an Armada scheduler database of a known version.
 func lookForArmada(ctx context.Context, db JobDB) (err error) {
 	tx, err := db.Begin(ctx, 0)
 	if err != nil {
@@ -97,8 +95,8 @@ func lookForArmada(ctx context.Context, db JobDB) (err error) {
 	return pgstore.Check(ctx, pg.Conn())
 }
 
-// copier publishes to events, in one go after another. What failed once begins
-// anew: its client may not take any more.
+// copier publishes to events, one batch at a time. It opens a new publisher after an error, since the old one may
+// be unusable.
 type copier struct {
 	open func() appender
 

@@ -21,56 +21,56 @@ import (
 	"github.com/refloat/refloat/internal/policy/policylog"
 )
 
-// Config says what a node does. Data (but for an ingester on Pulsar with a job
-// database elsewhere), Log and Now are required.
+// Config configures a node. Required are Log, Now and Data (except for an ingester on Pulsar with an external job
+// database).
 type Config struct {
 	Data     Dir
 	Pulsar   *Pulsar // nil: the logs are those of the data directory
-	Instance string  // name of this process, on Pulsar: differs from all others
+	Instance string  // unique name of this process, on Pulsar
 	JobDB    string  // URL; empty: SQLite in the data directory
-	// IngestMode is one of IngestModes; empty: the first. It matters where the job
-	// database is Armada's scheduler database, too.
+	// IngestMode is one of IngestModes; empty: the first. It applies if the job database is also Armada's
+	// scheduler database.
 	IngestMode string
 	NodeLabel  string // Armada's scheduling.nodeIdLabel; empty: its default
-	// ReleaseAfter is how old an event may get without a decision before it goes
-	// to the job database without one (PROTOCOL 13); 0: as old as it likes.
+	// ReleaseAfter is how long an event may wait for a decision before it is written to the job database without
+	// one (PROTOCOL 13); 0: forever.
 	ReleaseAfter time.Duration
-	// Checkpoints opens the shared storage for copies of the state; nil: there is none.
+	// Checkpoints opens the shared storage of checkpoints; nil: there is none.
 	Checkpoints     func(ctx context.Context) (checkpoint.Storage, error)
-	CheckpointEvery time.Duration // default a minute
-	// Semantics is the least version of the semantics to decide by; 0: the one that the
-	// decision log names (evaluator.Config).
+	CheckpointEvery time.Duration // default: one minute
+	// Semantics is the lowest version of the semantics to decide by; 0: the one that the decision log names
+	// (evaluator.Config).
 	Semantics uint32
-	// AcceptHistory and AcceptPartitions are the operator's word (evaluator.Config).
+	// AcceptHistory and AcceptPartitions are operator acknowledgements (evaluator.Config).
 	AcceptHistory        *eventlog.Position
 	AcceptPartitions     int
 	AcceptEmptyDecisions bool
-	Partitions           int    // of logs that are created; 0: as the feeds need, at least 1
+	Partitions           int    // of new logs; 0: as many as the feeds need, at least 1
 	Policies             string // policy file or directory to publish and watch; empty: none
 	Feeds                []string
-	Pace                 float64 // of the feeds; 0: at once
+	Pace                 float64 // of the feeds; 0: as fast as possible
 	Evaluate             bool
 	Ingest               bool
-	Listen               string // address of /metrics, /healthz, /readyz; empty: none
+	Listen               string // address of /metrics, /healthz and /readyz; empty: none
 	API                  API
-	Follow               *Follow // an Armada whose policies are ours; not with Policies
-	// ExitWhenDrained ends the node when the feeds are through and everything
-	// in the log is decided and in the job database.
+	Follow               *Follow // an Armada whose policies are used; not together with Policies
+	// ExitWhenDrained ends the node when the feeds are complete and everything in the log is decided and in the
+	// job database.
 	ExitWhenDrained bool
 	Progress        func(Status)
 	// ScrubRate is how many bytes a second the scrubber reads; 0: it does not run.
 	ScrubRate int64
-	// Fatal ends the process, where the state store cannot go on and nothing can be
-	// unwound any more. It must not return. nil: a panic.
+	// Fatal ends the process after an error of the state store that leaves no way to clean up. It must not return.
+	// nil: panic.
 	Fatal func(error)
 	Log   *slog.Logger
 	Now   func() time.Time
 }
 
-// Status is how far a node came, in messages of the feeds.
+// Status is the progress of the feeds, in messages.
 type Status struct{ Fed, Total int }
 
-// Run works until ctx ends, or until it is drained. It ends cleanly on both.
+// Run works until ctx ends or everything is drained. Both are a clean end.
 func Run(ctx context.Context, c Config) error { return diskAdvice(run(ctx, c)) }
 
 func run(ctx context.Context, c Config) error {
@@ -90,7 +90,7 @@ func run(ctx context.Context, c Config) error {
 		return err
 	}
 	if has := logs.Events.Partitions(); len(c.Feeds) > 0 && has < partitions {
-		return errors.Join(fmt.Errorf("the feeds need %d partitions, %s has %d: start with a new data directory", partitions, c.Data.Events(), has), logs.Close())
+		return errors.Join(fmt.Errorf("the feeds need %d partitions, %s has %d: use a new data directory", partitions, c.Data.Events(), has), logs.Close())
 	}
 	n.backend, n.feedLog = logs.Backend(), logs.Events
 	if c.Evaluate && c.Ingest {
@@ -99,8 +99,7 @@ func run(ctx context.Context, c Config) error {
 	return errors.Join(n.start(ctx), n.backend.Close())
 }
 
-// endedBefore: who is told to end before it began, or while it waits for the broker,
-// ends well.
+// endedBefore makes a shutdown clean if it comes before the start, or while waiting for the broker.
 func endedBefore(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return nil
@@ -114,17 +113,17 @@ type node struct {
 	feedLog  FeedLog
 	vault    *checkpoint.Vault // nil: no checkpoints
 	metrics  *Metrics
-	policies *policylog.Store // nil: we change none
+	policies *policylog.Store // nil: this node changes none
 	followed *policysync.Follower
 	inForce  inForce
 
 	stores       sync.Map                                // of *projection.Store, by partition
-	suspects     sync.Map                                // of errors: damage that the scrubber found, by partition
-	jobDBDamaged atomic.Pointer[context.CancelCauseFunc] // ends the ingester, to be begun anew
+	suspects     sync.Map                                // errors by partition: damage that the scrubber found
+	jobDBDamaged atomic.Pointer[context.CancelCauseFunc] // stops the ingester, which then starts anew
 	total        int
 }
 
-// start opens what is shared by all partitions.
+// start opens what all partitions share.
 func (n *node) start(ctx context.Context) error {
 	if n.Checkpoints != nil && n.Evaluate {
 		storage, err := n.Checkpoints(ctx)
@@ -138,7 +137,7 @@ func (n *node) start(ctx context.Context) error {
 	return n.run(ctx)
 }
 
-// partitions is how many a new log gets, and the messages of all feeds.
+// partitions returns the number of partitions of a new log, and the number of messages in all feeds.
 func (c Config) partitions() (partitions, messages int, err error) {
 	partitions = max(1, c.Partitions)
 	for _, file := range c.Feeds {
@@ -169,7 +168,7 @@ func (n *node) run(ctx context.Context) (err error) {
 		}
 		generation, err := PublishPolicies(ctx, n.policies, set, "files of "+n.Policies)
 		if errors.Is(err, context.Canceled) {
-			return nil // ended before it began
+			return nil // cancelled before it began
 		}
 		if err != nil {
 			return err
@@ -265,13 +264,12 @@ func (n *node) feed(ctx context.Context) error {
 			return err
 		}
 		before += seen
-		n.Log.Info("feed is through", slog.String("file", file), slog.Int("written", written), slog.Int("already_there", seen-written))
+		n.Log.Info("feed complete", slog.String("file", file), slog.Int("written", written), slog.Int("already_there", seen-written))
 	}
 	return nil
 }
 
-// awaitDrained returns when the feeds are through and the job database has
-// come to the end of the events.
+// awaitDrained returns when the feeds are complete and the job database has reached the end of the events.
 func (n *node) awaitDrained(ctx context.Context, fed <-chan struct{}) error {
 	select {
 	case <-fed:
@@ -296,7 +294,7 @@ func (n *node) awaitDrained(ctx context.Context, fed <-chan struct{}) error {
 func (n *node) drained(ctx context.Context) (bool, error) {
 	r, err := ReadJobDB(ctx, n.jobDB())
 	if err != nil {
-		return false, nil //nolint:nilerr // the ingester creates it in a moment, waits for it, or fails itself
+		return false, nil //nolint:nilerr // the ingester is about to create it, waits for it, or fails itself
 	}
 	defer r.Close()
 	places := map[int]eventlog.Position{}
@@ -308,7 +306,7 @@ func (n *node) drained(ctx context.Context) (bool, error) {
 		return err
 	})
 	if errors.Is(err, jobdb.ErrUnavailable) {
-		return false, nil // as the ingester says
+		return false, nil // the ingester reports the error
 	}
 	if err != nil {
 		return false, err
@@ -325,7 +323,7 @@ func (n *node) drained(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// pebbleLog passes on what Pebble says, as far as it is an error.
+// pebbleLog forwards Pebble's errors to the log.
 type pebbleLog struct {
 	log *slog.Logger
 	end func(error) // nil: panic
@@ -337,8 +335,8 @@ func (l pebbleLog) Errorf(format string, args ...any) {
 	l.log.Error("state store", slog.String("message", fmt.Sprintf(format, args...)))
 }
 
-// Fatalf is called by Pebble when it cannot go on; it must not return. Pebble
-// formats errors by %v and %s; their class is kept here.
+// Fatalf is called by Pebble when it cannot continue; it must not return. Pebble formats errors with %v and %s,
+// which drops their class; this keeps it.
 func (l pebbleLog) Fatalf(format string, args ...any) {
 	err := errors.New("state store: " + fmt.Sprintf(strings.ReplaceAll(format, "%w", "%v"), args...))
 	for _, a := range args {

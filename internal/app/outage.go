@@ -15,15 +15,14 @@ import (
 	"github.com/refloat/refloat/internal/sink"
 )
 
-// How long to wait before a job database is opened again: doubled from the first
-// to the last.
+// Delay before a job database is opened again: doubled from the first to the last.
 const (
 	firstOpenWait = 100 * time.Millisecond
 	lastOpenWait  = 10 * time.Second
 )
 
-// openForIngest opens the job database and looks which tables it has, and waits
-// for one that is away. What no waiting mends it returns.
+// openForIngest opens the job database and detects which tables it has. It waits while the database is
+// unavailable, and returns errors that retrying cannot cure.
 func (n *node) openForIngest(ctx context.Context, away *outage) (db JobDB, mirrors func(int) sink.Mirror, err error) {
 	for wait := firstOpenWait; ; wait = min(2*wait, lastOpenWait) {
 		if db, err = OpenJobDB(ctx, n.jobDB()); err == nil {
@@ -37,7 +36,7 @@ func (n *node) openForIngest(ctx context.Context, away *outage) (db JobDB, mirro
 			return nil, nil, ctx.Err()
 		}
 		if !errors.Is(err, jobdb.ErrUnavailable) && !errors.Is(err, pgstore.ErrUnavailable) {
-			return nil, nil, err // no waiting mends it
+			return nil, nil, err // retrying cannot cure it
 		}
 		away.away(opening, err)
 		again := time.NewTimer(wait)
@@ -49,11 +48,11 @@ func (n *node) openForIngest(ctx context.Context, away *outage) (db JobDB, mirro
 	}
 }
 
-// opening stands for the partition while there is no database yet.
+// opening stands for the partition while the database is not open yet.
 const opening = -1
 
-// outage says when the job database is away, once for each state that it is in,
-// and when it is back. All partitions meet the same, more or less.
+// outage logs when the job database becomes unavailable, once for each state, and when it is back. All partitions
+// see about the same.
 type outage struct {
 	gauge    *prometheus.GaugeVec
 	log      *slog.Logger
@@ -61,15 +60,15 @@ type outage struct {
 	postgres bool
 
 	mu    sync.Mutex
-	state map[int]string // by partition that waits for it
-	since time.Time      // when the first of them began to
+	state map[int]string // by waiting partition
+	since time.Time      // when the first of them began to wait
 }
 
 func (n *node) newOutage() *outage {
 	return &outage{gauge: n.metrics.away, log: n.Log, now: n.Now, postgres: isPostgres(n.jobDB()), state: map[int]string{}}
 }
 
-// away notes that a partition waits for the database.
+// away records that a partition waits for the database.
 func (o *outage) away(partition int, err error) {
 	state := "locked_or_full" // a file
 	if o.postgres {
@@ -88,12 +87,12 @@ func (o *outage) away(partition int, err error) {
 	o.state[partition] = state
 	o.gauge.WithLabelValues(state).Set(1)
 	if !known {
-		o.log.Warn("job database is not available: it is tried again until it is, and nothing is lost",
+		o.log.Warn("job database is unavailable; retrying, nothing is lost",
 			slog.String("state", state), slog.String("look_at", advice(state)), slog.Any("error", err))
 	}
 }
 
-// back notes that a partition is written again.
+// back records that a partition is written again.
 func (o *outage) back(partition int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -106,7 +105,7 @@ func (o *outage) back(partition int) {
 	}
 }
 
-// left notes that a partition is no longer written here, whether or not it waited.
+// left records that a partition is no longer written here, whether or not it waited.
 func (o *outage) left(partition int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -130,23 +129,23 @@ func (o *outage) holds(state string) bool {
 	return false
 }
 
-// advice is what a person looks at while a database is in a state.
+// advice returns what to check while a database is in a state.
 func advice(state string) string {
 	switch state {
 	case "unreachable":
-		return "does the server run, and do host, port and TLS settings of --job-db lead to it"
+		return "check that the server runs, and the host, port and TLS settings of --job-db"
 	case "starting":
-		return "the server starts, recovers or shuts down: its log"
+		return "the server is starting, recovering or shutting down: check its log"
 	case "read_only":
-		return "a standby, or default_transaction_read_only; with several hosts in --job-db give target_session_attrs=read-write"
+		return "the server is a standby, or default_transaction_read_only is set; with several hosts in --job-db, add target_session_attrs=read-write"
 	case "disk_full":
-		return "free or add disk space for the server"
+		return "free or add disk space on the server"
 	case "too_many_connections":
-		return "max_connections of the server, CONNECTION LIMIT of the role, and who holds them (pg_stat_activity)"
+		return "check max_connections of the server, CONNECTION LIMIT of the role, and who holds connections (pg_stat_activity)"
 	case "out_of_memory":
-		return "memory of the server, max_locks_per_transaction"
+		return "check the memory of the server, and max_locks_per_transaction"
 	case "locked", "locked_or_full":
-		return "who else writes it, and the disk; another ingester on the same partition is no harm"
+		return "check the disk, and which other process writes the file; another ingester on the same partition does no harm"
 	}
-	return "the server's log"
+	return "check the server's log"
 }

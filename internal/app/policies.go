@@ -13,8 +13,8 @@ import (
 	"github.com/refloat/refloat/internal/policy/policylog"
 )
 
-// ReadPolicies reads policy files, and the policy files of directories, as one
-// policy set. Its error is a policy.Problems where the files are at fault.
+// ReadPolicies reads policy files, and the policy files of directories, as one policy set. Its error is a
+// policy.Problems if the files are invalid.
 func ReadPolicies(paths ...string) (*policyfile.Set, error) {
 	files, err := PolicyFiles(paths...)
 	if err != nil {
@@ -51,13 +51,13 @@ func PolicyFiles(paths ...string) ([]policyfile.File, error) {
 	return all, nil
 }
 
-// OpenPolicyStore opens what changes a backend's policies.
+// OpenPolicyStore opens the store that changes a backend's policies.
 func OpenPolicyStore(b *Backend, now func() time.Time) (*policylog.Store, error) {
 	return policylog.OpenStore(b.Policies, b.AppendPolicies, now)
 }
 
-// PublishPolicies makes a policy set the newest generation, unless it is that
-// already; brakes stay on. It returns the generation that now holds it.
+// PublishPolicies publishes a policy set as the newest generation, unless it already is; overrides stay as they
+// are. It returns the generation that now holds the set.
 func PublishPolicies(ctx context.Context, store *policylog.Store, set *policyfile.Set, reason string) (uint64, error) {
 	author, _ := os.Hostname()
 	v, err := store.Do(ctx, policylog.Edit{
@@ -70,9 +70,8 @@ func PublishPolicies(ctx context.Context, store *policylog.Store, set *policyfil
 	return v.Number, nil
 }
 
-// WatchPolicies publishes a generation whenever the files of a directory
-// change, until ctx ends. Files that cannot be read leave in force what is; where a
-// generation cannot be published it is tried again, whatever the reason.
+// WatchPolicies publishes a generation whenever the files of a directory change, until ctx ends. If files are
+// invalid, the current generation stays in force; publishing is retried after any error.
 func WatchPolicies(ctx context.Context, store *policylog.Store, dir string, logger *slog.Logger) error {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
@@ -82,7 +81,7 @@ func WatchPolicies(ctx context.Context, store *policylog.Store, dir string, logg
 		complaint = err.Error()
 		return news
 	}
-	var current [32]byte // digest of what was published last
+	var current [32]byte // digest of the last published set
 	for {
 		select {
 		case <-ctx.Done():
@@ -92,7 +91,7 @@ func WatchPolicies(ctx context.Context, store *policylog.Store, dir string, logg
 		set, err := ReadPolicies(dir)
 		if err != nil {
 			if isNews(err) {
-				logger.Warn("policy files cannot be used; what is in force stays", slog.Any("error", err))
+				logger.Warn("policy files are invalid; the current generation stays in force", slog.Any("error", err))
 			}
 			continue
 		}
@@ -111,7 +110,7 @@ func WatchPolicies(ctx context.Context, store *policylog.Store, dir string, logg
 			return nil
 		default:
 			if isNews(err) {
-				logger.Warn("policies cannot be published now", slog.Any("error", err))
+				logger.Warn("policies not published; retrying", slog.Any("error", err))
 			}
 		}
 	}

@@ -10,15 +10,14 @@ import (
 	"github.com/refloat/refloat/internal/placement"
 )
 
-// Pulsar says which cluster and topics a node works on.
+// Pulsar names the cluster and the topics of a node.
 type Pulsar struct {
 	Cluster                     pulsarlog.Config
 	Events, Decisions, Policies string // topics, short or full names
-	Control                     string // Armada's control-plane topic, for an ingester; empty: it is not followed
+	Control                     string // Armada's control-plane topic, for an ingester; empty: not followed
 }
 
-// OpenPulsar opens the topics of a deployment. When ctx ends, nothing waits for the
-// broker any more.
+// OpenPulsar opens the topics of a deployment. When ctx ends, no call waits for the broker any more.
 func OpenPulsar(ctx context.Context, c Pulsar, instance string, log *slog.Logger) (*Backend, error) {
 	c.Cluster.Instance = instance
 	cluster, err := pulsarlog.Connect(ctx, c.Cluster)
@@ -78,13 +77,13 @@ func openTopics(cluster *pulsarlog.Cluster, c Pulsar, instance string, log *slog
 	return b, nil
 }
 
-// placedTopic is a topic whose partitions processes share.
+// placedTopic is a topic whose partitions several processes share.
 type placedTopic struct {
 	*pulsarlog.Topic
 	seat func(partition int) (Seat, error)
 }
 
-// Seat takes part in placing a partition.
+// Seat claims a partition.
 func (t placedTopic) Seat(partition int) (Seat, error) { return t.seat(partition) }
 
 var _ Seat = (*placement.Seat)(nil)

@@ -8,8 +8,8 @@ import (
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
 )
 
-// ReadPulsar opens the topics of a deployment as audits read them: to where they
-// end. They are open as long as the cluster is.
+// ReadPulsar opens the topics of a deployment for audits, up to their current ends. They stay open until the
+// cluster is closed.
 func ReadPulsar(cluster *pulsarlog.Cluster, c Pulsar) (audit.Logs, error) {
 	events, decisions, policies, err := openThree(cluster, c)
 	if err != nil {
@@ -19,7 +19,7 @@ func ReadPulsar(cluster *pulsarlog.Cluster, c Pulsar) (audit.Logs, error) {
 	return audit.Logs{Events: eventlog.ToEnd(ctx, events), Decisions: eventlog.ToEnd(ctx, decisions), Policies: eventlog.ToEnd(ctx, policies)}, nil
 }
 
-// ReadTopic opens one of them likewise.
+// ReadTopic opens a single topic in the same way.
 func ReadTopic(cluster *pulsarlog.Cluster, name string) (eventlog.Topic, error) {
 	topic, err := openOurs(cluster, name)
 	if err != nil {
@@ -40,16 +40,16 @@ func openThree(cluster *pulsarlog.Cluster, c Pulsar) (events, decisions, policie
 		return nil, nil, nil, err
 	}
 	if e, d := events.Partitions(), decisions.Partitions(); e != d {
-		return nil, nil, nil, fmt.Errorf("%s has %d partitions and %s has %d: they must be equal; `refloatctl doctor` says how to go on", c.Events, e, c.Decisions, d)
+		return nil, nil, nil, fmt.Errorf("%s has %d partitions and %s has %d: they must be equal; `refloatctl doctor` says what to do", c.Events, e, c.Decisions, d)
 	}
 	return events, decisions, policies, nil
 }
 
-// openOurs opens a topic that we make.
+// openOurs opens a topic that Refloat creates.
 func openOurs(cluster *pulsarlog.Cluster, name string) (*pulsarlog.Topic, error) {
 	topic, err := cluster.Open(name)
 	if err != nil {
-		return nil, fmt.Errorf("%w (`refloatctl topics create` makes it)", err)
+		return nil, fmt.Errorf("%w (create it with `refloatctl topics create`)", err)
 	}
 	return topic, nil
 }

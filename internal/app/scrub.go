@@ -23,24 +23,23 @@ import (
 // DefaultScrubRate is how many MiB a second the scrubber reads: 337 GiB a day.
 const DefaultScrubRate = 4.0
 
-// scrubPause is how long the scrubber rests between two rounds, and before the first.
+// scrubPause is the pause before each round of the scrubber.
 const scrubPause = time.Minute
 
-// scrubber reads what a process has on disk, slowly and for ever, and compares it
-// with its checksums: what nobody reads can be damaged for years, until it is
-// needed. It goes on where the last process stopped.
+// scrubber verifies what a process has on disk against its checksums, slowly and continuously: damage to data that
+// nobody reads would otherwise stay unnoticed until it is needed. It continues where the last process stopped.
 type scrubber struct {
 	*node
 	limit *rate.Limiter
-	done  map[string]string // by what is read: how far; kept in the data directory
+	done  map[string]string // progress by file set; kept in the data directory
 	kept  time.Time
 }
 
-// scrub runs until ctx ends, or until a log is damaged.
+// scrub runs until ctx ends, or until a log is found damaged.
 func (n *node) scrub(ctx context.Context) error {
 	s := &scrubber{node: n, limit: rate.NewLimiter(rate.Limit(n.ScrubRate), int(max(n.ScrubRate, 64<<10))), done: map[string]string{}}
 	if b, err := os.ReadFile(s.file()); err == nil {
-		_ = json.Unmarshal(b, &s.done) // where that is damaged, too, it begins anew
+		_ = json.Unmarshal(b, &s.done) // if the file is damaged, start over
 	}
 	n.Log.Info("scrubbing", slog.String("kept_in", s.file()), slog.Int64("bytes_per_second", n.ScrubRate))
 	for {
@@ -68,11 +67,11 @@ func (s *scrubber) file() string { return filepath.Join(string(s.Data), "scrub.j
 func (s *scrubber) keep() error {
 	b, err := json.Marshal(s.done)
 	if err == nil {
-		// On Pulsar the scrubber may be the first to write into the data directory.
+		// On Pulsar, the scrubber may be the first to write to the data directory.
 		err = errors.Join(os.MkdirAll(string(s.Data), 0o755), writeFile(s.file(), b))
 	}
 	if err != nil {
-		return fmt.Errorf("keep how far the scrubber came: %w", err)
+		return fmt.Errorf("save the scrubber's progress: %w", err)
 	}
 	return nil
 }
@@ -105,10 +104,10 @@ func (s *scrubber) completed(what string) {
 	s.metrics.scrubEnd.WithLabelValues(what).Set(float64(s.Now().UnixNano()) / 1e9)
 }
 
-// keepEvery is how often the scrubber writes down how far it came.
+// keepEvery is how often the scrubber saves its progress.
 const keepEvery = 30 * time.Second
 
-// read counts bytes, and waits as long as they should have taken.
+// read counts bytes, and waits to keep to the rate.
 func (s *scrubber) read(ctx context.Context, what string, n int) error {
 	if now := s.Now(); now.Sub(s.kept) > keepEvery {
 		s.kept = now
@@ -127,9 +126,8 @@ func (s *scrubber) read(ctx context.Context, what string, n int) error {
 	return nil
 }
 
-// logs reads the logs' messages as everybody reads them: each frame's place,
-// checksums and contents are compared. Damage in them ends the process, since
-// everything else follows from them.
+// logs reads the messages of the logs in the usual way, which verifies each frame's position, checksum and
+// content. Damage ends the process, since everything else is derived from the logs.
 func (s *scrubber) logs(ctx context.Context) error {
 	for _, l := range []struct {
 		name  string
@@ -167,7 +165,7 @@ func (s *scrubber) partition(ctx context.Context, key string, topic eventlog.Top
 			return s.logDamage(err)
 		}
 		if n == 0 {
-			delete(s.done, key) // the next round reads from the beginning
+			delete(s.done, key) // the next round starts at the beginning
 			return nil
 		}
 		size := 0
@@ -188,8 +186,8 @@ func (s *scrubber) logDamage(err error) error {
 	return err
 }
 
-// state reads the tables of a partition's state. A damaged one ends the life of
-// its owner, who sets it aside; others go on.
+// state reads the tables of a partition's state. If one is damaged, the partition's owner ends and sets the state
+// aside; other partitions continue.
 func (s *scrubber) state(ctx context.Context, partition int) error {
 	dir, key := s.Data.State(partition), "state/"+strconv.Itoa(partition)
 	tables, err := projection.Tables(dir)
@@ -203,7 +201,7 @@ func (s *scrubber) state(ctx context.Context, partition int) error {
 		err := s.table(ctx, filepath.Join(dir, table))
 		if errors.Is(err, projection.ErrCorrupt) {
 			s.inState(partition, err)
-		} else if err != nil && !errors.Is(err, fs.ErrNotExist) { // compacted meanwhile
+		} else if err != nil && !errors.Is(err, fs.ErrNotExist) { // compacted in the meantime
 			return err
 		}
 		s.done[key] = table
@@ -212,12 +210,12 @@ func (s *scrubber) state(ctx context.Context, partition int) error {
 	return nil
 }
 
-// tableSettles is for how long a table must not have changed before what cannot be
-// read in it is damage: until then it may still be being written.
+// tableSettles is how long a table must be unchanged before a read error in it is damage: until then it may still
+// be being written.
 const tableSettles = 3 * time.Second
 
-// table verifies one table. Pebble never changes a table that it has written, so one
-// that changes while it is read again and again is left to the next round.
+// table verifies one table. Pebble never changes a finished table, so one that keeps changing while it is read is
+// left to the next round.
 func (s *scrubber) table(ctx context.Context, path string) error {
 	for range 3 {
 		err := projection.CheckTable(path, func(n int) error { return s.read(ctx, damagedState, n) })
@@ -243,17 +241,16 @@ func (s *scrubber) table(ctx context.Context, path string) error {
 	return nil
 }
 
-// inState tells the partition's owner of damage in its state.
+// inState reports damage in its state to the partition's owner.
 func (s *scrubber) inState(partition int, damage error) {
-	s.Log.Warn("the scrubber found damage in the state", slog.Int("partition", partition), slog.Any("error", damage))
+	s.Log.Warn("scrubber found damage in the state", slog.Int("partition", partition), slog.Any("error", damage))
 	s.suspects.Store(partition, damage)
 	if store, ok := s.stores.Load(partition); ok {
 		store.(*projection.Store).NoteDamage(damage)
 	}
 }
 
-// jobs reads the pages of a job database in a file. Where one is damaged, the
-// ingester sets the file aside.
+// jobs reads the pages of a SQLite job database. If one is damaged, the ingester sets the file aside.
 func (s *scrubber) jobs(ctx context.Context, path string) error {
 	const key = "job_database"
 	from, _ := strconv.ParseInt(s.done[key], 10, 64)
@@ -268,7 +265,7 @@ func (s *scrubber) jobs(ctx context.Context, path string) error {
 		}
 		return nil
 	}
-	if errors.Is(err, fs.ErrNotExist) { // not yet, or set aside just now
+	if errors.Is(err, fs.ErrNotExist) { // not created yet, or just set aside
 		err = nil
 	}
 	if err == nil {

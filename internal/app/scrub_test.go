@@ -135,7 +135,7 @@ func TestScrubFolds(t *testing.T) {
 			path := damage(t, c.Data)
 			c.ScrubRate = 64 << 20
 			r := run(t, c)
-			r.until(t, "damage is found", func() bool { return strings.Contains(r.notes.all(), "it was set aside and is") })
+			r.until(t, "damage is found", func() bool { return strings.Contains(r.notes.all(), "set aside and rebuilt") })
 			r.end(t)
 			if len(found(t, path+".damaged-*")) == 0 {
 				t.Errorf("nothing stands beside %s", path)

@@ -1,4 +1,4 @@
-// Package apiflags has the flags of programs that serve policies and of their clients.
+// Package apiflags defines the flags of programs that serve the policy API, and of its clients.
 package apiflags
 
 import (
@@ -13,10 +13,10 @@ import (
 	"github.com/refloat/refloat/internal/app"
 )
 
-// Default is a free port of this machine; the data directory says which.
+// Default listens on a free port of the loopback interface; the data directory records which one.
 const Default = "127.0.0.1:0"
 
-// Serve are the flags of a process that serves policies.
+// Serve holds the flags of a process that serves the policy API.
 type Serve struct {
 	Listen          string
 	auth, cert, key string
@@ -27,21 +27,21 @@ type Serve struct {
 func BindServe(cmd *cobra.Command, listen string) *Serve {
 	f := &Serve{}
 	set := cmd.Flags()
-	about := "address where policies are served and changed, over gRPC and REST"
+	about := "listen address of the policy API (gRPC and REST)"
 	if listen == "" {
 		about += " (default: none)"
 	} else {
-		about += ": a free port, which the data directory names; '' for none"
+		about += " (default: a free port, recorded in the data directory; '' for none)"
 	}
 	set.StringVar(&f.Listen, "api", listen, about)
-	set.StringVar(&f.auth, "api-auth", "", "YAML file that says who may change policies; required where others than this machine reach --api")
-	set.StringVar(&f.cert, "api-tls-cert", "", "certificate of the API, PEM")
-	set.StringVar(&f.key, "api-tls-key", "", "key of the certificate, PEM")
-	set.BoolVar(&f.plaintext, "api-plaintext", false, "serve other machines without TLS: something in front of us has it")
+	set.StringVar(&f.auth, "api-auth", "", "YAML file with the users and permissions of the policy API; required if other machines can reach --api")
+	set.StringVar(&f.cert, "api-tls-cert", "", "TLS certificate of the policy API, PEM")
+	set.StringVar(&f.key, "api-tls-key", "", "private key of the TLS certificate, PEM")
+	set.BoolVar(&f.plaintext, "api-plaintext", false, "serve other machines without TLS, because a proxy in front terminates it")
 	return f
 }
 
-// API reads what the flags name. Its errors are the command line's fault.
+// API loads the files that the flags name. Its errors are usage errors.
 func (f *Serve) API(ctx context.Context) (app.API, error) {
 	a := app.API{Listen: f.Listen}
 	if f.Listen == "" {
@@ -54,7 +54,7 @@ func (f *Serve) API(ctx context.Context) (app.API, error) {
 		}
 	}
 	if (f.cert == "") != (f.key == "") {
-		return a, errors.New("--api-tls-cert and --api-tls-key go together")
+		return a, errors.New("--api-tls-cert and --api-tls-key: give both or neither")
 	}
 	if f.cert != "" {
 		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
@@ -66,9 +66,9 @@ func (f *Serve) API(ctx context.Context) (app.API, error) {
 	if !api.OnLoopback(f.Listen) {
 		switch {
 		case a.Auth == nil:
-			return a, fmt.Errorf("--api %s: other machines reach it, and could change policies: say who may with --api-auth FILE, or listen on 127.0.0.1", f.Listen)
+			return a, fmt.Errorf("--api %s: other machines could reach this address and change policies: set permissions with --api-auth FILE, or listen on 127.0.0.1", f.Listen)
 		case a.TLS == nil && !f.plaintext:
-			return a, fmt.Errorf("--api %s: passwords and tokens would cross the network in the clear: give --api-tls-cert and --api-tls-key, or --api-plaintext where something in front of us has TLS", f.Listen)
+			return a, fmt.Errorf("--api %s: passwords and tokens would cross the network unencrypted: give --api-tls-cert and --api-tls-key, or --api-plaintext if a proxy in front terminates TLS", f.Listen)
 		}
 	}
 	return a, nil

@@ -15,8 +15,8 @@ import (
 	"github.com/refloat/refloat/internal/suggest"
 )
 
-// readAuth reads who may do what. No error of it shows what stands in the file
-// beyond the names of fields, users and tokens.
+// readAuth reads users and permissions. Its errors name fields, users and tokens, and never repeat any other
+// content of the file.
 func readAuth(ctx context.Context, file string) (*api.Auth, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -25,12 +25,12 @@ func readAuth(ctx context.Context, file string) (*api.Auth, error) {
 	var root yaml.Node
 	if err := yaml.Unmarshal(text, &root); err != nil {
 		if at := (*yaml.LoadError)(nil); errors.As(err, &at) {
-			return nil, fmt.Errorf("line %d: not YAML", at.Mark.Line)
+			return nil, fmt.Errorf("line %d: invalid YAML", at.Mark.Line)
 		}
 		return nil, errors.New("not YAML")
 	}
 	if len(root.Content) == 0 {
-		return nil, errors.New("it is empty: give basic, tokens or oidc")
+		return nil, errors.New("the file is empty: give basic, tokens or oidc")
 	}
 	if err := fits(root.Content[0], "", reflect.TypeFor[api.Auth]()); err != nil {
 		return nil, err
@@ -41,22 +41,22 @@ func readAuth(ctx context.Context, file string) (*api.Auth, error) {
 	}
 	b, err := json.Marshal(doc)
 	if err != nil {
-		return nil, errors.New("not a mapping of fields")
+		return nil, errors.New("want a mapping of fields")
 	}
 	a := &api.Auth{}
 	if json.Unmarshal(b, a) != nil {
-		return nil, errors.New("not a mapping of fields")
+		return nil, errors.New("want a mapping of fields")
 	}
 	return a, a.Check(ctx)
 }
 
-// fits says where a node is not what a type wants, by the names of its JSON.
+// fits reports where a node does not fit a type, by the type's JSON names.
 func fits(n *yaml.Node, path string, t reflect.Type) error {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	wrong := func(want string) error {
-		return fmt.Errorf("line %d: %s: give %s", n.Line, strings.TrimPrefix(path, "."), want)
+		return fmt.Errorf("line %d: %s: want %s", n.Line, strings.TrimPrefix(path, "."), want)
 	}
 	switch t.Kind() {
 	case reflect.String:
@@ -82,7 +82,7 @@ func fits(n *yaml.Node, path string, t reflect.Type) error {
 	}
 }
 
-// fieldsFit is fits for a mapping: a map, whose names are free, or a struct.
+// fieldsFit does the work of fits for a mapping: a map, whose keys are free, or a struct.
 func fieldsFit(n *yaml.Node, path string, t reflect.Type) error {
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -92,7 +92,7 @@ func fieldsFit(n *yaml.Node, path string, t reflect.Type) error {
 		case key.ShortTag() != "!!str":
 			return fmt.Errorf("line %d: %s: put the name in quotes", key.Line, at)
 		case seen[key.Value]:
-			return fmt.Errorf("line %d: %s: is there twice", key.Line, at)
+			return fmt.Errorf("line %d: %s: duplicate field", key.Line, at)
 		}
 		seen[key.Value] = true
 		next, names := t, []string(nil)
@@ -111,7 +111,7 @@ func fieldsFit(n *yaml.Node, path string, t reflect.Type) error {
 		}
 		if next == t {
 			fix := suggest.Fix(key.Value, names, "use one of "+strings.Join(names, ", "))
-			return fmt.Errorf("line %d: %s: no such field: %s", key.Line, at, fix)
+			return fmt.Errorf("line %d: %s: unknown field: %s", key.Line, at, fix)
 		}
 		if err := fits(value, at, next); err != nil {
 			return err

@@ -37,18 +37,18 @@ func TestFollowFlags(t *testing.T) { // not parallel: it sets the environment
 	}
 	token, password, empty := file("token", "abc\n"), file("password", "p:w\n"), file("empty", "\n")
 	for _, c := range [][2]string{
-		{"--follow-armada armada", "give HOST:PORT"},
-		{"--follow-armada :50051", "give HOST:PORT"},
-		{"--follow-armada a:1 --follow-armada-every 10ms", "1s or more"},
+		{"--follow-armada armada", "want HOST:PORT"},
+		{"--follow-armada :50051", "want HOST:PORT"},
+		{"--follow-armada a:1 --follow-armada-every 10ms", "at least 1s"},
 		{"--follow-armada a:1 --follow-armada-user ann", "no password"},
-		{"--follow-armada a:1 --follow-armada-user ann --follow-armada-token-file " + token, "give one of them"},
-		{"--follow-armada a:1 --follow-armada-password-file " + password, "--follow-armada-user too"},
+		{"--follow-armada a:1 --follow-armada-user ann --follow-armada-token-file " + token, "give only one of them"},
+		{"--follow-armada a:1 --follow-armada-password-file " + password, "needs --follow-armada-user"},
 		{"--follow-armada a:1 --follow-armada-token-file " + empty, "is empty"},
 		{"--follow-armada a:1 --follow-armada-token-file " + dir + "/nowhere", "no such file"},
 		{"--follow-armada a:1 --follow-armada-ca " + token, "no certificate"},
-		{"--follow-armada a:1 --follow-armada-plaintext --follow-armada-ca " + token, "give one of them"},
-		{"--follow-armada-plaintext", "--follow-armada HOST:PORT too"},
-		{"--follow-armada-token-file " + token, "--follow-armada HOST:PORT too"},
+		{"--follow-armada a:1 --follow-armada-plaintext --follow-armada-ca " + token, "give only one of them"},
+		{"--follow-armada-plaintext", "need --follow-armada HOST:PORT"},
+		{"--follow-armada-token-file " + token, "need --follow-armada HOST:PORT"},
 	} {
 		args, want := c[0], c[1]
 		if _, err := source(t, "", strings.Fields(args)...); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "abc") {

@@ -21,15 +21,15 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// flags are those of a program, and what they make.
+// flags holds a program's flags and the configuration built from them.
 type flags struct {
 	config app.Config
-	usage  bool // what goes wrong is the command line's fault
+	usage  bool // the error is a usage error
 
 	pulsar  *pulsarflags.Flags
 	data    string
 	history string
-	api     *apiflags.Serve // nil: it serves no policies
+	api     *apiflags.Serve // nil: the program serves no policy API
 	control string
 	scrub   float64
 	follow  *apiflags.Follow
@@ -46,32 +46,32 @@ With --pulsar, on the topics of an Apache Pulsar cluster, sharing the partitions
 with all processes of the same kind. Without it, on the logs in a data directory.
 
 Every flag can also be set by the environment (REFLOAT_DATA for --data) and by
-a YAML file (--config); flags win over the environment, and that over the file.`,
+a YAML file (--config); flags take precedence over the environment, and the environment over the file.`,
 	}
 	c, set := &f.config, cmd.Flags()
 	f.pulsar = pulsarflags.Bind(cmd)
 	set.StringVar(&f.data, "data", "", "data directory; an evaluator on Pulsar keeps its state there")
 	set.StringVar(&c.Listen, "listen", "", "address for /metrics, /healthz and /readyz (default: none)")
-	set.Float64Var(&f.scrub, "scrub-rate", app.DefaultScrubRate, "MiB a second of local files that are read in the background and compared with their checksums; 0: none")
-	set.StringVar(&c.Instance, "instance", "", "name of this process on Pulsar, different from all others and best the same after a restart (default: host name and process id)")
+	set.Float64Var(&f.scrub, "scrub-rate", app.DefaultScrubRate, "background verification of local files against their checksums, in MiB a second; 0: off")
+	set.StringVar(&c.Instance, "instance", "", "name of this process on Pulsar: unique, and best stable across restarts (default: host name and process id)")
 	if c.Evaluate {
 		f.api = apiflags.BindServe(cmd, "")
 		f.follow = apiflags.BindFollow(cmd)
-		set.StringVar(&c.Policies, "policies", "", "policy file, or directory of policy files, read again when it changes")
-		set.StringVar(&f.checkpoints, "checkpoints", "", "where to keep copies of the state for other machines: file:///dir or s3://bucket?prefix=… (default: none)")
-		set.DurationVar(&c.CheckpointEvery, "checkpoint-every", 0, "how often to take one (default 1m)")
-		set.StringVar(&f.history, "accept-history-from", "", "where events do not reach back to the end of the decision log, or to the beginning of a state that was lost: go on at `beginning` (of what is there) or after a position L:E:B")
-		set.BoolVar(&c.AcceptEmptyDecisions, "accept-empty-decisions", false, "begin a decision log although it cannot be shown that it was always empty")
+		set.StringVar(&c.Policies, "policies", "", "policy file, or directory of policy files; changes are published")
+		set.StringVar(&f.checkpoints, "checkpoints", "", "shared storage for checkpoints of the state: file:///dir or s3://bucket?prefix=… (default: none)")
+		set.DurationVar(&c.CheckpointEvery, "checkpoint-every", 0, "how often to take a checkpoint (default 1m)")
+		set.StringVar(&f.history, "accept-history-from", "", "operator acknowledgement that events were trimmed before they were decided, or that the state was lost: continue at the `beginning` of what is left, or after position L:E:B")
+		set.BoolVar(&c.AcceptEmptyDecisions, "accept-empty-decisions", false, "operator acknowledgement: start a new decision log although an older one may have been deleted")
 		set.Uint32Var(&c.Semantics, "semantics", 0, app.SemanticsUsage)
-		set.IntVar(&c.AcceptPartitions, "accept-partitions", 0, "go on although events now has this number of partitions")
+		set.IntVar(&c.AcceptPartitions, "accept-partitions", 0, "operator acknowledgement: continue although events now has this number of partitions")
 	}
 	if c.Ingest {
 		set.StringVar(&c.JobDB, "job-db", "", "job database: sqlite:///path or postgres://… (default: SQLite in the data directory)")
 		settings.Secret(cmd, "job-db")
-		set.StringVar(&c.IngestMode, "mode", app.IngestModes()[0], "what to write where the job database is Armada's scheduler database: holdback (for an unmodified Armada), direct (for a scheduler that honours retry_after), passthrough (what Armada's own ingester writes) or observe (only our tables)")
-		set.StringVar(&f.control, "control-plane", "control-plane", "Armada's control-plane topic (executor settings, jobs cancelled or preempted by executor or queue), followed where the job database is Armada's and the mode is not observe; empty: it is left to others")
+		set.StringVar(&c.IngestMode, "mode", app.IngestModes()[0], "what to write if the job database is Armada's scheduler database: holdback (for an unmodified Armada), direct (for a scheduler that honours retry_after), passthrough (what Armada's own ingester writes) or observe (only Refloat's tables)")
+		set.StringVar(&f.control, "control-plane", "control-plane", "Armada's control-plane topic (executor settings, jobs cancelled or preempted by executor or queue), applied if the job database is Armada's and the mode is not observe; empty: another process applies it")
 		set.StringVar(&c.NodeLabel, "node-id-label", "", "Armada's scheduling.nodeIdLabel (default kubernetes.io/hostname)")
-		set.DurationVar(&c.ReleaseAfter, "release-after", 0, "how old an event may get without a decision before it goes to the job database without one (default: it waits)")
+		set.DurationVar(&c.ReleaseAfter, "release-after", 0, "how long an event may wait for a decision before it is written to the job database without one (default: forever)")
 	}
 	settings.Bind(cmd)
 	version.Add(cmd)
@@ -98,7 +98,7 @@ a YAML file (--config); flags win over the environment, and that over the file.`
 	return cmd
 }
 
-// complete checks the flags and fills in what follows from them.
+// complete checks the flags and derives the rest of the configuration from them.
 func (f *flags) complete() error {
 	c := &f.config
 	c.Data = app.Dir(f.data)
@@ -122,7 +122,7 @@ func (f *flags) complete() error {
 		return fmt.Errorf("--semantics: %w", err)
 	}
 	if f.scrub < 0 {
-		return fmt.Errorf("--scrub-rate %v: give MiB a second, or 0 to read nothing", f.scrub)
+		return fmt.Errorf("--scrub-rate %v: want MiB a second, or 0 to switch verification off", f.scrub)
 	}
 	c.ScrubRate = int64(f.scrub * (1 << 20))
 	var err error
@@ -153,7 +153,7 @@ func parseHistory(s string) (*eventlog.Position, error) {
 	}
 	at, err := eventlog.ParsePosition(s)
 	if err != nil || strings.HasPrefix(s, "-") {
-		return nil, fmt.Errorf("--accept-history-from %q: give `beginning` or a position as 12:345:6", s)
+		return nil, fmt.Errorf("--accept-history-from %q: want `beginning` or a position such as 12:345:6", s)
 	}
 	return &at, nil
 }

@@ -1,5 +1,4 @@
-// Package program has what evaluator and ingester share in main: flags, settings,
-// signals and the exit code.
+// Package program is the shared main of evaluator and ingester: flags, settings, signals and the exit code.
 package program
 
 import (
@@ -15,15 +14,14 @@ import (
 	"github.com/refloat/refloat/internal/app"
 )
 
-// The exit codes, as refloatctl's.
+// Exit codes, the same as refloatctl's.
 const (
 	exitFine        = 0
 	exitUsage       = 2
 	exitEnvironment = 3
 )
 
-// Main runs a node with the roles that role switches on, until a signal ends
-// it, and returns the exit code.
+// Main runs a node with the roles that role enables, until a signal stops it, and returns the exit code.
 func Main(name, short string, role func(*app.Config)) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -112,13 +112,13 @@ func TestMistakes(t *testing.T) {
 		{"password in the admin URL", at + "--pulsar-admin http://me:s3cret@h", "--pulsar-admin holds a user name or a password"},
 		{"tenant with namespace", at + "--pulsar-tenant a/b", `--pulsar-tenant "a/b": want a plain name`},
 		{"no namespace", at + "--pulsar-namespace=", `--pulsar-namespace "": want a plain name`},
-		{"two identities", at + "--pulsar-token s3cret --pulsar-token-file FILE", "--pulsar-token and --pulsar-token-file each say who we are"},
+		{"two identities", at + "--pulsar-token s3cret --pulsar-token-file FILE", "--pulsar-token and --pulsar-token-file: give only one way to authenticate"},
 		{"no such token file", at + "--pulsar-token-file FILE-too", "--pulsar-token-file: open "},
-		{"certificate without key", "--pulsar pulsar+ssl://h:1 --pulsar-tls-cert FILE", "--pulsar-tls-cert and --pulsar-tls-key belong together"},
-		{"certificate without TLS", at + "--pulsar-tls-cert FILE --pulsar-tls-key FILE", "--pulsar-tls-cert is for TLS"},
-		{"trust without TLS", at + "--pulsar-tls-ca FILE", "--pulsar is without TLS"},
+		{"certificate without key", "--pulsar pulsar+ssl://h:1 --pulsar-tls-cert FILE", "--pulsar-tls-cert and --pulsar-tls-key: give both"},
+		{"certificate without TLS", at + "--pulsar-tls-cert FILE --pulsar-tls-key FILE", "--pulsar-tls-cert needs TLS"},
+		{"trust without TLS", at + "--pulsar-tls-ca FILE", "--pulsar does not use TLS"},
 		{"no such certificates", "--pulsar pulsar+ssl://h:1 --pulsar-tls-ca FILE-too", "--pulsar-tls-ca: open "},
-		{"half of OAuth2", at + "--pulsar-oauth2-issuer https://i", "OAuth2 takes --pulsar-oauth2-issuer URL and --pulsar-oauth2-key-file FILE"},
+		{"half of OAuth2", at + "--pulsar-oauth2-issuer https://i", "OAuth2 needs both --pulsar-oauth2-issuer URL and --pulsar-oauth2-key-file FILE"},
 		{"no such key file", at + "--pulsar-oauth2-issuer https://i --pulsar-oauth2-key-file FILE-too", "--pulsar-oauth2-key-file: open "},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -23,29 +23,29 @@ const (
 	flagPrint  = "print-config"
 )
 
-// ErrPrinted says that the configuration was printed, as asked, and nothing more is to be done.
+// ErrPrinted reports that the configuration was printed, as requested, and that nothing is left to do.
 var ErrPrinted = errors.New("configuration printed")
 
 // Bind adds --config and --print-config to a command.
 func Bind(cmd *cobra.Command) {
-	cmd.Flags().String(flagConfig, "", "YAML file with settings, named as the flags")
+	cmd.Flags().String(flagConfig, "", "YAML file with settings, named like the flags")
 	cmd.Flags().Bool(flagPrint, false, "print the settings in force and where each comes from, and exit")
 }
 
-// Secret says that the values of these flags of a command are never printed.
+// Secret marks flags of a command whose values are never printed.
 func Secret(cmd *cobra.Command, names ...string) {
 	for _, name := range names {
 		if err := cmd.Flags().SetAnnotation(name, secret, nil); err != nil {
-			panic(err) // no such flag: a mistake in our own code
+			panic(err) // unknown flag: a bug in this program
 		}
 	}
 }
 
-// secret is the annotation of flags that Secret was called for.
+// secret is the annotation of flags that Secret marked.
 const secret = "refloat-secret"
 
-// Load sets each flag that the command line left out from the environment or
-// the file. It returns ErrPrinted after --print-config.
+// Load sets each flag that the command line omits from the environment or the file. It returns ErrPrinted after
+// --print-config.
 func Load(cmd *cobra.Command) error {
 	flags := cmd.Flags()
 	source := map[string]string{}
@@ -89,7 +89,7 @@ func loadFile(flags *pflag.FlagSet, file string, source map[string]string) error
 	}
 	root := doc.Content[0]
 	if root.Kind != yaml.MappingNode {
-		return fmt.Errorf("%s:%d:%d: settings are `name: value` lines", file, root.Line, root.Column)
+		return fmt.Errorf("%s:%d:%d: want `name: value` lines", file, root.Line, root.Column)
 	}
 	var errs []error
 	seen := map[string]bool{}
@@ -102,7 +102,7 @@ func loadFile(flags *pflag.FlagSet, file string, source map[string]string) error
 			continue
 		}
 		if seen[f.Name] || value.Kind != yaml.ScalarNode && value.Kind != yaml.SequenceNode {
-			errs = append(errs, fmt.Errorf("%s: %s: give it once, with a value or a list of values", at, key.Value))
+			errs = append(errs, fmt.Errorf("%s: %s: want it once, with a value or a list of values", at, key.Value))
 			continue
 		}
 		seen[f.Name] = true
@@ -119,7 +119,7 @@ func loadFile(flags *pflag.FlagSet, file string, source map[string]string) error
 	return errors.Join(errs...)
 }
 
-// scalars are the values of a scalar or of a list, for flags that repeat.
+// scalars returns the values of a scalar, or of a list for flags that repeat.
 func scalars(n *yaml.Node) []string {
 	if n.Kind != yaml.SequenceNode {
 		return []string{n.Value}
@@ -150,7 +150,7 @@ func printAll(w io.Writer, flags *pflag.FlagSet, source map[string]string) error
 			return err
 		}
 		if hidden, ok := hide(f); ok {
-			// A comment, so that what is printed can still be read.
+			// Commented out, so that the output can be read back as a settings file.
 			name, value = "# "+name, hidden
 		}
 		if _, err := fmt.Fprintf(w, "%s: %s # %s\n", name, value, from); err != nil {
@@ -160,8 +160,8 @@ func printAll(w io.Writer, flags *pflag.FlagSet, source map[string]string) error
 	return nil
 }
 
-// hide says what stands for the value of a flag that holds a secret: one that
-// Secret was called for, or an address with a password in it.
+// hide returns what is printed in place of a secret: the value of a flag that Secret marked, or a URL with a
+// password.
 func hide(f *pflag.Flag) (string, bool) {
 	value := f.Value.String()
 	if _, ok := f.Annotations[secret]; ok || strings.Contains(strings.ToLower(value), "password=") {
@@ -176,7 +176,7 @@ func hide(f *pflag.Flag) (string, bool) {
 	return scheme + "://" + user + ":(secret)" + rest[at:], true
 }
 
-// printed is a value as the settings file takes it.
+// printed formats a value as the settings file takes it.
 func printed(v pflag.Value) (string, error) {
 	node := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: v.String()}
 	if list, ok := v.(pflag.SliceValue); ok {

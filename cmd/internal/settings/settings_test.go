@@ -130,12 +130,12 @@ func TestMistakes(t *testing.T) {
 		{"unknown key", "data: x\ndtaa: y\n", []string{`settings.yaml:2:1: unknown setting "dtaa"`}},
 		{"two mistakes", "dtaa: y\npartitions: many\n", []string{`settings.yaml:1:1: unknown setting "dtaa"`, `settings.yaml:2:1: partitions: `, `"many"`}},
 		{"indented", "  exit-when-drained: maybe\n", []string{`settings.yaml:1:3: exit-when-drained: `}},
-		{"a list", "- data\n", []string{"settings.yaml:1:1: settings are `name: value` lines"}},
+		{"a list", "- data\n", []string{"settings.yaml:1:1: want `name: value` lines"}},
 		{"no YAML", "data: [\n", []string{"settings.yaml: yaml: line 2"}},
 		{"config in the config", "config: x\n", []string{`settings.yaml:1:1: unknown setting "config"`}},
 		{"print-config in the config", "print-config: true\n", []string{`unknown setting "print-config"`}},
-		{"a key twice", "data: x\npartitions: 1\ndata: y\n", []string{`settings.yaml:3:1: data: give it once`}},
-		{"a mapping", "data: {x: y}\n", []string{`settings.yaml:1:1: data: give it once, with a value`}},
+		{"a key twice", "data: x\npartitions: 1\ndata: y\n", []string{`settings.yaml:3:1: data: want it once`}},
+		{"a mapping", "data: {x: y}\n", []string{`settings.yaml:1:1: data: want it once, with a value`}},
 		{"underscores", "exit_when_drained: true\n", []string{`unknown setting "exit_when_drained"`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -13,11 +13,11 @@ import (
 	"github.com/refloat/refloat/internal/chain"
 )
 
-// Set by the linker (see Makefile): the version, and the commit where the go
-// command cannot know it, as in an image that is built without .git.
+// Set by the linker (see Makefile). The commit is needed where the go command cannot know it, as in an image built
+// without .git.
 var version, commit string
 
-// Add gives a program's root command the flag --version and the subcommand.
+// Add adds the flag --version and the subcommand to a program's root command.
 func Add(root *cobra.Command) {
 	root.Version = text(debug.ReadBuildInfo())
 	root.AddCommand(&cobra.Command{
@@ -29,7 +29,7 @@ func Add(root *cobra.Command) {
 	})
 }
 
-// text is a version such as v1.2.0 (commit 0123456789ab, go1.26.8, semantics 1).
+// text formats a version such as v1.2.0 (commit 0123456789ab, go1.26.8, semantics 1).
 func text(info *debug.BuildInfo, known bool) string {
 	name, revision, modified := version, commit, ""
 	if known {
