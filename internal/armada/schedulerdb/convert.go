@@ -142,17 +142,17 @@ func (s *sequence) request(ev *pb.Event) ([]Op, error) {
 	case *pb.Event_ReprioritiseJob:
 		return one(&SetPriority{
 			JobID: e.ReprioritiseJob.GetJobId(), Queue: s.Queue, JobSet: s.JobSetName,
-			Priority: int64(e.ReprioritiseJob.GetPriority()), User: s.UserId,
+			Priority: int64(e.ReprioritiseJob.GetPriority()), User: s.user(),
 		})
 	case *pb.Event_ReprioritiseJobSet:
 		return one(&SetSetPriority{
 			Queue: s.Queue, JobSet: s.JobSetName,
-			Priority: int64(e.ReprioritiseJobSet.GetPriority()), User: s.UserId,
+			Priority: int64(e.ReprioritiseJobSet.GetPriority()), User: s.user(),
 		})
 	case *pb.Event_CancelJob:
 		return one(&RequestCancel{
 			JobID: e.CancelJob.GetJobId(), Queue: s.Queue, JobSet: s.JobSetName,
-			User: s.UserId, Reason: cancelReason(e.CancelJob.GetReason()),
+			User: s.user(), Reason: cancelReason(e.CancelJob.GetReason()),
 		})
 	case *pb.Event_CancelJobSet:
 		states := e.CancelJobSet.GetStates()
@@ -161,12 +161,12 @@ func (s *sequence) request(ev *pb.Event) ([]Op, error) {
 			Queue: s.Queue, JobSet: s.JobSetName,
 			Queued: all || slices.Contains(states, pb.JobState_QUEUED),
 			Leased: all || slices.Contains(states, pb.JobState_PENDING) || slices.Contains(states, pb.JobState_RUNNING),
-			User:   s.UserId, Reason: cancelReason(e.CancelJobSet.GetReason()),
+			User:   s.user(), Reason: cancelReason(e.CancelJobSet.GetReason()),
 		})
 	case *pb.Event_JobPreemptionRequested:
 		return one(&RequestPreemption{
 			JobID: e.JobPreemptionRequested.GetJobId(), Queue: s.Queue, JobSet: s.JobSetName,
-			User: s.UserId, Reason: preemptReason(s.UserId, e.JobPreemptionRequested.GetReason()),
+			User: s.user(), Reason: preemptReason(s.user(), e.JobPreemptionRequested.GetReason()),
 		})
 	}
 	return nil, nil
@@ -181,11 +181,17 @@ func cancelReason(reason string) string {
 }
 
 func preemptReason(user, reason string) string {
-	if reason == "" {
+	switch {
+	case user == "":
+		return reason
+	case reason == "":
 		return "Preempted by " + user
 	}
 	return "Preempted by " + user + " - " + reason
 }
+
+// user is who asked, as Armada writes it; empty if nobody is named.
+func (s *sequence) user() string { return strings.TrimSpace(s.UserId) }
 
 func (s *sequence) leased(e *pb.JobRunLeased) ([]Op, error) {
 	if e.GetPodRequirementsOverlay() == nil {

@@ -63,6 +63,49 @@ func message(t testing.TB, events ...*pb.Event) *eventlog.Message {
 
 func at(seconds int64) time.Time { return time.Unix(seconds, 0).UTC() }
 
+// TestWhoAsked: users are trimmed, and a preemption that names nobody has its reason alone.
+func TestWhoAsked(t *testing.T) {
+	t.Parallel()
+	for user, want := range map[string][2]string{
+		" \tzoe ": {"zoe", "Preempted by zoe - drain"},
+		"zoe":     {"zoe", "Preempted by zoe - drain"},
+		" ":       {"", "drain"},
+		"":        {"", "drain"},
+	} {
+		payload, err := proto.Marshal(&pb.EventSequence{Queue: "q", JobSetName: "s", UserId: user, Events: []*pb.Event{
+			event(t, `cancel_job {job_id: "j"}`), event(t, `cancel_job_set {}`), event(t, `reprioritise_job {job_id: "j"}`),
+			event(t, `reprioritise_job_set {}`), event(t, `job_preemption_requested {job_id: "j" reason: "drain"}`),
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		effects, findings := schedulerdb.NewConverter().Convert(&eventlog.Message{Payload: payload})
+		if len(effects) != 5 || findings != nil {
+			t.Fatalf("%d effects, findings %v", len(effects), findings)
+		}
+		for _, e := range effects {
+			var got string
+			switch o := e.Op.(type) {
+			case *schedulerdb.RequestCancel:
+				got = o.User
+			case *schedulerdb.RequestSetCancel:
+				got = o.User
+			case *schedulerdb.SetPriority:
+				got = o.User
+			case *schedulerdb.SetSetPriority:
+				got = o.User
+			case *schedulerdb.RequestPreemption:
+				if got = o.User; o.Reason != want[1] {
+					t.Errorf("user %q: the reason is %q, want %q", user, o.Reason, want[1])
+				}
+			}
+			if got != want[0] {
+				t.Errorf("%T of user %q: %q, want %q", e.Op, user, got, want[0])
+			}
+		}
+	}
+}
+
 // TestConvert has the events that the recordings do not, and their corners.
 func TestConvert(t *testing.T) {
 	t.Parallel()

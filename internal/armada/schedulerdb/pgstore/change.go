@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -47,6 +48,17 @@ type jobChange struct {
 	priority    *schedulerdb.SetPriority
 	queue, set  string // what cancel and priority are for
 	conditional bool   // there is one
+}
+
+// askCancel keeps who asked first, and why.
+func (j *jobChange) askCancel(o *schedulerdb.RequestCancel) {
+	if j.cancel == nil {
+		j.cancel = o
+		return
+	}
+	first := *j.cancel
+	first.User, first.Reason = cmp.Or(first.User, o.User), cmp.Or(first.Reason, o.Reason)
+	j.cancel = &first
 }
 
 func (j *jobChange) terminated() bool { return j.cancelled || j.succeeded || j.failed }
@@ -110,7 +122,7 @@ func (c *changes) add(op schedulerdb.Op) bool {
 	case *schedulerdb.SetPriority:
 		return c.condition(o.JobID, o.Queue, o.JobSet, func(j *jobChange) { j.priority = o })
 	case *schedulerdb.RequestCancel:
-		return c.condition(o.JobID, o.Queue, o.JobSet, func(j *jobChange) { j.cancel = o })
+		return c.condition(o.JobID, o.Queue, o.JobSet, func(j *jobChange) { j.askCancel(o) })
 	case *schedulerdb.CancelJob:
 		c.cancelJob(o)
 	case *schedulerdb.RequestPreemption:

@@ -31,6 +31,11 @@ type modelJob struct {
 
 func (j *modelJob) over() bool { return j.Cancelled || j.Succeeded || j.Failed }
 
+// asked keeps who asked first for a cancellation, and why.
+func (j *modelJob) asked(user, reason string) {
+	j.CancelUser, j.CancelReason = cmp.Or(j.CancelUser, user), cmp.Or(j.CancelReason, reason)
+}
+
 type modelRun struct {
 	ID, Job, Queue, Set                               string
 	Pending, Running, Preempted                       string
@@ -65,7 +70,8 @@ func (m *model) apply(op schedulerdb.Op) {
 		m.inSet(o.Queue, o.JobSet, func(j *modelJob) {
 			queued := j.Queued || slices.Contains(o.AsQueued, j.ID)
 			if queued && o.Queued || !queued && o.Leased {
-				j.CancelBySet, j.CancelUser, j.CancelReason = true, o.User, o.Reason
+				j.CancelBySet = true
+				j.asked(o.User, o.Reason)
 			}
 		})
 	case *schedulerdb.RequestPreemption:
@@ -143,7 +149,8 @@ func (m *model) jobOp(op schedulerdb.Op) {
 	case *schedulerdb.RequestCancel:
 		m.job(o.JobID, func(j *modelJob) {
 			if j.Queue == o.Queue && j.Set == o.JobSet && !j.over() {
-				j.CancelRequested, j.CancelUser, j.CancelReason = true, o.User, o.Reason
+				j.CancelRequested = true
+				j.asked(o.User, o.Reason)
 			}
 		})
 	}

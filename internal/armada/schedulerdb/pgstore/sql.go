@@ -8,8 +8,9 @@ const setPrioritySQL = `
 UPDATE jobs SET priority = $3, reprioritise_user = $4
 WHERE queue = $1 AND job_set = $2 AND NOT terminated`
 
+// setCancelSQL, like all that asks for a cancellation, keeps who asked first, and why.
 const setCancelSQL = `
-UPDATE jobs SET cancel_by_jobset_requested = true, cancel_user = $5, cancel_reason = $6
+UPDATE jobs SET cancel_by_jobset_requested = true, cancel_user = COALESCE(cancel_user, $5), cancel_reason = COALESCE(cancel_reason, $6)
 WHERE queue = $1 AND job_set = $2 AND NOT terminated AND CASE WHEN queued OR job_id = ANY($7::text[]) THEN $3::boolean ELSE $4::boolean END`
 
 // preemptSQL leaves out runs that end in this batch before they are asked for.
@@ -73,8 +74,8 @@ UPDATE jobs SET
     succeeded = jobs.succeeded OR p.succeeded,
     failed = jobs.failed OR p.failed,
     cancel_requested = jobs.cancel_requested OR p.asked AND ` + hit + `,
-    cancel_user = CASE WHEN p.asked AND ` + hit + ` THEN p.cancel_user ELSE jobs.cancel_user END,
-    cancel_reason = CASE WHEN p.asked AND ` + hit + ` THEN p.cancel_reason ELSE jobs.cancel_reason END,
+    cancel_user = CASE WHEN p.asked AND ` + hit + ` THEN COALESCE(jobs.cancel_user, p.cancel_user) ELSE jobs.cancel_user END,
+    cancel_reason = CASE WHEN p.asked AND ` + hit + ` THEN COALESCE(jobs.cancel_reason, p.cancel_reason) ELSE jobs.cancel_reason END,
     priority = CASE WHEN ` + hit + ` THEN COALESCE(p.priority, jobs.priority) ELSE jobs.priority END,
     reprioritise_user = CASE WHEN p.priority IS NOT NULL AND ` + hit + ` THEN p.reprioritise_user ELSE jobs.reprioritise_user END
 FROM unnest($1::text[], $2::bool[], $3::int[], $4::bytea[], $5::int[], $6::bool[], $7::text[], $8::bool[], $9::bool[],

@@ -35,9 +35,9 @@ func (w *Writer) applySet(ctx context.Context, op schedulerdb.Op) error {
 	var err error
 	switch o := op.(type) {
 	case *schedulerdb.SetSetPriority:
-		_, err = w.tx.Exec(ctx, setPrioritySQL, o.Queue, o.JobSet, o.Priority, o.User)
+		_, err = w.tx.Exec(ctx, setPrioritySQL, o.Queue, o.JobSet, o.Priority, userOrNull(o.User))
 	case *schedulerdb.RequestSetCancel:
-		_, err = w.tx.Exec(ctx, setCancelSQL, o.Queue, o.JobSet, o.Queued, o.Leased, o.User, o.Reason, o.AsQueued)
+		_, err = w.tx.Exec(ctx, setCancelSQL, o.Queue, o.JobSet, o.Queued, o.Leased, userOrNull(o.User), o.Reason, o.AsQueued)
 	}
 	return w.failed("write a job set", err)
 }
@@ -96,7 +96,7 @@ func (c *changes) runStatements(b *pgx.Batch) {
 			column(ps, func(p *preemptChange) string { return p.JobID }),
 			column(ps, func(p *preemptChange) string { return p.Queue }),
 			column(ps, func(p *preemptChange) string { return p.JobSet }),
-			column(ps, func(p *preemptChange) string { return p.User }),
+			column(ps, func(p *preemptChange) *string { return userOrNull(p.User) }),
 			column(ps, func(p *preemptChange) string { return p.Reason }),
 			column(ps, func(p *preemptChange) int { return p.number }),
 			endedID, column(ended, func(r *runChange) int { return r.firstEnd }),
@@ -214,7 +214,7 @@ func jobColumns(jobs []*jobChange) []any {
 			if j.cancel == nil {
 				return nil
 			}
-			return &j.cancel.User
+			return userOrNull(j.cancel.User)
 		}),
 		column(jobs, func(j *jobChange) *string {
 			if j.cancel == nil {
@@ -235,7 +235,7 @@ func jobColumns(jobs []*jobChange) []any {
 			if j.priority == nil {
 				return nil
 			}
-			return &j.priority.User
+			return userOrNull(j.priority.User)
 		}),
 	}
 }
@@ -296,7 +296,7 @@ func (c *changes) newRunStatement(b *pgx.Batch) {
 		is(func(r *runChange) bool { return r.attempted }),
 		is(func(r *runChange) bool { return r.preemption != nil }),
 		asked(func(o *schedulerdb.RequestPreemption) *string { return &o.Reason }),
-		asked(func(o *schedulerdb.RequestPreemption) *string { return &o.User }),
+		asked(func(o *schedulerdb.RequestPreemption) *string { return userOrNull(o.User) }),
 	)
 }
 
