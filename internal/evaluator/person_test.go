@@ -157,6 +157,60 @@ func TestAcceptHistory(t *testing.T) {
 	}
 }
 
+// nothingLeft is events of which nothing is left. As Pulsar does, it tells from where its next
+// message will be, but not where its last one was.
+type nothingLeft struct {
+	eventlog.Topic                   // holds nothing
+	begin          eventlog.Position // everything up to here is gone
+}
+
+func (e nothingLeft) Beginning(int) (eventlog.Position, error) { return e.begin, nil }
+
+func (e nothingLeft) Open(p int, after eventlog.Position) (eventlog.Reader, error) {
+	if after != eventlog.Start && after.Compare(e.begin) < 0 {
+		return nil, eventlog.ErrTrimmed
+	}
+	return e.Topic.Open(p, eventlog.Start)
+}
+
+// TestAcceptEmptied: events that are all gone can be accepted as those of which some are
+// left, whether the next one has been published yet or not.
+func TestAcceptEmptied(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	h := someHistory(t, 10)
+	w.publish(h.YAML())
+	w.append(h.Messages)
+	m := w.start("state", evaluator.Config{})
+	if err := m.drain(); err != nil {
+		t.Fatal(err)
+	}
+	end, err := w.events.End(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := nothingLeft{w.openLog("emptied"), eventlog.Position{Ledger: end.Ledger + 1, Entry: -1, Batch: -1}}
+	claims := w.claims()
+	err = m.owned(gone, evaluator.Config{})
+	if !errors.Is(err, evaluator.ErrHistory) || !strings.Contains(err.Error(), "--accept-history-from") {
+		t.Fatalf("%v, want ErrHistory with what to do", err)
+	}
+	if n := w.claims(); n != claims {
+		t.Fatal("refused, but claimed")
+	}
+	from := eventlog.Start
+	for _, c := range []evaluator.Config{{AcceptHistory: &from, AcceptedBy: "olga"}, {}} { // it is said once
+		// drain measures against what was there.
+		if err := m.owned(gone, c); !errors.Is(err, errStuck) || !m.owner.Drained() || m.owner.Place().Chain.InTo != gone.begin {
+			t.Fatalf("%+v: at %v, %v, want an owner at %v", c, m.owner.Place().Chain.InTo, err, gone.begin)
+		}
+		if got := w.acceptances(); !slices.Equal(got, []string{"olga"}) {
+			t.Fatalf("the chain says that %q accepted", got)
+		}
+	}
+	m.stop()
+}
+
 // records are those of the accepted envelopes.
 func (w *world) records() (all []chain.Record) {
 	w.t.Helper()

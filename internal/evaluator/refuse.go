@@ -9,17 +9,21 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// mustHold returns an error if a log ends before the state's position: the state follows
-// from durable messages, so the log has lost them, or is a different one.
+// mustHold returns an error if a log does not reach the state's position: the state follows
+// from durable messages, so the log has lost its end, or is a different one. (What it has
+// lost of its beginning, even if that was everything, is for mayClaim to judge.)
 func (o *Owner) mustHold(place follow.Place) error {
 	for _, l := range []struct {
 		name  string
 		topic eventlog.Topic
 		at    eventlog.Position
 	}{{"events", o.cfg.Events, place.Chain.InTo}, {"decisions", o.cfg.Decisions, place.Decisions}} {
-		end, err := l.topic.End(o.cfg.Partition)
+		if l.at == eventlog.Start {
+			continue
+		}
+		end, err := eventlog.Reach(l.topic, o.cfg.Partition)
 		if err != nil {
-			return fmt.Errorf("find the end of %s: %w", l.name, err)
+			return fmt.Errorf("find how far %s reach: %w", l.name, err)
 		}
 		if end.Compare(l.at) < 0 {
 			return fmt.Errorf("%w: the state of partition %d follows from %s up to %v, the log ends at %v", chain.ErrMissing, o.cfg.Partition, l.name, l.at, end)

@@ -157,7 +157,7 @@ type Topic interface {
 	// just before that message.
 	Open(p int, after Position) (Reader, error)
 	// End returns the position of the last durable message of partition p, or
-	// Start if it is empty.
+	// Start if it holds none, even if it once did ([Reach]).
 	End(p int) (Position, error)
 	// Beginning returns the earliest position that Open accepts: Start if no message
 	// ever preceded the first one held, else the position of the last message no longer

@@ -1,6 +1,8 @@
 package eventlog_test
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -20,6 +22,40 @@ func TestPositionText(t *testing.T) {
 	for _, s := range []string{"", "1", "1:2", "1:2:3:4", "1:2:x", "+1:2:3", "01:2:3", "1:2:3 ", " 1:2:3", "1:2:2147483648", "1::3", "-:1:2"} {
 		if p, err := eventlog.ParsePosition(s); err == nil {
 			t.Errorf("%q is read as %v", s, p)
+		}
+	}
+}
+
+// ends is a topic of which only its ends are known.
+type ends struct {
+	eventlog.Topic
+	end, begin       eventlog.Position
+	endErr, beginErr error
+}
+
+func (e ends) End(int) (eventlog.Position, error)       { return e.end, e.endErr }
+func (e ends) Beginning(int) (eventlog.Position, error) { return e.begin, e.beginErr }
+
+// TestReach: a topic reaches its end, or what was deleted of it if it holds nothing. It is
+// not taken to reach anything if it cannot tell.
+func TestReach(t *testing.T) {
+	t.Parallel()
+	away := fmt.Errorf("%w: no connection", eventlog.ErrTransient)
+	at, begin := eventlog.Position{Ledger: 3, Entry: 4}, eventlog.Position{Ledger: 7, Entry: -1, Batch: -1}
+	for name, tt := range map[string]struct {
+		ends
+		want eventlog.Position
+		err  error
+	}{
+		"messages":        {ends: ends{end: at, begin: eventlog.Start}, want: at},
+		"new":             {ends: ends{end: eventlog.Start, begin: eventlog.Start}, want: eventlog.Start},
+		"emptied":         {ends: ends{end: eventlog.Start, begin: begin}, want: begin},
+		"cannot tell":     {ends: ends{end: eventlog.Start, beginErr: errors.New("no admin API")}, want: eventlog.Start},
+		"cannot tell now": {ends: ends{end: eventlog.Start, beginErr: away}, err: eventlog.ErrTransient},
+		"away":            {ends: ends{endErr: away}, err: eventlog.ErrTransient},
+	} {
+		if got, err := eventlog.Reach(tt.ends, 0); got != tt.want || !errors.Is(err, tt.err) {
+			t.Errorf("%s: %v, %v; want %v, %v", name, got, err, tt.want, tt.err)
 		}
 	}
 }

@@ -61,7 +61,7 @@ func (t *memTopic) Beginning(p int) (eventlog.Position, error) {
 func (t *memTopic) End(p int) (eventlog.Position, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if ms := t.parts[p].messages; len(ms) > 0 {
+	if ms := t.parts[p].messages; len(ms) > t.parts[p].trimmed {
 		return ms[len(ms)-1].Position, nil
 	}
 	return eventlog.Start, nil

@@ -136,6 +136,36 @@ func TestRunRetries(t *testing.T) {
 	})
 }
 
+// TestAllEventsGone: rows whose events are all gone are continued once the chain says that
+// what is gone was accepted, even if nothing has been published since.
+func TestAllEventsGone(t *testing.T) {
+	t.Parallel()
+	events, decisions, store := newTopic(1), newTopic(1), newMemStore()
+	c := newChain(t, decisions, 0)
+	say(events, c, 1, "submit j")
+	reopen := func() *sink.Writer {
+		w, err := sink.New(sink.Config{Events: events, Decisions: decisions, DB: store})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	drain(t, reopen(), 1)
+	events.trim(0, 1)
+	drain(t, reopen(), 1)
+	begin, err := events.Beginning(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.claim(2)
+	c.answer(begin, 0, &chain.HistoryAccepted{By: "olga"})
+	drain(t, reopen(), 1)
+	if at := store.places[0].Events; at != begin {
+		t.Errorf("the rows reach %v, want %v", at, begin)
+	}
+	drain(t, reopen(), 1) // and again from there
+}
+
 // TestMissing: logs that end before what the rows follow from, and records that
 // answer nothing, stop the writer.
 func TestMissing(t *testing.T) {

@@ -220,8 +220,8 @@ func (w *Writer) begin(ctx context.Context, p *part) error {
 	return nil
 }
 
-// mustHold returns an error if a log ends before the position of the rows: they follow
-// from durable messages, so the log has lost them, or is a different one.
+// mustHold returns an error if a log does not reach the position of the rows: they follow
+// from durable messages, so the log has lost its end, or is a different one.
 func (w *Writer) mustHold(p *part) error {
 	for _, l := range []struct {
 		name  string
@@ -231,9 +231,12 @@ func (w *Writer) mustHold(p *part) error {
 		if l.topic == w.cfg.Events && l.at.Compare(p.origin) <= 0 {
 			continue // another ingester took that in, so it may have been deleted since
 		}
-		end, err := l.topic.End(p.number)
+		if l.at == eventlog.Start {
+			continue
+		}
+		end, err := eventlog.Reach(l.topic, p.number)
 		if err != nil {
-			return fmt.Errorf("find the end of %s: %w", l.name, err)
+			return fmt.Errorf("find how far %s reach: %w", l.name, err)
 		}
 		if end.Compare(l.at) < 0 {
 			return fmt.Errorf("%w: the job database follows from %s up to %v, the log ends at %v", chain.ErrMissing, l.name, l.at, end)

@@ -83,7 +83,7 @@ func (t *topic) End(p int) (eventlog.Position, error) {
 	if held := t.parts[p].held; len(held) > 0 {
 		return held[len(held)-1].Position, nil
 	}
-	return t.parts[p].trimmed, nil
+	return eventlog.Start, nil // as Pulsar says of a log that was emptied
 }
 
 func (t *topic) Beginning(p int) (eventlog.Position, error) {
