@@ -12,5 +12,5 @@
 // service.go serves reads and brakes.go overrides; change.go handles every change;
 // armada.go is Armada's service, and armadajson.go its REST form; fixed.go protects
 // resources that another source owns; auth.go authenticates and authorizes; server.go
-// serves it all on one port.
+// serves it all on one port, and admit.go bounds what a request costs before it is decoded.
 package api

@@ -103,8 +103,8 @@ func planted() []bug {
 		{"TestSignIn", "expired tokens are good", []patch{{
 			"api/auth.go", "&oidc.Config{ClientID: a.OIDC.Audience}", "&oidc.Config{ClientID: a.OIDC.Audience, SkipExpiryCheck: true}",
 		}}},
-		{"TestSignIn", "a body is read before it is known who asks", []patch{{
-			"api/server.go", "	if err == nil {\n		err = f.fit(w, r)\n	}\n	if err == nil {", "	err = f.fit(w, r)\n	if err == nil {",
+		{"TestSignIn", "a body is decoded before it is known who asks", []patch{{
+			"api/server.go", "	if err == nil {\n		err = f.serve(&c, rest, w, r)", "	{\n		err = f.serve(&c, rest, w, r)",
 		}}},
 		{"TestProviderAway", "the provider is asked for every key that somebody invents", []patch{{
 			"api/auth.go", "	case s.limit.Allow():", "	case true:",

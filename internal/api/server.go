@@ -1,12 +1,10 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -52,11 +50,14 @@ func Handler(s *Service, log *slog.Logger) (http.Handler, error) {
 		return nil, fmt.Errorf("serve the API: %w", err)
 	}
 	f := &front{service: s, log: log, rpc: rpc, ours: ours, armadas: armadas, sameOrigin: http.NewCrossOriginProtection()}
+	for g := range groups {
+		f.slots[g] = make(chan struct{}, g.atOnce())
+	}
 	return f, nil
 }
 
 // front is what every request comes through: nothing of a body is read before it is
-// known who asks.
+// known who asks, and that they may; nothing is decoded before it is measured.
 type front struct {
 	service    *Service
 	log        *slog.Logger
@@ -64,21 +65,25 @@ type front struct {
 	ours       *runtime.ServeMux // REST
 	armadas    *runtime.ServeMux // REST as Armada writes it
 	sameOrigin *http.CrossOriginProtection
+	slots      [groups]chan struct{} // of requests that are being served
 }
 
 // ServeHTTP implements http.Handler.
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	who, err := f.service.Auth.Who(metadata.NewIncomingContext(r.Context(), metadata.Pairs(
 		"authorization", r.Header.Get("Authorization"), userHeader, r.Header.Get(userHeader))))
+	c := callOf(r)
 	if err == nil {
 		r = r.WithContext(context.WithValue(r.Context(), admitted{}, who))
+		err = c.allows(f.service.Auth, who)
 	}
-	if r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {
+	if isRPC(r) {
+		if err == nil {
+			err = f.serve(&c, f.rpc, w, r)
+		}
 		if err != nil {
 			refuseRPC(w, err)
-			return
 		}
-		f.rpc.ServeHTTP(w, r)
 		return
 	}
 	rest := f.ours
@@ -86,14 +91,37 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		rest = f.armadas
 	}
 	if err == nil {
-		err = f.fit(w, r)
+		err = f.fit(r)
 	}
 	if err == nil {
-		err = serve(f.log, rest, w, r)
+		err = f.serve(&c, rest, w, r)
 	}
 	if err != nil {
 		runtime.DefaultHTTPErrorHandler(r.Context(), rest, &runtime.JSONPb{}, w, r, err)
 	}
+}
+
+// serve reads the body and serves the request, with few others of its group. Only large
+// bodies are waited for in the group: who sends a small one slowly keeps nobody out.
+func (f *front) serve(c *call, h http.Handler, w http.ResponseWriter, r *http.Request) (err error) {
+	if c.group != bulk {
+		if err := c.read(w, r); err != nil {
+			return err
+		}
+	}
+	leave, err := f.enter(r.Context(), c.group)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if c.group == bulk {
+		if err := c.read(w, r); err != nil {
+			return err
+		}
+	}
+	defer caught(f.log, r.URL.Path, &err)
+	h.ServeHTTP(w, r)
+	return nil
 }
 
 // refuseRPC answers a gRPC request that is not let in: with trailers only.
@@ -106,12 +134,12 @@ func refuseRPC(w http.ResponseWriter, err error) {
 	w.WriteHeader(http.StatusOK)
 }
 
-// maxValues bounds the values in a JSON body, which take a hundred times their
-// length once they are read.
-const maxValues = 4 << 20
+// maxValues bounds the values of a request, which take up to two hundred bytes each
+// once they are decoded.
+const maxValues = 1 << 20
 
-// fit refuses a REST request that no client of ours makes, and reads its body.
-func (f *front) fit(w http.ResponseWriter, r *http.Request) error {
+// fit refuses a REST request that no client of ours makes.
+func (f *front) fit(r *http.Request) error {
 	host := r.Host
 	if _, _, err := net.SplitHostPort(host); err != nil {
 		host = net.JoinHostPort(strings.Trim(host, "[]"), "80")
@@ -135,16 +163,6 @@ func (f *front) fit(w http.ResponseWriter, r *http.Request) error {
 	if !utf8.ValidString(r.URL.Path) {
 		return status.Error(codes.InvalidArgument, "path: not UTF-8")
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequestBytes))
-	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
-		return &runtime.HTTPStatusError{HTTPStatus: http.StatusRequestEntityTooLarge, Err: status.Errorf(codes.InvalidArgument, "body: larger than %d MiB", maxRequestBytes>>20)}
-	} else if err != nil {
-		return status.Error(codes.Canceled, "body: not read to its end")
-	}
-	if bytes.Count(body, []byte(",")) > maxValues {
-		return status.Errorf(codes.InvalidArgument, "body: more than %d values", maxValues)
-	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
 	return nil
 }
 
@@ -156,12 +174,6 @@ func notRouted(ctx context.Context, mux *runtime.ServeMux, m runtime.Marshaler, 
 		return
 	}
 	runtime.DefaultRoutingErrorHandler(ctx, mux, m, w, r, code)
-}
-
-func serve(log *slog.Logger, h http.Handler, w http.ResponseWriter, r *http.Request) (err error) {
-	defer caught(log, r.URL.Path, &err)
-	h.ServeHTTP(w, r)
-	return nil
 }
 
 // caught turns a panic into an error: one bad request must not end the process.
@@ -180,7 +192,7 @@ func Server(h http.Handler, config *tls.Config) *http.Server {
 	p.SetHTTP1(true)
 	p.SetHTTP2(true)
 	p.SetUnencryptedHTTP2(config == nil)
-	return &http.Server{Handler: h, Protocols: &p, TLSConfig: config, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 5 * time.Minute}
+	return &http.Server{Handler: h, Protocols: &p, TLSConfig: config, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: time.Minute, WriteTimeout: 2 * time.Minute, IdleTimeout: 5 * time.Minute}
 }
 
 // OnLoopback says whether only this machine can reach an address.

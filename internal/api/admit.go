@@ -1,0 +1,266 @@
+package api
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+)
+
+// call is what is known of a request before its body is read.
+type call struct {
+	name   string
+	group  group
+	verbs  []Verb                         // it needs one of them at least; none: whoever signs in may make it
+	bytes  int                            // of the body, uncompressed
+	values int                            // in the body: decoded, a value takes a hundred times its two bytes
+	input  protoreflect.MessageDescriptor // of a gRPC request; nil: REST, or no such method
+}
+
+// group is a kind of requests that are served side by side.
+type group int
+
+const (
+	reads group = iota
+	changes
+	bulk      // changes with large bodies
+	overrides // kill, pause and resume: nothing else delays them
+	groups
+)
+
+// atOnce is how many requests of a group are served at once.
+func (g group) atOnce() int {
+	if g == bulk {
+		return 2
+	}
+	return 16
+}
+
+// callOf tells the request by its path and method.
+func callOf(r *http.Request) call {
+	if isRPC(r) {
+		c := callNamed(path.Base(r.URL.Path))
+		c.input = inputOf(r.URL.Path)
+		return c
+	}
+	switch {
+	case r.Method == http.MethodGet, r.Method == http.MethodHead:
+		return callNamed("List")
+	case r.Method == http.MethodDelete:
+		return callNamed("Delete")
+	case r.URL.Path == "/refloat/v1/apply":
+		return callNamed("Apply")
+	case r.URL.Path == "/refloat/v1/rollback":
+		return callNamed("RollBack")
+	case strings.HasPrefix(r.URL.Path, "/refloat/v1/brakes"):
+		return callNamed("Brake")
+	}
+	return callNamed("Update")
+}
+
+// callNamed has the limits of a method. The service itself checks permissions again,
+// and precisely.
+func callNamed(name string) call {
+	isOverride := func(v Verb) bool { return v == KillRetries || v == PauseRetries }
+	c := call{name: name, bytes: 64 << 10, values: 8 << 10}
+	switch name {
+	case "Brake", "Release":
+		c.group, c.verbs = overrides, []Verb{KillRetries, PauseRetries}
+	case "Create", "Update", "CreateRetryPolicy", "UpdateRetryPolicy":
+		c.group, c.bytes, c.values = changes, 2<<20, 256<<10
+	case "Delete", "DeleteRetryPolicy", "RollBack":
+		c.group = changes
+	case "Apply":
+		c.group, c.bytes, c.values = bulk, maxRequestBytes, maxValues
+	}
+	if c.group == changes || c.group == bulk {
+		c.verbs = slices.DeleteFunc(Verbs(), isOverride)
+	}
+	return c
+}
+
+func isRPC(r *http.Request) bool {
+	return r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc")
+}
+
+// inputOf is the type of a gRPC method's request; nil: there is no such method.
+func inputOf(fullMethod string) protoreflect.MessageDescriptor {
+	name := protoreflect.FullName(strings.ReplaceAll(strings.TrimPrefix(fullMethod, "/"), "/", "."))
+	d, err := protoregistry.GlobalFiles.FindDescriptorByName(name)
+	if m, ok := d.(protoreflect.MethodDescriptor); err == nil && ok {
+		return m.Input()
+	}
+	return nil
+}
+
+// allows refuses somebody who could not make the call whatever its body says.
+func (c *call) allows(a *Auth, who Principal) error {
+	if len(c.verbs) == 0 || slices.ContainsFunc(c.verbs, func(v Verb) bool { return a.May(who, v) == nil }) {
+		return nil
+	}
+	return status.Errorf(codes.PermissionDenied, "%s lacks the permission for this: it takes one of %v", who.Name, c.verbs)
+}
+
+// enter waits until a request of the group may be served; leave ends it.
+func (f *front) enter(ctx context.Context, g group) (leave func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, f.service.patience())
+	defer cancel()
+	slots := f.slots[g]
+	select {
+	case slots <- struct{}{}:
+		return func() { <-slots }, nil
+	case <-ctx.Done():
+		return nil, status.Error(codes.ResourceExhausted, "too many requests at once: try again in a moment")
+	}
+}
+
+// read replaces the body of a request by one that is measured and uncompressed.
+func (c *call) read(w http.ResponseWriter, r *http.Request) error {
+	limited := http.MaxBytesReader(w, r.Body, int64(c.bytes)+frameHeader)
+	var body []byte
+	var err error
+	if isRPC(r) {
+		body, err = c.readFrame(limited, r.Header.Get("Grpc-Encoding"))
+	} else {
+		body, err = c.readJSON(limited)
+	}
+	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+		return c.tooLarge("body: larger than %s", size(c.bytes))
+	} else if errors.Is(err, io.ErrUnexpectedEOF) || err != nil && status.Code(err) == codes.Unknown {
+		return status.Error(codes.Canceled, "body: not read to its end")
+	} else if err != nil {
+		return err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return nil
+}
+
+func (c *call) tooLarge(format string, args ...any) error {
+	err := status.Errorf(codes.ResourceExhausted, format, args...)
+	if c.input != nil {
+		return err
+	}
+	return &runtime.HTTPStatusError{HTTPStatus: http.StatusRequestEntityTooLarge, Err: err}
+}
+
+func size(bytes int) string {
+	if bytes >= 1<<20 {
+		return fmt.Sprintf("%d MiB", bytes>>20)
+	}
+	return fmt.Sprintf("%d KiB", bytes>>10)
+}
+
+func (c *call) readJSON(r io.Reader) ([]byte, error) {
+	body, err := io.ReadAll(r)
+	if err != nil {
+		return nil, err
+	}
+	if len(body) > c.bytes {
+		return nil, c.tooLarge("body: larger than %s", size(c.bytes))
+	}
+	// Each value but the first follows a comma or an opening bracket.
+	if bytes.Count(body, []byte(","))+bytes.Count(body, []byte("["))+bytes.Count(body, []byte("{")) > c.values {
+		return nil, status.Errorf(codes.InvalidArgument, "body: more than %d values", c.values)
+	}
+	return body, nil
+}
+
+// frameHeader is the length of what precedes a gRPC message: whether it is compressed,
+// and how long it is.
+const frameHeader = 5
+
+// readFrame reads the one message of a gRPC request. All its methods are unary.
+func (c *call) readFrame(r io.Reader, encoding string) ([]byte, error) {
+	var header [frameHeader]byte
+	if _, err := io.ReadFull(r, header[:]); err == io.EOF {
+		return nil, nil // the gRPC server says what is wrong
+	} else if err != nil {
+		return nil, err
+	}
+	length := int64(binary.BigEndian.Uint32(header[1:]))
+	if length > int64(c.bytes) {
+		return nil, c.tooLarge("message: larger than %s", size(c.bytes))
+	}
+	var frame bytes.Buffer
+	frame.Write(header[:])
+	if n, err := io.Copy(&frame, io.LimitReader(r, length)); err != nil || n < length {
+		return nil, errors.Join(io.ErrUnexpectedEOF, err)
+	}
+	if header[0] != 0 {
+		if encoding != "gzip" {
+			return frame.Bytes(), nil // the gRPC server knows no other, and says so
+		}
+		unpacked, err := c.unpack(frame.Bytes()[frameHeader:])
+		if err != nil {
+			return nil, err
+		}
+		frame = *unpacked
+	}
+	message := frame.Bytes()[frameHeader:]
+	if left := c.values; c.input != nil && !fits(message, c.input, &left, maxDepth) {
+		return nil, status.Errorf(codes.ResourceExhausted, "message: more than %d values, or more than %d deep", c.values, maxDepth)
+	}
+	return frame.Bytes(), nil
+}
+
+// unpack is a compressed message as an uncompressed frame.
+func (c *call) unpack(compressed []byte) (*bytes.Buffer, error) {
+	frame := bytes.NewBuffer(make([]byte, frameHeader, min(c.bytes, 8*len(compressed))+frameHeader))
+	z, err := gzip.NewReader(bytes.NewReader(compressed))
+	if err == nil {
+		_, err = io.Copy(frame, io.LimitReader(z, int64(c.bytes)+1))
+	}
+	if err != nil {
+		return nil, status.Errorf(codes.InvalidArgument, "message: not gzip: %v", err)
+	}
+	n := frame.Len() - frameHeader
+	if n > c.bytes {
+		return nil, c.tooLarge("message: larger than %s when it is uncompressed", size(c.bytes))
+	}
+	binary.BigEndian.PutUint32(frame.Bytes()[1:frameHeader], uint32(n))
+	return frame, nil
+}
+
+// maxDepth bounds how deep messages are nested: a level of JSON takes three.
+const maxDepth = 300
+
+// fits says whether a message has no more values than are left, and is not deeper than
+// that. What is no message at all fits: its decoder says what is wrong.
+func fits(b []byte, of protoreflect.MessageDescriptor, left *int, depth int) bool {
+	for len(b) > 0 {
+		number, wire, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return true
+		}
+		b = b[n:]
+		size := protowire.ConsumeFieldValue(number, wire, b)
+		if size < 0 {
+			return true
+		}
+		if *left--; *left < 0 {
+			return false
+		}
+		if field := of.Fields().ByNumber(number); field != nil && field.Message() != nil && wire == protowire.BytesType {
+			inner, _ := protowire.ConsumeBytes(b)
+			if depth == 0 || !fits(inner, field.Message(), left, depth-1) {
+				return false
+			}
+		}
+		b = b[size:]
+	}
+	return true
+}

@@ -1,0 +1,170 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding/gzip"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/refloat/refloat/internal/api"
+	"github.com/refloat/refloat/internal/api/pb"
+)
+
+// rawCodec sends bytes as they are.
+type rawCodec struct{}
+
+func (rawCodec) Marshal(v any) ([]byte, error)   { return v.([]byte), nil }
+func (rawCodec) Unmarshal(b []byte, v any) error { *v.(*[]byte) = bytes.Clone(b); return nil }
+func (rawCodec) Name() string                    { return "proto" }
+
+// inField wraps b as a field of a message.
+func inField(number protowire.Number, b []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), b)
+}
+
+// bombs are requests of 31 MiB that compress to some kilobytes: an Apply of one document
+// {"a": [...]} of empty values, and of values nested in each other.
+func bombs() map[string][]byte {
+	document := func(list []byte) []byte {
+		value := inField(6, list) // Value.list_value
+		entry := append(inField(1, []byte("a")), inField(2, value)...)
+		return inField(1, inField(1, entry))
+	}
+	nested := inField(1, nil) // ListValue.values
+	for range 50 {
+		nested = inField(1, inField(6, nested))
+	}
+	fill := func(b []byte) []byte { return bytes.Repeat(b, 31<<20/len(b)) }
+	return map[string][]byte{
+		"flat":      document(fill(inField(1, nil))),
+		"nested":    document(fill(nested)),
+		"documents": fill(inField(1, nil)),
+		"too large": document(bytes.Repeat(inField(1, nil), 32<<20)),
+	}
+}
+
+// allocated is how many bytes f allocates, whether they are collected on the way or not.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// A compressed request costs little more than the bytes that a request may have: it is
+// measured before it is decoded, and not read from those who may not make it. Not
+// parallel: it measures what the process allocates.
+func TestDecompressionBombs(t *testing.T) { //nolint:paralleltest // see above
+	auth := &api.Auth{Tokens: map[string]api.Token{"ci": {SHA256: digestOf(ciToken), Groups: []string{"ops"}}, "reader": {SHA256: digestOf("reader")}}, Permissions: everybody()}
+	if err := auth.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, func(s *api.Service) { s.Auth = auth })
+	for name, bomb := range bombs() {
+		for _, c := range []struct {
+			token, method string
+			code          codes.Code
+			mebibytes     uint64
+		}{
+			{"nobody", pb.Policies_Apply_FullMethodName, codes.Unauthenticated, 10},
+			{"reader", pb.Policies_Apply_FullMethodName, codes.PermissionDenied, 10},
+			{"reader", pb.Policies_List_FullMethodName, codes.ResourceExhausted, 10},
+			{ciToken, pb.Policies_Brake_FullMethodName, codes.ResourceExhausted, 10},
+			{ciToken, pb.Policies_Create_FullMethodName, codes.ResourceExhausted, 30},
+			{ciToken, pb.RetryPolicyService_CreateRetryPolicy_FullMethodName, codes.ResourceExhausted, 30},
+			{ciToken, pb.Policies_Apply_FullMethodName, codes.ResourceExhausted, 200},
+		} {
+			ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+c.token)
+			var err error
+			cost := allocated(func() {
+				err = w.conn.Invoke(ctx, c.method, bomb, new([]byte), grpc.ForceCodec(rawCodec{}), grpc.UseCompressor(gzip.Name))
+			})
+			w.refused(err, c.code)
+			if cost > c.mebibytes<<20 {
+				t.Errorf("%s to %s by %s: cost %d MiB, want at most %d", name, c.method, c.token, cost>>20, c.mebibytes)
+			}
+		}
+	}
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+ciToken)
+	if _, err := w.Create(ctx, &pb.CreateRequest{Document: w.queue("ml", "")}, grpc.UseCompressor(gzip.Name)); err != nil {
+		t.Errorf("an honest compressed request: %v", err)
+	}
+}
+
+// However many ask at once, few are served at once; and overrides do not wait for readers.
+func TestBoundedConcurrency(t *testing.T) {
+	t.Parallel()
+	const readers = 100
+	var inside, most atomic.Int64
+	entered, leave := make(chan struct{}, readers), make(chan struct{})
+	w := newWorld(t, func(s *api.Service) {
+		s.Source = func() *pb.Source {
+			n := inside.Add(1)
+			for {
+				if seen := most.Load(); n <= seen || most.CompareAndSwap(seen, n) {
+					break
+				}
+			}
+			entered <- struct{}{}
+			<-leave
+			inside.Add(-1)
+			return nil
+		}
+	})
+	var group sync.WaitGroup
+	for range readers {
+		group.Go(func() {
+			if _, err := w.Status(context.Background(), &pb.StatusRequest{}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	<-entered
+	if _, err := w.Brake(t.Context(), &pb.BrakeRequest{Kill: true, Reason: "x"}); err != nil {
+		t.Errorf("kill while readers are stuck: %v", err)
+	}
+	if code, text := w.rest("POST", "/refloat/v1/brakes:release", `{"reason": "x"}`); code != 200 {
+		t.Errorf("resume while readers are stuck: %d %s", code, text)
+	}
+	close(leave)
+	group.Wait()
+	if most.Load() > 16 {
+		t.Errorf("%d readers were served at once", most.Load())
+	}
+}
+
+// What a request may cost is known by its method: over REST too.
+func TestRESTBodies(t *testing.T) {
+	t.Parallel()
+	auth := &api.Auth{Tokens: map[string]api.Token{"ci": {SHA256: digestOf(ciToken), Groups: []string{"ops"}}, "reader": {SHA256: digestOf("reader")}}, Permissions: everybody()}
+	if err := auth.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, func(s *api.Service) { s.Auth = auth })
+	for _, c := range []struct {
+		token, method, path, body string
+		code                      int
+	}{
+		{"reader", "POST", "/refloat/v1/apply", `{"no JSON`, 403},
+		{"reader", "POST", "/refloat/v1/brakes", `{"no JSON`, 403},
+		{"reader", "PUT", "/v1/retry-policy/x", `{"no JSON`, 403},
+		{ciToken, "POST", "/refloat/v1/brakes", `{"reason": "` + strings.Repeat("x", 70<<10) + `"}`, 413},
+		{ciToken, "POST", "/refloat/v1/resources", `{"kind": "` + strings.Repeat("x", 3<<20) + `"}`, 413},
+		{ciToken, "POST", "/refloat/v1/apply", `{"documents": [{"kind": ` + strings.Repeat(`[[]],`, 1<<20) + `0]}]}`, 400},
+		{ciToken, "POST", "/refloat/v1/apply", `{"documents": [{"kind": "Queue", "name": "ml"}]}`, 200},
+	} {
+		if code, text := w.rest(c.method, c.path, c.body, "Authorization", "Bearer "+c.token); code != c.code {
+			t.Errorf("%s to %s by %s: %d %.200s, want %d", c.method, c.path, c.token, code, text, c.code)
+		}
+	}
+}
