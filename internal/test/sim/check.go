@@ -57,6 +57,7 @@ func (w *world) seeDecision(d *chain.Decision) {
 
 // check holds everything against the logs, when all is at rest.
 func (w *world) check() {
+	w.checkMoved()
 	for p := range w.chains {
 		if w.cut {
 			w.checkCut(p)

@@ -24,6 +24,9 @@ type dbPart struct {
 	place  jobdb.Place
 	holder *tx // of the row lock
 	limbo  *limbo
+	waits  map[uint64]wait // decisions to copy, by number
+	copied map[uint64]int  // how often events hold a copy of a decision
+	told   map[uint64]bool // decisions that a transaction copied and took effect
 }
 
 // limbo is a commit whose client is gone, while the server still works on it.
@@ -41,14 +44,20 @@ type tx struct {
 	broken  bool
 	began   int64
 	covered eventlog.Position // what the chain answered then
+	waits   map[uint64]wait
+	copied  []uint64
 }
 
 func newDatabase(w *world, partitions int) *database {
 	d := &database{w: w}
 	for p := range partitions {
-		d.parts = append(d.parts, &dbPart{number: p, jobs: map[string]jobdb.Job{}, runs: map[jobdb.RunKey]jobdb.Run{}, place: jobdb.Beginning})
+		d.add(p)
 	}
 	return d
+}
+
+func (d *database) add(p int) {
+	d.parts = append(d.parts, &dbPart{number: p, jobs: map[string]jobdb.Job{}, runs: map[jobdb.RunKey]jobdb.Run{}, place: jobdb.Beginning})
 }
 
 // disconnect breaks all open connections: their transactions are rolled back.
@@ -194,6 +203,7 @@ func (p *dbPart) apply(w *world, t *tx, to jobdb.Place) {
 		w.fail("%v goes back from envelope %d to %d", p, p.place.Chain.Seq, to.Chain.Seq)
 	}
 	w.mustHold(p, p.number, to.Chain)
+	p.checkCopied(w, t)
 	for _, c := range t.changes {
 		for _, r := range c.Releases {
 			w.checkRelease(r, t)

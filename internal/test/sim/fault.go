@@ -29,16 +29,18 @@ const (
 	Cuts                           // a log loses what it held
 	Outages                        // a log cannot be read or written for long
 	Losses                         // events are gone before their effect is stored, and an operator accepts it
+	Growth                         // a partition is added, and job sets move to it
+	Copies                         // ingesters publish copies of decisions to events
 	allFaults   = 1<<iota - 1
 )
 
 // rare are the kinds that only one seed in four has.
-const rare = Outages | Losses
+const rare = Outages | Losses | Growth
 
 var faultNames = [...]string{
 	"crashes", "pauses", "moves", "fencing", "late sends", "lost sends", "duplicates", "failed sends", "lag", "transient errors",
 	"old states", "policies", "strangers", "unknown commits", "releases", "trims", "cuts",
-	"outages", "losses",
+	"outages", "losses", "growth", "copies",
 }
 
 // Each calls visit for each kind in the set.

@@ -132,7 +132,7 @@ func (w *world) strange() {
 	if w.decisions.down() {
 		return
 	}
-	p := w.rng.IntN(len(w.chains))
+	p := w.rng.IntN(w.decisions.Partitions())
 	raw := []byte(fmt.Sprintf("garbage %d", w.rng.IntN(100)))
 	old := w.decisions.parts[p].all
 	switch {

@@ -17,6 +17,8 @@ type ingester struct {
 	w       *world
 	number  int
 	writer  *sink.Writer // nil: not running
+	opened  int          // number of partitions of the process's topics
+	recount int64        // when the process notices that there are more
 	wake    int64
 	stopped error
 	cutOff  bool // by an outage, and nothing was committed since
@@ -26,21 +28,30 @@ func (g *ingester) String() string { return fmt.Sprintf("ingester %d", g.number)
 
 func (g *ingester) start() {
 	w := g.w
+	g.opened = w.events.Partitions()
 	cfg := sink.Config{
-		Events: w.events, Decisions: w.decisions, DB: w.db,
+		Events: opened{w.events, g.opened}, Decisions: opened{w.decisions, w.decisions.Partitions()}, DB: w.db,
 		MaxRows: 1 + w.rng.IntN(25), KeepRows: 1 + w.rng.IntN(1+w.rng.IntN(300)),
 		Now:   func() time.Time { return time.Unix(0, w.now) },
 		Hit:   g.hit,
 		Hooks: sink.Hooks{Moved: func(int) { w.saw(SawMoved) }},
+	}
+	if w.faults&Copies != 0 {
+		cfg.Mirror = func(p int) sink.Mirror { return &mirror{w: w, part: p} }
 	}
 	if w.has(Releases) {
 		cfg.ReleaseAfter = w.limit
 	}
 	var err error
 	g.writer, err = sink.New(cfg)
-	if err != nil {
+	if err == nil {
+		return
+	}
+	if g.opened == w.decisions.Partitions() {
 		w.fail("%v: %v", g, err)
 	}
+	w.saw(SawUnequalTopics)
+	g.crash()
 }
 
 // hit is a place in a transaction where the process may end, the connection may
@@ -81,8 +92,15 @@ func (g *ingester) step(p int) bool {
 	if g.stopped != nil || w.now < g.wake {
 		return false
 	}
+	if g.writer != nil && g.opened != w.events.Partitions() && w.now >= g.recount {
+		g.crash()
+		return true
+	}
 	if g.writer == nil {
 		g.start()
+	}
+	if g.writer == nil || p >= g.opened {
+		return false
 	}
 	progress, err := g.writer.Advance(context.Background(), p)
 	if w.tracing && (progress || err != nil) {

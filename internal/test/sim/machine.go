@@ -35,6 +35,9 @@ type machine struct {
 	wake    int64 // it stands still until then
 	stopped error // for good, loudly
 	place   follow.Place
+	opened  int    // number of partitions of the process's topics; 0: it is not running
+	recount int64  // when the process notices that there are more
+	allowed int    // number of partitions that an operator accepted; 0: none
 	cutOff  bool   // by an outage, and not live since
 	acked   uint64 // the last envelope whose input was acknowledged
 }
@@ -64,6 +67,9 @@ func (w *world) keptIn(meta []byte) kept {
 
 func (m *machine) start() bool {
 	w := m.w
+	if !m.open() {
+		return false
+	}
 	if m.policies == nil {
 		policies, err := policylog.Open(w.policies)
 		if err != nil {
@@ -87,8 +93,8 @@ func (m *machine) start() bool {
 	}
 	m.place = k.usable()
 	m.owner = evaluator.NewOwner(evaluator.Config{
-		AcceptHistory: w.acceptHistory(m.part), AcceptedBy: m.String(),
-		Partition: m.part, Store: m.store, Events: w.events, Decisions: w.decisions, Policies: m.policies,
+		AcceptPartitions: m.allowed, AcceptHistory: w.acceptHistory(m.part), AcceptedBy: m.String(),
+		Partition: m.part, Store: m.store, Events: opened{w.events, m.opened}, Decisions: opened{w.decisions, m.opened}, Policies: m.policies,
 		Semantics: uint32(w.rng.IntN(evaluator.SemanticsVersion + 1)), Publisher: m.sender, Random: w, Window: 1 + w.rng.IntN(5), Stretch: 1 + w.rng.IntN(6), Patience: time.Duration(patience),
 		Synced: m.synced,
 		Hooks: evaluator.Hooks{
@@ -141,6 +147,9 @@ func (m *machine) step() bool {
 	switch {
 	case m.stopped != nil || w.now < m.wake:
 		return false
+	case m.opened != 0 && m.opened != w.events.Partitions() && w.now >= m.recount:
+		m.quit()
+		return true
 	case !m.wanted && (m.owner == nil || w.now >= m.notices && !m.draining()):
 		m.close()
 		return false
@@ -227,6 +236,8 @@ func (m *machine) after(err error) {
 		w.tell("%v stops: %v", m, err)
 		m.close()
 		m.stopped = err
+	case errors.Is(err, evaluator.ErrRepartitioned) && m.allowed != m.opened && w.faults&Growth != 0:
+		m.refuseCount(err)
 	case w.accepted[m.part] && inputGone(err):
 		w.tell("%v starts again without what is gone: %v", m, err)
 		m.close()
@@ -271,7 +282,7 @@ func (m *machine) crash() {
 	if w.one(2) { // what was still in its buffers
 		w.sends = slices.DeleteFunc(w.sends, func(x *send) bool { return x.from.m == m && w.one(2) })
 	}
-	m.owner, m.phase, m.policies, m.drained = nil, "", nil, false
+	m.owner, m.phase, m.policies, m.drained, m.opened = nil, "", nil, false, 0
 	m.wake = w.now + w.rng.Int64N(3000*millisecond)
 	if !w.has(OldStates) || !w.one(2) {
 		w.saw(SawFromOwn)

@@ -44,7 +44,11 @@ func (w *world) checkModel(p int) {
 		}
 		var want []model.Record
 		for range e.env.InCount {
-			want = append(want, m.Step(input[0])...)
+			records := m.Step(input[0])
+			if at := len(w.events.parts[p].all) - len(input); len(records) > 0 && isCopy(&w.events.parts[p].all[at]) {
+				w.fail("the model has %d records of the copy at %v", len(records), w.events.parts[p].all[at].Position)
+			}
+			want = append(want, records...)
 			input = input[1:]
 		}
 		for k := range want {

@@ -15,6 +15,7 @@ type plain struct {
 	epoch     uint64
 	owner     chain.OwnerID
 	inTo      eventlog.Position
+	of        uint32 // partitions, by the last claim
 }
 
 type accepted struct {

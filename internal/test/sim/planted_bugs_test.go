@@ -135,5 +135,36 @@ func planted() []bug {
 		{"14", "more is given up than is gone", []patch{{
 			"evaluator/refuse.go", "	to, held := begin, o.place.Chain.InTo\n", "	to, held := begin, o.place.Chain.InTo\n	if end, err := o.cfg.Events.End(o.cfg.Partition); err == nil {\n		to = end\n	}\n",
 		}}},
+		{"14", "another number of partitions is not refused", []patch{{
+			"evaluator/refuse.go", "was != n && o.cfg.AcceptPartitions != int(n)", "was != n && false",
+		}}},
+		{"14", "a smaller number of partitions is not refused", []patch{{
+			"evaluator/refuse.go", "was != 0 && was != n &&", "was != 0 && was < n &&",
+		}}},
+		{"14", "the number of partitions that a claim names is not kept", []patch{{
+			"evaluator/step.go", "			p.Progress.Partitions = r.Partitions\n", "			_ = r\n",
+		}}},
+		{"14", "an ingester starts though decisions have fewer partitions than events", []patch{{
+			"sink/writer.go", "; e != d {", "; e < d {",
+		}}},
+		{"12", "the events of a copy change rows", []patch{{
+			"sink/ops.go", " && !IsCopy(&m.Log)", "",
+		}}},
+		{"12", "copies are copied", []patch{{
+			"sink/mirror.go", " || IsCopy(&m.Log)", "",
+		}}},
+		{"12", "superseded decisions are copied", []patch{{
+			"sink/mirror.go", "m.Superseded || ", "",
+		}}},
+		{"12", "copies are published after the commit", []patch{
+			{"sink/writer.go", "	if err := w.mirror(ctx, tx, p); err != nil {\n		return 0, err\n	}\n", ""},
+			{"sink/writer.go", "	return changes.Rows(), nil\n", "	return changes.Rows(), w.mirror(ctx, tx, p)\n"},
+		}},
+		{"12", "what a failed transaction took is copied by the next one", []patch{{
+			"sink/writer.go", "		p.mirror.Reset()\n", "",
+		}}},
+		{"12", "copies that are due wait for events", []patch{{
+			"sink/writer.go", "		if !w.mirrorDue(p) {", "		if true {",
+		}}},
 	}
 }

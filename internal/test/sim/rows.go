@@ -35,7 +35,8 @@ func (w *world) checkRelease(r *jobdb.Release, t *tx) {
 // I4), and what came for released messages is kept and did nothing.
 func (w *world) checkRows(p int) {
 	got := w.db.parts[p].contents()
-	want, err := sink.Fold(archive{w.events}, archive{w.decisions}, p, 0, got.Releases...)
+	w.checkNoEffect(p, got.Decisions)
+	want, err := sink.Fold(inert{archive{w.events}}, archive{w.decisions}, p, 0, got.Releases...)
 	if err != nil {
 		w.fail("fold of partition %d: %w", p, err)
 		return

@@ -133,6 +133,7 @@ func (w *world) write(p int, raw []byte, x *send) {
 	accepted, env, claim := w.chains[p].offer(raw, at)
 	if accepted {
 		w.checkLoss(p, w.chains[p].last())
+		w.checkGrowth(p, w.chains[p].last())
 		w.seeRecords(w.chains[p].last())
 	}
 	if x == nil || env == nil {

@@ -43,6 +43,19 @@ const (
 	SawHistoryAccepted
 	SawStateRebuilt
 	SawHalfRebuilt
+	SawRepartitioned
+	SawGrown
+	SawMovedSets
+	SawMovedJob
+	SawStaleCount
+	SawUnequalTopics
+	// Of copies.
+	SawCopy
+	SawCopyTwice
+	SawCopyLate
+	SawCopyDue
+	SawCopyCrash
+	SawDecidedTwice
 	// Of envelopes that are not accepted, as an owner's reader saw them.
 	SawMalformed
 	SawRepeated
@@ -120,6 +133,18 @@ var sightNames = [sights]string{
 	SawHistoryAccepted:  "events were gone before they were decided, and that was accepted",
 	SawStateRebuilt:     "a state was rebuilt from what is left",
 	SawHalfRebuilt:      "an owner discarded a half rebuilt state",
+	SawRepartitioned:    "an owner refused another number of partitions",
+	SawGrown:            "a chain went on with another number of partitions",
+	SawMovedSets:        "job sets moved to a new partition",
+	SawMovedJob:         "a failed run was not decided, since its job set moved",
+	SawStaleCount:       "an owner that knew the old number of partitions found the new one in the chain",
+	SawDecidedTwice:     "two partitions decided one run, since its job set moved (not demanded)",
+	SawCopy:             "a copy of a decision came back as input",
+	SawCopyTwice:        "a copy came more than once",
+	SawCopyLate:         "a copy came late",
+	SawCopyDue:          "a copy was made in a later transaction than its decision",
+	SawCopyCrash:        "an ingester crashed after it published a copy",
+	SawUnequalTopics:    "an ingester found more partitions of events than of decisions",
 	SawMalformed:        "ignored: malformed",
 	SawRepeated:         "ignored: repeated",
 	SawNotNext:          "ignored: not next",
@@ -164,6 +189,8 @@ func (s Sight) Within() uint64 {
 	switch s {
 	case SawReadyOfReleased:
 		return 100_000
+	case SawDecidedTwice: // it takes a SubmitJob and a failure that come again after the growth
+		return 0
 	case SawTwoWays: // it should not be, and PROTOCOL 3 does not tell all of them
 		return 0
 	default:

@@ -53,6 +53,11 @@ type world struct {
 	cut       bool
 	accepted  []bool // by partition: an operator accepted the loss of events
 
+	direct     bool // copies are made of failed jobs too
+	lateCopies []lateCopy
+
+	decisionsGrow int64 // when decisions get the partition that events have; 0: events have not grown
+
 	limit       time.Duration // how old an event gets before it is released
 	mode        timing
 	histories   []history // by partition
@@ -146,6 +151,7 @@ func (w *world) build() {
 	if w.mode == ownTimes && w.faults&Releases != 0 {
 		w.mode = liveTimes // an event's age counts from when the log took it
 	}
+	w.direct = w.faults&Copies != 0 && w.one(2)
 	w.limit = time.Duration(1+w.rng.Int64N(5000)) * time.Millisecond
 	w.events, w.decisions, w.policies = newTopic(w, "events", partitions), newTopic(w, "decisions", partitions), newTopic(w, "policies", 1)
 	w.accepted = make([]bool, partitions)
@@ -169,7 +175,10 @@ func (w *world) build() {
 // last message was fed.
 func (w *world) storm() {
 	after := 20 + w.rng.IntN(100)
-	cutAt, loseAt := -1, -1
+	cutAt, loseAt, growAt := -1, -1, -1
+	if w.has(Growth) {
+		growAt = w.rng.IntN(120)
+	}
 	if w.has(Losses) {
 		loseAt = w.rng.IntN(160)
 	}
@@ -180,9 +189,15 @@ func (w *world) storm() {
 		w.steps++
 		w.pass()
 		w.land()
+		w.landCopies()
 		if w.fed() {
 			after--
 		}
+		if w.steps > growAt && growAt >= 0 {
+			growAt = -1
+			w.grow()
+		}
+		w.growDecisions()
 		if w.steps > cutAt && cutAt >= 0 && w.cutLog() {
 			cutAt = -1
 		}
@@ -272,6 +287,7 @@ func (w *world) move(to *machine) {
 func (w *world) settle() {
 	w.calm = true
 	w.tell("no more faults")
+	w.growDecisions()
 	for p := range w.chains {
 		var ready []*machine
 		for _, m := range w.machines {
@@ -299,6 +315,7 @@ func (w *world) settle() {
 		w.steps++
 		w.now += 20 * millisecond
 		w.land()
+		w.landCopies()
 		progress := false
 		for _, m := range w.machines {
 			progress = m.step() || progress
@@ -329,6 +346,9 @@ func (w *world) unrest() string {
 	for p := range w.chains {
 		c := &w.chains[p]
 		end, _ := w.events.End(p)
+		if len(w.db.parts[p].waits)+len(w.lateCopies) > 0 {
+			return fmt.Sprintf("%d copies of decisions of partition %d are due, and %d are on their way", len(w.db.parts[p].waits), p, len(w.lateCopies))
+		}
 		at := slices.IndexFunc(w.machines, func(m *machine) bool { return m.part == p && m.wanted })
 		switch m := w.machines[at]; {
 		case end != c.inTo && end != eventlog.Start:

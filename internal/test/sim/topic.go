@@ -13,6 +13,7 @@ type topic struct {
 	w     *world
 	name  string
 	parts []*partition
+	shown int   // how many of them exist for clients
 	since int64 // the last outage began
 	until int64 // and ends
 }
@@ -28,9 +29,15 @@ type partition struct {
 func newTopic(w *world, name string, partitions int) *topic {
 	t := &topic{w: w, name: name}
 	for range partitions {
-		t.parts = append(t.parts, &partition{last: eventlog.Position{Ledger: w.rng.Int64N(3), Entry: -1, Batch: -1}, trimmed: eventlog.Start})
+		t.add()
 	}
+	t.shown = partitions
 	return t
+}
+
+// add adds a partition that clients do not see yet.
+func (t *topic) add() {
+	t.parts = append(t.parts, &partition{last: eventlog.Position{Ledger: t.w.rng.Int64N(3), Entry: -1, Batch: -1}, trimmed: eventlog.Start})
 }
 
 // append writes a message and gives it a position.
@@ -74,7 +81,7 @@ func (t *topic) trim(p, n int) {
 	part.held = slices.Clone(part.held[n:])
 }
 
-func (t *topic) Partitions() int { return len(t.parts) }
+func (t *topic) Partitions() int { return t.shown }
 
 func (t *topic) End(p int) (eventlog.Position, error) {
 	if err := t.unreachable(); err != nil {
@@ -94,6 +101,9 @@ func (t *topic) Beginning(p int) (eventlog.Position, error) {
 }
 
 func (t *topic) Open(p int, after eventlog.Position) (eventlog.Reader, error) {
+	if p >= t.shown {
+		return nil, fmt.Errorf("%s has no partition %d", t.name, p)
+	}
 	part := t.parts[p]
 	if err := t.unreachable(); err != nil {
 		return nil, err
@@ -177,7 +187,7 @@ func (r *reader) Close() error { return nil }
 // archive is a topic as it was before retention and without lag, for checks.
 type archive struct{ t *topic }
 
-func (a archive) Partitions() int { return len(a.t.parts) }
+func (a archive) Partitions() int { return a.t.shown }
 
 func (a archive) End(p int) (eventlog.Position, error) {
 	if all := a.t.parts[p].all; len(all) > 0 {
