@@ -77,6 +77,7 @@ type Auth struct {
 
 	verifier *oidc.IDTokenVerifier
 	decoy    []byte // what the password of an unknown user is compared with
+	logins   *logins
 }
 
 // BasicUser is a user with a password.
@@ -114,8 +115,8 @@ func (p Principal) String() string {
 	return p.Name
 }
 
-// maxCost bounds what a sign-in costs: 14 is about a second.
-const maxCost = 14
+// maxCost bounds what a sign-in costs, right or wrong: 12 is about a quarter of a second.
+const maxCost = 12
 
 // Check says what is wrong with the configuration, and asks the identity provider
 // for its keys.
@@ -155,6 +156,7 @@ func (a *Auth) Check(ctx context.Context) error {
 // checkBasic also makes the decoy, of the highest cost: an unknown name takes as
 // long as a known one with a wrong password.
 func (a *Auth) checkBasic() error {
+	a.logins = newLogins()
 	highest := 0
 	for _, name := range slices.Sorted(maps.Keys(a.Basic)) {
 		cost, err := bcrypt.Cost([]byte(a.Basic[name].PasswordHash))
@@ -164,7 +166,7 @@ func (a *Auth) checkBasic() error {
 		case err != nil:
 			return fmt.Errorf("basic.%s.passwordHash: not a bcrypt hash: make one with `htpasswd -nB %s`", name, name)
 		case cost > maxCost:
-			return fmt.Errorf("basic.%s.passwordHash: of cost %d, and each sign-in would take seconds: %d is the most", name, cost, maxCost)
+			return fmt.Errorf("basic.%s.passwordHash: of cost %d, which takes a processor for seconds at each attempt to sign in: %d is the most: make one with `htpasswd -nB -C %d %s`", name, cost, maxCost, maxCost, name)
 		}
 		highest = max(highest, cost)
 	}
@@ -245,7 +247,7 @@ func (a *Auth) Who(ctx context.Context) (Principal, error) {
 	scheme, secret, _ := strings.Cut(header("authorization"), " ")
 	switch {
 	case strings.EqualFold(scheme, "basic"):
-		return a.basic(secret)
+		return a.basic(ctx, secret)
 	case strings.EqualFold(scheme, "bearer"):
 		return a.bearer(ctx, secret)
 	}
@@ -273,15 +275,21 @@ var errNoEntry = status.Error(codes.Unauthenticated, "the credentials are not th
 
 var errNoProvider = status.Error(codes.Unavailable, "the identity provider cannot be asked for its keys now: try again")
 
-func (a *Auth) basic(secret string) (Principal, error) {
+// basic checks a user's password. Check has made what it needs.
+func (a *Auth) basic(ctx context.Context, secret string) (Principal, error) {
 	b, err := base64.StdEncoding.DecodeString(secret)
+	if err != nil || len(a.Basic) == 0 || a.logins == nil {
+		return Principal{}, errNoEntry
+	}
 	name, password, _ := strings.Cut(string(b), ":")
 	user, ok := a.Basic[name]
 	if !ok {
 		user.PasswordHash = string(a.decoy)
 	}
-	wrong := bcrypt.CompareHashAndPassword([]byte(user.PasswordHash), []byte(password))
-	if err != nil || !ok || wrong != nil {
+	switch err := a.logins.check(ctx, user.PasswordHash, password); {
+	case err != nil:
+		return Principal{}, err
+	case !ok:
 		return Principal{}, errNoEntry
 	}
 	return Principal{Name: name, Groups: user.Groups, Verified: true}, nil

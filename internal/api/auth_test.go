@@ -296,6 +296,7 @@ func TestAuthCheck(t *testing.T) {
 		{api.Auth{Basic: map[string]api.BasicUser{"a:b": {PasswordHash: good}}}, "no colon"},
 		{api.Auth{Basic: map[string]api.BasicUser{"": {PasswordHash: good}}}, "not empty"},
 		{api.Auth{Basic: map[string]api.BasicUser{"ann": {PasswordHash: "$2a$31" + good[6:]}}}, "of cost 31"},
+		{api.Auth{Basic: map[string]api.BasicUser{"ann": {PasswordHash: "$2a$13" + good[6:]}}}, "of cost 13"},
 		{api.Auth{Tokens: map[string]api.Token{"ci": {SHA256: ciToken}}}, "tokens.ci.sha256: not a SHA-256"},
 		{api.Auth{Tokens: map[string]api.Token{"ci": {SHA256: digestOf("")}}}, "that of an empty token"},
 		{api.Auth{Tokens: map[string]api.Token{"": {SHA256: digestOf(ciToken)}}}, "needs a name"},

@@ -7,6 +7,7 @@
 //   - Of two concurrent writers one wins, and the other learns what has changed.
 //   - Repeating a request after an error does not apply it twice.
 //   - Armada's service never discards parts of a policy that Armada's form cannot express.
+//   - Nobody who lacks a permission costs much, and kill and pause wait for nobody else.
 //   - Every change records who made it, when and why. Secrets appear in no log and no error.
 //
 // service.go serves reads and brakes.go overrides; change.go handles every change;

@@ -70,7 +70,8 @@ type front struct {
 
 // ServeHTTP implements http.Handler.
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	who, err := f.service.Auth.Who(metadata.NewIncomingContext(r.Context(), metadata.Pairs(
+	peer, _, _ := net.SplitHostPort(r.RemoteAddr)
+	who, err := f.service.Auth.Who(metadata.NewIncomingContext(context.WithValue(r.Context(), peerKey{}, peer), metadata.Pairs(
 		"authorization", r.Header.Get("Authorization"), userHeader, r.Header.Get(userHeader))))
 	c := callOf(r)
 	if err == nil {

@@ -1,0 +1,127 @@
+package api
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"runtime"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/bcrypt"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+const (
+	// loginsPerPeer is how many passwords of a peer are compared or wait for that.
+	loginsPerPeer = 4
+	// maxLogins is how many of all peers are.
+	maxLogins = 64
+	// loginTimeout bounds how long a sign-in waits for others.
+	loginTimeout = 10 * time.Second
+	// loginLasts is how long a password that was right is not compared again.
+	loginLasts = 5 * time.Minute
+)
+
+// logins bounds what passwords cost: comparing one takes a processor for up to a
+// quarter of a second, whether it is right or not.
+type logins struct {
+	key     [sha256.Size]byte // of the digests: they say nothing without it
+	compare chan struct{}     // holds a token for each comparison that runs
+
+	mu    sync.Mutex
+	all   int
+	peers map[string]int
+	right map[[sha256.Size]byte]struct{}
+}
+
+func newLogins() *logins {
+	l := &logins{
+		compare: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
+		peers:   map[string]int{}, right: map[[sha256.Size]byte]struct{}{},
+	}
+	_, _ = rand.Read(l.key[:]) // never fails
+	return l
+}
+
+// check compares a password with its hash, or knows that it was right a moment ago.
+func (l *logins) check(ctx context.Context, hash, password string) error {
+	digest := l.digest(hash, password)
+	if l.known(digest) {
+		return nil
+	}
+	leave, err := l.enter(ctx, peerOf(ctx))
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if l.known(digest) { // whoever went first had the same password
+		return nil
+	}
+	if bcrypt.CompareHashAndPassword([]byte(hash), []byte(password)) != nil {
+		return errNoEntry
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.right[digest] = struct{}{}
+	time.AfterFunc(loginLasts, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.right, digest)
+	})
+	return nil
+}
+
+func (l *logins) digest(hash, password string) [sha256.Size]byte {
+	mac := hmac.New(sha256.New, l.key[:])
+	mac.Write([]byte(hash + "\x00" + password)) // a hash has no NUL
+	return [sha256.Size]byte(mac.Sum(nil))
+}
+
+func (l *logins) known(digest [sha256.Size]byte) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, ok := l.right[digest]
+	return ok
+}
+
+// enter waits until a password may be compared; leave ends that.
+func (l *logins) enter(ctx context.Context, peer string) (leave func(), err error) {
+	l.mu.Lock()
+	if l.all >= maxLogins || l.peers[peer] >= loginsPerPeer {
+		l.mu.Unlock()
+		return nil, errManyLogins
+	}
+	l.all++
+	l.peers[peer]++
+	l.mu.Unlock()
+	depart := func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.all--
+		if l.peers[peer]--; l.peers[peer] == 0 {
+			delete(l.peers, peer)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, loginTimeout)
+	defer cancel()
+	select {
+	case l.compare <- struct{}{}:
+		return func() { <-l.compare; depart() }, nil
+	case <-ctx.Done():
+		depart()
+		return nil, errManyLogins
+	}
+}
+
+var errManyLogins = status.Error(codes.ResourceExhausted, "too many sign-ins with a password at once: try again in a moment, or use a token")
+
+// peerKey is the key under which a context holds the address that a request came from.
+type peerKey struct{}
+
+func peerOf(ctx context.Context) string {
+	peer, _ := ctx.Value(peerKey{}).(string)
+	return peer
+}
