@@ -36,7 +36,7 @@ func TestFollowArmada(t *testing.T) {
 	if err := app.Run(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
-	if text := logged.String(); strings.Count(text, "policies followed") != 1 || !strings.Contains(text, "policies cannot be followed; those that were read last stay in force") {
+	if text := logged.String(); strings.Count(text, "policies updated from armada") != 1 || !strings.Contains(text, "polling armada failed; the policies that were read last stay in force") {
 		t.Errorf("logged %s", text)
 	}
 	follows(t, dir)

@@ -15,7 +15,7 @@ import (
 	"github.com/refloat/refloat/internal/jobdb/postgres"
 )
 
-// DB begins transactions on Armada's scheduler database, which has our tables too.
+// DB begins transactions on Armada's scheduler database, which also holds our tables.
 type DB interface {
 	BeginPlain(ctx context.Context) (pgx.Tx, error)
 }
@@ -25,45 +25,45 @@ type Config struct {
 	Topic     eventlog.Topic
 	Partition int
 	DB        DB
-	// Hit, if set, is called at the labels of a transaction: applied, committed. Its
+	// Hit, if set, is called at the labels of a transaction: applied, committed. An
 	// error ends the attempt there.
 	Hit   func(label string) error
 	Hooks Hooks
 }
 
-// Hooks tell of what a follower does; nil is off.
+// Hooks observe a follower; nil is off.
 type Hooks struct {
-	// Applied is told of each operation after it was committed, and how many jobs it
-	// concerned.
+	// Applied is called after each operation was committed, with the number of jobs
+	// that it changed.
 	Applied func(partition int, at eventlog.Position, op schedulerdb.ControlOp, jobs int)
-	// Parked is told of each message that was passed over.
+	// Parked is called for each message that was skipped.
 	Parked func(partition int, at eventlog.Position, f schedulerdb.Finding)
-	// Committed is told of the new position.
+	// Committed is called with the new position.
 	Committed func(partition int, at eventlog.Position)
-	// Retry is told why Run tries again.
+	// Retry is called with the error after which Run tries again.
 	Retry func(partition int, err error)
 }
 
 // Follower follows one partition of the topic.
 type Follower struct {
 	cfg    Config
-	reader eventlog.Reader // nil: the place must be read first
+	reader eventlog.Reader // nil: the position must be read first
 	place  eventlog.Position
-	queue  []eventlog.Message // read and not applied
+	queue  []eventlog.Message // read, not applied yet
 }
 
-// New makes a follower.
+// New returns a follower.
 func New(cfg Config) *Follower { return &Follower{cfg: cfg} }
 
-// ErrTaken says that Armada's own ingester has read the topic, and nobody said up
-// to where.
+// ErrTaken reports that Armada's own ingester may have read the topic, and nobody has
+// recorded its position.
 var ErrTaken = errors.New("the control-plane topic holds messages that Armada's ingester may have applied, and it is not known where it stopped; " +
 	"jobs would be cancelled a second time: run `refloatctl cutover start` first (docs/cutover.md)")
 
-// Begin sees to it that it is known where to begin. It comes before anyone of ours
-// writes Armada's tables for the first time: in tables without jobs the topic is
-// ours from its beginning, and so is one without messages once the tables are ours.
-// Topic is nil where there is none: all that will be in it is new.
+// Begin makes sure that a start position is known. Call it before our ingester writes
+// Armada's tables for the first time: if they have no jobs, the topic is ours from its
+// beginning, and so is a topic without messages once the tables are ours. topic is nil
+// if it does not exist yet: then all of it will be new.
 func Begin(ctx context.Context, db DB, topic eventlog.Topic) error {
 	return inTx(ctx, db, func(tx pgx.Tx) error {
 		if err := mustBeOurs(ctx, tx); err != nil {
@@ -72,7 +72,7 @@ func Begin(ctx context.Context, db DB, topic eventlog.Topic) error {
 		const query = "SELECT EXISTS (SELECT FROM refloat_control), EXISTS (SELECT FROM jobs), EXISTS (SELECT FROM refloat_mirror)"
 		var known, jobs, ours bool
 		if err := tx.QueryRow(ctx, query).Scan(&known, &jobs, &ours); err != nil {
-			return failed("look where to begin in control-plane", err, tx)
+			return failed("read the start position in control-plane", err, tx)
 		}
 		switch {
 		case known:
@@ -91,14 +91,14 @@ func Begin(ctx context.Context, db DB, topic eventlog.Topic) error {
 			}
 		}
 		_, err := tx.Exec(ctx, insertSQL, 0, eventlog.Start.Ledger, eventlog.Start.Entry, eventlog.Start.Batch)
-		return failed("begin in control-plane", err, tx)
+		return failed("write the start position in control-plane", err, tx)
 	})
 }
 
-// insertSQL: where there is a row of any partition, one without is a new one.
+// insertSQL: if any partition has a row, a partition without one is new.
 const insertSQL = `INSERT INTO refloat_control (partition, ledger, entry, batch) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`
 
-// readPlace reads the partition's place, and keeps it for this transaction.
+// readPlace reads the partition's position and locks it for this transaction.
 func (f *Follower) readPlace(ctx context.Context, tx pgx.Tx) (at eventlog.Position, err error) {
 	const query = "SELECT ledger, entry, batch FROM refloat_control WHERE partition = $1 FOR UPDATE"
 	for range 2 {
@@ -107,28 +107,28 @@ func (f *Follower) readPlace(ctx context.Context, tx pgx.Tx) (at eventlog.Positi
 			break
 		}
 		if _, err := tx.Exec(ctx, insertSQL, f.cfg.Partition, eventlog.Start.Ledger, eventlog.Start.Entry, eventlog.Start.Batch); err != nil {
-			return at, failed("begin in control-plane", err, tx)
+			return at, failed("write the start position in control-plane", err, tx)
 		}
 	}
 	if err != nil {
-		return at, failed("read the place in control-plane", err, tx)
+		return at, failed("read the position in control-plane", err, tx)
 	}
 	return at, mustBeOurs(ctx, tx)
 }
 
-// mustBeOurs refuses to write what was given back to Armada's ingester. Where the
-// place is locked, it cannot be given back meanwhile.
+// mustBeOurs returns ErrGivenBack if the tables were rolled back to Armada's ingester.
+// While the position is locked, nobody can roll back.
 func mustBeOurs(ctx context.Context, tx pgx.Tx) error {
 	var given bool
 	err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM refloat_positions WHERE given_back IS NOT NULL)").Scan(&given)
 	if given {
 		return jobdb.ErrGivenBack
 	}
-	return failed("look whose the tables are", err, tx)
+	return failed("read whether a roll-back was recorded", err, tx)
 }
 
-// Advance applies the next message, if there is one. After an error, or when
-// someone else went on meanwhile, it begins anew at the committed place.
+// Advance applies the next message, if there is one. After an error, or if another
+// process has advanced meanwhile, it starts again from the committed position.
 func (f *Follower) Advance(ctx context.Context) (progress bool, err error) {
 	progress, err = f.advance(ctx)
 	if err != nil {
@@ -170,7 +170,7 @@ func (f *Follower) advance(ctx context.Context) (bool, error) {
 	return true, f.hit("committed")
 }
 
-var errMoved = errors.New("someone else went on")
+var errMoved = errors.New("another process has advanced")
 
 func (f *Follower) open(ctx context.Context) error {
 	err := inTx(ctx, f.cfg.DB, func(tx pgx.Tx) (err error) {
@@ -183,7 +183,8 @@ func (f *Follower) open(ctx context.Context) error {
 	after := f.place
 	f.reader, err = f.cfg.Topic.Open(f.cfg.Partition, after)
 	if after == eventlog.Start && errors.Is(err, eventlog.ErrTrimmed) {
-		// Ours from the beginning is what there was when it became ours, or came since.
+		// "From the beginning" means what existed at the take-over, and everything
+		// since.
 		if after, err = f.cfg.Topic.Beginning(f.cfg.Partition); err == nil {
 			f.reader, err = f.cfg.Topic.Open(f.cfg.Partition, after)
 		}
@@ -194,8 +195,8 @@ func (f *Follower) open(ctx context.Context) error {
 	return err
 }
 
-// commit applies an operation, if there is one, and moves the place behind its
-// message, in one transaction.
+// commit applies op, if it is not nil, and moves the position past its message, in one
+// transaction.
 func (f *Follower) commit(ctx context.Context, m *eventlog.Message, op schedulerdb.ControlOp) (jobs int, err error) {
 	err = inTx(ctx, f.cfg.DB, func(tx pgx.Tx) error {
 		at, err := f.readPlace(ctx, tx)
@@ -213,7 +214,7 @@ func (f *Follower) commit(ctx context.Context, m *eventlog.Message, op scheduler
 		const move = "UPDATE refloat_control SET ledger = $2, entry = $3, batch = $4 WHERE partition = $1"
 		to := m.Position
 		if _, err := tx.Exec(ctx, move, f.cfg.Partition, to.Ledger, to.Entry, to.Batch); err != nil {
-			return failed("move the place in control-plane", err, tx)
+			return failed("write the position in control-plane", err, tx)
 		}
 		return f.hit("applied")
 	})
@@ -224,25 +225,25 @@ func apply(ctx context.Context, tx pgx.Tx, op schedulerdb.ControlOp) (int, error
 	armada := pgstore.In(tx)
 	var requeueing []string
 	if s, ok := op.(*schedulerdb.Sweep); ok && s.Cancel {
-		// Lock first: what an ingester commits while we wait for it must be seen here.
+		// Lock first, so that we see what an ingester commits while we wait for the
+		// lock.
 		if err := armada.Lock(ctx); err != nil {
 			return 0, unavailable(err)
 		}
-		// For some seconds these jobs are in no queue, but will be.
+		// For a few seconds these jobs are not in a queue, but will be.
 		rows, err := tx.Query(ctx, "SELECT job_id FROM refloat_waits WHERE forgetting")
 		if err == nil {
 			requeueing, err = pgx.CollectRows(rows, pgx.RowTo[string])
 		}
 		if err != nil {
-			return 0, failed("look which jobs are put back", err, tx)
+			return 0, failed("read which jobs are being requeued", err, tx)
 		}
 	}
 	jobs, err := armada.ApplyControl(ctx, op, requeueing)
 	return jobs, unavailable(err)
 }
 
-// unavailable gives a passing error of Armada's tables the class that those of the
-// job database have.
+// unavailable maps a transient error of Armada's tables to jobdb.ErrUnavailable.
 func unavailable(err error) error {
 	if errors.Is(err, pgstore.ErrUnavailable) {
 		return fmt.Errorf("%w: %w", jobdb.ErrUnavailable, err)
@@ -270,7 +271,8 @@ func (f *Follower) tell(op schedulerdb.ControlOp, finding *schedulerdb.Finding, 
 	}
 }
 
-// Close lets go of what is not committed. The follower may go on.
+// Close closes the reader and drops what is not committed. The follower can still be
+// used.
 func (f *Follower) Close() error {
 	r := f.reader
 	f.reader, f.queue = nil, nil
@@ -280,7 +282,7 @@ func (f *Follower) Close() error {
 	return r.Close()
 }
 
-// inTx does something in one transaction.
+// inTx runs do in one transaction.
 func inTx(ctx context.Context, db DB, do func(tx pgx.Tx) error) error {
 	tx, err := db.BeginPlain(ctx)
 	if err != nil {
@@ -289,7 +291,7 @@ func inTx(ctx context.Context, db DB, do func(tx pgx.Tx) error) error {
 	defer func() {
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackWait)
 		defer cancel()
-		_ = tx.Rollback(end) // after a commit it says so, after an error there is one already
+		_ = tx.Rollback(end) // an error after a commit is expected; after a failure there is one already
 	}()
 	if err := do(tx); err != nil {
 		return err
@@ -299,7 +301,7 @@ func inTx(ctx context.Context, db DB, do func(tx pgx.Tx) error) error {
 
 const rollbackWait = 5 * time.Second
 
-// failed gives an error of the database the class that the job database's have.
+// failed wraps an error with its class, as the job database does.
 func failed(doing string, err error, tx pgx.Tx) error {
 	if err == nil {
 		return nil

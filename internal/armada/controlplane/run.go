@@ -9,14 +9,14 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-// How long to wait before trying again: doubled from the first to the last.
+// The delay between retries doubles from firstWait to lastWait.
 const (
 	firstWait = 50 * time.Millisecond
 	lastWait  = 10 * time.Second
 )
 
-// Run applies what comes until ctx ends, and then returns nil. What may help to try
-// again is tried again, ever more slowly; any other error ends it.
+// Run applies messages until ctx ends, and then returns nil. It retries transient
+// errors with a growing delay, and returns any other error.
 func (f *Follower) Run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, f.Close()) }()
 	wait := firstWait

@@ -17,21 +17,21 @@ import (
 	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
-// answer is all that the server says, in an order of its own.
+// answer is everything that the server returned, sorted.
 type answer struct {
 	policies []said
 	bindings []policyfile.Binding
 }
 
-// said is a policy as the server says it.
+// said is a policy as the server returned it.
 type said struct {
 	name string
 	file policyfile.File // in Armada's flat form
-	not  string          // why there is no file
+	not  string          // why it cannot be converted to a file
 }
 
-// read asks the server. Queues come first, so that a policy that was made and then
-// bound is not missed.
+// read queries the server. It reads queues first, so that it does not miss a policy
+// that is created and then bound in between.
 func (f *Follower) read(ctx context.Context) (*answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -44,11 +44,11 @@ func (f *Follower) read(ctx context.Context) (*answer, error) {
 	}
 	a := &answer{}
 	if err := f.readQueues(ctx, a); err != nil {
-		return nil, fmt.Errorf("read its queues: %w", plain(err))
+		return nil, fmt.Errorf("read queues: %w", plain(err))
 	}
 	list, err := pb.NewRetryPolicyServiceClient(f.conn).GetRetryPolicies(ctx, &pb.RetryPolicyListRequest{})
 	if err != nil {
-		return nil, fmt.Errorf("read its retry policies: %w", plain(err))
+		return nil, fmt.Errorf("read retry policies: %w", plain(err))
 	}
 	for _, p := range list.GetRetryPolicies() {
 		s := said{name: p.GetName()}
@@ -73,7 +73,7 @@ func (f *Follower) readQueues(ctx context.Context, a *answer) error {
 		m, err := stream.Recv()
 		switch {
 		case errors.Is(err, io.EOF):
-			return errors.New("the list ended before its end")
+			return errors.New("the server closed the list of queues before its end marker")
 		case err != nil:
 			return err
 		case m.GetEnd() != nil:
@@ -86,7 +86,7 @@ func (f *Follower) readQueues(ctx context.Context, a *answer) error {
 	}
 }
 
-// plain is an error of gRPC in words for people.
+// plain formats a gRPC error for people.
 func plain(err error) error {
 	if s, ok := status.FromError(err); ok {
 		return fmt.Errorf("%s: %s", s.Code(), s.Message())
@@ -94,8 +94,8 @@ func plain(err error) error {
 	return err
 }
 
-// onto is the set in which policies and bindings are as the server says, and what of
-// it cannot be used.
+// onto returns now with the policies and bindings of the answer, and describes in not
+// what cannot be used.
 func (a *answer) onto(now *policyfile.Set) (set *policyfile.Set, not []string, err error) {
 	there := map[string]bool{}
 	wrong := map[string]string{} // by file
@@ -126,9 +126,9 @@ func (a *answer) onto(now *policyfile.Set) (set *policyfile.Set, not []string, e
 	for _, s := range a.policies {
 		if why := wrong[s.file.Name]; why != "" {
 			id := policyfile.ID{Kind: policyfile.KindPolicy, Name: s.name}
-			what := "is not there"
+			what := "is ignored"
 			if _, kept := set.Body(id); kept {
-				what = "stays as it was"
+				what = "stays as it is"
 			}
 			not = append(not, fmt.Sprintf("RetryPolicy %.100q %s: %s", s.name, what, why))
 		}
@@ -137,7 +137,7 @@ func (a *answer) onto(now *policyfile.Set) (set *policyfile.Set, not []string, e
 	return set, append(not, refused...), nil
 }
 
-// dial connects to the server when it is first asked.
+// dial returns a client that connects at the first request.
 func dial(c *Config) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+c.Address, c.options()...)
 }

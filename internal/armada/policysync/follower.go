@@ -23,43 +23,43 @@ import (
 	"github.com/refloat/refloat/internal/policy/policylog"
 )
 
-// Config says which server is followed, and how it is asked. Address, Store, Log and
-// Now are required.
+// Config configures a Follower. Address, Store, Log and Now are required.
 type Config struct {
-	Address string        // HOST:PORT of its gRPC
-	Every   time.Duration // how often it is asked; default Every
+	Address string        // HOST:PORT of the server's gRPC API
+	Every   time.Duration // polling interval; default Every
 	TLS     *tls.Config   // nil: none
-	// Authorization is the header of that name, asked for anew with each question;
-	// nil: none.
+	// Authorization returns the header of that name; called before every poll; nil: no
+	// header.
 	Authorization func() (string, error)
 	Store         *policylog.Store
 	Log           *slog.Logger
 	Now           func() time.Time
-	Polled        func(*pb.Source) // called with Source after every poll; nil: nobody is
+	Polled        func(*pb.Source) // called with Source after every poll; may be nil
 }
 
-// Every is how often a server is asked, where nobody says otherwise.
+// Every is the default polling interval.
 const Every = 10 * time.Second
 
 const (
-	patience = 30 * time.Second // for one answer
-	maxBytes = 64 << 20         // of an answer
-	maxMoved = 10               // times that others may change policies while one poll looks
+	patience = 30 * time.Second // timeout of one request or change
+	maxBytes = 64 << 20         // of one response
+	maxMoved = 10               // attempts of one poll while others change policies
 )
 
-// Follower follows a server. Poll and Run are for one goroutine, Source is for all.
+// Follower follows a server. Poll and Run are for one goroutine; Source is safe for
+// concurrent use.
 type Follower struct {
 	Config
 	conn *grpc.ClientConn
 
-	last    *answer // that the newest generation was made of
-	applied uint64  // that generation
+	last    *answer // from which generation applied was made
+	applied uint64  // the newest generation that this follower has seen
 
 	mu     sync.Mutex
 	source *pb.Source
 }
 
-// New makes a follower; it connects when it first polls.
+// New returns a follower. It connects at the first poll.
 func New(c Config) (*Follower, error) {
 	if c.Every <= 0 {
 		c.Every = Every
@@ -85,10 +85,10 @@ func (c *Config) options() []grpc.DialOption {
 	}
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (f *Follower) Close() error { return f.conn.Close() }
 
-// Author is who the generations of this server are by.
+// Author is the author of the generations that come from this server.
 func (f *Follower) Author() string { return "armada " + f.Address }
 
 // Run polls until ctx ends.
@@ -100,13 +100,14 @@ func (f *Follower) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
-			_ = f.Poll(ctx) // it tells by itself
+			_ = f.Poll(ctx) // Poll logs its error
 		}
 	}
 }
 
-// Poll reads the server once, and makes a generation of what changed. Its error is
-// logged, and told by Source; what was read before stays in force.
+// Poll reads the server once, and writes a generation if something has changed. It logs
+// its error and reports it through Source; the policies that were read last stay in
+// force.
 func (f *Follower) Poll(ctx context.Context) error {
 	err := f.poll(ctx)
 	if ctx.Err() == nil {
@@ -115,8 +116,8 @@ func (f *Follower) Poll(ctx context.Context) error {
 	return err
 }
 
-// errMoved says that there is a generation which the answer may be older than.
-var errMoved = errors.New("others changed policies meanwhile")
+// errMoved reports a generation that is newer than the server's response.
+var errMoved = errors.New("policies changed while they were read from the server")
 
 func (f *Follower) poll(ctx context.Context) error {
 	for range maxMoved {
@@ -145,8 +146,8 @@ func (f *Follower) newest(ctx context.Context) (uint64, error) {
 	return snap.Generation(), err
 }
 
-// apply makes a generation of an answer, where that changes anything and the newest
-// is still the one from before it was asked for.
+// apply writes a generation from an answer, if that changes anything and no other
+// generation has been written since before the answer was requested.
 func (f *Follower) apply(ctx context.Context, before uint64, a *answer) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -173,8 +174,8 @@ func (f *Follower) apply(ctx context.Context, before uint64, a *answer) error {
 	return nil
 }
 
-// missingDefault is the policy that the settings name as default but the set
-// does not have; empty: none is missing.
+// missingDefault returns the default policy that the settings name but the set lacks,
+// or "".
 func missingDefault(set *policyfile.Set) string {
 	if set == nil {
 		return ""
@@ -185,8 +186,8 @@ func missingDefault(set *policyfile.Set) string {
 	return ""
 }
 
-// missingDefault records the missing default policy, and logs a change: while it is
-// missing, failed runs of queues without a policy of their own are not retried.
+// missingDefault records the missing default policy, and logs when that changes. While
+// it is missing, failed runs of queues without their own policy are not retried.
 func (f *Follower) missingDefault(name string) {
 	f.mu.Lock()
 	was := f.source.MissingDefault
@@ -194,14 +195,14 @@ func (f *Follower) missingDefault(name string) {
 	f.mu.Unlock()
 	switch {
 	case name != "" && name != was:
-		f.Log.Warn("the settings name a default policy that armada does not have: failed runs of queues without a policy of their own are not retried; "+
-			"create it in armada, or apply RetrySettings with another default", slog.String("armada", f.Address), slog.String("policy", name))
+		f.Log.Warn("the default policy of the settings does not exist in armada, so failed runs of queues without their own policy are not retried; "+
+			"create it in armada, or apply RetrySettings that name another one", slog.String("armada", f.Address), slog.String("policy", name))
 	case name == "" && was != "":
-		f.Log.Info("no default policy is missing any more", slog.String("armada", f.Address))
+		f.Log.Info("default policy exists again", slog.String("armada", f.Address))
 	}
 }
 
-// tell logs a generation that was made.
+// tell logs a new generation.
 func (f *Follower) tell(made *policylog.Outcome, a *answer) {
 	if !made.Made {
 		return
@@ -217,10 +218,10 @@ func (f *Follower) tell(made *policylog.Outcome, a *answer) {
 		slog.Int("policies", len(a.policies)), slog.Int("policies_gone", gone),
 	}
 	if len(a.policies) == 0 && gone > 0 {
-		f.Log.Warn("armada has no retry policies any more, and so we have none", attrs...)
+		f.Log.Warn("all retry policies were deleted in armada, so none are in force", attrs...)
 		return
 	}
-	f.Log.Info("policies followed", attrs...)
+	f.Log.Info("policies updated from armada", attrs...)
 }
 
 func (f *Follower) notUnderstood(not []string) {
@@ -229,11 +230,11 @@ func (f *Follower) notUnderstood(not []string) {
 	f.source.NotUnderstood = not
 	f.mu.Unlock()
 	if news && len(not) > 0 {
-		f.Log.Warn("not all that armada says can be used here", slog.String("armada", f.Address), slog.Int("count", len(not)), slog.Any("what", not[:min(len(not), 20)]))
+		f.Log.Warn("some policies or bindings of armada cannot be used here and are ignored", slog.String("armada", f.Address), slog.Int("count", len(not)), slog.Any("what", not[:min(len(not), 20)]))
 	}
 }
 
-// note keeps what became of a poll, and logs where that is news.
+// note records the result of a poll, and logs when it changes.
 func (f *Follower) note(err error) {
 	f.mu.Lock()
 	s, now := f.source, timestamppb.New(f.Now())
@@ -249,16 +250,16 @@ func (f *Follower) note(err error) {
 	f.mu.Unlock()
 	switch {
 	case err == nil && was != "":
-		f.Log.Info("policies can be followed again", slog.String("armada", f.Address))
+		f.Log.Info("polling armada works again", slog.String("armada", f.Address))
 	case err != nil && was == "":
-		f.Log.Warn("policies cannot be followed; those that were read last stay in force", slog.String("armada", f.Address), slog.Any("error", err))
+		f.Log.Warn("polling armada failed; the policies that were read last stay in force", slog.String("armada", f.Address), slog.Any("error", err))
 	}
 	if f.Polled != nil {
 		f.Polled(f.Source())
 	}
 }
 
-// Source says how it stands with following.
+// Source reports the state of following.
 func (f *Follower) Source() *pb.Source {
 	f.mu.Lock()
 	defer f.mu.Unlock()

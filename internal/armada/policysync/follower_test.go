@@ -209,7 +209,7 @@ func TestNothingAnyMore(t *testing.T) {
 	w.poll(f)
 	w.poll(f)
 	w.holds(2, "")
-	if n := w.logged.count("armada has no retry policies any more"); n != 1 {
+	if n := w.logged.count("all retry policies were deleted in armada"); n != 1 {
 		t.Errorf("said %d times", n)
 	}
 }
@@ -230,8 +230,8 @@ func TestOutage(t *testing.T) {
 		begin, end func()
 		says       string
 	}{
-		{func() { w.armada.Fail(status.Error(codes.Unavailable, "database")) }, func() { w.armada.Fail(nil) }, "read its queues: Unavailable: database"},
-		{func() { w.armada.Cut(true) }, func() { w.armada.Cut(false) }, "the list ended before its end"},
+		{func() { w.armada.Fail(status.Error(codes.Unavailable, "database")) }, func() { w.armada.Fail(nil) }, "read queues: Unavailable: database"},
+		{func() { w.armada.Cut(true) }, func() { w.armada.Cut(false) }, "closed the list of queues before its end marker"},
 		{func() { w.armada.Want("Basic x") }, func() { w.armada.Want("") }, "Unauthenticated"},
 		{
 			func() { w.armada.Stop() },
@@ -264,7 +264,7 @@ func TestOutage(t *testing.T) {
 			t.Errorf("%d: after it %v", i, s)
 		}
 		w.holds(1, all)
-		if cannot, again := w.logged.count("policies cannot be followed"), w.logged.count("can be followed again"); cannot != i+1 || again != i+1 {
+		if cannot, again := w.logged.count("polling armada failed"), w.logged.count("polling armada works again"); cannot != i+1 || again != i+1 {
 			t.Errorf("%d: logged %d and %d times", i, cannot, again)
 		}
 	}
@@ -308,12 +308,12 @@ func TestNotUnderstood(t *testing.T) {
 		w.holds(2, "RetryPolicy a:3 RetryPolicy b:4 Queue ml{retryPolicies:[a,b,c]}")
 	}
 	not := f.Source().NotUnderstood
-	for i, want := range []string{`"D!" is not there: name`, `"a" stays as it was: invalid retry policy: rules[1].mutate`, `"c" is not there: retryLimit`, "Queue a queue"} {
+	for i, want := range []string{`"D!" is ignored: name`, `"a" stays as it is: invalid retry policy: rules[1].mutate`, `"c" is ignored: retryLimit`, "Queue a queue"} {
 		if !slices.ContainsFunc(not, func(s string) bool { return strings.Contains(s, want) }) {
 			t.Errorf("%d: %q is not among %q", i, want, not)
 		}
 	}
-	if n := w.logged.count("not all that armada says can be used here"); n != 1 {
+	if n := w.logged.count("some policies or bindings of armada cannot be used here and are ignored"); n != 1 {
 		t.Errorf("logged %d times", n)
 	}
 	// After a restart what was good stays too.
@@ -461,7 +461,7 @@ func TestMissingDefault(t *testing.T) {
 	w.armada.Set("infra", policysynctest.Policy("infra", 3, "node"))
 	w.armada.Set("other", policysynctest.Policy("other", 1, "node"))
 	f := w.follower()
-	const warns, ends = "level=WARN msg=\"the settings name a default policy that armada does not have", "no default policy is missing any more"
+	const warns, ends = "level=WARN msg=\"the default policy of the settings does not exist in armada", "default policy exists again"
 	step := func(what, missing string, warned, ended int) {
 		t.Helper()
 		for range 2 { // the second poll has no news
