@@ -15,12 +15,12 @@ import (
 	"github.com/refloat/refloat/internal/sink"
 )
 
-// maxCopy is how large a copy may be. Brokers take messages of 5 MB unless told
-// otherwise, and the error and the requirements were in two messages before.
+// maxCopy is the maximum size of a copy. Brokers accept messages of up to 5 MB by
+// default; the error and the requirements came in two messages originally.
 const maxCopy = 2 << 20
 
-// messages are decisions in the shape of Armada's own retries: the run's error,
-// not terminal, with the policy's name, and the requeue; or the error, terminal.
+// messages builds copies in the format of Armada's own retries: the run's error, not
+// terminal, with the policy's name, and the requeue; or the error, terminal.
 func (w *writing) messages(ctx context.Context, copies []copyOf) ([]eventlog.Message, error) {
 	runs := make([]string, len(copies))
 	for i, c := range copies {
@@ -38,7 +38,7 @@ func (w *writing) messages(ctx context.Context, copies []copyOf) ([]eventlog.Mes
 		}
 		if payload == nil {
 			if w.cfg.Hooks.Untold != nil {
-				w.cfg.Hooks.Untold(w.cfg.Partition, fmt.Errorf("the copy of decision %d on job %s is larger than %d bytes, so it is not made", c.number, c.jobID, maxCopy))
+				w.cfg.Hooks.Untold(w.cfg.Partition, fmt.Errorf("copy of decision %d on job %s is larger than %d bytes: not published", c.number, c.jobID, maxCopy))
 			}
 			continue
 		}
@@ -50,9 +50,9 @@ func (w *writing) messages(ctx context.Context, copies []copyOf) ([]eventlog.Mes
 	return messages, nil
 }
 
-// fitting is one copy that is not too large: one without what the error says, if
-// that is too long; nil, if it still is. Stored is the run's row of job_run_errors,
-// or nil.
+// fitting returns a copy that is not too large. It omits the error's text if that is
+// too long, and returns nil if the copy is still too large. stored is the run's row of
+// job_run_errors, or nil.
 func (c *copyOf) fitting(stored []byte) ([]byte, error) {
 	it, err := schedulerdb.RunError(stored)
 	if err != nil {
@@ -70,14 +70,13 @@ func (c *copyOf) fitting(stored []byte) ([]byte, error) {
 	return nil, nil
 }
 
-// podError is an Error's PodError (field 8) with a message (field 2), which is all
-// that one needs.
+// podError is an Error's PodError (field 8) with only a message (field 2).
 func podError(message string) []byte {
 	inner := protowire.AppendString(protowire.AppendTag(nil, 2, protowire.BytesType), message)
 	return protowire.AppendBytes(protowire.AppendTag(nil, 8, protowire.BytesType), inner)
 }
 
-// payload is one copy, with the run's error.
+// payload encodes one copy, with the run's error.
 func (c *copyOf) payload(it *pb.Error) ([]byte, error) {
 	it.Terminal, it.RetryPolicyName = !c.requeue, c.policy
 	created := time.Unix(0, c.at)

@@ -2,8 +2,8 @@
 // transactions, so that an unmodified Armada scheduler retries jobs by our
 // decisions.
 //
-// Package schedulerdb defines what each event does there, and the sink's rows tell
-// what was decided. How the two combine depends on the Mode:
+// Package schedulerdb defines what each event does there, and the sink's rows hold the
+// decisions. How the two combine depends on the Mode:
 //
 //   - HoldBack, for an unmodified scheduler: a failed run and its requeue become
 //     visible at the same time, so the scheduler does not act on the failure. Until
@@ -16,8 +16,9 @@
 //     and failures are written as decided.
 //   - Passthrough: exactly what Armada's ingester writes.
 //
-// The table refloat_waits holds the pending retries, with the time at which something
-// is due. Plans are pure; the Mirror loads their input and writes their result.
+// The table refloat_waits holds the pending retries, each with the time at which its
+// next step is due. Plans are pure; the Mirror loads their input and writes their
+// result.
 //
 // Invariant: Armada's tables follow from the events, the decisions and the times at
 // which pending retries ended. A transaction can be repeated with the same result.

@@ -12,32 +12,33 @@ import (
 	"github.com/refloat/refloat/internal/sink"
 )
 
-// afterAll is a time at which whatever waits is due.
+// afterAll is a time at which every pending retry is due.
 const afterAll = never - int64(time.Minute)
 
-// copyMargin is what a copy of a transaction that failed may have above the rows of a
-// job that waits. A job is queued once per step, which raises each version by one, and
-// the next step needs a lease, which the scheduler only makes of what was committed. So
-// these rows win even over a copy that the broker stores after events were read.
+// copyMargin is how far the versions in a copy of a failed transaction can exceed the
+// rows of a job with a pending retry. Each step queues a job once, which bumps each
+// version by one, and the next step needs a lease, which the scheduler makes only from
+// committed rows. So these rows win even over a copy that the broker stores after
+// events were read.
 const copyMargin = 1
 
-// EndWaits ends all waits of a partition, for when Armada's own ingester goes on:
-// jobs that wait for their time get requirements that nodes fit, and those that
-// the scheduler was to forget first are put into the queue. It says how many jobs
-// that were. No copies are made, and nothing is raised again: a scheduler that did
-// not take a job in by then does so when it is restarted. (A raise could take the version
-// of a lease that stands in events and not in the rows yet; the lease would then be ignored.)
+// EndWaits ends all pending retries of a partition before Armada's own ingester
+// resumes: it gives the jobs requirements that nodes can match, and queues those that
+// the scheduler was to forget first. It returns the number of these jobs. It publishes
+// no copies and bumps no version again: a scheduler that has not accepted a job by then
+// does so after a restart. (A bump could take the version of a lease that is in events
+// but not in the rows yet; the lease would then be ignored.)
 //
-// Events are read from our position to their end: Armada's ingester will apply the
-// copies in them, also those that were published by a transaction that then failed. What
-// EndWaits writes has higher versions than these copies. Nil: there is no such position.
+// EndWaits reads events from our position to the end, if events is not nil: Armada's
+// ingester will apply the copies in them, including those of failed transactions.
+// EndWaits writes higher versions than these copies have.
 //
-// Requests to preempt runs that are over end as well: the scheduler that is started
-// next would preempt the dead run of a job in the queue, and fail the job with it.
-// (Requeues end them too, but not those of older builds.)
+// EndWaits also ends requests to preempt runs that have ended: the restarted scheduler
+// would preempt the dead run of a queued job, and fail the job with it. (Requeues end
+// such requests too, but older builds did not.)
 //
-// Jobs whose requirements cannot be rebuilt are an error, since they would wait
-// for ever.
+// EndWaits returns an error if a job's requirements cannot be rebuilt: the job would
+// stay pending for ever.
 func EndWaits(ctx context.Context, tx pgx.Tx, cfg Config, events eventlog.Reader) (ended int, err error) {
 	m := New(cfg)
 	w := writing{Mirror: m, conn: tx, armada: pgstore.In(tx), when: sink.Moment{Now: time.Unix(0, afterAll), End: eventlog.Start}}
@@ -72,8 +73,8 @@ func EndWaits(ctx context.Context, tx pgx.Tx, cfg Config, events eventlog.Reader
 	return ended, w.endPreemptions(ctx)
 }
 
-// endPreemptions ends the requests to preempt the runs of queued jobs: all of these
-// runs are over.
+// endPreemptions ends requests to preempt runs of queued jobs: all of these runs have
+// ended.
 func (w *writing) endPreemptions(ctx context.Context) error {
 	if err := w.armada.Lock(ctx); err != nil {
 		return w.failed("end preemption requests", err)

@@ -6,18 +6,18 @@ import (
 	"github.com/refloat/refloat/internal/jobdb/postgres"
 )
 
-// unableError says why a retry cannot be put into Armada's tables.
+// unableError reports why a retry cannot be written to Armada's tables.
 type unableError struct {
 	job string
 	err error
 }
 
 func (e *unableError) Error() string {
-	return fmt.Sprintf("job %s is retried, and its requirements cannot be rebuilt, so Armada fails it: %v", e.job, e.err)
+	return fmt.Sprintf("job %s: the decision is to retry, but its requirements cannot be rebuilt, so Armada fails the job: %v", e.job, e.err)
 }
 func (e *unableError) Unwrap() error { return e.err }
 
-// failed gives an error of the database the class that the job database's have.
+// failed wraps an error with its class, as the job database does.
 func (w *writing) failed(doing string, err error) error {
 	if err == nil {
 		return nil

@@ -13,15 +13,15 @@ import (
 	"github.com/refloat/refloat/internal/sink"
 )
 
-// readAtOnce is how many messages of events are searched for copies at a time.
+// readAtOnce is the number of events that are searched for copies at a time.
 const readAtOnce = 2000
 
 // outbidCopies reads copies up to the end of events. Armada's ingester will apply
-// those that our last transactions published and did not commit. Where such a copy
-// would make a job wait, the job gets the copy's requirements without the waiting
-// selector, in a higher version than the copy's. The copy may still queue the job: its
-// run's failure precedes it in events. Its queued_version stays as it is, since events
-// may hold a lease that the rows do not have yet, and that must still count.
+// copies that our last transactions published but did not commit. If such a copy would
+// leave a job pending, the job gets the copy's requirements without the waiting
+// selector, in a higher version. The copy may still queue the job, since its run's
+// failure precedes it in events. The job's queued_version stays unchanged: events may
+// hold a lease that is not in the rows yet, and that lease must remain effective.
 func (w *writing) outbidCopies(ctx context.Context, events eventlog.Reader) error {
 	chunk := make([]eventlog.Message, readAtOnce)
 	for {
@@ -45,8 +45,9 @@ func (w *writing) outbidCopies(ctx context.Context, events eventlog.Reader) erro
 	}
 }
 
-// addWaiting adds the requirements of a copy's requeues that have the waiting selector,
-// of each job the highest version. Armada's ingester skips what cannot be decoded.
+// addWaiting adds the requirements of requeues in a copy that have the waiting
+// selector; for each job the highest version wins. Like Armada's ingester, it skips
+// what cannot be decoded.
 func addWaiting(to map[string]*pb.JobSchedulingInfo, payload []byte) {
 	var message pb.EventSequence
 	if proto.Unmarshal(payload, &message) != nil {
@@ -64,7 +65,7 @@ func addWaiting(to map[string]*pb.JobSchedulingInfo, payload []byte) {
 	}
 }
 
-// outbid writes requirements above these.
+// outbid writes requirements with higher versions than these.
 func (w *writing) outbid(ctx context.Context, waiting map[string]*pb.JobSchedulingInfo) error {
 	if len(waiting) == 0 {
 		return nil

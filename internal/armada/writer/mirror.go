@@ -19,39 +19,39 @@ import (
 	"github.com/refloat/refloat/internal/sink"
 )
 
-// Config of a Mirror.
+// Config configures a Mirror.
 type Config struct {
 	Partition int
 	Mode      Mode
 	// NodeLabel is Armada's scheduling.nodeIdLabel. Default [armadadb.NodeLabel].
 	NodeLabel string
-	// Copies, if set, publishes to events, and returns when all of it is durable.
+	// Copies, if set, publishes copies to events, and returns when they are durable.
 	Copies func(ctx context.Context, partition int, copies []eventlog.Message) error
 	Hooks  Hooks
 }
 
-// Hooks tell of what a mirror does; nil is off.
+// Hooks observe a Mirror; nil is off.
 type Hooks struct {
-	// Parked is told of each message or event that Armada's ingester would skip,
-	// crash on, or try for ever.
+	// Parked is called for each message or event that Armada's ingester would skip,
+	// crash on, or retry for ever.
 	Parked func(partition int, at eventlog.Position, f schedulerdb.Finding)
-	// Unable is told of each retry that cannot be put into Armada's tables.
+	// Unable is called for each retry that cannot be written to Armada's tables.
 	Unable func(partition int, err error)
-	// Untold is told of each decision that is not copied to events.
+	// Untold is called for each decision that is not copied to events.
 	Untold func(partition int, err error)
 }
 
-// Mirror is a [sink.Mirror] on PostgreSQL.
+// Mirror implements [sink.Mirror] on PostgreSQL.
 type Mirror struct {
 	cfg       Config
 	converter *schedulerdb.Converter
 	actions   []action
-	due       int64             // Unix nanoseconds; never: nothing waits
-	since     eventlog.Position // messages up to here are not told to the rest of Armada
-	known     bool              // since is
+	due       int64             // Unix nanoseconds; never: no retry is pending
+	since     eventlog.Position // decisions on messages up to here are not copied to events
+	known     bool              // since and due are loaded
 }
 
-// New makes the mirror of a partition. Its tables are of our schema (package
+// New returns the Mirror of a partition. Its tables are part of our schema (package
 // jobdb/postgres).
 func New(cfg Config) *Mirror {
 	if cfg.NodeLabel == "" {
@@ -60,8 +60,8 @@ func New(cfg Config) *Mirror {
 	return &Mirror{cfg: cfg, converter: schedulerdb.NewConverter()}
 }
 
-// Reset implements [sink.Mirror]. What is due is looked up with the next
-// transaction, which is due at once.
+// Reset implements [sink.Mirror]. The next transaction is due at once, and looks up
+// what else is due.
 func (m *Mirror) Reset() { m.actions, m.due, m.known = nil, 0, false }
 
 // Due implements [sink.Mirror].
@@ -83,8 +83,8 @@ func (m *Mirror) Take(msg *sink.Message, jobs func(id string) *jobdb.Job) {
 	t := taking{Mirror: m, msg: msg, jobs: jobs, decide: m.cfg.Mode != Passthrough && !msg.Released}
 	for _, e := range effects {
 		if _, submits := e.Op.(*schedulerdb.InsertJob); submits && m.cfg.Mode != Passthrough && slices.Contains(msg.Again, e.Event) {
-			// It says nothing new, and would take back what the scheduler has seen: versions
-			// that begin anew are versions that it does not look at.
+			// A repeated SubmitJob says nothing new. Applying it would reset the
+			// versions, and the scheduler ignores rows with lower versions.
 			continue
 		}
 		t.effect(e.Op)
@@ -96,16 +96,16 @@ func (m *Mirror) Take(msg *sink.Message, jobs func(id string) *jobdb.Job) {
 	}
 }
 
-// taking is one message being taken in.
+// taking is a message that is being processed.
 type taking struct {
 	*Mirror
 	msg    *sink.Message
 	jobs   func(id string) *jobdb.Job
-	decide bool // decisions count
+	decide bool // decisions are effective
 }
 
-// add takes in an action. What PostgreSQL does not take in text is not in Armada's
-// tables either, so there is nothing to do to it.
+// add appends an action. Armada's tables cannot hold text that PostgreSQL rejects, so
+// there is nothing to do for such a job.
 func (t *taking) add(a action) {
 	if storable(a.job()) {
 		t.actions = append(t.actions, a)
@@ -129,7 +129,7 @@ func (t *taking) effect(op schedulerdb.Op) {
 		if j := t.jobs(o.JobID); j != nil {
 			l.run = j.Queueing.LatestRun
 		}
-		t.add(l) // also in a release: it may end a wait
+		t.add(l) // also in a release: it may end a pending retry
 		return
 	}
 	if !t.decide {
@@ -138,8 +138,8 @@ func (t *taking) effect(op schedulerdb.Op) {
 	}
 	switch o := op.(type) {
 	case *schedulerdb.FailJob:
-		// Armada's verdict gives way to a retry that stands on the job's latest run,
-		// unless that could not be put into its tables.
+		// An effective retry of the job's latest run overrides Armada's verdict, unless
+		// it could not be written to Armada's tables.
 		if j := t.jobs(o.JobID); j != nil && j.Queueing.Decision != 0 && j.State == jobdb.JobQueued && storable(j.Queueing.LatestRun) {
 			t.add(overruled{
 				jobID: o.JobID, runID: j.Queueing.LatestRun, number: j.Queueing.Decision,
@@ -149,7 +149,7 @@ func (t *taking) effect(op schedulerdb.Op) {
 		}
 	case *schedulerdb.SetQueued:
 		if t.decided(o.JobID) {
-			return // Armada's own requeue: ours stands
+			return // Armada's own requeue: our decision is effective
 		}
 	case *schedulerdb.SetSchedulingInfo:
 		if t.decided(o.JobID) {
@@ -157,7 +157,7 @@ func (t *taking) effect(op schedulerdb.Op) {
 		}
 	case *schedulerdb.FailRun:
 		if o.Returned && t.refused(o.RunID) {
-			// Armada requeues a returned lease by itself. It is to see a failure.
+			// Armada requeues a returned lease by itself. Show it a failure.
 			failed := *o
 			failed.Returned, failed.Attempted = false, true
 			op = &failed
@@ -171,8 +171,8 @@ func (t *taking) decided(job string) bool {
 	return j != nil && j.Queueing.Decision != 0
 }
 
-// refused says whether an enforced JobFailed stands on a run that failed, also
-// where the message comes once more.
+// refused reports whether an enforced JobFailed is effective for a failed run, also if
+// the message is a duplicate.
 func (t *taking) refused(run string) bool {
 	for _, ev := range t.msg.Events.GetEvents() {
 		if e := ev.GetJobRunErrors(); e.GetRunId() == run {
@@ -183,13 +183,13 @@ func (t *taking) refused(run string) bool {
 	return false
 }
 
-// acted says whether a decision changed its job.
+// acted reports whether a decision changed its job.
 func (t *taking) acted(d *chain.Decision) bool {
 	j := t.jobs(d.JobID)
 	return j != nil && !d.Shadow && j.Queueing.Decision == d.Number
 }
 
-// byScheduler says whether the message tells that the scheduler ended a run.
+// byScheduler reports whether the message says that the scheduler ended a run.
 func (t *taking) byScheduler(run string) bool {
 	for _, ev := range t.msg.Events.GetEvents() {
 		if ev.GetJobRunPreempted().GetPreemptedRunId() == run {
@@ -224,7 +224,7 @@ func (t *taking) record(r chain.Record) {
 	}
 }
 
-var errOtherDB = errors.New("the job database is not in PostgreSQL: give --job-db postgres://…")
+var errOtherDB = errors.New("the job database is not PostgreSQL: pass --job-db postgres://…")
 
 // Write implements [sink.Mirror].
 func (m *Mirror) Write(ctx context.Context, tx jobdb.Tx, when sink.Moment) error {
@@ -265,7 +265,7 @@ type writing struct {
 	conn    pgx.Tx
 	armada  *pgstore.Writer
 	when    sink.Moment
-	changed bool // waits
+	changed bool // pending retries have changed
 }
 
 func (w *writing) plan(jobs map[string]*jobView) *plan {
@@ -275,7 +275,7 @@ func (w *writing) plan(jobs map[string]*jobView) *plan {
 	}
 }
 
-// taken plans what the messages ask for; nil: nothing.
+// taken plans the actions of the messages; nil: there are none.
 func (w *writing) taken(ctx context.Context) (*plan, error) {
 	if len(w.actions) == 0 {
 		return nil, nil
@@ -291,12 +291,12 @@ func (w *writing) taken(ctx context.Context) (*plan, error) {
 	return p, nil
 }
 
-// ticked plans what is due; nil: nothing.
+// ticked plans what is due; nil: nothing is.
 func (w *writing) ticked(ctx context.Context) (*plan, error) {
 	if w.due > w.when.Now.UnixNano() {
 		return nil, nil
 	}
-	w.changed = true // whatever there is: it is to be looked up when the next is due
+	w.changed = true // look up the next due time, even if nothing is due now
 	jobs, ids, err := w.loadDue(ctx)
 	if err != nil || len(ids) == 0 {
 		return nil, err
@@ -320,11 +320,11 @@ func (w *writing) write(ctx context.Context, p *plan) error {
 	return w.writeWaits(ctx, p.jobs)
 }
 
-// publish tells the rest of Armada, under Armada's lock, so that the first copy
-// stands before the next lease.
+// publish copies decisions to events, under Armada's lock, so that the first copy
+// precedes the next lease.
 func (w *writing) publish(ctx context.Context, copies []copyOf) error {
 	if len(copies) == 0 || w.cfg.Copies == nil {
-		return nil // a wait of another mode may ask for one
+		return nil // a pending retry of another mode may want a copy
 	}
 	messages, err := w.messages(ctx, copies)
 	if err != nil || len(messages) == 0 {

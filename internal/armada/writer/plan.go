@@ -11,7 +11,7 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// Mode says how decisions become rows of Armada's.
+// Mode defines how decisions become rows in Armada's tables.
 type Mode int
 
 // The modes.
@@ -21,7 +21,7 @@ const (
 	HoldBack
 )
 
-// String is the name that an ingester's --mode has for it.
+// String returns the mode's name in the ingester's --mode flag.
 func (m Mode) String() string {
 	switch m {
 	case Passthrough:
@@ -34,13 +34,13 @@ func (m Mode) String() string {
 	return fmt.Sprintf("Mode(%d)", int(m))
 }
 
-// action is what a message asks for, in its order.
+// action is what a message changes, in the order of its events.
 type action interface{ job() string }
 
 type (
-	// apply is an operation as it came.
+	// apply is an operation of Armada's own ingester.
 	apply struct{ schedulerdb.Op }
-	// lease takes a job out of the queue for a run: its latest one.
+	// lease takes a job out of the queue for its latest run.
 	lease struct {
 		*schedulerdb.SetQueued
 		run string
@@ -48,8 +48,8 @@ type (
 	// requeue is an enforced JobRequeued.
 	requeue struct {
 		*chain.Decision
-		at eventlog.Position // of the message that it answers
-		// byScheduler: it was the scheduler that ended the run, and with it the job.
+		at eventlog.Position // of the message that it decides
+		// byScheduler: the scheduler ended the run, and with it the job.
 		byScheduler bool
 	}
 	// refuse is an enforced JobFailed.
@@ -57,20 +57,20 @@ type (
 		*chain.Decision
 		at eventlog.Position
 	}
-	// overruled: the scheduler has failed a job by itself though it is retried.
+	// overruled: the scheduler has failed a job although we retry it.
 	overruled struct {
 		jobID, runID string
 		number       uint64
-		policy       string // once the rows are loaded
+		policy       string // set when the rows are loaded
 		retryAfter   int64
 		avoid        []string
 		at           eventlog.Position
 	}
-	// proven: the run before the retry is known to be gone.
+	// proven: the run before the retry is known to have ended.
 	proven struct{ *chain.RetryReady }
 )
 
-// job is that of an end, which ends its wait too.
+// job returns the job that the operation ends, since that ends its pending retry too.
 func (a apply) job() string {
 	switch o := a.Op.(type) {
 	case *schedulerdb.SucceedJob:
@@ -88,36 +88,36 @@ func (a refuse) job() string    { return a.JobID }
 func (a overruled) job() string { return a.jobID }
 func (a proven) job() string    { return a.JobID }
 
-// jobView is a job's row in Armada's tables, as far as plans need it.
+// jobView is the part of a job's row in Armada's tables that plans need.
 type jobView struct {
 	id, queue, set string
 	known          bool
-	over           bool // it ended
+	over           bool // it is finished
 	queued         bool
 	version        int32  // queued_version
 	infoVersion    int32  // scheduling_info_version
 	submitted      []byte // JobSchedulingInfo, version 0
-	wait           *wait  // nil: it waits for nothing
+	wait           *wait  // nil: no retry is pending
 	waitChanged    bool
 }
 
-// wait is a row of refloat_waits: a retry that something is still due for.
+// wait is a row of refloat_waits: a pending retry with a step that is still due.
 type wait struct {
 	runID      string // the failed one
-	number     uint64 // of the decision
+	number     uint64 // the decision's number
 	policy     string
 	retryAfter int64 // Unix nanoseconds
 	avoid      []string
-	copied     bool // the rest of Armada is told when it is queued
-	// forgetting: the job is to be put into the queue at raiseAt, when the
-	// scheduler has forgotten it.
+	copied     bool // publish a copy when the job is queued
+	// forgetting: the job is to be queued at raiseAt, when the scheduler has forgotten
+	// it.
 	forgetting bool
-	waiting    bool  // its requirements fit no node, until retryAfter
-	raises     int   // how often its version is still to be raised
-	raiseAt    int64 // when next
+	waiting    bool  // its requirements match no node until retryAfter
+	raises     int   // how many version bumps are left
+	raiseAt    int64 // when the next bump is due
 }
 
-// due is when something is to be done; the end of time if nothing is.
+// due returns when the next step is due, or never.
 func (w *wait) due() int64 {
 	if w.forgetting {
 		return w.raiseAt
@@ -134,7 +134,7 @@ func (w *wait) due() int64 {
 
 const never = int64(1<<63 - 1)
 
-// copyOf is what the rest of Armada is told of a decision.
+// copyOf is a decision to be copied to events, for the rest of Armada.
 type copyOf struct {
 	jobID, runID, queue, set string
 	number                   uint64
@@ -147,15 +147,15 @@ type copyOf struct {
 
 // Times of the two steps; see facts/ARMADA.md 0b.
 const (
-	// forgetAfter is how long the scheduler is given to see that its own failure
-	// of a job became a row, and to forget the job: some of its cycles.
+	// forgetAfter is how long the scheduler has to read its own failure of a job back
+	// from the database, and to forget the job: a few of its cycles.
 	forgetAfter = 3 * time.Second
-	// raiseEvery is how long it is waited for a new run before the version is
-	// raised again. A scheduler that takes the job in does so within a cycle or two.
+	// raiseEvery is the timeout for a new run, after which the version is bumped again.
+	// A scheduler that accepts the job starts a run within a cycle or two.
 	raiseEvery = 5 * time.Second
-	// raiseTimes bounds that.
+	// raiseTimes is the maximum number of these bumps.
 	raiseTimes = 5
-	// lookAgain is when to look again while newer events are not read yet.
+	// lookAgain is the delay while newer events have not been read yet.
 	lookAgain = time.Second
 )
 
@@ -164,8 +164,8 @@ type plan struct {
 	mode   Mode
 	label  string // of nodes
 	now    int64
-	atEnd  bool // all events that there are were taken in
-	tell   bool // copies are made, of decisions on messages after since
+	atEnd  bool // all existing events were processed
+	tell   bool // copy decisions on messages after since
 	since  eventlog.Position
 	jobs   map[string]*jobView
 	ops    []schedulerdb.Op
@@ -192,7 +192,7 @@ func (p *plan) do(a action) {
 	}
 }
 
-// apply notes what an operation does to the rows that the plan looks at.
+// apply appends an operation, and applies it to the rows that the plan holds.
 func (p *plan) apply(op schedulerdb.Op) {
 	if o, ok := op.(*schedulerdb.RequestSetCancel); ok && narrowed(o) {
 		op = p.asQueued(o)
@@ -223,11 +223,11 @@ func (p *plan) apply(op schedulerdb.Op) {
 	}
 }
 
-// narrowed says whether it asks for the jobs of some states only.
+// narrowed reports whether only jobs in some states are to be cancelled.
 func narrowed(o *schedulerdb.RequestSetCancel) bool { return o.Queued != o.Leased }
 
-// asQueued names the jobs that are on their way into the queue: their run has ended,
-// and their rows do not stand in the queue yet.
+// asQueued adds the jobs that are about to be requeued: their run has ended, but their
+// rows are not queued yet.
 func (p *plan) asQueued(o *schedulerdb.RequestSetCancel) *schedulerdb.RequestSetCancel {
 	told := *o
 	for _, id := range slices.Sorted(maps.Keys(p.jobs)) {
@@ -254,9 +254,9 @@ func (j *jobView) put(w *wait) {
 	}
 }
 
-// lease: a version that was raised while the lease was on its way is not to
-// leave the job in the queue. The lease of the run that is retried, come again,
-// is not a new one.
+// lease makes sure that the job leaves the queue even if its version was bumped while
+// the lease was on its way. A repeated lease of the run that is retried is not a new
+// one.
 func (p *plan) lease(a lease) {
 	op := a.SetQueued
 	if j := p.jobs[op.JobID]; j != nil && j.wait != nil && j.wait.runID != a.run {
@@ -276,14 +276,14 @@ func (p *plan) requeue(a requeue) {
 	w := &wait{
 		runID: a.RunID, number: a.Number, policy: a.Policy, retryAfter: a.RetryAfter, avoid: storableOf(a.AvoidNodes), copied: p.copied(a.at),
 	}
-	p.apply(&schedulerdb.EndPreemption{RunID: w.runID}) // the run is over, and so is a request to preempt it
+	p.apply(&schedulerdb.EndPreemption{RunID: w.runID}) // the run has ended, so drop requests to preempt it
 	switch {
 	case p.mode == Direct:
 		p.queue(j, w, a.Time)
 	case a.byScheduler || j.wait != nil && j.wait.forgetting && j.wait.runID == a.RunID:
 		w.forgetting, w.raiseAt = true, p.now+int64(forgetAfter)
-		// The executor hears of the end only by these rows, which may be late: the
-		// pod's time to end begins now.
+		// The executor learns of the end only from these rows, possibly late: the pod's
+		// time to terminate starts now.
 		w.retryAfter = max(w.retryAfter, p.now+a.RetryAfter-a.Time)
 	default:
 		w.waiting = a.RetryAfter > a.Time
@@ -313,7 +313,7 @@ func (p *plan) overruled(a overruled) {
 	w := &wait{runID: a.runID, number: a.number, policy: a.policy, retryAfter: a.retryAfter, avoid: a.avoid, copied: p.copied(a.at)}
 	if j.wait != nil && j.wait.runID == a.runID {
 		*w = *j.wait
-		w.copied = w.copied || p.copied(a.at) // the failure has been told since
+		w.copied = w.copied || p.copied(a.at) // the failure has been published since
 	}
 	w.forgetting, w.raiseAt, w.raises = true, p.now+int64(forgetAfter), 0
 	p.apply(&schedulerdb.EndPreemption{RunID: w.runID})
@@ -330,11 +330,11 @@ func (p *plan) proven(r *chain.RetryReady) {
 	j.put(&w)
 }
 
-// queue puts a job into the queue as a wait says, and says whether that was possible.
+// queue queues a job for a pending retry, and reports whether that was possible.
 func (p *plan) queue(j *jobView, w *wait, at int64) bool {
 	info, err := p.info(j, w)
 	if err != nil {
-		// It is as if there were no decision: the scheduler fails the job.
+		// Treat it as if there were no decision: the scheduler fails the job.
 		p.unable = append(p.unable, &unableError{job: j.id, err: err})
 		*w = wait{}
 		return false
@@ -351,7 +351,7 @@ func (p *plan) queue(j *jobView, w *wait, at int64) bool {
 	return true
 }
 
-// info rewrites a job's requirements, where they are to change.
+// info rewrites a job's requirements, if they change.
 func (p *plan) info(j *jobView, w *wait) ([]byte, error) {
 	place := schedulerdb.Placement{AvoidNodes: w.avoid, NodeLabel: p.label, Waiting: w.waiting, Version: j.infoVersion}
 	changes := w.waiting || len(w.avoid) > 0 || j.infoVersion > 0
@@ -368,7 +368,7 @@ func (p *plan) info(j *jobView, w *wait) ([]byte, error) {
 	return info, err
 }
 
-// tick does what is due for a job that waits.
+// tick performs the step that is due for a pending retry.
 func (p *plan) tick(j *jobView) {
 	if j.wait == nil {
 		return
@@ -385,21 +385,21 @@ func (p *plan) tick(j *jobView) {
 		w.forgetting, w.waiting = false, w.retryAfter > p.now
 		w.raises, w.raiseAt = raiseTimes, p.now+int64(raiseEvery)
 		if !p.queue(j, &w, p.now) {
-			p.apply(&schedulerdb.FailJob{JobID: j.id}) // the scheduler did so, and has forgotten it
+			p.apply(&schedulerdb.FailJob{JobID: j.id}) // as the scheduler did, which has forgotten the job
 		}
 	case w.forgetting:
 	case ended:
 		w.waiting = false
 		if _, err := p.info(j, &w); err != nil {
 			p.unable = append(p.unable, &unableError{job: j.id, err: err})
-			p.apply(&schedulerdb.FailJob{JobID: j.id}) // it would wait for ever
+			p.apply(&schedulerdb.FailJob{JobID: j.id}) // it would stay pending for ever
 			w.raises = 0
 		}
-		if w.raises > 0 { // from now on a run is to be seen
+		if w.raises > 0 { // from now on a new run is expected
 			w.raises, w.raiseAt = raiseTimes, p.now+int64(raiseEvery)
 		}
 	case raise && !p.atEnd:
-		w.raiseAt = p.now + int64(lookAgain) // a lease may stand in what is not read yet
+		w.raiseAt = p.now + int64(lookAgain) // events that are not read yet may hold a lease
 	case raise:
 		w.raises, w.raiseAt = w.raises-1, p.now+int64(raiseEvery)
 		p.apply(&schedulerdb.SetQueued{JobID: j.id, Queued: true, Version: j.version + 1})

@@ -10,11 +10,12 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// dueAtOnce is how many waits one transaction ends.
+// dueAtOnce is the number of pending retries that one transaction ends.
 const dueAtOnce = 2000
 
-// begin finds where the copies begin: on the first transaction of all, at the
-// end of the events, since what stands before it was told, or has passed.
+// begin reads the position after which decisions are copied to events. The first
+// transaction ever sets it to the end of the events: failures before it have been
+// copied, or are in the past.
 func (w *writing) begin(ctx context.Context) error {
 	const insert = `INSERT INTO refloat_mirror (partition, since, mode) VALUES ($1, $2, $3) ON CONFLICT (partition) DO UPDATE SET mode = $3 RETURNING since`
 	if err := w.mustBeOurs(ctx); err != nil {
@@ -26,18 +27,19 @@ func (w *writing) begin(ctx context.Context) error {
 		w.since, err = eventlog.ParsePosition(since)
 	}
 	if err != nil {
-		return w.failed("look where the mirror begins", err)
+		return w.failed("read the start position of copies", err)
 	}
 	w.known, w.due = true, 0
 	return nil
 }
 
-// ErrTaken says that Armada's own ingester has written these tables, and nobody
-// said where it stopped.
-var ErrTaken = errors.New("the tables of Armada have jobs that we did not write, and it is not known where Armada's ingester stopped; " +
-	"from the beginning of events each job would be submitted again: run `refloatctl cutover start` first (docs/cutover.md)")
+// ErrTaken reports that Armada's own ingester has written these tables, and nobody has
+// recorded its position.
+var ErrTaken = errors.New("jobs in Armada's tables were not written by Refloat, and it is not known where Armada's ingester stopped; " +
+	"starting at the beginning of events would submit each job again: run `refloatctl cutover start` first (docs/cutover.md)")
 
-// mustBeOurs refuses to begin at the beginning over the work of Armada's ingester.
+// mustBeOurs refuses to start at the beginning of events if Armada's ingester has
+// written the tables.
 func (w *writing) mustBeOurs(ctx context.Context) error {
 	const query = `SELECT NOT EXISTS (SELECT FROM refloat_mirror) AND EXISTS (SELECT FROM jobs)
 		AND NOT EXISTS (SELECT FROM refloat_positions WHERE partition = $1 AND (event_ledger, event_entry, event_batch) <> ($2, $3, $4))`
@@ -45,7 +47,7 @@ func (w *writing) mustBeOurs(ctx context.Context) error {
 	start := eventlog.Start
 	err := w.conn.QueryRow(ctx, query, w.cfg.Partition, start.Ledger, start.Entry, start.Batch).Scan(&taken)
 	if err != nil {
-		return w.failed("look who wrote Armada's tables", err)
+		return w.failed("read who wrote Armada's tables", err)
 	}
 	if taken {
 		return ErrTaken
@@ -53,8 +55,8 @@ func (w *writing) mustBeOurs(ctx context.Context) error {
 	return nil
 }
 
-// load finds what the actions change: the rows of jobs that are decided on or
-// wait. For a lease or an end that ends no wait, nothing is needed.
+// load loads the rows that the actions change: those of jobs with a decision or a
+// pending retry. A lease, or an end of a job without a pending retry, needs none.
 func (w *writing) load(ctx context.Context, actions []action) (map[string]*jobView, error) {
 	jobs := map[string]*jobView{}
 	var named, asked []string
@@ -83,7 +85,7 @@ func (w *writing) load(ctx context.Context, actions []action) (map[string]*jobVi
 			named = append(named, id)
 		}
 	}
-	if w.due != never { // something waits, as far as we know
+	if w.due != never { // retries may be pending
 		if err := w.loadWaits(ctx, jobs, named); err != nil {
 			return nil, err
 		}
@@ -99,8 +101,8 @@ func (w *writing) load(ctx context.Context, actions []action) (map[string]*jobVi
 	return jobs, w.loadJobs(ctx, jobs, asked)
 }
 
-// between finds the jobs on their way into the queue, of the sets of which some
-// states are asked to be cancelled.
+// between finds the jobs that are about to be requeued, in job sets of which only jobs
+// in some states are to be cancelled.
 func (w *writing) between(ctx context.Context, actions []action) ([]string, error) {
 	var queues, sets []string
 	for _, a := range actions {
@@ -123,8 +125,8 @@ func (w *writing) between(ctx context.Context, actions []action) ([]string, erro
 	return ids, w.failed("find jobs of a set", err)
 }
 
-// loadPolicies names the policies by which the jobs are retried that the scheduler
-// failed. Their decisions are rows by now.
+// loadPolicies loads the policy names of overruled retries. Their decisions are rows by
+// now.
 func (w *writing) loadPolicies(ctx context.Context, actions []action) error {
 	var numbers []int64
 	for _, a := range actions {
@@ -157,16 +159,16 @@ func (w *writing) loadPolicies(ctx context.Context, actions []action) error {
 	return nil
 }
 
-// loadDue finds the jobs for which something is due, in order.
+// loadDue loads the jobs for which a step is due, in order.
 func (w *writing) loadDue(ctx context.Context) (map[string]*jobView, []string, error) {
 	const query = `SELECT job_id FROM refloat_waits WHERE partition = $1 AND due <= $2 ORDER BY due, job_id LIMIT $3`
 	rows, err := w.conn.Query(ctx, query, w.cfg.Partition, w.when.Now.UnixNano(), dueAtOnce)
 	if err != nil {
-		return nil, nil, w.failed("find what is due", err)
+		return nil, nil, w.failed("find due retries", err)
 	}
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
-		return nil, nil, w.failed("find what is due", err)
+		return nil, nil, w.failed("find due retries", err)
 	}
 	if len(ids) == 0 {
 		return nil, nil, nil
@@ -189,7 +191,7 @@ func (w *writing) loadWaits(ctx context.Context, jobs map[string]*jobView, ids [
 		FROM refloat_waits WHERE partition = $1 AND job_id = ANY($2)`
 	rows, err := w.conn.Query(ctx, query, w.cfg.Partition, ids)
 	if err != nil {
-		return w.failed("load waits", err)
+		return w.failed("load pending retries", err)
 	}
 	var id string
 	var t wait
@@ -203,7 +205,7 @@ func (w *writing) loadWaits(ctx context.Context, jobs map[string]*jobView, ids [
 		t.avoid = nil
 		return nil
 	})
-	return w.failed("load waits", err)
+	return w.failed("load pending retries", err)
 }
 
 func (w *writing) loadJobs(ctx context.Context, jobs map[string]*jobView, ids []string) error {
@@ -227,7 +229,7 @@ func (w *writing) loadJobs(ctx context.Context, jobs map[string]*jobView, ids []
 		j.known, j.queue, j.set, j.queued, j.version, j.over, j.infoVersion = true, queue, set, queued, version, over, infoVersion
 		j.submitted = info
 		if infoVersion > 0 {
-			// What cannot be rebuilt is told when it is used.
+			// An error is reported when the requirements are used.
 			j.submitted, _ = schedulerdb.Submitted(submit, submitted)
 		}
 		info, submit = nil, nil
@@ -236,7 +238,7 @@ func (w *writing) loadJobs(ctx context.Context, jobs map[string]*jobView, ids []
 	return w.failed("load jobs", err)
 }
 
-// writeWaits writes the waits that changed.
+// writeWaits writes the pending retries that have changed.
 func (w *writing) writeWaits(ctx context.Context, jobs map[string]*jobView) error {
 	var gone []string
 	batch := &pgx.Batch{}
@@ -263,13 +265,13 @@ func (w *writing) writeWaits(ctx context.Context, jobs map[string]*jobView) erro
 	w.changed = true
 	if len(gone) > 0 {
 		if _, err := w.conn.Exec(ctx, `DELETE FROM refloat_waits WHERE partition = $1 AND job_id = ANY($2)`, w.cfg.Partition, gone); err != nil {
-			return w.failed("end waits", err)
+			return w.failed("delete pending retries", err)
 		}
 	}
-	return w.failed("write waits", w.conn.SendBatch(ctx, batch).Close())
+	return w.failed("write pending retries", w.conn.SendBatch(ctx, batch).Close())
 }
 
-// lookDue finds when something is due next, if that may have changed.
+// lookDue reads when the next step is due, if that may have changed.
 func (w *writing) lookDue(ctx context.Context) error {
 	if !w.changed {
 		return nil
@@ -277,7 +279,7 @@ func (w *writing) lookDue(ctx context.Context) error {
 	var due *int64
 	err := w.conn.QueryRow(ctx, `SELECT min(due) FROM refloat_waits WHERE partition = $1`, w.cfg.Partition).Scan(&due)
 	if err != nil {
-		return w.failed("look what is due", err)
+		return w.failed("read when the next step is due", err)
 	}
 	w.due = never
 	if due != nil {
@@ -286,7 +288,7 @@ func (w *writing) lookDue(ctx context.Context) error {
 	return nil
 }
 
-// runErrors are rows of job_run_errors.
+// runErrors reads rows of job_run_errors.
 func (w *writing) runErrors(ctx context.Context, runs []string) (map[string][]byte, error) {
 	rows, err := w.conn.Query(ctx, `SELECT run_id, error FROM job_run_errors WHERE run_id = ANY($1)`, runs)
 	if err != nil {
