@@ -311,8 +311,8 @@ func TestNewerSchemaInBetween(t *testing.T) {
 			<-tick.C
 		}
 	})
-	l.fails(jobdb.ErrNewer, "use the newer program")
-	begin(t, at, nil).fails(jobdb.ErrNewer, "use the newer program")
+	l.fails(jobdb.ErrNewer, "use a newer program")
+	begin(t, at, nil).fails(jobdb.ErrNewer, "use a newer program")
 }
 
 // TestNoWaitingMends: what a person must mend ends the program, with what to do.
@@ -344,7 +344,7 @@ func TestNoWaitingMends(t *testing.T) {
 	none := parse(t, at)
 	none.Path = "/nowhere"
 	begin(t, none.String(), nil).fails(jobdb.ErrForeign, "SQLSTATE 3D000", "create the database")
-	begin(t, "postgres://host:port/db", nil).fails(nil, "give postgres://")
+	begin(t, "postgres://host:port/db", nil).fails(nil, "use postgres://")
 	begin(t, "mysql://host/db", nil).fails(nil, "give sqlite:///path")
 	execute(t, all, "CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
 	latin := parse(t, at)

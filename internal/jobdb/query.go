@@ -8,16 +8,16 @@ import (
 	"github.com/refloat/refloat/internal/policy"
 )
 
-// Reader is a job database as its readers use it, also from other processes
-// while a writer works.
+// Reader is a job database as its readers use it, also from other processes and while a
+// writer works.
 type Reader interface {
-	// View calls read with queries that all see one state of the database.
+	// View calls read with queries that all see one snapshot of the database.
 	View(ctx context.Context, read func(Queries) error) error
 	Close() error
 }
 
-// Queries read rows. Those with visit call it for each row, in the order
-// named, and stop at its first error, which they return as it is.
+// Queries read rows. Methods with visit call it for each row, in the named order; they
+// stop at its first error, and return it unwrapped.
 type Queries interface {
 	// Jobs visits jobs by job id, then partition.
 	Jobs(filter JobFilter, visit func(*Job) error) error
@@ -25,60 +25,61 @@ type Queries interface {
 	Runs(partition int, job string, visit func(*Run) error) error
 	// Decisions visits decisions in partition and log order.
 	Decisions(filter RecordFilter, visit func(*Decision) error) error
-	// NotDecided visits in partition and log order.
+	// NotDecided visits them in partition and log order.
 	NotDecided(filter RecordFilter, visit func(*NotDecided) error) error
-	// Ready visits in partition and log order.
+	// Ready visits them in partition and log order.
 	Ready(filter RecordFilter, visit func(*Ready) error) error
-	// Parked visits in partition and log order.
+	// Parked visits them in partition and log order.
 	Parked(filter RecordFilter, visit func(*Parked) error) error
-	// Activations visits in partition and log order.
+	// Activations visits them in partition and log order.
 	Activations(filter RecordFilter, visit func(*Activation) error) error
-	// Releases visits in partition and log order.
+	// Releases visits them in partition and log order.
 	Releases(filter RecordFilter, visit func(*Release) error) error
-	// Places are those of all partitions that were ever written, by partition.
+	// Places returns the positions of all partitions that were ever written, by
+	// partition.
 	Places() ([]PartitionPlace, error)
-	// Summary counts.
+	// Summary returns counts.
 	Summary() (*Summary, error)
-	// Contents are all rows of one partition.
+	// Contents returns all rows of one partition.
 	Contents(partition int) (*Contents, error)
 }
 
-// Moded are Queries of a database that has Armada's own tables beside ours.
+// Moded is implemented by Queries of a database that also has Armada's own tables.
 type Moded interface {
-	// IngestMode is the mode in which an ingester writes them, by its --mode; empty:
-	// none does, or it did not say.
+	// IngestMode returns the mode in which an ingester writes Armada's tables, as in
+	// --mode; empty: no ingester does, or its mode is unknown.
 	IngestMode(partition int) (string, error)
 }
 
-// JobFilter narrows a list of jobs; its zero value takes all.
+// JobFilter selects jobs; the zero value selects all.
 type JobFilter struct {
 	JobID     string
 	Queue     string
 	JobSet    string
 	States    []JobState // none: all
 	WaitingAt int64      // only queued jobs whose RetryAfter is later than this time
-	After     string     // only job ids above this one, to page on
+	After     string     // only job ids greater than this one, for paging
 	Limit     int        // 0: no limit
 }
 
-// RecordFilter narrows a list of records; its zero value takes all.
+// RecordFilter selects records; the zero value selects all.
 type RecordFilter struct {
 	JobID string // not for parked records, activations and releases
-	RunID string // likewise
+	RunID string // as JobID
 	// From and To are decision numbers, both inclusive, for decisions only;
 	// To 0: no end.
 	From, To  uint64
 	Partition *int // nil: all
-	Last      int  // only so many, the last ones; 0: all
+	Last      int  // only the last so many; 0: all
 }
 
-// PartitionPlace is the place of one partition.
+// PartitionPlace is the position of one partition.
 type PartitionPlace struct {
 	Partition int
 	Place     Place
 }
 
-// Summary counts what is in a job database.
+// Summary counts the rows of a job database.
 type Summary struct {
 	Decisions  []DecisionCount // by kind, code, policy, rule
 	Jobs       []JobCount      // by state
@@ -87,10 +88,10 @@ type Summary struct {
 	Runs       uint64
 	Ready      uint64
 	Releases   uint64
-	Superseded uint64 // of all decisions, those that came too late for a release
+	Superseded uint64 // of all decisions, those that came after their events were released
 }
 
-// DecisionCount counts decisions of one sort.
+// DecisionCount counts decisions of one kind, code, policy and rule.
 type DecisionCount struct {
 	Requeue      bool
 	Shadow       bool
@@ -105,7 +106,7 @@ type JobCount struct {
 	Count uint64
 }
 
-// NotDecidedCount counts the runs left alone for one reason.
+// NotDecidedCount counts the failed runs that were not decided for one reason.
 type NotDecidedCount struct {
 	Reason chain.NotDecidedReason
 	Count  uint64

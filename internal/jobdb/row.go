@@ -10,20 +10,20 @@ type Job struct {
 	Partition int
 	JobID     string
 	Queue     string // of its SubmitJob; before that, of the message that first named it
-	JobSet    string // likewise
-	Known     bool   // its SubmitJob was seen
+	JobSet    string // as Queue
+	Known     bool   // its SubmitJob was processed
 	State     JobState
-	// Final: it ended in SEMANTICS' sense (succeeded, cancelled, rejected or
-	// failed by us) or by Armada's verdict in a release, and nothing moves it any
-	// more. A failed job that is not final has only Armada's verdict against it,
-	// which a decision overrules.
+	// Final: the job ended in the sense of docs/semantics.md (succeeded, cancelled,
+	// rejected or failed by us) or by Armada's verdict in a release, and its state no
+	// longer changes. A failed job that is not final has only Armada's verdict, which a
+	// decision overrides.
 	Final           bool
 	CancelRequested bool
 	Times           JobTimes
 	Queueing        Queueing
 	Submit          Submit
 	Armada          Verdict
-	// Updated is where the message that changed the row last stands in our log.
+	// Updated is the position, in our log, of the message that last changed the row.
 	Updated eventlog.Position
 }
 
@@ -33,26 +33,26 @@ type JobTimes struct {
 	Ended     int64
 }
 
-// Queueing is what a scheduler goes by.
+// Queueing is what a scheduler needs to know about a job.
 type Queueing struct {
 	Priority int64
-	// Version rises by one with every change between queued and not queued, as
+	// Version increases by one with every change between queued and not queued, as
 	// Armada's queued_version does.
 	Version    int64
-	RetryAfter int64    // not to be leased before; 0: no wait
+	RetryAfter int64    // the job may not be leased before; 0: no delay
 	AvoidNodes []string // of its last requeue
 	Runs       uint32   // run ids seen; the next run's index
-	OpenRuns   uint32   // of them, those whose end was not reported
+	OpenRuns   uint32   // of them, those without a reported end
 	LatestRun  string   // the run that became known last
-	// Decision is the number of the enforced decision on its latest run, which
-	// stands above what Armada says of that run; 0: none.
+	// Decision is the number of the effective decision on its latest run, which
+	// overrides Armada's verdict on that run; 0: none.
 	Decision uint64
 }
 
-// Submit is what explaining needs of a SubmitJob.
+// Submit is the part of a SubmitJob that explanations need.
 type Submit struct {
 	Namespace       string
-	RetryPolicies   string // annotation armadaproject.io/retry-policy, as it stands
+	RetryPolicies   string // annotation armadaproject.io/retry-policy, unparsed
 	FailFast        string // annotation armadaproject.io/failFast
 	GangID          string // annotation armadaproject.io/gangId
 	GangCardinality string // annotation armadaproject.io/gangCardinality
@@ -60,11 +60,11 @@ type Submit struct {
 	GraceSeconds    int64 // terminationGracePeriodSeconds as submitted; 0 when unset
 }
 
-// Verdict is Armada's own: its last terminal JobErrors for the job.
+// Verdict is Armada's own verdict: its last terminal JobErrors for the job.
 type Verdict struct {
 	Failed      bool
 	At          int64
-	RunID       string // the latest run when it came
+	RunID       string // the latest run at that time
 	Reason      string // member of Armada's Error.reason
 	Message     string
 	Category    string
@@ -86,7 +86,7 @@ type Run struct {
 	Error     RunError
 	Outcome   Outcome
 	Shadow    bool   // the decision on it was made in shadow
-	Decision  uint64 // its number; 0: none
+	Decision  uint64 // number of the decision on it; 0: none
 }
 
 // RunTimes are the times of a run: of the first event of each kind.
@@ -99,17 +99,17 @@ type RunTimes struct {
 	Gone      int64 // of the first JobRunTerminated
 }
 
-// RunFlags say how a run ended.
+// RunFlags describe how a run ended.
 type RunFlags struct {
 	Preempted bool // by event or error
 	Returned  bool // its lease was returned
-	Attempted bool // it failed, and not before it was tried
-	Cancelled bool // its job was cancelled before its end was reported
+	Attempted bool // it failed after it was started
+	Cancelled bool // its job was cancelled before the end of the run was reported
 }
 
-// RunError is the error with which a run ended, once per run.
+// RunError is the error with which a run ended; at most one per run.
 type RunError struct {
-	Reason           string // member of Armada's Error.reason; empty: preempted, and no error came with it
+	Reason           string // member of Armada's Error.reason; empty: preempted, without an error
 	Message          string
 	Category         string
 	Subcategory      string
@@ -117,7 +117,7 @@ type RunError struct {
 	Node             string // of a PodError
 	PreemptReason    string // of a JobRunPreempted
 	Containers       []Container
-	Raw              []byte // Armada's Error as it stood in the event
+	Raw              []byte // Armada's Error as in the event
 }
 
 // Container is one terminated container of a failed run's pod.
@@ -128,19 +128,19 @@ type Container struct {
 	Message  string
 }
 
-// Place is where a partition's rows stand: after this envelope and its input,
-// and after what was released beyond it.
+// Place is the position of a partition's rows: after this envelope and its input, and
+// after what was released beyond it.
 type Place struct {
 	Chain     chain.End
 	Decisions eventlog.Position // of the last accepted envelope
-	// Events is the last message that the rows took in: Chain.InTo, or the end of
-	// a release beyond it.
+	// Events is the last message that the rows include: Chain.InTo, or the end of a
+	// release after it.
 	Events eventlog.Position
 }
 
-// Origin is where rows with these releases begin: one of no messages from the
-// beginning says up to where another ingester took in the events before that.
-// eventlog.Start: there was none.
+// Origin is the position at which rows with these releases start: a release of no
+// messages from the beginning records what another ingester had applied.
+// eventlog.Start: there is no such release.
 func Origin(releases []*Release) eventlog.Position {
 	for _, r := range releases {
 		if r.From == eventlog.Start && r.Messages == 0 {
@@ -150,66 +150,67 @@ func Origin(releases []*Release) eventlog.Position {
 	return eventlog.Start
 }
 
-// Beginning is the place before everything.
+// Beginning is the Place before everything.
 var Beginning = Place{Chain: chain.Beginning, Decisions: eventlog.Start, Events: eventlog.Start}
 
-// Release is a stretch of events that the rows took in before the chain answered
-// them, as Armada has them without us (PROTOCOL 13). What the chain says of them
-// later is superseded. Key: Partition, From.
+// Release is a range of events that the rows include although the chain had not
+// answered them, as Armada handles them without us (PROTOCOL 13). Later decisions on
+// them are superseded. Key: Partition, From.
 type Release struct {
 	Partition int
-	Seq       uint64            // of the last accepted envelope when it was made
-	From      eventlog.Position // exclusive: where the rows stood
+	Seq       uint64            // of the last accepted envelope at that time
+	From      eventlog.Position // exclusive: the position of the rows before it
 	To        eventlog.Position // inclusive
-	Messages  uint64            // in (From, To]; 0: Armada's own ingester had taken them in (package cutover)
-	When      int64             // it was made, by its writer's clock
+	Messages  uint64            // in (From, To]; 0: Armada's own ingester had applied them (package cutover)
+	When      int64             // its time, by its writer's clock
 }
 
-// Where is where a row that stems from a record stands. Key: Partition, Seq, Record.
+// Where is the position of a row that was derived from a record. Key: Partition, Seq,
+// Record.
 type Where struct {
 	Partition int
 	Seq       uint64            // of the envelope
-	Record    uint32            // place in the envelope, from 0
-	Log       eventlog.Position // of the message in our log; the record names its origin's
-	Recording string            // the recording that the message was fed from, if it was
-	// Superseded: the message was released before the chain spoke of it, so the
-	// record is kept and changed nothing.
+	Record    uint32            // index in the envelope, from 0
+	Log       eventlog.Position // of the message in our log; the record has the origin position
+	Recording string            // the recording that the message came from, if any
+	// Superseded: the message was released before the chain answered it. The record is
+	// kept and has no effect.
 	Superseded bool
 }
 
 // Decision is one decision. Key also: Partition, Number.
 type Decision struct {
 	Where
-	Acted bool // it changed the job: neither in shadow nor overtaken nor superseded
+	Acted bool // it changed the job: not in shadow, not overtaken, not superseded
 	chain.Decision
 }
 
-// NotDecided is a failed run that was left alone.
+// NotDecided is a failed run without a decision.
 type NotDecided struct {
 	Where
 	chain.NotDecided
 }
 
-// Parked is a message or event that could not be used.
+// Parked is a message or event that could not be processed.
 type Parked struct {
 	Where
 	chain.Parked
 }
 
-// Ready is a retry whose old run is gone.
+// Ready is a retry whose old run is known to have ended.
 type Ready struct {
 	Where
 	Acted bool // it lowered the job's RetryAfter
 	chain.RetryReady
 }
 
-// Activation puts a policy generation or a version of SEMANTICS into force,
-// from the message after From on.
+// Activation puts a policy generation or a version of the semantics into force, from
+// the message after From on.
 type Activation struct {
 	Partition             int
 	Seq                   uint64
 	Record                uint32
 	From                  eventlog.Position
-	chain.PolicyActivated        // zero for a version of SEMANTICS
+	chain.PolicyActivated        // zero for a version of the semantics
 	Semantics             uint32 // 0 for a policy generation
 }

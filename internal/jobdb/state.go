@@ -2,41 +2,40 @@ package jobdb
 
 import "fmt"
 
-// JobState is where a job stands, as a scheduler that honours our decisions
-// sees it.
+// JobState is the state of a job as seen by a scheduler that honours our decisions.
 type JobState uint8
 
 // The states of a job. Their numbers are stored: never change one.
 const (
-	UnknownJob   JobState = iota // named by events, but no SubmitJob and no run was seen
+	UnknownJob   JobState = iota // named by events, without a SubmitJob or a run
 	JobQueued                    // waits for a run; not before RetryAfter
 	JobLeased                    // its latest run is known
 	JobPending                   // its latest run's pod was created
 	JobRunning                   // its latest run's pod runs
 	JobSucceeded                 // ended
-	JobFailed                    // ended by us, by a rejection or in a release; or Armada's verdict, where none of ours stands
+	JobFailed                    // by us, by a rejection or in a release; or by Armada's verdict if we have no decision
 	JobCancelled                 // ended
 )
 
 var jobStates = [...]string{"Unknown", "Queued", "Leased", "Pending", "Running", "Succeeded", "Failed", "Cancelled"}
 
-// String is the state's name.
+// String returns the state's name.
 func (s JobState) String() string { return nameOf(jobStates[:], uint8(s), "JobState") }
 
-// Terminal says whether the job is over, at least by Armada's verdict.
+// Terminal reports whether the job has ended, at least by Armada's verdict.
 func (s JobState) Terminal() bool { return s >= JobSucceeded }
 
-// ParseJobState finds a state by its name.
+// ParseJobState returns the state with this name.
 func ParseJobState(name string) (JobState, error) {
 	for i, n := range jobStates {
 		if n == name {
 			return JobState(i), nil
 		}
 	}
-	return UnknownJob, fmt.Errorf("no job state is called %q", name)
+	return UnknownJob, fmt.Errorf("unknown job state %q", name)
 }
 
-// JobStates are all states, in order.
+// JobStates returns all states, in order.
 func JobStates() []JobState {
 	all := make([]JobState, len(jobStates))
 	for i := range all {
@@ -45,7 +44,7 @@ func JobStates() []JobState {
 	return all
 }
 
-// RunState is where a run stands.
+// RunState is the state of a run.
 type RunState uint8
 
 // The states of a run. Their numbers are stored: never change one.
@@ -54,20 +53,20 @@ const (
 	RunLeased                    // known
 	RunPending                   // its pod was created
 	RunRunning                   // its pod runs
-	RunSucceeded                 // ended well
+	RunSucceeded                 // ended successfully
 	RunFailed                    // ended without success
-	RunCancelled                 // its job was cancelled while it ran, and no end of it was reported yet
+	RunCancelled                 // its job was cancelled while it ran, and its end has not been reported yet
 )
 
 var runStates = [...]string{"Unknown", "Leased", "Pending", "Running", "Succeeded", "Failed", "Cancelled"}
 
-// String is the state's name.
+// String returns the state's name.
 func (s RunState) String() string { return nameOf(runStates[:], uint8(s), "RunState") }
 
-// Ended says whether an end of the run was reported (SEMANTICS 1).
+// Ended reports whether the end of the run was reported (docs/semantics.md).
 func (s RunState) Ended() bool { return s == RunSucceeded || s == RunFailed }
 
-// Outcome is what was made of a failed run.
+// Outcome is what was decided about a failed run.
 type Outcome uint8
 
 // The outcomes of a failed run. Their numbers are stored: never change one.
@@ -76,12 +75,12 @@ const (
 	Requeued                 // JobRequeued
 	Refused                  // JobFailed
 	LeftAlone                // NotDecided
-	Released                 // its failure was released: no decision on it counts
+	Released                 // its failure was released: decisions on it have no effect
 )
 
 var outcomes = [...]string{"None", "Requeued", "Refused", "NotDecided", "Released"}
 
-// String is the outcome's name.
+// String returns the outcome's name.
 func (o Outcome) String() string { return nameOf(outcomes[:], uint8(o), "Outcome") }
 
 func nameOf(names []string, n uint8, kind string) string {

@@ -6,15 +6,15 @@ import (
 	"unicode/utf8"
 )
 
-// Lists are stored as JSON, for people and for SQL. Text that is no valid
-// UTF-8 stands as {"base64":"…"} in it, so nothing is lost.
+// Lists are stored as JSON, so that people and SQL can read them. Text that is not
+// valid UTF-8 is stored as {"base64":"…"}, so nothing is lost.
 type text string
 
 type base64Text struct {
 	Base64 []byte `json:"base64"`
 }
 
-// MarshalJSON writes the text.
+// MarshalJSON encodes the text.
 func (t text) MarshalJSON() ([]byte, error) {
 	if utf8.ValidString(string(t)) {
 		return json.Marshal(string(t))
@@ -22,7 +22,7 @@ func (t text) MarshalJSON() ([]byte, error) {
 	return json.Marshal(base64Text{Base64: []byte(t)})
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote.
+// UnmarshalJSON decodes what MarshalJSON wrote.
 func (t *text) UnmarshalJSON(b []byte) error {
 	if len(b) > 0 && b[0] == '{' {
 		var v base64Text
@@ -35,7 +35,7 @@ func (t *text) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*string)(t))
 }
 
-// EncodeStrings is a list of texts as a column holds it; none is "".
+// EncodeStrings encodes a list of texts for a column; an empty list is "".
 func EncodeStrings(list []string) string {
 	if len(list) == 0 {
 		return ""
@@ -50,8 +50,8 @@ func EncodeStrings(list []string) string {
 	return encode(out)
 }
 
-// encodePlain does the same for texts that JSON takes as they are, which nearly
-// all names of nodes, containers and policies are.
+// encodePlain does the same for texts that JSON needs not escape, which nearly all
+// names of nodes, containers and policies are.
 func encodePlain(list []string) (string, bool) {
 	size := 2
 	for _, s := range list {
@@ -73,7 +73,7 @@ func encodePlain(list []string) (string, bool) {
 	return string(append(b, ']')), true
 }
 
-// DecodeStrings reads what EncodeStrings wrote.
+// DecodeStrings decodes what EncodeStrings wrote.
 func DecodeStrings(s string) ([]string, error) {
 	if s == "" {
 		return nil, nil
@@ -96,7 +96,7 @@ type container struct {
 	Message  text  `json:"message,omitempty"`
 }
 
-// EncodeContainers is a list of containers as a column holds it; none is "".
+// EncodeContainers encodes a list of containers for a column; an empty list is "".
 func EncodeContainers(list []Container) string {
 	if len(list) == 0 {
 		return ""
@@ -108,7 +108,7 @@ func EncodeContainers(list []Container) string {
 	return encode(out)
 }
 
-// DecodeContainers reads what EncodeContainers wrote.
+// DecodeContainers decodes what EncodeContainers wrote.
 func DecodeContainers(s string) ([]Container, error) {
 	if s == "" {
 		return nil, nil

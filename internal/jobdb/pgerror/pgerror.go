@@ -1,6 +1,6 @@
 // Package pgerror classifies errors of PostgreSQL: whether a retry may help, and if
 // not, what is wrong. Packages that write to PostgreSQL use it to wrap errors in
-// sentinels of their own.
+// their own sentinels.
 package pgerror
 
 import (
@@ -19,24 +19,24 @@ type Class int
 
 // The classes of errors.
 const (
-	Unknown     Class = iota // none of the others, or an end that the caller asked for
-	Unavailable              // locked or out of reach, or no room: trying again may help
-	ReadOnly                 // this server takes no writes now; it, or another that takes its place, may later
-	Denied                   // it does not let this user in, or do this
+	Unknown     Class = iota // none of the others, or cancelled by the caller
+	Unavailable              // locked, unreachable or full: a retry may help
+	ReadOnly                 // this server accepts no writes now; it, or its replacement, may later
+	Denied                   // it denies this user access, or this operation
 	Missing                  // no such database, schema, table, column or type
-	Refused                  // it does not take these values, now or later
+	Refused                  // it rejects these values, now and later
 )
 
 var names = [...]string{"Unknown", "Unavailable", "ReadOnly", "Denied", "Missing", "Refused"}
 
-// String is the class's name.
+// String returns the class's name.
 func (c Class) String() string { return names[c] }
 
-// unreachable is the state of a database of which nothing else is known.
+// unreachable is the state of a database about which nothing else is known.
 const unreachable = "unreachable"
 
-// codes are PostgreSQL's error codes, or what they begin with, the longer ones
-// first. Those that may pass have a state in a word.
+// codes are PostgreSQL's error codes, or prefixes of them, the longer ones first.
+// Transient ones have a state, in one word.
 var codes = []struct {
 	prefix string
 	class  Class
@@ -46,7 +46,7 @@ var codes = []struct {
 	{"25P03", Unavailable, "slow"},      // idle in a transaction for too long
 	{"25P04", Unavailable, "slow"},      // a transaction took too long
 	{"40", Unavailable, "locked"},       // deadlock, serialization
-	{"53100", Unavailable, "disk_full"}, // or its quota is
+	{"53100", Unavailable, "disk_full"}, // or its quota is exceeded
 	{"53200", Unavailable, "out_of_memory"},
 	{"53300", Unavailable, "too_many_connections"},
 	{"53", Unavailable, "out_of_resources"},
@@ -56,7 +56,7 @@ var codes = []struct {
 	{"57", Unavailable, "slow"},       // cancelled, mostly by a timeout
 	{"58", Unavailable, "io_error"},
 	{"25006", ReadOnly, "read_only"},
-	{"28", Denied, ""},    // no such user, a wrong password, or not from there
+	{"28", Denied, ""},    // no such user, wrong password, or a host that is not allowed
 	{"42501", Denied, ""}, // no privilege
 	{"3D000", Missing, ""},
 	{"3F000", Missing, ""}, // schema
@@ -77,8 +77,8 @@ func lookup(code string) (class Class, state string) {
 	return Unknown, ""
 }
 
-// State says in a word why a database that is Unavailable or ReadOnly is so: one
-// of a few, for metrics.
+// State names in one word why a database is Unavailable or ReadOnly: one of a few
+// values, for metrics.
 func State(err error) string {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		if _, state := lookup(pg.Code); state != "" {
@@ -88,8 +88,8 @@ func State(err error) string {
 	return unreachable
 }
 
-// Advice is what to do about an error that no waiting mends, as far as its code
-// tells; empty: nothing is known.
+// Advice says what to do about an error that does not go away by waiting, as far as its
+// code tells; empty: nothing is known.
 func Advice(err error) string {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
@@ -101,14 +101,13 @@ func Advice(err error) string {
 	case code == "42501":
 		return "grant this user USAGE and CREATE on the schema, and the right to read and write the tables in it"
 	case code == "3D000":
-		return "create the database with ENCODING 'UTF8', or name another one in the URL"
+		return "create the database with ENCODING 'UTF8', or pass another one in the URL"
 	}
 	return ""
 }
 
-// Of classifies an error. Where its connection is known and turns out to be
-// closed, whatever went wrong on it is that. A cancelled context is the caller's
-// own doing and has no class.
+// Of classifies an error. If its connection is known and turns out to be closed, the
+// class is Unavailable. A cancelled context comes from the caller and has no class.
 func Of(err error, conn *pgx.Conn) Class {
 	if err == nil {
 		return Unknown

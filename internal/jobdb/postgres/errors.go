@@ -23,7 +23,7 @@ func placeOf(c *pgconn.Config) place {
 	return place(fmt.Sprintf("%s/%s", host, c.Database))
 }
 
-// classify names the database and the class of an error.
+// classify adds the database and the class to an error.
 func (p place) classify(err error, conn *pgx.Conn) error {
 	if err == nil {
 		return nil
@@ -37,8 +37,8 @@ func (p place) classify(err error, conn *pgx.Conn) error {
 	return fmt.Errorf("job database %s: %w", p, err)
 }
 
-// Class is the class of an error among those of package jobdb, or nil. Others who
-// write in a transaction (Tx.Conn) give theirs the same.
+// Class returns the class of an error among those of package jobdb, or nil. Packages
+// that write in a transaction (Tx.Conn) classify their errors with it.
 func Class(err error, conn *pgx.Conn) error {
 	switch pgerror.Of(err, conn) {
 	case pgerror.Unavailable:
@@ -54,11 +54,11 @@ func Class(err error, conn *pgx.Conn) error {
 	return nil
 }
 
-// errReadOnlyNow: a standby, or a server that was told to take no writes.
+// errReadOnlyNow: a standby, or a server that was switched to read-only.
 var errReadOnlyNow = fmt.Errorf("%w: %w", jobdb.ErrUnavailable, jobdb.ErrReadOnly)
 
-// failed is place.classify, after the connections were closed if their server
-// takes no writes: they would stay with it when another one takes its place.
+// failed is place.classify. If the server accepts no writes, it first closes all
+// connections, which would otherwise stay with this server after a failover.
 func (d *DB) failed(err error, conn *pgx.Conn) error {
 	if pgerror.Of(err, conn) == pgerror.ReadOnly {
 		d.pool.Reset()
@@ -66,7 +66,8 @@ func (d *DB) failed(err error, conn *pgx.Conn) error {
 	return d.place.classify(err, conn)
 }
 
-// redacted is a URL without its password and its settings, which may hold another.
+// redacted is a URL without its password and its parameters, which may hold another
+// password.
 func redacted(at string) string {
 	u, err := url.Parse(at)
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-// Options of a writer.
+// Options configure a writer.
 type Options struct {
-	// Wait is how long to wait for a lock, as another writer's, before
+	// Wait is how long to wait for a lock, for example another writer's, before
 	// ErrUnavailable. Default 5 s.
 	Wait time.Duration
 }
@@ -27,17 +27,17 @@ type DB struct {
 	pool  *pgxpool.Pool
 }
 
-// A server takes back a transaction that says nothing for so long: its writer is
-// gone, though the connection does not show it, and others wait for its lock.
+// The server aborts a transaction that is idle for this long: its writer is gone, even
+// if the connection does not show it, and others wait for its lock.
 const silence = time.Minute
 
-// settings are those of a writer's connections.
+// settings are the settings of a writer's connections.
 const settings = `SELECT set_config('lock_timeout', $1, false), set_config('idle_in_transaction_session_timeout', $2, false),
 	set_config('enable_seqscan', 'off', false), set_config('jit', 'off', false),
 	CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', false) END`
 
-// Open opens the database at a URL for writing, makes its tables if there are
-// none and brings them up to date.
+// Open opens the database at a URL for writing. It creates the tables if there are
+// none, and migrates them.
 func Open(ctx context.Context, at string, opt Options) (*DB, error) {
 	if opt.Wait <= 0 {
 		opt.Wait = 5 * time.Second
@@ -67,35 +67,35 @@ func Open(ctx context.Context, at string, opt Options) (*DB, error) {
 
 func milliseconds(d time.Duration) string { return fmt.Sprintf("%dms", d.Milliseconds()) }
 
-// parse reads a URL. What pgx says about one that is none could show a part of
-// the password.
+// parse parses a URL. The error of pgx on an invalid URL could reveal a part of the
+// password.
 func parse(at string) (*pgxpool.Config, error) {
 	cfg, err := pgxpool.ParseConfig(at)
 	if err == nil {
 		notice(cfg)
 		return cfg, nil
 	}
-	const give = "give postgres://user@host:5432/database, and the password by PGPASSWORD or ~/.pgpass"
+	const give = "use postgres://user@host:5432/database, and pass the password in PGPASSWORD or ~/.pgpass"
 	if _, urlErr := url.Parse(at); urlErr != nil {
-		return nil, fmt.Errorf("job database: this is no URL of PostgreSQL (in a password, write special characters as %%40): %s", give)
+		return nil, fmt.Errorf("job database: not a valid PostgreSQL URL (percent-encode special characters in a password, such as %%40): %s", give)
 	}
 	if cause := errors.Unwrap(err); cause != nil {
 		return nil, fmt.Errorf("job database %s: %w: %s", redacted(at), cause, give)
 	}
-	return nil, fmt.Errorf("job database %s: a setting in it cannot be read: %s", redacted(at), give)
+	return nil, fmt.Errorf("job database %s: invalid parameter in the URL: %s", redacted(at), give)
 }
 
-// How soon a server that says nothing is noticed: when it is connected to, when a
-// connection that was idle is used again, and while an answer is awaited.
+// Timeouts for a server that does not respond: while connecting, when an idle
+// connection is used again, and while waiting for a response.
 const (
 	connectTimeout = 10 * time.Second
 	pingTimeout    = 10 * time.Second
-	silentFor      = 15 * time.Second // then it is asked, every so often
+	silentFor      = 15 * time.Second // then send keep-alive probes
 	askEvery       = 5 * time.Second
 	askTimes       = 3
 )
 
-// notice sets what the URL leaves open. A machine that is gone closes nothing.
+// notice sets the timeouts that the URL leaves open. A dead peer sends no FIN.
 func notice(cfg *pgxpool.Config) {
 	if cfg.ConnConfig.ConnectTimeout == 0 {
 		cfg.ConnConfig.ConnectTimeout = connectTimeout
@@ -107,10 +107,10 @@ func notice(cfg *pgxpool.Config) {
 	cfg.ConnConfig.DialFunc = dialer.DialContext
 }
 
-// migrationLock is the advisory lock under which tables are made and changed.
+// migrationLock is the advisory lock under which tables are created and migrated.
 const migrationLock = 0x7265666c6f6174 // "refloat"
 
-// migrationWait is how long to wait for another process that does it.
+// migrationWait is how long to wait for another process that migrates.
 const migrationWait = time.Minute
 
 func migrate(ctx context.Context, tx pgx.Tx, wait time.Duration) error {
@@ -118,7 +118,7 @@ func migrate(ctx context.Context, tx pgx.Tx, wait time.Duration) error {
 		return err
 	}
 	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(migrationLock)); err != nil {
-		return fmt.Errorf("wait for another process that makes the tables: %w", err)
+		return fmt.Errorf("wait for another process that migrates the tables: %w", err)
 	}
 	if err := timeout(ctx, tx, wait); err != nil {
 		return err
@@ -145,16 +145,15 @@ type querier interface {
 	QueryRow(ctx context.Context, query string, args ...any) pgx.Row
 }
 
-// ours counts what stands in the default schema: tables with our prefix, and of
-// them whether refloat_schema has the columns that it should.
+// ours counts the tables with our prefix in the default schema, and checks whether
+// refloat_schema has the expected columns.
 const ours = `SELECT COALESCE(current_schema(), ''), getdatabaseencoding(), count(DISTINCT c.oid),
 	count(*) FILTER (WHERE c.relname = 'refloat_schema' AND (a.attname, a.atttypid) IN (('application', 'text'::regtype), ('version', 'integer'::regtype)))
 FROM pg_class c LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 WHERE c.relnamespace = to_regnamespace(quote_ident(current_schema())) AND c.relname LIKE 'refloat\_%' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')`
 
-// schemaVersion is 0 where there are no tables of ours yet, ErrForeign for
-// someone else's and ErrNewer for those that this version of the program does
-// not know.
+// schemaVersion returns 0 if we have no tables yet, ErrForeign if tables are not ours,
+// and ErrNewer for a version that this program does not know.
 func schemaVersion(ctx context.Context, q querier) (int, error) {
 	var schema, encoding string
 	var tables, columns int
@@ -163,22 +162,22 @@ func schemaVersion(ctx context.Context, q querier) (int, error) {
 	}
 	switch {
 	case schema == "":
-		return 0, fmt.Errorf("%w: no schema of its search_path is there: create one, or name another", jobdb.ErrForeign)
+		return 0, fmt.Errorf("%w: no schema of its search_path exists: create one, or set another search_path", jobdb.ErrForeign)
 	case encoding != "UTF8":
 		return 0, fmt.Errorf("%w: its encoding is %s: create it with ENCODING 'UTF8'", jobdb.ErrForeign, encoding)
 	case tables == 0:
 		return 0, nil
 	case columns != 2:
-		return 0, fmt.Errorf("%w: schema %s has tables that are called refloat_… and no refloat_schema of ours: use another schema or database", jobdb.ErrForeign, schema)
+		return 0, fmt.Errorf("%w: schema %s has tables named refloat_… but no refloat_schema of ours: use another schema or database", jobdb.ErrForeign, schema)
 	}
 	var app string
 	var version, rows int
 	err := q.QueryRow(ctx, "SELECT COALESCE(min(application), ''), COALESCE(min(version), 0), count(*) FROM refloat_schema").Scan(&app, &version, &rows)
 	switch {
 	case err != nil:
-		return 0, fmt.Errorf("read the schema's version: %w", err)
+		return 0, fmt.Errorf("read the schema version: %w", err)
 	case rows != 1 || app != application || version < 0:
-		return 0, fmt.Errorf("%w: refloat_schema in schema %s has %d rows and is that of %q", jobdb.ErrForeign, schema, rows, app)
+		return 0, fmt.Errorf("%w: refloat_schema in schema %s has %d rows and belongs to application %q: use another schema or database", jobdb.ErrForeign, schema, rows, app)
 	case version > len(migrations):
 		return 0, newer(version)
 	}
@@ -186,10 +185,10 @@ func schemaVersion(ctx context.Context, q querier) (int, error) {
 }
 
 func newer(version int) error {
-	return fmt.Errorf("%w: %d, this program knows up to %d: use the newer program", jobdb.ErrNewer, version, len(migrations))
+	return fmt.Errorf("%w: version %d, this program supports up to %d: use a newer program", jobdb.ErrNewer, version, len(migrations))
 }
 
-// Close closes the connections, when no transaction is open any more.
+// Close closes the connections once no transaction is open.
 func (d *DB) Close() error {
 	d.pool.Close()
 	return nil
@@ -201,8 +200,8 @@ type Reader struct {
 	pool  *pgxpool.Pool
 }
 
-// OpenReader opens the database at a URL for reading, also on a server that
-// cannot be written. It makes and changes nothing.
+// OpenReader opens the database at a URL for reading, also on a server that is
+// read-only. It creates and changes nothing.
 func OpenReader(ctx context.Context, at string) (*Reader, error) {
 	cfg, err := parse(at)
 	if err != nil {
@@ -214,7 +213,7 @@ func OpenReader(ctx context.Context, at string) (*Reader, error) {
 	}
 	version, err := schemaVersion(ctx, r.pool)
 	if err == nil && version < len(migrations) {
-		err = fmt.Errorf("%w: %d of %d: an ingester or `refloatctl up` on it brings it up to date", jobdb.ErrOlder, version, len(migrations))
+		err = fmt.Errorf("%w: version %d of %d: start an ingester or `refloatctl up` on it to migrate it", jobdb.ErrOlder, version, len(migrations))
 	}
 	if err != nil {
 		r.pool.Close()

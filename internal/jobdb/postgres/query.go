@@ -13,8 +13,8 @@ import (
 	"github.com/refloat/refloat/internal/jobdb/table"
 )
 
-// View calls read with queries that all see one state of the database. A visitor
-// must not ask for more from within.
+// View calls read with queries that all see one snapshot of the database. A visitor
+// must not run another query from within.
 func (r *Reader) View(ctx context.Context, read func(jobdb.Queries) error) error {
 	t, err := r.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 	if err != nil {
@@ -29,12 +29,12 @@ func (r *Reader) View(ctx context.Context, read func(jobdb.Queries) error) error
 	return err
 }
 
-// queries are those of all job databases, and what only one with Armada's tables can
-// be asked.
+// queries are those of every job database, and those of a database with Armada's
+// tables.
 type queries struct{ table.Queries }
 
-// IngestMode is the mode in which Armada's tables are written beside a partition's
-// rows; empty: they are not, or by an ingester that did not say.
+// IngestMode returns the mode in which an ingester writes Armada's tables beside a
+// partition's rows; empty: no ingester does, or its mode is unknown.
 func (q queries) IngestMode(partition int) (string, error) {
 	s := q.Source.(*source)
 	var mode string
@@ -45,7 +45,7 @@ func (q queries) IngestMode(partition int) (string, error) {
 	return mode, s.failed("mirror", err)
 }
 
-// source lives as long as one View, whose context it carries.
+// source lives as long as one View and carries its context.
 type source struct {
 	ctx   context.Context
 	place place
@@ -87,7 +87,7 @@ func (s *source) failed(from string, err error) error {
 	return s.place.classify(fmt.Errorf("read %s: %w", from, err), s.tx.Conn())
 }
 
-// numbered gives the ? of a query their numbers.
+// numbered replaces each ? of a query with its number.
 func numbered(query string) string {
 	var b strings.Builder
 	for n := 1; ; n++ {

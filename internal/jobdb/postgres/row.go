@@ -11,10 +11,10 @@ import (
 	"github.com/refloat/refloat/internal/jobdb/table"
 )
 
-// longKeys is the column beside those of package table, where rows have keys.
+// longKeys is an extra column, not in package table, of tables whose rows have keys.
 const longKeys = "long_keys"
 
-// stored are the columns of a table as it stands here.
+// stored returns the columns of a table as stored here.
 func stored(columns []string) []string {
 	if slices.Contains(columns, "job_id") {
 		return append(slices.Clip(columns), longKeys)
@@ -22,7 +22,7 @@ func stored(columns []string) []string {
 	return columns
 }
 
-// array is one column of many rows; one of its slices is in use.
+// array is one column of many rows; exactly one of its slices is used.
 type array struct {
 	sql   string // type of its elements
 	key   bool
@@ -32,8 +32,8 @@ type array struct {
 	bytes [][]byte
 }
 
-// arrays takes rows apart into columns, until they hold so many bytes. It returns
-// how many rows it took.
+// arrays converts rows into columns, up to a limit in bytes. It returns the number of
+// rows that it converted.
 func arrays[T any](t *table.Of[T], rows []*T, limit int) (columns []array, taken int) {
 	names := stored(t.Columns)
 	columns = make([]array, len(names))
@@ -77,8 +77,8 @@ func (a *array) prepare(field any, n int) {
 	}
 }
 
-// add appends a field. It returns a key that is too long to be stored there, and
-// about how many bytes the field takes.
+// add appends a field. It returns a key that is too long to be stored, and the
+// approximate size of the field in bytes.
 func (a *array) add(field any) (long string, size int) {
 	switch p := field.(type) {
 	case *string:
@@ -110,7 +110,7 @@ func (a *array) add(field any) (long string, size int) {
 	return "", 8
 }
 
-// arg is the array as pgx takes it.
+// arg returns the array as an argument for pgx.
 func (a *array) arg() any {
 	switch a.sql {
 	case "boolean":
@@ -123,7 +123,7 @@ func (a *array) arg() any {
 	return a.ints
 }
 
-// insert is the statement that writes rows, of which each column is an array.
+// insert returns the statement that inserts rows from one array per column.
 func insert[T any](t *table.Of[T], columns []array) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "INSERT INTO refloat_%s (%s) SELECT * FROM unnest(", t.Name, strings.Join(stored(t.Columns), ", "))
@@ -140,7 +140,7 @@ func insert[T any](t *table.Of[T], columns []array) string {
 	return b.String()
 }
 
-// targets makes pointers to fields what pgx can scan into.
+// targets converts pointers to fields into what pgx can scan into.
 func targets(fields []any) []any {
 	for i, f := range fields {
 		switch p := f.(type) {
@@ -161,8 +161,8 @@ func targets(fields []any) []any {
 	return fields
 }
 
-// restore puts long keys back that a row's columns only name. names are the
-// columns; fields are what targets made of pointers to the row's fields.
+// restore puts back the long keys that a row's columns only abbreviate. names are the
+// columns; fields are the results of targets.
 func restore(long string, names []string, fields []any) error {
 	pairs, err := jobdb.DecodeStrings(long)
 	if err != nil {
@@ -171,7 +171,7 @@ func restore(long string, names []string, fields []any) error {
 	for ; len(pairs) >= 2; pairs = pairs[2:] {
 		i := slices.Index(names, pairs[0])
 		if i < 0 || !searched(pairs[0]) {
-			return fmt.Errorf("long_keys names a column %q", pairs[0])
+			return fmt.Errorf("long_keys has an unknown column %q", pairs[0])
 		}
 		*fields[i].(*text) = text(pairs[1])
 	}
@@ -180,7 +180,7 @@ func restore(long string, names []string, fields []any) error {
 
 type text string
 
-// ScanText reads a text. The name of a long key stays as it is; see restore.
+// ScanText scans a text. An abbreviated key stays as it is; see restore.
 func (t *text) ScanText(v pgtype.Text) error {
 	if isName(v.String) {
 		*t = text(v.String)
@@ -201,7 +201,7 @@ func (u *unsigned) ScanInt64(v pgtype.Int8) error {
 
 type strs []string
 
-// ScanText reads a list of texts.
+// ScanText scans a list of texts.
 func (s *strs) ScanText(v pgtype.Text) error {
 	plain, err := unescape(v.String)
 	if err == nil {
@@ -212,7 +212,7 @@ func (s *strs) ScanText(v pgtype.Text) error {
 
 type containers []jobdb.Container
 
-// ScanText reads a list of containers.
+// ScanText scans a list of containers.
 func (c *containers) ScanText(v pgtype.Text) error {
 	plain, err := unescape(v.String)
 	if err == nil {
@@ -223,10 +223,10 @@ func (c *containers) ScanText(v pgtype.Text) error {
 
 type fixed []byte
 
-// ScanBytes reads bytes of a fixed length.
+// ScanBytes scans bytes of a fixed length.
 func (f fixed) ScanBytes(v []byte) error {
 	if len(v) != len(f) {
-		return fmt.Errorf("%d bytes were expected, not %d", len(f), len(v))
+		return fmt.Errorf("got %d bytes, want %d", len(v), len(f))
 	}
 	copy(f, v)
 	return nil

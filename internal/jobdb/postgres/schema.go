@@ -1,18 +1,19 @@
 package postgres
 
-// application stands in refloat_schema: these tables are ours.
+// application is stored in refloat_schema to identify the tables as ours.
 const application = "refloat job database"
 
-// migrations bring the tables from version i to i+1. What was released is never
-// changed: a new version is a new entry.
+// migrations migrate the tables from version i to i+1. A released migration never
+// changes: a new version is a new entry.
 //
-// Jobs, runs and positions are written again and again, so their pages keep room
+// Jobs, runs and positions are updated often, so their pages keep room for the new
+// version of a row (fillfactor): then no index needs an update.
 // for the new version of a row beside the old one: then no index is touched.
 var migrations = []string{`
 CREATE TABLE refloat_schema (application text NOT NULL, version integer NOT NULL);
 INSERT INTO refloat_schema VALUES ('` + application + `', 0);
 
--- Where each partition's rows stand; compared and set with every transaction.
+-- The position of each partition's rows; every transaction moves it by compare-and-set.
 CREATE TABLE refloat_positions (
 	partition integer PRIMARY KEY,
 	seq bigint NOT NULL, link bytea NOT NULL, epoch bigint NOT NULL, owner bytea NOT NULL,
@@ -112,7 +113,7 @@ CREATE TABLE refloat_releases (
 	PRIMARY KEY (partition, from_ledger, from_entry, from_batch)
 );
 `, `
--- What package mirror keeps beside Armada's tables.
+-- What package writer keeps beside Armada's tables.
 CREATE TABLE refloat_mirror (
 	partition integer PRIMARY KEY,
 	since     text NOT NULL -- decisions on messages up to here are not copied to events
@@ -135,20 +136,20 @@ CREATE TABLE refloat_waits (
 ) WITH (fillfactor = 70);
 CREATE INDEX ON refloat_waits (partition, due);
 `, `
--- When this was given back to Armada's own ingester, in Unix nanoseconds: then no
--- writer begins. Absent: it is ours.
+-- When the tables were rolled back to Armada's own ingester, in Unix nanoseconds: then none
+-- of ours writes. NULL: they are ours.
 ALTER TABLE refloat_positions ADD COLUMN given_back bigint;
 `, `
--- How far package control has come in each partition of Armada's control-plane topic.
+-- The position of package controlplane in each partition of Armada's control-plane topic.
 CREATE TABLE refloat_control (
 	partition integer PRIMARY KEY,
 	ledger bigint NOT NULL, entry bigint NOT NULL, batch integer NOT NULL
 );
 `, `
--- How the ingester writes Armada's tables, by which readers tell what a retry's pod is
--- called: holdback, direct or passthrough. NULL: it was not said.
+-- How the ingester writes Armada's tables, from which readers derive the name of a
+-- retry's pod: holdback, direct or passthrough. NULL: unknown.
 ALTER TABLE refloat_mirror ADD COLUMN mode text;
 `, `
--- Of what does not fit into a message of the decision log: SHA-256 and length.
+-- For payloads that do not fit into a message of the decision log: SHA-256 and length.
 ALTER TABLE refloat_parked ADD COLUMN digest bytea NOT NULL DEFAULT '\x0000000000000000000000000000000000000000000000000000000000000000', ADD COLUMN length bigint NOT NULL DEFAULT 0;
 `}

@@ -11,10 +11,10 @@ import (
 const (
 	mark    = '\x1a' // U+001A, SUBSTITUTE
 	longest = 1000   // bytes of a key; two and a number must fit into an index
-	prefix  = 200    // bytes of a longer key that stay readable
+	prefix  = 200    // bytes of a longer key that are kept
 )
 
-// escape makes text that PostgreSQL holds of any text.
+// escape converts any text into text that PostgreSQL can store.
 func escape(s string) string {
 	if plain(s) {
 		return s
@@ -47,7 +47,7 @@ func plain(s string) bool {
 	return ascii || utf8.ValidString(s)
 }
 
-// unescape reads what escape wrote.
+// unescape reverses escape.
 func unescape(s string) (string, error) {
 	i := strings.IndexByte(s, mark)
 	if i < 0 {
@@ -57,11 +57,11 @@ func unescape(s string) (string, error) {
 	for ; i >= 0; i = strings.IndexByte(s, mark) {
 		b.WriteString(s[:i])
 		if len(s) < i+3 {
-			return "", fmt.Errorf("text ends in the middle of an escape: %q", s)
+			return "", fmt.Errorf("text ends inside an escape sequence: %q", s)
 		}
 		c, err := hex.DecodeString(s[i+1 : i+3])
 		if err != nil {
-			return "", fmt.Errorf("text with a wrong escape: %q", s[i:i+3])
+			return "", fmt.Errorf("invalid escape sequence in text: %q", s[i:i+3])
 		}
 		b.Write(c)
 		s = s[i+3:]
@@ -70,8 +70,8 @@ func unescape(s string) (string, error) {
 	return b.String(), nil
 }
 
-// key is a text as a column holds it that is searched. Of a long text it is a
-// name, and the text must be kept elsewhere.
+// key converts a text for an indexed column. It abbreviates a long text, which must be
+// stored elsewhere.
 func key(s string) (stored string, long bool) {
 	stored = escape(s)
 	if len(stored) <= longest {
@@ -82,16 +82,16 @@ func key(s string) (stored string, long bool) {
 	for !utf8.RuneStart(stored[end]) {
 		end--
 	}
-	if i := strings.LastIndexByte(stored[end-2:end], mark); i >= 0 { // never half an escape
+	if i := strings.LastIndexByte(stored[end-2:end], mark); i >= 0 { // do not cut an escape sequence
 		end += i - 2
 	}
 	return stored[:end] + string(mark) + "=" + hex.EncodeToString(sum[:]), true
 }
 
-// isName says whether a stored key is the name of a long text.
+// isName reports whether a stored key is an abbreviated long text.
 func isName(stored string) bool { return strings.Contains(stored, string(mark)+"=") }
 
-// searched are the columns that hold keys.
+// searched reports whether the column holds keys.
 func searched(column string) bool {
 	switch column {
 	case "job_id", "run_id", "queue", "job_set":

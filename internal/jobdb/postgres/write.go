@@ -22,8 +22,8 @@ type Tx struct {
 	place     jobdb.Place
 }
 
-// Begin opens a transaction and locks the partition's row. Another transaction on
-// the partition waits here, no longer than Options.Wait.
+// Begin opens a transaction and locks the partition's row. Another transaction on the
+// partition waits for the lock, at most Options.Wait.
 func (d *DB) Begin(ctx context.Context, partition int) (jobdb.Tx, error) {
 	tx, err := d.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	if err != nil {
@@ -31,13 +31,13 @@ func (d *DB) Begin(ctx context.Context, partition int) (jobdb.Tx, error) {
 	}
 	t := &Tx{db: d, tx: tx, partition: partition}
 	if err := t.lock(ctx); err != nil {
-		return nil, errors.Join(t.failed("lock the partition's place", err), t.Rollback())
+		return nil, errors.Join(t.failed("lock the partition's position", err), t.Rollback())
 	}
 	return t, nil
 }
 
-// BeginPlain opens a transaction that is on no partition, for other tables of the
-// database. Whoever takes it ends it; what it returns is not classified.
+// BeginPlain opens a transaction on no partition, for other tables of the database. The
+// caller ends it. Its errors are not classified.
 func (d *DB) BeginPlain(ctx context.Context) (pgx.Tx, error) {
 	tx, err := d.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	if err != nil {
@@ -46,8 +46,8 @@ func (d *DB) BeginPlain(ctx context.Context) (pgx.Tx, error) {
 	return tx, nil
 }
 
-// lock reads the partition's place, and makes it if nobody did. Whoever makes it
-// at the same time waits for us, or we for him.
+// lock reads and locks the partition's position, and inserts it if there is none. Of
+// two concurrent inserts, one waits for the other.
 func (t *Tx) lock(ctx context.Context) error {
 	err := t.lockRow(ctx)
 	if !errors.Is(err, pgx.ErrNoRows) {
@@ -74,27 +74,27 @@ func (t *Tx) lockRow(ctx context.Context) error {
 	case version > len(migrations):
 		err = newer(version)
 	case givenBack != nil:
-		err = fmt.Errorf("%w at %s: stop that one, and take it over by `refloatctl cutover start`",
+		err = fmt.Errorf("%w at %s: to take over again, stop Armada's ingester and run `refloatctl cutover start`",
 			jobdb.ErrGivenBack, time.Unix(0, *givenBack).UTC().Format(time.RFC3339))
 	}
 	t.place = row.Place
 	return err
 }
 
-// Place is where the partition's rows stand.
+// Place implements [jobdb.Tx].
 func (t *Tx) Place() jobdb.Place { return t.place }
 
-// Origin is where another ingester stood when the rows began.
+// Origin implements [jobdb.Tx].
 func (t *Tx) Origin(ctx context.Context) (at eventlog.Position, err error) {
 	err = t.tx.QueryRow(ctx, fmt.Sprintf(table.OriginQuery, "refloat_", "$1"), t.partition).Scan(&at.Ledger, &at.Entry, &at.Batch)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return eventlog.Start, nil
 	}
-	return at, t.failed("look where the rows begin", err)
+	return at, t.failed("read where the rows start", err)
 }
 
-// Conn is the transaction, for what others write in it. They must not end it.
-// What it returns is not classified.
+// Conn returns the transaction, for writing other tables in it. Callers must not end
+// it. Its errors are not classified.
 func (t *Tx) Conn() pgx.Tx { return t.tx }
 
 func (t *Tx) failed(doing string, err error) error {
@@ -104,11 +104,11 @@ func (t *Tx) failed(doing string, err error) error {
 	return t.db.failed(fmt.Errorf("%s: %w", doing, err), t.tx.Conn())
 }
 
-// limit is how many bytes of rows one statement takes, about; PostgreSQL itself
-// takes no more than 1 GB.
+// limit is the approximate number of bytes of rows in one statement; PostgreSQL itself
+// accepts at most 1 GB.
 const limit = 64 << 20
 
-// Write inserts or replaces rows, all in one go.
+// Write implements [jobdb.Tx]. It sends all statements in one batch.
 func (t *Tx) Write(ctx context.Context, c *jobdb.Changes) error {
 	b := &pgx.Batch{}
 	queue(b, &table.Jobs, c.Jobs)
@@ -141,7 +141,7 @@ func args(columns []array) []any {
 	return out
 }
 
-// The conditions by which Load finds rows.
+// Conditions of Load.
 var (
 	byIDs    = "partition = $1 AND job_id = ANY($2)"
 	ofSets   = fmt.Sprintf("queue = k.a AND job_set = k.b AND known AND state < %d", jobdb.JobSucceeded)
@@ -149,7 +149,7 @@ var (
 	openRuns = fmt.Sprintf("%s AND state NOT IN (%d, %d)", byIDs, jobdb.RunSucceeded, jobdb.RunFailed)
 )
 
-// Load finds rows.
+// Load implements [jobdb.Tx].
 func (t *Tx) Load(ctx context.Context, keys jobdb.Keys) (*jobdb.Found, error) {
 	found := &jobdb.Found{}
 	b := &pgx.Batch{}
@@ -181,7 +181,7 @@ func pairs[K any](keys []K, of func(K) (string, string)) (first, second []string
 	return names(first), names(second)
 }
 
-// lookup asks for the rows of a table on which a condition over a list holds.
+// lookup queues a query for the rows that satisfy a condition over a list.
 func lookup[T any](b *pgx.Batch, tab *table.Of[T], into *[]T, on string, partition int, list []string) {
 	if len(list) == 0 {
 		return
@@ -189,8 +189,8 @@ func lookup[T any](b *pgx.Batch, tab *table.Of[T], into *[]T, on string, partiti
 	b.Queue("SELECT "+strings.Join(stored(tab.Columns), ", ")+" FROM refloat_"+tab.Name+" WHERE "+on, partition, list).Query(collect(tab, into))
 }
 
-// join asks for the rows on which a condition over one of the pairs k holds, pair
-// by pair.
+// join queues a query for the rows that satisfy a condition over a pair k, pair by
+// pair.
 func join[T any](b *pgx.Batch, tab *table.Of[T], into *[]T, on string, partition int, first, second []string) {
 	if len(first) == 0 {
 		return
@@ -210,7 +210,7 @@ func collect[T any](tab *table.Of[T], into *[]T) func(pgx.Rows) error {
 	}
 }
 
-// each scans the rows of a query; where they have long keys, these come last.
+// each scans the rows of a query; long keys come last.
 func each(rows pgx.Rows, columns []string, long bool, fields func() []any, found func() error) error {
 	defer rows.Close()
 	var keys string
@@ -235,16 +235,16 @@ func each(rows pgx.Rows, columns []string, long bool, fields func() []any, found
 	return rows.Err()
 }
 
-// Commit moves the place by compare-and-set and ends the transaction.
+// Commit implements [jobdb.Tx].
 func (t *Tx) Commit(ctx context.Context, from, to jobdb.Place) error {
 	moved, err := t.move(ctx, from, to)
 	if err == nil && !moved {
 		err = jobdb.ErrMoved
 	}
 	if err != nil {
-		return errors.Join(t.failed("move the place", err), t.Rollback())
+		return errors.Join(t.failed("move the position", err), t.Rollback())
 	}
-	if err := t.tx.Commit(ctx); err != nil { // its connection may be another's by now
+	if err := t.tx.Commit(ctx); err != nil { // the connection may be in use by another transaction by now
 		return t.db.failed(fmt.Errorf("commit: %w", err), nil)
 	}
 	return nil
@@ -262,18 +262,18 @@ func (t *Tx) move(ctx context.Context, from, to jobdb.Place) (bool, error) {
 	return tag.RowsAffected() == 1, err
 }
 
-// rollbackTimeout bounds a rollback; then the connection is closed, which takes
-// everything back too.
+// rollbackTimeout is the timeout of a rollback. After it, the connection is closed,
+// which rolls back too.
 const rollbackTimeout = 5 * time.Second
 
-// Rollback undoes everything; after the end it does nothing.
+// Rollback implements [jobdb.Tx].
 func (t *Tx) Rollback() error {
-	// With a context of its own: what was cancelled must still be undone.
+	// Use a context of its own: a cancelled transaction must still be rolled back.
 	ctx, cancel := context.WithTimeout(context.Background(), rollbackTimeout)
 	defer cancel()
 	err := t.tx.Rollback(ctx)
 	if err == nil || errors.Is(err, pgx.ErrTxClosed) || t.tx.Conn().IsClosed() {
-		return nil // with its connection, it is taken back
+		return nil // closing its connection rolls it back
 	}
 	return t.failed("roll back", err)
 }

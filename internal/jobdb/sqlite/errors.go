@@ -12,7 +12,7 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-// classify names the file and the class of an error.
+// classify adds the file and the class to an error.
 func classify(path string, err error) error {
 	if err == nil {
 		return nil
@@ -24,8 +24,8 @@ func classify(path string, err error) error {
 	}
 	switch {
 	case errors.Is(err, syscall.ENOSPC), code.Code() == sqlite3.FULL, code == sqlite3.IOERR_SHMSIZE,
-		code == sqlite3.IOERR_WRITE, code == sqlite3.IOERR_TRUNCATE: // the driver keeps no more of why
-		class = fmt.Errorf("%w: it cannot be written, the disk may be full", jobdb.ErrUnavailable)
+		code == sqlite3.IOERR_WRITE, code == sqlite3.IOERR_TRUNCATE: // the driver does not say why
+		class = fmt.Errorf("%w: write failed, the disk may be full", jobdb.ErrUnavailable)
 	case code.Code() == sqlite3.BUSY, code.Code() == sqlite3.LOCKED:
 		class = fmt.Errorf("%w: another process holds its lock", jobdb.ErrUnavailable)
 	case code.Code() == sqlite3.READONLY:
@@ -43,11 +43,11 @@ func classify(path string, err error) error {
 	return fmt.Errorf("job database %s: %w: %w", path, class, err)
 }
 
-// applicationIDOffset is where a database file has its application id.
+// applicationIDOffset is the offset of the application id in a database file.
 const applicationIDOffset = 68
 
-// hasOurMark says whether a file that SQLite does not take for a database has
-// our application id where databases have theirs.
+// hasOurMark reports whether a file that SQLite does not recognise as a database has
+// our application id in its header.
 func hasOurMark(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {

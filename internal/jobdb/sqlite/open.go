@@ -16,10 +16,10 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-// Options of a writer.
+// Options configure a writer.
 type Options struct {
-	// Wait is how long to wait for another writer before ErrUnavailable.
-	// Default 5 s; negative: not at all.
+	// Wait is how long to wait for another writer before ErrUnavailable. Default 5 s;
+	// negative: do not wait.
 	Wait time.Duration
 }
 
@@ -32,8 +32,8 @@ type DB struct {
 	busy  chan struct{} // holds a token while a transaction is open
 }
 
-// Open opens the database at path for writing, makes it if there is none and
-// brings its schema up to date.
+// Open opens the database at path for writing. It creates the database if there is
+// none, and migrates its schema.
 func Open(ctx context.Context, path string, opt Options) (*DB, error) {
 	if opt.Wait == 0 {
 		opt.Wait = 5 * time.Second
@@ -64,7 +64,7 @@ func dsn(path string, q url.Values) string {
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode()
 }
 
-// prepare looks whose file it is before it changes anything in it.
+// prepare checks that the file is ours before it changes anything in it.
 func (d *DB) prepare(ctx context.Context) error {
 	version, err := schemaVersion(ctx, d.conn)
 	if err != nil {
@@ -75,12 +75,12 @@ func (d *DB) prepare(ctx context.Context) error {
 		return err
 	}
 	if mode != "wal" {
-		return fmt.Errorf("%s: SQLite gives journal mode %q, not WAL: the file system may not support it", d.path, mode)
+		return fmt.Errorf("%s: SQLite uses journal mode %q instead of WAL: the file system may not support WAL; use a local disk", d.path, mode)
 	}
 	if version == len(migrations) {
 		return checksummed(ctx, d.conn)
 	}
-	// Checksums first: with the schema's version in the file, a reader insists on them.
+	// Checksums first: once the schema's version is in the file, readers require them.
 	if err := raw(d.conn, func(c *sqlite3.Conn) error { return c.EnableChecksums("main") }); err != nil {
 		return fmt.Errorf("enable checksums: %w", err)
 	}
@@ -92,16 +92,15 @@ func raw(conn *sql.Conn, do func(*sqlite3.Conn) error) error {
 	return conn.Raw(func(c any) error { return do(c.(driver.Conn).Raw()) })
 }
 
-// checksummed returns jobdb.ErrDamaged unless pages have room for checksums:
-// every file of the newest schema has, and where a page's header says otherwise
-// nothing would be verified.
+// checksummed returns jobdb.ErrDamaged unless pages have room for checksums. Every file
+// of the newest schema does; if the header says otherwise, nothing would be verified.
 func checksummed(ctx context.Context, conn *sql.Conn) error {
 	var on bool
 	if err := conn.QueryRowContext(ctx, "PRAGMA checksum_verification").Scan(&on); err != nil {
 		return err
 	}
 	if !on {
-		return fmt.Errorf("%w: its header says that pages have no checksums", jobdb.ErrDamaged)
+		return fmt.Errorf("%w: page checksums are disabled in its header", jobdb.ErrDamaged)
 	}
 	return nil
 }
@@ -138,8 +137,8 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// schemaVersion is 0 for an empty file, ErrForeign for someone else's and
-// ErrNewer for one that this version of the program does not know.
+// schemaVersion returns 0 for an empty file, ErrForeign for a file that is not ours,
+// and ErrNewer for a version that this program does not know.
 func schemaVersion(ctx context.Context, q querier) (int, error) {
 	var id, objects, version int
 	err := q.QueryRowContext(ctx, "SELECT application_id, (SELECT count(*) FROM sqlite_master) FROM pragma_application_id").Scan(&id, &objects)
@@ -148,20 +147,20 @@ func schemaVersion(ctx context.Context, q querier) (int, error) {
 	}
 	if id != applicationID {
 		if id != 0 || objects != 0 {
-			return 0, fmt.Errorf("%w: its application id is %#x and it has %d objects", jobdb.ErrForeign, id, objects)
+			return 0, fmt.Errorf("%w: application id %#x, %d objects", jobdb.ErrForeign, id, objects)
 		}
 		return 0, nil
 	}
 	if err := q.QueryRowContext(ctx, "SELECT version FROM refloat_schema").Scan(&version); err != nil {
-		return 0, fmt.Errorf("read the schema's version: %w", err)
+		return 0, fmt.Errorf("read the schema version: %w", err)
 	}
 	if version > len(migrations) {
-		return 0, fmt.Errorf("%w: %d, this program knows up to %d: use the newer program", jobdb.ErrNewer, version, len(migrations))
+		return 0, fmt.Errorf("%w: version %d, this program supports up to %d: use a newer program", jobdb.ErrNewer, version, len(migrations))
 	}
 	return version, nil
 }
 
-// Close closes the database. A transaction that is open is rolled back.
+// Close closes the database and rolls back an open transaction.
 func (d *DB) Close() error {
 	var errs []error
 	for _, s := range d.stmts {
@@ -179,8 +178,8 @@ type Reader struct {
 	db   *sql.DB
 }
 
-// OpenReader opens the database at path for reading, also while a writer works
-// on it. It returns fs.ErrNotExist when there is none.
+// OpenReader opens the database at path for reading, also while a writer works on it.
+// It returns fs.ErrNotExist if there is none.
 func OpenReader(ctx context.Context, path string) (*Reader, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, fmt.Errorf("open job database: %w", err)
@@ -192,8 +191,8 @@ func OpenReader(ctx context.Context, path string) (*Reader, error) {
 	r, err := openReader(ctx, path, q)
 	var code sqlite3.ExtendedErrorCode
 	if errors.As(err, &code) && code.Code() == sqlite3.CANTOPEN {
-		// In WAL mode even a reader wants to write beside the file. Where it may
-		// not, and no writer left a log behind, the file alone is the database.
+		// In WAL mode even a reader needs to write beside the file. If it may not, and
+		// no writer left a log behind, the file alone is the database.
 		if info, statErr := os.Stat(path + "-wal"); errors.Is(statErr, fs.ErrNotExist) || statErr == nil && info.Size() == 0 {
 			q.Set("immutable", "1")
 			r, err = openReader(ctx, path, q)
@@ -224,7 +223,7 @@ func readable(ctx context.Context, db *sql.DB) (err error) {
 		return err
 	}
 	if version < len(migrations) {
-		return fmt.Errorf("%w: %d of %d", jobdb.ErrOlder, version, len(migrations))
+		return fmt.Errorf("%w: version %d of %d", jobdb.ErrOlder, version, len(migrations))
 	}
 	return checksummed(ctx, conn)
 }

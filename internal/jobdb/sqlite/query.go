@@ -10,7 +10,7 @@ import (
 	"github.com/refloat/refloat/internal/jobdb/table"
 )
 
-// View calls read with queries that all see one state of the database.
+// View calls read with queries that all see one snapshot of the database.
 func (r *Reader) View(ctx context.Context, read func(jobdb.Queries) error) error {
 	t, err := r.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
@@ -24,7 +24,7 @@ func (r *Reader) View(ctx context.Context, read func(jobdb.Queries) error) error
 	return err
 }
 
-// source lives as long as one View, whose context it carries.
+// source lives as long as one View and carries its context.
 type source struct {
 	ctx  context.Context
 	path string

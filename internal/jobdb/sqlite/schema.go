@@ -1,10 +1,10 @@
 package sqlite
 
-// applicationID marks a file as a job database of ours: "RFLT".
+// applicationID marks a file as our job database: "RFLT".
 const applicationID = 0x52464c54
 
-// migrations bring a database from version i to i+1. What was released is
-// never changed: a new version is a new entry.
+// migrations migrate a database from version i to i+1. A released migration never
+// changes: a new version is a new entry.
 var migrations = []string{`
 CREATE TABLE refloat_schema (version INTEGER NOT NULL) STRICT;
 INSERT INTO refloat_schema VALUES (0);

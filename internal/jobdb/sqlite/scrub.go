@@ -10,10 +10,10 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-// Scrub compares the pages of a database with their checksums, from a page on,
-// and looks at its write-ahead log. read is called after each piece, with the
-// page that comes next and the bytes read; its error ends the scrub. A writer may
-// run meanwhile. Damage is jobdb.ErrDamaged.
+// Scrub verifies the checksums of a database's pages, from the given page on, and its
+// write-ahead log. It calls read after each chunk, with the next page and the number of
+// bytes read; an error from read ends the scrub. A writer may run meanwhile. Damage is
+// jobdb.ErrDamaged.
 func Scrub(path string, page int64, read func(next int64, n int) error) error {
 	if err := checkFiles(path); err != nil {
 		return classify(path, err)
@@ -25,7 +25,7 @@ func Scrub(path string, page int64, read func(next int64, n int) error) error {
 	defer f.Close()
 	var header [24]byte
 	if _, err := f.ReadAt(header[:], 0); errors.Is(err, io.EOF) {
-		return nil // nothing was written yet
+		return nil // nothing has been written yet
 	} else if err != nil {
 		return classify(path, err)
 	}
@@ -34,9 +34,9 @@ func Scrub(path string, page int64, read func(next int64, n int) error) error {
 		size = 65536
 	}
 	if size < 512 || size&(size-1) != 0 {
-		return classify(path, fmt.Errorf("%w: the header names pages of %d bytes", jobdb.ErrDamaged, size))
+		return classify(path, fmt.Errorf("%w: its header has an invalid page size of %d bytes", jobdb.ErrDamaged, size))
 	}
-	if header[20] != 8 { // a file that no writer of ours brought up to date yet, or a changed header
+	if header[20] != 8 { // not migrated yet, or a damaged header
 		size, page = 4096, 0
 	}
 	buf := make([]byte, size)
@@ -59,8 +59,8 @@ func Scrub(path string, page int64, read func(next int64, n int) error) error {
 	}
 }
 
-// readAgain reads a page that did not match its checksum: a checkpoint may have
-// been writing it. read makes time pass.
+// readAgain reads a page again whose checksum did not match: a checkpoint may have been
+// writing it. Calls of read let time pass.
 func readAgain(f io.ReaderAt, buf []byte, page int64, read func(next int64, n int) error) error {
 	for range 20 {
 		if err := read(page, 64*len(buf)); err != nil {
@@ -73,8 +73,8 @@ func readAgain(f io.ReaderAt, buf []byte, page int64, read func(next int64, n in
 	return fmt.Errorf("%w: page %d does not match its checksum", jobdb.ErrDamaged, page+1)
 }
 
-// pageWhole compares a page with the checksum at its end, as SQLite's checksum
-// VFS computes it.
+// pageWhole verifies the checksum at the end of a page, as SQLite's checksum VFS
+// computes it.
 func pageWhole(page []byte) bool {
 	var sum [2]uint32
 	end := len(page) - 8

@@ -8,14 +8,14 @@ import (
 	"github.com/refloat/refloat/internal/jobdb/table"
 )
 
-// insert is the statement that writes n rows.
+// insert returns the statement that writes n rows.
 func insert[T any](t *table.Of[T], n int) string {
 	row := "(" + strings.TrimSuffix(strings.Repeat("?, ", len(t.Columns)), ", ") + ")"
 	return fmt.Sprintf("INSERT INTO %s (%s) VALUES %s%s", t.Name, strings.Join(t.Columns, ", "),
 		strings.TrimSuffix(strings.Repeat(row+", ", n), ", "), t.Replace())
 }
 
-// targets makes pointers to fields what database/sql can scan into.
+// targets converts pointers to fields into what database/sql can scan into.
 func targets(fields []any) []any {
 	for i, f := range fields {
 		switch p := f.(type) {
@@ -40,7 +40,7 @@ type unsigned uint64
 func (u *unsigned) Scan(v any) error {
 	n, ok := v.(int64)
 	if !ok {
-		return fmt.Errorf("a number was expected, not %T", v)
+		return fmt.Errorf("got %T, want a number", v)
 	}
 	*u = unsigned(n)
 	return nil
@@ -52,7 +52,7 @@ type strs []string
 func (s *strs) Scan(v any) error {
 	t, ok := v.(string)
 	if !ok {
-		return fmt.Errorf("a text was expected, not %T", v)
+		return fmt.Errorf("got %T, want text", v)
 	}
 	list, err := jobdb.DecodeStrings(t)
 	*s = list
@@ -65,7 +65,7 @@ type containers []jobdb.Container
 func (c *containers) Scan(v any) error {
 	t, ok := v.(string)
 	if !ok {
-		return fmt.Errorf("a text was expected, not %T", v)
+		return fmt.Errorf("got %T, want text", v)
 	}
 	list, err := jobdb.DecodeContainers(t)
 	*c = list
@@ -78,7 +78,7 @@ type fixed []byte
 func (f fixed) Scan(v any) error {
 	b, ok := v.([]byte)
 	if !ok || len(b) != len(f) {
-		return fmt.Errorf("%d bytes were expected", len(f))
+		return fmt.Errorf("want %d bytes", len(f))
 	}
 	copy(f, b)
 	return nil

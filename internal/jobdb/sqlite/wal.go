@@ -12,10 +12,10 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-// SQLite ends its write-ahead log where a frame does not match its checksum:
-// after a crash that is a transaction which nobody was told of, after damage it
-// is committed ones, and what a checkpoint copied of those is in the file
-// already. So we look at the log before SQLite does.
+// SQLite ends its write-ahead log at the first frame that does not match its checksum.
+// After a crash, that frame belongs to a transaction that was never reported as
+// committed. After damage, it may hide committed transactions, of which a checkpoint
+// may have copied parts into the file. So we check the log before SQLite does.
 
 const (
 	walHeaderBytes      = 32
@@ -24,41 +24,41 @@ const (
 	shmHeaderBytes      = 48
 )
 
-// checkFiles returns jobdb.ErrDamaged where the write-ahead log beside a database
-// has lost something that was committed. A writer may run meanwhile.
+// checkFiles returns jobdb.ErrDamaged if the write-ahead log beside a database has lost
+// committed data. A writer may run meanwhile.
 func checkFiles(path string) error {
-	for range 100 { // a writer that begins the log anew while we read it costs another round
+	for range 100 { // repeat if a writer restarts the log while we read it
 		settled, err := checkWAL(path)
 		if settled || err != nil {
 			return err
 		}
 	}
-	return nil // it is written all the time: a living writer has it in hand
+	return nil // it changes all the time, so a live writer uses it
 }
 
-// wal is a write-ahead log as far as it is whole.
+// wal is the valid part of a write-ahead log.
 type wal struct {
 	header    [walHeaderBytes]byte
 	order     binary.ByteOrder
 	pageBytes int64
-	valid     int64            // frames up to the first that is not whole
+	valid     int64            // frames before the first invalid one
 	committed int64            // of them, those up to the last commit
 	pages     uint32           // of the database after that commit
 	has       map[uint32]int64 // first frame of each page
-	sum       [2]uint32        // of everything so far
+	sum       [2]uint32        // running checksum
 }
 
 func checkWAL(path string) (settled bool, err error) {
-	index := readShm(path + "-shm") // before the log, so that it is not ahead of what we read there
+	index := readShm(path + "-shm") // read before the log, so that it is not ahead of it
 	f, err := os.Open(path + "-wal")
 	if errors.Is(err, fs.ErrNotExist) && index.frames == 0 {
 		return true, nil
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Stat(path); err != nil || readShm(path+"-shm") != index {
-			return errors.Is(err, fs.ErrNotExist), nil // none, or one that is being closed
+			return errors.Is(err, fs.ErrNotExist), nil // no database, or one that is being closed
 		}
-		return true, fmt.Errorf("%w: write-ahead log %s-wal is missing, and had %d committed frames", jobdb.ErrDamaged, path, index.frames)
+		return true, fmt.Errorf("%w: write-ahead log %s-wal is missing; it had %d committed frames", jobdb.ErrDamaged, path, index.frames)
 	}
 	if err != nil {
 		return false, fmt.Errorf("check the write-ahead log: %w", err)
@@ -82,7 +82,7 @@ func checkWAL(path string) (settled bool, err error) {
 	var again [walHeaderBytes]byte
 	_, _ = f.ReadAt(again[:], 0)
 	if now, err := f.Stat(); err != nil || again != w.header || now.Size() < info.Size() {
-		return false, nil //nolint:nilerr // it changed: look again
+		return false, nil //nolint:nilerr // it changed: check again
 	}
 	if later := readShm(path + "-shm"); later != index {
 		return false, nil
@@ -90,14 +90,14 @@ func checkWAL(path string) (settled bool, err error) {
 	return true, fmt.Errorf("%w: write-ahead log %s-wal: %s", jobdb.ErrDamaged, path, damage)
 }
 
-// walIndex is what SQLite's shared memory says of the log.
+// walIndex is what SQLite's shared memory knows of the log.
 type walIndex struct {
 	salt   [8]byte
-	frames uint32 // that are committed
+	frames uint32 // committed frames
 }
 
-// readShm reads the header of the shared memory that the last writer left
-// behind; its zero value says nothing.
+// readShm reads the header of the shared memory that the last writer left behind; the
+// zero value means unknown.
 func readShm(path string) (i walIndex) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -118,7 +118,7 @@ func readShm(path string) (i walIndex) {
 	return i
 }
 
-// addChecksum is SQLite's checksum of its log, carried on over more bytes.
+// addChecksum continues SQLite's checksum of its log over more bytes.
 func addChecksum(sum *[2]uint32, order binary.ByteOrder, b []byte) {
 	for ; len(b) >= 8; b = b[8:] {
 		sum[0] += order.Uint32(b) + sum[1]
@@ -126,7 +126,7 @@ func addChecksum(sum *[2]uint32, order binary.ByteOrder, b []byte) {
 	}
 }
 
-// read walks the log's frames and says what is wrong with it.
+// read reads the log's frames and describes the damage, if any.
 func (w *wal) read(f io.ReaderAt, size int64, index walIndex) (damage string, err error) {
 	if size == 0 && index.frames == 0 {
 		return "", nil
@@ -145,7 +145,7 @@ func (w *wal) read(f io.ReaderAt, size int64, index walIndex) (damage string, er
 	}
 	if bytes.Equal(index.salt[:], w.header[16:24]) {
 		if int64(index.frames) > w.committed {
-			return fmt.Sprintf("frame %d is damaged or missing, and %d were committed", w.valid+1, index.frames), nil
+			return fmt.Sprintf("frame %d is damaged or missing, but %d frames were committed", w.valid+1, index.frames), nil
 		}
 		return "", nil
 	}
@@ -166,7 +166,7 @@ func (w *wal) parseHeader() bool {
 		w.pageBytes >= 512 && w.pageBytes <= 65536
 }
 
-// walk reads frames as long as they are whole.
+// walk reads frames until the first invalid one.
 func (w *wal) walk(r io.Reader) error {
 	frame := make([]byte, walFrameHeaderBytes+w.pageBytes)
 	for {
@@ -195,8 +195,9 @@ func (w *wal) walk(r io.Reader) error {
 	}
 }
 
-// laterCommits looks behind the first frame that is not whole. Each commit is
-// synced before the next one is written, so one may be torn, and two are not.
+// laterCommits searches for commits after the first invalid frame. Each commit is
+// synced before the next one is written, so a crash can tear one transaction, but not
+// two.
 func (w *wal) laterCommits(f io.ReaderAt, size int64) (damage string, err error) {
 	var h [walFrameHeaderBytes]byte
 	commits := 0
@@ -211,11 +212,11 @@ func (w *wal) laterCommits(f io.ReaderAt, size int64) (damage string, err error)
 	if commits < 2 {
 		return "", nil
 	}
-	return fmt.Sprintf("frame %d is damaged, and transactions were committed behind it", w.valid+1), nil
+	return fmt.Sprintf("frame %d is damaged, but committed transactions follow it", w.valid+1), nil
 }
 
-// covers says what is wrong where the file ends before the database does and the
-// log does not have the rest.
+// covers reports a problem if the file is shorter than the database and the log does
+// not have the missing pages.
 func (w *wal) covers(path string) (damage string) {
 	info, err := os.Stat(path)
 	if err != nil || w.committed == 0 {
@@ -223,7 +224,7 @@ func (w *wal) covers(path string) (damage string) {
 	}
 	for page := info.Size()/w.pageBytes + 1; page <= int64(w.pages); page++ {
 		if at := w.has[uint32(page)]; (at == 0 || at > w.committed) && page != lockPage(w.pageBytes) {
-			return fmt.Sprintf("the database has %d pages, and page %d is neither in the file nor in the log", w.pages, page)
+			return fmt.Sprintf("the database has %d pages, but page %d is neither in the file nor in the log", w.pages, page)
 		}
 	}
 	return ""

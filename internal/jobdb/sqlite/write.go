@@ -12,10 +12,10 @@ import (
 	"github.com/refloat/refloat/internal/jobdb/table"
 )
 
-// maxChunk is how many rows one statement takes.
+// maxChunk is the maximum number of rows in one statement.
 const maxChunk = 64
 
-// tx is the one open transaction of a DB.
+// tx is the only open transaction of a DB.
 type tx struct {
 	d         *DB
 	partition int
@@ -24,7 +24,7 @@ type tx struct {
 	args      []any
 }
 
-// Begin opens a transaction. There is one at a time: others wait for it to end.
+// Begin opens a transaction. There is only one at a time: others wait for it to end.
 func (d *DB) Begin(ctx context.Context, partition int) (jobdb.Tx, error) {
 	select {
 	case d.busy <- struct{}{}:
@@ -51,7 +51,7 @@ func (d *DB) exec(ctx context.Context, query string) error {
 	return err
 }
 
-// stmtKey names a statement: what it does, for how many rows.
+// stmtKey identifies a statement: its purpose and its number of rows.
 type stmtKey struct {
 	what string
 	n    int
@@ -86,10 +86,10 @@ func (t *tx) readPlace(ctx context.Context) error {
 	return err
 }
 
-// Place is where the partition's rows stand.
+// Place implements [jobdb.Tx].
 func (t *tx) Place() jobdb.Place { return t.place }
 
-// Origin is where another ingester stood when the rows began.
+// Origin implements [jobdb.Tx].
 func (t *tx) Origin(ctx context.Context) (at eventlog.Position, err error) {
 	s, err := t.d.stmt(ctx, stmtKey{what: "origin"}, func() string { return fmt.Sprintf(table.OriginQuery, "", "?") })
 	if err == nil {
@@ -101,7 +101,7 @@ func (t *tx) Origin(ctx context.Context) (at eventlog.Position, err error) {
 	return at, classify(t.d.path, err)
 }
 
-// Write inserts or replaces rows.
+// Write implements [jobdb.Tx].
 func (t *tx) Write(ctx context.Context, c *jobdb.Changes) error {
 	err := errors.Join(
 		write(ctx, t, &table.Jobs, c.Jobs),
@@ -116,8 +116,8 @@ func (t *tx) Write(ctx context.Context, c *jobdb.Changes) error {
 	return classify(t.d.path, err)
 }
 
-// write writes rows in chunks of falling powers of two, so that there are few
-// statements to prepare.
+// write writes rows in chunks of decreasing powers of two, so that few statements need
+// to be prepared.
 func write[T any](ctx context.Context, t *tx, tab *table.Of[T], rows []*T) error {
 	for n := maxChunk; len(rows) > 0; {
 		if n > len(rows) {
@@ -145,13 +145,13 @@ func write[T any](ctx context.Context, t *tx, tab *table.Of[T], rows []*T) error
 	return nil
 }
 
-// What Keys ask for beyond ids.
+// Conditions of lookups other than by id.
 var (
 	onSets     = fmt.Sprintf("queue = k.a AND job_set = k.b AND known = 1 AND state < %d", jobdb.JobSucceeded)
 	onOpenRuns = fmt.Sprintf("job_id = k.a AND state NOT IN (%d, %d)", jobdb.RunSucceeded, jobdb.RunFailed)
 )
 
-// Load finds rows.
+// Load implements [jobdb.Tx].
 func (t *tx) Load(ctx context.Context, keys jobdb.Keys) (*jobdb.Found, error) {
 	found := &jobdb.Found{}
 	var sets, runs [][]any
@@ -178,7 +178,7 @@ func single(list []string) [][]any {
 	return out
 }
 
-// lookup finds rows by keys: for each key k, those on which the condition holds.
+// lookup finds rows by keys: for each key k, those that satisfy the condition.
 type lookup struct {
 	keys [][]any // of one or two columns, a and b
 	on   string
@@ -228,7 +228,7 @@ func loadChunk[T any](ctx context.Context, t *tx, tab *table.Of[T], l lookup, in
 	}, func() error { return nil })
 }
 
-// Commit moves the place by compare-and-set and ends the transaction.
+// Commit implements [jobdb.Tx].
 func (t *tx) Commit(ctx context.Context, from, to jobdb.Place) error {
 	moved, err := t.move(ctx, from, to)
 	if err == nil && !moved {
@@ -250,7 +250,7 @@ func (t *tx) move(ctx context.Context, from, to jobdb.Place) (bool, error) {
 	query := func() string {
 		return "UPDATE " + table.Places.Name + " SET " + strings.Join(m.Set, " = ?, ") + " = ? WHERE " + strings.Join(m.When, " = ? AND ") + " = ?"
 	}
-	if from == jobdb.Beginning { // there is no row yet
+	if from == jobdb.Beginning { // the partition has no row yet
 		key, args = stmtKey{what: "first move"}, append([]any{int64(t.partition)}, m.SetArgs...)
 		query = func() string { return insert(&table.Places, 1) + " ON CONFLICT DO NOTHING" }
 	}
@@ -260,20 +260,20 @@ func (t *tx) move(ctx context.Context, from, to jobdb.Place) (bool, error) {
 	}
 	res, err := s.ExecContext(ctx, args...)
 	if err != nil {
-		return false, fmt.Errorf("move the place: %w", err)
+		return false, fmt.Errorf("move the position: %w", err)
 	}
 	n, err := res.RowsAffected()
 	return n == 1, err
 }
 
-// Rollback undoes everything; after the end it does nothing.
+// Rollback implements [jobdb.Tx].
 func (t *tx) Rollback() error {
 	if t.ended {
 		return nil
 	}
 	defer t.end()
-	// With a context of its own: what was cancelled must still be undone. An
-	// error may have rolled back already.
+	// Use a context of its own: a cancelled transaction must still be rolled back. An
+	// error may have rolled it back already.
 	err := t.d.exec(context.Background(), "ROLLBACK")
 	if err != nil && strings.Contains(err.Error(), "no transaction is active") {
 		return nil

@@ -10,14 +10,14 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-// Query is one SELECT, as a Source runs it. Every text among its arguments is a
-// job id, a run id, a queue or a job set.
+// Query is one SELECT, as a Source runs it. Every text argument is a job id, a run id,
+// a queue or a job set.
 type Query struct {
 	Columns []string
 	From    string   // a table's name
 	Where   []string // conditions that must all hold, with ? for arguments
 	Args    []any    // int, int64 or string
-	Rest    string   // what comes after the conditions
+	Rest    string   // the clauses after the conditions
 	Rows    bool     // Columns are all those of the table
 }
 
@@ -26,7 +26,7 @@ func (q *Query) where(term string, args ...any) {
 	q.Args = append(q.Args, args...)
 }
 
-// Conditions are its WHERE, empty or with a leading space.
+// Conditions returns the WHERE clause, empty or with a leading space.
 func (q *Query) Conditions() string {
 	if len(q.Where) == 0 {
 		return ""
@@ -34,14 +34,14 @@ func (q *Query) Conditions() string {
 	return " WHERE " + strings.Join(q.Where, " AND ")
 }
 
-// Source runs queries for Queries, all on one state of a database.
+// Source runs queries for Queries, all on one snapshot of a database.
 type Source interface {
-	// Find scans each row into what fields returns, pointers as those of Of.Fields,
-	// then calls found. It returns found's error as it is.
+	// Find scans each row into the pointers that fields returns, as Of.Fields does,
+	// then calls found. It returns found's error unwrapped.
 	Find(q Query, fields func() []any, found func() error) error
 }
 
-// Queries are the queries of a job database over a Source.
+// Queries implements the queries of a job database over a Source.
 type Queries struct{ Source Source }
 
 func find[T any](s Source, t *Of[T], q Query, visit func(*T) error) error {
@@ -71,7 +71,7 @@ func (q Queries) Jobs(f jobdb.JobFilter, visit func(*jobdb.Job) error) error {
 		c.where("job_id > ?", f.After)
 	}
 	if f.WaitingAt != 0 {
-		c.Rest = " ORDER BY job_id || '', partition" // so: by the index of what waits, then sorted
+		c.Rest = " ORDER BY job_id || '', partition" // prevents a scan in index order: use the index of retry_after, then sort
 		c.where("retry_after <> 0 AND retry_after > ? AND state = ?", f.WaitingAt, int64(jobdb.JobQueued))
 	}
 	if len(f.States) > 0 {
@@ -100,7 +100,7 @@ const (
 	byFrom   = "partition, from_ledger, from_entry, from_batch"
 )
 
-// list visits records; the last ones are found from the end and turned round.
+// list visits records. It finds the last ones from the end and reverses them.
 func list[T any](s Source, t *Of[T], f jobdb.RecordFilter, order string, visit func(*T) error) error {
 	c := Query{Rest: " ORDER BY " + order}
 	if f.Partition != nil {
@@ -140,32 +140,32 @@ func (q Queries) Decisions(f jobdb.RecordFilter, visit func(*jobdb.Decision) err
 	return list(q.Source, &Decisions, f, byNumber, visit)
 }
 
-// NotDecided visits in partition and log order.
+// NotDecided visits them in partition and log order.
 func (q Queries) NotDecided(f jobdb.RecordFilter, visit func(*jobdb.NotDecided) error) error {
 	return list(q.Source, &NotDecided, f, byPlace, visit)
 }
 
-// Ready visits in partition and log order.
+// Ready visits them in partition and log order.
 func (q Queries) Ready(f jobdb.RecordFilter, visit func(*jobdb.Ready) error) error {
 	return list(q.Source, &Ready, f, byPlace, visit)
 }
 
-// Parked visits in partition and log order.
+// Parked visits them in partition and log order.
 func (q Queries) Parked(f jobdb.RecordFilter, visit func(*jobdb.Parked) error) error {
 	return list(q.Source, &Parked, f, byPlace, visit)
 }
 
-// Activations visits in partition and log order.
+// Activations visits them in partition and log order.
 func (q Queries) Activations(f jobdb.RecordFilter, visit func(*jobdb.Activation) error) error {
 	return list(q.Source, &Activations, f, byPlace, visit)
 }
 
-// Releases visits in partition and log order.
+// Releases visits them in partition and log order.
 func (q Queries) Releases(f jobdb.RecordFilter, visit func(*jobdb.Release) error) error {
 	return list(q.Source, &Releases, f, byFrom, visit)
 }
 
-// Places are those of all partitions that were ever written.
+// Places returns the positions of all partitions that were ever written.
 func (q Queries) Places() ([]jobdb.PartitionPlace, error) {
 	var places []jobdb.PartitionPlace
 	err := find(q.Source, &Places, Query{Rest: " ORDER BY partition"}, func(p *jobdb.PartitionPlace) error {
@@ -175,7 +175,7 @@ func (q Queries) Places() ([]jobdb.PartitionPlace, error) {
 	return places, err
 }
 
-// Contents are all rows of one partition.
+// Contents returns all rows of one partition.
 func (q Queries) Contents(partition int) (*jobdb.Contents, error) {
 	c := &jobdb.Contents{Partition: partition, Place: jobdb.Beginning}
 	err := errors.Join(
@@ -188,7 +188,7 @@ func (q Queries) Contents(partition int) (*jobdb.Contents, error) {
 		all(q.Source, &Activations, partition, byPlace, &c.Activations),
 		all(q.Source, &Releases, partition, byFrom, &c.Releases),
 	)
-	// Where a database does not store every text as it is, its order is not ours.
+	// A database that does not store every text unchanged may sort differently.
 	slices.SortFunc(c.Jobs, func(a, b *jobdb.Job) int { return strings.Compare(a.JobID, b.JobID) })
 	slices.SortFunc(c.Runs, func(a, b *jobdb.Run) int {
 		if n := strings.Compare(a.JobID, b.JobID); n != 0 {

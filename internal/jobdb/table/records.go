@@ -27,7 +27,7 @@ var Decisions = Of[jobdb.Decision]{
 	},
 }
 
-// NotDecided are failed runs that were left alone.
+// NotDecided are failed runs without a decision.
 var NotDecided = Of[jobdb.NotDecided]{
 	Name:    "not_decided",
 	Columns: columns(whereColumns + `ledger entry batch queue job_set job_id run_id reason time`),
@@ -45,7 +45,7 @@ var Ready = Of[jobdb.Ready]{
 	},
 }
 
-// Parked are messages and events that could not be used.
+// Parked are messages and events that could not be processed.
 var Parked = Of[jobdb.Parked]{
 	Name:    "parked",
 	Columns: columns(whereColumns + `ledger entry batch reason event raw digest length`),
@@ -54,7 +54,7 @@ var Parked = Of[jobdb.Parked]{
 	},
 }
 
-// Activations put policies and SEMANTICS into force.
+// Activations put policies and versions of the semantics into force.
 var Activations = Of[jobdb.Activation]{
 	Name:    "activations",
 	Columns: columns(`partition seq record from_ledger from_entry from_batch generation digest horizon_ms semantics`),
@@ -63,11 +63,12 @@ var Activations = Of[jobdb.Activation]{
 	},
 }
 
-// OriginQuery finds the release of no messages from the beginning, of a partition
-// that is the first argument: where it ends. See [jobdb.Origin].
+// OriginQuery finds where the release of no messages from the beginning ends, for the
+// partition in the first argument. See [jobdb.Origin].
 const OriginQuery = "SELECT to_ledger, to_entry, to_batch FROM %sreleases WHERE partition = %s AND from_ledger = -1 AND messages = 0"
 
-// Releases are what was taken in before the chain answered it.
+// Releases are ranges of events that the rows include although the chain had not
+// answered them.
 var Releases = Of[jobdb.Release]{
 	Name:    "releases",
 	Columns: columns(`partition seq from_ledger from_entry from_batch to_ledger to_entry to_batch messages made`),

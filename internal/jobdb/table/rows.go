@@ -41,8 +41,8 @@ var Runs = Of[jobdb.Run]{
 	},
 }
 
-// Places are where partitions' rows stand. Of two places, one is the other when
-// all columns but those of the owner and of the decision log are equal; see Moved.
+// Places are the positions of the partitions' rows. Two places are equal if all columns
+// but those of the owner and of the decision log are equal; see Moved.
 var Places = Of[jobdb.PartitionPlace]{
 	Name: "positions",
 	Columns: columns(`partition seq link epoch owner in_to_ledger in_to_entry in_to_batch
@@ -54,14 +54,14 @@ var Places = Of[jobdb.PartitionPlace]{
 	},
 }
 
-// Move is what a statement needs that sets the place of a partition from one to
-// another: Set are columns to set, When those that must hold what they held.
+// Move holds the parts of a statement that moves a partition's position: Set are the
+// columns to set, When those that must hold their old values.
 type Move struct {
 	Set, When         []string
-	SetArgs, WhenArgs []any // as Plain gives them
+	SetArgs, WhenArgs []any // as returned by Plain
 }
 
-// Moved moves a place by compare-and-set.
+// Moved returns the compare-and-set of a position.
 func Moved(partition int, from, to jobdb.Place) Move {
 	var m Move
 	old, next := jobdb.PartitionPlace{Partition: partition, Place: from}, jobdb.PartitionPlace{Partition: partition, Place: to}

@@ -8,7 +8,7 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-// Summary counts.
+// Summary implements [jobdb.Queries].
 func (q Queries) Summary() (*jobdb.Summary, error) {
 	s := &jobdb.Summary{}
 	var decided jobdb.DecisionCount
@@ -39,7 +39,7 @@ func (q Queries) Summary() (*jobdb.Summary, error) {
 	return s, err
 }
 
-// tally counts the rows of a table by an enum.
+// tally counts the rows of a table by an enum column.
 func (q Queries) tally(from, by string, counted func(uint8, uint64)) error {
 	var value uint8
 	var n uint64

@@ -9,16 +9,16 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-// Of says how rows of one type stand in a table.
+// Of maps the rows of one type to a table.
 type Of[T any] struct {
 	Name    string
-	Key     []string // to replace rows under; none: rows are only ever added
+	Key     []string // rows with the same key are replaced; none: rows are only inserted
 	Columns []string
 	Fields  func(*T, []any) []any // appends pointers to the row's fields, in the order of Columns
 }
 
-// Replace is the end of an INSERT that replaces what stands under the key;
-// empty where rows are only ever added.
+// Replace is the end of an INSERT that replaces the row with the same key; empty if
+// rows are only inserted.
 func (t *Of[T]) Replace() string {
 	if len(t.Key) == 0 {
 		return ""
@@ -32,8 +32,8 @@ func (t *Of[T]) Replace() string {
 	return fmt.Sprintf(" ON CONFLICT (%s) DO UPDATE SET %s", strings.Join(t.Key, ", "), strings.Join(set, ", "))
 }
 
-// Plain is what a pointer of Fields points to as one of the types that every
-// driver takes: bool, int64, string or []byte.
+// Plain returns the value that a pointer of Fields points to, as one of the types that
+// every driver accepts: bool, int64, string or []byte.
 func Plain(field any) any {
 	switch p := field.(type) {
 	case *string:
@@ -63,7 +63,7 @@ func Plain(field any) any {
 	case *[32]byte:
 		return p[:]
 	}
-	panic(fmt.Sprintf("table: a field of type %T", field)) // a mistake in our own tables
+	panic(fmt.Sprintf("table: a field of type %T", field)) // a bug in the tables of this package
 }
 
 func columns(list string) []string { return strings.Fields(list) }
