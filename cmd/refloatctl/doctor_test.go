@@ -53,8 +53,8 @@ func TestPulsarUsage(t *testing.T) {
 		{"feed with a bad pace", "feed " + plain + at + " --pace fast", exitUsage, `--pace "fast"`},
 
 		{"feed of no file", "feed nowhere.jsonl.gz" + at, exitEnvironment, "no such file"},
-		{"doctor of no cluster", "doctor" + dead, exitEnvironment, "admin API is not reachable"},
-		{"topics create in no cluster", "topics create" + dead, exitEnvironment, "admin API is not reachable"},
+		{"doctor of no cluster", "doctor" + dead, exitEnvironment, "admin API is unreachable"},
+		{"topics create in no cluster", "topics create" + dead, exitEnvironment, "admin API is unreachable"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -19,13 +19,13 @@ import (
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
 )
 
-// Errors by class.
+// The classes of errors.
 var (
-	// ErrUnreachable: the admin API gives no answer, or does not know us.
-	ErrUnreachable = errors.New("admin API is not reachable")
-	// ErrDenied: we may not ask or do this.
-	ErrDenied = errors.New("not allowed")
-	// ErrNotThere: there is no such thing.
+	// ErrUnreachable: the admin API does not respond, or rejects our credentials.
+	ErrUnreachable = errors.New("admin API is unreachable")
+	// ErrDenied: we are not authorized.
+	ErrDenied = errors.New("permission denied")
+	// ErrNotThere: the object does not exist.
 	ErrNotThere = errors.New("does not exist")
 )
 
@@ -34,14 +34,14 @@ const (
 	maxAnswerBytes = 64 << 20
 )
 
-// Admin asks the admin API of a cluster. (The client library's own has no way to
-// ask for policies in force, and takes what is not set for a number.)
+// Admin is a client of a cluster's admin API. (The client library cannot query
+// effective policies, and reads unset ones as numbers.)
 type Admin struct {
 	base string
 	http *http.Client
 }
 
-// NewAdmin makes the client, which shows the broker the identity of c.
+// NewAdmin returns a client with the credentials of c.
 func NewAdmin(c pulsarlog.Config) (*Admin, error) {
 	if c.AdminURL == "" {
 		return nil, pulsarlog.ErrNoAdmin
@@ -75,18 +75,18 @@ func NewAdmin(c pulsarlog.Config) (*Admin, error) {
 }
 
 func tlsConfig(c pulsarlog.Config) (*tls.Config, error) {
-	config := &tls.Config{InsecureSkipVerify: c.TLS.AllowInsecure} //nolint:gosec // as asked
+	config := &tls.Config{InsecureSkipVerify: c.TLS.AllowInsecure} //nolint:gosec // on request
 	if c.TLS.CAFile != "" {
 		pem, err := os.ReadFile(c.TLS.CAFile)
 		if err != nil {
-			return nil, fmt.Errorf("read certificates to trust: %w", err)
+			return nil, fmt.Errorf("read trusted certificates: %w", err)
 		}
 		if config.RootCAs = x509.NewCertPool(); !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("%s holds no certificate in PEM form", c.TLS.CAFile)
+			return nil, fmt.Errorf("%s contains no PEM certificate", c.TLS.CAFile)
 		}
 	}
 	if c.TLS.NoHostnameCheck && !c.TLS.AllowInsecure {
-		config.InsecureSkipVerify = true // and all but the host name is checked here
+		config.InsecureSkipVerify = true // VerifyConnection checks everything except the host name
 		config.VerifyConnection = func(s tls.ConnectionState) error {
 			rest := x509.NewCertPool()
 			for _, cert := range s.PeerCertificates[1:] {
@@ -106,7 +106,7 @@ func tlsConfig(c pulsarlog.Config) (*tls.Config, error) {
 	return config, nil
 }
 
-// bearer shows a token with each request.
+// bearer sends a token with each request.
 type bearer struct {
 	next  http.RoundTripper
 	token func() (string, error)
@@ -123,11 +123,11 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.next.RoundTrip(r)
 }
 
-// sameIdentity follows the brokers' redirections to the one that owns a topic,
-// but does not leave TLS for them: the token goes along.
+// sameIdentity follows redirects of the brokers to the owner of a topic, but not from
+// TLS to plain HTTP, since the token is sent along.
 func sameIdentity(r *http.Request, via []*http.Request) error {
 	if len(via) > 10 {
-		return errors.New("too many redirections")
+		return errors.New("too many redirects")
 	}
 	if via[0].URL.Scheme == "https" && r.URL.Scheme != "https" {
 		return fmt.Errorf("redirected from TLS to %s", r.URL.Host)
@@ -135,11 +135,11 @@ func sameIdentity(r *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// answer asks for something and reads it as JSON.
+// answer sends a GET request and decodes the JSON response.
 func answer[T any](ctx context.Context, a *Admin, path string) Fact[T] {
 	var f Fact[T]
 	body, err := a.do(ctx, http.MethodGet, path, nil)
-	if err == nil && len(body) > 0 { // nothing: it is not set
+	if err == nil && len(body) > 0 { // an empty body: not set
 		if err = json.Unmarshal(body, &f.Value); err != nil {
 			err = fmt.Errorf("GET %s: %w", path, err)
 		}
@@ -148,13 +148,13 @@ func answer[T any](ctx context.Context, a *Admin, path string) Fact[T] {
 	return f
 }
 
-// text asks for something that is no JSON.
+// text sends a GET request for plain text.
 func (a *Admin) text(ctx context.Context, path string) Fact[string] {
 	body, err := a.do(ctx, http.MethodGet, path, nil)
 	return Fact[string]{Value: strings.Trim(strings.TrimSpace(string(body)), `"`), Err: err}
 }
 
-// do makes one request, with in as its JSON.
+// do sends one request, with in as JSON.
 func (a *Admin) do(ctx context.Context, method, path string, in any) ([]byte, error) {
 	var body io.Reader
 	if in != nil {
@@ -189,19 +189,19 @@ func (a *Admin) do(ctx context.Context, method, path string, in any) ([]byte, er
 	return nil, &statusError{code: resp.StatusCode, text: fmt.Sprintf("%s %s: %d: %s", method, path, resp.StatusCode, said.Reason)}
 }
 
-// statusError is an answer that is none of success.
+// statusError is a response with an error status.
 type statusError struct {
 	code int
 	text string
 }
 
-// Error is what was asked and what the broker said.
+// Error returns the request and the broker's reason.
 func (e *statusError) Error() string { return e.text }
 
-// Unwrap gives the answer its class.
+// Unwrap returns the error's class.
 func (e *statusError) Unwrap() error {
 	switch e.code {
-	case http.StatusUnauthorized, http.StatusForbidden: // brokers use the former for both
+	case http.StatusUnauthorized, http.StatusForbidden: // brokers use 401 for both
 		return ErrDenied
 	case http.StatusNotFound:
 		return ErrNotThere

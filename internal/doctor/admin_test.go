@@ -150,13 +150,13 @@ func TestAdminTLS(t *testing.T) {
 	if err := os.WriteFile(none, []byte("nothing"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := NewAdmin(pulsarlog.Config{AdminURL: s.URL, TLS: pulsarlog.TLS{CAFile: none}}); err == nil || !strings.Contains(err.Error(), "no certificate") {
+	if _, err := NewAdmin(pulsarlog.Config{AdminURL: s.URL, TLS: pulsarlog.TLS{CAFile: none}}); err == nil || !strings.Contains(err.Error(), "no PEM certificate") {
 		t.Errorf("no certificates: %v", err)
 	}
 }
 
 // TestGatherDenied: an admin API that tells nothing gives facts that say so, and
-// one that does not know us is not reachable.
+// one that authentication failed is not reachable.
 func TestGatherDenied(t *testing.T) {
 	t.Parallel()
 	code := http.StatusForbidden
@@ -176,7 +176,7 @@ func TestGatherDenied(t *testing.T) {
 		t.Errorf("found:\n%s", printed(found))
 	}
 	code = http.StatusUnauthorized
-	if _, err := Gather(t.Context(), d); !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "does not know us") {
+	if _, err := Gather(t.Context(), d); !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "authentication failed") {
 		t.Errorf("Gather = %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

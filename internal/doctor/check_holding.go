@@ -12,17 +12,17 @@ import (
 // Party is a process as the broker sees it.
 type Party struct{ Name, Address, Since string }
 
-// Holder is who works on a partition.
+// Holder lists the processes that work on a partition.
 type Holder struct {
 	Partition int
-	Evaluator Party // the active consumer of events; empty: nobody
-	Events    int64 // entries that are not decided
-	Owner     Party // who may publish decisions, by the name of its process
+	Evaluator Party // the active consumer of events; empty: none
+	Events    int64 // undecided entries
+	Owner     Party // the process that may publish decisions
 	Ingester  Party
-	Decisions int64 // entries that are not ingested
+	Decisions int64 // entries not ingested yet
 }
 
-// Holders lists who holds what, as far as it is known.
+// Holders lists the processes that work on each partition, as far as known.
 func Holders(f *Facts) []Holder {
 	events, decisions := f.Events.Stats.Value, f.Decisions.Stats.Value
 	out := make([]Holder, max(len(events), len(decisions)))
@@ -47,8 +47,9 @@ func Holders(f *Facts) []Holder {
 	return out
 }
 
-// held is who works on a partition, and how far behind. A consumer never acknowledges
-// the newest entry that it is done with, since its position there must stay provable.
+// held returns a subscription's active consumer and its backlog. A consumer never
+// acknowledges the last entry that it has processed, since that position must stay
+// provable.
 func held(s Subscription) (Party, int64) {
 	c, ok := s.active()
 	behind := s.Backlog
@@ -58,8 +59,8 @@ func held(s Subscription) (Party, int64) {
 	return Party{c.Name, address(c.Address), c.Since}, behind
 }
 
-// undecided counts the entries of events after those that the decision log answers:
-// with checkpoints, acknowledgements say that later.
+// undecided counts the entries of events after those that the decision log covers. With
+// checkpoints, acknowledgements lag behind that.
 func undecided(f *Facts, p int) (int64, bool) {
 	claims, ledgers := f.Decisions.Claims, f.Events.Ledgers.Value
 	if p >= len(claims) || p >= len(ledgers) || !claims[p].Known() {
@@ -71,7 +72,7 @@ func undecided(f *Facts, p int) (int64, bool) {
 	return ledgers[p].after(claims[p].Value.Answered), true
 }
 
-// address is host:port; Java prints a slash before.
+// address returns host:port without the slash that Java prints.
 func address(s string) string { return strings.TrimPrefix(s, "/") }
 
 func host(s string) string {
@@ -82,8 +83,8 @@ func host(s string) string {
 	return h
 }
 
-// sameProcess says whether an owner may be the active evaluator: it has its name, or,
-// where it does not say, is on its machine.
+// sameProcess reports whether an owner can be the active evaluator: it has the same
+// instance name or, without a name, the same host.
 func sameProcess(owner Publisher, active Consumer) bool {
 	if name := owner.instance(); name != "" {
 		return name == active.Name
@@ -91,14 +92,14 @@ func sameProcess(owner Publisher, active Consumer) bool {
 	return host(owner.Address) == host(active.Address)
 }
 
-// holding checks that somebody works, and nobody else.
+// holding checks that every partition has its processes, and no others.
 func (c *checks) holding() {
 	f := c.facts
 	c.subscription("RD040", &f.Events, EvaluatorSubscription)
-	c.active("RD042", &f.Events, EvaluatorSubscription, "evaluator", "failed runs wait undecided")
+	c.active("RD042", &f.Events, EvaluatorSubscription, "evaluator", "failed runs are not decided there")
 	c.owners()
 	c.subscription("RD041", &f.Decisions, IngesterSubscription)
-	c.active("RD044", &f.Decisions, IngesterSubscription, "ingester", "the job database stands still there")
+	c.active("RD044", &f.Decisions, IngesterSubscription, "ingester", "the job database does not advance there")
 	c.subscription("RD045", &f.Events, IngesterSubscription)
 	c.heldForNobody()
 }
@@ -115,7 +116,7 @@ func (c *checks) subscription(code string, t *Topic, name string) {
 	kind := ""
 	for p, s := range t.Stats.Value {
 		switch sub, ok := s.Subscriptions[name]; {
-		case s.Missing: // RD010 and others say so
+		case s.Missing: // reported as RD010 to RD012
 		case !ok:
 			missing = append(missing, p)
 		case !sub.Durable:
@@ -126,19 +127,19 @@ func (c *checks) subscription(code string, t *Topic, name string) {
 	}
 	switch {
 	case len(missing) > 0 && t == &c.facts.Events && t.Retention.Known() && t.Retention.Value.None():
-		c.bad(code, t.Name, fmt.Sprintf("the subscription %s is missing on %s", name, partitionsOf(missing)), "nothing holds events there until "+until(name)+", and retention does not either", createTopics)
+		c.bad(code, t.Name, fmt.Sprintf("the subscription %s is missing on %s", name, partitionsOf(missing)), "nothing retains events there until "+until(name)+": neither a subscription nor retention", createTopics)
 	case len(missing) > 0:
-		c.warn(code, t.Name, fmt.Sprintf("the subscription %s is missing on %s", name, partitionsOf(missing)), "only retention holds messages there until they are worked on", createTopics)
+		c.warn(code, t.Name, fmt.Sprintf("the subscription %s is missing on %s", name, partitionsOf(missing)), "only retention keeps messages there until they are processed", createTopics)
 	case len(passing) > 0:
-		c.bad(code, t.Name, fmt.Sprintf("the subscription %s of %s is not durable", name, partitionsOf(passing)), "it ends with its consumers, and holds nothing", "end who subscribed so, and then "+createTopics)
+		c.bad(code, t.Name, fmt.Sprintf("the subscription %s of %s is not durable", name, partitionsOf(passing)), "it ends with its consumers, and retains nothing", "stop its consumers, then "+createTopics)
 	case len(strange) > 0:
-		c.bad(code, t.Name, fmt.Sprintf("the subscription %s of %s is of type %s", name, partitionsOf(strange), kind), "somebody else uses our subscription, and acknowledges messages in our name; ours cannot connect", "find the consumer by pulsar-admin topics stats, and end it")
+		c.bad(code, t.Name, fmt.Sprintf("the subscription %s of %s is of type %s", name, partitionsOf(strange), kind), "another program uses our subscription and acknowledges our messages; our consumers cannot connect", "find the consumer with pulsar-admin topics stats, and stop it")
 	default:
 		c.ok(code, t.Name, "has the subscription "+name)
 	}
 }
 
-// until is what a subscription on events holds them for.
+// until says until when a subscription on events retains them.
 func until(subscription string) string {
 	if subscription == IngesterSubscription {
 		return "they are in the job database"
@@ -146,8 +147,8 @@ func until(subscription string) string {
 	return "they are decided"
 }
 
-// heldForNobody: what ingesters have not acknowledged is kept, also where none will
-// ever run again.
+// heldForNobody finds messages that are retained for ingesters although none may ever
+// run again.
 func (c *checks) heldForNobody() {
 	const code = "RD046"
 	t := &c.facts.Events
@@ -162,17 +163,17 @@ func (c *checks) heldForNobody() {
 		}
 	}
 	if len(nobody) == 0 {
-		c.ok(code, t.Name, "nothing is held for ingesters that do not run")
+		c.ok(code, t.Name, "no messages are retained for ingesters that do not run")
 		return
 	}
-	c.warn(code, t.Name, fmt.Sprintf("%s of %s are held for ingesters, and none is connected", plural(int(backlog), "message", "messages"), partitionsOf(nobody)),
-		"they are kept, whatever retention says, until an ingester has put them into the job database",
-		"start ingesters; only if none is ever to run again (after `cutover back`, say): pulsar-admin topics unsubscribe -s "+IngesterSubscription+" "+t.Name)
+	c.warn(code, t.Name, fmt.Sprintf("%s of %s are retained for ingesters, but none is connected", plural(int(backlog), "message", "messages"), partitionsOf(nobody)),
+		"they are kept, regardless of retention, until an ingester has written them to the job database",
+		"start ingesters; only if none will ever run again (for example after `cutover back`): pulsar-admin topics unsubscribe -s "+IngesterSubscription+" "+t.Name)
 }
 
 func (c *checks) active(code string, t *Topic, name, who, why string) {
 	if !t.Stats.Known() || len(t.Stats.Value) == 0 {
-		return // RD040 and RD041 say so
+		return // reported as RD040 or RD041
 	}
 	var idle []int
 	backlog := int64(0)
@@ -186,11 +187,11 @@ func (c *checks) active(code string, t *Topic, name, who, why string) {
 		c.ok(code, t.Name, fmt.Sprintf("each of %s has an %s", plural(len(t.Stats.Value), "partition", "partitions"), who))
 		return
 	}
-	c.warn(code, t.Name, fmt.Sprintf("nobody is active as %s of %s; %s wait there", who, partitionsOf(idle), plural(int(backlog), "message", "messages")), why, "start "+who+"s with the same --pulsar flags")
+	c.warn(code, t.Name, fmt.Sprintf("there is no active %s for %s, with a backlog of %s", who, partitionsOf(idle), plural(int(backlog), "message", "messages")), why, "start "+who+"s with the same --pulsar flags")
 }
 
-// owners checks who may publish decisions: exactly one, exclusively, and where
-// the active evaluator is.
+// owners checks who may publish decisions: exactly one exclusive producer, in the same
+// process as the active evaluator.
 func (c *checks) owners() {
 	const code = "RD043"
 	t := &c.facts.Decisions
@@ -223,18 +224,18 @@ func (c *checks) owners() {
 	}
 	if len(strange) > 0 {
 		c.bad(code, t.Name, fmt.Sprintf("%s at %s publishes to %s as %s", stranger.Name, address(stranger.Address), partitionsOf(strange), stranger.Mode),
-			"only an owner publishes decisions, exclusively; what a stranger writes is ignored, but keeps owners out", "end that producer")
+			"only an owner may publish decisions, exclusively; other messages are ignored, but the producer blocks owners", "stop that producer")
 	}
 	if len(elsewhere) > 0 {
-		c.warn(code, t.Name, fmt.Sprintf("%s at %s holds %s since %s, and another process is the active evaluator", cmp.Or(old.instance(), old.Name), address(old.Address), partitionsOf(elsewhere), old.Since),
-			"an old owner has not let go: nothing is decided there until it does, or the broker notices that it is gone",
-			"wait for the brokers' keep-alive; then end the old process, or pulsar-admin topics unload "+t.Name)
+		c.warn(code, t.Name, fmt.Sprintf("%s at %s holds %s since %s, but another process is the active evaluator", cmp.Or(old.instance(), old.Name), address(old.Address), partitionsOf(elsewhere), old.Since),
+			"the previous owner has not released them: nothing is decided there until it does, or until the broker notices that it is dead",
+			"wait for the brokers' keep-alive; if that does not help, stop the old process, or run pulsar-admin topics unload "+t.Name)
 	}
 	if len(none) > 0 {
-		c.warn(code, t.Name, fmt.Sprintf("nobody holds the right to publish to %s, though there is an active evaluator", partitionsOf(none)),
-			"it is catching up, or cannot claim", "run this again in a minute; if it stays so, read the evaluator's log")
+		c.warn(code, t.Name, fmt.Sprintf("there is an active evaluator, but no owner, for %s", partitionsOf(none)),
+			"it is catching up, or cannot claim the partition", "run this again in a minute; if nothing has changed, check the evaluator's log")
 	}
 	if len(strange)+len(elsewhere)+len(none) == 0 {
-		c.ok(code, t.Name, "nobody publishes but owners")
+		c.ok(code, t.Name, "only owners publish")
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// storage checks what could make messages disappear.
+// storage checks everything that could delete messages.
 func (c *checks) storage() {
 	f := c.facts
 	for _, t := range []*Topic{&f.Events, &f.Decisions, &f.Policies} {
@@ -35,15 +35,15 @@ func (c *checks) retention(t *Topic) {
 	r := t.Retention
 	switch {
 	case !r.Known():
-		c.unknown(code, t.Name, "its retention", r.Err, "what is not kept for ever is lost: decisions could be made twice, or never be proven")
+		c.unknown(code, t.Name, "its retention", r.Err, "without unlimited retention messages are lost: runs could be decided twice, and decisions could not be verified")
 	case r.Value.Infinite():
-		c.ok(code, t.Name, "is kept for ever")
+		c.ok(code, t.Name, "is retained for ever")
 	default:
-		why := "this log is the truth: without its beginning no evaluator can start afresh, and no decision be proven"
+		why := "this log is the source of truth: without its beginning no evaluator can start without state, and no decision can be verified"
 		if t == &c.facts.Policies {
-			why = "policies are read from here at each start: without its beginning they would be unknown"
+			why = "policies are read from here at each start: without its beginning they are unknown"
 		}
-		c.bad(code, t.Name, "is kept "+retentionText(r.Value), why, keepForEver(t))
+		c.bad(code, t.Name, "is retained "+retentionText(r.Value), why, keepForEver(t))
 	}
 }
 
@@ -55,15 +55,15 @@ func (c *checks) eventsRetention() {
 	case !r.Known():
 		c.unknown(code, t.Name, "its retention", r.Err, "")
 	case r.Value.Infinite():
-		c.ok(code, t.Name, "is kept for ever")
+		c.ok(code, t.Name, "is retained for ever")
 	case r.Value.None():
-		c.warn(code, t.Name, "goes as soon as the evaluators and the ingesters have acknowledged it",
-			"a machine that restores an older checkpoint, and a job database that is built anew, need events from before; no subscription holds those",
-			"pulsar-admin topicPolicies set-retention --size -1 --time 7d "+t.Name+" (as old as the oldest checkpoint that is to be restored)")
+		c.warn(code, t.Name, "is deleted as soon as evaluators and ingesters have acknowledged it",
+			"restoring an older checkpoint and rebuilding a job database need older events, which no subscription retains",
+			"pulsar-admin topicPolicies set-retention --size -1 --time 7d "+t.Name+" (at least the age of the oldest checkpoint that you may restore)")
 	default:
-		c.warn(code, t.Name, "is kept "+retentionText(r.Value),
-			"it must outlast the oldest checkpoint that is to be restored; what evaluators and ingesters have not acknowledged is held besides",
-			"if it does not: pulsar-admin topicPolicies set-retention with more, for "+t.Name)
+		c.warn(code, t.Name, "is retained "+retentionText(r.Value),
+			"that must be longer than the age of the oldest checkpoint that you may restore; unacknowledged messages are kept in addition",
+			"if it is not, use pulsar-admin topicPolicies set-retention on "+t.Name)
 	}
 }
 
@@ -79,7 +79,7 @@ func retentionText(r Retention) string {
 	return fmt.Sprintf("for %s and up to %d MB", durationText(time.Duration(r.Minutes)*time.Minute), r.MB)
 }
 
-// durationText is a duration in the largest unit that it is a multiple of.
+// durationText formats a duration in the largest unit that divides it.
 func durationText(d time.Duration) string {
 	for _, u := range []struct {
 		name string
@@ -96,10 +96,10 @@ func (c *checks) ttl(t *Topic) {
 	const code = "RD022"
 	switch ttl := t.TTL; {
 	case !ttl.Known():
-		c.unknown(code, t.Name, "its message TTL", ttl.Err, "a TTL acknowledges messages in our name, unread")
+		c.unknown(code, t.Name, "its message TTL", ttl.Err, "a TTL acknowledges messages that we have not read")
 	case ttl.Value > 0:
 		c.bad(code, t.Name, "messages expire after "+durationText(time.Duration(ttl.Value)*time.Second),
-			"the broker then acknowledges them in our name, unread, and may delete them",
+			"the broker then acknowledges messages that we have not read, and may delete them",
 			"pulsar-admin topicPolicies set-message-ttl --ttl 0 "+t.Name)
 	default:
 		c.ok(code, t.Name, "messages do not expire")
@@ -109,7 +109,7 @@ func (c *checks) ttl(t *Topic) {
 func (c *checks) quota(t *Topic) {
 	const code = "RD023"
 	if !t.Quotas.Known() {
-		c.unknown(code, t.Name, "its backlog quota", t.Quotas.Err, "a quota can stop who publishes, or drop messages")
+		c.unknown(code, t.Name, "its backlog quota", t.Quotas.Err, "a quota can block producers, or drop messages")
 		return
 	}
 	found := false
@@ -123,11 +123,11 @@ func (c *checks) quota(t *Topic) {
 		fix := fmt.Sprintf("pulsar-admin topicPolicies set-backlog-quota --type %s --limit -1 --limitTime -1 --policy producer_request_hold %s", kind, t.Name)
 		switch {
 		case q.Policy == quotaEviction:
-			c.bad(code, t.Name, "drops the oldest messages of a backlog "+limit, "events would be skipped, or decisions never be ingested", fix)
+			c.bad(code, t.Name, "drops the oldest messages of a backlog "+limit, "events would be skipped, or decisions never ingested", fix)
 		case t == &c.facts.Events:
-			c.warn(code, t.Name, "stops who publishes when the backlog is "+limit, "while evaluators are down, Armada itself comes to a halt then", fix)
+			c.warn(code, t.Name, "blocks producers when the backlog is "+limit, "while evaluators are down, Armada itself then stops", fix)
 		default:
-			c.warn(code, t.Name, "stops who publishes when the backlog is "+limit, "while ingesters are down, evaluators come to a halt then", fix)
+			c.warn(code, t.Name, "blocks producers when the backlog is "+limit, "while ingesters are down, evaluators then stop", fix)
 		}
 	}
 	if !found {
@@ -154,12 +154,12 @@ func bytesText(n int64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// inactive: a topic that has a subscription is not deleted, but for one mode,
-// which takes no heed of subscriptions that have nothing to do; nor is one that is
-// retained, unless it is empty, which costs nothing (seen on Pulsar 4.0.8).
+// inactive checks the deletion of inactive topics. Brokers do not delete a topic with a
+// subscription, except in the mode that ignores subscriptions without backlog; nor a
+// topic with retention, unless it is empty, which costs nothing (seen on Pulsar 4.0.8).
 func (c *checks) inactive(t *Topic) {
 	const code = "RD024"
-	const why = "a quiet night is enough, and with it goes the history"
+	const why = "a quiet night is enough to lose the history"
 	i := t.Inactive
 	fix := fmt.Sprintf("pulsar-admin topicPolicies set-inactive-topic-policies --disable-delete-while-inactive --delete-mode delete_when_no_subscriptions --max-inactive-duration 1d %s", t.Name)
 	pinned := t.Stats.Known() && len(t.Stats.Value) > 0
@@ -168,19 +168,19 @@ func (c *checks) inactive(t *Topic) {
 	}
 	switch {
 	case !i.Known():
-		c.unknown(code, t.Name, "whether it is deleted when nobody uses it", i.Err, why)
+		c.unknown(code, t.Name, "whether it is deleted while inactive", i.Err, why)
 	case !i.Value.Delete:
-		c.ok(code, t.Name, "is not deleted when nobody uses it")
+		c.ok(code, t.Name, "is not deleted while inactive")
 	case t.Retention.Known() && t.Retention.Value.Infinite():
-		c.ok(code, t.Name, "is kept for ever, so not deleted when nobody uses it, unless it is empty")
+		c.ok(code, t.Name, "is retained for ever, so it is not deleted while inactive, unless it is empty")
 	case i.Value.Mode == deleteCaughtUp:
-		c.bad(code, t.Name, fmt.Sprintf("is deleted when nobody uses it for %s and its subscriptions have nothing to do", durationText(time.Duration(i.Value.Seconds)*time.Second)), why, fix)
+		c.bad(code, t.Name, fmt.Sprintf("is deleted if it is inactive for %s and its subscriptions have no backlog", durationText(time.Duration(i.Value.Seconds)*time.Second)), why, fix)
 	case pinned:
-		c.ok(code, t.Name, "has subscriptions, so is not deleted when nobody uses it")
+		c.ok(code, t.Name, "has subscriptions, so it is not deleted while inactive")
 	case t == &c.facts.Events:
-		c.warn(code, t.Name, fmt.Sprintf("is deleted when nobody uses it for %s: it has partitions without a subscription", durationText(time.Duration(i.Value.Seconds)*time.Second)), why, createTopics)
+		c.warn(code, t.Name, fmt.Sprintf("is deleted if it is inactive for %s: it has partitions without a subscription", durationText(time.Duration(i.Value.Seconds)*time.Second)), why, createTopics)
 	default:
-		c.bad(code, t.Name, fmt.Sprintf("is deleted when nobody uses it for %s", durationText(time.Duration(i.Value.Seconds)*time.Second)), why, fix)
+		c.bad(code, t.Name, fmt.Sprintf("is deleted if it is inactive for %s", durationText(time.Duration(i.Value.Seconds)*time.Second)), why, fix)
 	}
 }
 
@@ -191,11 +191,11 @@ func (c *checks) compaction(t *Topic) {
 	case !k.Known():
 		c.unknown(code, t.Name, "whether it is compacted", k.Err, "")
 	case k.Value > 0 && t == &c.facts.Events:
-		c.warn(code, t.Name, "is compacted from "+bytesText(k.Value)+" on", "of a job set only the last message would stay, for who reads it compacted; it costs the broker and serves nobody here", fix)
+		c.warn(code, t.Name, "is compacted from "+bytesText(k.Value)+" on", "a compacted read returns only the last message of each job set; Refloat never reads that way, so it only costs the broker", fix)
 	case k.Value > 0:
-		c.bad(code, t.Name, "is compacted from "+bytesText(k.Value)+" on", "every message counts here, not the last of a key", fix)
+		c.bad(code, t.Name, "is compacted from "+bytesText(k.Value)+" on", "every message matters, not only the last one of a key", fix)
 	case t.compacted():
-		c.warn(code, t.Name, "was compacted once", "somebody takes it for a table; Refloat reads what is not compacted", "find out who ran `pulsar-admin topics compact`")
+		c.warn(code, t.Name, "has been compacted", "someone treats it as a table; Refloat reads the uncompacted messages", "find out who ran `pulsar-admin topics compact`")
 	default:
 		c.ok(code, t.Name, "is not compacted")
 	}

@@ -101,41 +101,41 @@ func TestCheck(t *testing.T) {
 		more  string // codes that may change besides
 	}{
 		{"no connection", func(f *Facts) { f.Service = Fact[string]{Err: errors.New("connection\nrefused")} }, "error RD001 client", []string{"connection refused", "--pulsar"}, ""},
-		{"no version", func(f *Facts) { f.Version = denied[string]() }, "warn RD002 broker", []string{"not known", "403"}, ""},
+		{"no version", func(f *Facts) { f.Version = denied[string]() }, "warn RD002 broker", []string{"unknown", "403"}, ""},
 		{"an old broker", func(f *Facts) { f.Version.Value = "2.11.4" }, "warn RD002 broker", []string{"2.11.4", "upgrade"}, ""},
 		{"an odd version", func(f *Facts) { f.Version.Value = "new" }, "warn RD002 broker", []string{`"new"`}, ""},
-		{"no configuration", func(f *Facts) { f.Broker = denied[map[string]string]() }, "warn RD003 broker", []string{"not known", "who may ask"}, "RD030 RD032 RD033 RD034 RD035 RD036"},
+		{"no configuration", func(f *Facts) { f.Broker = denied[map[string]string]() }, "warn RD003 broker", []string{"unknown", "as a user who may read it"}, "RD030 RD032 RD033 RD034 RD035 RD036"},
 
 		{"no events", func(f *Facts) { f.Events = Topic{Name: events, Partitions: Fact[int]{Err: ErrNotThere}} }, "error RD010 " + events, []string{"does not exist", "--create-events"}, "RD013 RD021 RD022 RD023 RD024 RD025 RD034 RD040 RD042 RD045 RD046 RD011"},
-		{"events denied", func(f *Facts) { f.Events = Topic{Name: events, Partitions: denied[int]()} }, "warn RD010 " + events, []string{"not known"}, "RD013 RD021 RD022 RD023 RD024 RD025 RD034 RD040 RD042 RD045 RD046 RD011"},
+		{"events denied", func(f *Facts) { f.Events = Topic{Name: events, Partitions: denied[int]()} }, "warn RD010 " + events, []string{"unknown"}, "RD013 RD021 RD022 RD023 RD024 RD025 RD034 RD040 RD042 RD045 RD046 RD011"},
 		{"events without partitions", func(f *Facts) { f.Events.Partitions.Value = 0 }, "error RD010 " + events, []string{"not partitioned"}, "RD013 RD040 RD045 RD011"},
 		{"events that lost partitions", func(f *Facts) { f.Events.Stats.Value[1] = Stats{Missing: true} }, "warn RD010 " + events, []string{"partition 1 of 3 do not exist"}, "RD042 RD043 RD024"},
 		{"no decisions", func(f *Facts) { f.Decisions = Topic{Name: decisions, Partitions: Fact[int]{Err: ErrNotThere}} }, "error RD011 " + decisions, []string{"does not exist", "refloatctl topics create"}, "RD013 RD020 RD022 RD023 RD024 RD025 RD026 RD034 RD041 RD043 RD044"},
 		{"decisions that lost partitions", func(f *Facts) { f.Decisions.Stats.Value[2] = Stats{Missing: true} }, "error RD011 " + decisions, []string{"partition 2 of 3"}, "RD044 RD024 RD043"},
-		{"fewer decisions", func(f *Facts) { f.Decisions.Partitions.Value = 2 }, "error RD011 " + decisions, []string{"has 2 partitions, events has 3", "--grow", "--accept-partitions 3"}, ""},
-		{"more decisions", func(f *Facts) { f.Decisions.Partitions.Value = 5 }, "error RD011 " + decisions, []string{"has 5 partitions, events has 3", "--pulsar-decisions"}, ""},
+		{"fewer decisions", func(f *Facts) { f.Decisions.Partitions.Value = 2 }, "error RD011 " + decisions, []string{"has 2 partitions, but events has 3", "--grow", "--accept-partitions 3"}, ""},
+		{"more decisions", func(f *Facts) { f.Decisions.Partitions.Value = 5 }, "error RD011 " + decisions, []string{"has 5 partitions, but events has 3", "--pulsar-decisions"}, ""},
 		{"no policies", func(f *Facts) { f.Policies = Topic{Name: policies, Partitions: Fact[int]{Err: ErrNotThere}} }, "error RD012 " + policies, []string{"does not exist"}, "RD020 RD022 RD024 RD025"},
 		{"policies on two", func(f *Facts) { f.Policies.Partitions.Value = 2 }, "error RD012 " + policies, []string{"has 2 partitions", "--pulsar-policies"}, ""},
-		{"events grew", func(f *Facts) { f.Decisions.Claims[0].Value.Partitions, f.Decisions.Claims[2].Value.Partitions = 2, 2 }, "error RD013 " + decisions, []string{"partitions 0, 2 was decided when events had 2 partitions; now it has 3", "--accept-partitions 3"}, ""},
+		{"events grew", func(f *Facts) { f.Decisions.Claims[0].Value.Partitions, f.Decisions.Claims[2].Value.Partitions = 2, 2 }, "error RD013 " + decisions, []string{"partitions 0, 2: claimed when events had 2 partitions; now it has 3", "--accept-partitions 3"}, ""},
 		{"a claim that cannot be read", func(f *Facts) { f.Decisions.Claims[1] = Fact[*Claim]{Err: errors.New("damaged")} }, "warn RD013 " + decisions, []string{"partition 1", "damaged"}, ""},
 
 		{"decisions go", func(f *Facts) { f.Decisions.Retention.Value = Retention{} }, "error RD020 " + decisions, []string{"until all subscriptions", "set-retention --size -1 --time -1 " + decisions}, ""},
 		{"decisions go by time", func(f *Facts) { f.Decisions.Retention.Value = Retention{2880, -1} }, "error RD020 " + decisions, []string{"for 2 d"}, ""},
 		{"decisions go by size", func(f *Facts) { f.Decisions.Retention.Value = Retention{-1, 100} }, "error RD020 " + decisions, []string{"up to 100 MB"}, ""},
 		{"policies go", func(f *Facts) { f.Policies.Retention.Value = Retention{90, 100} }, "error RD020 " + policies, []string{"for 90 min and up to 100 MB", "policies are read"}, ""},
-		{"retention denied", func(f *Facts) { f.Decisions.Retention = denied[Retention]() }, "warn RD020 " + decisions, []string{"not known", "who may ask"}, ""},
-		{"events go", func(f *Facts) { f.Events.Retention.Value = Retention{} }, "warn RD021 " + events, []string{"as soon as the evaluators", "set-retention"}, ""},
-		{"events go by time", func(f *Facts) { f.Events.Retention.Value = Retention{60, -1} }, "warn RD021 " + events, []string{"for 1 h", "outlast"}, ""},
-		{"retention of events denied", func(f *Facts) { f.Events.Retention = denied[Retention]() }, "warn RD021 " + events, []string{"not known"}, ""},
+		{"retention denied", func(f *Facts) { f.Decisions.Retention = denied[Retention]() }, "warn RD020 " + decisions, []string{"unknown", "as a user who may read it"}, ""},
+		{"events go", func(f *Facts) { f.Events.Retention.Value = Retention{} }, "warn RD021 " + events, []string{"as soon as evaluators", "set-retention"}, ""},
+		{"events go by time", func(f *Facts) { f.Events.Retention.Value = Retention{60, -1} }, "warn RD021 " + events, []string{"for 1 h", "longer than the age"}, ""},
+		{"retention of events denied", func(f *Facts) { f.Events.Retention = denied[Retention]() }, "warn RD021 " + events, []string{"unknown"}, ""},
 		{"TTL on events", func(f *Facts) { f.Events.TTL.Value = 3600 }, "error RD022 " + events, []string{"expire after 1 h", "set-message-ttl --ttl 0 " + events}, ""},
 		{"TTL on decisions", func(f *Facts) { f.Decisions.TTL.Value = 90 }, "error RD022 " + decisions, []string{"1m30s"}, ""},
-		{"TTL denied", func(f *Facts) { f.Policies.TTL = denied[int]() }, "warn RD022 " + policies, []string{"not known"}, ""},
+		{"TTL denied", func(f *Facts) { f.Policies.TTL = denied[int]() }, "warn RD022 " + policies, []string{"unknown"}, ""},
 		{"a quota that drops", func(f *Facts) { f.Events.Quotas.Value[quotaBySize] = Quota{10 << 30, -1, quotaEviction} }, "error RD023 " + events, []string{"drops the oldest", "10 GiB", "--type destination_storage"}, ""},
 		{"a quota that stops Armada", func(f *Facts) {
 			f.Events.Quotas.Value[quotaBySize] = Quota{1000, -1, "producer_request_hold"}
 		}, "warn RD023 " + events, []string{"1000 bytes", "Armada itself"}, ""},
-		{"a quota that stops evaluators", func(f *Facts) { f.Decisions.Quotas.Value[quotaByAge] = Quota{10, 7200, "producer_exception"} }, "warn RD023 " + decisions, []string{"older than 2 h", "evaluators come", "--type message_age"}, ""},
-		{"quota denied", func(f *Facts) { f.Decisions.Quotas = denied[map[string]Quota]() }, "warn RD023 " + decisions, []string{"not known"}, ""},
+		{"a quota that stops evaluators", func(f *Facts) { f.Decisions.Quotas.Value[quotaByAge] = Quota{10, 7200, "producer_exception"} }, "warn RD023 " + decisions, []string{"older than 2 h", "evaluators then stop", "--type message_age"}, ""},
+		{"quota denied", func(f *Facts) { f.Decisions.Quotas = denied[map[string]Quota]() }, "warn RD023 " + decisions, []string{"unknown"}, ""},
 		{"inactive policies go", func(f *Facts) {
 			f.Policies.Inactive.Value = Inactive{"delete_when_no_subscriptions", 60, true}
 			f.Policies.Retention.Value = Retention{60, 60}
@@ -148,65 +148,65 @@ func TestCheck(t *testing.T) {
 		{"inactive though subscribed", func(f *Facts) {
 			f.Events.Inactive.Value = Inactive{deleteCaughtUp, 60, true}
 			f.Events.Retention.Value = Retention{60, 60}
-		}, "error RD024 " + events, []string{"have nothing to do"}, "RD021"},
-		{"inactive denied", func(f *Facts) { f.Policies.Inactive = denied[Inactive]() }, "warn RD024 " + policies, []string{"not known"}, ""},
+		}, "error RD024 " + events, []string{"have no backlog"}, "RD021"},
+		{"inactive denied", func(f *Facts) { f.Policies.Inactive = denied[Inactive]() }, "warn RD024 " + policies, []string{"unknown"}, ""},
 		{"compacted decisions", func(f *Facts) { f.Decisions.Compaction.Value = 1 << 20 }, "error RD025 " + decisions, []string{"1 MiB", "set-compaction-threshold --threshold 0"}, ""},
 		{"compacted events", func(f *Facts) { f.Events.Compaction.Value = 1 << 10 }, "warn RD025 " + events, []string{"1 KiB"}, ""},
-		{"compacted once", func(f *Facts) { f.Policies.Ledgers.Value[0].Compacted.ID = 7 }, "warn RD025 " + policies, []string{"was compacted once"}, ""},
-		{"compaction denied", func(f *Facts) { f.Events.Compaction = denied[int64]() }, "warn RD025 " + events, []string{"not known"}, ""},
+		{"compacted once", func(f *Facts) { f.Policies.Ledgers.Value[0].Compacted.ID = 7 }, "warn RD025 " + policies, []string{"has been compacted"}, ""},
+		{"compaction denied", func(f *Facts) { f.Events.Compaction = denied[int64]() }, "warn RD025 " + events, []string{"unknown"}, ""},
 
 		{"deduplication broken", func(f *Facts) { f.Decisions.Stats.Value[1].Deduplication = "Failed" }, "warn RD026 " + decisions, []string{`partition 1 is "Failed"`, "--disable"}, ""},
-		{"stats denied", func(f *Facts) { f.Decisions.Stats = denied[[]Stats]() }, "warn RD026 " + decisions, []string{"not known"}, "RD041 RD043 RD044"},
+		{"stats denied", func(f *Facts) { f.Decisions.Stats = denied[[]Stats]() }, "warn RD026 " + decisions, []string{"unknown"}, "RD041 RD043 RD044"},
 		{"slow tail", func(f *Facts) { f.Broker.Value["managedLedgerNewEntriesCheckDelayInMillis"] = "10" }, "warn RD030 managedLedgerNewEntriesCheckDelayInMillis", []string{"is 10", "up to 10 ms", "set managedLedgerNewEntriesCheckDelayInMillis=0 in broker.conf"}, ""},
-		{"no such setting", func(f *Facts) { delete(f.Broker.Value, "managedLedgerNewEntriesCheckDelayInMillis") }, "warn RD030 managedLedgerNewEntriesCheckDelayInMillis", []string{"not known"}, ""},
+		{"no such setting", func(f *Facts) { delete(f.Broker.Value, "managedLedgerNewEntriesCheckDelayInMillis") }, "warn RD030 managedLedgerNewEntriesCheckDelayInMillis", []string{"unknown"}, ""},
 		{"no number", func(f *Facts) { f.Broker.Value["keepAliveIntervalSeconds"] = "long" }, "warn RD032 keepAliveIntervalSeconds", []string{`"long"`}, ""},
 		{"unsynced journal", func(f *Facts) {
 			f.Bookie.Value["journalSyncData"] = "false"
 			f.Decisions.MarkDelete.Value.AckQuorum = 1
 		}, "error RD031 journalSyncData", []string{"is false", "journalSyncData=true"}, ""},
 		{"unsynced journals", func(f *Facts) { f.Bookie.Value["journalSyncData"] = "false" }, "warn RD031 journalSyncData", []string{"by 2 bookies", "of all of them"}, ""},
-		{"journal not told", func(f *Facts) { delete(f.Bookie.Value, "journalSyncData") }, "warn RD031 journalSyncData", []string{"does not tell"}, ""},
-		{"bookie not asked", func(f *Facts) { f.Bookie = Fact[map[string]string]{Err: ErrNotAsked} }, "warn RD031 journalSyncData", []string{"not known", "--bookie"}, ""},
-		{"bookie of standalone", func(f *Facts) { f.Bookie, f.Standalone = Fact[map[string]string]{Err: ErrNotAsked}, true }, "warn RD031 journalSyncData", []string{"not known", "standalone.conf"}, ""},
+		{"journal not told", func(f *Facts) { delete(f.Bookie.Value, "journalSyncData") }, "warn RD031 journalSyncData", []string{"does not expose"}, ""},
+		{"bookie not asked", func(f *Facts) { f.Bookie = Fact[map[string]string]{Err: ErrNotAsked} }, "warn RD031 journalSyncData", []string{"unknown", "--bookie"}, ""},
+		{"bookie of standalone", func(f *Facts) { f.Bookie, f.Standalone = Fact[map[string]string]{Err: ErrNotAsked}, true }, "warn RD031 journalSyncData", []string{"unknown", "standalone.conf"}, ""},
 		{"long keep-alive", func(f *Facts) { f.Broker.Value["keepAliveIntervalSeconds"] = "30" }, "warn RD032 keepAliveIntervalSeconds", []string{"after 1 min", "keepAliveIntervalSeconds=10"}, ""},
 		{"slow fail-over", func(f *Facts) { f.Broker.Value["activeConsumerFailoverDelayTimeMillis"] = "5000" }, "warn RD033 activeConsumerFailoverDelayTimeMillis", []string{"after 5s"}, ""},
 		{"lazy acknowledgements", func(f *Facts) { f.Events.MarkDelete.Value.MarkDeleteRate = 0.01 }, "warn RD034 " + events, []string{"every 1m40s"}, ""},
-		{"acknowledgements denied", func(f *Facts) { f.Decisions.MarkDelete = denied[Persistence]() }, "warn RD034 " + decisions, []string{"not known"}, ""},
+		{"acknowledgements denied", func(f *Facts) { f.Decisions.MarkDelete = denied[Persistence]() }, "warn RD034 " + decisions, []string{"unknown"}, ""},
 		{"small messages", func(f *Facts) { f.Broker.Value["maxMessageSize"] = "1048576" }, "error RD035 maxMessageSize", []string{"is 1 MiB", "4500 KiB", "maxMessageSize=5242880"}, ""},
 		{"smaller messages", func(f *Facts) { f.Broker.Value["maxMessageSize"] = "5000000" }, "warn RD035 maxMessageSize", []string{"5000000 bytes"}, ""},
-		{"size not told", func(f *Facts) { delete(f.Broker.Value, "maxMessageSize") }, "warn RD035 maxMessageSize", []string{"not known"}, ""},
+		{"size not told", func(f *Facts) { delete(f.Broker.Value, "maxMessageSize") }, "warn RD035 maxMessageSize", []string{"unknown"}, ""},
 		{"small decisions", func(f *Facts) { f.Decisions.MaxMessage.Value = 1 << 20 }, "error RD035 " + decisions, []string{"remove-max-message-size"}, ""},
-		{"no numbers", func(f *Facts) { f.Broker.Value["brokerEntryMetadataInterceptors"] = "[]" }, "warn RD036 brokerEntryMetadataInterceptors", []string{"not numbered", "AppendIndexMetadataInterceptor"}, ""},
+		{"no numbers", func(f *Facts) { f.Broker.Value["brokerEntryMetadataInterceptors"] = "[]" }, "warn RD036 brokerEntryMetadataInterceptors", []string{"have no indexes", "AppendIndexMetadataInterceptor"}, ""},
 		{"numbers kept back", func(f *Facts) { f.Broker.Value["exposingBrokerEntryMetadataToClientEnabled"] = "false" }, "warn RD036 brokerEntryMetadataInterceptors", []string{"exposingBrokerEntryMetadataToClientEnabled=true"}, ""},
 
 		{"no subscription", func(f *Facts) { delete(f.Events.Stats.Value[1].Subscriptions, EvaluatorSubscription) }, "warn RD040 " + events, []string{"refloat-evaluator is missing on partition 1", "topics create"}, "RD042 RD043"},
-		{"nothing holds events", func(f *Facts) {
+		{"nothing retains events", func(f *Facts) {
 			delete(f.Events.Stats.Value[1].Subscriptions, EvaluatorSubscription)
 			f.Events.Retention.Value = Retention{}
-		}, "error RD040 " + events, []string{"nothing holds events"}, "RD021 RD042 RD043"},
+		}, "error RD040 " + events, []string{"nothing retains events"}, "RD021 RD042 RD043"},
 		{"a passing subscription", func(f *Facts) {
 			sub(&f.Decisions.Stats.Value[2], IngesterSubscription, func(s *Subscription) { s.Durable = false })
 		}, "error RD041 " + decisions, []string{"of partition 2 is not durable"}, ""},
 		{"a strange consumer", func(f *Facts) {
 			sub(&f.Events.Stats.Value[0], EvaluatorSubscription, func(s *Subscription) { s.Type = "Shared" })
-		}, "error RD040 " + events, []string{"of type Shared", "somebody else"}, ""},
+		}, "error RD040 " + events, []string{"of type Shared", "another program"}, ""},
 		{"no evaluator", func(f *Facts) {
 			sub(&f.Events.Stats.Value[2], EvaluatorSubscription, func(s *Subscription) { s.Consumers, s.Backlog = nil, 7 })
-		}, "warn RD042 " + events, []string{"nobody is active as evaluator of partition 2; 7 messages wait", "start evaluators"}, ""},
+		}, "warn RD042 " + events, []string{"no active evaluator for partition 2, with a backlog of 7 messages", "start evaluators"}, ""},
 		{"no ingester", func(f *Facts) {
 			sub(&f.Decisions.Stats.Value[0], IngesterSubscription, func(s *Subscription) { s.Active = "" })
-		}, "warn RD044 " + decisions, []string{"nobody is active as ingester of partition 0"}, ""},
+		}, "warn RD044 " + decisions, []string{"no active ingester for partition 0"}, ""},
 		{"a stranger publishes", func(f *Facts) { f.Decisions.Stats.Value[1].Publishers[0].Mode = "Shared" }, "error RD043 " + decisions, []string{"owner at 10.0.0.1:2 publishes to partition 1 as Shared"}, "RD043"},
 		{"nothing holds events for ingesters", func(f *Facts) {
 			delete(f.Events.Stats.Value[1].Subscriptions, IngesterSubscription)
 			f.Events.Retention.Value = Retention{}
 		}, "error RD045 " + events, []string{"refloat-ingester is missing on partition 1", "until they are in the job database"}, "RD021"},
-		{"no subscription for ingesters", func(f *Facts) { delete(f.Events.Stats.Value[1].Subscriptions, IngesterSubscription) }, "warn RD045 " + events, []string{"only retention holds"}, ""},
+		{"no subscription for ingesters", func(f *Facts) { delete(f.Events.Stats.Value[1].Subscriptions, IngesterSubscription) }, "warn RD045 " + events, []string{"only retention keeps"}, ""},
 		{"held for nobody", func(f *Facts) {
 			sub(&f.Events.Stats.Value[2], IngesterSubscription, func(s *Subscription) { s.Consumers, s.Backlog = nil, 7 })
-		}, "warn RD046 " + events, []string{"7 messages of partition 2 are held", "unsubscribe -s refloat-ingester " + events}, ""},
+		}, "warn RD046 " + events, []string{"7 messages of partition 2 are retained", "unsubscribe -s refloat-ingester " + events}, ""},
 		{"an old owner", func(f *Facts) { f.Decisions.Stats.Value[1].Publishers[0].Address = "/10.0.0.9:2" }, "warn RD043 " + decisions, []string{"10.0.0.9:2 holds partition 1 since then", "pulsar-admin topics unload"}, ""},
-		{"no owner", func(f *Facts) { f.Decisions.Stats.Value[1].Publishers = nil }, "warn RD043 " + decisions, []string{"nobody holds the right to publish to partition 1"}, ""},
+		{"no owner", func(f *Facts) { f.Decisions.Stats.Value[1].Publishers = nil }, "warn RD043 " + decisions, []string{"but no owner, for partition 1"}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -278,7 +278,7 @@ func TestNothingKnown(t *testing.T) {
 		Events: Topic{Name: events, Partitions: nothing}, Decisions: Topic{Name: decisions, Partitions: nothing}, Policies: Topic{Name: policies, Partitions: nothing},
 	}
 	for _, g := range Check(f) {
-		if g.Severity != Warn || !strings.Contains(g.What, "not known") && !strings.Contains(g.What, "not asked") {
+		if g.Severity != Warn || !strings.Contains(g.What, "unknown") && !strings.Contains(g.What, "not checked") {
 			t.Errorf("finding %+v", g)
 		}
 	}

@@ -10,15 +10,15 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// How far from the end the last claim is looked for, in messages. Each round
-// that does not find it looks eight times as far.
+// The distance from the end, in messages, at which the search for the last claim
+// begins. Each round that does not find it goes back eight times as far.
 const (
 	claimsFirst = 64
 	claimsMost  = 1 << 15
 )
 
-// claims finds the last claim in each partition of decisions. Whether it was
-// accepted is not looked at: that takes the whole chain.
+// claims finds the last claim in each partition of decisions. It does not check whether
+// the claim was accepted: that takes the whole chain.
 func (d *Deployment) claims(ctx context.Context, t *Topic) []Fact[*Claim] {
 	out := make([]Fact[*Claim], len(t.Ledgers.Value))
 	topic, err := d.Cluster.Open(t.Name)
@@ -26,7 +26,7 @@ func (d *Deployment) claims(ctx context.Context, t *Topic) []Fact[*Claim] {
 		defer func() { _ = topic.Close() }()
 	}
 	for p := range out {
-		d.Progress(fmt.Sprintf("the last claim in partition %d of decisions", p))
+		d.Progress(fmt.Sprintf("last claim in partition %d of decisions", p))
 		if err != nil {
 			out[p].Err = err
 			continue
@@ -46,13 +46,13 @@ func lastClaim(ctx context.Context, topic eventlog.Topic, p int, l Ledgers) (*Cl
 		case whole:
 			return nil, nil
 		case n >= claimsMost:
-			return nil, fmt.Errorf("%w: none is among the last %d envelopes", ErrNotAsked, n)
+			return nil, fmt.Errorf("%w: no claim among the last %d envelopes", ErrNotAsked, n)
 		}
 	}
 }
 
-// back is the position n entries before the end, and whether that is the
-// beginning. Decisions are not in batches.
+// back returns the position n entries before the end, and whether that is the
+// beginning. Decisions are not published in batches.
 func (l *Ledgers) back(n int64) (after eventlog.Position, whole bool) {
 	for i, ledger := range slices.Backward(l.Ledgers) {
 		entries := ledger.Entries
@@ -67,7 +67,7 @@ func (l *Ledgers) back(n int64) (after eventlog.Position, whole bool) {
 	return eventlog.Start, true
 }
 
-// claimAfter is the last claim after a position.
+// claimAfter returns the last claim after a position.
 func claimAfter(ctx context.Context, topic eventlog.Topic, p int, after eventlog.Position) (*Claim, error) {
 	var last *Claim
 	var answered eventlog.Position
@@ -77,7 +77,7 @@ func claimAfter(ctx context.Context, topic eventlog.Topic, p int, after eventlog
 			answered = e.InTo
 		}
 		if err != nil || e.InCount != 0 || len(e.Records) != 1 {
-			return // a stranger's, or an answer to events
+			return // not ours, or an envelope with decisions
 		}
 		r, err := chain.DecodeRecord(e.Records[0])
 		if claim, ok := r.(*chain.OwnerClaim); err == nil && ok {
@@ -90,8 +90,7 @@ func claimAfter(ctx context.Context, topic eventlog.Topic, p int, after eventlog
 	return last, err
 }
 
-// after is how many entries there are after a position. In the entry of the position
-// itself, nothing is counted.
+// after counts the entries after a position, without the entry at the position itself.
 func (l *Ledgers) after(at eventlog.Position) (n int64) {
 	for i, ledger := range l.Ledgers {
 		entries := ledger.Entries
@@ -108,7 +107,7 @@ func (l *Ledgers) after(at eventlog.Position) (n int64) {
 	return n
 }
 
-// readOn reads what a partition holds after a position and up to its end of now.
+// readOn reads a partition from a position to its current end.
 func readOn(ctx context.Context, topic eventlog.Topic, p int, after eventlog.Position, each func(*eventlog.Message)) error {
 	end, err := topic.End(p)
 	if err != nil || after.Compare(end) >= 0 {

@@ -8,33 +8,33 @@ import (
 	"time"
 )
 
-// ErrRefused says that the topics are not such that what was asked for can be
-// done; the error says what to do.
+// ErrRefused reports that the existing topics do not allow what was requested; the
+// error says what to do.
 var ErrRefused = errors.New("refused")
 
-// Wish is what the topics of a deployment are to be.
+// Wish describes how the topics of a deployment should be.
 type Wish struct {
-	Partitions   int  // of events; 0: as it has
-	CreateEvents bool // when it is not there
-	Grow         bool // decisions, to the count of events
-	NoIngester   bool // only evaluators run: no subscription keeps anything for ingesters
+	Partitions   int  // of events; 0: unchanged
+	CreateEvents bool // create events if it does not exist
+	Grow         bool // grow decisions to the partition count of events
+	NoIngester   bool // only evaluators run: create no subscriptions for ingesters
 }
 
-// Step is one thing to do, or one that is as wished.
+// Step is one thing to do, or one that needs nothing done.
 type Step struct {
-	Done bool   // nothing is to be done
+	Done bool   // nothing needs to be done
 	What string // in the form "create …"
 	do   func(ctx context.Context) error
 }
 
-// Do does it. Doing it twice does no harm.
+// Do does the step. It is idempotent.
 func (s *Step) Do(ctx context.Context) error {
 	if s.Done {
 		return nil
 	}
 	err := s.do(ctx)
 	if errors.Is(err, ErrDenied) {
-		err = fmt.Errorf("%w (let an admin of the tenant run this)", err)
+		err = fmt.Errorf("%w (run this as an admin of the tenant)", err)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.What, err)
@@ -43,7 +43,7 @@ func (s *Step) Do(ctx context.Context) error {
 	return nil
 }
 
-// Plan says what is to be done for a wish. It changes nothing.
+// Plan returns the steps that fulfil a wish. It changes nothing.
 func Plan(ctx context.Context, d Deployment, w Wish) ([]Step, error) {
 	p := &plan{admin: d.Admin}
 	events, decisions, policies := d.Cluster.TopicName(d.Events), d.Cluster.TopicName(d.Decisions), d.Cluster.TopicName(d.Policies)
@@ -82,21 +82,21 @@ func refuse(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrRefused, fmt.Sprintf(format, args...))
 }
 
-// count is how many partitions a topic has; 0: it is not there.
+// count returns the number of partitions of a topic; 0: it does not exist.
 func (p *plan) count(ctx context.Context, name string) (int, error) {
 	n := p.admin.partitions(ctx, name)
 	switch {
 	case errors.Is(n.Err, ErrNotThere):
 		return 0, nil
 	case n.Err != nil:
-		return 0, fmt.Errorf("ask for %s: %w", name, n.Err)
+		return 0, fmt.Errorf("query %s: %w", name, n.Err)
 	case n.Value == 0:
-		return 0, refuse("%s exists and is not partitioned; delete it if it is empty, or name another", name)
+		return 0, refuse("%s is not partitioned: delete it if it is empty, or use another topic", name)
 	}
 	return n.Value, nil
 }
 
-// events returns how many partitions events has or will have.
+// events returns the number of partitions that events has or will have.
 func (p *plan) events(ctx context.Context, name string, w Wish) (int, error) {
 	n, err := p.count(ctx, name)
 	if err != nil {
@@ -104,14 +104,14 @@ func (p *plan) events(ctx context.Context, name string, w Wish) (int, error) {
 	}
 	switch {
 	case n == 0 && !w.CreateEvents:
-		return 0, refuse("%s does not exist: create it the way Armada does, or here by --create-events --partitions N", name)
+		return 0, refuse("%s does not exist: let Armada create it, or add --create-events --partitions N", name)
 	case n == 0 && w.Partitions == 0:
-		return 0, refuse("%s does not exist: --create-events takes --partitions N", name)
+		return 0, refuse("%s does not exist: --create-events needs --partitions N", name)
 	case n != 0 && w.Partitions != 0 && n != w.Partitions:
-		return 0, refuse("%s has %s, not %d; leave --partitions out, decisions gets as many as events", name, plural(n, "partition", "partitions"), w.Partitions)
+		return 0, refuse("%s has %s, not %d: omit --partitions, decisions gets as many as events", name, plural(n, "partition", "partitions"), w.Partitions)
 	case n != 0:
 		p.done("%s has %s", name, plural(n, "partition", "partitions"))
-		return n, nil // its policies are its owner's
+		return n, nil // its policies are up to its owner
 	}
 	p.create(name, w.Partitions)
 	p.keep(ctx, name)
@@ -129,10 +129,10 @@ func (p *plan) decisions(ctx context.Context, name string, want int, w Wish) err
 	case n == want:
 		p.done("%s has %s", name, plural(n, "partition", "partitions"))
 	case n > want:
-		return refuse("%s has %d partitions, events has %d: they do not belong together; name others", name, n, want)
+		return refuse("%s has %d partitions, but events has %d: the topics do not belong together; use others", name, n, want)
 	case !w.Grow:
-		return refuse("%s has %s, events has %d. A job set may go to another partition now, where nothing is known of its jobs: "+
-			"let the job sets of before end first, or accept that their retry counts start anew. Then run this with --grow, "+
+		return refuse("%s has %s, but events has %d: job sets may have moved to partitions that do not know their jobs; "+
+			"let older job sets end first, or accept that their retry counts restart; then run this with --grow, "+
 			"and start the evaluators once with %s", name, plural(n, "partition", "partitions"), want, acceptPartitions(want))
 	default:
 		p.todo(p.request(http.MethodPost, topicPath(name)+"/partitions", want), "grow %s from %d to %d partitions; then start the evaluators once with %s", name, n, want, acceptPartitions(want))
@@ -147,7 +147,7 @@ func (p *plan) policies(ctx context.Context, name string) error {
 	case err != nil:
 		return err
 	case n > 1:
-		return refuse("%s has %d partitions: policies take a topic with one; name another by --pulsar-policies", name, n)
+		return refuse("%s has %d partitions, but policies need a topic with one: pass another as --pulsar-policies", name, n)
 	case n == 1:
 		p.done("%s has 1 partition", name)
 	default:
@@ -161,7 +161,8 @@ func (p *plan) create(name string, n int) {
 	p.todo(p.request(http.MethodPut, topicPath(name)+"/partitions", n), "create %s with %s", name, plural(n, "partition", "partitions"))
 }
 
-// request makes a request, where "it is so already" is as good as success.
+// request returns a step that sends a request. A conflict means that it is done
+// already.
 func (p *plan) request(method, path string, body any) func(context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := p.admin.do(ctx, method, path, body)
@@ -172,16 +173,16 @@ func (p *plan) request(method, path string, body any) func(context.Context) erro
 	}
 }
 
-// keep sets that nothing in a topic is ever deleted, for the topic itself: what
-// its namespace says may change.
+// keep disables every deletion in a topic, by topic policies: those of the namespace
+// may change.
 func (p *plan) keep(ctx context.Context, name string) {
 	at := topicPath(name)
 	retention := setting[Retention]{p, name, "/retention", func(r Retention) bool { return r.Infinite() }}
-	retention.set(ctx, "keep %s for ever", http.MethodPost, at+"/retention", Retention{Minutes: -1, MB: -1})
+	retention.set(ctx, "retain %s for ever", http.MethodPost, at+"/retention", Retention{Minutes: -1, MB: -1})
 	ttl := setting[*int]{p, name, "/messageTTL", func(v *int) bool { return v != nil && *v == 0 }}
-	ttl.set(ctx, "let no message of %s expire", http.MethodPost, at+"/messageTTL?messageTTL=0", nil)
+	ttl.set(ctx, "disable message expiry of %s", http.MethodPost, at+"/messageTTL?messageTTL=0", nil)
 	inactive := setting[Inactive]{p, name, "/inactiveTopicPolicies", func(i Inactive) bool { return !i.Delete && i.Mode != "" }}
-	inactive.set(ctx, "do not delete %s when nobody uses it", http.MethodPost, at+"/inactiveTopicPolicies", Inactive{Mode: "delete_when_no_subscriptions", Seconds: 24 * 60 * 60})
+	inactive.set(ctx, "disable deletion of %s while inactive", http.MethodPost, at+"/inactiveTopicPolicies", Inactive{Mode: "delete_when_no_subscriptions", Seconds: 24 * 60 * 60})
 }
 
 // setting is a policy of a topic.
@@ -205,10 +206,10 @@ func (s setting[T]) set(ctx context.Context, what, method, request string, body 
 		}
 		applied := answer[T](ctx, s.admin, topicPath(s.topic)+s.path+"?applied=true")
 		if statusOf(err) == http.StatusMethodNotAllowed && applied.Known() && s.good(applied.Value) {
-			return nil // topics have no policies of their own here, and that of the namespace will do
+			return nil // topic policies are disabled here, and the namespace's policy suffices
 		}
 		if statusOf(err) == http.StatusMethodNotAllowed {
-			return fmt.Errorf("%w; set it for the namespace by pulsar-admin namespaces, or topicLevelPoliciesEnabled=true in broker.conf", err)
+			return fmt.Errorf("%w; set it for the namespace with pulsar-admin namespaces, or set topicLevelPoliciesEnabled=true in broker.conf", err)
 		}
 		return err
 	}, what, s.topic)
@@ -216,7 +217,7 @@ func (s setting[T]) set(ctx context.Context, what, method, request string, body 
 
 const policyTimeout = 20 * time.Second
 
-// await waits until the brokers know a policy that was set.
+// await waits until the brokers apply a policy.
 func (s setting[T]) await(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, policyTimeout)
 	defer cancel()
@@ -229,12 +230,12 @@ func (s setting[T]) await(ctx context.Context) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("the broker took it, and does not show it within %v; run this again", policyTimeout)
+			return fmt.Errorf("the broker accepted the policy, but did not apply it within %v: run this again", policyTimeout)
 		}
 	}
 }
 
-// earliest is a new subscription's place.
+// earliest is the start position of a new subscription.
 var earliest = map[string]int64{"ledgerId": -1, "entryId": -1, "partitionIndex": -1}
 
 func (p *plan) subscribe(ctx context.Context, topic string, n int, name string) {
@@ -259,5 +260,5 @@ func (p *plan) subscribe(ctx context.Context, topic string, n int, name string) 
 			}
 		}
 		return nil
-	}, "create the subscription %s of %s, at its beginning, for %s", name, topic, partitionsOf(missing))
+	}, "create the subscription %s on %s, at the beginning, for %s", name, topic, partitionsOf(missing))
 }

@@ -16,40 +16,40 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// Database is what a job database in PostgreSQL tells of itself.
+// Database is what GatherDatabase found in a job database in PostgreSQL.
 type Database struct {
 	Name   string // host and database, without user and password
-	Err    error  // it cannot be reached, or is not ours
+	Err    error  // it is unreachable, or not ours
 	Ours   bool   // it has our tables
-	Armada error  // of store.Check; nil: Armada's tables are there
+	Armada error  // from pgstore.Check; nil: Armada's tables exist
 	Places []DatabasePlace
 	Locks  []DatabaseLock
 	Waits  DatabaseWaits
 	Errors DatabaseErrors
 }
 
-// DatabasePlace is where the rows of a partition stand.
+// DatabasePlace is the position of a partition's rows.
 type DatabasePlace struct {
 	Partition int
 	Events    eventlog.Position
 }
 
-// DatabaseLock is a transaction that holds what ingesters need for long.
+// DatabaseLock is a long transaction that holds a lock which ingesters need.
 type DatabaseLock struct {
 	PID int
 	Who string // application, user and address
 	For time.Duration
 }
 
-// DatabaseWaits count the retries that something is due for.
+// DatabaseWaits counts pending retries.
 type DatabaseWaits struct {
-	There                       bool // an ingester writes Armada's tables, or did
+	There                       bool // an ingester writes Armada's tables, or has written them
 	Waiting, Forgetting, Raised int
 	Overdue                     int           // by more than a minute
-	Oldest                      time.Duration // of those
+	Oldest                      time.Duration // of the overdue ones
 }
 
-// DatabaseErrors count failed runs of the last day.
+// DatabaseErrors counts failed runs of the last day.
 type DatabaseErrors struct{ Failed, WithoutCategory, Exists int }
 
 const (
@@ -57,7 +57,7 @@ const (
 	longDue  = time.Minute
 )
 
-// GatherDatabase asks a job database. What cannot be asked is in the result.
+// GatherDatabase queries a job database. Errors are part of the result.
 func GatherDatabase(ctx context.Context, at string, now time.Time) *Database {
 	d := &Database{Name: "job database"}
 	if u, err := url.Parse(at); err == nil {
@@ -71,7 +71,7 @@ func GatherDatabase(ctx context.Context, at string, now time.Time) *Database {
 	defer conn.Close(context.WithoutCancel(ctx))
 	d.Armada = pgstore.Check(ctx, conn)
 	if d.Err = conn.QueryRow(ctx, `SELECT to_regclass('refloat_positions') IS NOT NULL`).Scan(&d.Ours); d.Err != nil || !d.Ours {
-		return d // nothing more can be asked
+		return d // nothing else can be queried
 	}
 	d.Err = errors.Join(d.places(ctx, conn), d.locks(ctx, conn), d.waits(ctx, conn, now), d.failures(ctx, conn, now))
 	return d
@@ -90,8 +90,8 @@ func (d *Database) places(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// locks are the holders of Armada's advisory lock, whose key PostgreSQL shows in
-// two halves, and of rows of our places.
+// locks finds the holders of Armada's advisory lock, whose key PostgreSQL shows in two
+// halves, and of row locks on our positions.
 func (d *Database) locks(ctx context.Context, conn *pgx.Conn) error {
 	const query = `SELECT DISTINCT a.pid, concat_ws(' ', nullif(a.application_name, ''), a.usename, host(a.client_addr)),
 			extract(epoch FROM clock_timestamp() - a.xact_start)::float8
@@ -135,27 +135,27 @@ func (d *Database) failures(ctx context.Context, conn *pgx.Conn, now time.Time) 
 	return conn.QueryRow(ctx, query, now.Add(-24*time.Hour).UnixNano()).Scan(&e.Failed, &e.WithoutCategory, &e.Exists)
 }
 
-// CheckDatabase judges it, purely. Ends are those of the events by partition, as
-// far as they are known.
+// CheckDatabase checks the database, purely. ends are the known ends of events, by
+// partition.
 func CheckDatabase(d *Database, ends map[int]eventlog.Position) []Finding {
 	c := &checks{}
 	if d.Err != nil {
-		c.bad("RD050", d.Name, "is no job database that can be read: "+oneLine(d.Err), "ingesters write it", "check --job-db; an ingester makes our tables when it starts")
+		c.bad("RD050", d.Name, "cannot be read: "+oneLine(d.Err), "ingesters write to it", "check --job-db; an ingester creates our tables when it starts")
 		return c.found
 	}
 	if !d.Ours {
 		c.withoutTables(d)
 		return c.found
 	}
-	c.ok("RD050", d.Name, fmt.Sprintf("is a job database of %s", plural(len(d.Places), "partition", "partitions")))
+	c.ok("RD050", d.Name, fmt.Sprintf("is a job database with %s", plural(len(d.Places), "partition", "partitions")))
 	c.armada(d)
 	c.databasePlaces(d, ends)
 	for _, l := range d.Locks {
 		c.warn("RD053", d.Name, fmt.Sprintf("process %d (%s) has held a lock that ingesters need for %v", l.PID, l.Who, l.For),
-			"no ingester writes meanwhile, Armada's own neither", fmt.Sprintf("look what it does; SELECT pg_terminate_backend(%d) ends it", l.PID))
+			"no ingester can write meanwhile, neither ours nor Armada's", fmt.Sprintf("check what it does; SELECT pg_terminate_backend(%d) ends it", l.PID))
 	}
 	if len(d.Locks) == 0 {
-		c.ok("RD053", d.Name, "nobody holds for long what ingesters lock")
+		c.ok("RD053", d.Name, "no lock that ingesters need is held for long")
 	}
 	c.waits(d)
 	c.failures(d)
@@ -165,14 +165,14 @@ func CheckDatabase(d *Database, ends map[int]eventlog.Position) []Finding {
 	return c.found
 }
 
-// withoutTables checks a database that no ingester of ours has written.
+// withoutTables checks a database that none of our ingesters has written.
 func (c *checks) withoutTables(d *Database) {
 	switch {
 	case d.Armada == nil:
-		c.warn("RD050", d.Name, "is Armada's scheduler database and does not have our tables: Armada's own ingester still writes it",
-			"nothing is retried before a cut-over", "when everything else is fine: refloatctl cutover plan (docs/cutover.md)")
+		c.warn("RD050", d.Name, "is Armada's scheduler database without our tables: Armada's own ingester still writes it",
+			"no job is retried before a cut-over", "once everything else is fine, run refloatctl cutover plan (docs/cutover.md)")
 	case errors.Is(d.Armada, pgstore.ErrForeign):
-		c.bad("RD050", d.Name, "does not have our tables", "ingesters write it, and none has yet", "check --job-db; an ingester creates the tables when it starts")
+		c.bad("RD050", d.Name, "does not have our tables", "ingesters write to it, and none has yet", "check --job-db; an ingester creates the tables when it starts")
 		return
 	}
 	c.armada(d)
@@ -181,11 +181,11 @@ func (c *checks) withoutTables(d *Database) {
 func (c *checks) armada(d *Database) {
 	switch {
 	case d.Armada == nil:
-		c.ok("RD051", d.Name, fmt.Sprintf("is Armada's scheduler database, too, at migration %d", pgstore.Migration))
+		c.ok("RD051", d.Name, fmt.Sprintf("is also Armada's scheduler database, at migration %d", pgstore.Migration))
 	case errors.Is(d.Armada, pgstore.ErrForeign):
-		c.ok("RD051", d.Name, "has no tables of Armada's: --mode holdback and passthrough cannot be used")
+		c.ok("RD051", d.Name, "does not have Armada's tables: --mode holdback and passthrough cannot be used")
 	default:
-		c.bad("RD051", d.Name, oneLine(d.Armada), "the ingester does not write tables that it does not know", "use the Refloat that knows this Armada")
+		c.bad("RD051", d.Name, oneLine(d.Armada), "the ingester does not write tables of a version that it does not support", "use a version of Refloat that supports this version of Armada")
 	}
 }
 
@@ -197,11 +197,11 @@ func (c *checks) databasePlaces(d *Database, ends map[int]eventlog.Position) {
 		}
 	}
 	if len(ahead) > 0 {
-		c.bad("RD052", d.Name, "is ahead of events in partitions "+some(ahead), "these are other topics than those that it was written from, or they lost messages",
-			"give the ingester the topics of before, or a new database")
+		c.bad("RD052", d.Name, "is ahead of events in partitions "+some(ahead), "the database was written from other topics, or these have lost messages",
+			"start the ingester with the previous topics, or with a new database")
 		return
 	}
-	c.ok("RD052", d.Name, "its places stand in the events log, as far as that is known")
+	c.ok("RD052", d.Name, "its positions are within events, as far as known")
 }
 
 func (c *checks) waits(d *Database) {
@@ -211,23 +211,23 @@ func (c *checks) waits(d *Database) {
 		return
 	case w.Overdue > 0:
 		c.bad("RD054", d.Name, fmt.Sprintf("%s overdue, the oldest by %v", plural(w.Overdue, "retry is", "retries are"), w.Oldest),
-			"their jobs stand in Armada's queue and fit no node", "see that an ingester runs with --mode holdback and has the partition (RD044)")
+			"their jobs are queued, but match no node", "make sure that an ingester runs with --mode holdback and owns the partition (RD044)")
 	default:
-		c.ok("RD054", d.Name, fmt.Sprintf("%d jobs wait for their retry time, %d until the scheduler has forgotten them, %d are watched for a new run", w.Waiting, w.Forgetting, w.Raised))
+		c.ok("RD054", d.Name, fmt.Sprintf("%d jobs wait for their retry time, %d for the scheduler to forget them, %d for a new run", w.Waiting, w.Forgetting, w.Raised))
 	}
 }
 
 func (c *checks) failures(d *Database) {
 	e := d.Errors
 	if e.Exists > 0 {
-		c.bad("RD055", d.Name, fmt.Sprintf("%d of %d failed runs of the last day found the pod of the run before still there", e.Exists, e.Failed),
-			"a pod has one name for all runs of its job, so each of these cost an attempt", "give what you retry an error category with action: Delete (examples/armada/executor.yaml), or a delay longer than failedPodExpiry")
+		c.bad("RD055", d.Name, fmt.Sprintf("%d of %d failed runs of the last day found the pod of their job's previous run still present", e.Exists, e.Failed),
+			"all runs of a job use one pod name, so each of these cost an attempt", "assign retried failures an error category with action: Delete (examples/armada/executor.yaml), or a delay longer than failedPodExpiry")
 	}
 	if 2*e.WithoutCategory > e.Failed {
 		c.warn("RD056", d.Name, fmt.Sprintf("%d of %d failed runs of the last day have no failure category", e.WithoutCategory, e.Failed),
-			"the executors delete no failed pods, and rules cannot go by category", "set application.errorCategories on the executors (examples/armada/executor.yaml)")
+			"executors do not delete the failed pods, and rules cannot match categories", "set application.errorCategories on the executors (examples/armada/executor.yaml)")
 	}
 	if e.Exists == 0 {
-		c.ok("RD055", d.Name, fmt.Sprintf("no failed run of the last day (%d) met the pod of the run before", e.Failed))
+		c.ok("RD055", d.Name, fmt.Sprintf("none of %d failed runs of the last day found the pod of the previous run still present", e.Failed))
 	}
 }

@@ -53,8 +53,8 @@ func TestDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Before a cut-over, nothing is wrong, and no query of ours has failed.
-	if said := look(nil); said != "warn RD050 is Armada's scheduler database and does not have our tables: Armada's own ingester still writes it\n"+
-		fmt.Sprintf("ok RD051 is Armada's scheduler database, too, at migration %d\n", pgstore.Migration) {
+	if said := look(nil); said != "warn RD050 is Armada's scheduler database without our tables: Armada's own ingester still writes it\n"+
+		fmt.Sprintf("ok RD051 is also Armada's scheduler database, at migration %d\n", pgstore.Migration) {
 		t.Errorf("before a cut-over:\n%s", said)
 	}
 	exec(`DROP SCHEMA public CASCADE`)
@@ -65,12 +65,12 @@ func TestDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	want(look(nil), "ok RD050", "ok RD051 has no tables of Armada's", "ok RD053", "ok RD055")
+	want(look(nil), "ok RD050", "ok RD051 does not have Armada's tables", "ok RD053", "ok RD055")
 
 	if err := schema.Create(ctx, conn); err != nil {
 		t.Fatal(err)
 	}
-	want(look(nil), "ok RD051 is Armada's scheduler database")
+	want(look(nil), "ok RD051 is also Armada's scheduler database")
 	exec(`SELECT setval('database_version', $1)`, pgstore.Migration+1)
 	want(look(nil), "error RD051")
 	exec(`SELECT setval('database_version', $1)`, pgstore.Migration)

@@ -12,26 +12,25 @@
 //
 // # Codes
 //
-//	RD001  the client reaches the service URL            RD020  retention of decisions and policies
+//	RD001  connection to the service URL                 RD020  retention of decisions and policies
 //	RD002  version of the broker                         RD021  retention of events
-//	RD003  the brokers' configuration can be read        RD022  message TTL
+//	RD003  configuration of the brokers                  RD022  message TTL
 //	RD010  events                                        RD023  backlog quota
 //	RD011  decisions, with as many partitions            RD024  deletion of inactive topics
 //	RD012  policies, with one partition                  RD025  compaction
-//	RD013  partitions that the decision log was made by  RD026  deduplication
+//	RD013  partition count in the decision log           RD026  deduplication
 //	RD030  delay of reads at the end of a topic          RD040  subscription of the evaluators
-//	RD031  the bookies sync their journal                RD041  subscription of the ingesters
-//	RD032  keep-alive                                    RD042  each partition of events has an evaluator
-//	RD033  delay of fail-over                            RD043  the right to publish decisions
-//	RD034  rate of storing acknowledgements              RD044  each partition of decisions has an ingester
-//	RD035  largest message
-//	RD036  the broker numbers messages
+//	RD031  bookies sync their journal                    RD041  subscription of the ingesters on decisions
+//	RD032  keep-alive                                    RD042  an active evaluator for each partition
+//	RD033  fail-over delay                               RD043  the right to publish decisions
+//	RD034  rate of storing acknowledgements              RD044  an active ingester for each partition
+//	RD035  maximum message size                          RD045  subscription of the ingesters on events
+//	RD036  message indexes                               RD046  events retained without an ingester
 //
-// For a job database in PostgreSQL, which GatherDatabase reads and CheckDatabase
-// checks:
+// GatherDatabase and CheckDatabase do the same for a job database in PostgreSQL:
 //
-//	RD050  it can be reached and is ours                 RD053  nobody holds its locks for long
-//	RD051  Armada's tables, as we know them              RD054  what waits, and that nothing is overdue
-//	RD052  its places stand in the events log            RD055  pods of failed runs are gone in time
-//	                                                     RD056  failures have categories
+//	RD050  reachable, and ours                           RD054  pending retries, none overdue
+//	RD051  Armada's tables, in a supported version       RD055  pods of failed runs are deleted in time
+//	RD052  positions exist in events                     RD056  failures have categories
+//	RD053  no lock is held for long
 package doctor

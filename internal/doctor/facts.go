@@ -7,29 +7,29 @@ import (
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
 )
 
-// Fact is something that was asked for: its value, or why it is not known.
+// Fact is the result of one query: its value, or why it is unknown.
 type Fact[T any] struct {
 	Value T
 	Err   error
 }
 
-// Known says whether there is an answer.
+// Known reports whether the value is known.
 func (f Fact[T]) Known() bool { return f.Err == nil }
 
-// Facts are what was found out about a deployment.
+// Facts are what Gather found out about a deployment.
 type Facts struct {
 	Service    Fact[string]            // the service URL, when the client reached it
-	Version    Fact[string]            // of the broker
+	Version    Fact[string]            // the broker's
 	Broker     Fact[map[string]string] // configuration of the broker that was asked
-	Standalone bool                    // it is one of `pulsar standalone`
+	Standalone bool                    // the broker is a `pulsar standalone`
 	Bookie     Fact[map[string]string] // configuration of the bookie that was asked
 
 	Events, Decisions, Policies Topic
 }
 
-// Topic is what was found out about a topic. Policies are those in force.
+// Topic is what Gather found out about a topic. Policies are the effective ones.
 type Topic struct {
-	Name       string    // in full
+	Name       string    // full name
 	Partitions Fact[int] // 0: it is not partitioned
 	Retention  Fact[Retention]
 	TTL        Fact[int] // seconds; 0: none
@@ -37,39 +37,39 @@ type Topic struct {
 	Compaction Fact[int64] // threshold in bytes; 0: never
 	Inactive   Fact[Inactive]
 	MarkDelete Fact[Persistence]
-	MaxMessage Fact[int64]     // bytes; 0: as the broker's
+	MaxMessage Fact[int64]     // bytes; 0: the broker's limit
 	Stats      Fact[[]Stats]   // by partition
-	Ledgers    Fact[[]Ledgers] // likewise
-	Claims     []Fact[*Claim]  // of decisions, by partition; nil: it has none
+	Ledgers    Fact[[]Ledgers] // by partition
+	Claims     []Fact[*Claim]  // of decisions, by partition; nil for other topics
 }
 
-// Retention is how long acknowledged messages stay; -1 is for ever.
+// Retention is how long acknowledged messages are kept; -1 is for ever.
 type Retention struct {
 	Minutes int64 `json:"retentionTimeInMinutes"`
 	MB      int64 `json:"retentionSizeInMB"`
 }
 
-// Infinite says whether nothing is ever deleted.
+// Infinite reports whether nothing is ever deleted.
 func (r Retention) Infinite() bool { return r.Minutes < 0 && r.MB < 0 }
 
-// None says whether what is acknowledged may go at once.
+// None reports whether acknowledged messages may be deleted at once.
 func (r Retention) None() bool { return r.Minutes == 0 || r.MB == 0 }
 
-// Quota is a limit on what is not acknowledged; not positive: none.
+// Quota is a limit on the backlog; not positive: none.
 type Quota struct {
 	Bytes   int64  `json:"limitSize"`
 	Seconds int64  `json:"limitTime"`
 	Policy  string `json:"policy"`
 }
 
-// The names of the policies and kinds of quotas.
+// Names of policies and kinds of quotas.
 const (
 	quotaBySize   = "destination_storage"
 	quotaByAge    = "message_age"
 	quotaEviction = "consumer_backlog_eviction"
 )
 
-// Inactive is what becomes of topics that nobody uses.
+// Inactive is the policy for topics that nobody uses.
 type Inactive struct {
 	Mode    string `json:"inactiveTopicDeleteMode"`
 	Seconds int    `json:"maxInactiveDurationSeconds"`
@@ -84,7 +84,7 @@ type Persistence struct {
 	AckQuorum      int     `json:"bookkeeperAckQuorum"`
 }
 
-// Stats are who is connected to a partition.
+// Stats are the publishers and subscriptions of a partition.
 type Stats struct {
 	Publishers    []Publisher             `json:"publishers"`
 	Subscriptions map[string]Subscription `json:"subscriptions"`
@@ -92,7 +92,7 @@ type Stats struct {
 	Missing       bool                    `json:"-"` // the broker does not have this partition
 }
 
-// Publisher is a producer that is connected.
+// Publisher is a connected producer.
 type Publisher struct {
 	Name     string            `json:"producerName"`
 	Mode     string            `json:"accessMode"`
@@ -101,7 +101,8 @@ type Publisher struct {
 	Metadata map[string]string `json:"metadata"`
 }
 
-// instance is the process that the producer says it is of; empty: it does not say.
+// instance is the process that the producer belongs to, by its own metadata; empty:
+// unknown.
 func (p Publisher) instance() string { return p.Metadata[pulsarlog.InstanceProperty] }
 
 const modeExclusive = "Exclusive"
@@ -115,14 +116,14 @@ type Subscription struct {
 	Consumers []Consumer `json:"consumers"`
 }
 
-// Consumer is a consumer that is connected.
+// Consumer is a connected consumer.
 type Consumer struct {
 	Name    string `json:"consumerName"`
 	Address string `json:"address"`
 	Since   string `json:"connectedSince"`
 }
 
-// active is the subscription's active consumer.
+// active returns the subscription's active consumer.
 func (s Subscription) active() (Consumer, bool) {
 	for _, c := range s.Consumers {
 		if c.Name == s.Active && s.Active != "" {
@@ -132,14 +133,14 @@ func (s Subscription) active() (Consumer, bool) {
 	return Consumer{}, false
 }
 
-// Ledgers is how a partition is stored.
+// Ledgers describes how a partition is stored.
 type Ledgers struct {
 	Ledgers        []Ledger `json:"ledgers"`
 	CurrentEntries int64    `json:"currentLedgerEntries"`
 	Compacted      ledgerID `json:"compactedLedger"` // -1: never
 }
 
-// Ledger is one of them. That which is open says 0 entries.
+// Ledger is one ledger. The open one reports 0 entries.
 type Ledger struct {
 	ID      int64 `json:"ledgerId"`
 	Entries int64 `json:"entries"`
@@ -149,12 +150,12 @@ type ledgerID struct {
 	ID int64 `json:"ledgerId"`
 }
 
-// Claim is the last owner's claim that stands in a partition of decisions.
+// Claim is the last owner's claim in a partition of decisions.
 type Claim struct {
 	Epoch      uint64
-	Partitions int // of events, then; 0: it does not say
+	Partitions int // of events at that time; 0: unknown
 	Time       time.Time
-	// Answered is how far the last envelope answers events.
+	// Answered is the position in events up to which the last envelope decides.
 	Answered eventlog.Position
 }
 

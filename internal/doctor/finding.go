@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Severity is how bad a finding is.
+// Severity ranks findings.
 type Severity int
 
 // The severities, best first.
@@ -20,7 +20,7 @@ const (
 
 var severities = [...]string{"ok", "warn", "error"}
 
-// String is the severity's name.
+// String returns the severity's name.
 func (s Severity) String() string {
 	if s >= 0 && int(s) < len(severities) {
 		return severities[s]
@@ -28,17 +28,17 @@ func (s Severity) String() string {
 	return fmt.Sprintf("Severity(%d)", int(s))
 }
 
-// Finding is the outcome of one check on one thing.
+// Finding is the outcome of one check of one subject.
 type Finding struct {
 	Severity Severity
 	Code     string // RD0xx, in the package comment
 	About    string // topic or setting
-	What     string // is the case
-	Why      string // it matters; empty when all is well
-	Fix      string // a command, or what to set; empty when there is nothing to do
+	What     string // what was found
+	Why      string // why it matters; empty if all is well
+	Fix      string // a command, or what to set; empty if there is nothing to do
 }
 
-// Worst is the worst severity among findings.
+// Worst returns the worst severity among findings.
 func Worst(findings []Finding) Severity {
 	worst := OK
 	for _, f := range findings {
@@ -47,7 +47,7 @@ func Worst(findings []Finding) Severity {
 	return worst
 }
 
-// Check judges the facts. Findings are sorted: the worst first, then by code.
+// Check checks the facts. Findings are sorted: the worst first, then by code.
 func Check(f *Facts) []Finding {
 	c := &checks{facts: f}
 	c.brokers()
@@ -78,28 +78,28 @@ func (c *checks) bad(code, about, what, why, fix string) {
 	c.found = append(c.found, Finding{Error, code, about, what, why, fix})
 }
 
-// unknown says that something could not be asked.
+// unknown adds a finding about a fact that could not be read.
 func (c *checks) unknown(code, about, what string, err error, why string) {
-	fix := "let someone run this who may ask the admin API for it"
+	fix := "run this as a user who may read it from the admin API"
 	switch {
 	case errors.Is(err, ErrDenied):
 	case errors.Is(err, ErrNotAsked):
 		fix = ""
 	default:
-		fix = "run this again; if it stays so, look into the broker's log"
+		fix = "run this again; if it fails again, check the broker's log"
 	}
-	c.warn(code, about, fmt.Sprintf("%s is not known: %s", what, oneLine(err)), why, fix)
+	c.warn(code, about, fmt.Sprintf("%s is unknown: %s", what, oneLine(err)), why, fix)
 }
 
-// ErrNotAsked says that there was no way or no reason to ask.
-var ErrNotAsked = errors.New("not asked")
+// ErrNotAsked reports that there was no way or no reason to query something.
+var ErrNotAsked = errors.New("not checked")
 
 func oneLine(err error) string {
 	text := strings.Join(strings.Fields(err.Error()), " ")
 	return strings.TrimPrefix(text, ErrNotAsked.Error()+": ")
 }
 
-// some names numbers of partitions, the first few of many.
+// some lists partition numbers, at most the first few.
 func some(partitions []int) string {
 	const most = 8
 	var b strings.Builder
@@ -123,7 +123,7 @@ func plural(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// partitionsOf is "partition 3" or "partitions 1, 2".
+// partitionsOf returns "partition 3" or "partitions 1, 2".
 func partitionsOf(list []int) string {
 	if len(list) == 1 {
 		return fmt.Sprintf("partition %d", list[0])

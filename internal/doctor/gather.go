@@ -10,21 +10,21 @@ import (
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
 )
 
-// Deployment says what to look at.
+// Deployment is the deployment to check.
 type Deployment struct {
 	Admin   *Admin
 	Cluster *pulsarlog.Cluster
-	Service string // its URL, to be named
+	Service string // the service URL, for messages
 	// Topics, short or full names.
 	Events, Decisions, Policies string
-	// Bookie is the web address of a bookie; empty: none is asked.
+	// Bookie is the HTTP address of a bookie; empty: no bookie is queried.
 	Bookie string
-	// Progress, if set, is told what is being looked at.
+	// Progress, if set, is called with the subject that is queried next.
 	Progress func(what string)
 }
 
-// Gather asks for all that Check wants to know. It returns ErrUnreachable when
-// the admin API gives no answer at all; else, what could not be asked says why.
+// Gather queries everything that Check needs. It returns ErrUnreachable if the admin
+// API does not respond at all; other errors are part of the facts.
 func Gather(ctx context.Context, d Deployment) (*Facts, error) {
 	if d.Progress == nil {
 		d.Progress = func(string) {}
@@ -34,8 +34,8 @@ func Gather(ctx context.Context, d Deployment) (*Facts, error) {
 	f.Version = d.Admin.text(ctx, "brokers/version")
 	if err := f.Version.Err; errors.Is(err, ErrUnreachable) {
 		return nil, err
-	} else if statusOf(err) == http.StatusUnauthorized { // everybody who is known may ask for it
-		return nil, fmt.Errorf("%w: it does not know us: %w (say who we are, by --pulsar-token-file and others)", ErrUnreachable, err)
+	} else if statusOf(err) == http.StatusUnauthorized { // every authenticated user may query it
+		return nil, fmt.Errorf("%w: authentication failed: %w (pass credentials, for example --pulsar-token-file)", ErrUnreachable, err)
 	}
 	f.Broker = answer[map[string]string](ctx, d.Admin, "brokers/configuration/runtime")
 	f.Standalone = standalone(f.Broker.Value)
@@ -57,10 +57,10 @@ func Gather(ctx context.Context, d Deployment) (*Facts, error) {
 	return f, nil
 }
 
-// topicPath is where the admin API has a topic.
+// topicPath is the path of a topic in the admin API.
 func topicPath(topic string) string { return strings.Replace(topic, "://", "/", 1) }
 
-// topic asks for everything about a topic.
+// topic queries everything about a topic.
 func (a *Admin) topic(ctx context.Context, name string) Topic {
 	t := Topic{Name: name, Partitions: a.partitions(ctx, name)}
 	if !t.Partitions.Known() {
@@ -84,7 +84,7 @@ func (a *Admin) topic(ctx context.Context, name string) Topic {
 	return t
 }
 
-// partitions is 0 for a topic without partitions.
+// partitions returns 0 for a topic without partitions.
 func (a *Admin) partitions(ctx context.Context, name string) Fact[int] {
 	meta := answer[struct{ Partitions int }](ctx, a, topicPath(name)+"/partitions?checkAllowAutoCreation=false")
 	return Fact[int]{Value: meta.Value.Partitions, Err: meta.Err}
@@ -94,8 +94,8 @@ func (a *Admin) stats(ctx context.Context, name string, n int) Fact[[]Stats] {
 	return perPartition(ctx, a, name, n, "/partitioned-stats?perPartition=true&getPreciseBacklog=true", Stats{Missing: true})
 }
 
-// perPartition asks for something of all partitions at once. One that the
-// broker does not have gets what is given for it.
+// perPartition queries something for all partitions at once. A partition that the
+// broker does not have gets the value missing.
 func perPartition[T any](ctx context.Context, a *Admin, name string, n int, what string, missing T) Fact[[]T] {
 	all := answer[struct{ Partitions map[string]T }](ctx, a, topicPath(name)+what)
 	if !all.Known() {
@@ -114,8 +114,8 @@ func perPartition[T any](ctx context.Context, a *Admin, name string, n int, what
 
 func partition(topic string, p int) string { return fmt.Sprintf("%s-partition-%d", topic, p) }
 
-// service finds out whether the client gets through, by a topic that is there:
-// for one that is not, a broker might make it.
+// service checks whether the client can connect, with a topic that exists: a broker
+// might create one that does not.
 func (d *Deployment) service(f *Facts) Fact[string] {
 	for _, t := range []*Topic{&f.Events, &f.Decisions, &f.Policies} {
 		if t.Partitions.Known() {
@@ -126,15 +126,15 @@ func (d *Deployment) service(f *Facts) Fact[string] {
 			return Fact[string]{Value: d.Service, Err: err}
 		}
 	}
-	return Fact[string]{Err: fmt.Errorf("%w: none of the topics is there to ask for", ErrNotAsked)}
+	return Fact[string]{Err: fmt.Errorf("%w: none of the topics exists", ErrNotAsked)}
 }
 
-// bookie asks a bookie, which is no broker, for its configuration.
+// bookie queries the configuration of a bookie.
 func (d *Deployment) bookie(ctx context.Context) Fact[map[string]string] {
 	if d.Bookie == "" {
-		return Fact[map[string]string]{Err: fmt.Errorf("%w: brokers do not tell how bookies are set up", ErrNotAsked)}
+		return Fact[map[string]string]{Err: fmt.Errorf("%w: brokers do not expose the configuration of bookies", ErrNotAsked)}
 	}
-	// No identity is shown: this is another server.
+	// Send no credentials: this is another server.
 	a := &Admin{base: strings.TrimRight(d.Bookie, "/") + "/", http: &http.Client{Timeout: requestTimeout}}
 	return answer[map[string]string](ctx, a, "api/v1/config/server_config")
 }
