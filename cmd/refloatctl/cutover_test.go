@@ -74,7 +74,7 @@ func TestCutover(t *testing.T) {
 	}
 	run("topics", "create", "--create-events", "--partitions", "3").exits(t, exitFine)
 	run("feed", recordingFile("plain")).exits(t, exitFine)
-	run("cutover", "plan").exits(t, exitFinding).says(t, "refuse job database: ", "not Armada's scheduler database", "refuse partition 2: has no subscription scheduler-ingester", "fix: name ")
+	run("cutover", "plan").exits(t, exitFinding).says(t, "refuse job database: ", "not Armada's scheduler database", "refuse partition 2: there is no subscription scheduler-ingester", "fix: pass ")
 	if err := schema.Create(t.Context(), conn); err != nil {
 		t.Fatal(err)
 	}
@@ -90,17 +90,17 @@ func TestCutover(t *testing.T) {
 			t.Fatalf("%v, %+v", err, resp)
 		}
 	}
-	run("cutover", "back").exits(t, exitFinding).says(t, "refuse partition 0: our ingester has no place in it")
-	r := run("cutover", "plan").exits(t, exitFine).says(t, "PARTITION  ARMADA UP TO", "beginning", "0 jobs are not over", "would  partition 0: our ingester begins at the beginning",
+	run("cutover", "back").exits(t, exitFinding).says(t, "refuse partition 0: our ingester has no position in it")
+	r := run("cutover", "plan").exits(t, exitFine).says(t, "PARTITION  ARMADA UP TO", "beginning", "0 jobs are not over", "would  partition 0: our ingester starts at the beginning",
 		"  ingester --pulsar pulsar://", " --mode holdback --job-db ", "  evaluator --pulsar")
 	if strings.ContainsAny(r.out, rewriting) {
 		t.Error("the output is no plain text")
 	}
-	run("cutover", "start", "--rehearse").exits(t, exitFine).says(t, "would  make the tables")
-	run("cutover", "start").exits(t, exitFine).says(t, "did    make the tables", "Then start")
-	run("cutover", "start").exits(t, exitFinding).says(t, "our ingester has a place already")
-	run("cutover", "back").exits(t, exitFine).says(t, "as is  partition 2: set subscription scheduler-ingester to the beginning")
-	run("cutover", "plan").exits(t, exitFine).says(t, "note   job database: was given back at ", "would  empty them")
+	run("cutover", "start", "--rehearse").exits(t, exitFine).says(t, "would  create or migrate our ingester's tables")
+	run("cutover", "start").exits(t, exitFine).says(t, "did    create or migrate our ingester's tables", "Then start")
+	run("cutover", "start").exits(t, exitFinding).says(t, "our ingester already has a position")
+	run("cutover", "back").exits(t, exitFine).says(t, "as is  partition 2: move subscription scheduler-ingester to the beginning")
+	run("cutover", "plan").exits(t, exitFine).says(t, "note   job database: was rolled back at ", "would  empty them")
 	kinds := map[string]int{}
 	for _, what := range []string{"back", "plan"} {
 		for line := range strings.Lines(run("cutover", what, "-o", "json").out) {

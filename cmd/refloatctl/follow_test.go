@@ -37,7 +37,7 @@ func TestFollowArmada(t *testing.T) {
 		return strings.Contains(at("get", "queues").out, `"retryPolicies":["web","infra"]`)
 	})
 	at("get", "queues").says(t, `"mode":"Shadow"`)
-	at("get", "policies").says(t, `Of Armada cannot be used here: RetryPolicy "app" is not there`, "Armada has no retry policy fallback, which our settings name as default")
+	at("get", "policies").says(t, `Of Armada cannot be used here: RetryPolicy "app" is ignored`, "Armada has no retry policy fallback, which our settings name as default")
 	armada.Fail(status.Error(codes.Unavailable, "out for lunch"))
 	until(t, "an outage is shown", func() bool {
 		return strings.Contains(at("get", "policies").out, "out for lunch")

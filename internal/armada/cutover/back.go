@@ -11,11 +11,11 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// Back gives the place of our ingester to Armada's: it ends the waits in Armada's
-// tables, and then sets the cursor of Armada's subscription behind the last
-// message that ours took in. A cursor that stands there, or further on, is left
-// as it is, so Back may be run again. In a rehearsal nothing is written.
-// ErrRefused: findings of the report refuse it, and nothing was written.
+// Back rolls back to Armada's ingester: it ends pending retries in Armada's tables, and
+// then moves the cursor of Armada's subscription to just after the last message that
+// our ingester applied. It leaves a cursor that is there already, or further on, so
+// Back may be repeated. A rehearsal writes nothing. ErrRefused: findings in the report
+// refuse the roll-back, and nothing was written.
 func (s *Site) Back(ctx context.Context, rehearse bool) (*Report, error) {
 	state, err := s.Look(ctx)
 	if err != nil {
@@ -23,7 +23,7 @@ func (s *Site) Back(ctx context.Context, rehearse bool) (*Report, error) {
 	}
 	r := &Report{State: state, Findings: s.checkBack(state)}
 	r.Steps = append(r.Steps, Step{
-		What: fmt.Sprintf("give %d jobs that wait for a retry back to Armada's scheduler", state.Database.Waits), Done: state.Database.Waits == 0,
+		What: fmt.Sprintf("end %d pending retries, so that Armada's scheduler leases these jobs at once", state.Database.Waits), Done: state.Database.Waits == 0,
 	})
 	for _, p := range state.All() {
 		if p.Place != nil && (p.PlaceAt.Why == nil || p.isBack()) {
@@ -31,7 +31,7 @@ func (s *Site) Back(ctx context.Context, rehearse bool) (*Report, error) {
 		}
 	}
 	r.Steps = append(r.Steps, Step{
-		What: "from now on our ingesters refuse to start on this database, until refloatctl cutover start", Done: state.Database.GivenBack != 0,
+		What: "make our ingesters refuse to start on this database until the next refloatctl cutover start", Done: state.Database.GivenBack != 0,
 	})
 	if r.Refused() {
 		return r, ErrRefused
@@ -47,19 +47,20 @@ func (s *Site) Back(ctx context.Context, rehearse bool) (*Report, error) {
 }
 
 func (p *Partition) resetStep(subscription string) Step {
-	at := "behind " + p.PlaceAt.At.String()
+	at := "just after " + p.PlaceAt.At.String()
 	if p.PlaceAt.At == eventlog.Start {
-		at = "to the beginning"
+		at = "the beginning"
 	}
-	what := fmt.Sprintf("%s: set subscription %s %s", p.name(), subscription, at)
+	what := fmt.Sprintf("%s: move subscription %s to %s", p.name(), subscription, at)
 	if p.isBack() && p.Taken.At != p.PlaceAt.At {
-		what = fmt.Sprintf("%s: subscription %s has gone on from there to %v", p.name(), subscription, p.Taken.At)
+		what = fmt.Sprintf("%s: subscription %s has already advanced from there to %v", p.name(), subscription, p.Taken.At)
 	}
 	return Step{What: what, Done: p.isBack()}
 }
 
-// give ends the waits and notes that ours is over, while nobody else can move our
-// places. It comes before the cursors: from it on, no ingester of ours writes.
+// give ends the pending retries and records the roll-back, while nobody else can change
+// our positions. It comes before the cursors are moved: from here on, none of our
+// ingesters writes.
 func (s *Site) give(ctx context.Context, state *State) (err error) {
 	if err := s.migrate(ctx); err != nil {
 		return err
@@ -72,7 +73,7 @@ func (s *Site) give(ctx context.Context, state *State) (err error) {
 	if err := d.forgotten(ctx, s.Now()); err != nil {
 		return fmt.Errorf("wait for Armada's scheduler: %w", err)
 	}
-	return d.write(ctx, "give jobs that wait back to Armada's scheduler", func(tx pgx.Tx) error {
+	return d.write(ctx, "end pending retries", func(tx pgx.Tx) error {
 		found, err := readPlaces(ctx, tx, "FOR UPDATE")
 		if err != nil {
 			return err
@@ -82,7 +83,7 @@ func (s *Site) give(ctx context.Context, state *State) (err error) {
 				return errMoved
 			}
 		}
-		// A partition of control-plane that is new has no row yet that could be locked.
+		// A new partition of control-plane has no row yet that could be locked.
 		if _, err := tx.Exec(ctx, "LOCK TABLE refloat_control IN EXCLUSIVE MODE"); err != nil {
 			return err
 		}
@@ -106,13 +107,14 @@ func (s *Site) give(ctx context.Context, state *State) (err error) {
 	})
 }
 
-// leaves says whether Armada's ingester goes on from where its subscription stands,
-// since our position is not in the topic, and an operator accepts that.
+// leaves reports whether Armada's ingester continues from its subscription's position,
+// because the topic does not hold ours and the operator accepts that.
 func (s *Site) leaves(p *Partition) bool {
 	return s.LeaveCursor && p.Place != nil && p.PlaceAt.Gone && !p.isBack() && p.Taken.Why == nil && !p.Cursor.Missing
 }
 
-// leave makes our position that of Armada's subscription, where it is left.
+// leave overwrites our position with that of Armada's subscription, in partitions whose
+// cursor stays.
 func (s *Site) leave(ctx context.Context, tx pgx.Tx, state *State) error {
 	for _, p := range state.All() {
 		if !s.leaves(p) {
@@ -129,7 +131,7 @@ func (s *Site) leave(ctx context.Context, tx pgx.Tx, state *State) error {
 	return nil
 }
 
-// left notes in the state what leave has written.
+// left updates the state with what leave has written.
 func (s *Site) left(state *State) {
 	for _, p := range state.All() {
 		if s.leaves(p) {
@@ -138,7 +140,7 @@ func (s *Site) left(state *State) {
 	}
 }
 
-// reset sets the cursors, and sees to it that they stand where they should.
+// reset moves the cursors and verifies their positions.
 func (s *Site) reset(ctx context.Context, state *State) (err error) {
 	of, err := s.lookers(state)
 	if err != nil {
@@ -150,7 +152,7 @@ func (s *Site) reset(ctx context.Context, state *State) (err error) {
 			continue
 		}
 		if err := of.topic(p).resetOne(ctx, p); err != nil {
-			return fmt.Errorf("set subscription %s of %s behind %v: %w", s.Subscription, p.name(), p.PlaceAt.At, err)
+			return fmt.Errorf("move subscription %s of %s to just after %v: %w", s.Subscription, p.name(), p.PlaceAt.At, err)
 		}
 	}
 	again, err := s.Look(ctx)
@@ -158,7 +160,7 @@ func (s *Site) reset(ctx context.Context, state *State) (err error) {
 		return err
 	}
 	if len(again.All()) != len(state.All()) {
-		return errors.New("there are more partitions now: run this again before Armada's ingester is started")
+		return errors.New("partitions were added meanwhile: run this command again before you start Armada's ingester")
 	}
 	for i, p := range again.All() {
 		was := state.All()[i]
@@ -166,16 +168,16 @@ func (s *Site) reset(ctx context.Context, state *State) (err error) {
 			continue
 		}
 		if p.Place == nil || *p.Place != *was.Place {
-			return fmt.Errorf("%s: our ingester was started meanwhile: stop it, and run this again before Armada's is started", p.name())
+			return fmt.Errorf("%s: our ingester was started meanwhile: stop it, and run this command again before you start Armada's", p.name())
 		}
 		if !p.isBack() || p.Cursor.Holes != "" || !was.isBack() && p.Taken.At != p.PlaceAt.At {
-			return fmt.Errorf("%s: subscription %s stands at %s and not behind %v: run this again before Armada's ingester is started", p.name(), s.Subscription, p.Cursor.MarkDelete, p.PlaceAt.At)
+			return fmt.Errorf("%s: subscription %s is at %s, not just after %v: run this command again before you start Armada's ingester", p.name(), s.Subscription, p.Cursor.MarkDelete, p.PlaceAt.At)
 		}
 	}
 	return nil
 }
 
-// resetOne makes the entry behind our place the next one. It need not be there
+// resetOne makes the entry after our position the next one. That entry need not exist
 // yet.
 func (l *looker) resetOne(ctx context.Context, p *Partition) error {
 	name, err := utils.GetTopicName(l.topic.PartitionName(p.Number))

@@ -10,9 +10,9 @@ func TestNotThere(t *testing.T) {
 	t.Parallel()
 	l := &looker{}
 	for markDelete, says := range map[string]string{
-		"10:0": "10:0 is in no ledger of the topic",
-		"5:2":  "5:2 is behind the end of its ledger, which has 2 entries",
-		"9:0":  "9:0 is behind the end of its ledger, which has 0 entries",
+		"10:0": "no ledger of the topic holds position 10:0",
+		"5:2":  "5:2 is past the end of its ledger, which has 2 entries",
+		"9:0":  "9:0 is past the end of its ledger, which has 0 entries",
 	} {
 		at, err := l.canonical(t.Context(), []ledger{{5, 2}, {9, 0}}, 0, markDelete)
 		if err != nil || at.Why == nil || !strings.Contains(at.Why.Error(), says) {

@@ -32,7 +32,7 @@ func (p *Partition) name() string {
 
 const jobDatabase = "job database"
 
-// checkStart says what is in the way of our ingester.
+// checkStart finds what prevents a cut-over.
 func checkStart(s *State) []Finding {
 	c := &checks{State: s}
 	c.tables()
@@ -41,26 +41,26 @@ func checkStart(s *State) []Finding {
 	}
 	var older int64
 	for _, p := range s.toTake() {
-		c.stopped(p, "stop all of Armada's scheduler ingesters (scale them to 0), and run this again")
+		c.stopped(p, "stop all of Armada's scheduler ingesters (scale them to 0), and run this command again")
 		c.exact(p)
 		c.decided(p)
 		older += p.Older
 	}
 	if s.Decisions != nil {
-		c.note("decisions", "our ingester cannot start: "+s.Decisions.Error(), "refloatctl topics create, with the same --pulsar flags, before the evaluators are started")
+		c.note("decisions", "our ingester cannot start yet: "+s.Decisions.Error(), "run refloatctl topics create with the same --pulsar flags before you start the evaluators")
 	}
 	if older > 0 {
-		c.note("jobs", fmt.Sprintf("%d of %d jobs that are not over were submitted before the first message that events holds, or about then: evaluators are told of them from Armada's tables", older, s.Database.Live), "")
+		c.note("jobs", fmt.Sprintf("%d of %d unfinished jobs were submitted before, or at about the time of, the first message that events holds: they are republished from Armada's tables", older, s.Database.Live), "")
 	}
 	return c.found
 }
 
 func (c *checks) tables() {
 	if err := c.Database.Problem; err != nil {
-		fix := "use the version of Refloat that is made for this version of Armada"
+		fix := "use a version of Refloat that supports this version of Armada"
 		switch {
 		case errors.Is(err, pgstore.ErrForeign):
-			fix = "name Armada's scheduler database by --job-db"
+			fix = "pass Armada's scheduler database as --job-db"
 		case errors.Is(err, pgstore.ErrOlder):
 			fix = "let Armada's scheduler migrate its database (scheduler migrateDatabase) first"
 		}
@@ -68,13 +68,13 @@ func (c *checks) tables() {
 	}
 }
 
-// controlAlone: events are ours, and control-plane is not yet.
+// controlAlone reports whether we have taken over events but not control-plane.
 func (s *State) controlAlone() bool {
 	return placed(s.Partitions) && s.Database.GivenBack == 0 && len(s.Control) > 0 && !placed(s.Control)
 }
 
-// toTake are the partitions that are to be taken over, if nothing refuses it: all,
-// or those of control-plane alone.
+// toTake returns the partitions to take over if nothing refuses it: all, or only those
+// of control-plane.
 func (s *State) toTake() (take []*Partition) {
 	switch {
 	case !placed(s.Partitions) || s.givenBack():
@@ -87,7 +87,7 @@ func (s *State) toTake() (take []*Partition) {
 	return take
 }
 
-// All are the partitions of both topics.
+// All returns the partitions of both topics.
 func (s *State) All() (all []*Partition) {
 	for _, topic := range [][]Partition{s.Partitions, s.Control} {
 		for i := range topic {
@@ -101,7 +101,7 @@ func placed(topic []Partition) bool {
 	return slices.ContainsFunc(topic, func(p Partition) bool { return p.Place != nil })
 }
 
-// begun: our ingester has a place already, wherever it needs one.
+// begun reports whether our ingester already has every position that it needs.
 func (c *checks) begun() bool {
 	var places []string
 	for _, p := range c.Partitions {
@@ -113,14 +113,14 @@ func (c *checks) begun() bool {
 	case len(places) == 0 || c.controlAlone():
 		return false
 	case c.Database.GivenBack == 0:
-		c.refuse(jobDatabase, "our ingester has a place already (partition "+strings.Join(places, ", ")+")",
-			"if this was started before, start our ingester; to start anew, give it back first: refloatctl cutover back")
+		c.refuse(jobDatabase, "our ingester already has a position (partition "+strings.Join(places, ", ")+")",
+			"after an earlier cutover start, start our ingester; to start over, first run refloatctl cutover back")
 		return true
 	case !c.givenBack():
-		c.refuse(jobDatabase, "giving back began at "+when(c.Database.GivenBack)+" and was not done", "finish it: refloatctl cutover back")
+		c.refuse(jobDatabase, "a roll-back began at "+when(c.Database.GivenBack)+" and did not finish", "run refloatctl cutover back to finish it")
 		return true
 	}
-	c.note(jobDatabase, "was given back at "+when(c.Database.GivenBack)+": our tables are emptied, and begin anew", "")
+	c.note(jobDatabase, "was rolled back at "+when(c.Database.GivenBack)+": start empties our tables", "")
 	return false
 }
 
@@ -133,21 +133,21 @@ func (c *checks) stopped(p *Partition, fix string) {
 }
 
 func (c *checks) exact(p *Partition) {
-	const again = "start Armada's ingester again, let it go on for a moment, stop it, and run this again"
+	const again = "start Armada's ingester, let it run for a moment, stop it, and run this command again"
 	switch {
 	case p.Cursor.Missing:
-		c.refuse(p.name(), "has no subscription "+c.Subscription, "name that of Armada's scheduler ingester by --subscription; if Armada never ran on this topic, let it run once")
+		c.refuse(p.name(), "there is no subscription "+c.Subscription, "pass the subscription of Armada's scheduler ingester as --subscription; if Armada never ran on this topic, let it run once")
 	case p.Taken.Why != nil:
-		c.refuse(p.name(), "where Armada's ingester stands cannot be told: "+p.Taken.Why.Error(), again)
+		c.refuse(p.name(), "the position of Armada's ingester is unknown: "+p.Taken.Why.Error(), again)
 	case p.Cursor.Holes != "":
-		c.refuse(p.name(), fmt.Sprintf("subscription %s has acknowledged messages beyond its position %s: %s", c.Subscription, p.Cursor.MarkDelete, p.Cursor.Holes), again)
+		c.refuse(p.name(), fmt.Sprintf("subscription %s has acknowledged messages ahead of its position %s: %s", c.Subscription, p.Cursor.MarkDelete, p.Cursor.Holes), again)
 	case p.Taken.Deleted:
-		c.note(p.name(), fmt.Sprintf("events does not hold position %s any more; since brokers delete only what is acknowledged, Armada's ingester had all up to the first message that is held", p.Cursor.MarkDelete), "")
+		c.note(p.name(), fmt.Sprintf("the topic no longer holds position %s; brokers delete only acknowledged messages, so Armada's ingester has applied everything before the first message that is left", p.Cursor.MarkDelete), "")
 	}
 }
 
-// givenBack says whether there is nothing left to do: it is noted, no job waits,
-// and Armada's ingester stands where ours does, or has gone on.
+// givenBack reports whether a roll-back is complete: it is recorded, no retry is
+// pending, and Armada's ingester is at our position or past it.
 func (s *State) givenBack() bool {
 	for _, p := range s.All() {
 		if p.Place == nil && !p.Control || p.Place != nil && !p.isBack() {
@@ -161,13 +161,13 @@ func (p *Partition) isBack() bool {
 	switch {
 	case p.Taken.Why != nil || p.Cursor.Missing:
 		return false
-	case p.PlaceAt.Deleted: // behind a cursor that has gone on, brokers do that
+	case p.PlaceAt.Deleted: // brokers delete ledgers that a cursor has passed
 		return p.Taken.At.Compare(p.Place.Events) >= 0
 	}
 	return p.PlaceAt.Why == nil && p.Taken.At.Compare(p.PlaceAt.At) >= 0
 }
 
-// checkBack says what is in the way of Armada's ingester.
+// checkBack finds what prevents a roll-back.
 func (s *Site) checkBack(state *State) []Finding {
 	c := &checks{State: state}
 	c.tables()
@@ -176,28 +176,28 @@ func (s *Site) checkBack(state *State) []Finding {
 	}
 	for _, p := range state.All() {
 		if p.Place == nil && p.Control {
-			continue // ours did nothing in it
+			continue // our ingester applied nothing of it
 		}
 		if p.Place == nil {
-			c.refuse(p.name(), "our ingester has no place in it", "nothing was taken over here; see refloatctl cutover plan")
+			c.refuse(p.name(), "our ingester has no position in it", "there is nothing to roll back; see refloatctl cutover plan")
 			continue
 		}
 		if n := len(p.Ingesters); n > 0 {
-			c.refuse(p.name(), fmt.Sprintf("our ingester runs: %s", strings.Join(p.Ingesters, ", ")), "stop all ingesters of ours, and run this again")
+			c.refuse(p.name(), fmt.Sprintf("our ingester is connected: %s", strings.Join(p.Ingesters, ", ")), "stop all of our ingesters, and run this command again")
 		}
-		c.stopped(p, "stop all of Armada's scheduler ingesters until this is done")
+		c.stopped(p, "stop all of Armada's scheduler ingesters until the roll-back is done")
 		switch {
-		case p.isBack(): // also where our position was deleted: Armada's is not before it
+		case p.isBack(): // also if our position was deleted: Armada's is not before it
 		case s.leaves(p):
-			c.note(p.name(), fmt.Sprintf("position %v of our ingester is not in the topic: Armada's goes on from where its subscription stands, as --leave-cursor says", p.Place.Events), "")
+			c.note(p.name(), fmt.Sprintf("the topic does not hold position %v of our ingester: Armada's continues from its subscription's position, as --leave-cursor says", p.Place.Events), "")
 		case p.PlaceAt.Why != nil && p.PlaceAt.Gone:
-			c.refuse(p.name(), "Armada's ingester cannot go on from where ours stands: "+p.PlaceAt.Why.Error(),
-				"if the topic was made again, or emptied by force, let Armada's ingester go on from where its subscription stands: refloatctl cutover back --leave-cursor")
+			c.refuse(p.name(), "Armada's ingester cannot continue from our ingester's position: "+p.PlaceAt.Why.Error(),
+				"if the topic was created again or emptied by force, run refloatctl cutover back --leave-cursor: Armada's ingester then continues from its subscription's position")
 		case p.PlaceAt.Why != nil:
-			c.refuse(p.name(), "Armada's ingester cannot go on from where ours stands: "+p.PlaceAt.Why.Error(),
-				"start our ingester and the evaluators again, let them go on for a moment, stop our ingester, and run this again: a job that is submitted a second time would be queued a second time")
+			c.refuse(p.name(), "Armada's ingester cannot continue from our ingester's position: "+p.PlaceAt.Why.Error(),
+				"start our ingester and the evaluators again, let them run for a moment, stop our ingester, and run this command again: applying messages twice would queue a submitted job twice")
 		case p.Cursor.Missing:
-			c.refuse(p.name(), "has no subscription "+s.Subscription, "create it (pulsar-admin topics create-subscription), or name the right one by --subscription")
+			c.refuse(p.name(), "there is no subscription "+s.Subscription, "create it (pulsar-admin topics create-subscription), or pass another name as --subscription")
 		}
 	}
 	return c.found

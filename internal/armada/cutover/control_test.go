@@ -81,7 +81,7 @@ func TestControlPlane(t *testing.T) {
 	topic := w.withControl()
 	w.cordon(topic, 0, 12, 4)
 	report, err := w.Start(t.Context(), false)
-	refused(t, report, err, "control-plane, partition 0: has no subscription scheduler-ingester")
+	refused(t, report, err, "control-plane, partition 0: there is no subscription scheduler-ingester")
 	if got := w.armadaCordons(topic, 4); got[0] != "e00" || got[3] != "e03" {
 		t.Fatalf("Armada has taken in %q", got)
 	}
@@ -92,13 +92,13 @@ func TestControlPlane(t *testing.T) {
 
 	report, err = w.Start(t.Context(), true)
 	w.must(err)
-	if len(report.Steps) != 3 || !strings.Contains(report.Steps[2].What, "control-plane, partition 0: our ingester goes on behind") {
+	if len(report.Steps) != 3 || !strings.Contains(report.Steps[2].What, "control-plane, partition 0: our ingester continues after") {
 		t.Errorf("rehearsed: %+v", report.Steps)
 	}
 	_, err = w.Start(t.Context(), false)
 	w.must(err)
 	report, err = w.Start(t.Context(), false)
-	refused(t, report, err, "has a place already")
+	refused(t, report, err, "already has a position")
 
 	// Ours goes on where Armada's stopped.
 	r := w.control(topic)
@@ -111,11 +111,11 @@ func TestControlPlane(t *testing.T) {
 	r.advance(2)
 	ours := w.subscribe(topic.Name(), doctor.IngesterSubscription)
 	report, err = w.Back(t.Context(), false)
-	refused(t, report, err, "control-plane, partition 0: our ingester runs")
+	refused(t, report, err, "control-plane, partition 0: our ingester is connected")
 	ours.Close()
 	report, err = w.Back(t.Context(), false)
 	w.must(err)
-	if s := report.Steps[len(report.Steps)-2]; s.Done || !strings.Contains(s.What, "control-plane, partition 0: set subscription") {
+	if s := report.Steps[len(report.Steps)-2]; s.Done || !strings.Contains(s.What, "control-plane, partition 0: move subscription") {
 		t.Errorf("step %+v", s)
 	}
 	report, err = w.Back(t.Context(), false)
@@ -148,7 +148,7 @@ func TestControlPlaneAlone(t *testing.T) {
 		t.Errorf("ours applied %q", got)
 	}
 	report, err := w.Back(t.Context(), false)
-	refused(t, report, err, "control-plane, partition 0: has no subscription scheduler-ingester")
+	refused(t, report, err, "control-plane, partition 0: there is no subscription scheduler-ingester")
 
 	// As after an upgrade: Armada's ingester was kept for the topic.
 	_, err = connect(t, w.JobDB).Exec(t.Context(), "DELETE FROM refloat_control")
@@ -158,7 +158,7 @@ func TestControlPlaneAlone(t *testing.T) {
 	}
 	report, err = w.Start(t.Context(), false)
 	w.must(err)
-	if s := report.Steps[len(report.Steps)-1].What; !strings.Contains(s, "control-plane, partition 0: our ingester goes on") || strings.Contains(fmt.Sprint(report.Steps), "partition 0: our ingester begins") {
+	if s := report.Steps[len(report.Steps)-1].What; !strings.Contains(s, "control-plane, partition 0: our ingester continues") || strings.Contains(fmt.Sprint(report.Steps), "partition 0: our ingester starts") {
 		t.Errorf("steps %+v", report.Steps)
 	}
 	_, err = connect(t, w.JobDB).Exec(t.Context(), "DELETE FROM executor_settings")

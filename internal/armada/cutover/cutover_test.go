@@ -70,7 +70,7 @@ func thereAndBack(t *testing.T, name string, batch uint) {
 	_, err = w.Start(t.Context(), false)
 	w.must(err)
 	again, err := w.Start(t.Context(), false)
-	refused(t, again, err, "has a place already")
+	refused(t, again, err, "already has a position")
 
 	if n := w.count("SELECT count(*) FROM refloat_mirror WHERE since = '" + half[1].String() + "' AND partition = 1"); n != 1 {
 		t.Error("the mirror does not begin where ours does")
@@ -99,7 +99,7 @@ func thereAndBack(t *testing.T, name string, batch uint) {
 	}
 	_, err = w.Back(t.Context(), false)
 	w.must(err)
-	w.allDone("run again", "set subscription")
+	w.allDone("run again", "move subscription")
 	for p := range 3 {
 		if end[p] == eventlog.Start {
 			continue
@@ -127,7 +127,7 @@ func thereAndBack(t *testing.T, name string, batch uint) {
 		t.Errorf("%d decisions are left of %d", n, decisions)
 	}
 	again, err = w.Start(t.Context(), false)
-	refused(t, again, err, "has a place already")
+	refused(t, again, err, "already has a position")
 	anew := w.refloat(writer.Passthrough)
 	anew.ingestTo(end)
 	equalRows(t, rows(t, undisturbed), rows(t, w.JobDB))
@@ -149,10 +149,10 @@ func TestGivenBackHalfway(t *testing.T) {
 	_, err = connect(t, w.JobDB).Exec(t.Context(), "UPDATE refloat_positions SET given_back = 1")
 	w.must(err)
 	r, err := w.Start(t.Context(), false)
-	refused(t, r, err, "giving back began at 1970-01-01T00:00:00Z and was not done")
+	refused(t, r, err, "a roll-back began at 1970-01-01T00:00:00Z and did not finish")
 	_, err = w.Back(t.Context(), false)
 	w.must(err)
-	w.allDone("again", "set subscription")
+	w.allDone("again", "move subscription")
 	r, err = w.Start(t.Context(), false)
 	w.must(err)
 	if got := r.Partitions[0].Taken.At; got != all[20] {
@@ -220,7 +220,7 @@ func TestEdges(t *testing.T) {
 	report, err = w.Back(t.Context(), true)
 	w.must(err)
 	for i, s := range report.Steps[:4] {
-		if !s.Done || i > 0 && !strings.Contains(s.What, "set subscription") {
+		if !s.Done || i > 0 && !strings.Contains(s.What, "move subscription") {
 			t.Errorf("at once: %+v", s)
 		}
 	}
@@ -283,10 +283,10 @@ func TestRefused(t *testing.T) {
 		refused(t, r, err, says...)
 	}
 	w.publish(entries[:40], 4)
-	start("has no subscription scheduler-ingester")
+	start("there is no subscription scheduler-ingester")
 	all := w.positions(0)
 	w.armadaIngests(subscription, w.JobDB, 0, all[entryEnd(all, 19)])
-	back("our ingester has no place in it")
+	back("our ingester has no position in it")
 
 	// Armada's ingester runs.
 	consumer := w.subscribe(w.events.PartitionName(0), subscription)
@@ -301,7 +301,7 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	consumer.Close()
-	start("has acknowledged messages beyond its position")
+	start("has acknowledged messages ahead of its position")
 	consumer = w.subscribe(w.events.PartitionName(0), subscription)
 	for range 4 {
 		m, err := consumer.Receive(t.Context())
@@ -328,7 +328,7 @@ func TestRefused(t *testing.T) {
 	decisions, err := w.cluster.Open("decisions")
 	w.must(err)
 	ours := w.subscribe(decisions.PartitionName(0), doctor.IngesterSubscription)
-	back("our ingester runs")
+	back("our ingester is connected")
 	ours.Close()
 	consumer = w.subscribe(w.events.PartitionName(0), subscription)
 	back("subscription scheduler-ingester has 1 consumers")
@@ -347,7 +347,7 @@ func TestRefused(t *testing.T) {
 	if n := w.count(fmt.Sprintf("SELECT scheduling_info_version FROM jobs WHERE job_id = '%s'", late)); n != 10 {
 		t.Errorf("version %d of the requirements of a job with a late copy, want 10", n)
 	}
-	if s := report.Steps[0]; s.Done || !strings.Contains(s.What, "give 1 jobs that wait") {
+	if s := report.Steps[0]; s.Done || !strings.Contains(s.What, "end 1 pending retries") {
 		t.Errorf("step %+v", s)
 	}
 	if n := w.count("SELECT count(*) FROM refloat_waits"); n != 0 {
@@ -356,7 +356,7 @@ func TestRefused(t *testing.T) {
 	if n := w.count(fmt.Sprintf("SELECT scheduling_info_version FROM jobs WHERE job_id = '%s'", job)); n != version+2 { // above a copy that was not committed
 		t.Errorf("version %d of the requirements, want %d", n, version+2)
 	}
-	w.allDone("again", "set subscription")
+	w.allDone("again", "move subscription")
 
 	other := w.Site
 	other.JobDB = "sqlite:///x"
@@ -418,11 +418,11 @@ func TestTrimmed(t *testing.T) {
 	end := ingest("undisturbed", undisturbed)
 	report, err = w.Start(t.Context(), false)
 	w.must(err)
-	if n := older(report); n != int64(live) || !strings.Contains(fmt.Sprint(report.Findings), fmt.Sprintf("%d of %d jobs", live, live)) {
+	if n := older(report); n != int64(live) || !strings.Contains(fmt.Sprint(report.Findings), fmt.Sprintf("%d of %d unfinished jobs", live, live)) {
 		t.Errorf("%d older jobs, want %d; findings %+v", n, live, report.Findings)
 	}
 	for _, p := range report.Partitions {
-		if !strings.Contains(fmt.Sprint(report.Findings), "position "+p.Cursor.MarkDelete+" any more") != !p.Taken.Deleted {
+		if !strings.Contains(fmt.Sprint(report.Findings), "no longer holds position "+p.Cursor.MarkDelete) != !p.Taken.Deleted {
 			t.Errorf("partition %d: findings %+v", p.Number, report.Findings)
 		}
 		if p.Whole || p.First == 0 || p.Taken.At == eventlog.Start || p.Taken.At.Batch != -1 {

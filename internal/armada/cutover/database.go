@@ -21,8 +21,8 @@ type database struct{ conn *pgx.Conn }
 
 func (s *Site) connect(ctx context.Context) (*database, error) {
 	cfg, err := pgx.ParseConfig(s.JobDB)
-	if err != nil || !strings.HasPrefix(s.JobDB, "postgres") { // it may hold a password
-		return nil, errors.New("job database: give the URL of Armada's scheduler database, postgres://user@host:5432/database")
+	if err != nil || !strings.HasPrefix(s.JobDB, "postgres") { // err may contain the password
+		return nil, errors.New("job database: the URL must name Armada's scheduler database: postgres://user@host:5432/database")
 	}
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
@@ -31,7 +31,7 @@ func (s *Site) connect(ctx context.Context) (*database, error) {
 	return &database{conn}, nil
 }
 
-// closeWait bounds saying goodbye.
+// closeWait is the timeout of closing the connection.
 const closeWait = 5 * time.Second
 
 func (d *database) close() error {
@@ -40,7 +40,7 @@ func (d *database) close() error {
 	return d.conn.Close(ctx)
 }
 
-// look looks at the tables, Armada's and ours, as they stand together.
+// look reads Armada's tables and ours in one snapshot.
 func (d *database) look(ctx context.Context, state *State) error {
 	err := pgx.BeginTxFunc(ctx, d.conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		state.Database = Database{Problem: pgstore.Check(ctx, tx)}
@@ -55,13 +55,13 @@ func (d *database) look(ctx context.Context, state *State) error {
 		return ours(ctx, tx, state)
 	})
 	if err != nil {
-		return fmt.Errorf("look at the job database: %w", err)
+		return fmt.Errorf("read the job database: %w", err)
 	}
 	return nil
 }
 
-// live counts the jobs that are not over, and of each partition those that were
-// submitted before the first message that it holds.
+// live counts the unfinished jobs, and for each partition those that were submitted
+// before the first message that it holds.
 func live(ctx context.Context, tx pgx.Tx, state *State) error {
 	rows, err := tx.Query(ctx, "SELECT job_set, submitted FROM jobs WHERE NOT terminated")
 	if err != nil {
@@ -80,7 +80,7 @@ func live(ctx context.Context, tx pgx.Tx, state *State) error {
 	return err
 }
 
-// ours reads our places and counts what waits, where there are such tables.
+// ours reads our positions and counts pending retries, if the tables exist.
 func ours(ctx context.Context, tx pgx.Tx, state *State) error {
 	var places, waits, control bool
 	const query = "SELECT to_regclass('refloat_positions') IS NOT NULL, to_regclass('refloat_waits') IS NOT NULL, to_regclass('refloat_control') IS NOT NULL"
@@ -110,14 +110,14 @@ func ours(ctx context.Context, tx pgx.Tx, state *State) error {
 	}
 	for number, place := range found {
 		if number >= len(state.Partitions) {
-			return fmt.Errorf("refloat_positions has a place in partition %d, and events has %d partitions", number, len(state.Partitions))
+			return fmt.Errorf("refloat_positions has a position in partition %d, but events has only %d partitions", number, len(state.Partitions))
 		}
 		state.Partitions[number].Place = &place
 	}
 	return nil
 }
 
-// readPlaces reads where our rows stand, by partition.
+// readPlaces reads the positions of our rows, by partition.
 func readPlaces(ctx context.Context, tx pgx.Tx, lock string) (map[int]jobdb.Place, error) {
 	rows, err := tx.Query(ctx, "SELECT "+strings.Join(table.Places.Columns, ", ")+" FROM refloat_positions ORDER BY partition "+lock)
 	if err != nil {
@@ -141,14 +141,14 @@ func readPlaces(ctx context.Context, tx pgx.Tx, lock string) (map[int]jobdb.Plac
 	return found, err
 }
 
-// givenBack is when our places were given back, or 0. Tables of before this was
-// noted do not have the column.
+// givenBack returns when our positions were rolled back, or 0. Older tables do not have
+// the column.
 func givenBack(ctx context.Context, tx pgx.Tx) (at int64, err error) {
 	err = tx.QueryRow(ctx, "SELECT COALESCE(min((to_jsonb(p)->>'given_back')::bigint), 0) FROM refloat_positions AS p").Scan(&at)
 	return at, err
 }
 
-// empty empties our tables, for a beginning anew.
+// empty empties our tables before a new cut-over.
 func empty(ctx context.Context, tx pgx.Tx) error {
 	const query = `SELECT string_agg(quote_ident(relname), ', ') FROM pg_class
 		WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r' AND relname LIKE 'refloat\_%' AND relname <> 'refloat_schema'`
@@ -160,8 +160,8 @@ func empty(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// ourControl reads our places in the control-plane topic. Where there is one, a
-// partition without is new, and ours from its beginning.
+// ourControl reads our positions in the control-plane topic. If there are any, a
+// partition without one is new and ours from its beginning.
 func ourControl(ctx context.Context, tx pgx.Tx, state *State) error {
 	found, err := readControl(ctx, tx, "")
 	if err != nil || len(found) == 0 {
@@ -178,7 +178,7 @@ func ourControl(ctx context.Context, tx pgx.Tx, state *State) error {
 	return nil
 }
 
-// readControl reads how far we are in the control-plane topic, by partition.
+// readControl reads our positions in the control-plane topic, by partition.
 func readControl(ctx context.Context, tx pgx.Tx, lock string) (map[int]eventlog.Position, error) {
 	rows, err := tx.Query(ctx, "SELECT partition, ledger, entry, batch FROM refloat_control"+lock)
 	if err != nil {
@@ -201,10 +201,10 @@ func putControl(ctx context.Context, tx pgx.Tx, p *Partition) error {
 	return err
 }
 
-// lockWait is how long to wait for who else writes.
+// lockWait is how long to wait for the locks of other writers.
 const lockWait = 30 * time.Second
 
-// write does something in one transaction.
+// write runs do in one transaction.
 func (d *database) write(ctx context.Context, what string, do func(tx pgx.Tx) error) error {
 	err := pgx.BeginFunc(ctx, d.conn, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT set_config('lock_timeout', $1, true)", fmt.Sprintf("%dms", lockWait.Milliseconds())); err != nil {
@@ -218,7 +218,7 @@ func (d *database) write(ctx context.Context, what string, do func(tx pgx.Tx) er
 	return nil
 }
 
-// put writes rows of ours.
+// put inserts a row into one of our tables.
 func put[T any](ctx context.Context, tx pgx.Tx, to *table.Of[T], row *T) error {
 	numbers, args := make([]string, len(to.Columns)), make([]any, len(to.Columns))
 	for i, field := range to.Fields(row, nil) {
@@ -228,14 +228,14 @@ func put[T any](ctx context.Context, tx pgx.Tx, to *table.Of[T], row *T) error {
 	return err
 }
 
-// forgotten waits until Armada's scheduler had the time to forget the jobs that
-// are to be put into the queue again: before that it would not look at them.
+// forgotten waits until Armada's scheduler has had time to forget the jobs that are to
+// be requeued: before that it would ignore them.
 func (d *database) forgotten(ctx context.Context, now time.Time) error {
 	var last *int64
 	if err := d.conn.QueryRow(ctx, "SELECT max(raise_at) FROM refloat_waits WHERE forgetting").Scan(&last); err != nil || last == nil {
 		return err
 	}
-	const most = 10 * time.Second // it is seconds: another clock made it later
+	const most = 10 * time.Second // it should be seconds; more is a difference between clocks
 	again := time.NewTimer(min(time.Unix(0, *last).Sub(now), most))
 	defer again.Stop()
 	select {
@@ -246,8 +246,8 @@ func (d *database) forgotten(ctx context.Context, now time.Time) error {
 	}
 }
 
-// endWaits ends pending retries, each partition's with the events that Armada's
-// ingester goes on with.
+// endWaits ends pending retries, taking into account the events of each partition that
+// Armada's ingester will apply.
 func (s *Site) endWaits(ctx context.Context, tx pgx.Tx, state *State) (err error) {
 	topic, err := s.Cluster.Open(s.Events)
 	if err != nil {
@@ -265,7 +265,7 @@ func (s *Site) endWaits(ctx context.Context, tx pgx.Tx, state *State) (err error
 func (s *Site) endWaitsIn(ctx context.Context, tx pgx.Tx, topic eventlog.Topic, p *Partition) (err error) {
 	after := p.PlaceAt
 	if after.Why != nil {
-		after = p.Taken // Armada's subscription is left where it stands
+		after = p.Taken // Armada's subscription stays where it is
 	}
 	var events eventlog.Reader
 	if after.Why == nil {

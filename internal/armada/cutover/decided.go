@@ -11,18 +11,18 @@ import (
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
 )
 
-// errAccepted: evaluators passed over events that Armada's ingester did not take in,
-// so our ingester would pass over them too.
-var errAccepted = errors.New("evaluators accepted as lost what Armada's ingester has not taken in yet")
+// errAccepted reports that evaluators accepted messages as lost that Armada's ingester
+// has not applied yet. Our ingester would skip them too.
+var errAccepted = errors.New("evaluators accepted messages as lost that Armada's ingester has not applied yet")
 
-// decided finds where our ingester would begin in decisions, in each partition of
-// events that is to be taken over.
+// decided finds, for each partition of events to be taken over, the position in
+// decisions from which our ingester would start.
 func (s *Site) decided(ctx context.Context, state *State) (err error) {
 	for _, p := range state.toTake() {
 		p.Decided = follow.Beginning
 	}
 	if state.Decisions != nil {
-		return nil // checkStart says so: there is no envelope yet
+		return nil // there is no envelope yet; checkStart reports it
 	}
 	topic, err := s.Cluster.Open(s.Decisions)
 	if err != nil {
@@ -41,8 +41,8 @@ func (s *Site) decided(ctx context.Context, state *State) (err error) {
 	return ctx.Err()
 }
 
-// decidedIn looks first from where our ingester stood before, if it was here: the
-// decisions before that need not be there any more.
+// decidedIn searches first from the position of an earlier cut-over, if there is one:
+// the decisions before it may have expired.
 func decidedIn(ctx context.Context, topic *pulsarlog.Topic, p *Partition) (follow.Place, error) {
 	past := func(a *chain.Accepted) bool { return a.End.InTo.Compare(p.Taken.At) > 0 }
 	begin := follow.Beginning
@@ -56,7 +56,7 @@ func decidedIn(ctx context.Context, topic *pulsarlog.Topic, p *Partition) (follo
 		if err == nil {
 			return at, mayFollow(next)
 		}
-		before = fmt.Errorf("from envelope %d, where our ingester stood: %w", from.Chain.Seq, err)
+		before = fmt.Errorf("from envelope %d, the last position of our ingester: %w", from.Chain.Seq, err)
 	}
 	if err := wholeOrNew(topic, p.Number); err != nil {
 		return begin, errors.Join(err, before)
@@ -68,8 +68,8 @@ func decidedIn(ctx context.Context, topic *pulsarlog.Topic, p *Partition) (follo
 	return at, mayFollow(next)
 }
 
-// wholeOrNew refuses a log that has lost its beginning. (An empty one may be new; the
-// evaluators find out.)
+// wholeOrNew returns an error if the log has lost its beginning. (An empty log may be
+// new; the evaluators check that.)
 func wholeOrNew(topic *pulsarlog.Topic, p int) error {
 	held, err := topic.Beginning(p)
 	if err != nil || held == eventlog.Start {
@@ -79,7 +79,7 @@ func wholeOrNew(topic *pulsarlog.Topic, p int) error {
 	if err != nil || end == eventlog.Start {
 		return err
 	}
-	return fmt.Errorf("the log begins after %v: %w", held, eventlog.ErrTrimmed)
+	return fmt.Errorf("the log holds nothing before %v: %w", held, eventlog.ErrTrimmed)
 }
 
 func mayFollow(next *chain.Accepted) error {
@@ -89,14 +89,14 @@ func mayFollow(next *chain.Accepted) error {
 	return nil
 }
 
-// decided refuses what our ingester could not follow.
+// decided refuses a partition whose decisions our ingester could not follow.
 func (c *checks) decided(p *Partition) {
 	switch {
 	case p.Undecided == nil:
 	case errors.Is(p.Undecided, errAccepted):
-		c.refuse(p.name(), p.Undecided.Error(), "start Armada's ingester, let it go on to the end of that, stop it, and run this again")
+		c.refuse(p.name(), p.Undecided.Error(), "start Armada's ingester, let it apply them, stop it, and run this command again")
 	default:
-		c.refuse(p.name(), "our ingester could not follow the decisions: "+p.Undecided.Error(),
-			"begin a new decision log: create topics of other names for decisions (refloatctl topics create --pulsar-decisions), start evaluators without state on them, and name them here")
+		c.refuse(p.name(), "our ingester cannot follow the decisions: "+p.Undecided.Error(),
+			"begin a new decision log: create a decisions topic with another name (refloatctl topics create --pulsar-decisions), start evaluators without state on it, and pass its name to this command")
 	}
 }

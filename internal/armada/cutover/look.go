@@ -15,7 +15,7 @@ import (
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
 )
 
-// Look asks the broker and the database. It changes nothing.
+// Look queries the broker and the database. It changes nothing.
 func (s *Site) Look(ctx context.Context) (_ *State, err error) {
 	l, err := s.open(s.Events)
 	if err != nil {
@@ -53,7 +53,7 @@ func (s *Site) Look(ctx context.Context) (_ *State, err error) {
 	return state, c.places(ctx, state.Control)
 }
 
-// looker asks the broker about one topic.
+// looker queries the broker about one topic.
 type looker struct {
 	*Site
 	topic   *pulsarlog.Topic
@@ -73,7 +73,7 @@ func (s *Site) open(name string) (*looker, error) {
 	return &looker{Site: s, topic: topic, admin: admin, control: name == s.Control}, nil
 }
 
-// openControl opens the control-plane topic; nil: there is none.
+// openControl opens the control-plane topic. It returns nil if there is none.
 func (s *Site) openControl() (*looker, error) {
 	if s.Control == "" {
 		return nil, nil
@@ -85,7 +85,7 @@ func (s *Site) openControl() (*looker, error) {
 	return l, err
 }
 
-// lookers are those of both topics; the second may be nil.
+// lookers are the lookers of both topics; control may be nil.
 type lookers struct{ events, control *looker }
 
 func (s *Site) lookers(state *State) (of lookers, err error) {
@@ -104,7 +104,7 @@ func (of lookers) topic(p *Partition) *looker {
 	return of.events
 }
 
-// Close gives up the topics.
+// Close closes the topics.
 func (of lookers) Close() error {
 	err := of.events.Close()
 	if of.control != nil {
@@ -113,23 +113,23 @@ func (of lookers) Close() error {
 	return err
 }
 
-// Close gives up the topic.
+// Close closes the topic.
 func (l *looker) Close() error { return l.topic.Close() }
 
-// partitions looks at all partitions, but for our places.
+// partitions looks at all partitions, except for our positions.
 func (l *looker) partitions(ctx context.Context) ([]Partition, error) {
 	all := make([]Partition, l.topic.Partitions())
 	for p := range all {
 		all[p].Number = p
 		if err := l.partition(ctx, &all[p]); err != nil {
-			return nil, fmt.Errorf("look at partition %d of %s: %w", p, l.topic.Name(), err)
+			return nil, fmt.Errorf("inspect partition %d of %s: %w", p, l.topic.Name(), err)
 		}
 	}
 	return all, nil
 }
 
-// controlPartitions are those of the control-plane topic, on which our ingesters
-// have a subscription of their own.
+// controlPartitions looks at the control-plane topic, on which our ingesters have their
+// own subscription.
 func (l *looker) controlPartitions(ctx context.Context) ([]Partition, error) {
 	all, err := l.partitions(ctx)
 	if err != nil {
@@ -145,17 +145,18 @@ func (l *looker) controlPartitions(ctx context.Context) ([]Partition, error) {
 	return all, nil
 }
 
-// places looks where in the topic our places are.
+// places locates our positions in the topic.
 func (l *looker) places(ctx context.Context, all []Partition) error {
 	for p := range all {
 		if err := l.place(ctx, &all[p]); err != nil {
-			return fmt.Errorf("look at partition %d of %s: %w", p, l.topic.Name(), err)
+			return fmt.Errorf("inspect partition %d of %s: %w", p, l.topic.Name(), err)
 		}
 	}
 	return nil
 }
 
-// decisions finds who of ours is connected, and says whether it is there at all.
+// decisions finds our connected ingesters. problem says why the topic cannot be
+// followed, for example because it does not exist.
 func (l *looker) decisions(ctx context.Context, state *State) (problem, err error) {
 	topic, err := l.Cluster.Open(l.Decisions)
 	if errors.Is(err, pulsarlog.ErrGone) {
@@ -166,7 +167,7 @@ func (l *looker) decisions(ctx context.Context, state *State) (problem, err erro
 	}
 	defer func() { err = errors.Join(err, topic.Close()) }()
 	if n := topic.Partitions(); n != len(state.Partitions) {
-		return fmt.Errorf("%s has %d partitions, and %s has %d", topic.Name(), n, l.topic.Name(), len(state.Partitions)), nil
+		return fmt.Errorf("%s has %d partitions, but %s has %d", topic.Name(), n, l.topic.Name(), len(state.Partitions)), nil
 	}
 	for p := range state.Partitions {
 		stats, err := l.stats(ctx, topic.PartitionName(p))
@@ -185,7 +186,7 @@ func (l *looker) stats(ctx context.Context, topic string) (utils.TopicStats, err
 	}
 	stats, err := l.admin.Topics().GetStatsWithContext(ctx, *name)
 	if err != nil {
-		return stats, fmt.Errorf("ask the admin API for the statistics of %s: %w", topic, err)
+		return stats, fmt.Errorf("read the statistics of %s from the admin API: %w", topic, err)
 	}
 	return stats, nil
 }
@@ -199,7 +200,7 @@ func consumers(s utils.SubscriptionStats) []string {
 	return names
 }
 
-// partition looks at one partition, but for our place, which stands in the database.
+// partition looks at one partition, except for our position, which is in the database.
 func (l *looker) partition(ctx context.Context, p *Partition) error {
 	ledgers, err := l.cursor(ctx, p.Number, &p.Cursor)
 	if err != nil {
@@ -213,10 +214,10 @@ func (l *looker) partition(ctx context.Context, p *Partition) error {
 	return l.first(ctx, p)
 }
 
-// ledger is one that the topic holds.
+// ledger is a ledger that the topic holds.
 type ledger struct{ id, entries int64 }
 
-// cursor asks for Armada's subscription, and for the ledgers that there are.
+// cursor reads Armada's subscription and the topic's ledgers.
 func (l *looker) cursor(ctx context.Context, p int, c *Cursor) ([]ledger, error) {
 	topic := l.topic.PartitionName(p)
 	stats, err := l.stats(ctx, topic)
@@ -229,7 +230,7 @@ func (l *looker) cursor(ctx context.Context, p int, c *Cursor) ([]ledger, error)
 	}
 	internal, err := l.admin.Topics().GetInternalStatsWithContext(ctx, *name)
 	if err != nil {
-		return nil, fmt.Errorf("ask the admin API for the cursors of %s: %w", topic, err)
+		return nil, fmt.Errorf("read the cursors of %s from the admin API: %w", topic, err)
 	}
 	subscription, there := stats.Subscriptions[l.Subscription]
 	cursor, alsoThere := internal.Cursors[l.Subscription]
@@ -243,7 +244,7 @@ func (l *looker) cursor(ctx context.Context, p int, c *Cursor) ([]ledger, error)
 	var ledgers []ledger
 	for i, h := range internal.Ledgers {
 		entries := h.Entries
-		if i == len(internal.Ledgers)-1 { // it is being written: its count stands elsewhere
+		if i == len(internal.Ledgers)-1 { // the open ledger: its count is elsewhere
 			entries = max(entries, internal.CurrentLedgerEntries)
 		}
 		ledgers = append(ledgers, ledger{h.LedgerID, entries})
@@ -251,26 +252,26 @@ func (l *looker) cursor(ctx context.Context, p int, c *Cursor) ([]ledger, error)
 	return ledgers, nil
 }
 
-// canonical makes of "all up to this entry", as ledger:entry, the position of the
-// last message of that entry, or of the one before where there is no such entry:
-// an entry of -1 is the place before a ledger. Where it stood in a ledger that was
-// deleted since, it is the place before the next one.
+// canonical converts a mark-delete position, ledger:entry, into the position of the
+// last message of that entry, or of the previous entry if there is no such entry: entry
+// -1 is the position before a ledger. If the ledger was deleted since, the result is
+// the position before the next ledger.
 func (l *looker) canonical(ctx context.Context, ledgers []ledger, p int, markDelete string) (Position, error) {
 	var at ledger
 	var entry int64
 	if _, err := fmt.Sscanf(markDelete, "%d:%d", &at.id, &entry); err != nil {
-		return Position{}, fmt.Errorf("the position %q of a cursor is not understood", markDelete)
+		return Position{}, fmt.Errorf("cursor position %q is not of the form ledger:entry", markDelete)
 	}
 	i := slices.IndexFunc(ledgers, func(held ledger) bool { return held.id >= at.id })
 	if i < 0 {
-		return Position{Gone: true, Why: fmt.Errorf("position %s is in no ledger of the topic", markDelete)}, nil
+		return Position{Gone: true, Why: fmt.Errorf("no ledger of the topic holds position %s", markDelete)}, nil
 	}
 	deleted := ledgers[i].id != at.id
 	if deleted {
 		entry = -1
 	}
 	if entry >= ledgers[i].entries {
-		return Position{Gone: true, Why: fmt.Errorf("position %s is behind the end of its ledger, which has %d entries", markDelete, ledgers[i].entries)}, nil
+		return Position{Gone: true, Why: fmt.Errorf("position %s is past the end of its ledger, which has %d entries", markDelete, ledgers[i].entries)}, nil
 	}
 	for entry < 0 && i > 0 {
 		i--
@@ -284,13 +285,13 @@ func (l *looker) canonical(ctx context.Context, ledgers []ledger, p int, markDel
 	return Position{At: last, Deleted: deleted}, err
 }
 
-// before is the place before all that the topic holds.
+// before returns the position before everything that the topic holds.
 func (l *looker) before(p int) (eventlog.Position, error) {
 	at, err := l.topic.Beginning(p)
 	if err != nil || at == eventlog.Start {
 		return at, err
 	}
-	if l.control { // its followers begin there, whatever has been deleted
+	if l.control { // its followers start there, even if messages were deleted
 		if end, err := l.topic.End(p); err != nil || end == eventlog.Start {
 			return end, err
 		}
@@ -298,14 +299,14 @@ func (l *looker) before(p int) (eventlog.Position, error) {
 	return at, nil
 }
 
-// lastIn is the last message of an entry, which may be a batch.
+// lastIn returns the last message of an entry, which may be a batch.
 func (l *looker) lastIn(ctx context.Context, p int, ledger, entry int64) (last eventlog.Position, err error) {
 	r, err := eventlog.ToEnd(ctx, l.topic).Open(p, eventlog.Position{Ledger: ledger, Entry: entry, Batch: -1})
 	if err != nil {
 		return last, err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	last = eventlog.Position{Ledger: ledger, Entry: entry} // also if it holds no message, but a marker of the broker's
+	last = eventlog.Position{Ledger: ledger, Entry: entry} // also if the entry is a marker of the broker without messages
 	chunk := make([]eventlog.Message, 256)
 	for {
 		n, err := r.Read(chunk)
@@ -321,7 +322,7 @@ func (l *looker) lastIn(ctx context.Context, p int, ledger, entry int64) (last e
 	}
 }
 
-// first looks at the first message.
+// first reads the first message.
 func (l *looker) first(ctx context.Context, p *Partition) (err error) {
 	at, err := l.topic.Beginning(p.Number)
 	if err != nil {
@@ -344,7 +345,7 @@ func (l *looker) first(ctx context.Context, p *Partition) (err error) {
 	return nil
 }
 
-// place looks where in the topic our place is.
+// place locates our position in the topic.
 func (l *looker) place(ctx context.Context, p *Partition) error {
 	if p.Place == nil {
 		return nil
@@ -361,16 +362,16 @@ func (l *looker) place(ctx context.Context, p *Partition) error {
 		return err
 	}
 	entry := at.Entry
-	if at.Batch < 0 { // before the entry
+	if at.Batch < 0 { // the position before the entry
 		entry--
 	}
 	p.PlaceAt, err = l.canonical(ctx, ledgers, p.Number, fmt.Sprintf("%d:%d", at.Ledger, entry))
 	switch {
 	case err != nil || p.PlaceAt.Why != nil:
-	case p.PlaceAt.Deleted: // no cursor stood here
-		p.PlaceAt.Gone, p.PlaceAt.Why = true, fmt.Errorf("%v is not in the topic any more", at)
+	case p.PlaceAt.Deleted: // it is not a cursor: messages may be missing
+		p.PlaceAt.Gone, p.PlaceAt.Why = true, fmt.Errorf("the topic no longer holds position %v", at)
 	case at.Batch >= 0 && at != p.PlaceAt.At:
-		p.PlaceAt.Why = fmt.Errorf("%v is in the middle of a batch, which ends at %v", at, p.PlaceAt.At)
+		p.PlaceAt.Why = fmt.Errorf("position %v is in the middle of a batch that ends at %v", at, p.PlaceAt.At)
 	}
 	return err
 }

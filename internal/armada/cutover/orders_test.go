@@ -179,7 +179,7 @@ func TestUndecided(t *testing.T) {
 	say()
 	o.Decisions = other
 	r, err := o.Start(t.Context(), true)
-	refused(t, r, err, "partition 1: our ingester could not follow the decisions")
+	refused(t, r, err, "partition 1: our ingester cannot follow the decisions")
 	if r.Database.Ours {
 		t.Error("there are tables of ours")
 	}
@@ -196,9 +196,9 @@ func TestLeaveCursor(t *testing.T) {
 	_, err := connect(t, o.JobDB).Exec(t.Context(), "UPDATE refloat_positions SET event_ledger = event_ledger + 1000000 WHERE partition = 1")
 	o.must(err)
 	r, err := o.Start(t.Context(), true)
-	refused(t, r, err, "has a place already")
+	refused(t, r, err, "already has a position")
 	r, err = o.Back(t.Context(), false)
-	refused(t, r, err, "partition 1: Armada's ingester cannot go on from where ours stands")
+	refused(t, r, err, "partition 1: Armada's ingester cannot continue from our ingester's position")
 	o.LeaveCursor = true
 	r, err = o.Back(t.Context(), true)
 	o.must(err)

@@ -13,13 +13,13 @@ import (
 	"github.com/refloat/refloat/internal/jobdb/table"
 )
 
-// Start makes the place of Armada's ingester ours. In a rehearsal nothing is
-// written. ErrRefused: findings of the report refuse it, and nothing was written.
+// Start takes over at the position of Armada's ingester. A rehearsal writes nothing.
+// ErrRefused: findings in the report refuse the cut-over, and nothing was written.
 //
-// The tables are made in a transaction before the one that writes the places: as
-// long as they are empty, nothing follows from them. Between the two, jobs whose
-// SubmitJob events does not hold are told again: to those who know them already,
-// that says nothing, so it may be done once more when the rest failed.
+// Start creates our tables in an earlier transaction than the one that writes the
+// positions: empty tables commit to nothing. Between the two it republishes jobs whose
+// SubmitJob has expired from events. That has no effect on consumers that know the
+// jobs, so Start may be repeated after an error.
 func (s *Site) Start(ctx context.Context, rehearse bool) (*Report, error) {
 	state, err := s.Look(ctx)
 	if err != nil {
@@ -29,25 +29,25 @@ func (s *Site) Start(ctx context.Context, rehearse bool) (*Report, error) {
 		return nil, err
 	}
 	r := &Report{State: state, Findings: checkStart(state)}
-	r.Steps = append(r.Steps, Step{What: "make the tables refloat_… of our ingester, or bring them up to date"})
+	r.Steps = append(r.Steps, Step{What: "create or migrate our ingester's tables refloat_…"})
 	anew := state.givenBack()
 	if anew {
-		r.Steps = append(r.Steps, Step{What: "empty them: what they hold ends where our ingester was stopped at " + when(state.Database.GivenBack)})
+		r.Steps = append(r.Steps, Step{What: "empty them: their rows end where our ingester stopped, rolled back at " + when(state.Database.GivenBack)})
 	}
 	alone := state.controlAlone()
 	if n := state.older(); n > 0 && !alone {
-		r.Steps = append(r.Steps, Step{What: fmt.Sprintf("tell of %d jobs, and of their runs, in events, where only our evaluators and ingesters read it", n)})
+		r.Steps = append(r.Steps, Step{What: fmt.Sprintf("republish %d jobs and their runs to events, as events that only our evaluators and ingesters read", n)})
 	}
 	for _, p := range state.toTake() {
 		if p.Cursor.Missing || p.Taken.Why != nil {
 			continue
 		}
-		what := fmt.Sprintf("%s: our ingester goes on behind %v", p.name(), p.Taken.At)
+		what := fmt.Sprintf("%s: our ingester continues after %v", p.name(), p.Taken.At)
 		if p.Taken.At == eventlog.Start {
-			what = p.name() + ": our ingester begins at the beginning"
+			what = p.name() + ": our ingester starts at the beginning"
 		}
 		if p.Decided.Chain.Seq > 0 {
-			what += fmt.Sprintf(", and follows the decisions behind envelope %d", p.Decided.Chain.Seq)
+			what += fmt.Sprintf(", and follows the decisions after envelope %d", p.Decided.Chain.Seq)
 		}
 		r.Steps = append(r.Steps, Step{What: what})
 	}
@@ -73,7 +73,7 @@ func (s *Site) Start(ctx context.Context, rehearse bool) (*Report, error) {
 	return r, s.takeOver(ctx, state)
 }
 
-// migrate makes our tables, or brings them up to date.
+// migrate creates or migrates our tables.
 func (s *Site) migrate(ctx context.Context) error {
 	db, err := postgres.Open(ctx, s.JobDB, postgres.Options{})
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *Site) migrate(ctx context.Context) error {
 	return db.Close()
 }
 
-var errMoved = errors.New("meanwhile someone else went on; nothing was written: run this again")
+var errMoved = errors.New("a position changed meanwhile, so nothing was written: run this command again")
 
 func (s *Site) takeOver(ctx context.Context, state *State) (err error) {
 	d, err := s.connect(ctx)
@@ -90,7 +90,7 @@ func (s *Site) takeOver(ctx context.Context, state *State) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
-	return d.write(ctx, "write our places", func(tx pgx.Tx) error {
+	return d.write(ctx, "write our positions", func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "LOCK TABLE refloat_positions, refloat_control IN EXCLUSIVE MODE"); err != nil {
 			return err
 		}
@@ -102,18 +102,18 @@ func (s *Site) takeOver(ctx context.Context, state *State) (err error) {
 				return err
 			}
 		}
-		if s.Control != "" && len(state.Control) == 0 { // all that will be in it is new
+		if s.Control != "" && len(state.Control) == 0 { // the topic does not exist yet: all of it will be new
 			if err := putControl(ctx, tx, &Partition{Taken: Position{At: eventlog.Start}}); err != nil {
 				return err
 			}
 		}
-		// Armada's ingester may have been started while we looked.
+		// Armada's ingester may have been started since Look.
 		return s.unmoved(ctx, state)
 	})
 }
 
-// unplaced sees to it that we have no place where we are to take one: those that
-// were given back are gone with all that follows from them.
+// unplaced makes sure that there are no positions of ours where Start writes some: it
+// deletes rolled-back positions together with all rows derived from them.
 func (s *State) unplaced(ctx context.Context, tx pgx.Tx) error {
 	found, err := readPlaces(ctx, tx, "")
 	if err != nil {
@@ -152,21 +152,21 @@ func (s *Site) putPlace(ctx context.Context, tx pgx.Tx, p *Partition) error {
 	if err := put(ctx, tx, &table.Places, &jobdb.PartitionPlace{Partition: p.Number, Place: place}); err != nil {
 		return err
 	}
-	// The mirror of Armada's tables begins here too: the rest of Armada is told of
-	// each decision that acts, and of none that Armada made itself.
+	// Writing to Armada's tables begins here too: copies of decisions are published
+	// from this position on, and none for failures that Armada handled itself.
 	const begin = "INSERT INTO refloat_mirror (partition, since) VALUES ($1, $2) ON CONFLICT (partition) DO UPDATE SET since = excluded.since"
 	if _, err := tx.Exec(ctx, begin, p.Number, p.Taken.At.String()); err != nil {
 		return err
 	}
 	if p.Taken.At == eventlog.Start {
-		return nil // nothing was taken in
+		return nil // Armada's ingester applied nothing
 	}
 	return put(ctx, tx, &table.Releases, &jobdb.Release{
 		Partition: p.Number, Seq: place.Chain.Seq, From: eventlog.Start, To: p.Taken.At, When: s.Now().UnixNano(),
 	})
 }
 
-// unmoved looks once more whether the cursors stand as they stood, unattended.
+// unmoved checks that the cursors have not moved since Look and have no consumers.
 func (s *Site) unmoved(ctx context.Context, state *State) (err error) {
 	of, err := s.lookers(state)
 	if err != nil {

@@ -10,21 +10,21 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-// ErrRefused is for what is not done; the report's findings say why.
+// ErrRefused reports that nothing was done; the report's findings say why.
 var ErrRefused = errors.New("refused")
 
-// Site is where one ingester takes the place of another. Cluster, with an
-// AdminURL, the names, JobDB and Now are required.
+// Site is the deployment in which one ingester replaces another. Cluster (with an
+// AdminURL), the names, JobDB and Now are required.
 type Site struct {
 	Cluster           *pulsarlog.Cluster
 	Events, Decisions string // topics, short or full names
-	Control           string // Armada's control-plane topic; empty: it is left alone
-	Subscription      string // that of Armada's scheduler ingester, on both of its topics
+	Control           string // Armada's control-plane topic; empty: not touched
+	Subscription      string // of Armada's scheduler ingester, on both topics
 	JobDB             string // URL of Armada's scheduler database
 	NodeLabel         string // Armada's scheduling.nodeIdLabel; empty: its default
-	// LeaveCursor is an operator's acknowledgement for Back: where the position of our
-	// ingester is not in a topic any more, Armada's goes on from where its subscription
-	// stands, and what lies between is taken in twice or not at all.
+	// LeaveCursor is an operator acknowledgement for Back: where a topic no longer
+	// holds the position of our ingester, Armada's ingester continues from its
+	// subscription's position, and messages in between are applied twice or not at all.
 	LeaveCursor bool
 	Now         func() time.Time
 }
@@ -33,94 +33,96 @@ type Site struct {
 type State struct {
 	Subscription string
 	Partitions   []Partition
-	Control      []Partition // of the control-plane topic; none: it is not there
+	Control      []Partition // of the control-plane topic; none: it does not exist
 	Database     Database
-	// Decisions is why our ingester cannot follow the decisions topic yet; nil: it can.
+	// Decisions says why our ingester cannot follow the decisions topic yet; nil: it can.
 	Decisions error
 }
 
-// Partition is one partition of events, or of control-plane, with those who read it.
+// Partition is one partition of events or of control-plane, with its readers.
 type Partition struct {
 	Number  int
-	Control bool // it is of control-plane; of its place only Events is used
+	Control bool // a partition of control-plane; only Events of its Place is used
 	Cursor  Cursor
-	// Taken is the last message that Armada's ingester has taken in, or why that
-	// cannot be told.
+	// Taken is the last message that Armada's ingester has applied, or why it is
+	// unknown.
 	Taken Position
-	// First is when the first message that the topic holds was published, in Unix
-	// nanoseconds; 0: it holds none. Whole: none was ever deleted before it.
+	// First is the publish time of the first message that the topic holds, in Unix
+	// nanoseconds; 0: it holds none. Whole: no message before it was ever deleted.
 	First int64
 	Whole bool
-	// Older is how many jobs that are not over were submitted before the first
-	// message, or about then: Start tells of them.
+	// Older is the number of unfinished jobs that were submitted before the first
+	// message, or at about that time. Start republishes them.
 	Older int64
-	// Place is where our rows stand; nil: nowhere yet. PlaceAt is it as Taken has it.
+	// Place is the position of our rows; nil: none yet. PlaceAt is the same, comparable
+	// with Taken.
 	Place     *jobdb.Place
 	PlaceAt   Position
-	Ingesters []string // of ours, connected
-	// Decided is where our ingester would begin in decisions: behind the last envelope
-	// that answers nothing but what Armada's ingester has taken in. Undecided: it
-	// cannot begin, and why. Start looks for it.
+	Ingesters []string // connected ingesters of ours
+	// Decided is where our ingester would start in decisions: after the last envelope
+	// that covers only messages which Armada's ingester has applied. Undecided: why
+	// there is no such position. Start looks for it.
 	Decided   follow.Place
 	Undecided error
 }
 
-// Position is a place between two messages of a partition, as the last message
-// before it; Why: it is not there. Positions of one look can be compared.
+// Position is a position between two messages of a partition, given as the message
+// before it. Why: it does not exist. Positions of one Look can be compared.
 type Position struct {
 	At  eventlog.Position
 	Why error
-	// Deleted: the ledger in which it stood was deleted. A broker deletes none that
-	// holds what a subscription did not acknowledge, nor one behind another that it
-	// keeps; so for a cursor, nothing is missing up to the next message.
+	// Deleted: its ledger was deleted. A broker deletes neither a ledger that holds
+	// messages which a subscription has not acknowledged, nor one after another that it
+	// keeps; so no message between a cursor and the next message is missing.
 	Deleted bool
-	// Gone: the topic has no such ledger or entry, so it is another topic, or was
-	// emptied by force.
+	// Gone: the topic has no such ledger or entry. It is another topic, or was emptied
+	// by force.
 	Gone bool
 }
 
 // Cursor is Armada's subscription on one partition.
 type Cursor struct {
 	Missing    bool
-	MarkDelete string   // up to there all is acknowledged; ledger:entry
-	Holes      string   // what is acknowledged beyond it; empty: nothing
-	Backlog    int64    // about how many messages it did not acknowledge
-	Consumers  []string // connected
+	MarkDelete string   // all messages up to it are acknowledged; ledger:entry
+	Holes      string   // acknowledged ranges after it; empty: none
+	Backlog    int64    // estimated number of unacknowledged messages
+	Consumers  []string // connected consumers
 }
 
-// Database is what stands in the job database.
+// Database is what Look found in the job database.
 type Database struct {
-	Problem error // with Armada's tables; nil: they are as we know them
-	Ours    bool  // there are tables of ours
-	Live    int64 // jobs that are not over
-	Waits   int64 // of them, those whose retry waits in Armada's tables
-	// GivenBack is when our places were given back, in Unix nanoseconds; 0: they are ours.
+	Problem error // with Armada's tables; nil: none
+	Ours    bool  // our tables exist
+	Live    int64 // unfinished jobs
+	Waits   int64 // jobs with a pending retry in Armada's tables
+	// GivenBack is when our positions were rolled back, in Unix nanoseconds; 0: they
+	// are in use.
 	GivenBack int64
 }
 
-// Finding is something that a person should know.
+// Finding is a problem or a note for the operator.
 type Finding struct {
-	Refuses bool   // nothing is done while it is the case
-	About   string // a partition, or another thing
-	What    string // is the case
-	Fix     string // what to do; empty: nothing
+	Refuses bool   // the command refuses while this is so
+	About   string // a partition or another subject
+	What    string // what was found
+	Fix     string // what to do about it; empty: nothing
 }
 
-// Step is one thing that is done.
+// Step is one step of the procedure.
 type Step struct {
 	What string
-	Done bool // before already
+	Done bool // already, before this call
 }
 
-// Report is what was found, and what was done: in a rehearsal, or where it was
-// refused, what would have been.
+// Report is what was found and done; in a rehearsal, or if the command refused, what
+// would have been done.
 type Report struct {
 	*State
 	Findings []Finding
 	Steps    []Step
 }
 
-// Refused says whether a finding refuses.
+// Refused reports whether a finding refuses.
 func (r *Report) Refused() bool {
 	for _, f := range r.Findings {
 		if f.Refuses {

@@ -16,17 +16,17 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// skew is how far the clocks of those who submit and of those who publish may be
-// apart. A job that is told of though it need not be is told of in vain.
+// skew is the largest clock difference that we allow between clients that submit and
+// clients that publish. Republishing a job that is already known has no effect.
 const skew = 10 * time.Minute
 
-// mayLack says whether the partition may lack the SubmitJob of a job that was
-// submitted then.
+// mayLack reports whether the SubmitJob of a job that was submitted at that time may
+// have expired from the partition.
 func (p *Partition) mayLack(submitted int64) bool {
 	return !p.Whole && (p.First == 0 || submitted < p.First+int64(skew))
 }
 
-// older counts the jobs to tell of.
+// older counts the jobs to republish.
 func (s *State) older() (n int64) {
 	for i := range s.Partitions {
 		n += s.Partitions[i].Older
@@ -34,10 +34,10 @@ func (s *State) older() (n int64) {
 	return n
 }
 
-// tell publishes to events what Armada's tables know of jobs that are not over and
-// whose SubmitJob may not be there any more: the SubmitJob and the runs, under
-// numbers that Armada passes over (ADR 11). It returns when all is durable. unread
-// says which jobs could not be told of.
+// tell publishes to events what Armada's tables know of unfinished jobs whose SubmitJob
+// may have expired: the SubmitJob and the runs, under event numbers that Armada's
+// consumers skip (ADR 11). It returns when all messages are durable. unread describes
+// the jobs that could not be republished.
 func (s *Site) tell(ctx context.Context, state *State) (unread, err error) {
 	if state.older() == 0 {
 		return nil, nil
@@ -64,33 +64,33 @@ func (s *Site) tell(ctx context.Context, state *State) (unread, err error) {
 		err = out.Flush(ctx)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("tell of jobs whose SubmitJob events does not hold: %w", err)
+		return nil, fmt.Errorf("republish jobs whose SubmitJob has expired from events: %w", err)
 	}
 	return t.unread(), nil
 }
 
-// toldJob is a job as far as its message needs it.
+// toldJob is what a job's message needs.
 type toldJob struct {
 	id, queue, set string
-	submit         []byte // as job_metadata has it
+	submit         []byte // as stored in job_metadata
 	runs           []*pb.Event
 }
 
-// teller makes messages of jobs.
+// teller builds the messages.
 type teller struct {
 	now     time.Time
 	append  func(eventlog.Message) error
-	message *pb.EventSequence // not appended yet
-	size    int               // of it, about
+	message *pb.EventSequence // the current message, not appended yet
+	size    int               // its size, approximately
 
 	bad   int
-	first error // why the first of them is
+	first error // the error of the first bad job
 }
 
 const (
-	// tellAtOnce is how many jobs are read at once.
+	// tellAtOnce is the number of jobs that one query reads.
 	tellAtOnce = 500
-	// A message is as large as Armada's own at most.
+	// The largest message that Armada itself publishes.
 	maxToldEvents = 1000
 	maxToldBytes  = 1 << 20
 )
@@ -114,7 +114,7 @@ func (t *teller) all(ctx context.Context, tx pgx.Tx, state *State) error {
 	return t.flush()
 }
 
-// lacking finds the jobs to tell of, those of a set together.
+// lacking finds the jobs to republish, ordered by job set.
 func lacking(ctx context.Context, tx pgx.Tx, state *State) (jobs []toldJob, err error) {
 	rows, err := tx.Query(ctx, "SELECT job_id, queue, job_set, submitted FROM jobs WHERE NOT terminated")
 	if err != nil {
@@ -134,7 +134,7 @@ func lacking(ctx context.Context, tx pgx.Tx, state *State) (jobs []toldJob, err 
 	return jobs, err
 }
 
-// fill reads what the tables have of these jobs.
+// fill reads submit messages and runs of these jobs.
 func fill(ctx context.Context, tx pgx.Tx, jobs []toldJob) error {
 	ids, byID := make([]string, len(jobs)), map[string]*toldJob{}
 	for i := range jobs {
@@ -175,7 +175,7 @@ func fill(ctx context.Context, tx pgx.Tx, jobs []toldJob) error {
 	return err
 }
 
-// job tells of one job, if that can be.
+// job adds one job to the messages, if its SubmitJob is readable.
 func (t *teller) job(j *toldJob) error {
 	submit, err := j.submitJob()
 	if err != nil {
@@ -203,9 +203,9 @@ func (t *teller) job(j *toldJob) error {
 	return nil
 }
 
-var errNoMetadata = errors.New("job_metadata has no row of it")
+var errNoMetadata = errors.New("it has no row in job_metadata")
 
-// submitJob is the job's SubmitJob, as far as we read such.
+// submitJob decodes the job's SubmitJob.
 func (j *toldJob) submitJob() (*pb.SubmitJob, error) {
 	if j.submit == nil {
 		return nil, errNoMetadata
@@ -238,5 +238,5 @@ func (t *teller) unread() error {
 	if t.bad == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d of them cannot be told of, so Armada fails them as without us; the first: %w", t.bad, t.first)
+	return fmt.Errorf("%d of them cannot be republished: Armada handles their next failure as without Refloat; the first: %w", t.bad, t.first)
 }

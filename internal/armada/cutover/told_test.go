@@ -51,12 +51,12 @@ func TestTold(t *testing.T) {
 	plan, err := w.Start(t.Context(), true)
 	w.must(err)
 	steps := fmt.Sprint(plan.Steps)
-	if want := fmt.Sprintf("tell of %d jobs", live); !strings.Contains(steps, want) || len(w.held()) != 0 {
+	if want := fmt.Sprintf("republish %d jobs", live); !strings.Contains(steps, want) || len(w.held()) != 0 {
 		t.Fatalf("rehearsed: %s, want %q, and nothing published", steps, want)
 	}
 	report, err := w.Start(t.Context(), false)
 	w.must(err)
-	if found := fmt.Sprint(report.Findings); !strings.Contains(found, "1 of them cannot be told of") || !strings.Contains(found, other) {
+	if found := fmt.Sprint(report.Findings); !strings.Contains(found, "1 of them cannot be republished") || !strings.Contains(found, other) {
 		t.Errorf("findings %s, want the job without metadata", found)
 	}
 	told := w.told()
