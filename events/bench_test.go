@@ -9,13 +9,13 @@ import (
 )
 
 // BenchmarkDecode reads a whole recording per iteration: by Decoder, by
-// Reference, and by protobuf-go alone, into fresh messages.
+// Read, and by protobuf-go alone, into fresh messages.
 func BenchmarkDecode(b *testing.B) {
 	for _, name := range recordings {
 		payloads := recording(b, name)
 		readable, events, size := payloads[:0], 0, 0
 		for _, payload := range payloads {
-			if s, err := Reference(payload); err == nil {
+			if s, err := reference(payload); err == nil {
 				readable, events, size = append(readable, payload), events+len(s.Events), size+len(payload)
 			}
 		}
@@ -37,7 +37,7 @@ func BenchmarkDecode(b *testing.B) {
 		}
 		var d Decoder
 		run("fast", func(payload []byte) error { _, err := d.Decode(payload); return err })
-		run("reference", func(payload []byte) error { _, err := Reference(payload); return err })
+		run("reference", func(payload []byte) error { _, err := reference(payload); return err })
 		run("unmarshal", func(payload []byte) error { return proto.Unmarshal(payload, new(pb.EventSequence)) })
 	}
 }

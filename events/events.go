@@ -121,23 +121,25 @@ type Submit struct {
 	GraceSeconds    int64 // terminationGracePeriodSeconds; 0 when unset
 }
 
-// The annotations that folding reads.
+// Annotations of Armada's jobs.
 const (
-	annotationRetryPolicies   = "armadaproject.io/retry-policy"
-	annotationFailFast        = "armadaproject.io/failFast"
-	annotationGangID          = "armadaproject.io/gangId"
-	annotationGangCardinality = "armadaproject.io/gangCardinality"
+	AnnotationRetryPolicies       = "armadaproject.io/retry-policy"
+	AnnotationFailFast            = "armadaproject.io/failFast"
+	AnnotationGangID              = "armadaproject.io/gangId"
+	AnnotationGangCardinality     = "armadaproject.io/gangCardinality"
+	AnnotationGangUniformityLabel = "armadaproject.io/gangNodeUniformityLabel"
+	AnnotationPriceBand           = "armadaproject.io/priceBand"
 )
 
 func (s *Submit) annotate(key, value string) {
 	switch key {
-	case annotationRetryPolicies:
+	case AnnotationRetryPolicies:
 		s.RetryPolicies = value
-	case annotationFailFast:
+	case AnnotationFailFast:
 		s.FailFast = value
-	case annotationGangID:
+	case AnnotationGangID:
 		s.GangID = value
-	case annotationGangCardinality:
+	case AnnotationGangCardinality:
 		s.GangCardinality = value
 	}
 }

@@ -1,6 +1,6 @@
 package events
 
-// Decoder reads payloads as Reference does, without copying and, once its
+// Decoder reads payloads as Read does, without copying and, once its
 // memory has grown to the messages it meets, without allocating. The zero value
 // is ready; it is not for concurrent use.
 //

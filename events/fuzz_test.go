@@ -17,7 +17,7 @@ func FuzzDecode(f *testing.F) {
 	shapes := map[string]bool{}
 	for _, name := range recordings {
 		for _, payload := range recording(f, name) {
-			s, err := Reference(payload)
+			s, err := reference(payload)
 			if err != nil || len(s.Events) > 6 {
 				continue
 			}
@@ -41,6 +41,9 @@ func FuzzDecode(f *testing.F) {
 		before := bytes.Clone(payload)
 		if diff := disagree(&d, payload); diff != "" {
 			t.Fatalf("%s\npayload: %q", diff, payload)
+		}
+		if m, err := Read(payload); err == nil {
+			checkRaw(t, payload, m)
 		}
 		// Once more, after another message.
 		if _, err := d.Decode(other); err != nil {

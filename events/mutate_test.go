@@ -368,7 +368,7 @@ func (m *mutator) string() []byte {
 	}
 	words := []string{
 		"", "a", "job", "run", "main", "é", "\U0001F680", "\x00", "true", "a rather long name, longer than 127 bytes: " + string(bytes.Repeat([]byte("x"), 100)),
-		annotationRetryPolicies, annotationFailFast, annotationGangID, annotationGangCardinality,
+		AnnotationRetryPolicies, AnnotationFailFast, AnnotationGangID, AnnotationGangCardinality,
 	}
 	return []byte(words[m.IntN(len(words))])
 }

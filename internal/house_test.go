@@ -29,10 +29,10 @@ const module = "github.com/refloat/refloat"
 // place here, argued in its commit.
 var layers = []string{
 	"events/pb internal/api/pb internal/armada/schedulerdb/pb internal/armada/schedulerdb/schema internal/checkpoint internal/eventlog internal/jobdb/pgerror internal/policy internal/suggest",
-	"events internal/armada/schedulerdb internal/checkpoint/storage internal/eventlog/archive internal/eventlog/filelog internal/eventlog/pulsarlog internal/eventlog/recording internal/placement internal/policy/policyfile",
-	"internal/armada/schedulerdb/pgstore internal/chain internal/policy/lint internal/policy/policylog internal/projection",
-	"internal/api internal/chain/follow internal/doctor internal/jobdb",
-	"internal/armada/policysync internal/evaluator internal/jobdb/table internal/sink",
+	"events internal/checkpoint/storage internal/eventlog/archive internal/eventlog/filelog internal/eventlog/pulsarlog internal/eventlog/recording internal/placement internal/policy/policyfile",
+	"internal/armada/schedulerdb internal/chain internal/policy/lint internal/policy/policylog internal/projection",
+	"internal/api internal/armada/schedulerdb/pgstore internal/chain/follow internal/jobdb",
+	"internal/armada/policysync internal/doctor internal/evaluator internal/jobdb/table internal/sink",
 	"internal/audit internal/jobdb/postgres internal/jobdb/sqlite",
 	"internal/armada/controlplane internal/armada/writer internal/audit/shadow internal/policy/diff internal/policy/suite",
 	"internal/app internal/armada/cutover",

@@ -8,9 +8,12 @@
 // wire types are Armada's (commit 207cc9e04), so the two are wire-compatible;
 // the package name is ours, so both can be linked into one program.
 //
-// Only what is read is declared: everything else is an unknown field, is
-// skipped, and can therefore not make a message unreadable. Text is not
-// checked for valid UTF-8 except in ids, queues and job sets (SEMANTICS 1).
+// It has two kinds of readers: folding, which decides (package events), and Armada's
+// own tables (internal/armada/schedulerdb). Only what one of them reads is declared.
+// Everything else is an unknown field, is skipped, and can therefore not make a
+// message unreadable. For the same reason, what only the tables read is declared as
+// bytes where it is a message: on the wire that is the same, and they decode it.
+// Text is not checked for valid UTF-8 except in ids, queues and job sets (SEMANTICS 1).
 
 package pb
 
@@ -134,6 +137,8 @@ type EventSequence struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Queue         string                 `protobuf:"bytes,1,opt,name=queue" json:"queue,omitempty"`
 	JobSetName    string                 `protobuf:"bytes,2,opt,name=job_set_name,json=jobSetName" json:"job_set_name,omitempty"`
+	UserId        string                 `protobuf:"bytes,3,opt,name=user_id,json=userId" json:"user_id,omitempty"`
+	Groups        []string               `protobuf:"bytes,4,rep,name=groups" json:"groups,omitempty"`
 	Events        []*Event               `protobuf:"bytes,5,rep,name=events" json:"events,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -181,6 +186,20 @@ func (x *EventSequence) GetJobSetName() string {
 		return x.JobSetName
 	}
 	return ""
+}
+
+func (x *EventSequence) GetUserId() string {
+	if x != nil {
+		return x.UserId
+	}
+	return ""
+}
+
+func (x *EventSequence) GetGroups() []string {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
 }
 
 func (x *EventSequence) GetEvents() []*Event {
@@ -265,9 +284,16 @@ type Event struct {
 	//	*Event_KnownJob
 	//	*Event_KnownRun
 	//	*Event_EndedRun
-	Event         isEvent_Event `protobuf_oneof:"event"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Event isEvent_Event `protobuf_oneof:"event"`
+	// The members of Armada's oneof that folding does not know. They stand outside of
+	// ours, since they must not replace a member that it does know.
+	ReprioritiseJob        []byte `protobuf:"bytes,2,opt,name=reprioritise_job,json=reprioritiseJob" json:"reprioritise_job,omitempty"`
+	ReprioritiseJobSet     []byte `protobuf:"bytes,3,opt,name=reprioritise_job_set,json=reprioritiseJobSet" json:"reprioritise_job_set,omitempty"`
+	PartitionMarker        []byte `protobuf:"bytes,20,opt,name=partition_marker,json=partitionMarker" json:"partition_marker,omitempty"`
+	JobPreemptionRequested []byte `protobuf:"bytes,23,opt,name=job_preemption_requested,json=jobPreemptionRequested" json:"job_preemption_requested,omitempty"`
+	JobValidated           []byte `protobuf:"bytes,25,opt,name=job_validated,json=jobValidated" json:"job_validated,omitempty"`
+	unknownFields          protoimpl.UnknownFields
+	sizeCache              protoimpl.SizeCache
 }
 
 func (x *Event) Reset() {
@@ -476,6 +502,41 @@ func (x *Event) GetEndedRun() *KnownRun {
 	return nil
 }
 
+func (x *Event) GetReprioritiseJob() []byte {
+	if x != nil {
+		return x.ReprioritiseJob
+	}
+	return nil
+}
+
+func (x *Event) GetReprioritiseJobSet() []byte {
+	if x != nil {
+		return x.ReprioritiseJobSet
+	}
+	return nil
+}
+
+func (x *Event) GetPartitionMarker() []byte {
+	if x != nil {
+		return x.PartitionMarker
+	}
+	return nil
+}
+
+func (x *Event) GetJobPreemptionRequested() []byte {
+	if x != nil {
+		return x.JobPreemptionRequested
+	}
+	return nil
+}
+
+func (x *Event) GetJobValidated() []byte {
+	if x != nil {
+		return x.JobValidated
+	}
+	return nil
+}
+
 type isEvent_Event interface {
 	isEvent_Event()
 }
@@ -593,13 +654,17 @@ func (*Event_KnownRun) isEvent_Event() {}
 func (*Event_EndedRun) isEvent_Event() {}
 
 type SubmitJob struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Priority      uint32                 `protobuf:"varint,3,opt,name=priority" json:"priority,omitempty"`
-	ObjectMeta    *ObjectMeta            `protobuf:"bytes,4,opt,name=object_meta,json=objectMeta" json:"object_meta,omitempty"`
-	MainObject    *KubernetesMainObject  `protobuf:"bytes,5,opt,name=main_object,json=mainObject" json:"main_object,omitempty"`
-	JobId         string                 `protobuf:"bytes,14,opt,name=job_id,json=jobId" json:"job_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Priority        uint32                 `protobuf:"varint,3,opt,name=priority" json:"priority,omitempty"`
+	ObjectMeta      *ObjectMeta            `protobuf:"bytes,4,opt,name=object_meta,json=objectMeta" json:"object_meta,omitempty"`
+	MainObject      *KubernetesMainObject  `protobuf:"bytes,5,opt,name=main_object,json=mainObject" json:"main_object,omitempty"`
+	Lifetime        uint32                 `protobuf:"varint,7,opt,name=lifetime" json:"lifetime,omitempty"`
+	AtMostOnce      bool                   `protobuf:"varint,8,opt,name=at_most_once,json=atMostOnce" json:"at_most_once,omitempty"`
+	Preemptible     bool                   `protobuf:"varint,9,opt,name=preemptible" json:"preemptible,omitempty"`
+	ConcurrencySafe bool                   `protobuf:"varint,10,opt,name=concurrency_safe,json=concurrencySafe" json:"concurrency_safe,omitempty"`
+	JobId           string                 `protobuf:"bytes,14,opt,name=job_id,json=jobId" json:"job_id,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *SubmitJob) Reset() {
@@ -651,6 +716,34 @@ func (x *SubmitJob) GetMainObject() *KubernetesMainObject {
 		return x.MainObject
 	}
 	return nil
+}
+
+func (x *SubmitJob) GetLifetime() uint32 {
+	if x != nil {
+		return x.Lifetime
+	}
+	return 0
+}
+
+func (x *SubmitJob) GetAtMostOnce() bool {
+	if x != nil {
+		return x.AtMostOnce
+	}
+	return false
+}
+
+func (x *SubmitJob) GetPreemptible() bool {
+	if x != nil {
+		return x.Preemptible
+	}
+	return false
+}
+
+func (x *SubmitJob) GetConcurrencySafe() bool {
+	if x != nil {
+		return x.ConcurrencySafe
+	}
+	return false
 }
 
 func (x *SubmitJob) GetJobId() string {
@@ -722,6 +815,7 @@ func (x *ObjectMeta) GetAnnotations() map[string]string {
 
 type KubernetesMainObject struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	ObjectMeta    []byte                 `protobuf:"bytes,1,opt,name=object_meta,json=objectMeta" json:"object_meta,omitempty"` // ObjectMeta
 	PodSpec       *PodSpecWithAvoidList  `protobuf:"bytes,2,opt,name=pod_spec,json=podSpec" json:"pod_spec,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -755,6 +849,13 @@ func (x *KubernetesMainObject) ProtoReflect() protoreflect.Message {
 // Deprecated: Use KubernetesMainObject.ProtoReflect.Descriptor instead.
 func (*KubernetesMainObject) Descriptor() ([]byte, []int) {
 	return file_events_pb_armada_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *KubernetesMainObject) GetObjectMeta() []byte {
+	if x != nil {
+		return x.ObjectMeta
+	}
+	return nil
 }
 
 func (x *KubernetesMainObject) GetPodSpec() *PodSpecWithAvoidList {
@@ -808,11 +909,18 @@ func (x *PodSpecWithAvoidList) GetPodSpec() *PodSpec {
 	return nil
 }
 
+// Kubernetes' own, with Kubernetes' numbers.
 type PodSpec struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Containers [][]byte               `protobuf:"bytes,2,rep,name=containers" json:"containers,omitempty"` // Container
 	// Absent and 0 are both "unset" for us: SEMANTICS 2 holds the value within 1 s and 300 s.
 	TerminationGracePeriodSeconds int64        `protobuf:"varint,4,opt,name=termination_grace_period_seconds,json=terminationGracePeriodSeconds" json:"termination_grace_period_seconds,omitempty"`
+	NodeSelector                  [][]byte     `protobuf:"bytes,7,rep,name=node_selector,json=nodeSelector" json:"node_selector,omitempty"` // entries of a map<string, string>: Label
+	Affinity                      []byte       `protobuf:"bytes,18,opt,name=affinity" json:"affinity,omitempty"`
 	InitContainers                []*Container `protobuf:"bytes,20,rep,name=init_containers,json=initContainers" json:"init_containers,omitempty"`
+	Tolerations                   [][]byte     `protobuf:"bytes,22,rep,name=tolerations" json:"tolerations,omitempty"`
+	PriorityClassName             string       `protobuf:"bytes,24,opt,name=priority_class_name,json=priorityClassName" json:"priority_class_name,omitempty"`
+	PreemptionPolicy              *string      `protobuf:"bytes,31,opt,name=preemption_policy,json=preemptionPolicy" json:"preemption_policy,omitempty"`
 	unknownFields                 protoimpl.UnknownFields
 	sizeCache                     protoimpl.SizeCache
 }
@@ -847,11 +955,32 @@ func (*PodSpec) Descriptor() ([]byte, []int) {
 	return file_events_pb_armada_proto_rawDescGZIP(), []int{7}
 }
 
+func (x *PodSpec) GetContainers() [][]byte {
+	if x != nil {
+		return x.Containers
+	}
+	return nil
+}
+
 func (x *PodSpec) GetTerminationGracePeriodSeconds() int64 {
 	if x != nil {
 		return x.TerminationGracePeriodSeconds
 	}
 	return 0
+}
+
+func (x *PodSpec) GetNodeSelector() [][]byte {
+	if x != nil {
+		return x.NodeSelector
+	}
+	return nil
+}
+
+func (x *PodSpec) GetAffinity() []byte {
+	if x != nil {
+		return x.Affinity
+	}
+	return nil
 }
 
 func (x *PodSpec) GetInitContainers() []*Container {
@@ -861,9 +990,32 @@ func (x *PodSpec) GetInitContainers() []*Container {
 	return nil
 }
 
+func (x *PodSpec) GetTolerations() [][]byte {
+	if x != nil {
+		return x.Tolerations
+	}
+	return nil
+}
+
+func (x *PodSpec) GetPriorityClassName() string {
+	if x != nil {
+		return x.PriorityClassName
+	}
+	return ""
+}
+
+func (x *PodSpec) GetPreemptionPolicy() string {
+	if x != nil && x.PreemptionPolicy != nil {
+		return *x.PreemptionPolicy
+	}
+	return ""
+}
+
 type Container struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name" json:"name,omitempty"`
+	Resources     []byte                 `protobuf:"bytes,8,opt,name=resources" json:"resources,omitempty"` // ResourceRequirements
+	RestartPolicy string                 `protobuf:"bytes,24,opt,name=restart_policy,json=restartPolicy" json:"restart_policy,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -905,6 +1057,264 @@ func (x *Container) GetName() string {
 	return ""
 }
 
+func (x *Container) GetResources() []byte {
+	if x != nil {
+		return x.Resources
+	}
+	return nil
+}
+
+func (x *Container) GetRestartPolicy() string {
+	if x != nil {
+		return x.RestartPolicy
+	}
+	return ""
+}
+
+type Label struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key" json:"key,omitempty"`
+	Value         string                 `protobuf:"bytes,2,opt,name=value" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Label) Reset() {
+	*x = Label{}
+	mi := &file_events_pb_armada_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Label) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Label) ProtoMessage() {}
+
+func (x *Label) ProtoReflect() protoreflect.Message {
+	mi := &file_events_pb_armada_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Label.ProtoReflect.Descriptor instead.
+func (*Label) Descriptor() ([]byte, []int) {
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Label) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Label) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+type ResourceRequirements struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Limits        map[string]*Quantity   `protobuf:"bytes,1,rep,name=limits" json:"limits,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Requests      map[string]*Quantity   `protobuf:"bytes,2,rep,name=requests" json:"requests,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResourceRequirements) Reset() {
+	*x = ResourceRequirements{}
+	mi := &file_events_pb_armada_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResourceRequirements) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResourceRequirements) ProtoMessage() {}
+
+func (x *ResourceRequirements) ProtoReflect() protoreflect.Message {
+	mi := &file_events_pb_armada_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResourceRequirements.ProtoReflect.Descriptor instead.
+func (*ResourceRequirements) Descriptor() ([]byte, []int) {
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ResourceRequirements) GetLimits() map[string]*Quantity {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+func (x *ResourceRequirements) GetRequests() map[string]*Quantity {
+	if x != nil {
+		return x.Requests
+	}
+	return nil
+}
+
+type Quantity struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Text          *string                `protobuf:"bytes,1,opt,name=text" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Quantity) Reset() {
+	*x = Quantity{}
+	mi := &file_events_pb_armada_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Quantity) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Quantity) ProtoMessage() {}
+
+func (x *Quantity) ProtoReflect() protoreflect.Message {
+	mi := &file_events_pb_armada_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Quantity.ProtoReflect.Descriptor instead.
+func (*Quantity) Descriptor() ([]byte, []int) {
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Quantity) GetText() string {
+	if x != nil && x.Text != nil {
+		return *x.Text
+	}
+	return ""
+}
+
+type ReprioritiseJob struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Priority      uint32                 `protobuf:"varint,2,opt,name=priority" json:"priority,omitempty"`
+	JobId         string                 `protobuf:"bytes,3,opt,name=job_id,json=jobId" json:"job_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReprioritiseJob) Reset() {
+	*x = ReprioritiseJob{}
+	mi := &file_events_pb_armada_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReprioritiseJob) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReprioritiseJob) ProtoMessage() {}
+
+func (x *ReprioritiseJob) ProtoReflect() protoreflect.Message {
+	mi := &file_events_pb_armada_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReprioritiseJob.ProtoReflect.Descriptor instead.
+func (*ReprioritiseJob) Descriptor() ([]byte, []int) {
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ReprioritiseJob) GetPriority() uint32 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+func (x *ReprioritiseJob) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+type ReprioritiseJobSet struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Priority      uint32                 `protobuf:"varint,1,opt,name=priority" json:"priority,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReprioritiseJobSet) Reset() {
+	*x = ReprioritiseJobSet{}
+	mi := &file_events_pb_armada_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReprioritiseJobSet) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReprioritiseJobSet) ProtoMessage() {}
+
+func (x *ReprioritiseJobSet) ProtoReflect() protoreflect.Message {
+	mi := &file_events_pb_armada_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReprioritiseJobSet.ProtoReflect.Descriptor instead.
+func (*ReprioritiseJobSet) Descriptor() ([]byte, []int) {
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ReprioritiseJobSet) GetPriority() uint32 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
 type ReprioritisedJob struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Priority      uint32                 `protobuf:"varint,2,opt,name=priority" json:"priority,omitempty"`
@@ -915,7 +1325,7 @@ type ReprioritisedJob struct {
 
 func (x *ReprioritisedJob) Reset() {
 	*x = ReprioritisedJob{}
-	mi := &file_events_pb_armada_proto_msgTypes[9]
+	mi := &file_events_pb_armada_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -927,7 +1337,7 @@ func (x *ReprioritisedJob) String() string {
 func (*ReprioritisedJob) ProtoMessage() {}
 
 func (x *ReprioritisedJob) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_armada_proto_msgTypes[9]
+	mi := &file_events_pb_armada_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -940,7 +1350,7 @@ func (x *ReprioritisedJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReprioritisedJob.ProtoReflect.Descriptor instead.
 func (*ReprioritisedJob) Descriptor() ([]byte, []int) {
-	return file_events_pb_armada_proto_rawDescGZIP(), []int{9}
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReprioritisedJob) GetPriority() uint32 {
@@ -967,7 +1377,7 @@ type CancelJob struct {
 
 func (x *CancelJob) Reset() {
 	*x = CancelJob{}
-	mi := &file_events_pb_armada_proto_msgTypes[10]
+	mi := &file_events_pb_armada_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -979,7 +1389,7 @@ func (x *CancelJob) String() string {
 func (*CancelJob) ProtoMessage() {}
 
 func (x *CancelJob) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_armada_proto_msgTypes[10]
+	mi := &file_events_pb_armada_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -992,7 +1402,7 @@ func (x *CancelJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJob.ProtoReflect.Descriptor instead.
 func (*CancelJob) Descriptor() ([]byte, []int) {
-	return file_events_pb_armada_proto_rawDescGZIP(), []int{10}
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CancelJob) GetReason() string {
@@ -1019,7 +1429,7 @@ type CancelJobSet struct {
 
 func (x *CancelJobSet) Reset() {
 	*x = CancelJobSet{}
-	mi := &file_events_pb_armada_proto_msgTypes[11]
+	mi := &file_events_pb_armada_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1031,7 +1441,7 @@ func (x *CancelJobSet) String() string {
 func (*CancelJobSet) ProtoMessage() {}
 
 func (x *CancelJobSet) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_armada_proto_msgTypes[11]
+	mi := &file_events_pb_armada_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1044,7 +1454,7 @@ func (x *CancelJobSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobSet.ProtoReflect.Descriptor instead.
 func (*CancelJobSet) Descriptor() ([]byte, []int) {
-	return file_events_pb_armada_proto_rawDescGZIP(), []int{11}
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CancelJobSet) GetStates() []JobState {
@@ -1071,7 +1481,7 @@ type CancelledJob struct {
 
 func (x *CancelledJob) Reset() {
 	*x = CancelledJob{}
-	mi := &file_events_pb_armada_proto_msgTypes[12]
+	mi := &file_events_pb_armada_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1083,7 +1493,7 @@ func (x *CancelledJob) String() string {
 func (*CancelledJob) ProtoMessage() {}
 
 func (x *CancelledJob) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_armada_proto_msgTypes[12]
+	mi := &file_events_pb_armada_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1096,7 +1506,7 @@ func (x *CancelledJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelledJob.ProtoReflect.Descriptor instead.
 func (*CancelledJob) Descriptor() ([]byte, []int) {
-	return file_events_pb_armada_proto_rawDescGZIP(), []int{12}
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CancelledJob) GetReason() string {
@@ -1122,7 +1532,7 @@ type JobSucceeded struct {
 
 func (x *JobSucceeded) Reset() {
 	*x = JobSucceeded{}
-	mi := &file_events_pb_armada_proto_msgTypes[13]
+	mi := &file_events_pb_armada_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1134,7 +1544,7 @@ func (x *JobSucceeded) String() string {
 func (*JobSucceeded) ProtoMessage() {}
 
 func (x *JobSucceeded) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_armada_proto_msgTypes[13]
+	mi := &file_events_pb_armada_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1147,7 +1557,7 @@ func (x *JobSucceeded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobSucceeded.ProtoReflect.Descriptor instead.
 func (*JobSucceeded) Descriptor() ([]byte, []int) {
-	return file_events_pb_armada_proto_rawDescGZIP(), []int{13}
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *JobSucceeded) GetJobId() string {
@@ -1167,7 +1577,7 @@ type JobErrors struct {
 
 func (x *JobErrors) Reset() {
 	*x = JobErrors{}
-	mi := &file_events_pb_armada_proto_msgTypes[14]
+	mi := &file_events_pb_armada_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1179,7 +1589,7 @@ func (x *JobErrors) String() string {
 func (*JobErrors) ProtoMessage() {}
 
 func (x *JobErrors) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_armada_proto_msgTypes[14]
+	mi := &file_events_pb_armada_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1192,7 +1602,7 @@ func (x *JobErrors) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobErrors.ProtoReflect.Descriptor instead.
 func (*JobErrors) Descriptor() ([]byte, []int) {
-	return file_events_pb_armada_proto_rawDescGZIP(), []int{14}
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *JobErrors) GetErrors() []*Error {
@@ -1210,19 +1620,23 @@ func (x *JobErrors) GetJobId() string {
 }
 
 type JobRunLeased struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ExecutorId    string                 `protobuf:"bytes,3,opt,name=executor_id,json=executorId" json:"executor_id,omitempty"`
-	NodeId        string                 `protobuf:"bytes,4,opt,name=node_id,json=nodeId" json:"node_id,omitempty"`
-	JobId         string                 `protobuf:"bytes,10,opt,name=job_id,json=jobId" json:"job_id,omitempty"`
-	RunId         string                 `protobuf:"bytes,11,opt,name=run_id,json=runId" json:"run_id,omitempty"`
-	Pool          string                 `protobuf:"bytes,12,opt,name=pool" json:"pool,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state                  protoimpl.MessageState `protogen:"open.v1"`
+	ExecutorId             string                 `protobuf:"bytes,3,opt,name=executor_id,json=executorId" json:"executor_id,omitempty"`
+	NodeId                 string                 `protobuf:"bytes,4,opt,name=node_id,json=nodeId" json:"node_id,omitempty"`
+	UpdateSequenceNumber   int32                  `protobuf:"varint,5,opt,name=update_sequence_number,json=updateSequenceNumber" json:"update_sequence_number,omitempty"`
+	HasScheduledAtPriority bool                   `protobuf:"varint,6,opt,name=has_scheduled_at_priority,json=hasScheduledAtPriority" json:"has_scheduled_at_priority,omitempty"`
+	ScheduledAtPriority    int32                  `protobuf:"varint,7,opt,name=scheduled_at_priority,json=scheduledAtPriority" json:"scheduled_at_priority,omitempty"`
+	PodRequirementsOverlay []byte                 `protobuf:"bytes,9,opt,name=pod_requirements_overlay,json=podRequirementsOverlay" json:"pod_requirements_overlay,omitempty"` // PodRequirements
+	JobId                  string                 `protobuf:"bytes,10,opt,name=job_id,json=jobId" json:"job_id,omitempty"`
+	RunId                  string                 `protobuf:"bytes,11,opt,name=run_id,json=runId" json:"run_id,omitempty"`
+	Pool                   string                 `protobuf:"bytes,12,opt,name=pool" json:"pool,omitempty"`
+	unknownFields          protoimpl.UnknownFields
+	sizeCache              protoimpl.SizeCache
 }
 
 func (x *JobRunLeased) Reset() {
 	*x = JobRunLeased{}
-	mi := &file_events_pb_armada_proto_msgTypes[15]
+	mi := &file_events_pb_armada_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1234,7 +1648,7 @@ func (x *JobRunLeased) String() string {
 func (*JobRunLeased) ProtoMessage() {}
 
 func (x *JobRunLeased) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_armada_proto_msgTypes[15]
+	mi := &file_events_pb_armada_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1247,7 +1661,7 @@ func (x *JobRunLeased) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobRunLeased.ProtoReflect.Descriptor instead.
 func (*JobRunLeased) Descriptor() ([]byte, []int) {
-	return file_events_pb_armada_proto_rawDescGZIP(), []int{15}
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *JobRunLeased) GetExecutorId() string {
@@ -1262,6 +1676,34 @@ func (x *JobRunLeased) GetNodeId() string {
 		return x.NodeId
 	}
 	return ""
+}
+
+func (x *JobRunLeased) GetUpdateSequenceNumber() int32 {
+	if x != nil {
+		return x.UpdateSequenceNumber
+	}
+	return 0
+}
+
+func (x *JobRunLeased) GetHasScheduledAtPriority() bool {
+	if x != nil {
+		return x.HasScheduledAtPriority
+	}
+	return false
+}
+
+func (x *JobRunLeased) GetScheduledAtPriority() int32 {
+	if x != nil {
+		return x.ScheduledAtPriority
+	}
+	return 0
+}
+
+func (x *JobRunLeased) GetPodRequirementsOverlay() []byte {
+	if x != nil {
+		return x.PodRequirementsOverlay
+	}
+	return nil
 }
 
 func (x *JobRunLeased) GetJobId() string {
@@ -1298,7 +1740,7 @@ type KubernetesResourceInfo struct {
 
 func (x *KubernetesResourceInfo) Reset() {
 	*x = KubernetesResourceInfo{}
-	mi := &file_events_pb_armada_proto_msgTypes[16]
+	mi := &file_events_pb_armada_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1310,7 +1752,7 @@ func (x *KubernetesResourceInfo) String() string {
 func (*KubernetesResourceInfo) ProtoMessage() {}
 
 func (x *KubernetesResourceInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_armada_proto_msgTypes[16]
+	mi := &file_events_pb_armada_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1323,7 +1765,7 @@ func (x *KubernetesResourceInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KubernetesResourceInfo.ProtoReflect.Descriptor instead.
 func (*KubernetesResourceInfo) Descriptor() ([]byte, []int) {
-	return file_events_pb_armada_proto_rawDescGZIP(), []int{16}
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *KubernetesResourceInfo) GetInfo() isKubernetesResourceInfo_Info {
@@ -1376,7 +1818,7 @@ type PodInfo struct {
 
 func (x *PodInfo) Reset() {
 	*x = PodInfo{}
-	mi := &file_events_pb_armada_proto_msgTypes[17]
+	mi := &file_events_pb_armada_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1388,7 +1830,7 @@ func (x *PodInfo) String() string {
 func (*PodInfo) ProtoMessage() {}
 
 func (x *PodInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_armada_proto_msgTypes[17]
+	mi := &file_events_pb_armada_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1401,7 +1843,7 @@ func (x *PodInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodInfo.ProtoReflect.Descriptor instead.
 func (*PodInfo) Descriptor() ([]byte, []int) {
-	return file_events_pb_armada_proto_rawDescGZIP(), []int{17}
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PodInfo) GetNodeName() string {
@@ -1419,7 +1861,7 @@ type IngressInfo struct {
 
 func (x *IngressInfo) Reset() {
 	*x = IngressInfo{}
-	mi := &file_events_pb_armada_proto_msgTypes[18]
+	mi := &file_events_pb_armada_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1431,7 +1873,7 @@ func (x *IngressInfo) String() string {
 func (*IngressInfo) ProtoMessage() {}
 
 func (x *IngressInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_armada_proto_msgTypes[18]
+	mi := &file_events_pb_armada_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1444,7 +1886,7 @@ func (x *IngressInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IngressInfo.ProtoReflect.Descriptor instead.
 func (*IngressInfo) Descriptor() ([]byte, []int) {
-	return file_events_pb_armada_proto_rawDescGZIP(), []int{18}
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{23}
 }
 
 type JobRunAssigned struct {
@@ -1457,7 +1899,7 @@ type JobRunAssigned struct {
 
 func (x *JobRunAssigned) Reset() {
 	*x = JobRunAssigned{}
-	mi := &file_events_pb_armada_proto_msgTypes[19]
+	mi := &file_events_pb_armada_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1469,7 +1911,7 @@ func (x *JobRunAssigned) String() string {
 func (*JobRunAssigned) ProtoMessage() {}
 
 func (x *JobRunAssigned) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_armada_proto_msgTypes[19]
+	mi := &file_events_pb_armada_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1482,7 +1924,7 @@ func (x *JobRunAssigned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobRunAssigned.ProtoReflect.Descriptor instead.
 func (*JobRunAssigned) Descriptor() ([]byte, []int) {
-	return file_events_pb_armada_proto_rawDescGZIP(), []int{19}
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *JobRunAssigned) GetJobId() string {
@@ -1510,7 +1952,7 @@ type JobRunRunning struct {
 
 func (x *JobRunRunning) Reset() {
 	*x = JobRunRunning{}
-	mi := &file_events_pb_armada_proto_msgTypes[20]
+	mi := &file_events_pb_armada_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1522,7 +1964,7 @@ func (x *JobRunRunning) String() string {
 func (*JobRunRunning) ProtoMessage() {}
 
 func (x *JobRunRunning) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_armada_proto_msgTypes[20]
+	mi := &file_events_pb_armada_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1535,7 +1977,7 @@ func (x *JobRunRunning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobRunRunning.ProtoReflect.Descriptor instead.
 func (*JobRunRunning) Descriptor() ([]byte, []int) {
-	return file_events_pb_armada_proto_rawDescGZIP(), []int{20}
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *JobRunRunning) GetResourceInfos() []*KubernetesResourceInfo {
@@ -1569,7 +2011,7 @@ type JobRunSucceeded struct {
 
 func (x *JobRunSucceeded) Reset() {
 	*x = JobRunSucceeded{}
-	mi := &file_events_pb_armada_proto_msgTypes[21]
+	mi := &file_events_pb_armada_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1581,7 +2023,7 @@ func (x *JobRunSucceeded) String() string {
 func (*JobRunSucceeded) ProtoMessage() {}
 
 func (x *JobRunSucceeded) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_armada_proto_msgTypes[21]
+	mi := &file_events_pb_armada_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1594,7 +2036,7 @@ func (x *JobRunSucceeded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobRunSucceeded.ProtoReflect.Descriptor instead.
 func (*JobRunSucceeded) Descriptor() ([]byte, []int) {
-	return file_events_pb_armada_proto_rawDescGZIP(), []int{21}
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *JobRunSucceeded) GetJobId() string {
@@ -1622,7 +2064,7 @@ type JobRunErrors struct {
 
 func (x *JobRunErrors) Reset() {
 	*x = JobRunErrors{}
-	mi := &file_events_pb_armada_proto_msgTypes[22]
+	mi := &file_events_pb_armada_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1634,7 +2076,7 @@ func (x *JobRunErrors) String() string {
 func (*JobRunErrors) ProtoMessage() {}
 
 func (x *JobRunErrors) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_armada_proto_msgTypes[22]
+	mi := &file_events_pb_armada_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1647,7 +2089,7 @@ func (x *JobRunErrors) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobRunErrors.ProtoReflect.Descriptor instead.
 func (*JobRunErrors) Descriptor() ([]byte, []int) {
-	return file_events_pb_armada_proto_rawDescGZIP(), []int{22}
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *JobRunErrors) GetErrors() []*Error {
@@ -1690,13 +2132,14 @@ type Error struct {
 	Reason             isError_Reason `protobuf_oneof:"reason"`
 	FailureCategory    string         `protobuf:"bytes,16,opt,name=failure_category,json=failureCategory" json:"failure_category,omitempty"`
 	FailureSubcategory string         `protobuf:"bytes,17,opt,name=failure_subcategory,json=failureSubcategory" json:"failure_subcategory,omitempty"`
+	RetryPolicyName    string         `protobuf:"bytes,18,opt,name=retry_policy_name,json=retryPolicyName" json:"retry_policy_name,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_events_pb_armada_proto_msgTypes[23]
+	mi := &file_events_pb_armada_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1708,7 +2151,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_armada_proto_msgTypes[23]
+	mi := &file_events_pb_armada_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1721,7 +2164,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_events_pb_armada_proto_rawDescGZIP(), []int{23}
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Error) GetTerminal() bool {
@@ -1851,6 +2294,13 @@ func (x *Error) GetFailureSubcategory() string {
 	return ""
 }
 
+func (x *Error) GetRetryPolicyName() string {
+	if x != nil {
+		return x.RetryPolicyName
+	}
+	return ""
+}
+
 type isError_Reason interface {
 	isError_Reason()
 }
@@ -1929,7 +2379,7 @@ type KubernetesError struct {
 
 func (x *KubernetesError) Reset() {
 	*x = KubernetesError{}
-	mi := &file_events_pb_armada_proto_msgTypes[24]
+	mi := &file_events_pb_armada_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1941,7 +2391,7 @@ func (x *KubernetesError) String() string {
 func (*KubernetesError) ProtoMessage() {}
 
 func (x *KubernetesError) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_armada_proto_msgTypes[24]
+	mi := &file_events_pb_armada_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1954,7 +2404,7 @@ func (x *KubernetesError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KubernetesError.ProtoReflect.Descriptor instead.
 func (*KubernetesError) Descriptor() ([]byte, []int) {
-	return file_events_pb_armada_proto_rawDescGZIP(), []int{24}
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{29}
 }
 
 type ExecutorError struct {
@@ -1965,7 +2415,7 @@ type ExecutorError struct {
 
 func (x *ExecutorError) Reset() {
 	*x = ExecutorError{}
-	mi := &file_events_pb_armada_proto_msgTypes[25]
+	mi := &file_events_pb_armada_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1977,7 +2427,7 @@ func (x *ExecutorError) String() string {
 func (*ExecutorError) ProtoMessage() {}
 
 func (x *ExecutorError) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_armada_proto_msgTypes[25]
+	mi := &file_events_pb_armada_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1990,7 +2440,7 @@ func (x *ExecutorError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecutorError.ProtoReflect.Descriptor instead.
 func (*ExecutorError) Descriptor() ([]byte, []int) {
-	return file_events_pb_armada_proto_rawDescGZIP(), []int{25}
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{30}
 }
 
 type LeaseExpired struct {
@@ -2001,7 +2451,7 @@ type LeaseExpired struct {
 
 func (x *LeaseExpired) Reset() {
 	*x = LeaseExpired{}
-	mi := &file_events_pb_armada_proto_msgTypes[26]
+	mi := &file_events_pb_armada_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2013,7 +2463,7 @@ func (x *LeaseExpired) String() string {
 func (*LeaseExpired) ProtoMessage() {}
 
 func (x *LeaseExpired) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_armada_proto_msgTypes[26]
+	mi := &file_events_pb_armada_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2026,7 +2476,7 @@ func (x *LeaseExpired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseExpired.ProtoReflect.Descriptor instead.
 func (*LeaseExpired) Descriptor() ([]byte, []int) {
-	return file_events_pb_armada_proto_rawDescGZIP(), []int{26}
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{31}
 }
 
 type MaxRunsExceeded struct {
@@ -2038,7 +2488,7 @@ type MaxRunsExceeded struct {
 
 func (x *MaxRunsExceeded) Reset() {
 	*x = MaxRunsExceeded{}
-	mi := &file_events_pb_armada_proto_msgTypes[27]
+	mi := &file_events_pb_armada_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2050,7 +2500,7 @@ func (x *MaxRunsExceeded) String() string {
 func (*MaxRunsExceeded) ProtoMessage() {}
 
 func (x *MaxRunsExceeded) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_armada_proto_msgTypes[27]
+	mi := &file_events_pb_armada_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2063,7 +2513,7 @@ func (x *MaxRunsExceeded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MaxRunsExceeded.ProtoReflect.Descriptor instead.
 func (*MaxRunsExceeded) Descriptor() ([]byte, []int) {
-	return file_events_pb_armada_proto_rawDescGZIP(), []int{27}
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *MaxRunsExceeded) GetMessage() string {
@@ -2085,7 +2535,7 @@ type PodError struct {
 
 func (x *PodError) Reset() {
 	*x = PodError{}
-	mi := &file_events_pb_armada_proto_msgTypes[28]
+	mi := &file_events_pb_armada_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2097,7 +2547,7 @@ func (x *PodError) String() string {
 func (*PodError) ProtoMessage() {}
 
 func (x *PodError) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_armada_proto_msgTypes[28]
+	mi := &file_events_pb_armada_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2110,7 +2560,7 @@ func (x *PodError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodError.ProtoReflect.Descriptor instead.
 func (*PodError) Descriptor() ([]byte, []int) {
-	return file_events_pb_armada_proto_rawDescGZIP(), []int{28}
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *PodError) GetMessage() string {
@@ -2153,7 +2603,7 @@ type ContainerError struct {
 
 func (x *ContainerError) Reset() {
 	*x = ContainerError{}
-	mi := &file_events_pb_armada_proto_msgTypes[29]
+	mi := &file_events_pb_armada_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2165,7 +2615,7 @@ func (x *ContainerError) String() string {
 func (*ContainerError) ProtoMessage() {}
 
 func (x *ContainerError) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_armada_proto_msgTypes[29]
+	mi := &file_events_pb_armada_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2178,7 +2628,7 @@ func (x *ContainerError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerError.ProtoReflect.Descriptor instead.
 func (*ContainerError) Descriptor() ([]byte, []int) {
-	return file_events_pb_armada_proto_rawDescGZIP(), []int{29}
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ContainerError) GetObjectMeta() *ObjectMeta {
@@ -2219,7 +2669,7 @@ type PodLeaseReturned struct {
 
 func (x *PodLeaseReturned) Reset() {
 	*x = PodLeaseReturned{}
-	mi := &file_events_pb_armada_proto_msgTypes[30]
+	mi := &file_events_pb_armada_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2231,7 +2681,7 @@ func (x *PodLeaseReturned) String() string {
 func (*PodLeaseReturned) ProtoMessage() {}
 
 func (x *PodLeaseReturned) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_armada_proto_msgTypes[30]
+	mi := &file_events_pb_armada_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2244,7 +2694,7 @@ func (x *PodLeaseReturned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodLeaseReturned.ProtoReflect.Descriptor instead.
 func (*PodLeaseReturned) Descriptor() ([]byte, []int) {
-	return file_events_pb_armada_proto_rawDescGZIP(), []int{30}
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *PodLeaseReturned) GetMessage() string {
@@ -2270,7 +2720,7 @@ type JobRunPreemptedError struct {
 
 func (x *JobRunPreemptedError) Reset() {
 	*x = JobRunPreemptedError{}
-	mi := &file_events_pb_armada_proto_msgTypes[31]
+	mi := &file_events_pb_armada_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2282,7 +2732,7 @@ func (x *JobRunPreemptedError) String() string {
 func (*JobRunPreemptedError) ProtoMessage() {}
 
 func (x *JobRunPreemptedError) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_armada_proto_msgTypes[31]
+	mi := &file_events_pb_armada_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2295,7 +2745,7 @@ func (x *JobRunPreemptedError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobRunPreemptedError.ProtoReflect.Descriptor instead.
 func (*JobRunPreemptedError) Descriptor() ([]byte, []int) {
-	return file_events_pb_armada_proto_rawDescGZIP(), []int{31}
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *JobRunPreemptedError) GetReason() string {
@@ -2314,7 +2764,7 @@ type GangJobUnschedulable struct {
 
 func (x *GangJobUnschedulable) Reset() {
 	*x = GangJobUnschedulable{}
-	mi := &file_events_pb_armada_proto_msgTypes[32]
+	mi := &file_events_pb_armada_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2326,7 +2776,7 @@ func (x *GangJobUnschedulable) String() string {
 func (*GangJobUnschedulable) ProtoMessage() {}
 
 func (x *GangJobUnschedulable) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_armada_proto_msgTypes[32]
+	mi := &file_events_pb_armada_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2339,7 +2789,7 @@ func (x *GangJobUnschedulable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GangJobUnschedulable.ProtoReflect.Descriptor instead.
 func (*GangJobUnschedulable) Descriptor() ([]byte, []int) {
-	return file_events_pb_armada_proto_rawDescGZIP(), []int{32}
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GangJobUnschedulable) GetMessage() string {
@@ -2358,7 +2808,7 @@ type JobRejected struct {
 
 func (x *JobRejected) Reset() {
 	*x = JobRejected{}
-	mi := &file_events_pb_armada_proto_msgTypes[33]
+	mi := &file_events_pb_armada_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2370,7 +2820,7 @@ func (x *JobRejected) String() string {
 func (*JobRejected) ProtoMessage() {}
 
 func (x *JobRejected) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_armada_proto_msgTypes[33]
+	mi := &file_events_pb_armada_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2383,7 +2833,7 @@ func (x *JobRejected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobRejected.ProtoReflect.Descriptor instead.
 func (*JobRejected) Descriptor() ([]byte, []int) {
-	return file_events_pb_armada_proto_rawDescGZIP(), []int{33}
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *JobRejected) GetMessage() string {
@@ -2402,7 +2852,7 @@ type ReconciliationError struct {
 
 func (x *ReconciliationError) Reset() {
 	*x = ReconciliationError{}
-	mi := &file_events_pb_armada_proto_msgTypes[34]
+	mi := &file_events_pb_armada_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2414,7 +2864,7 @@ func (x *ReconciliationError) String() string {
 func (*ReconciliationError) ProtoMessage() {}
 
 func (x *ReconciliationError) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_armada_proto_msgTypes[34]
+	mi := &file_events_pb_armada_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2427,7 +2877,7 @@ func (x *ReconciliationError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReconciliationError.ProtoReflect.Descriptor instead.
 func (*ReconciliationError) Descriptor() ([]byte, []int) {
-	return file_events_pb_armada_proto_rawDescGZIP(), []int{34}
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ReconciliationError) GetMessage() string {
@@ -2448,7 +2898,7 @@ type JobRunPreempted struct {
 
 func (x *JobRunPreempted) Reset() {
 	*x = JobRunPreempted{}
-	mi := &file_events_pb_armada_proto_msgTypes[35]
+	mi := &file_events_pb_armada_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2460,7 +2910,7 @@ func (x *JobRunPreempted) String() string {
 func (*JobRunPreempted) ProtoMessage() {}
 
 func (x *JobRunPreempted) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_armada_proto_msgTypes[35]
+	mi := &file_events_pb_armada_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2473,7 +2923,7 @@ func (x *JobRunPreempted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobRunPreempted.ProtoReflect.Descriptor instead.
 func (*JobRunPreempted) Descriptor() ([]byte, []int) {
-	return file_events_pb_armada_proto_rawDescGZIP(), []int{35}
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *JobRunPreempted) GetPreemptedJobId() string {
@@ -2498,15 +2948,17 @@ func (x *JobRunPreempted) GetReason() string {
 }
 
 type JobRequeued struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	JobId         string                 `protobuf:"bytes,4,opt,name=job_id,json=jobId" json:"job_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state                protoimpl.MessageState `protogen:"open.v1"`
+	SchedulingInfo       []byte                 `protobuf:"bytes,2,opt,name=scheduling_info,json=schedulingInfo" json:"scheduling_info,omitempty"` // JobSchedulingInfo
+	UpdateSequenceNumber int32                  `protobuf:"varint,3,opt,name=update_sequence_number,json=updateSequenceNumber" json:"update_sequence_number,omitempty"`
+	JobId                string                 `protobuf:"bytes,4,opt,name=job_id,json=jobId" json:"job_id,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
 }
 
 func (x *JobRequeued) Reset() {
 	*x = JobRequeued{}
-	mi := &file_events_pb_armada_proto_msgTypes[36]
+	mi := &file_events_pb_armada_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2518,7 +2970,7 @@ func (x *JobRequeued) String() string {
 func (*JobRequeued) ProtoMessage() {}
 
 func (x *JobRequeued) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_armada_proto_msgTypes[36]
+	mi := &file_events_pb_armada_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2531,10 +2983,180 @@ func (x *JobRequeued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobRequeued.ProtoReflect.Descriptor instead.
 func (*JobRequeued) Descriptor() ([]byte, []int) {
-	return file_events_pb_armada_proto_rawDescGZIP(), []int{36}
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *JobRequeued) GetSchedulingInfo() []byte {
+	if x != nil {
+		return x.SchedulingInfo
+	}
+	return nil
+}
+
+func (x *JobRequeued) GetUpdateSequenceNumber() int32 {
+	if x != nil {
+		return x.UpdateSequenceNumber
+	}
+	return 0
 }
 
 func (x *JobRequeued) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+type PartitionMarker struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Partition     uint32                 `protobuf:"varint,2,opt,name=partition" json:"partition,omitempty"`
+	GroupId       string                 `protobuf:"bytes,3,opt,name=group_id,json=groupId" json:"group_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PartitionMarker) Reset() {
+	*x = PartitionMarker{}
+	mi := &file_events_pb_armada_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PartitionMarker) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PartitionMarker) ProtoMessage() {}
+
+func (x *PartitionMarker) ProtoReflect() protoreflect.Message {
+	mi := &file_events_pb_armada_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PartitionMarker.ProtoReflect.Descriptor instead.
+func (*PartitionMarker) Descriptor() ([]byte, []int) {
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *PartitionMarker) GetPartition() uint32 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *PartitionMarker) GetGroupId() string {
+	if x != nil {
+		return x.GroupId
+	}
+	return ""
+}
+
+type JobPreemptionRequested struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	JobId         string                 `protobuf:"bytes,2,opt,name=job_id,json=jobId" json:"job_id,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobPreemptionRequested) Reset() {
+	*x = JobPreemptionRequested{}
+	mi := &file_events_pb_armada_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobPreemptionRequested) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobPreemptionRequested) ProtoMessage() {}
+
+func (x *JobPreemptionRequested) ProtoReflect() protoreflect.Message {
+	mi := &file_events_pb_armada_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobPreemptionRequested.ProtoReflect.Descriptor instead.
+func (*JobPreemptionRequested) Descriptor() ([]byte, []int) {
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *JobPreemptionRequested) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *JobPreemptionRequested) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type JobValidated struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Pools         []string               `protobuf:"bytes,2,rep,name=pools" json:"pools,omitempty"`
+	JobId         string                 `protobuf:"bytes,3,opt,name=job_id,json=jobId" json:"job_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobValidated) Reset() {
+	*x = JobValidated{}
+	mi := &file_events_pb_armada_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobValidated) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobValidated) ProtoMessage() {}
+
+func (x *JobValidated) ProtoReflect() protoreflect.Message {
+	mi := &file_events_pb_armada_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobValidated.ProtoReflect.Descriptor instead.
+func (*JobValidated) Descriptor() ([]byte, []int) {
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *JobValidated) GetPools() []string {
+	if x != nil {
+		return x.Pools
+	}
+	return nil
+}
+
+func (x *JobValidated) GetJobId() string {
 	if x != nil {
 		return x.JobId
 	}
@@ -2555,7 +3177,7 @@ type KnownRun struct {
 
 func (x *KnownRun) Reset() {
 	*x = KnownRun{}
-	mi := &file_events_pb_armada_proto_msgTypes[37]
+	mi := &file_events_pb_armada_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2567,7 +3189,7 @@ func (x *KnownRun) String() string {
 func (*KnownRun) ProtoMessage() {}
 
 func (x *KnownRun) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_armada_proto_msgTypes[37]
+	mi := &file_events_pb_armada_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2580,7 +3202,7 @@ func (x *KnownRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KnownRun.ProtoReflect.Descriptor instead.
 func (*KnownRun) Descriptor() ([]byte, []int) {
-	return file_events_pb_armada_proto_rawDescGZIP(), []int{37}
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *KnownRun) GetJobId() string {
@@ -2623,7 +3245,7 @@ type JobRunTerminated struct {
 
 func (x *JobRunTerminated) Reset() {
 	*x = JobRunTerminated{}
-	mi := &file_events_pb_armada_proto_msgTypes[38]
+	mi := &file_events_pb_armada_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2635,7 +3257,7 @@ func (x *JobRunTerminated) String() string {
 func (*JobRunTerminated) ProtoMessage() {}
 
 func (x *JobRunTerminated) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_armada_proto_msgTypes[38]
+	mi := &file_events_pb_armada_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2648,7 +3270,7 @@ func (x *JobRunTerminated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobRunTerminated.ProtoReflect.Descriptor instead.
 func (*JobRunTerminated) Descriptor() ([]byte, []int) {
-	return file_events_pb_armada_proto_rawDescGZIP(), []int{38}
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *JobRunTerminated) GetJobId() string {
@@ -2669,16 +3291,17 @@ var File_events_pb_armada_proto protoreflect.FileDescriptor
 
 const file_events_pb_armada_proto_rawDesc = "" +
 	"\n" +
-	"\x16events/pb/armada.proto\x12\x11refloat.armada.v1\"\x87\x01\n" +
+	"\x16events/pb/armada.proto\x12\x11refloat.armada.v1\"\xb8\x01\n" +
 	"\rEventSequence\x12\x1b\n" +
 	"\x05queue\x18\x01 \x01(\tB\x05\xaa\x01\x02 \x02R\x05queue\x12'\n" +
 	"\fjob_set_name\x18\x02 \x01(\tB\x05\xaa\x01\x02 \x02R\n" +
-	"jobSetName\x120\n" +
+	"jobSetName\x12\x17\n" +
+	"\auser_id\x18\x03 \x01(\tR\x06userId\x12\x16\n" +
+	"\x06groups\x18\x04 \x03(\tR\x06groups\x120\n" +
 	"\x06events\x18\x05 \x03(\v2\x18.refloat.armada.v1.EventR\x06events\";\n" +
 	"\tTimestamp\x12\x18\n" +
 	"\aseconds\x18\x01 \x01(\x03R\aseconds\x12\x14\n" +
-	"\x05nanos\x18\x02 \x01(\x05R\x05nanos\"\xd6\n" +
-	"\n" +
+	"\x05nanos\x18\x02 \x01(\x05R\x05nanos\"\xe0\f\n" +
 	"\x05Event\x126\n" +
 	"\acreated\x18\x12 \x01(\v2\x1c.refloat.armada.v1.TimestampR\acreated\x12=\n" +
 	"\n" +
@@ -2702,14 +3325,25 @@ const file_events_pb_armada_proto_rawDesc = "" +
 	"\x12job_run_terminated\x18\xe9\a \x01(\v2#.refloat.armada.v1.JobRunTerminatedH\x00R\x10jobRunTerminated\x12<\n" +
 	"\tknown_job\x18\xea\a \x01(\v2\x1c.refloat.armada.v1.SubmitJobH\x00R\bknownJob\x12;\n" +
 	"\tknown_run\x18\xeb\a \x01(\v2\x1b.refloat.armada.v1.KnownRunH\x00R\bknownRun\x12;\n" +
-	"\tended_run\x18\xec\a \x01(\v2\x1b.refloat.armada.v1.KnownRunH\x00R\bendedRunB\a\n" +
-	"\x05event\"\xcf\x01\n" +
+	"\tended_run\x18\xec\a \x01(\v2\x1b.refloat.armada.v1.KnownRunH\x00R\bendedRun\x120\n" +
+	"\x10reprioritise_job\x18\x02 \x01(\fB\x05\xaa\x01\x02\b\x01R\x0freprioritiseJob\x127\n" +
+	"\x14reprioritise_job_set\x18\x03 \x01(\fB\x05\xaa\x01\x02\b\x01R\x12reprioritiseJobSet\x120\n" +
+	"\x10partition_marker\x18\x14 \x01(\fB\x05\xaa\x01\x02\b\x01R\x0fpartitionMarker\x12?\n" +
+	"\x18job_preemption_requested\x18\x17 \x01(\fB\x05\xaa\x01\x02\b\x01R\x16jobPreemptionRequested\x12*\n" +
+	"\rjob_validated\x18\x19 \x01(\fB\x05\xaa\x01\x02\b\x01R\fjobValidatedB\a\n" +
+	"\x05event\"\xda\x02\n" +
 	"\tSubmitJob\x12\x1a\n" +
 	"\bpriority\x18\x03 \x01(\rR\bpriority\x12>\n" +
 	"\vobject_meta\x18\x04 \x01(\v2\x1d.refloat.armada.v1.ObjectMetaR\n" +
 	"objectMeta\x12H\n" +
 	"\vmain_object\x18\x05 \x01(\v2'.refloat.armada.v1.KubernetesMainObjectR\n" +
-	"mainObject\x12\x1c\n" +
+	"mainObject\x12\x1a\n" +
+	"\blifetime\x18\a \x01(\rR\blifetime\x12 \n" +
+	"\fat_most_once\x18\b \x01(\bR\n" +
+	"atMostOnce\x12 \n" +
+	"\vpreemptible\x18\t \x01(\bR\vpreemptible\x12)\n" +
+	"\x10concurrency_safe\x18\n" +
+	" \x01(\bR\x0fconcurrencySafe\x12\x1c\n" +
 	"\x06job_id\x18\x0e \x01(\tB\x05\xaa\x01\x02 \x02R\x05jobId\"\xd0\x01\n" +
 	"\n" +
 	"ObjectMeta\x12\x1c\n" +
@@ -2718,16 +3352,47 @@ const file_events_pb_armada_proto_rawDesc = "" +
 	"\vannotations\x18\x05 \x03(\v2..refloat.armada.v1.ObjectMeta.AnnotationsEntryR\vannotations\x1a>\n" +
 	"\x10AnnotationsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"Z\n" +
-	"\x14KubernetesMainObject\x12B\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"{\n" +
+	"\x14KubernetesMainObject\x12\x1f\n" +
+	"\vobject_meta\x18\x01 \x01(\fR\n" +
+	"objectMeta\x12B\n" +
 	"\bpod_spec\x18\x02 \x01(\v2'.refloat.armada.v1.PodSpecWithAvoidListR\apodSpec\"M\n" +
 	"\x14PodSpecWithAvoidList\x125\n" +
-	"\bpod_spec\x18\x01 \x01(\v2\x1a.refloat.armada.v1.PodSpecR\apodSpec\"\x99\x01\n" +
-	"\aPodSpec\x12G\n" +
-	" termination_grace_period_seconds\x18\x04 \x01(\x03R\x1dterminationGracePeriodSeconds\x12E\n" +
-	"\x0finit_containers\x18\x14 \x03(\v2\x1c.refloat.armada.v1.ContainerR\x0einitContainers\"\x1f\n" +
+	"\bpod_spec\x18\x01 \x01(\v2\x1a.refloat.armada.v1.PodSpecR\apodSpec\"\x87\x03\n" +
+	"\aPodSpec\x12\x1e\n" +
+	"\n" +
+	"containers\x18\x02 \x03(\fR\n" +
+	"containers\x12G\n" +
+	" termination_grace_period_seconds\x18\x04 \x01(\x03R\x1dterminationGracePeriodSeconds\x12#\n" +
+	"\rnode_selector\x18\a \x03(\fR\fnodeSelector\x12!\n" +
+	"\baffinity\x18\x12 \x01(\fB\x05\xaa\x01\x02\b\x01R\baffinity\x12E\n" +
+	"\x0finit_containers\x18\x14 \x03(\v2\x1c.refloat.armada.v1.ContainerR\x0einitContainers\x12 \n" +
+	"\vtolerations\x18\x16 \x03(\fR\vtolerations\x12.\n" +
+	"\x13priority_class_name\x18\x18 \x01(\tR\x11priorityClassName\x122\n" +
+	"\x11preemption_policy\x18\x1f \x01(\tB\x05\xaa\x01\x02\b\x01R\x10preemptionPolicy\"d\n" +
 	"\tContainer\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"L\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
+	"\tresources\x18\b \x01(\fR\tresources\x12%\n" +
+	"\x0erestart_policy\x18\x18 \x01(\tR\rrestartPolicy\"/\n" +
+	"\x05Label\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"\xe8\x02\n" +
+	"\x14ResourceRequirements\x12K\n" +
+	"\x06limits\x18\x01 \x03(\v23.refloat.armada.v1.ResourceRequirements.LimitsEntryR\x06limits\x12Q\n" +
+	"\brequests\x18\x02 \x03(\v25.refloat.armada.v1.ResourceRequirements.RequestsEntryR\brequests\x1aV\n" +
+	"\vLimitsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.refloat.armada.v1.QuantityR\x05value:\x028\x01\x1aX\n" +
+	"\rRequestsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.refloat.armada.v1.QuantityR\x05value:\x028\x01\"%\n" +
+	"\bQuantity\x12\x19\n" +
+	"\x04text\x18\x01 \x01(\tB\x05\xaa\x01\x02\b\x01R\x04text\"D\n" +
+	"\x0fReprioritiseJob\x12\x1a\n" +
+	"\bpriority\x18\x02 \x01(\rR\bpriority\x12\x15\n" +
+	"\x06job_id\x18\x03 \x01(\tR\x05jobId\"0\n" +
+	"\x12ReprioritiseJobSet\x12\x1a\n" +
+	"\bpriority\x18\x01 \x01(\rR\bpriority\"L\n" +
 	"\x10ReprioritisedJob\x12\x1a\n" +
 	"\bpriority\x18\x02 \x01(\rR\bpriority\x12\x1c\n" +
 	"\x06job_id\x18\x03 \x01(\tB\x05\xaa\x01\x02 \x02R\x05jobId\"A\n" +
@@ -2744,11 +3409,15 @@ const file_events_pb_armada_proto_rawDesc = "" +
 	"\x06job_id\x18\x03 \x01(\tB\x05\xaa\x01\x02 \x02R\x05jobId\"[\n" +
 	"\tJobErrors\x120\n" +
 	"\x06errors\x18\x02 \x03(\v2\x18.refloat.armada.v1.ErrorR\x06errors\x12\x1c\n" +
-	"\x06job_id\x18\x03 \x01(\tB\x05\xaa\x01\x02 \x02R\x05jobId\"\x98\x01\n" +
+	"\x06job_id\x18\x03 \x01(\tB\x05\xaa\x01\x02 \x02R\x05jobId\"\xfe\x02\n" +
 	"\fJobRunLeased\x12\x1f\n" +
 	"\vexecutor_id\x18\x03 \x01(\tR\n" +
 	"executorId\x12\x17\n" +
-	"\anode_id\x18\x04 \x01(\tR\x06nodeId\x12\x1c\n" +
+	"\anode_id\x18\x04 \x01(\tR\x06nodeId\x124\n" +
+	"\x16update_sequence_number\x18\x05 \x01(\x05R\x14updateSequenceNumber\x129\n" +
+	"\x19has_scheduled_at_priority\x18\x06 \x01(\bR\x16hasScheduledAtPriority\x122\n" +
+	"\x15scheduled_at_priority\x18\a \x01(\x05R\x13scheduledAtPriority\x12?\n" +
+	"\x18pod_requirements_overlay\x18\t \x01(\fB\x05\xaa\x01\x02\b\x01R\x16podRequirementsOverlay\x12\x1c\n" +
 	"\x06job_id\x18\n" +
 	" \x01(\tB\x05\xaa\x01\x02 \x02R\x05jobId\x12\x1c\n" +
 	"\x06run_id\x18\v \x01(\tB\x05\xaa\x01\x02 \x02R\x05runId\x12\x12\n" +
@@ -2773,7 +3442,7 @@ const file_events_pb_armada_proto_rawDesc = "" +
 	"\fJobRunErrors\x120\n" +
 	"\x06errors\x18\x03 \x03(\v2\x18.refloat.armada.v1.ErrorR\x06errors\x12\x1c\n" +
 	"\x06job_id\x18\x04 \x01(\tB\x05\xaa\x01\x02 \x02R\x05jobId\x12\x1c\n" +
-	"\x06run_id\x18\x05 \x01(\tB\x05\xaa\x01\x02 \x02R\x05runId\"\x83\b\n" +
+	"\x06run_id\x18\x05 \x01(\tB\x05\xaa\x01\x02 \x02R\x05runId\"\xaf\b\n" +
 	"\x05Error\x12\x1a\n" +
 	"\bterminal\x18\x01 \x01(\bR\bterminal\x12O\n" +
 	"\x10kubernetes_error\x18\x02 \x01(\v2\".refloat.armada.v1.KubernetesErrorH\x00R\x0fkubernetesError\x12L\n" +
@@ -2788,7 +3457,8 @@ const file_events_pb_armada_proto_rawDesc = "" +
 	"\fjob_rejected\x18\r \x01(\v2\x1e.refloat.armada.v1.JobRejectedH\x00R\vjobRejected\x12[\n" +
 	"\x14reconciliation_error\x18\x0e \x01(\v2&.refloat.armada.v1.ReconciliationErrorH\x00R\x13reconciliationError\x12)\n" +
 	"\x10failure_category\x18\x10 \x01(\tR\x0ffailureCategory\x12/\n" +
-	"\x13failure_subcategory\x18\x11 \x01(\tR\x12failureSubcategoryB\b\n" +
+	"\x13failure_subcategory\x18\x11 \x01(\tR\x12failureSubcategory\x12*\n" +
+	"\x11retry_policy_name\x18\x12 \x01(\tR\x0fretryPolicyNameB\b\n" +
 	"\x06reason\"\x11\n" +
 	"\x0fKubernetesError\"\x0f\n" +
 	"\rExecutorError\"\x0e\n" +
@@ -2820,9 +3490,20 @@ const file_events_pb_armada_proto_rawDesc = "" +
 	"\x0fJobRunPreempted\x12/\n" +
 	"\x10preempted_job_id\x18\x05 \x01(\tB\x05\xaa\x01\x02 \x02R\x0epreemptedJobId\x12/\n" +
 	"\x10preempted_run_id\x18\x06 \x01(\tB\x05\xaa\x01\x02 \x02R\x0epreemptedRunId\x12\x16\n" +
-	"\x06reason\x18\a \x01(\tR\x06reason\"+\n" +
-	"\vJobRequeued\x12\x1c\n" +
-	"\x06job_id\x18\x04 \x01(\tB\x05\xaa\x01\x02 \x02R\x05jobId\"p\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\"\x91\x01\n" +
+	"\vJobRequeued\x12.\n" +
+	"\x0fscheduling_info\x18\x02 \x01(\fB\x05\xaa\x01\x02\b\x01R\x0eschedulingInfo\x124\n" +
+	"\x16update_sequence_number\x18\x03 \x01(\x05R\x14updateSequenceNumber\x12\x1c\n" +
+	"\x06job_id\x18\x04 \x01(\tB\x05\xaa\x01\x02 \x02R\x05jobId\"J\n" +
+	"\x0fPartitionMarker\x12\x1c\n" +
+	"\tpartition\x18\x02 \x01(\rR\tpartition\x12\x19\n" +
+	"\bgroup_id\x18\x03 \x01(\tR\agroupId\"G\n" +
+	"\x16JobPreemptionRequested\x12\x15\n" +
+	"\x06job_id\x18\x02 \x01(\tR\x05jobId\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\";\n" +
+	"\fJobValidated\x12\x14\n" +
+	"\x05pools\x18\x02 \x03(\tR\x05pools\x12\x15\n" +
+	"\x06job_id\x18\x03 \x01(\tR\x05jobId\"p\n" +
 	"\bKnownRun\x12\x1c\n" +
 	"\x06job_id\x18\x01 \x01(\tB\x05\xaa\x01\x02 \x02R\x05jobId\x12\x1c\n" +
 	"\x06run_id\x18\x02 \x01(\tB\x05\xaa\x01\x02 \x02R\x05runId\x12\x12\n" +
@@ -2855,7 +3536,7 @@ func file_events_pb_armada_proto_rawDescGZIP() []byte {
 }
 
 var file_events_pb_armada_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_events_pb_armada_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_events_pb_armada_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
 var file_events_pb_armada_proto_goTypes = []any{
 	(JobState)(0),                  // 0: refloat.armada.v1.JobState
 	(KubernetesReason)(0),          // 1: refloat.armada.v1.KubernetesReason
@@ -2868,90 +3549,104 @@ var file_events_pb_armada_proto_goTypes = []any{
 	(*PodSpecWithAvoidList)(nil),   // 8: refloat.armada.v1.PodSpecWithAvoidList
 	(*PodSpec)(nil),                // 9: refloat.armada.v1.PodSpec
 	(*Container)(nil),              // 10: refloat.armada.v1.Container
-	(*ReprioritisedJob)(nil),       // 11: refloat.armada.v1.ReprioritisedJob
-	(*CancelJob)(nil),              // 12: refloat.armada.v1.CancelJob
-	(*CancelJobSet)(nil),           // 13: refloat.armada.v1.CancelJobSet
-	(*CancelledJob)(nil),           // 14: refloat.armada.v1.CancelledJob
-	(*JobSucceeded)(nil),           // 15: refloat.armada.v1.JobSucceeded
-	(*JobErrors)(nil),              // 16: refloat.armada.v1.JobErrors
-	(*JobRunLeased)(nil),           // 17: refloat.armada.v1.JobRunLeased
-	(*KubernetesResourceInfo)(nil), // 18: refloat.armada.v1.KubernetesResourceInfo
-	(*PodInfo)(nil),                // 19: refloat.armada.v1.PodInfo
-	(*IngressInfo)(nil),            // 20: refloat.armada.v1.IngressInfo
-	(*JobRunAssigned)(nil),         // 21: refloat.armada.v1.JobRunAssigned
-	(*JobRunRunning)(nil),          // 22: refloat.armada.v1.JobRunRunning
-	(*JobRunSucceeded)(nil),        // 23: refloat.armada.v1.JobRunSucceeded
-	(*JobRunErrors)(nil),           // 24: refloat.armada.v1.JobRunErrors
-	(*Error)(nil),                  // 25: refloat.armada.v1.Error
-	(*KubernetesError)(nil),        // 26: refloat.armada.v1.KubernetesError
-	(*ExecutorError)(nil),          // 27: refloat.armada.v1.ExecutorError
-	(*LeaseExpired)(nil),           // 28: refloat.armada.v1.LeaseExpired
-	(*MaxRunsExceeded)(nil),        // 29: refloat.armada.v1.MaxRunsExceeded
-	(*PodError)(nil),               // 30: refloat.armada.v1.PodError
-	(*ContainerError)(nil),         // 31: refloat.armada.v1.ContainerError
-	(*PodLeaseReturned)(nil),       // 32: refloat.armada.v1.PodLeaseReturned
-	(*JobRunPreemptedError)(nil),   // 33: refloat.armada.v1.JobRunPreemptedError
-	(*GangJobUnschedulable)(nil),   // 34: refloat.armada.v1.GangJobUnschedulable
-	(*JobRejected)(nil),            // 35: refloat.armada.v1.JobRejected
-	(*ReconciliationError)(nil),    // 36: refloat.armada.v1.ReconciliationError
-	(*JobRunPreempted)(nil),        // 37: refloat.armada.v1.JobRunPreempted
-	(*JobRequeued)(nil),            // 38: refloat.armada.v1.JobRequeued
-	(*KnownRun)(nil),               // 39: refloat.armada.v1.KnownRun
-	(*JobRunTerminated)(nil),       // 40: refloat.armada.v1.JobRunTerminated
-	nil,                            // 41: refloat.armada.v1.ObjectMeta.AnnotationsEntry
+	(*Label)(nil),                  // 11: refloat.armada.v1.Label
+	(*ResourceRequirements)(nil),   // 12: refloat.armada.v1.ResourceRequirements
+	(*Quantity)(nil),               // 13: refloat.armada.v1.Quantity
+	(*ReprioritiseJob)(nil),        // 14: refloat.armada.v1.ReprioritiseJob
+	(*ReprioritiseJobSet)(nil),     // 15: refloat.armada.v1.ReprioritiseJobSet
+	(*ReprioritisedJob)(nil),       // 16: refloat.armada.v1.ReprioritisedJob
+	(*CancelJob)(nil),              // 17: refloat.armada.v1.CancelJob
+	(*CancelJobSet)(nil),           // 18: refloat.armada.v1.CancelJobSet
+	(*CancelledJob)(nil),           // 19: refloat.armada.v1.CancelledJob
+	(*JobSucceeded)(nil),           // 20: refloat.armada.v1.JobSucceeded
+	(*JobErrors)(nil),              // 21: refloat.armada.v1.JobErrors
+	(*JobRunLeased)(nil),           // 22: refloat.armada.v1.JobRunLeased
+	(*KubernetesResourceInfo)(nil), // 23: refloat.armada.v1.KubernetesResourceInfo
+	(*PodInfo)(nil),                // 24: refloat.armada.v1.PodInfo
+	(*IngressInfo)(nil),            // 25: refloat.armada.v1.IngressInfo
+	(*JobRunAssigned)(nil),         // 26: refloat.armada.v1.JobRunAssigned
+	(*JobRunRunning)(nil),          // 27: refloat.armada.v1.JobRunRunning
+	(*JobRunSucceeded)(nil),        // 28: refloat.armada.v1.JobRunSucceeded
+	(*JobRunErrors)(nil),           // 29: refloat.armada.v1.JobRunErrors
+	(*Error)(nil),                  // 30: refloat.armada.v1.Error
+	(*KubernetesError)(nil),        // 31: refloat.armada.v1.KubernetesError
+	(*ExecutorError)(nil),          // 32: refloat.armada.v1.ExecutorError
+	(*LeaseExpired)(nil),           // 33: refloat.armada.v1.LeaseExpired
+	(*MaxRunsExceeded)(nil),        // 34: refloat.armada.v1.MaxRunsExceeded
+	(*PodError)(nil),               // 35: refloat.armada.v1.PodError
+	(*ContainerError)(nil),         // 36: refloat.armada.v1.ContainerError
+	(*PodLeaseReturned)(nil),       // 37: refloat.armada.v1.PodLeaseReturned
+	(*JobRunPreemptedError)(nil),   // 38: refloat.armada.v1.JobRunPreemptedError
+	(*GangJobUnschedulable)(nil),   // 39: refloat.armada.v1.GangJobUnschedulable
+	(*JobRejected)(nil),            // 40: refloat.armada.v1.JobRejected
+	(*ReconciliationError)(nil),    // 41: refloat.armada.v1.ReconciliationError
+	(*JobRunPreempted)(nil),        // 42: refloat.armada.v1.JobRunPreempted
+	(*JobRequeued)(nil),            // 43: refloat.armada.v1.JobRequeued
+	(*PartitionMarker)(nil),        // 44: refloat.armada.v1.PartitionMarker
+	(*JobPreemptionRequested)(nil), // 45: refloat.armada.v1.JobPreemptionRequested
+	(*JobValidated)(nil),           // 46: refloat.armada.v1.JobValidated
+	(*KnownRun)(nil),               // 47: refloat.armada.v1.KnownRun
+	(*JobRunTerminated)(nil),       // 48: refloat.armada.v1.JobRunTerminated
+	nil,                            // 49: refloat.armada.v1.ObjectMeta.AnnotationsEntry
+	nil,                            // 50: refloat.armada.v1.ResourceRequirements.LimitsEntry
+	nil,                            // 51: refloat.armada.v1.ResourceRequirements.RequestsEntry
 }
 var file_events_pb_armada_proto_depIdxs = []int32{
 	4,  // 0: refloat.armada.v1.EventSequence.events:type_name -> refloat.armada.v1.Event
 	3,  // 1: refloat.armada.v1.Event.created:type_name -> refloat.armada.v1.Timestamp
 	5,  // 2: refloat.armada.v1.Event.submit_job:type_name -> refloat.armada.v1.SubmitJob
-	11, // 3: refloat.armada.v1.Event.reprioritised_job:type_name -> refloat.armada.v1.ReprioritisedJob
-	12, // 4: refloat.armada.v1.Event.cancel_job:type_name -> refloat.armada.v1.CancelJob
-	13, // 5: refloat.armada.v1.Event.cancel_job_set:type_name -> refloat.armada.v1.CancelJobSet
-	14, // 6: refloat.armada.v1.Event.cancelled_job:type_name -> refloat.armada.v1.CancelledJob
-	15, // 7: refloat.armada.v1.Event.job_succeeded:type_name -> refloat.armada.v1.JobSucceeded
-	16, // 8: refloat.armada.v1.Event.job_errors:type_name -> refloat.armada.v1.JobErrors
-	17, // 9: refloat.armada.v1.Event.job_run_leased:type_name -> refloat.armada.v1.JobRunLeased
-	21, // 10: refloat.armada.v1.Event.job_run_assigned:type_name -> refloat.armada.v1.JobRunAssigned
-	22, // 11: refloat.armada.v1.Event.job_run_running:type_name -> refloat.armada.v1.JobRunRunning
-	23, // 12: refloat.armada.v1.Event.job_run_succeeded:type_name -> refloat.armada.v1.JobRunSucceeded
-	24, // 13: refloat.armada.v1.Event.job_run_errors:type_name -> refloat.armada.v1.JobRunErrors
-	37, // 14: refloat.armada.v1.Event.job_run_preempted:type_name -> refloat.armada.v1.JobRunPreempted
-	38, // 15: refloat.armada.v1.Event.job_requeued:type_name -> refloat.armada.v1.JobRequeued
-	40, // 16: refloat.armada.v1.Event.job_run_terminated:type_name -> refloat.armada.v1.JobRunTerminated
+	16, // 3: refloat.armada.v1.Event.reprioritised_job:type_name -> refloat.armada.v1.ReprioritisedJob
+	17, // 4: refloat.armada.v1.Event.cancel_job:type_name -> refloat.armada.v1.CancelJob
+	18, // 5: refloat.armada.v1.Event.cancel_job_set:type_name -> refloat.armada.v1.CancelJobSet
+	19, // 6: refloat.armada.v1.Event.cancelled_job:type_name -> refloat.armada.v1.CancelledJob
+	20, // 7: refloat.armada.v1.Event.job_succeeded:type_name -> refloat.armada.v1.JobSucceeded
+	21, // 8: refloat.armada.v1.Event.job_errors:type_name -> refloat.armada.v1.JobErrors
+	22, // 9: refloat.armada.v1.Event.job_run_leased:type_name -> refloat.armada.v1.JobRunLeased
+	26, // 10: refloat.armada.v1.Event.job_run_assigned:type_name -> refloat.armada.v1.JobRunAssigned
+	27, // 11: refloat.armada.v1.Event.job_run_running:type_name -> refloat.armada.v1.JobRunRunning
+	28, // 12: refloat.armada.v1.Event.job_run_succeeded:type_name -> refloat.armada.v1.JobRunSucceeded
+	29, // 13: refloat.armada.v1.Event.job_run_errors:type_name -> refloat.armada.v1.JobRunErrors
+	42, // 14: refloat.armada.v1.Event.job_run_preempted:type_name -> refloat.armada.v1.JobRunPreempted
+	43, // 15: refloat.armada.v1.Event.job_requeued:type_name -> refloat.armada.v1.JobRequeued
+	48, // 16: refloat.armada.v1.Event.job_run_terminated:type_name -> refloat.armada.v1.JobRunTerminated
 	5,  // 17: refloat.armada.v1.Event.known_job:type_name -> refloat.armada.v1.SubmitJob
-	39, // 18: refloat.armada.v1.Event.known_run:type_name -> refloat.armada.v1.KnownRun
-	39, // 19: refloat.armada.v1.Event.ended_run:type_name -> refloat.armada.v1.KnownRun
+	47, // 18: refloat.armada.v1.Event.known_run:type_name -> refloat.armada.v1.KnownRun
+	47, // 19: refloat.armada.v1.Event.ended_run:type_name -> refloat.armada.v1.KnownRun
 	6,  // 20: refloat.armada.v1.SubmitJob.object_meta:type_name -> refloat.armada.v1.ObjectMeta
 	7,  // 21: refloat.armada.v1.SubmitJob.main_object:type_name -> refloat.armada.v1.KubernetesMainObject
-	41, // 22: refloat.armada.v1.ObjectMeta.annotations:type_name -> refloat.armada.v1.ObjectMeta.AnnotationsEntry
+	49, // 22: refloat.armada.v1.ObjectMeta.annotations:type_name -> refloat.armada.v1.ObjectMeta.AnnotationsEntry
 	8,  // 23: refloat.armada.v1.KubernetesMainObject.pod_spec:type_name -> refloat.armada.v1.PodSpecWithAvoidList
 	9,  // 24: refloat.armada.v1.PodSpecWithAvoidList.pod_spec:type_name -> refloat.armada.v1.PodSpec
 	10, // 25: refloat.armada.v1.PodSpec.init_containers:type_name -> refloat.armada.v1.Container
-	0,  // 26: refloat.armada.v1.CancelJobSet.states:type_name -> refloat.armada.v1.JobState
-	25, // 27: refloat.armada.v1.JobErrors.errors:type_name -> refloat.armada.v1.Error
-	19, // 28: refloat.armada.v1.KubernetesResourceInfo.pod_info:type_name -> refloat.armada.v1.PodInfo
-	20, // 29: refloat.armada.v1.KubernetesResourceInfo.ingress_info:type_name -> refloat.armada.v1.IngressInfo
-	18, // 30: refloat.armada.v1.JobRunRunning.resource_infos:type_name -> refloat.armada.v1.KubernetesResourceInfo
-	25, // 31: refloat.armada.v1.JobRunErrors.errors:type_name -> refloat.armada.v1.Error
-	26, // 32: refloat.armada.v1.Error.kubernetes_error:type_name -> refloat.armada.v1.KubernetesError
-	31, // 33: refloat.armada.v1.Error.container_error:type_name -> refloat.armada.v1.ContainerError
-	27, // 34: refloat.armada.v1.Error.executor_error:type_name -> refloat.armada.v1.ExecutorError
-	28, // 35: refloat.armada.v1.Error.lease_expired:type_name -> refloat.armada.v1.LeaseExpired
-	29, // 36: refloat.armada.v1.Error.max_runs_exceeded:type_name -> refloat.armada.v1.MaxRunsExceeded
-	30, // 37: refloat.armada.v1.Error.pod_error:type_name -> refloat.armada.v1.PodError
-	32, // 38: refloat.armada.v1.Error.pod_lease_returned:type_name -> refloat.armada.v1.PodLeaseReturned
-	33, // 39: refloat.armada.v1.Error.job_run_preempted_error:type_name -> refloat.armada.v1.JobRunPreemptedError
-	34, // 40: refloat.armada.v1.Error.gang_job_unschedulable:type_name -> refloat.armada.v1.GangJobUnschedulable
-	35, // 41: refloat.armada.v1.Error.job_rejected:type_name -> refloat.armada.v1.JobRejected
-	36, // 42: refloat.armada.v1.Error.reconciliation_error:type_name -> refloat.armada.v1.ReconciliationError
-	31, // 43: refloat.armada.v1.PodError.container_errors:type_name -> refloat.armada.v1.ContainerError
-	1,  // 44: refloat.armada.v1.PodError.kubernetes_reason:type_name -> refloat.armada.v1.KubernetesReason
-	6,  // 45: refloat.armada.v1.ContainerError.object_meta:type_name -> refloat.armada.v1.ObjectMeta
-	46, // [46:46] is the sub-list for method output_type
-	46, // [46:46] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	50, // 26: refloat.armada.v1.ResourceRequirements.limits:type_name -> refloat.armada.v1.ResourceRequirements.LimitsEntry
+	51, // 27: refloat.armada.v1.ResourceRequirements.requests:type_name -> refloat.armada.v1.ResourceRequirements.RequestsEntry
+	0,  // 28: refloat.armada.v1.CancelJobSet.states:type_name -> refloat.armada.v1.JobState
+	30, // 29: refloat.armada.v1.JobErrors.errors:type_name -> refloat.armada.v1.Error
+	24, // 30: refloat.armada.v1.KubernetesResourceInfo.pod_info:type_name -> refloat.armada.v1.PodInfo
+	25, // 31: refloat.armada.v1.KubernetesResourceInfo.ingress_info:type_name -> refloat.armada.v1.IngressInfo
+	23, // 32: refloat.armada.v1.JobRunRunning.resource_infos:type_name -> refloat.armada.v1.KubernetesResourceInfo
+	30, // 33: refloat.armada.v1.JobRunErrors.errors:type_name -> refloat.armada.v1.Error
+	31, // 34: refloat.armada.v1.Error.kubernetes_error:type_name -> refloat.armada.v1.KubernetesError
+	36, // 35: refloat.armada.v1.Error.container_error:type_name -> refloat.armada.v1.ContainerError
+	32, // 36: refloat.armada.v1.Error.executor_error:type_name -> refloat.armada.v1.ExecutorError
+	33, // 37: refloat.armada.v1.Error.lease_expired:type_name -> refloat.armada.v1.LeaseExpired
+	34, // 38: refloat.armada.v1.Error.max_runs_exceeded:type_name -> refloat.armada.v1.MaxRunsExceeded
+	35, // 39: refloat.armada.v1.Error.pod_error:type_name -> refloat.armada.v1.PodError
+	37, // 40: refloat.armada.v1.Error.pod_lease_returned:type_name -> refloat.armada.v1.PodLeaseReturned
+	38, // 41: refloat.armada.v1.Error.job_run_preempted_error:type_name -> refloat.armada.v1.JobRunPreemptedError
+	39, // 42: refloat.armada.v1.Error.gang_job_unschedulable:type_name -> refloat.armada.v1.GangJobUnschedulable
+	40, // 43: refloat.armada.v1.Error.job_rejected:type_name -> refloat.armada.v1.JobRejected
+	41, // 44: refloat.armada.v1.Error.reconciliation_error:type_name -> refloat.armada.v1.ReconciliationError
+	36, // 45: refloat.armada.v1.PodError.container_errors:type_name -> refloat.armada.v1.ContainerError
+	1,  // 46: refloat.armada.v1.PodError.kubernetes_reason:type_name -> refloat.armada.v1.KubernetesReason
+	6,  // 47: refloat.armada.v1.ContainerError.object_meta:type_name -> refloat.armada.v1.ObjectMeta
+	13, // 48: refloat.armada.v1.ResourceRequirements.LimitsEntry.value:type_name -> refloat.armada.v1.Quantity
+	13, // 49: refloat.armada.v1.ResourceRequirements.RequestsEntry.value:type_name -> refloat.armada.v1.Quantity
+	50, // [50:50] is the sub-list for method output_type
+	50, // [50:50] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_events_pb_armada_proto_init() }
@@ -2979,11 +3674,11 @@ func file_events_pb_armada_proto_init() {
 		(*Event_KnownRun)(nil),
 		(*Event_EndedRun)(nil),
 	}
-	file_events_pb_armada_proto_msgTypes[16].OneofWrappers = []any{
+	file_events_pb_armada_proto_msgTypes[21].OneofWrappers = []any{
 		(*KubernetesResourceInfo_PodInfo)(nil),
 		(*KubernetesResourceInfo_IngressInfo)(nil),
 	}
-	file_events_pb_armada_proto_msgTypes[23].OneofWrappers = []any{
+	file_events_pb_armada_proto_msgTypes[28].OneofWrappers = []any{
 		(*Error_KubernetesError)(nil),
 		(*Error_ContainerError)(nil),
 		(*Error_ExecutorError)(nil),
@@ -3002,7 +3697,7 @@ func file_events_pb_armada_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_events_pb_armada_proto_rawDesc), len(file_events_pb_armada_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   40,
+			NumMessages:   50,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

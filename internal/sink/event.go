@@ -1,115 +1,42 @@
 package sink
 
 import (
+	"slices"
+
 	"github.com/refloat/refloat/events"
 	"github.com/refloat/refloat/events/pb"
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-// named is what an event names. An event of a kind that changes nothing names nothing,
-// and neither does one that lacks a required id, for which there is a Parked record.
-type named struct {
-	job, run string
-	set      bool // a CancelJobSet
-	// passing: the event alone does not make a job known.
-	passing bool
-}
-
-// read returns what an event names.
-func read(ev *pb.Event) named {
-	switch e := ev.Event.(type) {
-	case *pb.Event_SubmitJob:
-		return named{job: e.SubmitJob.GetJobId()}
-	case *pb.Event_KnownJob:
-		return named{job: e.KnownJob.GetJobId()}
+// named returns the job that an event names, or "". Passing: the event alone does not
+// make the job known. An event that lacks a required id names nothing; there is a Parked
+// record of it.
+func named(ev *events.Event, full *pb.Event) (job string, passing bool) {
+	switch e := full.Event.(type) {
 	case *pb.Event_ReprioritisedJob:
-		return named{job: e.ReprioritisedJob.GetJobId(), passing: true}
-	case *pb.Event_CancelJob:
-		return named{job: e.CancelJob.GetJobId()}
-	case *pb.Event_CancelJobSet:
-		return named{set: true}
-	case *pb.Event_CancelledJob:
-		return named{job: e.CancelledJob.GetJobId()}
-	case *pb.Event_JobSucceeded:
-		return named{job: e.JobSucceeded.GetJobId()}
-	case *pb.Event_JobErrors:
-		return named{job: e.JobErrors.GetJobId(), passing: firstTerminal(e.JobErrors.GetErrors()) < 0}
+		return e.ReprioritisedJob.GetJobId(), true
 	case *pb.Event_JobRequeued:
-		return named{job: e.JobRequeued.GetJobId(), passing: true}
+		return e.JobRequeued.GetJobId(), true
 	}
-	n := readRun(ev)
-	if n.job == "" || n.run == "" {
-		return named{}
+	if ev.Missing() != events.UnknownParkReason {
+		return "", false
 	}
-	return n
-}
-
-func readRun(ev *pb.Event) named {
-	switch e := ev.Event.(type) {
-	case *pb.Event_JobRunLeased:
-		return named{job: e.JobRunLeased.GetJobId(), run: e.JobRunLeased.GetRunId()}
-	case *pb.Event_JobRunAssigned:
-		return named{job: e.JobRunAssigned.GetJobId(), run: e.JobRunAssigned.GetRunId()}
-	case *pb.Event_JobRunRunning:
-		return named{job: e.JobRunRunning.GetJobId(), run: e.JobRunRunning.GetRunId()}
-	case *pb.Event_JobRunSucceeded:
-		return named{job: e.JobRunSucceeded.GetJobId(), run: e.JobRunSucceeded.GetRunId()}
-	case *pb.Event_JobRunErrors:
-		return named{job: e.JobRunErrors.GetJobId(), run: e.JobRunErrors.GetRunId()}
-	case *pb.Event_JobRunPreempted:
-		return named{job: e.JobRunPreempted.GetPreemptedJobId(), run: e.JobRunPreempted.GetPreemptedRunId()}
-	case *pb.Event_JobRunTerminated:
-		return named{job: e.JobRunTerminated.GetJobId(), run: e.JobRunTerminated.GetRunId()}
-	case *pb.Event_KnownRun:
-		return named{job: e.KnownRun.GetJobId(), run: e.KnownRun.GetRunId()}
-	case *pb.Event_EndedRun:
-		return named{job: e.EndedRun.GetJobId(), run: e.EndedRun.GetRunId()}
-	}
-	return named{}
-}
-
-// timeOf returns t of SEMANTICS.
-func timeOf(ev *pb.Event, publish int64) int64 {
-	var t events.Timestamp
-	if ev.Created != nil {
-		t = events.Timestamp{Present: true, Seconds: ev.Created.Seconds, Nanos: ev.Created.Nanos}
-	}
-	return t.Time(publish)
+	return ev.JobID, ev.Kind == events.JobErrors && ev.Error == nil
 }
 
 // firstTerminal returns the index of the first terminal error, or -1.
-func firstTerminal(list []*pb.Error) int {
-	for i, e := range list {
-		if e.GetTerminal() {
-			return i
-		}
-	}
-	return -1
-}
+func firstTerminal(list []*pb.Error) int { return slices.IndexFunc(list, (*pb.Error).GetTerminal) }
 
-// The annotations that explain prints.
-const (
-	annotationRetryPolicies   = "armadaproject.io/retry-policy"
-	annotationFailFast        = "armadaproject.io/failFast"
-	annotationGangID          = "armadaproject.io/gangId"
-	annotationGangCardinality = "armadaproject.io/gangCardinality"
-)
-
-func submitFacts(m *pb.SubmitJob) jobdb.Submit {
-	meta := m.GetObjectMeta()
-	spec := m.GetMainObject().GetPodSpec().GetPodSpec()
-	s := jobdb.Submit{
-		Namespace:       meta.GetNamespace(),
-		RetryPolicies:   meta.GetAnnotations()[annotationRetryPolicies],
-		FailFast:        meta.GetAnnotations()[annotationFailFast],
-		GangID:          meta.GetAnnotations()[annotationGangID],
-		GangCardinality: meta.GetAnnotations()[annotationGangCardinality],
-		GraceSeconds:    spec.GetTerminationGracePeriodSeconds(),
+func submitFacts(s *events.Submit, full *pb.SubmitJob) jobdb.Submit {
+	return jobdb.Submit{
+		Namespace:       full.GetObjectMeta().GetNamespace(),
+		RetryPolicies:   s.RetryPolicies,
+		FailFast:        s.FailFast,
+		GangID:          s.GangID,
+		GangCardinality: s.GangCardinality,
+		GraceSeconds:    s.GraceSeconds,
+		InitContainers:  s.InitContainers,
 	}
-	for _, c := range spec.GetInitContainers() {
-		s.InitContainers = append(s.InitContainers, c.GetName())
-	}
-	return s
 }
 
 // reasonOf returns the name of the member of Error.reason, and its text.

@@ -6,11 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
-
 	"github.com/refloat/refloat/events"
-	"github.com/refloat/refloat/events/pb"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/chain/follow"
 	"github.com/refloat/refloat/internal/eventlog"
@@ -26,7 +22,7 @@ type Message struct {
 	Seq     uint64 // of the envelope
 	Place   uint32 // index of the first record in the envelope
 	Log     eventlog.Message
-	Events  *pb.EventSequence // nil: it could not be decoded, and there is a record of that
+	Events  *events.Message // nil: it could not be decoded, and there is a record of that
 	Records []chain.Record
 
 	// Released: it is applied before it was decided; Records is empty.
@@ -34,11 +30,10 @@ type Message struct {
 	// Superseded: it was released before, so its events are already applied and its
 	// Records come too late.
 	Superseded bool
-	// Again has the indexes of its SubmitJobs for jobs that were known before. Apply
-	// sets it.
+	// What Apply found. Again: the indexes of its SubmitJobs for jobs that were known
+	// before. Acted: for each record, whether it changed its job.
 	Again []int
-
-	raw [][]byte // the events' bytes, once they were needed
+	Acted []bool
 
 	// Indexes over a message of many events, so that its cost does not grow with
 	// the square of their number; nil until they are first used.
@@ -147,17 +142,20 @@ func (m *Message) causes(r chain.Record) bool {
 
 // tells reports whether the message names a run, with a failure if requested.
 func (m *Message) tells(job, run string, failure bool) bool {
-	if evs := m.Events.GetEvents(); len(evs) <= fewEvents {
-		return slices.ContainsFunc(evs, func(ev *pb.Event) bool {
-			n := readRun(ev)
-			return n.job == job && n.run == run && (!failure || tellsFailure(ev))
+	if m.Events == nil {
+		return false
+	}
+	all := m.Events.Events
+	if len(all) <= fewEvents {
+		return slices.ContainsFunc(all, func(ev events.Event) bool {
+			return ev.Kind.NamesRun() && ev.JobID == job && ev.RunID == run && (!failure || tellsFailure(&ev))
 		})
 	}
 	if m.failed == nil {
 		m.failed = make(map[jobdb.RunKey]bool)
-		for _, ev := range m.Events.GetEvents() {
-			if n := readRun(ev); n.run != "" {
-				key := jobdb.RunKey{JobID: n.job, RunID: n.run}
+		for i := range all {
+			if ev := &all[i]; ev.Kind.NamesRun() {
+				key := jobdb.RunKey{JobID: ev.JobID, RunID: ev.RunID}
 				m.failed[key] = m.failed[key] || tellsFailure(ev)
 			}
 		}
@@ -167,8 +165,8 @@ func (m *Message) tells(job, run string, failure bool) bool {
 }
 
 // tellsFailure reports whether an event reports the failure of the run that it names.
-func tellsFailure(ev *pb.Event) bool {
-	return ev.GetJobRunPreempted() != nil || firstTerminal(ev.GetJobRunErrors().GetErrors()) >= 0
+func tellsFailure(ev *events.Event) bool {
+	return ev.Kind == events.RunPreempted || ev.Kind == events.RunErrors && ev.Error != nil
 }
 
 // decisionOn returns the message's enforced decision on a run.
@@ -193,77 +191,21 @@ func (m *Message) decisionOn(job, run string) *chain.Decision {
 }
 
 // readable decodes a payload by the rules of SEMANTICS 1, or returns nil.
-func readable(payload []byte) *pb.EventSequence {
-	seq := &pb.EventSequence{}
-	if err := (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(payload, seq); err != nil {
+func readable(payload []byte) *events.Message {
+	m, err := events.Read(payload)
+	if err != nil {
 		return nil
 	}
-	if seq.Queue == "" || seq.JobSetName == "" || len(seq.Events) == 0 {
-		return nil
+	return m
+}
+
+// eventCount returns how many events the message has.
+func (m *Message) eventCount() int {
+	if m.Events == nil {
+		return 0
 	}
-	return seq
+	return len(m.Events.Events)
 }
 
 // publish returns the publish time that SEMANTICS uses.
 func (m *Message) publish() int64 { return m.Log.MeantPublish() }
-
-// Field numbers in events/pb/armada.proto.
-const (
-	fieldEvents       protowire.Number = 5  // EventSequence.events
-	fieldJobRunErrors protowire.Number = 14 // Event.job_run_errors
-	fieldRunErrors    protowire.Number = 3  // JobRunErrors.errors
-)
-
-// rawError returns the error at index e of the JobRunErrors in event i, verbatim from
-// the payload: protobuf-go would reorder it and drop unknown fields.
-func (m *Message) rawError(i, e int) []byte {
-	if m.raw == nil {
-		eachBytes(m.Log.Payload, func(n protowire.Number, b []byte) {
-			if n == fieldEvents {
-				m.raw = append(m.raw, b)
-			}
-		})
-	}
-	var found [][]byte
-	eachBytes(m.raw[i], func(n protowire.Number, b []byte) {
-		switch {
-		case n == fieldJobRunErrors: // repeated members of a oneof are merged
-			eachBytes(b, func(n protowire.Number, b []byte) {
-				if n == fieldRunErrors {
-					found = append(found, b)
-				}
-			})
-		case isMember(n):
-			found = nil // another member replaces it in the oneof
-		}
-	})
-	if e >= len(found) {
-		return nil
-	}
-	return found[e]
-}
-
-// isMember reports whether a field is a member of the oneof in our contract's Event.
-func isMember(n protowire.Number) bool {
-	field := (*pb.Event)(nil).ProtoReflect().Descriptor().Fields().ByNumber(n)
-	return field != nil && field.ContainingOneof() != nil
-}
-
-// eachBytes visits the length-delimited fields of a message that was decoded before.
-func eachBytes(b []byte, visit func(protowire.Number, []byte)) {
-	for len(b) > 0 {
-		num, typ, n := protowire.ConsumeTag(b)
-		if n < 0 {
-			return
-		}
-		size := protowire.ConsumeFieldValue(num, typ, b[n:])
-		if size < 0 {
-			return
-		}
-		if typ == protowire.BytesType {
-			v, _ := protowire.ConsumeBytes(b[n:])
-			visit(num, v)
-		}
-		b = b[n+size:]
-	}
-}

@@ -3,6 +3,7 @@ package sink
 import (
 	"sort"
 
+	"github.com/refloat/refloat/events"
 	"github.com/refloat/refloat/events/pb"
 	"github.com/refloat/refloat/internal/jobdb"
 )
@@ -11,8 +12,9 @@ import (
 type fold struct {
 	*Rows
 	*Message
-	i int   // the event's index in the message
-	t int64 // its time
+	i    int       // the event's index in the message
+	t    int64     // its time
+	full *pb.Event // all of it
 }
 
 // Apply applies one message: its events in order, then its records in order. A decision
@@ -22,23 +24,26 @@ func (r *Rows) Apply(m *Message) {
 	r.applied++
 	f := fold{Rows: r, Message: m}
 	if m.Events != nil && !m.Superseded && !IsCopy(&m.Log) {
-		for i, ev := range m.Events.Events {
-			f.i, f.t = i, timeOf(ev, m.publish())
+		for i := range m.Events.Events {
+			ev := &m.Events.Events[i]
+			f.i, f.t, f.full = i, ev.Created.Time(m.publish()), m.Events.Full.Events[i]
 			f.event(ev)
 		}
 	}
 	f.records()
 }
 
-func (f *fold) event(ev *pb.Event) {
-	n := read(ev)
-	switch {
-	case n.set:
-		f.cancelSet(ev.GetCancelJobSet().GetStates())
-	case n.run != "":
-		f.runEvent(ev, f.job(n.job), n.run)
-	case n.job != "" && (!n.passing || f.find(n.job) != nil):
-		f.jobEvent(ev, f.job(n.job))
+func (f *fold) event(ev *events.Event) {
+	if ev.Kind == events.CancelJobSet {
+		f.cancelSet(ev.States)
+		return
+	}
+	switch job, passing := named(ev, f.full); {
+	case job == "":
+	case ev.Kind.NamesRun():
+		f.runEvent(ev, f.job(job))
+	case !passing || f.find(job) != nil:
+		f.jobEvent(ev, f.job(job))
 	}
 }
 
@@ -48,19 +53,19 @@ func (f *fold) job(id string) *jobRow {
 	j := f.find(id)
 	if j == nil {
 		j = &jobRow{runs: map[string]*runRow{}, complete: true}
-		j.Partition, j.JobID, j.Queue, j.JobSet = f.partition, id, f.Events.Queue, f.Events.JobSetName
+		j.Partition, j.JobID, j.Queue, j.JobSet = f.partition, id, f.Events.Queue, f.Events.JobSet
 		f.keep(j)
 	}
 	f.touch(j, f.Log.Position)
 	return j
 }
 
-func (f *fold) jobEvent(ev *pb.Event, j *jobRow) {
-	switch e := ev.Event.(type) {
+func (f *fold) jobEvent(ev *events.Event, j *jobRow) {
+	switch e := f.full.Event.(type) {
 	case *pb.Event_SubmitJob:
-		f.submit(j, e.SubmitJob)
+		f.submit(j, ev.Submit, e.SubmitJob)
 	case *pb.Event_KnownJob:
-		f.submit(j, e.KnownJob)
+		f.submit(j, ev.Submit, e.KnownJob)
 	case *pb.Event_ReprioritisedJob:
 		j.Queueing.Priority = int64(e.ReprioritisedJob.GetPriority())
 	case *pb.Event_CancelJob:
@@ -77,15 +82,15 @@ func (f *fold) jobEvent(ev *pb.Event, j *jobRow) {
 }
 
 // submit makes a job known; a SubmitJob for a known job has no effect.
-func (f *fold) submit(j *jobRow, m *pb.SubmitJob) {
+func (f *fold) submit(j *jobRow, s *events.Submit, full *pb.SubmitJob) {
 	if j.Known {
 		f.Again = append(f.Again, f.i)
 		return
 	}
-	j.Known, j.Queue, j.JobSet = true, f.Events.Queue, f.Events.JobSetName
+	j.Known, j.Queue, j.JobSet = true, f.Events.Queue, f.Events.JobSet
 	j.Times.Submitted = f.t
-	j.Queueing.Priority = int64(m.GetPriority())
-	j.Submit = submitFacts(m)
+	j.Queueing.Priority = int64(full.GetPriority())
+	j.Submit = submitFacts(s, full)
 	if j.State == jobdb.UnknownJob {
 		j.State = jobdb.JobQueued
 	}
@@ -172,8 +177,8 @@ func (f *fold) decided(j *jobRow) bool {
 
 // cancelSet requests cancellation of the submitted jobs of the set, restricted to
 // states.
-func (f *fold) cancelSet(states []pb.JobState) {
-	for _, j := range f.inSet(jobdb.SetKey{Queue: f.Events.Queue, JobSet: f.Events.JobSetName}) {
+func (f *fold) cancelSet(states events.JobStates) {
+	for _, j := range f.inSet(jobdb.SetKey{Queue: f.Events.Queue, JobSet: f.Events.JobSet}) {
 		if !j.CancelRequested && j.in(states) {
 			j.CancelRequested = true
 			f.touch(j, f.Log.Position)
@@ -182,18 +187,13 @@ func (f *fold) cancelSet(states []pb.JobState) {
 }
 
 // in reports whether the job is in one of the states that a CancelJobSet names.
-func (j *jobRow) in(states []pb.JobState) bool {
-	for _, s := range states {
-		switch s {
-		case pb.JobState_QUEUED:
-			if j.Queueing.OpenRuns == 0 {
-				return true
-			}
-		case pb.JobState_PENDING, pb.JobState_RUNNING:
-			if j.Queueing.OpenRuns > 0 {
-				return true
-			}
-		}
+func (j *jobRow) in(states events.JobStates) bool {
+	switch {
+	case states == 0:
+		return true
+	case j.Queueing.OpenRuns == 0:
+		return states&events.Queued != 0
+	default:
+		return states&(events.Pending|events.Running) != 0
 	}
-	return len(states) == 0
 }

@@ -10,20 +10,21 @@ import (
 // what Armada did. A later RetryReady of a superseded requeue finds no decision on the
 // run, and has no effect.
 func (f *fold) records() {
+	f.Acted = make([]bool, len(f.Records))
 	for i, r := range f.Records {
 		where := f.where(f.Message, i)
 		switch r := r.(type) {
 		case *chain.Decision:
-			acted := !f.Superseded && f.decide(r)
-			f.fresh.Decisions = append(f.fresh.Decisions, &jobdb.Decision{Where: where, Acted: acted, Decision: *r})
+			f.Acted[i] = !f.Superseded && f.decide(r)
+			f.fresh.Decisions = append(f.fresh.Decisions, &jobdb.Decision{Where: where, Acted: f.Acted[i], Decision: *r})
 		case *chain.NotDecided:
 			if !f.Superseded {
 				f.leaveAlone(r)
 			}
 			f.fresh.NotDecided = append(f.fresh.NotDecided, &jobdb.NotDecided{Where: where, NotDecided: *r})
 		case *chain.RetryReady:
-			acted := !f.Superseded && f.ready(r)
-			f.fresh.Ready = append(f.fresh.Ready, &jobdb.Ready{Where: where, Acted: acted, RetryReady: *r})
+			f.Acted[i] = !f.Superseded && f.ready(r)
+			f.fresh.Ready = append(f.fresh.Ready, &jobdb.Ready{Where: where, Acted: f.Acted[i], RetryReady: *r})
 		case *chain.Parked:
 			f.fresh.Parked = append(f.fresh.Parked, &jobdb.Parked{Where: where, Parked: *r})
 		}

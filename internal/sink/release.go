@@ -114,7 +114,7 @@ func (w *Writer) release(p *part) error {
 			break
 		}
 		messages = append(messages, p.ahead.take())
-		weight += 1 + len(messages[len(messages)-1].Events.GetEvents())
+		weight += 1 + messages[len(messages)-1].eventCount()
 	}
 	if len(messages) == 0 {
 		return nil

@@ -3,7 +3,7 @@ package sink
 import (
 	"sort"
 
-	"github.com/refloat/refloat/events/pb"
+	"github.com/refloat/refloat/events"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
@@ -54,8 +54,8 @@ func (r *Rows) Keys(messages []Message) jobdb.Keys {
 		if m.Superseded {
 			continue // it changes no row
 		}
-		for _, ev := range m.Events.GetEvents() {
-			n.event(m.Events, ev)
+		for i := range m.eventCount() {
+			n.event(m.Events, i)
 		}
 		for _, rec := range m.Records {
 			switch rec := rec.(type) {
@@ -80,23 +80,24 @@ type needs struct {
 	keys jobdb.Keys
 }
 
-func (n *needs) event(seq *pb.EventSequence, ev *pb.Event) {
-	e := read(ev)
+func (n *needs) event(m *events.Message, i int) {
+	ev := &m.Events[i]
+	job, _ := named(ev, m.Full.Events[i])
 	switch {
-	case e.set:
-		set := jobdb.SetKey{Queue: seq.Queue, JobSet: seq.JobSetName}
+	case ev.Kind == events.CancelJobSet:
+		set := jobdb.SetKey{Queue: m.Queue, JobSet: m.JobSet}
 		if !n.sets[set] {
 			n.sets[set] = true
 			n.keys.Sets = append(n.keys.Sets, set)
 		}
 		return
-	case e.job == "":
+	case job == "":
 		return
 	}
-	complete := n.named(e.job, e.run)
-	if _, ends := ev.Event.(*pb.Event_CancelledJob); ends && !complete && !n.open[e.job] {
-		n.open[e.job] = true
-		n.keys.OpenRunsOf = append(n.keys.OpenRunsOf, e.job)
+	complete := n.named(job, ev.RunID)
+	if ev.Kind == events.CancelledJob && !complete && !n.open[job] {
+		n.open[job] = true
+		n.keys.OpenRunsOf = append(n.keys.OpenRunsOf, job)
 	}
 }
 

@@ -1,45 +1,45 @@
 package sink
 
 import (
+	"github.com/refloat/refloat/events"
 	"github.com/refloat/refloat/events/pb"
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-func (f *fold) runEvent(ev *pb.Event, j *jobRow, id string) {
-	switch e := ev.Event.(type) {
-	case *pb.Event_JobRunTerminated:
-		run := f.runOrNote(j, id)
+func (f *fold) runEvent(ev *events.Event, j *jobRow) {
+	switch ev.Kind {
+	case events.RunTerminated:
+		run := f.runOrNote(j, ev.RunID)
 		if run.Times.Gone == 0 {
 			run.Times.Gone = f.t
 		}
 		f.touchRun(run)
 		return
-	case *pb.Event_KnownRun:
-		f.told(j, e.KnownRun, false)
+	case events.KnownRun, events.EndedRun:
+		f.imported(j, ev)
 		return
-	case *pb.Event_EndedRun:
-		f.told(j, e.EndedRun, true)
-		return
+	default:
 	}
-	run := f.see(j, id)
+	run := f.see(j, ev.RunID)
 	f.touchRun(run)
-	switch e := ev.Event.(type) {
-	case *pb.Event_JobRunLeased:
-		f.leased(run, e.JobRunLeased)
-	case *pb.Event_JobRunAssigned:
+	switch ev.Kind {
+	case events.RunLeased:
+		f.leased(run, ev.Node, f.full.GetJobRunLeased())
+	case events.RunAssigned:
 		f.forward(j, run, jobdb.RunPending)
-	case *pb.Event_JobRunRunning:
-		f.running(j, run, e.JobRunRunning)
-	case *pb.Event_JobRunSucceeded:
+	case events.RunRunning:
+		f.running(j, run, ev.Node)
+	case events.RunSucceeded:
 		if !run.State.Ended() {
 			f.ended(j, run, jobdb.RunSucceeded)
 		}
-	case *pb.Event_JobRunErrors:
-		if i := firstTerminal(e.JobRunErrors.GetErrors()); i >= 0 {
-			f.failed(j, run, e.JobRunErrors.GetErrors()[i], i)
+	case events.RunErrors:
+		if ev.Error != nil {
+			f.failed(j, run)
 		}
-	case *pb.Event_JobRunPreempted:
-		f.preempted(j, run, e.JobRunPreempted.GetReason())
+	case events.RunPreempted:
+		f.preempted(j, run, f.full.GetJobRunPreempted().GetReason())
+	default:
 	}
 }
 
@@ -54,10 +54,10 @@ func (f *fold) runOrNote(j *jobRow, id string) *runRow {
 	return run
 }
 
-// told applies a run that a cut-over republished: it is older than the known ones. The
-// outcome of a finished run is unknown here; it was not decided.
-func (f *fold) told(j *jobRow, m *pb.KnownRun, ended bool) {
-	run, state, q := f.runOrNote(j, m.GetRunId()), j.State, &j.Queueing
+// imported applies a run that a cut-over republished: it is older than the known ones.
+// The outcome of a finished run is unknown here; it was not decided.
+func (f *fold) imported(j *jobRow, ev *events.Event) {
+	run, state, q := f.runOrNote(j, ev.RunID), j.State, &j.Queueing
 	if run.State != jobdb.UnknownRun {
 		return
 	}
@@ -68,13 +68,13 @@ func (f *fold) told(j *jobRow, m *pb.KnownRun, ended bool) {
 		q.Runs++
 		q.OpenRuns++
 	}
-	run.Node = m.GetNode()
-	if ended {
+	run.Node = ev.Node
+	if ev.Kind == events.EndedRun {
 		run.State, run.Outcome = jobdb.RunFailed, jobdb.LeftAlone
 		q.OpenRuns--
 		j.State = state
 	} else {
-		f.advance(j, run, reached(m.GetStage()))
+		f.advance(j, run, reached(f.full.GetKnownRun().GetStage()))
 	}
 	f.touchRun(run)
 }
@@ -114,25 +114,22 @@ func (f *fold) see(j *jobRow, id string) *runRow {
 }
 
 // leased sets the fields that only the lease has; it may come after other reports.
-func (f *fold) leased(run *runRow, m *pb.JobRunLeased) {
+func (f *fold) leased(run *runRow, node string, m *pb.JobRunLeased) {
 	if run.Times.Leased != 0 {
 		return
 	}
 	run.Times.Leased, run.Executor, run.Pool = f.t, m.GetExecutorId(), m.GetPool()
 	if run.Node == "" {
-		run.Node = m.GetNodeId()
+		run.Node = node
 	}
 }
 
-func (f *fold) running(j *jobRow, run *runRow, m *pb.JobRunRunning) {
+func (f *fold) running(j *jobRow, run *runRow, node string) {
 	if run.State.Ended() {
 		return
 	}
-	for _, info := range m.GetResourceInfos() {
-		if node := info.GetPodInfo().GetNodeName(); node != "" {
-			run.Node = node
-			break
-		}
+	if node != "" {
+		run.Node = node
 	}
 	f.forward(j, run, jobdb.RunRunning)
 }
@@ -182,7 +179,7 @@ func (f *fold) ended(j *jobRow, run *runRow, state jobdb.RunState) {
 
 // failed applies a terminal error. The first end of a run is effective; a preemption and
 // an error in one message are one end.
-func (f *fold) failed(j *jobRow, run *runRow, e *pb.Error, place int) {
+func (f *fold) failed(j *jobRow, run *runRow) {
 	switch {
 	case !run.State.Ended():
 		f.ended(j, run, jobdb.RunFailed)
@@ -190,7 +187,10 @@ func (f *fold) failed(j *jobRow, run *runRow, e *pb.Error, place int) {
 	case run.State == jobdb.RunSucceeded || run.failedIn != f.applied || run.Error.Reason != "":
 		return
 	}
-	fill(&run.Error, e, f.rawError(f.i, place))
+	list := f.full.GetJobRunErrors().GetErrors()
+	first := firstTerminal(list)
+	e := list[first]
+	fill(&run.Error, e, f.Events.RawError(f.i, first))
 	run.Flags.Returned = e.GetPodLeaseReturned() != nil
 	run.Flags.Attempted = !run.Flags.Returned || e.GetPodLeaseReturned().GetRunAttempted()
 	if e.GetJobRunPreemptedError() != nil {

@@ -285,7 +285,7 @@ func (b *batch) add(p piece) {
 	b.messages += len(p.messages)
 	for i := range p.messages {
 		if m := &p.messages[i]; !m.Superseded {
-			b.weight += len(m.Events.GetEvents())
+			b.weight += m.eventCount()
 			b.published = m.Log.Publish
 		}
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/apache/pulsar-client-go/pulsaradmin/pkg/utils"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/refloat/refloat/events/pb"
 	"github.com/refloat/refloat/internal/armada/cutover"
 	"github.com/refloat/refloat/internal/armada/schedulerdb"
-	"github.com/refloat/refloat/internal/armada/schedulerdb/pb"
 	"github.com/refloat/refloat/internal/armada/writer"
 	"github.com/refloat/refloat/internal/doctor"
 	"github.com/refloat/refloat/internal/eventlog"

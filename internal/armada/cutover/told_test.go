@@ -161,7 +161,7 @@ func (w *world) held() (payloads [][]byte) {
 func (w *world) told() (jobs []string) {
 	w.Helper()
 	for _, payload := range w.held() {
-		seq, err := events.Reference(payload)
+		seq, err := events.Read(payload)
 		w.must(err)
 		for _, ev := range seq.Events {
 			if ev.Kind == events.SubmitJob {

@@ -198,7 +198,7 @@ func (w *world) armadaIngests(name, url string, p int, to eventlog.Position) (fi
 			if first == eventlog.Start {
 				first = at
 			}
-			effects, _ := converter.Convert(&eventlog.Message{Position: at, Publish: m.PublishTime().UnixNano(), Key: m.Key(), Payload: m.Payload()})
+			effects, _ := converter.Convert(&eventlog.Message{Position: at, Publish: m.PublishTime().UnixNano(), Key: m.Key(), Payload: m.Payload()}, nil)
 			for _, e := range effects {
 				ops = append(ops, e.Op)
 			}

@@ -10,7 +10,9 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/refloat/refloat/internal/armada/schedulerdb/pb"
+	"github.com/refloat/refloat/events"
+	"github.com/refloat/refloat/events/pb"
+	schedulingpb "github.com/refloat/refloat/internal/armada/schedulerdb/pb"
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
@@ -32,25 +34,28 @@ func NewConverter() *Converter { return &Converter{} }
 // sequence is one message being converted.
 type sequence struct {
 	*Converter
-	*pb.EventSequence
+	*events.Message
 	groups []byte // compressed, once needed
 	at     time.Time
 }
 
-// Convert returns what a message of Armada's events topic does to the tables.
-// What is in the way of a message, or of one of its events, is a Finding: nothing
-// of that message, or of that event, is in the effects. They stand in the order in
-// which they are to be applied.
-func (c *Converter) Convert(m *eventlog.Message) ([]Effect, []Finding) {
-	s := sequence{Converter: c, EventSequence: &pb.EventSequence{}}
-	if err := s.decode(m.Payload); err != nil {
-		return nil, []Finding{{Event: WholeMessage, Kind: Unreadable, Reason: err.Error()}}
+// Convert returns what a message of Armada's events topic does to the tables, in the
+// order in which it is to be applied. Decoded is its payload; nil: Convert decodes it.
+// Whatever prevents the conversion of the message, or of one of its events, is a
+// Finding: the effects then contain nothing of that message, or of that event.
+func (c *Converter) Convert(m *eventlog.Message, decoded *events.Message) ([]Effect, []Finding) {
+	if decoded == nil {
+		var err error
+		if decoded, err = events.Read(m.Payload); err != nil {
+			return nil, []Finding{{Event: WholeMessage, Kind: Unreadable, Reason: err.Error()}}
+		}
 	}
+	s := sequence{Converter: c, Message: decoded}
 	var effects []Effect
 	var findings []Finding
-	for i, ev := range s.Events {
+	for i, ev := range s.Full.Events {
 		s.at = timeOf(ev, m.MeantPublish())
-		ops, err := s.event(ev)
+		ops, err := s.event(i, ev)
 		if unreadable := (*unreadableError)(nil); errors.As(err, &unreadable) {
 			return nil, []Finding{{Event: WholeMessage, Kind: Unreadable, Reason: fmt.Sprintf("event %d: %v", i, err)}}
 		}
@@ -71,21 +76,6 @@ func (c *Converter) Convert(m *eventlog.Message) ([]Effect, []Finding) {
 	return order(effects), findings
 }
 
-func (s *sequence) decode(payload []byte) error {
-	if err := proto.Unmarshal(payload, s.EventSequence); err != nil {
-		return err
-	}
-	switch {
-	case s.JobSetName == "":
-		return errors.New("the message names no job set")
-	case s.Queue == "":
-		return errors.New("the message names no queue")
-	case len(s.Events) == 0:
-		return errors.New("the message has no events")
-	}
-	return nil
-}
-
 func timeOf(ev *pb.Event, publish int64) time.Time {
 	if c := ev.GetCreated(); c != nil {
 		return time.Unix(c.GetSeconds(), int64(c.GetNanos())).UTC()
@@ -93,22 +83,19 @@ func timeOf(ev *pb.Event, publish int64) time.Time {
 	return time.Unix(0, publish).UTC()
 }
 
-// event converts one event. Those that Armada's ingester passes over have no
-// operations.
-func (s *sequence) event(ev *pb.Event) ([]Op, error) {
+// event converts one event. Those that Armada's ingester ignores have no operations.
+func (s *sequence) event(i int, ev *pb.Event) ([]Op, error) {
 	switch e := ev.Event.(type) {
+	case nil:
+		return s.other(ev)
 	case *pb.Event_SubmitJob:
-		return s.submit(e.SubmitJob)
+		return s.submit(e.SubmitJob, s.RawSubmit(i))
 	case *pb.Event_JobRunLeased:
 		return s.leased(e.JobRunLeased)
 	case *pb.Event_JobRequeued:
 		return requeued(e.JobRequeued)
 	case *pb.Event_JobRunErrors:
-		return s.runErrors(e.JobRunErrors)
-	case *pb.Event_PartitionMarker:
-		return s.marker(e.PartitionMarker)
-	case *pb.Event_JobValidated:
-		return one(&SetValidated{JobID: e.JobValidated.GetJobId(), Pools: e.JobValidated.GetPools()})
+		return s.runErrors(i, e.JobRunErrors)
 	case *pb.Event_JobRunAssigned:
 		return s.mark(e.JobRunAssigned.GetRunId(), Pending)
 	case *pb.Event_JobRunRunning:
@@ -139,37 +126,71 @@ func (s *sequence) mark(run string, stage Stage) ([]Op, error) {
 // request converts what users ask for.
 func (s *sequence) request(ev *pb.Event) ([]Op, error) {
 	switch e := ev.Event.(type) {
-	case *pb.Event_ReprioritiseJob:
-		return one(&SetPriority{
-			JobID: e.ReprioritiseJob.GetJobId(), Queue: s.Queue, JobSet: s.JobSetName,
-			Priority: int64(e.ReprioritiseJob.GetPriority()), User: s.user(),
-		})
-	case *pb.Event_ReprioritiseJobSet:
-		return one(&SetSetPriority{
-			Queue: s.Queue, JobSet: s.JobSetName,
-			Priority: int64(e.ReprioritiseJobSet.GetPriority()), User: s.user(),
-		})
 	case *pb.Event_CancelJob:
 		return one(&RequestCancel{
-			JobID: e.CancelJob.GetJobId(), Queue: s.Queue, JobSet: s.JobSetName,
+			JobID: e.CancelJob.GetJobId(), Queue: s.Queue, JobSet: s.JobSet,
 			User: s.user(), Reason: cancelReason(e.CancelJob.GetReason()),
 		})
 	case *pb.Event_CancelJobSet:
 		states := e.CancelJobSet.GetStates()
 		all := len(states) == 0
 		return one(&RequestSetCancel{
-			Queue: s.Queue, JobSet: s.JobSetName,
+			Queue: s.Queue, JobSet: s.JobSet,
 			Queued: all || slices.Contains(states, pb.JobState_QUEUED),
 			Leased: all || slices.Contains(states, pb.JobState_PENDING) || slices.Contains(states, pb.JobState_RUNNING),
 			User:   s.user(), Reason: cancelReason(e.CancelJobSet.GetReason()),
 		})
-	case *pb.Event_JobPreemptionRequested:
-		return one(&RequestPreemption{
-			JobID: e.JobPreemptionRequested.GetJobId(), Queue: s.Queue, JobSet: s.JobSetName,
-			User: s.user(), Reason: preemptReason(s.user(), e.JobPreemptionRequested.GetReason()),
-		})
 	}
 	return nil, nil
+}
+
+// other converts the events that only these tables know, which the contract declares
+// as bytes.
+func (s *sequence) other(ev *pb.Event) ([]Op, error) {
+	switch {
+	case ev.ReprioritiseJob != nil:
+		var m pb.ReprioritiseJob
+		if err := decode("ReprioritiseJob", ev.ReprioritiseJob, &m); err != nil {
+			return nil, err
+		}
+		return one(&SetPriority{JobID: m.GetJobId(), Queue: s.Queue, JobSet: s.JobSet, Priority: int64(m.GetPriority()), User: s.user()})
+	case ev.ReprioritiseJobSet != nil:
+		var m pb.ReprioritiseJobSet
+		if err := decode("ReprioritiseJobSet", ev.ReprioritiseJobSet, &m); err != nil {
+			return nil, err
+		}
+		return one(&SetSetPriority{Queue: s.Queue, JobSet: s.JobSet, Priority: int64(m.GetPriority()), User: s.user()})
+	case ev.JobPreemptionRequested != nil:
+		var m pb.JobPreemptionRequested
+		if err := decode("JobPreemptionRequested", ev.JobPreemptionRequested, &m); err != nil {
+			return nil, err
+		}
+		return one(&RequestPreemption{
+			JobID: m.GetJobId(), Queue: s.Queue, JobSet: s.JobSet,
+			User: s.user(), Reason: preemptReason(s.user(), m.GetReason()),
+		})
+	case ev.JobValidated != nil:
+		var m pb.JobValidated
+		if err := decode("JobValidated", ev.JobValidated, &m); err != nil {
+			return nil, err
+		}
+		return one(&SetValidated{JobID: m.GetJobId(), Pools: m.GetPools()})
+	case ev.PartitionMarker != nil:
+		var m pb.PartitionMarker
+		if err := decode("PartitionMarker", ev.PartitionMarker, &m); err != nil {
+			return nil, err
+		}
+		return s.marker(&m)
+	}
+	return nil, nil
+}
+
+// decode reads a part that the contract declares as bytes.
+func decode(what string, raw []byte, m proto.Message) error {
+	if err := proto.Unmarshal(raw, m); err != nil {
+		return &unreadableError{what, err}
+	}
+	return nil
 }
 
 // cancelReason is the reason as Armada writes it.
@@ -191,14 +212,14 @@ func preemptReason(user, reason string) string {
 }
 
 // user is who asked, as Armada writes it; empty if nobody is named.
-func (s *sequence) user() string { return strings.TrimSpace(s.UserId) }
+func (s *sequence) user() string { return strings.TrimSpace(s.Full.UserId) }
 
 func (s *sequence) leased(e *pb.JobRunLeased) ([]Op, error) {
 	if e.GetPodRequirementsOverlay() == nil {
 		return nil, crashError("JobRunLeased has no pod_requirements_overlay")
 	}
 	run := &InsertRun{
-		RunID: e.GetRunId(), JobID: e.GetJobId(), JobSet: s.JobSetName, Queue: s.Queue,
+		RunID: e.GetRunId(), JobID: e.GetJobId(), JobSet: s.JobSet, Queue: s.Queue,
 		Executor: e.GetExecutorId(), Node: e.GetNodeId(), Pool: e.GetPool(),
 		Leased: s.at, Created: s.at.UnixNano(), PodRequirementsOverlay: e.GetPodRequirementsOverlay(),
 	}
@@ -213,9 +234,9 @@ func requeued(e *pb.JobRequeued) ([]Op, error) {
 	if raw == nil {
 		return nil, crashError("JobRequeued has no scheduling_info")
 	}
-	var info pb.JobSchedulingInfo
-	if err := proto.Unmarshal(raw, &info); err != nil {
-		return nil, &unreadableError{"JobRequeued.scheduling_info", err}
+	var info schedulingpb.JobSchedulingInfo
+	if err := decode("JobRequeued.scheduling_info", raw, &info); err != nil {
+		return nil, err
 	}
 	return []Op{
 		&SetQueued{JobID: e.GetJobId(), Queued: true, Version: e.GetUpdateSequenceNumber()},
@@ -224,26 +245,16 @@ func requeued(e *pb.JobRequeued) ([]Op, error) {
 }
 
 // runErrors takes the first terminal error; without one, nothing happened.
-func (s *sequence) runErrors(e *pb.JobRunErrors) ([]Op, error) {
-	var first []byte
-	fail := &FailRun{RunID: e.GetRunId(), At: s.at, Attempted: true}
-	for i, raw := range e.GetErrors() {
-		var it pb.Error
-		if err := proto.Unmarshal(raw, &it); err != nil {
-			return nil, &unreadableError{fmt.Sprintf("JobRunErrors.errors[%d]", i), err}
-		}
-		if first != nil || !it.GetTerminal() {
-			continue
-		}
-		first = raw
-		if r := it.GetPodLeaseReturned(); r != nil {
-			fail.Returned, fail.Attempted = true, r.GetRunAttempted()
-		}
-	}
-	if first == nil {
+func (s *sequence) runErrors(i int, e *pb.JobRunErrors) ([]Op, error) {
+	first := slices.IndexFunc(e.GetErrors(), (*pb.Error).GetTerminal)
+	if first < 0 {
 		return nil, nil
 	}
-	packed, err := s.pack.compress(first)
+	fail := &FailRun{RunID: e.GetRunId(), At: s.at, Attempted: true}
+	if r := e.GetErrors()[first].GetPodLeaseReturned(); r != nil {
+		fail.Returned, fail.Attempted = true, r.GetRunAttempted()
+	}
+	packed, err := s.pack.compress(s.RawError(i, first))
 	if err != nil {
 		return nil, err
 	}

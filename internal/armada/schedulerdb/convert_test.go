@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/zlib"
 	"encoding/gob"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -14,8 +15,8 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/refloat/refloat/events/pb"
 	"github.com/refloat/refloat/internal/armada/schedulerdb"
-	"github.com/refloat/refloat/internal/armada/schedulerdb/pb"
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
@@ -34,8 +35,29 @@ func raw(t testing.TB, text string, m proto.Message) []byte {
 	return b
 }
 
+// part is the wire form of such a part, as a literal of the text format.
+func part(t testing.TB, text string, m proto.Message) string {
+	t.Helper()
+	literal := "\""
+	for _, c := range raw(t, text, m) {
+		literal += fmt.Sprintf("\\x%02x", c)
+	}
+	return literal + "\""
+}
+
 func submit(t testing.TB, text string) *pb.Event {
-	return &pb.Event{Event: &pb.Event_SubmitJob{SubmitJob: raw(t, text, &pb.SubmitJob{})}}
+	t.Helper()
+	m := &pb.SubmitJob{}
+	if err := prototext.Unmarshal([]byte(text), m); err != nil {
+		t.Fatal(err)
+	}
+	return &pb.Event{Event: &pb.Event_SubmitJob{SubmitJob: m}}
+}
+
+// other is an event that only these tables know.
+func other(t testing.TB, name, text string, m proto.Message) *pb.Event {
+	t.Helper()
+	return event(t, name+": "+part(t, text, m))
 }
 
 func event(t testing.TB, text string) *pb.Event {
@@ -73,13 +95,13 @@ func TestWhoAsked(t *testing.T) {
 		"":        {"", "drain"},
 	} {
 		payload, err := proto.Marshal(&pb.EventSequence{Queue: "q", JobSetName: "s", UserId: user, Events: []*pb.Event{
-			event(t, `cancel_job {job_id: "j"}`), event(t, `cancel_job_set {}`), event(t, `reprioritise_job {job_id: "j"}`),
-			event(t, `reprioritise_job_set {}`), event(t, `job_preemption_requested {job_id: "j" reason: "drain"}`),
+			event(t, `cancel_job {job_id: "j"}`), event(t, `cancel_job_set {}`), other(t, "reprioritise_job", `job_id: "j"`, &pb.ReprioritiseJob{}),
+			event(t, `reprioritise_job_set: ""`), other(t, "job_preemption_requested", `job_id: "j" reason: "drain"`, &pb.JobPreemptionRequested{}),
 		}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		effects, findings := schedulerdb.NewConverter().Convert(&eventlog.Message{Payload: payload})
+		effects, findings := schedulerdb.NewConverter().Convert(&eventlog.Message{Payload: payload}, nil)
 		if len(effects) != 5 || findings != nil {
 			t.Fatalf("%d effects, findings %v", len(effects), findings)
 		}
@@ -110,74 +132,75 @@ func TestWhoAsked(t *testing.T) {
 func TestConvert(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		name, event string
-		want        []schedulerdb.Op
+		name  string
+		event *pb.Event
+		want  []schedulerdb.Op
 	}{
 		{
-			"reprioritise a job", `reprioritise_job {priority: 5 job_id: "j"}`,
+			"reprioritise a job", other(t, "reprioritise_job", `priority: 5 job_id: "j"`, &pb.ReprioritiseJob{}),
 			[]schedulerdb.Op{&schedulerdb.SetPriority{JobID: "j", Queue: "q", JobSet: "s", Priority: 5, User: "u"}},
 		},
 		{
-			"reprioritise a set", `reprioritise_job_set {priority: 5}`,
+			"reprioritise a set", other(t, "reprioritise_job_set", `priority: 5`, &pb.ReprioritiseJobSet{}),
 			[]schedulerdb.Op{&schedulerdb.SetSetPriority{Queue: "q", JobSet: "s", Priority: 5, User: "u"}},
 		},
 		{
-			"cancel with a reason", `cancel_job {job_id: "j" reason: "why"}`,
+			"cancel with a reason", event(t, `cancel_job {job_id: "j" reason: "why"}`),
 			[]schedulerdb.Op{&schedulerdb.RequestCancel{JobID: "j", Queue: "q", JobSet: "s", User: "u", Reason: "why"}},
 		},
 		{
-			"cancel a set", `cancel_job_set {}`,
+			"cancel a set", event(t, `cancel_job_set {}`),
 			[]schedulerdb.Op{&schedulerdb.RequestSetCancel{Queue: "q", JobSet: "s", Queued: true, Leased: true, User: "u", Reason: "cancelled by user"}},
 		},
 		{
-			"cancel what is queued", `cancel_job_set {states: QUEUED}`,
+			"cancel what is queued", event(t, `cancel_job_set {states: QUEUED}`),
 			[]schedulerdb.Op{&schedulerdb.RequestSetCancel{Queue: "q", JobSet: "s", Queued: true, User: "u", Reason: "cancelled by user"}},
 		},
 		{
-			"cancel what is pending", `cancel_job_set {states: PENDING}`,
+			"cancel what is pending", event(t, `cancel_job_set {states: PENDING}`),
 			[]schedulerdb.Op{&schedulerdb.RequestSetCancel{Queue: "q", JobSet: "s", Leased: true, User: "u", Reason: "cancelled by user"}},
 		},
 		{
-			"cancel what is running", `cancel_job_set {states: RUNNING}`,
+			"cancel what is running", event(t, `cancel_job_set {states: RUNNING}`),
 			[]schedulerdb.Op{&schedulerdb.RequestSetCancel{Queue: "q", JobSet: "s", Leased: true, User: "u", Reason: "cancelled by user"}},
 		},
 		{
-			"preempt", `job_preemption_requested {job_id: "j" reason: "drain"}`,
+			"preempt", other(t, "job_preemption_requested", `job_id: "j" reason: "drain"`, &pb.JobPreemptionRequested{}),
 			[]schedulerdb.Op{&schedulerdb.RequestPreemption{JobID: "j", Queue: "q", JobSet: "s", User: "u", Reason: "Preempted by u - drain"}},
 		},
 		{
-			"marker", `partition_marker {partition: 2 group_id: "` + group + `"}`,
+			"marker", other(t, "partition_marker", `partition: 2 group_id: "`+group+`"`, &pb.PartitionMarker{}),
 			[]schedulerdb.Op{&schedulerdb.InsertMarker{
 				Group:     [16]byte{0x8d, 0x1f, 0x8a, 0x1c, 0x5a, 0x43, 0x4a, 0x07, 0x9b, 0x6e, 0x0f, 0x3f, 0x1f, 0x2d, 0x3c, 0x4b},
 				Partition: 2, Created: at(100),
 			}},
 		},
 		{
-			"validated for no pool", `job_validated {job_id: "j"}`,
+			"validated for no pool", other(t, "job_validated", `job_id: "j"`, &pb.JobValidated{}),
 			[]schedulerdb.Op{&schedulerdb.SetValidated{JobID: "j"}},
 		},
 		{
-			"lease without a priority", `job_run_leased {job_id: "j" run_id: "r" update_sequence_number: 3 pod_requirements_overlay: ""}`,
+			"lease without a priority", event(t, `job_run_leased {job_id: "j" run_id: "r" update_sequence_number: 3 pod_requirements_overlay: ""}`),
 			[]schedulerdb.Op{
 				&schedulerdb.SetQueued{JobID: "j", Version: 3},
 				&schedulerdb.InsertRun{RunID: "r", JobID: "j", Queue: "q", JobSet: "s", Leased: at(100), Created: 100e9, PodRequirementsOverlay: []byte{}},
 			},
 		},
 		{
-			"requeue, with an empty scheduling_info", `job_requeued {job_id: "j" update_sequence_number: 2 scheduling_info: ""}`,
+			"requeue, with an empty scheduling_info", event(t, `job_requeued {job_id: "j" update_sequence_number: 2 scheduling_info: ""}`),
 			[]schedulerdb.Op{
 				&schedulerdb.SetSchedulingInfo{JobID: "j", Info: []byte{}},
 				&schedulerdb.SetQueued{JobID: "j", Queued: true, Version: 2},
 			},
 		},
-		{"errors, none of them terminal", `job_errors {job_id: "j" errors {}}`, nil},
-		{"errors, one of them terminal", `job_errors {job_id: "j" errors {} errors {terminal: true}}`, []schedulerdb.Op{&schedulerdb.FailJob{JobID: "j"}}},
-		{"errors of a run, none", `job_run_errors {job_id: "j" run_id: "r"}`, nil},
-		{"an unknown event", ``, nil},
+		{"errors, none of them terminal", event(t, `job_errors {job_id: "j" errors {}}`), nil},
+		{"errors, one of them terminal", event(t, `job_errors {job_id: "j" errors {} errors {terminal: true}}`), []schedulerdb.Op{&schedulerdb.FailJob{JobID: "j"}}},
+		{"errors of a run, none", event(t, `job_run_errors {job_id: "j" run_id: "r"}`), nil},
+		{"an unknown event", event(t, ``), nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			effects, findings := schedulerdb.NewConverter().Convert(message(t, event(t, tt.event)))
+			effects, findings := schedulerdb.NewConverter().Convert(message(t, tt.event), nil)
 			var got []schedulerdb.Op
 			for _, e := range effects {
 				got = append(got, e.Op)
@@ -191,16 +214,14 @@ func TestConvert(t *testing.T) {
 
 func TestRunErrorTakesTheFirstTerminal(t *testing.T) {
 	t.Parallel()
-	e := &pb.JobRunErrors{JobId: "j", RunId: "r"}
-	for _, text := range []string{``, `terminal: true pod_lease_returned {}`, `terminal: true`} {
-		e.Errors = append(e.Errors, raw(t, text, &pb.Error{}))
-	}
-	effects, _ := schedulerdb.NewConverter().Convert(message(t, &pb.Event{Event: &pb.Event_JobRunErrors{JobRunErrors: e}}))
+	errors := event(t, `job_run_errors {job_id: "j" run_id: "r" errors {} errors {terminal: true pod_lease_returned {}} errors {terminal: true}}`)
+	effects, _ := schedulerdb.NewConverter().Convert(message(t, errors), nil)
 	if len(effects) != 2 {
 		t.Fatalf("%d effects, want a failure and an error", len(effects))
 	}
-	if got := inflate(t, effects[1].Op.(*schedulerdb.InsertRunError).Error); !bytes.Equal(got, e.Errors[1]) {
-		t.Errorf("kept %q, want %q", got, e.Errors[1])
+	first := raw(t, `terminal: true pod_lease_returned {}`, &pb.Error{})
+	if got := inflate(t, effects[1].Op.(*schedulerdb.InsertRunError).Error); !bytes.Equal(got, first) {
+		t.Errorf("kept %q, want %q", got, first)
 	}
 	want := &schedulerdb.FailRun{RunID: "r", At: at(100), Returned: true}
 	if diff := cmp.Diff(schedulerdb.Op(want), effects[0].Op); diff != "" {
@@ -239,16 +260,16 @@ func TestFindings(t *testing.T) {
 		{"submit without main object", submit(t, `job_id: "j"`), schedulerdb.Crash, "main_object"},
 		{"submit without pod", submit(t, `main_object {}`), schedulerdb.Skipped, "pod spec"},
 		{"submit with half a pod", submit(t, `main_object {pod_spec {}}`), schedulerdb.Crash, "pod_spec"},
-		{"marker with no UUID", event(t, `partition_marker {group_id: "a"}`), schedulerdb.Crash, `"a"`},
+		{"marker with no UUID", other(t, "partition_marker", `group_id: "a"`, &pb.PartitionMarker{}), schedulerdb.Crash, `"a"`},
 		{"NUL in a run id", event(t, `job_run_running {run_id: "\000"}`), schedulerdb.Blocked, "MarkRun: run_id"},
-		{"invalid UTF-8", event(t, `job_run_running {run_id: "\377"}`), schedulerdb.Blocked, "UTF-8"},
+		{"invalid UTF-8", event(t, `cancel_job {reason: "\377"}`), schedulerdb.Blocked, "UTF-8"},
 		{"long reason", event(t, `cancel_job {reason: "`+long+`"}`), schedulerdb.Blocked, "513"},
 		{"time out of range", event(t, `created {seconds: 9300000000000} job_run_running {}`), schedulerdb.Blocked, "time"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			next := event(t, `job_succeeded {job_id: "next"}`)
-			effects, findings := schedulerdb.NewConverter().Convert(message(t, tt.event, next))
+			effects, findings := schedulerdb.NewConverter().Convert(message(t, tt.event, next), nil)
 			if len(findings) != 1 || findings[0].Event != 0 || findings[0].Kind != tt.kind || !strings.Contains(findings[0].Reason, tt.says) {
 				t.Errorf("findings %v, want one of event 0, %v, that says %q", findings, tt.kind, tt.says)
 			}
@@ -257,19 +278,26 @@ func TestFindings(t *testing.T) {
 			}
 		})
 	}
-	quantity := `main_object {pod_spec {pod_spec {containers {resources {limits {key: "cpu" value {text: "much"}}}}}}}`
+	much := part(t, `limits {key: "cpu" value {text: "much"}}`, &pb.ResourceRequirements{})
+	quantity := `main_object {pod_spec {pod_spec {containers: ` + part(t, `resources: `+much, &pb.Container{}) + `}}}`
+	badID := message(t, event(t, `job_run_running {run_id: "?"}`))
+	badID.Payload = bytes.Replace(badID.Payload, []byte("?"), []byte{0xff}, 1)
 	for name, m := range map[string]*eventlog.Message{
 		"garbage":         {Payload: []byte("\xff")},
 		"empty":           {},
 		"no queue":        {Payload: raw(t, `job_set_name: "s" events {}`, &pb.EventSequence{})},
 		"no job set":      {Payload: raw(t, `queue: "q" events {}`, &pb.EventSequence{})},
 		"no events":       {Payload: raw(t, `queue: "q" job_set_name: "s"`, &pb.EventSequence{})},
-		"submit":          message(t, event(t, `submit_job: "\377"`), event(t, `job_succeeded {}`)),
+		"id no UTF-8":     badID,
+		"marker":          message(t, event(t, `partition_marker: "\377"`), event(t, `job_succeeded {}`)),
+		"annotations":     message(t, submit(t, `main_object {object_meta: "\377" pod_spec {pod_spec {}}}`)),
+		"container":       message(t, submit(t, `main_object {pod_spec {pod_spec {containers: "\377"}}}`)),
+		"resources":       message(t, submit(t, `main_object {pod_spec {pod_spec {init_containers {resources: "\377"}}}}`)),
+		"node selector":   message(t, submit(t, `main_object {pod_spec {pod_spec {node_selector: "\377"}}}`)),
 		"quantity":        message(t, submit(t, quantity), event(t, `job_succeeded {}`)),
 		"scheduling info": message(t, event(t, `job_requeued {scheduling_info: "\377"}`)),
-		"error":           message(t, event(t, `job_run_errors {errors: "\377"}`)),
 	} {
-		effects, findings := schedulerdb.NewConverter().Convert(m)
+		effects, findings := schedulerdb.NewConverter().Convert(m, nil)
 		if len(effects) != 0 || len(findings) != 1 || findings[0].Event != schedulerdb.WholeMessage || findings[0].Kind != schedulerdb.Unreadable {
 			t.Errorf("%s: effects %v, findings %v; want one of the whole message", name, effects, findings)
 		}
@@ -291,12 +319,12 @@ func TestOrder(t *testing.T) {
 		{"no stage before its lease", []*pb.Event{event(t, lease), event(t, `job_run_running {run_id: "r"}`)}, []int{0, 0, 1}},
 		{"an end before a lease", []*pb.Event{event(t, lease), event(t, `cancelled_job {job_id: "j"}`)}, []int{1, 0, 0}},
 		{"no set before its lease", []*pb.Event{event(t, lease), event(t, `cancel_job_set {}`)}, []int{0, 0, 1}},
-		{"no priority past a set's", []*pb.Event{event(t, `reprioritise_job_set {}`), event(t, `reprioritise_job {job_id: "j"}`)}, []int{0, 1}},
-		{"no set's past a priority", []*pb.Event{event(t, `reprioritise_job {job_id: "j"}`), event(t, `reprioritise_job_set {}`)}, []int{0, 1}},
-		{"one kind together", []*pb.Event{event(t, `job_succeeded {job_id: "a"}`), event(t, `job_validated {job_id: "b"}`), event(t, `job_succeeded {job_id: "c"}`)}, []int{1, 0, 2}},
-		{"no marker forward", []*pb.Event{event(t, `job_succeeded {}`), event(t, `partition_marker {group_id: "`+group+`"}`)}, []int{0, 1}},
+		{"no priority past a set's", []*pb.Event{event(t, `reprioritise_job_set: ""`), other(t, "reprioritise_job", `job_id: "j"`, &pb.ReprioritiseJob{})}, []int{0, 1}},
+		{"no set's past a priority", []*pb.Event{other(t, "reprioritise_job", `job_id: "j"`, &pb.ReprioritiseJob{}), event(t, `reprioritise_job_set: ""`)}, []int{0, 1}},
+		{"one kind together", []*pb.Event{event(t, `job_succeeded {job_id: "a"}`), other(t, "job_validated", `job_id: "b"`, &pb.JobValidated{}), event(t, `job_succeeded {job_id: "c"}`)}, []int{1, 0, 2}},
+		{"no marker forward", []*pb.Event{event(t, `job_succeeded {}`), other(t, "partition_marker", `group_id: "`+group+`"`, &pb.PartitionMarker{})}, []int{0, 1}},
 	} {
-		effects, findings := schedulerdb.NewConverter().Convert(message(t, tt.events...))
+		effects, findings := schedulerdb.NewConverter().Convert(message(t, tt.events...), nil)
 		var got []int
 		for _, e := range effects {
 			got = append(got, e.Event)
@@ -310,22 +338,26 @@ func TestOrder(t *testing.T) {
 // TestSubmit builds what the scheduler sees from a pod.
 func TestSubmit(t *testing.T) {
 	t.Parallel()
+	entry := func(key, value string) string { return field(1, key) + field(2, value) }
+	amount := func(key, value string) string { return entry(key, field(1, value)) }
+	needs := func(text string) string { return `resources: ` + part(t, text, &pb.ResourceRequirements{}) }
+	container := func(text string) string { return part(t, needs(text), &pb.Container{}) }
 	text := `job_id: "j" priority: 9 lifetime: 3 preemptible: true
 		object_meta {annotations {key: "armadaproject.io/gangId" value: "g"} annotations {key: "other" value: "x"}
 			annotations {key: "armadaproject.io/priceBand" value: "c"}}
 		main_object {
-			object_meta {annotations {key: "armadaproject.io/gangId" value: "over"}}
+			object_meta: ` + part(t, `annotations {key: "armadaproject.io/gangId" value: "over"}`, &pb.ObjectMeta{}) + `
 			pod_spec {pod_spec {
 				priority_class_name: "high" preemption_policy: "Never" affinity: "AFF" tolerations: "T1" tolerations: "T2"
-				node_selector {key: "z" value: "1"} node_selector {key: "a" value: "2"}
-				containers {resources {requests {key: "cpu" value {text: "500m"}} requests {key: "memory" value {text: "1Gi"}}}}
-				containers {resources {requests {key: "cpu" value {text: "1500m"}} limits {key: "cpu" value {text: "0"}}}}
-				init_containers {resources {requests {key: "cpu" value {text: "1"}} requests {key: "memory" value {text: "2Gi"}}}}
-				init_containers {restart_policy: "Always" resources {requests {key: "cpu" value {text: "1"}}}}
-				init_containers {resources {requests {key: "gpu" value {text: "1"}} requests {key: "none" value {text: "0"}}}}
+				node_selector: ` + part(t, `key: "z" value: "1"`, &pb.Label{}) + ` node_selector: ` + part(t, `key: "a" value: "2"`, &pb.Label{}) + `
+				containers: ` + container(`requests {key: "cpu" value {text: "500m"}} requests {key: "memory" value {text: "1Gi"}}`) + `
+				containers: ` + container(`requests {key: "cpu" value {text: "1500m"}} limits {key: "cpu" value {text: "0"}}`) + `
+				init_containers {` + needs(`requests {key: "cpu" value {text: "1"}} requests {key: "memory" value {text: "2Gi"}}`) + `}
+				init_containers {restart_policy: "Always" ` + needs(`requests {key: "cpu" value {text: "1"}}`) + `}
+				init_containers {` + needs(`requests {key: "gpu" value {text: "1"}} requests {key: "none" value {text: "0"}}`) + `}
 			}}
 		}`
-	effects, findings := schedulerdb.NewConverter().Convert(message(t, submit(t, text)))
+	effects, findings := schedulerdb.NewConverter().Convert(message(t, submit(t, text)), nil)
 	if len(effects) != 1 || findings != nil {
 		t.Fatalf("effects %v, findings %v", effects, findings)
 	}
@@ -333,8 +365,6 @@ func TestSubmit(t *testing.T) {
 	if job.PriceBand != 3 || job.Priority != 9 || job.Submitted != 100e9 {
 		t.Errorf("band %d, priority %d, submitted %d; want 3, 9 and 100e9", job.PriceBand, job.Priority, job.Submitted)
 	}
-	entry := func(key, value string) string { return field(1, key) + field(2, value) }
-	amount := func(key, value string) string { return entry(key, field(1, value)) }
 	requirements := field(1, entry("a", "2")) + field(1, entry("z", "1")) + field(2, "AFF") + field(3, "T1") + field(3, "T2") + field(5, "Never") +
 		field(6, field(1, amount("cpu", "0"))+field(2, amount("cpu", "3"))+field(2, amount("gpu", "1"))+field(2, amount("memory", "2Gi"))) +
 		field(7, entry("armadaproject.io/gangId", "over")) + field(7, entry("armadaproject.io/priceBand", "c"))
@@ -365,7 +395,7 @@ func TestGroups(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		effects, _ := schedulerdb.NewConverter().Convert(&eventlog.Message{Payload: b})
+		effects, _ := schedulerdb.NewConverter().Convert(&eventlog.Message{Payload: b}, nil)
 		var got []string
 		if err := gob.NewDecoder(bytes.NewReader(inflate(t, effects[0].Op.(*schedulerdb.InsertJob).Groups))).Decode(&got); err != nil {
 			t.Fatalf("%d groups: %v", len(want), err)
@@ -380,16 +410,16 @@ func TestGroups(t *testing.T) {
 // each time.
 func FuzzConvert(f *testing.F) {
 	f.Add(message(f, submit(f, pod), event(f, `job_run_leased {job_id: "j" run_id: "r" pod_requirements_overlay: ""}`)).Payload)
-	f.Add(message(f, event(f, `job_requeued {scheduling_info: "H\001"}`), event(f, `partition_marker {group_id: "`+group+`"}`)).Payload)
+	f.Add(message(f, event(f, `job_requeued {scheduling_info: "H\001"}`), other(f, "partition_marker", `group_id: "`+group+`"`, &pb.PartitionMarker{})).Payload)
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		c := schedulerdb.NewConverter()
-		effects, findings := c.Convert(&eventlog.Message{Payload: payload})
+		effects, findings := c.Convert(&eventlog.Message{Payload: payload}, nil)
 		for _, e := range effects {
 			if err := schedulerdb.Refused(e.Op); err != nil {
 				t.Errorf("an effect is refused: %v", err)
 			}
 		}
-		again, found := c.Convert(&eventlog.Message{Payload: payload})
+		again, found := c.Convert(&eventlog.Message{Payload: payload}, nil)
 		if diff := cmp.Diff(effects, again); diff != "" {
 			t.Errorf("another time (-first +second):\n%s", diff)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	eventspb "github.com/refloat/refloat/events/pb"
 	"github.com/refloat/refloat/internal/armada/schedulerdb/pb"
 )
 
@@ -138,8 +139,8 @@ func avoid(pod *pb.PodRequirements, label string, nodes []string) {
 
 // RunError reads a row of job_run_errors, of which all is kept. Nil is the error
 // of a run that ended without one: it was preempted.
-func RunError(stored []byte) (*pb.Error, error) {
-	it := &pb.Error{}
+func RunError(stored []byte) (*eventspb.Error, error) {
+	it := &eventspb.Error{}
 	if stored == nil {
 		return it, proto.Unmarshal([]byte{preemptedError, 0}, it)
 	}
@@ -173,13 +174,17 @@ func Submitted(submitMessage []byte, submitted int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var m pb.SubmitJob
+	var m eventspb.SubmitJob
 	if err := proto.Unmarshal(raw, &m); err != nil {
 		return nil, fmt.Errorf("submit_message: %w", err)
 	}
 	if m.GetMainObject().GetPodSpec().GetPodSpec() == nil {
 		return nil, errNoPod
 	}
+	annotations, err := annotationsOf(&m)
+	if err != nil {
+		return nil, err
+	}
 	s := sequence{at: time.Unix(0, submitted).UTC()}
-	return s.schedulingInfo(&m, annotationsOf(&m))
+	return s.schedulingInfo(&m, annotations)
 }

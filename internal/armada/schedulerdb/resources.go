@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/refloat/refloat/internal/armada/schedulerdb/pb"
+	"github.com/refloat/refloat/events/pb"
 )
 
 // amounts are resources by their names.
@@ -21,10 +21,14 @@ func resourcesOf(pod *pb.PodSpec) ([]byte, error) {
 	limits, requests := amounts{}, amounts{}
 	take := func(kind string, containers []*pb.Container, into func(*pb.Container, amounts, string, resource.Quantity)) error {
 		for i, c := range containers {
+			var needs pb.ResourceRequirements
+			if err := decode(fmt.Sprintf("SubmitJob: %s[%d]: resources", kind, i), c.GetResources(), &needs); err != nil {
+				return err
+			}
 			for _, list := range []struct {
 				to   amounts
 				from map[string]*pb.Quantity
-			}{{limits, c.GetResources().GetLimits()}, {requests, c.GetResources().GetRequests()}} {
+			}{{limits, needs.GetLimits()}, {requests, needs.GetRequests()}} {
 				for name, text := range list.from { //house:sorted each name is on its own
 					var q resource.Quantity // an absent text is 0, an empty one is an error
 					if text.Text != nil {
@@ -39,7 +43,14 @@ func resourcesOf(pod *pb.PodSpec) ([]byte, error) {
 		}
 		return nil
 	}
-	err := take("containers", pod.GetContainers(), func(_ *pb.Container, to amounts, name string, q resource.Quantity) {
+	containers := make([]*pb.Container, len(pod.GetContainers()))
+	for i, raw := range pod.GetContainers() {
+		containers[i] = &pb.Container{}
+		if err := decode(fmt.Sprintf("SubmitJob: containers[%d]", i), raw, containers[i]); err != nil {
+			return nil, err
+		}
+	}
+	err := take("containers", containers, func(_ *pb.Container, to amounts, name string, q resource.Quantity) {
 		to.add(name, q)
 	})
 	if err == nil {

@@ -6,30 +6,24 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
 
-	"github.com/refloat/refloat/internal/armada/schedulerdb/pb"
+	"github.com/refloat/refloat/events"
+	"github.com/refloat/refloat/events/pb"
 )
-
-const priceBandKey = "armadaproject.io/priceBand"
 
 // schedulingAnnotations are the annotations that the scheduler gets to see.
 var schedulingAnnotations = []string{
-	"armadaproject.io/failFast",
-	"armadaproject.io/gangCardinality",
-	"armadaproject.io/gangId",
-	"armadaproject.io/gangNodeUniformityLabel",
-	priceBandKey,
+	events.AnnotationFailFast,
+	events.AnnotationGangCardinality,
+	events.AnnotationGangID,
+	events.AnnotationGangUniformityLabel,
+	events.AnnotationPriceBand,
 }
 
 // priceBands are the bands in the order of their numbers, from 1.
 const priceBands = "ABCDEFGH"
 
-func (s *sequence) submit(raw []byte) ([]Op, error) {
-	var m pb.SubmitJob
-	if err := proto.Unmarshal(raw, &m); err != nil {
-		return nil, &unreadableError{"SubmitJob", err}
-	}
+func (s *sequence) submit(m *pb.SubmitJob, raw []byte) ([]Op, error) {
 	switch {
 	case m.GetMainObject() == nil:
 		return nil, crashError("SubmitJob has no main_object")
@@ -38,8 +32,11 @@ func (s *sequence) submit(raw []byte) ([]Op, error) {
 	case m.GetMainObject().GetPodSpec().GetPodSpec() == nil:
 		return nil, crashError("SubmitJob.main_object.pod_spec has no pod_spec")
 	}
-	annotations := annotationsOf(&m)
-	info, err := s.schedulingInfo(&m, annotations)
+	annotations, err := annotationsOf(m)
+	if err != nil {
+		return nil, err
+	}
+	info, err := s.schedulingInfo(m, annotations)
 	if err != nil {
 		return nil, err
 	}
@@ -48,12 +45,12 @@ func (s *sequence) submit(raw []byte) ([]Op, error) {
 		return nil, err
 	}
 	if s.groups == nil {
-		if s.groups, err = s.pack.compress(encodeGroups(s.Groups)); err != nil {
+		if s.groups, err = s.pack.compress(encodeGroups(s.Full.Groups)); err != nil {
 			return nil, err
 		}
 	}
 	return one(&InsertJob{
-		JobID: m.GetJobId(), JobSet: s.JobSetName, Queue: s.Queue, UserID: s.UserId,
+		JobID: m.GetJobId(), JobSet: s.JobSet, Queue: s.Queue, UserID: s.Full.UserId,
 		Submitted: s.at.UnixNano(), Priority: int64(m.GetPriority()), PriceBand: priceBand(annotations),
 		SchedulingInfo: info, SubmitMessage: submit, Groups: s.groups,
 	})
@@ -67,20 +64,24 @@ func (e skippedError) Error() string { return string(e) }
 const errNoPod = skippedError("SubmitJob.main_object is no pod spec")
 
 // annotationsOf are those that the scheduler sees, the main object's over the job's.
-func annotationsOf(m *pb.SubmitJob) map[string]string {
+func annotationsOf(m *pb.SubmitJob) (map[string]string, error) {
+	var main pb.ObjectMeta
+	if err := decode("SubmitJob.main_object.object_meta", m.GetMainObject().GetObjectMeta(), &main); err != nil {
+		return nil, err
+	}
 	seen := map[string]string{}
-	for _, meta := range []*pb.ObjectMeta{m.GetObjectMeta(), m.GetMainObject().GetObjectMeta()} {
+	for _, meta := range []*pb.ObjectMeta{m.GetObjectMeta(), &main} {
 		for _, key := range schedulingAnnotations {
 			if v, ok := meta.GetAnnotations()[key]; ok {
 				seen[key] = v
 			}
 		}
 	}
-	return seen
+	return seen, nil
 }
 
 func priceBand(annotations map[string]string) int32 {
-	band := strings.ToUpper(annotations[priceBandKey])
+	band := strings.ToUpper(annotations[events.AnnotationPriceBand])
 	if len(band) != 1 {
 		return 0
 	}
@@ -120,7 +121,15 @@ func podRequirements(pod *pb.PodSpec, annotations map[string]string) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
-	b := appendMap(nil, 1, pod.GetNodeSelector())
+	selector := make(map[string]string, len(pod.GetNodeSelector()))
+	for _, raw := range pod.GetNodeSelector() {
+		var l pb.Label
+		if err := decode("SubmitJob: node_selector", raw, &l); err != nil {
+			return nil, err
+		}
+		selector[l.GetKey()] = l.GetValue()
+	}
+	b := appendMap(nil, 1, selector)
 	if pod.GetAffinity() != nil {
 		b = appendBytes(b, 2, pod.GetAffinity())
 	}

@@ -6,11 +6,10 @@ import (
 	"strconv"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/refloat/refloat/events/pb"
 	"github.com/refloat/refloat/internal/armada/schedulerdb"
-	"github.com/refloat/refloat/internal/armada/schedulerdb/pb"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/sink"
 )
@@ -62,18 +61,11 @@ func (c *copyOf) fitting(stored []byte) ([]byte, error) {
 	if err != nil || len(payload) <= maxCopy {
 		return payload, err
 	}
-	short := &pb.Error{}
-	short.ProtoReflect().SetUnknown(podError("The error is too long to be told again with the retry."))
+	short := &pb.Error{Reason: &pb.Error_PodError{PodError: &pb.PodError{Message: "The error is too long to be published again with the retry."}}}
 	if payload, err = c.payload(short); err != nil || len(payload) <= maxCopy {
 		return payload, err
 	}
 	return nil, nil
-}
-
-// podError is an Error's PodError (field 8) with only a message (field 2).
-func podError(message string) []byte {
-	inner := protowire.AppendString(protowire.AppendTag(nil, 2, protowire.BytesType), message)
-	return protowire.AppendBytes(protowire.AppendTag(nil, 8, protowire.BytesType), inner)
 }
 
 // payload encodes one copy, with the run's error.

@@ -8,7 +8,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/refloat/refloat/internal/armada/schedulerdb/pb"
+	"github.com/refloat/refloat/events/pb"
+	schedulingpb "github.com/refloat/refloat/internal/armada/schedulerdb/pb"
 	"github.com/refloat/refloat/internal/armada/writer"
 )
 
@@ -76,7 +77,7 @@ func raw(t *testing.T, m proto.Message) []byte {
 
 func checkRequeued(t *testing.T, job string, r *pb.JobRequeued) {
 	t.Helper()
-	var info pb.JobSchedulingInfo
+	var info schedulingpb.JobSchedulingInfo
 	if err := proto.Unmarshal(r.GetSchedulingInfo(), &info); err != nil {
 		t.Fatal(err)
 	}

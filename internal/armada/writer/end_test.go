@@ -126,7 +126,7 @@ func (a *armadaIngester) advance(ctx context.Context) (bool, error) {
 	}
 	var ops []schedulerdb.Op
 	for i := range chunk[:n] {
-		effects, _ := a.converter.Convert(&chunk[i])
+		effects, _ := a.converter.Convert(&chunk[i], nil)
 		for _, e := range effects {
 			ops = append(ops, e.Op)
 		}

@@ -22,7 +22,7 @@ func TestFitting(t *testing.T) {
 		none          bool
 	}{
 		{name: "short", message: "it failed", want: "it failed"},
-		{name: "long error", message: long, want: "The error is too long to be told again with the retry."},
+		{name: "long error", message: long, want: "The error is too long to be published again with the retry."},
 		{name: "long requirements", message: "it failed", info: []byte(long), none: true},
 	} {
 		failed, err := proto.Marshal(&pb.Error{Reason: &pb.Error_PodError{PodError: &pb.PodError{Message: tt.message}}})

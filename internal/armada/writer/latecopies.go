@@ -7,8 +7,9 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/refloat/refloat/events/pb"
 	"github.com/refloat/refloat/internal/armada/schedulerdb"
-	"github.com/refloat/refloat/internal/armada/schedulerdb/pb"
+	schedulingpb "github.com/refloat/refloat/internal/armada/schedulerdb/pb"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/sink"
 )
@@ -32,7 +33,7 @@ func (w *writing) outbidCopies(ctx context.Context, events eventlog.Reader) erro
 		if n == 0 {
 			return nil
 		}
-		waiting := map[string]*pb.JobSchedulingInfo{}
+		waiting := map[string]*schedulingpb.JobSchedulingInfo{}
 		for i := range chunk[:n] {
 			if sink.IsCopy(&chunk[i]) {
 				addWaiting(waiting, chunk[i].Payload)
@@ -48,14 +49,14 @@ func (w *writing) outbidCopies(ctx context.Context, events eventlog.Reader) erro
 // addWaiting adds the requirements of requeues in a copy that have the waiting
 // selector; for each job the highest version wins. Like Armada's ingester, it skips
 // what cannot be decoded.
-func addWaiting(to map[string]*pb.JobSchedulingInfo, payload []byte) {
+func addWaiting(to map[string]*schedulingpb.JobSchedulingInfo, payload []byte) {
 	var message pb.EventSequence
 	if proto.Unmarshal(payload, &message) != nil {
 		return
 	}
 	for _, ev := range message.Events {
 		r := ev.GetJobRequeued()
-		info := &pb.JobSchedulingInfo{}
+		info := &schedulingpb.JobSchedulingInfo{}
 		if r == nil || !storable(r.JobId) || proto.Unmarshal(r.SchedulingInfo, info) != nil || !schedulerdb.Waits(info) {
 			continue
 		}
@@ -66,7 +67,7 @@ func addWaiting(to map[string]*pb.JobSchedulingInfo, payload []byte) {
 }
 
 // outbid writes requirements with higher versions than these.
-func (w *writing) outbid(ctx context.Context, waiting map[string]*pb.JobSchedulingInfo) error {
+func (w *writing) outbid(ctx context.Context, waiting map[string]*schedulingpb.JobSchedulingInfo) error {
 	if len(waiting) == 0 {
 		return nil
 	}

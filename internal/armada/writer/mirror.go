@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/refloat/refloat/events"
 	"github.com/refloat/refloat/internal/armada/schedulerdb"
 	"github.com/refloat/refloat/internal/armada/schedulerdb/pgstore"
 	"github.com/refloat/refloat/internal/chain"
@@ -74,7 +75,7 @@ func (m *Mirror) Due() time.Time {
 
 // Take implements [sink.Mirror].
 func (m *Mirror) Take(msg *sink.Message, jobs func(id string) *jobdb.Job) {
-	effects, findings := m.converter.Convert(&msg.Log)
+	effects, findings := m.converter.Convert(&msg.Log, msg.Events)
 	for _, f := range findings {
 		if m.cfg.Hooks.Parked != nil {
 			m.cfg.Hooks.Parked(m.cfg.Partition, msg.Log.Position, f)
@@ -90,8 +91,10 @@ func (m *Mirror) Take(msg *sink.Message, jobs func(id string) *jobdb.Job) {
 		t.effect(e.Op)
 	}
 	if t.decide {
-		for _, r := range msg.Records {
-			t.record(r)
+		for i, r := range msg.Records {
+			if msg.Acted[i] {
+				t.record(r)
+			}
 		}
 	}
 }
@@ -174,24 +177,18 @@ func (t *taking) decided(job string) bool {
 // refused reports whether an enforced JobFailed is effective for a failed run, also if
 // the message is a duplicate.
 func (t *taking) refused(run string) bool {
-	for _, ev := range t.msg.Events.GetEvents() {
-		if e := ev.GetJobRunErrors(); e.GetRunId() == run {
-			j := t.jobs(e.GetJobId())
+	for i := range t.msg.Events.Events {
+		if ev := &t.msg.Events.Events[i]; ev.Kind == events.RunErrors && ev.RunID == run {
+			j := t.jobs(ev.JobID)
 			return j != nil && j.Queueing.Decision != 0 && j.Queueing.LatestRun == run && j.State == jobdb.JobFailed
 		}
 	}
 	return false
 }
 
-// acted reports whether a decision changed its job.
-func (t *taking) acted(d *chain.Decision) bool {
-	j := t.jobs(d.JobID)
-	return j != nil && !d.Shadow && j.Queueing.Decision == d.Number
-}
-
 // byScheduler reports whether the message says that the scheduler ended a run.
 func (t *taking) byScheduler(run string) bool {
-	for _, ev := range t.msg.Events.GetEvents() {
+	for _, ev := range t.msg.Events.Full.Events {
 		if ev.GetJobRunPreempted().GetPreemptedRunId() == run {
 			return true
 		}
@@ -206,21 +203,19 @@ func (t *taking) byScheduler(run string) bool {
 	return false
 }
 
+// record takes in a record that changed its job.
 func (t *taking) record(r chain.Record) {
 	switch r := r.(type) {
 	case *chain.Decision:
 		switch {
-		case !t.acted(r) || !storable(r.RunID):
+		case !storable(r.RunID):
 		case r.Requeue:
 			t.add(requeue{r, t.msg.Log.Position, t.byScheduler(r.RunID)})
 		default:
 			t.add(refuse{r, t.msg.Log.Position})
 		}
 	case *chain.RetryReady:
-		j := t.jobs(r.JobID)
-		if j != nil && j.State == jobdb.JobQueued && j.Queueing.LatestRun == r.RunID && j.Queueing.RetryAfter == r.RetryAfter {
-			t.add(proven{r})
-		}
+		t.add(proven{r})
 	}
 }
 

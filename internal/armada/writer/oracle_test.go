@@ -159,7 +159,7 @@ func read(t *testing.T, h *tape, mode writer.Mode) *story {
 				break
 			}
 			for i := range messages[:n] {
-				effects, _ := c.Convert(&messages[i])
+				effects, _ := c.Convert(&messages[i], nil)
 				s.message(t, effects, acted[messages[i].Position])
 			}
 		}

@@ -10,9 +10,10 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	eventspb "github.com/refloat/refloat/events/pb"
+	"github.com/refloat/refloat/events"
+	"github.com/refloat/refloat/events/pb"
 	"github.com/refloat/refloat/internal/armada/schedulerdb"
-	"github.com/refloat/refloat/internal/armada/schedulerdb/pb"
+	schedulingpb "github.com/refloat/refloat/internal/armada/schedulerdb/pb"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
@@ -24,10 +25,10 @@ const second = int64(time.Second)
 // submitted are requirements with a selector, and two terms of a node affinity.
 func submitted(t *testing.T) []byte {
 	t.Helper()
-	b, err := proto.Marshal(&pb.JobSchedulingInfo{ObjectRequirements: []*pb.ObjectRequirements{{
-		PodRequirements: &pb.PodRequirements{
+	b, err := proto.Marshal(&schedulingpb.JobSchedulingInfo{ObjectRequirements: []*schedulingpb.ObjectRequirements{{
+		PodRequirements: &schedulingpb.PodRequirements{
 			NodeSelector: map[string]string{"own": "yes"},
-			Affinity:     &pb.Affinity{NodeAffinity: &pb.NodeAffinity{Required: &pb.NodeSelector{Terms: []*pb.NodeSelectorTerm{{}, {}}}}},
+			Affinity:     &schedulingpb.Affinity{NodeAffinity: &schedulingpb.NodeAffinity{Required: &schedulingpb.NodeSelector{Terms: []*schedulingpb.NodeSelectorTerm{{}, {}}}}},
 		},
 	}}})
 	if err != nil {
@@ -78,7 +79,7 @@ func (p *plan) did(t *testing.T) string {
 
 func described(t *testing.T, info []byte) string {
 	t.Helper()
-	var m pb.JobSchedulingInfo
+	var m schedulingpb.JobSchedulingInfo
 	if err := proto.Unmarshal(info, &m); err != nil {
 		t.Fatal(err)
 	}
@@ -365,30 +366,31 @@ func TestTake(t *testing.T) {
 		released bool
 		events   string // "submit" for a job that is known
 		record   chain.Record
+		acted    bool // by the rows
 		want     string
 	}{
-		{"a failure that is retried", HoldBack, enforced, false, "run-errors job-errors", retry(40), "InsertRunError FailRun overruled requeue(false)"},
-		{"a lease that expired", HoldBack, enforced, false, "expired", retry(40), "InsertRunError FailRun requeue(true)"},
-		{"a reconciliation", HoldBack, enforced, false, "reconciled", retry(40), "InsertRunError FailRun requeue(true)"},
-		{"a preemption, said as an event", HoldBack, enforced, false, "preempted", retry(40), "MarkRun requeue(true)"},
-		{"in shadow", HoldBack, undecided, false, "run-errors job-errors", shadow, "InsertRunError FailRun FailJob"},
-		{"not decided", HoldBack, undecided, false, "run-errors job-errors", nil, "InsertRunError FailRun FailJob"},
-		{"failed", HoldBack, failed, false, "run-errors job-errors", no, "InsertRunError FailRun FailJob refuse"},
-		{"a decision on an older run", HoldBack, &jobdb.Job{State: jobdb.JobRunning, Queueing: jobdb.Queueing{LatestRun: "newer"}}, false, "run-errors", retry(40), "InsertRunError FailRun"},
-		{"returned, and failed", HoldBack, failed, false, "returned", no, "InsertRunError FailRun refuse"},
-		{"returned, and failed before", HoldBack, failed, false, "returned", nil, "InsertRunError FailRun"},
-		{"returned, and left to Armada", HoldBack, undecided, false, "returned", nil, "InsertRunError FailRun(returned)"},
-		{"Armada's requeue beside ours", HoldBack, enforced, false, "requeued", nil, ""},
-		{"Armada's requeue", HoldBack, undecided, false, "requeued", nil, "SetQueued SetSchedulingInfo"},
-		{"a lease", HoldBack, undecided, false, "leased", nil, "InsertRun lease(r)"},
-		{"released", HoldBack, enforced, true, "job-errors requeued leased", nil, "FailJob SetQueued SetSchedulingInfo InsertRun lease(r)"},
-		{"submitted again", HoldBack, enforced, false, "submit marker", nil, "InsertMarker"},
-		{"submitted again, and released", Direct, enforced, true, "submit marker", nil, "InsertMarker"},
-		{"submitted again, and passed through", Passthrough, enforced, false, "submit marker", nil, "InsertJob InsertMarker"},
-		{"passed through", Passthrough, enforced, false, "returned job-errors requeued leased", no, "InsertRunError FailRun(returned) FailJob SetQueued SetSchedulingInfo InsertRun SetQueued"},
-		{"a proof", HoldBack, enforced, false, "marker", &chain.RetryReady{JobID: "j", RunID: "r"}, "InsertMarker proven"},
-		{"a proof too late", HoldBack, undecided, false, "marker", &chain.RetryReady{JobID: "j", RunID: "r"}, "InsertMarker"},
-		{"a proof of another run", HoldBack, enforced, false, "marker", &chain.RetryReady{JobID: "j", RunID: "other"}, "InsertMarker"},
+		{"a failure that is retried", HoldBack, enforced, false, "run-errors job-errors", retry(40), true, "InsertRunError FailRun overruled requeue(false)"},
+		{"a lease that expired", HoldBack, enforced, false, "expired", retry(40), true, "InsertRunError FailRun requeue(true)"},
+		{"a reconciliation", HoldBack, enforced, false, "reconciled", retry(40), true, "InsertRunError FailRun requeue(true)"},
+		{"a preemption, said as an event", HoldBack, enforced, false, "preempted", retry(40), true, "MarkRun requeue(true)"},
+		{"in shadow", HoldBack, undecided, false, "run-errors job-errors", shadow, false, "InsertRunError FailRun FailJob"},
+		{"not decided", HoldBack, undecided, false, "run-errors job-errors", nil, false, "InsertRunError FailRun FailJob"},
+		{"failed", HoldBack, failed, false, "run-errors job-errors", no, true, "InsertRunError FailRun FailJob refuse"},
+		{"a decision on an older run", HoldBack, &jobdb.Job{State: jobdb.JobRunning, Queueing: jobdb.Queueing{LatestRun: "newer"}}, false, "run-errors", retry(40), false, "InsertRunError FailRun"},
+		{"returned, and failed", HoldBack, failed, false, "returned", no, true, "InsertRunError FailRun refuse"},
+		{"returned, and failed before", HoldBack, failed, false, "returned", nil, false, "InsertRunError FailRun"},
+		{"returned, and left to Armada", HoldBack, undecided, false, "returned", nil, false, "InsertRunError FailRun(returned)"},
+		{"Armada's requeue beside ours", HoldBack, enforced, false, "requeued", nil, false, ""},
+		{"Armada's requeue", HoldBack, undecided, false, "requeued", nil, false, "SetQueued SetSchedulingInfo"},
+		{"a lease", HoldBack, undecided, false, "leased", nil, false, "InsertRun lease(r)"},
+		{"released", HoldBack, enforced, true, "job-errors requeued leased", nil, false, "FailJob SetQueued SetSchedulingInfo InsertRun lease(r)"},
+		{"submitted again", HoldBack, enforced, false, "submit marker", nil, false, "InsertMarker"},
+		{"submitted again, and released", Direct, enforced, true, "submit marker", nil, false, "InsertMarker"},
+		{"submitted again, and passed through", Passthrough, enforced, false, "submit marker", nil, false, "InsertJob InsertMarker"},
+		{"passed through", Passthrough, enforced, false, "returned job-errors requeued leased", no, true, "InsertRunError FailRun(returned) FailJob SetQueued SetSchedulingInfo InsertRun SetQueued"},
+		{"a proof", HoldBack, enforced, false, "marker", &chain.RetryReady{JobID: "j", RunID: "r"}, true, "InsertMarker proven"},
+		{"a proof too late", HoldBack, undecided, false, "marker", &chain.RetryReady{JobID: "j", RunID: "r"}, false, "InsertMarker"},
+		{"a proof of another run", HoldBack, enforced, false, "marker", &chain.RetryReady{JobID: "j", RunID: "other"}, false, "InsertMarker"},
 	} {
 		m := New(Config{Mode: tt.mode})
 		msg := taken(t, strings.Fields(tt.events))
@@ -397,7 +399,7 @@ func TestTake(t *testing.T) {
 			msg.Again = []int{0}
 		}
 		if tt.record != nil {
-			msg.Records = []chain.Record{tt.record}
+			msg.Records, msg.Acted = []chain.Record{tt.record}, []bool{tt.acted}
 		}
 		m.Take(msg, func(string) *jobdb.Job { return tt.job })
 		var got []string
@@ -429,72 +431,57 @@ func named(a action) string {
 	return strings.TrimPrefix(fmt.Sprintf("%T", a), "writer.")
 }
 
-func submitJob(t *testing.T) []byte {
-	t.Helper()
-	b, err := proto.Marshal(&pb.SubmitJob{
-		JobId: "j", MainObject: &pb.KubernetesMainObject{PodSpec: &pb.PodSpecWithAvoidList{PodSpec: &pb.PodSpec{}}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
 // taken is a message of these events about job j and run r.
 func taken(t *testing.T, kinds []string) *sink.Message {
 	t.Helper()
-	seq := &eventspb.EventSequence{Queue: "q", JobSetName: "s"}
+	seq := &pb.EventSequence{Queue: "q", JobSetName: "s"}
 	for _, kind := range kinds {
-		ev := &eventspb.Event{Created: &eventspb.Timestamp{Seconds: 1}}
-		reason := &eventspb.Error{Terminal: true, Reason: &eventspb.Error_PodError{PodError: &eventspb.PodError{}}}
+		ev := &pb.Event{Created: &pb.Timestamp{Seconds: 1}}
+		reason := &pb.Error{Terminal: true, Reason: &pb.Error_PodError{PodError: &pb.PodError{}}}
 		runErrors := func() {
-			ev.Event = &eventspb.Event_JobRunErrors{JobRunErrors: &eventspb.JobRunErrors{JobId: "j", RunId: "r", Errors: []*eventspb.Error{reason}}}
+			ev.Event = &pb.Event_JobRunErrors{JobRunErrors: &pb.JobRunErrors{JobId: "j", RunId: "r", Errors: []*pb.Error{reason}}}
 		}
 		switch kind {
 		case "run-errors":
 			runErrors()
 		case "expired":
-			reason.Reason = &eventspb.Error_LeaseExpired{LeaseExpired: &eventspb.LeaseExpired{}}
+			reason.Reason = &pb.Error_LeaseExpired{LeaseExpired: &pb.LeaseExpired{}}
 			runErrors()
 		case "reconciled":
-			reason.Reason = &eventspb.Error_ReconciliationError{ReconciliationError: &eventspb.ReconciliationError{}}
+			reason.Reason = &pb.Error_ReconciliationError{ReconciliationError: &pb.ReconciliationError{}}
 			runErrors()
 		case "returned":
-			reason.Reason = &eventspb.Error_PodLeaseReturned{PodLeaseReturned: &eventspb.PodLeaseReturned{}}
+			reason.Reason = &pb.Error_PodLeaseReturned{PodLeaseReturned: &pb.PodLeaseReturned{}}
 			runErrors()
 		case "preempted":
-			ev.Event = &eventspb.Event_JobRunPreempted{JobRunPreempted: &eventspb.JobRunPreempted{PreemptedJobId: "j", PreemptedRunId: "r"}}
+			ev.Event = &pb.Event_JobRunPreempted{JobRunPreempted: &pb.JobRunPreempted{PreemptedJobId: "j", PreemptedRunId: "r"}}
 		case "job-errors":
-			ev.Event = &eventspb.Event_JobErrors{JobErrors: &eventspb.JobErrors{JobId: "j", Errors: []*eventspb.Error{reason}}}
+			ev.Event = &pb.Event_JobErrors{JobErrors: &pb.JobErrors{JobId: "j", Errors: []*pb.Error{reason}}}
 		}
-		if ev.Event != nil {
-			seq.Events = append(seq.Events, ev)
-			continue
-		}
-		raw := &pb.Event{Created: &pb.Timestamp{Seconds: 1}}
 		switch kind {
 		case "requeued":
-			raw.Event = &pb.Event_JobRequeued{JobRequeued: &pb.JobRequeued{JobId: "j", UpdateSequenceNumber: 2, SchedulingInfo: submitted(t)}}
+			ev.Event = &pb.Event_JobRequeued{JobRequeued: &pb.JobRequeued{JobId: "j", UpdateSequenceNumber: 2, SchedulingInfo: submitted(t)}}
 		case "leased":
-			raw.Event = &pb.Event_JobRunLeased{JobRunLeased: &pb.JobRunLeased{JobId: "j", RunId: "r", PodRequirementsOverlay: []byte{}}}
+			ev.Event = &pb.Event_JobRunLeased{JobRunLeased: &pb.JobRunLeased{JobId: "j", RunId: "r", PodRequirementsOverlay: []byte{}}}
 		case "submit":
-			raw.Event = &pb.Event_SubmitJob{SubmitJob: submitJob(t)}
+			pod := &pb.PodSpecWithAvoidList{PodSpec: &pb.PodSpec{}}
+			ev.Event = &pb.Event_SubmitJob{SubmitJob: &pb.SubmitJob{JobId: "j", MainObject: &pb.KubernetesMainObject{PodSpec: pod}}}
 		case "marker":
-			raw.Event = &pb.Event_PartitionMarker{PartitionMarker: &pb.PartitionMarker{GroupId: "8d1f8a1c-5a43-4a07-9b6e-0f3f1f2d3c4b"}}
+			marker, err := proto.Marshal(&pb.PartitionMarker{GroupId: "8d1f8a1c-5a43-4a07-9b6e-0f3f1f2d3c4b"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ev.PartitionMarker = marker
 		}
-		b, err := proto.Marshal(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
-		again := &eventspb.Event{}
-		if err := proto.Unmarshal(b, again); err != nil {
-			t.Fatal(err)
-		}
-		seq.Events = append(seq.Events, again)
+		seq.Events = append(seq.Events, ev)
 	}
 	payload, err := proto.Marshal(seq)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &sink.Message{Log: eventlog.Message{Position: late, Payload: payload}, Events: seq}
+	read, err := events.Read(payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &sink.Message{Log: eventlog.Message{Position: late, Payload: payload}, Events: read}
 }

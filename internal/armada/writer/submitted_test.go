@@ -32,7 +32,7 @@ func TestSubmitted(t *testing.T) {
 				if n == 0 {
 					break
 				}
-				effects, _ := c.Convert(&messages[0])
+				effects, _ := c.Convert(&messages[0], nil)
 				for _, e := range effects {
 					o, ok := e.Op.(*schedulerdb.InsertJob)
 					if !ok {

@@ -72,7 +72,7 @@ func (i *ingester) step() {
 
 func (i *ingester) take(m *eventlog.Message) []schedulerdb.Op {
 	i.t.Helper()
-	effects, findings := i.convert.Convert(m)
+	effects, findings := i.convert.Convert(m, nil)
 	if len(findings) > 0 {
 		i.t.Fatalf("message %v: %v", m.Position, findings)
 	}

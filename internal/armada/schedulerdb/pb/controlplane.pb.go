@@ -81,6 +81,58 @@ func (ActiveJobState) EnumDescriptor() ([]byte, []int) {
 	return file_internal_armada_schedulerdb_pb_controlplane_proto_rawDescGZIP(), []int{0}
 }
 
+type Timestamp struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Seconds       int64                  `protobuf:"varint,1,opt,name=seconds" json:"seconds,omitempty"`
+	Nanos         int32                  `protobuf:"varint,2,opt,name=nanos" json:"nanos,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Timestamp) Reset() {
+	*x = Timestamp{}
+	mi := &file_internal_armada_schedulerdb_pb_controlplane_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Timestamp) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Timestamp) ProtoMessage() {}
+
+func (x *Timestamp) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_armada_schedulerdb_pb_controlplane_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Timestamp.ProtoReflect.Descriptor instead.
+func (*Timestamp) Descriptor() ([]byte, []int) {
+	return file_internal_armada_schedulerdb_pb_controlplane_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *Timestamp) GetSeconds() int64 {
+	if x != nil {
+		return x.Seconds
+	}
+	return 0
+}
+
+func (x *Timestamp) GetNanos() int32 {
+	if x != nil {
+		return x.Nanos
+	}
+	return 0
+}
+
 type ControlEvent struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Created *Timestamp             `protobuf:"bytes,1,opt,name=created" json:"created,omitempty"`
@@ -102,7 +154,7 @@ type ControlEvent struct {
 
 func (x *ControlEvent) Reset() {
 	*x = ControlEvent{}
-	mi := &file_internal_armada_schedulerdb_pb_controlplane_proto_msgTypes[0]
+	mi := &file_internal_armada_schedulerdb_pb_controlplane_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -114,7 +166,7 @@ func (x *ControlEvent) String() string {
 func (*ControlEvent) ProtoMessage() {}
 
 func (x *ControlEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_armada_schedulerdb_pb_controlplane_proto_msgTypes[0]
+	mi := &file_internal_armada_schedulerdb_pb_controlplane_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -127,7 +179,7 @@ func (x *ControlEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlEvent.ProtoReflect.Descriptor instead.
 func (*ControlEvent) Descriptor() ([]byte, []int) {
-	return file_internal_armada_schedulerdb_pb_controlplane_proto_rawDescGZIP(), []int{0}
+	return file_internal_armada_schedulerdb_pb_controlplane_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *ControlEvent) GetCreated() *Timestamp {
@@ -295,7 +347,7 @@ type ExecutorSettingsUpsert struct {
 
 func (x *ExecutorSettingsUpsert) Reset() {
 	*x = ExecutorSettingsUpsert{}
-	mi := &file_internal_armada_schedulerdb_pb_controlplane_proto_msgTypes[1]
+	mi := &file_internal_armada_schedulerdb_pb_controlplane_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -307,7 +359,7 @@ func (x *ExecutorSettingsUpsert) String() string {
 func (*ExecutorSettingsUpsert) ProtoMessage() {}
 
 func (x *ExecutorSettingsUpsert) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_armada_schedulerdb_pb_controlplane_proto_msgTypes[1]
+	mi := &file_internal_armada_schedulerdb_pb_controlplane_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -320,7 +372,7 @@ func (x *ExecutorSettingsUpsert) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecutorSettingsUpsert.ProtoReflect.Descriptor instead.
 func (*ExecutorSettingsUpsert) Descriptor() ([]byte, []int) {
-	return file_internal_armada_schedulerdb_pb_controlplane_proto_rawDescGZIP(), []int{1}
+	return file_internal_armada_schedulerdb_pb_controlplane_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ExecutorSettingsUpsert) GetName() string {
@@ -360,7 +412,7 @@ type ExecutorSettingsDelete struct {
 
 func (x *ExecutorSettingsDelete) Reset() {
 	*x = ExecutorSettingsDelete{}
-	mi := &file_internal_armada_schedulerdb_pb_controlplane_proto_msgTypes[2]
+	mi := &file_internal_armada_schedulerdb_pb_controlplane_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -372,7 +424,7 @@ func (x *ExecutorSettingsDelete) String() string {
 func (*ExecutorSettingsDelete) ProtoMessage() {}
 
 func (x *ExecutorSettingsDelete) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_armada_schedulerdb_pb_controlplane_proto_msgTypes[2]
+	mi := &file_internal_armada_schedulerdb_pb_controlplane_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -385,7 +437,7 @@ func (x *ExecutorSettingsDelete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecutorSettingsDelete.ProtoReflect.Descriptor instead.
 func (*ExecutorSettingsDelete) Descriptor() ([]byte, []int) {
-	return file_internal_armada_schedulerdb_pb_controlplane_proto_rawDescGZIP(), []int{2}
+	return file_internal_armada_schedulerdb_pb_controlplane_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ExecutorSettingsDelete) GetName() string {
@@ -404,7 +456,7 @@ type ExecutorDelete struct {
 
 func (x *ExecutorDelete) Reset() {
 	*x = ExecutorDelete{}
-	mi := &file_internal_armada_schedulerdb_pb_controlplane_proto_msgTypes[3]
+	mi := &file_internal_armada_schedulerdb_pb_controlplane_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -416,7 +468,7 @@ func (x *ExecutorDelete) String() string {
 func (*ExecutorDelete) ProtoMessage() {}
 
 func (x *ExecutorDelete) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_armada_schedulerdb_pb_controlplane_proto_msgTypes[3]
+	mi := &file_internal_armada_schedulerdb_pb_controlplane_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -429,7 +481,7 @@ func (x *ExecutorDelete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecutorDelete.ProtoReflect.Descriptor instead.
 func (*ExecutorDelete) Descriptor() ([]byte, []int) {
-	return file_internal_armada_schedulerdb_pb_controlplane_proto_rawDescGZIP(), []int{3}
+	return file_internal_armada_schedulerdb_pb_controlplane_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ExecutorDelete) GetExecutorId() string {
@@ -452,7 +504,7 @@ type OnExecutor struct {
 
 func (x *OnExecutor) Reset() {
 	*x = OnExecutor{}
-	mi := &file_internal_armada_schedulerdb_pb_controlplane_proto_msgTypes[4]
+	mi := &file_internal_armada_schedulerdb_pb_controlplane_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -464,7 +516,7 @@ func (x *OnExecutor) String() string {
 func (*OnExecutor) ProtoMessage() {}
 
 func (x *OnExecutor) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_armada_schedulerdb_pb_controlplane_proto_msgTypes[4]
+	mi := &file_internal_armada_schedulerdb_pb_controlplane_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -477,7 +529,7 @@ func (x *OnExecutor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OnExecutor.ProtoReflect.Descriptor instead.
 func (*OnExecutor) Descriptor() ([]byte, []int) {
-	return file_internal_armada_schedulerdb_pb_controlplane_proto_rawDescGZIP(), []int{4}
+	return file_internal_armada_schedulerdb_pb_controlplane_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *OnExecutor) GetName() string {
@@ -528,7 +580,7 @@ type OnNode struct {
 
 func (x *OnNode) Reset() {
 	*x = OnNode{}
-	mi := &file_internal_armada_schedulerdb_pb_controlplane_proto_msgTypes[5]
+	mi := &file_internal_armada_schedulerdb_pb_controlplane_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -540,7 +592,7 @@ func (x *OnNode) String() string {
 func (*OnNode) ProtoMessage() {}
 
 func (x *OnNode) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_armada_schedulerdb_pb_controlplane_proto_msgTypes[5]
+	mi := &file_internal_armada_schedulerdb_pb_controlplane_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -553,7 +605,7 @@ func (x *OnNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OnNode.ProtoReflect.Descriptor instead.
 func (*OnNode) Descriptor() ([]byte, []int) {
-	return file_internal_armada_schedulerdb_pb_controlplane_proto_rawDescGZIP(), []int{5}
+	return file_internal_armada_schedulerdb_pb_controlplane_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *OnNode) GetName() string {
@@ -603,7 +655,7 @@ type PreemptOnQueue struct {
 
 func (x *PreemptOnQueue) Reset() {
 	*x = PreemptOnQueue{}
-	mi := &file_internal_armada_schedulerdb_pb_controlplane_proto_msgTypes[6]
+	mi := &file_internal_armada_schedulerdb_pb_controlplane_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -615,7 +667,7 @@ func (x *PreemptOnQueue) String() string {
 func (*PreemptOnQueue) ProtoMessage() {}
 
 func (x *PreemptOnQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_armada_schedulerdb_pb_controlplane_proto_msgTypes[6]
+	mi := &file_internal_armada_schedulerdb_pb_controlplane_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -628,7 +680,7 @@ func (x *PreemptOnQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreemptOnQueue.ProtoReflect.Descriptor instead.
 func (*PreemptOnQueue) Descriptor() ([]byte, []int) {
-	return file_internal_armada_schedulerdb_pb_controlplane_proto_rawDescGZIP(), []int{6}
+	return file_internal_armada_schedulerdb_pb_controlplane_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *PreemptOnQueue) GetName() string {
@@ -672,7 +724,7 @@ type CancelOnQueue struct {
 
 func (x *CancelOnQueue) Reset() {
 	*x = CancelOnQueue{}
-	mi := &file_internal_armada_schedulerdb_pb_controlplane_proto_msgTypes[7]
+	mi := &file_internal_armada_schedulerdb_pb_controlplane_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -684,7 +736,7 @@ func (x *CancelOnQueue) String() string {
 func (*CancelOnQueue) ProtoMessage() {}
 
 func (x *CancelOnQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_armada_schedulerdb_pb_controlplane_proto_msgTypes[7]
+	mi := &file_internal_armada_schedulerdb_pb_controlplane_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -697,7 +749,7 @@ func (x *CancelOnQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelOnQueue.ProtoReflect.Descriptor instead.
 func (*CancelOnQueue) Descriptor() ([]byte, []int) {
-	return file_internal_armada_schedulerdb_pb_controlplane_proto_rawDescGZIP(), []int{7}
+	return file_internal_armada_schedulerdb_pb_controlplane_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CancelOnQueue) GetName() string {
@@ -739,7 +791,10 @@ var File_internal_armada_schedulerdb_pb_controlplane_proto protoreflect.FileDesc
 
 const file_internal_armada_schedulerdb_pb_controlplane_proto_rawDesc = "" +
 	"\n" +
-	"1internal/armada/schedulerdb/pb/controlplane.proto\x12\x13refloat.armadadb.v1\x1a-internal/armada/schedulerdb/pb/armadadb.proto\"\xc2\x06\n" +
+	"1internal/armada/schedulerdb/pb/controlplane.proto\x12\x13refloat.armadadb.v1\";\n" +
+	"\tTimestamp\x12\x18\n" +
+	"\aseconds\x18\x01 \x01(\x03R\aseconds\x12\x14\n" +
+	"\x05nanos\x18\x02 \x01(\x05R\x05nanos\"\xc2\x06\n" +
 	"\fControlEvent\x128\n" +
 	"\acreated\x18\x01 \x01(\v2\x1e.refloat.armadadb.v1.TimestampR\acreated\x12g\n" +
 	"\x18executor_settings_upsert\x18\x02 \x01(\v2+.refloat.armadadb.v1.ExecutorSettingsUpsertH\x00R\x16executorSettingsUpsert\x12g\n" +
@@ -808,30 +863,30 @@ func file_internal_armada_schedulerdb_pb_controlplane_proto_rawDescGZIP() []byte
 }
 
 var file_internal_armada_schedulerdb_pb_controlplane_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_internal_armada_schedulerdb_pb_controlplane_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_internal_armada_schedulerdb_pb_controlplane_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_internal_armada_schedulerdb_pb_controlplane_proto_goTypes = []any{
 	(ActiveJobState)(0),            // 0: refloat.armadadb.v1.ActiveJobState
-	(*ControlEvent)(nil),           // 1: refloat.armadadb.v1.ControlEvent
-	(*ExecutorSettingsUpsert)(nil), // 2: refloat.armadadb.v1.ExecutorSettingsUpsert
-	(*ExecutorSettingsDelete)(nil), // 3: refloat.armadadb.v1.ExecutorSettingsDelete
-	(*ExecutorDelete)(nil),         // 4: refloat.armadadb.v1.ExecutorDelete
-	(*OnExecutor)(nil),             // 5: refloat.armadadb.v1.OnExecutor
-	(*OnNode)(nil),                 // 6: refloat.armadadb.v1.OnNode
-	(*PreemptOnQueue)(nil),         // 7: refloat.armadadb.v1.PreemptOnQueue
-	(*CancelOnQueue)(nil),          // 8: refloat.armadadb.v1.CancelOnQueue
-	(*Timestamp)(nil),              // 9: refloat.armadadb.v1.Timestamp
+	(*Timestamp)(nil),              // 1: refloat.armadadb.v1.Timestamp
+	(*ControlEvent)(nil),           // 2: refloat.armadadb.v1.ControlEvent
+	(*ExecutorSettingsUpsert)(nil), // 3: refloat.armadadb.v1.ExecutorSettingsUpsert
+	(*ExecutorSettingsDelete)(nil), // 4: refloat.armadadb.v1.ExecutorSettingsDelete
+	(*ExecutorDelete)(nil),         // 5: refloat.armadadb.v1.ExecutorDelete
+	(*OnExecutor)(nil),             // 6: refloat.armadadb.v1.OnExecutor
+	(*OnNode)(nil),                 // 7: refloat.armadadb.v1.OnNode
+	(*PreemptOnQueue)(nil),         // 8: refloat.armadadb.v1.PreemptOnQueue
+	(*CancelOnQueue)(nil),          // 9: refloat.armadadb.v1.CancelOnQueue
 }
 var file_internal_armada_schedulerdb_pb_controlplane_proto_depIdxs = []int32{
-	9,  // 0: refloat.armadadb.v1.ControlEvent.created:type_name -> refloat.armadadb.v1.Timestamp
-	2,  // 1: refloat.armadadb.v1.ControlEvent.executor_settings_upsert:type_name -> refloat.armadadb.v1.ExecutorSettingsUpsert
-	3,  // 2: refloat.armadadb.v1.ControlEvent.executor_settings_delete:type_name -> refloat.armadadb.v1.ExecutorSettingsDelete
-	5,  // 3: refloat.armadadb.v1.ControlEvent.preempt_on_executor:type_name -> refloat.armadadb.v1.OnExecutor
-	5,  // 4: refloat.armadadb.v1.ControlEvent.cancel_on_executor:type_name -> refloat.armadadb.v1.OnExecutor
-	7,  // 5: refloat.armadadb.v1.ControlEvent.preempt_on_queue:type_name -> refloat.armadadb.v1.PreemptOnQueue
-	8,  // 6: refloat.armadadb.v1.ControlEvent.cancel_on_queue:type_name -> refloat.armadadb.v1.CancelOnQueue
-	6,  // 7: refloat.armadadb.v1.ControlEvent.preempt_on_node:type_name -> refloat.armadadb.v1.OnNode
-	6,  // 8: refloat.armadadb.v1.ControlEvent.cancel_on_node:type_name -> refloat.armadadb.v1.OnNode
-	4,  // 9: refloat.armadadb.v1.ControlEvent.executor_delete:type_name -> refloat.armadadb.v1.ExecutorDelete
+	1,  // 0: refloat.armadadb.v1.ControlEvent.created:type_name -> refloat.armadadb.v1.Timestamp
+	3,  // 1: refloat.armadadb.v1.ControlEvent.executor_settings_upsert:type_name -> refloat.armadadb.v1.ExecutorSettingsUpsert
+	4,  // 2: refloat.armadadb.v1.ControlEvent.executor_settings_delete:type_name -> refloat.armadadb.v1.ExecutorSettingsDelete
+	6,  // 3: refloat.armadadb.v1.ControlEvent.preempt_on_executor:type_name -> refloat.armadadb.v1.OnExecutor
+	6,  // 4: refloat.armadadb.v1.ControlEvent.cancel_on_executor:type_name -> refloat.armadadb.v1.OnExecutor
+	8,  // 5: refloat.armadadb.v1.ControlEvent.preempt_on_queue:type_name -> refloat.armadadb.v1.PreemptOnQueue
+	9,  // 6: refloat.armadadb.v1.ControlEvent.cancel_on_queue:type_name -> refloat.armadadb.v1.CancelOnQueue
+	7,  // 7: refloat.armadadb.v1.ControlEvent.preempt_on_node:type_name -> refloat.armadadb.v1.OnNode
+	7,  // 8: refloat.armadadb.v1.ControlEvent.cancel_on_node:type_name -> refloat.armadadb.v1.OnNode
+	5,  // 9: refloat.armadadb.v1.ControlEvent.executor_delete:type_name -> refloat.armadadb.v1.ExecutorDelete
 	0,  // 10: refloat.armadadb.v1.CancelOnQueue.job_states:type_name -> refloat.armadadb.v1.ActiveJobState
 	11, // [11:11] is the sub-list for method output_type
 	11, // [11:11] is the sub-list for method input_type
@@ -845,8 +900,7 @@ func file_internal_armada_schedulerdb_pb_controlplane_proto_init() {
 	if File_internal_armada_schedulerdb_pb_controlplane_proto != nil {
 		return
 	}
-	file_internal_armada_schedulerdb_pb_armadadb_proto_init()
-	file_internal_armada_schedulerdb_pb_controlplane_proto_msgTypes[0].OneofWrappers = []any{
+	file_internal_armada_schedulerdb_pb_controlplane_proto_msgTypes[1].OneofWrappers = []any{
 		(*ControlEvent_ExecutorSettingsUpsert)(nil),
 		(*ControlEvent_ExecutorSettingsDelete)(nil),
 		(*ControlEvent_PreemptOnExecutor)(nil),
@@ -863,7 +917,7 @@ func file_internal_armada_schedulerdb_pb_controlplane_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_internal_armada_schedulerdb_pb_controlplane_proto_rawDesc), len(file_internal_armada_schedulerdb_pb_controlplane_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   8,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

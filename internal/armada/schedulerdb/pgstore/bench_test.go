@@ -33,7 +33,7 @@ func BenchmarkRecordings(b *testing.B) {
 		entries = append(entries, readRecording(b, name)...)
 	}
 	for i := range entries {
-		effects, _ := schedulerdb.NewConverter().Convert(&entries[i].Message)
+		effects, _ := schedulerdb.NewConverter().Convert(&entries[i].Message, nil)
 		events += len(effects)
 	}
 	empty := func() {

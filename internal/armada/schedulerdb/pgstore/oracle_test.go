@@ -65,7 +65,7 @@ func convert(t testing.TB, c *schedulerdb.Converter, entries []recording.Entry) 
 	t.Helper()
 	var ops []schedulerdb.Op
 	for i := range entries {
-		effects, findings := c.Convert(&entries[i].Message)
+		effects, findings := c.Convert(&entries[i].Message, nil)
 		if len(findings) > 0 {
 			t.Fatalf("%v: %v", entries[i].Message.Position, findings)
 		}

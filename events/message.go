@@ -7,23 +7,34 @@ import (
 	"github.com/refloat/refloat/events/pb"
 )
 
-// Reference reads a payload by protobuf-go. It returns an *Unreadable for what
-// is no event sequence.
-func Reference(payload []byte) (*Sequence, error) {
-	var m pb.EventSequence
-	if err := proto.Unmarshal(payload, &m); err != nil {
+// Message is a payload decoded whole, for consumers that need more of it than folding:
+// the job database's rows and Armada's own tables. Its Sequence is the same as the one
+// that a Decoder reads, and is valid for as long as the payload is not written to.
+type Message struct {
+	Sequence
+	Full *pb.EventSequence // Full.Events[i] is all of Events[i] that the contract declares
+}
+
+// Read decodes a payload with protobuf-go. It returns an *Unreadable for what is no
+// event sequence.
+func Read(payload []byte) (*Message, error) {
+	m := &Message{Full: &pb.EventSequence{}}
+	if err := (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(payload, m.Full); err != nil {
 		return nil, &Unreadable{Reason: NotProtobuf, Err: err}
 	}
-	s := &Sequence{Queue: m.Queue, JobSet: m.JobSetName, Events: make([]Event, len(m.Events))}
-	if err := s.check(); err != nil {
+	m.Sequence = Sequence{Queue: m.Full.Queue, JobSet: m.Full.JobSetName, Events: make([]Event, len(m.Full.Events))}
+	if err := m.check(); err != nil {
 		return nil, err
 	}
-	raw := rawEvents(payload, len(m.Events))
-	for i, ev := range m.Events {
-		s.Events[i] = fromProto(ev)
-		s.Events[i].Raw = raw[i]
-	}
-	return s, nil
+	i := 0
+	eachBytes(payload, func(n protowire.Number, b []byte) {
+		if n == fieldEvents {
+			m.Events[i] = fromProto(m.Full.Events[i])
+			m.Events[i].Raw = b
+			i++
+		}
+	})
+	return m, nil
 }
 
 func (s *Sequence) check() error {
@@ -38,22 +49,71 @@ func (s *Sequence) check() error {
 	return nil
 }
 
-// rawEvents cuts the n events out of a payload that protobuf-go could read.
-func rawEvents(payload []byte, n int) [][]byte {
-	raw := make([][]byte, 0, n)
-	for len(payload) > 0 {
-		num, typ, tagLen := protowire.ConsumeTag(payload)
-		valueLen := protowire.ConsumeFieldValue(num, typ, payload[tagLen:])
-		if num == fieldEvents && typ == protowire.BytesType {
-			b, _ := protowire.ConsumeBytes(payload[tagLen:])
-			raw = append(raw, b)
+// Field numbers in events/pb/armada.proto.
+const (
+	fieldEvents       = 5  // EventSequence.events
+	fieldSubmitJob    = 1  // Event.submit_job
+	fieldJobRunErrors = 14 // Event.job_run_errors
+	fieldRunErrors    = 3  // JobRunErrors.errors
+)
+
+// RawSubmit returns the SubmitJob of event i, verbatim from the payload.
+func (m *Message) RawSubmit(i int) []byte {
+	var raw []byte
+	eachBytes(m.Events[i].Raw, func(n protowire.Number, b []byte) {
+		if n == fieldSubmitJob {
+			raw = b
 		}
-		payload = payload[tagLen+valueLen:]
-	}
+	})
 	return raw
 }
 
-const fieldEvents = 5
+// RawError returns the error at index e of the JobRunErrors in event i, verbatim from
+// the payload: protobuf-go would reorder it and drop unknown fields.
+func (m *Message) RawError(i, e int) []byte {
+	var found [][]byte
+	eachBytes(m.Events[i].Raw, func(n protowire.Number, b []byte) {
+		switch {
+		case n == fieldJobRunErrors: // repeated members of a oneof are merged
+			eachBytes(b, func(n protowire.Number, b []byte) {
+				if n == fieldRunErrors {
+					found = append(found, b)
+				}
+			})
+		case isMember(n):
+			found = nil // another member replaces it in the oneof
+		}
+	})
+	if e >= len(found) {
+		return nil
+	}
+	return found[e]
+}
+
+// isMember reports whether a field is a member of the oneof in our contract's Event.
+func isMember(n protowire.Number) bool {
+	field := (*pb.Event)(nil).ProtoReflect().Descriptor().Fields().ByNumber(n)
+	return field != nil && field.ContainingOneof() != nil
+}
+
+// eachBytes visits the length-delimited fields of a message that was decoded before.
+func eachBytes(b []byte, visit func(protowire.Number, []byte)) {
+	for len(b) > 0 {
+		num, typ, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return
+		}
+		size := protowire.ConsumeFieldValue(num, typ, b[n:])
+		if size < 0 {
+			return
+		}
+		if typ == protowire.BytesType {
+			v, _ := protowire.ConsumeBytes(b[n:])
+			visit(num, v)
+		}
+		b = b[n+size:]
+	}
+}
 
 func fromProto(m *pb.Event) Event {
 	ev := Event{}
@@ -113,7 +173,7 @@ func runFromProto(m *pb.Event, ev *Event) {
 
 func submitFromProto(m *pb.SubmitJob) *Submit {
 	s := &Submit{}
-	for _, key := range []string{annotationRetryPolicies, annotationFailFast, annotationGangID, annotationGangCardinality} {
+	for _, key := range []string{AnnotationRetryPolicies, AnnotationFailFast, AnnotationGangID, AnnotationGangCardinality} {
 		s.annotate(key, m.GetObjectMeta().GetAnnotations()[key])
 	}
 	spec := m.GetMainObject().GetPodSpec().GetPodSpec()
