@@ -108,7 +108,7 @@ func TestKill(t *testing.T) {
 	until(t, "something is decided", func() bool {
 		return ctl(t, "get", "decisions", "--data", data, "-o", "json").out != ""
 	})
-	killed := at("kill", "retries", "--reason", "INC-1").exits(t, exitFine).says(t, "retries of all queues are killed", "(INC-1)")
+	killed := at("kill", "retries", "--all", "--reason", "INC-1").exits(t, exitFine).says(t, "retries of all queues are killed", "(INC-1)")
 	generation, err := strconv.ParseInt(regexp.MustCompile(`generation (\d+)`).FindStringSubmatch(killed.out)[1], 10, 64)
 	if err != nil {
 		t.Fatal(err)
@@ -134,8 +134,11 @@ func TestKill(t *testing.T) {
 	ctl(t, "replay", "--verify", "--data", data).exits(t, exitFine)
 
 	p, at = served(t, data, "--policies", policies)
-	at("resume", "retries", "--reason", "fixed").exits(t, exitFine)
-	at("pause", "retries", "--until", "2199-01-01T00:00:00Z", "--reason", "storage").exits(t, exitFine).says(t, "paused until 2199-01-01T00:00:00Z")
+	at("kill", "retries", "--queue", "genomcs", "--reason", "x").exits(t, exitEnvironment).says(t, `queue "genomcs" is unknown`, "did you mean genomics?", "--force")
+	at("kill", "retries", "--queue", "genomics", "--reason", "x").exits(t, exitFine)
+	at("resume", "retries", "--queue", "genomics", "--reason", "x").exits(t, exitFine)
+	at("resume", "retries", "--all", "--reason", "fixed").exits(t, exitFine)
+	at("pause", "retries", "--all", "--until", "2199-01-01T00:00:00Z", "--reason", "storage").exits(t, exitFine).says(t, "paused until 2199-01-01T00:00:00Z")
 	at("history").exits(t, exitFine).says(t, "no brake is on any more", "files of "+policies)
 	p.ends(t)
 	before := codesSince(t, data, 0)
@@ -151,12 +154,15 @@ func TestKill(t *testing.T) {
 func TestBrakeUsage(t *testing.T) {
 	t.Parallel()
 	for args, says := range map[string]string{
-		"kill":                               "say `kill retries`",
-		"kill retries":                       "--reason TEXT is required",
-		"pause retries --reason x":           "give --until TIME or --for DURATION",
-		"pause retries --reason x --for -1h": "above 0",
-		"pause retries --reason x --until yesterday":            "write it like",
-		"pause retries --reason x --until 2020-01-01T00:00:00Z": "that is over",
+		"kill":               "say `kill retries`",
+		"kill retries":       "give --queue NAME, or --all",
+		"kill retries --all": "--reason TEXT is required",
+		"kill retries --all --queue ml --reason x":                    "give --queue NAME, or --all",
+		"resume retries --all --everything --reason x":                "give --queue NAME, or --all",
+		"pause retries --all --reason x":                              "give --until TIME or --for DURATION",
+		"pause retries --all --reason x --for -1h":                    "above 0",
+		"pause retries --all --reason x --until yesterday":            "write it like",
+		"pause retries --all --reason x --until 2020-01-01T00:00:00Z": "that is over",
 		"history":                     "--data DIR or --server HOST:PORT is required",
 		"history pod x":               "say policy NAME",
 		"rollback policy infra":       "--to GENERATION is required",

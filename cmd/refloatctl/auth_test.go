@@ -92,8 +92,8 @@ permissionGroupMapping:
 	at(ann, with("apply", "-f", testPolicies, "--reason", "first")...).exits(t, exitFine).says(t, "RetryPolicy infra created")
 	at(nil, with("get", "policies", "--token-file", tokenFile)...).exits(t, exitFine).says(t, "infra")
 	at([]string{"REFLOAT_TOKEN=" + token, "REFLOAT_SERVER_CA=" + ca}, "history").exits(t, exitFine).says(t, "ann", "first")
-	at(nil, with("kill", "retries", "--reason", "x", "--token-file", tokenFile)...).exits(t, exitEnvironment).says(t, "ci lacks the permission kill_retries")
-	at([]string{"REFLOAT_PASSWORD=" + password}, with("kill", "retries", "--reason", "x", "--user", "ann")...).exits(t, exitFine).says(t, "by ann (x)")
+	at(nil, with("kill", "retries", "--all", "--reason", "x", "--token-file", tokenFile)...).exits(t, exitEnvironment).says(t, "ci lacks the permission kill_retries")
+	at([]string{"REFLOAT_PASSWORD=" + password}, with("kill", "retries", "--all", "--reason", "x", "--user", "ann")...).exits(t, exitFine).says(t, "by ann (x)")
 
 	// Who is not let in.
 	at(nil, with("get", "policies")...).exits(t, exitEnvironment).says(t, "sign in")

@@ -16,18 +16,28 @@ type brakeFlags struct {
 	client
 	queue, reason, until, output string
 	length                       time.Duration
-	everything                   bool
+	all, force, everything       bool
 }
 
 func (f *brakeFlags) bindAll(cmd *cobra.Command) {
 	f.bind(cmd)
-	cmd.Flags().StringVar(&f.queue, "queue", "", "only of this queue (default: of all)")
+	cmd.Flags().StringVar(&f.queue, "queue", "", "of this queue (required, or --all)")
+	cmd.Flags().BoolVar(&f.all, "all", false, "of all queues at once")
+	cmd.Flags().BoolVar(&f.force, "force", false, "also of a queue that no resource and no known job names")
 	cmd.Flags().StringVar(&f.reason, "reason", "", "why; whoever sees it will want to know (required)")
 	addOutput(cmd, &f.output)
 }
 
 func (f *brakeFlags) check() error {
+	targets := 0
+	for _, given := range []bool{f.queue != "", f.all, f.everything} {
+		if given {
+			targets++
+		}
+	}
 	switch {
+	case targets != 1:
+		return usageError{errors.New("give --queue NAME, or --all for all queues")}
 	case f.reason == "":
 		return usageError{errors.New("--reason TEXT is required: whoever sees it will want to know")}
 	case f.output != outputTable && f.output != outputJSON:
@@ -51,12 +61,12 @@ func about(cmd *cobra.Command) *cobra.Command {
 func newKill() *cobra.Command {
 	var f brakeFlags
 	cmd := about(&cobra.Command{
-		Use:   "kill retries --reason TEXT",
+		Use:   "kill retries (--queue NAME | --all) --reason TEXT",
 		Short: "Let no failed run be retried, until `resume`",
 		Long: `Fail what a policy would retry: in one queue, or in all. It is in force as soon as
 each partition decides its next failure; ` + "`get policies`" + ` shows where it is. Jobs that
 were requeued before are left alone. ` + "`resume retries`" + ` ends it.`,
-		Example: `  refloatctl kill retries --reason "bad node image, INC-1234"
+		Example: `  refloatctl kill retries --all --reason "bad node image, INC-1234"
   refloatctl kill retries --queue ml --reason "runaway jobs"`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.brake(cmd, &pb.BrakeRequest{Kill: true})
@@ -69,12 +79,12 @@ were requeued before are left alone. ` + "`resume retries`" + ` ends it.`,
 func newPause() *cobra.Command {
 	var f brakeFlags
 	cmd := about(&cobra.Command{
-		Use:   "pause retries (--until TIME | --for DURATION) --reason TEXT",
+		Use:   "pause retries (--queue NAME | --all) (--until TIME | --for DURATION) --reason TEXT",
 		Short: "Let retries wait until a time",
 		Long: `Let what is retried from now on wait until a time: in one queue, or in all. Nothing
 fails by it, and it ends by itself; ` + "`resume retries`" + ` ends it earlier, for failures
 from then on.`,
-		Example: `  refloatctl pause retries --for 2h --reason "storage maintenance"
+		Example: `  refloatctl pause retries --all --for 2h --reason "storage maintenance"
   refloatctl pause retries --queue ml --until 2026-12-01T06:00:00Z --reason "quota"`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			until, err := f.pausedUntil(time.Now())
@@ -114,7 +124,7 @@ func (f *brakeFlags) brake(cmd *cobra.Command, r *pb.BrakeRequest) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	r.Queue, r.Reason = f.queue, f.reason
+	r.Queue, r.All, r.Force, r.Reason = f.queue, f.all, f.force, f.reason
 	return f.policies(cmd.Context(), func(ctx context.Context, c pb.PoliciesClient) error {
 		change, err := c.Brake(ctx, r)
 		if err != nil {
@@ -127,17 +137,17 @@ func (f *brakeFlags) brake(cmd *cobra.Command, r *pb.BrakeRequest) error {
 func newResume() *cobra.Command {
 	var f brakeFlags
 	cmd := about(&cobra.Command{
-		Use:   "resume retries --reason TEXT",
+		Use:   "resume retries (--queue NAME | --all | --everything) --reason TEXT",
 		Short: "End what `kill retries` and `pause retries` began",
-		Long: `Take the brakes off: those of one queue, those that are on all queues at once, or
-with --everything both. What policies and queues say themselves stays.`,
+		Long: `End the overrides of one queue, those of all queues at once (--all), or with
+--everything both. What policies and queues say themselves stays.`,
 		Example: `  refloatctl resume retries --queue ml --reason "fixed"`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
 				return err
 			}
 			return f.policies(cmd.Context(), func(ctx context.Context, c pb.PoliciesClient) error {
-				change, err := c.Release(ctx, &pb.ReleaseRequest{Queue: f.queue, Everything: f.everything, Reason: f.reason})
+				change, err := c.Release(ctx, &pb.ReleaseRequest{Queue: f.queue, All: f.all, Force: f.force, Everything: f.everything, Reason: f.reason})
 				if err != nil {
 					return err
 				}
@@ -146,6 +156,6 @@ with --everything both. What policies and queues say themselves stays.`,
 		},
 	})
 	f.bindAll(cmd)
-	cmd.Flags().BoolVar(&f.everything, "everything", false, "of all queues, too")
+	cmd.Flags().BoolVar(&f.everything, "everything", false, "all overrides: those of all queues at once, and those of single queues")
 	return cmd
 }

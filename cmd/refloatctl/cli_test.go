@@ -114,6 +114,11 @@ func TestExitCodes(t *testing.T) {
 		{"explain a run that was not decided", "explain " + firstJob(t, data) + " --run 77 --data " + data, exitFinding, "run 77 of job"},
 		{"get an unknown job", "get job nobody --data " + data, exitFinding, "no job nobody"},
 
+		{"kill of an empty queue", "kill retries --all --queue= --reason x --data " + data, exitUsage, "--queue is empty: give it a value, or leave it out"},
+		{"resume of an empty queue", "resume retries --everything --queue= --reason x --data " + data, exitUsage, "--queue is empty"},
+		{"get jobs of an empty queue", "get jobs --queue= --data " + data, exitUsage, "--queue is empty"},
+		{"get jobs in an empty state", "get jobs --state= --data " + data, exitUsage, "--state is empty"},
+		{"up with an empty feed", "up --feed= --data " + nowhere, exitUsage, "--feed is empty"},
 		{"unknown command", "replya", exitUsage, "unknown command"},
 		{"completion of too much", "completion fish too much", exitUsage, "unknown command"},
 		{"up with no partitions", "up --partitions -1 --data " + nowhere, exitUsage, "--partitions -1"},

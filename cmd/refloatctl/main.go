@@ -82,15 +82,22 @@ Exit codes: 0 fine, 1 finding (a difference, a problem in a file), 2 usage,
 	return root
 }
 
-// wrapArgs makes a wrong number of arguments a usage error.
+// wrapArgs makes a wrong number of arguments, and an empty argument or value of a flag,
+// usage errors.
 func wrapArgs(c *cobra.Command) {
-	if check := c.Args; check != nil {
-		c.Args = func(cmd *cobra.Command, args []string) error {
-			if err := check(cmd, args); err != nil {
-				return usageError{err}
-			}
-			return nil
+	check := c.Args
+	c.Args = func(cmd *cobra.Command, args []string) error {
+		var err error
+		if check != nil {
+			err = check(cmd, args)
 		}
+		if err == nil {
+			err = settings.CheckEmpty(cmd, args)
+		}
+		if err != nil {
+			return usageError{err}
+		}
+		return nil
 	}
 	for _, sub := range c.Commands() {
 		wrapArgs(sub)

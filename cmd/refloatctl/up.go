@@ -71,6 +71,7 @@ a YAML file (--config); flags win over the environment, and that over the file.`
 	flags.Float64Var(&f.scrub, "scrub-rate", app.DefaultScrubRate, "MiB a second that are read in the background and compared with their checksums; 0: none")
 	flags.BoolVar(&f.drained, "exit-when-drained", false, "end when all that was fed is decided and in the job database, and sum up")
 	flags.BoolVar(&f.quiet, "quiet", false, "log warnings and errors only, and do not sum up")
+	settings.MayBeEmpty(cmd, "listen")
 	settings.Bind(cmd)
 	return cmd
 }

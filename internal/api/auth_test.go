@@ -388,21 +388,21 @@ func (w *world) askings() []asking {
 			return err
 		}, [3]string{"POST", "/refloat/v1/rollback", `{"to": 1, "dryRun": true}`}},
 		{"kill", []api.Verb{api.KillRetries}, func(ctx context.Context) error {
-			_, err := w.Brake(ctx, &pb.BrakeRequest{Kill: true, Reason: "x"})
+			_, err := w.Brake(ctx, &pb.BrakeRequest{All: true, Kill: true, Reason: "x"})
 			return err
-		}, [3]string{"POST", "/refloat/v1/brakes", `{"kill": true, "reason": "x"}`}},
+		}, [3]string{"POST", "/refloat/v1/brakes", `{"all": true, "kill": true, "reason": "x"}`}},
 		{"pause", []api.Verb{api.PauseRetries}, func(ctx context.Context) error {
-			_, err := w.Brake(ctx, &pb.BrakeRequest{PausedUntil: until, Reason: "x"})
+			_, err := w.Brake(ctx, &pb.BrakeRequest{All: true, PausedUntil: until, Reason: "x"})
 			return err
-		}, [3]string{"POST", "/refloat/v1/brakes", `{"pausedUntil": "2026-11-21T13:00:00Z", "reason": "x"}`}},
+		}, [3]string{"POST", "/refloat/v1/brakes", `{"all": true, "pausedUntil": "2026-11-21T13:00:00Z", "reason": "x"}`}},
 		{"kill and pause", []api.Verb{api.KillRetries, api.PauseRetries}, func(ctx context.Context) error {
-			_, err := w.Brake(ctx, &pb.BrakeRequest{Kill: true, PausedUntil: until, Reason: "x"})
+			_, err := w.Brake(ctx, &pb.BrakeRequest{All: true, Kill: true, PausedUntil: until, Reason: "x"})
 			return err
-		}, [3]string{"POST", "/refloat/v1/brakes", `{"kill": true, "pausedUntil": "2026-11-21T13:00:00Z", "reason": "x"}`}},
+		}, [3]string{"POST", "/refloat/v1/brakes", `{"all": true, "kill": true, "pausedUntil": "2026-11-21T13:00:00Z", "reason": "x"}`}},
 		{"release", []api.Verb{api.KillRetries, api.PauseRetries}, func(ctx context.Context) error {
-			_, err := w.Release(ctx, &pb.ReleaseRequest{Reason: "x"})
+			_, err := w.Release(ctx, &pb.ReleaseRequest{All: true, Reason: "x"})
 			return err
-		}, [3]string{"POST", "/refloat/v1/brakes:release", `{"reason": "x"}`}},
+		}, [3]string{"POST", "/refloat/v1/brakes:release", `{"all": true, "reason": "x"}`}},
 		{"Armada's create", []api.Verb{api.CreateRetryPolicy}, func(ctx context.Context) error {
 			_, err := armada().CreateRetryPolicy(ctx, flat(fresh()))
 			return err
@@ -507,7 +507,7 @@ func TestPermissions(t *testing.T) {
 func TestBrowsers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	body := `{"kill": true, "reason": "x"}`
+	body := `{"all": true, "kill": true, "reason": "x"}`
 	for _, c := range []struct {
 		headers []string
 		code    int

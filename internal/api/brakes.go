@@ -13,6 +13,7 @@ import (
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/policylog"
+	"github.com/refloat/refloat/internal/suggest"
 )
 
 // Brakes are changes too, but not of resources: they can be put on where resources
@@ -36,8 +37,11 @@ func (s *Service) Brake(ctx context.Context, r *pb.BrakeRequest) (*pb.Change, er
 	if len(verbs) == 0 {
 		return nil, status.Error(codes.InvalidArgument, "say kill, or paused_until, or both")
 	}
+	if err := checkTarget(r.Queue, r.All); err != nil {
+		return nil, err
+	}
 	a := &asked{request: r, id: r.RequestId, reason: r.Reason}
-	return s.brake(ctx, a, verbs, func(on []policylog.Brake, who Principal) ([]policylog.Brake, error) {
+	return s.brake(ctx, a, verbs, s.known(r.Queue, r.Force), func(on []policylog.Brake, who Principal) ([]policylog.Brake, error) {
 		now := s.Now().UnixNano()
 		if until != 0 && until <= now { // asked here: a request that is repeated may be older than its pause
 			return nil, status.Errorf(codes.InvalidArgument, "paused_until: %s is not in the future", r.PausedUntil.AsTime().Format(time.RFC3339))
@@ -61,14 +65,60 @@ func (s *Service) Release(ctx context.Context, r *pb.ReleaseRequest) (*pb.Change
 	if r.Everything && r.Queue != "" {
 		return nil, status.Error(codes.InvalidArgument, "queue and everything: give one of them")
 	}
+	if err := checkTarget(r.Queue, r.All || r.Everything); err != nil {
+		return nil, err
+	}
 	a := &asked{request: r, id: r.RequestId, reason: r.Reason}
-	return s.brake(ctx, a, []Verb{KillRetries, PauseRetries}, func(on []policylog.Brake, _ Principal) ([]policylog.Brake, error) {
+	return s.brake(ctx, a, []Verb{KillRetries, PauseRetries}, s.known(r.Queue, r.Force), func(on []policylog.Brake, _ Principal) ([]policylog.Brake, error) {
 		return slices.DeleteFunc(on, func(b policylog.Brake) bool { return r.Everything || b.Queue == r.Queue }), nil
 	})
 }
 
+// checkTarget refuses an override that names neither a queue nor all of them: an empty
+// variable in somebody's script must not stop the retries of everybody.
+func checkTarget(queue string, all bool) error {
+	switch {
+	case queue == "" && !all:
+		return status.Error(codes.InvalidArgument, "queue: missing: name a queue, or set all for all queues")
+	case queue != "" && all:
+		return status.Error(codes.InvalidArgument, "queue and all: give one of them")
+	}
+	return nil
+}
+
+// known refuses a queue that neither a resource, nor an override, nor a job names.
+func (s *Service) known(queue string, force bool) func(policylog.Snapshot) error {
+	return func(now policylog.Snapshot) error {
+		if queue == "" || force {
+			return nil
+		}
+		var names []string
+		for _, id := range now.Unbraked.Resources() {
+			if id.Kind == policyfile.KindQueue {
+				names = append(names, id.Name)
+			}
+		}
+		for _, b := range now.BrakesOn() {
+			names = append(names, b.Queue)
+		}
+		if s.Queues != nil && !slices.Contains(names, queue) {
+			seen, err := s.Queues()
+			if err != nil {
+				return status.Errorf(codes.Unavailable, "queue %.100q: look it up among the jobs: %v; force (--force) takes it as it is", queue, err)
+			}
+			names = append(names, seen...)
+		}
+		if slices.Contains(names, queue) {
+			return nil
+		}
+		slices.Sort(names)
+		return status.Errorf(codes.NotFound, "queue %.100q is unknown: no resource, override or job names it here: %s; force (--force) takes it as it is",
+			queue, suggest.Fix(queue, names, "check its name"))
+	}
+}
+
 // brake changes the brakes that are on. Pauses that are over are forgotten on the way.
-func (s *Service) brake(ctx context.Context, a *asked, verbs []Verb, change func([]policylog.Brake, Principal) ([]policylog.Brake, error)) (*pb.Change, error) {
+func (s *Service) brake(ctx context.Context, a *asked, verbs []Verb, check func(policylog.Snapshot) error, change func([]policylog.Brake, Principal) ([]policylog.Brake, error)) (*pb.Change, error) {
 	who, err := s.Auth.Who(ctx) // however many changes there were: it may be an emergency
 	if err != nil {
 		return nil, err
@@ -86,6 +136,9 @@ func (s *Service) brake(ctx context.Context, a *asked, verbs []Verb, change func
 		return nil, err
 	}
 	edit.Make = func(now policylog.Snapshot) (*policyfile.Set, []policylog.Brake, error) {
+		if err := check(now); err != nil {
+			return nil, nil, err
+		}
 		on, err := change(slices.Clone(now.BrakesOn()), who)
 		if err != nil {
 			return nil, nil, err

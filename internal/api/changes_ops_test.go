@@ -460,7 +460,7 @@ func (s *storm) braking(queue string, kill bool, until int64) *operation {
 		return next, codes.OK
 	}
 	op.call = func(ctx context.Context, r *replica) (*pb.Change, error) {
-		req := &pb.BrakeRequest{Queue: queue, Kill: kill, Reason: op.reason(), RequestId: op.id}
+		req := &pb.BrakeRequest{Queue: queue, All: queue == "", Force: true, Kill: kill, Reason: op.reason(), RequestId: op.id}
 		if until != 0 {
 			req.PausedUntil = timestamppb.New(time.Unix(0, until))
 		}
@@ -487,7 +487,7 @@ func (s *storm) releasing(queue string, everything bool) *operation {
 		return next, codes.OK
 	}
 	op.call = func(ctx context.Context, r *replica) (*pb.Change, error) {
-		return r.service.Release(ctx, &pb.ReleaseRequest{Queue: queue, Everything: everything, Reason: op.reason(), RequestId: op.id})
+		return r.service.Release(ctx, &pb.ReleaseRequest{Queue: queue, All: queue == "" && !everything, Force: true, Everything: everything, Reason: op.reason(), RequestId: op.id})
 	}
 	return op
 }

@@ -106,7 +106,7 @@ func TestPoliciesOnlyFixed(t *testing.T) {
 	}
 	ml(`{"mode":"Shadow","name":"ml","retryPolicies":["infra","ghost"]}`)
 	w.refused(apply(false, w.doc(`{"kind": "RetrySettings", "spec": {"defaultPolicyName": "ghost"}}`)), codes.FailedPrecondition, `"ghost"`)
-	if _, err := w.Brake(ctx, &pb.BrakeRequest{Queue: "ml", Kill: true, Reason: "test"}); err != nil {
+	if _, err := w.Brake(ctx, &pb.BrakeRequest{Queue: "ml", Force: true, Kill: true, Reason: "test"}); err != nil {
 		t.Error(err)
 	}
 	if s, err := w.Status(ctx, &pb.StatusRequest{}); err != nil || s.ReadOnly != "policies come from Armada" {

@@ -25,6 +25,8 @@ type Service struct {
 	Fixed Fixed // what is not to be changed here
 	// Partitions says what is in force in this process.
 	Partitions func() []*pb.PartitionStatus
+	// Queues lists queues that jobs were seen in; nil: none.
+	Queues func() ([]string, error)
 	// Source says where resources are followed from.
 	Source func() *pb.Source
 	// Writes bounds how often something is changed; nil: as often as one likes.

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -208,17 +209,17 @@ func TestBrakes(t *testing.T) {
 	_, err := w.Create(t.Context(), &pb.CreateRequest{Document: w.queue("x", "")})
 	w.refused(err, codes.FailedPrecondition, "come from files")
 
-	_, err = w.Brake(t.Context(), &pb.BrakeRequest{Kill: true})
+	_, err = w.Brake(t.Context(), &pb.BrakeRequest{All: true, Kill: true})
 	w.refused(err, codes.InvalidArgument, "reason: missing")
-	_, err = w.Brake(t.Context(), &pb.BrakeRequest{Reason: "r"})
+	_, err = w.Brake(t.Context(), &pb.BrakeRequest{All: true, Reason: "r"})
 	w.refused(err, codes.InvalidArgument, "kill, or paused_until")
-	_, err = w.Brake(t.Context(), &pb.BrakeRequest{Reason: "r", PausedUntil: timestamppb.New(noon)})
+	_, err = w.Brake(t.Context(), &pb.BrakeRequest{All: true, Reason: "r", PausedUntil: timestamppb.New(noon)})
 	w.refused(err, codes.InvalidArgument, "not in the future")
-	_, err = w.Brake(t.Context(), &pb.BrakeRequest{Reason: "r", Kill: true, Queue: "a\nb"})
+	_, err = w.Brake(t.Context(), &pb.BrakeRequest{Reason: "r", Kill: true, Force: true, Queue: "a\nb"})
 	w.refused(err, codes.InvalidArgument, "queue")
 
 	until := timestamppb.New(noon.Add(time.Hour))
-	short := &pb.BrakeRequest{Queue: "other", PausedUntil: until, Reason: "short", RequestId: "short"}
+	short := &pb.BrakeRequest{Force: true, Queue: "other", PausedUntil: until, Reason: "short", RequestId: "short"}
 	for _, now := range []time.Time{noon, noon.Add(2 * time.Hour)} { // asked again when the pause is over
 		w.service.Now = func() time.Time { return now }
 		if made, err := w.Brake(t.Context(), short); err != nil || made.Generation != 1 {
@@ -229,7 +230,7 @@ func TestBrakes(t *testing.T) {
 	if w.service.Now = func() time.Time { return noon }; err != nil {
 		t.Fatal(err)
 	}
-	for i, r := range []*pb.BrakeRequest{{Queue: "ml", Kill: true, Reason: "bad image"}, {PausedUntil: until, Reason: "storage"}, {Queue: "ml", Kill: true, Reason: "worse"}} {
+	for i, r := range []*pb.BrakeRequest{{Queue: "ml", Force: true, Kill: true, Reason: "bad image"}, {All: true, PausedUntil: until, Reason: "storage"}, {Queue: "ml", Kill: true, Reason: "worse"}} {
 		if made, err := w.Brake(t.Context(), r); err != nil || made.Generation != uint64(i+3) {
 			t.Fatalf("brake %d: %v, %v", i, made, err)
 		}
@@ -311,7 +312,48 @@ func TestTooManyWrites(t *testing.T) {
 	w.create(w.queue("a", ""), w.queue("b", ""))
 	_, err := w.Create(t.Context(), &pb.CreateRequest{Document: w.queue("c", "")})
 	w.refused(err, codes.ResourceExhausted, "more than 1 changes a second")
-	if _, err := w.Brake(t.Context(), &pb.BrakeRequest{Kill: true, Reason: "an emergency"}); err != nil {
+	if _, err := w.Brake(t.Context(), &pb.BrakeRequest{All: true, Kill: true, Reason: "an emergency"}); err != nil {
 		t.Errorf("kill: %v", err)
 	}
+}
+
+// An override names a queue that exists, or all queues: nothing that is left out, empty
+// or mistyped stops the retries of others.
+func TestBrakesNameTheirTarget(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *api.Service) {
+		s.Queues = func() ([]string, error) { return []string{"genomics"}, nil }
+	})
+	w.create(w.queue("ml", ""))
+	kill := func(r *pb.BrakeRequest) error {
+		r.Kill, r.Reason = true, "INC-1"
+		_, err := w.Brake(t.Context(), r)
+		return err
+	}
+	release := func(r *pb.ReleaseRequest) error {
+		r.Reason = "over"
+		_, err := w.Release(t.Context(), r)
+		return err
+	}
+	w.refused(kill(&pb.BrakeRequest{}), codes.InvalidArgument, "name a queue, or set all")
+	w.refused(kill(&pb.BrakeRequest{Queue: "ml", All: true}), codes.InvalidArgument, "give one of them")
+	w.refused(release(&pb.ReleaseRequest{}), codes.InvalidArgument, "name a queue, or set all")
+	w.refused(release(&pb.ReleaseRequest{Queue: "ml", All: true}), codes.InvalidArgument, "give one of them")
+	if code, text := w.rest("POST", "/refloat/v1/brakes", `{"queue": "", "kill": true, "reason": "x"}`); code != 400 {
+		t.Errorf("REST without a queue: %d %s", code, text)
+	}
+	w.refused(kill(&pb.BrakeRequest{Queue: "mll"}), codes.NotFound, `queue "mll" is unknown`, "did you mean ml?", "--force")
+	w.refused(kill(&pb.BrakeRequest{Queue: "genomcs"}), codes.NotFound, "did you mean genomics?")
+	w.refused(release(&pb.ReleaseRequest{Queue: "physics"}), codes.NotFound, "check its name", "--force")
+	for _, fine := range []*pb.BrakeRequest{{Queue: "ml"}, {Queue: "genomics"}, {Queue: "physics", Force: true}, {All: true}} {
+		if err := kill(fine); err != nil {
+			t.Error(err)
+		}
+	}
+	// What an override names is known.
+	if err := release(&pb.ReleaseRequest{Queue: "physics"}); err != nil {
+		t.Error(err)
+	}
+	w.service.Queues = func() ([]string, error) { return nil, errors.New("the state is damaged") }
+	w.refused(kill(&pb.BrakeRequest{Queue: "new"}), codes.Unavailable, "the state is damaged", "--force")
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/api/pb"
+	"github.com/refloat/refloat/internal/projection"
 )
 
 // API configures the policy API.
@@ -43,6 +44,7 @@ func (n *node) serveAPI(ctx context.Context, group *errgroup.Group) error {
 		Store: n.policies, Auth: n.API.Auth, Now: n.Now, Fixed: n.fixed(),
 		Partitions: n.inForce.list, Writes: rate.NewLimiter(writesPerSecond, writesAtOnce),
 	}
+	service.Queues = n.queues
 	if n.followed != nil {
 		service.Source = n.followed.Source
 	}
@@ -77,6 +79,17 @@ func (n *node) serveAPI(ctx context.Context, group *errgroup.Group) error {
 		return nil
 	})
 	return nil
+}
+
+// queues lists the queues of the jobs in the partitions that this process owns.
+func (n *node) queues() (all []string, err error) {
+	n.stores.Range(func(_, store any) bool {
+		var queues []string
+		queues, err = store.(*projection.Store).Queues()
+		all = append(all, queues...)
+		return err == nil
+	})
+	return all, err
 }
 
 // fixed returns what cannot be changed over the API, and why.

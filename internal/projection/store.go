@@ -3,6 +3,7 @@ package projection
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -22,6 +23,9 @@ type Store struct {
 	damaged atomic.Pointer[error]
 
 	manifest atomic.Value // path of the current MANIFEST, a string
+
+	closing sync.RWMutex // held by those who read from other goroutines, and by Close
+	closed  bool
 }
 
 // StoreConfig defines the directory of a Store and its resources.
@@ -163,7 +167,12 @@ func (s *Store) Checkpoint(dir string) error {
 func (s *Store) Meta() ([]byte, error) { return s.Get([]byte{metaKey}) }
 
 // Close closes the store; what was not synced may be lost.
-func (s *Store) Close() error { return errors.Join(s.db.Close(), s.lock.Close()) }
+func (s *Store) Close() error {
+	s.closing.Lock()
+	defer s.closing.Unlock()
+	s.closed = true
+	return errors.Join(s.db.Close(), s.lock.Close())
+}
 
 type storeBatch struct{ b *pebble.Batch }
 

@@ -1,7 +1,9 @@
 package projection
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -66,5 +68,39 @@ func TestCheckpoint(t *testing.T) {
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// Queues are those of the members of job sets, each once, whatever bytes they hold.
+func TestQueues(t *testing.T) {
+	t.Parallel()
+	s, err := OpenStore(StoreConfig{FS: vfs.NewMem(), Dir: "state", Logger: quiet{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := s.NewBatch()
+	want := []string{"", "a", "a\x00", "a\x00b", "ab", "\xff"}
+	for _, queue := range want {
+		for i := range 3 {
+			key := append(appendSetPrefix(nil, queue, fmt.Sprintf("set %d", i)), "job"...)
+			if err := b.Set(key, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := errors.Join(b.Set(appendJobKey(nil, "job"), []byte("x")), s.Commit(b, nil)); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Queues()
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("Queues (-want +got):\n%s%v", diff, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Queues(); len(got) > 0 || err != nil {
+		t.Errorf("Queues of a closed store = %q, %v", got, err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/refloat/refloat/cmd/internal/settings"
 	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/app"
 )
@@ -34,6 +35,7 @@ func BindServe(cmd *cobra.Command, listen string) *Serve {
 		about += " (default: a free port, recorded in the data directory; '' for none)"
 	}
 	set.StringVar(&f.Listen, "api", listen, about)
+	settings.MayBeEmpty(cmd, "api")
 	set.StringVar(&f.auth, "api-auth", "", "YAML file with the users and permissions of the policy API; required if other machines can reach --api")
 	set.StringVar(&f.cert, "api-tls-cert", "", "TLS certificate of the policy API, PEM")
 	set.StringVar(&f.key, "api-tls-key", "", "private key of the TLS certificate, PEM")

@@ -39,7 +39,10 @@ type flags struct {
 
 func (f *flags) command(name, short string) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: name + " --data DIR | --pulsar URL", Short: short, SilenceUsage: true, SilenceErrors: true, Args: cobra.NoArgs,
+		Use: name + " --data DIR | --pulsar URL", Short: short, SilenceUsage: true, SilenceErrors: true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			return errors.Join(cobra.NoArgs(cmd, args), settings.CheckEmpty(cmd, nil))
+		},
 		Long: short + `.
 
 With --pulsar, on the topics of an Apache Pulsar cluster, sharing the partitions
@@ -72,6 +75,10 @@ a YAML file (--config); flags take precedence over the environment, and the envi
 		set.StringVar(&f.control, "control-plane", "control-plane", "Armada's control-plane topic (executor settings, jobs cancelled or preempted by executor or queue), applied if the job database is Armada's and the mode is not observe; empty: another process applies it")
 		set.StringVar(&c.NodeLabel, "node-id-label", "", "Armada's scheduling.nodeIdLabel (default kubernetes.io/hostname)")
 		set.DurationVar(&c.ReleaseAfter, "release-after", 0, "how long an event may wait for a decision before it is written to the job database without one (default: forever)")
+	}
+	settings.MayBeEmpty(cmd, "listen")
+	if c.Ingest {
+		settings.MayBeEmpty(cmd, "control-plane")
 	}
 	settings.Bind(cmd)
 	version.Add(cmd)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sort"
 	"strings"
 
@@ -43,6 +44,43 @@ func Secret(cmd *cobra.Command, names ...string) {
 
 // secret is the annotation of flags that Secret marked.
 const secret = "refloat-secret"
+
+// MayBeEmpty marks flags of a command that take an empty value.
+func MayBeEmpty(cmd *cobra.Command, names ...string) {
+	for _, name := range names {
+		if err := cmd.Flags().SetAnnotation(name, mayBeEmpty, nil); err != nil {
+			panic(err) // no such flag: a mistake in our own code
+		}
+	}
+}
+
+// mayBeEmpty is the annotation of flags that MayBeEmpty was called for.
+const mayBeEmpty = "refloat-may-be-empty"
+
+// CheckEmpty refuses arguments, and values of flags on the command line, that are
+// empty. They come from variables that are not set, and must not mean "all" or "none".
+func CheckEmpty(cmd *cobra.Command, args []string) error {
+	var errs []error
+	for i, arg := range args {
+		if arg == "" {
+			errs = append(errs, fmt.Errorf("argument %d is empty: is a variable not set?", i+1))
+		}
+	}
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if _, ok := f.Annotations[mayBeEmpty]; ok {
+			return
+		}
+		empty := f.Value.String() == ""
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			values := list.GetSlice()
+			empty = len(values) == 0 || slices.Contains(values, "")
+		}
+		if empty {
+			errs = append(errs, fmt.Errorf("--%s is empty: give it a value, or leave it out", f.Name))
+		}
+	})
+	return errors.Join(errs...)
+}
 
 // Load sets each flag that the command line omits from the environment or the file. It returns ErrPrinted after
 // --print-config.

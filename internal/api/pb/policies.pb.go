@@ -1005,11 +1005,13 @@ func (x *RollBackRequest) GetDryRun() bool {
 
 type BrakeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`                                // empty: all queues
+	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`                                // this one; required unless all is set
 	Kill          bool                   `protobuf:"varint,2,opt,name=kill,proto3" json:"kill,omitempty"`                                 // retries fail
 	PausedUntil   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=paused_until,json=pausedUntil,proto3" json:"paused_until,omitempty"` // retries wait until then
 	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`                              // required
 	RequestId     string                 `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	All           bool                   `protobuf:"varint,6,opt,name=all,proto3" json:"all,omitempty"`     // all queues
+	Force         bool                   `protobuf:"varint,7,opt,name=force,proto3" json:"force,omitempty"` // also a queue that is unknown here
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1079,12 +1081,28 @@ func (x *BrakeRequest) GetRequestId() string {
 	return ""
 }
 
+func (x *BrakeRequest) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
+func (x *BrakeRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
 type ReleaseRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`            // empty: the brakes that are on all queues
-	Everything    bool                   `protobuf:"varint,2,opt,name=everything,proto3" json:"everything,omitempty"` // all brakes, of all queues too
+	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`            // this one; required unless all or everything is set
+	Everything    bool                   `protobuf:"varint,2,opt,name=everything,proto3" json:"everything,omitempty"` // all overrides: those of all queues at once, and those of single queues
 	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`          // required
 	RequestId     string                 `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	All           bool                   `protobuf:"varint,5,opt,name=all,proto3" json:"all,omitempty"`     // the overrides of all queues at once
+	Force         bool                   `protobuf:"varint,6,opt,name=force,proto3" json:"force,omitempty"` // also a queue that is unknown here
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1145,6 +1163,20 @@ func (x *ReleaseRequest) GetRequestId() string {
 		return x.RequestId
 	}
 	return ""
+}
+
+func (x *ReleaseRequest) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
+func (x *ReleaseRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
 }
 
 type BrakeState struct {
@@ -1591,14 +1623,16 @@ const file_internal_api_pb_policies_proto_rawDesc = "" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x06 \x01(\tR\trequestId\x12\x17\n" +
-	"\adry_run\x18\a \x01(\bR\x06dryRun\"\xae\x01\n" +
+	"\adry_run\x18\a \x01(\bR\x06dryRun\"\xd6\x01\n" +
 	"\fBrakeRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
 	"\x04kill\x18\x02 \x01(\bR\x04kill\x12=\n" +
 	"\fpaused_until\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\vpausedUntil\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x05 \x01(\tR\trequestId\"}\n" +
+	"request_id\x18\x05 \x01(\tR\trequestId\x12\x10\n" +
+	"\x03all\x18\x06 \x01(\bR\x03all\x12\x14\n" +
+	"\x05force\x18\a \x01(\bR\x05force\"\xa5\x01\n" +
 	"\x0eReleaseRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x1e\n" +
 	"\n" +
@@ -1606,7 +1640,9 @@ const file_internal_api_pb_policies_proto_rawDesc = "" +
 	"everything\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x04 \x01(\tR\trequestId\"\xd5\x01\n" +
+	"request_id\x18\x04 \x01(\tR\trequestId\x12\x10\n" +
+	"\x03all\x18\x05 \x01(\bR\x03all\x12\x14\n" +
+	"\x05force\x18\x06 \x01(\bR\x05force\"\xd5\x01\n" +
 	"\n" +
 	"BrakeState\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +

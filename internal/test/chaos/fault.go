@@ -211,7 +211,7 @@ func (c *campaign) changePolicies(ctx context.Context, away time.Duration) {
 	for _, m := range c.evaluators {
 		for _, line := range [][]string{{"kill", "retries"}, {"resume", "retries"}} {
 			err := e2e.Within(ctx, changeWithin, func(ctx context.Context) error {
-				return c.deployment.Change(ctx, m.name, append(line, "--queue", "chaos-"+m.name, "--reason", "outage")...)
+				return c.deployment.Change(ctx, m.name, append(line, "--queue", "chaos-"+m.name, "--force", "--reason", "outage")...)
 			})
 			if err != nil {
 				c.violate("%v after an outage of %v policies cannot be changed through %s: %v", changeWithin, away, m.name, err)

@@ -52,15 +52,15 @@ func TestBrokerOutage(t *testing.T) {
 	w.must(broker.Restart(w.ctx))
 	back := time.Now()
 	w.until("retries are killed", func() bool {
-		err := change("kill", "retries", "--reason", "INC-1")
+		err := change("kill", "retries", "--all", "--reason", "INC-1")
 		if err != nil {
 			t.Log(err)
 		}
 		return err == nil
 	})
 	t.Logf("policies were changed %v after the broker was back", time.Since(back).Round(time.Millisecond))
-	w.must(change("resume", "retries", "--reason", "INC-1"))
-	w.must(change("pause", "retries", "--for", "1h", "--reason", "INC-1"))
+	w.must(change("resume", "retries", "--all", "--reason", "INC-1"))
+	w.must(change("pause", "retries", "--all", "--for", "1h", "--reason", "INC-1"))
 	w.until("both are ready again", func() bool {
 		one, _ := w.ready(a)
 		two, _ := w.ready(in)

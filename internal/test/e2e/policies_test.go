@@ -68,7 +68,7 @@ func TestPoliciesOnPulsar(t *testing.T) {
 	}()
 	w.until("something is answered", func() bool { return w.scrape(b).Sum("refloat_answered_messages_total") > 0 })
 	a.Kill()
-	killed := ask("b", "kill", "retries", "--reason", "INC-1")
+	killed := ask("b", "kill", "retries", "--all", "--reason", "INC-1")
 	generation, err := strconv.ParseUint(regexp.MustCompile(`generation (\d+)`).FindStringSubmatch(killed)[1], 10, 64)
 	w.must(err)
 	w.live(3, b)
