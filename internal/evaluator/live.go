@@ -49,98 +49,145 @@ func (o *Owner) startLive() (err error) {
 	return nil
 }
 
-// advanceLive handles, in this order, envelopes that came back, a new policy generation,
-// and new input.
-func (o *Owner) advanceLive(now int64) (bool, error) {
-	back, err := o.readBack(now)
-	if err != nil {
-		return false, err
-	}
-	if err := o.cfg.Publisher.Err(); err != nil {
-		if env := o.largest(); env != nil && errors.Is(err, eventlog.ErrTooLarge) {
-			o.cfg.Fit.tooLarge(env)
-		}
-		return false, fmt.Errorf("%w: %w", ErrLost, err)
-	}
-	if o.draining || len(o.window) >= o.cfg.Window {
-		return back, nil
-	}
-	if err := o.cfg.Policies.Refresh(); err != nil {
-		return false, err
-	}
-	sent, err := o.answer(now)
-	return back || sent, err
+// turn is one turn of a live owner's loop: what its steps hand on.
+type turn struct {
+	now      int64
+	accepted []inFlight // our envelopes that the log holds now, in order
+	sent     bool
 }
 
-// readBack processes the decision log, and commits our own envelopes.
-func (o *Owner) readBack(now int64) (bool, error) {
-	committed := false
+// steps are the steps of a turn, and their order is the protocol (PROTOCOL 6): an
+// envelope is published, read back in a later turn, committed, made durable, and its
+// input acknowledged. So a decision is in the log before it is in the state, and the
+// state is durable before the broker may delete what it was folded from.
+var steps = [...]func(*Owner, *turn) error{
+	(*Owner).readBack,
+	(*Owner).commitAccepted,
+	(*Owner).sync,
+	(*Owner).acknowledge,
+	(*Owner).publishNext,
+}
+
+// advanceLive takes one turn, and reports whether it did anything.
+func (o *Owner) advanceLive(now int64) (bool, error) {
+	t := turn{now: now}
+	for _, step := range steps {
+		if err := step(o, &t); err != nil {
+			return false, err
+		}
+	}
+	return t.sent || len(t.accepted) > 0, nil
+}
+
+// readBack reads the decision log, and takes our own envelopes out of the window.
+func (o *Owner) readBack(t *turn) error {
 	for {
 		if len(o.live.back) == 0 {
 			n, err := o.live.decisions.Read(o.live.backBuf)
 			if err != nil {
-				return false, fmt.Errorf("read decisions: %w", err)
+				return fmt.Errorf("read decisions: %w", err)
 			}
 			if n == 0 {
 				break
 			}
 			o.live.back = o.live.backBuf[:n]
 		}
-		m := &o.live.back[0]
-		accepted, err := o.accept(m, now)
-		if err != nil {
-			return false, err
+		if err := o.accept(t, &o.live.back[0]); err != nil {
+			return err
 		}
-		committed = committed || accepted
 		o.live.back = o.live.back[1:]
 	}
-	if len(o.window) > 0 && now-o.window[0].sentAt > int64(o.cfg.Patience) {
-		return false, fmt.Errorf("%w: envelope %d was not read back within %v", ErrLost, o.window[0].env.Seq, o.cfg.Patience)
+	if len(o.window) > 0 && t.now-o.window[0].sentAt > int64(o.cfg.Patience) {
+		return fmt.Errorf("%w: envelope %d was not read back within %v", ErrLost, o.window[0].env.Seq, o.cfg.Patience)
 	}
-	if !committed {
-		return false, nil
-	}
-	if err := o.cfg.Store.Sync(); err != nil {
-		return false, err
-	}
-	if err := o.point(PointSynced); err != nil {
-		return false, err
-	}
-	if o.cfg.Synced != nil {
-		if err := o.cfg.Synced(o.place); err != nil {
-			return false, err
-		}
-	}
-	return true, o.point(PointAcked)
+	return nil
 }
 
 // accept processes one message of the decision log. If an accepted envelope is not,
 // byte for byte, the oldest one awaited, the partition is lost.
-func (o *Owner) accept(m *eventlog.Message, now int64) (bool, error) {
-	if len(o.window) == 0 || o.window[0].env.Link != o.place.Chain.Link || o.window[0].end.Link != chain.Link(m.Payload) {
-		return false, o.refuse(m)
+func (o *Owner) accept(t *turn, m *eventlog.Message) error {
+	last := o.place.Chain
+	if n := len(t.accepted); n > 0 {
+		last = t.accepted[n-1].end
 	}
-	if err := o.point(PointReadBack); err != nil {
-		return false, err
+	if len(o.window) == 0 || o.window[0].env.Link != last.Link || o.window[0].end.Link != chain.Link(m.Payload) {
+		return o.refuse(last, m)
 	}
 	w := o.window[0]
 	o.window = o.window[1:]
 	w.after.Place = follow.Place{Chain: w.end, Decisions: m.Position}
 	o.live.past.Add(w.end)
-	if err := o.commit(w.batch, w.flush, w.after); err != nil {
-		return false, err
+	t.accepted = append(t.accepted, w)
+	return o.point(PointReadBack)
+}
+
+// commitAccepted makes the state what it is after the accepted envelopes. It is not
+// durable yet.
+func (o *Owner) commitAccepted(t *turn) error {
+	for i := range t.accepted {
+		w := &t.accepted[i]
+		if err := o.commit(w.batch, w.flush, w.after); err != nil {
+			return err
+		}
+		if o.cfg.Hooks.Committed != nil {
+			o.cfg.Hooks.Committed(Commit{
+				Envelope: w.env, Records: w.records, At: w.after.Place.Decisions,
+				Waited: time.Duration(t.now - w.sentAt), Published: w.published,
+			})
+		}
 	}
-	if o.cfg.Hooks.Committed != nil {
-		o.cfg.Hooks.Committed(Commit{Envelope: w.env, Records: w.records, At: m.Position, Waited: time.Duration(now - w.sentAt), Published: w.published})
+	return nil
+}
+
+// sync makes what was committed durable.
+func (o *Owner) sync(t *turn) error {
+	if len(t.accepted) == 0 {
+		return nil
 	}
-	return true, nil
+	if err := o.cfg.Store.Sync(); err != nil {
+		return err
+	}
+	return o.point(PointSynced)
+}
+
+// acknowledge lets the broker delete the input of what is durable.
+func (o *Owner) acknowledge(t *turn) error {
+	if len(t.accepted) == 0 {
+		return nil
+	}
+	if o.cfg.Synced != nil {
+		if err := o.cfg.Synced(o.place); err != nil {
+			return err
+		}
+	}
+	return o.point(PointAcked)
+}
+
+// publishNext answers new input, and a new policy generation, with one more envelope
+// if the window has room for it.
+func (o *Owner) publishNext(t *turn) error {
+	if err := o.cfg.Publisher.Err(); err != nil {
+		if env := o.largest(); env != nil && errors.Is(err, eventlog.ErrTooLarge) {
+			o.cfg.Fit.tooLarge(env)
+		}
+		return fmt.Errorf("%w: %w", ErrLost, err)
+	}
+	if o.draining || len(o.window) >= o.cfg.Window {
+		return nil
+	}
+	if err := o.cfg.Policies.Refresh(); err != nil {
+		return err
+	}
+	var err error
+	t.sent, err = o.answer(t.now)
+	return err
 }
 
 // refuse processes a message of the decision log that is not, byte for byte, the oldest
 // awaited envelope, which was built on the last accepted one: the message must be one
 // to ignore.
-func (o *Owner) refuse(m *eventlog.Message) error {
-	acc, why, err := o.place.Chain.Offer(m.Payload)
+func (o *Owner) refuse(last chain.End, m *eventlog.Message) error {
+	acc, why, err := last.Offer(m.Payload)
 	if why == chain.LostClaim {
 		err = o.live.past.Contradicts(m.Payload)
 	}

@@ -76,10 +76,10 @@ func planted() []bug {
 			"	if err := o.commit(batch, flush, o.metaAt(follow.Place{Chain: o.tip, Decisions: o.place.Decisions})); err != nil {\n		return err\n	}\n	return o.point(PointPublished)",
 		}}},
 		{"8", "what is acknowledged is not synced", []patch{{
-			"evaluator/live.go", "	if err := o.cfg.Store.Sync(); err != nil {\n		return false, err\n	}\n", "",
+			"evaluator/live.go", "	if err := o.cfg.Store.Sync(); err != nil {\n		return err\n	}\n", "",
 		}}},
 		{"9", "an owner waits for its envelopes for ever", []patch{{
-			"evaluator/live.go", "now-o.window[0].sentAt > int64(o.cfg.Patience)", "false",
+			"evaluator/live.go", "t.now-o.window[0].sentAt > int64(o.cfg.Patience)", "false",
 		}}},
 		{"9", "an owner waits for its claim for ever", []patch{{
 			"evaluator/owner.go", "now-o.sentAt > int64(o.cfg.Patience)", "false",
