@@ -87,7 +87,7 @@ var (
 		"internal/evaluator/step.go", "internal/evaluator/facts.go", "internal/evaluator/semantics.go", "internal/sink/ops.go",
 		"internal/armada/schedulerdb/*.go", "internal/armada/schedulerdb/pgstore/change.go",
 	}
-	shell = []string{"internal/policy/policyfile/load.go", "internal/projection/store.go", "internal/projection/damage.go", "internal/projection/queue.go", "internal/projection/scrub.go"}
+	shell = []string{"internal/policy/policyfile/load.go", "internal/projection/store.go", "internal/projection/damage.go", "internal/projection/queue.go", "internal/projection/scrub.go", "internal/projection/unwritable.go"}
 )
 
 var (

@@ -34,20 +34,31 @@ func (f fatal) Fatalf(format string, args ...any) {
 	select {}
 }
 
-// TestFullDisk: the disk is full from the n-th write on. The store returns
-// an error or ends the process, both for that reason, and what was synced before
+// TestFullDisk: the disk is full, broken or read-only, or the quota is used up, from the
+// n-th write or sync on. The store
+// returns an error or ends the process, both for that reason, and what was synced before
 // is there when there is room again.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
+	for cause, step := range map[syscall.Errno]int64{syscall.ENOSPC: 1, syscall.EDQUOT: 5, syscall.EIO: 7, syscall.EROFS: 7} {
+		t.Run(cause.Error(), func(t *testing.T) {
+			t.Parallel()
+			fillDisk(t, cause, step)
+		})
+	}
+}
+
+func fillDisk(t *testing.T, cause syscall.Errno, step int64) {
+	t.Helper()
 	ended := 0 // by Fatalf
-	for n := int64(0); ; n++ {
+	for n := int64(0); ; n += step {
 		disk := vfs.NewCrashableMem()
 		var left atomic.Int64
 		left.Store(n)
 		full := errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
-			writes := []errorfs.OpKind{errorfs.OpCreate, errorfs.OpFileWrite, errorfs.OpFilePreallocate, errorfs.OpMkdirAll, errorfs.OpReuseForWrite}
+			writes := []errorfs.OpKind{errorfs.OpCreate, errorfs.OpFileWrite, errorfs.OpFilePreallocate, errorfs.OpMkdirAll, errorfs.OpReuseForWrite, errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo}
 			if slices.Contains(writes, op.Kind) && left.Add(-1) < 0 {
-				return syscall.ENOSPC
+				return cause
 			}
 			return nil
 		}))
@@ -72,7 +83,7 @@ func TestFullDisk(t *testing.T) {
 			t.Logf("%d writes, %d of them ended the process", n, ended)
 			return
 		}
-		if !errors.Is(err, syscall.ENOSPC) {
+		if !errors.Is(err, cause) {
 			t.Errorf("full after %d writes: %v", n, err)
 		}
 		s, err := OpenStore(StoreConfig{FS: disk.CrashClone(vfs.CrashCloneCfg{}), Dir: "state", Logger: quiet{}})
@@ -90,8 +101,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// fillStore commits until the write-ahead log was begun anew, and counts the
-// commits that were synced.
+// fillStore commits until the write-ahead log was begun anew, takes a checkpoint on the
+// way, and counts the commits that were synced.
 func fillStore(files vfs.FS, logger fatal, synced *atomic.Int64) error {
 	s, err := OpenStore(StoreConfig{FS: files, Dir: "state", Logger: logger})
 	if err != nil {
@@ -109,6 +120,11 @@ func fillStore(files vfs.FS, logger fatal, synced *atomic.Int64) error {
 			return err
 		}
 		synced.Store(n)
+		if n == 12 {
+			if err := s.Checkpoint("checkpoint"); err != nil {
+				return err
+			}
+		}
 	}
 	return s.Close()
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -44,9 +43,7 @@ func OpenStore(c StoreConfig) (*Store, error) {
 	if c.Logger == nil {
 		c.Logger = pebble.DefaultLogger
 	}
-	// Pebble holds a lock when it finds that it cannot write, so that not even a
-	// panic gets out in order. The process ends before Pebble sees that.
-	c.FS = vfs.OnDiskFull(c.FS, func() { c.Logger.Fatalf("write state in %s: %w", c.Dir, syscall.ENOSPC) })
+	c.FS = &watchedFS{c.FS, func(err error) { c.Logger.Fatalf("%w", fmt.Errorf("write state in %s: %w", c.Dir, err)) }}
 	s := &Store{logger: c.Logger}
 	if err := s.open(c); err != nil {
 		if s.lock != nil {
