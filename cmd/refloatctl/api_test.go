@@ -52,7 +52,7 @@ func TestPoliciesOverTheAPI(t *testing.T) {
 		})
 	}
 	inForce("0")
-	at("apply", "-f", testPolicies, "--dry-run", "client").exits(t, exitFine).says(t, "RetryPolicy infra is fine")
+	at("apply", "-f", testPolicies, "--dry-run", "client").exits(t, exitFine).says(t, "RetryPolicy infra is valid")
 	at("apply", "-f", testPolicies, "--dry-run", "server").exits(t, exitFine).says(t, "RetryPolicy infra created (dry run)")
 	at("apply", "-f", testPolicies, "--reason", "first").exits(t, exitFine).says(t, "RetryPolicy infra created", "generation 1")
 	at("apply", "-f", testPolicies).exits(t, exitFine).says(t, "RetryPolicy infra unchanged", "generation 1")
@@ -84,7 +84,7 @@ func TestPoliciesOverTheAPI(t *testing.T) {
 		t.Errorf("get -o json: %+v, %v", line, err)
 	}
 	p.ends(t)
-	at("get", "policies").exits(t, exitEnvironment).says(t, "nobody serves policies on "+data)
+	at("get", "policies").exits(t, exitEnvironment).says(t, "no process serves the policy API of "+data)
 
 	// What was applied decides.
 	ctl(t, "up", "--data", data, "--feed", recordingFile("preempted"), "--exit-when-drained").exits(t, exitFine)
@@ -139,7 +139,7 @@ func TestKill(t *testing.T) {
 	at("resume", "retries", "--queue", "genomics", "--reason", "x").exits(t, exitFine)
 	at("resume", "retries", "--all", "--reason", "fixed").exits(t, exitFine)
 	at("pause", "retries", "--all", "--until", "2199-01-01T00:00:00Z", "--reason", "storage").exits(t, exitFine).says(t, "paused until 2199-01-01T00:00:00Z")
-	at("history").exits(t, exitFine).says(t, "no brake is on any more", "files of "+policies)
+	at("history").exits(t, exitFine).says(t, "all overrides removed", "files of "+policies)
 	p.ends(t)
 	before := codesSince(t, data, 0)
 	ctl(t, "up", "--data", data, "--policies", policies, "--feed", recordingFile("preempted"), "--exit-when-drained").exits(t, exitFine)
@@ -154,20 +154,20 @@ func TestKill(t *testing.T) {
 func TestBrakeUsage(t *testing.T) {
 	t.Parallel()
 	for args, says := range map[string]string{
-		"kill":               "say `kill retries`",
+		"kill":               "kill needs an argument: `kill retries`",
 		"kill retries":       "give --queue NAME, or --all",
 		"kill retries --all": "--reason TEXT is required",
 		"kill retries --all --queue ml --reason x":                    "give --queue NAME, or --all",
 		"resume retries --all --everything --reason x":                "give --queue NAME, or --all",
 		"pause retries --all --reason x":                              "give --until TIME or --for DURATION",
 		"pause retries --all --reason x --for -1h":                    "above 0",
-		"pause retries --all --reason x --until yesterday":            "write it like",
-		"pause retries --all --reason x --until 2020-01-01T00:00:00Z": "that is over",
+		"pause retries --all --reason x --until yesterday":            "want a time such as",
+		"pause retries --all --reason x --until 2020-01-01T00:00:00Z": "in the past",
 		"history":                     "--data DIR or --server HOST:PORT is required",
-		"history pod x":               "say policy NAME",
+		"history pod x":               "want policy NAME",
 		"rollback policy infra":       "--to GENERATION is required",
 		"rollback --to 3":             "or --everything",
-		"delete queue":                "which queue?",
+		"delete queue":                "queue needs a name",
 		"get policies -o xml":         "use table, yaml or json",
 		"apply":                       "-f PATH is required",
 		"apply -f . --dry-run yes":    "use none, client or server",
@@ -175,5 +175,5 @@ func TestBrakeUsage(t *testing.T) {
 	} {
 		ctl(t, strings.Fields(args)...).exits(t, exitUsage).says(t, says)
 	}
-	ctl(t, "get", "policies", "--server", "127.0.0.1:1").exits(t, exitEnvironment).says(t, "nobody answers at 127.0.0.1:1")
+	ctl(t, "get", "policies", "--server", "127.0.0.1:1").exits(t, exitEnvironment).says(t, "no server answers at 127.0.0.1:1")
 }

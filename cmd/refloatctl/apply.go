@@ -23,12 +23,12 @@ func newApply() *cobra.Command {
 	var f applyFlags
 	cmd := &cobra.Command{
 		Use:   "apply -f PATH",
-		Short: "Make policies, queues and settings as files say",
-		Long: `Make the policies, queue bindings and settings of a running Refloat as files say,
-all in one generation. What no file names stays, or goes with --prune. The files
-are checked first, and nothing is sent where one of them has a problem.
+		Short: "Create or update policies, queues and settings from files",
+		Long: `Create or update the policies, queue bindings and settings of a running Refloat from
+files, all in one generation. Resources that no file names stay as they are, or are
+removed with --prune. The files are checked first; if one is invalid, nothing is sent.
 
-Exit codes: 0 done, 1 a problem in a file, 2 usage, 3 the server refused or is not there.`,
+Exit codes: 0 done, 1 a problem in a file, 2 usage, 3 the server refused or cannot be reached.`,
 		Example: `  refloatctl apply -f policies/ --reason "more retries for evictions"
   refloatctl apply -f policies/ --prune --dry-run server
   refloatctl get policies infra -o yaml > infra.yaml && $EDITOR infra.yaml && refloatctl apply -f infra.yaml`,
@@ -38,8 +38,8 @@ Exit codes: 0 done, 1 a problem in a file, 2 usage, 3 the server refused or is n
 	f.bind(cmd)
 	cmd.Flags().StringArrayVarP(&f.files, "filename", "f", nil, "policy file or directory of policy files; may be repeated (required)")
 	cmd.Flags().StringVar(&f.dryRun, "dry-run", "none", "none, client (check the files only) or server (ask the server what would change)")
-	cmd.Flags().BoolVar(&f.prune, "prune", false, "remove what no file names")
-	cmd.Flags().StringVar(&f.reason, "reason", "", "why, for the history")
+	cmd.Flags().BoolVar(&f.prune, "prune", false, "remove resources that no file names")
+	cmd.Flags().StringVar(&f.reason, "reason", "", "reason, recorded in the history")
 	addOutput(cmd, &f.output)
 	return cmd
 }
@@ -47,7 +47,7 @@ Exit codes: 0 done, 1 a problem in a file, 2 usage, 3 the server refused or is n
 func (f *applyFlags) run(cmd *cobra.Command) error {
 	switch {
 	case len(f.files) == 0:
-		return usageError{errors.New("-f PATH is required: a policy file, or a directory of them")}
+		return usageError{errors.New("-f PATH is required: a policy file or a directory of policy files")}
 	case f.dryRun != "none" && f.dryRun != "client" && f.dryRun != "server":
 		return usageError{fmt.Errorf("--dry-run %q: use none, client or server", f.dryRun)}
 	case f.output != outputTable && f.output != outputJSON:
@@ -62,11 +62,11 @@ func (f *applyFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	if len(docs) == 0 {
-		return usageError{fmt.Errorf("%v: no resource in it", f.files)}
+		return usageError{fmt.Errorf("%v: no resource found", f.files)}
 	}
 	if f.dryRun == "client" {
 		for _, id := range set.Resources() {
-			fmt.Fprintf(cmd.OutOrStdout(), "%s is fine (dry run: nothing was sent)\n", id)
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is valid (dry run: nothing was sent)\n", id)
 		}
 		return nil
 	}
@@ -79,8 +79,8 @@ func (f *applyFlags) run(cmd *cobra.Command) error {
 	})
 }
 
-// showChange says what became of resources; those that are not among the changes
-// were so already.
+// showChange prints the outcome for each resource; a requested resource that is not among the changes was
+// unchanged.
 func showChange(w io.Writer, output string, c *pb.Change, asked []policyfile.ID, dry bool) error {
 	if output == outputJSON {
 		return jsonLines(w).Encode(changedJSON(c, dry))

@@ -104,10 +104,10 @@ permissionGroupMapping:
 	at(ann, "get", "policies", "--server-ca", tokenFile).exits(t, exitUsage).says(t, "the file contains no certificate")
 
 	// What cannot be meant.
-	at(ann, with("get", "policies", "--token-file", tokenFile)...).exits(t, exitUsage).says(t, "a token and a user are given")
+	at(ann, with("get", "policies", "--token-file", tokenFile)...).exits(t, exitUsage).says(t, "both a token")
 	at(nil, with("get", "policies", "--user", "ann")...).exits(t, exitUsage).says(t, "give the password in REFLOAT_PASSWORD")
 	at(nil, with("get", "policies", "--token-file", writeFile(t, dir, "empty", "\n"))...).exits(t, exitUsage).says(t, "the file is empty")
-	at(nil, with("get", "policies", "--token-file", writeFile(t, dir, "lines", token+"\n"+token))...).exits(t, exitUsage).says(t, "not one token")
+	at(nil, with("get", "policies", "--token-file", writeFile(t, dir, "lines", token+"\n"+token))...).exits(t, exitUsage).says(t, "give a single token")
 	at(nil, with("get", "policies", "--token-file", filepath.Join(dir, "none"))...).exits(t, exitUsage).says(t, "--token-file")
 	p.ends(t)
 

@@ -21,10 +21,10 @@ type brakeFlags struct {
 
 func (f *brakeFlags) bindAll(cmd *cobra.Command) {
 	f.bind(cmd)
-	cmd.Flags().StringVar(&f.queue, "queue", "", "of this queue (required, or --all)")
-	cmd.Flags().BoolVar(&f.all, "all", false, "of all queues at once")
-	cmd.Flags().BoolVar(&f.force, "force", false, "also of a queue that no resource and no known job names")
-	cmd.Flags().StringVar(&f.reason, "reason", "", "why; whoever sees it will want to know (required)")
+	cmd.Flags().StringVar(&f.queue, "queue", "", "only this queue (required, or --all)")
+	cmd.Flags().BoolVar(&f.all, "all", false, "all queues at once")
+	cmd.Flags().BoolVar(&f.force, "force", false, "accept a queue that no resource and no known job names")
+	cmd.Flags().StringVar(&f.reason, "reason", "", "reason, shown to everyone affected and recorded in the history (required)")
 	addOutput(cmd, &f.output)
 }
 
@@ -39,19 +39,19 @@ func (f *brakeFlags) check() error {
 	case targets != 1:
 		return usageError{errors.New("give --queue NAME, or --all for all queues")}
 	case f.reason == "":
-		return usageError{errors.New("--reason TEXT is required: whoever sees it will want to know")}
+		return usageError{errors.New("--reason TEXT is required: it is shown to everyone affected")}
 	case f.output != outputTable && f.output != outputJSON:
 		return badOutput(f.output)
 	}
 	return nil
 }
 
-// about makes a command whose one word is what it is about.
+// about makes a command whose only argument is its object, `retries`.
 func about(cmd *cobra.Command) *cobra.Command {
 	cmd.ValidArgs = []string{"retries"}
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) != 1 || args[0] != "retries" {
-			return fmt.Errorf("%s what? say `%s retries`", cmd.Name(), cmd.Name())
+			return fmt.Errorf("%s needs an argument: `%s retries`", cmd.Name(), cmd.Name())
 		}
 		return nil
 	}
@@ -62,10 +62,10 @@ func newKill() *cobra.Command {
 	var f brakeFlags
 	cmd := about(&cobra.Command{
 		Use:   "kill retries (--queue NAME | --all) --reason TEXT",
-		Short: "Let no failed run be retried, until `resume`",
-		Long: `Fail what a policy would retry: in one queue, or in all. It is in force as soon as
-each partition decides its next failure; ` + "`get policies`" + ` shows where it is. Jobs that
-were requeued before are left alone. ` + "`resume retries`" + ` ends it.`,
+		Short: "Stop all retries, until `resume retries`",
+		Long: `Fail every run that a policy would retry, in one queue or in all. It takes effect in
+each partition with the next failure decided there; ` + "`get policies`" + ` shows where it is in
+effect. Jobs that are already requeued are not affected. ` + "`resume retries`" + ` ends it.`,
 		Example: `  refloatctl kill retries --all --reason "bad node image, INC-1234"
   refloatctl kill retries --queue ml --reason "runaway jobs"`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -80,10 +80,10 @@ func newPause() *cobra.Command {
 	var f brakeFlags
 	cmd := about(&cobra.Command{
 		Use:   "pause retries (--queue NAME | --all) (--until TIME | --for DURATION) --reason TEXT",
-		Short: "Let retries wait until a time",
-		Long: `Let what is retried from now on wait until a time: in one queue, or in all. Nothing
-fails by it, and it ends by itself; ` + "`resume retries`" + ` ends it earlier, for failures
-from then on.`,
+		Short: "Delay retries until a given time",
+		Long: `Delay the start of every retry decided from now on until a given time, in one queue or
+in all. No job fails because of it. It ends by itself, or earlier by ` + "`resume retries`" + `
+for failures decided after that.`,
 		Example: `  refloatctl pause retries --all --for 2h --reason "storage maintenance"
   refloatctl pause retries --queue ml --until 2026-12-01T06:00:00Z --reason "quota"`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -95,8 +95,8 @@ from then on.`,
 		},
 	})
 	f.bindAll(cmd)
-	cmd.Flags().StringVar(&f.until, "until", "", "time of RFC 3339")
-	cmd.Flags().DurationVar(&f.length, "for", 0, "how long from now")
+	cmd.Flags().StringVar(&f.until, "until", "", "end of the pause, as an RFC 3339 time")
+	cmd.Flags().DurationVar(&f.length, "for", 0, "length of the pause, from now")
 	return cmd
 }
 
@@ -106,16 +106,16 @@ func (f *brakeFlags) pausedUntil(now time.Time) (time.Time, error) {
 	}
 	if f.length != 0 {
 		if f.length < 0 {
-			return now, fmt.Errorf("--for %s: give a duration above 0", f.length)
+			return now, fmt.Errorf("--for %s: want a duration above 0", f.length)
 		}
 		return now.Add(f.length), nil
 	}
 	until, err := time.Parse(time.RFC3339, f.until)
 	if err != nil {
-		return now, fmt.Errorf("--until %q: write it like 2026-12-01T06:00:00Z", f.until)
+		return now, fmt.Errorf("--until %q: want a time such as 2026-12-01T06:00:00Z", f.until)
 	}
 	if !until.After(now) {
-		return now, fmt.Errorf("--until %s: that is over", f.until)
+		return now, fmt.Errorf("--until %s: this time is in the past", f.until)
 	}
 	return until, nil
 }
@@ -138,9 +138,9 @@ func newResume() *cobra.Command {
 	var f brakeFlags
 	cmd := about(&cobra.Command{
 		Use:   "resume retries (--queue NAME | --all | --everything) --reason TEXT",
-		Short: "End what `kill retries` and `pause retries` began",
-		Long: `End the overrides of one queue, those of all queues at once (--all), or with
---everything both. What policies and queues say themselves stays.`,
+		Short: "End `kill retries` and `pause retries`",
+		Long: `Remove the overrides of one queue, those of all queues at once (--all), or with
+--everything both. Policies and queue bindings do not change.`,
 		Example: `  refloatctl resume retries --queue ml --reason "fixed"`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {

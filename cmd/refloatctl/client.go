@@ -28,7 +28,7 @@ import (
 	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
-// client is how a command finds the server of policies, and who it says it is.
+// client holds how a command reaches the policy API, and its credentials.
 type client struct {
 	data, server        string
 	tokenFile, user, ca string
@@ -38,16 +38,16 @@ type client struct {
 
 func (c *client) bind(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&c.data, "data", "", "data directory of the refloatctl up, or the evaluator, to ask")
-	f.StringVar(&c.server, "server", os.Getenv("REFLOAT_SERVER"), "or where policies are served: the --api of evaluators on other machines, separated by commas (also REFLOAT_SERVER)")
+	f.StringVar(&c.data, "data", "", "data directory of the running `refloatctl up` or evaluator")
+	f.StringVar(&c.server, "server", os.Getenv("REFLOAT_SERVER"), "addresses of policy APIs, separated by commas: the --api of evaluators on other machines (also REFLOAT_SERVER)")
 	f.StringVar(&c.tokenFile, "token-file", os.Getenv("REFLOAT_TOKEN_FILE"), "file with a bearer token (also REFLOAT_TOKEN_FILE, or the token in REFLOAT_TOKEN)")
-	f.StringVar(&c.user, "user", os.Getenv("REFLOAT_USER"), "user, with the password in REFLOAT_PASSWORD (also REFLOAT_USER)")
-	f.StringVar(&c.ca, "server-ca", os.Getenv("REFLOAT_SERVER_CA"), "certificates that the server's is signed by, PEM (default: those of this machine)")
-	f.BoolVar(&c.plaintext, "server-plaintext", false, "talk to another machine without TLS")
-	f.DurationVar(&c.timeout, "timeout", 30*time.Second, "how long to wait for the answer")
+	f.StringVar(&c.user, "user", os.Getenv("REFLOAT_USER"), "user name, with the password in REFLOAT_PASSWORD (also REFLOAT_USER)")
+	f.StringVar(&c.ca, "server-ca", os.Getenv("REFLOAT_SERVER_CA"), "CA certificates to verify the server's certificate with, PEM (default: the system's)")
+	f.BoolVar(&c.plaintext, "server-plaintext", false, "connect to another machine without TLS")
+	f.DurationVar(&c.timeout, "timeout", 30*time.Second, "how long to wait for a response")
 }
 
-// policies calls a server: the first of those that are named that is there.
+// policies calls the first of the named servers that responds.
 func (c *client) policies(ctx context.Context, call func(context.Context, pb.PoliciesClient) error) error {
 	if err := c.find(ctx); err != nil {
 		return err
@@ -58,13 +58,12 @@ func (c *client) policies(ctx context.Context, call func(context.Context, pb.Pol
 		if s, ok := status.FromError(err); !ok || err == nil || !nobodyThere(s) {
 			return said(err)
 		}
-		away = errors.Join(away, fmt.Errorf("nobody answers at %s: is `refloatctl up` or an evaluator with --api running there? (%s)", server, status.Convert(err).Message()))
+		away = errors.Join(away, fmt.Errorf("no server answers at %s: is `refloatctl up` or an evaluator with --api running there? (%s)", server, status.Convert(err).Message()))
 	}
 	return away
 }
 
-// status asks all servers that are named what is in force there; those that are not
-// there are named.
+// status asks all named servers what is in force, and returns the servers that do not respond.
 func (c *client) status(ctx context.Context) (all []*pb.StatusResponse, away []string, err error) {
 	for _, server := range c.servers() {
 		err := c.at(ctx, server, func(ctx context.Context, p pb.PoliciesClient) error {
@@ -87,7 +86,7 @@ func (c *client) status(ctx context.Context) (all []*pb.StatusResponse, away []s
 
 func (c *client) servers() []string { return strings.Split(c.server, ",") }
 
-// at calls one server, and closes the connection after.
+// at calls one server, and closes the connection afterwards.
 func (c *client) at(ctx context.Context, server string, call func(context.Context, pb.PoliciesClient) error) error {
 	secure, err := c.credentials(server)
 	if err != nil {
@@ -107,14 +106,14 @@ func (c *client) at(ctx context.Context, server string, call func(context.Contex
 	return call(metadata.AppendToOutgoingContext(ctx, auth...), pb.NewPoliciesClient(conn))
 }
 
-// startsWithin is how long a server that was started just now is waited for.
+// startsWithin is how long to wait for a server that was just started.
 const startsWithin = 3 * time.Second
 
 // find finds the server that a data directory names.
 func (c *client) find(ctx context.Context) error {
 	if c.data == "" {
 		if c.server == "" {
-			return usageError{errors.New("--data DIR or --server HOST:PORT is required: who is to be asked")}
+			return usageError{errors.New("--data DIR or --server HOST:PORT is required: the policy API to call")}
 		}
 		return nil
 	}
@@ -129,7 +128,7 @@ func (c *client) find(ctx context.Context) error {
 		select {
 		case <-tick.C:
 		case <-late.C:
-			return fmt.Errorf("nobody serves policies on %s: is `refloatctl up` running there?", c.data)
+			return fmt.Errorf("no process serves the policy API of %s: is `refloatctl up` running there?", c.data)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -154,7 +153,7 @@ func (c *client) credentials(server string) (credentials.TransportCredentials, e
 	return credentials.NewTLS(config), nil
 }
 
-// identity are the headers that say who asks.
+// identity returns the headers that authenticate the caller.
 func (c *client) identity() ([]string, error) {
 	token := os.Getenv("REFLOAT_TOKEN")
 	if c.tokenFile != "" {
@@ -169,9 +168,9 @@ func (c *client) identity() ([]string, error) {
 	password, given := os.LookupEnv("REFLOAT_PASSWORD")
 	switch {
 	case token != "" && c.user != "":
-		return nil, errors.New("a token and a user are given: say with one of them who you are (--token-file, REFLOAT_TOKEN; --user, REFLOAT_USER)")
+		return nil, errors.New("both a token (--token-file, REFLOAT_TOKEN) and a user (--user, REFLOAT_USER) are given: give only one")
 	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return nil, errors.New("the token (--token-file, REFLOAT_TOKEN) has spaces, or more than one line: it is not one token")
+		return nil, errors.New("the token (--token-file, REFLOAT_TOKEN) contains spaces or several lines: give a single token")
 	case token != "":
 		return []string{"authorization", "Bearer " + token}, nil
 	case c.user != "" && !given:
@@ -189,7 +188,7 @@ func nobodyThere(s *status.Status) bool {
 	return s.Code() == codes.Unavailable && strings.Contains(s.Message(), "connection error") || s.Code() == codes.DeadlineExceeded
 }
 
-// said is an answer's error in words for people.
+// said turns an RPC error into a message for people.
 func said(err error) error {
 	if s, ok := status.FromError(err); ok && err != nil {
 		return errors.New(s.Message())
@@ -197,7 +196,7 @@ func said(err error) error {
 	return err
 }
 
-// documentsOf are the resources of a set as a request holds them.
+// documentsOf converts the resources of a set to a request's form.
 func documentsOf(set *policyfile.Set) ([]*structpb.Struct, error) {
 	var docs []*structpb.Struct
 	for _, id := range set.Resources() {
@@ -214,7 +213,7 @@ func documentsOf(set *policyfile.Set) ([]*structpb.Struct, error) {
 	return docs, nil
 }
 
-// setOf are the resources of an answer as a set.
+// setOf converts the resources of a response to a set.
 func setOf(resources []*pb.Resource) (*policyfile.Set, error) {
 	var files []policyfile.File
 	for _, r := range resources {
@@ -226,7 +225,7 @@ func setOf(resources []*pb.Resource) (*policyfile.Set, error) {
 	}
 	set, err := policyfile.Parse(files)
 	if err != nil {
-		return nil, fmt.Errorf("the server's policies are not understood here: upgrade refloatctl: %w", err)
+		return nil, fmt.Errorf("this refloatctl does not understand the server's policies; upgrade it: %w", err)
 	}
 	return set, nil
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/refloat/refloat/internal/test/model"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
+var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
 
 // testPolicies is the policy set of the tests.
 var testPolicies = filepath.Join("testdata", "policies")
@@ -41,7 +41,7 @@ func golden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s\nread the difference, and run with -rewrite if it is meant", path, diff)
+		t.Errorf("%s (-want +got):\n%s\nread the difference, and run with -rewrite if it is intended", path, diff)
 	}
 }
 

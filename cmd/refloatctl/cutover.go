@@ -22,39 +22,40 @@ import (
 func newCutover() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cutover",
-		Short: "Let our ingester take the place of Armada's, and give it back",
-		Long: `Let our ingester take the place of Armada's scheduler ingester on the same
-database, at the very message where that one stopped, and give it back. Neither
-is started or stopped by this. docs/cutover.md tells the whole of it.`,
+		Short: "Replace Armada's scheduler ingester by ours, and roll back",
+		Long: `Replace Armada's scheduler ingester by ours on the same database, at the exact
+message where it stopped, and roll back. These commands start and stop no process.
+docs/cutover.md describes the procedure.`,
 		RunE: func(*cobra.Command, []string) error {
-			return usageError{errors.New("cutover what? plan, start or back")}
+			return usageError{errors.New("cutover needs a subcommand: plan, start or back")}
 		},
 	}
 	cmd.AddCommand(
-		newCutoverStep("plan", "Say whether Armada's ingester can be replaced now", `Look where Armada's ingester stands, at its database and at ours, and say what is
-in the way, how to mend it, and what start would do. Nothing is changed.
+		newCutoverStep("plan", "Check whether Armada's ingester can be replaced now", `Check the position of Armada's ingester, its database and our tables; report what
+prevents a cut-over, how to fix it, and what start would do. Nothing is changed.
 
-Exit codes: 0 start would do it, 1 it would refuse, 2 usage, 3 the cluster or the
+Exit codes: 0 start would succeed, 1 it would refuse, 2 usage, 3 the cluster or the
 database cannot be reached.`),
-		newCutoverStep("start", "Take over where Armada's ingester stopped", `Make the place of Armada's ingester, which must be stopped, the place of ours, and
-say with which command lines ours and the evaluators are started then. Armada's
-subscription stays: it is the way back, and the broker keeps what stands behind it.
-Jobs that are not over and whose SubmitJob events does not hold any more are told of
-again, from Armada's tables, where only our evaluators and ingesters read it. After
-a cutover back, our tables are emptied first.
+		newCutoverStep("start", "Take over where Armada's ingester stopped", `Make the position of Armada's ingester, which must be stopped, the position of ours,
+and print the command lines to start our ingesters and evaluators. Armada's
+subscription stays: it is the way back, and the broker retains the messages after it.
+Unfinished jobs whose SubmitJob has expired from events are republished from Armada's
+tables, in a form that only our evaluators and ingesters read. After a cutover back,
+our tables are emptied first.
 
-It is refused while the subscription has consumers, where its position is not exact
-or not in the topic any more, and when our ingester has a place already. Then, and
+It refuses while the subscription has consumers, if its position is not exact or no
+longer in the topic, and if our ingester already has a position. When it refuses, and
 with --rehearse, nothing is written.
 
 Exit codes: 0 done, 1 refused, 2 usage, 3 the cluster or the database cannot be
 reached.`),
-		newCutoverStep("back", "Let Armada's ingester go on where ours stopped", `End all waits in Armada's tables and set Armada's subscription behind the last
-message that our ingester, which must be stopped, took in. From then on our ingesters
-refuse to start on this database, until cutover start. It may be run again.
+		newCutoverStep("back", "Hand back to Armada's ingester where ours stopped", `End all pending retries in Armada's tables, and move Armada's subscription to the last
+message that our ingester, which must be stopped, applied. From then on our ingesters
+refuse to start on this database, until cutover start. It is safe to run it again.
 
-It is refused while either ingester runs, where ours stands in the middle of a batch,
-and, without --leave-cursor, where its position is not in the topic any more. Then, and with --rehearse, nothing is written.
+It refuses while either ingester runs, if ours stopped in the middle of a batch, and,
+without --leave-cursor, if its position is no longer in the topic. When it refuses, and
+with --rehearse, nothing is written.
 
 Exit codes: 0 done, 1 refused, 2 usage, 3 the cluster or the database cannot be
 reached.`),
@@ -64,10 +65,10 @@ reached.`),
 
 const (
 	flagControl  = "control-plane"
-	controlPlane = "control-plane" // its name unless Armada's configuration has another
+	controlPlane = "control-plane" // unless Armada's configuration renames it
 )
 
-// cutoverFlags are those of all of its commands.
+// cutoverFlags holds the flags of all its subcommands.
 type cutoverFlags struct {
 	pulsar   *pulsarflags.Flags
 	site     cutover.Site
@@ -87,13 +88,13 @@ func newCutoverStep(name, short, long string) *cobra.Command {
 	set.StringVar(&f.site.JobDB, "job-db", "", "Armada's scheduler database: postgres://user@host:5432/database, best with the password in PGPASSWORD or ~/.pgpass")
 	settings.Secret(cmd, "job-db")
 	set.StringVar(&f.site.Subscription, "subscription", "scheduler-ingester", "subscription of Armada's scheduler ingester on events and on control-plane")
-	set.StringVar(&f.site.Control, flagControl, controlPlane, "Armada's control-plane topic, taken over and given back as events are; empty: it is left alone")
+	set.StringVar(&f.site.Control, flagControl, controlPlane, "Armada's control-plane topic, taken over and handed back like events; empty: not touched")
 	if name == "back" {
-		set.BoolVar(&f.site.LeaveCursor, "leave-cursor", false, "where our position is not in a topic any more, let Armada's ingester go on from where its subscription stands; what lies between is applied twice or not at all")
+		set.BoolVar(&f.site.LeaveCursor, "leave-cursor", false, "if our position is no longer in a topic, let Armada's ingester resume where its subscription is; messages in between are applied twice or not at all")
 		set.StringVar(&f.site.NodeLabel, "node-id-label", "", "Armada's scheduling.nodeIdLabel (default kubernetes.io/hostname)")
 	}
 	if name != "plan" {
-		set.BoolVar(&f.rehearse, "rehearse", false, "do all but write, and say what would be done")
+		set.BoolVar(&f.rehearse, "rehearse", false, "do everything except writing, and report what would be done")
 	}
 	addOutput(cmd, &f.output)
 	settings.Bind(cmd)
@@ -113,7 +114,7 @@ func (f *cutoverFlags) run(cmd *cobra.Command, name string) error {
 	case f.site.JobDB == "":
 		return usageError{errors.New("--job-db URL is required: Armada's scheduler database, postgres://user@host:5432/database")}
 	case f.site.Subscription == "":
-		return usageError{errors.New("--subscription is empty: name that of Armada's scheduler ingester")}
+		return usageError{errors.New("--subscription is empty: give the subscription of Armada's scheduler ingester")}
 	}
 	if err := f.pulsar.RequireAdmin(); err != nil && f.pulsar.Given() {
 		return usageError{err}
@@ -133,7 +134,7 @@ func (f *cutoverFlags) run(cmd *cobra.Command, name string) error {
 	})
 }
 
-// report prints what was found and done. Refused, it is a finding.
+// report prints what was found and done. A refusal is a finding.
 func (f *cutoverFlags) report(cmd *cobra.Command, name string, r *cutover.Report) error {
 	verb := "did"
 	if f.rehearse || name == "plan" || r.Refused() {
@@ -157,8 +158,8 @@ func (f *cutoverFlags) report(cmd *cobra.Command, name string, r *cutover.Report
 	return nil
 }
 
-// commands are the command lines that come next, with what this one was told of
-// the cluster and the database, but no secrets.
+// commands returns the next command lines, with this one's flags for the cluster and the database, but without
+// secrets.
 func (f *cutoverFlags) commands(cmd *cobra.Command, s *cutover.State) []string {
 	var flags []string
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
@@ -186,7 +187,7 @@ func (f *cutoverFlags) commands(cmd *cobra.Command, s *cutover.State) []string {
 	return []string{evaluator, "ingester " + cluster + " --mode holdback --job-db " + quoted(db)}
 }
 
-// quoted is a word as a shell reads it.
+// quoted quotes a word for a shell.
 func quoted(s string) string {
 	if s != "" && !strings.ContainsAny(s, " \t\n'\"\\$`!*?[]{}()<>|&;#~") {
 		return s
@@ -212,7 +213,7 @@ func printCutover(w io.Writer, r *cutover.Report, verb string, commands []string
 	if err := t.flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "\n%d jobs are not over, the retries of %d of them wait\n", r.Database.Live, r.Database.Waits)
+	fmt.Fprintf(w, "\n%d unfinished jobs, %d of them with a pending retry\n", r.Database.Live, r.Database.Waits)
 	for _, f := range r.Findings {
 		kind := "note  "
 		if f.Refuses {
@@ -231,7 +232,7 @@ func printCutover(w io.Writer, r *cutover.Report, verb string, commands []string
 		fmt.Fprintf(w, "%-6s %s\n", word, s.What)
 	}
 	if len(commands) > 0 {
-		fmt.Fprintln(w, "\nThen start, on as many machines as you like:")
+		fmt.Fprintln(w, "\nThen start, on any number of machines:")
 	}
 	for _, c := range commands {
 		fmt.Fprintf(w, "  %s\n", oneLine(c))
@@ -239,12 +240,12 @@ func printCutover(w io.Writer, r *cutover.Report, verb string, commands []string
 	return nil
 }
 
-// cutoverPartitionJSON is the machine-readable contract of a partition.
+// cutoverPartitionJSON is the JSON form of a partition.
 type cutoverPartitionJSON struct {
 	Record          string   `json:"record"` // Partition
 	Topic           string   `json:"topic"`  // events or control-plane
 	Partition       int      `json:"partition"`
-	ArmadaUpTo      string   `json:"armadaUpTo,omitempty"` // left out where it cannot be told
+	ArmadaUpTo      string   `json:"armadaUpTo,omitempty"` // omitted if unknown
 	ArmadaBacklog   int64    `json:"armadaBacklog"`
 	ArmadaConsumers []string `json:"armadaConsumers"`
 	EventsSince     string   `json:"eventsSince,omitempty"`
@@ -315,7 +316,7 @@ func topicWord(p *cutover.Partition) string {
 	return "events"
 }
 
-// upTo is a position for people.
+// upTo formats a position for people.
 func upTo(at eventlog.Position) string {
 	if at == eventlog.Start {
 		return "beginning"

@@ -21,11 +21,11 @@ func TestCutoverUsage(t *testing.T) {
 		code       int
 		says       string
 	}{
-		{"help of plan", "cutover plan --help", exitFine, "Exit codes: 0 start would do it"},
+		{"help of plan", "cutover plan --help", exitFine, "Exit codes: 0 start would succeed"},
 		{"help of start", "cutover start --help", exitFine, "--rehearse"},
 		{"help of back", "cutover back --help", exitFine, "--node-id-label"},
 		{"print config", "cutover back --print-config" + dead, exitFine, "# job-db: (secret) # flag"},
-		{"what", "cutover", exitUsage, "cutover what? plan, start or back"},
+		{"what", "cutover", exitUsage, "cutover needs a subcommand: plan, start or back"},
 		{"no database", "cutover plan --pulsar pulsar://127.0.0.1:1", exitUsage, "--job-db URL is required"},
 		{"no cluster", "cutover start --job-db postgres://x", exitUsage, "--pulsar URL is required"},
 		{"no admin", "cutover back --job-db postgres://x --pulsar pulsar://127.0.0.1:1", exitUsage, "--pulsar-admin URL is required"},

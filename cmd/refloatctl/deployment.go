@@ -20,25 +20,23 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-// deployment is where a command finds the logs of a deployment and the job
-// database that follows from them: in a data directory, or on Pulsar with a job
-// database of its own. A job database alone is enough for some commands.
+// deployment names the logs of a deployment and its job database: a data directory, or Pulsar with a separate job
+// database. Some commands need only the job database.
 type deployment struct {
 	data   string
 	jobDB  string             // URL; empty: SQLite in the data directory
-	pulsar *pulsarflags.Flags // nil: the command takes no cluster
-	line   []string           // flags that stood on the command line
+	pulsar *pulsarflags.Flags // nil: the command has no Pulsar flags
+	line   []string           // flags given on the command line
 }
 
-// bind adds the flags of a deployment, which can also be set by the environment
-// and by a file.
+// bind adds the flags of a deployment, which can also be set by the environment or a file.
 func (d *deployment) bind(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&d.data, "data", "", "data directory of a deployment on one machine")
 	d.bindJobDB(cmd)
 	d.bindPulsar(cmd)
 }
 
-// bindPulsar adds all of them but --data and --job-db.
+// bindPulsar adds all flags except --data and --job-db.
 func (d *deployment) bindPulsar(cmd *cobra.Command) {
 	d.pulsar = pulsarflags.Bind(cmd)
 	settings.Bind(cmd)
@@ -50,17 +48,16 @@ func (d *deployment) bindPulsar(cmd *cobra.Command) {
 		data, cluster := slices.Contains(d.line, "data"), slices.Contains(d.line, pulsarflags.URL)
 		switch {
 		case data && !cluster:
-			return cmd.Flags().Set(pulsarflags.URL, "") // the command line wins
+			return cmd.Flags().Set(pulsarflags.URL, "") // the command line takes precedence
 		case d.onPulsar() && !data:
-			d.data = "" // there, an evaluator has its state
+			d.data = "" // on Pulsar, it holds an evaluator's state
 		}
 		return nil
 	}
 }
 
-// hidePulsar keeps the flags of the cluster out of the help of a command that
-// reads only the job database. It takes them, so that one set of flags, or one
-// settings file, does for all commands.
+// hidePulsar hides the cluster flags in the help of a command that reads only the job database. The command still
+// accepts them, so that one set of flags or one settings file works for all commands.
 func hidePulsar(cmd *cobra.Command) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if strings.HasPrefix(f.Name, pulsarflags.URL) {
@@ -69,35 +66,34 @@ func hidePulsar(cmd *cobra.Command) {
 	})
 }
 
-// onPulsar says whether the logs are topics.
+// onPulsar reports whether the logs are topics.
 func (d *deployment) onPulsar() bool { return d.pulsar != nil && d.pulsar.Given() }
 
-// checkLogs is a usage error when it is not clear where the logs are.
+// checkLogs returns a usage error if the flags do not name the logs.
 func (d *deployment) checkLogs() error {
 	switch {
 	case d.data != "" && d.onPulsar():
-		return usageError{errors.New("--data and --pulsar name two deployments: give one of them")}
+		return usageError{errors.New("--data and --pulsar name two deployments: give only one")}
 	case d.data == "" && !d.onPulsar():
-		return usageError{errors.New("--data DIR is required: the data directory of `refloatctl up`; or --pulsar URL of a deployment on Pulsar")}
+		return usageError{errors.New("--data DIR is required: the data directory of `refloatctl up`; or --pulsar URL for a deployment on Pulsar")}
 	}
 	return nil
 }
 
-// checkJobs is a usage error when it is not clear where the job database is.
+// checkJobs returns a usage error if the flags do not name the job database.
 func (d *deployment) checkJobs() error {
 	switch {
 	case d.data != "" && d.onPulsar():
 		return d.checkLogs()
 	case d.jobDB == "" && d.onPulsar():
-		return usageError{errors.New("--job-db URL is required: the jobs of a deployment on Pulsar are in its job database, which the ingesters write")}
+		return usageError{errors.New("--job-db URL is required: on Pulsar, jobs are in the job database that the ingesters write")}
 	case d.jobDB == "" && d.data == "":
-		return usageError{errors.New("--data DIR is required: the data directory of `refloatctl up`; or --job-db URL: the job database that the ingesters write")}
+		return usageError{errors.New("--data DIR is required: the data directory of `refloatctl up`; or --job-db URL for the job database that the ingesters write")}
 	}
 	return nil
 }
 
-// readLogs opens the logs for the time of a call. Their readers go on to where a
-// log ends.
+// readLogs opens the logs during a call. Readers end at the end of each log.
 func (d *deployment) readLogs(ctx context.Context, use func(audit.Logs) error) error {
 	if !d.onPulsar() {
 		logs, err := app.Dir(d.data).OpenLogs(0, app.Access{})
@@ -119,7 +115,7 @@ func (d *deployment) readLogs(ctx context.Context, use func(audit.Logs) error) e
 	})
 }
 
-// readPolicies opens the policies log alone, likewise.
+// readPolicies does the same for the policies log alone.
 func (d *deployment) readPolicies(ctx context.Context, use func(eventlog.Topic) error) error {
 	if !d.onPulsar() {
 		return d.readLogs(ctx, func(logs audit.Logs) error { return use(logs.Policies) })
@@ -147,7 +143,7 @@ func (d deployment) url() string {
 	return app.Dir(d.data).JobDBURL()
 }
 
-// String is the deployment as flags. It shows no password.
+// String formats the deployment as flags, without passwords.
 func (d deployment) String() string {
 	flags := ""
 	if d.data != "" {
@@ -182,10 +178,10 @@ func (d deployment) viewJobs(ctx context.Context, read func(jobdb.Queries) error
 	return damageAdvice(r.View(ctx, read))
 }
 
-// damageAdvice says what becomes of a damaged job database.
+// damageAdvice adds how a damaged job database is repaired.
 func damageAdvice(err error) error {
 	if !errors.Is(err, jobdb.ErrDamaged) {
 		return err
 	}
-	return fmt.Errorf("%w; whoever writes it (up, ingester) sets it aside and fills a new one from the logs when it comes there", err)
+	return fmt.Errorf("%w; the process that writes it (up or ingester) will set it aside and rebuild it from the logs", err)
 }

@@ -24,15 +24,15 @@ func newDiff() *cobra.Command {
 	var f diffFlags
 	cmd := &cobra.Command{
 		Use:   "diff OLD NEW [--log DIR]",
-		Short: "Compare policies, by what they say and by what they decide",
-		Long: `Compare two policy files or directories of them: rules that were added, removed,
+		Short: "Compare policies by their fields and by their decisions",
+		Long: `Compare two policy files or directories of them: which rules were added, removed,
 changed or moved, by field. Comments and layout make no difference.
 
 With --log, also decide the recorded history by both, and show how many decisions
-differ, from what to what, by queue and rule, and of which jobs. The runs happened
-as they did: what would have come after a first difference is not in a history.
+differ, from what to what, by queue and rule, and for which jobs. Runs are taken as
+they happened: a history cannot show what would have followed a different decision.
 
-Exit code 1 when there is any difference, as with diff.`,
+Exit code 1 if there is any difference, like diff.`,
 		Example: `  refloatctl diff policies.old policies.new
   refloatctl diff main/policies my/policies --log .refloat-run/logs/events
   refloatctl diff main/policies my/policies --log /tmp/plain -o json | jq -r 'select(.effect).effect.jobId'`,
@@ -48,12 +48,12 @@ Exit code 1 when there is any difference, as with diff.`,
 		},
 	}
 	cmd.Flags().StringVar(&f.log, "log", "", "directory of an events log, as import writes it")
-	cmd.Flags().IntVar(&f.jobs, "jobs", 20, "show so many failed runs at most (-o json has all)")
+	cmd.Flags().IntVar(&f.jobs, "jobs", 20, "maximum number of failed runs to show (-o json has all)")
 	addOutput(cmd, &f.output)
 	return cmd
 }
 
-// difference is a line of `diff -o json`: exactly one of its fields.
+// difference is one line of `diff -o json`: exactly one field is set.
 type difference struct {
 	Change  *changeJSON  `json:"change,omitempty"`
 	Effect  *diff.Effect `json:"effect,omitempty"`
@@ -107,7 +107,7 @@ func diffPolicies(cmd *cobra.Command, f diffFlags, oldPath, newPath string) erro
 	case f.output == outputJSON:
 		err = enc.Encode(difference{Summary: &summary})
 	case len(changes) == 0:
-		fmt.Fprintln(out, "the policies say the same")
+		fmt.Fprintln(out, "the policies are equal")
 	}
 	if err := errors.Join(err, out.Flush()); err != nil {
 		return err
@@ -154,7 +154,7 @@ func effects(cmd *cobra.Command, f diffFlags, before, after *policyfile.Set, out
 	if f.output == outputJSON {
 		return nil
 	}
-	fmt.Fprintf(out, "\n%d of %d failed runs are decided otherwise", count, failures)
+	fmt.Fprintf(out, "\n%d of %d failed runs are decided differently", count, failures)
 	if count == 0 {
 		fmt.Fprintln(out)
 		return nil
@@ -183,7 +183,7 @@ func verdictText(v *diff.Verdict) string {
 	return strings.Join(slices.DeleteFunc([]string{v.Outcome, v.Code, v.Rule, v.Delay}, func(s string) bool { return s == "" }), " ")
 }
 
-// outcomes sums groups up by what became of what.
+// outcomes sums up the groups by kind of change.
 func outcomes(groups []diff.Group) string {
 	var order []string
 	counts := map[string]int{}

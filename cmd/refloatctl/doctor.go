@@ -24,13 +24,13 @@ func newDoctor() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor --pulsar URL --pulsar-admin URL [--job-db URL]",
 		Short: "Check the topics, the settings and the job database of a deployment",
-		Long: `Check the Pulsar topics and settings of a deployment, and show who holds which
-partition; with --job-db also a job database in PostgreSQL, or only that. Each
-finding says what is the case, why it matters, and the command that fixes it.
-Nothing is changed.
+		Long: `Check the Pulsar topics and settings of a deployment, and show which process holds
+which partition; with --job-db also a job database in PostgreSQL, or only that. Each
+finding says what is wrong, why it matters, and which command fixes it. Nothing is
+changed.
 
-Exit codes: 0 no errors among the findings (there may be warnings), 1 errors,
-2 usage, 3 the admin API or the brokers are not reachable.`,
+Exit codes: 0 no errors (there may be warnings), 1 errors,
+2 usage, 3 the admin API or the brokers cannot be reached.`,
 		Example: `  refloatctl doctor --pulsar pulsar://pulsar:6650 --pulsar-admin http://pulsar:8080
   refloatctl doctor --pulsar pulsar://pulsar:6650 --pulsar-admin http://pulsar:8080 -o json
   PGPASSWORD=… refloatctl doctor --job-db postgres://armada@db:5432/scheduler`,
@@ -38,10 +38,10 @@ Exit codes: 0 no errors among the findings (there may be warnings), 1 errors,
 	}
 	flags := pulsarflags.Bind(cmd)
 	addOutput(cmd, &output)
-	cmd.Flags().StringVar(&bookie, "bookie", "", "web address of a bookie with httpServerEnabled=true, to ask for its settings too, as http://bookie:8000 (default: none)")
+	cmd.Flags().StringVar(&bookie, "bookie", "", "HTTP address of a bookie with httpServerEnabled=true, to check its settings too, such as http://bookie:8000 (default: none)")
 	cmd.Flags().StringVar(&jobDB, "job-db", "", "job database in PostgreSQL, postgres://user@host:5432/database, best with the password in PGPASSWORD or ~/.pgpass (default: none)")
 	settings.Secret(cmd, "job-db")
-	cmd.Flags().BoolVar(&quiet, "quiet", false, "only warnings and errors")
+	cmd.Flags().BoolVar(&quiet, "quiet", false, "show only warnings and errors")
 	settings.Bind(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := loadSettings(cmd); err != nil {
@@ -51,7 +51,7 @@ Exit codes: 0 no errors among the findings (there may be warnings), 1 errors,
 			return badOutput(output)
 		}
 		if jobDB != "" && !strings.HasPrefix(jobDB, "postgres") {
-			return usageError{errors.New("--job-db: only a job database in PostgreSQL can be looked at: give postgres://user@host:5432/database")}
+			return usageError{errors.New("--job-db: doctor checks only PostgreSQL: give postgres://user@host:5432/database")}
 		}
 		bar := newProgress()
 		defer bar.done()
@@ -76,7 +76,7 @@ Exit codes: 0 no errors among the findings (there may be warnings), 1 errors,
 	return cmd
 }
 
-// loadSettings reads environment and file; mistakes in them are usage errors.
+// loadSettings reads environment and file; its errors are usage errors.
 func loadSettings(cmd *cobra.Command) error {
 	err := settings.Load(cmd)
 	if err == nil || errors.Is(err, settings.ErrPrinted) {
@@ -85,7 +85,7 @@ func loadSettings(cmd *cobra.Command) error {
 	return usageError{err}
 }
 
-// withCluster connects as the flags say, for the time of a call.
+// withCluster connects to the cluster during a call.
 func withCluster(ctx context.Context, flags *pulsarflags.Flags, call func(*pulsarlog.Cluster, pulsarlog.Config) error) error {
 	config, err := flags.Config(nil)
 	if err != nil {
@@ -98,7 +98,7 @@ func withCluster(ctx context.Context, flags *pulsarflags.Flags, call func(*pulsa
 	return errors.Join(call(cluster, config), cluster.Close())
 }
 
-// withDeployment connects to the admin API too.
+// withDeployment also connects to the admin API.
 func withDeployment(ctx context.Context, flags *pulsarflags.Flags, call func(doctor.Deployment) error) error {
 	if err := flags.RequireAdmin(); err != nil && flags.Given() {
 		return usageError{err}
@@ -115,20 +115,19 @@ func withDeployment(ctx context.Context, flags *pulsarflags.Flags, call func(doc
 	})
 }
 
-// report prints what was found and judges the outcome.
+// report prints the findings and returns errFinding if there are errors.
 func report(w io.Writer, facts *doctor.Facts, more []doctor.Finding, output string, quiet bool) error {
 	judged := reportFindings(w, append(doctor.Check(facts), more...), doctor.Holders(facts), output, quiet)
 	if judged != nil && !errors.Is(judged, errFinding) {
 		return judged
 	}
 	if err := facts.Service.Err; err != nil && !errors.Is(err, doctor.ErrNotAsked) && !errors.Is(err, context.Canceled) {
-		return fmt.Errorf("the client does not get through: %w", err)
+		return fmt.Errorf("the client cannot reach the brokers: %w", err)
 	}
 	return judged
 }
 
-// lookAt checks a job database, and its places against the events where there is
-// a cluster to ask.
+// lookAt checks a job database, and compares its positions with the events if there is a cluster.
 func lookAt(ctx context.Context, jobDB string, cluster *pulsarlog.Cluster, topic string) []doctor.Finding {
 	d := doctor.GatherDatabase(ctx, jobDB, time.Now())
 	ends := map[int]eventlog.Position{}
@@ -144,7 +143,7 @@ func lookAt(ctx context.Context, jobDB string, cluster *pulsarlog.Cluster, topic
 	return doctor.CheckDatabase(d, ends)
 }
 
-// reportFindings prints them, and is errFinding when there are errors among them.
+// reportFindings prints findings, and returns errFinding if there are errors among them.
 func reportFindings(w io.Writer, findings []doctor.Finding, holders []doctor.Holder, output string, quiet bool) error {
 	out := bufio.NewWriter(w)
 	var err error
@@ -188,11 +187,11 @@ func reportTable(w io.Writer, findings []doctor.Finding, holders []doctor.Holder
 		}
 		fmt.Fprintln(w)
 	}
-	_, err := fmt.Fprintf(w, "%s, %s, %d fine\n", plural(count[doctor.Error], "error"), plural(count[doctor.Warn], "warning"), count[doctor.OK])
+	_, err := fmt.Fprintf(w, "%s, %s, %d ok\n", plural(count[doctor.Error], "error"), plural(count[doctor.Warn], "warning"), count[doctor.OK])
 	return err
 }
 
-// party is who and from where.
+// party formats a process by name and address.
 func party(p doctor.Party) string { return strings.TrimSpace(p.Name + " " + p.Address) }
 
 func plural(n int, what string) string {
@@ -202,7 +201,7 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// findingJSON is the machine-readable contract of a finding.
+// findingJSON is the JSON form of a finding.
 type findingJSON struct {
 	Record   string `json:"record"` // Finding
 	Severity string `json:"severity"`
@@ -213,7 +212,7 @@ type findingJSON struct {
 	Fix      string `json:"fix,omitempty"`
 }
 
-// holderJSON is that of who holds a partition. Whoever is missing is left out.
+// holderJSON is the JSON form of the holders of a partition, omitting those that do not exist.
 type holderJSON struct {
 	Record          string     `json:"record"` // Holder
 	Partition       int        `json:"partition"`

@@ -37,7 +37,7 @@ func TestPulsarUsage(t *testing.T) {
 		{"doctor in another form", "doctor" + dead + " -o yaml", exitUsage, `-o "yaml"`},
 		{"doctor with an argument", "doctor now" + dead, exitUsage, "unknown command"},
 		{"doctor with a bad URL", "doctor --pulsar localhost --pulsar-admin http://x", exitUsage, "--pulsar: want pulsar://host:port"},
-		{"topics what", "topics", exitUsage, "topics what? create"},
+		{"topics needs a subcommand", "topics", exitUsage, "topics needs a subcommand: create"},
 		{"topics create of nothing", "topics create", exitUsage, "--pulsar URL is required"},
 		{"topics create without admin", "topics create" + at, exitUsage, "--pulsar-admin URL is required"},
 		{"topics create of less than none", "topics create --partitions -1" + dead, exitUsage, "--partitions -1"},
@@ -47,7 +47,7 @@ func TestPulsarUsage(t *testing.T) {
 		{"record from somewhere", "record --topic x --out x.jsonl.gz --from here" + at, exitUsage, `--from "here"`},
 		{"record to somewhere", "record --topic x --out x.jsonl.gz --to 1:2" + at, exitUsage, `--to "1:2"`},
 		{"record of a negative partition", "record --topic x --out x.jsonl.gz --partition -2" + at, exitUsage, "--partition -2"},
-		{"record to an end that never comes", "record --topic x --out x.jsonl.gz --follow --to 1:2:3" + at, exitUsage, "--follow has no end"},
+		{"record to an end that never comes", "record --topic x --out x.jsonl.gz --follow --to 1:2:3" + at, exitUsage, "--follow and --to: give only one"},
 		{"feed of nothing", "feed" + at, exitUsage, "requires at least 1 arg(s)"},
 		{"feed to nowhere", "feed " + plain, exitUsage, "--pulsar URL is required"},
 		{"feed with a bad pace", "feed " + plain + at + " --pace fast", exitUsage, `--pace "fast"`},
@@ -192,8 +192,8 @@ func testFeedAndRecord(t *testing.T, b *pulsartest.Broker) {
 		t.Fatal(err)
 	}
 	compareEntries(t, append(entries, fed...), out)
-	run("record", "--topic", "events", "--out", out).exits(t, exitEnvironment).says(t, "is there already")
-	run("record", "--topic", "events", "--out", out+".gz", "--from", "0:0:0").exits(t, exitUsage).says(t, "say which by --partition")
+	run("record", "--topic", "events", "--out", out).exits(t, exitEnvironment).says(t, "already exists")
+	run("record", "--topic", "events", "--out", out+".gz", "--from", "0:0:0").exits(t, exitUsage).says(t, "choose one with --partition")
 	run("record", "--topic", "nowhere", "--out", out+"2.jsonl.gz").exits(t, exitEnvironment).says(t, "nowhere")
 
 	// A copy is the topic again, position by position, also in two parts.

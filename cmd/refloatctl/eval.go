@@ -31,23 +31,23 @@ type evalFlags struct {
 	at, verify, output                                      string
 }
 
-// maxFailures bounds what --failures can cost.
+// maxFailures limits the cost of --failures.
 const maxFailures = 100_000
 
 func newEval() *cobra.Command {
 	var f evalFlags
 	cmd := &cobra.Command{
 		Use:   "eval -p PATH [--exit-code N] [--condition C]...",
-		Short: "Decide one invented failure",
-		Long: `Decide one invented failure by policy files, as it would be decided live, and
-say why: the ladder of rules with the first matcher of each that did not hold, the
-counts, and the arithmetic of the delay. Nothing is written.
+		Short: "Decide one hypothetical failure",
+		Long: `Decide one hypothetical failure by policy files, exactly as it would be decided live,
+and explain the decision: the rules in order with the first matcher of each that did
+not hold, the counts, and how the delay is computed. Nothing is written.
 
-Without --queue all policies of the files apply, in the order in which they stand
-there. With --queue those apply that the files bind to it.
+Without --queue, all policies of the files apply, in file order. With --queue, the
+policies apply that the files bind to that queue.
 
 With --failures N the job fails N times like this, each time when its retry may
-start, and the last one is shown. With --verify the exit code is 1 unless the
+start, and the last failure is shown. With --verify the exit code is 1 unless the
 decision is the one given.`,
 		Example: `  refloatctl eval -p examples/policies --exit-code 137 --condition OOMKilled
   refloatctl eval -p examples/policies --queue vision-train --exit-code 139 --failures 3
@@ -63,7 +63,7 @@ decision is the one given.`,
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVarP(&f.policies, "policies", "p", nil, "policy files, or directories of them (required)")
-	flags.StringSliceVar(&f.conditions, "condition", nil, "OOMKilled, Evicted, DeadlineExceeded, Preempted, Unschedulable, LeaseReturned or LeaseExpired")
+	flags.StringSliceVar(&f.conditions, "condition", nil, "condition of the failure: OOMKilled, Evicted, DeadlineExceeded, Preempted, Unschedulable, LeaseReturned or LeaseExpired")
 	flags.Int32Var(&f.exitCode, "exit-code", 0, "exit code of the container")
 	flags.StringVar(&f.container, "container", "", "name of the container (default main)")
 	flags.StringVar(&f.reason, "reason", "", "reason of the container, such as Error")
@@ -73,13 +73,13 @@ decision is the one given.`,
 	flags.StringVar(&f.subcategory, "subcategory", "", "failure subcategory")
 	flags.StringVar(&f.node, "node", "", "node on which the run failed")
 	flags.StringVar(&f.job.Queue, "queue", "", "queue of the job")
-	flags.StringSliceVar(&f.job.RetryPolicies, "retry-policy", nil, "policies that the job's annotation names")
+	flags.StringSliceVar(&f.job.RetryPolicies, "retry-policy", nil, "policies named by the job's annotation")
 	flags.StringSliceVar(&f.job.InitContainers, "init-container", nil, "names of the job's init containers")
-	flags.BoolVar(&f.job.FailFast, "fail-fast", false, "the job asks to fail at its first failure")
+	flags.BoolVar(&f.job.FailFast, "fail-fast", false, "the job has the fail-fast annotation")
 	flags.IntVar(&f.job.Gang, "gang", 0, "gang cardinality of the job")
 	flags.Int64Var(&f.job.GraceSeconds, "grace-seconds", 0, "terminationGracePeriodSeconds of the job")
-	flags.IntVar(&f.failures, "failures", 1, "let the job fail so often, and show the last")
-	flags.StringVar(&f.at, "at", "2026-01-01T00:00:00Z", "when it fails first, for pausedUntil")
+	flags.IntVar(&f.failures, "failures", 1, "number of failures of the job; the last one is shown")
+	flags.StringVar(&f.at, "at", "2026-01-01T00:00:00Z", "time of the first failure, for pausedUntil")
 	flags.StringVar(&f.verify, "verify", "", "Retry or Fail: exit code 1 unless this is the decision")
 	addOutput(cmd, &f.output)
 	return cmd
@@ -88,7 +88,7 @@ decision is the one given.`,
 func (f *evalFlags) check() error {
 	switch {
 	case len(f.policies) == 0:
-		return usageError{errors.New("-p PATH is required: a policy file, or a directory of them")}
+		return usageError{errors.New("-p PATH is required: a policy file or a directory of policy files")}
 	case f.output != outputTable && f.output != outputJSON:
 		return badOutput(f.output)
 	case f.failures < 1 || f.failures > maxFailures:
@@ -96,21 +96,21 @@ func (f *evalFlags) check() error {
 	case f.verify != "" && f.verify != "Retry" && f.verify != "Fail":
 		return usageError{fmt.Errorf("--verify %q: use Retry or Fail", f.verify)}
 	case f.job.Gang != 0 && f.job.Gang < 2:
-		return usageError{fmt.Errorf("--gang %d: a gang has 2 jobs at least", f.job.Gang)}
+		return usageError{fmt.Errorf("--gang %d: a gang has at least 2 jobs", f.job.Gang)}
 	case f.subcategory != "" && f.category == "":
-		return usageError{errors.New("--subcategory needs the --category that it belongs to")}
+		return usageError{errors.New("--subcategory needs --category")}
 	}
 	return nil
 }
 
-// failure is what the flags invent.
+// failure builds the failure that the flags describe.
 func (f *evalFlags) failure(cmd *cobra.Command) (*suite.Failure, error) {
 	out := &suite.Failure{PodOOM: f.podOOM, Category: f.category, Sub: f.subcategory, Node: f.node}
 	for _, name := range f.conditions {
 		c, ok := policy.ParseCondition(name)
 		if !ok {
 			fix := suggest.Fix(name, conditionNames(), "use OOMKilled, Evicted, DeadlineExceeded, Preempted, Unschedulable, LeaseReturned or LeaseExpired")
-			return nil, usageError{fmt.Errorf("--condition %q: no such condition; %s", name, fix)}
+			return nil, usageError{fmt.Errorf("--condition %q: unknown condition; %s", name, fix)}
 		}
 		out.Conditions = append(out.Conditions, c)
 	}
@@ -145,7 +145,7 @@ func eval(cmd *cobra.Command, f evalFlags) error {
 	}
 	start, err := time.Parse(time.RFC3339Nano, f.at)
 	if err != nil || start.Year() < 1970 || start.Year() > 2200 {
-		return usageError{fmt.Errorf("--at %q: use a time of RFC 3339, like 2026-12-01T06:00:00Z", f.at)}
+		return usageError{fmt.Errorf("--at %q: want an RFC 3339 time, such as 2026-12-01T06:00:00Z", f.at)}
 	}
 	set, queue, err := f.set(cmd)
 	if err != nil {
@@ -219,7 +219,7 @@ func (f *evalFlags) set(cmd *cobra.Command) (*policyfile.Set, string, error) {
 	return set, allPolicies, err
 }
 
-// parsePolicies prints what is wrong with policy files, as a finding.
+// parsePolicies parses policy files, and prints their problems as a finding.
 func parsePolicies(cmd *cobra.Command, files []policyfile.File) (*policyfile.Set, error) {
 	set, err := policyfile.Parse(files)
 	if problems, ok := errors.AsType[policyfile.Problems](err); ok {
@@ -235,7 +235,7 @@ func printOutcome(w io.Writer, f *suite.Failure, out *suite.Outcome) {
 	d, x := out.Decision, out.Why
 	queue := "queue " + oneLine(d.Queue)
 	if d.Queue == allPolicies {
-		queue = "no queue given: all policies of the files apply, in order"
+		queue = "no queue: all policies of the files apply, in order"
 	}
 	fmt.Fprintf(w, "%s %d of a job (%s)%s\n", bold(w, "Failure of run"), d.RunIndex, queue, onNode(f.Node))
 	printFailure(w, &jobdb.Run{}, &x.Facts)
@@ -249,7 +249,7 @@ func printOutcome(w io.Writer, f *suite.Failure, out *suite.Outcome) {
 	printDelay(w, d, arithmetic(x.Delay))
 }
 
-// rungJSON is one rule of a ladder, as programs read it.
+// rungJSON is the JSON form of one rule as it was tried.
 type rungJSON struct {
 	Policy  string `json:"policy"`
 	Rule    string `json:"rule"`
@@ -271,7 +271,7 @@ func ladderJSON(rungs []policy.Rung) []rungJSON {
 	return out
 }
 
-// outcomeOut is an outcome as `eval -o json` and `test -o json` print it.
+// outcomeOut is the JSON form of an outcome in `eval` and `test`.
 type outcomeOut struct {
 	Decision   *audit.Decision `json:"decision,omitempty"`
 	NotDecided string          `json:"notDecided,omitempty"`

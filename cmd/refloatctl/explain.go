@@ -29,15 +29,15 @@ func newExplain() *cobra.Command {
 	var f explainFlags
 	cmd := &cobra.Command{
 		Use:   "explain JOB (--data DIR | --pulsar URL --job-db URL | --job-db URL) [--run N]",
-		Short: "Tell why a job was decided as it was",
-		Long: `Tell why a failed run of a job was decided as it was: what failed, the ladder
-of rules with the first matcher of each that did not hold, the counts before and
-after, where the limit came from, the arithmetic of the delay, the policy
-generation and the position in the log. Without --run: the last decided run.
+		Short: "Explain the decision on a failed run of a job",
+		Long: `Explain the decision on a failed run of a job: what failed, the rules in order with
+the first matcher of each that did not hold, the counts before and after, where the
+limit came from, how the delay was computed, the policy generation and the position
+in the log. Without --run: the last decided run.
 
-What was decided is read from the job database, and the rules from the policies
-log, in a data directory or on Pulsar. With --job-db alone, the ladder of rules and
-the arithmetic of the delay are left out.`,
+The decision is read from the job database, and the rules from the policies log, in
+a data directory or on Pulsar. With --job-db alone, the rules and the computation of
+the delay are left out.`,
 		Example: `  refloatctl explain 01m7xn681y99tqr99073yk0v9j --data .refloat-run --run 1
   refloatctl explain 01m7xn681y99tqr99073yk0v9j --pulsar pulsar://pulsar:6650 --job-db postgres://refloat@db:5432/scheduler`,
 		Args: cobra.ExactArgs(1),
@@ -89,13 +89,13 @@ func explain(cmd *cobra.Command, f explainFlags) error {
 	return e.show(cmd.OutOrStdout(), f.output)
 }
 
-// explanation is a decided run with all that led to the decision.
+// explanation is a decided run with everything that led to the decision.
 type explanation struct {
 	decided
 	evaluator.Explanation
-	evaluated bool // by the policies that decided; else only facts and counts are known
+	evaluated bool // by the policies in force then; otherwise only facts and counts are known
 	brakes    []*pb.BrakeState
-	diverged  error // evaluating it again gives another decision
+	diverged  error // evaluating again gives another decision
 }
 
 func (e *explanation) show(w io.Writer, output string) error {
@@ -105,7 +105,7 @@ func (e *explanation) show(w io.Writer, output string) error {
 	printCase(w, e)
 	brakeLines(w, e.brakes)
 	if e.diverged != nil {
-		fmt.Fprintf(w, "\nNote: %v. The job was probably forgotten and submitted again; the decision above is what stands.\n", e.diverged)
+		fmt.Fprintf(w, "\nNote: %v. The job probably ended, was forgotten after the horizon, and was submitted again. The recorded decision above is authoritative.\n", e.diverged)
 	}
 	return nil
 }
@@ -114,18 +114,17 @@ func (e *explanation) show(w io.Writer, output string) error {
 type decided struct {
 	audit.Case
 	superseded bool
-	mode       string         // in which Armada's tables are written; empty: they are not
-	release    *jobdb.Release // that its failure was part of; nil: of none
+	mode       string         // mode in which Armada's tables are written; empty: they are not
+	release    *jobdb.Release // that contained its failure; nil: none
 }
 
-// The modes of an ingester that writes for an Armada that nobody changed.
+// The modes of an ingester that writes for an unmodified Armada.
 const (
 	holdback    = "holdback"
 	passthrough = "passthrough"
 )
 
-// nextPod is what the retry's pod is called: by the decision, or as an unmodified
-// Armada calls the pods of all runs of a job.
+// nextPod returns the name of the retry's pod: by the decision, or by the scheme of an unmodified Armada.
 func (c *decided) nextPod() string {
 	switch d := c.Decision; {
 	case !d.Requeue:
@@ -137,7 +136,7 @@ func (c *decided) nextPod() string {
 	}
 }
 
-// findCase collects what the job database keeps about one decided run.
+// findCase reads from the job database everything about one decided run.
 func findCase(cmd *cobra.Command, f explainFlags) (decided, error) {
 	jobs, runs, err := findJob(cmd, f.deployment, f.job)
 	if err != nil {
@@ -179,12 +178,12 @@ func findCase(cmd *cobra.Command, f explainFlags) (decided, error) {
 	return decided{}, notDecided(cmd, f, runs)
 }
 
-// notDecided says why there is no decision to explain.
+// notDecided reports why there is no decision to explain.
 func notDecided(cmd *cobra.Command, f explainFlags, runs [][]jobdb.Run) error {
 	var why []string
 	for _, r := range slices.Concat(runs...) {
 		if r.Outcome == jobdb.Released {
-			why = append(why, fmt.Sprintf("  run %s failed, and went to the job database without a decision, since none came in time (refloatctl get releases)", r.RunID))
+			why = append(why, fmt.Sprintf("  run %s failed and was released to the job database without a decision, because none came in time (see refloatctl get releases)", r.RunID))
 		}
 	}
 	err := f.viewJobs(cmd.Context(), func(q jobdb.Queries) error {
@@ -207,8 +206,7 @@ func notDecided(cmd *cobra.Command, f explainFlags, runs [][]jobdb.Run) error {
 	return errFinding
 }
 
-// generation reads a policy generation, and the brakes that were on, from the
-// policies log.
+// generation reads a policy generation and its overrides from the policies log.
 func (d *deployment) generation(ctx context.Context, number uint64) (set *policyfile.Set, brakes []policylog.Brake, err error) {
 	err = d.readPolicies(ctx, func(topic eventlog.Topic) error {
 		policies, err := policylog.Open(topic)
@@ -221,7 +219,7 @@ func (d *deployment) generation(ctx context.Context, number uint64) (set *policy
 		}
 		held, ok, err := policies.Held(number)
 		if err == nil && !ok {
-			err = fmt.Errorf("the policies log does not hold generation %d", number)
+			err = fmt.Errorf("the policies log does not contain generation %d", number)
 		}
 		if set = held; err == nil && number > 0 {
 			brakes = policies.Entries(number - 1)[0].Brakes
@@ -231,7 +229,7 @@ func (d *deployment) generation(ctx context.Context, number uint64) (set *policy
 	return set, brakes, err
 }
 
-// brakesOn are the brakes that were on for a queue.
+// brakesOn returns the overrides of a queue.
 func brakesOn(brakes []policylog.Brake, queue string) []*pb.BrakeState {
 	var on []*pb.BrakeState
 	for _, b := range brakes {
@@ -252,7 +250,7 @@ func printCase(w io.Writer, e *explanation) {
 	if d.Requeue {
 		next := "next run:"
 		if d.Shadow || c.mode == passthrough {
-			next = "the next run would be:"
+			next = "the next run would have been:"
 		}
 		fmt.Fprintf(w, "  %s pod %s, not before %s\n", next, oneLine(c.nextPod()), timeText(d.RetryAfter))
 	}
@@ -261,7 +259,7 @@ func printCase(w io.Writer, e *explanation) {
 		printLadder(w, x.Rungs)
 		why = arithmetic(x.Delay)
 	} else {
-		fmt.Fprintf(w, "\n%s are in the policies log: give --pulsar URL, or --data DIR, to see which matched and why others did not\n", bold(w, "Rules"))
+		fmt.Fprintf(w, "\n%s are in the policies log: give --pulsar URL or --data DIR to see which rule matched, and why the others did not\n", bold(w, "Rules"))
 	}
 	printCounts(w, d, x.Before.Granted)
 	printDelay(w, d, why)
@@ -272,16 +270,16 @@ func printCase(w io.Writer, e *explanation) {
 	}
 }
 
-// printSuperseded says why a decision changed nothing.
+// printSuperseded explains why a decision had no effect.
 func printSuperseded(w io.Writer, c *decided) {
 	if !c.superseded {
 		return
 	}
-	fmt.Fprintf(w, "  superseded: it came too late and changed nothing; the run stays as Armada has it\n")
+	fmt.Fprintf(w, "  superseded: the decision came too late and had no effect; the run stays as Armada left it\n")
 	if r := c.release; r != nil && byCutover(r) {
-		fmt.Fprintf(w, "  Armada's own ingester had taken in the events up to %v, before the cut-over\n", r.To)
+		fmt.Fprintf(w, "  Armada's own ingester had applied the events up to %v before the cut-over\n", r.To)
 	} else if r != nil {
-		fmt.Fprintf(w, "  at %s, %d messages after %v up to %v had been released, since no decision came in time\n", timeText(r.When), r.Messages, r.From, r.To)
+		fmt.Fprintf(w, "  at %s, %d messages after %v up to %v had been released, because no decision came in time\n", timeText(r.When), r.Messages, r.From, r.To)
 	}
 }
 
@@ -310,7 +308,7 @@ func printFailure(w io.Writer, r *jobdb.Run, f *policy.Failure) {
 		facts = append(facts, fmt.Sprintf("%s %s exited with %d (%s)", sort, oneLine(c.Name), c.ExitCode, oneLine(c.Reason)))
 	}
 	if len(facts) == 0 {
-		facts = []string{"nothing that a rule could match"}
+		facts = []string{"no facts that a rule could match"}
 	}
 	fmt.Fprintf(w, "  %s\n", strings.Join(facts, "\n  "))
 	if r.Error.Reason != "" || r.Error.Message != "" {
@@ -342,7 +340,7 @@ func printCounts(w io.Writer, d *chain.Decision, before uint32) {
 	if d.LimitFrom != policy.FromNowhere {
 		before := d.RuleUsed
 		if d.Requeue {
-			before-- // a retry that is granted counts one
+			before-- // a granted retry counts as one
 		}
 		fmt.Fprintf(w, "  rule: %d before, %d after, limit %d from the %s\n", before, d.RuleUsed, d.RuleLimit, d.LimitFrom)
 	}
@@ -355,17 +353,17 @@ func printDelay(w io.Writer, d *chain.Decision, why string) {
 	}
 }
 
-// arithmetic shows how a delay came about.
+// arithmetic shows how a delay was computed.
 func arithmetic(a *policy.Arithmetic) string {
 	if a == nil {
-		return ": as Armada does, at once"
+		return ": immediately, like Armada"
 	}
 	s := fmt.Sprintf(" = min(%v × %g^(%d−1), %v) = %v", a.Initial, a.Multiplier, a.N, a.Max, a.Plain)
 	if a.Jitter > 0 {
 		s += fmt.Sprintf(", plus jitter %v", a.Jitter)
 	}
 	if a.Grace > 0 {
-		s += fmt.Sprintf("; at least termination grace %v + slack %v, until the old run is known to be gone", a.Grace, a.Slack)
+		s += fmt.Sprintf("; at least termination grace %v + slack %v, so that the old pod is gone", a.Grace, a.Slack)
 	}
 	if a.PausedUntil > 0 {
 		s += "; retries are paused until " + timeText(a.PausedUntil)
@@ -373,7 +371,7 @@ func arithmetic(a *policy.Arithmetic) string {
 	return s
 }
 
-// explanationJSON is what explain prints for programs.
+// explanationJSON is the JSON form of an explanation.
 func explanationJSON(e *explanation) any {
 	c := &e.decided
 	type rung struct {
@@ -388,10 +386,10 @@ func explanationJSON(e *explanation) any {
 		Decision audit.Decision `json:"decision"`
 		Job      job            `json:"job"`
 		Ladder   []rung         `json:"ladder"`
-		NextPod  string         `json:"nextPod,omitempty"`       // what the retry's pod is called there; decision.podName is what the record says
+		NextPod  string         `json:"nextPod,omitempty"`       // name of the retry's pod; decision.podName is the name in the record
 		Unknown  bool           `json:"ladderUnknown,omitempty"` // the policies log was not read
 		Before   uint32         `json:"globalUsedBefore"`
-		Release  *release       `json:"release,omitempty"` // that made the decision superseded
+		Release  *release       `json:"release,omitempty"` // that superseded the decision
 	}{Decision: audit.DecisionOf(c.Job.Partition, c.Decision), Job: jobJSON(c.Job, []jobdb.Run{*c.Run}), Ladder: []rung{}, NextPod: c.nextPod(), Unknown: !e.evaluated, Before: e.Before.Granted}
 	if out.Decision.Superseded = c.superseded; c.release != nil {
 		out.Release = releaseJSON(c.release)

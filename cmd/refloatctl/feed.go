@@ -20,16 +20,16 @@ func newFeed() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "feed FILE... --pulsar URL",
 		Short: "Publish recordings to events on Pulsar",
-		Long: `Publish recordings (.jsonl.gz) to the events topic as Armada does: by job set as
-the key, in batches compressed with zlib. Each message goes to its recorded
-partition and carries its position and publish time in the recording as
-properties. Running it again publishes only what the topic does not hold yet.`,
+		Long: `Publish recordings (.jsonl.gz) to the events topic as Armada does: keyed by job set,
+in batches compressed with zlib. Each message goes to its recorded partition and
+carries its position and publish time in the recording as properties. Running it
+again publishes only the messages that the topic does not have yet.`,
 		Example: `  refloatctl feed testdata/recordings/plain.jsonl.gz --pulsar pulsar://localhost:6650
   refloatctl feed testdata/recordings/chaos.jsonl.gz --pulsar pulsar://localhost:6650 --pace 10x`,
 		Args: cobra.MinimumNArgs(1),
 	}
 	flags := pulsarflags.Bind(cmd)
-	cmd.Flags().StringVar(&pace, "pace", "", "how fast to publish against the recorded times, as 10x (default: at once)")
+	cmd.Flags().StringVar(&pace, "pace", "", "speed relative to the recorded times, such as 10x (default: as fast as possible)")
 	settings.Bind(cmd)
 	cmd.RunE = func(cmd *cobra.Command, files []string) error {
 		if err := loadSettings(cmd); err != nil {
@@ -62,7 +62,7 @@ func feed(cmd *cobra.Command, cluster *pulsarlog.Cluster, name string, files []s
 	}
 	defer func() { err = errors.Join(err, topic.Close()) }()
 	if has := topic.Partitions(); has < needed {
-		return fmt.Errorf("the recordings need %d partitions, %s has %d: feed a topic made with `refloatctl topics create --create-events --partitions %d`", needed, topic.Name(), has, needed)
+		return fmt.Errorf("the recordings need %d partitions, %s has %d: feed a topic created with `refloatctl topics create --create-events --partitions %d`", needed, topic.Name(), has, needed)
 	}
 	appender := topic.Appender()
 	defer func() { err = errors.Join(err, appender.Close()) }()
@@ -84,15 +84,15 @@ func feed(cmd *cobra.Command, cluster *pulsarlog.Cluster, name string, files []s
 	return nil
 }
 
-// feedLog is events as a feed sees it.
+// feedLog is the events topic as a feed sees it.
 type feedLog struct {
 	*pulsarlog.Topic
 	*pulsarlog.Appender
-	ended <-chan struct{} // closed when we are told to end
+	ended <-chan struct{} // closed when the command is interrupted
 }
 
-// Open waits for what is on its way up to the end of now: so a Read that gives
-// nothing means that all was read.
+// Open returns a reader that waits for messages up to the current end, so a Read without messages means that
+// everything was read.
 func (l feedLog) Open(p int, after eventlog.Position) (eventlog.Reader, error) {
 	end, err := l.End(p)
 	if err != nil {
@@ -108,7 +108,7 @@ func (l feedLog) Open(p int, after eventlog.Position) (eventlog.Reader, error) {
 // Close closes both.
 func (l feedLog) Close() error { return errors.Join(l.Appender.Close(), l.Topic.Close()) }
 
-// wholeReader reads up to an end before it says that there is no more.
+// wholeReader reads up to a given end before it reports that there is no more.
 type wholeReader struct {
 	eventlog.Reader
 	at, end eventlog.Position
@@ -126,7 +126,7 @@ func (r *wholeReader) Read(dst []eventlog.Message) (int, error) {
 			return n, err
 		}
 		select {
-		case <-r.Changed(): // an error of the connection comes this way too
+		case <-r.Changed(): // connection errors arrive this way too
 		case <-r.ended:
 			return 0, context.Canceled
 		}

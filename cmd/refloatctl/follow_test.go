@@ -37,12 +37,12 @@ func TestFollowArmada(t *testing.T) {
 		return strings.Contains(at("get", "queues").out, `"retryPolicies":["web","infra"]`)
 	})
 	at("get", "queues").says(t, `"mode":"Shadow"`)
-	at("get", "policies").says(t, `Of Armada cannot be used here: RetryPolicy "app" is ignored`, "Armada has no retry policy fallback, which our settings name as default")
+	at("get", "policies").says(t, `Cannot be used here: RetryPolicy "app" is ignored`, "Armada has no retry policy fallback, which our settings name as the default")
 	armada.Fail(status.Error(codes.Unavailable, "out for lunch"))
 	until(t, "an outage is shown", func() bool {
 		return strings.Contains(at("get", "policies").out, "out for lunch")
 	})
-	at("get", "policies").exits(t, exitFine).says(t, "cannot be read since 20", "stays", "web")
+	at("get", "policies").exits(t, exitFine).says(t, "has been unreadable since 20", "stay in force", "web")
 	p.ends(t)
 
 	// Started again in the outage, it goes on with what was read.

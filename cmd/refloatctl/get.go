@@ -26,9 +26,9 @@ func newGet() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get",
 		Short: "Show jobs, decisions, releases, policies, queues and settings",
-		Long:  "Show jobs, decisions and releases of a data directory or a job database, also while `refloatctl up`\nruns on it; or the policies, queues and settings of a running server.",
+		Long:  "Show the jobs, decisions and releases of a data directory or a job database, also while `refloatctl up`\nruns on it; or the policies, queues and settings of a running server.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return usageError{errors.New("get what? jobs, job, decisions, releases, policies, queues, settings or resources")}
+			return usageError{errors.New("get needs a subcommand: jobs, job, decisions, releases, policies, queues, settings or resources")}
 		},
 	}
 	cmd.AddCommand(newGetJobs(), newGetJob(), newGetDecisions(), newGetReleases())
@@ -81,11 +81,11 @@ func newGetJobs() *cobra.Command {
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().StringVar(&f.queue, "queue", "", "only of this queue")
-	cmd.Flags().StringVar(&f.set, "job-set", "", "only of this job set")
-	cmd.Flags().StringSliceVar(&f.states, "state", nil, "only in these states")
-	cmd.Flags().BoolVar(&f.waiting, "waiting", false, "only requeued jobs that have a time to wait for")
-	cmd.Flags().IntVar(&f.limit, "limit", 0, "only so many")
+	cmd.Flags().StringVar(&f.queue, "queue", "", "only jobs of this queue")
+	cmd.Flags().StringVar(&f.set, "job-set", "", "only jobs of this job set")
+	cmd.Flags().StringSliceVar(&f.states, "state", nil, "only jobs in these states")
+	cmd.Flags().BoolVar(&f.waiting, "waiting", false, "only jobs with a pending retry")
+	cmd.Flags().IntVar(&f.limit, "limit", 0, "maximum number of jobs")
 	return cmd
 }
 
@@ -144,7 +144,7 @@ func newGetJob() *cobra.Command {
 	return cmd
 }
 
-// findJob finds a job with its runs; an id can stand in several partitions.
+// findJob finds a job with its runs; several partitions may have a job of that id.
 func findJob(cmd *cobra.Command, from deployment, id string) (jobs []jobdb.Job, runs [][]jobdb.Run, err error) {
 	err = from.viewJobs(cmd.Context(), func(q jobdb.Queries) error {
 		err := q.Jobs(jobdb.JobFilter{JobID: id}, func(j *jobdb.Job) error {
@@ -161,14 +161,13 @@ func findJob(cmd *cobra.Command, from deployment, id string) (jobs []jobdb.Job, 
 		return err
 	})
 	if err == nil && len(jobs) == 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "no job %s in the job database; `refloatctl get jobs %s` lists them\n", id, from)
+		fmt.Fprintf(cmd.ErrOrStderr(), "job %s is not in the job database; `refloatctl get jobs %s` lists its jobs\n", id, from)
 		err = errFinding
 	}
 	return jobs, runs, err
 }
 
-// printJob shows a job with its runs; late are the superseded decisions on them,
-// by run.
+// printJob prints a job with its runs; late holds the superseded decisions on them, by run.
 func printJob(w io.Writer, output string, j *jobdb.Job, runs []jobdb.Run, late map[string]uint64) error {
 	if output == outputJSON {
 		out := jobJSON(j, runs)
@@ -212,10 +211,11 @@ func newGetDecisions() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "decisions (--data DIR | --job-db URL)",
 		Short: "List decisions",
-		Long: `List decisions in partition and log order. The JSON is that of
-` + "`refloatctl replay -o json`" + `; with --all also failed runs that were not decided, what was
-parked, and retries made ready. What came after its event had been released without
-a decision (` + "`refloatctl get releases`" + `) is superseded: it is kept, and changed nothing.`,
+		Long: `List decisions in partition and log order. The JSON form is that of
+` + "`refloatctl replay -o json`" + `. With --all, also list failed runs that were not decided,
+parked messages, and retries that became ready. A decision on an event that had been
+released without one (` + "`refloatctl get releases`" + `) is superseded: it is kept, but had no
+effect.`,
 		Example: "  refloatctl get decisions --data .refloat-run -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -226,9 +226,9 @@ a decision (` + "`refloatctl get releases`" + `) is superseded: it is kept, and 
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().StringVar(&f.job, "job", "", "only of this job")
-	cmd.Flags().BoolVar(&f.all, "all", false, "also print what is no decision")
-	cmd.Flags().IntVar(&f.limit, "last", 0, "only the last so many")
+	cmd.Flags().StringVar(&f.job, "job", "", "only decisions on this job")
+	cmd.Flags().BoolVar(&f.all, "all", false, "also print records that are not decisions")
+	cmd.Flags().IntVar(&f.limit, "last", 0, "only the last N decisions")
 	return cmd
 }
 

@@ -27,13 +27,13 @@ type getPoliciesFlags struct {
 	generation uint64
 }
 
-// newGetResources are `get policies`, `get queues`, `get settings` and `get resources`.
+// newGetResources returns `get policies`, `get queues`, `get settings` and `get resources`.
 func newGetResources() []*cobra.Command {
 	return []*cobra.Command{
-		getResources("policies [NAME]", "Show policies, which generation of them is in force where, and brakes", policyfile.KindPolicy),
-		getResources("queues [NAME]", "Show what is bound to queues", policyfile.KindQueue),
+		getResources("policies [NAME]", "Show policies, the generation in force in each partition, and overrides", policyfile.KindPolicy),
+		getResources("queues [NAME]", "Show queue bindings", policyfile.KindQueue),
 		getResources("settings", "Show the settings", policyfile.KindSettings),
-		getResources("resources", "Show policies, queues and settings: all that `apply` takes", ""),
+		getResources("resources", "Show everything that `apply` manages: policies, queues and settings", ""),
 	}
 }
 
@@ -61,7 +61,7 @@ With -o yaml it prints what ` + "`apply -f`" + ` reads.`,
 		cmd.Args = cobra.NoArgs
 	}
 	f.bind(cmd)
-	cmd.Flags().Uint64Var(&f.generation, "generation", 0, "as they were in this generation (default: the newest)")
+	cmd.Flags().Uint64Var(&f.generation, "generation", 0, "show this generation (default: the newest)")
 	cmd.Flags().StringVarP(&f.output, "output", "o", outputTable, "table (for people), yaml (what `apply` reads) or json (one object a line, stable)")
 	return cmd
 }
@@ -160,7 +160,7 @@ func resourceTable(w io.Writer, kind string, set *policyfile.Set, resources []*p
 	return t.flush()
 }
 
-// says is a document on one line, without what the other columns say.
+// says formats a document on one line, without the fields shown in other columns.
 func says(r *pb.Resource) string {
 	m := r.Document.AsMap()
 	for _, key := range []string{"apiVersion", "kind", "name", "metadata"} {
@@ -187,7 +187,7 @@ func brakeLines(w io.Writer, brakes []*pb.BrakeState) {
 	}
 }
 
-// inForceLines say what is in force in the partitions of all servers.
+// inForceLines prints what is in force in the partitions of all servers.
 func inForceLines(w io.Writer, all []*pb.StatusResponse, away []string) {
 	newest := uint64(0)
 	var partitions []*pb.PartitionStatus
@@ -206,16 +206,16 @@ func inForceLines(w io.Writer, all []*pb.StatusResponse, away []string) {
 	for _, p := range partitions {
 		late := ""
 		if p.Generation < newest {
-			late = " (not yet the newest)"
+			late = "  (not the newest yet)"
 		}
 		fmt.Fprintf(w, "Partition %d: generation %d, since %s%s\n", p.Partition, p.Generation, rfc3339(p.Since), late)
 	}
 	for _, server := range away {
-		fmt.Fprintf(w, "Nobody answers at %s: what is in force in its partitions is not known.\n", server)
+		fmt.Fprintf(w, "No server answers at %s: what is in force in its partitions is unknown.\n", server)
 	}
 }
 
-// sourceLines say how it stands with the Armada whose policies are followed.
+// sourceLines prints the status of the followed Armada.
 func sourceLines(w io.Writer, s *pb.Source) {
 	switch {
 	case s == nil:
@@ -223,15 +223,15 @@ func sourceLines(w io.Writer, s *pb.Source) {
 	case s.Error == "":
 		fmt.Fprintf(w, "Armada at %s was read at %s.\n", s.Address, rfc3339(s.LastGood))
 	case s.LastGood == nil:
-		fmt.Fprintf(w, "Armada at %s cannot be read since %s, when this process started; what was read before stays: %s\n", s.Address, rfc3339(s.FailingSince), oneLine(s.Error))
+		fmt.Fprintf(w, "Armada at %s has been unreadable since %s, when this process started; the policies read before stay in force: %s\n", s.Address, rfc3339(s.FailingSince), oneLine(s.Error))
 	default:
-		fmt.Fprintf(w, "Armada at %s cannot be read since %s; what it said at %s stays: %s\n", s.Address, rfc3339(s.FailingSince), rfc3339(s.LastGood), oneLine(s.Error))
+		fmt.Fprintf(w, "Armada at %s has been unreadable since %s; the policies read at %s stay in force: %s\n", s.Address, rfc3339(s.FailingSince), rfc3339(s.LastGood), oneLine(s.Error))
 	}
 	if s.MissingDefault != "" {
-		fmt.Fprintf(w, "Armada has no retry policy %s, which our settings name as default: queues without a policy of their own are not retried.\n", oneLine(s.MissingDefault))
+		fmt.Fprintf(w, "Armada has no retry policy %s, which our settings name as the default: queues without a policy of their own are not retried.\n", oneLine(s.MissingDefault))
 	}
 	for _, what := range s.NotUnderstood {
-		fmt.Fprintf(w, "Of Armada cannot be used here: %s\n", oneLine(what))
+		fmt.Fprintf(w, "Cannot be used here: %s\n", oneLine(what))
 	}
 }
 
@@ -242,19 +242,19 @@ func rfc3339(t *timestamppb.Timestamp) string {
 	return t.AsTime().UTC().Format(time.RFC3339)
 }
 
-// resourceArgs are `policy NAME`, `queue NAME` or `settings`.
+// resourceArgs parses `policy NAME`, `queue NAME` or `settings`.
 func resourceArgs(args []string) (policyfile.ID, error) {
 	kinds := map[string]string{"policy": policyfile.KindPolicy, "queue": policyfile.KindQueue, "settings": policyfile.KindSettings}
 	kind, ok := kinds[args[0]]
 	switch {
 	case !ok:
-		return policyfile.ID{}, fmt.Errorf("%q: say policy NAME, queue NAME or settings", args[0])
+		return policyfile.ID{}, fmt.Errorf("%q: want policy NAME, queue NAME or settings", args[0])
 	case kind == policyfile.KindSettings && len(args) == 1:
 		return policyfile.ID{Kind: kind}, nil
 	case kind == policyfile.KindSettings:
 		return policyfile.ID{}, errors.New("settings have no name")
 	case len(args) != 2:
-		return policyfile.ID{}, fmt.Errorf("which %s? give its name", args[0])
+		return policyfile.ID{}, fmt.Errorf("%s needs a name", args[0])
 	}
 	return policyfile.ID{Kind: kind, Name: args[1]}, nil
 }

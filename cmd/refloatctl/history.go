@@ -45,7 +45,7 @@ func newHistory() *cobra.Command {
 		},
 	}
 	c.bind(cmd)
-	cmd.Flags().Uint32Var(&limit, "limit", 100, "only so many, the newest")
+	cmd.Flags().Uint32Var(&limit, "limit", 100, "maximum number of generations, newest first")
 	addOutput(cmd, &output)
 	return cmd
 }
@@ -81,7 +81,7 @@ func showHistory(w io.Writer, output string, generations []*pb.Generation) error
 			changed = append(changed, policyfile.ID{Kind: r.Kind, Name: r.Name}.String()+" "+r.Op)
 		}
 		if g.BrakesChanged && len(lines) == 0 {
-			changed = append(changed, "no brake is on any more")
+			changed = append(changed, "all overrides removed")
 		} else if g.BrakesChanged {
 			changed = append(changed, lines...)
 		}
@@ -103,8 +103,8 @@ type changeFlags struct {
 
 func (f *changeFlags) bindAll(cmd *cobra.Command) {
 	f.bind(cmd)
-	cmd.Flags().StringVar(&f.reason, "reason", "", "why, for the history")
-	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only ask what would change")
+	cmd.Flags().StringVar(&f.reason, "reason", "", "reason, recorded in the history")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only show what would change")
 	addOutput(cmd, &f.output)
 }
 
@@ -125,7 +125,7 @@ func newRollback() *cobra.Command {
 	var f changeFlags
 	cmd := &cobra.Command{
 		Use:   "rollback (policy NAME | queue NAME | settings | --everything) --to GENERATION",
-		Short: "Make policies, queues or settings what they were in a generation",
+		Short: "Restore policies, queues or settings from an earlier generation",
 		Example: `  refloatctl rollback policy infra --to 7 --reason "too many retries"
   refloatctl rollback --everything --to 7 --dry-run`,
 		Args: cobra.MaximumNArgs(2),
@@ -134,7 +134,7 @@ func newRollback() *cobra.Command {
 				return usageError{errors.New("--to GENERATION is required: `refloatctl history` lists them")}
 			}
 			if f.everything == (len(args) > 0) {
-				return usageError{errors.New("say policy NAME, queue NAME, settings, or --everything")}
+				return usageError{errors.New("give policy NAME, queue NAME, settings, or --everything")}
 			}
 			var id policyfile.ID
 			if !f.everything {
@@ -149,8 +149,8 @@ func newRollback() *cobra.Command {
 		},
 	}
 	f.bindAll(cmd)
-	cmd.Flags().Uint64Var(&f.to, "to", 0, "generation to go back to (required)")
-	cmd.Flags().BoolVar(&f.everything, "everything", false, "all policies, queues and settings")
+	cmd.Flags().Uint64Var(&f.to, "to", 0, "generation to restore from (required)")
+	cmd.Flags().BoolVar(&f.everything, "everything", false, "restore all policies, queues and settings")
 	return cmd
 }
 
@@ -158,7 +158,7 @@ func newDelete() *cobra.Command {
 	var f changeFlags
 	cmd := &cobra.Command{
 		Use:     "delete (policy NAME | queue NAME | settings)",
-		Short:   "Remove a policy, what is bound to a queue, or the settings",
+		Short:   "Remove a policy, a queue binding or the settings",
 		Example: `  refloatctl delete policy infra --reason "nobody uses it"`,
 		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -14,10 +14,10 @@ func newImport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import FILE --log DIR",
 		Short: "Write a recording into a log",
-		Long: `Write a recording (.jsonl.gz, one message a line) into an events log, which
-is created when it is not there. Each message keeps its partition and carries
-its position and publish time in the recording. Running it again writes only
-what the log does not hold yet.`,
+		Long: `Write a recording (.jsonl.gz, one message a line) into an events log, which is created
+if it does not exist. Each message keeps its partition and carries its position and
+publish time in the recording. Running it again writes only the messages that the log
+does not have yet.`,
 		Example: `  refloatctl import testdata/recordings/plain.jsonl.gz --log /tmp/plain
   refloatctl replay --log /tmp/plain --policies examples/policies`,
 		Args: cobra.ExactArgs(1),
@@ -38,7 +38,7 @@ what the log does not hold yet.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&log, "log", "", "directory of the events log")
-	cmd.Flags().IntVar(&partitions, "partitions", 0, "partitions of a log that is created (default: as many as the recording has)")
+	cmd.Flags().StringVar(&log, "log", "", "directory of the events log (required)")
+	cmd.Flags().IntVar(&partitions, "partitions", 0, "partitions of a new log (default: as many as the recording has)")
 	return cmd
 }

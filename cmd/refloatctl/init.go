@@ -21,9 +21,9 @@ func newInit() *cobra.Command {
 	return &cobra.Command{
 		Use:   "init DIR",
 		Short: "Write a first policy with tests",
-		Long: `Write a policy with comments, a queue that uses it, tests, and a step for CI into a
-directory, which is created when it is not there. Files that are there already are
-never overwritten: then nothing is written.`,
+		Long: `Write a commented policy, a queue that uses it, tests, and a CI step into a directory,
+which is created if it does not exist. Existing files are never overwritten: if there
+is one, nothing is written.`,
 		Example: `  refloatctl init my-policies
   refloatctl lint my-policies && refloatctl test my-policies`,
 		Args: cobra.ExactArgs(1),
@@ -57,7 +57,7 @@ func initDir(cmd *cobra.Command, dir string) error {
 		return fmt.Errorf("init: %w", err)
 	}
 	if taken != nil {
-		return fmt.Errorf("init: %s is there already: choose another directory, nothing was written", taken[0])
+		return fmt.Errorf("init: %s already exists, nothing was written: choose another directory", taken[0])
 	}
 	for _, name := range names {
 		if err := writeNew(name, files[name]); err != nil {
@@ -72,7 +72,7 @@ func initDir(cmd *cobra.Command, dir string) error {
 	return nil
 }
 
-// writeNew writes a file that is not there yet.
+// writeNew writes a file that does not exist yet.
 func writeNew(name string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err

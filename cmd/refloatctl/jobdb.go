@@ -21,17 +21,17 @@ import (
 func newJobDB() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "jobdb",
-		Short: "Look after a job database",
-		Long:  "Look after a job database: compare it with the logs that it follows from.",
+		Short: "Maintain a job database",
+		Long:  "Maintain a job database: compare it with the logs from which it is derived.",
 		RunE: func(*cobra.Command, []string) error {
-			return usageError{errors.New("jobdb what? verify")}
+			return usageError{errors.New("jobdb needs a subcommand: verify")}
 		},
 	}
 	cmd.AddCommand(newJobDBVerify())
 	return cmd
 }
 
-// maxNamed is how many differences of a partition are named; the rest is counted.
+// maxNamed is how many differences of a partition are listed; further ones are only counted.
 const maxNamed = 20
 
 func newJobDBVerify() *cobra.Command {
@@ -39,15 +39,14 @@ func newJobDBVerify() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "verify (--data DIR [--job-db URL] | --pulsar URL --job-db URL)",
-		Short: "Compare a job database with the logs that it follows from",
-		Long: `Compare every row of a job database with what follows from the events and the
-decision log, and from the releases in the database itself, up to where the
-database stands. The logs are in a data directory, or topics on Pulsar; a data
-directory may also be a copy of those, as record writes it. Ingesters may run
-meanwhile.
+		Short: "Compare a job database with the logs from which it is derived",
+		Long: `Derive every row again from the events, the decision log and the releases in the
+database itself, up to the position of the database, and compare it with the job
+database. The logs are in a data directory, or topics on Pulsar; a data directory may
+also hold copies of topics, written by record. Ingesters may run meanwhile.
 
-Exit codes: 0 equal, 1 different (` + fmt.Sprint(maxNamed) + ` differences of each partition are named, the rest
-is counted), 2 usage, 3 the logs or the database cannot be read.`,
+Exit codes: 0 equal, 1 different (` + fmt.Sprint(maxNamed) + ` differences of each partition are listed, the rest
+counted), 2 usage, 3 the logs or the database cannot be read.`,
 		Example: `  refloatctl jobdb verify --data .refloat-run
   refloatctl jobdb verify --pulsar pulsar://pulsar:6650 --pulsar-admin http://pulsar:8080 --job-db postgres://refloat@db:5432/scheduler
   refloatctl jobdb verify --data /var/lib/copy --job-db postgres://refloat@db:5432/scheduler -o json`,
@@ -68,14 +67,14 @@ is counted), 2 usage, 3 the logs or the database cannot be read.`,
 	return cmd
 }
 
-// comparedRows is what was found about one partition, as JSON shows it.
+// comparedRows is the JSON form of one partition's comparison.
 type comparedRows struct {
 	Partition int    `json:"partition"`
 	Equal     bool   `json:"equal"`
-	Envelope  uint64 `json:"envelope"` // the last one that the database holds
-	Events    string `json:"events"`   // position up to which it holds them
+	Envelope  uint64 `json:"envelope"` // number of the last envelope in the database
+	Events    string `json:"events"`   // position of the last event in the database
 	Rows      int    `json:"rows"`
-	// Problem says why the logs cannot be those that the database follows from.
+	// Problem says why the database cannot be derived from these logs.
 	Problem     string            `json:"problem,omitempty"`
 	Count       int               `json:"differenceCount"`
 	Differences []namedDifference `json:"differences"`
@@ -126,8 +125,8 @@ func verifyAgainst(ctx context.Context, logs audit.Logs, from deployment, show f
 	return err
 }
 
-// verifyPartition reads the database first: what its rows follow from is in the
-// logs by then, and they are folded up to where it stood.
+// verifyPartition reads the database first: by then the logs contain everything that its rows derive from, and
+// they are folded up to its position.
 func verifyPartition(ctx context.Context, logs audit.Logs, db app.JobDBReader, p int) (comparedRows, error) {
 	var got *jobdb.Contents
 	err := db.View(ctx, func(q jobdb.Queries) (err error) {
@@ -157,7 +156,7 @@ func verifyPartition(ctx context.Context, logs audit.Logs, db app.JobDBReader, p
 	return v, nil
 }
 
-// beyond finds partitions that the database has and the logs do not.
+// beyond finds partitions that the database has and the logs do not have.
 func beyond(ctx context.Context, db app.JobDBReader, partitions int) (found []comparedRows, err error) {
 	err = db.View(ctx, func(q jobdb.Queries) error {
 		places, err := q.Places()

@@ -2,8 +2,8 @@ package main
 
 import "github.com/refloat/refloat/internal/jobdb"
 
-// job is a job as `get jobs|job -o json` prints it. Fields keep their meaning;
-// new ones may be added. Times are RFC 3339 in UTC, left out where not known.
+// job is the JSON form of a job in `get jobs` and `get job`. Fields keep their meaning; new ones may be added.
+// Times are RFC 3339 in UTC, omitted if unknown.
 type job struct {
 	JobID           string    `json:"jobId"`
 	Partition       int       `json:"partition"`
@@ -43,9 +43,9 @@ type attempt struct {
 	Category  string `json:"category,omitempty"`
 	Decision  uint64 `json:"decision,omitempty"`
 	Shadow    bool   `json:"shadow,omitempty"`
-	// Released: its failure went to the job database without a decision.
+	// Released reports that its failure went to the job database without a decision.
 	Released bool `json:"released,omitempty"`
-	// Superseded is the number of the decision that came too late for it.
+	// Superseded is the number of the decision that came too late.
 	Superseded uint64 `json:"supersededDecision,omitempty"`
 }
 

@@ -26,18 +26,18 @@ func newLint() *cobra.Command {
 	var f lintFlags
 	cmd := &cobra.Command{
 		Use:   "lint PATH...",
-		Short: "Check policy files, and what can hardly be meant",
+		Short: "Check policy files for errors and likely mistakes",
 		Long: `Check policy files, or directories of them, as one policy set. Every problem is
 printed with file:line:column, its code, the field, and the fix.
 
-Errors stop the files from being used. Where there is none, lint looks for what is
-allowed but can hardly be meant: a rule that an earlier one shadows, one that can
-never match, a limit above the cap, a pattern that matches everything, a category
-that no executor reports (--categories FILE: one category or category/subcategory a
-line), a policy that a later place in a queue's list leaves nothing to decide. It
-reports what is proven and nothing else; docs/policies.md lists all codes.
+Files with errors cannot be used. If there are none, lint looks for likely mistakes:
+a rule shadowed by an earlier one, a rule that can never match, a limit above the
+cap, a pattern that matches everything, a category that no executor reports
+(--categories FILE: one category or category/subcategory a line), a policy in a
+queue's list that never decides because of an earlier one. It reports only what it
+can prove; docs/policies.md lists all codes.
 
-Exit code 1 when there is an error or a warning; with --strict also for a note.`,
+Exit code 1 if there is an error or a warning; with --strict also for a note.`,
 		Example: `  refloatctl lint examples/policies
   refloatctl lint my-policies --categories categories.txt --strict
   refloatctl lint my-policies -o sarif > lint.sarif`,
@@ -50,8 +50,8 @@ Exit code 1 when there is an error or a warning; with --strict also for a note.`
 		},
 	}
 	cmd.Flags().StringVarP(&f.output, "output", "o", outputText, "text, json (one problem a line) or sarif (SARIF 2.1.0)")
-	cmd.Flags().StringVar(&f.categories, "categories", "", "file of the categories that executors report")
-	cmd.Flags().BoolVar(&f.strict, "strict", false, "notes are findings too")
+	cmd.Flags().StringVar(&f.categories, "categories", "", "file with the categories that executors report")
+	cmd.Flags().BoolVar(&f.strict, "strict", false, "treat notes as findings")
 	return cmd
 }
 
@@ -84,12 +84,12 @@ func lintPaths(cmd *cobra.Command, f lintFlags, paths []string) error {
 			return err
 		}
 		d := set.Digest()
-		fmt.Fprintf(cmd.OutOrStdout(), "%d files are fine; policy set %x\n", len(files), d[:6])
+		fmt.Fprintf(cmd.OutOrStdout(), "%d files are valid; policy set %x\n", len(files), d[:6])
 	}
 	return nil
 }
 
-// printProblems prints problems, and returns errFinding where there is one that counts.
+// printProblems prints problems, and returns errFinding if one is severe enough.
 func printProblems(w io.Writer, f lintFlags, problems policyfile.Problems) error {
 	switch f.output {
 	case outputSARIF:

@@ -1,5 +1,5 @@
-// Command refloatctl runs Refloat on one machine, feeds and imports histories,
-// decides them again, verifies decision logs, and shows what was decided and why.
+// Command refloatctl runs Refloat on one machine, feeds and imports histories, replays them, verifies decision
+// logs, and shows what was decided and why.
 package main
 
 import (
@@ -24,10 +24,10 @@ const (
 	exitEnvironment = 3
 )
 
-// errFinding: the command did its work and found something; it said what.
+// errFinding reports that the command ran and found something, which it has printed.
 var errFinding = errors.New("finding")
 
-// usageError is an error in the words of the command.
+// usageError is a mistake in the command line.
 type usageError struct{ error }
 
 func main() { os.Exit(run()) }
@@ -39,7 +39,7 @@ func run() int {
 	return exitCode(cmd.ExecuteContext(ctx))
 }
 
-// exitCode tells of an error, and is its exit code.
+// exitCode prints an error and returns its exit code.
 func exitCode(err error) int {
 	var usage usageError
 	switch {
@@ -60,9 +60,9 @@ func newRoot() *cobra.Command {
 		Use:   "refloatctl",
 		Short: "Decide what happens to Armada jobs whose run failed",
 		Long: `Refloat reads Armada's events, decides every failed run by retry policies, and
-says why. refloatctl runs it on one machine and looks into what it did.
+explains each decision. refloatctl runs it on one machine and inspects its logs and jobs.
 
-Exit codes: 0 fine, 1 finding (a difference, a problem in a file), 2 usage,
+Exit codes: 0 success, 1 finding (a difference, a problem in a file), 2 usage,
 3 environment (a file, a lock, a database).`,
 		SilenceUsage:      true,
 		SilenceErrors:     true,

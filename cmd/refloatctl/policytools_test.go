@@ -40,14 +40,14 @@ func rewritten(t *testing.T, file string, edit func(string) string) {
 func TestInit(t *testing.T) {
 	t.Parallel()
 	dir := started(t)
-	ctl(t, "lint", dir, "--strict").exits(t, exitFine).says(t, "2 files are fine")
-	ctl(t, "test", dir, "--coverage", "--mutate").exits(t, exitFine).says(t, "0 failed", "24 of 24 noticed", "5 of 5 rules")
+	ctl(t, "lint", dir, "--strict").exits(t, exitFine).says(t, "2 files are valid")
+	ctl(t, "test", dir, "--coverage", "--mutate").exits(t, exitFine).says(t, "0 failed", "24 of 24 detected", "5 of 5 rules")
 	ctl(t, "replay", "--log", imported(t, recordingFile("plain")), "--policies", dir).exits(t, exitFine).says(t, "starter/default")
 	ci, err := os.ReadFile(filepath.Join(dir, "ci", "github-actions.yml"))
 	if err != nil || !strings.Contains(string(ci), "refloatctl test "+filepath.ToSlash(dir)) {
 		t.Errorf("the step for CI: %s, %v", ci, err)
 	}
-	ctl(t, "init", dir).exits(t, exitEnvironment).says(t, "is there already", "nothing was written")
+	ctl(t, "init", dir).exits(t, exitEnvironment).says(t, "already exists", "nothing was written")
 	ctl(t, "init", filepath.Join(dir, "policy.yaml")).exits(t, exitEnvironment)
 
 	rules := regexp.MustCompile(`(?m)^  - name: ([a-z-]+)\n    action: ([A-Za-z]+)\n`)
@@ -90,7 +90,7 @@ func TestEval(t *testing.T) {
 		code int
 		says []string
 	}{
-		{"-p EX --exit-code 137 --condition OOMKilled", exitFine, []string{"JobRequeued, RuleRetry", "rule oom of policy training", "no queue given", "✓", "Delay 15s"}},
+		{"-p EX --exit-code 137 --condition OOMKilled", exitFine, []string{"JobRequeued, RuleRetry", "rule oom of policy training", "no queue", "✓", "Delay 15s"}},
 		{"-p EX --queue vision-train --exit-code 139 --failures 3", exitFine, []string{"JobFailed, RuleLimit", "2 of 2", "queue vision-train"}},
 		{"-p EX --queue genomics --exit-code 1 --retry-policy extra,batch", exitFine, []string{"rule flaky of policy extra", "policies skipped: batch"}},
 		{"-p EX/infra.yaml --condition Preempted --grace-seconds 30 --verify Retry", exitFine, []string{"RuleIgnore", "termination grace 30s"}},
@@ -101,7 +101,7 @@ func TestEval(t *testing.T) {
 		{"-p EX --gang 4 --exit-code 1", exitFine, []string{"GangFail"}},
 		{"-p EX --exit-code 2 --failures 9", exitFine, []string{"RuleFail", "failed for good at failure 1 of 9"}},
 		{"--exit-code 1", exitUsage, []string{"-p PATH is required"}},
-		{"-p EX --condition OOM", exitUsage, []string{"no such condition"}},
+		{"-p EX --condition OOM", exitUsage, []string{"unknown condition"}},
 		{"-p EX --condition Evictd", exitUsage, []string{"did you mean Evicted?"}},
 		{"-p EX --condition LeaseExpired --exit-code 1", exitUsage, []string{"reports no container"}},
 		{"-p EX --failures 0", exitUsage, []string{"--failures 0"}},
@@ -141,7 +141,7 @@ func TestTest(t *testing.T) {
 		t.Errorf("shows green tests: %s", r.out)
 	}
 	ctl(t, "test", dir, "--run", "memory|75", "-v").exits(t, exitFine).says(t, "ok    "+file, "3 tests in 1 files, 0 failed")
-	ctl(t, "test", dir, "--mutate").exits(t, exitFinding).says(t, "they need green tests")
+	ctl(t, "test", dir, "--mutate").exits(t, exitFinding).says(t, "all tests must pass first")
 
 	red := 0
 	for line := range strings.Lines(ctl(t, "test", dir, "-o", "json").exits(t, exitFinding).out) {
@@ -223,7 +223,7 @@ var examplesDir = filepath.Join("..", "..", "examples", "policies")
 // TestExamplesTested: the examples are clean, covered, and every fault in them is noticed.
 func TestExamplesTested(t *testing.T) {
 	t.Parallel()
-	ctl(t, "lint", examplesDir, "--strict").exits(t, exitFine).says(t, "6 files are fine")
+	ctl(t, "lint", examplesDir, "--strict").exits(t, exitFine).says(t, "6 files are valid")
 	ctl(t, "test", examplesDir, "--coverage", "--mutate").exits(t, exitFine).says(t, "0 failed", "16 of 16 rules")
 }
 
@@ -261,7 +261,7 @@ func TestDiff(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := app.Dir(drainedData(t)).Events()
-	ctl(t, "diff", testPolicies, dir, "--log", log).exits(t, exitFine).says(t, "0 of ", "say the same")
+	ctl(t, "diff", testPolicies, dir, "--log", log).exits(t, exitFine).says(t, "0 of ", "are equal")
 	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -282,7 +282,7 @@ func TestDiff(t *testing.T) {
 	}
 	ctl(t, "diff", testPolicies, dir).exits(t, exitFinding).says(t, "changed  rule ", `action: "Retry" → "Fail"`)
 	r := ctl(t, "diff", testPolicies, dir, "--log", log, "--jobs", "2").exits(t, exitFinding)
-	r.says(t, "failed runs are decided otherwise", "Retry → Fail", "QUEUE", "more: --jobs")
+	r.says(t, "failed runs are decided differently", "Retry → Fail", "QUEUE", "more: --jobs")
 	var effects, changes int
 	var last object
 	for line := range strings.Lines(ctl(t, "diff", testPolicies, dir, "--log", log, "-o", "json").exits(t, exitFinding).out) {
@@ -357,11 +357,11 @@ func TestRecord(t *testing.T) {
 	}
 	ctl(t, "test", out).exits(t, exitFine).says(t, " 0 failed")
 	for _, job := range jobs {
-		ctl(t, "test", "record", "--job", job, "--data", data, "--out", out).exits(t, exitEnvironment).says(t, "is there already")
+		ctl(t, "test", "record", "--job", job, "--data", data, "--out", out).exits(t, exitEnvironment).says(t, "already exists")
 		break
 	}
 	ctl(t, "test", "record", "--job", jobs["RuleRetry"], "--data", data, "--out", t.TempDir(), "--policies", started(t)).exits(t, exitFinding).says(t, "FAIL")
-	ctl(t, "test", "record", "--job", "nobody", "--data", data, "--out", out).exits(t, exitFinding).says(t, "no job nobody")
+	ctl(t, "test", "record", "--job", "nobody", "--data", data, "--out", out).exits(t, exitFinding).says(t, "job nobody is not in the job database")
 }
 
 // TestPolicyToolsInPipes: help has examples, and pipes get no control characters.

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/term"
 )
 
-// progress is one line that is rewritten on a terminal, and nothing in a pipe.
+// progress is a line that is rewritten in place on a terminal; into a pipe it prints nothing.
 type progress struct {
 	on   bool
 	last time.Time
@@ -18,7 +18,7 @@ type progress struct {
 
 func newProgress() *progress { return &progress{on: term.IsTerminal(int(os.Stderr.Fd()))} }
 
-// say shows a line, ten times a second at most.
+// say shows a line, at most ten times a second.
 func (p *progress) say(format string, args ...any) {
 	if !p.on || time.Since(p.last) < 100*time.Millisecond {
 		return
@@ -29,7 +29,7 @@ func (p *progress) say(format string, args ...any) {
 	p.wide = len(line)
 }
 
-// done takes the line away.
+// done removes the line.
 func (p *progress) done() {
 	if p.on && p.wide > 0 {
 		fmt.Fprintf(os.Stderr, "\r%s\r", strings.Repeat(" ", p.wide))

@@ -32,17 +32,17 @@ func newRecord() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "record --pulsar URL --topic TOPIC --out FILE|DIR",
 		Short: "Write a Pulsar topic's history to a recording or a log",
-		Long: `Write a topic's history to a recording (FILE, which ends in .jsonl.gz) or into a
-log directory (DIR), to look at it elsewhere. It ends where the topic ended when
-it began, or with --follow only when it is ended.
+		Long: `Write a topic's history to a recording (FILE, which ends in .jsonl.gz) or to a log
+directory (DIR), to analyse it elsewhere. Recording stops at the end that the topic
+had at the start, or with --follow when interrupted.
 
-A recording is written to FILE.partial and gets its name when it is complete.
-Messages keep their partition, position, publish time, key and properties. In a
-recording, those that were fed from a recording have the position and time of
-that one, and the partitions are merged by publish time, each in its own order.
-A directory is an exact copy, for audits; it goes on where it ended.
+A recording is written to FILE.partial and renamed when it is complete. Messages keep
+their partition, position, publish time, key and properties. In a recording, messages
+that were fed from another recording keep its positions and times, and partitions are
+merged by publish time, each in its own order. A directory is an exact copy, for
+audits; a later run continues where it ended.
 
-What is missing in between is an error. What is missing at the beginning is said.`,
+A gap in the middle is an error. A missing beginning is reported.`,
 		Example: `  refloatctl record --pulsar pulsar://localhost:6650 --topic events --out events.jsonl.gz
   refloatctl record --pulsar pulsar://localhost:6650 --topic decisions --out /backup/decisions
   refloatctl record --pulsar pulsar://localhost:6650 --topic events --from 2026-11-20T08:00:00Z --to 2026-11-20T09:00:00Z --out hour.jsonl.gz`,
@@ -52,10 +52,10 @@ What is missing in between is an error. What is missing at the beginning is said
 	set := cmd.Flags()
 	set.StringVar(&f.topic, "topic", "", "topic to record: name, tenant/namespace/name, or full (required)")
 	set.StringVar(&f.out, "out", "", "recording to write, as x.jsonl.gz, or log directory (required)")
-	set.StringVar(&f.from, "from", fromEarliest, "where to begin: earliest, a position as 12:345:6, or a time as 2026-11-20T08:00:00Z")
-	set.StringVar(&f.to, "to", toNow, "where to end, included: now, a position, or a time")
+	set.StringVar(&f.from, "from", fromEarliest, "first message: earliest, a position such as 12:345:6, or a time such as 2026-11-20T08:00:00Z")
+	set.StringVar(&f.to, "to", toNow, "last message: now, a position, or a time")
 	set.IntVar(&f.partition, "partition", allOfThem, "only this partition (default: all)")
-	set.BoolVar(&f.follow, "follow", false, "go on with what comes, until ended by a signal")
+	set.BoolVar(&f.follow, "follow", false, "continue with new messages, until interrupted")
 	settings.Bind(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := loadSettings(cmd); err != nil {
@@ -72,13 +72,13 @@ What is missing in between is an error. What is missing at the beginning is said
 	return cmd
 }
 
-// bound is an end of what is to be recorded: a position, a time, or neither.
+// bound is one end of a recording: a position, a time, or neither.
 type bound struct {
 	position *eventlog.Position
 	time     *time.Time
 }
 
-// span is what is to be recorded.
+// span is the range to record.
 type span struct {
 	from, to bound
 	follow   bool
@@ -91,9 +91,9 @@ func (f *recordFlags) span() (s span, err error) {
 	case f.out == "":
 		return s, errors.New("--out FILE.jsonl.gz or DIR is required: where to write")
 	case f.partition < allOfThem:
-		return s, fmt.Errorf("--partition %d: give 0 or more, or leave it out for all", f.partition)
+		return s, fmt.Errorf("--partition %d: want 0 or more, or omit it for all", f.partition)
 	case f.follow && f.to != toNow:
-		return s, errors.New("--follow has no end: leave --to out")
+		return s, errors.New("--follow and --to: give only one")
 	}
 	s.follow = f.follow
 	if s.from, err = parseBound("from", f.from, fromEarliest); err != nil {
@@ -112,7 +112,7 @@ func parseBound(flag, text, word string) (bound, error) {
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil || at.Before(time.Unix(0, math.MinInt64)) || at.After(time.Unix(0, math.MaxInt64)) {
-		return bound{}, fmt.Errorf("--%s %q: give %s, a position as 12:345:6, or a time as 2026-11-20T08:00:00Z", flag, text, word)
+		return bound{}, fmt.Errorf("--%s %q: want %s, a position such as 12:345:6, or a time such as 2026-11-20T08:00:00Z", flag, text, word)
 	}
 	return bound{time: &at}, nil
 }
@@ -144,7 +144,7 @@ func record(cmd *cobra.Command, cluster *pulsarlog.Cluster, f recordFlags, s spa
 	}
 	err = r.run(cmd.Context())
 	bar.done()
-	ended := s.follow && cmd.Context().Err() != nil // as one is meant to end it
+	ended := s.follow && cmd.Context().Err() != nil // the normal way to end it
 	if ended && errors.Is(err, cmd.Context().Err()) {
 		err = nil
 	}
@@ -168,7 +168,7 @@ func choose(one, has int, s span) ([]int, error) {
 	case one >= 0:
 		return []int{one}, nil
 	case has > 1 && (s.from.position != nil || s.to.position != nil):
-		return nil, fmt.Errorf("a position is one of a partition, and the topic has %d: say which by --partition, or give a time", has)
+		return nil, fmt.Errorf("a position belongs to one partition, and the topic has %d: choose one with --partition, or give a time", has)
 	}
 	all := make([]int, has)
 	for p := range all {

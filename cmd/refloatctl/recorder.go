@@ -19,21 +19,21 @@ type recorder struct {
 	progress   func(messages int, publish int64)
 
 	written int
-	counts  []counted // as partitions
+	counts  []counted // one for each of partitions
 }
 
-// counted is what was written of one partition.
+// counted says what was written of one partition.
 type counted struct {
 	messages    int
-	first, last eventlog.Position // as they are meant
+	first, last eventlog.Position // origin positions
 }
 
-// target is where a recording goes.
+// target is the destination of a recording.
 type target interface {
-	// resume is where the message of a partition stood that was written last, if any.
+	// resume returns the position of the last message written for a partition, if any.
 	resume(p int) (eventlog.Position, bool, error)
 	write(p int, m *eventlog.Message) error
-	// flush makes durable what was written, as far as the target can.
+	// flush makes written messages durable, as far as the target can.
 	flush() error
 	close(complete bool) error
 }
@@ -43,18 +43,18 @@ const (
 	followPoll  = 200 * time.Millisecond
 )
 
-// source is a partition that is being read.
+// source is a partition being read.
 type source struct {
 	partition int
 	reader    eventlog.Reader
 	end       eventlog.Position // the last message to read
-	at        eventlog.Position // of what was read last
+	at        eventlog.Position // of the last message read
 	chunk     []eventlog.Message
-	left      []eventlog.Message           // of chunk, not yet written
-	skipTo    func(*eventlog.Message) bool // nil: it is there
+	left      []eventlog.Message           // rest of chunk, not written yet
+	skipTo    func(*eventlog.Message) bool // reports whether recording starts here; nil: it has started
 	noted     bool
-	begins    eventlog.Position // what was asked for is held from behind here
-	lost      bool              // and something was before
+	begins    eventlog.Position // the requested range is available only after this position
+	lost      bool              // and messages before it were lost
 	done      bool
 }
 
@@ -84,7 +84,7 @@ func (r *recorder) run(ctx context.Context) (err error) {
 	return r.to.flush()
 }
 
-// open finds where a partition begins and ends for us.
+// open determines where to begin and end in a partition.
 func (r *recorder) open(p int) (*source, error) {
 	s := &source{partition: p, at: eventlog.Start, begins: eventlog.Start, chunk: make([]eventlog.Message, recordChunk)}
 	var err error
@@ -93,7 +93,7 @@ func (r *recorder) open(p int) (*source, error) {
 	}
 	if to := r.span.to.position; to != nil {
 		if to.Compare(s.end) > 0 {
-			return nil, fmt.Errorf("--to %v is behind the end, %v", to, s.end)
+			return nil, fmt.Errorf("--to %v is after the end of the topic, %v", to, s.end)
 		}
 		s.end = *to
 	}
@@ -106,7 +106,7 @@ func (r *recorder) open(p int) (*source, error) {
 		s.reader, err = r.topic.Open(p, last)
 		return s, err
 	case r.span.from.position != nil:
-		// A position before the message in its entry: Open begins after it.
+		// The position before the first message: Open reads after it.
 		s.at = *r.span.from.position
 		s.at.Batch--
 		s.reader, err = r.topic.Open(p, s.at)
@@ -118,7 +118,7 @@ func (r *recorder) open(p int) (*source, error) {
 	return s, r.openFirst(s)
 }
 
-// openFirst begins with the first message that is held.
+// openFirst begins with the oldest message in the topic.
 func (r *recorder) openFirst(s *source) (err error) {
 	s.reader, err = r.topic.Open(s.partition, eventlog.Start)
 	if s.lost = errors.Is(err, eventlog.ErrTrimmed); err != nil && !s.lost {
@@ -137,7 +137,7 @@ func (r *recorder) openFirst(s *source) (err error) {
 	return err
 }
 
-// fill reads on when nothing is left, and waits for what is before the end.
+// fill reads more if nothing is left, and waits for messages before the end.
 func (r *recorder) fill(ctx context.Context, s *source) error {
 	for len(s.left) == 0 && !s.done {
 		if s.at.Compare(s.end) >= 0 {
@@ -161,11 +161,11 @@ func (r *recorder) fill(ctx context.Context, s *source) error {
 	return nil
 }
 
-// take keeps of the messages read what is to be written.
+// take keeps the messages that are in the range.
 func (r *recorder) take(s *source, read []eventlog.Message) {
 	if s.skipTo != nil {
 		for len(read) > 0 && !s.skipTo(&read[0]) {
-			s.at, s.noted = read[0].Position, true // what was before does not matter
+			s.at, s.noted = read[0].Position, true // earlier messages do not matter
 			read = read[1:]
 		}
 		if len(read) == 0 {
@@ -185,7 +185,7 @@ func (r *recorder) take(s *source, read []eventlog.Message) {
 	s.left = read
 }
 
-// merge writes what is there up to the ends.
+// merge writes messages up to the ends.
 func (r *recorder) merge(ctx context.Context, sources []*source) error {
 	for {
 		next := -1
@@ -232,13 +232,13 @@ func (r *recorder) write(i int, s *source) error {
 func (r *recorder) noteBeginning(s *source) {
 	switch {
 	case s.lost:
-		r.note("partition %d begins after %v: what was before is no longer held", s.partition, s.begins)
+		r.note("partition %d begins after %v: earlier messages have expired", s.partition, s.begins)
 	case s.begins != eventlog.Start:
-		r.note("partition %d begins after %v: whether something was before cannot be told", s.partition, s.begins)
+		r.note("partition %d begins after %v: it is unknown whether there were earlier messages", s.partition, s.begins)
 	}
 }
 
-// follow writes what came, and waits a while.
+// follow writes new messages as they arrive.
 func (r *recorder) follow(ctx context.Context, sources []*source) error {
 	for i, s := range sources {
 		n, err := s.reader.Read(s.chunk)

@@ -178,13 +178,13 @@ func TestRecordRefuses(t *testing.T) {
 		f         recordFlags
 		want      string
 	}{
-		{"a recording that is there", file, recordFlags{partition: allOfThem}, "is there already"},
+		{"a recording that is there", file, recordFlags{partition: allOfThem}, "already exists"},
 		{"a file that is no recording", other, recordFlags{partition: allOfThem}, "is a file"},
-		{"a log of something else", fed, recordFlags{partition: allOfThem}, "holds something else (plain), not t/n/x"},
-		{"a position of which partition", dir + "/a.jsonl.gz", recordFlags{partition: allOfThem, from: "0:1:0"}, "say which by --partition"},
+		{"a log of something else", fed, recordFlags{partition: allOfThem}, "contains another topic (plain), not t/n/x"},
+		{"a position of which partition", dir + "/a.jsonl.gz", recordFlags{partition: allOfThem, from: "0:1:0"}, "choose one with --partition"},
 		{"no such partition", dir + "/b.jsonl.gz", recordFlags{partition: 3}, "the topic has 3 partitions"},
-		{"behind the end", dir + "/c.jsonl.gz", recordFlags{partition: 0, to: "0:99:0"}, "--to 0:99:0 is behind the end, 0:9:0"},
-		{"from behind the end", dir + "/d.jsonl.gz", recordFlags{partition: 0, from: "0:99:0"}, "partition 0"},
+		{"after the end", dir + "/c.jsonl.gz", recordFlags{partition: 0, to: "0:99:0"}, "--to 0:99:0 is after the end of the topic, 0:9:0"},
+		{"from after the end", dir + "/d.jsonl.gz", recordFlags{partition: 0, from: "0:99:0"}, "partition 0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if _, _, err := recordInto(t, log, c.out, c.f); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -363,7 +363,7 @@ func TestRecordTrimmed(t *testing.T) {
 	}
 	defer log.Close()
 	r, notes, err := recordInto(t, log, filepath.Join(t.TempDir(), "x.jsonl.gz"), recordFlags{partition: allOfThem})
-	if err != nil || r.written == 0 || r.written >= n || !strings.Contains(notes, "partition 0 begins after 0:") || !strings.Contains(notes, "no longer held") {
+	if err != nil || r.written == 0 || r.written >= n || !strings.Contains(notes, "partition 0 begins after 0:") || !strings.Contains(notes, "earlier messages have expired") {
 		t.Errorf("recorded %d messages, notes %q, %v", r.written, notes, err)
 	}
 	// Who asks for a part that is there is not told.

@@ -19,13 +19,13 @@ import (
 
 const recordingSuffix = ".jsonl.gz"
 
-// openTarget opens a recording or a log for what a topic of that name holds.
+// openTarget opens a recording or a log directory for a topic of that name.
 func openTarget(out, topic string, partitions int) (target, error) {
 	if strings.HasSuffix(out, recordingSuffix) {
 		return newFileTarget(out)
 	}
 	if info, err := os.Stat(out); err == nil && !info.IsDir() {
-		return nil, fmt.Errorf("%s is a file: name a recording *%s, or a directory", out, recordingSuffix)
+		return nil, fmt.Errorf("%s is a file: give a recording *%s, or a directory", out, recordingSuffix)
 	}
 	return newLogTarget(out, topic, partitions)
 }
@@ -40,7 +40,7 @@ type fileTarget struct {
 
 func newFileTarget(path string) (*fileTarget, error) {
 	if _, err := os.Lstat(path); err == nil {
-		return nil, fmt.Errorf("%s is there already: remove it, or name another", path)
+		return nil, fmt.Errorf("%s already exists: remove it, or choose another", path)
 	}
 	file, err := os.Create(path + ".partial")
 	if err != nil {
@@ -57,22 +57,22 @@ func (t *fileTarget) resume(int) (eventlog.Position, bool, error) {
 func (t *fileTarget) write(p int, m *eventlog.Message) error {
 	err := t.w.Write(recording.Entry{Partition: p, Message: *m})
 	if err != nil && m.Origin.Recording != "" {
-		return fmt.Errorf("%w (the topic holds messages that were fed from recordings; record it into a directory)", err)
+		return fmt.Errorf("%w (the topic contains messages that were fed from recordings: record it into a directory)", err)
 	}
 	return err
 }
 
-// flush does nothing: a recording is complete only at its end.
+// flush does nothing: a recording is durable only when it is complete.
 func (t *fileTarget) flush() error { return nil }
 
-// close gives the recording its name when it is complete.
+// close renames a complete recording to its final name.
 func (t *fileTarget) close(complete bool) error {
 	err := errors.Join(t.w.Close(), t.out.Flush(), t.file.Sync(), t.file.Close())
 	if err != nil || !complete {
 		if complete {
 			return err
 		}
-		return fmt.Errorf("what was recorded before that is in %s", t.file.Name())
+		return fmt.Errorf("messages recorded before the error are in %s", t.file.Name())
 	}
 	if err := os.Rename(t.file.Name(), t.path); err != nil {
 		return err
@@ -102,7 +102,7 @@ func newLogTarget(dir, topic string, partitions int) (*logTarget, error) {
 	return &logTarget{name: topic, log: log, batch: map[int][]eventlog.Message{}}, nil
 }
 
-// resume looks at the end of a partition.
+// resume reads the end of a partition.
 func (t *logTarget) resume(p int) (at eventlog.Position, ok bool, err error) {
 	end, err := t.log.End(p)
 	if err != nil || end == eventlog.Start {
@@ -113,7 +113,7 @@ func (t *logTarget) resume(p int) (at eventlog.Position, ok bool, err error) {
 		return at, false, err
 	}
 	if m.Origin.Recording != t.name {
-		return at, false, fmt.Errorf("the directory holds something else (%s), not %s: name another", m.Origin.Recording, t.name)
+		return at, false, fmt.Errorf("the directory contains another topic (%s), not %s: choose another directory", m.Origin.Recording, t.name)
 	}
 	return m.Origin.Position, true, nil
 }
@@ -143,5 +143,5 @@ func (t *logTarget) flush() error {
 	return t.log.Flush(context.Background())
 }
 
-// close writes what is left: also what was recorded before an error counts.
+// close writes the rest, which is useful even after an error.
 func (t *logTarget) close(bool) error { return errors.Join(t.flush(), t.log.Close()) }

@@ -11,10 +11,10 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-// supersededText says of a record why it stands there and changed nothing.
-const supersededText = "superseded: its event had been released, so it changed nothing"
+// supersededText explains a record that had no effect.
+const supersededText = "superseded: its event had been released, so it had no effect"
 
-// release is a release as -o json prints it.
+// release is the JSON form of a release.
 type release struct {
 	Partition int    `json:"partition"`
 	From      string `json:"from"` // exclusive
@@ -27,7 +27,7 @@ func releaseJSON(r *jobdb.Release) *release {
 	return &release{Partition: r.Partition, From: r.From.String(), To: r.To.String(), Messages: r.Messages, Made: timeText(r.When)}
 }
 
-// byCutover: nothing passed without a decision; the ingester began there.
+// byCutover reports whether a release is the start of a cut-over: it released no messages.
 func byCutover(r *jobdb.Release) bool { return r.Messages == 0 }
 
 func newGetReleases() *cobra.Command {
@@ -35,11 +35,11 @@ func newGetReleases() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "releases (--data DIR | --job-db URL)",
 		Short: "List releases: events that went to the job database without a decision",
-		Long: `List releases in partition and log order: stretches of events that got older
-than the ingester's --release-after and went to the job database without a
-decision, as without Refloat. What is decided on them later is superseded. A
-release of no messages is where a cut-over began: Armada's own ingester had
-taken in what stands before it.`,
+		Long: `List releases in partition and log order. A release is a range of events that became
+older than the ingester's --release-after and went to the job database without
+decisions, as they would without Refloat. Later decisions on them are superseded. A
+release of no messages marks where a cut-over began: Armada's own ingester had
+applied everything before it.`,
 		Example: "  refloatctl get releases --job-db postgres://refloat@db:5432/scheduler",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -50,7 +50,7 @@ taken in what stands before it.`,
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().IntVar(&f.limit, "last", 0, "only the last so many")
+	cmd.Flags().IntVar(&f.limit, "last", 0, "only the last N releases")
 	return cmd
 }
 
@@ -96,7 +96,7 @@ func findSuperseded(cmd *cobra.Command, from deployment, job string) (map[int]ma
 	return late, err
 }
 
-// releaseOf finds the release that a message of our log was part of; nil: none.
+// releaseOf finds the release that contains a message of our log; nil: none.
 func releaseOf(q jobdb.Queries, partition int, at eventlog.Position) (found *jobdb.Release, err error) {
 	err = q.Releases(jobdb.RecordFilter{Partition: &partition}, func(r *jobdb.Release) error {
 		if at.Compare(r.From) > 0 && at.Compare(r.To) <= 0 {

@@ -82,10 +82,10 @@ func TestReleases(t *testing.T) {
 		t.Fatal("no job's failure was released")
 	}
 	ctl(t, "get", "job", job, "--data", data, "-o", "json").exits(t, exitFine).says(t, `"released":true`)
-	ctl(t, "explain", job, "--data", data).exits(t, exitFinding).says(t, "no run of job "+job+" was decided", "went to the job database without a decision")
+	ctl(t, "explain", job, "--data", data).exits(t, exitFinding).says(t, "no run of job "+job+" was decided", "released to the job database without a decision")
 
 	up := ctl(t, "up", "--data", data, "--policies", testPolicies, "--exit-when-drained").exits(t, exitFine)
-	up.says(t, "released without a decision, ", "decisions superseded: too late for a release", "get releases --data "+data)
+	up.says(t, "released without a decision, ", "decisions superseded: after the events were released", "get releases --data "+data)
 	for _, p := range []string{"partition 0: ", "partition 1: ", "partition 2: "} {
 		up.says(t, p)
 	}
@@ -115,7 +115,7 @@ func TestReleases(t *testing.T) {
 
 	ctl(t, "get", "job", job, "--data", data).exits(t, exitFine).says(t, "released; decision ", " superseded")
 	ctl(t, "get", "job", job, "--data", data, "-o", "json").exits(t, exitFine).says(t, `"supersededDecision":`, `"released":true`)
-	ctl(t, "explain", job, "--data", data).exits(t, exitFine).says(t, "superseded: it came too late and changed nothing", " had been released, since no decision came in time")
+	ctl(t, "explain", job, "--data", data).exits(t, exitFine).says(t, "superseded: the decision came too late and had no effect", " had been released, because no decision came in time")
 	ctl(t, "explain", job, "--data", data, "-o", "json").exits(t, exitFine).says(t, `"superseded":true`, `"release":{"partition":`)
 	ctl(t, "get", "decisions", "--data", data, "--job", job).exits(t, exitFine).says(t, supersededText)
 	for line := range strings.Lines(ctl(t, "get", "decisions", "--all", "--data", data, "-o", "json").exits(t, exitFine).out) {

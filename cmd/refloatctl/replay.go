@@ -32,15 +32,15 @@ func newReplay() *cobra.Command {
 	var f replayFlags
 	cmd := &cobra.Command{
 		Use:   "replay (--log DIR --policies DIR | --verify (--data DIR | --pulsar URL))",
-		Short: "Decide a history afresh, or verify what was decided",
-		Long: `Decide a history afresh: read an events log from its beginning and decide every
-failed run by the policies given. Nothing is written.
+		Short: "Decide a history again, or verify a decision log",
+		Long: `Decide a history again: read an events log from its beginning and decide every
+failed run by the given policies. Nothing is written.
 
-With --verify, re-derive everything that a decision log says, by the policies that
-it names, and compare every byte. The logs are in a data directory, or topics on
-Pulsar. Exit code 0: equal; 1: the first difference is named, or something could
-not be verified, such as messages that the decision log does not answer. While
-evaluators run, the last messages are not answered yet: --allow-waiting.`,
+With --verify, derive everything in a decision log again, by the policies that it
+names, and compare every byte. The logs are in a data directory, or topics on Pulsar.
+Exit code 0: equal; 1: there is a difference (the first is shown), or something could
+not be verified, such as messages without an answer in the decision log. While
+evaluators run, the newest messages have no answer yet: use --allow-waiting.`,
 		Example: `  refloatctl replay --log /tmp/plain --policies examples/policies
   refloatctl replay --log /tmp/plain --policies examples/policies -o json | jq .code | sort | uniq -c
   refloatctl replay --verify --data .refloat-run
@@ -54,7 +54,7 @@ evaluators run, the last messages are not answered yet: --allow-waiting.`,
 			case app.CheckSemantics(f.semantics) != nil:
 				return usageError{fmt.Errorf("--semantics: %w", app.CheckSemantics(f.semantics))}
 			case f.verify && named("semantics"):
-				return usageError{errors.New("--verify decides by the versions of the semantics that the decision log names: leave --semantics out")}
+				return usageError{errors.New("--verify decides by the versions of the semantics that the decision log names: omit --semantics")}
 			case f.verify && (f.data != "" || f.onPulsar()) && !named("log", "policies"):
 				if err := f.checkLogs(); err != nil {
 					return err
@@ -63,17 +63,17 @@ evaluators run, the last messages are not answered yet: --allow-waiting.`,
 			case !f.verify && f.log != "" && f.policies != "" && !named("data", pulsarflags.URL):
 				return replay(cmd, f)
 			}
-			return usageError{errors.New("replay takes --log DIR and --policies DIR, or --verify and --data DIR or --pulsar URL")}
+			return usageError{errors.New("replay needs --log DIR and --policies DIR, or --verify with --data DIR or --pulsar URL")}
 		},
 	}
 	cmd.Flags().StringVar(&f.log, "log", "", "directory of an events log, as import writes it")
 	cmd.Flags().StringVar(&f.policies, "policies", "", "policy file, or directory of policy files")
 	cmd.Flags().StringVar(&f.data, "data", "", "data directory, with --verify")
 	f.bindPulsar(cmd)
-	cmd.Flags().BoolVar(&f.verify, "verify", false, "compare the decision log of --data or --pulsar with what deciding again gives")
-	cmd.Flags().BoolVar(&f.waiting, "allow-waiting", false, "with --verify: messages at the end of events that are not answered yet are no finding")
-	cmd.Flags().BoolVar(&f.all, "all", false, "also print failed runs that were not decided, what was parked, and retries made ready")
-	cmd.Flags().Uint32Var(&f.semantics, "semantics", 0, "version of the decision semantics to decide by (default: the newest)")
+	cmd.Flags().BoolVar(&f.verify, "verify", false, "derive the decision log of --data or --pulsar again, and compare")
+	cmd.Flags().BoolVar(&f.waiting, "allow-waiting", false, "with --verify: accept messages at the end of events that are not decided yet")
+	cmd.Flags().BoolVar(&f.all, "all", false, "also print failed runs that were not decided, parked messages, and retries that became ready")
+	cmd.Flags().Uint32Var(&f.semantics, "semantics", 0, "version of the decision semantics (default: the newest)")
 	addOutput(cmd, &f.output)
 	return cmd
 }
@@ -117,7 +117,7 @@ func replay(cmd *cobra.Command, f replayFlags) error {
 	return errors.Join(p.end(), out.Flush())
 }
 
-// readPolicies prints what is wrong with policy files, as a finding.
+// readPolicies reads policy files, and prints their problems as a finding.
 func readPolicies(cmd *cobra.Command, paths ...string) (*policyfile.Set, error) {
 	set, err := app.ReadPolicies(paths...)
 	if problems, ok := errors.AsType[policyfile.Problems](err); ok {
@@ -129,8 +129,8 @@ func readPolicies(cmd *cobra.Command, paths ...string) (*policyfile.Set, error) 
 	return set, err
 }
 
-// unverified are the errors of a decision log that is not what follows from its
-// input, or that cannot be held against it because a log is incomplete.
+// unverified lists the errors of a decision log that does not follow from its input, or cannot be checked because
+// a log is incomplete.
 var unverified = []error{audit.ErrDifferent, chain.ErrMissing, eventlog.ErrTrimmed}
 
 func verify(cmd *cobra.Command, from deployment, mayWait bool) error {
@@ -148,19 +148,19 @@ func verifyLogs(cmd *cobra.Command, logs audit.Logs, mayWait bool) error {
 		if err != nil {
 			return fmt.Errorf("partition %d: %w", partition, err)
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "partition %d: %d messages in %d envelopes, %d decisions, policy generation %d, %d epochs; running hash %s; %d messages not answered yet; ignored: %s\n",
+		fmt.Fprintf(cmd.OutOrStdout(), "partition %d: %d messages in %d envelopes, %d decisions, policy generation %d, %d epochs; running hash %s; %d messages not decided yet; ignored: %s\n",
 			partition, v.Messages, v.Envelopes, v.Progress.Decisions, v.Progress.Generation, v.Claims, v.Progress.Running, v.Waiting, ignoredText(v.Ignored))
 		total.Messages += v.Messages
 		total.Waiting += v.Waiting
 		if v.Unknown > 0 {
-			fmt.Fprintf(cmd.OutOrStdout(), "partition %d: not verified: %d messages that were answered before the state was lost; %s accepted that, and what events held up to %v is unknown\n",
+			fmt.Fprintf(cmd.OutOrStdout(), "partition %d: not verified: %d messages answered before the state was lost; %s acknowledged the loss, and the events up to %v are unknown\n",
 				partition, v.Unknown, v.RebuiltBy, v.RebuiltFrom)
 		}
 		total.Progress.Decisions += v.Progress.Decisions
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "verified: deciding %d messages again gives the same %d decisions, byte for byte\n", total.Messages, total.Progress.Decisions)
 	if total.Waiting > 0 && !mayWait {
-		fmt.Fprintf(cmd.OutOrStdout(), "not verified: %d messages that the decision log does not answer. Is it complete? While the evaluator runs: --allow-waiting\n", total.Waiting)
+		fmt.Fprintf(cmd.OutOrStdout(), "not verified: the decision log does not answer %d messages. Is it complete? If an evaluator is running, use --allow-waiting\n", total.Waiting)
 		return errFinding
 	}
 	return nil
@@ -197,12 +197,12 @@ func newRecordPrinter(w io.Writer, output string) (*recordPrinter, error) {
 	return nil, badOutput(output)
 }
 
-// print shows a decision, and with all also other records.
+// print prints a decision, and with all also other records.
 func (p *recordPrinter) print(partition int, r chain.Record, all bool) error {
 	return p.printKept(partition, r, all, false)
 }
 
-// printKept does the same for a record of a job database, which may be superseded.
+// printKept does the same for a record in a job database, which may be superseded.
 func (p *recordPrinter) printKept(partition int, r chain.Record, all, superseded bool) error {
 	d, ok := r.(*chain.Decision)
 	if !ok {
@@ -239,7 +239,7 @@ func (p *recordPrinter) printKept(partition int, r chain.Record, all, superseded
 	return nil
 }
 
-// kindOf names a decision, and says where nobody acts on it.
+// kindOf names a decision, and marks one in shadow.
 func kindOf(d *chain.Decision) string {
 	kind := "JobFailed"
 	if d.Requeue {

@@ -15,7 +15,7 @@ func newSchema() *cobra.Command {
 		Use:   "schema [KIND]",
 		Short: "Print the JSON Schema of policy files",
 		Long: `Print the JSON Schema (2020-12) of policy files, or of one kind: RetryPolicy (both
-forms), Queue or RetrySettings. Editors complete and check by it; lint knows more.`,
+forms), Queue or RetrySettings. Editors use it for completion and checks; lint checks more.`,
 		Example: `  refloatctl schema > retry-policy.schema.json
   # then, as the first line of a policy file:
   # yaml-language-server: $schema=retry-policy.schema.json`,
@@ -38,10 +38,10 @@ forms), Queue or RetrySettings. Editors complete and check by it; lint knows mor
 func newExplainField() *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain-field [KIND.]FIELD",
-		Short: "Tell what a field of policy files means",
-		Long: `Tell what a field of policy files means, its type, default and limits, and which
-fields stand below it. The field is a path, of a RetryPolicy unless another kind
-stands before it.`,
+		Short: "Document a field of policy files",
+		Long: `Document a field of policy files: its meaning, type, default and limits, and its
+subfields. The field is a path in a RetryPolicy, unless another kind is given as its
+first part.`,
 		Example: `  refloatctl explain-field spec.rules.backoff
   refloatctl explain-field Queue.retryPolicies
   refloatctl explain-field RetrySettings`,
@@ -73,7 +73,7 @@ func printField(w io.Writer, f policyfile.Field, below []policyfile.Field) {
 		return
 	}
 	fmt.Fprintf(w, "\n%s\n", bold(w, "FIELDS"))
-	t := newTable(w, "  NAME", "TYPE", "DEFAULT", "WHAT IT IS")
+	t := newTable(w, "  NAME", "TYPE", "DEFAULT", "DESCRIPTION")
 	for _, b := range below {
 		first, _, _ := strings.Cut(b.Text, ". ")
 		t.row("  "+b.Name(), b.Type, b.Default, strings.TrimSuffix(first, "."))
@@ -81,7 +81,7 @@ func printField(w io.Writer, f policyfile.Field, below []policyfile.Field) {
 	_ = t.flush()
 }
 
-// wrapped breaks a text into lines.
+// wrapped wraps a text into lines.
 func wrapped(s string, width int) string {
 	var b strings.Builder
 	at := 0

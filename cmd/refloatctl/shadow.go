@@ -22,10 +22,10 @@ type shadowFlags struct {
 func newShadow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "shadow",
-		Short: "What decisions in shadow would have changed",
-		Long:  "What decisions in shadow (mode: Shadow of a queue or of the settings) would have changed.",
+		Short: "Show what decisions in shadow mode would have changed",
+		Long:  "Show what decisions in shadow mode (mode: Shadow of a queue or of the settings) would have changed.",
 		RunE: func(*cobra.Command, []string) error {
-			return usageError{errors.New("shadow what? report")}
+			return usageError{errors.New("shadow needs a subcommand: report")}
 		},
 	}
 	cmd.AddCommand(newShadowReport())
@@ -37,18 +37,19 @@ func newShadowReport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report (--data DIR | --job-db URL | --log DIR --policies PATH)",
 		Short: "Compare decisions in shadow with what Armada did",
-		Long: `Compare the decisions that were made in shadow with what became of the jobs, by
-queue and rule: of the failed runs that we would have retried, how many jobs
-Armada failed, and of those that we would have failed, how many it ran again, and
-with what success. Both are in the job database: nobody acted on these decisions,
-so what it says of such a job is what Armada did.
+		Long: `Compare the decisions made in shadow mode with what became of the jobs, by queue and
+rule: of the failed runs that we would have retried, how many jobs Armada failed; of
+those that we would have failed, how many Armada ran again, and how many of these
+succeeded. Both sides are in the job database: nothing acted on these decisions, so
+its rows show what Armada did.
 
-With --log and --policies, decide a recorded history as if all queues were in
-shadow, and compare with what the same history says: a report before anything runs.
+With --log and --policies, decide a recorded history as if all queues were in shadow
+mode, and compare with the outcome in the same history: a report before you run
+anything.
 
-Failed runs are counted; the sentences on top count jobs. A failed run whose job
-is still open is not compared. Whether a retry that nobody made would have
-succeeded is not known. With -o json, each queue and each failed run is a line.`,
+The tables count failed runs; the sentences above them count jobs. A failed run whose
+job is unfinished is not compared. Whether a retry that was not made would have
+succeeded is unknown. With -o json, each queue and each failed run is a line.`,
 		Example: `  refloatctl shadow report --data .refloat-run
   refloatctl shadow report --job-db postgres://refloat@db:5432/scheduler --queue ml --since 168h
   refloatctl shadow report --log /tmp/plain --policies examples/policies --jobs 0
@@ -76,9 +77,9 @@ succeeded is not known. With -o json, each queue and each failed run is a line.`
 	f.bindJobDB(cmd)
 	cmd.Flags().StringVar(&f.log, "log", "", "directory of an events log, as import writes it")
 	cmd.Flags().StringVar(&f.policies, "policies", "", "policy file, or directory of policy files, with --log")
-	cmd.Flags().StringVar(&f.queue, "queue", "", "only of this queue")
-	cmd.Flags().StringVar(&f.since, "since", "", "only runs that failed since then: 24h, or 2026-12-01T06:00:00Z")
-	cmd.Flags().IntVar(&f.jobs, "jobs", 5, "show so many failed runs of each queue at most where Armada did otherwise (-o json has all)")
+	cmd.Flags().StringVar(&f.queue, "queue", "", "only failed runs of this queue")
+	cmd.Flags().StringVar(&f.since, "since", "", "only runs that failed since then: a duration such as 24h, or a time such as 2026-12-01T06:00:00Z")
+	cmd.Flags().IntVar(&f.jobs, "jobs", 5, "maximum number of failed runs to show for each queue where Armada acted differently (-o json has all)")
 	addOutput(cmd, &f.output)
 	return cmd
 }
@@ -92,7 +93,7 @@ func (f *shadowFlags) check() (shadow.Filter, error) {
 	case f.jobs < 0:
 		return filter, usageError{fmt.Errorf("--jobs %d: use 0 or more", f.jobs)}
 	case fromDB && (f.log != "" || f.policies != "") || !fromDB && (f.log == "" || f.policies == ""):
-		return filter, usageError{errors.New("shadow report takes --data DIR or --job-db URL, or --log DIR with --policies PATH")}
+		return filter, usageError{errors.New("shadow report needs --data DIR, --job-db URL, or --log DIR with --policies PATH")}
 	case f.since == "":
 		return filter, nil
 	}
@@ -102,7 +103,7 @@ func (f *shadowFlags) check() (shadow.Filter, error) {
 	}
 	at, err := time.Parse(time.RFC3339, f.since)
 	if err != nil {
-		return filter, usageError{fmt.Errorf("--since %q: give a duration, as 24h, or a time, as 2026-12-01T06:00:00Z", f.since)}
+		return filter, usageError{fmt.Errorf("--since %q: want a duration such as 24h, or a time such as 2026-12-01T06:00:00Z", f.since)}
 	}
 	filter.Since = at.UnixNano()
 	return filter, nil

@@ -197,7 +197,7 @@ func TestNoPolicyIsArmada(t *testing.T) {
 			t.Errorf("%s: %d runs", name, len(reportRuns(t, r.out)))
 		}
 		ctl(t, "shadow", "report", "--log", log, "--policies", none).exits(t, exitFine).
-			says(t, "we would have retried none of them.\nArmada ran no job again that we would have failed.\n")
+			says(t, "we would have retried none of them.\nArmada reran no job that we would have failed.\n")
 	}
 }
 
@@ -467,7 +467,7 @@ func TestShadowThenEnforce(t *testing.T) {
 	ctl(t, "get", "job", id, "--data", data).exits(t, exitFine).says(t, "(shadow)")
 	ctl(t, "get", "decisions", "--job", id, "--data", data).exits(t, exitFine).says(t, "JobRequeued (shadow)", "shadow: nobody acts on this")
 	ctl(t, "explain", id, "--run", granted["runIndex"].(json.Number).String(), "--data", data).exits(t, exitFine).
-		says(t, "JobRequeued (shadow), DefaultRetry", "shadow: nobody acts on this", "the next run would be: pod armada-"+id)
+		says(t, "JobRequeued (shadow), DefaultRetry", "shadow: nobody acts on this", "the next run would have been: pod armada-"+id)
 	p.exits(t, exitFine)
 	if out := p.out.text(); !strings.Contains(out, "JobRequeued (shadow)  DefaultRetry") || !strings.Contains(out, "JobRequeued           DefaultRetry") ||
 		!strings.Contains(out, "bin/refloatctl shadow report --data "+data) {

@@ -7,9 +7,8 @@ import (
 	"github.com/refloat/refloat/internal/audit/shadow"
 )
 
-// shadowLine is a line of `shadow report -o json`: exactly one of its fields.
-// Fields keep their meaning; new ones may be added. Each queue comes before its
-// failed runs, the summary at the end.
+// shadowLine is a line of `shadow report -o json`: exactly one field is set. Fields keep their meaning; new ones
+// may be added. Each queue comes before its failed runs, the summary last.
 type shadowLine struct {
 	Queue   *shadowQueue   `json:"queue,omitempty"`
 	Run     *shadowRun     `json:"run,omitempty"`
@@ -18,7 +17,7 @@ type shadowLine struct {
 
 type shadowQueue struct {
 	Queue string `json:"queue"`
-	// Generations of its decisions in shadow; with --log both are 1.
+	// FirstGeneration and LastGeneration are those of its decisions in shadow; with --log both are 1.
 	FirstGeneration uint64 `json:"firstGeneration"`
 	LastGeneration  uint64 `json:"lastGeneration"`
 	// EnforcedSince is the generation of the first enforced decision after those.
@@ -32,7 +31,7 @@ type shadowRuleJSON struct {
 	Rule       string       `json:"rule"`
 	WouldRetry shadow.Tally `json:"wouldRetry"`
 	WouldFail  shadow.Tally `json:"wouldFail"`
-	Waits      *shadowWaits `json:"waits,omitempty"` // of the retries, where there are any
+	Waits      *shadowWaits `json:"waits,omitempty"` // of the retries, if any
 }
 
 type shadowWaits struct {
@@ -47,15 +46,15 @@ type shadowRun struct {
 	JobState string         `json:"jobState"`
 	Wait     string         `json:"wait,omitempty"` // of a retry, pauses included
 	Differs  bool           `json:"differs"`
-	Lost     bool           `json:"lost"` // we would have failed it, and it succeeded by another run
+	Lost     bool           `json:"lost"` // we would have failed it, but it succeeded in another run
 }
 
 type shadowSummary struct {
 	Queues     int `json:"queues"`
 	FailedRuns int `json:"failedRuns"`
 	Differ     int `json:"differ"` // of them
-	Lost       int `json:"lost"`   // likewise
-	Open       int `json:"open"`   // likewise: not compared
+	Lost       int `json:"lost"`   // of them
+	Open       int `json:"open"`   // of them: not compared
 }
 
 func printShadowJSON(w io.Writer, queues []*shadow.Queue) error {
@@ -100,7 +99,7 @@ func shadowQueueJSON(q *shadow.Queue) *shadowQueue {
 	return out
 }
 
-// withCodes makes no codes {}, not null.
+// withCodes encodes an empty map as {} rather than null.
 func withCodes(t shadow.Tally) shadow.Tally {
 	if t.Codes == nil {
 		t.Codes = map[string]int{}

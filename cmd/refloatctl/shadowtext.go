@@ -31,7 +31,7 @@ func printShadow(w io.Writer, f shadowFlags, queues []*shadow.Queue) error {
 		}
 	}
 	if unknown {
-		fmt.Fprintln(w, "Whether a retry that nobody made would have succeeded is not known.")
+		fmt.Fprintln(w, "Whether a retry that was not made would have succeeded is unknown.")
 	}
 	return nil
 }
@@ -60,7 +60,7 @@ func printShadowQueue(w io.Writer, f shadowFlags, q *shadow.Queue) error {
 	return printDiffering(w, f, q)
 }
 
-// decidedBy says which policies speak.
+// decidedBy names the policies that decided.
 func decidedBy(f shadowFlags, q *shadow.Queue) string {
 	switch {
 	case f.log != "":
@@ -73,7 +73,7 @@ func decidedBy(f shadowFlags, q *shadow.Queue) string {
 	return fmt.Sprintf("decided in shadow by generations %d to %d, enforced since generation %d", q.First, q.Last, q.Enforced)
 }
 
-// sentences say in plain words what the decisions would have changed.
+// sentences sums up what the decisions would have changed.
 func sentences(n *shadow.Jobs, rules []shadow.Rule) []string {
 	first := fmt.Sprintf("Armada failed %s of %s whose run failed", grouped(n.ArmadaFailed), countOf(n.All, "job"))
 	if n.ArmadaFailed > 0 {
@@ -82,28 +82,28 @@ func sentences(n *shadow.Jobs, rules []shadow.Rule) []string {
 	all := []string{first + "."}
 	switch {
 	case n.RanAgain > 0:
-		s := fmt.Sprintf("Armada ran %s again that we would have failed; %s of them succeeded", countOf(n.RanAgain, "job"), someOf(n.ThenSucceeded))
+		s := fmt.Sprintf("Armada reran %s that we would have failed; %s of them succeeded", countOf(n.RanAgain, "job"), someOf(n.ThenSucceeded))
 		if n.ThenOpen > 0 {
 			s += fmt.Sprintf(", %s still open", grouped(n.ThenOpen))
 		}
 		if n.ThenSucceeded > 0 {
-			s += ": in Enforce their success would have been lost"
+			s += ": in Enforce mode these would not have succeeded"
 		}
 		all = append(all, s+".")
 	case slices.ContainsFunc(rules, func(r shadow.Rule) bool { return r.Fail.Runs > 0 }):
-		all = append(all, "Armada ran no job again that we would have failed.")
+		all = append(all, "Armada reran no job that we would have failed.")
 	}
 	if n.Cancelled > 0 {
 		all = append(all, fmt.Sprintf("Cancelled after the failure: %s.", countOf(n.Cancelled, "job")))
 	}
 	if n.Open > 0 {
-		all = append(all, fmt.Sprintf("Still open, so that the last failed run is not compared: %s.", countOf(n.Open, "job")))
+		all = append(all, fmt.Sprintf("Unfinished, so the last failed run is not compared: %s.", countOf(n.Open, "job")))
 	}
 	return all
 }
 
-// printDiffering shows the failed runs of which Armada made the other thing, those
-// first whose success we would have lost.
+// printDiffering prints the failed runs on which Armada acted differently, starting with those whose success would
+// have been lost.
 func printDiffering(w io.Writer, f shadowFlags, q *shadow.Queue) error {
 	var differ []*shadow.Run
 	for _, r := range q.Runs {
@@ -122,7 +122,7 @@ func printDiffering(w io.Writer, f shadowFlags, q *shadow.Queue) error {
 				would = fmt.Sprintf("retry it after %v", r.Wait())
 			}
 			if r.Fate == shadow.RanAgain {
-				did = "ran it again; the job is " + r.Job.String()
+				did = "reran it; the job is " + r.Job.String()
 			}
 			t.row("  "+d.JobID, fmt.Sprint(d.RunIndex), shadowRule(d.Policy, d.Rule), d.Code.String(), would, did)
 		}
@@ -168,7 +168,7 @@ func codesText(codes map[string]int) string {
 	return strings.Join(names, ", ")
 }
 
-// countOf is a number of things in words: 1 job, 1,930 jobs.
+// countOf formats a number of things: 1 job, 1,930 jobs.
 func countOf(n int, thing string) string {
 	if n != 1 {
 		thing += "s"
@@ -176,7 +176,7 @@ func countOf(n int, thing string) string {
 	return grouped(n) + " " + thing
 }
 
-// someOf is a part of what was counted: none, 214, 1,930.
+// someOf formats a part of a count: none, 214, 1,930.
 func someOf(n int) string {
 	if n == 0 {
 		return "none"
@@ -184,7 +184,7 @@ func someOf(n int) string {
 	return grouped(n)
 }
 
-// grouped sets thousands apart.
+// grouped formats a number with thousands separators.
 func grouped(n int) string {
 	s := fmt.Sprint(n)
 	for i := len(s) - 3; i > 0; i -= 3 {

@@ -12,7 +12,7 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-// summarize prints what up decided, and what to try next.
+// summarize prints what up decided, and commands to try next.
 func summarize(cmd *cobra.Command, f upFlags, took time.Duration) error {
 	out := cmd.OutOrStdout()
 	var s *jobdb.Summary
@@ -58,7 +58,7 @@ func summarize(cmd *cobra.Command, f upFlags, took time.Duration) error {
 	return nil
 }
 
-// better prefers a decision that has more to explain: one late in its job's budget.
+// better prefers a decision with more to explain: one late in its job's budget.
 func better(d, than *jobdb.Decision) bool { return d.RuleUsed > than.RuleUsed }
 
 func printDecisions(out io.Writer, s *jobdb.Summary) {
@@ -80,7 +80,7 @@ func printDecisions(out io.Writer, s *jobdb.Summary) {
 	_ = t.flush()
 }
 
-// released is what went to the job database without a decision in a partition.
+// released counts what went to the job database without a decision in a partition.
 type released struct {
 	partition, times int
 	messages         uint64
@@ -119,7 +119,7 @@ func printJobs(out io.Writer, s *jobdb.Summary, released []released, took time.D
 		fmt.Fprintf(out, "\n  partition %d: %s released without a decision, %s, the last at %s", r.partition, plural(int(r.messages), "message"), plural(r.times, "time"), timeText(r.last))
 	}
 	if s.Superseded > 0 {
-		fmt.Fprintf(out, "\n  %s superseded: too late for a release, and without effect", plural(int(s.Superseded), "decision"))
+		fmt.Fprintf(out, "\n  %s superseded: after the events were released, without effect", plural(int(s.Superseded), "decision"))
 	}
 	fmt.Fprintf(out, "\n  %d runs, %.1f s\n", s.Runs, took.Seconds())
 }

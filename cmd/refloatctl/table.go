@@ -25,7 +25,7 @@ func badOutput(output string) error {
 	return usageError{fmt.Errorf("-o %q: use table or json", output)}
 }
 
-// table lines columns up. The last column may be long.
+// table aligns columns. The last column may be long.
 type table struct{ w *tabwriter.Writer }
 
 func newTable(w io.Writer, columns ...string) *table {
@@ -43,7 +43,7 @@ func (t *table) row(cells ...string) {
 
 func (t *table) flush() error { return t.w.Flush() }
 
-// oneLine keeps a cell on its line.
+// oneLine removes control characters and line breaks.
 func oneLine(s string) string {
 	if s == "" {
 		return "-"
@@ -56,7 +56,7 @@ func oneLine(s string) string {
 	}, s)
 }
 
-// bold is for headings, where a terminal shows them and NO_COLOR does not forbid it.
+// bold formats headings, if the output is a terminal and NO_COLOR is not set.
 func bold(w io.Writer, s string) string {
 	f, ok := w.(*os.File)
 	if !ok || os.Getenv("NO_COLOR") != "" || !term.IsTerminal(int(f.Fd())) {

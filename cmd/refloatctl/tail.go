@@ -25,9 +25,9 @@ func newTail() *cobra.Command {
 	var f tailFlags
 	cmd := &cobra.Command{
 		Use:   "tail (--data DIR | --job-db URL)",
-		Short: "Show decisions as they come",
-		Long: `Show the last decisions and then each new one, as soon as it is in the job
-database, until it is interrupted. The JSON is that of ` + "`get decisions`" + `.`,
+		Short: "Follow new decisions",
+		Long: `Show the last decisions, and then each new one as soon as it is in the job database,
+until interrupted. The JSON form is that of ` + "`get decisions`" + `.`,
 		Example: `  refloatctl tail --data .refloat-run
   refloatctl tail --job-db postgres://refloat@db:5432/scheduler --queue ml -o json`,
 		Args: cobra.NoArgs,
@@ -39,7 +39,7 @@ database, until it is interrupted. The JSON is that of ` + "`get decisions`" + `
 			case f.output != outputTable && f.output != outputJSON:
 				return badOutput(f.output)
 			case f.last < 0 || f.every <= 0:
-				return usageError{fmt.Errorf("--last %d, --every %v: give 0 or more, and a duration above 0", f.last, f.every)}
+				return usageError{fmt.Errorf("--last %d, --every %v: want 0 or more, and a duration above 0", f.last, f.every)}
 			}
 			return f.run(cmd)
 		},
@@ -47,9 +47,9 @@ database, until it is interrupted. The JSON is that of ` + "`get decisions`" + `
 	f.bind(cmd)
 	hidePulsar(cmd)
 	addOutput(cmd, &f.output)
-	cmd.Flags().StringVar(&f.queue, "queue", "", "only of this queue")
-	cmd.Flags().IntVar(&f.last, "last", 10, "so many that are there already")
-	cmd.Flags().DurationVar(&f.every, "every", time.Second, "how often to look")
+	cmd.Flags().StringVar(&f.queue, "queue", "", "only decisions of this queue")
+	cmd.Flags().IntVar(&f.last, "last", 10, "number of earlier decisions to show first")
+	cmd.Flags().DurationVar(&f.every, "every", time.Second, "polling interval")
 	return cmd
 }
 
@@ -61,7 +61,7 @@ func (f *tailFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	seen := map[int]uint64{} // the last decision of each partition that was shown
+	seen := map[int]uint64{} // by partition: the last decision that was shown
 	for first := true; ; first = false {
 		news, err := f.news(cmd.Context(), seen, first)
 		if cmd.Context().Err() != nil {
@@ -89,7 +89,7 @@ func (f *tailFlags) run(cmd *cobra.Command) error {
 	}
 }
 
-// news are the decisions that were not shown yet, by their time.
+// news returns the decisions that were not shown yet, ordered by time.
 func (f *tailFlags) news(ctx context.Context, seen map[int]uint64, first bool) ([]jobdb.Decision, error) {
 	var all []jobdb.Decision
 	err := f.viewJobs(ctx, func(q jobdb.Queries) error {

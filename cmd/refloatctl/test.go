@@ -28,10 +28,10 @@ func newTest() *cobra.Command {
 	var f testFlags
 	cmd := &cobra.Command{
 		Use:   "test [DIR|FILE]...",
-		Short: "Test policies by files of invented failures",
-		Long: `Run tests of policies: the files *_test.yaml below the directories given (default:
-here). A test is a job whose runs fail as told, at told times, and what is expected
-of each failure. It is decided by the program that decides live.
+		Short: "Run policy tests",
+		Long: `Run policy tests: the files *_test.yaml below the given directories (default: the
+working directory). A test is a job with failures at given times, and the expected
+outcome of each failure. Tests are decided by the same code as live failures.
 
   kind: RetryPolicyTest
   policies: [.]                  # paths from this file; default: its directory
@@ -42,11 +42,11 @@ of each failure. It is decided by the program that decides live.
     - {fail: {condition: OOMKilled}, expect: {decision: Retry, rule: ml/oom, delay: 30s}}
     - {fail: {condition: OOMKilled}, expect: {decision: Fail, code: RuleLimit}}
 
-docs/policies.md describes all of it. --coverage lists rules that no test reached,
---mutate breaks each rule and limit and lists what no test noticed; both are
-findings. --update writes what came in place of what was expected.
+docs/policies.md describes the format. --coverage lists rules that no test reached;
+--mutate breaks each rule and limit, and lists mutants that no test detected; both are
+findings. --update replaces expectations by actual outcomes.
 
-Exit codes: 0 green, 1 red (or a finding), 2 usage, 3 environment.`,
+Exit codes: 0 passed, 1 failed (or a finding), 2 usage, 3 environment.`,
 		Example: `  refloatctl test examples/policies
   refloatctl test examples/policies --run OOM -v
   refloatctl test examples/policies --coverage --mutate
@@ -64,17 +64,17 @@ Exit codes: 0 green, 1 red (or a finding), 2 usage, 3 environment.`,
 	}
 	cmd.Flags().StringVar(&f.run, "run", "", "only tests whose name matches this regular expression")
 	cmd.Flags().StringVarP(&f.output, "output", "o", outputText, "text, json (one test a line) or junit")
-	cmd.Flags().BoolVar(&f.update, "update", false, "write what came into the files, in place of what was expected")
+	cmd.Flags().BoolVar(&f.update, "update", false, "replace the expectations in the files by the actual outcomes")
 	cmd.Flags().BoolVar(&f.coverage, "coverage", false, "list rules that no test reached")
-	cmd.Flags().BoolVar(&f.mutate, "mutate", false, "break each rule and limit, and list what no test noticed")
-	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "also show tests that are green")
+	cmd.Flags().BoolVar(&f.mutate, "mutate", false, "break each rule and limit, and list mutants that no test detected")
+	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "also show passed tests")
 	cmd.AddCommand(newTestRecord())
 	return cmd
 }
 
 const outputText = "text"
 
-// bench is what the tests of one command run on.
+// bench holds the tests of one command and the policies that they use.
 type bench struct {
 	suites  []*suite.Suite
 	results [][]suite.Result // by suite
@@ -88,7 +88,7 @@ func test(cmd *cobra.Command, f testFlags, paths []string) error {
 		return usageError{fmt.Errorf("--run: %w", err)}
 	}
 	if f.update && (f.run != "" || f.coverage || f.mutate) {
-		return usageError{errors.New("--update takes whole files, and nothing else with it")}
+		return usageError{errors.New("--update works on whole files: omit the other flags")}
 	}
 	b, err := openBench(cmd, paths)
 	if err != nil {
@@ -155,8 +155,7 @@ func openBench(cmd *cobra.Command, paths []string) (*bench, error) {
 	return b, nil
 }
 
-// testFiles finds the test files of paths: those of directories with all below
-// them, but nothing hidden.
+// testFiles finds test files: in directories recursively, except hidden ones.
 func testFiles(paths []string) ([]string, error) {
 	var names []string
 	for _, path := range paths {
@@ -178,12 +177,12 @@ func testFiles(paths []string) ([]string, error) {
 	slices.Sort(names)
 	names = slices.Compact(names)
 	if names == nil {
-		return nil, fmt.Errorf("no *_test.yaml below %s; `refloatctl init DIR` writes one to begin with", strings.Join(paths, ", "))
+		return nil, fmt.Errorf("no *_test.yaml below %s; `refloatctl init DIR` writes an example", strings.Join(paths, ", "))
 	}
 	return names, nil
 }
 
-// policies reads the policies that a suite names, each once.
+// policies reads the policies that a suite names, each file once.
 func (b *bench) policies(s *suite.Suite) suite.Policies {
 	return func(paths []string) (*policyfile.Set, error) {
 		dir := filepath.Dir(s.File)
@@ -214,7 +213,7 @@ func (b *bench) policies(s *suite.Suite) suite.Policies {
 	}
 }
 
-// update writes what came into the test files.
+// update writes the actual outcomes into the test files.
 func (b *bench) update(cmd *cobra.Command) error {
 	for i, s := range b.suites {
 		data, err := s.Update(b.results[i], b.policies(s))
@@ -233,12 +232,12 @@ func (b *bench) update(cmd *cobra.Command) error {
 		if err := replaceFile(s.File, data); err != nil {
 			return fmt.Errorf("update: %w", err)
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "%s: updated; read the difference before you commit it\n", s.File)
+		fmt.Fprintf(cmd.OutOrStdout(), "%s: updated; review the diff before you commit it\n", s.File)
 	}
 	return nil
 }
 
-// replaceFile writes a file whole or not at all.
+// replaceFile replaces a file atomically.
 func replaceFile(name string, data []byte) error {
 	info, err := os.Stat(name)
 	if err != nil {

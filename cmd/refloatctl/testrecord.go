@@ -26,12 +26,12 @@ func newTestRecord() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "record --job ID (--data DIR | --pulsar URL --job-db URL) --out DIR",
 		Short: "Turn a job's history into a test",
-		Long: `Turn the decided failures of a real job into a test file that expects what was
-decided, and the policies that decided it into files beside it. The test is run
-before it is kept: it passes as recorded.
+		Long: `Turn the decided failures of a real job into a test file that expects the decisions
+made then, and write the policies that made them beside it. The test is run before it
+is kept: it passes as recorded.
 
-With --policies PATH the test names your policy files instead: it is red where they
-decide otherwise than was decided then (exit code 1), and kept all the same.`,
+With --policies PATH the test uses your policy files instead: it fails if they decide
+differently (exit code 1), and is kept nevertheless.`,
 		Example: `  refloatctl test record --job 01m7xn681y99tqr9907k6hqh4d --data .refloat-run --out incident
   refloatctl test incident -v
   refloatctl test record --job 01m7xn681y99tqr9907k6hqh4d --data .refloat-run --out my-policies/tests --policies my-policies`,
@@ -39,7 +39,7 @@ decide otherwise than was decided then (exit code 1), and kept all the same.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case f.job == "":
-				return usageError{errors.New("--job ID is required: `refloatctl get decisions --data DIR` lists them")}
+				return usageError{errors.New("--job ID is required: `refloatctl get decisions --data DIR` lists jobs")}
 			case f.out == "":
 				return usageError{errors.New("--out DIR is required: where to write the test")}
 			}
@@ -63,7 +63,7 @@ func testRecord(cmd *cobra.Command, f testRecordFlags) error {
 	}
 	name := filepath.Join(f.out, fileName(f.job)+"_test.yaml")
 	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("record: %s is there already", name)
+		return fmt.Errorf("record: %s already exists", name)
 	}
 	h.Paths = map[uint64][]string{}
 	for _, r := range h.Runs {
@@ -84,12 +84,12 @@ func testRecord(cmd *cobra.Command, f testRecordFlags) error {
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "wrote %s: %d failures\n", name, len(h.Runs))
 	if left > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%d failed runs were not decided, and are not in it\n", left)
+		fmt.Fprintf(cmd.ErrOrStderr(), "%d failed runs were not decided and are not included\n", left)
 	}
 	return test(cmd, testFlags{output: outputText}, []string{name})
 }
 
-// historyOf collects what the job database keeps of the job.
+// historyOf reads the job's history from the job database.
 func historyOf(cmd *cobra.Command, f testRecordFlags) (h *suite.History, left int, err error) {
 	jobs, runs, err := findJob(cmd, f.deployment, f.job)
 	if err != nil {
@@ -124,8 +124,8 @@ func historyOf(cmd *cobra.Command, f testRecordFlags) (h *suite.History, left in
 	return nil, 0, errFinding
 }
 
-// recordPolicies names the policies of a generation from the test's directory,
-// and writes them there where none are given.
+// recordPolicies returns the policy paths relative to the test's directory, and writes the policies of a
+// generation there if --policies is not given.
 func (f *testRecordFlags) recordPolicies(cmd *cobra.Command, generation uint64) ([]string, error) {
 	if f.policies != "" {
 		from, err := filepath.Abs(f.out)
@@ -151,7 +151,7 @@ func (f *testRecordFlags) recordPolicies(cmd *cobra.Command, generation uint64) 
 	if err != nil {
 		return nil, err
 	}
-	// A YAML file of JSON documents: everything that was in force, and no more.
+	// A YAML file of JSON documents with everything that was in force.
 	var all []byte
 	for _, file := range files {
 		var pretty any
@@ -169,19 +169,19 @@ func (f *testRecordFlags) recordPolicies(cmd *cobra.Command, generation uint64) 
 	switch {
 	case err == nil && string(old) == string(all):
 	case err == nil:
-		return nil, fmt.Errorf("record: %s is there already, and holds other policies: choose another --out", path)
+		return nil, fmt.Errorf("record: %s already exists and contains other policies: choose another --out", path)
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("record: %w", err)
 	default:
 		if err := writeNew(path, all); err != nil {
 			return nil, fmt.Errorf("record: %w", err)
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "wrote %s: the policies that decided\n", path)
+		fmt.Fprintf(cmd.OutOrStdout(), "wrote %s: the policies in force then\n", path)
 	}
 	return []string{"policies/" + filepath.Base(path)}, nil
 }
 
-// fileName is a job's id as a file's name.
+// fileName turns a job id into a file name.
 func fileName(job string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' {

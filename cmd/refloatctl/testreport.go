@@ -13,7 +13,7 @@ import (
 	"github.com/refloat/refloat/internal/policy/suite"
 )
 
-// report prints how the tests went, and what they reached.
+// report prints the results of the tests, and their coverage.
 func (b *bench) report(cmd *cobra.Command, f testFlags) error {
 	out := cmd.OutOrStdout()
 	red, err := 0, error(nil)
@@ -37,14 +37,14 @@ func (b *bench) report(cmd *cobra.Command, f testFlags) error {
 	}
 	notes := out
 	if f.output != outputText {
-		notes = cmd.ErrOrStderr() // stdout is for the program that reads it
+		notes = cmd.ErrOrStderr() // stdout is machine-readable
 	}
 	found := red > 0
 	if f.coverage && b.coverage(notes) {
 		found = true
 	}
 	if f.mutate && red > 0 {
-		fmt.Fprintln(cmd.ErrOrStderr(), "no mutants: they need green tests")
+		fmt.Fprintln(cmd.ErrOrStderr(), "no mutants: all tests must pass first")
 	} else if f.mutate {
 		survived, err := b.mutate(notes)
 		if err != nil {
@@ -157,7 +157,7 @@ func (b *bench) junit(w io.Writer) error {
 				c.Failure = &struct {
 					Message string `xml:"message,attr"`
 					Text    string `xml:",chardata"`
-				}{"other than expected", r.Explain(s.File)}
+				}{"not as expected", r.Explain(s.File)}
 			}
 			suite.Cases = append(suite.Cases, c)
 		}
@@ -175,7 +175,7 @@ func (b *bench) junit(w io.Writer) error {
 	return err
 }
 
-// coverage lists rules that no test reached, and says whether there are any.
+// coverage lists rules that no test reached, and reports whether there are any.
 func (b *bench) coverage(w io.Writer) (missed bool) {
 	for _, c := range suite.Covered(slices.Concat(b.results...)) {
 		digest := c.Set.Digest()
@@ -188,7 +188,7 @@ func (b *bench) coverage(w io.Writer) (missed bool) {
 	return missed
 }
 
-// place is where a rule of a policy set stands.
+// place returns the file and line of a rule.
 func (b *bench) place(digest [32]byte, name, rule string) string {
 	docs, err := policyfile.Documents(b.files[digest])
 	if err != nil {
@@ -217,7 +217,7 @@ func (b *bench) place(digest [32]byte, name, rule string) string {
 	return "settings:"
 }
 
-// mutate lists the mutants that no test noticed, and says whether there are any.
+// mutate lists the mutants that no test detected, and reports whether there are any.
 func (b *bench) mutate(w io.Writer) (survived bool, err error) {
 	bar := newProgress()
 	defer bar.done()
@@ -236,7 +236,7 @@ func (b *bench) mutate(w io.Writer) (survived bool, err error) {
 			}
 		}
 		bar.done()
-		fmt.Fprintf(w, "\nmutants of policy set %x: %d of %d noticed by a test\n", digest[:6], len(mutants)-len(left), len(mutants))
+		fmt.Fprintf(w, "\nmutants of policy set %x: %d of %d detected by a test\n", digest[:6], len(mutants)-len(left), len(mutants))
 		for _, m := range left {
 			survived = true
 			what := "the settings"
@@ -246,13 +246,13 @@ func (b *bench) mutate(w io.Writer) (survived bool, err error) {
 			case m.Policy != "":
 				what = "policy " + m.Policy
 			}
-			fmt.Fprintf(w, "  %s no test notices when %s: %s\n", b.place(digest, m.Policy, m.Rule), what, m.What)
+			fmt.Fprintf(w, "  %s no test fails when %s: %s\n", b.place(digest, m.Policy, m.Rule), what, m.What)
 		}
 	}
 	return survived, nil
 }
 
-// casesOf are the tests that a policy set decided.
+// casesOf returns the tests that a policy set decided.
 func (b *bench) casesOf(set *policyfile.Set) []suite.Case {
 	var cases []suite.Case
 	for i, s := range b.suites {

@@ -17,7 +17,7 @@ func newTopics() *cobra.Command {
 		Short: "Create the Pulsar topics of a deployment",
 		Long:  "Create the Pulsar topics of a deployment. `refloatctl doctor` checks them.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return usageError{errors.New("topics what? create")}
+			return usageError{errors.New("topics needs a subcommand: create")}
 		},
 	}
 	cmd.AddCommand(newTopicsCreate())
@@ -30,37 +30,38 @@ func newTopicsCreate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create --pulsar URL --pulsar-admin URL",
 		Short: "Create the topics decisions and policies, and the subscriptions",
-		Long: `Create the topics decisions, with as many partitions as events has, and
-policies, with one; keep both for ever; and create the durable subscriptions
-refloat-evaluator on events, refloat-ingester on decisions and on events, all at
-the beginning. What is there already is left as it is, so it can be run again.
+		Long: `Create the topics decisions, with as many partitions as events has, and policies,
+with one; set infinite retention on both; and create the durable subscriptions
+refloat-evaluator on events and refloat-ingester on decisions and events, all at the
+beginning. Existing topics and subscriptions are left as they are, so the command can
+be run again.
 
-Events is Armada's topic: it gets the subscriptions and is not changed otherwise,
-unless --create-events makes it. They keep what is not decided, and what is not in
-the job database, whatever the retention: so where no ingester is to run, say
---no-ingester, or events are kept for ingesters that never come.
+Events is Armada's topic: it only gets the subscriptions, unless --create-events
+creates it. They retain events that are not decided, or not in the job database yet,
+whatever the retention. So give --no-ingester if no ingester will run, or events are
+retained for ingesters that never come.
 
-When events has grown, a job set may go to another partition, where nothing is
-known of its jobs. So evaluators stop, and decisions grows only when --grow says
-so. Let the job sets of before end, or accept that their counts start anew; then
+When events gets more partitions, a job set may move to another partition, where
+nothing is known of its jobs. Evaluators therefore stop, and decisions grows only with
+--grow. Let the existing job sets finish, or accept that their counts restart; then
 run this with --grow, and start the evaluators once with --accept-partitions N.`,
 		Example: `  refloatctl topics create --pulsar pulsar://pulsar:6650 --pulsar-admin http://pulsar:8080 --dry-run
   refloatctl topics create --pulsar pulsar://pulsar:6650 --pulsar-admin http://pulsar:8080 --create-events --partitions 12`,
 		Args: cobra.NoArgs,
 	}
 	flags := pulsarflags.Bind(cmd)
-	cmd.Flags().IntVar(&wish.Partitions, "partitions", 0, "partitions of events, where that is created or to be checked (default: as many as it has)")
-	cmd.Flags().BoolVar(&wish.CreateEvents, "create-events", false, "create events too when it is not there, and keep it for ever")
-	cmd.Flags().BoolVar(&wish.Grow, "grow", false, "let decisions grow to the partitions of events")
-	cmd.Flags().BoolVar(&wish.NoIngester, "no-ingester", false, "create no subscriptions for ingesters: only evaluators are to run")
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would be done")
+	cmd.Flags().IntVar(&wish.Partitions, "partitions", 0, "partitions of events, to create or to check (default: as many as it has)")
+	cmd.Flags().BoolVar(&wish.CreateEvents, "create-events", false, "create events too if it does not exist, with infinite retention")
+	cmd.Flags().BoolVar(&wish.Grow, "grow", false, "increase the partitions of decisions to those of events")
+	cmd.Flags().BoolVar(&wish.NoIngester, "no-ingester", false, "create no subscriptions for ingesters, because only evaluators will run")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only show what would be done")
 	settings.Bind(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := loadSettings(cmd); err != nil {
 			return err
 		}
 		if wish.Partitions < 0 {
-			return usageError{fmt.Errorf("--partitions %d: give 1 or more, or leave it out", wish.Partitions)}
+			return usageError{fmt.Errorf("--partitions %d: want 1 or more, or omit it", wish.Partitions)}
 		}
 		return withDeployment(cmd.Context(), flags, func(d doctor.Deployment) error { return createTopics(cmd, d, wish, dry) })
 	}

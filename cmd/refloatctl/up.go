@@ -34,13 +34,14 @@ func newUp() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up --data DIR [--policies PATH] [--feed FILE]...",
 		Short: "Run Refloat in one process on one directory",
-		Long: `Run evaluator and ingester in one process, on the embedded log and SQLite, in
-one data directory. Started again, it goes on where the log ends. With --job-db,
-the job database is elsewhere; its tables are made where there are none. Where
-that is Armada's scheduler database, --ingest-mode says what is written there.
+		Long: `Run evaluator and ingester in one process, on the embedded log and SQLite, in one data
+directory. After a restart it continues where the log ends. With --job-db, the job
+database is elsewhere, and its tables are created if they do not exist. If it is
+Armada's scheduler database, --ingest-mode selects what is written there.
 
-Every flag can also be set by the environment (REFLOAT_DATA for --data) and by
-a YAML file (--config); flags win over the environment, and that over the file.`,
+Every flag can also be set by the environment (REFLOAT_DATA for --data) and by a YAML
+file (--config); flags take precedence over the environment, and the environment over
+the file.`,
 		Example: `  refloatctl up --data /tmp/demo --policies examples/policies --feed testdata/recordings/plain.jsonl.gz --exit-when-drained
   refloatctl up --data /var/lib/refloat --policies /etc/refloat/policies --listen 127.0.0.1:9470
   refloatctl up --data /tmp/slow --policies examples/policies --feed testdata/recordings/plain.jsonl.gz --pace 10x
@@ -57,20 +58,20 @@ a YAML file (--config); flags win over the environment, and that over the file.`
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.data, "data", "", "data directory, created when it is not there (required)")
+	flags.StringVar(&f.data, "data", "", "data directory, created if it does not exist (required)")
 	f.bindJobDB(cmd)
-	flags.StringVar(&f.ingestMode, "ingest-mode", app.IngestModes()[0], "what to write where --job-db is Armada's scheduler database: holdback (for an unmodified Armada), direct (for a scheduler that honours retry_after), passthrough (what Armada's own ingester writes) or observe (only our tables)")
-	flags.StringVar(&f.policies, "policies", "", "policy file, or directory of policy files, read again when it changes")
+	flags.StringVar(&f.ingestMode, "ingest-mode", app.IngestModes()[0], "what to write if --job-db is Armada's scheduler database: holdback (for an unmodified Armada), direct (for a scheduler that honours retry_after), passthrough (what Armada's own ingester writes) or observe (only Refloat's tables)")
+	flags.StringVar(&f.policies, "policies", "", "policy file, or directory of policy files; changes are published")
 	flags.StringArrayVar(&f.feed, "feed", nil, "recording to write into the events log; may be repeated")
-	flags.StringVar(&f.pace, "pace", "", "how fast to feed against the recorded times, as 10x (default: at once)")
+	flags.StringVar(&f.pace, "pace", "", "speed relative to the recorded times, such as 10x (default: as fast as possible)")
 	flags.StringVar(&f.listen, "listen", "", "address for /metrics, /healthz and /readyz (default: none)")
 	f.api = apiflags.BindServe(cmd, apiflags.Default)
 	f.follow = apiflags.BindFollow(cmd)
 	flags.Uint32Var(&f.semantics, "semantics", 0, app.SemanticsUsage)
 	flags.IntVar(&f.partitions, "partitions", 0, "partitions of a new log (default: as many as the feeds have)")
-	flags.Float64Var(&f.scrub, "scrub-rate", app.DefaultScrubRate, "MiB a second that are read in the background and compared with their checksums; 0: none")
-	flags.BoolVar(&f.drained, "exit-when-drained", false, "end when all that was fed is decided and in the job database, and sum up")
-	flags.BoolVar(&f.quiet, "quiet", false, "log warnings and errors only, and do not sum up")
+	flags.Float64Var(&f.scrub, "scrub-rate", app.DefaultScrubRate, "background verification of local files against their checksums, in MiB a second; 0: off")
+	flags.BoolVar(&f.drained, "exit-when-drained", false, "exit with a summary when everything fed is decided and in the job database")
+	flags.BoolVar(&f.quiet, "quiet", false, "log only warnings and errors, and print no summary")
 	settings.MayBeEmpty(cmd, "listen")
 	settings.Bind(cmd)
 	return cmd
@@ -78,10 +79,10 @@ a YAML file (--config); flags win over the environment, and that over the file.`
 
 func up(cmd *cobra.Command, f upFlags) error {
 	if f.data == "" {
-		return usageError{errors.New("--data DIR is required: where logs, state and job database live")}
+		return usageError{errors.New("--data DIR is required: the directory for logs, state and job database")}
 	}
 	if f.partitions < 0 {
-		return usageError{fmt.Errorf("--partitions %d: give 1 or more, or 0 for as many as the feeds have", f.partitions)}
+		return usageError{fmt.Errorf("--partitions %d: want 1 or more, or 0 for as many as the feeds have", f.partitions)}
 	}
 	if err := app.CheckIngestMode(f.ingestMode); err != nil {
 		return usageError{fmt.Errorf("--ingest-mode: %w", err)}
@@ -90,7 +91,7 @@ func up(cmd *cobra.Command, f upFlags) error {
 		return usageError{fmt.Errorf("--semantics: %w", err)}
 	}
 	if f.scrub < 0 {
-		return usageError{fmt.Errorf("--scrub-rate %v: give MiB a second, or 0 to read nothing", f.scrub)}
+		return usageError{fmt.Errorf("--scrub-rate %v: want MiB a second, or 0 to switch verification off", f.scrub)}
 	}
 	pace, err := parsePace(f.pace)
 	if err != nil {
@@ -110,7 +111,7 @@ func up(cmd *cobra.Command, f upFlags) error {
 		return usageError{err}
 	}
 	if f.drained && !cmd.Flags().Changed("api") {
-		served.Listen = "" // it ends by itself: nobody asks it anything
+		served.Listen = "" // it ends by itself, so no client needs the API
 	}
 	level := slog.LevelInfo
 	if f.quiet {
@@ -136,14 +137,14 @@ func up(cmd *cobra.Command, f upFlags) error {
 	return summarize(cmd, f, time.Since(start))
 }
 
-// parsePace reads 10x, 0.5x or 10; empty is 0: at once.
+// parsePace parses 10x, 0.5x or 10; empty is 0: as fast as possible.
 func parsePace(s string) (float64, error) {
 	if s == "" {
 		return 0, nil
 	}
 	v, err := strconv.ParseFloat(strings.TrimSuffix(s, "x"), 64)
 	if err != nil || v <= 0 || v > 1e9 {
-		return 0, fmt.Errorf("--pace %q: give a factor above 0, as 10x or 0.5x", s)
+		return 0, fmt.Errorf("--pace %q: want a factor above 0, such as 10x or 0.5x", s)
 	}
 	return v, nil
 }

@@ -26,6 +26,6 @@ func TestVerifyIncomplete(t *testing.T) {
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}
-	ctl(t, "replay", "--verify", "--data", data).exits(t, exitFinding).says(t, "not verified: 2298 messages that the decision log does not answer")
+	ctl(t, "replay", "--verify", "--data", data).exits(t, exitFinding).says(t, "not verified: the decision log does not answer 2298 messages")
 	ctl(t, "replay", "--verify", "--data", data, "--allow-waiting").exits(t, exitFine)
 }
