@@ -126,7 +126,7 @@ func planted() []bug {
 			{"sink/release.go", "	if err != nil {\n		return false, fmt.Errorf(\"find the end of decisions: %w\", err)\n	}\n", "	_ = err\n"},
 		}},
 		{"13", "a superseded decision acts", []patch{
-			{"sink/record.go", "acted := !f.Superseded && f.decide(r)", "acted := f.decide(r)"},
+			{"sink/record.go", "f.Acted[i] = !f.Superseded && f.decide(r)", "f.Acted[i] = f.decide(r)"},
 			{"sink/record.go", "if run.Outcome == jobdb.Released {", "if false {"},
 		}},
 		{"14", "a half rebuilt state is taken for a whole one", []patch{{
