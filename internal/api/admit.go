@@ -75,7 +75,7 @@ func callOf(r *http.Request) call {
 // callNamed has the limits of a method. The service itself checks permissions again,
 // and precisely.
 func callNamed(name string) call {
-	isOverride := func(v Verb) bool { return v == KillRetries || v == PauseRetries }
+	isOverride := func(v Verb) bool { return v == KillRetries || v == PauseRetries || v == ShadowRetries }
 	c := call{name: name, bytes: 64 << 10, values: 8 << 10}
 	switch name {
 	case "Brake", "Release":

@@ -7,19 +7,18 @@ import (
 	"strings"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
-	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/refloat/refloat/internal/api/pb"
 )
 
 // armadaJSON writes and reads policies over REST as Armada's server does: an action
 // may be a word in any case, the name of the enum or its number, and is written as a
-// word; fields that Armada does not know are passed over, and zero ones left out.
+// word; zero fields are left out. Unknown fields, which Armada ignores, are refused.
 // Whatever is no policy is JSON as protobuf has it.
-type armadaJSON struct{ runtime.JSONPb }
+type armadaJSON struct{ strictJSON }
 
 func newArmadaJSON() *armadaJSON {
-	return &armadaJSON{runtime.JSONPb{UnmarshalOptions: protojson.UnmarshalOptions{DiscardUnknown: true}}}
+	return &armadaJSON{}
 }
 
 type policyJSON struct {
@@ -126,11 +125,13 @@ func (j *armadaJSON) NewDecoder(r io.Reader) runtime.Decoder {
 	return runtime.DecoderFunc(func(v any) error {
 		to, ok := v.(*pb.RetryPolicy)
 		if !ok {
-			return j.JSONPb.NewDecoder(r).Decode(v)
+			return j.strictJSON.NewDecoder(r).Decode(v)
 		}
 		var from policyJSON
-		if err := json.NewDecoder(r).Decode(&from); err != nil {
-			return err
+		decoder := json.NewDecoder(r)
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&from); err != nil {
+			return named(err, to)
 		}
 		p := from.policy()
 		to.Name, to.RetryLimit, to.DefaultAction, to.Rules = p.Name, p.RetryLimit, p.DefaultAction, p.Rules

@@ -332,7 +332,7 @@ func TestArmadaREST(t *testing.T) {
 		{"GET", "/v1/retry-policies", "", 200, "{}"},
 		{"POST", "/v1/retry-policy", `{"name": "a", "retryLimit": 3, "defaultAction": "Fail", "rules": [{"action": "retry", "onCategory": "x", "onSubcategory": "y"}]}`, 200, "{}"},
 		{"GET", "/v1/retry-policy/a", "", 200, `{"name":"a","retryLimit":3,"defaultAction":"Fail","rules":[{"action":"Retry","onCategory":"x","onSubcategory":"y"}]}`},
-		{"POST", "/v1/retry-policy", `{"name": "b", "defaultAction": "RETRY_ACTION_RETRY", "rules": [{"action": 1, "onCategory": "x", "mutate": null}], "unheardOf": {}}`, 200, "{}"},
+		{"POST", "/v1/retry-policy", `{"name": "b", "defaultAction": "RETRY_ACTION_RETRY", "rules": [{"action": 1, "onCategory": "x", "mutate": null}]}`, 200, "{}"},
 		{"GET", "/v1/retry-policies", "", 200, `{"retryPolicies":[{"name":"a","retryLimit":3,"defaultAction":"Fail","rules":[{"action":"Retry","onCategory":"x","onSubcategory":"y"}]},` +
 			`{"name":"b","defaultAction":"Retry","rules":[{"action":"Fail","onCategory":"x"}]}]}`},
 		{"PUT", "/v1/retry-policy/b", `{"name": "other", "defaultAction": "FAIL"}`, 200, "{}"}, // the path names it

@@ -41,11 +41,12 @@ const (
 	SetRetrySettings  Verb = "set_retry_settings"
 	KillRetries       Verb = "kill_retries"
 	PauseRetries      Verb = "pause_retries"
+	ShadowRetries     Verb = "shadow_retries" // put queues into shadow, and take them out
 )
 
 // Verbs are all verbs.
 func Verbs() []Verb {
-	return []Verb{CreateRetryPolicy, UpdateRetryPolicy, DeleteRetryPolicy, BindRetryPolicies, SetRetrySettings, KillRetries, PauseRetries}
+	return []Verb{CreateRetryPolicy, UpdateRetryPolicy, DeleteRetryPolicy, BindRetryPolicies, SetRetrySettings, KillRetries, PauseRetries, ShadowRetries}
 }
 
 // verbOf is what a change needs.

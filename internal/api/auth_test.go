@@ -378,7 +378,27 @@ func (w *world) askings() []asking {
 		{"apply", []api.Verb{api.CreateRetryPolicy, api.BindRetryPolicies}, func(ctx context.Context) error {
 			_, err := w.Apply(ctx, &pb.ApplyRequest{Documents: docsIn(w.policy("x", ""), w.queue("ml", `, "retryPolicies": ["x"]`)), DryRun: true})
 			return err
-		}, [3]string{"POST", "/refloat/v1/apply", `{"documents": [` + strings.Replace(policyText, "NAME", "x", 1) + `, {"kind": "Queue", "name": "ml", "mode": "Shadow"}], "dryRun": true}`}},
+		}, [3]string{"POST", "/refloat/v1/apply", `{"documents": [` + strings.Replace(policyText, "NAME", "x", 1) + `, {"kind": "Queue", "name": "ml", "retryPolicies": ["x"]}], "dryRun": true}`}},
+		{"put a queue into shadow", []api.Verb{api.BindRetryPolicies, api.ShadowRetries}, func(ctx context.Context) error {
+			_, err := w.Apply(ctx, &pb.ApplyRequest{Documents: docsIn(w.queue("ml", `, "mode": "Shadow"`)), DryRun: true})
+			return err
+		}, [3]string{"POST", "/refloat/v1/apply", `{"documents": [{"kind": "Queue", "name": "ml", "mode": "Shadow"}], "dryRun": true}`}},
+		{"create a killed queue", []api.Verb{api.BindRetryPolicies, api.KillRetries}, func(ctx context.Context) error {
+			_, err := w.Create(ctx, &pb.CreateRequest{Document: w.queue("x", `, "killed": true`), DryRun: true})
+			return err
+		}, [3]string{"POST", "/refloat/v1/resources" + dry, `{"kind": "Queue", "name": "x", "killed": true}`}},
+		{"create a paused queue", []api.Verb{api.BindRetryPolicies, api.PauseRetries}, func(ctx context.Context) error {
+			_, err := w.Create(ctx, &pb.CreateRequest{Document: w.queue("x", `, "pausedUntil": "2026-12-01T06:00:00Z"`), DryRun: true})
+			return err
+		}, [3]string{"POST", "/refloat/v1/resources" + dry, `{"kind": "Queue", "name": "x", "pausedUntil": "2026-12-01T06:00:00Z"}`}},
+		{"kill by the settings", []api.Verb{api.SetRetrySettings, api.KillRetries}, func(ctx context.Context) error {
+			_, err := w.Create(ctx, &pb.CreateRequest{Document: w.doc(`{"kind": "RetrySettings", "spec": {"globalMaxRetries": 0}}`), DryRun: true})
+			return err
+		}, [3]string{"POST", "/refloat/v1/resources" + dry, `{"kind": "RetrySettings", "spec": {"enabled": false}}`}},
+		{"pause and shadow by the settings", []api.Verb{api.SetRetrySettings, api.PauseRetries, api.ShadowRetries}, func(ctx context.Context) error {
+			_, err := w.Create(ctx, &pb.CreateRequest{Document: w.doc(`{"kind": "RetrySettings", "spec": {"mode": "Shadow", "pausedUntil": "2026-12-01T06:00:00Z"}}`), DryRun: true})
+			return err
+		}, [3]string{"POST", "/refloat/v1/resources" + dry, `{"kind": "RetrySettings", "spec": {"mode": "Shadow", "pausedUntil": "2026-12-01T06:00:00Z"}}`}},
 		{"prune", []api.Verb{api.DeleteRetryPolicy, api.BindRetryPolicies}, func(ctx context.Context) error {
 			_, err := w.Apply(ctx, &pb.ApplyRequest{Documents: docsIn(w.queue("ml", "")), Prune: true, DryRun: true})
 			return err

@@ -72,6 +72,9 @@ func (s *Service) change(ctx context.Context, a *asked) (*pb.Change, error) {
 				if err := s.Auth.May(who, verbOf(c)); err != nil {
 					return nil, nil, err
 				}
+				if err := s.Auth.mayOverride(who, c.ID, now.Unbraked, set); err != nil {
+					return nil, nil, err
+				}
 			}
 		}
 		if !a.lax {

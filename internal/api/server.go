@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -33,6 +34,9 @@ func Handler(s *Service, log *slog.Logger) (http.Handler, error) {
 	rpc := grpc.NewServer(grpc.MaxRecvMsgSize(maxRequestBytes), grpc.UnaryInterceptor(
 		func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (resp any, err error) {
 			defer caught(log, info.FullMethod, &err)
+			if err := knownFields(info.FullMethod, req); err != nil {
+				return nil, err
+			}
 			return handle(ctx, req)
 		}))
 	pb.RegisterPoliciesServer(rpc, s)
@@ -41,9 +45,10 @@ func Handler(s *Service, log *slog.Logger) (http.Handler, error) {
 		runtime.WithIncomingHeaderMatcher(func(string) (string, bool) { return "", false }), // ServeHTTP reads them
 		runtime.WithOutgoingHeaderMatcher(func(key string) (string, bool) { return key, key == leftOut }),
 		runtime.WithRoutingErrorHandler(notRouted),
+		runtime.WithMiddlewares(onlyKnown),
 		runtime.WithDisablePathLengthFallback(), // a POST of a form is no GET
 	}
-	ours := runtime.NewServeMux(options...)
+	ours := runtime.NewServeMux(append(slices.Clone(options), runtime.WithMarshalerOption(runtime.MIMEWildcard, newStrictJSON()))...)
 	armadas := runtime.NewServeMux(append(options, runtime.WithMarshalerOption(runtime.MIMEWildcard, newArmadaJSON()))...)
 	ctx := context.Background() // of registration only
 	if err := errors.Join(pb.RegisterPoliciesHandlerServer(ctx, ours, s), pb.RegisterRetryPolicyServiceHandlerServer(ctx, armadas, armada)); err != nil {

@@ -1,0 +1,159 @@
+package api
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"google.golang.org/genproto/googleapis/api/annotations"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/refloat/refloat/internal/api/pb"
+	"github.com/refloat/refloat/internal/suggest"
+)
+
+// Unknown fields and parameters are refused over REST: a mistyped queue must not mean
+// all queues, and a mistyped dry_run must not change anything.
+
+// strictJSON is JSON as protobuf defines it, without unknown fields.
+type strictJSON struct{ runtime.JSONPb }
+
+func newStrictJSON() *strictJSON {
+	return &strictJSON{runtime.JSONPb{MarshalOptions: protojson.MarshalOptions{EmitUnpopulated: true}}}
+}
+
+// NewDecoder implements runtime.Marshaler.
+func (j *strictJSON) NewDecoder(r io.Reader) runtime.Decoder {
+	return runtime.DecoderFunc(func(v any) error { return named(j.JSONPb.NewDecoder(r).Decode(v), v) })
+}
+
+// unknownIn finds the field in errors of encoding/json and of protojson, which have no
+// types for it.
+var unknownIn = regexp.MustCompile(`unknown field "([^"]*)"`)
+
+// named adds the nearest name to the error about an unknown field of a message.
+func named(err error, v any) error {
+	m, ok := v.(proto.Message)
+	if err == nil || !ok {
+		return err
+	}
+	found := unknownIn.FindStringSubmatch(err.Error())
+	if found == nil {
+		return err
+	}
+	return unknown("field", found[1], namesIn(m.ProtoReflect().Descriptor()))
+}
+
+func unknown(what, name string, names []string) error {
+	fix := "leave it out"
+	if len(names) > 0 {
+		fix = suggest.Fix(name, names, "use "+strings.Join(names, ", "))
+	}
+	return fmt.Errorf("unknown %s %.60q: %s", what, name, fix)
+}
+
+// namesIn lists the JSON names of the fields of a message, and of the messages in it.
+func namesIn(d protoreflect.MessageDescriptor) []string {
+	names := map[string]bool{}
+	var add func(protoreflect.MessageDescriptor)
+	add = func(d protoreflect.MessageDescriptor) {
+		for i := range d.Fields().Len() {
+			f := d.Fields().Get(i)
+			if names[f.JSONName()] {
+				continue
+			}
+			names[f.JSONName()] = true
+			if m := f.Message(); m != nil && m.ParentFile().Package() == d.ParentFile().Package() {
+				add(m)
+			}
+		}
+	}
+	add(d)
+	return slices.Sorted(maps.Keys(names))
+}
+
+// knownFields refuses a gRPC request with fields that a newer client knows: one of them
+// may be a dry run. Armada's own service ignores them.
+func knownFields(method string, req any) error {
+	m, ok := req.(proto.Message)
+	if !ok || !strings.HasPrefix(method, "/"+pb.Policies_ServiceDesc.ServiceName+"/") || len(m.ProtoReflect().GetUnknown()) == 0 {
+		return nil
+	}
+	return status.Error(codes.InvalidArgument, "the request has fields that this server does not know: upgrade the server, or use its version of refloatctl")
+}
+
+// onlyKnown refuses query parameters that no field of the request has.
+func onlyKnown(next runtime.HandlerFunc) runtime.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request, path map[string]string) {
+		pattern, _ := runtime.HTTPPattern(r.Context())
+		names := queryNames(r.Method, pattern.String())
+		names = slices.DeleteFunc(names, func(name string) bool { _, inPath := path[name]; return inPath })
+		for _, name := range slices.Sorted(maps.Keys(r.URL.Query())) {
+			if !slices.Contains(names, name) {
+				err := status.Error(codes.InvalidArgument, unknown("parameter", name, names).Error())
+				runtime.DefaultHTTPErrorHandler(r.Context(), runtime.NewServeMux(), newStrictJSON(), w, r, err)
+				return
+			}
+		}
+		next(w, r, path)
+	}
+}
+
+// queryNames lists the parameters that a route takes in its query: the fields of the
+// request, in both spellings, unless the body holds them.
+func queryNames(method, pattern string) (names []string) {
+	pattern = strings.ReplaceAll(pattern, "=*}", "}")
+	for _, file := range []protoreflect.FileDescriptor{pb.File_internal_api_pb_policies_proto, pb.File_internal_api_pb_armada_proto} {
+		for i := range file.Services().Len() {
+			methods := file.Services().Get(i).Methods()
+			for j := range methods.Len() {
+				m := methods.Get(j)
+				main, _ := proto.GetExtension(m.Options(), annotations.E_Http).(*annotations.HttpRule)
+				for _, rule := range append(main.GetAdditionalBindings(), main) {
+					if verb, path := routeOf(rule); verb == method && path == pattern && rule.Body != "*" {
+						names = append(names, fieldNames(m.Input(), rule.Body)...)
+					}
+				}
+			}
+		}
+	}
+	return names
+}
+
+func fieldNames(d protoreflect.MessageDescriptor, body string) (names []string) {
+	for i := range d.Fields().Len() {
+		f := d.Fields().Get(i)
+		if text := string(f.Name()); text != body {
+			names = append(names, text)
+			if f.JSONName() != text {
+				names = append(names, f.JSONName())
+			}
+		}
+	}
+	return names
+}
+
+func routeOf(rule *annotations.HttpRule) (method, path string) {
+	switch {
+	case rule.GetGet() != "":
+		return http.MethodGet, rule.GetGet()
+	case rule.GetPost() != "":
+		return http.MethodPost, rule.GetPost()
+	case rule.GetPut() != "":
+		return http.MethodPut, rule.GetPut()
+	case rule.GetDelete() != "":
+		return http.MethodDelete, rule.GetDelete()
+	case rule.GetPatch() != "":
+		return http.MethodPatch, rule.GetPatch()
+	}
+	return "", ""
+}
