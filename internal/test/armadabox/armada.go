@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -35,7 +36,7 @@ type Options struct {
 
 // Armada is a control plane that runs. Its programs go by these names: redis,
 // server, scheduler, scheduleringester, eventingester, executor-NAME for each
-// executor, evaluator and ingester; and broker and postgres, which are servers.
+// executor, evaluator, ingester and ingester-NAME (one more of ours); and broker and postgres, which are servers.
 type Armada struct {
 	Options
 	Box
@@ -146,7 +147,8 @@ func (a *Armada) program(name string) (path string, args []string, serves string
 		return a.Program, append([]string{name}, config...), "", nil
 	case "evaluator":
 		return a.Ours.Evaluator, a.evaluator(), a.API, nil
-	case "ingester":
+	}
+	if name == "ingester" || strings.HasPrefix(name, "ingester-") {
 		return a.Ours.Ingester, append(a.cluster(), "--job-db", a.SchedulerDB, "--mode", "holdback", "--listen", "127.0.0.1:0", "--instance", name), "", nil
 	}
 	return "", nil, "", fmt.Errorf("no program is called %s", name)
@@ -199,8 +201,9 @@ func run(ctx context.Context, dir, program string, args ...string) (string, erro
 	return string(out), nil
 }
 
-// Run starts a program and waits until it serves.
-func (a *Armada) Run(ctx context.Context, name string) error {
+// Run starts a program, with more arguments than usual if any are given, and waits until
+// it serves.
+func (a *Armada) Run(ctx context.Context, name string, more ...string) error {
 	if a.Process(name) != nil {
 		return fmt.Errorf("%s runs already", name)
 	}
@@ -208,7 +211,7 @@ func (a *Armada) Run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	p, err := e2e.StartIn(a.Box.Dir, name, filepath.Join(a.Dir, name+".log"), path, args...)
+	p, err := e2e.StartIn(a.Box.Dir, name, filepath.Join(a.Dir, name+".log"), path, slices.Concat(args, more)...)
 	if err != nil {
 		return err
 	}

@@ -235,6 +235,9 @@ func (r *run) until(what string, holds func() bool) error {
 		if last = r.look(); last != nil {
 			return false, nil
 		}
+		if err := r.jobs().Anytime(); err != nil {
+			return false, err
+		}
 		return holds(), nil
 	})
 	if err != nil {

@@ -127,7 +127,8 @@ func (r *run) expand(text string) string {
 //	armadactl ARGS…, refloatctl ARGS…   the real programs
 //	armadactl-on-ours ARGS…             armadactl against our policy API
 //	submit JOB…                         jobs that come later
-//	start, stop, kill PROGRAM           as Armada names them; also broker and postgres
+//	start PROGRAM ARGS…                 as Armada names them, with more arguments if any; also broker and postgres
+//	stop, kill PROGRAM
 //	restart, crash PROGRAM              stop or kill, then start
 //	pause, resume PROGRAM
 //	truncate TOPIC                      as retention does in time
@@ -162,13 +163,13 @@ func (r *run) perform(text string) (string, error) {
 	case "crash":
 		return "", errors.Join(r.operate("kill", args[0]), r.operate("start", args[0]))
 	}
-	return "", r.operate(verb, args[0])
+	return "", r.operate(verb, args[0], args[1:]...)
 }
 
 // operate starts, ends, pauses or resumes a part.
-func (r *run) operate(verb, part string) error {
+func (r *run) operate(verb, part string, more ...string) error {
 	do := map[string]func() error{
-		"start":  func() error { return r.Run(r.ctx, part) },
+		"start":  func() error { return r.Run(r.ctx, part, more...) },
 		"stop":   func() error { return r.Stop(r.ctx, part) },
 		"kill":   func() error { return r.Kill(part) },
 		"pause":  func() error { return r.Signal(part, syscall.SIGSTOP) },

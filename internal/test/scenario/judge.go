@@ -40,12 +40,25 @@ func (jobs Jobs) Always() (found error) {
 	return found
 }
 
+// Anytime says what is not as it must be of every job at any time, also before it is over:
+// a scheduler that is started would lease a queued job beside the run that it has.
+func (jobs Jobs) Anytime() (found error) {
+	for _, name := range slices.Sorted(maps.Keys(jobs)) {
+		for _, j := range jobs[name] {
+			if n := len(j.Runs); j.Queued && n > 0 && j.Runs[n-1].live() && !j.Over() {
+				found = errors.Join(found, fmt.Errorf("job %s %s is queued while its run %d is %s", name, j.ID, n, j.Runs[n-1].State))
+			}
+		}
+	}
+	return found
+}
+
 // String tells what was seen, for people.
 func (jobs Jobs) String() string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(jobs)) {
 		for _, j := range jobs[name] {
-			fmt.Fprintf(&b, "%s %s: %s, priority %d\n", name, j.ID, j.State, j.Priority)
+			fmt.Fprintf(&b, "%s %s: %s, queued: %t, priority %d\n", name, j.ID, j.State, j.Queued, j.Priority)
 			for i, v := range j.Runs {
 				fmt.Fprintf(&b, "  run %d on %s: %s, leased %s, ended %s, preemption requested: %t\n", i+1, v.Node, v.State, clock(v.Leased), clock(v.Ended), v.Requested)
 			}
@@ -136,6 +149,11 @@ func (j *Seen) always() error {
 			return fmt.Errorf("has two decisions on run %s", d.Run)
 		}
 		decided[d.Run] = d
+	}
+	// Nothing takes a job out of the queue but a lease, in Armada too. A job that succeeds
+	// there does so by a run that was decided before its success arrived.
+	if n := len(j.Runs); j.State == "succeeded" && j.Queued && (n == 0 || decided[j.Runs[n-1].ID] == Decision{}) {
+		return errors.New("succeeded and is queued, and its last run was not decided")
 	}
 	for i, v := range j.Runs[:max(len(j.Runs)-1, 0)] {
 		next := j.Runs[i+1]

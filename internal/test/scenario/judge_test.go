@@ -68,6 +68,7 @@ func TestAlways(t *testing.T) {
 		"overlap":       func(j *scenario.Seen) { j.Runs[0].Ended = at(20) },
 		"no end":        func(j *scenario.Seen) { j.Runs[0].Ended = time.Unix(0, 0) },
 		"too early":     func(j *scenario.Seen) { j.Runs[1].Leased = at(6) },
+		"lost lease":    func(j *scenario.Seen) { j.Queued = true },
 		"two decisions": func(j *scenario.Seen) { j.Decisions = append(j.Decisions, j.Decisions[0]) },
 	} {
 		j := retried()
@@ -76,10 +77,32 @@ func TestAlways(t *testing.T) {
 			t.Errorf("%s was not noticed", name)
 		}
 	}
+	// The success of a run that was preempted may come after our decision on it.
+	late := retried()
+	late.Queued, late.Runs, late.Runs[0].State = true, late.Runs[:1], "succeeded"
+	if err := (scenario.Jobs{"a": {late}}).Always(); err != nil {
+		t.Errorf("a success after the decision: %v", err)
+	}
 	// A decision that nobody acts on, of a queue in shadow, binds nobody.
 	j := retried()
 	j.Decisions[0].Acted, j.Runs[1].Leased = false, at(6)
 	if err := (scenario.Jobs{"a": {j}}).Always(); err != nil {
 		t.Errorf("in shadow: %v", err)
+	}
+}
+
+// TestAnytime: a job that has a run is not queued.
+func TestAnytime(t *testing.T) {
+	t.Parallel()
+	running := func(queued bool) error {
+		j := retried()
+		j.State, j.Queued, j.Runs[1].State, j.Runs[1].Ended = "queued", queued, "running", time.Unix(0, 0)
+		return scenario.Jobs{"a": {j}}.Anytime()
+	}
+	if err := running(false); err != nil {
+		t.Error(err)
+	}
+	if running(true) == nil {
+		t.Error("a queued job with a run was not noticed")
 	}
 }

@@ -21,6 +21,7 @@ var States = []string{"absent", "queued", "waiting", "leased", "pending", "runni
 type Seen struct {
 	ID        string
 	State     string
+	Queued    bool // by its row, whatever its state
 	Priority  int64
 	Runs      []Run
 	Decisions []Decision
@@ -38,6 +39,8 @@ type Run struct {
 	Requested          bool      // its preemption
 	Leased, Ended      time.Time // Armada sets the end of all runs anew when their job is cancelled: then it is zero
 }
+
+func (v Run) live() bool { return v.State == "leased" || v.State == "pending" || v.State == "running" }
 
 // Decision is one of ours.
 type Decision struct {
@@ -59,11 +62,11 @@ func Look(ctx context.Context, db *pgxpool.Pool, set string) (seen map[string]*S
 func look(ctx context.Context, db pgx.Tx, set string) (map[string]*Seen, error) {
 	seen := map[string]*Seen{}
 	err := rows(ctx, db, `SELECT job_id, priority, queued, cancelled, succeeded, failed FROM jobs WHERE job_set = $1`, set, func(r pgx.Rows) error {
-		j, queued, cancelled, succeeded, failed := &Seen{}, false, false, false, false
-		if err := r.Scan(&j.ID, &j.Priority, &queued, &cancelled, &succeeded, &failed); err != nil {
+		j, cancelled, succeeded, failed := &Seen{}, false, false, false
+		if err := r.Scan(&j.ID, &j.Priority, &j.Queued, &cancelled, &succeeded, &failed); err != nil {
 			return err
 		}
-		j.State = first("ended", is(cancelled, "cancelled"), is(succeeded, "succeeded"), is(failed, "failed"), is(queued, "queued"))
+		j.State = first("ended", is(cancelled, "cancelled"), is(succeeded, "succeeded"), is(failed, "failed"), is(j.Queued, "queued"))
 		seen[j.ID] = j
 		return nil
 	})
@@ -84,7 +87,7 @@ func look(ctx context.Context, db pgx.Tx, set string) (map[string]*Seen, error) 
 		}
 		if j := seen[id]; j != nil {
 			j.Runs = append(j.Runs, run)
-			if j.State == "ended" && (run.State == "leased" || run.State == "pending" || run.State == "running") {
+			if j.State == "ended" && run.live() {
 				j.State = run.State
 			}
 		}
