@@ -113,8 +113,8 @@ type wait struct {
 	// it.
 	forgetting bool
 	waiting    bool  // its requirements match no node until retryAfter
-	raises     int   // how many version bumps are left
-	raiseAt    int64 // when the next bump is due
+	raises     int   // how many looks are left: each but the last bumps the version
+	raiseAt    int64 // when the next look is due
 }
 
 // due returns when the next step is due, or never.
@@ -153,8 +153,12 @@ const (
 	// raiseEvery is the timeout for a new run, after which the version is bumped again.
 	// A scheduler that accepts the job starts a run within a cycle or two.
 	raiseEvery = 5 * time.Second
-	// raiseTimes is the maximum number of these bumps.
-	raiseTimes = 5
+	// raiseTimes is the maximum number of these bumps, and one last look.
+	raiseTimes = 6
+	// leaseWithin is how long a lease may take to arrive that the scheduler made before it
+	// saw the last bump. Its version is not above that of the row, so the wait stays until
+	// then: without it the job would stay queued beside its run.
+	leaseWithin = time.Minute
 	// lookAgain is the delay while newer events have not been read yet.
 	lookAgain = time.Second
 )
@@ -400,8 +404,13 @@ func (p *plan) tick(j *jobView) {
 		}
 	case raise && !p.atEnd:
 		w.raiseAt = p.now + int64(lookAgain) // events that are not read yet may hold a lease
+	case raise && w.raises == 1:
+		w.raises = 0
 	case raise:
 		w.raises, w.raiseAt = w.raises-1, p.now+int64(raiseEvery)
+		if w.raises == 1 {
+			w.raiseAt = p.now + int64(leaseWithin)
+		}
 		p.apply(&schedulerdb.SetQueued{JobID: j.id, Queued: true, Version: j.version + 1})
 	}
 	j.put(&w)

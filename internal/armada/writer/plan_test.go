@@ -191,9 +191,12 @@ func TestPlanTwoSteps(t *testing.T) {
 		if i < 4 {
 			want(t, p, fmt.Sprintf("queued=true@%d due %d", 4+i, at+5))
 		} else {
-			want(t, p, "queued=true@8")
+			want(t, p, "queued=true@8 due 216")
 		}
 	}
+	p = p.next(216)
+	p.tick(j)
+	want(t, p, "")
 }
 
 func TestPlanLease(t *testing.T) {
@@ -212,8 +215,18 @@ func TestPlanLease(t *testing.T) {
 			t.Errorf("after a lease: %+v", j)
 		}
 	}
-	// Regression: the lease of the failed run comes once more.
+	// Regression: the scheduler was leasing while the version was raised for the last time.
 	p, j := raised()
+	for _, at := range []int64{25, 30} {
+		p = p.next(at)
+		p.tick(j)
+	}
+	want(t, p, "queued=true@7 due 90")
+	p = p.next(31)
+	p.do(lease{&schedulerdb.SetQueued{JobID: "j", Version: 7}, "new"})
+	want(t, p, "queued=false@8")
+	// Regression: the lease of the failed run comes once more.
+	p, j = raised()
 	p.do(lease{&schedulerdb.SetQueued{JobID: "j", Version: 3}, "r"})
 	want(t, p, "queued=false@3 due 25")
 	if !j.queued || j.version != 5 {

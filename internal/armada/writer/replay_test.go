@@ -120,7 +120,7 @@ func (h *tape) play(t testing.TB, mode writer.Mode, r replay) *played {
 		}
 	}()
 	p.drain()
-	for _, pass := range []time.Duration{10 * time.Second, 20 * 365 * 24 * time.Hour, 6 * time.Second, 6 * time.Second, 6 * time.Second, 6 * time.Second, 6 * time.Second, 6 * time.Second} {
+	for _, pass := range []time.Duration{10 * time.Second, 20 * 365 * 24 * time.Hour, 6 * time.Second, 6 * time.Second, 6 * time.Second, 6 * time.Second, 6 * time.Second, 6 * time.Second, 2 * time.Minute} {
 		p.clock.Add(int64(pass))
 		p.drain()
 	}

@@ -55,6 +55,9 @@ func tellable(s scenario.Suite, row scenario.Scenario) error {
 		if j.Count > 1 || j.CPU != "" || s.Armada.Executors[j.Executor].Nodes > 1 {
 			return fmt.Errorf("job %s: its number, its size or where it may run", j.Name)
 		}
+		if j.Annotations["armadaproject.io/gangId"] != "" {
+			return fmt.Errorf("job %s: a gang", j.Name)
+		}
 		if _, err := outcomesOf(j); err != nil {
 			return fmt.Errorf("job %s: %w", j.Name, err)
 		}
