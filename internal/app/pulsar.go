@@ -37,7 +37,7 @@ func openTopics(cluster *pulsarlog.Cluster, c Pulsar, instance string, log *slog
 		return nil, err
 	}
 	seat := func(group Group, topic *pulsarlog.Topic, p int) (Seat, error) {
-		return placement.Take(placement.Config{Client: cluster.Client(), Subscription: string(group), Instance: instance, Log: log}, topic.PartitionName(p), p)
+		return placement.Acquire(placement.Config{Client: cluster.Client(), Subscription: string(group), Instance: instance, Log: log}, topic.PartitionName(p), p)
 	}
 	copies := &copier{open: func() appender { return events.Appender() }}
 	b := &Backend{
@@ -86,4 +86,4 @@ type placedTopic struct {
 // Seat claims a partition.
 func (t placedTopic) Seat(partition int) (Seat, error) { return t.seat(partition) }
 
-var _ Seat = (*placement.Seat)(nil)
+var _ Seat = (*placement.Lease)(nil)

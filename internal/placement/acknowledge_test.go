@@ -35,10 +35,10 @@ type consumer struct {
 func (c *consumer) AckIDCumulative(id pulsar.MessageID) error { return c.client.ack(id) }
 func (c *consumer) Close()                                    {}
 
-func take(t *testing.T, ack func(pulsar.MessageID) error) (*placement.Seat, *consumer) {
+func take(t *testing.T, ack func(pulsar.MessageID) error) (*placement.Lease, *consumer) {
 	t.Helper()
 	c := &client{subscribed: make(chan *consumer, 1), ack: ack}
-	s, err := placement.Take(placement.Config{Client: c, Subscription: "group", Instance: "a", Log: slog.New(slog.DiscardHandler), RetryWait: time.Millisecond}, "topic", 0)
+	s, err := placement.Acquire(placement.Config{Client: c, Subscription: "group", Instance: "a", Log: slog.New(slog.DiscardHandler), RetryWait: time.Millisecond}, "topic", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestAcknowledgementFails(t *testing.T) {
 
 // TestAcknowledgementHangs: the client queues what it cannot send while it
 // reconnects, and then waits. Nobody else may wait with it: the client itself
-// calls the seat from the goroutine that has to answer it.
+// calls the lease from the goroutine that has to answer it.
 func TestAcknowledgementHangs(t *testing.T) {
 	t.Parallel()
 	hangs, over := make(chan struct{}, 1), make(chan struct{})
@@ -97,7 +97,7 @@ func TestAcknowledgementHangs(t *testing.T) {
 		s.Acknowledge(entry(3))
 		c.listener.BecameActive(c, "topic", 0)
 		if !s.Active() {
-			t.Error("the seat is not active")
+			t.Error("the lease is not active")
 		}
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -106,6 +106,6 @@ func TestAcknowledgementHangs(t *testing.T) {
 	select {
 	case <-done:
 	case <-time.After(10 * time.Second):
-		t.Fatal("the seat waits with the acknowledgement")
+		t.Fatal("the lease waits with the acknowledgement")
 	}
 }

@@ -25,25 +25,26 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// Config says which seats a process takes. All fields but RetryWait are required.
+// Config configures the leases of one process. All fields but RetryWait are required.
 type Config struct {
 	Client       pulsar.Client
 	Subscription string // the group: its processes share the partitions
 	Instance     string // this process; differs from all others of the group
 	Log          *slog.Logger
-	RetryWait    time.Duration // before subscribing anew when the broker closed a seat; default 2 s
+	RetryWait    time.Duration // before subscribing again after the broker closed a consumer; default 2 s
 }
 
-// Seat is this process's claim to one partition, in the order of priorities. Its
-// methods may be called from several goroutines, and none of them waits for the
-// broker, but for Close, which waits for a short time.
-type Seat struct {
+// Lease is this process's membership in the Failover subscription of one partition.
+// While it is active, the process should own the partition. Its methods are safe for
+// concurrent use, and do not wait for the broker, except for Close, which waits for a
+// short time.
+type Lease struct {
 	cfg       Config
 	topic     string
 	partition int
 
 	changed chan struct{}
-	acks    chan struct{} // receives when something is to be acknowledged
+	acks    chan struct{} // receives when there is something to acknowledge
 	back    chan time.Duration
 	done    chan struct{}
 	lost    chan error
@@ -52,74 +53,73 @@ type Seat struct {
 	mu       sync.Mutex
 	active   bool
 	closed   bool
-	err      error // why the broker does not give the seat; nil: it does
+	err      error // why the subscription failed; nil: it did not
 	consumer pulsar.Consumer
-	newest   eventlog.Position // the newest that Acknowledge was called with
+	newest   eventlog.Position // the newest position passed to Acknowledge
 	due      eventlog.Position // the entry before it, which may be acknowledged
 	acked    eventlog.Position
 }
 
-// closeWait is how long Close waits for the broker. What takes longer goes on in
-// the background.
+// closeWait is how long Close waits for the broker. The rest happens in the background.
 const closeWait = time.Second
 
-// Take takes a seat for one partition's topic ("…-partition-3"). It does not wait:
-// the broker is asked in the background, again and again where it does not give the
-// seat; until then the seat is not active.
-func Take(c Config, topic string, partition int) (*Seat, error) {
+// Acquire subscribes to one partition's topic ("…-partition-3"). It does not wait: it
+// subscribes in the background and retries until it succeeds; until then the lease is
+// not active.
+func Acquire(c Config, topic string, partition int) (*Lease, error) {
 	if c.Client == nil || c.Subscription == "" || c.Instance == "" || c.Log == nil {
-		return nil, errors.New("placement: Config lacks Client, Subscription, Instance or Log")
+		return nil, errors.New("placement: Client, Subscription, Instance and Log are required")
 	}
 	if c.RetryWait == 0 {
 		c.RetryWait = 2 * time.Second
 	}
-	s := &Seat{
+	l := &Lease{
 		cfg: c, topic: topic, partition: partition, newest: eventlog.Start, due: eventlog.Start, acked: eventlog.Start,
 		changed: make(chan struct{}, 1), acks: make(chan struct{}, 1), back: make(chan time.Duration, 1),
 		done: make(chan struct{}), lost: make(chan error, 1), ended: make(chan struct{}),
 	}
-	go s.keep()
-	go s.acknowledge()
-	return s, nil
+	go l.keep()
+	go l.acknowledge()
+	return l, nil
 }
 
-// Priority is an instance's rank for a partition: 0 is the highest.
+// Priority returns an instance's rank for a partition: 0 is the highest.
 func Priority(instance string, partition int) int {
 	h := fnv.New64a()
 	_, _ = h.Write(binary.BigEndian.AppendUint64(nil, uint64(partition)))
 	_, _ = h.Write([]byte(instance))
-	x := h.Sum64() // FNV's high bits move little with the last byte: mix
+	x := h.Sum64() // the last byte hardly changes FNV's high bits: mix
 	x ^= x >> 33
 	x *= 0xff51afd7ed558ccd
 	x ^= x >> 33
 	return int(x % (math.MaxInt32 + 1))
 }
 
-func (s *Seat) subscribe() error {
-	consumer, err := s.cfg.Client.Subscribe(pulsar.ConsumerOptions{
-		Topic:            s.topic,
-		SubscriptionName: s.cfg.Subscription,
-		Name:             s.cfg.Instance,
+func (l *Lease) subscribe() error {
+	consumer, err := l.cfg.Client.Subscribe(pulsar.ConsumerOptions{
+		Topic:            l.topic,
+		SubscriptionName: l.cfg.Subscription,
+		Name:             l.cfg.Instance,
 		Type:             pulsar.Failover,
-		PriorityLevel:    Priority(s.cfg.Instance, s.partition),
-		EventListener:    listener{s},
-		Interceptors:     pulsar.ConsumerInterceptors{listener{s}},
-		// Nothing is received here: one message waits in the queue, no more come.
+		PriorityLevel:    Priority(l.cfg.Instance, l.partition),
+		EventListener:    listener{l},
+		Interceptors:     pulsar.ConsumerInterceptors{listener{l}},
+		// No messages are received here: one waits in the queue, so no more are sent.
 		ReceiverQueueSize:           1,
 		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest,
 		AckGroupingOptions:          &pulsar.AckGroupingOptions{MaxSize: 1},
 	})
 	if err != nil {
-		return fmt.Errorf("%w: subscribe %s to %s: %w", eventlog.ErrTransient, s.cfg.Subscription, s.topic, err)
+		return fmt.Errorf("%w: subscribe %s to %s: %w", eventlog.ErrTransient, l.cfg.Subscription, l.topic, err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed { // Close did not wait for us
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed { // Close did not wait for this
 		go consumer.Close()
 		return nil
 	}
-	s.consumer, s.acked = consumer, eventlog.Start // what was acknowledged before may be lost
-	signal(s.acks)
+	l.consumer, l.acked = consumer, eventlog.Start // earlier acknowledgements may be lost
+	signal(l.acks)
 	return nil
 }
 
@@ -130,142 +130,142 @@ func signal(c chan struct{}) {
 	}
 }
 
-// keep subscribes, and subscribes anew when the broker closed the seat for good.
-func (s *Seat) keep() {
-	defer close(s.ended)
-	for wait := time.Duration(0); s.take(wait); {
+// keep subscribes, and subscribes again after the broker closed the consumer.
+func (l *Lease) keep() {
+	defer close(l.ended)
+	for wait := time.Duration(0); l.take(wait); {
 		select {
-		case <-s.done:
+		case <-l.done:
 			return
-		case err := <-s.lost:
-			s.leave(err)
-			s.cfg.Log.Warn("seat lost", slog.String("topic", s.topic), slog.Any("error", err))
-			wait = s.cfg.RetryWait
-		case wait = <-s.back:
-			s.leave(nil)
+		case err := <-l.lost:
+			l.leave(err)
+			l.cfg.Log.Warn("partition lease lost", slog.String("topic", l.topic), slog.Any("error", err))
+			wait = l.cfg.RetryWait
+		case wait = <-l.back:
+			l.leave(nil)
 		}
 	}
 }
 
-// take subscribes after a while, again and again, and says whether it did before
-// the seat was closed.
-func (s *Seat) take(after time.Duration) bool {
-	for ; ; after = s.cfg.RetryWait {
+// take subscribes after a delay and retries; it reports whether it succeeded before
+// Close.
+func (l *Lease) take(after time.Duration) bool {
+	for ; ; after = l.cfg.RetryWait {
 		select {
-		case <-s.done:
+		case <-l.done:
 			return false
 		case <-time.After(after):
 		}
-		err := s.subscribe()
-		s.mu.Lock()
-		s.err = err
-		s.mu.Unlock()
+		err := l.subscribe()
+		l.mu.Lock()
+		l.err = err
+		l.mu.Unlock()
 		if err == nil {
 			return true
 		}
-		s.cfg.Log.Warn("seat not taken", slog.String("topic", s.topic), slog.Any("error", err))
+		l.cfg.Log.Warn("partition lease not acquired", slog.String("topic", l.topic), slog.Any("error", err))
 	}
 }
 
-// Err is why the broker does not give the seat now; nil: it does, or was not asked yet.
-func (s *Seat) Err() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.err
+// Err returns why the last attempt to subscribe failed; nil: it succeeded, or there was
+// none yet.
+func (l *Lease) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
 }
 
-func (s *Seat) set(active bool) {
-	s.mu.Lock()
-	news := s.active != active
-	s.active = active
-	s.mu.Unlock()
-	if !news { // most of the broker's messages repeat the state
+func (l *Lease) set(active bool) {
+	l.mu.Lock()
+	news := l.active != active
+	l.active = active
+	l.mu.Unlock()
+	if !news { // most notifications of the broker repeat the state
 		return
 	}
-	signal(s.changed)
+	signal(l.changed)
 }
 
-// Active says whether the broker made this seat the active one.
-func (s *Seat) Active() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.active
+// Active reports whether the broker made this consumer the active one.
+func (l *Lease) Active() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.active
 }
 
-// Changed receives when Active may have changed.
-func (s *Seat) Changed() <-chan struct{} { return s.changed }
+// Changed receives after Active may have changed.
+func (l *Lease) Changed() <-chan struct{} { return l.changed }
 
-// Acknowledge says that nothing up to a position is needed any more. Only whole
-// entries are acknowledged: the one that the position is in must wait until a
-// later one was named. The broker is told in the background: to the caller it makes
-// no difference when that succeeds, and one that fails is tried again.
-func (s *Seat) Acknowledge(upTo eventlog.Position) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if upTo.Ledger == s.newest.Ledger && upTo.Entry == s.newest.Entry || upTo.Compare(s.newest) <= 0 {
+// Acknowledge acknowledges everything up to a position. Only whole entries are
+// acknowledged: the entry of the position itself waits for a call with a later one. It
+// runs in the background and retries; callers need not know when it succeeds.
+func (l *Lease) Acknowledge(upTo eventlog.Position) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if upTo.Ledger == l.newest.Ledger && upTo.Entry == l.newest.Entry || upTo.Compare(l.newest) <= 0 {
 		return
 	}
-	s.due, s.newest = s.newest, upTo
-	signal(s.acks)
+	l.due, l.newest = l.newest, upTo
+	signal(l.acks)
 }
 
-// acknowledge tells the broker what may be acknowledged. The client may make it
-// wait, while it reconnects; so nothing else is done here, and no lock is held.
-func (s *Seat) acknowledge() {
+// acknowledge sends acknowledgements to the broker. The client may block it during a
+// reconnect; so it does nothing else, and holds no lock.
+func (l *Lease) acknowledge() {
 	failing := false
 	for {
 		select {
-		case <-s.done:
+		case <-l.done:
 			return
-		case <-s.acks:
+		case <-l.acks:
 		}
-		s.mu.Lock()
-		due, consumer := s.due, s.consumer
-		news := due.Compare(s.acked) > 0
-		s.mu.Unlock()
-		if !news || consumer == nil { // a new consumer asks again
+		l.mu.Lock()
+		due, consumer := l.due, l.consumer
+		news := due.Compare(l.acked) > 0
+		l.mu.Unlock()
+		if !news || consumer == nil { // a new consumer signals again
 			continue
 		}
 		err := consumer.AckIDCumulative(pulsar.NewMessageID(due.Ledger, due.Entry, -1, 0))
 		if err == nil {
 			failing = false
-			s.mu.Lock()
-			s.acked = due
-			s.mu.Unlock()
+			l.mu.Lock()
+			l.acked = due
+			l.mu.Unlock()
 			continue
 		}
 		if !failing {
 			failing = true
-			s.cfg.Log.Warn("not acknowledged; it is tried again, and until then the broker keeps more than it has to",
-				slog.String("topic", s.topic), slog.String("position", due.String()), slog.Any("error", err))
+			l.cfg.Log.Warn("acknowledgement failed; will retry; until then the broker keeps more messages than necessary",
+				slog.String("topic", l.topic), slog.String("position", due.String()), slog.Any("error", err))
 		}
 		select {
-		case <-s.done:
-		case <-time.After(s.cfg.RetryWait):
-			signal(s.acks)
+		case <-l.done:
+		case <-time.After(l.cfg.RetryWait):
+			signal(l.acks)
 		}
 	}
 }
 
-// Acknowledged is the last position that was acknowledged here.
-func (s *Seat) Acknowledged() eventlog.Position {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.acked
+// Acknowledged returns the last position that was acknowledged here.
+func (l *Lease) Acknowledged() eventlog.Position {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.acked
 }
 
-// Close gives up the seat; the subscription stays. Where the broker does not answer,
-// it waits for a second, and the rest happens in the background.
-func (s *Seat) Close() error {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
-	close(s.done)
+// Close gives up the lease; the subscription stays. If the broker does not respond
+// within a second, the rest happens in the background.
+func (l *Lease) Close() error {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	close(l.done)
 	left := make(chan struct{})
 	go func() {
 		defer close(left)
-		s.leave(nil)
-		<-s.ended
+		l.leave(nil)
+		<-l.ended
 	}()
 	select {
 	case <-left:
@@ -274,20 +274,20 @@ func (s *Seat) Close() error {
 	return nil
 }
 
-// StepBack leaves the partition to others for a while.
-func (s *Seat) StepBack(d time.Duration) {
+// StepBack leaves the partition to other processes for a while.
+func (l *Lease) StepBack(d time.Duration) {
 	select {
-	case s.back <- d:
+	case l.back <- d:
 	default:
 	}
 }
 
-func (s *Seat) leave(why error) {
-	s.mu.Lock()
-	consumer := s.consumer
-	s.consumer, s.err = nil, why
-	s.mu.Unlock()
-	s.set(false)
+func (l *Lease) leave(why error) {
+	l.mu.Lock()
+	consumer := l.consumer
+	l.consumer, l.err = nil, why
+	l.mu.Unlock()
+	l.set(false)
 	if consumer == nil {
 		return
 	}
@@ -302,11 +302,11 @@ func (s *Seat) leave(why error) {
 	}
 }
 
-// listener hears from the client, on its connection's goroutine: it must not wait.
-type listener struct{ s *Seat }
+// listener is called by the client on its connection's goroutine: it must not block.
+type listener struct{ lease *Lease }
 
-func (l listener) BecameActive(pulsar.Consumer, string, int32)   { l.s.set(true) }
-func (l listener) BecameInactive(pulsar.Consumer, string, int32) { l.s.set(false) }
+func (l listener) BecameActive(pulsar.Consumer, string, int32)   { l.lease.set(true) }
+func (l listener) BecameInactive(pulsar.Consumer, string, int32) { l.lease.set(false) }
 
 func (listener) BeforeConsume(pulsar.ConsumerMessage)                   {}
 func (listener) OnAcknowledge(pulsar.Consumer, pulsar.MessageID)        {}
@@ -318,7 +318,7 @@ func (l listener) OnConsumerClose(_ pulsar.Consumer, err error) {
 		return
 	}
 	select {
-	case l.s.lost <- err:
+	case l.lease.lost <- err:
 	default:
 	}
 }

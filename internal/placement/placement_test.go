@@ -18,12 +18,12 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(pulsartest.Main(m)) }
 
-// group is some instances' seats for the partitions of one topic.
+// group is some instances' leases for the partitions of one topic.
 type group struct {
 	t       *testing.T
 	cluster *pulsarlog.Cluster
 	topic   *pulsarlog.Topic
-	seats   map[string][]*placement.Seat
+	leases  map[string][]*placement.Lease
 }
 
 func newGroup(t *testing.T, partitions int) *group {
@@ -44,30 +44,30 @@ func newGroup(t *testing.T, partitions int) *group {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &group{t: t, cluster: c, topic: topic, seats: map[string][]*placement.Seat{}}
+	return &group{t: t, cluster: c, topic: topic, leases: map[string][]*placement.Lease{}}
 }
 
 func (g *group) join(instance string) {
 	g.t.Helper()
 	for p := range g.topic.Partitions() {
-		s, err := placement.Take(placement.Config{
+		s, err := placement.Acquire(placement.Config{
 			Client: g.cluster.Client(), Subscription: "group", Instance: instance, Log: slog.New(slog.DiscardHandler),
 		}, g.topic.PartitionName(p), p)
 		if err != nil {
 			g.t.Fatal(err)
 		}
-		g.seats[instance] = append(g.seats[instance], s)
+		g.leases[instance] = append(g.leases[instance], s)
 	}
 }
 
 func (g *group) leave(instance string) {
 	g.t.Helper()
-	for _, s := range g.seats[instance] {
+	for _, s := range g.leases[instance] {
 		if err := s.Close(); err != nil {
 			g.t.Fatal(err)
 		}
 	}
-	delete(g.seats, instance)
+	delete(g.leases, instance)
 }
 
 // placed is who is active, by partition: empty where it is not exactly one.
@@ -75,8 +75,8 @@ func (g *group) placed() string {
 	var all []string
 	for p := range g.topic.Partitions() {
 		who := ""
-		for instance, seats := range g.seats {
-			if seats[p].Active() {
+		for instance, leases := range g.leases {
+			if leases[p].Active() {
 				who += instance
 			}
 		}
@@ -90,7 +90,7 @@ func (g *group) hashed() string {
 	var all []string
 	for p := range g.topic.Partitions() {
 		best := ""
-		for instance := range g.seats {
+		for instance := range g.leases {
 			if best == "" || placement.Priority(instance, p) < placement.Priority(best, p) {
 				best = instance
 			}
@@ -116,7 +116,7 @@ func (g *group) await(what string, ok func() bool) {
 	}
 }
 
-// TestSticky: the active seats are those of the rendezvous hash, so that who
+// TestSticky: the active leases are those of the rendezvous hash, so that who
 // joins or leaves moves only its own partitions.
 func TestSticky(t *testing.T) {
 	t.Parallel()
@@ -129,7 +129,7 @@ func TestSticky(t *testing.T) {
 		}
 		g.settles()
 	}
-	for instance := range g.seats {
+	for instance := range g.leases {
 		g.leave(instance)
 	}
 }
@@ -201,15 +201,15 @@ func acknowledge(t *testing.T, active bool) {
 	g.join("a")
 	g.join("b")
 	g.settles()
-	seat := g.seats["a"][0]
-	if seat.Active() != active {
-		seat = g.seats["b"][0]
+	lease := g.leases["a"][0]
+	if lease.Active() != active {
+		lease = g.leases["b"][0]
 	}
 	for _, i := range []int{0, 3, 5, 5, 2, 7} { // the last: the second message of an entry, or the first
-		seat.Acknowledge(at[i])
+		lease.Acknowledge(at[i])
 	}
-	g.await("the acknowledgement of what is before the newest", func() bool { return seat.Acknowledged() == at[5] })
-	acked := seat.Acknowledged()
+	g.await("the acknowledgement of what is before the newest", func() bool { return lease.Acknowledged() == at[5] })
+	acked := lease.Acknowledged()
 	if acked.Compare(at[7]) >= 0 || acked.Entry == at[7].Entry && acked.Ledger == at[7].Ledger || acked == eventlog.Start {
 		t.Fatalf("acknowledged %v with %v in use", acked, at[7])
 	}
