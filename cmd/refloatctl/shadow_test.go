@@ -465,9 +465,9 @@ func TestShadowThenEnforce(t *testing.T) {
 	}
 	id := granted.text("jobId")
 	ctl(t, "get", "job", id, "--data", data).exits(t, exitFine).says(t, "(shadow)")
-	ctl(t, "get", "decisions", "--job", id, "--data", data).exits(t, exitFine).says(t, "JobRequeued (shadow)", "shadow: nobody acts on this")
+	ctl(t, "get", "decisions", "--job", id, "--data", data).exits(t, exitFine).says(t, "JobRequeued (shadow)", "shadow: this decision has no effect")
 	ctl(t, "explain", id, "--run", granted["runIndex"].(json.Number).String(), "--data", data).exits(t, exitFine).
-		says(t, "JobRequeued (shadow), DefaultRetry", "shadow: nobody acts on this", "the next run would have been: pod armada-"+id)
+		says(t, "JobRequeued (shadow), DefaultRetry", "shadow: this decision has no effect", "the next run would have been: pod armada-"+id)
 	p.exits(t, exitFine)
 	if out := p.out.text(); !strings.Contains(out, "JobRequeued (shadow)  DefaultRetry") || !strings.Contains(out, "JobRequeued           DefaultRetry") ||
 		!strings.Contains(out, "bin/refloatctl shadow report --data "+data) {

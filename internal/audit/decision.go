@@ -9,8 +9,8 @@ import (
 	"github.com/refloat/refloat/internal/policy"
 )
 
-// Decision is a decision as `-o json` prints it. Its fields keep their meaning;
-// new ones may be added.
+// Decision is a decision as `-o json` prints it. Its fields keep their meaning; new
+// ones may be added.
 type Decision struct {
 	Number          uint64   `json:"number"` // dense per partition, from 1
 	Partition       int      `json:"partition"`
@@ -26,8 +26,8 @@ type Decision struct {
 	Rule            string   `json:"rule"`
 	Reason          string   `json:"reason"`
 	EventTime       string   `json:"eventTime"`
-	Delay           string   `json:"delay,omitempty"`      // on JobRequeued only, and always
-	RetryAfter      string   `json:"retryAfter,omitempty"` // likewise
+	Delay           string   `json:"delay,omitempty"`      // always on JobRequeued, and only there
+	RetryAfter      string   `json:"retryAfter,omitempty"` // as Delay
 	AvoidNodes      []string `json:"avoidNodes"`
 	PodName         string   `json:"podName,omitempty"` // the next run's, on JobRequeued
 	RuleUsed        *uint32  `json:"ruleUsed,omitempty"`
@@ -41,8 +41,8 @@ type Decision struct {
 	Shadow          bool     `json:"shadow"`
 	Generation      uint64   `json:"generation"`
 	PolicySet       string   `json:"policySet"`
-	// Superseded: its message had been released without a decision before it came,
-	// so it changed nothing. Of job databases only.
+	// Superseded: its message had been released before the decision came, so it has no
+	// effect. Set only by job databases.
 	Superseded bool `json:"superseded,omitempty"`
 }
 
@@ -57,7 +57,7 @@ func positionOf(p eventlog.Position) Position {
 	return Position{Ledger: p.Ledger, Entry: p.Entry, Batch: p.Batch}
 }
 
-// Other is a record that is no decision, as `--all` prints it.
+// Other is a record other than a decision, as `--all` prints it.
 type Other struct {
 	Record     string   `json:"record"` // NotDecided, Parked or RetryReady
 	Partition  int      `json:"partition"`
@@ -69,14 +69,14 @@ type Other struct {
 	RunID      string   `json:"runId,omitempty"`
 	EventTime  string   `json:"eventTime,omitempty"`
 	RetryAfter string   `json:"retryAfter,omitempty"`
-	Event      uint32   `json:"event,omitempty"`  // place in the message, from 1
+	Event      uint32   `json:"event,omitempty"`  // index in the message, from 1
 	Raw        []byte   `json:"raw,omitempty"`    // base64
-	SHA256     string   `json:"sha256,omitempty"` // where the bytes are not kept
+	SHA256     string   `json:"sha256,omitempty"` // if the bytes are not kept
 	Length     uint64   `json:"length,omitempty"`
 	Superseded bool     `json:"superseded,omitempty"`
 }
 
-// DecisionOf renders a decision for programs.
+// DecisionOf converts a decision for JSON output.
 func DecisionOf(partition int, d *chain.Decision) Decision {
 	out := Decision{
 		Number: d.Number, Partition: partition, Position: positionOf(d.Position),
@@ -101,7 +101,7 @@ func DecisionOf(partition int, d *chain.Decision) Decision {
 	return out
 }
 
-// OtherOf renders a record that is no decision for programs.
+// OtherOf converts a record other than a decision for JSON output.
 func OtherOf(partition int, r chain.Record) (Other, bool) {
 	switch r := r.(type) {
 	case *chain.NotDecided:

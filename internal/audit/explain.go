@@ -12,7 +12,7 @@ import (
 	"github.com/refloat/refloat/internal/projection"
 )
 
-// Case is a decision with what the job database keeps about it.
+// Case is a decision with the rows about it in the job database.
 type Case struct {
 	Job      *jobdb.Job
 	Run      *jobdb.Run
@@ -27,9 +27,9 @@ type Earlier struct {
 	Run      *jobdb.Run
 }
 
-// Explain evaluates a case again by the policy set that decided it, with the
-// whole ladder of rules. It returns an error when that gives another verdict
-// than was recorded: then what is kept is not what was decided on.
+// Explain evaluates a case again with the policy set that decided it, including every
+// rule that was tried. It returns an error if the verdict differs from the recorded
+// one: then the rows are not the input of the decision.
 func Explain(set *policy.Set, c Case) (evaluator.Explanation, error) {
 	f, err := c.failure()
 	if err != nil {
@@ -37,13 +37,13 @@ func Explain(set *policy.Set, c Case) (evaluator.Explanation, error) {
 	}
 	x := evaluator.Explain(set, f)
 	if v, d := &x.Verdict, c.Decision; v.Code != d.Code || v.Rule != d.Rule || v.Policy != d.Policy || v.GlobalUsed != d.GlobalUsed {
-		return x, fmt.Errorf("%w: evaluating again gives %s by %s/%s", ErrDifferent, v.Code, v.Policy, v.Rule)
+		return x, fmt.Errorf("%w: evaluating it again gives %s by %s/%s", ErrDifferent, v.Code, v.Policy, v.Rule)
 	}
 	return x, nil
 }
 
-// Recall is what the rules saw in a case and the counts before it, for whoever has
-// no policies: no verdict, no rules, no delay.
+// Recall returns what the rules saw in a case, and the counts before it, for callers
+// without policies: no verdict, no rules, no delay.
 func Recall(c Case) (evaluator.Explanation, error) {
 	f, err := c.failure()
 	if err != nil {
@@ -53,7 +53,7 @@ func Recall(c Case) (evaluator.Explanation, error) {
 	return evaluator.Explanation{Facts: x.Facts, Before: x.Before}, nil
 }
 
-// failure is what Step had in hand, rebuilt from rows.
+// failure rebuilds the input of Step from rows.
 func (c Case) failure() (*projection.Failure, error) {
 	job := &projection.Job{
 		ID: c.Job.JobID, Known: true, Queue: c.Job.Queue, Set: c.Job.JobSet,

@@ -13,18 +13,18 @@ import (
 	"github.com/refloat/refloat/internal/projection"
 )
 
-// derived is a state derived again up to an envelope, with the follower that goes on
-// behind it.
+// derived is a state re-derived up to an envelope, with the follower that continues
+// after it.
 type derived struct {
 	p     *evaluator.Processor
 	store *projection.Memory
 	f     *follow.Follower
-	// What was passed without being verified.
+	// Counts of what was read without verification.
 	envelopes, claims, messages uint64
 	end                         chain.End
 }
 
-// lastRebuilt finds the last StateRebuilt of a chain; Seq 0: there is none.
+// lastRebuilt returns the last StateRebuilt of a chain; Seq 0: there is none.
 func lastRebuilt(ctx context.Context, logs Logs, partition int) (_ follow.Rebuilt, err error) {
 	scan, err := follow.OpenScan(logs.Decisions, partition)
 	if err != nil {
@@ -39,7 +39,7 @@ func lastRebuilt(ctx context.Context, logs Logs, partition int) (_ follow.Rebuil
 	}
 }
 
-// deriveRebuilt derives the state that a StateRebuilt defines.
+// deriveRebuilt re-derives the state that a StateRebuilt defines.
 func deriveRebuilt(ctx context.Context, logs Logs, policies *policylog.Log, partition int, r follow.Rebuilt) (_ *derived, err error) {
 	d := &derived{}
 	if d.p, d.store, err = newProcessor(evaluator.DefaultHorizon); err != nil {
@@ -51,7 +51,7 @@ func deriveRebuilt(ctx context.Context, logs Logs, policies *policylog.Log, part
 	for d.end.Seq < r.Seq {
 		s, err := d.f.Next()
 		if err == nil && s == nil {
-			err = fmt.Errorf("%w: envelope %d, which rebuilt the state, is not here", chain.ErrMissing, r.Seq)
+			err = fmt.Errorf("%w: the log does not hold envelope %d, which rebuilt the state", chain.ErrMissing, r.Seq)
 		}
 		if err = errors.Join(err, ctx.Err()); err != nil {
 			return nil, errors.Join(err, d.f.Close())
@@ -72,7 +72,7 @@ func deriveRebuilt(ctx context.Context, logs Logs, policies *policylog.Log, part
 	}
 	set, ok, err := policies.Held(d.p.Progress.Generation)
 	if err == nil && !ok {
-		err = fmt.Errorf("%w: policy generation %d is in force at envelope %d, and the policies log does not hold it", ErrDifferent, d.p.Progress.Generation, r.Seq)
+		err = fmt.Errorf("%w: policy generation %d is in force at envelope %d, but the policies log does not hold it", ErrDifferent, d.p.Progress.Generation, r.Seq)
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.f.Close())
@@ -81,8 +81,8 @@ func deriveRebuilt(ctx context.Context, logs Logs, policies *policylog.Log, part
 	return d, nil
 }
 
-// beyondLost goes on behind the last StateRebuilt, where the input of what came before
-// is gone. It returns cause where the chain has none that is still ahead.
+// beyondLost continues after the last StateRebuilt if earlier input has been deleted.
+// It returns cause if there is none ahead.
 func (v *Verified) beyondLost(ctx context.Context, logs Logs, policies *policylog.Log, partition int, cause error) (*derived, error) {
 	if !errors.Is(cause, chain.ErrMissing) && !errors.Is(cause, eventlog.ErrTrimmed) {
 		return nil, cause

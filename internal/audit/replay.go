@@ -11,25 +11,25 @@ import (
 	"github.com/refloat/refloat/internal/projection"
 )
 
-// flushAt is how many changed jobs a replay keeps before it moves them to its
-// compact store, which bounds the memory that it takes.
+// flushAt is the number of changed jobs after which a replay moves them to its compact
+// store, which bounds its memory.
 const flushAt = 1 << 16
 
-// Replay decides the history of one partition afresh, by one policy set as
-// generation 1 and the newest version of SEMANTICS, and hands each message's records
-// to visit, in order. Memory grows with the jobs that are not forgotten, not with the
-// history.
+// Replay decides the history of one partition again, with one policy set as generation
+// 1 and the newest version of the semantics. It calls visit with the records of each
+// message, in order. Its memory grows with the jobs that are not forgotten, not with
+// the history.
 func Replay(ctx context.Context, events eventlog.Topic, partition int, set *policy.Set, visit func(m *eventlog.Message, out *evaluator.Output) error) (evaluator.Progress, error) {
 	return ReplayBy(ctx, events, partition, Rules{Set: set, Semantics: evaluator.SemanticsVersion}, visit)
 }
 
-// Rules are what a history is decided by afresh.
+// Rules are the rules of a replay.
 type Rules struct {
 	Set       *policy.Set
-	Semantics uint32 // the version of SEMANTICS
+	Semantics uint32 // version of the semantics
 }
 
-// ReplayBy is Replay by a version of SEMANTICS.
+// ReplayBy is Replay with a version of the semantics.
 func ReplayBy(ctx context.Context, events eventlog.Topic, partition int, by Rules, visit func(m *eventlog.Message, out *evaluator.Output) error) (evaluator.Progress, error) {
 	set := by.Set
 	p, store, err := newProcessor(set.Horizon().Nanoseconds())
@@ -84,7 +84,7 @@ func newProcessor(horizon int64) (*evaluator.Processor, *projection.Memory, erro
 	return &evaluator.Processor{State: state}, store, nil
 }
 
-// flush moves what changed into the compact store.
+// flush moves changes into the compact store.
 func flush(p *evaluator.Processor, store *projection.Memory) error {
 	batch := store.NewBatch()
 	n, err := p.State.Flush(batch)

@@ -8,8 +8,8 @@ import (
 	"github.com/refloat/refloat/internal/policy"
 )
 
-// Reason is the sentence for people that a decision stands for. It is rendered
-// from the record, never stored (SEMANTICS 11).
+// Reason explains a decision in one sentence. It is rendered from the record, never
+// stored (SEMANTICS 11).
 func Reason(d *chain.Decision) string {
 	s := verdict(d)
 	if d.Requeue {
@@ -19,7 +19,7 @@ func Reason(d *chain.Decision) string {
 		s += fmt.Sprintf("; policies skipped: %s", strings.Join(d.Skipped, ", "))
 	}
 	if d.Shadow {
-		s += "; shadow: nobody acts on this"
+		s += "; shadow: this decision has no effect"
 	}
 	return s
 }
@@ -28,30 +28,30 @@ func verdict(d *chain.Decision) string {
 	rule := ruleOf(d)
 	switch d.Code {
 	case policy.RuleRetry, policy.DefaultRetry, policy.GangRetry:
-		return fmt.Sprintf("%s retries it: %d of %d (limit from the %s), %d of %d of the job", rule, d.RuleUsed, d.RuleLimit, d.LimitFrom, d.GlobalUsed, d.GlobalLimit)
+		return fmt.Sprintf("%s retries the job: %d of %d (%s limit), %d of %d in total", rule, d.RuleUsed, d.RuleLimit, d.LimitFrom, d.GlobalUsed, d.GlobalLimit)
 	case policy.RuleIgnore:
-		return rule + " retries it without counting"
+		return rule + " retries the job without counting"
 	case policy.RuleFail:
-		return rule + " says fail"
+		return rule + " fails the job"
 	case policy.DefaultFail:
 		if d.Policy == "" {
-			return "no rule matched, and no policy states a default action: fail"
+			return "no rule matched, and no policy has a default action: the job fails"
 		}
-		return "no rule matched; " + rule + " says fail"
+		return "no rule matched; " + rule + " fails the job"
 	case policy.RuleLimit, policy.PolicyLimit:
-		return fmt.Sprintf("%s has used up its retries: %d of %d (limit from the %s)", rule, d.RuleUsed, d.RuleLimit, d.LimitFrom)
+		return fmt.Sprintf("%s has used up its retries: %d of %d (%s limit)", rule, d.RuleUsed, d.RuleLimit, d.LimitFrom)
 	case policy.GlobalLimit:
-		return fmt.Sprintf("%s would retry it, but the job has used up all retries: %d of %d", rule, d.GlobalUsed, d.GlobalLimit)
+		return fmt.Sprintf("%s would retry the job, but it has used up all its retries: %d of %d", rule, d.GlobalUsed, d.GlobalLimit)
 	case policy.KillSwitch:
-		return rule + " would retry it, but retries are switched off"
+		return rule + " would retry the job, but retries are switched off"
 	case policy.FailFast:
 		return "the job asks to fail at its first failure (annotation armadaproject.io/failFast)"
 	case policy.NoPolicy:
 		return "no policy applies, and Armada itself requeues only returned leases"
 	case policy.LegacyReturn:
-		return "its lease was returned and no rule speaks of that: requeued as Armada does"
+		return "the lease was returned and no rule matches: requeued as Armada would do"
 	case policy.LegacyLimit:
-		return "its lease was returned too often, and no rule speaks of that: failed as Armada does"
+		return "the lease was returned too often and no rule matches: failed as Armada would do"
 	case policy.GangFail:
 		return "the job belongs to a gang, and gangs are not retried yet"
 	case policy.UnknownCode:
@@ -73,7 +73,7 @@ func waiting(d *chain.Decision) string {
 	s := ", at once"
 	switch {
 	case d.RetryAfter-d.Time > delayOf(d).Nanoseconds():
-		s = fmt.Sprintf(", not before %s, until when retries are paused (else %v after the failure)", timeOf(d.RetryAfter), delayOf(d))
+		s = fmt.Sprintf(", not before %s, when the pause of retries ends (otherwise %v after the failure)", timeOf(d.RetryAfter), delayOf(d))
 	case d.RetryAfter > d.Time:
 		s = fmt.Sprintf(", not before %s (%v after the failure)", timeOf(d.RetryAfter), delayOf(d))
 	}

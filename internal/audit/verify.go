@@ -18,31 +18,31 @@ import (
 // Logs are the three logs of a deployment.
 type Logs struct{ Events, Decisions, Policies eventlog.Topic }
 
-// Verified is what a partition's verification went through.
+// Verified summarizes the verification of a partition.
 type Verified struct {
 	Progress  evaluator.Progress
 	End       chain.End
 	Envelopes uint64
-	Messages  uint64 // answered by the decision log
-	Waiting   uint64 // not answered yet
+	Messages  uint64 // covered by the decision log
+	Waiting   uint64 // not covered yet
 	Ignored   map[chain.Ignored]uint64
 	Claims    uint64
-	// Unknown are the messages of the answered ones that could not be verified, since
-	// the state was lost and rebuilt after they were answered (chain.StateRebuilt).
+	// Unknown is the number of covered messages that could not be verified, because the
+	// state was lost and rebuilt after them (chain.StateRebuilt).
 	Unknown uint64
-	// RebuiltFrom is where the last such rebuild began, if Unknown is not 0.
+	// RebuiltFrom is the position from which the last such rebuild started, if Unknown
+	// is not 0.
 	RebuiltFrom eventlog.Position
 	RebuiltBy   string
 }
 
-// ErrDifferent says that deciding again gives something else than the decision
-// log holds. The error names the first difference.
+// ErrDifferent reports that deciding again gives a different result than the decision
+// log. The error names the first difference.
 var ErrDifferent = errors.New("decision log differs from its input")
 
-// Verify re-derives everything that a partition's decision log says, by the
-// policies that it names, and compares: links, ranges, counts and every byte of
-// every record that follows from input. It returns ErrDifferent, or the errors
-// of a log that cannot be read.
+// Verify re-derives everything in a partition's decision log, by the policies that the
+// log names, and compares links, ranges, counts and every byte of every derived record.
+// It returns ErrDifferent, or the error of a log that cannot be read.
 func Verify(ctx context.Context, logs Logs, partition int) (Verified, error) {
 	v := Verified{Ignored: map[chain.Ignored]uint64{}}
 	policies, err := policylog.Open(logs.Policies)
@@ -58,7 +58,7 @@ func Verify(ctx context.Context, logs Logs, partition int) (Verified, error) {
 		return v, err
 	}
 	defer func() { _ = f.Close() }()
-	loose := 0 // envelopes of the owner in force that do not follow the last accepted one
+	loose := 0 // envelopes of the current owner that do not follow the last accepted one
 	onIgnored := func(why chain.Ignored, _ eventlog.Position) {
 		v.Ignored[why]++
 		if why == chain.NotNext || why == chain.WrongLink || why == chain.WrongRange {
@@ -86,7 +86,7 @@ func Verify(ctx context.Context, logs Logs, partition int) (Verified, error) {
 		if s == nil {
 			v.Progress = p.Progress
 			if loose > 0 {
-				return v, fmt.Errorf("%w: the chain breaks off after envelope %d: %d later ones of its owner do not follow it", ErrDifferent, v.End.Seq, loose)
+				return v, fmt.Errorf("%w: the chain ends at envelope %d, but %d later envelopes of its owner do not follow it", ErrDifferent, v.End.Seq, loose)
 			}
 			return v, v.countWaiting(logs.Events, partition)
 		}
@@ -128,7 +128,7 @@ func verifyStretch(p *evaluator.Processor, policies *policylog.Log, s *follow.St
 		case err != nil:
 			return err
 		case !ok:
-			return fmt.Errorf("%w: envelope %d activates policy generation %d, which the policies log does not hold", ErrDifferent, s.Envelope.Seq, p.Progress.Generation)
+			return fmt.Errorf("%w: envelope %d activates policy generation %d, but the policies log does not hold it", ErrDifferent, s.Envelope.Seq, p.Progress.Generation)
 		case p.Progress.Generation < before:
 			return fmt.Errorf("%w: envelope %d goes back from policy generation %d to %d", ErrDifferent, s.Envelope.Seq, before, p.Progress.Generation)
 		case set.Digest() != p.Progress.PolicySet:
@@ -139,7 +139,7 @@ func verifyStretch(p *evaluator.Processor, policies *policylog.Log, s *follow.St
 		p.Rules = evaluator.Rules{Generation: p.Progress.Generation, Set: set.Set}
 	}
 	if len(s.Messages) > 0 && p.Progress.Semantics == 0 {
-		return fmt.Errorf("%w: envelope %d answers messages, and no version of the semantics was activated before it", ErrDifferent, s.Envelope.Seq)
+		return fmt.Errorf("%w: envelope %d covers messages before any version of the semantics was activated", ErrDifferent, s.Envelope.Seq)
 	}
 	logged := evaluator.LoggedIn(s.Accepted)
 	for i := range s.Messages {
@@ -150,17 +150,17 @@ func verifyStretch(p *evaluator.Processor, policies *policylog.Log, s *follow.St
 		}
 		for k, b := range out.Bytes {
 			if len(logged.Bytes) == 0 {
-				return fmt.Errorf("%w: envelope %d, message at %v: the log lacks %s", ErrDifferent, s.Envelope.Seq, m.Meant(), Describe(out.Records[k]))
+				return fmt.Errorf("%w: envelope %d, message at %v: the log does not have %s", ErrDifferent, s.Envelope.Seq, m.Meant(), Describe(out.Records[k]))
 			}
 			if !bytes.Equal(b, logged.Bytes[0]) {
-				return fmt.Errorf("%w: envelope %d, message at %v: the log says %s; deciding again gives %s",
+				return fmt.Errorf("%w: envelope %d, message at %v: the log has %s, but deciding again gives %s",
 					ErrDifferent, s.Envelope.Seq, m.Meant(), Describe(logged.Records[0]), Describe(out.Records[k]))
 			}
 			logged.Records, logged.Bytes = logged.Records[1:], logged.Bytes[1:]
 		}
 	}
 	if len(logged.Records) > 0 {
-		return fmt.Errorf("%w: envelope %d: nothing in the input gives %s", ErrDifferent, s.Envelope.Seq, Describe(logged.Records[0]))
+		return fmt.Errorf("%w: envelope %d: the log has %s, but its input does not produce it", ErrDifferent, s.Envelope.Seq, Describe(logged.Records[0]))
 	}
 	return nil
 }

@@ -122,12 +122,12 @@ func TestVerifyFinds(t *testing.T) {
 			i := w.answering(2)
 			w.change(i, func(e *chain.Envelope) { e.Records = e.Records[:len(e.Records)-1] })
 			return i
-		}, "the log lacks", audit.ErrDifferent},
+		}, "the log does not have", audit.ErrDifferent},
 		{"a record twice", func(w *world) int {
 			i := w.answering(2)
 			w.change(i, func(e *chain.Envelope) { e.Records = append(e.Records, e.Records[len(e.Records)-1]) })
 			return i
-		}, "nothing in the input gives", audit.ErrDifferent},
+		}, "its input does not produce it", audit.ErrDifferent},
 		{"an envelope left out, its input too", func(w *world) int {
 			i := w.answering(2)
 			w.envelopes = slices.Delete(w.envelopes, i, i+1)
@@ -143,7 +143,7 @@ func TestVerifyFinds(t *testing.T) {
 			i := w.activating(0)
 			w.envelopes = slices.Delete(w.envelopes, i, i+1)
 			return i
-		}, "no version of the semantics was activated", audit.ErrDifferent},
+		}, "before any version of the semantics was activated", audit.ErrDifferent},
 		{"the other semantics", func(w *world) int {
 			i := w.activating(0)
 			w.change(i, func(e *chain.Envelope) {
@@ -159,7 +159,7 @@ func TestVerifyFinds(t *testing.T) {
 		}, "with another horizon than the policies log has", audit.ErrDifferent},
 		{"a generation that is not there", func(w *world) int {
 			return w.changePolicy(1, func(r *chain.PolicyActivated) { r.Generation = 3 })
-		}, "activates policy generation 3, which the policies log does not hold", audit.ErrDifferent},
+		}, "activates policy generation 3, but the policies log does not hold it", audit.ErrDifferent},
 		{"a generation going back", func(w *world) int {
 			w.changePolicy(0, func(r *chain.PolicyActivated) {
 				r.Generation, r.Digest, r.HorizonMS = 2, w.sets[1].Digest(), w.sets[1].Horizon().Milliseconds()

@@ -9,7 +9,7 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-// collector takes decisions in log order, then the jobs that they were made on.
+// collector collects decisions in log order, then the jobs that they were made on.
 type collector struct {
 	Filter
 	queues map[string]*collected
@@ -59,8 +59,8 @@ func (c *collector) decision(d *jobdb.Decision) {
 	c.byJob[key] = append(c.byJob[key], run)
 }
 
-// job says of each of the job's runs what became of it. A run is decided while
-// it is the latest one, so if it is not any more, another one came.
+// job sets the outcome of each of the job's runs. A run is decided while it is the
+// latest one, so if it is no longer the latest, there was another one.
 func (c *collector) job(j *jobdb.Job) {
 	for _, run := range c.byJob[jobKey{j.Partition, j.JobID}] {
 		run.Job = j.State
@@ -77,7 +77,7 @@ func (c *collector) job(j *jobdb.Job) {
 	}
 }
 
-// sorted are the queues that have something to report, by name.
+// sorted returns the queues with something to report, by name.
 func (c *collector) sorted() []*collected {
 	var all []*collected
 	for _, q := range c.queues {

@@ -11,8 +11,8 @@ import (
 	"github.com/refloat/refloat/internal/sink"
 )
 
-// Read reports on the decisions of a job database that were made in shadow, by
-// queue. Memory grows with them.
+// Read reports, by queue, on the decisions in a job database that were made in shadow.
+// Its memory grows with them.
 func Read(q jobdb.Queries, f Filter) ([]*Queue, error) {
 	c := newCollector(f)
 	err := q.Decisions(jobdb.RecordFilter{}, func(d *jobdb.Decision) error {
@@ -34,8 +34,8 @@ func Read(q jobdb.Queries, f Filter) ([]*Queue, error) {
 	return c.report(), nil
 }
 
-// Replay reports on what a policy set would have decided of a recorded history,
-// had it been in shadow in all queues. Memory grows with the history's jobs.
+// Replay reports what a policy set would have decided in a recorded history, with all
+// queues in shadow. Its memory grows with the history's jobs.
 func Replay(ctx context.Context, events eventlog.Topic, set *policyfile.Set, f Filter) ([]*Queue, error) {
 	c := newCollector(f)
 	set = set.InShadow()
@@ -48,7 +48,7 @@ func Replay(ctx context.Context, events eventlog.Topic, set *policyfile.Set, f F
 			for _, d := range changes.Decisions {
 				c.decision(d)
 			}
-			for _, j := range changes.Jobs { // the rows' own, which later messages change
+			for _, j := range changes.Jobs { // shared with rows: later messages change them
 				jobs[j.JobID] = j
 			}
 			return nil

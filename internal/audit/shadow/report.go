@@ -7,48 +7,48 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-// Filter narrows a report; its zero value takes all.
+// Filter narrows a report; the zero value selects all.
 type Filter struct {
 	Queue string
-	Since int64 // only runs that failed at this time or later; 0: all
+	Since int64 // only runs that failed at this time or later; 0: no limit
 }
 
-// Fate is what became of a job after one of its runs failed.
+// Fate is the outcome of a job after one of its runs failed.
 type Fate uint8
 
 // The fates.
 const (
-	Open         Fate = iota // the job is not over, and no other run of it came: nothing to compare with yet
+	Open         Fate = iota // the job is unfinished and has no other run: nothing to compare with yet
 	ArmadaFailed             // Armada failed the job: this run was its last
-	RanAgain                 // another run of the job came
+	RanAgain                 // the job had another run
 	Cancelled                // the job was cancelled: this run was its last
-	Succeeded                // the job succeeded, although no other run of it came
+	Succeeded                // the job succeeded without another run
 )
 
 var fates = [...]string{"Open", "Failed", "RanAgain", "Cancelled", "Succeeded"}
 
-// String is the fate's name.
+// String returns the fate's name.
 func (f Fate) String() string { return fates[f] }
 
-// Run is one failed run that was decided in shadow, with what became of its job.
+// Run is one failed run that was decided in shadow, with the outcome of its job.
 type Run struct {
 	Partition  int
 	Decision   *chain.Decision
-	Superseded bool // it came too late for a release
+	Superseded bool // the decision came after its message was released
 	Fate       Fate
 	Job        jobdb.JobState
 }
 
-// Wait is how long the job would have waited for the retry that was granted.
+// Wait is the delay of the granted retry.
 func (r *Run) Wait() time.Duration { return time.Duration(r.Decision.RetryAfter - r.Decision.Time) }
 
-// Lost says that Armada brought the job to success by another run, and that we
+// Lost reports whether Armada brought the job to success with another run, although we
 // would have failed it at this one.
 func (r *Run) Lost() bool {
 	return !r.Decision.Requeue && r.Fate == RanAgain && r.Job == jobdb.JobSucceeded
 }
 
-// Differs says that Armada did the other thing.
+// Differs reports whether Armada did the opposite.
 func (r *Run) Differs() bool {
 	return r.Decision.Requeue && r.Fate == ArmadaFailed || !r.Decision.Requeue && r.Fate == RanAgain
 }
@@ -56,8 +56,8 @@ func (r *Run) Differs() bool {
 // Queue is the report on one queue.
 type Queue struct {
 	Name string
-	// First and Last are the policy generations of its decisions in shadow, those
-	// before Filter.Since too.
+	// First and Last are the policy generations of its decisions in shadow, including
+	// those before Filter.Since.
 	First, Last uint64
 	// Enforced is the generation of its first enforced decision after those; 0: none.
 	Enforced uint64
@@ -66,18 +66,18 @@ type Queue struct {
 	Runs     []*Run // by partition, in log order
 }
 
-// Jobs counts jobs, each once, however many runs of it failed.
+// Jobs counts jobs, each once, however many of its runs failed.
 type Jobs struct {
 	All          int `json:"all"` // with a failed run that was decided in shadow
 	ArmadaFailed int `json:"armadaFailed"`
 	WouldRetry   int `json:"armadaFailedWouldRetry"` // of those that Armada failed
-	// RanAgain were run again by Armada after a failure at which we would have
-	// failed them.
+	// RanAgain were run again by Armada after a failure at which we would have failed
+	// them.
 	RanAgain      int `json:"wouldFailRanAgain"`
 	ThenSucceeded int `json:"wouldFailThenSucceeded"` // of those
 	ThenOpen      int `json:"wouldFailThenOpen"`      // of those
-	Cancelled     int `json:"cancelled"`              // after a failed run that was their last
-	Open          int `json:"open"`                   // likewise
+	Cancelled     int `json:"cancelled"`              // after a failed last run
+	Open          int `json:"open"`                   // unfinished after a failed last run
 }
 
 // Rule is what one rule would have done.
@@ -87,13 +87,13 @@ type Rule struct {
 	Waits        Waits // of Retry
 }
 
-// Tally counts failed runs of which we would have made the same.
+// Tally counts failed runs with the same decision of ours.
 type Tally struct {
 	Runs          int            `json:"runs"`
 	ArmadaFailed  int            `json:"armadaFailed"`
 	RanAgain      int            `json:"ranAgain"`
 	ThenSucceeded int            `json:"thenSucceeded"` // of those that ran again
-	ThenOpen      int            `json:"thenOpen"`      // likewise
+	ThenOpen      int            `json:"thenOpen"`      // of those that ran again, unfinished
 	Cancelled     int            `json:"cancelled"`
 	Succeeded     int            `json:"succeeded"` // without another run
 	Open          int            `json:"open"`
@@ -126,11 +126,11 @@ func (t *Tally) add(r *Run) {
 	}
 }
 
-// Waits say how long the retries would have waited.
+// Waits summarizes the delays of the retries.
 type Waits struct{ Median, Longest, Total time.Duration }
 
-// waitsOf takes sorted waits. Of an even number the median is the lower one of
-// the two in the middle: one that happened.
+// waitsOf takes sorted delays. With an even number, the median is the lower one of the
+// two in the middle, which is a real value.
 func waitsOf(all []time.Duration) Waits {
 	if len(all) == 0 {
 		return Waits{}

@@ -150,7 +150,7 @@ func TestExplain(t *testing.T) {
                  got  p/signal
     delay        want 30s
                  got  10s
-    because rule signal of policy p retries it: 1 of 2 (limit from the policy), 2 of 20 of the job, not before 2026-01-01T00:00:20Z (10s after the failure)
+    because rule signal of policy p retries the job: 1 of 2 (policy limit), 2 of 20 in total, not before 2026-01-01T00:00:20Z (10s after the failure)
       ✗ p/oom onConditions: no condition, so none of [OOMKilled]
       ✗ p/#1 onConditions: no condition, so none of [Preempted]
       ✓ p/signal matches: first match wins
@@ -192,7 +192,7 @@ tests:
   job: {queue: q}
   events:
   # one
-  - {"at": 0s, fail: {condition: OOMKilled, node: "nü"}, expect: {decision: Retry, rule: p/oom, delay: 10s, left: {rule: 0, global: 19}, avoidNodes: ["nü"], why: "rule oom of policy p retries it: 1 of 1 (limit from the rule), 1 of 20 of the job, not before 2026-01-01T00:00:10Z (10s after the failure), not on nü"}} # end
+  - {"at": 0s, fail: {condition: OOMKilled, node: "nü"}, expect: {decision: Retry, rule: p/oom, delay: 10s, left: {rule: 0, global: 19}, avoidNodes: ["nü"], why: "rule oom of policy p retries the job: 1 of 1 (rule limit), 1 of 20 in total, not before 2026-01-01T00:00:10Z (10s after the failure), not on nü"}} # end
   - at: 5m
     fail: {exitCode: 137} # nothing expected yet
     expect: {decision: Retry, code: RuleRetry, rule: p/signal, delay: 10s, retryAfter: 5m10s, left: {rule: 1, global: 18}}
