@@ -1,6 +1,6 @@
-// Package checkpoint keeps copies of partitions' state directories in shared
-// storage: a directory or an S3 bucket (package storage).
-// A new owner restores the newest copy that fits the chain and folds the tail.
+// Package checkpoint keeps copies of partitions' state directories in shared storage: a
+// directory or an S3 bucket (package storage). A new owner restores the newest copy
+// that belongs to its chain, and catches up from there.
 //
 // The storage holds, under the vault's prefix:
 //

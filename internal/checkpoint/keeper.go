@@ -5,34 +5,34 @@ import (
 	"time"
 )
 
-// KeeperConfig says what a Keeper does. Vault is required.
+// KeeperConfig configures a Keeper. Vault is required.
 type KeeperConfig struct {
 	Vault     *Vault
 	Partition int
-	// Interval is how often a checkpoint is taken at most (1 min).
+	// Interval is the minimum time between checkpoints (1 min).
 	Interval time.Duration
-	// Seq is that of the checkpoint the state was restored from; 0: none.
+	// Seq is the seq of the checkpoint from which the state was restored; 0: none.
 	Seq uint64
 	// OnSaved and OnFailed are called from the goroutine of the upload, never
-	// two at once. An upload that its context ended is not told. What went wrong
-	// with pruning comes to OnFailed after OnSaved.
+	// concurrently. An upload that was cancelled by its context is not reported.
+	// OnFailed also reports errors of pruning, after OnSaved.
 	OnSaved  func(Info)
 	OnFailed func(error)
 }
 
-// Keeper saves the state of one partition from time to time. Its methods are
-// for one goroutine, the partition's owner: between two commits it asks Due and
-// calls Take, which costs it a local copy. The upload goes on behind it.
+// Keeper saves the state of one partition periodically. Its methods are for one
+// goroutine, the partition's owner, which calls Due and Take between two commits. Take
+// makes a local copy; the upload runs in the background.
 type Keeper struct {
 	cfg   KeeperConfig
-	last  time.Time     // when one was taken last, or Due was asked first
-	saved uint64        // seq of the last one that was saved
-	busy  chan struct{} // closed when the upload is through; nil: none was begun
+	last  time.Time     // time of the last checkpoint, or of the first call of Due
+	saved uint64        // seq of the last saved checkpoint
+	busy  chan struct{} // closed when the upload is done; nil: no upload was started
 	seq   uint64        // of that upload
 	done  bool          // it succeeded; read after busy is closed
 }
 
-// NewKeeper makes a keeper.
+// NewKeeper returns a Keeper.
 func NewKeeper(c KeeperConfig) *Keeper {
 	if c.Interval == 0 {
 		c.Interval = time.Minute
@@ -40,9 +40,9 @@ func NewKeeper(c KeeperConfig) *Keeper {
 	return &Keeper{cfg: c, saved: c.Seq}
 }
 
-// Due says whether it is time for a checkpoint of a state that has come to seq:
-// none is on its way, the interval is over, and the chain moved since the last
-// one that was saved. The first interval begins with the first question.
+// Due reports whether a checkpoint of a state at seq is due: no upload is running, the
+// interval has passed, and the chain has advanced since the last saved checkpoint. The
+// first interval starts with the first call.
 func (k *Keeper) Due(now time.Time, seq uint64) bool {
 	if k.last.IsZero() {
 		k.last = now
@@ -50,9 +50,9 @@ func (k *Keeper) Due(now time.Time, seq uint64) bool {
 	return now.Sub(k.last) >= k.cfg.Interval && !k.uploading() && seq != k.saved
 }
 
-// Take makes a local copy of the state, which is at that place, and begins to
-// upload it until ctx ends. It returns at once when an upload is on its way. An
-// error is about the local copy alone; the next one is due after an interval.
+// Take makes a local copy of the state, which is at that position, and starts to upload
+// it until ctx ends. It does nothing while an upload is running. An error concerns only
+// the local copy; the next checkpoint is due after another interval.
 func (k *Keeper) Take(ctx context.Context, now time.Time, at At, source func(dir string) error) error {
 	if k.uploading() {
 		return nil
@@ -70,8 +70,8 @@ func (k *Keeper) Take(ctx context.Context, now time.Time, at At, source func(dir
 	return nil
 }
 
-// Close waits for the upload that is on its way; end its context to make that
-// short. Only then may another keeper of the partition use the vault.
+// Close waits for the running upload; cancel its context to keep that short. Only then
+// may another Keeper of the partition use the vault.
 func (k *Keeper) Close() {
 	if k.busy != nil {
 		<-k.busy

@@ -12,29 +12,29 @@ import (
 	"time"
 )
 
-// At is the place in the logs that a state has come to. Whoever restores it
-// compares Seq and Link with the chain.
+// At is the position in the logs that a state has reached. A restore compares Seq and
+// Link with the chain.
 type At struct {
-	Seq       uint64 `json:"seq"`       // of the chain's last envelope that is in the state
+	Seq       uint64 `json:"seq"`       // of the last envelope in the state
 	Link      string `json:"link"`      // its hash, in hex
 	Events    string `json:"events"`    // position of the last event in it
 	Decisions string `json:"decisions"` // position of that envelope
 }
 
-// Info is a checkpoint as it is listed.
+// Info describes a listed checkpoint.
 type Info struct {
 	At
 	Partition int
 	ID        string
-	Format    int // of the state, as Config says
+	Format    int // of the state; see Config
 	Taken     time.Time
 	Bytes     int64 // of all files
-	Uploaded  int64 // of these, not there before
+	Uploaded  int64 // of these, bytes that were not in the storage before
 	Files     int
-	Unusable  string // why it cannot be restored; empty: it can
+	Unusable  string // why it cannot be restored; empty: it is usable
 }
 
-// manifest says what a checkpoint is made of.
+// manifest lists what a checkpoint consists of.
 type manifest struct {
 	At
 	Partition int    `json:"partition"`
@@ -45,7 +45,7 @@ type manifest struct {
 	Files     []file `json:"files"`
 }
 
-// file is one file of a state directory: in an object, or in the manifest.
+// file is one file of a state directory, stored in an object or in the manifest.
 type file struct {
 	Name   string `json:"name"`
 	Size   int64  `json:"size"`
@@ -53,7 +53,7 @@ type file struct {
 	Object string `json:"object,omitempty"` // below files/
 	Data   []byte `json:"data,omitempty"`
 
-	fresh bool // is to be uploaded
+	fresh bool // must be uploaded
 }
 
 const (
@@ -64,8 +64,8 @@ const (
 )
 
 var (
-	// errNewer says that a newer version of the program wrote a manifest.
-	errNewer  = errors.New("written by a newer program: update this one")
+	// errNewer reports a manifest of a newer version of the program.
+	errNewer  = errors.New("written by a newer program: upgrade this one")
 	errBroken = errors.New("manifest is damaged")
 )
 
@@ -82,13 +82,13 @@ func decodeManifest(b []byte) (*manifest, error) {
 	var magic, sum string
 	var version int
 	if n, _ := fmt.Sscanf(string(head[:min(len(head), 200)]), "%s %d %s", &magic, &version, &sum); n < 2 || magic != manifestMagic {
-		return nil, fmt.Errorf("%w: its first line is not one", errBroken)
+		return nil, fmt.Errorf("%w: invalid header", errBroken)
 	}
 	if version > manifestVersion {
 		return nil, fmt.Errorf("manifest of version %d: %w", version, errNewer)
 	}
 	if version != manifestVersion || sum != hexSum(body) {
-		return nil, fmt.Errorf("%w: its bytes are not those that were written", errBroken)
+		return nil, fmt.Errorf("%w: checksum mismatch", errBroken)
 	}
 	m := &manifest{}
 	if err := json.Unmarshal(body, m); err != nil {
@@ -97,7 +97,7 @@ func decodeManifest(b []byte) (*manifest, error) {
 	return m, m.check()
 }
 
-// check refuses names that lead out of a directory, and what cannot be.
+// check rejects names that lead out of a directory, and impossible values.
 func (m *manifest) check() error {
 	seen := map[string]bool{}
 	for _, f := range m.Files {

@@ -12,12 +12,12 @@ import (
 	"sync/atomic"
 )
 
-// listTries bounds how often a listing is begun again. Listing a directory
-// fails when a file goes away meanwhile, and temporary files of others come and
-// go all the time.
+// listTries is the maximum number of attempts at a listing. Listing a directory fails
+// if a file disappears meanwhile, and temporary files of other writers come and go all
+// the time.
 const listTries = 50
 
-// list gives the objects below a prefix, by the rest of their names.
+// list returns the objects with a prefix, by the rest of their names.
 func (v *Vault) list(ctx context.Context, prefix string) (map[string]*Object, error) {
 	for try := 1; ; try++ {
 		objects, err := v.storage.List(ctx, prefix)
@@ -36,7 +36,7 @@ func (v *Vault) list(ctx context.Context, prefix string) (map[string]*Object, er
 
 func isNotFound(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
-// put writes an object: all of it, or nothing.
+// put writes an object atomically.
 func (v *Vault) put(ctx context.Context, key string, r io.Reader, size int64) error {
 	if err := v.storage.Write(ctx, key, r, size); err != nil {
 		return fmt.Errorf("write %s: %w", key, err)
@@ -44,7 +44,7 @@ func (v *Vault) put(ctx context.Context, key string, r io.Reader, size int64) er
 	return nil
 }
 
-// fetch copies an object to w, but at most one byte more than it is to have.
+// fetch copies an object to w, up to one byte more than its expected size.
 func (v *Vault) fetch(ctx context.Context, key string, size int64, w io.Writer) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -59,7 +59,7 @@ func (v *Vault) fetch(ctx context.Context, key string, size int64, w io.Writer) 
 	return nil
 }
 
-// remove deletes an object; that it is not there is fine.
+// remove deletes an object, if it exists.
 func (v *Vault) remove(ctx context.Context, key string) error {
 	if err := v.storage.Delete(ctx, key); err != nil && !isNotFound(err) {
 		return fmt.Errorf("delete %s: %w", key, err)
@@ -67,7 +67,7 @@ func (v *Vault) remove(ctx context.Context, key string) error {
 	return nil
 }
 
-// each calls do for every item, some at a time. The first error ends it.
+// each calls do for every item, a few concurrently. It stops at the first error.
 func each[T any](ctx context.Context, items []T, do func(context.Context, T) error) error {
 	const atOnce = 4
 	ctx, stop := context.WithCancelCause(ctx)

@@ -8,23 +8,23 @@ import (
 	"strings"
 )
 
-// Prune deletes a partition's old checkpoints, and files that no manifest names.
-// It returns how many objects it deleted.
+// Prune deletes a partition's old checkpoints, and files that no manifest references.
+// It returns the number of deleted objects.
 //
-// It keeps the newest Keep intact ones by seq, by time, and by seq of those that
-// this program can read. Where all are of one chain and one format these are the
-// same ones; where a chain was begun anew, its first checkpoints are not taken
-// for old. While there is no usable one, or a manifest that this program cannot
-// judge, no file is deleted.
+// Prune keeps the newest Keep intact checkpoints by seq, by time, and by seq among
+// those that this program can read. These are the same if all belong to one chain and
+// one format; if a chain was started over, the checkpoints of the new chain are not
+// mistaken for old ones. While no checkpoint is usable, or a manifest is newer than
+// this program, Prune deletes no file.
 //
-// Why no file of an upload is deleted, however slow it is: an upload writes its
-// claim first, and then looks whether the manifests are still there by which it
-// knows the files that it does not upload. Prune lists the files first and reads
-// the manifests after that, twice. A file that is new in the list has its claim
-// in every reading. An old file is deleted only if no reading showed a manifest
-// that names it. Had its base been deleted between claim and look, the upload
-// would have begun again; had it been deleted later, then the second reading,
-// which begins after the first one missed the base, sees the claim.
+// Prune never deletes a file of an upload, however slow: an upload writes its claim
+// first, and then checks that the manifests still exist from which it knows the files
+// that it does not upload. Prune lists the files first and then reads the manifests
+// twice. A file that is new in the list has its claim in every reading. An old file is
+// deleted only if neither reading shows a manifest that references it. If such a
+// manifest is deleted between claim and check, the upload starts over; if it is deleted
+// later, the second reading, which begins after the first one missed it, sees the
+// claim.
 func (v *Vault) Prune(ctx context.Context, partition int) (int, error) {
 	first, err := v.survey(ctx, partition, nil)
 	if err != nil {
@@ -71,8 +71,8 @@ func (v *Vault) Prune(ctx context.Context, partition int) (int, error) {
 		}
 	}
 	for name := range files {
-		// A file that is being written to a directory has the name of the
-		// object that it becomes, a dot, and more.
+		// A temporary file in a directory is named like the object that it becomes,
+		// plus a dot and more.
 		if object, _, _ := strings.Cut(name, "."); named[object] {
 			continue
 		}
@@ -84,8 +84,8 @@ func (v *Vault) Prune(ctx context.Context, partition int) (int, error) {
 	return deleted, nil
 }
 
-// kept says which checkpoints stay, of entries from the newest to the oldest,
-// and whether one of them is usable.
+// kept returns which checkpoints stay, of entries sorted from newest to oldest, and
+// whether one of them is usable.
 func (v *Vault) kept(entries []entry, intact func(*manifest) bool) (keep map[string]bool, usable bool) {
 	var all, readable []entry
 	for _, e := range entries {
@@ -110,14 +110,14 @@ func (v *Vault) kept(entries []entry, intact func(*manifest) bool) (keep map[str
 	return keep, len(readable) > 0
 }
 
-// forgotten says whether something that is not a whole checkpoint goes. It is
-// left alone for the grace period: an upload may be at it, or what looks damaged
-// was only read badly.
+// forgotten reports whether something that is not an intact checkpoint may be deleted.
+// It stays for the grace period: an upload may be writing it, or a read may have failed
+// only once.
 func (v *Vault) forgotten(e entry) bool {
 	return !errors.Is(e.bad, errNewer) && v.now().Sub(e.modified) > v.grace
 }
 
-// sortByTime puts the one that was taken last first.
+// sortByTime sorts the newest checkpoint first.
 func sortByTime(entries []entry) {
 	slices.SortStableFunc(entries, func(a, b entry) int { return -cmp.Compare(a.taken(), b.taken()) })
 }

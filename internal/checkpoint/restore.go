@@ -11,10 +11,9 @@ import (
 	"path/filepath"
 )
 
-// Restore writes a listed checkpoint to dir, which must not be there: through
-// <dir>.tmp, with every hash compared, everything synced, and renamed at the
-// end. After an error there is nothing at dir; if it is ErrDamaged, try the next
-// older one.
+// Restore writes a listed checkpoint to dir, which must not exist: it writes to
+// <dir>.tmp, verifies every hash, syncs, and renames at the end. After an error there
+// is nothing at dir; if the error is ErrDamaged, try the next older checkpoint.
 func (v *Vault) Restore(ctx context.Context, partition int, info Info, dir string) error {
 	if err := v.restore(ctx, partition, info, filepath.Clean(dir)); err != nil {
 		return fmt.Errorf("restore checkpoint %s of partition %d: %w", info.ID, partition, err)
@@ -24,7 +23,7 @@ func (v *Vault) Restore(ctx context.Context, partition int, info Info, dir strin
 
 func (v *Vault) restore(ctx context.Context, partition int, info Info, dir string) error {
 	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
-		return errors.Join(fmt.Errorf("%s is there already: move it away", dir), err)
+		return errors.Join(fmt.Errorf("%s already exists: move it away", dir), err)
 	}
 	m, bad, err := v.readManifest(ctx, partition, info.ID)
 	switch {
@@ -35,9 +34,9 @@ func (v *Vault) restore(ctx context.Context, partition int, info Info, dir strin
 	case bad != nil:
 		return fmt.Errorf("%w: %w", ErrDamaged, bad)
 	case !m.Complete || m.At != info.At || m.Partition != partition:
-		return fmt.Errorf("%w: its manifest is another than the one that was listed", ErrDamaged)
+		return fmt.Errorf("%w: its manifest differs from the listed one", ErrDamaged)
 	case m.Format > v.format:
-		return fmt.Errorf("state has format %d, this program reads up to %d: use an older checkpoint or a newer program", m.Format, v.format)
+		return fmt.Errorf("state has format %d, but this program reads formats up to %d: use an older checkpoint or a newer program", m.Format, v.format)
 	}
 	tmp := dir + ".tmp"
 	if err := os.RemoveAll(tmp); err != nil {
@@ -84,7 +83,7 @@ func (v *Vault) restoreFile(ctx context.Context, partition int, f file, name str
 	case isNotFound(err):
 		err = fmt.Errorf("%w: file %s: %w", ErrDamaged, f.Name, err)
 	case err == nil && hexOf(sum) != f.SHA256:
-		err = fmt.Errorf("%w: file %s is not what was saved: its hash is %s", ErrDamaged, f.Name, hexOf(sum))
+		err = fmt.Errorf("%w: file %s does not match its hash: it is %s now", ErrDamaged, f.Name, hexOf(sum))
 	}
 	if err == nil {
 		err = out.Sync()

@@ -16,14 +16,14 @@ import (
 	"time"
 )
 
-// Save copies a state to the bucket. source makes a directory, which is not
-// there yet, with plain files only (projection's Store.Checkpoint); at says how
-// far that state came.
+// Save copies a state to the storage. source creates a directory, which must not exist
+// yet, with plain files only (projection's Store.Checkpoint); at is the position of
+// that state.
 //
-// When Save returns without an error, every file has been read back from the
-// bucket, or was there since an earlier checkpoint and still has its size. So
-// what is uploaded is also downloaded once. With an error, the bucket lists what
-// it listed before, and maybe this checkpoint, whole.
+// When Save returns without an error, every file has been read back from the storage,
+// or was there since an earlier checkpoint and still has its size. So every upload is
+// downloaded once, too. After an error, the storage lists the same checkpoints as
+// before, and perhaps this one, complete.
 func (v *Vault) Save(ctx context.Context, partition int, source func(dir string) error, at At) (Info, error) {
 	if err := v.take(partition, source); err != nil {
 		return Info{}, err
@@ -31,7 +31,7 @@ func (v *Vault) Save(ctx context.Context, partition int, source func(dir string)
 	return v.upload(ctx, partition, at)
 }
 
-// take makes the local copy that upload takes up.
+// take makes the local copy for upload.
 func (v *Vault) take(partition int, source func(dir string) error) error {
 	dir := v.local(partition)
 	if err := os.RemoveAll(dir); err != nil {
@@ -65,7 +65,7 @@ func (v *Vault) upload(ctx context.Context, partition int, at At) (Info, error) 
 	return u.info(u.id), nil
 }
 
-// upload is one checkpoint on its way.
+// upload is a checkpoint that is being uploaded.
 type upload struct {
 	*Vault
 	manifest
@@ -88,22 +88,22 @@ func (u *upload) run(ctx context.Context, began time.Time) error {
 		return err
 	}
 	if why := lacking(&u.manifest, there); why != "" {
-		return fmt.Errorf("%s already: the storage loses objects, or lists them late", why)
+		return fmt.Errorf("%s although it was just uploaded: the storage loses objects, or its listings lag", why)
 	}
 	if took := u.now().Sub(began); took > u.grace/2 {
-		return fmt.Errorf("it took %v, more than half of the grace period of %v", took, u.grace)
+		return fmt.Errorf("the upload took %v, more than half of the grace period of %v", took, u.grace)
 	}
 	u.Complete = true
 	return u.write(ctx)
 }
 
-// claimTries bounds how often the base of a checkpoint may be pruned while it
-// is claimed.
+// claimTries is the maximum number of times that the base of a checkpoint may be pruned
+// while it is being claimed.
 const claimTries = 5
 
-// claim names all files of the checkpoint in the bucket, so that none is pruned,
-// before the first is uploaded. Files are taken over from complete manifests
-// only, and these must still be there after the claim: see Prune.
+// claim writes a manifest with all files of the checkpoint before the first upload, so
+// that none is pruned. It reuses files only of complete manifests, which must still
+// exist after the claim: see Prune.
 func (u *upload) claim(ctx context.Context) error {
 	for range claimTries {
 		bases, err := u.plan(ctx)
@@ -126,11 +126,11 @@ func (u *upload) claim(ctx context.Context) error {
 		}
 		u.id = idSeq(u.Seq) + "-" + rand.Text()
 	}
-	return fmt.Errorf("%w, %d times before it was claimed", ErrOvertaken, claimTries)
+	return fmt.Errorf("%w, %d times before the claim was complete", ErrOvertaken, claimTries)
 }
 
-// plan gives each file an object: one that is there, or a new name. It returns
-// the manifests by which objects are known.
+// plan assigns an object to each file: an existing one, or a new name. It returns the
+// manifests that reference the existing ones.
 func (u *upload) plan(ctx context.Context) (bases []string, err error) {
 	entries, err := u.survey(ctx, u.Partition, nil)
 	if err != nil {
@@ -170,7 +170,7 @@ func (u *upload) plan(ctx context.Context) (bases []string, err error) {
 	return bases, nil
 }
 
-// write puts the manifest, as it is now, and reads it back.
+// write writes the manifest in its current state, and reads it back.
 func (u *upload) write(ctx context.Context) error {
 	b, err := u.encode()
 	if err != nil {
@@ -187,12 +187,12 @@ func (u *upload) write(ctx context.Context) error {
 		return err
 	}
 	if !bytes.Equal(b, back.Bytes()) {
-		return fmt.Errorf("%s was not stored as it was written", key)
+		return fmt.Errorf("%s was not stored as written", key)
 	}
 	return nil
 }
 
-// withdraw takes back the claim; what was uploaded for it is then pruned.
+// withdraw deletes the claim, so that its uploads are pruned.
 func (u *upload) withdraw(ctx context.Context) error {
 	if !u.claimed {
 		return nil
@@ -221,24 +221,24 @@ func (u *upload) send(ctx context.Context, f file) error {
 		return err
 	}
 	if got := hexOf(sum); got != f.SHA256 {
-		return fmt.Errorf("%s was not stored as it was written: its hash is %s", key, got)
+		return fmt.Errorf("%s was not stored as written: its hash is %s", key, got)
 	}
 	return nil
 }
 
-// hashed is a file whose hash is known. Tables do not change once they are
-// written, so most of a state need not be read again for each checkpoint.
+// hashed is a file with a known hash. Tables do not change once they are written, so
+// most of a state need not be read again for each checkpoint.
 type hashed struct {
 	info os.FileInfo
 	sum  string
 }
 
-// is says whether this is that file, unchanged, maybe by another link.
+// is reports whether info is the same unchanged file, perhaps by another link.
 func (h hashed) is(info os.FileInfo) bool {
 	return h.info != nil && os.SameFile(h.info, info) && h.info.Size() == info.Size() && h.info.ModTime().Equal(info.ModTime())
 }
 
-// hashFiles notes the files of the local copy.
+// hashFiles collects the files of the local copy and their hashes.
 func (u *upload) hashFiles(ctx context.Context) error {
 	dir, err := os.ReadDir(u.dir)
 	if err != nil {
@@ -276,13 +276,13 @@ func (u *upload) hashFiles(ctx context.Context) error {
 	return nil
 }
 
-// hashFile reads a file's hash if it is not known, and its bytes if they are few.
+// hashFile computes a file's hash if it is unknown, and reads small files.
 func (u *upload) hashFile(f *file) error {
 	name := filepath.Join(u.dir, f.Name)
 	if f.Size <= inlineLimit {
 		b, err := os.ReadFile(name)
 		if err == nil && int64(len(b)) != f.Size {
-			err = fmt.Errorf("%s changes", name)
+			err = fmt.Errorf("%s changed while it was read", name)
 		}
 		f.Data, f.SHA256 = b, hexSum(b)
 		return err
@@ -298,7 +298,7 @@ func (u *upload) hashFile(f *file) error {
 	sum := sha256.New()
 	n, err := io.Copy(sum, in)
 	if err == nil && n != f.Size {
-		err = fmt.Errorf("%s changes", name)
+		err = fmt.Errorf("%s changed while it was read", name)
 	}
 	f.SHA256 = hexOf(sum)
 	return err

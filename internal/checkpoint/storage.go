@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// Storage holds objects by key. Package storage has the implementations.
+// Storage holds objects by key. Package storage implements it.
 //
-// A finished write or deletion is seen by every later read and listing.
+// Every read and listing sees all earlier writes and deletions.
 type Storage interface {
-	// List returns all objects whose keys begin with prefix. After
-	// fs.ErrNotExist the caller lists again: an object went away meanwhile.
+	// List returns all objects whose keys begin with prefix. On fs.ErrNotExist the
+	// caller lists again: an object was deleted meanwhile.
 	List(ctx context.Context, prefix string) ([]Object, error)
-	// Read opens an object; fs.ErrNotExist says that there is none.
+	// Read opens an object. It returns fs.ErrNotExist if there is none.
 	Read(ctx context.Context, key string) (io.ReadCloser, error)
-	// Write stores size bytes as an object: all of it, durably, or nothing.
+	// Write stores size bytes as an object, durably and atomically.
 	Write(ctx context.Context, key string, content io.Reader, size int64) error
-	// Delete removes an object. It may return fs.ErrNotExist where there is none.
+	// Delete removes an object. It may return fs.ErrNotExist if there is none.
 	Delete(ctx context.Context, key string) error
 }
 

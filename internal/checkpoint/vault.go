@@ -15,28 +15,28 @@ import (
 	"time"
 )
 
-// Config says where checkpoints are kept. Storage, Scratch and Now are required.
+// Config configures a Vault. Storage, Scratch and Now are required.
 type Config struct {
 	Storage Storage
 	Prefix  string // of all objects; empty: none
-	// Scratch is a directory for copies on their way to the bucket, on the file
-	// system of the states, else each file is copied instead of linked. It is
-	// this process's alone.
+	// Scratch is a directory for local copies before their upload, used by this process
+	// alone. It should be on the file system of the states; otherwise each file is
+	// copied instead of linked.
 	Scratch string
-	// Keep is how many checkpoints of a partition Prune leaves (3).
+	// Keep is the number of checkpoints per partition that Prune keeps (3).
 	Keep int
-	// Format is the newest format of the state that this program reads, and the
-	// one that it writes. What has a newer one is listed as unusable.
+	// Format is the state format that this program writes, and the newest that it
+	// reads. Checkpoints in newer formats are listed as unusable.
 	Format int
-	// Grace is how long a claim or a damaged manifest is left alone (4 h). An
-	// upload gives up after half of it. Clocks may differ by a quarter of it.
+	// Grace is how long a claim or a damaged manifest is kept (4 h). An upload is
+	// cancelled after half of it. Clocks may differ by a quarter of it.
 	Grace time.Duration
 	Now   func() time.Time
 }
 
-// Vault keeps checkpoints of partitions in a bucket. It is safe for concurrent
-// use, by several processes too; saving one partition is for one goroutine at
-// a time.
+// Vault keeps checkpoints of partitions in shared storage. It is safe for concurrent
+// use, also by several processes, except that only one goroutine at a time may save a
+// partition.
 type Vault struct {
 	storage Storage
 	prefix  string
@@ -50,15 +50,15 @@ type Vault struct {
 	hashed map[int]map[string]hashed // by partition and file name
 }
 
-// ErrDamaged says that a checkpoint cannot be restored, now and later: one of
-// its objects is gone or is not what was saved. An older one may be intact.
+// ErrDamaged reports that a checkpoint cannot be restored, now or later: an object is
+// missing or does not match its hash. An older checkpoint may be intact.
 var ErrDamaged = errors.New("checkpoint is damaged")
 
-// ErrOvertaken says that others saved newer checkpoints, and pruned, while one
-// was on its way. There is nothing to mend.
-var ErrOvertaken = errors.New("others saved newer checkpoints and pruned this one")
+// ErrOvertaken reports that other processes saved newer checkpoints and pruned this one
+// during its upload. No action is needed.
+var ErrOvertaken = errors.New("another process saved newer checkpoints and pruned this one")
 
-// New makes a vault.
+// New returns a Vault.
 func New(c Config) (*Vault, error) {
 	if c.Storage == nil || c.Scratch == "" || c.Now == nil {
 		return nil, errors.New("checkpoint: Storage, Scratch and Now are required")
@@ -66,7 +66,7 @@ func New(c Config) (*Vault, error) {
 	prefix := strings.Trim(c.Prefix, "/")
 	if prefix != "" {
 		if path.Clean(prefix) != prefix || prefix == ".." || strings.HasPrefix(prefix, "../") {
-			return nil, fmt.Errorf("checkpoint prefix %q: write names between single slashes, without dots for directories", c.Prefix)
+			return nil, fmt.Errorf("invalid checkpoint prefix %q: use names between single slashes, without . and ..", c.Prefix)
 		}
 		prefix += "/"
 	}
@@ -81,14 +81,14 @@ func (v *Vault) manifests(p int) string     { return v.partition(p) + "manifests
 func (v *Vault) files(p int) string         { return v.partition(p) + "files/" }
 func (v *Vault) local(partition int) string { return filepath.Join(v.scratch, strconv.Itoa(partition)) }
 
-// List gives a partition's complete checkpoints, the newest first: by seq, then
-// by time. What is damaged is listed too, as unusable.
+// List returns a partition's complete checkpoints, newest first: by seq, then by time.
+// Damaged ones are listed as unusable.
 func (v *Vault) List(ctx context.Context, partition int) ([]Info, error) {
 	entries, err := v.survey(ctx, partition, nil)
 	if err != nil {
 		return nil, err
 	}
-	files, err := v.list(ctx, v.files(partition)) // after the manifests, so that theirs are there
+	files, err := v.list(ctx, v.files(partition)) // list after the manifests, so that their files exist
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func (v *Vault) List(ctx context.Context, partition int) ([]Info, error) {
 	return infos, nil
 }
 
-// Newest gives the newest usable checkpoint of a partition, if there is one.
+// Newest returns the newest usable checkpoint of a partition, if there is one.
 func (v *Vault) Newest(ctx context.Context, partition int) (Info, bool, error) {
 	infos, err := v.List(ctx, partition)
 	for _, info := range infos {
@@ -121,21 +121,22 @@ func (v *Vault) Newest(ctx context.Context, partition int) (Info, bool, error) {
 func (v *Vault) unusable(m *manifest, partition int, files map[string]*Object) string {
 	switch {
 	case m.Partition != partition:
-		return fmt.Sprintf("is of partition %d", m.Partition)
+		return fmt.Sprintf("belongs to partition %d", m.Partition)
 	case m.Format > v.format:
-		return fmt.Sprintf("state has format %d, this program reads up to %d", m.Format, v.format)
+		return fmt.Sprintf("state has format %d, but this program reads formats up to %d", m.Format, v.format)
 	}
 	return lacking(m, files)
 }
 
-// lacking names a file of a manifest that is not there in full; empty: all are.
+// lacking names a file of a manifest that is missing or incomplete; empty: there is
+// none.
 func lacking(m *manifest, files map[string]*Object) string {
 	for _, f := range m.Files {
 		if f.Object == "" {
 			continue
 		}
 		if o := files[f.Object]; o == nil {
-			return fmt.Sprintf("file %s is gone", f.Name)
+			return fmt.Sprintf("file %s is missing", f.Name)
 		} else if o.Size != f.Size {
 			return fmt.Sprintf("file %s has %d bytes, not %d", f.Name, o.Size, f.Size)
 		}
@@ -143,17 +144,17 @@ func lacking(m *manifest, files map[string]*Object) string {
 	return ""
 }
 
-// entry is one manifest of the bucket, of whatever quality.
+// entry is one manifest in the storage, valid or not.
 type entry struct {
 	id       string
 	modified time.Time // by the storage's clock
 	manifest *manifest // nil: cannot be read
 	bad      error     // why
-	stray    bool      // not a manifest: a file that is being written to a directory
+	stray    bool      // not a manifest, but a temporary file of a directory
 }
 
-// survey reads a partition's manifests, claims too, the newest first. Those
-// in known, by id, are not read again.
+// survey reads a partition's manifests, including claims, newest first. It does not
+// read manifests again that are in known, by id.
 func (v *Vault) survey(ctx context.Context, partition int, known map[string]*manifest) ([]entry, error) {
 	objects, err := v.list(ctx, v.manifests(partition))
 	if err != nil {
@@ -186,7 +187,7 @@ func (e *entry) taken() int64 {
 	return e.manifest.Taken
 }
 
-// readManifest tells what is wrong with a manifest from what is wrong with the storage.
+// readManifest distinguishes a bad manifest from an error of the storage.
 func (v *Vault) readManifest(ctx context.Context, partition int, id string) (m *manifest, bad, err error) {
 	var b bytes.Buffer
 	if err := v.fetch(ctx, v.manifests(partition)+id, manifestLimit, &b); err != nil {
@@ -194,7 +195,7 @@ func (v *Vault) readManifest(ctx context.Context, partition int, id string) (m *
 	}
 	m, bad = decodeManifest(b.Bytes())
 	if bad == nil && idSeq(m.Seq) != id[:min(len(id), seqDigits)] {
-		bad = fmt.Errorf("%w: it says seq %d", errBroken, m.Seq)
+		bad = fmt.Errorf("%w: it has seq %d", errBroken, m.Seq)
 	}
 	if bad != nil {
 		return nil, bad, nil
@@ -206,10 +207,10 @@ const seqDigits = 20
 
 func idSeq(seq uint64) string { return fmt.Sprintf("%0*d", seqDigits, seq) }
 
-// isID says whether a name is seq, dash and random text.
+// isID reports whether a name consists of seq, dash and random text.
 func isID(name string) bool { return len(name) > seqDigits && !strings.Contains(name, ".") }
 
-// seqOf is the seq in an id; 0 for a name that is none.
+// seqOf returns the seq in an id; 0 for an invalid name.
 func seqOf(id string) uint64 {
 	seq, err := strconv.ParseUint(id[:min(len(id), seqDigits)], 10, 64)
 	if err != nil {

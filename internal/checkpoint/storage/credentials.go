@@ -10,9 +10,9 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
-// credentials come from where the AWS tools look for them: a profile that is
-// named, the environment, a web identity (IRSA), the default profile, and the
-// container's or the machine's role.
+// credentials come from the usual sources of AWS tools: a profile set by name, the
+// environment, a web identity (IRSA), the default profile, and the role of the
+// container or the machine.
 func (s *settings) credentials(getenv func(string) string, transport http.RoundTripper) *credentials.Credentials {
 	if s.anonymous {
 		return credentials.NewStaticV4("", "", "")
@@ -37,14 +37,14 @@ func (s *settings) credentials(getenv func(string) string, transport http.RoundT
 	return credentials.New(provider)
 }
 
-// source is one of the places where credentials may be.
+// source is one possible source of credentials.
 type source struct {
 	name string
 	credentials.Provider
 }
 
-// firstOf asks one source after the other. Unlike the library's chain it says
-// why none had credentials, and does not go on without.
+// firstOf tries one source after the other. Unlike the library's chain, it reports why
+// none had credentials, and does not continue without.
 type firstOf struct {
 	sources []source
 	found   credentials.Provider
@@ -63,13 +63,13 @@ func (f *firstOf) RetrieveWithCredContext(cc *credentials.CredContext) (credenti
 	return credentials.Value{}, fmt.Errorf("no S3 credentials: %w", why)
 }
 
-var errNone = errors.New("it has none (a profile's role_arn is not followed: give role=ARN in the URL)")
+var errNone = errors.New("no credentials found (role_arn in a profile is not supported: use role=ARN in the URL)")
 
 func (f *firstOf) Retrieve() (credentials.Value, error) { return f.RetrieveWithCredContext(nil) }
 
 func (f *firstOf) IsExpired() bool { return f.found == nil || f.found.IsExpired() }
 
-// assumed are the credentials of a role that others are exchanged for.
+// assumed are the credentials of a role, obtained with those of base.
 type assumed struct {
 	base         *credentials.Credentials
 	role, region string

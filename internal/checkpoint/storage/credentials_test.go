@@ -70,7 +70,7 @@ func TestCredentials(t *testing.T) {
 		{"pod", "", []map[string]string{{"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://169.254.170.23/v1/credentials", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": token}}, machine, "of-pod"},
 		{"machine", "", nil, machine, "of-machine"},
 		{"none", "", nil, nil, "no S3 credentials: environment: "},
-		{"profile without", "&profile=following", []map[string]string{env, files}, machine, "give role=ARN in the URL"},
+		{"profile without", "&profile=following", []map[string]string{env, files}, machine, "use role=ARN in the URL"},
 		{
 			"role", "&role=arn:aws:iam::1:role/x",
 			[]map[string]string{env},

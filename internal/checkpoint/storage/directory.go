@@ -18,21 +18,21 @@ import (
 
 // directory keeps each object in a file below root, with the key as its path.
 //
-// A file that is being written has the name of the object, a dot, and more
-// (checkpoint.Vault knows it by the dot).
+// A temporary file is named like its object, plus a dot and more (checkpoint.Vault
+// recognises it by the dot).
 type directory struct {
 	root string
 	mode fs.FileMode // of directories
 }
 
-// openDirectory reads file:///dir. The parameters were those of gocloud.dev's
-// driver, of which this one keeps what is of use.
+// openDirectory parses file:///dir. It accepts the parameters of gocloud.dev's driver
+// that still have a meaning.
 func openDirectory(u *url.URL) (*directory, error) {
 	if u.Host != "" && u.Host != "localhost" && u.Host != "." {
-		return nil, fmt.Errorf("%q is taken for a host: write file:///%s%s with three slashes", u.Host, u.Host, u.Path)
+		return nil, fmt.Errorf("%q is parsed as a host: use three slashes, file:///%s%s", u.Host, u.Host, u.Path)
 	}
 	if strings.Trim(u.Path, "/") == "" {
-		return nil, errors.New("no directory: write file:///dir")
+		return nil, errors.New("no directory in the URL: use file:///dir")
 	}
 	d := &directory{root: filepath.Clean(u.Path), mode: 0o777}
 	if u.Host == "." {
@@ -40,15 +40,15 @@ func openDirectory(u *url.URL) (*directory, error) {
 	}
 	for name, values := range u.Query() {
 		switch name {
-		case "prefix", "create_dir", "no_tmp_dir", "metadata": // the last three always hold
+		case "prefix", "create_dir", "no_tmp_dir", "metadata": // the last three are always on
 		case "dir_file_mode":
 			mode, err := strconv.ParseUint(values[0], 0, 32)
 			if err != nil {
-				return nil, errors.New("dir_file_mode is no number: write it as dir_file_mode=0750")
+				return nil, errors.New("dir_file_mode is not a number: use, for example, dir_file_mode=0750")
 			}
 			d.mode = fs.FileMode(mode)
 		default:
-			return nil, fmt.Errorf("parameter %q is not known for a directory: remove it", name)
+			return nil, fmt.Errorf("unknown parameter %q for a directory: remove it", name)
 		}
 	}
 	if info, err := os.Stat(d.root); err == nil && !info.IsDir() {
@@ -57,11 +57,11 @@ func openDirectory(u *url.URL) (*directory, error) {
 	return d, os.MkdirAll(d.root, d.mode)
 }
 
-// path refuses keys that would lead out of the directory.
+// path rejects keys that lead out of the directory.
 func (d *directory) path(key string) (string, error) {
 	name := filepath.FromSlash(key)
 	if !filepath.IsLocal(name) || filepath.Clean(name) != name {
-		return "", fmt.Errorf("key %q is no path below the directory", key)
+		return "", fmt.Errorf("key %q is not a path below the directory", key)
 	}
 	return filepath.Join(d.root, name), nil
 }
@@ -108,8 +108,8 @@ func (d *directory) Read(_ context.Context, key string) (io.ReadCloser, error) {
 	return os.Open(path)
 }
 
-// Write makes a file beside the object's, syncs it, renames it, and syncs the
-// directories on the way: new ones may be among them.
+// Write creates a file beside the object's, syncs it, renames it, and syncs the parent
+// directories, which may be new.
 func (d *directory) Write(ctx context.Context, key string, content io.Reader, size int64) error {
 	path, err := d.path(key)
 	if err != nil {
@@ -145,8 +145,8 @@ func (d *directory) Write(ctx context.Context, key string, content io.Reader, si
 	}
 }
 
-// begin creates a file of its own beside path, readable as the umask says:
-// os.CreateTemp would make it the owner's alone.
+// begin creates a temporary file beside path, with the permissions of the umask:
+// os.CreateTemp would make it accessible only to the owner.
 func begin(path string) (*os.File, error) {
 	for {
 		f, err := os.OpenFile(path+"."+rand.Text()+".tmp", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)

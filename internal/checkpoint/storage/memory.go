@@ -13,7 +13,7 @@ import (
 	"github.com/refloat/refloat/internal/checkpoint"
 )
 
-// memory keeps objects as long as the process runs.
+// memory keeps objects while the process runs.
 type memory struct {
 	now     func() time.Time
 	mu      sync.Mutex

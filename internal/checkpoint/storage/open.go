@@ -13,24 +13,24 @@ import (
 	"github.com/refloat/refloat/internal/checkpoint"
 )
 
-// Environment is what a program passes on: where the AWS tools look for the
-// region and the endpoint, and the clock of mem://.
+// Environment is what the program passes in: the environment variables in which AWS
+// tools find region and endpoint, and the clock of mem://.
 type Environment struct {
 	Getenv func(string) string
 	Now    func() time.Time
 }
 
-// Open opens the storage that a URL names, and checks that it can be listed:
+// Open opens the storage at a URL, and checks that it can be listed:
 //
-//	file:///dir                      a directory, created when it is not there
+//	file:///dir                      a directory, created if it does not exist
 //	s3://bucket/prefix?region=…      S3; endpoint=…&use_path_style=true for others
 //	mem://                           memory, for tests
 //
-// S3 credentials come from where the AWS tools look for them, not from the URL.
+// S3 credentials come from the usual sources of AWS tools, not from the URL.
 func Open(ctx context.Context, at string, env Environment) (checkpoint.Storage, error) {
 	u, err := url.Parse(at)
 	if err != nil {
-		return nil, errors.New("checkpoint storage: the URL cannot be read: write file:///dir or s3://bucket/prefix?region=…")
+		return nil, errors.New("checkpoint storage: invalid URL: use file:///dir or s3://bucket/prefix?region=…")
 	}
 	name := redacted(u)
 	s, err := open(u, env)
@@ -61,7 +61,7 @@ func open(u *url.URL, env Environment) (checkpoint.Storage, error) {
 	case "mem":
 		s = newMemory(env.Now)
 	default:
-		err = fmt.Errorf("scheme %q is not known: write file:///dir or s3://bucket/prefix?region=…", u.Scheme)
+		err = fmt.Errorf("unknown scheme %q: use file:///dir or s3://bucket/prefix?region=…", u.Scheme)
 	}
 	if err == nil {
 		err = checkPrefix(prefix)
@@ -72,23 +72,23 @@ func open(u *url.URL, env Environment) (checkpoint.Storage, error) {
 	return prefixed{s, prefix}, nil
 }
 
-// checkPrefix refuses prefixes whose objects could not be found again, or not
-// by other tools.
+// checkPrefix rejects prefixes whose objects could not be found again, or not with
+// other tools.
 func checkPrefix(prefix string) error {
 	if strings.HasPrefix(prefix, "/") || slices.Contains(strings.Split(prefix, "/"), "..") || strings.ContainsFunc(prefix, func(r rune) bool { return r < ' ' }) {
-		return errors.New("the prefix cannot be used: write names between single slashes, without .. and control characters")
+		return errors.New("invalid prefix: use names between single slashes, without .. and control characters")
 	}
 	return nil
 }
 
-// probe looks whether the storage can be listed, by a prefix under which there
-// is nothing: a long listing is not needed.
+// probe checks that the storage can be listed. It lists a prefix without objects to
+// keep the listing short.
 func probe(ctx context.Context, s checkpoint.Storage) error {
 	_, err := s.List(ctx, "refloat-probe/")
 	return err
 }
 
-// prefixed puts a prefix, as it is, in front of every key.
+// prefixed puts a prefix before every key.
 type prefixed struct {
 	checkpoint.Storage
 	prefix string
@@ -114,7 +114,7 @@ func (p prefixed) Delete(ctx context.Context, key string) error {
 	return p.Storage.Delete(ctx, p.prefix+key)
 }
 
-// exactly fails where content has another length than it is to have.
+// exactly fails if content does not have exactly size bytes.
 func exactly(content io.Reader, size int64) io.Reader { return &counted{content, size} }
 
 type counted struct {
@@ -126,12 +126,12 @@ func (c *counted) Read(b []byte) (int, error) {
 	n, err := c.Reader.Read(b)
 	c.left -= int64(n)
 	if c.left < 0 || errors.Is(err, io.EOF) && c.left != 0 {
-		return n, fmt.Errorf("content has another length than announced (%d bytes left)", c.left)
+		return n, fmt.Errorf("content does not have the announced length (%d bytes left)", c.left)
 	}
 	return n, err
 }
 
-// redacted is a URL without what may be secret: user and values of parameters.
+// redacted is a URL without possible secrets: user and parameter values.
 func redacted(u *url.URL) string {
 	s := u.Scheme + "://" + u.Host + u.Path
 	var names []string
@@ -144,7 +144,7 @@ func redacted(u *url.URL) string {
 	return s
 }
 
-// withoutSecrets is an error in which parameters of the URL may be quoted.
+// withoutSecrets is an error's text without the URL's parameter values.
 func withoutSecrets(err error, u *url.URL, name string) string {
 	s := strings.ReplaceAll(err.Error(), u.String(), name)
 	for _, values := range u.Query() {

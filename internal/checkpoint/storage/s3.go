@@ -29,19 +29,19 @@ type bucket struct {
 	put    minio.PutObjectOptions
 }
 
-// settings are the parameters of an s3:// URL and what the environment adds.
+// settings are the parameters of an s3:// URL plus the environment.
 type settings struct {
 	bucket, region, profile, role string
 	endpoint                      *url.URL // nil: Amazon's
 	pathStyle, anonymous          bool
 	insecure                      bool // without TLS
 	accelerate, dualStack         bool
-	md5                           bool // instead of the checksums that old servers refuse
+	md5                           bool // instead of checksums that old servers reject
 	encryption                    encrypt.ServerSide
 	caBundle                      string
 }
 
-// openBucket makes a client; it does not connect.
+// openBucket returns a client; it does not connect.
 func openBucket(u *url.URL, getenv func(string) string) (*bucket, error) {
 	s, err := parseS3(u, getenv)
 	if err != nil {
@@ -71,11 +71,11 @@ func openBucket(u *url.URL, getenv func(string) string) (*bucket, error) {
 	}}, nil
 }
 
-// parseS3 reads the parameters that gocloud.dev's driver knew, of which some
-// have nothing left to do.
+// parseS3 parses the parameters that gocloud.dev's driver accepted, some of which no
+// longer have an effect.
 func parseS3(u *url.URL, getenv func(string) string) (*settings, error) {
 	if u.Host == "" {
-		return nil, errors.New("no bucket: write s3://bucket/prefix?region=…")
+		return nil, errors.New("no bucket in the URL: use s3://bucket/prefix?region=…")
 	}
 	s := &settings{
 		bucket: u.Host, region: cmp.Or(getenv("AWS_REGION"), getenv("AWS_DEFAULT_REGION")),
@@ -86,7 +86,7 @@ func parseS3(u *url.URL, getenv func(string) string) (*settings, error) {
 	for name, values := range u.Query() {
 		value, err := values[0], error(nil)
 		switch name {
-		case "prefix": // open's
+		case "prefix": // handled by open
 		case "region":
 			s.region = value
 		case "profile":
@@ -109,19 +109,19 @@ func parseS3(u *url.URL, getenv func(string) string) (*settings, error) {
 			s.dualStack, err = strconv.ParseBool(value)
 		case "role":
 			if s.role = value; !strings.HasPrefix(value, "arn:") {
-				return nil, errors.New("role is no ARN (it begins with arn:)")
+				return nil, errors.New("role is not an ARN (arn:…)")
 			}
 		case "request_checksum_calculation":
 			s.md5 = value == "when_required"
 		case "response_checksum_validation", "rate_limiter_capacity", "hostname_immutable", "awssdk":
-			// Of the AWS SDK. What is read is compared with SHA-256 anyhow.
+			// Parameters of the AWS SDK. Everything read is verified by SHA-256 anyway.
 		case "fips":
-			return nil, errors.New("fips is not supported: give endpoint=https://s3-fips.REGION.amazonaws.com")
+			return nil, errors.New("fips is not supported: use endpoint=https://s3-fips.REGION.amazonaws.com")
 		default:
-			return nil, fmt.Errorf("parameter %q is not known for S3: remove it", name)
+			return nil, fmt.Errorf("unknown parameter %q for S3: remove it", name)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s is neither true nor false", name)
+			return nil, fmt.Errorf("%s must be true or false", name)
 		}
 	}
 	if err := s.parseEndpoint(endpoint); err != nil {
@@ -136,13 +136,13 @@ func (s *settings) parseEndpoint(at string) error {
 	}
 	u, err := url.Parse(at)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
-		return errors.New("the endpoint cannot be used: write http://host:port or https://host:port")
+		return errors.New("invalid endpoint: use http://host:port or https://host:port")
 	}
 	if strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
-		return errors.New("the endpoint has a path: write http://host:port or https://host:port, and the prefix in s3://bucket/prefix")
+		return errors.New("the endpoint must not have a path: use http://host:port or https://host:port, and put the prefix in s3://bucket/prefix")
 	}
 	s.endpoint, s.insecure = u, u.Scheme == "http"
-	s.region = cmp.Or(s.region, "us-east-1") // of no meaning to most servers, but part of the signature
+	s.region = cmp.Or(s.region, "us-east-1") // most servers ignore it, but it is part of the signature
 	return nil
 }
 
@@ -158,13 +158,13 @@ func (s *settings) parseEncryption(kind, key string) error {
 	case "aws:kms":
 		s.encryption, err = encrypt.NewSSEKMS(key, nil)
 	default:
-		return errors.New("ssetype is not supported: give AES256 or aws:kms, or set the bucket's default encryption")
+		return errors.New("unsupported ssetype: use AES256 or aws:kms, or set the bucket's default encryption")
 	}
 	return err
 }
 
-// lookup says how the bucket is named in a request: in the host, as Amazon wants
-// it, or in the path, where there is no such host.
+// lookup returns how a request names the bucket: in the host, as Amazon requires, or in
+// the path, if there is no such host.
 func (s *settings) lookup() minio.BucketLookupType {
 	switch {
 	case s.pathStyle:
@@ -189,7 +189,7 @@ func (s *settings) transport() (*http.Transport, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("AWS_CA_BUNDLE: %s has no certificate", s.caBundle)
+		return nil, fmt.Errorf("AWS_CA_BUNDLE: %s contains no PEM certificate", s.caBundle)
 	}
 	if t.TLSClientConfig == nil {
 		t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
@@ -217,7 +217,7 @@ func (b *bucket) Read(ctx context.Context, key string) (io.ReadCloser, error) {
 	return r, err
 }
 
-// Write uploads a large object in parts; S3 shows it when it is complete.
+// Write uploads a large object in parts; S3 shows it only when it is complete.
 func (b *bucket) Write(ctx context.Context, key string, content io.Reader, size int64) error {
 	_, err := b.client.Client.PutObject(ctx, b.name, key, content, size, b.put)
 	return err
