@@ -44,7 +44,7 @@ func Wrap(topic string, m *eventlog.Message) eventlog.Message {
 // Unwrap converts a message of a copy to its form in the topic.
 func Unwrap(m *eventlog.Message) (eventlog.Message, error) {
 	if !IsTopic(m.Origin.Recording) {
-		return eventlog.Message{}, fmt.Errorf("message %v is no copy of a topic's: %w", m.Position, eventlog.ErrCorrupt)
+		return eventlog.Message{}, fmt.Errorf("message %v is not a copy of a topic's message: %w", m.Position, eventlog.ErrCorrupt)
 	}
 	out := *m
 	out.Position, out.Publish, out.Origin = m.Origin.Position, m.Origin.Publish, eventlog.Origin{}
@@ -109,7 +109,7 @@ func (t *topic) Open(p int, after eventlog.Position) (eventlog.Reader, error) {
 		return nil, err
 	}
 	if after.Compare(end) > 0 {
-		return nil, fmt.Errorf("copy of partition %d: open after %v: it ends at %v: %w", p, after, end, eventlog.ErrCorrupt)
+		return nil, fmt.Errorf("copy of partition %d: open after %v: the copy ends at %v: %w", p, after, end, eventlog.ErrCorrupt)
 	}
 	in, err := openFirst(t.Topic, p)
 	if err != nil {
@@ -136,13 +136,13 @@ func (t *topic) End(p int) (eventlog.Position, error) {
 }
 
 // Beginning implements eventlog.Topic. The copy does not know whether it was begun at
-// the topic's beginning, so its content is taken for everything.
+// the topic's beginning, so it treats its content as complete.
 func (t *topic) Beginning(p int) (eventlog.Position, error) {
 	begin, err := t.Topic.Beginning(p)
 	if err != nil || begin == eventlog.Start {
 		return begin, err
 	}
-	return eventlog.Position{}, fmt.Errorf("copy of partition %d: its beginning was removed: %w", p, eventlog.ErrTrimmed)
+	return eventlog.Position{}, fmt.Errorf("copy of partition %d: its beginning was deleted: %w", p, eventlog.ErrTrimmed)
 }
 
 // Last returns the last message of a partition that is not empty.
@@ -191,7 +191,7 @@ func (r *reader) skipTo(after eventlog.Position) error {
 		case c == 0:
 			return nil
 		case c > 0 && !before && !adjacent(after, m[0].Origin.Position):
-			return fmt.Errorf("it begins with %v: %w", m[0].Origin.Position, eventlog.ErrTrimmed)
+			return fmt.Errorf("the copy begins with %v: %w", m[0].Origin.Position, eventlog.ErrTrimmed)
 		case c > 0:
 			r.held = &m[0]
 			return nil

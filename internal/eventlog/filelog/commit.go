@@ -12,17 +12,17 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// tail is where the writer of a partition goes on. Log.committing guards it.
+// tail is the write position of a partition. Log.committing guards it.
 type tail struct {
 	dir     vfs.File // the partition's directory, for syncing it
-	file    vfs.File // the last segment; nil when there is none
+	file    vfs.File // the last segment; nil if there is none
 	segment int64
 	seed    uint32
 	offset  int64
 	next    int64             // ordinal of the next frame
-	durable int64             // the frames below are durable
+	durable int64             // frames below this ordinal are durable
 	last    eventlog.Position // of the last message written
-	dirty   bool              // written and not synced
+	dirty   bool              // written, not synced yet
 	scratch []byte
 }
 
@@ -42,7 +42,7 @@ func (r *runner) start(l *Log) {
 				return
 			}
 			if l.commit() != nil {
-				return // the error stays with the queue
+				return // the queue keeps the error
 			}
 		}
 	}()
@@ -55,8 +55,8 @@ func (r *runner) stop() {
 	}
 }
 
-// Commit makes what is queued durable, in the caller's goroutine. Only a log
-// that is Manual needs it.
+// Commit makes queued messages durable, in the caller's goroutine. Only a Manual log
+// needs it.
 func (l *Log) Commit() error { return l.commit() }
 
 // Flush waits until everything appended before the call is durable.
@@ -75,9 +75,9 @@ func (l *Log) AppendSync(ctx context.Context, p int, msgs []eventlog.Message) er
 	return l.Flush(ctx)
 }
 
-// commit writes what is queued, syncs each file once, and only then tells
-// anyone. When a write or a sync fails, nothing of this commit is told, and the
-// log has failed.
+// commit writes queued messages, syncs each file once, and only then notifies readers.
+// If a write or a sync fails, it announces nothing of this commit, and the log has
+// failed.
 func (l *Log) commit() error {
 	l.committing.Lock()
 	defer l.committing.Unlock()
@@ -121,12 +121,12 @@ func (l *Log) write(frames [][]pending) error {
 	return nil
 }
 
-// maxSyncs bounds how many syncs wait at the same time.
+// maxSyncs is the maximum number of concurrent syncs.
 const maxSyncs = 32
 
-// sync syncs the partitions side by side: a file system makes one journal
-// commit of several syncs that wait together, which is worth a goroutine each
-// (BenchmarkAppendSyncPartitions). A Manual log has none.
+// sync syncs the partitions concurrently: file systems combine waiting syncs into one
+// journal commit, which is worth a goroutine each (BenchmarkAppendSyncPartitions). A
+// Manual log uses no goroutines.
 func (l *Log) sync(parts []*partition) error {
 	if l.cfg.Manual || len(parts) == 1 {
 		for _, p := range parts {
@@ -150,7 +150,7 @@ func (l *Log) sync(parts []*partition) error {
 	return nil
 }
 
-// write puts a frame behind the last one.
+// write writes a frame after the last one.
 func (p *partition) write(f pending, c Config) error {
 	t := &p.tail
 	buf, h := f.buf, frameHeader{codec: CodecNone, count: f.count, raw: len(f.buf) - frameHeaderBytes}
@@ -180,9 +180,9 @@ func (p *partition) write(f pending, c Config) error {
 	return nil
 }
 
-// roll begins a new segment. All that was written before is durable before
-// the new file exists, and its header and name are before it gets a frame:
-// recovery relies on both.
+// roll starts a new segment. Everything written earlier is durable before the new file
+// exists, and its header and name are durable before its first frame: recovery relies
+// on both.
 func (p *partition) roll(now int64) error {
 	t := &p.tail
 	if t.file != nil {
@@ -228,8 +228,8 @@ func (p *partition) sync() error {
 	return nil
 }
 
-// announce tells other processes, then this one's readers, how far the
-// partition is durable now.
+// announce publishes the durable end to other processes, then to this process's
+// readers.
 func (p *partition) announce() error {
 	t := &p.tail
 	m := mark{segment: t.segment, offset: t.offset, next: t.next, last: t.last}
@@ -243,7 +243,7 @@ func (p *partition) announce() error {
 	return nil
 }
 
-// end tells readers that there will be no more, and why.
+// end tells readers that no more messages will come, and why.
 func (p *partition) end(why error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -251,7 +251,7 @@ func (p *partition) end(why error) {
 	p.wake()
 }
 
-// wake leaves each reader a token. p.mu is held.
+// wake signals each reader. The caller holds p.mu.
 func (p *partition) wake() {
 	for r := range p.readers {
 		select {

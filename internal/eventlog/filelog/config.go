@@ -8,16 +8,16 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Codec says how the bodies of frames are stored.
+// Codec is the compression of frame bodies.
 type Codec uint8
 
-// The codecs. Their numbers stand in the frames.
+// The codecs. Their numbers are stored in frames.
 const (
 	CodecNone Codec = 0
 	CodecS2   Codec = 1
 )
 
-// String is the codec's name.
+// String returns the codec's name.
 func (c Codec) String() string {
 	switch c {
 	case CodecNone:
@@ -33,35 +33,34 @@ const (
 	defaultQueueBytes   = 32 << 20
 	defaultFrameBytes   = 128 << 10
 
-	// maxFrameBytes bounds a frame's body, stored and decompressed, and so
-	// what a damaged length can make a reader allocate.
+	// maxFrameBytes limits a frame's body, stored and decompressed, and so the
+	// allocation that a damaged length can cause.
 	maxFrameBytes = 64 << 20
 	maxPartitions = 1 << 16
 )
 
-// Config says where a log is and how it is written.
+// Config configures a log.
 type Config struct {
 	FS  vfs.FS // required
 	Dir string // required
 
-	// Partitions is required to create a log. For one that exists, 0 takes
-	// what it has, and another number than it has is an error.
+	// Partitions is required to create a log. For an existing log, 0 accepts its count,
+	// and any other count than its own is an error.
 	Partitions int
-	// ReadOnly opens the log without its lock, for reading what another
-	// process writes.
+	// ReadOnly opens the log without its lock, to read what another process writes.
 	ReadOnly bool
 
-	SegmentBytes int64 // begin a new segment beyond this; default 64 MiB
-	QueueBytes   int64 // what may wait for a commit; default 32 MiB
-	FrameBytes   int64 // begin a new frame beyond this; default 128 KiB
-	Codec        Codec // of new frames
+	SegmentBytes int64 // size at which a new segment begins; default 64 MiB
+	QueueBytes   int64 // maximum of uncommitted bytes; default 32 MiB
+	FrameBytes   int64 // size at which a new frame begins; default 128 KiB
+	Codec        Codec // codec of new frames
 
-	// Now gives publish times; default time.Now. Appends and commits call it, so
-	// it must be safe for several goroutines unless the log is Manual.
+	// Now returns publish times; default time.Now. Appends and commits call it, so it
+	// must be safe for concurrent use unless the log is Manual.
 	Now func() time.Time
-	// Manual leaves out all goroutines. Nothing becomes durable until Commit,
-	// Flush, AppendSync or Close is called; and no one looks for what another
-	// process writes but Read, so that Changed says nothing in a read-only log.
+	// Manual runs no goroutines. Nothing becomes durable until Commit, Flush,
+	// AppendSync or Close is called. Only Read polls for what another process writes,
+	// so Changed of a read-only log never receives.
 	Manual bool
 }
 
@@ -70,7 +69,7 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.New("filelog: FS and Dir are required")
 	}
 	if c.Partitions < 0 || c.Partitions > maxPartitions {
-		return c, fmt.Errorf("filelog: %d partitions; 1 to %d are possible", c.Partitions, maxPartitions)
+		return c, fmt.Errorf("filelog: invalid partition count %d: it must be between 1 and %d", c.Partitions, maxPartitions)
 	}
 	if c.Codec > CodecS2 {
 		return c, fmt.Errorf("filelog: unknown %v", c.Codec)

@@ -312,7 +312,7 @@ func TestWriterRefuses(t *testing.T) {
 				f["log/0000/SYNCED"] = nil
 				f[end] = nil
 				f[before][len(f[before])-1] ^= 1
-			}, "the next segment, " + path.Base(end) + ", was begun behind it",
+			}, "the next segment, " + path.Base(end) + ", was created after it",
 		},
 		{"no header, no mark", func(f tree) { clear(f[end][:64]); f["log/0000/SYNCED"] = nil }, "header is damaged"},
 	} {
@@ -390,7 +390,7 @@ func TestFramesSwapped(t *testing.T) {
 	log = mustOpen(t, c)
 	defer mustClose(t, log)
 	got, err := readAll(log, 0, eventlog.Start)
-	if len(got) != 1 || !errors.Is(err, eventlog.ErrCorrupt) || !strings.Contains(err.Error(), "frame 2 stands here") {
+	if len(got) != 1 || !errors.Is(err, eventlog.ErrCorrupt) || !strings.Contains(err.Error(), "found frame 2 instead") {
 		t.Fatalf("%d messages, %v", len(got), err)
 	}
 }
@@ -404,8 +404,8 @@ func TestDamageText(t *testing.T) {
 	c.FS = files.disk(t)
 	log := mustOpen(t, c)
 	_, err := readAll(log, 0, eventlog.Start)
-	const want = "filelog: read partition 0: log/0000/00000000000000000000.seg, offset 64, frame 0: the frame's body does not match its checksum" +
-		" (restore the file from a copy; without one, the messages from there on are lost): log is corrupt"
+	const want = "filelog: read partition 0: log/0000/00000000000000000000.seg, offset 64, frame 0: the frame body does not match its checksum" +
+		" (restore the file from a copy; without one, the messages from this offset on are lost): log is corrupt"
 	if err == nil || err.Error() != want {
 		t.Fatalf("error is\n%v, want\n%s", err, want)
 	}

@@ -9,11 +9,11 @@ import (
 
 const frameHeaderBytes = 40
 
-// frameHeader is what stands before the body of a frame; doc.go has the table.
+// frameHeader precedes the body of a frame; doc.go has the table.
 type frameHeader struct {
 	bodyCRC uint32
 	stored  int // length of the body in the file
-	raw     int // and decompressed
+	raw     int // length of the body when decompressed
 	codec   Codec
 	count   int
 	ordinal int64
@@ -33,9 +33,9 @@ func (h *frameHeader) put(b []byte, seed uint32) {
 	le.PutUint32(b, crc32.Update(seed, castagnoli, b[4:]))
 }
 
-// parseFrameHeader reads a header. It reports false when the bytes are not one
-// that this format's writer wrote, and an error when they are, but say what
-// this version does not understand; such a frame must not be taken for torn.
+// parseFrameHeader parses a header. It returns false if the checksum does not match,
+// and an error if it does but this version cannot understand the header; such a frame
+// must not be treated as torn.
 func parseFrameHeader(b []byte, seed uint32) (frameHeader, bool, error) {
 	b = b[:frameHeaderBytes]
 	if le.Uint32(b) != crc32.Update(seed, castagnoli, b[4:]) {
@@ -52,7 +52,7 @@ func parseFrameHeader(b []byte, seed uint32) (frameHeader, bool, error) {
 	}
 	switch {
 	case h.codec > CodecS2 || !allZero(b[17:20]):
-		return h, true, fmt.Errorf("the frame has %v, which this version does not know", h.codec)
+		return h, true, fmt.Errorf("the frame has %v, which this version does not support", h.codec)
 	case h.stored > maxFrameBytes || h.raw > maxFrameBytes,
 		h.codec == CodecNone && h.stored != h.raw:
 		return h, true, fmt.Errorf("the frame's lengths %d and %d are impossible", h.stored, h.raw)
@@ -64,27 +64,27 @@ func parseFrameHeader(b []byte, seed uint32) (frameHeader, bool, error) {
 	return h, true, nil
 }
 
-// open checks the stored body and returns it decompressed. The result aliases
-// the stored body when that is not compressed.
+// open verifies the stored body and returns it decompressed. An uncompressed result
+// aliases the stored body.
 func (h *frameHeader) open(stored []byte) ([]byte, error) {
 	if checksum(stored) != h.bodyCRC {
-		return nil, fmt.Errorf("the frame's body does not match its checksum")
+		return nil, fmt.Errorf("the frame body does not match its checksum")
 	}
 	if h.codec == CodecNone {
 		return stored, nil
 	}
 	if n, err := s2.DecodedLen(stored); err != nil || n != h.raw {
-		return nil, fmt.Errorf("the frame's body does not decompress to %d bytes", h.raw)
+		return nil, fmt.Errorf("the frame body does not decompress to %d bytes", h.raw)
 	}
 	body, err := s2.Decode(make([]byte, h.raw), stored)
 	if err != nil {
-		return nil, fmt.Errorf("the frame's body does not decompress: %w", err)
+		return nil, fmt.Errorf("decompress the frame body: %w", err)
 	}
 	return body, nil
 }
 
-// compress returns the body compressed behind room for a header, or false when
-// that would not save an eighth.
+// compress returns the compressed body with room for a header before it, or false if
+// that would save less than an eighth.
 func compress(scratch, body []byte) ([]byte, bool) {
 	if len(body) < 64 {
 		return scratch, false

@@ -16,7 +16,7 @@ import (
 
 const lockName = "LOCK"
 
-// Log is an open log. Its methods may be called from several goroutines.
+// Log is an open log. Its methods are safe for concurrent use.
 type Log struct {
 	cfg   Config
 	parts []*partition
@@ -35,22 +35,22 @@ type partition struct {
 	id     int
 	fs     vfs.FS
 	dir    string
-	polled bool // the log is read-only: another process moves the mark
+	polled bool // the log is read-only: another process advances the mark
 	synced *syncedFile
 	tail   tail // of the writer
 
 	mu      sync.Mutex // guards what follows, and synced when polled
 	mark    mark
-	ended   error // why there will be no more
+	ended   error // why no more messages will come; nil: they may
 	readers map[*reader]struct{}
 }
 
-// Open opens the log in the directory. When there is none yet, and neither
-// ReadOnly nor a missing number of partitions forbids it, it creates one.
+// Open opens the log in the directory. If there is none, it creates one, provided that
+// the log is not ReadOnly and Partitions is set.
 //
-// A log open for writing is locked; while another one holds the lock, Open
-// returns [eventlog.ErrLocked]. It returns [eventlog.ErrCorrupt] when something
-// that had been durable is damaged, as far as recovery comes across it.
+// A log that is open for writing is locked; while another writer holds the lock, Open
+// returns [eventlog.ErrLocked]. It returns [eventlog.ErrCorrupt] if recovery finds that
+// durable data is damaged.
 func Open(c Config) (*Log, error) {
 	c, err := c.withDefaults()
 	if err != nil {
@@ -88,11 +88,11 @@ func (l *Log) open() error {
 		return err
 	}
 	if c.Partitions != 0 && c.Partitions != partitions {
-		return fmt.Errorf("log %s has %d partitions, not %d; the number cannot be changed", c.Dir, partitions, c.Partitions)
+		return fmt.Errorf("log %s has %d partitions, not %d: the partition count cannot be changed", c.Dir, partitions, c.Partitions)
 	}
 	l.cfg.Partitions = partitions
 	if !c.ReadOnly {
-		// A crash may have come between renaming META and syncing its name.
+		// A crash may have happened between renaming META and syncing its name.
 		if err := syncDir(c.FS, c.Dir); err != nil {
 			return err
 		}
@@ -123,8 +123,8 @@ func partitionDir(c Config, id int) string {
 func (l *Log) acquire() error {
 	dir := l.cfg.Dir
 	if vfs.Root(l.cfg.FS) == vfs.Default {
-		// The lock of the operating system is one per process and file, and the
-		// file system keeps this process's by name: so a file needs one name.
+		// The operating system's lock is per process and file, and the vfs tracks this
+		// process's locks by name: so resolve the directory to one name.
 		full, err := filepath.Abs(dir)
 		if err == nil {
 			full, err = filepath.EvalSymlinks(full)
@@ -139,15 +139,15 @@ func (l *Log) acquire() error {
 		l.lock = lock
 		return nil
 	}
-	// The file system has no class of its own for "held by someone else".
+	// The vfs has no error class for a lock that is held.
 	held := errors.Is(err, error(syscall.EAGAIN)) || errors.Is(err, error(syscall.EACCES)) || err.Error() == "lock held by current process"
 	if held {
-		return fmt.Errorf("another writer has the directory %s open: %w", l.cfg.Dir, eventlog.ErrLocked)
+		return fmt.Errorf("another writer has %s open: stop it first: %w", l.cfg.Dir, eventlog.ErrLocked)
 	}
 	return fmt.Errorf("lock %s: %w", l.cfg.Dir, err)
 }
 
-// release closes files and gives up the lock.
+// release closes files and releases the lock.
 func (l *Log) release() error {
 	var errs []error
 	for _, p := range l.parts {
@@ -167,18 +167,18 @@ func (l *Log) release() error {
 	return errors.Join(errs...)
 }
 
-// Partitions is the number of partitions.
+// Partitions returns the number of partitions.
 func (l *Log) Partitions() int { return len(l.parts) }
 
 func (l *Log) partition(p int) (*partition, error) {
 	if p < 0 || p >= len(l.parts) {
-		return nil, fmt.Errorf("filelog: no partition %d in %s, which has %d", p, l.cfg.Dir, len(l.parts))
+		return nil, fmt.Errorf("filelog: partition %d does not exist in %s, which has %d partitions", p, l.cfg.Dir, len(l.parts))
 	}
 	return l.parts[p], nil
 }
 
-// End is the position of the last durable message of a partition, or
-// [eventlog.Start] when it has never had one.
+// End returns the position of the last durable message of a partition, or
+// [eventlog.Start] if there has never been one.
 func (l *Log) End(p int) (eventlog.Position, error) {
 	part, err := l.partition(p)
 	if err != nil {
@@ -191,8 +191,8 @@ func (l *Log) End(p int) (eventlog.Position, error) {
 	return m.last, nil
 }
 
-// Beginning is the earliest position that Open accepts: [eventlog.Start] as
-// long as nothing was trimmed, then that of the last message no longer held.
+// Beginning returns the earliest position that Open accepts: [eventlog.Start] if
+// nothing was trimmed, otherwise that of the last trimmed message.
 func (l *Log) Beginning(p int) (eventlog.Position, error) {
 	part, err := l.partition(p)
 	if err != nil {
@@ -226,7 +226,7 @@ func (l *Log) Close() error {
 	return errors.Join(err, l.release())
 }
 
-// finish commits the rest and makes the marks durable.
+// finish commits the queued messages and makes the marks durable.
 func (l *Log) finish() error {
 	if err := l.commit(); err != nil {
 		return err

@@ -18,11 +18,11 @@ const (
 	formatVersion = 1
 )
 
-// mark says how far a partition is durable.
+// mark is the durable end of a partition.
 type mark struct {
 	segment int64             // ordinal of its first frame
 	offset  int64             // in the segment
-	next    int64             // ordinal of the frame that comes there
+	next    int64             // ordinal of the next frame
 	last    eventlog.Position // of the last durable message
 }
 
@@ -53,18 +53,16 @@ func parseMark(b []byte, partition int) (mark, bool) {
 	}, true
 }
 
-// syncedFile keeps the mark of a partition for other processes and for the
-// next opening.
+// syncedFile stores the mark of a partition for other processes and for the next Open.
 type syncedFile struct {
 	vfs.File
 	path      string
 	partition int
-	slot      int64 // that the next mark goes to
+	slot      int64 // slot of the next write
 }
 
-// read returns the larger mark of the slots that are whole, how many those are,
-// and makes the other slot the next to be written. A slot may be torn because it
-// is being written now.
+// read returns the larger mark of the intact slots and their number, and selects the
+// other slot for the next write. A slot may be torn because a write is in progress.
 func (f *syncedFile) read() (best mark, whole int, err error) {
 	var b [slotBytes]byte
 	for slot := range int64(2) {
@@ -85,8 +83,8 @@ func (f *syncedFile) read() (best mark, whole int, err error) {
 	return best, whole, nil
 }
 
-// readWhole reads until enough slots are whole, which takes no time unless
-// the file is damaged.
+// readWhole reads until enough slots are intact, which is immediate unless the file is
+// damaged.
 func (f *syncedFile) readWhole(enough int) (mark, bool, error) {
 	for try := 1; ; try++ {
 		m, whole, err := f.read()
@@ -130,9 +128,9 @@ func (p *partition) openSynced(readOnly bool) error {
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		if readOnly {
-			return p.syncedDamage("it is missing")
+			return p.syncedDamage("the file is missing")
 		}
-		return damage{path: p.dir, what: "the partition's directory is missing", advice: "restore it from a copy"}.err()
+		return damage{path: p.dir, what: "the partition directory is missing", advice: "restore it from a copy"}.err()
 	}
 	if err != nil {
 		return fmt.Errorf("open partition %d: %w", p.id, err)
@@ -141,7 +139,7 @@ func (p *partition) openSynced(readOnly bool) error {
 	if !readOnly {
 		return nil
 	}
-	// Where one slot is damaged, the other can be far behind.
+	// If one slot is damaged, the other can be far behind.
 	_, ok, err := p.synced.readWhole(2)
 	if err == nil && !ok {
 		err = p.syncedDamage("a slot is damaged")

@@ -17,7 +17,7 @@ const (
 	minMessageBytes = 1 + 8 + 1 + 1
 )
 
-// messageBytes is an upper bound of what appendMessage appends.
+// messageBytes returns an upper bound for what appendMessage appends.
 func messageBytes(m *eventlog.Message) int64 {
 	n := 1 + 8 + 3*binary.MaxVarintLen64 + int64(len(m.Key)) + int64(len(m.Payload))
 	for _, p := range m.Properties {
@@ -26,7 +26,7 @@ func messageBytes(m *eventlog.Message) int64 {
 	return n + 4*binary.MaxVarintLen64 + 8 + int64(len(m.Origin.Recording))
 }
 
-// appendMessage encodes m as doc.go says, published at the time given.
+// appendMessage encodes m as described in doc.go, with the given publish time.
 func appendMessage(b []byte, m *eventlog.Message, publish int64) []byte {
 	var flags byte
 	if len(m.Properties) > 0 {
@@ -61,10 +61,10 @@ func appendBytes[T string | []byte](b []byte, s T) []byte {
 	return append(b, s...)
 }
 
-var errBody = errors.New("the frame's body is not a list of messages")
+var errBody = errors.New("the frame body is not a list of messages")
 
-// bodyReader decodes the messages of one frame after the other. What it gives
-// out aliases the body, except for strings, which are shared by name.
+// bodyReader decodes the messages of frames. The results alias the body, except for
+// strings, which are interned.
 type bodyReader struct {
 	rest    []byte
 	left    int // messages not yet decoded
@@ -105,7 +105,7 @@ func (r *bodyReader) next(m *eventlog.Message) error {
 
 func (r *bodyReader) properties(c *cursor) []eventlog.Property {
 	n := c.uvarint()
-	if n > uint64(len(c.b))/2 { // each takes two bytes at least
+	if n > uint64(len(c.b))/2 { // each takes at least two bytes
 		c.bad = true
 		return nil
 	}
@@ -117,8 +117,8 @@ func (r *bodyReader) properties(c *cursor) []eventlog.Property {
 	return ps
 }
 
-// cursor takes values off the front of b. After the first that is not there
-// it is bad and gives zeroes.
+// cursor reads values from the front of b. After the first value that is missing it is
+// bad and returns zeroes.
 type cursor struct {
 	b   []byte
 	bad bool
@@ -170,8 +170,8 @@ func (c *cursor) varint() int64 {
 
 func (c *cursor) bytes() []byte { return c.take(c.uvarint()) }
 
-// interned holds strings seen lately, so that a key that comes again is not
-// allocated again, and does not keep the buffer of a whole frame alive.
+// interned holds recent strings, so that a repeated key is not allocated again and does
+// not keep a whole frame's buffer alive.
 type interned map[string]string
 
 const (

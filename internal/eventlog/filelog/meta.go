@@ -33,8 +33,8 @@ func parseMeta(b []byte) (partitions int, ok bool) {
 	return int(n), n >= 1 && n <= maxPartitions
 }
 
-// readMeta returns the partition count of the log that exists in the
-// directory; fs.ErrNotExist when there is none.
+// readMeta returns the partition count of the log in the directory; fs.ErrNotExist if
+// there is none.
 func readMeta(c Config) (int, error) {
 	path := c.FS.PathJoin(c.Dir, metaName)
 	f, err := c.FS.Open(path)
@@ -49,17 +49,17 @@ func readMeta(c Config) (int, error) {
 	}
 	partitions, ok := parseMeta(b[:n])
 	if !ok {
-		return 0, fmt.Errorf("%s is damaged (restore it from a copy; it holds only the number of partitions): %w", path, eventlog.ErrCorrupt)
+		return 0, fmt.Errorf("%s is damaged (restore it from a copy; it holds only the partition count): %w", path, eventlog.ErrCorrupt)
 	}
 	return partitions, nil
 }
 
-// create makes the directories and files of an empty log. META comes last, so
-// that a log that was created halfway is none; then create may run again. The
-// caller syncs META's name.
+// create creates the directories and files of an empty log. META comes last, so a
+// partially created log does not count as one, and create may run again. The caller
+// syncs META's name.
 func create(c Config) error {
 	if c.Partitions == 0 {
-		return fmt.Errorf("create log %s: the number of partitions is missing", c.Dir)
+		return fmt.Errorf("create log %s: the partition count is required", c.Dir)
 	}
 	for id := range c.Partitions {
 		if err := createPartition(c, id); err != nil {
@@ -92,7 +92,7 @@ func createPartition(c Config, id int) error {
 		return err
 	}
 	if len(segments) > 0 {
-		return fmt.Errorf("%s holds segments, but the log has no %s (restore it from a copy): %w", dir, metaName, eventlog.ErrCorrupt)
+		return fmt.Errorf("%s has segments, but the log has no %s (restore it from a copy): %w", dir, metaName, eventlog.ErrCorrupt)
 	}
 	slot := emptyMark().encode(id)
 	content := make([]byte, slotDistance+slotBytes)
@@ -131,8 +131,8 @@ func syncDir(files vfs.FS, path string) error {
 	return nil
 }
 
-// syncAncestors makes the directory's own entry durable, and those above it
-// that MkdirAll may have made. One that we may not open is not ours.
+// syncAncestors makes the entries of the directory and of its ancestors durable, which
+// MkdirAll may have created. It stops at a directory that we may not open.
 func syncAncestors(files vfs.FS, dir string) error {
 	for {
 		up := files.PathDir(dir)

@@ -26,8 +26,8 @@ func TestOpenErrors(t *testing.T) {
 		{"no FS", filelog.Config{Dir: "log"}, "required"},
 		{"no directory", filelog.Config{FS: mem}, "required"},
 		{"other partitions", filelog.Config{FS: mem, Dir: "log", Partitions: 3}, "log log has 2 partitions, not 3"},
-		{"partitions missing", filelog.Config{FS: mem, Dir: "new"}, "number of partitions is missing"},
-		{"negative partitions", filelog.Config{FS: mem, Dir: "new", Partitions: -1}, "-1 partitions"},
+		{"partitions missing", filelog.Config{FS: mem, Dir: "new"}, "partition count is required"},
+		{"negative partitions", filelog.Config{FS: mem, Dir: "new", Partitions: -1}, "invalid partition count -1"},
 		{"codec", filelog.Config{FS: mem, Dir: "log", Codec: 7}, "codec(7)"},
 		{"no log to read", filelog.Config{FS: mem, Dir: "none", ReadOnly: true}, "open log"},
 	} {
@@ -122,7 +122,7 @@ func TestNoSuchPartition(t *testing.T) {
 		_, endErr := log.End(p)
 		_, beginErr := log.Beginning(p)
 		for _, err := range []error{openErr, endErr, beginErr, log.Append(p, nil), log.Publisher(p).Publish(nil)} {
-			if err == nil || !strings.Contains(err.Error(), "no partition") {
+			if err == nil || !strings.Contains(err.Error(), "does not exist") {
 				t.Fatalf("partition %d: %v", p, err)
 			}
 		}

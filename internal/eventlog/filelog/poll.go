@@ -10,9 +10,8 @@ const (
 	pollSlowest = 100 * time.Millisecond
 )
 
-// durable returns how far the partition is durable, and why there will be no
-// more if that is so. In a read-only log it looks at what the writer's process
-// has announced.
+// durable returns the durable end of the partition, and an error if no more will come.
+// In a read-only log it reads what the writer's process has announced.
 func (p *partition) durable() (mark, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -32,15 +31,15 @@ func (p *partition) durable() (mark, error) {
 	return p.mark, nil
 }
 
-// poller looks for the marks that another process announces, and wakes the
-// readers. It looks less often while nothing comes.
+// poller polls for the marks of another process, and wakes the readers. It polls less
+// often while nothing changes.
 type poller struct {
 	mu         sync.Mutex
 	quit, done chan struct{}
 	stopped    bool
 }
 
-// start begins polling, if that has not begun.
+// start starts polling, once.
 func (w *poller) start(parts []*partition) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -87,8 +86,8 @@ func (w *poller) loop(parts []*partition) {
 	}
 }
 
-// look wakes the partition's readers when its mark moved on since it was seen,
-// or can no longer be read. It reports whether it moved on.
+// look wakes the partition's readers if its mark has advanced or can no longer be read.
+// It reports whether it has advanced.
 func (p *partition) look(seen *int64) bool {
 	p.mu.Lock()
 	watched := len(p.readers) > 0

@@ -15,8 +15,8 @@ type publisher struct {
 	closed    atomic.Bool
 }
 
-// Publisher returns a publisher for a partition. The lock on the directory
-// keeps other processes out; several publishers of this log may be open.
+// Publisher returns a publisher for a partition. The lock on the directory keeps other
+// processes out; this log may have several open publishers.
 func (l *Log) Publisher(p int) eventlog.Publisher {
 	return &publisher{log: l, partition: p}
 }
@@ -28,10 +28,10 @@ func (p *publisher) Publish(payload []byte) error {
 	return p.log.Append(p.partition, []eventlog.Message{{Payload: payload}})
 }
 
-// Err is the error by which the log failed, if it did.
+// Err returns the error with which the log failed, if any.
 func (p *publisher) Err() error { return p.log.queue.failed() }
 
-// Close ends the publisher. What it published stays queued.
+// Close closes the publisher. Published messages stay queued.
 func (p *publisher) Close() error {
 	p.closed.Store(true)
 	return nil

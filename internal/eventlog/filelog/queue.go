@@ -9,28 +9,28 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// maxSpare bounds how many buffers are kept for use again.
+// maxSpare is the maximum number of buffers kept for reuse.
 const maxSpare = 64
 
-// pending is a frame that waits for a commit: room for a header, then the body.
+// pending is a frame that is not committed yet: room for a header, then the body.
 type pending struct {
 	buf   []byte
 	count int
 }
 
-// queue holds what was appended and is not yet taken by a commit.
+// queue holds appended messages that no commit has taken yet.
 type queue struct {
 	cfg Config
 
 	mu       sync.Mutex
 	frames   [][]pending // by partition, oldest first
-	spare    [][]byte    // buffers to use again
+	spare    [][]byte    // buffers for reuse
 	bytes    int64
 	appended uint64 // number of appends so far
 	durable  uint64 // how many of them are durable
-	err      error  // by which the log failed, for good
+	err      error  // with which the log failed, permanently
 	closed   bool
-	turn     chan struct{} // closed and replaced whenever one of the above moves on
+	turn     chan struct{} // closed and replaced when one of the above changes
 	work     chan struct{} // holds a token when there is something to commit
 }
 
@@ -40,23 +40,22 @@ func (q *queue) init(c Config) {
 	q.work = make(chan struct{}, 1)
 }
 
-// Append queues messages for a partition, in order, behind what was queued
-// before. It copies them; their Position and Publish are not looked at. It does
-// not wait until they are durable, but while the queue is full it waits for a
-// commit (or, when the log is Manual, returns an error).
+// Append queues messages for a partition, in order. It copies them and ignores their
+// Position and Publish. It does not wait until they are durable, but while the queue is
+// full it waits for a commit (a Manual log returns an error instead).
 //
-// Messages of one call are not one unit: after a crash a first part of them may
-// be in the log.
+// The messages of one call are not atomic: after a crash, the log may hold only the
+// first of them.
 func (l *Log) Append(p int, msgs []eventlog.Message) error {
 	if _, err := l.partition(p); err != nil {
 		return err
 	}
 	if l.cfg.ReadOnly {
-		return fmt.Errorf("filelog: log %s is open for reading only", l.cfg.Dir)
+		return fmt.Errorf("filelog: log %s is open read-only", l.cfg.Dir)
 	}
 	for i := range msgs {
 		if n := messageBytes(&msgs[i]); n > maxFrameBytes {
-			return fmt.Errorf("filelog: message of %d bytes; %d are possible: %w", n, maxFrameBytes, eventlog.ErrTooLarge)
+			return fmt.Errorf("filelog: message of %d bytes; the maximum is %d: %w", n, maxFrameBytes, eventlog.ErrTooLarge)
 		}
 	}
 	return l.queue.add(p, msgs)
@@ -67,7 +66,7 @@ func (q *queue) add(p int, msgs []eventlog.Message) error {
 	defer q.mu.Unlock()
 	for q.bytes >= q.cfg.QueueBytes && q.usable() == nil {
 		if q.cfg.Manual {
-			return fmt.Errorf("filelog: %d bytes are queued; commit them", q.bytes)
+			return fmt.Errorf("filelog: the queue is full with %d bytes: call Commit", q.bytes)
 		}
 		q.wait(context.Background())
 	}
@@ -93,7 +92,7 @@ func (q *queue) add(p int, msgs []eventlog.Message) error {
 	return nil
 }
 
-// frameFor returns the frame of the partition that takes n more bytes.
+// frameFor returns the partition's frame for n more bytes.
 func (q *queue) frameFor(p int, n int64) *pending {
 	waiting := q.frames[p]
 	if k := len(waiting); k > 0 && int64(len(waiting[k-1].buf))+n <= q.cfg.FrameBytes {
@@ -110,7 +109,7 @@ func (q *queue) frameFor(p int, n int64) *pending {
 	return &q.frames[p][len(q.frames[p])-1]
 }
 
-// usable says why nothing can be appended. q.mu is held.
+// usable returns why nothing can be appended. The caller holds q.mu.
 func (q *queue) usable() error {
 	if q.err != nil {
 		return q.err
@@ -121,7 +120,7 @@ func (q *queue) usable() error {
 	return nil
 }
 
-// wait lets go of q.mu until something moves on or the context ends.
+// wait releases q.mu until something changes or the context ends.
 func (q *queue) wait(ctx context.Context) {
 	turn := q.turn
 	q.mu.Unlock()
@@ -137,8 +136,8 @@ func (q *queue) moveOn() {
 	q.turn = make(chan struct{})
 }
 
-// take hands over what is queued, and the number of appends that it and
-// everything before it make up.
+// take removes and returns the queued frames, and the number of appends up to and
+// including them.
 func (q *queue) take() ([][]pending, uint64, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -147,16 +146,16 @@ func (q *queue) take() ([][]pending, uint64, error) {
 	}
 	frames := q.frames
 	q.frames, q.bytes = nil, 0
-	q.moveOn() // there is room again
+	q.moveOn() // the queue has room again
 	return frames, q.appended, nil
 }
 
-// settle records the result of a commit and takes its buffers back.
+// settle records the result of a commit and reclaims its buffers.
 func (q *queue) settle(frames [][]pending, upTo uint64, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if err != nil {
-		q.err = fmt.Errorf("filelog: log %s failed and takes nothing more until it is opened again: %w", q.cfg.Dir, err)
+		q.err = fmt.Errorf("filelog: log %s has failed and must be reopened: %w", q.cfg.Dir, err)
 	} else {
 		q.durable = upTo
 	}
@@ -170,7 +169,7 @@ func (q *queue) settle(frames [][]pending, upTo uint64, err error) {
 	q.moveOn()
 }
 
-// shut is the end of a closed queue: there will be no commit any more.
+// shut ends a closed queue: there will be no more commits.
 func (q *queue) shut() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -186,7 +185,7 @@ func (q *queue) failed() error {
 	return q.err
 }
 
-// close lets nothing more in. It reports false when it was closed already.
+// close rejects further appends. It reports false if the queue was closed already.
 func (q *queue) close() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -9,13 +9,12 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// reader reads one partition. It knows the segment it stands in, how far that
-// may be read, and the ordinal of the frame it expects next: a frame with
-// another one, or none at all, is damage.
+// reader reads one partition. It knows its segment, the end of the durable data in it,
+// and the ordinal of the next frame: any other frame, or none, is damage.
 type reader struct {
 	part    *partition
 	changed chan struct{}
-	err     error // stays
+	err     error // permanent
 
 	file    *segmentFile // nil: not open yet
 	segment int64
@@ -23,10 +22,10 @@ type reader struct {
 	offset  int64 // of the next frame
 	next    int64 // its ordinal
 	until   int64 // the first ordinal that is not in this segment, or not durable
-	mark    mark  // as it was last seen
+	mark    mark  // as last seen
 
 	body bodyReader
-	skip eventlog.Position // messages up to it are left out
+	skip eventlog.Position // messages up to it are skipped
 }
 
 // Read implements [eventlog.Reader].
@@ -50,12 +49,12 @@ func (r *reader) Read(dst []eventlog.Message) (int, error) {
 		}
 	}
 	if n > 0 {
-		return n, nil // the error comes with the next call
+		return n, nil // the next call returns the error
 	}
 	return 0, r.err
 }
 
-// Changed implements [eventlog.Reader]. The channel receives.
+// Changed implements [eventlog.Reader]. The channel receives; it is not closed.
 func (r *reader) Changed() <-chan struct{} { return r.changed }
 
 // Close implements [eventlog.Reader].
@@ -82,7 +81,7 @@ func (r *reader) damage(what string) damage {
 	return damage{path: r.part.segmentPath(r.segment), offset: r.offset, ordinal: r.next, what: what}
 }
 
-// advance decodes the next durable frame; false when there is none yet.
+// advance decodes the next durable frame; it returns false if there is none yet.
 func (r *reader) advance() (bool, error) {
 	more, err := r.seekFrame()
 	if err != nil || !more {
@@ -105,17 +104,17 @@ func (r *reader) advance() (bool, error) {
 	return true, nil
 }
 
-// pass moves behind the frame.
+// pass moves past the frame.
 func (r *reader) pass(h frameHeader) {
 	r.offset += frameHeaderBytes + int64(h.stored)
 	r.next++
 }
 
-// header reads the header of the frame at the reader's place.
+// header reads the header of the next frame.
 func (r *reader) header() (frameHeader, error) {
 	b, err := r.win.at(r.offset, frameHeaderBytes)
 	if errors.Is(err, io.EOF) && r.offset == r.win.limit {
-		return frameHeader{}, r.damage("the segment ends here, and none begins with this frame: it is missing, or the end of this one").err()
+		return frameHeader{}, r.damage("the segment ends here, but no segment begins with this frame: a segment, or the end of this one, is missing").err()
 	}
 	if err != nil {
 		return frameHeader{}, r.short(err)
@@ -125,9 +124,9 @@ func (r *reader) header() (frameHeader, error) {
 	case err != nil:
 		return h, r.damage(err.Error()).err()
 	case !ok:
-		return h, r.damage("the frame's header does not match its checksum").err()
+		return h, r.damage("the frame header does not match its checksum").err()
 	case h.ordinal != r.next:
-		return h, r.damage(fmt.Sprintf("frame %d stands here", h.ordinal)).err()
+		return h, r.damage(fmt.Sprintf("found frame %d instead", h.ordinal)).err()
 	}
 	return h, nil
 }
@@ -139,9 +138,8 @@ func (r *reader) short(err error) error {
 	return fmt.Errorf("%s: %w", r.part.segmentPath(r.segment), err)
 }
 
-// seekFrame makes sure that the reader's file is open and holds the next frame,
-// going on to the next segment where one ends. It reports false at the end of
-// what is durable.
+// seekFrame makes sure that the reader's file is open and holds the next frame, moving
+// to the next segment at the end of one. It returns false at the durable end.
 func (r *reader) seekFrame() (bool, error) {
 	if r.next >= r.mark.next {
 		m, err := r.part.durable()
@@ -169,7 +167,7 @@ func (r *reader) seekFrame() (bool, error) {
 	return true, nil
 }
 
-// openFile opens the reader's segment and sets how far it may be read.
+// openFile opens the reader's segment and sets its read limit.
 func (r *reader) openFile() error {
 	f, err := r.part.openSegment(r.segment)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -183,26 +181,26 @@ func (r *reader) openFile() error {
 	return r.bound()
 }
 
-// missing says why the reader's segment is not there.
+// missing explains why the reader's segment does not exist.
 func (r *reader) missing() error {
 	segments, err := r.part.segments()
 	if err != nil {
 		return err
 	}
 	if len(segments) > 0 && segments[0] > r.segment {
-		return fmt.Errorf("%s was deleted, the log begins with %s: %w",
+		return fmt.Errorf("%s was deleted: the log begins with %s: %w",
 			r.part.segmentPath(r.segment), segmentName(segments[0]), eventlog.ErrTrimmed)
 	}
 	return r.damage("the segment is missing").err()
 }
 
-// bound sets how far the reader may read in its segment, by its mark.
+// bound sets the read limit in the reader's segment, by its mark.
 func (r *reader) bound() error {
 	if r.mark.segment == r.segment {
 		r.win.limit, r.until = r.mark.offset, r.mark.next
 		return nil
 	}
-	// The segment is complete. Its file may be longer than when it was opened.
+	// The segment is complete. Its file may have grown since it was opened.
 	segments, err := r.part.segments()
 	if err != nil {
 		return err

@@ -11,8 +11,8 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// recover finds the end of the partition, makes it durable, and sets the mark
-// and the tail; doc.go says by which rules.
+// recover finds the end of the partition, makes it durable, and sets the mark and the
+// tail; doc.go describes the rules.
 func (p *partition) recover() error {
 	known, whole, err := p.synced.read()
 	if err != nil {
@@ -35,7 +35,7 @@ func (p *partition) recover() error {
 			return err
 		}
 	}
-	// A crash may have come between making a file and syncing its name.
+	// A crash may have happened between creating a file and syncing its name.
 	if err := p.tail.dir.Sync(); err != nil {
 		return fmt.Errorf("sync directory %s: %w", p.dir, err)
 	}
@@ -48,8 +48,8 @@ func (p *partition) recover() error {
 	return nil
 }
 
-// lastSegment returns the first ordinal of the last segment, or -1. A last file
-// that never got its header is removed: the crash came while it was made.
+// lastSegment returns the first ordinal of the last segment, or -1. It removes a last
+// file without a header: a crash interrupted its creation.
 func (p *partition) lastSegment(known mark) (int64, error) {
 	segments, err := p.segments()
 	if err != nil {
@@ -75,8 +75,8 @@ func (p *partition) lastSegment(known mark) (int64, error) {
 	before := int64(-1)
 	if len(segments) > 1 {
 		before = segments[len(segments)-2]
-		// It was complete before the last one was made, which proves it only for
-		// as long as that is there.
+		// It was complete before the last one was created. Only the existence of the
+		// last one proves that.
 		if err := p.mustReach(before, last); err != nil {
 			return 0, err
 		}
@@ -87,8 +87,8 @@ func (p *partition) lastSegment(known mark) (int64, error) {
 	return before, nil
 }
 
-// headerWhole reports whether a segment has its header. A header that is
-// damaged, but had been durable, is an error.
+// headerWhole reports whether a segment has its header. A damaged header that was
+// durable is an error.
 func (p *partition) headerWhole(first int64, known mark) (bool, error) {
 	path := p.segmentPath(first)
 	f, err := p.fs.Open(path)
@@ -104,14 +104,14 @@ func (p *partition) headerWhole(first int64, known mark) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("stat %s: %w", path, err)
 	}
-	// Frames are written only behind a durable header.
+	// Frames are written only after a durable header.
 	if info.Size() > segmentHeaderBytes || known.next > 0 && known.segment == first {
-		return false, damage{path: path, ordinal: first, what: "the segment's header is damaged"}.err()
+		return false, damage{path: path, ordinal: first, what: "the segment header is damaged"}.err()
 	}
 	return false, nil
 }
 
-// mustReach checks that a segment holds all frames below the ordinal.
+// mustReach verifies that a segment holds all frames below the ordinal.
 func (p *partition) mustReach(first, ordinal int64) error {
 	s, err := p.openSegment(first)
 	if err != nil {
@@ -123,7 +123,7 @@ func (p *partition) mustReach(first, ordinal int64) error {
 		return err
 	}
 	if scan.next < ordinal {
-		return scan.damage(fmt.Sprintf("the frame is damaged, but the next segment, %s, was begun behind it", segmentName(ordinal))).err()
+		return scan.damage(fmt.Sprintf("the frame is damaged, but was durable: the next segment, %s, was created after it", segmentName(ordinal))).err()
 	}
 	return nil
 }
@@ -140,7 +140,7 @@ func (p *partition) recoverSegment(first int64, known mark) error {
 		if known.offset > s.size {
 			return damage{
 				path: s.path, offset: s.size, ordinal: known.next - 1,
-				what: fmt.Sprintf("the file ends here, but was durable up to offset %d", known.offset),
+				what: fmt.Sprintf("the file is truncated: it was durable up to offset %d", known.offset),
 			}.err()
 		}
 		scan.offset, scan.next, scan.last = known.offset, known.next, known.last
@@ -165,9 +165,8 @@ func (p *partition) recoverSegment(first int64, known mark) error {
 	return nil
 }
 
-// settleTail makes what is whole durable and overwrites what is torn: it writes
-// [proven, whole) again with what is there, the rest of the file with zeroes,
-// and syncs.
+// settleTail makes complete frames durable and overwrites torn ones: it rewrites
+// [proven, whole) with its own content, zeroes the rest of the file, and syncs.
 func settleTail(s *segmentFile, f vfs.File, proven, whole int64) error {
 	written := false
 	buf := make([]byte, min(1<<20, max(1, s.size-proven)))

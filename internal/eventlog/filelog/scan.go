@@ -8,8 +8,8 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// scan walks the whole frames of a segment and stops at the first place that
-// does not hold one.
+// scan reads the complete frames of a segment and stops at the first offset without
+// one.
 type scan struct {
 	file   *segmentFile
 	win    window
@@ -41,8 +41,9 @@ func (s *scan) run() error {
 	}
 }
 
-// frame looks at the frame at the scan's place. A frame that is whole, but not
-// understood or not the next one, is an error: it must not be overwritten.
+// frame reads the frame at the current offset. A complete frame that this version
+// cannot understand, or that is not the next one, is an error: it must not be
+// overwritten.
 func (s *scan) frame() (frameHeader, bool, error) {
 	b, err := s.win.at(s.offset, frameHeaderBytes)
 	if errors.Is(err, io.EOF) {
@@ -59,7 +60,7 @@ func (s *scan) frame() (frameHeader, bool, error) {
 		return h, false, nil
 	}
 	if h.ordinal != s.next {
-		return h, false, s.damage(fmt.Sprintf("frame %d stands here", h.ordinal)).err()
+		return h, false, s.damage(fmt.Sprintf("found frame %d instead", h.ordinal)).err()
 	}
 	body, err := s.win.at(s.offset+frameHeaderBytes, h.stored)
 	if errors.Is(err, io.EOF) {
@@ -71,8 +72,8 @@ func (s *scan) frame() (frameHeader, bool, error) {
 	return h, checksum(body) == h.bodyCRC, nil
 }
 
-// checkTorn looks behind the place where the scan stopped for a frame that
-// proves that this place had been durable.
+// checkTorn searches after the current offset for a frame that proves that this offset
+// was durable.
 func (s *scan) checkTorn() error {
 	const step = 1 << 20
 	for off := s.offset; off+frameHeaderBytes <= s.file.size; off += step {
@@ -82,7 +83,7 @@ func (s *scan) checkTorn() error {
 		}
 		for i := 0; i+frameHeaderBytes <= len(b); i++ {
 			if h, ok := s.proof(b[i:]); ok {
-				return s.damage(fmt.Sprintf("the frame is damaged, but had been durable: frame %d at offset %d was written when the frames below %d were",
+				return s.damage(fmt.Sprintf("the frame is damaged, but was durable: frame %d at offset %d was written after the frames below %d were synced",
 					h.ordinal, off+int64(i), h.synced)).err()
 			}
 		}
@@ -90,9 +91,8 @@ func (s *scan) checkTorn() error {
 	return nil
 }
 
-// proof reports whether the bytes are the header of a later frame that was
-// written when the frame at the scan's place was durable. It looks at cheap
-// signs first.
+// proof reports whether the bytes are the header of a later frame that was written when
+// the frame at the current offset was durable. It does cheap checks first.
 func (s *scan) proof(b []byte) (frameHeader, bool) {
 	if b[17]|b[18]|b[19] != 0 || int64(le.Uint64(b[24:])) <= s.next || int64(le.Uint64(b[32:])) <= s.next {
 		return frameHeader{}, false

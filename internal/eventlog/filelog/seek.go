@@ -9,13 +9,13 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// Open implements [eventlog.Topic]. A position behind the end is an error: the
-// log has lost what was read from it, or is another one. When the log is
-// read-only that is [eventlog.ErrTransient], because after a crash of the
-// machine SYNCED can lag until the next writer has recovered the log.
+// Open implements [eventlog.Topic]. A position after the end is an error: the log has
+// lost messages that were read from it, or it is another log. In a read-only log it is
+// [eventlog.ErrTransient], because SYNCED can lag after a crash of the machine until
+// the next writer has recovered the log.
 //
-// A payload that is kept keeps the piece of the file alive that was read with
-// it, up to half a MiB.
+// A retained payload keeps alive the chunk of the file that was read with it, up to 512
+// KiB.
 func (l *Log) Open(p int, after eventlog.Position) (eventlog.Reader, error) {
 	part, err := l.partition(p)
 	if err != nil {
@@ -38,12 +38,12 @@ func (p *partition) open(after eventlog.Position) (*reader, error) {
 	}
 	if after.Compare(m.last) > 0 {
 		if p.polled {
-			return nil, fmt.Errorf("%s ends at %v, as far as it is known to be durable: %w", p.dir, m.last, eventlog.ErrTransient)
+			return nil, fmt.Errorf("%s is known to be durable only up to %v: %w", p.dir, m.last, eventlog.ErrTransient)
 		}
 		return nil, damage{
 			path: p.segmentPath(m.segment), offset: m.offset, ordinal: m.next,
 			what:   fmt.Sprintf("the log ends at %v", m.last),
-			advice: "it has lost messages that were read from it, or is another log",
+			advice: "the log has lost messages that were read from it, or is another log",
 		}.err()
 	}
 	r := &reader{part: p, changed: make(chan struct{}, 1), mark: m, skip: after}
@@ -61,8 +61,7 @@ func (p *partition) open(after eventlog.Position) (*reader, error) {
 	return r, nil
 }
 
-// seek places the reader at the first frame that has a message after the
-// position.
+// seek positions the reader at the first frame with a message after the position.
 func (r *reader) seek(after eventlog.Position) error {
 	m := r.mark
 	begin, err := r.part.beginning()
@@ -70,12 +69,12 @@ func (r *reader) seek(after eventlog.Position) error {
 		return err
 	}
 	if after.Compare(begin) < 0 {
-		return fmt.Errorf("%s begins after %v: %w", r.part.dir, begin, eventlog.ErrTrimmed)
+		return fmt.Errorf("%s holds nothing up to %v: %w", r.part.dir, begin, eventlog.ErrTrimmed)
 	}
 	if after.Compare(m.last) == 0 {
 		r.segment, r.offset, r.next = m.segment, m.offset, m.next
 		if m.next == 0 {
-			r.offset = segmentHeaderBytes // the first segment is yet to be made
+			r.offset = segmentHeaderBytes // the first segment does not exist yet
 		}
 		return nil
 	}
@@ -83,7 +82,7 @@ func (r *reader) seek(after eventlog.Position) error {
 	if err != nil {
 		return err
 	}
-	// The segment of the position, or else the first one after it.
+	// The segment of the position, or else the next one.
 	i, found := slices.BinarySearch(segments, after.Ledger)
 	if found && i+1 < len(segments) && after.Entry >= segments[i+1] {
 		i, found = i+1, false
@@ -100,12 +99,12 @@ func (r *reader) seek(after eventlog.Position) error {
 		return r.skipTo(after.Entry)
 	}
 	if previous := r.file.head.previous; previous.Compare(after) > 0 {
-		return r.damage(fmt.Sprintf("the segment before this one, with %v, is missing", previous)).err()
+		return r.damage(fmt.Sprintf("the previous segment, with %v, is missing", previous)).err()
 	}
 	return nil
 }
 
-// skipTo passes the frames below the ordinal by their headers.
+// skipTo skips the frames below the ordinal, reading only their headers.
 func (r *reader) skipTo(ordinal int64) error {
 	r.win.keep, r.win.ahead = false, 64<<10
 	for r.next < ordinal && r.next < r.until {
@@ -119,7 +118,7 @@ func (r *reader) skipTo(ordinal int64) error {
 	return nil
 }
 
-// beginning is the position of the last message that is no longer held.
+// beginning returns the position of the last trimmed message.
 func (p *partition) beginning() (eventlog.Position, error) {
 	for {
 		segments, err := p.segments()

@@ -19,8 +19,7 @@ const (
 	segmentMagic       = "\x01rfltseg"
 )
 
-// segmentHeader is what stands at the beginning of a segment file; doc.go has
-// the table.
+// segmentHeader is at the beginning of a segment file; doc.go has the table.
 type segmentHeader struct {
 	partition int
 	first     int64 // ordinal of the first frame; the segment's name
@@ -28,7 +27,7 @@ type segmentHeader struct {
 	previous  eventlog.Position // of the last message before the segment
 }
 
-// encode returns the header's bytes, and the seed for the frames' checksums.
+// encode returns the header's bytes, and the seed of the frames' checksums.
 func (h *segmentHeader) encode() ([]byte, uint32) {
 	b := make([]byte, segmentHeaderBytes)
 	copy(b, segmentMagic)
@@ -41,7 +40,7 @@ func (h *segmentHeader) encode() ([]byte, uint32) {
 	return b, seed
 }
 
-// parseSegmentHeader reports false when the bytes are not a segment's header.
+// parseSegmentHeader reports false if the bytes are not a segment header.
 func parseSegmentHeader(b []byte) (segmentHeader, uint32, bool) {
 	if len(b) < segmentHeaderBytes {
 		return segmentHeader{}, 0, false
@@ -91,11 +90,11 @@ type segmentFile struct {
 	path string
 	head segmentHeader
 	seed uint32
-	size int64 // when it was opened
+	size int64 // when opened
 }
 
-// readSegmentHeader reads the header of an open file. It reports false when
-// the file does not begin with the header of this very segment.
+// readSegmentHeader reads the header of an open file. It reports false if the file does
+// not begin with the header of this segment.
 func (p *partition) readSegmentHeader(f vfs.File, first int64) (segmentHeader, uint32, bool, error) {
 	var b [segmentHeaderBytes]byte
 	n, err := f.ReadAt(b[:], 0)
@@ -117,7 +116,7 @@ func (p *partition) openSegment(first int64) (*segmentFile, error) {
 	var ok bool
 	s.head, s.seed, ok, err = p.readSegmentHeader(f, first)
 	if err == nil && !ok {
-		err = damage{path: path, ordinal: first, what: "the segment's header is damaged"}.err()
+		err = damage{path: path, ordinal: first, what: "the segment header is damaged"}.err()
 	}
 	if err == nil {
 		var info vfs.FileInfo

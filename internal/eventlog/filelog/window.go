@@ -10,11 +10,11 @@ import (
 
 const windowBytes = 512 << 10
 
-// window reads a file ahead in large pieces. With keep, a piece that was given
-// out is never written to again; without, the next one may take its place.
+// window reads a file ahead in large chunks. With keep, it never reuses a chunk that it
+// has returned; without, the next read may overwrite it.
 type window struct {
 	file  vfs.File
-	limit int64 // nothing is read from here on
+	limit int64 // reads stop here
 	keep  bool
 	ahead int
 
@@ -22,8 +22,8 @@ type window struct {
 	buf []byte
 }
 
-// at returns n bytes at the offset. They must lie below the limit; io.EOF
-// means that the file is shorter than its limit.
+// at returns n bytes at the offset. They must be below the limit; io.EOF means that the
+// file is shorter than its limit.
 func (w *window) at(off int64, n int) ([]byte, error) {
 	if off+int64(n) > w.limit {
 		return nil, io.EOF
@@ -32,7 +32,7 @@ func (w *window) at(off int64, n int) ([]byte, error) {
 		return w.buf[i : i+int64(n) : i+int64(n)], nil
 	}
 	size := int(min(max(int64(n), int64(w.ahead)), w.limit-off))
-	var have []byte // what of the new piece is in memory already
+	var have []byte // the part of the new chunk that is in memory
 	if i := off - w.off; i >= 0 && i < int64(len(w.buf)) {
 		have = w.buf[i:]
 	}

@@ -54,7 +54,7 @@ func Open(path string) (*Reader, error) {
 func NewReader(in io.Reader, path string) (*Reader, error) {
 	name := Name(path)
 	if name == "" {
-		return nil, fmt.Errorf("open recording: %q names no recording", path)
+		return nil, fmt.Errorf("open recording: cannot derive a name from %q", path)
 	}
 	z, err := gzip.NewReader(in)
 	if err != nil {
@@ -92,7 +92,7 @@ func (r *Reader) next() (Entry, error) {
 	m := &e.Message
 	m.Origin = eventlog.Origin{Recording: r.name, Position: m.Position, Publish: m.Publish}
 	if last, ok := r.last[e.Partition]; ok && m.Position.Compare(last) <= 0 {
-		return Entry{}, fmt.Errorf("position %v comes after %v in partition %d", m.Position, last, e.Partition)
+		return Entry{}, fmt.Errorf("position %v follows %v in partition %d: positions must increase", m.Position, last, e.Partition)
 	}
 	r.last[e.Partition] = m.Position
 	return e, nil
@@ -114,7 +114,7 @@ func (r *Reader) line() ([]byte, error) {
 		text = long
 	}
 	if err == io.EOF && len(text) > 0 {
-		return nil, errors.New("the last line has no end")
+		return nil, errors.New("the last line is incomplete: the file is truncated")
 	}
 	if err != nil {
 		return nil, err

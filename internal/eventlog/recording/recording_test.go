@@ -134,7 +134,7 @@ func TestErrors(t *testing.T) {
 		{"type", line(`"key":"k"`, `"key":7`), "x.jsonl.gz:2: json: cannot unmarshal number"},
 		{"two values", line("}}\n", "}} {}\n"), "x.jsonl.gz:2: invalid character"},
 		{"empty line", good + "\n", "x.jsonl.gz:2: unexpected end"},
-		{"no end", strings.TrimSuffix(line("", ""), "\n"), "x.jsonl.gz:2: the last line has no end"},
+		{"no end", strings.TrimSuffix(line("", ""), "\n"), "x.jsonl.gz:2: the last line is incomplete"},
 		{"base64 character", line("AQI=", "AQ!="), "x.jsonl.gz:2: payload: illegal base64"},
 		{"base64 padding", line("AQI=", "AQI"), "x.jsonl.gz:2: payload: illegal base64"},
 		{"base64 loose bits", line("AQI=", "AQJ="), "x.jsonl.gz:2: payload: illegal base64"},
@@ -145,7 +145,7 @@ func TestErrors(t *testing.T) {
 		{"payload missing", line(`"payload":"AQI=",`, ``), `x.jsonl.gz:2: "payload" is missing`},
 		{"payload null", line(`"AQI="`, `null`), `x.jsonl.gz:2: "payload" is missing`},
 		{"partition negative", line(`"partition":0`, `"partition":-1`), "x.jsonl.gz:2: partition -1 is negative"},
-		{"same position", good + good, "x.jsonl.gz:2: position 1:2:0 comes after 1:2:0 in partition 0"},
+		{"same position", good + good, "x.jsonl.gz:2: position 1:2:0 follows 1:2:0 in partition 0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

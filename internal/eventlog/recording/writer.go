@@ -69,7 +69,7 @@ func (w *Writer) check(e Entry, at eventlog.Position) error {
 		return errors.New("the partition is out of range")
 	}
 	if last, ok := w.last[e.Partition]; ok && at.Compare(last) <= 0 {
-		return fmt.Errorf("it comes after %v", last)
+		return fmt.Errorf("its position is not after %v, the last one", last)
 	}
 	if !utf8.ValidString(e.Message.Key) || !utf8.ValidString(e.Producer) {
 		return errors.New("its key or producer is not UTF-8")
@@ -80,7 +80,7 @@ func (w *Writer) check(e Entry, at eventlog.Position) error {
 			return errors.New("a property is not UTF-8")
 		}
 		if seen[p.Key] {
-			return fmt.Errorf("property %q stands twice", p.Key)
+			return fmt.Errorf("duplicate property %q", p.Key)
 		}
 		seen[p.Key] = true
 	}
@@ -92,7 +92,7 @@ func (w *Writer) Close() error {
 	if w.err != nil {
 		return w.err
 	}
-	w.err = errors.New("write recording: it is closed")
+	w.err = errors.New("write recording: already closed")
 	if err := w.zip.Close(); err != nil {
 		return fmt.Errorf("write recording: %w", err)
 	}
