@@ -84,7 +84,7 @@ func fullDisk(t *testing.T, part string, leave int64) {
 	fillDisk(t, ballast, leave)
 	p := start(t, append(up, "--feed", "../../testdata/recordings/plain.jsonl.gz")...)
 	if part == "jobs" {
-		p.err.await(t, "job database is not available")
+		p.err.await(t, "job database is unavailable")
 		if err := os.Remove(ballast); err != nil {
 			t.Fatal(err)
 		}

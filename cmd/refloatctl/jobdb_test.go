@@ -136,7 +136,7 @@ func TestPasswords(t *testing.T) {
 		}
 	}
 	p := start(t, "up", "--data", filepath.Join(t.TempDir(), "data"), "--job-db", at) // waits for it
-	p.err.await(t, "job database is not available")
+	p.err.await(t, "job database is unavailable")
 	p.signal(t, syscall.SIGTERM)
 	p.exits(t, exitFine)
 	if text := p.err.text(); strings.Contains(text, "sesame") {

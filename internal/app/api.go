@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -35,7 +34,10 @@ const (
 )
 
 // serveAPI serves the policy API.
-func (n *node) serveAPI(ctx context.Context, group *errgroup.Group) error {
+func (n *node) serveAPI(p *parts) error {
+	if n.API.Listen == "" {
+		return nil
+	}
 	l, err := net.Listen("tcp", n.API.Listen)
 	if err != nil {
 		return fmt.Errorf("serve the API: %w (choose another --api, or none with --api '')", err)
@@ -54,7 +56,24 @@ func (n *node) serveAPI(ctx context.Context, group *errgroup.Group) error {
 	}
 	server := api.Server(handler, n.API.TLS)
 	n.Log.Info("serving the policy API (gRPC and REST)", slog.String("address", l.Addr().String()))
-	group.Go(func() error {
+	address := n.Data.APIAddress()
+	if err := errors.Join(os.MkdirAll(string(n.Data), 0o755), writeFile(address, []byte(l.Addr().String()+"\n"))); err != nil {
+		return errors.Join(fmt.Errorf("record the API's address: %w", err), l.Close())
+	}
+	p.closes("address of the API", func() error {
+		_ = os.Remove(address) // so that clients do not connect to a closed port
+		return nil
+	})
+	p.run("API server", func(ctx context.Context) error {
+		shutDown := make(chan struct{})
+		context.AfterFunc(ctx, func() {
+			defer close(shutDown)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+			defer cancel()
+			if server.Shutdown(ctx) != nil {
+				_ = server.Close()
+			}
+		})
 		serve := server.Serve
 		if n.API.TLS != nil {
 			serve = func(l net.Listener) error { return server.ServeTLS(l, "", "") }
@@ -62,20 +81,7 @@ func (n *node) serveAPI(ctx context.Context, group *errgroup.Group) error {
 		if err := serve(l); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
-		return nil
-	})
-	address := n.Data.APIAddress()
-	if err := errors.Join(os.MkdirAll(string(n.Data), 0o755), writeFile(address, []byte(l.Addr().String()+"\n"))); err != nil {
-		return errors.Join(fmt.Errorf("record the API's address: %w", err), l.Close())
-	}
-	group.Go(func() error {
-		<-ctx.Done()
-		_ = os.Remove(address) // so that clients do not connect to a closed port
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		if server.Shutdown(ctx) != nil {
-			return server.Close()
-		}
+		<-shutDown
 		return nil
 	})
 	return nil

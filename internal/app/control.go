@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/refloat/refloat/internal/armada/controlplane"
 	"github.com/refloat/refloat/internal/armada/schedulerdb"
 	"github.com/refloat/refloat/internal/eventlog"
@@ -88,20 +86,24 @@ func (n *node) followControl(ctx context.Context, db controlplane.DB, topic Cont
 	if topic == nil {
 		return nil
 	}
-	defer func() { err = errors.Join(err, topic.Close()) }()
 	n.Log.Info("following the control-plane topic", slog.Int("partitions", topic.Partitions()))
-	group, ctx := errgroup.WithContext(ctx)
-	for p := range topic.Partitions() {
-		seat, err := topic.Seat(p)
+	p := newParts(ctx)
+	p.closes("control-plane topic", topic.Close)
+	return p.wait(n.startControl(p, db, topic))
+}
+
+func (n *node) startControl(p *parts, db controlplane.DB, topic ControlTopic) error {
+	for partition := range topic.Partitions() {
+		seat, err := topic.Seat(partition)
 		if err != nil {
-			return errors.Join(err, group.Wait())
+			return err
 		}
-		f := controlplane.New(controlplane.Config{Topic: topic, Partition: p, DB: db, Hooks: n.controlHooks(seat)})
-		group.Go(func() error {
-			return errors.Join(n.followWhilePlaced(ctx, f, p, seat), seat.Close())
+		f := controlplane.New(controlplane.Config{Topic: topic, Partition: partition, DB: db, Hooks: n.controlHooks(seat)})
+		p.run(fmt.Sprintf("follower of partition %d of the control plane", partition), func(ctx context.Context) error {
+			return errors.Join(n.followWhilePlaced(ctx, f, partition, seat), seat.Close())
 		})
 	}
-	return group.Wait()
+	return nil
 }
 
 func (n *node) followWhilePlaced(ctx context.Context, f *controlplane.Follower, partition int, seat Seat) error {

@@ -36,7 +36,15 @@ type owner struct {
 	rebuilds  int                // how often the state was set aside
 }
 
-func (n *node) evaluate(ctx context.Context, partition int) (err error) {
+func evaluatorOf(partition int) string { return fmt.Sprintf("evaluator of partition %d", partition) }
+
+// evaluate decides one partition.
+func (n *node) evaluate(ctx context.Context, partition int) error {
+	p := newParts(ctx)
+	return p.wait(n.startEvaluator(p, partition))
+}
+
+func (n *node) startEvaluator(p *parts, partition int) (err error) {
 	o := &owner{node: n, partition: partition}
 	hooks := n.metrics.owner(partition, n.Now)
 	count := hooks.Committed
@@ -74,28 +82,29 @@ func (n *node) evaluate(ctx context.Context, partition int) (err error) {
 	if n.backend.Acknowledged != nil {
 		l.Config.Acknowledged = func() (eventlog.Position, error) { return n.backend.Acknowledged(partition) }
 	}
-	part := fmt.Sprintf("evaluator of partition %d", partition)
+	part := evaluatorOf(partition)
 	l.Lost = func(err error) { n.metrics.health.report(part, err) }
 	if n.backend.Seat != nil {
 		if o.seat, err = n.backend.Seat(Evaluators, partition); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, o.seat.Close()) }()
+		p.closes("lease of the "+part, o.seat.Close)
 		l.Placement, l.RefusedWait = o.seat, refusedWait
 		l.Refused = func(err error) {
 			refuse(n.metrics.refused, partition, err)
 			n.metrics.health.refused(part, err)
 		}
-		go n.watch(ctx, fmt.Sprintf("lease of partition %d of events", partition), o.seat)
+		p.run("watcher of the lease of the "+part, func(ctx context.Context) error {
+			n.watch(ctx, fmt.Sprintf("lease of partition %d of events", partition), o.seat)
+			return nil
+		})
 	}
 	if n.vault != nil {
-		ctx, stop := context.WithCancel(ctx)
 		o.keeper = o.newKeeper()
-		defer o.keeper.Close()
-		defer stop() // aborts the upload in progress
-		return l.Run(ctx)
+		p.closes("checkpoints", func() error { o.keeper.Close(); return nil })
 	}
-	return l.Run(ctx)
+	p.run(part, l.Run)
+	return nil
 }
 
 // newKeeper returns what takes checkpoints of the partition and acknowledges what they contain.

@@ -75,7 +75,13 @@ func (n *node) ingestOnce(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
+	p := newParts(ctx)
+	p.closes("job database", db.Close)
+	return p.wait(n.startIngest(p, db, mirrors, away))
+}
+
+// startIngest starts writing all partitions, and applying operator requests to Armada's tables.
+func (n *node) startIngest(p *parts, db JobDB, mirrors func(int) sink.Mirror, away *outage) error {
 	var seats ingestSeats
 	hooks := n.metrics.ingester(n.Now)
 	committed := hooks.Committed
@@ -103,31 +109,31 @@ func (n *node) ingestOnce(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, w.Close()) }()
+	p.closes("writer of the job database", w.Close)
 	var followControl func(ctx context.Context) error
 	if mirrors != nil {
-		if followControl, err = n.control(ctx, db); err != nil {
+		if followControl, err = n.control(p.ctx, db); err != nil {
 			return err
 		}
 	}
 	if n.backend.Seat == nil {
-		return w.Run(ctx)
+		p.run("ingester", w.Run)
+		return nil
 	}
-	defer func() { err = errors.Join(err, seats.close()) }()
+	p.closes("leases of the ingester", seats.close)
 	if err := seats.take(n.backend); err != nil {
 		return err
 	}
-	group, ctx := errgroup.WithContext(ctx)
 	seats.watched(func(part string, seat Seat) {
-		group.Go(func() error { n.watch(ctx, part, seat); return nil })
+		p.run("watcher of the "+part, func(ctx context.Context) error { n.watch(ctx, part, seat); return nil })
 	})
 	if followControl != nil {
-		group.Go(func() error { return followControl(ctx) })
+		p.run("follower of the control plane", followControl)
 	}
-	for p, seat := range seats.decisions {
-		group.Go(func() error { return n.ingestWhilePlaced(ctx, w, p, seat, away) })
+	for partition, seat := range seats.decisions {
+		p.run(ingesterOf(partition), func(ctx context.Context) error { return n.ingestWhilePlaced(ctx, w, partition, seat, away) })
 	}
-	return group.Wait()
+	return nil
 }
 
 // ingestWhilePlaced writes a partition while it is placed here. The job database detects any other writer.

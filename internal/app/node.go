@@ -12,8 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/refloat/refloat/internal/armada/policysync"
 	"github.com/refloat/refloat/internal/checkpoint"
 	"github.com/refloat/refloat/internal/eventlog"
@@ -154,97 +152,98 @@ func (c Config) partitions() (partitions, messages int, err error) {
 	return partitions, messages, nil
 }
 
-func (n *node) run(ctx context.Context) (err error) {
+// run runs the node's parts until ctx ends, one of them fails, or everything is drained.
+func (n *node) run(ctx context.Context) error {
+	p := newParts(ctx)
+	return p.wait(n.startParts(p))
+}
+
+func (n *node) startParts(p *parts) error {
+	if err := n.startPolicies(p); err != nil {
+		return err
+	}
+	if err := n.serve(p); err != nil {
+		return err
+	}
+	if err := n.serveAPI(p); err != nil {
+		return err
+	}
+	if n.Policies != "" {
+		p.run("watcher of policy files", func(ctx context.Context) error { return WatchPolicies(ctx, n.policies, n.Policies, n.Log) })
+	}
+	if n.followed != nil {
+		p.run("follower of Armada's policies", n.followed.Run)
+	}
+	fed := make(chan struct{})
+	p.run("feed", func(ctx context.Context) error { defer close(fed); return n.feed(ctx) })
+	if n.Evaluate {
+		for partition := range n.backend.Events.Partitions() {
+			p.run(evaluatorOf(partition), func(ctx context.Context) error { return n.evaluate(ctx, partition) })
+		}
+	}
+	if n.Ingest {
+		p.run("ingester", n.ingest)
+	}
+	if n.backend.Recount != nil {
+		p.run("watcher of partitions", n.watchPartitions)
+	}
+	if n.ScrubRate > 0 && n.Data != "" && !n.ExitWhenDrained {
+		p.run("scrubber", n.scrub)
+	}
+	p.run("lag", n.measureLag)
+	p.run("health probe", n.probe)
+	if n.ExitWhenDrained {
+		p.run("end", func(ctx context.Context) error { return n.awaitDrained(ctx, fed) })
+	}
+	n.metrics.ready.Store(true)
+	return nil
+}
+
+// startPolicies opens the policy log, and publishes the policies that this node is given.
+func (n *node) startPolicies(p *parts) (err error) {
 	if n.Policies != "" || n.API.Listen != "" || n.Follow != nil {
 		if n.policies, err = OpenPolicyStore(n.backend, n.Now); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, n.policies.Close()) }()
+		p.closes("policy log", n.policies.Close)
 	}
 	if n.Policies != "" {
 		set, err := ReadPolicies(n.Policies)
 		if err != nil {
 			return err
 		}
-		generation, err := PublishPolicies(ctx, n.policies, set, "files of "+n.Policies)
-		if errors.Is(err, context.Canceled) {
-			return nil // cancelled before it began
-		}
+		generation, err := PublishPolicies(p.ctx, n.policies, set, "files of "+n.Policies)
 		if err != nil {
 			return err
 		}
 		n.Log.Info("policies read", slog.String("from", n.Policies), slog.Uint64("generation", generation))
 	}
 	if n.Follow != nil {
-		if err := n.beginToFollow(ctx); err != nil {
+		if err := n.beginToFollow(p.ctx); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, n.followed.Close()) }()
+		p.closes("connection to Armada", n.followed.Close)
 	}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	group, ctx := errgroup.WithContext(ctx)
-	fed := make(chan struct{})
-	if n.Listen != "" {
-		if err := n.serve(ctx, group); err != nil {
-			return err
-		}
-	}
-	if n.API.Listen != "" {
-		if err := n.serveAPI(ctx, group); err != nil {
-			return err
-		}
-	}
-	if n.Policies != "" {
-		group.Go(func() error { return WatchPolicies(ctx, n.policies, n.Policies, n.Log) })
-	}
-	if n.followed != nil {
-		group.Go(func() error { return n.followed.Run(ctx) })
-	}
-	group.Go(func() error { defer close(fed); return n.feed(ctx) })
-	if n.Evaluate {
-		for p := range n.backend.Events.Partitions() {
-			group.Go(func() error { return n.evaluate(ctx, p) })
-		}
-	}
-	if n.Ingest {
-		group.Go(func() error { return n.ingest(ctx) })
-	}
-	if n.backend.Recount != nil {
-		group.Go(func() error { return n.watchPartitions(ctx) })
-	}
-	if n.ScrubRate > 0 && n.Data != "" && !n.ExitWhenDrained {
-		group.Go(func() error { return n.scrub(ctx) })
-	}
-	group.Go(func() error { return n.measureLag(ctx) })
-	group.Go(func() error { return n.probe(ctx) })
-	if n.ExitWhenDrained {
-		group.Go(func() error { defer stop(); return n.awaitDrained(ctx, fed) })
-	}
-	n.metrics.ready.Store(true)
-	err = group.Wait()
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
+	return nil
 }
 
-func (n *node) serve(ctx context.Context, group *errgroup.Group) error {
+// serve serves metrics and health.
+func (n *node) serve(p *parts) error {
+	if n.Listen == "" {
+		return nil
+	}
 	l, err := net.Listen("tcp", n.Listen)
 	if err != nil {
 		return fmt.Errorf("listen for metrics: %w (choose another --listen, or none with --listen '')", err)
 	}
 	n.Log.Info("serving /metrics, /healthz and /readyz", slog.String("address", l.Addr().String()))
 	server := &http.Server{Handler: n.metrics.Handler(), ReadHeaderTimeout: 5 * time.Second}
-	group.Go(func() error {
+	p.run("metrics server", func(ctx context.Context) error {
+		defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
 		return nil
-	})
-	group.Go(func() error {
-		<-ctx.Done()
-		return server.Close()
 	})
 	return nil
 }
@@ -269,7 +268,7 @@ func (n *node) feed(ctx context.Context) error {
 	return nil
 }
 
-// awaitDrained returns when the feeds are complete and the job database has reached the end of the events.
+// awaitDrained ends the node when the feeds are complete and the job database has reached the end of the events.
 func (n *node) awaitDrained(ctx context.Context, fed <-chan struct{}) error {
 	select {
 	case <-fed:
@@ -280,8 +279,11 @@ func (n *node) awaitDrained(ctx context.Context, fed <-chan struct{}) error {
 	defer ticker.Stop()
 	for {
 		done, err := n.drained(ctx)
-		if done || err != nil {
+		if err != nil {
 			return err
+		}
+		if done {
+			return errEnded
 		}
 		select {
 		case <-ticker.C:

@@ -171,7 +171,7 @@ func (l *living) fails(class error, texts ...string) {
 }
 
 const (
-	unavailable = "job database is not available"
+	unavailable = "job database is unavailable"
 	available   = "job database is available again"
 )
 
