@@ -30,11 +30,10 @@ type mirror struct {
 
 // wait is a decision to copy.
 type wait struct {
-	number   uint64
-	due      int64 // 0: at once
-	set      string
-	payload  []byte
-	position eventlog.Position // of the message that it answers
+	number  uint64
+	due     int64 // 0: at once
+	set     string
+	payload []byte
 }
 
 // lateCopy is a copy that the broker stores later.
@@ -73,7 +72,7 @@ func (m *mirror) Take(msg *sink.Message, jobs func(id string) *jobdb.Job) {
 		if j == nil || j.Queueing.Decision != d.Number {
 			continue
 		}
-		c := wait{number: d.Number, set: d.JobSet, position: msg.Log.Position}
+		c := wait{number: d.Number, set: d.JobSet}
 		t := d.Time
 		if d.Requeue && !w.direct && w.one(3) {
 			c.due = w.now + forgetting
@@ -203,7 +202,7 @@ func (w *world) landCopy(part int, c wait) {
 }
 
 func isCopy(m *eventlog.Message) bool {
-	return slices.ContainsFunc(m.Properties, func(p eventlog.Property) bool { return p.Key == "refloat-copy" })
+	return slices.ContainsFunc(m.Properties, func(p eventlog.Property) bool { return p.Key == sink.CopyProperty })
 }
 
 // checkCopied: before a transaction takes effect, each decision that acts has a copy in
@@ -213,13 +212,13 @@ func (p *dbPart) checkCopied(w *world, t *tx) {
 		return
 	}
 	for _, number := range t.copied {
-		if p.told[number] {
+		if p.done[number] {
 			w.fail("two transactions copy decision %d of partition %d", number, p.number)
 		}
-		if p.told == nil {
-			p.told = map[uint64]bool{}
+		if p.done == nil {
+			p.done = map[uint64]bool{}
 		}
-		p.told[number] = true
+		p.done[number] = true
 	}
 	p.waits = t.waits
 	for _, c := range t.changes {
@@ -236,9 +235,9 @@ func (p *dbPart) checkCopied(w *world, t *tx) {
 	}
 }
 
-// checkNoEffect: a decision that events hold a copy of has an effect, since it was in the
-// chain before any release of its message could begin.
-func (w *world) checkNoEffect(p int, decisions []*jobdb.Decision) {
+// checkNotReleased: no release supersedes a decision that events hold a copy of, since the
+// decision was in the chain before a release of its message could begin.
+func (w *world) checkNotReleased(p int, decisions []*jobdb.Decision) {
 	for _, d := range decisions {
 		if d.Superseded && w.db.parts[p].copied[d.Number] > 0 {
 			w.fail("decision %d of partition %d was copied to events, and is superseded by a release", d.Number, p)

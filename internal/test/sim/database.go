@@ -26,7 +26,7 @@ type dbPart struct {
 	limbo  *limbo
 	waits  map[uint64]wait // decisions to copy, by number
 	copied map[uint64]int  // how often events hold a copy of a decision
-	told   map[uint64]bool // decisions that a transaction copied and took effect
+	done   map[uint64]bool // decisions that a transaction copied and took effect
 }
 
 // limbo is a commit whose client is gone, while the server still works on it.

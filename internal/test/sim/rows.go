@@ -35,7 +35,7 @@ func (w *world) checkRelease(r *jobdb.Release, t *tx) {
 // I4), and what came for released messages is kept and did nothing.
 func (w *world) checkRows(p int) {
 	got := w.db.parts[p].contents()
-	w.checkNoEffect(p, got.Decisions)
+	w.checkNotReleased(p, got.Decisions)
 	want, err := sink.Fold(inert{archive{w.events}}, archive{w.decisions}, p, 0, got.Releases...)
 	if err != nil {
 		w.fail("fold of partition %d: %w", p, err)
