@@ -74,7 +74,7 @@ func TestPoliciesOverTheAPI(t *testing.T) {
 	at("get", "policies", "infra", "-o", "yaml").says(t, "retryLimit: 2")
 	at("delete", "policy", "infra").exits(t, exitEnvironment).says(t, "used by Queue genomics, Queue vision-train")
 	at("delete", "policy", "extra").exits(t, exitFine).says(t, "RetryPolicy extra deleted")
-	at("get", "policies", "extra").exits(t, exitEnvironment).says(t, "there is no RetryPolicy extra")
+	at("get", "policies", "extra").exits(t, exitEnvironment).says(t, "RetryPolicy extra does not exist")
 	at("apply", "-f", writeFile(t, t.TempDir(), "bad.yaml", "kind: Queue\nname: q\nkiled: true\n")).exits(t, exitFinding).says(t, "did you mean killed?")
 	var line struct {
 		Kind, Name string

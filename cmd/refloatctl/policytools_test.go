@@ -251,7 +251,7 @@ func TestLintForms(t *testing.T) {
 	ctl(t, "lint", examplesDir, "-o", "sarif").exits(t, exitFine).says(t, `"results": []`)
 	ctl(t, "lint", file, "-o", "xml").exits(t, exitUsage).says(t, "use text, json or sarif")
 	ctl(t, "lint", file, "--categories", filepath.Join(dir, "none")).exits(t, exitEnvironment).says(t, "read categories")
-	ctl(t, "lint", file, "--categories", writeFile(t, dir, "empty.txt", "#\n")).exits(t, exitFinding).says(t, "no category in it")
+	ctl(t, "lint", file, "--categories", writeFile(t, dir, "empty.txt", "#\n")).exits(t, exitFinding).says(t, "the file contains no category")
 }
 
 func TestDiff(t *testing.T) {
@@ -321,9 +321,9 @@ func TestSchemaAndFields(t *testing.T) {
 		}
 	}
 	ctl(t, "schema", "Quee").exits(t, exitUsage).says(t, "did you mean Queue?")
-	r := ctl(t, "explain-field", "spec.rules.backoff").exits(t, exitFine).says(t, "KIND:     RetryPolicy", "initialDelay", "How long a retry waits")
+	r := ctl(t, "explain-field", "spec.rules.backoff").exits(t, exitFine).says(t, "KIND:     RetryPolicy", "initialDelay", "The delay before a retry")
 	whole := strings.Join(strings.Fields(r.out), " ")
-	if schema := ctl(t, "schema").out; !strings.Contains(schema, "How long a retry waits: the least of initialDelay") || !strings.Contains(whole, "How long a retry waits: the least of initialDelay") {
+	if schema := ctl(t, "schema").out; !strings.Contains(schema, "The delay before a retry: the smaller of initialDelay") || !strings.Contains(whole, "The delay before a retry: the smaller of initialDelay") {
 		t.Error("schema and explain-field tell different texts")
 	}
 	ctl(t, "explain-field", "Queue.mode").exits(t, exitFine).says(t, "Shadow")

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// A set is built from definitions: what operators wrote, without the form in
-// which they wrote it. Package policyfile reads them from files and from the log.
+// A set is built from definitions: the content of what operators wrote, without its form. Package policyfile reads
+// them from files and from the log.
 
-// MaxRules is the most rules that a policy may have. A queue may name several policies.
+// MaxRules is the maximum number of rules of a policy. A queue may name several policies.
 const MaxRules = 1000
 
-// DefaultRule is the rule under which a default action counts its retries.
+// DefaultRule is the rule name under which retries by a default action are counted.
 const DefaultRule = "default"
 
 // Action is what a rule or a default action does with a failed run (SEMANTICS 5).
@@ -51,8 +51,7 @@ const (
 	WhenTerminated
 )
 
-// Overrides are the fields that each level may set: settings, then policy, then
-// rule. Nil and zero inherit.
+// Overrides are the fields that each level may set: settings, then policy, then rule. Nil and zero inherit.
 type Overrides struct {
 	RetryLimit  *uint32
 	Backoff     Backoff
@@ -60,15 +59,15 @@ type Overrides struct {
 	Replacement Replacement
 }
 
-// Backoff is the delay of retries (SEMANTICS 6); each field is inherited by itself.
+// Backoff is the delay of retries (SEMANTICS 6); each field is inherited separately.
 type Backoff struct {
 	InitialDelay, MaxDelay *time.Duration // whole milliseconds
 	Multiplier             *uint32        // thousandths, at least 1000
 	Jitter                 *uint32        // thousandths, at most 1000
 }
 
-// Matchers is what a rule asks of a failure (SEMANTICS 4): all that is set must
-// hold, and within a list one is enough.
+// Matchers are a rule's requirements on a failure (SEMANTICS 4): all that are set must hold, and in a list one
+// element suffices.
 type Matchers struct {
 	Conditions            Conditions
 	ExitCodes             ExitCodes
@@ -79,7 +78,7 @@ type Matchers struct {
 	IncludeInitContainers bool
 }
 
-// ExitCodes is onExitCodes of a rule. The zero value: not asked.
+// ExitCodes is onExitCodes of a rule. The zero value matches anything.
 type ExitCodes struct {
 	Asked bool
 	NotIn bool
@@ -88,7 +87,7 @@ type ExitCodes struct {
 
 // RuleDefinition is one rule of a policy.
 type RuleDefinition struct {
-	Name     string // "": the rule counts under Identity
+	Name     string // "": the rule is counted under Identity
 	Identity string // of a rule without a name: a digest of its matchers
 	Action   Action
 	Matchers Matchers
@@ -104,8 +103,7 @@ type Definition struct {
 	Overrides
 }
 
-// Policy is one policy, ready to decide. It depends on nothing but its
-// definition, so sets share the policies that are the same in them.
+// Policy is one policy, ready to decide. It depends only on its definition, so sets share equal policies.
 type Policy struct {
 	name       string
 	selectable *bool
@@ -117,7 +115,7 @@ type Policy struct {
 // Name is the policy's name.
 func (p *Policy) Name() string { return p.name }
 
-// Queue is what is bound to one queue.
+// Queue is the binding of one queue.
 type Queue struct {
 	Name        string
 	Policies    []string // names, in order
@@ -126,8 +124,7 @@ type Queue struct {
 	PausedUntil *int64 // Unix nanoseconds
 }
 
-// Settings hold for all policies and queues. The zero value kills all retries:
-// begin with DefaultSettings.
+// Settings apply to all policies and queues. The zero value kills all retries: start from DefaultSettings.
 type Settings struct {
 	Enabled           bool
 	GlobalMaxRetries  uint32
@@ -141,13 +138,13 @@ type Settings struct {
 	JobsMaySelect     bool
 }
 
-// DefaultSettings are the settings where no file says anything (SEMANTICS 1, 5, 6 and 9).
+// DefaultSettings returns the settings without any file (SEMANTICS 1, 5, 6 and 9).
 func DefaultSettings() Settings {
 	return Settings{Enabled: true, GlobalMaxRetries: 20, LegacyMaxAttempts: 4, Horizon: 24 * time.Hour, JobsMaySelect: true}
 }
 
-// Compile makes a policy of its definition, which it keeps and which must not
-// change afterwards. A definition has at most MaxRules rules; their lists are sorted.
+// Compile makes a policy from its definition, which it keeps and which must not change afterwards. A definition
+// has at most MaxRules rules; their lists are sorted.
 func Compile(d *Definition) *Policy {
 	p := &Policy{
 		name:       d.Name,
@@ -187,7 +184,7 @@ func (m *Matchers) last() Matcher {
 	return NoMatcher
 }
 
-// lists says whether a code is among those of the rule.
+// lists reports whether a code is in the rule's list.
 func (e *ExitCodes) lists(code int32) bool {
 	_, found := slices.BinarySearch(e.Codes, code)
 	return found

@@ -29,7 +29,7 @@ func (s *Set) schedule(v *Verdict, q *queue, g *grant, f *Failure, n uint64) {
 	v.RetryAfter = max(addSaturating(f.Time, int64(v.Delay)), q.pausedUntil)
 }
 
-// waitsForEnd says whether the old run's pod may still be alive (SEMANTICS 6, 8).
+// waitsForEnd reports whether the old run's pod may still be alive (SEMANTICS 6, 8).
 func (g *grant) waitsForEnd(f *Failure) bool {
 	return g.whenTerminated || f.Conditions.Has(Preempted) || f.Conditions.Has(LeaseExpired)
 }
@@ -54,7 +54,7 @@ func (b *backoff) millis(e uint64) uint64 {
 	case b.surelyOver(e):
 		return b.max
 	}
-	// hi:lo = initial × num^k and div = den^k, as long as they fit.
+	// hi:lo = initial × num^k and div = den^k, while they fit.
 	hi, lo, div := uint64(0), b.initial, uint64(1)
 	for range e {
 		carry, newLo := bits.Mul64(lo, b.num)
@@ -70,15 +70,15 @@ func (b *backoff) millis(e uint64) uint64 {
 	return min(quotient, b.max)
 }
 
-// surelyOver says whether the delay is at its maximum beyond any doubt of
-// floating point: the logarithms differ by more than 1. Where it says no, the
-// delay before its maximum is below 3 × max, which fits 64 bits (maxMillis).
+// surelyOver reports whether the delay has certainly reached its maximum, despite floating-point error: the
+// logarithms differ by more than 1. If not, the delay before its maximum is below 3 × max, which fits in 64 bits
+// (maxMillis).
 func (b *backoff) surelyOver(e uint64) bool {
 	growth := math.Log(float64(b.num)) - math.Log(float64(b.den))
 	return float64(e)*growth > math.Log(float64(b.max))-math.Log(float64(b.initial))+1
 }
 
-// bigMillis is millis where 128 bits do not suffice.
+// bigMillis is millis for cases where 128 bits do not suffice.
 func (b *backoff) bigMillis(e uint64) uint64 {
 	exp := new(big.Int).SetUint64(e)
 	num := new(big.Int).Exp(new(big.Int).SetUint64(b.num), exp, nil)
@@ -106,7 +106,7 @@ func toDuration(ms uint64) time.Duration {
 	return time.Duration(min(ms, math.MaxInt64/uint64(time.Millisecond))) * time.Millisecond
 }
 
-// addSaturating adds what is not negative.
+// addSaturating adds two non-negative numbers.
 func addSaturating(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64

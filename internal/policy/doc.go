@@ -1,22 +1,19 @@
 // Package policy decides what happens after a failed run.
 //
-// A [Set] is everything that operators wrote: policies, queues and settings.
-// [Compile] turns a [Definition] into a policy, and [New] makes a set of policies;
-// package policyfile reads definitions from files and from the log. A Set is
-// immutable and safe for concurrent use.
+// A [Set] contains everything that operators wrote: policies, queues and settings. [Compile] turns a [Definition]
+// into a policy, and [New] makes a set of policies; package policyfile reads definitions from files and from the
+// log. A Set is immutable and safe for concurrent use.
 //
-// [Set.Evaluate] takes the facts of one failure and the retries already granted to
-// its job, and returns the [Verdict]; [Set.Explain] returns the same verdict and
-// the reason why each earlier rule did not match.
+// [Set.Evaluate] takes the facts of one failure and the retries already granted to its job, and returns the
+// [Verdict]; [Set.Explain] returns the same verdict and the reason why each earlier rule did not match.
 //
-// Invariant: the same Set, Failure and Counts give the same Verdict, on any machine
-// and at any time. The package uses no clock, no randomness, no I/O and no map order.
-// Time is Failure.Time; jitter is derived from the run id.
+// Invariant: the same Set, Failure and Counts give the same Verdict, on any machine and at any time. The package
+// uses no clock, no randomness, no I/O and no map order. Time is Failure.Time; jitter is derived from the run id.
 //
-// The package does not read files, fold events or keep counts; it does not know
-// protobuf and does not render decisions for people.
+// The package does not read files, fold events or keep counts; it does not know protobuf and does not render
+// decisions for people.
 //
-// Where to look: verdict.go has the facts and the verdict, evaluate.go the order of a
-// decision, match.go the matchers, index.go the choice of rules to try, delay.go the
-// arithmetic; definition.go has the input of a set and set.go its internal form.
+// Where to look: verdict.go has the facts and the verdict, evaluate.go the order of a decision, match.go the
+// matchers, index.go the choice of rules to try, delay.go the arithmetic; definition.go has the input of a set and
+// set.go its internal form.
 package policy

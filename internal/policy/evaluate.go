@@ -1,20 +1,18 @@
 package policy
 
-// Evaluate returns the verdict on one failure (SEMANTICS 3 to 9). c holds what
-// was granted to the job before it; nil means nothing was. The Skipped names of
-// the verdict are shared: do not change them.
+// Evaluate returns the verdict on one failure (SEMANTICS 3 to 9). c holds what was granted to the job before; nil
+// means nothing. The Skipped names of the verdict are shared: do not change them.
 func (s *Set) Evaluate(f *Failure, c *Counts) Verdict { return s.decide(f, c, nil) }
 
-// Explain returns the verdict of Evaluate and every rule that applies to the
-// job, in order, with the first matcher of it that did not hold. There are no
-// rungs where no rule is asked: gangs, failFast, retries switched off.
+// Explain returns the verdict of Evaluate and every rule that applies to the job, in order, with its first matcher
+// that did not hold. There are no rungs if no rule is evaluated: for gangs, failFast, or with retries disabled.
 func (s *Set) Explain(f *Failure, c *Counts) (Verdict, []Rung) {
 	l := &ladder{}
 	v := s.decide(f, c, l)
 	return v, l.rungs
 }
 
-// decide is SEMANTICS 3: the first of its steps that applies decides.
+// decide implements SEMANTICS 3: its first step that applies decides.
 func (s *Set) decide(f *Failure, c *Counts, l *ladder) Verdict {
 	var none Counts
 	if c == nil {
@@ -49,8 +47,7 @@ func (s *Set) decide(f *Failure, c *Counts, l *ladder) Verdict {
 	return v
 }
 
-// firstMatch returns the first rule that matches, and the container that made
-// it match.
+// firstMatch returns the first rule that matches, and the container that made it match.
 func firstMatch(applying []*Policy, f *Failure, l *ladder) (match *rule, container string) {
 	if l != nil {
 		return l.firstMatch(applying, f)
@@ -67,7 +64,7 @@ func firstMatch(applying []*Policy, f *Failure, l *ladder) (match *rule, contain
 	return nil, ""
 }
 
-// firstMatch tries every rule in order, and collects them.
+// firstMatch tries every rule in order, and records each.
 func (l *ladder) firstMatch(applying []*Policy, f *Failure) (match *rule, container string) {
 	for _, p := range applying {
 		for i := range p.rules {
@@ -86,8 +83,7 @@ func (l *ladder) firstMatch(applying []*Policy, f *Failure) (match *rule, contai
 	return match, container
 }
 
-// defaultOf returns the default action of the first policy that states one,
-// nil when none does.
+// defaultOf returns the default action of the first policy that has one, nil if none has.
 func defaultOf(applying []*Policy) *target {
 	for _, p := range applying {
 		if p.byDefault.action != NoAction {
@@ -97,8 +93,8 @@ func defaultOf(applying []*Policy) *target {
 	return nil
 }
 
-// act is SEMANTICS 5: what a rule or a default action asks for, checked
-// against the limits. No target at all is a default action Fail.
+// act implements SEMANTICS 5: it checks the action of a rule or a default action against the limits. A nil target
+// is a default action Fail.
 func (s *Set) act(v *Verdict, q *queue, t *target, f *Failure, c *Counts, l *ladder) {
 	if t == nil {
 		v.Code = DefaultFail
@@ -137,7 +133,7 @@ func (s *Set) act(v *Verdict, q *queue, t *target, f *Failure, c *Counts, l *lad
 	l.reckoned(s, q, &g, f, n)
 }
 
-// code returns the one for a rule or the one for a default action.
+// code returns ofRule for a rule and ofDefault for a default action.
 func (t *target) code(ofRule, ofDefault Code) Code {
 	if t.isDefault {
 		return ofDefault
@@ -145,7 +141,7 @@ func (t *target) code(ofRule, ofDefault Code) Code {
 	return ofRule
 }
 
-// refusal returns the code of a retry refused by a limit of this level.
+// refusal returns the code of a retry that the limit of this level refused.
 func (l LimitFrom) refusal() Code {
 	switch l {
 	case FromRule:
@@ -157,7 +153,7 @@ func (l LimitFrom) refusal() Code {
 	return GlobalLimit
 }
 
-// withoutPolicy is SEMANTICS 9: Armada's own rule, where no policy decides.
+// withoutPolicy implements SEMANTICS 9: Armada's own rule, which decides if no policy applies.
 func (s *Set) withoutPolicy(v *Verdict, f *Failure, c *Counts) {
 	switch {
 	case !f.leaseReturned():
@@ -171,12 +167,12 @@ func (s *Set) withoutPolicy(v *Verdict, f *Failure, c *Counts) {
 	v.RetryAfter, v.ReadyAfter = f.Time, f.Time
 }
 
-// leaseReturned says whether the executor gave the lease back.
+// leaseReturned reports whether the executor returned the lease.
 func (f *Failure) leaseReturned() bool {
 	return f.Conditions.Has(Unschedulable) || f.Conditions.Has(LeaseReturned)
 }
 
-// of returns what the rule granted so far.
+// of returns what the rule has granted so far.
 func (c *Counts) of(key RuleKey) RuleCount {
 	for i := range c.Rules {
 		if c.Rules[i].Key == key {

@@ -7,30 +7,29 @@ import (
 	"time"
 )
 
-// ladder collects the rungs of Explain. A nil ladder collects nothing, so that
-// Evaluate takes the same way.
+// ladder collects the rungs of Explain. A nil ladder collects nothing, so that Evaluate uses the same code.
 type ladder struct {
 	rungs []Rung
 	delay Arithmetic
 }
 
-// Arithmetic is how the delay of a retry came about (SEMANTICS 6): the least of
-// Initial × Multiplier^(N−1) and Max, then Jitter, then at least Grace + Slack
-// where the old pod may still be alive, then not before PausedUntil.
+// Arithmetic shows how the delay of a retry was computed (SEMANTICS 6): the smaller of Initial × Multiplier^(N−1)
+// and Max, plus Jitter, but at least Grace + Slack while the old pod may still be alive, and not before
+// PausedUntil.
 type Arithmetic struct {
 	N           uint64 // this retry's number on its rule
 	Initial     time.Duration
 	Max         time.Duration
-	Multiplier  float64 // for people; the engine reckons in exact fractions
+	Multiplier  float64 // for display; the engine uses exact fractions
 	Plain       time.Duration
-	Jitter      time.Duration // what it added
-	Grace       time.Duration // 0: the old pod is gone, or need not be waited for
+	Jitter      time.Duration // the amount that it added
+	Grace       time.Duration // 0: the old pod is gone, or the retry need not wait for it
 	Slack       time.Duration
 	PausedUntil int64 // Unix nanoseconds; 0: not paused
 }
 
-// Arithmetic returns how the delay of Evaluate's verdict came about. It is not
-// ok where the verdict has no delay that a policy asked for.
+// Arithmetic returns how the delay of Evaluate's verdict was computed. It is not ok if the verdict has no delay by
+// a policy.
 func (s *Set) Arithmetic(f *Failure, c *Counts) (a Arithmetic, ok bool) {
 	l := &ladder{}
 	s.decide(f, c, l)
@@ -70,7 +69,7 @@ func (l *ladder) untried(r *rule) {
 	l.rungs = append(l.rungs, Rung{Policy: r.key.Policy, Rule: r.shown})
 }
 
-// why says for people why the matcher did not hold; "" for NoMatcher.
+// why explains why the matcher did not hold; "" for NoMatcher.
 func (m *matchers) why(f *Failure, failed Matcher) string {
 	switch failed {
 	case OnConditions:
@@ -101,7 +100,7 @@ func (m *matchers) whyConditions(f *Failure) string {
 	case m.ContainerName != "" && m.Conditions.Has(OOMKilled):
 		return fmt.Sprintf("container %q was not OOMKilled", m.ContainerName)
 	case m.ContainerName != "":
-		return asked + " never holds of a container, and the rule names one"
+		return asked + "  never holds for a container, and the rule names one"
 	case len(names) == 0:
 		return "no condition, so none of " + asked
 	case len(names) == 1:
@@ -123,7 +122,7 @@ func (m *matchers) whyExitCodes(f *Failure) string {
 	return fmt.Sprintf("exit code %d of container %q %s %v", t.ExitCode, t.Name, verb, m.ExitCodes.Codes)
 }
 
-// noContainer says that none of the containers the rule sees did something.
+// noContainer reports that none of the containers that the rule considers did something.
 func (m *matchers) noContainer(did string) string {
 	if m.ContainerName != "" {
 		return fmt.Sprintf("no container %q %s", m.ContainerName, did)

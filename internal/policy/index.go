@@ -2,20 +2,19 @@ package policy
 
 import "math/bits"
 
-// index finds the rules of a policy that may match a failure, so that a decision
-// costs about the same however many rules there are. It may find rules that do
-// not match, and misses none that does.
+// index finds the rules of a policy that may match a failure, so that the cost of a decision hardly depends on the
+// number of rules. It may return rules that do not match, but misses none that does.
 type index struct {
 	conditions    facet[Condition]
 	codes         facet[int32] // of In only
 	categories    facet[string]
 	subcategories facet[string]
-	messages      facet[string] // by pieces of which a message that matches has one
+	messages      facet[string] // by substrings, of which every matching message contains one
 	pieces        map[[leastPiece]byte][]string
-	begins        [256]bool // what pieces begin with
+	begins        [256]bool // first bytes of the substrings
 }
 
-// ruleSet is a set of rules of one policy, by their places.
+// ruleSet is a set of rules of one policy, by index.
 type ruleSet []uint64
 
 // mask is room for the ruleSet of any policy.
@@ -23,7 +22,7 @@ type mask [(MaxRules + 63) / 64]uint64
 
 func (r ruleSet) add(rule int) { r[rule/64] |= 1 << (rule % 64) }
 
-// next returns the first rule of the set at or after a place, -1 for none.
+// next returns the first rule of the set at or after an index, -1 if there is none.
 func (r ruleSet) next(from int) int {
 	for i := from / 64; i < len(r); i++ {
 		if rest := r[i] >> max(0, from-i*64); rest != 0 {
@@ -40,14 +39,14 @@ func (r ruleSet) join(other ruleSet) {
 	}
 }
 
-// meet leaves the rules that the other set has too.
+// meet keeps only the rules that the other set has too.
 func (r ruleSet) meet(other ruleSet) {
 	for i, word := range other {
 		r[i] &= word
 	}
 }
 
-// beyond says whether the set has a rule that the other has not.
+// beyond reports whether the set has a rule that the other has not.
 func (r ruleSet) beyond(other ruleSet) bool {
 	for i, word := range other {
 		if r[i]&^word != 0 {
@@ -57,13 +56,13 @@ func (r ruleSet) beyond(other ruleSet) bool {
 	return false
 }
 
-// facet is one thing that rules ask for: which rules accept which value of it.
+// facet indexes the rules by one property of a failure: which rules accept which value.
 type facet[V comparable] struct {
-	whatever ruleSet // the rules that do not ask
+	whatever ruleSet // the rules that accept any value
 	accept   map[V]ruleSet
 }
 
-// add adds a rule of a policy with so many rules; no values: it does not ask.
+// add adds a rule of a policy with that number of rules; no values: it accepts any.
 func (x *facet[V]) add(rule, rules int, values []V) {
 	words := (rules + 63) / 64
 	if len(values) == 0 {
@@ -84,7 +83,7 @@ func (x *facet[V]) add(rule, rules int, values []V) {
 	}
 }
 
-// narrow leaves the rules that do not ask or accept one of the values.
+// narrow keeps the rules that accept any value or one of the given values.
 func (x *facet[V]) narrow(may ruleSet, values []V) {
 	if x.accept == nil {
 		return
@@ -141,7 +140,7 @@ func (x *index) narrowCodes(may ruleSet, f *Failure) {
 	x.codes.narrow(may, values)
 }
 
-// narrowMessages looks for pieces in the messages, where it can matter.
+// narrowMessages searches the messages for the substrings, if that can exclude rules.
 func (x *index) narrowMessages(may ruleSet, f *Failure) {
 	if x.pieces == nil {
 		return

@@ -2,16 +2,14 @@ package policy
 
 import "slices"
 
-// matchers is what a rule asks of a failure, and the last one of them that is
-// set, in the order in which they are tried.
+// matchers are a rule's requirements on a failure, and the last one that is set, in the order of evaluation.
 type matchers struct {
 	Matchers
 	last Matcher
 }
 
-// match returns the first matcher that does not hold, NoMatcher when all do,
-// and then the container that decided: the one whose message matched, else the
-// targeted one if its exit code or reason was asked for, else "".
+// match returns the first matcher that does not hold, or NoMatcher if all hold, and then the container that
+// decided: the one whose message matched, else the targeted one if its exit code or reason was evaluated, else "".
 func (m *matchers) match(f *Failure) (failed Matcher, container string) {
 	if m.Conditions != 0 {
 		oom := false
@@ -45,12 +43,12 @@ func (m *matchers) match(f *Failure) (failed Matcher, container string) {
 	return NoMatcher, container
 }
 
-// sees says whether the rule looks at this container at all.
+// sees reports whether the rule considers this container.
 func (m *matchers) sees(c *Container) bool {
 	return (m.IncludeInitContainers || !c.Init) && (m.ContainerName == "" || m.ContainerName == c.Name)
 }
 
-// targeted returns the first container that the rule sees and that failed.
+// targeted returns the first container that the rule considers and that failed.
 func (m *matchers) targeted(f *Failure) *Container {
 	for i := range f.Containers {
 		if c := &f.Containers[i]; c.ExitCode != 0 && m.sees(c) {
@@ -60,8 +58,8 @@ func (m *matchers) targeted(f *Failure) *Container {
 	return nil
 }
 
-// speaking returns the first container that the rule sees and whose message
-// matches. An empty message never does.
+// speaking returns the first container that the rule considers and whose message matches. An empty message never
+// does.
 func (m *matchers) speaking(f *Failure) *Container {
 	for i := range f.Containers {
 		if c := &f.Containers[i]; c.Message != "" && m.sees(c) && m.Pattern.re.MatchString(c.Message) {
@@ -71,8 +69,8 @@ func (m *matchers) speaking(f *Failure) *Container {
 	return nil
 }
 
-// oomKilled says whether OOMKilled holds for this rule, and by which container.
-// The pod's own reason counts only where no container is reported or asked for.
+// oomKilled reports whether OOMKilled holds for this rule, and by which container. The pod's own reason is used
+// only if no container is reported or named.
 func (m *matchers) oomKilled(f *Failure) (bool, string) {
 	if t := m.targeted(f); t != nil && t.Reason == "OOMKilled" {
 		return true, t.Name
@@ -80,8 +78,8 @@ func (m *matchers) oomKilled(f *Failure) (bool, string) {
 	return f.PodOOM && len(f.Containers) == 0 && m.ContainerName == "", ""
 }
 
-// podConditions returns the conditions of the pod and the run that the rule can
-// see: none when it names a container.
+// podConditions returns the conditions of the pod and the run that the rule considers: none if it names a
+// container.
 func (m *matchers) podConditions(f *Failure) Conditions {
 	if m.ContainerName != "" {
 		return 0

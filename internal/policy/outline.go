@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// Outline is a policy as it acts.
+// Outline is a policy as it takes effect.
 type Outline struct {
 	Name    string
-	Default Rule // the default action; without one its Action is ""
+	Default Rule // the default action; its Action is "" if there is none
 	Rules   []Rule
 }
 
-// Rule is a rule with all that it inherits.
+// Rule is a rule with everything that it inherits.
 type Rule struct {
-	Key       RuleKey // what it counts under
-	Shown     string  // its name, "#place" or "default"
+	Key       RuleKey // what it is counted under
+	Shown     string  // its name, "#index" or "default"
 	Action    string  // Retry, Fail or Ignore
 	Limit     uint32
 	LimitFrom LimitFrom

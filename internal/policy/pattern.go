@@ -8,11 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// MaxPatternSize is the greatest size of a pattern. It bounds the time that a
-// pattern takes on a message, and its memory.
+// MaxPatternSize is the maximum size of a pattern. It limits the time that a pattern takes on a message, and its
+// memory.
 const MaxPatternSize = 5_000
 
-// Pattern is a regular expression of RE2, unanchored.
+// Pattern is an unanchored RE2 regular expression.
 type Pattern struct {
 	re     *regexp.Regexp
 	size   int
@@ -23,7 +23,7 @@ type Pattern struct {
 type PatternTooLargeError struct{ Size int }
 
 func (e *PatternTooLargeError) Error() string {
-	return fmt.Sprintf("%d parts with its repetitions written out, at most %d", e.Size, MaxPatternSize)
+	return fmt.Sprintf("%d nodes with repetitions expanded, at most %d", e.Size, MaxPatternSize)
 }
 
 // ParsePattern compiles a pattern. Its error is a [*syntax.Error] or a
@@ -44,15 +44,14 @@ func ParsePattern(s string) (*Pattern, error) {
 	return &Pattern{re, size, piecesOf(tree)}, nil
 }
 
-// String returns the pattern as it was written.
+// String returns the source of the pattern.
 func (p *Pattern) String() string { return p.re.String() }
 
-// Size is how many parts the pattern has with its repetitions written out.
+// Size returns the number of nodes of the pattern with repetitions expanded.
 func (p *Pattern) Size() int { return p.size }
 
-// sizeOf is how many parts a pattern has with its repetitions written out: the
-// size of the program that it is compiled to, about. It does not overflow: the
-// parser refuses what is more than about four millions.
+// sizeOf returns the number of nodes of a pattern with repetitions expanded: about the size of its compiled
+// program. It does not overflow: the parser rejects patterns above about four million.
 func sizeOf(re *syntax.Regexp) int {
 	size := 1
 	if re.Op == syntax.OpLiteral {
@@ -67,11 +66,11 @@ func sizeOf(re *syntax.Regexp) int {
 	return size
 }
 
-// leastPiece is how many bytes a piece has at least.
+// leastPiece is the minimum length of a piece in bytes.
 const leastPiece = 3
 
-// piecesOf returns texts of which each text that matches has one, where ASCII
-// letters count as their lower case; none: nothing is known.
+// piecesOf returns substrings of which every matching text contains at least one, comparing ASCII letters in lower
+// case; none: nothing is known.
 func piecesOf(re *syntax.Regexp) []string {
 	switch re.Op {
 	case syntax.OpLiteral:
@@ -102,7 +101,7 @@ func piecesOf(re *syntax.Regexp) []string {
 			all = append(all, pieces...)
 		}
 		return all
-	default: // what is left has no text of its own
+	default: // the other operators have no text of their own
 	}
 	return nil
 }
@@ -117,12 +116,12 @@ func shortest(pieces []string) int {
 	return least
 }
 
-// longestPiece returns the longest part of a literal that stands in each text that
-// matches, byte by byte but for the case of ASCII letters.
+// longestPiece returns the longest part of a literal that every matching text contains, byte by byte except for
+// the case of ASCII letters.
 func longestPiece(literal []rune, fold bool) string {
 	var best, piece []byte
 	for _, r := range literal {
-		if r == utf8.RuneError || fold && !foldsInASCII(r) { // it stands for other bytes too
+		if r == utf8.RuneError || fold && !foldsInASCII(r) { // it matches other bytes too
 			piece = nil
 			continue
 		}
@@ -136,8 +135,7 @@ func longestPiece(literal []rune, fold bool) string {
 	return string(best)
 }
 
-// foldsInASCII says that a letter in all its cases is ASCII: k is not, because of
-// the sign of kelvin.
+// foldsInASCII reports whether all case variants of a letter are ASCII: k's are not, because of the Kelvin sign.
 func foldsInASCII(r rune) bool {
 	for other := unicode.SimpleFold(r); other != r; other = unicode.SimpleFold(other) {
 		if other > unicode.MaxASCII {
@@ -147,7 +145,7 @@ func foldsInASCII(r rune) bool {
 	return r <= unicode.MaxASCII
 }
 
-// lower is an ASCII letter in lower case, and any other byte as it is.
+// lower converts an ASCII letter to lower case, and keeps any other byte.
 func lower(c byte) byte {
 	if 'A' <= c && c <= 'Z' {
 		return c + 'a' - 'A'
@@ -155,7 +153,7 @@ func lower(c byte) byte {
 	return c
 }
 
-// beginsWith says whether a message begins with a piece.
+// beginsWith reports whether a message begins with a piece.
 func beginsWith(message, piece string) bool {
 	if len(message) < len(piece) {
 		return false

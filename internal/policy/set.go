@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Set is a whole set of policies, queues and settings, ready to decide.
-// It is immutable and safe for concurrent use.
+// Set is a complete set of policies, queues and settings, ready to decide. It is immutable and safe for concurrent
+// use.
 type Set struct {
 	enabled           bool
 	globalMax         uint32
@@ -18,11 +18,11 @@ type Set struct {
 	horizon           time.Duration
 	jobsMaySelect     bool
 	inherited         Overrides // what policies inherit
-	fallback          []*Policy // the settings' default policy, where it exists
+	fallback          []*Policy // the settings' default policy, if it exists
 
 	policies map[string]*Policy
 	queues   map[string]*queue
-	other    *queue // any queue that has no definition
+	other    *queue // any queue without a definition
 	digest   [32]byte
 }
 
@@ -32,17 +32,16 @@ type rule struct {
 	target
 }
 
-// target is what a rule or a default action does, and what it counts under.
+// target is what a rule or a default action does, and what it is counted under.
 type target struct {
 	key          RuleKey
-	shown        string // what Verdict.Rule says
+	shown        string // value of Verdict.Rule
 	isDefault    bool
 	action       Action     // NoAction: a policy without a default action
-	policy, rule *Overrides // what they say of retries; no rule: a default action
+	policy, rule *Overrides // their overrides; no rule: a default action
 }
 
-// grant is how retries are granted: each field from the most specific level
-// that sets it.
+// grant is how retries are granted: each field from the most specific level that sets it.
 type grant struct {
 	limit          uint32
 	limitFrom      LimitFrom
@@ -51,17 +50,17 @@ type grant struct {
 	whenTerminated bool
 }
 
-// queue is what is bound to a queue.
+// queue is the binding of a queue.
 type queue struct {
 	policies    []*Policy // its own, each once
 	skipped     []string  // names of its own that do not exist, each once
 	shadow      bool
 	killed      bool
-	pausedUntil int64 // Unix nanoseconds; that of the settings where it is later
+	pausedUntil int64 // Unix nanoseconds; the later of its own and the settings'
 }
 
-// New makes a set. The digest stands for all that decides: sets with equal
-// digests decide equally. Names of policies and queues are unique.
+// New makes a set. The digest identifies everything that affects decisions: sets with equal digests decide
+// equally. Names of policies and queues are unique.
 func New(settings *Settings, policies []*Policy, queues []Queue, digest [32]byte) *Set {
 	s := &Set{
 		enabled:           settings.Enabled,
@@ -88,7 +87,7 @@ func New(settings *Settings, policies []*Policy, queues []Queue, digest [32]byte
 	return s
 }
 
-// bind finds what is bound to one queue.
+// bind resolves the binding of one queue.
 func (s *Set) bind(d *Queue, settings *Settings) *queue {
 	const never = math.MinInt64
 	q := &queue{
@@ -108,26 +107,25 @@ func (s *Set) bind(d *Queue, settings *Settings) *queue {
 	return q
 }
 
-// Enabled is the settings' enabled (SEMANTICS 3 and 10).
+// Enabled returns the settings' enabled (SEMANTICS 3 and 10).
 func (s *Set) Enabled() bool { return s.enabled }
 
-// Horizon is how long the settings keep ended jobs (SEMANTICS 1).
+// Horizon returns how long ended jobs are kept (SEMANTICS 1).
 func (s *Set) Horizon() time.Duration { return s.horizon }
 
-// GlobalMaxRetries is the settings' cap of all retries of a job.
+// GlobalMaxRetries returns the settings' limit on all retries of a job.
 func (s *Set) GlobalMaxRetries() uint32 { return s.globalMax }
 
-// Digest is the SHA-256 of the set's canonical encoding.
+// Digest returns the SHA-256 of the set's canonical encoding.
 func (s *Set) Digest() [32]byte { return s.digest }
 
 // Queues lists the queues that have a definition, by name.
 func (s *Set) Queues() []string { return slices.Sorted(maps.Keys(s.queues)) }
 
-// Has says whether the set has a policy of that name.
+// Has reports whether the set has a policy of that name.
 func (s *Set) Has(name string) bool { return s.policies[name] != nil }
 
-// Applying names the policies that apply to a job of the queue with that
-// annotation, in order.
+// Applying names the policies that apply to a job of the queue with that annotation, in order.
 func (s *Set) Applying(queue, annotation string) []string {
 	list, _ := s.applying(s.queue(queue), annotation, nil)
 	names := make([]string, len(list))
@@ -137,7 +135,7 @@ func (s *Set) Applying(queue, annotation string) []string {
 	return names
 }
 
-// queue returns what is bound to the queue of that name.
+// queue returns the binding of the queue of that name.
 func (s *Set) queue(name string) *queue {
 	if q, ok := s.queues[name]; ok {
 		return q
@@ -145,8 +143,8 @@ func (s *Set) queue(name string) *queue {
 	return s.other
 }
 
-// applying appends the policies that apply to a job of q with that annotation
-// to room, and names those that were skipped (SEMANTICS 3).
+// applying appends the policies that apply to a job of q with that annotation to room, and names those that were
+// skipped (SEMANTICS 3).
 func (s *Set) applying(q *queue, annotation string, room []*Policy) ([]*Policy, []string) {
 	list, skipped := q.policies, q.skipped
 	if annotation != "" {
@@ -158,7 +156,7 @@ func (s *Set) applying(q *queue, annotation string, room []*Policy) ([]*Policy, 
 	return list, skipped
 }
 
-// selecting is applying for a job that names policies of its own.
+// selecting is applying for a job that names policies in its annotation.
 func (s *Set) selecting(q *queue, annotation string, room []*Policy) ([]*Policy, []string) {
 	list, skipped := append(room, q.policies...), slices.Clip(q.skipped)
 	var missing map[string]bool
@@ -186,7 +184,7 @@ type level struct {
 	from LimitFrom
 }
 
-// grantOf returns how the target grants retries, with all that it inherits.
+// grantOf returns how the target grants retries, with everything that it inherits.
 func (s *Set) grantOf(t *target) grant {
 	levels := [...]level{{&s.inherited, FromGlobal}, {t.policy, FromPolicy}, {t.rule, FromRule}}
 	if t.rule == nil {
@@ -228,7 +226,7 @@ func commonDivisor(a, b uint64) uint64 {
 	return a
 }
 
-// or returns what p points to, or the default where p is nil.
+// or returns what p points to, or the default if p is nil.
 func or[T any](p *T, unset T) T {
 	if p == nil {
 		return unset

@@ -2,16 +2,16 @@ package policy
 
 import "time"
 
-// Failure is what the rules may see of one failed run (SEMANTICS 2), with
-// what SEMANTICS 3 asks of its job. It holds no protobuf types.
+// Failure holds the facts of one failed run that rules can match (SEMANTICS 2), and those of its job that
+// SEMANTICS 3 needs. It holds no protobuf types.
 type Failure struct {
 	Queue       string
 	RunID       string        // for jitter
 	Time        int64         // t, Unix nanoseconds
-	JobPolicies string        // the annotation armadaproject.io/retry-policy as it stands; "" when absent
+	JobPolicies string        // the annotation armadaproject.io/retry-policy, verbatim; "" if absent
 	FailFast    bool          // armadaproject.io/failFast is exactly "true"
 	Gang        bool          // the job belongs to a gang (SEMANTICS 3.1)
-	Grace       time.Duration // Evaluate holds it within 1 s and 300 s
+	Grace       time.Duration // Evaluate limits it to between 1 s and 300 s
 
 	Conditions  Conditions // those of the pod and the run; OOMKilled is per rule
 	PodOOM      bool       // PodError.kubernetes_reason is OOM
@@ -34,7 +34,7 @@ type Container struct {
 // Conditions is a set of Condition.
 type Conditions uint16
 
-// Has says whether the set holds c.
+// Has reports whether the set contains c.
 func (s Conditions) Has(c Condition) bool { return s&(1<<c) != 0 }
 
 // With returns the set with c.
@@ -55,11 +55,11 @@ const (
 	LeaseExpired
 )
 
-// RuleKey is what a rule counts under (SEMANTICS 5): its policy and its name,
-// "default" for a default action, or "#" and a digest of its matchers.
+// RuleKey is what a rule is counted under (SEMANTICS 5): its policy and its name, "default" for a default action,
+// or "#" and a digest of its matchers.
 type RuleKey struct{ Policy, Rule string }
 
-// RuleCount is what one rule granted to one job so far.
+// RuleCount is what one rule has granted to one job so far.
 type RuleCount struct {
 	Key     RuleKey
 	Granted uint32 // retries that count against limits
@@ -73,10 +73,10 @@ type Counts struct {
 	LegacyReturns uint32      // decided returned leases that were attempted, whoever decided them
 }
 
-// Code says why a decision is what it is: the closed set of SEMANTICS 11.
+// Code is the reason for a decision: the closed set of SEMANTICS 11.
 type Code uint8
 
-// The codes of SEMANTICS 11. Their numbers stand in decision logs: never change one.
+// The codes of SEMANTICS 11. Their numbers are in decision logs: never change one.
 const (
 	UnknownCode Code = iota
 	RuleRetry
@@ -110,7 +110,7 @@ const (
 // Matcher is a matcher of a rule, in the order in which it is tried.
 type Matcher uint8
 
-// The matchers of SEMANTICS 4. Their numbers stand in decision logs.
+// The matchers of SEMANTICS 4. Their numbers are in decision logs.
 const (
 	NoMatcher Matcher = iota
 	OnConditions
@@ -130,41 +130,41 @@ const (
 	AvoidAllNodes           // the nodes of all attempted failed runs of the job
 )
 
-// Verdict is what Evaluate says of one failure. All that a decision records
-// about the policy side stands in it.
+// Verdict is the result of Evaluate for one failure. It contains everything that a decision records about the
+// policies.
 type Verdict struct {
 	Requeue bool
 	Code    Code
-	Policy  string  // "" when no policy spoke
-	Rule    string  // name, "#place" in its policy from 0, "default", or ""
-	Key     RuleKey // what a granted or ignored retry counts under; zero where nothing is counted
+	Policy  string  // "" if no policy applied
+	Rule    string  // name, "#index" in its policy from 0, "default", or ""
+	Key     RuleKey // what a granted or ignored retry is counted under; zero if nothing is counted
 
-	LimitFrom   LimitFrom // FromNowhere: RuleUsed and RuleLimit say nothing
+	LimitFrom   LimitFrom // FromNowhere: RuleUsed and RuleLimit are meaningless
 	RuleUsed    uint32    // after this decision
 	RuleLimit   uint32
 	GlobalUsed  uint32 // after this decision
 	GlobalLimit uint32
 
-	// On a requeue only.
+	// Only for a requeue.
 	Delay      time.Duration // with jitter and grace
 	RetryAfter int64         // Unix nanoseconds: t + Delay, or the end of a pause
-	ReadyAfter int64         // RetryAfter without the grace; equal to it where grace adds nothing
+	ReadyAfter int64         // RetryAfter without the grace; equal to it if grace adds nothing
 	Avoid      AvoidMode
 
-	// Container decided: the one whose message matched, else the targeted one if
-	// its exit code or reason was asked for, else "".
+	// Container is the one that decided: the one whose message matched, else the targeted one if its exit code or
+	// reason was evaluated, else "".
 	Container string
 	Matcher   Matcher // the last matcher of the rule that had to hold; NoMatcher when no rule matched
 	Skipped   []string
 	Shadow    bool
 }
 
-// Rung is one rule of the ladder that Explain returns.
+// Rung is one rule in the result of Explain.
 type Rung struct {
 	Policy, Rule string
 	Matched      bool
-	// Failed is the first matcher that did not hold, and Why the sentence for
-	// people. Rules after the first match are not tried: Tried is false.
+	// Failed is the first matcher that did not hold, and Why explains it for people. Rules after the first match
+	// are not tried: Tried is false.
 	Failed Matcher
 	Why    string
 	Tried  bool

@@ -88,8 +88,8 @@ changed  rule p/a: onConditions: ["Evicted","Preempted"] → ["Preempted"]
 removed  rule p/b
 changed  rule p/c: onTerminationMessage.pattern: "<&>" → "<&>>"
 added    rule p/d
-moved    rule p/c: place 2 → 0
-moved    rule p/a: place 0 → 1
+moved    rule p/c: position 2 → 0
+moved    rule p/a: position 0 → 1
 `
 	if diff := cmp.Diff(want, got.String()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -14,7 +14,7 @@ import (
 	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
-// Verdict is what became of a failed run, as far as anyone acts on it.
+// Verdict is the outcome for a failed run, as far as anything acts on it.
 type Verdict struct {
 	Outcome    string   `json:"outcome"` // Retry, Fail or NotDecided
 	Code       string   `json:"code"`    // or why it was not decided
@@ -25,7 +25,7 @@ type Verdict struct {
 	Shadow     bool     `json:"shadow,omitempty"`
 }
 
-// Effect is one failed run of which two policy sets make something else.
+// Effect is one failed run that two policy sets decide differently.
 type Effect struct {
 	Partition int     `json:"partition"`
 	Queue     string  `json:"queue"`
@@ -36,15 +36,14 @@ type Effect struct {
 	New       Verdict `json:"new"`
 }
 
-// run is a failed run at the message that told of it.
+// run identifies a failed run by the message that reported it.
 type run struct {
 	at       eventlog.Position
 	job, run string
 }
 
-// Effects decides one partition of a history by both sets, and hands each failed
-// run of which they make something else to visit, in log order. It returns how
-// many failed runs there were. Memory grows with them.
+// Effects decides one partition of a history by both sets, and calls visit for each failed run that they decide
+// differently, in log order. It returns the number of failed runs. Memory grows with them.
 func Effects(ctx context.Context, events eventlog.Topic, partition int, before, after *policyfile.Set, visit func(Effect) error) (failures int, err error) {
 	old := map[run]Verdict{}
 	_, err = audit.Replay(ctx, events, partition, before.Set, func(_ *eventlog.Message, out *evaluator.Output) error {
@@ -77,7 +76,7 @@ func Effects(ctx context.Context, events eventlog.Topic, partition int, before, 
 	return failures, err
 }
 
-// seen reads what a record says of a failed run.
+// seen extracts the failed run from a record.
 func seen(r chain.Record) (run, Effect, bool) {
 	switch r := r.(type) {
 	case *chain.Decision:
@@ -102,7 +101,7 @@ func same(a, b *Verdict) bool {
 		a.RetryAfter == b.RetryAfter && a.Shadow == b.Shadow && slices.Equal(a.AvoidNodes, b.AvoidNodes)
 }
 
-// Group counts effects of one sort.
+// Group counts effects of one kind.
 type Group struct {
 	Queue string
 	From  string
@@ -110,10 +109,10 @@ type Group struct {
 	Count int
 }
 
-// Tally groups effects by queue and by what became of what.
+// Tally groups effects by queue and by kind of change.
 type Tally struct{ groups map[Group]int }
 
-// Add counts one more.
+// Add counts an effect.
 func (t *Tally) Add(e *Effect) {
 	if t.groups == nil {
 		t.groups = map[Group]int{}
@@ -121,7 +120,7 @@ func (t *Tally) Add(e *Effect) {
 	t.groups[Group{Queue: e.Queue, From: sort(&e.Old, &e.New), To: sort(&e.New, &e.Old)}]++
 }
 
-// sort names a verdict, with what sets it apart from the other one.
+// sort names a verdict, with what distinguishes it from the other one.
 func sort(v, other *Verdict) string {
 	s := v.Outcome + " " + v.Code
 	if v.Rule != "" {
@@ -136,14 +135,14 @@ func sort(v, other *Verdict) string {
 	case v.Delay != other.Delay:
 		s += " after " + v.Delay
 	case v.RetryAfter != other.RetryAfter:
-		s += " with another retryAfter"
+		s += "  with a different retryAfter"
 	case !slices.Equal(v.AvoidNodes, other.AvoidNodes):
 		s += " on other nodes"
 	}
 	return s
 }
 
-// Groups lists the groups, the biggest first.
+// Groups lists the groups, largest first.
 func (t *Tally) Groups() []Group {
 	var all []Group
 	for g, n := range t.groups {

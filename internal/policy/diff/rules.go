@@ -14,24 +14,24 @@ import (
 	"github.com/refloat/refloat/internal/policy"
 )
 
-// Change is one thing that two policy sets say differently.
+// Change is one difference between two policy sets.
 type Change struct {
 	What  string // added, removed, changed or moved
 	Kind  string // policy, rule, queue or settings
 	Name  string // POLICY, POLICY/RULE or QUEUE; "" for the settings
-	Field string // of what was changed, such as backoff.maxDelay
-	Old   string // as JSON; "" where it is unset
+	Field string // the changed field, such as backoff.maxDelay
+	Old   string // as JSON; "" if unset
 	New   string
 }
 
-// String tells the change in one line.
+// String formats the change in one line.
 func (c Change) String() string {
 	subject := strings.TrimSpace(c.Kind + " " + c.Name)
 	switch c.What {
 	case "changed":
 		return fmt.Sprintf("changed  %s: %s: %s → %s", subject, c.Field, unset(c.Old), unset(c.New))
 	case "moved":
-		return fmt.Sprintf("moved    %s: place %s → %s", subject, c.Old, c.New)
+		return fmt.Sprintf("moved    %s: position %s → %s", subject, c.Old, c.New)
 	}
 	return fmt.Sprintf("%-8s %s", c.What, subject)
 }
@@ -43,7 +43,7 @@ func unset(s string) string {
 	return s
 }
 
-// Rules compares what two sets say.
+// Rules compares the content of two sets.
 func Rules(before, after *policyfile.Set) ([]Change, error) {
 	a, err := thingsOf(before)
 	if err != nil {
@@ -68,7 +68,7 @@ func Rules(before, after *policyfile.Set) ([]Change, error) {
 	return append(all, moved(before, after)...), nil
 }
 
-// settings are there always: what is unset has its default.
+// settings always exist: unset fields have their defaults.
 const settings = "settings"
 
 type key struct{ kind, name string }
@@ -106,7 +106,7 @@ func fields(k key, a, b map[string]string) []Change {
 	return all
 }
 
-// thingsOf lists policies, rules, queues and settings with their fields, flat.
+// thingsOf lists policies, rules, queues and settings with their fields, flattened.
 func thingsOf(set *policyfile.Set) (map[key]map[string]string, error) {
 	var c struct {
 		Settings map[string]any
@@ -126,7 +126,7 @@ func thingsOf(set *policyfile.Set) (map[key]map[string]string, error) {
 		name, _ := q["name"].(string)
 		all[key{"queue", name}] = flat(q)
 	}
-	outlines := set.Outlines() // by name, as the canonical encoding has them
+	outlines := set.Outlines() // by name, as in the canonical encoding
 	for i, p := range c.Policies {
 		rules, _ := p.Spec["rules"].([]any)
 		delete(p.Spec, "rules")
@@ -140,8 +140,7 @@ func thingsOf(set *policyfile.Set) (map[key]map[string]string, error) {
 	return all, nil
 }
 
-// ruleName is what a rule is known by across versions: its name, or what it
-// counts under.
+// ruleName identifies a rule across versions: its name, or what it is counted under.
 func ruleName(r *policy.Rule) string {
 	if len(r.Key.Rule) > 9 && strings.HasPrefix(r.Key.Rule, "#") {
 		return r.Key.Rule[:9]
@@ -149,7 +148,7 @@ func ruleName(r *policy.Rule) string {
 	return r.Key.Rule
 }
 
-// flat lists the scalars and lists below a mapping by their paths.
+// flat lists the scalars and lists below a mapping by path.
 func flat(fields map[string]any) map[string]string {
 	all := map[string]string{}
 	for name, v := range fields {
@@ -162,13 +161,13 @@ func flat(fields map[string]any) map[string]string {
 		var b bytes.Buffer
 		enc := json.NewEncoder(&b)
 		enc.SetEscapeHTML(false)
-		_ = enc.Encode(v) // what came from JSON goes back into it
+		_ = enc.Encode(v) // what was parsed from JSON can be encoded again
 		all[name] = strings.TrimSpace(b.String())
 	}
 	return all
 }
 
-// moved finds rules that stand before a rule that they stood behind.
+// moved finds rules that were moved ahead of a rule that they used to follow.
 func moved(before, after *policyfile.Set) []Change {
 	old := map[string][]string{}
 	for _, o := range before.Outlines() {

@@ -11,12 +11,11 @@ import (
 	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
-// Categories are those that executors report. Where a category has
-// subcategories in the list, it has no others.
+// Categories are the categories that executors report. If the list has subcategories for a category, the category
+// has no others.
 type Categories struct{ all map[string][]string }
 
-// ParseCategories reads one category a line, or category/subcategory; # begins
-// a comment.
+// ParseCategories reads one category, or category/subcategory, a line; # begins a comment.
 func ParseCategories(file policyfile.File) (*Categories, error) {
 	c := &Categories{all: map[string][]string{}}
 	var problems policyfile.Problems
@@ -41,7 +40,7 @@ func ParseCategories(file policyfile.File) (*Categories, error) {
 		problems = append(problems, policyfile.Problem{File: file.Name, Line: 1, Column: 1, Code: "RP002", Message: err.Error(), Fix: "write one category a line"})
 	}
 	if len(c.all) == 0 && len(problems) == 0 {
-		problems = append(problems, policyfile.Problem{File: file.Name, Line: 1, Column: 1, Code: "RP038", Message: "no category in it", Fix: "write one category a line"})
+		problems = append(problems, policyfile.Problem{File: file.Name, Line: 1, Column: 1, Code: "RP038", Message: "the file contains no category", Fix: "write one category a line"})
 	}
 	if len(problems) > 0 {
 		return nil, problems
@@ -51,8 +50,8 @@ func ParseCategories(file policyfile.File) (*Categories, error) {
 
 func (c *Categories) names() []string { return slices.Sorted(maps.Keys(c.all)) }
 
-// below lists the subcategories of some categories; not closed where one of
-// them has none in the list, or is not in it.
+// below lists the subcategories of some categories. It is not closed if one of them has no subcategories in the
+// list, or is not in the list.
 func (c *Categories) below(categories []string) (known []string, closed bool) {
 	for _, name := range categories {
 		if len(c.all[name]) == 0 {

@@ -6,22 +6,21 @@ import (
 	"github.com/refloat/refloat/internal/policy"
 )
 
-// What is proven here follows from SEMANTICS 2 and 4 alone. Where nothing is
-// proven, nothing is said: two regular expressions are compared by their text
-// only, and views of different containers hardly at all.
+// The proofs follow from SEMANTICS 2 and 4 alone. What is not proven is not reported: two regular expressions are
+// compared only by their text, and rules about different containers hardly at all.
 
-// covers says that it is proven: whenever b matches, so does a.
+// covers reports whether it is proven that a matches whenever b does.
 func covers(a, b *policy.Rule) bool {
 	return coversConditions(a, b) && coversCodes(a, b) && coversPattern(a, b) &&
 		coversLabels(a.Categories, b.Categories) && coversLabels(a.Subcategories, b.Subcategories)
 }
 
-// sameView says that both rules look at the same containers.
+// sameView reports whether both rules consider the same containers.
 func sameView(a, b *policy.Rule) bool {
 	return a.ContainerName == b.ContainerName && a.IncludeInitContainers == b.IncludeInitContainers
 }
 
-// seesAll says that a looks at every container that b looks at.
+// seesAll reports whether a considers every container that b considers.
 func seesAll(a, b *policy.Rule) bool {
 	return (a.ContainerName == "" || a.ContainerName == b.ContainerName) && (a.IncludeInitContainers || !b.IncludeInitContainers)
 }
@@ -43,7 +42,7 @@ func coversConditions(a, b *policy.Rule) bool {
 	return true
 }
 
-// coversCodes: the targeted container is the same where the views are.
+// coversCodes compares exit codes: rules with the same view have the same targeted container.
 func coversCodes(a, b *policy.Rule) bool {
 	switch {
 	case !a.ExitCodes.Asked:
@@ -51,14 +50,14 @@ func coversCodes(a, b *policy.Rule) bool {
 	case !b.ExitCodes.Asked:
 		return false
 	case anyCode(a.ExitCodes) && seesAll(a, b):
-		return true // b has a container that failed, and a sees it
+		return true // b has a failed container, and a considers it
 	case !sameView(a, b):
 		return false
 	}
 	return coversCodeSet(a.ExitCodes, b.ExitCodes)
 }
 
-// anyCode: every code but 0, which is never asked about.
+// anyCode matches every code except 0, which never occurs.
 func anyCode(e policy.ExitCodes) bool {
 	return e.NotIn && !slices.ContainsFunc(e.Codes, func(c int32) bool { return c != 0 })
 }
@@ -94,7 +93,7 @@ func coversLabels(a, b []string) bool {
 	return b != nil && !slices.ContainsFunc(b, func(s string) bool { return !slices.Contains(a, s) })
 }
 
-// Disjoint says that it is proven: no failure matches both rules.
+// Disjoint reports whether it is proven that no failure matches both rules.
 func Disjoint(a, b *policy.Rule) bool {
 	apart := func(x, y []string) bool {
 		return x != nil && y != nil && !slices.ContainsFunc(x, func(s string) bool { return slices.Contains(y, s) })
@@ -120,30 +119,30 @@ func apartCodes(a, b policy.ExitCodes) bool {
 	return !slices.ContainsFunc(a.Codes, func(c int32) bool { return slices.Contains(b.Codes, c) != b.NotIn })
 }
 
-// lease are the conditions of a run whose lease came back or expired. Such a
-// run's error is not the pod's: it reports no container, and a run has one error.
+// lease holds the conditions of a run whose lease was returned or expired. The error of such a run is not the
+// pod's, so it reports no container; and a run has only one error.
 const lease = policy.Conditions(1<<policy.Unschedulable | 1<<policy.LeaseReturned | 1<<policy.LeaseExpired)
 
-// onlyLease: the rule matches nothing but runs of which the lease is the error.
+// onlyLease reports whether the rule matches only runs whose error is about the lease.
 func onlyLease(r *policy.Rule) bool { return r.Conditions != 0 && r.Conditions&^lease == 0 }
 
-// onlyPod: the rule matches nothing but runs of which the pod reports the error.
+// onlyPod reports whether the rule matches only runs whose error comes from the pod.
 func onlyPod(r *policy.Rule) bool {
 	const pod = policy.Conditions(1<<policy.OOMKilled | 1<<policy.Evicted)
 	return r.ExitCodes.Asked || r.Pattern != "" || r.Conditions != 0 && r.Conditions&^pod == 0
 }
 
-// apartLease: both match by conditions of the lease, and none by the same.
+// apartLease reports whether both rules match by lease conditions, and have none in common.
 func apartLease(a, b *policy.Rule) bool {
 	return onlyLease(a) && onlyLease(b) && a.Conditions&b.Conditions == 0
 }
 
-// neverMatches says why no failure matches the rule; "" where that is not proven.
+// neverMatches explains why no failure matches the rule; "" if that is not proven.
 func neverMatches(r *policy.Rule) string {
 	const oom = policy.Conditions(1 << policy.OOMKilled)
 	switch {
 	case r.ContainerName != "" && r.Conditions != 0 && r.Conditions&oom == 0:
-		return "conditions of the pod never hold of one container, and the rule names one"
+		return "conditions of the pod never hold for a single container, and the rule names one"
 	case onlyLease(r) && (r.ExitCodes.Asked || r.Pattern != ""):
 		return "a run whose lease was returned or expired reports no container, so no exit code and no message"
 	case r.Pattern != "" && matchesAll(r.Pattern) == noMessage:
@@ -152,10 +151,10 @@ func neverMatches(r *policy.Rule) string {
 	return ""
 }
 
-// maxParts bounds how finely a rule is cut up.
+// maxParts limits into how many parts a rule is split.
 const maxParts = 4096
 
-// parts cuts a rule up: whenever it matches, so does one of its parts.
+// parts splits a rule: whenever it matches, one of its parts matches.
 func parts(r *policy.Rule) []policy.Rule {
 	all := []policy.Rule{*r}
 	split := func(n int, with func(r *policy.Rule, i int)) {
@@ -187,8 +186,7 @@ func parts(r *policy.Rule) []policy.Rule {
 	return all
 }
 
-// coveredBy returns which of the earlier rules together match whenever r does,
-// by index; nil where that is not proven.
+// coveredBy returns the indices of earlier rules that together match whenever r does; nil if that is not proven.
 func coveredBy(earlier []policy.Rule, r *policy.Rule) []int {
 	var by []int
 	for i := range earlier {

@@ -12,9 +12,9 @@ import (
 	"github.com/refloat/refloat/internal/suggest"
 )
 
-// The codes of this package; those of package policy stand there.
+// The codes of this package; those of package policyfile are there.
 const (
-	codeShadowed   = "RP103" // shared with package policy, which knows equal matchers only
+	codeShadowed   = "RP103" // shared with package policyfile, which detects only equal matchers
 	codeNever      = "RP106"
 	codeAboveCap   = "RP107"
 	codeMaxDelay   = "RP108"
@@ -25,8 +25,8 @@ const (
 	codeUnseenList = "RP113"
 )
 
-// Lint returns all that is wrong with the files; where nothing is, what can
-// hardly be meant. categories may be nil: then any are right.
+// Lint returns the problems of the files; if there are none, it returns likely mistakes. If categories is nil, any
+// category is valid.
 func Lint(files []policyfile.File, categories *Categories) (policyfile.Problems, error) {
 	problems := policyfile.Lint(files)
 	if slices.ContainsFunc(problems, func(p policyfile.Problem) bool { return p.Severity == policyfile.Error }) {
@@ -57,7 +57,7 @@ func Lint(files []policyfile.File, categories *Categories) (policyfile.Problems,
 	return l.problems, nil
 }
 
-// linter looks at one document after the other.
+// linter checks one document after the other.
 type linter struct {
 	set        *policyfile.Set
 	categories *Categories
@@ -81,7 +81,7 @@ func (l *linter) policy(o policy.Outline) {
 		r := &o.Rules[i]
 		path := fmt.Sprintf("rules[%d]", i)
 		if by := coveredBy(o.Rules[:i], r); by != nil {
-			l.report(path, codeShadowed, "never reached: "+namesOf(o.Rules, by), "remove it, move it up, or narrow what stands before it")
+			l.report(path, codeShadowed, "never reached: "+namesOf(o.Rules, by), "remove it, move it up, or restrict the earlier rules")
 		}
 		if why := neverMatches(r); why != "" {
 			l.report(path, codeNever, "never matches: "+why, "remove the matcher that cannot hold, or the rule")
@@ -105,7 +105,7 @@ func (l *linter) policy(o policy.Outline) {
 	}
 }
 
-// namesOf tells which rules match whenever another one does.
+// namesOf names the rules that match whenever another one does.
 func namesOf(rules []policy.Rule, by []int) string {
 	var names []string
 	for _, i := range by {
@@ -121,12 +121,12 @@ func (l *linter) pattern(path string, r *policy.Rule) {
 	if r.Pattern == "" {
 		return
 	}
-	const fix = "say what the message has to say, or leave the matcher out"
+	const fix = "give a pattern that distinguishes messages, or omit the matcher"
 	switch matchesAll(r.Pattern) {
 	case everyMessage:
 		l.report(path+".onTerminationMessage.pattern", codePattern, "matches every message", fix)
 	case everyMessageWithText:
-		l.report(path+".onTerminationMessage.pattern", codePattern, "matches every message but empty lines", fix)
+		l.report(path+".onTerminationMessage.pattern", codePattern, "matches every message except empty lines", fix)
 	case noMessage, someMessages:
 	}
 }
@@ -159,10 +159,10 @@ func (l *linter) label(field string, known []string, what string) {
 		return
 	}
 	fix := suggest.Fix(value, known, "use "+strings.Join(known, ", "))
-	l.report(field, codeCategory, "no executor reports this "+what+", says the list of categories", fix)
+	l.report(field, codeCategory, "the list of categories does not contain this "+what, fix)
 }
 
-// aboveCap: the job's own cap always refuses first.
+// aboveCap finds limits that the job's overall limit makes unreachable.
 func (l *linter) aboveCap(path string, r *policy.Rule, level policy.LimitFrom) {
 	most := l.set.GlobalMaxRetries()
 	if r.LimitFrom != level || r.Limit <= most || most == 0 || r.Action == "Ignore" || level == policy.FromRule && r.Action != "Retry" {
@@ -172,17 +172,17 @@ func (l *linter) aboveCap(path string, r *policy.Rule, level policy.LimitFrom) {
 	if path != "" {
 		field = path + ".retryLimit"
 	}
-	l.report(field, codeAboveCap, fmt.Sprintf("%d is more than globalMaxRetries %d, which refuses first", r.Limit, most), fmt.Sprintf("lower it to %d at most, or raise globalMaxRetries", most))
+	l.report(field, codeAboveCap, fmt.Sprintf("%d is above globalMaxRetries %d, which is reached first", r.Limit, most), fmt.Sprintf("lower it to at most %d, or raise globalMaxRetries", most))
 }
 
-// maxDelay: no retry of the rules ever waits so long.
+// maxDelay finds maximum delays that no retry of the rules reaches.
 func (l *linter) maxDelay(field string, rules []policy.Rule) {
 	longest, retries, limit := time.Duration(-1), uint64(0), time.Duration(0)
 	for i := range rules {
 		r := &rules[i]
 		n := uint64(min(r.Limit, l.set.GlobalMaxRetries()))
 		if r.Action == "Ignore" {
-			n = 1 << 32 // without limit
+			n = 1 << 32 // unlimited
 		}
 		if r.Action != "Retry" && r.Action != "Ignore" || n == 0 {
 			continue
@@ -201,10 +201,10 @@ func (l *linter) maxDelay(field string, rules []policy.Rule) {
 	if retries == 1<<32 {
 		message = fmt.Sprintf("%v is never reached: the delay is always %v", limit, longest)
 	}
-	l.report(field, codeMaxDelay, message, fmt.Sprintf("leave it out, lower it to %v, or let the delay grow faster", longest))
+	l.report(field, codeMaxDelay, message, fmt.Sprintf("omit it, lower it to %v, or let the delay grow faster", longest))
 }
 
-// queue looks at what a later policy of a queue's list can never see.
+// queue finds what a later policy in a queue's list can never affect.
 func (l *linter) queue() {
 	type place struct {
 		name, field string
@@ -225,13 +225,13 @@ func (l *linter) queue() {
 		action := o.Default.Action != ""
 		switch {
 		case len(before) > 0 && len(unseen) == len(o.Rules) && (!action || stated != ""):
-			l.report(p.field, codeUnseenList, "decides nothing in this queue: earlier policies take all that it would", "remove it from the list, or move it up")
+			l.report(p.field, codeUnseenList, "decides nothing in this queue: earlier policies match everything that it matches", "remove it from the list, or move it up")
 		default:
 			for _, u := range unseen {
 				l.report(p.field, codeUnseen, u, "move the policy up, or remove the rule if no other queue needs it")
 			}
 			if action && stated != "" {
-				l.report(p.field, codeNoDefault, "its defaultAction is never used in this queue: "+stated+" states one", "remove one of them if that is not meant")
+				l.report(p.field, codeNoDefault, "its defaultAction is never used in this queue: "+stated+" has one", "remove one of them if that is not intended")
 			}
 		}
 		if action && stated == "" {
@@ -241,13 +241,13 @@ func (l *linter) queue() {
 	}
 }
 
-// unseen tells of the rules of a policy that earlier policies hide.
+// unseen describes the rules of a policy that earlier policies make unreachable.
 func (l *linter) unseen(before []policy.Rule, o *policy.Outline) []string {
 	var all []string
 	for i := range o.Rules {
 		r := &o.Rules[i]
 		if coveredBy(o.Rules[:i], r) != nil {
-			continue // said where the policy stands
+			continue // reported where the policy is defined
 		}
 		earlier := append(slices.Clip(before), o.Rules[:i]...)
 		if by := coveredBy(earlier, r); by != nil {

@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// reach is how much a pattern is proven to match of messages that are not empty.
+// reach says which non-empty messages a pattern is proven to match.
 type reach uint8
 
 const (
 	someMessages reach = iota // nothing is proven
 	noMessage
 	everyMessage
-	everyMessageWithText // every one that is more than line feeds
+	everyMessageWithText // every message that contains more than line feeds
 )
 
-// matchesAll says what is proven of a pattern, which is searched for anywhere.
+// matchesAll returns what is proven of a pattern, which may match anywhere.
 func matchesAll(pattern string) reach {
 	re, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
@@ -29,7 +29,7 @@ func matchesAll(pattern string) reach {
 	if re.Op == syntax.OpConcat {
 		items = re.Sub
 	}
-	// At the beginning ^ holds, and the end $: one of them costs nothing.
+	// At the beginning ^ holds, and at the end $: either of them excludes nothing.
 	switch first, last := items[0].Op, items[len(items)-1].Op; {
 	case first == syntax.OpBeginText || first == syntax.OpBeginLine:
 		items = items[1:]
@@ -55,7 +55,7 @@ func matchesAll(pattern string) reach {
 	return someMessages
 }
 
-// nullable says that it matches the empty text anywhere.
+// nullable reports whether the empty text matches anywhere.
 func nullable(re *syntax.Regexp) bool {
 	switch re.Op {
 	case syntax.OpEmptyMatch, syntax.OpStar, syntax.OpQuest:
@@ -73,12 +73,12 @@ func nullable(re *syntax.Regexp) bool {
 		return true
 	case syntax.OpAlternate:
 		return slices.ContainsFunc(re.Sub, nullable)
-	default: // the others need a character or a place
+	default: // the other operators need a character or a position
 	}
 	return false
 }
 
-// anyText says that it matches any one character but a line feed.
+// anyText reports whether any single character except a line feed matches.
 func anyText(re *syntax.Regexp) bool {
 	switch re.Op {
 	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
@@ -90,7 +90,7 @@ func anyText(re *syntax.Regexp) bool {
 	}
 }
 
-// matchesNothing says that no text has a match.
+// matchesNothing reports whether no text matches.
 func matchesNothing(re *syntax.Regexp) bool {
 	switch re.Op {
 	case syntax.OpNoMatch:

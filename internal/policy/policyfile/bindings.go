@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// Binding is which policies a queue names, in order.
+// Binding lists the policies that a queue names, in order.
 type Binding struct {
 	Queue    string
 	Policies []string
 }
 
-// Bindings lists the queues that name policies, by their names.
+// Bindings lists the queues that name policies, by name.
 func (s *Set) Bindings() []Binding {
 	var all []Binding
 	for _, q := range s.content.bindings {
@@ -27,13 +27,12 @@ func (s *Set) Bindings() []Binding {
 	return all
 }
 
-// Bound returns the set in which queues name these policies and no others, each once,
-// and say what else they said. A queue that named policies and now says nothing is
-// gone. What no queue can say is left out, and named.
+// Bound returns the set in which queues name exactly these policies, each once, and keep their other fields. A
+// queue that named policies and is left without any field is removed. Invalid names are left out and reported.
 func (s *Set) Bound(bindings []Binding) (bound *Set, refused []string) {
 	c, known := s.content.clone(), schema{}
 	at := make(map[queueName]int, len(c.bindings))
-	lists := make([][]policyName, len(c.bindings)) // what each of them is to name
+	lists := make([][]policyName, len(c.bindings)) // the names for each of them
 	for i, b := range c.bindings {
 		at[b.Name] = i
 	}

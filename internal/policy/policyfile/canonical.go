@@ -8,18 +8,17 @@ import (
 	"strings"
 )
 
-// The canonical encoding of content is JSON in UTF-8 without white space:
-// version, settings, policies by name, queues by name; keys sorted, only fields
-// that were set, numbers and durations in their one canonical form.
+// The canonical encoding of content is JSON in UTF-8 without white space: version, settings, policies by name,
+// queues by name; keys sorted, only fields that were set, numbers and durations in their single canonical form.
 
-// ParseCanonical reads what Canonical returned. Any other bytes are refused:
-// the Set it returns has exactly these canonical bytes.
+// ParseCanonical parses the output of Canonical. It rejects any other bytes: the Set that it returns has exactly
+// these canonical bytes.
 func ParseCanonical(data []byte) (*Set, error) {
 	return (&Set{content: &content{}}).ParseCanonical(data)
 }
 
-// ParseCanonical is the function of that name, for a Set that has much in common
-// with s: it takes from s what is the same in both.
+// ParseCanonical works like the function of that name, for a Set that has much in common with s: it reuses the
+// parts of s that are the same in both.
 func (s *Set) ParseCanonical(data []byte) (*Set, error) {
 	r := newContentReader(string(data), s.content)
 	if err := r.read(); err != nil {
@@ -35,8 +34,7 @@ func (s *Set) ParseCanonical(data []byte) (*Set, error) {
 	return set, nil
 }
 
-// duplicates finds names that only ParseCanonical has to look for: Parse finds
-// them with the place where they stand.
+// duplicates finds duplicate names for ParseCanonical. Parse finds them itself, with their positions.
 func (c *content) duplicates() (problems Problems) {
 	seen := make(map[ID]bool, len(c.policies)+len(c.bindings))
 	once := func(list string, id ID) {
@@ -74,7 +72,7 @@ func (c *content) canonical() []byte {
 	return append(b, `"version":1}`...)
 }
 
-// appendTexts writes a list and a comma, and of an empty list nothing.
+// appendTexts writes a list and a comma; for an empty list it writes nothing.
 func appendTexts[T any](b []byte, key string, items []T, text func(T) string) []byte {
 	if len(items) == 0 {
 		return b
@@ -136,8 +134,8 @@ func (s schema) appendStruct(b []byte, v reflect.Value) []byte {
 	return append(b, '}')
 }
 
-// appendString writes a JSON string. No string of a Set holds a control
-// character or invalid UTF-8, so quotes and backslashes are all there is.
+// appendString writes a JSON string. No string of a Set contains a control character or invalid UTF-8, so only
+// quotes and backslashes need escaping.
 func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	for i := range len(s) {

@@ -7,7 +7,7 @@ import (
 	"github.com/refloat/refloat/internal/suggest"
 )
 
-// The scalars of the files that are one of a few words. Zero is unset.
+// Enumerated scalars of the files. Zero is unset.
 
 type (
 	action      policy.Action
@@ -98,7 +98,7 @@ func (c *condition) parse(s string) (f fault) {
 	return f
 }
 
-// choose returns the place of s among the words; a word "" cannot be chosen.
+// choose returns the index of s in words; the word "" cannot be chosen.
 func choose[T ~uint8](what, s string, words []string) (T, fault) {
 	for i, word := range words {
 		if word == s && s != "" {
@@ -114,7 +114,7 @@ func unknownValue(what, s string, words []string) fault {
 	return fault{codeUnknownValue, "unknown " + what + " " + shown(s), suggest.Fix(s, words, "use "+oneOf(words))}
 }
 
-// oneOf joins the words for people.
+// oneOf joins the words for a message.
 func oneOf(words []string) string {
 	if len(words) > 0 && words[0] == "" {
 		words = words[1:]

@@ -11,23 +11,23 @@ import (
 	"github.com/refloat/refloat/internal/suggest"
 )
 
-// decoder reads the nodes of one document into the types of spec.go. It is
-// strict, and goes on after a problem to find them all.
+// decoder reads the nodes of one document into the types of spec.go. It is strict, and continues after a problem
+// to find them all.
 type decoder struct {
 	file     string
 	problems *Problems
 	schema   schema
-	at       map[string]*yaml.Node // where each value stands, by its path
+	at       map[string]*yaml.Node // the node of each value, by path
 }
 
-// maxDepth bounds nesting: the files need 6.
+// maxDepth limits nesting: the files need 6.
 const maxDepth = 32
 
 func newDecoder(file string, problems *Problems, known schema) *decoder {
 	return &decoder{file: file, problems: problems, schema: known, at: make(map[string]*yaml.Node)}
 }
 
-// maxProblems bounds what a hostile file can make us say.
+// maxProblems limits how many problems a hostile file can cause.
 const maxProblems = 1000
 
 // report adds a problem at a node.
@@ -45,7 +45,7 @@ func (d *decoder) report(n *yaml.Node, path string, f fault) {
 	*d.problems = append(*d.problems, p)
 }
 
-// value reads a node into out, which can be set.
+// value reads a node into out, which must be settable.
 func (d *decoder) value(n *yaml.Node, path string, out reflect.Value) {
 	d.at[path] = n
 	if f := fancy(n); f != (fault{}) {
@@ -82,12 +82,11 @@ func (d *decoder) value(n *yaml.Node, path string, out reflect.Value) {
 	}
 }
 
-// inspection is how a checker reports, by fields below the value it checks; ""
-// is the value itself.
+// inspection is how a checker reports problems, by fields below the value that it checks; "" is the value itself.
 type inspection struct {
 	*decoder
 	path   string
-	before int // problems that other values had
+	before int // number of problems of other values
 }
 
 // fault reports a problem of a field.
@@ -96,7 +95,7 @@ func (i *inspection) fault(field string, f fault) {
 	i.report(i.nearest(at), at, f)
 }
 
-// clean says that nothing was wrong so far with a field and all below it.
+// clean reports whether a field and everything below it have no problem so far.
 func (i *inspection) clean(field string) bool {
 	at := join(i.path, field)
 	return !slices.ContainsFunc((*i.problems)[i.before:], func(p Problem) bool {
@@ -124,7 +123,7 @@ func (d *decoder) sequence(n *yaml.Node, path string, out reflect.Value) {
 		return
 	}
 	if len(n.Content) == 0 {
-		return // the same as no list at all
+		return // the same as no list
 	}
 	out.Set(reflect.MakeSlice(out.Type(), len(n.Content), len(n.Content)))
 	for i, item := range n.Content {
@@ -166,10 +165,10 @@ func (d *decoder) mapping(n *yaml.Node, path string, out reflect.Value) {
 	}
 }
 
-// list checks what must hold of the items of a list together.
+// list checks the constraints between the items of a list.
 func (d *decoder) list(n *yaml.Node, path string, field field) {
 	if field.nonempty && len(n.Content) == 0 {
-		d.report(n, path, fault{codeEmpty, "an empty list", "leave the field out or give it a value"})
+		d.report(n, path, fault{codeEmpty, "an empty list", "omit the field or give it a value"})
 	}
 	if !field.unique {
 		return
@@ -189,7 +188,7 @@ func (d *decoder) list(n *yaml.Node, path string, field field) {
 	}
 }
 
-// wrongType says what the node is and what it should be.
+// wrongType reports what the node is and what it should be.
 func (d *decoder) wrongType(n *yaml.Node, path, want string) {
 	f := fault{codeWrongType, "", "write " + want}
 	switch {
@@ -198,7 +197,7 @@ func (d *decoder) wrongType(n *yaml.Node, path, want string) {
 	case n.Kind == yaml.SequenceNode:
 		f.message = "a list"
 	case n.Tag == "!!null":
-		f = fault{codeEmpty, "no value", "leave the field out or give it a value"}
+		f = fault{codeEmpty, "no value", "omit the field or give it a value"}
 	case n.Tag == "!!str":
 		f.message = shown(n.Value) + " is a string"
 	default:
@@ -207,7 +206,7 @@ func (d *decoder) wrongType(n *yaml.Node, path, want string) {
 	d.report(n, path, f)
 }
 
-// shown is what a person wrote, safe and short enough for a message.
+// shown quotes user input for a message, made safe and short.
 func shown(s string) string {
 	if len(s) > 60 {
 		return fmt.Sprintf("%.60q...", s)
@@ -228,11 +227,11 @@ func (d *decoder) nearest(path string) *yaml.Node {
 	}
 }
 
-// fancy refuses what YAML can and policies do not need.
+// fancy rejects YAML features that policies do not need.
 func fancy(n *yaml.Node) fault {
 	switch {
 	case n.Kind == yaml.AliasNode:
-		return fault{codeFancy, "an alias", "write the value out"}
+		return fault{codeFancy, "an alias", "write out the value"}
 	case n.Anchor != "":
 		return fault{codeFancy, "an anchor", "remove " + shown("&"+n.Anchor)}
 	case n.Style&yaml.TaggedStyle != 0:
@@ -251,7 +250,7 @@ func unknownField(name string, fields []field) fault {
 	return fault{codeUnknownField, "unknown field", suggest.Fix(name, names, "use "+oneOf(names))}
 }
 
-// join appends a field, or a path below, to a path.
+// join appends a field, or a path below it, to a path.
 func join(path, field string) string {
 	if path == "" || field == "" {
 		return path + field

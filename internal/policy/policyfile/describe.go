@@ -10,13 +10,13 @@ import (
 	"github.com/refloat/refloat/internal/suggest"
 )
 
-// Field is one field of the files, described.
+// Field describes one field of the files.
 type Field struct {
 	Kind     string // RetryPolicy, RetryPolicy/v1beta1, Queue or RetrySettings
 	Path     string // such as spec.rules.backoff; "" is the whole document
 	Type     string
 	Required bool
-	Default  string // what holds where it is not set
+	Default  string // the effective value if it is not set
 	Limits   string
 	Text     string
 }
@@ -24,7 +24,7 @@ type Field struct {
 // Name is the last part of the path.
 func (f *Field) Name() string { return f.Path[strings.LastIndex(f.Path, ".")+1:] }
 
-// kinds are the documents of the files, by the kind of Field.
+// kinds lists the documents of the files, by the kind of Field.
 func kinds() []struct {
 	name string
 	file reflect.Type
@@ -65,7 +65,7 @@ func fieldsBelow(all []Field, kind, path string, t reflect.Type) []Field {
 	return all
 }
 
-// itemOf is what a pointer or a list holds.
+// itemOf returns the element type of a pointer or a list.
 func itemOf(t reflect.Type) reflect.Type {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
@@ -83,7 +83,7 @@ func describe(kind, path string, t reflect.Type, required bool) Field {
 	return f
 }
 
-// textOf finds the text of a field by the longest end of its path.
+// textOf finds the text of a field by the longest matching suffix of its path.
 func textOf(kind, path string) (fieldText, bool) {
 	for end := path; ; {
 		for _, at := range []string{kind + ":" + end, end} {
@@ -116,8 +116,8 @@ func typeText(t reflect.Type) string {
 	return "a mapping"
 }
 
-// Describe returns the field that a person asks for, as KIND, KIND.path or the
-// path of a RetryPolicy, and those directly below it.
+// Describe returns the requested field, given as KIND, KIND.path or a path in RetryPolicy, and the fields directly
+// below it.
 func Describe(asked string) (Field, []Field, error) {
 	all := Fields()
 	kind, path := "RetryPolicy", asked
@@ -150,10 +150,10 @@ func Describe(asked string) (Field, []Field, error) {
 	} else if i := slices.IndexFunc(paths, func(p string) bool { return strings.HasSuffix(p, "."+path) }); i >= 0 {
 		fix = "did you mean " + paths[i] + "?"
 	}
-	return Field{}, nil, fmt.Errorf("no field %s in %s: %s", shown(path), kind, fix)
+	return Field{}, nil, fmt.Errorf("unknown field %s in %s: %s", shown(path), kind, fix)
 }
 
-// JSONSchema returns the JSON Schema (2020-12) of one kind, or of all with "".
+// JSONSchema returns the JSON Schema (2020-12) of one kind, or of all kinds with "".
 func JSONSchema(kind string) ([]byte, error) {
 	var of []map[string]any
 	var names []string
@@ -166,7 +166,7 @@ func JSONSchema(kind string) ([]byte, error) {
 		}
 	}
 	if of == nil {
-		return nil, fmt.Errorf("no kind %s: %s", shown(kind), suggest.Fix(kind, names, "use "+oneOf(names)))
+		return nil, fmt.Errorf("unknown kind %s: %s", shown(kind), suggest.Fix(kind, names, "use "+oneOf(names)))
 	}
 	root := map[string]any{
 		"$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -89,7 +89,7 @@ func TestDescribe(t *testing.T) {
 		{"jitter", "", "", "did you mean spec.backoff.jitter?"},
 		{"Queue.nothing-like-it", "", "", "explain-field Queue"},
 		{"", "RetryPolicy", "", ""},
-		{"\x1b[31m", "", "", "no field"},
+		{"\x1b[31m", "", "", "unknown field"},
 	} {
 		f, _, err := Describe(c.asked)
 		if c.err != "" {

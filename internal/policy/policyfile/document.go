@@ -2,20 +2,19 @@ package policyfile
 
 import "go.yaml.in/yaml/v4"
 
-// What tools see of files and of a Set: lint, tests, differences. Nothing here
-// decides.
+// What tools need to know about files and about a Set: lint, tests, diff. Nothing here affects a decision.
 
-// Document is one resource of the files, with the places of its fields.
+// Document is one resource of the files, with the positions of its fields.
 type Document struct {
 	File string
 	Kind string // RetryPolicy, Queue or RetrySettings
 	Name string // of the policy or the queue
-	Spec string // the path of what it holds: "spec", or "" for the document itself
+	Spec string // path of its content: "spec", or "" for the document itself
 
 	fields map[string]*yaml.Node
 }
 
-// Documents lists the resources of files, in their order. Its error is that of Parse.
+// Documents lists the resources of files, in order. Its error is that of Parse.
 func Documents(files []File) ([]Document, error) {
 	docs, problems := parse(files)
 	if len(problems) > 0 {
@@ -37,14 +36,14 @@ func Documents(files []File) ([]Document, error) {
 	return out, nil
 }
 
-// Path is the path of a field below what the document holds.
+// Path returns the path of a field below the document's content.
 func (d *Document) Path(field string) string { return join(d.Spec, field) }
 
-// States says whether the document has the field below what it holds.
+// States reports whether the document sets the field below its content.
 func (d *Document) States(field string) bool { return d.fields[d.Path(field)] != nil }
 
-// Problem returns a problem of the field below what the document holds, at the
-// field's place or at the nearest one above it.
+// Problem returns a problem of the field below the document's content, at the position of the field or of the
+// nearest one above it.
 func (d *Document) Problem(field string, p Problem) Problem {
 	p.File, p.Path = d.File, d.Path(field)
 	at := (&decoder{at: d.fields}).nearest(p.Path)
@@ -55,8 +54,8 @@ func (d *Document) Problem(field string, p Problem) Problem {
 	return p
 }
 
-// Nodes loads the YAML documents of a file under the limits of Parse: its size,
-// its depth, and nothing fancy. Its error is a Problems.
+// Nodes loads the YAML documents of a file under the limits of Parse: size, depth, and plain YAML only. Its error
+// is a Problems.
 func Nodes(file File) ([]*yaml.Node, error) {
 	var problems Problems
 	var all []*yaml.Node
@@ -71,14 +70,14 @@ func Nodes(file File) ([]*yaml.Node, error) {
 	return all, nil
 }
 
-// plainOnly reports what YAML can and our files do not need.
+// plainOnly reports YAML features that our files do not need.
 func (d *decoder) plainOnly(n *yaml.Node) {
 	if f := fancy(n); f != (fault{}) {
 		d.report(n, "", f)
 		return
 	}
 	if n.Tag == "!!merge" {
-		d.report(n, "", fault{codeFancy, "a merge key", "write the fields out"})
+		d.report(n, "", fault{codeFancy, "a merge key", "write out the fields"})
 	}
 	for _, child := range n.Content {
 		d.plainOnly(child)

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// flatFile is Armada's own form of a policy. It says less than ours: no names,
-// no conditions, one category per rule; an absent retryLimit is 0, never.
+// flatFile is Armada's own form of a policy. It expresses less than ours: no names, no conditions, one category
+// per rule. An omitted retryLimit is 0: never.
 type flatFile struct {
 	header
 	Name          policyName `file:"name" must:"required"`
@@ -25,7 +25,7 @@ type flatRule struct {
 
 func (f *flatFile) check(i *inspection) { tooMany(len(f.Rules), i) }
 
-// policy returns the same policy in our form.
+// policy converts the policy to our form.
 func (f *flatFile) policy() namedPolicy {
 	p := namedPolicy{Name: f.Name}
 	p.Spec.RetryLimit = &f.RetryLimit
@@ -41,7 +41,7 @@ func (f *flatFile) policy() namedPolicy {
 	return p
 }
 
-// flatAction is an action in any of the spellings that Armada reads.
+// flatAction is an action in any of the spellings that Armada accepts.
 type flatAction action
 
 func (a *flatAction) form() (string, string) { return "Fail or Retry", "!!str !!int" }
@@ -73,8 +73,8 @@ type FlatRule struct {
 	Category, Subcategory string
 }
 
-// Flat returns a policy of the set in Armada's own form, or the paths of the fields
-// that this form has not. The set must have the policy.
+// Flat returns a policy of the set in Armada's own form, or the paths of the fields that this form lacks. The set
+// must have the policy.
 func (s *Set) Flat(name string) (flat Flat, beyond []string) {
 	at, ok := s.find(ID{KindPolicy, name})
 	if !ok {
@@ -102,7 +102,7 @@ func (s *Set) Flat(name string) (flat Flat, beyond []string) {
 		r.Action, r.OnFailureCategory, r.OnFailureSubcategory = noAction, nil, nil
 		beyond = append(beyond, setFields(fmt.Sprintf("spec.rules[%d]", i), &r)...)
 	}
-	if spec.RetryLimit == nil { // inherited here; there it would be 0
+	if spec.RetryLimit == nil { // inherited here; in Armada's form it would be 0
 		beyond = append(beyond, "spec.retryLimit")
 	}
 	if spec.DefaultAction == noAction {

@@ -7,9 +7,8 @@ import (
 	"github.com/refloat/refloat/internal/policy"
 )
 
-// A JSON Schema is looser than Parse where it must be: it does not know regular
-// expressions of RE2, names that stand twice, or milliseconds. What it refuses,
-// Parse refuses too.
+// A JSON Schema is necessarily looser than Parse: it cannot express RE2, unique names or whole milliseconds.
+// Everything that it rejects, Parse rejects too.
 
 // schemaOf describes a value by its type and by the text of its field.
 func schemaOf(kind, path string, t reflect.Type) map[string]any {
@@ -24,7 +23,7 @@ func schemaOf(kind, path string, t reflect.Type) map[string]any {
 	case t.Kind() == reflect.Slice:
 		s = map[string]any{"type": "array", "items": schemaOf(kind, path, t.Elem())}
 		items, _ := s["items"].(map[string]any)
-		delete(items, "description") // the list has it
+		delete(items, "description") // the list itself has it
 	default:
 		s = objectSchema(kind, path, t)
 	}
@@ -34,7 +33,7 @@ func schemaOf(kind, path string, t reflect.Type) map[string]any {
 	return s
 }
 
-// sentence is the text with default and limits.
+// sentence returns the text with default and limits.
 func (t *fieldText) sentence() string {
 	s := t.meaning
 	if t.unset != "" {
@@ -73,7 +72,7 @@ func objectSchema(kind, path string, t reflect.Type) map[string]any {
 	return s
 }
 
-// together adds what must hold of several fields: the check methods of spec.go.
+// together adds constraints between fields: those of the check methods of spec.go.
 func together(s, properties map[string]any, t reflect.Type) {
 	needs := func(names ...string) []any {
 		var all []any
@@ -107,14 +106,13 @@ func rulesAtMost(properties map[string]any) {
 	}
 }
 
-// The characters stand in the patterns as they are: engines differ in how they
-// are escaped.
+// The patterns contain the characters unescaped, because engines differ in how they escape them.
 const (
 	printablePattern = "^[^\u0000-\u001f\u007f-\u009f\ufeff]+$"
 	namePattern      = `^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 )
 
-// scalarSchema is that of a scalar of the files; nil for anything else.
+// scalarSchema returns the schema of a scalar of the files; nil for anything else.
 func scalarSchema(t reflect.Type) map[string]any {
 	text := func(longest int, pattern string) map[string]any {
 		return map[string]any{"type": "string", "minLength": 1, "maxLength": longest, "pattern": pattern}

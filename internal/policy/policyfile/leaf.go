@@ -13,12 +13,12 @@ import (
 
 // A leaf is a scalar of the files.
 type leaf interface {
-	form() (what, tags string)  // what a person may write, and as which YAML types it arrives
-	parse(written string) fault // sets the value; the zero fault when all is well
-	text() string               // the one canonical way to write the value
+	form() (what, tags string)  // what may be written, and as which YAML types it is parsed
+	parse(written string) fault // sets the value; returns the zero fault on success
+	text() string               // the single canonical form of the value
 }
 
-// fault is what is wrong with a value, and what to do about it.
+// fault says what is wrong with a value, and how to fix it.
 type fault struct{ code, message, fix string }
 
 type (
@@ -27,7 +27,7 @@ type (
 	version  uint32 // of the canonical encoding
 )
 
-// maxLimit bounds every limit, so that no count can overflow.
+// maxLimit limits every limit, so that no count can overflow.
 const maxLimit = 1_000_000
 
 func (l *limit) form() (string, string) { return "a whole number", "!!int" }
@@ -54,7 +54,7 @@ func (v *version) parse(s string) fault {
 	return f
 }
 
-// parseInt reads a decimal number, written as people write it.
+// parseInt parses a plain decimal number.
 func parseInt(s string, least, most int64) (int64, fault) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	switch written := strings.TrimPrefix(s, "-"); {
@@ -98,7 +98,7 @@ func parseThousandths(s string, least, most uint64) (uint64, fault) {
 	case strings.HasPrefix(s, "-") && len(s) > 1:
 		return 0, outside
 	case whole == "" || strings.Trim(whole+decimals, "0123456789") != "" || strings.HasSuffix(s, "."):
-		return 0, fault{codeBadDecimal, "not a plain decimal number", "write it like 1.5"}
+		return 0, fault{codeBadDecimal, "not a plain decimal number", "write a number such as 1.5"}
 	case len(decimals) > 3:
 		return 0, fault{codeBadDecimal, "more than three decimals", "round it"}
 	}
@@ -114,12 +114,12 @@ func thousandthsText(n uint32) string {
 	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".")
 }
 
-// duration is in whole milliseconds.
+// duration is a number of whole milliseconds.
 type duration int64
 
 func (d duration) duration() time.Duration { return time.Duration(d) * time.Millisecond }
 
-// time is the duration for the engine, nil where it is not set.
+// time returns the duration for the engine, nil if it is not set.
 func (d *duration) time() *time.Duration {
 	if d == nil {
 		return nil
@@ -128,12 +128,12 @@ func (d *duration) time() *time.Duration {
 	return &t
 }
 
-func (d *duration) form() (string, string) { return `a duration with a unit, like "10s"`, "!!str" }
+func (d *duration) form() (string, string) { return `a duration with a unit, such as "10s"`, "!!str" }
 func (d *duration) text() string           { return strconv.FormatInt(int64(*d), 10) + "ms" }
 
 func (d *duration) parse(s string) fault {
 	bad := func(message string) fault {
-		return fault{codeBadDuration, message, `write a duration of whole milliseconds with units, like "500ms", "10s" or "1h30m"`}
+		return fault{codeBadDuration, message, `write a duration of whole milliseconds with units, such as "500ms", "10s" or "1h30m"`}
 	}
 	if strings.HasPrefix(s, "-") {
 		return bad("negative duration")
@@ -166,7 +166,7 @@ func (d *duration) parse(s string) fault {
 // maxMillis is the longest duration of the files: about 100 years.
 const maxMillis = 100 * 366 * 24 * 3600 * 1000
 
-// millisOf returns how many milliseconds a unit has, nil if it is none.
+// millisOf returns the number of milliseconds of a unit, or nil if it is unknown.
 func millisOf(unit string) *big.Rat {
 	switch unit {
 	case "h":
@@ -189,21 +189,21 @@ func millisOf(unit string) *big.Rat {
 type instant int64
 
 func (t *instant) form() (string, string) {
-	return "a time like 2026-12-01T06:00:00Z", "!!str !!timestamp"
+	return "a time such as 2026-12-01T06:00:00Z", "!!str !!timestamp"
 }
 func (t *instant) text() string { return time.Unix(0, int64(*t)).UTC().Format(time.RFC3339Nano) }
 func (t *instant) parse(s string) fault {
 	var at time.Time
 	if err := at.UnmarshalText([]byte(s)); err != nil || at.Year() < 1970 || at.Year() > 2200 {
-		return fault{codeBadTime, "not a time of RFC 3339", "write it like 2026-12-01T06:00:00Z"}
+		return fault{codeBadTime, "not an RFC 3339 time", "write a time such as 2026-12-01T06:00:00Z"}
 	}
 	*t = instant(at.UnixNano())
 	return fault{}
 }
 
 type (
-	plain      string // anything that people may write
-	label      string // compared with what a failure says
+	plain      string // any text
+	label      string // compared with a fact of a failure
 	policyName string
 	ruleName   string
 	queueName  string
@@ -226,7 +226,7 @@ func (n *ruleName) text() string           { return string(*n) }
 func (n *ruleName) parse(s string) fault {
 	*n = ruleName(s)
 	if s == policy.DefaultRule {
-		return fault{codeReservedName, `"default" is what defaultAction counts under`, "choose another name"}
+		return fault{codeReservedName, `"default" is reserved: defaultAction is counted under it`, "choose another name"}
 	}
 	return goodName(s)
 }
@@ -236,12 +236,12 @@ func (n *queueName) text() string           { return string(*n) }
 func (n *queueName) parse(s string) fault {
 	*n = queueName(s)
 	if strings.Contains(s, " ") {
-		return fault{codeBadName, "a space in a queue's name", "write it as Armada knows it"}
+		return fault{codeBadName, "a space in a queue's name", "use the queue's name in Armada"}
 	}
 	return printable(s, 253)
 }
 
-// goodName is Armada's rule for names: ^[a-z0-9]([-a-z0-9]*[a-z0-9])?$, ≤ 63.
+// goodName applies Armada's rule for names: ^[a-z0-9]([-a-z0-9]*[a-z0-9])?$, ≤ 63.
 func goodName(s string) fault {
 	if s == "" || len(s) > 63 || strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" || s[0] == '-' || s[len(s)-1] == '-' {
 		return fault{codeBadName, "not a valid name", "use 1 to 63 of a-z, 0-9 and -, with a letter or digit at both ends"}
@@ -249,12 +249,11 @@ func goodName(s string) fault {
 	return fault{}
 }
 
-// printable refuses what would be empty, too long, or play tricks in a terminal
-// or a log line.
+// printable rejects text that is empty, too long, or could corrupt a terminal or a log line.
 func printable(s string, longest int) fault {
 	switch {
 	case s == "":
-		return fault{codeEmpty, "empty", "leave the field out or give it a value"}
+		return fault{codeEmpty, "empty", "omit the field or give it a value"}
 	case len(s) > longest:
 		return fault{codeOutOfRange, fmt.Sprintf("longer than %d bytes", longest), "shorten it"}
 	case !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return r < 0x20 || 0x7f <= r && r < 0xa0 || r == 0xfeff }):

@@ -10,8 +10,7 @@ import (
 	"github.com/refloat/refloat/internal/suggest"
 )
 
-// Lint returns what is wrong with the files; where nothing is, what is allowed
-// but can hardly be meant.
+// Lint returns the problems of the files; if there are none, it returns likely mistakes.
 func Lint(files []File) Problems {
 	docs, problems := parse(files)
 	if len(problems) > 0 {
@@ -36,13 +35,13 @@ func Lint(files []File) Problems {
 		}
 	}
 	if len(docs) > 0 {
-		problems = *docs[0].problems // all documents share them
+		problems = *docs[0].problems // all documents share it
 	}
 	problems.sort()
 	return problems
 }
 
-// linter looks at one document.
+// linter checks one document.
 type linter struct {
 	*document
 	exists map[string]bool // by name
@@ -63,7 +62,7 @@ func (l *linter) lintPolicy(p *policySpec) {
 	}
 	if len(p.Rules) == 0 && p.DefaultAction == noAction {
 		l.warn(l.spec, fault{
-			codeLintSilent, "no rules and no defaultAction: where it applies alone, no run is retried", "state a defaultAction, or add rules",
+			codeLintSilent, "no rules and no defaultAction: on its own, it retries no run", "set a defaultAction, or add rules",
 		})
 	}
 	p.settle() // sorts the lists, so that equal matchers have one identity
@@ -81,36 +80,34 @@ func (l *linter) lintPolicy(p *policySpec) {
 	}
 }
 
-// lintConditions warns of conditions of the pod in a rule that looks at one
-// container: they cannot hold.
+// lintConditions warns of conditions of the pod in a rule about one container: they cannot hold.
 func (l *linter) lintConditions(path string, r *ruleSpec) {
 	for i, c := range r.OnConditions {
 		if r.ContainerName != "" && policy.Condition(c) != policy.OOMKilled {
 			l.warn(fmt.Sprintf("%s.onConditions[%d]", path, i), fault{
-				codeLintCondition, c.text() + " never holds of one container", "remove it, or containerName",
+				codeLintCondition, c.text() + "  never holds for a single container", "remove it, or containerName",
 			})
 		}
 	}
 }
 
-// maxLabel is how many characters Armada's columns for the category and the
-// subcategory of a run hold.
+// maxLabel is the length in characters of Armada's columns for category and subcategory of a run.
 const maxLabel = 63
 
-// lintNames warns of names that no container and no run can have. The files may
-// hold them, since earlier generations do, but they never match.
+// lintNames warns of names that no container and no run can have. Files may contain them, because earlier
+// generations do, but they never match.
 func (l *linter) lintNames(path string, r *ruleSpec) {
 	if name := string(r.ContainerName); name != "" && goodName(name) != (fault{}) {
 		l.warn(path+".containerName", fault{
-			codeLintContainer, "never matches: Kubernetes refuses a container of this name", "use 1 to 63 of a-z, 0-9 and -, with a letter or digit at both ends",
+			codeLintContainer, "never matches: Kubernetes rejects containers with this name", "use 1 to 63 of a-z, 0-9 and -, with a letter or digit at both ends",
 		})
 	}
 	l.lintLabels(path, "onFailureCategory", "onCategory", r.OnFailureCategory)
 	l.lintLabels(path, "onFailureSubcategory", "onSubcategory", r.OnFailureSubcategory)
 }
 
-// lintLabels warns of labels that are too long for Armada. flat is the name of
-// the field in Armada's form, which takes one only.
+// lintLabels warns of labels that are too long for Armada. flat is the name of the field in Armada's form, which
+// takes a single label.
 func (l *linter) lintLabels(path, field, flat string, labels []label) {
 	for i, text := range labels {
 		n := utf8.RuneCountInString(string(text))
@@ -121,7 +118,7 @@ func (l *linter) lintLabels(path, field, flat string, labels []label) {
 		if l.at[path+"."+flat] != nil {
 			at = path + "." + flat
 		}
-		l.warn(at, fault{codeLintLabel, fmt.Sprintf("never matches: %d characters, and Armada keeps no more than %d", n, maxLabel), "write the name as the executor reports it"})
+		l.warn(at, fault{codeLintLabel, fmt.Sprintf("never matches: %d characters, and Armada stores at most %d", n, maxLabel), "write the name as the executor reports it"})
 	}
 }
 
@@ -130,7 +127,7 @@ func (l *linter) lintQueue(q *queueSpec) {
 	for i, name := range q.RetryPolicies {
 		path := join(l.spec, fmt.Sprintf("retryPolicies[%d]", i))
 		if earlier, twice := first[name]; twice {
-			l.warn(path, fault{codeLintRepeated, fmt.Sprintf("%s stands at retryPolicies[%d] already", name, earlier), "remove one of them: it counts at its first place"})
+			l.warn(path, fault{codeLintRepeated, fmt.Sprintf("%s is already at retryPolicies[%d]", name, earlier), "remove one of them: only the first is effective"})
 			continue
 		}
 		first[name] = i
@@ -141,12 +138,12 @@ func (l *linter) lintQueue(q *queueSpec) {
 func (l *linter) lintReference(path string, name policyName) {
 	if name != "" && !l.exists[string(name)] {
 		fix := suggest.Fix(string(name), slices.Sorted(maps.Keys(l.exists)), "add the policy or remove its name")
-		l.warn(path, fault{codeLintPolicy, "no policy " + string(name) + ", so it is skipped", fix})
+		l.warn(path, fault{codeLintPolicy, "policy " + string(name) + " does not exist, so it is skipped", fix})
 	}
 }
 
 func (l *linter) lintDelay(path string, b *backoffSpec) {
 	if b.InitialDelay != nil && b.MaxDelay != nil && *b.InitialDelay > *b.MaxDelay {
-		l.warn(path+".initialDelay", fault{codeLintDelay, "more than maxDelay, which always wins", "lower it or raise maxDelay"})
+		l.warn(path+".initialDelay", fault{codeLintDelay, "longer than maxDelay, which always applies", "lower it or raise maxDelay"})
 	}
 }

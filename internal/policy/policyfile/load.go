@@ -8,9 +8,8 @@ import (
 	"strings"
 )
 
-// LoadDir reads the policy files of the top of a directory: *.yaml, *.yml and
-// *.json, in the order of their names, without hidden ones and without tests of
-// policies (*_test.yaml). It is the only I/O of this package, and apart from Parse.
+// LoadDir reads the policy files in a directory, not in subdirectories: *.yaml, *.yml and *.json, sorted by name,
+// except hidden files and policy tests (*_test.yaml). It is the only I/O of this package, and separate from Parse.
 func LoadDir(fsys fs.FS) ([]File, error) {
 	entries, err := fs.ReadDir(fsys, ".") // sorted by name
 	if err != nil {
@@ -28,12 +27,12 @@ func LoadDir(fsys fs.FS) ([]File, error) {
 	return LoadFiles(fsys, names...)
 }
 
-// IsTest says whether a file of this name holds tests of policies, not policies.
+// IsTest reports whether a file name is that of policy tests rather than policies.
 func IsTest(name string) bool {
 	return strings.HasSuffix(name, "_test.yaml") || strings.HasSuffix(name, "_test.yml")
 }
 
-// LoadFiles reads the policy files of these names.
+// LoadFiles reads policy files by name.
 func LoadFiles(fsys fs.FS, names ...string) ([]File, error) {
 	files := make([]File, 0, len(names))
 	for _, name := range names {
@@ -46,7 +45,7 @@ func LoadFiles(fsys fs.FS, names ...string) ([]File, error) {
 	return files, nil
 }
 
-// readFile reads no more than shows that a file is too big for Parse.
+// readFile reads at most one byte more than Parse accepts.
 func readFile(fsys fs.FS, name string) ([]byte, error) {
 	f, err := fsys.Open(name)
 	if err != nil {

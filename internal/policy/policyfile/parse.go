@@ -18,12 +18,11 @@ type File struct {
 	Data []byte
 }
 
-// maxFile bounds one file, and so what a hostile one can cost.
+// maxFile limits the size of a file, and so the cost of a hostile one.
 const maxFile = 512 << 10
 
-// Parse reads policies, queues and settings (SEMANTICS 13): YAML or JSON, any
-// number of documents in any number of files, in any order. Its error is a
-// Problems with all that is wrong in all files.
+// Parse reads policies, queues and settings (SEMANTICS 13): YAML or JSON, any number of documents in any number of
+// files, in any order. Its error is a Problems with all problems in all files.
 func Parse(files []File) (*Set, error) {
 	docs, problems := parse(files)
 	if len(problems) > 0 {
@@ -32,11 +31,11 @@ func Parse(files []File) (*Set, error) {
 	return build(contentOf(docs)), nil
 }
 
-// document is one resource, and where its fields stand.
+// document is one resource, with the positions of its fields.
 type document struct {
 	*decoder
-	name     string // the path of what names it
-	spec     string // the path of what it holds: "spec", or "" for the document itself
+	name     string // path of its name
+	spec     string // path of its content: "spec", or "" for the document itself
 	policy   *namedPolicy
 	queue    *queueSpec
 	settings *settingsSpec
@@ -59,7 +58,7 @@ func parse(files []File) ([]document, Problems) {
 	return docs, problems
 }
 
-// roots yields the documents of a file that hold anything.
+// roots yields the non-empty documents of a file.
 func roots(file File, problems *Problems) iter.Seq[*yaml.Node] {
 	report := func(line, column int, f fault) {
 		*problems = append(*problems, Problem{File: file.Name, Line: line, Column: column, Code: f.code, Message: f.message, Fix: f.fix})
@@ -90,14 +89,14 @@ func roots(file File, problems *Problems) iter.Seq[*yaml.Node] {
 		case !errors.As(err, &at):
 			report(1, 1, fault{codeSyntax, err.Error(), "write YAML"})
 		case at.Message == tooDeep{}.Error():
-			report(at.Mark.Line, at.Mark.Column, fault{codeTooBig, at.Message, "no field of a policy is that deep"})
+			report(at.Mark.Line, at.Mark.Column, fault{codeTooBig, at.Message, "policies do not need such depth"})
 		default:
-			report(max(at.Mark.Line, 1), max(at.Mark.Column, 1), fault{codeSyntax, at.Message, "write YAML; the rest of the file was not read"})
+			report(max(at.Mark.Line, 1), max(at.Mark.Column, 1), fault{codeSyntax, at.Message, "correct the YAML; the rest of the file was not read"})
 		}
 	}
 }
 
-// limits are those of the YAML loader. Aliases are refused, never expanded.
+// limits are those of the YAML loader. Aliases are rejected, never expanded.
 type limits struct{}
 
 func (limits) CheckDepth(depth int, _ *yaml.DepthContext) error {
@@ -171,7 +170,7 @@ func (d *document) resource(root *yaml.Node) {
 	d.report(d.nearest("apiVersion"), "apiVersion", f)
 }
 
-// scalarAt returns the scalar of a key of a mapping, and where it stands.
+// scalarAt returns the scalar of a key of a mapping, and its node.
 func scalarAt(root *yaml.Node, key string) (string, *yaml.Node) {
 	if root.Kind == yaml.MappingNode {
 		for i := 0; i+1 < len(root.Content); i += 2 {
@@ -183,8 +182,7 @@ func scalarAt(root *yaml.Node, key string) (string, *yaml.Node) {
 	return "", nil
 }
 
-// namedTwice reports policies and queues of one name, and settings beyond the
-// first.
+// namedTwice reports duplicate policies and queues, and a second settings document.
 func namedTwice(docs []document) {
 	first := make(map[string]*document)
 	for i := range docs {
@@ -211,7 +209,7 @@ func namedTwice(docs []document) {
 	}
 }
 
-// contentOf collects what documents without problems hold.
+// contentOf collects the content of documents without problems.
 func contentOf(docs []document) *content {
 	c := &content{}
 	known := schema{}

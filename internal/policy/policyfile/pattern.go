@@ -8,17 +8,16 @@ import (
 	"github.com/refloat/refloat/internal/policy"
 )
 
-// pattern is a regular expression of RE2.
+// pattern is an RE2 regular expression.
 type pattern struct {
 	source   string
 	compiled *policy.Pattern
 }
 
-// What bounds the time that patterns take on a message, and their memory, beside
-// policy.MaxPatternSize.
+// Limits on the time and memory of patterns, in addition to policy.MaxPatternSize.
 const (
-	maxPattern      = 4096   // bytes of one as it is written
-	maxPatternSizes = 50_000 // of one policy
+	maxPattern      = 4096   // bytes of source of one pattern
+	maxPatternSizes = 50_000 // nodes of all patterns of one policy
 )
 
 func (p *pattern) form() (string, string) { return "a regular expression in quotes", "!!str" }
@@ -31,20 +30,20 @@ func (p *pattern) parse(s string) fault {
 	}
 	compiled, err := policy.ParsePattern(s)
 	if large := (*policy.PatternTooLargeError)(nil); errors.As(err, &large) {
-		return fault{codeTooMuch, err.Error(), "repeat less: x{1000} is x a thousand times"}
+		return fault{codeTooMuch, err.Error(), "use fewer repetitions: x{1000} expands to a thousand x"}
 	}
 	if err != nil {
 		message := err.Error()
 		if e := (*syntax.Error)(nil); errors.As(err, &e) {
 			message = e.Code.String() + ": " + strconv.Quote(e.Expr)
 		}
-		return fault{codeBadPattern, message, "write a regular expression of RE2, in single quotes"}
+		return fault{codeBadPattern, message, "write an RE2 regular expression, in single quotes"}
 	}
 	p.compiled = compiled
 	return fault{}
 }
 
-// size is how much the pattern takes; 0 for none.
+// size returns the number of nodes of the pattern; 0 if unset.
 func (p *pattern) size() int {
 	if p.compiled == nil {
 		return 0

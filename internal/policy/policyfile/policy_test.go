@@ -316,12 +316,12 @@ func TestLimits(t *testing.T) {
 		{"a big pattern", policyOf(1, matching("(abcd){800}")), ""},
 		{
 			"a bigger one", policyOf(1, matching("(abcdefgh){1000}")),
-			"f.yaml:6:53: RP043 spec.rules[0].onTerminationMessage.pattern: 10000 parts with its repetitions written out, at most 5000. fix: repeat less: x{1000} is x a thousand times",
+			"f.yaml:6:53: RP043 spec.rules[0].onTerminationMessage.pattern: 10000 nodes with repetitions expanded, at most 5000. fix: use fewer repetitions: x{1000} expands to a thousand x",
 		},
 		{"many patterns", policyOf(10, matching(strings.Repeat("a", 4096))), ""},
 		{
 			"more of them", policyOf(13, matching(strings.Repeat("a", 4096))),
-			"f.yaml:6:3: RP043 spec.rules: patterns of 53248 parts in all with their repetitions written out, at most 50000. fix: repeat less, or split the policy: a queue may name several",
+			"f.yaml:6:3: RP043 spec.rules: patterns of 53248 nodes in total with repetitions expanded, at most 50000. fix: use fewer repetitions, or split the policy: a queue may name several",
 		},
 	} {
 		_, err := Parse([]File{{"f.yaml", []byte(test.text)}})

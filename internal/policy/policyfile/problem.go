@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// Severity says whether a problem stops the files from being used.
+// Severity says how bad a problem is.
 type Severity uint8
 
-// The severities: an Error stops Parse, a Warning and a Note come from lint
-// only. A Note says what may well be meant.
+// The severities: an Error stops Parse; Warning and Note come from lint only. A Note may well be intended.
 const (
 	Error Severity = iota
 	Warning
@@ -30,7 +29,7 @@ func (s Severity) String() string {
 	return "error"
 }
 
-// The codes of problems. They stand in people's ignore lists: never reuse one.
+// The codes of problems. Users have them in ignore lists: never reuse one.
 const (
 	codeSyntax       = "RP001" // not YAML
 	codeTooBig       = "RP002" // bigger or deeper than any policy file
@@ -61,31 +60,31 @@ const (
 	codeNoMatcher  = "RP040"
 	codeNoCategory = "RP041"
 	codeTwoGrowths = "RP042"
-	codeTooMuch    = "RP043" // more than what bounds the cost of a decision
+	codeTooMuch    = "RP043" // exceeds a limit on the cost of a decision
 
 	codeLintCondition = "RP101" // a condition of the pod together with containerName
 	codeLintPolicy    = "RP102" // a policy that does not exist
-	codeLintShadowed  = "RP103" // a rule that an earlier one hides
-	codeLintRepeated  = "RP104" // a policy named twice by one queue
+	codeLintShadowed  = "RP103" // a rule that is shadowed by an earlier one
+	codeLintRepeated  = "RP104" // a policy that a queue names twice
 	codeLintDelay     = "RP105" // initialDelay above maxDelay
 	codeLintContainer = "RP114" // a name that no container can have
 	codeLintLabel     = "RP115" // a category or subcategory that no run can have
 	codeLintSilent    = "RP116" // a policy without rules and defaultAction
 )
 
-// Problem is one thing wrong with the files, and where.
+// Problem is one problem of the files, and its position.
 type Problem struct {
 	File         string
-	Line, Column int    // from 1; 0 where there is no place
+	Line, Column int    // from 1; 0: no position
 	Path         string // of the field in its document, such as spec.rules[2].action
-	Value        string // as written, where a scalar is wrong
+	Value        string // as written, if a scalar is wrong
 	Code         string // RP and three digits
 	Message      string
-	Fix          string // what to do about it
+	Fix          string // how to fix it
 	Severity     Severity
 }
 
-// String prints p in one line, as editors can follow it.
+// String formats p in one line, in the form that editors recognise.
 func (p Problem) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s:%d:%d: ", p.File, p.Line, p.Column)
@@ -100,11 +99,10 @@ func (p Problem) String() string {
 	return b.String()
 }
 
-// Problems is all that is wrong with the files, in the order of File, Line and
-// Column. It is the error of Parse.
+// Problems lists all problems of the files, sorted by File, Line and Column. It is the error of Parse.
 type Problems []Problem
 
-// Error prints one problem a line.
+// Error formats one problem a line.
 func (ps Problems) Error() string {
 	lines := make([]string, len(ps))
 	for i, p := range ps {
@@ -113,7 +111,7 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Sort brings problems into the order of File, Line and Column.
+// Sort sorts problems by File, Line and Column.
 func (ps Problems) Sort() { ps.sort() }
 
 func (ps Problems) sort() {

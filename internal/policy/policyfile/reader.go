@@ -9,8 +9,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// contentReader reads the canonical encoding. It takes over the policies and the
-// bindings of another content whose text is the same, and decodes the others.
+// contentReader reads the canonical encoding. It reuses the policies and the bindings of another content that have
+// the same text, and decodes the others.
 type contentReader struct {
 	content
 	problems Problems
@@ -36,10 +36,10 @@ func newContentReader(text string, other *content) *contentReader {
 	return r
 }
 
-// read reads all. Its error is that it cannot be read; problems holds the others.
+// read reads everything. Its error is a syntax error; problems holds all other problems.
 func (r *contentReader) read() error {
 	j := &r.json
-	rest := &yaml.Node{Kind: yaml.MappingNode} // what is neither policies nor queues
+	rest := &yaml.Node{Kind: yaml.MappingNode} // everything except policies and queues
 	err := j.items('{', '}', func() error {
 		key, err := j.key()
 		switch {
@@ -105,8 +105,8 @@ func (r *contentReader) binding() error {
 	return nil
 }
 
-// decodeText decodes a text into out, a pointer. The text is copied, so that what
-// is decoded does not hold all that the text is a part of.
+// decodeText decodes a text into out, a pointer. It copies the text, so that the result does not keep the whole
+// input alive.
 func (r *contentReader) decodeText(text, path string, out any) (ok bool, err error) {
 	part := reader{text: strings.Clone(text)}
 	n, err := part.value(0)
@@ -122,8 +122,8 @@ func (r *contentReader) decode(n *yaml.Node, path string, out any) (ok bool) {
 	return len(r.problems) == before
 }
 
-// reader reads JSON as Canonical writes it: no white space, and in strings no
-// escapes but \" and \\. It checks no more than it needs to find its way.
+// reader reads JSON as Canonical writes it: no white space, and in strings no escapes but \" and \\. It checks
+// only as much as it needs for parsing.
 type reader struct {
 	text string
 	at   int
@@ -131,7 +131,7 @@ type reader struct {
 
 var errNotCanonical = errors.New("not in canonical form")
 
-// next is the next byte, 0 at the end.
+// next returns the next byte, 0 at the end.
 func (r *reader) next() byte {
 	if r.at >= len(r.text) {
 		return 0
@@ -139,7 +139,7 @@ func (r *reader) next() byte {
 	return r.text[r.at]
 }
 
-// skip goes over a byte that must come next.
+// skip consumes an expected byte.
 func (r *reader) skip(c byte) error {
 	if r.next() != c {
 		return fmt.Errorf("%w: no %c at byte %d", errNotCanonical, c, r.at)
@@ -148,7 +148,7 @@ func (r *reader) skip(c byte) error {
 	return nil
 }
 
-// items goes over an object or a list; item goes over one item of it.
+// items iterates over an object or a list, calling item for each item.
 func (r *reader) items(first, last byte, item func() error) error {
 	if err := r.skip(first); err != nil {
 		return err
@@ -167,7 +167,7 @@ func (r *reader) items(first, last byte, item func() error) error {
 	}
 }
 
-// extent goes over an object and returns its text.
+// extent consumes an object and returns its text.
 func (r *reader) extent() (string, error) {
 	start, depth := r.at, 0
 	for ; r.at < len(r.text); r.at++ {
@@ -189,8 +189,8 @@ func (r *reader) extent() (string, error) {
 	return r.text[start:r.at], nil
 }
 
-// toQuote goes from the quote that begins a string to the one that ends it, and
-// says whether there are escapes between them.
+// toQuote moves from a string's opening quote to its closing one, and reports whether there are escapes in
+// between.
 func (r *reader) toQuote() (escapes bool) {
 	for r.at++; r.at < len(r.text) && r.text[r.at] != '"'; r.at++ {
 		if r.text[r.at] == '\\' {
@@ -202,7 +202,7 @@ func (r *reader) toQuote() (escapes bool) {
 	return escapes
 }
 
-// key reads the key of an object, and its colon.
+// key reads an object key and its colon.
 func (r *reader) key() (*yaml.Node, error) {
 	n, err := r.string()
 	if err != nil {
@@ -224,7 +224,7 @@ func (r *reader) string() (*yaml.Node, error) {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}, r.skip('"')
 }
 
-// unescaped is the text without the backslashes that escape.
+// unescaped removes the backslashes that escape.
 func unescaped(s string) string {
 	b := make([]byte, 0, len(s))
 	for i := 0; i < len(s); i++ {
@@ -236,7 +236,7 @@ func unescaped(s string) string {
 	return string(b)
 }
 
-// value reads any value into the nodes that the decoder takes, without places.
+// value reads any value into nodes for the decoder, without positions.
 func (r *reader) value(depth int) (*yaml.Node, error) {
 	if depth > maxDepth {
 		return nil, errors.New("nested too deeply")

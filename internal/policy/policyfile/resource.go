@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A Set is immutable; what follows makes another one of it, resource by resource.
+// A Set is immutable; these methods derive another Set from it, resource by resource.
 
 // The kinds of resources.
 const (
@@ -15,13 +15,13 @@ const (
 	KindSettings = "RetrySettings"
 )
 
-// Kinds are the kinds of resources, in the order in which sets list them.
+// Kinds lists the kinds of resources, in the order of a set.
 func Kinds() []string { return []string{KindSettings, KindPolicy, KindQueue} }
 
-// ID names a resource of a set. The settings have the name "".
+// ID identifies a resource of a set. The settings have the name "".
 type ID struct{ Kind, Name string }
 
-// String is kind and name, as people say them.
+// String returns kind and name.
 func (id ID) String() string {
 	if id.Kind == KindSettings {
 		return id.Kind
@@ -29,8 +29,7 @@ func (id ID) String() string {
 	return id.Kind + " " + id.Name
 }
 
-// Resources lists what the set holds: the settings where they say anything, then
-// policies, then queues, by name.
+// Resources lists the resources of the set: the settings if any are set, then policies, then queues, by name.
 func (s *Set) Resources() []ID {
 	var ids []ID
 	if s.settingsText() != "" {
@@ -52,8 +51,8 @@ func (s *Set) settingsText() string {
 	return string((schema{}).encode(&s.content.settings))
 }
 
-// Body returns the canonical text of what a resource says: equal texts, equal
-// resources. It is not ok where the set has no such resource.
+// Body returns the canonical text of a resource: resources are equal if their texts are. It is not ok if the set
+// does not have the resource.
 func (s *Set) Body(id ID) (string, bool) {
 	switch at, ok := s.find(id); {
 	case !ok:
@@ -67,7 +66,7 @@ func (s *Set) Body(id ID) (string, bool) {
 	}
 }
 
-// find is where a resource stands among those of its kind.
+// find returns the index of a resource among those of its kind.
 func (s *Set) find(id ID) (at int, ok bool) {
 	switch id.Kind {
 	case KindPolicy:
@@ -80,8 +79,8 @@ func (s *Set) find(id ID) (at int, ok bool) {
 	return 0, false
 }
 
-// With returns the set with the resources of files in the place of those of the
-// same names, and says which they are. Its error is that of Parse.
+// With returns the set with the resources of files added or replaced by name, and lists them. Its error is that of
+// Parse.
 func (s *Set) With(files ...File) (*Set, []ID, error) {
 	docs, problems := parse(files)
 	if len(problems) > 0 {
@@ -106,7 +105,7 @@ func (s *Set) With(files ...File) (*Set, []ID, error) {
 	return build(c), ids, nil
 }
 
-// put returns the list with items in the place of those of the same names.
+// put returns the list with items added or replaced by name.
 func put[T any](list, items []T, name func(T) string) []T {
 	at := make(map[string]int, len(items))
 	for i, item := range items {
@@ -116,7 +115,7 @@ func put[T any](list, items []T, name func(T) string) []T {
 	return append(list, items...)
 }
 
-// Without returns the set without these resources; one that it has not changes nothing.
+// Without returns the set without these resources. IDs that it does not have are ignored.
 func (s *Set) Without(ids ...ID) *Set {
 	c := s.content.clone()
 	gone := make(map[ID]bool, len(ids))
@@ -131,7 +130,7 @@ func (s *Set) Without(ids ...ID) *Set {
 	return build(c)
 }
 
-// Taking returns the set with a resource as another set has it, or has it not.
+// Taking returns the set with a resource as in another set, or without it if the other set does not have it.
 func (s *Set) Taking(id ID, from *Set) *Set {
 	at, ok := from.find(id)
 	if !ok {
@@ -149,8 +148,7 @@ func (s *Set) Taking(id ID, from *Set) *Set {
 	return build(c)
 }
 
-// Users lists the resources that name a policy: queues, and the settings for
-// their default.
+// Users lists the resources that name a policy: queues, and the settings if it is their default.
 func (s *Set) Users(name string) []ID {
 	var ids []ID
 	if string(s.content.settings.DefaultPolicyName) == name {
@@ -164,8 +162,8 @@ func (s *Set) Users(name string) []ID {
 	return ids
 }
 
-// Missing lists the policy names that a queue or, for the settings, their default
-// names and that the set has not.
+// Missing lists the policies that a queue names, or the settings name as the default, and that the set does not
+// have.
 func (s *Set) Missing(id ID) []string {
 	var named []policyName
 	switch at, ok := s.find(id); {
@@ -183,7 +181,7 @@ func (s *Set) Missing(id ID) []string {
 	return missing
 }
 
-// Detached returns the set in which no queue and no default names the policy.
+// Detached returns the set with all references to the policy removed, from queues and from the default.
 func (s *Set) Detached(name string) *Set {
 	c := s.content.clone()
 	if string(c.settings.DefaultPolicyName) == name {
@@ -200,16 +198,16 @@ func (s *Set) Detached(name string) *Set {
 	return build(c)
 }
 
-// Brake is an operator's hand on a set: retries of a queue, or of all, are
-// killed, or wait until a time (SEMANTICS 5 and 6).
+// Brake is an operator's override: it kills retries of a queue or of all queues, or delays them until a time
+// (SEMANTICS 5 and 6).
 type Brake struct {
 	Queue       string // "": all queues
 	Kill        bool
 	PausedUntil int64 // Unix nanoseconds, whole milliseconds; 0: not paused
 }
 
-// Braked returns the set with brakes on. What the set says itself stays in force:
-// brakes kill and delay, and never the other way.
+// Braked returns the set with overrides applied. They only add to the set's own settings: they kill and delay, and
+// never enable.
 func (s *Set) Braked(brakes ...Brake) (*Set, error) {
 	c := s.content.clone()
 	known := schema{}
@@ -243,7 +241,7 @@ func (s *Set) Braked(brakes ...Brake) (*Set, error) {
 	return build(c), nil
 }
 
-// InShadow returns the set with all queues in shadow, whatever they say.
+// InShadow returns the set with all queues in shadow mode.
 func (s *Set) InShadow() *Set {
 	c := s.content.clone()
 	c.settings.Mode = shadow
@@ -265,21 +263,21 @@ func later(a, b *instant) *instant {
 	return a
 }
 
-// clone copies the lists; what they hold is shared, and never changed.
+// clone copies the lists; their elements are immutable and shared.
 func (c *content) clone() *content {
 	out := *c
 	out.policies, out.bindings = slices.Clone(c.policies), slices.Clone(c.bindings)
 	return &out
 }
 
-// OwnBrake is a resource that kills or pauses retries by what it says itself.
+// OwnBrake is a resource whose own fields kill or pause retries.
 type OwnBrake struct {
 	ID
 	Says        string
 	PausedUntil int64 // Unix nanoseconds; 0: it kills
 }
 
-// OwnBrakes lists the resources that kill or pause retries by what they say.
+// OwnBrakes lists the resources whose own fields kill or pause retries.
 func (s *Set) OwnBrakes() []OwnBrake {
 	var all []OwnBrake
 	pause := func(id ID, until *instant) {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// unsupported is a field that is known by name, and refused.
+// unsupported is a field that is known but rejected.
 type unsupported struct{}
 
 // field is a field of the files, from the tags of spec.go.
@@ -18,10 +18,10 @@ type field struct {
 	unsupported                bool
 }
 
-// schema remembers the fields of the structs of spec.go.
+// schema caches the fields of the structs of spec.go.
 type schema map[reflect.Type][]field
 
-// of lists the fields of a struct by name, those of embedded structs among them.
+// of lists the fields of a struct by name, including those of embedded structs.
 func (s schema) of(t reflect.Type) []field {
 	if fields, ok := s[t]; ok {
 		return fields
@@ -47,8 +47,7 @@ func (s schema) of(t reflect.Type) []field {
 	return fields
 }
 
-// mustShow says that a zero value is written out: the spec of a file, which may
-// say nothing.
+// mustShow reports whether a zero value is written: the spec of a file may be empty.
 func (f *field) mustShow(v reflect.Value) bool { return f.required && v.Kind() == reflect.Struct }
 
 func find(fields []field, name string) (field, bool) {

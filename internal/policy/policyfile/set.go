@@ -10,42 +10,41 @@ import (
 	"github.com/refloat/refloat/internal/policy"
 )
 
-// Set is a whole set of policies, queues and settings: the engine's set, and the
-// text from which it was made. It is immutable and safe for concurrent use.
+// Set is a complete set of policies, queues and settings: the engine's set, and the text from which it was made.
+// It is immutable and safe for concurrent use.
 type Set struct {
 	*policy.Set
-	content *content // never changed
+	content *content // immutable
 }
 
-// content is what a Set is built of: all that decides.
+// content is what a Set is built from: everything that affects decisions.
 type content struct {
 	settings settingsSpec
 	policies []*compiled // by name
 	bindings []*binding  // by name
 }
 
-// compiled is one RetryPolicy. It depends on nothing but its text, so sets share
-// the policies that are the same in them, and it is never changed.
+// compiled is one RetryPolicy. It depends only on its text, so sets share equal policies. It is immutable.
 type compiled struct {
-	namedPolicy        // settled
+	namedPolicy        // normalised by settle
 	text        string // canonical
 	engine      *policy.Policy
 }
 
-// binding is what the files say of a queue. Sets share it as they share policies.
+// binding is the binding of a queue. Sets share equal bindings.
 type binding struct {
 	queueSpec
 	text string // canonical
 }
 
-// Empty returns the set of no files: all defaults, no policy.
+// Empty returns the set of no files: defaults only, and no policy.
 func Empty() *Set { return build(&content{}) }
 
-// Canonical returns the one encoding of this set: all that was set explicitly,
-// independent of files, comments and their order.
+// Canonical returns the unique encoding of this set: everything that was set explicitly, independent of files,
+// comments and order.
 func (s *Set) Canonical() []byte { return s.content.canonical() }
 
-// build makes a Set of content that holds no faults.
+// build makes a Set of content without faults.
 func build(c *content) *Set {
 	slices.SortFunc(c.policies, func(a, b *compiled) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(c.bindings, func(a, b *binding) int { return cmp.Compare(a.Name, b.Name) })
@@ -61,19 +60,19 @@ func build(c *content) *Set {
 	return &Set{policy.New(c.settings.definition(), policies, queues, sha256.Sum256(c.canonical())), c}
 }
 
-// newPolicy makes a policy of one without faults.
+// newPolicy compiles a policy without faults.
 func newPolicy(named *namedPolicy, known schema) *compiled {
 	named.Spec.settle()
 	return &compiled{*named, string(known.encode(named)), policy.Compile(named.definition(known))}
 }
 
-// newBinding makes a binding of one without faults.
+// newBinding makes a binding without faults.
 func newBinding(spec *queueSpec, known schema) *binding {
 	spec.RetryPolicies = unset(spec.RetryPolicies)
 	return &binding{*spec, string(known.encode(spec))}
 }
 
-// definition is the settings as the engine takes them.
+// definition converts the settings for the engine.
 func (g *settingsSpec) definition() *policy.Settings {
 	s := policy.DefaultSettings()
 	s.Enabled = or(g.Enabled, s.Enabled)
@@ -155,13 +154,13 @@ func (r *matcherSpec) definition() policy.Matchers {
 	return m
 }
 
-// identity is what an unnamed rule counts under: a digest of its matchers.
+// identity returns the key under which an unnamed rule is counted: a digest of its matchers.
 func (r *ruleSpec) identity(known schema) string {
 	sum := sha256.Sum256(known.encode(&r.matcherSpec))
 	return "#" + hex.EncodeToString(sum[:16])
 }
 
-// textsOf returns a list of names as plain strings, nil for an empty one.
+// textsOf converts a list of names to plain strings, nil for an empty list.
 func textsOf[T ~string](list []T) []string {
 	var out []string
 	for _, s := range list {
@@ -170,7 +169,7 @@ func textsOf[T ~string](list []T) []string {
 	return out
 }
 
-// or returns what p points to, or the default where p is nil.
+// or returns what p points to, or the default if p is nil.
 func or[T any](p *T, unset T) T {
 	if p == nil {
 		return unset

@@ -8,11 +8,10 @@ import (
 	"github.com/refloat/refloat/internal/policy"
 )
 
-// The format of the files (SEMANTICS 13), as Go types that decode.go reads and
-// canonical.go writes. The tag `file` is a field's name in the files; `must`
-// lists what must hold of it: required, nonempty, unique. What must hold of
-// several fields together stands in a check method. An unset field is the zero
-// value of its type, so a field where zero means something is a pointer.
+// The format of the files (SEMANTICS 13) as Go types, which decode.go reads and canonical.go writes. The tag
+// `file` is the name of a field in the files; `must` lists its constraints: required, nonempty, unique.
+// Constraints between fields are in check methods. An unset field is the zero value of its type, so a field in
+// which zero is a valid value is a pointer.
 
 const (
 	apiVersion     = "armadaproject.io/v1"
@@ -48,7 +47,7 @@ type settingsFile struct {
 	Spec settingsSpec `file:"spec" must:"required"`
 }
 
-// overrides are the fields that a rule takes from its policy unless it sets them.
+// overrides are the fields that a rule inherits from its policy unless it sets them.
 type overrides struct {
 	RetryLimit   *limit      `file:"retryLimit"`
 	Backoff      backoffSpec `file:"backoff"`
@@ -74,7 +73,7 @@ type ruleSpec struct {
 	Mutate unsupported `file:"mutate"`
 }
 
-// matcherSpec is what an unnamed rule's identity is made of (SEMANTICS 5).
+// matcherSpec is what determines the identity of an unnamed rule (SEMANTICS 5).
 type matcherSpec struct {
 	OnConditions          []condition `file:"onConditions" must:"nonempty unique"`
 	OnExitCodes           exitCodes   `file:"onExitCodes"`
@@ -98,7 +97,7 @@ type backoffSpec struct {
 	InitialDelay *duration `file:"initialDelay"`
 	MaxDelay     *duration `file:"maxDelay"`
 	Multiplier   *factor   `file:"multiplier"`
-	Type         growth    `file:"type"` // gone after settle
+	Type         growth    `file:"type"` // cleared by settle
 	Jitter       *fraction `file:"jitter"`
 }
 
@@ -123,7 +122,7 @@ type settingsSpec struct {
 	JobsMaySelect     *bool       `file:"jobsMaySelect"`
 }
 
-// A checker knows what must hold of its fields together.
+// A checker validates the constraints between its fields.
 type checker interface{ check(i *inspection) }
 
 // tooMany reports more rules than a policy may have.
@@ -141,19 +140,19 @@ func (p *policySpec) check(i *inspection) {
 	}
 	if size > maxPatternSizes {
 		i.fault("rules", fault{
-			codeTooMuch, fmt.Sprintf("patterns of %d parts in all with their repetitions written out, at most %d", size, maxPatternSizes),
-			"repeat less, or split the policy: a queue may name several",
+			codeTooMuch, fmt.Sprintf("patterns of %d nodes in total with repetitions expanded, at most %d", size, maxPatternSizes),
+			"use fewer repetitions, or split the policy: a queue may name several",
 		})
 	}
 	if p.DefaultAction == ignore {
-		i.fault("defaultAction", fault{codeUnknownValue, "unknown action Ignore here", "use Fail or Retry; only a rule can ignore"})
+		i.fault("defaultAction", fault{codeUnknownValue, "action Ignore is not allowed here", "use Fail or Retry; only a rule can ignore"})
 	}
 	first := make(map[ruleName]int, len(p.Rules))
 	for n := range p.Rules {
 		name := p.Rules[n].Name
 		if earlier, dup := first[name]; dup && name != "" {
 			i.fault(fmt.Sprintf("rules[%d].name", n), fault{
-				codeDuplicateName, fmt.Sprintf("duplicate rule name %s (first: rules[%d])", shown(string(name)), earlier), "rename one of them: a rule counts under its name",
+				codeDuplicateName, fmt.Sprintf("duplicate rule name %s (first: rules[%d])", shown(string(name)), earlier), "rename one of them: a rule is counted under its name",
 			})
 			continue
 		}
@@ -167,12 +166,12 @@ func (r *ruleSpec) check(i *inspection) {
 	} else if r.empty() && i.clean("") {
 		i.fault("", fault{
 			codeNoMatcher, "the rule has no matcher",
-			"add onConditions, onExitCodes, onTerminationMessage or onFailureCategory; for everything else there is the policy's defaultAction",
+			"add onConditions, onExitCodes, onTerminationMessage or onFailureCategory; to match everything else, use the policy's defaultAction",
 		})
 	}
 }
 
-// empty says that the rule asks for nothing.
+// empty reports whether the rule has no matchers.
 func (r *matcherSpec) empty() bool {
 	return len(r.OnConditions) == 0 && r.OnExitCodes.Operator == noOperator && r.OnTerminationMessage.Pattern.compiled == nil &&
 		len(r.OnFailureCategory) == 0 && len(r.OnFailureSubcategory) == 0
@@ -182,24 +181,24 @@ func (e *exitCodes) check(i *inspection) {
 	for n, v := range e.Values {
 		if field := fmt.Sprintf("values[%d]", n); v == 0 && e.Operator == in && i.clean(field) {
 			i.fault(field, fault{codeNeverMatches, "exit code 0 never matches", "remove it: a container that exits with 0 did not fail"})
-			return // others are duplicates
+			return // others are reported as duplicates
 		}
 	}
 }
 
 func (b *backoffSpec) check(i *inspection) {
 	if b.Type != noGrowth && b.Multiplier != nil {
-		i.fault("type", fault{codeTwoGrowths, "both type and multiplier", "keep one: Constant is a multiplier of 1"})
+		i.fault("type", fault{codeTwoGrowths, "both type and multiplier", "remove one: Constant means a multiplier of 1"})
 	}
 }
 
 func (s *settingsSpec) check(i *inspection) {
 	if s.Horizon != nil && *s.Horizon == 0 && i.clean("horizon") {
-		i.fault("horizon", fault{codeOutOfRange, "0s would forget jobs as they end", "leave it out for 24h"})
+		i.fault("horizon", fault{codeOutOfRange, "with 0s, jobs would be forgotten as soon as they end", "omit it for 24h"})
 	}
 }
 
-// unset is a list, or nil where there is nothing in it.
+// unset returns a list, or nil if it is empty.
 func unset[T any](list []T) []T {
 	if len(list) == 0 {
 		return nil
@@ -207,7 +206,7 @@ func unset[T any](list []T) []T {
 	return list
 }
 
-// settle brings a policy into the one form that equal policies share.
+// settle normalises a policy, so that equal policies have the same form.
 func (p *policySpec) settle() {
 	p.Backoff.settle()
 	for i := range p.Rules {

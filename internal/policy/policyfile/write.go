@@ -12,8 +12,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// YAML returns resources of the set as a file that Parse reads back to the same:
-// fields in the order of SEMANTICS 13, one document each. The set must have them.
+// YAML returns resources of the set as a file that Parse reads back unchanged: fields in the order of SEMANTICS
+// 13, one document each. The set must have them.
 func (s *Set) YAML(ids ...ID) ([]byte, error) {
 	var b bytes.Buffer
 	for i, id := range ids {
@@ -37,8 +37,7 @@ func (s *Set) YAML(ids ...ID) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// JSON returns a resource of the set as a file in JSON, which Parse reads back to
-// the same. The set must have it.
+// JSON returns a resource of the set as a JSON file that Parse reads back unchanged. The set must have it.
 func (s *Set) JSON(id ID) ([]byte, error) {
 	file, err := s.file(id)
 	if err != nil {
@@ -51,7 +50,7 @@ func (s *Set) JSON(id ID) ([]byte, error) {
 	return b, nil
 }
 
-// jsonOf is a node as encoding/json writes it.
+// jsonOf converts a node for encoding/json.
 func jsonOf(n *yaml.Node) any {
 	if n.Kind == yaml.MappingNode {
 		m := make(map[string]any, len(n.Content)/2)
@@ -76,11 +75,11 @@ func jsonOf(n *yaml.Node) any {
 	return n.Value
 }
 
-// file is a resource in the shape of a file of its own: a pointer to a struct of spec.go.
+// file converts a resource to the form of a file of its own: a pointer to a struct of spec.go.
 func (s *Set) file(id ID) (any, error) {
 	at, ok := s.find(id)
 	if !ok {
-		return nil, fmt.Errorf("there is no %s", id)
+		return nil, fmt.Errorf("%s does not exist", id)
 	}
 	h := header{APIVersion: apiVersion, Kind: plain(id.Kind)}
 	switch id.Kind {
@@ -96,7 +95,7 @@ func (s *Set) file(id ID) (any, error) {
 	}
 }
 
-// nodeOf is a value as people would write it.
+// nodeOf writes a value in its readable form.
 func nodeOf(v reflect.Value) *yaml.Node {
 	if v.Kind() == reflect.Pointer {
 		v = v.Elem()
@@ -140,7 +139,7 @@ func mappingOf(v reflect.Value) *yaml.Node {
 	return n
 }
 
-// scalarOf writes a scalar so that it is read as the type that it must have.
+// scalarOf writes a scalar such that it is read back with the same type.
 func scalarOf(l leaf) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Value: l.text()}
 	_, tags := l.form()
@@ -163,7 +162,7 @@ func scalarOf(l leaf) *yaml.Node {
 	return n
 }
 
-// short is a duration without the units that say nothing: 10m, not 10m0s.
+// short formats a duration without zero units: 10m, not 10m0s.
 func short(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {

@@ -13,28 +13,28 @@ import (
 	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
-// Brake is a policy.Brake with who put it on, and why.
+// Brake is an operator's override with its author, time and reason.
 type Brake struct {
 	policyfile.Brake
 	Author, Reason string
 	Time           int64 // Unix nanoseconds
 }
 
-// Proposal is a generation as its writer wants it.
+// Proposal is a generation as its writer proposes it.
 type Proposal struct {
-	Set     *policyfile.Set // without brakes
+	Set     *policyfile.Set // without overrides
 	Brakes  []Brake
-	MadeOf  *uint64 // nil: it counts whatever was before
+	MadeOf  *uint64 // nil: unconditional
 	Author  string
 	Reason  string
-	Request string // a name for the change; "" for none
+	Request string // identifies the change; "" for none
 	Time    int64  // Unix nanoseconds
 }
 
-// Entry is a generation that counts.
+// Entry is an effective generation.
 type Entry struct {
 	Number         uint64
-	Digest         [sha256.Size]byte // of the set, with its brakes
+	Digest         [sha256.Size]byte // of the set with its overrides
 	Brakes         []Brake
 	Author, Reason string
 	Request        string
@@ -45,24 +45,23 @@ type Entry struct {
 }
 
 var (
-	// ErrUnusable says that a generation of the policies log cannot be used.
-	ErrUnusable = errors.New("policy generation cannot be used")
-	// ErrOutrun says that a generation does not count: another was written before
-	// it, after what it was made of was read.
-	ErrOutrun = errors.New("policy generation came too late")
+	// ErrUnusable reports that this program cannot use a generation of the policies log.
+	ErrUnusable = errors.New("policy generation is unusable")
+	// ErrOutrun reports that a generation is not effective: another one was written after the one on which it is
+	// based.
+	ErrOutrun = errors.New("policy generation was superseded by a concurrent change")
 )
 
 const (
-	packFrom = 16 << 10 // content of so many bytes is compressed
-	maxSet   = 64 << 20 // bytes of a set, so that a small message cannot cost much
-	// maxValues bounds the values of a set, each of which costs a hundred times its
-	// length when the set is parsed.
+	packFrom = 16 << 10 // minimum size in bytes of content that is compressed
+	maxSet   = 64 << 20 // maximum bytes of a set, so that a small message cannot have a large cost
+	// maxValues limits the values of a set; parsing needs about a hundred times a value's length in memory.
 	maxValues = 4 << 20
-	// maxMessage is what is left of the broker's 5 MiB after a margin.
+	// maxMessage is the broker's limit of 5 MiB minus a margin.
 	maxMessage = 4<<20 + 512<<10
 )
 
-// Encode is the message that proposes a generation.
+// Encode returns the message that proposes a generation.
 func Encode(p *Proposal) ([]byte, error) {
 	set, err := braked(p.Set, p.Brakes)
 	if err != nil {
@@ -70,10 +69,10 @@ func Encode(p *Proposal) ([]byte, error) {
 	}
 	content := set.Canonical()
 	if n := len(content); n > maxSet {
-		return nil, fmt.Errorf("the policies take %d MiB in all: %d are the most", n>>20, maxSet>>20)
+		return nil, fmt.Errorf("the policies take %d MiB in total, above the limit of %d", n>>20, maxSet>>20)
 	}
 	if n := valuesIn(content); n > maxValues {
-		return nil, fmt.Errorf("the policies hold %d values in all: %d are the most", n, maxValues)
+		return nil, fmt.Errorf("the policies contain %d values in total, above the limit of %d", n, maxValues)
 	}
 	d := set.Digest()
 	m := &pb.PolicyGeneration{
@@ -103,12 +102,12 @@ func Encode(p *Proposal) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("encode policy generation: %w", err)
 	case len(b) > maxMessage:
-		return nil, fmt.Errorf("the policies take %d KiB in all, compressed: %d are the most", len(b)>>10, maxMessage>>10)
+		return nil, fmt.Errorf("the policies take %d KiB in total, compressed, above the limit of %d", len(b)>>10, maxMessage>>10)
 	}
 	return b, nil
 }
 
-// valuesIn is at least how many values a JSON text holds, but for how deep it goes.
+// valuesIn returns a lower bound on the number of values in a JSON text, ignoring nesting.
 func valuesIn(text []byte) int { return bytes.Count(text, []byte(",")) }
 
 func braked(set *policyfile.Set, brakes []Brake) (*policyfile.Set, error) {
@@ -122,7 +121,7 @@ func braked(set *policyfile.Set, brakes []Brake) (*policyfile.Set, error) {
 	return set.Braked(plain...)
 }
 
-// decode reads a message as the generation of that number, and what it was made of.
+// decode reads a message as the generation of that number, and returns the generation on which it is based.
 func decode(payload []byte, number uint64) (*Entry, *uint64, error) {
 	var m pb.PolicyGeneration
 	if err := proto.Unmarshal(payload, &m); err != nil {
@@ -162,10 +161,10 @@ func (e *Entry) unpack(b []byte) ([]byte, error) {
 	return out, nil
 }
 
-// Set is the set that decides. Its error is an ErrUnusable.
+// Set returns the set that decides. Its error is an ErrUnusable.
 func (e *Entry) Set() (*policyfile.Set, error) { return e.parse(e.content, policyfile.Empty()) }
 
-// Unbraked is the set without its brakes. Its error is an ErrUnusable.
+// Unbraked returns the set without its overrides. Its error is an ErrUnusable.
 func (e *Entry) Unbraked() (*policyfile.Set, error) {
 	if len(e.Brakes) == 0 {
 		return e.Set()
@@ -173,7 +172,7 @@ func (e *Entry) Unbraked() (*policyfile.Set, error) {
 	return e.parse(e.unbraked, policyfile.Empty())
 }
 
-// sets returns Set and Unbraked. They take over what is the same in a set that is held.
+// sets returns Set and Unbraked. They reuse the parts that are the same in held.
 func (e *Entry) sets(held *policyfile.Set) (set, unbraked *policyfile.Set, err error) {
 	set, err = e.parse(e.content, held)
 	if err != nil || len(e.Brakes) == 0 {
@@ -189,7 +188,7 @@ func (e *Entry) parse(b []byte, held *policyfile.Set) (*policyfile.Set, error) {
 		return nil, err
 	}
 	if n := valuesIn(content); n > maxValues {
-		return nil, fmt.Errorf("%w: it holds %d values: %d are the most", ErrUnusable, n, maxValues)
+		return nil, fmt.Errorf("%w: it contains %d values, above the limit of %d", ErrUnusable, n, maxValues)
 	}
 	set, err := held.ParseCanonical(content)
 	if err != nil {

@@ -8,31 +8,31 @@ import (
 	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
-// Log follows the policies log. It never waits, and is used by one goroutine. After
-// an error it may be used on: the next call reads on where the last one ended.
+// Log follows the policies log. It never waits, and must be used by a single goroutine. It remains usable after an
+// error: the next call continues where the last one ended.
 type Log struct {
-	// OnUnusable, if set, is told of each generation that cannot be used.
+	// OnUnusable, if set, is called for each unusable generation.
 	OnUnusable func(number uint64, err error)
 
 	topic  eventlog.Topic
-	reader eventlog.Reader   // nil: the last one met an error
+	reader eventlog.Reader   // nil: the last one returned an error
 	at     eventlog.Position // of the last message read
 	chunk  []eventlog.Message
 	held   []generation // held[i] is generation i+1
-	counts uint64       // the newest generation that counts
-	newest struct {     // the newest that can be used
+	counts uint64       // the newest effective generation
+	newest struct {     // the newest usable generation
 		number uint64
 		set    *policyfile.Set
-		seen   uint64 // generations that were looked at for it
+		seen   uint64 // generations considered for it so far
 	}
 }
 
 type generation struct {
-	entry *Entry // nil: it does not count
-	err   error  // it cannot be used, and why
+	entry *Entry // nil: the generation is not effective
+	err   error  // why it is unusable
 }
 
-// Open begins to follow a policies topic.
+// Open starts following a policies topic.
 func Open(topic eventlog.Topic) (*Log, error) {
 	r, err := topic.Open(0, eventlog.Start)
 	if err != nil {
@@ -43,8 +43,7 @@ func Open(topic eventlog.Topic) (*Log, error) {
 	return l, nil
 }
 
-// reopen gives the log a reader again after an error: a reader may keep its error
-// for good, long after what caused it is over.
+// reopen replaces the reader after an error: a reader may keep returning an error long after its cause is gone.
 func (l *Log) reopen() error {
 	if l.reader != nil {
 		return nil
@@ -57,7 +56,7 @@ func (l *Log) reopen() error {
 	return nil
 }
 
-// Refresh reads what has come.
+// Refresh reads new messages.
 func (l *Log) Refresh() error {
 	if err := l.reopen(); err != nil {
 		return err
@@ -79,7 +78,7 @@ func (l *Log) Refresh() error {
 	}
 }
 
-// take holds the next generation.
+// take records the next generation.
 func (l *Log) take(payload []byte) {
 	number := uint64(len(l.held)) + 1
 	entry, madeOf, err := decode(payload, number)
@@ -87,7 +86,7 @@ func (l *Log) take(payload []byte) {
 	case err != nil:
 		l.unusable(number, err)
 	case madeOf != nil && *madeOf != l.counts:
-		entry, err = nil, fmt.Errorf("%w: it was made of generation %d, and %d came before it", ErrOutrun, *madeOf, l.counts)
+		entry, err = nil, fmt.Errorf("%w: it is based on generation %d, but generation %d was effective before it", ErrOutrun, *madeOf, l.counts)
 	default:
 		l.counts = number
 	}
@@ -100,7 +99,7 @@ func (l *Log) unusable(number uint64, err error) {
 	}
 }
 
-// AtEnd reads what has come, and says whether that is all that the log holds.
+// AtEnd reads new messages, and reports whether it has read the whole log.
 func (l *Log) AtEnd() (bool, error) {
 	end, err := l.topic.End(0)
 	if err != nil {
@@ -112,8 +111,8 @@ func (l *Log) AtEnd() (bool, error) {
 	return l.at.Compare(end) >= 0, nil
 }
 
-// Newest is the newest generation that can be used; generation 0 is the empty
-// set. One that cannot be used is passed over, so that it stops nothing.
+// Newest returns the newest usable generation; generation 0 is the empty set. It skips unusable generations, so
+// that they stop nothing.
 func (l *Log) Newest() (uint64, *policyfile.Set) {
 	for n := uint64(len(l.held)); n > l.newest.seen; n-- {
 		g := &l.held[n-1]
@@ -132,8 +131,8 @@ func (l *Log) Newest() (uint64, *policyfile.Set) {
 	return l.newest.number, l.newest.set
 }
 
-// Held returns the set of a generation. It is not ok while the log does not hold it
-// yet, or where it cannot be used.
+// Held returns the set of a generation. It is not ok if the log does not have the generation yet, or it is
+// unusable.
 func (l *Log) Held(n uint64) (set *policyfile.Set, ok bool, err error) {
 	switch {
 	case n == 0:
@@ -151,8 +150,7 @@ func (l *Log) Held(n uint64) (set *policyfile.Set, ok bool, err error) {
 	return set, err == nil, err
 }
 
-// Counting is the newest generation that counts, whether it can be used or not;
-// nil: the log has none.
+// Counting returns the newest effective generation, usable or not; nil if there is none.
 func (l *Log) Counting() *Entry {
 	if l.counts == 0 {
 		return nil
@@ -160,7 +158,7 @@ func (l *Log) Counting() *Entry {
 	return l.held[l.counts-1].entry
 }
 
-// Entries lists the generations that count and come after a number, oldest first.
+// Entries lists the effective generations after a number, oldest first.
 func (l *Log) Entries(after uint64) []*Entry {
 	var all []*Entry
 	for n := after; n < uint64(len(l.held)); n++ {
@@ -171,13 +169,12 @@ func (l *Log) Entries(after uint64) []*Entry {
 	return all
 }
 
-// Outrun says whether a generation came too late to count.
+// Outrun reports whether a generation was superseded by a concurrent change.
 func (l *Log) Outrun(n uint64) bool {
 	return n > 0 && n <= uint64(len(l.held)) && errors.Is(l.held[n-1].err, ErrOutrun)
 }
 
-// Changed announces more to read. It is nil after an error: then the next call
-// that reads shows whether there is more.
+// Changed signals new messages. It is nil after an error: call a reading method to find out.
 func (l *Log) Changed() <-chan struct{} {
 	if l.reader == nil {
 		return nil

@@ -17,28 +17,27 @@ import (
 	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
-// Store changes the policies log. It is safe for concurrent use, and by several
-// processes at once.
+// Store changes the policies log. It is safe for concurrent use, also by several processes.
 type Store struct {
 	write func(ctx context.Context, payload []byte) error
 	now   func() time.Time
 
 	mu       sync.Mutex
 	log      *Log
-	seen     uint64 // generations that stand in what follows
+	seen     uint64 // generations that the fields below cover
 	history  []*Version
 	requests map[string]*Version // by the part of Entry.Request before #
 	newest   Snapshot
 }
 
-// Version is a generation that counts, and what it changed.
+// Version is an effective generation and its changes.
 type Version struct {
 	*Entry
 	Changes []Change
-	Err     error // it cannot be used, and why
+	Err     error // why it is unusable
 }
 
-// Change is what a generation did to a resource.
+// Change is a generation's change of one resource.
 type Change struct {
 	policyfile.ID
 	Op Op
@@ -47,23 +46,23 @@ type Change struct {
 // Op is what happened to a resource.
 type Op string
 
-// What happens to resources.
+// The operations.
 const (
 	Created Op = "created"
 	Updated Op = "updated"
 	Deleted Op = "deleted"
 )
 
-// Snapshot is what a generation holds. It never changes.
+// Snapshot is the content of a generation. It is immutable.
 type Snapshot struct {
 	*Version                 // nil: generation 0
-	Set      *policyfile.Set // what decides
-	Unbraked *policyfile.Set // without brakes: what is edited
-	// Since is the generation in which each resource became what it is.
+	Set      *policyfile.Set // the set that decides
+	Unbraked *policyfile.Set // without overrides: the set that is edited
+	// Since holds the generation that last changed each resource.
 	Since map[policyfile.ID]uint64
 }
 
-// Generation is the number of the generation.
+// Generation returns the number of the generation.
 func (s *Snapshot) Generation() uint64 {
 	if s.Version == nil {
 		return 0
@@ -71,7 +70,7 @@ func (s *Snapshot) Generation() uint64 {
 	return s.Number
 }
 
-// BrakesOn lists the brakes that are on.
+// BrakesOn lists the active overrides.
 func (s *Snapshot) BrakesOn() []Brake {
 	if s.Version == nil {
 		return nil
@@ -79,26 +78,25 @@ func (s *Snapshot) BrakesOn() []Brake {
 	return s.Brakes
 }
 
-// Edit is a change that somebody asks for.
+// Edit is a requested change.
 type Edit struct {
 	Author, Reason string
-	// Request names the change, so that asking again changes nothing: a name, and
-	// after # a digest of what was asked for. Empty: it has no name.
+	// Request identifies the change, so that repeating it has no effect: an id, and after # a digest of the
+	// request. Empty: none.
 	Request string
-	// Make makes the set and the brakes of the newest ones. It is called again where
-	// another writer was faster, and its error is that of Do.
+	// Make derives the set and the overrides from the newest ones. It is called again after a concurrent change;
+	// its error is returned by Do.
 	Make func(Snapshot) (*policyfile.Set, []Brake, error)
 }
 
 var (
-	// ErrUnknown says that it is not known whether a change was written. To ask
-	// again with the same request finds out.
-	ErrUnknown = errors.New("it is not known whether the change was written: ask again with the same request id")
-	// ErrRequestUsed says that a request's name was used for another change.
+	// ErrUnknown reports that it is unknown whether a change was written. Repeating the same request finds out.
+	ErrUnknown = errors.New("it is unknown whether the change was written: repeat the request with the same request id")
+	// ErrRequestUsed reports that a request id was used for another change.
 	ErrRequestUsed = errors.New("the request id was used for another change: choose a new one")
 )
 
-// OpenStore begins to follow a policies topic; write appends to it, durably.
+// OpenStore starts following a policies topic; write appends to it, durably.
 func OpenStore(topic eventlog.Topic, write func(ctx context.Context, payload []byte) error, now func() time.Time) (*Store, error) {
 	log, err := Open(topic)
 	if err != nil {
@@ -117,8 +115,7 @@ func (s *Store) Close() error {
 	return s.log.Close()
 }
 
-// Newest is the newest generation that can be used, of what the log held when it
-// was asked for.
+// Newest returns the newest usable generation, as of the end of the log at the time of the call.
 func (s *Store) Newest(ctx context.Context) (Snapshot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +123,7 @@ func (s *Store) Newest(ctx context.Context) (Snapshot, error) {
 	return s.newest, err
 }
 
-// At is a generation that counts and can be used.
+// At returns an effective and usable generation.
 func (s *Store) At(ctx context.Context, generation uint64) (Snapshot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +135,7 @@ func (s *Store) At(ctx context.Context, generation uint64) (Snapshot, error) {
 	}
 	at, ok := slices.BinarySearchFunc(s.history, generation, func(v *Version, n uint64) int { return cmp.Compare(v.Number, n) })
 	if !ok {
-		return Snapshot{}, fmt.Errorf("%w: there is no generation %d; the newest is %d", ErrNoGeneration, generation, s.newest.Generation())
+		return Snapshot{}, fmt.Errorf("%w: %d; the newest is %d", ErrNoGeneration, generation, s.newest.Generation())
 	}
 	v := s.history[at]
 	snap := Snapshot{Version: v, Since: map[policyfile.ID]uint64{}}
@@ -150,10 +147,10 @@ func (s *Store) At(ctx context.Context, generation uint64) (Snapshot, error) {
 	return snap, err
 }
 
-// ErrNoGeneration says that a generation is not there, or does not count.
-var ErrNoGeneration = errors.New("no such generation")
+// ErrNoGeneration reports that a generation does not exist, or is not effective.
+var ErrNoGeneration = errors.New("generation does not exist")
 
-// History lists the generations that count, newest first.
+// History lists the effective generations, newest first.
 func (s *Store) History(ctx context.Context) ([]*Version, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,16 +160,16 @@ func (s *Store) History(ctx context.Context) ([]*Version, error) {
 	return all, err
 }
 
-// maxRaces is how often an edit is made again because another was faster.
+// maxRaces is how often an edit is retried after concurrent changes.
 const maxRaces = 100
 
 // Outcome is the generation after a change.
 type Outcome struct {
 	*Version
-	Made bool // by this change; else nothing was to be changed
+	Made bool // this change made it; otherwise there was nothing to change
 }
 
-// Do makes a change: when it returns, the change is durable, and counts.
+// Do makes a change: when it returns without error, the change is durable and effective.
 func (s *Store) Do(ctx context.Context, e Edit) (Outcome, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,16 +186,16 @@ func (s *Store) Do(ctx context.Context, e Edit) (Outcome, error) {
 			return Outcome{v, v != nil && v.Request == request}, err
 		}
 	}
-	return Outcome{}, fmt.Errorf("%d other changes came first: try again", maxRaces)
+	return Outcome{}, fmt.Errorf("superseded by %d concurrent changes: try again", maxRaces)
 }
 
-// once tries to make a change; neither a version nor an error: another was faster.
+// once tries to make a change. It returns neither a version nor an error if a concurrent change superseded it.
 func (s *Store) once(ctx context.Context, e *Edit, request string) (*Version, error) {
 	if v, err := s.made(request); v != nil || err != nil {
 		return v, err
 	}
 	if c := s.log.Counting(); c != nil && c.Number != s.newest.Generation() {
-		return nil, fmt.Errorf("%w: generation %d is newer than what this program understands: upgrade it", ErrUnusable, c.Number)
+		return nil, fmt.Errorf("%w: this program does not understand generation %d: upgrade it", ErrUnusable, c.Number)
 	}
 	set, brakes, err := e.Make(s.newest)
 	if err != nil {
@@ -222,7 +219,7 @@ func (s *Store) once(ctx context.Context, e *Edit, request string) (*Version, er
 		return nil, errors.Join(ErrUnknown, writeErr, err)
 	}
 	if v, err := s.made(request); v != nil || err != nil {
-		return v, err // whatever the write said
+		return v, err // whatever the error of the write
 	}
 	if writeErr != nil {
 		return nil, errors.Join(ErrUnknown, writeErr)
@@ -230,7 +227,7 @@ func (s *Store) once(ctx context.Context, e *Edit, request string) (*Version, er
 	return nil, nil
 }
 
-// made is the generation that a request made; nil: none yet.
+// made returns the generation that a request made; nil: none yet.
 func (s *Store) made(request string) (*Version, error) {
 	v := s.requests[nameOf(request)]
 	if v != nil && v.Request != request {
@@ -267,7 +264,7 @@ func (s *Store) sync(ctx context.Context) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return fmt.Errorf("read policies to their end: %w", ctx.Err())
+			return fmt.Errorf("read the policies log to its end: %w", ctx.Err())
 		}
 	}
 	for _, e := range s.log.Entries(s.seen) {
@@ -291,7 +288,7 @@ func (s *Store) sync(ctx context.Context) error {
 	return nil
 }
 
-// follow keeps Since up to a version.
+// follow updates Since for a version.
 func follow(since map[policyfile.ID]uint64, v *Version) {
 	for _, c := range v.Changes {
 		if c.Op == Deleted {
@@ -302,8 +299,8 @@ func follow(since map[policyfile.ID]uint64, v *Version) {
 	}
 }
 
-// Differences lists what became of resources from one set to another, in the order
-// of policy.Kinds and names; what is gone comes last.
+// Differences lists the changes of resources from one set to another, in the order of policyfile.Kinds and names;
+// deletions come last.
 func Differences(from, to *policyfile.Set) []Change {
 	var all []Change
 	for _, id := range to.Resources() {

@@ -8,12 +8,11 @@ import (
 // Coverage is what tests reached of one policy set.
 type Coverage struct {
 	Set     *policyfile.Set
-	Reached map[policy.RuleKey]bool // by what decisions show: unnamed rules by their place
-	Rules   []policy.Rule           // all of them and the default actions, in order
+	Reached map[policy.RuleKey]bool // by the names in decisions: unnamed rules by index
+	Rules   []policy.Rule           // all rules and default actions, in order
 }
 
-// Covered collects what results reached, one Coverage for each policy set that
-// decided, in the order in which they first did.
+// Covered collects what results reached, one Coverage for each policy set, in order of first use.
 func Covered(results []Result) []*Coverage {
 	var all []*Coverage
 	found := map[[32]byte]*Coverage{}
@@ -45,7 +44,7 @@ func newCoverage(set *policyfile.Set) *Coverage {
 	return c
 }
 
-// Missed are the rules and default actions that no test reached.
+// Missed returns the rules and default actions that no test reached.
 func (c *Coverage) Missed() []policy.Rule {
 	var missed []policy.Rule
 	for _, r := range c.Rules {

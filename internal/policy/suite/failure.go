@@ -11,7 +11,7 @@ import (
 	"github.com/refloat/refloat/internal/policy"
 )
 
-// Job is what a trial submits.
+// Job is the job that a trial submits.
 type Job struct {
 	ID             string // "": job
 	Queue          string // "": default
@@ -23,7 +23,7 @@ type Job struct {
 	GraceSeconds   int64
 }
 
-// Failure is how a run fails: facts of SEMANTICS 2, as an executor reports them.
+// Failure describes how a run fails: facts of SEMANTICS 2, as an executor reports them.
 type Failure struct {
 	Run        string // id, for jitter; "": run-N
 	Conditions []policy.Condition
@@ -34,17 +34,17 @@ type Failure struct {
 	Node       string
 }
 
-// MainContainer is the name of a container that nobody named.
+// MainContainer is the default container name.
 const MainContainer = "main"
 
 var (
-	errReturned  = errors.New("a run whose lease was returned or expired reports no container: leave out the condition, or exit codes, reasons and messages")
-	errTwoErrors = errors.New("a run ends with one error: of Unschedulable, LeaseReturned and LeaseExpired name one, and none of the pod besides it")
-	errTwoPod    = errors.New("a pod has one reason: name one of Evicted, DeadlineExceeded and podOOM")
-	errPodOOM    = errors.New("podOOM is for pods that report no container: leave out exit codes, reasons and messages, or podOOM")
+	errReturned  = errors.New("a run whose lease was returned or expired reports no container: omit the condition, or exit codes, reasons and messages")
+	errTwoErrors = errors.New("a run ends with one error: give one of Unschedulable, LeaseReturned and LeaseExpired, and no condition of the pod with it")
+	errTwoPod    = errors.New("a pod has one reason: give one of Evicted, DeadlineExceeded and podOOM")
+	errPodOOM    = errors.New("podOOM is for pods that report no container: omit exit codes, reasons and messages, or podOOM")
 )
 
-// Check refuses what no executor can report.
+// Check returns an error for a failure that no executor can report.
 func (f *Failure) Check() error {
 	lease, pod := 0, 0
 	for _, c := range f.Conditions {
@@ -75,10 +75,10 @@ func (f *Failure) Check() error {
 
 func (f *Failure) has(c policy.Condition) bool { return slices.Contains(f.Conditions, c) }
 
-// attempted says whether the pod was ever started.
+// attempted reports whether the pod was ever started.
 func (f *Failure) attempted() bool { return !f.has(policy.Unschedulable) }
 
-// error is the error that the executor reports.
+// error returns the error that the executor reports.
 func (f *Failure) error() *pb.Error {
 	e := &pb.Error{Terminal: true, FailureCategory: f.Category, FailureSubcategory: f.Sub}
 	containers := f.reported()
@@ -110,8 +110,8 @@ func (f *Failure) error() *pb.Error {
 	return e
 }
 
-// reported are the containers of the pod error: OOMKilled makes one where none
-// was told, and is the reason of the first that failed without one.
+// reported returns the containers of the pod error. OOMKilled adds a container if there is none, and is the reason
+// of the first failed container without one.
 func (f *Failure) reported() []policy.Container {
 	containers := slices.Clone(f.Containers)
 	if !f.has(policy.OOMKilled) {
@@ -129,10 +129,10 @@ func (f *Failure) reported() []policy.Container {
 	return containers
 }
 
-// oomExitCode is what the kernel's SIGKILL makes of a container: 128 + 9.
+// oomExitCode is the exit code of a container that the kernel kills with SIGKILL: 128 + 9.
 const oomExitCode = 137
 
-// failureOf reads a recorded error back.
+// failureOf converts a recorded error back.
 func failureOf(e *pb.Error, preempted bool) Failure {
 	f := Failure{Category: e.GetFailureCategory(), Sub: e.GetFailureSubcategory()}
 	if preempted || e.GetJobRunPreemptedError() != nil {
@@ -159,14 +159,14 @@ func failureOf(e *pb.Error, preempted bool) Failure {
 		case pb.KubernetesReason_DEADLINE_EXCEEDED:
 			f.Conditions = append(f.Conditions, policy.DeadlineExceeded)
 		case pb.KubernetesReason_OOM:
-			f.PodOOM = len(f.Containers) == 0 // with containers it says nothing
+			f.PodOOM = len(f.Containers) == 0 // redundant if there are containers
 		case pb.KubernetesReason_APP_ERROR:
 		}
 	}
 	return f
 }
 
-// String tells the failure in one line.
+// String formats the failure in one line.
 func (f *Failure) String() string {
 	var words []string
 	for _, c := range f.Conditions {

@@ -17,19 +17,17 @@ import (
 	"github.com/refloat/refloat/internal/policy/lint"
 )
 
-// Mutant is a policy set with one thing wrong.
+// Mutant is a policy set with one defect.
 type Mutant struct {
 	Policy string // "": the settings
-	Rule   string // name or "#place"; "": the policy itself
-	What   string // is wrong
+	Rule   string // name or "#index"; "": the policy itself
+	What   string // the defect
 	Set    *policyfile.Set
 }
 
-// Mutants makes the mutants of a set: each rule dropped, swapped with the next
-// one where both can match one failure, turned into its opposite; each matcher
-// loosened and tightened; each limit raised by one, each delay doubled, each
-// anti-affinity changed. What the parser refuses is no mutant, nor is what acts
-// the same.
+// Mutants returns the mutants of a set: each rule dropped, swapped with the next one if both can match the same
+// failure, or inverted; each matcher loosened and tightened; each limit raised by one, each delay doubled, each
+// anti-affinity changed. It leaves out mutants that the parser rejects or that behave the same.
 func Mutants(set *policyfile.Set) ([]Mutant, error) {
 	m := &mutator{set: set}
 	c, err := m.fresh()
@@ -63,7 +61,7 @@ func (o content) rule(p, i int) content {
 	return o.policy(p).mapping("spec").list("rules")[i].(map[string]any)
 }
 
-// more adds one to a number that is there.
+// more adds one to a number, if present.
 func (o content) more(field string) {
 	if n, ok := o[field].(json.Number); ok {
 		v, _ := strconv.ParseInt(n.String(), 10, 64)
@@ -71,7 +69,7 @@ func (o content) more(field string) {
 	}
 }
 
-// double doubles a duration that is there.
+// double doubles a duration, if present.
 func (o content) double(field string) {
 	if s, ok := o[field].(string); ok {
 		d, _ := time.ParseDuration(s)
@@ -79,7 +77,7 @@ func (o content) double(field string) {
 	}
 }
 
-// other moves on to the word after the one that is there.
+// other replaces a word, if present, by the next one.
 func (o content) other(field string, words ...string) {
 	if s, ok := o[field].(string); ok {
 		if i := slices.Index(words, s); i >= 0 {
@@ -94,7 +92,7 @@ type mutator struct {
 	err error
 }
 
-// fresh is the set's content, to be changed.
+// fresh returns a copy of the set's content.
 func (m *mutator) fresh() (content, error) {
 	d := json.NewDecoder(bytes.NewReader(m.set.Canonical()))
 	d.UseNumber()
@@ -105,7 +103,7 @@ func (m *mutator) fresh() (content, error) {
 	return c, nil
 }
 
-// try keeps the mutant, where there is one.
+// try keeps the mutant, if it is one.
 func (m *mutator) try(policyName, rule, what string, change func(c content)) {
 	c, err := m.fresh()
 	if err != nil {
@@ -128,7 +126,7 @@ func (m *mutator) try(policyName, rule, what string, change func(c content)) {
 	m.all = append(m.all, Mutant{Policy: policyName, Rule: rule, What: what, Set: set})
 }
 
-// Files returns files that say what the set says: JSON, one document each.
+// Files returns files with the content of the set: JSON, one document each.
 func Files(set *policyfile.Set) ([]policyfile.File, error) {
 	c, err := (&mutator{set: set}).fresh()
 	if err != nil {
@@ -205,26 +203,25 @@ func (m *mutator) rule(name string, pi, i int, rules []policy.Rule) {
 	m.matchers(name, shown, at)
 }
 
-// grants changes how retries are granted, where the rule or policy states it.
+// grants mutates how retries are granted, where the rule or policy sets it.
 func (m *mutator) grants(name, rule string, at func(content) content) {
 	m.try(name, rule, "retryLimit is one more", func(c content) { at(c).more("retryLimit") })
 	m.try(name, rule, "initialDelay is doubled", func(c content) { at(c).mapping("backoff").double("initialDelay") })
 	m.try(name, rule, "maxDelay is doubled", func(c content) { at(c).mapping("backoff").double("maxDelay") })
 	m.try(name, rule, "multiplier is one more", func(c content) { at(c).mapping("backoff").more("multiplier") })
-	m.try(name, rule, "antiAffinity is another", func(c content) { at(c).mapping("antiAffinity").other("mode", "none", "node", "allNodes") })
-	m.try(name, rule, "replacement is the other", func(c content) { at(c).other("replacement", "WhenFailed", "WhenTerminated") })
+	m.try(name, rule, "antiAffinity is changed", func(c content) { at(c).mapping("antiAffinity").other("mode", "none", "node", "allNodes") })
+	m.try(name, rule, "replacement is inverted", func(c content) { at(c).other("replacement", "WhenFailed", "WhenTerminated") })
 }
 
-// matchers loosens each matcher (drops it where others are left) and tightens
-// each list by one item.
+// matchers loosens each matcher (drops it if others are left) and tightens each list by one item.
 func (m *mutator) matchers(name, rule string, at func(content) content) {
 	for _, field := range []string{"onConditions", "onExitCodes", "onTerminationMessage", "onFailureCategory", "onFailureSubcategory", "containerName"} {
 		m.try(name, rule, field+" is dropped", func(c content) { delete(at(c), field) })
 	}
-	m.try(name, rule, "operator of onExitCodes is the other", func(c content) { at(c).mapping("onExitCodes").other("operator", "In", "NotIn") })
+	m.try(name, rule, "operator of onExitCodes is inverted", func(c content) { at(c).mapping("onExitCodes").other("operator", "In", "NotIn") })
 	now, err := m.fresh()
 	if err != nil {
-		return // try reported it
+		return // try reports the error
 	}
 	for _, path := range [][]string{{"onConditions"}, {"onExitCodes", "values"}, {"onFailureCategory"}, {"onFailureSubcategory"}} {
 		holder := func(c content) content {
@@ -242,9 +239,8 @@ func (m *mutator) matchers(name, rule string, at func(content) content) {
 	}
 }
 
-// equivalent says that the policies of both sets act alike, so that no test
-// could tell them apart: a maxDelay that no delay reaches, a limit that every
-// rule overrides.
+// equivalent reports whether the policies of both sets behave alike, so that no test could tell them apart: a
+// maxDelay that no delay reaches, a limit that every rule overrides.
 func equivalent(a, b *policyfile.Set) bool {
 	most := a.GlobalMaxRetries()
 	same := func(x, y policy.Rule) bool { return actsAlike(&x, &y, most) }
@@ -253,7 +249,7 @@ func equivalent(a, b *policyfile.Set) bool {
 	})
 }
 
-// manyRetries is how many delays of a rule are compared at most.
+// manyRetries is the maximum number of delays of a rule that are compared.
 const manyRetries = 100
 
 func actsAlike(a, b *policy.Rule, most uint32) bool {
@@ -282,15 +278,14 @@ func actsAlike(a, b *policy.Rule, most uint32) bool {
 	return retries == 0 || a.Avoid == b.Avoid && a.WhenTerminated == b.WhenTerminated
 }
 
-// Case is a green test with its suite and policies.
+// Case is a passed test with its suite and policies.
 type Case struct {
 	Suite    *Suite
 	Test     *Test
 	Policies Policies
 }
 
-// Killed says whether one of the cases goes red when the mutant takes the place
-// of the set.
+// Killed reports whether one of the cases fails with the mutant in place of the set.
 func (m *Mutant) Killed(set *policyfile.Set, cases []Case) bool {
 	return slices.ContainsFunc(cases, func(c Case) bool {
 		r := c.Suite.Run(c.Test, func(paths []string) (*policyfile.Set, error) {

@@ -13,8 +13,8 @@ import (
 	"github.com/refloat/refloat/internal/suggest"
 )
 
-// reader reads the nodes of a test file as strictly as policies are read, with
-// the codes of package policy, and goes on after a problem to find them all.
+// reader reads the nodes of a test file as strictly as policies are read, with the codes of package policyfile,
+// and continues after a problem to find them all.
 type reader struct {
 	file     string
 	problems policyfile.Problems
@@ -34,7 +34,7 @@ const (
 	codeImpossible    = "RP050" // a failure that no executor reports
 )
 
-// maxProblems bounds what a hostile file can make us say.
+// maxProblems limits how many problems a hostile file can cause.
 const maxProblems = 200
 
 func (r *reader) report(n *yaml.Node, path, code, message, fix string) {
@@ -48,7 +48,7 @@ func (r *reader) report(n *yaml.Node, path, code, message, fix string) {
 	r.problems = append(r.problems, p)
 }
 
-// object is a mapping whose fields are known.
+// object is a mapping with known fields.
 type object struct {
 	*reader
 	node   *yaml.Node
@@ -56,7 +56,7 @@ type object struct {
 	fields map[string]*yaml.Node
 }
 
-// object reads a mapping with no other than the known fields.
+// object reads a mapping that has only known fields.
 func (r *reader) object(n *yaml.Node, path string, known ...string) object {
 	o := object{reader: r, node: n, path: path, fields: map[string]*yaml.Node{}}
 	if n.Kind != yaml.MappingNode {
@@ -86,7 +86,7 @@ func (o object) at(field string) string {
 	return o.path + "." + field
 }
 
-// need reports fields that must be there.
+// need reports missing required fields.
 func (o object) need(fields ...string) {
 	for _, f := range fields {
 		if o.fields[f] == nil && o.node.Kind == yaml.MappingNode {
@@ -95,7 +95,7 @@ func (o object) need(fields ...string) {
 	}
 }
 
-// scalar returns the written value of a field; "" where it is absent or wrong.
+// scalar returns the value of a field as written; "" if it is absent or invalid.
 func (o object) scalar(field, what string, tags ...string) string {
 	n := o.fields[field]
 	if n == nil {
@@ -110,7 +110,7 @@ func (r *reader) scalar(n *yaml.Node, path, what string, tags ...string) string 
 		r.report(n, path, codeWrongType, kindOf(n), "write "+what)
 		return ""
 	case n.Value == "":
-		r.report(n, path, codeEmpty, "empty", "leave the field out or give it a value")
+		r.report(n, path, codeEmpty, "empty", "omit the field or give it a value")
 	case strings.ContainsFunc(n.Value, func(c rune) bool { return c < 0x20 && c != '\n' && c != '\t' || 0x7f <= c && c < 0xa0 }):
 		r.report(n, path, codeWrongType, "a control character", "remove it")
 	}
@@ -123,7 +123,7 @@ func (o object) bool(field string) bool {
 	return o.scalar(field, "true or false", "!!bool") == "true"
 }
 
-// int reads a whole number; ok says whether it is there and right.
+// int reads a whole number; ok is false if it is absent or invalid.
 func (o object) int(field string, least, most int64) (n int64, ok bool) {
 	s := o.scalar(field, "a whole number", "!!int")
 	if s == "" {
@@ -138,26 +138,26 @@ func (o object) int(field string, least, most int64) (n int64, ok bool) {
 }
 
 func (o object) duration(field string) *time.Duration {
-	s := o.scalar(field, `a duration with a unit, like "10s"`, "!!str")
+	s := o.scalar(field, `a duration with a unit, such as "10s"`, "!!str")
 	if s == "" {
 		return nil
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil || d < 0 {
-		o.report(o.fields[field], o.at(field), codeBadDuration, "not a duration with units", `write a duration like "500ms", "10s" or "1h30m"`)
+		o.report(o.fields[field], o.at(field), codeBadDuration, "not a duration with units", `write a duration such as "500ms", "10s" or "1h30m"`)
 		return nil
 	}
 	return &d
 }
 
 func (o object) time(field string) (time.Time, bool) {
-	s := o.scalar(field, "a time like 2026-12-01T06:00:00Z", "!!str", "!!timestamp")
+	s := o.scalar(field, "a time such as 2026-12-01T06:00:00Z", "!!str", "!!timestamp")
 	if s == "" {
 		return time.Time{}, false
 	}
 	at, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil || at.Year() < 1970 || at.Year() > 2200 {
-		o.report(o.fields[field], o.at(field), codeBadTime, "not a time of RFC 3339", "write it like 2026-12-01T06:00:00Z")
+		o.report(o.fields[field], o.at(field), codeBadTime, "not an RFC 3339 time", "write a time such as 2026-12-01T06:00:00Z")
 		return time.Time{}, false
 	}
 	return at, true
@@ -184,7 +184,7 @@ func (o object) texts(field string) []string {
 	return all
 }
 
-// kindOf says what a node is.
+// kindOf describes a node.
 func kindOf(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.MappingNode:
@@ -197,7 +197,7 @@ func kindOf(n *yaml.Node) string {
 	return fmt.Sprintf("YAML reads %s as %s", shown(n.Value), shown(strings.TrimPrefix(n.Tag, "!!")))
 }
 
-// shown is what a person wrote, safe and short enough for a message.
+// shown quotes user input for a message, made safe and short.
 func shown(s string) string {
 	if len(s) > 60 {
 		return fmt.Sprintf("%.60q...", s)

@@ -11,16 +11,16 @@ import (
 	"github.com/refloat/refloat/internal/suggest"
 )
 
-// none is what a field says that an outcome does not have.
+// none is the value of a field that an outcome does not have.
 const none = "none"
 
-// expectable are the fields of an outcome, in the order in which they are shown.
+// expectable are the fields of an outcome, in display order.
 var expectable = [...]string{
 	"decision", "code", "rule", "delay", "retryAfter", "left.rule", "left.global",
 	"avoidNodes", "container", "matcher", "skippedPolicies", "shadow", "why",
 }
 
-// value renders a field of the outcome as a test would write it.
+// value formats a field of the outcome as a test would write it.
 func (o *Outcome) value(field string, start int64) string {
 	d := o.Decision
 	if d == nil {
@@ -84,10 +84,10 @@ func left(used, limit uint32) string {
 	return strconv.FormatUint(uint64(max(limit, used)-used), 10)
 }
 
-// list renders a list of a test file; an empty one as "".
+// list formats a list for a test file; an empty one as "".
 func list(names []string) string { return strings.Join(names, ", ") }
 
-// short renders a duration without empty parts: 5m, not 5m0s.
+// short formats a duration without zero parts: 5m, not 5m0s.
 func short(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
@@ -99,8 +99,7 @@ func short(d time.Duration) string {
 	return s
 }
 
-// accepts says how a written value is compared; the error is what is wrong with
-// the value, and the fix.
+// accepts returns how a written value is compared, or what is wrong with it and the fix.
 func accepts(field, written string) (ok func(o *Outcome, start int64) bool, message, fix string) {
 	same := func(o *Outcome, start int64) bool { return o.value(field, start) == written }
 	switch field {
@@ -112,7 +111,7 @@ func accepts(field, written string) (ok func(o *Outcome, start int64) bool, mess
 		}
 	case "matcher":
 		if m, known := policy.ParseMatcher(written); written != none && (!known || m == policy.NoMatcher) {
-			return same, "no matcher " + strconv.Quote(written), "use none or a matcher such as onExitCodes"
+			return same, "unknown matcher " + strconv.Quote(written), "use none or a matcher such as onExitCodes"
 		}
 	case "shadow":
 		return same, oneOf(written, "true", "false"), "use true or false"
@@ -122,7 +121,7 @@ func accepts(field, written string) (ok func(o *Outcome, start int64) bool, mess
 		}
 	case "left.rule", "left.global":
 		if _, err := strconv.ParseUint(written, 10, 32); err != nil && (written != none || field == "left.global") {
-			return same, "not a number of retries", "write how many are left, such as 2"
+			return same, "not a number of retries", "write the number of retries left, such as 2"
 		}
 	case "why":
 		return func(o *Outcome, start int64) bool { return strings.Contains(o.value(field, start), written) }, "", ""
@@ -132,7 +131,7 @@ func accepts(field, written string) (ok func(o *Outcome, start int64) bool, mess
 	return same, "", ""
 }
 
-// acceptsTime reads 30s, 30s..33s, and for retryAfter a time of RFC 3339.
+// acceptsTime reads 30s, 30s..33s, and for retryAfter an RFC 3339 time.
 func acceptsTime(field, written string) (ok func(o *Outcome, start int64) bool, message, fix string) {
 	if written == none {
 		return func(o *Outcome, start int64) bool { return o.value(field, start) == none }, "", ""
@@ -149,7 +148,7 @@ func acceptsTime(field, written string) (ok func(o *Outcome, start int64) bool, 
 	least, err := time.ParseDuration(from)
 	most, err2 := time.ParseDuration(to)
 	if err != nil || err2 != nil || least > most {
-		return nil, "not a duration", "write 30s, 30s..33s where there is jitter, or none"
+		return nil, "not a duration", "write 30s, 30s..33s for a delay with jitter, or none"
 	}
 	return func(o *Outcome, start int64) bool {
 		if o.Decision == nil || !o.Decision.Requeue {
@@ -163,7 +162,7 @@ func acceptsTime(field, written string) (ok func(o *Outcome, start int64) bool, 
 	}, "", ""
 }
 
-// oneOf returns what is wrong with s where it is none of the words.
+// oneOf returns a message if s is none of the words.
 func oneOf(s string, words ...string) string {
 	if slices.Contains(words, s) {
 		return ""

@@ -11,7 +11,7 @@ import (
 	"github.com/refloat/refloat/internal/policy"
 )
 
-// Parse reads a test file. Its error is a policy.Problems with all that is wrong.
+// Parse reads a test file. Its error is a policyfile.Problems with all problems.
 func Parse(file policyfile.File) (*Suite, error) {
 	roots, err := policyfile.Nodes(file)
 	if err != nil {
@@ -21,9 +21,9 @@ func Parse(file policyfile.File) (*Suite, error) {
 	s := &Suite{File: file.Name, data: file.Data}
 	switch {
 	case len(roots) == 0:
-		r.problems = append(r.problems, policyfile.Problem{File: file.Name, Line: 1, Column: 1, Code: codeEmpty, Message: "no test in it", Fix: "write kind: " + Kind + " and tests"})
+		r.problems = append(r.problems, policyfile.Problem{File: file.Name, Line: 1, Column: 1, Code: codeEmpty, Message: "the file contains no test", Fix: "write kind: " + Kind + " and tests"})
 	case len(roots) > 1:
-		r.report(roots[1], "", codeWrongType, "a second document", "one file is one list of tests: append to it")
+		r.report(roots[1], "", codeWrongType, "a second document", "a file is one list of tests: append to it")
 	default:
 		r.suite(roots[0], s)
 	}
@@ -38,7 +38,7 @@ func (r *reader) suite(root *yaml.Node, s *Suite) {
 	o := r.object(root, "", "apiVersion", "kind", "policies", "tests")
 	o.need("kind", "tests")
 	if v := o.text("apiVersion"); v != "" && v != "armadaproject.io/v1" {
-		r.report(o.fields["apiVersion"], "apiVersion", "RP004", "unsupported apiVersion "+shown(v), "use armadaproject.io/v1, or leave it out")
+		r.report(o.fields["apiVersion"], "apiVersion", "RP004", "unsupported apiVersion "+shown(v), "use armadaproject.io/v1, or omit it")
 	}
 	if k := o.text("kind"); k != "" && k != Kind {
 		r.report(o.fields["kind"], "kind", "RP005", "unknown kind "+shown(k), "use "+Kind)
@@ -58,7 +58,7 @@ func (r *reader) suite(root *yaml.Node, s *Suite) {
 	}
 }
 
-// defaultStart is when the jobs of tests are submitted.
+// defaultStart is when the jobs of tests are submitted by default.
 var defaultStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano()
 
 func (r *reader) test(n *yaml.Node, path string) Test {
@@ -75,7 +75,7 @@ func (r *reader) test(n *yaml.Node, path string) Test {
 		t.Events = append(t.Events, r.event(e, fmt.Sprintf("%s.events[%d]", path, i)))
 	}
 	if e := o.fields["events"]; e != nil && e.Kind == yaml.SequenceNode && len(e.Content) == 0 {
-		r.report(e, o.at("events"), codeEmpty, "an empty list", "let the job fail: - {fail: {exitCode: 1}, expect: {decision: Fail}}")
+		r.report(e, o.at("events"), codeEmpty, "an empty list", "add a failure: - {fail: {exitCode: 1}, expect: {decision: Fail}}")
 	}
 	return t
 }
@@ -94,9 +94,9 @@ func (r *reader) event(n *yaml.Node, path string) Event {
 	e := Event{Line: n.Line, At: o.duration("at"), Policies: o.texts("policies"), node: n}
 	switch fail, policies := o.fields["fail"], o.fields["policies"]; {
 	case (fail == nil) == (policies == nil) && n.Kind == yaml.MappingNode:
-		r.report(n, path, codeRequired, "neither or both of fail and policies", "write fail: how the job's next run fails; or policies: the paths that hold from here on")
+		r.report(n, path, codeRequired, "neither or both of fail and policies", "write fail (how the job's next run fails), or policies (the paths in force from here on)")
 	case policies != nil && o.fields["expect"] != nil:
-		r.report(o.fields["expect"], o.at("expect"), codeUnknownField, "nothing is decided here", "expect it of the next failure")
+		r.report(o.fields["expect"], o.at("expect"), codeUnknownField, "nothing is decided here", "move expect to the next failure")
 	case fail != nil:
 		e.Fail = r.failure(fail, o.at("fail"))
 	}
@@ -122,7 +122,7 @@ func (r *reader) failure(n *yaml.Node, path string) *Failure {
 		f.Conditions = append(f.Conditions, policy.Preempted)
 	}
 	if f.Sub != "" && f.Category == "" {
-		r.report(n, path, "RP041", "a subcategory without a category", "name the category that it belongs to")
+		r.report(n, path, "RP041", "a subcategory without a category", "give the category that it belongs to")
 	}
 	f.Containers = r.containers(o)
 	if err := f.Check(); err != nil {
@@ -144,12 +144,12 @@ func (r *reader) condition(n *yaml.Node, path string) policy.Condition {
 	return c
 }
 
-// containers reads the list, or the one container of the short form.
+// containers reads the list, or the single container of the short form.
 func (r *reader) containers(o object) []policy.Container {
 	short := o.fields["exitCode"] != nil || o.fields["container"] != nil || o.fields["reason"] != nil || o.fields["message"] != nil
 	items := o.list("containers")
 	if short && o.fields["containers"] != nil {
-		r.report(o.fields["containers"], o.at("containers"), codeTwoForms, "both containers and exitCode, container, reason or message", "write all of it in containers")
+		r.report(o.fields["containers"], o.at("containers"), codeTwoForms, "both containers and exitCode, container, reason or message", "put everything into containers")
 	}
 	if short {
 		c := policy.Container{Name: o.text("container"), Reason: o.text("reason"), Message: o.text("message")}
@@ -176,7 +176,7 @@ func (r *reader) containers(o object) []policy.Container {
 
 const codeTwoForms = "RP042"
 
-// wants reads what is expected of an outcome.
+// wants reads the expectations of an outcome.
 func (r *reader) wants(n *yaml.Node, path string) []Want {
 	o := r.object(n, path, "decision", "code", "rule", "delay", "retryAfter", "left", "avoidNodes", "container", "matcher", "skippedPolicies", "shadow", "why")
 	if n := o.fields["left"]; n != nil {

@@ -20,19 +20,19 @@ type Recorded struct {
 	Run      *jobdb.Run
 }
 
-// History is what a job database keeps of one job and its decided runs, in
-// order. Paths names the policies of each generation that decided.
+// History is what a job database has about one job and its decided runs, in order. Paths holds the policy files of
+// each deciding generation.
 type History struct {
 	Job   *jobdb.Job
 	Runs  []Recorded
 	Paths map[uint64][]string
 }
 
-// Record turns a history into a test file that expects what was decided.
+// Record turns a history into a test file that expects the recorded decisions.
 func Record(h *History) ([]byte, error) {
 	var b strings.Builder
 	start := h.start()
-	fmt.Fprintf(&b, "# Recorded from job %s of job set %s: what was decided then is expected of now.\n", oneLine(h.Job.JobID), oneLine(h.Job.JobSet))
+	fmt.Fprintf(&b, "# Recorded from job %s of job set %s; it expects the decisions made then.\n", oneLine(h.Job.JobID), oneLine(h.Job.JobSet))
 	fmt.Fprintf(&b, "kind: %s\n", Kind)
 	generation := h.Runs[0].Decision.Generation
 	fmt.Fprintf(&b, "policies: %s\n", flow(h.Paths[generation]))
@@ -55,7 +55,7 @@ func Record(h *History) ([]byte, error) {
 	return []byte(b.String()), nil
 }
 
-// start is when the job was submitted, or first failed if that is earlier.
+// start returns when the job was submitted, or first failed if that is earlier.
 func (h *History) start() int64 {
 	start := h.Job.Times.Submitted
 	for _, r := range h.Runs {
@@ -138,7 +138,7 @@ func containerText(c policy.Container) string {
 	return s + "}"
 }
 
-// flow renders a list in YAML's flow style.
+// flow formats a list in YAML's flow style.
 func flow(items []string) string {
 	all := make([]string, len(items))
 	for i, item := range items {

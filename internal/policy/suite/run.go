@@ -10,11 +10,11 @@ import (
 	"github.com/refloat/refloat/internal/policy"
 )
 
-// Result is how a test went.
+// Result is the result of a test.
 type Result struct {
 	Test  *Test
-	Steps []Step // one for each failure, up to where it could not go on
-	Err   error  // it could not be tried
+	Steps []Step // one for each failure, until an error
+	Err   error  // it could not be run
 }
 
 // Step is one failure of a test.
@@ -26,10 +26,10 @@ type Step struct {
 	Diffs   []Diff
 }
 
-// Diff is one field that came otherwise than expected.
+// Diff is one field that differs from the expectation.
 type Diff struct{ Field, Want, Got string }
 
-// Failed says whether the test is red.
+// Failed reports whether the test failed.
 func (r *Result) Failed() bool {
 	if r.Err != nil {
 		return true
@@ -42,7 +42,7 @@ func (r *Result) Failed() bool {
 	return false
 }
 
-// Run tries a test of the suite.
+// Run runs a test of the suite.
 func (s *Suite) Run(t *Test, policies Policies) Result {
 	r := Result{Test: t}
 	set, err := policies(s.Policies)
@@ -87,7 +87,7 @@ func (s *Suite) Run(t *Test, policies Policies) Result {
 	return r
 }
 
-// Explain tells what came otherwise in a red test, with the ladder of why.
+// Explain describes the differences in a failed test, with the rules as they were tried.
 func (r *Result) Explain(file string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s:%d:%d: %s\n", file, r.Test.Line, r.Test.Column, r.Test.Name)
@@ -106,7 +106,7 @@ func (r *Result) Explain(file string) string {
 		}
 	}
 	if r.Err != nil {
-		fmt.Fprintf(&b, "  could not be tried: %v\n", r.Err)
+		fmt.Fprintf(&b, "  could not be run: %v\n", r.Err)
 	}
 	return b.String()
 }
@@ -118,7 +118,7 @@ func orEmpty(s string) string {
 	return s
 }
 
-// RungText is one rule of a ladder in one line.
+// RungText formats one rule of a ladder in one line.
 func RungText(r policy.Rung) string {
 	switch {
 	case r.Matched:

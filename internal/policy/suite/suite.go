@@ -14,13 +14,13 @@ const Kind = "RetryPolicyTest"
 // Suite is a file of tests.
 type Suite struct {
 	File     string
-	Policies []string // paths, from the file's directory; none: that directory
+	Policies []string // paths relative to the file's directory; none: that directory
 	Tests    []Test
 
 	data []byte
 }
 
-// Test is one job and what becomes of it.
+// Test is one job and its events.
 type Test struct {
 	Name         string
 	Line, Column int
@@ -37,7 +37,7 @@ type Event struct {
 	Policies []string
 	Expect   []Want
 
-	node, expect *yaml.Node // where it stands; expect nil: nothing is expected
+	node, expect *yaml.Node // their nodes; expect nil: nothing is expected
 }
 
 // Want is one expected field of an outcome.
@@ -49,7 +49,7 @@ type Want struct {
 	node    *yaml.Node
 }
 
-// Files are the paths of all policies that the suite names.
+// Files returns the paths of all policies that the suite names.
 func (s *Suite) Files() [][]string {
 	all := [][]string{s.Policies}
 	for _, t := range s.Tests {
@@ -62,5 +62,5 @@ func (s *Suite) Files() [][]string {
 	return all
 }
 
-// Policies are the policies by the paths that a suite names, in a suite's own words.
+// Policies returns the policies of the paths that a suite names, as it names them.
 type Policies func(paths []string) (*policyfile.Set, error)

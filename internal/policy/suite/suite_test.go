@@ -225,7 +225,7 @@ tests:
 	}
 	for _, odd := range []string{"why: >\n        nope\n", "why: nope\n        way\n", "avoidNodes:\n      - x\n"} {
 		s := parsed(t, head+"  - fail: {exitCode: 1}\n    expect:\n      "+odd)
-		if got, err := s.Update(ran(s, given(t)), given(t)); err == nil || !strings.Contains(err.Error(), "cannot be replaced where it stands") {
+		if got, err := s.Update(ran(s, given(t)), given(t)); err == nil || !strings.Contains(err.Error(), "cannot be replaced in this layout") {
 			t.Errorf("%q: %v\n%s", odd, err, got)
 		}
 	}
@@ -252,8 +252,8 @@ func TestMutants(t *testing.T) {
 		seen[m.Rule+" "+m.What] = true
 	}
 	for _, want := range []string{
-		"oom is dropped", "oom is swapped with #1", "oom has action Fail", "oom retryLimit is one more", "oom antiAffinity is another",
-		"#1 is dropped", "#1 has action Retry", "signal onExitCodes.values lacks 137", "signal operator of onExitCodes is the other", " retryLimit is one more", " initialDelay is doubled",
+		"oom is dropped", "oom is swapped with #1", "oom has action Fail", "oom retryLimit is one more", "oom antiAffinity is changed",
+		"#1 is dropped", "#1 has action Retry", "signal onExitCodes.values lacks 137", "signal operator of onExitCodes is inverted", " retryLimit is one more", " initialDelay is doubled",
 	} {
 		if !seen[want] {
 			t.Errorf("no mutant %q among %v", want, seen)

@@ -20,7 +20,7 @@ import (
 	"github.com/refloat/refloat/internal/projection"
 )
 
-// Trial is one job whose runs fail as told, decided by the evaluator's Step.
+// Trial is one job whose runs fail as specified, decided by the evaluator's Step.
 type Trial struct {
 	job     Job
 	set     *policyfile.Set
@@ -30,7 +30,7 @@ type Trial struct {
 	earlier []audit.Earlier
 }
 
-// Outcome is what became of one failed run.
+// Outcome is the outcome of one failed run.
 type Outcome struct {
 	Decision   *chain.Decision   // nil: it was not decided
 	NotDecided *chain.NotDecided // why not
@@ -59,7 +59,7 @@ func NewTrial(set *policyfile.Set, job Job, at int64) (*Trial, error) {
 	return t, err
 }
 
-// Use puts other policies into force.
+// Use puts other policies in force.
 func (t *Trial) Use(set *policyfile.Set) {
 	t.set = set
 	generation := t.p.Progress.Generation + 1
@@ -91,7 +91,7 @@ func (j *Job) submit() *pb.SubmitJob {
 
 func (j *Job) annotation() string { return strings.Join(j.RetryPolicies, ",") }
 
-// row is the job as a job database has it.
+// row returns the job as a row of a job database.
 func (j *Job) row() *jobdb.Job {
 	row := &jobdb.Job{
 		JobID: j.ID, Queue: j.Queue, JobSet: j.Set, Known: true,
@@ -106,8 +106,7 @@ func (j *Job) row() *jobdb.Job {
 	return row
 }
 
-// Fail lets the next run of the job start and fail at a time in Unix
-// nanoseconds, and says what was decided.
+// Fail starts the next run of the job and fails it at a time in Unix nanoseconds, and returns the outcome.
 func (t *Trial) Fail(f *Failure, at int64) (Outcome, error) {
 	run := f.Run
 	if run == "" {
@@ -116,7 +115,7 @@ func (t *Trial) Fail(f *Failure, at int64) (Outcome, error) {
 	reported := f.error()
 	raw, err := proto.Marshal(reported)
 	if err != nil {
-		return Outcome{}, fmt.Errorf("invent an error: %w", err)
+		return Outcome{}, fmt.Errorf("encode the error: %w", err)
 	}
 	begun := []*pb.Event{{Event: &pb.Event_JobRunLeased{JobRunLeased: &pb.JobRunLeased{JobId: t.job.ID, RunId: run, NodeId: f.Node}}}}
 	if f.attempted() {
@@ -138,7 +137,7 @@ func (t *Trial) Fail(f *Failure, at int64) (Outcome, error) {
 	return t.outcome(records, f, run, raw, at)
 }
 
-// outcome finds what the records say of the run, and why.
+// outcome finds the record of the run, and explains it.
 func (t *Trial) outcome(records []chain.Record, f *Failure, run string, raw []byte, at int64) (Outcome, error) {
 	out := Outcome{Time: at}
 	for _, r := range records {
@@ -153,7 +152,7 @@ func (t *Trial) outcome(records []chain.Record, f *Failure, run string, raw []by
 	}
 	if out.Decision == nil {
 		if out.NotDecided == nil {
-			return out, fmt.Errorf("run %s was used before: give each run its own id", run)
+			return out, fmt.Errorf("run %s was used before: give each run a unique id", run)
 		}
 		return out, nil
 	}
@@ -168,7 +167,7 @@ func (t *Trial) outcome(records []chain.Record, f *Failure, run string, raw []by
 	return out, err
 }
 
-// step folds one message, in which all happens at one time.
+// step processes one message, in which everything happens at the same time.
 func (t *Trial) step(at int64, happened ...*pb.Event) ([]chain.Record, error) {
 	created := &pb.Timestamp{Seconds: at / 1e9, Nanos: int32(at % 1e9)}
 	for _, e := range happened {
@@ -176,7 +175,7 @@ func (t *Trial) step(at int64, happened ...*pb.Event) ([]chain.Record, error) {
 	}
 	payload, err := proto.Marshal(&pb.EventSequence{Queue: t.job.Queue, JobSetName: t.job.Set, Events: happened})
 	if err != nil {
-		return nil, fmt.Errorf("invent events: %w", err)
+		return nil, fmt.Errorf("encode events: %w", err)
 	}
 	t.entry++
 	out, err := t.p.Step(&eventlog.Message{Position: eventlog.Position{Ledger: 1, Entry: t.entry}, Publish: at, Payload: payload})
@@ -185,7 +184,7 @@ func (t *Trial) step(at int64, happened ...*pb.Event) ([]chain.Record, error) {
 	}
 	for _, r := range out.Records {
 		if parked, ok := r.(*chain.Parked); ok {
-			return nil, fmt.Errorf("invent events: %s", parked.Reason)
+			return nil, fmt.Errorf("encode events: %s", parked.Reason)
 		}
 	}
 	return out.Records, nil

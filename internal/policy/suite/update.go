@@ -16,9 +16,9 @@ import (
 	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
-// updated returns the suite's file with what was expected otherwise replaced by
-// what came, and outcomes where nothing was expected. All else stays as it is
-// written, comments and layout too: only the values are exchanged in the text.
+// updated returns the suite's file with failed expectations replaced by the actual outcomes, and outcomes added
+// where nothing was expected. Everything else, including comments and layout, stays: only values change in the
+// text.
 func (s *Suite) updated(results []Result) ([]byte, error) {
 	u := &update{file: s.File, data: s.data}
 	for i := range results {
@@ -60,7 +60,7 @@ func (u *update) step(s *Step, start int64) {
 	}
 }
 
-// Expectation is an outcome as a test expects it, in YAML's flow style.
+// Expectation formats an outcome as a test expects it, in YAML's flow style.
 func Expectation(o *Outcome, start int64) string {
 	var fields []string
 	add := func(name, field string) { fields = append(fields, name+": "+written(field, o.value(field, start))) }
@@ -86,7 +86,7 @@ func Expectation(o *Outcome, start int64) string {
 	return "{" + strings.Join(fields, ", ") + "}"
 }
 
-// written renders a value as YAML.
+// written formats a value as YAML.
 func written(field, value string) string {
 	if field == "avoidNodes" || field == "skippedPolicies" {
 		var items []string
@@ -103,7 +103,7 @@ func written(field, value string) string {
 	return quoted(value)
 }
 
-// plainly is what YAML reads as a string without quotes, also in flow style.
+// plainly matches what YAML reads as a string without quotes, also in flow style.
 var (
 	plainly  = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9_./#-]*|[0-9]+(\.[0-9]+)?(ms|s|m|h)([0-9]+(\.[0-9]+)?(ms|s|m|h))*)$`)
 	reserved = []string{"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
@@ -116,7 +116,7 @@ func quoted(s string) string {
 	return strconv.Quote(s)
 }
 
-// offset is where a node begins in the text.
+// offset returns where a node begins in the text.
 func (u *update) offset(n *yaml.Node) int {
 	at := 0
 	for range n.Line - 1 {
@@ -129,9 +129,9 @@ func (u *update) offset(n *yaml.Node) int {
 	return at
 }
 
-var errLayout = errors.New("cannot be replaced where it stands; write it on one line, lists as [a, b]")
+var errLayout = errors.New("cannot be replaced in this layout: write it on one line, with lists as [a, b]")
 
-// end is where a node ends in the text.
+// end returns where a node ends in the text.
 func (u *update) end(n *yaml.Node) (int, error) {
 	from := u.offset(n)
 	switch {
@@ -176,7 +176,7 @@ func (u *update) collectionEnd(n *yaml.Node, from int) (int, error) {
 	if n.Style&yaml.FlowStyle == 0 {
 		return at, nil
 	}
-	for ; at < len(u.data); at++ { // what may stand before the closing bracket
+	for ; at < len(u.data); at++ { // what is allowed before the closing bracket
 		switch c := u.data[at]; {
 		case c == '}' || c == ']':
 			return at + 1, nil
@@ -240,8 +240,8 @@ func (u *update) apply() []byte {
 	return append(out, u.data[at:]...)
 }
 
-// Update returns the suite's file with what came in place of what was expected
-// otherwise, comments and layout kept, and sees that the new file is green.
+// Update returns the suite's file with failed expectations replaced by the actual outcomes, keeping comments and
+// layout, and verifies that the new file passes.
 func (s *Suite) Update(results []Result, policies Policies) ([]byte, error) {
 	data, err := s.updated(results)
 	if err != nil || bytes.Equal(data, s.data) {
@@ -249,11 +249,11 @@ func (s *Suite) Update(results []Result, policies Policies) ([]byte, error) {
 	}
 	again, err := Parse(policyfile.File{Name: s.File, Data: data})
 	if err != nil {
-		return nil, fmt.Errorf("the updated file would not be read: %w", err)
+		return nil, fmt.Errorf("the updated file would be invalid: %w", err)
 	}
 	for i := range again.Tests {
 		if r := again.Run(&again.Tests[i], policies); r.Failed() {
-			return nil, fmt.Errorf("the updated file would not be green:\n%s", r.Explain(s.File))
+			return nil, fmt.Errorf("the updated file would not pass:\n%s", r.Explain(s.File))
 		}
 	}
 	return data, nil
