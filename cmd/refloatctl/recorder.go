@@ -113,7 +113,7 @@ func (r *recorder) open(p int) (*source, error) {
 		return s, err
 	}
 	if from := r.span.from.time; from != nil {
-		s.skipTo = func(m *eventlog.Message) bool { return m.MeantPublish() >= from.UnixNano() }
+		s.skipTo = func(m *eventlog.Message) bool { return m.OriginPublish() >= from.UnixNano() }
 	}
 	return s, r.openFirst(s)
 }
@@ -175,7 +175,7 @@ func (r *recorder) take(s *source, read []eventlog.Message) {
 	}
 	for i := range read {
 		past := !r.span.follow && read[i].Position.Compare(s.end) > 0
-		late := r.span.to.time != nil && read[i].MeantPublish() > r.span.to.time.UnixNano()
+		late := r.span.to.time != nil && read[i].OriginPublish() > r.span.to.time.UnixNano()
 		if past || late {
 			s.done, read = true, read[:i]
 			break
@@ -193,7 +193,7 @@ func (r *recorder) merge(ctx context.Context, sources []*source) error {
 			if err := r.fill(ctx, s); err != nil {
 				return err
 			}
-			if len(s.left) > 0 && (next < 0 || s.left[0].MeantPublish() < sources[next].left[0].MeantPublish()) {
+			if len(s.left) > 0 && (next < 0 || s.left[0].OriginPublish() < sources[next].left[0].OriginPublish()) {
 				next = i
 			}
 		}
@@ -218,12 +218,12 @@ func (r *recorder) write(i int, s *source) error {
 	}
 	c := &r.counts[i]
 	if c.messages == 0 {
-		c.first = m.Meant()
+		c.first = m.OriginPosition()
 	}
-	c.messages, c.last = c.messages+1, m.Meant()
+	c.messages, c.last = c.messages+1, m.OriginPosition()
 	r.written++
 	if r.written%recordChunk == 0 {
-		r.progress(r.written, m.MeantPublish())
+		r.progress(r.written, m.OriginPublish())
 	}
 	s.left = s.left[1:]
 	return nil

@@ -66,7 +66,7 @@ func (w *walk) stretch(st *follow.Stretch) {
 	front := true
 	at := func(r chain.Record) int { // the place of its message
 		for i := range st.Messages {
-			if p, ok := chain.PositionOf(r); ok && st.Messages[i].Meant() == p {
+			if p, ok := chain.PositionOf(r); ok && st.Messages[i].OriginPosition() == p {
 				return w.answered + i
 			}
 		}

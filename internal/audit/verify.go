@@ -150,11 +150,11 @@ func verifyStretch(p *evaluator.Processor, policies *policylog.Log, s *follow.St
 		}
 		for k, b := range out.Bytes {
 			if len(logged.Bytes) == 0 {
-				return fmt.Errorf("%w: envelope %d, message at %v: the log does not have %s", ErrDifferent, s.Envelope.Seq, m.Meant(), Describe(out.Records[k]))
+				return fmt.Errorf("%w: envelope %d, message at %v: the log does not have %s", ErrDifferent, s.Envelope.Seq, m.OriginPosition(), Describe(out.Records[k]))
 			}
 			if !bytes.Equal(b, logged.Bytes[0]) {
 				return fmt.Errorf("%w: envelope %d, message at %v: the log has %s, but deciding again gives %s",
-					ErrDifferent, s.Envelope.Seq, m.Meant(), Describe(logged.Records[0]), Describe(out.Records[k]))
+					ErrDifferent, s.Envelope.Seq, m.OriginPosition(), Describe(logged.Records[0]), Describe(out.Records[k]))
 			}
 			logged.Records, logged.Bytes = logged.Records[1:], logged.Bytes[1:]
 		}

@@ -92,15 +92,15 @@ func (p *Processor) process(form Form, m *eventlog.Message, decide decider) erro
 		if u := (*events.Unreadable)(nil); errors.As(err, &u) {
 			reason = u.Reason
 		}
-		p.park(form, &chain.Parked{Position: m.Meant(), Reason: reason, Raw: m.Payload})
+		p.park(form, &chain.Parked{Position: m.OriginPosition(), Reason: reason, Raw: m.Payload})
 		return nil
 	}
 	if form == Refused {
-		p.park(form, &chain.Parked{Position: m.Meant(), Reason: events.TooLarge, Raw: m.Payload})
+		p.park(form, &chain.Parked{Position: m.OriginPosition(), Reason: events.TooLarge, Raw: m.Payload})
 		return nil
 	}
-	p.current = current{p, seq, m.Meant(), form, decide}
-	return p.State.Process(seq, m.MeantPublish(), &p.current)
+	p.current = current{p, seq, m.OriginPosition(), form, decide}
+	return p.State.Process(seq, m.OriginPublish(), &p.current)
 }
 
 func (p *Processor) park(form Form, r *chain.Parked) {
@@ -274,7 +274,7 @@ func (p *Processor) Replay(m *eventlog.Message, l *Logged) error {
 	}
 	for i, b := range p.out.Bytes {
 		if i >= len(rest.Bytes) || !bytes.Equal(b, rest.Bytes[i]) {
-			return fmt.Errorf("%w: record %d of the message at %v", ErrDiverged, i, m.Meant())
+			return fmt.Errorf("%w: record %d of the message at %v", ErrDiverged, i, m.OriginPosition())
 		}
 	}
 	n := len(p.out.Bytes)
@@ -301,7 +301,7 @@ func (p *Processor) Rebuild(messages []eventlog.Message, l *Logged) error {
 	}
 	for i := range messages {
 		form := InFull
-		if r := refused[messages[i].Meant()]; r != nil && r.Keeps(messages[i].Payload) {
+		if r := refused[messages[i].OriginPosition()]; r != nil && r.Keeps(messages[i].Payload) {
 			form = Refused
 		}
 		err := p.process(form, &messages[i], func(at eventlog.Position, f *projection.Failure) (*chain.Decision, error) {
@@ -330,7 +330,7 @@ func (l *Logged) FormOf(m *eventlog.Message) Form {
 	for _, r := range l.Records {
 		parked, ok := r.(*chain.Parked)
 		switch {
-		case !ok || parked.Position != m.Meant():
+		case !ok || parked.Position != m.OriginPosition():
 			return form
 		case parked.Reason == events.TooLarge && parked.Keeps(m.Payload):
 			return Refused

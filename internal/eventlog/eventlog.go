@@ -90,17 +90,18 @@ type Message struct {
 	Origin     Origin
 }
 
-// Meant returns the position that SEMANTICS uses: the origin's, if the message was
-// fed from a recording, else its own.
-func (m *Message) Meant() Position {
+// OriginPosition returns the position that records name: that of the origin, if the
+// message was fed from a recording, else its own.
+func (m *Message) OriginPosition() Position {
 	if m.Origin.Recording != "" {
 		return m.Origin.Position
 	}
 	return m.Position
 }
 
-// MeantPublish returns the publish time that SEMANTICS uses, in Unix nanoseconds.
-func (m *Message) MeantPublish() int64 {
+// OriginPublish returns the publish time that decisions use: that of the origin, if the
+// message was fed from a recording, else its own. In Unix nanoseconds.
+func (m *Message) OriginPublish() int64 {
 	if m.Origin.Recording != "" {
 		return m.Origin.Publish
 	}

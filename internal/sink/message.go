@@ -110,7 +110,7 @@ func answered(messages []Message, i int, r chain.Record) int {
 	}
 	first := -1
 	for ; i < len(messages); i++ {
-		if m := &messages[i]; m.Log.Meant() == at {
+		if m := &messages[i]; m.Log.OriginPosition() == at {
 			if m.causes(r) {
 				return i
 			}
@@ -208,4 +208,4 @@ func (m *Message) eventCount() int {
 }
 
 // publish returns the publish time that SEMANTICS uses.
-func (m *Message) publish() int64 { return m.Log.MeantPublish() }
+func (m *Message) publish() int64 { return m.Log.OriginPublish() }

@@ -54,7 +54,7 @@ func (c *Converter) Convert(m *eventlog.Message, decoded *events.Message) ([]Eff
 	var effects []Effect
 	var findings []Finding
 	for i, ev := range s.Full.Events {
-		s.at = timeOf(ev, m.MeantPublish())
+		s.at = timeOf(ev, m.OriginPublish())
 		ops, err := s.event(i, ev)
 		if unreadable := (*unreadableError)(nil); errors.As(err, &unreadable) {
 			return nil, []Finding{{Event: WholeMessage, Kind: Unreadable, Reason: fmt.Sprintf("event %d: %v", i, err)}}

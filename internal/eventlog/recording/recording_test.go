@@ -64,7 +64,7 @@ func TestRecordings(t *testing.T) {
 			}
 			for i, e := range es {
 				m := e.Message
-				if m.Origin.Recording != name || m.Meant() != m.Position || m.MeantPublish() != m.Publish || e.Producer == "" || len(m.Payload) == 0 {
+				if m.Origin.Recording != name || m.OriginPosition() != m.Position || m.OriginPublish() != m.Publish || e.Producer == "" || len(m.Payload) == 0 {
 					t.Fatalf("entry %d is %+v", i, e)
 				}
 				if p := eventlog.PartitionFor(m.Key, 3); p != e.Partition {

@@ -39,7 +39,7 @@ func (w *Writer) Write(e Entry) error {
 		return w.err
 	}
 	m := &e.Message
-	at := m.Meant()
+	at := m.OriginPosition()
 	if err := w.check(e, at); err != nil {
 		return fmt.Errorf("record message %v of partition %d: %w", at, e.Partition, err)
 	}
@@ -51,7 +51,7 @@ func (w *Writer) Write(e Entry) error {
 		properties[p.Key] = p.Value
 	}
 	partition := int32(e.Partition)
-	publish := time.Unix(0, m.MeantPublish()).UTC().Format(time.RFC3339Nano)
+	publish := time.Unix(0, m.OriginPublish()).UTC().Format(time.RFC3339Nano)
 	payload := base64.StdEncoding.EncodeToString(m.Payload)
 	if err := w.out.Encode(line{
 		Partition: &partition, Ledger: &at.Ledger, Entry: &at.Entry, Batch: at.Batch,

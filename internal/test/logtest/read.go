@@ -147,8 +147,8 @@ func testContent(t *testing.T, h *Harness) {
 		if twice[i].Origin.Recording != "" {
 			meant = twice[i].Origin.Position
 		}
-		if m.Meant() != meant {
-			t.Fatalf("message %d at %v means %v, want %v", i, m.Position, m.Meant(), meant)
+		if m.OriginPosition() != meant {
+			t.Fatalf("message %d at %v means %v, want %v", i, m.Position, m.OriginPosition(), meant)
 		}
 	}
 	equal(t, h.read(t, 0, eventlog.Start, 1), twice)

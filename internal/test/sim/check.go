@@ -94,7 +94,7 @@ func (w *world) checkChain(p int) {
 		for _, r := range e.records {
 			if at, ok := chain.PositionOf(r); ok {
 				k := 0
-				for k < n && input[k].Meant() != at {
+				for k < n && input[k].OriginPosition() != at {
 					k++
 				}
 				if k == n {
