@@ -199,8 +199,8 @@ func printCutover(w io.Writer, r *cutover.Report, verb string, commands []string
 	t := newTable(w, "TOPIC", "PARTITION", "ARMADA UP TO", "BACKLOG", "CONSUMERS", "EVENTS SINCE", "OURS UP TO", "CONSUMERS")
 	for _, p := range r.All() {
 		taken, since, ours := "?", "", ""
-		if !p.Cursor.Missing && p.Taken.Why == nil {
-			taken = upTo(p.Taken.At)
+		if !p.Cursor.Missing && p.Applied.Why == nil {
+			taken = upTo(p.Applied.At)
 		}
 		if p.First != 0 {
 			since = timeText(p.First)
@@ -213,7 +213,7 @@ func printCutover(w io.Writer, r *cutover.Report, verb string, commands []string
 	if err := t.flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "\n%d unfinished jobs, %d of them with a pending retry\n", r.Database.Live, r.Database.Waits)
+	fmt.Fprintf(w, "\n%d unfinished jobs, %d of them with a pending retry\n", r.Database.Live, r.Database.PendingRetries)
 	for _, f := range r.Findings {
 		kind := "note  "
 		if f.Refuses {
@@ -282,8 +282,8 @@ func printCutoverJSON(w io.Writer, r *cutover.Report, verb string, commands []st
 			Record: "Partition", Topic: topicWord(p), Partition: p.Number, ArmadaBacklog: p.Cursor.Backlog, Whole: p.Whole, OlderJobs: p.Older,
 			ArmadaConsumers: append([]string{}, p.Cursor.Consumers...), OurConsumers: append([]string{}, p.Ingesters...),
 		}
-		if !p.Cursor.Missing && p.Taken.Why == nil {
-			line.ArmadaUpTo = p.Taken.At.String()
+		if !p.Cursor.Missing && p.Applied.Why == nil {
+			line.ArmadaUpTo = p.Applied.At.String()
 		}
 		if p.First != 0 {
 			line.EventsSince = timeText(p.First)

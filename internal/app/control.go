@@ -33,7 +33,7 @@ func (n *node) control(ctx context.Context, db JobDB) (run func(ctx context.Cont
 		pause(ctx, time.Second)
 		topic, err = n.beginControl(ctx, plain)
 	}
-	if err != nil && !errors.Is(err, controlplane.ErrTaken) && !errors.Is(err, jobdb.ErrGivenBack) {
+	if err != nil && !errors.Is(err, controlplane.ErrTaken) && !errors.Is(err, jobdb.ErrRolledBack) {
 		return nil, fmt.Errorf("follow the control-plane topic (--control-plane '' disables it here): %w", err)
 	}
 	return func(ctx context.Context) error {

@@ -69,8 +69,8 @@ func (n *node) mirrors(ctx context.Context, db JobDB) (func(partition int) sink.
 				n.Log.Warn("not written to Armada's tables", slog.Int("partition", p), slog.String("message", at.String()), slog.Int("event", f.Event),
 					slog.String("kind", f.Kind.String()), slog.String("reason", f.Reason))
 			},
-			Untold: func(p int, err error) {
-				n.metrics.notMirrored.WithLabelValues("Untold").Inc()
+			NotCopied: func(p int, err error) {
+				n.metrics.notMirrored.WithLabelValues("NotCopied").Inc()
 				n.Log.Warn("decision not copied to events", slog.Int("partition", p), slog.Any("error", err))
 			},
 			Unable: func(p int, err error) {

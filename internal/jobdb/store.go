@@ -20,9 +20,9 @@ var (
 	ErrNewer = errors.New("job database has a newer schema")
 	// ErrOlder: a writer must migrate the database before it can be read.
 	ErrOlder = errors.New("job database has an older schema")
-	// ErrGivenBack: the database was rolled back to Armada's own ingester, and ours
+	// ErrRolledBack: the database was rolled back to Armada's own ingester, and ours
 	// must not write it.
-	ErrGivenBack = errors.New("job database was rolled back to Armada's ingester")
+	ErrRolledBack = errors.New("job database was rolled back to Armada's ingester")
 	// ErrReadOnly: the database cannot be written. Together with ErrUnavailable: it, or
 	// the server that replaces it, may become writable.
 	ErrReadOnly = errors.New("job database is read-only")

@@ -116,13 +116,13 @@ func (f *Follower) readPlace(ctx context.Context, tx pgx.Tx) (at eventlog.Positi
 	return at, mustBeOurs(ctx, tx)
 }
 
-// mustBeOurs returns ErrGivenBack if the tables were rolled back to Armada's ingester.
+// mustBeOurs returns ErrRolledBack if the tables were rolled back to Armada's ingester.
 // While the position is locked, nobody can roll back.
 func mustBeOurs(ctx context.Context, tx pgx.Tx) error {
 	var given bool
 	err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM refloat_positions WHERE given_back IS NOT NULL)").Scan(&given)
 	if given {
-		return jobdb.ErrGivenBack
+		return jobdb.ErrRolledBack
 	}
 	return failed("read whether a roll-back was recorded", err, tx)
 }

@@ -342,11 +342,11 @@ func TestGivenBack(t *testing.T) {
 	w.must(err)
 	w.must(tx.Commit(t.Context(), tx.Place(), tx.Place()))
 	w.exec("UPDATE refloat_positions SET given_back = 1")
-	if _, err := f.Advance(t.Context()); !errors.Is(err, jobdb.ErrGivenBack) {
-		t.Errorf("error %v, want ErrGivenBack", err)
+	if _, err := f.Advance(t.Context()); !errors.Is(err, jobdb.ErrRolledBack) {
+		t.Errorf("error %v, want ErrRolledBack", err)
 	}
-	if err := controlplane.Begin(t.Context(), w.db, w.topic); !errors.Is(err, jobdb.ErrGivenBack) {
-		t.Errorf("error %v, want ErrGivenBack", err)
+	if err := controlplane.Begin(t.Context(), w.db, w.topic); !errors.Is(err, jobdb.ErrRolledBack) {
+		t.Errorf("error %v, want ErrRolledBack", err)
 	}
 	if n := w.count("SELECT count(*) FROM executor_settings"); n != 1 {
 		t.Errorf("%d executors have settings, want 1", n)

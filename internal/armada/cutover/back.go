@@ -17,13 +17,13 @@ import (
 // Back may be repeated. A rehearsal writes nothing. ErrRefused: findings in the report
 // refuse the roll-back, and nothing was written.
 func (s *Site) Back(ctx context.Context, rehearse bool) (*Report, error) {
-	state, err := s.Look(ctx)
+	state, err := s.Inspect(ctx)
 	if err != nil {
 		return nil, err
 	}
 	r := &Report{State: state, Findings: s.checkBack(state)}
 	r.Steps = append(r.Steps, Step{
-		What: fmt.Sprintf("end %d pending retries, so that Armada's scheduler leases these jobs at once", state.Database.Waits), Done: state.Database.Waits == 0,
+		What: fmt.Sprintf("end %d pending retries, so that Armada's scheduler leases these jobs at once", state.Database.PendingRetries), Done: state.Database.PendingRetries == 0,
 	})
 	for _, p := range state.All() {
 		if p.Place != nil && (p.PlaceAt.Why == nil || p.isBack()) {
@@ -31,18 +31,18 @@ func (s *Site) Back(ctx context.Context, rehearse bool) (*Report, error) {
 		}
 	}
 	r.Steps = append(r.Steps, Step{
-		What: "make our ingesters refuse to start on this database until the next refloatctl cutover start", Done: state.Database.GivenBack != 0,
+		What: "make our ingesters refuse to start on this database until the next refloatctl cutover start", Done: state.Database.RolledBack != 0,
 	})
 	if r.Refused() {
 		return r, ErrRefused
 	}
-	if rehearse || state.givenBack() {
+	if rehearse || state.rolledBack() {
 		return r, nil
 	}
-	if err := s.give(ctx, state); err != nil {
+	if err := s.rollBack(ctx, state); err != nil {
 		return r, err
 	}
-	s.left(state)
+	s.adopted(state)
 	return r, s.reset(ctx, state)
 }
 
@@ -52,16 +52,16 @@ func (p *Partition) resetStep(subscription string) Step {
 		at = "the beginning"
 	}
 	what := fmt.Sprintf("%s: move subscription %s to %s", p.name(), subscription, at)
-	if p.isBack() && p.Taken.At != p.PlaceAt.At {
-		what = fmt.Sprintf("%s: subscription %s has already advanced from there to %v", p.name(), subscription, p.Taken.At)
+	if p.isBack() && p.Applied.At != p.PlaceAt.At {
+		what = fmt.Sprintf("%s: subscription %s has already advanced from there to %v", p.name(), subscription, p.Applied.At)
 	}
 	return Step{What: what, Done: p.isBack()}
 }
 
-// give ends the pending retries and records the roll-back, while nobody else can change
+// rollBack ends the pending retries and records the roll-back, while nobody else can change
 // our positions. It comes before the cursors are moved: from here on, none of our
 // ingesters writes.
-func (s *Site) give(ctx context.Context, state *State) (err error) {
+func (s *Site) rollBack(ctx context.Context, state *State) (err error) {
 	if err := s.migrate(ctx); err != nil {
 		return err
 	}
@@ -70,11 +70,11 @@ func (s *Site) give(ctx context.Context, state *State) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
-	if err := d.forgotten(ctx, s.Now()); err != nil {
+	if err := d.awaitForgotten(ctx, s.Now()); err != nil {
 		return fmt.Errorf("wait for Armada's scheduler: %w", err)
 	}
 	return d.write(ctx, "end pending retries", func(tx pgx.Tx) error {
-		found, err := readPlaces(ctx, tx, "FOR UPDATE")
+		found, err := readPositions(ctx, tx, "FOR UPDATE")
 		if err != nil {
 			return err
 		}
@@ -96,10 +96,10 @@ func (s *Site) give(ctx context.Context, state *State) (err error) {
 				return errMoved
 			}
 		}
-		if err := s.endWaits(ctx, tx, state); err != nil {
+		if err := s.endRetries(ctx, tx, state); err != nil {
 			return err
 		}
-		if err := s.leave(ctx, tx, state); err != nil {
+		if err := s.adoptCursor(ctx, tx, state); err != nil {
 			return err
 		}
 		_, err = tx.Exec(ctx, "UPDATE refloat_positions SET given_back = $1 WHERE given_back IS NULL", s.Now().UnixNano())
@@ -107,42 +107,42 @@ func (s *Site) give(ctx context.Context, state *State) (err error) {
 	})
 }
 
-// leaves reports whether Armada's ingester continues from its subscription's position,
+// keepsCursor reports whether Armada's ingester continues from its subscription's position,
 // because the topic does not hold ours and the operator accepts that.
-func (s *Site) leaves(p *Partition) bool {
-	return s.LeaveCursor && p.Place != nil && p.PlaceAt.Gone && !p.isBack() && p.Taken.Why == nil && !p.Cursor.Missing
+func (s *Site) keepsCursor(p *Partition) bool {
+	return s.LeaveCursor && p.Place != nil && p.PlaceAt.Gone && !p.isBack() && p.Applied.Why == nil && !p.Cursor.Missing
 }
 
-// leave overwrites our position with that of Armada's subscription, in partitions whose
+// adoptCursor overwrites our position with that of Armada's subscription, in partitions whose
 // cursor stays.
-func (s *Site) leave(ctx context.Context, tx pgx.Tx, state *State) error {
+func (s *Site) adoptCursor(ctx context.Context, tx pgx.Tx, state *State) error {
 	for _, p := range state.All() {
-		if !s.leaves(p) {
+		if !s.keepsCursor(p) {
 			continue
 		}
 		query := "UPDATE refloat_positions SET event_ledger = $2, event_entry = $3, event_batch = $4 WHERE partition = $1"
 		if p.Control {
 			query = "UPDATE refloat_control SET ledger = $2, entry = $3, batch = $4 WHERE partition = $1"
 		}
-		if _, err := tx.Exec(ctx, query, p.Number, p.Taken.At.Ledger, p.Taken.At.Entry, p.Taken.At.Batch); err != nil {
+		if _, err := tx.Exec(ctx, query, p.Number, p.Applied.At.Ledger, p.Applied.At.Entry, p.Applied.At.Batch); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// left updates the state with what leave has written.
-func (s *Site) left(state *State) {
+// adopted updates the state with what adoptCursor has written.
+func (s *Site) adopted(state *State) {
 	for _, p := range state.All() {
-		if s.leaves(p) {
-			p.Place.Events, p.PlaceAt = p.Taken.At, p.Taken
+		if s.keepsCursor(p) {
+			p.Place.Events, p.PlaceAt = p.Applied.At, p.Applied
 		}
 	}
 }
 
 // reset moves the cursors and verifies their positions.
 func (s *Site) reset(ctx context.Context, state *State) (err error) {
-	of, err := s.lookers(state)
+	of, err := s.inspectors(state)
 	if err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ func (s *Site) reset(ctx context.Context, state *State) (err error) {
 			return fmt.Errorf("move subscription %s of %s to just after %v: %w", s.Subscription, p.name(), p.PlaceAt.At, err)
 		}
 	}
-	again, err := s.Look(ctx)
+	again, err := s.Inspect(ctx)
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func (s *Site) reset(ctx context.Context, state *State) (err error) {
 		if p.Place == nil || *p.Place != *was.Place {
 			return fmt.Errorf("%s: our ingester was started meanwhile: stop it, and run this command again before you start Armada's", p.name())
 		}
-		if !p.isBack() || p.Cursor.Holes != "" || !was.isBack() && p.Taken.At != p.PlaceAt.At {
+		if !p.isBack() || p.Cursor.Holes != "" || !was.isBack() && p.Applied.At != p.PlaceAt.At {
 			return fmt.Errorf("%s: subscription %s is at %s, not just after %v: run this command again before you start Armada's ingester", p.name(), s.Subscription, p.Cursor.MarkDelete, p.PlaceAt.At)
 		}
 	}
@@ -179,7 +179,7 @@ func (s *Site) reset(ctx context.Context, state *State) (err error) {
 
 // resetOne makes the entry after our position the next one. That entry need not exist
 // yet.
-func (l *looker) resetOne(ctx context.Context, p *Partition) error {
+func (l *inspector) resetOne(ctx context.Context, p *Partition) error {
 	name, err := utils.GetTopicName(l.topic.PartitionName(p.Number))
 	if err != nil {
 		return err

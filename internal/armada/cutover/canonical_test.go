@@ -8,7 +8,7 @@ import (
 // TestNotThere: positions that the topic does not hold, or not yet.
 func TestNotThere(t *testing.T) {
 	t.Parallel()
-	l := &looker{}
+	l := &inspector{}
 	for markDelete, says := range map[string]string{
 		"10:0": "no ledger of the topic holds position 10:0",
 		"5:2":  "5:2 is past the end of its ledger, which has 2 entries",
@@ -18,7 +18,7 @@ func TestNotThere(t *testing.T) {
 		if err != nil || at.Why == nil || !strings.Contains(at.Why.Error(), says) {
 			t.Errorf("%s: %+v, %v; want %s", markDelete, at, err, says)
 		}
-		s := &State{Subscription: "s", Partitions: []Partition{{Taken: at}}}
+		s := &State{Subscription: "s", Partitions: []Partition{{Applied: at}}}
 		if found := checkStart(s); len(found) != 1 || !found[0].Refuses || !strings.Contains(found[0].What, says) || found[0].Fix == "" {
 			t.Errorf("%s: findings %+v", markDelete, found)
 		}

@@ -36,11 +36,11 @@ const jobDatabase = "job database"
 func checkStart(s *State) []Finding {
 	c := &checks{State: s}
 	c.tables()
-	if c.begun() {
+	if c.tookOver() {
 		return c.found
 	}
 	var older int64
-	for _, p := range s.toTake() {
+	for _, p := range s.toTakeOver() {
 		c.stopped(p, "stop all of Armada's scheduler ingesters (scale them to 0), and run this command again")
 		c.exact(p)
 		c.decided(p)
@@ -68,18 +68,18 @@ func (c *checks) tables() {
 	}
 }
 
-// controlAlone reports whether we have taken over events but not control-plane.
-func (s *State) controlAlone() bool {
-	return placed(s.Partitions) && s.Database.GivenBack == 0 && len(s.Control) > 0 && !placed(s.Control)
+// onlyControlLeft reports whether we have taken over events but not control-plane.
+func (s *State) onlyControlLeft() bool {
+	return placed(s.Partitions) && s.Database.RolledBack == 0 && len(s.Control) > 0 && !placed(s.Control)
 }
 
-// toTake returns the partitions to take over if nothing refuses it: all, or only those
+// toTakeOver returns the partitions to take over if nothing refuses it: all, or only those
 // of control-plane.
-func (s *State) toTake() (take []*Partition) {
+func (s *State) toTakeOver() (take []*Partition) {
 	switch {
-	case !placed(s.Partitions) || s.givenBack():
+	case !placed(s.Partitions) || s.rolledBack():
 		return s.All()
-	case s.controlAlone():
+	case s.onlyControlLeft():
 		for i := range s.Control {
 			take = append(take, &s.Control[i])
 		}
@@ -101,8 +101,8 @@ func placed(topic []Partition) bool {
 	return slices.ContainsFunc(topic, func(p Partition) bool { return p.Place != nil })
 }
 
-// begun reports whether our ingester already has every position that it needs.
-func (c *checks) begun() bool {
+// tookOver reports whether our ingester already has every position that it needs.
+func (c *checks) tookOver() bool {
 	var places []string
 	for _, p := range c.Partitions {
 		if p.Place != nil {
@@ -110,17 +110,17 @@ func (c *checks) begun() bool {
 		}
 	}
 	switch {
-	case len(places) == 0 || c.controlAlone():
+	case len(places) == 0 || c.onlyControlLeft():
 		return false
-	case c.Database.GivenBack == 0:
+	case c.Database.RolledBack == 0:
 		c.refuse(jobDatabase, "our ingester already has a position (partition "+strings.Join(places, ", ")+")",
 			"after an earlier cutover start, start our ingester; to start over, first run refloatctl cutover back")
 		return true
-	case !c.givenBack():
-		c.refuse(jobDatabase, "a roll-back began at "+when(c.Database.GivenBack)+" and did not finish", "run refloatctl cutover back to finish it")
+	case !c.rolledBack():
+		c.refuse(jobDatabase, "a roll-back began at "+when(c.Database.RolledBack)+" and did not finish", "run refloatctl cutover back to finish it")
 		return true
 	}
-	c.note(jobDatabase, "was rolled back at "+when(c.Database.GivenBack)+": start empties our tables", "")
+	c.note(jobDatabase, "was rolled back at "+when(c.Database.RolledBack)+": start empties our tables", "")
 	return false
 }
 
@@ -137,41 +137,41 @@ func (c *checks) exact(p *Partition) {
 	switch {
 	case p.Cursor.Missing:
 		c.refuse(p.name(), "there is no subscription "+c.Subscription, "pass the subscription of Armada's scheduler ingester as --subscription; if Armada never ran on this topic, let it run once")
-	case p.Taken.Why != nil:
-		c.refuse(p.name(), "the position of Armada's ingester is unknown: "+p.Taken.Why.Error(), again)
+	case p.Applied.Why != nil:
+		c.refuse(p.name(), "the position of Armada's ingester is unknown: "+p.Applied.Why.Error(), again)
 	case p.Cursor.Holes != "":
 		c.refuse(p.name(), fmt.Sprintf("subscription %s has acknowledged messages ahead of its position %s: %s", c.Subscription, p.Cursor.MarkDelete, p.Cursor.Holes), again)
-	case p.Taken.Deleted:
+	case p.Applied.Deleted:
 		c.note(p.name(), fmt.Sprintf("the topic no longer holds position %s; brokers delete only acknowledged messages, so Armada's ingester has applied everything before the first message that is left", p.Cursor.MarkDelete), "")
 	}
 }
 
-// givenBack reports whether a roll-back is complete: it is recorded, no retry is
+// rolledBack reports whether a roll-back is complete: it is recorded, no retry is
 // pending, and Armada's ingester is at our position or past it.
-func (s *State) givenBack() bool {
+func (s *State) rolledBack() bool {
 	for _, p := range s.All() {
 		if p.Place == nil && !p.Control || p.Place != nil && !p.isBack() {
 			return false
 		}
 	}
-	return s.Database.Waits == 0 && s.Database.GivenBack != 0
+	return s.Database.PendingRetries == 0 && s.Database.RolledBack != 0
 }
 
 func (p *Partition) isBack() bool {
 	switch {
-	case p.Taken.Why != nil || p.Cursor.Missing:
+	case p.Applied.Why != nil || p.Cursor.Missing:
 		return false
 	case p.PlaceAt.Deleted: // brokers delete ledgers that a cursor has passed
-		return p.Taken.At.Compare(p.Place.Events) >= 0
+		return p.Applied.At.Compare(p.Place.Events) >= 0
 	}
-	return p.PlaceAt.Why == nil && p.Taken.At.Compare(p.PlaceAt.At) >= 0
+	return p.PlaceAt.Why == nil && p.Applied.At.Compare(p.PlaceAt.At) >= 0
 }
 
 // checkBack finds what prevents a roll-back.
 func (s *Site) checkBack(state *State) []Finding {
 	c := &checks{State: state}
 	c.tables()
-	if state.givenBack() {
+	if state.rolledBack() {
 		return c.found
 	}
 	for _, p := range state.All() {
@@ -188,7 +188,7 @@ func (s *Site) checkBack(state *State) []Finding {
 		c.stopped(p, "stop all of Armada's scheduler ingesters until the roll-back is done")
 		switch {
 		case p.isBack(): // also if our position was deleted: Armada's is not before it
-		case s.leaves(p):
+		case s.keepsCursor(p):
 			c.note(p.name(), fmt.Sprintf("the topic does not hold position %v of our ingester: Armada's continues from its subscription's position, as --leave-cursor says", p.Place.Events), "")
 		case p.PlaceAt.Why != nil && p.PlaceAt.Gone:
 			c.refuse(p.name(), "Armada's ingester cannot continue from our ingester's position: "+p.PlaceAt.Why.Error(),

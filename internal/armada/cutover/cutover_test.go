@@ -60,10 +60,10 @@ func thereAndBack(t *testing.T, name string, batch uint) {
 	// A rehearsal writes nothing.
 	rehearsed, err := w.Start(t.Context(), true)
 	w.must(err)
-	if rehearsed.Database.Ours || len(rehearsed.Steps) != 4 || rehearsed.Partitions[1].Taken.At != half[1] {
+	if rehearsed.Database.Ours || len(rehearsed.Steps) != 4 || rehearsed.Partitions[1].Applied.At != half[1] {
 		t.Fatalf("rehearsed: %+v, half %v", rehearsed, half)
 	}
-	if state, err := w.Look(t.Context()); err != nil || state.Database.Ours {
+	if state, err := w.Inspect(t.Context()); err != nil || state.Database.Ours {
 		t.Fatalf("the rehearsal made tables; %v", err)
 	}
 	before := rows(t, w.JobDB)
@@ -94,7 +94,7 @@ func thereAndBack(t *testing.T, name string, batch uint) {
 	if s := rehearsal.Steps; len(s) != 5 || s[4].Done || !s[0].Done || s[1].Done != (half[0] == three[0]) || half[0] != three[0] && !strings.Contains(s[1].What, three[0].String()) {
 		t.Errorf("rehearsed: %+v", s)
 	}
-	if state, err := w.Look(t.Context()); err != nil || state.Partitions[2].Taken.At != half[2] {
+	if state, err := w.Inspect(t.Context()); err != nil || state.Partitions[2].Applied.At != half[2] {
 		t.Fatalf("the rehearsal moved a cursor; %v", err)
 	}
 	_, err = w.Back(t.Context(), false)
@@ -112,7 +112,7 @@ func thereAndBack(t *testing.T, name string, batch uint) {
 	equalRows(t, rows(t, undisturbed), rows(t, w.JobDB))
 
 	// Ours does not go on by accident, but begins anew where Armada's is now.
-	if _, err := r.db.Begin(t.Context(), 1); !errors.Is(err, jobdb.ErrGivenBack) || !strings.Contains(err.Error(), "refloatctl cutover start") {
+	if _, err := r.db.Begin(t.Context(), 1); !errors.Is(err, jobdb.ErrRolledBack) || !strings.Contains(err.Error(), "refloatctl cutover start") {
 		t.Errorf("begin after it was given back: %v", err)
 	}
 	decisions := w.count("SELECT count(*) FROM refloat_decisions")
@@ -155,7 +155,7 @@ func TestGivenBackHalfway(t *testing.T) {
 	w.allDone("again", "move subscription")
 	r, err = w.Start(t.Context(), false)
 	w.must(err)
-	if got := r.Partitions[0].Taken.At; got != all[20] {
+	if got := r.Partitions[0].Applied.At; got != all[20] {
 		t.Errorf("ours begins anew behind %v, want %v", got, all[20])
 	}
 }
@@ -212,7 +212,7 @@ func TestEdges(t *testing.T) {
 	report, err := w.Start(t.Context(), false)
 	w.must(err)
 	for p := range at {
-		if got := report.Partitions[p].Taken.At; got != at[p] {
+		if got := report.Partitions[p].Applied.At; got != at[p] {
 			t.Errorf("partition %d: Armada stands at %v, want %v", p, got, at[p])
 		}
 	}
@@ -237,10 +237,10 @@ func TestEdges(t *testing.T) {
 	}
 	_, err = w.Back(t.Context(), false)
 	w.must(err)
-	state, err := w.Look(t.Context())
+	state, err := w.Inspect(t.Context())
 	w.must(err)
 	for p := range end {
-		if got := state.Partitions[p]; got.Taken.At != end[p] || got.Cursor.Backlog != 0 {
+		if got := state.Partitions[p]; got.Applied.At != end[p] || got.Cursor.Backlog != 0 {
 			t.Errorf("partition %d: Armada stands at %+v, want %v", p, got, end[p])
 		}
 	}
@@ -320,7 +320,7 @@ func TestRefused(t *testing.T) {
 
 	report, err := w.Start(t.Context(), false)
 	w.must(err)
-	if got, want := report.Partitions[0].Taken.At, all[entryEnd(all, 19)+8]; got != want {
+	if got, want := report.Partitions[0].Applied.At, all[entryEnd(all, 19)+8]; got != want {
 		t.Errorf("Armada stands at %v, want %v", got, want)
 	}
 	w.refloat(writer.HoldBack).ingestTo([]eventlog.Position{all[len(all)-1]})
@@ -360,7 +360,7 @@ func TestRefused(t *testing.T) {
 
 	other := w.Site
 	other.JobDB = "sqlite:///x"
-	if _, err := other.Look(t.Context()); err == nil || !strings.Contains(err.Error(), "postgres://") {
+	if _, err := other.Inspect(t.Context()); err == nil || !strings.Contains(err.Error(), "postgres://") {
 		t.Errorf("SQLite: %v", err)
 	}
 }
@@ -411,7 +411,7 @@ func TestTrimmed(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %+v %+v", err, report.Findings, report.Partitions)
 	}
-	if r := report; live == 0 || r.Database.Live != int64(live) || older(r) != int64(live) || r.Partitions[0].Whole || r.Partitions[0].First != 0 || r.Partitions[0].Taken.At.Entry != -1 || r.Partitions[0].Taken.At == eventlog.Start {
+	if r := report; live == 0 || r.Database.Live != int64(live) || older(r) != int64(live) || r.Partitions[0].Whole || r.Partitions[0].First != 0 || r.Partitions[0].Applied.At.Entry != -1 || r.Partitions[0].Applied.At == eventlog.Start {
 		t.Errorf("with nothing left: %+v, want %d live jobs", r.State, live)
 	}
 	w.publish(entries[300:], 5)
@@ -422,10 +422,10 @@ func TestTrimmed(t *testing.T) {
 		t.Errorf("%d older jobs, want %d; findings %+v", n, live, report.Findings)
 	}
 	for _, p := range report.Partitions {
-		if !strings.Contains(fmt.Sprint(report.Findings), "no longer holds position "+p.Cursor.MarkDelete) != !p.Taken.Deleted {
+		if !strings.Contains(fmt.Sprint(report.Findings), "no longer holds position "+p.Cursor.MarkDelete) != !p.Applied.Deleted {
 			t.Errorf("partition %d: findings %+v", p.Number, report.Findings)
 		}
-		if p.Whole || p.First == 0 || p.Taken.At == eventlog.Start || p.Taken.At.Batch != -1 {
+		if p.Whole || p.First == 0 || p.Applied.At == eventlog.Start || p.Applied.At.Batch != -1 {
 			t.Errorf("partition %d: %+v", p.Number, p)
 		}
 	}

@@ -31,11 +31,11 @@ func (s *Site) connect(ctx context.Context) (*database, error) {
 	return &database{conn}, nil
 }
 
-// closeWait is the timeout of closing the connection.
-const closeWait = 5 * time.Second
+// closeTimeout is the timeout of closing the connection.
+const closeTimeout = 5 * time.Second
 
 func (d *database) close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), closeWait)
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	return d.conn.Close(ctx)
 }
@@ -89,7 +89,7 @@ func ours(ctx context.Context, tx pgx.Tx, state *State) error {
 	}
 	state.Database.Ours = places
 	if waits {
-		if err := tx.QueryRow(ctx, "SELECT count(*) FROM refloat_waits").Scan(&state.Database.Waits); err != nil {
+		if err := tx.QueryRow(ctx, "SELECT count(*) FROM refloat_waits").Scan(&state.Database.PendingRetries); err != nil {
 			return err
 		}
 	}
@@ -101,11 +101,11 @@ func ours(ctx context.Context, tx pgx.Tx, state *State) error {
 	if !places {
 		return nil
 	}
-	found, err := readPlaces(ctx, tx, "")
+	found, err := readPositions(ctx, tx, "")
 	if err != nil {
 		return err
 	}
-	if state.Database.GivenBack, err = givenBack(ctx, tx); err != nil {
+	if state.Database.RolledBack, err = rolledBack(ctx, tx); err != nil {
 		return err
 	}
 	for number, place := range found {
@@ -117,8 +117,8 @@ func ours(ctx context.Context, tx pgx.Tx, state *State) error {
 	return nil
 }
 
-// readPlaces reads the positions of our rows, by partition.
-func readPlaces(ctx context.Context, tx pgx.Tx, lock string) (map[int]jobdb.Place, error) {
+// readPositions reads the positions of our rows, by partition.
+func readPositions(ctx context.Context, tx pgx.Tx, lock string) (map[int]jobdb.Place, error) {
 	rows, err := tx.Query(ctx, "SELECT "+strings.Join(table.Places.Columns, ", ")+" FROM refloat_positions ORDER BY partition "+lock)
 	if err != nil {
 		return nil, err
@@ -141,9 +141,9 @@ func readPlaces(ctx context.Context, tx pgx.Tx, lock string) (map[int]jobdb.Plac
 	return found, err
 }
 
-// givenBack returns when our positions were rolled back, or 0. Older tables do not have
+// rolledBack returns when our positions were rolled back, or 0. Older tables do not have
 // the column.
-func givenBack(ctx context.Context, tx pgx.Tx) (at int64, err error) {
+func rolledBack(ctx context.Context, tx pgx.Tx) (at int64, err error) {
 	err = tx.QueryRow(ctx, "SELECT COALESCE(min((to_jsonb(p)->>'given_back')::bigint), 0) FROM refloat_positions AS p").Scan(&at)
 	return at, err
 }
@@ -196,18 +196,18 @@ func readControl(ctx context.Context, tx pgx.Tx, lock string) (map[int]eventlog.
 
 func putControl(ctx context.Context, tx pgx.Tx, p *Partition) error {
 	const query = "INSERT INTO refloat_control (partition, ledger, entry, batch) VALUES ($1, $2, $3, $4)"
-	at := p.Taken.At
+	at := p.Applied.At
 	_, err := tx.Exec(ctx, query, p.Number, at.Ledger, at.Entry, at.Batch)
 	return err
 }
 
-// lockWait is how long to wait for the locks of other writers.
-const lockWait = 30 * time.Second
+// lockTimeout is how long to wait for the locks of other writers.
+const lockTimeout = 30 * time.Second
 
 // write runs do in one transaction.
 func (d *database) write(ctx context.Context, what string, do func(tx pgx.Tx) error) error {
 	err := pgx.BeginFunc(ctx, d.conn, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SELECT set_config('lock_timeout', $1, true)", fmt.Sprintf("%dms", lockWait.Milliseconds())); err != nil {
+		if _, err := tx.Exec(ctx, "SELECT set_config('lock_timeout', $1, true)", fmt.Sprintf("%dms", lockTimeout.Milliseconds())); err != nil {
 			return err
 		}
 		return do(tx)
@@ -228,9 +228,9 @@ func put[T any](ctx context.Context, tx pgx.Tx, to *table.Of[T], row *T) error {
 	return err
 }
 
-// forgotten waits until Armada's scheduler has had time to forget the jobs that are to
+// awaitForgotten waits until Armada's scheduler has had time to forget the jobs that are to
 // be requeued: before that it would ignore them.
-func (d *database) forgotten(ctx context.Context, now time.Time) error {
+func (d *database) awaitForgotten(ctx context.Context, now time.Time) error {
 	var last *int64
 	if err := d.conn.QueryRow(ctx, "SELECT max(raise_at) FROM refloat_waits WHERE forgetting").Scan(&last); err != nil || last == nil {
 		return err
@@ -246,26 +246,26 @@ func (d *database) forgotten(ctx context.Context, now time.Time) error {
 	}
 }
 
-// endWaits ends pending retries, taking into account the events of each partition that
+// endRetries ends pending retries, taking into account the events of each partition that
 // Armada's ingester will apply.
-func (s *Site) endWaits(ctx context.Context, tx pgx.Tx, state *State) (err error) {
+func (s *Site) endRetries(ctx context.Context, tx pgx.Tx, state *State) (err error) {
 	topic, err := s.Cluster.Open(s.Events)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, topic.Close()) }()
 	for i := range state.Partitions {
-		if err := s.endWaitsIn(ctx, tx, eventlog.ToEnd(ctx, topic), &state.Partitions[i]); err != nil {
+		if err := s.endRetriesIn(ctx, tx, eventlog.ToEnd(ctx, topic), &state.Partitions[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Site) endWaitsIn(ctx context.Context, tx pgx.Tx, topic eventlog.Topic, p *Partition) (err error) {
+func (s *Site) endRetriesIn(ctx context.Context, tx pgx.Tx, topic eventlog.Topic, p *Partition) (err error) {
 	after := p.PlaceAt
 	if after.Why != nil {
-		after = p.Taken // Armada's subscription stays where it is
+		after = p.Applied // Armada's subscription stays where it is
 	}
 	var events eventlog.Reader
 	if after.Why == nil {
@@ -274,6 +274,6 @@ func (s *Site) endWaitsIn(ctx context.Context, tx pgx.Tx, topic eventlog.Topic, 
 		}
 		defer func() { err = errors.Join(err, events.Close()) }()
 	}
-	_, err = writer.EndWaits(ctx, tx, writer.Config{Partition: p.Number, Mode: writer.HoldBack, NodeLabel: s.NodeLabel}, events)
+	_, err = writer.EndRetries(ctx, tx, writer.Config{Partition: p.Number, Mode: writer.HoldBack, NodeLabel: s.NodeLabel}, events)
 	return err
 }

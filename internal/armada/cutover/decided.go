@@ -18,7 +18,7 @@ var errAccepted = errors.New("evaluators accepted messages as lost that Armada's
 // decided finds, for each partition of events to be taken over, the position in
 // decisions from which our ingester would start.
 func (s *Site) decided(ctx context.Context, state *State) (err error) {
-	for _, p := range state.toTake() {
+	for _, p := range state.toTakeOver() {
 		p.Decided = follow.Beginning
 	}
 	if state.Decisions != nil {
@@ -29,8 +29,8 @@ func (s *Site) decided(ctx context.Context, state *State) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, topic.Close()) }()
-	for _, p := range state.toTake() {
-		if p.Control || p.Cursor.Missing || p.Taken.Why != nil {
+	for _, p := range state.toTakeOver() {
+		if p.Control || p.Cursor.Missing || p.Applied.Why != nil {
 			continue
 		}
 		p.Decided, p.Undecided = decidedIn(ctx, topic, p)
@@ -44,13 +44,13 @@ func (s *Site) decided(ctx context.Context, state *State) (err error) {
 // decidedIn searches first from the position of an earlier cut-over, if there is one:
 // the decisions before it may have expired.
 func decidedIn(ctx context.Context, topic *pulsarlog.Topic, p *Partition) (follow.Place, error) {
-	past := func(a *chain.Accepted) bool { return a.End.InTo.Compare(p.Taken.At) > 0 }
+	past := func(a *chain.Accepted) bool { return a.End.InTo.Compare(p.Applied.At) > 0 }
 	begin := follow.Beginning
-	if p.Taken.At == eventlog.Start {
+	if p.Applied.At == eventlog.Start {
 		return begin, nil
 	}
 	var before error
-	if p.Place != nil && p.Place.Chain.Seq > 0 && p.Place.Chain.InTo.Compare(p.Taken.At) <= 0 {
+	if p.Place != nil && p.Place.Chain.Seq > 0 && p.Place.Chain.InTo.Compare(p.Applied.At) <= 0 {
 		from := follow.Place{Chain: p.Place.Chain, Decisions: p.Place.Decisions}
 		at, next, err := follow.Seek(ctx, topic, p.Number, from, past)
 		if err == nil {

@@ -13,6 +13,6 @@
 // ingester was processing when it stopped may be applied again, as Armada's own
 // ingester does.) In case of doubt the package refuses, and writes nothing.
 //
-// Look queries the broker and the database; pure code checks the results; a rehearsal
+// Inspect queries the broker and the database; pure code checks the results; a rehearsal
 // ends before the first write. The package starts and stops no process.
 package cutover

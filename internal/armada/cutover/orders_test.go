@@ -205,14 +205,14 @@ func TestLeaveCursor(t *testing.T) {
 	if !strings.Contains(fmt.Sprint(r.Findings), "as --leave-cursor says") {
 		t.Errorf("findings %+v", r.Findings)
 	}
-	at := r.Partitions[1].Taken.At
+	at := r.Partitions[1].Applied.At
 	o.back()
-	state, err := o.Look(t.Context())
+	state, err := o.Inspect(t.Context())
 	o.must(err)
-	if got := state.Partitions[1].Taken.At; got != at {
+	if got := state.Partitions[1].Applied.At; got != at {
 		t.Errorf("partition 1: Armada's ingester stands at %v, want %v", got, at)
 	}
-	if got := state.Partitions[0]; got.Taken.At != got.PlaceAt.At {
+	if got := state.Partitions[0]; got.Applied.At != got.PlaceAt.At {
 		t.Errorf("partition 0: Armada's ingester stands at %+v", got)
 	}
 	o.start()
@@ -224,9 +224,9 @@ func TestLeaveCursor(t *testing.T) {
 // armadaToEnd lets an ingester of Armada's take in all that it has not.
 func (o *order) armadaToEnd(name, url string, p int) {
 	o.Helper()
-	state, err := o.Look(o.Context())
+	state, err := o.Inspect(o.Context())
 	o.must(err)
-	if end := o.end(p); end != eventlog.Start && (name != subscription || state.Partitions[p].Taken.At.Compare(end) < 0) {
+	if end := o.end(p); end != eventlog.Start && (name != subscription || state.Partitions[p].Applied.At.Compare(end) < 0) {
 		o.armadaIngests(name, url, p, end)
 	}
 }

@@ -46,7 +46,7 @@ func TestStages(t *testing.T) {
 		('failed', 'j', 's', 'e', 'n', now(), true, true, true, 1)`)
 
 	live, ended := map[string]uint32{}, map[string]uint32{}
-	told := teller{now: time.Now(), message: &pb.EventSequence{}, append: func(m eventlog.Message) error {
+	told := republisher{now: time.Now(), message: &pb.EventSequence{}, append: func(m eventlog.Message) error {
 		var seq pb.EventSequence
 		if err := proto.Unmarshal(m.Payload, &seq); err != nil {
 			return err

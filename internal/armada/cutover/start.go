@@ -21,7 +21,7 @@ import (
 // SubmitJob has expired from events. That has no effect on consumers that know the
 // jobs, so Start may be repeated after an error.
 func (s *Site) Start(ctx context.Context, rehearse bool) (*Report, error) {
-	state, err := s.Look(ctx)
+	state, err := s.Inspect(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -30,20 +30,20 @@ func (s *Site) Start(ctx context.Context, rehearse bool) (*Report, error) {
 	}
 	r := &Report{State: state, Findings: checkStart(state)}
 	r.Steps = append(r.Steps, Step{What: "create or migrate our ingester's tables refloat_…"})
-	anew := state.givenBack()
+	anew := state.rolledBack()
 	if anew {
-		r.Steps = append(r.Steps, Step{What: "empty them: their rows end where our ingester stopped, rolled back at " + when(state.Database.GivenBack)})
+		r.Steps = append(r.Steps, Step{What: "empty them: their rows end where our ingester stopped, rolled back at " + when(state.Database.RolledBack)})
 	}
-	alone := state.controlAlone()
+	alone := state.onlyControlLeft()
 	if n := state.older(); n > 0 && !alone {
 		r.Steps = append(r.Steps, Step{What: fmt.Sprintf("republish %d jobs and their runs to events, as events that only our evaluators and ingesters read", n)})
 	}
-	for _, p := range state.toTake() {
-		if p.Cursor.Missing || p.Taken.Why != nil {
+	for _, p := range state.toTakeOver() {
+		if p.Cursor.Missing || p.Applied.Why != nil {
 			continue
 		}
-		what := fmt.Sprintf("%s: our ingester continues after %v", p.name(), p.Taken.At)
-		if p.Taken.At == eventlog.Start {
+		what := fmt.Sprintf("%s: our ingester continues after %v", p.name(), p.Applied.At)
+		if p.Applied.At == eventlog.Start {
 			what = p.name() + ": our ingester starts at the beginning"
 		}
 		if p.Decided.Chain.Seq > 0 {
@@ -63,7 +63,7 @@ func (s *Site) Start(ctx context.Context, rehearse bool) (*Report, error) {
 	if alone {
 		return r, s.takeOver(ctx, state)
 	}
-	unread, err := s.tell(ctx, state)
+	unread, err := s.republish(ctx, state)
 	if err != nil {
 		return r, err
 	}
@@ -94,32 +94,32 @@ func (s *Site) takeOver(ctx context.Context, state *State) (err error) {
 		if _, err := tx.Exec(ctx, "LOCK TABLE refloat_positions, refloat_control IN EXCLUSIVE MODE"); err != nil {
 			return err
 		}
-		if err := state.unplaced(ctx, tx); err != nil {
+		if err := state.requireNoPositions(ctx, tx); err != nil {
 			return err
 		}
-		for _, p := range state.toTake() {
-			if err := s.putPlace(ctx, tx, p); err != nil {
+		for _, p := range state.toTakeOver() {
+			if err := s.putPosition(ctx, tx, p); err != nil {
 				return err
 			}
 		}
 		if s.Control != "" && len(state.Control) == 0 { // the topic does not exist yet: all of it will be new
-			if err := putControl(ctx, tx, &Partition{Taken: Position{At: eventlog.Start}}); err != nil {
+			if err := putControl(ctx, tx, &Partition{Applied: Position{At: eventlog.Start}}); err != nil {
 				return err
 			}
 		}
-		// Armada's ingester may have been started since Look.
-		return s.unmoved(ctx, state)
+		// Armada's ingester may have been started since Inspect.
+		return s.requireUnmoved(ctx, state)
 	})
 }
 
-// unplaced makes sure that there are no positions of ours where Start writes some: it
+// requireNoPositions makes sure that there are no positions of ours where Start writes some: it
 // deletes rolled-back positions together with all rows derived from them.
-func (s *State) unplaced(ctx context.Context, tx pgx.Tx) error {
-	found, err := readPlaces(ctx, tx, "")
+func (s *State) requireNoPositions(ctx context.Context, tx pgx.Tx) error {
+	found, err := readPositions(ctx, tx, "")
 	if err != nil {
 		return err
 	}
-	if s.controlAlone() {
+	if s.onlyControlLeft() {
 		control, err := readControl(ctx, tx, "")
 		if err != nil || len(found) == 0 || len(control) > 0 {
 			return errors.Join(err, errMoved)
@@ -130,7 +130,7 @@ func (s *State) unplaced(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, "DELETE FROM refloat_control")
 		return err
 	}
-	if !s.givenBack() || len(found) != len(s.Partitions) {
+	if !s.rolledBack() || len(found) != len(s.Partitions) {
 		return errMoved
 	}
 	for i := range s.Partitions {
@@ -138,42 +138,42 @@ func (s *State) unplaced(ctx context.Context, tx pgx.Tx) error {
 			return errMoved
 		}
 	}
-	if at, err := givenBack(ctx, tx); err != nil || at != s.Database.GivenBack {
+	if at, err := rolledBack(ctx, tx); err != nil || at != s.Database.RolledBack {
 		return errors.Join(err, errMoved)
 	}
 	return empty(ctx, tx)
 }
 
-func (s *Site) putPlace(ctx context.Context, tx pgx.Tx, p *Partition) error {
+func (s *Site) putPosition(ctx context.Context, tx pgx.Tx, p *Partition) error {
 	if p.Control {
 		return putControl(ctx, tx, p)
 	}
-	place := jobdb.Place{Chain: p.Decided.Chain, Decisions: p.Decided.Decisions, Events: p.Taken.At}
+	place := jobdb.Place{Chain: p.Decided.Chain, Decisions: p.Decided.Decisions, Events: p.Applied.At}
 	if err := put(ctx, tx, &table.Places, &jobdb.PartitionPlace{Partition: p.Number, Place: place}); err != nil {
 		return err
 	}
 	// Writing to Armada's tables begins here too: copies of decisions are published
 	// from this position on, and none for failures that Armada handled itself.
 	const begin = "INSERT INTO refloat_mirror (partition, since) VALUES ($1, $2) ON CONFLICT (partition) DO UPDATE SET since = excluded.since"
-	if _, err := tx.Exec(ctx, begin, p.Number, p.Taken.At.String()); err != nil {
+	if _, err := tx.Exec(ctx, begin, p.Number, p.Applied.At.String()); err != nil {
 		return err
 	}
-	if p.Taken.At == eventlog.Start {
+	if p.Applied.At == eventlog.Start {
 		return nil // Armada's ingester applied nothing
 	}
 	return put(ctx, tx, &table.Releases, &jobdb.Release{
-		Partition: p.Number, Seq: place.Chain.Seq, From: eventlog.Start, To: p.Taken.At, When: s.Now().UnixNano(),
+		Partition: p.Number, Seq: place.Chain.Seq, From: eventlog.Start, To: p.Applied.At, When: s.Now().UnixNano(),
 	})
 }
 
-// unmoved checks that the cursors have not moved since Look and have no consumers.
-func (s *Site) unmoved(ctx context.Context, state *State) (err error) {
-	of, err := s.lookers(state)
+// requireUnmoved checks that the cursors have not moved since Inspect and have no consumers.
+func (s *Site) requireUnmoved(ctx context.Context, state *State) (err error) {
+	of, err := s.inspectors(state)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, of.Close()) }()
-	for _, p := range state.toTake() {
+	for _, p := range state.toTakeOver() {
 		var now Cursor
 		if _, err := of.topic(p).cursor(ctx, p.Number, &now); err != nil {
 			return err

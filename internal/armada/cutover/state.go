@@ -29,7 +29,7 @@ type Site struct {
 	Now         func() time.Time
 }
 
-// State is what Look found.
+// State is what Inspect found.
 type State struct {
 	Subscription string
 	Partitions   []Partition
@@ -44,9 +44,9 @@ type Partition struct {
 	Number  int
 	Control bool // a partition of control-plane; only Events of its Place is used
 	Cursor  Cursor
-	// Taken is the last message that Armada's ingester has applied, or why it is
+	// Applied is the last message that Armada's ingester has applied, or why it is
 	// unknown.
-	Taken Position
+	Applied Position
 	// First is the publish time of the first message that the topic holds, in Unix
 	// nanoseconds; 0: it holds none. Whole: no message before it was ever deleted.
 	First int64
@@ -55,7 +55,7 @@ type Partition struct {
 	// message, or at about that time. Start republishes them.
 	Older int64
 	// Place is the position of our rows; nil: none yet. PlaceAt is the same, comparable
-	// with Taken.
+	// with Applied.
 	Place     *jobdb.Place
 	PlaceAt   Position
 	Ingesters []string // connected ingesters of ours
@@ -67,7 +67,7 @@ type Partition struct {
 }
 
 // Position is a position between two messages of a partition, given as the message
-// before it. Why: it does not exist. Positions of one Look can be compared.
+// before it. Why: it does not exist. Positions of one Inspect can be compared.
 type Position struct {
 	At  eventlog.Position
 	Why error
@@ -89,15 +89,15 @@ type Cursor struct {
 	Consumers  []string // connected consumers
 }
 
-// Database is what Look found in the job database.
+// Database is what Inspect found in the job database.
 type Database struct {
-	Problem error // with Armada's tables; nil: none
-	Ours    bool  // our tables exist
-	Live    int64 // unfinished jobs
-	Waits   int64 // jobs with a pending retry in Armada's tables
-	// GivenBack is when our positions were rolled back, in Unix nanoseconds; 0: they
+	Problem        error // with Armada's tables; nil: none
+	Ours           bool  // our tables exist
+	Live           int64 // unfinished jobs
+	PendingRetries int64 // jobs with a pending retry in Armada's tables
+	// RolledBack is when our positions were rolled back, in Unix nanoseconds; 0: they
 	// are in use.
-	GivenBack int64
+	RolledBack int64
 }
 
 // Finding is a problem or a note for the operator.

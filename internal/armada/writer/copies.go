@@ -36,8 +36,8 @@ func (w *writing) messages(ctx context.Context, copies []copyOf) ([]eventlog.Mes
 			return nil, fmt.Errorf("copy of decision %d: %w", c.number, err)
 		}
 		if payload == nil {
-			if w.cfg.Hooks.Untold != nil {
-				w.cfg.Hooks.Untold(w.cfg.Partition, fmt.Errorf("copy of decision %d on job %s is larger than %d bytes: not published", c.number, c.jobID, maxCopy))
+			if w.cfg.Hooks.NotCopied != nil {
+				w.cfg.Hooks.NotCopied(w.cfg.Partition, fmt.Errorf("copy of decision %d on job %s is larger than %d bytes: not published", c.number, c.jobID, maxCopy))
 			}
 			continue
 		}

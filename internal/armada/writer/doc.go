@@ -17,7 +17,7 @@
 //   - Passthrough: exactly what Armada's ingester writes.
 //
 // The table refloat_waits holds the pending retries, each with the time at which its
-// next step is due. Plans are pure; the Mirror loads their input and writes their
+// next step is due. Plans are pure; the Writer loads their input and writes their
 // result.
 //
 // Invariant: Armada's tables follow from the events, the decisions and the times at

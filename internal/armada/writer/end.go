@@ -22,26 +22,26 @@ const afterAll = never - int64(time.Minute)
 // events were read.
 const copyMargin = 1
 
-// EndWaits ends all pending retries of a partition before Armada's own ingester
+// EndRetries ends all pending retries of a partition before Armada's own ingester
 // resumes: it gives the jobs requirements that nodes can match, and queues those that
 // the scheduler was to forget first. It returns the number of these jobs. It publishes
 // no copies and bumps no version again: a scheduler that has not accepted a job by then
 // does so after a restart. (A bump could take the version of a lease that is in events
 // but not in the rows yet; the lease would then be ignored.)
 //
-// EndWaits reads events from our position to the end, if events is not nil: Armada's
+// EndRetries reads events from our position to the end, if events is not nil: Armada's
 // ingester will apply the copies in them, including those of failed transactions.
-// EndWaits writes higher versions than these copies have.
+// EndRetries writes higher versions than these copies have.
 //
-// EndWaits also ends requests to preempt runs that have ended: the restarted scheduler
+// EndRetries also ends requests to preempt runs that have ended: the restarted scheduler
 // would preempt the dead run of a queued job, and fail the job with it. (Requeues end
 // such requests too, but older builds did not.)
 //
-// EndWaits returns an error if a job's requirements cannot be rebuilt: the job would
+// EndRetries returns an error if a job's requirements cannot be rebuilt: the job would
 // stay pending for ever.
-func EndWaits(ctx context.Context, tx pgx.Tx, cfg Config, events eventlog.Reader) (ended int, err error) {
+func EndRetries(ctx context.Context, tx pgx.Tx, cfg Config, events eventlog.Reader) (ended int, err error) {
 	m := New(cfg)
-	w := writing{Mirror: m, conn: tx, armada: pgstore.In(tx), when: sink.Moment{Now: time.Unix(0, afterAll), End: eventlog.Start}}
+	w := writing{Writer: m, conn: tx, armada: pgstore.In(tx), when: sink.Moment{Now: time.Unix(0, afterAll), End: eventlog.Start}}
 	for {
 		jobs, ids, err := w.loadDue(ctx)
 		if err != nil {
@@ -54,7 +54,7 @@ func EndWaits(ctx context.Context, tx pgx.Tx, cfg Config, events eventlog.Reader
 		for _, id := range ids {
 			j := jobs[id]
 			j.version, j.infoVersion = j.version+copyMargin, j.infoVersion+copyMargin
-			p.tick(j)
+			p.advance(j)
 			j.put(nil)
 		}
 		if len(p.unable) > 0 {
@@ -66,7 +66,7 @@ func EndWaits(ctx context.Context, tx pgx.Tx, cfg Config, events eventlog.Reader
 		ended += len(ids)
 	}
 	if events != nil {
-		if err := w.outbidCopies(ctx, events); err != nil {
+		if err := w.overrideCopies(ctx, events); err != nil {
 			return ended, err
 		}
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/refloat/refloat/internal/test/standin"
 )
 
-// TestEndWaits: after EndWaits an ingester like Armada's own, which applies copies too,
+// TestEndWaits: after EndRetries an ingester like Armada's own, which applies copies too,
 // is enough for the jobs to run again, if the scheduler is restarted as docs/cutover.md
-// says. A scheduler that needs no second raise does without.
+// says. A scheduler that needs no second bump does without.
 func TestEndWaits(t *testing.T) {
 	t.Parallel()
 	ok := standin.Succeed()
@@ -40,7 +40,7 @@ func TestEndWaits(t *testing.T) {
 		for _, scheduler := range []struct {
 			name            string
 			second, restart bool
-		}{{"goes on", false, false}, {"restarts", false, true}, {"wants a second raise and restarts", true, true}} {
+		}{{"goes on", false, false}, {"restarts", false, true}, {"wants a second bump and restarts", true, true}} {
 			t.Run(tt.name+"/the scheduler "+scheduler.name, func(t *testing.T) {
 				t.Parallel()
 				d := deploy(t, standin.Config{SecondRaise: scheduler.second}, writer.HoldBack, someRetries)
@@ -97,7 +97,7 @@ func (d *deployment) handBack() (ended int) {
 		copies, err := d.Log().Open(p, at)
 		d.must(err)
 		d.must(pgx.BeginFunc(d.t.Context(), conn, func(tx pgx.Tx) error {
-			n, err := writer.EndWaits(d.t.Context(), tx, writer.Config{Partition: p, Mode: writer.HoldBack}, copies)
+			n, err := writer.EndRetries(d.t.Context(), tx, writer.Config{Partition: p, Mode: writer.HoldBack}, copies)
 			ended += n
 			return err
 		}))

@@ -17,13 +17,13 @@ import (
 // readAtOnce is the number of events that are searched for copies at a time.
 const readAtOnce = 2000
 
-// outbidCopies reads copies up to the end of events. Armada's ingester will apply
+// overrideCopies reads copies up to the end of events. Armada's ingester will apply
 // copies that our last transactions published but did not commit. If such a copy would
 // leave a job pending, the job gets the copy's requirements without the waiting
 // selector, in a higher version. The copy may still queue the job, since its run's
 // failure precedes it in events. The job's queued_version stays unchanged: events may
 // hold a lease that is not in the rows yet, and that lease must remain effective.
-func (w *writing) outbidCopies(ctx context.Context, events eventlog.Reader) error {
+func (w *writing) overrideCopies(ctx context.Context, events eventlog.Reader) error {
 	chunk := make([]eventlog.Message, readAtOnce)
 	for {
 		n, err := events.Read(chunk)
@@ -40,7 +40,7 @@ func (w *writing) outbidCopies(ctx context.Context, events eventlog.Reader) erro
 			}
 		}
 		clear(chunk)
-		if err := w.outbid(ctx, waiting); err != nil {
+		if err := w.override(ctx, waiting); err != nil {
 			return err
 		}
 	}
@@ -66,8 +66,8 @@ func addWaiting(to map[string]*schedulingpb.JobSchedulingInfo, payload []byte) {
 	}
 }
 
-// outbid writes requirements with higher versions than these.
-func (w *writing) outbid(ctx context.Context, waiting map[string]*schedulingpb.JobSchedulingInfo) error {
+// override writes requirements with higher versions than these.
+func (w *writing) override(ctx context.Context, waiting map[string]*schedulingpb.JobSchedulingInfo) error {
 	if len(waiting) == 0 {
 		return nil
 	}

@@ -94,37 +94,37 @@ type jobView struct {
 	known          bool
 	over           bool // it is finished
 	queued         bool
-	version        int32  // queued_version
-	infoVersion    int32  // scheduling_info_version
-	submitted      []byte // JobSchedulingInfo, version 0
-	wait           *wait  // nil: no retry is pending
-	waitChanged    bool
+	version        int32         // queued_version
+	infoVersion    int32         // scheduling_info_version
+	submitted      []byte        // JobSchedulingInfo, version 0
+	retry          *pendingRetry // nil: no retry is pending
+	retryChanged   bool
 }
 
-// wait is a row of refloat_waits: a pending retry with a step that is still due.
-type wait struct {
+// pendingRetry is a row of refloat_waits: a pending retry with a step that is still due.
+type pendingRetry struct {
 	runID      string // the failed one
 	number     uint64 // the decision's number
 	policy     string
 	retryAfter int64 // Unix nanoseconds
 	avoid      []string
 	copied     bool // publish a copy when the job is queued
-	// forgetting: the job is to be queued at raiseAt, when the scheduler has forgotten
+	// forgetting: the job is to be queued at nextAt, when the scheduler has forgotten
 	// it.
 	forgetting bool
 	waiting    bool  // its requirements match no node until retryAfter
-	raises     int   // how many looks are left: each but the last bumps the version
-	raiseAt    int64 // when the next look is due
+	checks     int   // checks for a new run that are left; each but the last bumps the version
+	nextAt     int64 // when the next check is due
 }
 
 // due returns when the next step is due, or never.
-func (w *wait) due() int64 {
+func (w *pendingRetry) due() int64 {
 	if w.forgetting {
-		return w.raiseAt
+		return w.nextAt
 	}
 	at := never
-	if w.raises > 0 {
-		at = min(at, w.raiseAt)
+	if w.checks > 0 {
+		at = min(at, w.nextAt)
 	}
 	if w.waiting {
 		at = min(at, w.retryAfter)
@@ -150,11 +150,11 @@ const (
 	// forgetAfter is how long the scheduler has to read its own failure of a job back
 	// from the database, and to forget the job: a few of its cycles.
 	forgetAfter = 3 * time.Second
-	// raiseEvery is the timeout for a new run, after which the version is bumped again.
+	// checkEvery is the timeout for a new run, after which the version is bumped again.
 	// A scheduler that accepts the job starts a run within a cycle or two.
-	raiseEvery = 5 * time.Second
-	// raiseTimes is the maximum number of these bumps, and one last look.
-	raiseTimes = 6
+	checkEvery = 5 * time.Second
+	// maxChecks is the number of these checks; each but the last bumps the version.
+	maxChecks = 6
 	// leaseWithin is how long a lease may take to arrive that the scheduler made before it
 	// saw the last bump. Its version is not above that of the row, so the wait stays until
 	// then: without it the job would stay queued beside its run.
@@ -165,19 +165,19 @@ const (
 
 // plan turns actions into operations.
 type plan struct {
-	mode   Mode
-	label  string // of nodes
-	now    int64
-	atEnd  bool // all existing events were processed
-	tell   bool // copy decisions on messages after since
-	since  eventlog.Position
-	jobs   map[string]*jobView
-	ops    []schedulerdb.Op
-	copies []copyOf
-	unable []error
+	mode    Mode
+	label   string // of nodes
+	now     int64
+	atEnd   bool // all existing events were processed
+	copying bool // copy decisions on messages after since
+	since   eventlog.Position
+	jobs    map[string]*jobView
+	ops     []schedulerdb.Op
+	copies  []copyOf
+	unable  []error
 }
 
-func (p *plan) copied(at eventlog.Position) bool { return p.tell && at.Compare(p.since) > 0 }
+func (p *plan) copied(at eventlog.Position) bool { return p.copying && at.Compare(p.since) > 0 }
 
 func (p *plan) do(a action) {
 	switch a := a.(type) {
@@ -207,7 +207,7 @@ func (p *plan) apply(op schedulerdb.Op) {
 		if j := p.jobs[o.JobID]; j != nil {
 			*j = jobView{
 				id: o.JobID, queue: o.Queue, set: o.JobSet, known: true, queued: true,
-				infoVersion: o.SchedulingInfoVersion, submitted: o.SchedulingInfo, waitChanged: j.wait != nil,
+				infoVersion: o.SchedulingInfoVersion, submitted: o.SchedulingInfo, retryChanged: j.retry != nil,
 			}
 		}
 	case *schedulerdb.SetQueued:
@@ -235,7 +235,7 @@ func narrowed(o *schedulerdb.RequestSetCancel) bool { return o.Queued != o.Lease
 func (p *plan) asQueued(o *schedulerdb.RequestSetCancel) *schedulerdb.RequestSetCancel {
 	told := *o
 	for _, id := range slices.Sorted(maps.Keys(p.jobs)) {
-		if j := p.jobs[id]; j.wait != nil && j.wait.forgetting && j.queue == o.Queue && j.set == o.JobSet {
+		if j := p.jobs[id]; j.retry != nil && j.retry.forgetting && j.queue == o.Queue && j.set == o.JobSet {
 			told.AsQueued = append(told.AsQueued, id)
 		}
 	}
@@ -249,12 +249,12 @@ func (p *plan) end(id string) {
 	}
 }
 
-func (j *jobView) put(w *wait) {
+func (j *jobView) put(w *pendingRetry) {
 	if w != nil && w.due() == never {
 		w = nil
 	}
-	if j.wait != w || w != nil {
-		j.wait, j.waitChanged = w, true
+	if j.retry != w || w != nil {
+		j.retry, j.retryChanged = w, true
 	}
 }
 
@@ -263,7 +263,7 @@ func (j *jobView) put(w *wait) {
 // one.
 func (p *plan) lease(a lease) {
 	op := a.SetQueued
-	if j := p.jobs[op.JobID]; j != nil && j.wait != nil && j.wait.runID != a.run {
+	if j := p.jobs[op.JobID]; j != nil && j.retry != nil && j.retry.runID != a.run {
 		if j.queued && op.Version <= j.version {
 			op = &schedulerdb.SetQueued{JobID: op.JobID, Version: j.version + 1}
 		}
@@ -277,15 +277,15 @@ func (p *plan) requeue(a requeue) {
 	if j == nil || !j.known || j.over {
 		return
 	}
-	w := &wait{
+	w := &pendingRetry{
 		runID: a.RunID, number: a.Number, policy: a.Policy, retryAfter: a.RetryAfter, avoid: storableOf(a.AvoidNodes), copied: p.copied(a.at),
 	}
 	p.apply(&schedulerdb.EndPreemption{RunID: w.runID}) // the run has ended, so drop requests to preempt it
 	switch {
 	case p.mode == Direct:
 		p.queue(j, w, a.Time)
-	case a.byScheduler || j.wait != nil && j.wait.forgetting && j.wait.runID == a.RunID:
-		w.forgetting, w.raiseAt = true, p.now+int64(forgetAfter)
+	case a.byScheduler || j.retry != nil && j.retry.forgetting && j.retry.runID == a.RunID:
+		w.forgetting, w.nextAt = true, p.now+int64(forgetAfter)
 		// The executor learns of the end only from these rows, possibly late: the pod's
 		// time to terminate starts now.
 		w.retryAfter = max(w.retryAfter, p.now+a.RetryAfter-a.Time)
@@ -314,33 +314,33 @@ func (p *plan) overruled(a overruled) {
 	if j == nil || !j.known || j.over || p.mode == Direct {
 		return
 	}
-	w := &wait{runID: a.runID, number: a.number, policy: a.policy, retryAfter: a.retryAfter, avoid: a.avoid, copied: p.copied(a.at)}
-	if j.wait != nil && j.wait.runID == a.runID {
-		*w = *j.wait
+	w := &pendingRetry{runID: a.runID, number: a.number, policy: a.policy, retryAfter: a.retryAfter, avoid: a.avoid, copied: p.copied(a.at)}
+	if j.retry != nil && j.retry.runID == a.runID {
+		*w = *j.retry
 		w.copied = w.copied || p.copied(a.at) // the failure has been published since
 	}
-	w.forgetting, w.raiseAt, w.raises = true, p.now+int64(forgetAfter), 0
+	w.forgetting, w.nextAt, w.checks = true, p.now+int64(forgetAfter), 0
 	p.apply(&schedulerdb.EndPreemption{RunID: w.runID})
 	j.put(w)
 }
 
 func (p *plan) proven(r *chain.RetryReady) {
 	j := p.jobs[r.JobID]
-	if j == nil || j.wait == nil || j.wait.runID != r.RunID || r.RetryAfter >= j.wait.retryAfter {
+	if j == nil || j.retry == nil || j.retry.runID != r.RunID || r.RetryAfter >= j.retry.retryAfter {
 		return
 	}
-	w := *j.wait
+	w := *j.retry
 	w.retryAfter = r.RetryAfter
 	j.put(&w)
 }
 
 // queue queues a job for a pending retry, and reports whether that was possible.
-func (p *plan) queue(j *jobView, w *wait, at int64) bool {
+func (p *plan) queue(j *jobView, w *pendingRetry, at int64) bool {
 	info, err := p.info(j, w)
 	if err != nil {
 		// Treat it as if there were no decision: the scheduler fails the job.
 		p.unable = append(p.unable, &unableError{job: j.id, err: err})
-		*w = wait{}
+		*w = pendingRetry{}
 		return false
 	}
 	version := j.version + 1
@@ -356,7 +356,7 @@ func (p *plan) queue(j *jobView, w *wait, at int64) bool {
 }
 
 // info rewrites a job's requirements, if they change.
-func (p *plan) info(j *jobView, w *wait) ([]byte, error) {
+func (p *plan) info(j *jobView, w *pendingRetry) ([]byte, error) {
 	place := schedulerdb.Placement{AvoidNodes: w.avoid, NodeLabel: p.label, Waiting: w.waiting, Version: j.infoVersion}
 	changes := w.waiting || len(w.avoid) > 0 || j.infoVersion > 0
 	if changes {
@@ -372,22 +372,22 @@ func (p *plan) info(j *jobView, w *wait) ([]byte, error) {
 	return info, err
 }
 
-// tick performs the step that is due for a pending retry.
-func (p *plan) tick(j *jobView) {
-	if j.wait == nil {
+// advance performs the step that is due for a pending retry.
+func (p *plan) advance(j *jobView) {
+	if j.retry == nil {
 		return
 	}
 	if !j.known || j.over {
 		j.put(nil)
 		return
 	}
-	w := *j.wait
+	w := *j.retry
 	ended := w.waiting && p.now >= w.retryAfter
-	raise := (w.raises > 0 || w.forgetting) && p.now >= w.raiseAt
+	check := (w.checks > 0 || w.forgetting) && p.now >= w.nextAt
 	switch {
-	case w.forgetting && raise:
+	case w.forgetting && check:
 		w.forgetting, w.waiting = false, w.retryAfter > p.now
-		w.raises, w.raiseAt = raiseTimes, p.now+int64(raiseEvery)
+		w.checks, w.nextAt = maxChecks, p.now+int64(checkEvery)
 		if !p.queue(j, &w, p.now) {
 			p.apply(&schedulerdb.FailJob{JobID: j.id}) // as the scheduler did, which has forgotten the job
 		}
@@ -397,19 +397,19 @@ func (p *plan) tick(j *jobView) {
 		if _, err := p.info(j, &w); err != nil {
 			p.unable = append(p.unable, &unableError{job: j.id, err: err})
 			p.apply(&schedulerdb.FailJob{JobID: j.id}) // it would stay pending for ever
-			w.raises = 0
+			w.checks = 0
 		}
-		if w.raises > 0 { // from now on a new run is expected
-			w.raises, w.raiseAt = raiseTimes, p.now+int64(raiseEvery)
+		if w.checks > 0 { // from now on a new run is expected
+			w.checks, w.nextAt = maxChecks, p.now+int64(checkEvery)
 		}
-	case raise && !p.atEnd:
-		w.raiseAt = p.now + int64(lookAgain) // events that are not read yet may hold a lease
-	case raise && w.raises == 1:
-		w.raises = 0
-	case raise:
-		w.raises, w.raiseAt = w.raises-1, p.now+int64(raiseEvery)
-		if w.raises == 1 {
-			w.raiseAt = p.now + int64(leaseWithin)
+	case check && !p.atEnd:
+		w.nextAt = p.now + int64(lookAgain) // events that are not read yet may hold a lease
+	case check && w.checks == 1:
+		w.checks = 0
+	case check:
+		w.checks, w.nextAt = w.checks-1, p.now+int64(checkEvery)
+		if w.checks == 1 {
+			w.nextAt = p.now + int64(leaseWithin)
 		}
 		p.apply(&schedulerdb.SetQueued{JobID: j.id, Queued: true, Version: j.version + 1})
 	}

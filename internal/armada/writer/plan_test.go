@@ -41,7 +41,7 @@ func submitted(t *testing.T) []byte {
 func of(t *testing.T, mode Mode, now int64) (*plan, *jobView) {
 	t.Helper()
 	j := &jobView{id: "j", queue: "q", set: "s", known: true, version: 1, submitted: submitted(t)}
-	return &plan{mode: mode, label: "host", now: now * second, atEnd: true, tell: true, jobs: map[string]*jobView{"j": j}}, j
+	return &plan{mode: mode, label: "host", now: now * second, atEnd: true, copying: true, jobs: map[string]*jobView{"j": j}}, j
 }
 
 // next is the plan of a later transaction, with the same rows.
@@ -71,7 +71,7 @@ func (p *plan) did(t *testing.T) string {
 	for range p.unable {
 		did = append(did, "unable")
 	}
-	if w := p.jobs["j"].wait; w != nil {
+	if w := p.jobs["j"].retry; w != nil {
 		did = append(did, fmt.Sprintf("due %v", float64(w.due())/float64(second)))
 	}
 	return strings.Join(did, " ")
@@ -122,14 +122,14 @@ func TestPlanWaits(t *testing.T) {
 	p, j := of(t, HoldBack, 11)
 	p.do(requeue{retry(40, "n1", "n2"), late, false})
 	want(t, p, "EndPreemption info@1(1; waits; "+avoided+") queued=true@2 copy(r p requeue=true@2) due 40")
-	if !j.waitChanged {
+	if !j.retryChanged {
 		t.Error("the wait is not written")
 	}
 	p = p.next(39)
-	p.tick(j)
+	p.advance(j)
 	want(t, p, "due 40")
 	p = p.next(40)
-	p.tick(j)
+	p.advance(j)
 	want(t, p, "info@2(2; "+avoided+")")
 }
 
@@ -157,7 +157,7 @@ func TestPlanProof(t *testing.T) {
 	p.do(proven{&chain.RetryReady{JobID: "j", RunID: "r", RetryAfter: 20 * second}})
 	want(t, p, "due 20")
 	p = p.next(20)
-	p.tick(j)
+	p.advance(j)
 	want(t, p, "info@2(2)")
 }
 
@@ -169,25 +169,25 @@ func TestPlanTwoSteps(t *testing.T) {
 	p.do(requeue{retry(40), late, true})
 	want(t, p, "EndPreemption due 103")
 	p = p.next(102)
-	p.tick(j)
+	p.advance(j)
 	want(t, p, "due 103")
 	p = p.next(103)
-	p.tick(j)
+	p.advance(j)
 	want(t, p, "info@1(1; waits) queued=true@2 copy(r p requeue=true@2) due 108")
 	p = p.next(108)
-	p.tick(j)
+	p.advance(j)
 	want(t, p, "queued=true@3 due 113")
 	p = p.next(130) // 30 s after 100
-	p.tick(j)
+	p.advance(j)
 	want(t, p, "info@2(2) due 135")
 	p = p.next(135)
 	p.atEnd = false
-	p.tick(j)
+	p.advance(j)
 	want(t, p, "due 136")
 	for i, at := range []int64{136, 141, 146, 151, 156} {
 		p = p.next(at)
 		p.atEnd = true
-		p.tick(j)
+		p.advance(j)
 		if i < 4 {
 			want(t, p, fmt.Sprintf("queued=true@%d due %d", 4+i, at+5))
 		} else {
@@ -195,7 +195,7 @@ func TestPlanTwoSteps(t *testing.T) {
 		}
 	}
 	p = p.next(216)
-	p.tick(j)
+	p.advance(j)
 	want(t, p, "")
 }
 
@@ -204,14 +204,14 @@ func TestPlanLease(t *testing.T) {
 	raised := func() (*plan, *jobView) {
 		p, j := of(t, HoldBack, 20)
 		j.queued, j.version = true, 5
-		j.wait = &wait{runID: "r", raises: 3, raiseAt: 25 * second}
+		j.retry = &pendingRetry{runID: "r", checks: 3, nextAt: 25 * second}
 		return p, j
 	}
 	for version, forced := range map[int32]int32{3: 6, 5: 6, 6: 6, 9: 9} {
 		p, j := raised()
 		p.do(lease{&schedulerdb.SetQueued{JobID: "j", Version: version}, "new"})
 		want(t, p, fmt.Sprintf("queued=false@%d", forced))
-		if j.wait != nil || !j.waitChanged || j.queued {
+		if j.retry != nil || !j.retryChanged || j.queued {
 			t.Errorf("after a lease: %+v", j)
 		}
 	}
@@ -219,7 +219,7 @@ func TestPlanLease(t *testing.T) {
 	p, j := raised()
 	for _, at := range []int64{25, 30} {
 		p = p.next(at)
-		p.tick(j)
+		p.advance(j)
 	}
 	want(t, p, "queued=true@7 due 90")
 	p = p.next(31)
@@ -245,13 +245,13 @@ func TestPlanOverruled(t *testing.T) {
 	want(t, p, "EndPreemption due 15")
 	// Regression: Lookout has heard of the failure after the copy, so it is told again.
 	p = p.next(15)
-	p.tick(j)
+	p.advance(j)
 	want(t, p, "info@2(2; waits) queued=true@3 copy(r p requeue=true@3) due 20")
 
 	p, j = of(t, HoldBack, 12) // it did not wait
 	p.do(over)
 	p = p.next(15)
-	p.tick(j)
+	p.advance(j)
 	want(t, p, "info@1(1; waits) queued=true@2 copy(r p requeue=true@2) due 20")
 
 	p, _ = of(t, Direct, 12)
@@ -293,7 +293,7 @@ func TestPlanEnds(t *testing.T) {
 		p.do(requeue{retry(40), late, true})
 		p.do(apply{op})
 		p = p.next(20)
-		p.tick(j)
+		p.advance(j)
 		want(t, p, "")
 		for _, a := range []action{requeue{retry(40), late, false}, overruled{jobID: "j", runID: "r"}, refuse{retry(40), late}} {
 			p.mode = HoldBack
@@ -321,9 +321,9 @@ func TestPlanUnable(t *testing.T) {
 	p = p.next(12)
 	p.do(overruled{jobID: "j", runID: "r", number: 7, retryAfter: 40 * second, at: late})
 	p = p.next(15)
-	p.tick(j)
+	p.advance(j)
 	want(t, p, "FailJob unable")
-	if j.wait != nil || !errors.Is(p.unable[0], p.unable[0]) || !strings.Contains(p.unable[0].Error(), "job j") {
+	if j.retry != nil || !errors.Is(p.unable[0], p.unable[0]) || !strings.Contains(p.unable[0].Error(), "job j") {
 		t.Errorf("%+v %v", j, p.unable)
 	}
 	// Regression: so it is where they could be rebuilt when it began to wait.
@@ -331,7 +331,7 @@ func TestPlanUnable(t *testing.T) {
 	p.do(requeue{retry(40), late, false})
 	j.submitted = nil
 	p = p.next(40)
-	p.tick(j)
+	p.advance(j)
 	want(t, p, "FailJob unable")
 }
 
@@ -358,7 +358,7 @@ func TestPlanSince(t *testing.T) {
 		want(t, p, "EndPreemption queued=true@2")
 		p = p.next(12)
 		p.since = eventlog.Start
-		p.tell = false
+		p.copying = false
 		p.do(requeue{retry(10), late, false})
 		want(t, p, "EndPreemption queued=true@3")
 	}

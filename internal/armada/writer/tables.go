@@ -86,7 +86,7 @@ func (w *writing) load(ctx context.Context, actions []action) (map[string]*jobVi
 		}
 	}
 	if w.due != never { // retries may be pending
-		if err := w.loadWaits(ctx, jobs, named); err != nil {
+		if err := w.loadRetries(ctx, jobs, named); err != nil {
 			return nil, err
 		}
 	}
@@ -94,7 +94,7 @@ func (w *writing) load(ctx context.Context, actions []action) (map[string]*jobVi
 		return nil, err
 	}
 	for _, id := range named {
-		if jobs[id].wait != nil {
+		if jobs[id].retry != nil {
 			asked = append(asked, id)
 		}
 	}
@@ -177,13 +177,13 @@ func (w *writing) loadDue(ctx context.Context) (map[string]*jobView, []string, e
 	for _, id := range ids {
 		jobs[id] = &jobView{id: id}
 	}
-	if err := w.loadWaits(ctx, jobs, ids); err != nil {
+	if err := w.loadRetries(ctx, jobs, ids); err != nil {
 		return nil, nil, err
 	}
 	return jobs, ids, w.loadJobs(ctx, jobs, ids)
 }
 
-func (w *writing) loadWaits(ctx context.Context, jobs map[string]*jobView, ids []string) error {
+func (w *writing) loadRetries(ctx context.Context, jobs map[string]*jobView, ids []string) error {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -194,14 +194,14 @@ func (w *writing) loadWaits(ctx context.Context, jobs map[string]*jobView, ids [
 		return w.failed("load pending retries", err)
 	}
 	var id string
-	var t wait
+	var t pendingRetry
 	var number int64
 	_, err = pgx.ForEachRow(rows, []any{
-		&id, &t.runID, &number, &t.policy, &t.retryAfter, &t.avoid, &t.copied, &t.forgetting, &t.waiting, &t.raises, &t.raiseAt,
+		&id, &t.runID, &number, &t.policy, &t.retryAfter, &t.avoid, &t.copied, &t.forgetting, &t.waiting, &t.checks, &t.nextAt,
 	}, func() error {
 		found := t
 		found.number = uint64(number)
-		jobs[id].wait = &found
+		jobs[id].retry = &found
 		t.avoid = nil
 		return nil
 	})
@@ -238,16 +238,16 @@ func (w *writing) loadJobs(ctx context.Context, jobs map[string]*jobView, ids []
 	return w.failed("load jobs", err)
 }
 
-// writeWaits writes the pending retries that have changed.
-func (w *writing) writeWaits(ctx context.Context, jobs map[string]*jobView) error {
+// writeRetries writes the pending retries that have changed.
+func (w *writing) writeRetries(ctx context.Context, jobs map[string]*jobView) error {
 	var gone []string
 	batch := &pgx.Batch{}
 	const upsert = `INSERT INTO refloat_waits VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
 		ON CONFLICT (partition, job_id) DO UPDATE SET run_id = $3, number = $4, policy = $5, retry_after = $6, avoid = $7, copied = $8,
 			forgetting = $9, waiting = $10, raises = $11, raise_at = $12, due = $13`
 	for _, j := range jobs {
-		switch t := j.wait; {
-		case !j.waitChanged:
+		switch t := j.retry; {
+		case !j.retryChanged:
 		case t == nil:
 			gone = append(gone, j.id)
 		default:
@@ -256,7 +256,7 @@ func (w *writing) writeWaits(ctx context.Context, jobs map[string]*jobView) erro
 				avoid = []string{}
 			}
 			batch.Queue(upsert, w.cfg.Partition, j.id, t.runID, int64(t.number), t.policy, t.retryAfter, avoid, t.copied,
-				t.forgetting, t.waiting, t.raises, t.raiseAt, t.due())
+				t.forgetting, t.waiting, t.checks, t.nextAt, t.due())
 		}
 	}
 	if len(gone) == 0 && batch.Len() == 0 {

@@ -75,7 +75,7 @@ func (t *Tx) lockRow(ctx context.Context) error {
 		err = newer(version)
 	case givenBack != nil:
 		err = fmt.Errorf("%w at %s: to take over again, stop Armada's ingester and run `refloatctl cutover start`",
-			jobdb.ErrGivenBack, time.Unix(0, *givenBack).UTC().Format(time.RFC3339))
+			jobdb.ErrRolledBack, time.Unix(0, *givenBack).UTC().Format(time.RFC3339))
 	}
 	t.place = row.Place
 	return err

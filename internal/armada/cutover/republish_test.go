@@ -16,11 +16,11 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// TestTold: jobs whose SubmitJob is gone are told of again. Armada's ingester, had
+// TestRepublished: jobs whose SubmitJob is gone are told of again. Armada's ingester, had
 // it read that, would have changed nothing; our evaluators decide the next failure of
 // such a job, also a failure that tells of no node, and take no older run of it for
 // the one that runs.
-func TestTold(t *testing.T) {
+func TestRepublished(t *testing.T) {
 	w := newWorld(t, 3)
 	w.rules += "---\nkind: RetrySettings\nspec: {defaultPolicyName: all}\n"
 	entries := readRecording(t, "chaos")

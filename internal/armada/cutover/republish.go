@@ -34,11 +34,11 @@ func (s *State) older() (n int64) {
 	return n
 }
 
-// tell publishes to events what Armada's tables know of unfinished jobs whose SubmitJob
+// republish publishes to events what Armada's tables know of unfinished jobs whose SubmitJob
 // may have expired: the SubmitJob and the runs, under event numbers that Armada's
 // consumers skip (ADR 11). It returns when all messages are durable. unread describes
 // the jobs that could not be republished.
-func (s *Site) tell(ctx context.Context, state *State) (unread, err error) {
+func (s *Site) republish(ctx context.Context, state *State) (unread, err error) {
 	if state.older() == 0 {
 		return nil, nil
 	}
@@ -54,7 +54,7 @@ func (s *Site) tell(ctx context.Context, state *State) (unread, err error) {
 	defer func() { err = errors.Join(err, events.Close()) }()
 	out := events.Appender()
 	defer func() { err = errors.Join(err, out.Close()) }()
-	t := teller{now: s.Now(), message: &pb.EventSequence{}, append: func(m eventlog.Message) error {
+	t := republisher{now: s.Now(), message: &pb.EventSequence{}, append: func(m eventlog.Message) error {
 		return out.Append(eventlog.PartitionFor(m.Key, len(state.Partitions)), []eventlog.Message{m})
 	}}
 	err = pgx.BeginTxFunc(ctx, d.conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
@@ -69,15 +69,15 @@ func (s *Site) tell(ctx context.Context, state *State) (unread, err error) {
 	return t.unread(), nil
 }
 
-// toldJob is what a job's message needs.
-type toldJob struct {
+// jobRows is what a job's message needs.
+type jobRows struct {
 	id, queue, set string
 	submit         []byte // as stored in job_metadata
 	runs           []*pb.Event
 }
 
-// teller builds the messages.
-type teller struct {
+// republisher builds the messages.
+type republisher struct {
 	now     time.Time
 	append  func(eventlog.Message) error
 	message *pb.EventSequence // the current message, not appended yet
@@ -88,19 +88,19 @@ type teller struct {
 }
 
 const (
-	// tellAtOnce is the number of jobs that one query reads.
-	tellAtOnce = 500
+	// jobsPerQuery is the number of jobs that one query reads.
+	jobsPerQuery = 500
 	// The largest message that Armada itself publishes.
-	maxToldEvents = 1000
-	maxToldBytes  = 1 << 20
+	maxEvents = 1000
+	maxBytes  = 1 << 20
 )
 
-func (t *teller) all(ctx context.Context, tx pgx.Tx, state *State) error {
+func (t *republisher) all(ctx context.Context, tx pgx.Tx, state *State) error {
 	jobs, err := lacking(ctx, tx, state)
 	if err != nil {
 		return err
 	}
-	for chunk := range slices.Chunk(jobs, tellAtOnce) {
+	for chunk := range slices.Chunk(jobs, jobsPerQuery) {
 		if err := fill(ctx, tx, chunk); err != nil {
 			return err
 		}
@@ -108,19 +108,19 @@ func (t *teller) all(ctx context.Context, tx pgx.Tx, state *State) error {
 			if err := t.job(&chunk[i]); err != nil {
 				return err
 			}
-			chunk[i] = toldJob{}
+			chunk[i] = jobRows{}
 		}
 	}
 	return t.flush()
 }
 
 // lacking finds the jobs to republish, ordered by job set.
-func lacking(ctx context.Context, tx pgx.Tx, state *State) (jobs []toldJob, err error) {
+func lacking(ctx context.Context, tx pgx.Tx, state *State) (jobs []jobRows, err error) {
 	rows, err := tx.Query(ctx, "SELECT job_id, queue, job_set, submitted FROM jobs WHERE NOT terminated")
 	if err != nil {
 		return nil, err
 	}
-	var j toldJob
+	var j jobRows
 	var submitted int64
 	_, err = pgx.ForEachRow(rows, []any{&j.id, &j.queue, &j.set, &submitted}, func() error {
 		if state.Partitions[eventlog.PartitionFor(j.set, len(state.Partitions))].mayLack(submitted) {
@@ -128,15 +128,15 @@ func lacking(ctx context.Context, tx pgx.Tx, state *State) (jobs []toldJob, err 
 		}
 		return nil
 	})
-	slices.SortFunc(jobs, func(a, b toldJob) int {
+	slices.SortFunc(jobs, func(a, b jobRows) int {
 		return cmp.Or(cmp.Compare(a.queue, b.queue), cmp.Compare(a.set, b.set), cmp.Compare(a.id, b.id))
 	})
 	return jobs, err
 }
 
 // fill reads submit messages and runs of these jobs.
-func fill(ctx context.Context, tx pgx.Tx, jobs []toldJob) error {
-	ids, byID := make([]string, len(jobs)), map[string]*toldJob{}
+func fill(ctx context.Context, tx pgx.Tx, jobs []jobRows) error {
+	ids, byID := make([]string, len(jobs)), map[string]*jobRows{}
 	for i := range jobs {
 		ids[i], byID[jobs[i].id] = jobs[i].id, &jobs[i]
 	}
@@ -176,7 +176,7 @@ func fill(ctx context.Context, tx pgx.Tx, jobs []toldJob) error {
 }
 
 // job adds one job to the messages, if its SubmitJob is readable.
-func (t *teller) job(j *toldJob) error {
+func (t *republisher) job(j *jobRows) error {
 	submit, err := j.submitJob()
 	if err != nil {
 		t.bad++
@@ -192,7 +192,7 @@ func (t *teller) job(j *toldJob) error {
 		size += proto.Size(ev)
 	}
 	m := t.message
-	if m.Queue != j.queue || m.JobSetName != j.set || len(m.Events)+len(events) > maxToldEvents || t.size+size > maxToldBytes {
+	if m.Queue != j.queue || m.JobSetName != j.set || len(m.Events)+len(events) > maxEvents || t.size+size > maxBytes {
 		if err := t.flush(); err != nil {
 			return err
 		}
@@ -206,7 +206,7 @@ func (t *teller) job(j *toldJob) error {
 var errNoMetadata = errors.New("it has no row in job_metadata")
 
 // submitJob decodes the job's SubmitJob.
-func (j *toldJob) submitJob() (*pb.SubmitJob, error) {
+func (j *jobRows) submitJob() (*pb.SubmitJob, error) {
 	if j.submit == nil {
 		return nil, errNoMetadata
 	}
@@ -222,7 +222,7 @@ func (j *toldJob) submitJob() (*pb.SubmitJob, error) {
 	return &m, nil
 }
 
-func (t *teller) flush() error {
+func (t *republisher) flush() error {
 	if len(t.message.Events) == 0 {
 		return nil
 	}
@@ -234,7 +234,7 @@ func (t *teller) flush() error {
 	return err
 }
 
-func (t *teller) unread() error {
+func (t *republisher) unread() error {
 	if t.bad == 0 {
 		return nil
 	}

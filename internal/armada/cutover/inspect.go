@@ -15,8 +15,8 @@ import (
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
 )
 
-// Look queries the broker and the database. It changes nothing.
-func (s *Site) Look(ctx context.Context) (_ *State, err error) {
+// Inspect queries the broker and the database. It changes nothing.
+func (s *Site) Inspect(ctx context.Context) (_ *State, err error) {
 	l, err := s.open(s.Events)
 	if err != nil {
 		return nil, err
@@ -53,15 +53,15 @@ func (s *Site) Look(ctx context.Context) (_ *State, err error) {
 	return state, c.places(ctx, state.Control)
 }
 
-// looker queries the broker about one topic.
-type looker struct {
+// inspector queries the broker about one topic.
+type inspector struct {
 	*Site
 	topic   *pulsarlog.Topic
 	admin   pulsaradmin.Client
 	control bool
 }
 
-func (s *Site) open(name string) (*looker, error) {
+func (s *Site) open(name string) (*inspector, error) {
 	admin, err := s.Cluster.Admin()
 	if err != nil {
 		return nil, err
@@ -70,11 +70,11 @@ func (s *Site) open(name string) (*looker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &looker{Site: s, topic: topic, admin: admin, control: name == s.Control}, nil
+	return &inspector{Site: s, topic: topic, admin: admin, control: name == s.Control}, nil
 }
 
 // openControl opens the control-plane topic. It returns nil if there is none.
-func (s *Site) openControl() (*looker, error) {
+func (s *Site) openControl() (*inspector, error) {
 	if s.Control == "" {
 		return nil, nil
 	}
@@ -85,10 +85,10 @@ func (s *Site) openControl() (*looker, error) {
 	return l, err
 }
 
-// lookers are the lookers of both topics; control may be nil.
-type lookers struct{ events, control *looker }
+// inspectors are the inspectors of both topics; control may be nil.
+type inspectors struct{ events, control *inspector }
 
-func (s *Site) lookers(state *State) (of lookers, err error) {
+func (s *Site) inspectors(state *State) (of inspectors, err error) {
 	if of.events, err = s.open(s.Events); err == nil && len(state.Control) > 0 {
 		if of.control, err = s.open(s.Control); err != nil {
 			err = errors.Join(err, of.events.Close())
@@ -97,7 +97,7 @@ func (s *Site) lookers(state *State) (of lookers, err error) {
 	return of, err
 }
 
-func (of lookers) topic(p *Partition) *looker {
+func (of inspectors) topic(p *Partition) *inspector {
 	if p.Control {
 		return of.control
 	}
@@ -105,7 +105,7 @@ func (of lookers) topic(p *Partition) *looker {
 }
 
 // Close closes the topics.
-func (of lookers) Close() error {
+func (of inspectors) Close() error {
 	err := of.events.Close()
 	if of.control != nil {
 		err = errors.Join(err, of.control.Close())
@@ -114,10 +114,10 @@ func (of lookers) Close() error {
 }
 
 // Close closes the topic.
-func (l *looker) Close() error { return l.topic.Close() }
+func (l *inspector) Close() error { return l.topic.Close() }
 
 // partitions looks at all partitions, except for our positions.
-func (l *looker) partitions(ctx context.Context) ([]Partition, error) {
+func (l *inspector) partitions(ctx context.Context) ([]Partition, error) {
 	all := make([]Partition, l.topic.Partitions())
 	for p := range all {
 		all[p].Number = p
@@ -130,7 +130,7 @@ func (l *looker) partitions(ctx context.Context) ([]Partition, error) {
 
 // controlPartitions looks at the control-plane topic, on which our ingesters have their
 // own subscription.
-func (l *looker) controlPartitions(ctx context.Context) ([]Partition, error) {
+func (l *inspector) controlPartitions(ctx context.Context) ([]Partition, error) {
 	all, err := l.partitions(ctx)
 	if err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func (l *looker) controlPartitions(ctx context.Context) ([]Partition, error) {
 }
 
 // places locates our positions in the topic.
-func (l *looker) places(ctx context.Context, all []Partition) error {
+func (l *inspector) places(ctx context.Context, all []Partition) error {
 	for p := range all {
 		if err := l.place(ctx, &all[p]); err != nil {
 			return fmt.Errorf("inspect partition %d of %s: %w", p, l.topic.Name(), err)
@@ -157,7 +157,7 @@ func (l *looker) places(ctx context.Context, all []Partition) error {
 
 // decisions finds our connected ingesters. problem says why the topic cannot be
 // followed, for example because it does not exist.
-func (l *looker) decisions(ctx context.Context, state *State) (problem, err error) {
+func (l *inspector) decisions(ctx context.Context, state *State) (problem, err error) {
 	topic, err := l.Cluster.Open(l.Decisions)
 	if errors.Is(err, pulsarlog.ErrGone) {
 		return err, nil
@@ -179,7 +179,7 @@ func (l *looker) decisions(ctx context.Context, state *State) (problem, err erro
 	return nil, nil
 }
 
-func (l *looker) stats(ctx context.Context, topic string) (utils.TopicStats, error) {
+func (l *inspector) stats(ctx context.Context, topic string) (utils.TopicStats, error) {
 	name, err := utils.GetTopicName(topic)
 	if err != nil {
 		return utils.TopicStats{}, err
@@ -201,13 +201,13 @@ func consumers(s utils.SubscriptionStats) []string {
 }
 
 // partition looks at one partition, except for our position, which is in the database.
-func (l *looker) partition(ctx context.Context, p *Partition) error {
+func (l *inspector) partition(ctx context.Context, p *Partition) error {
 	ledgers, err := l.cursor(ctx, p.Number, &p.Cursor)
 	if err != nil {
 		return err
 	}
 	if !p.Cursor.Missing {
-		if p.Taken, err = l.canonical(ctx, ledgers, p.Number, p.Cursor.MarkDelete); err != nil {
+		if p.Applied, err = l.canonical(ctx, ledgers, p.Number, p.Cursor.MarkDelete); err != nil {
 			return err
 		}
 	}
@@ -218,7 +218,7 @@ func (l *looker) partition(ctx context.Context, p *Partition) error {
 type ledger struct{ id, entries int64 }
 
 // cursor reads Armada's subscription and the topic's ledgers.
-func (l *looker) cursor(ctx context.Context, p int, c *Cursor) ([]ledger, error) {
+func (l *inspector) cursor(ctx context.Context, p int, c *Cursor) ([]ledger, error) {
 	topic := l.topic.PartitionName(p)
 	stats, err := l.stats(ctx, topic)
 	if err != nil {
@@ -256,7 +256,7 @@ func (l *looker) cursor(ctx context.Context, p int, c *Cursor) ([]ledger, error)
 // last message of that entry, or of the previous entry if there is no such entry: entry
 // -1 is the position before a ledger. If the ledger was deleted since, the result is
 // the position before the next ledger.
-func (l *looker) canonical(ctx context.Context, ledgers []ledger, p int, markDelete string) (Position, error) {
+func (l *inspector) canonical(ctx context.Context, ledgers []ledger, p int, markDelete string) (Position, error) {
 	var at ledger
 	var entry int64
 	if _, err := fmt.Sscanf(markDelete, "%d:%d", &at.id, &entry); err != nil {
@@ -286,7 +286,7 @@ func (l *looker) canonical(ctx context.Context, ledgers []ledger, p int, markDel
 }
 
 // before returns the position before everything that the topic holds.
-func (l *looker) before(p int) (eventlog.Position, error) {
+func (l *inspector) before(p int) (eventlog.Position, error) {
 	at, err := l.topic.Beginning(p)
 	if err != nil || at == eventlog.Start {
 		return at, err
@@ -300,7 +300,7 @@ func (l *looker) before(p int) (eventlog.Position, error) {
 }
 
 // lastIn returns the last message of an entry, which may be a batch.
-func (l *looker) lastIn(ctx context.Context, p int, ledger, entry int64) (last eventlog.Position, err error) {
+func (l *inspector) lastIn(ctx context.Context, p int, ledger, entry int64) (last eventlog.Position, err error) {
 	r, err := eventlog.ToEnd(ctx, l.topic).Open(p, eventlog.Position{Ledger: ledger, Entry: entry, Batch: -1})
 	if err != nil {
 		return last, err
@@ -323,7 +323,7 @@ func (l *looker) lastIn(ctx context.Context, p int, ledger, entry int64) (last e
 }
 
 // first reads the first message.
-func (l *looker) first(ctx context.Context, p *Partition) (err error) {
+func (l *inspector) first(ctx context.Context, p *Partition) (err error) {
 	at, err := l.topic.Beginning(p.Number)
 	if err != nil {
 		return err
@@ -346,7 +346,7 @@ func (l *looker) first(ctx context.Context, p *Partition) (err error) {
 }
 
 // place locates our position in the topic.
-func (l *looker) place(ctx context.Context, p *Partition) error {
+func (l *inspector) place(ctx context.Context, p *Partition) error {
 	if p.Place == nil {
 		return nil
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/refloat/refloat/internal/sink"
 )
 
-// Config configures a Mirror.
+// Config configures a Writer.
 type Config struct {
 	Partition int
 	Mode      Mode
@@ -31,19 +31,19 @@ type Config struct {
 	Hooks  Hooks
 }
 
-// Hooks observe a Mirror; nil is off.
+// Hooks observe a Writer; nil is off.
 type Hooks struct {
 	// Parked is called for each message or event that Armada's ingester would skip,
 	// crash on, or retry for ever.
 	Parked func(partition int, at eventlog.Position, f schedulerdb.Finding)
 	// Unable is called for each retry that cannot be written to Armada's tables.
 	Unable func(partition int, err error)
-	// Untold is called for each decision that is not copied to events.
-	Untold func(partition int, err error)
+	// NotCopied is called for each decision that is not copied to events.
+	NotCopied func(partition int, err error)
 }
 
-// Mirror implements [sink.Mirror] on PostgreSQL.
-type Mirror struct {
+// Writer implements [sink.Mirror] on PostgreSQL.
+type Writer struct {
 	cfg       Config
 	converter *schedulerdb.Converter
 	actions   []action
@@ -52,21 +52,21 @@ type Mirror struct {
 	known     bool              // since and due are loaded
 }
 
-// New returns the Mirror of a partition. Its tables are part of our schema (package
+// New returns the Writer of a partition. Its tables are part of our schema (package
 // jobdb/postgres).
-func New(cfg Config) *Mirror {
+func New(cfg Config) *Writer {
 	if cfg.NodeLabel == "" {
 		cfg.NodeLabel = schedulerdb.NodeLabel
 	}
-	return &Mirror{cfg: cfg, converter: schedulerdb.NewConverter()}
+	return &Writer{cfg: cfg, converter: schedulerdb.NewConverter()}
 }
 
 // Reset implements [sink.Mirror]. The next transaction is due at once, and looks up
 // what else is due.
-func (m *Mirror) Reset() { m.actions, m.due, m.known = nil, 0, false }
+func (m *Writer) Reset() { m.actions, m.due, m.known = nil, 0, false }
 
 // Due implements [sink.Mirror].
-func (m *Mirror) Due() time.Time {
+func (m *Writer) Due() time.Time {
 	if m.due == never {
 		return time.Time{}
 	}
@@ -74,14 +74,14 @@ func (m *Mirror) Due() time.Time {
 }
 
 // Take implements [sink.Mirror].
-func (m *Mirror) Take(msg *sink.Message, jobs func(id string) *jobdb.Job) {
+func (m *Writer) Take(msg *sink.Message, jobs func(id string) *jobdb.Job) {
 	effects, findings := m.converter.Convert(&msg.Log, msg.Events)
 	for _, f := range findings {
 		if m.cfg.Hooks.Parked != nil {
 			m.cfg.Hooks.Parked(m.cfg.Partition, msg.Log.Position, f)
 		}
 	}
-	t := taking{Mirror: m, msg: msg, jobs: jobs, decide: m.cfg.Mode != Passthrough && !msg.Released}
+	t := taking{Writer: m, msg: msg, jobs: jobs, decide: m.cfg.Mode != Passthrough && !msg.Released}
 	for _, e := range effects {
 		if _, submits := e.Op.(*schedulerdb.InsertJob); submits && m.cfg.Mode != Passthrough && slices.Contains(msg.Again, e.Event) {
 			// A repeated SubmitJob says nothing new. Applying it would reset the
@@ -101,7 +101,7 @@ func (m *Mirror) Take(msg *sink.Message, jobs func(id string) *jobdb.Job) {
 
 // taking is a message that is being processed.
 type taking struct {
-	*Mirror
+	*Writer
 	msg    *sink.Message
 	jobs   func(id string) *jobdb.Job
 	decide bool // decisions are effective
@@ -222,19 +222,19 @@ func (t *taking) record(r chain.Record) {
 var errOtherDB = errors.New("the job database is not PostgreSQL: pass --job-db postgres://…")
 
 // Write implements [sink.Mirror].
-func (m *Mirror) Write(ctx context.Context, tx jobdb.Tx, when sink.Moment) error {
+func (m *Writer) Write(ctx context.Context, tx jobdb.Tx, when sink.Moment) error {
 	pg, ok := tx.(interface{ Conn() pgx.Tx })
 	if !ok {
 		return errOtherDB
 	}
-	w := writing{Mirror: m, conn: pg.Conn(), armada: pgstore.In(pg.Conn()), when: when}
+	w := writing{Writer: m, conn: pg.Conn(), armada: pgstore.In(pg.Conn()), when: when}
 	if !m.known {
 		if err := w.begin(ctx); err != nil {
 			return err
 		}
 	}
 	var copies []copyOf
-	for _, step := range []func(context.Context) (*plan, error){w.taken, w.ticked} {
+	for _, step := range []func(context.Context) (*plan, error){w.planActions, w.planDue} {
 		p, err := step(ctx)
 		if err != nil {
 			return err
@@ -256,7 +256,7 @@ func (m *Mirror) Write(ctx context.Context, tx jobdb.Tx, when sink.Moment) error
 
 // writing is one transaction.
 type writing struct {
-	*Mirror
+	*Writer
 	conn    pgx.Tx
 	armada  *pgstore.Writer
 	when    sink.Moment
@@ -266,12 +266,12 @@ type writing struct {
 func (w *writing) plan(jobs map[string]*jobView) *plan {
 	return &plan{
 		mode: w.cfg.Mode, label: w.cfg.NodeLabel, now: w.when.Now.UnixNano(), atEnd: w.when.AtEnd(),
-		tell: w.cfg.Copies != nil, since: w.since, jobs: jobs,
+		copying: w.cfg.Copies != nil, since: w.since, jobs: jobs,
 	}
 }
 
-// taken plans the actions of the messages; nil: there are none.
-func (w *writing) taken(ctx context.Context) (*plan, error) {
+// planActions plans the actions of the messages; nil: there are none.
+func (w *writing) planActions(ctx context.Context) (*plan, error) {
 	if len(w.actions) == 0 {
 		return nil, nil
 	}
@@ -286,8 +286,8 @@ func (w *writing) taken(ctx context.Context) (*plan, error) {
 	return p, nil
 }
 
-// ticked plans what is due; nil: nothing is.
-func (w *writing) ticked(ctx context.Context) (*plan, error) {
+// planDue plans what is due; nil: nothing is.
+func (w *writing) planDue(ctx context.Context) (*plan, error) {
 	if w.due > w.when.Now.UnixNano() {
 		return nil, nil
 	}
@@ -298,7 +298,7 @@ func (w *writing) ticked(ctx context.Context) (*plan, error) {
 	}
 	p := w.plan(jobs)
 	for _, id := range ids {
-		p.tick(jobs[id])
+		p.advance(jobs[id])
 	}
 	return p, nil
 }
@@ -312,7 +312,7 @@ func (w *writing) write(ctx context.Context, p *plan) error {
 			w.cfg.Hooks.Unable(w.cfg.Partition, err)
 		}
 	}
-	return w.writeWaits(ctx, p.jobs)
+	return w.writeRetries(ctx, p.jobs)
 }
 
 // publish copies decisions to events, under Armada's lock, so that the first copy
