@@ -238,9 +238,9 @@ func (o *Owner) answer(now int64) (bool, error) {
 
 // fill steps through the available input, up to the size of one envelope.
 func (o *Owner) fill(env *chain.Envelope, records []chain.Record) ([]chain.Record, error) {
-	size := 0
+	size, input := 0, 0
 	o.live.published = 0
-	for len(o.live.input) > 0 && env.InCount < uint64(o.cfg.Stretch) && size < softEnvelopeBytes {
+	for len(o.live.input) > 0 && env.InCount < uint64(o.cfg.Stretch) && size < softEnvelopeBytes && input < softInputBytes {
 		m := &o.live.input[0]
 		if m.Position.Compare(env.InTo) <= 0 {
 			return nil, fmt.Errorf("%w: events go back from %v to %v", eventlog.ErrCorrupt, env.InTo, m.Position)
@@ -258,8 +258,10 @@ func (o *Owner) fill(env *chain.Envelope, records []chain.Record) ([]chain.Recor
 			env.Records = append(env.Records, bytes.Clone(b))
 		}
 		records = append(records, kept(out.Records)...)
+		input += len(m.Payload)
 		env.InTo, env.InCount = m.Position, env.InCount+1
 		o.live.published = m.Publish
+		o.live.input[0] = eventlog.Message{} // nobody needs its payload any more
 		o.live.input = o.live.input[1:]
 		if fit.alone {
 			break
@@ -282,6 +284,10 @@ func kept(records []chain.Record) []chain.Record {
 // softEnvelopeBytes is the size at which an envelope is cut: one more parked message
 // still fits below the limit of an envelope.
 const softEnvelopeBytes = chain.MaxEnvelopeBytes - maxMessageBytes
+
+// softInputBytes is how many bytes of input an envelope covers before it is cut: whoever
+// follows the chain needs the whole input of an envelope in memory.
+const softInputBytes = eventlog.ReadBytes
 
 // maxMessageBytes is the largest message that Armada's producers send.
 const maxMessageBytes = 4 << 20

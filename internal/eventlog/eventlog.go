@@ -124,10 +124,15 @@ var (
 	ErrTooLarge = errors.New("message is too large for the log")
 )
 
+// ReadBytes is how many bytes of payloads a Read returns before it stops: whoever reads
+// in batches needs memory for the bytes that he wants, and not for the messages.
+const ReadBytes = 4 << 20
+
 // Reader reads one partition in order.
 type Reader interface {
-	// Read fills dst with the next durable messages and returns their number. It
-	// never blocks: 0 without an error means that the end was reached. After an
+	// Read fills dst with the next durable messages and returns their number; it may stop
+	// once they have ReadBytes, so fewer than len(dst) do not mean that the end was
+	// reached. It never blocks: 0 without an error means the end. After an
 	// ErrTransient it may be called again, and continues once the log is back; any
 	// other error is permanent.
 	Read(dst []Message) (int, error)

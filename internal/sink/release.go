@@ -46,6 +46,7 @@ func (a *ahead) next() (*eventlog.Message, error) {
 // take removes and returns the message that next returned.
 func (a *ahead) take() Message {
 	m := a.queue[0]
+	a.queue[0] = eventlog.Message{} // the chunk must not keep its payload
 	a.queue, a.after = a.queue[1:], m.Position
 	return Message{Log: m, Events: readable(m.Payload), Released: true}
 }
@@ -95,7 +96,7 @@ func (w *Writer) release(p *part) error {
 		return err
 	}
 	var messages []Message
-	for weight := 0; ; {
+	for weight, bytes := 0, 0; ; {
 		m, err := p.ahead.next()
 		if err != nil {
 			return err
@@ -109,12 +110,13 @@ func (w *Writer) release(p *part) error {
 			}
 			break
 		}
-		if weight >= w.cfg.MaxRows {
+		if weight >= w.cfg.MaxRows || bytes >= w.cfg.MaxBytes {
 			p.look = now
 			break
 		}
 		messages = append(messages, p.ahead.take())
 		weight += 1 + messages[len(messages)-1].eventCount()
+		bytes += len(messages[len(messages)-1].Log.Payload)
 	}
 	if len(messages) == 0 {
 		return nil

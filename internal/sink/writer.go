@@ -20,6 +20,9 @@ type Config struct {
 	// until their events and records reach it. An envelope is never divided.
 	// Default 5000.
 	MaxRows int
+	// MaxBytes is about how many bytes of events and decisions one transaction takes, in
+	// the same way. Default 8 MiB.
+	MaxBytes int
 	// KeepRows is about how many rows of idle jobs stay in memory per partition,
 	// so that they need not be loaded again. Default 50 000.
 	KeepRows int
@@ -95,6 +98,7 @@ type batch struct {
 	pieces    []piece
 	envelopes int
 	weight    int
+	bytes     int // of payloads and records
 	messages  int
 	place     jobdb.Place // after it
 	published int64
@@ -120,6 +124,9 @@ func New(cfg Config) (*Writer, error) {
 	}
 	if cfg.MaxRows <= 0 {
 		cfg.MaxRows = 5000
+	}
+	if cfg.MaxBytes <= 0 {
+		cfg.MaxBytes = 8 << 20
 	}
 	if cfg.KeepRows <= 0 {
 		cfg.KeepRows = 50_000
@@ -262,7 +269,7 @@ func (p *part) reset() error {
 // gather takes envelopes until there are none or the batch is large enough.
 func (w *Writer) gather(p *part) error {
 	place := p.place
-	for p.batch.weight < w.cfg.MaxRows {
+	for p.batch.weight < w.cfg.MaxRows && p.batch.bytes < w.cfg.MaxBytes {
 		s, err := p.follower.Next()
 		if err != nil || s == nil {
 			return err
@@ -275,6 +282,9 @@ func (w *Writer) gather(p *part) error {
 		p.batch.add(piece{acts: acts, messages: messages})
 		p.batch.envelopes++
 		p.batch.weight += 1 + len(s.Records)
+		for _, r := range s.Envelope.Records {
+			p.batch.bytes += len(r)
+		}
 		p.batch.place = place
 	}
 	return nil
@@ -284,6 +294,7 @@ func (b *batch) add(p piece) {
 	b.pieces = append(b.pieces, p)
 	b.messages += len(p.messages)
 	for i := range p.messages {
+		b.bytes += len(p.messages[i].Log.Payload)
 		if m := &p.messages[i]; !m.Superseded {
 			b.weight += m.eventCount()
 			b.published = m.Log.Publish

@@ -88,8 +88,8 @@ func (f *Follower) Judged() eventlog.Position { return f.judged }
 // Next returns the next accepted envelope with its input, or nil if there is none
 // yet. After an error the follower must not be used any more.
 func (f *Follower) Next() (*Stretch, error) {
-	f.queue = f.queue[f.handed:]
-	f.handed = 0
+	clear(f.queue[:f.handed]) // what was read ahead must not keep their payloads
+	f.queue, f.handed = f.queue[f.handed:], 0
 	if f.held == nil {
 		if err := f.accept(); f.held == nil || err != nil {
 			return nil, err

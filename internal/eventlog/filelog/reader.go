@@ -30,8 +30,8 @@ type reader struct {
 
 // Read implements [eventlog.Reader].
 func (r *reader) Read(dst []eventlog.Message) (int, error) {
-	n := 0
-	for n < len(dst) && r.err == nil {
+	n, size := 0, 0
+	for n < len(dst) && size < eventlog.ReadBytes && r.err == nil {
 		if r.body.left == 0 {
 			if more, err := r.advance(); err != nil {
 				r.err = fmt.Errorf("filelog: read partition %d: %w", r.part.id, err)
@@ -45,6 +45,7 @@ func (r *reader) Read(dst []eventlog.Message) (int, error) {
 			break
 		}
 		if dst[n].Position.Compare(r.skip) > 0 {
+			size += len(dst[n].Payload)
 			n++
 		}
 	}

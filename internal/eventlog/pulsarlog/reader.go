@@ -16,7 +16,7 @@ import (
 
 const (
 	// What a reader buffers for Read, in addition to the client's own queue.
-	maxBufferedBytes = 64 << 20
+	maxBufferedBytes = 16 << 20
 	maxBuffered      = 16 << 10
 	// How long to wait for operations that also end by themselves in the background.
 	closeWait = 5 * time.Second
@@ -50,8 +50,8 @@ type reader struct {
 
 // Read implements [eventlog.Reader].
 func (r *reader) Read(dst []eventlog.Message) (int, error) {
-	n := 0
-	for n < len(dst) {
+	n, size := 0, 0
+	for n < len(dst) && size < eventlog.ReadBytes {
 		if r.given == len(r.ready) {
 			if err := r.swap(); err != nil && n == 0 {
 				return 0, err
@@ -60,10 +60,11 @@ func (r *reader) Read(dst []eventlog.Message) (int, error) {
 				break
 			}
 		}
-		k := copy(dst[n:], r.ready[r.given:])
-		clear(r.ready[r.given : r.given+k]) // the payloads belong to dst now
-		r.given += k
-		n += k
+		dst[n] = r.ready[r.given]
+		r.ready[r.given] = eventlog.Message{} // the payload belongs to dst now
+		size += len(dst[n].Payload)
+		r.given++
+		n++
 	}
 	if n > 0 {
 		r.part.reached(dst[n-1].Position)

@@ -36,6 +36,30 @@ func testLarge(t *testing.T, h *Harness) {
 	equal(t, all, want)
 }
 
+// However many messages a reader asks for, it gets few large ones at once, and all in time.
+func testBytesAtOnce(t *testing.T, h *Harness) {
+	const messages, size = 24, 500_000
+	for range messages {
+		h.append(t, 0, eventlog.Message{Payload: make([]byte, size)})
+	}
+	r := h.open(t, 0, eventlog.Start)
+	defer shut(t, r)
+	dst := make([]eventlog.Message, 10*messages)
+	for got := 0; got < messages; {
+		n, err := r.Read(dst)
+		if err != nil {
+			t.Fatalf("Read: %v", err)
+		}
+		if n*size >= eventlog.ReadBytes+size {
+			t.Fatalf("Read returned %d messages of %d bytes at once", n, size)
+		}
+		if n == 0 {
+			await(t, r)
+		}
+		got += n
+	}
+}
+
 func testManyInOneBatch(t *testing.T, h *Harness) {
 	var want []eventlog.Message
 	for i := range 3000 {

@@ -47,6 +47,7 @@ func Run(t *testing.T, start func(t *testing.T, partitions int) *Harness) {
 		{"between positions", 1, testBetween},
 		{"content", 1, testContent},
 		{"large", 1, testLarge},
+		{"bytes at once", 1, testBytesAtOnce},
 		{"many in one batch", 1, testManyInOneBatch},
 		{"lock step", 2, testLockStep},
 		{"follow", 2, testFollow},
