@@ -178,6 +178,7 @@ var contract = []field{
 	{"delay", requeued, isDelay},
 	{"retryAfter", requeued, isTime},
 	{"avoidNodes", nil, isTexts},
+	{"nodesLeftOut", func(o object) bool { return len(texts(o["avoidNodes"])) == 50 && o["nodesLeftOut"] != nil }, isCount},
 	{"podName", requeued, isText},
 	{"ruleUsed", limited, isCount},
 	{"ruleLimit", limited, isCount},
@@ -397,7 +398,7 @@ func recordOf(t *testing.T, o object) (int, model.Record) {
 		Kind: model.Kind(o.text("decision") + o.text("record")), Ledger: at.Ledger, Entry: at.Entry, Batch: at.Batch,
 		Queue: o.text("queue"), JobSet: o.text("jobSet"), JobID: o.text("jobId"), RunID: o.text("runId"),
 		Number: o.number("number"), RunIndex: int(o.number("runIndex")), Code: o.text("code"), Policy: o.text("policy"), Rule: o.text("rule"),
-		PodName: o.text("podName"), AvoidNodes: texts(o["avoidNodes"]), SkippedPolicies: texts(o["skippedPolicies"]),
+		PodName: o.text("podName"), AvoidNodes: texts(o["avoidNodes"]), NodesLeftOut: int(o.number("nodesLeftOut")), SkippedPolicies: texts(o["skippedPolicies"]),
 		RuleUsed: int(o.number("ruleUsed")), RuleLimit: int(o.number("ruleLimit")), LimitFrom: o.text("limitFrom"),
 		GlobalUsed: int(o.number("globalUsed")), GlobalLimit: int(o.number("globalLimit")),
 	}

@@ -174,6 +174,7 @@ func renderDecision(d *pb.Decision, requeue bool) model.Record {
 	if requeue {
 		out.Kind = model.JobRequeued
 		out.DelayMs, out.RetryAfter, out.PodName, out.AvoidNodes = d.DelayMs, d.RetryAfter, d.PodName, d.AvoidNodes
+		out.NodesLeftOut = int(d.NodesLeftOut)
 	}
 	return out
 }

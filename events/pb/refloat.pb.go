@@ -440,7 +440,8 @@ type Decision struct {
 	SkippedPolicies []string               `protobuf:"bytes,25,rep,name=skipped_policies,json=skippedPolicies" json:"skipped_policies,omitempty"`
 	Shadow          bool                   `protobuf:"varint,26,opt,name=shadow" json:"shadow,omitempty"`
 	Generation      uint64                 `protobuf:"varint,27,opt,name=generation" json:"generation,omitempty"`
-	PolicySet       []byte                 `protobuf:"bytes,28,opt,name=policy_set,json=policySet" json:"policy_set,omitempty"` // digest, 32 bytes
+	PolicySet       []byte                 `protobuf:"bytes,28,opt,name=policy_set,json=policySet" json:"policy_set,omitempty"`             // digest, 32 bytes
+	NodesLeftOut    uint32                 `protobuf:"varint,29,opt,name=nodes_left_out,json=nodesLeftOut" json:"nodes_left_out,omitempty"` // nodes to avoid that avoid_nodes does not name
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -669,6 +670,13 @@ func (x *Decision) GetPolicySet() []byte {
 		return x.PolicySet
 	}
 	return nil
+}
+
+func (x *Decision) GetNodesLeftOut() uint32 {
+	if x != nil {
+		return x.NodesLeftOut
+	}
+	return 0
 }
 
 // NotDecided says why a failed run was left alone.
@@ -1442,7 +1450,7 @@ const file_events_pb_refloat_proto_rawDesc = "" +
 	"\x10history_accepted\x18\t \x01(\v2\x1b.refloat.v1.HistoryAcceptedH\x00R\x0fhistoryAccepted\x12?\n" +
 	"\rstate_rebuilt\x18\n" +
 	" \x01(\v2\x18.refloat.v1.StateRebuiltH\x00R\fstateRebuiltB\b\n" +
-	"\x06record\"\xad\x06\n" +
+	"\x06record\"\xd3\x06\n" +
 	"\bDecision\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x120\n" +
 	"\bposition\x18\x02 \x01(\v2\x14.refloat.v1.PositionR\bposition\x12\x14\n" +
@@ -1481,7 +1489,8 @@ const file_events_pb_refloat_proto_rawDesc = "" +
 	"generation\x18\x1b \x01(\x04R\n" +
 	"generation\x12\x1d\n" +
 	"\n" +
-	"policy_set\x18\x1c \x01(\fR\tpolicySet\"\xc7\x01\n" +
+	"policy_set\x18\x1c \x01(\fR\tpolicySet\x12$\n" +
+	"\x0enodes_left_out\x18\x1d \x01(\rR\fnodesLeftOut\"\xc7\x01\n" +
 	"\n" +
 	"NotDecided\x120\n" +
 	"\bposition\x18\x01 \x01(\v2\x14.refloat.v1.PositionR\bposition\x12\x14\n" +

@@ -29,6 +29,7 @@ type Decision struct {
 	Delay           string   `json:"delay,omitempty"`      // always on JobRequeued, and only there
 	RetryAfter      string   `json:"retryAfter,omitempty"` // as Delay
 	AvoidNodes      []string `json:"avoidNodes"`
+	NodesLeftOut    uint32   `json:"nodesLeftOut,omitempty"` // nodes to avoid that avoidNodes does not name
 	PodName         string   `json:"podName,omitempty"` // the next run's, on JobRequeued
 	RuleUsed        *uint32  `json:"ruleUsed,omitempty"`
 	RuleLimit       *uint32  `json:"ruleLimit,omitempty"`
@@ -82,7 +83,7 @@ func DecisionOf(partition int, d *chain.Decision) Decision {
 		Number: d.Number, Partition: partition, Position: positionOf(d.Position),
 		Queue: d.Queue, JobSet: d.JobSet, JobID: d.JobID, RunID: d.RunID, RunIndex: d.RunIndex,
 		Decision: "JobFailed", Code: d.Code.String(), Policy: d.Policy, Rule: d.Rule, Reason: Reason(d),
-		EventTime: timeOf(d.Time), AvoidNodes: orEmpty(d.AvoidNodes),
+		EventTime: timeOf(d.Time), AvoidNodes: orEmpty(d.AvoidNodes), NodesLeftOut: d.NodesLeftOut,
 		GlobalUsed: d.GlobalUsed, GlobalLimit: d.GlobalLimit, Container: d.Container,
 		SkippedPolicies: orEmpty(d.Skipped), Shadow: d.Shadow,
 		Generation: d.Generation, PolicySet: hex.EncodeToString(d.PolicySet[:]),

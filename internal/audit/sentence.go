@@ -80,6 +80,9 @@ func waiting(d *chain.Decision) string {
 	if len(d.AvoidNodes) > 0 {
 		s += ", not on " + strings.Join(d.AvoidNodes, ", ")
 	}
+	if d.NodesLeftOut > 0 {
+		s += fmt.Sprintf(" (%d earlier nodes are left out)", d.NodesLeftOut)
+	}
 	return s
 }
 

@@ -115,7 +115,8 @@ func (d *Decision) appendBody(b []byte) []byte {
 	b = appendStrings(b, 25, d.Skipped)
 	b = appendBool(b, 26, d.Shadow)
 	b = appendUint(b, 27, d.Generation)
-	return appendBytes(b, 28, d.PolicySet[:])
+	b = appendBytes(b, 28, d.PolicySet[:])
+	return appendUint(b, 29, uint64(d.NodesLeftOut))
 }
 
 func (d *Decision) setField(f *wireField) error {
@@ -189,6 +190,8 @@ func (d *Decision) setVerdictField(f *wireField) error {
 		return f.uint64To(&d.Generation)
 	case 28:
 		return f.fixedTo(d.PolicySet[:])
+	case 29:
+		return f.uint32To(&d.NodesLeftOut)
 	}
 	return f.unknown()
 }

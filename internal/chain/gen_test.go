@@ -97,7 +97,7 @@ func decision(t *rapid.T) *chain.Decision {
 		GlobalUsed: small.Draw(t, "global used"), GlobalLimit: small.Draw(t, "global limit"),
 		Container: text.Draw(t, "container"), Matcher: draw(t, "matcher", policy.OnFailureSubcategory), Skipped: texts.Draw(t, "skipped"),
 		Shadow: rapid.Bool().Draw(t, "shadow"), Generation: number.Draw(t, "generation"),
-		DelayMS: nanos.Draw(t, "delay"), RetryAfter: nanos.Draw(t, "after"), PodName: text.Draw(t, "pod"), AvoidNodes: texts.Draw(t, "avoid"),
+		DelayMS: nanos.Draw(t, "delay"), RetryAfter: nanos.Draw(t, "after"), PodName: text.Draw(t, "pod"), AvoidNodes: texts.Draw(t, "avoid"), NodesLeftOut: rapid.Uint32().Draw(t, "left out"),
 	}
 	d.ReadyAfter = rapid.OneOf(rapid.Just(d.RetryAfter), nanos).Draw(t, "ready")
 	fill(t, "set digest", d.PolicySet[:])

@@ -54,6 +54,6 @@ func decisionOf(d *pb.Decision, requeue bool) *chain.Decision {
 		Container: d.Container, Matcher: policy.Matcher(d.Matcher), Skipped: d.SkippedPolicies, Shadow: d.Shadow,
 		Generation: d.Generation, PolicySet: [32]byte(d.PolicySet),
 		DelayMS: d.DelayMs, RetryAfter: d.RetryAfter, ReadyAfter: d.RetryAfter - d.ReadyEarly,
-		PodName: d.PodName, AvoidNodes: d.AvoidNodes,
+		PodName: d.PodName, AvoidNodes: d.AvoidNodes, NodesLeftOut: d.NodesLeftOut,
 	}
 }

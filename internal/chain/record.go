@@ -55,6 +55,8 @@ type Decision struct {
 	ReadyAfter int64 // RetryAfter once the old run is known to be gone; equal if that makes no difference
 	PodName    string
 	AvoidNodes []string
+	// NodesLeftOut is the number of nodes to avoid that AvoidNodes does not name.
+	NodesLeftOut uint32
 }
 
 // NotDecidedReason is the reason why a failed run was not decided.

@@ -187,5 +187,6 @@ func renderDecision(out *model.Record, d *chain.Decision) {
 	if d.Requeue {
 		out.Kind = model.JobRequeued
 		out.DelayMs, out.RetryAfter, out.PodName, out.AvoidNodes = d.DelayMS, d.RetryAfter, d.PodName, d.AvoidNodes
+		out.NodesLeftOut = int(d.NodesLeftOut)
 	}
 }

@@ -21,7 +21,24 @@ const (
 	// the failed run's index plus one, which counts backwards if runs were imported,
 	// because the newest is imported first (ADR 11).
 	sinceTrueRunIndex = 2
+	// sinceBoundedAvoid names maxAvoided nodes to avoid, and says how many it left out.
+	// Before, a decision named all, so the decisions on a job took the square of their
+	// number.
+	sinceBoundedAvoid = 2
 )
+
+// maxAvoided is the number of nodes that a decision names to be avoided, at most.
+const maxAvoided = 50
+
+// boundAvoided returns the nodes that failed last, and how many others there are
+// (SEMANTICS 7).
+func boundAvoided(semantics uint32, nodes []string) (named []string, leftOut uint32) {
+	if semantics < sinceBoundedAvoid || len(nodes) <= maxAvoided {
+		return nodes, 0
+	}
+	more := len(nodes) - maxAvoided
+	return nodes[more:], uint32(more)
+}
 
 // nextRunIndex returns the index in the name of the next run's pod (SEMANTICS 10).
 func nextRunIndex(semantics uint32, f *projection.Failure) uint32 {

@@ -202,7 +202,7 @@ func (p *Processor) decide(at eventlog.Position, f *projection.Failure) (*chain.
 		d.DelayMS = v.Delay.Milliseconds()
 		d.RetryAfter, d.ReadyAfter = v.RetryAfter, v.ReadyAfter
 		d.PodName = policy.PodName(f.JobID, nextRunIndex(p.Progress.Semantics, f), p.Rules.Set.Enabled())
-		d.AvoidNodes = avoided(v.Avoid, f)
+		d.AvoidNodes, d.NodesLeftOut = boundAvoided(p.Progress.Semantics, avoided(v.Avoid, f))
 	}
 	return d, nil
 }

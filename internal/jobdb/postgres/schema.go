@@ -152,4 +152,7 @@ ALTER TABLE refloat_mirror ADD COLUMN mode text;
 `, `
 -- For payloads that do not fit into a message of the decision log: SHA-256 and length.
 ALTER TABLE refloat_parked ADD COLUMN digest bytea NOT NULL DEFAULT '\x0000000000000000000000000000000000000000000000000000000000000000', ADD COLUMN length bigint NOT NULL DEFAULT 0;
+`, `
+-- Nodes to avoid that a decision does not name.
+ALTER TABLE refloat_decisions ADD COLUMN nodes_left_out bigint NOT NULL DEFAULT 0;
 `}

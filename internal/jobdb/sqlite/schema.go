@@ -125,4 +125,7 @@ SELECT 4;
 -- Of what does not fit into a message of the decision log: SHA-256 and length.
 ALTER TABLE parked ADD COLUMN digest BLOB NOT NULL DEFAULT X'0000000000000000000000000000000000000000000000000000000000000000';
 ALTER TABLE parked ADD COLUMN length INTEGER NOT NULL DEFAULT 0;
+`, `
+-- Nodes to avoid that a decision does not name.
+ALTER TABLE decisions ADD COLUMN nodes_left_out INTEGER NOT NULL DEFAULT 0;
 `}

@@ -57,7 +57,7 @@ func (m *Model) decide(r *run, rec Record) Record {
 	}
 	rec.Kind = JobRequeued
 	m.when(r, v, &rec)
-	rec.AvoidNodes = m.avoid(r, v)
+	rec.AvoidNodes, rec.NodesLeftOut = m.newest(m.avoid(r, v))
 	rec.PodName = podName(j.id, m.nextIndex(r), p.enabled())
 	r.requeued, r.retryAfter = true, rec.RetryAfter
 	return rec
@@ -414,6 +414,19 @@ func (m *Model) avoid(r *run, v verdict) []string {
 		m.Seen["several nodes avoided"]++
 	}
 	return nodes
+}
+
+// newest: §7, "A decision names the 50 nodes that were added last, and says how many it
+// leaves out." READING: version 1 names all. It counts nodes, each once.
+func (m *Model) newest(nodes []string) ([]string, int) {
+	leftOut := 0
+	for m.version >= 2 && len(nodes) > 50 {
+		nodes, leftOut = nodes[1:], leftOut+1
+	}
+	if leftOut > 0 {
+		m.Seen["nodes left out"]++
+	}
+	return nodes, leftOut
 }
 
 // nextIndex: §Words, "Run index: the number of run ids of that job seen before it".

@@ -90,6 +90,7 @@ type Record struct {
 	RetryAfter      int64 // Unix nanoseconds
 	PodName         string
 	AvoidNodes      []string
+	NodesLeftOut    int
 	RuleUsed        int
 	RuleLimit       int
 	LimitFrom       string // rule, policy or global; "": the rule's limit was not checked

@@ -139,5 +139,6 @@ func plainDecision(out *model.Record, d *chain.Decision) {
 	if d.Requeue {
 		out.Kind = model.JobRequeued
 		out.DelayMs, out.RetryAfter, out.PodName, out.AvoidNodes = d.DelayMS, d.RetryAfter, d.PodName, d.AvoidNodes
+		out.NodesLeftOut = int(d.NodesLeftOut)
 	}
 }
