@@ -30,7 +30,7 @@ type Decision struct {
 	RetryAfter      string   `json:"retryAfter,omitempty"` // as Delay
 	AvoidNodes      []string `json:"avoidNodes"`
 	NodesLeftOut    uint32   `json:"nodesLeftOut,omitempty"` // nodes to avoid that avoidNodes does not name
-	PodName         string   `json:"podName,omitempty"` // the next run's, on JobRequeued
+	PodName         string   `json:"podName,omitempty"`      // the next run's, on JobRequeued
 	RuleUsed        *uint32  `json:"ruleUsed,omitempty"`
 	RuleLimit       *uint32  `json:"ruleLimit,omitempty"`
 	LimitFrom       string   `json:"limitFrom,omitempty"`
