@@ -27,21 +27,28 @@ func (n *node) control(ctx context.Context, db JobDB) (run func(ctx context.Cont
 	if !ok {
 		return nil, nil
 	}
-	topic, err := n.beginControl(ctx, plain)
-	for (errors.Is(err, jobdb.ErrUnavailable) || errors.Is(err, eventlog.ErrTransient)) && ctx.Err() == nil {
-		n.Log.Warn("control-plane topic failed; retrying", slog.Any("error", err))
-		pause(ctx, time.Second)
-		topic, err = n.beginControl(ctx, plain)
+	unavailable := func(err error) bool {
+		return errors.Is(err, jobdb.ErrUnavailable) || errors.Is(err, eventlog.ErrTransient)
 	}
+	failed := func(err error) { n.Log.Warn("control-plane topic failed; retrying", slog.Any("error", err)) }
+	begin := func() (ControlTopic, error) { return n.beginControl(ctx, plain) }
+	topic, err := retry(ctx, time.Second, time.Second, unavailable, failed, begin)
 	if err != nil && !errors.Is(err, controlplane.ErrTaken) && !errors.Is(err, jobdb.ErrRolledBack) {
 		return nil, fmt.Errorf("follow the control-plane topic (--control-plane '' disables it here): %w", err)
 	}
 	return func(ctx context.Context) error {
-		for err != nil && ctx.Err() == nil { // An operator has to act; events are processed meanwhile.
-			refuse(n.metrics.notFollowed, 0, err)
-			n.Log.Error("control-plane topic is not followed", slog.Any("error", err))
+		if err != nil { // An operator has to act; events are processed meanwhile.
+			refused := func(err error) {
+				refuse(n.metrics.notFollowed, 0, err)
+				n.Log.Error("control-plane topic is not followed", slog.Any("error", err))
+			}
+			refused(err)
 			pause(ctx, controlWait)
-			topic, err = n.beginControl(ctx, plain)
+			always := func(error) bool { return true }
+			again := func() (ControlTopic, error) { return n.beginControl(ctx, plain) }
+			if topic, err = retry(ctx, controlWait, controlWait, always, refused, again); err != nil {
+				return err
+			}
 		}
 		return n.followControl(ctx, plain, topic)
 	}, nil

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/refloat/refloat/internal/chain"
@@ -295,16 +294,4 @@ func (o *owner) restore(ctx context.Context, dir string, beyond uint64) (bool, e
 		o.Log.Error("checkpoint is unusable; trying an older one", slog.Int("partition", o.partition), slog.Uint64("seq", c.Seq), slog.Any("error", err))
 	}
 	return false, nil
-}
-
-// randomBackOff returns a random delay that grows with each consecutive loss, up to 10 s.
-func randomBackOff() func(losses int) time.Duration {
-	b := backoff.NewExponentialBackOff()
-	b.InitialInterval, b.MaxInterval = 50*time.Millisecond, 10*time.Second
-	return func(losses int) time.Duration {
-		if losses == 1 {
-			b.Reset()
-		}
-		return b.NextBackOff()
-	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/refloat/refloat/internal/sink"
 )
 
-// Delay before a job database is opened again: doubled from the first to the last.
+// Delay before a job database is opened again: it grows from the first to the last.
 const (
 	firstOpenWait = 100 * time.Millisecond
 	lastOpenWait  = 10 * time.Second
@@ -24,28 +24,25 @@ const (
 // openForIngest opens the job database and detects which tables it has. It waits while the database is
 // unavailable, and returns errors that retrying cannot cure.
 func (n *node) openForIngest(ctx context.Context, away *outage) (db JobDB, mirrors func(int) sink.Mirror, err error) {
-	for wait := firstOpenWait; ; wait = min(2*wait, lastOpenWait) {
-		if db, err = OpenJobDB(ctx, n.jobDB()); err == nil {
-			if mirrors, err = n.mirrors(ctx, db); err == nil {
-				away.back(opening)
-				return db, mirrors, nil
-			}
-			err = errors.Join(err, db.Close())
-		}
-		if ctx.Err() != nil {
-			return nil, nil, ctx.Err()
-		}
-		if !errors.Is(err, jobdb.ErrUnavailable) && !errors.Is(err, pgstore.ErrUnavailable) {
-			return nil, nil, err // retrying cannot cure it
-		}
-		away.away(opening, err)
-		again := time.NewTimer(wait)
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-		}
-		again.Stop()
+	unavailable := func(err error) bool {
+		return errors.Is(err, jobdb.ErrUnavailable) || errors.Is(err, pgstore.ErrUnavailable)
 	}
+	failed := func(err error) { away.away(opening, err) }
+	db, err = retry(ctx, firstOpenWait, lastOpenWait, unavailable, failed, func() (JobDB, error) {
+		db, err := OpenJobDB(ctx, n.jobDB())
+		if err != nil {
+			return nil, err
+		}
+		if mirrors, err = n.mirrors(ctx, db); err != nil {
+			return nil, errors.Join(err, db.Close())
+		}
+		return db, nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	away.back(opening)
+	return db, mirrors, nil
 }
 
 // opening stands for the partition while the database is not open yet.

@@ -64,7 +64,7 @@ func (p *parts) wait(started error) error {
 	}
 	<-p.ctx.Done()
 	err := context.Cause(p.ctx)
-	if p.parent.Err() != nil && err == context.Cause(p.parent) || isEnd(err) {
+	if p.isEnd(err) {
 		err = nil
 	}
 	for _, it := range slices.Backward(p.list) {
@@ -74,7 +74,7 @@ func (p *parts) wait(started error) error {
 		}
 		select {
 		case <-it.done:
-			if err == nil && !isEnd(it.err) {
+			if err == nil && !p.isEnd(it.err) {
 				err = it.err
 			}
 		case <-time.After(stopWithin):
@@ -84,4 +84,7 @@ func (p *parts) wait(started error) error {
 	return err
 }
 
-func isEnd(err error) bool { return errors.Is(err, errEnded) || errors.Is(err, context.Canceled) }
+// isEnd reports whether an error only says that the parts were told to stop.
+func (p *parts) isEnd(err error) bool {
+	return errors.Is(err, errEnded) || errors.Is(err, context.Canceled) || p.parent.Err() != nil && errors.Is(err, context.Cause(p.parent))
+}
