@@ -92,6 +92,7 @@ func (n *node) rebuildJobDB(ctx context.Context, damage error) error {
 	if err != nil {
 		return errors.Join(damage, err)
 	}
+	n.jobDBsSetAside.Add(1)
 	n.Log.Warn("job database is damaged: set aside and rebuilt from the logs; nothing is lost, and the old file may be deleted",
 		slog.String("set_aside", to), slog.Any("error", damage))
 	return nil

@@ -28,34 +28,41 @@ type JobDBReader interface {
 // or postgres://user@host:5432/database.
 func OpenJobDB(ctx context.Context, at string) (JobDB, error) {
 	if isPostgres(at) {
-		return opened[JobDB](postgres.Open(ctx, at, postgres.Options{}))
+		db, err := postgres.Open(ctx, at, postgres.Options{})
+		if err != nil {
+			return nil, err // not db: a nil pointer would make a non-nil interface
+		}
+		return db, nil
 	}
 	path, err := sqlitePath(at)
 	if err != nil {
 		return nil, err
 	}
-	return opened[JobDB](sqlite.Open(ctx, path, sqlite.Options{}))
+	db, err := sqlite.Open(ctx, path, sqlite.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return db, nil
 }
 
 // ReadJobDB opens a job database for reading.
 func ReadJobDB(ctx context.Context, at string) (JobDBReader, error) {
 	if isPostgres(at) {
-		return opened[JobDBReader](postgres.OpenReader(ctx, at))
+		db, err := postgres.OpenReader(ctx, at)
+		if err != nil {
+			return nil, err
+		}
+		return db, nil
 	}
 	path, err := sqlitePath(at)
 	if err != nil {
 		return nil, err
 	}
-	return opened[JobDBReader](sqlite.OpenReader(ctx, path))
-}
-
-// opened avoids a non-nil interface around a nil pointer after an error.
-func opened[I any](db any, err error) (I, error) {
+	db, err := sqlite.OpenReader(ctx, path)
 	if err != nil {
-		var none I
-		return none, err
+		return nil, err
 	}
-	return db.(I), nil
+	return db, nil
 }
 
 func isPostgres(at string) bool {

@@ -115,10 +115,11 @@ type node struct {
 	followed *policysync.Follower
 	inForce  inForce
 
-	stores       sync.Map                                // of *projection.Store, by partition
-	suspects     sync.Map                                // errors by partition: damage that the scrubber found
-	jobDBDamaged atomic.Pointer[context.CancelCauseFunc] // stops the ingester, which then starts anew
-	total        int
+	stores         sync.Map                                // of *projection.Store, by partition
+	suspects       sync.Map                                // errors by partition: damage that the scrubber found
+	jobDBDamaged   atomic.Pointer[context.CancelCauseFunc] // stops the ingester, which then starts anew
+	jobDBsSetAside atomic.Int64                            // how many damaged ones the ingester has replaced
+	total          int
 }
 
 // start opens what all partitions share.
@@ -269,7 +270,7 @@ func (n *node) feed(ctx context.Context) error {
 }
 
 // awaitDrained ends the node when the feeds are complete and the job database has reached the end of the events.
-func (n *node) awaitDrained(ctx context.Context, fed <-chan struct{}) error {
+func (n *node) awaitDrained(ctx context.Context, fed <-chan struct{}) (err error) {
 	select {
 	case <-fed:
 	case <-ctx.Done():
@@ -277,8 +278,23 @@ func (n *node) awaitDrained(ctx context.Context, fed <-chan struct{}) error {
 	}
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
-	for {
-		done, err := n.drained(ctx)
+	var db JobDBReader // nil until the ingester has created it
+	closeDB := func() {
+		if db != nil {
+			err = errors.Join(err, db.Close())
+			db = nil
+		}
+	}
+	defer closeDB()
+	for setAside := int64(0); ; {
+		if now := n.jobDBsSetAside.Load(); now != setAside {
+			setAside = now
+			closeDB()
+		}
+		if db == nil {
+			db, _ = ReadJobDB(ctx, n.jobDB()) // if it cannot be opened, the ingester waits for it, or fails itself
+		}
+		done, err := n.drained(ctx, db)
 		if err != nil {
 			return err
 		}
@@ -293,14 +309,12 @@ func (n *node) awaitDrained(ctx context.Context, fed <-chan struct{}) error {
 	}
 }
 
-func (n *node) drained(ctx context.Context) (bool, error) {
-	r, err := ReadJobDB(ctx, n.jobDB())
-	if err != nil {
-		return false, nil //nolint:nilerr // the ingester is about to create it, waits for it, or fails itself
+func (n *node) drained(ctx context.Context, db JobDBReader) (bool, error) {
+	if db == nil {
+		return false, nil
 	}
-	defer r.Close()
 	places := map[int]eventlog.Position{}
-	err = r.View(ctx, func(q jobdb.Queries) error {
+	err := db.View(ctx, func(q jobdb.Queries) error {
 		all, err := q.Places()
 		for _, p := range all {
 			places[p.Partition] = p.Place.Chain.InTo
