@@ -144,7 +144,9 @@ func (w *world) strange() {
 	case len(old) > 0:
 		raw = old[len(old)-1-w.rng.IntN(min(len(old), 1+w.rng.IntN(20)))].Payload
 	}
-	w.write(p, raw, nil)
+	if !w.answersGone(p, raw) {
+		w.write(p, raw, nil)
+	}
 }
 
 // damaged is a piece of a message, or all of it with one bit changed.

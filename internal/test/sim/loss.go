@@ -42,10 +42,17 @@ func (w *world) loseEvents() bool {
 		}
 	}
 	// An envelope that covers what is gone must not come any more: it would be decided
-	// input that the job database cannot read.
+	// input that the job database cannot read (see also answersGone).
 	w.lost = nil
 	w.sends = slices.DeleteFunc(w.sends, func(x *send) bool { return x.from.m.part == p })
 	return true
+}
+
+// answersGone reports whether an envelope covers events that are lost. A stranger does not
+// write it again: it may have come too early before, and would be accepted now.
+func (w *world) answersGone(p int, raw []byte) bool {
+	env, err := chain.DecodeEnvelope(raw)
+	return w.accepted[p] && err == nil && env.InCount > 0 && env.InFrom.Compare(w.events.parts[p].trimmed) < 0
 }
 
 // acceptHistory is what the operator passes to the owners of a partition.
