@@ -96,9 +96,9 @@ permissionGroupMapping:
 	at([]string{"REFLOAT_PASSWORD=" + password}, with("kill", "retries", "--all", "--reason", "x", "--user", "ann")...).exits(t, exitFine).says(t, "by ann (x)")
 
 	// Who is not let in.
-	at(nil, with("get", "policies")...).exits(t, exitEnvironment).says(t, "sign in")
-	at([]string{"REFLOAT_PASSWORD=wrong-" + password}, with("get", "policies", "--user", "ann")...).exits(t, exitEnvironment).says(t, "not those of anybody")
-	at([]string{"REFLOAT_TOKEN=wrong-" + token}, with("apply", "-f", testPolicies)...).exits(t, exitEnvironment).says(t, "not those of anybody")
+	at(nil, with("get", "policies")...).exits(t, exitEnvironment).says(t, "authentication required")
+	at([]string{"REFLOAT_PASSWORD=wrong-" + password}, with("get", "policies", "--user", "ann")...).exits(t, exitEnvironment).says(t, "unknown user, or wrong credentials")
+	at([]string{"REFLOAT_TOKEN=wrong-" + token}, with("apply", "-f", testPolicies)...).exits(t, exitEnvironment).says(t, "unknown user, or wrong credentials")
 	at(ann, "get", "policies").exits(t, exitEnvironment)                                              // no TLS
 	at(ann, "get", "policies", "--server-ca", other).exits(t, exitEnvironment).says(t, "certificate") // of somebody else
 	at(ann, "get", "policies", "--server-ca", tokenFile).exits(t, exitUsage).says(t, "the file contains no certificate")

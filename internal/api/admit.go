@@ -21,28 +21,28 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// call is what is known of a request before its body is read.
+// call is what is known about a request before its body is read.
 type call struct {
 	name   string
 	group  group
-	verbs  []Verb                         // it needs one of them at least; none: whoever signs in may make it
+	verbs  []Verb                         // the caller needs at least one of them; none: any authenticated caller
 	bytes  int                            // of the body, uncompressed
 	values int                            // in the body: decoded, a value takes a hundred times its two bytes
-	input  protoreflect.MessageDescriptor // of a gRPC request; nil: REST, or no such method
+	input  protoreflect.MessageDescriptor // of a gRPC request; nil: REST, or an unknown method
 }
 
-// group is a kind of requests that are served side by side.
+// group is a class of requests with its own concurrency limit.
 type group int
 
 const (
 	reads group = iota
 	changes
 	bulk      // changes with large bodies
-	overrides // kill, pause and resume: nothing else delays them
+	overrides // kill, pause and resume: no other request delays them
 	groups
 )
 
-// atOnce is how many requests of a group are served at once.
+// atOnce returns how many requests of a group are served concurrently.
 func (g group) atOnce() int {
 	if g == bulk {
 		return 2
@@ -50,7 +50,7 @@ func (g group) atOnce() int {
 	return 16
 }
 
-// callOf tells the request by its path and method.
+// callOf identifies a request by its path and method.
 func callOf(r *http.Request) call {
 	if isRPC(r) {
 		c := callNamed(path.Base(r.URL.Path))
@@ -72,8 +72,7 @@ func callOf(r *http.Request) call {
 	return callNamed("Update")
 }
 
-// callNamed has the limits of a method. The service itself checks permissions again,
-// and precisely.
+// callNamed returns the limits of a method. The service itself checks permissions again, and precisely.
 func callNamed(name string) call {
 	isOverride := func(v Verb) bool { return v == KillRetries || v == PauseRetries || v == ShadowRetries }
 	c := call{name: name, bytes: 64 << 10, values: 8 << 10}
@@ -97,7 +96,7 @@ func isRPC(r *http.Request) bool {
 	return r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc")
 }
 
-// inputOf is the type of a gRPC method's request; nil: there is no such method.
+// inputOf returns the type of a gRPC method's request; nil: there is no such method.
 func inputOf(fullMethod string) protoreflect.MessageDescriptor {
 	name := protoreflect.FullName(strings.ReplaceAll(strings.TrimPrefix(fullMethod, "/"), "/", "."))
 	d, err := protoregistry.GlobalFiles.FindDescriptorByName(name)
@@ -107,15 +106,15 @@ func inputOf(fullMethod string) protoreflect.MessageDescriptor {
 	return nil
 }
 
-// allows refuses somebody who could not make the call whatever its body says.
+// allows refuses a caller who could not make the call with any body.
 func (c *call) allows(a *Auth, who Principal) error {
 	if len(c.verbs) == 0 || slices.ContainsFunc(c.verbs, func(v Verb) bool { return a.May(who, v) == nil }) {
 		return nil
 	}
-	return status.Errorf(codes.PermissionDenied, "%s lacks the permission for this: it takes one of %v", who.Name, c.verbs)
+	return status.Errorf(codes.PermissionDenied, "%s lacks the permission for this request: it needs one of %v", who.Name, c.verbs)
 }
 
-// enter waits until a request of the group may be served; leave ends it.
+// enter waits for a free slot of the group; leave frees it.
 func (f *front) enter(ctx context.Context, g group) (leave func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, f.service.patience())
 	defer cancel()
@@ -128,7 +127,7 @@ func (f *front) enter(ctx context.Context, g group) (leave func(), err error) {
 	}
 }
 
-// read replaces the body of a request by one that is measured and uncompressed.
+// read replaces the body of a request by one that is checked for size and uncompressed.
 func (c *call) read(w http.ResponseWriter, r *http.Request) error {
 	limited := http.MaxBytesReader(w, r.Body, int64(c.bytes)+frameHeader)
 	var body []byte
@@ -172,22 +171,21 @@ func (c *call) readJSON(r io.Reader) ([]byte, error) {
 	if len(body) > c.bytes {
 		return nil, c.tooLarge("body: larger than %s", size(c.bytes))
 	}
-	// Each value but the first follows a comma or an opening bracket.
+	// Each value except the first follows a comma or an opening bracket.
 	if bytes.Count(body, []byte(","))+bytes.Count(body, []byte("["))+bytes.Count(body, []byte("{")) > c.values {
 		return nil, status.Errorf(codes.InvalidArgument, "body: more than %d values", c.values)
 	}
 	return body, nil
 }
 
-// frameHeader is the length of what precedes a gRPC message: whether it is compressed,
-// and how long it is.
+// frameHeader is the length of the prefix of a gRPC message: a compression flag and a length.
 const frameHeader = 5
 
-// readFrame reads the one message of a gRPC request. All its methods are unary.
+// readFrame reads the single message of a gRPC request. All methods are unary.
 func (c *call) readFrame(r io.Reader, encoding string) ([]byte, error) {
 	var header [frameHeader]byte
 	if _, err := io.ReadFull(r, header[:]); err == io.EOF {
-		return nil, nil // the gRPC server says what is wrong
+		return nil, nil // the gRPC server reports the error
 	} else if err != nil {
 		return nil, err
 	}
@@ -202,7 +200,7 @@ func (c *call) readFrame(r io.Reader, encoding string) ([]byte, error) {
 	}
 	if header[0] != 0 {
 		if encoding != "gzip" {
-			return frame.Bytes(), nil // the gRPC server knows no other, and says so
+			return frame.Bytes(), nil // the gRPC server supports no other encoding, and reports that
 		}
 		unpacked, err := c.unpack(frame.Bytes()[frameHeader:])
 		if err != nil {
@@ -217,7 +215,7 @@ func (c *call) readFrame(r io.Reader, encoding string) ([]byte, error) {
 	return frame.Bytes(), nil
 }
 
-// unpack is a compressed message as an uncompressed frame.
+// unpack turns a compressed message into an uncompressed frame.
 func (c *call) unpack(compressed []byte) (*bytes.Buffer, error) {
 	frame := bytes.NewBuffer(make([]byte, frameHeader, min(c.bytes, 8*len(compressed))+frameHeader))
 	z, err := gzip.NewReader(bytes.NewReader(compressed))
@@ -235,11 +233,11 @@ func (c *call) unpack(compressed []byte) (*bytes.Buffer, error) {
 	return frame, nil
 }
 
-// maxDepth bounds how deep messages are nested: a level of JSON takes three.
+// maxDepth limits the nesting of messages: one level of JSON takes three.
 const maxDepth = 300
 
-// fits says whether a message has no more values than are left, and is not deeper than
-// that. What is no message at all fits: its decoder says what is wrong.
+// fits reports whether a message has no more values than are left, and is not nested too deeply. Invalid messages
+// fit: the decoder reports what is wrong.
 func fits(b []byte, of protoreflect.MessageDescriptor, left *int, depth int) bool {
 	for len(b) > 0 {
 		number, wire, n := protowire.ConsumeTag(b)

@@ -19,17 +19,16 @@ import (
 	"github.com/refloat/refloat/internal/policy/policylog"
 )
 
-// Armada is Armada's RetryPolicyService over the same policies, with its meaning
-// (facts/ARMADA.md f): create and update replace, an absent retry_limit is 0,
-// never, deletion detaches from queues. A policy that says more than Armada's form
-// can is not shown and not overwritten.
+// Armada implements Armada's RetryPolicyService on the same policies, with Armada's semantics (facts/ARMADA.md f):
+// create and update replace, an omitted retry_limit is 0 (never), deletion detaches from queues. A policy that
+// Armada's form cannot express is neither shown nor overwritten.
 type Armada struct {
 	pb.UnimplementedRetryPolicyServiceServer
 
 	Service *Service
 }
 
-// leftOut is the response header that names policies which Armada's form cannot say.
+// leftOut is the response header that lists policies which Armada's form cannot express.
 const leftOut = "refloat-left-out"
 
 // CreateRetryPolicy implements pb.RetryPolicyServiceServer.
@@ -42,8 +41,7 @@ func (a *Armada) UpdateRetryPolicy(ctx context.Context, r *pb.RetryPolicy) (*emp
 	return a.put(ctx, r, UpdateRetryPolicy)
 }
 
-// put needs the verb of the call and no other, as in Armada, where who may create may
-// replace too.
+// put requires only the verb of the call, as in Armada, where permission to create includes permission to replace.
 func (a *Armada) put(ctx context.Context, r *pb.RetryPolicy, verb Verb) (*emptypb.Empty, error) {
 	file, err := FlatFile(r)
 	if err != nil {
@@ -69,7 +67,7 @@ func (a *Armada) put(ctx context.Context, r *pb.RetryPolicy, verb Verb) (*emptyp
 	return &emptypb.Empty{}, err
 }
 
-// FlatFile is a policy of Armada's service as a file in Armada's flat form.
+// FlatFile converts a policy of Armada's service to a file in Armada's flat form.
 func FlatFile(r *pb.RetryPolicy) (policyfile.File, error) {
 	type rule struct {
 		Action        any    `json:"action,omitempty"`
@@ -88,7 +86,7 @@ func FlatFile(r *pb.RetryPolicy) (policyfile.File, error) {
 		mutates := in.GetMutate().GetAffinity().GetAvoidSameNode() || in.GetMutate().GetResources().GetMemory() != nil
 		if mutates {
 			return policyfile.File{}, status.Errorf(codes.InvalidArgument,
-				"invalid retry policy: rules[%d].mutate: not supported here: for other nodes write the policy in Refloat's form, with antiAffinity, and use `refloatctl apply`", i)
+				"invalid retry policy: rules[%d].mutate: not supported: to avoid nodes, write the policy in Refloat's form with antiAffinity, and use `refloatctl apply`", i)
 		}
 		doc.Rules = append(doc.Rules, rule{actionOf(in.GetAction()), in.GetOnCategory(), in.GetOnSubcategory()})
 	}
@@ -99,7 +97,7 @@ func FlatFile(r *pb.RetryPolicy) (policyfile.File, error) {
 	return policyfile.File{Name: "retry policy", Data: b}, nil
 }
 
-// actionOf is an action as the flat form writes it; nil: it is not set.
+// actionOf formats an action for the flat form; nil: it is not set.
 func actionOf(a pb.RetryAction) any {
 	if a == pb.RetryAction_RETRY_ACTION_UNSPECIFIED {
 		return nil
@@ -107,13 +105,13 @@ func actionOf(a pb.RetryAction) any {
 	return int32(a)
 }
 
-// sayable refuses a policy that Armada's form cannot say.
+// sayable returns an error for a policy that Armada's form cannot express.
 func sayable(set *policyfile.Set, name, what string) error {
 	if _, beyond := set.Flat(name); len(beyond) > 0 {
 		if more := len(beyond) - shownProblems; more > 0 {
 			beyond = append(beyond[:shownProblems], fmt.Sprintf("and %d more", more))
 		}
-		return status.Errorf(codes.FailedPrecondition, "retry policy %s says more than Armada's form can (%s) and %s: use refloatctl", name, strings.Join(beyond, ", "), what)
+		return status.Errorf(codes.FailedPrecondition, "retry policy %s has fields that Armada's form does not have (%s), and %s: use refloatctl", name, strings.Join(beyond, ", "), what)
 	}
 	return nil
 }
@@ -175,7 +173,7 @@ func (a *Armada) GetRetryPolicies(ctx context.Context, _ *pb.RetryPolicyListRequ
 		}
 	}
 	if len(left) > 0 {
-		// Only over gRPC is there somebody to tell; REST has the same header by the gateway.
+		// Only gRPC has a stream for headers here; REST gets the same header from the gateway.
 		_ = grpc.SetHeader(ctx, metadata.Pairs(leftOut, strings.Join(left[:min(len(left), 50)], ",")))
 	}
 	return out, nil

@@ -11,10 +11,9 @@ import (
 	"github.com/refloat/refloat/internal/api/pb"
 )
 
-// armadaJSON writes and reads policies over REST as Armada's server does: an action
-// may be a word in any case, the name of the enum or its number, and is written as a
-// word; zero fields are left out. Unknown fields, which Armada ignores, are refused.
-// Whatever is no policy is JSON as protobuf has it.
+// armadaJSON encodes policies over REST as Armada's server does: an action may be a word in any case, the name of
+// the enum or its number, and is written as a word; zero fields are omitted. Unknown fields, which Armada ignores,
+// are rejected. Everything else uses protobuf's JSON mapping.
 type armadaJSON struct{ strictJSON }
 
 func newArmadaJSON() *armadaJSON {
@@ -96,7 +95,7 @@ func (p *policyJSON) policy() *pb.RetryPolicy {
 	return out
 }
 
-// jsonOf is a policy as we show it: without mutate, which none of ours has.
+// jsonOf converts a policy for output: without mutate, which our policies never have.
 func jsonOf(p *pb.RetryPolicy) policyJSON {
 	out := policyJSON{Name: p.Name, RetryLimit: p.RetryLimit, DefaultAction: actionJSON(p.DefaultAction)}
 	for _, r := range p.Rules {

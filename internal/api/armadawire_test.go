@@ -347,7 +347,7 @@ func TestArmadaREST(t *testing.T) {
 		{"POST", "/v1/retry-policy", `{"name": "c", "defaultAction": "Fail", "rules": [{"action": "Retry", "onCategory": "x", "mutate": {"resources": {"memory": {}}}}]}`, 400, "rules[0].mutate"},
 		{"POST", "/v1/retry-policy", "", 400, "name"},
 		{"POST", "/v1/retry-policy", `name: c`, 400, ""},
-		{"GET", "/v1/retry-policy/rich", "", 400, "says more"},
+		{"GET", "/v1/retry-policy/rich", "", 400, "has fields that Armada's form does not have"},
 		{"PUT", "/v1/retry-policy/rich", `{"defaultAction": "Fail"}`, 400, "is not overwritten"},
 		{"DELETE", "/v1/retry-policy/b", "", 200, "{}"},
 		{"DELETE", "/v1/retry-policy/b", "", 200, "{}"},

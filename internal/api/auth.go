@@ -28,8 +28,7 @@ import (
 	"github.com/refloat/refloat/internal/suggest"
 )
 
-// Verb is something that a person may be allowed to do, named as Armada names
-// permissions.
+// Verb is a permission, with Armada's name for it.
 type Verb string
 
 // The verbs. Reading needs none.
@@ -37,19 +36,19 @@ const (
 	CreateRetryPolicy Verb = "create_retry_policy"
 	UpdateRetryPolicy Verb = "update_retry_policy"
 	DeleteRetryPolicy Verb = "delete_retry_policy"
-	BindRetryPolicies Verb = "bind_retry_policies" // change what is bound to queues
+	BindRetryPolicies Verb = "bind_retry_policies" // change queue bindings
 	SetRetrySettings  Verb = "set_retry_settings"
 	KillRetries       Verb = "kill_retries"
 	PauseRetries      Verb = "pause_retries"
-	ShadowRetries     Verb = "shadow_retries" // put queues into shadow, and take them out
+	ShadowRetries     Verb = "shadow_retries" // switch queues to and from shadow mode
 )
 
-// Verbs are all verbs.
+// Verbs lists all verbs.
 func Verbs() []Verb {
 	return []Verb{CreateRetryPolicy, UpdateRetryPolicy, DeleteRetryPolicy, BindRetryPolicies, SetRetrySettings, KillRetries, PauseRetries, ShadowRetries}
 }
 
-// verbOf is what a change needs.
+// verbOf returns the verb that a change needs.
 func verbOf(c policylog.Change) Verb {
 	switch {
 	case c.Kind == policyfile.KindQueue:
@@ -65,19 +64,19 @@ func verbOf(c policylog.Change) Verb {
 	}
 }
 
-// Auth knows who may do what. Its secrets are hashes.
+// Auth holds users and permissions. Secrets are stored as hashes.
 type Auth struct {
-	// Basic are users with a password.
+	// Basic holds users with a password.
 	Basic map[string]BasicUser `json:"basic"`
-	// Tokens are bearer tokens of programs, by a name for them.
+	// Tokens holds bearer tokens of programs, by name.
 	Tokens map[string]Token `json:"tokens"`
-	// OIDC takes bearer tokens of an identity provider.
+	// OIDC accepts bearer tokens of an identity provider.
 	OIDC *OIDC `json:"oidc"`
-	// Permissions lists, for a verb, the groups that may do it.
+	// Permissions lists, for each verb, the groups that have it.
 	Permissions map[Verb][]string `json:"permissionGroupMapping"`
 
 	verifier *oidc.IDTokenVerifier
-	decoy    []byte // what the password of an unknown user is compared with
+	decoy    []byte // hash to compare the password of an unknown user with
 	logins   *logins
 }
 
@@ -93,7 +92,7 @@ type Token struct {
 	Groups []string `json:"groups"`
 }
 
-// OIDC is an identity provider, and which claims name a user and the groups.
+// OIDC configures an identity provider, and the claims that hold user name and groups.
 type OIDC struct {
 	Issuer        string `json:"issuer"`
 	Audience      string `json:"audience"`
@@ -101,14 +100,14 @@ type OIDC struct {
 	GroupsClaim   string `json:"groupsClaim"`   // default groups
 }
 
-// Principal is somebody who asks.
+// Principal is an authenticated caller.
 type Principal struct {
 	Name     string
 	Groups   []string
 	Verified bool
 }
 
-// String is how a change names who made it.
+// String returns the author recorded in a change.
 func (p Principal) String() string {
 	if !p.Verified {
 		return p.Name + " (not verified)"
@@ -116,11 +115,10 @@ func (p Principal) String() string {
 	return p.Name
 }
 
-// maxCost bounds what a sign-in costs, right or wrong: 12 is about a quarter of a second.
+// maxCost limits the cost of a password check: 12 takes about a quarter of a second.
 const maxCost = 12
 
-// Check says what is wrong with the configuration, and asks the identity provider
-// for its keys.
+// Check validates the configuration, and fetches the identity provider's keys.
 func (a *Auth) Check(ctx context.Context) error {
 	if err := a.checkBasic(); err != nil {
 		return err
@@ -129,11 +127,11 @@ func (a *Auth) Check(ctx context.Context) error {
 		b, err := hex.DecodeString(a.Tokens[name].SHA256)
 		switch {
 		case name == "":
-			return errors.New("tokens: a token needs a name, for the history")
+			return errors.New("tokens: a token needs a name, which the history records")
 		case err != nil || len(b) != sha256.Size:
 			return fmt.Errorf("tokens.%s.sha256: not a SHA-256 in hex: make it with `printf %%s TOKEN | sha256sum`", name)
 		case sha256.Sum256(nil) == [sha256.Size]byte(b):
-			return fmt.Errorf("tokens.%s.sha256: that of an empty token, with which anybody could sign in", name)
+			return fmt.Errorf("tokens.%s.sha256: the hash of an empty token, with which anyone could authenticate", name)
 		}
 	}
 	for _, verb := range slices.Sorted(maps.Keys(a.Permissions)) {
@@ -142,20 +140,20 @@ func (a *Auth) Check(ctx context.Context) error {
 			for _, v := range Verbs() {
 				names = append(names, string(v))
 			}
-			return fmt.Errorf("permissionGroupMapping.%s: no such permission: %s", verb, suggest.Fix(string(verb), names, fmt.Sprintf("use %v", names)))
+			return fmt.Errorf("permissionGroupMapping.%s: unknown permission: %s", verb, suggest.Fix(string(verb), names, fmt.Sprintf("use %v", names)))
 		}
 	}
 	if a.OIDC == nil {
 		if len(a.Basic)+len(a.Tokens) == 0 {
-			return errors.New("nobody could sign in: give basic, tokens or oidc")
+			return errors.New("no user could authenticate: give basic, tokens or oidc")
 		}
 		return nil
 	}
 	return a.checkOIDC(ctx)
 }
 
-// checkBasic also makes the decoy, of the highest cost: an unknown name takes as
-// long as a known one with a wrong password.
+// checkBasic also makes the decoy, with the highest cost in use, so that an unknown name takes as long as a known
+// one with a wrong password.
 func (a *Auth) checkBasic() error {
 	a.logins = newLogins()
 	highest := 0
@@ -163,11 +161,11 @@ func (a *Auth) checkBasic() error {
 		cost, err := bcrypt.Cost([]byte(a.Basic[name].PasswordHash))
 		switch {
 		case name == "" || strings.Contains(name, ":"):
-			return fmt.Errorf("basic.%s: a user's name is not empty, and has no colon", name)
+			return fmt.Errorf("basic.%s: a user name must not be empty or contain a colon", name)
 		case err != nil:
 			return fmt.Errorf("basic.%s.passwordHash: not a bcrypt hash: make one with `htpasswd -nB %s`", name, name)
 		case cost > maxCost:
-			return fmt.Errorf("basic.%s.passwordHash: of cost %d, which takes a processor for seconds at each attempt to sign in: %d is the most: make one with `htpasswd -nB -C %d %s`", name, cost, maxCost, maxCost, name)
+			return fmt.Errorf("basic.%s.passwordHash: cost %d is above the limit of %d, because each login would take seconds of CPU: make a hash with `htpasswd -nB -C %d %s`", name, cost, maxCost, maxCost, name)
 		}
 		highest = max(highest, cost)
 	}
@@ -181,7 +179,7 @@ func (a *Auth) checkBasic() error {
 	return nil
 }
 
-// providerPatience bounds each question to the identity provider.
+// providerPatience is the timeout of a request to the identity provider.
 const providerPatience = 10 * time.Second
 
 func (a *Auth) checkOIDC(ctx context.Context) error {
@@ -197,21 +195,21 @@ func (a *Auth) checkOIDC(ctx context.Context) error {
 	return nil
 }
 
-// seldom bounds how often the identity provider is asked for its keys: whoever
-// sends tokens with invented key ids makes us ask each time.
+// seldom limits how often the identity provider is asked for its keys: each token with an invented key id would
+// cause a request.
 type seldom struct {
 	limit  *rate.Limiter
-	failed atomic.Bool // the last time
+	failed atomic.Bool // the last request failed
 }
 
-var errAskedBefore = errors.New("the keys were asked for a moment ago")
+var errAskedBefore = errors.New("the identity provider was asked for its keys a moment ago")
 
 // RoundTrip implements http.RoundTripper.
 func (s *seldom) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch {
 	case s.limit.Allow():
 	case s.failed.Load():
-		return nil, errors.New("it did not answer a moment ago")
+		return nil, errors.New("the identity provider did not answer a moment ago")
 	default:
 		return nil, errAskedBefore
 	}
@@ -222,11 +220,11 @@ func (s *seldom) RoundTrip(r *http.Request) (*http.Response, error) {
 
 const (
 	anonymous  = "anonymous"
-	userHeader = "refloat-user" // who a program says it works for, where nobody has to prove it
+	userHeader = "refloat-user" // the user on whose behalf a program acts, if there is no authentication
 )
 
-// Who finds out who asks, where the server has not yet. Without an Auth everybody
-// is welcome, by the name that they give.
+// Who authenticates the caller, unless the server already has. Without an Auth every caller is accepted, under the
+// name that it gives.
 func (a *Auth) Who(ctx context.Context) (Principal, error) {
 	if p, ok := ctx.Value(admitted{}).(Principal); ok {
 		return p, nil
@@ -252,10 +250,10 @@ func (a *Auth) Who(ctx context.Context) (Principal, error) {
 	case strings.EqualFold(scheme, "bearer"):
 		return a.bearer(ctx, secret)
 	}
-	return Principal{}, status.Error(codes.Unauthenticated, "sign in: give a bearer token, or a user and a password")
+	return Principal{}, status.Error(codes.Unauthenticated, "authentication required: give a bearer token, or a user and a password")
 }
 
-// nameFor is a name as the history can hold it: printable, and not long.
+// nameFor makes a name fit for the history: printable and short.
 func nameFor(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -268,15 +266,15 @@ func nameFor(text string) string {
 
 const maxName = 100
 
-// admitted is the key under which a context holds who asks: sign-in comes before a
-// body is read, in front of two servers that share nothing but the context.
+// admitted is the context key of the authenticated caller: authentication happens before a body is read, in front
+// of two servers that share only the context.
 type admitted struct{}
 
-var errNoEntry = status.Error(codes.Unauthenticated, "the credentials are not those of anybody who is known here")
+var errNoEntry = status.Error(codes.Unauthenticated, "unknown user, or wrong credentials")
 
-var errNoProvider = status.Error(codes.Unavailable, "the identity provider cannot be asked for its keys now: try again")
+var errNoProvider = status.Error(codes.Unavailable, "cannot get the keys of the identity provider now: try again")
 
-// basic checks a user's password. Check has made what it needs.
+// basic checks a user's password. Check must have been called.
 func (a *Auth) basic(ctx context.Context, secret string) (Principal, error) {
 	b, err := base64.StdEncoding.DecodeString(secret)
 	if err != nil || len(a.Basic) == 0 || a.logins == nil {
@@ -309,10 +307,10 @@ func (a *Auth) bearer(ctx context.Context, token string) (Principal, error) {
 	}
 	id, err := a.verifier.Verify(ctx, token)
 	switch {
-	case err != nil && strings.Contains(err.Error(), "fetching keys") && !strings.Contains(err.Error(), errAskedBefore.Error()): // go-oidc has no types
+	case err != nil && strings.Contains(err.Error(), "fetching keys") && !strings.Contains(err.Error(), errAskedBefore.Error()): // go-oidc has no error types
 		return Principal{}, errNoProvider
 	case err != nil:
-		return Principal{}, errNoEntry // the error may hold pieces of the token
+		return Principal{}, errNoEntry // the error may contain parts of the token
 	}
 	claims := map[string]any{}
 	if err := id.Claims(&claims); err != nil {
@@ -339,7 +337,7 @@ func (a *Auth) bearer(ctx context.Context, token string) (Principal, error) {
 	return p, nil
 }
 
-// May refuses what somebody may not do.
+// May returns an error if the caller lacks a permission.
 func (a *Auth) May(who Principal, verb Verb) error {
 	if a == nil || slices.ContainsFunc(a.Permissions[verb], func(group string) bool { return slices.Contains(who.Groups, group) }) {
 		return nil

@@ -198,11 +198,11 @@ func TestSignIn(t *testing.T) {
 			t.Errorf("%s: history %v, %v; want %q", c.what, h, err, c.author)
 		}
 		// A panic does not end the server, and shows nobody's header.
-		if code, body := w.rest("GET", "/refloat/v1/status", "", headers...); code != 500 || !strings.Contains(body, "made the server fail") {
+		if code, body := w.rest("GET", "/refloat/v1/status", "", headers...); code != 500 || !strings.Contains(body, "the server failed on this request") {
 			t.Errorf("a panic over REST: %d %s", code, body)
 		}
 		_, err = w.Status(ctx, &pb.StatusRequest{})
-		w.refused(err, codes.Internal, "made the server fail")
+		w.refused(err, codes.Internal, "the server failed on this request")
 		fmt.Fprintln(&said, err)
 	}
 	if log := w.said.String(); !strings.Contains(log, "a bug") {
@@ -291,17 +291,17 @@ func TestAuthCheck(t *testing.T) {
 		auth api.Auth
 		want string
 	}{
-		{api.Auth{}, "nobody could sign in"},
+		{api.Auth{}, "no user could authenticate"},
 		{api.Auth{Basic: map[string]api.BasicUser{"ann": {PasswordHash: password}}}, "basic.ann.passwordHash: not a bcrypt hash"},
-		{api.Auth{Basic: map[string]api.BasicUser{"a:b": {PasswordHash: good}}}, "no colon"},
-		{api.Auth{Basic: map[string]api.BasicUser{"": {PasswordHash: good}}}, "not empty"},
-		{api.Auth{Basic: map[string]api.BasicUser{"ann": {PasswordHash: "$2a$31" + good[6:]}}}, "of cost 31"},
-		{api.Auth{Basic: map[string]api.BasicUser{"ann": {PasswordHash: "$2a$13" + good[6:]}}}, "of cost 13"},
+		{api.Auth{Basic: map[string]api.BasicUser{"a:b": {PasswordHash: good}}}, "contain a colon"},
+		{api.Auth{Basic: map[string]api.BasicUser{"": {PasswordHash: good}}}, "must not be empty"},
+		{api.Auth{Basic: map[string]api.BasicUser{"ann": {PasswordHash: "$2a$31" + good[6:]}}}, "cost 31"},
+		{api.Auth{Basic: map[string]api.BasicUser{"ann": {PasswordHash: "$2a$13" + good[6:]}}}, "cost 13"},
 		{api.Auth{Tokens: map[string]api.Token{"ci": {SHA256: ciToken}}}, "tokens.ci.sha256: not a SHA-256"},
-		{api.Auth{Tokens: map[string]api.Token{"ci": {SHA256: digestOf("")}}}, "that of an empty token"},
+		{api.Auth{Tokens: map[string]api.Token{"ci": {SHA256: digestOf("")}}}, "the hash of an empty token"},
 		{api.Auth{Tokens: map[string]api.Token{"": {SHA256: digestOf(ciToken)}}}, "needs a name"},
 		{api.Auth{Tokens: token, Permissions: map[api.Verb][]string{"kill_retrie": nil}}, "did you mean kill_retries?"},
-		{api.Auth{Tokens: token, Permissions: map[api.Verb][]string{"submit_jobs": nil}}, "no such permission: use [create_retry_policy"},
+		{api.Auth{Tokens: token, Permissions: map[api.Verb][]string{"submit_jobs": nil}}, "unknown permission: use [create_retry_policy"},
 		{api.Auth{OIDC: &api.OIDC{Issuer: "https://example.org"}}, "issuer and audience are required"},
 	} {
 		err := c.auth.Check(t.Context())
@@ -498,7 +498,7 @@ func TestPermissions(t *testing.T) {
 			}
 			return a.call(metadata.AppendToOutgoingContext(t.Context(), "authorization", header))
 		}
-		w.refused(rpc(""), codes.Unauthenticated, "sign in")
+		w.refused(rpc(""), codes.Unauthenticated, "authentication required")
 		if code := status(""); code != http.StatusUnauthorized {
 			t.Errorf("%s without credentials over REST: %d", a.what, code)
 		}

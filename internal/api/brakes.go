@@ -16,8 +16,8 @@ import (
 	"github.com/refloat/refloat/internal/suggest"
 )
 
-// Brakes are changes too, but not of resources: they can be put on where resources
-// come from somewhere else, and whoever edits those leaves them on.
+// Overrides (named brakes in the API) are changes too, but not of resources: they can be set even if resources
+// come from another source, and editing resources does not remove them.
 
 // Brake implements pb.PoliciesServer.
 func (s *Service) Brake(ctx context.Context, r *pb.BrakeRequest) (*pb.Change, error) {
@@ -28,14 +28,14 @@ func (s *Service) Brake(ctx context.Context, r *pb.BrakeRequest) (*pb.Change, er
 	var until int64
 	if r.PausedUntil != nil {
 		verbs = append(verbs, PauseRetries)
-		// Whole milliseconds, as the files have them, and never less than was asked for.
+		// Rounded up to whole milliseconds, the precision of the files.
 		until = r.PausedUntil.AsTime().Add(time.Millisecond - time.Nanosecond).Truncate(time.Millisecond).UnixNano()
 		if !r.PausedUntil.IsValid() || r.PausedUntil.AsTime().Year() > 2200 || r.PausedUntil.AsTime().Year() < 1970 {
-			return nil, status.Error(codes.InvalidArgument, "paused_until: give a time between now and the year 2200")
+			return nil, status.Error(codes.InvalidArgument, "paused_until: want a time between now and the year 2200")
 		}
 	}
 	if len(verbs) == 0 {
-		return nil, status.Error(codes.InvalidArgument, "say kill, or paused_until, or both")
+		return nil, status.Error(codes.InvalidArgument, "set kill, paused_until, or both")
 	}
 	if err := checkTarget(r.Queue, r.All); err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func (s *Service) Brake(ctx context.Context, r *pb.BrakeRequest) (*pb.Change, er
 	a := &asked{request: r, id: r.RequestId, reason: r.Reason}
 	return s.brake(ctx, a, verbs, s.known(r.Queue, r.Force), func(on []policylog.Brake, who Principal) ([]policylog.Brake, error) {
 		now := s.Now().UnixNano()
-		if until != 0 && until <= now { // asked here: a request that is repeated may be older than its pause
+		if until != 0 && until <= now { // checked here, because a repeated request may be older than its pause
 			return nil, status.Errorf(codes.InvalidArgument, "paused_until: %s is not in the future", r.PausedUntil.AsTime().Format(time.RFC3339))
 		}
 		add := func(b policyfile.Brake) {
@@ -63,7 +63,7 @@ func (s *Service) Brake(ctx context.Context, r *pb.BrakeRequest) (*pb.Change, er
 // Release implements pb.PoliciesServer.
 func (s *Service) Release(ctx context.Context, r *pb.ReleaseRequest) (*pb.Change, error) {
 	if r.Everything && r.Queue != "" {
-		return nil, status.Error(codes.InvalidArgument, "queue and everything: give one of them")
+		return nil, status.Error(codes.InvalidArgument, "queue and everything: give only one of them")
 	}
 	if err := checkTarget(r.Queue, r.All || r.Everything); err != nil {
 		return nil, err
@@ -74,19 +74,19 @@ func (s *Service) Release(ctx context.Context, r *pb.ReleaseRequest) (*pb.Change
 	})
 }
 
-// checkTarget refuses an override that names neither a queue nor all of them: an empty
-// variable in somebody's script must not stop the retries of everybody.
+// checkTarget rejects an override for neither a queue nor all queues: an empty variable in a script must not stop
+// all retries.
 func checkTarget(queue string, all bool) error {
 	switch {
 	case queue == "" && !all:
 		return status.Error(codes.InvalidArgument, "queue: missing: name a queue, or set all for all queues")
 	case queue != "" && all:
-		return status.Error(codes.InvalidArgument, "queue and all: give one of them")
+		return status.Error(codes.InvalidArgument, "queue and all: give only one of them")
 	}
 	return nil
 }
 
-// known refuses a queue that neither a resource, nor an override, nor a job names.
+// known returns an error for a queue that no resource, override or job names.
 func (s *Service) known(queue string, force bool) func(policylog.Snapshot) error {
 	return func(now policylog.Snapshot) error {
 		if queue == "" || force {
@@ -104,7 +104,7 @@ func (s *Service) known(queue string, force bool) func(policylog.Snapshot) error
 		if s.Queues != nil && !slices.Contains(names, queue) {
 			seen, err := s.Queues()
 			if err != nil {
-				return status.Errorf(codes.Unavailable, "queue %.100q: look it up among the jobs: %v; force (--force) takes it as it is", queue, err)
+				return status.Errorf(codes.Unavailable, "queue %.100q: look up its jobs: %v; use force (--force) to skip this check", queue, err)
 			}
 			names = append(names, seen...)
 		}
@@ -112,14 +112,14 @@ func (s *Service) known(queue string, force bool) func(policylog.Snapshot) error
 			return nil
 		}
 		slices.Sort(names)
-		return status.Errorf(codes.NotFound, "queue %.100q is unknown: no resource, override or job names it here: %s; force (--force) takes it as it is",
+		return status.Errorf(codes.NotFound, "queue %.100q is unknown: no resource, override or job names it here: %s; use force (--force) to skip this check",
 			queue, suggest.Fix(queue, names, "check its name"))
 	}
 }
 
-// brake changes the brakes that are on. Pauses that are over are forgotten on the way.
+// brake changes the active overrides. It also removes pauses that have ended.
 func (s *Service) brake(ctx context.Context, a *asked, verbs []Verb, check func(policylog.Snapshot) error, change func([]policylog.Brake, Principal) ([]policylog.Brake, error)) (*pb.Change, error) {
-	who, err := s.Auth.Who(ctx) // however many changes there were: it may be an emergency
+	who, err := s.Auth.Who(ctx) // not rate-limited: it may be an emergency
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func (s *Service) brake(ctx context.Context, a *asked, verbs []Verb, check func(
 		}
 	}
 	if strings.TrimSpace(a.reason) == "" {
-		return nil, status.Error(codes.InvalidArgument, "reason: missing: whoever sees it will want to know")
+		return nil, status.Error(codes.InvalidArgument, "reason: missing: it is shown to everyone affected")
 	}
 	edit, err := newEdit(who, a)
 	if err != nil {
@@ -163,7 +163,7 @@ func (s *Service) brake(ctx context.Context, a *asked, verbs []Verb, check func(
 	return &pb.Change{Generation: v.Number, Notes: s.still(v.Version)}, nil
 }
 
-// still says what is killed or paused in a generation, by brakes or by the set itself.
+// still lists what remains killed or paused in a generation, by overrides or by the resources themselves.
 func (s *Service) still(v *policylog.Version) []string {
 	var notes []string
 	for _, b := range v.Brakes {
@@ -185,7 +185,7 @@ func (s *Service) still(v *policylog.Version) []string {
 		if own.PausedUntil != 0 && own.PausedUntil <= s.Now().UnixNano() {
 			continue
 		}
-		notes = append(notes, own.String()+" itself says "+own.Says+": change it there")
+		notes = append(notes, own.String()+" itself sets "+own.Says+": change it there")
 	}
 	return notes
 }

@@ -23,9 +23,9 @@ import (
 	"github.com/refloat/refloat/internal/policy/policylog"
 )
 
-// asked is a request to change something.
+// asked is a request for a change.
 type asked struct {
-	request proto.Message // all of it, to know a repeated one
+	request proto.Message // the whole request, to recognise a repetition
 	id      string        // of the request
 	reason  string
 	dryRun  bool
@@ -33,12 +33,12 @@ type asked struct {
 	make func(policylog.Snapshot) (*policyfile.Set, error)
 	// verb is all that the change needs; "": what verbOf says of what it changes.
 	verb Verb
-	// lax lets a queue name policies that are not there, as Armada's deletion leaves it.
+	// lax allows a queue to name policies that do not exist, as after Armada's deletion.
 	lax bool
 }
 
-// change is the way of every change of resources: who asks, what they may, whether
-// it may be changed here at all, and then the log.
+// change handles every change of resources: it authenticates, authorizes, checks whether the change may be made
+// here, and writes the log.
 func (s *Service) change(ctx context.Context, a *asked) (*pb.Change, error) {
 	who, err := s.writer(ctx)
 	if err != nil {
@@ -101,7 +101,7 @@ func (s *Service) change(ctx context.Context, a *asked) (*pb.Change, error) {
 	return out, nil
 }
 
-// dry ends a change that is only tried.
+// dry ends a dry run.
 type dry struct {
 	generation uint64
 	changes    []policylog.Change
@@ -114,14 +114,14 @@ const (
 	maxRequest = 100
 )
 
-// newEdit checks what every change has.
+// newEdit checks what all changes have in common.
 func newEdit(who Principal, a *asked) (policylog.Edit, error) {
 	e := policylog.Edit{Author: who.String(), Reason: a.reason}
 	switch {
 	case len(a.reason) > maxReason:
 		return e, status.Errorf(codes.InvalidArgument, "reason: longer than %d bytes", maxReason)
 	case strings.ContainsFunc(a.reason, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }):
-		return e, status.Error(codes.InvalidArgument, "reason: has characters that do not print")
+		return e, status.Error(codes.InvalidArgument, "reason: contains characters that are not printable")
 	case len(a.id) > maxRequest || strings.ContainsAny(a.id, "# \n"):
 		return e, status.Errorf(codes.InvalidArgument, "request_id: give at most %d bytes, without # and spaces", maxRequest)
 	case a.id == "":
@@ -136,7 +136,7 @@ func newEdit(who Principal, a *asked) (policylog.Edit, error) {
 	return e, nil
 }
 
-// do makes a change in the log, and says what goes wrong as the API says it.
+// do writes a change to the log, and converts errors to those of the API.
 func (s *Service) do(ctx context.Context, e policylog.Edit) (policylog.Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.patience())
 	defer cancel()
@@ -151,7 +151,7 @@ func (s *Service) patience() time.Duration {
 	return 20 * time.Second
 }
 
-// answer is an error as the API says it.
+// answer converts an error to one of the API.
 func answer(err error) error {
 	var has interface{ GRPCStatus() *status.Status }
 	var d *dry
@@ -173,19 +173,19 @@ func answer(err error) error {
 	return status.Error(codes.Internal, err.Error())
 }
 
-// whole refuses what a change would leave in pieces: a queue, or the settings, that
-// name a policy which is not there.
+// whole refuses a change that would leave a dangling reference: a queue or the settings naming a policy that does
+// not exist.
 func whole(set *policyfile.Set, changes []policylog.Change) error {
 	var wrong []string
 	for _, c := range changes {
 		switch {
 		case c.Op == policylog.Deleted && c.Kind == policyfile.KindPolicy:
 			if users := set.Users(c.Name); len(users) > 0 {
-				wrong = append(wrong, fmt.Sprintf("%s is used by %s: take it out there first", c.ID, listed(users)))
+				wrong = append(wrong, fmt.Sprintf("%s is used by %s: remove it there first", c.ID, listed(users)))
 			}
 		case c.Op != policylog.Deleted && c.Kind != policyfile.KindPolicy:
 			if missing := set.Missing(c.ID); len(missing) > 0 {
-				wrong = append(wrong, fmt.Sprintf("%s names policies that do not exist: %q: create them first, or in one apply", c.ID, missing))
+				wrong = append(wrong, fmt.Sprintf("%s names policies that do not exist: %q: create them first, or in the same apply", c.ID, missing))
 			}
 		}
 	}
@@ -203,8 +203,7 @@ func listed(ids []policyfile.ID) string {
 	return strings.Join(names, ", ")
 }
 
-// unchanged refuses a change of a resource that was read with another generation,
-// and says what changed since.
+// unchanged refuses a change of a resource that was read in an older generation, and reports what changed since.
 func (s *Service) unchanged(now *policylog.Snapshot, id policyfile.ID, read uint64, history []*policylog.Version) error {
 	since := now.Since[id]
 	if since == read {
@@ -216,9 +215,9 @@ func (s *Service) unchanged(now *policylog.Snapshot, id policyfile.ID, read uint
 			by = append(by, described(v))
 		}
 	}
-	text := fmt.Sprintf("%s is of generation %d, and not of %d as the request says", id, since, read)
+	text := fmt.Sprintf("%s was last changed in generation %d, not in %d as in the request", id, since, read)
 	if since == 0 {
-		text = fmt.Sprintf("%s is not there any more", id)
+		text = fmt.Sprintf("%s no longer exists", id)
 	}
 	if len(by) > 0 {
 		text += "; changed by " + strings.Join(by, ", ")
@@ -228,7 +227,7 @@ func (s *Service) unchanged(now *policylog.Snapshot, id policyfile.ID, read uint
 			text += "; fields that differ: " + strings.Join(fields, ", ")
 		}
 	}
-	return status.Error(codes.Aborted, text+". Read it again, and make your change on that")
+	return status.Error(codes.Aborted, text+". Read it again, and apply your change to the current version")
 }
 
 func described(v *policylog.Version) string {
@@ -248,7 +247,7 @@ func versionOf(history []*policylog.Version, number uint64) (*policyfile.Set, er
 	return nil, policylog.ErrNoGeneration
 }
 
-// changedFields lists the paths of the fields in which a resource differs, a few.
+// changedFields lists the paths of the fields in which a resource differs, up to a limit.
 func changedFields(from, to *policyfile.Set, id policyfile.ID) []string {
 	a, b := fieldsOf(from, id), fieldsOf(to, id)
 	var paths []string
@@ -268,7 +267,7 @@ func changedFields(from, to *policyfile.Set, id policyfile.ID) []string {
 	return paths
 }
 
-// fieldsOf is a resource by the paths of its scalars.
+// fieldsOf returns a resource's scalars by path.
 func fieldsOf(set *policyfile.Set, id policyfile.ID) map[string]string {
 	fields := map[string]string{}
 	text, err := set.JSON(id)

@@ -20,10 +20,10 @@ import (
 	"github.com/refloat/refloat/internal/suggest"
 )
 
-// fileOf is a document of a request as a file. The name is for errors only.
+// fileOf converts a document of a request to a file. The name is for errors only.
 func fileOf(name string, doc *structpb.Struct) (policyfile.File, error) {
 	if len(doc.GetFields()) == 0 {
-		return policyfile.File{}, status.Errorf(codes.InvalidArgument, "%s: missing: give a resource as the files write it, with its kind", name)
+		return policyfile.File{}, status.Errorf(codes.InvalidArgument, "%s: missing: give a resource in the format of policy files, with its kind", name)
 	}
 	b, err := json.Marshal(doc.AsMap())
 	if err != nil {
@@ -32,7 +32,7 @@ func fileOf(name string, doc *structpb.Struct) (policyfile.File, error) {
 	return policyfile.File{Name: name, Data: b}, nil
 }
 
-// resourceOf is a resource of a generation.
+// resourceOf returns a resource of a generation.
 func resourceOf(s *policylog.Snapshot, id policyfile.ID) (*pb.Resource, error) {
 	text, err := s.Unbraked.JSON(id)
 	if err != nil {
@@ -51,7 +51,7 @@ func resourceOf(s *policylog.Snapshot, id policyfile.ID) (*pb.Resource, error) {
 	return r, nil
 }
 
-// idOf checks the kind and name of a request.
+// idOf checks the kind and name in a request.
 func idOf(kind, name string) (policyfile.ID, error) {
 	id := policyfile.ID{Kind: kind, Name: name}
 	if err := checkKind(kind); err != nil {
@@ -59,7 +59,7 @@ func idOf(kind, name string) (policyfile.ID, error) {
 	}
 	switch {
 	case kind == policyfile.KindSettings && name != "":
-		return id, status.Errorf(codes.InvalidArgument, "name %.60q: there is one %s, without a name", name, kind)
+		return id, status.Errorf(codes.InvalidArgument, "name %.60q: %s has no name", name, kind)
 	case kind != policyfile.KindSettings && name == "":
 		return id, status.Errorf(codes.InvalidArgument, "name: missing: which %s?", kind)
 	}
@@ -74,7 +74,7 @@ func checkKind(kind string) error {
 	return status.Errorf(codes.InvalidArgument, "kind %.60q: %s", kind, fix)
 }
 
-// invalid is the answer to documents with problems: all of them, by field.
+// invalid is the answer to invalid documents: all problems, by field.
 func invalid(err error) error {
 	var problems policyfile.Problems
 	if !errors.As(err, &problems) {
@@ -134,7 +134,7 @@ func brakesOf(brakes []policylog.Brake) []*pb.BrakeState {
 	return out
 }
 
-// BrakeState is a brake as the API shows it.
+// BrakeState converts an override to its API form.
 func BrakeState(b policylog.Brake) *pb.BrakeState {
 	return &pb.BrakeState{
 		Queue: b.Queue, Kill: b.Kill, PausedUntil: stamp(b.PausedUntil),
@@ -142,5 +142,5 @@ func BrakeState(b policylog.Brake) *pb.BrakeState {
 	}
 }
 
-// nameOf is the path of a document in a request.
+// nameOf returns the path of a document in a request.
 func nameOf(i int) string { return fmt.Sprintf("documents[%d]", i) }

@@ -12,17 +12,16 @@ import (
 	"github.com/refloat/refloat/internal/policy/policylog"
 )
 
-// Fixed says what is not to be changed here, since it comes from somewhere else.
-// Brakes are always ours.
+// Fixed says what cannot be changed here, because it comes from another source. Overrides can always be changed.
 type Fixed struct {
-	Why string // for people; "": everything is changed here
-	// PoliciesOnly: only policies come from there, and which of them queues name.
-	// Settings, and what else a queue says, are changed here.
+	Why string // for people; "": everything can be changed here
+	// PoliciesOnly means that only policies, and the queues' choice of them, come from the other source. Settings
+	// and the other fields of queues can be changed here.
 	PoliciesOnly bool
 }
 
-// keep leaves what comes from elsewhere as it is. A queue that leaves out its
-// policies, or goes, keeps those that it has; whoever says otherwise is refused.
+// keep preserves what comes from the other source. A queue that omits its policies, or is deleted, keeps the
+// policies that it has; any other value is refused.
 func (f *Fixed) keep(now, wanted *policyfile.Set) (*policyfile.Set, error) {
 	is, wants := map[string][]string{}, map[string][]string{}
 	for _, b := range now.Bindings() {
@@ -46,12 +45,12 @@ func (f *Fixed) keep(now, wanted *policyfile.Set) (*policyfile.Set, error) {
 		}
 		return nil, status.Errorf(codes.FailedPrecondition, "%s; %s", f.Why, strings.Join(wrong, "; "))
 	}
-	set, _ := wanted.Bound(now.Bindings()) // what a set says can be said
+	set, _ := wanted.Bound(now.Bindings()) // every content of a set is valid
 	return set, nil
 }
 
-// ours are the changes that answer for the policies which a resource names: a queue
-// whose policies come from elsewhere does not.
+// ours returns the changes that are responsible for the policies which a resource names. A queue whose policies
+// come from another source is not.
 func (f *Fixed) ours(changes []policylog.Change) []policylog.Change {
 	if !f.PoliciesOnly {
 		return changes
@@ -59,7 +58,7 @@ func (f *Fixed) ours(changes []policylog.Change) []policylog.Change {
 	return slices.DeleteFunc(slices.Clone(changes), func(c policylog.Change) bool { return c.Kind == policyfile.KindQueue })
 }
 
-// pruned is the set without all that is changed here.
+// pruned returns the set without everything that can be changed here.
 func (f *Fixed) pruned(now *policyfile.Set) *policyfile.Set {
 	if !f.PoliciesOnly {
 		return policyfile.Empty()

@@ -15,21 +15,20 @@ import (
 )
 
 const (
-	// loginsPerPeer is how many passwords of a peer are compared or wait for that.
+	// loginsPerPeer limits the password checks of a peer, running or waiting.
 	loginsPerPeer = 4
-	// maxLogins is how many of all peers are.
+	// maxLogins limits the password checks of all peers.
 	maxLogins = 64
-	// loginTimeout bounds how long a sign-in waits for others.
+	// loginTimeout limits how long a password check waits for others.
 	loginTimeout = 10 * time.Second
-	// loginLasts is how long a password that was right is not compared again.
+	// loginLasts is how long a correct password is not checked again.
 	loginLasts = 5 * time.Minute
 )
 
-// logins bounds what passwords cost: comparing one takes a processor for up to a
-// quarter of a second, whether it is right or not.
+// logins limits the cost of passwords: a check takes up to a quarter of a second of CPU, whatever its result.
 type logins struct {
-	key     [sha256.Size]byte // of the digests: they say nothing without it
-	compare chan struct{}     // holds a token for each comparison that runs
+	key     [sha256.Size]byte // of the digests, which reveal nothing without it
+	compare chan struct{}     // holds a token for each running comparison
 
 	mu    sync.Mutex
 	all   int
@@ -46,7 +45,7 @@ func newLogins() *logins {
 	return l
 }
 
-// check compares a password with its hash, or knows that it was right a moment ago.
+// check compares a password with its hash, unless it was correct a moment ago.
 func (l *logins) check(ctx context.Context, hash, password string) error {
 	digest := l.digest(hash, password)
 	if l.known(digest) {
@@ -57,7 +56,7 @@ func (l *logins) check(ctx context.Context, hash, password string) error {
 		return err
 	}
 	defer leave()
-	if l.known(digest) { // whoever went first had the same password
+	if l.known(digest) { // an earlier caller had the same password
 		return nil
 	}
 	if bcrypt.CompareHashAndPassword([]byte(hash), []byte(password)) != nil {
@@ -76,7 +75,7 @@ func (l *logins) check(ctx context.Context, hash, password string) error {
 
 func (l *logins) digest(hash, password string) [sha256.Size]byte {
 	mac := hmac.New(sha256.New, l.key[:])
-	mac.Write([]byte(hash + "\x00" + password)) // a hash has no NUL
+	mac.Write([]byte(hash + "\x00" + password)) // a hash contains no NUL
 	return [sha256.Size]byte(mac.Sum(nil))
 }
 
@@ -87,7 +86,7 @@ func (l *logins) known(digest [sha256.Size]byte) bool {
 	return ok
 }
 
-// enter waits until a password may be compared; leave ends that.
+// enter waits until a password may be checked; leave frees the slot.
 func (l *logins) enter(ctx context.Context, peer string) (leave func(), err error) {
 	l.mu.Lock()
 	if l.all >= maxLogins || l.peers[peer] >= loginsPerPeer {
@@ -116,9 +115,9 @@ func (l *logins) enter(ctx context.Context, peer string) (leave func(), err erro
 	}
 }
 
-var errManyLogins = status.Error(codes.ResourceExhausted, "too many sign-ins with a password at once: try again in a moment, or use a token")
+var errManyLogins = status.Error(codes.ResourceExhausted, "too many password logins at once: try again in a moment, or use a token")
 
-// peerKey is the key under which a context holds the address that a request came from.
+// peerKey is the context key of the peer's address.
 type peerKey struct{}
 
 func peerOf(ctx context.Context) string {

@@ -7,14 +7,14 @@ import (
 	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
-// overrideField is a field of a queue or of the settings that does what an override
-// does, and needs the same permission.
+// overrideField is a field of a queue or of the settings that has the effect of an override, and needs the same
+// permission.
 type overrideField struct {
 	path string
 	verb Verb
-	// off are values that mean the same as leaving the field out.
+	// off lists values that mean the same as omitting the field.
 	off string
-	// only: just this value, and the change from and to it, needs the permission.
+	// only, if set, is the single value for which a change needs the permission.
 	only string
 }
 
@@ -22,7 +22,7 @@ var overrideFields = map[string][]overrideField{
 	policyfile.KindQueue: {
 		{path: "killed", verb: KillRetries, off: "false"},
 		{path: "pausedUntil", verb: PauseRetries},
-		{path: "mode", verb: ShadowRetries}, // without one, that of the settings
+		{path: "mode", verb: ShadowRetries}, // if omitted, the settings' mode applies
 	},
 	policyfile.KindSettings: {
 		{path: "spec.globalMaxRetries", verb: KillRetries, only: "0"},
@@ -32,8 +32,8 @@ var overrideFields = map[string][]overrideField{
 	},
 }
 
-// mayOverride refuses a change of a resource that kills, pauses or puts into shadow, or
-// ends that, without the permission for it.
+// mayOverride returns an error if a change of a resource kills, pauses or switches to shadow mode, or ends that,
+// and the caller lacks the permission.
 func (a *Auth) mayOverride(who Principal, id policyfile.ID, from, to *policyfile.Set) error {
 	fields := overrideFields[id.Kind]
 	if a == nil || len(fields) == 0 {
@@ -49,7 +49,7 @@ func (a *Auth) mayOverride(who Principal, id policyfile.ID, from, to *policyfile
 	return nil
 }
 
-// meaning is a value of the field; "": it overrides nothing.
+// meaning returns the effective value of the field; "": it overrides nothing.
 func (f *overrideField) meaning(value string) string {
 	if value == f.off || f.only != "" && value != f.only {
 		return ""

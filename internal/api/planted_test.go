@@ -95,7 +95,7 @@ func planted() []bug {
 			"api/auth.go", "		user.PasswordHash = string(a.decoy)\n", "",
 		}}},
 		{"TestSignIn", "a refusal shows what the verifier says", []patch{{
-			"api/auth.go", "		return Principal{}, errNoEntry // the error may hold", "		return Principal{}, status.Error(codes.Unauthenticated, err.Error()+token) // the error may hold",
+			"api/auth.go", "		return Principal{}, errNoEntry // the error may contain", "		return Principal{}, status.Error(codes.Unauthenticated, err.Error()+token) // the error may hold",
 		}}},
 		{"TestSignIn", "the audience is not looked at", []patch{{
 			"api/auth.go", "&oidc.Config{ClientID: a.OIDC.Audience}", "&oidc.Config{SkipClientIDCheck: true}",

@@ -25,10 +25,10 @@ import (
 	"github.com/refloat/refloat/internal/api/pb"
 )
 
-// maxRequestBytes bounds a request.
+// maxRequestBytes limits the size of a request.
 const maxRequestBytes = 32 << 20
 
-// Handler serves gRPC and REST of a service.
+// Handler serves a service over gRPC and REST.
 func Handler(s *Service, log *slog.Logger) (http.Handler, error) {
 	armada := &Armada{Service: s}
 	rpc := grpc.NewServer(grpc.MaxRecvMsgSize(maxRequestBytes), grpc.UnaryInterceptor(
@@ -46,11 +46,11 @@ func Handler(s *Service, log *slog.Logger) (http.Handler, error) {
 		runtime.WithOutgoingHeaderMatcher(func(key string) (string, bool) { return key, key == leftOut }),
 		runtime.WithRoutingErrorHandler(notRouted),
 		runtime.WithMiddlewares(onlyKnown),
-		runtime.WithDisablePathLengthFallback(), // a POST of a form is no GET
+		runtime.WithDisablePathLengthFallback(), // a form POST is not a GET
 	}
 	ours := runtime.NewServeMux(append(slices.Clone(options), runtime.WithMarshalerOption(runtime.MIMEWildcard, newStrictJSON()))...)
 	armadas := runtime.NewServeMux(append(options, runtime.WithMarshalerOption(runtime.MIMEWildcard, newArmadaJSON()))...)
-	ctx := context.Background() // of registration only
+	ctx := context.Background() // for registration only
 	if err := errors.Join(pb.RegisterPoliciesHandlerServer(ctx, ours, s), pb.RegisterRetryPolicyServiceHandlerServer(ctx, armadas, armada)); err != nil {
 		return nil, fmt.Errorf("serve the API: %w", err)
 	}
@@ -61,16 +61,16 @@ func Handler(s *Service, log *slog.Logger) (http.Handler, error) {
 	return f, nil
 }
 
-// front is what every request comes through: nothing of a body is read before it is
-// known who asks, and that they may; nothing is decoded before it is measured.
+// front handles every request first: it reads no body before the caller is authenticated and authorized, and
+// decodes nothing before its size is checked.
 type front struct {
 	service    *Service
 	log        *slog.Logger
 	rpc        *grpc.Server
 	ours       *runtime.ServeMux // REST
-	armadas    *runtime.ServeMux // REST as Armada writes it
+	armadas    *runtime.ServeMux // REST in Armada's form
 	sameOrigin *http.CrossOriginProtection
-	slots      [groups]chan struct{} // of requests that are being served
+	slots      [groups]chan struct{} // for requests in progress
 }
 
 // ServeHTTP implements http.Handler.
@@ -107,8 +107,8 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serve reads the body and serves the request, with few others of its group. Only large
-// bodies are waited for in the group: who sends a small one slowly keeps nobody out.
+// serve reads the body and serves the request, within the concurrency limit of its group. Only large bodies are
+// read within a slot, so that a slow sender of a small body blocks nobody.
 func (f *front) serve(c *call, h http.Handler, w http.ResponseWriter, r *http.Request) (err error) {
 	if c.group != bulk {
 		if err := c.read(w, r); err != nil {
@@ -130,7 +130,7 @@ func (f *front) serve(c *call, h http.Handler, w http.ResponseWriter, r *http.Re
 	return nil
 }
 
-// refuseRPC answers a gRPC request that is not let in: with trailers only.
+// refuseRPC rejects a gRPC request, with trailers only.
 func refuseRPC(w http.ResponseWriter, err error) {
 	s := status.Convert(err)
 	h := w.Header()
@@ -140,22 +140,21 @@ func refuseRPC(w http.ResponseWriter, err error) {
 	w.WriteHeader(http.StatusOK)
 }
 
-// maxValues bounds the values of a request, which take up to two hundred bytes each
-// once they are decoded.
+// maxValues limits the values of a request, which take up to two hundred bytes each when decoded.
 const maxValues = 1 << 20
 
-// fit refuses a REST request that no client of ours makes.
+// fit rejects a REST request that no legitimate client makes.
 func (f *front) fit(r *http.Request) error {
 	host := r.Host
 	if _, _, err := net.SplitHostPort(host); err != nil {
 		host = net.JoinHostPort(strings.Trim(host, "[]"), "80")
 	}
-	// A page of a browser on this machine may name us as it likes, and nobody signs in.
+	// A web page in a browser on this machine can use any host name for us, and there is no authentication.
 	if f.service.Auth == nil && !OnLoopback(host) {
-		return status.Errorf(codes.PermissionDenied, "%.100q is not a name of this machine: nobody signs in here, so use localhost", r.Host)
+		return status.Errorf(codes.PermissionDenied, "%.100q is not a name of this machine: without authentication, use localhost", r.Host)
 	}
 	if err := f.sameOrigin.Check(r); err != nil {
-		return status.Error(codes.PermissionDenied, "pages of other sites may not change policies")
+		return status.Error(codes.PermissionDenied, "requests from other origins may not change policies")
 	}
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -172,27 +171,25 @@ func (f *front) fit(r *http.Request) error {
 	return nil
 }
 
-// notRouted answers what no route takes.
+// notRouted answers a request without a route.
 func notRouted(ctx context.Context, mux *runtime.ServeMux, m runtime.Marshaler, w http.ResponseWriter, r *http.Request, code int) {
 	if code == http.StatusMethodNotAllowed {
-		err := &runtime.HTTPStatusError{HTTPStatus: code, Err: status.Errorf(codes.Unimplemented, "%s is not for this path", r.Method)}
+		err := &runtime.HTTPStatusError{HTTPStatus: code, Err: status.Errorf(codes.Unimplemented, "method %s is not allowed for this path", r.Method)}
 		runtime.DefaultHTTPErrorHandler(ctx, mux, m, w, r, err)
 		return
 	}
 	runtime.DefaultRoutingErrorHandler(ctx, mux, m, w, r, code)
 }
 
-// caught turns a panic into an error: one bad request must not end the process.
-// Called by defer.
+// caught turns a panic into an error, so that a bad request does not end the process. Call it with defer.
 func caught(log *slog.Logger, what string, err *error) {
 	if p := recover(); p != nil {
 		log.Error("request failed", slog.String("request", what), slog.Any("panic", p))
-		*err = status.Error(codes.Internal, "this request made the server fail; its log says more")
+		*err = status.Error(codes.Internal, "the server failed on this request; see its log")
 	}
 }
 
-// Server is an http.Server for a handler, with HTTP/2 without TLS too, as gRPC on
-// loopback wants it.
+// Server returns an http.Server for a handler, which supports HTTP/2 without TLS too, for gRPC on loopback.
 func Server(h http.Handler, config *tls.Config) *http.Server {
 	var p http.Protocols
 	p.SetHTTP1(true)
@@ -201,7 +198,7 @@ func Server(h http.Handler, config *tls.Config) *http.Server {
 	return &http.Server{Handler: h, Protocols: &p, TLSConfig: config, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: time.Minute, WriteTimeout: 2 * time.Minute, IdleTimeout: 5 * time.Minute}
 }
 
-// OnLoopback says whether only this machine can reach an address.
+// OnLoopback reports whether only this machine can reach an address.
 func OnLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

@@ -15,38 +15,38 @@ import (
 	"github.com/refloat/refloat/internal/suggest"
 )
 
-// Service is the policies of a deployment. Store and Now are required.
+// Service implements the policy API of a deployment. Store and Now are required.
 type Service struct {
 	pb.UnimplementedPoliciesServer
 
 	Store *policylog.Store
-	Auth  *Auth // nil: everybody may do everything
+	Auth  *Auth // nil: every caller may do everything
 	Now   func() time.Time
-	Fixed Fixed // what is not to be changed here
-	// Partitions says what is in force in this process.
+	Fixed Fixed // what cannot be changed here
+	// Partitions returns what is in force in this process.
 	Partitions func() []*pb.PartitionStatus
-	// Queues lists queues that jobs were seen in; nil: none.
+	// Queues lists the queues of known jobs; nil: none.
 	Queues func() ([]string, error)
-	// Source says where resources are followed from.
+	// Source returns the status of the followed source of resources.
 	Source func() *pb.Source
-	// Writes bounds how often something is changed; nil: as often as one likes.
+	// Writes limits the rate of changes; nil: unlimited.
 	Writes   *rate.Limiter
-	Patience time.Duration // for the log; default 20 s
+	Patience time.Duration // timeout of the log; default 20 s
 }
 
-// writer is who asks for a change, where there have not been too many.
+// writer returns the author of a change, within the rate limit.
 func (s *Service) writer(ctx context.Context) (Principal, error) {
 	who, err := s.Auth.Who(ctx)
 	if err != nil {
 		return who, err
 	}
 	if s.Writes != nil && !s.Writes.AllowN(s.Now(), 1) {
-		return who, status.Errorf(codes.ResourceExhausted, "more than %v changes a second: wait a moment, or put them into one apply", float64(s.Writes.Limit()))
+		return who, status.Errorf(codes.ResourceExhausted, "more than %v changes a second: wait a moment, or combine them in one apply", float64(s.Writes.Limit()))
 	}
 	return who, nil
 }
 
-// snapshot is a generation; 0: the newest.
+// snapshot returns a generation; 0: the newest.
 func (s *Service) snapshot(ctx context.Context, generation uint64) (policylog.Snapshot, error) {
 	if _, err := s.Auth.Who(ctx); err != nil {
 		return policylog.Snapshot{}, err
@@ -111,9 +111,9 @@ func notThere(snap *policylog.Snapshot, id policyfile.ID) error {
 		}
 	}
 	if near := suggest.Nearest(id.Name, names); near != "" {
-		return status.Errorf(codes.NotFound, "there is no %s: did you mean %s?", id, near)
+		return status.Errorf(codes.NotFound, "%s does not exist: did you mean %s?", id, near)
 	}
-	return status.Errorf(codes.NotFound, "there is no %s", id)
+	return status.Errorf(codes.NotFound, "%s does not exist", id)
 }
 
 // Create implements pb.PoliciesServer.
@@ -131,7 +131,7 @@ func (s *Service) Create(ctx context.Context, r *pb.CreateRequest) (*pb.Change, 
 			}
 			for _, id := range ids {
 				if _, is := now.Unbraked.Body(id); is {
-					return nil, status.Errorf(codes.AlreadyExists, "there is a %s, since generation %d: update it", id, now.Since[id])
+					return nil, status.Errorf(codes.AlreadyExists, "%s already exists, since generation %d: update it", id, now.Since[id])
 				}
 			}
 			return set, nil
@@ -146,7 +146,7 @@ func (s *Service) Update(ctx context.Context, r *pb.UpdateRequest) (*pb.Change, 
 		return nil, err
 	}
 	if r.Generation == 0 {
-		return nil, status.Error(codes.InvalidArgument, "generation: missing: give that of the resource as you read it, so that nobody's change is lost")
+		return nil, status.Error(codes.InvalidArgument, "generation: missing: give the generation in which you read the resource, so that no concurrent change is lost")
 	}
 	history, err := s.Store.History(ctx)
 	if err != nil {
@@ -204,13 +204,13 @@ func (s *Service) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.Change, 
 	})
 }
 
-// maxDocuments bounds one Apply.
+// maxDocuments limits the documents of one Apply.
 const maxDocuments = 50_000
 
 // Apply implements pb.PoliciesServer.
 func (s *Service) Apply(ctx context.Context, r *pb.ApplyRequest) (*pb.Change, error) {
 	if len(r.Documents) > maxDocuments {
-		return nil, status.Errorf(codes.InvalidArgument, "documents: %d: %d are the most", len(r.Documents), maxDocuments)
+		return nil, status.Errorf(codes.InvalidArgument, "documents: %d: above the limit of %d", len(r.Documents), maxDocuments)
 	}
 	if len(r.Documents) == 0 {
 		return nil, status.Error(codes.InvalidArgument, "documents: none")
@@ -226,7 +226,7 @@ func (s *Service) Apply(ctx context.Context, r *pb.ApplyRequest) (*pb.Change, er
 		request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun,
 		make: func(now policylog.Snapshot) (*policyfile.Set, error) {
 			if r.Generation != 0 && r.Generation != now.Generation() {
-				return nil, status.Errorf(codes.Aborted, "%s came after generation %d, which the request was made of: look again", described(now.Version), r.Generation)
+				return nil, status.Errorf(codes.Aborted, "%s is newer than generation %d, on which the request is based: read again", described(now.Version), r.Generation)
 			}
 			base := now.Unbraked
 			if r.Prune {
@@ -252,7 +252,7 @@ func (s *Service) RollBack(ctx context.Context, r *pb.RollBackRequest) (*pb.Chan
 		return nil, err
 	}
 	if r.To == 0 {
-		return nil, status.Error(codes.InvalidArgument, "to: missing: give the generation to go back to; history lists them")
+		return nil, status.Error(codes.InvalidArgument, "to: missing: give the generation to restore from; history lists them")
 	}
 	history, err := s.Store.History(ctx)
 	if err != nil {

@@ -50,7 +50,7 @@ func TestLifeOfAPolicy(t *testing.T) {
 		t.Fatalf("update: %v, %v", made, err)
 	}
 	_, err = w.Update(ctx, &pb.UpdateRequest{Document: w.policy("infra", `"retryLimit": 8, `+evict), Generation: 1})
-	w.refused(err, codes.Aborted, "of generation 3, and not of 1", "by ann (not verified) (more)", "fields that differ: spec.retryLimit", "Read it again")
+	w.refused(err, codes.Aborted, "last changed in generation 3, not in 1", "by ann (not verified) (more)", "fields that differ: spec.retryLimit", "Read it again")
 	_, err = w.Update(ctx, &pb.UpdateRequest{Document: w.policy("infrq", evict), Generation: 1})
 	w.refused(err, codes.NotFound, "did you mean infra")
 
@@ -60,7 +60,7 @@ func TestLifeOfAPolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = w.Delete(ctx, &pb.DeleteRequest{Kind: "RetryPolicy", Name: "infra", Generation: 1})
-	w.refused(err, codes.Aborted, "of generation 3")
+	w.refused(err, codes.Aborted, "last changed in generation 3")
 	dry, err := w.Delete(ctx, &pb.DeleteRequest{Kind: "RetryPolicy", Name: "infra", DryRun: true})
 	if err != nil || dry.Generation != 4 || len(dry.Changes) != 1 || dry.Changes[0].Op != "deleted" {
 		t.Errorf("dry run: %v, %v", dry, err)
@@ -69,15 +69,15 @@ func TestLifeOfAPolicy(t *testing.T) {
 		t.Fatalf("delete: %v, %v", made, err)
 	}
 	_, err = w.Get(ctx, infra)
-	w.refused(err, codes.NotFound, "there is no RetryPolicy infra")
+	w.refused(err, codes.NotFound, "RetryPolicy infra does not exist")
 	_, err = w.Update(ctx, &pb.UpdateRequest{Document: w.policy("infra", evict), Generation: 3})
-	w.refused(err, codes.Aborted, "not there any more", "generation 5")
+	w.refused(err, codes.Aborted, "no longer exists", "generation 5")
 
 	if made, err = w.RollBack(ctx, &pb.RollBackRequest{Kind: "RetryPolicy", Name: "infra", To: 1}); err != nil || made.Changes[0].Op != "created" {
 		t.Fatalf("roll back: %v, %v", made, err)
 	}
 	_, err = w.RollBack(ctx, &pb.RollBackRequest{Kind: "RetryPolicy", Name: "infra", To: 99})
-	w.refused(err, codes.NotFound, "no generation 99")
+	w.refused(err, codes.NotFound, "generation does not exist: 99")
 	then, err := w.Get(ctx, &pb.GetRequest{Kind: "RetryPolicy", Name: "infra", Generation: 3})
 	if err != nil || then.Document.Fields["spec"].GetStructValue().Fields["retryLimit"].GetNumberValue() != 7 {
 		t.Errorf("as it was: %v, %v", then, err)
@@ -146,7 +146,7 @@ func TestApply(t *testing.T) {
 	_, err = w.Apply(t.Context(), &pb.ApplyRequest{Documents: append(docs, w.policy("bad", `"x": 1`))})
 	w.refused(err, codes.InvalidArgument, "documents[3]", "spec.x")
 	_, err = w.Apply(t.Context(), &pb.ApplyRequest{Documents: docs, Generation: 1})
-	w.refused(err, codes.Aborted, "generation 2", "came after generation 1")
+	w.refused(err, codes.Aborted, "generation 2", "is newer than generation 1")
 	for i, want := range []int{3, 0} { // the second time nothing is to be changed
 		made, err := w.Apply(t.Context(), &pb.ApplyRequest{Documents: docs, Prune: true})
 		if err != nil || made.Generation != 3 || len(made.Changes) != want {
@@ -212,7 +212,7 @@ func TestBrakes(t *testing.T) {
 	_, err = w.Brake(t.Context(), &pb.BrakeRequest{All: true, Kill: true})
 	w.refused(err, codes.InvalidArgument, "reason: missing")
 	_, err = w.Brake(t.Context(), &pb.BrakeRequest{All: true, Reason: "r"})
-	w.refused(err, codes.InvalidArgument, "kill, or paused_until")
+	w.refused(err, codes.InvalidArgument, "kill, paused_until")
 	_, err = w.Brake(t.Context(), &pb.BrakeRequest{All: true, Reason: "r", PausedUntil: timestamppb.New(noon)})
 	w.refused(err, codes.InvalidArgument, "not in the future")
 	_, err = w.Brake(t.Context(), &pb.BrakeRequest{Reason: "r", Kill: true, Force: true, Queue: "a\nb"})
@@ -265,7 +265,7 @@ func TestOwnBrakesStay(t *testing.T) {
 	w := newWorld(t)
 	w.create(w.queue("ml", `, "killed": true`), w.doc(`{"kind": "RetrySettings", "spec": {"globalMaxRetries": 0, "pausedUntil": "2026-11-21T11:00:00Z"}}`))
 	made, err := w.Release(t.Context(), &pb.ReleaseRequest{Everything: true, Reason: "on"})
-	if err != nil || len(made.Notes) != 2 || !strings.Contains(strings.Join(made.Notes, ";"), "Queue ml itself says killed: true: change it there") {
+	if err != nil || len(made.Notes) != 2 || !strings.Contains(strings.Join(made.Notes, ";"), "Queue ml itself sets killed: true: change it there") {
 		t.Errorf("release: %v, %v", made, err)
 	}
 }
@@ -289,14 +289,14 @@ func TestREST(t *testing.T) {
 		{"POST", "/refloat/v1/brakes:release", `{"queue": "ml", "reason": "x"}`, 200, `"notes":[]`},
 		{"GET", "/refloat/v1/status", "", 200, `"generation":"5"`},
 		{"DELETE", "/refloat/v1/resources/Queue/ml", "", 200, `"deleted"`},
-		{"GET", "/refloat/v1/resources/RetrySettings", "", 404, "there is no RetrySettings"},
+		{"GET", "/refloat/v1/resources/RetrySettings", "", 404, "RetrySettings does not exist"},
 		{"POST", "/refloat/v1/resources", `{"kind": `, 400, ""},
 		{"POST", "/refloat/v1/apply", `{"documents": [], "x": 1}`, 400, ""},
 		{"POST", "/refloat/v1/apply", `{"documents": [{"kind": "` + strings.Repeat("x", 33<<20) + `"}]}`, 413, "larger than 32 MiB"},
 		{"POST", "/refloat/v1/apply", `{"documents": [{"kind": [` + strings.Repeat("0,", 5<<20) + `0]}]}`, 400, "values"},
-		{"POST", "/refloat/v1/status", "{}", 405, "POST is not for this path"},
+		{"POST", "/refloat/v1/status", "{}", 405, "method POST is not allowed for this path"},
 		{"POST", "/refloat/v1/resources?reason=%ff", `{"kind": "Queue", "name": "x"}`, 400, "not UTF-8"},
-		{"POST", "/refloat/v1/resources?reason=%1b%5b2J", `{"kind": "Queue", "name": "x"}`, 400, "do not print"},
+		{"POST", "/refloat/v1/resources?reason=%1b%5b2J", `{"kind": "Queue", "name": "x"}`, 400, "not printable"},
 		{"GET", "/refloat/v2", "", http.StatusNotFound, ""},
 	} {
 		code, body := w.rest(c.method, c.path, c.body)
@@ -336,9 +336,9 @@ func TestBrakesNameTheirTarget(t *testing.T) {
 		return err
 	}
 	w.refused(kill(&pb.BrakeRequest{}), codes.InvalidArgument, "name a queue, or set all")
-	w.refused(kill(&pb.BrakeRequest{Queue: "ml", All: true}), codes.InvalidArgument, "give one of them")
+	w.refused(kill(&pb.BrakeRequest{Queue: "ml", All: true}), codes.InvalidArgument, "give only one of them")
 	w.refused(release(&pb.ReleaseRequest{}), codes.InvalidArgument, "name a queue, or set all")
-	w.refused(release(&pb.ReleaseRequest{Queue: "ml", All: true}), codes.InvalidArgument, "give one of them")
+	w.refused(release(&pb.ReleaseRequest{Queue: "ml", All: true}), codes.InvalidArgument, "give only one of them")
 	if code, text := w.rest("POST", "/refloat/v1/brakes", `{"queue": "", "kill": true, "reason": "x"}`); code != 400 {
 		t.Errorf("REST without a queue: %d %s", code, text)
 	}

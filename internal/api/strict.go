@@ -21,10 +21,10 @@ import (
 	"github.com/refloat/refloat/internal/suggest"
 )
 
-// Unknown fields and parameters are refused over REST: a mistyped queue must not mean
-// all queues, and a mistyped dry_run must not change anything.
+// Unknown fields and parameters are rejected over REST: a mistyped queue must not mean all queues, and a mistyped
+// dry_run must not change anything.
 
-// strictJSON is JSON as protobuf defines it, without unknown fields.
+// strictJSON is protobuf's JSON mapping, rejecting unknown fields.
 type strictJSON struct{ runtime.JSONPb }
 
 func newStrictJSON() *strictJSON {
@@ -54,14 +54,14 @@ func named(err error, v any) error {
 }
 
 func unknown(what, name string, names []string) error {
-	fix := "leave it out"
+	fix := "remove it"
 	if len(names) > 0 {
 		fix = suggest.Fix(name, names, "use "+strings.Join(names, ", "))
 	}
 	return fmt.Errorf("unknown %s %.60q: %s", what, name, fix)
 }
 
-// namesIn lists the JSON names of the fields of a message, and of the messages in it.
+// namesIn lists the JSON names of the fields of a message and of nested messages.
 func namesIn(d protoreflect.MessageDescriptor) []string {
 	names := map[string]bool{}
 	var add func(protoreflect.MessageDescriptor)
@@ -81,8 +81,8 @@ func namesIn(d protoreflect.MessageDescriptor) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// knownFields refuses a gRPC request with fields that a newer client knows: one of them
-// may be a dry run. Armada's own service ignores them.
+// knownFields rejects a gRPC request with fields that only a newer client knows: one of them may be a dry run.
+// Armada's own service ignores them.
 func knownFields(method string, req any) error {
 	m, ok := req.(proto.Message)
 	if !ok || !strings.HasPrefix(method, "/"+pb.Policies_ServiceDesc.ServiceName+"/") || len(m.ProtoReflect().GetUnknown()) == 0 {
@@ -91,7 +91,7 @@ func knownFields(method string, req any) error {
 	return status.Error(codes.InvalidArgument, "the request has fields that this server does not know: upgrade the server, or use its version of refloatctl")
 }
 
-// onlyKnown refuses query parameters that no field of the request has.
+// onlyKnown rejects query parameters that are not fields of the request.
 func onlyKnown(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, path map[string]string) {
 		pattern, _ := runtime.HTTPPattern(r.Context())
@@ -108,8 +108,8 @@ func onlyKnown(next runtime.HandlerFunc) runtime.HandlerFunc {
 	}
 }
 
-// queryNames lists the parameters that a route takes in its query: the fields of the
-// request, in both spellings, unless the body holds them.
+// queryNames lists the query parameters of a route: the fields of the request, in both spellings, unless they are
+// in the body.
 func queryNames(method, pattern string) (names []string) {
 	pattern = strings.ReplaceAll(pattern, "=*}", "}")
 	for _, file := range []protoreflect.FileDescriptor{pb.File_internal_api_pb_policies_proto, pb.File_internal_api_pb_armada_proto} {

@@ -19,7 +19,7 @@ func TestUnknownFieldsAndParameters(t *testing.T) {
 	for _, c := range []struct{ method, path, body, says string }{
 		{"POST", "/refloat/v1/brakes", `{"quue": "ml", "all": true, "kill": true, "reason": "x"}`, `unknown field \"quue\": did you mean queue?`},
 		{"POST", "/refloat/v1/brakes:release", `{"everythin": true, "all": true, "reason": "x"}`, `did you mean everything?`},
-		{"POST", "/refloat/v1/brakes?dry_run=true", `{"all": true, "kill": true, "reason": "x"}`, `unknown parameter \"dry_run\": leave it out`},
+		{"POST", "/refloat/v1/brakes?dry_run=true", `{"all": true, "kill": true, "reason": "x"}`, `unknown parameter \"dry_run\": remove it`},
 		{"POST", "/refloat/v1/apply", `{"documents": [` + queue + `], "dryrun": true}`, `did you mean dryRun?`},
 		{"POST", "/refloat/v1/apply?dry_run=true", `{"documents": [` + queue + `]}`, `unknown parameter \"dry_run\"`},
 		{"PUT", "/refloat/v1/resources?generation=1&dryrun=true", queue, `did you mean dryRun?`},
@@ -28,7 +28,7 @@ func TestUnknownFieldsAndParameters(t *testing.T) {
 		{"DELETE", "/refloat/v1/resources/Queue/ml?name=other", "", `unknown parameter \"name\"`},
 		{"GET", "/refloat/v1/resources?knid=Queue", "", `did you mean kind?`},
 		{"GET", "/refloat/v1/history?limitt=1", "", `did you mean limit?`},
-		{"GET", "/refloat/v1/status?verbose=1", "", `unknown parameter \"verbose\": leave it out`},
+		{"GET", "/refloat/v1/status?verbose=1", "", `unknown parameter \"verbose\": remove it`},
 		{"POST", "/refloat/v1/rollback", `{"to": "1", "dryrun": true}`, `did you mean dryRun?`},
 		{"POST", "/v1/retry-policy", `{"name": "p", "defaultAction": "Fail", "retrylimt": 3}`, `did you mean retryLimit?`},
 		{"PUT", "/v1/retry-policy/p?force=1", `{"name": "p", "defaultAction": "Fail"}`, `unknown parameter \"force\"`},
