@@ -121,7 +121,7 @@ func report(w io.Writer, facts *doctor.Facts, more []doctor.Finding, output stri
 	if judged != nil && !errors.Is(judged, errFinding) {
 		return judged
 	}
-	if err := facts.Service.Err; err != nil && !errors.Is(err, doctor.ErrNotAsked) && !errors.Is(err, context.Canceled) {
+	if err := facts.Service.Err; err != nil && !errors.Is(err, doctor.ErrNotChecked) && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("the client cannot reach the brokers: %w", err)
 	}
 	return judged

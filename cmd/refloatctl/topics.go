@@ -25,7 +25,7 @@ func newTopics() *cobra.Command {
 }
 
 func newTopicsCreate() *cobra.Command {
-	var wish doctor.Wish
+	var spec doctor.Spec
 	var dry bool
 	cmd := &cobra.Command{
 		Use:   "create --pulsar URL --pulsar-admin URL",
@@ -50,26 +50,26 @@ run this with --grow, and start the evaluators once with --accept-partitions N.`
 		Args: cobra.NoArgs,
 	}
 	flags := pulsarflags.Bind(cmd)
-	cmd.Flags().IntVar(&wish.Partitions, "partitions", 0, "partitions of events, to create or to check (default: as many as it has)")
-	cmd.Flags().BoolVar(&wish.CreateEvents, "create-events", false, "create events too if it does not exist, with infinite retention")
-	cmd.Flags().BoolVar(&wish.Grow, "grow", false, "increase the partitions of decisions to those of events")
-	cmd.Flags().BoolVar(&wish.NoIngester, "no-ingester", false, "create no subscriptions for ingesters, because only evaluators will run")
+	cmd.Flags().IntVar(&spec.Partitions, "partitions", 0, "partitions of events, to create or to check (default: as many as it has)")
+	cmd.Flags().BoolVar(&spec.CreateEvents, "create-events", false, "create events too if it does not exist, with infinite retention")
+	cmd.Flags().BoolVar(&spec.Grow, "grow", false, "increase the partitions of decisions to those of events")
+	cmd.Flags().BoolVar(&spec.NoIngester, "no-ingester", false, "create no subscriptions for ingesters, because only evaluators will run")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only show what would be done")
 	settings.Bind(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := loadSettings(cmd); err != nil {
 			return err
 		}
-		if wish.Partitions < 0 {
-			return usageError{fmt.Errorf("--partitions %d: want 1 or more, or omit it", wish.Partitions)}
+		if spec.Partitions < 0 {
+			return usageError{fmt.Errorf("--partitions %d: want 1 or more, or omit it", spec.Partitions)}
 		}
-		return withDeployment(cmd.Context(), flags, func(d doctor.Deployment) error { return createTopics(cmd, d, wish, dry) })
+		return withDeployment(cmd.Context(), flags, func(d doctor.Deployment) error { return createTopics(cmd, d, spec, dry) })
 	}
 	return cmd
 }
 
-func createTopics(cmd *cobra.Command, d doctor.Deployment, wish doctor.Wish, dry bool) error {
-	steps, err := doctor.Plan(cmd.Context(), d, wish)
+func createTopics(cmd *cobra.Command, d doctor.Deployment, spec doctor.Spec, dry bool) error {
+	steps, err := doctor.Plan(cmd.Context(), d, spec)
 	if errors.Is(err, doctor.ErrRefused) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%v\n", err)
 		return errFinding

@@ -25,8 +25,8 @@ var (
 	ErrUnreachable = errors.New("admin API is unreachable")
 	// ErrDenied: we are not authorized.
 	ErrDenied = errors.New("permission denied")
-	// ErrNotThere: the object does not exist.
-	ErrNotThere = errors.New("does not exist")
+	// ErrNotFound: the object does not exist.
+	ErrNotFound = errors.New("does not exist")
 )
 
 const (
@@ -204,7 +204,7 @@ func (e *statusError) Unwrap() error {
 	case http.StatusUnauthorized, http.StatusForbidden: // brokers use 401 for both
 		return ErrDenied
 	case http.StatusNotFound:
-		return ErrNotThere
+		return ErrNotFound
 	}
 	return nil
 }

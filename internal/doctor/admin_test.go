@@ -45,7 +45,7 @@ func TestAdminErrors(t *testing.T) {
 		fmt.Fprint(w, map[string]string{"/admin/v2/no-json": "<html>", "/admin/v2/number": "7", "/admin/v2/text": "\"4.0.8\"\n"}[r.URL.Path])
 	})
 	a := admin(t, pulsarlog.Config{AdminURL: s.URL + "/"})
-	for path, class := range map[string]error{"401": ErrDenied, "403": ErrDenied, "404": ErrNotThere} {
+	for path, class := range map[string]error{"401": ErrDenied, "403": ErrDenied, "404": ErrNotFound} {
 		if f := answer[int](t.Context(), a, path); !errors.Is(f.Err, class) || !strings.Contains(f.Err.Error(), "GET "+path+": "+path+": because") {
 			t.Errorf("%s: %v", path, f.Err)
 		}

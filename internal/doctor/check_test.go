@@ -106,15 +106,15 @@ func TestCheck(t *testing.T) {
 		{"an odd version", func(f *Facts) { f.Version.Value = "new" }, "warn RD002 broker", []string{`"new"`}, ""},
 		{"no configuration", func(f *Facts) { f.Broker = denied[map[string]string]() }, "warn RD003 broker", []string{"unknown", "as a user who may read it"}, "RD030 RD032 RD033 RD034 RD035 RD036"},
 
-		{"no events", func(f *Facts) { f.Events = Topic{Name: events, Partitions: Fact[int]{Err: ErrNotThere}} }, "error RD010 " + events, []string{"does not exist", "--create-events"}, "RD013 RD021 RD022 RD023 RD024 RD025 RD034 RD040 RD042 RD045 RD046 RD011"},
+		{"no events", func(f *Facts) { f.Events = Topic{Name: events, Partitions: Fact[int]{Err: ErrNotFound}} }, "error RD010 " + events, []string{"does not exist", "--create-events"}, "RD013 RD021 RD022 RD023 RD024 RD025 RD034 RD040 RD042 RD045 RD046 RD011"},
 		{"events denied", func(f *Facts) { f.Events = Topic{Name: events, Partitions: denied[int]()} }, "warn RD010 " + events, []string{"unknown"}, "RD013 RD021 RD022 RD023 RD024 RD025 RD034 RD040 RD042 RD045 RD046 RD011"},
 		{"events without partitions", func(f *Facts) { f.Events.Partitions.Value = 0 }, "error RD010 " + events, []string{"not partitioned"}, "RD013 RD040 RD045 RD011"},
 		{"events that lost partitions", func(f *Facts) { f.Events.Stats.Value[1] = Stats{Missing: true} }, "warn RD010 " + events, []string{"partition 1 of 3 do not exist"}, "RD042 RD043 RD024"},
-		{"no decisions", func(f *Facts) { f.Decisions = Topic{Name: decisions, Partitions: Fact[int]{Err: ErrNotThere}} }, "error RD011 " + decisions, []string{"does not exist", "refloatctl topics create"}, "RD013 RD020 RD022 RD023 RD024 RD025 RD026 RD034 RD041 RD043 RD044"},
+		{"no decisions", func(f *Facts) { f.Decisions = Topic{Name: decisions, Partitions: Fact[int]{Err: ErrNotFound}} }, "error RD011 " + decisions, []string{"does not exist", "refloatctl topics create"}, "RD013 RD020 RD022 RD023 RD024 RD025 RD026 RD034 RD041 RD043 RD044"},
 		{"decisions that lost partitions", func(f *Facts) { f.Decisions.Stats.Value[2] = Stats{Missing: true} }, "error RD011 " + decisions, []string{"partition 2 of 3"}, "RD044 RD024 RD043"},
 		{"fewer decisions", func(f *Facts) { f.Decisions.Partitions.Value = 2 }, "error RD011 " + decisions, []string{"has 2 partitions, but events has 3", "--grow", "--accept-partitions 3"}, ""},
 		{"more decisions", func(f *Facts) { f.Decisions.Partitions.Value = 5 }, "error RD011 " + decisions, []string{"has 5 partitions, but events has 3", "--pulsar-decisions"}, ""},
-		{"no policies", func(f *Facts) { f.Policies = Topic{Name: policies, Partitions: Fact[int]{Err: ErrNotThere}} }, "error RD012 " + policies, []string{"does not exist"}, "RD020 RD022 RD024 RD025"},
+		{"no policies", func(f *Facts) { f.Policies = Topic{Name: policies, Partitions: Fact[int]{Err: ErrNotFound}} }, "error RD012 " + policies, []string{"does not exist"}, "RD020 RD022 RD024 RD025"},
 		{"policies on two", func(f *Facts) { f.Policies.Partitions.Value = 2 }, "error RD012 " + policies, []string{"has 2 partitions", "--pulsar-policies"}, ""},
 		{"events grew", func(f *Facts) { f.Decisions.Claims[0].Value.Partitions, f.Decisions.Claims[2].Value.Partitions = 2, 2 }, "error RD013 " + decisions, []string{"partitions 0, 2: claimed when events had 2 partitions; now it has 3", "--accept-partitions 3"}, ""},
 		{"a claim that cannot be read", func(f *Facts) { f.Decisions.Claims[1] = Fact[*Claim]{Err: errors.New("damaged")} }, "warn RD013 " + decisions, []string{"partition 1", "damaged"}, ""},
@@ -166,8 +166,8 @@ func TestCheck(t *testing.T) {
 		}, "error RD031 journalSyncData", []string{"is false", "journalSyncData=true"}, ""},
 		{"unsynced journals", func(f *Facts) { f.Bookie.Value["journalSyncData"] = "false" }, "warn RD031 journalSyncData", []string{"by 2 bookies", "of all of them"}, ""},
 		{"journal not told", func(f *Facts) { delete(f.Bookie.Value, "journalSyncData") }, "warn RD031 journalSyncData", []string{"does not expose"}, ""},
-		{"bookie not asked", func(f *Facts) { f.Bookie = Fact[map[string]string]{Err: ErrNotAsked} }, "warn RD031 journalSyncData", []string{"unknown", "--bookie"}, ""},
-		{"bookie of standalone", func(f *Facts) { f.Bookie, f.Standalone = Fact[map[string]string]{Err: ErrNotAsked}, true }, "warn RD031 journalSyncData", []string{"unknown", "standalone.conf"}, ""},
+		{"bookie not asked", func(f *Facts) { f.Bookie = Fact[map[string]string]{Err: ErrNotChecked} }, "warn RD031 journalSyncData", []string{"unknown", "--bookie"}, ""},
+		{"bookie of standalone", func(f *Facts) { f.Bookie, f.Standalone = Fact[map[string]string]{Err: ErrNotChecked}, true }, "warn RD031 journalSyncData", []string{"unknown", "standalone.conf"}, ""},
 		{"long keep-alive", func(f *Facts) { f.Broker.Value["keepAliveIntervalSeconds"] = "30" }, "warn RD032 keepAliveIntervalSeconds", []string{"after 1 min", "keepAliveIntervalSeconds=10"}, ""},
 		{"slow fail-over", func(f *Facts) { f.Broker.Value["activeConsumerFailoverDelayTimeMillis"] = "5000" }, "warn RD033 activeConsumerFailoverDelayTimeMillis", []string{"after 5s"}, ""},
 		{"lazy acknowledgements", func(f *Facts) { f.Events.MarkDelete.Value.MarkDeleteRate = 0.01 }, "warn RD034 " + events, []string{"every 1m40s"}, ""},
@@ -274,7 +274,7 @@ func TestNothingKnown(t *testing.T) {
 	t.Parallel()
 	nothing := Fact[int]{Err: ErrDenied}
 	f := &Facts{
-		Service: Fact[string]{Err: ErrNotAsked}, Version: denied[string](), Broker: denied[map[string]string](), Bookie: denied[map[string]string](),
+		Service: Fact[string]{Err: ErrNotChecked}, Version: denied[string](), Broker: denied[map[string]string](), Bookie: denied[map[string]string](),
 		Events: Topic{Name: events, Partitions: nothing}, Decisions: Topic{Name: decisions, Partitions: nothing}, Policies: Topic{Name: policies, Partitions: nothing},
 	}
 	for _, g := range Check(f) {

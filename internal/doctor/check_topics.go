@@ -12,7 +12,7 @@ func (c *checks) brokers() {
 	switch {
 	case f.Service.Known():
 		c.ok("RD001", "client", "can connect to "+f.Service.Value)
-	case errors.Is(f.Service.Err, ErrNotAsked):
+	case errors.Is(f.Service.Err, ErrNotChecked):
 		c.unknown("RD001", "client", "whether it can connect", f.Service.Err, "")
 	default:
 		c.bad("RD001", "client", "cannot connect: "+oneLine(f.Service.Err),
@@ -61,7 +61,7 @@ func (c *checks) topics() {
 
 func (c *checks) exists(code string, t *Topic, why, fix string) {
 	switch p := t.Partitions; {
-	case errors.Is(p.Err, ErrNotThere):
+	case errors.Is(p.Err, ErrNotFound):
 		c.bad(code, t.Name, "does not exist", why, fix)
 	case !p.Known():
 		c.unknown(code, t.Name, "whether it exists", p.Err, "")

@@ -46,7 +46,7 @@ func lastClaim(ctx context.Context, topic eventlog.Topic, p int, l Ledgers) (*Cl
 		case whole:
 			return nil, nil
 		case n >= claimsMost:
-			return nil, fmt.Errorf("%w: no claim among the last %d envelopes", ErrNotAsked, n)
+			return nil, fmt.Errorf("%w: no claim among the last %d envelopes", ErrNotChecked, n)
 		}
 	}
 }

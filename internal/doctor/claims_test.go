@@ -100,7 +100,7 @@ func TestLastClaim(t *testing.T) {
 			}
 			got, err := lastClaim(t.Context(), m, 0, l)
 			switch {
-			case c.unknown != errors.Is(err, ErrNotAsked) || !c.unknown && err != nil:
+			case c.unknown != errors.Is(err, ErrNotChecked) || !c.unknown && err != nil:
 				t.Fatalf("lastClaim: %v", err)
 			case c.want < 0 && got != nil, c.want >= 0 && (got == nil || got.Epoch != uint64(c.want) || got.Partitions != int(c.claims[c.want])):
 				t.Errorf("lastClaim = %+v, want that at %d", got, c.want)

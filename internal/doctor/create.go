@@ -12,8 +12,8 @@ import (
 // error says what to do.
 var ErrRefused = errors.New("refused")
 
-// Wish describes how the topics of a deployment should be.
-type Wish struct {
+// Spec describes what the topics of a deployment should look like.
+type Spec struct {
 	Partitions   int  // of events; 0: unchanged
 	CreateEvents bool // create events if it does not exist
 	Grow         bool // grow decisions to the partition count of events
@@ -43,8 +43,8 @@ func (s *Step) Do(ctx context.Context) error {
 	return nil
 }
 
-// Plan returns the steps that fulfil a wish. It changes nothing.
-func Plan(ctx context.Context, d Deployment, w Wish) ([]Step, error) {
+// Plan returns the steps that fulfil a Spec. It changes nothing.
+func Plan(ctx context.Context, d Deployment, w Spec) ([]Step, error) {
 	p := &plan{admin: d.Admin}
 	events, decisions, policies := d.Cluster.TopicName(d.Events), d.Cluster.TopicName(d.Decisions), d.Cluster.TopicName(d.Policies)
 	n, err := p.events(ctx, events, w)
@@ -86,7 +86,7 @@ func refuse(format string, args ...any) error {
 func (p *plan) count(ctx context.Context, name string) (int, error) {
 	n := p.admin.partitions(ctx, name)
 	switch {
-	case errors.Is(n.Err, ErrNotThere):
+	case errors.Is(n.Err, ErrNotFound):
 		return 0, nil
 	case n.Err != nil:
 		return 0, fmt.Errorf("query %s: %w", name, n.Err)
@@ -97,7 +97,7 @@ func (p *plan) count(ctx context.Context, name string) (int, error) {
 }
 
 // events returns the number of partitions that events has or will have.
-func (p *plan) events(ctx context.Context, name string, w Wish) (int, error) {
+func (p *plan) events(ctx context.Context, name string, w Spec) (int, error) {
 	n, err := p.count(ctx, name)
 	if err != nil {
 		return 0, err
@@ -118,7 +118,7 @@ func (p *plan) events(ctx context.Context, name string, w Wish) (int, error) {
 	return w.Partitions, nil
 }
 
-func (p *plan) decisions(ctx context.Context, name string, want int, w Wish) error {
+func (p *plan) decisions(ctx context.Context, name string, want int, w Spec) error {
 	n, err := p.count(ctx, name)
 	if err != nil {
 		return err

@@ -18,18 +18,18 @@ import (
 
 // Database is what GatherDatabase found in a job database in PostgreSQL.
 type Database struct {
-	Name   string // host and database, without user and password
-	Err    error  // it is unreachable, or not ours
-	Ours   bool   // it has our tables
-	Armada error  // from pgstore.Check; nil: Armada's tables exist
-	Places []DatabasePlace
-	Locks  []DatabaseLock
-	Waits  DatabaseWaits
-	Errors DatabaseErrors
+	Name      string // host and database, without user and password
+	Err       error  // it is unreachable, or not ours
+	Ours      bool   // it has our tables
+	Armada    error  // from pgstore.Check; nil: Armada's tables exist
+	Positions []DatabasePosition
+	Locks     []DatabaseLock
+	Retries   PendingRetries
+	Errors    DatabaseErrors
 }
 
-// DatabasePlace is the position of a partition's rows.
-type DatabasePlace struct {
+// DatabasePosition is the position of a partition's rows.
+type DatabasePosition struct {
 	Partition int
 	Events    eventlog.Position
 }
@@ -41,9 +41,9 @@ type DatabaseLock struct {
 	For time.Duration
 }
 
-// DatabaseWaits counts pending retries.
-type DatabaseWaits struct {
-	There                       bool // an ingester writes Armada's tables, or has written them
+// PendingRetries counts pending retries.
+type PendingRetries struct {
+	Exists                      bool // an ingester writes Armada's tables, or has written them
 	Waiting, Forgetting, Raised int
 	Overdue                     int           // by more than a minute
 	Oldest                      time.Duration // of the overdue ones
@@ -82,9 +82,9 @@ func (d *Database) places(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil {
 		return err
 	}
-	var p DatabasePlace
+	var p DatabasePosition
 	_, err = pgx.ForEachRow(rows, []any{&p.Partition, &p.Events.Ledger, &p.Events.Entry, &p.Events.Batch}, func() error {
-		d.Places = append(d.Places, p)
+		d.Positions = append(d.Positions, p)
 		return nil
 	})
 	return err
@@ -114,8 +114,8 @@ func (d *Database) locks(ctx context.Context, conn *pgx.Conn) error {
 }
 
 func (d *Database) waits(ctx context.Context, conn *pgx.Conn, now time.Time) error {
-	w := &d.Waits
-	if err := conn.QueryRow(ctx, `SELECT to_regclass('refloat_waits') IS NOT NULL`).Scan(&w.There); err != nil || !w.There {
+	w := &d.Retries
+	if err := conn.QueryRow(ctx, `SELECT to_regclass('refloat_waits') IS NOT NULL`).Scan(&w.Exists); err != nil || !w.Exists {
 		return err
 	}
 	const query = `SELECT count(*) FILTER (WHERE waiting AND NOT forgetting), count(*) FILTER (WHERE forgetting), count(*) FILTER (WHERE raises > 0),
@@ -147,9 +147,9 @@ func CheckDatabase(d *Database, ends map[int]eventlog.Position) []Finding {
 		c.withoutTables(d)
 		return c.found
 	}
-	c.ok("RD050", d.Name, fmt.Sprintf("is a job database with %s", plural(len(d.Places), "partition", "partitions")))
+	c.ok("RD050", d.Name, fmt.Sprintf("is a job database with %s", plural(len(d.Positions), "partition", "partitions")))
 	c.armada(d)
-	c.databasePlaces(d, ends)
+	c.databasePositions(d, ends)
 	for _, l := range d.Locks {
 		c.warn("RD053", d.Name, fmt.Sprintf("process %d (%s) has held a lock that ingesters need for %v", l.PID, l.Who, l.For),
 			"no ingester can write meanwhile, neither ours nor Armada's", fmt.Sprintf("check what it does; SELECT pg_terminate_backend(%d) ends it", l.PID))
@@ -189,9 +189,9 @@ func (c *checks) armada(d *Database) {
 	}
 }
 
-func (c *checks) databasePlaces(d *Database, ends map[int]eventlog.Position) {
+func (c *checks) databasePositions(d *Database, ends map[int]eventlog.Position) {
 	var ahead []int
-	for _, p := range d.Places {
+	for _, p := range d.Positions {
 		if end, known := ends[p.Partition]; known && end.Compare(p.Events) < 0 {
 			ahead = append(ahead, p.Partition)
 		}
@@ -205,9 +205,9 @@ func (c *checks) databasePlaces(d *Database, ends map[int]eventlog.Position) {
 }
 
 func (c *checks) waits(d *Database) {
-	w := d.Waits
+	w := d.Retries
 	switch {
-	case !w.There:
+	case !w.Exists:
 		return
 	case w.Overdue > 0:
 		c.bad("RD054", d.Name, fmt.Sprintf("%s overdue, the oldest by %v", plural(w.Overdue, "retry is", "retries are"), w.Oldest),

@@ -83,7 +83,7 @@ func (c *checks) unknown(code, about, what string, err error, why string) {
 	fix := "run this as a user who may read it from the admin API"
 	switch {
 	case errors.Is(err, ErrDenied):
-	case errors.Is(err, ErrNotAsked):
+	case errors.Is(err, ErrNotChecked):
 		fix = ""
 	default:
 		fix = "run this again; if it fails again, check the broker's log"
@@ -91,12 +91,12 @@ func (c *checks) unknown(code, about, what string, err error, why string) {
 	c.warn(code, about, fmt.Sprintf("%s is unknown: %s", what, oneLine(err)), why, fix)
 }
 
-// ErrNotAsked reports that there was no way or no reason to query something.
-var ErrNotAsked = errors.New("not checked")
+// ErrNotChecked reports that there was no way or no reason to query something.
+var ErrNotChecked = errors.New("not checked")
 
 func oneLine(err error) string {
 	text := strings.Join(strings.Fields(err.Error()), " ")
-	return strings.TrimPrefix(text, ErrNotAsked.Error()+": ")
+	return strings.TrimPrefix(text, ErrNotChecked.Error()+": ")
 }
 
 // some lists partition numbers, at most the first few.

@@ -76,7 +76,7 @@ func (a *Admin) topic(ctx context.Context, name string) Topic {
 	t.MarkDelete = answer[Persistence](ctx, a, at+"/persistence"+applied)
 	t.MaxMessage = answer[int64](ctx, a, at+"/maxMessageSize"+applied)
 	if t.Partitions.Value == 0 {
-		t.Stats.Err, t.Ledgers.Err = ErrNotAsked, ErrNotAsked
+		t.Stats.Err, t.Ledgers.Err = ErrNotChecked, ErrNotChecked
 		return t
 	}
 	t.Stats = a.stats(ctx, name, t.Partitions.Value)
@@ -126,13 +126,13 @@ func (d *Deployment) service(f *Facts) Fact[string] {
 			return Fact[string]{Value: d.Service, Err: err}
 		}
 	}
-	return Fact[string]{Err: fmt.Errorf("%w: none of the topics exists", ErrNotAsked)}
+	return Fact[string]{Err: fmt.Errorf("%w: none of the topics exists", ErrNotChecked)}
 }
 
 // bookie queries the configuration of a bookie.
 func (d *Deployment) bookie(ctx context.Context) Fact[map[string]string] {
 	if d.Bookie == "" {
-		return Fact[map[string]string]{Err: fmt.Errorf("%w: brokers do not expose the configuration of bookies", ErrNotAsked)}
+		return Fact[map[string]string]{Err: fmt.Errorf("%w: brokers do not expose the configuration of bookies", ErrNotChecked)}
 	}
 	// Send no credentials: this is another server.
 	a := &Admin{base: strings.TrimRight(d.Bookie, "/") + "/", http: &http.Client{Timeout: requestTimeout}}

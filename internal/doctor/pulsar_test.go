@@ -39,7 +39,7 @@ func deployment(t *testing.T) Deployment {
 }
 
 // carryOut plans and does it; it returns what there was to do.
-func carryOut(t *testing.T, d Deployment, w Wish) (did []string) {
+func carryOut(t *testing.T, d Deployment, w Spec) (did []string) {
 	t.Helper()
 	steps, err := Plan(t.Context(), d, w)
 	if err != nil {
@@ -99,44 +99,44 @@ var idle = []string{"warn RD031 journalSyncData", "warn RD042 events", "warn RD0
 func TestCreate(t *testing.T) {
 	t.Parallel()
 	d := deployment(t)
-	if _, err := Plan(t.Context(), d, Wish{}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "--create-events") {
+	if _, err := Plan(t.Context(), d, Spec{}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "--create-events") {
 		t.Errorf("without events: %v", err)
 	}
-	if _, err := Plan(t.Context(), d, Wish{CreateEvents: true}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "--partitions") {
+	if _, err := Plan(t.Context(), d, Spec{CreateEvents: true}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "--partitions") {
 		t.Errorf("without a count: %v", err)
 	}
 	await(t, d, "error RD010 events", "error RD011 decisions", "error RD012 policies", "warn RD001 client", "warn RD031 journalSyncData")
 
 	// A plan changes nothing.
-	if _, err := Plan(t.Context(), d, Wish{CreateEvents: true, Partitions: 2}); err != nil {
+	if _, err := Plan(t.Context(), d, Spec{CreateEvents: true, Partitions: 2}); err != nil {
 		t.Fatal(err)
 	}
-	if n := d.Admin.partitions(t.Context(), d.Cluster.TopicName("events")); !errors.Is(n.Err, ErrNotThere) {
+	if n := d.Admin.partitions(t.Context(), d.Cluster.TopicName("events")); !errors.Is(n.Err, ErrNotFound) {
 		t.Fatalf("the plan created events: %+v", n)
 	}
-	if did := carryOut(t, d, Wish{CreateEvents: true, Partitions: 2}); len(did) != 15 {
+	if did := carryOut(t, d, Spec{CreateEvents: true, Partitions: 2}); len(did) != 15 {
 		t.Errorf("did %d things: %q", len(did), did)
 	}
 	await(t, d, idle...)
-	if did := carryOut(t, d, Wish{}); len(did) != 0 {
+	if did := carryOut(t, d, Spec{}); len(did) != 0 {
 		t.Errorf("the second time did %q", did)
 	}
-	if _, err := Plan(t.Context(), d, Wish{Partitions: 3}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "has 2 partitions, not 3") {
+	if _, err := Plan(t.Context(), d, Spec{Partitions: 3}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "has 2 partitions, not 3") {
 		t.Errorf("another count: %v", err)
 	}
 
 	// Events grows.
 	d.request(t, http.MethodPost, at(d, "events")+"/partitions", 3)
-	if _, err := Plan(t.Context(), d, Wish{}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "--grow") || !strings.Contains(err.Error(), "--accept-partitions 3") {
+	if _, err := Plan(t.Context(), d, Spec{}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "--grow") || !strings.Contains(err.Error(), "--accept-partitions 3") {
 		t.Errorf("after events grew: %v", err)
 	}
 	await(t, d, append([]string{"error RD011 decisions"}, idle...)...)
-	if did := carryOut(t, d, Wish{Grow: true}); len(did) == 0 || !strings.Contains(did[0], "grow ") {
+	if did := carryOut(t, d, Spec{Grow: true}); len(did) == 0 || !strings.Contains(did[0], "grow ") {
 		t.Errorf("growing did %q", did)
 	}
 	await(t, d, idle...)
 	d.request(t, http.MethodPost, at(d, "decisions")+"/partitions", 4)
-	if _, err := Plan(t.Context(), d, Wish{Grow: true}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "do not belong together") {
+	if _, err := Plan(t.Context(), d, Spec{Grow: true}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "do not belong together") {
 		t.Errorf("after decisions grew: %v", err)
 	}
 }
@@ -147,7 +147,7 @@ func at(d Deployment, topic string) string { return topicPath(d.Cluster.TopicNam
 func TestSpoiled(t *testing.T) {
 	t.Parallel()
 	d := deployment(t)
-	carryOut(t, d, Wish{CreateEvents: true, Partitions: 2})
+	carryOut(t, d, Spec{CreateEvents: true, Partitions: 2})
 	await(t, d, idle...)
 	for _, c := range []struct {
 		topic, policy string
@@ -180,7 +180,7 @@ func TestSpoiled(t *testing.T) {
 
 	d.request(t, http.MethodDelete, topicPath(partition(d.Cluster.TopicName("events"), 1))+"/subscription/"+EvaluatorSubscription, nil)
 	await(t, d, append([]string{"warn RD040 events"}, idle...)...)
-	if did := carryOut(t, d, Wish{}); len(did) != 1 || !strings.Contains(did[0], "for partition 1") {
+	if did := carryOut(t, d, Spec{}); len(did) != 1 || !strings.Contains(did[0], "for partition 1") {
 		t.Errorf("did %q", did)
 	}
 	await(t, d, idle...)

@@ -46,10 +46,10 @@ type Hooks struct {
 
 // Follower follows one partition of the topic.
 type Follower struct {
-	cfg    Config
-	reader eventlog.Reader // nil: the position must be read first
-	place  eventlog.Position
-	queue  []eventlog.Message // read, not applied yet
+	cfg      Config
+	reader   eventlog.Reader // nil: the position must be read first
+	position eventlog.Position
+	queue    []eventlog.Message // read, not applied yet
 }
 
 // New returns a follower.
@@ -98,8 +98,8 @@ func Begin(ctx context.Context, db DB, topic eventlog.Topic) error {
 // insertSQL: if any partition has a row, a partition without one is new.
 const insertSQL = `INSERT INTO refloat_control (partition, ledger, entry, batch) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`
 
-// readPlace reads the partition's position and locks it for this transaction.
-func (f *Follower) readPlace(ctx context.Context, tx pgx.Tx) (at eventlog.Position, err error) {
+// readPosition reads the partition's position and locks it for this transaction.
+func (f *Follower) readPosition(ctx context.Context, tx pgx.Tx) (at eventlog.Position, err error) {
 	const query = "SELECT ledger, entry, batch FROM refloat_control WHERE partition = $1 FOR UPDATE"
 	for range 2 {
 		err = tx.QueryRow(ctx, query, f.cfg.Partition).Scan(&at.Ledger, &at.Entry, &at.Batch)
@@ -165,8 +165,8 @@ func (f *Follower) advance(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	f.place, f.queue = m.Position, f.queue[1:]
-	f.tell(op, finding, jobs)
+	f.position, f.queue = m.Position, f.queue[1:]
+	f.notify(op, finding, jobs)
 	return true, f.hit("committed")
 }
 
@@ -174,13 +174,13 @@ var errMoved = errors.New("another process has advanced")
 
 func (f *Follower) open(ctx context.Context) error {
 	err := inTx(ctx, f.cfg.DB, func(tx pgx.Tx) (err error) {
-		f.place, err = f.readPlace(ctx, tx)
+		f.position, err = f.readPosition(ctx, tx)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	after := f.place
+	after := f.position
 	f.reader, err = f.cfg.Topic.Open(f.cfg.Partition, after)
 	if after == eventlog.Start && errors.Is(err, eventlog.ErrTrimmed) {
 		// "From the beginning" means what existed at the take-over, and everything
@@ -199,11 +199,11 @@ func (f *Follower) open(ctx context.Context) error {
 // transaction.
 func (f *Follower) commit(ctx context.Context, m *eventlog.Message, op schedulerdb.ControlOp) (jobs int, err error) {
 	err = inTx(ctx, f.cfg.DB, func(tx pgx.Tx) error {
-		at, err := f.readPlace(ctx, tx)
+		at, err := f.readPosition(ctx, tx)
 		if err != nil {
 			return err
 		}
-		if at != f.place {
+		if at != f.position {
 			return errMoved
 		}
 		if op != nil {
@@ -258,16 +258,16 @@ func (f *Follower) hit(label string) error {
 	return f.cfg.Hit(label)
 }
 
-func (f *Follower) tell(op schedulerdb.ControlOp, finding *schedulerdb.Finding, jobs int) {
+func (f *Follower) notify(op schedulerdb.ControlOp, finding *schedulerdb.Finding, jobs int) {
 	h, p := &f.cfg.Hooks, f.cfg.Partition
 	if finding != nil && h.Parked != nil {
-		h.Parked(p, f.place, *finding)
+		h.Parked(p, f.position, *finding)
 	}
 	if op != nil && h.Applied != nil {
-		h.Applied(p, f.place, op, jobs)
+		h.Applied(p, f.position, op, jobs)
 	}
 	if h.Committed != nil {
-		h.Committed(p, f.place)
+		h.Committed(p, f.position)
 	}
 }
 

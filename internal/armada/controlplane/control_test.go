@@ -67,7 +67,7 @@ func (w *world) exec(sql string, args ...any) {
 	w.must(err)
 }
 
-// job puts a queued job into queue a, of class p.
+// job inserts a job of class p into queue a.
 func (w *world) job(id string) {
 	w.Helper()
 	info, err := proto.Marshal(&pb.JobSchedulingInfo{PriorityClassName: "p"})
@@ -75,7 +75,7 @@ func (w *world) job(id string) {
 	w.exec(`INSERT INTO jobs (job_id, job_set, queue, user_id, submitted, priority, queued, scheduling_info) VALUES ($1, 's', 'a', 'u', 0, 0, true, $2)`, id, info)
 }
 
-// ask puts messages into a partition of the topic.
+// ask publishes messages to a partition of the topic.
 func (w *world) ask(partition int, texts ...string) {
 	w.Helper()
 	for _, text := range texts {
@@ -107,7 +107,7 @@ func (w *world) follower(partition int, hit func(string) error) *controlplane.Fo
 	return f
 }
 
-// drain advances until there is nothing to do, also after errors that are expected.
+// drain advances until there is nothing left to do, also after expected errors.
 func (w *world) drain(f *controlplane.Follower, expected error) {
 	w.Helper()
 	for progress := true; progress; {
@@ -132,8 +132,7 @@ func (w *world) want(what string, got []string, want ...string) {
 	}
 }
 
-// TestFollow: messages take effect in their order, once; what cannot be used is
-// passed over.
+// TestFollow: messages take effect in order, once; unusable ones are skipped.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -150,7 +149,7 @@ func TestFollow(t *testing.T) {
 		t.Error("the executor is not back")
 	}
 
-	// The next one to read it, or the same again, applies nothing of that again.
+	// The next follower, or the same one again, applies none of it again.
 	w.job("two")
 	w.applied = nil
 	w.drain(w.follower(0, nil), nil)
@@ -162,7 +161,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestCrash: cut anywhere, each message takes effect once.
+// TestCrash: wherever it crashes, each message takes effect once.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	for _, label := range []string{"applied", "committed"} {
@@ -177,7 +176,7 @@ func TestCrash(t *testing.T) {
 				if hits++; at == label && hits%3 != 0 {
 					return cut
 				}
-				if at == "committed" { // had it been applied again, this job would be cancelled as well
+				if at == "committed" { // applying it twice would cancel this job too
 					w.exec("UPDATE jobs SET queued = false")
 				}
 				return nil
@@ -200,8 +199,8 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// TestTwoAtOnce: two that follow the same partition apply each message once. A
-// counter in the database counts what is written.
+// TestTwoAtOnce: two followers of one partition apply each message once. A counter in
+// the database counts the writes.
 func TestTwoAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -236,13 +235,13 @@ func TestTwoAtOnce(t *testing.T) {
 	}
 }
 
-// TestBegin: what Armada's ingester may have applied is not applied again.
+// TestBegin: messages that Armada's ingester may have applied are not applied again.
 func TestBegin(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name               string
-		jobs, ours, before bool // what there is when we begin
-		none               bool // and there is no topic
+		jobs, ours, before bool // the state before Begin
+		none               bool // the topic does not exist
 		taken              bool
 		applied            int
 	}{
@@ -270,7 +269,7 @@ func TestBegin(t *testing.T) {
 			if tt.none {
 				topic = nil
 			}
-			for range 2 { // also one that comes later
+			for range 2 { // also a later one
 				if err := controlplane.Begin(t.Context(), w.db, topic); errors.Is(err, controlplane.ErrTaken) != tt.taken || err != nil && !tt.taken {
 					t.Fatalf("error %v", err)
 				}
@@ -292,9 +291,8 @@ func TestBegin(t *testing.T) {
 	}
 }
 
-// TestCancelBesideIngester: while an operator's cancel waits for Armada's lock, the
-// ingester that holds it moves a job out of its run: the job is on its way back into
-// the queue by then, and the cancel is for it too.
+// TestCancelBesideIngester: while an operator's cancellation waits for Armada's lock,
+// the ingester that holds it requeues a job. The cancellation applies to that job too.
 func TestCancelBesideIngester(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -328,7 +326,7 @@ func TestCancelBesideIngester(t *testing.T) {
 	}
 }
 
-// TestGivenBack: what was given back to Armada's ingester is not written any more.
+// TestGivenBack: after a roll-back, the tables are not written any more.
 func TestGivenBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -338,7 +336,7 @@ func TestGivenBack(t *testing.T) {
 	if _, err := f.Advance(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	tx, err := w.db.Begin(t.Context(), 0) // which makes the place of events
+	tx, err := w.db.Begin(t.Context(), 0) // which creates the position in events
 	w.must(err)
 	w.must(tx.Commit(t.Context(), tx.Place(), tx.Place()))
 	w.exec("UPDATE refloat_positions SET given_back = 1")
@@ -353,8 +351,8 @@ func TestGivenBack(t *testing.T) {
 	}
 }
 
-// TestRun: a follower waits for what comes, tries again while the database does not
-// take it, and ends when it is asked to.
+// TestRun: a follower waits for messages, retries while the database is unavailable,
+// and ends with its context.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)

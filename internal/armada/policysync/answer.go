@@ -19,21 +19,21 @@ import (
 
 // answer is everything that the server returned, sorted.
 type answer struct {
-	policies []said
+	policies []serverPolicy
 	bindings []policyfile.Binding
 }
 
-// said is a policy as the server returned it.
-type said struct {
-	name string
-	file policyfile.File // in Armada's flat form
-	not  string          // why it cannot be converted to a file
+// serverPolicy is a policy as the server returned it.
+type serverPolicy struct {
+	name    string
+	file    policyfile.File // in Armada's flat form
+	problem string          // why it cannot be converted to a file
 }
 
 // read queries the server. It reads queues first, so that it does not miss a policy
 // that is created and then bound in between.
 func (f *Follower) read(ctx context.Context) (*answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if f.Authorization != nil {
 		header, err := f.Authorization()
@@ -51,13 +51,13 @@ func (f *Follower) read(ctx context.Context) (*answer, error) {
 		return nil, fmt.Errorf("read retry policies: %w", plain(err))
 	}
 	for _, p := range list.GetRetryPolicies() {
-		s := said{name: p.GetName()}
+		s := serverPolicy{name: p.GetName()}
 		if s.file, err = api.FlatFile(p); err != nil {
-			s.not = status.Convert(err).Message()
+			s.problem = status.Convert(err).Message()
 		}
 		a.policies = append(a.policies, s)
 	}
-	slices.SortStableFunc(a.policies, func(x, y said) int { return cmp.Compare(x.name, y.name) })
+	slices.SortStableFunc(a.policies, func(x, y serverPolicy) int { return cmp.Compare(x.name, y.name) })
 	for i := range a.policies {
 		a.policies[i].file.Name = fmt.Sprintf("retry policy %d", i)
 	}
@@ -102,8 +102,8 @@ func (a *answer) onto(now *policyfile.Set) (set *policyfile.Set, not []string, e
 	var files []policyfile.File
 	for _, s := range a.policies {
 		there[s.name] = true
-		if s.not != "" {
-			wrong[s.file.Name] = s.not
+		if s.problem != "" {
+			wrong[s.file.Name] = s.problem
 			continue
 		}
 		files = append(files, s.file)

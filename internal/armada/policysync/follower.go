@@ -41,7 +41,7 @@ type Config struct {
 const Every = 10 * time.Second
 
 const (
-	patience = 30 * time.Second // timeout of one request or change
+	timeout  = 30 * time.Second // timeout of one request or change
 	maxBytes = 64 << 20         // of one response
 	maxMoved = 10               // attempts of one poll while others change policies
 )
@@ -140,7 +140,7 @@ func (f *Follower) poll(ctx context.Context) error {
 }
 
 func (f *Follower) newest(ctx context.Context) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	snap, err := f.Store.Newest(ctx)
 	return snap.Generation(), err
@@ -149,7 +149,7 @@ func (f *Follower) newest(ctx context.Context) (uint64, error) {
 // apply writes a generation from an answer, if that changes anything and no other
 // generation has been written since before the answer was requested.
 func (f *Follower) apply(ctx context.Context, before uint64, a *answer) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var not []string
 	var missing string
@@ -168,7 +168,7 @@ func (f *Follower) apply(ctx context.Context, before uint64, a *answer) error {
 		return err
 	}
 	f.last, f.applied = a, made.Number
-	f.tell(&made, a)
+	f.logGeneration(&made, a)
 	f.notUnderstood(not)
 	f.missingDefault(missing)
 	return nil
@@ -202,8 +202,8 @@ func (f *Follower) missingDefault(name string) {
 	}
 }
 
-// tell logs a new generation.
-func (f *Follower) tell(made *policylog.Outcome, a *answer) {
+// logGeneration logs a new generation.
+func (f *Follower) logGeneration(made *policylog.Outcome, a *answer) {
 	if !made.Made {
 		return
 	}

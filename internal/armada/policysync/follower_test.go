@@ -39,7 +39,7 @@ type world struct {
 	now    time.Time
 }
 
-// lines are what was logged.
+// lines collects log output.
 type lines struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -105,7 +105,7 @@ func (w *world) poll(f *policysync.Follower) {
 	}
 }
 
-// holds checks the newest generation: its number, and all that it says.
+// holds checks the newest generation: its number and its whole content.
 func (w *world) holds(generation uint64, want string) {
 	w.Helper()
 	now, err := w.store.Newest(w.Context())
@@ -141,8 +141,8 @@ func (w *world) edit(text string) {
 	}
 }
 
-// What the server says becomes generations, one for each change and none without;
-// what is ours stays.
+// Each change of the server becomes one generation, and no change becomes none; our own
+// resources stay.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -166,7 +166,7 @@ func TestFollow(t *testing.T) {
 	w.poll(f)
 	w.holds(3, "RetrySettings RetryPolicy app:1 RetryPolicy infra:4 Queue ml{mode:Shadow,retryPolicies:[infra,app]} Queue web{retryPolicies:[app]}")
 
-	// Ours change meanwhile; a brake is on.
+	// Our resources change meanwhile; an override is on.
 	w.edit("kind: Queue\nname: web\nmode: Shadow\nretryPolicies: [app]\n")
 	_, err = w.store.Do(t.Context(), policylog.Edit{Make: func(now policylog.Snapshot) (*policyfile.Set, []policylog.Brake, error) {
 		return now.Unbraked, []policylog.Brake{{Brake: policyfile.Brake{Queue: "ml", Kill: true}, Reason: "test"}}, nil
@@ -177,7 +177,8 @@ func TestFollow(t *testing.T) {
 	w.poll(f)
 	w.holds(5, "RetrySettings RetryPolicy app:1 RetryPolicy infra:4 Queue ml{mode:Shadow,retryPolicies:[infra,app]} Queue web{mode:Shadow,retryPolicies:[app]}")
 
-	// A policy goes, and with it what names it; a queue goes, and its mode stays ours.
+	// A policy is deleted together with the references to it; a queue is deleted, and
+	// its mode stays ours.
 	w.armada.Set("app", nil)
 	w.armada.Bind("ml", nil)
 	w.armada.Bind("new", []string{"infra"})
@@ -190,18 +191,18 @@ func TestFollow(t *testing.T) {
 	if err != nil || len(now.BrakesOn()) != 1 || !strings.Contains(string(now.Set.Canonical()), `"killed":true`) {
 		t.Errorf("brakes %v, %v", now.BrakesOn(), err)
 	}
-	// A change of ours that undoes what is followed does not last.
+	// A change of ours that undoes a followed policy is reverted.
 	w.edit("apiVersion: armadaproject.io/v1\nkind: RetryPolicy\nmetadata: {name: mine}\nspec: {retryLimit: 9}\n")
 	w.poll(f)
 	w.holds(9, "RetrySettings RetryPolicy infra:4 Queue ml{mode:Shadow} Queue web{mode:Shadow}")
 }
 
-// A server that has nothing any more is followed, and that is said.
+// An empty server is followed too, and that is logged.
 func TestNothingAnyMore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	f := w.follower()
-	w.poll(f) // it never had anything: no generation
+	w.poll(f) // it never had policies: no generation
 	w.holds(0, "")
 	w.armada.Set("infra", policysynctest.Policy("infra", 3, "node"))
 	w.poll(f)
@@ -214,8 +215,8 @@ func TestNothingAnyMore(t *testing.T) {
 	}
 }
 
-// An outage changes nothing, is logged once, and says since when; an answer that is
-// not whole is one too.
+// An outage changes nothing, is logged once, and reports since when; an incomplete
+// response counts as an outage.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -273,7 +274,7 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// eventually polls until something holds; the test's own limit ends it.
+// eventually polls until a condition holds; the test's timeout ends it.
 func eventually(t *testing.T, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -287,8 +288,8 @@ func eventually(t *testing.T, holds func() bool) {
 	}
 }
 
-// What cannot be used here is named and stops nothing else; a policy that could be
-// used before stays as it was.
+// A policy that cannot be used is reported and does not affect others; one that could
+// be used before stays.
 func TestNotUnderstood(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -316,7 +317,7 @@ func TestNotUnderstood(t *testing.T) {
 	if n := w.logged.count("some policies or bindings of armada cannot be used here and are ignored"); n != 1 {
 		t.Errorf("logged %d times", n)
 	}
-	// After a restart what was good stays too.
+	// After a restart the last usable version stays too.
 	f = w.follower()
 	w.poll(f)
 	w.holds(2, "RetryPolicy a:3 RetryPolicy b:4 Queue ml{retryPolicies:[a,b,c]}")
@@ -331,7 +332,7 @@ func TestNotUnderstood(t *testing.T) {
 	}
 }
 
-// A follower that was slow does not go back to what another has passed.
+// A slow follower does not revert to a state that another follower has moved past.
 func TestNobodyGoesBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -342,7 +343,7 @@ func TestNobodyGoesBack(t *testing.T) {
 	asked, release := w.armada.Hold()
 	polled := make(chan error, 1)
 	go func() { polled <- slow.Poll(t.Context()) }()
-	<-asked // what slow will hear says 2
+	<-asked // the response for slow has version 2
 	w.armada.Set("infra", policysynctest.Policy("infra", 3, "node"))
 	w.poll(fast)
 	close(release)
@@ -352,7 +353,7 @@ func TestNobodyGoesBack(t *testing.T) {
 	w.holds(2, "RetryPolicy infra:3")
 }
 
-// Several followers at once make one generation of each change.
+// Several concurrent followers write one generation for each change.
 func TestFollowersAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -382,10 +383,10 @@ func TestFollowersAtOnce(t *testing.T) {
 	if err != nil || len(h) != changes {
 		t.Fatalf("%d generations count, want %d; %v", len(h), changes, err)
 	}
-	w.holds(h[0].Number, fmt.Sprintf("RetryPolicy infra:%d", changes)) // numbers have gaps where one outran another
+	w.holds(h[0].Number, fmt.Sprintf("RetryPolicy infra:%d", changes)) // numbers have gaps where one follower lost the race
 }
 
-// The header is asked for anew each time, and TLS is what the configuration says.
+// The header is requested before every poll, and TLS follows the configuration.
 func TestAuthorizationAndTLS(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -419,7 +420,7 @@ func TestAuthorizationAndTLS(t *testing.T) {
 	}
 	token = "two"
 	w.poll(f)
-	for _, c := range []*tls.Config{nil, {MinVersion: tls.VersionTLS12}} { // no TLS, and the roots of this machine
+	for _, c := range []*tls.Config{nil, {MinVersion: tls.VersionTLS12}} { // no TLS, and the system roots
 		stranger := w.follower(func(config *policysync.Config) { config.TLS = c })
 		if err := stranger.Poll(t.Context()); err == nil {
 			t.Error("it should not be trusted")
@@ -427,8 +428,8 @@ func TestAuthorizationAndTLS(t *testing.T) {
 	}
 }
 
-// Ten thousand policies and bindings are followed in a moment, and asked again for
-// less.
+// Ten thousand policies and bindings are processed quickly, and polled again even
+// faster.
 func TestMany(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -452,9 +453,9 @@ func TestMany(t *testing.T) {
 	}
 }
 
-// A default of the settings that the server does not have is named, and a change of
-// that logged once: when the server loses it, has it again, and when the settings name
-// another.
+// A default policy that the server does not have is reported, and a change of that is
+// logged once: when the server loses it, has it again, and when the settings name
+// another one.
 func TestMissingDefault(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -464,7 +465,7 @@ func TestMissingDefault(t *testing.T) {
 	const warns, ends = "level=WARN msg=\"the default policy of the settings does not exist in armada", "default policy exists again"
 	step := func(what, missing string, warned, ended int) {
 		t.Helper()
-		for range 2 { // the second poll has no news
+		for range 2 { // the second poll finds no change
 			w.poll(f)
 			if got := f.Source().MissingDefault; got != missing {
 				t.Errorf("%s: missing %q, want %q", what, got, missing)
