@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestNotThere: positions that the topic does not hold, or not yet.
+// TestNotThere: positions that the topic does not hold, or does not hold yet.
 func TestNotThere(t *testing.T) {
 	t.Parallel()
 	l := &inspector{}

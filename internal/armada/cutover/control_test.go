@@ -19,8 +19,7 @@ import (
 	"github.com/refloat/refloat/internal/test/pulsartest"
 )
 
-// withControl gives the world a control-plane topic, as Armada has it: without
-// partitions.
+// withControl adds a control-plane topic, without partitions as Armada creates it.
 func (w *world) withControl() *pulsarlog.Topic {
 	w.Helper()
 	w.Control = "control-plane"
@@ -31,7 +30,7 @@ func (w *world) withControl() *pulsarlog.Topic {
 	return topic
 }
 
-// cordon publishes so many messages, in batches. Their executors are numbered.
+// cordon publishes n messages, in batches. Their executors are numbered.
 func (w *world) cordon(topic *pulsarlog.Topic, from, n int, batch uint) {
 	w.Helper()
 	p, err := w.cluster.Client().CreateProducer(pulsar.ProducerOptions{
@@ -53,8 +52,8 @@ func (w *world) cordon(topic *pulsarlog.Topic, from, n int, batch uint) {
 	p.Close()
 }
 
-// armadaCordons is Armada's ingester on the control-plane topic: it takes in so many
-// messages and says which executors they name.
+// armadaCordons is Armada's ingester on the control-plane topic: it applies n messages
+// and returns the executors that they name.
 func (w *world) armadaCordons(topic *pulsarlog.Topic, n int) (names []string) {
 	w.Helper()
 	c := w.subscribe(topic.Name(), subscription)
@@ -72,9 +71,9 @@ func (w *world) armadaCordons(topic *pulsarlog.Topic, n int) (names []string) {
 	return names
 }
 
-// TestControlPlane: the control-plane topic is taken over behind the last message
-// that Armada's ingester acknowledged, and given back behind the last that ours
-// applied.
+// TestControlPlane: start takes over the control-plane topic after the last message
+// that Armada's ingester acknowledged, and back returns it after the last message that
+// ours applied.
 func TestControlPlane(t *testing.T) {
 	w := newWorld(t, 1)
 	w.subscribe(w.events.PartitionName(0), subscription).Close() // events are empty
@@ -100,7 +99,7 @@ func TestControlPlane(t *testing.T) {
 	report, err = w.Start(t.Context(), false)
 	refused(t, report, err, "already has a position")
 
-	// Ours goes on where Armada's stopped.
+	// Ours continues where Armada's stopped.
 	r := w.control(topic)
 	r.advance(2)
 	if got := w.executors(); got != "e04 e05" {
@@ -130,8 +129,8 @@ func TestControlPlane(t *testing.T) {
 	}
 }
 
-// TestControlPlaneAlone: a deployment in which only events were taken over, or in
-// which nobody has made the topic yet.
+// TestControlPlaneAlone: a deployment in which only events were taken over, or in which
+// the topic does not exist yet.
 func TestControlPlaneAlone(t *testing.T) {
 	w := newWorld(t, 1)
 	w.subscribe(w.events.PartitionName(0), subscription).Close()
@@ -150,7 +149,7 @@ func TestControlPlaneAlone(t *testing.T) {
 	report, err := w.Back(t.Context(), false)
 	refused(t, report, err, "control-plane, partition 0: there is no subscription scheduler-ingester")
 
-	// As after an upgrade: Armada's ingester was kept for the topic.
+	// As after an upgrade: Armada's ingester kept running for the topic.
 	_, err = connect(t, w.JobDB).Exec(t.Context(), "DELETE FROM refloat_control")
 	w.must(err)
 	if got := w.armadaCordons(topic, 1); got[0] != "e00" {
@@ -187,7 +186,7 @@ func (w *world) control(topic *pulsarlog.Topic) *controller {
 	return &controller{w, f}
 }
 
-// advance applies so many messages.
+// advance applies n messages.
 func (c *controller) advance(n int) {
 	c.Helper()
 	for range n {
@@ -197,7 +196,7 @@ func (c *controller) advance(n int) {
 	}
 }
 
-// executors are those with settings.
+// executors returns the executors with settings.
 func (w *world) executors() (names string) {
 	w.Helper()
 	w.must(connect(w.T, w.JobDB).QueryRow(w.Context(), "SELECT coalesce(string_agg(executor_id, ' ' ORDER BY executor_id), '') FROM executor_settings").Scan(&names))

@@ -22,8 +22,8 @@ import (
 	"github.com/refloat/refloat/internal/test/pulsartest"
 )
 
-// TestThereAndBack: Armada's ingester goes so far, ours goes on, and Armada's again
-// to the end; its tables are those of one that was never disturbed.
+// TestThereAndBack: Armada's ingester runs for a while, then ours, then Armada's again
+// to the end. The tables equal those of an undisturbed Armada.
 func TestThereAndBack(t *testing.T) {
 	for _, c := range []struct {
 		recording string
@@ -38,11 +38,11 @@ func thereAndBack(t *testing.T, name string, batch uint) {
 	w.publish(readRecording(t, name), batch)
 	undisturbed := armadaDB(t)
 	var half, three, end []eventlog.Position
-	var next []eventlog.Position // behind three
+	var next []eventlog.Position // after three
 	var middle []eventlog.Position
 	for p := range 3 {
 		all := w.positions(p)
-		if len(all) == 0 { // nothing to read, now or later
+		if len(all) == 0 { // no messages, now or later
 			w.subscribe(w.events.PartitionName(p), subscription).Close()
 			half, three, end, next, middle = append(half, eventlog.Start), append(three, eventlog.Start), append(end, eventlog.Start), append(next, eventlog.Start), append(middle, eventlog.Start)
 			continue
@@ -77,7 +77,7 @@ func thereAndBack(t *testing.T, name string, batch uint) {
 	}
 	r := w.refloat(writer.Passthrough)
 	r.ingestTo(half)
-	equalRows(t, before, rows(t, w.JobDB)) // what Armada took in is not applied again
+	equalRows(t, before, rows(t, w.JobDB)) // what Armada applied is not applied again
 	if superseded := w.count("SELECT count(*) FROM refloat_decisions WHERE NOT superseded"); superseded != 0 {
 		t.Errorf("%d decisions on what was taken in before are not superseded", superseded)
 	}
@@ -111,7 +111,7 @@ func thereAndBack(t *testing.T, name string, batch uint) {
 	w.allDone("run when Armada's ingester has gone on", "subscription")
 	equalRows(t, rows(t, undisturbed), rows(t, w.JobDB))
 
-	// Ours does not go on by accident, but begins anew where Armada's is now.
+	// Ours does not resume by accident; it starts over at Armada's position.
 	if _, err := r.db.Begin(t.Context(), 1); !errors.Is(err, jobdb.ErrRolledBack) || !strings.Contains(err.Error(), "refloatctl cutover start") {
 		t.Errorf("begin after it was given back: %v", err)
 	}
@@ -133,7 +133,8 @@ func thereAndBack(t *testing.T, name string, batch uint) {
 	equalRows(t, rows(t, undisturbed), rows(t, w.JobDB))
 }
 
-// TestGivenBackHalfway: a cursor that was not set is set before ours may begin anew.
+// TestGivenBackHalfway: a cursor that was not moved must be moved before ours may start
+// over.
 func TestGivenBackHalfway(t *testing.T) {
 	w := newWorld(t, 1)
 	entries := readRecording(t, "preempted")
@@ -160,7 +161,7 @@ func TestGivenBackHalfway(t *testing.T) {
 	}
 }
 
-// lastOf is the last message of a partition among the first n entries.
+// lastOf returns the last message of a partition among the first n entries.
 func (w *world) lastOf(p, n int, entries []recording.Entry) eventlog.Position {
 	w.Helper()
 	last := -1
@@ -192,12 +193,12 @@ func (w *world) allDone(what, says string) {
 	}
 }
 
-// TestEdges: cursors at the beginning, at the end, and of topics that were unloaded
-// and have a new ledger.
+// TestEdges: cursors at the beginning, at the end, and of topics with a new ledger
+// after an unload.
 func TestEdges(t *testing.T) {
 	w := newWorld(t, 3)
 	entries := readRecording(t, "chaos")
-	for p := range 3 { // a subscription that has read nothing
+	for p := range 3 { // a subscription without any reads
 		w.subscribe(w.events.PartitionName(p), subscription).Close()
 	}
 	w.publish(entries[:200], 5)
@@ -216,7 +217,7 @@ func TestEdges(t *testing.T) {
 			t.Errorf("partition %d: Armada stands at %v, want %v", p, got, at[p])
 		}
 	}
-	// Nothing was taken in by ours: all stands where it stood.
+	// Ours applied nothing: all positions stay.
 	report, err = w.Back(t.Context(), true)
 	w.must(err)
 	for i, s := range report.Steps[:4] {
@@ -262,7 +263,7 @@ func TestEdges(t *testing.T) {
 	equalRows(t, rows(t, undisturbed), rows(t, w.JobDB))
 }
 
-// TestRefused: each thing that is in the way of Start or of Back.
+// TestRefused: everything that prevents Start or Back.
 func TestRefused(t *testing.T) {
 	w := newWorld(t, 1)
 	entries := readRecording(t, "preempted")
@@ -288,11 +289,11 @@ func TestRefused(t *testing.T) {
 	w.armadaIngests(subscription, w.JobDB, 0, all[entryEnd(all, 19)])
 	back("our ingester has no position in it")
 
-	// Armada's ingester runs.
+	// Armada's ingester is connected.
 	consumer := w.subscribe(w.events.PartitionName(0), subscription)
 	start("subscription scheduler-ingester has 1 consumers")
-	// It acknowledges one message of a batch, which the broker does not hear of, and
-	// the batch after that.
+	// It acknowledges one message of a batch, which the client does not send to the
+	// broker, and the next batch.
 	for range 8 {
 		m, err := consumer.Receive(t.Context())
 		w.must(err)
@@ -310,7 +311,7 @@ func TestRefused(t *testing.T) {
 	}
 	consumer.Close()
 
-	// The tables are not as we know them.
+	// The tables have an unknown version.
 	conn := connect(t, w.JobDB)
 	_, err := conn.Exec(t.Context(), "SELECT setval('database_version', 40)")
 	w.must(err)
@@ -334,7 +335,7 @@ func TestRefused(t *testing.T) {
 	back("subscription scheduler-ingester has 1 consumers")
 	consumer.Close()
 
-	// A job waits for its retry, and is given back with the rest.
+	// A pending retry is ended by back.
 	var job string
 	var version int
 	w.must(conn.QueryRow(t.Context(), "SELECT job_id, scheduling_info_version FROM jobs WHERE NOT terminated ORDER BY 1 LIMIT 1").Scan(&job, &version))
@@ -365,8 +366,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// publishLateCopy publishes a copy of a requeue that was not committed, with
-// requirements of version 9 that wait, for a job other than that. It returns the job.
+// publishLateCopy publishes a copy of an uncommitted requeue, with waiting requirements
+// of version 9, for another job. It returns that job.
 func (w *world) publishLateCopy(not string) (job string) {
 	w.Helper()
 	var queue, set string
@@ -385,8 +386,8 @@ func (w *world) publishLateCopy(not string) (job string) {
 	return job
 }
 
-// TestTrimmed: jobs that are not over and whose SubmitJob is gone are counted, and
-// ours begins where the topic does.
+// TestTrimmed: unfinished jobs whose SubmitJob has expired are counted, and ours starts
+// at the beginning of the topic.
 func TestTrimmed(t *testing.T) {
 	w := newWorld(t, 3)
 	entries := readRecording(t, "chaos")
@@ -406,7 +407,7 @@ func TestTrimmed(t *testing.T) {
 	live := w.count("SELECT count(*) FROM jobs WHERE NOT terminated")
 	w.truncate()
 
-	// Nothing is left, then something new.
+	// The topic is empty, then has a new message.
 	report, err := w.Start(t.Context(), true)
 	if err != nil {
 		t.Fatalf("%v: %+v %+v", err, report.Findings, report.Partitions)
@@ -443,7 +444,7 @@ func older(r *cutover.Report) (n int64) {
 	return n
 }
 
-// truncate deletes what the topic holds, and forgets that it was there.
+// truncate deletes the topic's messages, including the trace that they existed.
 func (w *world) truncate() {
 	w.Helper()
 	w.must(w.unload())

@@ -30,19 +30,19 @@ import (
 	"github.com/refloat/refloat/internal/test/pulsartest"
 )
 
-// order is a deployment that goes through the steps of one of the orders below: its
-// decisions are on the broker, as events are.
+// order is a deployment that goes through the steps of one of the orders below. Its
+// decisions are on the broker, like events.
 type order struct {
 	*world
 	entries     []recording.Entry // not published yet
-	undisturbed string            // what an ingester of Armada's writes that nobody replaces
+	undisturbed string            // the rows of an Armada ingester that is never replaced
 	decisions   *pulsarlog.Topic
 	owners      []*evaluator.Owner // nil: no evaluator ever ran
 	ours        bool
-	deleted     bool // some ledger was
+	deleted     bool // a ledger was deleted
 }
 
-// steps are what may happen. Each begins when the one before is done.
+// steps are the possible steps. Each begins when the previous one is done.
 var steps = map[rune]func(o *order){
 	'p': (*order).publishSome,
 	'a': (*order).armada,
@@ -53,7 +53,7 @@ var steps = map[rune]func(o *order){
 	'b': (*order).back,
 }
 
-// TestOrders: in whatever order ours and Armada's ingester replace each other, and
+// TestOrders: in whatever order our ingester and Armada's replace each other, and
 // whatever ledgers the broker deletes meanwhile, each message is applied once.
 func TestOrders(t *testing.T) {
 	type row struct {
@@ -61,12 +61,12 @@ func TestOrders(t *testing.T) {
 		deletes bool // the broker must have deleted something
 	}
 	orders := []row{
-		{"pa s pi b pa t s pi b pa", true},          // again after Armada's ingester went on, and ledgers are gone
-		{"pea pea pea t s pi b pa", true},           // the first time, after evaluators ran for long
-		{"pea t pa e s pi b pa", false},             // the evaluators are behind, and catch up just before
+		{"pa s pi b pa t s pi b pa", true},          // again after Armada's ingester continued and ledgers were deleted
+		{"pea pea pea t s pi b pa", true},           // the first time, long after evaluators were started
+		{"pea t pa e s pi b pa", false},             // the evaluators lag, and catch up just before
 		{"pa t s t b t s t pi b t pa", true},        // nothing happens between start and back
 		{"pae t p s t pi b t s t pi b pa", false},   // Armada's ingester has a backlog
-		{"p s pi b t s pi t b pa", true},            // Armada's ingester took in nothing at all
+		{"p s pi b t s pi t b pa", true},            // Armada's ingester applied nothing
 		{"pa s pi b pa pa pa t s b t s b pa", true}, // back at once, and again
 	}
 	for seed := range uint64(4) {
@@ -83,8 +83,8 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// anyOrder is one that is possible: start and back take turns, and before each of
-// them its own ingester has gone on to the end, sometimes.
+// anyOrder returns a random valid order: start and back alternate, and before each of
+// them the running ingester sometimes catches up.
 func anyOrder(seed uint64) string {
 	r := mathrand.New(mathrand.NewPCG(seed, 1))
 	steps, ours := []rune("p"), false
@@ -121,8 +121,8 @@ func newOrder(t *testing.T) *order {
 	for p := range 2 {
 		o.subscribe(o.events.PartitionName(p), subscription).Close()
 	}
-	// What all subscriptions acknowledged goes with its ledger. (That of decisions stays
-	// open.)
+	// The broker deletes ledgers that all subscriptions have acknowledged. (The ledger
+	// of decisions stays open.)
 	name, err := utils.GetTopicName(o.events.Name())
 	o.must(err)
 	o.admin(http.MethodPost, "namespaces/"+name.GetTenant()+"/"+name.GetNamespace()+"/retention", `{"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}`)
@@ -145,17 +145,17 @@ func (o *order) run(order string) {
 }
 
 func (o *order) publishSome() {
-	o.must(o.unload()) // a ledger of its own
+	o.must(o.unload()) // its own ledger
 	o.reopen()
 	n := min(60, len(o.entries))
 	o.publish(o.entries[:n], 4)
 	o.entries = o.entries[n:]
-	for p := range 2 { // at once, so that it holds no ledger
+	for p := range 2 { // at once, so that it retains no ledger
 		o.armadaToEnd("undisturbed", o.undisturbed, p)
 	}
 }
 
-// TestUndecided: what our ingester could not follow is refused at the start.
+// TestUndecided: start refuses if our ingester could not follow the decisions.
 func TestUndecided(t *testing.T) {
 	o := newOrder(t)
 	for _, step := range "pa" {
@@ -185,8 +185,8 @@ func TestUndecided(t *testing.T) {
 	}
 }
 
-// TestLeaveCursor: where a topic does not have our position, Armada's ingester goes on
-// from where its subscription stands only if an operator says so; then ours may begin
+// TestLeaveCursor: if a topic does not hold our position, Armada's ingester continues
+// from its subscription's position only if an operator says so; then ours may start
 // again.
 func TestLeaveCursor(t *testing.T) {
 	o := newOrder(t)
@@ -221,7 +221,7 @@ func TestLeaveCursor(t *testing.T) {
 	o.back()
 }
 
-// armadaToEnd lets an ingester of Armada's take in all that it has not.
+// armadaToEnd lets an Armada ingester apply everything.
 func (o *order) armadaToEnd(name, url string, p int) {
 	o.Helper()
 	state, err := o.Inspect(o.Context())
@@ -256,7 +256,7 @@ func (o *order) back() {
 	o.ours = false
 }
 
-// trim begins a new ledger, and has the broker delete what no subscription needs.
+// trim starts a new ledger, and makes the broker delete what no subscription needs.
 func (o *order) trim() {
 	o.must(o.unload())
 	for p := range 2 {
@@ -285,7 +285,7 @@ func (o *order) admin(method, path, body string) {
 	}
 }
 
-// reopen forgets what was seen of events.
+// reopen drops what is cached about events.
 func (o *order) reopen() {
 	o.must(o.events.Close())
 	var err error
@@ -293,8 +293,8 @@ func (o *order) reopen() {
 	o.must(err)
 }
 
-// evaluate lets the evaluators answer all that there is. They have their state, and a
-// subscription that keeps what they have not answered, and their last message.
+// evaluate lets the evaluators decide everything. They have their state, and a
+// subscription that retains undecided messages and their last message.
 func (o *order) evaluate() {
 	if o.owners == nil {
 		o.evaluatorsUp()
@@ -312,7 +312,7 @@ func (o *order) evaluate() {
 	}
 }
 
-// wait calls until it is done.
+// wait calls the function until it is done.
 func (o *order) wait(what string, more func() (bool, error)) {
 	o.Helper()
 	ctx, cancel := context.WithTimeout(o.Context(), time.Minute)
@@ -335,7 +335,7 @@ func (o *order) wait(what string, more func() (bool, error)) {
 	}
 }
 
-// acknowledge keeps the last message.
+// acknowledge retains the last message.
 func (o *order) acknowledge(p int, end eventlog.Position) {
 	c := o.subscribe(o.events.PartitionName(p), doctor.EvaluatorSubscription)
 	defer c.Close()
@@ -374,7 +374,7 @@ func (o *order) evaluatorsUp() {
 	}
 }
 
-// here is events, whenever it was opened last.
+// here is events, reopened if necessary.
 type here struct{ o *order }
 
 func (h here) Partitions() int                            { return h.o.events.Partitions() }
@@ -384,7 +384,7 @@ func (h here) Open(p int, after eventlog.Position) (eventlog.Reader, error) {
 	return h.o.events.Open(p, after)
 }
 
-// ingest starts our ingester, lets it take in all that there is, and stops it.
+// ingest starts our ingester, lets it catch up, and stops it.
 func (o *order) ingest() {
 	o.evaluate()
 	db, err := postgres.Open(o.Context(), o.JobDB, postgres.Options{})
@@ -412,7 +412,7 @@ func (o *order) ingest() {
 	reader, err := postgres.OpenReader(o.Context(), o.JobDB)
 	o.must(err)
 	defer reader.Close()
-	for p := range 2 { // and what follows from the logs is what stands there
+	for p := range 2 { // the rows equal what follows from the logs
 		var got *jobdb.Contents
 		o.must(reader.View(o.Context(), func(q jobdb.Queries) (err error) {
 			got, err = q.Contents(p)

@@ -16,10 +16,10 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// TestRepublished: jobs whose SubmitJob is gone are told of again. Armada's ingester, had
-// it read that, would have changed nothing; our evaluators decide the next failure of
-// such a job, also a failure that tells of no node, and take no older run of it for
-// the one that runs.
+// TestRepublished: jobs whose SubmitJob has expired are republished. Armada's ingester
+// would have skipped these messages. Our evaluators decide the next failure of such a
+// job, even if the failure names no node, and do not mistake an older run for the
+// current one.
 func TestRepublished(t *testing.T) {
 	w := newWorld(t, 3)
 	w.rules += "---\nkind: RetrySettings\nspec: {defaultPolicyName: all}\n"
@@ -66,7 +66,7 @@ func TestRepublished(t *testing.T) {
 
 	r := w.refloat(writer.HoldBack)
 	r.ingestTo(w.ends())
-	equalRows(t, before, rows(t, w.JobDB)) // nothing changes by that
+	equalRows(t, before, rows(t, w.JobDB)) // republishing changes nothing
 	if n := w.count("SELECT count(*) FROM refloat_jobs WHERE known"); n != live-1 {
 		t.Errorf("%d jobs are known, want %d", n, live-1)
 	}
@@ -130,7 +130,7 @@ func (w *world) ends() (ends []eventlog.Position) {
 	return ends
 }
 
-// held are the payloads of the messages that the topic holds.
+// held returns the payloads of the messages that the topic holds.
 func (w *world) held() (payloads [][]byte) {
 	w.Helper()
 	for p := range w.events.Partitions() {
@@ -157,7 +157,7 @@ func (w *world) held() (payloads [][]byte) {
 	return payloads
 }
 
-// told are the jobs that the topic tells of.
+// told returns the jobs that were republished.
 func (w *world) told() (jobs []string) {
 	w.Helper()
 	for _, payload := range w.held() {

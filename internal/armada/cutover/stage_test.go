@@ -17,8 +17,8 @@ import (
 	"github.com/refloat/refloat/internal/test/pgtest"
 )
 
-// TestStages: a republished run carries how far it is in Armada's tables; an ended one
-// carries no stage.
+// TestStages: a republished run carries its stage in Armada's tables; an ended run
+// carries none.
 func TestStages(t *testing.T) {
 	t.Parallel()
 	conn, err := pgx.Connect(t.Context(), pgtest.Database(t))
@@ -79,7 +79,7 @@ func TestStages(t *testing.T) {
 	}
 }
 
-// deflated is an empty SubmitJob as job_metadata has it.
+// deflated is an empty SubmitJob as stored in job_metadata.
 func deflated(t *testing.T) []byte {
 	t.Helper()
 	var b bytes.Buffer

@@ -40,7 +40,7 @@ func TestMain(m *testing.M) { os.Exit(pulsartest.Main(m)) }
 
 const subscription = "scheduler-ingester"
 
-// world is a topic of events on a real broker and a scheduler database of Armada's.
+// world is an events topic on a real broker and an Armada scheduler database.
 type world struct {
 	*testing.T
 	cutover.Site
@@ -109,7 +109,7 @@ func readRecording(t *testing.T, name string) []recording.Entry {
 	return entries
 }
 
-// publish puts messages into events as Armada does: in batches.
+// publish publishes messages to events in batches, as Armada does.
 func (w *world) publish(entries []recording.Entry, batch uint) {
 	w.Helper()
 	producers := map[int]pulsar.Producer{}
@@ -140,7 +140,7 @@ func (w *world) publish(entries []recording.Entry, batch uint) {
 	}
 }
 
-// positions are those of all messages of a partition.
+// positions returns the positions of all messages of a partition.
 func (w *world) positions(p int) (all []eventlog.Position) {
 	w.Helper()
 	r, err := eventlog.ToEnd(w.Context(), w.events).Open(p, eventlog.Start)
@@ -159,7 +159,8 @@ func (w *world) positions(p int) (all []eventlog.Position) {
 	}
 }
 
-// entryEnd is the first place from i on that is the last of its entry.
+// entryEnd returns the first index from i on of a message that is the last of its
+// entry.
 func entryEnd(all []eventlog.Position, i int) int {
 	for i+1 < len(all) && all[i+1].Ledger == all[i].Ledger && all[i+1].Entry == all[i].Entry {
 		i++
@@ -214,7 +215,7 @@ func (w *world) armadaIngests(name, url string, p int, to eventlog.Position) (fi
 	}
 }
 
-// gate is a topic that is seen up to a position in each partition.
+// gate is a topic that ends at a given position in each partition.
 type gate struct {
 	eventlog.Topic
 	limit []eventlog.Position
@@ -258,8 +259,8 @@ func (r *gateReader) Read(dst []eventlog.Message) (int, error) {
 	return n, nil
 }
 
-// refloat is our evaluators and our ingester, on the same events and database.
-// Their own logs are files.
+// refloat is our evaluators and our ingester, on the same events and database, with
+// file logs of their own.
 type refloat struct {
 	*world
 	gate                *gate
@@ -287,7 +288,7 @@ func (quiet) Infof(string, ...any)  {}
 func (quiet) Errorf(string, ...any) {}
 func (quiet) Fatalf(string, ...any) {}
 
-// proposal is the policies as they stand in the policies log.
+// proposal returns the policies in the policies log.
 func (w *world) proposal() []byte {
 	w.Helper()
 	set, err := policyfile.Parse([]policyfile.File{{Name: "policies.yaml", Data: []byte(w.rules)}})
@@ -337,7 +338,7 @@ func (w *world) refloat(mode writer.Mode) *refloat {
 	return r
 }
 
-// ingestTo lets evaluators and ingester go on up to these positions.
+// ingestTo lets evaluators and ingester advance to these positions.
 func (r *refloat) ingestTo(limit []eventlog.Position) {
 	r.Helper()
 	copy(r.gate.limit, limit)
@@ -354,7 +355,8 @@ func (r *refloat) ingestTo(limit []eventlog.Position) {
 	}
 }
 
-// rows are Armada's four tables, without what depends on when they were written.
+// rows returns Armada's four tables, without columns that depend on when they were
+// written.
 func rows(t *testing.T, url string) map[string]string {
 	t.Helper()
 	conn, all := connect(t, url), map[string]string{}
@@ -392,7 +394,7 @@ func equalRows(t *testing.T, want, got map[string]string) {
 	}
 }
 
-// refused checks that nothing is done for these reasons, each in another finding.
+// refused checks that nothing was done, for these reasons, each in its own finding.
 func refused(t *testing.T, r *cutover.Report, err error, says ...string) {
 	t.Helper()
 	if !errors.Is(err, cutover.ErrRefused) {
