@@ -23,10 +23,9 @@ import (
 	"github.com/refloat/refloat/internal/sink"
 )
 
-// spoiled is a recording in which a part of all texts are bad: ids, queues, job
-// sets, nodes, pools, executors, users, reasons, messages, annotations. A text is
-// bad wherever it stands. Some are too long, some have a NUL or U+001A, some are no
-// UTF-8.
+// spoiled is a recording in which a part of all texts is bad: ids, queues, job sets,
+// nodes, pools, executors, users, reasons, messages, annotations. A bad text is bad
+// everywhere. Some are too long, some contain NUL or U+001A, some are not UTF-8.
 func spoiled(t *testing.T, name string, seed uint64) []recording.Entry {
 	t.Helper()
 	entries, err := recording.ReadFile(filepath.Join(recordings, name+".jsonl.gz"))
@@ -39,11 +38,11 @@ func spoiled(t *testing.T, name string, seed uint64) []recording.Entry {
 		noise[i] = 'a' + byte(random.IntN(26))
 	}
 	messages := make([]*pb.EventSequence, len(entries))
-	in := map[string]int{} // how many messages have a text
+	in := map[string]int{} // number of messages with a text
 	for i := range entries {
 		seq := &pb.EventSequence{}
 		if err := proto.Unmarshal(entries[i].Message.Payload, seq); err != nil {
-			continue // some recorded ones are bad as they are
+			continue // some recorded texts are bad already
 		}
 		messages[i] = seq
 		seen := map[string]bool{}
@@ -62,7 +61,7 @@ func spoiled(t *testing.T, name string, seed uint64) []recording.Entry {
 			h := fnv.New64a()
 			fmt.Fprint(h, seed, text)
 			of := uint64(24)
-			if in[text] > 20 { // what most messages have is bad in some of them only
+			if in[text] > 20 { // frequent texts are bad only in some messages
 				fmt.Fprint(h, i)
 				of = 400
 			}
@@ -75,7 +74,7 @@ func spoiled(t *testing.T, name string, seed uint64) []recording.Entry {
 			case 0:
 				return text + string(noise)
 			case 1:
-				if len(text) > 40 && huge < 4 { // a message, more or less
+				if len(text) > 40 && huge < 4 { // about the size of a message
 					huge++
 					return text + strings.Repeat("long ", 1<<19)
 				}
@@ -133,8 +132,8 @@ func eachText(m protoreflect.Message, by func(string) string) {
 	})
 }
 
-// TestBadTexts: whatever texts events have, no partition stands still, our rows
-// are those of the fold, and no copy is larger than what a broker takes.
+// TestBadTexts: whatever texts events contain, no partition stalls, our rows are those
+// of the fold, and no copy exceeds the broker's limit.
 func TestBadTexts(t *testing.T) { //nolint:paralleltest // big
 	seeds := uint64(3)
 	if testing.Short() {
@@ -191,7 +190,7 @@ func checkFold(t *testing.T, h *tape, url string) {
 	}
 }
 
-// decided is a history of these messages.
+// decided is a history of these messages, with decisions.
 func decided(t testing.TB, entries []recording.Entry, policies string) *tape {
 	t.Helper()
 	return decidedTimes(t, slices.Values(entries), policies, 1)

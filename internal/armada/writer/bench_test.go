@@ -23,8 +23,8 @@ var written = []string{
 	"refloat_ready", "refloat_parked", "refloat_activations", "refloat_waits", "refloat_positions",
 }
 
-// ingest plays a tape into the database and says how long that took, and in how
-// many transactions. After each one it calls committed, if that is set.
+// ingest plays a tape into the database and returns the duration and the number of
+// transactions. It calls committed, if set, after each transaction.
 func (h *tape) ingest(b *testing.B, url string, mode writer.Mode, rows int, committed func(partition int)) (took time.Duration, transactions int) {
 	b.Helper()
 	db, err := postgres.Open(b.Context(), url, postgres.Options{})
@@ -57,7 +57,8 @@ func (h *tape) ingest(b *testing.B, url string, mode writer.Mode, rows int, comm
 	return time.Since(start), transactions
 }
 
-// pairs are two times each, one after the other and in turns first.
+// pairs returns pairs of durations; the two of a pair run one after the other,
+// alternating which is first.
 type pairs struct{ one, other []time.Duration }
 
 func (p *pairs) run(one, other func() time.Duration) {
@@ -70,7 +71,7 @@ func (p *pairs) run(one, other func() time.Duration) {
 	p.one = append(p.one, one())
 }
 
-// report gives the ratios of other to one: their median, the least and the largest.
+// report reports the ratios of other to one: median, minimum and maximum.
 func (p *pairs) report(b *testing.B) {
 	ratios := make([]float64, len(p.one))
 	for i := range p.one {
@@ -97,11 +98,11 @@ func empty(b *testing.B, conn *pgx.Conn) {
 	}
 }
 
-// BenchmarkIngest puts recordings and the decisions on them into a synced
-// database, through sink.Writer and the mirror. bare is the driver alone with the
-// same changes of rows: in as many transactions, the rows that each of ours changed,
-// as it left them; one upsert from arrays per table, all of them sent in one go. The
-// ratio is our speed to that of bare.
+// BenchmarkIngest writes recordings with their decisions into a synced database,
+// through sink.Writer and the Writer of Armada's tables. bare is only the driver with
+// the same row changes: in as many transactions, with the rows that each of ours
+// changed, one upsert from arrays per table, sent as one batch. The ratio is our speed
+// relative to bare.
 func BenchmarkIngest(b *testing.B) {
 	for _, name := range []string{"plain", "retried"} {
 		for _, mode := range []writer.Mode{writer.HoldBack, writer.Passthrough} {
@@ -135,7 +136,7 @@ func BenchmarkIngest(b *testing.B) {
 	}
 }
 
-// count is how many events there are.
+// count returns the number of events.
 func (h *tape) count(b *testing.B) (n int) {
 	b.Helper()
 	for p := range h.events.Partitions() {
@@ -163,7 +164,7 @@ func (h *tape) count(b *testing.B) (n int) {
 	return n
 }
 
-// bareRows are rows by table, as the driver binds them, of each transaction.
+// bareRows are the rows of each transaction by table, as the driver binds them.
 type bareRows struct {
 	columns map[string][]string
 	upsert  map[string]string // of columns as arrays
@@ -195,7 +196,7 @@ func (w *bareRows) describe(b *testing.B, conn *pgx.Conn) {
 		for i, kind := range list("SELECT udt_name"+columns, table) {
 			name := w.columns[table][i]
 			cast := ""
-			if strings.HasPrefix(kind, "_") { // arrays in an array go as text
+			if strings.HasPrefix(kind, "_") { // nested arrays are passed as text
 				kind, cast = "text", "::"+kind[1:]+"[]"
 				w.columns[table][i] += "::text"
 			}
@@ -208,8 +209,8 @@ func (w *bareRows) describe(b *testing.B, conn *pgx.Conn) {
 	}
 }
 
-// record keeps what the last transaction on a partition wrote: rows that were
-// deleted are none.
+// record stores the rows that the last transaction on a partition wrote, without
+// deleted ones.
 func (w *bareRows) record(b *testing.B, conn *pgx.Conn, partition int) {
 	b.Helper()
 	batch := map[string][]any{}
@@ -258,12 +259,12 @@ func (w *bareRows) write(b *testing.B, conn *pgx.Conn) time.Duration {
 	return time.Since(start)
 }
 
-// BenchmarkWaiting plays a recording beside 10,000 jobs in one of its queues whose
-// retries wait and are not due (rows of Armada's, of ours and waits, in the same
-// partitions), and beside nothing, or beside as many jobs that only stand in the
-// queue, since any rows make tables larger. It does so in small transactions, where
-// what each costs shows, and in large ones. The ratio is the second's time to the
-// first's; that of nothing to nothing is what the machine makes of it.
+// BenchmarkWaiting plays a recording beside 10,000 jobs in one of its queues with
+// pending retries that are not due (rows in Armada's tables, ours and refloat_waits, in
+// the same partitions), and beside nothing, or beside as many jobs that are only
+// queued, since any rows make tables larger. It uses small transactions, which show the
+// cost per transaction, and large ones. The ratio is the second's time to the first's;
+// that of nothing to nothing is the machine's noise.
 func BenchmarkWaiting(b *testing.B) {
 	url := pgtest.Start(b, true).Database(b)
 	conn := prepare(b, url)
@@ -279,7 +280,7 @@ func BenchmarkWaiting(b *testing.B) {
 	h.ingest(b, url, writer.HoldBack, 1000, nil)
 	exec("CREATE TABLE a_job AS SELECT * FROM refloat_jobs JOIN (SELECT job_id, scheduling_info FROM jobs) AS j USING (job_id) WHERE queue = 'vision-train' LIMIT 1")
 	const series = " FROM a_job, generate_series(1, 10000) AS i"
-	const due = "4611686018427387904" // far away
+	const due = "4611686018427387904" // in the far future
 	waiting := []string{
 		`INSERT INTO jobs (job_id, job_set, queue, user_id, submitted, priority, queued, queued_version, scheduling_info, scheduling_info_version)
 			SELECT 'waits-' || i, 'waits', 'vision-train', 'u', 1, 1, true, 2, scheduling_info, 1` + series,

@@ -12,11 +12,11 @@ import (
 	"github.com/refloat/refloat/internal/test/standin"
 )
 
-// TestCampaign: many jobs with random ends, while users change their minds, our
-// transactions are cut off at any label, a second ingester writes, evaluators are
-// away, and Armada's scheduler restarts. Whatever comes of it, no job is lost,
-// none runs twice at once, none is retried past its limits, and each ends as its
-// script and the policy say. MIRROR_SEEDS asks for more than 4 seeds.
+// TestCampaign: many jobs with random outcomes, while users change jobs, our
+// transactions are cut off at any label, a second ingester writes, evaluators are down,
+// and Armada's scheduler restarts. In every case no job is lost, none runs twice at
+// once, none is retried beyond its limits, and each ends as its script and the policy
+// say. MIRROR_SEEDS sets the number of seeds if it is over 4.
 func TestCampaign(t *testing.T) {
 	t.Parallel()
 	seeds := 4
@@ -45,7 +45,7 @@ func newCampaign(t *testing.T, seed int) *campaign {
 	}
 }
 
-// manyNodes are more than a job can avoid.
+// manyNodes is more than a job can avoid.
 func manyNodes() (all []standin.Executor) {
 	for _, name := range []string{"east", "west"} {
 		x := standin.Executor{Name: name, DeleteFailed: true}
@@ -61,7 +61,7 @@ type campaign struct {
 	*deployment
 	random  *rand.Rand
 	jobs    []string
-	touched map[string]bool // jobs of which a user asked something
+	touched map[string]bool // jobs with a request of a user
 }
 
 func (c *campaign) run() {
@@ -152,7 +152,7 @@ func (c *campaign) disturb() {
 	}
 }
 
-// check holds a job that nobody touched against its script and someRetries.
+// check compares a job without user requests with its script and someRetries.
 func (c *campaign) check(r standin.Record) {
 	c.t.Helper()
 	if c.touched[r.ID] {
@@ -164,8 +164,8 @@ func (c *campaign) check(r standin.Record) {
 	}
 }
 
-// expected is the naive model of someRetries, with Armada's own rule for returned
-// leases, of which three are requeued.
+// expected is a simple model of someRetries, with Armada's own rule that requeues three
+// returned leases.
 func expected(script []standin.Outcome) (standin.State, int) {
 	used := map[string]int{}
 	for i, o := range script {

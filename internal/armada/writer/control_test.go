@@ -16,7 +16,7 @@ import (
 	"github.com/refloat/refloat/internal/test/standin"
 )
 
-// operator asks for something on the control-plane topic, which is followed at once.
+// operator publishes a request to the control-plane topic, which is applied at once.
 func (d *deployment) operator(text string) {
 	d.t.Helper()
 	m := &pb.ControlEvent{}
@@ -35,9 +35,8 @@ func (d *deployment) operator(text string) {
 	}
 }
 
-// TestOperator: what an operator asks for on the control-plane topic happens to jobs
-// that wait for a retry, to those that the scheduler is to forget first, and to those
-// that run.
+// TestOperator: an operator's request on the control-plane topic applies to jobs with a
+// pending retry, to those that the scheduler is to forget first, and to running ones.
 func TestOperator(t *testing.T) {
 	t.Parallel()
 	const (

@@ -13,9 +13,9 @@ import (
 	"github.com/refloat/refloat/internal/armada/writer"
 )
 
-// TestCopies: what the rest of Armada is told has the shape of Armada's own
-// retries. Each job of this recording has one run, leased as version 1. Where Armada
-// then failed the job all the same, it is queued and told once more, as version 3.
+// TestCopies: copies have the format of Armada's own retries. Each job of this
+// recording has one run, leased as version 1. If Armada then failed the job anyway, it
+// is queued and copied once more, as version 3.
 func TestCopies(t *testing.T) {
 	t.Parallel()
 	h := recorded(t, "preempted", forRecordings)

@@ -14,13 +14,13 @@ import (
 	"github.com/refloat/refloat/internal/test/standin"
 )
 
-// TestEndWaits: after EndRetries an ingester like Armada's own, which applies copies too,
-// is enough for the jobs to run again, if the scheduler is restarted as docs/cutover.md
-// says. A scheduler that needs no second bump does without.
+// TestEndWaits: after EndRetries, an ingester like Armada's own, which applies copies
+// too, is enough for the jobs to run again, if the scheduler is restarted as described
+// in docs/cutover.md. It does not depend on further version bumps.
 func TestEndWaits(t *testing.T) {
 	t.Parallel()
 	ok := standin.Succeed()
-	asked := standin.Job{Preemptible: true, Script: script(1, standin.Forever(), ok)} // an operator asks for its preemption
+	asked := standin.Job{Preemptible: true, Script: script(1, standin.Forever(), ok)} // an operator requests its preemption
 	for _, tt := range []struct {
 		name  string
 		job   standin.Job
@@ -65,7 +65,7 @@ func TestEndWaits(t *testing.T) {
 				waits := d.count("SELECT count(*) FROM refloat_waits")
 				d.must(d.ingesters[0].Close())
 				d.ingesters = nil
-				for range 5 { // what Armada's scheduler takes to forget a job
+				for range 5 { // the time in which Armada's scheduler forgets a job
 					d.Step()
 				}
 				if ended := d.handBack(); ended != waits || d.count("SELECT count(*) FROM refloat_waits") != 0 {
@@ -83,8 +83,8 @@ func TestEndWaits(t *testing.T) {
 	}
 }
 
-// handBack ends the waits, and has an ingester like Armada's own go on from our
-// positions. It returns the number of waits.
+// handBack ends the pending retries, and continues with an ingester like Armada's own
+// from our positions. It returns the number of pending retries.
 func (d *deployment) handBack() (ended int) {
 	d.t.Helper()
 	conn, err := pgx.Connect(d.t.Context(), d.URL())
@@ -117,7 +117,7 @@ type armadaIngester struct {
 	converter *schedulerdb.Converter
 }
 
-// advance applies what there is, in one transaction.
+// advance applies everything that is available, in one transaction.
 func (a *armadaIngester) advance(ctx context.Context) (bool, error) {
 	chunk := make([]eventlog.Message, 1000)
 	n, err := a.events.Read(chunk)

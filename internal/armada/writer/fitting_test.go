@@ -11,7 +11,7 @@ import (
 	"github.com/refloat/refloat/events/pb"
 )
 
-// TestFitting: a copy that a broker would refuse says less, or is not made.
+// TestFitting: a copy that is too large for a broker is shortened, or not published.
 func TestFitting(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", maxCopy)

@@ -23,10 +23,10 @@ import (
 )
 
 // TestOracle plays each recording, with the decisions of forRecordings, into a
-// database. In Passthrough its rows are those that Armada's own ingester wrote. In
-// the other modes each difference is explained by a decision: the rows that there
-// are to be are Armada's, but for the columns in which the naive reading of the
-// same history with decisions (story, below) differs from that without.
+// database. In Passthrough the rows equal those of Armada's own ingester. In the other
+// modes a decision explains each difference: the expected rows are Armada's, except for
+// the columns in which a simple model of the same history with decisions (story, below)
+// differs from the model without.
 func TestOracle(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"plain", "chaos", "retried", "preempted"} {
@@ -51,7 +51,7 @@ func TestOracle(t *testing.T) {
 	}
 }
 
-// written are Armada's tables after a tape, with the clock before all of it.
+// written are Armada's tables after a tape, with the clock before all events.
 func (h *tape) written(t *testing.T, mode writer.Mode) rowtest.Rows {
 	t.Helper()
 	url, conn := database(t)
@@ -83,27 +83,25 @@ func (h *tape) written(t *testing.T, mode writer.Mode) rowtest.Rows {
 	return rowtest.Database(t, conn)
 }
 
-// story is what a history makes of jobs, told one operation at a time:
+// story is a simple model of what a history does to jobs, one operation at a time:
 //
-//  1. An enforced JobRequeued puts the job into the queue, one version higher,
-//     when all of its message was taken in; with its requirements as submitted,
-//     one version higher, and these nodes avoided. HoldBack adds the selector
-//     until RetryAfter, if that is later than the decision's time. Requirements
-//     that are as submitted, and always were, stay as they are.
-//  2. Where the same message says that the job failed, it was the scheduler that
-//     failed it: HoldBack has the job wait, out of the queue, for a later time,
-//     which in this test does not come.
-//  3. While an enforced JobRequeued stands on the latest run, Armada's JobErrors
-//     do not fail the job. While any enforced decision does, Armada's JobRequeued
-//     does nothing.
-//  4. A lease ends that. While the job waited, it also ends its being queued,
-//     whatever the version.
-//  5. An enforced JobFailed fails the job in Direct. In HoldBack that is left to
-//     the scheduler; a lease that was returned is shown to it as a failed run. So
-//     it is in Direct.
+//  1. An enforced JobRequeued queues the job, one version higher, after its whole
+//     message was processed, with its requirements as submitted, one version higher, and
+//     with these nodes avoided. HoldBack adds the selector until RetryAfter, if that is
+//     later than the decision's time. Requirements that always were as submitted do not
+//     change.
+//  2. If the same message fails the job, the scheduler has failed it: HoldBack leaves
+//     the job out of the queue until a later time, which does not come in this test.
+//  3. While an enforced JobRequeued is effective for the latest run, Armada's JobErrors
+//     do not fail the job. While any enforced decision is, Armada's JobRequeued has no
+//     effect.
+//  4. A lease ends that. If the job has a pending retry, the lease also takes it out of
+//     the queue, whatever the version.
+//  5. An enforced JobFailed fails the job in Direct. In HoldBack the scheduler does; it
+//     sees a returned lease as a failed run. So it does in Direct.
 //  6. An enforced JobRequeued ends the request to preempt its run.
-//  7. All else is as with Armada, on jobs as they are then: one that is retried
-//     is not over, so it can be cancelled, and get another priority.
+//  7. Everything else is as in Armada, on the jobs in their current state: a job with a
+//     retry has not ended, so it can be cancelled, and can get another priority.
 type story struct {
 	mode   writer.Mode
 	jobs   map[string]*fate
@@ -129,7 +127,7 @@ type fate struct {
 
 func (f *fate) over() bool { return f.failed || f.succeeded || f.cancelled }
 
-// read tells the story of a tape; in Passthrough, without decisions.
+// read applies a tape to the story; in Passthrough, without decisions.
 func read(t *testing.T, h *tape, mode writer.Mode) *story {
 	t.Helper()
 	s := &story{mode: mode, jobs: map[string]*fate{}, shown: map[string]bool{}, leased: map[string]bool{}, ended: map[string]bool{}}
@@ -172,7 +170,7 @@ func (s *story) message(t *testing.T, effects []schedulerdb.Effect, decisions []
 	for _, d := range decisions {
 		s.jobs[d.JobID].standing = d
 	}
-	said := map[string]bool{} // jobs that failed, Armada says
+	said := map[string]bool{} // jobs that Armada failed
 	for _, e := range effects {
 		if o, ok := e.Op.(*schedulerdb.FailJob); ok {
 			said[o.JobID] = true
@@ -305,7 +303,7 @@ func (f *fate) require(t *testing.T, avoid []string, waits bool) {
 	}
 }
 
-// row is a fate as the oracle has it.
+// row is a fate in the oracle's form.
 func (f *fate) row() rowtest.Row {
 	text := func(s string) any {
 		if s == "" {
@@ -323,7 +321,7 @@ func (f *fate) row() rowtest.Row {
 	}
 }
 
-// explain puts into Armada's rows what decisions change, and counts the columns.
+// explain applies the changes of decisions to Armada's rows, and counts the columns.
 func explain(t *testing.T, rows rowtest.Rows, without, with *story) (changed int) {
 	t.Helper()
 	for id, f := range with.jobs {

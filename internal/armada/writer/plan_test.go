@@ -37,21 +37,21 @@ func submitted(t *testing.T) []byte {
 	return b
 }
 
-// of is a plan for one job, leased as version 1, at a time in seconds.
+// of returns a plan for one job, leased as version 1, at a time in seconds.
 func of(t *testing.T, mode Mode, now int64) (*plan, *jobView) {
 	t.Helper()
 	j := &jobView{id: "j", queue: "q", set: "s", known: true, version: 1, submitted: submitted(t)}
 	return &plan{mode: mode, label: "host", now: now * second, atEnd: true, copying: true, jobs: map[string]*jobView{"j": j}}, j
 }
 
-// next is the plan of a later transaction, with the same rows.
+// next returns the plan of a later transaction, with the same rows.
 func (p *plan) next(now int64) *plan {
 	n := *p
 	n.now, n.ops, n.copies, n.unable = now*second, nil, nil, nil
 	return &n
 }
 
-// did says in one line what a plan does, and what is due then.
+// did describes a plan in one line, with what is due then.
 func (p *plan) did(t *testing.T) string {
 	t.Helper()
 	var did []string
@@ -106,7 +106,7 @@ func want(t *testing.T, p *plan, text string) {
 	}
 }
 
-// retry is a decision at second 10 on run r to go on at a second.
+// retry is a decision at second 10 on run r, with a retry at the given second.
 func retry(after int64, avoid ...string) *chain.Decision {
 	return &chain.Decision{
 		Requeue: true, Number: 7, JobID: "j", RunID: "r", Policy: "p", Time: 10 * second, RetryAfter: after * second, AvoidNodes: avoid,
@@ -161,8 +161,8 @@ func TestPlanProof(t *testing.T) {
 	want(t, p, "info@2(2)")
 }
 
-// TestPlanTwoSteps: what the scheduler failed is queued later; its pod's time
-// begins when the rows say that its run ended.
+// TestPlanTwoSteps: a job that the scheduler failed is queued later; its pod's time to
+// terminate starts when the rows show the end of the run.
 func TestPlanTwoSteps(t *testing.T) {
 	t.Parallel()
 	p, j := of(t, HoldBack, 100)
@@ -215,7 +215,8 @@ func TestPlanLease(t *testing.T) {
 			t.Errorf("after a lease: %+v", j)
 		}
 	}
-	// Regression: the scheduler was leasing while the version was raised for the last time.
+	// Regression: the scheduler was leasing while the version was bumped for the last
+	// time.
 	p, j := raised()
 	for _, at := range []int64{25, 30} {
 		p = p.next(at)
@@ -225,7 +226,7 @@ func TestPlanLease(t *testing.T) {
 	p = p.next(31)
 	p.do(lease{&schedulerdb.SetQueued{JobID: "j", Version: 7}, "new"})
 	want(t, p, "queued=false@8")
-	// Regression: the lease of the failed run comes once more.
+	// Regression: the lease of the failed run is repeated.
 	p, j = raised()
 	p.do(lease{&schedulerdb.SetQueued{JobID: "j", Version: 3}, "r"})
 	want(t, p, "queued=false@3 due 25")
@@ -234,7 +235,7 @@ func TestPlanLease(t *testing.T) {
 	}
 }
 
-// TestPlanOverruled: the scheduler fails a job that is retried already.
+// TestPlanOverruled: the scheduler fails a job that is already retried.
 func TestPlanOverruled(t *testing.T) {
 	t.Parallel()
 	over := overruled{jobID: "j", runID: "r", number: 7, policy: "p", retryAfter: 40 * second, at: late}
@@ -243,12 +244,13 @@ func TestPlanOverruled(t *testing.T) {
 	p = p.next(12)
 	p.do(over)
 	want(t, p, "EndPreemption due 15")
-	// Regression: Lookout has heard of the failure after the copy, so it is told again.
+	// Regression: Lookout saw the failure after the copy, so the copy is published
+	// again.
 	p = p.next(15)
 	p.advance(j)
 	want(t, p, "info@2(2; waits) queued=true@3 copy(r p requeue=true@3) due 20")
 
-	p, j = of(t, HoldBack, 12) // it did not wait
+	p, j = of(t, HoldBack, 12) // no retry was pending
 	p.do(over)
 	p = p.next(15)
 	p.advance(j)
@@ -259,8 +261,8 @@ func TestPlanOverruled(t *testing.T) {
 	want(t, p, "")
 }
 
-// TestPlanSetCancelled: a job on its way into the queue counts as queued when only
-// some states of its set are asked to be cancelled.
+// TestPlanSetCancelled: a job that is about to be requeued counts as queued if only
+// jobs in some states of its set are to be cancelled.
 func TestPlanSetCancelled(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -309,15 +311,15 @@ func TestPlanEnds(t *testing.T) {
 	want(t, p, "")
 }
 
-// TestPlanUnable: requirements that cannot be rebuilt. The job is failed in the
-// end, not lost.
+// TestPlanUnable: requirements that cannot be rebuilt. The job fails in the end; it is
+// not lost.
 func TestPlanUnable(t *testing.T) {
 	t.Parallel()
 	p, j := of(t, HoldBack, 11)
 	j.submitted = []byte{}
 	p.do(requeue{retry(40), late, false})
 	want(t, p, "EndPreemption unable")
-	// Regression: then the scheduler fails it, and that is not to be passed over.
+	// Regression: then the scheduler fails it, and that failure must not be skipped.
 	p = p.next(12)
 	p.do(overruled{jobID: "j", runID: "r", number: 7, retryAfter: 40 * second, at: late})
 	p = p.next(15)
@@ -326,7 +328,7 @@ func TestPlanUnable(t *testing.T) {
 	if j.retry != nil || !errors.Is(p.unable[0], p.unable[0]) || !strings.Contains(p.unable[0].Error(), "job j") {
 		t.Errorf("%+v %v", j, p.unable)
 	}
-	// Regression: so it is where they could be rebuilt when it began to wait.
+	// Regression: likewise if they could be rebuilt when the retry became pending.
 	p, j = of(t, HoldBack, 11)
 	p.do(requeue{retry(40), late, false})
 	j.submitted = nil
@@ -348,7 +350,7 @@ func TestPlanDirect(t *testing.T) {
 	want(t, p, "")
 }
 
-// TestPlanSince: what was there before the mirror began is not told.
+// TestPlanSince: messages before the start position are not copied.
 func TestPlanSince(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []Mode{HoldBack, Direct} {
@@ -364,7 +366,7 @@ func TestPlanSince(t *testing.T) {
 	}
 }
 
-// TestTake: which operations of a message count, and which decisions.
+// TestTake: which operations and decisions of a message are effective.
 func TestTake(t *testing.T) {
 	t.Parallel()
 	enforced := &jobdb.Job{JobID: "j", State: jobdb.JobQueued, Queueing: jobdb.Queueing{Decision: 7, LatestRun: "r"}}
@@ -444,7 +446,7 @@ func named(a action) string {
 	return strings.TrimPrefix(fmt.Sprintf("%T", a), "writer.")
 }
 
-// taken is a message of these events about job j and run r.
+// taken is a message with these events about job j and run r.
 func taken(t *testing.T, kinds []string) *sink.Message {
 	t.Helper()
 	seq := &pb.EventSequence{Queue: "q", JobSetName: "s"}

@@ -25,10 +25,10 @@ import (
 	"github.com/refloat/refloat/internal/test/standin"
 )
 
-// replay says how a tape is played into an empty database.
+// replay describes how a tape is played into an empty database.
 type replay struct {
 	name   string
-	fresh  bool // the mirror begins now, on a history that has ended
+	fresh  bool // writing starts now, on a history that has ended
 	rows   int  // of a transaction, about (sink's MaxRows)
 	atOnce bool // two ingesters, each in its own goroutine; else two take turns by chance
 	label  string
@@ -52,17 +52,16 @@ type player struct {
 	faults int
 }
 
-// played is what a player leaves: the rows of all tables, and what it told the
-// rest of Armada.
+// played is the result of a player: the rows of all tables, and the published copies.
 type played struct {
 	tables map[string][]string
 	copies []string // each once
-	told   int      // how often
+	told   int      // total number
 	url    string
 	faults int
 }
 
-// database is an empty one with Armada's tables, ours, and the mirror's.
+// database returns an empty database with Armada's tables and ours.
 func database(t testing.TB) (string, *pgx.Conn) {
 	t.Helper()
 	url := pgtest.Database(t)
@@ -89,14 +88,14 @@ func prepare(t testing.TB, url string) *pgx.Conn {
 	return conn
 }
 
-// play plays a tape with the clock standing still before all of it, so that
-// nothing is due, and lets time pass only then.
+// play plays a tape with the clock stopped before all events, so that nothing is due,
+// and lets time pass only then.
 func (h *tape) play(t testing.TB, mode writer.Mode, r replay) *played {
 	t.Helper()
 	url, conn := database(t)
 	p := &player{tape: h, replay: r, t: t, mode: mode, url: url, random: rand.New(rand.NewPCG(7, uint64(r.rows)))}
 	p.clock.Store(h.from.UnixNano())
-	for n := range h.events.Partitions() { // all decisions are to be told
+	for n := range h.events.Partitions() { // copy all decisions
 		if r.fresh {
 			break
 		}
@@ -156,10 +155,11 @@ func (p *player) tell(_ context.Context, partition int, copies []eventlog.Messag
 	return nil
 }
 
-// maxFaults bounds them: a new ingester begins with a transaction, which has faults too.
+// maxFaults limits the faults: a new ingester begins with a transaction, which can fail
+// too.
 const maxFaults = 60
 
-// third is true for about each third call.
+// third returns true for about every third call.
 func (p *player) third() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -180,7 +180,7 @@ func (p *player) hit(i int, label string) error {
 	return errHit
 }
 
-// drain lets both ingesters do all that there is to do.
+// drain lets both ingesters finish.
 func (p *player) drain() {
 	p.t.Helper()
 	if p.atOnce {
@@ -228,11 +228,11 @@ func (p *player) advance(i int) (progress bool) {
 	return progress
 }
 
-// breakable is a job database whose commits end badly.
+// breakable is a job database whose commits fail.
 type breakable struct {
 	jobdb.Store
 	p   *player
-	pid uint32 // of the transaction that was begun last
+	pid uint32 // of the latest transaction
 }
 
 type breakableTx struct {
@@ -251,7 +251,7 @@ func (b *breakable) Begin(ctx context.Context, partition int) (jobdb.Tx, error) 
 	return &breakableTx{pg, b, b.pid}, nil
 }
 
-// cut ends a connection from the server's side.
+// cut closes a connection on the server.
 func (b *breakable) cut(pid uint32) error {
 	conn, err := pgx.Connect(context.Background(), b.p.url)
 	if err != nil {
@@ -285,7 +285,7 @@ var allTables = []string{
 	"refloat_not_decided", "refloat_ready", "refloat_parked", "refloat_activations", "refloat_releases", "refloat_waits", "refloat_mirror", "refloat_control",
 }
 
-// dump is every row of every table, but for serial and last_modified.
+// dump returns every row of every table, without serial and last_modified.
 func dump(t testing.TB, conn *pgx.Conn) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}
@@ -301,7 +301,7 @@ func dump(t testing.TB, conn *pgx.Conn) map[string][]string {
 	return all
 }
 
-// differences of two lists of lines, the first few.
+// differences compares two lists of lines and returns the first few differences.
 func differences(want, got []string) string {
 	var b strings.Builder
 	n := 0
@@ -338,7 +338,7 @@ func (want *played) compare(t testing.TB, got *played) {
 	}
 }
 
-// replays are how else a tape may be played.
+// replays are the other ways of playing a tape.
 func replays() []replay {
 	all := []replay{{name: "rows=1", rows: 1}, {name: "rows=10000", rows: 10_000}, {name: "at once", rows: 30, atOnce: true}}
 	for _, label := range []string{"loaded", "written", "before-commit", "committed"} {
@@ -351,9 +351,8 @@ func replays() []replay {
 	return append(all, replay{name: "commit cut, at once", rows: 30, atOnce: true, label: "commit", fault: "cut"})
 }
 
-// TestReplays: however a history is cut into transactions, whatever ends them,
-// and whoever else writes, the rows and what the rest of Armada is told are those
-// of one ingester that nothing disturbs.
+// TestReplays: however a history is cut into transactions, whatever ends them, and
+// whoever else writes, the rows and the copies equal those of one undisturbed ingester.
 func TestReplays(t *testing.T) {
 	t.Parallel()
 	for _, of := range []struct {
@@ -397,7 +396,7 @@ func TestReplays(t *testing.T) {
 	}
 }
 
-// TestDoubled: when each message comes twice, Armada's tables are the same.
+// TestDoubled: if each message comes twice, Armada's tables are the same.
 func TestDoubled(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"chaos", "preempted", "retried"} {
@@ -414,7 +413,7 @@ func TestDoubled(t *testing.T) {
 	}
 }
 
-// TestRebuild: a database that is made anew from the logs tells nobody anything.
+// TestRebuild: rebuilding a database from the logs publishes no copies.
 func TestRebuild(t *testing.T) {
 	t.Parallel()
 	h := recorded(t, "preempted", forRecordings)
@@ -423,8 +422,8 @@ func TestRebuild(t *testing.T) {
 	}
 }
 
-// TestOtherIngester: a wait that another ingester wrote is ended by the one that
-// is left.
+// TestOtherIngester: a pending retry that another ingester wrote is ended by the
+// remaining one.
 func TestOtherIngester(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, standin.Config{}, writer.HoldBack, someRetries)

@@ -15,9 +15,9 @@ import (
 	"github.com/refloat/refloat/internal/test/standin"
 )
 
-// TestRows holds the stand-in for Armada's scheduler to the scenarios that are seen
-// under a real one (internal/test/armadabox): each that the stand-in can be told
-// must end here as it does there. The others are left out, with the reason.
+// TestRows compares the stand-in for Armada's scheduler with scenarios observed under a
+// real one (internal/test/armadabox): each scenario that the stand-in supports must end
+// the same way. The others are skipped with a reason.
 func TestRows(t *testing.T) {
 	t.Parallel()
 	suites, err := scenario.Load(filepath.Join("..", "..", "test", "armadabox", "testdata"))
@@ -46,7 +46,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// tellable says what of a row the stand-in does not know.
+// tellable returns what the stand-in does not support in a row.
 func tellable(s scenario.Suite, row scenario.Scenario) error {
 	if row.Random != nil || row.Files != nil || len(row.Jobs) == 0 {
 		return fmt.Errorf("it is about programs")
@@ -70,7 +70,7 @@ func tellable(s scenario.Suite, row scenario.Scenario) error {
 	return nil
 }
 
-// userDoes is what a user does by armadactl; nil: the stand-in does not know it.
+// userDoes is what a user does with armadactl; nil: not supported by the stand-in.
 func userDoes(command string) func(w *standin.World, id string) {
 	f := strings.Fields(command)
 	if len(f) < 5 || f[0] != "armadactl" {
@@ -93,7 +93,7 @@ func userDoes(command string) func(w *standin.World, id string) {
 	return nil
 }
 
-// outcomesOf are the outcomes that the annotations sim/… ask for.
+// outcomesOf returns the outcomes that the annotations sim/… request.
 func outcomesOf(j scenario.Job) (script []standin.Outcome, err error) {
 	after := time.Duration(0)
 	for key, value := range j.Sim {
@@ -214,7 +214,7 @@ func tryRow(t *testing.T, s scenario.Suite, row scenario.Scenario) {
 
 func node(executor string, n int) string { return fmt.Sprintf("%s-node-%02d", executor, n) }
 
-// target is the job that a command names, or any one of the job set.
+// target returns the job that a command names, or any job of the job set.
 func target(command string, ids map[string]string) (id string) {
 	for name := range ids {
 		id = ids[name]

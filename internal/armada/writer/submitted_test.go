@@ -10,8 +10,8 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// TestSubmitted: from the rows of each job of the recordings come the requirements
-// that its SubmitJob made, byte for byte.
+// TestSubmitted: the requirements derived from the rows of each job of the recordings
+// equal those that its SubmitJob created, byte for byte.
 func TestSubmitted(t *testing.T) {
 	t.Parallel()
 	jobs := 0
@@ -51,8 +51,8 @@ func TestSubmitted(t *testing.T) {
 	}
 }
 
-// TestPreemptedWithoutError: a run that has no error was preempted, so its copy
-// says so: Error.jobRunPreemptedError is field 11.
+// TestPreemptedWithoutError: a run without an error was preempted, so its copy says so:
+// Error.jobRunPreemptedError is field 11.
 func TestPreemptedWithoutError(t *testing.T) {
 	t.Parallel()
 	it, err := schedulerdb.RunError(nil)

@@ -22,13 +22,13 @@ import (
 	"github.com/refloat/refloat/internal/projection"
 )
 
-// tape is a history that has ended, with the chain that answers it.
+// tape is a history that has ended, with the chain that covers it.
 type tape struct {
 	events, decisions eventlog.Topic
-	from              time.Time // before all of it
+	from              time.Time // before all events
 }
 
-// forRecordings decides much and differently on the queues of the recordings.
+// forRecordings makes many different decisions on the queues of the recordings.
 const forRecordings = `
 apiVersion: armadaproject.io/v1
 kind: RetryPolicy
@@ -61,13 +61,13 @@ spec:
 
 const recordings = "../../../testdata/recordings"
 
-// recorded is a recording, decided on by policies.
+// recorded is a recording, decided by policies.
 func recorded(t testing.TB, name, policies string) *tape {
 	t.Helper()
 	return recordedTimes(t, name, policies, 1)
 }
 
-// recordedTimes has each message so many times.
+// recordedTimes is a recording with each message repeated n times.
 func recordedTimes(t testing.TB, name, policies string, times int) *tape {
 	t.Helper()
 	entries, err := recording.ReadFile(filepath.Join(recordings, name+".jsonl.gz"))
@@ -114,7 +114,7 @@ func decidedTimes(t testing.TB, entries iter.Seq[recording.Entry], policies stri
 	return &tape{events: events, decisions: decisions, from: start}
 }
 
-// decide answers all events of a partition, a few messages an envelope.
+// decide decides all events of a partition, a few messages per envelope.
 func decide(t testing.TB, p int, events eventlog.Topic, decisions, set *filelog.Log) {
 	t.Helper()
 	store, err := projection.OpenStore(projection.StoreConfig{FS: vfs.NewMem(), Dir: "state", Logger: quiet{}})
@@ -155,7 +155,7 @@ func eventsIn(t testing.TB, payload []byte) int {
 	return len(seq.Events)
 }
 
-// lived is what a deployment has lived through, its copies among the events.
+// lived is the history of a deployment, including its copies among the events.
 func lived(t *testing.T) *tape {
 	c := newCampaign(t, 3)
 	from := c.Now()

@@ -161,7 +161,7 @@ func (d *deployment) ingesterUp() {
 
 var errHit = errors.New("cut here")
 
-// step lets a second pass, and then everyone of ours do all that there is to do.
+// step advances the clock by a second, then lets all of our parts finish.
 func (d *deployment) step() {
 	d.t.Helper()
 	d.Step()
@@ -195,7 +195,7 @@ func (d *deployment) settle() {
 	}
 }
 
-// until steps until something holds.
+// until steps until a condition holds.
 func (d *deployment) until(what string, holds func() bool) {
 	d.t.Helper()
 	for range 600 {
@@ -207,7 +207,7 @@ func (d *deployment) until(what string, holds func() bool) {
 	d.t.Fatalf("not in ten minutes: %s\n%s", what, d.unfinished())
 }
 
-// unfinished is what the tables say of jobs that are not over.
+// unfinished returns the unfinished jobs in the tables.
 func (d *deployment) unfinished() (text string) {
 	d.t.Helper()
 	conn, err := pgx.Connect(d.t.Context(), d.URL())
@@ -238,7 +238,7 @@ func (d *deployment) steps(n int) {
 	}
 }
 
-// right: all jobs are over, and nothing happened that must not.
+// right checks that all jobs have ended, and that nothing forbidden happened.
 func (d *deployment) right() {
 	d.t.Helper()
 	d.until("all jobs are over", d.Done)

@@ -49,7 +49,7 @@ func script(n int, o standin.Outcome, then ...standin.Outcome) (all []standin.Ou
 	return append(all, then...)
 }
 
-// TestOutcomes: what becomes of one job, whatever its runs end with.
+// TestOutcomes: the outcome of one job for every way in which its runs can end.
 func TestOutcomes(t *testing.T) {
 	t.Parallel()
 	ok := standin.Succeed()
@@ -210,8 +210,8 @@ func TestInBetween(t *testing.T) {
 	}
 }
 
-// TestPreemptionRequestEnds: with the requeue of a run, the request to preempt it is
-// over too, or each scheduler that starts would preempt the dead run once more.
+// TestPreemptionRequestEnds: the requeue of a run ends the request to preempt it;
+// otherwise each scheduler that starts would preempt the dead run again.
 func TestPreemptionRequestEnds(t *testing.T) {
 	t.Parallel()
 	for _, when := range []string{"forgetting", "waiting"} {
@@ -237,7 +237,8 @@ func TestPreemptionRequestEnds(t *testing.T) {
 	}
 }
 
-// TestTaken: over the work of Armada's own ingester, nothing begins by itself.
+// TestTaken: if Armada's own ingester has written the tables, ours does not start by
+// itself.
 func TestTaken(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, standin.Config{}, writer.HoldBack, someRetries)
