@@ -117,6 +117,9 @@ func TestKill(t *testing.T) {
 	until(t, "a retry was refused", func() bool { return codesSince(t, data, generation)["KillSwitch"] > 0 })
 	p.ends(t)
 
+	// Without policies, files are not in force until somebody says so.
+	emptied(t, data, policies)
+
 	// New files, and a restart: it is still killed.
 	writeFile(t, policies, "more.yaml", "kind: Queue\nname: another\nretryPolicies: [infra]\n")
 	ctl(t, "up", "--data", data, "--policies", policies, "--feed", recordingFile("plain"), "--exit-when-drained").exits(t, exitFine)
@@ -148,6 +151,41 @@ func TestKill(t *testing.T) {
 	}
 	if out := ctl(t, "get", "jobs", "--data", data, "--waiting").exits(t, exitFine).out; !strings.Contains(out, "2199-01-01T00:00:00Z") {
 		t.Errorf("nothing waits for the end of the pause:\n%s", out)
+	}
+}
+
+// emptied moves the policy files away and back, while a server runs on them.
+func emptied(t *testing.T, data, policies string) {
+	t.Helper()
+	p, at := served(t, data, "--policies", policies)
+	before := at("get", "policies", "-o", "json").exits(t, exitFine).out
+	if err := os.Rename(policies, policies+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(policies, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	apply := []string{"apply", "-f", policies, "--prune"}
+	at(apply...).exits(t, exitUsage).says(t, "no resource found")
+	at("apply", "-f", policies+".away", "--prune", "--allow-empty").exits(t, exitEnvironment).says(t, "come from the files of")
+	until(t, "the empty directory can be confirmed", func() bool {
+		return at(append(apply, "--allow-empty", "--dry-run", "server")...).code == exitFine
+	})
+	if now := at("get", "policies", "-o", "json").exits(t, exitFine).out; now != before {
+		t.Errorf("with an empty directory: %s\nwant %s", now, before)
+	}
+	until(t, "it is confirmed", func() bool { // more than ten changes a second are refused
+		return at(append(apply, "--allow-empty", "--reason", "none for now")...).code == exitFine
+	})
+	if now := at("get", "policies", "-o", "json").exits(t, exitFine).out; now != "" {
+		t.Errorf("confirmed: %s", now)
+	}
+	p.ends(t)
+	if err := os.Remove(policies); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(policies+".away", policies); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -16,7 +16,7 @@ type applyFlags struct {
 	client
 	files                  []string
 	dryRun, reason, output string
-	prune                  bool
+	prune, allowEmpty      bool
 }
 
 func newApply() *cobra.Command {
@@ -39,6 +39,7 @@ Exit codes: 0 done, 1 a problem in a file, 2 usage, 3 the server refused or cann
 	cmd.Flags().StringArrayVarP(&f.files, "filename", "f", nil, "policy file or directory of policy files; may be repeated (required)")
 	cmd.Flags().StringVar(&f.dryRun, "dry-run", "none", "none, client (check the files only) or server (ask the server what would change)")
 	cmd.Flags().BoolVar(&f.prune, "prune", false, "remove resources that no file names")
+	cmd.Flags().BoolVar(&f.allowEmpty, "allow-empty", false, "also if no policy is left, or one that a queue or the settings name is missing")
 	cmd.Flags().StringVar(&f.reason, "reason", "", "reason, recorded in the history")
 	addOutput(cmd, &f.output)
 	return cmd
@@ -61,7 +62,7 @@ func (f *applyFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if len(docs) == 0 {
+	if len(docs) == 0 && (!f.allowEmpty || !f.prune) {
 		return usageError{fmt.Errorf("%v: no resource found", f.files)}
 	}
 	if f.dryRun == "client" {
@@ -71,7 +72,7 @@ func (f *applyFlags) run(cmd *cobra.Command) error {
 		return nil
 	}
 	return f.policies(cmd.Context(), func(ctx context.Context, c pb.PoliciesClient) error {
-		change, err := c.Apply(ctx, &pb.ApplyRequest{Documents: docs, Prune: f.prune, Reason: f.reason, DryRun: f.dryRun == "server"})
+		change, err := c.Apply(ctx, &pb.ApplyRequest{Documents: docs, Prune: f.prune, Reason: f.reason, DryRun: f.dryRun == "server", AllowEmpty: f.allowEmpty})
 		if err != nil {
 			return err
 		}

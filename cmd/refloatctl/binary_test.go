@@ -30,6 +30,10 @@ var binary = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
+	// Policies that a test has just written are read at once.
+	if err := os.Setenv("REFLOAT_POLICIES_SETTLE", "0s"); err != nil {
+		panic(err)
+	}
 	dir, err := os.MkdirTemp("", "refloatctl-test")
 	if err != nil {
 		panic(err)

@@ -107,6 +107,10 @@ func TestExitCodes(t *testing.T) {
 		{"get decisions", "get decisions --last 2 --data " + data, exitFine, "DECISION"},
 		{"print config", "up --print-config --data x", exitFine, "data: x # flag"},
 
+		{"lint of nothing", "lint " + empty, exitEnvironment, "no policy file there"},
+		{"lint of no resource", "lint " + writeFile(t, dir, "comment.yaml", "# nothing\n"), exitEnvironment, "no resource in the policy files"},
+		{"lint of one file", "lint " + filepath.Join(testPolicies, "app.yaml"), exitFine, "1 file is valid"},
+		{"up without policies", "up --quiet --exit-when-drained --data " + filepath.Join(dir, "without") + " --feed " + plain, exitFine, "no policy is in force: every failed run fails"},
 		{"lint finding", "lint " + bad, exitFinding, "bad.yaml:5:15"},
 		{"replay with bad policies", "replay --log " + log + " --policies " + bad, exitFinding, "bad.yaml:5:15"},
 		{"up with bad policies", "up --data " + nowhere + " --policies " + bad, exitFinding, "bad.yaml:5:15"},

@@ -196,7 +196,7 @@ const allPolicies = "all-policies-of-the-files"
 
 // set reads the policies. Without --queue it binds all of them to a queue.
 func (f *evalFlags) set(cmd *cobra.Command) (*policyfile.Set, string, error) {
-	files, err := app.PolicyFiles(f.policies...)
+	files, err := app.PolicyFiles(cmd.Context(), f.policies...)
 	if err != nil {
 		return nil, "", err
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -67,9 +68,12 @@ func lintPaths(cmd *cobra.Command, f lintFlags, paths []string) error {
 			return printProblems(cmd.OutOrStdout(), f, problems)
 		}
 	}
-	files, err := app.PolicyFiles(paths...)
+	files, err := app.PolicyFiles(cmd.Context(), paths...)
 	if err != nil {
 		return err
+	}
+	if len(files) == 0 {
+		return fmt.Errorf("%s: no policy file there (*.yaml, *.yml or *.json)", strings.Join(paths, ", "))
 	}
 	problems, err := lint.Lint(files, categories)
 	if err != nil {
@@ -83,10 +87,20 @@ func lintPaths(cmd *cobra.Command, f lintFlags, paths []string) error {
 		if err != nil {
 			return err
 		}
+		if len(set.Resources()) == 0 {
+			return fmt.Errorf("%s: no resource in the policy files", strings.Join(paths, ", "))
+		}
 		d := set.Digest()
-		fmt.Fprintf(cmd.OutOrStdout(), "%d files are valid; policy set %x\n", len(files), d[:6])
+		fmt.Fprintf(cmd.OutOrStdout(), "%s valid; policy set %x\n", filesAre(len(files)), d[:6])
 	}
 	return nil
+}
+
+func filesAre(n int) string {
+	if n == 1 {
+		return "1 file is"
+	}
+	return fmt.Sprintf("%d files are", n)
 }
 
 // printProblems prints problems, and returns errFinding if one is severe enough.

@@ -119,14 +119,19 @@ func replay(cmd *cobra.Command, f replayFlags) error {
 
 // readPolicies reads policy files, and prints their problems as a finding.
 func readPolicies(cmd *cobra.Command, paths ...string) (*policyfile.Set, error) {
-	set, err := app.ReadPolicies(paths...)
+	set, err := app.ReadPolicies(cmd.Context(), paths...)
 	if problems, ok := errors.AsType[policyfile.Problems](err); ok {
-		for _, p := range problems {
-			fmt.Fprintln(cmd.ErrOrStderr(), p)
-		}
-		return nil, errFinding
+		return nil, printedProblems(cmd, problems)
 	}
 	return set, err
+}
+
+// printedProblems prints problems of policy files, which are a finding.
+func printedProblems(cmd *cobra.Command, problems policyfile.Problems) error {
+	for _, p := range problems {
+		fmt.Fprintln(cmd.ErrOrStderr(), p)
+	}
+	return errFinding
 }
 
 // unverified lists the errors of a decision log that does not follow from its input, or cannot be checked because

@@ -76,6 +76,7 @@ const outputText = "text"
 
 // bench holds the tests of one command and the policies that they use.
 type bench struct {
+	read    func(paths ...string) ([]policyfile.File, error)
 	suites  []*suite.Suite
 	results [][]suite.Result // by suite
 	sets    map[string]*policyfile.Set
@@ -120,10 +121,11 @@ func openBench(cmd *cobra.Command, paths []string) (*bench, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &bench{sets: map[string]*policyfile.Set{}, files: map[[32]byte][]policyfile.File{}}
+	read := func(paths ...string) ([]policyfile.File, error) { return app.PolicyFiles(cmd.Context(), paths...) }
+	b := &bench{read: read, sets: map[string]*policyfile.Set{}, files: map[[32]byte][]policyfile.File{}}
 	var problems policyfile.Problems
 	for _, name := range names {
-		files, err := app.PolicyFiles(name)
+		files, err := read(name)
 		if err != nil {
 			return nil, err
 		}
@@ -200,7 +202,7 @@ func (b *bench) policies(s *suite.Suite) suite.Policies {
 		if set := b.sets[key]; set != nil {
 			return set, nil
 		}
-		files, err := app.PolicyFiles(from...)
+		files, err := b.read(from...)
 		if err != nil {
 			return nil, err
 		}

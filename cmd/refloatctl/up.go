@@ -14,6 +14,7 @@ import (
 	"github.com/refloat/refloat/cmd/internal/apiflags"
 	"github.com/refloat/refloat/cmd/internal/settings"
 	"github.com/refloat/refloat/internal/app"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
 type upFlags struct {
@@ -25,6 +26,8 @@ type upFlags struct {
 	semantics              uint32
 	scrub                  float64
 	drained, quiet         bool
+	settle                 time.Duration
+	allowEmpty             bool
 	api                    *apiflags.Serve
 	follow                 *apiflags.Follow
 }
@@ -65,6 +68,8 @@ the file.`,
 	flags.StringArrayVar(&f.feed, "feed", nil, "recording to write into the events log; may be repeated")
 	flags.StringVar(&f.pace, "pace", "", "speed relative to the recorded times, such as 10x (default: as fast as possible)")
 	flags.StringVar(&f.listen, "listen", "", "address for /metrics, /healthz and /readyz (default: none)")
+	flags.DurationVar(&f.settle, "policies-settle", app.PolicySettle, app.PolicySettleUsage)
+	flags.BoolVar(&f.allowEmpty, "allow-empty", false, app.AllowEmptyUsage)
 	f.api = apiflags.BindServe(cmd, apiflags.Default)
 	f.follow = apiflags.BindFollow(cmd)
 	flags.Uint32Var(&f.semantics, "semantics", 0, app.SemanticsUsage)
@@ -101,11 +106,6 @@ func up(cmd *cobra.Command, f upFlags) error {
 	if err != nil {
 		return usageError{err}
 	}
-	if f.policies != "" {
-		if _, err := readPolicies(cmd, f.policies); err != nil {
-			return err
-		}
-	}
 	served, err := f.api.API(cmd.Context())
 	if err != nil {
 		return usageError{err}
@@ -122,6 +122,7 @@ func up(cmd *cobra.Command, f upFlags) error {
 	start := time.Now()
 	err = app.Run(cmd.Context(), app.Config{
 		Data: app.Dir(f.data), JobDB: f.jobDB, IngestMode: f.ingestMode, Partitions: f.partitions, Policies: f.policies,
+		PolicySettle: f.settle, AllowEmpty: f.allowEmpty,
 		Feeds: f.feed, Pace: pace, Evaluate: true, Ingest: true, Semantics: f.semantics,
 		Listen: f.listen, API: served, Follow: follow, ExitWhenDrained: f.drained,
 		ScrubRate: int64(f.scrub * (1 << 20)),
@@ -131,6 +132,9 @@ func up(cmd *cobra.Command, f upFlags) error {
 		Now:       time.Now,
 	})
 	bar.done()
+	if problems, ok := errors.AsType[policyfile.Problems](err); ok {
+		return printedProblems(cmd, problems)
+	}
 	if err != nil || f.quiet || !f.drained || cmd.Context().Err() != nil {
 		return err
 	}

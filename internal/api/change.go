@@ -35,6 +35,9 @@ type asked struct {
 	verb Verb
 	// lax allows a queue to name policies that do not exist, as after Armada's deletion.
 	lax bool
+	// confirm: a set that the files say, and that is refused, may be applied although
+	// nothing else may be changed here.
+	confirm bool
 }
 
 // change handles every change of resources: it authenticates, authorizes, checks whether the change may be made
@@ -49,8 +52,14 @@ func (s *Service) change(ctx context.Context, a *asked) (*pb.Change, error) {
 			return nil, err
 		}
 	}
+	var refused *policyfile.Set
 	if s.Fixed.Why != "" && !s.Fixed.PoliciesOnly {
-		return nil, status.Error(codes.FailedPrecondition, s.Fixed.Why)
+		if a.confirm && s.Fixed.Refused != nil {
+			refused = s.Fixed.Refused()
+		}
+		if refused == nil {
+			return nil, status.Error(codes.FailedPrecondition, s.Fixed.Why)
+		}
 	}
 	edit, err := newEdit(who, a)
 	if err != nil {
@@ -61,7 +70,10 @@ func (s *Service) change(ctx context.Context, a *asked) (*pb.Change, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		if s.Fixed.Why != "" {
+		switch {
+		case refused != nil && set.Digest() != refused.Digest():
+			return nil, nil, status.Error(codes.FailedPrecondition, s.Fixed.Why+"; only what they say now can be confirmed, with all of them and prune")
+		case s.Fixed.Why != "" && refused == nil:
 			if set, err = s.Fixed.keep(now.Unbraked, set); err != nil {
 				return nil, nil, err
 			}

@@ -18,6 +18,8 @@ type Fixed struct {
 	// PoliciesOnly means that only policies, and the queues' choice of them, come from the other source. Settings
 	// and the other fields of queues can be changed here.
 	PoliciesOnly bool
+	// Refused is the set that the files say and that is refused until somebody confirms it; nil: there is none.
+	Refused func() *policyfile.Set
 }
 
 // keep preserves what comes from the other source. A queue that omits its policies, or is deleted, keeps the

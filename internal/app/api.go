@@ -102,7 +102,7 @@ func (n *node) queues() (all []string, err error) {
 func (n *node) fixed() api.Fixed {
 	switch {
 	case n.Policies != "":
-		return api.Fixed{Why: "policies, queues and settings come from the files of " + n.Policies + ": change the files; changes take effect within a second"}
+		return api.Fixed{Refused: n.waiting.Load, Why: "policies, queues and settings come from the files of " + n.Policies + ": change the files; changes take effect when the files have been unchanged for " + n.PolicySettle.String()}
 	case n.Follow != nil:
 		return api.Fixed{PoliciesOnly: true, Why: fmt.Sprintf("policies, and which of them queues name, come from Armada at %s: change them there (with armadactl); changes take effect here within %v",
 			n.Follow.Address, n.Follow.every())}

@@ -58,6 +58,7 @@ type Metrics struct {
 	followRead    *prometheus.GaugeVec
 	followNot     *prometheus.GaugeVec
 	followDefault *prometheus.GaugeVec
+	filesRefused  *prometheus.GaugeVec
 
 	mu      sync.Mutex
 	reached map[int]reached // by partition, of the evaluator
@@ -125,12 +126,13 @@ func NewMetrics(now func() time.Time) *Metrics {
 		followFailing: gauge("follow_armada_failing", "1 while the policies of the followed Armada cannot be read.", "armada"),
 		followRead:    gauge("follow_armada_last_read_timestamp_seconds", "When the followed Armada's policies were last read; 0: not since this process started.", "armada"),
 		followDefault: gauge("follow_armada_default_missing", "1 while the settings name a default policy that the followed Armada does not have.", "armada"),
+		filesRefused:  gauge("policy_files_refused", "1 while the policy files are not in force, by reason: takes_away (no policy is left, or one that is named is missing), invalid, unreadable.", "reason"),
 		followNot:     gauge("follow_armada_not_understood", "Policies and bindings of the followed Armada that cannot be used here.", "armada"),
 	}
 	m.registry.MustRegister(m.damage, m.scrubbed, m.scrubEnd, m.decisions, m.notDecided, m.parked, m.ignored, m.answered, m.readBack, m.live, m.losses,
 		m.rows, m.ingest, m.eventTime, m.unusable, m.since, m.generation, m.refused, m.notWritten, m.notMirrored, m.controlled, m.notFollowed, m.lag, m.behind, m.commit,
 		m.ingestLag, m.ingests, m.retries, m.away, m.released, m.saved, m.savedBytes, m.notSaved,
-		m.followFailing, m.followRead, m.followNot, m.followDefault, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		m.followFailing, m.followRead, m.followNot, m.followDefault, m.filesRefused, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, what := range []string{damagedLog, damagedState, damagedJobDB} {
 		m.damage.WithLabelValues(what)
 	}

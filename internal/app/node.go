@@ -16,6 +16,7 @@ import (
 	"github.com/refloat/refloat/internal/checkpoint"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/policylog"
 )
 
@@ -45,6 +46,8 @@ type Config struct {
 	AcceptEmptyDecisions bool
 	Partitions           int    // of new logs; 0: as many as the feeds need, at least 1
 	Policies             string // policy file or directory to publish and watch; empty: none
+	PolicySettle         time.Duration // how long the files must be unchanged before they are read
+	AllowEmpty           bool          // files may take policies away
 	Feeds                []string
 	Pace                 float64 // of the feeds; 0: as fast as possible
 	Evaluate             bool
@@ -113,6 +116,8 @@ type node struct {
 	metrics  *Metrics
 	policies *policylog.Store // nil: this node changes none
 	followed *policysync.Follower
+	watched  *policyWatch                   // nil: no files
+	waiting  atomic.Pointer[policyfile.Set] // what the files say and is refused
 	inForce  inForce
 
 	stores         sync.Map                                // of *projection.Store, by partition
@@ -170,10 +175,13 @@ func (n *node) startParts(p *parts) error {
 		return err
 	}
 	if n.Policies != "" {
-		p.run("watcher of policy files", func(ctx context.Context) error { return WatchPolicies(ctx, n.policies, n.Policies, n.Log) })
+		p.run("watcher of policy files", n.watched.run)
 	}
 	if n.followed != nil {
 		p.run("follower of Armada's policies", n.followed.Run)
+	}
+	if n.Evaluate {
+		p.run("check for policies", n.warnWithoutPolicies)
 	}
 	fed := make(chan struct{})
 	p.run("feed", func(ctx context.Context) error { defer close(fed); return n.feed(ctx) })
@@ -209,15 +217,12 @@ func (n *node) startPolicies(p *parts) (err error) {
 		p.closes("policy log", n.policies.Close)
 	}
 	if n.Policies != "" {
-		set, err := ReadPolicies(n.Policies)
-		if err != nil {
+		n.watched = &policyWatch{
+			path: n.Policies, settle: n.PolicySettle, accept: n.AllowEmpty, store: n.policies, log: n.Log, now: n.Now, refused: n.filesRefused,
+		}
+		if err := n.watched.begin(p.ctx); err != nil {
 			return err
 		}
-		generation, err := PublishPolicies(p.ctx, n.policies, set, "files of "+n.Policies)
-		if err != nil {
-			return err
-		}
-		n.Log.Info("policies read", slog.String("from", n.Policies), slog.Uint64("generation", generation))
 	}
 	if n.Follow != nil {
 		if err := n.beginToFollow(p.ctx); err != nil {

@@ -233,11 +233,11 @@ func TestPublishPolicies(t *testing.T) {
 		text string
 		want uint64
 	}{{policies, 1}, {policies, 1}, {"# a comment\n" + policies, 1}, {other, 2}, {policies, 3}, {policies, 3}} {
-		set, err := app.ReadPolicies(writeFile(t, dir, "p.yaml", c.text))
+		set, err := app.ReadPolicies(t.Context(), writeFile(t, dir, "p.yaml", c.text))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := app.PublishPolicies(t.Context(), store, set, "test"); got != c.want || err != nil {
+		if got, err := app.PublishPolicies(t.Context(), store, set, "test", false); got != c.want || err != nil {
 			t.Errorf("%d: PublishPolicies = %d, %v; want %d", i, got, err, c.want)
 		}
 	}
@@ -252,15 +252,15 @@ func TestPolicyFiles(t *testing.T) {
 	one := writeFile(t, dir, "one.yaml", policies)
 	writeFile(t, dir, "more/two.yml", "kind: Queue\nname: q\nretryPolicies: [all]\n")
 	writeFile(t, dir, "more/readme.txt", "not a policy")
-	files, err := app.PolicyFiles(one, filepath.Join(dir, "more"))
+	files, err := app.PolicyFiles(t.Context(), one, filepath.Join(dir, "more"))
 	if err != nil || len(files) != 2 || files[0].Name != one || files[1].Name != filepath.Join(dir, "more", "two.yml") {
 		t.Errorf("PolicyFiles = %v, %v", files, err)
 	}
-	if _, err := app.PolicyFiles(filepath.Join(dir, "nowhere")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := app.PolicyFiles(t.Context(), filepath.Join(dir, "nowhere")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
 	bad := writeFile(t, dir, "bad.yaml", "kind: Queue\nname: 7\n")
-	_, err = app.ReadPolicies(bad)
+	_, err = app.ReadPolicies(t.Context(), bad)
 	var problems policyfile.Problems
 	if !errors.As(err, &problems) || !strings.Contains(err.Error(), bad+":2:7") {
 		t.Errorf("a mistake: %v", err)

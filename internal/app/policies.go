@@ -2,11 +2,12 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/refloat/refloat/internal/policy/policyfile"
@@ -15,16 +16,20 @@ import (
 
 // ReadPolicies reads policy files, and the policy files of directories, as one policy set. Its error is a
 // policy.Problems if the files are invalid.
-func ReadPolicies(paths ...string) (*policyfile.Set, error) {
-	files, err := PolicyFiles(paths...)
+func ReadPolicies(ctx context.Context, paths ...string) (*policyfile.Set, error) {
+	files, err := PolicyFiles(ctx, paths...)
 	if err != nil {
 		return nil, err
 	}
 	return policyfile.Parse(files)
 }
 
-// PolicyFiles reads policy files, and the policy files of directories.
-func PolicyFiles(paths ...string) ([]policyfile.File, error) {
+// PolicyFiles reads policy files, and the policy files of directories, until ctx ends.
+func PolicyFiles(ctx context.Context, paths ...string) ([]policyfile.File, error) {
+	return cancellable(ctx, func() ([]policyfile.File, error) { return policyFiles(paths...) })
+}
+
+func policyFiles(paths ...string) ([]policyfile.File, error) {
 	var all []policyfile.File
 	for _, path := range paths {
 		info, err := os.Stat(path)
@@ -56,13 +61,24 @@ func OpenPolicyStore(b *Backend, now func() time.Time) (*policylog.Store, error)
 	return policylog.OpenStore(b.Policies, b.AppendPolicies, now)
 }
 
+// errTakesAway reports a set that would leave queues without the policies that they need.
+var errTakesAway = errors.New("the files take policies away")
+
 // PublishPolicies publishes a policy set as the newest generation, unless it already is; overrides stay as they
-// are. It returns the generation that now holds the set.
-func PublishPolicies(ctx context.Context, store *policylog.Store, set *policyfile.Set, reason string) (uint64, error) {
+// are. It returns the generation that now holds the set. Unless accept is set, it refuses a set that has no policy,
+// or lacks one that a queue or the settings name, if the current generation does not.
+func PublishPolicies(ctx context.Context, store *policylog.Store, set *policyfile.Set, reason string, accept bool) (uint64, error) {
 	author, _ := os.Hostname()
 	v, err := store.Do(ctx, policylog.Edit{
 		Author: author, Reason: reason,
-		Make: func(s policylog.Snapshot) (*policyfile.Set, []policylog.Brake, error) { return set, s.BrakesOn(), nil },
+		Make: func(s policylog.Snapshot) (*policyfile.Set, []policylog.Brake, error) {
+			if !accept && set.Digest() != s.Unbraked.Digest() {
+				if err := takesAway(s.Unbraked, set); err != nil {
+					return nil, nil, err
+				}
+			}
+			return set, s.BrakesOn(), nil
+		},
 	})
 	if err != nil {
 		return 0, fmt.Errorf("publish policies: %w", err)
@@ -70,48 +86,45 @@ func PublishPolicies(ctx context.Context, store *policylog.Store, set *policyfil
 	return v.Number, nil
 }
 
-// WatchPolicies publishes a generation whenever the files of a directory change, until ctx ends. If files are
-// invalid, the current generation stays in force; publishing is retried after any error.
-func WatchPolicies(ctx context.Context, store *policylog.Store, dir string, logger *slog.Logger) error {
-	ticker := time.NewTicker(time.Second)
-	defer ticker.Stop()
-	var complaint string
-	isNews := func(err error) bool {
-		news := err.Error() != complaint
-		complaint = err.Error()
-		return news
+// takesAway says what a set lacks that the set before it has.
+func takesAway(before, set *policyfile.Set) error {
+	const advice = "complete the files, or confirm with `refloatctl apply -f DIR --prune --allow-empty`, or start with --allow-empty"
+	if before.HasPolicies() && !set.HasPolicies() {
+		return fmt.Errorf("%w: no policy is left, and every failed run would fail (NoPolicy): %s", errTakesAway, advice)
 	}
-	var current [32]byte // digest of the last published set
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-		set, err := ReadPolicies(dir)
-		if err != nil {
-			if isNews(err) {
-				logger.Warn("policy files are invalid; the current generation stays in force", slog.Any("error", err))
-			}
-			continue
-		}
-		if set.Digest() == current {
-			complaint = ""
-			continue
-		}
-		generation, err := PublishPolicies(ctx, store, set, "files of "+dir)
-		switch {
-		case err == nil:
-			if current != [32]byte{} {
-				logger.Info("policy generation published", slog.Uint64("generation", generation))
-			}
-			complaint, current = "", set.Digest()
-		case ctx.Err() != nil:
-			return nil
-		default:
-			if isNews(err) {
-				logger.Warn("policies not published; retrying", slog.Any("error", err))
+	for _, id := range set.Resources() {
+		had := before.Missing(id)
+		for _, name := range set.Missing(id) {
+			if !slices.Contains(had, name) {
+				return fmt.Errorf("%w: %s names policy %s, which is not there: %s", errTakesAway, id, name, advice)
 			}
 		}
 	}
+	return nil
+}
+
+// filesRefused notes whether policy files are refused, and why; with a set if an apply may confirm it.
+func (n *node) filesRefused(reason string, set *policyfile.Set) {
+	n.waiting.Store(set)
+	n.metrics.filesRefused.Reset()
+	if reason != "" {
+		n.metrics.filesRefused.WithLabelValues(reason).Set(1)
+	}
+}
+
+// warnWithoutPolicies warns once if no policy is in force at the start.
+func (n *node) warnWithoutPolicies(ctx context.Context) error {
+	store := n.policies
+	if store == nil {
+		var err error
+		if store, err = OpenPolicyStore(n.backend, n.Now); err != nil {
+			return nil //nolint:nilerr // whoever needs the policies opens them too, and says so
+		}
+		defer store.Close()
+	}
+	newest, err := store.Newest(ctx)
+	if err == nil && !newest.Set.HasPolicies() {
+		n.Log.Warn("no policy is in force: every failed run fails (NoPolicy); give --policies PATH, or use `refloatctl apply`")
+	}
+	return nil //nolint:nilerr // whoever needs the policies retries, and says so
 }

@@ -61,6 +61,8 @@ a YAML file (--config); flags take precedence over the environment, and the envi
 		f.api = apiflags.BindServe(cmd, "")
 		f.follow = apiflags.BindFollow(cmd)
 		set.StringVar(&c.Policies, "policies", "", "policy file, or directory of policy files; changes are published")
+		set.DurationVar(&c.PolicySettle, "policies-settle", app.PolicySettle, app.PolicySettleUsage)
+		set.BoolVar(&c.AllowEmpty, "allow-empty", false, app.AllowEmptyUsage)
 		set.StringVar(&f.checkpoints, "checkpoints", "", "shared storage for checkpoints of the state: file:///dir or s3://bucket?prefix=… (default: none)")
 		set.DurationVar(&c.CheckpointEvery, "checkpoint-every", 0, "how often to take a checkpoint (default 1m)")
 		set.StringVar(&f.history, "accept-history-from", "", "operator acknowledgement that events were trimmed before they were decided, or that the state was lost: continue at the `beginning` of what is left, or after position L:E:B")

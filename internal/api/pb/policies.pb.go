@@ -509,7 +509,8 @@ type ApplyRequest struct {
 	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	RequestId     string                 `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	DryRun        bool                   `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	Generation    uint64                 `protobuf:"varint,6,opt,name=generation,proto3" json:"generation,omitempty"` // if not 0: nothing may have changed since
+	Generation    uint64                 `protobuf:"varint,6,opt,name=generation,proto3" json:"generation,omitempty"`                   // if not 0: nothing may have changed since
+	AllowEmpty    bool                   `protobuf:"varint,7,opt,name=allow_empty,json=allowEmpty,proto3" json:"allow_empty,omitempty"` // also if no policy is left, or one that is named is missing
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -584,6 +585,13 @@ func (x *ApplyRequest) GetGeneration() uint64 {
 		return x.Generation
 	}
 	return 0
+}
+
+func (x *ApplyRequest) GetAllowEmpty() bool {
+	if x != nil {
+		return x.AllowEmpty
+	}
+	return false
 }
 
 // Change is what a request changed.
@@ -1574,7 +1582,7 @@ const file_internal_api_pb_policies_proto_rawDesc = "" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x05 \x01(\tR\trequestId\x12\x17\n" +
-	"\adry_run\x18\x06 \x01(\bR\x06dryRun\"\xcb\x01\n" +
+	"\adry_run\x18\x06 \x01(\bR\x06dryRun\"\xec\x01\n" +
 	"\fApplyRequest\x125\n" +
 	"\tdocuments\x18\x01 \x03(\v2\x17.google.protobuf.StructR\tdocuments\x12\x14\n" +
 	"\x05prune\x18\x02 \x01(\bR\x05prune\x12\x16\n" +
@@ -1584,7 +1592,9 @@ const file_internal_api_pb_policies_proto_rawDesc = "" +
 	"\adry_run\x18\x05 \x01(\bR\x06dryRun\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x06 \x01(\x04R\n" +
-	"generation\"x\n" +
+	"generation\x12\x1f\n" +
+	"\vallow_empty\x18\a \x01(\bR\n" +
+	"allowEmpty\"x\n" +
 	"\x06Change\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +

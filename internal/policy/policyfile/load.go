@@ -17,14 +17,42 @@ func LoadDir(fsys fs.FS) ([]File, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		switch path.Ext(e.Name()) {
-		case ".yaml", ".yml", ".json":
-			if !e.IsDir() && !strings.HasPrefix(e.Name(), ".") && !IsTest(e.Name()) {
-				names = append(names, e.Name())
-			}
+		if e.IsDir() || !IsPolicies(e.Name()) {
+			continue
+		}
+		// Of a link, what it leads to counts. To open a named pipe would block.
+		info, err := fs.Stat(fsys, e.Name())
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("read policy file: %w", err)
+		case info.Mode().IsRegular():
+			names = append(names, e.Name())
+		case !info.IsDir():
+			return nil, fmt.Errorf("read policy file %s: it is no regular file, but %s: remove it", e.Name(), kindOfFile(info.Mode()))
 		}
 	}
 	return LoadFiles(fsys, names...)
+}
+
+func kindOfFile(m fs.FileMode) string {
+	switch {
+	case m&fs.ModeNamedPipe != 0:
+		return "a named pipe"
+	case m&fs.ModeSocket != 0:
+		return "a socket"
+	case m&fs.ModeDevice != 0:
+		return "a device"
+	}
+	return m.String()
+}
+
+// IsPolicies says whether LoadDir reads files of this name.
+func IsPolicies(name string) bool {
+	switch path.Ext(name) {
+	case ".yaml", ".yml", ".json":
+		return !strings.HasPrefix(name, ".") && !IsTest(name)
+	}
+	return false
 }
 
 // IsTest reports whether a file name is that of policy tests rather than policies.

@@ -181,6 +181,11 @@ func (s *Set) Missing(id ID) []string {
 	return missing
 }
 
+// HasPolicies says whether the set holds a policy.
+func (s *Set) HasPolicies() bool {
+	return slices.ContainsFunc(s.Resources(), func(id ID) bool { return id.Kind == KindPolicy })
+}
+
 // Detached returns the set with all references to the policy removed, from queues and from the default.
 func (s *Set) Detached(name string) *Set {
 	c := s.content.clone()
