@@ -17,8 +17,8 @@ import (
 	"github.com/refloat/refloat/internal/policy"
 )
 
-// TestShown runs testdata/shown: how records are shown to people and programs.
-// It fails when a code is never shown.
+// TestShown runs testdata/shown: how records are shown to people and programs. It fails
+// if a code is never shown.
 func TestShown(t *testing.T) {
 	shown := map[policy.Code]bool{}
 	datadriven.Walk(t, "testdata/shown", func(t *testing.T, path string) {
@@ -26,12 +26,13 @@ func TestShown(t *testing.T) {
 			s := showing{t, d}
 			switch d.Cmd {
 			case "reason":
-				// reason CODE [fields of decision]: the sentence of a decision.
+				// reason CODE [fields of decision]: the sentence that explains a
+				// decision.
 				r := s.decision()
 				shown[r.Code] = true
 				return audit.Reason(r) + "\n"
 			case "describe":
-				// describe KIND [fields]: the few words by which a record is named.
+				// describe KIND [fields]: the short description of a record.
 				return audit.Describe(s.record()) + "\n"
 			case "json":
 				// json KIND [fields]: what -o json prints.
@@ -64,10 +65,10 @@ type showing struct {
 	d *datadriven.TestData
 }
 
-// failedAt is t of every failure.
+// failedAt is the time of every failure.
 var failedAt = time.Date(2026, 11, 21, 12, 0, 0, 123456789, time.UTC)
 
-// record is a decision, or one of the other kinds with some of its fields filled.
+// record builds a decision, or a record of another kind with some fields set.
 func (s showing) record() chain.Record {
 	position := eventlog.Position{Ledger: 5, Entry: 10, Batch: -1}
 	switch kind := s.d.CmdArgs[0].Key; kind {
@@ -87,9 +88,9 @@ func (s showing) record() chain.Record {
 	return s.decision()
 }
 
-// decision reads CODE [requeue] [policy=] [rule=] [used=N/N] [from=rule|policy|global] [global=N/N]
-// [delay=D] [after=D] [avoid=A,B] [skipped=A,B] [container=] [matcher=] [shadow]. after is
-// retryAfter from t on, the delay if it is not there.
+// decision parses CODE [requeue] [policy=] [rule=] [used=N/N] [from=rule|policy|global]
+// [global=N/N] [delay=D] [after=D] [avoid=A,B] [skipped=A,B] [container=] [matcher=]
+// [shadow]. after is retryAfter relative to the failure; by default the delay.
 func (s showing) decision() *chain.Decision {
 	code, ok := policy.ParseCode(s.d.CmdArgs[0].Key)
 	if !ok {
@@ -101,7 +102,7 @@ func (s showing) decision() *chain.Decision {
 	}
 	delay, after := time.Duration(0), time.Duration(-1)
 	for _, arg := range s.d.CmdArgs[1:] {
-		value := strings.Join(arg.Vals, ",") // datadriven takes (a,b) apart
+		value := strings.Join(arg.Vals, ",") // datadriven splits (a,b)
 		switch arg.Key {
 		case "requeue":
 			d.Requeue = true

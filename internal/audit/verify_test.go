@@ -30,7 +30,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// TestVerifyPart: what is not answered yet waits, and strangers are counted.
+// TestVerifyPart: undecided messages and foreign envelopes are counted.
 func TestVerifyPart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, 5)
@@ -47,7 +47,7 @@ func TestVerifyPart(t *testing.T) {
 	}
 }
 
-// answering is the place of the n-th envelope with records from input.
+// answering returns the index of the n-th envelope with records from input.
 func (w *world) answering(n int) int {
 	for i, e := range w.envelopes {
 		if e.InCount > 0 && len(e.Records) > 0 {
@@ -59,7 +59,7 @@ func (w *world) answering(n int) int {
 	panic("the history is too short")
 }
 
-// activating is the place of the n-th activation.
+// activating returns the index of the n-th activation.
 func (w *world) activating(n int) int {
 	for i, e := range w.envelopes {
 		if len(e.Records) > 1 && e.InCount == 0 {
@@ -71,7 +71,7 @@ func (w *world) activating(n int) int {
 	panic("no activation")
 }
 
-// change puts another envelope in the place of one.
+// change replaces an envelope.
 func (w *world) change(i int, do func(e *chain.Envelope)) {
 	e := *w.envelopes[i]
 	e.Records = slices.Clone(e.Records)
@@ -90,13 +90,13 @@ func (w *world) changePolicy(n int, do func(r *chain.PolicyActivated)) int {
 	return i
 }
 
-// TestVerifyFinds: what someone tampered with who then made the links fit
-// again. The error names the envelope.
+// TestVerifyFinds: tampered chains whose links were recomputed. The error names the
+// envelope.
 func TestVerifyFinds(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name   string
-		tamper func(w *world) (envelope int) // the place of the first one that is wrong
+		tamper func(w *world) (envelope int) // index of the first wrong one
 		want   string
 		class  error
 	}{
@@ -190,15 +190,15 @@ func TestVerifyFinds(t *testing.T) {
 	}
 }
 
-// TestVerifyFindsEveryBit: of every record, one bit is changed at every byte,
-// and the links made to fit. No change is passed over.
+// TestVerifyFindsEveryBit: of every record, one bit of every byte is changed, and the
+// links are recomputed. Every change is found.
 func TestVerifyFindsEveryBit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3, 12)
 	different, malformed := 0, 0
 	for i, e := range w.envelopes {
 		if isClaim(e) != nil {
-			continue // link would make it a good one again
+			continue // link would repair it
 		}
 		for k := range e.Records {
 			step := 1
@@ -214,9 +214,9 @@ func TestVerifyFindsEveryBit(t *testing.T) {
 				v, err := w.verify(link(w.envelopes))
 				what := fmt.Sprintf("envelope %d, record %d, byte %d", i+1, k, at)
 				if _, bad := chain.DecodeRecord(w.envelopes[i].Records[k]); bad != nil {
-					// A stranger's: the chain ends before it, as Verified says, breaks off
-					// there, or a later claim shows that something is missing. Or it looks like
-					// a newer program's.
+					// A foreign envelope: the chain ends before it, which Verified
+					// reports, or a later claim shows that something is missing. Or it
+					// looks like one of a newer program.
 					malformed++
 					stopped := errors.Is(err, chain.ErrMissing) || errors.Is(err, audit.ErrDifferent) || errors.Is(err, chain.ErrNewer)
 					if err == nil && v.Ignored[chain.Malformed] != 1 || err != nil && !stopped || v.Envelopes != uint64(i) {
@@ -234,9 +234,9 @@ func TestVerifyFindsEveryBit(t *testing.T) {
 	t.Logf("%d changes found, %d made the record malformed", different, malformed)
 }
 
-// TestVerifyRaw: what happens to a log by itself, when nobody makes links fit. A
-// chain that does not go on is no error, as its owner may just have lost what
-// it sent; but it is seen to wait, and the next claim shows what is missing.
+// TestVerifyRaw: damage to a log without recomputed links. A chain that just ends is
+// not an error, since its owner may have lost what it sent; but it is reported as
+// waiting, and the next claim shows what is missing.
 func TestVerifyRaw(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3, 12)
@@ -287,7 +287,7 @@ func TestVerifyRaw(t *testing.T) {
 	}
 }
 
-// TestVerifyInput: the input is not what was decided on.
+// TestVerifyInput: the input differs from the one that was decided.
 func TestVerifyInput(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3, 12)
@@ -311,12 +311,12 @@ func TestVerifyInput(t *testing.T) {
 		}
 		w.events[i] = events[i]
 	}
-	if changed < len(events)-10 { // some are garbage as they are
+	if changed < len(events)-10 { // some are garbage already
 		t.Errorf("%d of %d unreadable messages were found", changed, len(events))
 	}
 }
 
-// TestVerifyStops when its context ends, and so does Replay.
+// TestVerifyStops: Verify and Replay stop when their context ends.
 func TestVerifyStops(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3, 12)
@@ -331,8 +331,8 @@ func TestVerifyStops(t *testing.T) {
 	}
 }
 
-// TestReplay shows each message with its records, in order, and stops with the
-// error of the one that looks.
+// TestReplay visits each message with its records, in order, and stops with the
+// visitor's error.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3, 12)

@@ -16,7 +16,7 @@ import (
 	"github.com/refloat/refloat/internal/test/model"
 )
 
-// topic is a partition in memory.
+// topic is an in-memory partition.
 type topic []eventlog.Message
 
 func (x *topic) put(payload []byte) {
@@ -53,8 +53,8 @@ func (r *reader) Read(dst []eventlog.Message) (int, error) {
 func (*reader) Changed() <-chan struct{} { return nil }
 func (*reader) Close() error             { return nil }
 
-// world is what an owner, or several in turn, made of a random history: two
-// policy generations, and a chain that its tests may tamper with.
+// world is the work of an owner, or of several in turn, on a random history: two policy
+// generations, and a chain that tests may tamper with.
 type world struct {
 	events, policies topic
 	envelopes        []*chain.Envelope // in force
@@ -62,7 +62,7 @@ type world struct {
 	running          chain.Hash
 }
 
-// newWorld answers a history of at least so many records from input.
+// newWorld decides a history with at least n records from input.
 func newWorld(t testing.TB, seed uint64, records int) *world {
 	t.Helper()
 	for ; ; seed++ {
@@ -99,7 +99,7 @@ func (w *world) publish(t testing.TB, files []model.File) {
 }
 
 // answer writes the chain as an owner does: a claim, the first generation, some
-// stretches, another owner's claim, the second generation, the rest.
+// envelopes, another owner's claim, the second generation, the rest.
 func (w *world) answer(t testing.TB, rng *rand.Rand) (records int) {
 	t.Helper()
 	state, err := projection.NewState(projection.NewMemory(), projection.NoWatermark, evaluator.DefaultHorizon)
@@ -117,7 +117,7 @@ func (w *world) answer(t testing.TB, rng *rand.Rand) (records int) {
 			}
 			e.InTo, e.InCount = m.Position, e.InCount+1
 			for _, b := range out.Bytes {
-				e.Records = append(e.Records, bytes.Clone(b)) // the next step takes their place
+				e.Records = append(e.Records, bytes.Clone(b)) // the next step overwrites them
 				records++
 			}
 		}
@@ -145,7 +145,7 @@ func (w *world) answer(t testing.TB, rng *rand.Rand) (records int) {
 	return records
 }
 
-// isClaim says whether an envelope is a claim.
+// isClaim reports whether an envelope is a claim.
 func isClaim(e *chain.Envelope) *chain.OwnerClaim {
 	if len(e.Records) != 1 {
 		return nil
@@ -155,9 +155,8 @@ func isClaim(e *chain.Envelope) *chain.OwnerClaim {
 	return c
 }
 
-// link makes a chain of the envelopes as they are: seq, links, epochs, ranges
-// and what claims name are computed anew. So it is what someone writes who
-// knows how, and wants to be believed.
+// link makes the current envelopes a chain: it recomputes seq, links, epochs, ranges
+// and the fields of claims, as a capable forger would.
 func link(envelopes []*chain.Envelope) *topic {
 	x, end := &topic{}, chain.Beginning
 	for _, e := range envelopes {

@@ -1,4 +1,4 @@
 package checkpoint
 
-// CheckName says what a manifest with such a file name is found to be.
+// CheckName checks a manifest with such a file name.
 func CheckName(name string) error { return (&manifest{Files: []file{{Name: name}}}).check() }

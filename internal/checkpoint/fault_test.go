@@ -14,9 +14,9 @@ import (
 
 var errCut = errors.New("storage is cut off")
 
-// TestCrash lets a save and a prune fail at each operation on the bucket, before
-// or after its effect, once or from then on. What was saved before is listed and
-// restores, the next save and prune succeed, and no garbage stays for ever.
+// TestCrash fails a save and a prune at each operation on the storage, before or after
+// its effect, once or from then on. Earlier checkpoints are listed and restore, the
+// next save and prune succeed, and no garbage stays for ever.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	states := map[uint64]contents{}
@@ -113,9 +113,9 @@ func wanted(infos []checkpoint.Info, states map[uint64]contents) int {
 	return len(infos) + len(files)
 }
 
-// TestBetween lets another owner save three checkpoints, which makes all others
-// old, and prune, before each operation of a save: the save succeeds, and what it
-// saved is whole; and the other way round.
+// TestBetween lets another owner save three checkpoints, which makes all others old,
+// and prune, before each operation of a save: the save succeeds, and its checkpoint is
+// intact; and vice versa.
 func TestBetween(t *testing.T) {
 	t.Parallel()
 	states := map[uint64]contents{}
@@ -152,13 +152,13 @@ func TestBetween(t *testing.T) {
 					if op != i {
 						return nil
 					}
-					between = true // later operations have other numbers
+					between = true // later operations are numbered differently
 					if err := pair[1](b); err != nil {
 						t.Errorf("before operation %d, %s: %v", i, what, err)
 					}
 					return nil
 				}
-				// Saved, pruned as an old one, and only then read back.
+				// Saved, pruned as an old one, and read back only then.
 				late := func(err error) bool { return name == "save" && errors.Is(err, checkpoint.ErrOvertaken) }
 				if err := pair[0](a); err != nil && !late(err) {
 					t.Errorf("around operation %d: %v", i, err)
@@ -178,8 +178,8 @@ func TestBetween(t *testing.T) {
 	}
 }
 
-// TestSplitReading: the base of a checkpoint is deleted behind the reader's back,
-// and the checkpoint appears before the page that the reader has come to.
+// TestSplitReading: the base of a checkpoint is deleted after the reader has passed it,
+// and the checkpoint appears before the reader's page.
 func TestSplitReading(t *testing.T) {
 	t.Parallel()
 	dir := tempDir(t)

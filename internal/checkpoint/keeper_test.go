@@ -13,7 +13,7 @@ import (
 	"github.com/refloat/refloat/internal/checkpoint"
 )
 
-// keeping is a keeper in a bubble of its own time, with what it told.
+// keeping is a Keeper in a synctest bubble, with its notifications.
 type keeping struct {
 	*checkpoint.Keeper
 	t       *testing.T
@@ -74,7 +74,7 @@ func (k *keeping) want(taken, saved []uint64, failed int) {
 	}
 }
 
-// pass lets time go by. Timers of a bubble fire at once when all else waits.
+// pass advances the time. Timers in a bubble fire at once when everything else waits.
 func pass(d time.Duration) { <-time.After(d) }
 
 func TestKeeper(t *testing.T) {

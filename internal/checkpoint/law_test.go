@@ -18,10 +18,9 @@ import (
 	"github.com/refloat/refloat/internal/checkpoint"
 )
 
-// TestLaw: three owners save, prune and crash, one operation of one of them at a
-// time, in any order. After each operation all complete checkpoints are whole,
-// and the newest one is at least as new as the newest that was saved; at the end
-// all of them restore.
+// TestLaw: three owners save, prune and crash, one operation at a time, in any order.
+// After each operation all complete checkpoints are intact, and the newest one is at
+// least as new as the newest that was saved; at the end all of them restore.
 func TestLaw(t *testing.T) {
 	t.Parallel()
 	dir := tempDir(t)
@@ -39,7 +38,7 @@ type fleet struct {
 	owners  []*owner
 	judge   *checkpoint.Vault
 	states  map[uint64]contents
-	newest  uint64 // that was saved
+	newest  uint64 // seq of the newest saved one
 
 	mu      sync.Mutex
 	waiting []*waiting
@@ -49,11 +48,11 @@ type owner struct {
 	vault  *checkpoint.Vault
 	ctx    context.Context //nolint:containedctx // it is the owner's life
 	die    context.CancelFunc
-	done   chan error // of the action it is at; nil: none
+	done   chan error // of the current action; nil: none
 	saving uint64     // 0: it prunes
 }
 
-// waiting is an operation that waits to be let through.
+// waiting is an operation that waits to be granted.
 type waiting struct {
 	owner int
 	what  string
@@ -117,7 +116,7 @@ func (f *fleet) sail() {
 func (f *fleet) begin(o *owner) {
 	o.done = make(chan error, 1)
 	if o.saving = 0; rapid.IntRange(0, 2).Draw(f.t, "save") > 0 {
-		// A slow old owner is behind the others.
+		// A slow former owner lags behind the others.
 		o.saving = min(59, max(1, f.newest+uint64(rapid.IntRange(0, 4).Draw(f.t, "ahead"))-2))
 	}
 	go func() {
@@ -131,7 +130,7 @@ func (f *fleet) begin(o *owner) {
 	}()
 }
 
-// wait holds up an operation until it is granted.
+// wait blocks an operation until it is granted.
 func (f *fleet) wait(ctx context.Context, what string) error {
 	i, ok := ctx.Value(ownerKey{}).(int)
 	if !ok {
@@ -144,7 +143,7 @@ func (f *fleet) wait(ctx context.Context, what string) error {
 	return <-w.let
 }
 
-// grant lets some operations of an owner through.
+// grant grants some operations of an owner.
 func (f *fleet) grant(i int) {
 	for range rapid.SampledFrom([]int{1, 1, 2, 5, 40}).Draw(f.t, "operations") {
 		synctest.Wait()
@@ -180,7 +179,7 @@ func (f *fleet) let(w *waiting, err error) {
 	synctest.Wait()
 }
 
-// kill ends an owner: none of its operations has an effect any more.
+// kill ends an owner: its later operations have no effect.
 func (f *fleet) kill(i int) {
 	o := f.owners[i]
 	for o.done != nil && len(o.done) == 0 {
@@ -198,7 +197,7 @@ func (f *fleet) kill(i int) {
 	f.boot(i)
 }
 
-// settle takes note of what is through.
+// settle records completed actions.
 func (f *fleet) settle() {
 	synctest.Wait()
 	for _, o := range f.owners {

@@ -32,7 +32,7 @@ func openStore(tb testing.TB, dir string) *projection.Store {
 	return s
 }
 
-// fill writes records of size bytes, which do not compress, in batches of 1000.
+// fill writes incompressible records of the given size, in batches of 1000.
 func fill(tb testing.TB, s *projection.Store, from, to, size int, meta string) {
 	tb.Helper()
 	random := rand.NewChaCha8(sha256.Sum256([]byte(meta)))
@@ -51,7 +51,8 @@ func fill(tb testing.TB, s *projection.Store, from, to, size int, meta string) {
 	}
 }
 
-// contentsOf is the number of records of a store, a hash over all of them, and its meta.
+// contentsOf returns the number of records of a store, a hash of all of them, and its
+// meta.
 func contentsOf(tb testing.TB, s *projection.Store) string {
 	tb.Helper()
 	n, sum, b := 0, sha256.New(), []byte(nil)
@@ -72,7 +73,7 @@ func contentsOf(tb testing.TB, s *projection.Store) string {
 	return fmt.Sprintf("%d records, %x, meta %s", n, sum.Sum(nil), meta)
 }
 
-// TestStore saves a real store, twice, while it is written to, and restores both.
+// TestStore saves a real store twice, while it is being written, and restores both.
 func TestStore(t *testing.T) {
 	t.Parallel()
 	for name, kind := range kinds(t) {
@@ -95,7 +96,8 @@ func TestStore(t *testing.T) {
 				return info
 			}
 			first := checkpointed(1)
-			// Tables that a compaction writes anew are uploaded anew. It ends some time.
+			// Tables that a compaction rewrites are uploaded again. Compaction ends
+			// eventually.
 			seq, further := uint64(1), first
 			for ticker := time.NewTicker(50 * time.Millisecond); seq < 100; <-ticker.C {
 				seq++
@@ -135,7 +137,7 @@ func TestStore(t *testing.T) {
 }
 
 // BenchmarkStore measures a checkpoint of 10⁶ records of about 100 bytes in a
-// directory: the local copy, a first and a further save, and restoring.
+// directory: the local copy, a first and a further save, and a restore.
 func BenchmarkStore(b *testing.B) {
 	const records = 1_000_000
 	ctx := context.Background()

@@ -17,8 +17,8 @@ import (
 	"github.com/refloat/refloat/internal/test/s3test"
 )
 
-// TestS3 saves, lists, prunes and restores in an S3 bucket, with a file of
-// several parts, over TLS with an authority of our own.
+// TestS3 saves, lists, prunes and restores in an S3 bucket, with a multipart file, over
+// TLS with a private CA.
 func TestS3(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "id")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "HUSH")
@@ -61,7 +61,7 @@ func TestS3(t *testing.T) {
 		}
 	}
 
-	// An object that is gone is known as such from S3's own answer.
+	// S3's own response identifies a missing object.
 	for _, key := range objects(t, s) {
 		if strings.Contains(key, "/files/") {
 			if err := s.Delete(t.Context(), key); err != nil {

@@ -71,7 +71,7 @@ func TestVault(t *testing.T) {
 	}
 }
 
-// TestUnchangedFilesAreNotUploaded: a table is uploaded once, by whoever.
+// TestUnchangedFilesAreNotUploaded: a table is uploaded once, by any process.
 func TestUnchangedFilesAreNotUploaded(t *testing.T) {
 	t.Parallel()
 	s := newFaulty(newClock().now)
@@ -84,8 +84,8 @@ func TestUnchangedFilesAreNotUploaded(t *testing.T) {
 	}
 }
 
-// TestRot changes one byte of each object, or cuts it or takes it away: that
-// checkpoint is not restored, and the next older one is.
+// TestRot changes one byte of each object, truncates it or deletes it: that checkpoint
+// is not restored, and the next older one is.
 func TestRot(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -139,7 +139,7 @@ func TestRot(t *testing.T) {
 	}
 }
 
-// TestLostFileIsUploadedAgain: a checkpoint takes nothing over that is not there.
+// TestLostFileIsUploadedAgain: a checkpoint reuses only files that exist.
 func TestLostFileIsUploadedAgain(t *testing.T) {
 	t.Parallel()
 	s := newFaulty(newClock().now)
@@ -162,7 +162,7 @@ func TestLostFileIsUploadedAgain(t *testing.T) {
 	}
 }
 
-// TestNewerFormats: what a newer program wrote is neither used nor deleted.
+// TestNewerFormats: checkpoints of a newer program are neither used nor deleted.
 func TestNewerFormats(t *testing.T) {
 	t.Parallel()
 	clock := newClock()
@@ -191,7 +191,7 @@ func TestNewerFormats(t *testing.T) {
 		t.Errorf("Newest of the newer program = %+v, %v, %v", newest, ok, err)
 	}
 
-	// A manifest that cannot be read because it is newer stops the deletion of files.
+	// A manifest that is too new to be read prevents the deletion of files.
 	key := "some/where/3/manifests/00000000000000000009-NEWER"
 	write(t, s, key, []byte("refloat-checkpoint 2 in another way\n\x00"))
 	save(t, v, 6, stateOf(6, 1))
@@ -214,8 +214,8 @@ func TestNewerFormats(t *testing.T) {
 	}
 }
 
-// TestAnotherChain: after a chain was begun anew its checkpoints have the lower
-// seqs. They are not pruned as old ones.
+// TestAnotherChain: after a chain was started over, its checkpoints have lower seqs.
+// They are not pruned as old ones.
 func TestAnotherChain(t *testing.T) {
 	t.Parallel()
 	clock := newClock()
@@ -248,7 +248,8 @@ func TestBadNames(t *testing.T) {
 	}
 }
 
-// TestRestoreTo: what is there is not written over; what an earlier attempt left is.
+// TestRestoreTo: existing directories are not overwritten; leftovers of an earlier
+// attempt are.
 func TestRestoreTo(t *testing.T) {
 	t.Parallel()
 	dir := tempDir(t)

@@ -22,11 +22,11 @@ import (
 	"github.com/refloat/refloat/internal/checkpoint/storage"
 )
 
-// faulty is storage in memory in which each operation can be made to fail,
-// before or after its effect, or be preceded by something that others do.
+// faulty is an in-memory storage in which each operation can fail, before or after its
+// effect, or be preceded by operations of others.
 type faulty struct {
 	now  func() time.Time
-	page int // objects in a listing's page
+	page int // objects per page of a listing
 
 	mu      sync.Mutex
 	objects map[string]checkpoint.Object
@@ -35,14 +35,14 @@ type faulty struct {
 	before  func(op int, what string) error // called for each operation
 	// beforeCtx is called too, with the operation's context.
 	beforeCtx func(ctx context.Context, what string) error
-	after     func(op int) error // what it returned is returned, the effect is there
+	after     func(op int) error // its error is returned although the operation took effect
 }
 
 func newFaulty(now func() time.Time) *faulty {
 	return &faulty{now: now, page: 2, objects: map[string]checkpoint.Object{}, content: map[string][]byte{}}
 }
 
-// precede sets what is called before each operation, from within such a call.
+// precede sets the function to call before each operation, from within such a call.
 func (s *faulty) precede(before func(op int, what string) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +77,7 @@ func (s *faulty) do(ctx context.Context, what string, effect func() error) error
 	return err
 }
 
-// List reads small pages, so that a listing is not of one moment.
+// List reads small pages, so that a listing is not atomic.
 func (s *faulty) List(ctx context.Context, prefix string) (found []checkpoint.Object, err error) {
 	last, more := "", true
 	for more && err == nil {
@@ -137,7 +137,7 @@ func (s *faulty) Delete(ctx context.Context, key string) error {
 	})
 }
 
-// clock is a clock that tests put forward.
+// clock is a clock that tests advance.
 type clock struct {
 	mu sync.Mutex
 	at time.Time
@@ -158,7 +158,7 @@ func (c *clock) add(d time.Duration) {
 	c.at = c.at.Add(d)
 }
 
-// fataler is what *testing.T and *rapid.T have in common.
+// fataler is the common part of *testing.T and *rapid.T.
 type fataler interface {
 	Helper()
 	Fatalf(format string, args ...any)
@@ -177,7 +177,8 @@ func newVault(t fataler, s checkpoint.Storage, dir string, now func() time.Time)
 // contents is a state directory, by file name.
 type contents map[string]string
 
-// stateOf is a state of several files; each number but the first one names a table.
+// stateOf returns a state of several files; each number but the first one names a
+// table.
 func stateOf(numbers ...int) contents {
 	c := contents{"marker": "", "MANIFEST": fmt.Sprint("manifest of ", numbers), "LOG": strings.Repeat(fmt.Sprintf("log %v;", numbers), 1000)}
 	for _, n := range numbers[1:] {
@@ -213,7 +214,7 @@ func at(seq uint64) checkpoint.At {
 	return checkpoint.At{Seq: seq, Link: fmt.Sprintf("%064x", seq), Events: fmt.Sprintf("%d:7:-1", seq), Decisions: fmt.Sprintf("%d:1:-1", seq)}
 }
 
-// restored gives what Restore makes of a checkpoint.
+// restored restores a checkpoint and returns its content.
 func restored(t fataler, v *checkpoint.Vault, info checkpoint.Info, root string) (contents, error) {
 	t.Helper()
 	dir := filepath.Join(root, "restored")
@@ -252,7 +253,7 @@ func list(t fataler, v *checkpoint.Vault) []checkpoint.Info {
 	return infos
 }
 
-// mustRestore checks that every usable checkpoint of a list is what was saved as it.
+// mustRestore checks that every usable checkpoint of a list equals what was saved.
 func mustRestore(t fataler, v *checkpoint.Vault, root string, want map[uint64]contents) (usable int) {
 	t.Helper()
 	for _, info := range list(t, v) {
@@ -278,7 +279,7 @@ func ids(infos []checkpoint.Info) (seqs []uint64) {
 	return seqs
 }
 
-// tempDir is a directory in memory where there is such a thing: these tests sync a lot.
+// tempDir returns a directory in memory if possible: these tests sync a lot.
 func tempDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "checkpoint")
@@ -289,7 +290,7 @@ func tempDir(t *testing.T) string {
 	return dir
 }
 
-// kinds are the kinds of storage that are here.
+// kinds are the available kinds of storage.
 func kinds(t *testing.T) map[string]checkpoint.Storage {
 	t.Helper()
 	m := map[string]checkpoint.Storage{"injected": newFaulty(time.Now)}
@@ -303,7 +304,7 @@ func kinds(t *testing.T) map[string]checkpoint.Storage {
 	return m
 }
 
-// environment is one that has these variables and no others.
+// environment returns an environment with only these variables.
 func environment(variables map[string]string) storage.Environment {
 	return storage.Environment{Getenv: func(name string) string { return variables[name] }, Now: time.Now}
 }

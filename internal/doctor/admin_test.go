@@ -16,7 +16,7 @@ import (
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
 )
 
-// serve answers as the admin API would.
+// serve responds like the admin API.
 func serve(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(handler)
@@ -74,8 +74,8 @@ func TestAdminErrors(t *testing.T) {
 	}
 }
 
-// TestAdminIdentity: who we are is shown with each request, and the token file is
-// read anew; no secret stands in an error.
+// TestAdminIdentity: credentials are sent with each request, and the token file is read
+// again each time; no error contains a secret.
 func TestAdminIdentity(t *testing.T) {
 	t.Parallel()
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Header.Get("Authorization")) })
@@ -123,7 +123,7 @@ func TestAdminTLS(t *testing.T) {
 	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	local := strings.Replace(s.URL, "127.0.0.1", "localhost", 1) // not a name of the certificate
+	local := strings.Replace(s.URL, "127.0.0.1", "localhost", 1) // not in the certificate
 	for _, c := range []struct {
 		name string
 		url  string
@@ -155,8 +155,8 @@ func TestAdminTLS(t *testing.T) {
 	}
 }
 
-// TestGatherDenied: an admin API that tells nothing gives facts that say so, and
-// one that authentication failed is not reachable.
+// TestGatherDenied: an admin API that denies everything yields facts that say so, and
+// one that rejects our credentials is unreachable.
 func TestGatherDenied(t *testing.T) {
 	t.Parallel()
 	code := http.StatusForbidden

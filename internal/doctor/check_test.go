@@ -22,7 +22,7 @@ func known[T any](v T) Fact[T] { return Fact[T]{Value: v} }
 
 func denied[T any]() Fact[T] { return Fact[T]{Err: fmt.Errorf("GET x: 403: %w", ErrDenied)} }
 
-// goodTopic is a topic as it should be, with a consumer on each partition.
+// goodTopic is a correctly configured topic, with a consumer on each partition.
 func goodTopic(name string, n int, subscriptions ...string) Topic {
 	t := Topic{
 		Name: name, Partitions: known(n), Retention: known(Retention{-1, -1}), TTL: known(0),
@@ -43,7 +43,7 @@ func goodTopic(name string, n int, subscriptions ...string) Topic {
 	return t
 }
 
-// good is a deployment without any finding but good ones.
+// good is a deployment for which every check passes.
 func good() *Facts {
 	f := &Facts{
 		Service: known("pulsar://h:6650"),
@@ -84,8 +84,8 @@ func TestGood(t *testing.T) {
 	}
 }
 
-// TestCheck spoils one thing at a time: the finding is there, with the fix, and
-// nothing else changes.
+// TestCheck breaks one thing at a time: the finding is reported with a fix, and nothing
+// else changes.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	sub := func(s *Stats, name string, change func(*Subscription)) {
@@ -96,9 +96,9 @@ func TestCheck(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		spoil func(f *Facts)
-		want  string // severity, code, and what it is about
+		want  string // severity, code, and subject
 		says  []string
-		more  string // codes that may change besides
+		more  string // other codes that may change
 	}{
 		{"no connection", func(f *Facts) { f.Service = Fact[string]{Err: errors.New("connection\nrefused")} }, "error RD001 client", []string{"connection refused", "--pulsar"}, ""},
 		{"no version", func(f *Facts) { f.Version = denied[string]() }, "warn RD002 broker", []string{"unknown", "403"}, ""},
@@ -225,7 +225,7 @@ func TestCheck(t *testing.T) {
 					t.Errorf("finding does not say %q:\n%s", s, text)
 				}
 			}
-			// What else is not as in the good deployment?
+			// What else differs from the good deployment?
 			for _, g := range found {
 				if g.Severity != OK && g.Code != found[i].Code && !strings.Contains(c.more, g.Code) {
 					t.Errorf("also found: %+v", g)
@@ -246,7 +246,7 @@ func printed(found []Finding) string {
 	return b.String()
 }
 
-// TestFine: what looks odd and is no finding.
+// TestFine: deployments that look odd but are fine.
 func TestFine(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(f *Facts){
@@ -269,7 +269,7 @@ func TestFine(t *testing.T) {
 	}
 }
 
-// TestNothingKnown: without any right but to connect, all is said to be unknown.
+// TestNothingKnown: with the right to connect only, everything is reported as unknown.
 func TestNothingKnown(t *testing.T) {
 	t.Parallel()
 	nothing := Fact[int]{Err: ErrDenied}
@@ -302,11 +302,11 @@ func TestHolders(t *testing.T) {
 	f.Events.Stats.Value[1].Subscriptions = nil
 	f.Decisions.Stats.Value[2].Publishers = append(f.Decisions.Stats.Value[2].Publishers, Publisher{Name: "stranger", Mode: "Shared"})
 	s := f.Decisions.Stats.Value[0].Subscriptions[IngesterSubscription]
-	s.Backlog = 9 // of which the newest is never acknowledged
+	s.Backlog = 9 // the newest is never acknowledged
 	f.Decisions.Stats.Value[0].Subscriptions[IngesterSubscription] = s
 	f.Decisions.Stats.Value[0].Publishers[0].Metadata = map[string]string{pulsarlog.InstanceProperty: "me"}
 	for p := range f.Events.Ledgers.Value {
-		f.Events.Ledgers.Value[p].CurrentEntries = 5 // the stats of an open ledger say 0
+		f.Events.Ledgers.Value[p].CurrentEntries = 5 // the stats of an open ledger report 0
 		f.Events.Ledgers.Value[p].Ledgers = ledgersOf(10, 10, 11, 0)
 	}
 	for p, answered := range []eventlog.Position{{Ledger: 11, Entry: 4}, eventlog.Start, {Ledger: 11, Entry: 0, Batch: 7}} {
@@ -317,8 +317,8 @@ func TestHolders(t *testing.T) {
 	f.Events.Stats.Value[0].Subscriptions[EvaluatorSubscription] = e
 	me, owner := Party{"me", "10.0.0.1:1", "then"}, Party{"owner", "10.0.0.1:2", "then"}
 	want := []Holder{
-		{0, me, 0, Party{"me", "10.0.0.1:2", "then"}, me, 8}, // it says whose producer it is
-		{1, Party{}, 15, owner, me, 0},                       // nothing is answered
+		{0, me, 0, Party{"me", "10.0.0.1:2", "then"}, me, 8}, // the producer names its instance
+		{1, Party{}, 15, owner, me, 0},                       // nothing is decided
 		{2, me, 4, owner, me, 0},                             // the first entry of the second ledger is
 	}
 	if got := Holders(f); !slices.Equal(got, want) {

@@ -8,7 +8,7 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// memory is one partition of messages, one an entry, in ledgers.
+// memory is one partition of messages, one per entry, in ledgers.
 type memory struct {
 	messages []eventlog.Message
 	opened   []eventlog.Position
@@ -46,7 +46,8 @@ func (r *memoryReader) Read(dst []eventlog.Message) (int, error) {
 func (*memoryReader) Changed() <-chan struct{} { return nil }
 func (*memoryReader) Close() error             { return nil }
 
-// chainOf makes a decision log with claims at some places, in ledgers of a size.
+// chainOf builds a decision log with claims at some positions, in ledgers of a given
+// size.
 func chainOf(n, ledger int, claims map[int]uint32) (*memory, Ledgers) {
 	m := &memory{}
 	var l Ledgers
@@ -66,7 +67,7 @@ func chainOf(n, ledger int, claims map[int]uint32) (*memory, Ledgers) {
 		}
 		l.Ledgers[len(l.Ledgers)-1].Entries++
 	}
-	if n > 0 { // of the open ledger the broker tells elsewhere
+	if n > 0 { // the broker reports the open ledger elsewhere
 		last := &l.Ledgers[len(l.Ledgers)-1]
 		l.CurrentEntries, last.Entries = last.Entries, 0
 	}
@@ -79,8 +80,8 @@ func TestLastClaim(t *testing.T) {
 		name      string
 		n, ledger int
 		claims    map[int]uint32
-		want      int // its place; -1: none
-		rounds    int // of looking
+		want      int // its index; -1: none
+		rounds    int // of the search
 		unknown   bool
 	}{
 		{name: "empty", want: -1},

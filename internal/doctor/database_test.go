@@ -17,7 +17,7 @@ import (
 	"github.com/refloat/refloat/internal/test/pgtest"
 )
 
-// TestDatabase: what is wrong with a job database is told, each with a way to see it.
+// TestDatabase: problems of a job database are reported.
 func TestDatabase(t *testing.T) {
 	t.Parallel()
 	ctx, url := t.Context(), pgtest.Database(t)
@@ -52,7 +52,7 @@ func TestDatabase(t *testing.T) {
 	if err := schema.Create(ctx, conn); err != nil {
 		t.Fatal(err)
 	}
-	// Before a cut-over, nothing is wrong, and no query of ours has failed.
+	// Before a cut-over nothing is wrong, and none of our queries fails.
 	if said := look(nil); said != "warn RD050 is Armada's scheduler database without our tables: Armada's own ingester still writes it\n"+
 		fmt.Sprintf("ok RD051 is also Armada's scheduler database, at migration %d\n", pgstore.Migration) {
 		t.Errorf("before a cut-over:\n%s", said)

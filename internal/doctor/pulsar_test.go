@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(pulsartest.Main(m)) }
 
-// deployment is a namespace of the test's own on a real broker.
+// deployment is a namespace for this test on a real broker.
 func deployment(t *testing.T) Deployment {
 	t.Helper()
 	if testing.Short() {
@@ -38,7 +38,7 @@ func deployment(t *testing.T) Deployment {
 	return Deployment{Admin: admin(t, c), Cluster: cluster, Service: b.URL, Events: "events", Decisions: "decisions", Policies: "policies"}
 }
 
-// carryOut plans and does it; it returns what there was to do.
+// carryOut plans and does all steps; it returns the ones that had something to do.
 func carryOut(t *testing.T, d Deployment, w Spec) (did []string) {
 	t.Helper()
 	steps, err := Plan(t.Context(), d, w)
@@ -63,8 +63,8 @@ func (d Deployment) request(t *testing.T, method, at string, body any) {
 	}
 }
 
-// await gathers until the findings other than good ones are these: brokers take
-// a moment to show a policy.
+// await gathers until exactly these findings other than OK remain: brokers need a
+// moment to show a policy.
 func await(t *testing.T, d Deployment, want ...string) {
 	t.Helper()
 	tick, timeout := time.NewTicker(100*time.Millisecond), time.After(time.Minute)
@@ -93,7 +93,7 @@ func await(t *testing.T, d Deployment, want ...string) {
 	}
 }
 
-// What a fresh deployment, on which nobody works yet, is told.
+// The findings of a fresh, idle deployment.
 var idle = []string{"warn RD031 journalSyncData", "warn RD042 events", "warn RD044 decisions"}
 
 func TestCreate(t *testing.T) {
@@ -143,7 +143,7 @@ func TestCreate(t *testing.T) {
 
 func at(d Deployment, topic string) string { return topicPath(d.Cluster.TopicName(topic)) }
 
-// TestSpoiled: what an operator can set wrong shows.
+// TestSpoiled: wrong settings of operators are found.
 func TestSpoiled(t *testing.T) {
 	t.Parallel()
 	d := deployment(t)
@@ -165,7 +165,7 @@ func TestSpoiled(t *testing.T) {
 	} {
 		d.request(t, http.MethodPost, at(d, c.topic)+"/"+c.policy, c.body)
 		await(t, d, append([]string{c.want}, idle...)...)
-		// And back.
+		// And back again.
 		policy, _, _ := strings.Cut(c.policy, "?")
 		switch policy {
 		case "retention":

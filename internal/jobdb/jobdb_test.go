@@ -11,7 +11,7 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-// anyText is text as it may come: any bytes.
+// anyText draws arbitrary bytes as text.
 func anyText(r *rapid.T, label string) string {
 	if rapid.Bool().Draw(r, "plain") {
 		return rapid.StringMatching(`[ -~]*`).Draw(r, label)
@@ -19,8 +19,8 @@ func anyText(r *rapid.T, label string) string {
 	return string(rapid.SliceOf(rapid.Byte()).Draw(r, label))
 }
 
-// TestLists: a list of any texts comes back as it was, and is JSON that says
-// the texts themselves wherever they are valid.
+// TestLists: a list of any texts round-trips, and is JSON with the plain texts wherever
+// they are valid.
 func TestLists(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
@@ -65,7 +65,7 @@ func TestContainers(t *testing.T) {
 	})
 }
 
-// TestNames: every state has a name, and each name finds its state.
+// TestNames: every state has a name, and each name parses to its state.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	for _, s := range jobdb.JobStates() {

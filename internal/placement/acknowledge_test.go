@@ -13,7 +13,7 @@ import (
 	"github.com/refloat/refloat/internal/placement"
 )
 
-// client is a client whose consumers acknowledge as a test says.
+// client is a client whose consumers acknowledge as the test says.
 type client struct {
 	pulsar.Client
 	subscribed chan *consumer
@@ -47,8 +47,8 @@ func take(t *testing.T, ack func(pulsar.MessageID) error) (*placement.Lease, *co
 
 func entry(n int64) eventlog.Position { return eventlog.Position{Ledger: 1, Entry: n} }
 
-// TestAcknowledgementFails: an acknowledgement that fails concerns nobody, and is
-// made good by itself.
+// TestAcknowledgementFails: a failed acknowledgement affects no caller, and is retried
+// in the background.
 func TestAcknowledgementFails(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -76,9 +76,9 @@ func TestAcknowledgementFails(t *testing.T) {
 	}
 }
 
-// TestAcknowledgementHangs: the client queues what it cannot send while it
-// reconnects, and then waits. Nobody else may wait with it: the client itself
-// calls the lease from the goroutine that has to answer it.
+// TestAcknowledgementHangs: while it reconnects, the client queues a few
+// acknowledgements and then blocks. No caller may block with it: the client itself
+// calls the lease from the goroutine that would unblock it.
 func TestAcknowledgementHangs(t *testing.T) {
 	t.Parallel()
 	hangs, over := make(chan struct{}, 1), make(chan struct{})

@@ -70,7 +70,8 @@ func (g *group) leave(instance string) {
 	delete(g.leases, instance)
 }
 
-// placed is who is active, by partition: empty where it is not exactly one.
+// placed returns the active instance of each partition; empty unless there is exactly
+// one.
 func (g *group) placed() string {
 	var all []string
 	for p := range g.topic.Partitions() {
@@ -85,7 +86,7 @@ func (g *group) placed() string {
 	return strings.Join(all, " ")
 }
 
-// hashed is who should be active.
+// hashed returns the instances that should be active.
 func (g *group) hashed() string {
 	var all []string
 	for p := range g.topic.Partitions() {
@@ -116,7 +117,7 @@ func (g *group) await(what string, ok func() bool) {
 	}
 }
 
-// TestSticky: the active leases are those of the rendezvous hash, so that who
+// TestSticky: the active leases are those of the rendezvous hash, so an instance that
 // joins or leaves moves only its own partitions.
 func TestSticky(t *testing.T) {
 	t.Parallel()
@@ -134,7 +135,7 @@ func TestSticky(t *testing.T) {
 	}
 }
 
-// TestPriorityIsEven: instances get about as many partitions each.
+// TestPriorityIsEven: instances get about the same number of partitions.
 func TestPriorityIsEven(t *testing.T) {
 	t.Parallel()
 	counts := map[int]int{}
@@ -155,8 +156,8 @@ func TestPriorityIsEven(t *testing.T) {
 	}
 }
 
-// TestAcknowledge: what is acknowledged does not come again to the group, and the
-// entry of the newest position always does; also when another instance is active.
+// TestAcknowledge: acknowledged messages are not redelivered to the group, and the
+// entry of the newest position always is; also when another instance becomes active.
 func TestAcknowledge(t *testing.T) {
 	t.Parallel()
 	for _, active := range []bool{true, false} {

@@ -14,7 +14,7 @@ import (
 	"github.com/refloat/refloat/internal/policy"
 )
 
-// rows are a job database as far as a report asks it.
+// rows is the part of a job database that a report reads.
 type rows struct {
 	jobdb.Queries
 	decisions []*jobdb.Decision
@@ -41,13 +41,13 @@ func (r *rows) Jobs(f jobdb.JobFilter, visit func(*jobdb.Job) error) error {
 	return nil
 }
 
-// world reads one line for each job: its id, its state at the end, and its
-// failed runs, where the last one is the job's latest unless "again" comes after:
+// world parses one line per job: its id, its final state, and its failed runs, of which
+// the last one is the job's latest unless "again" follows:
 //
 //	ID STATE [VERB:RULE:SECONDS@GENERATION]... [again]
 //
-// VERB is retry or fail, in shadow, or Retry or Fail, enforced. Time goes by one
-// second a failure.
+// VERB is retry or fail, in shadow, or Retry or Fail, enforced. The time advances by
+// one second per failure.
 func world(t *testing.T, queue, text string) *rows {
 	t.Helper()
 	out := &rows{}
@@ -104,7 +104,7 @@ const everything = `
 	before       Queued    Retry:a:20@5
 `
 
-// TestRead: each job is counted as what it was.
+// TestRead: each job is counted by its outcome.
 func TestRead(t *testing.T) {
 	t.Parallel()
 	w := world(t, "q", strings.TrimSpace(everything))
@@ -160,7 +160,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestFilter: by queue and time; generations are those of all decisions.
+// TestFilter filters by queue and time; generations include all decisions.
 func TestFilter(t *testing.T) {
 	t.Parallel()
 	w := world(t, "q", strings.TrimSpace(everything))

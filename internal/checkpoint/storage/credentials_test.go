@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// clouds answers for the services of a cloud that hand out credentials.
+// clouds responds like the cloud services that issue credentials.
 type clouds map[string]string // by method, host and path
 
 func (c clouds) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -29,8 +29,7 @@ func sts(action, id string) string {
 		`<SecretAccessKey>HUSH</SecretAccessKey><SessionToken>t</SessionToken><Expiration>2099-01-01T00:00:00Z</Expiration></Credentials></%[1]sResult></%[1]sResponse>`, action, id)
 }
 
-// TestCredentials finds credentials in each of the places where the AWS tools
-// look, and in their order.
+// TestCredentials finds credentials in each source of the AWS tools, in their order.
 func TestCredentials(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) string {
@@ -59,7 +58,7 @@ func TestCredentials(t *testing.T) {
 		query  string
 		env    []map[string]string
 		clouds clouds
-		want   string // or what the error says
+		want   string // or a part of the error
 	}{
 		{"environment", "", []map[string]string{env, web, files}, machine, "of-environment"},
 		{"web identity", "", []map[string]string{web, files}, machine, "of-web-identity"},

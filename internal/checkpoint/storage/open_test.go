@@ -19,14 +19,14 @@ func TestOpenDirectory(t *testing.T) {
 	if err := b.Write(t.Context(), "a/b", strings.NewReader("x"), 1); err != nil {
 		t.Fatal(err)
 	}
-	// One file, next to where it belongs, and no attributes.
+	// One file in its place, without attributes.
 	files, err := os.ReadDir(filepath.Join(dir, "a"))
 	if len(files) != 1 || files[0].Name() != "b" || err != nil {
 		t.Errorf("the directory holds %v, %v", files, err)
 	}
 }
 
-// TestOpenRefuses: an error names the URL without what may be secret, and the fix.
+// TestOpenRefuses: an error has the URL without secrets, and the fix.
 func TestOpenRefuses(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")

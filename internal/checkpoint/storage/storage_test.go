@@ -24,12 +24,12 @@ import (
 	"github.com/refloat/refloat/internal/test/s3test"
 )
 
-// environment is one that has these variables and no others.
+// environment returns an environment with only these variables.
 func environment(variables map[string]string) storage.Environment {
 	return storage.Environment{Getenv: func(name string) string { return variables[name] }, Now: time.Now}
 }
 
-// s3Server is an S3 server with an empty bucket; see is shown each request.
+// s3Server starts an S3 server with an empty bucket; it calls see with each request.
 func s3Server(t *testing.T, see func(*http.Request)) (url string) {
 	t.Helper()
 	handler := s3test.New(time.Now)
@@ -67,7 +67,7 @@ func keys(t *testing.T, s checkpoint.Storage, prefix string) []string {
 	return found
 }
 
-// TestStorage holds every kind of storage to the contract of checkpoint.Storage.
+// TestStorage tests every storage against the contract of checkpoint.Storage.
 func TestStorage(t *testing.T) {
 	t.Parallel()
 	s3 := s3Server(t, func(*http.Request) {})
@@ -124,7 +124,7 @@ func contract(t *testing.T, s checkpoint.Storage) {
 		}
 	}
 
-	// What fails leaves what was there.
+	// A failed operation leaves the old content.
 	if err := s.Write(ctx, "3/files/one", bytes.NewReader([]byte("short")), 6); err == nil {
 		t.Error("Write of too few bytes = nil")
 	}
@@ -136,8 +136,8 @@ func contract(t *testing.T, s checkpoint.Storage) {
 	list("3/files/", "3/files/one 9")
 }
 
-// TestDirectoryIsLeftTidy: a failed write leaves no temporary file, and no key
-// leads out.
+// TestDirectoryIsLeftTidy: a failed write leaves no temporary file, and no key leads
+// out of the directory.
 func TestDirectoryIsLeftTidy(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -155,8 +155,8 @@ func TestDirectoryIsLeftTidy(t *testing.T) {
 	}
 }
 
-// TestS3Requests: what the parameters of the URL and the environment ask for is
-// what the server sees.
+// TestS3Requests: the server sees what the URL's parameters and the environment
+// request.
 func TestS3Requests(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "from-environment")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "HUSH")
@@ -212,8 +212,8 @@ func TestS3Requests(t *testing.T) {
 	}
 }
 
-// TestS3Refuses: without credentials, with wrong ones and without a bucket an
-// open says why, and does not go on without credentials.
+// TestS3Refuses: without credentials, with wrong ones and without a bucket, Open
+// explains the error, and does not continue without credentials.
 func TestS3Refuses(t *testing.T) {
 	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"} {
 		t.Setenv(name, "")
@@ -237,8 +237,8 @@ func TestS3Refuses(t *testing.T) {
 	}
 }
 
-// TestS3Signed: without TLS each chunk of an upload is signed; what arrives is
-// what was sent, in one piece and in parts.
+// TestS3Signed: without TLS each chunk of an upload is signed; the content arrives
+// unchanged, in one piece and in parts.
 func TestS3Signed(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "id")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "HUSH")

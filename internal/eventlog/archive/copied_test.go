@@ -15,7 +15,8 @@ import (
 
 const topic = "public/default/events"
 
-// history draws the messages of one partition of a topic, some of them fed.
+// history draws the messages of one partition of a topic, some of them fed from a
+// recording.
 func history(t *rapid.T) []eventlog.Message {
 	var all []eventlog.Message
 	at := eventlog.Position{Ledger: 3, Entry: -1}
@@ -82,7 +83,7 @@ func read(t *rapid.T, r eventlog.Reader) []eventlog.Message {
 	}
 }
 
-// TestCopyIsTopic: read through Topic, a copy is what was copied, from each place.
+// TestCopyIsTopic: read through Topic, a copy equals the original, from every position.
 func TestCopyIsTopic(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -132,7 +133,7 @@ func TestCopyIsTopic(t *testing.T) {
 			before := want[0].Position
 			before.Batch--
 			r, err := c.Open(1, before)
-			if before.Batch < 0 { // between it and the first message of an entry nothing can stand
+			if before.Batch < 0 { // no message can be between it and the first message of an entry
 				if err != nil {
 					t.Fatalf("just before the copy begins: %v", err)
 				}
@@ -153,7 +154,7 @@ func TestCopyIsTopic(t *testing.T) {
 	})
 }
 
-// TestNoCopy: a log that was imported, or fed, or is empty, stays what it is.
+// TestNoCopy: a log that was imported, or fed, or is empty, is returned unchanged.
 func TestNoCopy(t *testing.T) {
 	t.Parallel()
 	for name, m := range map[string]*eventlog.Message{

@@ -11,7 +11,7 @@ import (
 	"github.com/refloat/refloat/internal/eventlog/recording"
 )
 
-// history is the messages of a recording, as a log would be fed with them.
+// history returns the messages of a recording, as fed to a log.
 func history(b *testing.B) (msgs []eventlog.Message, bytes int64) {
 	entries, err := recording.ReadFile("../../../testdata/recordings/retried.jsonl.gz")
 	if err != nil {
@@ -77,8 +77,8 @@ func BenchmarkAppendSyncPartitions(b *testing.B) {
 	}
 }
 
-// BenchmarkAppend queues one batch after the other and waits once at the end,
-// as a publisher that runs ahead does.
+// BenchmarkAppend queues one batch after the other and waits once at the end, like a
+// publisher that runs ahead.
 func BenchmarkAppend(b *testing.B) {
 	msgs, bytes := history(b)
 	size := bytes / int64(len(msgs))
@@ -107,7 +107,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkRead reads a log from end to end. MB/s are of payloads.
+// BenchmarkRead reads a whole log. MB/s count payloads.
 func BenchmarkRead(b *testing.B) {
 	msgs, bytes := history(b)
 	const times = 20
@@ -120,7 +120,7 @@ func BenchmarkRead(b *testing.B) {
 						if err := log.Append(0, msgs[i:min(i+batch, len(msgs))]); err != nil {
 							b.Fatal(err)
 						}
-						if batch == 1 && i%8 == 0 { // else the queue makes large frames of them
+						if batch == 1 && i%8 == 0 { // otherwise the queue combines them into large frames
 							if err := log.Flush(b.Context()); err != nil {
 								b.Fatal(err)
 							}

@@ -13,12 +13,12 @@ import (
 	"github.com/refloat/refloat/internal/eventlog/filelog"
 )
 
-// crashing is a file system that can be cut off before any of its operations.
+// crashing is a file system that can crash before any of its operations.
 type crashing struct {
 	vfs.FS
 	mem   *vfs.MemFS
 	ops   int
-	at    int // the operation before which the crash comes; -1: none
+	at    int // the operation before which it crashes; -1: none
 	cut   func(*vfs.MemFS) *vfs.MemFS
 	clone *vfs.MemFS
 }
@@ -47,11 +47,11 @@ func cut(m *vfs.MemFS, percent int, seed uint64) *vfs.MemFS {
 	return m.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rand.New(rand.NewPCG(seed, 1))})
 }
 
-// percents has one half twice: it comes out differently.
+// percents contains 50 twice: it comes out differently.
 var percents = []int{0, 50, 50, 100}
 
-// Random appends, commits, and crashes, in the middle of commits and of
-// recoveries too: what was reported or read stays, and the log goes on.
+// Random appends, commits, and crashes, also during commits and recoveries: messages
+// that were reported or read stay, and the log continues.
 func TestCrashes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -83,7 +83,7 @@ func TestCrashes(t *testing.T) {
 				check(m.append(log, rapid.IntRange(0, 1).Draw(t, "partition"), rapid.IntRange(1, 4).Draw(t, "messages"), size))
 			case 2:
 				check(m.commit(log))
-			case 3: // a crash during a commit or an orderly end, and maybe in recovery
+			case 3: // a crash during a commit or a Close, and perhaps during recovery
 				before := m.clone()
 				disk.crash(rapid.IntRange(0, 12).Draw(t, "operations"), rapid.SampledFrom(percents).Draw(t, "percent"), rapid.Uint64().Draw(t, "seed"))
 				check(m.commit(log))
@@ -117,8 +117,8 @@ func TestCrashes(t *testing.T) {
 	})
 }
 
-// workload appends to two partitions over several segments and commits, and
-// opens again in between. Errors end it.
+// workload appends to two partitions over several segments, commits, and reopens in
+// between. It ends at an error.
 func workload(config filelog.Config, m *model) error {
 	for range 2 {
 		log, err := filelog.Open(config)
@@ -149,13 +149,14 @@ func steps(log *filelog.Log, m *model) error {
 	return nil
 }
 
-// workConfig is a log in which frames and segments are small: a commit writes
-// several frames, over several pages and segments.
+// workConfig has small frames and segments: a commit writes several frames, over
+// several pages and segments.
 func workConfig() filelog.Config {
 	return filelog.Config{Dir: "a/log", Partitions: 2, Manual: true, SegmentBytes: 20000, FrameBytes: 1, Now: clock()}
 }
 
-// Every operation that writes, with none, half, and all of the unsynced data: cut there,
+// Crash at every write operation, with none, half, and all of the unsynced data; crash
+// the recovery at each of its operations, and continue.
 // cut the recovery at every one of its operations, and go on.
 func TestEveryCrashPoint(t *testing.T) {
 	t.Parallel()
@@ -196,8 +197,8 @@ func TestEveryCrashPoint(t *testing.T) {
 	}
 }
 
-// recoverEverywhere opens the log after a crash, first cut off at each of the
-// operations of that, and then in peace. It returns how many cuts there were.
+// recoverEverywhere opens the log after a crash, first with a crash at each operation
+// of the recovery, and then without. It returns the number of crashes.
 func recoverEverywhere(t *testing.T, c filelog.Config, mem *vfs.MemFS, m *model, where string) int {
 	for point := 0; ; point++ {
 		disk, was := newCrashing(cut(mem, 0, 0)), m.clone()
@@ -215,7 +216,7 @@ func recoverEverywhere(t *testing.T, c filelog.Config, mem *vfs.MemFS, m *model,
 			}
 			continue
 		}
-		// Recovered in peace: it goes on, and keeps what it reports.
+		// Recovered without a crash: the log continues, and keeps what it reports.
 		if err := errors.Join(steps(log, was), was.check(log)); err != nil {
 			t.Fatalf("%s, going on: %v", where, err)
 		}

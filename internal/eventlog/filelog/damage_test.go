@@ -69,7 +69,7 @@ func (files tree) disk(t testing.TB) *vfs.MemFS {
 	return mem
 }
 
-// damages calls do with each damaged form of the tree.
+// damages calls do with each damaged version of the tree.
 func (files tree) damages(do func(what, name string, damaged tree)) {
 	stride := 5 // go test -every takes each byte
 	if testing.Short() {
@@ -132,9 +132,9 @@ func segmented(t testing.TB, codec filelog.Codec) (filelog.Config, *vfs.MemFS, *
 	return c, mem, m
 }
 
-// lossless opens a damaged log and reads it: each partition is given whole, or
-// up to an error that tells of the damage. may is how many messages at the end
-// of each partition may be gone.
+// lossless opens a damaged log and reads it: each partition is returned completely, or
+// up to an error that reports the damage. may is the number of messages at the end of
+// each partition that may be missing.
 func lossless(c filelog.Config, m *model, may [2]int) error {
 	log, err := filelog.Open(c)
 	if err != nil {
@@ -159,7 +159,7 @@ func lossless(c filelog.Config, m *model, may [2]int) error {
 	return nil
 }
 
-// told checks that an error is one that tells of damage.
+// told checks that an error reports damage.
 func told(err error) error {
 	if errors.Is(err, eventlog.ErrCorrupt) || errors.Is(err, eventlog.ErrTrimmed) {
 		return nil
@@ -167,7 +167,7 @@ func told(err error) error {
 	return fmt.Errorf("the error is of no class: %w", err)
 }
 
-// A log that was closed, and any damage to one file: nothing is lost silently.
+// A closed log, and any damage to one file: nothing is lost silently.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	for _, codec := range []filelog.Codec{filelog.CodecNone, filelog.CodecS2} {
@@ -178,7 +178,7 @@ func TestDamage(t *testing.T) {
 			files.damages(func(what, name string, damaged tree) {
 				n++
 				if strings.HasSuffix(name, "META") && damaged[name] == nil {
-					return // then there is no log; TestNoMeta
+					return // then there is no log: see TestNoMeta
 				}
 				for _, readOnly := range []bool{true, false} {
 					c.FS, c.ReadOnly = damaged.disk(t), readOnly
@@ -192,9 +192,8 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// After a crash of the machine SYNCED can be as old as the log. Then only the
-// frames of the last commit have no later frame to prove that they were
-// durable.
+// After a crash of the machine SYNCED can be as old as the log. Then only the frames of
+// the last commit have no later frame that proves that they were durable.
 func TestDamageWithOldMark(t *testing.T) {
 	t.Parallel()
 	c, mem, m := segmented(t, filelog.CodecNone)
@@ -216,10 +215,10 @@ func TestDamageWithOldMark(t *testing.T) {
 				return
 			}
 			if damaged[name] == nil && name == last(old, path.Dir(mark)) {
-				return // a last segment that is gone leaves no trace but in SYNCED
+				return // a missing last segment leaves no trace except in SYNCED
 			}
 			if name == last(old, path.Dir(mark)) && !strings.Contains(what, "flipped") {
-				return // nor does a cut end, or damage that takes the later frames with it
+				return // neither does a truncated end, or damage that includes the later frames
 			}
 			segments++
 			n++
@@ -245,7 +244,7 @@ func last(files tree, dir string) string {
 	return slices.Max(names)
 }
 
-// A writer rebuilds a damaged SYNCED and goes on; a reader says what to do.
+// A writer rebuilds a damaged SYNCED and continues; a reader's error says what to do.
 func TestRebuildMark(t *testing.T) {
 	t.Parallel()
 	c, mem, m := segmented(t, filelog.CodecNone)
@@ -278,7 +277,7 @@ func TestRebuildMark(t *testing.T) {
 	}
 }
 
-// Segments without META are no new log.
+// Segments without META are not a new log.
 func TestNoMeta(t *testing.T) {
 	t.Parallel()
 	c, mem, _ := segmented(t, filelog.CodecNone)
@@ -290,7 +289,7 @@ func TestNoMeta(t *testing.T) {
 	}
 }
 
-// The writer does not go on behind what it can see to be damaged.
+// The writer does not continue after damage that it can detect.
 func TestWriterRefuses(t *testing.T) {
 	t.Parallel()
 	c, mem, _ := segmented(t, filelog.CodecNone)
@@ -325,7 +324,7 @@ func TestWriterRefuses(t *testing.T) {
 			tc.damage(damaged)
 			c := c
 			c.FS = damaged.disk(t)
-			for range 2 { // refusing leaves the evidence
+			for range 2 { // a refusal changes nothing
 				_, err := filelog.Open(c)
 				if !errors.Is(err, eventlog.ErrCorrupt) || !strings.Contains(err.Error(), tc.want) {
 					t.Fatalf("Open: %v, want %q", err, tc.want)
@@ -335,8 +334,8 @@ func TestWriterRefuses(t *testing.T) {
 	}
 }
 
-// What stood behind a torn frame does not come back when a frame of the same
-// size takes the torn one's place.
+// The data after a torn frame does not reappear when a frame of the same size replaces
+// the torn one.
 func TestTornTailStaysAway(t *testing.T) {
 	t.Parallel()
 	const segment, mark = "log/0000/00000000000000000000.seg", "log/0000/SYNCED"
@@ -370,7 +369,7 @@ func TestTornTailStaysAway(t *testing.T) {
 	}
 }
 
-// Frames that are whole, but stand where others should, are damage.
+// Complete frames in the place of others are damage.
 func TestFramesSwapped(t *testing.T) {
 	t.Parallel()
 	mem := vfs.NewMem()
@@ -395,7 +394,7 @@ func TestFramesSwapped(t *testing.T) {
 	}
 }
 
-// An error of damage names file, offset, frame, and what to do.
+// A damage error names file, offset, frame, and what to do.
 func TestDamageText(t *testing.T) {
 	t.Parallel()
 	c, mem, _ := segmented(t, filelog.CodecNone)

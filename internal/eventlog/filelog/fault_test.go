@@ -16,8 +16,8 @@ import (
 
 var errInjected = errors.New("injected")
 
-// Every operation fails once, in turn, or from there on all of them: the log
-// says so and stays failed, and opened again holds what it had reported.
+// Every operation fails once, in turn, or from then on all of them do: the log reports
+// the error and stays failed, and after reopening holds what it had reported.
 func TestEveryError(t *testing.T) {
 	t.Parallel()
 	for _, forGood := range []bool{false, true} {
@@ -56,8 +56,8 @@ func TestEveryError(t *testing.T) {
 	}
 }
 
-// afterwards opens the log again on the same file system, and on what is left
-// of it after a crash.
+// afterwards reopens the log on the same file system, and on the state of that after a
+// crash.
 func afterwards(t *testing.T, c filelog.Config, mem *vfs.MemFS, m *model, where string) {
 	t.Helper()
 	crashed, before := cut(mem, 0, 1), m.clone()
@@ -71,7 +71,7 @@ func afterwards(t *testing.T, c filelog.Config, mem *vfs.MemFS, m *model, where 
 		if err := now.check(log); err != nil {
 			t.Fatalf("%s, opened again (crashed: %v): %v", where, i == 1, err)
 		}
-		// What it shows it has made durable first, and so is what comes next.
+		// It has made durable what it shows, and so are later messages.
 		for range 2 {
 			c.FS = cut(files, 0, 1)
 			if err := now.clone().check(mustOpen(t, c)); err != nil {
@@ -87,9 +87,9 @@ func afterwards(t *testing.T, c filelog.Config, mem *vfs.MemFS, m *model, where 
 	}
 }
 
-// faulty is a file system whose writes and syncs of files can be made to fail
-// as disks do: a write that fails has written half; after a sync that failed,
-// the pages look clean, and are on the disk only if they are written again.
+// faulty is a file system whose writes and syncs fail like disks do: a failed write has
+// written half; after a failed sync the pages look clean, and reach the disk only if
+// they are written again.
 type faulty struct {
 	vfs.FS
 	full      bool // writes fail
@@ -152,13 +152,13 @@ func (f *faultyFile) Sync() error {
 	return f.File.Sync()
 }
 
-// crash is the disk after a crash: what was lost is zero.
+// crash returns the disk after a crash: lost data is zero.
 func (f *faulty) crash(t *testing.T, mem *vfs.MemFS) *vfs.MemFS {
 	after := cut(mem, 0, 0)
 	for name, pages := range f.pages {
 		data, err := after.UnsafeGetFileDataBuffer(name)
 		if err != nil {
-			continue // the file is not there
+			continue // the file does not exist
 		}
 		for i := range min(len(data), len(pages)) {
 			if pages[i] == pageLost {
@@ -169,9 +169,8 @@ func (f *faulty) crash(t *testing.T, mem *vfs.MemFS) *vfs.MemFS {
 	return after
 }
 
-// A disk that is full, and a sync that fails, end the log at once. Whatever of
-// it is shown after it was opened again stays, even if the disk then loses what
-// the failed sync left in memory.
+// A full disk and a failed sync end the log at once. Whatever it shows after reopening
+// stays, even if the disk then loses what the failed sync left in memory.
 func TestDiskFaults(t *testing.T) {
 	t.Parallel()
 	for rounds := range 4 {
@@ -209,8 +208,8 @@ func TestDiskFaults(t *testing.T) {
 	}
 }
 
-// stuck checks a log that has failed: readers get what is durable and then the
-// error; nothing is taken, and nothing is tried again.
+// stuck checks a failed log: readers get what is durable and then the error; nothing is
+// accepted, and nothing is retried.
 func stuck(t *testing.T, log *filelog.Log, m *model, readers []eventlog.Reader, files *faulty) {
 	t.Helper()
 	injected := files.injection
@@ -257,7 +256,7 @@ func open(t testing.TB, log *filelog.Log, p int) eventlog.Reader {
 	return r
 }
 
-// Errors while reading are told, and do not harm the log.
+// Read errors are reported, and do not harm the log.
 func TestReadErrors(t *testing.T) {
 	t.Parallel()
 	mem, m := vfs.NewMem(), newModel(2)

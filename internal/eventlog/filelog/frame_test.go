@@ -13,7 +13,7 @@ import (
 
 const seed = 0x1234
 
-// frameOf makes a frame's bytes.
+// frameOf encodes a frame.
 func frameOf(msgs []eventlog.Message, codec Codec, publish int64) []byte {
 	buf := make([]byte, frameHeaderBytes)
 	for i := range msgs {
@@ -71,7 +71,7 @@ var anyMessage = rapid.Custom(func(t *rapid.T) eventlog.Message {
 	return m
 })
 
-// Decoding undoes encoding.
+// Decoding reverses encoding.
 func TestFrameRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		msgs := rapid.SliceOfN(anyMessage, 1, 20).Draw(t, "messages")
@@ -92,8 +92,8 @@ func TestFrameRoundTrip(t *testing.T) {
 	})
 }
 
-// A frame with a good checksum that a later version may write is an error, and
-// not taken for torn.
+// A frame with a valid checksum that a later version may write is an error, and is not
+// treated as torn.
 func TestFrameOfLaterVersion(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(h *frameHeader){
@@ -121,9 +121,9 @@ func TestFrameOfLaterVersion(t *testing.T) {
 	}
 }
 
-// Whatever the bytes are, decoding neither panics nor takes more memory than
-// they allow, and what it accepts it would write the same way. The checksums
-// are made to fit, so that what is behind them is reached.
+// For any bytes, decoding neither panics nor uses more memory than they allow, and
+// re-encoding what it accepts gives the same bytes. The checksums are fixed up, so that
+// the code after them is reached.
 func FuzzFrame(f *testing.F) {
 	msgs := []eventlog.Message{
 		{Key: "key", Payload: bytes.Repeat([]byte("payload"), 30)},
@@ -159,7 +159,7 @@ func FuzzFrame(f *testing.F) {
 		}
 		for i := range again {
 			again[i].Position = got[i].Position
-			if got[i].Origin.Recording == "" { // is not written
+			if got[i].Origin.Recording == "" { // not encoded
 				got[i].Origin = eventlog.Origin{}
 			}
 		}

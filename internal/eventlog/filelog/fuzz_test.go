@@ -11,8 +11,8 @@ import (
 	"github.com/refloat/refloat/internal/eventlog/filelog"
 )
 
-// Whatever stands in a segment and in SYNCED, opening and reading end, with
-// messages or with an error of a class.
+// For any content of a segment and of SYNCED, opening and reading end with messages or
+// with a classified error.
 func FuzzLog(f *testing.F) {
 	mem, m := vfs.NewMem(), newModel(1)
 	c := filelog.Config{FS: mem, Dir: "log", Partitions: 1, Manual: true, Now: clock()}

@@ -12,12 +12,12 @@ import (
 	"github.com/refloat/refloat/internal/eventlog/filelog"
 )
 
-// model is what a log must hold: per partition, the messages appended, and how
+// model is the expected content of a log: per partition, the appended messages, and how
 // many of them were reported durable.
 type model struct {
 	appended [][]eventlog.Message
 	durable  []int
-	n        int // of messages made so far; no two are the same
+	n        int // number of messages so far; all are different
 }
 
 func newModel(partitions int) *model {
@@ -34,7 +34,7 @@ func (m *model) clone() *model {
 	return c
 }
 
-// batch makes n messages, with payloads of about size bytes.
+// batch returns n messages, with payloads of about size bytes.
 func (m *model) batch(n, size int) []eventlog.Message {
 	var msgs []eventlog.Message
 	for range n {
@@ -79,9 +79,9 @@ func (m *model) allDurable() {
 	}
 }
 
-// check reads the log and compares: what was reported durable is there, at the
-// positions it had, and what else is there is what was appended next. From then
-// on that is durable, too: a reader was given it.
+// check reads the log and compares: what was reported durable is there, at its
+// positions, and further messages are those that were appended next. From then on they
+// are durable too, since a reader has seen them.
 func (m *model) check(log *filelog.Log) error {
 	for p := range m.appended {
 		got, err := readAll(log, p, eventlog.Start)
@@ -106,7 +106,7 @@ func (m *model) check(log *filelog.Log) error {
 	return nil
 }
 
-// compare checks that got is what was appended first.
+// compare checks that got is a prefix of what was appended.
 func (m *model) compare(p int, got []eventlog.Message) error {
 	want := m.appended[p]
 	if len(got) > len(want) {
@@ -120,7 +120,7 @@ func (m *model) compare(p int, got []eventlog.Message) error {
 	return nil
 }
 
-// same compares two messages; positions only when want was read from the log.
+// same compares two messages; positions only if want was read from the log.
 func same(got, want eventlog.Message) error {
 	if !bytes.Equal(got.Payload, want.Payload) || got.Key != want.Key || got.Origin != want.Origin || fmt.Sprint(got.Properties) != fmt.Sprint(want.Properties) {
 		return fmt.Errorf("%.40q at %v, want %.40q", got.Payload, got.Position, want.Payload)
@@ -138,8 +138,7 @@ func lastPosition(msgs []eventlog.Message) eventlog.Position {
 	return msgs[len(msgs)-1].Position
 }
 
-// readAll reads a partition to its end. With an error it returns what came
-// before.
+// readAll reads a partition to its end. On an error it returns what it has read so far.
 func readAll(log *filelog.Log, p int, after eventlog.Position) ([]eventlog.Message, error) {
 	r, err := log.Open(p, after)
 	if err != nil {
@@ -161,7 +160,7 @@ func drain(r eventlog.Reader) ([]eventlog.Message, error) {
 	}
 }
 
-// clock is a Config.Now that moves on with each look.
+// clock is a Config.Now that advances with each call.
 func clock() func() time.Time {
 	at := time.Unix(1_800_000_000, 0)
 	return func() time.Time {

@@ -41,7 +41,7 @@ func TestOpenErrors(t *testing.T) {
 	if _, err := filelog.Open(filelog.Config{FS: mem, Dir: "none", ReadOnly: true}); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("Open of no log: %v", err)
 	}
-	// A failed opening leaves no lock behind.
+	// A failed Open leaves no lock behind.
 	log := mustOpen(t, filelog.Config{FS: mem, Dir: "log"})
 	if n := log.Partitions(); n != 2 {
 		t.Fatalf("Partitions() = %d", n)
@@ -75,7 +75,7 @@ func TestLocked(t *testing.T) {
 				mustClose(t, mustOpen(t, filelog.Config{FS: c.fs, Dir: d, ReadOnly: true}))
 			}
 			mustClose(t, log)
-			mustClose(t, log) // twice is once
+			mustClose(t, log) // Close is idempotent
 			mustClose(t, mustOpen(t, filelog.Config{FS: c.fs, Dir: c.holder}))
 		})
 	}
@@ -129,9 +129,8 @@ func TestNoSuchPartition(t *testing.T) {
 	}
 }
 
-// Segments deleted from the front: the rest can be read, from the last message
-// that is gone on; what is before is trimmed, and so is a reader that stands in
-// it.
+// Segments deleted from the front: the rest can be read, from the last deleted message
+// on; earlier positions are trimmed, and so is a reader in the deleted part.
 func TestTrimmed(t *testing.T) {
 	t.Parallel()
 	c, mem, m := segmented(t, filelog.CodecNone)
@@ -178,7 +177,7 @@ func TestTrimmed(t *testing.T) {
 	if _, err := drain(before); !errors.Is(err, eventlog.ErrTrimmed) {
 		t.Fatalf("a reader in what was trimmed: %v", err)
 	}
-	// A writer that opens it goes on.
+	// A writer that opens it continues.
 	mustClose(t, log)
 	log = mustOpen(t, c)
 	if err := errors.Join(m.append(log, 0, 2, 10), m.commit(log)); err != nil {
@@ -203,8 +202,8 @@ func segmentsOf(t *testing.T, mem *vfs.MemFS, dir string) []string {
 	return names
 }
 
-// A segment missing in the middle is damage, for a reader that comes to it and
-// for one that begins in it.
+// A segment missing in the middle is damage, for a reader that reaches it and for one
+// that starts in it.
 func TestMissingSegment(t *testing.T) {
 	t.Parallel()
 	c, mem, m := segmented(t, filelog.CodecNone)
@@ -230,7 +229,7 @@ func TestMissingSegment(t *testing.T) {
 	}
 }
 
-// A position behind the end means that the log lost what was read from it.
+// A position after the end means that the log lost messages that were read from it.
 func TestBeyondEnd(t *testing.T) {
 	t.Parallel()
 	c, _, m := segmented(t, filelog.CodecNone)

@@ -32,7 +32,7 @@ func diskConfig(dir string) filelog.Config {
 	return filelog.Config{FS: vfs.Default, Dir: dir, Partitions: 2, SegmentBytes: 200_000, Codec: filelog.CodecS2}
 }
 
-// writeOn counts on from where each partition ends, until it is killed.
+// writeOn continues counting from the end of each partition until it is killed.
 func writeOn(dir string) error {
 	log, err := filelog.Open(diskConfig(dir))
 	if err != nil {
@@ -64,12 +64,12 @@ func counted(i int) []byte {
 	return append(fmt.Appendf(nil, "%d ", i), bytes.Repeat([]byte{'x'}, i%300)...)
 }
 
-// A writer in another process is killed again and again while this one follows
-// it: what was read stays, and each next writer goes on behind it.
+// A writer in another process is killed again and again while this one follows it: what
+// was read stays, and each next writer continues after it.
 func TestTwoProcesses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir() + "/log"
-	mustClose(t, mustOpen(t, diskConfig(dir))) // so that there is one
+	mustClose(t, mustOpen(t, diskConfig(dir))) // create the log
 	c := diskConfig(dir)
 	c.ReadOnly = true
 	reads := mustOpen(t, c)
@@ -126,7 +126,7 @@ func mustClose(t testing.TB, c interface{ Close() error }) {
 	}
 }
 
-// startWriter starts a process that writes, and returns what kills it.
+// startWriter starts a process that writes, and returns a function that kills it.
 func startWriter(t *testing.T, dir string) (kill func()) {
 	t.Helper()
 	var stderr bytes.Buffer

@@ -31,8 +31,8 @@ func message(size int) []eventlog.Message {
 	return []eventlog.Message{{Payload: make([]byte, size)}}
 }
 
-// A full queue holds appends back until a commit takes it; what waits behind a
-// sync is committed together.
+// A full queue blocks appends until a commit takes it; appends that wait behind a sync
+// are committed together.
 func TestFullQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestFullQueue(t *testing.T) {
 	})
 }
 
-// Close lets go of who waits in Append, and commits what was taken in.
+// Close releases callers that wait in Append, and commits accepted messages.
 func TestCloseWhileFull(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestCloseWhileFull(t *testing.T) {
 	})
 }
 
-// Flush ends with its context; the commit does not.
+// Flush ends with its context; the commit continues.
 func TestFlushContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestFlushContext(t *testing.T) {
 	})
 }
 
-// A Manual log does not wait for anyone: a full queue is an error.
+// A Manual log never waits: a full queue is an error.
 func TestManualFull(t *testing.T) {
 	t.Parallel()
 	log := mustOpen(t, filelog.Config{FS: vfs.NewMem(), Dir: "log", Partitions: 1, Manual: true, QueueBytes: 100})
@@ -144,8 +144,8 @@ func TestManualFull(t *testing.T) {
 	}
 }
 
-// Appends from many goroutines to many partitions: each partition has the
-// messages of each goroutine in its order.
+// Appends from many goroutines to many partitions: each partition has the messages of
+// each goroutine in order.
 func TestManyWriters(t *testing.T) {
 	t.Parallel()
 	log := mustOpen(t, filelog.Config{FS: vfs.NewMem(), Dir: "log", Partitions: 3, QueueBytes: 500, SegmentBytes: 5000})
@@ -184,8 +184,8 @@ func TestManyWriters(t *testing.T) {
 	mustClose(t, log)
 }
 
-// A read-only log looks for what another opening wrote: soon, less often while
-// nothing comes, and not at all once it is closed.
+// A read-only log polls for another writer's messages: soon, less often while nothing
+// changes, and not at all once it is closed.
 func TestPolling(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -207,7 +207,7 @@ func TestPolling(t *testing.T) {
 			if _, err := drain(r); err != nil {
 				t.Fatal(err)
 			}
-			select { // a token from before
+			select { // an earlier token
 			case <-r.Changed():
 			default:
 			}

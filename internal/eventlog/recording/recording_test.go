@@ -71,7 +71,7 @@ func TestRecordings(t *testing.T) {
 					t.Fatalf("entry %d, key %q: partition %d, routed to %d", i, m.Key, e.Partition, p)
 				}
 			}
-			// Written and read again it is the same, line by line.
+			// Writing and reading it again gives the same, line by line.
 			var b bytes.Buffer
 			write(t, &b, es)
 			again, err := readAll(bytes.NewReader(b.Bytes()), name+".jsonl.gz")
@@ -215,7 +215,7 @@ func TestWriterRefuses(t *testing.T) {
 	}
 }
 
-// What is written is read back.
+// Everything written is read back.
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -264,7 +264,7 @@ func FuzzReader(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// What was accepted is written and read as the same.
+		// Everything accepted is written and read back unchanged.
 		var b bytes.Buffer
 		write(t, &b, es)
 		again, err := readAll(&b, "f.jsonl.gz")

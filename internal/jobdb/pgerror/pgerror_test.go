@@ -52,8 +52,8 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// TestState: what may pass has a state, and what may not has an advice where its
-// code tells.
+// TestState: transient errors have a state, and permanent ones have advice if their
+// code allows it.
 func TestState(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[string]string{

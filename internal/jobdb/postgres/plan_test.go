@@ -12,8 +12,8 @@ import (
 	"github.com/refloat/refloat/internal/test/pgtest"
 )
 
-// TestLookupsByIndex: what a writer asks for is found by an index, also when the
-// plan is made while the tables are small.
+// TestLookupsByIndex: a writer's lookups use an index, even if the plan is made while
+// the tables are small.
 func TestLookupsByIndex(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -58,7 +58,7 @@ func exec(t testing.TB, conn *pgx.Conn, query string, args ...any) {
 	}
 }
 
-// with adds a setting to a URL.
+// with adds a parameter to a URL.
 func with(t testing.TB, at, name, value string) string {
 	t.Helper()
 	u, err := url.Parse(at)
@@ -94,7 +94,7 @@ func both(at string) []error {
 	return []error{werr, rerr}
 }
 
-// tables are all relations of the default schema.
+// tables returns all relations of the default schema.
 func tables(t *testing.T, conn *pgx.Conn) (names string) {
 	t.Helper()
 	err := conn.QueryRow(t.Context(), `SELECT COALESCE(string_agg(relname, ' ' ORDER BY relname), '') FROM pg_class
@@ -105,8 +105,7 @@ func tables(t *testing.T, conn *pgx.Conn) (names string) {
 	return names
 }
 
-// TestForeign: tables of someone else's that are called as ours are refused, and
-// nothing is changed.
+// TestForeign: foreign tables with our names are refused, and nothing is changed.
 func TestForeign(t *testing.T) {
 	t.Parallel()
 	for name, query := range map[string]string{
@@ -133,8 +132,8 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// TestBeside: tables of others in the schema, as Armada's, stay what they are; in
-// another schema there is another job database.
+// TestBeside: other tables in the schema, such as Armada's, stay unchanged; another
+// schema is another job database.
 func TestBeside(t *testing.T) {
 	t.Parallel()
 	at := pgtest.Database(t)
@@ -165,8 +164,8 @@ func TestBeside(t *testing.T) {
 	}
 }
 
-// TestVersions: a newer schema is refused, also under the hands of a writer; an
-// older one is brought up to date by a writer alone.
+// TestVersions: a newer schema is refused, even while a writer runs; only a writer
+// migrates an older one.
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	at := pgtest.Database(t)
@@ -189,7 +188,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestOpenAtOnce: many processes may find an empty database at once.
+// TestOpenAtOnce: several processes may find an empty database at the same time.
 func TestOpenAtOnce(t *testing.T) {
 	t.Parallel()
 	at := pgtest.Database(t)
@@ -209,8 +208,8 @@ func TestOpenAtOnce(t *testing.T) {
 	openReader(t, at)
 }
 
-// TestNotThere: what cannot be reached or written says so by its class, and shows
-// no password.
+// TestNotThere: an unreachable or read-only database is reported by its class, without
+// the password.
 func TestNotThere(t *testing.T) {
 	t.Parallel()
 	at := pgtest.Database(t)
@@ -226,7 +225,7 @@ func TestNotThere(t *testing.T) {
 	readOnly := with(t, at, "default_transaction_read_only", "on")
 	for _, tt := range []struct {
 		name, at string
-		want     []error // of the writer and of the reader
+		want     []error // for the writer and for the reader
 	}{
 		{"no server", "postgres://u:sesame@127.0.0.1:1/x?connect_timeout=5", []error{jobdb.ErrUnavailable, jobdb.ErrUnavailable}},
 		{"no socket", "postgres://u:sesame@/x?host=/nowhere", []error{jobdb.ErrUnavailable, jobdb.ErrUnavailable}},
@@ -239,7 +238,7 @@ func TestNotThere(t *testing.T) {
 			}
 		}
 	}
-	db := open(t, readOnly) // nothing is to be made
+	db := open(t, readOnly) // the tables exist already
 	if _, err := db.Begin(t.Context(), 0); !errors.Is(err, jobdb.ErrReadOnly) || !errors.Is(err, jobdb.ErrUnavailable) {
 		t.Errorf("begin, read-only: %v, want ErrReadOnly and ErrUnavailable", err)
 	}
@@ -249,7 +248,7 @@ func TestNotThere(t *testing.T) {
 	openReader(t, readOnly)
 }
 
-// TestNoPassword: no wrong URL shows its password.
+// TestNoPassword: no error about an invalid URL contains its password.
 func TestNoPassword(t *testing.T) {
 	t.Parallel()
 	for _, at := range []string{
@@ -266,7 +265,7 @@ func TestNoPassword(t *testing.T) {
 	}
 }
 
-// write commits a job after the place of its partition.
+// write commits a job after the partition's position.
 func write(t testing.TB, db *postgres.DB, id string) {
 	t.Helper()
 	if err := try(db, id, nil); err != nil {
@@ -274,7 +273,7 @@ func write(t testing.TB, db *postgres.DB, id string) {
 	}
 }
 
-// try does the same, calling hit before the commit.
+// try does the same, and calls hit before the commit.
 func try(db *postgres.DB, id string, hit func(tx *postgres.Tx)) error {
 	ctx := context.Background()
 	tx, err := db.Begin(ctx, 0)
@@ -308,8 +307,8 @@ func jobIDs(t testing.TB, r *postgres.Reader) string {
 	return strings.Join(ids, ",")
 }
 
-// TestBackendKilled: a connection that is cut before the commit leaves nothing,
-// one that is cut after it leaves all, and in both cases the next one works.
+// TestBackendKilled: a connection that is cut before the commit leaves nothing, one
+// that is cut after it leaves everything, and the next one works in both cases.
 func TestBackendKilled(t *testing.T) {
 	t.Parallel()
 	at := pgtest.Database(t)
@@ -351,7 +350,7 @@ func TestBackendKilled(t *testing.T) {
 	}
 }
 
-// terminate ends a backend and waits until it is gone.
+// terminate ends a backend and waits for its end.
 func terminate(t *testing.T, conn *pgx.Conn, pid uint32) {
 	t.Helper()
 	var gone bool
@@ -360,8 +359,8 @@ func terminate(t *testing.T, conn *pgx.Conn, pid uint32) {
 	}
 }
 
-// TestServerKilled: a server that crashes keeps what was committed; a DB and a
-// reader go on once it is back.
+// TestServerKilled: a crashed server keeps what was committed; a DB and a reader
+// continue once it is back.
 func TestServerKilled(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, true)
@@ -384,7 +383,7 @@ func TestServerKilled(t *testing.T) {
 	}
 }
 
-// TestLocked: who waits too long for the other writer may try again. Other
+// TestLocked: a writer that waits too long for the other one may retry. Other
 // partitions and readers do not wait.
 func TestLocked(t *testing.T) {
 	t.Parallel()
@@ -414,7 +413,7 @@ func TestLocked(t *testing.T) {
 	}
 }
 
-// TestSettings: a commit is durable also where the server would not wait.
+// TestSettings: a commit is durable even if the server's default is asynchronous.
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	at := pgtest.Database(t)
@@ -432,8 +431,8 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestSilentServer: a server that says nothing, and closes nothing, is noticed when
-// a connection to it that was idle is used again.
+// TestSilentServer: a server that stops responding without closing connections is
+// detected when an idle connection is used again.
 func TestSilentServer(t *testing.T) {
 	t.Parallel()
 	at := pgtest.Database(t)
@@ -502,7 +501,7 @@ func TestSilentServer(t *testing.T) {
 	if got := jobIDs(t, openReader(t, at)); got != "after,before" {
 		t.Errorf("jobs %q, want after,before", got)
 	}
-	for len(opened) > 0 { // else closing the silent one takes 15 s
+	for len(opened) > 0 { // otherwise closing the silent one takes 15 s
 		_ = (<-opened).Close()
 	}
 }

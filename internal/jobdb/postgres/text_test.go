@@ -28,8 +28,8 @@ func odd(r *rapid.T, label string) string {
 	return string(rapid.SliceOf(rapid.Byte()).Draw(r, label))
 }
 
-// TestEscape: any text comes back, what is stored is text for PostgreSQL and
-// short enough for an index, and ordinary text is stored as it is.
+// TestEscape: any text round-trips, its stored form is valid for PostgreSQL and short
+// enough for an index, and ordinary text is stored unchanged.
 func TestEscape(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
@@ -57,7 +57,7 @@ func TestEscape(t *testing.T) {
 	})
 }
 
-// TestUnescapeRefuses: what escape never writes is an error.
+// TestUnescapeRefuses: text that escape never produces is an error.
 func TestUnescapeRefuses(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{"\x1a", "a\x1a0", "\x1azz", "\x1a=00"} {
@@ -67,8 +67,7 @@ func TestUnescapeRefuses(t *testing.T) {
 	}
 }
 
-// incompressible is text that PostgreSQL cannot make fit into an index by
-// compressing it.
+// incompressible is text that PostgreSQL cannot compress enough for an index.
 func incompressible(n int) string {
 	b, state := make([]byte, n), uint32(1)
 	for i := range b {
@@ -78,8 +77,8 @@ func incompressible(n int) string {
 	return string(b)
 }
 
-// TestLongKeys: ids, queues and job sets of any length are kept, replaced, found
-// and listed; an operator finds the ordinary ones by what they are.
+// TestLongKeys: ids, queues and job sets of any length are stored, replaced, found and
+// listed; an operator finds ordinary ones by their plain text.
 func TestLongKeys(t *testing.T) {
 	t.Parallel()
 	ctx, at := context.Background(), pgtest.Database(t)
@@ -168,7 +167,7 @@ func TestLongKeys(t *testing.T) {
 	}
 }
 
-// TestAnyTexts: rows with any texts come back as they were.
+// TestAnyTexts: rows with any texts round-trip.
 func TestAnyTexts(t *testing.T) {
 	t.Parallel()
 	ctx, at := context.Background(), pgtest.Database(t)

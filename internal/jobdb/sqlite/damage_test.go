@@ -19,7 +19,7 @@ import (
 	"github.com/refloat/refloat/internal/jobdb/sqlite"
 )
 
-// files are a database's files as data, by their suffix.
+// files are the contents of a database's files, by suffix.
 type files map[string][]byte
 
 func filesOf(t *testing.T, path string) files {
@@ -47,7 +47,7 @@ func (f files) write(t *testing.T, path string) {
 	}
 }
 
-// answers is what queries by key, by index and over everything give.
+// answers are the results of queries by key, by index and over everything.
 func answers(path string) (string, error) {
 	ctx := context.Background()
 	r, err := sqlite.OpenReader(ctx, path)
@@ -110,9 +110,9 @@ func commit(t *testing.T, db *sqlite.DB, n uint64) {
 	}
 }
 
-// TestDamage: whatever one bit is flipped, and wherever a file is cut off, a
-// reader answers as before or not at all. The database was closed, or its
-// process was killed with a checkpoint behind it, or before the first.
+// TestDamage: whichever bit is flipped, and wherever a file is truncated, a reader
+// returns the same results as before or an error. The database was closed, or its
+// process was killed after a checkpoint, or before the first one.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	for name, checkpoint := range map[string]string{
@@ -145,7 +145,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// perFile is how many places of a file are damaged: DAMAGES, or a few.
+// perFile is the number of damaged positions per file: DAMAGES, or a few.
 func perFile(t *testing.T) int {
 	t.Helper()
 	n, err := strconv.Atoi(cmp.Or(os.Getenv("DAMAGES"), "16"))

@@ -11,7 +11,7 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-// made is a database with nothing open on it.
+// made creates and closes a database.
 func made(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "jobs.db")
@@ -25,7 +25,7 @@ func made(t *testing.T) string {
 	return path
 }
 
-// TestClasses: SQLite's own errors get the class that says what to do.
+// TestClasses: SQLite's errors are classified.
 func TestClasses(t *testing.T) {
 	t.Parallel()
 	path := made(t)
@@ -57,8 +57,8 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// TestFullDisk: a transaction that finds no room is undone, and the next one,
-// when there is room again, works.
+// TestFullDisk: a transaction on a full disk is rolled back, and the next one works
+// when there is space again.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	ctx, path := context.Background(), made(t)
@@ -95,8 +95,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestReaderThatMayNotWrite: the place for SQLite's shared memory is taken by
-// something else, as in a directory that is read-only.
+// TestReaderThatMayNotWrite: the file for SQLite's shared memory cannot be created, as
+// in a read-only directory.
 func TestReaderThatMayNotWrite(t *testing.T) {
 	t.Parallel()
 	ctx, path := context.Background(), made(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-// TestMigrateReleases: a database from before releases keeps its rows; its
-// events stand where its chain stands, and nothing in it is superseded.
+// TestMigrateReleases: a database from before releases keeps its rows; its events
+// position is that of its chain, and nothing in it is superseded.
 func TestMigrateReleases(t *testing.T) {
 	t.Parallel()
 	ctx, path := context.Background(), filepath.Join(t.TempDir(), "jobs.db")

@@ -57,7 +57,7 @@ func both(path string) []error {
 	return []error{werr, rerr}
 }
 
-// exec does something to a file behind the package's back.
+// exec changes a file without the package's knowledge.
 func exec(t *testing.T, path, query string) {
 	t.Helper()
 	db, err := sql.Open("sqlite3", "file:"+path)
@@ -70,7 +70,7 @@ func exec(t *testing.T, path, query string) {
 	}
 }
 
-// TestForeign: someone else's file is refused, and stays as it is.
+// TestForeign: a foreign file is refused, and stays unchanged.
 func TestForeign(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -99,7 +99,7 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// TestRefused: what cannot be opened says why.
+// TestRefused: errors of Open explain the reason.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	ctx, dir := context.Background(), t.TempDir()
@@ -130,7 +130,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestLocked: another writer that keeps the lock is an error of its own class.
+// TestLocked: a lock held by another writer has its own error class.
 func TestLocked(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
