@@ -36,7 +36,7 @@ type Options struct {
 
 // Armada is a control plane that runs. Its programs go by these names: redis,
 // server, scheduler, scheduleringester, eventingester, executor-NAME for each
-// executor, evaluator, ingester and ingester-NAME (one more of ours); and broker and postgres, which are servers.
+// executor, evaluator and ingester, evaluator-NAME and ingester-NAME (more of ours); and broker and postgres, which are servers.
 type Armada struct {
 	Options
 	Box
@@ -146,7 +146,10 @@ func (a *Armada) program(name string) (path string, args []string, serves string
 	case "scheduleringester", "eventingester":
 		return a.Program, append([]string{name}, config...), "", nil
 	case "evaluator":
-		return a.Ours.Evaluator, a.evaluator(), a.API, nil
+		return a.Ours.Evaluator, append(a.evaluator(name, "state"), "--api", a.API), a.API, nil
+	}
+	if strings.HasPrefix(name, "evaluator-") {
+		return a.Ours.Evaluator, a.evaluator(name, "state-"+name), "", nil
 	}
 	if name == "ingester" || strings.HasPrefix(name, "ingester-") {
 		return a.Ours.Ingester, append(a.cluster(), "--job-db", a.SchedulerDB, "--mode", "holdback", "--listen", "127.0.0.1:0", "--instance", name), "", nil
@@ -154,9 +157,10 @@ func (a *Armada) program(name string) (path string, args []string, serves string
 	return "", nil, "", fmt.Errorf("no program is called %s", name)
 }
 
-func (a *Armada) evaluator() []string {
-	args := append(a.cluster(), "--data", filepath.Join(a.Dir, "state"), "--checkpoints", "file://"+filepath.Join(a.Dir, "checkpoints"),
-		"--checkpoint-every", "5s", "--listen", "127.0.0.1:0", "--instance", "evaluator", "--api", a.API)
+// evaluator has its own state; the checkpoints are shared by all evaluators.
+func (a *Armada) evaluator(name, state string) []string {
+	args := append(a.cluster(), "--data", filepath.Join(a.Dir, state), "--checkpoints", "file://"+filepath.Join(a.Dir, "checkpoints"),
+		"--checkpoint-every", "5s", "--listen", "127.0.0.1:0", "--instance", name)
 	if a.FollowArmada {
 		args = append(args, "--follow-armada", a.server, "--follow-armada-every", "1s")
 	}
