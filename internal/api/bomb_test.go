@@ -130,10 +130,10 @@ func TestBoundedConcurrency(t *testing.T) {
 		})
 	}
 	<-entered
-	if _, err := w.Brake(t.Context(), &pb.BrakeRequest{Kill: true, Reason: "x"}); err != nil {
+	if _, err := w.Brake(t.Context(), &pb.BrakeRequest{All: true, Kill: true, Reason: "x"}); err != nil {
 		t.Errorf("kill while readers are stuck: %v", err)
 	}
-	if code, text := w.rest("POST", "/refloat/v1/brakes:release", `{"reason": "x"}`); code != 200 {
+	if code, text := w.rest("POST", "/refloat/v1/brakes:release", `{"all": true, "reason": "x"}`); code != 200 {
 		t.Errorf("resume while readers are stuck: %d %s", code, text)
 	}
 	close(leave)

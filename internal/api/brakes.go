@@ -135,6 +135,7 @@ func (s *Service) brake(ctx context.Context, a *asked, verbs []Verb, check func(
 	if err != nil {
 		return nil, err
 	}
+	edit.Urgent = true
 	edit.Make = func(now policylog.Snapshot) (*policyfile.Set, []policylog.Brake, error) {
 		if err := check(now); err != nil {
 			return nil, nil, err

@@ -52,20 +52,20 @@ func planted() []bug {
 			"		if err := o.cfg.Policies.Refresh(); err != nil {\n			return nil, err\n		}\n		for _, r := range o.activations() {\n			env.Records, records = append(env.Records, chain.AppendRecord(nil, r)), append(records, r)\n		}\n		out, err := o.proc.StepAs(fit.form, m)",
 		}}},
 		{histories, "an owner looks at the policies log only when it starts", []patch{{
-			"evaluator/live.go", "	if err := o.cfg.Policies.Refresh(); err != nil {\n		return false, err\n	}\n", "",
+			"evaluator/live.go", "	if err := o.cfg.Policies.Refresh(); err != nil {\n		return err\n	}\n", "",
 		}}},
 		{histories, "a generation is named, and the one before it decides", []patch{{
 			"evaluator/live.go", "		o.proc.Rules = Rules{Generation: newest, Set: set.Set}\n", "		_ = set\n",
 		}}},
 		{histories, "a change is answered before it is read back", []patch{{
-			"policy/policylog/store.go", "	if err := s.sync(ctx); err != nil {\n		return nil, errors.Join(ErrUnknown, writeErr, err)\n	}",
-			"	if writeErr == nil {\n		return &Version{Entry: &Entry{Number: madeOf + 1, Request: request}}, nil\n	}\n	if err := s.sync(ctx); err != nil {\n		return nil, errors.Join(ErrUnknown, writeErr, err)\n	}",
+			"policy/policylog/store.go", "	writeErr := s.append(ctx, a, payload)\n",
+			"	writeErr := s.append(ctx, a, payload)\n	if writeErr == nil {\n		return &Version{Entry: &Entry{Number: madeOf + 1, Request: a.request}}, nil\n	}\n",
 		}}},
 		{histories, "a write that failed is answered as one that was not made", []patch{{
-			"policy/policylog/store.go", "return nil, errors.Join(ErrUnknown, writeErr)\n", "return nil, ErrUnusable\n",
+			"policy/policylog/store.go", "return nil, errors.Join(ErrUnknown, writeErr, err)\n", "return nil, ErrUnusable\n",
 		}}},
 		{histories, "the request id is ignored", []patch{{
-			"policy/policylog/store.go", "	request := e.Request\n", "	request := \"\"\n",
+			"policy/policylog/store.go", "edit: &e, request: e.Request}", "edit: &e}",
 		}}},
 		{histories, "another change with the same request id is answered as made", []patch{{
 			"policy/policylog/store.go", "if v != nil && v.Request != request {", "if false {",

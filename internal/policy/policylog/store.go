@@ -10,7 +10,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/refloat/refloat/internal/eventlog"
@@ -18,16 +17,57 @@ import (
 )
 
 // Store changes the policies log. It is safe for concurrent use, also by several processes.
+//
+// No call outlasts its context: what hangs, a read or an append, is left behind and ends in the background. Reads
+// do not wait for appends.
 type Store struct {
 	write func(ctx context.Context, payload []byte) error
 	now   func() time.Time
 
-	mu       sync.Mutex
-	log      *Log
-	seen     uint64 // generations that the fields below cover
-	history  []*Version
-	requests map[string]*Version // by the part of Entry.Request before #
-	newest   Snapshot
+	changing, overriding slot // held by the change that is being made
+	reading              slot // guards the fields below
+	log                  *Log
+	seen                 uint64 // generations that the fields below cover
+	history              []*Version
+	requests             map[string]*Version // by the part of Entry.Request before #
+	newest               Snapshot
+}
+
+// slot is a mutex that can be waited for until a context ends.
+type slot chan struct{}
+
+func (s slot) acquire(ctx context.Context) error {
+	select {
+	case s <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for an operation on the policies log: %w", ctx.Err())
+	}
+}
+
+func (s slot) release() { <-s }
+
+// synced reads to the end of the log and then calls use with the store's fields guarded; use gets the error.
+func synced[T any](ctx context.Context, s *Store, use func(error) (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	if err := s.reading.acquire(ctx); err != nil {
+		return *new(T), err
+	}
+	done := make(chan result, 1)
+	go func() {
+		defer s.reading.release()
+		value, err := use(s.sync(ctx))
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		return *new(T), fmt.Errorf("read policies to their end: %w", ctx.Err())
+	}
 }
 
 // Version is an effective generation and its changes.
@@ -87,6 +127,8 @@ type Edit struct {
 	// Make derives the set and the overrides from the newest ones. It is called again after a concurrent change;
 	// its error is returned by Do.
 	Make func(Snapshot) (*policyfile.Set, []Brake, error)
+	// Urgent: the change does not wait for one that is being made and is not urgent.
+	Urgent bool
 }
 
 var (
@@ -104,46 +146,53 @@ func OpenStore(topic eventlog.Topic, write func(ctx context.Context, payload []b
 	}
 	return &Store{
 		write: write, now: now, log: log, requests: map[string]*Version{},
-		newest: Snapshot{Set: policyfile.Empty(), Unbraked: policyfile.Empty()},
+		newest:   Snapshot{Set: policyfile.Empty(), Unbraked: policyfile.Empty()},
+		changing: make(slot, 1), overriding: make(slot, 1), reading: make(slot, 1),
 	}, nil
 }
 
 // Close closes the reader.
 func (s *Store) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	if err := s.reading.acquire(ctx); err != nil {
+		return err
+	}
+	defer s.reading.release()
 	return s.log.Close()
 }
 
+// closeTimeout bounds how long Close waits for a read that hangs.
+const closeTimeout = 5 * time.Second
+
 // Newest returns the newest usable generation, as of the end of the log at the time of the call.
 func (s *Store) Newest(ctx context.Context) (Snapshot, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	err := s.sync(ctx)
-	return s.newest, err
+	return synced(ctx, s, func(err error) (Snapshot, error) { return s.newest, err })
 }
 
 // At returns an effective and usable generation.
 func (s *Store) At(ctx context.Context, generation uint64) (Snapshot, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.sync(ctx); err != nil {
-		return Snapshot{}, err
-	}
 	if generation == 0 {
 		return Snapshot{Set: policyfile.Empty(), Unbraked: policyfile.Empty()}, nil
 	}
-	at, ok := slices.BinarySearchFunc(s.history, generation, func(v *Version, n uint64) int { return cmp.Compare(v.Number, n) })
-	if !ok {
-		return Snapshot{}, fmt.Errorf("%w: %d; the newest is %d", ErrNoGeneration, generation, s.newest.Generation())
+	snap, err := synced(ctx, s, func(err error) (Snapshot, error) {
+		if err != nil {
+			return Snapshot{}, err
+		}
+		at, ok := slices.BinarySearchFunc(s.history, generation, func(v *Version, n uint64) int { return cmp.Compare(v.Number, n) })
+		if !ok {
+			return Snapshot{}, fmt.Errorf("%w: %d; the newest is %d", ErrNoGeneration, generation, s.newest.Generation())
+		}
+		snap := Snapshot{Version: s.history[at], Set: s.newest.Set, Since: map[policyfile.ID]uint64{}}
+		for _, before := range s.history[:at+1] {
+			follow(snap.Since, before)
+		}
+		return snap, nil
+	})
+	if err != nil {
+		return Snapshot{}, err
 	}
-	v := s.history[at]
-	snap := Snapshot{Version: v, Since: map[policyfile.ID]uint64{}}
-	for _, before := range s.history[:at+1] {
-		follow(snap.Since, before)
-	}
-	var err error
-	snap.Set, snap.Unbraked, err = v.sets(s.newest.Set)
+	snap.Set, snap.Unbraked, err = snap.sets(snap.Set)
 	return snap, err
 }
 
@@ -152,10 +201,7 @@ var ErrNoGeneration = errors.New("generation does not exist")
 
 // History lists the effective generations, newest first.
 func (s *Store) History(ctx context.Context) ([]*Version, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	err := s.sync(ctx)
-	all := slices.Clone(s.history)
+	all, err := synced(ctx, s, func(err error) ([]*Version, error) { return slices.Clone(s.history), err })
 	slices.Reverse(all)
 	return all, err
 }
@@ -171,58 +217,116 @@ type Outcome struct {
 
 // Do makes a change: when it returns without error, the change is durable and effective.
 func (s *Store) Do(ctx context.Context, e Edit) (Outcome, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	request := e.Request
-	if request == "" {
-		request = "-" + randomName()
+	slot := s.changing
+	if e.Urgent {
+		slot = s.overriding
+	}
+	if err := slot.acquire(ctx); err != nil {
+		return Outcome{}, err
+	}
+	a := &attempt{slot: slot, edit: &e, request: e.Request}
+	defer a.end()
+	if a.request == "" {
+		a.request = "-" + randomName()
 	}
 	for range maxRaces {
-		if err := s.sync(ctx); err != nil {
-			return Outcome{}, err
-		}
-		v, err := s.once(ctx, &e, request)
+		v, err := s.once(ctx, a)
 		if v != nil || err != nil {
-			return Outcome{v, v != nil && v.Request == request}, err
+			return Outcome{v, v != nil && v.Request == a.request}, err
 		}
 	}
 	return Outcome{}, fmt.Errorf("superseded by %d concurrent changes: try again", maxRaces)
 }
 
+// attempt is a change that is being made. Its slot is held until it ends, and until an append that it left behind ends.
+type attempt struct {
+	slot    slot
+	edit    *Edit
+	request string
+	left    <-chan error // of the append that was left behind; nil: none
+}
+
+func (a *attempt) end() {
+	if a.left == nil {
+		a.slot.release()
+		return
+	}
+	go func() {
+		_ = <-a.left
+		a.slot.release()
+	}()
+}
+
+// append writes a message, and waits for that until the context ends.
+func (s *Store) append(ctx context.Context, a *attempt, payload []byte) error {
+	done := make(chan error, 1)
+	go func() { done <- s.write(ctx, payload) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		a.left = done
+		return fmt.Errorf("write policies: %w", ctx.Err())
+	}
+}
+
+// base is what a change is based on.
+type base struct {
+	newest Snapshot
+	made   *Version // the change has been made before
+}
+
+// begin returns what a change is to be based on.
+func (s *Store) begin(ctx context.Context, request string) (base, error) {
+	return synced(ctx, s, func(err error) (base, error) {
+		if err != nil {
+			return base{}, err
+		}
+		if v, err := s.made(request); v != nil || err != nil {
+			return base{made: v}, err
+		}
+		if c := s.log.Counting(); c != nil && c.Number != s.newest.Generation() {
+			return base{}, fmt.Errorf("%w: this program does not understand generation %d: upgrade it", ErrUnusable, c.Number)
+		}
+		return base{newest: s.newest}, nil
+	})
+}
+
 // once tries to make a change. It returns neither a version nor an error if a concurrent change superseded it.
-func (s *Store) once(ctx context.Context, e *Edit, request string) (*Version, error) {
-	if v, err := s.made(request); v != nil || err != nil {
-		return v, err
+func (s *Store) once(ctx context.Context, a *attempt) (*Version, error) {
+	on, err := s.begin(ctx, a.request)
+	if on.made != nil || err != nil {
+		return on.made, err
 	}
-	if c := s.log.Counting(); c != nil && c.Number != s.newest.Generation() {
-		return nil, fmt.Errorf("%w: this program does not understand generation %d: upgrade it", ErrUnusable, c.Number)
-	}
-	set, brakes, err := e.Make(s.newest)
+	set, brakes, err := a.edit.Make(on.newest)
 	if err != nil {
 		return nil, err
 	}
-	if set.Digest() == s.newest.Unbraked.Digest() && slices.Equal(brakes, s.newest.BrakesOn()) {
-		if s.newest.Version == nil {
+	if set.Digest() == on.newest.Unbraked.Digest() && slices.Equal(brakes, on.newest.BrakesOn()) {
+		if on.newest.Version == nil {
 			return &Version{Entry: &Entry{Digest: set.Digest()}}, nil
 		}
-		return s.newest.Version, nil
+		return on.newest.Version, nil
 	}
-	madeOf := s.newest.Generation()
+	madeOf := on.newest.Generation()
 	payload, err := Encode(&Proposal{
-		Set: set, Brakes: brakes, MadeOf: &madeOf, Author: e.Author, Reason: e.Reason, Request: request, Time: s.now().UnixNano(),
+		Set: set, Brakes: brakes, MadeOf: &madeOf, Author: a.edit.Author, Reason: a.edit.Reason, Request: a.request, Time: s.now().UnixNano(),
 	})
 	if err != nil {
 		return nil, err
 	}
-	writeErr := s.write(ctx, payload)
-	if err := s.sync(ctx); err != nil {
-		return nil, errors.Join(ErrUnknown, writeErr, err)
-	}
-	if v, err := s.made(request); v != nil || err != nil {
+	writeErr := s.append(ctx, a, payload)
+	v, err := synced(ctx, s, func(err error) (*Version, error) {
+		if err != nil {
+			return nil, err
+		}
+		return s.made(a.request)
+	})
+	switch {
+	case v != nil, errors.Is(err, ErrRequestUsed):
 		return v, err // whatever the error of the write
-	}
-	if writeErr != nil {
-		return nil, errors.Join(ErrUnknown, writeErr)
+	case err != nil, writeErr != nil:
+		return nil, errors.Join(ErrUnknown, writeErr, err)
 	}
 	return nil, nil
 }
