@@ -68,9 +68,9 @@ func registered(source string) map[string][]string {
 
 func metricsOf(t *testing.T) map[string][]string {
 	t.Helper()
-	m := registered(read(t, "../internal/app/metrics.go"))
+	m := registered(read(t, "../internal/app/metricsets.go"))
 	if len(m) < 20 {
-		t.Fatalf("found %d metrics in internal/app/metrics.go, want them all: is it still written the same way? %v", len(m), m)
+		t.Fatalf("found %d metrics in internal/app/metricsets.go, want them all: is it still written the same way? %v", len(m), m)
 	}
 	return m
 }
@@ -109,7 +109,7 @@ func TestMetricNames(t *testing.T) {
 	}
 	for name, text := range texts {
 		if wrong := wrongNames(text, metrics); len(wrong) > 0 {
-			t.Errorf("%s uses what internal/app/metrics.go does not register: %v", name, wrong)
+			t.Errorf("%s uses what internal/app/metricsets.go does not register: %v", name, wrong)
 		}
 	}
 }
