@@ -319,7 +319,7 @@ func (a *Armada) Died() (names []string) {
 	return names
 }
 
-// end kills what still runs, the last one first, and shows what it printed where the test failed.
+// end kills the running processes in reverse order, and prints their output if the test failed.
 func (a *Armada) end() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

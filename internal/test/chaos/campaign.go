@@ -55,7 +55,7 @@ type entry struct {
 	Kind     string    `json:"kind"`
 	Target   int       `json:"target"`
 	LengthMS int64     `json:"length_ms"`
-	Owned    int       `json:"owned"` // by the evaluator that it hits; -1: not asked or not told
+	Owned    int       `json:"owned"` // by the evaluator that is hit; -1: unknown
 
 	RecoveryMS int64 `json:"recovery_ms"` // until the slowest partition answered
 	Slowest    int   `json:"slowest"`     // that partition
@@ -250,8 +250,8 @@ func (c *campaign) faults(ctx context.Context, next func() fault) error {
 	return nil
 }
 
-// one makes a fault and waits until every partition has answered what was
-// published after it, and until it is over.
+// one injects a fault, and waits until every partition has answered what was published after it, and until the
+// fault is over.
 func (c *campaign) one(ctx context.Context, n int, f fault) (entry, error) {
 	e := entry{N: n, Kind: f.kind.name, Target: f.target, LengthMS: f.length.Milliseconds(), Owned: -1}
 	if strings.Contains(f.kind.name, "evaluator") || strings.Contains(f.kind.name, "cut") || f.kind.name == "refuse" || f.kind.name == "reset" {
@@ -354,7 +354,7 @@ func (c *campaign) await(ctx context.Context, since time.Time, n int, over func(
 	return r, err
 }
 
-// restored counts the checkpoints that evaluators restored so far.
+// restored counts the checkpoints that evaluators have restored so far.
 func (c *campaign) restored() (n int) {
 	for _, m := range c.evaluators {
 		text, _ := os.ReadFile(filepath.Join(c.settings.dir, m.name+".log"))
@@ -363,8 +363,8 @@ func (c *campaign) restored() (n int) {
 	return n
 }
 
-// endAll ends what runs, as an operator would, and each must end. One that is
-// still beginning may do so with an error.
+// endAll stops all processes as an operator would; each must stop. A process that is still starting may report an
+// error.
 func (c *campaign) endAll(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

@@ -206,7 +206,7 @@ func outage(_ context.Context, c *campaign, f fault) (func(context.Context) erro
 // changeWithin is how long after an outage a change of policies may take.
 const changeWithin = 30 * time.Second
 
-// changePolicies pauses a queue that nobody uses, and resumes it, through each evaluator.
+// changePolicies pauses and resumes an unused queue through each evaluator.
 func (c *campaign) changePolicies(ctx context.Context, away time.Duration) {
 	for _, m := range c.evaluators {
 		for _, line := range [][]string{{"kill", "retries"}, {"resume", "retries"}} {

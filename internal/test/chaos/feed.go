@@ -89,8 +89,7 @@ func (f *feed) run(ctx context.Context) error {
 	}
 }
 
-// probe publishes an event to each partition, and calls durable with its place
-// when it is there.
+// probe publishes an event to each partition, and calls durable with its position once it is durable.
 func (f *feed) probe(ctx context.Context, n int, durable func(p int, at eventlog.Position, err error)) error {
 	for p, producer := range f.probes {
 		payload, err := proto.Marshal(&pb.EventSequence{

@@ -51,8 +51,7 @@ func (m *member) running() *e2e.Process {
 	return m.process
 }
 
-// tend starts the member again when it ended by itself, as whoever runs our
-// programs would.
+// tend restarts the member if it has exited, as a supervisor would.
 func (m *member) tend() error {
 	m.mu.Lock()
 	ended := m.process != nil && m.process.Ended() && !m.down

@@ -13,7 +13,7 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// Run tells runs apart.
+// Run identifies a run.
 type Run struct{ Job, ID string }
 
 // Chain is what one partition of the decision log says so far, read plainly.

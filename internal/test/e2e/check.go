@@ -183,7 +183,7 @@ func (d *Deployment) Answered(ctx context.Context, upTo []eventlog.Position) err
 		places, err := d.places(ctx)
 		if err != nil {
 			last = err.Error()
-			return false, nil // nobody made it yet
+			return false, nil // it does not exist yet
 		}
 		for p, to := range upTo {
 			if at, ok := places[p]; to != eventlog.Start && (!ok || at.Compare(to) < 0) {

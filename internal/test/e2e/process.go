@@ -31,7 +31,7 @@ func Build(ctx context.Context, dir string) (Programs, error) {
 // Process is a program of ours that runs.
 type Process struct {
 	Name string
-	Log  string        // file of what it prints, of all its lives
+	Log  string        // file with the output of all its lives
 	Done chan struct{} // closed when it ended
 
 	cmd  *exec.Cmd
@@ -70,7 +70,7 @@ func StartIn(dir, name, log, program string, args ...string) (*Process, error) {
 		err := p.cmd.Start()
 		started <- err
 		if err == nil {
-			_ = p.cmd.Wait() // its outcome stands in ProcessState
+			_ = p.cmd.Wait() // ProcessState has the outcome
 		}
 	}()
 	if err := <-started; err != nil {
@@ -89,7 +89,7 @@ func (p *Process) Signal(s syscall.Signal) error {
 	}
 }
 
-// Kill ends the program as a crash would, and waits for its end.
+// Kill kills the program, like a crash, and waits for its end.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.Done

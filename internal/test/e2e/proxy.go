@@ -23,7 +23,7 @@ type Proxy struct {
 	// Shared makes the program's exclusive producers shared ones: the broker then
 	// no longer keeps an old owner from publishing, and only the rule of the log does.
 	Shared atomic.Bool
-	// Fence makes exclusive producers take the place of the one before.
+	// Fence makes exclusive producers displace the previous one.
 	Fence atomic.Bool
 
 	listeners []net.Listener
@@ -38,8 +38,8 @@ type Proxy struct {
 // Cut is how a network fails.
 type Cut int
 
-// The cuts. A Blackhole swallows nothing: what is sent waits, as TCP does, and
-// arrives when the cut is over, unless an end gave the connection up by then.
+// The cuts. A Blackhole loses nothing: data waits, as in TCP, and arrives when the cut ends, unless one side has
+// closed the connection by then.
 const (
 	Whole     Cut = iota
 	Blackhole     // nothing passes, either way

@@ -13,7 +13,7 @@ import (
 	"github.com/refloat/refloat/internal/policy"
 )
 
-// testLoad: what keys ask for is found, and nothing else.
+// testLoad checks that exactly the requested keys are found.
 func testLoad(t *testing.T, db Database) {
 	var c jobdb.Changes
 	for i := range 200 {

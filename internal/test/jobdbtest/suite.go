@@ -53,7 +53,7 @@ func Run(t *testing.T, open func(t *testing.T) Database) {
 	}
 }
 
-// at is a place.
+// at returns a position.
 func at(n int) jobdb.Place {
 	if n == 0 {
 		return jobdb.Beginning

@@ -21,8 +21,7 @@ func testEmpty(t *testing.T, db Database) {
 	})
 }
 
-// testPlace: what is committed from another place than the current one, in any
-// part of it, is not written.
+// testPlace checks that a commit with a stale position, in any of its parts, writes nothing.
 func testPlace(t *testing.T, db Database) {
 	commit(t, db.Writer, 0, at(0), at(1), everything(0, 1))
 	commit(t, db.Writer, 0, at(1), at(2), &jobdb.Changes{})
@@ -43,8 +42,8 @@ func testPlace(t *testing.T, db Database) {
 	commit(t, db.Writer, 0, at(2), at(3), everything(0, 2))
 }
 
-// testReleasePlace: a release moves the place without an envelope, also before
-// the first one, and whoever does not know of it writes nothing.
+// testReleasePlace checks that a release advances the position without an envelope, also before the first one, and
+// that a writer that has not seen it writes nothing.
 func testReleasePlace(t *testing.T, db Database) {
 	released := jobdb.Beginning
 	released.Events = at(1).Events
@@ -83,8 +82,8 @@ func testPlacesApart(t *testing.T, db Database) {
 	})
 }
 
-// testTwoWriters: a transaction has the partition to itself; who comes second
-// finds the place moved, and writes nothing if he does not look.
+// testTwoWriters checks that a transaction has the partition to itself: a second writer finds the position moved,
+// and cannot write from the old one.
 func testTwoWriters(t *testing.T, db Database) {
 	ctx := context.Background()
 	first, err := db.Writer.Begin(ctx, 0)
@@ -134,7 +133,7 @@ func testRollback(t *testing.T, db Database) {
 	commit(t, db.Writer, 0, at(0), at(1), everything(0, 1))
 }
 
-// testCancelled: a context that ends leaves nothing behind and blocks nobody.
+// testCancelled checks that a cancelled context leaves nothing behind and blocks no other writer.
 func testCancelled(t *testing.T, db Database) {
 	ctx, cancel := context.WithCancel(context.Background())
 	tx, err := db.Writer.Begin(ctx, 0)
@@ -163,7 +162,7 @@ func testEveryField(t *testing.T, db Database) {
 	equal(t, "rows with every field set", *everything(0, 1), contents(t, db.Reader, 0).Changes)
 }
 
-// testReplace: jobs and runs replace what stands under their key, in all fields.
+// testReplace checks that jobs and runs replace the row of their key, in all columns.
 func testReplace(t *testing.T, db Database) {
 	first, second := everything(0, 1), everything(0, 2)
 	second.Jobs[0].JobID = first.Jobs[0].JobID

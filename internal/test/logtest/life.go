@@ -8,8 +8,7 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// Opened again, the log has the same messages at the same positions, and goes
-// on behind them.
+// testReopen checks that a reopened log has the same messages at the same positions, and continues after them.
 func testReopen(t *testing.T, h *Harness) {
 	var want []eventlog.Message
 	var seen []eventlog.Position
@@ -43,8 +42,8 @@ func testReopen(t *testing.T, h *Harness) {
 	equal(t, third, want[3:])
 }
 
-// What a publisher took is read in its order; a closed one takes nothing, and
-// the next one goes on.
+// testPublisher checks that messages are read in the order of publishing, that a closed publisher accepts nothing,
+// and that the next one continues.
 func testPublisher(t *testing.T, h *Harness) {
 	const p = 1
 	r := h.open(t, p, eventlog.Start)

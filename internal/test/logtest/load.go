@@ -9,8 +9,8 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// Messages of 4 MiB, some that compress and some that do not, between small
-// ones. What was read stays as it is while more is read.
+// testLarge appends messages of 4 MiB, compressible and incompressible, between small ones. Messages already read
+// must not change while more are read.
 func testLarge(t *testing.T, h *Harness) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var want []eventlog.Message
@@ -73,8 +73,8 @@ func testManyInOneBatch(t *testing.T, h *Harness) {
 	}
 }
 
-// Each message is appended when the one before was read, and the reader reads
-// only when it was woken or got something: one missed wake-up, and it stands.
+// testLockStep appends each message after the previous one was read, and reads only after a wake-up or a
+// successful read: a single missed wake-up blocks it.
 func testLockStep(t *testing.T, h *Harness) {
 	rounds := 500
 	if testing.Short() {
@@ -109,8 +109,8 @@ func testLockStep(t *testing.T, h *Harness) {
 	}
 }
 
-// Several readers, that began at different places, follow a writer that does
-// not wait for them.
+// testFollow checks that several readers, starting at different positions, follow a writer that does not wait for
+// them.
 func testFollow(t *testing.T, h *Harness) {
 	batches := 300
 	if testing.Short() {

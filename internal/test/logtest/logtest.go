@@ -21,11 +21,10 @@ import (
 // Harness is a topic under test. Its functions may be called from several
 // goroutines, except for Reopen.
 type Harness struct {
-	// Topic is the topic as it is open now.
+	// Topic returns the topic as currently open.
 	Topic func() eventlog.Topic
-	// Append appends messages to a partition, as one batch where there are
-	// batches. When it returns nil, a reader that reads is given them. It copies
-	// what it needs; it assigns Position and Publish.
+	// Append appends messages to a partition, as one batch if the log has batches. When it returns nil, readers
+	// see them. It copies what it needs; it assigns Position and Publish.
 	Append func(p int, batch []eventlog.Message) error
 	// Publisher opens the publisher of a partition.
 	Publisher func(p int) (eventlog.Publisher, error)
@@ -58,7 +57,7 @@ func Run(t *testing.T, start func(t *testing.T, partitions int) *Harness) {
 	}
 }
 
-// patience is how long a test waits for what must come.
+// patience is the timeout of a test.
 const patience = 30 * time.Second
 
 func (h *Harness) append(t *testing.T, p int, batch ...eventlog.Message) {

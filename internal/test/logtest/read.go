@@ -86,7 +86,7 @@ func testPositions(t *testing.T, h *Harness) {
 	equal(t, next(t, r, 5), more)
 }
 
-// Positions at which no message stands are places in the order, too.
+// testBetween reads from positions without a message, which are ordered like any other.
 func testBetween(t *testing.T, h *Harness) {
 	want := h.fill(t, 0, 20)
 	all := h.read(t, 0, eventlog.Start, 64)
@@ -100,7 +100,7 @@ func testBetween(t *testing.T, h *Harness) {
 			{Ledger: m.Position.Ledger, Entry: math.MaxInt64, Batch: 7},
 		} {
 			if after.Compare(end) > 0 {
-				continue // what comes after the end of a log is its own affair
+				continue // behaviour after the end of a log is not specified
 			}
 			i := slices.IndexFunc(all, func(n eventlog.Message) bool { return n.Position.Compare(after) > 0 })
 			if i < 0 {

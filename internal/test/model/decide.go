@@ -69,7 +69,7 @@ type verdict struct {
 	retry     bool
 	policy    string // name
 	rule      string // as the record names it
-	identity  string // as it is counted
+	identity  string // what it is counted under
 	limit     int    // of the rule, when
 	limitFrom string // this is not empty
 	skipped   []string
@@ -119,7 +119,7 @@ func (m *Model) verdict(r *run) verdict {
 	return m.defaultVerdict(r, policies, skipped)
 }
 
-// ruleVerdict: §5, the action of a rule that matches.
+// ruleVerdict implements §5: the action of a rule that matches.
 func (m *Model) ruleVerdict(r *run, policy *Policy, rule *Rule, place int, skipped []string) verdict {
 	v := verdict{
 		policy: policy.Name, rule: rule.label(place), identity: identity(policy, rule), skipped: skipped, ofPolicy: true,
@@ -384,7 +384,7 @@ func (m *Model) legacy(r *run, skipped []string) verdict {
 	return verdict{code: LegacyLimit, skipped: skipped}
 }
 
-// avoid: §7, the nodes that the next run avoids, each once, at its first place.
+// avoid implements §7: the nodes that the next run avoids, each once, in order of first occurrence.
 func (m *Model) avoid(r *run, v verdict) []string {
 	var runs []*run
 	switch v.antiAffinity {

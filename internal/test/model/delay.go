@@ -6,8 +6,7 @@ import (
 	"math/big"
 )
 
-// when sets the delay and retryAfter of a requeue (§6), and what its RetryReady
-// would say (§8).
+// when sets the delay and retryAfter of a requeue (§6), and the time for its RetryReady (§8).
 func (m *Model) when(r *run, v verdict, rec *Record) {
 	t := r.failure.t
 	if !v.ofPolicy {

@@ -144,7 +144,7 @@ func (m *Model) fold(seq *pb.EventSequence, ev *pb.Event, t int64) string {
 	return ""
 }
 
-// told: see fold. A run that is known already stays as it is.
+// told handles a republished run: see fold. A known run does not change.
 func (m *Model) told(e *pb.KnownRun, ended bool) string {
 	if reason := lacks(e.JobId, e.RunId); reason != "" {
 		return reason
@@ -157,7 +157,7 @@ func (m *Model) told(e *pb.KnownRun, ended bool) string {
 	m.Seen["told of a run"]++
 	r := &run{job: j, id: e.RunId, index: len(j.runs), leasedNode: &e.Node, ended: ended}
 	j.runs = slices.Insert(j.runs, 0, r)
-	j.verdictRun++ // a verdict stands on the same run as before, or came after this one
+	j.verdictRun++ // a verdict concerns the same run as before, or came after this one
 	return ""
 }
 

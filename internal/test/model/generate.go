@@ -15,7 +15,7 @@ import (
 type Options struct {
 	Changes  bool // the policy set changes between messages, up to three times
 	Lint     bool // rules that can never match: onConditions of the pod with a containerName
-	Told     bool // jobs and runs that Armada's tables have are told again
+	Told     bool // jobs and runs in Armada's tables are republished
 	Versions bool // the version of SEMANTICS changes between messages, up to twice
 	Extremes bool // delays that lead past the last time of int64 nanoseconds
 }

@@ -103,7 +103,7 @@ func (g *generator) life(j *plannedJob) {
 			plan[i-1].event, plan[i].event = plan[i].event, plan[i-1].event
 		}
 	}
-	if len(plan) > 0 && g.o.Told && g.odd(0.2) { // the log lost its beginning, and the job is told again
+	if len(plan) > 0 && g.o.Told && g.odd(0.2) { // the log lost its beginning, and the job is republished
 		from := g.IntN(len(plan))
 		plan = slices.Insert(plan[from:], g.IntN(len(plan)-from+1), step{event: knownJob(g.submit(j))})
 		for range g.IntN(3) {

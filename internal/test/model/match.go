@@ -7,8 +7,8 @@ import (
 	"github.com/refloat/refloat/events/pb"
 )
 
-// returnedLease: the error is a PodLeaseReturned. One that stands in a message
-// with a JobRunPreempted stays one (§1).
+// returnedLease reports whether the error is a PodLeaseReturned. It remains one if the same message has a
+// JobRunPreempted (§1).
 func (f *failure) returnedLease() bool { return f.err.GetPodLeaseReturned() != nil }
 
 // attempted (§2): "every failure but PodLeaseReturned with run_attempted == false".

@@ -11,10 +11,9 @@ import (
 	"github.com/refloat/refloat/events/pb"
 )
 
-// Model is one partition: what its messages said so far.
+// Model is one partition: the state derived from its messages so far.
 type Model struct {
-	// Seen counts what happened, by name, for tests that ask whether a
-	// generator reaches everything.
+	// Seen counts occurrences by name, for tests that check what a generator covers.
 	Seen map[string]int
 
 	policies  Policies

@@ -142,7 +142,7 @@ func (p *Policy) retryLimit() *int {
 	return p.RetryLimit
 }
 
-// label is how a decision names the rule (§11): its name, or #place.
+// label is the name of the rule in a decision (§11): its name, or #index.
 func (r *Rule) label(place int) string {
 	if r.Name != "" {
 		return r.Name

@@ -1,7 +1,7 @@
 package model
 
-// Message is one message of one partition. Position and publish time are the
-// ones meant: for a message fed from a recording, those of its origin.
+// Message is one message of one partition. Position and publish time are those of the origin, if the message was
+// fed from a recording.
 type Message struct {
 	Ledger, Entry int64
 	Batch         int32
@@ -84,7 +84,7 @@ type Record struct {
 	RunIndex        int
 	Code            string
 	Policy          string
-	Rule            string // name, #place in its policy from 0, default, or ""
+	Rule            string // name, #index in its policy from 0, default, or ""
 	T               int64  // Unix nanoseconds
 	DelayMs         int64
 	RetryAfter      int64 // Unix nanoseconds
@@ -100,6 +100,6 @@ type Record struct {
 	Shadow          bool
 
 	Reason string
-	Event  int // Parked: place of the event in its message, from 1; 0: the whole message
+	Event  int // Parked: index of the event in its message, from 1; 0: the whole message
 	Raw    []byte
 }

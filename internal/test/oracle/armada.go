@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// WithoutMutate is a policy of Armada, as encoding/json decodes it, without what
-// its rules change of the next run, and whether there was any.
+// WithoutMutate returns a policy of Armada, as encoding/json decodes it, without the mutate fields of its rules,
+// and whether there were any.
 func WithoutMutate(policy map[string]any) (plain map[string]any, mutates bool) {
 	plain = maps.Clone(policy)
 	rules, ok := policy["rules"].([]any)
@@ -35,8 +35,8 @@ func WithoutMutate(policy map[string]any) (plain map[string]any, mutates bool) {
 	return plain, mutates
 }
 
-// BadMutate says whether Armada refuses what a policy changes of the next run: a
-// memory bump is exactly one of a positive static amount and a factor above 1.
+// BadMutate reports whether Armada rejects a policy's mutate: a memory bump must be exactly one of a positive
+// static amount and a factor above 1.
 func BadMutate(policy map[string]any) bool {
 	rules, _ := policy["rules"].([]any)
 	for _, r := range rules {

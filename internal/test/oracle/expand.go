@@ -11,7 +11,7 @@ import (
 // maxRepeat bounds what an expression of a row can make.
 const maxRepeat = 1 << 20
 
-// now is what rows call {"$now": "-5s"}: any time will do, as long as it is one.
+// now is the base of {"$now": "-5s"} in rows: any fixed time will do.
 var now = time.Date(2009, 11, 10, 23, 0, 0, 0, time.UTC)
 
 // Expand replaces the Go expressions of a row that it knows by their values. A

@@ -45,9 +45,8 @@ func (s *Suite) mutate(t *testing.T, all, rows []Row) {
 	t.Logf("  mutations: %d expected values changed", changed)
 }
 
-// Mutations are the row with each compared expected value changed: a bool
-// turned, a number raised, a list taken away, and in place of a text or of nothing
-// each other value that rows of the file have there.
+// Mutations returns the row with each compared expected value changed: a bool inverted, a number incremented, a
+// list removed, and a text or null replaced by each other value that rows of the file have in that field.
 func (s *Suite) Mutations(r *Row, seen map[string][]any) []Mutation {
 	var all []Mutation
 	for _, n := range r.expected() {
@@ -94,7 +93,7 @@ func changes(v any, seen []any) []any {
 		}
 		return nil
 	case map[string]any:
-		return nil // what is in it is changed
+		return nil // its elements are changed
 	}
 	others := slices.DeleteFunc(slices.Clone(seen), func(o any) bool { return reflect.DeepEqual(o, v) })
 	if len(others) == 0 {

@@ -19,7 +19,7 @@ type Row struct {
 	fields map[string]any
 }
 
-// about are the fields of a row that say what it is, not what it asks or expects.
+// about lists the fields that describe a row, and are neither input nor expectation.
 var about = []string{"id", "name", "note", "source", "representable"}
 
 // Load reads the rows of a file of testdata/oracles.
@@ -99,8 +99,7 @@ func decode(data []byte, v any, strictly bool) error {
 	return nil
 }
 
-// read decodes a part of the row into v, which stays as it is where the row has
-// no such part.
+// read decodes a part of the row into v. It does not change v if the row lacks the part.
 func (r *Row) read(part string, v any, strictly bool) error {
 	field, ok := r.fields[part]
 	if !ok {

@@ -73,11 +73,11 @@ func (c *Check) Inputs(parts map[string]any) bool {
 	return true
 }
 
-// Expected reads what the row expects. Fields that v does not have are passed
-// over: Suite.Silent lists them, and the mutations tell when that is not so.
+// Expected reads what the row expects. It skips fields that v does not have: Suite.Silent must list them, or the
+// mutations fail.
 func (c *Check) Expected(v any) bool { return c.Part("expected", v) }
 
-// Part reads a part of the row as it is; a shape that does not fit is a finding.
+// Part reads a part of the row; a mismatch in type is a finding.
 func (c *Check) Part(name string, v any) bool {
 	err := c.row.read(name, v, false)
 	if err != nil {

@@ -23,11 +23,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// patience bounds whatever a test waits for here.
+// patience is the timeout of everything that a test waits for here.
 const patience = time.Minute
 
-// shared is the test binary's own server, started when first asked for. It does
-// not sync: what it holds need not outlive a power cut.
+// shared is the test binary's own server, started on first use. It does not sync: its data need not survive a
+// power failure.
 var shared = sync.OnceValues(func() (*process, error) { return launch(false) })
 
 // numbers make the names of databases differ within one test binary.
@@ -81,7 +81,7 @@ func (s *Server) Kill(t testing.TB) {
 	}
 }
 
-// Stop shuts the server down as an operator does: whoever is connected is told so.
+// Stop shuts the server down as an operator does: connected clients are notified.
 func (s *Server) Stop(t testing.TB) {
 	t.Helper()
 	if err := s.p.stop(); err != nil {
@@ -97,7 +97,7 @@ func (s *Server) Restart(t testing.TB) {
 	}
 }
 
-// errNone: there is no PostgreSQL on this machine.
+// errNone reports that this machine has no PostgreSQL.
 var errNone = errors.New("no initdb and postgres in PATH or /usr/lib/postgresql/*/bin; install PostgreSQL or set REFLOAT_TEST_POSTGRES to a server's URL")
 
 func skip(t testing.TB, err error) {

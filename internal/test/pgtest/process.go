@@ -32,9 +32,8 @@ type process struct {
 	leash    io.Closer // closed, or we are gone: the watchdog acts
 }
 
-// watch waits for the end of its input, which is the end of whoever started it,
-// then kills the server, without which its processes end, and removes its
-// directory. One of them may still write, hence the tries.
+// watch waits for the end of its input, which is the end of the process that started it, then kills the server,
+// whose child processes then exit, and removes its directory. A child may still write, hence the retries.
 const watch = `cat >/dev/null
 p=$(head -n 1 "$1/data/postmaster.pid" 2>/dev/null) && kill -s KILL "$p" 2>/dev/null
 for i in 1 2 3 4 5 6 7 8 9 10; do rm -rf "$1" 2>/dev/null && exit 0; sleep 0.1; done`
@@ -160,9 +159,8 @@ func (p *process) guard() error {
 	return nil
 }
 
-// run starts the server and waits until it answers. What is left of a killed
-// one may still hold its memory for a moment: then a new one ends at once, and is
-// started again.
+// run starts the server and waits until it answers. A killed predecessor may still hold its shared memory for a
+// moment: then the new one exits at once, and is started again.
 func (p *process) run() error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -245,8 +243,7 @@ func (p *process) stop() error {
 	}
 }
 
-// kill ends the server and its processes, all at once: one that is left would
-// finish what it is doing, and commit.
+// kill kills the server and its child processes at once: a surviving one would finish its work and commit.
 func (p *process) kill() error {
 	if p.server == nil {
 		return nil
@@ -265,8 +262,8 @@ func (p *process) kill() error {
 	return err
 }
 
-// children are the processes that a process started, where there is a /proc to
-// tell. Elsewhere they end by themselves when they notice that it is gone.
+// children lists the children of a process if there is a /proc. Elsewhere they exit by themselves when they notice
+// that their parent is gone.
 func children(parent int) (pids []int) {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range stats {

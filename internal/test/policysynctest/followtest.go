@@ -19,7 +19,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Server tells policies in bytes that are built by field numbers alone.
+// Server serves policies, in bytes built from field numbers alone.
 type Server struct {
 	Address string
 
@@ -64,7 +64,7 @@ func Serve(t testing.TB, address string, cert *tls.Certificate) *Server {
 	return p
 }
 
-// Stop ends the server: nobody answers any more.
+// Stop stops the server: connections are refused from then on.
 func (p *Server) Stop() { p.server.Stop() }
 
 // Policy is a retry policy as Armada's own client writes it, with one rule for a
@@ -126,7 +126,7 @@ func (p *Server) Cut(cut bool) {
 	p.cut = cut
 }
 
-// Want refuses whoever has not this authorization header.
+// Want rejects callers without this authorization header.
 func (p *Server) Want(header string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -50,8 +50,8 @@ func (b *Broker) Unload(topic string) error {
 	return nil
 }
 
-// Truncate deletes what a topic holds, and moves every subscription to its end: what
-// retention does in time, where all is acknowledged.
+// Truncate deletes the messages of a topic, and moves every subscription to its end, as retention eventually does
+// with acknowledged messages.
 func (b *Broker) Truncate(topic string) error {
 	if err := b.Unload(topic); err != nil { // or its last ledger stays
 		return err

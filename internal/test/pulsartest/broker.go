@@ -13,10 +13,10 @@ import (
 )
 
 var (
-	// ErrMissing says that this machine has no broker to run; the message says what to do.
+	// ErrMissing reports that this machine has no broker to run; the message says what to do.
 	ErrMissing = errors.New("no Pulsar broker here")
 
-	// ErrForeign is the answer of a broker that somebody else runs.
+	// ErrForeign reports that the operation is not possible on an external broker.
 	ErrForeign = errors.New("the broker is not ours")
 )
 
@@ -26,7 +26,7 @@ var errPort = errors.New("port is taken")
 const (
 	loopback = "127.0.0.1"
 	launches = 3               // attempts, each with other ports
-	patience = 4 * time.Minute // for a broker to be usable on a busy machine, where the context sets no end
+	patience = 4 * time.Minute // timeout until a broker is usable on a busy machine, if the context has no deadline
 	poll     = 100 * time.Millisecond
 )
 
@@ -43,22 +43,22 @@ type Options struct {
 type Broker struct {
 	URL      string // service, for clients
 	AdminURL string // without a slash at the end
-	Way      Way    // empty for a broker that somebody else runs
+	Way      Way    // empty for an external broker
 
 	mu     sync.Mutex
-	life   life // nil for a broker that somebody else runs
+	life   life // nil for an external broker
 	closed bool
 }
 
-// life is what differs between a container and a process. Start does not wait
-// until the broker is usable; gone is closed when it ends.
+// life abstracts from containers and processes. Start does not wait until the broker is usable; gone is closed
+// when it exits.
 type life interface {
 	start(ctx context.Context) error
 	kill(ctx context.Context) error
 	pause(ctx context.Context) error
 	resume(ctx context.Context) error
 	gone() <-chan struct{}
-	tail() string // of what it printed
+	tail() string // of its output
 	remove(ctx context.Context) error
 }
 
@@ -126,7 +126,7 @@ func launch(ctx context.Context, o Options) (*Broker, error) {
 	return b, nil
 }
 
-// Connect is a broker that somebody else runs.
+// Connect returns an external broker.
 func Connect(ctx context.Context, url, adminURL string) (*Broker, error) {
 	b := &Broker{URL: url, AdminURL: strings.TrimRight(adminURL, "/")}
 	ctx, cancel := patient(ctx)
@@ -134,8 +134,7 @@ func Connect(ctx context.Context, url, adminURL string) (*Broker, error) {
 	return b, b.usable(ctx, nil)
 }
 
-// Close ends the broker and removes its data; closing again does nothing. A
-// broker that somebody else runs is left alone.
+// Close stops the broker and removes its data; closing again does nothing. An external broker is not touched.
 func (b *Broker) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -236,7 +235,7 @@ func (b *Broker) usable(ctx context.Context, gone <-chan struct{}) error {
 	}
 }
 
-// patient bounds a context that has no end of its own.
+// patient adds a deadline to a context that has none.
 func patient(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return context.WithCancel(ctx)

@@ -9,8 +9,7 @@ import (
 	"path/filepath"
 )
 
-// choose settles how the broker runs. Nothing is downloaded while the machine
-// has what it needs for one of the ways.
+// choose decides how to run the broker. It downloads nothing if the machine has what one of the ways needs.
 func choose(ctx context.Context, o Options) (Way, error) {
 	noProcess := checkHome(o.Home)
 	if o.Way == Process {

@@ -17,7 +17,7 @@ import (
 	"github.com/testcontainers/testcontainers-go/log"
 )
 
-// errPull says that Docker works and has no image of the broker yet.
+// errPull reports that Docker works but has no image of the broker yet.
 var errPull = errors.New("no image " + Image)
 
 // container is a broker in a container that keeps its ports and its data when
@@ -127,7 +127,7 @@ func (c *container) start(ctx context.Context) error {
 		select {
 		case <-wait.Result:
 		case err := <-wait.Error:
-			_ = err // nobody can say when it ends: start over
+			_ = err // its end is unknown: start over
 		}
 	}(c.ended)
 	return nil

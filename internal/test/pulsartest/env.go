@@ -47,9 +47,8 @@ func readEnvironment() (environment, error) {
 	return e, nil
 }
 
-// dockerDefaults tells the container library what it cannot see by itself: that
-// ports are on loopback also where the machine looks like a container, and that
-// its reaper, one more image, is not needed where a guard of ours can do that.
+// dockerDefaults configures the container library: ports are on loopback, even if this machine looks like a
+// container, and its reaper, which needs another image, is not needed if our guard can replace it.
 func dockerDefaults() error {
 	settings := map[string]string{"TESTCONTAINERS_HOST_OVERRIDE": loopback}
 	if dockerCommand() {

@@ -6,10 +6,10 @@ import (
 	"os/exec"
 )
 
-// guard cleans up when the test binary is gone without having done so: a shell
-// that waits for the end of its input, which the kernel closes with us.
+// guard cleans up if the test binary exits without doing so: a shell that waits for the end of its input, which
+// the kernel closes when we exit.
 //
-// Each line on its input is what there is to end; the line "done" ends the guard.
+// Each line of its input names something to stop; the line "done" ends the guard.
 type guard struct {
 	cmd   *exec.Cmd
 	input io.WriteCloser

@@ -113,8 +113,7 @@ func (c *process) pause(context.Context) error  { return c.send(syscall.SIGSTOP)
 func (c *process) resume(context.Context) error { return c.send(syscall.SIGCONT) }
 func (c *process) gone() <-chan struct{}        { return c.ended }
 
-// send signals the process group. Until its end has been waited for, nobody
-// else can have its number.
+// send signals the process group. Until we have waited for its end, no other process can reuse its id.
 func (c *process) send(s syscall.Signal) error {
 	if c.group == 0 {
 		return errors.New("it does not run")

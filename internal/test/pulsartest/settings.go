@@ -59,7 +59,7 @@ func with(settings map[string]string, over ...map[string]string) map[string]stri
 	return all
 }
 
-// writeConfig writes to file the shipped configuration with settings in place of its own.
+// writeConfig writes the shipped configuration to file, with settings applied.
 func writeConfig(file, shipped string, settings map[string]string) error {
 	text, err := os.ReadFile(shipped)
 	if err != nil {

@@ -19,10 +19,9 @@ type shared struct {
 	err    error
 }
 
-// Shared returns the one broker of this test binary, running it when it is
-// first asked for, or the broker that REFLOAT_TEST_PULSAR names. Tests tell
-// their data apart by Namespace and do not disturb it. Without a broker the
-// test is skipped, or fails where REQUIRE_INTEGRATION=1.
+// Shared returns the shared broker of this test binary, started on first use, or the broker that
+// REFLOAT_TEST_PULSAR names. Tests separate their data by Namespace and must not disturb it. Without a broker the
+// test is skipped, or fails if REQUIRE_INTEGRATION=1.
 func Shared(t testing.TB) *Broker {
 	t.Helper()
 	one.Lock()
@@ -76,7 +75,7 @@ func Start(t testing.TB, o Options) *Broker {
 	return b
 }
 
-// giveUp ends a test that has no broker: a missing part is no fault of the code.
+// giveUp ends a test that has no broker: a missing part is not the code's fault.
 func giveUp(t testing.TB, err error) {
 	t.Helper()
 	if err == nil {

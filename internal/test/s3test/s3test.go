@@ -138,7 +138,7 @@ func (f *Server) list(w http.ResponseWriter, prefix, after, most string) {
 	_ = xml.NewEncoder(w).Encode(l)
 }
 
-// readBody undoes the chunks in which the client sends what it signs as it goes.
+// readBody decodes the signed chunks in which the client streams a body.
 func readBody(r *http.Request) ([]byte, error) {
 	b, err := io.ReadAll(r.Body)
 	if err != nil || !strings.Contains(r.Header.Get("Content-Encoding"), "aws-chunked") {

@@ -40,8 +40,8 @@ func (jobs Jobs) Always() (found error) {
 	return found
 }
 
-// Anytime says what is not as it must be of every job at any time, also before it is over:
-// a scheduler that is started would lease a queued job beside the run that it has.
+// Anytime reports violations of what must hold for every job at any time, also before it ends: for example, a
+// restarted scheduler would lease a job that is queued beside an active run.
 func (jobs Jobs) Anytime() (found error) {
 	for _, name := range slices.Sorted(maps.Keys(jobs)) {
 		for _, j := range jobs[name] {
@@ -53,7 +53,7 @@ func (jobs Jobs) Anytime() (found error) {
 	return found
 }
 
-// String tells what was seen, for people.
+// String formats the observations for people.
 func (jobs Jobs) String() string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(jobs)) {
@@ -140,8 +140,8 @@ func (j *Seen) hasRun(state string) bool {
 	return slices.ContainsFunc(j.Runs, func(v Run) bool { return v.State == state })
 }
 
-// always is what holds of each job at any time: no two of its runs overlap, no run
-// has two decisions, and none is leased before our decision on the one before allows it.
+// always checks what must hold for each job at any time: no two of its runs overlap, no run has two decisions, and
+// none is leased before our decision on the previous one allows it.
 func (j *Seen) always() error {
 	decided := map[string]Decision{}
 	for _, d := range j.Decisions {

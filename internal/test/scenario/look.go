@@ -11,10 +11,9 @@ import (
 	"github.com/refloat/refloat/internal/policy"
 )
 
-// States are what a job can be, by Armada's tables: queued, and waiting where our
-// ingester holds its retry back; leased, pending or running by its latest run;
-// ended, where that run is over and the job is neither queued nor over. Over is any
-// of the last three.
+// States are the possible states of a job by Armada's tables: queued, or waiting while our ingester holds its
+// retry back; leased, pending or running by its latest run; ended if that run has ended and the job is neither
+// queued nor over. Over is any of the last three.
 var States = []string{"absent", "queued", "waiting", "leased", "pending", "running", "ended", "succeeded", "failed", "cancelled", "over"}
 
 // Seen is what the tables say of a job.

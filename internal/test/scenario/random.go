@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// outcomes are what may happen to a run of a random job. A hang is not among them:
-// nobody would end it.
+// outcomes are the possible outcomes of a run of a random job. Hanging is not among them, because nothing would
+// end it.
 var outcomes = []string{"success", "exit:1", "exit:3", "oom", "evicted", "deadline", "returned"}
 
 // Jobs draws jobs: by a sequence of outcomes, on some nodes only, or for the first

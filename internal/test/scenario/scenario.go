@@ -30,7 +30,7 @@ type Suite struct {
 type Setup struct {
 	Executors       map[string]Executor
 	ExecutorTimeout Duration `yaml:"executorTimeout"`
-	Ingester        string   // ours (the default) or armada: who writes Armada's tables at first
+	Ingester        string   // which ingester writes Armada's tables at first: ours (the default) or armada
 	FollowArmada    bool     `yaml:"followArmada"`
 }
 
@@ -40,8 +40,8 @@ type Executor struct {
 	Pool  string // "": default
 }
 
-// Scenario is a row: jobs, what is done to them, and how they end. It has a
-// queue of its own, which is called as it is, and a job set.
+// Scenario is one row: jobs, the actions on them, and their expected ends. It has its own queue, named like it,
+// and its own job set.
 type Scenario struct {
 	Name   string
 	About  string
@@ -55,7 +55,7 @@ type Scenario struct {
 	Jobs   []Job
 	Random *Random // more jobs, all called random
 	Steps  []Step
-	Fault  string                 // what $fault stands for in the steps
+	Fault  string                 // what $fault in the steps is replaced by
 	Expect map[string]Expectation // job name →
 }
 
@@ -85,8 +85,8 @@ type Random struct {
 type Step struct {
 	When   *Moment
 	Do     string // a verb and its arguments: what runs it says which
-	Ask    string // the same, again and again until it says what it should
-	Query  string // asked of the scheduler's database until its first column says what it should
+	Ask    string // a command, repeated until its output matches
+	Query  string // a query of the scheduler's database, repeated until its first column matches
 	Says   string // regular expression that the output must match
 	Refuse bool   // it must fail
 }
@@ -128,7 +128,7 @@ func (d *Duration) UnmarshalText(text []byte) error {
 // Or is another duration where none is given.
 func (d Duration) Or(other time.Duration) time.Duration { return cmp.Or(time.Duration(d), other) }
 
-// Load reads the suites in a directory and refuses what can hardly be meant.
+// Load reads the suites in a directory, and rejects likely mistakes.
 func Load(dir string) (suites []Suite, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*", "*.yaml")) // in order
 	if err != nil {

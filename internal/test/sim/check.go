@@ -123,7 +123,7 @@ func (w *world) checkChain(p int) {
 	}
 }
 
-// checkActivation: a generation is its place in the policies log, and never goes back.
+// checkActivation checks that a generation is its index in the policies log, and never decreases.
 func (w *world) checkActivation(r *chain.PolicyActivated, before uint64) error {
 	switch g := r.Generation; {
 	case g <= before:
@@ -152,9 +152,9 @@ func checkDecision(d *chain.Decision, number, generation uint64) error {
 	return nil
 }
 
-// checkStates derives everything again from the input and the activations: the
-// records must be those of the log, byte for byte (PROOF I5), and each store and
-// its progress must be what was derived up to where it stands (I2).
+// checkStates derives everything again from the input and the activations. The records must equal those of the
+// log, byte for byte (PROOF I5), and each store and its progress must equal the state derived up to its position
+// (I2).
 func (w *world) checkStates(p int) {
 	disk := &kv{}
 	state, err := projection.NewState(disk, projection.NoWatermark, evaluator.DefaultHorizon)

@@ -102,7 +102,7 @@ func copyOf(d *chain.Decision, t int64) []byte {
 	return raw
 }
 
-// Write publishes what was taken and what is due, and keeps the rest.
+// Write publishes the copies that are due, and keeps the rest.
 func (m *mirror) Write(_ context.Context, t jobdb.Tx, _ sink.Moment) error {
 	w, x := m.w, t.(*tx)
 	if x.broken {
@@ -205,8 +205,8 @@ func isCopy(m *eventlog.Message) bool {
 	return slices.ContainsFunc(m.Properties, func(p eventlog.Property) bool { return p.Key == sink.CopyProperty })
 }
 
-// checkCopied: before a transaction takes effect, each decision that acts has a copy in
-// events, or waits for one, and no other transaction has copied it.
+// checkCopied checks, before a transaction takes effect, that each effective decision has a copy in events or a
+// pending one, and that no other transaction has copied it.
 func (p *dbPart) checkCopied(w *world, t *tx) {
 	if w.faults&Copies == 0 {
 		return

@@ -6,9 +6,9 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-// checkCut: a log has lost what it held. Whoever is still at work at the end
-// has passed nothing that says so (PROTOCOL 3), no two at work went different
-// ways, and nobody has a second decision on what it was once told.
+// checkCut checks a run in which a log lost messages. An actor that still runs at the end has read nothing that
+// proves the loss (PROTOCOL 3), no two running actors diverged, and none has a second decision on an input that it
+// had processed.
 func (w *world) checkCut(p int) {
 	lines := w.written(p)
 	var working []chain.End
@@ -60,8 +60,8 @@ func line(written map[chain.Hash]*chain.Envelope, end chain.End) map[uint64]chai
 	return l
 }
 
-// mustHaveStopped walks what the log holds now as an actor must have: what stands
-// there and is not of its line must not speak of envelopes that it does not know.
+// mustHaveStopped reads the log as an actor does: messages that are not on the actor's chain must not refer to
+// envelopes that it does not know.
 func (w *world) mustHaveStopped(who string, p int, written map[chain.Hash]*chain.Envelope, end chain.End) {
 	own := line(written, end)
 	var seq, epoch uint64
@@ -91,13 +91,12 @@ func (w *world) mustHaveStopped(who string, p int, written map[chain.Hash]*chain
 	}
 }
 
-// mustAgree: of two that are at work, one follows from the other, or the one of
-// the newer epoch has said nothing yet but its claim. (What an old owner said too
-// late may have become part of the newer way, since the claim before it is lost.
-// It was ignored by those who knew that claim.)
+// mustAgree checks two running actors: one follows from the other, or the one of the newer epoch has written only
+// its claim. (A late envelope of an old owner may have become part of the newer chain, since the claim before it
+// is lost. Actors that knew that claim ignored it.)
 //
-// What PROTOCOL 3 cannot tell is only counted: where the lost part held two
-// claims or more, those who knew it take the new way for that of a slow old owner.
+// What PROTOCOL 3 cannot detect is only counted: if the lost part contained two or more claims, actors that knew
+// them take the new chain for that of a slow old owner.
 func (w *world) mustAgree(p int, written map[chain.Hash]*chain.Envelope, a, b chain.End) {
 	if a.Seq < b.Seq {
 		a, b = b, a

@@ -76,7 +76,7 @@ var errLocked = fmt.Errorf("%w: row is locked", jobdb.ErrUnavailable)
 
 var errConnection = fmt.Errorf("%w: connection cut", jobdb.ErrUnavailable)
 
-// Begin opens a transaction. Who would wait for the lock gets an error instead.
+// Begin opens a transaction. If the lock is taken, it returns an error instead of waiting.
 func (d *database) Begin(_ context.Context, partition int) (jobdb.Tx, error) {
 	p := d.parts[partition]
 	if l := p.limbo; l != nil {

@@ -15,7 +15,7 @@ const (
 	Moves                          // the placement moves, and several own a partition at once
 	Fencing                        // taking a publisher fences the ones before
 	LateSends                      // sends land late and out of order
-	LostSends                      // sends never land, and nobody says so
+	LostSends                      // sends never arrive, and no error is reported
 	Duplicates                     // sends land twice
 	FailedSends                    // sends fail, and may land all the same
 	Lag                            // readers lag
@@ -26,7 +26,7 @@ const (
 	UnknownTx                      // commits end with an unknown result
 	Releases                       // ingesters do not wait for a slow chain
 	Trims                          // retention takes the oldest events
-	Cuts                           // a log loses what it held
+	Cuts                           // a log loses messages
 	Outages                        // a log cannot be read or written for long
 	Losses                         // events are gone before their effect is stored, and an operator accepts it
 	Growth                         // a partition is added, and job sets move to it

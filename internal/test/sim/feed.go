@@ -58,7 +58,7 @@ func NewSets(n int) (*Sets, error) {
 // history is what is still to be fed to one partition.
 type history struct {
 	messages []model.Message
-	fed      []model.Message // with the positions and times meant, as they stand in the log
+	fed      []model.Message // as in the log, with origin positions and times
 }
 
 func (w *world) newHistory(partitions int) history {
@@ -171,8 +171,7 @@ func (w *world) copyState(m *machine) {
 	}
 }
 
-// trim lets retention take events that the job database has taken in, up to
-// where some machine's store stands, of which a copy is kept.
+// trim deletes events that the job database has applied, up to the position of a store of which a copy is kept.
 func (w *world) trim(p int) {
 	var newest *machine
 	for _, m := range w.machines {
@@ -222,7 +221,7 @@ func (w *world) cutLog() bool {
 	t.cut(p, from, to)
 	w.cut = true
 	w.saw(SawCut)
-	if w.one(2) { // who comes now knows little of what was there
+	if w.one(2) { // a machine that starts now knows little of the lost messages
 		m := w.machines[w.rng.IntN(len(w.machines))]
 		m.close()
 		m.forgetMost()
@@ -231,8 +230,7 @@ func (w *world) cutLog() bool {
 	return true
 }
 
-// beforeClaim is the place of the last claim before a place in a decision log,
-// or that place.
+// beforeClaim returns the index of the last claim before an index in a decision log, or that index.
 func (w *world) beforeClaim(p, place int) int {
 	held := w.decisions.parts[p].held
 	for i := place - 1; i > 0; i-- {

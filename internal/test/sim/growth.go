@@ -99,9 +99,8 @@ func (m *machine) quit() {
 	m.backOff()
 }
 
-// refuseCount is what becomes of an owner that refuses the number of partitions. One that
-// names the new number is started again by an operator who accepts it; one that still knows
-// the old number waits.
+// refuseCount handles an owner that refuses the number of partitions. An operator restarts one that names the new
+// number, with an acknowledgement; one that still knows the old number waits.
 func (m *machine) refuseCount(err error) {
 	w := m.w
 	w.tell("%v refuses: %v", m, err)
@@ -115,8 +114,8 @@ func (m *machine) refuseCount(err error) {
 	m.allowed = m.opened
 }
 
-// checkGrowth: a chain goes on with another number of partitions only once, and only if an
-// operator has accepted that number. Those that start later need no acceptance.
+// checkGrowth checks that a chain changes its number of partitions only once, and only after an operator
+// acknowledged that number. Owners that start later need no acknowledgement.
 func (w *world) checkGrowth(p int, a *accepted) {
 	claim := claimIn(a.env)
 	if claim == nil {

@@ -54,8 +54,8 @@ func (g *ingester) start() {
 	g.crash()
 }
 
-// hit is a place in a transaction where the process may end, the connection may
-// break, or another ingester is at work at the same time.
+// hit is a point in a transaction at which the process may crash, the connection may break, or another ingester
+// may run.
 func (g *ingester) hit(label string) error {
 	w := g.w
 	switch {
@@ -64,7 +64,7 @@ func (g *ingester) hit(label string) error {
 		w.tell("%v crashes at %q", g, label)
 		w.db.disconnect()
 		return errCrash
-	case w.has(Pauses) && w.one(60): // it stands still, and its connection is gone
+	case w.has(Pauses) && w.one(60): // it is paused, and its connection is lost
 		w.db.disconnect()
 		w.othersGoOn(g)
 	case w.one(25):

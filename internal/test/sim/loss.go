@@ -83,8 +83,8 @@ func (m *machine) seeRebuild() {
 	}
 }
 
-// checkLoss: what an envelope declares as lost is not in the log, and an operator has
-// accepted that it is gone.
+// checkLoss checks that what an envelope declares lost is not in the log, and that an operator acknowledged the
+// loss.
 func (w *world) checkLoss(p int, a *accepted) {
 	gone := w.events.parts[p].trimmed
 	if skips(a.records) {

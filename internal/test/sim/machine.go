@@ -14,7 +14,7 @@ import (
 	"github.com/refloat/refloat/internal/policy/policylog"
 )
 
-// patience is how long owners wait for what they published.
+// patience is the owners' timeout for reading back what they published.
 const patience = 5000 * millisecond
 
 // machine is a process with a disk that may own one partition.
@@ -28,11 +28,11 @@ type machine struct {
 	owner    *evaluator.Owner // nil: not running
 	sender   *sender
 	phase    string
-	drained  bool // told to drain
+	drained  bool // it was asked to drain
 
 	wanted  bool  // by the placement
 	notices int64 // when it hears that it is not
-	wake    int64 // it stands still until then
+	wake    int64 // it is paused until then
 	stopped error // for good, loudly
 	place   follow.Place
 	opened  int    // number of partitions of the process's topics; 0: it is not running
@@ -50,7 +50,7 @@ var errCrash = errors.New("crash")
 type kept struct {
 	Place    follow.Place
 	Progress evaluator.Progress
-	// Rebuilding: nobody but who wrote it may use it.
+	// Rebuilding: only the machine that wrote it may use it.
 	Rebuilding bool
 }
 
@@ -111,7 +111,7 @@ func (m *machine) start() bool {
 	return true
 }
 
-// point is a place within a step where the process may end, or others are quicker.
+// point is a point within a step at which the process may crash, or other actors may run.
 func (m *machine) point(name string) error {
 	w := m.w
 	switch {
@@ -132,7 +132,7 @@ func (m *machine) ignored(why chain.Ignored) {
 	}
 }
 
-// synced is where a program acknowledges. What it acknowledges must survive.
+// synced is the hook at which a program acknowledges. What it acknowledges must survive.
 func (m *machine) synced(place follow.Place) error {
 	if durable := m.w.keptIn(m.store.durable.meta).Place; durable != place {
 		m.w.fail("%v acknowledges up to envelope %d, and %d is durable", m, place.Chain.Seq, durable.Chain.Seq)
@@ -168,7 +168,7 @@ func (m *machine) step() bool {
 	return progress || err != nil
 }
 
-// draining says whether a machine that lost its place still waits for what it sent.
+// draining reports whether a machine that lost its partition still waits for its sends.
 func (m *machine) draining() bool {
 	switch {
 	case m.drained:
@@ -308,7 +308,7 @@ func (m *machine) forgetMost() {
 
 func (m *machine) restore(from kv) { m.store, m.acked = newStore(from), 0 }
 
-// newestCopy is the copy that stands furthest.
+// newestCopy returns the copy that is furthest ahead.
 func (w *world) newestCopy(p int) (newest kv) {
 	seq := uint64(0)
 	for _, c := range w.copies[p] {

@@ -1,6 +1,6 @@
 package sim
 
-// down reports whether an outage of the log is on: nobody can read or write it.
+// down reports whether the log is unavailable: all reads and writes fail.
 func (t *topic) down() bool { return t.w.has(Outages) && t.w.now < t.until }
 
 func (w *world) anyDown() bool { return w.events.down() || w.decisions.down() || w.policies.down() }

@@ -27,7 +27,7 @@ type accepted struct {
 
 func (c *plain) last() *accepted { return &c.envelopes[len(c.envelopes)-1] }
 
-// offer takes the next message of the log. env is nil for what is no envelope.
+// offer processes the next message of the log. env is nil if the message is not an envelope.
 func (c *plain) offer(raw []byte, at eventlog.Position) (ok bool, env *chain.Envelope, claims bool) {
 	env, err := chain.DecodeEnvelope(raw)
 	if err != nil {
@@ -65,8 +65,8 @@ func (c *plain) holds(seq uint64, link chain.Hash) bool {
 	return seq <= uint64(len(c.envelopes)) && c.envelopes[seq-1].link == link
 }
 
-// mustHold holds an actor against the chain: what it took in is what stands
-// there. Only in a log that was cut may it be something else, for some time.
+// mustHold checks that what an actor has applied is the chain's. Only in a log that lost messages may it differ,
+// for some time.
 func (w *world) mustHold(who fmt.Stringer, p int, end chain.End) {
 	if w.chains[p].holds(end.Seq, end.Link) {
 		return

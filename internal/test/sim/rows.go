@@ -31,8 +31,8 @@ func (w *world) checkRelease(r *jobdb.Release, t *tx) {
 	}
 }
 
-// checkRows: the job database is the fold of the logs and the releases (PROOF
-// I4), and what came for released messages is kept and did nothing.
+// checkRows checks that the job database is the fold of the logs and the releases (PROOF I4), and that late
+// decisions on released messages are kept and had no effect.
 func (w *world) checkRows(p int) {
 	got := w.db.parts[p].contents()
 	w.checkNotReleased(p, got.Decisions)

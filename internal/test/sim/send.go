@@ -9,8 +9,7 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// sender is a publisher of one life of an owner. What it takes lands when, how
-// often and whether chance says.
+// sender is the publisher of one life of an owner. Whether, when and how often a message arrives is random.
 type sender struct {
 	m      *machine
 	last   int64 // when its last send lands
@@ -23,7 +22,7 @@ type send struct {
 	at, sent int64
 	from     *sender
 	raw      []byte
-	failed   bool // the sender was told that it failed
+	failed   bool // the error was reported to the sender
 	again    bool // it landed before
 }
 
@@ -78,7 +77,7 @@ func (s *sender) put(raw []byte, failed bool) {
 	x.at = max(s.last, w.now+1+w.rng.Int64N(20*millisecond))
 	if w.has(LateSends) && w.one(14) {
 		x.at += w.rng.Int64N(2 * patience)
-		if w.one(2) { // what comes after it waits for it
+		if w.one(2) { // later messages wait for it
 			s.last = x.at
 		}
 	} else {

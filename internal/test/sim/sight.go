@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// Sight is something that must happen in some run, or the simulation does not
-// reach what it is for.
+// Sight is a coverage point: it must be reached in some run, or the simulation does not test what it is for.
 type Sight int
 
 // The sights.
@@ -191,7 +190,7 @@ func (s Sight) Within() uint64 {
 		return 100_000
 	case SawDecidedTwice: // it takes a SubmitJob and a failure that come again after the growth
 		return 0
-	case SawTwoWays: // it should not be, and PROTOCOL 3 does not tell all of them
+	case SawTwoWays: // it should not happen, but PROTOCOL 3 cannot detect all cases
 		return 0
 	default:
 		return 10_000
@@ -201,10 +200,10 @@ func (s Sight) Within() uint64 {
 // String says what was seen.
 func (s Sight) String() string { return sightNames[s] }
 
-// Sights counts, for each sight, the runs in which it came up.
+// Sights counts, for each sight, the runs that reached it.
 type Sights [sights]uint64
 
-// Add counts what a run has seen.
+// Add counts what a run has reached.
 func (s *Sights) Add(r *Result) {
 	for i, seen := range r.Seen {
 		if seen {
@@ -213,7 +212,7 @@ func (s *Sights) Add(r *Result) {
 	}
 }
 
-// String is the table of the counts.
+// String formats the counts as a table.
 func (s *Sights) String() string {
 	var b strings.Builder
 	for i, n := range s {

@@ -17,7 +17,7 @@ type Config struct {
 	Sets *Sets
 	// Without are faults that do not happen although the seed draws them.
 	Without Faults
-	// Trace, if set, is told each action.
+	// Trace, if set, gets a line for each action.
 	Trace io.Writer
 }
 
@@ -61,7 +61,7 @@ type world struct {
 	limit       time.Duration // how old an event gets before it is released
 	mode        timing
 	histories   []history // by partition
-	generations []int     // place of each in Sets; -1: cannot be used
+	generations []int     // index of each in Sets; -1: unusable
 }
 
 // timing says what the times of events are.
@@ -88,7 +88,7 @@ func Run(seed uint64, cfg Config) (r Result) {
 		w.faults &^= Cuts
 	}
 	if w.faults&Cuts != 0 {
-		w.faults &^= Losses // what a log lost of itself is not for an operator to accept
+		w.faults &^= Losses // an operator cannot acknowledge a loss in the log itself
 	}
 	w.faults &^= cfg.Without
 	w.result.Faults = w.faults
@@ -149,7 +149,7 @@ func (w *world) build() {
 	}
 	w.mode = timing(w.rng.IntN(3))
 	if w.mode == ownTimes && w.faults&Releases != 0 {
-		w.mode = liveTimes // an event's age counts from when the log took it
+		w.mode = liveTimes // the age of an event counts from its append
 	}
 	w.direct = w.faults&Copies != 0 && w.one(2)
 	w.limit = time.Duration(1+w.rng.Int64N(5000)) * time.Millisecond
@@ -171,8 +171,7 @@ func (w *world) build() {
 	}
 }
 
-// storm is the half in which faults happen. It goes on for some time after the
-// last message was fed.
+// storm is the half in which faults happen. It continues for some time after the last message was fed.
 func (w *world) storm() {
 	after := 20 + w.rng.IntN(100)
 	cutAt, loseAt, growAt := -1, -1, -1
@@ -222,7 +221,7 @@ func (w *world) storm() {
 	}
 }
 
-// pass lets time pass: mostly little, sometimes more than anyone's patience.
+// pass advances the clock: mostly little, sometimes beyond any timeout.
 func (w *world) pass() {
 	if w.anyDown() {
 		w.now += w.rng.Int64N(1000 * millisecond)
@@ -335,7 +334,7 @@ func (w *world) settle() {
 		if idle++; idle > 10 {
 			w.now += patience
 			if idle > 20 && w.cut {
-				return // who is left has nothing more to do
+				return // those that are left have nothing more to do
 			}
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// topic is a topic in memory. What was appended is durable.
+// topic is a topic in memory. Appended messages are durable.
 type topic struct {
 	w     *world
 	name  string
@@ -114,7 +114,7 @@ func (t *topic) Open(p int, after eventlog.Position) (eventlog.Reader, error) {
 	return &reader{t: t, part: part, after: after}, nil
 }
 
-// mustReach refuses to skip what is no longer held.
+// mustReach returns an error instead of skipping messages that have expired.
 func (part *partition) mustReach(name string, after eventlog.Position) error {
 	if after.Compare(part.trimmed) < 0 {
 		return fmt.Errorf("%w: %s begins after %v", eventlog.ErrTrimmed, name, part.trimmed)

@@ -23,7 +23,7 @@ type pod struct {
 	job, run, node string
 	queue, set     string
 	phase          phase
-	until          time.Time // when it moves on; zero: when it is told to
+	until          time.Time // when it continues; zero: when it is told to
 	out            Outcome
 	replay         bool
 	grace          time.Duration
@@ -80,7 +80,7 @@ func (x *executor) cut(now time.Time) {
 	}
 }
 
-// back goes on: first with what is to be reported, then with questions.
+// back continues: first it reports, then it requests.
 func (x *executor) back(now time.Time) {
 	x.silent, x.next = false, now.Add(x.w.cfg.LeasePeriod)
 }

@@ -41,7 +41,7 @@ type run struct {
 func (j *job) over() bool { return j.cancelled || j.succeeded || j.failed }
 func (r *run) over() bool { return r.cancelled || r.succeeded || r.failed }
 
-// latest is the run that counts, or nil.
+// latest returns the current run, or nil.
 func (j *job) latest() *run {
 	if len(j.runs) == 0 {
 		return nil
@@ -69,7 +69,7 @@ func (j *job) nodes() []string {
 	return nodes
 }
 
-// gang is what the members of a gang have in common; "" is no gang.
+// gang identifies the gang; "" is none.
 func (j *job) gang() string {
 	if id, _ := j.info.gang(); id != "" {
 		return j.queue + "\x00" + id

@@ -113,7 +113,7 @@ func (w *World) ended(run string, now time.Time) {
 	}
 }
 
-// checkSubmitted holds what an executor is given with a run.
+// checkSubmitted checks what an executor gets with a run.
 func (w *World) checkSubmitted(l *leaseRow) {
 	plain, err := unpack(l.Submit)
 	if err == nil {
@@ -127,19 +127,17 @@ func (w *World) checkSubmitted(l *leaseRow) {
 	}
 }
 
-// Violations are what happened and must not: a job ran twice at once, was leased
-// with other requirements than those submitted, a row stopped the scheduler, an
-// executor could not use what it was given, or a message on the topic would stop
-// one of Armada's own ingesters.
+// Violations lists what happened and must not happen: a job ran twice at once, was leased with requirements other
+// than those submitted, a row stopped the scheduler, an executor could not use what it got, or a message on the
+// topic would stop one of Armada's own ingesters.
 func (w *World) Violations() []string {
 	w.t.Helper()
 	w.seen.read()
 	return slices.Clone(w.violations)
 }
 
-// Lost says of which jobs nobody is in charge, as things stand: neither over nor in
-// the scheduler's queue nor run by an executor. Of jobs that are on their way it may
-// say so too; it is meant for when everything has come to rest.
+// Lost lists jobs that no component handles: neither ended, nor in the scheduler's queue, nor run by an executor.
+// It may list jobs in transit too; call it when everything has come to rest.
 func (w *World) Lost() []string {
 	w.t.Helper()
 	terminated, err := w.db.ends(w.t.Context())

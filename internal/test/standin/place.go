@@ -10,14 +10,14 @@ import (
 // (scheduling.executorTimeout).
 const staleAfter = 10 * time.Minute
 
-// seat is a node with what is free on it.
+// seat is a node with its free slots.
 type seat struct {
 	Node
 	executor string
 	free     int64
 }
 
-// place leases queued jobs to nodes, in Armada's order, a gang only as a whole.
+// place leases queued jobs to nodes, in Armada's order; a gang is leased only as a whole.
 func (c *cycle) place() {
 	seats := c.seats()
 	gangs := map[string][]*job{}
@@ -34,8 +34,7 @@ func (c *cycle) place() {
 	}
 }
 
-// seats are the nodes that may be given jobs. A run holds its place until it is
-// over in the scheduler's memory.
+// seats lists the nodes that may get jobs. A run occupies its slot until it has ended in the scheduler's memory.
 func (c *cycle) seats() []*seat {
 	var seats []*seat
 	byName := map[string]*seat{}

@@ -43,7 +43,7 @@ type schedulingInfo struct {
 	slots       int64 // cpu, rounded up
 }
 
-// affinity is a pod's affinity. What the scheduler does not look at is kept.
+// affinity is a pod's affinity. Fields that the scheduler does not read are kept.
 type affinity struct {
 	required  bool // there is a required node affinity
 	terms     []term
@@ -311,8 +311,8 @@ func (e expression) matches(labels map[string]string) bool {
 	return false
 }
 
-// lost says what of the submitted requirements is no longer in these, if
-// anything. More nodes to avoid are allowed, in every term alike.
+// lost returns which submitted requirements are missing in now, if any. Additional nodes to avoid are allowed, if
+// they are in every term.
 func (i *schedulingInfo) lost(now *schedulingInfo) string {
 	switch {
 	case now.class != i.class:

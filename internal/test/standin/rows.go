@@ -225,7 +225,7 @@ func (d *database) live(ctx context.Context, runs []string) (map[string]bool, er
 	return live, nil
 }
 
-// end is how the database says that a job stands.
+// end is the state of an ended job in the database.
 type end struct {
 	ID         string
 	Terminated bool
@@ -243,7 +243,7 @@ func (d *database) ends(ctx context.Context) (map[string]bool, error) {
 	return terminated, err
 }
 
-// unpack reads what stands compressed in a column.
+// unpack decompresses a column.
 func unpack(b []byte) (msg, error) {
 	z, err := zlib.NewReader(bytes.NewReader(b))
 	if err != nil {

@@ -58,8 +58,8 @@ type cycle struct {
 	done   []string                   // runs whose demands are met, or cannot be
 }
 
-// cycle reads what is new, decides, places, publishes, and only then moves on.
-// Without an error it returns what it leased.
+// cycle reads new rows, decides, places and publishes, and only then advances its cursors. It returns what it
+// leased.
 func (s *scheduler) cycle(ctx context.Context, now time.Time) (*cycle, error) {
 	c := &cycle{scheduler: s, now: now, kept: map[string]*schedulingInfo{}, states: map[string]State{}}
 	first := !s.leader

@@ -2,8 +2,7 @@ package standin
 
 import "time"
 
-// Outcome is what becomes of one pod of a job. It is made by Succeed and the
-// functions beside it, and refined by its methods.
+// Outcome is the outcome of one pod of a job. Succeed and similar functions make one; its methods refine it.
 type Outcome struct {
 	kind                  kind
 	after                 time.Duration
@@ -42,22 +41,21 @@ func OOM() Outcome {
 	return Outcome{kind: fails, after: runsFor, exit: 137, oom: true, message: "scripted OOM"}
 }
 
-// Preempted has the scheduler preempt the run. The pod goes on until its executor
-// has learned of it from the runs table, and has deleted it.
+// Preempted makes the scheduler preempt the run. The pod runs until its executor has learned of that from the runs
+// table and has deleted it.
 func Preempted() Outcome { return Outcome{kind: isPreempted, after: runsFor} }
 
 // Expired takes the pod away without a word, and has the scheduler end the lease.
 func Expired() Outcome { return Outcome{kind: expires, after: runsFor} }
 
-// NeverStarts is a pod for which Kubernetes finds no node: the lease is returned,
-// and that is no attempt.
+// NeverStarts is a pod that Kubernetes cannot schedule: the lease is returned without an attempt.
 func NeverStarts() Outcome { return Outcome{kind: neverStarts, after: runsFor} }
 
 // Returned is a pod that got a node and did not come up: the lease is returned,
 // and that is an attempt.
 func Returned() Outcome { return Outcome{kind: isReturned, after: runsFor} }
 
-// Forever is a pod that runs until it is told to stop.
+// Forever is a pod that runs until it is stopped.
 func Forever() Outcome { return Outcome{kind: runsForEver} }
 
 // After is the outcome that comes when the pod has run for d.
@@ -85,7 +83,7 @@ func (o Outcome) Replayed() Outcome {
 	return o
 }
 
-// State is where a job stands in the scheduler's memory.
+// State is the state of a job in the scheduler's memory.
 type State int
 
 // The states of a job. Unseen is one that the scheduler has never read.

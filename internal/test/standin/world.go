@@ -35,9 +35,8 @@ type Config struct {
 	LeasePeriod     time.Duration // between an executor's questions for leases; default 5 s
 	MaxEvents       int           // of one message; default 1000
 
-	// SecondRaise makes the scheduler leave a job alone that comes back to it while
-	// it knows no other one, until its queued version is raised once more. That was
-	// seen on a live Armada.
+	// SecondRaise makes the scheduler ignore a job that returns to it while it knows no other job, until its
+	// queued version is bumped once more. This was seen on a live Armada.
 	SecondRaise bool
 	// TolerateOutage has steps go on when the database or the log is not reachable.
 	TolerateOutage bool
@@ -223,8 +222,8 @@ func (w *World) Cycle() {
 // so again until rows are mended.
 func (w *World) Wedged() error { return w.wedged }
 
-// RestartScheduler has another scheduler take over: with nothing in its memory, it
-// waits for its markers and then reads what is not over.
+// RestartScheduler replaces the scheduler by one with an empty memory: it waits for its markers, and then reads
+// the unfinished jobs.
 func (w *World) RestartScheduler() { w.sched.restart() }
 
 // PowerCut takes an executor and its pods away, without a word, until PowerBack.
@@ -251,7 +250,7 @@ func (w *World) executor(name string) *executor {
 	return nil
 }
 
-// outage takes an error that the next step may not meet again.
+// outage accepts an error that may not recur in the next step.
 func (w *World) outage(who string, err error) {
 	w.t.Helper()
 	if err != nil && !w.cfg.TolerateOutage {
