@@ -505,7 +505,7 @@ func TestBrokenChain(t *testing.T) {
 		if err := broken.Close(); err != nil {
 			t.Fatal(err)
 		}
-		ctl(t, "replay", "--verify", "--data", data).exits(t, exitFinding).says(t, "partition 1: ", "the chain breaks off after envelope ")
+		ctl(t, "replay", "--verify", "--data", data).exits(t, exitFinding).says(t, "partition 1: ", "the chain ends at envelope ")
 	}
 }
 

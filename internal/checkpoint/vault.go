@@ -66,7 +66,7 @@ func New(c Config) (*Vault, error) {
 	prefix := strings.Trim(c.Prefix, "/")
 	if prefix != "" {
 		if path.Clean(prefix) != prefix || prefix == ".." || strings.HasPrefix(prefix, "../") {
-			return nil, fmt.Errorf("invalid checkpoint prefix %q: use names between single slashes, without . and ..", c.Prefix)
+			return nil, fmt.Errorf("invalid checkpoint prefix %q: use names between single slashes, and neither . nor .. as a name", c.Prefix)
 		}
 		prefix += "/"
 	}
