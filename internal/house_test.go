@@ -36,7 +36,7 @@ var layers = []string{
 	"internal/audit internal/jobdb/postgres internal/jobdb/sqlite",
 	"internal/armada/controlplane internal/armada/writer internal/audit/shadow internal/policy/diff internal/policy/suite",
 	"internal/app internal/armada/cutover",
-	"cmd/internal/settings cmd/internal/version",
+	"cmd/internal/settings cmd/internal/terminal cmd/internal/version",
 	"cmd/internal/apiflags cmd/internal/pulsarflags",
 	"cmd/internal/program",
 	"cmd/evaluator cmd/ingester cmd/refloatctl",

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/cmd/internal/settings"
+	"github.com/refloat/refloat/cmd/internal/terminal"
 	"github.com/refloat/refloat/cmd/internal/version"
 )
 
@@ -36,6 +37,8 @@ func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	cmd := newRoot()
+	cmd.SetOut(terminal.NewWriter(os.Stdout))
+	cmd.SetErr(terminal.NewWriter(os.Stderr))
 	return exitCode(cmd.ExecuteContext(ctx))
 }
 
@@ -48,10 +51,10 @@ func exitCode(err error) int {
 	case errors.Is(err, errFinding):
 		return exitFinding
 	case errors.As(err, &usage):
-		fmt.Fprintf(os.Stderr, "refloatctl: %v\nrefloatctl --help lists commands and flags\n", err)
+		fmt.Fprintf(os.Stderr, "refloatctl: %v\nrefloatctl --help lists commands and flags\n", terminal.Safe(err.Error()))
 		return exitUsage
 	}
-	fmt.Fprintf(os.Stderr, "refloatctl: %v\n", err)
+	fmt.Fprintf(os.Stderr, "refloatctl: %v\n", terminal.Safe(err.Error()))
 	return exitEnvironment
 }
 

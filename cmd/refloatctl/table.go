@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+
+	"github.com/refloat/refloat/cmd/internal/terminal"
 )
 
 const (
@@ -37,8 +39,25 @@ func newTable(w io.Writer, columns ...string) *table {
 func (t *table) row(cells ...string) {
 	for i, c := range cells {
 		cells[i] = oneLine(c)
+		if i < len(cells)-1 {
+			cells[i] = cut(cells[i], maxCell)
+		}
 	}
 	fmt.Fprintln(t.w, strings.Join(cells, "\t"))
+}
+
+// maxCell bounds a cell: each row is as wide as the widest cells of its columns. JSON has all of it.
+const maxCell = 100
+
+// cut shortens a text to a number of characters.
+func cut(s string, longest int) string {
+	n := 0
+	for i := range s {
+		if n++; n > longest {
+			return s[:i] + "…"
+		}
+	}
+	return s
 }
 
 func (t *table) flush() error { return t.w.Flush() }
@@ -58,9 +77,9 @@ func oneLine(s string) string {
 
 // bold formats headings, if the output is a terminal and NO_COLOR is not set.
 func bold(w io.Writer, s string) string {
-	f, ok := w.(*os.File)
+	f, ok := w.(interface{ Fd() uintptr })
 	if !ok || os.Getenv("NO_COLOR") != "" || !term.IsTerminal(int(f.Fd())) {
 		return s
 	}
-	return "\x1b[1m" + s + "\x1b[0m"
+	return terminal.Bold + s + terminal.Plain
 }

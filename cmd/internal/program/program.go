@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/refloat/refloat/cmd/internal/settings"
+	"github.com/refloat/refloat/cmd/internal/terminal"
 	"github.com/refloat/refloat/internal/app"
 )
 
@@ -27,7 +28,7 @@ func Main(name, short string, role func(*app.Config)) int {
 	defer stop()
 	f := flags{config: app.Config{Now: time.Now}, usage: true}
 	f.config.Fatal = func(err error) {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, terminal.Safe(err.Error()))
 		os.Exit(exitEnvironment)
 	}
 	role(&f.config)
@@ -37,9 +38,9 @@ func Main(name, short string, role func(*app.Config)) int {
 	case err == nil, errors.Is(err, settings.ErrPrinted):
 		return exitFine
 	case f.usage:
-		fmt.Fprintf(os.Stderr, "%s: %v\n%s --help lists the flags\n", name, err, name)
+		fmt.Fprintf(os.Stderr, "%s: %v\n%s --help lists the flags\n", name, terminal.Safe(err.Error()), name)
 		return exitUsage
 	}
-	fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+	fmt.Fprintf(os.Stderr, "%s: %v\n", name, terminal.Safe(err.Error()))
 	return exitEnvironment
 }

@@ -49,7 +49,7 @@ var codes = [...]Code{
 	{"RP036", policyfile.Error, "bad pattern", "The value is not an RE2 regular expression."},
 	{"RP037", policyfile.Error, "bad time", "Times are RFC 3339: 2026-12-01T06:00:00Z."},
 	{"RP038", policyfile.Error, "no value", "The field is present but empty. Omit it, or give it a value."},
-	{"RP039", policyfile.Error, "control character", "The text contains control characters, which could corrupt a terminal or a log line."},
+	{"RP039", policyfile.Error, "control character", "The text contains control characters, which could corrupt a terminal or a log line, or a name has characters that do not show or that reorder text."},
 	{"RP040", policyfile.Error, "no matcher", "A rule needs at least one of onConditions, onExitCodes, onTerminationMessage and onFailureCategory."},
 	{"RP041", policyfile.Error, "subcategory alone", "A subcategory restricts a category: give the category too."},
 	{"RP042", policyfile.Error, "conflicting fields", "Both type and multiplier in one backoff; in a test, both containers and exitCode."},
