@@ -1,7 +1,9 @@
 package evaluator
 
 import (
+	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/refloat/refloat/internal/chain/follow"
@@ -30,7 +32,12 @@ func PlaceIn(store Store) (follow.Place, error) {
 	return m.Place, err
 }
 
-const metaVersion = 1
+// The first byte says how the rest is encoded: the struct's fields in order, each of its
+// fixed size, big-endian. Earlier builds wrote JSON. A changed struct is a new version.
+const (
+	metaJSON   = 1
+	metaBinary = 2
+)
 
 // DefaultHorizon is the horizon, in nanoseconds, until a policy generation is
 // activated (SEMANTICS 13).
@@ -40,24 +47,29 @@ func emptyMeta() meta {
 	return meta{Place: follow.Beginning, Watermark: projection.NoWatermark, Horizon: DefaultHorizon}
 }
 
-// encode returns a version byte and JSON; it is called once per envelope.
 func (m *meta) encode() ([]byte, error) {
-	b, err := json.Marshal(m)
+	b, err := binary.Append([]byte{metaBinary}, binary.BigEndian, m)
 	if err != nil {
 		return nil, fmt.Errorf("encode meta: %w", err)
 	}
-	return append([]byte{metaVersion}, b...), nil
+	return b, nil
 }
 
 func decodeMeta(b []byte) (meta, error) {
 	if b == nil {
 		return emptyMeta(), nil
 	}
-	if len(b) == 0 || b[0] != metaVersion {
-		return meta{}, fmt.Errorf("%w: meta of a version that this program does not read", projection.ErrCorrupt)
-	}
 	var m meta
-	if err := json.Unmarshal(b[1:], &m); err != nil {
+	var err error
+	switch {
+	case len(b) > 0 && b[0] == metaJSON:
+		err = json.Unmarshal(b[1:], &m)
+	case len(b) == 1+binary.Size(m) && b[0] == metaBinary:
+		_, err = binary.Decode(b[1:], binary.BigEndian, &m)
+	default:
+		err = errors.New("a version that this program does not read")
+	}
+	if err != nil {
 		return meta{}, fmt.Errorf("%w: meta: %w", projection.ErrCorrupt, err)
 	}
 	return m, nil
