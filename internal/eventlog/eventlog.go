@@ -63,7 +63,7 @@ func ParsePosition(s string) (Position, error) {
 	b, e3 := strconv.ParseInt(batch, 10, 32)
 	p := Position{Ledger: l, Entry: e, Batch: int32(b)}
 	if e1 != nil || e2 != nil || e3 != nil || p.String() != s {
-		return Position{}, fmt.Errorf("%q is no position: give ledger:entry:batch, as 12:345:6", s)
+		return Position{}, fmt.Errorf("invalid position %q: use ledger:entry:batch, for example 12:345:6", s)
 	}
 	return p, nil
 }
@@ -111,7 +111,7 @@ func (m *Message) OriginPublish() int64 {
 // Error classes. An implementation wraps them with the position.
 var (
 	// ErrTransient: a retry may help (a connection was lost).
-	ErrTransient = errors.New("log is not reachable now")
+	ErrTransient = errors.New("log is unavailable")
 	// ErrCorrupt: the log holds damaged data; continuing would skip it.
 	ErrCorrupt = errors.New("log is corrupt")
 	// ErrTrimmed: the log no longer holds the position.

@@ -190,7 +190,7 @@ func (k *Cluster) Client() pulsar.Client { return k.client }
 // Admin returns the client of the admin API, or [ErrNoAdmin].
 func (k *Cluster) Admin() (pulsaradmin.Client, error) {
 	if k.admin == nil {
-		return nil, fmt.Errorf("pulsarlog: %w: name the web address of a broker, such as http://host:8080", ErrNoAdmin)
+		return nil, fmt.Errorf("pulsarlog: %w: set it to the HTTP address of a broker, such as http://host:8080", ErrNoAdmin)
 	}
 	return k.admin, nil
 }
@@ -217,7 +217,7 @@ func (k *Cluster) Close() error {
 		k.client.Close()
 	}()
 	if !k.wait(done, closeWait) {
-		k.cfg.Log.Warn("the client is still closing")
+		k.cfg.Log.Warn("the Pulsar client has not closed in time; it continues in the background")
 	}
 	return nil
 }

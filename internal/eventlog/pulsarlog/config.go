@@ -63,9 +63,9 @@ func (c Config) check() error {
 	}
 	switch {
 	case c.KeepAlive < 0, c.ConnectionTimeout < 0, c.OperationTimeout < 0, c.ReconnectFor < 0:
-		return errors.New("KeepAlive, ConnectionTimeout, OperationTimeout and ReconnectFor must not be negative: leave out what shall have its default")
+		return errors.New("KeepAlive, ConnectionTimeout, OperationTimeout and ReconnectFor must not be negative: omit them to use the defaults")
 	case c.MaxConnections < 0 || c.ReceiverQueue < 0:
-		return errors.New("MaxConnections and ReceiverQueue must not be negative: leave out what shall have its default")
+		return errors.New("MaxConnections and ReceiverQueue must not be negative: omit them to use the defaults")
 	case c.InFlight < 0 || c.InFlight > maxPending/2:
 		return fmt.Errorf("InFlight is %d, want 1 to %d", c.InFlight, maxPending/2)
 	}
@@ -79,14 +79,14 @@ func checkURL(field, value, plain, secure, example string) error {
 	scheme, rest, ok := strings.Cut(value, "://")
 	switch {
 	case value == "":
-		return fmt.Errorf("%s is missing: set it, for example to %s", field, example)
+		return fmt.Errorf("%s is required: for example %s", field, example)
 	case !ok || scheme != plain && scheme != secure:
 		// The value may contain a password by mistake: it is not printed.
-		return fmt.Errorf("%s has no scheme that is known here, want %s:// or %s://, for example %s", field, plain, secure, example)
+		return fmt.Errorf("%s has an unsupported scheme, want %s:// or %s://, for example %s", field, plain, secure, example)
 	case strings.Contains(rest, "@"):
-		return fmt.Errorf("%s holds a user name or a password: take it out, and use Auth", field)
+		return fmt.Errorf("%s contains a user name or a password: remove it, and use Auth", field)
 	case strings.Trim(rest, "/") == "":
-		return fmt.Errorf("%s names no host, want for example %s", field, example)
+		return fmt.Errorf("%s has no host, want for example %s", field, example)
 	}
 	return nil
 }
@@ -103,13 +103,13 @@ func (a Auth) check() error {
 	case ways > 1:
 		return errors.New("Auth has more than one of Token, TokenFile, OAuth2 and CertFile: keep one")
 	case a.CertFile != "" && a.KeyFile == "":
-		return errors.New("Auth.KeyFile is missing: name the private key of Auth.CertFile")
+		return errors.New("Auth.KeyFile is required: set it to the private key of Auth.CertFile")
 	case a.KeyFile != "" && a.CertFile == "":
-		return errors.New("Auth.CertFile is missing: name the certificate of Auth.KeyFile")
+		return errors.New("Auth.CertFile is required: set it to the certificate of Auth.KeyFile")
 	case o != OAuth2{} && o.Issuer == "":
-		return errors.New("Auth.OAuth2.Issuer is missing: set the URL of the identity provider")
+		return errors.New("Auth.OAuth2.Issuer is required: set it to the URL of the identity provider")
 	case o != OAuth2{} && o.KeyFile == "":
-		return errors.New("Auth.OAuth2.KeyFile is missing: name the JSON file with client id and secret")
+		return errors.New("Auth.OAuth2.KeyFile is required: set it to the JSON file with client id and secret")
 	}
 	return errors.Join(
 		readable("Auth.TokenFile", a.TokenFile),
@@ -129,7 +129,7 @@ func (o OAuth2) checkKey() error {
 		return fmt.Errorf("Auth.OAuth2.KeyFile: %w", err)
 	}
 	if !json.Valid(text) {
-		return errors.New("Auth.OAuth2.KeyFile: it is not JSON: name the file with client id and secret that the identity provider gave you")
+		return errors.New("Auth.OAuth2.KeyFile is not JSON: use the file with client id and secret from the identity provider")
 	}
 	return nil
 }
@@ -139,9 +139,9 @@ func (c Config) checkTLS() error {
 	adminSecure := strings.HasPrefix(c.AdminURL, "https://")
 	switch {
 	case c.TLS != TLS{} && !secure && !adminSecure:
-		return errors.New("TLS is set, but ServiceURL does not ask for it: write pulsar+ssl:// and the port for TLS, or take TLS out")
+		return errors.New("TLS is set, but ServiceURL does not use it: use pulsar+ssl:// and the TLS port, or remove TLS")
 	case c.Auth.CertFile != "" && !secure:
-		return errors.New("Auth.CertFile is set, but ServiceURL does not ask for TLS: write pulsar+ssl:// and the port for TLS")
+		return errors.New("Auth.CertFile is set, but ServiceURL does not use TLS: use pulsar+ssl:// and the TLS port")
 	}
 	return readable("TLS.CAFile", c.TLS.CAFile)
 }

@@ -38,7 +38,7 @@ func (t *Topic) proveEmpty(part *partition, u *undecodable) (eventlog.Message, e
 	}
 	k := t.cluster
 	if k.admin == nil {
-		return m, fmt.Errorf("%w (if it is an empty message, a reader with the admin API passes it: %w)", u, ErrNoAdmin)
+		return m, fmt.Errorf("%w (with the admin API, the reader can check whether it is an empty message: %w)", u, ErrNoAdmin)
 	}
 	name, err := utils.GetTopicName(part.name)
 	if err != nil {
@@ -55,7 +55,7 @@ func (t *Topic) proveEmpty(part *partition, u *undecodable) (eventlog.Message, e
 		if errors.Is(err, eventlog.ErrTransient) {
 			return m, err // a retry may help
 		}
-		return m, fmt.Errorf("%w (and what is in it cannot be asked: %w)", u, err)
+		return m, fmt.Errorf("%w (and its content cannot be queried: %w)", u, err)
 	case len(found) != 1 || len(found[0].Payload) > 0:
 		return m, u
 	}
@@ -63,7 +63,7 @@ func (t *Topic) proveEmpty(part *partition, u *undecodable) (eventlog.Message, e
 		m.Publish = at.UnixNano()
 	}
 	part.empty.Store(u.at, m.Publish)
-	k.cfg.Log.Info("an empty message, which the client leaves out", slog.String("partition", part.name), slog.String("position", m.Position.String()))
+	k.cfg.Log.Info("restored an empty message that the client skips", slog.String("partition", part.name), slog.String("position", m.Position.String()))
 	return m, nil
 }
 

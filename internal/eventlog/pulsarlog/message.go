@@ -69,10 +69,10 @@ func producerMessage(m eventlog.Message) (*pulsar.ProducerMessage, error) {
 	out.Properties = make(map[string]string, len(m.Properties)+3)
 	for _, p := range m.Properties {
 		if _, twice := out.Properties[p.Key]; twice {
-			return nil, fmt.Errorf("property %q stands twice; a message has one value for each", p.Key)
+			return nil, fmt.Errorf("duplicate property %q: each may have only one value", p.Key)
 		}
 		if fed && isOrigin(p.Key) {
-			return nil, fmt.Errorf("property %q is taken by the message's origin; rename it", p.Key)
+			return nil, fmt.Errorf("property %q is reserved for the message's origin: rename it", p.Key)
 		}
 		out.Properties[p.Key] = p.Value
 	}

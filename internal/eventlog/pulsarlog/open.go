@@ -102,21 +102,21 @@ func (t *Topic) prove(s *source, after eventlog.Position) (pulsar.Message, error
 	got := positionOf(first)
 	if after == eventlog.Start {
 		if i := first.Index(); i != nil && *i > 0 {
-			return nil, fmt.Errorf("the first message that the log holds, at %v, has number %d: %w", got, *i, eventlog.ErrTrimmed)
+			return nil, fmt.Errorf("the first message of the log, at %v, has index %d: %w", got, *i, eventlog.ErrTrimmed)
 		}
 		return first, nil
 	}
 	if got.Ledger == after.Ledger || t.holds(s.part, after) {
 		return first, nil
 	}
-	return nil, fmt.Errorf("the log holds messages from %v on: %w", got, eventlog.ErrTrimmed)
+	return nil, fmt.Errorf("the log begins with the message at %v: %w", got, eventlog.ErrTrimmed)
 }
 
 // holds reports whether the position's ledger is known to exist.
 func (t *Topic) holds(part *partition, at eventlog.Position) bool {
 	l, err := t.cluster.ledgers(part)
 	if err != nil && !errors.Is(err, ErrNoAdmin) {
-		t.cluster.cfg.Log.Warn("cannot ask for the ledgers of a partition", slog.String("partition", part.name), slog.Any("error", err))
+		t.cluster.cfg.Log.Warn("cannot query the ledgers of a partition", slog.String("partition", part.name), slog.Any("error", err))
 	}
 	return err == nil && l.has(at.Ledger)
 }
@@ -129,7 +129,7 @@ func (t *Topic) behind(part *partition, after, end eventlog.Position) error {
 			return nil // a ledger that is still empty
 		}
 	case end == eventlog.Start:
-		return fmt.Errorf("the log holds no message: what it held was deleted, or the topic was: %w", eventlog.ErrTrimmed)
+		return fmt.Errorf("the log is empty: its messages or the topic were deleted: %w", eventlog.ErrTrimmed)
 	}
-	return fmt.Errorf("the log ends at %v: it has lost messages that were read from it, or is another one: %w", end, eventlog.ErrCorrupt)
+	return fmt.Errorf("the log ends at %v: it has lost messages that were read from it, or is another log: %w", end, eventlog.ErrCorrupt)
 }

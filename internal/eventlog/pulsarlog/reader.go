@@ -238,7 +238,7 @@ func (r *reader) take(m pulsar.Message, fresh *bool) error {
 	at := positionOf(m)
 	if at.Compare(r.last) <= 0 {
 		if !*fresh {
-			return fmt.Errorf("message %v came after %v: %w", at, r.last, eventlog.ErrCorrupt)
+			return fmt.Errorf("message %v follows %v: %w", at, r.last, eventlog.ErrCorrupt)
 		}
 		// A source begins with the entry that was read last.
 		if at == r.last {
@@ -303,7 +303,7 @@ func (r *reader) follows(m pulsar.Message, at eventlog.Position) bool {
 // reconnect opens a source after the last message. If that fails for a while, Read
 // returns [eventlog.ErrTransient], and reconnect keeps trying.
 func (r *reader) reconnect() (*source, pulsar.Message, error) {
-	r.topic.cluster.cfg.Log.Info("reading on", slog.String("partition", r.part.name), slog.String("after", r.last.String()))
+	r.topic.cluster.cfg.Log.Info("reconnecting the reader", slog.String("partition", r.part.name), slog.String("after", r.last.String()))
 	limit := time.NewTimer(r.topic.cluster.cfg.ReconnectFor)
 	defer limit.Stop()
 	defer r.disconnected(nil)

@@ -100,7 +100,7 @@ func (s *source) leftOut(at entryID, text string) {
 	if _, known := s.part.empty.Load(at); known && at == s.from {
 		return // an empty message that was read before
 	}
-	s.fault.CompareAndSwap(nil, &fault{at, &undecodable{at, fmt.Errorf("the client cannot read entry %d:%d and leaves it out (%s): %w",
+	s.fault.CompareAndSwap(nil, &fault{at, &undecodable{at, fmt.Errorf("the client cannot decode entry %d:%d and skips it (%s): %w",
 		at.ledger, at.entry, text, eventlog.ErrCorrupt)}})
 	s.cancel()
 }
@@ -111,7 +111,7 @@ func (s *source) lostChunk(at entryID, known bool, text string) {
 	if known && at == s.from {
 		return
 	}
-	s.leftOut(at, "a message in chunks whose first chunk stands before the place from which it reads: "+text)
+	s.leftOut(at, "a chunked message whose first chunk precedes the start position: "+text)
 }
 
 // end returns the last message's position, or [eventlog.Start].

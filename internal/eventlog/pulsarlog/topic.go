@@ -47,7 +47,7 @@ type partition struct {
 func (k *Cluster) Open(name string) (*Topic, error) {
 	full := k.TopicName(name)
 	if !strings.HasPrefix(full, "persistent://") {
-		return nil, fmt.Errorf("pulsarlog: topic %s is not persistent: a log must be", full)
+		return nil, fmt.Errorf("pulsarlog: topic %s is not persistent: use a persistent:// topic", full)
 	}
 	t := &Topic{cluster: k, name: full}
 	n, partitioned, err := t.count()
@@ -91,7 +91,7 @@ func (t *Topic) count() (n int, partitioned bool, err error) {
 			return 0, false, k.ctx.Err()
 		}
 		// A client that may read a topic need not have access to the admin API.
-		k.cfg.Log.Warn("cannot ask whether the topic exists", slog.String("topic", t.name), slog.Any("error", err))
+		k.cfg.Log.Warn("cannot query whether the topic exists", slog.String("topic", t.name), slog.Any("error", err))
 	}
 	return 1, false, nil
 }
@@ -126,15 +126,15 @@ func (t *Topic) Recount() (int, error) {
 // changed returns the error for a topic that has changed since it was opened.
 func (t *Topic) changed() error {
 	if t.partitioned {
-		return fmt.Errorf("%w: it had %d partitions and has none any more", ErrGone, len(t.parts))
+		return fmt.Errorf("%w: it had %d partitions and has none now", ErrGone, len(t.parts))
 	}
-	return fmt.Errorf("%w: it had no partitions and is a partitioned one now", ErrGone)
+	return fmt.Errorf("%w: it had no partitions and is partitioned now", ErrGone)
 }
 
 // partition checks that a partition exists now.
 func (t *Topic) partition(p int) (*partition, error) {
 	if p < 0 || p >= len(t.parts) {
-		return nil, fmt.Errorf("no partition %d: the topic has %d", p, len(t.parts))
+		return nil, fmt.Errorf("partition %d does not exist: the topic has %d", p, len(t.parts))
 	}
 	n, partitioned, err := t.count()
 	switch {
@@ -255,7 +255,7 @@ func (t *Topic) beginning(p int) (eventlog.Position, error) {
 	}
 	if end == eventlog.Start {
 		if adminErr != nil {
-			return eventlog.Position{}, fmt.Errorf("it holds no message, and whether it ever did only the admin API can tell: %w", adminErr)
+			return eventlog.Position{}, fmt.Errorf("the partition is empty, and only the admin API can tell whether it always was: %w", adminErr)
 		}
 		return eventlog.Position{Ledger: ledgers.ids[len(ledgers.ids)-1], Entry: -1, Batch: -1}, nil
 	}
@@ -307,7 +307,7 @@ func (k *Cluster) ledgers(p *partition) (ledgers, error) {
 		l.ids = append(l.ids, i.LedgerID)
 	}
 	if len(l.ids) == 0 {
-		return ledgers{}, fmt.Errorf("admin API: it tells of no ledger: %w", eventlog.ErrTransient)
+		return ledgers{}, fmt.Errorf("admin API: it reports no ledger: %w", eventlog.ErrTransient)
 	}
 	return l, nil
 }
