@@ -56,7 +56,7 @@ func (c *client) policies(ctx context.Context, call func(context.Context, pb.Pol
 	for _, server := range c.servers() {
 		err := c.at(ctx, server, call)
 		if s, ok := status.FromError(err); !ok || err == nil || !nobodyThere(s) {
-			return said(err)
+			return serverError(err)
 		}
 		away = errors.Join(away, fmt.Errorf("no server answers at %s: is `refloatctl up` or an evaluator with --api running there? (%s)", server, status.Convert(err).Message()))
 	}
@@ -78,7 +78,7 @@ func (c *client) status(ctx context.Context) (all []*pb.StatusResponse, away []s
 		case ok && nobodyThere(s):
 			away = append(away, server)
 		default:
-			return nil, nil, said(err)
+			return nil, nil, serverError(err)
 		}
 	}
 	return all, away, nil
@@ -188,8 +188,8 @@ func nobodyThere(s *status.Status) bool {
 	return s.Code() == codes.Unavailable && strings.Contains(s.Message(), "connection error") || s.Code() == codes.DeadlineExceeded
 }
 
-// said turns an RPC error into a message for people.
-func said(err error) error {
+// serverError turns an RPC error into a message for people.
+func serverError(err error) error {
 	if s, ok := status.FromError(err); ok && err != nil {
 		return errors.New(s.Message())
 	}

@@ -116,7 +116,7 @@ func (c *call) allows(a *Auth, who Principal) error {
 
 // enter waits for a free slot of the group; leave frees it.
 func (f *front) enter(ctx context.Context, g group) (leave func(), err error) {
-	ctx, cancel := context.WithTimeout(ctx, f.service.patience())
+	ctx, cancel := context.WithTimeout(ctx, f.service.timeout())
 	defer cancel()
 	slots := f.slots[g]
 	select {

@@ -58,7 +58,7 @@ func (a *Armada) put(ctx context.Context, r *pb.RetryPolicy, verb Verb) (*emptyp
 		case !is && verb == UpdateRetryPolicy:
 			return nil, notFound(r.Name)
 		case is:
-			if err := sayable(now.Unbraked, r.Name, "is not overwritten"); err != nil {
+			if err := expressible(now.Unbraked, r.Name, "is not overwritten"); err != nil {
 				return nil, err
 			}
 		}
@@ -105,8 +105,8 @@ func actionOf(a pb.RetryAction) any {
 	return int32(a)
 }
 
-// sayable returns an error for a policy that Armada's form cannot express.
-func sayable(set *policyfile.Set, name, what string) error {
+// expressible returns an error for a policy that Armada's form cannot express.
+func expressible(set *policyfile.Set, name, what string) error {
 	if _, beyond := set.Flat(name); len(beyond) > 0 {
 		if more := len(beyond) - shownProblems; more > 0 {
 			beyond = append(beyond[:shownProblems], fmt.Sprintf("and %d more", more))
@@ -149,7 +149,7 @@ func (a *Armada) GetRetryPolicy(ctx context.Context, r *pb.RetryPolicyGetRequest
 	if _, is := snap.Unbraked.Body(policyfile.ID{Kind: policyfile.KindPolicy, Name: r.Name}); !is {
 		return nil, notFound(r.Name)
 	}
-	if err := sayable(snap.Unbraked, r.Name, "cannot be shown in it"); err != nil {
+	if err := expressible(snap.Unbraked, r.Name, "cannot be shown in it"); err != nil {
 		return nil, err
 	}
 	return armadaPolicy(snap.Unbraked, r.Name), nil
@@ -166,7 +166,7 @@ func (a *Armada) GetRetryPolicies(ctx context.Context, _ *pb.RetryPolicyListRequ
 	for _, id := range snap.Unbraked.Resources() {
 		switch {
 		case id.Kind != policyfile.KindPolicy:
-		case sayable(snap.Unbraked, id.Name, "") != nil:
+		case expressible(snap.Unbraked, id.Name, "") != nil:
 			left = append(left, id.Name)
 		default:
 			out.RetryPolicies = append(out.RetryPolicies, armadaPolicy(snap.Unbraked, id.Name))

@@ -179,14 +179,14 @@ func (a *Auth) checkBasic() error {
 	return nil
 }
 
-// providerPatience is the timeout of a request to the identity provider.
-const providerPatience = 10 * time.Second
+// providerTimeout is the timeout of a request to the identity provider.
+const providerTimeout = 10 * time.Second
 
 func (a *Auth) checkOIDC(ctx context.Context) error {
 	if a.OIDC.Issuer == "" || a.OIDC.Audience == "" {
 		return errors.New("oidc: issuer and audience are required")
 	}
-	client := &http.Client{Timeout: providerPatience, Transport: &seldom{limit: rate.NewLimiter(1, 5)}}
+	client := &http.Client{Timeout: providerTimeout, Transport: &throttled{limit: rate.NewLimiter(1, 5)}}
 	provider, err := oidc.NewProvider(oidc.ClientContext(ctx, client), a.OIDC.Issuer)
 	if err != nil {
 		return fmt.Errorf("oidc.issuer: %w", err)
@@ -195,9 +195,9 @@ func (a *Auth) checkOIDC(ctx context.Context) error {
 	return nil
 }
 
-// seldom limits how often the identity provider is asked for its keys: each token with an invented key id would
+// throttled limits how often the identity provider is asked for its keys: each token with an invented key id would
 // cause a request.
-type seldom struct {
+type throttled struct {
 	limit  *rate.Limiter
 	failed atomic.Bool // the last request failed
 }
@@ -205,7 +205,7 @@ type seldom struct {
 var errAskedBefore = errors.New("the identity provider was asked for its keys a moment ago")
 
 // RoundTrip implements http.RoundTripper.
-func (s *seldom) RoundTrip(r *http.Request) (*http.Response, error) {
+func (s *throttled) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch {
 	case s.limit.Allow():
 	case s.failed.Load():

@@ -90,7 +90,7 @@ func (s *Service) change(ctx context.Context, a *asked) (*pb.Change, error) {
 			}
 		}
 		if !a.lax {
-			if err := whole(set, s.Fixed.ours(changes)); err != nil {
+			if err := noDangling(set, s.Fixed.ours(changes)); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -150,15 +150,15 @@ func newEdit(who Principal, a *asked) (policylog.Edit, error) {
 
 // do writes a change to the log, and converts errors to those of the API.
 func (s *Service) do(ctx context.Context, e policylog.Edit) (policylog.Outcome, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.patience())
+	ctx, cancel := context.WithTimeout(ctx, s.timeout())
 	defer cancel()
 	v, err := s.Store.Do(ctx, e)
 	return v, answer(err)
 }
 
-func (s *Service) patience() time.Duration {
-	if s.Patience > 0 {
-		return s.Patience
+func (s *Service) timeout() time.Duration {
+	if s.Timeout > 0 {
+		return s.Timeout
 	}
 	return 20 * time.Second
 }
@@ -185,9 +185,9 @@ func answer(err error) error {
 	return status.Error(codes.Internal, err.Error())
 }
 
-// whole refuses a change that would leave a dangling reference: a queue or the settings naming a policy that does
+// noDangling refuses a change that would leave a dangling reference: a queue or the settings naming a policy that does
 // not exist.
-func whole(set *policyfile.Set, changes []policylog.Change) error {
+func noDangling(set *policyfile.Set, changes []policylog.Change) error {
 	var wrong []string
 	for _, c := range changes {
 		switch {

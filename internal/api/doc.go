@@ -10,7 +10,7 @@
 //   - Nobody who lacks a permission costs much, and kill and pause wait for nobody else.
 //   - Every change records who made it, when and why. Secrets appear in no log and no error.
 //
-// service.go serves reads and brakes.go overrides; change.go handles every change;
+// service.go serves reads and overrides.go overrides; change.go handles every change;
 // armada.go is Armada's service, and armadajson.go its REST form; fixed.go protects
 // resources that another source owns; auth.go authenticates and authorizes; server.go
 // serves it all on one port, and admit.go bounds what a request costs before it is decoded.

@@ -33,7 +33,7 @@ func planted() []bug {
 		{histories, "a generation that came too late is put into force", []patch{{
 			"policy/policylog/log.go", "		entry, err = nil, fmt.Errorf(", "		err = fmt.Errorf(",
 		}, {
-			"policy/policylog/log.go", "if g.entry == nil || g.err != nil {", "if g.entry == nil || g.err != nil && !errors.Is(g.err, ErrOutrun) {",
+			"policy/policylog/log.go", "if g.entry == nil || g.err != nil {", "if g.entry == nil || g.err != nil && !errors.Is(g.err, ErrSuperseded) {",
 		}}},
 		{histories, "an edit drops the brakes", []patch{{
 			"api/change.go", "return set, now.BrakesOn(), nil", "return set, nil, nil",
@@ -42,10 +42,10 @@ func planted() []bug {
 			"policy/policylog/entry.go", "	return set.Braked(plain...)", "	return set, nil",
 		}}},
 		{histories, "of two brakes on a queue the later one counts alone", []patch{{
-			"api/brakes.go", "return o.Queue == b.Queue && o.Kill == b.Kill })", "return o.Queue == b.Queue })",
+			"api/overrides.go", "return o.Queue == b.Queue && o.Kill == b.Kill })", "return o.Queue == b.Queue })",
 		}}},
 		{histories, "a release takes all brakes off", []patch{{
-			"api/brakes.go", "return r.Everything || b.Queue == r.Queue })", "return true })",
+			"api/overrides.go", "return r.Everything || b.Queue == r.Queue })", "return true })",
 		}}},
 		{histories, "a generation is activated in the middle of an envelope", []patch{{
 			"evaluator/live.go", "		out, err := o.proc.StepAs(fit.form, m)",
@@ -71,7 +71,7 @@ func planted() []bug {
 			"policy/policylog/store.go", "if v != nil && v.Request != request {", "if false {",
 		}}},
 		{histories, "a request that is older than its pause is refused although it was made", []patch{{
-			"api/brakes.go", "	if len(verbs) == 0 {", "	if until != 0 && until <= s.Now().UnixNano() {\n		return nil, status.Error(codes.InvalidArgument, \"late\")\n	}\n	if len(verbs) == 0 {",
+			"api/overrides.go", "	if len(verbs) == 0 {", "	if until != 0 && until <= s.Now().UnixNano() {\n		return nil, status.Error(codes.InvalidArgument, \"late\")\n	}\n	if len(verbs) == 0 {",
 		}}},
 		{histories, "an update does not look at the generation", []patch{{
 			"api/change.go", "	if since == read {", "	if since == read || true {",
@@ -119,7 +119,7 @@ func planted() []bug {
 			"api/auth.go", "		return SetRetrySettings\n", "		return BindRetryPolicies\n",
 		}}},
 		{"TestPermissions", "who may pause may release a kill", []patch{{
-			"api/brakes.go", "[]Verb{KillRetries, PauseRetries}", "[]Verb{PauseRetries}",
+			"api/overrides.go", "[]Verb{KillRetries, PauseRetries}", "[]Verb{PauseRetries}",
 		}}},
 		{"TestPermissions", "anybody may read", []patch{
 			{"api/server.go", "	if err == nil {\n		r = r.WithContext", "	if err = nil; err == nil {\n		r = r.WithContext"},

@@ -30,8 +30,8 @@ type Service struct {
 	// Source returns the status of the followed source of resources.
 	Source func() *pb.Source
 	// Writes limits the rate of changes; nil: unlimited.
-	Writes   *rate.Limiter
-	Patience time.Duration // timeout of the log; default 20 s
+	Writes  *rate.Limiter
+	Timeout time.Duration // timeout of the log; default 20 s
 }
 
 // writer returns the author of a change, within the rate limit.
@@ -51,7 +51,7 @@ func (s *Service) snapshot(ctx context.Context, generation uint64) (policylog.Sn
 	if _, err := s.Auth.Who(ctx); err != nil {
 		return policylog.Snapshot{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.patience())
+	ctx, cancel := context.WithTimeout(ctx, s.timeout())
 	defer cancel()
 	read := s.Store.Newest
 	if generation != 0 {

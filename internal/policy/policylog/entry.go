@@ -47,9 +47,9 @@ type Entry struct {
 var (
 	// ErrUnusable reports that this program cannot use a generation of the policies log.
 	ErrUnusable = errors.New("policy generation is unusable")
-	// ErrOutrun reports that a generation is not effective: another one was written after the one on which it is
+	// ErrSuperseded reports that a generation is not effective: another one was written after the one on which it is
 	// based.
-	ErrOutrun = errors.New("policy generation was superseded by a concurrent change")
+	ErrSuperseded = errors.New("policy generation was superseded by a concurrent change")
 )
 
 const (

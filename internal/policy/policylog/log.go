@@ -86,7 +86,7 @@ func (l *Log) take(payload []byte) {
 	case err != nil:
 		l.unusable(number, err)
 	case madeOf != nil && *madeOf != l.counts:
-		entry, err = nil, fmt.Errorf("%w: it is based on generation %d, but generation %d was effective before it", ErrOutrun, *madeOf, l.counts)
+		entry, err = nil, fmt.Errorf("%w: it is based on generation %d, but generation %d was effective before it", ErrSuperseded, *madeOf, l.counts)
 	default:
 		l.counts = number
 	}
@@ -150,8 +150,8 @@ func (l *Log) Held(n uint64) (set *policyfile.Set, ok bool, err error) {
 	return set, err == nil, err
 }
 
-// Counting returns the newest effective generation, usable or not; nil if there is none.
-func (l *Log) Counting() *Entry {
+// Effective returns the newest effective generation, usable or not; nil if there is none.
+func (l *Log) Effective() *Entry {
 	if l.counts == 0 {
 		return nil
 	}
@@ -169,9 +169,9 @@ func (l *Log) Entries(after uint64) []*Entry {
 	return all
 }
 
-// Outrun reports whether a generation was superseded by a concurrent change.
-func (l *Log) Outrun(n uint64) bool {
-	return n > 0 && n <= uint64(len(l.held)) && errors.Is(l.held[n-1].err, ErrOutrun)
+// Superseded reports whether a generation was superseded by a concurrent change.
+func (l *Log) Superseded(n uint64) bool {
+	return n > 0 && n <= uint64(len(l.held)) && errors.Is(l.held[n-1].err, ErrSuperseded)
 }
 
 // Changed signals new messages. It is nil after an error: call a reading method to find out.

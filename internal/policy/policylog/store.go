@@ -285,7 +285,7 @@ func (s *Store) begin(ctx context.Context, request string) (base, error) {
 		if v, err := s.made(request); v != nil || err != nil {
 			return base{made: v}, err
 		}
-		if c := s.log.Counting(); c != nil && c.Number != s.newest.Generation() {
+		if c := s.log.Effective(); c != nil && c.Number != s.newest.Generation() {
 			return base{}, fmt.Errorf("%w: this program does not understand generation %d: upgrade it", ErrUnusable, c.Number)
 		}
 		return base{newest: s.newest}, nil

@@ -152,7 +152,7 @@ func TestRace(t *testing.T) {
 	}
 	outrun, all := 0, readAll(t, w.log)
 	for n := range all {
-		if log.Outrun(uint64(n + 1)) {
+		if log.Superseded(uint64(n + 1)) {
 			outrun++
 		}
 	}
@@ -253,8 +253,8 @@ func TestForeignContent(t *testing.T) {
 		}
 	}
 	slices.Sort(told)
-	if !slices.Equal(told, []uint64{2, 3}) || log.Counting().Number != 2 {
-		t.Errorf("told of %v, %d counts", told, log.Counting().Number)
+	if !slices.Equal(told, []uint64{2, 3}) || log.Effective().Number != 2 {
+		t.Errorf("told of %v, %d counts", told, log.Effective().Number)
 	}
 	if _, _, err := log.Held(2); !errors.Is(err, policylog.ErrUnusable) {
 		t.Errorf("Held(2): %v", err)
