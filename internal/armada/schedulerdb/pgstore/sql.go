@@ -1,8 +1,7 @@
 package pgstore
 
-// One row of an array stands for one row of a table; the arrays of a statement
-// are as long as each other. serial, last_modified and terminated are the
-// tables' own doing.
+// {p}, {c} and {e} are rows that a statement gets as arrays (columns). The tables set serial,
+// last_modified and terminated themselves.
 
 const setPrioritySQL = `
 UPDATE jobs SET priority = $3, reprioritise_user = $4
@@ -16,10 +15,9 @@ WHERE queue = $1 AND job_set = $2 AND NOT terminated AND CASE WHEN queued OR job
 // preemptSQL leaves out runs that end in this batch before they are asked for.
 const preemptSQL = `
 UPDATE runs SET preempt_requested = true, preempt_user = p.by, preempt_reason = p.reason
-FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::int[])
-    AS p (job_id, queue, job_set, by, reason, number)
+FROM {p}
 WHERE runs.job_id = p.job_id AND runs.queue = p.queue AND runs.job_set = p.job_set AND NOT runs.terminated
-    AND NOT EXISTS (SELECT FROM unnest($7::text[], $8::int[]) AS e (run_id, number)
+    AND NOT EXISTS (SELECT FROM {e}
         WHERE e.run_id = runs.run_id AND e.number < p.number)`
 
 // endPreemptionSQL leaves who asked, and why, as it is.
@@ -38,9 +36,7 @@ UPDATE runs SET
     returned = runs.returned OR p.returned,
     run_attempted = runs.run_attempted OR p.attempted,
     terminated_timestamp = COALESCE(p.ended, runs.terminated_timestamp)
-FROM unnest($1::text[], $2::timestamptz[], $3::timestamptz[], $4::timestamptz[], $5::bool[], $6::bool[],
-        $7::bool[], $8::bool[], $9::timestamptz[])
-    AS p (run_id, pending_at, running_at, preempted_at, succeeded, failed, returned, attempted, ended)
+FROM {p}
 WHERE runs.run_id = p.run_id`
 
 // cancelRunsSQL comes after the patches: it keeps the end of a run that ended
@@ -51,9 +47,9 @@ UPDATE runs SET
     terminated_timestamp = CASE WHEN c.later THEN runs.terminated_timestamp ELSE c.at END
 FROM (
     SELECT r.run_id, c.at, COALESCE(e.number > c.number, false) AS later
-    FROM unnest($1::text[], $2::timestamptz[], $3::int[]) AS c (job_id, at, number)
+    FROM {c}
     JOIN runs r ON r.job_id = c.job_id
-    LEFT JOIN unnest($4::text[], $5::int[]) AS e (run_id, number) ON e.run_id = r.run_id
+    LEFT JOIN {e} ON e.run_id = r.run_id
 ) AS c
 WHERE runs.run_id = c.run_id`
 
@@ -78,10 +74,7 @@ UPDATE jobs SET
     cancel_reason = CASE WHEN p.asked AND ` + hit + ` THEN COALESCE(jobs.cancel_reason, p.cancel_reason) ELSE jobs.cancel_reason END,
     priority = CASE WHEN ` + hit + ` THEN COALESCE(p.priority, jobs.priority) ELSE jobs.priority END,
     reprioritise_user = CASE WHEN p.priority IS NOT NULL AND ` + hit + ` THEN p.reprioritise_user ELSE jobs.reprioritise_user END
-FROM unnest($1::text[], $2::bool[], $3::int[], $4::bytea[], $5::int[], $6::bool[], $7::text[], $8::bool[], $9::bool[],
-        $10::bool[], $11::bool[], $12::text[], $13::text[], $14::bigint[], $15::text[], $16::text[], $17::text[])
-    AS p (job_id, queued, queued_version, info, info_version, validated, pools, cancelled, succeeded,
-        failed, asked, cancel_user, cancel_reason, priority, reprioritise_user, queue, job_set)
+FROM {p}
 WHERE jobs.job_id = p.job_id AND (
     p.validated OR p.cancelled OR p.succeeded OR p.failed
     OR p.queued_version > jobs.queued_version OR p.info_version > jobs.scheduling_info_version
@@ -94,12 +87,7 @@ INSERT INTO jobs (job_id, queued, queued_version, scheduling_info, scheduling_in
 SELECT job_id, queued, queued_version, info, info_version, validated, pools::text[], cancelled,
     succeeded, failed, asked, cancel_user, cancel_reason, priority, reprioritise_user, queue, job_set,
     user_id, submitted, price_band, false, 0
-FROM unnest($1::text[], $2::bool[], $3::int[], $4::bytea[], $5::int[], $6::bool[], $7::text[], $8::bool[], $9::bool[],
-        $10::bool[], $11::bool[], $12::text[], $13::text[], $14::bigint[], $15::text[], $16::text[], $17::text[],
-        $18::text[], $19::bigint[], $20::int[])
-    AS p (job_id, queued, queued_version, info, info_version, validated, pools, cancelled, succeeded,
-        failed, asked, cancel_user, cancel_reason, priority, reprioritise_user, queue, job_set,
-        user_id, submitted, price_band)
+FROM {p}
 ON CONFLICT (job_id) DO UPDATE SET
     queued = excluded.queued, queued_version = excluded.queued_version,
     scheduling_info = excluded.scheduling_info, scheduling_info_version = excluded.scheduling_info_version,
@@ -113,7 +101,7 @@ ON CONFLICT (job_id) DO UPDATE SET
 
 const insertMetadataSQL = `
 INSERT INTO job_metadata (job_id, submit_message, groups)
-SELECT * FROM unnest($1::text[], $2::bytea[], $3::bytea[])
+SELECT job_id, submit_message, groups FROM {p}
 ON CONFLICT (job_id) DO UPDATE SET submit_message = excluded.submit_message, groups = excluded.groups`
 
 const insertRunsSQL = `
@@ -125,12 +113,7 @@ SELECT run_id, job_id, created, job_set, queue, executor, node, pool, scheduled_
     overlay, leased_at, pending_at, running_at, preempted_at,
     ended, pending_at IS NOT NULL, running_at IS NOT NULL, preempted_at IS NOT NULL, cancelled, succeeded, failed, returned, attempted,
     asked, reason, by
-FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::int[],
-        $10::bytea[], $11::timestamptz[], $12::timestamptz[], $13::timestamptz[], $14::timestamptz[],
-        $15::timestamptz[], $16::bool[], $17::bool[], $18::bool[], $19::bool[], $20::bool[], $21::bool[], $22::text[], $23::text[])
-    AS p (run_id, job_id, created, job_set, queue, executor, node, pool, scheduled_at_priority,
-        overlay, leased_at, pending_at, running_at, preempted_at,
-        ended, cancelled, succeeded, failed, returned, attempted, asked, reason, by)
+FROM {p}
 ON CONFLICT (run_id) DO UPDATE SET
     job_id = excluded.job_id, created = excluded.created, job_set = excluded.job_set, queue = excluded.queue,
     executor = excluded.executor, node = excluded.node, pool = excluded.pool,
@@ -145,7 +128,7 @@ ON CONFLICT (run_id) DO UPDATE SET
 
 const insertErrorsSQL = `
 INSERT INTO job_run_errors (run_id, job_id, error)
-SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[])
+SELECT run_id, job_id, error FROM {p}
 ON CONFLICT (run_id) DO UPDATE SET job_id = excluded.job_id, error = excluded.error`
 
 const markerSQL = `INSERT INTO markers (group_id, partition_id, created) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`

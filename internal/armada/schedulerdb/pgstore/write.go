@@ -69,15 +69,6 @@ func sorted[V any](m map[string]V) []V {
 	return values
 }
 
-// column makes one array of a field of each row.
-func column[R, V any](rows []R, value func(R) V) []V {
-	values := make([]V, len(rows))
-	for i, row := range rows {
-		values[i] = value(row)
-	}
-	return values
-}
-
 // runStatements change runs that are there.
 func (c *changes) runStatements(b *pgx.Batch) {
 	var patches, ended []*runChange
@@ -92,37 +83,44 @@ func (c *changes) runStatements(b *pgx.Batch) {
 	}
 	endedID := column(ended, func(r *runChange) string { return r.id })
 	if ps := sorted(c.preemption); len(ps) > 0 {
-		b.Queue(preemptSQL,
-			column(ps, func(p *preemptChange) string { return p.JobID }),
-			column(ps, func(p *preemptChange) string { return p.Queue }),
-			column(ps, func(p *preemptChange) string { return p.JobSet }),
-			column(ps, func(p *preemptChange) *string { return userOrNull(p.User) }),
-			column(ps, func(p *preemptChange) string { return p.Reason }),
-			column(ps, func(p *preemptChange) int { return p.number }),
-			endedID, column(ended, func(r *runChange) int { return r.firstEnd }),
-		)
+		queue(b, preemptSQL, rows{"p", columns{
+			{"job_id", "text", column(ps, func(p *preemptChange) string { return p.JobID })},
+			{"queue", "text", column(ps, func(p *preemptChange) string { return p.Queue })},
+			{"job_set", "text", column(ps, func(p *preemptChange) string { return p.JobSet })},
+			{"by", "text", column(ps, func(p *preemptChange) *string { return userOrNull(p.User) })},
+			{"reason", "text", column(ps, func(p *preemptChange) string { return p.Reason })},
+			{"number", "int", column(ps, func(p *preemptChange) int { return p.number })},
+		}}, rows{"e", columns{
+			{"run_id", "text", endedID},
+			{"number", "int", column(ended, func(r *runChange) int { return r.firstEnd })},
+		}})
 	}
 	if len(patches) > 0 {
 		stage := func(s schedulerdb.Stage) []*time.Time {
 			return column(patches, func(r *runChange) *time.Time { return r.at[s] })
 		}
-		b.Queue(patchRunsSQL,
-			column(patches, func(r *runChange) string { return r.id }),
-			stage(schedulerdb.Pending), stage(schedulerdb.Running), stage(schedulerdb.Preempted),
-			column(patches, func(r *runChange) bool { return r.at[schedulerdb.Succeeded] != nil }),
-			column(patches, func(r *runChange) bool { return r.failed }),
-			column(patches, func(r *runChange) bool { return r.returned }),
-			column(patches, func(r *runChange) bool { return r.attempted }),
-			column(patches, func(r *runChange) *time.Time { return r.end }),
-		)
+		queue(b, patchRunsSQL, rows{"p", columns{
+			{"run_id", "text", column(patches, func(r *runChange) string { return r.id })},
+			{"pending_at", "timestamptz", stage(schedulerdb.Pending)},
+			{"running_at", "timestamptz", stage(schedulerdb.Running)},
+			{"preempted_at", "timestamptz", stage(schedulerdb.Preempted)},
+			{"succeeded", "bool", column(patches, func(r *runChange) bool { return r.at[schedulerdb.Succeeded] != nil })},
+			{"failed", "bool", column(patches, func(r *runChange) bool { return r.failed })},
+			{"returned", "bool", column(patches, func(r *runChange) bool { return r.returned })},
+			{"attempted", "bool", column(patches, func(r *runChange) bool { return r.attempted })},
+			{"ended", "timestamptz", column(patches, func(r *runChange) *time.Time { return r.end })},
+		}})
 	}
 	if len(c.cancelled) > 0 {
 		jobs := slices.Sorted(maps.Keys(c.cancelled))
-		b.Queue(cancelRunsSQL, jobs,
-			column(jobs, func(id string) time.Time { return c.cancelled[id].at }),
-			column(jobs, func(id string) int { return c.cancelled[id].number }),
-			endedID, column(ended, func(r *runChange) int { return r.ended }),
-		)
+		queue(b, cancelRunsSQL, rows{"c", columns{
+			{"job_id", "text", jobs},
+			{"at", "timestamptz", column(jobs, func(id string) time.Time { return c.cancelled[id].at })},
+			{"number", "int", column(jobs, func(id string) int { return c.cancelled[id].number })},
+		}}, rows{"e", columns{
+			{"run_id", "text", endedID},
+			{"number", "int", column(ended, func(r *runChange) int { return r.ended })},
+		}})
 	}
 }
 
@@ -137,27 +135,27 @@ func (c *changes) jobStatements(b *pgx.Batch) {
 		}
 	}
 	if len(patches) > 0 {
-		b.Queue(patchJobsSQL, append(jobColumns(patches),
-			column(patches, func(j *jobChange) string { return j.queue }),
-			column(patches, func(j *jobChange) string { return j.set }),
-		)...)
+		queue(b, patchJobsSQL, rows{"p", append(jobColumns(patches), columns{
+			{"queue", "text", column(patches, func(j *jobChange) string { return j.queue })},
+			{"job_set", "text", column(patches, func(j *jobChange) string { return j.set })},
+		}...)})
 	}
 	if len(fresh) > 0 {
 		text := func(value func(*schedulerdb.InsertJob) string) []string {
 			return column(fresh, func(j *jobChange) string { return value(j.insert) })
 		}
-		b.Queue(insertJobsSQL, append(jobColumns(fresh),
-			text(func(o *schedulerdb.InsertJob) string { return o.Queue }),
-			text(func(o *schedulerdb.InsertJob) string { return o.JobSet }),
-			text(func(o *schedulerdb.InsertJob) string { return o.UserID }),
-			column(fresh, func(j *jobChange) int64 { return j.insert.Submitted }),
-			column(fresh, func(j *jobChange) int32 { return j.insert.PriceBand }),
-		)...)
-		b.Queue(insertMetadataSQL,
-			text(func(o *schedulerdb.InsertJob) string { return o.JobID }),
-			column(fresh, func(j *jobChange) []byte { return j.insert.SubmitMessage }),
-			column(fresh, func(j *jobChange) []byte { return j.insert.Groups }),
-		)
+		queue(b, insertJobsSQL, rows{"p", append(jobColumns(fresh), columns{
+			{"queue", "text", text(func(o *schedulerdb.InsertJob) string { return o.Queue })},
+			{"job_set", "text", text(func(o *schedulerdb.InsertJob) string { return o.JobSet })},
+			{"user_id", "text", text(func(o *schedulerdb.InsertJob) string { return o.UserID })},
+			{"submitted", "bigint", column(fresh, func(j *jobChange) int64 { return j.insert.Submitted })},
+			{"price_band", "int", column(fresh, func(j *jobChange) int32 { return j.insert.PriceBand })},
+		}...)})
+		queue(b, insertMetadataSQL, rows{"p", columns{
+			{"job_id", "text", text(func(o *schedulerdb.InsertJob) string { return o.JobID })},
+			{"submit_message", "bytea", column(fresh, func(j *jobChange) []byte { return j.insert.SubmitMessage })},
+			{"groups", "bytea", column(fresh, func(j *jobChange) []byte { return j.insert.Groups })},
+		}})
 	}
 }
 
@@ -168,11 +166,11 @@ func (j *jobChange) changed() bool {
 
 // jobColumns are the columns that new rows and patches share, with NULL for what
 // a patch leaves as it is.
-func jobColumns(jobs []*jobChange) []any {
-	return []any{
-		column(jobs, func(j *jobChange) string { return j.id }),
-		column(jobs, func(j *jobChange) bool { return j.queued == nil || j.queued.Queued }),
-		column(jobs, func(j *jobChange) *int32 {
+func jobColumns(jobs []*jobChange) columns {
+	return columns{
+		{"job_id", "text", column(jobs, func(j *jobChange) string { return j.id })},
+		{"queued", "bool", column(jobs, func(j *jobChange) bool { return j.queued == nil || j.queued.Queued })},
+		{"queued_version", "int", column(jobs, func(j *jobChange) *int32 {
 			switch {
 			case j.queued != nil:
 				return &j.queued.Version
@@ -180,8 +178,8 @@ func jobColumns(jobs []*jobChange) []any {
 				return new(int32)
 			}
 			return nil
-		}),
-		column(jobs, func(j *jobChange) []byte {
+		})},
+		{"info", "bytea", column(jobs, func(j *jobChange) []byte {
 			switch {
 			case j.info != nil:
 				return j.info.Info
@@ -189,8 +187,8 @@ func jobColumns(jobs []*jobChange) []any {
 				return j.insert.SchedulingInfo
 			}
 			return nil
-		}),
-		column(jobs, func(j *jobChange) *int32 {
+		})},
+		{"info_version", "int", column(jobs, func(j *jobChange) *int32 {
 			switch {
 			case j.info != nil:
 				return &j.info.Version
@@ -198,31 +196,31 @@ func jobColumns(jobs []*jobChange) []any {
 				return &j.insert.SchedulingInfoVersion
 			}
 			return nil
-		}),
-		column(jobs, func(j *jobChange) bool { return j.validated != nil }),
-		column(jobs, func(j *jobChange) *string {
+		})},
+		{"validated", "bool", column(jobs, func(j *jobChange) bool { return j.validated != nil })},
+		{"pools", "text", column(jobs, func(j *jobChange) *string {
 			if j.validated == nil || j.validated.Pools == nil {
 				return nil
 			}
 			return new(arrayText(j.validated.Pools))
-		}),
-		column(jobs, func(j *jobChange) bool { return j.cancelled }),
-		column(jobs, func(j *jobChange) bool { return j.succeeded }),
-		column(jobs, func(j *jobChange) bool { return j.failed }),
-		column(jobs, func(j *jobChange) bool { return j.cancel != nil }),
-		column(jobs, func(j *jobChange) *string {
+		})},
+		{"cancelled", "bool", column(jobs, func(j *jobChange) bool { return j.cancelled })},
+		{"succeeded", "bool", column(jobs, func(j *jobChange) bool { return j.succeeded })},
+		{"failed", "bool", column(jobs, func(j *jobChange) bool { return j.failed })},
+		{"asked", "bool", column(jobs, func(j *jobChange) bool { return j.cancel != nil })},
+		{"cancel_user", "text", column(jobs, func(j *jobChange) *string {
 			if j.cancel == nil {
 				return nil
 			}
 			return userOrNull(j.cancel.User)
-		}),
-		column(jobs, func(j *jobChange) *string {
+		})},
+		{"cancel_reason", "text", column(jobs, func(j *jobChange) *string {
 			if j.cancel == nil {
 				return nil
 			}
 			return &j.cancel.Reason
-		}),
-		column(jobs, func(j *jobChange) *int64 {
+		})},
+		{"priority", "bigint", column(jobs, func(j *jobChange) *int64 {
 			switch {
 			case j.priority != nil:
 				return &j.priority.Priority
@@ -230,13 +228,13 @@ func jobColumns(jobs []*jobChange) []any {
 				return &j.insert.Priority
 			}
 			return nil
-		}),
-		column(jobs, func(j *jobChange) *string {
+		})},
+		{"reprioritise_user", "text", column(jobs, func(j *jobChange) *string {
 			if j.priority == nil {
 				return nil
 			}
 			return userOrNull(j.priority.User)
-		}),
+		})},
 	}
 }
 
@@ -275,37 +273,39 @@ func (c *changes) newRunStatement(b *pgx.Batch) {
 	stage := func(s schedulerdb.Stage) []*time.Time {
 		return column(runs, func(r *runChange) *time.Time { return r.at[s] })
 	}
-	b.Queue(insertRunsSQL,
-		text(func(o *schedulerdb.InsertRun) string { return o.RunID }),
-		text(func(o *schedulerdb.InsertRun) string { return o.JobID }),
-		column(runs, func(r *runChange) int64 { return r.insert.Created }),
-		text(func(o *schedulerdb.InsertRun) string { return o.JobSet }),
-		text(func(o *schedulerdb.InsertRun) string { return o.Queue }),
-		text(func(o *schedulerdb.InsertRun) string { return o.Executor }),
-		text(func(o *schedulerdb.InsertRun) string { return o.Node }),
-		text(func(o *schedulerdb.InsertRun) string { return o.Pool }),
-		column(runs, func(r *runChange) *int32 { return r.insert.ScheduledAtPriority }),
-		column(runs, func(r *runChange) []byte { return r.insert.PodRequirementsOverlay }),
-		column(runs, func(r *runChange) time.Time { return r.insert.Leased }),
-		stage(schedulerdb.Pending), stage(schedulerdb.Running), stage(schedulerdb.Preempted),
-		column(runs, func(r *runChange) *time.Time { return r.end }),
-		is(func(r *runChange) bool { return r.cancelled }),
-		is(func(r *runChange) bool { return r.at[schedulerdb.Succeeded] != nil }),
-		is(func(r *runChange) bool { return r.failed }),
-		is(func(r *runChange) bool { return r.returned }),
-		is(func(r *runChange) bool { return r.attempted }),
-		is(func(r *runChange) bool { return r.preemption != nil }),
-		asked(func(o *schedulerdb.RequestPreemption) *string { return &o.Reason }),
-		asked(func(o *schedulerdb.RequestPreemption) *string { return userOrNull(o.User) }),
-	)
+	queue(b, insertRunsSQL, rows{"p", columns{
+		{"run_id", "text", text(func(o *schedulerdb.InsertRun) string { return o.RunID })},
+		{"job_id", "text", text(func(o *schedulerdb.InsertRun) string { return o.JobID })},
+		{"created", "bigint", column(runs, func(r *runChange) int64 { return r.insert.Created })},
+		{"job_set", "text", text(func(o *schedulerdb.InsertRun) string { return o.JobSet })},
+		{"queue", "text", text(func(o *schedulerdb.InsertRun) string { return o.Queue })},
+		{"executor", "text", text(func(o *schedulerdb.InsertRun) string { return o.Executor })},
+		{"node", "text", text(func(o *schedulerdb.InsertRun) string { return o.Node })},
+		{"pool", "text", text(func(o *schedulerdb.InsertRun) string { return o.Pool })},
+		{"scheduled_at_priority", "int", column(runs, func(r *runChange) *int32 { return r.insert.ScheduledAtPriority })},
+		{"overlay", "bytea", column(runs, func(r *runChange) []byte { return r.insert.PodRequirementsOverlay })},
+		{"leased_at", "timestamptz", column(runs, func(r *runChange) time.Time { return r.insert.Leased })},
+		{"pending_at", "timestamptz", stage(schedulerdb.Pending)},
+		{"running_at", "timestamptz", stage(schedulerdb.Running)},
+		{"preempted_at", "timestamptz", stage(schedulerdb.Preempted)},
+		{"ended", "timestamptz", column(runs, func(r *runChange) *time.Time { return r.end })},
+		{"cancelled", "bool", is(func(r *runChange) bool { return r.cancelled })},
+		{"succeeded", "bool", is(func(r *runChange) bool { return r.at[schedulerdb.Succeeded] != nil })},
+		{"failed", "bool", is(func(r *runChange) bool { return r.failed })},
+		{"returned", "bool", is(func(r *runChange) bool { return r.returned })},
+		{"attempted", "bool", is(func(r *runChange) bool { return r.attempted })},
+		{"asked", "bool", is(func(r *runChange) bool { return r.preemption != nil })},
+		{"reason", "text", asked(func(o *schedulerdb.RequestPreemption) *string { return &o.Reason })},
+		{"by", "text", asked(func(o *schedulerdb.RequestPreemption) *string { return userOrNull(o.User) })},
+	}})
 }
 
 func (c *changes) errorStatement(b *pgx.Batch) {
 	if es := sorted(c.errors); len(es) > 0 {
-		b.Queue(insertErrorsSQL,
-			column(es, func(e *schedulerdb.InsertRunError) string { return e.RunID }),
-			column(es, func(e *schedulerdb.InsertRunError) string { return e.JobID }),
-			column(es, func(e *schedulerdb.InsertRunError) []byte { return e.Error }),
-		)
+		queue(b, insertErrorsSQL, rows{"p", columns{
+			{"run_id", "text", column(es, func(e *schedulerdb.InsertRunError) string { return e.RunID })},
+			{"job_id", "text", column(es, func(e *schedulerdb.InsertRunError) string { return e.JobID })},
+			{"error", "bytea", column(es, func(e *schedulerdb.InsertRunError) []byte { return e.Error })},
+		}})
 	}
 }
