@@ -432,7 +432,7 @@ func TestForgedDecisions(t *testing.T) {
 		{"a later retry", func(e *chain.Envelope, i int, d *chain.Decision) {
 			d.Requeue, d.RetryAfter, d.ReadyAfter, d.PodName = true, d.Time+1, d.Time+1, "armada-x-0-1"
 			e.Records[i] = chain.AppendRecord(nil, d)
-		}, "the log says JobRequeued", exitFine}, // up goes by the log's verdicts
+		}, "the log has JobRequeued", exitFine}, // up goes by the log's verdicts
 		{"a record taken out", func(e *chain.Envelope, i int, _ *chain.Decision) {
 			e.Records = slices.Delete(slices.Clone(e.Records), i, i+1)
 		}, "decision log differs from its input", exitEnvironment},

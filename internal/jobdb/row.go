@@ -103,7 +103,7 @@ type RunTimes struct {
 type RunFlags struct {
 	Preempted bool // by event or error
 	Returned  bool // its lease was returned
-	Attempted bool // it failed after it was started
+	Attempted bool // it failed, and an executor had attempted it
 	Cancelled bool // its job was cancelled before the end of the run was reported
 }
 
