@@ -1,7 +1,7 @@
 package sim
 
 import (
-	"encoding/json"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -46,10 +46,12 @@ func (m *machine) String() string { return fmt.Sprintf("owner %d/%d", m.part, m.
 
 var errCrash = errors.New("crash")
 
-// kept is what this package reads of an owner's meta record.
+// kept is an owner's meta record, in the order of its fields.
 type kept struct {
-	Place    follow.Place
-	Progress evaluator.Progress
+	Place     follow.Place
+	Progress  evaluator.Progress
+	Watermark int64
+	Horizon   int64
 	// Rebuilding: only the machine that wrote it may use it.
 	Rebuilding bool
 }
@@ -59,8 +61,8 @@ func (w *world) keptIn(meta []byte) kept {
 	if meta == nil {
 		return k
 	}
-	if err := json.Unmarshal(meta[1:], &k); err != nil {
-		w.fail("meta record %q: %v", meta, err)
+	if _, err := binary.Decode(meta[1:], binary.BigEndian, &k); err != nil || len(meta) != 1+binary.Size(k) {
+		w.fail("meta record %x of %d bytes: %v", meta, len(meta), err)
 	}
 	return k
 }
