@@ -95,15 +95,15 @@ permissionGroupMapping:
 	at(nil, with("kill", "retries", "--all", "--reason", "x", "--token-file", tokenFile)...).exits(t, exitEnvironment).says(t, "ci lacks the permission kill_retries")
 	at([]string{"REFLOAT_PASSWORD=" + password}, with("kill", "retries", "--all", "--reason", "x", "--user", "ann")...).exits(t, exitFine).says(t, "by ann (x)")
 
-	// Who is not let in.
+	// Rejected credentials.
 	at(nil, with("get", "policies")...).exits(t, exitEnvironment).says(t, "authentication required")
 	at([]string{"REFLOAT_PASSWORD=wrong-" + password}, with("get", "policies", "--user", "ann")...).exits(t, exitEnvironment).says(t, "unknown user, or wrong credentials")
 	at([]string{"REFLOAT_TOKEN=wrong-" + token}, with("apply", "-f", testPolicies)...).exits(t, exitEnvironment).says(t, "unknown user, or wrong credentials")
 	at(ann, "get", "policies").exits(t, exitEnvironment)                                              // no TLS
-	at(ann, "get", "policies", "--server-ca", other).exits(t, exitEnvironment).says(t, "certificate") // of somebody else
+	at(ann, "get", "policies", "--server-ca", other).exits(t, exitEnvironment).says(t, "certificate") // another server's certificate
 	at(ann, "get", "policies", "--server-ca", tokenFile).exits(t, exitUsage).says(t, "the file contains no certificate")
 
-	// What cannot be meant.
+	// Conflicting or invalid flags.
 	at(ann, with("get", "policies", "--token-file", tokenFile)...).exits(t, exitUsage).says(t, "both a token")
 	at(nil, with("get", "policies", "--user", "ann")...).exits(t, exitUsage).says(t, "give the password in REFLOAT_PASSWORD")
 	at(nil, with("get", "policies", "--token-file", writeFile(t, dir, "empty", "\n"))...).exits(t, exitUsage).says(t, "the file is empty")
@@ -122,8 +122,8 @@ permissionGroupMapping:
 	}
 }
 
-// Another machine is asked over TLS, unless it is said that it is not; and other
-// machines are not served without knowing who they are.
+// TestOtherMachines checks that connections to other machines use TLS unless that is switched off, and that other
+// machines are not served without authentication.
 func TestOtherMachines(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

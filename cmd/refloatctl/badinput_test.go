@@ -128,7 +128,7 @@ func brokenMessages(t *testing.T, rng *rand.Rand) [][]byte {
 		at := rng.IntN(len(cut))
 		all = append(all, truncated, flipped, slices.Concat(cut[:at], cut[rng.IntN(len(cut)):]))
 	}
-	// Kinds of event that nobody knows, alone and beside a failure.
+	// Unknown kinds of event, alone and beside a failure.
 	failure, err := proto.Marshal(failedRun("unknown-kind", "run-0", 0, "boom"))
 	if err != nil {
 		t.Fatal(err)

@@ -253,7 +253,7 @@ func TestImportTwice(t *testing.T) {
 		t.Errorf("imported in two parts, another history: %s", firstDifference(want.out, got.out))
 	}
 
-	// Another recording in the same log stands beside it.
+	// A log can contain several recordings.
 	ctl(t, "import", recordingFile("chaos"), "--log", dir).exits(t, exitFine).says(t, "630 messages, 630 of them new")
 	ctl(t, "import", file, "--log", dir).exits(t, exitFine).says(t, "0 of them new")
 	ctl(t, "import", recordingFile("chaos"), "--log", dir).exits(t, exitFine).says(t, "0 of them new")
@@ -292,8 +292,7 @@ func TestGetIsReplay(t *testing.T) {
 	}
 }
 
-// rewriting are the characters by which a terminal is told to do something else
-// than to print.
+// rewriting are the control characters that change what a terminal shows.
 const rewriting = "\x1b\r\b"
 
 // TestPipe: in a pipe there is no color and no progress.

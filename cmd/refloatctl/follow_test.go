@@ -45,7 +45,7 @@ func TestFollowArmada(t *testing.T) {
 	at("get", "policies").exits(t, exitFine).says(t, "has been unreadable since 20", "stay in force", "web")
 	p.ends(t)
 
-	// Started again in the outage, it goes on with what was read.
+	// After a restart during the outage, the policies read before are still in force.
 	p, at = served(t, data, "--follow-armada", armada.Address)
 	at("get", "policies").exits(t, exitFine).says(t, "when this process started", "out for lunch", "web")
 	p.ends(t)

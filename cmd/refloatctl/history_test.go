@@ -110,8 +110,8 @@ func copyRecording(t *testing.T, file, id string, at int64) [partitions]stream {
 	return out
 }
 
-// renameRandom gives the jobs and job sets of a random history names of their
-// own, byte by byte, so that what is mangled stays as it is.
+// renameRandom gives the jobs and job sets of a random history unique names of the same length, so that mangled
+// messages stay mangled.
 func renameRandom(messages []model.Message, n int) stream {
 	job, set := fmt.Appendf(nil, "g%04d", n), fmt.Appendf(nil, "%04d", n)
 	var out stream

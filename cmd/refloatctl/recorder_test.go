@@ -254,7 +254,7 @@ func messagesIn(t *testing.T, log eventlog.Topic, p int) []eventlog.Message {
 	}
 }
 
-// TestRecordFollows: it goes on with what comes until it is ended.
+// TestRecordFollows checks that --follow records new messages until it is interrupted.
 func TestRecordFollows(t *testing.T) {
 	t.Parallel()
 	log := historyLog(t, 4)
@@ -287,7 +287,7 @@ func TestRecordFollows(t *testing.T) {
 	}
 }
 
-// noticing tells of each message written.
+// noticing calls back for each message written.
 type noticing struct {
 	target
 	written chan<- int
@@ -366,7 +366,7 @@ func TestRecordTrimmed(t *testing.T) {
 	if err != nil || r.written == 0 || r.written >= n || !strings.Contains(notes, "partition 0 begins after 0:") || !strings.Contains(notes, "earlier messages have expired") {
 		t.Errorf("recorded %d messages, notes %q, %v", r.written, notes, err)
 	}
-	// Who asks for a part that is there is not told.
+	// No note is printed for a range that is complete.
 	from := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 	if _, notes, err = recordInto(t, log, filepath.Join(t.TempDir(), "x.jsonl.gz"), recordFlags{partition: allOfThem, from: from}); err != nil || notes != "" {
 		t.Errorf("notes %q, %v", notes, err)

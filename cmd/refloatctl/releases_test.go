@@ -17,8 +17,7 @@ import (
 	"github.com/refloat/refloat/internal/test/pgtest"
 )
 
-// letPass is a data directory into which a recording came while nobody decided,
-// so that an ingester released all of it.
+// letPass makes a data directory with a recording that an ingester released completely, because no evaluator ran.
 func letPass(t *testing.T, recording string) string {
 	t.Helper()
 	data := filepath.Join(t.TempDir(), "data")

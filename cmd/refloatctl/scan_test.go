@@ -233,7 +233,7 @@ func normalize(r *model.Record) {
 	}
 }
 
-// runKey tells runs apart.
+// runKey identifies a run.
 type runKey struct{ job, run string }
 
 // failedRuns are the runs of wanted jobs that ended by a failure, read from the

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestRunningHashes pins what version 1 of the semantics made of the recordings when
-// it was the only one. Nobody imported jobs there, so version 2 decides the same.
+// TestRunningHashes pins the running hashes of the recordings under version 1 of the semantics. They contain no
+// imported jobs, so version 2 decides the same.
 func TestRunningHashes(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

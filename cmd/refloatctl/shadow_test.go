@@ -425,9 +425,8 @@ func checkReport(t *testing.T, data, printed string) {
 	}
 }
 
-// TestShadowThenEnforce: a queue in shadow is shown as that, and nobody acts; when
-// its mode is changed while up runs, the next failures are acted on, and the
-// retries that were granted in shadow count.
+// TestShadowThenEnforce checks that decisions of a queue in shadow mode are marked and have no effect; that after
+// its mode is changed while up runs, the next failures take effect, and retries granted in shadow count.
 func TestShadowThenEnforce(t *testing.T) {
 	t.Parallel()
 	const queue = "vision-train"

@@ -24,8 +24,8 @@ import (
 	"github.com/refloat/refloat/internal/test/model"
 )
 
-// TestUpAgain: on a directory that is drained, up adds no event, no decision
-// and no row, and what stands there follows from the logs.
+// TestUpAgain checks that on a drained directory, up adds no event, no decision and no row, and that its content
+// follows from the logs.
 func TestUpAgain(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
@@ -91,8 +91,8 @@ func slowly(t *testing.T, data string, more ...string) (*process, *tail) {
 	return p, x
 }
 
-// TestSignals: SIGTERM and SIGINT end up cleanly, at any moment of a feed; what
-// was decided is verified, and up goes on from there.
+// TestSignals checks that SIGTERM and SIGINT stop up cleanly at any moment of a feed; what was decided is
+// verified, and up continues from there.
 func TestSignals(t *testing.T) {
 	t.Parallel()
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
@@ -144,7 +144,7 @@ func TestSecondUp(t *testing.T) {
 	}
 	ctl(t, "import", recordingFile("chaos"), "--log", app.Dir(data).Events()).exits(t, exitEnvironment).says(t, "another writer")
 	if x.total < 1559 {
-		x.await(p, nil) // the first one goes on
+		x.await(p, nil) // the first one continues
 	}
 	p.signal(t, syscall.SIGTERM)
 	p.exits(t, exitFine)
@@ -304,8 +304,8 @@ func damaged(t *testing.T, path string, offset int, text string) {
 	}
 }
 
-// TestDamagedEvents: a flipped byte in the middle of the events stops whoever
-// reads it, and the message names file and position.
+// TestDamagedEvents checks that a flipped byte in the middle of the events stops every reader, and that the
+// message names file and position.
 func TestDamagedEvents(t *testing.T) {
 	t.Parallel()
 	data := drainedCopy(t)
@@ -465,8 +465,8 @@ func TestForgedDecisions(t *testing.T) {
 	}
 }
 
-// TestBrokenChain: a decision log from whose middle an envelope was taken, or
-// in which one was changed, is a finding, also when nobody claimed it since.
+// TestBrokenChain checks that a missing or changed envelope in the middle of a decision log is a finding, also
+// without a later claim.
 func TestBrokenChain(t *testing.T) {
 	t.Parallel()
 	whole := filepath.Join(t.TempDir(), "data")

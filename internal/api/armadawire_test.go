@@ -194,8 +194,8 @@ func TestArmadaLimit(t *testing.T) {
 	}
 }
 
-// What proto3 ignores is ignored: fields that nobody knows, and those that the rules
-// of Armada's proposal had. mutate is known, and refused by its place.
+// TestArmadaFields checks that unknown fields, and those that the rules of Armada's proposal had, are ignored as
+// in proto3. mutate is known, and refused with its path.
 func TestArmadaFields(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -208,7 +208,7 @@ func TestArmadaFields(t *testing.T) {
 	if out := w.done("GetRetryPolicy", text(1, "p"), unknown); !bytes.Equal(out, plain) {
 		t.Errorf("%x, want %x", out, plain)
 	}
-	// A field that is there twice counts as it is there last; an enum may be any number.
+	// The last occurrence of a repeated scalar field wins; an enum may be any number.
 	w.done("CreateRetryPolicy", number(nDefault, actRetry), text(nName, "q"), text(nName, "p"), number(nDefault, actFail))
 	for _, action := range []uint64{0, 3, 1 << 40} {
 		_, err := w.armadactl("CreateRetryPolicy", text(nName, "p"), number(nDefault, action))

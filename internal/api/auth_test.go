@@ -52,7 +52,7 @@ func basicHeader(user, password string) string {
 	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
 }
 
-// everybody may do everything who is in the group ops.
+// everybody grants all permissions to the group ops.
 func everybody() map[api.Verb][]string {
 	all := map[api.Verb][]string{}
 	for _, v := range api.Verbs() {
@@ -105,13 +105,13 @@ func (p *provider) sign(claims string) string {
 	return oidctest.SignIDToken(p.key, "one", oidc.ES256, claims)
 }
 
-// plainToken is a token that nobody signed.
+// plainToken is an unsigned token.
 func plainToken(header, claims string) string {
 	enc := base64.RawURLEncoding
 	return enc.EncodeToString([]byte(header)) + "." + enc.EncodeToString([]byte(claims)) + "."
 }
 
-// Who may sign in, over gRPC and REST alike; and no answer and no log shows a secret.
+// TestSignIn checks who can authenticate, over gRPC and REST, and that no response and no log contains a secret.
 func TestSignIn(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t)
@@ -197,7 +197,7 @@ func TestSignIn(t *testing.T) {
 		if err != nil || len(h.Generations) != 2 || h.Generations[0].Author != c.author || h.Generations[1].Author != c.author {
 			t.Errorf("%s: history %v, %v; want %q", c.what, h, err, c.author)
 		}
-		// A panic does not end the server, and shows nobody's header.
+		// A panic does not end the server, and reveals no header.
 		if code, body := w.rest("GET", "/refloat/v1/status", "", headers...); code != 500 || !strings.Contains(body, "the server failed on this request") {
 			t.Errorf("a panic over REST: %d %s", code, body)
 		}
@@ -215,8 +215,8 @@ func TestSignIn(t *testing.T) {
 	}
 }
 
-// A provider that is away refuses nobody whose key is known, and says so to the
-// others; who invents keys does not make us ask it again and again.
+// TestProviderAway checks that an unavailable provider affects no user whose key is known, that others get an
+// error that says so, and that invented keys do not cause repeated requests.
 func TestProviderAway(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t)
@@ -444,7 +444,7 @@ func (w *world) askings() []asking {
 
 func docsIn[T any](docs ...T) []T { return docs }
 
-// Each RPC needs its verbs, and a reader none but to be somebody: over gRPC and REST.
+// TestPermissions checks the verbs that each RPC needs, over gRPC and REST. Reading needs only authentication.
 func TestPermissions(t *testing.T) {
 	t.Parallel()
 	auth := &api.Auth{Tokens: map[string]api.Token{"reader": {SHA256: digestOf("reader")}}, Permissions: map[api.Verb][]string{}}
@@ -522,8 +522,8 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// Where nobody signs in, pages in a browser of this machine change nothing: neither
-// by their address, nor by a name that was bent to this machine's.
+// TestBrowsers checks that without authentication, web pages in a browser on this machine can change nothing,
+// neither by address nor by DNS rebinding.
 func TestBrowsers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -552,7 +552,8 @@ func TestBrowsers(t *testing.T) {
 	}
 }
 
-// Who nobody knows uses up no writes, and reading is not bounded.
+// TestWritesOfStrangers checks that unauthenticated callers do not use up the write limit, and that reading is not
+// limited.
 func TestWritesOfStrangers(t *testing.T) {
 	t.Parallel()
 	auth := &api.Auth{Tokens: map[string]api.Token{"ci": {SHA256: digestOf(ciToken), Groups: []string{"ops"}}}, Permissions: everybody()}

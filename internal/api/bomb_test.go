@@ -61,9 +61,9 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// A compressed request costs little more than the bytes that a request may have: it is
-// measured before it is decoded, and not read from those who may not make it. Not
-// parallel: it measures what the process allocates.
+// TestDecompressionBombs checks that a compressed request costs little more than the allowed size: it is measured
+// before it is decoded, and not read at all without permission. Not parallel: it measures the allocations of the
+// process.
 func TestDecompressionBombs(t *testing.T) { //nolint:paralleltest // see above
 	auth := &api.Auth{Tokens: map[string]api.Token{"ci": {SHA256: digestOf(ciToken), Groups: []string{"ops"}}, "reader": {SHA256: digestOf("reader")}}, Permissions: everybody()}
 	if err := auth.Check(t.Context()); err != nil {

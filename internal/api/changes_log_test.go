@@ -77,7 +77,7 @@ func (r *shelfReader) Read(dst []eventlog.Message) (int, error) {
 	return n, nil
 }
 
-// Changed is always ready: who waits looks again.
+// Changed is always ready: readers poll.
 func (r *shelfReader) Changed() <-chan struct{} {
 	c := make(chan struct{})
 	close(c)

@@ -18,7 +18,7 @@ import (
 	"github.com/refloat/refloat/internal/test/model"
 )
 
-// operation is a change that somebody asks for, maybe several times.
+// operation is a requested change, possibly requested several times.
 type operation struct {
 	number int
 	what   string
@@ -77,8 +77,8 @@ func (s *storm) try(op *operation, r *replica) {
 func (s *storm) acknowledged(op *operation, change *pb.Change, from uint64, since int64) {
 	if op.generation == 0 {
 		s.seen["nothing to do"]++
-		// From now on it must not appear, but for an ask whose answer was lost: what had
-		// nothing to do stands nowhere.
+		// From now on it must not appear, except for a request whose response was lost: one that changed nothing
+		// leaves no trace.
 		op.refused = !op.unknown
 		if !s.some(from, func(st *state) bool {
 			next, code := op.model(st, since)
@@ -131,7 +131,7 @@ func (s *storm) ask(r *replica) {
 	s.try(op, r)
 }
 
-// askAgain asks somebody for what nobody knows.
+// askAgain repeats a request whose outcome is unknown.
 func (s *storm) askAgain(r *replica) {
 	var open []*operation
 	for _, op := range s.ops {
@@ -144,7 +144,7 @@ func (s *storm) askAgain(r *replica) {
 	}
 }
 
-// read is a state as somebody read it, maybe some time ago.
+// read returns a state as a client read it, possibly some time ago.
 func (s *storm) read() *state {
 	s.look()
 	for n := s.plain.counts - min(s.plain.counts, uint64(s.rng.IntN(4))); ; n-- {

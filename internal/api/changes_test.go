@@ -36,11 +36,11 @@ import (
 type storm struct {
 	ctx   context.Context
 	rng   *rand.Rand
-	trace io.Writer // nil: nobody looks
+	trace io.Writer // nil: no trace
 	err   error     // the first violation
 	calm  bool
 	depth int   // of what happens in the middle of something else
-	now   int64 // of the jobs, and of who changes policies
+	now   int64 // of the jobs, and of the clients
 	clock int64 // of the owners
 
 	events, decisions, policies *shelf
@@ -153,7 +153,7 @@ func (s *storm) meanwhile(n int) {
 	}
 }
 
-// act lets somebody do something.
+// act performs one random action.
 func (s *storm) act() {
 	if s.err != nil {
 		return
@@ -392,8 +392,8 @@ func (s *storm) drain() {
 	}
 }
 
-// settle is the end of all faults: what is open is asked for again until it is
-// known, and all is answered. Nobody asks again after a refusal.
+// settle ends all faults: requests with unknown outcome are repeated until they are answered. Refused ones are not
+// repeated.
 func (s *storm) settle() {
 	s.calm = true
 	s.tell("no more faults")

@@ -10,9 +10,9 @@ import (
 	"github.com/refloat/refloat/internal/api"
 )
 
-// Whoever tries passwords gets few of them compared at once, and keeps nobody out who
-// signed in a moment ago. A right password is remembered, a wrong one is not, and neither
-// is one of another user.
+// TestPasswordStorm checks that an attacker who tries passwords gets few of them compared at once, and does not
+// lock out users who authenticated a moment ago. A correct password is remembered; a wrong one, or one of another
+// user, is not.
 func TestPasswordStorm(t *testing.T) {
 	t.Parallel()
 	const attempts = 30

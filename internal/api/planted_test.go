@@ -19,7 +19,7 @@ type bug struct {
 	patches []patch
 }
 
-// patch replaces a string that stands exactly once in a file of internal/.
+// patch replaces a string that occurs exactly once in a file of internal/.
 type patch struct{ file, old, new string }
 
 const histories = "TestChangeHistories"

@@ -99,7 +99,7 @@ func TestLifeOfAPolicy(t *testing.T) {
 	}
 }
 
-// Every problem of a document is told at once, by field.
+// TestBadDocuments checks that every problem of a document is reported at once, by field.
 func TestBadDocuments(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -157,8 +157,8 @@ func TestApply(t *testing.T) {
 	w.refused(err, codes.InvalidArgument, "documents: none")
 }
 
-// Of many writers at once of one policy each wins once or is told; asking again with
-// the same request id changes nothing.
+// TestWritersAtOnce checks that of many concurrent writers of one policy each succeeds once or gets an error, and
+// that repeating a request with the same id changes nothing.
 func TestWritersAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

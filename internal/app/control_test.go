@@ -20,8 +20,8 @@ import (
 	"github.com/refloat/refloat/internal/test/pulsartest"
 )
 
-// TestControlPlane: an ingester on Armada's scheduler database follows the
-// control-plane topic, one of all that run, unless it is told to observe only.
+// TestControlPlane checks that exactly one of several ingesters on Armada's scheduler database applies the
+// control-plane topic, unless its mode is observe.
 func TestControlPlane(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -83,8 +83,8 @@ func holds(t *testing.T, log eventlog.Topic, name string, entries []recording.En
 	}
 }
 
-// TestFeedResumes: wherever a feed was cut, in each partition at another place,
-// it goes on there, beside what other recordings left in the log.
+// TestFeedResumes checks that an interrupted feed continues where it stopped, at a different position in each
+// partition, and next to messages of other recordings.
 func TestFeedResumes(t *testing.T) {
 	t.Parallel()
 	file := recordingFile("chaos")
@@ -125,8 +125,7 @@ func TestFeedResumes(t *testing.T) {
 	}
 }
 
-// TestFeedCancelled: a feed that is cancelled ends with whole batches, and a
-// later one goes on.
+// TestFeedCancelled checks that a cancelled feed ends with complete batches, and that a later one continues.
 func TestFeedCancelled(t *testing.T) {
 	t.Parallel()
 	file := recordingFile("chaos")

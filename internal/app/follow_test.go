@@ -12,8 +12,8 @@ import (
 	"github.com/refloat/refloat/internal/test/policysynctest"
 )
 
-// TestFollowArmada: a node that follows an Armada begins by reading it; where that
-// cannot be read, what an earlier one read decides, and where there is none, nobody.
+// TestFollowArmada checks that a node that follows an Armada reads it first; if that fails, the policies that an
+// earlier process read stay in force, and if there are none, nothing is decided.
 func TestFollowArmada(t *testing.T) {
 	t.Parallel()
 	dir := app.Dir(filepath.Join(t.TempDir(), "data"))

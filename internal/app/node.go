@@ -44,8 +44,8 @@ type Config struct {
 	AcceptHistory        *eventlog.Position
 	AcceptPartitions     int
 	AcceptEmptyDecisions bool
-	Partitions           int    // of new logs; 0: as many as the feeds need, at least 1
-	Policies             string // policy file or directory to publish and watch; empty: none
+	Partitions           int           // of new logs; 0: as many as the feeds need, at least 1
+	Policies             string        // policy file or directory to publish and watch; empty: none
 	PolicySettle         time.Duration // how long the files must be unchanged before they are read
 	AllowEmpty           bool          // files may take policies away
 	Feeds                []string

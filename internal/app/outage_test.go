@@ -60,8 +60,8 @@ type living struct {
 	fault chan struct{} // closed when the fault is over
 }
 
-// begin starts a node that is fed two recordings and ends when it is drained. The
-// feed halts when a part of it was fed, until fault returns; nil: it goes on.
+// begin starts a node that is fed two recordings and ends when it is drained. After a part of them the feed pauses
+// until fault returns; with nil it does not pause.
 func begin(t *testing.T, jobDB string, fault func()) *living {
 	t.Helper()
 	l := &living{t: t, notes: &notes{}, ended: make(chan error, 1), fault: make(chan struct{})}
@@ -107,7 +107,7 @@ func (l *living) await(text string) {
 
 var served = regexp.MustCompile(`serving /metrics.* address=(\S+)`)
 
-// gauges are the lines of /metrics that tell of an unavailable database.
+// gauges returns the lines of /metrics about an unavailable database.
 func (l *living) gauges() (lines []string) {
 	l.t.Helper()
 	l.await("serving /metrics")

@@ -115,7 +115,7 @@ func TestPolicyFilesSettle(t *testing.T) {
 	}
 }
 
-// Files that take policies away are refused until somebody confirms them.
+// TestPolicyFilesThatTakeAway checks that files that remove policies are refused until an operator confirms it.
 func TestPolicyFilesThatTakeAway(t *testing.T) {
 	t.Parallel()
 	f := watchFiles(t)

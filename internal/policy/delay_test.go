@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The delays must be exact: the obvious fraction arithmetic is the judge.
+// FuzzDelay compares the delays with plain fraction arithmetic: they must be exact.
 func FuzzDelay(f *testing.F) {
 	f.Add(uint32(10_000), uint32(600_000), uint32(2000), uint32(3))
 	f.Add(uint32(1), uint32(1<<32-1), uint32(1001), uint32(22_000))

@@ -412,8 +412,8 @@ func compareRefusal(c *oracle.Check, found policyfile.Problems, refused string) 
 	}
 }
 
-// armadaOrder is where a field stands in the order in which Armada, which stops
-// at the first error, looks at a policy.
+// armadaOrder returns the index of a field in the order in which Armada validates a policy; it stops at the first
+// error.
 func armadaOrder(path string) string {
 	switch {
 	case path == "name":

@@ -94,8 +94,8 @@ func drawFailure(t *rapid.T) *policy.Failure {
 	return f
 }
 
-// Explain gives the verdict of Evaluate, and its ladder tells the same story.
-// Any history of failures stays within the limits and within time.
+// TestLaws checks that Explain gives the verdict of Evaluate, with a consistent ladder, and that any history of
+// failures stays within the limits and the time.
 func TestLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		files := drawSet(t)

@@ -181,7 +181,7 @@ func parseFacts(t *testing.T, input string, before policy.Counts) (*policy.Failu
 	return f, &c
 }
 
-// granted is the bookkeeping of who uses Evaluate: c after the verdict on f.
+// granted does the bookkeeping of a caller of Evaluate: c after the verdict on f.
 func granted(c policy.Counts, f *policy.Failure, v *policy.Verdict) policy.Counts {
 	if f.Conditions.Has(policy.LeaseReturned) {
 		c.LegacyReturns++

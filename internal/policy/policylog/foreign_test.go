@@ -10,7 +10,7 @@ import (
 	"github.com/refloat/refloat/events/pb"
 )
 
-// foreign is a generation whose content only another version understands.
+// foreign is a generation whose content only another version of the program understands.
 func foreign(t *testing.T, madeOf uint64) []byte {
 	t.Helper()
 	return generation(t, []byte(`{"version":2}`), &pb.PolicyGeneration{MadeOf: &madeOf}, false)

@@ -13,8 +13,8 @@ import (
 	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
-// usable reads a message as a generation in all ways that there are. Whatever
-// stands in it, it costs little, and what cannot be used says so.
+// usable reads a message as a generation in every way. Whatever its content, the cost is bounded, and an unusable
+// one returns ErrUnusable.
 func usable(t *testing.T, payload []byte) {
 	t.Helper()
 	var before, after runtime.MemStats
@@ -48,7 +48,7 @@ func usable(t *testing.T, payload []byte) {
 	}
 	again, err := Encode(&Proposal{Set: unbraked, Brakes: e.Brakes, Author: e.Author, Reason: e.Reason, Request: e.Request, Time: e.Time})
 	if err != nil {
-		return // brakes that nobody can put on
+		return // overrides that no request can set
 	}
 	other, _, err := decode(again, 1)
 	if err != nil {

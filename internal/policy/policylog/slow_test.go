@@ -26,8 +26,8 @@ func within(t *testing.T, what string, f func(ctx context.Context) error) error 
 	}
 }
 
-// While an append hangs, everything is read, urgent changes are made, and whoever waits for it waits no longer than
-// its context. The append that was left behind is found when it has ended.
+// TestSlowAppend checks that while an append hangs, reads and urgent changes work, and no call waits longer than
+// its context. The abandoned append is found when it has ended.
 func TestSlowAppend(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -181,8 +181,8 @@ func readAll(t *testing.T, topic eventlog.Topic) int {
 	}
 }
 
-// Of two changes at once with the same request name one is made, and the other is
-// told that it was not.
+// TestRequestNameRace checks that of two concurrent changes with the same request id one is made, and the other
+// gets an error.
 func TestRequestNameRace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
