@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/refloat/refloat/events"
+	"github.com/refloat/refloat/events/pb"
 	"github.com/refloat/refloat/internal/armada/schedulerdb"
 	"github.com/refloat/refloat/internal/armada/schedulerdb/pgstore"
 	"github.com/refloat/refloat/internal/chain"
@@ -82,8 +83,12 @@ func (m *Writer) Take(msg *sink.Message, jobs func(id string) *jobdb.Job) {
 		}
 	}
 	t := taking{Writer: m, msg: msg, jobs: jobs, decide: m.cfg.Mode != Passthrough && !msg.Released}
+	again := map[int]bool{}
+	for _, event := range msg.Again {
+		again[event] = true
+	}
 	for _, e := range effects {
-		if _, submits := e.Op.(*schedulerdb.InsertJob); submits && m.cfg.Mode != Passthrough && slices.Contains(msg.Again, e.Event) {
+		if _, submits := e.Op.(*schedulerdb.InsertJob); submits && m.cfg.Mode != Passthrough && again[e.Event] {
 			// A repeated SubmitJob says nothing new. Applying it would reset the
 			// versions, and the scheduler ignores rows with lower versions.
 			continue
@@ -105,6 +110,7 @@ type taking struct {
 	msg    *sink.Message
 	jobs   func(id string) *jobdb.Job
 	decide bool // decisions are effective
+	runs   *runIndex
 }
 
 // add appends an action. Armada's tables cannot hold text that PostgreSQL rejects, so
@@ -177,30 +183,49 @@ func (t *taking) decided(job string) bool {
 // refused reports whether an enforced JobFailed is effective for a failed run, also if
 // the message is a duplicate.
 func (t *taking) refused(run string) bool {
-	for i := range t.msg.Events.Events {
-		if ev := &t.msg.Events.Events[i]; ev.Kind == events.RunErrors && ev.RunID == run {
-			j := t.jobs(ev.JobID)
-			return j != nil && j.Queueing.Decision != 0 && j.Queueing.LatestRun == run && j.State == jobdb.JobFailed
-		}
+	job, failed := t.index().failed[run]
+	if !failed {
+		return false
 	}
-	return false
+	j := t.jobs(job)
+	return j != nil && j.Queueing.Decision != 0 && j.Queueing.LatestRun == run && j.State == jobdb.JobFailed
 }
 
 // byScheduler reports whether the message says that the scheduler ended a run.
-func (t *taking) byScheduler(run string) bool {
-	for _, ev := range t.msg.Events.Full.Events {
-		if ev.GetJobRunPreempted().GetPreemptedRunId() == run {
-			return true
-		}
-		if e := ev.GetJobRunErrors(); e.GetRunId() == run {
-			for _, it := range e.GetErrors() {
-				if it.GetJobRunPreemptedError() != nil || it.GetLeaseExpired() != nil || it.GetReconciliationError() != nil {
-					return true
-				}
-			}
+func (t *taking) byScheduler(run string) bool { return t.index().byScheduler[run] }
+
+// runIndex is what a message says of runs. A message may have tens of thousands of them,
+// so it is read once.
+type runIndex struct {
+	failed      map[string]string // the job of each run that failed
+	byScheduler map[string]bool   // runs that the scheduler ended
+}
+
+func (t *taking) index() *runIndex {
+	if t.runs != nil {
+		return t.runs
+	}
+	t.runs = &runIndex{failed: map[string]string{}, byScheduler: map[string]bool{}}
+	for i := range t.msg.Events.Events {
+		ev := &t.msg.Events.Events[i]
+		if _, known := t.runs.failed[ev.RunID]; ev.Kind == events.RunErrors && !known {
+			t.runs.failed[ev.RunID] = ev.JobID
 		}
 	}
-	return false
+	for _, ev := range t.msg.Events.Full.Events {
+		if p := ev.GetJobRunPreempted(); p != nil {
+			t.runs.byScheduler[p.GetPreemptedRunId()] = true
+		}
+		e := ev.GetJobRunErrors()
+		if slices.ContainsFunc(e.GetErrors(), endedByScheduler) {
+			t.runs.byScheduler[e.GetRunId()] = true
+		}
+	}
+	return t.runs
+}
+
+func endedByScheduler(e *pb.Error) bool {
+	return e.GetJobRunPreemptedError() != nil || e.GetLeaseExpired() != nil || e.GetReconciliationError() != nil
 }
 
 // record takes in a record that changed its job.

@@ -1,0 +1,84 @@
+package writer_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/refloat/refloat/events/pb"
+	"github.com/refloat/refloat/internal/armada/writer"
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/sink"
+)
+
+// burst is one message of runs that fail, every other one with a returned lease, with the
+// decision on each.
+func burst(tb testing.TB, failures int) (*sink.Message, func(id string) *jobdb.Job) {
+	tb.Helper()
+	seq := &pb.EventSequence{Queue: "ml", JobSetName: "set"}
+	var records []chain.Record
+	jobs := map[string]*jobdb.Job{}
+	for i := range failures {
+		job, run := fmt.Sprintf("01m7xn681y99tqr99%09d", i), fmt.Sprintf("017a6709-710f-4baf-bcc7-%012d", i)
+		failure := &pb.Error{Terminal: true, Reason: &pb.Error_PodError{PodError: &pb.PodError{}}}
+		if i%2 == 1 {
+			failure = &pb.Error{Terminal: true, Reason: &pb.Error_PodLeaseReturned{PodLeaseReturned: &pb.PodLeaseReturned{RunAttempted: true}}}
+		}
+		seq.Events = append(seq.Events, &pb.Event{
+			Created: &pb.Timestamp{Seconds: 1e9}, Event: &pb.Event_JobRunErrors{JobRunErrors: &pb.JobRunErrors{JobId: job, RunId: run, Errors: []*pb.Error{failure}}},
+		})
+		records = append(records, &chain.Decision{Requeue: true, Number: uint64(i + 1), Position: eventlog.Start, JobID: job, RunID: run})
+		jobs[job] = &jobdb.Job{JobID: job, State: jobdb.JobQueued}
+	}
+	payload, err := proto.Marshal(seq)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	m := sink.Answered(&eventlog.Message{Payload: payload}, records)
+	m.Acted = make([]bool, failures)
+	for i := range m.Acted {
+		m.Acted[i] = true
+	}
+	return &m, func(id string) *jobdb.Job { return jobs[id] }
+}
+
+// take is how long a writer takes to process a burst, at best, for each failure.
+func take(tb testing.TB, failures int) time.Duration {
+	tb.Helper()
+	m, jobs := burst(tb, failures)
+	best := time.Hour
+	for range 3 {
+		w := writer.New(writer.Config{Mode: writer.HoldBack})
+		begin := time.Now()
+		w.Take(m, jobs)
+		best = min(best, time.Since(begin))
+	}
+	return best / time.Duration(failures)
+}
+
+// A message costs in proportion to its failures. The limit leaves room for a busy
+// machine; the square of their number takes twenty times as long.
+func TestBurstIsLinear(t *testing.T) {
+	t.Parallel()
+	if few, many := take(t, 1000), take(t, 20_000); many > 6*few {
+		t.Errorf("a failure takes %v among 1,000 and %v among 20,000", few, many)
+	}
+}
+
+// BenchmarkBurst is the time for each failure of one message.
+func BenchmarkBurst(b *testing.B) {
+	for _, failures := range []int{1000, 10_000, 30_000} {
+		b.Run(fmt.Sprintf("failures=%d", failures), func(b *testing.B) {
+			m, jobs := burst(b, failures)
+			for b.Loop() {
+				writer.New(writer.Config{Mode: writer.HoldBack}).Take(m, jobs)
+			}
+			b.ReportMetric(b.Elapsed().Seconds()*1e9/float64(b.N*failures), "ns/failure")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
