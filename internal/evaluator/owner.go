@@ -466,5 +466,6 @@ func (o *Owner) awaitPolicies() (bool, error) {
 			policylog.ErrUnusable, generation, d, o.proc.Progress.PolicySet)
 	}
 	o.proc.Rules = Rules{Generation: generation, Set: set.Set}
+	o.cfg.Policies.NewestOnly()
 	return true, o.startLive()
 }

@@ -25,6 +25,8 @@ type Log struct {
 		set    *policyfile.Set
 		seen   uint64 // generations considered for it so far
 	}
+	newestOnly bool   // the text of the others is dropped
+	dropped    uint64 // generations whose text was
 }
 
 type generation struct {
@@ -128,7 +130,37 @@ func (l *Log) Newest() (uint64, *policyfile.Set) {
 		l.unusable(n, err)
 	}
 	l.newest.seen = uint64(len(l.held))
+	if l.newestOnly {
+		l.drop()
+	}
 	return l.newest.number, l.newest.set
+}
+
+// NewestOnly drops the text of all generations but the newest usable one, now and later: whoever needs only that one
+// needs no memory for the history. Held reads the log again for any other.
+func (l *Log) NewestOnly() {
+	l.newestOnly = true
+	l.Newest()
+}
+
+// drop drops the text of the generations that Newest has considered.
+func (l *Log) drop() {
+	for ; l.dropped < l.newest.seen; l.dropped++ {
+		if e := l.held[l.dropped].entry; e != nil {
+			e.content, e.unbraked = nil, nil
+		}
+	}
+}
+
+// rewind lets the next Refresh read the log from its beginning, and keeps all of it.
+func (l *Log) rewind() error {
+	l.newestOnly, l.dropped, l.newest.seen, l.counts, l.held, l.at = false, 0, 0, 0, nil, eventlog.Start
+	if l.reader == nil {
+		return nil
+	}
+	err := l.reader.Close()
+	l.reader = nil
+	return err
 }
 
 // Held returns the set of a generation. It is not ok if the log does not have the generation yet, or it is
@@ -145,6 +177,9 @@ func (l *Log) Held(n uint64) (set *policyfile.Set, ok bool, err error) {
 	g := l.held[n-1]
 	if g.err != nil {
 		return nil, false, g.err
+	}
+	if n <= l.dropped {
+		return nil, false, l.rewind()
 	}
 	set, err = g.entry.parse(g.entry.content, l.newest.set)
 	return set, err == nil, err
