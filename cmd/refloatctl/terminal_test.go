@@ -13,7 +13,9 @@ import (
 const hostile = "a\x1b[2Jb\u009b2Jc\u202ed\u200b"
 
 func raw(text string) bool {
-	return strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) })
+	return strings.ContainsFunc(text, func(r rune) bool {
+		return r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r))
+	})
 }
 
 // Whatever strangers wrote, neither errors nor JSON send it to the terminal as it is.
@@ -25,7 +27,12 @@ func TestTerminalSafety(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
-		{"lint", file}, {"lint", "-o", "json", file}, {"lint", filepath.Join(dir, "none"+hostile)}, {hostile}, {"get", hostile}, {"explain", hostile, "--data", dir},
+		{"lint", file},
+		{"lint", "-o", "json", file},
+		{"lint", filepath.Join(dir, "none"+hostile)},
+		{hostile},
+		{"get", hostile},
+		{"explain", hostile, "--data", dir},
 		{"replay", "--log", filepath.Join(dir, hostile), "--policies", file},
 	} {
 		r := ctl(t, args...)

@@ -243,7 +243,7 @@ type attempt struct {
 	slot    slot
 	edit    *Edit
 	request string
-	left    <-chan error // of the append that was left behind; nil: none
+	left    <-chan struct{} // closed when the append that was left behind has ended; nil: none
 }
 
 func (a *attempt) end() {
@@ -252,20 +252,23 @@ func (a *attempt) end() {
 		return
 	}
 	go func() {
-		_ = <-a.left
+		<-a.left
 		a.slot.release()
 	}()
 }
 
 // append writes a message, and waits for that until the context ends.
 func (s *Store) append(ctx context.Context, a *attempt, payload []byte) error {
-	done := make(chan error, 1)
-	go func() { done <- s.write(ctx, payload) }()
+	done, ended := make(chan error, 1), make(chan struct{})
+	go func() {
+		defer close(ended)
+		done <- s.write(ctx, payload)
+	}()
 	select {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		a.left = done
+		a.left = ended
 		return fmt.Errorf("write policies: %w", ctx.Err())
 	}
 }
