@@ -23,10 +23,14 @@ const (
 	exitFinding     = 1
 	exitUsage       = 2
 	exitEnvironment = 3
+	exitInterrupted = 130 // 128 + SIGINT, as shells have it
 )
 
 // errFinding reports that the command ran and found something, which it has printed.
 var errFinding = errors.New("finding")
+
+// errInterrupted: a signal ended the command before its work was done; it said so.
+var errInterrupted = errors.New("interrupted")
 
 // usageError is a mistake in the command line.
 type usageError struct{ error }
@@ -36,10 +40,16 @@ func main() { os.Exit(run()) }
 func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	cmd := newRoot()
 	cmd.SetOut(terminal.NewWriter(os.Stdout))
 	cmd.SetErr(terminal.NewWriter(os.Stderr))
-	return exitCode(cmd.ExecuteContext(ctx))
+	err := cmd.ExecuteContext(ctx)
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		fmt.Fprintln(os.Stderr, "refloatctl: interrupted")
+		err = errInterrupted
+	}
+	return exitCode(err)
 }
 
 // exitCode prints an error and returns its exit code.
@@ -48,6 +58,8 @@ func exitCode(err error) int {
 	switch {
 	case err == nil, errors.Is(err, settings.ErrPrinted):
 		return exitFine
+	case errors.Is(err, errInterrupted):
+		return exitInterrupted
 	case errors.Is(err, errFinding):
 		return exitFinding
 	case errors.As(err, &usage):
@@ -66,7 +78,7 @@ func newRoot() *cobra.Command {
 explains each decision. refloatctl runs it on one machine and inspects its logs and jobs.
 
 Exit codes: 0 success, 1 finding (a difference, a problem in a file), 2 usage,
-3 environment (a file, a lock, a database).`,
+3 environment (a file, a lock, a database), 130 interrupted before the work was done.`,
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		DisableAutoGenTag: true,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 	"github.com/refloat/refloat/cmd/internal/apiflags"
 	"github.com/refloat/refloat/cmd/internal/settings"
 	"github.com/refloat/refloat/internal/app"
+	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
@@ -120,13 +122,16 @@ func up(cmd *cobra.Command, f upFlags) error {
 	bar := newProgress()
 	defer bar.done()
 	start := time.Now()
+	var fed app.Status
+	drained := false
 	err = app.Run(cmd.Context(), app.Config{
 		Data: app.Dir(f.data), JobDB: f.jobDB, IngestMode: f.ingestMode, Partitions: f.partitions, Policies: f.policies,
 		PolicySettle: f.settle, AllowEmpty: f.allowEmpty,
 		Feeds: f.feed, Pace: pace, Evaluate: true, Ingest: true, Semantics: f.semantics,
 		Listen: f.listen, API: served, Follow: follow, ExitWhenDrained: f.drained,
 		ScrubRate: int64(f.scrub * (1 << 20)),
-		Progress:  func(s app.Status) { bar.say("fed %d of %d messages", s.Fed, s.Total) },
+		Progress:  func(s app.Status) { fed = s; bar.say("fed %d of %d messages", s.Fed, s.Total) },
+		Drained:   func() { drained = true },
 		Fatal:     func(err error) { os.Exit(exitCode(err)) },
 		Log:       slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level})),
 		Now:       time.Now,
@@ -135,10 +140,35 @@ func up(cmd *cobra.Command, f upFlags) error {
 	if problems, ok := errors.AsType[policyfile.Problems](err); ok {
 		return printedProblems(cmd, problems)
 	}
+	if err == nil && f.drained && !drained && cmd.Context().Err() != nil {
+		return interrupted(cmd, f, fed)
+	}
 	if err != nil || f.quiet || !f.drained || cmd.Context().Err() != nil {
 		return err
 	}
 	return summarize(cmd, f, time.Since(start))
+}
+
+// interrupted reports how far an up that was to drain came.
+func interrupted(cmd *cobra.Command, f upFlags, fed app.Status) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), time.Second)
+	defer cancel()
+	decided := ""
+	_ = f.viewJobs(ctx, func(q jobdb.Queries) error { // there may be none yet
+		s, err := q.Summary()
+		if err != nil {
+			return err
+		}
+		total := uint64(0)
+		for _, c := range s.Decisions {
+			total += c.Count
+		}
+		decided = fmt.Sprintf(", %d decisions are in the job database", total)
+		return nil
+	})
+	fmt.Fprintf(cmd.ErrOrStderr(), "refloatctl: interrupted before everything was decided: %d of %d messages were fed%s; run the same command again to go on\n",
+		fed.Fed, fed.Total, decided)
+	return errInterrupted
 }
 
 // parsePace parses 10x, 0.5x or 10; empty is 0: as fast as possible.

@@ -112,9 +112,13 @@ func TestSignals(t *testing.T) {
 				x.await(p, nil)
 			}
 			p.signal(t, s)
-			p.exits(t, exitFine)
-			if text := p.err.text(); strings.Contains(text, "ERROR") || strings.Contains(text, "refloatctl:") {
+			p.exits(t, exitInterrupted)
+			text := p.err.text()
+			if strings.Contains(text, "ERROR") {
 				t.Errorf("it complains:\n%s", text)
+			}
+			if !regexp.MustCompile(`interrupted before everything was decided: [0-9]+ of 1559 messages were fed, [0-9]+ decisions are in the job database`).MatchString(text) {
+				t.Errorf("it does not say how far it came:\n%s", text)
 			}
 			if out := p.out.text(); out != "" {
 				t.Errorf("it sums up what it did not finish:\n%s", out)

@@ -59,6 +59,7 @@ type Config struct {
 	// job database.
 	ExitWhenDrained bool
 	Progress        func(Status)
+	Drained         func() // notified before a node with ExitWhenDrained ends by itself; nil: nobody
 	// ScrubRate is how many bytes a second the scrubber reads; 0: it does not run.
 	ScrubRate int64
 	// Fatal ends the process after an error of the state store that leaves no way to clean up. It must not return.
@@ -304,6 +305,9 @@ func (n *node) awaitDrained(ctx context.Context, fed <-chan struct{}) (err error
 			return err
 		}
 		if done {
+			if n.Drained != nil {
+				n.Drained()
+			}
 			return errEnded
 		}
 		select {

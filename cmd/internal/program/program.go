@@ -26,6 +26,7 @@ const (
 func Main(name, short string, role func(*app.Config)) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	f := flags{config: app.Config{Now: time.Now}, usage: true}
 	f.config.Fatal = func(err error) {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, terminal.Safe(err.Error()))
