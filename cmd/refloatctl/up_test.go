@@ -144,7 +144,7 @@ func TestSecondUp(t *testing.T) {
 	p, x := slowly(t, data)
 	for range 2 {
 		ctl(t, "up", "--data", data, "--policies", testPolicies, "--feed", recordingFile("plain")).exits(t, exitEnvironment).
-			says(t, "another writer has "+app.Dir(data).Events()+" open: stop it first", "locked by another process")
+			says(t, "another writer, process ", `("refloatctl up"), has `+app.Dir(data).Events()+" open: stop it first", "locked by another process")
 	}
 	ctl(t, "import", recordingFile("chaos"), "--log", app.Dir(data).Events()).exits(t, exitEnvironment).says(t, "another writer")
 	if x.total < 1559 {

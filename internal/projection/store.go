@@ -1,14 +1,20 @@
 package projection
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/refloat/refloat/internal/dirlock"
 )
 
 // Store keeps one partition's records in its own Pebble directory.
@@ -18,6 +24,7 @@ import (
 type Store struct {
 	db      *pebble.DB
 	lock    *pebble.Lock
+	dirLock io.Closer // nil: not on disk
 	logger  pebble.Logger
 	damaged atomic.Pointer[error]
 
@@ -46,9 +53,7 @@ func OpenStore(c StoreConfig) (*Store, error) {
 	c.FS = &watchedFS{c.FS, func(err error) { c.Logger.Fatalf("%w", fmt.Errorf("write state in %s: %w", c.Dir, err)) }}
 	s := &Store{logger: c.Logger}
 	if err := s.open(c); err != nil {
-		if s.lock != nil {
-			err = errors.Join(err, s.lock.Close())
-		}
+		err = errors.Join(err, s.unlock())
 		return nil, fmt.Errorf("open state in %s: %w", c.Dir, err)
 	}
 	return s, nil
@@ -58,8 +63,8 @@ func (s *Store) open(c StoreConfig) (err error) {
 	if err := c.FS.MkdirAll(c.Dir, 0o755); err != nil {
 		return err
 	}
-	if s.lock, err = pebble.LockDirectory(c.Dir, c.FS); err != nil {
-		return fmt.Errorf("another process may have it open: %w", err)
+	if err := s.lockDir(c); err != nil {
+		return err
 	}
 	if err := checkManifest(c.FS, c.Dir); err != nil {
 		return err
@@ -86,6 +91,38 @@ func (s *Store) open(c StoreConfig) (err error) {
 		return nil
 	}
 	return openError(err)
+}
+
+// lockDir takes Pebble's lock, and that of the directory: Pebble's file may be deleted.
+func (s *Store) lockDir(c StoreConfig) (err error) {
+	onDisk := vfs.Root(c.FS) == vfs.Default
+	if onDisk {
+		if s.dirLock, err = dirlock.Lock(c.Dir); err != nil && !errors.Is(err, dirlock.ErrHeld) {
+			return err
+		}
+	}
+	if err == nil {
+		if s.lock, err = pebble.LockDirectory(c.Dir, c.FS); err == nil || errors.As(err, new(*fs.PathError)) {
+			return err // a file that cannot be opened is not locked by somebody
+		}
+	}
+	holder := "another process"
+	if onDisk {
+		holder = cmp.Or(dirlock.Holder(c.Dir, filepath.Join(c.Dir, "LOCK")), holder)
+	}
+	return fmt.Errorf("%s has it open: %w", holder, err)
+}
+
+// unlock releases the locks.
+func (s *Store) unlock() error {
+	var errs []error
+	if s.lock != nil {
+		errs = append(errs, s.lock.Close())
+	}
+	if s.dirLock != nil {
+		errs = append(errs, s.dirLock.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // Get returns the value under key, or nil.
@@ -168,7 +205,7 @@ func (s *Store) Close() error {
 	s.closing.Lock()
 	defer s.closing.Unlock()
 	s.closed = true
-	return errors.Join(s.db.Close(), s.lock.Close())
+	return errors.Join(s.db.Close(), s.unlock())
 }
 
 type storeBatch struct{ b *pebble.Batch }

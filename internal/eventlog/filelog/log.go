@@ -11,6 +11,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/refloat/refloat/internal/dirlock"
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
@@ -21,6 +22,8 @@ type Log struct {
 	cfg   Config
 	parts []*partition
 	lock  io.Closer // nil when read-only
+
+	dirLock io.Closer // nil when read-only, or not on disk
 
 	committing sync.Mutex // held during a commit; guards the partitions' tails
 	queue      queue
@@ -133,18 +136,37 @@ func (l *Log) acquire() error {
 			return fmt.Errorf("lock: %w", err)
 		}
 		dir = full
+		// LOCK may be deleted under a writer; the directory cannot.
+		if l.dirLock, err = dirlock.Lock(dir); errors.Is(err, dirlock.ErrHeld) {
+			return l.held(dir)
+		} else if err != nil {
+			return fmt.Errorf("lock %s: %w", l.cfg.Dir, err)
+		}
 	}
 	lock, err := l.cfg.FS.Lock(l.cfg.FS.PathJoin(dir, lockName))
-	if err == nil {
+	switch {
+	case err == nil:
 		l.lock = lock
 		return nil
-	}
+	case errors.As(err, new(*fs.PathError)): // LOCK cannot be opened
+		return fmt.Errorf("lock %s: %w: the directory and LOCK must be writable for this user", l.cfg.Dir, err)
 	// The vfs has no error class for a lock that is held.
-	held := errors.Is(err, error(syscall.EAGAIN)) || errors.Is(err, error(syscall.EACCES)) || err.Error() == "lock held by current process"
-	if held {
-		return fmt.Errorf("another writer has %s open: stop it first: %w", l.cfg.Dir, eventlog.ErrLocked)
+	case errors.Is(err, error(syscall.EAGAIN)), errors.Is(err, error(syscall.EACCES)), err.Error() == "lock held by current process":
+		return l.held(dir)
 	}
 	return fmt.Errorf("lock %s: %w", l.cfg.Dir, err)
+}
+
+// held names who has the lock.
+func (l *Log) held(dir string) error {
+	holder := ""
+	if vfs.Root(l.cfg.FS) == vfs.Default {
+		holder = dirlock.Holder(dir, filepath.Join(dir, lockName))
+	}
+	if holder != "" {
+		holder = ", " + holder + ","
+	}
+	return fmt.Errorf("another writer%s has %s open: stop it first: %w", holder, l.cfg.Dir, eventlog.ErrLocked)
 }
 
 // release closes files and releases the lock.
@@ -161,8 +183,10 @@ func (l *Log) release() error {
 			errs = append(errs, p.synced.Close())
 		}
 	}
-	if l.lock != nil {
-		errs = append(errs, l.lock.Close())
+	for _, lock := range []io.Closer{l.lock, l.dirLock} {
+		if lock != nil {
+			errs = append(errs, lock.Close())
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -2,10 +2,14 @@ package filelog_test
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -263,5 +267,40 @@ func TestTooLarge(t *testing.T) {
 	}
 	if end, err := log.End(0); err != nil || end != eventlog.Start {
 		t.Fatalf("End = %v, %v", end, err)
+	}
+}
+
+// A lock whose file is deleted still keeps a second writer out, and its holder is named.
+func TestLockFileDeleted(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir() + "/log"
+	log := mustOpen(t, filelog.Config{FS: vfs.Default, Dir: dir, Partitions: 1})
+	if err := os.Remove(dir + "/LOCK"); err != nil {
+		t.Fatal(err)
+	}
+	_, err := filelog.Open(filelog.Config{FS: vfs.Default, Dir: dir})
+	if !errors.Is(err, eventlog.ErrLocked) {
+		t.Fatalf("a second writer after LOCK was deleted: %v", err)
+	}
+	if runtime.GOOS == "linux" && !strings.Contains(err.Error(), fmt.Sprintf("process %d (", os.Getpid())) {
+		t.Errorf("%v does not name process %d", err, os.Getpid())
+	}
+	mustClose(t, log)
+	mustClose(t, mustOpen(t, filelog.Config{FS: vfs.Default, Dir: dir}))
+}
+
+// unwritable is a file system on which LOCK cannot be opened for writing.
+type unwritable struct{ vfs.FS }
+
+func (unwritable) Lock(name string) (io.Closer, error) {
+	return nil, &fs.PathError{Op: "open", Path: name, Err: syscall.EACCES}
+}
+
+// A directory that is not writable is not locked by somebody.
+func TestNotWritable(t *testing.T) {
+	t.Parallel()
+	_, err := filelog.Open(filelog.Config{FS: unwritable{vfs.NewMem()}, Dir: "log", Partitions: 1})
+	if err == nil || errors.Is(err, eventlog.ErrLocked) || !strings.Contains(err.Error(), "permission denied") || !strings.Contains(err.Error(), "must be writable") {
+		t.Errorf("Open = %v", err)
 	}
 }
