@@ -11,10 +11,12 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/refloat/refloat/cmd/internal/settings"
 	"github.com/refloat/refloat/cmd/internal/terminal"
 	"github.com/refloat/refloat/cmd/internal/version"
+	"github.com/refloat/refloat/internal/suggest"
 )
 
 // The exit codes.
@@ -85,7 +87,7 @@ Exit codes: 0 success, 1 finding (a difference, a problem in a file), 2 usage,
 		Args:              cobra.NoArgs,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{flagError(cmd, err)} })
 	root.AddCommand(newUp(), newImport(), newReplay(), newExplain(), newGet(), newTail(), newLint(), newJobDB(),
 		newDoctor(), newTopics(), newCutover(), newRecord(), newFeed(),
 		newApply(), newDelete(), newHistory(), newRollback(), newKill(), newPause(), newResume())
@@ -97,6 +99,35 @@ Exit codes: 0 success, 1 finding (a difference, a problem in a file), 2 usage,
 	return root
 }
 
+// flagError names the command of an error about a flag, and the nearest flag to an unknown one.
+func flagError(cmd *cobra.Command, err error) error {
+	unknown := (*pflag.NotExistError)(nil)
+	if errors.As(err, &unknown) {
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
+		if near := suggest.Nearest("--"+unknown.GetSpecifiedName(), names); near != "" {
+			return fmt.Errorf("%s: %w: did you mean %s?", cmd.CommandPath(), err, near)
+		}
+	}
+	return fmt.Errorf("%s: %w", cmd.CommandPath(), err)
+}
+
+// argsError adds the nearest command to an error about an unknown one.
+func argsError(cmd *cobra.Command, args []string, err error) error {
+	var names []string
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	if len(args) > 0 && len(names) > 0 {
+		if near := suggest.Nearest(args[0], names); near != "" {
+			return fmt.Errorf("%w: did you mean %s?", err, near)
+		}
+	}
+	return err
+}
+
 // wrapArgs makes a wrong number of arguments, and an empty argument or value of a flag,
 // usage errors.
 func wrapArgs(c *cobra.Command) {
@@ -105,6 +136,9 @@ func wrapArgs(c *cobra.Command) {
 		var err error
 		if check != nil {
 			err = check(cmd, args)
+		}
+		if err != nil {
+			err = argsError(cmd, args, err)
 		}
 		if err == nil {
 			err = settings.CheckEmpty(cmd, args)
