@@ -270,7 +270,7 @@ func TestPolicyChange(t *testing.T) {
 	p := start(t, "up", "--data", data, "--policies", policies, "--feed", recordingFile("preempted"))
 	p.err.await(t, "feed complete")
 	writeFile(t, policies, "settings2.yaml", "kind: Queue\nname: risk-batch\nretryPolicies: [oops\n")
-	p.err.await(t, "policy files are invalid; the current generation stays in force")
+	p.err.await(t, "policy files cannot be used; the current generation stays in force")
 	writeFile(t, policies, "settings2.yaml", "kind: Queue\nname: risk-batch\nretryPolicies: [infra]\n")
 	for i := range 2 {
 		until(t, "the second generation is in force", func() bool {
