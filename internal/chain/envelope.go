@@ -42,8 +42,9 @@ type Envelope struct {
 	Records [][]byte // each an encoded Record
 }
 
-// MaxEnvelopeBytes is the size at which an owner cuts an envelope, below Pulsar's limit
-// of 5 MiB per message. An input message with more records goes into one envelope.
+// MaxEnvelopeBytes is the size that envelopes stay within, below Pulsar's limit of 5 MiB
+// per message: an owner cuts them so far below it that one more parked message fits
+// (softEnvelopeBytes in package evaluator). An input message with more records goes into one envelope.
 const MaxEnvelopeBytes = 4_500 << 10
 
 // Append appends the canonical encoding of the envelope. It ends with a checksum, so

@@ -24,7 +24,8 @@ type Placement interface {
 // process cannot own it.
 type steppingBack interface{ StepBack(d time.Duration) }
 
-// Holding is what an owner needs for one life.
+// Holding is the producer, the state and the policies that an owner has during one term
+// of ownership.
 type Holding struct {
 	Store     Store
 	Policies  *policylog.Log

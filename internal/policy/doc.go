@@ -15,5 +15,6 @@
 //
 // Where to look: verdict.go has the facts and the verdict, evaluate.go the order of a decision, match.go the
 // matchers, index.go the choice of rules to try, delay.go the arithmetic; definition.go has the input of a set and
-// set.go its internal form.
+// set.go its internal form; outline.go has what lint and mutation tests see of a set, explain.go the reasons,
+// names.go the names in files. ARCHITECTURE.md ("Where to change what") lists all places of a new matcher.
 package policy

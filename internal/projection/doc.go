@@ -1,13 +1,14 @@
 // Package projection is Refloat's state of jobs: one record per job, and one per run
 // that is no longer the job's latest, folded from events and decisions.
 //
-// Fold processes one message; Settle and Apply process the decisions on it. All three
-// are pure; State loads what is not in memory through a KV, and writes changes to a
-// Batch. Store keeps a partition's records in Pebble, Memory in memory: a law test
+// State.Process processes one message: fold applies its events (to fold is to apply
+// events to state, in log order), settle and apply process each failure and the decision
+// on it. It is pure but for reads through a KV, from which State loads what is not in
+// memory, and which a CancelJobSet scans; Flush writes changes to a Batch. Store keeps a partition's records in Pebble, Memory in memory: a law test
 // checks that both end with the same records.
 //
 // Invariant: the state is a function of the events and the records of the decision
-// log, whatever the batches, restarts and owners (PROOF I2). Counts come from records
+// log, whatever the batches, restarts and owners (see docs/protocol.md). Counts come from records
 // alone, never from a policy.
 //
 // Keys of one partition (job ids are escaped if something follows them):
@@ -16,5 +17,5 @@
 //	j <job>                 job, with its latest run
 //	r <job> 00 01 <run>     runs of the job that are not its latest
 //	s <queue> 00 01 <set> 00 01 <job>   the known jobs of a set
-//	x <weight> <base> <job> when the job may be forgotten: weight horizons after base
+//	x <weight> <base> <job> expiry index: forget the job at base + weight × horizon
 package projection

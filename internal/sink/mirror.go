@@ -9,7 +9,7 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-// Mirror writes other tables of the same database, in the same transactions, from the
+// Mirror writes Armada's tables in the same database, in the same transactions, from the
 // same messages. Each partition has its own.
 type Mirror interface {
 	// Reset discards everything in memory: the transaction was rolled back, or another
@@ -85,7 +85,7 @@ func (w *Writer) mirror(ctx context.Context, tx jobdb.Tx, p *part) error {
 		}
 	}
 	if err := p.mirror.Write(ctx, tx, when); err != nil {
-		return fmt.Errorf("write beside: %w", err)
+		return fmt.Errorf("update Armada's tables: %w", err)
 	}
 	return nil
 }

@@ -9,9 +9,10 @@
 //     visible at the same time, so the scheduler does not act on the failure. Until
 //     the retry is due, the job's requirements have a node selector that no node
 //     satisfies. A job that the scheduler itself has failed (a preemption, an expired
-//     lease) is put back into the queue in a later transaction, after the scheduler
-//     has forgotten it. This is repeated, slowly and a limited number of times, until
-//     the job has a newer run (facts/ARMADA.md 0b).
+//     lease) is put back into the queue in a later transaction, 3 s later, when the
+//     scheduler has dropped it from memory. Every 5 s, up to five times, the row's
+//     version is raised so that the scheduler reads it again, until the job has a
+//     newer run (docs/armada.md).
 //   - Direct, for a scheduler that honours retry_after in refloat_jobs: requeues
 //     and failures are written as decided.
 //   - Passthrough: exactly what Armada's ingester writes.
@@ -22,4 +23,6 @@
 //
 // Invariant: Armada's tables follow from the events, the decisions and the times at
 // which pending retries ended. A transaction can be repeated with the same result.
+//
+// Where to look: writer.go has the input, plan.go the plans, tables.go the SQL.
 package writer

@@ -145,7 +145,7 @@ type copyOf struct {
 	info                     []byte // JobSchedulingInfo of a requeue
 }
 
-// Times of the two steps; see facts/ARMADA.md 0b.
+// Times of the two steps; see docs/armada.md.
 const (
 	// forgetAfter is how long the scheduler has to read its own failure of a job back
 	// from the database, and to forget the job: a few of its cycles.

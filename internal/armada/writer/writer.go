@@ -25,7 +25,7 @@ import (
 type Config struct {
 	Partition int
 	Mode      Mode
-	// NodeLabel is Armada's scheduling.nodeIdLabel. Default [armadadb.NodeLabel].
+	// NodeLabel is Armada's scheduling.nodeIdLabel. Default [schedulerdb.NodeLabel].
 	NodeLabel string
 	// Copies, if set, publishes copies to events, and returns when they are durable.
 	Copies func(ctx context.Context, partition int, copies []eventlog.Message) error

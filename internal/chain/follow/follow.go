@@ -16,7 +16,8 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// Stretch is one accepted envelope with the input that it covers.
+// Stretch is one accepted envelope with the input that it covers: a batch. (The option
+// evaluator.Config.Stretch is the maximum number of messages in one.)
 type Stretch struct {
 	*chain.Accepted
 	Position eventlog.Position  // of the envelope in the decisions log

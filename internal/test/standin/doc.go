@@ -6,8 +6,8 @@
 // reads the tables and writes the topic; the ingester under test connects the two, and
 // a test calls it between the steps:
 //
-//	w := armadatest.NewWorld(t, armadatest.Config{})
-//	id := w.Submit(armadatest.Job{Script: []armadatest.Outcome{armadatest.Fail(1), armadatest.Succeed()}})[0]
+//	w := standin.NewWorld(t, standin.Config{})
+//	id := w.Submit(standin.Job{Script: []standin.Outcome{standin.Fail(1), standin.Succeed()}})[0]
 //	for range 60 {
 //		w.Step()
 //		ingest() // reads w.Log(), writes the tables at w.URL(), takes w.Now for the time
