@@ -46,6 +46,9 @@ func (f *getFlags) check() error {
 	if err := f.checkJobs(); err != nil {
 		return err
 	}
+	if f.limit < 0 {
+		return usageError{fmt.Errorf("--limit or --last %d: want 1 or more, or 0 for all", f.limit)}
+	}
 	if f.output != outputTable && f.output != outputJSON {
 		return badOutput(f.output)
 	}

@@ -62,7 +62,7 @@ With -o yaml it prints what ` + "`apply -f`" + ` reads.`,
 	}
 	f.bind(cmd)
 	cmd.Flags().Uint64Var(&f.generation, "generation", 0, "show this generation (default: the newest)")
-	cmd.Flags().StringVarP(&f.output, "output", "o", outputTable, "table (for people), yaml (what `apply` reads) or json (one object a line, stable)")
+	cmd.Flags().StringVarP(&f.output, "output", "o", outputTable, "table (for people), yaml (what apply -f reads) or json (one object a line, stable)")
 	return cmd
 }
 

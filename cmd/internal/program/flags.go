@@ -65,7 +65,7 @@ a YAML file (--config); flags take precedence over the environment, and the envi
 		set.BoolVar(&c.AllowEmpty, "allow-empty", false, app.AllowEmptyUsage)
 		set.StringVar(&f.checkpoints, "checkpoints", "", "shared storage for checkpoints of the state: file:///dir or s3://bucket?prefix=… (default: none)")
 		set.DurationVar(&c.CheckpointEvery, "checkpoint-every", 0, "how often to take a checkpoint (default 1m)")
-		set.StringVar(&f.history, "accept-history-from", "", "operator acknowledgement that events were trimmed before they were decided, or that the state was lost: continue at the `beginning` of what is left, or after position L:E:B")
+		set.StringVar(&f.history, "accept-history-from", "", "operator acknowledgement that events were trimmed before they were decided, or that the state was lost: continue at 'beginning' (of what is left), or after position L:E:B")
 		set.BoolVar(&c.AcceptEmptyDecisions, "accept-empty-decisions", false, "operator acknowledgement: start a new decision log although an older one may have been deleted")
 		set.Uint32Var(&c.Semantics, "semantics", 0, app.SemanticsUsage)
 		set.IntVar(&c.AcceptPartitions, "accept-partitions", 0, "operator acknowledgement: continue although events now has this number of partitions")
