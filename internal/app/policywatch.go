@@ -243,7 +243,7 @@ func (w *policyWatch) publish(ctx context.Context) (uint64, error) {
 func (w *policyWatch) warn(message string, err error) {
 	if err.Error() != w.complaint {
 		w.complaint = err.Error()
-		w.log.Warn(message, slog.Any("error", err))
+		w.log.Warn(message, slog.Any("error", err)) //nolint:sloglint // one of the constants of the callers
 	}
 }
 
