@@ -110,7 +110,7 @@ var (
 
 const maxLines = 500
 
-// TestHouse holds the rules of CONVENTIONS that a program can check.
+// TestHouse holds the conventions of this repository that a program can check.
 //
 // What a file names is read from its syntax; dot imports are forbidden, so a
 // qualified name cannot hide. Map ranges, floats and writes to package

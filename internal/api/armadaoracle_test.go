@@ -133,7 +133,7 @@ func read(c *oracle.Check, fields map[string]any, p *oraclePolicy) {
 //
 //	what                            Armada    we       why
 //	retry_limit over 1,000,000      accepts   refuse   a limit that says nothing is a slip; 1,000,000 is our most
-//	a category of over 253 bytes    accepts   refuse   a job run's category is at most 63 there (facts/ARMADA.md h)
+//	a category of over 253 bytes    accepts   refuse   a job run's category is at most 63 there (Armada 207cc9e04)
 //	a category with a line break    accepts   refuse   no executor has one
 func TestArmadaLimits(t *testing.T) {
 	t.Parallel()

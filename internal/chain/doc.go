@@ -2,9 +2,9 @@
 // carry them, and the rule by which a reader accepts an envelope.
 //
 // One partition of the decisions topic is one chain. Correctness depends on the log
-// alone (PROTOCOL 1 to 5): whatever is written by owners, slow former owners, clients
-// that retry and foreign producers, the first envelope that fits is the next one,
-// and everything else is ignored and counted.
+// alone (PROTOCOL 1 to 5, docs/protocol.md): whatever is written by owners, slow
+// former owners, clients that retry and foreign producers, the first envelope that
+// fits is the next one, and everything else is ignored and counted.
 //
 // The bytes of records and envelopes are the protobuf wire format of
 // events/pb/refloat.proto, encoded by hand so that the encoding is unique: fields in

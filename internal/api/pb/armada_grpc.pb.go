@@ -5,7 +5,7 @@
 // source: internal/api/pb/armada.proto
 
 // Armada's RetryPolicyService, and what is read of its queues: numbers and types as
-// they go over the wire (facts/ARMADA.md f; held against the descriptors in Armada's
+// they go over the wire (Armada 207cc9e04; held against the descriptors in Armada's
 // own Python client 0.5.1).
 
 package pb

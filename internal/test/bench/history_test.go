@@ -92,7 +92,7 @@ type simulator struct {
 	out                                           *history
 }
 
-const simulatedBytes = 778 // of a message with a JobRunErrors, on average, as PROOF measured
+const simulatedBytes = 778 // of a message with a JobRunErrors, on average, as measured
 
 var simulatedQueues = [...][2]string{{"vision-train", "vit-large-a"}, {"genomics", "align-2026-11"}, {"risk-batch", "eod"}}
 

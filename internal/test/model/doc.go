@@ -1,5 +1,5 @@
 // Package model is a second, plain implementation of the specification of
-// decisions (SEMANTICS, "What a decision is, exactly"), and a generator of
+// decisions (docs/semantics.md), and a generator of
 // histories to run it on. It is an oracle for tests: written from the
 // specification alone, in the most obvious way, sharing no code with the
 // engine. Its only import from this module is the wire contract.

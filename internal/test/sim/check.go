@@ -136,7 +136,7 @@ func (w *world) checkActivation(r *chain.PolicyActivated, before uint64) error {
 	return nil
 }
 
-// checkDecision: PROOF I7, I8 and I10.
+// checkDecision checks what must hold of a decision by itself (SEMANTICS 5 and 11).
 func checkDecision(d *chain.Decision, number, generation uint64) error {
 	policied := d.Code == policy.RuleRetry || d.Code == policy.DefaultRetry
 	switch {
@@ -153,8 +153,8 @@ func checkDecision(d *chain.Decision, number, generation uint64) error {
 }
 
 // checkStates derives everything again from the input and the activations. The records must equal those of the
-// log, byte for byte (PROOF I5), and each store and its progress must equal the state derived up to its position
-// (I2).
+// log, byte for byte, and each store and its progress must equal the state derived up to its position
+// (PROTOCOL, "What follows").
 func (w *world) checkStates(p int) {
 	disk := &kv{}
 	state, err := projection.NewState(disk, projection.NoWatermark, evaluator.DefaultHorizon)

@@ -11,7 +11,7 @@ import (
 
 // checkModel lets the naive model, which shares no code with the engine, run over
 // the same messages with the same activations: its records are those of the
-// chain, each once, in the same order (PROOF I1, I7, I8, I9, I10).
+// chain, each once, in the same order (PROTOCOL, "What follows").
 func (w *world) checkModel(p int) {
 	m := model.New(model.Policies{})
 	version, input := uint32(0), w.histories[p].fed

@@ -8,7 +8,7 @@ import (
 	"github.com/refloat/refloat/internal/armada/schedulerdb"
 )
 
-// What was seen on a live scheduler (facts/ARMADA.md 0b), by hand.
+// What was seen on a live scheduler (Armada 207cc9e04), by hand.
 
 const requeueOf = `UPDATE jobs SET queued = true, queued_version = queued_version + 1
 	WHERE job_id = (SELECT job_id FROM runs WHERE run_id = $1)`
