@@ -64,7 +64,7 @@ func (s *ingestSeats) close() error {
 func (n *node) ingestOnce(ctx context.Context) (err error) {
 	ctx, found := context.WithCancelCause(ctx)
 	defer func() {
-		if cause := context.Cause(ctx); errors.Is(cause, jobdb.ErrDamaged) {
+		if cause := context.Cause(ctx); errors.Is(cause, jobdb.ErrDamaged) && !errors.Is(err, errStuck) {
 			err = cause
 		}
 		found(nil)

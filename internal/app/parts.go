@@ -30,8 +30,11 @@ type part struct {
 // stopWithin is how long a part may take to stop.
 const stopWithin = time.Minute
 
-// errEnded ends the parts without an error.
-var errEnded = errors.New("ended")
+// errEnded ends the parts without an error; errStuck means that some of them still run.
+var (
+	errEnded = errors.New("ended")
+	errStuck = errors.New("did not stop in time")
+)
 
 func newParts(ctx context.Context) *parts {
 	p := &parts{parent: ctx}
@@ -78,7 +81,7 @@ func (p *parts) wait(started error) error {
 				err = it.err
 			}
 		case <-time.After(stopWithin):
-			return errors.Join(err, fmt.Errorf("%s did not stop within %v", it.name, stopWithin))
+			return errors.Join(err, fmt.Errorf("%s %w (%v)", it.name, errStuck, stopWithin))
 		}
 	}
 	return err

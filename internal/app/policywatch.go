@@ -35,6 +35,8 @@ type policyWatch struct {
 	refused func(reason string, set *policyfile.Set) // notified of every outcome; "": nothing is refused
 
 	seen      fileList
+	looked    bool      // at least once
+	changed   bool      // since the first look
 	since     time.Time // seen is unchanged since then
 	read      bool      // seen was read
 	pending   *policyfile.Set
@@ -110,9 +112,11 @@ func (w *policyWatch) look(ctx context.Context) (bool, error) {
 	}
 	now := w.now()
 	if !list.same(w.seen) {
+		w.changed = w.looked // a copy may keep the times of the files
 		w.seen, w.since, w.read = list, now, false
 	}
-	return now.Sub(w.since) >= w.settle || now.Sub(list.newest()) >= w.settle, nil
+	w.looked = true
+	return now.Sub(w.since) >= w.settle || !w.changed && now.Sub(list.newest()) >= w.settle, nil
 }
 
 // load reads the files; a nil set without an error: they changed meanwhile.

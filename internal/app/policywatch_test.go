@@ -59,6 +59,20 @@ func (f *files) write(name, text string) {
 	}
 }
 
+// copy overwrites a file in place and keeps all times, as `rsync --inplace -t` does.
+func (f *files) copy(name, text string) {
+	f.Helper()
+	path, old := filepath.Join(f.dir, name), time.Unix(1, 0)
+	for _, other := range []string{f.dir, filepath.Join(f.dir, "one.yaml")} {
+		if err := os.Chtimes(other, old, old); err != nil {
+			f.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.WriteFile(path, []byte(text), 0o644), os.Chtimes(path, old, old)); err != nil {
+		f.Fatal(err)
+	}
+}
+
 func (f *files) remove(name string) {
 	f.Helper()
 	if err := errors.Join(os.Remove(filepath.Join(f.dir, name)), os.Chtimes(f.dir, f.at, f.at)); err != nil {
@@ -69,9 +83,11 @@ func (f *files) remove(name string) {
 // after looks at the files some time later, and returns the generation in force.
 func (f *files) after(d time.Duration) uint64 {
 	f.Helper()
-	f.at = f.at.Add(d)
-	if err := f.watch.step(f.Context()); err != nil {
-		f.log.WriteString(err.Error())
+	for end := f.at.Add(d); f.at.Before(end); {
+		f.at = f.at.Add(min(end.Sub(f.at), max(100*time.Millisecond, d/100))) // a look is what notices a change
+		if err := f.watch.step(f.Context()); err != nil {
+			f.log.WriteString(err.Error())
+		}
 	}
 	newest, err := f.watch.store.Newest(f.Context())
 	if err != nil {
@@ -93,11 +109,13 @@ func TestPolicyFilesSettle(t *testing.T) {
 	}{
 		{"just written", func() {}, time.Second, 0},
 		{"written again", func() { f.write("one.yaml", policyOne+"# more\n") }, 4900 * time.Millisecond, 0},
-		{"settled", func() {}, 200 * time.Millisecond, 1},
+		{"settled", func() {}, 300 * time.Millisecond, 1},
 		{"unchanged", func() {}, time.Hour, 1},
 		{"a queue is added", func() { f.write("queue.yaml", queueOfIt) }, time.Second, 1},
 		{"that settled too", func() {}, 5 * time.Second, 2},
-		{"another program's file", func() { f.write("readme.txt", "x") }, 6 * time.Second, 2},
+		{"copied with its time", func() { f.copy("queue.yaml", queueOfIt+"---\n"+strings.Replace(queueOfIt, "ml", "other", 1)) }, 4 * time.Second, 2},
+		{"the copy settled", func() {}, 2 * time.Second, 3},
+		{"another program's file", func() { f.write("readme.txt", "x") }, 6 * time.Second, 3},
 	} {
 		c.do()
 		if got := f.after(c.wait); got != c.want {
@@ -110,7 +128,7 @@ func TestPolicyFilesSettle(t *testing.T) {
 	if err := errors.Join(os.WriteFile(path, []byte(other), 0o644), os.Chtimes(path, at, at)); err != nil {
 		t.Fatal(err)
 	}
-	if got := f.after(2 * time.Hour); got != 2 {
+	if got := f.after(2 * time.Hour); got != 3 {
 		t.Errorf("unchanged files were read again: generation %d", got)
 	}
 }

@@ -8,11 +8,12 @@ import (
 )
 
 // retry calls work until it succeeds, ctx ends, or it fails with an error that retrying cannot cure. It waits
-// between two calls: first, then longer and longer up to last, with jitter.
+// between two calls: first, then longer and longer up to last, with jitter. When ctx ends it returns the cause,
+// whatever error the end of ctx made of work.
 func retry[T any](ctx context.Context, first, last time.Duration, curable func(error) bool, failed func(error), work func() (T, error)) (T, error) {
 	attempt := func() (T, error) {
 		result, err := work()
-		if err != nil && !curable(err) {
+		if err != nil && ctx.Err() == nil && !curable(err) {
 			err = backoff.Permanent(err)
 		}
 		return result, err

@@ -30,7 +30,7 @@ const (
 // maxAvoided is the number of nodes that a decision names to be avoided, at most.
 const maxAvoided = 50
 
-// boundAvoided returns the nodes that failed last, and how many others there are
+// boundAvoided returns the nodes that were added last, and how many others there are
 // (SEMANTICS 7).
 func boundAvoided(semantics uint32, nodes []string) (named []string, leftOut uint32) {
 	if semantics < sinceBoundedAvoid || len(nodes) <= maxAvoided {

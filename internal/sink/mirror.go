@@ -30,14 +30,14 @@ type Mirror interface {
 type Moment struct {
 	Now time.Time
 	At  eventlog.Position // the position up to which the transaction applies events
-	// End is the events' end, determined after they were read. It is the beginning if
-	// nothing was due.
-	End eventlog.Position
+	// End is the events' end, determined after they were read; only if something was due.
+	End    eventlog.Position
+	HasEnd bool
 }
 
 // AtEnd reports whether the transaction reaches the end of the events. If nothing was
 // due, it returns false.
-func (m Moment) AtEnd() bool { return m.End != eventlog.Start && m.End.Compare(m.At) <= 0 }
+func (m Moment) AtEnd() bool { return m.HasEnd && m.End.Compare(m.At) <= 0 }
 
 // CopyProperty is the property by which a mirror marks a message as a copy of decisions
 // for the rest of Armada. The events of a copy change no rows.
@@ -77,12 +77,13 @@ func (w *Writer) mirror(ctx context.Context, tx jobdb.Tx, p *part) error {
 	if p.mirror == nil {
 		return nil
 	}
-	when := Moment{Now: w.cfg.Now(), At: p.batch.place.Events, End: eventlog.Start}
+	when := Moment{Now: w.cfg.Now(), At: p.batch.place.Events}
 	if w.mirrorDue(p) {
 		var err error
 		if when.End, err = w.cfg.Events.End(p.number); err != nil {
 			return fmt.Errorf("find the end of events: %w", err)
 		}
+		when.HasEnd = true
 	}
 	if err := p.mirror.Write(ctx, tx, when); err != nil {
 		return fmt.Errorf("update Armada's tables: %w", err)

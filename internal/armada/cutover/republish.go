@@ -205,7 +205,8 @@ func (t *republisher) job(j *jobRows) error {
 
 var errNoMetadata = errors.New("it has no row in job_metadata")
 
-// submitJob decodes the job's SubmitJob.
+// submitJob returns what deciding needs of the job's SubmitJob. Containers stay out: their
+// images, arguments and environment, where secrets may be, have expired from events.
 func (j *jobRows) submitJob() (*pb.SubmitJob, error) {
 	if j.submit == nil {
 		return nil, errNoMetadata
@@ -218,8 +219,16 @@ func (j *jobRows) submitJob() (*pb.SubmitJob, error) {
 	if err := (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(raw, &m); err != nil {
 		return nil, fmt.Errorf("submit_message: %w", err)
 	}
-	m.JobId = j.id
-	return &m, nil
+	meta, spec := m.GetObjectMeta(), m.GetMainObject().GetPodSpec().GetPodSpec()
+	known := &pb.PodSpec{TerminationGracePeriodSeconds: spec.GetTerminationGracePeriodSeconds()}
+	for _, c := range spec.GetInitContainers() {
+		known.InitContainers = append(known.InitContainers, &pb.Container{Name: c.GetName()})
+	}
+	return &pb.SubmitJob{
+		JobId: j.id, Priority: m.GetPriority(),
+		ObjectMeta: &pb.ObjectMeta{Namespace: meta.GetNamespace(), Name: meta.GetName(), Annotations: meta.GetAnnotations()},
+		MainObject: &pb.KubernetesMainObject{PodSpec: &pb.PodSpecWithAvoidList{PodSpec: known}},
+	}, nil
 }
 
 func (t *republisher) flush() error {

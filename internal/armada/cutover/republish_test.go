@@ -163,9 +163,14 @@ func (w *world) told() (jobs []string) {
 	for _, payload := range w.held() {
 		seq, err := events.Read(payload)
 		w.must(err)
-		for _, ev := range seq.Events {
-			if ev.Kind == events.SubmitJob {
-				jobs = append(jobs, ev.JobID)
+		for i, ev := range seq.Events {
+			if ev.Kind != events.SubmitJob {
+				continue
+			}
+			jobs = append(jobs, ev.JobID)
+			spec := seq.Full.Events[i].GetKnownJob().GetMainObject().GetPodSpec().GetPodSpec()
+			if len(spec.GetContainers()) > 0 || spec.GetAffinity() != nil || len(spec.GetTolerations()) > 0 || len(spec.GetNodeSelector()) > 0 {
+				w.Errorf("job %s is republished with its containers, or its placement", ev.JobID)
 			}
 		}
 	}

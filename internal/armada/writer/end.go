@@ -41,7 +41,7 @@ const copyMargin = 1
 // stay pending for ever.
 func EndRetries(ctx context.Context, tx pgx.Tx, cfg Config, events eventlog.Reader) (ended int, err error) {
 	m := New(cfg)
-	w := writing{Writer: m, conn: tx, armada: pgstore.In(tx), when: sink.Moment{Now: time.Unix(0, afterAll), End: eventlog.Start}}
+	w := writing{Writer: m, conn: tx, armada: pgstore.In(tx), when: sink.Moment{Now: time.Unix(0, afterAll)}}
 	for {
 		jobs, ids, err := w.loadDue(ctx)
 		if err != nil {

@@ -129,7 +129,7 @@ CREATE TABLE refloat_waits (
 	copied      boolean NOT NULL, -- to be copied to events when it is queued
 	forgetting  boolean NOT NULL, -- to be queued when the scheduler has forgotten the job
 	waiting     boolean NOT NULL, -- its requirements fit no node
-	raises      integer NOT NULL, -- how often queued_version is still to be raised
+	raises      integer NOT NULL, -- checks for a new run still to come; each but the last bumps queued_version
 	raise_at    bigint  NOT NULL,
 	due         bigint  NOT NULL,
 	PRIMARY KEY (partition, job_id)
