@@ -113,7 +113,7 @@ var Points = [...]string{
 var ErrLost = errors.New("ownership lost")
 
 // Owner is the life cycle of one partition, from restore to loss. Advance does what can
-// be done now, and never blocks.
+// be done now, and never waits for a log.
 type Owner struct {
 	cfg      Config
 	phase    phase
