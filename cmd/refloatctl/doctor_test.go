@@ -230,7 +230,7 @@ func testFeedAndRecord(t *testing.T, b *pulsartest.Broker) {
 	if got := messagesIn(t, openCopy(t, part), 1); len(got) != 1 || got[0].Position != at {
 		t.Errorf("part: %+v", got)
 	}
-	run("record", "--topic", "events", "--out", part+"2", "--partition", "1", "--to", "999999:0:0").exits(t, exitEnvironment).says(t, "--to 999999:0:0 is behind the end")
+	run("record", "--topic", "events", "--out", part+"2", "--partition", "1", "--to", "999999:0:0").exits(t, exitEnvironment).says(t, "--to 999999:0:0 is after the end")
 }
 
 func publishText(e recording.Entry) string { return timeText(e.Message.Publish) }

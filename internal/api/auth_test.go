@@ -400,9 +400,9 @@ func (w *world) askings() []asking {
 			return err
 		}, [3]string{"POST", "/refloat/v1/resources" + dry, `{"kind": "RetrySettings", "spec": {"mode": "Shadow", "pausedUntil": "2026-12-01T06:00:00Z"}}`}},
 		{"prune", []api.Verb{api.DeleteRetryPolicy, api.BindRetryPolicies}, func(ctx context.Context) error {
-			_, err := w.Apply(ctx, &pb.ApplyRequest{Documents: docsIn(w.queue("ml", "")), Prune: true, DryRun: true})
+			_, err := w.Apply(ctx, &pb.ApplyRequest{Documents: docsIn(w.queue("ml", "")), Prune: true, AllowEmpty: true, DryRun: true})
 			return err
-		}, [3]string{"POST", "/refloat/v1/apply", `{"documents": [{"kind": "Queue", "name": "ml"}], "prune": true, "dryRun": true}`}},
+		}, [3]string{"POST", "/refloat/v1/apply", `{"documents": [{"kind": "Queue", "name": "ml"}], "prune": true, "allowEmpty": true, "dryRun": true}`}},
 		{"roll back", []api.Verb{api.DeleteRetryPolicy, api.BindRetryPolicies}, func(ctx context.Context) error {
 			_, err := w.RollBack(ctx, &pb.RollBackRequest{To: 1, DryRun: true})
 			return err

@@ -35,6 +35,8 @@ type asked struct {
 	verb Verb
 	// lax allows a queue to name policies that do not exist, as after Armada's deletion.
 	lax bool
+	// keepsPolicies: the change must not take the last policy away.
+	keepsPolicies bool
 	// confirm: a set that the files say, and that is refused, may be applied although
 	// nothing else may be changed here.
 	confirm bool
@@ -88,6 +90,9 @@ func (s *Service) change(ctx context.Context, a *asked) (*pb.Change, error) {
 					return nil, nil, err
 				}
 			}
+		}
+		if a.keepsPolicies && now.Unbraked.HasPolicies() && !set.HasPolicies() {
+			return nil, nil, status.Error(codes.FailedPrecondition, "no policy is left, and every failed run would fail (NoPolicy): allow_empty (--allow-empty) applies it")
 		}
 		if !a.lax {
 			if err := noDangling(set, s.Fixed.ours(changes)); err != nil {

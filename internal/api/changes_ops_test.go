@@ -306,6 +306,9 @@ func (s *storm) applying(docs map[policyfile.ID]doc, prune bool, generation uint
 			clear(next.docs)
 		}
 		maps.Copy(next.docs, docs)
+		if hasPolicies(st.docs) && !hasPolicies(next.docs) {
+			return nil, codes.FailedPrecondition
+		}
 		return next, codes.OK
 	}, func(ctx context.Context, r *replica, op *operation) (*pb.Change, error) {
 		req := &pb.ApplyRequest{Prune: prune, Generation: generation, Reason: op.reason(), RequestId: op.id, DryRun: op.dry}
@@ -314,6 +317,15 @@ func (s *storm) applying(docs map[policyfile.ID]doc, prune bool, generation uint
 		}
 		return r.service.Apply(ctx, req)
 	})
+}
+
+func hasPolicies(docs map[policyfile.ID]doc) bool {
+	for id := range docs {
+		if id.Kind == policyfile.KindPolicy {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *storm) rollBack(read *state) *operation {

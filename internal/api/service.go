@@ -223,7 +223,7 @@ func (s *Service) Apply(ctx context.Context, r *pb.ApplyRequest) (*pb.Change, er
 		}
 	}
 	return s.change(ctx, &asked{
-		request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun, lax: r.AllowEmpty, confirm: r.AllowEmpty,
+		request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun, lax: r.AllowEmpty, confirm: r.AllowEmpty, keepsPolicies: !r.AllowEmpty,
 		make: func(now policylog.Snapshot) (*policyfile.Set, error) {
 			if r.Generation != 0 && r.Generation != now.Generation() {
 				return nil, status.Errorf(codes.Aborted, "%s is newer than generation %d, on which the request is based: read again", described(now.Version), r.Generation)
@@ -233,9 +233,6 @@ func (s *Service) Apply(ctx context.Context, r *pb.ApplyRequest) (*pb.Change, er
 				base = s.Fixed.pruned(base)
 			}
 			set, _, err := base.With(files...)
-			if err == nil && !r.AllowEmpty && now.Unbraked.HasPolicies() && !set.HasPolicies() {
-				err = status.Error(codes.FailedPrecondition, "no policy is left, and every failed run would fail (NoPolicy): allow_empty (--allow-empty) applies it")
-			}
 			return set, err
 		},
 	})
