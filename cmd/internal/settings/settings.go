@@ -67,23 +67,27 @@ func CheckEmpty(cmd *cobra.Command, args []string) error {
 		}
 	}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if _, ok := f.Annotations[mayBeEmpty]; ok {
-			return
-		}
-		empty := f.Value.String() == ""
-		if list, ok := f.Value.(pflag.SliceValue); ok {
-			values := list.GetSlice()
-			empty = len(values) == 0 || slices.Contains(values, "")
-		}
-		if empty {
+		if wrongEmpty(f) {
 			errs = append(errs, fmt.Errorf("--%s is empty: give it a value, or leave it out", f.Name))
 		}
 	})
 	return errors.Join(errs...)
 }
 
-// Load sets each flag that the command line omits from the environment or the file. It returns ErrPrinted after
-// --print-config.
+// wrongEmpty reports whether a flag is empty, or has an empty value in its list, and must not.
+func wrongEmpty(f *pflag.Flag) bool {
+	if _, ok := f.Annotations[mayBeEmpty]; ok {
+		return false
+	}
+	if list, ok := f.Value.(pflag.SliceValue); ok {
+		values := list.GetSlice()
+		return len(values) == 0 || slices.Contains(values, "")
+	}
+	return f.Value.String() == ""
+}
+
+// Load sets each flag that the command line omits from the environment or the file, and refuses empty
+// values as CheckEmpty does. It returns ErrPrinted after --print-config.
 func Load(cmd *cobra.Command) error {
 	flags := cmd.Flags()
 	source := map[string]string{}
@@ -94,6 +98,8 @@ func Load(cmd *cobra.Command) error {
 			source[f.Name] = envName(f.Name)
 			if err := flags.Set(f.Name, value); err != nil {
 				errs = append(errs, fmt.Errorf("%s=%q: %w", envName(f.Name), value, err))
+			} else if wrongEmpty(f) {
+				errs = append(errs, fmt.Errorf("%s is empty: give it a value, or unset it", envName(f.Name)))
 			}
 		}
 	})
@@ -148,10 +154,14 @@ func loadFile(flags *pflag.FlagSet, file string, source map[string]string) error
 			continue
 		}
 		source[f.Name] = at
-		for _, v := range scalars(value) {
+		values := scalars(value)
+		for _, v := range values {
 			if err := flags.Set(f.Name, v); err != nil {
 				errs = append(errs, fmt.Errorf("%s: %s: %w", at, key.Value, err))
 			}
+		}
+		if len(values) == 0 || wrongEmpty(f) {
+			errs = append(errs, fmt.Errorf("%s: %s is empty: give it a value, or remove the line", at, key.Value))
 		}
 	}
 	return errors.Join(errs...)
@@ -190,6 +200,8 @@ func printAll(w io.Writer, flags *pflag.FlagSet, source map[string]string) error
 		if hidden, ok := hide(f); ok {
 			// Commented out, so that the output can be read back as a settings file.
 			name, value = "# "+name, hidden
+		} else if wrongEmpty(f) {
+			name = "# " + name
 		}
 		if _, err := fmt.Fprintf(w, "%s: %s # %s\n", name, value, from); err != nil {
 			return err

@@ -168,7 +168,6 @@ func TestMistakes(t *testing.T) {
 func TestSecrets(t *testing.T) {
 	for _, c := range []struct{ name, flag, value, want string }{
 		{"a token", "token", "s3cret", "# token: (secret) # "},
-		{"no token", "token", "", `token: "" # `},
 		{"a URL with a password", "db", "postgres://me:s3cret@host:5432/x?a=b", "# db: postgres://me:(secret)@host:5432/x?a=b # "},
 		{"a password with a slash", "db", "postgres://me:s3cret/s3cret@host", "# db: postgres://me:(secret)@host # "},
 		{"a password without a user", "db", "redis://:s3cret@host", "# db: redis://:(secret)@host # "},
@@ -220,4 +219,62 @@ func TestSecrets(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestEmpty: an empty value comes from a variable that is not set, whatever the source, and is refused unless the
+// flag takes it.
+func TestEmpty(t *testing.T) {
+	run := func(t *testing.T, env, file string, args ...string) (string, error) {
+		cmd := &cobra.Command{Use: "test", SilenceErrors: true, SilenceUsage: true}
+		cmd.Flags().String("job-db", "", "")
+		cmd.Flags().String("listen", ":9090", "")
+		cmd.Flags().StringArray("feed", nil, "")
+		settings.MayBeEmpty(cmd, "listen")
+		settings.Bind(cmd)
+		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return settings.Load(cmd) }
+		var out bytes.Buffer
+		cmd.SetOut(&out)
+		if name, value, ok := strings.Cut(env, "="); ok {
+			t.Setenv(name, value)
+		}
+		path := filepath.Join(t.TempDir(), "settings.yaml")
+		if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd.SetArgs(append(args, "--config", path))
+		err := cmd.Execute()
+		return out.String(), err
+	}
+	for _, c := range []struct{ name, env, file, arg, says string }{
+		{name: "environment", env: "REFLOAT_JOB_DB=", says: "REFLOAT_JOB_DB is empty"},
+		{name: "environment over a file", env: "REFLOAT_JOB_DB=", file: "job-db: x\n", says: "REFLOAT_JOB_DB is empty"},
+		{name: "environment for a list", env: "REFLOAT_FEED=", says: "REFLOAT_FEED is empty"},
+		{name: "file", file: "# a comment\njob-db: ''\n", says: "settings.yaml:2:1: job-db is empty"},
+		{name: "file without a value", file: "job-db:\n", says: "settings.yaml:1:1: job-db is empty"},
+		{name: "list in a file", file: "feed: []\n", says: "settings.yaml:1:1: feed is empty"},
+		{name: "in a list in a file", file: "feed: [a, '']\n", says: "settings.yaml:1:1: feed is empty"},
+		{name: "the command line wins", env: "REFLOAT_JOB_DB=", file: "job-db: ''\n", arg: "--job-db=x"},
+		{name: "may be empty in the environment", env: "REFLOAT_LISTEN="},
+		{name: "may be empty in a file", file: "listen: ''\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var args []string
+			if c.arg != "" {
+				args = append(args, c.arg)
+			}
+			_, err := run(t, c.env, c.file, args...)
+			if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
+				t.Errorf("Load = %v, want %q", err, c.says)
+			}
+		})
+	}
+	t.Run("what is printed can be read back", func(t *testing.T) {
+		out, err := run(t, "", "", "--listen=", "--print-config")
+		if !errors.Is(err, settings.ErrPrinted) || !strings.Contains(out, "# job-db: \"\" # default\n") {
+			t.Errorf("%v, printed:\n%s", err, out)
+		}
+		if again, err := run(t, "", out, "--print-config"); !errors.Is(err, settings.ErrPrinted) || !strings.Contains(again, "\nlisten: \"\" # ") {
+			t.Errorf("read back: %v\n%s", err, again)
+		}
+	})
 }
