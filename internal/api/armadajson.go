@@ -132,6 +132,9 @@ func (j *armadaJSON) NewDecoder(r io.Reader) runtime.Decoder {
 		if err := decoder.Decode(&from); err != nil {
 			return named(err, to)
 		}
+		if err := atEnd(decoder); err != nil {
+			return err
+		}
 		p := from.policy()
 		to.Name, to.RetryLimit, to.DefaultAction, to.Rules = p.Name, p.RetryLimit, p.DefaultAction, p.Rules
 		return nil

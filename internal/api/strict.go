@@ -1,6 +1,8 @@
 package api
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -33,7 +35,21 @@ func newStrictJSON() *strictJSON {
 
 // NewDecoder implements runtime.Marshaler.
 func (j *strictJSON) NewDecoder(r io.Reader) runtime.Decoder {
-	return runtime.DecoderFunc(func(v any) error { return named(j.JSONPb.NewDecoder(r).Decode(v), v) })
+	d := runtime.DecoderWrapper{Decoder: json.NewDecoder(r), UnmarshalOptions: j.UnmarshalOptions}
+	return runtime.DecoderFunc(func(v any) error {
+		if err := d.Decode(v); err != nil {
+			return named(err, v)
+		}
+		return atEnd(d.Decoder)
+	})
+}
+
+// atEnd rejects what follows the first value of a body: it would be ignored.
+func atEnd(d *json.Decoder) error {
+	if _, err := d.Token(); err != io.EOF {
+		return errors.New("the body goes on after the first JSON value: send one document")
+	}
+	return nil
 }
 
 // unknownIn finds the field in errors of encoding/json and of protojson, which have no
@@ -91,16 +107,24 @@ func knownFields(method string, req any) error {
 	return status.Error(codes.InvalidArgument, "the request has fields that this server does not know: upgrade the server, or use its version of refloatctl")
 }
 
-// onlyKnown rejects query parameters that are not fields of the request.
+// onlyKnown rejects query parameters that are not fields of the request, and a body that the route does not read.
 func onlyKnown(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, path map[string]string) {
+		refuse := func(text string) {
+			runtime.DefaultHTTPErrorHandler(r.Context(), runtime.NewServeMux(), newStrictJSON(), w, r, status.Error(codes.InvalidArgument, text))
+		}
 		pattern, _ := runtime.HTTPPattern(r.Context())
-		names := queryNames(r.Method, pattern.String())
+		names, body := queryNames(r.Method, pattern.String())
 		names = slices.DeleteFunc(names, func(name string) bool { _, inPath := path[name]; return inPath })
 		for _, name := range slices.Sorted(maps.Keys(r.URL.Query())) {
 			if !slices.Contains(names, name) {
-				err := status.Error(codes.InvalidArgument, unknown("parameter", name, names).Error())
-				runtime.DefaultHTTPErrorHandler(r.Context(), runtime.NewServeMux(), newStrictJSON(), w, r, err)
+				refuse(unknown("parameter", name, names).Error())
+				return
+			}
+		}
+		if !body {
+			if n, _ := io.ReadFull(r.Body, make([]byte, 1)); n > 0 {
+				refuse(r.Method + " of this path takes no body: use query parameters")
 				return
 			}
 		}
@@ -109,8 +133,8 @@ func onlyKnown(next runtime.HandlerFunc) runtime.HandlerFunc {
 }
 
 // queryNames lists the query parameters of a route: the fields of the request, in both spellings, unless they are
-// in the body.
-func queryNames(method, pattern string) (names []string) {
+// in the body. It also says whether the route has a body.
+func queryNames(method, pattern string) (names []string, body bool) {
 	pattern = strings.ReplaceAll(pattern, "=*}", "}")
 	for _, file := range []protoreflect.FileDescriptor{pb.File_internal_api_pb_policies_proto, pb.File_internal_api_pb_armada_proto} {
 		for i := range file.Services().Len() {
@@ -119,14 +143,18 @@ func queryNames(method, pattern string) (names []string) {
 				m := methods.Get(j)
 				main, _ := proto.GetExtension(m.Options(), annotations.E_Http).(*annotations.HttpRule)
 				for _, rule := range append(main.GetAdditionalBindings(), main) {
-					if verb, path := routeOf(rule); verb == method && path == pattern && rule.Body != "*" {
+					if verb, path := routeOf(rule); verb != method || path != pattern {
+						continue
+					}
+					body = body || rule.Body != ""
+					if rule.Body != "*" {
 						names = append(names, fieldNames(m.Input(), rule.Body)...)
 					}
 				}
 			}
 		}
 	}
-	return names
+	return names, body
 }
 
 func fieldNames(d protoreflect.MessageDescriptor, body string) (names []string) {

@@ -33,6 +33,13 @@ func TestUnknownFieldsAndParameters(t *testing.T) {
 		{"POST", "/v1/retry-policy", `{"name": "p", "defaultAction": "Fail", "retrylimt": 3}`, `did you mean retryLimit?`},
 		{"PUT", "/v1/retry-policy/p?force=1", `{"name": "p", "defaultAction": "Fail"}`, `unknown parameter \"force\"`},
 		{"GET", "/v1/retry-policies?limit=1", "", `unknown parameter \"limit\"`},
+		{"DELETE", "/refloat/v1/resources/Queue/ml", `{"dryRun": true}`, `takes no body`},
+		{"DELETE", "/v1/retry-policy/p", `{"name": "q"}`, `takes no body`},
+		{"GET", "/refloat/v1/status", `{}`, `takes no body`},
+		{"POST", "/refloat/v1/resources", `{"kind": "Queue", "name": "a"} {"kind": "Queue", "name": "b"}`, `after the first JSON value`},
+		{"POST", "/refloat/v1/apply", `{"documents": [` + queue + `]}]`, `after the first JSON value`},
+		{"POST", "/refloat/v1/brakes", `{"all": true, "kill": true, "reason": "x"} {"dryRun": true}`, `after the first JSON value`},
+		{"POST", "/v1/retry-policy", `{"name": "p", "defaultAction": "Fail"} {"retryLimit": 3}`, `after the first JSON value`},
 	} {
 		if code, text := w.rest(c.method, c.path, c.body); code != 400 || !strings.Contains(text, c.says) {
 			t.Errorf("%s %s %s: %d %s; want 400 and %s", c.method, c.path, c.body, code, text, c.says)
@@ -47,6 +54,9 @@ func TestUnknownFieldsAndParameters(t *testing.T) {
 		if code, text := w.rest("PUT", "/refloat/v1/resources"+path, queue); code != 200 {
 			t.Errorf("%s: %d %s", path, code, text)
 		}
+	}
+	if code, text := w.rest("PUT", "/refloat/v1/resources?generation=1&dry_run=true&request_id=c", queue+" \r\n\t"); code != 200 {
+		t.Errorf("a body with white space at its end: %d %s", code, text)
 	}
 	// Over gRPC, a newer client may ask for more than is known here.
 	r := &pb.DeleteRequest{Kind: "Queue", Name: "ml"}
