@@ -86,10 +86,11 @@ func checkTarget(queue string, all bool) error {
 	return nil
 }
 
-// known returns an error for a queue that no resource, override or job names.
+// known returns an error for a queue that no resource, override or job names. Force does not skip this for a name with
+// invisible characters.
 func (s *Service) known(queue string, force bool) func(policylog.Snapshot) error {
 	return func(now policylog.Snapshot) error {
-		if queue == "" || force {
+		if queue == "" || force && policyfile.Visible(queue) {
 			return nil
 		}
 		var names []string
@@ -110,6 +111,9 @@ func (s *Service) known(queue string, force bool) func(policylog.Snapshot) error
 		}
 		if slices.Contains(names, queue) {
 			return nil
+		}
+		if force {
+			return status.Errorf(codes.InvalidArgument, "queue %.100q is unknown and has an invisible character: remove it", queue)
 		}
 		slices.Sort(names)
 		return status.Errorf(codes.NotFound, "queue %.100q is unknown: no resource, override or job names it here: %s; use force (--force) to skip this check",

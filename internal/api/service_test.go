@@ -350,6 +350,7 @@ func TestBrakesNameTheirTarget(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	w.refused(kill(&pb.BrakeRequest{Queue: "m\u200bl", Force: true}), codes.InvalidArgument, "an invisible character")
 	// What an override names is known.
 	if err := release(&pb.ReleaseRequest{Queue: "physics"}); err != nil {
 		t.Error(err)

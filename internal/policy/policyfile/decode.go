@@ -18,6 +18,7 @@ type decoder struct {
 	problems *Problems
 	schema   schema
 	at       map[string]*yaml.Node // the node of each value, by path
+	logged   bool                  // the text is in the log: names may have invisible characters, as in earlier versions
 }
 
 // maxDepth limits nesting: the files need 6.
@@ -111,7 +112,14 @@ func (d *decoder) leaf(n *yaml.Node, path string, to leaf) {
 		d.wrongType(n, path, what)
 		return
 	}
-	if f := to.parse(n.Value); f != (fault{}) {
+	f := to.parse(n.Value)
+	switch to.(type) {
+	case *plain, *label, *queueName:
+		if hidden := invisible(n.Value); hidden != (fault{}) && !d.logged {
+			f = hidden
+		}
+	}
+	if f != (fault{}) {
 		d.report(n, path, f)
 	}
 }

@@ -212,11 +212,11 @@ type (
 
 func (p *plain) form() (string, string) { return "a string in quotes", "!!str" }
 func (p *plain) text() string           { return string(*p) }
-func (p *plain) parse(s string) fault   { *p = plain(s); return visible(s, 1024) }
+func (p *plain) parse(s string) fault   { *p = plain(s); return printable(s, 1024) }
 
 func (l *label) form() (string, string) { return "a string in quotes", "!!str" }
 func (l *label) text() string           { return string(*l) }
-func (l *label) parse(s string) fault   { *l = label(s); return visible(s, 253) }
+func (l *label) parse(s string) fault   { *l = label(s); return printable(s, 253) }
 
 func (n *policyName) form() (string, string) { return "a name in quotes", "!!str" }
 func (n *policyName) text() string           { return string(*n) }
@@ -239,7 +239,7 @@ func (n *queueName) parse(s string) fault {
 	if strings.Contains(s, " ") {
 		return fault{codeBadName, "a space in a queue's name", "use the queue's name in Armada"}
 	}
-	return visible(s, 253)
+	return printable(s, 253)
 }
 
 // goodName applies Armada's rule for names: ^[a-z0-9]([-a-z0-9]*[a-z0-9])?$, ≤ 63.
@@ -250,14 +250,16 @@ func goodName(s string) fault {
 	return fault{}
 }
 
-// visible rejects what printable does, and characters that do not show or that reorder others: two names that look the
-// same must be the same.
-func visible(s string, longest int) fault {
+// Visible says whether a name has no characters that do not show or that reorder others: two names that look the same
+// must be the same.
+func Visible(name string) bool { return invisible(name) == (fault{}) }
+
+func invisible(s string) fault {
 	if i := strings.IndexFunc(s, func(r rune) bool { return unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) }); i >= 0 {
 		r, _ := utf8.DecodeRuneInString(s[i:])
 		return fault{codeBadText, fmt.Sprintf("an invisible character (%U)", r), "remove it"}
 	}
-	return printable(s, longest)
+	return fault{}
 }
 
 // printable rejects text that is empty, too long, or could corrupt a terminal or a log line.

@@ -118,7 +118,9 @@ func (r *contentReader) decodeText(text, path string, out any) (ok bool, err err
 
 func (r *contentReader) decode(n *yaml.Node, path string, out any) (ok bool) {
 	before := len(r.problems)
-	newDecoder("canonical", &r.problems, r.known).value(n, path, reflect.ValueOf(out).Elem())
+	d := newDecoder("canonical", &r.problems, r.known)
+	d.logged = true
+	d.value(n, path, reflect.ValueOf(out).Elem())
 	return len(r.problems) == before
 }
 
