@@ -206,7 +206,7 @@ func inForceLines(w io.Writer, all []*pb.StatusResponse, away []string) {
 	for _, p := range partitions {
 		late := ""
 		if p.Generation < newest {
-			late = "  (not the newest yet)"
+			late = " (not the newest yet)"
 		}
 		fmt.Fprintf(w, "Partition %d: generation %d, since %s%s\n", p.Partition, p.Generation, rfc3339(p.Since), late)
 	}

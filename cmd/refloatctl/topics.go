@@ -43,8 +43,9 @@ retained for ingesters that never come.
 
 When events gets more partitions, a job set may move to another partition, where
 nothing is known of its jobs. Evaluators therefore stop, and decisions grows only with
---grow. Let the existing job sets finish, or accept that their counts restart; then
-run this with --grow, and start the evaluators once with --accept-partitions N.`,
+--grow. Let the existing job sets finish, or accept that the jobs of those that move are
+not retried any more (their failures are UnknownJob); then run this with --grow, and
+start the evaluators once with --accept-partitions N.`,
 		Example: `  refloatctl topics create --pulsar pulsar://pulsar:6650 --pulsar-admin http://pulsar:8080 --dry-run
   refloatctl topics create --pulsar pulsar://pulsar:6650 --pulsar-admin http://pulsar:8080 --create-events --partitions 12`,
 		Args: cobra.NoArgs,

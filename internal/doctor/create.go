@@ -132,7 +132,7 @@ func (p *plan) decisions(ctx context.Context, name string, want int, w Spec) err
 		return refuse("%s has %d partitions, but events has %d: the topics do not belong together; use others", name, n, want)
 	case !w.Grow:
 		return refuse("%s has %s, but events has %d: job sets may have moved to partitions that do not know their jobs; "+
-			"let older job sets end first, or accept that their retry counts restart; then run this with --grow, "+
+			"let older job sets end first, or accept that jobs that moved are not retried any more (their failures are UnknownJob); then run this with --grow, "+
 			"and start the evaluators once with %s", name, plural(n, "partition", "partitions"), want, acceptPartitions(want))
 	default:
 		p.todo(p.request(http.MethodPost, topicPath(name)+"/partitions", want), "grow %s from %d to %d partitions; then start the evaluators once with %s", name, n, want, acceptPartitions(want))

@@ -100,7 +100,7 @@ func (m *matchers) whyConditions(f *Failure) string {
 	case m.ContainerName != "" && m.Conditions.Has(OOMKilled):
 		return fmt.Sprintf("container %q was not OOMKilled", m.ContainerName)
 	case m.ContainerName != "":
-		return asked + "  never holds for a container, and the rule names one"
+		return asked + " never holds for a container, and the rule names one"
 	case len(names) == 0:
 		return "no condition, so none of " + asked
 	case len(names) == 1:

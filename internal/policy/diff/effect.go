@@ -135,7 +135,7 @@ func sort(v, other *Verdict) string {
 	case v.Delay != other.Delay:
 		s += " after " + v.Delay
 	case v.RetryAfter != other.RetryAfter:
-		s += "  with a different retryAfter"
+		s += " with a different retryAfter"
 	case !slices.Equal(v.AvoidNodes, other.AvoidNodes):
 		s += " on other nodes"
 	}

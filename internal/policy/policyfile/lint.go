@@ -85,7 +85,7 @@ func (l *linter) lintConditions(path string, r *ruleSpec) {
 	for i, c := range r.OnConditions {
 		if r.ContainerName != "" && policy.Condition(c) != policy.OOMKilled {
 			l.warn(fmt.Sprintf("%s.onConditions[%d]", path, i), fault{
-				codeLintCondition, c.text() + "  never holds for a single container", "remove it, or containerName",
+				codeLintCondition, c.text() + " never holds for a single container", "remove it, or containerName",
 			})
 		}
 	}
