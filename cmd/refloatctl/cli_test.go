@@ -109,6 +109,8 @@ func TestExitCodes(t *testing.T) {
 
 		{"lint of nothing", "lint " + empty, exitEnvironment, "no policy file there"},
 		{"lint of no resource", "lint " + writeFile(t, dir, "comment.yaml", "# nothing\n"), exitEnvironment, "no resource in the policy files"},
+		{"lint of no resource as JSON", "lint -o json " + writeFile(t, dir, "comment.yaml", "# nothing\n"), exitEnvironment, "no resource in the policy files"},
+		{"lint of no resource as SARIF", "lint -o sarif " + writeFile(t, dir, "comment.yaml", "# nothing\n"), exitEnvironment, "no resource in the policy files"},
 		{"lint of one file", "lint " + filepath.Join(testPolicies, "app.yaml"), exitFine, "1 file is valid"},
 		{"up without policies", "up --quiet --exit-when-drained --data " + filepath.Join(dir, "without") + " --feed " + plain, exitFine, "no policy is in force: every failed run fails"},
 		{"lint finding", "lint " + bad, exitFinding, "bad.yaml:5:15"},

@@ -79,17 +79,17 @@ func lintPaths(cmd *cobra.Command, f lintFlags, paths []string) error {
 	if err != nil {
 		return err
 	}
+	set, parseErr := policyfile.Parse(files)
+	if parseErr == nil && len(set.Resources()) == 0 {
+		return fmt.Errorf("%s: no resource in the policy files", strings.Join(paths, ", "))
+	}
 	if err := printProblems(cmd.OutOrStdout(), f, problems); err != nil {
 		return err
 	}
+	if parseErr != nil {
+		return parseErr
+	}
 	if f.output == outputText {
-		set, err := policyfile.Parse(files)
-		if err != nil {
-			return err
-		}
-		if len(set.Resources()) == 0 {
-			return fmt.Errorf("%s: no resource in the policy files", strings.Join(paths, ", "))
-		}
 		d := set.Digest()
 		fmt.Fprintf(cmd.OutOrStdout(), "%s valid; policy set %x\n", filesAre(len(files)), d[:6])
 	}
