@@ -61,6 +61,14 @@ func (s *Service) snapshot(ctx context.Context, generation uint64) (policylog.Sn
 	return snap, answer(err)
 }
 
+// history returns all generations, newest first.
+func (s *Service) history(ctx context.Context) ([]*policylog.Version, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout())
+	defer cancel()
+	all, err := s.Store.History(ctx)
+	return all, answer(err)
+}
+
 // List implements pb.PoliciesServer.
 func (s *Service) List(ctx context.Context, r *pb.ListRequest) (*pb.ListResponse, error) {
 	if r.Kind != "" {
@@ -148,9 +156,9 @@ func (s *Service) Update(ctx context.Context, r *pb.UpdateRequest) (*pb.Change, 
 	if r.Generation == 0 {
 		return nil, status.Error(codes.InvalidArgument, "generation: missing: give the generation in which you read the resource, so that no concurrent change is lost")
 	}
-	history, err := s.Store.History(ctx)
+	history, err := s.history(ctx)
 	if err != nil {
-		return nil, answer(err)
+		return nil, err
 	}
 	return s.change(ctx, &asked{
 		request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun,
@@ -184,9 +192,9 @@ func (s *Service) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.Change, 
 	if err != nil {
 		return nil, err
 	}
-	history, err := s.Store.History(ctx)
+	history, err := s.history(ctx)
 	if err != nil {
-		return nil, answer(err)
+		return nil, err
 	}
 	return s.change(ctx, &asked{
 		request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun,
@@ -254,9 +262,9 @@ func (s *Service) RollBack(ctx context.Context, r *pb.RollBackRequest) (*pb.Chan
 	if r.To == 0 {
 		return nil, status.Error(codes.InvalidArgument, "to: missing: give the generation to restore from; history lists them")
 	}
-	history, err := s.Store.History(ctx)
+	history, err := s.history(ctx)
 	if err != nil {
-		return nil, answer(err)
+		return nil, err
 	}
 	return s.change(ctx, &asked{
 		request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun,
@@ -290,9 +298,9 @@ func (s *Service) History(ctx context.Context, r *pb.HistoryRequest) (*pb.Histor
 			return nil, err
 		}
 	}
-	all, err := s.Store.History(ctx)
+	all, err := s.history(ctx)
 	if err != nil {
-		return nil, answer(err)
+		return nil, err
 	}
 	limit := int(r.Limit)
 	if limit == 0 {

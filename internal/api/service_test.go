@@ -19,6 +19,8 @@ import (
 
 	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/api/pb"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/policy/policylog"
 )
 
 const evict = `"rules": [{"name": "evicted", "action": "Retry", "onConditions": ["Evicted"], "retryLimit": 3}]`
@@ -357,4 +359,50 @@ func TestBrakesNameTheirTarget(t *testing.T) {
 	}
 	w.service.Queues = func() ([]string, error) { return nil, errors.New("the state is damaged") }
 	w.refused(kill(&pb.BrakeRequest{Queue: "new"}), codes.Unavailable, "the state is damaged", "--force")
+}
+
+// stuck is a topic that never finds its end.
+type stuck struct {
+	eventlog.Topic
+	until chan struct{}
+}
+
+func (s *stuck) End(int) (eventlog.Position, error) {
+	<-s.until
+	return eventlog.Position{}, errors.New("stuck")
+}
+
+// TestStuckLog checks that a request without a deadline does not wait for the log forever.
+func TestStuckLog(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	topic := &stuck{Topic: w.log, until: make(chan struct{})}
+	store, err := policylog.OpenStore(topic, w.append, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	t.Cleanup(func() { close(topic.until) })
+	s := &api.Service{Store: store, Now: time.Now, Timeout: 50 * time.Millisecond}
+	for what, call := range map[string]func() error{
+		"update": func() error {
+			_, err := s.Update(t.Context(), &pb.UpdateRequest{Document: w.queue("ml", ""), Generation: 1})
+			return err
+		},
+		"delete": func() error {
+			_, err := s.Delete(t.Context(), &pb.DeleteRequest{Kind: "Queue", Name: "ml"})
+			return err
+		},
+		"roll back": func() error { _, err := s.RollBack(t.Context(), &pb.RollBackRequest{To: 1}); return err },
+		"history":   func() error { _, err := s.History(t.Context(), &pb.HistoryRequest{}); return err },
+	} {
+		done := make(chan error, 1)
+		go func() { done <- call() }()
+		select {
+		case err := <-done:
+			w.refused(err, codes.Unavailable, "deadline")
+		case <-time.After(5 * time.Second):
+			t.Errorf("%s waits for the log", what)
+		}
+	}
 }
