@@ -292,9 +292,11 @@ func (n *node) awaitDrained(ctx context.Context, fed <-chan struct{}) (err error
 		}
 	}
 	defer closeDB()
+	var opened time.Time
 	for setAside := int64(0); ; {
-		if now := n.jobDBsSetAside.Load(); now != setAside {
-			setAside = now
+		// The ingester may have put another file in its place.
+		if now := n.jobDBsSetAside.Load(); now != setAside || n.Now().Sub(opened) > time.Second {
+			setAside, opened = now, n.Now()
 			closeDB()
 		}
 		if db == nil {
