@@ -84,6 +84,15 @@ func (d *DB) prepare(ctx context.Context) error {
 	if err := raw(d.conn, func(c *sqlite3.Conn) error { return c.EnableChecksums("main") }); err != nil {
 		return fmt.Errorf("enable checksums: %w", err)
 	}
+	// Readers find out from the file itself, not from the write-ahead log, whether its
+	// pages have checksums: the header must be there before the schema is.
+	var busy, pages, moved int
+	if err := d.conn.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &pages, &moved); err != nil {
+		return fmt.Errorf("enable checksums: %w", err)
+	}
+	if busy != 0 {
+		return fmt.Errorf("%w: another process reads it while its checksums are enabled", jobdb.ErrUnavailable)
+	}
 	return d.migrate(ctx)
 }
 
