@@ -91,7 +91,7 @@ func TestCutover(t *testing.T) {
 		}
 	}
 	run("cutover", "back").exits(t, exitFinding).says(t, "refuse partition 0: our ingester has no position in it")
-	r := run("cutover", "plan").exits(t, exitFine).says(t, "PARTITION  ARMADA UP TO", "beginning", "0 jobs are not over", "would  partition 0: our ingester starts at the beginning",
+	r := run("cutover", "plan").exits(t, exitFine).says(t, "PARTITION  ARMADA UP TO", "beginning", "0 unfinished jobs", "would  partition 0: our ingester starts at the beginning",
 		"  ingester --pulsar pulsar://", " --mode holdback --job-db ", "  evaluator --pulsar")
 	if strings.ContainsAny(r.out, rewriting) {
 		t.Error("the output is no plain text")

@@ -132,7 +132,7 @@ func TestAuthFile(t *testing.T) {
 		{"tokens: {ci: {groups: ops}}", "tokens.ci.groups: want a list"},
 		{"tokens: {ci: {groups: [[" + secret + "]]}}", "tokens.ci.groups[0]: want a string"},
 		{good + "basic: {}\n", "line 3"},
-		{good + "permissionGroupMapping: {kill_retrie: [ops]}\n", "permissionGroupMapping.kill_retrie: no such permission: did you mean kill_retries?"},
+		{good + "permissionGroupMapping: {kill_retrie: [ops]}\n", "permissionGroupMapping.kill_retrie: unknown permission: did you mean kill_retries?"},
 		{"oidc: {issuer: https://example.org}\n", "oidc: issuer and audience are required"},
 		{"oidc: {isuer: https://example.org}\n", "oidc.isuer: unknown field: did you mean issuer?"},
 		{"tokens: {ci: {sha256: \"" + secret + "\n", "line"},
