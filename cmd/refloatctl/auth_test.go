@@ -73,6 +73,7 @@ permissionGroupMapping:
   set_retry_settings: [ops, pipeline]
   kill_retries: [ops]
   pause_retries: [ops]
+  shadow_retries: [ops, pipeline]
 `, hash, hex.EncodeToString(sum[:])))
 	data := filepath.Join(dir, "data")
 	p, _ := served(t, data, "--api-auth", auth, "--api-tls-cert", cert, "--api-tls-key", key)

@@ -36,7 +36,7 @@ func TestBadInput(t *testing.T) {
 	digest := writePolicies(t, dir, policies).Digest()
 	data := filepath.Join(t.TempDir(), "data")
 
-	r := ctl(t, "up", "--data", data, "--policies", dir, "--feed", h.file, "--exit-when-drained").exits(t, exitFine)
+	r := ctl(t, "up", "--data", data, "--policies", dir, "--allow-empty", "--feed", h.file, "--exit-when-drained").exits(t, exitFine)
 	r.says(t, "parked: ")
 	if strings.Contains(r.err, "ERROR") || strings.Contains(r.err, "WARN") {
 		t.Errorf("up complains:\n%s", tailOf(r.err))

@@ -191,6 +191,9 @@ func nobodyThere(s *status.Status) bool {
 // serverError turns an RPC error into a message for people.
 func serverError(err error) error {
 	if s, ok := status.FromError(err); ok && err != nil {
+		if s.Code() == codes.Canceled {
+			return fmt.Errorf("%w: a change may have been made; `refloatctl history` shows it", context.Canceled)
+		}
 		return errors.New(s.Message())
 	}
 	return err

@@ -105,7 +105,7 @@ func (c *campaign) round() {
 	for c.counted < c.kills && (c.tail == nil || c.tail.total < c.h.total) {
 		c.life()
 	}
-	ctl(t, "up", "--data", c.data, "--policies", c.policies, "--feed", c.h.file, "--quiet", "--exit-when-drained").exits(t, exitFine)
+	ctl(t, "up", "--data", c.data, "--policies", c.policies, "--allow-empty", "--feed", c.h.file, "--quiet", "--exit-when-drained").exits(t, exitFine)
 	c.tail.pump()
 	c.tail.close()
 	drained := time.Since(began)
@@ -153,7 +153,7 @@ func (c *campaign) life() {
 	if c.tail != nil {
 		fed = c.tail.total
 	}
-	p := start(t, "up", "--data", c.data, "--policies", c.policies, "--feed", c.h.file, "--quiet", "--pace", fmt.Sprintf("%.3fx", c.pace()))
+	p := start(t, "up", "--data", c.data, "--policies", c.policies, "--allow-empty", "--feed", c.h.file, "--quiet", "--pace", fmt.Sprintf("%.3fx", c.pace()))
 	if c.tail == nil {
 		c.tail = openTail(t, c.data, c.h, p)
 	}

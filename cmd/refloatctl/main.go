@@ -48,7 +48,7 @@ func run() int {
 	cmd.SetErr(terminal.NewWriter(os.Stderr))
 	err := cmd.ExecuteContext(ctx)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		fmt.Fprintln(os.Stderr, "refloatctl: interrupted")
+		fmt.Fprintf(os.Stderr, "refloatctl: interrupted (%v)\n", terminal.Safe(err.Error()))
 		err = errInterrupted
 	}
 	return exitCode(err)

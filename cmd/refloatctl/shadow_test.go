@@ -443,7 +443,7 @@ func TestShadowThenEnforce(t *testing.T) {
 	}
 	set("Shadow")
 	h := &history{file: recordingFile("retried"), messages: messagesOf(t, recordingFile("retried"))}
-	p := start(t, "up", "--data", data, "--policies", policies, "--feed", h.file, "--pace", "3x", "--exit-when-drained")
+	p := start(t, "up", "--data", data, "--policies", policies, "--allow-empty", "--feed", h.file, "--pace", "3x", "--exit-when-drained")
 	p.err.await(t, "policies read")
 	var granted object // a retry in shadow
 	until(t, "ten jobs are granted a retry in shadow", func() bool {

@@ -522,7 +522,7 @@ func TestKilledAtBirth(t *testing.T) {
 	dir, policies := filepath.Join(t.TempDir(), "policies"), makePolicies(7)
 	d := writePolicies(t, dir, policies).Digest()
 	sets[string(d[:])] = policies
-	args := []string{"up", "--data", data, "--policies", dir, "--feed", h.file, "--quiet"}
+	args := []string{"up", "--data", data, "--policies", dir, "--allow-empty", "--feed", h.file, "--quiet"}
 	for _, created := range []string{
 		"logs", "logs/events/META", "logs/decisions", "logs/policies/0000", "state", "jobs.sqlite", "jobs.sqlite-wal", "logs/events/0001",
 	} {
