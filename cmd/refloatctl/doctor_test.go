@@ -155,7 +155,7 @@ func testTopics(t *testing.T, b *pulsartest.Broker) {
 	}
 	// The client's way is another than the admin's.
 	ctl(t, "doctor", "--pulsar", "pulsar://127.0.0.1:1", "--pulsar-admin", b.AdminURL, "--pulsar-events", eventsOf(run)).
-		exits(t, exitEnvironment).says(t, "error RD001  client", "refloatctl: the client does not get through")
+		exits(t, exitEnvironment).says(t, "error RD001  client", "refloatctl: the client cannot reach the brokers")
 }
 
 // eventsOf is the full name of events.
