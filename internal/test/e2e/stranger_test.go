@@ -171,7 +171,7 @@ func documented(t *testing.T, served ...Metrics) {
 			}
 		}
 	}
-	source, err := os.ReadFile(filepath.Join("..", "..", "app", "metrics.go"))
+	source, err := os.ReadFile(filepath.Join("..", "..", "app", "metricsets.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
