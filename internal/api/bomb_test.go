@@ -65,6 +65,9 @@ func allocated(f func()) uint64 {
 // before it is decoded, and not read at all without permission. Not parallel: it measures the allocations of the
 // process.
 func TestDecompressionBombs(t *testing.T) { //nolint:paralleltest // see above
+	if testing.Short() {
+		t.Skip("it takes long, and the race detector, which runs short tests, takes memory of its own")
+	}
 	auth := &api.Auth{Tokens: map[string]api.Token{"ci": {SHA256: digestOf(ciToken), Groups: []string{"ops"}}, "reader": {SHA256: digestOf("reader")}}, Permissions: everybody()}
 	if err := auth.Check(t.Context()); err != nil {
 		t.Fatal(err)

@@ -71,6 +71,7 @@ func keys(t *testing.T, s checkpoint.Storage, prefix string) []string {
 func TestStorage(t *testing.T) {
 	t.Parallel()
 	s3 := s3Server(t, func(*http.Request) {})
+	s3Prefix := s3Server(t, func(*http.Request) {}) // without a prefix, a listing is of the whole bucket
 	dir := t.TempDir()
 	for name, url := range map[string]string{
 		"memory":                "mem://",
@@ -78,7 +79,7 @@ func TestStorage(t *testing.T) {
 		"directory":             "file://" + dir + "/plain",
 		"directory with prefix": "file://" + dir + "/below?prefix=a/b&dir_file_mode=0750",
 		"S3":                    "s3://bucket?anonymous=true&endpoint=" + s3,
-		"S3 with prefix":        "s3://bucket/x/y?prefix=z-&anonymous=true&request_checksum_calculation=when_required&endpoint=" + s3,
+		"S3 with prefix":        "s3://bucket/x/y?prefix=z-&anonymous=true&request_checksum_calculation=when_required&endpoint=" + s3Prefix,
 	} {
 		t.Run(name, func(t *testing.T) { contract(t, open(t, url)) })
 	}
