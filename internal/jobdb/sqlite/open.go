@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/url"
 	"os"
@@ -84,8 +85,19 @@ func (d *DB) prepare(ctx context.Context) error {
 	if err := raw(d.conn, func(c *sqlite3.Conn) error { return c.EnableChecksums("main") }); err != nil {
 		return fmt.Errorf("enable checksums: %w", err)
 	}
-	// Readers find out from the file itself, not from the write-ahead log, whether its
-	// pages have checksums: the header must be there before the schema is.
+	switch on, err := checksumsInFile(d.path); {
+	case err != nil:
+		return err
+	case on:
+		return d.migrate(ctx)
+	}
+	// Whoever created the file was killed. Readers find out from the file itself, not from
+	// the write-ahead log, whether its pages have checksums: the header must be there
+	// before the schema is. The driver panics in a checkpoint if its view of the log is
+	// old, so this reads first.
+	if _, err := schemaVersion(ctx, d.conn); err != nil {
+		return err
+	}
 	var busy, pages, moved int
 	if err := d.conn.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &pages, &moved); err != nil {
 		return fmt.Errorf("enable checksums: %w", err)
@@ -94,6 +106,20 @@ func (d *DB) prepare(ctx context.Context) error {
 		return fmt.Errorf("%w: another process reads it while its checksums are enabled", jobdb.ErrUnavailable)
 	}
 	return d.migrate(ctx)
+}
+
+// checksumsInFile reports whether the file's header reserves room for checksums in pages.
+func checksumsInFile(path string) (bool, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	header := make([]byte, 21) // the last byte is the size of that room
+	if _, err := io.ReadFull(f, header); err != nil {
+		return false, nil //nolint:nilerr // the file has no header yet
+	}
+	return header[20] == 8, nil
 }
 
 // raw calls do with the driver's connection.
