@@ -60,14 +60,11 @@ func (n *node) serveAPI(p *parts) error {
 	if err := errors.Join(os.MkdirAll(string(n.Data), 0o755), writeFile(address, []byte(l.Addr().String()+"\n"))); err != nil {
 		return errors.Join(fmt.Errorf("record the API's address: %w", err), l.Close())
 	}
-	p.closes("address of the API", func() error {
-		_ = os.Remove(address) // so that clients do not connect to a closed port
-		return nil
-	})
 	p.run("API server", func(ctx context.Context) error {
 		shutDown := make(chan struct{})
 		context.AfterFunc(ctx, func() {
 			defer close(shutDown)
+			_ = os.Remove(address) // so that clients do not connect to a closed port
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
 			if server.Shutdown(ctx) != nil {
