@@ -29,7 +29,7 @@ const module = "github.com/refloat/refloat"
 // place here, argued in its commit.
 var layers = []string{
 	"events/pb internal/api/pb internal/armada/schedulerdb/pb internal/armada/schedulerdb/schema internal/checkpoint internal/dirlock internal/eventlog internal/jobdb/pgerror internal/policy internal/suggest",
-	"events internal/checkpoint/storage internal/eventlog/archive internal/eventlog/filelog internal/eventlog/pulsarlog internal/eventlog/recording internal/placement internal/policy/policyfile",
+	"events internal/checkpoint/storage internal/eventlog/filelog internal/eventlog/pulsarlog internal/eventlog/recording internal/eventlog/topiccopy internal/placement internal/policy/policyfile",
 	"internal/armada/schedulerdb internal/chain internal/policy/lint internal/policy/policylog internal/projection",
 	"internal/api internal/armada/schedulerdb/pgstore internal/chain/follow internal/jobdb",
 	"internal/armada/policysync internal/doctor internal/evaluator internal/jobdb/table internal/sink",

@@ -8,9 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/eventlog/archive"
 	"github.com/refloat/refloat/internal/eventlog/filelog"
 	"github.com/refloat/refloat/internal/eventlog/recording"
+	"github.com/refloat/refloat/internal/eventlog/topiccopy"
 	"github.com/refloat/refloat/internal/test/pulsartest"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -263,7 +263,7 @@ func openCopy(t *testing.T, dir string) eventlog.Topic {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = log.Close() })
-	topic, err := archive.Topic(log)
+	topic, err := topiccopy.Topic(log)
 	if err != nil {
 		t.Fatal(err)
 	}

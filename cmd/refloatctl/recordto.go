@@ -12,9 +12,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/eventlog/archive"
 	"github.com/refloat/refloat/internal/eventlog/filelog"
 	"github.com/refloat/refloat/internal/eventlog/recording"
+	"github.com/refloat/refloat/internal/eventlog/topiccopy"
 )
 
 const recordingSuffix = ".jsonl.gz"
@@ -108,7 +108,7 @@ func (t *logTarget) resume(p int) (at eventlog.Position, ok bool, err error) {
 	if err != nil || end == eventlog.Start {
 		return at, false, err
 	}
-	m, err := archive.Last(t.log, p)
+	m, err := topiccopy.Last(t.log, p)
 	if err != nil {
 		return at, false, err
 	}
@@ -119,7 +119,7 @@ func (t *logTarget) resume(p int) (at eventlog.Position, ok bool, err error) {
 }
 
 func (t *logTarget) write(p int, m *eventlog.Message) error {
-	if t.batch[p] = append(t.batch[p], archive.Wrap(t.name, m)); len(t.batch[p]) < recordChunk {
+	if t.batch[p] = append(t.batch[p], topiccopy.Wrap(t.name, m)); len(t.batch[p]) < recordChunk {
 		return nil
 	}
 	return t.append(p)

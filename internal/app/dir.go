@@ -11,8 +11,8 @@ import (
 
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/eventlog/archive"
 	"github.com/refloat/refloat/internal/eventlog/filelog"
+	"github.com/refloat/refloat/internal/eventlog/topiccopy"
 )
 
 // Dir is a data directory: logs/events, logs/decisions, logs/policies,
@@ -96,9 +96,9 @@ func (l *Logs) Audit() audit.Logs {
 // Recorded returns the logs as audits read them. If `refloatctl record` copied them from Pulsar, messages have the
 // positions that they had there.
 func (l *Logs) Recorded() (audit.Logs, error) {
-	events, e1 := archive.Topic(l.Events)
-	decisions, e2 := archive.Topic(l.Decisions)
-	policies, e3 := archive.Topic(l.Policies)
+	events, e1 := topiccopy.Topic(l.Events)
+	decisions, e2 := topiccopy.Topic(l.Decisions)
+	policies, e3 := topiccopy.Topic(l.Policies)
 	return audit.Logs{Events: events, Decisions: decisions, Policies: policies}, errors.Join(e1, e2, e3)
 }
 
@@ -119,7 +119,7 @@ func OpenEvents(dir string) (_ eventlog.Topic, closeLog func() error, err error)
 	if err != nil {
 		return nil, nil, err
 	}
-	topic, err := archive.Topic(log)
+	topic, err := topiccopy.Topic(log)
 	if err != nil {
 		return nil, nil, errors.Join(err, log.Close())
 	}

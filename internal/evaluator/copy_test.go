@@ -8,7 +8,7 @@ import (
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/eventlog/archive"
+	"github.com/refloat/refloat/internal/eventlog/topiccopy"
 	"github.com/refloat/refloat/internal/test/model"
 )
 
@@ -18,7 +18,7 @@ func (w *world) onPulsar(messages []model.Message) {
 	w.t.Helper()
 	for i, m := range messages {
 		at := eventlog.Position{Ledger: 108, Entry: int64(i)}
-		held := archive.Wrap("public/default/events", &eventlog.Message{Position: at, Publish: m.Publish, Payload: m.Payload})
+		held := topiccopy.Wrap("public/default/events", &eventlog.Message{Position: at, Publish: m.Publish, Payload: m.Payload})
 		if err := w.events.AppendSync(context.Background(), 0, []eventlog.Message{held}); err != nil {
 			w.t.Fatal(err)
 		}
@@ -33,7 +33,7 @@ func TestVerifyCopyOfAcceptedHistory(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish(h.YAML())
 	w.onPulsar(h.Messages)
-	events, err := archive.Topic(w.events)
+	events, err := topiccopy.Topic(w.events)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-// Package archive stores an exact copy of a topic in a log directory, and reads the
+// Package topiccopy stores an exact copy of a topic in a log directory, and reads the
 // copy as if it were the topic: with the topic's positions and publish times, which
 // decisions refer to.
 //
@@ -7,7 +7,7 @@
 // that the message had in the topic, if it was fed there, is kept in a property.
 //
 // Invariant: every field of a message is read as it was written.
-package archive
+package topiccopy
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package archive_test
+package topiccopy_test
 
 import (
 	"errors"
@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/eventlog/archive"
 	"github.com/refloat/refloat/internal/eventlog/filelog"
+	"github.com/refloat/refloat/internal/eventlog/topiccopy"
 )
 
 const topic = "public/default/events"
@@ -53,7 +53,7 @@ func open(t *rapid.T, messages []eventlog.Message) *filelog.Log {
 		t.Fatal(err)
 	}
 	for i := range messages {
-		if err := log.Append(1, []eventlog.Message{archive.Wrap(topic, &messages[i])}); err != nil {
+		if err := log.Append(1, []eventlog.Message{topiccopy.Wrap(topic, &messages[i])}); err != nil {
 			t.Fatal(err)
 		}
 		if rapid.Bool().Draw(t, "commit") {
@@ -90,7 +90,7 @@ func TestCopyIsTopic(t *testing.T) {
 		want := history(t)
 		log := open(t, want)
 		defer log.Close()
-		c, err := archive.Topic(log)
+		c, err := topiccopy.Topic(log)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,11 +169,11 @@ func TestNoCopy(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got, err := archive.Topic(log); got != eventlog.Topic(log) || err != nil {
+		if got, err := topiccopy.Topic(log); got != eventlog.Topic(log) || err != nil {
 			t.Errorf("%s: Topic = %T, %v", name, got, err)
 		}
 		if m != nil {
-			if _, err := archive.Unwrap(m); !errors.Is(err, eventlog.ErrCorrupt) {
+			if _, err := topiccopy.Unwrap(m); !errors.Is(err, eventlog.ErrCorrupt) {
 				t.Errorf("%s: Unwrap = %v", name, err)
 			}
 		}
@@ -185,10 +185,10 @@ func TestNoCopy(t *testing.T) {
 
 func TestDamaged(t *testing.T) {
 	t.Parallel()
-	m := archive.Wrap(topic, &eventlog.Message{Origin: eventlog.Origin{Recording: "plain", Publish: 5}})
+	m := topiccopy.Wrap(topic, &eventlog.Message{Origin: eventlog.Origin{Recording: "plain", Publish: 5}})
 	for _, value := range []string{"0:0:0", "0:0:0 5", "0:0:0 5 ", "0:0 5 plain", "0:0:0 x plain"} {
 		m.Properties[0].Value = value
-		if _, err := archive.Unwrap(&m); !errors.Is(err, eventlog.ErrCorrupt) {
+		if _, err := topiccopy.Unwrap(&m); !errors.Is(err, eventlog.ErrCorrupt) {
 			t.Errorf("property %q: %v", value, err)
 		}
 	}
