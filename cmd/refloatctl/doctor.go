@@ -117,14 +117,14 @@ func withDeployment(ctx context.Context, flags *pulsarflags.Flags, call func(doc
 
 // report prints the findings and returns errFinding if there are errors.
 func report(w io.Writer, facts *doctor.Facts, more []doctor.Finding, output string, quiet bool) error {
-	judged := reportFindings(w, append(doctor.Check(facts), more...), doctor.Holders(facts), output, quiet)
-	if judged != nil && !errors.Is(judged, errFinding) {
-		return judged
+	result := reportFindings(w, append(doctor.Check(facts), more...), doctor.Holders(facts), output, quiet)
+	if result != nil && !errors.Is(result, errFinding) {
+		return result
 	}
 	if err := facts.Service.Err; err != nil && !errors.Is(err, doctor.ErrNotChecked) && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("the client cannot reach the brokers: %w", err)
 	}
-	return judged
+	return result
 }
 
 // lookAt checks a job database, and compares its positions with the events if there is a cluster.

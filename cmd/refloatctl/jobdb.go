@@ -179,11 +179,11 @@ func newVerdictPrinter(w io.Writer, output string) func(comparedRows) error {
 		return func(v comparedRows) error { return enc.Encode(v) }
 	}
 	return func(v comparedRows) error {
-		judged := "equal"
+		result := "equal"
 		if !v.Equal {
-			judged = fmt.Sprintf("%d differences", v.Count)
+			result = fmt.Sprintf("%d differences", v.Count)
 		}
-		fmt.Fprintf(w, "partition %d: %d rows after envelope %d, events up to %s: %s\n", v.Partition, v.Rows, v.Envelope, v.Events, judged)
+		fmt.Fprintf(w, "partition %d: %d rows after envelope %d, events up to %s: %s\n", v.Partition, v.Rows, v.Envelope, v.Events, result)
 		if v.Problem != "" {
 			fmt.Fprintf(w, "  %s\n", oneLine(v.Problem))
 		}

@@ -37,14 +37,14 @@ func (s *storm) check() {
 	defer f.Close()
 	w := walk{s: s, st: emptyState(), model: model.New(model.Policies{}), pauses: map[string]int64{}}
 	for s.err == nil {
-		stretch, err := f.Next()
+		batch, err := f.Next()
 		if err != nil {
 			s.fail("%w", err)
 		}
-		if stretch == nil {
+		if batch == nil {
 			break
 		}
-		w.stretch(stretch)
+		w.batch(batch)
 	}
 	if s.err == nil && w.answered != len(s.fed) {
 		s.fail("%d of %d messages are answered", w.answered, len(s.fed))
@@ -60,7 +60,7 @@ type walk struct {
 	pauses   map[string]int64 // until when the retry of a run had to wait
 }
 
-func (w *walk) stretch(st *follow.Stretch) {
+func (w *walk) batch(st *follow.Batch) {
 	s := w.s
 	var got, want []string
 	front := true

@@ -296,7 +296,7 @@ func (m *machine) start() bool {
 	m.broken = false
 	m.owner = evaluator.NewOwner(evaluator.Config{
 		Store: m.store, Events: m.s.events, Decisions: m.s.decisions, Policies: m.policies, Publisher: m, Random: m.s,
-		Window: 1 + m.s.rng.IntN(4), Stretch: 1 + m.s.rng.IntN(6), Patience: 5 * time.Second,
+		Window: 1 + m.s.rng.IntN(4), MaxMessages: 1 + m.s.rng.IntN(6), ReadBackTimeout: 5 * time.Second,
 		Hooks: evaluator.Hooks{Point: m.point},
 	})
 	return true

@@ -93,7 +93,7 @@ func Verify(ctx context.Context, logs Logs, partition int) (Verified, error) {
 		if err := ctx.Err(); err != nil {
 			return v, err
 		}
-		if err := verifyStretch(p, policies, s); err != nil {
+		if err := verifyBatch(p, policies, s); err != nil {
 			return v, err
 		}
 		if r := s.Rebuilt(); r != nil {
@@ -119,7 +119,7 @@ func Verify(ctx context.Context, logs Logs, partition int) (Verified, error) {
 	}
 }
 
-func verifyStretch(p *evaluator.Processor, policies *policylog.Log, s *follow.Stretch) error {
+func verifyBatch(p *evaluator.Processor, policies *policylog.Log, s *follow.Batch) error {
 	before := p.Progress.Generation
 	p.Activate(s.Records)
 	if slices.ContainsFunc(s.Records, activatesPolicy) {

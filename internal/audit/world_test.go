@@ -108,7 +108,7 @@ func (w *world) answer(t testing.TB, rng *rand.Rand) (records int) {
 	}
 	p := &evaluator.Processor{State: state}
 	left := w.events
-	stretch := func(n int) {
+	batch := func(n int) {
 		e := &chain.Envelope{}
 		for _, m := range left[:min(n, len(left))] {
 			out, err := p.Step(&m)
@@ -138,7 +138,7 @@ func (w *world) answer(t testing.TB, rng *rand.Rand) (records int) {
 		w.envelopes = append(w.envelopes, &chain.Envelope{Records: [][]byte{chain.AppendRecord(nil, &chain.OwnerClaim{})}})
 		activate(generation)
 		for half := len(w.events) / 2; len(left) > half || generation == 2 && len(left) > 0; {
-			stretch(1 + rng.IntN(7))
+			batch(1 + rng.IntN(7))
 		}
 	}
 	w.running = p.Progress.Running

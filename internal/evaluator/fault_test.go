@@ -97,7 +97,7 @@ func (f *fatal) within(alone bool, part func() error) (err error) {
 // life is one life of an owner on a store in a directory: from opening it to
 // the end of the input, or to an error. A store that could not go on is left
 // alone, as a process that panicked leaves it.
-func (w *world) life(fs vfs.FS, stretch int) (state []byte, err error) {
+func (w *world) life(fs vfs.FS, batch int) (state []byte, err error) {
 	f := newFatal()
 	var store *projection.Store
 	err = f.within(true, func() (err error) {
@@ -107,7 +107,7 @@ func (w *world) life(fs vfs.FS, stretch int) (state []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	m := w.start("", evaluator.Config{Store: store, Stretch: stretch, Window: 3})
+	m := w.start("", evaluator.Config{Store: store, MaxMessages: batch, Window: 3})
 	err = f.within(false, func() error {
 		err := m.drain()
 		if err == nil {
@@ -375,7 +375,7 @@ func (w *world) toTheMiddle(fs vfs.FS, closeWell bool) error {
 		return err
 	}
 	w.t.Cleanup(func() { _ = store.Close() })
-	return w.start("", evaluator.Config{Store: store, Stretch: 4}).drain()
+	return w.start("", evaluator.Config{Store: store, MaxMessages: 4}).drain()
 }
 
 // copy is a world with the same logs, that goes its own way.
@@ -458,7 +458,7 @@ func TestDamagedMeta(t *testing.T) {
 	w := newWorld(t, 1)
 	w.feed(historyOf(7, 25))
 	store := projection.NewMemory()
-	if err := w.start("", evaluator.Config{Store: store, Stretch: 4}).drain(); err != nil {
+	if err := w.start("", evaluator.Config{Store: store, MaxMessages: 4}).drain(); err != nil {
 		t.Fatal(err)
 	}
 	good, err := store.Meta()
@@ -493,7 +493,7 @@ func TestLogBehindState(t *testing.T) {
 	w := newWorld(t, 1)
 	w.feed(h)
 	store := projection.NewMemory()
-	m := w.start("", evaluator.Config{Store: store, Stretch: 4})
+	m := w.start("", evaluator.Config{Store: store, MaxMessages: 4})
 	if err := m.drain(); err != nil {
 		t.Fatal(err)
 	}
@@ -506,7 +506,7 @@ func TestLogBehindState(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		err := c.start("", evaluator.Config{Store: copyOf(t, store), Stretch: 4}).drain()
+		err := c.start("", evaluator.Config{Store: copyOf(t, store), MaxMessages: 4}).drain()
 		if !errors.Is(err, chain.ErrMissing) && !errors.Is(err, eventlog.ErrCorrupt) {
 			t.Errorf("a log of %d of %d envelopes: error %v, want ErrMissing or ErrCorrupt", n, len(decisions), err)
 		}

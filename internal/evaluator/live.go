@@ -42,7 +42,7 @@ func (o *Owner) startLive() (err error) {
 	}
 	o.live.back, o.live.input = o.follower.Pending()
 	o.live.past = o.follower.Past()
-	o.live.inputBuf = make([]eventlog.Message, o.cfg.Stretch)
+	o.live.inputBuf = make([]eventlog.Message, o.cfg.MaxMessages)
 	o.live.backBuf = make([]eventlog.Message, 64)
 	o.tip = o.place.Chain
 	o.enter(running)
@@ -97,8 +97,8 @@ func (o *Owner) readBack(t *turn) error {
 		}
 		o.live.back = o.live.back[1:]
 	}
-	if len(o.window) > 0 && t.now-o.window[0].sentAt > int64(o.cfg.Patience) {
-		return fmt.Errorf("%w: envelope %d was not read back within %v", ErrLost, o.window[0].env.Seq, o.cfg.Patience)
+	if len(o.window) > 0 && t.now-o.window[0].sentAt > int64(o.cfg.ReadBackTimeout) {
+		return fmt.Errorf("%w: envelope %d was not read back within %v", ErrLost, o.window[0].env.Seq, o.cfg.ReadBackTimeout)
 	}
 	return nil
 }
@@ -111,7 +111,7 @@ func (o *Owner) accept(t *turn, m *eventlog.Message) error {
 		last = t.accepted[n-1].end
 	}
 	if len(o.window) == 0 || o.window[0].env.Link != last.Link || o.window[0].end.Link != chain.Link(m.Payload) {
-		return o.refuse(last, m)
+		return o.ignore(last, m)
 	}
 	w := o.window[0]
 	o.window = o.window[1:]
@@ -183,10 +183,10 @@ func (o *Owner) publishNext(t *turn) error {
 	return err
 }
 
-// refuse processes a message of the decision log that is not, byte for byte, the oldest
+// ignore processes a message of the decision log that is not, byte for byte, the oldest
 // awaited envelope, which was built on the last accepted one: the message must be one
 // to ignore.
-func (o *Owner) refuse(last chain.End, m *eventlog.Message) error {
+func (o *Owner) ignore(last chain.End, m *eventlog.Message) error {
 	acc, why, err := last.Offer(m.Payload)
 	if why == chain.LostClaim {
 		err = o.live.past.Contradicts(m.Payload)
@@ -240,7 +240,7 @@ func (o *Owner) answer(now int64) (bool, error) {
 func (o *Owner) fill(env *chain.Envelope, records []chain.Record) ([]chain.Record, error) {
 	size, input := 0, 0
 	o.live.published = 0
-	for len(o.live.input) > 0 && env.InCount < uint64(o.cfg.Stretch) && size < softEnvelopeBytes && input < softInputBytes {
+	for len(o.live.input) > 0 && env.InCount < uint64(o.cfg.MaxMessages) && size < softEnvelopeBytes && input < softInputBytes {
 		m := &o.live.input[0]
 		if m.Position.Compare(env.InTo) <= 0 {
 			return nil, fmt.Errorf("%w: events go back from %v to %v", eventlog.ErrCorrupt, env.InTo, m.Position)

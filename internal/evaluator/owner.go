@@ -35,10 +35,10 @@ type Config struct {
 
 	// Window is the maximum number of envelopes published and not read back (8).
 	Window int
-	// Stretch is the maximum number of messages that an envelope covers (1024).
-	Stretch int
-	// Patience is the timeout for reading back an envelope (30 s).
-	Patience time.Duration
+	// MaxMessages is the maximum number of messages that an envelope covers (1024).
+	MaxMessages int
+	// ReadBackTimeout is the timeout for reading back an envelope (30 s).
+	ReadBackTimeout time.Duration
 	// Semantics is the minimum version of SEMANTICS to decide by: an owner activates it
 	// if the log names an earlier one. 0: the version that the log names; for an empty log,
 	// the newest. An activation cannot be undone.
@@ -163,11 +163,11 @@ func NewOwner(c Config) *Owner {
 	if c.Window == 0 {
 		c.Window = 8
 	}
-	if c.Stretch == 0 {
-		c.Stretch = 1024
+	if c.MaxMessages == 0 {
+		c.MaxMessages = 1024
 	}
-	if c.Patience == 0 {
-		c.Patience = 30 * time.Second
+	if c.ReadBackTimeout == 0 {
+		c.ReadBackTimeout = 30 * time.Second
 	}
 	return &Owner{cfg: c, skipTo: eventlog.Start}
 }
@@ -308,13 +308,13 @@ func (o *Owner) catchUp(now int64) (bool, error) {
 		return o.withoutInput(err)
 	}
 	if s != nil {
-		return true, o.applyStretch(s)
+		return true, o.applyBatch(s)
 	}
 	end, err := o.cfg.Decisions.End(o.cfg.Partition)
 	if err != nil {
 		return false, fmt.Errorf("find the end of decisions: %w", err)
 	}
-	if o.follower.Judged().Compare(end) < 0 {
+	if o.follower.Processed().Compare(end) < 0 {
 		return false, nil // more is about to arrive
 	}
 	if err := o.point(PointCaughtUp); err != nil {
@@ -326,15 +326,15 @@ func (o *Owner) catchUp(now int64) (bool, error) {
 	return true, o.sendClaim(now)
 }
 
-// applyStretch folds a batch with the decisions in the log, and commits it.
-func (o *Owner) applyStretch(s *follow.Stretch) error {
+// applyBatch folds a batch with the decisions in the log, and commits it.
+func (o *Owner) applyBatch(s *follow.Batch) error {
 	if r := s.Rebuilt(); r != nil && o.rebuild == nil {
 		return o.startRebuild(rebuild{from: r.From, until: s.Envelope.Seq})
 	}
 	o.proc.Activate(s.Records)
 	logged := LoggedIn(s.Accepted)
 	if o.rebuild != nil {
-		return o.rebuildStretch(s, logged)
+		return o.rebuildBatch(s, logged)
 	}
 	for i := range s.Messages {
 		if err := o.proc.Replay(&s.Messages[i], logged); err != nil {
@@ -344,11 +344,11 @@ func (o *Owner) applyStretch(s *follow.Stretch) error {
 	if len(logged.Records) > 0 {
 		return fmt.Errorf("%w: envelope %d holds %d records that none of its messages gives", ErrDiverged, s.Envelope.Seq, len(logged.Records))
 	}
-	return o.commitStretch(s)
+	return o.commitBatch(s)
 }
 
-// commitStretch commits the changes of a batch.
-func (o *Owner) commitStretch(s *follow.Stretch) error {
+// commitBatch commits the changes of a batch.
+func (o *Owner) commitBatch(s *follow.Batch) error {
 	batch := o.cfg.Store.NewBatch()
 	flush, err := o.proc.State.Flush(batch)
 	if err != nil {
@@ -423,12 +423,12 @@ func (o *Owner) awaitClaim(now int64) (bool, error) {
 		if err := o.cfg.Publisher.Err(); err != nil {
 			return false, fmt.Errorf("%w: publish claim: %w", ErrLost, err)
 		}
-		if now-o.sentAt > int64(o.cfg.Patience) {
-			return false, fmt.Errorf("%w: the claim was not read back within %v", ErrLost, o.cfg.Patience)
+		if now-o.sentAt > int64(o.cfg.ReadBackTimeout) {
+			return false, fmt.Errorf("%w: the claim was not read back within %v", ErrLost, o.cfg.ReadBackTimeout)
 		}
 		return false, nil
 	}
-	if err := o.applyStretch(s); err != nil {
+	if err := o.applyBatch(s); err != nil {
 		return false, err
 	}
 	if s.End.Link != o.claim {

@@ -20,7 +20,7 @@ func short(t *testing.T, full, quick uint64) uint64 {
 	return full
 }
 
-// TestBatchLaw: whatever the stretch, the window and the store, the records and
+// TestBatchLaw: whatever the size of a batch, the window and the store, the records and
 // the state are those of single steps.
 func TestBatchLaw(t *testing.T) {
 	t.Parallel()
@@ -28,10 +28,10 @@ func TestBatchLaw(t *testing.T) {
 		h := model.Generate(seed, model.Options{})
 		var first []byte
 		for _, c := range []evaluator.Config{
-			{Stretch: 1, Window: 1},
-			{Stretch: 3, Window: 4},
-			{Stretch: 1000, Window: 1},
-			{Stretch: 7, Window: 2, Store: projection.NewMemory()},
+			{MaxMessages: 1, Window: 1},
+			{MaxMessages: 3, Window: 4},
+			{MaxMessages: 1000, Window: 1},
+			{MaxMessages: 7, Window: 2, Store: projection.NewMemory()},
 		} {
 			w := newWorld(t, seed)
 			w.feed(h)
@@ -40,14 +40,14 @@ func TestBatchLaw(t *testing.T) {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
 			if got, want := w.verified().Progress.Running, direct(t, w); got != want {
-				t.Fatalf("seed %d, stretch %d: running hash %v, want %v", seed, c.Stretch, got, want)
+				t.Fatalf("seed %d, batch %d: running hash %v, want %v", seed, c.MaxMessages, got, want)
 			}
 			got := dump(t, m.cfg.Store)
 			if first == nil {
 				first = got
 			}
 			if !bytes.Equal(first, got) {
-				t.Fatalf("seed %d, stretch %d: state\n%s\nwant\n%s", seed, c.Stretch, got, first)
+				t.Fatalf("seed %d, batch %d: state\n%s\nwant\n%s", seed, c.MaxMessages, got, first)
 			}
 			m.stop()
 		}
@@ -99,7 +99,7 @@ func TestCrashPoints(t *testing.T) {
 func crashOnce(t *testing.T, w *world, point string, visit, percent int) (bool, []byte) {
 	t.Helper()
 	seen := 0
-	m := w.start("state", evaluator.Config{Stretch: 5, Window: 3, Hooks: evaluator.Hooks{Point: func(p string) error {
+	m := w.start("state", evaluator.Config{MaxMessages: 5, Window: 3, Hooks: evaluator.Hooks{Point: func(p string) error {
 		if p == point {
 			if seen++; seen == visit {
 				return errCrash
@@ -114,7 +114,7 @@ func crashOnce(t *testing.T, w *world, point string, visit, percent int) (bool, 
 	}
 	if crashed {
 		w.crash(percent)
-		m = w.start("state", evaluator.Config{Stretch: 4})
+		m = w.start("state", evaluator.Config{MaxMessages: 4})
 		if err := m.drain(); err != nil {
 			t.Fatalf("after a crash at visit %d of %s, %d %% kept: %v", visit, point, percent, err)
 		}
@@ -136,7 +136,7 @@ func TestRestartLaw(t *testing.T) {
 		h := model.Generate(seed+1000, model.Options{})
 		w := newWorld(t, seed)
 		w.feed(h)
-		m := w.start("state", evaluator.Config{Stretch: 1 + w.rng.IntN(8)})
+		m := w.start("state", evaluator.Config{MaxMessages: 1 + w.rng.IntN(8)})
 		for range 6 {
 			for range w.rng.IntN(12) {
 				w.now += 1e6
@@ -151,7 +151,7 @@ func TestRestartLaw(t *testing.T) {
 			}
 			w.crash(w.rng.IntN(101))
 			crashes++
-			m = w.start("state", evaluator.Config{Stretch: 1 + w.rng.IntN(8)})
+			m = w.start("state", evaluator.Config{MaxMessages: 1 + w.rng.IntN(8)})
 		}
 		if err := m.drain(); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
@@ -205,7 +205,7 @@ func TestTwoOwners(t *testing.T) {
 		pubs := [2]*held{{w: w}, {w: w}}
 		var owners [2]*machine
 		for i := range owners {
-			owners[i] = w.start(fmt.Sprintf("state%d", i), evaluator.Config{Stretch: 1 + w.rng.IntN(5), Publisher: pubs[i]})
+			owners[i] = w.start(fmt.Sprintf("state%d", i), evaluator.Config{MaxMessages: 1 + w.rng.IntN(5), Publisher: pubs[i]})
 		}
 		for range 200 {
 			i := w.rng.IntN(2)

@@ -341,7 +341,7 @@ func TestPublisherFails(t *testing.T) {
 		w := newWorld(t, 1)
 		w.feed(someHistory(t, 10))
 		m := w.start("state", evaluator.Config{})
-		err := m.owned(w.events, evaluator.Config{Stretch: 2, Publisher: &broken{Publisher: w.decisions.Publisher(0), left: left}})
+		err := m.owned(w.events, evaluator.Config{MaxMessages: 2, Publisher: &broken{Publisher: w.decisions.Publisher(0), left: left}})
 		if !errors.Is(err, evaluator.ErrLost) || !errors.Is(err, eventlog.ErrFenced) {
 			t.Fatalf("after %d: %v, want ErrLost for ErrFenced", left, err)
 		}
@@ -361,7 +361,7 @@ func TestSynced(t *testing.T) {
 	w.feed(someHistory(t, 30))
 	m := w.start("state", evaluator.Config{})
 	told := 0
-	err := m.owned(w.events, evaluator.Config{Stretch: 3, Synced: func(place follow.Place) error {
+	err := m.owned(w.events, evaluator.Config{MaxMessages: 3, Synced: func(place follow.Place) error {
 		told++
 		got, err := evaluator.PlaceIn(m.cfg.Store)
 		if err == nil && got != place {

@@ -102,16 +102,16 @@ func (o *Owner) wipe() error {
 	return err
 }
 
-// rebuildStretch applies what is known of a batch. The rebuild ends with the
+// rebuildBatch applies what is known of a batch. The rebuild ends with the
 // StateRebuilt that it is for.
-func (o *Owner) rebuildStretch(s *follow.Stretch, logged *Logged) error {
+func (o *Owner) rebuildBatch(s *follow.Batch, logged *Logged) error {
 	if err := o.proc.Rebuild(s.Messages, logged); err != nil {
 		return err
 	}
 	if s.Envelope.Seq == o.rebuild.until || o.rebuild.until == 0 && s.Rebuilt() != nil && s.End.Link == o.claim {
 		o.rebuild = nil
 	}
-	return o.commitStretch(s)
+	return o.commitBatch(s)
 }
 
 // sendRebuilt publishes that the state was rebuilt, from where, and who acknowledged it.

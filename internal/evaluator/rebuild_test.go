@@ -36,7 +36,7 @@ func TestRebuild(t *testing.T) {
 		w.publish(h.YAML())
 		answered := 10 + w.rng.IntN(len(h.Messages)-10)
 		w.append(h.Messages[:answered])
-		old := w.start("old", evaluator.Config{Stretch: 1 + w.rng.IntN(6)})
+		old := w.start("old", evaluator.Config{MaxMessages: 1 + w.rng.IntN(6)})
 		if err := old.drain(); err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +52,7 @@ func TestRebuild(t *testing.T) {
 			t.Fatalf("seed %d: %v, want ErrHistory with what to do, and nothing written", seed, err)
 		}
 		from := eventlog.Start
-		acknowledged := evaluator.Config{AcceptHistory: &from, AcceptedBy: "olga", Stretch: 1 + w.rng.IntN(6)}
+		acknowledged := evaluator.Config{AcceptHistory: &from, AcceptedBy: "olga", MaxMessages: 1 + w.rng.IntN(6)}
 		for crashes := w.rng.IntN(3); crashes > 0; crashes-- {
 			left := w.rng.IntN(12)
 			acknowledged.Hooks.Point = func(string) error {

@@ -73,12 +73,12 @@ type Outcome uint8
 const (
 	NoOutcome Outcome = iota // it did not fail
 	Requeued                 // JobRequeued
-	Refused                  // JobFailed
+	Denied                   // JobFailed
 	LeftAlone                // NotDecided
 	Released                 // its failure was released: decisions on it have no effect
 )
 
-var outcomes = [...]string{"None", "Requeued", "Refused", "NotDecided", "Released"}
+var outcomes = [...]string{"None", "Requeued", "Denied", "NotDecided", "Released"}
 
 // String returns the outcome's name.
 func (o Outcome) String() string { return nameOf(outcomes[:], uint8(o), "Outcome") }

@@ -81,7 +81,7 @@ func (s *State) Process(seq *events.Sequence, publish int64, h Handler) error {
 			s.apply(f, d)
 		}
 	}
-	s.release(h)
+	s.markReady(h)
 	s.reindex()
 	return s.err
 }

@@ -60,7 +60,7 @@ type Outcome uint8
 const (
 	Undecided Outcome = iota
 	Requeued
-	Refused
+	Denied
 	LeftAlone // NotDecided
 )
 

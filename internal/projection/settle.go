@@ -71,7 +71,7 @@ func (s *State) apply(f *Failure, d Decided) {
 	}
 	s.touchRun(f.entry, r)
 	if !d.Requeue {
-		r.Outcome = Refused
+		r.Outcome = Denied
 		if !d.Shadow {
 			s.end(j)
 		}
@@ -101,9 +101,9 @@ type Readiness struct {
 	RetryAfter   int64
 }
 
-// release passes on the retries whose old run is now known to be gone, in order of
+// markReady passes on the retries whose old run is now known to be gone, in order of
 // proof, and applies that (SEMANTICS 8).
-func (s *State) release(h Handler) {
+func (s *State) markReady(h Handler) {
 	for _, refs := range [][]runRef{s.msg.proven, s.msg.proofs} {
 		for _, ref := range refs {
 			e := s.entry(ref.job)

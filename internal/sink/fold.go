@@ -70,7 +70,7 @@ func FoldTo(events, decisions eventlog.Topic, to jobdb.PartitionPlace, releases 
 		if s == nil {
 			break
 		}
-		if err := rows.ApplyStretch(s, all.Place.Events); err != nil {
+		if err := rows.ApplyBatch(s, all.Place.Events); err != nil {
 			return nil, err
 		}
 		all.Place = after(all.Place, f.Place())
@@ -113,9 +113,9 @@ func collect(all *jobdb.Contents, c *jobdb.Changes) {
 	all.Releases = append(all.Releases, c.Releases...)
 }
 
-// ApplyStretch applies one accepted envelope with its input. The rows already have the
+// ApplyBatch applies one accepted envelope with its input. The rows already have the
 // messages up to released.
-func (r *Rows) ApplyStretch(s *follow.Stretch, released eventlog.Position) error {
+func (r *Rows) ApplyBatch(s *follow.Batch, released eventlog.Position) error {
 	acts, messages, err := Split(s, r.partition, released)
 	if err != nil {
 		return err

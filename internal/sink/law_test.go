@@ -18,7 +18,7 @@ import (
 )
 
 // history draws two logs: messages about few jobs and runs, in any order and
-// sense, and a chain that answers them in stretches of any length, with records
+// sense, and a chain that answers them in batches of any length, with records
 // of any kind, other owners, repeated envelopes and garbage between.
 func history(t *testing.T, r *rapid.T) (events, decisions *memTopic) {
 	events, decisions = newTopic(1), newTopic(1)
@@ -27,11 +27,11 @@ func history(t *testing.T, r *rapid.T) (events, decisions *memTopic) {
 	chance := func(percent int) bool { return rapid.IntRange(1, 100).Draw(r, "chance") <= percent }
 	n, entry := rapid.IntRange(1, 40).Draw(r, "messages"), int64(0)
 	for n > 0 {
-		size := rapid.IntRange(1, min(n, 5)).Draw(r, "stretch")
-		var stretch stretchLines
+		size := rapid.IntRange(1, min(n, 5)).Draw(r, "batch")
+		var batch batchLines
 		for range size {
 			entry += int64(rapid.IntRange(1, 3).Draw(r, "gap"))
-			stretch.draw(r, pick, chance)
+			batch.draw(r, pick, chance)
 			at := eventlog.Position{Ledger: 1, Entry: entry, Batch: -1}
 			origin := eventlog.Origin{}
 			meant := at
@@ -39,16 +39,16 @@ func history(t *testing.T, r *rapid.T) (events, decisions *memTopic) {
 				meant = eventlog.Position{Ledger: 77, Entry: entry + 5}
 				origin = eventlog.Origin{Recording: "rec", Position: meant, Publish: entry * second}
 			}
-			m, records := build("q", pick("s1", "s2"), stretch.lines, meant, entry*second)
+			m, records := build("q", pick("s1", "s2"), batch.lines, meant, entry*second)
 			m.Position, m.Origin = at, origin
 			if chance(5) {
 				m.Payload = []byte("\xff garbage")
 			}
 			events.append(0, m)
-			stretch.records = append(stretch.records, records...)
-			stretch.last = at
+			batch.records = append(batch.records, records...)
+			batch.last = at
 		}
-		c.answer(stretch.last, size, stretch.records...)
+		c.answer(batch.last, size, batch.records...)
 		n -= size
 		switch rapid.IntRange(0, 9).Draw(r, "noise") {
 		case 0:
@@ -65,7 +65,7 @@ func history(t *testing.T, r *rapid.T) (events, decisions *memTopic) {
 	return events, decisions
 }
 
-func (s *stretchLines) draw(r *rapid.T, pick func(...string) string, chance func(int) bool) {
+func (s *batchLines) draw(r *rapid.T, pick func(...string) string, chance func(int) bool) {
 	s.lines = s.lines[:0]
 	for range rapid.IntRange(1, 6).Draw(r, "events") {
 		job, run := pick("j1", "j2", "j3"), pick("r1", "r2", "r3")
@@ -90,7 +90,7 @@ func (s *stretchLines) draw(r *rapid.T, pick func(...string) string, chance func
 	}
 }
 
-type stretchLines struct {
+type batchLines struct {
 	lines   []string
 	records []chain.Record
 	last    eventlog.Position

@@ -105,9 +105,9 @@ func BenchmarkLiveJobs(b *testing.B) {
 				}
 				events, decisions := steady{jobs}, newTopic(1)
 				c := newChain(&testing.T{}, decisions, 0)
-				const stretch = 100
-				for i := stretch - 1; i < events.messages(); i += stretch {
-					c.answer(steadyAt(i), stretch)
+				const batch = 100
+				for i := batch - 1; i < events.messages(); i += batch {
+					c.answer(steadyAt(i), batch)
 				}
 				before, most, resident := heap(), 0.0, 0.0
 				w, err := sink.New(sink.Config{Events: events, Decisions: decisions, DB: db})

@@ -38,11 +38,11 @@ func (r *heavyReader) Read(dst []eventlog.Message) (int, error) {
 // A backlog of large messages takes as much memory as a few of them: a transaction is
 // bounded by bytes too. Not parallel: it measures the heap.
 func TestMemoryOfLargeMessages(t *testing.T) { //nolint:paralleltest // see above
-	const size, stretch = 400_000, 5
+	const size, batch = 400_000, 5
 	events, decisions := heavy{steady{1000}, size}, newTopic(1)
 	c := newChain(t, decisions, 0)
-	for i := stretch - 1; i < events.messages(); i += stretch {
-		c.answer(steadyAt(i), stretch)
+	for i := batch - 1; i < events.messages(); i += batch {
+		c.answer(steadyAt(i), batch)
 	}
 	before, most, batches := heap(), 0.0, 0
 	w, err := sink.New(sink.Config{
@@ -55,7 +55,7 @@ func TestMemoryOfLargeMessages(t *testing.T) { //nolint:paralleltest // see abov
 		},
 		Hooks: sink.Hooks{Committed: func(b sink.Batch) {
 			batches++
-			if covered := b.Messages * size; covered > 8<<20+stretch*size {
+			if covered := b.Messages * size; covered > 8<<20+batch*size {
 				t.Errorf("a transaction took %d messages, of %d bytes", b.Messages, covered)
 			}
 		}},

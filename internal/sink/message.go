@@ -49,7 +49,7 @@ const fewEvents = 16
 // with its records, in order. The messages stay valid. Those up to released, the
 // position of the rows, are superseded. Records that answer messages which are not here,
 // because another ingester applied them, are left out.
-func Split(s *follow.Stretch, partition int, released eventlog.Position) ([]*jobdb.Activation, []Message, error) {
+func Split(s *follow.Batch, partition int, released eventlog.Position) ([]*jobdb.Activation, []Message, error) {
 	next := 0
 	var acts []*jobdb.Activation
 	for ; next < len(s.Records) && !s.Records[next].FromInput(); next++ {

@@ -74,12 +74,12 @@ func readRecording(t testing.TB, name string) *memTopic {
 }
 
 // cover answers all input of a topic, so many messages at a time, without records.
-func cover(t *testing.T, events *memTopic, stretch int) *memTopic {
+func cover(t *testing.T, events *memTopic, batch int) *memTopic {
 	decisions := newTopic(events.Partitions())
 	for p := range events.Partitions() {
 		c := newChain(t, decisions, p)
 		for ms := events.parts[p].messages; len(ms) > 0; {
-			n := min(stretch, len(ms))
+			n := min(batch, len(ms))
 			c.answer(ms[n-1].Position, n)
 			ms = ms[n:]
 		}

@@ -39,7 +39,7 @@ func (f *fold) decide(d *chain.Decision) bool {
 		if run.Outcome == jobdb.Released {
 			return false
 		}
-		run.Decision, run.Shadow, run.Outcome = d.Number, d.Shadow, jobdb.Refused
+		run.Decision, run.Shadow, run.Outcome = d.Number, d.Shadow, jobdb.Denied
 		if d.Requeue {
 			run.Outcome = jobdb.Requeued
 		}

@@ -150,5 +150,5 @@ func (w *Writer) readerIsSlow(p *part) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("find the end of decisions: %w", err)
 	}
-	return end.Compare(p.follower.Judged()) > 0, nil
+	return end.Compare(p.follower.Processed()) > 0, nil
 }

@@ -81,7 +81,7 @@ func TestSlowReaderReleasesNothing(t *testing.T) {
 	t.Parallel()
 	events, decisions, c, records := small(t)
 	c.answer(position(2), 2, records...)
-	c.put([]byte("a stranger's, which is to be judged too"))
+	c.put([]byte("a stranger's, which is processed too"))
 	clock, store := int64(1000), newMemStore()
 	in, chained := all(events), &gated{memTopic: decisions, durable: 3}
 	in.readable = 0

@@ -52,8 +52,8 @@ type (
 		// byScheduler: the scheduler ended the run, and with it the job.
 		byScheduler bool
 	}
-	// refuse is an enforced JobFailed.
-	refuse struct {
+	// fail is an enforced JobFailed.
+	fail struct {
 		*chain.Decision
 		at eventlog.Position
 	}
@@ -84,7 +84,7 @@ func (a apply) job() string {
 }
 func (a lease) job() string     { return a.JobID }
 func (a requeue) job() string   { return a.JobID }
-func (a refuse) job() string    { return a.JobID }
+func (a fail) job() string      { return a.JobID }
 func (a overruled) job() string { return a.jobID }
 func (a proven) job() string    { return a.JobID }
 
@@ -187,8 +187,8 @@ func (p *plan) do(a action) {
 		p.lease(a)
 	case requeue:
 		p.requeue(a)
-	case refuse:
-		p.refuse(a)
+	case fail:
+		p.fail(a)
 	case overruled:
 		p.overruled(a)
 	case proven:
@@ -296,7 +296,7 @@ func (p *plan) requeue(a requeue) {
 	j.put(w)
 }
 
-func (p *plan) refuse(a refuse) {
+func (p *plan) fail(a fail) {
 	j := p.jobs[a.JobID]
 	if p.mode != Direct || j == nil || !j.known || j.over {
 		return // an unmodified scheduler fails it when it sees the failed run

@@ -297,7 +297,7 @@ func TestPlanEnds(t *testing.T) {
 		p = p.next(20)
 		p.advance(j)
 		want(t, p, "")
-		for _, a := range []action{requeue{retry(40), late, false}, overruled{jobID: "j", runID: "r"}, refuse{retry(40), late}} {
+		for _, a := range []action{requeue{retry(40), late, false}, overruled{jobID: "j", runID: "r"}, fail{retry(40), late}} {
 			p.mode = HoldBack
 			p.do(a)
 			p.mode = Direct
@@ -343,10 +343,10 @@ func TestPlanDirect(t *testing.T) {
 	p.do(requeue{retry(40, "n1", "n2"), late, true})
 	want(t, p, "EndPreemption info@1(1; "+avoided+") queued=true@2 copy(r p requeue=true@2)")
 	p, _ = of(t, Direct, 11)
-	p.do(refuse{retry(0), late})
+	p.do(fail{retry(0), late})
 	want(t, p, "FailJob copy(r p requeue=false@0)")
 	p, _ = of(t, HoldBack, 11)
-	p.do(refuse{retry(0), late})
+	p.do(fail{retry(0), late})
 	want(t, p, "")
 }
 
@@ -390,9 +390,9 @@ func TestTake(t *testing.T) {
 		{"a preemption, said as an event", HoldBack, enforced, false, "preempted", retry(40), true, "MarkRun requeue(true)"},
 		{"in shadow", HoldBack, undecided, false, "run-errors job-errors", shadow, false, "InsertRunError FailRun FailJob"},
 		{"not decided", HoldBack, undecided, false, "run-errors job-errors", nil, false, "InsertRunError FailRun FailJob"},
-		{"failed", HoldBack, failed, false, "run-errors job-errors", no, true, "InsertRunError FailRun FailJob refuse"},
+		{"failed", HoldBack, failed, false, "run-errors job-errors", no, true, "InsertRunError FailRun FailJob fail"},
 		{"a decision on an older run", HoldBack, &jobdb.Job{State: jobdb.JobRunning, Queueing: jobdb.Queueing{LatestRun: "newer"}}, false, "run-errors", retry(40), false, "InsertRunError FailRun"},
-		{"returned, and failed", HoldBack, failed, false, "returned", no, true, "InsertRunError FailRun refuse"},
+		{"returned, and failed", HoldBack, failed, false, "returned", no, true, "InsertRunError FailRun fail"},
 		{"returned, and failed before", HoldBack, failed, false, "returned", nil, false, "InsertRunError FailRun"},
 		{"returned, and left to Armada", HoldBack, undecided, false, "returned", nil, false, "InsertRunError FailRun(returned)"},
 		{"Armada's requeue beside ours", HoldBack, enforced, false, "requeued", nil, false, ""},

@@ -126,7 +126,7 @@ func decide(t testing.TB, p int, events eventlog.Topic, decisions, set *filelog.
 		t.Fatal(err)
 	}
 	o := evaluator.NewOwner(evaluator.Config{
-		Partition: p, Store: store, Events: events, Decisions: decisions, Policies: policies, Stretch: 7,
+		Partition: p, Store: store, Events: events, Decisions: decisions, Policies: policies, MaxMessages: 7,
 		Publisher: decisions.Publisher(p), Random: seeded{rand.New(rand.NewPCG(uint64(p), 11))},
 	})
 	for now, idle := int64(1), 0; idle < 3; now++ {

@@ -165,7 +165,7 @@ func (t *taking) effect(op schedulerdb.Op) {
 			return
 		}
 	case *schedulerdb.FailRun:
-		if o.Returned && t.refused(o.RunID) {
+		if o.Returned && t.jobFailed(o.RunID) {
 			// Armada requeues a returned lease by itself. Show it a failure.
 			failed := *o
 			failed.Returned, failed.Attempted = false, true
@@ -180,9 +180,9 @@ func (t *taking) decided(job string) bool {
 	return j != nil && j.Queueing.Decision != 0
 }
 
-// refused reports whether an enforced JobFailed is effective for a failed run, also if
+// jobFailed reports whether an enforced JobFailed is effective for a failed run, also if
 // the message is a duplicate.
-func (t *taking) refused(run string) bool {
+func (t *taking) jobFailed(run string) bool {
 	job, failed := t.index().failed[run]
 	if !failed {
 		return false
@@ -237,7 +237,7 @@ func (t *taking) record(r chain.Record) {
 		case r.Requeue:
 			t.add(requeue{r, t.msg.Log.Position, t.byScheduler(r.RunID)})
 		default:
-			t.add(refuse{r, t.msg.Log.Position})
+			t.add(fail{r, t.msg.Log.Position})
 		}
 	case *chain.RetryReady:
 		t.add(proven{r})

@@ -16,9 +16,8 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// Stretch is one accepted envelope with the input that it covers: a batch. (The option
-// evaluator.Config.Stretch is the maximum number of messages in one.)
-type Stretch struct {
+// Batch is one accepted envelope with the input that it covers.
+type Batch struct {
 	*chain.Accepted
 	Position eventlog.Position  // of the envelope in the decisions log
 	Messages []eventlog.Message // the input; valid until the next call of Next
@@ -49,12 +48,12 @@ type Follower struct {
 	known     eventlog.Position // input up to here is not read (OpenRest, SkipInput); Start: all of it is
 	pinned    bool              // a subscription holds what follows known
 	unproven  bool              // the envelope at the place has not been read again yet
-	judged    eventlog.Position // position in the decisions log up to which it is processed (accepted or ignored)
+	processed eventlog.Position // position in the decisions log up to which it is processed (accepted or ignored)
 	past      chain.Past
 
 	read   []eventlog.Message // decisions read and not processed yet
 	chunk  []eventlog.Message
-	held   *Stretch           // accepted, but its input is incomplete
+	held   *Batch             // accepted, but its input is incomplete
 	queue  []eventlog.Message // read from events and not returned
 	handed int                // number of messages in queue that the last Next returned
 }
@@ -75,7 +74,7 @@ func Open(events, decisions eventlog.Topic, p int, from Place) (*Follower, error
 	if err != nil {
 		return nil, fmt.Errorf("read decisions of partition %d: %w", p, err)
 	}
-	f := &Follower{topic: events, partition: p, decisions: dr, place: from, known: eventlog.Start, judged: after, unproven: from.Chain.Seq > 0, chunk: make([]eventlog.Message, readAtOnce)}
+	f := &Follower{topic: events, partition: p, decisions: dr, place: from, known: eventlog.Start, processed: after, unproven: from.Chain.Seq > 0, chunk: make([]eventlog.Message, readAtOnce)}
 	f.past.Add(from.Chain)
 	return f, nil
 }
@@ -83,12 +82,12 @@ func Open(events, decisions eventlog.Topic, p int, from Place) (*Follower, error
 // Place returns the position after the last batch that Next returned.
 func (f *Follower) Place() Place { return f.place }
 
-// Judged returns the position up to which the decisions log was processed.
-func (f *Follower) Judged() eventlog.Position { return f.judged }
+// Processed returns the position up to which the decisions log was processed.
+func (f *Follower) Processed() eventlog.Position { return f.processed }
 
 // Next returns the next accepted envelope with its input, or nil if there is none
 // yet. After an error the follower must not be used any more.
-func (f *Follower) Next() (*Stretch, error) {
+func (f *Follower) Next() (*Batch, error) {
 	clear(f.queue[:f.handed]) // what was read ahead must not keep their payloads
 	f.queue, f.handed = f.queue[f.handed:], 0
 	if f.held == nil {
@@ -161,7 +160,7 @@ func (f *Follower) accept() error {
 		}
 		m := f.read[0]
 		f.read = f.read[1:]
-		f.judged = m.Position
+		f.processed = m.Position
 		if f.unproven {
 			if m.Position != f.place.Decisions || chain.Link(m.Payload) != f.place.Chain.Link {
 				return fmt.Errorf("%w: envelope %d stood at %v, what is there now is another one (at %v)", chain.ErrMissing, f.place.Chain.Seq, f.place.Decisions, m.Position)
@@ -180,7 +179,7 @@ func (f *Follower) accept() error {
 			return fmt.Errorf("decision log at %v: %w", m.Position, err)
 		}
 		if acc != nil {
-			f.held = &Stretch{Accepted: acc, Position: m.Position}
+			f.held = &Batch{Accepted: acc, Position: m.Position}
 			f.past.Add(acc.End)
 			return nil
 		}

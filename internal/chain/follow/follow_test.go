@@ -118,7 +118,7 @@ func open(t testing.TB, events, decisions eventlog.Topic, from follow.Place) *fo
 	return f
 }
 
-// all takes stretches until there is none, and says what they hold.
+// all takes batches until there is none, and says what they hold.
 func all(f *follow.Follower) (string, error) {
 	var b strings.Builder
 	for {
@@ -145,7 +145,7 @@ func TestFits(t *testing.T) {
 	w.answer(9, 2)
 	got, err := all(open(t, input(1, 3, 7, 8, 9, 12), w, follow.Beginning))
 	if want := "1:\n2: 1 3\n3:\n4: 7\n5:\n6: 8 9\n"; got != want || err != nil {
-		t.Errorf("stretches %q, %v; want %q", got, err, want)
+		t.Errorf("batches %q, %v; want %q", got, err, want)
 	}
 }
 
@@ -221,7 +221,7 @@ func TestLags(t *testing.T) {
 	}
 }
 
-// TestIgnored: what is not accepted is told, and is judged.
+// TestIgnored: ignored messages are reported, and count as processed.
 func TestIgnored(t *testing.T) {
 	t.Parallel()
 	in, w := input(1, 2), newWriter()
@@ -235,13 +235,13 @@ func TestIgnored(t *testing.T) {
 	f.OnIgnored = func(why chain.Ignored, at eventlog.Position) { told = append(told, fmt.Sprint(at.Entry, " ", why)) }
 	got, err := all(f)
 	if want := "1:\n2: 1\n3: 2\n"; got != want || err != nil {
-		t.Errorf("stretches %q, %v; want %q", got, err, want)
+		t.Errorf("batches %q, %v; want %q", got, err, want)
 	}
 	if got, want := strings.Join(told, ", "), "1 malformed, 3 repeated, 5 lost_claim"; got != want {
 		t.Errorf("ignored %q, want %q", got, want)
 	}
-	if got, want := f.Judged(), at(5); got != want {
-		t.Errorf("Judged = %v, want %v", got, want)
+	if got, want := f.Processed(), at(5); got != want {
+		t.Errorf("Processed = %v, want %v", got, want)
 	}
 	if got, want := f.Place().Decisions, at(4); got != want {
 		t.Errorf("Place names %v, want %v", got, want)
@@ -275,8 +275,8 @@ func TestReadErrors(t *testing.T) {
 }
 
 // TestFollowLaw: whatever readers see when, wherever a follower begins anew,
-// and however long the stretches, each message is handed out once, in its
-// stretch; and whoever takes over the readers gets the rest.
+// and however long the batches, each message is handed out once, in its
+// batch; and whoever takes over the readers gets the rest.
 func TestFollowLaw(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -333,7 +333,7 @@ func TestFollowLaw(t *testing.T) {
 			}
 		}
 		if got.String() != want {
-			t.Fatalf("stretches\n%swant\n%s", got.String(), want)
+			t.Fatalf("batches\n%swant\n%s", got.String(), want)
 		}
 		decisions, pending := f.Pending()
 		if len(decisions) > 0 {

@@ -13,10 +13,10 @@ func TestWaits(t *testing.T) {
 	in, w := input(1, 2, 3), newWriter()
 	in.readable = 1
 	f := open(t, in, w, follow.Beginning)
-	check := func(what, stretches string, waits bool) {
+	check := func(what, batches string, waits bool) {
 		t.Helper()
-		if got, err := all(f); err != nil || got != stretches || f.Waits() != waits {
-			t.Errorf("%s: stretches %q, waits %v, error %v; want %q, %v", what, got, f.Waits(), err, stretches, waits)
+		if got, err := all(f); err != nil || got != batches || f.Waits() != waits {
+			t.Errorf("%s: batches %q, waits %v, error %v; want %q, %v", what, got, f.Waits(), err, batches, waits)
 		}
 	}
 	check("the claim", "1:\n", false)

@@ -100,7 +100,7 @@ func TestFenced(t *testing.T) {
 		case err = <-stopped:
 			b.class(err, eventlog.ErrFenced)
 			b.class(old.Err(), eventlog.ErrFenced)
-		case <-time.After(patience):
+		case <-time.After(timeout):
 			t.Fatal("the old publisher goes on")
 		}
 		at, last := 9, ""
@@ -146,7 +146,7 @@ func TestFencedIdle(t *testing.T) {
 		tick := time.NewTicker(10 * time.Millisecond)
 		defer tick.Stop()
 		for begun := time.Now(); old.Err() == nil; <-tick.C {
-			if time.Since(begun) > patience {
+			if time.Since(begun) > timeout {
 				t.Fatal("the old publisher notices nothing")
 			}
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
 )
 
-const patience = 30 * time.Second
+const timeout = 30 * time.Second
 
 // reading is a reader under test.
 type reading struct {
@@ -40,7 +40,7 @@ func (r reading) next(n int) []eventlog.Message {
 
 // try reads n messages, or up to the first error.
 func (r reading) try(n int) ([]eventlog.Message, error) {
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	all := make([]eventlog.Message, n)
 	for got := 0; got < n; {
@@ -54,7 +54,7 @@ func (r reading) try(n int) ([]eventlog.Message, error) {
 		select {
 		case <-r.Changed():
 		case <-timer.C:
-			return all[:got], fmt.Errorf("no message for %v", patience)
+			return all[:got], fmt.Errorf("no message for %v", timeout)
 		}
 	}
 	return all, nil

@@ -57,8 +57,8 @@ func Run(t *testing.T, start func(t *testing.T, partitions int) *Harness) {
 	}
 }
 
-// patience is the timeout of a test.
-const patience = 30 * time.Second
+// timeout limits every wait of a test.
+const timeout = 30 * time.Second
 
 func (h *Harness) append(t *testing.T, p int, batch ...eventlog.Message) {
 	t.Helper()
@@ -149,13 +149,13 @@ func await(t *testing.T, r eventlog.Reader) {
 }
 
 func changed(r eventlog.Reader) error {
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
 	case <-r.Changed():
 		return nil
 	case <-timer.C:
-		return fmt.Errorf("the Changed channel said nothing for %v", patience)
+		return fmt.Errorf("the Changed channel said nothing for %v", timeout)
 	}
 }
 

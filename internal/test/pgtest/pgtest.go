@@ -23,8 +23,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// patience is the timeout of everything that a test waits for here.
-const patience = time.Minute
+// timeout limits every wait of a test here.
+const timeout = time.Minute
 
 // shared is the test binary's own server, started on first use. It does not sync: its data need not survive a
 // power failure.
@@ -129,7 +129,7 @@ func database(t testing.TB, base string) string {
 }
 
 func exec(base, query string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, base)
 	if err != nil {

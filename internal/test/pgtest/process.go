@@ -162,7 +162,7 @@ func (p *process) guard() error {
 // run starts the server and waits until it answers. A killed predecessor may still hold its shared memory for a
 // moment: then the new one exits at once, and is started again.
 func (p *process) run() error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
@@ -232,7 +232,7 @@ func (p *process) stop() error {
 	if err := p.server.Process.Signal(os.Interrupt); err != nil {
 		return errors.Join(err, p.kill())
 	}
-	limit := time.NewTimer(patience)
+	limit := time.NewTimer(timeout)
 	defer limit.Stop()
 	select {
 	case <-p.ended:

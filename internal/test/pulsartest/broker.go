@@ -26,7 +26,7 @@ var errPort = errors.New("port is taken")
 const (
 	loopback = "127.0.0.1"
 	launches = 3               // attempts, each with other ports
-	patience = 4 * time.Minute // timeout until a broker is usable on a busy machine, if the context has no deadline
+	timeout  = 4 * time.Minute // timeout until a broker is usable on a busy machine, if the context has no deadline
 	poll     = 100 * time.Millisecond
 )
 
@@ -240,7 +240,7 @@ func patient(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeout(ctx, patience)
+	return context.WithTimeout(ctx, timeout)
 }
 
 // freePorts are the ports of a broker.

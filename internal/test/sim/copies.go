@@ -138,7 +138,7 @@ func (m *mirror) Write(_ context.Context, t jobdb.Tx, _ sink.Moment) error {
 // the log all the same, at once or later; without one it may be there twice.
 func (w *world) publishCopy(part int, c wait) error {
 	later := func() {
-		w.lateCopies = append(w.lateCopies, lateCopy{at: w.now + w.rng.Int64N(2*patience), part: part, wait: c})
+		w.lateCopies = append(w.lateCopies, lateCopy{at: w.now + w.rng.Int64N(2*readBackTimeout), part: part, wait: c})
 	}
 	switch {
 	case w.events.down():

@@ -14,8 +14,8 @@ import (
 	"github.com/refloat/refloat/internal/policy/policylog"
 )
 
-// patience is the owners' timeout for reading back what they published.
-const patience = 5000 * millisecond
+// readBackTimeout is the owners' timeout for reading back what they published.
+const readBackTimeout = 5000 * millisecond
 
 // machine is a process with a disk that may own one partition.
 type machine struct {
@@ -97,7 +97,7 @@ func (m *machine) start() bool {
 	m.owner = evaluator.NewOwner(evaluator.Config{
 		AcceptPartitions: m.allowed, AcceptHistory: w.acceptHistory(m.part), AcceptedBy: m.String(),
 		Partition: m.part, Store: m.store, Events: opened{w.events, m.opened}, Decisions: opened{w.decisions, m.opened}, Policies: m.policies,
-		Semantics: uint32(w.rng.IntN(evaluator.SemanticsVersion + 1)), Publisher: m.sender, Random: w, Window: 1 + w.rng.IntN(5), Stretch: 1 + w.rng.IntN(6), Patience: time.Duration(patience),
+		Semantics: uint32(w.rng.IntN(evaluator.SemanticsVersion + 1)), Publisher: m.sender, Random: w, Window: 1 + w.rng.IntN(5), MaxMessages: 1 + w.rng.IntN(6), ReadBackTimeout: time.Duration(readBackTimeout),
 		Synced: m.synced,
 		Hooks: evaluator.Hooks{
 			Point:   m.point,
@@ -174,7 +174,7 @@ func (m *machine) step() bool {
 func (m *machine) draining() bool {
 	switch {
 	case m.drained:
-		return !m.owner.Drained() && m.w.now < m.notices+patience
+		return !m.owner.Drained() && m.w.now < m.notices+readBackTimeout
 	case m.owner.Phase() == "live" && m.w.one(2):
 		m.owner.Drain()
 		m.drained = true
@@ -228,8 +228,8 @@ func (m *machine) after(err error) {
 		if m.phase == "live" && !m.owner.Drained() {
 			w.saw(SawAheadDropped)
 		}
-		if m.sender.last < w.now-patience && errors.Is(err, evaluator.ErrLost) {
-			w.saw(SawPatience)
+		if m.sender.last < w.now-readBackTimeout && errors.Is(err, evaluator.ErrLost) {
+			w.saw(SawReadBackTimeout)
 		}
 		m.close()
 		m.backOff()

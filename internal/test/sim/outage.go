@@ -8,7 +8,7 @@ func (w *world) anyDown() bool { return w.events.down() || w.decisions.down() ||
 // longDown reports whether an outage is on that has lasted longer than owners wait.
 func (w *world) longDown() bool {
 	for _, t := range []*topic{w.events, w.decisions, w.policies} {
-		if t.down() && w.now-t.since > patience {
+		if t.down() && w.now-t.since > readBackTimeout {
 			return true
 		}
 	}
@@ -18,7 +18,7 @@ func (w *world) longDown() bool {
 // beginOutage makes a log unreachable, often for longer than owners wait.
 func (w *world) beginOutage() {
 	t := []*topic{w.events, w.decisions, w.policies}[w.rng.IntN(3)]
-	t.since, t.until = w.now, w.now+w.rng.Int64N(4*patience)
+	t.since, t.until = w.now, w.now+w.rng.Int64N(4*readBackTimeout)
 	w.tell("%s cannot be reached for %.3fs", t.name, float64(t.until-w.now)/1e9)
 }
 

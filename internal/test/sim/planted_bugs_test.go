@@ -79,10 +79,10 @@ func planted() []bug {
 			"evaluator/live.go", "	if err := o.cfg.Store.Sync(); err != nil {\n		return err\n	}\n", "",
 		}}},
 		{"9", "an owner waits for its envelopes for ever", []patch{{
-			"evaluator/live.go", "t.now-o.window[0].sentAt > int64(o.cfg.Patience)", "false",
+			"evaluator/live.go", "t.now-o.window[0].sentAt > int64(o.cfg.ReadBackTimeout)", "false",
 		}}},
 		{"9", "an owner waits for its claim for ever", []patch{{
-			"evaluator/owner.go", "now-o.sentAt > int64(o.cfg.Patience)", "false",
+			"evaluator/owner.go", "now-o.sentAt > int64(o.cfg.ReadBackTimeout)", "false",
 		}}},
 		{"9", "the state that ran ahead is kept when another owner's envelope comes", []patch{{
 			"evaluator/live.go", "		return fmt.Errorf(\"%w: envelope %d of epoch %d is not ours\", ErrLost, acc.Envelope.Seq, acc.Envelope.Epoch)",
@@ -115,7 +115,7 @@ func planted() []bug {
 			"sink/message.go", "m.Superseded = m.Log.Position.Compare(released) <= 0", "m.Superseded = false",
 		}}},
 		{"13", "the log's end is not looked at before a release", []patch{{
-			"sink/release.go", "return end.Compare(p.follower.Judged()) > 0, nil", "return end.Compare(eventlog.Start) < 0, nil",
+			"sink/release.go", "return end.Compare(p.follower.Processed()) > 0, nil", "return end.Compare(eventlog.Start) < 0, nil",
 		}}},
 		{"13", "after a release the chain is followed from the event position", []patch{{
 			"sink/writer.go", "follow.Place{Chain: p.place.Chain, Decisions: p.place.Decisions}",

@@ -76,7 +76,7 @@ func (s *sender) put(raw []byte, failed bool) {
 	x := &send{sent: w.now, from: s, raw: raw, failed: failed}
 	x.at = max(s.last, w.now+1+w.rng.Int64N(20*millisecond))
 	if w.has(LateSends) && w.one(14) {
-		x.at += w.rng.Int64N(2 * patience)
+		x.at += w.rng.Int64N(2 * readBackTimeout)
 		if w.one(2) { // later messages wait for it
 			s.last = x.at
 		}
@@ -140,7 +140,7 @@ func (w *world) write(p int, raw []byte, x *send) {
 		return
 	}
 	w.tell("%v's envelope %d of epoch %d lands at %v (accepted: %v, claim: %v, answers up to %v)", x.from.m, env.Seq, env.Epoch, at, accepted, claim, env.InTo)
-	late := w.now-x.sent > patience
+	late := w.now-x.sent > readBackTimeout
 	switch {
 	case claim && late && accepted:
 		w.saw(SawClaimLateWins)

@@ -18,7 +18,7 @@ const (
 	SawClaimLate
 	SawClaimLateWins
 	SawAheadDropped
-	SawPatience
+	SawReadBackTimeout
 	SawFenced
 	SawDrained
 	SawCrash
@@ -109,7 +109,7 @@ var sightNames = [sights]string{
 	SawClaimLate:        "a claim landed after its owner had given it up",
 	SawClaimLateWins:    "such a claim was accepted, for nobody",
 	SawAheadDropped:     "state that ran ahead was dropped",
-	SawPatience:         "an envelope was not read back within the limit",
+	SawReadBackTimeout:  "an envelope was not read back within the limit",
 	SawFenced:           "an owner was fenced",
 	SawDrained:          "an owner was drained",
 	SawCrash:            "a process crashed between two steps",

@@ -332,7 +332,7 @@ func (w *world) settle() {
 			return
 		}
 		if idle++; idle > 10 {
-			w.now += patience
+			w.now += readBackTimeout
 			if idle > 20 && w.cut {
 				return // those that are left have nothing more to do
 			}

@@ -127,7 +127,7 @@ func (t *topic) unreachable() error {
 	w := t.w
 	switch {
 	case t.down():
-		if w.now-t.since > patience {
+		if w.now-t.since > readBackTimeout {
 			w.saw(SawOutage)
 		}
 	case w.has(Transient) && w.one(600):
