@@ -214,6 +214,14 @@ type Record struct {
 	//	*Record_OwnerClaim
 	//	*Record_HistoryAccepted
 	//	*Record_StateRebuilt
+	//	*Record_GroupBound
+	//	*Record_GroupFinding
+	//	*Record_MemberHeld
+	//	*Record_MemberReleased
+	//	*Record_MemberRestart
+	//	*Record_MemberStopped
+	//	*Record_UnitEnded
+	//	*Record_GroupEnded
 	Record        isRecord_Record `protobuf_oneof:"record"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -346,6 +354,78 @@ func (x *Record) GetStateRebuilt() *StateRebuilt {
 	return nil
 }
 
+func (x *Record) GetGroupBound() *GroupBound {
+	if x != nil {
+		if x, ok := x.Record.(*Record_GroupBound); ok {
+			return x.GroupBound
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetGroupFinding() *GroupFinding {
+	if x != nil {
+		if x, ok := x.Record.(*Record_GroupFinding); ok {
+			return x.GroupFinding
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetMemberHeld() *MemberChange {
+	if x != nil {
+		if x, ok := x.Record.(*Record_MemberHeld); ok {
+			return x.MemberHeld
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetMemberReleased() *MemberChange {
+	if x != nil {
+		if x, ok := x.Record.(*Record_MemberReleased); ok {
+			return x.MemberReleased
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetMemberRestart() *MemberChange {
+	if x != nil {
+		if x, ok := x.Record.(*Record_MemberRestart); ok {
+			return x.MemberRestart
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetMemberStopped() *MemberChange {
+	if x != nil {
+		if x, ok := x.Record.(*Record_MemberStopped); ok {
+			return x.MemberStopped
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetUnitEnded() *UnitEnded {
+	if x != nil {
+		if x, ok := x.Record.(*Record_UnitEnded); ok {
+			return x.UnitEnded
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetGroupEnded() *GroupEnded {
+	if x != nil {
+		if x, ok := x.Record.(*Record_GroupEnded); ok {
+			return x.GroupEnded
+		}
+	}
+	return nil
+}
+
 type isRecord_Record interface {
 	isRecord_Record()
 }
@@ -390,6 +470,38 @@ type Record_StateRebuilt struct {
 	StateRebuilt *StateRebuilt `protobuf:"bytes,10,opt,name=state_rebuilt,json=stateRebuilt,oneof"`
 }
 
+type Record_GroupBound struct {
+	GroupBound *GroupBound `protobuf:"bytes,11,opt,name=group_bound,json=groupBound,oneof"`
+}
+
+type Record_GroupFinding struct {
+	GroupFinding *GroupFinding `protobuf:"bytes,12,opt,name=group_finding,json=groupFinding,oneof"`
+}
+
+type Record_MemberHeld struct {
+	MemberHeld *MemberChange `protobuf:"bytes,13,opt,name=member_held,json=memberHeld,oneof"`
+}
+
+type Record_MemberReleased struct {
+	MemberReleased *MemberChange `protobuf:"bytes,14,opt,name=member_released,json=memberReleased,oneof"`
+}
+
+type Record_MemberRestart struct {
+	MemberRestart *MemberChange `protobuf:"bytes,15,opt,name=member_restart,json=memberRestart,oneof"`
+}
+
+type Record_MemberStopped struct {
+	MemberStopped *MemberChange `protobuf:"bytes,16,opt,name=member_stopped,json=memberStopped,oneof"`
+}
+
+type Record_UnitEnded struct {
+	UnitEnded *UnitEnded `protobuf:"bytes,17,opt,name=unit_ended,json=unitEnded,oneof"`
+}
+
+type Record_GroupEnded struct {
+	GroupEnded *GroupEnded `protobuf:"bytes,18,opt,name=group_ended,json=groupEnded,oneof"`
+}
+
 func (*Record_JobRequeued) isRecord_Record() {}
 
 func (*Record_JobFailed) isRecord_Record() {}
@@ -409,6 +521,22 @@ func (*Record_OwnerClaim) isRecord_Record() {}
 func (*Record_HistoryAccepted) isRecord_Record() {}
 
 func (*Record_StateRebuilt) isRecord_Record() {}
+
+func (*Record_GroupBound) isRecord_Record() {}
+
+func (*Record_GroupFinding) isRecord_Record() {}
+
+func (*Record_MemberHeld) isRecord_Record() {}
+
+func (*Record_MemberReleased) isRecord_Record() {}
+
+func (*Record_MemberRestart) isRecord_Record() {}
+
+func (*Record_MemberStopped) isRecord_Record() {}
+
+func (*Record_UnitEnded) isRecord_Record() {}
+
+func (*Record_GroupEnded) isRecord_Record() {}
 
 // Decision is the one verdict on one failed run (SEMANTICS 11).
 type Decision struct {
@@ -442,6 +570,8 @@ type Decision struct {
 	Generation      uint64                 `protobuf:"varint,27,opt,name=generation" json:"generation,omitempty"`
 	PolicySet       []byte                 `protobuf:"bytes,28,opt,name=policy_set,json=policySet" json:"policy_set,omitempty"`             // digest, 32 bytes
 	NodesLeftOut    uint32                 `protobuf:"varint,29,opt,name=nodes_left_out,json=nodesLeftOut" json:"nodes_left_out,omitempty"` // nodes to avoid that avoid_nodes does not name
+	Member          *Member                `protobuf:"bytes,30,opt,name=member" json:"member,omitempty"`                                    // of a member of a group
+	GroupVerdict    *GroupVerdict          `protobuf:"bytes,31,opt,name=group_verdict,json=groupVerdict" json:"group_verdict,omitempty"`    // where the failure failed the member's unit
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -679,6 +809,723 @@ func (x *Decision) GetNodesLeftOut() uint32 {
 	return 0
 }
 
+func (x *Decision) GetMember() *Member {
+	if x != nil {
+		return x.Member
+	}
+	return nil
+}
+
+func (x *Decision) GetGroupVerdict() *GroupVerdict {
+	if x != nil {
+		return x.GroupVerdict
+	}
+	return nil
+}
+
+// Member says which member of its group a job is (GROUPS 1).
+type Member struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         string                 `protobuf:"bytes,1,opt,name=group" json:"group,omitempty"`
+	Part          string                 `protobuf:"bytes,2,opt,name=part" json:"part,omitempty"`
+	Replica       uint32                 `protobuf:"varint,3,opt,name=replica" json:"replica,omitempty"`
+	Index         uint32                 `protobuf:"varint,4,opt,name=index" json:"index,omitempty"`
+	Generation    uint32                 `protobuf:"varint,5,opt,name=generation" json:"generation,omitempty"` // of its unit, after this record
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Member) Reset() {
+	*x = Member{}
+	mi := &file_events_pb_refloat_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Member) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Member) ProtoMessage() {}
+
+func (x *Member) ProtoReflect() protoreflect.Message {
+	mi := &file_events_pb_refloat_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Member.ProtoReflect.Descriptor instead.
+func (*Member) Descriptor() ([]byte, []int) {
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Member) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *Member) GetPart() string {
+	if x != nil {
+		return x.Part
+	}
+	return ""
+}
+
+func (x *Member) GetReplica() uint32 {
+	if x != nil {
+		return x.Replica
+	}
+	return 0
+}
+
+func (x *Member) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *Member) GetGeneration() uint32 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+// GroupVerdict is what a group does about a unit that ended (GROUPS 5).
+type GroupVerdict struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	UnitReason    uint32                 `protobuf:"varint,1,opt,name=unit_reason,json=unitReason" json:"unit_reason,omitempty"`       // policy.UnitReason
+	Action        uint32                 `protobuf:"varint,2,opt,name=action" json:"action,omitempty"`                                 // policy.GroupAction
+	Rule          string                 `protobuf:"bytes,3,opt,name=rule" json:"rule,omitempty"`                                      // of the group policy; "restarts" for restarts of the unit; empty: no rule matched
+	RestartsUsed  uint32                 `protobuf:"varint,4,opt,name=restarts_used,json=restartsUsed" json:"restarts_used,omitempty"` // that count, after this decision
+	MaxRestarts   uint32                 `protobuf:"varint,5,opt,name=max_restarts,json=maxRestarts" json:"max_restarts,omitempty"`
+	Keep          bool                   `protobuf:"varint,6,opt,name=keep" json:"keep,omitempty"` // a restart leaves out members that succeeded
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupVerdict) Reset() {
+	*x = GroupVerdict{}
+	mi := &file_events_pb_refloat_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupVerdict) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupVerdict) ProtoMessage() {}
+
+func (x *GroupVerdict) ProtoReflect() protoreflect.Message {
+	mi := &file_events_pb_refloat_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupVerdict.ProtoReflect.Descriptor instead.
+func (*GroupVerdict) Descriptor() ([]byte, []int) {
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *GroupVerdict) GetUnitReason() uint32 {
+	if x != nil {
+		return x.UnitReason
+	}
+	return 0
+}
+
+func (x *GroupVerdict) GetAction() uint32 {
+	if x != nil {
+		return x.Action
+	}
+	return 0
+}
+
+func (x *GroupVerdict) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *GroupVerdict) GetRestartsUsed() uint32 {
+	if x != nil {
+		return x.RestartsUsed
+	}
+	return 0
+}
+
+func (x *GroupVerdict) GetMaxRestarts() uint32 {
+	if x != nil {
+		return x.MaxRestarts
+	}
+	return 0
+}
+
+func (x *GroupVerdict) GetKeep() bool {
+	if x != nil {
+		return x.Keep
+	}
+	return false
+}
+
+// GroupBound fixes what a group consists of. Its first member caused it.
+type GroupBound struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Position      *Position              `protobuf:"bytes,1,opt,name=position" json:"position,omitempty"`
+	Queue         string                 `protobuf:"bytes,2,opt,name=queue" json:"queue,omitempty"`
+	JobSet        string                 `protobuf:"bytes,3,opt,name=job_set,json=jobSet" json:"job_set,omitempty"`
+	Group         string                 `protobuf:"bytes,4,opt,name=group" json:"group,omitempty"`
+	JobId         string                 `protobuf:"bytes,5,opt,name=job_id,json=jobId" json:"job_id,omitempty"`
+	Policy        string                 `protobuf:"bytes,6,opt,name=policy" json:"policy,omitempty"` // empty: a gang without a group policy
+	Digest        []byte                 `protobuf:"bytes,7,opt,name=digest" json:"digest,omitempty"` // of the policy's canonical text; 32 bytes
+	Parts         []*GroupPart           `protobuf:"bytes,8,rep,name=parts" json:"parts,omitempty"`   // empty: one part "main" of open size
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupBound) Reset() {
+	*x = GroupBound{}
+	mi := &file_events_pb_refloat_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupBound) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupBound) ProtoMessage() {}
+
+func (x *GroupBound) ProtoReflect() protoreflect.Message {
+	mi := &file_events_pb_refloat_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupBound.ProtoReflect.Descriptor instead.
+func (*GroupBound) Descriptor() ([]byte, []int) {
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *GroupBound) GetPosition() *Position {
+	if x != nil {
+		return x.Position
+	}
+	return nil
+}
+
+func (x *GroupBound) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *GroupBound) GetJobSet() string {
+	if x != nil {
+		return x.JobSet
+	}
+	return ""
+}
+
+func (x *GroupBound) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *GroupBound) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *GroupBound) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+func (x *GroupBound) GetDigest() []byte {
+	if x != nil {
+		return x.Digest
+	}
+	return nil
+}
+
+func (x *GroupBound) GetParts() []*GroupPart {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+type GroupPart struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name" json:"name,omitempty"`
+	Replicas      uint32                 `protobuf:"varint,2,opt,name=replicas" json:"replicas,omitempty"`
+	Members       uint32                 `protobuf:"varint,3,opt,name=members" json:"members,omitempty"`
+	MinMembers    uint32                 `protobuf:"varint,4,opt,name=min_members,json=minMembers" json:"min_members,omitempty"`
+	After         []uint32               `protobuf:"varint,5,rep,name=after" json:"after,omitempty"`             // indexes of parts
+	Parallelism   uint32                 `protobuf:"varint,6,opt,name=parallelism" json:"parallelism,omitempty"` // 0: all
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupPart) Reset() {
+	*x = GroupPart{}
+	mi := &file_events_pb_refloat_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupPart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupPart) ProtoMessage() {}
+
+func (x *GroupPart) ProtoReflect() protoreflect.Message {
+	mi := &file_events_pb_refloat_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupPart.ProtoReflect.Descriptor instead.
+func (*GroupPart) Descriptor() ([]byte, []int) {
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *GroupPart) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *GroupPart) GetReplicas() uint32 {
+	if x != nil {
+		return x.Replicas
+	}
+	return 0
+}
+
+func (x *GroupPart) GetMembers() uint32 {
+	if x != nil {
+		return x.Members
+	}
+	return 0
+}
+
+func (x *GroupPart) GetMinMembers() uint32 {
+	if x != nil {
+		return x.MinMembers
+	}
+	return 0
+}
+
+func (x *GroupPart) GetAfter() []uint32 {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+func (x *GroupPart) GetParallelism() uint32 {
+	if x != nil {
+		return x.Parallelism
+	}
+	return 0
+}
+
+// GroupFinding says why a job that names a group is not its member.
+type GroupFinding struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Position      *Position              `protobuf:"bytes,1,opt,name=position" json:"position,omitempty"`
+	Queue         string                 `protobuf:"bytes,2,opt,name=queue" json:"queue,omitempty"`
+	JobSet        string                 `protobuf:"bytes,3,opt,name=job_set,json=jobSet" json:"job_set,omitempty"`
+	Group         string                 `protobuf:"bytes,4,opt,name=group" json:"group,omitempty"`
+	JobId         string                 `protobuf:"bytes,5,opt,name=job_id,json=jobId" json:"job_id,omitempty"`
+	Reason        uint32                 `protobuf:"varint,6,opt,name=reason" json:"reason,omitempty"` // chain.FindingReason
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupFinding) Reset() {
+	*x = GroupFinding{}
+	mi := &file_events_pb_refloat_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupFinding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupFinding) ProtoMessage() {}
+
+func (x *GroupFinding) ProtoReflect() protoreflect.Message {
+	mi := &file_events_pb_refloat_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupFinding.ProtoReflect.Descriptor instead.
+func (*GroupFinding) Descriptor() ([]byte, []int) {
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *GroupFinding) GetPosition() *Position {
+	if x != nil {
+		return x.Position
+	}
+	return nil
+}
+
+func (x *GroupFinding) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *GroupFinding) GetJobSet() string {
+	if x != nil {
+		return x.JobSet
+	}
+	return ""
+}
+
+func (x *GroupFinding) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *GroupFinding) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *GroupFinding) GetReason() uint32 {
+	if x != nil {
+		return x.Reason
+	}
+	return 0
+}
+
+// MemberChange is a member that is held back, released, restarted or stopped.
+type MemberChange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Position      *Position              `protobuf:"bytes,1,opt,name=position" json:"position,omitempty"`
+	Queue         string                 `protobuf:"bytes,2,opt,name=queue" json:"queue,omitempty"`
+	JobSet        string                 `protobuf:"bytes,3,opt,name=job_set,json=jobSet" json:"job_set,omitempty"`
+	JobId         string                 `protobuf:"bytes,4,opt,name=job_id,json=jobId" json:"job_id,omitempty"`
+	RunId         string                 `protobuf:"bytes,5,opt,name=run_id,json=runId" json:"run_id,omitempty"` // its latest run; empty: it has had none
+	Member        *Member                `protobuf:"bytes,6,opt,name=member" json:"member,omitempty"`
+	RetryAfter    int64                  `protobuf:"varint,7,opt,name=retry_after,json=retryAfter" json:"retry_after,omitempty"` // of a restart; Unix nanoseconds
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemberChange) Reset() {
+	*x = MemberChange{}
+	mi := &file_events_pb_refloat_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemberChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemberChange) ProtoMessage() {}
+
+func (x *MemberChange) ProtoReflect() protoreflect.Message {
+	mi := &file_events_pb_refloat_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemberChange.ProtoReflect.Descriptor instead.
+func (*MemberChange) Descriptor() ([]byte, []int) {
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *MemberChange) GetPosition() *Position {
+	if x != nil {
+		return x.Position
+	}
+	return nil
+}
+
+func (x *MemberChange) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *MemberChange) GetJobSet() string {
+	if x != nil {
+		return x.JobSet
+	}
+	return ""
+}
+
+func (x *MemberChange) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *MemberChange) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *MemberChange) GetMember() *Member {
+	if x != nil {
+		return x.Member
+	}
+	return nil
+}
+
+func (x *MemberChange) GetRetryAfter() int64 {
+	if x != nil {
+		return x.RetryAfter
+	}
+	return 0
+}
+
+// UnitEnded is the end of a unit that no failed run caused.
+type UnitEnded struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Position      *Position              `protobuf:"bytes,1,opt,name=position" json:"position,omitempty"`
+	Queue         string                 `protobuf:"bytes,2,opt,name=queue" json:"queue,omitempty"`
+	JobSet        string                 `protobuf:"bytes,3,opt,name=job_set,json=jobSet" json:"job_set,omitempty"`
+	Member        *Member                `protobuf:"bytes,4,opt,name=member" json:"member,omitempty"` // without index
+	Succeeded     bool                   `protobuf:"varint,5,opt,name=succeeded" json:"succeeded,omitempty"`
+	Verdict       *GroupVerdict          `protobuf:"bytes,6,opt,name=verdict" json:"verdict,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnitEnded) Reset() {
+	*x = UnitEnded{}
+	mi := &file_events_pb_refloat_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnitEnded) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnitEnded) ProtoMessage() {}
+
+func (x *UnitEnded) ProtoReflect() protoreflect.Message {
+	mi := &file_events_pb_refloat_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnitEnded.ProtoReflect.Descriptor instead.
+func (*UnitEnded) Descriptor() ([]byte, []int) {
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *UnitEnded) GetPosition() *Position {
+	if x != nil {
+		return x.Position
+	}
+	return nil
+}
+
+func (x *UnitEnded) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *UnitEnded) GetJobSet() string {
+	if x != nil {
+		return x.JobSet
+	}
+	return ""
+}
+
+func (x *UnitEnded) GetMember() *Member {
+	if x != nil {
+		return x.Member
+	}
+	return nil
+}
+
+func (x *UnitEnded) GetSucceeded() bool {
+	if x != nil {
+		return x.Succeeded
+	}
+	return false
+}
+
+func (x *UnitEnded) GetVerdict() *GroupVerdict {
+	if x != nil {
+		return x.Verdict
+	}
+	return nil
+}
+
+// GroupEnded is the end of a group.
+type GroupEnded struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Position      *Position              `protobuf:"bytes,1,opt,name=position" json:"position,omitempty"`
+	Queue         string                 `protobuf:"bytes,2,opt,name=queue" json:"queue,omitempty"`
+	JobSet        string                 `protobuf:"bytes,3,opt,name=job_set,json=jobSet" json:"job_set,omitempty"`
+	Group         string                 `protobuf:"bytes,4,opt,name=group" json:"group,omitempty"`
+	State         uint32                 `protobuf:"varint,5,opt,name=state" json:"state,omitempty"`   // chain.GroupState
+	Reason        uint32                 `protobuf:"varint,6,opt,name=reason" json:"reason,omitempty"` // policy.UnitReason
+	Rule          string                 `protobuf:"bytes,7,opt,name=rule" json:"rule,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupEnded) Reset() {
+	*x = GroupEnded{}
+	mi := &file_events_pb_refloat_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupEnded) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupEnded) ProtoMessage() {}
+
+func (x *GroupEnded) ProtoReflect() protoreflect.Message {
+	mi := &file_events_pb_refloat_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupEnded.ProtoReflect.Descriptor instead.
+func (*GroupEnded) Descriptor() ([]byte, []int) {
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *GroupEnded) GetPosition() *Position {
+	if x != nil {
+		return x.Position
+	}
+	return nil
+}
+
+func (x *GroupEnded) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *GroupEnded) GetJobSet() string {
+	if x != nil {
+		return x.JobSet
+	}
+	return ""
+}
+
+func (x *GroupEnded) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *GroupEnded) GetState() uint32 {
+	if x != nil {
+		return x.State
+	}
+	return 0
+}
+
+func (x *GroupEnded) GetReason() uint32 {
+	if x != nil {
+		return x.Reason
+	}
+	return 0
+}
+
+func (x *GroupEnded) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
 // NotDecided says why a failed run was left alone.
 type NotDecided struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -695,7 +1542,7 @@ type NotDecided struct {
 
 func (x *NotDecided) Reset() {
 	*x = NotDecided{}
-	mi := &file_events_pb_refloat_proto_msgTypes[4]
+	mi := &file_events_pb_refloat_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -707,7 +1554,7 @@ func (x *NotDecided) String() string {
 func (*NotDecided) ProtoMessage() {}
 
 func (x *NotDecided) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[4]
+	mi := &file_events_pb_refloat_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -720,7 +1567,7 @@ func (x *NotDecided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NotDecided.ProtoReflect.Descriptor instead.
 func (*NotDecided) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{4}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *NotDecided) GetPosition() *Position {
@@ -788,7 +1635,7 @@ type Parked struct {
 
 func (x *Parked) Reset() {
 	*x = Parked{}
-	mi := &file_events_pb_refloat_proto_msgTypes[5]
+	mi := &file_events_pb_refloat_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -800,7 +1647,7 @@ func (x *Parked) String() string {
 func (*Parked) ProtoMessage() {}
 
 func (x *Parked) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[5]
+	mi := &file_events_pb_refloat_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -813,7 +1660,7 @@ func (x *Parked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Parked.ProtoReflect.Descriptor instead.
 func (*Parked) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{5}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Parked) GetPosition() *Position {
@@ -871,7 +1718,7 @@ type RetryReady struct {
 
 func (x *RetryReady) Reset() {
 	*x = RetryReady{}
-	mi := &file_events_pb_refloat_proto_msgTypes[6]
+	mi := &file_events_pb_refloat_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -883,7 +1730,7 @@ func (x *RetryReady) String() string {
 func (*RetryReady) ProtoMessage() {}
 
 func (x *RetryReady) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[6]
+	mi := &file_events_pb_refloat_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -896,7 +1743,7 @@ func (x *RetryReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryReady.ProtoReflect.Descriptor instead.
 func (*RetryReady) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{6}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RetryReady) GetPosition() *Position {
@@ -938,7 +1785,7 @@ type PolicyActivated struct {
 
 func (x *PolicyActivated) Reset() {
 	*x = PolicyActivated{}
-	mi := &file_events_pb_refloat_proto_msgTypes[7]
+	mi := &file_events_pb_refloat_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -950,7 +1797,7 @@ func (x *PolicyActivated) String() string {
 func (*PolicyActivated) ProtoMessage() {}
 
 func (x *PolicyActivated) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[7]
+	mi := &file_events_pb_refloat_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -963,7 +1810,7 @@ func (x *PolicyActivated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyActivated.ProtoReflect.Descriptor instead.
 func (*PolicyActivated) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{7}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PolicyActivated) GetGeneration() uint64 {
@@ -996,7 +1843,7 @@ type SemanticsActivated struct {
 
 func (x *SemanticsActivated) Reset() {
 	*x = SemanticsActivated{}
-	mi := &file_events_pb_refloat_proto_msgTypes[8]
+	mi := &file_events_pb_refloat_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1008,7 +1855,7 @@ func (x *SemanticsActivated) String() string {
 func (*SemanticsActivated) ProtoMessage() {}
 
 func (x *SemanticsActivated) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[8]
+	mi := &file_events_pb_refloat_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1021,7 +1868,7 @@ func (x *SemanticsActivated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SemanticsActivated.ProtoReflect.Descriptor instead.
 func (*SemanticsActivated) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{8}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SemanticsActivated) GetVersion() uint32 {
@@ -1044,7 +1891,7 @@ type OwnerClaim struct {
 
 func (x *OwnerClaim) Reset() {
 	*x = OwnerClaim{}
-	mi := &file_events_pb_refloat_proto_msgTypes[9]
+	mi := &file_events_pb_refloat_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1056,7 +1903,7 @@ func (x *OwnerClaim) String() string {
 func (*OwnerClaim) ProtoMessage() {}
 
 func (x *OwnerClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[9]
+	mi := &file_events_pb_refloat_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1069,7 +1916,7 @@ func (x *OwnerClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerClaim.ProtoReflect.Descriptor instead.
 func (*OwnerClaim) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{9}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *OwnerClaim) GetEpoch() uint64 {
@@ -1118,7 +1965,7 @@ type HistoryAccepted struct {
 
 func (x *HistoryAccepted) Reset() {
 	*x = HistoryAccepted{}
-	mi := &file_events_pb_refloat_proto_msgTypes[10]
+	mi := &file_events_pb_refloat_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1130,7 +1977,7 @@ func (x *HistoryAccepted) String() string {
 func (*HistoryAccepted) ProtoMessage() {}
 
 func (x *HistoryAccepted) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[10]
+	mi := &file_events_pb_refloat_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1143,7 +1990,7 @@ func (x *HistoryAccepted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryAccepted.ProtoReflect.Descriptor instead.
 func (*HistoryAccepted) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{10}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *HistoryAccepted) GetBy() string {
@@ -1166,7 +2013,7 @@ type StateRebuilt struct {
 
 func (x *StateRebuilt) Reset() {
 	*x = StateRebuilt{}
-	mi := &file_events_pb_refloat_proto_msgTypes[11]
+	mi := &file_events_pb_refloat_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1178,7 +2025,7 @@ func (x *StateRebuilt) String() string {
 func (*StateRebuilt) ProtoMessage() {}
 
 func (x *StateRebuilt) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[11]
+	mi := &file_events_pb_refloat_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1191,7 +2038,7 @@ func (x *StateRebuilt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRebuilt.ProtoReflect.Descriptor instead.
 func (*StateRebuilt) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{11}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *StateRebuilt) GetBy() string {
@@ -1231,7 +2078,7 @@ type PolicyGeneration struct {
 
 func (x *PolicyGeneration) Reset() {
 	*x = PolicyGeneration{}
-	mi := &file_events_pb_refloat_proto_msgTypes[12]
+	mi := &file_events_pb_refloat_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1243,7 +2090,7 @@ func (x *PolicyGeneration) String() string {
 func (*PolicyGeneration) ProtoMessage() {}
 
 func (x *PolicyGeneration) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[12]
+	mi := &file_events_pb_refloat_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1256,7 +2103,7 @@ func (x *PolicyGeneration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyGeneration.ProtoReflect.Descriptor instead.
 func (*PolicyGeneration) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{12}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PolicyGeneration) GetDigest() []byte {
@@ -1344,7 +2191,7 @@ type Brake struct {
 
 func (x *Brake) Reset() {
 	*x = Brake{}
-	mi := &file_events_pb_refloat_proto_msgTypes[13]
+	mi := &file_events_pb_refloat_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1356,7 +2203,7 @@ func (x *Brake) String() string {
 func (*Brake) ProtoMessage() {}
 
 func (x *Brake) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[13]
+	mi := &file_events_pb_refloat_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1369,7 +2216,7 @@ func (x *Brake) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Brake.ProtoReflect.Descriptor instead.
 func (*Brake) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{13}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Brake) GetQueue() string {
@@ -1433,7 +2280,7 @@ const file_events_pb_refloat_proto_rawDesc = "" +
 	"\x05in_to\x18\x06 \x01(\v2\x14.refloat.v1.PositionR\x04inTo\x12\x19\n" +
 	"\bin_count\x18\a \x01(\x04R\ainCount\x12\x18\n" +
 	"\arecords\x18\b \x03(\fR\arecords\x12\x14\n" +
-	"\x05check\x18\t \x01(\rR\x05check\"\x8b\x05\n" +
+	"\x05check\x18\t \x01(\rR\x05check\"\x82\t\n" +
 	"\x06Record\x129\n" +
 	"\fjob_requeued\x18\x01 \x01(\v2\x14.refloat.v1.DecisionH\x00R\vjobRequeued\x125\n" +
 	"\n" +
@@ -1449,8 +2296,20 @@ const file_events_pb_refloat_proto_rawDesc = "" +
 	"ownerClaim\x12H\n" +
 	"\x10history_accepted\x18\t \x01(\v2\x1b.refloat.v1.HistoryAcceptedH\x00R\x0fhistoryAccepted\x12?\n" +
 	"\rstate_rebuilt\x18\n" +
-	" \x01(\v2\x18.refloat.v1.StateRebuiltH\x00R\fstateRebuiltB\b\n" +
-	"\x06record\"\xd3\x06\n" +
+	" \x01(\v2\x18.refloat.v1.StateRebuiltH\x00R\fstateRebuilt\x129\n" +
+	"\vgroup_bound\x18\v \x01(\v2\x16.refloat.v1.GroupBoundH\x00R\n" +
+	"groupBound\x12?\n" +
+	"\rgroup_finding\x18\f \x01(\v2\x18.refloat.v1.GroupFindingH\x00R\fgroupFinding\x12;\n" +
+	"\vmember_held\x18\r \x01(\v2\x18.refloat.v1.MemberChangeH\x00R\n" +
+	"memberHeld\x12C\n" +
+	"\x0fmember_released\x18\x0e \x01(\v2\x18.refloat.v1.MemberChangeH\x00R\x0ememberReleased\x12A\n" +
+	"\x0emember_restart\x18\x0f \x01(\v2\x18.refloat.v1.MemberChangeH\x00R\rmemberRestart\x12A\n" +
+	"\x0emember_stopped\x18\x10 \x01(\v2\x18.refloat.v1.MemberChangeH\x00R\rmemberStopped\x126\n" +
+	"\n" +
+	"unit_ended\x18\x11 \x01(\v2\x15.refloat.v1.UnitEndedH\x00R\tunitEnded\x129\n" +
+	"\vgroup_ended\x18\x12 \x01(\v2\x16.refloat.v1.GroupEndedH\x00R\n" +
+	"groupEndedB\b\n" +
+	"\x06record\"\xbe\a\n" +
 	"\bDecision\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x120\n" +
 	"\bposition\x18\x02 \x01(\v2\x14.refloat.v1.PositionR\bposition\x12\x14\n" +
@@ -1490,7 +2349,75 @@ const file_events_pb_refloat_proto_rawDesc = "" +
 	"generation\x12\x1d\n" +
 	"\n" +
 	"policy_set\x18\x1c \x01(\fR\tpolicySet\x12$\n" +
-	"\x0enodes_left_out\x18\x1d \x01(\rR\fnodesLeftOut\"\xc7\x01\n" +
+	"\x0enodes_left_out\x18\x1d \x01(\rR\fnodesLeftOut\x12*\n" +
+	"\x06member\x18\x1e \x01(\v2\x12.refloat.v1.MemberR\x06member\x12=\n" +
+	"\rgroup_verdict\x18\x1f \x01(\v2\x18.refloat.v1.GroupVerdictR\fgroupVerdict\"\x82\x01\n" +
+	"\x06Member\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
+	"\x04part\x18\x02 \x01(\tR\x04part\x12\x18\n" +
+	"\areplica\x18\x03 \x01(\rR\areplica\x12\x14\n" +
+	"\x05index\x18\x04 \x01(\rR\x05index\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x05 \x01(\rR\n" +
+	"generation\"\xb7\x01\n" +
+	"\fGroupVerdict\x12\x1f\n" +
+	"\vunit_reason\x18\x01 \x01(\rR\n" +
+	"unitReason\x12\x16\n" +
+	"\x06action\x18\x02 \x01(\rR\x06action\x12\x12\n" +
+	"\x04rule\x18\x03 \x01(\tR\x04rule\x12#\n" +
+	"\rrestarts_used\x18\x04 \x01(\rR\frestartsUsed\x12!\n" +
+	"\fmax_restarts\x18\x05 \x01(\rR\vmaxRestarts\x12\x12\n" +
+	"\x04keep\x18\x06 \x01(\bR\x04keep\"\xf7\x01\n" +
+	"\n" +
+	"GroupBound\x120\n" +
+	"\bposition\x18\x01 \x01(\v2\x14.refloat.v1.PositionR\bposition\x12\x14\n" +
+	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x17\n" +
+	"\ajob_set\x18\x03 \x01(\tR\x06jobSet\x12\x14\n" +
+	"\x05group\x18\x04 \x01(\tR\x05group\x12\x15\n" +
+	"\x06job_id\x18\x05 \x01(\tR\x05jobId\x12\x16\n" +
+	"\x06policy\x18\x06 \x01(\tR\x06policy\x12\x16\n" +
+	"\x06digest\x18\a \x01(\fR\x06digest\x12+\n" +
+	"\x05parts\x18\b \x03(\v2\x15.refloat.v1.GroupPartR\x05parts\"\xb5\x01\n" +
+	"\tGroupPart\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
+	"\breplicas\x18\x02 \x01(\rR\breplicas\x12\x18\n" +
+	"\amembers\x18\x03 \x01(\rR\amembers\x12\x1f\n" +
+	"\vmin_members\x18\x04 \x01(\rR\n" +
+	"minMembers\x12\x1b\n" +
+	"\x05after\x18\x05 \x03(\rB\x05\xaa\x01\x02\x18\x02R\x05after\x12 \n" +
+	"\vparallelism\x18\x06 \x01(\rR\vparallelism\"\xb4\x01\n" +
+	"\fGroupFinding\x120\n" +
+	"\bposition\x18\x01 \x01(\v2\x14.refloat.v1.PositionR\bposition\x12\x14\n" +
+	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x17\n" +
+	"\ajob_set\x18\x03 \x01(\tR\x06jobSet\x12\x14\n" +
+	"\x05group\x18\x04 \x01(\tR\x05group\x12\x15\n" +
+	"\x06job_id\x18\x05 \x01(\tR\x05jobId\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\rR\x06reason\"\xea\x01\n" +
+	"\fMemberChange\x120\n" +
+	"\bposition\x18\x01 \x01(\v2\x14.refloat.v1.PositionR\bposition\x12\x14\n" +
+	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x17\n" +
+	"\ajob_set\x18\x03 \x01(\tR\x06jobSet\x12\x15\n" +
+	"\x06job_id\x18\x04 \x01(\tR\x05jobId\x12\x15\n" +
+	"\x06run_id\x18\x05 \x01(\tR\x05runId\x12*\n" +
+	"\x06member\x18\x06 \x01(\v2\x12.refloat.v1.MemberR\x06member\x12\x1f\n" +
+	"\vretry_after\x18\a \x01(\x03R\n" +
+	"retryAfter\"\xea\x01\n" +
+	"\tUnitEnded\x120\n" +
+	"\bposition\x18\x01 \x01(\v2\x14.refloat.v1.PositionR\bposition\x12\x14\n" +
+	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x17\n" +
+	"\ajob_set\x18\x03 \x01(\tR\x06jobSet\x12*\n" +
+	"\x06member\x18\x04 \x01(\v2\x12.refloat.v1.MemberR\x06member\x12\x1c\n" +
+	"\tsucceeded\x18\x05 \x01(\bR\tsucceeded\x122\n" +
+	"\averdict\x18\x06 \x01(\v2\x18.refloat.v1.GroupVerdictR\averdict\"\xc5\x01\n" +
+	"\n" +
+	"GroupEnded\x120\n" +
+	"\bposition\x18\x01 \x01(\v2\x14.refloat.v1.PositionR\bposition\x12\x14\n" +
+	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x17\n" +
+	"\ajob_set\x18\x03 \x01(\tR\x06jobSet\x12\x14\n" +
+	"\x05group\x18\x04 \x01(\tR\x05group\x12\x14\n" +
+	"\x05state\x18\x05 \x01(\rR\x05state\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\rR\x06reason\x12\x12\n" +
+	"\x04rule\x18\a \x01(\tR\x04rule\"\xc7\x01\n" +
 	"\n" +
 	"NotDecided\x120\n" +
 	"\bposition\x18\x01 \x01(\v2\x14.refloat.v1.PositionR\bposition\x12\x14\n" +
@@ -1569,47 +2496,74 @@ func file_events_pb_refloat_proto_rawDescGZIP() []byte {
 	return file_events_pb_refloat_proto_rawDescData
 }
 
-var file_events_pb_refloat_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_events_pb_refloat_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_events_pb_refloat_proto_goTypes = []any{
 	(*Position)(nil),           // 0: refloat.v1.Position
 	(*Envelope)(nil),           // 1: refloat.v1.Envelope
 	(*Record)(nil),             // 2: refloat.v1.Record
 	(*Decision)(nil),           // 3: refloat.v1.Decision
-	(*NotDecided)(nil),         // 4: refloat.v1.NotDecided
-	(*Parked)(nil),             // 5: refloat.v1.Parked
-	(*RetryReady)(nil),         // 6: refloat.v1.RetryReady
-	(*PolicyActivated)(nil),    // 7: refloat.v1.PolicyActivated
-	(*SemanticsActivated)(nil), // 8: refloat.v1.SemanticsActivated
-	(*OwnerClaim)(nil),         // 9: refloat.v1.OwnerClaim
-	(*HistoryAccepted)(nil),    // 10: refloat.v1.HistoryAccepted
-	(*StateRebuilt)(nil),       // 11: refloat.v1.StateRebuilt
-	(*PolicyGeneration)(nil),   // 12: refloat.v1.PolicyGeneration
-	(*Brake)(nil),              // 13: refloat.v1.Brake
+	(*Member)(nil),             // 4: refloat.v1.Member
+	(*GroupVerdict)(nil),       // 5: refloat.v1.GroupVerdict
+	(*GroupBound)(nil),         // 6: refloat.v1.GroupBound
+	(*GroupPart)(nil),          // 7: refloat.v1.GroupPart
+	(*GroupFinding)(nil),       // 8: refloat.v1.GroupFinding
+	(*MemberChange)(nil),       // 9: refloat.v1.MemberChange
+	(*UnitEnded)(nil),          // 10: refloat.v1.UnitEnded
+	(*GroupEnded)(nil),         // 11: refloat.v1.GroupEnded
+	(*NotDecided)(nil),         // 12: refloat.v1.NotDecided
+	(*Parked)(nil),             // 13: refloat.v1.Parked
+	(*RetryReady)(nil),         // 14: refloat.v1.RetryReady
+	(*PolicyActivated)(nil),    // 15: refloat.v1.PolicyActivated
+	(*SemanticsActivated)(nil), // 16: refloat.v1.SemanticsActivated
+	(*OwnerClaim)(nil),         // 17: refloat.v1.OwnerClaim
+	(*HistoryAccepted)(nil),    // 18: refloat.v1.HistoryAccepted
+	(*StateRebuilt)(nil),       // 19: refloat.v1.StateRebuilt
+	(*PolicyGeneration)(nil),   // 20: refloat.v1.PolicyGeneration
+	(*Brake)(nil),              // 21: refloat.v1.Brake
 }
 var file_events_pb_refloat_proto_depIdxs = []int32{
 	0,  // 0: refloat.v1.Envelope.in_from:type_name -> refloat.v1.Position
 	0,  // 1: refloat.v1.Envelope.in_to:type_name -> refloat.v1.Position
 	3,  // 2: refloat.v1.Record.job_requeued:type_name -> refloat.v1.Decision
 	3,  // 3: refloat.v1.Record.job_failed:type_name -> refloat.v1.Decision
-	4,  // 4: refloat.v1.Record.not_decided:type_name -> refloat.v1.NotDecided
-	5,  // 5: refloat.v1.Record.parked:type_name -> refloat.v1.Parked
-	6,  // 6: refloat.v1.Record.retry_ready:type_name -> refloat.v1.RetryReady
-	7,  // 7: refloat.v1.Record.policy_activated:type_name -> refloat.v1.PolicyActivated
-	8,  // 8: refloat.v1.Record.semantics_activated:type_name -> refloat.v1.SemanticsActivated
-	9,  // 9: refloat.v1.Record.owner_claim:type_name -> refloat.v1.OwnerClaim
-	10, // 10: refloat.v1.Record.history_accepted:type_name -> refloat.v1.HistoryAccepted
-	11, // 11: refloat.v1.Record.state_rebuilt:type_name -> refloat.v1.StateRebuilt
-	0,  // 12: refloat.v1.Decision.position:type_name -> refloat.v1.Position
-	0,  // 13: refloat.v1.NotDecided.position:type_name -> refloat.v1.Position
-	0,  // 14: refloat.v1.Parked.position:type_name -> refloat.v1.Position
-	0,  // 15: refloat.v1.RetryReady.position:type_name -> refloat.v1.Position
-	0,  // 16: refloat.v1.StateRebuilt.from:type_name -> refloat.v1.Position
-	13, // 17: refloat.v1.PolicyGeneration.brakes:type_name -> refloat.v1.Brake
-	18, // [18:18] is the sub-list for method output_type
-	18, // [18:18] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	12, // 4: refloat.v1.Record.not_decided:type_name -> refloat.v1.NotDecided
+	13, // 5: refloat.v1.Record.parked:type_name -> refloat.v1.Parked
+	14, // 6: refloat.v1.Record.retry_ready:type_name -> refloat.v1.RetryReady
+	15, // 7: refloat.v1.Record.policy_activated:type_name -> refloat.v1.PolicyActivated
+	16, // 8: refloat.v1.Record.semantics_activated:type_name -> refloat.v1.SemanticsActivated
+	17, // 9: refloat.v1.Record.owner_claim:type_name -> refloat.v1.OwnerClaim
+	18, // 10: refloat.v1.Record.history_accepted:type_name -> refloat.v1.HistoryAccepted
+	19, // 11: refloat.v1.Record.state_rebuilt:type_name -> refloat.v1.StateRebuilt
+	6,  // 12: refloat.v1.Record.group_bound:type_name -> refloat.v1.GroupBound
+	8,  // 13: refloat.v1.Record.group_finding:type_name -> refloat.v1.GroupFinding
+	9,  // 14: refloat.v1.Record.member_held:type_name -> refloat.v1.MemberChange
+	9,  // 15: refloat.v1.Record.member_released:type_name -> refloat.v1.MemberChange
+	9,  // 16: refloat.v1.Record.member_restart:type_name -> refloat.v1.MemberChange
+	9,  // 17: refloat.v1.Record.member_stopped:type_name -> refloat.v1.MemberChange
+	10, // 18: refloat.v1.Record.unit_ended:type_name -> refloat.v1.UnitEnded
+	11, // 19: refloat.v1.Record.group_ended:type_name -> refloat.v1.GroupEnded
+	0,  // 20: refloat.v1.Decision.position:type_name -> refloat.v1.Position
+	4,  // 21: refloat.v1.Decision.member:type_name -> refloat.v1.Member
+	5,  // 22: refloat.v1.Decision.group_verdict:type_name -> refloat.v1.GroupVerdict
+	0,  // 23: refloat.v1.GroupBound.position:type_name -> refloat.v1.Position
+	7,  // 24: refloat.v1.GroupBound.parts:type_name -> refloat.v1.GroupPart
+	0,  // 25: refloat.v1.GroupFinding.position:type_name -> refloat.v1.Position
+	0,  // 26: refloat.v1.MemberChange.position:type_name -> refloat.v1.Position
+	4,  // 27: refloat.v1.MemberChange.member:type_name -> refloat.v1.Member
+	0,  // 28: refloat.v1.UnitEnded.position:type_name -> refloat.v1.Position
+	4,  // 29: refloat.v1.UnitEnded.member:type_name -> refloat.v1.Member
+	5,  // 30: refloat.v1.UnitEnded.verdict:type_name -> refloat.v1.GroupVerdict
+	0,  // 31: refloat.v1.GroupEnded.position:type_name -> refloat.v1.Position
+	0,  // 32: refloat.v1.NotDecided.position:type_name -> refloat.v1.Position
+	0,  // 33: refloat.v1.Parked.position:type_name -> refloat.v1.Position
+	0,  // 34: refloat.v1.RetryReady.position:type_name -> refloat.v1.Position
+	0,  // 35: refloat.v1.StateRebuilt.from:type_name -> refloat.v1.Position
+	21, // 36: refloat.v1.PolicyGeneration.brakes:type_name -> refloat.v1.Brake
+	37, // [37:37] is the sub-list for method output_type
+	37, // [37:37] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_events_pb_refloat_proto_init() }
@@ -1628,6 +2582,14 @@ func file_events_pb_refloat_proto_init() {
 		(*Record_OwnerClaim)(nil),
 		(*Record_HistoryAccepted)(nil),
 		(*Record_StateRebuilt)(nil),
+		(*Record_GroupBound)(nil),
+		(*Record_GroupFinding)(nil),
+		(*Record_MemberHeld)(nil),
+		(*Record_MemberReleased)(nil),
+		(*Record_MemberRestart)(nil),
+		(*Record_MemberStopped)(nil),
+		(*Record_UnitEnded)(nil),
+		(*Record_GroupEnded)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1635,7 +2597,7 @@ func file_events_pb_refloat_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_events_pb_refloat_proto_rawDesc), len(file_events_pb_refloat_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -6,9 +6,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/refloat/refloat/events"
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/policy"
 )
 
 // The members of Record in events/pb/refloat.proto.
@@ -77,7 +75,7 @@ func newRecord(n fieldNumber) Record {
 	case fieldStateRebuilt:
 		return &StateRebuilt{From: eventlog.Start}
 	}
-	return nil
+	return newGroupRecord(n)
 }
 
 func (d *Decision) field() fieldNumber {
@@ -116,7 +114,14 @@ func (d *Decision) appendBody(b []byte) []byte {
 	b = appendBool(b, 26, d.Shadow)
 	b = appendUint(b, 27, d.Generation)
 	b = appendBytes(b, 28, d.PolicySet[:])
-	return appendUint(b, 29, uint64(d.NodesLeftOut))
+	b = appendUint(b, 29, uint64(d.NodesLeftOut))
+	if d.Member != nil {
+		b = d.Member.append(b, 30)
+	}
+	if d.Group != nil {
+		b = d.Group.append(b, 31)
+	}
+	return b
 }
 
 func (d *Decision) setField(f *wireField) error {
@@ -193,10 +198,10 @@ func (d *Decision) setVerdictField(f *wireField) error {
 	case 29:
 		return f.uint32To(&d.NodesLeftOut)
 	}
-	return f.unknown()
+	return d.setGroupField(f)
 }
 
-func setEnum[E policy.Code | policy.LimitFrom | policy.Matcher | NotDecidedReason | events.ParkReason](f *wireField, dst *E) error {
+func setEnum[E ~uint8](f *wireField, dst *E) error {
 	var v uint32
 	if err := f.uint32To(&v); err != nil {
 		return err

@@ -23,6 +23,14 @@ var texts = rapid.Custom(func(t *rapid.T) []string {
 	return s
 })
 
+var numbers = rapid.Custom(func(t *rapid.T) []uint32 {
+	n := rapid.SliceOfN(small, 0, 3).Draw(t, "numbers")
+	if len(n) == 0 {
+		return nil
+	}
+	return n
+})
+
 var position = rapid.Custom(func(t *rapid.T) eventlog.Position {
 	if rapid.IntRange(0, 4).Draw(t, "start") == 0 {
 		return eventlog.Start
@@ -74,6 +82,45 @@ var record = rapid.OneOf(
 		fill(t, "digest", r.Digest[:])
 		return r
 	}),
+	rapid.Custom(func(t *rapid.T) chain.Record {
+		r := &chain.GroupBound{
+			Position: position.Draw(t, "position"), Queue: text.Draw(t, "queue"), JobSet: text.Draw(t, "set"), Group: text.Draw(t, "group"),
+			JobID: text.Draw(t, "job"), Policy: text.Draw(t, "policy"),
+		}
+		fill(t, "digest", r.Digest[:])
+		for range rapid.IntRange(0, 3).Draw(t, "parts") {
+			r.Shape.Parts = append(r.Shape.Parts, policy.ShapePart{
+				Name: text.Draw(t, "part"), Replicas: small.Draw(t, "replicas"), Members: small.Draw(t, "members"), MinMembers: small.Draw(t, "min"),
+				After: numbers.Draw(t, "after"), Parallelism: small.Draw(t, "parallelism"),
+			})
+		}
+		return r
+	}),
+	rapid.Custom(func(t *rapid.T) chain.Record {
+		return &chain.GroupFinding{
+			Position: position.Draw(t, "position"), Queue: text.Draw(t, "queue"), JobSet: text.Draw(t, "set"), Group: text.Draw(t, "group"),
+			JobID: text.Draw(t, "job"), Reason: draw(t, "reason", chain.NotOneUnit),
+		}
+	}),
+	rapid.Custom(func(t *rapid.T) chain.Record {
+		return &chain.MemberChange{
+			Change:   rapid.SampledFrom([]chain.Change{chain.MemberHeld, chain.MemberReleased, chain.MemberRestart, chain.MemberStopped}).Draw(t, "change"),
+			Position: position.Draw(t, "position"), Queue: text.Draw(t, "queue"), JobSet: text.Draw(t, "set"),
+			JobID: text.Draw(t, "job"), RunID: text.Draw(t, "run"), Member: *member(t), RetryAfter: nanos.Draw(t, "after"),
+		}
+	}),
+	rapid.Custom(func(t *rapid.T) chain.Record {
+		return &chain.UnitEnded{
+			Position: position.Draw(t, "position"), Queue: text.Draw(t, "queue"), JobSet: text.Draw(t, "set"),
+			Member: *member(t), Succeeded: rapid.Bool().Draw(t, "succeeded"), Verdict: *groupVerdict(t),
+		}
+	}),
+	rapid.Custom(func(t *rapid.T) chain.Record {
+		return &chain.GroupEnded{
+			Position: position.Draw(t, "position"), Queue: text.Draw(t, "queue"), JobSet: text.Draw(t, "set"), Group: text.Draw(t, "group"),
+			State: draw(t, "state", chain.GroupHalted), Reason: draw(t, "reason", policy.ReachedMaxRestarts), Rule: text.Draw(t, "rule"),
+		}
+	}),
 	rapid.Custom(func(t *rapid.T) chain.Record { return &chain.SemanticsActivated{Version: small.Draw(t, "version")} }),
 	rapid.Custom(func(t *rapid.T) chain.Record {
 		r := &chain.OwnerClaim{Epoch: number.Draw(t, "epoch"), LastSeq: number.Draw(t, "seq"), Partitions: small.Draw(t, "partitions")}
@@ -92,7 +139,7 @@ func decision(t *rapid.T) *chain.Decision {
 		Requeue: rapid.Bool().Draw(t, "requeue"), Number: number.Draw(t, "number"), Position: position.Draw(t, "position"),
 		Queue: text.Draw(t, "queue"), JobSet: text.Draw(t, "set"), JobID: text.Draw(t, "job"), RunID: text.Draw(t, "run"),
 		RunIndex: small.Draw(t, "index"), Time: nanos.Draw(t, "time"),
-		Code: draw(t, "code", policy.GangFail), Policy: text.Draw(t, "policy"), Rule: text.Draw(t, "rule"), RuleID: text.Draw(t, "rule id"),
+		Code: draw(t, "code", policy.UnitLimit), Policy: text.Draw(t, "policy"), Rule: text.Draw(t, "rule"), RuleID: text.Draw(t, "rule id"),
 		LimitFrom: draw(t, "from", policy.FromGlobal), RuleUsed: small.Draw(t, "used"), RuleLimit: small.Draw(t, "limit"),
 		GlobalUsed: small.Draw(t, "global used"), GlobalLimit: small.Draw(t, "global limit"),
 		Container: text.Draw(t, "container"), Matcher: draw(t, "matcher", policy.OnFailureSubcategory), Skipped: texts.Draw(t, "skipped"),
@@ -101,6 +148,12 @@ func decision(t *rapid.T) *chain.Decision {
 	}
 	d.ReadyAfter = rapid.OneOf(rapid.Just(d.RetryAfter), nanos).Draw(t, "ready")
 	fill(t, "set digest", d.PolicySet[:])
+	if rapid.Bool().Draw(t, "member") {
+		d.Member = member(t)
+	}
+	if rapid.Bool().Draw(t, "group verdict") {
+		d.Group = groupVerdict(t)
+	}
 	return d
 }
 
@@ -122,3 +175,17 @@ var envelope = rapid.Custom(func(t *rapid.T) *chain.Envelope {
 	}
 	return e
 })
+
+func member(t *rapid.T) *chain.Member {
+	return &chain.Member{
+		Group: text.Draw(t, "group"), Part: text.Draw(t, "part"), Replica: small.Draw(t, "replica"), Index: small.Draw(t, "index"),
+		Generation: small.Draw(t, "generation"),
+	}
+}
+
+func groupVerdict(t *rapid.T) *chain.GroupVerdict {
+	return &chain.GroupVerdict{
+		Reason: draw(t, "reason", policy.ReachedMaxRestarts), Action: draw(t, "action", policy.Halt), Rule: text.Draw(t, "rule"),
+		RestartsUsed: small.Draw(t, "used"), MaxRestarts: small.Draw(t, "max"), Keep: rapid.Bool().Draw(t, "keep"),
+	}
+}

@@ -38,6 +38,35 @@ func recordOf(m *pb.Record) chain.Record {
 		return &chain.OwnerClaim{Epoch: c.Epoch, Owner: chain.OwnerID(c.Owner), LastSeq: c.LastSeq, LastLink: chain.Hash(c.LastLink), Partitions: c.Partitions}
 	case *pb.Record_StateRebuilt:
 		return &chain.StateRebuilt{By: r.StateRebuilt.By, From: positionOf(r.StateRebuilt.From)}
+	case *pb.Record_GroupBound:
+		b := r.GroupBound
+		bound := &chain.GroupBound{Position: positionOf(b.Position), Queue: b.Queue, JobSet: b.JobSet, Group: b.Group, JobID: b.JobId, Policy: b.Policy, Digest: [32]byte(b.Digest)}
+		for _, p := range b.Parts {
+			bound.Shape.Parts = append(bound.Shape.Parts, policy.ShapePart{
+				Name: p.Name, Replicas: p.Replicas, Members: p.Members, MinMembers: p.MinMembers, After: p.After, Parallelism: p.Parallelism,
+			})
+		}
+		return bound
+	case *pb.Record_GroupFinding:
+		f := r.GroupFinding
+		return &chain.GroupFinding{Position: positionOf(f.Position), Queue: f.Queue, JobSet: f.JobSet, Group: f.Group, JobID: f.JobId, Reason: chain.FindingReason(f.Reason)}
+	case *pb.Record_MemberHeld:
+		return changeOf(r.MemberHeld, chain.MemberHeld)
+	case *pb.Record_MemberReleased:
+		return changeOf(r.MemberReleased, chain.MemberReleased)
+	case *pb.Record_MemberRestart:
+		return changeOf(r.MemberRestart, chain.MemberRestart)
+	case *pb.Record_MemberStopped:
+		return changeOf(r.MemberStopped, chain.MemberStopped)
+	case *pb.Record_UnitEnded:
+		u := r.UnitEnded
+		return &chain.UnitEnded{Position: positionOf(u.Position), Queue: u.Queue, JobSet: u.JobSet, Member: *memberOf(u.Member), Succeeded: u.Succeeded, Verdict: *verdictOf(u.Verdict)}
+	case *pb.Record_GroupEnded:
+		e := r.GroupEnded
+		return &chain.GroupEnded{
+			Position: positionOf(e.Position), Queue: e.Queue, JobSet: e.JobSet, Group: e.Group,
+			State: chain.GroupState(e.State), Reason: policy.UnitReason(e.Reason), Rule: e.Rule,
+		}
 	case *pb.Record_HistoryAccepted:
 		return &chain.HistoryAccepted{By: r.HistoryAccepted.By}
 	}
@@ -55,5 +84,30 @@ func decisionOf(d *pb.Decision, requeue bool) *chain.Decision {
 		Generation: d.Generation, PolicySet: [32]byte(d.PolicySet),
 		DelayMS: d.DelayMs, RetryAfter: d.RetryAfter, ReadyAfter: d.RetryAfter - d.ReadyEarly,
 		PodName: d.PodName, AvoidNodes: d.AvoidNodes, NodesLeftOut: d.NodesLeftOut,
+		Member: memberOf(d.Member), Group: verdictOf(d.GroupVerdict),
+	}
+}
+
+func changeOf(m *pb.MemberChange, c chain.Change) *chain.MemberChange {
+	return &chain.MemberChange{
+		Change: c, Position: positionOf(m.Position), Queue: m.Queue, JobSet: m.JobSet, JobID: m.JobId, RunID: m.RunId,
+		Member: *memberOf(m.Member), RetryAfter: m.RetryAfter,
+	}
+}
+
+func memberOf(m *pb.Member) *chain.Member {
+	if m == nil {
+		return nil
+	}
+	return &chain.Member{Group: m.Group, Part: m.Part, Replica: m.Replica, Index: m.Index, Generation: m.Generation}
+}
+
+func verdictOf(v *pb.GroupVerdict) *chain.GroupVerdict {
+	if v == nil {
+		return nil
+	}
+	return &chain.GroupVerdict{
+		Reason: policy.UnitReason(v.UnitReason), Action: policy.GroupAction(v.Action), Rule: v.Rule,
+		RestartsUsed: v.RestartsUsed, MaxRestarts: v.MaxRestarts, Keep: v.Keep,
 	}
 }

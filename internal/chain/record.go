@@ -11,7 +11,8 @@ import (
 )
 
 // Record is one of Decision, NotDecided, Parked, RetryReady, PolicyActivated,
-// SemanticsActivated, OwnerClaim, HistoryAccepted and StateRebuilt, as a pointer.
+// SemanticsActivated, OwnerClaim, HistoryAccepted, StateRebuilt, GroupBound, GroupFinding,
+// MemberChange, UnitEnded and GroupEnded, as a pointer.
 type Record interface {
 	// FromInput reports whether the record follows from an input message, and is
 	// therefore part of the running hash.
@@ -57,6 +58,9 @@ type Decision struct {
 	AvoidNodes []string
 	// NodesLeftOut is the number of nodes to avoid that AvoidNodes does not name.
 	NodesLeftOut uint32
+
+	Member *Member       // nil: the job is in no group
+	Group  *GroupVerdict // nil: the failure did not fail the member's unit
 }
 
 // NotDecidedReason is the reason why a failed run was not decided.
@@ -210,6 +214,16 @@ func PositionOf(r Record) (eventlog.Position, bool) {
 	case *Parked:
 		return r.Position, true
 	case *RetryReady:
+		return r.Position, true
+	case *GroupBound:
+		return r.Position, true
+	case *GroupFinding:
+		return r.Position, true
+	case *MemberChange:
+		return r.Position, true
+	case *UnitEnded:
+		return r.Position, true
+	case *GroupEnded:
 		return r.Position, true
 	}
 	return eventlog.Position{}, false

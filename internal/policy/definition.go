@@ -24,6 +24,7 @@ const (
 	Fail
 	Retry
 	Ignore
+	FailUnit // as Fail; the unit of a member of a group fails at once
 )
 
 // String returns the action's name in a policy file, and "" for NoAction.
@@ -37,6 +38,8 @@ func (a Action) String() string {
 		return "Retry"
 	case Ignore:
 		return "Ignore"
+	case FailUnit:
+		return "FailUnit"
 	}
 	return unknown("Action", uint8(a))
 }

@@ -60,13 +60,19 @@ func (c Code) String() string {
 		return "GangRetry"
 	case GangFail:
 		return "GangFail"
+	case GroupRestart:
+		return "GroupRestart"
+	case GroupOver:
+		return "GroupEnded"
+	case UnitLimit:
+		return "UnitLimit"
 	case UnknownCode:
 	}
 	return unknown("Code", uint8(c))
 }
 
 // ParseCode returns the code that String names s.
-func ParseCode(s string) (Code, bool) { return parseName(s, RuleRetry, GangFail) }
+func ParseCode(s string) (Code, bool) { return parseName(s, RuleRetry, UnitLimit) }
 
 // String returns rule, policy or global, and "" for FromNowhere.
 func (l LimitFrom) String() string {

@@ -9,9 +9,9 @@ import (
 )
 
 func TestCodeNames(t *testing.T) {
-	want := "RuleRetry RuleIgnore RuleFail DefaultRetry DefaultFail RuleLimit PolicyLimit GlobalLimit KillSwitch FailFast NoPolicy LeaseReturned LegacyLimit GangRetry GangFail"
+	want := "RuleRetry RuleIgnore RuleFail DefaultRetry DefaultFail RuleLimit PolicyLimit GlobalLimit KillSwitch FailFast NoPolicy LeaseReturned LegacyLimit GangRetry GangFail GroupRestart GroupEnded UnitLimit"
 	var got []string
-	for c := RuleRetry; c <= GangFail; c++ {
+	for c := RuleRetry; c <= UnitLimit; c++ {
 		got = append(got, c.String())
 		if back, ok := ParseCode(c.String()); !ok || back != c {
 			t.Errorf("ParseCode(%s) = %v, %v", c, back, ok)

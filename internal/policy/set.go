@@ -21,6 +21,7 @@ type Set struct {
 	fallback          []*Policy // the settings' default policy, if it exists
 
 	policies map[string]*Policy
+	groups   map[string]*GroupPolicy
 	queues   map[string]*queue
 	other    *queue // any queue without a definition
 	digest   [32]byte
@@ -60,8 +61,8 @@ type queue struct {
 }
 
 // New makes a set. The digest identifies everything that affects decisions: sets with equal digests decide
-// equally. Names of policies and queues are unique.
-func New(settings *Settings, policies []*Policy, queues []Queue, digest [32]byte) *Set {
+// equally. Names of policies, group policies and queues are unique.
+func New(settings *Settings, policies []*Policy, groups []*GroupPolicy, queues []Queue, digest [32]byte) *Set {
 	s := &Set{
 		enabled:           settings.Enabled,
 		globalMax:         settings.GlobalMaxRetries,
@@ -71,11 +72,15 @@ func New(settings *Settings, policies []*Policy, queues []Queue, digest [32]byte
 		jobsMaySelect:     settings.JobsMaySelect,
 		inherited:         Overrides{RetryLimit: &settings.GlobalMaxRetries, Backoff: settings.DefaultBackoff},
 		policies:          make(map[string]*Policy, len(policies)),
+		groups:            make(map[string]*GroupPolicy, len(groups)),
 		queues:            make(map[string]*queue, len(queues)),
 		digest:            digest,
 	}
 	for _, p := range policies {
 		s.policies[p.name] = p
+	}
+	for _, g := range groups {
+		s.groups[g.Name] = g
 	}
 	if p := s.policies[settings.DefaultPolicy]; p != nil {
 		s.fallback = []*Policy{p}
@@ -124,6 +129,9 @@ func (s *Set) Queues() []string { return slices.Sorted(maps.Keys(s.queues)) }
 
 // Has reports whether the set has a policy of that name.
 func (s *Set) Has(name string) bool { return s.policies[name] != nil }
+
+// GroupPolicy returns the group policy of that name, nil if there is none.
+func (s *Set) GroupPolicy(name string) *GroupPolicy { return s.groups[name] }
 
 // Applying names the policies that apply to a job of the queue with that annotation, in order.
 func (s *Set) Applying(queue, annotation string) []string {

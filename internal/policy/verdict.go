@@ -94,6 +94,9 @@ const (
 	LegacyLimit
 	GangRetry
 	GangFail
+	GroupRestart // from here on: GROUPS
+	GroupOver    // "GroupEnded"
+	UnitLimit
 )
 
 // LimitFrom is the level that a rule's limit came from.

@@ -57,7 +57,7 @@ func build(c *content) *Set {
 	for i, b := range c.bindings {
 		queues[i] = b.definition()
 	}
-	return &Set{policy.New(c.settings.definition(), policies, queues, sha256.Sum256(c.canonical())), c}
+	return &Set{policy.New(c.settings.definition(), policies, nil, queues, sha256.Sum256(c.canonical())), c}
 }
 
 // newPolicy compiles a policy without faults.

@@ -1,0 +1,172 @@
+package policy
+
+// GroupDefinition is a group policy as its author wrote it (GROUPS 2).
+type GroupDefinition struct {
+	Name        string
+	Digest      [32]byte // SHA-256 of its canonical text
+	MaxRestarts *uint32  // nil: unset, which is 0
+	Backoff     Backoff  // of restarts by rules
+	Keep        bool     // completed: Keep
+	HasRules    bool     // rules is there, though it may be empty
+	Rules       []GroupRule
+	Restarts    UnitRestarts     // unit.restarts: of parts that state none, and of groups of open size
+	Parts       []PartDefinition // in order; none: one part MainPart of open size
+}
+
+// PartDefinition is one part of a group policy.
+type PartDefinition struct {
+	ShapePart
+	RetryLimit       *uint32 // of all members of a unit together; nil: none
+	Continue         bool    // onMemberFailure: Continue
+	MaxFailedMembers *uint32 // with Continue; nil: none
+	Restarts         UnitRestarts
+}
+
+// UnitRestarts is restarts of a unit: tried before the group's rules.
+type UnitRestarts struct {
+	On      RestartOn
+	Limit   uint32
+	Backoff Backoff
+}
+
+// RestartOn says after which ends a unit restarts by itself.
+type RestartOn uint8
+
+// The values of restarts.on.
+const (
+	RestartNever RestartOn = iota
+	RestartOnFailure
+	RestartAlways
+)
+
+// GroupRule is one rule of a group policy: what happens when a unit failed.
+type GroupRule struct {
+	Name      string
+	Action    GroupAction
+	Uncounted bool    // countsTowardsMax: false
+	Limit     *uint32 // restarts by this rule; nil: none of its own
+	OnReasons []UnitReason
+	OnMessage *Pattern
+	Parts     []string
+}
+
+// GroupAction is what happens to a group when one of its units failed (GROUPS 5).
+type GroupAction uint8
+
+// The actions. Decision logs contain these numbers: never change one.
+const (
+	NoGroupAction GroupAction = iota
+	FailGroup
+	RestartGroup
+	RestartPart
+	RestartUnit
+	Leave
+	Halt
+)
+
+// String returns the action's name in a policy file, and "" for NoGroupAction.
+func (a GroupAction) String() string {
+	switch a {
+	case NoGroupAction:
+		return ""
+	case FailGroup:
+		return "FailGroup"
+	case RestartGroup:
+		return "RestartGroup"
+	case RestartPart:
+		return "RestartPart"
+	case RestartUnit:
+		return "RestartUnit"
+	case Leave:
+		return "Leave"
+	case Halt:
+		return "Halt"
+	}
+	return unknown("GroupAction", uint8(a))
+}
+
+// ParseGroupAction returns the action that String names s.
+func ParseGroupAction(s string) (GroupAction, bool) { return parseName(s, FailGroup, Halt) }
+
+// Restarts reports whether the action starts members again.
+func (a GroupAction) Restarts() bool {
+	return a == RestartGroup || a == RestartPart || a == RestartUnit
+}
+
+// UnitReason is why a unit or a group ended (GROUPS 4 and 5).
+type UnitReason uint8
+
+// The reasons. Decision logs contain these numbers: never change one.
+const (
+	NoUnitReason UnitReason = iota
+	PodFailurePolicy
+	UnitDeadlineExceeded // "DeadlineExceeded"
+	BackoffLimitExceeded
+	MaxFailedIndexesExceeded
+	FailedIndexes
+	MemberCancelled
+	ReachedMaxRestarts // of a group only
+)
+
+// String returns the reason's name in files and records, and "" for NoUnitReason.
+func (r UnitReason) String() string {
+	switch r {
+	case NoUnitReason:
+		return ""
+	case PodFailurePolicy:
+		return "PodFailurePolicy"
+	case UnitDeadlineExceeded:
+		return "DeadlineExceeded"
+	case BackoffLimitExceeded:
+		return "BackoffLimitExceeded"
+	case MaxFailedIndexesExceeded:
+		return "MaxFailedIndexesExceeded"
+	case FailedIndexes:
+		return "FailedIndexes"
+	case MemberCancelled:
+		return "MemberCancelled"
+	case ReachedMaxRestarts:
+		return "ReachedMaxRestarts"
+	}
+	return unknown("UnitReason", uint8(r))
+}
+
+// ParseUnitReason returns the reason of a unit, as onReasons of a group rule names it.
+func ParseUnitReason(s string) (UnitReason, bool) {
+	return parseName(s, PodFailurePolicy, MemberCancelled)
+}
+
+// MainPart is the part of members that name none.
+const MainPart = "main"
+
+// Shape is the part of a group policy that the first member fixes for the group's life.
+type Shape struct {
+	Parts []ShapePart
+}
+
+// Open reports whether the group's size is not declared: one part MainPart with any number
+// of replicas and members.
+func (s *Shape) Open() bool { return len(s.Parts) == 0 }
+
+// ShapePart is a part as it is when a group is bound.
+type ShapePart struct {
+	Name        string
+	Replicas    uint32   // units; at least 1
+	Members     uint32   // of a unit; at least 1
+	MinMembers  uint32   // that must succeed; 1 to Members
+	After       []uint32 // indexes of the parts that must have succeeded, ascending
+	Parallelism uint32   // members of a unit that may be started and not over; 0: all
+}
+
+// MaxGroupName is the maximum length of a group's name, in bytes.
+const MaxGroupName = 253
+
+// MaxGroupMembers is the maximum number of members that a group policy declares.
+const MaxGroupMembers = 100_000
+
+// GroupPolicy is one group policy, ready to decide.
+type GroupPolicy struct{ GroupDefinition }
+
+// CompileGroup makes a group policy from its definition, which it keeps and which must not
+// change afterwards.
+func CompileGroup(d *GroupDefinition) *GroupPolicy { return &GroupPolicy{*d} }
