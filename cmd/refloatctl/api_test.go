@@ -189,7 +189,7 @@ func emptied(t *testing.T, data, policies string) {
 	}
 }
 
-func TestBrakeUsage(t *testing.T) {
+func TestOverrideUsage(t *testing.T) {
 	t.Parallel()
 	for args, says := range map[string]string{
 		"kill":               "kill needs an argument: `kill retries`",

@@ -76,11 +76,11 @@ func explain(cmd *cobra.Command, f explainFlags) error {
 		}
 		return e.show(cmd.OutOrStdout(), f.output)
 	}
-	set, brakes, err := f.generation(cmd.Context(), c.Decision.Generation)
+	set, overrides, err := f.generation(cmd.Context(), c.Decision.Generation)
 	if err != nil {
 		return err
 	}
-	e.evaluated, e.brakes = true, brakesOn(brakes, c.Decision.Queue)
+	e.evaluated, e.overrides = true, overridesOn(overrides, c.Decision.Queue)
 	x, diverged := audit.Explain(set.Set, c.Case)
 	if diverged != nil && !errors.Is(diverged, audit.ErrDifferent) {
 		return diverged
@@ -94,7 +94,7 @@ type explanation struct {
 	decided
 	evaluator.Explanation
 	evaluated bool // by the policies in force then; otherwise only facts and counts are known
-	brakes    []*pb.BrakeState
+	overrides []*pb.BrakeState
 	diverged  error // evaluating again gives another decision
 }
 
@@ -103,7 +103,7 @@ func (e *explanation) show(w io.Writer, output string) error {
 		return json.NewEncoder(w).Encode(explanationJSON(e))
 	}
 	printCase(w, e)
-	brakeLines(w, e.brakes)
+	overrideLines(w, e.overrides)
 	if e.diverged != nil {
 		fmt.Fprintf(w, "\nNote: %v. The job probably ended, was forgotten after the horizon, and was submitted again. The recorded decision above is authoritative.\n", e.diverged)
 	}
@@ -207,7 +207,7 @@ func notDecided(cmd *cobra.Command, f explainFlags, runs [][]jobdb.Run) error {
 }
 
 // generation reads a policy generation and its overrides from the policies log.
-func (d *deployment) generation(ctx context.Context, number uint64) (set *policyfile.Set, brakes []policylog.Brake, err error) {
+func (d *deployment) generation(ctx context.Context, number uint64) (set *policyfile.Set, overrides []policylog.Override, err error) {
 	err = d.readPolicies(ctx, func(topic eventlog.Topic) error {
 		policies, err := policylog.Open(topic)
 		if err != nil {
@@ -222,19 +222,19 @@ func (d *deployment) generation(ctx context.Context, number uint64) (set *policy
 			err = fmt.Errorf("the policies log does not contain generation %d", number)
 		}
 		if set = held; err == nil && number > 0 {
-			brakes = policies.Entries(number - 1)[0].Brakes
+			overrides = policies.Entries(number - 1)[0].Overrides
 		}
 		return err
 	})
-	return set, brakes, err
+	return set, overrides, err
 }
 
-// brakesOn returns the overrides of a queue.
-func brakesOn(brakes []policylog.Brake, queue string) []*pb.BrakeState {
+// overridesOn returns the overrides of a queue.
+func overridesOn(overrides []policylog.Override, queue string) []*pb.BrakeState {
 	var on []*pb.BrakeState
-	for _, b := range brakes {
+	for _, b := range overrides {
 		if b.Queue == "" || b.Queue == queue {
-			on = append(on, api.BrakeState(b))
+			on = append(on, api.OverrideState(b))
 		}
 	}
 	return on

@@ -68,7 +68,7 @@ With -o yaml it prints what ` + "`apply -f`" + ` reads.`,
 
 func (f *getPoliciesFlags) show(ctx context.Context, w io.Writer, c pb.PoliciesClient, kind string, args []string) error {
 	var resources []*pb.Resource
-	var brakes []*pb.BrakeState
+	var overrides []*pb.BrakeState
 	if len(args) == 1 {
 		one, err := c.Get(ctx, &pb.GetRequest{Kind: kind, Name: args[0], Generation: f.generation})
 		if err != nil {
@@ -80,7 +80,7 @@ func (f *getPoliciesFlags) show(ctx context.Context, w io.Writer, c pb.PoliciesC
 		if err != nil {
 			return err
 		}
-		resources, brakes = list.Resources, list.Brakes
+		resources, overrides = list.Resources, list.Brakes
 	}
 	switch f.output {
 	case outputYAML:
@@ -107,7 +107,7 @@ func (f *getPoliciesFlags) show(ctx context.Context, w io.Writer, c pb.PoliciesC
 	if f.generation != 0 {
 		return nil
 	}
-	brakeLines(w, brakes)
+	overrideLines(w, overrides)
 	if kind == policyfile.KindPolicy {
 		all, away, err := f.status(ctx)
 		if err != nil {
@@ -173,8 +173,8 @@ func says(r *pb.Resource) string {
 	return string(b)
 }
 
-func brakeLines(w io.Writer, brakes []*pb.BrakeState) {
-	for _, b := range brakes {
+func overrideLines(w io.Writer, overrides []*pb.BrakeState) {
+	for _, b := range overrides {
 		where := "of all queues"
 		if b.Queue != "" {
 			where = "of queue " + oneLine(b.Queue)

@@ -56,7 +56,7 @@ type generationOut struct {
 	Author     string        `json:"author"`
 	Reason     string        `json:"reason,omitempty"`
 	Changes    []resourceOut `json:"changes"`
-	Brakes     []string      `json:"brakes,omitempty"`
+	Overrides  []string      `json:"brakes,omitempty"`
 	Unusable   string        `json:"unusable,omitempty"`
 }
 
@@ -66,9 +66,9 @@ func showHistory(w io.Writer, output string, generations []*pb.Generation) error
 		t = newTable(w, "GENERATION", "TIME", "BY", "CHANGED", "REASON")
 	}
 	for _, g := range generations {
-		var brakes strings.Builder
-		brakeLines(&brakes, g.Brakes)
-		lines := strings.FieldsFunc(brakes.String(), func(r rune) bool { return r == '\n' })
+		var overrides strings.Builder
+		overrideLines(&overrides, g.Brakes)
+		lines := strings.FieldsFunc(overrides.String(), func(r rune) bool { return r == '\n' })
 		if output == outputJSON {
 			out := generationOut{g.Generation, rfc3339(g.Time), g.Author, g.Reason, resourcesJSON(g.Changes), lines, g.Unusable}
 			if err := enc.Encode(out); err != nil {

@@ -12,14 +12,14 @@ import (
 	"github.com/refloat/refloat/internal/api/pb"
 )
 
-type brakeFlags struct {
+type overrideFlags struct {
 	client
 	queue, reason, until, output string
 	length                       time.Duration
 	all, force, everything       bool
 }
 
-func (f *brakeFlags) bindAll(cmd *cobra.Command) {
+func (f *overrideFlags) bindAll(cmd *cobra.Command) {
 	f.bind(cmd)
 	cmd.Flags().StringVar(&f.queue, "queue", "", "only this queue (required, or --all)")
 	cmd.Flags().BoolVar(&f.all, "all", false, "all queues at once")
@@ -28,7 +28,7 @@ func (f *brakeFlags) bindAll(cmd *cobra.Command) {
 	addOutput(cmd, &f.output)
 }
 
-func (f *brakeFlags) check() error {
+func (f *overrideFlags) check() error {
 	targets := 0
 	for _, given := range []bool{f.queue != "", f.all, f.everything} {
 		if given {
@@ -59,7 +59,7 @@ func about(cmd *cobra.Command) *cobra.Command {
 }
 
 func newKill() *cobra.Command {
-	var f brakeFlags
+	var f overrideFlags
 	cmd := about(&cobra.Command{
 		Use:   "kill retries (--queue NAME | --all) --reason TEXT",
 		Short: "Stop all retries, until `resume retries`",
@@ -69,7 +69,7 @@ effect. Jobs that are already requeued are not affected. ` + "`resume retries`" 
 		Example: `  refloatctl kill retries --all --reason "bad node image, INC-1234"
   refloatctl kill retries --queue ml --reason "runaway jobs"`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.brake(cmd, &pb.BrakeRequest{Kill: true})
+			return f.override(cmd, &pb.BrakeRequest{Kill: true})
 		},
 	})
 	f.bindAll(cmd)
@@ -77,7 +77,7 @@ effect. Jobs that are already requeued are not affected. ` + "`resume retries`" 
 }
 
 func newPause() *cobra.Command {
-	var f brakeFlags
+	var f overrideFlags
 	cmd := about(&cobra.Command{
 		Use:   "pause retries (--queue NAME | --all) (--until TIME | --for DURATION) --reason TEXT",
 		Short: "Delay retries until a given time",
@@ -91,7 +91,7 @@ for failures decided after that.`,
 			if err != nil {
 				return usageError{err}
 			}
-			return f.brake(cmd, &pb.BrakeRequest{PausedUntil: timestamppb.New(until)})
+			return f.override(cmd, &pb.BrakeRequest{PausedUntil: timestamppb.New(until)})
 		},
 	})
 	f.bindAll(cmd)
@@ -100,7 +100,7 @@ for failures decided after that.`,
 	return cmd
 }
 
-func (f *brakeFlags) pausedUntil(now time.Time) (time.Time, error) {
+func (f *overrideFlags) pausedUntil(now time.Time) (time.Time, error) {
 	if (f.until == "") == (f.length == 0) {
 		return now, errors.New("give --until TIME or --for DURATION")
 	}
@@ -120,7 +120,7 @@ func (f *brakeFlags) pausedUntil(now time.Time) (time.Time, error) {
 	return until, nil
 }
 
-func (f *brakeFlags) brake(cmd *cobra.Command, r *pb.BrakeRequest) error {
+func (f *overrideFlags) override(cmd *cobra.Command, r *pb.BrakeRequest) error {
 	if err := f.check(); err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (f *brakeFlags) brake(cmd *cobra.Command, r *pb.BrakeRequest) error {
 }
 
 func newResume() *cobra.Command {
-	var f brakeFlags
+	var f overrideFlags
 	cmd := about(&cobra.Command{
 		Use:   "resume retries (--queue NAME | --all | --everything) --reason TEXT",
 		Short: "End `kill retries` and `pause retries`",

@@ -48,17 +48,17 @@ func (a *Armada) put(ctx context.Context, r *pb.RetryPolicy, verb Verb) (*emptyp
 		return nil, err
 	}
 	_, err = a.Service.change(ctx, &asked{request: r, verb: verb, lax: true, make: func(now policylog.Snapshot) (*policyfile.Set, error) {
-		set, _, err := now.Unbraked.With(file)
+		set, _, err := now.Base.With(file)
 		if problems := policyfile.Problems(nil); errors.As(err, &problems) {
 			return nil, status.Errorf(codes.InvalidArgument, "invalid retry policy: %s", describe(problems))
 		} else if err != nil {
 			return nil, err
 		}
-		switch _, is := now.Unbraked.Body(policyfile.ID{Kind: policyfile.KindPolicy, Name: r.Name}); {
+		switch _, is := now.Base.Body(policyfile.ID{Kind: policyfile.KindPolicy, Name: r.Name}); {
 		case !is && verb == UpdateRetryPolicy:
 			return nil, notFound(r.Name)
 		case is:
-			if err := expressible(now.Unbraked, r.Name, "is not overwritten"); err != nil {
+			if err := expressible(now.Base, r.Name, "is not overwritten"); err != nil {
 				return nil, err
 			}
 		}
@@ -129,10 +129,10 @@ func (a *Armada) DeleteRetryPolicy(ctx context.Context, r *pb.RetryPolicyDeleteR
 	}
 	_, err := a.Service.change(ctx, &asked{request: r, verb: DeleteRetryPolicy, lax: true, make: func(now policylog.Snapshot) (*policyfile.Set, error) {
 		id := policyfile.ID{Kind: policyfile.KindPolicy, Name: r.Name}
-		if _, is := now.Unbraked.Body(id); !is {
-			return now.Unbraked, nil
+		if _, is := now.Base.Body(id); !is {
+			return now.Base, nil
 		}
-		return now.Unbraked.Detached(r.Name).Without(id), nil
+		return now.Base.Detached(r.Name).Without(id), nil
 	}})
 	return &emptypb.Empty{}, err
 }
@@ -146,13 +146,13 @@ func (a *Armada) GetRetryPolicy(ctx context.Context, r *pb.RetryPolicyGetRequest
 	if err != nil {
 		return nil, err
 	}
-	if _, is := snap.Unbraked.Body(policyfile.ID{Kind: policyfile.KindPolicy, Name: r.Name}); !is {
+	if _, is := snap.Base.Body(policyfile.ID{Kind: policyfile.KindPolicy, Name: r.Name}); !is {
 		return nil, notFound(r.Name)
 	}
-	if err := expressible(snap.Unbraked, r.Name, "cannot be shown in it"); err != nil {
+	if err := expressible(snap.Base, r.Name, "cannot be shown in it"); err != nil {
 		return nil, err
 	}
-	return armadaPolicy(snap.Unbraked, r.Name), nil
+	return armadaPolicy(snap.Base, r.Name), nil
 }
 
 // GetRetryPolicies implements pb.RetryPolicyServiceServer.
@@ -163,13 +163,13 @@ func (a *Armada) GetRetryPolicies(ctx context.Context, _ *pb.RetryPolicyListRequ
 	}
 	out := &pb.RetryPolicyList{}
 	var left []string
-	for _, id := range snap.Unbraked.Resources() {
+	for _, id := range snap.Base.Resources() {
 		switch {
 		case id.Kind != policyfile.KindPolicy:
-		case expressible(snap.Unbraked, id.Name, "") != nil:
+		case expressible(snap.Base, id.Name, "") != nil:
 			left = append(left, id.Name)
 		default:
-			out.RetryPolicies = append(out.RetryPolicies, armadaPolicy(snap.Unbraked, id.Name))
+			out.RetryPolicies = append(out.RetryPolicies, armadaPolicy(snap.Base, id.Name))
 		}
 	}
 	if len(left) > 0 {

@@ -67,7 +67,7 @@ func (s *Service) change(ctx context.Context, a *asked) (*pb.Change, error) {
 	if err != nil {
 		return nil, err
 	}
-	edit.Make = func(now policylog.Snapshot) (*policyfile.Set, []policylog.Brake, error) {
+	edit.Make = func(now policylog.Snapshot) (*policyfile.Set, []policylog.Override, error) {
 		set, err := a.make(now)
 		if err != nil {
 			return nil, nil, err
@@ -76,22 +76,22 @@ func (s *Service) change(ctx context.Context, a *asked) (*pb.Change, error) {
 		case refused != nil && set.Digest() != refused.Digest():
 			return nil, nil, status.Error(codes.FailedPrecondition, s.Fixed.Why+"; only what they say now can be confirmed, with all of them and prune")
 		case s.Fixed.Why != "" && refused == nil:
-			if set, err = s.Fixed.keep(now.Unbraked, set); err != nil {
+			if set, err = s.Fixed.keep(now.Base, set); err != nil {
 				return nil, nil, err
 			}
 		}
-		changes := policylog.Differences(now.Unbraked, set)
+		changes := policylog.Differences(now.Base, set)
 		if a.verb == "" {
 			for _, c := range changes {
 				if err := s.Auth.May(who, verbOf(c)); err != nil {
 					return nil, nil, err
 				}
-				if err := s.Auth.mayOverride(who, c.ID, now.Unbraked, set); err != nil {
+				if err := s.Auth.mayOverride(who, c.ID, now.Base, set); err != nil {
 					return nil, nil, err
 				}
 			}
 		}
-		if a.keepsPolicies && now.Unbraked.HasPolicies() && !set.HasPolicies() {
+		if a.keepsPolicies && now.Base.HasPolicies() && !set.HasPolicies() {
 			return nil, nil, status.Error(codes.FailedPrecondition, "no policy is left, and every failed run would fail (NoPolicy): allow_empty (--allow-empty) applies it")
 		}
 		if !a.lax {
@@ -102,7 +102,7 @@ func (s *Service) change(ctx context.Context, a *asked) (*pb.Change, error) {
 		if a.dryRun {
 			return nil, nil, &dry{now.Generation(), changes}
 		}
-		return set, now.BrakesOn(), nil
+		return set, now.ActiveOverrides(), nil
 	}
 	made, err := s.do(ctx, edit)
 	if d, ok := errors.AsType[*dry](err); ok {
@@ -240,7 +240,7 @@ func (s *Service) unchanged(now *policylog.Snapshot, id policyfile.ID, read uint
 		text += "; changed by " + strings.Join(by, ", ")
 	}
 	if before, err := versionOf(history, read); err == nil {
-		if fields := changedFields(before, now.Unbraked, id); len(fields) > 0 {
+		if fields := changedFields(before, now.Base, id); len(fields) > 0 {
 			text += "; fields that differ: " + strings.Join(fields, ", ")
 		}
 	}
@@ -258,7 +258,7 @@ func described(v *policylog.Version) string {
 func versionOf(history []*policylog.Version, number uint64) (*policyfile.Set, error) {
 	for _, v := range history {
 		if v.Number == number {
-			return v.Unbraked()
+			return v.Base()
 		}
 	}
 	return nil, policylog.ErrNoGeneration

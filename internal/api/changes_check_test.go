@@ -171,9 +171,9 @@ func (s *storm) last() *chain.Decision {
 	}
 }
 
-// brakesHold: a kill and a pause hold the next failure, and after a release retries
+// overridesHold: a kill and a pause hold the next failure, and after a release retries
 // come again.
-func (s *storm) brakesHold() {
+func (s *storm) overridesHold() {
 	all := model.Policies{
 		Policies: []model.Policy{{Name: "all", DefaultAction: "Retry", RetryLimit: new(100)}},
 		Queues:   []model.Queue{{Name: "ml", RetryPolicies: []string{"all"}}},

@@ -159,7 +159,7 @@ func (s *storm) generation(payload []byte, number uint64) (*state, error) {
 	next.number = number
 	next.note(before)
 	op.generation = number
-	set, unbraked, err := next.sets()
+	set, base, err := next.sets()
 	if err != nil {
 		return nil, err
 	}
@@ -167,14 +167,14 @@ func (s *storm) generation(payload []byte, number uint64) (*state, error) {
 	switch {
 	case next.digest != digest || string(set.Canonical()) != string(m.Content):
 		return nil, fmt.Errorf("%v of generation %d gives\n%s\nthe log holds\n%s", op, before.number, set.Canonical(), m.Content)
-	case len(m.Brakes) > 0 && string(unbraked.Canonical()) != string(m.Unbraked):
-		return nil, fmt.Errorf("%v: without brakes\n%s\nthe log holds\n%s", op, unbraked.Canonical(), m.Unbraked)
-	case len(m.Brakes) != len(next.brakes):
-		return nil, fmt.Errorf("%v: %d brakes are on, the log has %d", op, len(next.brakes), len(m.Brakes))
+	case len(m.Brakes) > 0 && string(base.Canonical()) != string(m.Unbraked):
+		return nil, fmt.Errorf("%v: without overrides\n%s\nthe log holds\n%s", op, base.Canonical(), m.Unbraked)
+	case len(m.Brakes) != len(next.overrides):
+		return nil, fmt.Errorf("%v: %d overrides are active, the log has %d", op, len(next.overrides), len(m.Brakes))
 	}
 	for i, b := range m.Brakes {
-		if got := (brake{b.Queue, b.Kill, b.PausedUntil, b.Author, b.Reason}); got != next.brakes[i] {
-			return nil, fmt.Errorf("%v: brake %d is %+v, the log has %+v", op, i, next.brakes[i], got)
+		if got := (override{b.Queue, b.Kill, b.PausedUntil, b.Author, b.Reason}); got != next.overrides[i] {
+			return nil, fmt.Errorf("%v: override %d is %+v, the log has %+v", op, i, next.overrides[i], got)
 		}
 	}
 	return next, nil

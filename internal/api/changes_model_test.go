@@ -13,12 +13,12 @@ import (
 
 // state is what a generation holds, kept by maps and lists alone.
 type state struct {
-	number uint64
-	digest [32]byte
-	docs   map[policyfile.ID]doc
-	since  map[policyfile.ID]uint64
-	ever   map[policyfile.ID]bool // what was ever there
-	brakes []brake
+	number    uint64
+	digest    [32]byte
+	docs      map[policyfile.ID]doc
+	since     map[policyfile.ID]uint64
+	ever      map[policyfile.ID]bool // what was ever there
+	overrides []override
 }
 
 // doc is a resource in the words of the naive model; one of the three is there.
@@ -29,7 +29,7 @@ type doc struct {
 	text     string // as a request holds it: equal texts, equal resources
 }
 
-type brake struct {
+type override struct {
 	queue          string
 	kill           bool
 	until          int64
@@ -42,7 +42,7 @@ func emptyState() *state {
 
 // with is a copy that may be changed.
 func (st *state) with() *state {
-	return &state{number: st.number, docs: maps.Clone(st.docs), since: st.since, ever: st.ever, brakes: slices.Clone(st.brakes)}
+	return &state{number: st.number, docs: maps.Clone(st.docs), since: st.since, ever: st.ever, overrides: slices.Clone(st.overrides)}
 }
 
 // differs lists what is not the same in two states.
@@ -62,7 +62,7 @@ func (st *state) differs(before *state) (ids []policyfile.ID) {
 
 // same says that a state holds what another holds.
 func (st *state) same(other *state) bool {
-	return len(st.differs(other)) == 0 && slices.Equal(st.brakes, other.brakes)
+	return len(st.differs(other)) == 0 && slices.Equal(st.overrides, other.overrides)
 }
 
 // note keeps since when each resource is what it is.
@@ -77,7 +77,7 @@ func (st *state) note(before *state) {
 }
 
 // naive is a state as the naive model decides by it.
-func (st *state) naive(braked bool) model.Policies {
+func (st *state) naive(withOverrides bool) model.Policies {
 	var p model.Policies
 	for _, d := range st.docs {
 		switch {
@@ -89,10 +89,10 @@ func (st *state) naive(braked bool) model.Policies {
 			p.Settings = new(*d.settings)
 		}
 	}
-	if !braked {
+	if !withOverrides {
 		return p
 	}
-	for _, b := range st.brakes {
+	for _, b := range st.overrides {
 		if b.queue == "" {
 			if p.Settings == nil {
 				p.Settings = &model.Settings{}
@@ -123,23 +123,23 @@ func parseNaive(p model.Policies) (*policyfile.Set, error) {
 }
 
 // sets are the sets of a state, parsed from files.
-func (st *state) sets() (braked, unbraked *policyfile.Set, err error) {
-	if unbraked, err = parseNaive(st.naive(false)); err != nil {
+func (st *state) sets() (withOverrides, base *policyfile.Set, err error) {
+	if base, err = parseNaive(st.naive(false)); err != nil {
 		return nil, nil, err
 	}
-	braked, err = parseNaive(st.naive(true))
-	return braked, unbraked, err
+	withOverrides, err = parseNaive(st.naive(true))
+	return withOverrides, base, err
 }
 
-// killed says whether the brakes that are on let no retry of a queue through.
+// killed says whether active overrides let no retry of a queue through.
 func (st *state) killed(queue string) bool {
-	return slices.ContainsFunc(st.brakes, func(b brake) bool { return b.kill && (b.queue == "" || b.queue == queue) })
+	return slices.ContainsFunc(st.overrides, func(b override) bool { return b.kill && (b.queue == "" || b.queue == queue) })
 }
 
-// paused is until when the brakes that are on let retries of a queue wait.
+// paused is until when active overrides let retries of a queue wait.
 func (st *state) paused(queue string) int64 {
 	until := int64(0)
-	for _, b := range st.brakes {
+	for _, b := range st.overrides {
 		if b.queue == "" || b.queue == queue {
 			until = max(until, b.until)
 		}

@@ -207,7 +207,7 @@ func (s *storm) invent() *operation {
 			return s.armadaDelete(id.Name)
 		}
 	case n < 84:
-		return s.brake()
+		return s.override()
 	case n < 90:
 		return s.release()
 	}
@@ -442,7 +442,7 @@ func (s *storm) armadaDelete(name string) *operation {
 	}
 }
 
-func (s *storm) brake() *operation {
+func (s *storm) override() *operation {
 	queue := []string{"", "ml", "batch", "nodoc"}[s.rng.IntN(4)]
 	kill, until := s.one(2), int64(0)
 	if !kill || s.one(4) {
@@ -453,21 +453,21 @@ func (s *storm) brake() *operation {
 }
 
 func (s *storm) braking(queue string, kill bool, until int64) *operation {
-	op := &operation{what: fmt.Sprintf("brake %q, kill %v, pause until %d", queue, kill, until)}
+	op := &operation{what: fmt.Sprintf("override %q, kill %v, pause until %d", queue, kill, until)}
 	op.model = func(st *state, at int64) (*state, codes.Code) {
 		if until != 0 && until <= at {
 			return nil, codes.InvalidArgument
 		}
 		next := st.with()
-		next.brakes = slices.DeleteFunc(next.brakes, func(b brake) bool {
+		next.overrides = slices.DeleteFunc(next.overrides, func(b override) bool {
 			return b.until != 0 && b.until <= at || b.queue == queue && (b.kill && kill || b.until != 0 && until != 0)
 		})
 		author := fmt.Sprintf("op-%d (not verified)", op.number)
 		if kill {
-			next.brakes = append(next.brakes, brake{queue, true, 0, author, op.reason()})
+			next.overrides = append(next.overrides, override{queue, true, 0, author, op.reason()})
 		}
 		if until != 0 {
-			next.brakes = append(next.brakes, brake{queue, false, until, author, op.reason()})
+			next.overrides = append(next.overrides, override{queue, false, until, author, op.reason()})
 		}
 		return next, codes.OK
 	}
@@ -492,9 +492,9 @@ func (s *storm) releasing(queue string, everything bool) *operation {
 	op := &operation{what: fmt.Sprintf("release %q, everything %v", queue, everything)}
 	op.model = func(st *state, at int64) (*state, codes.Code) {
 		next := st.with()
-		next.brakes = slices.DeleteFunc(next.brakes, func(b brake) bool { return everything || b.queue == queue })
-		if len(next.brakes) < len(st.brakes) { // pauses that are over go with what changes
-			next.brakes = slices.DeleteFunc(next.brakes, func(b brake) bool { return b.until != 0 && b.until <= at })
+		next.overrides = slices.DeleteFunc(next.overrides, func(b override) bool { return everything || b.queue == queue })
+		if len(next.overrides) < len(st.overrides) { // pauses that are over go with what changes
+			next.overrides = slices.DeleteFunc(next.overrides, func(b override) bool { return b.until != 0 && b.until <= at })
 		}
 		return next, codes.OK
 	}

@@ -110,7 +110,7 @@ func weather(seed uint64, trace io.Writer) *storm {
 		s.settle()
 	}
 	if s.err == nil {
-		s.brakesHold()
+		s.overridesHold()
 	}
 	if s.err == nil {
 		s.check()

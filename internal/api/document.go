@@ -34,7 +34,7 @@ func fileOf(name string, doc *structpb.Struct) (policyfile.File, error) {
 
 // resourceOf returns a resource of a generation.
 func resourceOf(s *policylog.Snapshot, id policyfile.ID) (*pb.Resource, error) {
-	text, err := s.Unbraked.JSON(id)
+	text, err := s.Base.JSON(id)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func resourceOf(s *policylog.Snapshot, id policyfile.ID) (*pb.Resource, error) {
 	}
 	r := &pb.Resource{Kind: id.Kind, Name: id.Name, Document: doc, Generation: s.Since[id]}
 	if id.Kind == policyfile.KindPolicy {
-		for _, user := range s.Unbraked.Users(id.Name) {
+		for _, user := range s.Base.Users(id.Name) {
 			r.UsedBy = append(r.UsedBy, user.String())
 		}
 	}
@@ -126,16 +126,16 @@ func changesOf(changes []policylog.Change) []*pb.ResourceChange {
 	return out
 }
 
-func brakesOf(brakes []policylog.Brake) []*pb.BrakeState {
-	out := make([]*pb.BrakeState, len(brakes))
-	for i, b := range brakes {
-		out[i] = BrakeState(b)
+func overridesOf(overrides []policylog.Override) []*pb.BrakeState {
+	out := make([]*pb.BrakeState, len(overrides))
+	for i, b := range overrides {
+		out[i] = OverrideState(b)
 	}
 	return out
 }
 
-// BrakeState converts an override to its API form.
-func BrakeState(b policylog.Brake) *pb.BrakeState {
+// OverrideState converts an override to its API form.
+func OverrideState(b policylog.Override) *pb.BrakeState {
 	return &pb.BrakeState{
 		Queue: b.Queue, Kill: b.Kill, PausedUntil: stamp(b.PausedUntil),
 		Author: b.Author, Reason: b.Reason, Time: stamp(b.Time),

@@ -13,7 +13,7 @@ import (
 )
 
 // Where policies and bindings come from elsewhere, they are read-only by any way;
-// settings, brakes and what else queues say are not.
+// settings, overrides and what else queues say are not.
 func TestPoliciesOnlyFixed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -35,9 +35,9 @@ func TestPoliciesOnlyFixed(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := ""
-		for _, id := range set.Unbraked.Resources() {
+		for _, id := range set.Base.Resources() {
 			if id.Kind == "Queue" {
-				body, _ := set.Unbraked.Body(id)
+				body, _ := set.Base.Body(id)
 				text += body
 			}
 		}
@@ -94,8 +94,8 @@ func TestPoliciesOnlyFixed(t *testing.T) {
 	}
 	ml(bound)
 	// A queue may name a policy there that cannot be used here; its mode is still ours.
-	_, err = w.service.Store.Do(ctx, policylog.Edit{Make: func(now policylog.Snapshot) (*policyfile.Set, []policylog.Brake, error) {
-		set, _ := now.Unbraked.Bound([]policyfile.Binding{{Queue: "ml", Policies: []string{"infra", "ghost"}}})
+	_, err = w.service.Store.Do(ctx, policylog.Edit{Make: func(now policylog.Snapshot) (*policyfile.Set, []policylog.Override, error) {
+		set, _ := now.Base.Bound([]policyfile.Binding{{Queue: "ml", Policies: []string{"infra", "ghost"}}})
 		return set, nil, nil
 	}})
 	if err != nil {

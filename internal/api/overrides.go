@@ -41,20 +41,20 @@ func (s *Service) Brake(ctx context.Context, r *pb.BrakeRequest) (*pb.Change, er
 		return nil, err
 	}
 	a := &asked{request: r, id: r.RequestId, reason: r.Reason}
-	return s.brake(ctx, a, verbs, s.known(r.Queue, r.Force), func(on []policylog.Brake, who Principal) ([]policylog.Brake, error) {
+	return s.override(ctx, a, verbs, s.known(r.Queue, r.Force), func(on []policylog.Override, who Principal) ([]policylog.Override, error) {
 		now := s.Now().UnixNano()
 		if until != 0 && until <= now { // checked here, because a repeated request may be older than its pause
 			return nil, status.Errorf(codes.InvalidArgument, "paused_until: %s is not in the future", r.PausedUntil.AsTime().Format(time.RFC3339))
 		}
-		add := func(b policyfile.Brake) {
-			on = slices.DeleteFunc(on, func(o policylog.Brake) bool { return o.Queue == b.Queue && o.Kill == b.Kill })
-			on = append(on, policylog.Brake{Brake: b, Author: who.String(), Reason: r.Reason, Time: now})
+		add := func(b policyfile.Override) {
+			on = slices.DeleteFunc(on, func(o policylog.Override) bool { return o.Queue == b.Queue && o.Kill == b.Kill })
+			on = append(on, policylog.Override{Override: b, Author: who.String(), Reason: r.Reason, Time: now})
 		}
 		if r.Kill {
-			add(policyfile.Brake{Queue: r.Queue, Kill: true})
+			add(policyfile.Override{Queue: r.Queue, Kill: true})
 		}
 		if until != 0 {
-			add(policyfile.Brake{Queue: r.Queue, PausedUntil: until})
+			add(policyfile.Override{Queue: r.Queue, PausedUntil: until})
 		}
 		return on, nil
 	})
@@ -69,8 +69,8 @@ func (s *Service) Release(ctx context.Context, r *pb.ReleaseRequest) (*pb.Change
 		return nil, err
 	}
 	a := &asked{request: r, id: r.RequestId, reason: r.Reason}
-	return s.brake(ctx, a, []Verb{KillRetries, PauseRetries}, s.known(r.Queue, r.Force), func(on []policylog.Brake, _ Principal) ([]policylog.Brake, error) {
-		return slices.DeleteFunc(on, func(b policylog.Brake) bool { return r.Everything || b.Queue == r.Queue }), nil
+	return s.override(ctx, a, []Verb{KillRetries, PauseRetries}, s.known(r.Queue, r.Force), func(on []policylog.Override, _ Principal) ([]policylog.Override, error) {
+		return slices.DeleteFunc(on, func(b policylog.Override) bool { return r.Everything || b.Queue == r.Queue }), nil
 	})
 }
 
@@ -94,12 +94,12 @@ func (s *Service) known(queue string, force bool) func(policylog.Snapshot) error
 			return nil
 		}
 		var names []string
-		for _, id := range now.Unbraked.Resources() {
+		for _, id := range now.Base.Resources() {
 			if id.Kind == policyfile.KindQueue {
 				names = append(names, id.Name)
 			}
 		}
-		for _, b := range now.BrakesOn() {
+		for _, b := range now.ActiveOverrides() {
 			names = append(names, b.Queue)
 		}
 		if s.Queues != nil && !slices.Contains(names, queue) {
@@ -121,8 +121,8 @@ func (s *Service) known(queue string, force bool) func(policylog.Snapshot) error
 	}
 }
 
-// brake changes the active overrides. It also removes pauses that have ended.
-func (s *Service) brake(ctx context.Context, a *asked, verbs []Verb, check func(policylog.Snapshot) error, change func([]policylog.Brake, Principal) ([]policylog.Brake, error)) (*pb.Change, error) {
+// override changes the active overrides. It also removes pauses that have ended.
+func (s *Service) override(ctx context.Context, a *asked, verbs []Verb, check func(policylog.Snapshot) error, change func([]policylog.Override, Principal) ([]policylog.Override, error)) (*pb.Change, error) {
 	who, err := s.Auth.Who(ctx) // not rate-limited: it may be an emergency
 	if err != nil {
 		return nil, err
@@ -140,26 +140,26 @@ func (s *Service) brake(ctx context.Context, a *asked, verbs []Verb, check func(
 		return nil, err
 	}
 	edit.Urgent = true
-	edit.Make = func(now policylog.Snapshot) (*policyfile.Set, []policylog.Brake, error) {
+	edit.Make = func(now policylog.Snapshot) (*policyfile.Set, []policylog.Override, error) {
 		if err := check(now); err != nil {
 			return nil, nil, err
 		}
-		on, err := change(slices.Clone(now.BrakesOn()), who)
+		on, err := change(slices.Clone(now.ActiveOverrides()), who)
 		if err != nil {
 			return nil, nil, err
 		}
-		if slices.Equal(on, now.BrakesOn()) {
-			return now.Unbraked, on, nil
+		if slices.Equal(on, now.ActiveOverrides()) {
+			return now.Base, on, nil
 		}
-		on = slices.DeleteFunc(on, func(b policylog.Brake) bool { return b.PausedUntil != 0 && b.PausedUntil <= s.Now().UnixNano() })
-		plain := make([]policyfile.Brake, len(on))
+		on = slices.DeleteFunc(on, func(b policylog.Override) bool { return b.PausedUntil != 0 && b.PausedUntil <= s.Now().UnixNano() })
+		plain := make([]policyfile.Override, len(on))
 		for i := range on {
-			plain[i] = on[i].Brake
+			plain[i] = on[i].Override
 		}
-		if _, err := now.Unbraked.Braked(plain...); err != nil {
+		if _, err := now.Base.WithOverrides(plain...); err != nil {
 			return nil, nil, status.Error(codes.InvalidArgument, err.Error())
 		}
-		return now.Unbraked, on, nil
+		return now.Base, on, nil
 	}
 	v, err := s.do(ctx, edit)
 	if err != nil {
@@ -171,7 +171,7 @@ func (s *Service) brake(ctx context.Context, a *asked, verbs []Verb, check func(
 // still lists what remains killed or paused in a generation, by overrides or by the resources themselves.
 func (s *Service) still(v *policylog.Version) []string {
 	var notes []string
-	for _, b := range v.Brakes {
+	for _, b := range v.Overrides {
 		where := "all queues"
 		if b.Queue != "" {
 			where = "queue " + b.Queue
@@ -182,11 +182,11 @@ func (s *Service) still(v *policylog.Version) []string {
 			notes = append(notes, fmt.Sprintf("retries of %s are paused until %s, by %s (%s)", where, time.Unix(0, b.PausedUntil).UTC().Format(time.RFC3339), b.Author, b.Reason))
 		}
 	}
-	set, err := v.Unbraked()
+	set, err := v.Base()
 	if err != nil {
 		return notes
 	}
-	for _, own := range set.OwnBrakes() {
+	for _, own := range set.OwnOverrides() {
 		if own.PausedUntil != 0 && own.PausedUntil <= s.Now().UnixNano() {
 			continue
 		}

@@ -35,16 +35,16 @@ func planted() []bug {
 		}, {
 			"policy/policylog/log.go", "if g.entry == nil || g.err != nil {", "if g.entry == nil || g.err != nil && !errors.Is(g.err, ErrSuperseded) {",
 		}}},
-		{histories, "an edit drops the brakes", []patch{{
-			"api/change.go", "return set, now.BrakesOn(), nil", "return set, nil, nil",
+		{histories, "an edit drops the overrides", []patch{{
+			"api/change.go", "return set, now.ActiveOverrides(), nil", "return set, nil, nil",
 		}}},
-		{histories, "brakes are in the log and not in the set", []patch{{
-			"policy/policylog/entry.go", "	return set.Braked(plain...)", "	return set, nil",
+		{histories, "overrides are in the log and not in the set", []patch{{
+			"policy/policylog/entry.go", "	return set.WithOverrides(plain...)", "	return set, nil",
 		}}},
-		{histories, "of two brakes on a queue the later one counts alone", []patch{{
+		{histories, "of two overrides on a queue the later one counts alone", []patch{{
 			"api/overrides.go", "return o.Queue == b.Queue && o.Kill == b.Kill })", "return o.Queue == b.Queue })",
 		}}},
-		{histories, "a release takes all brakes off", []patch{{
+		{histories, "a release takes all overrides off", []patch{{
 			"api/overrides.go", "return r.Everything || b.Queue == r.Queue })", "return true })",
 		}}},
 		{histories, "a generation is activated in the middle of an envelope", []patch{{

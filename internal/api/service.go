@@ -80,8 +80,8 @@ func (s *Service) List(ctx context.Context, r *pb.ListRequest) (*pb.ListResponse
 	if err != nil {
 		return nil, err
 	}
-	out := &pb.ListResponse{Generation: snap.Generation(), Brakes: brakesOf(snap.BrakesOn())}
-	for _, id := range snap.Unbraked.Resources() {
+	out := &pb.ListResponse{Generation: snap.Generation(), Brakes: overridesOf(snap.ActiveOverrides())}
+	for _, id := range snap.Base.Resources() {
 		if r.Kind != "" && id.Kind != r.Kind {
 			continue
 		}
@@ -104,7 +104,7 @@ func (s *Service) Get(ctx context.Context, r *pb.GetRequest) (*pb.Resource, erro
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := snap.Unbraked.Body(id); !ok {
+	if _, ok := snap.Base.Body(id); !ok {
 		return nil, notThere(&snap, id)
 	}
 	out, err := resourceOf(&snap, id)
@@ -113,7 +113,7 @@ func (s *Service) Get(ctx context.Context, r *pb.GetRequest) (*pb.Resource, erro
 
 func notThere(snap *policylog.Snapshot, id policyfile.ID) error {
 	var names []string
-	for _, other := range snap.Unbraked.Resources() {
+	for _, other := range snap.Base.Resources() {
 		if other.Kind == id.Kind {
 			names = append(names, other.Name)
 		}
@@ -133,12 +133,12 @@ func (s *Service) Create(ctx context.Context, r *pb.CreateRequest) (*pb.Change, 
 	return s.change(ctx, &asked{
 		request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun,
 		make: func(now policylog.Snapshot) (*policyfile.Set, error) {
-			set, ids, err := now.Unbraked.With(file)
+			set, ids, err := now.Base.With(file)
 			if err != nil {
 				return nil, err
 			}
 			for _, id := range ids {
-				if _, is := now.Unbraked.Body(id); is {
+				if _, is := now.Base.Body(id); is {
 					return nil, status.Errorf(codes.AlreadyExists, "%s already exists, since generation %d: update it", id, now.Since[id])
 				}
 			}
@@ -163,12 +163,12 @@ func (s *Service) Update(ctx context.Context, r *pb.UpdateRequest) (*pb.Change, 
 	return s.change(ctx, &asked{
 		request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun,
 		make: func(now policylog.Snapshot) (*policyfile.Set, error) {
-			set, ids, err := now.Unbraked.With(file)
+			set, ids, err := now.Base.With(file)
 			if err != nil {
 				return nil, err
 			}
 			for _, id := range ids {
-				if _, is := now.Unbraked.Body(id); !is && !slices.ContainsFunc(history, touches(id)) {
+				if _, is := now.Base.Body(id); !is && !slices.ContainsFunc(history, touches(id)) {
 					return nil, notThere(&now, id)
 				}
 				if err := s.unchanged(&now, id, r.Generation, history); err != nil {
@@ -199,7 +199,7 @@ func (s *Service) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.Change, 
 	return s.change(ctx, &asked{
 		request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun,
 		make: func(now policylog.Snapshot) (*policyfile.Set, error) {
-			if _, is := now.Unbraked.Body(id); !is {
+			if _, is := now.Base.Body(id); !is {
 				return nil, notThere(&now, id)
 			}
 			if r.Generation != 0 {
@@ -207,7 +207,7 @@ func (s *Service) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.Change, 
 					return nil, err
 				}
 			}
-			return now.Unbraked.Without(id), nil
+			return now.Base.Without(id), nil
 		},
 	})
 }
@@ -236,7 +236,7 @@ func (s *Service) Apply(ctx context.Context, r *pb.ApplyRequest) (*pb.Change, er
 			if r.Generation != 0 && r.Generation != now.Generation() {
 				return nil, status.Errorf(codes.Aborted, "%s is newer than generation %d, on which the request is based: read again", described(now.Version), r.Generation)
 			}
-			base := now.Unbraked
+			base := now.Base
 			if r.Prune {
 				base = s.Fixed.pruned(base)
 			}
@@ -270,10 +270,10 @@ func (s *Service) RollBack(ctx context.Context, r *pb.RollBackRequest) (*pb.Chan
 		request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun,
 		make: func(now policylog.Snapshot) (*policyfile.Set, error) {
 			if id == (policyfile.ID{}) {
-				return then.Unbraked, nil
+				return then.Base, nil
 			}
-			_, is := now.Unbraked.Body(id)
-			if _, was := then.Unbraked.Body(id); !is && !was {
+			_, is := now.Base.Body(id)
+			if _, was := then.Base.Body(id); !is && !was {
 				return nil, notThere(&now, id)
 			}
 			if r.Generation != 0 {
@@ -281,7 +281,7 @@ func (s *Service) RollBack(ctx context.Context, r *pb.RollBackRequest) (*pb.Chan
 					return nil, err
 				}
 			}
-			return now.Unbraked.Taking(id, then.Unbraked), nil
+			return now.Base.Taking(id, then.Base), nil
 		},
 	})
 }
@@ -316,13 +316,13 @@ func (s *Service) History(ctx context.Context, r *pb.HistoryRequest) (*pb.Histor
 		}
 		g := &pb.Generation{
 			Generation: v.Number, Author: v.Author, Reason: v.Reason, Time: stamp(v.Time),
-			Changes: changesOf(v.Changes), Brakes: brakesOf(v.Brakes),
+			Changes: changesOf(v.Changes), Brakes: overridesOf(v.Overrides),
 		}
-		var before []policylog.Brake
+		var before []policylog.Override
 		if i+1 < len(all) {
-			before = all[i+1].Brakes
+			before = all[i+1].Overrides
 		}
-		g.BrakesChanged = !slices.Equal(before, v.Brakes)
+		g.BrakesChanged = !slices.Equal(before, v.Overrides)
 		if v.Err != nil {
 			g.Unusable = v.Err.Error()
 		}
@@ -337,7 +337,7 @@ func (s *Service) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusRe
 	if err != nil {
 		return nil, err
 	}
-	out := &pb.StatusResponse{Generation: snap.Generation(), Brakes: brakesOf(snap.BrakesOn()), ReadOnly: s.Fixed.Why}
+	out := &pb.StatusResponse{Generation: snap.Generation(), Brakes: overridesOf(snap.ActiveOverrides()), ReadOnly: s.Fixed.Why}
 	if s.Partitions != nil {
 		out.Partitions = s.Partitions()
 	}

@@ -205,7 +205,7 @@ func TestWritersAtOnce(t *testing.T) {
 	}
 }
 
-func TestBrakes(t *testing.T) {
+func TestOverrides(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *api.Service) { s.Fixed.Why = "policies come from files" })
 	_, err := w.Create(t.Context(), &pb.CreateRequest{Document: w.queue("x", "")})
@@ -234,7 +234,7 @@ func TestBrakes(t *testing.T) {
 	}
 	for i, r := range []*pb.BrakeRequest{{Queue: "ml", Force: true, Kill: true, Reason: "bad image"}, {All: true, PausedUntil: until, Reason: "storage"}, {Queue: "ml", Kill: true, Reason: "worse"}} {
 		if made, err := w.Brake(t.Context(), r); err != nil || made.Generation != uint64(i+3) {
-			t.Fatalf("brake %d: %v, %v", i, made, err)
+			t.Fatalf("override %d: %v, %v", i, made, err)
 		}
 	}
 	s, err := w.Status(t.Context(), &pb.StatusRequest{})
@@ -262,7 +262,7 @@ func TestBrakes(t *testing.T) {
 }
 
 // A release says what is killed by the resources themselves.
-func TestOwnBrakesStay(t *testing.T) {
+func TestOwnOverridesStay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.create(w.queue("ml", `, "killed": true`), w.doc(`{"kind": "RetrySettings", "spec": {"globalMaxRetries": 0, "pausedUntil": "2026-11-21T11:00:00Z"}}`))
@@ -321,7 +321,7 @@ func TestTooManyWrites(t *testing.T) {
 
 // An override names a queue that exists, or all queues: nothing that is left out, empty
 // or mistyped stops the retries of others.
-func TestBrakesNameTheirTarget(t *testing.T) {
+func TestOverridesNameTheirTarget(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *api.Service) {
 		s.Queues = func() ([]string, error) { return []string{"genomics"}, nil }

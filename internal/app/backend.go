@@ -20,11 +20,11 @@ type Backend struct {
 	// Control opens Armada's control-plane topic, on which operators send requests about jobs and executors; nil:
 	// the backend has none.
 	Control func() (ControlTopic, error)
-	// Seat claims a partition of the log that a group follows; nil: every partition belongs to this process.
-	Seat func(group Group, partition int) (Seat, error)
+	// Lease claims a partition of the log that a group follows; nil: every partition belongs to this process.
+	Lease func(group Group, partition int) (Lease, error)
 	// Hold keeps events that ingesters still need from being deleted, up to what they acknowledge. It works
-	// whether or not it is active. It is set if Seat is.
-	Hold func(partition int) (Seat, error)
+	// whether or not it is active. It is set if Lease is.
+	Hold func(partition int) (Lease, error)
 	// Recount returns how many partitions events has now; nil: the number never changes.
 	Recount func() (int, error)
 	// Behind returns about how many messages of a partition follow a position; nil: unknown.
@@ -38,7 +38,7 @@ type Backend struct {
 // ControlTopic is Armada's control-plane topic, whose partitions processes share.
 type ControlTopic interface {
 	eventlog.Topic
-	Seat(partition int) (Seat, error)
+	Lease(partition int) (Lease, error)
 	Close() error
 }
 
@@ -51,8 +51,8 @@ const (
 	Ingesters  Group = "refloat-ingester"  // on decisions, on events, and on control-plane
 )
 
-// Seat is a process's lease on one partition.
-type Seat interface {
+// Lease is a process's lease on one partition.
+type Lease interface {
 	evaluator.Placement
 	// Acknowledge reports that nothing up to a position is needed any more. It does not wait, and the caller does
 	// not depend on its success.

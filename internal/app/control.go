@@ -101,24 +101,24 @@ func (n *node) followControl(ctx context.Context, db controlplane.DB, topic Cont
 
 func (n *node) startControl(p *parts, db controlplane.DB, topic ControlTopic) error {
 	for partition := range topic.Partitions() {
-		seat, err := topic.Seat(partition)
+		lease, err := topic.Lease(partition)
 		if err != nil {
 			return err
 		}
-		f := controlplane.New(controlplane.Config{Topic: topic, Partition: partition, DB: db, Hooks: n.controlHooks(seat)})
+		f := controlplane.New(controlplane.Config{Topic: topic, Partition: partition, DB: db, Hooks: n.controlHooks(lease)})
 		p.run(fmt.Sprintf("follower of partition %d of the control plane", partition), func(ctx context.Context) error {
-			return errors.Join(n.followWhilePlaced(ctx, f, partition, seat), seat.Close())
+			return errors.Join(n.followWhilePlaced(ctx, f, partition, lease), lease.Close())
 		})
 	}
 	return nil
 }
 
-func (n *node) followWhilePlaced(ctx context.Context, f *controlplane.Follower, partition int, seat Seat) error {
+func (n *node) followWhilePlaced(ctx context.Context, f *controlplane.Follower, partition int, lease Lease) error {
 	for ctx.Err() == nil {
 		refuse(n.metrics.notFollowed, partition, nil)
-		if !seat.Active() {
+		if !lease.Active() {
 			select {
-			case <-seat.Changed():
+			case <-lease.Changed():
 			case <-ctx.Done():
 			}
 			continue
@@ -126,7 +126,7 @@ func (n *node) followWhilePlaced(ctx context.Context, f *controlplane.Follower, 
 		turn, over := context.WithCancel(ctx)
 		done := make(chan error, 1)
 		go func() { done <- f.Run(turn) }()
-		err := awaitTurnEnd(turn, seat, done, over)
+		err := awaitTurnEnd(turn, lease, done, over)
 		if err == nil {
 			continue
 		}
@@ -138,7 +138,7 @@ func (n *node) followWhilePlaced(ctx context.Context, f *controlplane.Follower, 
 	return nil
 }
 
-func (n *node) controlHooks(seat Seat) controlplane.Hooks {
+func (n *node) controlHooks(lease Lease) controlplane.Hooks {
 	return controlplane.Hooks{
 		Applied: func(p int, at eventlog.Position, op schedulerdb.ControlOp, jobs int) {
 			kind, attrs := controlKind(op)
@@ -152,7 +152,7 @@ func (n *node) controlHooks(seat Seat) controlplane.Hooks {
 			n.Log.Warn("not written to Armada's tables", slog.String("topic", "control-plane"), slog.Int("partition", p), slog.String("message", at.String()),
 				slog.String("kind", f.Kind.String()), slog.String("reason", f.Reason))
 		},
-		Committed: func(_ int, at eventlog.Position) { seat.Acknowledge(at) },
+		Committed: func(_ int, at eventlog.Position) { lease.Acknowledge(at) },
 		Retry: func(p int, err error) {
 			n.Log.Warn("control-plane topic failed; retrying", slog.Int("partition", p), slog.Any("error", err))
 		},

@@ -113,7 +113,7 @@ func TestControlPlane(t *testing.T) {
 	first := start("first", "holdback")
 	eventually(t, "what was asked for before is in the tables", func() bool { return cordoned() == "a" })
 	second := start("second", "passthrough")
-	eventually(t, "both have a seat", func() bool { return len(readers("control-plane")) == 2 })
+	eventually(t, "both have a lease", func() bool { return len(readers("control-plane")) == 2 })
 	cordon("b")
 	eventually(t, "what is asked for is in the tables", func() bool { return cordoned() == "a b" })
 	first()

@@ -28,7 +28,7 @@ const refusedWait = 30 * time.Second
 type owner struct {
 	*node
 	partition int
-	seat      Seat               // nil: the partition always belongs to this process
+	lease     Lease              // nil: the partition always belongs to this process
 	keeper    *checkpoint.Keeper // nil: no checkpoints
 	committed time.Time          // when the oldest unsynced commit was made; zero: everything is synced
 	damaged   error              // damage to the last owner's state; nil: none
@@ -83,18 +83,18 @@ func (n *node) startEvaluator(p *parts, partition int) (err error) {
 	}
 	part := evaluatorOf(partition)
 	l.Lost = func(err error) { n.metrics.health.report(part, err) }
-	if n.backend.Seat != nil {
-		if o.seat, err = n.backend.Seat(Evaluators, partition); err != nil {
+	if n.backend.Lease != nil {
+		if o.lease, err = n.backend.Lease(Evaluators, partition); err != nil {
 			return err
 		}
-		p.closes("lease of the "+part, o.seat.Close)
-		l.Placement, l.RefusedWait = o.seat, refusedWait
+		p.closes("lease of the "+part, o.lease.Close)
+		l.Placement, l.RefusedWait = o.lease, refusedWait
 		l.Refused = func(err error) {
 			refuse(n.metrics.refused, partition, err)
 			n.metrics.health.refused(part, err)
 		}
 		p.run("watcher of the lease of the "+part, func(ctx context.Context) error {
-			n.watch(ctx, fmt.Sprintf("lease of partition %d of events", partition), o.seat)
+			n.watch(ctx, fmt.Sprintf("lease of partition %d of events", partition), o.lease)
 			return nil
 		})
 	}
@@ -116,8 +116,8 @@ func (o *owner) newKeeper() *checkpoint.Keeper {
 			switch {
 			case err != nil:
 				o.Log.Warn("checkpoint not acknowledged", slog.Int("partition", o.partition), slog.Any("error", err))
-			case o.seat != nil:
-				o.seat.Acknowledge(at)
+			case o.lease != nil:
+				o.lease.Acknowledge(at)
 			}
 		},
 		OnFailed: func(err error) {
@@ -187,8 +187,8 @@ func (o *owner) synced(ctx context.Context, store *projection.Store, place follo
 		}
 		return nil
 	}
-	if o.seat != nil {
-		o.seat.Acknowledge(place.Chain.InTo)
+	if o.lease != nil {
+		o.lease.Acknowledge(place.Chain.InTo)
 	}
 	return nil
 }

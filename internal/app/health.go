@@ -141,13 +141,13 @@ func (n *node) report(part string, err error) {
 }
 
 // watch reports whether the broker grants a lease.
-func (n *node) watch(ctx context.Context, part string, seat Seat) {
+func (n *node) watch(ctx context.Context, part string, lease Lease) {
 	ticker := time.NewTicker(probeEvery)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
-			n.metrics.health.report(part, seat.Err())
+			n.metrics.health.report(part, lease.Err())
 		case <-ctx.Done():
 			return
 		}

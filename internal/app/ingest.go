@@ -17,14 +17,14 @@ import (
 
 func ingesterOf(partition int) string { return fmt.Sprintf("ingester of partition %d", partition) }
 
-// ingestSeats holds an ingester's claims on each partition: the lease, which is on decisions, and the hold that
+// ingestLeases holds an ingester's claims on each partition: the lease, which is on decisions, and the hold that
 // keeps events from being deleted before they are in the job database. Evaluators acknowledge events when they are
 // decided, which may be long before.
-type ingestSeats struct{ decisions, events []Seat }
+type ingestLeases struct{ decisions, events []Lease }
 
-func (s *ingestSeats) take(b *Backend) error {
+func (s *ingestLeases) take(b *Backend) error {
 	for p := range b.Events.Partitions() {
-		lease, err := b.Seat(Ingesters, p)
+		lease, err := b.Lease(Ingesters, p)
 		if err != nil {
 			return err
 		}
@@ -40,22 +40,22 @@ func (s *ingestSeats) take(b *Backend) error {
 
 // acknowledge acknowledges what the job database has committed. Events without an answer in the chain are still
 // needed, even if they were released to the job database.
-func (s *ingestSeats) acknowledge(partition int, committed jobdb.Place) {
+func (s *ingestLeases) acknowledge(partition int, committed jobdb.Place) {
 	s.decisions[partition].Acknowledge(committed.Decisions)
 	s.events[partition].Acknowledge(committed.Chain.InTo)
 }
 
-func (s *ingestSeats) watched(watch func(part string, seat Seat)) {
+func (s *ingestLeases) watched(watch func(part string, lease Lease)) {
 	for p := range s.events {
 		watch(fmt.Sprintf("lease of partition %d of decisions", p), s.decisions[p])
 		watch(fmt.Sprintf("hold on partition %d of events", p), s.events[p])
 	}
 }
 
-func (s *ingestSeats) close() error {
+func (s *ingestLeases) close() error {
 	var group errgroup.Group // Open all in parallel: an unresponsive broker costs one timeout.
-	for _, seat := range append(s.decisions, s.events...) {
-		group.Go(seat.Close)
+	for _, lease := range append(s.decisions, s.events...) {
+		group.Go(lease.Close)
 	}
 	return group.Wait()
 }
@@ -82,14 +82,14 @@ func (n *node) ingestOnce(ctx context.Context) (err error) {
 
 // startIngest starts writing all partitions, and applying operator requests to Armada's tables.
 func (n *node) startIngest(p *parts, db JobDB, mirrors func(int) sink.Mirror, away *outage) error {
-	var seats ingestSeats
+	var leases ingestLeases
 	hooks := n.metrics.ingester(n.Now)
 	committed := hooks.Committed
 	hooks.Committed = func(b sink.Batch) {
 		committed(b)
-		if seats.decisions != nil {
+		if leases.decisions != nil {
 			refuse(n.metrics.notWritten, b.Partition, nil)
-			seats.acknowledge(b.Partition, b.Place)
+			leases.acknowledge(b.Partition, b.Place)
 		}
 	}
 	retried := n.metrics.retried(n.Log, away)
@@ -116,34 +116,34 @@ func (n *node) startIngest(p *parts, db JobDB, mirrors func(int) sink.Mirror, aw
 			return err
 		}
 	}
-	if n.backend.Seat == nil {
+	if n.backend.Lease == nil {
 		p.run("ingester", w.Run)
 		return nil
 	}
-	p.closes("leases of the ingester", seats.close)
-	if err := seats.take(n.backend); err != nil {
+	p.closes("leases of the ingester", leases.close)
+	if err := leases.take(n.backend); err != nil {
 		return err
 	}
-	seats.watched(func(part string, seat Seat) {
-		p.run("watcher of the "+part, func(ctx context.Context) error { n.watch(ctx, part, seat); return nil })
+	leases.watched(func(part string, lease Lease) {
+		p.run("watcher of the "+part, func(ctx context.Context) error { n.watch(ctx, part, lease); return nil })
 	})
 	if followControl != nil {
 		p.run("follower of the control plane", followControl)
 	}
-	for partition, seat := range seats.decisions {
-		p.run(ingesterOf(partition), func(ctx context.Context) error { return n.ingestWhilePlaced(ctx, w, partition, seat, away) })
+	for partition, lease := range leases.decisions {
+		p.run(ingesterOf(partition), func(ctx context.Context) error { return n.ingestWhilePlaced(ctx, w, partition, lease, away) })
 	}
 	return nil
 }
 
 // ingestWhilePlaced writes a partition while it is placed here. The job database detects any other writer.
-func (n *node) ingestWhilePlaced(ctx context.Context, w *sink.Writer, partition int, seat Seat, away *outage) error {
+func (n *node) ingestWhilePlaced(ctx context.Context, w *sink.Writer, partition int, lease Lease, away *outage) error {
 	for ctx.Err() == nil {
-		if !seat.Active() {
+		if !lease.Active() {
 			refuse(n.metrics.notWritten, partition, nil)
 			n.metrics.health.report(ingesterOf(partition), nil)
 			select {
-			case <-seat.Changed():
+			case <-lease.Changed():
 			case <-ctx.Done():
 			}
 			continue
@@ -154,7 +154,7 @@ func (n *node) ingestWhilePlaced(ctx context.Context, w *sink.Writer, partition 
 		n.metrics.ingesting(partition, true)
 		// After a while without an error, the partition is reported as working again.
 		works := time.AfterFunc(failingFor/2, func() { n.metrics.health.report(ingesterOf(partition), nil) })
-		err := awaitTurnEnd(turn, seat, done, over)
+		err := awaitTurnEnd(turn, lease, done, over)
 		works.Stop()
 		n.metrics.ingesting(partition, false)
 		away.left(partition)
@@ -162,7 +162,7 @@ func (n *node) ingestWhilePlaced(ctx context.Context, w *sink.Writer, partition 
 			if !waitsForPerson(err) && !mayRecover(err) {
 				return err
 			}
-			n.refuseToIngest(ctx, partition, seat, err)
+			n.refuseToIngest(ctx, partition, lease, err)
 		}
 	}
 	return nil
@@ -175,7 +175,7 @@ func waitsForPerson(err error) bool {
 }
 
 // refuseToIngest pauses the partition for a while, or until it is placed elsewhere.
-func (n *node) refuseToIngest(ctx context.Context, partition int, seat Seat, err error) {
+func (n *node) refuseToIngest(ctx context.Context, partition int, lease Lease, err error) {
 	refuse(n.metrics.notWritten, partition, err)
 	if waitsForPerson(err) {
 		n.metrics.health.refused(ingesterOf(partition), err)
@@ -187,19 +187,19 @@ func (n *node) refuseToIngest(ctx context.Context, partition int, seat Seat, err
 	defer again.Stop()
 	select {
 	case <-again.C:
-	case <-seat.Changed():
+	case <-lease.Changed():
 	case <-ctx.Done():
 	}
 }
 
-func awaitTurnEnd(ctx context.Context, seat Seat, done <-chan error, over context.CancelFunc) error {
+func awaitTurnEnd(ctx context.Context, lease Lease, done <-chan error, over context.CancelFunc) error {
 	defer over()
 	for {
 		select {
 		case err := <-done:
 			return err
-		case <-seat.Changed():
-			if !seat.Active() {
+		case <-lease.Changed():
+			if !lease.Active() {
 				over()
 				return <-done
 			}

@@ -71,13 +71,13 @@ func PublishPolicies(ctx context.Context, store *policylog.Store, set *policyfil
 	author, _ := os.Hostname()
 	v, err := store.Do(ctx, policylog.Edit{
 		Author: author, Reason: reason,
-		Make: func(s policylog.Snapshot) (*policyfile.Set, []policylog.Brake, error) {
-			if !accept && set.Digest() != s.Unbraked.Digest() {
-				if err := takesAway(s.Unbraked, set); err != nil {
+		Make: func(s policylog.Snapshot) (*policyfile.Set, []policylog.Override, error) {
+			if !accept && set.Digest() != s.Base.Digest() {
+				if err := takesAway(s.Base, set); err != nil {
 					return nil, nil, err
 				}
 			}
-			return set, s.BrakesOn(), nil
+			return set, s.ActiveOverrides(), nil
 		},
 	})
 	if err != nil {

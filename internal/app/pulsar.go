@@ -36,7 +36,7 @@ func openTopics(cluster *pulsarlog.Cluster, c Pulsar, instance string, log *slog
 	if err != nil {
 		return nil, err
 	}
-	seat := func(group Group, topic *pulsarlog.Topic, p int) (Seat, error) {
+	lease := func(group Group, topic *pulsarlog.Topic, p int) (Lease, error) {
 		return placement.Acquire(placement.Config{Client: cluster.Client(), Subscription: string(group), Instance: instance, Log: log}, topic.PartitionName(p), p)
 	}
 	copies := &copier{open: func() appender { return events.Appender() }}
@@ -48,14 +48,14 @@ func openTopics(cluster *pulsarlog.Cluster, c Pulsar, instance string, log *slog
 			a := policies.Appender()
 			return errors.Join(a.AppendSync(ctx, 0, []eventlog.Message{{Payload: payload}}), a.Close())
 		},
-		Seat: func(group Group, p int) (Seat, error) {
+		Lease: func(group Group, p int) (Lease, error) {
 			topic := events
 			if group == Ingesters {
 				topic = decisions
 			}
-			return seat(group, topic, p)
+			return lease(group, topic, p)
 		},
-		Hold:    func(p int) (Seat, error) { return seat(Ingesters, events, p) },
+		Hold:    func(p int) (Lease, error) { return lease(Ingesters, events, p) },
 		Recount: events.Recount,
 		Behind: func(topic eventlog.Topic, p int, after eventlog.Position) (int64, error) {
 			return topic.(*pulsarlog.Topic).Behind(p, after)
@@ -71,7 +71,7 @@ func openTopics(cluster *pulsarlog.Cluster, c Pulsar, instance string, log *slog
 			if err != nil {
 				return nil, err
 			}
-			return placedTopic{topic, func(p int) (Seat, error) { return seat(Ingesters, topic, p) }}, nil
+			return placedTopic{topic, func(p int) (Lease, error) { return lease(Ingesters, topic, p) }}, nil
 		}
 	}
 	return b, nil
@@ -80,10 +80,10 @@ func openTopics(cluster *pulsarlog.Cluster, c Pulsar, instance string, log *slog
 // placedTopic is a topic whose partitions several processes share.
 type placedTopic struct {
 	*pulsarlog.Topic
-	seat func(partition int) (Seat, error)
+	lease func(partition int) (Lease, error)
 }
 
-// Seat claims a partition.
-func (t placedTopic) Seat(partition int) (Seat, error) { return t.seat(partition) }
+// Lease claims a partition.
+func (t placedTopic) Lease(partition int) (Lease, error) { return t.lease(partition) }
 
-var _ Seat = (*placement.Lease)(nil)
+var _ Lease = (*placement.Lease)(nil)

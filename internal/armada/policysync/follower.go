@@ -155,13 +155,13 @@ func (f *Follower) apply(ctx context.Context, before uint64, a *answer) error {
 	var missing string
 	made, err := f.Store.Do(ctx, policylog.Edit{
 		Author: f.Author(), Reason: "as Armada has it",
-		Make: func(now policylog.Snapshot) (*policyfile.Set, []policylog.Brake, error) {
+		Make: func(now policylog.Snapshot) (*policyfile.Set, []policylog.Override, error) {
 			if now.Generation() != before {
 				return nil, nil, errMoved
 			}
-			set, left, err := a.onto(now.Unbraked)
+			set, left, err := a.onto(now.Base)
 			not, missing = left, missingDefault(set)
-			return set, now.BrakesOn(), err
+			return set, now.ActiveOverrides(), err
 		},
 	})
 	if err != nil {

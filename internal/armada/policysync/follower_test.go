@@ -113,13 +113,13 @@ func (w *world) holds(generation uint64, want string) {
 		w.Fatal(err)
 	}
 	var got []string
-	for _, id := range now.Unbraked.Resources() {
+	for _, id := range now.Base.Resources() {
 		line := id.String()
-		if flat, _ := now.Unbraked.Flat(id.Name); id.Kind == policyfile.KindPolicy {
+		if flat, _ := now.Base.Flat(id.Name); id.Kind == policyfile.KindPolicy {
 			line += fmt.Sprintf(":%d", flat.RetryLimit)
 		}
 		if id.Kind == policyfile.KindQueue {
-			body, _ := now.Unbraked.Body(id)
+			body, _ := now.Base.Body(id)
 			line += strings.NewReplacer(`"name":"`+id.Name+`",`, "", `,"name":"`+id.Name+`"`, "", `"`, "").Replace(body)
 		}
 		got = append(got, line)
@@ -132,9 +132,9 @@ func (w *world) holds(generation uint64, want string) {
 // edit changes our own resources, as the API does.
 func (w *world) edit(text string) {
 	w.Helper()
-	_, err := w.store.Do(w.Context(), policylog.Edit{Author: "ann", Make: func(now policylog.Snapshot) (*policyfile.Set, []policylog.Brake, error) {
-		set, _, err := now.Unbraked.With(policyfile.File{Name: "edit", Data: []byte(text)})
-		return set, now.BrakesOn(), err
+	_, err := w.store.Do(w.Context(), policylog.Edit{Author: "ann", Make: func(now policylog.Snapshot) (*policyfile.Set, []policylog.Override, error) {
+		set, _, err := now.Base.With(policyfile.File{Name: "edit", Data: []byte(text)})
+		return set, now.ActiveOverrides(), err
 	}})
 	if err != nil {
 		w.Fatal(err)
@@ -168,8 +168,8 @@ func TestFollow(t *testing.T) {
 
 	// Our resources change meanwhile; an override is on.
 	w.edit("kind: Queue\nname: web\nmode: Shadow\nretryPolicies: [app]\n")
-	_, err = w.store.Do(t.Context(), policylog.Edit{Make: func(now policylog.Snapshot) (*policyfile.Set, []policylog.Brake, error) {
-		return now.Unbraked, []policylog.Brake{{Brake: policyfile.Brake{Queue: "ml", Kill: true}, Reason: "test"}}, nil
+	_, err = w.store.Do(t.Context(), policylog.Edit{Make: func(now policylog.Snapshot) (*policyfile.Set, []policylog.Override, error) {
+		return now.Base, []policylog.Override{{Override: policyfile.Override{Queue: "ml", Kill: true}, Reason: "test"}}, nil
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -188,8 +188,8 @@ func TestFollow(t *testing.T) {
 	w.poll(f)
 	w.holds(7, "RetrySettings RetryPolicy infra:4 Queue ml{mode:Shadow} Queue web{mode:Shadow}")
 	now, err := w.store.Newest(t.Context())
-	if err != nil || len(now.BrakesOn()) != 1 || !strings.Contains(string(now.Set.Canonical()), `"killed":true`) {
-		t.Errorf("brakes %v, %v", now.BrakesOn(), err)
+	if err != nil || len(now.ActiveOverrides()) != 1 || !strings.Contains(string(now.Set.Canonical()), `"killed":true`) {
+		t.Errorf("overrides %v, %v", now.ActiveOverrides(), err)
 	}
 	// A change of ours that undoes a followed policy is reverted.
 	w.edit("apiVersion: armadaproject.io/v1\nkind: RetryPolicy\nmetadata: {name: mine}\nspec: {retryLimit: 9}\n")
@@ -371,7 +371,7 @@ func TestFollowersAtOnce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			flat, _ := now.Unbraked.Flat("infra")
+			flat, _ := now.Base.Flat("infra")
 			return flat.RetryLimit == uint32(i+1)
 		})
 	}
@@ -448,7 +448,7 @@ func TestMany(t *testing.T) {
 		t.Logf("poll %d took %v", i, time.Since(began))
 	}
 	now, err := w.store.Newest(t.Context())
-	if err != nil || now.Generation() != 1 || len(now.Unbraked.Resources()) != 20_000 {
+	if err != nil || now.Generation() != 1 || len(now.Base.Resources()) != 20_000 {
 		t.Errorf("generation %d, %v", now.Generation(), err)
 	}
 }

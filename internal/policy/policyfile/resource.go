@@ -203,20 +203,20 @@ func (s *Set) Detached(name string) *Set {
 	return build(c)
 }
 
-// Brake is an operator's override: it kills retries of a queue or of all queues, or delays them until a time
+// Override is an operator's override: it kills retries of a queue or of all queues, or delays them until a time
 // (SEMANTICS 5 and 6).
-type Brake struct {
+type Override struct {
 	Queue       string // "": all queues
 	Kill        bool
 	PausedUntil int64 // Unix nanoseconds, whole milliseconds; 0: not paused
 }
 
-// Braked returns the set with overrides applied. They only add to the set's own settings: they kill and delay, and
+// WithOverrides returns the set with overrides applied. They only add to the set's own settings: they kill and delay, and
 // never enable.
-func (s *Set) Braked(brakes ...Brake) (*Set, error) {
+func (s *Set) WithOverrides(overrides ...Override) (*Set, error) {
 	c := s.content.clone()
 	known := schema{}
-	for _, b := range brakes {
+	for _, b := range overrides {
 		var until *instant
 		if b.PausedUntil != 0 {
 			until = new(instant)
@@ -275,30 +275,30 @@ func (c *content) clone() *content {
 	return &out
 }
 
-// OwnBrake is a resource whose own fields kill or pause retries.
-type OwnBrake struct {
+// OwnOverride is a resource whose own fields kill or pause retries.
+type OwnOverride struct {
 	ID
 	Says        string
 	PausedUntil int64 // Unix nanoseconds; 0: it kills
 }
 
-// OwnBrakes lists the resources whose own fields kill or pause retries.
-func (s *Set) OwnBrakes() []OwnBrake {
-	var all []OwnBrake
+// OwnOverrides lists the resources whose own fields kill or pause retries.
+func (s *Set) OwnOverrides() []OwnOverride {
+	var all []OwnOverride
 	pause := func(id ID, until *instant) {
 		if until != nil {
-			all = append(all, OwnBrake{id, "pausedUntil: " + until.text(), int64(*until)})
+			all = append(all, OwnOverride{id, "pausedUntil: " + until.text(), int64(*until)})
 		}
 	}
 	settings := ID{Kind: KindSettings}
 	if s.GlobalMaxRetries() == 0 {
-		all = append(all, OwnBrake{ID: settings, Says: "globalMaxRetries: 0"})
+		all = append(all, OwnOverride{ID: settings, Says: "globalMaxRetries: 0"})
 	}
 	pause(settings, s.content.settings.PausedUntil)
 	for _, q := range s.content.bindings {
 		id := ID{KindQueue, string(q.Name)}
 		if q.Killed {
-			all = append(all, OwnBrake{ID: id, Says: "killed: true"})
+			all = append(all, OwnOverride{ID: id, Says: "killed: true"})
 		}
 		pause(id, q.PausedUntil)
 	}

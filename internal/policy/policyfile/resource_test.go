@@ -196,7 +196,7 @@ func TestEditsAreCanonical(t *testing.T) {
 				s = s.Detached(id.Name)
 			default:
 				var err error
-				if s, err = s.Braked(Brake{Queue: rapid.SampledFrom([]string{"", "q", "new"}).Draw(r, "queue"), Kill: rapid.Bool().Draw(r, "kill"), PausedUntil: int64(rapid.IntRange(0, 1).Draw(r, "until")) * 1e18}); err != nil {
+				if s, err = s.WithOverrides(Override{Queue: rapid.SampledFrom([]string{"", "q", "new"}).Draw(r, "queue"), Kill: rapid.Bool().Draw(r, "kill"), PausedUntil: int64(rapid.IntRange(0, 1).Draw(r, "until")) * 1e18}); err != nil {
 					r.Fatal(err)
 				}
 			}
@@ -217,14 +217,14 @@ func mustYAML(t *testing.T, s *Set, ids ...ID) []byte {
 	return text
 }
 
-func TestBraked(t *testing.T) {
+func TestWithOverrides(t *testing.T) {
 	t.Parallel()
 	s := parseOne(t, threeResources)
 	const later, earlier = 1796191200000000000, 1700000000000000000
-	b, err := s.Braked(
-		Brake{Kill: true, PausedUntil: earlier}, // the set says later
-		Brake{Queue: "1", PausedUntil: later},
-		Brake{Queue: "new", Kill: true},
+	b, err := s.WithOverrides(
+		Override{Kill: true, PausedUntil: earlier}, // the set says later
+		Override{Queue: "1", PausedUntil: later},
+		Override{Queue: "new", Kill: true},
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -235,10 +235,10 @@ func TestBraked(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
-	if same, err := s.Braked(); err != nil || same.Digest() != s.Digest() {
-		t.Errorf("no brakes: %v", err)
+	if same, err := s.WithOverrides(); err != nil || same.Digest() != s.Digest() {
+		t.Errorf("no overrides: %v", err)
 	}
-	if _, err := s.Braked(Brake{Queue: "a\x00b"}); err == nil {
+	if _, err := s.WithOverrides(Override{Queue: "a\x00b"}); err == nil {
 		t.Error("a queue's name may hold a control character")
 	}
 }

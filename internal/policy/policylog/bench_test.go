@@ -161,9 +161,9 @@ func BenchmarkDo(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for n := 2; b.Loop(); n++ {
-		v, err := s.Do(b.Context(), policylog.Edit{Make: func(s policylog.Snapshot) (*policyfile.Set, []policylog.Brake, error) {
-			set, _, err := s.Unbraked.With(onePolicy(n))
-			return set, s.BrakesOn(), err
+		v, err := s.Do(b.Context(), policylog.Edit{Make: func(s policylog.Snapshot) (*policyfile.Set, []policylog.Override, error) {
+			set, _, err := s.Base.With(onePolicy(n))
+			return set, s.ActiveOverrides(), err
 		}})
 		if err != nil || v.Number != uint64(n) || len(v.Changes) != 1 {
 			b.Fatalf("Do = %v, %v", v, err)

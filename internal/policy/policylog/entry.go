@@ -13,35 +13,35 @@ import (
 	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
-// Brake is an operator's override with its author, time and reason.
-type Brake struct {
-	policyfile.Brake
+// Override is an operator's override with its author, time and reason.
+type Override struct {
+	policyfile.Override
 	Author, Reason string
 	Time           int64 // Unix nanoseconds
 }
 
 // Proposal is a generation as its writer proposes it.
 type Proposal struct {
-	Set     *policyfile.Set // without overrides
-	Brakes  []Brake
-	MadeOf  *uint64 // nil: unconditional
-	Author  string
-	Reason  string
-	Request string // identifies the change; "" for none
-	Time    int64  // Unix nanoseconds
+	Set       *policyfile.Set // without overrides
+	Overrides []Override
+	MadeOf    *uint64 // nil: unconditional
+	Author    string
+	Reason    string
+	Request   string // identifies the change; "" for none
+	Time      int64  // Unix nanoseconds
 }
 
 // Entry is an effective generation.
 type Entry struct {
 	Number         uint64
 	Digest         [sha256.Size]byte // of the set with its overrides
-	Brakes         []Brake
+	Overrides      []Override
 	Author, Reason string
 	Request        string
 	Time           int64 // Unix nanoseconds
 
-	content, unbraked []byte
-	packed            bool
+	content, base []byte
+	packed        bool
 }
 
 var (
@@ -63,7 +63,7 @@ const (
 
 // Encode returns the message that proposes a generation.
 func Encode(p *Proposal) ([]byte, error) {
-	set, err := braked(p.Set, p.Brakes)
+	set, err := withOverrides(p.Set, p.Overrides)
 	if err != nil {
 		return nil, err
 	}
@@ -79,12 +79,12 @@ func Encode(p *Proposal) ([]byte, error) {
 		Digest: d[:], Content: content, MadeOf: p.MadeOf,
 		Author: p.Author, Reason: p.Reason, Request: p.Request, Time: p.Time,
 	}
-	for _, b := range p.Brakes {
+	for _, b := range p.Overrides {
 		m.Brakes = append(m.Brakes, &pb.Brake{
 			Queue: b.Queue, Kill: b.Kill, PausedUntil: b.PausedUntil, Author: b.Author, Reason: b.Reason, Time: b.Time,
 		})
 	}
-	if len(p.Brakes) > 0 {
+	if len(p.Overrides) > 0 {
 		m.Unbraked = p.Set.Canonical()
 	}
 	if len(m.Content) >= packFrom {
@@ -110,15 +110,15 @@ func Encode(p *Proposal) ([]byte, error) {
 // valuesIn returns a lower bound on the number of values in a JSON text, ignoring nesting.
 func valuesIn(text []byte) int { return bytes.Count(text, []byte(",")) }
 
-func braked(set *policyfile.Set, brakes []Brake) (*policyfile.Set, error) {
-	if len(brakes) == 0 {
+func withOverrides(set *policyfile.Set, overrides []Override) (*policyfile.Set, error) {
+	if len(overrides) == 0 {
 		return set, nil
 	}
-	plain := make([]policyfile.Brake, len(brakes))
-	for i := range brakes {
-		plain[i] = brakes[i].Brake
+	plain := make([]policyfile.Override, len(overrides))
+	for i := range overrides {
+		plain[i] = overrides[i].Override
 	}
-	return set.Braked(plain...)
+	return set.WithOverrides(plain...)
 }
 
 // decode reads a message as the generation of that number, and returns the generation on which it is based.
@@ -129,10 +129,10 @@ func decode(payload []byte, number uint64) (*Entry, *uint64, error) {
 	}
 	e := &Entry{
 		Number: number, Author: m.Author, Reason: m.Reason, Request: m.Request, Time: m.Time,
-		content: m.Content, unbraked: m.Unbraked, packed: m.Zstd,
+		content: m.Content, base: m.Unbraked, packed: m.Zstd,
 	}
 	for _, b := range m.Brakes {
-		e.Brakes = append(e.Brakes, Brake{policyfile.Brake{Queue: b.Queue, Kill: b.Kill, PausedUntil: b.PausedUntil}, b.Author, b.Reason, b.Time})
+		e.Overrides = append(e.Overrides, Override{policyfile.Override{Queue: b.Queue, Kill: b.Kill, PausedUntil: b.PausedUntil}, b.Author, b.Reason, b.Time})
 	}
 	content, err := e.unpack(m.Content)
 	if err != nil {
@@ -164,22 +164,22 @@ func (e *Entry) unpack(b []byte) ([]byte, error) {
 // Set returns the set that decides. Its error is an ErrUnusable.
 func (e *Entry) Set() (*policyfile.Set, error) { return e.parse(e.content, policyfile.Empty()) }
 
-// Unbraked returns the set without its overrides. Its error is an ErrUnusable.
-func (e *Entry) Unbraked() (*policyfile.Set, error) {
-	if len(e.Brakes) == 0 {
+// Base returns the set without its overrides. Its error is an ErrUnusable.
+func (e *Entry) Base() (*policyfile.Set, error) {
+	if len(e.Overrides) == 0 {
 		return e.Set()
 	}
-	return e.parse(e.unbraked, policyfile.Empty())
+	return e.parse(e.base, policyfile.Empty())
 }
 
-// sets returns Set and Unbraked. They reuse the parts that are the same in held.
-func (e *Entry) sets(held *policyfile.Set) (set, unbraked *policyfile.Set, err error) {
+// sets returns Set and Base. They reuse the parts that are the same in held.
+func (e *Entry) sets(held *policyfile.Set) (set, base *policyfile.Set, err error) {
 	set, err = e.parse(e.content, held)
-	if err != nil || len(e.Brakes) == 0 {
+	if err != nil || len(e.Overrides) == 0 {
 		return set, set, err
 	}
-	unbraked, err = e.parse(e.unbraked, set)
-	return set, unbraked, err
+	base, err = e.parse(e.base, set)
+	return set, base, err
 }
 
 func (e *Entry) parse(b []byte, held *policyfile.Set) (*policyfile.Set, error) {

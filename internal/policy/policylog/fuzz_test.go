@@ -39,14 +39,14 @@ func usable(t *testing.T, payload []byte) {
 	if err == nil && set.Digest() != e.Digest {
 		t.Error("the set has another digest than its generation")
 	}
-	unbraked, err := e.Unbraked()
+	base, err := e.Base()
 	if err != nil {
 		if !errors.Is(err, ErrUnusable) {
-			t.Errorf("unbraked: %v", err)
+			t.Errorf("base: %v", err)
 		}
 		return
 	}
-	again, err := Encode(&Proposal{Set: unbraked, Brakes: e.Brakes, Author: e.Author, Reason: e.Reason, Request: e.Request, Time: e.Time})
+	again, err := Encode(&Proposal{Set: base, Overrides: e.Overrides, Author: e.Author, Reason: e.Reason, Request: e.Request, Time: e.Time})
 	if err != nil {
 		return // overrides that no request can set
 	}
@@ -54,7 +54,7 @@ func usable(t *testing.T, payload []byte) {
 	if err != nil {
 		t.Fatalf("what was encoded again: %v", err)
 	}
-	if set, err := other.Unbraked(); err != nil || set.Digest() != unbraked.Digest() {
+	if set, err := other.Base(); err != nil || set.Digest() != base.Digest() {
 		t.Errorf("encoded again: %v", err)
 	}
 }
@@ -65,8 +65,8 @@ func FuzzGeneration(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, brakes := range [][]Brake{nil, {{Brake: policyfile.Brake{Kill: true}, Author: "ann"}, {Brake: policyfile.Brake{Queue: "a", PausedUntil: 7e15}}}} {
-		payload, err := Encode(&Proposal{Set: set, Brakes: brakes, MadeOf: new(uint64), Request: "r#1"})
+	for _, overrides := range [][]Override{nil, {{Override: policyfile.Override{Kill: true}, Author: "ann"}, {Override: policyfile.Override{Queue: "a", PausedUntil: 7e15}}}} {
+		payload, err := Encode(&Proposal{Set: set, Overrides: overrides, MadeOf: new(uint64), Request: "r#1"})
 		if err != nil {
 			f.Fatal(err)
 		}

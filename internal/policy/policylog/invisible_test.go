@@ -30,10 +30,10 @@ func TestInvisibleInLog(t *testing.T) {
 	if _, ok, err := log.Held(1); !ok || err != nil {
 		t.Fatalf("held: %v, %v", ok, err)
 	}
-	kill := policylog.Brake{Brake: policyfile.Brake{Queue: "m\u200bl", Kill: true}, Author: "ann", Reason: "x"}
+	kill := policylog.Override{Override: policyfile.Override{Queue: "m\u200bl", Kill: true}, Author: "ann", Reason: "x"}
 	for _, e := range []policylog.Edit{
-		{Author: "ann", Urgent: true, Make: func(s policylog.Snapshot) (*policyfile.Set, []policylog.Brake, error) {
-			return s.Unbraked, []policylog.Brake{kill}, nil
+		{Author: "ann", Urgent: true, Make: func(s policylog.Snapshot) (*policyfile.Set, []policylog.Override, error) {
+			return s.Base, []policylog.Override{kill}, nil
 		}},
 		{Author: "ann", Make: putting("other", "")}, // the override is applied again
 	} {

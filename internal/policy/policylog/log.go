@@ -147,7 +147,7 @@ func (l *Log) NewestOnly() {
 func (l *Log) drop() {
 	for ; l.dropped < l.newest.seen; l.dropped++ {
 		if e := l.held[l.dropped].entry; e != nil {
-			e.content, e.unbraked = nil, nil
+			e.content, e.base = nil, nil
 		}
 	}
 }

@@ -58,8 +58,8 @@ func TestSlowAppend(t *testing.T) {
 		"At":      func(ctx context.Context) error { _, err := s.At(ctx, 1); return err },
 		"History": func(ctx context.Context) error { _, err := s.History(ctx); return err },
 		"an urgent change": func(ctx context.Context) error {
-			_, err := s.Do(ctx, policylog.Edit{Author: "ann", Urgent: true, Make: func(now policylog.Snapshot) (*policyfile.Set, []policylog.Brake, error) {
-				return now.Unbraked, []policylog.Brake{{Brake: policyfile.Brake{Kill: true}, Author: "ann", Reason: "x"}}, nil
+			_, err := s.Do(ctx, policylog.Edit{Author: "ann", Urgent: true, Make: func(now policylog.Snapshot) (*policyfile.Set, []policylog.Override, error) {
+				return now.Base, []policylog.Override{{Override: policyfile.Override{Kill: true}, Author: "ann", Reason: "x"}}, nil
 			}})
 			return err
 		},
@@ -87,7 +87,7 @@ func TestSlowAppend(t *testing.T) {
 		t.Fatalf("the change once more: %v", err)
 	}
 	now, err := s.Newest(t.Context())
-	if _, ok := now.Unbraked.Body(queue("slow")); !ok || err != nil || len(now.BrakesOn()) != 1 || made.Number != now.Generation() {
-		t.Errorf("generation %d, %v: slow %t, overrides %v", now.Generation(), err, ok, now.BrakesOn())
+	if _, ok := now.Base.Body(queue("slow")); !ok || err != nil || len(now.ActiveOverrides()) != 1 || made.Number != now.Generation() {
+		t.Errorf("generation %d, %v: slow %t, overrides %v", now.Generation(), err, ok, now.ActiveOverrides())
 	}
 }

@@ -97,7 +97,7 @@ const (
 type Snapshot struct {
 	*Version                 // nil: generation 0
 	Set      *policyfile.Set // the set that decides
-	Unbraked *policyfile.Set // without overrides: the set that is edited
+	Base     *policyfile.Set // without overrides: the set that is edited
 	// Since holds the generation that last changed each resource.
 	Since map[policyfile.ID]uint64
 }
@@ -110,12 +110,12 @@ func (s *Snapshot) Generation() uint64 {
 	return s.Number
 }
 
-// BrakesOn lists the active overrides.
-func (s *Snapshot) BrakesOn() []Brake {
+// ActiveOverrides lists the active overrides.
+func (s *Snapshot) ActiveOverrides() []Override {
 	if s.Version == nil {
 		return nil
 	}
-	return s.Brakes
+	return s.Overrides
 }
 
 // Edit is a requested change.
@@ -126,7 +126,7 @@ type Edit struct {
 	Request string
 	// Make derives the set and the overrides from the newest ones. It is called again after a concurrent change;
 	// its error is returned by Do.
-	Make func(Snapshot) (*policyfile.Set, []Brake, error)
+	Make func(Snapshot) (*policyfile.Set, []Override, error)
 	// Urgent: the change does not wait for one that is being made and is not urgent.
 	Urgent bool
 }
@@ -146,7 +146,7 @@ func OpenStore(topic eventlog.Topic, write func(ctx context.Context, payload []b
 	}
 	return &Store{
 		write: write, now: now, log: log, requests: map[string]*Version{},
-		newest:   Snapshot{Set: policyfile.Empty(), Unbraked: policyfile.Empty()},
+		newest:   Snapshot{Set: policyfile.Empty(), Base: policyfile.Empty()},
 		changing: make(slot, 1), overriding: make(slot, 1), reading: make(slot, 1),
 	}, nil
 }
@@ -173,7 +173,7 @@ func (s *Store) Newest(ctx context.Context) (Snapshot, error) {
 // At returns an effective and usable generation.
 func (s *Store) At(ctx context.Context, generation uint64) (Snapshot, error) {
 	if generation == 0 {
-		return Snapshot{Set: policyfile.Empty(), Unbraked: policyfile.Empty()}, nil
+		return Snapshot{Set: policyfile.Empty(), Base: policyfile.Empty()}, nil
 	}
 	snap, err := synced(ctx, s, func(err error) (Snapshot, error) {
 		if err != nil {
@@ -192,7 +192,7 @@ func (s *Store) At(ctx context.Context, generation uint64) (Snapshot, error) {
 	if err != nil {
 		return Snapshot{}, err
 	}
-	snap.Set, snap.Unbraked, err = snap.sets(snap.Set)
+	snap.Set, snap.Base, err = snap.sets(snap.Set)
 	return snap, err
 }
 
@@ -301,11 +301,11 @@ func (s *Store) once(ctx context.Context, a *attempt) (*Version, error) {
 	if on.made != nil || err != nil {
 		return on.made, err
 	}
-	set, brakes, err := a.edit.Make(on.newest)
+	set, overrides, err := a.edit.Make(on.newest)
 	if err != nil {
 		return nil, err
 	}
-	if set.Digest() == on.newest.Unbraked.Digest() && slices.Equal(brakes, on.newest.BrakesOn()) {
+	if set.Digest() == on.newest.Base.Digest() && slices.Equal(overrides, on.newest.ActiveOverrides()) {
 		if on.newest.Version == nil {
 			return &Version{Entry: &Entry{Digest: set.Digest()}}, nil
 		}
@@ -313,7 +313,7 @@ func (s *Store) once(ctx context.Context, a *attempt) (*Version, error) {
 	}
 	madeOf := on.newest.Generation()
 	payload, err := Encode(&Proposal{
-		Set: set, Brakes: brakes, MadeOf: &madeOf, Author: a.edit.Author, Reason: a.edit.Reason, Request: a.request, Time: s.now().UnixNano(),
+		Set: set, Overrides: overrides, MadeOf: &madeOf, Author: a.edit.Author, Reason: a.edit.Reason, Request: a.request, Time: s.now().UnixNano(),
 	})
 	if err != nil {
 		return nil, err
@@ -385,10 +385,10 @@ func (s *Store) sync(ctx context.Context) error {
 		if next.Since == nil {
 			next.Since = map[policyfile.ID]uint64{}
 		}
-		if next.Set, next.Unbraked, v.Err = e.sets(s.newest.Set); v.Err != nil {
+		if next.Set, next.Base, v.Err = e.sets(s.newest.Set); v.Err != nil {
 			continue
 		}
-		v.Changes = Differences(s.newest.Unbraked, next.Unbraked)
+		v.Changes = Differences(s.newest.Base, next.Base)
 		follow(next.Since, v)
 		s.newest = next
 	}

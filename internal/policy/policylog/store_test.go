@@ -50,10 +50,10 @@ func (w *world) store(write func(context.Context, []byte) error) *policylog.Stor
 }
 
 // putting adds or replaces a queue.
-func putting(name, rest string) func(policylog.Snapshot) (*policyfile.Set, []policylog.Brake, error) {
-	return func(s policylog.Snapshot) (*policyfile.Set, []policylog.Brake, error) {
-		set, _, err := s.Unbraked.With(policyfile.File{Name: "test", Data: []byte("{kind: Queue, name: " + name + rest + "}")})
-		return set, s.BrakesOn(), err
+func putting(name, rest string) func(policylog.Snapshot) (*policyfile.Set, []policylog.Override, error) {
+	return func(s policylog.Snapshot) (*policyfile.Set, []policylog.Override, error) {
+		set, _, err := s.Base.With(policyfile.File{Name: "test", Data: []byte("{kind: Queue, name: " + name + rest + "}")})
+		return set, s.ActiveOverrides(), err
 	}
 }
 
@@ -86,9 +86,9 @@ func TestStore(t *testing.T) {
 	if _, err := s.Do(t.Context(), policylog.Edit{Request: "r#2", Make: putting("c", "")}); !errors.Is(err, policylog.ErrRequestUsed) {
 		t.Errorf("another request of the same name: %v", err)
 	}
-	kill := policylog.Brake{Brake: policyfile.Brake{Queue: "b", Kill: true}, Author: "bob", Reason: "fire", Time: 5}
-	do(policylog.Edit{Make: func(s policylog.Snapshot) (*policyfile.Set, []policylog.Brake, error) {
-		return s.Unbraked, []policylog.Brake{kill}, nil
+	kill := policylog.Override{Override: policyfile.Override{Queue: "b", Kill: true}, Author: "bob", Reason: "fire", Time: 5}
+	do(policylog.Edit{Make: func(s policylog.Snapshot) (*policyfile.Set, []policylog.Override, error) {
+		return s.Base, []policylog.Override{kill}, nil
 	}}, 4)
 	do(policylog.Edit{Make: putting("b", ", mode: Shadow")}, 5)
 
@@ -98,15 +98,15 @@ func TestStore(t *testing.T) {
 			t.Fatal(err)
 		}
 		body, _ := now.Set.Body(queue("b"))
-		plain, _ := now.Unbraked.Body(queue("b"))
-		if body != `{"killed":true,"mode":"Shadow","name":"b"}` || plain != `{"mode":"Shadow","name":"b"}` || !slices.Equal(now.BrakesOn(), []policylog.Brake{kill}) {
-			t.Errorf("braked %s, unbraked %s, brakes %v", body, plain, now.BrakesOn())
+		plain, _ := now.Base.Body(queue("b"))
+		if body != `{"killed":true,"mode":"Shadow","name":"b"}` || plain != `{"mode":"Shadow","name":"b"}` || !slices.Equal(now.ActiveOverrides(), []policylog.Override{kill}) {
+			t.Errorf("with overrides %s, base %s, overrides %v", body, plain, now.ActiveOverrides())
 		}
 		if now.Since[queue("a")] != 3 || now.Since[queue("b")] != 5 {
 			t.Errorf("since %v", now.Since)
 		}
 		then, err := s.At(t.Context(), 3)
-		if body, _ := then.Unbraked.Body(queue("b")); err != nil || body != `{"name":"b"}` || then.Since[queue("b")] != 2 {
+		if body, _ := then.Base.Body(queue("b")); err != nil || body != `{"name":"b"}` || then.Since[queue("b")] != 2 {
 			t.Errorf("at 3: %s, %v, %v", body, then.Since, err)
 		}
 		if history, err := s.History(t.Context()); err != nil || len(history) != 5 || history[0].Number != 5 {
@@ -272,8 +272,8 @@ func TestLargeSet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	brakes := []policylog.Brake{{Brake: policyfile.Brake{Kill: true}}}
-	payload, err := policylog.Encode(&policylog.Proposal{Set: set, Brakes: brakes})
+	overrides := []policylog.Override{{Override: policyfile.Override{Kill: true}}}
+	payload, err := policylog.Encode(&policylog.Proposal{Set: set, Overrides: overrides})
 	if err != nil || len(payload) > len(set.Canonical())/3 {
 		t.Fatalf("%d bytes of %d, %v", len(payload), len(set.Canonical()), err)
 	}
@@ -283,7 +283,7 @@ func TestLargeSet(t *testing.T) {
 		t.Fatal(err)
 	}
 	now, err := s.Newest(t.Context())
-	if err != nil || now.Unbraked.Digest() != set.Digest() || now.Set.Digest() == set.Digest() {
+	if err != nil || now.Base.Digest() != set.Digest() || now.Set.Digest() == set.Digest() {
 		t.Errorf("read back: %v", err)
 	}
 	if err := w.append(t.Context(), bomb(t)); err != nil {

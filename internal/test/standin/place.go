@@ -10,8 +10,8 @@ import (
 // (scheduling.executorTimeout).
 const staleAfter = 10 * time.Minute
 
-// seat is a node with its free slots.
-type seat struct {
+// candidate is a node with its free slots.
+type candidate struct {
 	Node
 	executor string
 	free     int64
@@ -19,7 +19,7 @@ type seat struct {
 
 // place leases queued jobs to nodes, in Armada's order; a gang is leased only as a whole.
 func (c *cycle) place() {
-	seats := c.seats()
+	candidates := c.candidates()
 	gangs := map[string][]*job{}
 	for _, j := range c.queue() {
 		together := []*job{j}
@@ -30,21 +30,21 @@ func (c *cycle) place() {
 			}
 			together = gangs[gang]
 		}
-		c.placeAll(together, seats)
+		c.placeAll(together, candidates)
 	}
 }
 
-// seats lists the nodes that may get jobs. A run occupies its slot until it has ended in the scheduler's memory.
-func (c *cycle) seats() []*seat {
-	var seats []*seat
-	byName := map[string]*seat{}
+// candidates lists the nodes that may get jobs. A run occupies its slot until it has ended in the scheduler's memory.
+func (c *cycle) candidates() []*candidate {
+	var candidates []*candidate
+	byName := map[string]*candidate{}
 	for _, x := range c.cfg.Executors {
 		if heard, ok := c.heard[x.Name]; !ok || c.now.Sub(heard) > staleAfter {
 			continue
 		}
 		for _, n := range x.Nodes {
-			s := &seat{Node: n, executor: x.Name, free: int64(n.Slots)}
-			seats, byName[n.Name] = append(seats, s), s
+			s := &candidate{Node: n, executor: x.Name, free: int64(n.Slots)}
+			candidates, byName[n.Name] = append(candidates, s), s
 		}
 	}
 	for _, id := range c.jobs.ids() {
@@ -53,7 +53,7 @@ func (c *cycle) seats() []*seat {
 			byName[r.node].free -= j.info.slots
 		}
 	}
-	return seats
+	return candidates
 }
 
 // queue are the jobs to be placed: by priority class, priority, time of
@@ -73,11 +73,11 @@ func (c *cycle) queue() []*job {
 	return queue
 }
 
-func (c *cycle) placeAll(jobs []*job, seats []*seat) {
-	var taken []*seat
+func (c *cycle) placeAll(jobs []*job, candidates []*candidate) {
+	var taken []*candidate
 	for _, j := range jobs {
-		var fit []*seat
-		for _, s := range seats {
+		var fit []*candidate
+		for _, s := range candidates {
 			if s.free >= j.info.slots && j.info.fits(s.Node) {
 				fit = append(fit, s)
 			}
@@ -97,7 +97,7 @@ func (c *cycle) placeAll(jobs []*job, seats []*seat) {
 	}
 }
 
-func (c *cycle) lease(j *job, s *seat) {
+func (c *cycle) lease(j *job, s *candidate) {
 	j.queued = false
 	j.queuedVersion++
 	r := run{id: uuid(c.random), executor: s.executor, node: s.Name, created: c.now.UnixNano()}
