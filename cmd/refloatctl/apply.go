@@ -10,6 +10,7 @@ import (
 
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/policy/policyfile"
+	"github.com/refloat/refloat/internal/suggest"
 )
 
 type applyFlags struct {
@@ -50,7 +51,7 @@ func (f *applyFlags) run(cmd *cobra.Command) error {
 	case len(f.files) == 0:
 		return usageError{errors.New("-f PATH is required: a policy file or a directory of policy files")}
 	case f.dryRun != "none" && f.dryRun != "client" && f.dryRun != "server":
-		return usageError{fmt.Errorf("--dry-run %q: use none, client or server", f.dryRun)}
+		return usageError{suggest.Unknown("--dry-run", f.dryRun, "none", "client", "server")}
 	case f.output != outputTable && f.output != outputJSON:
 		return badOutput(f.output)
 	}

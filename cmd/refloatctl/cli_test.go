@@ -132,6 +132,25 @@ func TestExitCodes(t *testing.T) {
 		{"completion of too much", "completion fish too much", exitUsage, "unknown command"},
 		{"up with no partitions", "up --partitions -1 --data " + nowhere, exitUsage, "--partitions -1"},
 		{"unknown flag", "up --dtaa x", exitUsage, "refloatctl up: unknown flag: --dtaa: did you mean --data?"},
+		{"unknown subcommand", "get jbs", exitUsage, "refloatctl get: unknown command \"jbs\": did you mean jobs?"},
+		{"unknown subcommand with flags", "get policiess --data x -o json", exitUsage, "unknown command \"policiess\": did you mean policies?"},
+		{"unknown command with flags", "gett --data x", exitUsage, "unknown command \"gett\": did you mean get?"},
+		{"unknown shell", "completion zshh", exitUsage, "did you mean zsh?"},
+		{"no subcommand with flags", "get --data x", exitUsage, "needs a subcommand: "},
+		{"usage errors name the subcommand", "get jobs", exitUsage, "refloatctl get jobs: --data DIR is required"},
+		{"usage errors lead to its help", "get jobs", exitUsage, "refloatctl get jobs --help explains"},
+		{"a limit that is no number", "get jobs --limit x --data x", exitUsage, `refloatctl get jobs: --limit "x": want a whole number`},
+		{"a generation below 0", "get policies --generation -1 --data x", exitUsage, "want a whole number, 0 or more"},
+		{"a number out of range", "get jobs --limit 99999999999999999999 --data x", exitUsage, "too large"},
+		{"a duration without unit", "up --policies-settle 5 --data x", exitUsage, `--policies-settle "5": want a duration with its unit, such as 10s`},
+		{"a rate that is no number", "up --scrub-rate a --data x", exitUsage, "want a number, such as 0.5"},
+		{"a switch that is neither", "up --quiet=maybe --data x", exitUsage, "want true or false"},
+		{"a flag without value", "get jobs --data", exitUsage, "--data needs a value"},
+		{"states with quotes", "get jobs --state a\"b --data x", exitUsage, "want values separated by commas, without quotes"},
+		{"a mistyped state", "get jobs --state quued --data x", exitUsage, "did you mean Queued? use Queued, Leased"},
+		{"a mistyped form", "get jobs -o jsn --data x", exitUsage, `-o "jsn": did you mean json? use table or json`},
+		{"a mistyped mode", "up --ingest-mode holdbak --data x", exitUsage, "did you mean holdback?"},
+		{"a mistyped kind", "history polcy infra --data x", exitUsage, "did you mean policy?"},
 		{"unknown flag of get", "get jobs --dtaa x", exitUsage, "unknown flag: --dtaa"},
 		{"flag of the wrong type", "up --partitions many", exitUsage, "--partitions"},
 		{"up without data", "up", exitUsage, "--data DIR is required"},
@@ -144,7 +163,7 @@ func TestExitCodes(t *testing.T) {
 		{"replay of both", "replay --log a --policies b --data c", exitUsage, "replay needs"},
 		{"verify of a log", "replay --verify --log a", exitUsage, "replay needs"},
 		{"replay in another form", "replay --log " + log + " --policies " + testPolicies + " -o yaml", exitUsage, `-o "yaml": use table or json`},
-		{"get needs a subcommand", "get", exitUsage, "jobs, job, decisions, releases, policies"},
+		{"refloatctl get: needs a subcommand", "get", exitUsage, "refloatctl get: needs a subcommand: decisions, job, jobs, policies"},
 		{"get without data", "get jobs", exitUsage, "--data DIR is required"},
 		{"get in another form", "get jobs -o wide --data " + data, exitUsage, `-o "wide"`},
 		{"get jobs in no state", "get jobs --state Lost --data " + data, exitUsage, `"Lost"`},
@@ -154,7 +173,7 @@ func TestExitCodes(t *testing.T) {
 		{"explain in another form", "explain x -o yaml --data " + data, exitUsage, `-o "yaml"`},
 		{"explain no run", "explain x --run first --data " + data, exitUsage, "--run"},
 		{"lint nothing", "lint", exitUsage, "requires at least 1 arg(s)"},
-		{"shadow nothing", "shadow", exitUsage, "shadow needs a subcommand: report"},
+		{"shadow nothing", "shadow", exitUsage, "refloatctl shadow: needs a subcommand: report"},
 		{"shadow report of nothing", "shadow report", exitUsage, "needs --data DIR, --job-db URL, or --log DIR with --policies PATH"},
 		{"shadow report of a log alone", "shadow report --log " + log, exitUsage, "--log DIR with --policies PATH"},
 		{"shadow report of two sources", "shadow report --data " + data + " --log " + log, exitUsage, "--log DIR with --policies PATH"},
@@ -188,7 +207,7 @@ func TestExitCodes(t *testing.T) {
 				if r.out != "" {
 					t.Errorf("stdout is not empty: %s", tailOf(r.out))
 				}
-				if !strings.HasPrefix(r.err, "refloatctl: ") && !strings.Contains(r.err, "\nrefloatctl: ") {
+				if !strings.HasPrefix(r.err, "refloatctl") && !strings.Contains(r.err, "\nrefloatctl") {
 					t.Errorf("stderr does not name the program: %s", tailOf(r.err))
 				}
 			}

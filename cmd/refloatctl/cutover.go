@@ -26,9 +26,6 @@ func newCutover() *cobra.Command {
 		Long: `Replace Armada's scheduler ingester by ours on the same database, at the exact
 message where it stopped, and roll back. These commands start and stop no process.
 docs/cutover.md describes the procedure.`,
-		RunE: func(*cobra.Command, []string) error {
-			return usageError{errors.New("cutover needs a subcommand: plan, start or back")}
-		},
 	}
 	cmd.AddCommand(
 		newCutoverStep("plan", "Check whether Armada's ingester can be replaced now", `Check the position of Armada's ingester, its database and our tables; report what

@@ -25,7 +25,7 @@ func TestCutoverUsage(t *testing.T) {
 		{"help of start", "cutover start --help", exitFine, "--rehearse"},
 		{"help of back", "cutover back --help", exitFine, "--node-id-label"},
 		{"print config", "cutover back --print-config" + dead, exitFine, "# job-db: (secret) # flag"},
-		{"what", "cutover", exitUsage, "cutover needs a subcommand: plan, start or back"},
+		{"what", "cutover", exitUsage, "cutover: needs a subcommand: back, plan, start"},
 		{"no database", "cutover plan --pulsar pulsar://127.0.0.1:1", exitUsage, "--job-db URL is required"},
 		{"no cluster", "cutover start --job-db postgres://x", exitUsage, "--pulsar URL is required"},
 		{"no admin", "cutover back --job-db postgres://x --pulsar pulsar://127.0.0.1:1", exitUsage, "--pulsar-admin URL is required"},

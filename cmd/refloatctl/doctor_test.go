@@ -37,7 +37,7 @@ func TestPulsarUsage(t *testing.T) {
 		{"doctor in another form", "doctor" + dead + " -o yaml", exitUsage, `-o "yaml"`},
 		{"doctor with an argument", "doctor now" + dead, exitUsage, "unknown command"},
 		{"doctor with a bad URL", "doctor --pulsar localhost --pulsar-admin http://x", exitUsage, "--pulsar: want pulsar://host:port"},
-		{"topics needs a subcommand", "topics", exitUsage, "topics needs a subcommand: create"},
+		{"topics: needs a subcommand", "topics", exitUsage, "topics: needs a subcommand: create"},
 		{"topics create of nothing", "topics create", exitUsage, "--pulsar URL is required"},
 		{"topics create without admin", "topics create" + at, exitUsage, "--pulsar-admin URL is required"},
 		{"topics create of less than none", "topics create --partitions -1" + dead, exitUsage, "--partitions -1"},

@@ -94,7 +94,7 @@ func (f *evalFlags) check() error {
 	case f.failures < 1 || f.failures > maxFailures:
 		return usageError{fmt.Errorf("--failures %d: use 1 to %d", f.failures, maxFailures)}
 	case f.verify != "" && f.verify != "Retry" && f.verify != "Fail":
-		return usageError{fmt.Errorf("--verify %q: use Retry or Fail", f.verify)}
+		return usageError{suggest.Unknown("--verify", f.verify, "Retry", "Fail")}
 	case f.job.Gang != 0 && f.job.Gang < 2:
 		return usageError{fmt.Errorf("--gang %d: a gang has at least 2 jobs", f.job.Gang)}
 	case f.subcategory != "" && f.category == "":

@@ -27,9 +27,6 @@ func newGet() *cobra.Command {
 		Use:   "get",
 		Short: "Show jobs, decisions, releases, policies, queues and settings",
 		Long:  "Show the jobs, decisions and releases of a data directory or a job database, also while `refloatctl up`\nruns on it; or the policies, queues and settings of a running server.",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return usageError{errors.New("get needs a subcommand: jobs, job, decisions, releases, policies, queues, settings or resources")}
-		},
 	}
 	cmd.AddCommand(newGetJobs(), newGetJob(), newGetDecisions(), newGetReleases())
 	cmd.AddCommand(newGetResources()...)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/suggest"
 )
 
 const outputYAML = "yaml"
@@ -50,7 +52,7 @@ With -o yaml it prints what ` + "`apply -f`" + ` reads.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.output != outputTable && f.output != outputJSON && f.output != outputYAML {
-				return usageError{fmt.Errorf("-o %q: use table, yaml or json", f.output)}
+				return usageError{suggest.Unknown("-o", f.output, outputTable, outputYAML, outputJSON)}
 			}
 			return f.policies(cmd.Context(), func(ctx context.Context, c pb.PoliciesClient) error {
 				return f.show(ctx, cmd.OutOrStdout(), c, kind, args)
@@ -248,7 +250,7 @@ func resourceArgs(args []string) (policyfile.ID, error) {
 	kind, ok := kinds[args[0]]
 	switch {
 	case !ok:
-		return policyfile.ID{}, fmt.Errorf("%q: want policy NAME, queue NAME or settings", args[0])
+		return policyfile.ID{}, fmt.Errorf("unknown kind %q: %s", args[0], suggest.Fix(args[0], slices.Sorted(maps.Keys(kinds)), "want policy NAME, queue NAME or settings"))
 	case kind == policyfile.KindSettings && len(args) == 1:
 		return policyfile.ID{Kind: kind}, nil
 	case kind == policyfile.KindSettings:

@@ -23,9 +23,6 @@ func newJobDB() *cobra.Command {
 		Use:   "jobdb",
 		Short: "Maintain a job database",
 		Long:  "Maintain a job database: compare it with the logs from which it is derived.",
-		RunE: func(*cobra.Command, []string) error {
-			return usageError{errors.New("jobdb needs a subcommand: verify")}
-		},
 	}
 	cmd.AddCommand(newJobDBVerify())
 	return cmd

@@ -14,6 +14,7 @@ import (
 	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/policy/lint"
 	"github.com/refloat/refloat/internal/policy/policyfile"
+	"github.com/refloat/refloat/internal/suggest"
 )
 
 const outputSARIF = "sarif"
@@ -45,7 +46,7 @@ Exit code 1 if there is an error or a warning; with --strict also for a note.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains([]string{outputText, outputJSON, outputSARIF}, f.output) {
-				return usageError{fmt.Errorf("-o %q: use text, json or sarif", f.output)}
+				return usageError{suggest.Unknown("-o", f.output, "text", "json", "sarif")}
 			}
 			return lintPaths(cmd, f, args)
 		},

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -46,16 +47,16 @@ func run() int {
 	cmd := newRoot()
 	cmd.SetOut(terminal.NewWriter(os.Stdout))
 	cmd.SetErr(terminal.NewWriter(os.Stderr))
-	err := cmd.ExecuteContext(ctx)
+	cmd, err := cmd.ExecuteContextC(ctx)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		fmt.Fprintf(os.Stderr, "refloatctl: interrupted (%v)\n", terminal.Safe(err.Error()))
 		err = errInterrupted
 	}
-	return exitCode(err)
+	return exitCode(cmd.CommandPath(), err)
 }
 
-// exitCode prints an error and returns its exit code.
-func exitCode(err error) int {
+// exitCode prints an error and returns its exit code. A mistake in the command line names the command.
+func exitCode(command string, err error) int {
 	var usage usageError
 	switch {
 	case err == nil, errors.Is(err, settings.ErrPrinted):
@@ -65,7 +66,7 @@ func exitCode(err error) int {
 	case errors.Is(err, errFinding):
 		return exitFinding
 	case errors.As(err, &usage):
-		fmt.Fprintf(os.Stderr, "refloatctl: %v\nrefloatctl --help lists commands and flags\n", terminal.Safe(err.Error()))
+		fmt.Fprintf(os.Stderr, "%s: %v\n%s --help explains its arguments and flags\n", command, terminal.Safe(err.Error()), command)
 		return exitUsage
 	}
 	fmt.Fprintf(os.Stderr, "refloatctl: %v\n", terminal.Safe(err.Error()))
@@ -95,60 +96,71 @@ Exit codes: 0 success, 1 finding (a difference, a problem in a file), 2 usage,
 	version.Add(root)
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
-	wrapArgs(root)
+	checkArgs(root)
 	return root
 }
 
-// flagError names the command of an error about a flag, and the nearest flag to an unknown one.
+// flagError explains an error about a flag. What looks like one may be an unknown subcommand: its flags are unknown
+// to the command above it.
 func flagError(cmd *cobra.Command, err error) error {
-	unknown := (*pflag.NotExistError)(nil)
-	if errors.As(err, &unknown) {
-		var names []string
-		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
-		if near := suggest.Nearest("--"+unknown.GetSpecifiedName(), names); near != "" {
-			return fmt.Errorf("%s: %w: did you mean %s?", cmd.CommandPath(), err, near)
+	if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) && cmd.HasSubCommands() {
+		if args := cmd.Flags().Args(); len(args) > 0 {
+			return unknownCommand(cmd, args[0])
+		}
+		if cmd.HasParent() {
+			return fmt.Errorf("%w: %w", err, needsSubcommand(cmd))
 		}
 	}
-	return fmt.Errorf("%s: %w", cmd.CommandPath(), err)
+	return settings.Explain(cmd.Flags(), err)
 }
 
-// argsError adds the nearest command to an error about an unknown one.
-func argsError(cmd *cobra.Command, args []string, err error) error {
+func needsSubcommand(cmd *cobra.Command) error {
+	return fmt.Errorf("needs a subcommand: %s", strings.Join(subcommands(cmd), ", "))
+}
+
+// unknownCommand names the nearest command to an unknown one.
+func unknownCommand(cmd *cobra.Command, name string) error {
+	all := subcommands(cmd)
+	return fmt.Errorf("unknown command %q: %s", name, suggest.Fix(name, all, "want one of "+strings.Join(all, ", ")))
+}
+
+func subcommands(cmd *cobra.Command) []string {
 	var names []string
 	for _, sub := range cmd.Commands() {
 		if sub.IsAvailableCommand() {
 			names = append(names, sub.Name())
 		}
 	}
-	if len(args) > 0 && len(names) > 0 {
-		if near := suggest.Nearest(args[0], names); near != "" {
-			return fmt.Errorf("%w: did you mean %s?", err, near)
-		}
-	}
-	return err
+	return names
 }
 
-// wrapArgs makes a wrong number of arguments, and an empty argument or value of a flag,
-// usage errors.
-func wrapArgs(c *cobra.Command) {
+// checkArgs makes a wrong number of arguments, an unknown or missing subcommand, and an empty argument or value of a
+// flag, usage errors of a command and all below it.
+func checkArgs(c *cobra.Command) {
 	check := c.Args
+	if c.HasSubCommands() {
+		check = func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 && args[0] != "" {
+				return unknownCommand(cmd, args[0])
+			}
+			return nil
+		}
+		if !c.Runnable() {
+			c.RunE = func(cmd *cobra.Command, _ []string) error { return usageError{needsSubcommand(cmd)} }
+		}
+	}
 	c.Args = func(cmd *cobra.Command, args []string) error {
-		var err error
 		if check != nil {
-			err = check(cmd, args)
+			if err := check(cmd, args); err != nil {
+				return usageError{fmt.Errorf("%w; usage: %s", err, cmd.UseLine())}
+			}
 		}
-		if err != nil {
-			err = argsError(cmd, args, err)
-		}
-		if err == nil {
-			err = settings.CheckEmpty(cmd, args)
-		}
-		if err != nil {
+		if err := settings.CheckEmpty(cmd, args); err != nil {
 			return usageError{err}
 		}
 		return nil
 	}
 	for _, sub := range c.Commands() {
-		wrapArgs(sub)
+		checkArgs(sub)
 	}
 }

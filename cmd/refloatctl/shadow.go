@@ -24,9 +24,6 @@ func newShadow() *cobra.Command {
 		Use:   "shadow",
 		Short: "Show what decisions in shadow mode would have changed",
 		Long:  "Show what decisions in shadow mode (mode: Shadow of a queue or of the settings) would have changed.",
-		RunE: func(*cobra.Command, []string) error {
-			return usageError{errors.New("shadow needs a subcommand: report")}
-		},
 	}
 	cmd.AddCommand(newShadowReport())
 	return cmd

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/refloat/refloat/cmd/internal/terminal"
+	"github.com/refloat/refloat/internal/suggest"
 )
 
 const (
@@ -24,7 +25,7 @@ func addOutput(cmd *cobra.Command, output *string) {
 }
 
 func badOutput(output string) error {
-	return usageError{fmt.Errorf("-o %q: use table or json", output)}
+	return usageError{suggest.Unknown("-o", output, outputTable, outputJSON)}
 }
 
 // table aligns columns. The last column may be long.

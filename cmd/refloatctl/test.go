@@ -15,6 +15,7 @@ import (
 	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/suite"
+	"github.com/refloat/refloat/internal/suggest"
 )
 
 const outputJUnit = "junit"
@@ -54,7 +55,7 @@ Exit codes: 0 passed, 1 failed (or a finding), 2 usage, 3 environment.`,
   refloatctl test my-policies/ml_test.yaml --update`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains([]string{outputText, outputJSON, outputJUnit}, f.output) {
-				return usageError{fmt.Errorf("-o %q: use text, json or junit", f.output)}
+				return usageError{suggest.Unknown("-o", f.output, "text", "json", "junit")}
 			}
 			if len(args) == 0 {
 				args = []string{"."}

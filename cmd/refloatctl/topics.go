@@ -16,9 +16,6 @@ func newTopics() *cobra.Command {
 		Use:   "topics",
 		Short: "Create the Pulsar topics of a deployment",
 		Long:  "Create the Pulsar topics of a deployment. `refloatctl doctor` checks them.",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return usageError{errors.New("topics needs a subcommand: create")}
-		},
 	}
 	cmd.AddCommand(newTopicsCreate())
 	return cmd

@@ -132,7 +132,7 @@ func up(cmd *cobra.Command, f upFlags) error {
 		ScrubRate: int64(f.scrub * (1 << 20)),
 		Progress:  func(s app.Status) { fed = s; bar.say("fed %d of %d messages", s.Fed, s.Total) },
 		Drained:   func() { drained = true },
-		Fatal:     func(err error) { os.Exit(exitCode(err)) },
+		Fatal:     func(err error) { os.Exit(exitCode(cmd.CommandPath(), err)) },
 		Log:       slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level})),
 		Now:       time.Now,
 	})

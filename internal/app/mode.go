@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/jackc/pgx/v5"
@@ -16,6 +15,7 @@ import (
 	"github.com/refloat/refloat/internal/armada/writer"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/sink"
+	"github.com/refloat/refloat/internal/suggest"
 )
 
 // IngestModes lists the modes of an ingester, the default first.
@@ -26,7 +26,7 @@ func CheckIngestMode(name string) error {
 	if name == "" || slices.Contains(IngestModes(), name) {
 		return nil
 	}
-	return fmt.Errorf("mode %q: give one of %s", name, strings.Join(IngestModes(), ", "))
+	return suggest.Unknown("mode", name, IngestModes()...)
 }
 
 // mirrorMode returns what an ingester's mode does to Armada's tables, and whether it requires them.

@@ -1,6 +1,10 @@
 package jobdb
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/refloat/refloat/internal/suggest"
+)
 
 // JobState is the state of a job as seen by a scheduler that honours our decisions.
 type JobState uint8
@@ -32,7 +36,7 @@ func ParseJobState(name string) (JobState, error) {
 			return JobState(i), nil
 		}
 	}
-	return UnknownJob, fmt.Errorf("unknown job state %q", name)
+	return UnknownJob, suggest.Unknown("job state", name, jobStates[1:]...)
 }
 
 // JobStates returns all states, in order.

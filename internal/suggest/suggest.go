@@ -2,6 +2,7 @@
 package suggest
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/agnivade/levenshtein"
@@ -39,6 +40,16 @@ func Fix(s string, words []string, otherwise string) string {
 		return "did you mean " + near + "?"
 	}
 	return otherwise
+}
+
+// Unknown returns the error about a value that is none of words. It names the nearest one, and all.
+func Unknown(what, s string, words ...string) error {
+	near := ""
+	if word := Nearest(s, words); word != "" {
+		near = "did you mean " + word + "? "
+	}
+	last := len(words) - 1
+	return fmt.Errorf("%s %q: %suse %s or %s", what, s, near, strings.Join(words[:last], ", "), words[last])
 }
 
 // subsequence says whether a is b with letters left out.

@@ -83,6 +83,7 @@ a YAML file (--config); flags take precedence over the environment, and the envi
 		settings.MayBeEmpty(cmd, "control-plane")
 	}
 	settings.Bind(cmd)
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return settings.Explain(cmd.Flags(), err) })
 	version.Add(cmd)
 	cmd.CompletionOptions.DisableDefaultCmd = true
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -16,6 +16,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v4"
+
+	"github.com/refloat/refloat/internal/suggest"
 )
 
 // The flags that settings adds to a command.
@@ -97,7 +99,7 @@ func Load(cmd *cobra.Command) error {
 		if value, ok := os.LookupEnv(envName(f.Name)); ok && source[f.Name] == "" && f.Name != "version" {
 			source[f.Name] = envName(f.Name)
 			if err := flags.Set(f.Name, value); err != nil {
-				errs = append(errs, fmt.Errorf("%s=%q: %w", envName(f.Name), value, err))
+				errs = append(errs, fmt.Errorf("%s=%q: %w", envName(f.Name), value, wrongValue(f, err)))
 			} else if wrongEmpty(f) {
 				errs = append(errs, fmt.Errorf("%s is empty: give it a value, or unset it", envName(f.Name)))
 			}
@@ -126,7 +128,7 @@ func loadFile(flags *pflag.FlagSet, file string, source map[string]string) error
 	}
 	var doc yaml.Node
 	if err := yaml.Unmarshal(b, &doc); err != nil {
-		return fmt.Errorf("%s: %w", file, err)
+		return yamlError(file, err)
 	}
 	if len(doc.Content) == 0 {
 		return nil
@@ -142,7 +144,7 @@ func loadFile(flags *pflag.FlagSet, file string, source map[string]string) error
 		at := fmt.Sprintf("%s:%d:%d", file, key.Line, key.Column)
 		f := flags.Lookup(key.Value)
 		if f == nil || f.Name == flagConfig || f.Name == flagPrint {
-			errs = append(errs, fmt.Errorf("%s: unknown setting %q; --help lists them", at, key.Value))
+			errs = append(errs, fmt.Errorf("%s: unknown setting %q: %s", at, key.Value, suggest.Fix(key.Value, flagNames(flags), "--help lists them")))
 			continue
 		}
 		if seen[f.Name] || value.Kind != yaml.ScalarNode && value.Kind != yaml.SequenceNode {
@@ -157,7 +159,7 @@ func loadFile(flags *pflag.FlagSet, file string, source map[string]string) error
 		values := scalars(value)
 		for _, v := range values {
 			if err := flags.Set(f.Name, v); err != nil {
-				errs = append(errs, fmt.Errorf("%s: %s: %w", at, key.Value, err))
+				errs = append(errs, fmt.Errorf("%s: %s: %q: %w", at, key.Value, v, wrongValue(f, err)))
 			}
 		}
 		if len(values) == 0 || wrongEmpty(f) {

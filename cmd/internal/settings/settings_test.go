@@ -131,7 +131,7 @@ func TestMistakes(t *testing.T) {
 		{"two mistakes", "dtaa: y\npartitions: many\n", []string{`settings.yaml:1:1: unknown setting "dtaa"`, `settings.yaml:2:1: partitions: `, `"many"`}},
 		{"indented", "  exit-when-drained: maybe\n", []string{`settings.yaml:1:3: exit-when-drained: `}},
 		{"a list", "- data\n", []string{"settings.yaml:1:1: want `name: value` lines"}},
-		{"no YAML", "data: [\n", []string{"settings.yaml: yaml: line 2"}},
+		{"no YAML", "data: [\n", []string{"settings.yaml:2: this is not YAML"}},
 		{"config in the config", "config: x\n", []string{`settings.yaml:1:1: unknown setting "config"`}},
 		{"print-config in the config", "print-config: true\n", []string{`unknown setting "print-config"`}},
 		{"a key twice", "data: x\npartitions: 1\ndata: y\n", []string{`settings.yaml:3:1: data: want it once`}},
@@ -277,4 +277,29 @@ func TestEmpty(t *testing.T) {
 			t.Errorf("read back: %v\n%s", err, again)
 		}
 	})
+}
+
+// TestWrongValues: wherever a value comes from, the message says what it must look like, in no parser's words.
+func TestWrongValues(t *testing.T) {
+	for _, c := range []struct{ name, file, env, want string }{
+		{"environment", "", "many", `REFLOAT_PARTITIONS="many": want a whole number`},
+		{"file", "partitions: many\n", "", `settings.yaml:1:1: partitions: "many": want a whole number`},
+		{"no YAML", "data: [\n", "", "this is not YAML: want `name: value` lines"},
+		{"mistyped", "partitons: 3\n", "", `unknown setting "partitons": did you mean partitions?`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.env != "" {
+				t.Setenv("REFLOAT_PARTITIONS", c.env)
+			}
+			_, _, err := load(t, c.file)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("error = %v, want %s", err, c.want)
+			}
+			for _, raw := range []string{"strconv", ": yaml:", "invalid syntax"} {
+				if strings.Contains(err.Error(), raw) {
+					t.Errorf("error = %v: these are the words of a parser", err)
+				}
+			}
+		})
+	}
 }
