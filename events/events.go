@@ -117,6 +117,11 @@ type Submit struct {
 	FailFast        string // annotation armadaproject.io/failFast
 	GangID          string // annotation armadaproject.io/gangId
 	GangCardinality string // annotation armadaproject.io/gangCardinality
+	Group           string // annotation refloat.github.io/group
+	GroupPolicy     string // annotation refloat.github.io/group-policy
+	Part            string // annotation refloat.github.io/part
+	Replica         string // annotation refloat.github.io/replica
+	Index           string // annotation refloat.github.io/index
 	InitContainers  []string
 	GraceSeconds    int64 // terminationGracePeriodSeconds; 0 when unset
 }
@@ -131,6 +136,21 @@ const (
 	AnnotationPriceBand           = "armadaproject.io/priceBand"
 )
 
+// Annotations that make a job a member of a group (GROUPS 1).
+const (
+	AnnotationGroup       = "refloat.github.io/group"
+	AnnotationGroupPolicy = "refloat.github.io/group-policy"
+	AnnotationPart        = "refloat.github.io/part"
+	AnnotationReplica     = "refloat.github.io/replica"
+	AnnotationIndex       = "refloat.github.io/index"
+)
+
+// kept are the annotations that folding keeps.
+var kept = [...]string{
+	AnnotationRetryPolicies, AnnotationFailFast, AnnotationGangID, AnnotationGangCardinality,
+	AnnotationGroup, AnnotationGroupPolicy, AnnotationPart, AnnotationReplica, AnnotationIndex,
+}
+
 func (s *Submit) annotate(key, value string) {
 	switch key {
 	case AnnotationRetryPolicies:
@@ -141,6 +161,16 @@ func (s *Submit) annotate(key, value string) {
 		s.GangID = value
 	case AnnotationGangCardinality:
 		s.GangCardinality = value
+	case AnnotationGroup:
+		s.Group = value
+	case AnnotationGroupPolicy:
+		s.GroupPolicy = value
+	case AnnotationPart:
+		s.Part = value
+	case AnnotationReplica:
+		s.Replica = value
+	case AnnotationIndex:
+		s.Index = value
 	}
 }
 

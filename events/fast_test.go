@@ -236,6 +236,11 @@ func summary(s *Sequence, err error) string {
 			add("failfast", s.FailFast)
 			add("gang", s.GangID)
 			add("cardinality", s.GangCardinality)
+			add("group", s.Group)
+			add("group-policy", s.GroupPolicy)
+			add("part", s.Part)
+			add("replica", s.Replica)
+			add("index", s.Index)
 			add("init", s.InitContainers)
 			add("grace", s.GraceSeconds)
 		}

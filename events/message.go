@@ -173,7 +173,7 @@ func runFromProto(m *pb.Event, ev *Event) {
 
 func submitFromProto(m *pb.SubmitJob) *Submit {
 	s := &Submit{}
-	for _, key := range []string{AnnotationRetryPolicies, AnnotationFailFast, AnnotationGangID, AnnotationGangCardinality} {
+	for _, key := range kept {
 		s.annotate(key, m.GetObjectMeta().GetAnnotations()[key])
 	}
 	spec := m.GetMainObject().GetPodSpec().GetPodSpec()

@@ -61,7 +61,7 @@ func TestMutated(t *testing.T) {
 	}
 	// A run that only sees garbage, or none, proves nothing.
 	for _, what := range []string{
-		"readable", "NotProtobuf", "NoQueue", "NoEvents", "submit", "init", "gang", "states", "node", "error", "containers", "several events",
+		"readable", "NotProtobuf", "NoQueue", "NoEvents", "submit", "init", "gang", "group", "index", "states", "node", "error", "containers", "several events",
 		"kind 0", "kind 1", "kind 2", "kind 3", "kind 4", "kind 5", "kind 6", "kind 7", "kind 8", "kind 9", "kind 10", "kind 11", "kind 12", "kind 13",
 	} {
 		if seen[what] < int(n/2000) {
@@ -86,6 +86,8 @@ func count(seen map[string]int, d *Decoder, payload []byte) {
 			has["submit"] = true
 			has["init"] = has["init"] || ev.Submit.InitContainers != nil
 			has["gang"] = has["gang"] || ev.Submit.GangID != ""
+			has["group"] = has["group"] || ev.Submit.Group != ""
+			has["index"] = has["index"] || ev.Submit.Index != ""
 		}
 		if ev.Error != nil {
 			has["error"] = true
@@ -366,10 +368,9 @@ func (m *mutator) string() []byte {
 	if m.chance(30) {
 		return [][]byte{{0xff}, []byte("a\xc3"), []byte("\xed\xa0\x80"), []byte("\xf4\x90\x80\x80"), []byte("\xc0\x80")}[m.IntN(5)]
 	}
-	words := []string{
+	words := append([]string{
 		"", "a", "job", "run", "main", "é", "\U0001F680", "\x00", "true", "a rather long name, longer than 127 bytes: " + string(bytes.Repeat([]byte("x"), 100)),
-		AnnotationRetryPolicies, AnnotationFailFast, AnnotationGangID, AnnotationGangCardinality,
-	}
+	}, kept[:]...)
 	return []byte(words[m.IntN(len(words))])
 }
 
