@@ -202,8 +202,8 @@ func printCutover(w io.Writer, r *cutover.Report, verb string, commands []string
 		if p.First != 0 {
 			since = timeText(p.First)
 		}
-		if p.Place != nil {
-			ours = upTo(p.Place.Events)
+		if p.Positions != nil {
+			ours = upTo(p.Positions.Events)
 		}
 		t.row(topicWord(p), fmt.Sprint(p.Number), taken, fmt.Sprint(p.Cursor.Backlog), strings.Join(p.Cursor.Consumers, " "), since, ours, strings.Join(p.Ingesters, " "))
 	}
@@ -285,8 +285,8 @@ func printCutoverJSON(w io.Writer, r *cutover.Report, verb string, commands []st
 		if p.First != 0 {
 			line.EventsSince = timeText(p.First)
 		}
-		if p.Place != nil {
-			line.OursUpTo = p.Place.Events.String()
+		if p.Positions != nil {
+			line.OursUpTo = p.Positions.Events.String()
 		}
 		errs = append(errs, enc.Encode(line))
 	}

@@ -134,10 +134,10 @@ func verifyPartition(ctx context.Context, logs audit.Logs, db app.JobDBReader, p
 		return comparedRows{}, err
 	}
 	v := comparedRows{
-		Partition: p, Envelope: got.Place.Chain.Seq, Events: got.Place.Events.String(), Rows: got.Rows(),
+		Partition: p, Envelope: got.Positions.Chain.Seq, Events: got.Positions.Events.String(), Rows: got.Rows(),
 		Differences: []namedDifference{},
 	}
-	want, err := sink.FoldTo(logs.Events, logs.Decisions, jobdb.PartitionPlace{Partition: p, Place: got.Place}, got.Releases...)
+	want, err := sink.FoldTo(logs.Events, logs.Decisions, jobdb.PartitionPositions{Partition: p, Positions: got.Positions}, got.Releases...)
 	if errors.Is(err, chain.ErrMissing) || errors.Is(err, eventlog.ErrTrimmed) || errors.Is(err, sink.ErrUnfit) {
 		v.Problem, v.Count = err.Error(), 1
 		return v, nil
@@ -156,11 +156,11 @@ func verifyPartition(ctx context.Context, logs audit.Logs, db app.JobDBReader, p
 // beyond finds partitions that the database has and the logs do not have.
 func beyond(ctx context.Context, db app.JobDBReader, partitions int) (found []comparedRows, err error) {
 	err = db.View(ctx, func(q jobdb.Queries) error {
-		places, err := q.Places()
-		for _, p := range places {
+		positions, err := q.Positions()
+		for _, p := range positions {
 			if p.Partition >= partitions {
 				found = append(found, comparedRows{
-					Partition: p.Partition, Envelope: p.Place.Chain.Seq, Events: p.Place.Events.String(), Count: 1, Differences: []namedDifference{},
+					Partition: p.Partition, Envelope: p.Positions.Chain.Seq, Events: p.Positions.Events.String(), Count: 1, Differences: []namedDifference{},
 					Problem: fmt.Sprintf("the logs have %d partitions", partitions),
 				})
 			}

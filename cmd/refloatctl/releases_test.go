@@ -42,16 +42,16 @@ func letPass(t *testing.T, recording string) string {
 		ended <- app.Run(ctx, app.Config{Data: app.Dir(data), Ingest: true, ReleaseAfter: time.Millisecond, Log: slog.New(slog.DiscardHandler), Now: time.Now})
 	}()
 	until(t, "everything is released", func() bool {
-		places := map[int]eventlog.Position{}
+		positions := map[int]eventlog.Position{}
 		err := (deployment{data: data}).viewJobs(t.Context(), func(q jobdb.Queries) error {
-			all, err := q.Places()
+			all, err := q.Positions()
 			for _, p := range all {
-				places[p.Partition] = p.Place.Events
+				positions[p.Partition] = p.Positions.Events
 			}
 			return err
 		})
 		for p, end := range ends {
-			if err != nil || places[p] != end {
+			if err != nil || positions[p] != end {
 				return false
 			}
 		}

@@ -295,7 +295,7 @@ func oneRecordEach(t *testing.T, p int, failed map[runKey]bool, records []model.
 	}
 }
 
-// rowsFollow checks that the job database is what the logs demand at its place.
+// rowsFollow checks that the job database is what the logs demand at its positions.
 func rowsFollow(t *testing.T, data string) {
 	t.Helper()
 	logs, err := app.Dir(data).OpenLogs(0, app.Access{})
@@ -305,13 +305,13 @@ func rowsFollow(t *testing.T, data string) {
 	defer logs.Close()
 	for p := range logs.Events.Partitions() {
 		got := contents(t, data, p)
-		if got.Place.Chain.Seq == 0 {
+		if got.Positions.Chain.Seq == 0 {
 			if got.Rows() > 0 {
-				t.Errorf("partition %d: rows, but no place", p)
+				t.Errorf("partition %d: rows, but no positions", p)
 			}
 			continue
 		}
-		want, err := sink.Fold(logs.Events, logs.Decisions, p, got.Place.Chain.Seq)
+		want, err := sink.Fold(logs.Events, logs.Decisions, p, got.Positions.Chain.Seq)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -338,7 +338,7 @@ func rowsComplete(t *testing.T, data string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := contents(t, data, p).Place.Chain.InTo; got != end {
+		if got := contents(t, data, p).Positions.Chain.InTo; got != end {
 			t.Errorf("partition %d: the job database answers up to %v, the events end at %v", p, got, end)
 		}
 	}

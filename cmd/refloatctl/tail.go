@@ -93,12 +93,12 @@ func (f *tailFlags) run(cmd *cobra.Command) error {
 func (f *tailFlags) news(ctx context.Context, seen map[int]uint64, first bool) ([]jobdb.Decision, error) {
 	var all []jobdb.Decision
 	err := f.viewJobs(ctx, func(q jobdb.Queries) error {
-		places, err := q.Places()
+		positions, err := q.Positions()
 		if err != nil {
 			return err
 		}
-		for _, place := range places {
-			filter := jobdb.RecordFilter{Partition: &place.Partition, From: seen[place.Partition] + 1}
+		for _, part := range positions {
+			filter := jobdb.RecordFilter{Partition: &part.Partition, From: seen[part.Partition] + 1}
 			if first {
 				filter.Last = max(f.last, 1)
 			}

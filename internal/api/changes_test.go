@@ -387,7 +387,7 @@ func (s *storm) drain() {
 		}
 	}
 	end, _ := s.events.End(0)
-	if m.owner == nil || !m.owner.Drained() || m.owner.Place().Chain.InTo != end {
+	if m.owner == nil || !m.owner.Drained() || m.owner.Positions().Chain.InTo != end {
 		s.fail("the owner does not come to an end")
 	}
 }

@@ -158,14 +158,14 @@ func (o *owner) acquire(ctx context.Context) (*evaluator.Holding, error) {
 	}
 	return &evaluator.Holding{
 		Store: store, Policies: policies, Publisher: pub,
-		Synced: func(place follow.Place) error { return o.synced(ctx, store, place) },
+		Synced: func(positions follow.Positions) error { return o.synced(ctx, store, positions) },
 		Close:  func() error { return errors.Join(pub.Close(), policies.Close(), store.Close()) },
 	}, nil
 }
 
 // synced acknowledges what is durable: with shared checkpoints, the contents of the newest checkpoint; without,
 // those of the local state.
-func (o *owner) synced(ctx context.Context, store *projection.Store, place follow.Place) error {
+func (o *owner) synced(ctx context.Context, store *projection.Store, positions follow.Positions) error {
 	if err := store.Whole(); err != nil {
 		return err
 	}
@@ -174,12 +174,12 @@ func (o *owner) synced(ctx context.Context, store *projection.Store, place follo
 		o.committed = time.Time{}
 	}
 	if o.keeper != nil {
-		if !o.keeper.Due(o.Now(), place.Chain.Seq) {
+		if !o.keeper.Due(o.Now(), positions.Chain.Seq) {
 			return nil
 		}
 		at := checkpoint.At{
-			Seq: place.Chain.Seq, Link: place.Chain.Link.String(),
-			Events: place.Chain.InTo.String(), Decisions: place.Decisions.String(),
+			Seq: positions.Chain.Seq, Link: positions.Chain.Link.String(),
+			Events: positions.Chain.InTo.String(), Decisions: positions.Decisions.String(),
 		}
 		if err := o.keeper.Take(ctx, o.Now(), at, store.Checkpoint); err != nil {
 			o.metrics.checkpointFailed(o.partition)
@@ -188,7 +188,7 @@ func (o *owner) synced(ctx context.Context, store *projection.Store, place follo
 		return nil
 	}
 	if o.lease != nil {
-		o.lease.Acknowledge(place.Chain.InTo)
+		o.lease.Acknowledge(positions.Chain.InTo)
 	}
 	return nil
 }
@@ -247,11 +247,11 @@ func (o *owner) openWhole(dir string) (*projection.Store, uint64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	place, err := evaluator.PlaceIn(store)
+	positions, err := evaluator.PositionsIn(store)
 	if err != nil {
 		return nil, 0, errors.Join(err, store.Close())
 	}
-	return store, place.Chain.Seq, nil
+	return store, positions.Chain.Seq, nil
 }
 
 const newSuffix, oldSuffix = ".new", ".old"

@@ -40,7 +40,7 @@ func (s *ingestLeases) take(b *Backend) error {
 
 // acknowledge acknowledges what the job database has committed. Events without an answer in the chain are still
 // needed, even if they were released to the job database.
-func (s *ingestLeases) acknowledge(partition int, committed jobdb.Place) {
+func (s *ingestLeases) acknowledge(partition int, committed jobdb.Positions) {
 	s.decisions[partition].Acknowledge(committed.Decisions)
 	s.events[partition].Acknowledge(committed.Chain.InTo)
 }
@@ -89,7 +89,7 @@ func (n *node) startIngest(p *parts, db JobDB, mirrors func(int) sink.Mirror, aw
 		committed(b)
 		if leases.decisions != nil {
 			refuse(n.metrics.notWritten, b.Partition, nil)
-			leases.acknowledge(b.Partition, b.Place)
+			leases.acknowledge(b.Partition, b.Positions)
 		}
 	}
 	retried := n.metrics.retried(n.Log, away)

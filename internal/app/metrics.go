@@ -112,7 +112,7 @@ func (m *Metrics) ingester(now func() time.Time) sink.Hooks {
 		Now: now,
 		Committed: func(b sink.Batch) {
 			p := strconv.Itoa(b.Partition)
-			m.reach(m.written, b.Partition, reached{at: b.Place.Decisions, published: b.Published})
+			m.reach(m.written, b.Partition, reached{at: b.Positions.Decisions, published: b.Published})
 			m.rows.WithLabelValues(p).Add(float64(b.Rows))
 			m.ingest.WithLabelValues(p).Observe(b.Took.Seconds())
 			if b.Published != 0 {

@@ -324,11 +324,11 @@ func (n *node) drained(ctx context.Context, db JobDBReader) (bool, error) {
 	if db == nil {
 		return false, nil
 	}
-	places := map[int]eventlog.Position{}
+	positions := map[int]eventlog.Position{}
 	err := db.View(ctx, func(q jobdb.Queries) error {
-		all, err := q.Places()
+		all, err := q.Positions()
 		for _, p := range all {
-			places[p.Partition] = p.Place.Chain.InTo
+			positions[p.Partition] = p.Positions.Chain.InTo
 		}
 		return err
 	})
@@ -343,7 +343,7 @@ func (n *node) drained(ctx context.Context, db JobDBReader) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if at, ok := places[p]; end != eventlog.Start && (!ok || at.Compare(end) < 0) {
+		if at, ok := positions[p]; end != eventlog.Start && (!ok || at.Compare(end) < 0) {
 			return false, nil
 		}
 	}

@@ -85,13 +85,13 @@ func followsIn(t *testing.T, dir app.Dir, jobDB string) (decisions uint64) {
 			t.Fatal(err)
 		}
 		end, err := logs.Events.End(p)
-		if err != nil || got.Place.Chain.InTo != end {
-			t.Errorf("partition %d: the rows answer up to %v, the events end at %v (%v)", p, got.Place.Chain.InTo, end, err)
+		if err != nil || got.Positions.Chain.InTo != end {
+			t.Errorf("partition %d: the rows answer up to %v, the events end at %v (%v)", p, got.Positions.Chain.InTo, end, err)
 		}
 		if end == eventlog.Start {
 			continue
 		}
-		want, err := sink.Fold(logs.Events, logs.Decisions, p, got.Place.Chain.Seq)
+		want, err := sink.Fold(logs.Events, logs.Decisions, p, got.Positions.Chain.Seq)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -73,11 +73,11 @@ func GatherDatabase(ctx context.Context, at string, now time.Time) *Database {
 	if d.Err = conn.QueryRow(ctx, `SELECT to_regclass('refloat_positions') IS NOT NULL`).Scan(&d.Ours); d.Err != nil || !d.Ours {
 		return d // nothing else can be queried
 	}
-	d.Err = errors.Join(d.places(ctx, conn), d.locks(ctx, conn), d.waits(ctx, conn, now), d.failures(ctx, conn, now))
+	d.Err = errors.Join(d.positions(ctx, conn), d.locks(ctx, conn), d.waits(ctx, conn, now), d.failures(ctx, conn, now))
 	return d
 }
 
-func (d *Database) places(ctx context.Context, conn *pgx.Conn) error {
+func (d *Database) positions(ctx context.Context, conn *pgx.Conn) error {
 	rows, err := conn.Query(ctx, `SELECT partition, event_ledger, event_entry, event_batch FROM refloat_positions ORDER BY partition`)
 	if err != nil {
 		return err

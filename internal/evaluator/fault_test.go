@@ -128,7 +128,7 @@ func (w *world) life(fs vfs.FS, batch int) (state []byte, err error) {
 func dumpOf(kv projection.KV) ([]byte, error) {
 	var b bytes.Buffer
 	err := kv.Scan([]byte{0}, []byte{0xff}, func(k, v []byte) bool {
-		if k[0] != 'm' { // meta: it names places
+		if k[0] != 'm' { // meta: it has positions
 			fmt.Fprintf(&b, "%q %q\n", k, v)
 		}
 		return true

@@ -44,7 +44,7 @@ func (o *Owner) startLive() (err error) {
 	o.live.past = o.follower.Past()
 	o.live.inputBuf = make([]eventlog.Message, o.cfg.MaxMessages)
 	o.live.backBuf = make([]eventlog.Message, 64)
-	o.tip = o.place.Chain
+	o.tip = o.positions.Chain
 	o.enter(running)
 	return nil
 }
@@ -106,7 +106,7 @@ func (o *Owner) readBack(t *turn) error {
 // accept processes one message of the decision log. If an accepted envelope is not,
 // byte for byte, the oldest one awaited, the partition is lost.
 func (o *Owner) accept(t *turn, m *eventlog.Message) error {
-	last := o.place.Chain
+	last := o.positions.Chain
 	if n := len(t.accepted); n > 0 {
 		last = t.accepted[n-1].end
 	}
@@ -115,7 +115,7 @@ func (o *Owner) accept(t *turn, m *eventlog.Message) error {
 	}
 	w := o.window[0]
 	o.window = o.window[1:]
-	w.after.Place = follow.Place{Chain: w.end, Decisions: m.Position}
+	w.after.Positions = follow.Positions{Chain: w.end, Decisions: m.Position}
 	o.live.past.Add(w.end)
 	t.accepted = append(t.accepted, w)
 	return o.point(PointReadBack)
@@ -131,7 +131,7 @@ func (o *Owner) commitAccepted(t *turn) error {
 		}
 		if o.cfg.Hooks.Committed != nil {
 			o.cfg.Hooks.Committed(Commit{
-				Envelope: w.env, Records: w.records, At: w.after.Place.Decisions,
+				Envelope: w.env, Records: w.records, At: w.after.Positions.Decisions,
 				Waited: time.Duration(t.now - w.sentAt), Published: w.published,
 			})
 		}
@@ -156,7 +156,7 @@ func (o *Owner) acknowledge(t *turn) error {
 		return nil
 	}
 	if o.cfg.Synced != nil {
-		if err := o.cfg.Synced(o.place); err != nil {
+		if err := o.cfg.Synced(o.positions); err != nil {
 			return err
 		}
 	}
@@ -318,7 +318,7 @@ func (o *Owner) publish(env *chain.Envelope, records []chain.Record, now int64) 
 	}
 	o.tip = chain.End{Seq: env.Seq, Link: link, Epoch: env.Epoch, Owner: env.Owner, InTo: env.InTo}
 	o.window = append(o.window, inFlight{
-		end: o.tip, env: env, records: records, batch: batch, flush: flush, after: o.metaAt(follow.Place{}), sentAt: now,
+		end: o.tip, env: env, records: records, batch: batch, flush: flush, after: o.metaAt(follow.Positions{}), sentAt: now,
 		published: o.live.published,
 	})
 	if err := o.cfg.Publisher.Publish(raw); err != nil {

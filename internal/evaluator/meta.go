@@ -11,9 +11,9 @@ import (
 )
 
 // meta is what an owner commits with the projection, in the same batch
-// (PROTOCOL 6). The input position is Place.Chain.InTo.
+// (PROTOCOL 6). The input position is Positions.Chain.InTo.
 type meta struct {
-	Place     follow.Place
+	Positions follow.Positions `json:"Place"`
 	Progress  Progress
 	Watermark int64
 	Horizon   int64
@@ -22,14 +22,14 @@ type meta struct {
 	Rebuilding bool `json:",omitempty"`
 }
 
-// PlaceIn returns the position of a store's state; follow.Beginning for an empty one.
-func PlaceIn(store Store) (follow.Place, error) {
+// PositionsIn returns the position of a store's state; follow.Beginning for an empty one.
+func PositionsIn(store Store) (follow.Positions, error) {
 	b, err := store.Meta()
 	if err != nil {
-		return follow.Place{}, fmt.Errorf("read state: %w", err)
+		return follow.Positions{}, fmt.Errorf("read state: %w", err)
 	}
 	m, err := decodeMeta(b)
-	return m.Place, err
+	return m.Positions, err
 }
 
 // The first byte says how the rest is encoded: the struct's fields in order, each of its
@@ -44,7 +44,7 @@ const (
 const DefaultHorizon = int64(24 * 60 * 60 * 1e9)
 
 func emptyMeta() meta {
-	return meta{Place: follow.Beginning, Watermark: projection.NoWatermark, Horizon: DefaultHorizon}
+	return meta{Positions: follow.Beginning, Watermark: projection.NoWatermark, Horizon: DefaultHorizon}
 }
 
 func (m *meta) encode() ([]byte, error) {

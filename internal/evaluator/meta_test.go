@@ -15,7 +15,7 @@ import (
 func TestMeta(t *testing.T) {
 	t.Parallel()
 	want := meta{
-		Place: follow.Place{
+		Positions: follow.Positions{
 			Chain:     chain.End{Seq: 1, Link: chain.Hash{2}, Epoch: 3, Owner: chain.OwnerID{4}, InTo: eventlog.Position{Ledger: 5, Entry: 6, Batch: -1}},
 			Decisions: eventlog.Position{Ledger: 1 << 40, Entry: 8, Batch: 9},
 		},

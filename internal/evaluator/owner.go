@@ -63,7 +63,7 @@ type Config struct {
 	Fit *Fit
 	// Synced, if set, is called when everything committed is durable, for acknowledgements
 	// and checkpoints. The store then holds the state at the position.
-	Synced func(place follow.Place) error
+	Synced func(positions follow.Positions) error
 	Hooks  Hooks
 }
 
@@ -115,17 +115,17 @@ var ErrLost = errors.New("ownership lost")
 // Owner is the life cycle of one partition, from restore to loss. Advance does what can
 // be done now, and never waits for a log.
 type Owner struct {
-	cfg      Config
-	phase    phase
-	follower *follow.Follower
-	proc     *Processor
-	place    follow.Place // committed
-	claim    chain.Hash   // link of the claim, or of the accepted history, that we are waiting for
-	skipTo   eventlog.Position
-	rebuild  *rebuild // nil: the state follows from the complete input
-	scan     *follow.Scan
-	cause    error // the reason for the scan
-	sentAt   int64 // when it was sent
+	cfg       Config
+	phase     phase
+	follower  *follow.Follower
+	proc      *Processor
+	positions follow.Positions // committed
+	claim     chain.Hash       // link of the claim, or of the accepted history, that we are waiting for
+	skipTo    eventlog.Position
+	rebuild   *rebuild // nil: the state follows from the complete input
+	scan      *follow.Scan
+	cause     error // the reason for the scan
+	sentAt    int64 // when it was sent
 
 	window   []inFlight
 	tip      chain.End // of the last envelope published
@@ -217,10 +217,10 @@ func (o *Owner) Changed() [3]<-chan struct{} {
 // Drained reports that the owner is live and all its published envelopes are committed.
 func (o *Owner) Drained() bool { return o.phase == running && len(o.window) == 0 }
 
-// Place returns the position up to which the owner has committed.
-func (o *Owner) Place() follow.Place { return o.place }
+// Positions returns the positions up to which the owner has committed.
+func (o *Owner) Positions() follow.Positions { return o.positions }
 
-// Progress returns the progress of its processor, which may be ahead of Place.
+// Progress returns the progress of its processor, which may be ahead of Positions.
 func (o *Owner) Progress() Progress {
 	if o.proc == nil {
 		return Progress{}
@@ -280,15 +280,15 @@ func (o *Owner) restore() error {
 	if err != nil {
 		return err
 	}
-	if err := o.mustHold(m.Place); err != nil {
+	if err := o.mustHold(m.Positions); err != nil {
 		return err
 	}
-	o.follower, err = follow.Open(o.cfg.Events, o.cfg.Decisions, o.cfg.Partition, m.Place)
+	o.follower, err = follow.Open(o.cfg.Events, o.cfg.Decisions, o.cfg.Partition, m.Positions)
 	if err != nil {
 		return err
 	}
 	o.watchIgnored()
-	o.place = m.Place
+	o.positions = m.Positions
 	o.proc = &Processor{State: state, Progress: m.Progress}
 	o.enter(catchingUp)
 	return nil
@@ -354,12 +354,12 @@ func (o *Owner) commitBatch(s *follow.Batch) error {
 	if err != nil {
 		return err
 	}
-	place := follow.Place{Chain: s.End, Decisions: s.Position}
-	return o.commit(batch, flush, o.metaAt(place))
+	positions := follow.Positions{Chain: s.End, Decisions: s.Position}
+	return o.commit(batch, flush, o.metaAt(positions))
 }
 
-func (o *Owner) metaAt(place follow.Place) meta {
-	return meta{Place: place, Progress: o.proc.Progress, Watermark: o.proc.State.Watermark, Horizon: o.proc.State.Horizon, Rebuilding: o.rebuild != nil}
+func (o *Owner) metaAt(positions follow.Positions) meta {
+	return meta{Positions: positions, Progress: o.proc.Progress, Watermark: o.proc.State.Watermark, Horizon: o.proc.State.Horizon, Rebuilding: o.rebuild != nil}
 }
 
 // commit makes one envelope's changes visible in the store, with the position that
@@ -373,13 +373,13 @@ func (o *Owner) commit(batch projection.Batch, flush uint64, m meta) error {
 		return err
 	}
 	o.proc.State.Committed(flush)
-	o.place = m.Place
+	o.positions = m.Positions
 	return o.point(PointCommitted)
 }
 
 // sendClaim publishes a claim of the next epoch, at the end of the chain.
 func (o *Owner) sendClaim(now int64) error {
-	end := o.place.Chain
+	end := o.positions.Chain
 	claim := &chain.OwnerClaim{Epoch: end.Epoch + 1, LastSeq: end.Seq, LastLink: end.Link, Partitions: uint32(o.cfg.Events.Partitions())}
 	if _, err := io.ReadFull(o.cfg.Random, claim.Owner[:]); err != nil {
 		return fmt.Errorf("draw an owner id: %w", err)
@@ -393,7 +393,7 @@ func (o *Owner) sendClaim(now int64) error {
 
 // sendAcceptance publishes that events up to a position are gone.
 func (o *Owner) sendAcceptance(now int64) error {
-	end := o.place.Chain
+	end := o.positions.Chain
 	env := &chain.Envelope{
 		Seq: end.Seq + 1, Link: end.Link, Epoch: end.Epoch, Owner: end.Owner, InFrom: end.InTo, InTo: o.skipTo,
 		Records: [][]byte{chain.AppendRecord(nil, &chain.HistoryAccepted{By: o.cfg.AcceptedBy})},

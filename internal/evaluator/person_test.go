@@ -201,8 +201,8 @@ func TestAcceptEmptied(t *testing.T) {
 	from := eventlog.Start
 	for _, c := range []evaluator.Config{{AcceptHistory: &from, AcceptedBy: "olga"}, {}} { // it is said once
 		// drain measures against what was there.
-		if err := m.owned(gone, c); !errors.Is(err, errStuck) || !m.owner.Drained() || m.owner.Place().Chain.InTo != gone.begin {
-			t.Fatalf("%+v: at %v, %v, want an owner at %v", c, m.owner.Place().Chain.InTo, err, gone.begin)
+		if err := m.owned(gone, c); !errors.Is(err, errStuck) || !m.owner.Drained() || m.owner.Positions().Chain.InTo != gone.begin {
+			t.Fatalf("%+v: at %v, %v, want an owner at %v", c, m.owner.Positions().Chain.InTo, err, gone.begin)
 		}
 		if got := w.acceptances(); !slices.Equal(got, []string{"olga"}) {
 			t.Fatalf("the chain says that %q accepted", got)
@@ -361,11 +361,11 @@ func TestSynced(t *testing.T) {
 	w.feed(someHistory(t, 30))
 	m := w.start("state", evaluator.Config{})
 	told := 0
-	err := m.owned(w.events, evaluator.Config{MaxMessages: 3, Synced: func(place follow.Place) error {
+	err := m.owned(w.events, evaluator.Config{MaxMessages: 3, Synced: func(positions follow.Positions) error {
 		told++
-		got, err := evaluator.PlaceIn(m.cfg.Store)
-		if err == nil && got != place {
-			t.Errorf("told of %+v, the store is at %+v", place, got)
+		got, err := evaluator.PositionsIn(m.cfg.Store)
+		if err == nil && got != positions {
+			t.Errorf("told of %+v, the store is at %+v", positions, got)
 		}
 		return err
 	}})

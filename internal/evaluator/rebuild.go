@@ -98,7 +98,7 @@ func (o *Owner) wipe() error {
 		return err
 	}
 	state, err := projection.NewState(o.cfg.Store, m.Watermark, m.Horizon)
-	o.place, o.proc = m.Place, &Processor{State: state}
+	o.positions, o.proc = m.Positions, &Processor{State: state}
 	return err
 }
 
@@ -116,7 +116,7 @@ func (o *Owner) rebuildBatch(s *follow.Batch, logged *Logged) error {
 
 // sendRebuilt publishes that the state was rebuilt, from where, and who acknowledged it.
 func (o *Owner) sendRebuilt(now int64) error {
-	end := o.place.Chain
+	end := o.positions.Chain
 	return o.sendAwaited(&chain.Envelope{
 		Seq: end.Seq + 1, Link: end.Link, Epoch: end.Epoch, Owner: end.Owner, InFrom: end.InTo, InTo: end.InTo,
 		Records: [][]byte{chain.AppendRecord(nil, &chain.StateRebuilt{By: o.cfg.AcceptedBy, From: o.rebuild.from})},

@@ -12,12 +12,12 @@ import (
 // mustHold returns an error if a log does not reach the state's position: the state follows
 // from durable messages, so the log has lost its end, or is a different one. (What it has
 // lost of its beginning, even if that was everything, is for mayClaim to judge.)
-func (o *Owner) mustHold(place follow.Place) error {
+func (o *Owner) mustHold(positions follow.Positions) error {
 	for _, l := range []struct {
 		name  string
 		topic eventlog.Topic
 		at    eventlog.Position
-	}{{"events", o.cfg.Events, place.Chain.InTo}, {"decisions", o.cfg.Decisions, place.Decisions}} {
+	}{{"events", o.cfg.Events, positions.Chain.InTo}, {"decisions", o.cfg.Decisions, positions.Decisions}} {
 		if l.at == eventlog.Start {
 			continue
 		}
@@ -47,7 +47,7 @@ func (o *Owner) mayClaim() error {
 	if err != nil {
 		return fmt.Errorf("find the beginning of events: %w", err)
 	}
-	to, held := begin, o.place.Chain.InTo
+	to, held := begin, o.positions.Chain.InTo
 	if accepted := o.cfg.AcceptHistory; accepted != nil && *accepted != eventlog.Start {
 		to = *accepted
 	}
@@ -71,7 +71,7 @@ var ErrEmptied = errors.New("the decision log is empty, and may not always have 
 // mayBegin refuses to begin a chain if there may have been one, because counts would
 // restart at zero.
 func (o *Owner) mayBegin() error {
-	if o.place.Chain.Seq > 0 || o.cfg.AcceptEmptyDecisions {
+	if o.positions.Chain.Seq > 0 || o.cfg.AcceptEmptyDecisions {
 		return nil
 	}
 	const advice = "bring the decisions topic back, or a state or a checkpoint; if nothing was ever decided here, start once with --accept-empty-decisions"

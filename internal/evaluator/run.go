@@ -30,8 +30,8 @@ type Holding struct {
 	Store     Store
 	Policies  *policylog.Log
 	Publisher eventlog.Publisher
-	Synced    func(place follow.Place) error // Config.Synced
-	Close     func() error                   // closes all of it
+	Synced    func(positions follow.Positions) error // Config.Synced
+	Close     func() error                           // closes all of it
 }
 
 // Loop keeps one partition owned, as long as it is placed here.
@@ -210,7 +210,7 @@ func (l *Loop) own(ctx context.Context) (wasLive bool, err error) {
 		case <-placed:
 		case <-time.After(idleCheck):
 			if o.Drained() && h.Synced != nil { // a checkpoint may be due even without new input
-				if err := h.Synced(o.Place()); err != nil {
+				if err := h.Synced(o.Positions()); err != nil {
 					return wasLive, err
 				}
 			}

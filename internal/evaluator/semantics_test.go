@@ -112,7 +112,7 @@ func TestNewerSemantics(t *testing.T) {
 	if err := m.drain(); err != nil {
 		t.Fatal(err)
 	}
-	end := m.owner.Place().Chain
+	end := m.owner.Positions().Chain
 	newer := &chain.Envelope{
 		Seq: end.Seq + 1, Link: end.Link, Epoch: end.Epoch, Owner: end.Owner, InFrom: end.InTo, InTo: end.InTo,
 		Records: [][]byte{chain.AppendRecord(nil, &chain.SemanticsActivated{Version: evaluator.SemanticsVersion + 1})},

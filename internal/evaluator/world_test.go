@@ -186,8 +186,8 @@ func (m *machine) drain() error {
 	if err != nil {
 		return err
 	}
-	if !m.owner.Drained() || m.owner.Place().Chain.InTo != end {
-		return fmt.Errorf("%w: phase %s, at %v of %v", errStuck, m.owner.Phase(), m.owner.Place().Chain.InTo, end)
+	if !m.owner.Drained() || m.owner.Positions().Chain.InTo != end {
+		return fmt.Errorf("%w: phase %s, at %v of %v", errStuck, m.owner.Phase(), m.owner.Positions().Chain.InTo, end)
 	}
 	return nil
 }
@@ -205,7 +205,7 @@ func (w *world) verified() audit.Verified {
 	return v
 }
 
-// dump is all that a store holds but its meta record, which names places.
+// dump is all that a store holds but its meta record, which has positions.
 func dump(t *testing.T, kv projection.KV) []byte {
 	t.Helper()
 	var b bytes.Buffer

@@ -4,7 +4,7 @@
 // every job database must pass.
 //
 // Invariant: the rows of a partition are one deterministic fold of its events, its
-// decision chain and its releases, up to the Place that is stored with them. Rows and
+// decision chain and its releases, up to the Positions that are stored with them. Rows and
 // position change in one transaction, the position by compare-and-set, so the rows are
 // the same whoever writes them, however often and however interrupted. Of the three
 // inputs, only the releases come from this database: when one is made depends on a

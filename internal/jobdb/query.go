@@ -35,9 +35,9 @@ type Queries interface {
 	Activations(filter RecordFilter, visit func(*Activation) error) error
 	// Releases visits them in partition and log order.
 	Releases(filter RecordFilter, visit func(*Release) error) error
-	// Places returns the positions of all partitions that were ever written, by
+	// Positions returns the positions of all partitions that were ever written, by
 	// partition.
-	Places() ([]PartitionPlace, error)
+	Positions() ([]PartitionPositions, error)
 	// Summary returns counts.
 	Summary() (*Summary, error)
 	// Contents returns all rows of one partition.
@@ -73,10 +73,10 @@ type RecordFilter struct {
 	Last      int  // only the last so many; 0: all
 }
 
-// PartitionPlace is the position of one partition.
-type PartitionPlace struct {
+// PartitionPositions are the positions of one partition.
+type PartitionPositions struct {
 	Partition int
-	Place     Place
+	Positions Positions
 }
 
 // Summary counts the rows of a job database.

@@ -128,9 +128,9 @@ type Container struct {
 	Message  string
 }
 
-// Place is the position of a partition's rows: after this envelope and its input, and
+// Positions are those of a partition's rows: after this envelope and its input, and
 // after what was released beyond it.
-type Place struct {
+type Positions struct {
 	Chain     chain.End
 	Decisions eventlog.Position // of the last accepted envelope
 	// Events is the last message that the rows include: Chain.InTo, or the end of a
@@ -150,8 +150,8 @@ func Origin(releases []*Release) eventlog.Position {
 	return eventlog.Start
 }
 
-// Beginning is the Place before everything.
-var Beginning = Place{Chain: chain.Beginning, Decisions: eventlog.Start, Events: eventlog.Start}
+// Beginning is the position before everything.
+var Beginning = Positions{Chain: chain.Beginning, Decisions: eventlog.Start, Events: eventlog.Start}
 
 // Release is a range of events that the rows include although the chain had not
 // answered them, as Armada handles them without us (PROTOCOL 13). Later decisions on

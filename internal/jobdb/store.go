@@ -43,8 +43,8 @@ type Store interface {
 // Tx is one transaction on one partition. It ends with Commit or Rollback; a Rollback
 // after the end has no effect.
 type Tx interface {
-	// Place returns the position of the partition's rows.
-	Place() Place
+	// Positions returns the positions of the partition's rows.
+	Positions() Positions
 	// Origin returns the position up to which another ingester had applied the events
 	// before the rows start, as recorded by a release of no messages from the
 	// beginning; eventlog.Start: there is none.
@@ -56,7 +56,7 @@ type Tx interface {
 	// Commit moves the position by compare-and-set and ends the transaction. ErrMoved:
 	// nothing was written. After any other error it is unknown whether the transaction
 	// took effect.
-	Commit(ctx context.Context, from, to Place) error
+	Commit(ctx context.Context, from, to Positions) error
 	Rollback() error
 }
 
@@ -104,6 +104,6 @@ func (c *Changes) Rows() int {
 // order.
 type Contents struct {
 	Partition int
-	Place     Place
+	Positions Positions
 	Changes
 }

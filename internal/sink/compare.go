@@ -34,7 +34,7 @@ func (d Difference) String() string {
 // in a database, table by table in the order of the keys.
 func Compare(want, got *jobdb.Contents) []Difference {
 	c := comparison{}
-	c.row("positions", fmt.Sprintf("of partition %d", want.Partition), reflect.ValueOf(want.Place), reflect.ValueOf(got.Place))
+	c.row("positions", fmt.Sprintf("of partition %d", want.Partition), reflect.ValueOf(want.Positions), reflect.ValueOf(got.Positions))
 	compareRows(&c, "jobs", want.Jobs, got.Jobs, func(j *jobdb.Job) rowKey { return rowKey{job: j.JobID} })
 	compareRows(&c, "runs", want.Runs, got.Runs, func(r *jobdb.Run) rowKey { return rowKey{job: r.JobID, run: r.RunID} })
 	compareRows(&c, "decisions", want.Decisions, got.Decisions, func(d *jobdb.Decision) rowKey { return rowKey{seq: d.Number} })

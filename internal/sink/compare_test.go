@@ -27,7 +27,7 @@ func TestCompareNamesEachField(t *testing.T) {
 		for _, f := range changes.Fields() {
 			list = append(list, f.Index(0).Elem())
 		}
-		return append(list, reflect.ValueOf(&c.Place).Elem())
+		return append(list, reflect.ValueOf(&c.Positions).Elem())
 	}
 	fields := 0
 	for kind := range rows(fresh()) {

@@ -23,14 +23,14 @@ func Fold(events, decisions eventlog.Topic, partition int, through uint64, relea
 	if through == 0 {
 		through = math.MaxUint64
 	}
-	return FoldTo(events, decisions, jobdb.PartitionPlace{Partition: partition, Place: jobdb.Place{Chain: chain.End{Seq: through}}}, releases...)
+	return FoldTo(events, decisions, jobdb.PartitionPositions{Partition: partition, Positions: jobdb.Positions{Chain: chain.End{Seq: through}}}, releases...)
 }
 
 // FoldTo is Fold up to the position of a database, which may be before the first
 // envelope. Only the envelope's seq of the position is used.
-func FoldTo(events, decisions eventlog.Topic, to jobdb.PartitionPlace, releases ...*jobdb.Release) (_ *jobdb.Contents, err error) {
-	partition, through := to.Partition, to.Place.Chain.Seq
-	all := &jobdb.Contents{Partition: partition, Place: jobdb.Beginning}
+func FoldTo(events, decisions eventlog.Topic, to jobdb.PartitionPositions, releases ...*jobdb.Release) (_ *jobdb.Contents, err error) {
+	partition, through := to.Partition, to.Positions.Chain.Seq
+	all := &jobdb.Contents{Partition: partition, Positions: jobdb.Beginning}
 	from, origin := follow.Beginning, jobdb.Origin(releases)
 	if origin != eventlog.Start {
 		before := releases[0].Seq
@@ -38,7 +38,7 @@ func FoldTo(events, decisions eventlog.Topic, to jobdb.PartitionPlace, releases 
 		if err != nil {
 			return nil, err
 		}
-		all.Place.Chain, all.Place.Decisions = from.Chain, from.Decisions
+		all.Positions.Chain, all.Positions.Decisions = from.Chain, from.Decisions
 	}
 	f, err := follow.Open(events, decisions, partition, from)
 	if err != nil {
@@ -48,19 +48,19 @@ func FoldTo(events, decisions eventlog.Topic, to jobdb.PartitionPlace, releases 
 	f.SkipInput(origin)
 	rows := NewRows(partition)
 	for {
-		for len(releases) > 0 && releases[0].Seq <= all.Place.Chain.Seq {
+		for len(releases) > 0 && releases[0].Seq <= all.Positions.Chain.Seq {
 			r := releases[0]
 			releases = releases[1:]
-			if r.Partition != partition || r.Seq != all.Place.Chain.Seq || r.From != all.Place.Events {
-				return nil, fmt.Errorf("%w: the one after envelope %d from %v comes where the rows stand after envelope %d at %v", ErrUnfit, r.Seq, r.From, all.Place.Chain.Seq, all.Place.Events)
+			if r.Partition != partition || r.Seq != all.Positions.Chain.Seq || r.From != all.Positions.Events {
+				return nil, fmt.Errorf("%w: the one after envelope %d from %v comes where the rows stand after envelope %d at %v", ErrUnfit, r.Seq, r.From, all.Positions.Chain.Seq, all.Positions.Events)
 			}
 			if err := rows.applyRelease(events, r, origin); err != nil {
 				return nil, err
 			}
-			all.Place.Events = r.To
+			all.Positions.Events = r.To
 			collect(all, rows.Take())
 		}
-		if all.Place.Chain.Seq >= through {
+		if all.Positions.Chain.Seq >= through {
 			break
 		}
 		s, err := f.Next()
@@ -70,14 +70,14 @@ func FoldTo(events, decisions eventlog.Topic, to jobdb.PartitionPlace, releases 
 		if s == nil {
 			break
 		}
-		if err := rows.ApplyBatch(s, all.Place.Events); err != nil {
+		if err := rows.ApplyBatch(s, all.Positions.Events); err != nil {
 			return nil, err
 		}
-		all.Place = after(all.Place, f.Place())
+		all.Positions = after(all.Positions, f.Positions())
 		collect(all, rows.Take())
 	}
 	if len(releases) > 0 && releases[0].Seq <= through {
-		return nil, fmt.Errorf("%w: a release was made after envelope %d, the chain ends at %d", chain.ErrMissing, releases[0].Seq, all.Place.Chain.Seq)
+		return nil, fmt.Errorf("%w: a release was made after envelope %d, the chain ends at %d", chain.ErrMissing, releases[0].Seq, all.Positions.Chain.Seq)
 	}
 	for _, j := range rows.recent {
 		all.Jobs = append(all.Jobs, &j.Job)
@@ -95,8 +95,8 @@ func FoldTo(events, decisions eventlog.Topic, to jobdb.PartitionPlace, releases 
 
 // after returns the position after an envelope. Messages that were released beyond its
 // input remain applied.
-func after(place jobdb.Place, f follow.Place) jobdb.Place {
-	next := jobdb.Place{Chain: f.Chain, Decisions: f.Decisions, Events: place.Events}
+func after(positions jobdb.Positions, f follow.Positions) jobdb.Positions {
+	next := jobdb.Positions{Chain: f.Chain, Decisions: f.Decisions, Events: positions.Events}
 	if next.Events.Compare(f.Chain.InTo) < 0 {
 		next.Events = f.Chain.InTo
 	}

@@ -124,7 +124,7 @@ func (f flaky) Begin(ctx context.Context, p int) (jobdb.Tx, error) {
 	return flakyTx{tx, f.plan}, err
 }
 
-func (t flakyTx) Commit(ctx context.Context, from, to jobdb.Place) error {
+func (t flakyTx) Commit(ctx context.Context, from, to jobdb.Positions) error {
 	switch t.plan() {
 	case "lost":
 		return errors.Join(errCut, t.Rollback())
@@ -180,7 +180,7 @@ func TestLaws(t *testing.T) {
 				writers[i] = open()
 			case err != nil && !errors.Is(err, jobdb.ErrUnavailable):
 				r.Fatal(err)
-			case !progress && err == nil && store.place(0) == want.Place:
+			case !progress && err == nil && store.positions(0) == want.Positions:
 				idle++
 			}
 		}

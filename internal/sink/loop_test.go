@@ -160,7 +160,7 @@ func TestAllEventsGone(t *testing.T) {
 	c.claim(2)
 	c.answer(begin, 0, &chain.HistoryAccepted{By: "olga"})
 	drain(t, reopen(), 1)
-	if at := store.places[0].Events; at != begin {
+	if at := store.byPartition[0].Events; at != begin {
 		t.Errorf("the rows reach %v, want %v", at, begin)
 	}
 	drain(t, reopen(), 1) // and again from there
@@ -244,5 +244,5 @@ func TestTwoWritersOnOneFile(t *testing.T) {
 	}
 	group.Wait()
 	mustEqualFold(t, path, events, decisions)
-	t.Logf("the place was moved by the other writer %d times", moved)
+	t.Logf("the positions were changed by the other writer %d times", moved)
 }

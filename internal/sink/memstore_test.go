@@ -13,15 +13,15 @@ import (
 // memStore is a job database in memory: each row is a copy, a transaction has
 // the whole of it to itself, and Load gives exactly what is asked for.
 type memStore struct {
-	mu     sync.Mutex
-	jobs   map[string]jobdb.Job
-	runs   map[string]jobdb.Run
-	rest   map[int]*jobdb.Changes
-	places map[int]jobdb.Place
+	mu          sync.Mutex
+	jobs        map[string]jobdb.Job
+	runs        map[string]jobdb.Run
+	rest        map[int]*jobdb.Changes
+	byPartition map[int]jobdb.Positions
 }
 
 func newMemStore() *memStore {
-	return &memStore{jobs: map[string]jobdb.Job{}, runs: map[string]jobdb.Run{}, rest: map[int]*jobdb.Changes{}, places: map[int]jobdb.Place{}}
+	return &memStore{jobs: map[string]jobdb.Job{}, runs: map[string]jobdb.Run{}, rest: map[int]*jobdb.Changes{}, byPartition: map[int]jobdb.Positions{}}
 }
 
 type memTx struct {
@@ -31,9 +31,9 @@ type memTx struct {
 	ended     bool
 }
 
-func (s *memStore) place(p int) jobdb.Place {
-	if place, ok := s.places[p]; ok {
-		return place
+func (s *memStore) positions(p int) jobdb.Positions {
+	if positions, ok := s.byPartition[p]; ok {
+		return positions
 	}
 	return jobdb.Beginning
 }
@@ -43,7 +43,7 @@ func (s *memStore) Begin(_ context.Context, partition int) (jobdb.Tx, error) {
 	return &memTx{s: s, partition: partition}, nil
 }
 
-func (t *memTx) Place() jobdb.Place { return t.s.place(t.partition) }
+func (t *memTx) Positions() jobdb.Positions { return t.s.positions(t.partition) }
 
 func (t *memTx) Origin(context.Context) (eventlog.Position, error) {
 	if rest := t.s.rest[t.partition]; rest != nil {
@@ -99,8 +99,8 @@ func (t *memTx) Write(_ context.Context, c *jobdb.Changes) error {
 	return nil
 }
 
-func (t *memTx) Commit(_ context.Context, from, to jobdb.Place) error {
-	if t.Place() != from {
+func (t *memTx) Commit(_ context.Context, from, to jobdb.Positions) error {
+	if t.Positions() != from {
 		return jobdb.ErrMoved
 	}
 	for _, c := range t.changes {
@@ -122,7 +122,7 @@ func (t *memTx) Commit(_ context.Context, from, to jobdb.Place) error {
 		rest.Activations = append(rest.Activations, c.Activations...)
 		rest.Releases = append(rest.Releases, c.Releases...)
 	}
-	t.s.places[t.partition] = to
+	t.s.byPartition[t.partition] = to
 	return t.Rollback()
 }
 
@@ -137,7 +137,7 @@ func (t *memTx) Rollback() error {
 func (s *memStore) contents(p int) *jobdb.Contents {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := &jobdb.Contents{Partition: p, Place: s.place(p)}
+	c := &jobdb.Contents{Partition: p, Positions: s.positions(p)}
 	if rest := s.rest[p]; rest != nil {
 		c.Changes = *rest
 	}

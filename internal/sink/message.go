@@ -19,11 +19,11 @@ var ErrUnmatched = errors.New("record answers no message of its envelope")
 
 // Message is one message of events with the records for it.
 type Message struct {
-	Seq     uint64 // of the envelope
-	Place   uint32 // index of the first record in the envelope
-	Log     eventlog.Message
-	Events  *events.Message // nil: it could not be decoded, and there is a record of that
-	Records []chain.Record
+	Seq         uint64 // of the envelope
+	FirstRecord uint32 // index of the first record in the envelope
+	Log         eventlog.Message
+	Events      *events.Message // nil: it could not be decoded, and there is a record of that
+	Records     []chain.Record
 
 	// Released: it is applied before it was decided; Records is empty.
 	Released bool
@@ -80,7 +80,7 @@ func Split(s *follow.Batch, partition int, released eventlog.Position) ([]*jobdb
 		}
 		m := &messages[i]
 		if len(m.Records) == 0 {
-			m.Place = uint32(next)
+			m.FirstRecord = uint32(next)
 		}
 		m.Records = s.Records[next-len(m.Records) : next+1]
 		if parked, ok := s.Records[next].(*chain.Parked); ok && parked.Reason == events.TooLarge {

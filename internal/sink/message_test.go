@@ -45,7 +45,7 @@ func TestRecordingsThatShareAPosition(t *testing.T) {
 	}
 	got := ""
 	for _, m := range messages {
-		got += fmt.Sprint(m.Place, "+", len(m.Records), " ")
+		got += fmt.Sprint(m.FirstRecord, "+", len(m.Records), " ")
 	}
 	if want := "0+0 0+1 0+0 1+2 3+2 0+0 5+1 "; got != want {
 		t.Errorf("first record and number of records of each message: %s, want %s", got, want)

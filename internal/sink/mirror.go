@@ -77,7 +77,7 @@ func (w *Writer) mirror(ctx context.Context, tx jobdb.Tx, p *part) error {
 	if p.mirror == nil {
 		return nil
 	}
-	when := Moment{Now: w.cfg.Now(), At: p.batch.place.Events}
+	when := Moment{Now: w.cfg.Now(), At: p.batch.positions.Events}
 	if w.mirrorDue(p) {
 		var err error
 		if when.End, err = w.cfg.Events.End(p.number); err != nil {

@@ -59,8 +59,8 @@ func TestTakenInElsewhere(t *testing.T) {
 					}
 					jobs += fmt.Sprintf("%s %s, %s: %s %d", j.JobID, strings.ToLower(j.State.String()), known, j.Queueing.LatestRun, j.Queueing.RetryAfter)
 				}
-				if jobs != tt.jobs || (len(got.Decisions) == 1) != (jobs != "") || len(got.Releases) != 1 || got.Place.Events != position(3) {
-					t.Errorf("jobs %q, %d decisions, %d releases, up to %v", jobs, len(got.Decisions), len(got.Releases), got.Place.Events)
+				if jobs != tt.jobs || (len(got.Decisions) == 1) != (jobs != "") || len(got.Releases) != 1 || got.Positions.Events != position(3) {
+					t.Errorf("jobs %q, %d decisions, %d releases, up to %v", jobs, len(got.Decisions), len(got.Releases), got.Positions.Events)
 				}
 			})
 		}
@@ -80,15 +80,15 @@ func begunAt(t *testing.T, decisions eventlog.Topic, at eventlog.Position) *memS
 	if err != nil {
 		t.Fatal(err)
 	}
-	place := jobdb.Place{Chain: from.Chain, Decisions: from.Decisions, Events: at}
+	positions := jobdb.Positions{Chain: from.Chain, Decisions: from.Decisions, Events: at}
 	release := &jobdb.Release{Seq: from.Chain.Seq, From: eventlog.Start, To: at, When: 7}
-	if err := errors.Join(tx.Write(t.Context(), &jobdb.Changes{Releases: []*jobdb.Release{release}}), tx.Commit(t.Context(), jobdb.Beginning, place)); err != nil {
+	if err := errors.Join(tx.Write(t.Context(), &jobdb.Changes{Releases: []*jobdb.Release{release}}), tx.Commit(t.Context(), jobdb.Beginning, positions)); err != nil {
 		t.Fatal(err)
 	}
 	return store
 }
 
-// TestLostBehindOrigin: what is lost behind the place where the rows begin is missed.
+// TestLostBehindOrigin: what is lost after the position where the rows begin is missed.
 func TestLostBehindOrigin(t *testing.T) {
 	t.Parallel()
 	events, decisions, c, records := small(t)

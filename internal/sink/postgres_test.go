@@ -264,7 +264,7 @@ func (t *pgNotingTx) Write(ctx context.Context, c *jobdb.Changes) error {
 	return t.Tx.Write(ctx, c)
 }
 
-func (t *pgNotingTx) Commit(ctx context.Context, from, to jobdb.Place) error {
+func (t *pgNotingTx) Commit(ctx context.Context, from, to jobdb.Positions) error {
 	err := t.Tx.Commit(ctx, from, to)
 	t.bare.note(t.changes)
 	return err

@@ -60,7 +60,7 @@ func wrapAhead(err error) error {
 
 // closeAhead closes the reader if the rows advanced without it.
 func (p *part) closeAhead() error {
-	if p.ahead == nil || p.ahead.after == p.place.Events {
+	if p.ahead == nil || p.ahead.after == p.positions.Events {
 		return nil
 	}
 	a := p.ahead
@@ -85,7 +85,7 @@ func (w *Writer) release(p *part) error {
 	}
 	p.look = now.Add(limit / 8)
 	if p.ahead == nil {
-		a, err := openAhead(w.cfg.Events, p.number, p.place.Events, p.origin)
+		a, err := openAhead(w.cfg.Events, p.number, p.positions.Events, p.origin)
 		if err != nil {
 			return err
 		}
@@ -122,12 +122,12 @@ func (w *Writer) release(p *part) error {
 		return nil
 	}
 	r := &jobdb.Release{
-		Partition: p.number, Seq: p.place.Chain.Seq, From: p.place.Events, To: p.ahead.after,
+		Partition: p.number, Seq: p.positions.Chain.Seq, From: p.positions.Events, To: p.ahead.after,
 		Messages: uint64(len(messages)), When: now.UnixNano(),
 	}
 	p.batch.add(piece{release: r, messages: messages})
-	p.batch.place = p.place
-	p.batch.place.Events = r.To
+	p.batch.positions = p.positions
+	p.batch.positions.Events = r.To
 	return nil
 }
 

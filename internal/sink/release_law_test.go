@@ -225,7 +225,7 @@ func TestReleaseLaws(t *testing.T) {
 		x.events.readable = x.events.durable
 		x.decisions.show(len(decisions.parts[0].messages))
 		for idle := 0; idle < 2; {
-			if x.advance(x.n(0, 1, "writer")) && x.store.place(0).Chain.Seq == x.seqs[len(x.seqs)-1] {
+			if x.advance(x.n(0, 1, "writer")) && x.store.positions(0).Chain.Seq == x.seqs[len(x.seqs)-1] {
 				idle++
 			}
 		}

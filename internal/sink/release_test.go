@@ -57,7 +57,7 @@ func step(t *testing.T, w *sink.Writer, store *memStore) string {
 }
 
 func where(store *memStore) string {
-	p := store.place(0)
+	p := store.positions(0)
 	return fmt.Sprintf("seq %d to %d, events to %d, %d releases", p.Chain.Seq, p.Chain.InTo.Entry, p.Events.Entry, len(store.contents(0).Releases))
 }
 
@@ -255,7 +255,7 @@ func TestUnknownRelease(t *testing.T) {
 		clock++
 		drain(t, w, 1)
 		got := mustFold(t, events, decisions, store)
-		if len(got.Releases) != map[string]int{"lost": 1, "unknown": 2}[plan] || got.Place.Events != position(3) {
+		if len(got.Releases) != map[string]int{"lost": 1, "unknown": 2}[plan] || got.Positions.Events != position(3) {
 			t.Errorf("%s: %s", plan, where(store))
 		}
 		c.answer(position(3), 3, records...)
@@ -330,7 +330,7 @@ func TestRunReleases(t *testing.T) {
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if got := mustFold(t, events, decisions, store); got.Place.Chain.Seq != 3 || !got.Decisions[0].Superseded {
+		if got := mustFold(t, events, decisions, store); got.Positions.Chain.Seq != 3 || !got.Decisions[0].Superseded {
 			t.Errorf("%s, %+v", where(store), got.Decisions[0])
 		}
 	})
@@ -343,13 +343,13 @@ func TestFoldRefusesReleases(t *testing.T) {
 	c.answer(position(1), 1)
 	c.answer(position(3), 2, records...)
 	good := jobdb.Release{Seq: 2, From: position(1), To: position(2), Messages: 1}
-	if got, err := sink.Fold(events, decisions, 0, 0, &good); err != nil || got.Place.Events != position(3) || !got.Decisions[0].Superseded {
+	if got, err := sink.Fold(events, decisions, 0, 0, &good); err != nil || got.Positions.Events != position(3) || !got.Decisions[0].Superseded {
 		t.Fatalf("a good one: %v, %+v", err, got)
 	}
-	if got, err := sink.Fold(events, decisions, 0, 2, &good); err != nil || got.Place.Events != position(2) {
+	if got, err := sink.Fold(events, decisions, 0, 2, &good); err != nil || got.Positions.Events != position(2) {
 		t.Fatalf("through 2: %v, %+v", err, got)
 	}
-	if got, err := sink.Fold(events, decisions, 0, 1, &good); err != nil || got.Place.Events != eventlog.Start {
+	if got, err := sink.Fold(events, decisions, 0, 1, &good); err != nil || got.Positions.Events != eventlog.Start {
 		t.Fatalf("through 1: %v, %+v", err, got)
 	}
 	for name, change := range map[string]func(*jobdb.Release){

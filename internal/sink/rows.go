@@ -249,7 +249,7 @@ func (r *Rows) Take() *jobdb.Changes {
 // where returns the position of a record of a message.
 func (r *Rows) where(m *Message, i int) jobdb.Where {
 	return jobdb.Where{
-		Partition: r.partition, Seq: m.Seq, Record: m.Place + uint32(i),
+		Partition: r.partition, Seq: m.Seq, Record: m.FirstRecord + uint32(i),
 		Log: m.Log.Position, Recording: m.Log.Origin.Recording, Superseded: m.Superseded,
 	}
 }

@@ -68,7 +68,7 @@ type Batch struct {
 	Envelopes int
 	Messages  int
 	Rows      int
-	Place     jobdb.Place
+	Positions jobdb.Positions
 	Published int64         // publish time of the last message that it applied; 0: none
 	Took      time.Duration // loading, applying, writing and committing; 0 without Hooks.Now
 }
@@ -82,15 +82,15 @@ type Writer struct {
 
 // part is one partition. With a nil follower, its position must be read first.
 type part struct {
-	number   int
-	follower *follow.Follower
-	place    jobdb.Place       // committed, as far as we know
-	origin   eventlog.Position // up to here another ingester took in the events
-	rows     *Rows             // as committed at place
-	batch    batch             // taken from the logs and not committed
-	ahead    *ahead            // what may be released next; nil: not open
-	look     time.Time         // when a release may be due
-	mirror   Mirror            // nil: none
+	number    int
+	follower  *follow.Follower
+	positions jobdb.Positions   // committed, as far as we know
+	origin    eventlog.Position // up to here another ingester took in the events
+	rows      *Rows             // as committed at positions
+	batch     batch             // taken from the logs and not committed
+	ahead     *ahead            // what may be released next; nil: not open
+	look      time.Time         // when a release may be due
+	mirror    Mirror            // nil: none
 }
 
 // batch is a number of whole envelopes, or one release.
@@ -100,7 +100,7 @@ type batch struct {
 	weight    int
 	bytes     int // of payloads and records
 	messages  int
-	place     jobdb.Place // after it
+	positions jobdb.Positions // after it
 	published int64
 }
 
@@ -176,7 +176,7 @@ func (w *Writer) advance(ctx context.Context, p *part) (bool, error) {
 		if !w.mirrorDue(p) {
 			return false, nil
 		}
-		p.batch.place = p.place
+		p.batch.positions = p.positions
 	}
 	start := w.now()
 	rows, err := w.commit(ctx, p)
@@ -190,7 +190,7 @@ func (w *Writer) advance(ctx context.Context, p *part) (bool, error) {
 		return false, err
 	}
 	w.tell(p, rows, start)
-	p.place, p.batch = p.batch.place, batch{}
+	p.positions, p.batch = p.batch.positions, batch{}
 	p.rows.Forget(w.cfg.KeepRows)
 	if err := p.closeAhead(); err != nil {
 		return true, err
@@ -202,17 +202,17 @@ func (w *Writer) advance(ctx context.Context, p *part) (bool, error) {
 func (w *Writer) begin(ctx context.Context, p *part) error {
 	tx, err := w.cfg.DB.Begin(ctx, p.number)
 	if err != nil {
-		return fmt.Errorf("read the place: %w", err)
+		return fmt.Errorf("read the positions: %w", err)
 	}
-	p.place = tx.Place()
+	p.positions = tx.Positions()
 	p.origin, err = tx.Origin(ctx)
 	if err := errors.Join(err, tx.Rollback()); err != nil {
-		return fmt.Errorf("read the place: %w", err)
+		return fmt.Errorf("read the positions: %w", err)
 	}
 	if err := w.mustHold(p); err != nil {
 		return err
 	}
-	f, err := follow.Open(w.cfg.Events, w.cfg.Decisions, p.number, follow.Place{Chain: p.place.Chain, Decisions: p.place.Decisions})
+	f, err := follow.Open(w.cfg.Events, w.cfg.Decisions, p.number, follow.Positions{Chain: p.positions.Chain, Decisions: p.positions.Decisions})
 	if err != nil {
 		return err
 	}
@@ -234,7 +234,7 @@ func (w *Writer) mustHold(p *part) error {
 		name  string
 		topic eventlog.Topic
 		at    eventlog.Position
-	}{{"events", w.cfg.Events, p.place.Events}, {"decisions", w.cfg.Decisions, p.place.Decisions}} {
+	}{{"events", w.cfg.Events, p.positions.Events}, {"decisions", w.cfg.Decisions, p.positions.Decisions}} {
 		if l.topic == w.cfg.Events && l.at.Compare(p.origin) <= 0 {
 			continue // another ingester took that in, so it may have been deleted since
 		}
@@ -268,24 +268,24 @@ func (p *part) reset() error {
 
 // gather takes envelopes until there are none or the batch is large enough.
 func (w *Writer) gather(p *part) error {
-	place := p.place
+	positions := p.positions
 	for p.batch.weight < w.cfg.MaxRows && p.batch.bytes < w.cfg.MaxBytes {
 		s, err := p.follower.Next()
 		if err != nil || s == nil {
 			return err
 		}
-		acts, messages, err := Split(s, p.number, place.Events)
+		acts, messages, err := Split(s, p.number, positions.Events)
 		if err != nil {
 			return err
 		}
-		place = after(place, p.follower.Place())
+		positions = after(positions, p.follower.Positions())
 		p.batch.add(piece{acts: acts, messages: messages})
 		p.batch.envelopes++
 		p.batch.weight += 1 + len(s.Records)
 		for _, r := range s.Envelope.Records {
 			p.batch.bytes += len(r)
 		}
-		p.batch.place = place
+		p.batch.positions = positions
 	}
 	return nil
 }
@@ -309,7 +309,7 @@ func (w *Writer) commit(ctx context.Context, p *part) (_ int, err error) {
 		return 0, fmt.Errorf("begin: %w", err)
 	}
 	defer func() { err = errors.Join(err, tx.Rollback()) }()
-	if tx.Place() != p.place {
+	if tx.Positions() != p.positions {
 		return 0, jobdb.ErrMoved
 	}
 	if err := w.load(ctx, tx, p); err != nil {
@@ -341,7 +341,7 @@ func (w *Writer) commit(ctx context.Context, p *part) (_ int, err error) {
 	if err := w.hit("before-commit"); err != nil {
 		return 0, err
 	}
-	if err := tx.Commit(ctx, p.place, p.batch.place); err != nil {
+	if err := tx.Commit(ctx, p.positions, p.batch.positions); err != nil {
 		return 0, fmt.Errorf("commit: %w", err)
 	}
 	return changes.Rows(), nil
@@ -379,7 +379,7 @@ func (w *Writer) tell(p *part, rows int, start time.Time) {
 	if w.cfg.Hooks.Committed != nil {
 		w.cfg.Hooks.Committed(Batch{
 			Partition: p.number, Envelopes: p.batch.envelopes, Messages: p.batch.messages, Rows: rows,
-			Place: p.batch.place, Published: p.batch.published, Took: w.now().Sub(start),
+			Positions: p.batch.positions, Published: p.batch.published, Took: w.now().Sub(start),
 		})
 	}
 	if len(p.batch.pieces) > 0 && w.cfg.Hooks.Released != nil {

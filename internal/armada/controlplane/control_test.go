@@ -188,7 +188,7 @@ func TestCrash(t *testing.T) {
 			end, err := w.topic.End(0)
 			w.must(err)
 			if n := w.count(fmt.Sprintf("SELECT count(*) FROM refloat_control WHERE (ledger, entry, batch) = (%d, %d, %d)", end.Ledger, end.Entry, end.Batch)); n != 1 {
-				t.Errorf("the place is not %v", end)
+				t.Errorf("the position is not %v", end)
 			}
 			w.job("two")
 			w.drain(w.follower(0, nil), nil)
@@ -338,7 +338,7 @@ func TestGivenBack(t *testing.T) {
 	}
 	tx, err := w.db.Begin(t.Context(), 0) // which creates the position in events
 	w.must(err)
-	w.must(tx.Commit(t.Context(), tx.Place(), tx.Place()))
+	w.must(tx.Commit(t.Context(), tx.Positions(), tx.Positions()))
 	w.exec("UPDATE refloat_positions SET given_back = 1")
 	if _, err := f.Advance(t.Context()); !errors.Is(err, jobdb.ErrRolledBack) {
 		t.Errorf("error %v, want ErrRolledBack", err)

@@ -26,7 +26,7 @@ func (s *Site) Back(ctx context.Context, rehearse bool) (*Report, error) {
 		What: fmt.Sprintf("end %d pending retries, so that Armada's scheduler leases these jobs at once", state.Database.PendingRetries), Done: state.Database.PendingRetries == 0,
 	})
 	for _, p := range state.All() {
-		if p.Place != nil && (p.PlaceAt.Why == nil || p.isBack()) {
+		if p.Positions != nil && (p.EventsAt.Why == nil || p.isBack()) {
 			r.Steps = append(r.Steps, p.resetStep(s.Subscription))
 		}
 	}
@@ -47,12 +47,12 @@ func (s *Site) Back(ctx context.Context, rehearse bool) (*Report, error) {
 }
 
 func (p *Partition) resetStep(subscription string) Step {
-	at := "just after " + p.PlaceAt.At.String()
-	if p.PlaceAt.At == eventlog.Start {
+	at := "just after " + p.EventsAt.At.String()
+	if p.EventsAt.At == eventlog.Start {
 		at = "the beginning"
 	}
 	what := fmt.Sprintf("%s: move subscription %s to %s", p.name(), subscription, at)
-	if p.isBack() && p.Applied.At != p.PlaceAt.At {
+	if p.isBack() && p.Applied.At != p.EventsAt.At {
 		what = fmt.Sprintf("%s: subscription %s has already advanced from there to %v", p.name(), subscription, p.Applied.At)
 	}
 	return Step{What: what, Done: p.isBack()}
@@ -79,7 +79,7 @@ func (s *Site) rollBack(ctx context.Context, state *State) (err error) {
 			return err
 		}
 		for _, p := range state.Partitions {
-			if at, there := found[p.Number]; !there || at != *p.Place {
+			if at, there := found[p.Number]; !there || at != *p.Positions {
 				return errMoved
 			}
 		}
@@ -92,7 +92,7 @@ func (s *Site) rollBack(ctx context.Context, state *State) (err error) {
 			return err
 		}
 		for _, p := range state.Control {
-			if at, there := control[p.Number]; there && (p.Place == nil || at != p.Place.Events) {
+			if at, there := control[p.Number]; there && (p.Positions == nil || at != p.Positions.Events) {
 				return errMoved
 			}
 		}
@@ -110,7 +110,7 @@ func (s *Site) rollBack(ctx context.Context, state *State) (err error) {
 // keepsCursor reports whether Armada's ingester continues from its subscription's position,
 // because the topic does not hold ours and the operator accepts that.
 func (s *Site) keepsCursor(p *Partition) bool {
-	return s.LeaveCursor && p.Place != nil && p.PlaceAt.Gone && !p.isBack() && p.Applied.Why == nil && !p.Cursor.Missing
+	return s.LeaveCursor && p.Positions != nil && p.EventsAt.Gone && !p.isBack() && p.Applied.Why == nil && !p.Cursor.Missing
 }
 
 // adoptCursor overwrites our position with that of Armada's subscription, in partitions whose
@@ -135,7 +135,7 @@ func (s *Site) adoptCursor(ctx context.Context, tx pgx.Tx, state *State) error {
 func (s *Site) adopted(state *State) {
 	for _, p := range state.All() {
 		if s.keepsCursor(p) {
-			p.Place.Events, p.PlaceAt = p.Applied.At, p.Applied
+			p.Positions.Events, p.EventsAt = p.Applied.At, p.Applied
 		}
 	}
 }
@@ -148,11 +148,11 @@ func (s *Site) reset(ctx context.Context, state *State) (err error) {
 	}
 	defer func() { err = errors.Join(err, of.Close()) }()
 	for _, p := range state.All() {
-		if p.Place == nil || p.isBack() {
+		if p.Positions == nil || p.isBack() {
 			continue
 		}
 		if err := of.topic(p).resetOne(ctx, p); err != nil {
-			return fmt.Errorf("move subscription %s of %s to just after %v: %w", s.Subscription, p.name(), p.PlaceAt.At, err)
+			return fmt.Errorf("move subscription %s of %s to just after %v: %w", s.Subscription, p.name(), p.EventsAt.At, err)
 		}
 	}
 	again, err := s.Inspect(ctx)
@@ -164,14 +164,14 @@ func (s *Site) reset(ctx context.Context, state *State) (err error) {
 	}
 	for i, p := range again.All() {
 		was := state.All()[i]
-		if was.Place == nil {
+		if was.Positions == nil {
 			continue
 		}
-		if p.Place == nil || *p.Place != *was.Place {
+		if p.Positions == nil || *p.Positions != *was.Positions {
 			return fmt.Errorf("%s: our ingester was started meanwhile: stop it, and run this command again before you start Armada's", p.name())
 		}
-		if !p.isBack() || p.Cursor.Holes != "" || !was.isBack() && p.Applied.At != p.PlaceAt.At {
-			return fmt.Errorf("%s: subscription %s is at %s, not just after %v: run this command again before you start Armada's ingester", p.name(), s.Subscription, p.Cursor.MarkDelete, p.PlaceAt.At)
+		if !p.isBack() || p.Cursor.Holes != "" || !was.isBack() && p.Applied.At != p.EventsAt.At {
+			return fmt.Errorf("%s: subscription %s is at %s, not just after %v: run this command again before you start Armada's ingester", p.name(), s.Subscription, p.Cursor.MarkDelete, p.EventsAt.At)
 		}
 	}
 	return nil
@@ -184,11 +184,11 @@ func (l *inspector) resetOne(ctx context.Context, p *Partition) error {
 	if err != nil {
 		return err
 	}
-	next := utils.MessageID{LedgerID: p.PlaceAt.At.Ledger, EntryID: p.PlaceAt.At.Entry + 1, PartitionIndex: -1, BatchIndex: -1}
+	next := utils.MessageID{LedgerID: p.EventsAt.At.Ledger, EntryID: p.EventsAt.At.Entry + 1, PartitionIndex: -1, BatchIndex: -1}
 	switch {
-	case p.PlaceAt.At == eventlog.Start:
+	case p.EventsAt.At == eventlog.Start:
 		next = utils.Earliest
-	case p.PlaceAt.At.Batch < 0:
+	case p.EventsAt.At.Batch < 0:
 		next.EntryID--
 	}
 	return l.admin.Subscriptions().ResetCursorToMessageIDWithContext(ctx, *name, l.Subscription, next)

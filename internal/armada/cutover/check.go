@@ -98,22 +98,22 @@ func (s *State) All() (all []*Partition) {
 }
 
 func placed(topic []Partition) bool {
-	return slices.ContainsFunc(topic, func(p Partition) bool { return p.Place != nil })
+	return slices.ContainsFunc(topic, func(p Partition) bool { return p.Positions != nil })
 }
 
 // tookOver reports whether our ingester already has every position that it needs.
 func (c *checks) tookOver() bool {
-	var places []string
+	var positions []string
 	for _, p := range c.Partitions {
-		if p.Place != nil {
-			places = append(places, fmt.Sprintf("%d: events up to %v", p.Number, p.Place.Events))
+		if p.Positions != nil {
+			positions = append(positions, fmt.Sprintf("%d: events up to %v", p.Number, p.Positions.Events))
 		}
 	}
 	switch {
-	case len(places) == 0 || c.onlyControlLeft():
+	case len(positions) == 0 || c.onlyControlLeft():
 		return false
 	case c.Database.RolledBack == 0:
-		c.refuse(jobDatabase, "our ingester already has a position (partition "+strings.Join(places, ", ")+")",
+		c.refuse(jobDatabase, "our ingester already has a position (partition "+strings.Join(positions, ", ")+")",
 			"after an earlier cutover start, start our ingester; to start over, first run refloatctl cutover back")
 		return true
 	case !c.rolledBack():
@@ -150,7 +150,7 @@ func (c *checks) exact(p *Partition) {
 // pending, and Armada's ingester is at our position or past it.
 func (s *State) rolledBack() bool {
 	for _, p := range s.All() {
-		if p.Place == nil && !p.Control || p.Place != nil && !p.isBack() {
+		if p.Positions == nil && !p.Control || p.Positions != nil && !p.isBack() {
 			return false
 		}
 	}
@@ -161,10 +161,10 @@ func (p *Partition) isBack() bool {
 	switch {
 	case p.Applied.Why != nil || p.Cursor.Missing:
 		return false
-	case p.PlaceAt.Deleted: // brokers delete ledgers that a cursor has passed
-		return p.Applied.At.Compare(p.Place.Events) >= 0
+	case p.EventsAt.Deleted: // brokers delete ledgers that a cursor has passed
+		return p.Applied.At.Compare(p.Positions.Events) >= 0
 	}
-	return p.PlaceAt.Why == nil && p.Applied.At.Compare(p.PlaceAt.At) >= 0
+	return p.EventsAt.Why == nil && p.Applied.At.Compare(p.EventsAt.At) >= 0
 }
 
 // checkBack finds what prevents a roll-back.
@@ -175,10 +175,10 @@ func (s *Site) checkBack(state *State) []Finding {
 		return c.found
 	}
 	for _, p := range state.All() {
-		if p.Place == nil && p.Control {
+		if p.Positions == nil && p.Control {
 			continue // our ingester applied nothing of it
 		}
-		if p.Place == nil {
+		if p.Positions == nil {
 			c.refuse(p.name(), "our ingester has no position in it", "there is nothing to roll back; see refloatctl cutover plan")
 			continue
 		}
@@ -189,12 +189,12 @@ func (s *Site) checkBack(state *State) []Finding {
 		switch {
 		case p.isBack(): // also if our position was deleted: Armada's is not before it
 		case s.keepsCursor(p):
-			c.note(p.name(), fmt.Sprintf("the topic does not hold position %v of our ingester: Armada's continues from its subscription's position, as --leave-cursor says", p.Place.Events), "")
-		case p.PlaceAt.Why != nil && p.PlaceAt.Gone:
-			c.refuse(p.name(), "Armada's ingester cannot continue from our ingester's position: "+p.PlaceAt.Why.Error(),
+			c.note(p.name(), fmt.Sprintf("the topic does not hold position %v of our ingester: Armada's continues from its subscription's position, as --leave-cursor says", p.Positions.Events), "")
+		case p.EventsAt.Why != nil && p.EventsAt.Gone:
+			c.refuse(p.name(), "Armada's ingester cannot continue from our ingester's position: "+p.EventsAt.Why.Error(),
 				"if the topic was created again or emptied by force, run refloatctl cutover back --leave-cursor: Armada's ingester then continues from its subscription's position")
-		case p.PlaceAt.Why != nil:
-			c.refuse(p.name(), "Armada's ingester cannot continue from our ingester's position: "+p.PlaceAt.Why.Error(),
+		case p.EventsAt.Why != nil:
+			c.refuse(p.name(), "Armada's ingester cannot continue from our ingester's position: "+p.EventsAt.Why.Error(),
 				"start our ingester and the evaluators again, let them run for a moment, stop our ingester, and run this command again: applying messages twice would queue a submitted job twice")
 		case p.Cursor.Missing:
 			c.refuse(p.name(), "there is no subscription "+s.Subscription, "create it (pulsar-admin topics create-subscription), or pass another name as --subscription")

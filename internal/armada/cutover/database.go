@@ -82,12 +82,12 @@ func live(ctx context.Context, tx pgx.Tx, state *State) error {
 
 // ours reads our positions and counts pending retries, if the tables exist.
 func ours(ctx context.Context, tx pgx.Tx, state *State) error {
-	var places, waits, control bool
+	var hasPositions, waits, control bool
 	const query = "SELECT to_regclass('refloat_positions') IS NOT NULL, to_regclass('refloat_waits') IS NOT NULL, to_regclass('refloat_control') IS NOT NULL"
-	if err := tx.QueryRow(ctx, query).Scan(&places, &waits, &control); err != nil {
+	if err := tx.QueryRow(ctx, query).Scan(&hasPositions, &waits, &control); err != nil {
 		return err
 	}
-	state.Database.Ours = places
+	state.Database.Ours = hasPositions
 	if waits {
 		if err := tx.QueryRow(ctx, "SELECT count(*) FROM refloat_waits").Scan(&state.Database.PendingRetries); err != nil {
 			return err
@@ -98,7 +98,7 @@ func ours(ctx context.Context, tx pgx.Tx, state *State) error {
 			return err
 		}
 	}
-	if !places {
+	if !hasPositions {
 		return nil
 	}
 	found, err := readPositions(ctx, tx, "")
@@ -108,34 +108,34 @@ func ours(ctx context.Context, tx pgx.Tx, state *State) error {
 	if state.Database.RolledBack, err = rolledBack(ctx, tx); err != nil {
 		return err
 	}
-	for number, place := range found {
+	for number, positions := range found {
 		if number >= len(state.Partitions) {
 			return fmt.Errorf("refloat_positions has a position in partition %d, but events has only %d partitions", number, len(state.Partitions))
 		}
-		state.Partitions[number].Place = &place
+		state.Partitions[number].Positions = &positions
 	}
 	return nil
 }
 
 // readPositions reads the positions of our rows, by partition.
-func readPositions(ctx context.Context, tx pgx.Tx, lock string) (map[int]jobdb.Place, error) {
-	rows, err := tx.Query(ctx, "SELECT "+strings.Join(table.Places.Columns, ", ")+" FROM refloat_positions ORDER BY partition "+lock)
+func readPositions(ctx context.Context, tx pgx.Tx, lock string) (map[int]jobdb.Positions, error) {
+	rows, err := tx.Query(ctx, "SELECT "+strings.Join(table.Positions.Columns, ", ")+" FROM refloat_positions ORDER BY partition "+lock)
 	if err != nil {
 		return nil, err
 	}
-	found := map[int]jobdb.Place{}
+	found := map[int]jobdb.Positions{}
 	var partition int
-	var place jobdb.Place
+	var positions jobdb.Positions
 	var link, owner []byte
 	var seq, epoch int64
-	c, d, e := &place.Chain.InTo, &place.Decisions, &place.Events
+	c, d, e := &positions.Chain.InTo, &positions.Decisions, &positions.Events
 	_, err = pgx.ForEachRow(rows, []any{
 		&partition, &seq, &link, &epoch, &owner, &c.Ledger, &c.Entry, &c.Batch, &d.Ledger, &d.Entry, &d.Batch, &e.Ledger, &e.Entry, &e.Batch,
 	}, func() error {
-		place.Chain.Seq, place.Chain.Epoch = uint64(seq), uint64(epoch)
-		copy(place.Chain.Link[:], link)
-		copy(place.Chain.Owner[:], owner)
-		found[partition] = place
+		positions.Chain.Seq, positions.Chain.Epoch = uint64(seq), uint64(epoch)
+		copy(positions.Chain.Link[:], link)
+		copy(positions.Chain.Owner[:], owner)
+		found[partition] = positions
 		return nil
 	})
 	return found, err
@@ -173,7 +173,7 @@ func ourControl(ctx context.Context, tx pgx.Tx, state *State) error {
 		if !there {
 			at = eventlog.Start
 		}
-		p.Place = &jobdb.Place{Events: at}
+		p.Positions = &jobdb.Positions{Events: at}
 	}
 	return nil
 }
@@ -263,7 +263,7 @@ func (s *Site) endRetries(ctx context.Context, tx pgx.Tx, state *State) (err err
 }
 
 func (s *Site) endRetriesIn(ctx context.Context, tx pgx.Tx, topic eventlog.Topic, p *Partition) (err error) {
-	after := p.PlaceAt
+	after := p.EventsAt
 	if after.Why != nil {
 		after = p.Applied // Armada's subscription stays where it is
 	}

@@ -43,15 +43,15 @@ func (s *Site) decided(ctx context.Context, state *State) (err error) {
 
 // decidedIn searches first from the position of an earlier cut-over, if there is one:
 // the decisions before it may have expired.
-func decidedIn(ctx context.Context, topic *pulsarlog.Topic, p *Partition) (follow.Place, error) {
+func decidedIn(ctx context.Context, topic *pulsarlog.Topic, p *Partition) (follow.Positions, error) {
 	past := func(a *chain.Accepted) bool { return a.End.InTo.Compare(p.Applied.At) > 0 }
 	begin := follow.Beginning
 	if p.Applied.At == eventlog.Start {
 		return begin, nil
 	}
 	var before error
-	if p.Place != nil && p.Place.Chain.Seq > 0 && p.Place.Chain.InTo.Compare(p.Applied.At) <= 0 {
-		from := follow.Place{Chain: p.Place.Chain, Decisions: p.Place.Decisions}
+	if p.Positions != nil && p.Positions.Chain.Seq > 0 && p.Positions.Chain.InTo.Compare(p.Applied.At) <= 0 {
+		from := follow.Positions{Chain: p.Positions.Chain, Decisions: p.Positions.Decisions}
 		at, next, err := follow.Seek(ctx, topic, p.Number, from, past)
 		if err == nil {
 			return at, mayFollow(next)

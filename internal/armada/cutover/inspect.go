@@ -47,10 +47,10 @@ func (s *Site) Inspect(ctx context.Context) (_ *State, err error) {
 	if err = errors.Join(err, db.close()); err != nil {
 		return nil, err
 	}
-	if err := l.places(ctx, state.Partitions); err != nil || c == nil {
+	if err := l.positions(ctx, state.Partitions); err != nil || c == nil {
 		return state, err
 	}
-	return state, c.places(ctx, state.Control)
+	return state, c.positions(ctx, state.Control)
 }
 
 // inspector queries the broker about one topic.
@@ -145,10 +145,10 @@ func (l *inspector) controlPartitions(ctx context.Context) ([]Partition, error) 
 	return all, nil
 }
 
-// places locates our positions in the topic.
-func (l *inspector) places(ctx context.Context, all []Partition) error {
+// positions locates our positions in the topic.
+func (l *inspector) positions(ctx context.Context, all []Partition) error {
 	for p := range all {
-		if err := l.place(ctx, &all[p]); err != nil {
+		if err := l.position(ctx, &all[p]); err != nil {
 			return fmt.Errorf("inspect partition %d of %s: %w", p, l.topic.Name(), err)
 		}
 	}
@@ -345,15 +345,15 @@ func (l *inspector) first(ctx context.Context, p *Partition) (err error) {
 	return nil
 }
 
-// place locates our position in the topic.
-func (l *inspector) place(ctx context.Context, p *Partition) error {
-	if p.Place == nil {
+// position locates our position in the topic.
+func (l *inspector) position(ctx context.Context, p *Partition) error {
+	if p.Positions == nil {
 		return nil
 	}
-	at := p.Place.Events
+	at := p.Positions.Events
 	if at == eventlog.Start {
 		var err error
-		p.PlaceAt.At, err = l.before(p.Number)
+		p.EventsAt.At, err = l.before(p.Number)
 		return err
 	}
 	var c Cursor
@@ -365,13 +365,13 @@ func (l *inspector) place(ctx context.Context, p *Partition) error {
 	if at.Batch < 0 { // the position before the entry
 		entry--
 	}
-	p.PlaceAt, err = l.canonical(ctx, ledgers, p.Number, fmt.Sprintf("%d:%d", at.Ledger, entry))
+	p.EventsAt, err = l.canonical(ctx, ledgers, p.Number, fmt.Sprintf("%d:%d", at.Ledger, entry))
 	switch {
-	case err != nil || p.PlaceAt.Why != nil:
-	case p.PlaceAt.Deleted: // it is not a cursor: messages may be missing
-		p.PlaceAt.Gone, p.PlaceAt.Why = true, fmt.Errorf("the topic no longer holds position %v", at)
-	case at.Batch >= 0 && at != p.PlaceAt.At:
-		p.PlaceAt.Why = fmt.Errorf("position %v is in the middle of a batch that ends at %v", at, p.PlaceAt.At)
+	case err != nil || p.EventsAt.Why != nil:
+	case p.EventsAt.Deleted: // it is not a cursor: messages may be missing
+		p.EventsAt.Gone, p.EventsAt.Why = true, fmt.Errorf("the topic no longer holds position %v", at)
+	case at.Batch >= 0 && at != p.EventsAt.At:
+		p.EventsAt.Why = fmt.Errorf("position %v is in the middle of a batch that ends at %v", at, p.EventsAt.At)
 	}
 	return err
 }

@@ -212,7 +212,7 @@ func TestLeaveCursor(t *testing.T) {
 	if got := state.Partitions[1].Applied.At; got != at {
 		t.Errorf("partition 1: Armada's ingester stands at %v, want %v", got, at)
 	}
-	if got := state.Partitions[0]; got.Applied.At != got.PlaceAt.At {
+	if got := state.Partitions[0]; got.Applied.At != got.EventsAt.At {
 		t.Errorf("partition 0: Armada's ingester stands at %+v", got)
 	}
 	o.start()
@@ -302,7 +302,7 @@ func (o *order) evaluate() {
 	for p, owner := range o.owners {
 		end := o.end(p)
 		o.wait(fmt.Sprintf("partition %d is answered up to %v", p, end), func() (bool, error) {
-			if owner.Place().Chain.InTo.Compare(end) >= 0 {
+			if owner.Positions().Chain.InTo.Compare(end) >= 0 {
 				return false, nil
 			}
 			_, err := owner.Advance(time.Now().UnixNano())
@@ -390,10 +390,10 @@ func (o *order) ingest() {
 	db, err := postgres.Open(o.Context(), o.JobDB, postgres.Options{})
 	o.must(err)
 	defer db.Close()
-	places := map[int]eventlog.Position{}
+	positions := map[int]eventlog.Position{}
 	w, err := sink.New(sink.Config{
 		Events: here{o}, Decisions: o.decisions, DB: db, Now: time.Now,
-		Hooks:  sink.Hooks{Committed: func(b sink.Batch) { places[b.Partition] = b.Place.Events }},
+		Hooks:  sink.Hooks{Committed: func(b sink.Batch) { positions[b.Partition] = b.Positions.Events }},
 		Mirror: func(p int) sink.Mirror { return writer.New(writer.Config{Partition: p, Mode: writer.Passthrough}) },
 	})
 	o.must(err)
@@ -401,12 +401,12 @@ func (o *order) ingest() {
 	for p := range 2 {
 		tx, err := db.Begin(o.Context(), p)
 		o.must(err)
-		places[p] = tx.Place().Events
+		positions[p] = tx.Positions().Events
 		o.must(tx.Rollback())
 		end := o.end(p)
 		o.wait(fmt.Sprintf("partition %d is ingested up to %v", p, end), func() (bool, error) {
 			_, err := w.Advance(o.Context(), p)
-			return places[p].Compare(end) < 0, err
+			return positions[p].Compare(end) < 0, err
 		})
 	}
 	reader, err := postgres.OpenReader(o.Context(), o.JobDB)
@@ -418,7 +418,7 @@ func (o *order) ingest() {
 			got, err = q.Contents(p)
 			return err
 		}))
-		want, err := sink.FoldTo(eventlog.ToEnd(o.Context(), o.events), eventlog.ToEnd(o.Context(), o.decisions), jobdb.PartitionPlace{Partition: p, Place: got.Place}, got.Releases...)
+		want, err := sink.FoldTo(eventlog.ToEnd(o.Context(), o.events), eventlog.ToEnd(o.Context(), o.decisions), jobdb.PartitionPositions{Partition: p, Positions: got.Positions}, got.Releases...)
 		o.must(err)
 		for _, d := range sink.Compare(want, got) {
 			o.Errorf("partition %d: %v", p, d)

@@ -134,7 +134,7 @@ func (s *State) requireNoPositions(ctx context.Context, tx pgx.Tx) error {
 		return errMoved
 	}
 	for i := range s.Partitions {
-		if p := &s.Partitions[i]; found[p.Number] != *p.Place {
+		if p := &s.Partitions[i]; found[p.Number] != *p.Positions {
 			return errMoved
 		}
 	}
@@ -148,8 +148,8 @@ func (s *Site) putPosition(ctx context.Context, tx pgx.Tx, p *Partition) error {
 	if p.Control {
 		return putControl(ctx, tx, p)
 	}
-	place := jobdb.Place{Chain: p.Decided.Chain, Decisions: p.Decided.Decisions, Events: p.Applied.At}
-	if err := put(ctx, tx, &table.Places, &jobdb.PartitionPlace{Partition: p.Number, Place: place}); err != nil {
+	positions := jobdb.Positions{Chain: p.Decided.Chain, Decisions: p.Decided.Decisions, Events: p.Applied.At}
+	if err := put(ctx, tx, &table.Positions, &jobdb.PartitionPositions{Partition: p.Number, Positions: positions}); err != nil {
 		return err
 	}
 	// Writing to Armada's tables begins here too: copies of decisions are published
@@ -162,7 +162,7 @@ func (s *Site) putPosition(ctx context.Context, tx pgx.Tx, p *Partition) error {
 		return nil // Armada's ingester applied nothing
 	}
 	return put(ctx, tx, &table.Releases, &jobdb.Release{
-		Partition: p.Number, Seq: place.Chain.Seq, From: eventlog.Start, To: p.Applied.At, When: s.Now().UnixNano(),
+		Partition: p.Number, Seq: positions.Chain.Seq, From: eventlog.Start, To: p.Applied.At, When: s.Now().UnixNano(),
 	})
 }
 

@@ -42,7 +42,7 @@ type State struct {
 // Partition is one partition of events or of control-plane, with its readers.
 type Partition struct {
 	Number  int
-	Control bool // a partition of control-plane; only Events of its Place is used
+	Control bool // a partition of control-plane; only Events of its Positions is used
 	Cursor  Cursor
 	// Applied is the last message that Armada's ingester has applied, or why it is
 	// unknown.
@@ -54,15 +54,15 @@ type Partition struct {
 	// Older is the number of unfinished jobs that were submitted before the first
 	// message, or at about that time. Start republishes them.
 	Older int64
-	// Place is the position of our rows; nil: none yet. PlaceAt is the same, comparable
-	// with Applied.
-	Place     *jobdb.Place
-	PlaceAt   Position
+	// Positions are those of our rows; nil: none yet. EventsAt is Positions.Events in a form
+	// comparable with Applied.
+	Positions *jobdb.Positions
+	EventsAt  Position
 	Ingesters []string // connected ingesters of ours
 	// Decided is where our ingester would start in decisions: after the last envelope
 	// that covers only messages which Armada's ingester has applied. Undecided: why
 	// there is no such position. Start looks for it.
-	Decided   follow.Place
+	Decided   follow.Positions
 	Undecided error
 }
 

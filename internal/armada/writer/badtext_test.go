@@ -177,8 +177,8 @@ func checkFold(t *testing.T, h *tape, url string) {
 			t.Fatal(err)
 		}
 		end, err := h.events.End(p)
-		if err != nil || end != eventlog.Start && got.Place.Events != end {
-			t.Errorf("partition %d stands at %v, the events end at %v, %v", p, got.Place.Events, end, err)
+		if err != nil || end != eventlog.Start && got.Positions.Events != end {
+			t.Errorf("partition %d stands at %v, the events end at %v, %v", p, got.Positions.Events, end, err)
 		}
 		for _, d := range sink.Compare(want, got) {
 			t.Errorf("partition %d: %.300s", p, d)

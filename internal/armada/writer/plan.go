@@ -357,14 +357,14 @@ func (p *plan) queue(j *jobView, w *pendingRetry, at int64) bool {
 
 // info rewrites a job's requirements, if they change.
 func (p *plan) info(j *jobView, w *pendingRetry) ([]byte, error) {
-	place := schedulerdb.Placement{AvoidNodes: w.avoid, NodeLabel: p.label, Waiting: w.waiting, Version: j.infoVersion}
+	placement := schedulerdb.Placement{AvoidNodes: w.avoid, NodeLabel: p.label, Waiting: w.waiting, Version: j.infoVersion}
 	changes := w.waiting || len(w.avoid) > 0 || j.infoVersion > 0
 	if changes {
-		place.Version++
+		placement.Version++
 	}
-	info, err := schedulerdb.Requirements(j.submitted, place)
+	info, err := schedulerdb.Requirements(j.submitted, placement)
 	if err == nil && changes {
-		op := &schedulerdb.SetSchedulingInfo{JobID: j.id, Info: info, Version: place.Version}
+		op := &schedulerdb.SetSchedulingInfo{JobID: j.id, Info: info, Version: placement.Version}
 		if err = schedulerdb.Refused(op); err == nil {
 			p.apply(op)
 		}

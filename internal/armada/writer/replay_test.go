@@ -264,7 +264,7 @@ func (b *breakable) cut(pid uint32) error {
 
 var errLost = fmt.Errorf("%w: the test lost the answer", jobdb.ErrUnavailable)
 
-func (t *breakableTx) Commit(ctx context.Context, from, to jobdb.Place) error {
+func (t *breakableTx) Commit(ctx context.Context, from, to jobdb.Positions) error {
 	if t.db.p.label != "commit" || !t.db.p.third() {
 		return t.Tx.Commit(ctx, from, to)
 	}

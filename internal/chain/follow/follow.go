@@ -26,14 +26,14 @@ type Batch struct {
 	Origin eventlog.Position
 }
 
-// Place is the position of a follower, for its caller to store.
-type Place struct {
+// Positions are those of a follower in both logs, for its caller to store.
+type Positions struct {
 	Chain     chain.End
 	Decisions eventlog.Position // of the last accepted envelope
 }
 
 // Beginning is the position before all input.
-var Beginning = Place{Chain: chain.Beginning, Decisions: eventlog.Start}
+var Beginning = Positions{Chain: chain.Beginning, Decisions: eventlog.Start}
 
 // Follower follows one partition. It never blocks.
 type Follower struct {
@@ -44,10 +44,10 @@ type Follower struct {
 	partition int
 	events    eventlog.Reader // nil until input is needed, which may be trimmed
 	decisions eventlog.Reader
-	place     Place
+	positions Positions
 	known     eventlog.Position // input up to here is not read (OpenRest, SkipInput); Start: all of it is
 	pinned    bool              // a subscription holds what follows known
-	unproven  bool              // the envelope at the place has not been read again yet
+	unproven  bool              // the envelope at the positions has not been read again yet
 	processed eventlog.Position // position in the decisions log up to which it is processed (accepted or ignored)
 	past      chain.Past
 
@@ -65,7 +65,7 @@ const readAtOnce = 256
 //
 // The envelope at the position is read again: if it is not the one that was accepted
 // before, the log was truncated there and then continued differently.
-func Open(events, decisions eventlog.Topic, p int, from Place) (*Follower, error) {
+func Open(events, decisions eventlog.Topic, p int, from Positions) (*Follower, error) {
 	after := from.Decisions
 	if from.Chain.Seq > 0 {
 		after.Batch--
@@ -74,13 +74,13 @@ func Open(events, decisions eventlog.Topic, p int, from Place) (*Follower, error
 	if err != nil {
 		return nil, fmt.Errorf("read decisions of partition %d: %w", p, err)
 	}
-	f := &Follower{topic: events, partition: p, decisions: dr, place: from, known: eventlog.Start, processed: after, unproven: from.Chain.Seq > 0, chunk: make([]eventlog.Message, readAtOnce)}
+	f := &Follower{topic: events, partition: p, decisions: dr, positions: from, known: eventlog.Start, processed: after, unproven: from.Chain.Seq > 0, chunk: make([]eventlog.Message, readAtOnce)}
 	f.past.Add(from.Chain)
 	return f, nil
 }
 
-// Place returns the position after the last batch that Next returned.
-func (f *Follower) Place() Place { return f.place }
+// Positions returns the positions after the last batch that Next returned.
+func (f *Follower) Positions() Positions { return f.positions }
 
 // Processed returns the position up to which the decisions log was processed.
 func (f *Follower) Processed() eventlog.Position { return f.processed }
@@ -97,7 +97,7 @@ func (f *Follower) Next() (*Batch, error) {
 	}
 	s := f.held
 	if s.Skips {
-		f.held, f.place = nil, Place{Chain: s.End, Decisions: s.Position}
+		f.held, f.positions = nil, Positions{Chain: s.End, Decisions: s.Position}
 		return s, f.skip()
 	}
 	n, err := f.gather(s.End.InTo)
@@ -117,7 +117,7 @@ func (f *Follower) Next() (*Batch, error) {
 		s.Origin = f.known
 	}
 	s.Messages, f.handed, f.held = f.queue[:n], n, nil
-	f.place = Place{Chain: s.End, Decisions: s.Position}
+	f.positions = Positions{Chain: s.End, Decisions: s.Position}
 	return s, nil
 }
 
@@ -162,8 +162,8 @@ func (f *Follower) accept() error {
 		f.read = f.read[1:]
 		f.processed = m.Position
 		if f.unproven {
-			if m.Position != f.place.Decisions || chain.Link(m.Payload) != f.place.Chain.Link {
-				return fmt.Errorf("%w: envelope %d stood at %v, what is there now is another one (at %v)", chain.ErrMissing, f.place.Chain.Seq, f.place.Decisions, m.Position)
+			if m.Position != f.positions.Decisions || chain.Link(m.Payload) != f.positions.Chain.Link {
+				return fmt.Errorf("%w: envelope %d stood at %v, what is there now is another one (at %v)", chain.ErrMissing, f.positions.Chain.Seq, f.positions.Decisions, m.Position)
 			}
 			f.unproven = false
 			if env, err := chain.DecodeEnvelope(m.Payload); err == nil {
@@ -171,7 +171,7 @@ func (f *Follower) accept() error {
 			}
 			continue
 		}
-		acc, why, err := f.place.Chain.Offer(m.Payload)
+		acc, why, err := f.positions.Chain.Offer(m.Payload)
 		if why == chain.LostClaim {
 			err = f.past.Contradicts(m.Payload)
 		}
@@ -199,7 +199,7 @@ func (f *Follower) gather(to eventlog.Position) (int, error) {
 				return n, nil
 			}
 		}
-		if n > 0 && f.queue[n-1].Position == to || to == f.place.Chain.InTo || to.Compare(f.known) <= 0 {
+		if n > 0 && f.queue[n-1].Position == to || to == f.positions.Chain.InTo || to.Compare(f.known) <= 0 {
 			return n, nil
 		}
 		if err := f.openEvents(); err != nil {

@@ -109,7 +109,7 @@ func (w *writer) put(raw []byte) {
 	w.readable, w.durable = len(w.msgs), len(w.msgs)
 }
 
-func open(t testing.TB, events, decisions eventlog.Topic, from follow.Place) *follow.Follower {
+func open(t testing.TB, events, decisions eventlog.Topic, from follow.Positions) *follow.Follower {
 	t.Helper()
 	f, err := follow.Open(events, decisions, 0, from)
 	if err != nil {
@@ -216,8 +216,8 @@ func TestLags(t *testing.T) {
 			t.Fatalf("with %d readable: %q, %v; want %q", step.readable, got, err, step.want)
 		}
 	}
-	if got, want := f.Place(), (follow.Place{Chain: w.end, Decisions: at(2)}); got != want {
-		t.Errorf("Place = %+v, want %+v", got, want)
+	if got, want := f.Positions(), (follow.Positions{Chain: w.end, Decisions: at(2)}); got != want {
+		t.Errorf("Positions = %+v, want %+v", got, want)
 	}
 }
 
@@ -243,8 +243,8 @@ func TestIgnored(t *testing.T) {
 	if got, want := f.Processed(), at(5); got != want {
 		t.Errorf("Processed = %v, want %v", got, want)
 	}
-	if got, want := f.Place().Decisions, at(4); got != want {
-		t.Errorf("Place names %v, want %v", got, want)
+	if got, want := f.Positions().Decisions, at(4); got != want {
+		t.Errorf("Positions: %v, want %v", got, want)
 	}
 }
 
@@ -327,7 +327,7 @@ func TestFollowLaw(t *testing.T) {
 			}
 			got.WriteString(text)
 			if !done && rapid.Bool().Draw(t, "anew") {
-				if f, err = follow.Open(in, w, 0, f.Place()); err != nil {
+				if f, err = follow.Open(in, w, 0, f.Positions()); err != nil {
 					t.Fatal(err)
 				}
 			}

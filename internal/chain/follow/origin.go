@@ -34,9 +34,9 @@ func OpenBehind(events eventlog.Topic, p int, origin eventlog.Position) (eventlo
 }
 
 // Seek follows the decisions of a partition without their input, up to the first
-// accepted envelope that is past what is wanted. It returns the place before that
+// accepted envelope that is past what is wanted. It returns the positions before that
 // envelope, and the envelope; nil: there is none yet.
-func Seek(ctx context.Context, decisions eventlog.Topic, p int, from Place, past func(*chain.Accepted) bool) (_ Place, next *chain.Accepted, err error) {
+func Seek(ctx context.Context, decisions eventlog.Topic, p int, from Positions, past func(*chain.Accepted) bool) (_ Positions, next *chain.Accepted, err error) {
 	f, err := Open(nil, eventlog.ToEnd(ctx, decisions), p, from)
 	if err != nil {
 		return from, nil, err
@@ -53,11 +53,11 @@ func Seek(ctx context.Context, decisions eventlog.Topic, p int, from Place, past
 		case s == nil && f.unproven:
 			return from, nil, fmt.Errorf("%w: envelope %d stood at %v, and the log ends before that", chain.ErrMissing, from.Chain.Seq, from.Decisions)
 		case s == nil:
-			return f.place, nil, nil
+			return f.positions, nil, nil
 		case past(s.Accepted):
-			return f.place, s.Accepted, nil
+			return f.positions, s.Accepted, nil
 		default:
-			f.held, f.place = nil, Place{Chain: s.End, Decisions: s.Position}
+			f.held, f.positions = nil, Positions{Chain: s.End, Decisions: s.Position}
 		}
 	}
 }

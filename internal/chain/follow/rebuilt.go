@@ -33,15 +33,15 @@ func (f *Follower) inputGone(cause error) error {
 	if err != nil || begin.Compare(f.from()) <= 0 {
 		return cause
 	}
-	return fmt.Errorf("%w: they begin after %v, envelope %d answers what comes after %v: %w", ErrInputGone, begin, f.held.Envelope.Seq, f.place.Chain.InTo, cause)
+	return fmt.Errorf("%w: they begin after %v, envelope %d answers what comes after %v: %w", ErrInputGone, begin, f.held.Envelope.Seq, f.positions.Chain.InTo, cause)
 }
 
 // from returns the position at which to open the input.
 func (f *Follower) from() eventlog.Position {
-	if f.known.Compare(f.place.Chain.InTo) > 0 {
+	if f.known.Compare(f.positions.Chain.InTo) > 0 {
 		return f.known
 	}
-	return f.place.Chain.InTo
+	return f.positions.Chain.InTo
 }
 
 // Rebuilt is a StateRebuilt of a chain.

@@ -12,19 +12,19 @@ import (
 	"github.com/refloat/refloat/internal/jobdb/pgerror"
 )
 
-// place names a database in errors, without user and password.
-type place string
+// address names a database in errors, without user and password.
+type address string
 
-func placeOf(c *pgconn.Config) place {
+func addressOf(c *pgconn.Config) address {
 	host := c.Host
 	if !strings.HasPrefix(host, "/") { // a directory, for a socket in it
 		host = fmt.Sprintf("%s:%d", host, c.Port)
 	}
-	return place(fmt.Sprintf("%s/%s", host, c.Database))
+	return address(fmt.Sprintf("%s/%s", host, c.Database))
 }
 
 // classify adds the database and the class to an error.
-func (p place) classify(err error, conn *pgx.Conn) error {
+func (p address) classify(err error, conn *pgx.Conn) error {
 	if err == nil {
 		return nil
 	}
@@ -57,13 +57,13 @@ func Class(err error, conn *pgx.Conn) error {
 // errReadOnlyNow: a standby, or a server that was switched to read-only.
 var errReadOnlyNow = fmt.Errorf("%w: %w", jobdb.ErrUnavailable, jobdb.ErrReadOnly)
 
-// failed is place.classify. If the server accepts no writes, it first closes all
+// failed is address.classify. If the server accepts no writes, it first closes all
 // connections, which would otherwise stay with this server after a failover.
 func (d *DB) failed(err error, conn *pgx.Conn) error {
 	if pgerror.Of(err, conn) == pgerror.ReadOnly {
 		d.pool.Reset()
 	}
-	return d.place.classify(err, conn)
+	return d.address.classify(err, conn)
 }
 
 // redacted is a URL without its password and its parameters, which may hold another

@@ -23,8 +23,8 @@ type Options struct {
 
 // DB is a job database open for writing.
 type DB struct {
-	place place
-	pool  *pgxpool.Pool
+	address address
+	pool    *pgxpool.Pool
 }
 
 // The server aborts a transaction that is idle for this long: its writer is gone, even
@@ -50,9 +50,9 @@ func Open(ctx context.Context, at string, opt Options) (*DB, error) {
 		_, err := conn.Exec(ctx, settings, milliseconds(opt.Wait), milliseconds(silence))
 		return err
 	}
-	d := &DB{place: placeOf(&cfg.ConnConfig.Config)}
+	d := &DB{address: addressOf(&cfg.ConnConfig.Config)}
 	if d.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
-		return nil, d.place.classify(err, nil)
+		return nil, d.address.classify(err, nil)
 	}
 	version, err := schemaVersion(ctx, d.pool)
 	if err == nil && version < len(migrations) {
@@ -60,7 +60,7 @@ func Open(ctx context.Context, at string, opt Options) (*DB, error) {
 	}
 	if err != nil {
 		d.pool.Close()
-		return nil, d.place.classify(err, nil)
+		return nil, d.address.classify(err, nil)
 	}
 	return d, nil
 }
@@ -196,8 +196,8 @@ func (d *DB) Close() error {
 
 // Reader is a job database open for reading.
 type Reader struct {
-	place place
-	pool  *pgxpool.Pool
+	address address
+	pool    *pgxpool.Pool
 }
 
 // OpenReader opens the database at a URL for reading, also on a server that is
@@ -207,9 +207,9 @@ func OpenReader(ctx context.Context, at string) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Reader{place: placeOf(&cfg.ConnConfig.Config)}
+	r := &Reader{address: addressOf(&cfg.ConnConfig.Config)}
 	if r.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
-		return nil, r.place.classify(err, nil)
+		return nil, r.address.classify(err, nil)
 	}
 	version, err := schemaVersion(ctx, r.pool)
 	if err == nil && version < len(migrations) {
@@ -217,7 +217,7 @@ func OpenReader(ctx context.Context, at string) (*Reader, error) {
 	}
 	if err != nil {
 		r.pool.Close()
-		return nil, r.place.classify(err, nil)
+		return nil, r.address.classify(err, nil)
 	}
 	return r, nil
 }

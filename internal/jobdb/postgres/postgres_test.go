@@ -287,9 +287,9 @@ func try(db *postgres.DB, id string, hit func(tx *postgres.Tx)) error {
 	if hit != nil {
 		hit(tx.(*postgres.Tx))
 	}
-	next := tx.Place()
+	next := tx.Positions()
 	next.Chain.Seq++
-	return tx.Commit(ctx, tx.Place(), next)
+	return tx.Commit(ctx, tx.Positions(), next)
 }
 
 func jobIDs(t testing.TB, r *postgres.Reader) string {
@@ -338,8 +338,8 @@ func TestBackendKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := tx.Place().Chain.Seq; got != 2 {
-		t.Errorf("the place is %d, want 2", got)
+	if got := tx.Positions().Chain.Seq; got != 2 {
+		t.Errorf("envelope %d, want 2", got)
 	}
 	cut(tx.(*postgres.Tx))
 	if _, err := tx.Load(t.Context(), jobdb.Keys{Jobs: []string{"a"}}); !errors.Is(err, jobdb.ErrUnavailable) {
@@ -394,13 +394,13 @@ func TestLocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer second.Close()
-	for _, place := range []string{"a partition that is new", "one that is known"} {
+	for _, address := range []string{"a partition that is new", "one that is known"} {
 		tx, err := first.Begin(t.Context(), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err := second.Begin(t.Context(), 0); !errors.Is(err, jobdb.ErrUnavailable) {
-			t.Errorf("%s: %v, want ErrUnavailable", place, err)
+			t.Errorf("%s: %v, want ErrUnavailable", address, err)
 		}
 		other, err := second.Begin(t.Context(), 1)
 		if err != nil {

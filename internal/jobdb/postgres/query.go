@@ -18,13 +18,13 @@ import (
 func (r *Reader) View(ctx context.Context, read func(jobdb.Queries) error) error {
 	t, err := r.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 	if err != nil {
-		return r.place.classify(err, nil)
+		return r.address.classify(err, nil)
 	}
-	err = read(queries{table.Queries{Source: &source{ctx: ctx, place: r.place, tx: t}}})
+	err = read(queries{table.Queries{Source: &source{ctx: ctx, address: r.address, tx: t}}})
 	end, cancel := context.WithTimeout(context.Background(), rollbackTimeout)
 	defer cancel()
 	if closing := t.Rollback(end); closing != nil && !t.Conn().IsClosed() {
-		err = errors.Join(err, r.place.classify(closing, nil))
+		err = errors.Join(err, r.address.classify(closing, nil))
 	}
 	return err
 }
@@ -47,9 +47,9 @@ func (q queries) IngestMode(partition int) (string, error) {
 
 // source lives as long as one View and carries its context.
 type source struct {
-	ctx   context.Context
-	place place
-	tx    pgx.Tx
+	ctx     context.Context
+	address address
+	tx      pgx.Tx
 }
 
 // Find implements table.Source.
@@ -84,7 +84,7 @@ func (s *source) failed(from string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return s.place.classify(fmt.Errorf("read %s: %w", from, err), s.tx.Conn())
+	return s.address.classify(fmt.Errorf("read %s: %w", from, err), s.tx.Conn())
 }
 
 // numbered replaces each ? of a query with its number.

@@ -105,9 +105,9 @@ func TestLongKeys(t *testing.T) {
 		if err := tx.Write(ctx, c); err != nil {
 			t.Fatal(err)
 		}
-		next := tx.Place()
+		next := tx.Positions()
 		next.Chain.Seq++
-		if err := tx.Commit(ctx, tx.Place(), next); err != nil {
+		if err := tx.Commit(ctx, tx.Positions(), next); err != nil {
 			t.Fatal(err)
 		}
 	}

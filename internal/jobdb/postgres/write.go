@@ -19,7 +19,7 @@ type Tx struct {
 	db        *DB
 	tx        pgx.Tx
 	partition int
-	place     jobdb.Place
+	positions jobdb.Positions
 }
 
 // Begin opens a transaction and locks the partition's row. Another transaction on the
@@ -41,7 +41,7 @@ func (d *DB) Begin(ctx context.Context, partition int) (jobdb.Tx, error) {
 func (d *DB) BeginPlain(ctx context.Context) (pgx.Tx, error) {
 	tx, err := d.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	if err != nil {
-		return nil, d.place.classify(fmt.Errorf("begin: %w", err), nil)
+		return nil, d.address.classify(fmt.Errorf("begin: %w", err), nil)
 	}
 	return tx, nil
 }
@@ -53,9 +53,9 @@ func (t *Tx) lock(ctx context.Context) error {
 	if !errors.Is(err, pgx.ErrNoRows) {
 		return err
 	}
-	row := &jobdb.PartitionPlace{Partition: t.partition, Place: jobdb.Beginning}
-	columns, _ := arrays(&table.Places, []*jobdb.PartitionPlace{row}, 1)
-	if _, err := t.tx.Exec(ctx, insert(&table.Places, columns)+" ON CONFLICT DO NOTHING", args(columns)...); err != nil {
+	row := &jobdb.PartitionPositions{Partition: t.partition, Positions: jobdb.Beginning}
+	columns, _ := arrays(&table.Positions, []*jobdb.PartitionPositions{row}, 1)
+	if _, err := t.tx.Exec(ctx, insert(&table.Positions, columns)+" ON CONFLICT DO NOTHING", args(columns)...); err != nil {
 		return err
 	}
 	return t.lockRow(ctx)
@@ -64,11 +64,11 @@ func (t *Tx) lock(ctx context.Context) error {
 const lockQuery = " FROM refloat_positions WHERE partition = $1 FOR UPDATE"
 
 func (t *Tx) lockRow(ctx context.Context) error {
-	var row jobdb.PartitionPlace
+	var row jobdb.PartitionPositions
 	var version int
 	var givenBack *int64
-	query := "SELECT " + strings.Join(table.Places.Columns, ", ") + ", given_back, (SELECT version FROM refloat_schema)" + lockQuery
-	err := t.tx.QueryRow(ctx, query, t.partition).Scan(append(targets(table.Places.Fields(&row, nil)), &givenBack, &version)...)
+	query := "SELECT " + strings.Join(table.Positions.Columns, ", ") + ", given_back, (SELECT version FROM refloat_schema)" + lockQuery
+	err := t.tx.QueryRow(ctx, query, t.partition).Scan(append(targets(table.Positions.Fields(&row, nil)), &givenBack, &version)...)
 	switch {
 	case err != nil:
 	case version > len(migrations):
@@ -77,12 +77,12 @@ func (t *Tx) lockRow(ctx context.Context) error {
 		err = fmt.Errorf("%w at %s: to take over again, stop Armada's ingester and run `refloatctl cutover start`",
 			jobdb.ErrRolledBack, time.Unix(0, *givenBack).UTC().Format(time.RFC3339))
 	}
-	t.place = row.Place
+	t.positions = row.Positions
 	return err
 }
 
-// Place implements [jobdb.Tx].
-func (t *Tx) Place() jobdb.Place { return t.place }
+// Positions implements [jobdb.Tx].
+func (t *Tx) Positions() jobdb.Positions { return t.positions }
 
 // Origin implements [jobdb.Tx].
 func (t *Tx) Origin(ctx context.Context) (at eventlog.Position, err error) {
@@ -236,7 +236,7 @@ func each(rows pgx.Rows, columns []string, long bool, fields func() []any, found
 }
 
 // Commit implements [jobdb.Tx].
-func (t *Tx) Commit(ctx context.Context, from, to jobdb.Place) error {
+func (t *Tx) Commit(ctx context.Context, from, to jobdb.Positions) error {
 	moved, err := t.move(ctx, from, to)
 	if err == nil && !moved {
 		err = jobdb.ErrMoved
@@ -250,7 +250,7 @@ func (t *Tx) Commit(ctx context.Context, from, to jobdb.Place) error {
 	return nil
 }
 
-func (t *Tx) move(ctx context.Context, from, to jobdb.Place) (bool, error) {
+func (t *Tx) move(ctx context.Context, from, to jobdb.Positions) (bool, error) {
 	m := table.Moved(t.partition, from, to)
 	for i, c := range m.Set {
 		m.Set[i] = fmt.Sprintf("%s = $%d", c, i+1)

@@ -71,7 +71,7 @@ func answers(path string) (string, error) {
 		for _, d := range contents.Decisions {
 			note(*d)
 		}
-		note(contents.Place)
+		note(contents.Positions)
 		summary, err := q.Summary()
 		if err != nil {
 			return err
@@ -91,7 +91,7 @@ func commit(t *testing.T, db *sqlite.DB, n uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	from := tx.Place()
+	from := tx.Positions()
 	to := from
 	to.Chain.Seq = n
 	job, run := fmt.Sprintf("job-%d", n), fmt.Sprintf("run-%d", n)

@@ -72,8 +72,8 @@ func TestFullDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	place := jobdb.Beginning
-	place.Chain.Seq = 1
+	positions := jobdb.Beginning
+	positions.Chain.Seq = 1
 	write := func() error {
 		tx, err := db.Begin(ctx, 0)
 		if err != nil {
@@ -83,7 +83,7 @@ func TestFullDisk(t *testing.T) {
 		if err := tx.Write(ctx, &jobdb.Changes{Runs: []*jobdb.Run{{JobID: "j", RunID: "r", Error: jobdb.RunError{Raw: make([]byte, 1<<20)}}}}); err != nil {
 			return err
 		}
-		return tx.Commit(ctx, jobdb.Beginning, place)
+		return tx.Commit(ctx, jobdb.Beginning, positions)
 	}
 	limit("PRAGMA max_page_count = 1")
 	if err := write(); !errors.Is(err, jobdb.ErrUnavailable) {

@@ -58,9 +58,9 @@ func TestMigrateReleases(t *testing.T) {
 	at := func(ledger, entry int64) eventlog.Position {
 		return eventlog.Position{Ledger: ledger, Entry: entry, Batch: -1}
 	}
-	place := jobdb.Place{Chain: chain.End{Seq: 7, Epoch: 2, InTo: at(10, 11)}, Decisions: at(20, 21), Events: at(10, 11)}
-	if got.Place != place {
-		t.Errorf("place %+v, want %+v", got.Place, place)
+	positions := jobdb.Positions{Chain: chain.End{Seq: 7, Epoch: 2, InTo: at(10, 11)}, Decisions: at(20, 21), Events: at(10, 11)}
+	if got.Positions != positions {
+		t.Errorf("positions %+v, want %+v", got.Positions, positions)
 	}
 	where := jobdb.Where{Partition: 3, Seq: 6, Log: at(10, 9)}
 	if len(got.Parked) != 1 || len(got.Ready) != 1 || !reflect.DeepEqual(got.Ready[0].Where, where) || !got.Ready[0].Acted {
@@ -72,13 +72,13 @@ func TestMigrateReleases(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback() //nolint:errcheck // committed below
-	next := place
+	next := positions
 	next.Events = at(10, 12)
-	release := &jobdb.Release{Partition: 3, Seq: 7, From: place.Events, To: next.Events, Messages: 1, When: 5}
+	release := &jobdb.Release{Partition: 3, Seq: 7, From: positions.Events, To: next.Events, Messages: 1, When: 5}
 	if err := tx.Write(ctx, &jobdb.Changes{Releases: []*jobdb.Release{release}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := tx.Commit(ctx, place, next); err != nil {
+	if err := tx.Commit(ctx, positions, next); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -19,7 +19,7 @@ const maxChunk = 64
 type tx struct {
 	d         *DB
 	partition int
-	place     jobdb.Place
+	positions jobdb.Positions
 	ended     bool
 	args      []any
 }
@@ -36,7 +36,7 @@ func (d *DB) Begin(ctx context.Context, partition int) (jobdb.Tx, error) {
 		return nil, classify(d.path, err)
 	}
 	t := &tx{d: d, partition: partition}
-	if err := t.readPlace(ctx); err != nil {
+	if err := t.readPositions(ctx); err != nil {
 		return nil, errors.Join(classify(d.path, err), t.Rollback())
 	}
 	return t, nil
@@ -69,25 +69,25 @@ func (d *DB) stmt(ctx context.Context, key stmtKey, query func() string) (*sql.S
 	return s, err
 }
 
-func (t *tx) readPlace(ctx context.Context) error {
-	s, err := t.d.stmt(ctx, stmtKey{what: "place"}, func() string {
-		return "SELECT " + strings.Join(table.Places.Columns, ", ") + " FROM " + table.Places.Name + " WHERE partition = ?"
+func (t *tx) readPositions(ctx context.Context) error {
+	s, err := t.d.stmt(ctx, stmtKey{what: "positions"}, func() string {
+		return "SELECT " + strings.Join(table.Positions.Columns, ", ") + " FROM " + table.Positions.Name + " WHERE partition = ?"
 	})
 	if err != nil {
 		return err
 	}
-	var row jobdb.PartitionPlace
-	err = s.QueryRowContext(ctx, t.partition).Scan(targets(table.Places.Fields(&row, nil))...)
+	var row jobdb.PartitionPositions
+	err = s.QueryRowContext(ctx, t.partition).Scan(targets(table.Positions.Fields(&row, nil))...)
 	if errors.Is(err, sql.ErrNoRows) {
-		t.place = jobdb.Beginning
+		t.positions = jobdb.Beginning
 		return nil
 	}
-	t.place = row.Place
+	t.positions = row.Positions
 	return err
 }
 
-// Place implements [jobdb.Tx].
-func (t *tx) Place() jobdb.Place { return t.place }
+// Positions implements [jobdb.Tx].
+func (t *tx) Positions() jobdb.Positions { return t.positions }
 
 // Origin implements [jobdb.Tx].
 func (t *tx) Origin(ctx context.Context) (at eventlog.Position, err error) {
@@ -229,7 +229,7 @@ func loadChunk[T any](ctx context.Context, t *tx, tab *table.Of[T], l lookup, in
 }
 
 // Commit implements [jobdb.Tx].
-func (t *tx) Commit(ctx context.Context, from, to jobdb.Place) error {
+func (t *tx) Commit(ctx context.Context, from, to jobdb.Positions) error {
 	moved, err := t.move(ctx, from, to)
 	if err == nil && !moved {
 		err = jobdb.ErrMoved
@@ -244,15 +244,15 @@ func (t *tx) Commit(ctx context.Context, from, to jobdb.Place) error {
 	return nil
 }
 
-func (t *tx) move(ctx context.Context, from, to jobdb.Place) (bool, error) {
+func (t *tx) move(ctx context.Context, from, to jobdb.Positions) (bool, error) {
 	m := table.Moved(t.partition, from, to)
 	key, args := stmtKey{what: "move"}, append(m.SetArgs, m.WhenArgs...)
 	query := func() string {
-		return "UPDATE " + table.Places.Name + " SET " + strings.Join(m.Set, " = ?, ") + " = ? WHERE " + strings.Join(m.When, " = ? AND ") + " = ?"
+		return "UPDATE " + table.Positions.Name + " SET " + strings.Join(m.Set, " = ?, ") + " = ? WHERE " + strings.Join(m.When, " = ? AND ") + " = ?"
 	}
 	if from == jobdb.Beginning { // the partition has no row yet
 		key, args = stmtKey{what: "first move"}, append([]any{int64(t.partition)}, m.SetArgs...)
-		query = func() string { return insert(&table.Places, 1) + " ON CONFLICT DO NOTHING" }
+		query = func() string { return insert(&table.Positions, 1) + " ON CONFLICT DO NOTHING" }
 	}
 	s, err := t.d.stmt(ctx, key, query)
 	if err != nil {

@@ -95,7 +95,7 @@ func (q Queries) Runs(partition int, job string, visit func(*jobdb.Run) error) e
 }
 
 const (
-	byPlace  = "partition, seq, record"
+	byRecord = "partition, seq, record"
 	byNumber = "partition, number"
 	byFrom   = "partition, from_ledger, from_entry, from_batch"
 )
@@ -142,22 +142,22 @@ func (q Queries) Decisions(f jobdb.RecordFilter, visit func(*jobdb.Decision) err
 
 // NotDecided visits them in partition and log order.
 func (q Queries) NotDecided(f jobdb.RecordFilter, visit func(*jobdb.NotDecided) error) error {
-	return list(q.Source, &NotDecided, f, byPlace, visit)
+	return list(q.Source, &NotDecided, f, byRecord, visit)
 }
 
 // Ready visits them in partition and log order.
 func (q Queries) Ready(f jobdb.RecordFilter, visit func(*jobdb.Ready) error) error {
-	return list(q.Source, &Ready, f, byPlace, visit)
+	return list(q.Source, &Ready, f, byRecord, visit)
 }
 
 // Parked visits them in partition and log order.
 func (q Queries) Parked(f jobdb.RecordFilter, visit func(*jobdb.Parked) error) error {
-	return list(q.Source, &Parked, f, byPlace, visit)
+	return list(q.Source, &Parked, f, byRecord, visit)
 }
 
 // Activations visits them in partition and log order.
 func (q Queries) Activations(f jobdb.RecordFilter, visit func(*jobdb.Activation) error) error {
-	return list(q.Source, &Activations, f, byPlace, visit)
+	return list(q.Source, &Activations, f, byRecord, visit)
 }
 
 // Releases visits them in partition and log order.
@@ -165,27 +165,27 @@ func (q Queries) Releases(f jobdb.RecordFilter, visit func(*jobdb.Release) error
 	return list(q.Source, &Releases, f, byFrom, visit)
 }
 
-// Places returns the positions of all partitions that were ever written.
-func (q Queries) Places() ([]jobdb.PartitionPlace, error) {
-	var places []jobdb.PartitionPlace
-	err := find(q.Source, &Places, Query{Rest: " ORDER BY partition"}, func(p *jobdb.PartitionPlace) error {
-		places = append(places, *p)
+// Positions returns the positions of all partitions that were ever written.
+func (q Queries) Positions() ([]jobdb.PartitionPositions, error) {
+	var positions []jobdb.PartitionPositions
+	err := find(q.Source, &Positions, Query{Rest: " ORDER BY partition"}, func(p *jobdb.PartitionPositions) error {
+		positions = append(positions, *p)
 		return nil
 	})
-	return places, err
+	return positions, err
 }
 
 // Contents returns all rows of one partition.
 func (q Queries) Contents(partition int) (*jobdb.Contents, error) {
-	c := &jobdb.Contents{Partition: partition, Place: jobdb.Beginning}
+	c := &jobdb.Contents{Partition: partition, Positions: jobdb.Beginning}
 	err := errors.Join(
 		all(q.Source, &Jobs, partition, "job_id", &c.Jobs),
 		all(q.Source, &Runs, partition, "job_id, run_id", &c.Runs),
 		all(q.Source, &Decisions, partition, byNumber, &c.Decisions),
-		all(q.Source, &NotDecided, partition, byPlace, &c.NotDecided),
-		all(q.Source, &Ready, partition, byPlace, &c.Ready),
-		all(q.Source, &Parked, partition, byPlace, &c.Parked),
-		all(q.Source, &Activations, partition, byPlace, &c.Activations),
+		all(q.Source, &NotDecided, partition, byRecord, &c.NotDecided),
+		all(q.Source, &Ready, partition, byRecord, &c.Ready),
+		all(q.Source, &Parked, partition, byRecord, &c.Parked),
+		all(q.Source, &Activations, partition, byRecord, &c.Activations),
 		all(q.Source, &Releases, partition, byFrom, &c.Releases),
 	)
 	// A database that does not store every text unchanged may sort differently.
@@ -196,10 +196,10 @@ func (q Queries) Contents(partition int) (*jobdb.Contents, error) {
 		}
 		return strings.Compare(a.RunID, b.RunID)
 	})
-	places, perr := q.Places()
-	for _, p := range places {
+	positions, perr := q.Positions()
+	for _, p := range positions {
 		if p.Partition == partition {
-			c.Place = p.Place
+			c.Positions = p.Positions
 		}
 	}
 	return c, errors.Join(err, perr)

@@ -41,16 +41,16 @@ var Runs = Of[jobdb.Run]{
 	},
 }
 
-// Places are the positions of the partitions' rows. Two places are equal if all columns
+// Positions are those of the partitions' rows. Two are equal if all columns
 // but those of the owner and of the decision log are equal; see Moved.
-var Places = Of[jobdb.PartitionPlace]{
+var Positions = Of[jobdb.PartitionPositions]{
 	Name: "positions",
 	Columns: columns(`partition seq link epoch owner in_to_ledger in_to_entry in_to_batch
 		decision_ledger decision_entry decision_batch event_ledger event_entry event_batch`),
-	Fields: func(p *jobdb.PartitionPlace, v []any) []any {
-		c := &p.Place.Chain
+	Fields: func(p *jobdb.PartitionPositions, v []any) []any {
+		c := &p.Positions.Chain
 		v = append(v, &p.Partition, &c.Seq, (*[32]byte)(&c.Link), &c.Epoch, (*[16]byte)(&c.Owner))
-		return at(&p.Place.Events, at(&p.Place.Decisions, at(&c.InTo, v)))
+		return at(&p.Positions.Events, at(&p.Positions.Decisions, at(&c.InTo, v)))
 	},
 }
 
@@ -62,11 +62,11 @@ type Move struct {
 }
 
 // Moved returns the compare-and-set of a position.
-func Moved(partition int, from, to jobdb.Place) Move {
+func Moved(partition int, from, to jobdb.Positions) Move {
 	var m Move
-	old, next := jobdb.PartitionPlace{Partition: partition, Place: from}, jobdb.PartitionPlace{Partition: partition, Place: to}
-	olds, nexts := Places.Fields(&old, nil), Places.Fields(&next, nil)
-	for i, c := range Places.Columns {
+	old, next := jobdb.PartitionPositions{Partition: partition, Positions: from}, jobdb.PartitionPositions{Partition: partition, Positions: to}
+	olds, nexts := Positions.Fields(&old, nil), Positions.Fields(&next, nil)
+	for i, c := range Positions.Columns {
 		if c != "partition" {
 			m.Set, m.SetArgs = append(m.Set, c), append(m.SetArgs, Plain(nexts[i]))
 		}

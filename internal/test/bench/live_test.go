@@ -142,7 +142,7 @@ func (d *deployment) drive(o *evaluator.Owner, done func() bool) {
 func (d *deployment) decided(end eventlog.Position) {
 	d.b.Helper()
 	o, closeAll := d.owner(evaluator.Hooks{})
-	d.drive(o, func() bool { return o.Place().Chain.InTo == end })
+	d.drive(o, func() bool { return o.Positions().Chain.InTo == end })
 	closeAll()
 }
 
@@ -330,7 +330,7 @@ func (d *deployment) ownerLatency(msgs []eventlog.Message, rate int) latency {
 	before, err := d.events.End(0)
 	d.must(err)
 	d.drive(o, func() bool {
-		return o.Phase() == evaluator.Live && o.Place().Chain.InTo == before || before == eventlog.Start && o.Phase() == evaluator.Live
+		return o.Phase() == evaluator.Live && o.Positions().Chain.InTo == before || before == eventlog.Start && o.Phase() == evaluator.Live
 	})
 	answers, answered = nil, 0
 	got := &receipts{at: map[eventlog.Position]time.Time{}}

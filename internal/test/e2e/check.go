@@ -129,7 +129,7 @@ func (l *Logs) rows(ctx context.Context, file string, p int) (found []string, ro
 			return false, err
 		}
 		want, err = sink.Fold(eventlog.ToEnd(ctx, l.Events), eventlog.ToEnd(ctx, l.Decisions), p, 0, got.Releases...)
-		return err == nil && want.Place == got.Place, err
+		return err == nil && want.Positions == got.Positions, err
 	})
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) || want == nil {
 		return nil, 0, err
@@ -180,13 +180,13 @@ func (d *Deployment) Settled(ctx context.Context) error {
 func (d *Deployment) Answered(ctx context.Context, upTo []eventlog.Position) error {
 	last := ""
 	err := Until(ctx, func() (bool, error) {
-		places, err := d.places(ctx)
+		positions, err := d.positions(ctx)
 		if err != nil {
 			last = err.Error()
 			return false, nil // it does not exist yet
 		}
 		for p, to := range upTo {
-			if at, ok := places[p]; to != eventlog.Start && (!ok || at.Compare(to) < 0) {
+			if at, ok := positions[p]; to != eventlog.Start && (!ok || at.Compare(to) < 0) {
 				last = fmt.Sprintf("partition %d: the job database answers up to %v, wanted is %v", p, at, to)
 				return false, nil
 			}
@@ -199,8 +199,8 @@ func (d *Deployment) Answered(ctx context.Context, upTo []eventlog.Position) err
 	return nil
 }
 
-// places is up to where the job database answers events.
-func (d *Deployment) places(ctx context.Context) (map[int]eventlog.Position, error) {
+// positions returns the position up to which the job database answers events.
+func (d *Deployment) positions(ctx context.Context) (map[int]eventlog.Position, error) {
 	db, err := sqlite.OpenReader(ctx, d.Database())
 	if err != nil {
 		return nil, err
@@ -208,9 +208,9 @@ func (d *Deployment) places(ctx context.Context) (map[int]eventlog.Position, err
 	defer db.Close()
 	out := map[int]eventlog.Position{}
 	err = db.View(ctx, func(q jobdb.Queries) error {
-		all, err := q.Places()
+		all, err := q.Positions()
 		for _, p := range all {
-			out[p.Partition] = p.Place.Chain.InTo
+			out[p.Partition] = p.Positions.Chain.InTo
 		}
 		return err
 	})

@@ -89,7 +89,7 @@ func testReadWhileWriting(t *testing.T, db Database) {
 				return err
 			}
 			equal(t, step, []*jobdb.Job{job(0, "a")}, c.Jobs)
-			equal(t, "the place "+step, at(1), c.Place)
+			equal(t, "the positions "+step, at(1), c.Positions)
 			if step == "before the commit" {
 				if err := tx.Commit(ctx, at(1), at(2)); err != nil {
 					return err

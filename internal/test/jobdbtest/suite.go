@@ -27,9 +27,9 @@ func Run(t *testing.T, open func(t *testing.T) Database) {
 		run  func(*testing.T, Database)
 	}{
 		{"Empty", testEmpty},
-		{"PlaceByCompareAndSet", testPlace},
-		{"PlaceMovedByReleases", testReleasePlace},
-		{"PlacesApart", testPlacesApart},
+		{"PositionsByCompareAndSet", testPositions},
+		{"PositionsMovedByReleases", testReleasePositions},
+		{"PositionsApart", testPositionsApart},
 		{"TwoWriters", testTwoWriters},
 		{"Rollback", testRollback},
 		{"Cancelled", testCancelled},
@@ -54,11 +54,11 @@ func Run(t *testing.T, open func(t *testing.T) Database) {
 }
 
 // at returns a position.
-func at(n int) jobdb.Place {
+func at(n int) jobdb.Positions {
 	if n == 0 {
 		return jobdb.Beginning
 	}
-	return jobdb.Place{
+	return jobdb.Positions{
 		Chain: chain.End{
 			Seq: uint64(n), Link: chain.Hash{byte(n)}, Epoch: 3, Owner: chain.OwnerID{7, byte(n)},
 			InTo: eventlog.Position{Ledger: 5, Entry: int64(n), Batch: -1},
@@ -69,14 +69,14 @@ func at(n int) jobdb.Place {
 }
 
 // commit writes changes in one transaction.
-func commit(t *testing.T, db jobdb.Store, partition int, from, to jobdb.Place, c *jobdb.Changes) {
+func commit(t *testing.T, db jobdb.Store, partition int, from, to jobdb.Positions, c *jobdb.Changes) {
 	t.Helper()
 	if err := try(db, partition, from, to, c); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func try(db jobdb.Store, partition int, from, to jobdb.Place, c *jobdb.Changes) error {
+func try(db jobdb.Store, partition int, from, to jobdb.Positions, c *jobdb.Changes) error {
 	ctx := context.Background()
 	tx, err := db.Begin(ctx, partition)
 	if err != nil {
@@ -90,17 +90,17 @@ func try(db jobdb.Store, partition int, from, to jobdb.Place, c *jobdb.Changes) 
 }
 
 // placeOf is where a writer finds a partition.
-func placeOf(t *testing.T, db jobdb.Store, partition int) jobdb.Place {
+func positionsOf(t *testing.T, db jobdb.Store, partition int) jobdb.Positions {
 	t.Helper()
 	tx, err := db.Begin(context.Background(), partition)
 	if err != nil {
 		t.Fatal(err)
 	}
-	place := tx.Place()
+	positions := tx.Positions()
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
 	}
-	return place
+	return positions
 }
 
 func view(t *testing.T, r jobdb.Reader, read func(jobdb.Queries) error) {

@@ -12,20 +12,20 @@ import (
 )
 
 func testEmpty(t *testing.T, db Database) {
-	equal(t, "the place of a new database", jobdb.Beginning, placeOf(t, db.Writer, 2))
-	equal(t, "its rows", &jobdb.Contents{Partition: 2, Place: jobdb.Beginning}, contents(t, db.Reader, 2))
+	equal(t, "the positions of a new database", jobdb.Beginning, positionsOf(t, db.Writer, 2))
+	equal(t, "its rows", &jobdb.Contents{Partition: 2, Positions: jobdb.Beginning}, contents(t, db.Reader, 2))
 	view(t, db.Reader, func(q jobdb.Queries) error {
-		places, err := q.Places()
-		equal(t, "its places", []jobdb.PartitionPlace(nil), places)
+		positions, err := q.Positions()
+		equal(t, "its positions", []jobdb.PartitionPositions(nil), positions)
 		return err
 	})
 }
 
-// testPlace checks that a commit with a stale position, in any of its parts, writes nothing.
-func testPlace(t *testing.T, db Database) {
+// testPositions checks that a commit with a stale position, in any of its parts, writes nothing.
+func testPositions(t *testing.T, db Database) {
 	commit(t, db.Writer, 0, at(0), at(1), everything(0, 1))
 	commit(t, db.Writer, 0, at(1), at(2), &jobdb.Changes{})
-	equal(t, "the place", at(2), placeOf(t, db.Writer, 0))
+	equal(t, "the positions", at(2), positionsOf(t, db.Writer, 0))
 	want := contents(t, db.Reader, 0)
 
 	seq, link, input, events := at(2), at(2), at(2), at(2)
@@ -33,7 +33,7 @@ func testPlace(t *testing.T, db Database) {
 	link.Chain.Link[31]++
 	input.Chain.InTo.Batch++
 	events.Events.Batch++
-	for name, from := range map[string]jobdb.Place{"beginning": at(0), "older": at(1), "newer": at(3), "seq": seq, "link": link, "input": input, "events": events} {
+	for name, from := range map[string]jobdb.Positions{"beginning": at(0), "older": at(1), "newer": at(3), "seq": seq, "link": link, "input": input, "events": events} {
 		if err := try(db.Writer, 0, from, at(4), everything(0, 2)); !errors.Is(err, jobdb.ErrMoved) {
 			t.Errorf("from %s: error %v, want ErrMoved", name, err)
 		}
@@ -42,14 +42,14 @@ func testPlace(t *testing.T, db Database) {
 	commit(t, db.Writer, 0, at(2), at(3), everything(0, 2))
 }
 
-// testReleasePlace checks that a release advances the position without an envelope, also before the first one, and
+// testReleasePositions checks that a release advances the position without an envelope, also before the first one, and
 // that a writer that has not seen it writes nothing.
-func testReleasePlace(t *testing.T, db Database) {
+func testReleasePositions(t *testing.T, db Database) {
 	released := jobdb.Beginning
 	released.Events = at(1).Events
 	commit(t, db.Writer, 0, jobdb.Beginning, released, &jobdb.Changes{Releases: everything(0, 1).Releases})
-	equal(t, "the place after a release", released, placeOf(t, db.Other, 0))
-	for name, to := range map[string]jobdb.Place{"a release": at(2), "an envelope": at(1)} {
+	equal(t, "the positions after a release", released, positionsOf(t, db.Other, 0))
+	for name, to := range map[string]jobdb.Positions{"a release": at(2), "an envelope": at(1)} {
 		if err := try(db.Other, 0, jobdb.Beginning, to, everything(0, 2)); !errors.Is(err, jobdb.ErrMoved) {
 			t.Errorf("%s from before the release: error %v, want ErrMoved", name, err)
 		}
@@ -61,23 +61,23 @@ func testReleasePlace(t *testing.T, db Database) {
 		t.Errorf("an envelope from the first release: error %v, want ErrMoved", err)
 	}
 	commit(t, db.Writer, 0, again, at(3), &jobdb.Changes{})
-	equal(t, "the place after the envelope", at(3), placeOf(t, db.Writer, 0))
+	equal(t, "the positions after the envelope", at(3), positionsOf(t, db.Writer, 0))
 	want := append(everything(0, 1).Releases, everything(0, 2).Releases...)
-	equal(t, "the rows", &jobdb.Contents{Place: at(3), Changes: jobdb.Changes{Releases: want}}, contents(t, db.Reader, 0))
+	equal(t, "the rows", &jobdb.Contents{Positions: at(3), Changes: jobdb.Changes{Releases: want}}, contents(t, db.Reader, 0))
 }
 
-func testPlacesApart(t *testing.T, db Database) {
+func testPositionsApart(t *testing.T, db Database) {
 	commit(t, db.Writer, 0, at(0), at(1), everything(0, 1))
 	commit(t, db.Writer, 7, at(0), at(2), everything(7, 1))
-	equal(t, "partition 0", at(1), placeOf(t, db.Writer, 0))
-	equal(t, "partition 7", at(2), placeOf(t, db.Writer, 7))
+	equal(t, "partition 0", at(1), positionsOf(t, db.Writer, 0))
+	equal(t, "partition 7", at(2), positionsOf(t, db.Writer, 7))
 	for _, p := range []int{0, 7} {
 		c := contents(t, db.Reader, p)
 		equal(t, fmt.Sprintf("the rows of partition %d", p), *everything(p, 1), c.Changes)
 	}
 	view(t, db.Reader, func(q jobdb.Queries) error {
-		places, err := q.Places()
-		equal(t, "the places", []jobdb.PartitionPlace{{Partition: 0, Place: at(1)}, {Partition: 7, Place: at(2)}}, places)
+		positions, err := q.Positions()
+		equal(t, "the positions", []jobdb.PartitionPositions{{Partition: 0, Positions: at(1)}, {Partition: 7, Positions: at(2)}}, positions)
 		return err
 	})
 }
@@ -110,7 +110,7 @@ func testTwoWriters(t *testing.T, db Database) {
 		t.Fatalf("the second writer: error %v, want ErrMoved", err)
 	}
 	equal(t, "the jobs", []*jobdb.Job{job(0, "first")}, contents(t, db.Reader, 0).Jobs)
-	equal(t, "the place as the second writer sees it", at(1), placeOf(t, db.Other, 0))
+	equal(t, "the positions as the second writer sees it", at(1), positionsOf(t, db.Other, 0))
 	commit(t, db.Other, 0, at(1), at(2), &jobdb.Changes{Jobs: []*jobdb.Job{job(0, "second")}})
 	commit(t, db.Writer, 0, at(2), at(3), &jobdb.Changes{})
 }
@@ -129,7 +129,7 @@ func testRollback(t *testing.T, db Database) {
 			t.Fatal(err)
 		}
 	}
-	equal(t, "the rows", &jobdb.Contents{Place: jobdb.Beginning}, contents(t, db.Reader, 0))
+	equal(t, "the rows", &jobdb.Contents{Positions: jobdb.Beginning}, contents(t, db.Reader, 0))
 	commit(t, db.Writer, 0, at(0), at(1), everything(0, 1))
 }
 
@@ -240,13 +240,13 @@ func testNumbers(t *testing.T, db Database) {
 	j.Times.Submitted, j.Queueing.RetryAfter, j.Submit.GraceSeconds = math.MinInt64, math.MaxInt64, -1
 	j.Queueing.Runs, j.Queueing.Decision = math.MaxUint32, math.MaxUint64
 	d.Partition, d.Number, d.Generation, d.RuleLimit, d.Time = 0, math.MaxUint64, math.MaxUint64, math.MaxUint32, math.MinInt64
-	place := at(1)
-	place.Chain.Seq, place.Chain.Epoch, place.Chain.InTo.Ledger, place.Events.Ledger = math.MaxUint64, math.MaxUint64, math.MaxInt64, math.MaxInt64
-	commit(t, db.Writer, 0, at(0), place, &jobdb.Changes{Jobs: []*jobdb.Job{j}, Decisions: []*jobdb.Decision{d}})
+	positions := at(1)
+	positions.Chain.Seq, positions.Chain.Epoch, positions.Chain.InTo.Ledger, positions.Events.Ledger = math.MaxUint64, math.MaxUint64, math.MaxInt64, math.MaxInt64
+	commit(t, db.Writer, 0, at(0), positions, &jobdb.Changes{Jobs: []*jobdb.Job{j}, Decisions: []*jobdb.Decision{d}})
 	c := contents(t, db.Reader, 0)
 	equal(t, "the job", []*jobdb.Job{j}, c.Jobs)
 	equal(t, "the decision", []*jobdb.Decision{d}, c.Decisions)
-	equal(t, "the place", place, placeOf(t, db.Writer, 0))
+	equal(t, "the positions", positions, positionsOf(t, db.Writer, 0))
 }
 
 func testLargeBatch(t *testing.T, db Database) {

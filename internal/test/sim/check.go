@@ -167,7 +167,7 @@ func (w *world) checkStates(p int) {
 	at := map[uint64][]*machine{}
 	for _, m := range w.machines {
 		if m.part == p {
-			end := w.keptIn(m.store.meta).Place.Chain
+			end := w.keptIn(m.store.meta).Positions.Chain
 			if w.cut && !w.chains[p].holds(end.Seq, end.Link) {
 				continue // it went another way
 			}
@@ -249,8 +249,8 @@ func (w *world) checkStore(m *machine, want *kv, proc *evaluator.Processor, e *a
 		w.fail("%v holds progress %+v after envelope %d, want %+v", m, got.Progress, e.env.Seq, proc.Progress)
 	}
 	end := chain.End{Seq: e.env.Seq, Link: e.link, Epoch: e.env.Epoch, Owner: e.env.Owner, InTo: e.env.InTo}
-	if got.Place.Chain != end || got.Place.Decisions != e.at && !w.cut {
-		w.fail("%v holds place %+v, want %+v at %v", m, got.Place, end, e.at)
+	if got.Positions.Chain != end || got.Positions.Decisions != e.at && !w.cut {
+		w.fail("%v holds positions %+v, want %+v at %v", m, got.Positions, end, e.at)
 	}
 	if a, b := dump(want), dump(&m.store.kv); a != b {
 		w.fail("%v holds after envelope %d\n%swant\n%s", m, e.env.Seq, b, a)

@@ -14,13 +14,13 @@ func (w *world) checkCut(p int) {
 	var working []chain.End
 	for _, m := range w.machines {
 		if m.part == p && m.wanted && m.stopped == nil && m.phase == "live" {
-			w.mustHaveStopped(m.String(), p, lines, m.place.Chain)
-			working = append(working, m.place.Chain)
+			w.mustHaveStopped(m.String(), p, lines, m.positions.Chain)
+			working = append(working, m.positions.Chain)
 		}
 	}
 	for _, g := range w.ingesters {
 		if g.stopped == nil {
-			end := w.db.parts[p].place.Chain
+			end := w.db.parts[p].positions.Chain
 			w.mustHaveStopped(g.String(), p, lines, end)
 			working = append(working, end)
 			break

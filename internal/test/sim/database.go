@@ -17,23 +17,23 @@ type database struct {
 }
 
 type dbPart struct {
-	number int
-	jobs   map[string]jobdb.Job
-	runs   map[jobdb.RunKey]jobdb.Run
-	rest   jobdb.Changes
-	place  jobdb.Place
-	holder *tx // of the row lock
-	limbo  *limbo
-	waits  map[uint64]wait // decisions to copy, by number
-	copied map[uint64]int  // how often events hold a copy of a decision
-	done   map[uint64]bool // decisions that a transaction copied and took effect
+	number    int
+	jobs      map[string]jobdb.Job
+	runs      map[jobdb.RunKey]jobdb.Run
+	rest      jobdb.Changes
+	positions jobdb.Positions
+	holder    *tx // of the row lock
+	limbo     *limbo
+	waits     map[uint64]wait // decisions to copy, by number
+	copied    map[uint64]int  // how often events hold a copy of a decision
+	done      map[uint64]bool // decisions that a transaction copied and took effect
 }
 
 // limbo is a commit whose client is gone, while the server still works on it.
 type limbo struct {
 	until int64
 	tx    *tx
-	to    jobdb.Place
+	to    jobdb.Positions
 	done  bool // it will have taken effect
 }
 
@@ -57,7 +57,7 @@ func newDatabase(w *world, partitions int) *database {
 }
 
 func (d *database) add(p int) {
-	d.parts = append(d.parts, &dbPart{number: p, jobs: map[string]jobdb.Job{}, runs: map[jobdb.RunKey]jobdb.Run{}, place: jobdb.Beginning})
+	d.parts = append(d.parts, &dbPart{number: p, jobs: map[string]jobdb.Job{}, runs: map[jobdb.RunKey]jobdb.Run{}, positions: jobdb.Beginning})
 }
 
 // disconnect breaks all open connections: their transactions are rolled back.
@@ -97,7 +97,7 @@ func (d *database) Begin(_ context.Context, partition int) (jobdb.Tx, error) {
 	return p.holder, nil
 }
 
-func (t *tx) Place() jobdb.Place { return t.p.place }
+func (t *tx) Positions() jobdb.Positions { return t.p.positions }
 
 func (t *tx) Origin(context.Context) (eventlog.Position, error) {
 	return jobdb.Origin(t.p.rest.Releases), nil
@@ -160,13 +160,13 @@ func (t *tx) Write(_ context.Context, c *jobdb.Changes) error {
 	return nil
 }
 
-func (t *tx) Commit(_ context.Context, from, to jobdb.Place) error {
+func (t *tx) Commit(_ context.Context, from, to jobdb.Positions) error {
 	w := t.db.w
 	if t.broken {
 		return errConnection
 	}
 	t.release()
-	if t.p.place != from {
+	if t.p.positions != from {
 		return jobdb.ErrMoved
 	}
 	if w.has(UnknownTx) && w.one(12) {
@@ -198,9 +198,9 @@ func (t *tx) Rollback() error {
 	return nil
 }
 
-func (p *dbPart) apply(w *world, t *tx, to jobdb.Place) {
-	if to.Chain.Seq < p.place.Chain.Seq || to.Events.Compare(p.place.Events) < 0 {
-		w.fail("%v goes back from envelope %d to %d", p, p.place.Chain.Seq, to.Chain.Seq)
+func (p *dbPart) apply(w *world, t *tx, to jobdb.Positions) {
+	if to.Chain.Seq < p.positions.Chain.Seq || to.Events.Compare(p.positions.Events) < 0 {
+		w.fail("%v goes back from envelope %d to %d", p, p.positions.Chain.Seq, to.Chain.Seq)
 	}
 	w.mustHold(p, p.number, to.Chain)
 	p.checkCopied(w, t)
@@ -221,7 +221,7 @@ func (p *dbPart) apply(w *world, t *tx, to jobdb.Place) {
 		p.rest.Activations = append(p.rest.Activations, c.Activations...)
 		p.rest.Releases = append(p.rest.Releases, c.Releases...)
 	}
-	p.place = to
+	p.positions = to
 }
 
 func (p *dbPart) sortedJobs() []*jobdb.Job {
@@ -246,7 +246,7 @@ func (p *dbPart) sortedRuns() []*jobdb.Run {
 
 // contents are all rows of a partition.
 func (p *dbPart) contents() *jobdb.Contents {
-	c := &jobdb.Contents{Partition: p.number, Place: p.place, Changes: p.rest}
+	c := &jobdb.Contents{Partition: p.number, Positions: p.positions, Changes: p.rest}
 	c.Jobs, c.Runs = p.sortedJobs(), p.sortedRuns()
 	return c
 }

@@ -183,7 +183,7 @@ func (w *world) trim(p int) {
 		return
 	}
 	limit := w.keptIn(newest.store.durable.meta).usable().Chain.InTo
-	if at := w.db.parts[p].place.Chain.InTo; at.Compare(limit) < 0 {
+	if at := w.db.parts[p].positions.Chain.InTo; at.Compare(limit) < 0 {
 		limit = at
 	}
 	held, n := w.events.parts[p].held, 0

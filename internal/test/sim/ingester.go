@@ -104,7 +104,7 @@ func (g *ingester) step(p int) bool {
 	}
 	progress, err := g.writer.Advance(context.Background(), p)
 	if w.tracing && (progress || err != nil) {
-		w.tell("%v, partition %d: at envelope %d, error %v", g, p, w.db.parts[p].place.Chain.Seq, err)
+		w.tell("%v, partition %d: at envelope %d, error %v", g, p, w.db.parts[p].positions.Chain.Seq, err)
 	}
 	switch {
 	case err == nil:
@@ -116,7 +116,7 @@ func (g *ingester) step(p int) bool {
 		g.crash()
 	case errors.Is(err, jobdb.ErrUnavailable), errors.Is(err, eventlog.ErrTransient):
 		g.cutOff = g.cutOff || w.longDown()
-	case errors.Is(err, eventlog.ErrTrimmed) && w.db.parts[p].place.Chain.InTo.Compare(w.events.parts[p].trimmed) >= 0:
+	case errors.Is(err, eventlog.ErrTrimmed) && w.db.parts[p].positions.Chain.InTo.Compare(w.events.parts[p].trimmed) >= 0:
 		g.crash() // the others were quicker than retention, this one was not
 	case w.accepted[p] && inputGone(err):
 		g.crash() // until an owner has recorded in the chain that it is gone

@@ -18,7 +18,7 @@ import (
 // helps them. It returns false if nothing can be deleted now.
 func (w *world) loseEvents() bool {
 	p := w.rng.IntN(len(w.chains))
-	held, rows := w.events.parts[p].held, w.db.parts[p].place.Chain.InTo
+	held, rows := w.events.parts[p].held, w.db.parts[p].positions.Chain.InTo
 	n := len(held)
 	if w.chains[p].inTo != rows {
 		n -= len(after(held, rows))
@@ -69,17 +69,17 @@ func inputGone(err error) bool {
 }
 
 // usable is the position of a state that its next owner may use.
-func (k kept) usable() follow.Place {
+func (k kept) usable() follow.Positions {
 	if k.Rebuilding {
 		return follow.Beginning
 	}
-	return k.Place
+	return k.Positions
 }
 
 // seeRebuild lets a machine go back if it began to rebuild its state.
 func (m *machine) seeRebuild() {
-	if k := m.w.keptIn(m.store.meta); k.Rebuilding && k.Place.Chain.Seq < m.place.Chain.Seq {
-		m.place, m.acked = k.Place, 0
+	if k := m.w.keptIn(m.store.meta); k.Rebuilding && k.Positions.Chain.Seq < m.positions.Chain.Seq {
+		m.positions, m.acked = k.Positions, 0
 	}
 }
 

@@ -30,16 +30,16 @@ type machine struct {
 	phase    string
 	drained  bool // it was asked to drain
 
-	wanted  bool  // by the placement
-	notices int64 // when it hears that it is not
-	wake    int64 // it is paused until then
-	stopped error // for good, loudly
-	place   follow.Place
-	opened  int    // number of partitions of the process's topics; 0: it is not running
-	recount int64  // when the process notices that there are more
-	allowed int    // number of partitions that an operator accepted; 0: none
-	cutOff  bool   // by an outage, and not live since
-	acked   uint64 // the last envelope whose input was acknowledged
+	wanted    bool  // by the placement
+	notices   int64 // when it hears that it is not
+	wake      int64 // it is paused until then
+	stopped   error // for good, loudly
+	positions follow.Positions
+	opened    int    // number of partitions of the process's topics; 0: it is not running
+	recount   int64  // when the process notices that there are more
+	allowed   int    // number of partitions that an operator accepted; 0: none
+	cutOff    bool   // by an outage, and not live since
+	acked     uint64 // the last envelope whose input was acknowledged
 }
 
 func (m *machine) String() string { return fmt.Sprintf("owner %d/%d", m.part, m.number) }
@@ -48,7 +48,7 @@ var errCrash = errors.New("crash")
 
 // kept is an owner's meta record, in the order of its fields.
 type kept struct {
-	Place     follow.Place
+	Positions follow.Positions
 	Progress  evaluator.Progress
 	Watermark int64
 	Horizon   int64
@@ -57,7 +57,7 @@ type kept struct {
 }
 
 func (w *world) keptIn(meta []byte) kept {
-	k := kept{Place: follow.Beginning}
+	k := kept{Positions: follow.Beginning}
 	if meta == nil {
 		return k
 	}
@@ -93,7 +93,7 @@ func (m *machine) start() bool {
 	if k.Rebuilding {
 		w.saw(SawHalfRebuilt)
 	}
-	m.place = k.usable()
+	m.positions = k.usable()
 	m.owner = evaluator.NewOwner(evaluator.Config{
 		AcceptPartitions: m.allowed, AcceptHistory: w.acceptHistory(m.part), AcceptedBy: m.String(),
 		Partition: m.part, Store: m.store, Events: opened{w.events, m.opened}, Decisions: opened{w.decisions, m.opened}, Policies: m.policies,
@@ -108,7 +108,7 @@ func (m *machine) start() bool {
 		},
 	})
 	if w.tracing {
-		w.tell("%v starts at envelope %d", m, m.place.Chain.Seq)
+		w.tell("%v starts at envelope %d", m, m.positions.Chain.Seq)
 	}
 	return true
 }
@@ -135,11 +135,11 @@ func (m *machine) ignored(why chain.Ignored) {
 }
 
 // synced is the hook at which a program acknowledges. What it acknowledges must survive.
-func (m *machine) synced(place follow.Place) error {
-	if durable := m.w.keptIn(m.store.durable.meta).Place; durable != place {
-		m.w.fail("%v acknowledges up to envelope %d, and %d is durable", m, place.Chain.Seq, durable.Chain.Seq)
+func (m *machine) synced(positions follow.Positions) error {
+	if durable := m.w.keptIn(m.store.durable.meta).Positions; durable != positions {
+		m.w.fail("%v acknowledges up to envelope %d, and %d is durable", m, positions.Chain.Seq, durable.Chain.Seq)
 	}
-	m.acked = place.Chain.Seq
+	m.acked = positions.Chain.Seq
 	return nil
 }
 
@@ -164,7 +164,7 @@ func (m *machine) step() bool {
 	progress, err := m.owner.Advance(w.now)
 	m.look(progress, err)
 	if w.tracing && (progress || err != nil) {
-		w.tell("%v: %s, at envelope %d, error %v", m, m.owner.Phase(), m.place.Chain.Seq, err)
+		w.tell("%v: %s, at envelope %d, error %v", m, m.owner.Phase(), m.positions.Chain.Seq, err)
 	}
 	m.after(err)
 	return progress || err != nil
@@ -186,16 +186,16 @@ func (m *machine) draining() bool {
 
 // look holds against the chain what the machine took in, and notes what can be seen.
 func (m *machine) look(progress bool, err error) {
-	w, place, phase := m.w, m.owner.Place(), m.owner.Phase()
-	if place.Chain.Seq < m.place.Chain.Seq {
+	w, positions, phase := m.w, m.owner.Positions(), m.owner.Phase()
+	if positions.Chain.Seq < m.positions.Chain.Seq {
 		m.seeRebuild()
 	}
-	if place != m.place && place != (follow.Place{}) {
-		if place.Chain.Seq < m.place.Chain.Seq {
-			w.fail("%v goes back from envelope %d to %d", m, m.place.Chain.Seq, place.Chain.Seq)
+	if positions != m.positions && positions != (follow.Positions{}) {
+		if positions.Chain.Seq < m.positions.Chain.Seq {
+			w.fail("%v goes back from envelope %d to %d", m, m.positions.Chain.Seq, positions.Chain.Seq)
 		}
-		w.mustHold(m, m.part, place.Chain)
-		m.place = place
+		w.mustHold(m, m.part, positions.Chain)
+		m.positions = positions
 		if phase == "catching up" {
 			w.saw(SawCatchUp)
 		}
@@ -244,7 +244,7 @@ func (m *machine) after(err error) {
 		w.tell("%v starts again without what is gone: %v", m, err)
 		m.close()
 		m.backOff()
-	case (errors.Is(err, eventlog.ErrTrimmed) || errors.Is(err, evaluator.ErrHistory)) && m.place.Chain.InTo.Compare(w.events.parts[m.part].trimmed) < 0:
+	case (errors.Is(err, eventlog.ErrTrimmed) || errors.Is(err, evaluator.ErrHistory)) && m.positions.Chain.InTo.Compare(w.events.parts[m.part].trimmed) < 0:
 		w.saw(SawRefused)
 		w.tell("%v is given a newer copy: %v", m, err)
 		m.close()
@@ -278,7 +278,7 @@ func (m *machine) crash() {
 		m.store.crash(keeps)
 	}
 	m.seeRebuild()
-	if seq := w.keptIn(m.store.meta).Place.Chain.Seq; seq < m.acked {
+	if seq := w.keptIn(m.store.meta).Positions.Chain.Seq; seq < m.acked {
 		w.fail("%v comes back at envelope %d, and acknowledged %d before", m, seq, m.acked)
 	}
 	if w.one(2) { // what was still in its buffers

@@ -45,7 +45,7 @@ func planted() []bug {
 			{"evaluator/owner.go", "if ended, err := o.cfg.Policies.AtEnd(); err != nil || !ended {", "if err := o.cfg.Policies.Refresh(); err != nil {"},
 			{"evaluator/live.go", "newest > o.proc.Progress.Generation", "newest != o.proc.Progress.Generation"},
 		}},
-		{"6", "jobs are committed before the place that belongs to them", []patch{{
+		{"6", "jobs are committed before the positions that belong to them", []patch{{
 			"evaluator/owner.go", "	if err := o.cfg.Store.Commit(batch, b); err != nil {",
 			"	if old, err := o.cfg.Store.Meta(); err != nil {\n		return err\n	} else if err := o.cfg.Store.Commit(batch, old); err != nil {\n		return err\n	}\n	if err := o.cfg.Store.Commit(o.cfg.Store.NewBatch(), b); err != nil {",
 		}}},
@@ -57,7 +57,7 @@ func planted() []bug {
 		}}},
 		{"6", "a commit happens within an envelope", []patch{{
 			"evaluator/owner.go", "		if err := o.proc.Replay(&s.Messages[i], logged); err != nil {\n			return err\n		}",
-			"		if err := o.proc.Replay(&s.Messages[i], logged); err != nil {\n			return err\n		}\n		half := o.cfg.Store.NewBatch()\n		if flush, err := o.proc.State.Flush(half); err != nil {\n			return err\n		} else if err := o.commit(half, flush, o.metaAt(o.place)); err != nil {\n			return err\n		}",
+			"		if err := o.proc.Replay(&s.Messages[i], logged); err != nil {\n			return err\n		}\n		half := o.cfg.Store.NewBatch()\n		if flush, err := o.proc.State.Flush(half); err != nil {\n			return err\n		} else if err := o.commit(half, flush, o.metaAt(o.positions)); err != nil {\n			return err\n		}",
 		}}},
 		{"7", "who catches up decides again", []patch{{
 			"evaluator/owner.go", "		if err := o.proc.Replay(&s.Messages[i], logged); err != nil {\n			return err\n		}",
@@ -65,7 +65,7 @@ func planted() []bug {
 		}}},
 		{"7", "the claim is not read back", []patch{{
 			"evaluator/owner.go", "	o.enter(awaitingClaim)",
-			"	o.place.Chain = chain.End{Seq: env.Seq, Link: o.claim, Epoch: env.Epoch, Owner: env.Owner, InTo: env.InTo}\n	o.enter(awaitingPolicies)",
+			"	o.positions.Chain = chain.End{Seq: env.Seq, Link: o.claim, Epoch: env.Epoch, Owner: env.Owner, InTo: env.InTo}\n	o.enter(awaitingPolicies)",
 		}}},
 		{"8", "own envelopes are recognised by their number", []patch{{
 			"evaluator/live.go", "o.window[0].end.Link != chain.Link(m.Payload)",
@@ -73,7 +73,7 @@ func planted() []bug {
 		}}},
 		{"8", "state is committed when it is published", []patch{{
 			"evaluator/live.go", "	return o.point(PointPublished)",
-			"	if err := o.commit(batch, flush, o.metaAt(follow.Place{Chain: o.tip, Decisions: o.place.Decisions})); err != nil {\n		return err\n	}\n	return o.point(PointPublished)",
+			"	if err := o.commit(batch, flush, o.metaAt(follow.Positions{Chain: o.tip, Decisions: o.positions.Decisions})); err != nil {\n		return err\n	}\n	return o.point(PointPublished)",
 		}}},
 		{"8", "what is acknowledged is not synced", []patch{{
 			"evaluator/live.go", "	if err := o.cfg.Store.Sync(); err != nil {\n		return err\n	}\n", "",
@@ -86,27 +86,27 @@ func planted() []bug {
 		}}},
 		{"9", "the state that ran ahead is kept when another owner's envelope comes", []patch{{
 			"evaluator/live.go", "		return fmt.Errorf(\"%w: envelope %d of epoch %d is not ours\", ErrLost, acc.Envelope.Seq, acc.Envelope.Epoch)",
-			"		o.place, o.tip, o.window = follow.Place{Chain: acc.End, Decisions: m.Position}, acc.End, nil\n		return nil",
+			"		o.positions, o.tip, o.window = follow.Positions{Chain: acc.End, Decisions: m.Position}, acc.End, nil\n		return nil",
 		}}},
 		{"10", "epochs come from the clock", []patch{
 			{"evaluator/owner.go", "&chain.OwnerClaim{Epoch: end.Epoch + 1,", "&chain.OwnerClaim{Epoch: uint64(now),"},
 			{"chain/accept.go", "claim.Epoch != e.Epoch+1", "claim.Epoch <= e.Epoch"},
 		}},
-		{"11", "the place is not compared under the lock", []patch{
-			{"sink/writer.go", "if tx.Place() != p.place {", "if false {"},
-			{"sink/writer.go", "tx.Commit(ctx, p.place, p.batch.place)", "tx.Commit(ctx, tx.Place(), p.batch.place)"},
+		{"11", "positions are not compared under the lock", []patch{
+			{"sink/writer.go", "if tx.Positions() != p.positions {", "if false {"},
+			{"sink/writer.go", "tx.Commit(ctx, p.positions, p.batch.positions)", "tx.Commit(ctx, tx.Positions(), p.batch.positions)"},
 		}},
-		{"11", "rows and place are two transactions", []patch{{
-			"sink/writer.go", "	if err := tx.Commit(ctx, p.place, p.batch.place); err != nil {",
-			"	if err := tx.Commit(ctx, p.place, p.place); err != nil {\n		return 0, fmt.Errorf(\"commit: %w\", err)\n	}\n	if tx, err = w.cfg.DB.Begin(ctx, p.number); err != nil {\n		return 0, err\n	}\n	if err := tx.Commit(ctx, p.place, p.batch.place); err != nil {",
+		{"11", "rows and positions are two transactions", []patch{{
+			"sink/writer.go", "	if err := tx.Commit(ctx, p.positions, p.batch.positions); err != nil {",
+			"	if err := tx.Commit(ctx, p.positions, p.positions); err != nil {\n		return 0, fmt.Errorf(\"commit: %w\", err)\n	}\n	if tx, err = w.cfg.DB.Begin(ctx, p.number); err != nil {\n		return 0, err\n	}\n	if err := tx.Commit(ctx, p.positions, p.batch.positions); err != nil {",
 		}}},
-		{"11", "the place is set without the position in the chain's log", []patch{{
-			"sink/writer.go", "tx.Commit(ctx, p.place, p.batch.place)", "tx.Commit(ctx, p.place, jobdb.Place{Chain: p.batch.place.Chain, Decisions: p.place.Decisions, Events: p.batch.place.Events})",
+		{"11", "positions are set without that in the chain's log", []patch{{
+			"sink/writer.go", "tx.Commit(ctx, p.positions, p.batch.positions)", "tx.Commit(ctx, p.positions, jobdb.Positions{Chain: p.batch.positions.Chain, Decisions: p.positions.Decisions, Events: p.batch.positions.Events})",
 		}}},
-		{"11", "after an unknown commit the place is not read again", []patch{
+		{"11", "after an unknown commit the positions are not read again", []patch{
 			{"sink/writer.go", "return 0, fmt.Errorf(\"commit: %w\", err)", "return 0, nil"},
-			{"sink/writer.go", "if tx.Place() != p.place {", "if false {"},
-			{"sink/writer.go", "tx.Commit(ctx, p.place, p.batch.place)", "tx.Commit(ctx, tx.Place(), p.batch.place)"},
+			{"sink/writer.go", "if tx.Positions() != p.positions {", "if false {"},
+			{"sink/writer.go", "tx.Commit(ctx, p.positions, p.batch.positions)", "tx.Commit(ctx, tx.Positions(), p.batch.positions)"},
 		}},
 		{"13", "of a partly released envelope all is superseded", []patch{{
 			"sink/message.go", "m.Superseded = m.Log.Position.Compare(released) <= 0", "m.Superseded = s.Envelope.InFrom.Compare(released) < 0",
@@ -118,8 +118,8 @@ func planted() []bug {
 			"sink/release.go", "return end.Compare(p.follower.Processed()) > 0, nil", "return end.Compare(eventlog.Start) < 0, nil",
 		}}},
 		{"13", "after a release the chain is followed from the event position", []patch{{
-			"sink/writer.go", "follow.Place{Chain: p.place.Chain, Decisions: p.place.Decisions}",
-			"follow.Place{Chain: chain.End{Seq: p.place.Chain.Seq, Link: p.place.Chain.Link, Epoch: p.place.Chain.Epoch, Owner: p.place.Chain.Owner, InTo: p.place.Events}, Decisions: p.place.Decisions}",
+			"sink/writer.go", "follow.Positions{Chain: p.positions.Chain, Decisions: p.positions.Decisions}",
+			"follow.Positions{Chain: chain.End{Seq: p.positions.Chain.Seq, Link: p.positions.Chain.Link, Epoch: p.positions.Chain.Epoch, Owner: p.positions.Chain.Owner, InTo: p.positions.Events}, Decisions: p.positions.Decisions}",
 		}}},
 		{"13", "an outage of the decision log counts as a slow chain", []patch{
 			{"sink/writer.go", "		if err != nil || s == nil {\n			return err\n		}\n		acts,", "		if errors.Is(err, eventlog.ErrTransient) || s == nil {\n			return nil\n		} else if err != nil {\n			return err\n		}\n		acts,"},
@@ -133,7 +133,7 @@ func planted() []bug {
 			"evaluator/owner.go", "	if m.Rebuilding {", "	if false {",
 		}}},
 		{"14", "more is given up than is gone", []patch{{
-			"evaluator/refuse.go", "	to, held := begin, o.place.Chain.InTo\n", "	to, held := begin, o.place.Chain.InTo\n	if end, err := o.cfg.Events.End(o.cfg.Partition); err == nil {\n		to = end\n	}\n",
+			"evaluator/refuse.go", "	to, held := begin, o.positions.Chain.InTo\n", "	to, held := begin, o.positions.Chain.InTo\n	if end, err := o.cfg.Events.End(o.cfg.Partition); err == nil {\n		to = end\n	}\n",
 		}}},
 		{"14", "another number of partitions is not refused", []patch{{
 			"evaluator/refuse.go", "was != n && o.cfg.AcceptPartitions != int(n)", "was != n && false",

@@ -11,8 +11,8 @@ import (
 func (w *world) checkRelease(r *jobdb.Release, t *tx) {
 	w.saw(SawRelease)
 	w.tell("events of partition %d from %v to %v are released", r.Partition, r.From, r.To)
-	if r.From != t.p.place.Events {
-		w.fail("a release begins at %v, the rows stand at %v", r.From, t.p.place.Events)
+	if r.From != t.p.positions.Events {
+		w.fail("a release begins at %v, the rows stand at %v", r.From, t.p.positions.Events)
 	}
 	if !w.cut && t.covered.Compare(r.From) > 0 {
 		w.fail("the events after %v are released, and the chain had answered up to %v", r.From, t.covered)

@@ -166,7 +166,7 @@ var sightNames = [sights]string{
 	SawReady:            "a retry became ready",
 	SawForgotten:        "a job was forgotten",
 	SawRecording:        "events came from a recording",
-	SawMoved:            "an ingester found the place moved",
+	SawMoved:            "an ingester found the positions changed",
 	SawLocked:           "an ingester found the row locked",
 	SawUnknownDone:      "an unknown commit had taken effect",
 	SawUnknownNot:       "an unknown commit had not taken effect",

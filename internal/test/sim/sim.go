@@ -352,10 +352,10 @@ func (w *world) unrest() string {
 		switch m := w.machines[at]; {
 		case end != c.inTo && end != eventlog.Start:
 			return fmt.Sprintf("partition %d is answered up to %v of %v", p, c.inTo, end)
-		case m.owner == nil || !m.owner.Drained() || m.place.Chain.Seq != c.seq:
-			return fmt.Sprintf("%v is at envelope %d of %d", m, m.place.Chain.Seq, c.seq)
-		case w.db.parts[p].place.Chain.Seq != c.seq:
-			return fmt.Sprintf("the job database is at envelope %d of %d", w.db.parts[p].place.Chain.Seq, c.seq)
+		case m.owner == nil || !m.owner.Drained() || m.positions.Chain.Seq != c.seq:
+			return fmt.Sprintf("%v is at envelope %d of %d", m, m.positions.Chain.Seq, c.seq)
+		case w.db.parts[p].positions.Chain.Seq != c.seq:
+			return fmt.Sprintf("the job database is at envelope %d of %d", w.db.parts[p].positions.Chain.Seq, c.seq)
 		}
 	}
 	return ""

@@ -281,7 +281,7 @@ func TestHugeValues(t *testing.T) {
 
 // TestPlace: positions are compared and set, and tables of one's own written, in
 // the transaction of the rows.
-func TestPlace(t *testing.T) {
+func TestPositions(t *testing.T) {
 	address, conn := database(t)
 	if _, err := conn.Exec(t.Context(), "CREATE TABLE place (partition int PRIMARY KEY, at int); INSERT INTO place VALUES (3, 0)"); err != nil {
 		t.Fatal(err)
