@@ -14,6 +14,7 @@ import (
 
 	"github.com/refloat/refloat/cmd/internal/pulsarflags"
 	"github.com/refloat/refloat/internal/app"
+	"github.com/refloat/refloat/internal/archive"
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/evaluator"
@@ -24,6 +25,7 @@ import (
 type replayFlags struct {
 	deployment
 	log, policies, output string
+	archive               string
 	all, verify, waiting  bool
 	semantics             uint32
 }
@@ -40,7 +42,8 @@ With --verify, derive everything in a decision log again, by the policies that i
 names, and compare every byte. The logs are in a data directory, or topics on Pulsar.
 Exit code 0: equal; 1: there is a difference (the first is shown), or something could
 not be verified, such as messages without an answer in the decision log. While
-evaluators run, the newest messages have no answer yet: use --allow-waiting.`,
+evaluators run, the newest messages have no answer yet: use --allow-waiting. What
+retention has deleted from the logs is read from an archive with --archive.`,
 		Example: `  refloatctl replay --log /tmp/plain --policies examples/policies
   refloatctl replay --log /tmp/plain --policies examples/policies -o json | jq .code | sort | uniq -c
   refloatctl replay --verify --data .refloat-run
@@ -55,11 +58,13 @@ evaluators run, the newest messages have no answer yet: use --allow-waiting.`,
 				return usageError{fmt.Errorf("--semantics: %w", app.CheckSemantics(f.semantics))}
 			case f.verify && named("semantics"):
 				return usageError{errors.New("--verify decides by the versions of the semantics that the decision log names: omit --semantics")}
+			case !f.verify && named("archive"):
+				return usageError{errors.New("--archive needs --verify")}
 			case f.verify && (f.data != "" || f.onPulsar()) && !named("log", "policies"):
 				if err := f.checkLogs(); err != nil {
 					return err
 				}
-				return verify(cmd, f.deployment, f.waiting)
+				return verify(cmd, f)
 			case !f.verify && f.log != "" && f.policies != "" && !named("data", pulsarflags.URL):
 				return replay(cmd, f)
 			}
@@ -72,6 +77,7 @@ evaluators run, the newest messages have no answer yet: use --allow-waiting.`,
 	f.bindPulsar(cmd)
 	cmd.Flags().BoolVar(&f.verify, "verify", false, "derive the decision log of --data or --pulsar again, and compare")
 	cmd.Flags().BoolVar(&f.waiting, "allow-waiting", false, "with --verify: accept messages at the end of events that are not decided yet")
+	cmd.Flags().StringVar(&f.archive, "archive", "", "with --verify: directory of an archive that holds what the logs no longer hold (default: none)")
 	cmd.Flags().BoolVar(&f.all, "all", false, "also print failed runs that were not decided, parked messages, and retries that became ready")
 	cmd.Flags().Uint32Var(&f.semantics, "semantics", 0, "version of the decision semantics (default: the newest)")
 	addOutput(cmd, &f.output)
@@ -138,8 +144,17 @@ func printedProblems(cmd *cobra.Command, problems policyfile.Problems) error {
 // a log is incomplete.
 var unverified = []error{audit.ErrDifferent, chain.ErrMissing, eventlog.ErrTrimmed}
 
-func verify(cmd *cobra.Command, from deployment, mayWait bool) error {
-	return from.readLogs(cmd.Context(), func(logs audit.Logs) error { return verifyLogs(cmd, logs, mayWait) })
+func verify(cmd *cobra.Command, f replayFlags) error {
+	return f.readLogs(cmd.Context(), func(logs audit.Logs) error {
+		if f.archive != "" {
+			a, err := archive.Open(f.archive)
+			if err != nil {
+				return err
+			}
+			logs = a.Join(logs)
+		}
+		return verifyLogs(cmd, logs, f.waiting)
+	})
 }
 
 func verifyLogs(cmd *cobra.Command, logs audit.Logs, mayWait bool) error {
@@ -148,6 +163,9 @@ func verifyLogs(cmd *cobra.Command, logs audit.Logs, mayWait bool) error {
 		v, err := audit.Verify(cmd.Context(), logs, partition)
 		if slices.ContainsFunc(unverified, func(class error) bool { return errors.Is(err, class) }) {
 			fmt.Fprintf(cmd.OutOrStdout(), "partition %d: %v\n", partition, err)
+			if errors.Is(err, eventlog.ErrTrimmed) {
+				fmt.Fprintln(cmd.OutOrStdout(), "if what was deleted is in an archive, give it with --archive DIR")
+			}
 			return errFinding
 		}
 		if err != nil {
