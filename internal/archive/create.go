@@ -107,7 +107,7 @@ func (w *writer) plan(ctx context.Context) error {
 			continue
 		}
 		begin := a.End(p)
-		at, _, err := begin.place()
+		at, _, err := begin.positions()
 		if err != nil {
 			return err
 		}

@@ -97,15 +97,15 @@ func beginning() Boundary {
 	return newBoundary(follow.Beginning, chain.Hash{})
 }
 
-func newBoundary(at follow.Place, running chain.Hash) Boundary {
+func newBoundary(at follow.Positions, running chain.Hash) Boundary {
 	return Boundary{
 		Envelope: at.Chain.Seq, Link: at.Chain.Link.String(), Epoch: at.Chain.Epoch, Owner: hex.EncodeToString(at.Chain.Owner[:]),
 		Events: at.Chain.InTo.String(), Decisions: at.Decisions.String(), Running: running.String(),
 	}
 }
 
-// place is the position of a reader at the boundary, with the running hash there.
-func (b *Boundary) place() (at follow.Place, running chain.Hash, err error) {
+// positions are those of a reader at the boundary, with the running hash there.
+func (b *Boundary) positions() (at follow.Positions, running chain.Hash, err error) {
 	at.Chain.Seq, at.Chain.Epoch = b.Envelope, b.Epoch
 	var e [5]error
 	e[0] = hexTo(at.Chain.Link[:], b.Link)
@@ -159,8 +159,8 @@ func decodeManifest(b []byte) (*Manifest, error) {
 		if c.Partition < 0 || c.Partition >= m.Partitions || i > 0 && c.Partition <= m.Chains[i-1].Partition {
 			return nil, fmt.Errorf("its chains are not in order: partition %d of %d", c.Partition, m.Partitions)
 		}
-		_, _, e1 := c.Begin.place()
-		_, _, e2 := c.End.place()
+		_, _, e1 := c.Begin.positions()
+		_, _, e2 := c.End.positions()
 		if err := errors.Join(e1, e2); err != nil {
 			return nil, fmt.Errorf("partition %d: %w", c.Partition, err)
 		}

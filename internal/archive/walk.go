@@ -28,7 +28,7 @@ func isMissing(err error) bool {
 // messages that each envelope covers.
 func walk(ctx context.Context, logs audit.Logs, p int, begin Boundary, to uint64, withEvents bool) (ChainRange, error) {
 	c := ChainRange{Partition: p, Begin: begin, End: begin, Semantics: []uint32{}, Generations: []uint64{}}
-	at, running, err := begin.place()
+	at, running, err := begin.positions()
 	if err != nil {
 		return c, err
 	}
@@ -54,17 +54,17 @@ func walk(ctx context.Context, logs audit.Logs, p int, begin Boundary, to uint64
 		return c, err
 	}
 	f.OnIgnored = func(chain.Ignored, eventlog.Position) { c.Ignored++ }
-	for f.Place().Chain.Seq < to {
+	for f.Positions().Chain.Seq < to {
 		s, err := f.Next()
 		if err == nil && s == nil {
-			err = fmt.Errorf("%w: the log ends with envelope %d, not %d", chain.ErrMissing, f.Place().Chain.Seq, to)
+			err = fmt.Errorf("%w: the log ends with envelope %d, not %d", chain.ErrMissing, f.Positions().Chain.Seq, to)
 		}
 		if err = errors.Join(err, ctx.Err()); err != nil {
 			return c, errors.Join(err, f.Close())
 		}
 		running = c.add(s.Accepted, running)
 	}
-	c.close(f.Place(), running)
+	c.close(f.Positions(), running)
 	return c, f.Close()
 }
 
@@ -90,7 +90,7 @@ func (c *ChainRange) add(a *chain.Accepted, running chain.Hash) chain.Hash {
 }
 
 // close sets the boundary at which the range ends.
-func (c *ChainRange) close(at follow.Place, running chain.Hash) {
+func (c *ChainRange) close(at follow.Positions, running chain.Hash) {
 	end := newBoundary(at, running)
 	end.Decided, end.Semantics, end.Generation = c.End.Decided, c.End.Semantics, c.End.Generation
 	c.End = end
