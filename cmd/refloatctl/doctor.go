@@ -13,19 +13,21 @@ import (
 
 	"github.com/refloat/refloat/cmd/internal/pulsarflags"
 	"github.com/refloat/refloat/cmd/internal/settings"
+	"github.com/refloat/refloat/internal/archive"
 	"github.com/refloat/refloat/internal/doctor"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
 )
 
 func newDoctor() *cobra.Command {
-	var output, bookie, jobDB string
+	var output, bookie, jobDB, archived string
 	var quiet bool
 	cmd := &cobra.Command{
 		Use:   "doctor --pulsar URL --pulsar-admin URL [--job-db URL]",
 		Short: "Check the topics, the settings and the job database of a deployment",
 		Long: `Check the Pulsar topics and settings of a deployment, and show which process holds
-which partition; with --job-db also a job database in PostgreSQL, or only that. Each
+which partition; with --job-db also a job database in PostgreSQL, or only that; with
+--archive, whether what decisions and events no longer hold is archived. Each
 finding says what is wrong, why it matters, and which command fixes it. Nothing is
 changed.
 
@@ -41,6 +43,7 @@ Exit codes: 0 no errors (there may be warnings), 1 errors,
 	cmd.Flags().StringVar(&bookie, "bookie", "", "HTTP address of a bookie with httpServerEnabled=true, to check its settings too, such as http://bookie:8000 (default: none)")
 	cmd.Flags().StringVar(&jobDB, "job-db", "", "job database in PostgreSQL, postgres://user@host:5432/database, best with the password in PGPASSWORD or ~/.pgpass (default: none)")
 	settings.Secret(cmd, "job-db")
+	cmd.Flags().StringVar(&archived, "archive", "", "directory of the archive, if decisions are not retained for ever (default: none)")
 	cmd.Flags().BoolVar(&quiet, "quiet", false, "show only warnings and errors")
 	settings.Bind(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -63,6 +66,9 @@ Exit codes: 0 no errors (there may be warnings), 1 errors,
 			d.Progress = func(what string) { bar.say("asking for %s", what) }
 			facts, err := doctor.Gather(cmd.Context(), d)
 			bar.done()
+			if err == nil && archived != "" {
+				facts.Archive, err = archivedIn(archived, time.Now())
+			}
 			if err != nil {
 				return err
 			}
@@ -74,6 +80,27 @@ Exit codes: 0 no errors (there may be warnings), 1 errors,
 		})
 	}
 	return cmd
+}
+
+// archivedIn returns how far an archive reaches.
+func archivedIn(dir string, now time.Time) (*doctor.Archived, error) {
+	a, err := archive.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	all := a.Manifests()
+	out := &doctor.Archived{Dir: dir, Age: now.Sub(all[len(all)-1].Created), Events: map[int]eventlog.Position{}, Decisions: map[int]eventlog.Position{}}
+	for _, m := range all {
+		for _, c := range m.Chains {
+			events, e1 := eventlog.ParsePosition(c.End.Events)
+			decisions, e2 := eventlog.ParsePosition(c.End.Decisions)
+			if err := errors.Join(e1, e2); err != nil {
+				return nil, err
+			}
+			out.Events[c.Partition], out.Decisions[c.Partition] = events, decisions
+		}
+	}
+	return out, nil
 }
 
 // loadSettings reads environment and file; its errors are usage errors.

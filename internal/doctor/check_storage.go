@@ -3,6 +3,8 @@ package doctor
 import (
 	"fmt"
 	"time"
+
+	"github.com/refloat/refloat/internal/eventlog"
 )
 
 // storage checks everything that could delete messages.
@@ -26,24 +28,23 @@ func (c *checks) storage() {
 	}
 }
 
-func keepForEver(t *Topic) string {
-	return "pulsar-admin topicPolicies set-retention --size -1 --time -1 " + t.Name
-}
-
 func (c *checks) retention(t *Topic) {
 	const code = "RD020"
 	r := t.Retention
+	why := "this log is the source of truth: without its beginning no evaluator can start without state, and no decision can be verified"
 	switch {
 	case !r.Known():
 		c.unknown(code, t.Name, "its retention", r.Err, "without unlimited retention messages are lost: runs could be decided twice, and decisions could not be verified")
 	case r.Value.Infinite():
 		c.ok(code, t.Name, "is retained for ever")
-	default:
-		why := "this log is the source of truth: without its beginning no evaluator can start without state, and no decision can be verified"
-		if t == &c.facts.Policies {
-			why = "policies are read from here at each start: without its beginning they are unknown"
-		}
-		c.bad(code, t.Name, "is retained "+retentionText(r.Value), why, keepForEver(t))
+	case t == &c.facts.Policies:
+		c.bad(code, t.Name, "is retained "+retentionText(r.Value), "policies are read from here at each start: without its beginning they are unknown, and generations get other numbers",
+			createTopics+", which retains it for ever")
+	case c.facts.Archive == nil:
+		c.bad(code, t.Name, "is retained "+retentionText(r.Value)+", and no archive is known", why,
+			"if refloatctl archive create copies it in time, pass --archive DIR to doctor; if not, "+createTopics+", which retains it for ever")
+	case c.archived(code, t, c.facts.Archive.Decisions):
+		c.ok(code, t.Name, "is retained "+retentionText(r.Value)+", and what is older is in "+c.facts.Archive.Dir)
 	}
 }
 
@@ -51,24 +52,71 @@ func (c *checks) eventsRetention() {
 	const code = "RD021"
 	t := &c.facts.Events
 	r := t.Retention
+	fix := func(days int) string {
+		return fmt.Sprintf("%s and --retain-events %dd", createTopics, days)
+	}
 	switch {
 	case !r.Known():
 		c.unknown(code, t.Name, "its retention", r.Err, "")
 	case r.Value.Infinite():
 		c.ok(code, t.Name, "is retained for ever")
+	case c.facts.Archive != nil && !c.archived(code, t, c.facts.Archive.Events):
 	case r.Value.None():
 		c.warn(code, t.Name, "is deleted as soon as evaluators and ingesters have acknowledged it",
-			"restoring an older checkpoint and rebuilding a job database need older events, which no subscription retains",
-			"pulsar-admin topicPolicies set-retention --size -1 --time 7d "+t.Name+" (at least the age of the oldest checkpoint that you may restore)")
+			"restoring an older checkpoint, rebuilding a job database and archiving need older events, which no subscription retains",
+			fix(7)+" (at least the age of the oldest checkpoint that you may restore, and the time between two runs of refloatctl archive create)")
 	default:
 		c.warn(code, t.Name, "is retained "+retentionText(r.Value),
-			"that must be longer than the age of the oldest checkpoint that you may restore; unacknowledged messages are kept in addition",
-			"if it is not, use pulsar-admin topicPolicies set-retention on "+t.Name)
+			"that must be longer than the age of the oldest checkpoint that you may restore, and than the time between two runs of refloatctl archive create; unacknowledged messages are kept in addition",
+			"if it is not, "+fix(7))
 	}
+}
+
+// archived checks that an archive has everything that a topic no longer holds, and gets the rest
+// before it is deleted. It reports whether it found nothing wrong.
+func (c *checks) archived(code string, t *Topic, to map[int]eventlog.Position) bool {
+	a, r := c.facts.Archive, t.Retention.Value
+	if !t.Ledgers.Known() {
+		c.unknown(code, t.Name, "what it still holds", t.Ledgers.Err, "whether it was archived before it was deleted is unknown")
+		return false
+	}
+	archive := "run refloatctl archive create " + a.Dir + " with the same --pulsar flags"
+	var gone []int
+	waiting := int64(0)
+	for p, l := range t.Ledgers.Value {
+		at, ok := to[p]
+		if !ok {
+			at = eventlog.Start
+		}
+		n := l.after(at)
+		if waiting += n; n > 0 && len(l.Ledgers) > 0 && ok && l.Ledgers[0].ID > at.Ledger {
+			gone = append(gone, p)
+		}
+	}
+	kept := time.Duration(r.Minutes) * time.Minute
+	const why = "what is deleted before it is archived can never be verified again"
+	switch {
+	case len(gone) > 0:
+		c.bad(code, t.Name, fmt.Sprintf("%s: the archive %s ends before what the topic still holds", partitionsOf(gone), a.Dir), why, archive+": it says whether something in between is missing")
+	case r.None() || r.MB >= 0:
+		if t == &c.facts.Events {
+			return true // the check of its retention says it
+		}
+		c.bad(code, t.Name, "is retained "+retentionText(r), "an archive needs a time within which it is copied", createTopics+" and --retain-decisions 90d")
+	case waiting > 0 && a.Age >= kept:
+		c.bad(code, t.Name, fmt.Sprintf("is retained %s, and %d messages are not archived: the last range is from %s ago", retentionText(r), waiting, durationText(a.Age.Round(time.Minute))), why, archive)
+	case waiting > 0 && a.Age >= kept/2:
+		c.warn(code, t.Name, fmt.Sprintf("is retained %s, and the last range of the archive is from %s ago", retentionText(r), durationText(a.Age.Round(time.Minute))), why, archive+", and do so regularly")
+	default:
+		return true
+	}
+	return false
 }
 
 func retentionText(r Retention) string {
 	switch {
+	case r.Infinite():
+		return "for ever"
 	case r.None():
 		return "only until all subscriptions have acknowledged it"
 	case r.MB < 0:

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
@@ -66,6 +67,14 @@ func good() *Facts {
 	return f
 }
 
+// archived makes decisions finite, and archived up to a ledger of partition 1; ledgers 4 and 5 are held, with
+// ten entries after the first one's.
+func (f *Facts) archived(minutes int64, age time.Duration, ledger int64) {
+	f.Decisions.Retention.Value = Retention{minutes, -1}
+	f.Decisions.Ledgers.Value[1].Ledgers = []Ledger{{ID: 4, Entries: 10}, {ID: 5, Entries: 11}}
+	f.Archive = &Archived{Dir: "/a", Age: age, Decisions: map[int]eventlog.Position{1: {Ledger: ledger}}}
+}
+
 func TestGood(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
@@ -119,12 +128,33 @@ func TestCheck(t *testing.T) {
 		{"events grew", func(f *Facts) { f.Decisions.Claims[0].Value.Partitions, f.Decisions.Claims[2].Value.Partitions = 2, 2 }, "error RD013 " + decisions, []string{"partitions 0, 2: claimed when events had 2 partitions; now it has 3", "--accept-partitions 3"}, ""},
 		{"a claim that cannot be read", func(f *Facts) { f.Decisions.Claims[1] = Fact[*Claim]{Err: errors.New("damaged")} }, "warn RD013 " + decisions, []string{"partition 1", "damaged"}, ""},
 
-		{"decisions go", func(f *Facts) { f.Decisions.Retention.Value = Retention{} }, "error RD020 " + decisions, []string{"until all subscriptions", "set-retention --size -1 --time -1 " + decisions}, ""},
+		{"decisions go", func(f *Facts) { f.Decisions.Retention.Value = Retention{} }, "error RD020 " + decisions, []string{"until all subscriptions", "topics create", "--archive DIR"}, ""},
 		{"decisions go by time", func(f *Facts) { f.Decisions.Retention.Value = Retention{2880, -1} }, "error RD020 " + decisions, []string{"for 2 d"}, ""},
 		{"decisions go by size", func(f *Facts) { f.Decisions.Retention.Value = Retention{-1, 100} }, "error RD020 " + decisions, []string{"up to 100 MB"}, ""},
 		{"policies go", func(f *Facts) { f.Policies.Retention.Value = Retention{90, 100} }, "error RD020 " + policies, []string{"for 90 min and up to 100 MB", "policies are read"}, ""},
+		{"decisions go, archived long ago", func(f *Facts) { f.archived(2880, 72*time.Hour, 5) }, "error RD020 " + decisions, []string{"for 2 d", "10 messages are not archived", "from 3 d ago", "archive create /a"}, ""},
+		{"decisions go, archived a while ago", func(f *Facts) { f.archived(2880, 30*time.Hour, 5) }, "warn RD020 " + decisions, []string{"for 2 d", "from 30 h ago", "archive create /a"}, ""},
+		{"decisions went before they were archived", func(f *Facts) { f.archived(2880, time.Hour, 3) }, "error RD020 " + decisions, []string{"partition 1: the archive /a ends before", "archive create /a"}, ""},
+		{"decisions go by size, archived", func(f *Facts) {
+			f.archived(2880, time.Hour, 5)
+			f.Decisions.Retention.Value.MB = 7
+		}, "error RD020 " + decisions, []string{"up to 7 MB", "--retain-decisions 90d"}, ""},
+		{"decisions go, ledgers denied", func(f *Facts) {
+			f.archived(2880, time.Hour, 5)
+			f.Decisions.Ledgers = denied[[]Ledgers]()
+		}, "warn RD020 " + decisions, []string{"what it still holds is unknown"}, ""},
+		{"events went before they were archived", func(f *Facts) {
+			f.archived(2880, time.Hour, 5)
+			f.Events.Retention.Value = Retention{60, -1}
+			f.Events.Ledgers.Value[2].Ledgers = []Ledger{{ID: 8, Entries: 4}}
+			f.Archive.Events = map[int]eventlog.Position{2: {Ledger: 7, Entry: 3}}
+		}, "error RD021 " + events, []string{"partition 2: the archive /a ends before"}, ""},
+		{"policies go, archived", func(f *Facts) {
+			f.archived(2880, time.Hour, 5)
+			f.Policies.Retention.Value = Retention{2880, -1}
+		}, "error RD020 " + policies, []string{"for 2 d", "topics create"}, ""},
 		{"retention denied", func(f *Facts) { f.Decisions.Retention = denied[Retention]() }, "warn RD020 " + decisions, []string{"unknown", "as a user who may read it"}, ""},
-		{"events go", func(f *Facts) { f.Events.Retention.Value = Retention{} }, "warn RD021 " + events, []string{"as soon as evaluators", "set-retention"}, ""},
+		{"events go", func(f *Facts) { f.Events.Retention.Value = Retention{} }, "warn RD021 " + events, []string{"as soon as evaluators", "--retain-events 7d"}, ""},
 		{"events go by time", func(f *Facts) { f.Events.Retention.Value = Retention{60, -1} }, "warn RD021 " + events, []string{"for 1 h", "longer than the age"}, ""},
 		{"retention of events denied", func(f *Facts) { f.Events.Retention = denied[Retention]() }, "warn RD021 " + events, []string{"unknown"}, ""},
 		{"TTL on events", func(f *Facts) { f.Events.TTL.Value = 3600 }, "error RD022 " + events, []string{"expire after 1 h", "set-message-ttl --ttl 0 " + events}, ""},
@@ -250,6 +280,15 @@ func printed(found []Finding) string {
 func TestFine(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(f *Facts){
+		"archived in time": func(f *Facts) { f.archived(2880, time.Hour, 5) },
+		"all of it archived, long ago": func(f *Facts) {
+			f.archived(2880, 1000*time.Hour, 5)
+			f.Archive.Decisions[1] = eventlog.Position{Ledger: 5, Entry: 10}
+		},
+		"archived, and deleted since": func(f *Facts) {
+			f.archived(2880, 1000*time.Hour, 3)
+			f.Decisions.Ledgers.Value[1] = Ledgers{Ledgers: []Ledger{{ID: 9}}, Compacted: ledgerID{-1}}
+		},
 		"kept, so not deleted":        func(f *Facts) { f.Policies.Inactive.Value = Inactive{deleteCaughtUp, 60, true} },
 		"a quota without limit":       func(f *Facts) { f.Events.Quotas.Value[quotaBySize] = Quota{-1, -1, quotaEviction} },
 		"an age without limit":        func(f *Facts) { f.Events.Quotas.Value[quotaByAge] = Quota{1 << 30, -1, quotaEviction} },

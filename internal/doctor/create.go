@@ -18,7 +18,14 @@ type Spec struct {
 	CreateEvents bool // create events if it does not exist
 	Grow         bool // grow decisions to the partition count of events
 	NoIngester   bool // only evaluators run: create no subscriptions for ingesters
+	// Retentions to set. RetainDecisions is for ever if it is zero; RetainEvents, if it is zero, is
+	// unchanged, and for ever in an events that is created. Policies are always retained for ever,
+	// because a generation's number is its position counted from the first.
+	RetainDecisions, RetainEvents Retention
 }
+
+// Forever is the retention of a topic from which nothing is deleted.
+var Forever = Retention{Minutes: -1, MB: -1}
 
 // Step is one thing to do, or one that needs nothing done.
 type Step struct {
@@ -111,10 +118,13 @@ func (p *plan) events(ctx context.Context, name string, w Spec) (int, error) {
 		return 0, refuse("%s has %s, not %d: omit --partitions, decisions gets as many as events", name, plural(n, "partition", "partitions"), w.Partitions)
 	case n != 0:
 		p.done("%s has %s", name, plural(n, "partition", "partitions"))
-		return n, nil // its policies are up to its owner
+		if w.RetainEvents != (Retention{}) {
+			p.retain(ctx, name, w.RetainEvents)
+		}
+		return n, nil // its other policies are up to its owner
 	}
 	p.create(name, w.Partitions)
-	p.keep(ctx, name)
+	p.keep(ctx, name, w.RetainEvents)
 	return w.Partitions, nil
 }
 
@@ -137,7 +147,7 @@ func (p *plan) decisions(ctx context.Context, name string, want int, w Spec) err
 	default:
 		p.todo(p.request(http.MethodPost, topicPath(name)+"/partitions", want), "grow %s from %d to %d partitions; then start the evaluators once with %s", name, n, want, acceptPartitions(want))
 	}
-	p.keep(ctx, name)
+	p.keep(ctx, name, w.RetainDecisions)
 	return nil
 }
 
@@ -153,7 +163,7 @@ func (p *plan) policies(ctx context.Context, name string) error {
 	default:
 		p.create(name, 1)
 	}
-	p.keep(ctx, name)
+	p.keep(ctx, name, Forever)
 	return nil
 }
 
@@ -173,16 +183,24 @@ func (p *plan) request(method, path string, body any) func(context.Context) erro
 	}
 }
 
-// keep disables every deletion in a topic, by topic policies: those of the namespace
-// may change.
-func (p *plan) keep(ctx context.Context, name string) {
+// keep sets the retention of a topic, and disables every other deletion in it, by topic
+// policies: those of the namespace may change.
+func (p *plan) keep(ctx context.Context, name string, r Retention) {
 	at := topicPath(name)
-	retention := setting[Retention]{p, name, "/retention", func(r Retention) bool { return r.Infinite() }}
-	retention.set(ctx, "retain %s for ever", http.MethodPost, at+"/retention", Retention{Minutes: -1, MB: -1})
+	p.retain(ctx, name, r)
 	ttl := setting[*int]{p, name, "/messageTTL", func(v *int) bool { return v != nil && *v == 0 }}
 	ttl.set(ctx, "disable message expiry of %s", http.MethodPost, at+"/messageTTL?messageTTL=0", nil)
 	inactive := setting[Inactive]{p, name, "/inactiveTopicPolicies", func(i Inactive) bool { return !i.Delete && i.Mode != "" }}
 	inactive.set(ctx, "disable deletion of %s while inactive", http.MethodPost, at+"/inactiveTopicPolicies", Inactive{Mode: "delete_when_no_subscriptions", Seconds: 24 * 60 * 60})
+}
+
+// retain sets the retention of a topic; zero: for ever.
+func (p *plan) retain(ctx context.Context, name string, r Retention) {
+	if r == (Retention{}) {
+		r = Forever
+	}
+	s := setting[Retention]{p, name, "/retention", func(has Retention) bool { return has == r || r.Infinite() && has.Infinite() }}
+	s.set(ctx, "retain %s "+retentionText(r), http.MethodPost, topicPath(name)+"/retention", r)
 }
 
 // setting is a policy of a topic.

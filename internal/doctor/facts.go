@@ -25,6 +25,15 @@ type Facts struct {
 	Bookie     Fact[map[string]string] // configuration of the bookie that was asked
 
 	Events, Decisions, Policies Topic
+
+	Archive *Archived // nil: none was given
+}
+
+// Archived is how far an archive reaches, by partition. Partitions without a range are omitted.
+type Archived struct {
+	Dir               string
+	Age               time.Duration // of its last range
+	Events, Decisions map[int]eventlog.Position
 }
 
 // Topic is what Gather found out about a topic. Policies are the effective ones.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
 	"github.com/refloat/refloat/internal/test/pulsartest"
 )
@@ -139,6 +140,68 @@ func TestCreate(t *testing.T) {
 	if _, err := Plan(t.Context(), d, Spec{Grow: true}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "do not belong together") {
 		t.Errorf("after decisions grew: %v", err)
 	}
+}
+
+// TestRetention: create sets the retention that it is told, and again for ever if it is told none; doctor
+// accepts a finite one of decisions only with an archive that has what is deleted.
+func TestRetention(t *testing.T) {
+	t.Parallel()
+	d := deployment(t)
+	carryOut(t, d, Spec{CreateEvents: true, Partitions: 2})
+	await(t, d, idle...)
+	week, day := Retention{Minutes: 7 * 24 * 60, MB: -1}, Retention{Minutes: 24 * 60, MB: -1}
+	if did := carryOut(t, d, Spec{RetainDecisions: week, RetainEvents: day}); len(did) != 2 || !strings.HasSuffix(did[0], "/events for 1 d") || !strings.HasSuffix(did[1], "/decisions for 7 d") {
+		t.Errorf("did %q", did)
+	}
+	await(t, d, append([]string{"error RD020 decisions", "warn RD021 events"}, idle...)...)
+	if did := carryOut(t, d, Spec{RetainDecisions: week}); len(did) != 0 {
+		t.Errorf("the second time did %q", did)
+	}
+	f, err := Gather(t.Context(), d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Archive = &Archived{Dir: "/a", Age: 30 * 24 * time.Hour}
+	for _, g := range Check(f) {
+		if g.Code == "RD020" && g.Severity != OK {
+			t.Errorf("an archive of decisions that hold nothing: %+v", g)
+		}
+	}
+
+	topic, err := d.Cluster.Open("decisions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := topic.Publisher(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Publish([]byte("not archived")); err != nil {
+		t.Fatal(err)
+	}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for end := eventlog.Start; end == eventlog.Start; <-tick.C {
+		if end, err = topic.End(1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(p.Close(), topic.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if f, err = Gather(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	f.Archive = &Archived{Dir: "/a", Age: 30 * 24 * time.Hour}
+	if !slices.ContainsFunc(Check(f), func(g Finding) bool {
+		return g.Code == "RD020" && g.Severity == Error && strings.Contains(g.What, "1 messages are not archived: the last range is from 30 d ago")
+	}) {
+		t.Errorf("an archive that is too old: %s", printed(Check(f)))
+	}
+	if did := carryOut(t, d, Spec{}); len(did) != 1 || !strings.HasSuffix(did[0], "/decisions for ever") {
+		t.Errorf("without an option did %q", did)
+	}
+	await(t, d, append([]string{"warn RD021 events"}, idle...)...)
 }
 
 func at(d Deployment, topic string) string { return topicPath(d.Cluster.TopicName(topic)) }
