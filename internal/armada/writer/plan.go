@@ -109,24 +109,49 @@ type pendingRetry struct {
 	retryAfter int64 // Unix nanoseconds
 	avoid      []string
 	copied     bool // publish a copy when the job is queued
-	// forgetting: the job is to be queued at nextAt, when the scheduler has forgotten
-	// it.
-	forgetting bool
-	waiting    bool  // its requirements match no node until retryAfter
-	checks     int   // checks for a new run that are left; each but the last bumps the version
-	nextAt     int64 // when the next check is due
+	delayed    bool // its requirements match no node until retryAfter
+	stage      stage
+	nextAt     int64 // when the next step of its stage is due
+	checks     int   // expectingRun: the checks that are left; each but the last bumps the version
+}
+
+// stage is what a pending retry waits for, besides the end of a delay.
+type stage int
+
+const (
+	settled      stage = iota // nothing: the scheduler starts the next run by itself
+	forgetting                // the scheduler has failed the job and will have forgotten it at nextAt, when the job is queued
+	expectingRun              // a new run, which is checked at nextAt
+)
+
+// stageOf returns the stage of a row.
+func stageOf(isForgetting bool, checks int) stage {
+	switch {
+	case isForgetting:
+		return forgetting
+	case checks > 0:
+		return expectingRun
+	}
+	return settled
+}
+
+func (w *pendingRetry) settle() { w.stage, w.checks = settled, 0 }
+
+func (w *pendingRetry) forget(now int64) {
+	w.stage, w.checks, w.nextAt = forgetting, 0, now+int64(forgetAfter)
+}
+
+func (w *pendingRetry) expectRun(now int64) {
+	w.stage, w.checks, w.nextAt = expectingRun, maxChecks, now+int64(checkEvery)
 }
 
 // due returns when the next step is due, or never.
 func (w *pendingRetry) due() int64 {
-	if w.forgetting {
-		return w.nextAt
-	}
 	at := never
-	if w.checks > 0 {
-		at = min(at, w.nextAt)
+	if w.stage != settled {
+		at = w.nextAt
 	}
-	if w.waiting {
+	if w.delayed && w.stage != forgetting {
 		at = min(at, w.retryAfter)
 	}
 	return at
@@ -235,7 +260,7 @@ func narrowed(o *schedulerdb.RequestSetCancel) bool { return o.Queued != o.Lease
 func (p *plan) asQueued(o *schedulerdb.RequestSetCancel) *schedulerdb.RequestSetCancel {
 	told := *o
 	for _, id := range slices.Sorted(maps.Keys(p.jobs)) {
-		if j := p.jobs[id]; j.retry != nil && j.retry.forgetting && j.queue == o.Queue && j.set == o.JobSet {
+		if j := p.jobs[id]; j.retry != nil && j.retry.stage == forgetting && j.queue == o.Queue && j.set == o.JobSet {
 			told.AsQueued = append(told.AsQueued, id)
 		}
 	}
@@ -284,13 +309,13 @@ func (p *plan) requeue(a requeue) {
 	switch {
 	case p.mode == Direct:
 		p.queue(j, w, a.Time)
-	case a.byScheduler || j.retry != nil && j.retry.forgetting && j.retry.runID == a.RunID:
-		w.forgetting, w.nextAt = true, p.now+int64(forgetAfter)
+	case a.byScheduler || j.retry != nil && j.retry.stage == forgetting && j.retry.runID == a.RunID:
+		w.forget(p.now)
 		// The executor learns of the end only from these rows, possibly late: the pod's
 		// time to terminate starts now.
 		w.retryAfter = max(w.retryAfter, p.now+a.RetryAfter-a.Time)
 	default:
-		w.waiting = a.RetryAfter > a.Time
+		w.delayed = a.RetryAfter > a.Time
 		p.queue(j, w, a.Time)
 	}
 	j.put(w)
@@ -319,7 +344,7 @@ func (p *plan) overruled(a overruled) {
 		*w = *j.retry
 		w.copied = w.copied || p.copied(a.at) // the failure has been published since
 	}
-	w.forgetting, w.nextAt, w.checks = true, p.now+int64(forgetAfter), 0
+	w.forget(p.now)
 	p.apply(&schedulerdb.EndPreemption{RunID: w.runID})
 	j.put(w)
 }
@@ -357,8 +382,8 @@ func (p *plan) queue(j *jobView, w *pendingRetry, at int64) bool {
 
 // info rewrites a job's requirements, if they change.
 func (p *plan) info(j *jobView, w *pendingRetry) ([]byte, error) {
-	placement := schedulerdb.Placement{AvoidNodes: w.avoid, NodeLabel: p.label, Waiting: w.waiting, Version: j.infoVersion}
-	changes := w.waiting || len(w.avoid) > 0 || j.infoVersion > 0
+	placement := schedulerdb.Placement{AvoidNodes: w.avoid, NodeLabel: p.label, Waiting: w.delayed, Version: j.infoVersion}
+	changes := w.delayed || len(w.avoid) > 0 || j.infoVersion > 0
 	if changes {
 		placement.Version++
 	}
@@ -382,36 +407,49 @@ func (p *plan) advance(j *jobView) {
 		return
 	}
 	w := *j.retry
-	ended := w.waiting && p.now >= w.retryAfter
-	check := (w.checks > 0 || w.forgetting) && p.now >= w.nextAt
 	switch {
-	case w.forgetting && check:
-		w.forgetting, w.waiting = false, w.retryAfter > p.now
-		w.checks, w.nextAt = maxChecks, p.now+int64(checkEvery)
+	case w.stage == forgetting:
+		if p.now < w.nextAt {
+			break
+		}
+		w.delayed = w.retryAfter > p.now
+		w.expectRun(p.now)
 		if !p.queue(j, &w, p.now) {
 			p.apply(&schedulerdb.FailJob{JobID: j.id}) // as the scheduler did, which has forgotten the job
 		}
-	case w.forgetting:
-	case ended:
-		w.waiting = false
-		if _, err := p.info(j, &w); err != nil {
-			p.unable = append(p.unable, &unableError{job: j.id, err: err})
-			p.apply(&schedulerdb.FailJob{JobID: j.id}) // it would stay pending for ever
-			w.checks = 0
-		}
-		if w.checks > 0 { // from now on a new run is expected
-			w.checks, w.nextAt = maxChecks, p.now+int64(checkEvery)
-		}
-	case check && !p.atEnd:
+	case w.delayed && p.now >= w.retryAfter:
+		p.endDelay(j, &w)
+	case w.stage == expectingRun && p.now >= w.nextAt:
+		p.check(j, &w)
+	}
+	j.put(&w)
+}
+
+// endDelay gives a job its requirements without the delay.
+func (p *plan) endDelay(j *jobView, w *pendingRetry) {
+	w.delayed = false
+	if _, err := p.info(j, w); err != nil {
+		p.unable = append(p.unable, &unableError{job: j.id, err: err})
+		p.apply(&schedulerdb.FailJob{JobID: j.id}) // it would stay pending for ever
+		w.settle()
+	}
+	if w.stage == expectingRun {
+		w.expectRun(p.now) // from now on
+	}
+}
+
+// check bumps the version of a job that has no new run.
+func (p *plan) check(j *jobView, w *pendingRetry) {
+	switch {
+	case !p.atEnd:
 		w.nextAt = p.now + int64(lookAgain) // events that are not read yet may hold a lease
-	case check && w.checks == 1:
-		w.checks = 0
-	case check:
+	case w.checks == 1:
+		w.settle()
+	default:
 		w.checks, w.nextAt = w.checks-1, p.now+int64(checkEvery)
 		if w.checks == 1 {
 			w.nextAt = p.now + int64(leaseWithin)
 		}
 		p.apply(&schedulerdb.SetQueued{JobID: j.id, Queued: true, Version: j.version + 1})
 	}
-	j.put(&w)
 }

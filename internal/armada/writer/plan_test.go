@@ -204,7 +204,7 @@ func TestPlanLease(t *testing.T) {
 	raised := func() (*plan, *jobView) {
 		p, j := of(t, HoldBack, 20)
 		j.queued, j.version = true, 5
-		j.retry = &pendingRetry{runID: "r", checks: 3, nextAt: 25 * second}
+		j.retry = &pendingRetry{runID: "r", stage: expectingRun, checks: 3, nextAt: 25 * second}
 		return p, j
 	}
 	for version, forced := range map[int32]int32{3: 6, 5: 6, 6: 6, 9: 9} {

@@ -196,11 +196,12 @@ func (w *writing) loadRetries(ctx context.Context, jobs map[string]*jobView, ids
 	var id string
 	var t pendingRetry
 	var number int64
+	var isForgetting bool
 	_, err = pgx.ForEachRow(rows, []any{
-		&id, &t.runID, &number, &t.policy, &t.retryAfter, &t.avoid, &t.copied, &t.forgetting, &t.waiting, &t.checks, &t.nextAt,
+		&id, &t.runID, &number, &t.policy, &t.retryAfter, &t.avoid, &t.copied, &isForgetting, &t.delayed, &t.checks, &t.nextAt,
 	}, func() error {
 		found := t
-		found.number = uint64(number)
+		found.number, found.stage = uint64(number), stageOf(isForgetting, t.checks)
 		jobs[id].retry = &found
 		t.avoid = nil
 		return nil
@@ -256,7 +257,7 @@ func (w *writing) writeRetries(ctx context.Context, jobs map[string]*jobView) er
 				avoid = []string{}
 			}
 			batch.Queue(upsert, w.cfg.Partition, j.id, t.runID, int64(t.number), t.policy, t.retryAfter, avoid, t.copied,
-				t.forgetting, t.waiting, t.checks, t.nextAt, t.due())
+				t.stage == forgetting, t.delayed, t.checks, t.nextAt, t.due())
 		}
 	}
 	if len(gone) == 0 && batch.Len() == 0 {
