@@ -187,7 +187,7 @@ func TestExitCodes(t *testing.T) {
 
 		{"import of no file", "import " + nowhere + ".jsonl.gz --log " + nowhere, exitEnvironment, "no such file"},
 		{"import of no recording", "import " + notZip + " --log " + nowhere, exitEnvironment, "gzip: invalid header"},
-		{"import of more partitions", "import " + plain + " --log " + nowhere + " --partitions 2", exitEnvironment, "the log has 2 partitions"},
+		{"import of more partitions", "import " + plain + " --log " + nowhere + "-import --partitions 2", exitEnvironment, "the log has 2 partitions"},
 		{"replay of no log", "replay --log " + nowhere + "-too --policies " + testPolicies, exitEnvironment, "no Refloat data"},
 		{"replay of no policies", "replay --log " + log + " --policies " + nowhere + "-too", exitEnvironment, "no such file"},
 		{"verify of no data", "replay --verify --data " + empty, exitEnvironment, "no Refloat data"},

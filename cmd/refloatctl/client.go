@@ -33,6 +33,7 @@ type client struct {
 	data, server        string
 	tokenFile, user, ca string
 	plaintext           bool
+	fromLog             bool // no server answers: what is read comes from the policies log of data
 	timeout             time.Duration
 }
 
@@ -47,6 +48,42 @@ func (c *client) bind(cmd *cobra.Command) {
 	f.DurationVar(&c.timeout, "timeout", 30*time.Second, "how long to wait for a response")
 }
 
+// errAway reports that no server answers.
+var errAway = errors.New("no server answers")
+
+// reading calls a server as policies does. If none runs on the data directory, it reads the policies log there.
+func (c *client) reading(ctx context.Context, call func(context.Context, pb.PoliciesClient) error) error {
+	dir := app.Dir(c.data)
+	if c.data == "" || !dir.HasPolicies() {
+		return c.policies(ctx, call)
+	}
+	if _, err := os.Stat(dir.APIAddress()); err == nil {
+		if err := c.policies(ctx, call); !errors.Is(err, errAway) {
+			return err
+		}
+	}
+	c.fromLog = true
+	return dir.ReadPolicyLog(time.Now, func(service *api.Service) error { return serverError(call(ctx, offline{service: service})) })
+}
+
+// offline answers what needs no server.
+type offline struct {
+	pb.PoliciesClient // nil: nothing else is called
+	service           *api.Service
+}
+
+func (o offline) List(ctx context.Context, r *pb.ListRequest, _ ...grpc.CallOption) (*pb.ListResponse, error) {
+	return o.service.List(ctx, r)
+}
+
+func (o offline) Get(ctx context.Context, r *pb.GetRequest, _ ...grpc.CallOption) (*pb.Resource, error) {
+	return o.service.Get(ctx, r)
+}
+
+func (o offline) History(ctx context.Context, r *pb.HistoryRequest, _ ...grpc.CallOption) (*pb.HistoryResponse, error) {
+	return o.service.History(ctx, r)
+}
+
 // policies calls the first of the named servers that responds.
 func (c *client) policies(ctx context.Context, call func(context.Context, pb.PoliciesClient) error) error {
 	if err := c.find(ctx); err != nil {
@@ -58,7 +95,7 @@ func (c *client) policies(ctx context.Context, call func(context.Context, pb.Pol
 		if s, ok := status.FromError(err); !ok || err == nil || !nobodyThere(s) {
 			return serverError(err)
 		}
-		away = errors.Join(away, fmt.Errorf("no server answers at %s: is `refloatctl up` or an evaluator with --api running there? (%s)", server, status.Convert(err).Message()))
+		away = errors.Join(away, fmt.Errorf("%w at %s: is `refloatctl up` or an evaluator with --api running there? (%s)", errAway, server, status.Convert(err).Message()))
 	}
 	return away
 }

@@ -16,19 +16,25 @@ import (
 )
 
 func newFeed() *cobra.Command {
-	var pace string
+	var pace, data string
 	cmd := &cobra.Command{
-		Use:   "feed FILE... --pulsar URL",
-		Short: "Publish recordings to events on Pulsar",
-		Long: `Publish recordings (.jsonl.gz) to the events topic as Armada does: keyed by job set,
-in batches compressed with zlib. Each message goes to its recorded partition and
-carries its position and publish time in the recording as properties. Running it
-again publishes only the messages that the topic does not have yet.`,
-		Example: `  refloatctl feed testdata/recordings/plain.jsonl.gz --pulsar pulsar://localhost:6650
+		Use:   "feed FILE... (--data DIR | --pulsar URL)",
+		Short: "Feed recordings to a data directory, also while `up` runs on it, or to Pulsar",
+		Long: `Write recordings (.jsonl.gz) into the events log of a data directory. If ` + "`refloatctl up`" + `
+runs on it, that process writes them, and feed waits until it has.
+
+Or publish them to the events topic on Pulsar as Armada does: keyed by job set, in
+batches compressed with zlib.
+
+Each message goes to its recorded partition and carries its position and publish time
+in the recording. Running it again writes only the messages that are not there yet.`,
+		Example: `  refloatctl feed testdata/recordings/plain.jsonl.gz --data /var/lib/refloat
+  refloatctl feed testdata/recordings/plain.jsonl.gz --pulsar pulsar://localhost:6650
   refloatctl feed testdata/recordings/chaos.jsonl.gz --pulsar pulsar://localhost:6650 --pace 10x`,
 		Args: cobra.MinimumNArgs(1),
 	}
 	flags := pulsarflags.Bind(cmd)
+	cmd.Flags().StringVar(&data, "data", "", "data directory, created if it does not exist")
 	cmd.Flags().StringVar(&pace, "pace", "", "speed relative to the recorded times, such as 10x (default: as fast as possible)")
 	settings.Bind(cmd)
 	cmd.RunE = func(cmd *cobra.Command, files []string) error {
@@ -39,11 +45,36 @@ again publishes only the messages that the topic does not have yet.`,
 		if err != nil {
 			return usageError{err}
 		}
+		if onPulsar := flags.Given(); onPulsar == (data != "") {
+			return usageError{errors.New("give --data DIR, or --pulsar URL: where to feed")}
+		}
+		if data != "" {
+			return feedData(cmd, data, files, factor)
+		}
 		return withCluster(cmd.Context(), flags, func(cluster *pulsarlog.Cluster, _ pulsarlog.Config) error {
 			return feed(cmd, cluster, flags.Events, files, factor)
 		})
 	}
 	return cmd
+}
+
+func feedData(cmd *cobra.Command, data string, files []string, pace float64) error {
+	bar := newProgress()
+	defer bar.done()
+	for _, file := range files {
+		bar.say("feeding %s", file)
+		total, written, err := app.FeedData(cmd.Context(), app.Dir(data), app.Feed{File: file, Pace: pace, Now: time.Now})
+		bar.done()
+		switch {
+		case err != nil:
+			return err
+		case written < 0:
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: %d messages; the process that runs on %s has fed them\n", file, total, data)
+		default:
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: %d messages, %d of them new in %s\n", file, total, written, data)
+		}
+	}
+	return nil
 }
 
 func feed(cmd *cobra.Command, cluster *pulsarlog.Cluster, name string, files []string, pace float64) (err error) {

@@ -46,6 +46,7 @@ func getResources(use, short, kind string) *cobra.Command {
 		Short: short,
 		Long: short + `.
 
+If no process runs on the data directory, it is read from the policies log there.
 With -o yaml it prints what ` + "`apply -f`" + ` reads.`,
 		Example: `  refloatctl get ` + use + `
   refloatctl get resources -o yaml > before.yaml`,
@@ -54,7 +55,7 @@ With -o yaml it prints what ` + "`apply -f`" + ` reads.`,
 			if f.output != outputTable && f.output != outputJSON && f.output != outputYAML {
 				return usageError{suggest.Unknown("-o", f.output, outputTable, outputYAML, outputJSON)}
 			}
-			return f.policies(cmd.Context(), func(ctx context.Context, c pb.PoliciesClient) error {
+			return f.reading(cmd.Context(), func(ctx context.Context, c pb.PoliciesClient) error {
 				return f.show(ctx, cmd.OutOrStdout(), c, kind, args)
 			})
 		},
@@ -110,6 +111,10 @@ func (f *getPoliciesFlags) show(ctx context.Context, w io.Writer, c pb.PoliciesC
 		return nil
 	}
 	overrideLines(w, overrides)
+	if f.fromLog {
+		fmt.Fprintf(w, "Nothing that serves the policy API runs on %s: this is the newest generation in its policies log.\n", f.data)
+		return nil
+	}
 	if kind == policyfile.KindPolicy {
 		all, away, err := f.status(ctx)
 		if err != nil {

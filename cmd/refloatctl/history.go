@@ -20,6 +20,8 @@ func newHistory() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history [policy NAME | queue NAME | settings]",
 		Short: "Show who changed policies, queues and settings, when and why",
+		Long: `Show who changed policies, queues and settings, when and why. If no process runs on the
+data directory, it is read from the policies log there.`,
 		Example: `  refloatctl history
   refloatctl history policy infra
   refloatctl get policies infra --generation 7 -o yaml`,
@@ -35,7 +37,7 @@ func newHistory() *cobra.Command {
 			if output != outputTable && output != outputJSON {
 				return badOutput(output)
 			}
-			return c.policies(cmd.Context(), func(ctx context.Context, p pb.PoliciesClient) error {
+			return c.reading(cmd.Context(), func(ctx context.Context, p pb.PoliciesClient) error {
 				h, err := p.History(ctx, &pb.HistoryRequest{Kind: id.Kind, Name: id.Name, Limit: limit})
 				if err != nil {
 					return err

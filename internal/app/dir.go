@@ -30,8 +30,10 @@ func (d Dir) Policies() string { return filepath.Join(string(d), "logs", "polici
 
 // State is the directory of a partition's state.
 func (d Dir) State(partition int) string {
-	return filepath.Join(string(d), "state", strconv.Itoa(partition))
+	return filepath.Join(d.stateRoot(), strconv.Itoa(partition))
 }
+
+func (d Dir) stateRoot() string { return filepath.Join(string(d), "state") }
 
 // Scratch is the directory of checkpoints in transit.
 func (d Dir) Scratch() string { return filepath.Join(string(d), "scratch") }
@@ -41,6 +43,9 @@ func (d Dir) JobDB() string { return filepath.Join(string(d), "jobs.sqlite") }
 
 // APIAddress is the file that records the API address of the process on the directory.
 func (d Dir) APIAddress() string { return filepath.Join(string(d), "api.address") }
+
+// Inbox is the directory of recordings that `feed` leaves to a running `up`.
+func (d Dir) Inbox() string { return filepath.Join(string(d), "feed") }
 
 // Logs are the open logs of a data directory.
 type Logs struct{ Events, Decisions, Policies *filelog.Log }
@@ -54,6 +59,9 @@ var ErrNoData = errors.New("no Refloat data")
 // OpenLogs opens the logs of a data directory. It creates those opened for writing if they do not exist: events
 // with the given number of partitions, decisions with as many as events has.
 func (d Dir) OpenLogs(partitions int, write Access) (*Logs, error) {
+	if filelog.Exists(vfs.Default, string(d)) {
+		return nil, fmt.Errorf("%s is a log, not a data directory: a data directory has its events log in logs/events", d)
+	}
 	var l Logs
 	open := func(dst **filelog.Log, dir string, partitions int, write bool) (err error) {
 		*dst, err = openLog(dir, partitions, write)
@@ -82,10 +90,10 @@ func openLog(dir string, partitions int, write bool) (*filelog.Log, error) {
 	} else if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return nil, fmt.Errorf("create log: %w", err)
 	}
-	if log, err := filelog.Open(filelog.Config{FS: vfs.Default, Dir: dir, ReadOnly: !write}); err == nil || !write {
-		return log, err
+	if !write || filelog.Exists(vfs.Default, dir) {
+		partitions = 0 // as many as it has
 	}
-	return filelog.Open(filelog.Config{FS: vfs.Default, Dir: dir, Partitions: partitions})
+	return filelog.Open(filelog.Config{FS: vfs.Default, Dir: dir, Partitions: partitions, ReadOnly: !write})
 }
 
 // Audit returns the logs as audits read them.
@@ -115,6 +123,13 @@ func (l *Logs) Close() error {
 
 // OpenEvents opens an events log that import or record wrote, for reading.
 func OpenEvents(dir string) (_ eventlog.Topic, closeLog func() error, err error) {
+	switch events := Dir(dir).Events(); {
+	case filelog.Exists(vfs.Default, dir):
+	case filelog.Exists(vfs.Default, events):
+		return nil, nil, fmt.Errorf("%s is a data directory: give its events log, %s", dir, events)
+	default:
+		return nil, nil, fmt.Errorf("%w in %s: `refloatctl import FILE --log %s` makes an events log", ErrNoData, dir, dir)
+	}
 	log, err := openLog(dir, 0, false)
 	if err != nil {
 		return nil, nil, err

@@ -7,7 +7,10 @@ import (
 	"io"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/eventlog/filelog"
 	"github.com/refloat/refloat/internal/eventlog/recording"
 )
 
@@ -67,7 +70,7 @@ func (f *Feed) Run(ctx context.Context) (written int, err error) {
 		seen++
 		p, m := entry.Partition, entry.Message
 		if p >= len(pending) {
-			return written, fmt.Errorf("feed %s: a message belongs to partition %d, but the log has %d partitions: use a new data directory", f.File, p, len(pending))
+			return written, fmt.Errorf("feed %s: a message belongs to partition %d, but the log has %d partitions, which cannot be changed: use a new directory", f.File, p, len(pending))
 		}
 		if m.Origin.Position.Compare(fed[p]) <= 0 {
 			continue
@@ -150,8 +153,8 @@ func (p *pacer) wait(ctx context.Context, publish int64) error {
 	}
 }
 
-// Import writes a recording into a log directory of its own, which it creates with the given number of partitions,
-// or as many as the recording has. It returns how many messages it added, and how many the recording holds.
+// Import writes a recording into a log directory of its own, not a data directory. It creates the log with the given
+// number of partitions, or as many as the recording has. It returns how many messages it added, and how many the recording holds.
 func Import(ctx context.Context, file, dir string, partitions int, progress func(done, total int)) (written, total int, err error) {
 	total, needed, err := Survey(file)
 	if err != nil {
@@ -159,6 +162,9 @@ func Import(ctx context.Context, file, dir string, partitions int, progress func
 	}
 	if partitions == 0 {
 		partitions = needed
+	}
+	if events := Dir(dir).Events(); filelog.Exists(vfs.Default, events) {
+		return 0, total, fmt.Errorf("%s is a data directory, whose events log is %s: use `refloatctl feed %s --data %s`, or import into a directory of its own", dir, events, file, dir)
 	}
 	log, err := openLog(dir, partitions, true)
 	if err != nil {

@@ -87,12 +87,16 @@ func run(ctx context.Context, c Config) error {
 		}
 		return endedBefore(ctx, errors.Join(n.start(ctx), n.backend.Close()))
 	}
-	logs, err := c.Data.OpenLogs(partitions, Access{Events: len(c.Feeds) > 0 || c.Evaluate && c.Ingest, Decisions: c.Evaluate, Policies: c.Evaluate})
+	access := Access{Events: len(c.Feeds) > 0 || c.Evaluate && c.Ingest, Decisions: c.Evaluate, Policies: c.Evaluate}
+	logs, err := c.Data.OpenLogs(partitions, access)
 	if err != nil {
 		return err
 	}
 	if has := logs.Events.Partitions(); len(c.Feeds) > 0 && has < partitions {
-		return errors.Join(fmt.Errorf("the feeds need %d partitions, %s has %d: use a new data directory", partitions, c.Data.Events(), has), logs.Close())
+		if logs, err = c.makeAnew(logs, partitions, access); err != nil {
+			return err
+		}
+		c.Log.Info("the data directory had no events yet: its logs were made anew for the partitions of the feeds", slog.Int("partitions", partitions), slog.Int("before", has))
 	}
 	n.backend, n.feedLog = logs.Backend(), logs.Events
 	if c.Evaluate && c.Ingest {
@@ -186,6 +190,9 @@ func (n *node) startParts(p *parts) error {
 	}
 	fed := make(chan struct{})
 	p.run("feed", func(ctx context.Context) error { defer close(fed); return n.feed(ctx) })
+	if n.feedLog != nil && n.Evaluate && n.Ingest && !n.ExitWhenDrained {
+		p.run("inbox of recordings", func(ctx context.Context) error { return n.watchInbox(ctx, fed) })
+	}
 	if n.Evaluate {
 		for partition := range n.backend.Events.Partitions() {
 			p.run(evaluatorOf(partition), func(ctx context.Context) error { return n.evaluate(ctx, partition) })

@@ -10,6 +10,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/refloat/refloat/internal/api"
+	"github.com/refloat/refloat/internal/eventlog/filelog"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/policylog"
 )
@@ -59,6 +63,25 @@ func policyFiles(paths ...string) ([]policyfile.File, error) {
 // OpenPolicyStore opens the store that changes a backend's policies.
 func OpenPolicyStore(b *Backend, now func() time.Time) (*policylog.Store, error) {
 	return policylog.OpenStore(b.Policies, b.AppendPolicies, now)
+}
+
+// HasPolicies reports whether the data directory has a policies log.
+func (d Dir) HasPolicies() bool { return filelog.Exists(vfs.Default, d.Policies()) }
+
+// ReadPolicyLog calls use with a service that reads the policies log of a data directory, and changes nothing.
+func (d Dir) ReadPolicyLog(now func() time.Time, use func(*api.Service) error) error {
+	log, err := openLog(d.Policies(), 0, false)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Close() }()
+	readOnly := func(context.Context, []byte) error { return errors.New("the policies log is open for reading") }
+	store, err := policylog.OpenStore(log, readOnly, now)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = store.Close() }()
+	return use(&api.Service{Store: store, Now: now})
 }
 
 // errTakesAway reports a set that would leave queues without the policies that they need.

@@ -33,6 +33,12 @@ func parseMeta(b []byte) (partitions int, ok bool) {
 	return int(n), n >= 1 && n <= maxPartitions
 }
 
+// Exists reports whether a directory holds a log, damaged or not.
+func Exists(files vfs.FS, dir string) bool {
+	_, err := files.Stat(files.PathJoin(dir, metaName))
+	return err == nil
+}
+
 // readMeta returns the partition count of the log in the directory; fs.ErrNotExist if
 // there is none.
 func readMeta(c Config) (int, error) {

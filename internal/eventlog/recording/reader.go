@@ -58,7 +58,7 @@ func NewReader(in io.Reader, path string) (*Reader, error) {
 	}
 	z, err := gzip.NewReader(in)
 	if err != nil {
-		return nil, fmt.Errorf("open recording %s: %w", path, err)
+		return nil, fmt.Errorf("%s is not a recording: it is not compressed with gzip (%w); `refloatctl record` writes recordings", path, err)
 	}
 	return &Reader{
 		path: path, name: name, zip: z, in: bufio.NewReaderSize(z, 1<<20),
@@ -125,7 +125,10 @@ func (r *Reader) line() ([]byte, error) {
 func parseLine(text []byte) (Entry, error) {
 	var l line
 	if err := json.Unmarshal(text, &l); err != nil {
-		return Entry{}, err
+		if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) && wrong.Field != "" {
+			return Entry{}, fmt.Errorf("%s: want a %s, not a %s", wrong.Field, wrong.Type.Kind(), wrong.Value)
+		}
+		return Entry{}, errors.New("this line is not a message of a recording: want an object in JSON")
 	}
 	for _, f := range []struct {
 		name    string
@@ -169,7 +172,7 @@ func parseLine(text []byte) (Entry, error) {
 func parseTime(s string) (int64, error) {
 	t, err := time.Parse(time.RFC3339, s)
 	if err != nil {
-		return 0, fmt.Errorf("publish_time: %w", err)
+		return 0, fmt.Errorf("publish_time %q: want a time such as 2026-12-01T06:00:00Z", s)
 	}
 	if t.Before(time.Unix(0, math.MinInt64)) || t.After(time.Unix(0, math.MaxInt64)) {
 		return 0, fmt.Errorf("publish_time %s is out of range", s)
