@@ -16,15 +16,34 @@ const (
 
 // decide decides a failure (§3) and completes its record.
 func (m *Model) decide(r *run, rec Record) Record {
-	j, p := r.job, m.policies
+	j := r.job
 	v := m.verdict(r)
+	j.count(r, v)
+	rec = m.describe(r, v, rec)
+	if !v.retry {
+		// §1: a job ends "by our own JobFailed (not by one in shadow)".
+		if !rec.Shadow {
+			m.end(j)
+		}
+		return rec
+	}
+	return m.requeue(r, v, rec)
+}
 
+// count keeps a decision for the counting of later ones.
+func (j *job) count(r *run, v verdict) {
 	j.decisions = append(j.decisions, decision{
 		code:            v.code,
 		rule:            v.identity,
+		granted:         v.granted,
+		ignored:         v.ignored,
 		attemptedReturn: r.failure.returnedLease() && r.failure.attempted(),
 	})
+}
 
+// describe puts a verdict that was counted into its record, as a JobFailed.
+func (m *Model) describe(r *run, v verdict, rec Record) Record {
+	j, p := r.job, m.policies
 	rec.Kind = JobFailed
 	rec.RunIndex = r.index
 	rec.Code, rec.Policy, rec.Rule = v.code, v.policy, v.rule
@@ -47,18 +66,15 @@ func (m *Model) decide(r *run, rec Record) Record {
 	if len(v.skipped) > 0 {
 		m.Seen["policies skipped"]++
 	}
+	return rec
+}
 
-	if !v.retry {
-		// §1: a job ends "by our own JobFailed (not by one in shadow)".
-		if !rec.Shadow {
-			m.end(j)
-		}
-		return rec
-	}
+// requeue makes the record of a retry from that of its verdict.
+func (m *Model) requeue(r *run, v verdict, rec Record) Record {
 	rec.Kind = JobRequeued
 	m.when(r, v, &rec)
 	rec.AvoidNodes, rec.NodesLeftOut = m.newest(m.avoid(r, v))
-	rec.PodName = podName(j.id, m.nextIndex(r), p.enabled())
+	rec.PodName = podName(r.job.id, m.nextIndex(r), m.policies.enabled())
 	r.requeued, r.retryAfter = true, rec.RetryAfter
 	return rec
 }
@@ -75,6 +91,9 @@ type verdict struct {
 	skipped   []string
 	backoff   []Backoff // most specific first
 	ofPolicy  bool      // a retry that a policy grants, not Armada's own rule
+	granted   bool      // a retry that counts
+	ignored   bool      // a retry by Ignore
+	failUnit  bool      // by the action FailUnit (GROUPS 2)
 
 	antiAffinity, replacement string // effective
 	seen                      string // for Model.Seen
@@ -84,11 +103,12 @@ type verdict struct {
 func (m *Model) verdict(r *run) verdict {
 	j, p := r.job, m.policies
 	// 1.
-	if isGang(j.annotations) {
+	gang := isGang(j.annotations)
+	if gang && j.member == nil {
 		return verdict{code: GangFail}
 	}
-	// 2.
-	if j.annotations[annotationFailFast] == "true" {
+	// 2. GROUPS 4.3: "failFast is ignored for members of gangs".
+	if j.annotations[annotationFailFast] == "true" && !gang {
 		return verdict{code: FailFast}
 	}
 	// 3. READING: policies that were never looked for are not skipped ones: with
@@ -129,14 +149,14 @@ func (m *Model) ruleVerdict(r *run, policy *Policy, rule *Rule, place int, skipp
 		replacement:  firstStated(rule.Replacement, policy.Replacement, "WhenFailed"),
 	}
 	switch rule.Action {
-	case "Fail":
-		v.code = RuleFail
+	case "Fail", "FailUnit": // GROUPS 2: "For a job in no group it is Fail."
+		v.code, v.failUnit = RuleFail, rule.Action == "FailUnit"
 		return v
 	case "Ignore":
 		// "retried without counting, against nothing but the kill switch".
-		v.code, v.retry = RuleIgnore, true
-		if m.killed(r.job) {
-			v.code, v.retry = KillSwitch, false
+		v.code, v.retry, v.ignored = RuleIgnore, true, true
+		if m.killed(r.job.queue) {
+			v.code, v.retry, v.ignored = KillSwitch, false, false
 		}
 		return v
 	}
@@ -171,12 +191,12 @@ func (m *Model) defaultVerdict(r *run, policies []*Policy, skipped []string) ver
 }
 
 // killed: §5, "globalMaxRetries is 0, or the job's queue says killed: true".
-func (m *Model) killed(j *job) bool {
+func (m *Model) killed(queue string) bool {
 	if m.policies.globalMaxRetries() == 0 {
 		m.Seen["kill switch: globalMaxRetries"]++
 		return true
 	}
-	if m.policies.queue(j.queue).Killed {
+	if m.policies.queue(queue).Killed {
 		m.Seen["kill switch: queue"]++
 		return true
 	}
@@ -190,7 +210,7 @@ func (m *Model) killed(j *job) bool {
 // READING: when all retries of the job refuse, the rule's limit was checked and
 // is in the record, used as it stands. (Otherwise: only the job's.)
 func (m *Model) limited(j *job, v verdict, code string, ruleLimit, policyLimit *int) verdict {
-	if m.killed(j) {
+	if m.killed(j.queue) {
 		v.code = KillSwitch
 		return v
 	}
@@ -211,7 +231,7 @@ func (m *Model) limited(j *job, v verdict, code string, ruleLimit, policyLimit *
 	case j.granted() >= m.policies.globalMaxRetries():
 		v.code, v.seen = GlobalLimit, "GlobalLimit by all retries of the job"
 	default:
-		v.code, v.retry = code, true
+		v.code, v.retry, v.granted = code, true, true
 	}
 	return v
 }
@@ -220,7 +240,7 @@ func (m *Model) limited(j *job, v verdict, code string, ruleLimit, policyLimit *
 func (j *job) granted() int {
 	n := 0
 	for _, d := range j.decisions {
-		if d.code == RuleRetry || d.code == DefaultRetry {
+		if d.granted {
 			n++
 		}
 	}
@@ -230,8 +250,8 @@ func (j *job) granted() int {
 // grantedBy counts the retries that one rule granted: "Each rule counts by itself".
 func (j *job) grantedBy(identity string) int {
 	n := 0
-	for _, d := range j.decisions {
-		if (d.code == RuleRetry || d.code == DefaultRetry) && d.rule == identity {
+	for _, d := range j.decisions[j.anew:] {
+		if d.granted && d.rule == identity {
 			n++
 		}
 	}
@@ -241,8 +261,8 @@ func (j *job) grantedBy(identity string) int {
 // ignoredBy counts the failures that one rule ignored (§6).
 func (j *job) ignoredBy(identity string) int {
 	n := 0
-	for _, d := range j.decisions {
-		if d.code == RuleIgnore && d.rule == identity {
+	for _, d := range j.decisions[j.anew:] {
+		if d.ignored && d.rule == identity {
 			n++
 		}
 	}
@@ -372,7 +392,7 @@ func (m *Model) legacy(r *run, skipped []string) verdict {
 	// such returns, this one included, whoever decided them, were decided for
 	// the job".
 	returns := 1
-	for _, d := range r.job.decisions {
+	for _, d := range r.job.decisions[r.job.anew:] {
 		if d.attemptedReturn {
 			returns++
 		}
@@ -452,35 +472,4 @@ func podName(jobID string, index int, enabled bool) string {
 		return "armada-" + jobID + "-0"
 	}
 	return fmt.Sprintf("armada-%s-0-%d", jobID, index)
-}
-
-// seenMatch notes which matchers decided, for Model.Seen.
-func (m *Model) seenMatch(rule *Rule, r *run) {
-	for _, c := range rule.OnConditions {
-		if !holds(c, rule, r) {
-			continue
-		}
-		if targeted(rule, r) == nil && c == "OOMKilled" {
-			c += " of the pod"
-		}
-		m.Seen["matched: condition "+c]++
-	}
-	if rule.OnExitCodes != nil {
-		m.Seen["matched: exit codes "+rule.OnExitCodes.Operator]++
-	}
-	if rule.OnTerminationMessage != "" {
-		m.Seen["matched: message"]++
-	}
-	if len(rule.OnFailureCategory) > 0 {
-		m.Seen["matched: category"]++
-	}
-	if len(rule.OnFailureSubcategory) > 0 {
-		m.Seen["matched: subcategory"]++
-	}
-	if rule.ContainerName != "" {
-		m.Seen["matched: container name"]++
-	}
-	if rule.IncludeInitContainers {
-		m.Seen["matched: init containers"]++
-	}
 }

@@ -26,8 +26,7 @@ func (m *Model) when(r *run, v verdict, rec *Record) {
 	if alive {
 		m.Seen["pod may be alive"]++
 		// §2: the grace is "1 s when unset; held within 1 s and 300 s".
-		grace := min(max(r.job.grace, 1), 300)
-		if wait := big.NewInt(grace*1000 + m.policies.terminationSlackMs()); long.Cmp(wait) < 0 {
+		if wait := big.NewInt(m.graceMs(r.job)); long.Cmp(wait) < 0 {
 			m.Seen["delay raised to the grace"]++
 			long = wait
 		}
@@ -39,11 +38,16 @@ func (m *Model) when(r *run, v verdict, rec *Record) {
 	// only a counted one.) With both a pause of the settings and one of the
 	// queue the later counts. (Otherwise: the queue's.)
 	rec.DelayMs = saturate(long)
-	rec.RetryAfter = m.paused(r, after(t, long))
-	r.readyAfter = m.paused(r, after(t, delay))
+	rec.RetryAfter = m.paused(r.job.queue, t, after(t, long))
+	r.readyAfter = m.paused(r.job.queue, t, after(t, delay))
 	if rec.RetryAfter != after(t, long) {
 		m.Seen["paused"]++
 	}
+}
+
+// graceMs is the termination grace of a job and the settings' slack.
+func (m *Model) graceMs(j *job) int64 {
+	return min(max(j.grace, 1), 300)*1000 + m.policies.terminationSlackMs()
 }
 
 // after is t + delay.
@@ -56,9 +60,9 @@ func after(t int64, delayMs *big.Int) int64 {
 
 // paused is retryAfter, or the end of a pause (one "later than t") when that is
 // later.
-func (m *Model) paused(r *run, retryAfter int64) int64 {
-	for _, until := range []int64{m.policies.settings().PausedUntil, m.policies.queue(r.job.queue).PausedUntil} {
-		if until != 0 && until > r.failure.t {
+func (m *Model) paused(queue string, t, retryAfter int64) int64 {
+	for _, until := range []int64{m.policies.settings().PausedUntil, m.policies.queue(queue).PausedUntil} {
+		if until != 0 && until > t {
 			retryAfter = max(retryAfter, until)
 		}
 	}
@@ -68,7 +72,7 @@ func (m *Model) paused(r *run, retryAfter int64) int64 {
 // nth is n (§6): "this rule's granted retries including this one (for Ignore,
 // its ignored ones)". The decision is among those of the job already.
 func (m *Model) nth(j *job, v verdict) int {
-	if v.code == RuleIgnore {
+	if v.ignored {
 		return j.ignoredBy(v.identity)
 	}
 	return j.grantedBy(v.identity)

@@ -13,7 +13,7 @@ func (m *Model) fold(seq *pb.EventSequence, ev *pb.Event, t int64) string {
 		if e.SubmitJob.JobId == "" {
 			return EventWithoutJob
 		}
-		m.submit(seq, e.SubmitJob)
+		m.submit(seq, e.SubmitJob, t)
 
 	// A job and its runs that Armada's tables have (ADR 11): the SubmitJob once
 	// more, and runs that are older than those known.
@@ -22,7 +22,7 @@ func (m *Model) fold(seq *pb.EventSequence, ev *pb.Event, t int64) string {
 			return EventWithoutJob
 		}
 		m.Seen["job told again"]++
-		m.submit(seq, e.KnownJob)
+		m.submit(seq, e.KnownJob, t)
 	case *pb.Event_KnownRun:
 		return m.told(e.KnownRun, false)
 	case *pb.Event_EndedRun:
@@ -40,12 +40,13 @@ func (m *Model) fold(seq *pb.EventSequence, ev *pb.Event, t int64) string {
 		if e.CancelJob.JobId == "" {
 			return EventWithoutJob
 		}
-		m.kept(e.CancelJob.JobId).cancelled = true
+		m.cancel(m.kept(e.CancelJob.JobId), t)
 		m.Seen["cancel job"]++
 	case *pb.Event_CancelJobSet:
 		for _, j := range m.jobs {
 			if j.known && j.queue == seq.Queue && j.set == seq.JobSetName && named(e.CancelJobSet.States, j) {
-				j.cancelled = true
+				m.touch(j)
+				m.cancel(j, t)
 				m.Seen["cancel job set"]++
 			}
 		}
@@ -57,19 +58,25 @@ func (m *Model) fold(seq *pb.EventSequence, ev *pb.Event, t int64) string {
 			return EventWithoutJob
 		}
 		j := m.kept(e.CancelledJob.JobId)
-		j.cancelled = true
+		m.cancel(j, t)
 		m.end(j)
 		m.Seen["cancelled job"]++
 	case *pb.Event_JobSucceeded:
 		if e.JobSucceeded.JobId == "" {
 			return EventWithoutJob
 		}
-		m.end(m.kept(e.JobSucceeded.JobId))
+		j := m.kept(e.JobSucceeded.JobId)
+		if j.member != nil { // GROUPS 3: it "names no run and is ignored for members"
+			m.Seen["group: JobSucceeded of a member"]++
+			return ""
+		}
+		j.succeeded = j.succeeded || !j.ended
+		m.end(j)
 	case *pb.Event_JobErrors:
 		if e.JobErrors.JobId == "" {
 			return EventWithoutJob
 		}
-		m.jobErrors(e.JobErrors)
+		m.jobErrors(e.JobErrors, t)
 
 	// "A run is known from the first JobRunLeased, JobRunAssigned,
 	// JobRunRunning, JobRunSucceeded, JobRunErrors or JobRunPreempted that names
@@ -106,7 +113,12 @@ func (m *Model) fold(seq *pb.EventSequence, ev *pb.Event, t int64) string {
 			return reason
 		}
 		j := m.kept(e.JobRunSucceeded.JobId)
-		j.run(e.JobRunSucceeded.RunId).ended = true
+		r := j.run(e.JobRunSucceeded.RunId)
+		if !r.ended {
+			r.well = true
+			m.memberSucceeded(r, t)
+		}
+		r.ended = true
 		m.prove(j, e.JobRunSucceeded.RunId) // §8
 	case *pb.Event_JobRunErrors:
 		if reason := lacks(e.JobRunErrors.JobId, e.JobRunErrors.RunId); reason != "" {
@@ -174,7 +186,7 @@ func lacks(jobID, runID string) string {
 
 // submit: "A job is known from its SubmitJob, in its partition, under the queue
 // and set of that message". "A SubmitJob for a known job changes nothing.".
-func (m *Model) submit(seq *pb.EventSequence, s *pb.SubmitJob) {
+func (m *Model) submit(seq *pb.EventSequence, s *pb.SubmitJob, t int64) {
 	j := m.kept(s.JobId)
 	if j.known {
 		m.Seen["submit of a known job"]++
@@ -191,6 +203,16 @@ func (m *Model) submit(seq *pb.EventSequence, s *pb.SubmitJob) {
 		j.initNames = append(j.initNames, c.Name)
 	}
 	j.grace = spec.GetTerminationGracePeriodSeconds()
+	// GROUPS: "a job submitted under [an earlier version] is never a member".
+	if m.version >= GroupsVersion {
+		m.join(j, t)
+	}
+}
+
+// cancel notes a request to cancel a job, or that it was cancelled.
+func (m *Model) cancel(j *job, t int64) {
+	j.cancelled = true
+	m.memberLost(j, t)
 }
 
 // named says whether a CancelJobSet that names these states means the job:
@@ -244,7 +266,7 @@ func firstTerminal(errors []*pb.Error) *pb.Error {
 // (Otherwise: the first.)
 // READING: a verdict on a job that is not known is kept as runs, ends and
 // requests are. (Otherwise: it is not, since it is none of these.)
-func (m *Model) jobErrors(e *pb.JobErrors) {
+func (m *Model) jobErrors(e *pb.JobErrors, t int64) {
 	terminal := firstTerminal(e.Errors)
 	if terminal == nil {
 		m.Seen["non-terminal job errors"]++
@@ -254,6 +276,8 @@ func (m *Model) jobErrors(e *pb.JobErrors) {
 	if terminal.GetJobRejected() != nil {
 		m.Seen["job rejected"]++
 		m.end(j)
+		j.rejected, j.succeeded = true, false
+		m.memberLost(j, t)
 		return
 	}
 	m.Seen["verdict"]++

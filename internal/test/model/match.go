@@ -121,3 +121,34 @@ func matches(rule *Rule, r *run) bool {
 	}
 	return true
 }
+
+// seenMatch notes which matchers decided, for Model.Seen.
+func (m *Model) seenMatch(rule *Rule, r *run) {
+	for _, c := range rule.OnConditions {
+		if !holds(c, rule, r) {
+			continue
+		}
+		if targeted(rule, r) == nil && c == "OOMKilled" {
+			c += " of the pod"
+		}
+		m.Seen["matched: condition "+c]++
+	}
+	if rule.OnExitCodes != nil {
+		m.Seen["matched: exit codes "+rule.OnExitCodes.Operator]++
+	}
+	if rule.OnTerminationMessage != "" {
+		m.Seen["matched: message"]++
+	}
+	if len(rule.OnFailureCategory) > 0 {
+		m.Seen["matched: category"]++
+	}
+	if len(rule.OnFailureSubcategory) > 0 {
+		m.Seen["matched: subcategory"]++
+	}
+	if rule.ContainerName != "" {
+		m.Seen["matched: container name"]++
+	}
+	if rule.IncludeInitContainers {
+		m.Seen["matched: init containers"]++
+	}
+}

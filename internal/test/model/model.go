@@ -23,8 +23,11 @@ type Model struct {
 	events    int    // events so far, the current one included
 	number    int64  // decisions so far
 	jobs      map[string]*job
-	failed    []*run // of the current message, in order of failure
-	before    int    // number of the last event before the current message
+	failed    []*run   // of the current message, in order of failure
+	before    int      // number of the last event before the current message
+	said      []Record // by the current message, so far
+	current   Message
+	groups    []*group // by queue, job set and name
 }
 
 // job is what is kept about a job id, known (SubmitJob seen) or not.
@@ -39,8 +42,12 @@ type job struct {
 	initNames   []string
 	grace       int64 // seconds, as submitted
 
+	member *member // nil: in no group
+
 	cancelled bool // cancelled or asked to be
+	rejected  bool
 	ended     bool
+	succeeded bool  // ended by nothing but a JobSucceeded
 	endedAt   int64 // the watermark when it ended
 
 	verdict    bool // the scheduler's terminal verdict was seen,
@@ -50,6 +57,7 @@ type job struct {
 	runs      []*run // in the order in which they became known: the last is the latest
 	failures  []*run // in order of failure
 	decisions []decision
+	anew      int            // so many decisions were made when its counts started anew (GROUPS 6)
 	proofs    map[string]int // run id to the number of the event that first proved its pod gone (§8)
 }
 
@@ -63,7 +71,9 @@ type run struct {
 	leasedNode  *string // of its first JobRunLeased
 
 	ended   bool
+	well    bool     // by a JobRunSucceeded
 	failure *failure // nil: not ended, or ended well
+	decided bool     // or left undecided
 	node    string   // fixed when the failure is decided
 
 	requeued   bool  // decided as JobRequeued,
@@ -84,11 +94,16 @@ type failure struct {
 type decision struct {
 	code            string
 	rule            string // identity of the rule (§5)
+	granted         bool   // a retry that counts
+	ignored         bool   // a retry by Ignore
 	attemptedReturn bool   // its failure was a returned lease of an attempted run (§9)
 }
 
-// NewestVersion is the newest version of SEMANTICS that the model has.
+// NewestVersion is the newest version of SEMANTICS that Generate uses. GenerateGroups uses GroupsVersion.
 const NewestVersion = 2
+
+// GroupsVersion is the version of SEMANTICS in which there are groups (GROUPS.md).
+const GroupsVersion = 3
 
 // New returns a partition without history under a policy set, decided by version 1
 // of SEMANTICS.
@@ -111,6 +126,7 @@ func (m *Model) Use(p Policies) {
 // RetryReady in order of the events that proved.
 func (m *Model) Step(msg Message) []Record {
 	m.messages++
+	m.said, m.current = nil, msg
 
 	// §1: "A message is read by proto3's rules". The generated code checks
 	// UTF-8 where, and only where, the section says.
@@ -141,7 +157,6 @@ func (m *Model) Step(msg Message) []Record {
 	m.forget()
 
 	// §1: "Events are folded in log order, and within a message in their order".
-	var records []Record
 	raws := rawEvents(msg.Payload)
 	m.failed, m.before = nil, m.events
 	for i, ev := range seq.Events {
@@ -149,7 +164,7 @@ func (m *Model) Step(msg Message) []Record {
 		if reason := m.fold(&seq, ev, eventTime(ev, msg.Publish)); reason != "" {
 			// READING: the raw bytes are those of the event. (Otherwise: of the
 			// whole message.)
-			records = append(records, m.park(msg, reason, i+1, raws[i]))
+			m.say(m.park(msg, reason, i+1, raws[i]))
 		}
 	}
 
@@ -160,6 +175,7 @@ func (m *Model) Step(msg Message) []Record {
 	}
 	// §1: "After a message is folded, each run that failed in it is decided, in
 	// order of failure, unless …".
+	m.markUnits() // GROUPS 3
 	for _, r := range m.failed {
 		rec := Record{
 			Ledger: msg.Ledger, Entry: msg.Entry, Batch: msg.Batch,
@@ -174,15 +190,27 @@ func (m *Model) Step(msg Message) []Record {
 			}
 			rec.Kind, rec.Reason = NotDecided, reason
 			m.Seen["not decided: "+reason]++
-			records = append(records, rec)
+			m.say(rec)
+			r.decided = true
 			continue
 		}
 		m.number++
 		rec.Number = m.number
-		records = append(records, m.decide(r, rec))
+		if r.job.member != nil {
+			m.decideMember(r, rec)
+		} else {
+			m.say(m.decide(r, rec))
+		}
+		r.decided = true
 	}
-	return append(records, m.ready(msg)...)
+	m.endUnits()
+	m.release()
+	m.endGroups()
+	return append(m.said, m.ready(msg)...)
 }
+
+// say adds a record to those of the current message.
+func (m *Model) say(rec Record) { m.said = append(m.said, rec) }
 
 func (m *Model) park(msg Message, reason string, event int, raw []byte) Record {
 	m.Seen["parked: "+reason]++
@@ -234,7 +262,7 @@ func notDecided(r *run) string {
 		return StaleRun
 	case j.cancelled:
 		return Cancelled
-	case j.ended:
+	case j.ended, j.member != nil && j.member.over == succeededWell:
 		return Ended
 	case !j.known:
 		return UnknownJob
@@ -253,9 +281,12 @@ func (m *Model) ready(msg Message) []Record {
 	var runs []*run
 	for _, j := range m.jobs {
 		for _, r := range j.runs {
+			if !r.requeued || r.readySent {
+				continue
+			}
 			latest := r == j.runs[len(j.runs)-1]
-			lives := !j.ended && !j.cancelled
-			if _, proved := j.proofs[r.id]; proved && r.requeued && !r.readySent && latest && lives && r.readyAfter < r.retryAfter {
+			lives := !j.ended && !j.cancelled && (j.member == nil || j.member.lives())
+			if _, proved := j.proofs[r.id]; proved && latest && lives && r.readyAfter < r.retryAfter {
 				runs = append(runs, r)
 			}
 		}
@@ -292,8 +323,10 @@ func (m *Model) forget() {
 		end.Add(end, big.NewInt(base))
 		return big.NewInt(*m.watermark).Cmp(end) > 0
 	}
+	m.forgetGroups(func(since int64) bool { return passed(since, 1) })
 	for id, j := range m.jobs {
 		switch {
+		case j.member != nil: // GROUPS 3: "A member is forgotten only with its group."
 		case !j.known:
 			// "What is kept for a job whose SubmitJob never came is forgotten
 			// after horizon", counted from when something was first kept.
@@ -343,6 +376,7 @@ func (m *Model) kept(id string) *job {
 	if m.jobs[id] == nil {
 		m.jobs[id] = &job{id: id, firstKept: *m.watermark, proofs: map[string]int{}}
 	}
+	m.touch(m.jobs[id])
 	return m.jobs[id]
 }
 
@@ -357,6 +391,9 @@ func (j *job) run(id string) *run {
 	}
 	r := &run{job: j, id: id, index: len(j.runs)}
 	j.runs = append(j.runs, r)
+	if j.member != nil {
+		j.member.pending = nil // GROUPS 6: "The next run's lease clears the pending restart."
+	}
 	return r
 }
 

@@ -8,6 +8,7 @@ type Policies struct {
 	Settings *Settings
 	Policies []Policy
 	Queues   []Queue
+	Groups   []GroupPolicy
 }
 
 // Settings is the document RetrySettings.
@@ -49,7 +50,7 @@ type Policy struct {
 // Rule is a rule of a policy: matchers and an action.
 type Rule struct {
 	Name                  string
-	Action                string // Retry, Fail or Ignore
+	Action                string // Retry, Fail, Ignore or FailUnit
 	OnConditions          []string
 	OnExitCodes           *ExitCodes
 	OnTerminationMessage  string // a pattern; "": no such matcher

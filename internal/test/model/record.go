@@ -21,7 +21,19 @@ const (
 	RetryReady  Kind = "RetryReady"
 )
 
-// The codes of decisions (§11). GangRetry cannot occur yet (§12).
+// The kinds of records about groups (GROUPS 9).
+const (
+	GroupBound     Kind = "GroupBound"
+	GroupFinding   Kind = "GroupFinding"
+	MemberHeld     Kind = "MemberHeld"
+	MemberReleased Kind = "MemberReleased"
+	MemberRestart  Kind = "MemberRestart"
+	MemberStopped  Kind = "MemberStopped"
+	UnitEnded      Kind = "UnitEnded"
+	GroupEnded     Kind = "GroupEnded"
+)
+
+// The codes of decisions (§11, and GROUPS 4). The last four need version 3.
 const (
 	RuleRetry     = "RuleRetry"
 	RuleIgnore    = "RuleIgnore"
@@ -37,6 +49,10 @@ const (
 	LeaseReturned = "LeaseReturned"
 	LegacyLimit   = "LegacyLimit"
 	GangFail      = "GangFail"
+	GangRetry     = "GangRetry"
+	GroupRestart  = "GroupRestart"
+	GroupIsOver   = "GroupEnded"
+	UnitLimit     = "UnitLimit"
 )
 
 // The reasons of NotDecided (§1), in order of precedence.
@@ -68,7 +84,15 @@ const (
 //	Raw, Event                         | Parked
 //	RetryAfter                         | JobRequeued, RetryReady
 //	DelayMs, PodName, AvoidNodes       | JobRequeued
+//	Group, Part, Replica, Index        | decisions on members, and records about groups
+//	Generation                         | decisions on members, MemberRestart, UnitEnded
+//	UnitReason, GroupAction, GroupRule | decisions where the unit failed
+//	RestartsUsed, MaxRestarts          | the same, and UnitEnded
 //	the others                         | decisions (JobRequeued, JobFailed)
+//
+// Of records about groups: GroupBound has Policy and Shape; GroupFinding the job and the Reason;
+// MemberHeld, MemberReleased and MemberStopped the member; MemberStopped and MemberRestart its latest run as well;
+// MemberRestart the RetryAfter; UnitEnded State, Reason, GroupAction and Rule; GroupEnded State, Reason and Rule.
 type Record struct {
 	Kind   Kind
 	Ledger int64
@@ -98,6 +122,19 @@ type Record struct {
 	GlobalLimit     int
 	SkippedPolicies []string
 	Shadow          bool
+
+	Group        string
+	Part         string
+	Replica      int
+	Index        int
+	Generation   int
+	UnitReason   string
+	GroupAction  string
+	GroupRule    string // name, #index in its policy from 0, restarts, or ""
+	RestartsUsed int
+	MaxRestarts  int
+	State        string
+	Shape        []Shape
 
 	Reason string
 	Event  int // Parked: index of the event in its message, from 1; 0: the whole message

@@ -26,6 +26,9 @@ func (p Policies) YAML(split bool) []File {
 			docs = append(docs, File{name, []byte(policy.yaml())})
 		}
 	}
+	for i, g := range p.Groups {
+		docs = append(docs, File{fmt.Sprintf("group-%d-%s.yaml", i, g.Name), []byte(g.yaml())})
+	}
 	for i, q := range p.Queues {
 		docs = append(docs, File{fmt.Sprintf("queue-%d-%s.yaml", i, q.Name), []byte(q.yaml())})
 	}

@@ -1,0 +1,120 @@
+package model
+
+import (
+	"math/big"
+	"slices"
+)
+
+// restart is what a restart of some units is told.
+type restart struct {
+	at           int64
+	policy, rule string
+	anew         bool // counts start anew
+	whole        bool // of the group
+	rerun        bool // completed does not apply
+	failing      *run // or nil
+	failingAt    int64
+	say          func(retryAfter int64, generation int) // the record that causes it
+}
+
+// restart: GROUPS 6.
+func (m *Model) restart(g *group, scope []*unit, how restart) {
+	keep := m.inForce(g).Completed == "Keep" && !how.rerun
+	if how.whole {
+		g.generation++
+	}
+	var members []*member // by part, replica, index
+	for _, u := range g.units() {
+		// GROUPS 13.4: "after a group restart every unit has a new one". (R18)
+		if how.whole || slices.Contains(scope, u) {
+			u.generation++
+		}
+		if !slices.Contains(scope, u) {
+			continue
+		}
+		u.state, u.fresh = "", false
+		if how.anew {
+			u.retries = 0
+		}
+		for _, mem := range u.members {
+			// "all its members … but those cancelled or rejected, and with Keep
+			// those that succeeded", but "A gang always reruns".
+			if mem.lost() || keep && u.gang == "" && mem.over == succeededWell {
+				continue
+			}
+			members = append(members, mem)
+		}
+	}
+
+	// When each may start again: "a MemberRestart of a live run adds the member's
+	// grace to its own retryAfter (in a gang, the latest)".
+	times := map[*member]int64{}
+	live := map[*member]bool{}
+	latest := map[*unit]int64{}
+	for _, mem := range members {
+		j := mem.job
+		times[mem] = how.at
+		if n := len(j.runs); n > 0 {
+			last := j.runs[n-1]
+			switch {
+			case last == how.failing:
+				times[mem] = how.failingAt
+			// GROUPS 3: "A run that failed and is not yet decided counts as live."
+			case !last.ended || last.failure != nil && last.failure.message == m.messages && !last.decided:
+				live[mem] = true
+				times[mem] = plus(how.at, m.graceMs(j))
+			}
+		}
+		latest[mem.unit] = max(latest[mem.unit], times[mem])
+	}
+	for _, mem := range members {
+		if mem.unit.gang != "" {
+			times[mem] = latest[mem.unit]
+		}
+	}
+
+	// The record that causes it has the counts before they start anew. (R20)
+	if how.failing != nil {
+		mem := how.failing.job.member
+		how.say(times[mem], mem.unit.generation)
+	} else {
+		how.say(0, 0)
+	}
+	// All of them are reset before anyone starts.
+	for _, mem := range members {
+		j := mem.job
+		mem.over, mem.held = "", true
+		mem.pending = &pending{retryAfter: times[mem], policy: how.policy, rule: how.rule}
+		if live[mem] {
+			mem.pending.run = j.latest()
+		}
+		j.ended, j.endedAt = false, 0
+		if how.anew {
+			j.anew = len(j.decisions)
+		}
+		for _, r := range j.runs { // no RetryReady for what was requeued before (R24)
+			if r != how.failing {
+				r.readySent = true
+			}
+		}
+	}
+	for _, mem := range members {
+		u := mem.unit
+		m.Seen["group: restarted"]++
+		if live[mem] {
+			m.Seen["group: live run told to stop"]++
+		}
+		m.sayOf(g, Record{
+			Kind: MemberRestart, Part: u.part.Name, Replica: u.replica, Index: mem.index, JobID: mem.job.id, RunID: mem.job.latest(),
+			Generation: u.generation, RetryAfter: times[mem],
+		})
+		mem.held = !m.mayStart(mem)
+		if mem.held {
+			m.Seen["group: held at a restart"]++
+			m.sayMember(MemberHeld, mem)
+		}
+	}
+}
+
+// plus is a time plus milliseconds.
+func plus(t, ms int64) int64 { return after(t, big.NewInt(ms)) }
