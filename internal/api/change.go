@@ -221,7 +221,7 @@ func listed(ids []policyfile.ID) string {
 }
 
 // unchanged refuses a change of a resource that was read in an older generation, and reports what changed since.
-func (s *Service) unchanged(now *policylog.Snapshot, id policyfile.ID, read uint64, history []*policylog.Version) error {
+func (s *Service) unchanged(ctx context.Context, now *policylog.Snapshot, id policyfile.ID, read uint64, history []*policylog.Version) error {
 	since := now.Since[id]
 	if since == read {
 		return nil
@@ -239,8 +239,8 @@ func (s *Service) unchanged(now *policylog.Snapshot, id policyfile.ID, read uint
 	if len(by) > 0 {
 		text += "; changed by " + strings.Join(by, ", ")
 	}
-	if before, err := versionOf(history, read); err == nil {
-		if fields := changedFields(before, now.Base, id); len(fields) > 0 {
+	if before, err := s.snapshot(ctx, read); err == nil {
+		if fields := changedFields(before.Base, now.Base, id); len(fields) > 0 {
 			text += "; fields that differ: " + strings.Join(fields, ", ")
 		}
 	}
@@ -253,15 +253,6 @@ func described(v *policylog.Version) string {
 		text += fmt.Sprintf(" (%s)", v.Reason)
 	}
 	return text
-}
-
-func versionOf(history []*policylog.Version, number uint64) (*policyfile.Set, error) {
-	for _, v := range history {
-		if v.Number == number {
-			return v.Base()
-		}
-	}
-	return nil, policylog.ErrNoGeneration
 }
 
 // changedFields lists the paths of the fields in which a resource differs, up to a limit.

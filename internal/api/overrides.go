@@ -165,11 +165,11 @@ func (s *Service) override(ctx context.Context, a *asked, verbs []Verb, check fu
 	if err != nil {
 		return nil, err
 	}
-	return &pb.Change{Generation: v.Number, Notes: s.still(v.Version)}, nil
+	return &pb.Change{Generation: v.Number, Notes: s.still(ctx, v.Version)}, nil
 }
 
 // still lists what remains killed or paused in a generation, by overrides or by the resources themselves.
-func (s *Service) still(v *policylog.Version) []string {
+func (s *Service) still(ctx context.Context, v *policylog.Version) []string {
 	var notes []string
 	for _, b := range v.Overrides {
 		where := "all queues"
@@ -182,11 +182,11 @@ func (s *Service) still(v *policylog.Version) []string {
 			notes = append(notes, fmt.Sprintf("retries of %s are paused until %s, by %s (%s)", where, time.Unix(0, b.PausedUntil).UTC().Format(time.RFC3339), b.Author, b.Reason))
 		}
 	}
-	set, err := v.Base()
+	snap, err := s.snapshot(ctx, v.Number)
 	if err != nil {
 		return notes
 	}
-	for _, own := range set.OwnOverrides() {
+	for _, own := range snap.Base.OwnOverrides() {
 		if own.PausedUntil != 0 && own.PausedUntil <= s.Now().UnixNano() {
 			continue
 		}

@@ -28,12 +28,12 @@ const histories = "TestChangeHistories"
 func planted() []bug {
 	return []bug{
 		{histories, "what a generation was made of is not checked", []patch{{
-			"policy/policylog/log.go", "case madeOf != nil && *madeOf != l.counts:", "case false:",
+			"policy/policylog/shared.go", "case madeOf != nil && *madeOf != s.effective:", "case false:",
 		}}},
 		{histories, "a generation that came too late is put into force", []patch{{
-			"policy/policylog/log.go", "		entry, err = nil, fmt.Errorf(", "		err = fmt.Errorf(",
+			"policy/policylog/shared.go", "		g.err = fmt.Errorf(", "		g.entry = entry.withoutText()\n		g.err = fmt.Errorf(",
 		}, {
-			"policy/policylog/log.go", "if g.entry == nil || g.err != nil {", "if g.entry == nil || g.err != nil && !errors.Is(g.err, ErrSuperseded) {",
+			"policy/policylog/shared.go", "if g.entry == nil || g.err != nil {", "if g.entry == nil || g.err != nil && !errors.Is(g.err, ErrSuperseded) {",
 		}}},
 		{histories, "an edit drops the overrides", []patch{{
 			"api/change.go", "return set, now.ActiveOverrides(), nil", "return set, nil, nil",

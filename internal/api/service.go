@@ -171,7 +171,7 @@ func (s *Service) Update(ctx context.Context, r *pb.UpdateRequest) (*pb.Change, 
 				if _, is := now.Base.Body(id); !is && !slices.ContainsFunc(history, touches(id)) {
 					return nil, notThere(&now, id)
 				}
-				if err := s.unchanged(&now, id, r.Generation, history); err != nil {
+				if err := s.unchanged(ctx, &now, id, r.Generation, history); err != nil {
 					return nil, err
 				}
 			}
@@ -203,7 +203,7 @@ func (s *Service) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.Change, 
 				return nil, notThere(&now, id)
 			}
 			if r.Generation != 0 {
-				if err := s.unchanged(&now, id, r.Generation, history); err != nil {
+				if err := s.unchanged(ctx, &now, id, r.Generation, history); err != nil {
 					return nil, err
 				}
 			}
@@ -277,7 +277,7 @@ func (s *Service) RollBack(ctx context.Context, r *pb.RollBackRequest) (*pb.Chan
 				return nil, notThere(&now, id)
 			}
 			if r.Generation != 0 {
-				if err := s.unchanged(&now, id, r.Generation, history); err != nil {
+				if err := s.unchanged(ctx, &now, id, r.Generation, history); err != nil {
 					return nil, err
 				}
 			}

@@ -17,7 +17,6 @@ import (
 	"github.com/refloat/refloat/internal/checkpoint"
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/policy/policylog"
 	"github.com/refloat/refloat/internal/projection"
 )
 
@@ -144,14 +143,7 @@ func (o *owner) acquire(ctx context.Context) (*evaluator.Holding, error) {
 	if err != nil {
 		return nil, errors.Join(err, pub.Close())
 	}
-	policies, err := policylog.Open(o.backend.Policies)
-	if err != nil {
-		return nil, errors.Join(err, store.Close(), pub.Close())
-	}
-	policies.OnUnusable = func(generation uint64, err error) {
-		o.metrics.unusable.Inc()
-		o.Log.Error("policy generation is unusable; the previous one stays in force", slog.Uint64("generation", generation), slog.Any("error", err))
-	}
+	policies := o.policyLog.Follow()
 	o.stores.Store(o.partition, store)
 	if damage, ok := o.suspects.Load(o.partition); ok {
 		store.NoteDamage(damage.(error))

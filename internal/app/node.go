@@ -115,15 +115,16 @@ func endedBefore(ctx context.Context, err error) error {
 
 type node struct {
 	Config
-	backend  *Backend
-	feedLog  FeedLog
-	vault    *checkpoint.Vault // nil: no checkpoints
-	metrics  *Metrics
-	policies *policylog.Store // nil: this node changes none
-	followed *policysync.Follower
-	watched  *policyWatch                   // nil: no files
-	waiting  atomic.Pointer[policyfile.Set] // what the files say and is refused
-	inForce  inForce
+	backend   *Backend
+	feedLog   FeedLog
+	vault     *checkpoint.Vault // nil: no checkpoints
+	metrics   *Metrics
+	policyLog *policylog.Shared // nil: this node needs none
+	policies  *policylog.Store  // nil: this node changes none
+	followed  *policysync.Follower
+	watched   *policyWatch                   // nil: no files
+	waiting   atomic.Pointer[policyfile.Set] // what the files say and is refused
+	inForce   inForce
 
 	stores         sync.Map                                // of *projection.Store, by partition
 	suspects       sync.Map                                // errors by partition: damage that the scrubber found
@@ -218,11 +219,15 @@ func (n *node) startParts(p *parts) error {
 
 // startPolicies opens the policy log, and publishes the policies that this node is given.
 func (n *node) startPolicies(p *parts) (err error) {
-	if n.Policies != "" || n.API.Listen != "" || n.Follow != nil {
-		if n.policies, err = OpenPolicyStore(n.backend, n.Now); err != nil {
-			return err
-		}
-		p.closes("policy log", n.policies.Close)
+	changes := n.Policies != "" || n.API.Listen != "" || n.Follow != nil
+	if changes || n.Evaluate {
+		n.policyLog = policylog.NewShared(n.backend.Policies)
+		n.policyLog.OnUnusable = n.unusable
+		p.closes("policy log", n.policyLog.Close)
+	}
+	if changes {
+		n.policies = policylog.NewStore(n.policyLog.Follow(), n.backend.AppendPolicies, n.Now)
+		p.closes("policy store", n.policies.Close)
 	}
 	if n.Policies != "" {
 		n.watched = &policyWatch{
@@ -239,6 +244,11 @@ func (n *node) startPolicies(p *parts) (err error) {
 		p.closes("connection to Armada", n.followed.Close)
 	}
 	return nil
+}
+
+func (n *node) unusable(generation uint64, err error) {
+	n.metrics.unusable.Inc()
+	n.Log.Error("policy generation is unusable; the previous one stays in force", slog.Uint64("generation", generation), slog.Any("error", err))
 }
 
 // serve serves metrics and health.

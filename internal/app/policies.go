@@ -137,17 +137,24 @@ func (n *node) filesRefused(reason string, set *policyfile.Set) {
 
 // warnWithoutPolicies warns once if no policy is in force at the start.
 func (n *node) warnWithoutPolicies(ctx context.Context) error {
-	store := n.policies
-	if store == nil {
-		var err error
-		if store, err = OpenPolicyStore(n.backend, n.Now); err != nil {
-			return nil //nolint:nilerr // whoever needs the policies opens them too, and says so
+	log := n.policyLog.Follow()
+	defer log.Close()
+	for {
+		ended, err := log.AtEnd()
+		if err != nil {
+			return nil //nolint:nilerr // whoever needs the policies retries, and says so
 		}
-		defer store.Close()
+		if ended {
+			break
+		}
+		select {
+		case <-log.Changed():
+		case <-ctx.Done():
+			return nil
+		}
 	}
-	newest, err := store.Newest(ctx)
-	if err == nil && !newest.Set.HasPolicies() {
+	if _, set := log.Newest(); !set.HasPolicies() {
 		n.Log.Warn("no policy is in force: every failed run fails (NoPolicy); give --policies PATH, or use `refloatctl apply`")
 	}
-	return nil //nolint:nilerr // whoever needs the policies retries, and says so
+	return nil
 }

@@ -466,6 +466,8 @@ func (o *Owner) awaitPolicies() (bool, error) {
 			policylog.ErrUnusable, generation, d, o.proc.Progress.PolicySet)
 	}
 	o.proc.Rules = Rules{Generation: generation, Set: set.Set}
-	o.cfg.Policies.NewestOnly()
+	if err := o.cfg.Policies.Rest(); err != nil {
+		return false, err
+	}
 	return true, o.startLive()
 }

@@ -10,6 +10,6 @@
 //     whether it is usable does. An unusable generation stops nothing: the previous
 //     one stays in force.
 //
-// entry.go defines the message, log.go reads the log, store.go writes it: a change is
-// durable, and read back, before it is answered.
+// entry.go defines the message, shared.go and log.go read the log, store.go writes it: a
+// change is durable, and read back, before it is answered.
 package policylog

@@ -122,7 +122,7 @@ func withOverrides(set *policyfile.Set, overrides []Override) (*policyfile.Set, 
 }
 
 // decode reads a message as the generation of that number, and returns the generation on which it is based.
-func decode(payload []byte, number uint64) (*Entry, *uint64, error) {
+func decode(payload []byte, number uint64, u *unpacker) (*Entry, *uint64, error) {
 	var m pb.PolicyGeneration
 	if err := proto.Unmarshal(payload, &m); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrUnusable, err)
@@ -134,7 +134,7 @@ func decode(payload []byte, number uint64) (*Entry, *uint64, error) {
 	for _, b := range m.Brakes {
 		e.Overrides = append(e.Overrides, Override{policyfile.Override{Queue: b.Queue, Kill: b.Kill, PausedUntil: b.PausedUntil}, b.Author, b.Reason, b.Time})
 	}
-	content, err := e.unpack(m.Content)
+	content, err := u.unpack(m.Content, m.Zstd)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -145,36 +145,48 @@ func decode(payload []byte, number uint64) (*Entry, *uint64, error) {
 	return e, m.MadeOf, nil
 }
 
-func (e *Entry) unpack(b []byte) ([]byte, error) {
-	if !e.packed {
+// withoutText returns a copy that takes little memory.
+func (e *Entry) withoutText() *Entry {
+	short := *e
+	short.content, short.base = nil, nil
+	return &short
+}
+
+// unpacker decompresses texts, one after the other, in the same memory.
+type unpacker struct {
+	dec *zstd.Decoder
+	out []byte
+}
+
+// unpack returns a text, until the next call.
+func (u *unpacker) unpack(b []byte, packed bool) ([]byte, error) {
+	if !packed {
 		return b, nil
 	}
-	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxSet))
-	if err != nil {
+	var err error
+	if u.dec == nil {
+		if u.dec, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxSet)); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrUnusable, err)
+		}
+	}
+	if u.out, err = u.dec.DecodeAll(b, u.out[:0]); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnusable, err)
 	}
-	defer dec.Close()
-	out, err := dec.DecodeAll(b, nil)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnusable, err)
-	}
-	return out, nil
+	return u.out, nil
 }
 
-// Set returns the set that decides. Its error is an ErrUnusable.
-func (e *Entry) Set() (*policyfile.Set, error) { return e.parse(e.content, policyfile.Empty()) }
-
-// Base returns the set without its overrides. Its error is an ErrUnusable.
-func (e *Entry) Base() (*policyfile.Set, error) {
-	if len(e.Overrides) == 0 {
-		return e.Set()
+func (u *unpacker) close() {
+	if u.dec != nil {
+		u.dec.Close()
 	}
-	return e.parse(e.base, policyfile.Empty())
 }
 
-// sets returns Set and Base. They reuse the parts that are the same in held.
+// sets returns the set that decides, and the one without overrides. They reuse the parts that are the same in held.
 func (e *Entry) sets(held *policyfile.Set) (set, base *policyfile.Set, err error) {
-	set, err = e.parse(e.content, held)
+	set = held
+	if held.Digest() != e.Digest {
+		set, err = e.parse(e.content, held)
+	}
 	if err != nil || len(e.Overrides) == 0 {
 		return set, set, err
 	}
@@ -183,7 +195,9 @@ func (e *Entry) sets(held *policyfile.Set) (set, base *policyfile.Set, err error
 }
 
 func (e *Entry) parse(b []byte, held *policyfile.Set) (*policyfile.Set, error) {
-	content, err := e.unpack(b)
+	var u unpacker
+	defer u.close()
+	content, err := u.unpack(b, e.packed)
 	if err != nil {
 		return nil, err
 	}

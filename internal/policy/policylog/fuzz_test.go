@@ -25,36 +25,32 @@ func usable(t *testing.T, payload []byte) {
 			t.Errorf("%d bytes cost %d MiB", len(payload), took>>20)
 		}
 	}()
-	e, _, err := decode(payload, 1)
+	e, _, err := decode(payload, 1, &unpacker{})
 	if err != nil {
 		if !errors.Is(err, ErrUnusable) {
 			t.Errorf("decode: %v", err)
 		}
 		return
 	}
-	set, err := e.Set()
-	if err != nil && !errors.Is(err, ErrUnusable) {
-		t.Errorf("set: %v", err)
-	}
-	if err == nil && set.Digest() != e.Digest {
-		t.Error("the set has another digest than its generation")
-	}
-	base, err := e.Base()
+	set, base, err := e.sets(policyfile.Empty())
 	if err != nil {
 		if !errors.Is(err, ErrUnusable) {
-			t.Errorf("base: %v", err)
+			t.Errorf("sets: %v", err)
 		}
 		return
+	}
+	if set.Digest() != e.Digest {
+		t.Error("the set has another digest than its generation")
 	}
 	again, err := Encode(&Proposal{Set: base, Overrides: e.Overrides, Author: e.Author, Reason: e.Reason, Request: e.Request, Time: e.Time})
 	if err != nil {
 		return // overrides that no request can set
 	}
-	other, _, err := decode(again, 1)
+	other, _, err := decode(again, 1, &unpacker{})
 	if err != nil {
 		t.Fatalf("what was encoded again: %v", err)
 	}
-	if set, err := other.Base(); err != nil || set.Digest() != base.Digest() {
+	if _, set, err := other.sets(policyfile.Empty()); err != nil || set.Digest() != base.Digest() {
 		t.Errorf("encoded again: %v", err)
 	}
 }
@@ -130,11 +126,11 @@ func TestManyValues(t *testing.T) {
 		t.Fatalf("%d bytes", len(payload))
 	}
 	usable(t, payload)
-	e, _, err := decode(payload, 1)
+	e, _, err := decode(payload, 1, &unpacker{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Set(); !errors.Is(err, ErrUnusable) {
+	if _, err := e.parse(e.content, policyfile.Empty()); !errors.Is(err, ErrUnusable) {
 		t.Errorf("Set: %v", err)
 	}
 }

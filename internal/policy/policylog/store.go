@@ -31,6 +31,7 @@ type Store struct {
 	history              []*Version
 	requests             map[string]*Version // by the part of Entry.Request before #
 	newest               Snapshot
+	lent                 bool // newest.Since was returned, and must not change
 }
 
 // slot is a mutex that can be waited for until a context ends.
@@ -70,7 +71,7 @@ func synced[T any](ctx context.Context, s *Store, use func(error) (T, error)) (T
 	}
 }
 
-// Version is an effective generation and its changes.
+// Version is an effective generation and its changes. Store.At reads its text.
 type Version struct {
 	*Entry
 	Changes []Change
@@ -138,17 +139,22 @@ var (
 	ErrRequestUsed = errors.New("the request id was used for another change: choose a new one")
 )
 
-// OpenStore starts following a policies topic; write appends to it, durably.
+// OpenStore starts following a policies topic, with a reader of its own; write appends to it, durably.
 func OpenStore(topic eventlog.Topic, write func(ctx context.Context, payload []byte) error, now func() time.Time) (*Store, error) {
 	log, err := Open(topic)
 	if err != nil {
 		return nil, err
 	}
+	return NewStore(log, write, now), nil
+}
+
+// NewStore uses a Log, which belongs to the store from then on; write appends to its topic, durably.
+func NewStore(log *Log, write func(ctx context.Context, payload []byte) error, now func() time.Time) *Store {
 	return &Store{
 		write: write, now: now, log: log, requests: map[string]*Version{},
-		newest:   Snapshot{Set: policyfile.Empty(), Base: policyfile.Empty()},
+		newest:   Snapshot{Set: policyfile.Empty(), Base: policyfile.Empty(), Since: map[policyfile.ID]uint64{}},
 		changing: make(slot, 1), overriding: make(slot, 1), reading: make(slot, 1),
-	}, nil
+	}
 }
 
 // Close closes the reader.
@@ -167,7 +173,13 @@ const closeTimeout = 5 * time.Second
 
 // Newest returns the newest usable generation, as of the end of the log at the time of the call.
 func (s *Store) Newest(ctx context.Context) (Snapshot, error) {
-	return synced(ctx, s, func(err error) (Snapshot, error) { return s.newest, err })
+	return synced(ctx, s, func(err error) (Snapshot, error) { return s.lend(), err })
+}
+
+// lend returns the newest generation to somebody who keeps it.
+func (s *Store) lend() Snapshot {
+	s.lent = true
+	return s.newest
 }
 
 // At returns an effective and usable generation.
@@ -175,7 +187,8 @@ func (s *Store) At(ctx context.Context, generation uint64) (Snapshot, error) {
 	if generation == 0 {
 		return Snapshot{Set: policyfile.Empty(), Base: policyfile.Empty()}, nil
 	}
-	snap, err := synced(ctx, s, func(err error) (Snapshot, error) {
+	var text *Entry
+	snap, err := synced(ctx, s, func(err error) (snap Snapshot, _ error) {
 		if err != nil {
 			return Snapshot{}, err
 		}
@@ -183,17 +196,36 @@ func (s *Store) At(ctx context.Context, generation uint64) (Snapshot, error) {
 		if !ok {
 			return Snapshot{}, fmt.Errorf("%w: %d; the newest is %d", ErrNoGeneration, generation, s.newest.Generation())
 		}
-		snap := Snapshot{Version: s.history[at], Set: s.newest.Set, Since: map[policyfile.ID]uint64{}}
+		if generation == s.newest.Generation() {
+			return s.lend(), nil
+		}
+		snap = Snapshot{Version: s.history[at], Set: s.newest.Set, Since: map[policyfile.ID]uint64{}}
 		for _, before := range s.history[:at+1] {
 			follow(snap.Since, before)
 		}
-		return snap, nil
+		text, err = s.entry(ctx, generation)
+		return snap, errors.Join(err, s.log.Rest())
 	})
-	if err != nil {
-		return Snapshot{}, err
+	if err != nil || text == nil {
+		return snap, err
 	}
-	snap.Set, snap.Base, err = snap.sets(snap.Set)
+	snap.Set, snap.Base, err = text.sets(snap.Set)
 	return snap, err
+}
+
+// entry reads an effective generation with its text.
+func (s *Store) entry(ctx context.Context, generation uint64) (*Entry, error) {
+	for {
+		e, err := s.log.entry(generation)
+		if e != nil || err != nil {
+			return e, err
+		}
+		select {
+		case <-s.log.Changed():
+		case <-ctx.Done():
+			return nil, fmt.Errorf("read policy generation %d: %w", generation, ctx.Err())
+		}
+	}
 }
 
 // ErrNoGeneration reports that a generation does not exist, or is not effective.
@@ -291,7 +323,7 @@ func (s *Store) begin(ctx context.Context, request string) (base, error) {
 		if c := s.log.Effective(); c != nil && c.Number != s.newest.Generation() {
 			return base{}, fmt.Errorf("%w: this program does not understand generation %d: upgrade it", ErrUnusable, c.Number)
 		}
-		return base{newest: s.newest}, nil
+		return base{newest: s.lend()}, nil
 	})
 }
 
@@ -357,10 +389,6 @@ func randomName() string {
 // sync reads to the end of the log.
 func (s *Store) sync(ctx context.Context) error {
 	for {
-		if err := s.log.reopen(); err != nil {
-			return err
-		}
-		changed := s.log.Changed()
 		ended, err := s.log.AtEnd()
 		if err != nil {
 			return err
@@ -369,30 +397,56 @@ func (s *Store) sync(ctx context.Context) error {
 			break
 		}
 		select {
-		case <-changed:
+		case <-s.log.Changed():
 		case <-ctx.Done():
 			return fmt.Errorf("read the policies log to its end: %w", ctx.Err())
 		}
 	}
 	for _, e := range s.log.Entries(s.seen) {
-		s.seen = e.Number
-		v := &Version{Entry: e}
-		s.history = append(s.history, v)
-		if e.Request != "" && s.requests[nameOf(e.Request)] == nil {
-			s.requests[nameOf(e.Request)] = v
+		if err := s.add(ctx, e); err != nil {
+			return err
 		}
-		next := Snapshot{Version: v, Since: maps.Clone(s.newest.Since)}
-		if next.Since == nil {
-			next.Since = map[policyfile.ID]uint64{}
-		}
-		if next.Set, next.Base, v.Err = e.sets(s.newest.Set); v.Err != nil {
-			continue
-		}
-		v.Changes = Differences(s.newest.Base, next.Base)
-		follow(next.Since, v)
-		s.newest = next
 	}
+	return s.log.Rest()
+}
+
+// add adds a generation to the history.
+func (s *Store) add(ctx context.Context, e *Entry) error {
+	v := &Version{Entry: e}
+	next := Snapshot{Version: v, Since: s.newest.Since}
+	if next.Set, next.Base, v.Err = s.setsOf(ctx, e.Number); v.Err != nil && !errors.Is(v.Err, ErrUnusable) {
+		return v.Err
+	}
+	s.seen, s.history = e.Number, append(s.history, v)
+	if e.Request != "" && s.requests[nameOf(e.Request)] == nil {
+		s.requests[nameOf(e.Request)] = v
+	}
+	if v.Err != nil {
+		return nil
+	}
+	v.Changes = Differences(s.newest.Base, next.Base)
+	for i := range v.Changes { // a name that is part of a text would keep all of it
+		v.Changes[i].Name = strings.Clone(v.Changes[i].Name)
+	}
+	if s.lent && len(v.Changes) > 0 {
+		next.Since, s.lent = maps.Clone(next.Since), false
+	}
+	follow(next.Since, v)
+	s.newest = next
 	return nil
+}
+
+// setsOf returns the sets of a generation; for the newest one, the set that the log has.
+func (s *Store) setsOf(ctx context.Context, generation uint64) (set, base *policyfile.Set, err error) {
+	e, err := s.entry(ctx, generation)
+	if err != nil {
+		return nil, nil, err
+	}
+	held := s.newest.Set
+	if n, set := s.log.Newest(); n == generation {
+		held = set
+	}
+	return e.sets(held)
 }
 
 // follow updates Since for a version.

@@ -37,8 +37,8 @@ func planted() []bug {
 			},
 		}},
 		{"4", "a generation is its place among those that can be used", []patch{{
-			"policy/policylog/log.go", "	l.held = append(l.held, generation{entry, err})",
-			"	if err == nil {\n		l.held = append(l.held, generation{entry, err})\n	}",
+			"policy/policylog/shared.go", "	s.held = append(s.held, g)",
+			"	if g.err == nil {\n		s.held = append(s.held, g)\n	}",
 		}}},
 		{"4, 7", "the generation in force is not waited for, and may go back", []patch{
 			{"evaluator/owner.go", "	if !ok {\n		return false, nil\n	}\n	if d := set.Digest(); generation != 0 &&", "	if !ok {\n		generation, set = o.cfg.Policies.Newest()\n	}\n	if d := set.Digest(); ok && generation != 0 &&"},
