@@ -119,13 +119,7 @@ func (m *Model) join(j *job, t int64) {
 		m.groups = append(m.groups, g)
 		slices.SortFunc(m.groups, func(a, b *group) int { return strings.Compare(a.key(), b.key()) })
 		m.Seen["group: bound"]++
-		var shape []Shape
-		if !g.open {
-			for _, p := range g.parts {
-				shape = append(shape, p.Shape)
-			}
-		}
-		m.sayOf(g, Record{Kind: GroupBound, Policy: g.policy, Shape: shape})
+		m.bound(g)
 	}
 	u.gang, u.gangSize = id, size
 	mem := &member{job: j, unit: u, index: index}
@@ -159,6 +153,22 @@ func (m *Model) join(j *job, t int64) {
 		mem.held = true
 		m.sayMember(MemberHeld, mem)
 	}
+}
+
+// bound says that a group is bound, unless its queue is mute. (R1)
+func (m *Model) bound(g *group) {
+	g.lastEvent = *m.watermark
+	if m.mute(g.queue) {
+		m.Seen["group: bound in silence"]++
+		return
+	}
+	var shape []Shape
+	if !g.open {
+		for _, p := range g.parts {
+			shape = append(shape, p.Shape)
+		}
+	}
+	m.sayOf(g, Record{Kind: GroupBound, Policy: g.policy, Shape: shape})
 }
 
 // finding: the job "is in no group: GroupFinding".
