@@ -12,6 +12,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/grpc/codes"
@@ -48,6 +49,50 @@ func (g group) atOnce() int {
 		return 2
 	}
 	return 16
+}
+
+// bodies returns how many bytes of bodies of a group are held at once: those that are still sent, that wait for a
+// slot, and that are served.
+func (g group) bodies() int64 {
+	switch g {
+	case bulk:
+		return 4 * maxRequestBytes // one slot each, and a compressed one next to the uncompressed
+	case changes:
+		return 64 << 20
+	}
+	return 8 << 20
+}
+
+// budget is how many more bytes of bodies may be held.
+type budget struct{ left atomic.Int64 }
+
+// held is the part of a budget that one request holds.
+type held struct {
+	from  *budget
+	bytes int64
+}
+
+// errBusy refuses a body at once: while it waited for others, what was read of it would keep them waiting too.
+var errBusy = status.Error(codes.ResourceExhausted, "too many requests with large bodies at once: try again in a moment")
+
+// reader counts what is read from r as held.
+func (h *held) reader(r io.Reader) io.Reader { return &heldReader{r, h} }
+
+func (h *held) giveBack() { h.from.left.Add(h.bytes) }
+
+type heldReader struct {
+	io.Reader
+	held *held
+}
+
+// Read implements io.Reader.
+func (r *heldReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	r.held.bytes += int64(n)
+	if r.held.from.left.Add(-int64(n)) < 0 {
+		return n, errBusy
+	}
+	return n, err
 }
 
 // callOf identifies a request by its path and method.
@@ -127,18 +172,21 @@ func (f *front) enter(ctx context.Context, g group) (leave func(), err error) {
 	}
 }
 
-// read replaces the body of a request by one that is checked for size and uncompressed.
-func (c *call) read(w http.ResponseWriter, r *http.Request) error {
-	limited := http.MaxBytesReader(w, r.Body, int64(c.bytes)+frameHeader)
+// read replaces the body of a request by one that is checked for size and uncompressed. What it reads is held in a
+// budget, until the caller returns it.
+func (c *call) read(w http.ResponseWriter, r *http.Request, held *held) error {
+	limited := held.reader(http.MaxBytesReader(w, r.Body, int64(c.bytes)+frameHeader))
 	var body []byte
 	var err error
 	if isRPC(r) {
-		body, err = c.readFrame(limited, r.Header.Get("Grpc-Encoding"))
+		body, err = c.readFrame(limited, r.Header.Get("Grpc-Encoding"), held)
 	} else {
 		body, err = c.readJSON(limited)
 	}
 	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
 		return c.tooLarge("body: larger than %s", size(c.bytes))
+	} else if refused := (*runtime.HTTPStatusError)(nil); errors.As(err, &refused) || errors.Is(err, errBusy) {
+		return err
 	} else if errors.Is(err, io.ErrUnexpectedEOF) || err != nil && status.Code(err) == codes.Unknown {
 		return status.Error(codes.Canceled, "body: not read to its end")
 	} else if err != nil {
@@ -182,7 +230,7 @@ func (c *call) readJSON(r io.Reader) ([]byte, error) {
 const frameHeader = 5
 
 // readFrame reads the single message of a gRPC request. All methods are unary.
-func (c *call) readFrame(r io.Reader, encoding string) ([]byte, error) {
+func (c *call) readFrame(r io.Reader, encoding string, held *held) ([]byte, error) {
 	var header [frameHeader]byte
 	if _, err := io.ReadFull(r, header[:]); err == io.EOF {
 		return nil, nil // the gRPC server reports the error
@@ -195,14 +243,16 @@ func (c *call) readFrame(r io.Reader, encoding string) ([]byte, error) {
 	}
 	var frame bytes.Buffer
 	frame.Write(header[:])
-	if n, err := io.Copy(&frame, io.LimitReader(r, length)); err != nil || n < length {
+	if n, err := io.Copy(&frame, io.LimitReader(r, length)); errors.Is(err, errBusy) {
+		return nil, err
+	} else if err != nil || n < length {
 		return nil, errors.Join(io.ErrUnexpectedEOF, err)
 	}
 	if header[0] != 0 {
 		if encoding != "gzip" {
 			return frame.Bytes(), nil // the gRPC server supports no other encoding, and reports that
 		}
-		unpacked, err := c.unpack(frame.Bytes()[frameHeader:])
+		unpacked, err := c.unpack(frame.Bytes()[frameHeader:], held)
 		if err != nil {
 			return nil, err
 		}
@@ -216,11 +266,14 @@ func (c *call) readFrame(r io.Reader, encoding string) ([]byte, error) {
 }
 
 // unpack turns a compressed message into an uncompressed frame.
-func (c *call) unpack(compressed []byte) (*bytes.Buffer, error) {
+func (c *call) unpack(compressed []byte, held *held) (*bytes.Buffer, error) {
 	frame := bytes.NewBuffer(make([]byte, frameHeader, min(c.bytes, 8*len(compressed))+frameHeader))
 	z, err := gzip.NewReader(bytes.NewReader(compressed))
 	if err == nil {
-		_, err = io.Copy(frame, io.LimitReader(z, int64(c.bytes)+1))
+		_, err = io.Copy(frame, held.reader(io.LimitReader(z, int64(c.bytes)+1)))
+	}
+	if errors.Is(err, errBusy) {
+		return nil, err
 	}
 	if err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "message: not gzip: %v", err)

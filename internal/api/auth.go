@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
@@ -76,7 +77,8 @@ type Auth struct {
 	Permissions map[Verb][]string `json:"permissionGroupMapping"`
 
 	verifier *oidc.IDTokenVerifier
-	decoy    []byte // hash to compare the password of an unknown user with
+	decoys   map[int][]byte // by cost: hashes that match no password (checkBasic)
+	cost     int            // the highest in use
 	logins   *logins
 }
 
@@ -152,11 +154,12 @@ func (a *Auth) Check(ctx context.Context) error {
 	return a.checkOIDC(ctx)
 }
 
-// checkBasic also makes the decoy, with the highest cost in use, so that an unknown name takes as long as a known
-// one with a wrong password.
+// checkBasic also makes the decoys. A wrong password is compared until the highest cost in use is spent, whether its
+// user is unknown or has a hash of a lower cost: the time must not tell which names exist.
 func (a *Auth) checkBasic() error {
 	a.logins = newLogins()
-	highest := 0
+	a.cost, a.decoys = 0, map[int][]byte{}
+	lowest := maxCost
 	for _, name := range slices.Sorted(maps.Keys(a.Basic)) {
 		cost, err := bcrypt.Cost([]byte(a.Basic[name].PasswordHash))
 		switch {
@@ -167,16 +170,27 @@ func (a *Auth) checkBasic() error {
 		case cost > maxCost:
 			return fmt.Errorf("basic.%s.passwordHash: cost %d is above the limit of %d, because each login would take seconds of CPU: make a hash with `htpasswd -nB -C %d %s`", name, cost, maxCost, maxCost, name)
 		}
-		highest = max(highest, cost)
+		a.cost, lowest = max(a.cost, cost), min(lowest, cost)
 	}
-	if highest == 0 {
+	if a.cost == 0 {
 		return nil
 	}
-	var err error
-	if a.decoy, err = bcrypt.GenerateFromPassword([]byte("nobody"), highest); err != nil {
-		return fmt.Errorf("basic: %w", err)
+	for cost := lowest; cost <= a.cost; cost++ {
+		var err error
+		if a.decoys[cost], err = bcrypt.GenerateFromPassword([]byte(rand.Text()), cost); err != nil {
+			return fmt.Errorf("basic: %w", err)
+		}
 	}
 	return nil
+}
+
+// topUp returns the decoys to compare with after a comparison of a cost, so that together they take as long as one of
+// the highest cost: each cost takes twice as long as the one below.
+func (a *Auth) topUp(cost int) (rest [][]byte) {
+	for ; cost < a.cost; cost++ {
+		rest = append(rest, a.decoys[cost])
+	}
+	return rest
 }
 
 // providerTimeout is the timeout of a request to the identity provider.
@@ -283,9 +297,10 @@ func (a *Auth) basic(ctx context.Context, secret string) (Principal, error) {
 	name, password, _ := strings.Cut(string(b), ":")
 	user, ok := a.Basic[name]
 	if !ok {
-		user.PasswordHash = string(a.decoy)
+		user.PasswordHash = string(a.decoys[a.cost])
 	}
-	switch err := a.logins.check(ctx, user.PasswordHash, password); {
+	cost, _ := bcrypt.Cost([]byte(user.PasswordHash)) // checkBasic saw it
+	switch err := a.logins.check(ctx, user.PasswordHash, password, a.topUp(cost)); {
 	case err != nil:
 		return Principal{}, err
 	case !ok:

@@ -3,11 +3,14 @@ package api_test
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"net"
 	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -143,6 +146,62 @@ func TestBoundedConcurrency(t *testing.T) {
 	group.Wait()
 	if most.Load() > 16 {
 		t.Errorf("%d readers were served at once", most.Load())
+	}
+}
+
+// However many bodies are on their way, the bytes held of them are bounded in all; overrides do not wait for them, and
+// the bytes are free again when the senders are gone.
+func TestBoundedBodies(t *testing.T) {
+	t.Parallel()
+	const length = 2<<20 - 1<<10
+	w := newWorld(t)
+	part := strings.Repeat(" ", length-1) // all but the last byte: the request never ends
+	busy := 0
+	var open []net.Conn
+	for range 48 { // 96 MiB
+		conn, err := net.Dial("tcp", w.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		open = append(open, conn)
+		t.Cleanup(func() { _ = conn.Close() })
+		if err := conn.SetDeadline(time.Now().Add(3 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		_, err = fmt.Fprintf(conn, "POST /refloat/v1/resources HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", length, part)
+		if err != nil {
+			busy++ // the server answered before it had read all
+		}
+	}
+	refused := func() bool {
+		code, _ := w.rest("POST", "/refloat/v1/resources", `{"kind": "`+strings.Repeat("x", 2<<20-1<<12)+`"}`)
+		return code == 429
+	}
+	if !refused() {
+		t.Errorf("48 bodies of 2 MiB are held (%d were not taken), and more are read", busy)
+	}
+	if _, err := w.Brake(t.Context(), &pb.BrakeRequest{All: true, Kill: true, Reason: "x"}); err != nil {
+		t.Errorf("kill while bodies are on their way: %v", err)
+	}
+	for _, conn := range open {
+		_ = conn.Close()
+	}
+	for end := time.Now().Add(10 * time.Second); refused(); {
+		if time.Now().After(end) {
+			t.Fatal("the bytes of requests that ended are still held")
+		}
+	}
+}
+
+// A body is too large by one byte as by many.
+func TestBodiesAtTheLimit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for over, want := range map[int]int{-1: 400, 0: 400, 1: 413, 3: 413, 5: 413, 6: 413, 100: 413} {
+		body := "[" + strings.Repeat(" ", 64<<10+over-2) + "]"
+		if code, text := w.rest("POST", "/refloat/v1/brakes", body); code != want {
+			t.Errorf("%d bytes over the limit: %d %.100s, want %d", over, code, text, want)
+		}
 	}
 }
 

@@ -45,8 +45,9 @@ func newLogins() *logins {
 	return l
 }
 
-// check compares a password with its hash, unless it was correct a moment ago.
-func (l *logins) check(ctx context.Context, hash, password string) error {
+// check compares a password with its hash, unless it was correct a moment ago. A wrong one is also compared with each
+// of rest.
+func (l *logins) check(ctx context.Context, hash, password string, rest [][]byte) error {
 	digest := l.digest(hash, password)
 	if l.known(digest) {
 		return nil
@@ -60,6 +61,9 @@ func (l *logins) check(ctx context.Context, hash, password string) error {
 		return nil
 	}
 	if bcrypt.CompareHashAndPassword([]byte(hash), []byte(password)) != nil {
+		for _, decoy := range rest {
+			_ = bcrypt.CompareHashAndPassword(decoy, []byte(password))
+		}
 		return errNoEntry
 	}
 	l.mu.Lock()

@@ -92,7 +92,7 @@ func planted() []bug {
 			"api/armada.go", "		case is:\n", "		case false:\n",
 		}}},
 		{"TestNamesNotToldByTime", "an unknown user costs nothing", []patch{{
-			"api/auth.go", "		user.PasswordHash = string(a.decoy)\n", "",
+			"api/auth.go", "		user.PasswordHash = string(a.decoys[a.cost])\n", "",
 		}}},
 		{"TestSignIn", "a refusal shows what the verifier says", []patch{{
 			"api/auth.go", "		return Principal{}, errNoEntry // the error may contain", "		return Principal{}, status.Error(codes.Unauthenticated, err.Error()+token) // the error may hold",

@@ -57,6 +57,7 @@ func Handler(s *Service, log *slog.Logger) (http.Handler, error) {
 	f := &front{service: s, log: log, rpc: rpc, ours: ours, armadas: armadas, sameOrigin: http.NewCrossOriginProtection()}
 	for g := range groups {
 		f.slots[g] = make(chan struct{}, g.atOnce())
+		f.bodies[g].left.Store(g.bodies())
 	}
 	return f, nil
 }
@@ -71,6 +72,7 @@ type front struct {
 	armadas    *runtime.ServeMux // REST in Armada's form
 	sameOrigin *http.CrossOriginProtection
 	slots      [groups]chan struct{} // for requests in progress
+	bodies     [groups]budget        // for what is read of requests
 }
 
 // ServeHTTP implements http.Handler.
@@ -108,10 +110,12 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // serve reads the body and serves the request, within the concurrency limit of its group. Only large bodies are
-// read within a slot, so that a slow sender of a small body blocks nobody.
+// read within a slot, so that a slow sender of a small body blocks nobody; the bytes of the others are bounded in all.
 func (f *front) serve(c *call, h http.Handler, w http.ResponseWriter, r *http.Request) (err error) {
+	body := held{from: &f.bodies[c.group]}
+	defer body.giveBack()
 	if c.group != bulk {
-		if err := c.read(w, r); err != nil {
+		if err := c.read(w, r, &body); err != nil {
 			return err
 		}
 	}
@@ -121,7 +125,7 @@ func (f *front) serve(c *call, h http.Handler, w http.ResponseWriter, r *http.Re
 	}
 	defer leave()
 	if c.group == bulk {
-		if err := c.read(w, r); err != nil {
+		if err := c.read(w, r, &body); err != nil {
 			return err
 		}
 	}
