@@ -161,6 +161,9 @@ type ShapePart struct {
 // MaxGroupName is the maximum length of a group's name, in bytes.
 const MaxGroupName = 253
 
+// MaxGroupParts is the maximum number of parts of a group policy.
+const MaxGroupParts = 1000
+
 // MaxGroupMembers is the maximum number of members that a group policy declares.
 const MaxGroupMembers = 100_000
 

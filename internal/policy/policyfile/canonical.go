@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// The canonical encoding of content is JSON in UTF-8 without white space: version, settings, policies by name,
-// queues by name; keys sorted, only fields that were set, numbers and durations in their single canonical form.
+// The canonical encoding of content is JSON in UTF-8 without white space: version, settings, policies, group policies
+// and queues by name; keys sorted, only fields that were set, numbers and durations in their single canonical form.
 
 // ParseCanonical parses the output of Canonical. It rejects any other bytes: the Set that it returns has exactly
 // these canonical bytes.
@@ -36,7 +36,7 @@ func (s *Set) ParseCanonical(data []byte) (*Set, error) {
 
 // duplicates finds duplicate names for ParseCanonical. Parse finds them itself, with their positions.
 func (c *content) duplicates() (problems Problems) {
-	seen := make(map[ID]bool, len(c.policies)+len(c.bindings))
+	seen := make(map[ID]bool, len(c.policies)+len(c.groups)+len(c.bindings))
 	once := func(list string, id ID) {
 		if seen[id] {
 			problems = append(problems, Problem{File: "canonical", Path: list, Code: codeDuplicateName, Message: "duplicate " + strconv.Quote(id.Name), Fix: "keep one"})
@@ -45,6 +45,9 @@ func (c *content) duplicates() (problems Problems) {
 	}
 	for _, p := range c.policies {
 		once("policies", ID{KindPolicy, string(p.Name)})
+	}
+	for _, g := range c.groups {
+		once("groupPolicies", ID{KindGroup, string(g.Name)})
 	}
 	for _, b := range c.bindings {
 		once("queues", ID{KindQueue, string(b.Name)})
@@ -58,10 +61,14 @@ func (c *content) canonical() []byte {
 	for _, p := range c.policies {
 		size += len(p.text) + 1
 	}
+	for _, g := range c.groups {
+		size += len(g.text) + 1
+	}
 	for _, b := range c.bindings {
 		size += len(b.text) + 1
 	}
 	b := append(make([]byte, 0, size+256), '{')
+	b = appendTexts(b, "groupPolicies", c.groups, func(g *compiledGroup) string { return g.text })
 	b = appendTexts(b, "policies", c.policies, func(p *compiled) string { return p.text })
 	b = appendTexts(b, "queues", c.bindings, func(b *binding) string { return b.text })
 	if c.settings != (settingsSpec{}) {

@@ -24,6 +24,7 @@ const (
 	fail     = action(policy.Fail)
 	retry    = action(policy.Retry)
 	ignore   = action(policy.Ignore)
+	failUnit = action(policy.FailUnit)
 )
 
 const (
@@ -41,9 +42,38 @@ const (
 const (
 	noGrowth growth = iota
 	constant
+	exponential
 )
 
-func (a *action) words() []string          { return []string{"", "Fail", "Retry", "Ignore"} }
+// Of group policies.
+type (
+	completed     uint8
+	groupAction   policy.GroupAction
+	unitReason    policy.UnitReason
+	restartOn     uint8
+	memberFailure uint8
+)
+
+const (
+	noCompleted completed = iota
+	rerun
+	keep
+)
+
+const (
+	noRestartOn restartOn = iota
+	onFailure
+	always
+	never
+)
+
+const (
+	noMemberFailure memberFailure = iota
+	failTheUnit
+	continueUnit
+)
+
+func (a *action) words() []string          { return []string{"", "Fail", "Retry", "Ignore", "FailUnit"} }
 func (a *action) form() (string, string)   { return formOf(a.words()) }
 func (a *action) text() string             { return a.words()[*a] }
 func (a *action) parse(s string) (f fault) { *a, f = choose[action]("action", s, a.words()); return f }
@@ -69,7 +99,7 @@ func (r *replacement) parse(s string) (f fault) {
 	return f
 }
 
-func (g *growth) words() []string          { return []string{"", "Constant"} }
+func (g *growth) words() []string          { return []string{"", "Constant", "Exponential"} }
 func (g *growth) form() (string, string)   { return formOf(g.words()) }
 func (g *growth) text() string             { return g.words()[*g] }
 func (g *growth) parse(s string) (f fault) { *g, f = choose[growth]("type", s, g.words()); return f }
@@ -95,6 +125,58 @@ func (c *condition) form() (string, string) { return formOf(c.words()) }
 func (c *condition) text() string           { return policy.Condition(*c).String() }
 func (c *condition) parse(s string) (f fault) {
 	*c, f = choose[condition]("condition", s, c.words())
+	return f
+}
+
+func (c *completed) words() []string        { return []string{"", "Rerun", "Keep"} }
+func (c *completed) form() (string, string) { return formOf(c.words()) }
+func (c *completed) text() string           { return c.words()[*c] }
+func (c *completed) parse(s string) (f fault) {
+	*c, f = choose[completed]("value", s, c.words())
+	return f
+}
+
+func (a *groupAction) words() []string {
+	words := []string{""}
+	for known := policy.FailGroup; known <= policy.Halt; known++ {
+		words = append(words, known.String())
+	}
+	return words
+}
+func (a *groupAction) form() (string, string) { return formOf(a.words()) }
+func (a *groupAction) text() string           { return policy.GroupAction(*a).String() }
+func (a *groupAction) parse(s string) (f fault) {
+	*a, f = choose[groupAction]("action", s, a.words())
+	return f
+}
+
+func (r *unitReason) words() []string {
+	words := []string{""}
+	for known := policy.PodFailurePolicy; known <= policy.MemberCancelled; known++ {
+		words = append(words, known.String())
+	}
+	return words
+}
+func (r *unitReason) form() (string, string) { return formOf(r.words()) }
+func (r *unitReason) text() string           { return policy.UnitReason(*r).String() }
+func (r *unitReason) parse(s string) (f fault) {
+	*r, f = choose[unitReason]("reason", s, r.words())
+	return f
+}
+
+func (o *restartOn) words() []string        { return []string{"", "OnFailure", "Always", "Never"} }
+func (o *restartOn) form() (string, string) { return formOf(o.words()) }
+func (o *restartOn) text() string           { return o.words()[*o] }
+func (o *restartOn) parse(s string) (f fault) {
+	*o, f = choose[restartOn]("value", s, o.words())
+	return f
+}
+
+func (m *memberFailure) words() []string        { return []string{"", "FailUnit", "Continue"} }
+func (m *memberFailure) form() (string, string) { return formOf(m.words()) }
+func (m *memberFailure) text() string           { return m.words()[*m] }
+func (m *memberFailure) parse(s string) (f fault) {
+	*m, f = choose[memberFailure]("value", s, m.words())
 	return f
 }
 

@@ -12,7 +12,7 @@ import (
 
 // Field describes one field of the files.
 type Field struct {
-	Kind     string // RetryPolicy, RetryPolicy/v1beta1, Queue or RetrySettings
+	Kind     string // RetryPolicy, RetryPolicy/v1beta1, GroupPolicy, Queue or RetrySettings
 	Path     string // such as spec.rules.backoff; "" is the whole document
 	Type     string
 	Required bool
@@ -35,6 +35,7 @@ func kinds() []struct {
 	}{
 		{"RetryPolicy", reflect.TypeFor[policyFile]()},
 		{"RetryPolicy/v1beta1", reflect.TypeFor[flatFile]()},
+		{KindGroup, reflect.TypeFor[groupFile]()},
 		{"Queue", reflect.TypeFor[queueFile]()},
 		{"RetrySettings", reflect.TypeFor[settingsFile]()},
 	}
@@ -102,6 +103,9 @@ func textOf(kind, path string) (fieldText, bool) {
 }
 
 func typeText(t reflect.Type) string {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
 	if t.Kind() == reflect.Slice {
 		return "list of " + strings.TrimPrefix(strings.TrimPrefix(typeText(t.Elem()), "a "), "one of ")
 	}
@@ -194,6 +198,8 @@ func schemaOfKind(kind string, t reflect.Type) map[string]any {
 		versions, required = versions[1:], append(required, "apiVersion")
 	case word == "RetryPolicy":
 		versions, required = versions[:1], append(required, "apiVersion")
+	case word == KindGroup:
+		versions, required = []string{apiVersionGroup}, append(required, "apiVersion")
 	case word == "RetrySettings":
 		versions = versions[:1]
 	}

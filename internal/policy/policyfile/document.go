@@ -7,8 +7,8 @@ import "go.yaml.in/yaml/v4"
 // Document is one resource of the files, with the positions of its fields.
 type Document struct {
 	File string
-	Kind string // RetryPolicy, Queue or RetrySettings
-	Name string // of the policy or the queue
+	Kind string // RetryPolicy, GroupPolicy, Queue or RetrySettings
+	Name string // of the policy, group policy or queue
 	Spec string // path of its content: "spec", or "" for the document itself
 
 	fields map[string]*yaml.Node
@@ -27,6 +27,8 @@ func Documents(files []File) ([]Document, error) {
 		switch {
 		case d.policy != nil:
 			out[i].Kind, out[i].Name = "RetryPolicy", string(d.policy.Name)
+		case d.group != nil:
+			out[i].Kind, out[i].Name = KindGroup, string(d.group.Name)
 		case d.queue != nil:
 			out[i].Kind, out[i].Name = "Queue", string(d.queue.Name)
 		default:

@@ -85,7 +85,7 @@ func (s *Set) Flat(name string) (flat Flat, beyond []string) {
 	for i, r := range spec.Rules {
 		out := FlatRule{Action: r.Action.text()}
 		switch {
-		case r.Action == ignore:
+		case r.Action == ignore || r.Action == failUnit:
 			beyond = append(beyond, fmt.Sprintf("spec.rules[%d].action", i))
 		case len(r.OnFailureCategory) > 1:
 			beyond = append(beyond, fmt.Sprintf("spec.rules[%d].onFailureCategory", i))
@@ -105,7 +105,7 @@ func (s *Set) Flat(name string) (flat Flat, beyond []string) {
 	if spec.RetryLimit == nil { // inherited here; in Armada's form it would be 0
 		beyond = append(beyond, "spec.retryLimit")
 	}
-	if spec.DefaultAction == noAction {
+	if spec.DefaultAction == noAction || spec.DefaultAction == failUnit {
 		beyond = append(beyond, "spec.defaultAction")
 	}
 	spec.RetryLimit, spec.DefaultAction, spec.Rules = nil, noAction, nil

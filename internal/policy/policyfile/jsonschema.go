@@ -84,9 +84,22 @@ func together(s, properties map[string]any, t reflect.Type) {
 	switch t {
 	case reflect.TypeFor[policySpec]():
 		if action, ok := properties["defaultAction"].(map[string]any); ok {
-			action["enum"] = []string{"Fail", "Retry"}
+			action["enum"] = []string{"Fail", "Retry", "FailUnit"}
 		}
 		rulesAtMost(properties)
+	case reflect.TypeFor[groupSpec]():
+		rulesAtMost(properties)
+		if parts, ok := properties["parts"].(map[string]any); ok {
+			parts["maxItems"] = policy.MaxGroupParts
+		}
+	case reflect.TypeFor[restartsSpec]():
+		s["anyOf"] = []any{
+			map[string]any{"required": []string{"limit"}},
+			map[string]any{"required": []string{"on"}, "properties": map[string]any{"on": map[string]any{"const": "Never"}}},
+		}
+	case reflect.TypeFor[partSpec]():
+		s["if"] = map[string]any{"required": []string{"maxFailedMembers"}}
+		s["then"] = map[string]any{"required": []string{"onMemberFailure"}, "properties": map[string]any{"onMemberFailure": map[string]any{"const": "Continue"}}}
 	case reflect.TypeFor[flatFile]():
 		rulesAtMost(properties)
 	case reflect.TypeFor[ruleSpec]():
@@ -120,6 +133,14 @@ func scalarSchema(t reflect.Type) map[string]any {
 	switch v := reflect.New(t).Interface().(type) {
 	case *limit:
 		return map[string]any{"type": "integer", "minimum": 0, "maximum": maxLimit}
+	case *size:
+		return map[string]any{"type": "integer", "minimum": 1, "maximum": policy.MaxGroupMembers}
+	case *partName:
+		return text(63, namePattern)
+	case *groupRuleName:
+		s := text(63, namePattern)
+		s["not"] = map[string]any{"const": restartsName}
+		return s
 	case *exitCode:
 		return map[string]any{"type": "integer", "minimum": -1 << 31, "maximum": 1<<31 - 1}
 	case *factor:

@@ -27,6 +27,8 @@ func Lint(files []File) Problems {
 		switch {
 		case l.policy != nil:
 			l.lintPolicy(&l.policy.Spec)
+		case l.group != nil:
+			l.lintGroup(&l.group.Spec)
 		case l.queue != nil:
 			l.lintQueue(l.queue)
 		case l.settings != nil:
@@ -119,6 +121,20 @@ func (l *linter) lintLabels(path, field, flat string, labels []label) {
 			at = path + "." + flat
 		}
 		l.warn(at, fault{codeLintLabel, fmt.Sprintf("never matches: %d characters, and Armada stores at most %d", n, maxLabel), "write the name as the executor reports it"})
+	}
+}
+
+func (l *linter) lintGroup(g *groupSpec) {
+	l.lintDelay(join(l.spec, "backoff"), &g.Backoff)
+	l.lintRestarts(join(l.spec, "unit.restarts"), g.Unit.Restarts)
+	for i := range g.Parts {
+		l.lintRestarts(join(l.spec, fmt.Sprintf("parts[%d].restarts", i)), g.Parts[i].Restarts)
+	}
+}
+
+func (l *linter) lintRestarts(path string, r *restartsSpec) {
+	if r != nil {
+		l.lintDelay(path+".backoff", &r.Backoff)
 	}
 }
 

@@ -21,7 +21,7 @@ type File struct {
 // maxFile limits the size of a file, and so the cost of a hostile one.
 const maxFile = 512 << 10
 
-// Parse reads policies, queues and settings (SEMANTICS 13): YAML or JSON, any number of documents in any number of
+// Parse reads policies, group policies, queues and settings (SEMANTICS 13, GROUPS 2): YAML or JSON, any number of documents in any number of
 // files, in any order. Its error is a Problems with all problems in all files.
 func Parse(files []File) (*Set, error) {
 	docs, problems := parse(files)
@@ -37,6 +37,7 @@ type document struct {
 	name     string // path of its name
 	spec     string // path of its content: "spec", or "" for the document itself
 	policy   *namedPolicy
+	group    *namedGroup
 	queue    *queueSpec
 	settings *settingsSpec
 }
@@ -138,6 +139,14 @@ func (d *document) resource(root *yaml.Node) {
 			d.name, d.policy = "name", &p
 			return
 		}
+	case KindGroup:
+		known = []string{apiVersionGroup}
+		if version == apiVersionGroup {
+			file := groupFile{}
+			d.value(root, "", reflect.ValueOf(&file).Elem())
+			d.name, d.spec, d.group = "metadata.name", "spec", &namedGroup{file.Metadata.Name, file.Spec}
+			return
+		}
 	case "Queue":
 		known = []string{apiVersion, apiVersionFlat}
 		if version == "" || slices.Contains(known, version) {
@@ -155,7 +164,7 @@ func (d *document) resource(root *yaml.Node) {
 			return
 		}
 	default:
-		f := unknownValue("kind", kind, []string{"RetryPolicy", "Queue", "RetrySettings"})
+		f := unknownValue("kind", kind, []string{"RetryPolicy", "GroupPolicy", "Queue", "RetrySettings"})
 		f.code = codeKind
 		if kind == "" {
 			f.message = "no kind"
@@ -182,7 +191,7 @@ func scalarAt(root *yaml.Node, key string) (string, *yaml.Node) {
 	return "", nil
 }
 
-// namedTwice reports duplicate policies and queues, and a second settings document.
+// namedTwice reports duplicate policies, group policies and queues, and a second settings document.
 func namedTwice(docs []document) {
 	first := make(map[string]*document)
 	for i := range docs {
@@ -191,6 +200,8 @@ func namedTwice(docs []document) {
 		switch {
 		case d.policy != nil && d.policy.Name != "":
 			key = "policy " + string(d.policy.Name)
+		case d.group != nil && d.group.Name != "":
+			key = "group policy " + string(d.group.Name)
 		case d.queue != nil && d.queue.Name != "":
 			key = "queue " + string(d.queue.Name)
 		case d.settings != nil:
@@ -217,6 +228,8 @@ func contentOf(docs []document) *content {
 		switch d := &docs[i]; {
 		case d.policy != nil:
 			c.policies = append(c.policies, newPolicy(d.policy, known))
+		case d.group != nil:
+			c.groups = append(c.groups, newGroup(d.group, known))
 		case d.queue != nil:
 			c.bindings = append(c.bindings, newBinding(d.queue, known))
 		case d.settings != nil:

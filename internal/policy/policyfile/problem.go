@@ -59,8 +59,9 @@ const (
 
 	codeNoMatcher  = "RP040"
 	codeNoCategory = "RP041"
-	codeTwoGrowths = "RP042"
+	codeConflict   = "RP042"
 	codeTooMuch    = "RP043" // exceeds a limit on the cost of a decision
+	codeCycle      = "RP044" // parts that wait for each other
 
 	codeLintCondition = "RP101" // a condition of the pod together with containerName
 	codeLintPolicy    = "RP102" // a policy that does not exist

@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// contentReader reads the canonical encoding. It reuses the policies and the bindings of another content that have
+// contentReader reads the canonical encoding. It reuses the policies, group policies and bindings of another content that have
 // the same text, and decodes the others.
 type contentReader struct {
 	content
@@ -18,6 +18,7 @@ type contentReader struct {
 	json     reader
 	known    schema
 	policies map[string]*compiled // those of the other content, by text
+	groups   map[string]*compiledGroup
 	bindings map[string]*binding
 }
 
@@ -25,10 +26,14 @@ func newContentReader(text string, other *content) *contentReader {
 	r := &contentReader{
 		json: reader{text: text}, known: schema{},
 		policies: make(map[string]*compiled, len(other.policies)),
+		groups:   make(map[string]*compiledGroup, len(other.groups)),
 		bindings: make(map[string]*binding, len(other.bindings)),
 	}
 	for _, p := range other.policies {
 		r.policies[p.text] = p
+	}
+	for _, g := range other.groups {
+		r.groups[g.text] = g
 	}
 	for _, b := range other.bindings {
 		r.bindings[b.text] = b
@@ -39,7 +44,7 @@ func newContentReader(text string, other *content) *contentReader {
 // read reads everything. Its error is a syntax error; problems holds all other problems.
 func (r *contentReader) read() error {
 	j := &r.json
-	rest := &yaml.Node{Kind: yaml.MappingNode} // everything except policies and queues
+	rest := &yaml.Node{Kind: yaml.MappingNode} // everything except policies, group policies and queues
 	err := j.items('{', '}', func() error {
 		key, err := j.key()
 		switch {
@@ -47,6 +52,8 @@ func (r *contentReader) read() error {
 			return err
 		case key.Value == "policies" && j.next() == '[':
 			return j.items('[', ']', r.policy)
+		case key.Value == "groupPolicies" && j.next() == '[':
+			return j.items('[', ']', r.group)
 		case key.Value == "queues" && j.next() == '[':
 			return j.items('[', ']', r.binding)
 		}
@@ -84,6 +91,24 @@ func (r *contentReader) policy() error {
 		p = newPolicy(&named, r.known)
 	}
 	r.content.policies = append(r.content.policies, p)
+	return nil
+}
+
+func (r *contentReader) group() error {
+	text, err := r.json.extent()
+	if err != nil {
+		return err
+	}
+	g := r.groups[text]
+	if g == nil {
+		var named namedGroup
+		ok, err := r.decodeText(text, fmt.Sprintf("groupPolicies[%d]", len(r.content.groups)), &named)
+		if err != nil || !ok {
+			return err
+		}
+		g = newGroup(&named, r.known)
+	}
+	r.content.groups = append(r.content.groups, g)
 	return nil
 }
 

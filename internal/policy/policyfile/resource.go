@@ -11,12 +11,13 @@ import (
 // The kinds of resources.
 const (
 	KindPolicy   = "RetryPolicy"
+	KindGroup    = "GroupPolicy"
 	KindQueue    = "Queue"
 	KindSettings = "RetrySettings"
 )
 
 // Kinds lists the kinds of resources, in the order of a set.
-func Kinds() []string { return []string{KindSettings, KindPolicy, KindQueue} }
+func Kinds() []string { return []string{KindSettings, KindPolicy, KindGroup, KindQueue} }
 
 // ID identifies a resource of a set. The settings have the name "".
 type ID struct{ Kind, Name string }
@@ -29,7 +30,7 @@ func (id ID) String() string {
 	return id.Kind + " " + id.Name
 }
 
-// Resources lists the resources of the set: the settings if any are set, then policies, then queues, by name.
+// Resources lists the resources of the set: the settings if any are set, then policies, group policies and queues, by name.
 func (s *Set) Resources() []ID {
 	var ids []ID
 	if s.settingsText() != "" {
@@ -37,6 +38,9 @@ func (s *Set) Resources() []ID {
 	}
 	for _, p := range s.content.policies {
 		ids = append(ids, ID{KindPolicy, string(p.Name)})
+	}
+	for _, g := range s.content.groups {
+		ids = append(ids, ID{KindGroup, string(g.Name)})
 	}
 	for _, b := range s.content.bindings {
 		ids = append(ids, ID{KindQueue, string(b.Name)})
@@ -59,6 +63,8 @@ func (s *Set) Body(id ID) (string, bool) {
 		return "", false
 	case id.Kind == KindPolicy:
 		return s.content.policies[at].text, true
+	case id.Kind == KindGroup:
+		return s.content.groups[at].text, true
 	case id.Kind == KindQueue:
 		return s.content.bindings[at].text, true
 	default:
@@ -71,6 +77,8 @@ func (s *Set) find(id ID) (at int, ok bool) {
 	switch id.Kind {
 	case KindPolicy:
 		return slices.BinarySearchFunc(s.content.policies, id.Name, func(p *compiled, name string) int { return strings.Compare(string(p.Name), name) })
+	case KindGroup:
+		return slices.BinarySearchFunc(s.content.groups, id.Name, func(g *compiledGroup, name string) int { return strings.Compare(string(g.Name), name) })
 	case KindQueue:
 		return slices.BinarySearchFunc(s.content.bindings, id.Name, func(b *binding, name string) int { return strings.Compare(string(b.Name), name) })
 	case KindSettings:
@@ -93,6 +101,8 @@ func (s *Set) With(files ...File) (*Set, []ID, error) {
 		switch d := &docs[i]; {
 		case d.policy != nil:
 			ids[i] = ID{KindPolicy, string(d.policy.Name)}
+		case d.group != nil:
+			ids[i] = ID{KindGroup, string(d.group.Name)}
 		case d.queue != nil:
 			ids[i] = ID{KindQueue, string(d.queue.Name)}
 		default:
@@ -101,6 +111,7 @@ func (s *Set) With(files ...File) (*Set, []ID, error) {
 		}
 	}
 	c.policies = put(c.policies, added.policies, func(p *compiled) string { return string(p.Name) })
+	c.groups = put(c.groups, added.groups, func(g *compiledGroup) string { return string(g.Name) })
 	c.bindings = put(c.bindings, added.bindings, func(b *binding) string { return string(b.Name) })
 	return build(c), ids, nil
 }
@@ -123,6 +134,7 @@ func (s *Set) Without(ids ...ID) *Set {
 		gone[id] = true
 	}
 	c.policies = slices.DeleteFunc(c.policies, func(p *compiled) bool { return gone[ID{KindPolicy, string(p.Name)}] })
+	c.groups = slices.DeleteFunc(c.groups, func(g *compiledGroup) bool { return gone[ID{KindGroup, string(g.Name)}] })
 	c.bindings = slices.DeleteFunc(c.bindings, func(b *binding) bool { return gone[ID{KindQueue, string(b.Name)}] })
 	if gone[ID{Kind: KindSettings}] {
 		c.settings = settingsSpec{}
@@ -140,6 +152,8 @@ func (s *Set) Taking(id ID, from *Set) *Set {
 	switch id.Kind {
 	case KindPolicy:
 		c.policies = put(c.policies, from.content.policies[at:at+1], func(p *compiled) string { return string(p.Name) })
+	case KindGroup:
+		c.groups = put(c.groups, from.content.groups[at:at+1], func(g *compiledGroup) string { return string(g.Name) })
 	case KindQueue:
 		c.bindings = put(c.bindings, from.content.bindings[at:at+1], func(b *binding) string { return string(b.Name) })
 	default:
@@ -271,7 +285,7 @@ func later(a, b *instant) *instant {
 // clone copies the lists; their elements are immutable and shared.
 func (c *content) clone() *content {
 	out := *c
-	out.policies, out.bindings = slices.Clone(c.policies), slices.Clone(c.bindings)
+	out.policies, out.groups, out.bindings = slices.Clone(c.policies), slices.Clone(c.groups), slices.Clone(c.bindings)
 	return &out
 }
 

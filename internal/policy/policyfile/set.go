@@ -10,7 +10,7 @@ import (
 	"github.com/refloat/refloat/internal/policy"
 )
 
-// Set is a complete set of policies, queues and settings: the engine's set, and the text from which it was made.
+// Set is a complete set of policies, group policies, queues and settings: the engine's set, and the text from which it was made.
 // It is immutable and safe for concurrent use.
 type Set struct {
 	*policy.Set
@@ -21,7 +21,8 @@ type Set struct {
 type content struct {
 	settings settingsSpec
 	policies []*compiled // by name
-	bindings []*binding  // by name
+	groups   []*compiledGroup
+	bindings []*binding // by name
 }
 
 // compiled is one RetryPolicy. It depends only on its text, so sets share equal policies. It is immutable.
@@ -47,17 +48,22 @@ func (s *Set) Canonical() []byte { return s.content.canonical() }
 // build makes a Set of content without faults.
 func build(c *content) *Set {
 	slices.SortFunc(c.policies, func(a, b *compiled) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(c.groups, func(a, b *compiledGroup) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(c.bindings, func(a, b *binding) int { return cmp.Compare(a.Name, b.Name) })
 	c.settings.DefaultBackoff.settle()
 	policies := make([]*policy.Policy, len(c.policies))
 	for i, p := range c.policies {
 		policies[i] = p.engine
 	}
+	groups := make([]*policy.GroupPolicy, len(c.groups))
+	for i, g := range c.groups {
+		groups[i] = g.engine
+	}
 	queues := make([]policy.Queue, len(c.bindings))
 	for i, b := range c.bindings {
 		queues[i] = b.definition()
 	}
-	return &Set{policy.New(c.settings.definition(), policies, nil, queues, sha256.Sum256(c.canonical())), c}
+	return &Set{policy.New(c.settings.definition(), policies, groups, queues, sha256.Sum256(c.canonical())), c}
 }
 
 // newPolicy compiles a policy without faults.

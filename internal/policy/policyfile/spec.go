@@ -145,7 +145,7 @@ func (p *policySpec) check(i *inspection) {
 		})
 	}
 	if p.DefaultAction == ignore {
-		i.fault("defaultAction", fault{codeUnknownValue, "action Ignore is not allowed here", "use Fail or Retry; only a rule can ignore"})
+		i.fault("defaultAction", fault{codeUnknownValue, "action Ignore is not allowed here", "use Fail, Retry or FailUnit; only a rule can ignore"})
 	}
 	first := make(map[ruleName]int, len(p.Rules))
 	for n := range p.Rules {
@@ -188,7 +188,7 @@ func (e *exitCodes) check(i *inspection) {
 
 func (b *backoffSpec) check(i *inspection) {
 	if b.Type != noGrowth && b.Multiplier != nil {
-		i.fault("type", fault{codeTwoGrowths, "both type and multiplier", "remove one: Constant means a multiplier of 1"})
+		i.fault("type", fault{codeConflict, "both type and multiplier", "remove one: Constant means a multiplier of 1, Exponential one of 2"})
 	}
 }
 
@@ -220,8 +220,11 @@ func (p *policySpec) settle() {
 }
 
 func (b *backoffSpec) settle() {
-	if b.Type == constant {
-		one := factor(1000)
-		b.Type, b.Multiplier = noGrowth, &one
+	if b.Type != noGrowth {
+		by := factor(1000)
+		if b.Type == exponential {
+			by = 2000
+		}
+		b.Type, b.Multiplier = noGrowth, &by
 	}
 }

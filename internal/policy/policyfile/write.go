@@ -88,6 +88,12 @@ func (s *Set) file(id ID) (any, error) {
 		f := &policyFile{header: h, Spec: p.Spec}
 		f.Metadata.Name = p.Name
 		return f, nil
+	case KindGroup:
+		g := s.content.groups[at]
+		h.APIVersion = apiVersionGroup
+		f := &groupFile{header: h, Spec: g.Spec}
+		f.Metadata.Name = g.Name
+		return f, nil
 	case KindQueue:
 		return &queueFile{h, s.content.bindings[at].queueSpec}, nil
 	default:

@@ -151,6 +151,14 @@ func filesOf(c content) ([]policyfile.File, error) {
 		}
 		errs = append(errs, add(map[string]any{"apiVersion": "armadaproject.io/v1", "kind": "RetryPolicy", "metadata": map[string]any{"name": p["name"]}, "spec": spec}))
 	}
+	for _, g := range c.list("groupPolicies") {
+		g := content(g.(map[string]any))
+		spec := g.mapping("spec")
+		if spec == nil {
+			spec = content{}
+		}
+		errs = append(errs, add(map[string]any{"apiVersion": "refloat.github.io/v1", "kind": policyfile.KindGroup, "metadata": map[string]any{"name": g["name"]}, "spec": spec}))
+	}
 	for _, q := range c.list("queues") {
 		doc := map[string]any{"kind": "Queue"}
 		maps.Copy(doc, q.(map[string]any))

@@ -1,0 +1,365 @@
+package policyfile
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/suggest"
+)
+
+// The format of group policies (GROUPS 2), in the manner of spec.go.
+
+const apiVersionGroup = "refloat.github.io/v1"
+
+// namedGroup is a group policy in the canonical encoding.
+type namedGroup struct {
+	Name policyName `file:"name" must:"required"`
+	Spec groupSpec  `file:"spec"`
+}
+
+type groupFile struct {
+	header
+	Metadata struct {
+		Name policyName `file:"name" must:"required"`
+	} `file:"metadata" must:"required"`
+	Spec groupSpec `file:"spec" must:"required"`
+}
+
+type groupSpec struct {
+	MaxRestarts *limit           `file:"maxRestarts"`
+	Backoff     backoffSpec      `file:"backoff"`
+	Completed   completed        `file:"completed"`
+	Rules       *[]groupRuleSpec `file:"rules"` // an empty list is not the same as none
+	Unit        unitSpec         `file:"unit"`
+	Parts       []partSpec       `file:"parts" must:"nonempty"`
+}
+
+type groupRuleSpec struct {
+	Name             groupRuleName `file:"name" must:"required"`
+	Action           groupAction   `file:"action" must:"required"`
+	CountsTowardsMax *bool         `file:"countsTowardsMax"`
+	Limit            *limit        `file:"limit"`
+	OnReasons        []unitReason  `file:"onReasons" must:"nonempty unique"`
+	OnMessage        message       `file:"onMessage"`
+	Parts            []partName    `file:"parts" must:"nonempty unique"`
+}
+
+type unitSpec struct {
+	Restarts *restartsSpec `file:"restarts"`
+}
+
+type restartsSpec struct {
+	On      restartOn   `file:"on"`
+	Limit   *limit      `file:"limit"`
+	Backoff backoffSpec `file:"backoff"`
+}
+
+type partSpec struct {
+	Name             partName      `file:"name" must:"required"`
+	Replicas         *size         `file:"replicas"`
+	Members          *size         `file:"members"`
+	MinMembers       *size         `file:"minMembers"`
+	After            []partName    `file:"after" must:"nonempty unique"`
+	Parallelism      *size         `file:"parallelism"`
+	RetryLimit       *limit        `file:"retryLimit"`
+	OnMemberFailure  memberFailure `file:"onMemberFailure"`
+	MaxFailedMembers *limit        `file:"maxFailedMembers"`
+	Restarts         *restartsSpec `file:"restarts"`
+}
+
+// size is a number of units or members.
+type size uint32
+
+func (n *size) form() (string, string) { return "a whole number", "!!int" }
+func (n *size) text() string           { return strconv.FormatUint(uint64(*n), 10) }
+func (n *size) parse(s string) fault {
+	v, f := parseInt(s, 1, policy.MaxGroupMembers)
+	*n = size(v)
+	return f
+}
+
+type (
+	partName      string
+	groupRuleName string
+)
+
+func (n *partName) form() (string, string) { return "a name in quotes", "!!str" }
+func (n *partName) text() string           { return string(*n) }
+func (n *partName) parse(s string) fault   { *n = partName(s); return goodName(s) }
+
+// restartsName is the rule that records name for a restart by restarts (GROUPS 13.5).
+const restartsName = "restarts"
+
+func (n *groupRuleName) form() (string, string) { return "a name in quotes", "!!str" }
+func (n *groupRuleName) text() string           { return string(*n) }
+func (n *groupRuleName) parse(s string) fault {
+	*n = groupRuleName(s)
+	if s == restartsName {
+		return fault{codeReservedName, `"restarts" is reserved: restarts of a unit by its own restarts are recorded under it`, "choose another name"}
+	}
+	return goodName(s)
+}
+
+func (g *groupSpec) rules() []groupRuleSpec { return or(g.Rules, nil) }
+
+func (g *groupSpec) check(i *inspection) {
+	g.checkRules(i)
+	parts := g.checkParts(i)
+	g.checkOrder(i, parts)
+	for n := range g.rules() {
+		for k, name := range (*g.Rules)[n].Parts {
+			g.declared(i, parts, fmt.Sprintf("rules[%d].parts[%d]", n, k), name)
+		}
+	}
+}
+
+func (g *groupSpec) checkRules(i *inspection) {
+	rules := g.rules()
+	if len(rules) > policy.MaxRules {
+		i.fault("rules", fault{codeTooMuch, fmt.Sprintf("%d rules, at most %d", len(rules), policy.MaxRules), "remove some"})
+	}
+	nodes := 0
+	first := make(map[groupRuleName]int, len(rules))
+	for n := range rules {
+		r := &rules[n]
+		nodes += r.OnMessage.Pattern.size()
+		if earlier, twice := first[r.Name]; twice && r.Name != "" {
+			i.fault(fmt.Sprintf("rules[%d].name", n), fault{
+				codeDuplicateName, fmt.Sprintf("duplicate rule name %s (first: rules[%d])", shown(string(r.Name)), earlier), "rename one of them: restarts are counted under the rule's name",
+			})
+			continue
+		}
+		first[r.Name] = n
+	}
+	if nodes > maxPatternSizes {
+		i.fault("rules", fault{codeTooMuch, fmt.Sprintf("patterns of %d nodes in total with repetitions expanded, at most %d", nodes, maxPatternSizes), "use fewer repetitions"})
+	}
+}
+
+// checkParts checks each part and their sum, and returns the index of each by its name.
+func (g *groupSpec) checkParts(i *inspection) map[partName]int {
+	first := make(map[partName]int, len(g.Parts))
+	total := uint64(0)
+	for n := range g.Parts {
+		p := &g.Parts[n]
+		if earlier, twice := first[p.Name]; twice && p.Name != "" {
+			i.fault(fmt.Sprintf("parts[%d].name", n), fault{codeDuplicateName, fmt.Sprintf("duplicate part name %s (first: parts[%d])", shown(string(p.Name)), earlier), "rename one of them"})
+		} else {
+			first[p.Name] = n
+		}
+		total += uint64(or(p.Replicas, 1)) * uint64(or(p.Members, 1))
+	}
+	if total > policy.MaxGroupMembers {
+		i.fault("parts", fault{codeTooMuch, fmt.Sprintf("%d members in all parts, at most %d", total, policy.MaxGroupMembers), "use fewer replicas or members, or several groups"})
+	}
+	if len(g.Parts) > policy.MaxGroupParts {
+		i.fault("parts", fault{codeTooMuch, fmt.Sprintf("%d parts, at most %d", len(g.Parts), policy.MaxGroupParts), "use replicas, or several groups"})
+	}
+	return first
+}
+
+// declared reports a name of a part that the policy does not declare.
+func (g *groupSpec) declared(i *inspection, parts map[partName]int, field string, name partName) {
+	_, ok := parts[name]
+	if ok || len(*i.problems) > maxProblems || !i.clean(field) || len(g.Parts) == 0 && name == policy.MainPart {
+		return
+	}
+	names := make([]string, 0, len(g.Parts))
+	for n := range g.Parts {
+		names = append(names, string(g.Parts[n].Name))
+	}
+	if len(names) == 0 {
+		i.fault(field, fault{codeUnknownValue, "no part " + shown(string(name)) + ": without parts, there is one part, main", "declare parts, or use main"})
+		return
+	}
+	i.fault(field, fault{codeUnknownValue, "no part " + shown(string(name)), suggest.Fix(string(name), names, "use the name of one of the parts")})
+}
+
+// checkOrder checks after: parts that exist, and no cycle.
+func (g *groupSpec) checkOrder(i *inspection, parts map[partName]int) {
+	if len(g.Parts) > policy.MaxGroupParts {
+		return
+	}
+	const (
+		unseen = iota
+		open   // on the way from the part where the search began
+		done
+	)
+	state := make([]uint8, len(g.Parts))
+	var way []int
+	var visit func(n int)
+	visit = func(n int) {
+		state[n] = open
+		way = append(way, n)
+		for k, name := range g.Parts[n].After {
+			field := fmt.Sprintf("parts[%d].after[%d]", n, k)
+			g.declared(i, parts, field, name)
+			next, ok := parts[name]
+			switch {
+			case !ok:
+			case state[next] == unseen:
+				visit(next)
+			case state[next] == open:
+				i.fault(field, fault{codeCycle, "the parts wait for each other: " + g.cycle(way[slices.Index(way, next):]), "remove one of these parts from after"})
+			}
+		}
+		way = way[:len(way)-1]
+		state[n] = done
+	}
+	for n := range g.Parts {
+		if state[n] == unseen {
+			visit(n)
+		}
+	}
+}
+
+// cycle names the parts that wait for each other: "a after b after a".
+func (g *groupSpec) cycle(way []int) string {
+	const most = 10
+	var names []string
+	for _, n := range way {
+		if len(names) == most {
+			names = append(names, "…")
+			break
+		}
+		names = append(names, string(g.Parts[n].Name))
+	}
+	return strings.Join(append(names, string(g.Parts[way[0]].Name)), " after ")
+}
+
+func (p *partSpec) check(i *inspection) {
+	if members := or(p.Members, 1); p.MinMembers != nil && *p.MinMembers > members && i.clean("minMembers") && i.clean("members") {
+		i.fault("minMembers", fault{codeOutOfRange, fmt.Sprintf("%d of %d members cannot succeed", *p.MinMembers, members), fmt.Sprintf("choose a number from 1 to %d, or raise members", members)})
+	}
+	if p.MaxFailedMembers != nil && p.OnMemberFailure != continueUnit && i.clean("onMemberFailure") {
+		i.fault("maxFailedMembers", fault{codeConflict, "a unit fails with its first member, unless onMemberFailure is Continue", "add onMemberFailure: Continue, or remove it"})
+	}
+}
+
+func (r *restartsSpec) check(i *inspection) {
+	if r.Limit == nil && r.On != never && i.clean("on") && i.clean("limit") {
+		i.fault("limit", fault{codeRequired, "missing", "add limit, or on: Never"})
+	}
+}
+
+// settle normalises a group policy, so that equal ones have the same form.
+func (g *groupSpec) settle() {
+	g.Backoff.settle()
+	g.Unit.Restarts.settle()
+	for n := range g.Parts {
+		slices.Sort(g.Parts[n].After)
+		g.Parts[n].Restarts.settle()
+	}
+	for n := range g.rules() {
+		r := &(*g.Rules)[n]
+		slices.SortFunc(r.OnReasons, func(a, b unitReason) int { return cmp.Compare(a.text(), b.text()) })
+		slices.Sort(r.Parts)
+	}
+}
+
+func (r *restartsSpec) settle() {
+	if r != nil {
+		r.Backoff.settle()
+	}
+}
+
+// compiledGroup is one GroupPolicy. It depends only on its text, so sets share equal ones. It is immutable.
+type compiledGroup struct {
+	namedGroup
+	text   string // canonical
+	engine *policy.GroupPolicy
+}
+
+// newGroup compiles a group policy without faults.
+func newGroup(named *namedGroup, known schema) *compiledGroup {
+	named.Spec.settle()
+	text := string(known.encode(named))
+	d := named.definition()
+	d.Digest = sha256.Sum256([]byte(text))
+	return &compiledGroup{*named, text, policy.CompileGroup(d)}
+}
+
+// definition converts a group policy for the engine, but for its digest.
+func (g *namedGroup) definition() *policy.GroupDefinition {
+	s := &g.Spec
+	d := &policy.GroupDefinition{
+		Name:        string(g.Name),
+		MaxRestarts: (*uint32)(s.MaxRestarts),
+		Backoff:     s.Backoff.definition(),
+		Keep:        s.Completed == keep,
+		HasRules:    s.Rules != nil,
+		Restarts:    s.Unit.Restarts.definition(),
+	}
+	for n := range s.rules() {
+		d.Rules = append(d.Rules, (*s.Rules)[n].definition())
+	}
+	index := make(map[partName]uint32, len(s.Parts))
+	for n := range s.Parts {
+		index[s.Parts[n].Name] = uint32(n)
+	}
+	for n := range s.Parts {
+		p := s.Parts[n].definition(index)
+		if s.Parts[n].Restarts == nil {
+			p.Restarts = d.Restarts
+		}
+		d.Parts = append(d.Parts, p)
+	}
+	return d
+}
+
+func (r *groupRuleSpec) definition() policy.GroupRule {
+	out := policy.GroupRule{
+		Name:      string(r.Name),
+		Action:    policy.GroupAction(r.Action),
+		Uncounted: !or(r.CountsTowardsMax, true),
+		Limit:     (*uint32)(r.Limit),
+		OnMessage: r.OnMessage.Pattern.compiled,
+		Parts:     textsOf(r.Parts),
+	}
+	for _, reason := range r.OnReasons {
+		out.OnReasons = append(out.OnReasons, policy.UnitReason(reason))
+	}
+	return out
+}
+
+func (p *partSpec) definition(index map[partName]uint32) policy.PartDefinition {
+	members := or(p.Members, 1)
+	out := policy.PartDefinition{
+		ShapePart: policy.ShapePart{
+			Name:        string(p.Name),
+			Replicas:    uint32(or(p.Replicas, 1)),
+			Members:     uint32(members),
+			MinMembers:  uint32(or(p.MinMembers, members)),
+			Parallelism: uint32(or(p.Parallelism, 0)),
+		},
+		RetryLimit:       (*uint32)(p.RetryLimit),
+		Continue:         p.OnMemberFailure == continueUnit,
+		MaxFailedMembers: (*uint32)(p.MaxFailedMembers),
+		Restarts:         p.Restarts.definition(),
+	}
+	for _, name := range p.After {
+		out.After = append(out.After, index[name])
+	}
+	slices.Sort(out.After)
+	return out
+}
+
+func (r *restartsSpec) definition() policy.UnitRestarts {
+	if r == nil {
+		return policy.UnitRestarts{}
+	}
+	out := policy.UnitRestarts{On: policy.RestartOnFailure, Limit: uint32(or(r.Limit, 0)), Backoff: r.Backoff.definition()}
+	switch r.On {
+	case always:
+		out.On = policy.RestartAlways
+	case never:
+		out.On = policy.RestartNever
+	case noRestartOn, onFailure:
+	}
+	return out
+}
