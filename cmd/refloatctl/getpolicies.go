@@ -29,13 +29,14 @@ type getPoliciesFlags struct {
 	generation uint64
 }
 
-// newGetResources returns `get policies`, `get queues`, `get settings` and `get resources`.
+// newGetResources returns `get policies`, `get group-policies`, `get queues`, `get settings` and `get resources`.
 func newGetResources() []*cobra.Command {
 	return []*cobra.Command{
 		getResources("policies [NAME]", "Show policies, the generation in force in each partition, and overrides", policyfile.KindPolicy),
+		getResources("group-policies [NAME]", "Show group policies", policyfile.KindGroup),
 		getResources("queues [NAME]", "Show queue bindings", policyfile.KindQueue),
 		getResources("settings", "Show the settings", policyfile.KindSettings),
-		getResources("resources", "Show everything that `apply` manages: policies, queues and settings", ""),
+		getResources("resources", "Show everything that `apply` manages: policies, group policies, queues and settings", ""),
 	}
 }
 
@@ -249,13 +250,13 @@ func rfc3339(t *timestamppb.Timestamp) string {
 	return t.AsTime().UTC().Format(time.RFC3339)
 }
 
-// resourceArgs parses `policy NAME`, `queue NAME` or `settings`.
+// resourceArgs parses `policy NAME`, `group-policy NAME`, `queue NAME` or `settings`.
 func resourceArgs(args []string) (policyfile.ID, error) {
-	kinds := map[string]string{"policy": policyfile.KindPolicy, "queue": policyfile.KindQueue, "settings": policyfile.KindSettings}
+	kinds := map[string]string{"policy": policyfile.KindPolicy, "group-policy": policyfile.KindGroup, "queue": policyfile.KindQueue, "settings": policyfile.KindSettings}
 	kind, ok := kinds[args[0]]
 	switch {
 	case !ok:
-		return policyfile.ID{}, fmt.Errorf("unknown kind %q: %s", args[0], suggest.Fix(args[0], slices.Sorted(maps.Keys(kinds)), "want policy NAME, queue NAME or settings"))
+		return policyfile.ID{}, fmt.Errorf("unknown kind %q: %s", args[0], suggest.Fix(args[0], slices.Sorted(maps.Keys(kinds)), "want policy NAME, group-policy NAME, queue NAME or settings"))
 	case kind == policyfile.KindSettings && len(args) == 1:
 		return policyfile.ID{Kind: kind}, nil
 	case kind == policyfile.KindSettings:

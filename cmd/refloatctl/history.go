@@ -18,7 +18,7 @@ func newHistory() *cobra.Command {
 	var output string
 	var limit uint32
 	cmd := &cobra.Command{
-		Use:   "history [policy NAME | queue NAME | settings]",
+		Use:   "history [policy NAME | group-policy NAME | queue NAME | settings]",
 		Short: "Show who changed policies, queues and settings, when and why",
 		Long: `Show who changed policies, queues and settings, when and why. If no process runs on the
 data directory, it is read from the policies log there.`,
@@ -126,7 +126,7 @@ func (f *changeFlags) change(cmd *cobra.Command, ask func(context.Context, pb.Po
 func newRollback() *cobra.Command {
 	var f changeFlags
 	cmd := &cobra.Command{
-		Use:   "rollback (policy NAME | queue NAME | settings | --everything) --to GENERATION",
+		Use:   "rollback (policy NAME | group-policy NAME | queue NAME | settings | --everything) --to GENERATION",
 		Short: "Restore policies, queues or settings from an earlier generation",
 		Example: `  refloatctl rollback policy infra --to 7 --reason "too many retries"
   refloatctl rollback --everything --to 7 --dry-run`,
@@ -136,7 +136,7 @@ func newRollback() *cobra.Command {
 				return usageError{errors.New("--to GENERATION is required: `refloatctl history` lists them")}
 			}
 			if f.everything == (len(args) > 0) {
-				return usageError{errors.New("give policy NAME, queue NAME, settings, or --everything")}
+				return usageError{errors.New("give policy NAME, group-policy NAME, queue NAME, settings, or --everything")}
 			}
 			var id policyfile.ID
 			if !f.everything {
@@ -159,7 +159,7 @@ func newRollback() *cobra.Command {
 func newDelete() *cobra.Command {
 	var f changeFlags
 	cmd := &cobra.Command{
-		Use:     "delete (policy NAME | queue NAME | settings)",
+		Use:     "delete (policy NAME | group-policy NAME | queue NAME | settings)",
 		Short:   "Remove a policy, a queue binding or the settings",
 		Example: `  refloatctl delete policy infra --reason "nobody uses it"`,
 		Args:    cobra.RangeArgs(1, 2),

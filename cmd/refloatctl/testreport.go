@@ -196,7 +196,7 @@ func (b *bench) place(digest [32]byte, name, rule string) string {
 	}
 	for i := range docs {
 		d := &docs[i]
-		if d.Kind == "RetryPolicy" && d.Name != name || d.Kind == "Queue" || d.Kind == "RetrySettings" && name != "" {
+		if d.Kind == "RetryPolicy" && d.Name != name || d.Kind == "Queue" || d.Kind == policyfile.KindGroup || d.Kind == "RetrySettings" && name != "" {
 			continue
 		}
 		field := ""
