@@ -28,7 +28,7 @@ const module = "github.com/refloat/refloat"
 // lines above its own, never one beside it or below it. A new package takes a
 // place here, argued in its commit.
 var layers = []string{
-	"events/pb internal/api/pb internal/armada/schedulerdb/pb internal/armada/schedulerdb/schema internal/checkpoint internal/dirlock internal/eventlog internal/jobdb/pgerror internal/policy internal/suggest",
+	"events/pb internal/api/pb internal/armada/schedulerdb/pb internal/armada/schedulerdb/schema internal/checkpoint internal/dirlock internal/eventlog internal/jobdb/pgerror internal/plural internal/policy internal/suggest",
 	"events internal/checkpoint/storage internal/eventlog/filelog internal/eventlog/pulsarlog internal/eventlog/recording internal/eventlog/topiccopy internal/placement internal/policy/policyfile",
 	"internal/armada/schedulerdb internal/chain internal/policy/lint internal/policy/policylog internal/projection",
 	"internal/api internal/armada/schedulerdb/pgstore internal/chain/follow internal/jobdb",

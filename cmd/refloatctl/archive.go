@@ -15,6 +15,7 @@ import (
 	"github.com/refloat/refloat/internal/archive"
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
+	"github.com/refloat/refloat/internal/plural"
 )
 
 func newArchive() *cobra.Command {
@@ -86,11 +87,11 @@ func createArchive(cmd *cobra.Command, from deployment, dir string, o archive.Op
 	bar := newProgress()
 	defer bar.done()
 	o.Now = time.Now()
-	o.Progress = func(what string, n int) { bar.say("archiving %s: %s", what, plural(n, "message")) }
+	o.Progress = func(what string, n int) { bar.say("archiving %s: %s", what, plural.Of(n, "message")) }
 	return from.archiveSource(cmd.Context(), func(src archive.Source) error {
 		for _, p := range o.Partitions {
 			if n := src.Logs.Events.Partitions(); p >= n {
-				return usageError{fmt.Errorf("--partition %d: the logs have %s, from 0", p, plural(n, "partition"))}
+				return usageError{fmt.Errorf("--partition %d: the logs have %s, from 0", p, plural.Of(n, "partition"))}
 			}
 		}
 		m, err := archive.Create(cmd.Context(), dir, src, o)
@@ -267,15 +268,15 @@ func reportArchive(w io.Writer, dir string, r *archive.Report) {
 	for _, p := range r.Problems {
 		fmt.Fprintf(w, "problem: %s\n", oneLine(p.String()))
 	}
-	fmt.Fprintf(w, "files: %d of %s have the digest that their manifest names, %d bytes\n", r.Files, plural(r.Ranges, "range"), r.Bytes)
+	fmt.Fprintf(w, "files: %d of %s have the digest that their manifest names, %d bytes\n", r.Files, plural.Of(r.Ranges, "range"), r.Bytes)
 	if len(r.Problems) > 0 && len(r.Chains) == 0 {
 		fmt.Fprintln(w, "not verified: chain and decisions, because of these problems")
 	}
 	for _, c := range r.Chains {
-		fmt.Fprintf(w, "partition %d: envelopes 1 to %d in %s, %s, %s, running hash %s\n", c.Partition, c.End.Envelope, plural(c.Ranges, "range"),
-			plural(int(c.Events), "message"), plural(int(c.Decisions), "decision"), c.End.Running)
+		fmt.Fprintf(w, "partition %d: envelopes 1 to %d in %s, %s, %s, running hash %s\n", c.Partition, c.End.Envelope, plural.Of(c.Ranges, "range"),
+			plural.Of(c.Events, "message"), plural.Of(c.Decisions, "decision"), c.End.Running)
 		if left := c.Events - c.Derived; c.NotDerived != "" {
-			fmt.Fprintf(w, "partition %d: not verified: deciding %s of %d again: %s\n", c.Partition, plural(int(left), "message"), c.Events, oneLine(c.NotDerived))
+			fmt.Fprintf(w, "partition %d: not verified: deciding %s of %d again: %s\n", c.Partition, plural.Of(left, "message"), c.Events, oneLine(c.NotDerived))
 		}
 	}
 	for _, dir := range r.Unfinished {
@@ -283,7 +284,7 @@ func reportArchive(w io.Writer, dir string, r *archive.Report) {
 	}
 	switch {
 	case len(r.Problems) > 0:
-		fmt.Fprintf(w, "%s in %s\n", plural(len(r.Problems), "problem"), dir)
+		fmt.Fprintf(w, "%s in %s\n", plural.Of(len(r.Problems), "problem"), dir)
 	case r.Whole():
 		fmt.Fprintf(w, "verified: %s is whole, and deciding it again gives the same decisions, byte for byte; SHA-256 %s\n", dir, r.Digest)
 	default:

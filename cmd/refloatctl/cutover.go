@@ -17,6 +17,7 @@ import (
 	"github.com/refloat/refloat/internal/armada/cutover"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
+	"github.com/refloat/refloat/internal/plural"
 )
 
 func newCutover() *cobra.Command {
@@ -210,7 +211,7 @@ func printCutover(w io.Writer, r *cutover.Report, verb string, commands []string
 	if err := t.flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "\n%d unfinished jobs, %d of them with a pending retry\n", r.Database.Live, r.Database.PendingRetries)
+	fmt.Fprintf(w, "\n%s, %d of them with a pending retry\n", plural.Of(r.Database.Live, "unfinished job"), r.Database.PendingRetries)
 	for _, f := range r.Findings {
 		kind := "note  "
 		if f.Refuses {

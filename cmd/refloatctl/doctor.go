@@ -17,6 +17,7 @@ import (
 	"github.com/refloat/refloat/internal/doctor"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
+	"github.com/refloat/refloat/internal/plural"
 )
 
 func newDoctor() *cobra.Command {
@@ -214,19 +215,12 @@ func reportTable(w io.Writer, findings []doctor.Finding, holders []doctor.Holder
 		}
 		fmt.Fprintln(w)
 	}
-	_, err := fmt.Fprintf(w, "%s, %s, %d ok\n", plural(count[doctor.Error], "error"), plural(count[doctor.Warn], "warning"), count[doctor.OK])
+	_, err := fmt.Fprintf(w, "%s, %s, %d ok\n", plural.Of(count[doctor.Error], "error"), plural.Of(count[doctor.Warn], "warning"), count[doctor.OK])
 	return err
 }
 
 // party formats a process by name and address.
 func party(p doctor.Party) string { return strings.TrimSpace(p.Name + " " + p.Address) }
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
 
 // findingJSON is the JSON form of a finding.
 type findingJSON struct {

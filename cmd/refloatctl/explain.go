@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 
 	"github.com/spf13/cobra"
@@ -279,7 +280,7 @@ func printSuperseded(w io.Writer, c *decided) {
 	if r := c.release; r != nil && byCutover(r) {
 		fmt.Fprintf(w, "  Armada's own ingester had applied the events up to %v before the cut-over\n", r.To)
 	} else if r != nil {
-		fmt.Fprintf(w, "  at %s, %d messages after %v up to %v had been released, because no decision came in time\n", timeText(r.When), r.Messages, r.From, r.To)
+		fmt.Fprintf(w, "  at %s, %s after %v up to %v had been released, because no decision came in time\n", timeText(r.When), plural.Of(r.Messages, "message"), r.From, r.To)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
+	"github.com/refloat/refloat/internal/plural"
 )
 
 func newFeed() *cobra.Command {
@@ -93,7 +94,7 @@ func feed(cmd *cobra.Command, cluster *pulsarlog.Cluster, name string, files []s
 	}
 	defer func() { err = errors.Join(err, topic.Close()) }()
 	if has := topic.Partitions(); has < needed {
-		return fmt.Errorf("the recordings need %d partitions, %s has %d: feed a topic created with `refloatctl topics create --create-events --partitions %d`", needed, topic.Name(), has, needed)
+		return fmt.Errorf("the recordings need %s, %s has %d: feed a topic created with `refloatctl topics create --create-events --partitions %d`", plural.Of(needed, "partition"), topic.Name(), has, needed)
 	}
 	appender := topic.Appender()
 	defer func() { err = errors.Join(err, appender.Close()) }()
@@ -110,7 +111,7 @@ func feed(cmd *cobra.Command, cluster *pulsarlog.Cluster, name string, files []s
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "%s: %d messages, %d of them new in %s\n", file, totals[i], n, topic.Name())
+		fmt.Fprintf(cmd.OutOrStdout(), "%s: %s, %d of them new in %s\n", file, plural.Of(totals[i], "message"), n, topic.Name())
 	}
 	return nil
 }

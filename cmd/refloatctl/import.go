@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/internal/app"
+	"github.com/refloat/refloat/internal/plural"
 )
 
 func newImport() *cobra.Command {
@@ -34,7 +35,7 @@ does not have yet.`,
 				return err
 			}
 			bar.done()
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: %d messages, %d of them new in %s\n", args[0], total, n, log)
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: %s, %d of them new in %s\n", args[0], plural.Of(total, "message"), n, log)
 			return nil
 		},
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/sink"
 )
 
@@ -161,7 +162,7 @@ func beyond(ctx context.Context, db app.JobDBReader, partitions int) (found []co
 			if p.Partition >= partitions {
 				found = append(found, comparedRows{
 					Partition: p.Partition, Envelope: p.Positions.Chain.Seq, Events: p.Positions.Events.String(), Count: 1, Differences: []namedDifference{},
-					Problem: fmt.Sprintf("the logs have %d partitions", partitions),
+					Problem: "the logs have " + plural.Of(partitions, "partition"),
 				})
 			}
 		}
@@ -178,9 +179,9 @@ func newVerdictPrinter(w io.Writer, output string) func(comparedRows) error {
 	return func(v comparedRows) error {
 		result := "equal"
 		if !v.Equal {
-			result = fmt.Sprintf("%d differences", v.Count)
+			result = plural.Of(v.Count, "difference")
 		}
-		fmt.Fprintf(w, "partition %d: %d rows after envelope %d, events up to %s: %s\n", v.Partition, v.Rows, v.Envelope, v.Events, result)
+		fmt.Fprintf(w, "partition %d: %s after envelope %d, events up to %s: %s\n", v.Partition, plural.Of(v.Rows, "row"), v.Envelope, v.Events, result)
 		if v.Problem != "" {
 			fmt.Fprintf(w, "  %s\n", oneLine(v.Problem))
 		}

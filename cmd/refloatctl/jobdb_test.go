@@ -50,7 +50,7 @@ func TestJobDBVerify(t *testing.T) {
 
 	job := firstJob(t, data)
 	change(t, data, "UPDATE jobs SET priority = priority + 41 WHERE job_id = '"+job+"'")
-	verify(data).exits(t, exitFinding).says(t, ": 1 differences\n", "jobs "+job+": Queueing.Priority is 41, want 0")
+	verify(data).exits(t, exitFinding).says(t, ": 1 difference\n", "jobs "+job+": Queueing.Priority is 41, want 0")
 	verify(data, "-o", "json").exits(t, exitFinding).says(t, `"differenceCount":1`, `"table":"jobs"`, `"field":"Queueing.Priority"`, `"got":"41"`)
 	change(t, data, "UPDATE jobs SET priority = priority + 1")
 	verify(data).exits(t, exitFinding).says(t, "  … and ")

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/internal/app"
+	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/policy/lint"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/suggest"
@@ -92,16 +93,9 @@ func lintPaths(cmd *cobra.Command, f lintFlags, paths []string) error {
 	}
 	if f.output == outputText {
 		d := set.Digest()
-		fmt.Fprintf(cmd.OutOrStdout(), "%s valid; policy set %x\n", filesAre(len(files)), d[:6])
+		fmt.Fprintf(cmd.OutOrStdout(), "%s valid; policy set %x\n", plural.Of(len(files), "file is", "files are"), d[:6])
 	}
 	return nil
-}
-
-func filesAre(n int) string {
-	if n == 1 {
-		return "1 file is"
-	}
-	return fmt.Sprintf("%d files are", n)
 }
 
 // printProblems prints problems, and returns errFinding if one is severe enough.

@@ -136,11 +136,11 @@ func TestTest(t *testing.T) {
 	file := filepath.Join(dir, "starter_test.yaml")
 	rewritten(t, file, func(s string) string { return strings.Replace(s, "delay: 20s", "delay: 21s", 1) })
 
-	r := ctl(t, "test", dir).exits(t, exitFinding).says(t, "FAIL  "+file+":13:3: an evicted run goes elsewhere", "want 21s", "got  20s", "✓ starter/lost-capacity", "10 tests in 1 files, 1 failed")
+	r := ctl(t, "test", dir).exits(t, exitFinding).says(t, "FAIL  "+file+":13:3: an evicted run goes elsewhere", "want 21s", "got  20s", "✓ starter/lost-capacity", "10 tests in 1 file, 1 failed")
 	if strings.Contains(r.out, "ok ") {
 		t.Errorf("shows green tests: %s", r.out)
 	}
-	ctl(t, "test", dir, "--run", "memory|75", "-v").exits(t, exitFine).says(t, "ok    "+file, "3 tests in 1 files, 0 failed")
+	ctl(t, "test", dir, "--run", "memory|75", "-v").exits(t, exitFine).says(t, "ok    "+file, "3 tests in 1 file, 0 failed")
 	ctl(t, "test", dir, "--mutate").exits(t, exitFinding).says(t, "all tests must pass first")
 
 	red := 0
@@ -347,7 +347,7 @@ func TestRecord(t *testing.T) {
 	recorded := map[string]bool{}
 	for code, job := range jobs {
 		if !recorded[job] {
-			ctl(t, "test", "record", "--job", job, "--data", data, "--out", out).exits(t, exitFine).says(t, "1 tests in 1 files, 0 failed")
+			ctl(t, "test", "record", "--job", job, "--data", data, "--out", out).exits(t, exitFine).says(t, "1 test in 1 file, 0 failed")
 		}
 		recorded[job] = true
 		b, err := os.ReadFile(filepath.Join(out, job+"_test.yaml"))

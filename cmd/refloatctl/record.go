@@ -13,6 +13,7 @@ import (
 	"github.com/refloat/refloat/cmd/internal/settings"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
+	"github.com/refloat/refloat/internal/plural"
 )
 
 type recordFlags struct {
@@ -140,7 +141,9 @@ func record(cmd *cobra.Command, cluster *pulsarlog.Cluster, f recordFlags, s spa
 			bar.done()
 			fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", args...)
 		},
-		progress: func(n int, at int64) { bar.say("recording %s: %d messages, up to %s", name, n, timeText(at)) },
+		progress: func(n int, at int64) {
+			bar.say("recording %s: %s, up to %s", name, plural.Of(n, "message"), timeText(at))
+		},
 	}
 	err = r.run(cmd.Context())
 	bar.done()
@@ -151,10 +154,10 @@ func record(cmd *cobra.Command, cluster *pulsarlog.Cluster, f recordFlags, s spa
 	if err = errors.Join(err, to.close(err == nil)); err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s: %s of %s in %s\n", name, plural(r.written, "message"), plural(len(partitions), "partition"), f.out)
+	fmt.Fprintf(cmd.OutOrStdout(), "%s: %s of %s in %s\n", name, plural.Of(r.written, "message"), plural.Of(len(partitions), "partition"), f.out)
 	for i, p := range partitions {
 		if c := r.counts[i]; c.messages > 0 {
-			fmt.Fprintf(cmd.OutOrStdout(), "  partition %d: %s, %v to %v\n", p, plural(c.messages, "message"), c.first, c.last)
+			fmt.Fprintf(cmd.OutOrStdout(), "  partition %d: %s, %v to %v\n", p, plural.Of(c.messages, "message"), c.first, c.last)
 		}
 	}
 	return nil
@@ -164,7 +167,7 @@ func record(cmd *cobra.Command, cluster *pulsarlog.Cluster, f recordFlags, s spa
 func choose(one, has int, s span) ([]int, error) {
 	switch {
 	case one >= has:
-		return nil, fmt.Errorf("--partition %d: the topic has %s, from 0", one, plural(has, "partition"))
+		return nil, fmt.Errorf("--partition %d: the topic has %s, from 0", one, plural.Of(has, "partition"))
 	case one >= 0:
 		return []int{one}, nil
 	case has > 1 && (s.from.position != nil || s.to.position != nil):

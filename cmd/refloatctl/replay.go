@@ -19,6 +19,7 @@ import (
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
@@ -106,7 +107,7 @@ func replay(cmd *cobra.Command, f replayFlags) error {
 	for partition := range log.Partitions() {
 		_, err := audit.ReplayBy(cmd.Context(), log, partition, by, func(_ *eventlog.Message, o *evaluator.Output) error {
 			if messages++; messages%1024 == 0 {
-				bar.say("replaying: %d messages", messages)
+				bar.say("replaying: %s", plural.Of(messages, "message"))
 			}
 			for _, r := range o.Records {
 				if err := p.print(partition, r, f.all); err != nil {
@@ -171,19 +172,20 @@ func verifyLogs(cmd *cobra.Command, logs audit.Logs, mayWait bool) error {
 		if err != nil {
 			return fmt.Errorf("partition %d: %w", partition, err)
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "partition %d: %d messages in %d envelopes, %d decisions, policy generation %d, %d epochs; running hash %s; %d messages not decided yet; ignored: %s\n",
-			partition, v.Messages, v.Envelopes, v.Progress.Decisions, v.Progress.Generation, v.Claims, v.Progress.Running, v.Waiting, ignoredText(v.Ignored))
+		fmt.Fprintf(cmd.OutOrStdout(), "partition %d: %s in %s, %s, policy generation %d, %s; running hash %s; %s not decided yet; ignored: %s\n",
+			partition, plural.Of(v.Messages, "message"), plural.Of(v.Envelopes, "envelope"), plural.Of(v.Progress.Decisions, "decision"),
+			v.Progress.Generation, plural.Of(v.Claims, "epoch"), v.Progress.Running, plural.Of(v.Waiting, "message"), ignoredText(v.Ignored))
 		total.Messages += v.Messages
 		total.Waiting += v.Waiting
 		if v.Unknown > 0 {
-			fmt.Fprintf(cmd.OutOrStdout(), "partition %d: not verified: %d messages answered before the state was lost; %s acknowledged the loss, and the events up to %v are unknown\n",
-				partition, v.Unknown, v.RebuiltBy, v.RebuiltFrom)
+			fmt.Fprintf(cmd.OutOrStdout(), "partition %d: not verified: %s answered before the state was lost; %s acknowledged the loss, and the events up to %v are unknown\n",
+				partition, plural.Of(v.Unknown, "message"), v.RebuiltBy, v.RebuiltFrom)
 		}
 		total.Progress.Decisions += v.Progress.Decisions
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "verified: deciding %d messages again gives the same %d decisions, byte for byte\n", total.Messages, total.Progress.Decisions)
+	fmt.Fprintf(cmd.OutOrStdout(), "verified: deciding %s again gives the same %s, byte for byte\n", plural.Of(total.Messages, "message"), plural.Of(total.Progress.Decisions, "decision"))
 	if total.Waiting > 0 && !mayWait {
-		fmt.Fprintf(cmd.OutOrStdout(), "not verified: the decision log does not answer %d messages. Is it complete? If an evaluator is running, use --allow-waiting\n", total.Waiting)
+		fmt.Fprintf(cmd.OutOrStdout(), "not verified: the decision log does not answer %s. Is it complete? If an evaluator is running, use --allow-waiting\n", plural.Of(total.Waiting, "message"))
 		return errFinding
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/audit/shadow"
 	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/plural"
 )
 
 type shadowFlags struct {
@@ -125,6 +126,6 @@ func (f *shadowFlags) read(cmd *cobra.Command, filter shadow.Filter) (queues []*
 	defer func() { _ = closeLog() }()
 	bar := newProgress()
 	defer bar.done()
-	bar.say("deciding %d partitions", log.Partitions())
+	bar.say("deciding %s", plural.Of(log.Partitions(), "partition"))
 	return shadow.Replay(cmd.Context(), log, set, filter)
 }

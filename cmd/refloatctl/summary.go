@@ -10,6 +10,7 @@ import (
 
 	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/plural"
 )
 
 // summarize prints what up decided, and commands to try next.
@@ -110,16 +111,16 @@ func printJobs(out io.Writer, s *jobdb.Summary, released []released, took time.D
 	}
 	_ = t.flush()
 	for _, c := range s.NotDecided {
-		fmt.Fprintf(out, "\n  %d failed runs not decided: %s", c.Count, c.Reason)
+		fmt.Fprintf(out, "\n  %s not decided: %s", plural.Of(c.Count, "failed run"), c.Reason)
 	}
 	for _, c := range s.Parked {
 		fmt.Fprintf(out, "\n  %d parked: %s", c.Count, c.Reason)
 	}
 	for _, r := range released {
-		fmt.Fprintf(out, "\n  partition %d: %s released without a decision, %s, the last at %s", r.partition, plural(int(r.messages), "message"), plural(r.times, "time"), timeText(r.last))
+		fmt.Fprintf(out, "\n  partition %d: %s released without a decision, %s, the last at %s", r.partition, plural.Of(r.messages, "message"), plural.Of(r.times, "time"), timeText(r.last))
 	}
 	if s.Superseded > 0 {
-		fmt.Fprintf(out, "\n  %s superseded: after the events were released, without effect", plural(int(s.Superseded), "decision"))
+		fmt.Fprintf(out, "\n  %s superseded: after the events were released, without effect", plural.Of(s.Superseded, "decision"))
 	}
-	fmt.Fprintf(out, "\n  %d runs, %.1f s\n", s.Runs, took.Seconds())
+	fmt.Fprintf(out, "\n  %s, %.1f s\n", plural.Of(s.Runs, "run"), took.Seconds())
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/policy/suite"
 )
 
@@ -82,9 +83,9 @@ func testRecord(cmd *cobra.Command, f testRecordFlags) error {
 	if err := writeNew(name, data); err != nil {
 		return fmt.Errorf("record: %w", err)
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "wrote %s: %d failures\n", name, len(h.Runs))
+	fmt.Fprintf(cmd.OutOrStdout(), "wrote %s: %s\n", name, plural.Of(len(h.Runs), "failure"))
 	if left > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%d failed runs were not decided and are not included\n", left)
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s not decided and not included\n", plural.Of(left, "failed run was", "failed runs were"))
 	}
 	return test(cmd, testFlags{output: outputText}, []string{name})
 }

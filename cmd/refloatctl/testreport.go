@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/suite"
 )
@@ -72,7 +73,7 @@ func (b *bench) text(w io.Writer, verbose bool, red int) {
 			}
 		}
 	}
-	fmt.Fprintf(w, "%d tests in %d files, %d failed\n", total, len(b.suites), red)
+	fmt.Fprintf(w, "%s in %s, %d failed\n", plural.Of(total, "test"), plural.Of(len(b.suites), "file"), red)
 }
 
 func (b *bench) json(w io.Writer) error {

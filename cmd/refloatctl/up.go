@@ -16,6 +16,7 @@ import (
 	"github.com/refloat/refloat/cmd/internal/settings"
 	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
@@ -163,7 +164,7 @@ func interrupted(cmd *cobra.Command, f upFlags, fed app.Status) error {
 		for _, c := range s.Decisions {
 			total += c.Count
 		}
-		decided = fmt.Sprintf(", %d decisions are in the job database", total)
+		decided = ", " + plural.Of(total, "decision is", "decisions are") + " in the job database"
 		return nil
 	})
 	fmt.Fprintf(cmd.ErrOrStderr(), "refloatctl: interrupted before everything was decided: %d of %d messages were fed%s; run the same command again to go on\n",

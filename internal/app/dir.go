@@ -13,6 +13,7 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/filelog"
 	"github.com/refloat/refloat/internal/eventlog/topiccopy"
+	"github.com/refloat/refloat/internal/plural"
 )
 
 // Dir is a data directory: logs/events, logs/decisions, logs/policies,
@@ -77,7 +78,7 @@ func (d Dir) OpenLogs(partitions int, write Access) (*Logs, error) {
 		return nil, errors.Join(err, l.Close())
 	}
 	if e, c := l.Events.Partitions(), l.Decisions.Partitions(); e != c {
-		return nil, errors.Join(fmt.Errorf("%s has %d partitions and %s has %d: they must be equal", d.Events(), e, d.Decisions(), c), l.Close())
+		return nil, errors.Join(fmt.Errorf("%s has %s and %s has %d: they must be equal", d.Events(), plural.Of(e, "partition"), d.Decisions(), c), l.Close())
 	}
 	return &l, nil
 }

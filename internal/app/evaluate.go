@@ -20,7 +20,7 @@ import (
 	"github.com/refloat/refloat/internal/projection"
 )
 
-// refusedWait is the interval between attempts on a partition that waits for an operator.
+// refusedWait is the interval between attempts on a refused partition.
 const refusedWait = 30 * time.Second
 
 // owner is what successive owners of one partition share.

@@ -12,6 +12,7 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/filelog"
 	"github.com/refloat/refloat/internal/eventlog/recording"
+	"github.com/refloat/refloat/internal/plural"
 )
 
 // Feed writes a recording into an events log. Each message keeps its partition and carries its origin. Messages
@@ -70,7 +71,7 @@ func (f *Feed) Run(ctx context.Context) (written int, err error) {
 		seen++
 		p, m := entry.Partition, entry.Message
 		if p >= len(pending) {
-			return written, fmt.Errorf("feed %s: a message belongs to partition %d, but the log has %d partitions, which cannot be changed: use a new directory", f.File, p, len(pending))
+			return written, fmt.Errorf("feed %s: a message belongs to partition %d, but the log has %s, which cannot be changed: use a new directory", f.File, p, plural.Of(len(pending), "partition"))
 		}
 		if m.Origin.Position.Compare(fed[p]) <= 0 {
 			continue

@@ -37,7 +37,7 @@ const failingFor = 10 * time.Second
 // report records that a part fails, or with nil that it works.
 func (h *health) report(part string, err error) { h.note(part, err, false) }
 
-// refused records that a part waits for an operator, or with nil that it does not.
+// refused records why a part is stopped until an operator acts; nil: it is not.
 func (h *health) refused(part string, err error) { h.note(part, err, true) }
 
 func (h *health) note(part string, err error, person bool) {

@@ -16,6 +16,7 @@ import (
 	"github.com/refloat/refloat/internal/checkpoint"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/policylog"
 )
@@ -157,7 +158,7 @@ func (c Config) partitions() (partitions, messages int, err error) {
 		}
 		messages += n
 		if needed > partitions && c.Partitions != 0 {
-			return 0, 0, fmt.Errorf("%s needs %d partitions, --partitions says %d", file, needed, c.Partitions)
+			return 0, 0, fmt.Errorf("%s needs %s, --partitions says %d", file, plural.Of(needed, "partition"), c.Partitions)
 		}
 		partitions = max(partitions, needed)
 	}

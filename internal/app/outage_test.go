@@ -315,7 +315,7 @@ func TestNewerSchemaInBetween(t *testing.T) {
 	begin(t, at, nil).fails(jobdb.ErrNewer, "use a newer program")
 }
 
-// TestNoWaitingMends: what a person must mend ends the program, with what to do.
+// TestNoWaitingMends: what an operator must repair ends the program, with what to do.
 func TestNoWaitingMends(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, false)

@@ -6,6 +6,7 @@ import (
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
+	"github.com/refloat/refloat/internal/plural"
 )
 
 // ReadPulsar opens the topics of a deployment for audits, up to their current ends. They stay open until the
@@ -40,7 +41,7 @@ func openThree(cluster *pulsarlog.Cluster, c Pulsar) (events, decisions, policie
 		return nil, nil, nil, err
 	}
 	if e, d := events.Partitions(), decisions.Partitions(); e != d {
-		return nil, nil, nil, fmt.Errorf("%s has %d partitions and %s has %d: they must be equal; `refloatctl doctor` says what to do", c.Events, e, c.Decisions, d)
+		return nil, nil, nil, fmt.Errorf("%s has %s and %s has %d: they must be equal; `refloatctl doctor` says what to do", c.Events, plural.Of(e, "partition"), c.Decisions, d)
 	}
 	return events, decisions, policies, nil
 }

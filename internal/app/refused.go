@@ -13,7 +13,7 @@ import (
 	"github.com/refloat/refloat/internal/policy/policylog"
 )
 
-// refuse records why a partition waits for an operator; nil: it does not wait.
+// refuse records why a partition is stopped until an operator acts; nil: it is not.
 func refuse(refused *prometheus.GaugeVec, partition int, err error) {
 	p := strconv.Itoa(partition)
 	refused.DeletePartialMatch(map[string]string{"partition": p})

@@ -23,6 +23,7 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/filelog"
 	"github.com/refloat/refloat/internal/eventlog/topiccopy"
+	"github.com/refloat/refloat/internal/plural"
 )
 
 // Source is a deployment to archive.
@@ -99,7 +100,7 @@ func (w *writer) plan(ctx context.Context) error {
 	a, logs := w.archive, w.archive.Join(w.source.Logs)
 	n := w.source.Logs.Events.Partitions()
 	if has := a.partitions(); n < has {
-		return fmt.Errorf("the archive has %d partitions, these logs have %d: they do not belong together", has, n)
+		return fmt.Errorf("the archive has %s, these logs have %d: they do not belong together", plural.Of(has, "partition"), n)
 	}
 	m := &Manifest{Format: formatVersion, Range: len(a.ranges) + 1, Created: w.options.Now.UTC().Truncate(time.Second), Source: w.source.Names, Previous: a.Digest(), Partitions: n}
 	for p := range n {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/plural"
 )
 
 // Party is a process as the broker sees it.
@@ -166,7 +167,7 @@ func (c *checks) heldForNobody() {
 		c.ok(code, t.Name, "no messages are retained for ingesters that do not run")
 		return
 	}
-	c.warn(code, t.Name, fmt.Sprintf("%s of %s are retained for ingesters, but none is connected", plural(int(backlog), "message", "messages"), partitionsOf(nobody)),
+	c.warn(code, t.Name, fmt.Sprintf("%s of %s are retained for ingesters, but none is connected", plural.Of(backlog, "message", "messages"), partitionsOf(nobody)),
 		"they are kept, regardless of retention, until an ingester has written them to the job database",
 		"start ingesters; only if none will ever run again (for example after `cutover back`): pulsar-admin topics unsubscribe -s "+IngesterSubscription+" "+t.Name)
 }
@@ -184,10 +185,10 @@ func (c *checks) active(code string, t *Topic, name, who, why string) {
 		}
 	}
 	if len(idle) == 0 {
-		c.ok(code, t.Name, fmt.Sprintf("each of %s has an %s", plural(len(t.Stats.Value), "partition", "partitions"), who))
+		c.ok(code, t.Name, fmt.Sprintf("each of %s has an %s", plural.Of(len(t.Stats.Value), "partition"), who))
 		return
 	}
-	c.warn(code, t.Name, fmt.Sprintf("there is no active %s for %s, with a backlog of %s", who, partitionsOf(idle), plural(int(backlog), "message", "messages")), why, "start "+who+"s with the same --pulsar flags")
+	c.warn(code, t.Name, fmt.Sprintf("there is no active %s for %s, with a backlog of %s", who, partitionsOf(idle), plural.Of(backlog, "message", "messages")), why, "start "+who+"s with the same --pulsar flags")
 }
 
 // owners checks who may publish decisions: exactly one exclusive producer, in the same

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/plural"
 )
 
 // storage checks everything that could delete messages.
@@ -104,7 +105,7 @@ func (c *checks) archived(code string, t *Topic, to map[int]eventlog.Position) b
 		}
 		c.bad(code, t.Name, "is retained "+retentionText(r), "an archive needs a time within which it is copied", createTopics+" and --retain-decisions 90d")
 	case waiting > 0 && a.Age >= kept:
-		c.bad(code, t.Name, fmt.Sprintf("is retained %s, and %d messages are not archived: the last range is from %s ago", retentionText(r), waiting, durationText(a.Age.Round(time.Minute))), why, archive)
+		c.bad(code, t.Name, fmt.Sprintf("is retained %s, and %s not archived: the last range is from %s ago", retentionText(r), plural.Of(waiting, "message is", "messages are"), durationText(a.Age.Round(time.Minute))), why, archive)
 	case waiting > 0 && a.Age >= kept/2:
 		c.warn(code, t.Name, fmt.Sprintf("is retained %s, and the last range of the archive is from %s ago", retentionText(r), durationText(a.Age.Round(time.Minute))), why, archive+", and do so regularly")
 	default:

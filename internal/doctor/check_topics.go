@@ -3,6 +3,8 @@ package doctor
 import (
 	"errors"
 	"fmt"
+
+	"github.com/refloat/refloat/internal/plural"
 )
 
 const createTopics = "run refloatctl topics create with the same --pulsar flags"
@@ -53,7 +55,7 @@ func (c *checks) topics() {
 		c.equalCounts(e.Value, d.Value)
 	}
 	if p := f.Policies.Partitions; p.Known() && p.Value > 1 {
-		c.bad("RD012", f.Policies.Name, fmt.Sprintf("has %d partitions", p.Value),
+		c.bad("RD012", f.Policies.Name, "has "+plural.Of(p.Value, "partition"),
 			"policy generations need the order of a single partition", "pass a topic with one partition as --pulsar-policies")
 	}
 	c.claims()
@@ -71,7 +73,7 @@ func (c *checks) exists(code string, t *Topic, why, fix string) {
 	case len(t.missing()) > 0:
 		c.missing(code, t)
 	case code == "RD010":
-		c.ok(code, t.Name, "has "+plural(p.Value, "partition", "partitions"))
+		c.ok(code, t.Name, "has "+plural.Of(p.Value, "partition"))
 	case code == "RD012" && p.Value == 1:
 		c.ok(code, t.Name, "has 1 partition")
 	}
@@ -102,13 +104,13 @@ func (c *checks) equalCounts(events, decisions int) {
 	name := c.facts.Decisions.Name
 	switch {
 	case events == decisions:
-		c.ok("RD011", name, fmt.Sprintf("has %s, like events", plural(decisions, "partition", "partitions")))
+		c.ok("RD011", name, fmt.Sprintf("has %s, like events", plural.Of(decisions, "partition")))
 	case events > decisions:
-		c.bad("RD011", name, fmt.Sprintf("has %s, but events has %d", plural(decisions, "partition", "partitions"), events),
+		c.bad("RD011", name, fmt.Sprintf("has %s, but events has %d", plural.Of(decisions, "partition"), events),
 			"each partition of events needs its own partition of decisions; evaluators do not start",
 			"run refloatctl topics create --grow with the same --pulsar flags, then start the evaluators once with "+acceptPartitions(events))
 	default:
-		c.bad("RD011", name, fmt.Sprintf("has %s, but events has %d", plural(decisions, "partition", "partitions"), events),
+		c.bad("RD011", name, fmt.Sprintf("has %s, but events has %d", plural.Of(decisions, "partition"), events),
 			"partitions cannot be removed from a topic, so these two topics do not belong together",
 			"pass the right topics as --pulsar-events and --pulsar-decisions, or start over with a new decisions topic")
 	}
@@ -139,7 +141,7 @@ func (c *checks) claims() {
 	}
 	name := f.Decisions.Name
 	if len(other) > 0 {
-		c.bad("RD013", name, fmt.Sprintf("%s: claimed when events had %s; now it has %d", partitionsOf(other), plural(was, "partition", "partitions"), now),
+		c.bad("RD013", name, fmt.Sprintf("%s: claimed when events had %s; now it has %d", partitionsOf(other), plural.Of(was, "partition"), now),
 			"with another partition count, a job set may move to a partition that does not know its jobs; evaluators stop there",
 			"if events was grown on purpose and all older job sets have ended, start the evaluators once with "+acceptPartitions(now))
 	}
@@ -147,6 +149,6 @@ func (c *checks) claims() {
 		c.unknown("RD013", name, "the partition count recorded by the owners of "+partitionsOf(unknown)+"", why, "a changed partition count of events would go unnoticed")
 	}
 	if len(other)+len(unknown) == 0 {
-		c.ok("RD013", name, fmt.Sprintf("%d of %s are claimed, all with %s of events", claimed, plural(len(f.Decisions.Claims), "partition", "partitions"), plural(now, "partition", "partitions")))
+		c.ok("RD013", name, fmt.Sprintf("%d of %s are claimed, all with %s of events", claimed, plural.Of(len(f.Decisions.Claims), "partition"), plural.Of(now, "partition")))
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/refloat/refloat/internal/plural"
 )
 
 // ErrRefused reports that the existing topics do not allow what was requested; the
@@ -115,9 +117,9 @@ func (p *plan) events(ctx context.Context, name string, w Spec) (int, error) {
 	case n == 0 && w.Partitions == 0:
 		return 0, refuse("%s does not exist: --create-events needs --partitions N", name)
 	case n != 0 && w.Partitions != 0 && n != w.Partitions:
-		return 0, refuse("%s has %s, not %d: omit --partitions, decisions gets as many as events", name, plural(n, "partition", "partitions"), w.Partitions)
+		return 0, refuse("%s has %s, not %d: omit --partitions, decisions gets as many as events", name, plural.Of(n, "partition"), w.Partitions)
 	case n != 0:
-		p.done("%s has %s", name, plural(n, "partition", "partitions"))
+		p.done("%s has %s", name, plural.Of(n, "partition"))
 		if w.RetainEvents != (Retention{}) {
 			p.retain(ctx, name, w.RetainEvents)
 		}
@@ -137,13 +139,13 @@ func (p *plan) decisions(ctx context.Context, name string, want int, w Spec) err
 	case n == 0:
 		p.create(name, want)
 	case n == want:
-		p.done("%s has %s", name, plural(n, "partition", "partitions"))
+		p.done("%s has %s", name, plural.Of(n, "partition"))
 	case n > want:
-		return refuse("%s has %d partitions, but events has %d: the topics do not belong together; use others", name, n, want)
+		return refuse("%s has %s, but events has %d: the topics do not belong together; use others", name, plural.Of(n, "partition"), want)
 	case !w.Grow:
 		return refuse("%s has %s, but events has %d: job sets may have moved to partitions that do not know their jobs; "+
 			"let older job sets end first, or accept that jobs that moved are not retried any more (their failures are UnknownJob); then run this with --grow, "+
-			"and start the evaluators once with %s", name, plural(n, "partition", "partitions"), want, acceptPartitions(want))
+			"and start the evaluators once with %s", name, plural.Of(n, "partition"), want, acceptPartitions(want))
 	default:
 		p.todo(p.request(http.MethodPost, topicPath(name)+"/partitions", want), "grow %s from %d to %d partitions; then start the evaluators once with %s", name, n, want, acceptPartitions(want))
 	}
@@ -157,7 +159,7 @@ func (p *plan) policies(ctx context.Context, name string) error {
 	case err != nil:
 		return err
 	case n > 1:
-		return refuse("%s has %d partitions, but policies need a topic with one: pass another as --pulsar-policies", name, n)
+		return refuse("%s has %s, but policies need a topic with one: pass another as --pulsar-policies", name, plural.Of(n, "partition"))
 	case n == 1:
 		p.done("%s has 1 partition", name)
 	default:
@@ -168,7 +170,7 @@ func (p *plan) policies(ctx context.Context, name string) error {
 }
 
 func (p *plan) create(name string, n int) {
-	p.todo(p.request(http.MethodPut, topicPath(name)+"/partitions", n), "create %s with %s", name, plural(n, "partition", "partitions"))
+	p.todo(p.request(http.MethodPut, topicPath(name)+"/partitions", n), "create %s with %s", name, plural.Of(n, "partition"))
 }
 
 // request returns a step that sends a request. A conflict means that it is done

@@ -14,6 +14,7 @@ import (
 
 	"github.com/refloat/refloat/internal/armada/schedulerdb/pgstore"
 	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/plural"
 )
 
 // Database is what GatherDatabase found in a job database in PostgreSQL.
@@ -147,7 +148,7 @@ func CheckDatabase(d *Database, ends map[int]eventlog.Position) []Finding {
 		c.withoutTables(d)
 		return c.found
 	}
-	c.ok("RD050", d.Name, fmt.Sprintf("is a job database with %s", plural(len(d.Positions), "partition", "partitions")))
+	c.ok("RD050", d.Name, fmt.Sprintf("is a job database with %s", plural.Of(len(d.Positions), "partition")))
 	c.armada(d)
 	c.databasePositions(d, ends)
 	for _, l := range d.Locks {
@@ -210,10 +211,10 @@ func (c *checks) waits(d *Database) {
 	case !w.Exists:
 		return
 	case w.Overdue > 0:
-		c.bad("RD054", d.Name, fmt.Sprintf("%s overdue, the oldest by %v", plural(w.Overdue, "retry is", "retries are"), w.Oldest),
+		c.bad("RD054", d.Name, fmt.Sprintf("%s overdue, the oldest by %v", plural.Of(w.Overdue, "retry is", "retries are"), w.Oldest),
 			"their jobs are queued, but match no node", "make sure that an ingester runs with --mode holdback and owns the partition (RD044)")
 	default:
-		c.ok("RD054", d.Name, fmt.Sprintf("%d jobs wait for their retry time, %d for the scheduler to forget them, %d for a new run", w.Waiting, w.Forgetting, w.Raised))
+		c.ok("RD054", d.Name, fmt.Sprintf("%s for the retry time, %d for the scheduler to forget the job, %d for a new run", plural.Of(w.Waiting, "job waits", "jobs wait"), w.Forgetting, w.Raised))
 	}
 }
 

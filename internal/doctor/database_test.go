@@ -83,7 +83,7 @@ func TestDatabase(t *testing.T) {
 	exec(`INSERT INTO refloat_waits VALUES (3, 'j', 'r', 1, 'p', $1, '{}', false, false, true, 0, 0, $1)`, due)
 	want(look(nil), "error RD054 1 retry is overdue, the oldest by 2m0s")
 	exec(`UPDATE refloat_waits SET due = $1`, now.Add(time.Hour).UnixNano())
-	want(look(nil), "ok RD054 1 jobs wait")
+	want(look(nil), "ok RD054 1 job waits")
 
 	other, err := pgx.Connect(ctx, url)
 	if err != nil {

@@ -116,13 +116,6 @@ func some(partitions []int) string {
 	return b.String()
 }
 
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return fmt.Sprintf("%d %s", n, one)
-	}
-	return fmt.Sprintf("%d %s", n, many)
-}
-
 // partitionsOf returns "partition 3" or "partitions 1, 2".
 func partitionsOf(list []int) string {
 	if len(list) == 1 {

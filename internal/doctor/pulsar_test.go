@@ -194,7 +194,7 @@ func TestRetention(t *testing.T) {
 	}
 	f.Archive = &Archived{Dir: "/a", Age: 30 * 24 * time.Hour}
 	if !slices.ContainsFunc(Check(f), func(g Finding) bool {
-		return g.Code == "RD020" && g.Severity == Error && strings.Contains(g.What, "1 messages are not archived: the last range is from 30 d ago")
+		return g.Code == "RD020" && g.Severity == Error && strings.Contains(g.What, "1 message is not archived: the last range is from 30 d ago")
 	}) {
 		t.Errorf("an archive that is too old: %s", printed(Check(f)))
 	}

@@ -16,5 +16,5 @@
 // effective when it has been read back as accepted, never before.
 //
 // Where to look: step.go has the pure core, owner.go the phases, live.go the order of
-// writes, refuse.go why a partition waits for an operator, rebuild.go lost input.
+// writes, refuse.go why a partition is refused, rebuild.go lost input.
 package evaluator

@@ -10,6 +10,7 @@ import (
 	"github.com/refloat/refloat/internal/chain/follow"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/plural"
 )
 
 // Config is the configuration of a Writer. Events, Decisions and DB are required.
@@ -120,7 +121,7 @@ func New(cfg Config) (*Writer, error) {
 		return nil, errors.New("sink: Config.ReleaseAfter is negative, or Now is missing")
 	}
 	if e, d := cfg.Events.Partitions(), cfg.Decisions.Partitions(); e != d {
-		return nil, fmt.Errorf("sink: events has %d partitions, decisions has %d", e, d)
+		return nil, fmt.Errorf("sink: events has %s, decisions has %d", plural.Of(e, "partition"), d)
 	}
 	if cfg.MaxRows <= 0 {
 		cfg.MaxRows = 5000

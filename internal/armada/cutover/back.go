@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/plural"
 )
 
 // Back rolls back to Armada's ingester: it ends pending retries in Armada's tables, and
@@ -23,7 +24,7 @@ func (s *Site) Back(ctx context.Context, rehearse bool) (*Report, error) {
 	}
 	r := &Report{State: state, Findings: s.checkBack(state)}
 	r.Steps = append(r.Steps, Step{
-		What: fmt.Sprintf("end %d pending retries, so that Armada's scheduler leases these jobs at once", state.Database.PendingRetries), Done: state.Database.PendingRetries == 0,
+		What: fmt.Sprintf("end %s, so that Armada's scheduler leases these jobs at once", plural.Of(state.Database.PendingRetries, "pending retry", "pending retries")), Done: state.Database.PendingRetries == 0,
 	})
 	for _, p := range state.All() {
 		if p.Positions != nil && (p.EventsAt.Why == nil || p.isBack()) {

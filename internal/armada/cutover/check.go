@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/refloat/refloat/internal/armada/schedulerdb/pgstore"
+	"github.com/refloat/refloat/internal/plural"
 )
 
 type checks struct {
@@ -128,7 +129,7 @@ func when(at int64) string { return time.Unix(0, at).UTC().Format(time.RFC3339) 
 
 func (c *checks) stopped(p *Partition, fix string) {
 	if n := len(p.Cursor.Consumers); n > 0 {
-		c.refuse(p.name(), fmt.Sprintf("subscription %s has %d consumers: %s", c.Subscription, n, strings.Join(p.Cursor.Consumers, ", ")), fix)
+		c.refuse(p.name(), fmt.Sprintf("subscription %s has %s: %s", c.Subscription, plural.Of(n, "consumer"), strings.Join(p.Cursor.Consumers, ", ")), fix)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/refloat/refloat/internal/doctor"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
+	"github.com/refloat/refloat/internal/plural"
 )
 
 // Inspect queries the broker and the database. It changes nothing.
@@ -167,7 +168,7 @@ func (l *inspector) decisions(ctx context.Context, state *State) (problem, err e
 	}
 	defer func() { err = errors.Join(err, topic.Close()) }()
 	if n := topic.Partitions(); n != len(state.Partitions) {
-		return fmt.Errorf("%s has %d partitions, but %s has %d", topic.Name(), n, l.topic.Name(), len(state.Partitions)), nil
+		return fmt.Errorf("%s has %s, but %s has %d", topic.Name(), plural.Of(n, "partition"), l.topic.Name(), len(state.Partitions)), nil
 	}
 	for p := range state.Partitions {
 		stats, err := l.stats(ctx, topic.PartitionName(p))

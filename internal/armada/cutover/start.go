@@ -11,6 +11,7 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/jobdb/postgres"
 	"github.com/refloat/refloat/internal/jobdb/table"
+	"github.com/refloat/refloat/internal/plural"
 )
 
 // Start takes over at the position of Armada's ingester. A rehearsal writes nothing.
@@ -36,7 +37,7 @@ func (s *Site) Start(ctx context.Context, rehearse bool) (*Report, error) {
 	}
 	alone := state.onlyControlLeft()
 	if n := state.older(); n > 0 && !alone {
-		r.Steps = append(r.Steps, Step{What: fmt.Sprintf("republish %d jobs and their runs to events, as events that only our evaluators and ingesters read", n)})
+		r.Steps = append(r.Steps, Step{What: fmt.Sprintf("republish %s and their runs to events, as events that only our evaluators and ingesters read", plural.Of(n, "job"))})
 	}
 	for _, p := range state.toTakeOver() {
 		if p.Cursor.Missing || p.Applied.Why != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/refloat/refloat/internal/dirlock"
 	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/plural"
 )
 
 const lockName = "LOCK"
@@ -91,7 +92,7 @@ func (l *Log) open() error {
 		return err
 	}
 	if c.Partitions != 0 && c.Partitions != partitions {
-		return fmt.Errorf("log %s has %d partitions, not %d: the partition count cannot be changed", c.Dir, partitions, c.Partitions)
+		return fmt.Errorf("log %s has %s, not %d: the partition count cannot be changed", c.Dir, plural.Of(partitions, "partition"), c.Partitions)
 	}
 	l.cfg.Partitions = partitions
 	if !c.ReadOnly {
@@ -196,7 +197,7 @@ func (l *Log) Partitions() int { return len(l.parts) }
 
 func (l *Log) partition(p int) (*partition, error) {
 	if p < 0 || p >= len(l.parts) {
-		return nil, fmt.Errorf("filelog: partition %d does not exist in %s, which has %d partitions", p, l.cfg.Dir, len(l.parts))
+		return nil, fmt.Errorf("filelog: partition %d does not exist in %s, which has %s", p, l.cfg.Dir, plural.Of(len(l.parts), "partition"))
 	}
 	return l.parts[p], nil
 }

@@ -176,7 +176,7 @@ func (w *world) acknowledged() bool {
 }
 
 // TestPartitions: events grows under us. Job sets then move, and counts do not
-// move with them, so a person must say go on.
+// move with them, so an operator must confirm.
 func TestPartitions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
@@ -280,7 +280,7 @@ func lastWith(text, part string) (last string) {
 	return last
 }
 
-// refused waits until a program says that it waits for a person, and why.
+// refused waits until a program reports a refused partition and its reason.
 func (w *world) refused(p *Process, why string) {
 	w.t.Helper()
 	w.until("the evaluator refuses", func() bool { return w.scrape(p).Sum("refloat_refused") >= 1 })

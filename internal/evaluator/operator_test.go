@@ -96,7 +96,7 @@ func someHistory(t *testing.T, messages int) model.History {
 	}
 }
 
-// TestAcceptHistory: where events do not reach back, a person must say where to
+// TestAcceptHistory: where events do not reach back, an operator must say where to
 // go on, and that stands in the chain.
 func TestAcceptHistory(t *testing.T) {
 	t.Parallel()
@@ -257,7 +257,7 @@ func (w *world) acceptances() (by []string) {
 	return by
 }
 
-// TestRepartitioned: another number of partitions is refused until a person
+// TestRepartitioned: another number of partitions is refused until an operator
 // says to go on, once.
 func TestRepartitioned(t *testing.T) {
 	t.Parallel()
