@@ -7,6 +7,8 @@
 // Numbers in comments (§5) are sections of SEMANTICS. Where the text is ambiguous, a
 // comment that begins with READING: names the alternatives.
 //
+// Groups (version 3) are from GROUPS.md; GROUPS-READINGS.md lists how it is read.
+//
 // The code favours obviousness over speed: everything is in maps and slices, and
 // recomputed by linear scans. It does not model durability, batching, digests of
 // policy sets or explanations for people.
