@@ -351,7 +351,7 @@ func (m *Model) endUnits() {
 }
 
 // release: GROUPS 7, "MemberReleased when it may, by index. After Halt or the
-// group's end nothing is released."
+// group's end nothing is released.".
 func (m *Model) release() {
 	for _, g := range m.groups {
 		if g.ended || g.halted || m.mute(g.queue) {
@@ -438,7 +438,7 @@ func (g *group) mayCome() bool {
 	return false
 }
 
-// endGroup: GROUPS 8. "GroupEnded stands before its MemberStopped records."
+// endGroup: GROUPS 8 and 13.3, "GroupEnded stands before its MemberStopped records.".
 func (m *Model) endGroup(g *group, state, reason, rule string) {
 	g.ended = true
 	m.Seen["group ended: "+state+" "+reason]++

@@ -10,7 +10,7 @@ import (
 
 // settings are those of a unit's part in the generation in force: "rules, limits
 // and backoff are those of the generation in force". A policy that does not exist
-// any more, or a part that it does not have any more, states nothing. (R13)
+// any more, or a part that it does not have any more, states nothing: R13.
 func (m *Model) settings(u *unit) GroupPart {
 	p := m.inForce(u.part.group)
 	for _, part := range p.Parts {

@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v4"
 )
 
 // mustOfGroups is what two thousand histories of groups reach at least once each.
@@ -230,5 +233,66 @@ func BenchmarkGroups(b *testing.B) {
 				histories[i%len(histories)].Run()
 			}
 		})
+	}
+}
+
+// TestYAMLOfGroups shows a group policy as it is written, and asks that all that are
+// generated are YAML.
+func TestYAMLOfGroups(t *testing.T) {
+	t.Parallel()
+	p := Policies{Groups: []GroupPolicy{
+		{
+			Name: "train", MaxRestarts: new(3), Backoff: Backoff{InitialDelayMs: new(int64(1000))}, Completed: "Keep",
+			Rules: []GroupRule{{
+				Name: "lost", Action: "RestartGroup", CountsTowardMax: new(false), Limit: new(5),
+				OnReasons: []string{PodFailurePolicy}, OnMessage: "a|b", Parts: []string{"main"},
+			}},
+			Restarts: &Restarts{Limit: new(1), On: "Always", Backoff: Backoff{Constant: true}},
+			Parts: []GroupPart{{
+				Name: "main", Replicas: new(2), Members: new(8), MinMembers: new(7), Parallelism: new(2), RetryLimit: new(6),
+				OnMemberFailure: "Continue", MaxFailedMembers: new(1),
+			}, {Name: "next", After: []string{"main"}, Restarts: &Restarts{}}},
+		},
+		{Name: "flow", Rules: []GroupRule{}},
+		{Name: "open"},
+	}}
+	want := `apiVersion: refloat.github.io/v1
+kind: GroupPolicy
+metadata: {name: train}
+spec:
+  maxRestarts: 3
+  backoff: {initialDelay: 1s}
+  completed: Keep
+  unit: {restarts: {limit: 1, on: Always, backoff: {type: Constant}}}
+  rules:
+  - {name: lost, action: RestartGroup, countsTowardsMax: false, limit: 5, onReasons: [PodFailurePolicy], onMessage: {pattern: "a|b"}, parts: [main]}
+  parts:
+  - {name: main, replicas: 2, members: 8, minMembers: 7, parallelism: 2, retryLimit: 6, onMemberFailure: Continue, maxFailedMembers: 1}
+  - {name: next, after: [main], restarts: {}}
+---
+apiVersion: refloat.github.io/v1
+kind: GroupPolicy
+metadata: {name: flow}
+spec:
+  rules: []
+---
+apiVersion: refloat.github.io/v1
+kind: GroupPolicy
+metadata: {name: open}
+spec: {}
+`
+	if diff := cmp.Diff(want, string(p.YAML(false)[0].Data)); diff != "" {
+		t.Errorf("YAML:\n%s", diff)
+	}
+	for seed := range uint64(100) {
+		h := GenerateGroups(seed, GroupOptions{})
+		for _, p := range append([]Change{{Policies: h.Policies}}, h.Changes...) {
+			for _, file := range p.Policies.YAML(true) {
+				var doc map[string]any
+				if err := yaml.Unmarshal(file.Data, &doc); err != nil || doc["kind"] == nil {
+					t.Fatalf("seed %d: %s: %v\n%s", seed, file.Name, err, file.Data)
+				}
+			}
+		}
 	}
 }

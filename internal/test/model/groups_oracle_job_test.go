@@ -115,10 +115,10 @@ func indexString(list []int) string {
 		for k+1 < len(list) && list[k+1] == list[k]+1 {
 			k++
 		}
-		switch {
-		case k == i:
+		switch k {
+		case i:
 			words = append(words, strconv.Itoa(list[i]))
-		case k == i+1:
+		case i + 1:
 			words = append(words, strconv.Itoa(list[i]), strconv.Itoa(list[k]))
 		default:
 			words = append(words, fmt.Sprintf("%d-%d", list[i], list[k]))
