@@ -140,6 +140,22 @@ func (d *deployment) archiveSource(ctx context.Context, use func(archive.Source)
 	})
 }
 
+const archiveHelp = "directory of an archive that holds what the logs no longer hold (default: none)"
+
+// readLogsWith opens the logs behind an archive, if one is given.
+func (d *deployment) readLogsWith(ctx context.Context, dir string, use func(audit.Logs) error) error {
+	return d.readLogs(ctx, func(logs audit.Logs) error {
+		if dir == "" {
+			return use(logs)
+		}
+		a, err := archive.Open(dir)
+		if err != nil {
+			return err
+		}
+		return use(a.Join(logs))
+	})
+}
+
 // archivedRange is the JSON form of a range.
 type archivedRange struct {
 	Record         string               `json:"record"` // ArchivedRange
@@ -164,11 +180,11 @@ func bytesOf(m *archive.Manifest) (n int64) {
 }
 
 func printRange(w io.Writer, manifests ...*archive.Manifest) error {
-	t := newTable(w, "RANGE", "CREATED", "PARTITION", "ENVELOPES", "EVENTS", "DECISIONS", "EVENTS UP TO", "LINK")
+	t := newTable(w, "RANGE", "CREATED", "PARTITION", "ENVELOPES", "EVENTS", "DECISIONS", "EVENTS UP TO", "DECISIONS UP TO", "LINK")
 	for _, m := range manifests {
 		for _, c := range m.Chains {
 			t.row(fmt.Sprint(m.Range), m.Created.Format(time.RFC3339), fmt.Sprint(c.Partition),
-				fmt.Sprintf("%d-%d", c.Begin.Envelope+1, c.End.Envelope), fmt.Sprint(c.Events), fmt.Sprint(c.Decisions), c.End.Events, c.End.Link[:16]+missingEvents(c))
+				fmt.Sprintf("%d-%d", c.Begin.Envelope+1, c.End.Envelope), fmt.Sprint(c.Events), fmt.Sprint(c.Decisions), c.End.Events, c.End.Decisions, c.End.Link[:16]+missingEvents(c))
 		}
 	}
 	return t.flush()

@@ -141,6 +141,8 @@ func TestTrimmedUpToArchive(t *testing.T) {
 	if got := inProcess(t, "replay", "--verify", "--data", data, "--archive", dir).exits(t, exitFine).out; got != verified {
 		t.Errorf("with the archive: %s, want %s", got, verified)
 	}
+	inProcess(t, "jobdb", "verify", "--data", data).exits(t, exitFinding).says(t, "log no longer holds this position")
+	inProcess(t, "jobdb", "verify", "--data", data, "--archive", dir).exits(t, exitFine).says(t, ": equal")
 	// Explanations need the job database and the policies only.
 	if got := inProcess(t, "explain", job, "--data", data).exits(t, exitFine).out; got != explained {
 		t.Errorf("explained: %s, want %s", got, explained)

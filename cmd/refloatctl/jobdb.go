@@ -34,14 +34,15 @@ const maxNamed = 20
 
 func newJobDBVerify() *cobra.Command {
 	var from deployment
-	var output string
+	var output, archived string
 	cmd := &cobra.Command{
 		Use:   "verify (--data DIR [--job-db URL] | --pulsar URL --job-db URL)",
 		Short: "Compare a job database with the logs from which it is derived",
 		Long: `Derive every row again from the events, the decision log and the releases in the
 database itself, up to the position of the database, and compare it with the job
 database. The logs are in a data directory, or topics on Pulsar; a data directory may
-also hold copies of topics, written by record. Ingesters may run meanwhile.
+also hold copies of topics, written by record. What retention has deleted from the logs
+is read from an archive with --archive. Ingesters may run meanwhile.
 
 Exit codes: 0 equal, 1 different (` + fmt.Sprint(maxNamed) + ` differences of each partition are listed, the rest
 counted), 2 usage, 3 the logs or the database cannot be read.`,
@@ -57,10 +58,11 @@ counted), 2 usage, 3 the logs or the database cannot be read.`,
 				return err
 			}
 			out := bufio.NewWriter(cmd.OutOrStdout())
-			return errors.Join(verifyJobDB(cmd.Context(), from, newVerdictPrinter(out, output)), out.Flush())
+			return errors.Join(verifyJobDB(cmd.Context(), from, archived, newVerdictPrinter(out, output)), out.Flush())
 		},
 	}
 	from.bind(cmd)
+	cmd.Flags().StringVar(&archived, "archive", "", archiveHelp)
 	addOutput(cmd, &output)
 	return cmd
 }
@@ -87,8 +89,8 @@ type namedDifference struct {
 	text  string
 }
 
-func verifyJobDB(ctx context.Context, from deployment, show func(comparedRows) error) error {
-	return from.readLogs(ctx, func(logs audit.Logs) error { return verifyAgainst(ctx, logs, from, show) })
+func verifyJobDB(ctx context.Context, from deployment, archived string, show func(comparedRows) error) error {
+	return from.readLogsWith(ctx, archived, func(logs audit.Logs) error { return verifyAgainst(ctx, logs, from, show) })
 }
 
 func verifyAgainst(ctx context.Context, logs audit.Logs, from deployment, show func(comparedRows) error) error {

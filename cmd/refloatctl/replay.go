@@ -14,7 +14,6 @@ import (
 
 	"github.com/refloat/refloat/cmd/internal/pulsarflags"
 	"github.com/refloat/refloat/internal/app"
-	"github.com/refloat/refloat/internal/archive"
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/evaluator"
@@ -78,7 +77,7 @@ retention has deleted from the logs is read from an archive with --archive.`,
 	f.bindPulsar(cmd)
 	cmd.Flags().BoolVar(&f.verify, "verify", false, "derive the decision log of --data or --pulsar again, and compare")
 	cmd.Flags().BoolVar(&f.waiting, "allow-waiting", false, "with --verify: accept messages at the end of events that are not decided yet")
-	cmd.Flags().StringVar(&f.archive, "archive", "", "with --verify: directory of an archive that holds what the logs no longer hold (default: none)")
+	cmd.Flags().StringVar(&f.archive, "archive", "", "with --verify: "+archiveHelp)
 	cmd.Flags().BoolVar(&f.all, "all", false, "also print failed runs that were not decided, parked messages, and retries that became ready")
 	cmd.Flags().Uint32Var(&f.semantics, "semantics", 0, "version of the decision semantics (default: the newest)")
 	addOutput(cmd, &f.output)
@@ -146,16 +145,7 @@ func printedProblems(cmd *cobra.Command, problems policyfile.Problems) error {
 var unverified = []error{audit.ErrDifferent, chain.ErrMissing, eventlog.ErrTrimmed}
 
 func verify(cmd *cobra.Command, f replayFlags) error {
-	return f.readLogs(cmd.Context(), func(logs audit.Logs) error {
-		if f.archive != "" {
-			a, err := archive.Open(f.archive)
-			if err != nil {
-				return err
-			}
-			logs = a.Join(logs)
-		}
-		return verifyLogs(cmd, logs, f.waiting)
-	})
+	return f.readLogsWith(cmd.Context(), f.archive, func(logs audit.Logs) error { return verifyLogs(cmd, logs, f.waiting) })
 }
 
 func verifyLogs(cmd *cobra.Command, logs audit.Logs, mayWait bool) error {

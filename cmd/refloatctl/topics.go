@@ -78,6 +78,9 @@ start the evaluators once with --accept-partitions N.`,
 		if spec.RetainDecisions, err = parseRetention("retain-decisions", retainDecisions, minRetainDecisions); err != nil {
 			return usageError{err}
 		}
+		if spec.NoIngester && spec.RetainDecisions != doctor.Forever {
+			return usageError{errors.New("--no-ingester with --retain-decisions: the ingesters' subscription is what keeps the last decisions of an idle partition, which evaluators need; retain them for ever")}
+		}
 		if retainEvents != "" {
 			if spec.RetainEvents, err = parseRetention("retain-events", retainEvents, time.Minute); err != nil {
 				return usageError{err}
