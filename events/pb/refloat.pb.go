@@ -908,7 +908,9 @@ type GroupVerdict struct {
 	Rule          string                 `protobuf:"bytes,3,opt,name=rule" json:"rule,omitempty"`                                      // of the group policy; "restarts" for restarts of the unit; empty: no rule matched
 	RestartsUsed  uint32                 `protobuf:"varint,4,opt,name=restarts_used,json=restartsUsed" json:"restarts_used,omitempty"` // that count, after this decision
 	MaxRestarts   uint32                 `protobuf:"varint,5,opt,name=max_restarts,json=maxRestarts" json:"max_restarts,omitempty"`
-	Keep          bool                   `protobuf:"varint,6,opt,name=keep" json:"keep,omitempty"` // a restart leaves out members that succeeded
+	Keep          bool                   `protobuf:"varint,6,opt,name=keep" json:"keep,omitempty"`       // a restart leaves out members that succeeded
+	Refused       bool                   `protobuf:"varint,7,opt,name=refused" json:"refused,omitempty"` // action is FailGroup because the restart of rule was over a limit
+	Noted         bool                   `protobuf:"varint,8,opt,name=noted" json:"noted,omitempty"`     // nothing is done: the queue is in shadow, or retries are disabled
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -981,6 +983,20 @@ func (x *GroupVerdict) GetMaxRestarts() uint32 {
 func (x *GroupVerdict) GetKeep() bool {
 	if x != nil {
 		return x.Keep
+	}
+	return false
+}
+
+func (x *GroupVerdict) GetRefused() bool {
+	if x != nil {
+		return x.Refused
+	}
+	return false
+}
+
+func (x *GroupVerdict) GetNoted() bool {
+	if x != nil {
+		return x.Noted
 	}
 	return false
 }
@@ -2359,7 +2375,7 @@ const file_events_pb_refloat_proto_rawDesc = "" +
 	"\x05index\x18\x04 \x01(\rR\x05index\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x05 \x01(\rR\n" +
-	"generation\"\xb7\x01\n" +
+	"generation\"\xe7\x01\n" +
 	"\fGroupVerdict\x12\x1f\n" +
 	"\vunit_reason\x18\x01 \x01(\rR\n" +
 	"unitReason\x12\x16\n" +
@@ -2367,7 +2383,9 @@ const file_events_pb_refloat_proto_rawDesc = "" +
 	"\x04rule\x18\x03 \x01(\tR\x04rule\x12#\n" +
 	"\rrestarts_used\x18\x04 \x01(\rR\frestartsUsed\x12!\n" +
 	"\fmax_restarts\x18\x05 \x01(\rR\vmaxRestarts\x12\x12\n" +
-	"\x04keep\x18\x06 \x01(\bR\x04keep\"\xf7\x01\n" +
+	"\x04keep\x18\x06 \x01(\bR\x04keep\x12\x18\n" +
+	"\arefused\x18\a \x01(\bR\arefused\x12\x14\n" +
+	"\x05noted\x18\b \x01(\bR\x05noted\"\xf7\x01\n" +
 	"\n" +
 	"GroupBound\x120\n" +
 	"\bposition\x18\x01 \x01(\v2\x14.refloat.v1.PositionR\bposition\x12\x14\n" +

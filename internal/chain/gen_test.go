@@ -99,7 +99,7 @@ var record = rapid.OneOf(
 	rapid.Custom(func(t *rapid.T) chain.Record {
 		return &chain.GroupFinding{
 			Position: position.Draw(t, "position"), Queue: text.Draw(t, "queue"), JobSet: text.Draw(t, "set"), Group: text.Draw(t, "group"),
-			JobID: text.Draw(t, "job"), Reason: draw(t, "reason", chain.NotOneUnit),
+			JobID: text.Draw(t, "job"), Reason: draw(t, "reason", policy.NotOneUnit),
 		}
 	}),
 	rapid.Custom(func(t *rapid.T) chain.Record {
@@ -118,7 +118,7 @@ var record = rapid.OneOf(
 	rapid.Custom(func(t *rapid.T) chain.Record {
 		return &chain.GroupEnded{
 			Position: position.Draw(t, "position"), Queue: text.Draw(t, "queue"), JobSet: text.Draw(t, "set"), Group: text.Draw(t, "group"),
-			State: draw(t, "state", chain.GroupHalted), Reason: draw(t, "reason", policy.ReachedMaxRestarts), Rule: text.Draw(t, "rule"),
+			State: draw(t, "state", policy.GroupHalted), Reason: draw(t, "reason", policy.ReachedMaxRestarts), Rule: text.Draw(t, "rule"),
 		}
 	}),
 	rapid.Custom(func(t *rapid.T) chain.Record { return &chain.SemanticsActivated{Version: small.Draw(t, "version")} }),
@@ -186,6 +186,6 @@ func member(t *rapid.T) *chain.Member {
 func groupVerdict(t *rapid.T) *chain.GroupVerdict {
 	return &chain.GroupVerdict{
 		Reason: draw(t, "reason", policy.ReachedMaxRestarts), Action: draw(t, "action", policy.Halt), Rule: text.Draw(t, "rule"),
-		RestartsUsed: small.Draw(t, "used"), MaxRestarts: small.Draw(t, "max"), Keep: rapid.Bool().Draw(t, "keep"),
+		RestartsUsed: small.Draw(t, "used"), MaxRestarts: small.Draw(t, "max"), Keep: rapid.Bool().Draw(t, "keep"), Refused: rapid.Bool().Draw(t, "refused"), Noted: rapid.Bool().Draw(t, "noted"),
 	}
 }

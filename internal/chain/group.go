@@ -23,14 +23,13 @@ type Member struct {
 type GroupVerdict struct {
 	Reason       policy.UnitReason
 	Action       policy.GroupAction
-	Rule         string // of the group policy, or RestartsRule; "": no rule matched
+	Rule         string // of the group policy, or policy.RestartsRule; "": no rule matched
 	RestartsUsed uint32 // that count, after this decision
 	MaxRestarts  uint32
 	Keep         bool // a restart leaves out members that succeeded
+	Refused      bool // Action is FailGroup because the restart of Rule was over a limit
+	Noted        bool // nothing is done: the queue is in shadow, or retries are disabled
 }
-
-// RestartsRule is the rule of restarts that `restarts` of a unit granted.
-const RestartsRule = "restarts"
 
 // GroupBound fixes what a group consists of. The submission of its first member causes it.
 type GroupBound struct {
@@ -42,43 +41,12 @@ type GroupBound struct {
 	Shape                policy.Shape
 }
 
-// FindingReason is why a job that names a group is not a member of it.
-type FindingReason uint8
-
-// The reasons, in the order in which they are checked. Decision logs contain these
-// numbers: never change one.
-const (
-	UnknownFinding    FindingReason = iota
-	InvalidAnnotation               // group, part, replica or index is not valid
-	NoPolicyNamed                   // the first member names no group policy
-	NoSuchPolicy                    // the first member names one that does not exist
-	OtherPolicy                     // it names another policy than the group's
-	NoSuchPart
-	NoSuchReplica
-	NoSuchIndex
-	IndexTaken
-	NotOneUnit // its gang is not exactly one unit
-)
-
-var findingReasons = [...]string{
-	"Unknown", "InvalidAnnotation", "NoPolicyNamed", "NoSuchPolicy", "OtherPolicy", "NoSuchPart", "NoSuchReplica",
-	"NoSuchIndex", "IndexTaken", "NotOneUnit",
-}
-
-// String returns the reason's name in output for people and programs.
-func (r FindingReason) String() string {
-	if int(r) < len(findingReasons) {
-		return findingReasons[r]
-	}
-	return fmt.Sprintf("FindingReason(%d)", uint8(r))
-}
-
 // GroupFinding records that a job that names a group is not a member of it.
 type GroupFinding struct {
 	Position             eventlog.Position
 	Queue, JobSet, Group string // the group's name is cut to policy.MaxGroupName bytes
 	JobID                string
-	Reason               FindingReason
+	Reason               policy.FindingReason
 }
 
 // Change is what happens to a member.
@@ -128,32 +96,11 @@ type UnitEnded struct {
 	Verdict       GroupVerdict
 }
 
-// GroupState is the state of a group.
-type GroupState uint8
-
-// The states of a group. Decision logs contain these numbers: never change one.
-const (
-	GroupActive GroupState = iota
-	GroupSucceeded
-	GroupFailed
-	GroupHalted
-)
-
-var groupStates = [...]string{"Active", "Succeeded", "Failed", "Halted"}
-
-// String returns the state's name in output for people and programs.
-func (s GroupState) String() string {
-	if int(s) < len(groupStates) {
-		return groupStates[s]
-	}
-	return fmt.Sprintf("GroupState(%d)", uint8(s))
-}
-
 // GroupEnded is the end of a group: its members that are not over are stopped.
 type GroupEnded struct {
 	Position             eventlog.Position
 	Queue, JobSet, Group string
-	State                GroupState
+	State                policy.GroupState
 	Reason               policy.UnitReason
 	Rule                 string
 }
@@ -242,7 +189,9 @@ func (v *GroupVerdict) append(b []byte, n fieldNumber) []byte {
 		b = appendString(b, 3, v.Rule)
 		b = appendUint(b, 4, uint64(v.RestartsUsed))
 		b = appendUint(b, 5, uint64(v.MaxRestarts))
-		return appendBool(b, 6, v.Keep)
+		b = appendBool(b, 6, v.Keep)
+		b = appendBool(b, 7, v.Refused)
+		return appendBool(b, 8, v.Noted)
 	})
 }
 
@@ -265,6 +214,10 @@ func (f *wireField) verdictTo(v *GroupVerdict) error {
 			return f.uint32To(&v.MaxRestarts)
 		case 6:
 			return f.boolTo(&v.Keep)
+		case 7:
+			return f.boolTo(&v.Refused)
+		case 8:
+			return f.boolTo(&v.Noted)
 		}
 		return f.unknown()
 	})

@@ -49,7 +49,7 @@ func recordOf(m *pb.Record) chain.Record {
 		return bound
 	case *pb.Record_GroupFinding:
 		f := r.GroupFinding
-		return &chain.GroupFinding{Position: positionOf(f.Position), Queue: f.Queue, JobSet: f.JobSet, Group: f.Group, JobID: f.JobId, Reason: chain.FindingReason(f.Reason)}
+		return &chain.GroupFinding{Position: positionOf(f.Position), Queue: f.Queue, JobSet: f.JobSet, Group: f.Group, JobID: f.JobId, Reason: policy.FindingReason(f.Reason)}
 	case *pb.Record_MemberHeld:
 		return changeOf(r.MemberHeld, chain.MemberHeld)
 	case *pb.Record_MemberReleased:
@@ -65,7 +65,7 @@ func recordOf(m *pb.Record) chain.Record {
 		e := r.GroupEnded
 		return &chain.GroupEnded{
 			Position: positionOf(e.Position), Queue: e.Queue, JobSet: e.JobSet, Group: e.Group,
-			State: chain.GroupState(e.State), Reason: policy.UnitReason(e.Reason), Rule: e.Rule,
+			State: policy.GroupState(e.State), Reason: policy.UnitReason(e.Reason), Rule: e.Rule,
 		}
 	case *pb.Record_HistoryAccepted:
 		return &chain.HistoryAccepted{By: r.HistoryAccepted.By}
@@ -108,6 +108,6 @@ func verdictOf(v *pb.GroupVerdict) *chain.GroupVerdict {
 	}
 	return &chain.GroupVerdict{
 		Reason: policy.UnitReason(v.UnitReason), Action: policy.GroupAction(v.Action), Rule: v.Rule,
-		RestartsUsed: v.RestartsUsed, MaxRestarts: v.MaxRestarts, Keep: v.Keep,
+		RestartsUsed: v.RestartsUsed, MaxRestarts: v.MaxRestarts, Keep: v.Keep, Refused: v.Refused, Noted: v.Noted,
 	}
 }

@@ -136,6 +136,79 @@ func ParseUnitReason(s string) (UnitReason, bool) {
 	return parseName(s, PodFailurePolicy, MemberCancelled)
 }
 
+// GroupState is the state of a group.
+type GroupState uint8
+
+// The states of a group. Decision logs contain these numbers: never change one.
+const (
+	GroupActive GroupState = iota
+	GroupSucceeded
+	GroupFailed
+	GroupHalted
+)
+
+// String returns the state's name in output for people and programs.
+func (s GroupState) String() string {
+	switch s {
+	case GroupActive:
+		return "Active"
+	case GroupSucceeded:
+		return "Succeeded"
+	case GroupFailed:
+		return "Failed"
+	case GroupHalted:
+		return "Halted"
+	}
+	return unknown("GroupState", uint8(s))
+}
+
+// FindingReason is why a job that names a group is not a member of it.
+type FindingReason uint8
+
+// The reasons, in the order in which they are checked. Decision logs contain these
+// numbers: never change one.
+const (
+	UnknownFinding    FindingReason = iota
+	InvalidAnnotation               // group, part, replica or index is not valid
+	NoPolicyNamed                   // the first member names no group policy
+	NoSuchPolicy                    // the first member names one that does not exist
+	OtherPolicy                     // it names another policy than the group's
+	NoSuchPart
+	NoSuchReplica
+	NoSuchIndex
+	IndexTaken
+	NotOneUnit // its gang is not exactly one unit
+)
+
+// String returns the reason's name in output for people and programs.
+func (r FindingReason) String() string {
+	switch r {
+	case InvalidAnnotation:
+		return "InvalidAnnotation"
+	case NoPolicyNamed:
+		return "NoPolicyNamed"
+	case NoSuchPolicy:
+		return "NoSuchPolicy"
+	case OtherPolicy:
+		return "OtherPolicy"
+	case NoSuchPart:
+		return "NoSuchPart"
+	case NoSuchReplica:
+		return "NoSuchReplica"
+	case NoSuchIndex:
+		return "NoSuchIndex"
+	case IndexTaken:
+		return "IndexTaken"
+	case NotOneUnit:
+		return "NotOneUnit"
+	case UnknownFinding:
+	}
+	return unknown("FindingReason", uint8(r))
+}
+
+// RestartsRule is the rule of restarts that restarts of a unit granted.
+const RestartsRule = "restarts"
+
 // MainPart is the part of members that name none.
 const MainPart = "main"
 

@@ -1,0 +1,498 @@
+package group
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/refloat/refloat/internal/policy"
+)
+
+// Key identifies a group while it is remembered.
+type Key struct{ Queue, Set, Name string }
+
+// Group is the state of one group.
+type Group struct {
+	Key
+	Policy string // name of its group policy; "": a gang without one
+	Shape  policy.Shape
+
+	State  policy.GroupState
+	Halted bool              // an action Halt: nothing that is held is started any more
+	Reason policy.UnitReason // of its end; until then, of the last unit that was left failed
+	Rule   string            // likewise
+
+	Generation uint32      // restarts of the whole group
+	Restarts   uint32      // by rules
+	Counted    uint32      // of them, those that count towards maxRestarts
+	ByRule     []RuleCount // by name
+	LastEvent  int64       // watermark at the last event about it
+
+	Parts []*Part
+	gangs map[string]*Unit // by id
+}
+
+// RuleCount is the number of restarts by one rule.
+type RuleCount struct {
+	Rule     string
+	Restarts uint32
+}
+
+// Part is one part of a group.
+type Part struct {
+	policy.ShapePart
+	Index     int
+	Units     []*Unit // those that have had a member, by replica
+	succeeded int
+	counts    counts // of the members of all units
+}
+
+// counts is the number of members of each status.
+type counts [statuses]int
+
+// UnitState is the state of a unit.
+type UnitState uint8
+
+// The states of a unit. Their numbers are stored.
+const (
+	Active UnitState = iota
+	Succeeded
+	Failed // and left so
+)
+
+// Unit is the state of one replica of a part.
+type Unit struct {
+	Part       *Part
+	Replica    uint32
+	State      UnitState
+	GangID     string // "": no gang
+	Generation uint32
+	Restarts   uint32   // by `restarts` of the part
+	Retries    uint32   // granted to its members, against retryLimit
+	Members    []Member // those submitted, by index
+	Dirty      bool     // changed since it was stored
+	Touched    bool     // by the current message
+	Fresh      bool     // it succeeded in the current message
+
+	firstHeld int // no member at an earlier place in Members is held
+
+	counts counts
+}
+
+// Member is one job of a unit.
+type Member struct {
+	Index  uint32
+	Status Status
+	Job    string
+}
+
+// Status is what a unit knows of a member: a set of facts.
+type Status uint8
+
+// The facts. Their numbers are stored.
+const (
+	Held           Status = 1 << iota // it may not start yet
+	HasSucceeded                      // over
+	HasFailed                         // over: failed for good
+	WasCancelled                      // over, and never restarted: cancelled or rejected
+	WasStopped                        // over: stopped with its unit or group
+	FailedInShadow                    // its latest run was decided in shadow, as failed for good
+)
+
+const (
+	over     = HasSucceeded | HasFailed | WasCancelled | WasStopped
+	statuses = 1 << 6
+)
+
+// Over reports whether the member is over.
+func (s Status) Over() bool { return s&over != 0 }
+
+// Started reports whether the member is neither held nor over.
+func (s Status) Started() bool { return s&(over|Held) == 0 }
+
+// New returns the state of a group without members.
+func New(key Key, policyName string, shape policy.Shape) *Group {
+	g := &Group{Key: key, Policy: policyName, Shape: shape}
+	if shape.Open() {
+		g.Parts = []*Part{{ShapePart: policy.ShapePart{Name: policy.MainPart}}}
+		return g
+	}
+	for i, p := range shape.Parts {
+		g.Parts = append(g.Parts, &Part{ShapePart: p, Index: i})
+	}
+	return g
+}
+
+// Part returns the part of that name, or nil.
+func (g *Group) Part(name string) *Part {
+	for _, p := range g.Parts {
+		if p.Name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+// Unit returns a replica, or nil if it has had no member.
+func (p *Part) Unit(replica uint32) *Unit {
+	if i, ok := p.find(replica); ok {
+		return p.Units[i]
+	}
+	return nil
+}
+
+func (p *Part) find(replica uint32) (int, bool) {
+	return slices.BinarySearchFunc(p.Units, replica, func(u *Unit, r uint32) int { return cmp.Compare(u.Replica, r) })
+}
+
+// Put adds a unit that the part of the group does not have.
+func (g *Group) Put(p *Part, u *Unit) {
+	if u.GangID != "" {
+		if g.gangs == nil {
+			g.gangs = map[string]*Unit{}
+		}
+		g.gangs[u.GangID] = u
+	}
+	i, _ := p.find(u.Replica)
+	u.Part = p
+	p.Units = slices.Insert(p.Units, i, u)
+	if u.State == Succeeded {
+		p.succeeded++
+	}
+	for s, n := range u.counts {
+		p.counts[s] += n
+	}
+}
+
+// Member returns the member with an index, or nil.
+func (u *Unit) Member(index uint32) *Member {
+	if i, ok := u.find(index); ok {
+		return &u.Members[i]
+	}
+	return nil
+}
+
+func (u *Unit) find(index uint32) (int, bool) {
+	if n := len(u.Members); n == 0 || u.Members[n-1].Index < index {
+		return n, false
+	}
+	return slices.BinarySearchFunc(u.Members, index, func(m Member, i uint32) int { return cmp.Compare(m.Index, i) })
+}
+
+// Add adds a member that the unit does not have. It moves others.
+func (u *Unit) Add(m Member) {
+	i, _ := u.find(m.Index)
+	u.Members = slices.Insert(u.Members, i, m)
+	u.firstHeld = min(u.firstHeld, i)
+	u.counts[m.Status]++
+	if u.Part != nil {
+		u.Part.counts[m.Status]++
+	}
+	u.Dirty = true
+}
+
+// NextFree returns the smallest index that no member has.
+func (u *Unit) NextFree() uint32 {
+	n := len(u.Members)
+	if n == 0 || u.Members[n-1].Index == uint32(n-1) {
+		return uint32(n)
+	}
+	// Indexes are distinct and ascending, so before the first gap each equals its place.
+	low, high := 0, n
+	for low < high {
+		if mid := (low + high) / 2; u.Members[mid].Index == uint32(mid) {
+			low = mid + 1
+		} else {
+			high = mid
+		}
+	}
+	return uint32(low)
+}
+
+// Set changes the status of a member.
+func (u *Unit) Set(m *Member, s Status) {
+	if s.held() {
+		i, _ := u.find(m.Index)
+		u.firstHeld = min(u.firstHeld, i)
+	}
+	u.counts[m.Status]--
+	u.Part.counts[m.Status]--
+	m.Status = s
+	u.counts[s]++
+	u.Part.counts[s]++
+	u.Dirty = true
+}
+
+// SetState changes the state of a unit.
+func (u *Unit) SetState(s UnitState) {
+	if u.State == Succeeded {
+		u.Part.succeeded--
+	}
+	if s == Succeeded {
+		u.Part.succeeded++
+	}
+	u.State = s
+	u.Dirty = true
+}
+
+// of returns how many members satisfy a condition on their status.
+func (c *counts) of(is func(Status) bool) (n int) {
+	for s, members := range c {
+		if members > 0 && is(Status(s)) {
+			n += members
+		}
+	}
+	return n
+}
+
+// Started returns how many members are neither held nor over.
+func (u *Unit) Started() int { return u.counts.of(Status.Started) }
+
+// NextHeld returns the held member with the smallest index, or nil.
+func (u *Unit) NextHeld() *Member {
+	for ; u.firstHeld < len(u.Members); u.firstHeld++ {
+		if m := &u.Members[u.firstHeld]; m.Status.held() {
+			return m
+		}
+	}
+	return nil
+}
+
+// Held returns how many members are held.
+func (u *Unit) Held() int { return u.counts.of(Status.held) }
+
+func (s Status) held() bool { return s&Held != 0 && !s.Over() }
+
+// AllOver reports whether every member that was submitted is over.
+func (u *Unit) AllOver() bool { return u.counts.of(Status.Over) == len(u.Members) }
+
+// Succeeded returns how many members succeeded.
+func (u *Unit) Succeeded() int {
+	return u.counts.of(func(s Status) bool { return s&HasSucceeded != 0 })
+}
+
+// Failed returns how many members failed for good.
+func (u *Unit) Failed() int { return u.counts.of(func(s Status) bool { return s&HasFailed != 0 }) }
+
+// declared returns how many members the unit has in all; 0: that is open.
+func (u *Unit) declared() int { return int(u.Part.Members) }
+
+// Complete reports whether every declared member was submitted; a unit of open size never
+// is.
+func (u *Unit) Complete() bool { return u.declared() > 0 && len(u.Members) >= u.declared() }
+
+// Enough reports whether as many members succeeded as must; never in a unit of open size.
+func (u *Unit) Enough() bool { return u.Part.MinMembers > 0 && u.Succeeded() >= int(u.Part.MinMembers) }
+
+// CanReach reports whether cancellations leave enough members for the unit to succeed,
+// now, or after a restart that keeps members that succeeded or runs them again.
+func (u *Unit) CanReach(afterRestart, keep bool) bool {
+	lost := u.counts.of(func(s Status) bool {
+		return s&WasCancelled != 0 && (s&HasSucceeded == 0 || afterRestart && !keep)
+	})
+	if u.declared() == 0 {
+		return true
+	}
+	return u.declared()-lost >= int(u.Part.MinMembers)
+}
+
+// HasCancelled reports whether a member was cancelled or rejected.
+func (u *Unit) HasCancelled() bool {
+	return u.counts.of(func(s Status) bool { return s&WasCancelled != 0 }) > 0
+}
+
+// HasSucceeded reports whether every declared unit of the part succeeded.
+func (p *Part) HasSucceeded() bool { return p.Replicas > 0 && p.succeeded == int(p.Replicas) }
+
+// MayStart reports whether one more member of the unit may start (GROUPS 7).
+func (g *Group) MayStart(u *Unit) bool {
+	if g.State != policy.GroupActive || g.Halted || !g.ready(u.Part) {
+		return false
+	}
+	return u.Part.Parallelism == 0 || u.Started() < int(u.Part.Parallelism)
+}
+
+// Waiting returns the parts with held members that wait for no other part.
+func (g *Group) Waiting() []*Part {
+	var parts []*Part
+	for _, p := range g.Parts {
+		if p.counts.of(Status.held) > 0 && g.ready(p) {
+			parts = append(parts, p)
+		}
+	}
+	return parts
+}
+
+// ready reports whether every part that p waits for has succeeded.
+func (g *Group) ready(p *Part) bool {
+	for _, i := range p.After {
+		if !g.Parts[i].HasSucceeded() {
+			return false
+		}
+	}
+	return true
+}
+
+// HasSucceeded reports whether all declared units succeeded; never in a group of open size.
+func (g *Group) HasSucceeded() bool {
+	for _, p := range g.Parts {
+		if !p.HasSucceeded() {
+			return false
+		}
+	}
+	return true
+}
+
+// AllOver reports whether every known member is over.
+func (g *Group) AllOver() bool { return g.none(func(s Status) bool { return !s.Over() }) }
+
+// Quiet is AllOver, where a member whose failure was decided in shadow is over too.
+func (g *Group) Quiet() bool {
+	return g.none(func(s Status) bool { return !s.Over() && s&FailedInShadow == 0 })
+}
+
+// AllSucceeded reports whether every known member succeeded.
+func (g *Group) AllSucceeded() bool {
+	return g.none(func(s Status) bool { return s&HasSucceeded == 0 })
+}
+
+// none reports whether no known member is like that.
+func (g *Group) none(is func(Status) bool) bool {
+	for _, p := range g.Parts {
+		if p.counts.of(is) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// Prospects says whether a group can go on.
+type Prospects uint8
+
+// The prospects of a group.
+const (
+	GoesOn    Prospects = iota // a member runs, waits, or is held and will be released
+	Awaits                     // only members that were not submitted could start
+	Exhausted                  // no unit can start or run any more
+)
+
+// Prospects reports whether some declared unit can start or run (GROUPS 8).
+func (g *Group) Prospects() Prospects {
+	if g.Shape.Open() {
+		if g.AllOver() {
+			return Awaits
+		}
+		return GoesOn
+	}
+	if !g.none(Status.Started) {
+		return GoesOn
+	}
+	worst := make([]Prospects, len(g.Parts))
+	found := Exhausted
+	for _, i := range g.order() {
+		p := g.Parts[i]
+		var best Prospects
+		best, worst[i] = g.prospectsOf(p, worst)
+		found = min(found, best)
+	}
+	return found
+}
+
+// prospectsOf returns the prospects of the unit of a part that can do most, and of the one
+// that can do least among those that have not succeeded. It needs the latter of the parts
+// that p waits for.
+func (g *Group) prospectsOf(p *Part, worstOf []Prospects) (best, worst Prospects) {
+	release := GoesOn // of members that are held, or come later
+	if g.Halted {
+		release = Exhausted
+	}
+	for _, i := range p.After {
+		if !g.Parts[i].HasSucceeded() {
+			release = max(release, worstOf[i])
+		}
+	}
+	best, worst = Exhausted, GoesOn
+	add := func(can Prospects) { best, worst = min(best, can), max(worst, can) }
+	if len(p.Units) < int(p.Replicas) {
+		add(max(Awaits, release))
+	}
+	for _, u := range p.Units {
+		switch {
+		case u.State == Succeeded:
+		case u.State == Active && u.Started() > 0:
+			add(GoesOn)
+		case u.State == Active && u.Held() > 0:
+			add(release)
+		case u.State == Active && !u.Complete():
+			add(max(Awaits, release))
+		default:
+			add(Exhausted)
+		}
+	}
+	return best, worst
+}
+
+// order returns the parts so that each comes after those that it waits for.
+func (g *Group) order() []int {
+	order := make([]int, 0, len(g.Parts))
+	state := make([]uint8, len(g.Parts))
+	var visit func(i int)
+	visit = func(i int) {
+		if state[i] != 0 {
+			return
+		}
+		state[i] = 1
+		for _, before := range g.Parts[i].After {
+			visit(int(before))
+		}
+		order = append(order, i)
+	}
+	for i := range g.Parts {
+		visit(i)
+	}
+	return order
+}
+
+// Scope returns the units that an action restarts, in order: those that may have members
+// to restart.
+func (g *Group) Scope(u *Unit, a policy.GroupAction, keep bool) []*Unit {
+	if a == policy.RestartUnit {
+		return []*Unit{u}
+	}
+	var scope []*Unit
+	for _, p := range g.Parts {
+		if a == policy.RestartPart && p != u.Part {
+			continue
+		}
+		for _, other := range p.Units {
+			if !keep || other.State != Succeeded {
+				scope = append(scope, other)
+			}
+		}
+	}
+	return scope
+}
+
+// Restarted returns how often a rule restarted something.
+func (g *Group) Restarted(rule string) uint32 {
+	if i, ok := g.findRule(rule); ok {
+		return g.ByRule[i].Restarts
+	}
+	return 0
+}
+
+// CountRestart counts a restart by a rule.
+func (g *Group) CountRestart(rule string) {
+	g.Restarts++
+	i, ok := g.findRule(rule)
+	if !ok {
+		g.ByRule = slices.Insert(g.ByRule, i, RuleCount{Rule: rule})
+	}
+	g.ByRule[i].Restarts++
+}
+
+func (g *Group) findRule(rule string) (int, bool) {
+	return slices.BinarySearchFunc(g.ByRule, rule, func(c RuleCount, r string) int { return cmp.Compare(c.Rule, r) })
+}
+
+// UnitOfGang returns the unit that a gang is, or nil.
+func (g *Group) UnitOfGang(id string) *Unit { return g.gangs[id] }

@@ -1,0 +1,419 @@
+package projection
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/refloat/refloat/events"
+	"github.com/refloat/refloat/internal/group"
+	"github.com/refloat/refloat/internal/policy"
+)
+
+// Member is what a job keeps of its membership in a group; nil: it is in none.
+type Member struct {
+	Group, Part    string // the group's queue and job set are the job's
+	Replica, Index uint32
+	Restart        *Restart // nil: none is pending
+}
+
+// Restart is a restart of a member whose next run is not known yet.
+type Restart struct {
+	Run          string // its latest run at that time, which is over for the group; "": none
+	RetryAfter   int64  // Unix nanoseconds
+	Policy, Rule string // that restarted it: a group policy's, or the retry policy's that granted a gang's retry
+}
+
+// IsGang reports whether the job has a gang id and a numeric cardinality of at least 2
+// (SEMANTICS 3.1).
+func (j *Job) IsGang() bool {
+	if j.GangID == "" || j.GangSize == "" {
+		return false
+	}
+	for i := range len(j.GangSize) {
+		if j.GangSize[i] < '0' || j.GangSize[i] > '9' {
+			return false
+		}
+	}
+	size := strings.TrimLeft(j.GangSize, "0")
+	return len(size) > 1 || size >= "2"
+}
+
+// cardinality returns the size of the job's gang; 0: it is greater than any group may be.
+func (j *Job) cardinality() uint32 { return number(strings.TrimLeft(j.GangSize, "0")) }
+
+// number parses a decimal number below policy.MaxGroupMembers; 0 for anything else.
+func number(s string) uint32 {
+	n, err := strconv.ParseUint(s, 10, 32)
+	if err != nil || n > policy.MaxGroupMembers || s[0] == '+' {
+		return 0
+	}
+	return uint32(n)
+}
+
+// wish is the membership that a job's annotations ask for.
+type wish struct {
+	group.Key
+	policy      string
+	part        string
+	replica     uint32
+	index       uint32
+	freeIndex   bool // the annotation is absent
+	gangID      string
+	cardinality uint32 // of the gang; 0: none
+	whole       bool   // the gang is a group of its own: it names no group
+}
+
+// wishOf reads the annotations of a job (GROUPS 1). It is nil if the job names no group
+// and is in no gang.
+func wishOf(j *Job, sub *events.Submit) (*wish, policy.FindingReason) {
+	w := &wish{Key: group.Key{Queue: j.Queue, Set: j.Set, Name: sub.Group}, policy: sub.GroupPolicy, part: policy.MainPart}
+	gang := j.IsGang()
+	switch {
+	case gang:
+		w.gangID, w.cardinality = j.GangID, j.cardinality()
+		if w.whole = w.Name == ""; w.whole {
+			w.Name = "gang/" + j.GangID
+		}
+	case w.Name == "":
+		return nil, 0
+	}
+	if !w.whole && sub.Part != "" {
+		w.part = sub.Part
+	}
+	ok := len(w.Name) <= policy.MaxGroupName && (!gang || w.cardinality > 0)
+	if len(w.Name) > policy.MaxGroupName {
+		w.Name = strings.ToValidUTF8(w.Name[:policy.MaxGroupName], "")
+	}
+	if sub.Replica != "" && !w.whole {
+		n, valid := annotated(sub.Replica)
+		w.replica, ok = n, ok && valid
+	}
+	w.freeIndex = sub.Index == ""
+	if !w.freeIndex {
+		n, valid := annotated(sub.Index)
+		w.index, ok = n, ok && valid
+	}
+	w.Name, w.policy, w.part = strings.Clone(w.Name), strings.Clone(w.policy), strings.Clone(w.part)
+	if !ok {
+		return w, policy.InvalidAnnotation
+	}
+	return w, 0
+}
+
+// annotated parses a replica or an index.
+func annotated(s string) (uint32, bool) {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return 0, false
+		}
+	}
+	n, err := strconv.ParseUint(s, 10, 32)
+	return uint32(n), err == nil && n < policy.MaxGroupMembers
+}
+
+// join makes a job that was just submitted a member of the group that it names.
+func (s *State) join(e *entry, sub *events.Submit) {
+	w, why := wishOf(e.job, sub)
+	if w == nil {
+		return
+	}
+	var ge *groupEntry
+	if why == 0 {
+		ge, why = s.admit(e, w)
+	}
+	if why != 0 {
+		s.msg.h.Found(e.job, w.Name, why)
+		return
+	}
+	g := ge.g
+	part := g.Part(w.part)
+	u := part.Unit(w.replica)
+	if u == nil {
+		u = &group.Unit{Replica: w.replica, GangID: w.gangID, Generation: g.Generation}
+		g.Put(part, u)
+	}
+	if w.freeIndex {
+		w.index = u.NextFree()
+	}
+	e.job.Member = &Member{Group: g.Name, Part: s.intern(part.Name), Replica: u.Replica, Index: w.index}
+	mayStart := u.State == group.Active && g.MayStart(u)
+	u.Add(group.Member{Index: w.index, Job: e.id})
+	ge.added = append(ge.added, memberRef{part.Index, u.Replica, w.index})
+	s.touchUnit(ge, u)
+	if mayStart {
+		return
+	}
+	m := u.Member(w.index)
+	if !s.offer(Held, u, e) {
+		return
+	}
+	u.Set(m, group.Held)
+	if g.State != policy.GroupActive || u.State != group.Active {
+		s.stop(u, m)
+	}
+}
+
+// admit checks a wish, and binds the group if the job is its first member.
+func (s *State) admit(e *entry, w *wish) (*groupEntry, policy.FindingReason) {
+	ge := s.groupOf(w.Key)
+	g := ge.g
+	var bound Bound
+	if g == nil {
+		if w.policy == "" && !w.whole {
+			return nil, policy.NoPolicyNamed
+		}
+		var why policy.FindingReason
+		if bound, why = s.msg.h.Bind(e.job, w.Name, w.policy, w.whole, w.cardinality); why != 0 {
+			return nil, why
+		}
+		g = group.New(w.Key, w.policy, bound.Shape)
+	} else if g.Policy != w.policy {
+		return nil, policy.OtherPolicy
+	}
+	if why := w.misfit(g); why != 0 {
+		return nil, why
+	}
+	if ge.g == nil {
+		ge.g, ge.wipe = g, ge.inKV
+		s.msg.h.Bound(e.job, w.Name, w.policy, bound)
+	}
+	return ge, 0
+}
+
+// misfit is why a group has no room for the member.
+func (w *wish) misfit(g *group.Group) policy.FindingReason {
+	part := g.Part(w.part)
+	if part == nil {
+		return policy.NoSuchPart
+	}
+	open := g.Shape.Open()
+	if !open && w.replica >= part.Replicas {
+		return policy.NoSuchReplica
+	}
+	u := part.Unit(w.replica)
+	size := uint32(policy.MaxGroupMembers)
+	if !open {
+		size = part.Members
+	}
+	switch {
+	case w.freeIndex && u != nil && u.NextFree() >= size:
+		return policy.NoSuchIndex
+	case !w.freeIndex && w.index >= size:
+		return policy.NoSuchIndex
+	case !w.freeIndex && u != nil && u.Member(w.index) != nil:
+		return policy.IndexTaken
+	}
+	return w.gangMisfit(g, part, u)
+}
+
+// gangMisfit is why a gang would not be exactly one unit.
+func (w *wish) gangMisfit(g *group.Group, part *group.Part, u *group.Unit) policy.FindingReason {
+	if u != nil && u.GangID != w.gangID {
+		return policy.NotOneUnit
+	}
+	if w.gangID == "" {
+		return 0
+	}
+	switch {
+	case part.Members != 0 && part.Members != w.cardinality:
+		return policy.NotOneUnit
+	case part.Parallelism != 0 && part.Parallelism < w.cardinality:
+		return policy.NotOneUnit
+	case part.Members == 0 && u != nil && len(u.Members) >= int(w.cardinality):
+		return policy.NotOneUnit
+	}
+	if other := g.UnitOfGang(w.gangID); other != nil && other != u {
+		return policy.NotOneUnit
+	}
+	return 0
+}
+
+// Bound is what the first member of a group fixes.
+type Bound struct {
+	Digest [32]byte // of the group policy's canonical text
+	Shape  policy.Shape
+}
+
+// GangShape is the shape of a gang that is in no group (GROUPS 1).
+func GangShape(cardinality uint32) policy.Shape {
+	return policy.Shape{Parts: []policy.ShapePart{{Name: policy.MainPart, Replicas: 1, Members: cardinality, MinMembers: cardinality}}}
+}
+
+// Change is what happens to a member.
+type Change uint8
+
+// The changes.
+const (
+	Held Change = iota
+	Released
+	Restarted
+	Stopped
+)
+
+// MemberChange is a change of a member.
+type MemberChange struct {
+	Change     Change
+	Job        *Job
+	RunID      string // its latest run; "": it has had none
+	Generation uint32 // of its unit
+	RetryAfter int64  // of Restarted
+}
+
+// UnitEnd is a unit that ended without a failed run.
+type UnitEnd struct {
+	Group     *group.Group
+	Unit      *group.Unit
+	Succeeded bool
+	Reason    policy.UnitReason // if it failed
+}
+
+// Verdict is what a group does about a unit that ended (GROUPS 5).
+type Verdict struct {
+	Action  policy.GroupAction
+	Reason  policy.UnitReason
+	Rule    string
+	Used    uint32 // restarts that count, after this
+	Keep    bool
+	Refused bool  // Action is FailGroup, because the restart of Rule was over a limit
+	Base    int64 // retryAfter of members without a live run; Unix nanoseconds
+}
+
+// GroupHandler decides for groups, and receives their records in order.
+type GroupHandler interface {
+	// Groups reports whether jobs can be members of groups: from version 3 of the semantics on.
+	Groups() bool
+	// Bind returns what the group policy of that name fixes, or why the job is not a member.
+	// whole: the group is the job's gang, of that cardinality.
+	Bind(first *Job, name, policy string, whole bool, cardinality uint32) (Bound, policy.FindingReason)
+	// Bound receives a group with its first member.
+	Bound(first *Job, name, policy string, b Bound)
+	// Found receives a job that names a group and is not its member.
+	Found(j *Job, name string, why policy.FindingReason)
+	// Offer receives a change that happens only if groups act on the queue, and reports
+	// whether it happens.
+	Offer(c *MemberChange) bool
+	// Changed receives a change that follows from one that happened.
+	Changed(c *MemberChange)
+	// RestartAt returns when a member may start again, given the restart's own time and the
+	// longest grace of the pods that may still run: its own, or in a gang that of any member;
+	// graceSeconds is negative if there is none.
+	RestartAt(j *Job, run string, base, graceSeconds int64) int64
+	// UnitEnded returns what to do about a unit that ended; false: nothing.
+	UnitEnded(u *UnitEnd) (Verdict, bool)
+	// OfferEnd receives a group's end, and reports whether it happens; GroupEnded one that follows
+	// from a verdict.
+	OfferEnd(g *group.Group, state policy.GroupState, reason policy.UnitReason, rule string) bool
+	GroupEnded(g *group.Group, state policy.GroupState, reason policy.UnitReason, rule string)
+}
+
+// memberRef identifies a member of a group.
+type memberRef struct {
+	part           int
+	replica, index uint32
+}
+
+// groupEntry is one group in the cache. If g is nil, the group is not kept.
+type groupEntry struct {
+	key   string // its prefix in the KV
+	g     *group.Group
+	added []memberRef // not in the KV yet
+
+	inKV, wipe      bool // as in entry
+	indexed, stored term
+	dirty, touched  bool
+	units           []*group.Unit // touched by the current message
+}
+
+// touchGroup marks a group as changed by the current message.
+func (s *State) touchGroup(ge *groupEntry) {
+	if !ge.dirty {
+		ge.dirty = true
+		s.dirtyGroups = append(s.dirtyGroups, ge)
+	}
+	if !ge.touched {
+		ge.touched = true
+		s.msg.groups = append(s.msg.groups, ge)
+	}
+	if ge.g != nil {
+		ge.g.LastEvent = s.Watermark
+	}
+}
+
+func (s *State) touchUnit(ge *groupEntry, u *group.Unit) {
+	u.Dirty = true
+	s.touchGroup(ge)
+	if !u.Touched {
+		u.Touched = true
+		ge.units = append(ge.units, u)
+	}
+}
+
+// memberOf returns the group, unit and member of a job, or nil for a job in no group.
+func (s *State) memberOf(e *entry) (*groupEntry, *group.Unit, *group.Member) {
+	if e.job == nil || e.job.Member == nil {
+		return nil, nil, nil
+	}
+	at := e.job.Member
+	ge := s.groupOf(group.Key{Queue: e.job.Queue, Set: e.job.Set, Name: at.Group})
+	if ge.g != nil {
+		if part := ge.g.Part(at.Part); part != nil {
+			if u := part.Unit(at.Replica); u != nil {
+				if m := u.Member(at.Index); m != nil {
+					return ge, u, m
+				}
+			}
+		}
+	}
+	s.fail(fmt.Errorf("%w: job %s is a member of group %q, which lacks it", ErrCorrupt, e.id, at.Group))
+	return nil, nil, nil
+}
+
+// cancelled makes a member over that was cancelled or rejected.
+func (s *State) cancelled(e *entry) {
+	if ge, u, m := s.memberOf(e); m != nil && m.Status&group.WasCancelled == 0 {
+		u.Set(m, m.Status|group.WasCancelled)
+		s.touchUnit(ge, u)
+	}
+}
+
+// succeeded folds the success of a member's latest run.
+func (s *State) succeeded(e *entry, r *Run) {
+	ge, u, m := s.memberOf(e)
+	if m == nil || e.job.Latest != r {
+		return
+	}
+	s.touchUnit(ge, u)
+	if pending := e.job.Member.Restart; m.Status.Over() || pending != nil && pending.Run == r.ID {
+		return
+	}
+	u.Set(m, m.Status&^group.Held|group.HasSucceeded)
+}
+
+// started folds a new run of a member, which ends a pending restart.
+func (s *State) started(e *entry) {
+	ge, u, m := s.memberOf(e)
+	if m == nil {
+		return
+	}
+	e.job.Member.Restart = nil
+	if m.Status&group.FailedInShadow != 0 {
+		u.Set(m, m.Status&^group.FailedInShadow)
+	}
+	s.touchUnit(ge, u)
+}
+
+// markSucceeded marks the units that have reached minMembers (GROUPS 3).
+func (s *State) markSucceeded() {
+	for _, ge := range s.msg.groups {
+		if ge.g == nil || ge.g.State != policy.GroupActive {
+			continue
+		}
+		for _, u := range ge.units {
+			if u.State == group.Active && u.Enough() {
+				u.SetState(group.Succeeded)
+				u.Fresh = true
+			}
+		}
+	}
+}

@@ -1,0 +1,377 @@
+package projection
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/refloat/refloat/internal/group"
+	"github.com/refloat/refloat/internal/policy"
+)
+
+// MemberFailure is what a decision on a failed run of a member depends on (GROUPS 4).
+type MemberFailure struct {
+	Group *group.Group
+	Unit  *group.Unit
+	Over  bool     // the group has ended, or the member was stopped
+	Told  *Restart // a restart told this run to stop; nil: none did
+	Gang  bool
+	// PeerGrace is the longest graceSeconds of the unit's other members whose run may still
+	// be alive; -1: there is none.
+	PeerGrace int64
+}
+
+// Generation returns the unit's generation after a decision.
+func (f *MemberFailure) Generation(d *MemberDecided) uint32 {
+	if d.GangRestart || d.Verdict != nil && !d.Noted && d.Verdict.Action.Restarts() {
+		return f.Unit.Generation + 1
+	}
+	return f.Unit.Generation
+}
+
+// MemberDecided is the part of a decision on a member that the state needs.
+type MemberDecided struct {
+	OnUnit      bool     // the retry counts on the unit
+	GangRestart bool     // the unit restarts as a whole, by the retry that was granted
+	Verdict     *Verdict // nil: the unit has not failed
+	Noted       bool     // nothing is done about Verdict
+	// Base is the retryAfter of a restart, for members whose run is over; PolicyName and RuleName
+	// are what restarted them.
+	Base                 int64
+	PolicyName, RuleName string
+}
+
+// memberFailure returns the membership of a failure's job, as it is now; nil: it has none.
+func (s *State) memberFailure(f *Failure) *MemberFailure {
+	ge, u, m := s.memberOf(f.entry)
+	if m == nil {
+		return nil
+	}
+	s.touchUnit(ge, u)
+	out := &MemberFailure{
+		Group: ge.g, Unit: u, Gang: u.GangID != "", PeerGrace: -1,
+		Over: ge.g.State != policy.GroupActive || m.Status&group.WasStopped != 0,
+	}
+	if pending := f.Job.Member.Restart; pending != nil && pending.Run == f.RunID {
+		out.Told = pending
+	}
+	if out.Gang && !out.Over {
+		for i := range u.Members {
+			if other := &u.Members[i]; other.Job != f.JobID && other.Status&group.WasCancelled == 0 {
+				out.PeerGrace = max(out.PeerGrace, s.liveGrace(s.entry(other.Job).job))
+			}
+		}
+	}
+	return out
+}
+
+// liveGrace returns the graceSeconds of a job whose latest run may still be alive, else -1.
+func (s *State) liveGrace(j *Job) int64 {
+	if j != nil && j.Latest != nil && (j.Latest.End == NotEnded || j.Latest.End == Failed && j.Latest.Outcome == Undecided) {
+		return max(j.GraceSeconds, 0)
+	}
+	return -1
+}
+
+// applyToMember applies the decision on a failed run to its member, unit and group.
+func (s *State) applyToMember(f *Failure, d *Decided) {
+	ge, u, m := s.memberOf(f.entry)
+	if m == nil {
+		return
+	}
+	s.touchUnit(ge, u)
+	switch {
+	case d.Requeue:
+	case d.Shadow:
+		u.Set(m, m.Status|group.FailedInShadow)
+	case !m.Status.Over():
+		u.Set(m, m.Status&^group.Held|group.HasFailed)
+	}
+	md := d.Member
+	if md == nil {
+		return
+	}
+	if md.OnUnit {
+		u.Retries++
+	}
+	switch {
+	case md.GangRestart:
+		s.restart(ge, []*group.Unit{u}, restart{base: md.Base, policy: md.PolicyName, rule: md.RuleName})
+	case md.Verdict != nil && !md.Noted:
+		s.perform(ge, u, md.Verdict)
+	}
+}
+
+// perform does what a group's verdict says (GROUPS 5).
+func (s *State) perform(ge *groupEntry, u *group.Unit, v *Verdict) {
+	g := ge.g
+	reason := v.Reason
+	if v.Refused {
+		reason = policy.ReachedMaxRestarts
+	}
+	switch v.Action {
+	case policy.NoGroupAction:
+	case policy.FailGroup:
+		u.SetState(group.Failed)
+		s.msg.h.GroupEnded(g, policy.GroupFailed, reason, v.Rule)
+		s.endGroup(ge, policy.GroupFailed, reason, v.Rule)
+	case policy.RestartGroup, policy.RestartPart, policy.RestartUnit:
+		keep := v.Keep
+		if v.Rule == policy.RestartsRule {
+			u.Restarts++
+		} else {
+			g.CountRestart(v.Rule)
+			g.Counted = v.Used
+		}
+		scope := g.Scope(u, v.Action, keep)
+		if v.Action == policy.RestartGroup {
+			g.Generation++
+		}
+		s.restart(ge, scope, restart{base: v.Base, policy: g.Policy, rule: v.Rule, keep: keep, anew: true})
+	case policy.Halt:
+		g.Halted = true
+		s.leave(ge, u, v)
+	case policy.Leave:
+		s.leave(ge, u, v)
+	}
+}
+
+// leave leaves a unit failed, and stops its members.
+func (s *State) leave(ge *groupEntry, u *group.Unit, v *Verdict) {
+	u.SetState(group.Failed)
+	ge.g.Reason, ge.g.Rule = v.Reason, v.Rule
+	s.stopUnit(ge, u)
+}
+
+// stopUnit stops the members of a unit that are not over.
+func (s *State) stopUnit(ge *groupEntry, u *group.Unit) {
+	s.touchUnit(ge, u)
+	for i := range u.Members {
+		if m := &u.Members[i]; !m.Status.Over() {
+			s.stop(u, m)
+		}
+	}
+}
+
+func (s *State) stop(u *group.Unit, m *group.Member) {
+	u.Set(m, m.Status&^group.Held|group.WasStopped)
+	s.msg.h.Changed(s.changeOf(Stopped, u, s.entry(m.Job)))
+}
+
+// changeOf describes a change of a member.
+func (s *State) changeOf(c Change, u *group.Unit, e *entry) *MemberChange {
+	out := &MemberChange{Change: c, Job: e.job, Generation: u.Generation}
+	if e.job.Latest != nil {
+		out.RunID = e.job.Latest.ID
+	}
+	return out
+}
+
+// offer offers a change to the handler.
+func (s *State) offer(c Change, u *group.Unit, e *entry) bool {
+	return s.msg.h.Offer(s.changeOf(c, u, e))
+}
+
+// restart describes a restart to be made.
+type restart struct {
+	base         int64 // retryAfter of members without a live run
+	policy, rule string
+	keep         bool // members that succeeded are left out
+	anew         bool // counts start anew
+}
+
+// restart starts the members of units again (GROUPS 6).
+func (s *State) restart(ge *groupEntry, scope []*group.Unit, r restart) {
+	for _, u := range scope {
+		s.touchUnit(ge, u)
+		u.SetState(group.Active)
+		u.Fresh = false
+		u.Generation++
+		if r.anew {
+			u.Retries = 0
+		}
+		for i := range u.Members {
+			if m := &u.Members[i]; r.includes(m) {
+				u.Set(m, m.Status&group.FailedInShadow|group.Held) // not started, for now
+			}
+		}
+	}
+	for _, u := range scope {
+		longest := int64(-1)
+		if u.GangID != "" {
+			for i := range u.Members {
+				if m := &u.Members[i]; r.includes(m) {
+					longest = max(longest, s.liveGrace(s.entry(m.Job).job))
+				}
+			}
+		}
+		for i := range u.Members {
+			m := &u.Members[i]
+			if !r.includes(m) {
+				continue
+			}
+			e := s.entry(m.Job)
+			s.restartMember(u, e, r, longest)
+			if ge.g.MayStart(u) {
+				u.Set(m, m.Status&^group.Held)
+			} else {
+				s.msg.h.Changed(s.changeOf(Held, u, e))
+			}
+		}
+	}
+}
+
+// includes reports whether a restart has the member in scope. Its answer is the same before
+// and after the member's status was reset.
+func (r *restart) includes(m *group.Member) bool {
+	return m.Status&group.WasCancelled == 0 && (!r.keep || m.Status&group.HasSucceeded == 0)
+}
+
+// restartMember makes a member's job queued again. longest is the longest grace of a gang's
+// members, -1 if none may still run.
+func (s *State) restartMember(u *group.Unit, e *entry, r restart, longest int64) {
+	s.touch(e)
+	j := e.job
+	grace := longest
+	if u.GangID == "" {
+		grace = s.liveGrace(j)
+	}
+	c := s.changeOf(Restarted, u, e)
+	c.RetryAfter = s.msg.h.RestartAt(j, c.RunID, r.base, grace)
+	j.Ended, j.EndedAt = false, 0
+	if r.anew {
+		j.Rules, j.LegacyReturns = nil, 0
+	}
+	j.Member.Restart = &Restart{Run: c.RunID, RetryAfter: c.RetryAfter, Policy: r.policy, Rule: r.rule}
+	s.msg.h.Changed(c)
+}
+
+// settleGroups is what follows the decisions of a message: units that ended without a
+// failed run, releases, and ends of groups (GROUPS 3).
+func (s *State) settleGroups() {
+	for _, ge := range s.msg.due {
+		if !ge.touched {
+			ge.touched = true
+			s.msg.groups = append(s.msg.groups, ge)
+		}
+	}
+	slices.SortFunc(s.msg.groups, func(a, b *groupEntry) int { return cmp.Compare(a.key, b.key) })
+	for _, ge := range s.msg.groups {
+		if ge.g != nil && ge.g.State == policy.GroupActive {
+			slices.SortFunc(ge.units, func(a, b *group.Unit) int {
+				return cmp.Or(cmp.Compare(a.Part.Index, b.Part.Index), cmp.Compare(a.Replica, b.Replica))
+			})
+			s.endUnits(ge)
+			s.releaseHeld(ge)
+			s.endIfOver(ge)
+		}
+	}
+}
+
+// endUnits ends the units of a group that ended without a failed run.
+func (s *State) endUnits(ge *groupEntry) {
+	for _, u := range slices.Clone(ge.units) {
+		if ge.g.State != policy.GroupActive {
+			return
+		}
+		end := UnitEnd{Group: ge.g, Unit: u}
+		switch {
+		case u.State == group.Succeeded && u.Fresh:
+			end.Succeeded = true
+		case u.State != group.Active:
+			continue
+		case !u.CanReach(false, false):
+			end.Reason = policy.MemberCancelled
+		case u.Complete() && u.AllOver():
+			end.Reason = policy.FailedIndexes
+		default:
+			continue
+		}
+		u.Fresh = false
+		v, ok := s.msg.h.UnitEnded(&end)
+		switch {
+		case ok:
+			s.perform(ge, u, &v)
+		case end.Succeeded:
+			s.stopRest(ge, u)
+		}
+	}
+}
+
+// stopRest stops the members of a unit that succeeded without them.
+func (s *State) stopRest(ge *groupEntry, u *group.Unit) {
+	if u.AllOver() {
+		return
+	}
+	s.touchUnit(ge, u)
+	for i := range u.Members {
+		m := &u.Members[i]
+		if !m.Status.Over() && s.offer(Stopped, u, s.entry(m.Job)) {
+			u.Set(m, m.Status&^group.Held|group.WasStopped)
+		}
+	}
+}
+
+// releaseHeld releases the members that may start (GROUPS 7).
+func (s *State) releaseHeld(ge *groupEntry) {
+	if ge.g.State != policy.GroupActive || ge.g.Halted {
+		return
+	}
+	for _, part := range ge.g.Waiting() {
+		for _, u := range part.Units {
+			for u.State == group.Active && u.Held() > 0 && ge.g.MayStart(u) {
+				m := u.NextHeld()
+				if !s.offer(Released, u, s.entry(m.Job)) {
+					return
+				}
+				u.Set(m, m.Status&^group.Held)
+				s.touchUnit(ge, u)
+			}
+		}
+	}
+}
+
+// endIfOver ends a group that has succeeded, or can do no more (GROUPS 8).
+func (s *State) endIfOver(ge *groupEntry) {
+	g := ge.g
+	if g.State != policy.GroupActive {
+		return
+	}
+	passed := subtractSaturating(s.Watermark, s.Horizon) > g.LastEvent
+	state, reason, rule := policy.GroupFailed, g.Reason, g.Rule
+	if g.Halted {
+		state = policy.GroupHalted
+	}
+	switch can := g.Prospects(); {
+	case g.HasSucceeded():
+		state, reason, rule = policy.GroupSucceeded, 0, ""
+	case can == group.Awaits && passed:
+		if g.Shape.Open() && g.AllSucceeded() && !g.Halted {
+			state, reason, rule = policy.GroupSucceeded, 0, ""
+		}
+	case can == group.Exhausted:
+	default:
+		if passed && g.Quiet() {
+			s.dropGroup(ge) // the queue is in shadow
+		}
+		return
+	}
+	switch {
+	case s.msg.h.OfferEnd(g, state, reason, rule):
+		s.endGroup(ge, state, reason, rule)
+	case passed && g.Quiet():
+		s.dropGroup(ge) // likewise
+	}
+}
+
+// endGroup ends a group whose end is in the log, and stops its members that are not over.
+func (s *State) endGroup(ge *groupEntry, state policy.GroupState, reason policy.UnitReason, rule string) {
+	s.touchGroup(ge)
+	ge.g.State, ge.g.Reason, ge.g.Rule = state, reason, rule
+	for _, part := range ge.g.Parts {
+		for _, u := range part.Units {
+			if !u.AllOver() {
+				s.stopUnit(ge, u)
+			}
+		}
+	}
+}

@@ -1,0 +1,322 @@
+package projection
+
+import (
+	"container/heap"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/refloat/refloat/internal/group"
+	"github.com/refloat/refloat/internal/policy"
+)
+
+// A group is kept as one header, one record for each unit, and one for each member, which
+// never changes, because only it is long: the id of its job.
+
+const (
+	headerRecord = 'h'
+	memberRecord = 'm'
+	unitRecord   = 'u'
+)
+
+// groupVersion is the first byte of headers and units.
+const groupVersion = 1
+
+func appendGroupPrefix(b []byte, k group.Key) []byte {
+	return appendEscaped(appendEscaped(appendEscaped(append(b, groupKey), k.Queue), k.Set), k.Name)
+}
+
+// groupOf returns a group's entry in the cache, loading it if necessary.
+func (s *State) groupOf(k group.Key) *groupEntry {
+	s.key = appendGroupPrefix(s.key[:0], k)
+	if ge := s.recentGroups[string(s.key)]; ge != nil {
+		return ge
+	}
+	ge := s.olderGroups[string(s.key)]
+	if ge == nil {
+		ge = s.loadGroup(string(s.key), k)
+	}
+	s.recentGroups[ge.key] = ge
+	return ge
+}
+
+// loadGroup reads a group. Its records are in the order header, members, units.
+func (s *State) loadGroup(key string, k group.Key) *groupEntry {
+	ge := &groupEntry{key: key}
+	jobs := map[memberRef]string{}
+	var failed error
+	err := s.kv.Scan([]byte(key), after([]byte(key)), func(full, value []byte) bool {
+		rest := full[len(key):]
+		switch {
+		case rest[0] == headerRecord && len(rest) == 1:
+			ge.g, failed = decodeGroup(k, value)
+		case rest[0] == memberRecord && len(rest) == 13:
+			jobs[splitMemberRef(rest)] = string(value)
+		case rest[0] == unitRecord && len(rest) == 9 && ge.g != nil:
+			failed = decodeUnit(ge.g, splitMemberRef(rest), value, jobs)
+		default:
+			failed = fmt.Errorf("%w: group %q has an unknown record", ErrCorrupt, k.Name)
+		}
+		return failed == nil
+	})
+	if err == nil {
+		err = failed
+	}
+	if err != nil {
+		s.fail(fmt.Errorf("read group %q of job set %s: %w", k.Name, k.Set, err))
+		ge.g = nil
+	}
+	if ge.g != nil {
+		ge.inKV = true
+		ge.stored = groupTerm(ge.g)
+		ge.indexed = ge.stored
+	}
+	return ge
+}
+
+func appendMemberRef(b []byte, kind byte, part int, replica uint32) []byte {
+	b = binary.BigEndian.AppendUint32(append(b, kind), uint32(part))
+	return binary.BigEndian.AppendUint32(b, replica)
+}
+
+// splitMemberRef reads the key of a member or unit, without its group.
+func splitMemberRef(b []byte) memberRef {
+	ref := memberRef{part: int(binary.BigEndian.Uint32(b[1:])), replica: binary.BigEndian.Uint32(b[5:])}
+	if len(b) > 9 {
+		ref.index = binary.BigEndian.Uint32(b[9:])
+	}
+	return ref
+}
+
+func appendGroup(b []byte, g *group.Group) []byte {
+	e := encoder{append(b, groupVersion)}
+	e.string(g.Policy)
+	e.uint(uint64(len(g.Shape.Parts)))
+	for _, p := range g.Shape.Parts {
+		e.string(p.Name)
+		e.uint(uint64(p.Replicas))
+		e.uint(uint64(p.Members))
+		e.uint(uint64(p.MinMembers))
+		e.uint(uint64(len(p.After)))
+		for _, i := range p.After {
+			e.uint(uint64(i))
+		}
+		e.uint(uint64(p.Parallelism))
+	}
+	e.b = append(e.b, byte(g.State), byte(g.Reason))
+	e.bools(g.Halted)
+	e.string(g.Rule)
+	e.uint(uint64(g.Generation))
+	e.uint(uint64(g.Restarts))
+	e.uint(uint64(g.Counted))
+	e.uint(uint64(len(g.ByRule)))
+	for _, c := range g.ByRule {
+		e.string(c.Rule)
+		e.uint(uint64(c.Restarts))
+	}
+	e.int(g.LastEvent)
+	return e.b
+}
+
+func decodeGroup(k group.Key, b []byte) (*group.Group, error) {
+	d := decoder{b: b}
+	if err := d.version(groupVersion, "group"); err != nil {
+		return nil, err
+	}
+	policyName := d.string()
+	var shape policy.Shape
+	for range d.count() {
+		p := policy.ShapePart{Name: d.string(), Replicas: d.uint32(), Members: d.uint32(), MinMembers: d.uint32()}
+		for range d.count() {
+			p.After = append(p.After, d.uint32())
+		}
+		p.Parallelism = d.uint32()
+		shape.Parts = append(shape.Parts, p)
+	}
+	for _, p := range shape.Parts {
+		for _, i := range p.After {
+			if int(i) >= len(shape.Parts) {
+				d.fail()
+			}
+		}
+	}
+	g := group.New(k, policyName, shape)
+	g.State, g.Reason = policy.GroupState(d.byte()), policy.UnitReason(d.byte())
+	d.bools(&g.Halted)
+	g.Rule = d.string()
+	g.Generation, g.Restarts, g.Counted = d.uint32(), d.uint32(), d.uint32()
+	for range d.count() {
+		g.ByRule = append(g.ByRule, group.RuleCount{Rule: d.string(), Restarts: d.uint32()})
+	}
+	g.LastEvent = d.int()
+	return g, d.done("group")
+}
+
+// appendUnit encodes a unit with the status of each member: two bytes for most of them.
+func appendUnit(b []byte, u *group.Unit) []byte {
+	e := encoder{append(b, groupVersion, byte(u.State))}
+	e.string(u.GangID)
+	e.uint(uint64(u.Generation))
+	e.uint(uint64(u.Restarts))
+	e.uint(uint64(u.Retries))
+	e.uint(uint64(len(u.Members)))
+	next := uint32(0)
+	for i := range u.Members {
+		m := &u.Members[i]
+		e.uint(uint64(m.Index - next))
+		e.b = append(e.b, byte(m.Status))
+		next = m.Index + 1
+	}
+	return e.b
+}
+
+func decodeUnit(g *group.Group, ref memberRef, b []byte, jobs map[memberRef]string) error {
+	d := decoder{b: b}
+	if err := d.version(groupVersion, "unit"); err != nil {
+		return err
+	}
+	u := &group.Unit{Replica: ref.replica, State: group.UnitState(d.byte()), GangID: d.string()}
+	u.Generation, u.Restarts, u.Retries = d.uint32(), d.uint32(), d.uint32()
+	next := uint32(0)
+	for range d.count() {
+		ref.index = next + d.uint32()
+		next = ref.index + 1
+		m := group.Member{Index: ref.index, Status: group.Status(d.byte()), Job: jobs[ref]}
+		if m.Job == "" || !m.Status.Valid() {
+			d.fail()
+			break
+		}
+		u.Add(m)
+	}
+	if ref.part >= len(g.Parts) {
+		d.fail()
+	}
+	if err := d.done("unit"); err != nil {
+		return err
+	}
+	u.Dirty = false
+	g.Put(g.Parts[ref.part], u)
+	return nil
+}
+
+// flushGroup writes what changed of a group.
+func (s *State) flushGroup(ge *groupEntry, b Batch) error {
+	ge.dirty = false
+	if ge.g == nil && !ge.inKV {
+		return nil // created and dropped between two flushes
+	}
+	if ge.wipe {
+		ge.wipe = false
+		if err := b.DeleteRange([]byte(ge.key), after([]byte(ge.key))); err != nil {
+			return err
+		}
+	}
+	if err := flushTerm(b, ge.indexed, &ge.stored, ge.key); err != nil {
+		return err
+	}
+	ge.inKV = ge.g != nil
+	if ge.g == nil {
+		return nil
+	}
+	if err := b.Set(append([]byte(ge.key), headerRecord), appendGroup(nil, ge.g)); err != nil {
+		return err
+	}
+	for _, ref := range ge.added {
+		m := ge.g.Parts[ref.part].Unit(ref.replica).Member(ref.index)
+		key := binary.BigEndian.AppendUint32(appendMemberRef([]byte(ge.key), memberRecord, ref.part, ref.replica), ref.index)
+		if err := b.Set(key, []byte(m.Job)); err != nil {
+			return err
+		}
+	}
+	ge.added = nil
+	for _, u := range ge.changed {
+		u.Dirty = false
+		if err := b.Set(appendMemberRef([]byte(ge.key), unitRecord, u.Part.Index, u.Replica), appendUnit(nil, u)); err != nil {
+			return err
+		}
+	}
+	ge.changed = nil
+	return nil
+}
+
+// groupTerm returns when a group is looked at again: one horizon after its last event, if
+// none of its members is active.
+func groupTerm(g *group.Group) term {
+	if !g.Quiet() {
+		return term{}
+	}
+	return term{weight: 1, base: g.LastEvent}
+}
+
+// groupCutoff is the time before which a quiet group must have had its last event to be due.
+func (s *State) groupCutoff() int64 { return subtractSaturating(s.Watermark, s.Horizon) }
+
+// takeDueGroups drops the groups whose horizon has passed since they ended, and finds those
+// that end because it has.
+func (s *State) takeDueGroups() {
+	s.msg.due = s.msg.due[:0]
+	x, cutoff := &s.groupTerms, s.groupCutoff()
+	if x.inKV >= cutoff && (len(x.pending) == 0 || x.pending[0].base >= cutoff) {
+		return
+	}
+	keys, err := x.take(s.kv, cutoff)
+	if err != nil {
+		s.fail(err)
+		return
+	}
+	for _, key := range keys {
+		k, ok := splitGroupPrefix(key)
+		if !ok {
+			s.fail(fmt.Errorf("%w: the key of a group", ErrCorrupt))
+			return
+		}
+		ge := s.groupOf(k)
+		switch {
+		case ge.g == nil || ge.indexed.weight == 0 || ge.indexed.base >= cutoff:
+		case ge.g.State == policy.GroupActive:
+			s.msg.due = append(s.msg.due, ge)
+		default:
+			s.dropGroup(ge)
+		}
+	}
+}
+
+// dropGroup forgets a group with its members.
+func (s *State) dropGroup(ge *groupEntry) {
+	last := ge.g.LastEvent
+	s.touchGroup(ge)
+	ge.g.LastEvent = last
+	for _, part := range ge.g.Parts {
+		for _, u := range part.Units {
+			for i := range u.Members {
+				s.drop(s.entry(u.Members[i].Job))
+			}
+		}
+	}
+	ge.g, ge.added, ge.changed, ge.units = nil, nil, nil, nil
+	ge.wipe = ge.inKV
+	ge.indexed = term{}
+}
+
+// reindexGroups updates the index of terms for the groups that the message touched.
+func (s *State) reindexGroups() {
+	for _, ge := range s.msg.groups {
+		ge.touched = false
+		t := term{}
+		if ge.g != nil {
+			t = groupTerm(ge.g)
+			for _, u := range ge.units {
+				u.Touched, u.Fresh = false, false
+			}
+		}
+		ge.units = ge.units[:0]
+		if t == ge.indexed {
+			continue
+		}
+		ge.indexed = t
+		if t.weight != 0 {
+			heap.Push(&s.groupTerms.pending, pendingTerm{base: t.base, job: ge.key, flush: s.flushes + 1})
+		}
+	}
+	clear(s.msg.groups)
+	s.msg.groups = s.msg.groups[:0]
+}
