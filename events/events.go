@@ -206,6 +206,7 @@ type Error struct {
 	RunAttempted     bool             // PodLeaseReturned
 	KubernetesReason KubernetesReason // PodError
 	Node             string           // PodError
+	Message          string           // PodError
 	Containers       []ContainerError // PodError, in report order
 }
 

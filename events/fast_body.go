@@ -289,6 +289,8 @@ func (d *Decoder) podError(b string, e *Error) error {
 		switch f, b = next(b); f.tag {
 		case malformed:
 			return errWire
+		case 2<<3 | wireBytes:
+			e.Message = f.data
 		case 3<<3 | wireBytes:
 			e.Node = f.data
 		case 5<<3 | wireBytes:

@@ -218,7 +218,7 @@ func errorFromProto(m *pb.Error) *Error {
 	switch r := m.Reason.(type) {
 	case *pb.Error_PodError:
 		e.Reason = PodError
-		e.Node = r.PodError.NodeName
+		e.Node, e.Message = r.PodError.NodeName, r.PodError.Message
 		e.KubernetesReason = KubernetesReason(r.PodError.KubernetesReason)
 		for _, c := range r.PodError.ContainerErrors {
 			e.Containers = append(e.Containers, ContainerError{

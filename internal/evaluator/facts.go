@@ -2,7 +2,6 @@ package evaluator
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/refloat/refloat/events"
@@ -34,14 +33,18 @@ func factsOf(f *policy.Failure, failure *projection.Failure) {
 		Time:        failure.Time,
 		JobPolicies: job.RetryPolicies,
 		FailFast:    job.FailFast,
-		Gang:        isGang(job.GangID, job.GangSize),
+		Gang:        job.IsGang(),
 		Grace:       graceOf(job.GraceSeconds),
+	}
+	if m := failure.Member; m != nil { // its group decides about gangs
+		f.Gang, f.FailFast = false, f.FailFast && !m.Gang
 	}
 	if failure.Preempted {
 		f.Conditions = f.Conditions.With(policy.Preempted)
 	}
 	if e := failure.Error; e != nil {
 		f.Containers = containers
+		f.Message = e.Message
 		addError(f, e, job.InitContainers)
 	}
 }
@@ -88,21 +91,6 @@ func addPodError(f *policy.Failure, e *events.Error, initContainers []string) {
 
 func contains(names []string, name string) bool {
 	return slices.Contains(names, name)
-}
-
-// isGang reports whether there is an id and a numeric cardinality of at least 2
-// (SEMANTICS 3.1).
-func isGang(id, size string) bool {
-	if id == "" || size == "" {
-		return false
-	}
-	for i := range len(size) {
-		if size[i] < '0' || size[i] > '9' {
-			return false
-		}
-	}
-	size = strings.TrimLeft(size, "0")
-	return len(size) > 1 || size >= "2"
 }
 
 func graceOf(seconds int64) time.Duration {

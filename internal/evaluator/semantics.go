@@ -25,6 +25,8 @@ const (
 	// Before, a decision named all, so the decisions on a job took the square of their
 	// number.
 	sinceBoundedAvoid = 2
+	// sinceGroups has groups, and gangs that retry as a whole (GROUPS).
+	sinceGroups = 3
 )
 
 // maxAvoided is the number of nodes that a decision names to be avoided, at most.

@@ -43,6 +43,8 @@ type Processor struct {
 	buf     []byte           // of out.Bytes
 	slab    []chain.Decision // the decisions of out.Records
 	current current
+
+	base, latest int64 // of the restart that the last decision made: MemberDecided
 }
 
 // Output is the result of one message: records and, at the same index, their bytes.
@@ -56,15 +58,12 @@ type Output struct {
 // gives. The log, the input or this program has changed.
 var ErrDiverged = errors.New("decision log does not fit its input")
 
-// decider returns the decision on a settled failure, or nil if there is none.
-type decider func(at eventlog.Position, f *projection.Failure) (*chain.Decision, error)
-
 // Step folds a message and decides the runs that failed in it.
 func (p *Processor) Step(m *eventlog.Message) (*Output, error) { return p.StepAs(InFull, m) }
 
 // StepAs is Step, with the records in a form.
 func (p *Processor) StepAs(form Form, m *eventlog.Message) (*Output, error) {
-	return &p.out, p.process(form, m, p.decide)
+	return &p.out, p.process(form, m, policies{p})
 }
 
 // Activate applies the activations at the front of an envelope, or its claim.
@@ -83,7 +82,7 @@ func (p *Processor) Activate(records []chain.Record) {
 }
 
 // process turns a message into records. A message that cannot be decoded is parked.
-func (p *Processor) process(form Form, m *eventlog.Message, decide decider) error {
+func (p *Processor) process(form Form, m *eventlog.Message, from source) error {
 	p.out.Records, p.out.Bytes, p.buf = p.out.Records[:0], p.out.Bytes[:0], p.buf[:0]
 	p.slab = p.slab[:0]
 	seq, err := p.decoder.Decode(m.Payload)
@@ -99,8 +98,11 @@ func (p *Processor) process(form Form, m *eventlog.Message, decide decider) erro
 		p.park(form, &chain.Parked{Position: m.OriginPosition(), Reason: events.TooLarge, Raw: m.Payload})
 		return nil
 	}
-	p.current = current{p, seq, m.OriginPosition(), form, decide}
-	return p.State.Process(seq, m.OriginPublish(), &p.current)
+	p.current = current{p, seq, m.OriginPosition(), form, from, nil}
+	if err := p.State.Process(seq, m.OriginPublish(), &p.current); err != nil {
+		return err
+	}
+	return p.current.err
 }
 
 func (p *Processor) park(form Form, r *chain.Parked) {
@@ -114,10 +116,11 @@ func (p *Processor) park(form Form, r *chain.Parked) {
 // reports for it.
 type current struct {
 	*Processor
-	seq    *events.Sequence
-	at     eventlog.Position
-	form   Form
-	decide decider
+	seq  *events.Sequence
+	at   eventlog.Position
+	form Form
+	from source
+	err  error // the first of the group's handlers, which return none
 }
 
 func (c *current) Parked(e *projection.ParkedEvent) {
@@ -136,7 +139,7 @@ func (c *current) Failed(f *projection.Failure) (projection.Decided, error) {
 		c.emit(r)
 		return projection.Decided{}, nil
 	}
-	d, err := c.decide(c.at, f)
+	d, err := c.from.decide(c.at, f)
 	if err != nil {
 		return projection.Decided{}, err
 	}
@@ -146,7 +149,11 @@ func (c *current) Failed(f *projection.Failure) (projection.Decided, error) {
 	}
 	c.Progress.Decisions = d.Number
 	c.emit(d)
-	return decided(d), nil
+	out := decided(d)
+	if out.Member != nil {
+		out.Member.Base, out.Member.Latest = c.base, c.latest
+	}
+	return out, nil
 }
 
 func (c *current) Ready(r projection.Readiness) {
@@ -176,11 +183,19 @@ func notDecided(s projection.Skip) chain.NotDecidedReason {
 	return chain.UnknownNotDecided
 }
 
-// decide evaluates the policies.
-func (p *Processor) decide(at eventlog.Position, f *projection.Failure) (*chain.Decision, error) {
+// policies is the source of new decisions.
+type policies struct{ *Processor }
+
+func (p policies) decide(at eventlog.Position, f *projection.Failure) (*chain.Decision, error) {
 	factsOf(&p.failure, f)
 	countsOf(&p.counts, f.Job)
-	v := p.Rules.Set.Evaluate(&p.failure, &p.counts)
+	var v policy.Verdict
+	var unit *chain.GroupVerdict
+	if f.Member == nil {
+		v = p.Rules.Set.Evaluate(&p.failure, &p.counts)
+	} else {
+		v, unit = p.decideMember(f)
+	}
 	if len(p.slab) == cap(p.slab) { // existing decisions stay in the old slab
 		p.slab = make([]chain.Decision, 0, max(slabSize, 2*cap(p.slab)))
 	}
@@ -203,6 +218,10 @@ func (p *Processor) decide(at eventlog.Position, f *projection.Failure) (*chain.
 		d.RetryAfter, d.ReadyAfter = v.RetryAfter, v.ReadyAfter
 		d.PodName = policy.PodName(f.JobID, nextRunIndex(p.Progress.Semantics, f), p.Rules.Set.Enabled())
 		d.AvoidNodes, d.NodesLeftOut = boundAvoided(p.Progress.Semantics, avoided(v.Avoid, f))
+	}
+	if f.Member != nil {
+		d.Group = unit
+		d.Member = memberOf(f.Job, f.Member.Generation(memberDecided(d)))
 	}
 	return d, nil
 }
@@ -229,12 +248,15 @@ func decided(d *chain.Decision) projection.Decided {
 	out := projection.Decided{Requeue: d.Requeue, Shadow: d.Shadow, RetryAfter: d.RetryAfter, ReadyAfter: d.ReadyAfter}
 	switch d.Code {
 	case policy.RuleRetry, policy.DefaultRetry, policy.GangRetry, policy.RuleIgnore:
-		out.Ignored = d.Code == policy.RuleIgnore
+		out.Ignored = d.Code == policy.RuleIgnore || d.Code == policy.GangRetry && d.LimitFrom == policy.FromNowhere
 		out.Policy, out.Rule = d.Policy, d.Rule
 		if d.RuleID != "" {
 			out.Rule = d.RuleID
 		}
 	default: // the other codes do not count
+	}
+	if d.Member != nil {
+		out.Member = memberDecided(d)
 	}
 	return out
 }
@@ -266,9 +288,7 @@ func LoggedIn(a *chain.Accepted) *Logged {
 // result of folding.
 func (p *Processor) Replay(m *eventlog.Message, l *Logged) error {
 	rest := *l
-	err := p.process(rest.FormOf(m), m, func(at eventlog.Position, f *projection.Failure) (*chain.Decision, error) {
-		return rest.decisionOn(len(p.out.Records), at, f)
-	})
+	err := p.process(rest.FormOf(m), m, logged{p, &rest})
 	if err != nil {
 		return err
 	}
@@ -279,48 +299,6 @@ func (p *Processor) Replay(m *eventlog.Message, l *Logged) error {
 	}
 	n := len(p.out.Bytes)
 	l.Records, l.Bytes = rest.Records[n:], rest.Bytes[n:]
-	return nil
-}
-
-// Rebuild folds messages of an envelope with the decisions in the log on them, whatever
-// else folding gives: what preceded the messages that are left is unknown. Progress is
-// taken from the log.
-func (p *Processor) Rebuild(messages []eventlog.Message, l *Logged) error {
-	progress := p.Progress
-	decisions := make(map[[2]string]*chain.Decision, len(l.Records)) // by job and run
-	refused := map[eventlog.Position]*chain.Parked{}
-	for _, r := range l.Records {
-		switch r := r.(type) {
-		case *chain.Decision:
-			decisions[[2]string{r.JobID, r.RunID}] = r
-		case *chain.Parked:
-			if r.Reason == events.TooLarge {
-				refused[r.Position] = r
-			}
-		}
-	}
-	for i := range messages {
-		form := InFull
-		if r := refused[messages[i].OriginPosition()]; r != nil && r.Keeps(messages[i].Payload) {
-			form = Refused
-		}
-		err := p.process(form, &messages[i], func(at eventlog.Position, f *projection.Failure) (*chain.Decision, error) {
-			if d := decisions[[2]string{f.JobID, f.RunID}]; d != nil && d.Position == at {
-				return d, nil
-			}
-			return nil, nil
-		})
-		if err != nil {
-			return err
-		}
-	}
-	for i, r := range l.Records {
-		progress.Running = progress.Running.Extend(l.Bytes[i])
-		if d, ok := r.(*chain.Decision); ok {
-			progress.Decisions = d.Number
-		}
-	}
-	p.Progress = progress
 	return nil
 }
 
@@ -339,13 +317,4 @@ func (l *Logged) FormOf(m *eventlog.Message) Form {
 		}
 	}
 	return form
-}
-
-func (l *Logged) decisionOn(i int, at eventlog.Position, f *projection.Failure) (*chain.Decision, error) {
-	if i < len(l.Records) {
-		if d, ok := l.Records[i].(*chain.Decision); ok && d.JobID == f.JobID && d.RunID == f.RunID && d.Position == at {
-			return d, nil
-		}
-	}
-	return nil, fmt.Errorf("%w: no decision on run %s of job %s, which failed at %v", ErrDiverged, f.RunID, f.JobID, at)
 }

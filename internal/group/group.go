@@ -103,6 +103,9 @@ const (
 	statuses = 1 << 6
 )
 
+// Valid reports whether the status has no unknown fact.
+func (s Status) Valid() bool { return s < statuses }
+
 // Over reports whether the member is over.
 func (s Status) Over() bool { return s&over != 0 }
 
@@ -187,7 +190,6 @@ func (u *Unit) Add(m Member) {
 	if u.Part != nil {
 		u.Part.counts[m.Status]++
 	}
-	u.Dirty = true
 }
 
 // NextFree returns the smallest index that no member has.
@@ -219,7 +221,6 @@ func (u *Unit) Set(m *Member, s Status) {
 	m.Status = s
 	u.counts[s]++
 	u.Part.counts[s]++
-	u.Dirty = true
 }
 
 // SetState changes the state of a unit.
@@ -231,7 +232,6 @@ func (u *Unit) SetState(s UnitState) {
 		u.Part.succeeded++
 	}
 	u.State = s
-	u.Dirty = true
 }
 
 // of returns how many members satisfy a condition on their status.
@@ -286,6 +286,9 @@ func (u *Unit) Enough() bool { return u.Part.MinMembers > 0 && u.Succeeded() >= 
 // CanReach reports whether cancellations leave enough members for the unit to succeed,
 // now, or after a restart that keeps members that succeeded or runs them again.
 func (u *Unit) CanReach(afterRestart, keep bool) bool {
+	if afterRestart && u.GangID != "" && u.HasCancelled() {
+		return false // a gang restarts as a whole
+	}
 	lost := u.counts.of(func(s Status) bool {
 		return s&WasCancelled != 0 && (s&HasSucceeded == 0 || afterRestart && !keep)
 	})

@@ -101,7 +101,8 @@ func (s *Set) act(v *Verdict, q *queue, t *target, f *Failure, c *Counts, l *lad
 		return
 	}
 	v.Policy, v.Rule = t.key.Policy, t.shown
-	if t.action == Fail {
+	if t.action == Fail || t.action == FailUnit {
+		v.FailUnit = t.action == FailUnit
 		v.Code = t.code(RuleFail, DefaultFail)
 		return
 	}

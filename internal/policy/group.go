@@ -246,3 +246,12 @@ type GroupPolicy struct{ GroupDefinition }
 // CompileGroup makes a group policy from its definition, which it keeps and which must not
 // change afterwards.
 func CompileGroup(d *GroupDefinition) *GroupPolicy { return &GroupPolicy{*d} }
+
+// Shape returns what the policy fixes when it binds a group.
+func (g *GroupPolicy) Shape() Shape {
+	var s Shape
+	for i := range g.Parts {
+		s.Parts = append(s.Parts, g.Parts[i].ShapePart)
+	}
+	return s
+}

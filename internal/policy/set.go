@@ -130,6 +130,9 @@ func (s *Set) Queues() []string { return slices.Sorted(maps.Keys(s.queues)) }
 // Has reports whether the set has a policy of that name.
 func (s *Set) Has(name string) bool { return s.policies[name] != nil }
 
+// InShadow reports whether a queue is in shadow.
+func (s *Set) InShadow(queue string) bool { return s.queue(queue).shadow }
+
 // GroupPolicy returns the group policy of that name, nil if there is none.
 func (s *Set) GroupPolicy(name string) *GroupPolicy { return s.groups[name] }
 

@@ -16,6 +16,7 @@ type Failure struct {
 	Conditions  Conditions // those of the pod and the run; OOMKilled is per rule
 	PodOOM      bool       // PodError.kubernetes_reason is OOM
 	Containers  []Container
+	Message     string // of the pod error
 	Category    string
 	Subcategory string
 	// LeaseReturned by the executor: Conditions holds Unschedulable or
@@ -138,9 +139,11 @@ const (
 type Verdict struct {
 	Requeue bool
 	Code    Code
-	Policy  string  // "" if no policy applied
-	Rule    string  // name, "#index" in its policy from 0, "default", or ""
-	Key     RuleKey // what a granted or ignored retry is counted under; zero if nothing is counted
+	// FailUnit: the action was FailUnit, which only groups tell from Fail.
+	FailUnit bool
+	Policy   string  // "" if no policy applied
+	Rule     string  // name, "#index" in its policy from 0, "default", or ""
+	Key      RuleKey // what a granted or ignored retry is counted under; zero if nothing is counted
 
 	LimitFrom   LimitFrom // FromNowhere: RuleUsed and RuleLimit are meaningless
 	RuleUsed    uint32    // after this decision

@@ -167,7 +167,33 @@ func appendJob(b []byte, j *Job) []byte {
 		e.string(j.Latest.ID)
 		e.run(j.Latest)
 	}
+	if j.Member != nil {
+		e.member(j.Member)
+	}
 	return e.b
+}
+
+func (e *encoder) member(m *Member) {
+	e.string(m.Group)
+	e.string(m.Part)
+	e.uint(uint64(m.Replica))
+	e.uint(uint64(m.Index))
+	e.bools(m.Restart != nil)
+	if r := m.Restart; r != nil {
+		e.string(r.Run)
+		e.int(r.RetryAfter)
+		e.string(r.Policy)
+		e.string(r.Rule)
+	}
+}
+
+func (d *decoder) member() *Member {
+	m := &Member{Group: d.string(), Part: d.string(), Replica: d.uint32(), Index: d.uint32()}
+	var pending bool
+	if d.bools(&pending); pending {
+		m.Restart = &Restart{Run: d.string(), RetryAfter: d.int(), Policy: d.string(), Rule: d.string()}
+	}
+	return m
 }
 
 func decodeJob(id string, b []byte) (*Job, error) {
@@ -194,6 +220,9 @@ func decodeJob(id string, b []byte) (*Job, error) {
 	if j.Runs > 0 {
 		j.Latest = &Run{ID: d.string()}
 		d.run(j.Latest)
+	}
+	if len(d.b) > 0 { // only members of groups have more
+		j.Member = d.member()
 	}
 	return j, d.done("job " + id)
 }

@@ -12,6 +12,10 @@ type message struct {
 	failures []Failure
 	proofs   []runRef // runs whose pod is gone according to this message
 	proven   []runRef // decided in this message, but known to be gone before
+
+	h      Handler
+	groups []*groupEntry // touched
+	due    []*groupEntry // whose horizon has passed
 }
 
 type runRef struct{ job, run string }
@@ -34,6 +38,8 @@ type Failure struct {
 	Run  *Run
 	Node string // where it ran
 	Skip Skip   // why it is not decided, if it is not
+
+	Member *MemberFailure // nil: the job is in no group
 
 	entry *entry
 }
@@ -60,17 +66,20 @@ type Handler interface {
 	Failed(f *Failure) (Decided, error)
 	// Ready receives a retry that no longer needs to wait for its old run.
 	Ready(r Readiness)
+	GroupHandler
 }
 
-// Process processes one message. It first folds the whole message. Then h receives the
-// events that could not be processed, each failed run in order of failure (applied before
-// the next one is settled), and the retries that became ready. After an error the state
-// must be discarded.
+// Process processes one message. h receives first the events that cannot be processed;
+// while the others are folded, the jobs that become members of groups; then each failed
+// run in order of failure (applied before the next one is settled), what follows in
+// groups, and the retries that became ready. After an error the state must be discarded.
 func (s *State) Process(seq *events.Sequence, publish int64, h Handler) error {
-	s.fold(seq, publish)
+	s.msg.h = h
+	s.park(seq)
 	for i := range s.msg.parked {
 		h.Parked(&s.msg.parked[i])
 	}
+	s.fold(seq, publish)
 	for i := range s.msg.failures {
 		f := s.settle(i)
 		d, err := h.Failed(f)
@@ -81,14 +90,26 @@ func (s *State) Process(seq *events.Sequence, publish int64, h Handler) error {
 			s.apply(f, d)
 		}
 	}
+	if len(s.msg.groups) > 0 || len(s.msg.due) > 0 {
+		s.settleGroups()
+	}
 	s.markReady(h)
 	s.reindex()
 	return s.err
 }
 
+// park collects the events of a message that cannot be processed.
+func (s *State) park(seq *events.Sequence) {
+	s.msg.parked = s.msg.parked[:0]
+	for i := range seq.Events {
+		if why := seq.Events[i].Missing(); why != events.UnknownParkReason {
+			s.msg.parked = append(s.msg.parked, ParkedEvent{Reason: why, Event: uint32(i + 1), Raw: seq.Events[i].Raw})
+		}
+	}
+}
+
 // fold folds the events of a message, and leaves its failures to be settled.
 func (s *State) fold(seq *events.Sequence, publish int64) {
-	s.msg.parked = s.msg.parked[:0]
 	clear(s.msg.failures)
 	s.msg.failures = s.msg.failures[:0]
 	s.msg.proofs, s.msg.proven = s.msg.proofs[:0], s.msg.proven[:0]
@@ -98,13 +119,12 @@ func (s *State) fold(seq *events.Sequence, publish int64) {
 	s.forget()
 	for i := range seq.Events {
 		ev := &seq.Events[i]
-		if why := ev.Missing(); why != events.UnknownParkReason {
-			s.msg.parked = append(s.msg.parked, ParkedEvent{Reason: why, Event: uint32(i + 1), Raw: ev.Raw})
-			continue
+		if ev.Missing() == events.UnknownParkReason {
+			s.foldEvent(seq, ev, publish)
 		}
-		s.foldEvent(seq, ev, publish)
 	}
 	s.classify()
+	s.markSucceeded()
 }
 
 func (s *State) foldEvent(seq *events.Sequence, ev *events.Event, publish int64) {
@@ -113,15 +133,20 @@ func (s *State) foldEvent(seq *events.Sequence, ev *events.Event, publish int64)
 	case events.SubmitJob:
 		s.submit(seq, ev)
 	case events.CancelJob:
-		s.keep(ev.JobID).job.CancelRequested = true
+		e := s.keep(ev.JobID)
+		e.job.CancelRequested = true
+		s.cancelled(e)
 	case events.CancelJobSet:
 		s.cancelSet(seq.Queue, seq.JobSet, ev.States)
 	case events.CancelledJob:
 		e := s.keep(ev.JobID)
 		e.job.Cancelled = true
 		s.end(e.job)
+		s.cancelled(e)
 	case events.JobSucceeded:
-		s.end(s.keep(ev.JobID).job)
+		if j := s.keep(ev.JobID).job; j.Member == nil { // it names no run
+			s.end(j)
+		}
 	case events.JobErrors:
 		s.jobErrors(ev)
 	case events.RunTerminated:
@@ -161,6 +186,9 @@ func (s *State) submit(seq *events.Sequence, ev *events.Event) {
 	}
 	j.GraceSeconds = sub.GraceSeconds
 	s.newInSet = append(s.newInSet, setMember{queue: j.Queue, set: j.Set, job: j.ID, flush: s.flushes + 1})
+	if (sub.Group != "" || j.GangID != "") && s.msg.h.Groups() {
+		s.join(e, sub)
+	}
 }
 
 // cancelSet records a cancellation of the known jobs of a set, restricted to states.
@@ -187,6 +215,7 @@ func (s *State) cancelSet(queue, set string, states events.JobStates) {
 		}
 		j.CancelRequested = true
 		s.touch(e)
+		s.cancelled(e)
 	}
 }
 
@@ -214,9 +243,11 @@ func (s *State) jobErrors(ev *events.Event) {
 	if ev.Error == nil {
 		return
 	}
-	j := s.keep(ev.JobID).job
+	e := s.keep(ev.JobID)
+	j := e.job
 	if ev.Error.Reason == events.JobRejected {
 		s.end(j)
+		s.cancelled(e)
 		return
 	}
 	j.Verdict, j.VerdictAt = true, s.Watermark
@@ -240,6 +271,9 @@ func (s *State) foldRun(ev *events.Event, publish int64) {
 		case NotEnded:
 			r.End = Succeeded
 			e.job.Open--
+			if e.job.Member != nil {
+				s.succeeded(e, r)
+			}
 		case Failed:
 			s.gone(e, r)
 		case Succeeded:
@@ -278,6 +312,9 @@ func (s *State) see(e *entry, id string) *Run {
 	j.Runs++
 	j.Open++
 	j.Verdict = false
+	if j.Member != nil {
+		s.started(e)
+	}
 	return r
 }
 

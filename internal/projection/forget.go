@@ -113,6 +113,7 @@ func (s *State) forget() {
 			}
 		}
 	}
+	s.takeDueGroups()
 }
 
 func (s *State) drop(e *entry) {
@@ -124,6 +125,9 @@ func (s *State) drop(e *entry) {
 
 // reindex updates the forget index for the jobs that the message touched.
 func (s *State) reindex() {
+	if len(s.msg.groups) > 0 {
+		s.reindexGroups()
+	}
 	for _, e := range s.touched {
 		e.touched = false
 		t := term{}

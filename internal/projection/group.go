@@ -141,6 +141,10 @@ func (s *State) join(e *entry, sub *events.Submit) {
 	u.Add(group.Member{Index: w.index, Job: e.id})
 	ge.added = append(ge.added, memberRef{part.Index, u.Replica, w.index})
 	s.touchUnit(ge, u)
+	if status := earlier(e.job); status != 0 {
+		u.Set(u.Member(w.index), status)
+		return
+	}
 	if mayStart {
 		return
 	}
@@ -152,6 +156,17 @@ func (s *State) join(e *entry, sub *events.Submit) {
 	if g.State != policy.GroupActive || u.State != group.Active {
 		s.stop(u, m)
 	}
+}
+
+// earlier is what is known of a member before it is submitted: that it is over, or nothing.
+func earlier(j *Job) group.Status {
+	switch {
+	case j.Cancelled || j.CancelRequested || j.Ended:
+		return group.WasCancelled
+	case j.Latest != nil && j.Latest.End == Succeeded:
+		return group.HasSucceeded
+	}
+	return 0
 }
 
 // admit checks a wish, and binds the group if the job is its first member.
@@ -298,7 +313,7 @@ type GroupHandler interface {
 	// RestartAt returns when a member may start again, given the restart's own time and the
 	// longest grace of the pods that may still run: its own, or in a gang that of any member;
 	// graceSeconds is negative if there is none.
-	RestartAt(j *Job, run string, base, graceSeconds int64) int64
+	RestartAt(j *Job, base, graceSeconds int64) int64
 	// UnitEnded returns what to do about a unit that ended; false: nothing.
 	UnitEnded(u *UnitEnd) (Verdict, bool)
 	// OfferEnd receives a group's end, and reports whether it happens; GroupEnded one that follows
@@ -315,9 +330,10 @@ type memberRef struct {
 
 // groupEntry is one group in the cache. If g is nil, the group is not kept.
 type groupEntry struct {
-	key   string // its prefix in the KV
-	g     *group.Group
-	added []memberRef // not in the KV yet
+	key     string // its prefix in the KV
+	g       *group.Group
+	added   []memberRef   // not in the KV yet
+	changed []*group.Unit // since the last flush
 
 	inKV, wipe      bool // as in entry
 	indexed, stored term
@@ -341,8 +357,11 @@ func (s *State) touchGroup(ge *groupEntry) {
 }
 
 func (s *State) touchUnit(ge *groupEntry, u *group.Unit) {
-	u.Dirty = true
 	s.touchGroup(ge)
+	if !u.Dirty {
+		u.Dirty = true
+		ge.changed = append(ge.changed, u)
+	}
 	if !u.Touched {
 		u.Touched = true
 		ge.units = append(ge.units, u)

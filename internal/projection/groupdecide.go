@@ -38,6 +38,7 @@ type MemberDecided struct {
 	// are what restarted them.
 	Base                 int64
 	PolicyName, RuleName string
+	Latest               int64 // retryAfter of all members of the unit, if it is a gang that restarts
 }
 
 // memberFailure returns the membership of a failure's job, as it is now; nil: it has none.
@@ -95,14 +96,15 @@ func (s *State) applyToMember(f *Failure, d *Decided) {
 	}
 	switch {
 	case md.GangRestart:
-		s.restart(ge, []*group.Unit{u}, restart{base: md.Base, policy: md.PolicyName, rule: md.RuleName})
+		s.restart(ge, []*group.Unit{u}, restart{base: md.Base, policy: md.PolicyName, rule: md.RuleName, failed: u, latest: md.Latest})
 	case md.Verdict != nil && !md.Noted:
-		s.perform(ge, u, md.Verdict)
+		s.perform(ge, u, md.Verdict, md.Latest)
 	}
 }
 
-// perform does what a group's verdict says (GROUPS 5).
-func (s *State) perform(ge *groupEntry, u *group.Unit, v *Verdict) {
+// perform does what a group's verdict says (GROUPS 5). latest is the retryAfter of the
+// members of u, if it is a gang of which a run failed; else it is 0.
+func (s *State) perform(ge *groupEntry, u *group.Unit, v *Verdict, latest int64) {
 	g := ge.g
 	reason := v.Reason
 	if v.Refused {
@@ -126,7 +128,7 @@ func (s *State) perform(ge *groupEntry, u *group.Unit, v *Verdict) {
 		if v.Action == policy.RestartGroup {
 			g.Generation++
 		}
-		s.restart(ge, scope, restart{base: v.Base, policy: g.Policy, rule: v.Rule, keep: keep, anew: true})
+		s.restart(ge, scope, restart{base: v.Base, policy: g.Policy, rule: v.Rule, keep: keep, anew: true, failed: u, latest: latest})
 	case policy.Halt:
 		g.Halted = true
 		s.leave(ge, u, v)
@@ -177,6 +179,8 @@ type restart struct {
 	policy, rule string
 	keep         bool // members that succeeded are left out
 	anew         bool // counts start anew
+	failed       *group.Unit
+	latest       int64 // retryAfter of the members of failed, if that is a gang of which a run failed; else 0
 }
 
 // restart starts the members of units again (GROUPS 6).
@@ -235,8 +239,12 @@ func (s *State) restartMember(u *group.Unit, e *entry, r restart, longest int64)
 	if u.GangID == "" {
 		grace = s.liveGrace(j)
 	}
+	base := r.base
+	if u == r.failed && r.latest != 0 {
+		base, grace = r.latest, -1
+	}
 	c := s.changeOf(Restarted, u, e)
-	c.RetryAfter = s.msg.h.RestartAt(j, c.RunID, r.base, grace)
+	c.RetryAfter = s.msg.h.RestartAt(j, base, grace)
 	j.Ended, j.EndedAt = false, 0
 	if r.anew {
 		j.Rules, j.LegacyReturns = nil, 0
@@ -290,7 +298,7 @@ func (s *State) endUnits(ge *groupEntry) {
 		v, ok := s.msg.h.UnitEnded(&end)
 		switch {
 		case ok:
-			s.perform(ge, u, &v)
+			s.perform(ge, u, &v, 0)
 		case end.Succeeded:
 			s.stopRest(ge, u)
 		}

@@ -21,8 +21,22 @@ const (
 // groupVersion is the first byte of headers and units.
 const groupVersion = 1
 
+// groupWeight marks the terms of groups among those of jobs: one horizon.
+const groupWeight = 0x80
+
 func appendGroupPrefix(b []byte, k group.Key) []byte {
 	return appendEscaped(appendEscaped(appendEscaped(append(b, groupKey), k.Queue), k.Set), k.Name)
+}
+
+// splitGroupPrefix is the inverse of appendGroupPrefix.
+func splitGroupPrefix(key string) (k group.Key, ok bool) {
+	rest := key[1:]
+	for _, dst := range []*string{&k.Queue, &k.Set, &k.Name} {
+		if *dst, rest, ok = cutEscaped(rest); !ok {
+			return k, false
+		}
+	}
+	return k, rest == ""
 }
 
 // groupOf returns a group's entry in the cache, loading it if necessary.
@@ -244,7 +258,7 @@ func groupTerm(g *group.Group) term {
 	if !g.Quiet() {
 		return term{}
 	}
-	return term{weight: 1, base: g.LastEvent}
+	return term{weight: groupWeight, base: g.LastEvent}
 }
 
 // groupCutoff is the time before which a quiet group must have had its last event to be due.

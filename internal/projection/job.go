@@ -16,6 +16,8 @@ type Job struct {
 	InitContainers []string
 	GraceSeconds   int64 // as submitted; 0 if unset
 
+	Member *Member // nil: it is in no group
+
 	// From its runs.
 	Runs        uint32   // number of run ids seen; the next run's index
 	Open        uint32   // of them, not ended
@@ -120,6 +122,8 @@ type term struct {
 // term returns the job's term, which depends only on the job (SEMANTICS 1, last point).
 func (j *Job) term() term {
 	switch {
+	case j.Member != nil:
+		return term{} // with its group
 	case !j.Known:
 		return term{weight: 1, base: j.FirstSeen}
 	case j.Ended:

@@ -3,6 +3,7 @@ package projection
 import (
 	"encoding/binary"
 	"math"
+	"strings"
 )
 
 // The first byte of a key is the kind of its record.
@@ -12,11 +13,12 @@ const (
 	runKey    = 'r'
 	setKey    = 's'
 	forgetKey = 'x'
+	groupKey  = 'g'
 )
 
 // Clear deletes all records of a State.
 func Clear(b Batch) error {
-	for _, first := range []byte{jobKey, runKey, setKey, forgetKey} {
+	for _, first := range []byte{jobKey, runKey, setKey, forgetKey, groupKey} {
 		if err := b.DeleteRange([]byte{first}, []byte{first + 1}); err != nil {
 			return err
 		}
@@ -36,6 +38,26 @@ func appendEscaped(b []byte, s string) []byte {
 		}
 	}
 	return append(b, 0, 1)
+}
+
+// cutEscaped is the inverse of appendEscaped: it also returns what follows.
+func cutEscaped(b string) (s, rest string, ok bool) {
+	var out []byte
+	for {
+		at := strings.IndexByte(b, 0)
+		if at < 0 || at+1 == len(b) {
+			return "", "", false
+		}
+		out = append(out, b[:at]...)
+		switch b[at+1] {
+		case 1:
+			return string(out), b[at+2:], true
+		case 0xFF:
+			out, b = append(out, 0), b[at+2:]
+		default:
+			return "", "", false
+		}
+	}
 }
 
 func appendRunPrefix(b []byte, job string) []byte { return appendEscaped(append(b, runKey), job) }

@@ -184,7 +184,10 @@ func tell(s *State, m told) (string, error) {
 }
 
 // detailed is a Handler that writes down all that it can see.
-type detailed struct{ bytes.Buffer }
+type detailed struct {
+	bytes.Buffer
+	noGroups
+}
 
 func (h *detailed) Parked(e *ParkedEvent) { fmt.Fprintf(h, "parked %d %v\n", e.Event, e.Reason) }
 

@@ -1,7 +1,6 @@
 package projection
 
 import (
-	"bytes"
 	"errors"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -35,20 +34,6 @@ func (s *Store) Queues() ([]string, error) {
 
 // queueOf is the queue of a key that appendSetPrefix begins.
 func queueOf(key []byte) (string, bool) {
-	var queue []byte
-	for rest := key[1:]; ; {
-		at := bytes.IndexByte(rest, 0)
-		if at < 0 || at+1 == len(rest) {
-			return "", false
-		}
-		queue = append(queue, rest[:at]...)
-		switch rest[at+1] {
-		case 1:
-			return string(queue), true
-		case 0xFF:
-			queue, rest = append(queue, 0), rest[at+2:]
-		default:
-			return "", false
-		}
-	}
+	queue, _, ok := cutEscaped(string(key[1:]))
+	return queue, ok
 }

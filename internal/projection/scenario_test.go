@@ -118,6 +118,7 @@ func (s *scenario) message() string {
 
 // transcript is a Handler that writes down what it receives.
 type transcript struct {
+	noGroups
 	strings.Builder
 	decide func(f *Failure) Decided
 }

@@ -27,6 +27,8 @@ func (s *State) settle(i int) *Failure {
 	f.Skip = skip(f.Job, f.Run)
 	if f.Skip != Decide {
 		f.Run.Outcome = LeftAlone
+	} else if f.Job.Member != nil {
+		f.Member = s.memberFailure(f)
 	}
 	return f
 }
@@ -60,11 +62,19 @@ type Decided struct {
 	Requeue, Shadow        bool
 	Policy, Rule           string // what a granted or ignored retry is counted under; empty: it is not counted
 	Ignored                bool
-	RetryAfter, ReadyAfter int64 // Unix nanoseconds
+	RetryAfter, ReadyAfter int64          // Unix nanoseconds
+	Member                 *MemberDecided // nil: none, or nothing but the job is concerned
 }
 
 // apply applies the decision on a settled failure.
 func (s *State) apply(f *Failure, d Decided) {
+	s.applyToJob(f, &d)
+	if f.Member != nil {
+		s.applyToMember(f, &d)
+	}
+}
+
+func (s *State) applyToJob(f *Failure, d *Decided) {
 	j, r := f.Job, f.Run
 	if r.Returned && r.Attempted {
 		j.LegacyReturns++

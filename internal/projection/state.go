@@ -48,6 +48,11 @@ type State struct {
 	newInSet []setMember    // set members not in the KV yet
 	forgets  [2]forgetIndex // by weight: 1, verdictWeight
 
+	recentGroups, olderGroups map[string]*groupEntry // as recent and older, by key
+	olderGroupsFlush          uint64
+	dirtyGroups               []*groupEntry
+	groupTerms                forgetIndex
+
 	msg   message
 	key   []byte            // scratch
 	names map[string]string // see intern
@@ -79,12 +84,20 @@ type setMember struct {
 // defaultCacheSize is the number of jobs in one generation of the cache.
 const defaultCacheSize = 1 << 16
 
+// groupCacheSize is the number of groups in one generation of the cache.
+const groupCacheSize = 1 << 12
+
 // NewState opens the projection in kv, with the watermark and horizon that were
 // committed with it.
 func NewState(kv KV, watermark, horizon int64) (*State, error) {
 	s := &State{
 		Watermark: watermark, Horizon: horizon, kv: kv,
 		recent: map[string]*entry{}, older: map[string]*entry{}, cacheSize: defaultCacheSize,
+		recentGroups: map[string]*groupEntry{}, olderGroups: map[string]*groupEntry{},
+	}
+	s.groupTerms.weight = groupWeight
+	if err := s.groupTerms.findEarliest(kv, math.MinInt64); err != nil {
+		return nil, err
 	}
 	for i, weight := range []uint8{1, verdictWeight} {
 		s.forgets[i].weight = weight
@@ -230,6 +243,17 @@ func (s *State) Flush(b Batch) (uint64, error) {
 	}
 	clear(s.dirty)
 	s.dirty = s.dirty[:0]
+	for _, ge := range s.dirtyGroups {
+		if err := s.flushGroup(ge, b); err != nil {
+			return 0, fmt.Errorf("write a group: %w", err)
+		}
+	}
+	clear(s.dirtyGroups)
+	s.dirtyGroups = s.dirtyGroups[:0]
+	if len(s.recentGroups) >= groupCacheSize && s.olderGroupsFlush <= s.committed {
+		s.olderGroups, s.recentGroups = s.recentGroups, map[string]*groupEntry{}
+		s.olderGroupsFlush = s.flushes
+	}
 	if len(s.recent) >= s.cacheSize && s.olderFlush <= s.committed {
 		s.older, s.recent = s.recent, make(map[string]*entry, s.cacheSize)
 		s.olderFlush = s.flushes
@@ -280,18 +304,8 @@ func (s *State) flushEntry(e *entry, b Batch) error {
 }
 
 func (s *State) flushIndexes(e *entry, b Batch) error {
-	if e.stored != e.indexed {
-		if e.stored.weight != 0 {
-			if err := b.Delete(appendForgetKey(nil, e.stored, e.id)); err != nil {
-				return err
-			}
-		}
-		if e.indexed.weight != 0 {
-			if err := b.Set(appendForgetKey(nil, e.indexed, e.id), nil); err != nil {
-				return err
-			}
-		}
-		e.stored = e.indexed
+	if err := flushTerm(b, e.indexed, &e.stored, e.id); err != nil {
+		return err
 	}
 	known := e.job != nil && e.job.Known
 	if e.member != nil && (!known || e.member.queue != e.job.Queue || e.member.set != e.job.Set) {
@@ -304,6 +318,25 @@ func (s *State) flushIndexes(e *entry, b Batch) error {
 		e.member = &setMember{queue: e.job.Queue, set: e.job.Set, job: e.id}
 		return b.Set(append(appendSetPrefix(nil, e.job.Queue, e.job.Set), e.id...), nil)
 	}
+	return nil
+}
+
+// flushTerm writes under which term a job or group is found, if that changed.
+func flushTerm(b Batch, indexed term, stored *term, id string) error {
+	if *stored == indexed {
+		return nil
+	}
+	if stored.weight != 0 {
+		if err := b.Delete(appendForgetKey(nil, *stored, id)); err != nil {
+			return err
+		}
+	}
+	if indexed.weight != 0 {
+		if err := b.Set(appendForgetKey(nil, indexed, id), nil); err != nil {
+			return err
+		}
+	}
+	*stored = indexed
 	return nil
 }
 
@@ -324,4 +357,5 @@ func (s *State) Committed(flush uint64) {
 	for i := range s.forgets {
 		s.forgets[i].committed(flush)
 	}
+	s.groupTerms.committed(flush)
 }

@@ -1,0 +1,420 @@
+package evaluator
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/group"
+	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/projection"
+)
+
+// source is where everything comes from that does not follow from events: from the
+// policies in force, from a log that is replayed, or from what is left of one.
+type source interface {
+	// decide returns the decision on a settled failure, or nil if there is none.
+	decide(at eventlog.Position, f *projection.Failure) (*chain.Decision, error)
+	bind(at eventlog.Position, first *projection.Job, name, policy string, whole bool, cardinality uint32) (projection.Bound, policy.FindingReason, error)
+	// acts reports whether a group of the queue makes this record.
+	acts(queue string, r chain.Record) bool
+	restartAt(at eventlog.Position, j *projection.Job, base, graceSeconds int64) (int64, error)
+	unitEnded(at eventlog.Position, u *projection.UnitEnd) (projection.Verdict, uint32, bool)
+}
+
+// Groups implements projection.GroupHandler.
+func (c *current) Groups() bool { return c.Progress.Semantics >= sinceGroups }
+
+func (c *current) fail(err error) {
+	if c.err == nil {
+		c.err = err
+	}
+}
+
+// Bind implements projection.GroupHandler.
+func (c *current) Bind(first *projection.Job, name, policyName string, whole bool, cardinality uint32) (projection.Bound, policy.FindingReason) {
+	b, why, err := c.from.bind(c.at, first, name, policyName, whole, cardinality)
+	if err != nil {
+		c.fail(err)
+		return b, policy.NoSuchPolicy
+	}
+	return b, why
+}
+
+// Bound implements projection.GroupHandler.
+func (c *current) Bound(first *projection.Job, name, policyName string, b projection.Bound) {
+	c.emit(&chain.GroupBound{
+		Position: c.at, Queue: first.Queue, JobSet: first.Set, Group: name, JobID: first.ID,
+		Policy: policyName, Digest: b.Digest, Shape: b.Shape,
+	})
+}
+
+// Found implements projection.GroupHandler.
+func (c *current) Found(j *projection.Job, name string, why policy.FindingReason) {
+	c.emit(&chain.GroupFinding{Position: c.at, Queue: j.Queue, JobSet: j.Set, Group: name, JobID: j.ID, Reason: why})
+}
+
+// Offer implements projection.GroupHandler.
+func (c *current) Offer(m *projection.MemberChange) bool {
+	r := c.changeOf(m)
+	if !c.from.acts(m.Job.Queue, r) {
+		return false
+	}
+	c.emit(r)
+	return true
+}
+
+// Changed implements projection.GroupHandler.
+func (c *current) Changed(m *projection.MemberChange) { c.emit(c.changeOf(m)) }
+
+var changes = [...]chain.Change{
+	projection.Held: chain.MemberHeld, projection.Released: chain.MemberReleased,
+	projection.Restarted: chain.MemberRestart, projection.Stopped: chain.MemberStopped,
+}
+
+func (c *current) changeOf(m *projection.MemberChange) *chain.MemberChange {
+	return &chain.MemberChange{
+		Change: changes[m.Change], Position: c.at, Queue: m.Job.Queue, JobSet: m.Job.Set, JobID: m.Job.ID, RunID: m.RunID,
+		Member: *memberOf(m.Job, m.Generation), RetryAfter: m.RetryAfter,
+	}
+}
+
+func memberOf(j *projection.Job, generation uint32) *chain.Member {
+	m := j.Member
+	return &chain.Member{Group: m.Group, Part: m.Part, Replica: m.Replica, Index: m.Index, Generation: generation}
+}
+
+// RestartAt implements projection.GroupHandler.
+func (c *current) RestartAt(j *projection.Job, base, graceSeconds int64) int64 {
+	at, err := c.from.restartAt(c.at, j, base, graceSeconds)
+	if err != nil {
+		c.fail(err)
+	}
+	return at
+}
+
+// UnitEnded implements projection.GroupHandler.
+func (c *current) UnitEnded(u *projection.UnitEnd) (projection.Verdict, bool) {
+	v, most, ok := c.from.unitEnded(c.at, u)
+	if !ok {
+		return v, false
+	}
+	v.Reason = u.Reason
+	generation := u.Unit.Generation
+	if v.Action.Restarts() {
+		generation++
+	}
+	c.emit(&chain.UnitEnded{
+		Position: c.at, Queue: u.Group.Queue, JobSet: u.Group.Set,
+		Member:    chain.Member{Group: u.Group.Name, Part: u.Unit.Part.Name, Replica: u.Unit.Replica, Generation: generation},
+		Succeeded: u.Succeeded,
+		Verdict: chain.GroupVerdict{
+			Reason: v.Reason, Action: v.Action, Rule: v.Rule, RestartsUsed: v.Used, MaxRestarts: most, Keep: v.Keep, Refused: v.Refused,
+		},
+	})
+	return v, true
+}
+
+// OfferEnd implements projection.GroupHandler.
+func (c *current) OfferEnd(g *group.Group, state policy.GroupState, reason policy.UnitReason, rule string) bool {
+	r := c.endOf(g, state, reason, rule)
+	if !c.from.acts(g.Queue, r) {
+		return false
+	}
+	c.emit(r)
+	return true
+}
+
+// GroupEnded implements projection.GroupHandler.
+func (c *current) GroupEnded(g *group.Group, state policy.GroupState, reason policy.UnitReason, rule string) {
+	c.emit(c.endOf(g, state, reason, rule))
+}
+
+func (c *current) endOf(g *group.Group, state policy.GroupState, reason policy.UnitReason, rule string) *chain.GroupEnded {
+	return &chain.GroupEnded{Position: c.at, Queue: g.Queue, JobSet: g.Set, Group: g.Name, State: state, Reason: reason, Rule: rule}
+}
+
+// memberDecided returns what the projection needs from a decision about a member's unit and
+// group.
+func memberDecided(d *chain.Decision) *projection.MemberDecided {
+	m := &projection.MemberDecided{PolicyName: d.Policy, RuleName: d.Rule}
+	switch d.Code {
+	case policy.RuleRetry, policy.DefaultRetry:
+		m.OnUnit = !d.Shadow
+	case policy.GangRetry:
+		m.OnUnit = !d.Shadow && d.LimitFrom != policy.FromNowhere
+		m.GangRestart = !d.Shadow
+	default: // nothing is granted
+	}
+	if v := d.Group; v != nil {
+		m.Noted = v.Noted
+		m.Verdict = &projection.Verdict{
+			Action: v.Action, Reason: v.Reason, Rule: v.Rule, Used: v.RestartsUsed, Keep: v.Keep, Refused: v.Refused,
+		}
+	}
+	return m
+}
+
+// decideMember decides on a failed run of a member (GROUPS 4), and returns what its unit's
+// failure leads to, if it failed.
+func (p policies) decideMember(f *projection.Failure) (policy.Verdict, *chain.GroupVerdict) {
+	p.base, p.latest = 0, 0
+	m, set := f.Member, p.Rules.Set
+	switch {
+	case m.Over:
+		return p.plain(f, policy.GroupOver), nil
+	case m.Told != nil:
+		v := p.plain(f, policy.GroupRestart)
+		v.Policy, v.Rule = m.Told.Policy, m.Told.Rule
+		p.requeue(&v, max(m.Told.RetryAfter, p.endOfPod()))
+		return v, nil
+	}
+	v := set.Evaluate(&p.failure, &p.counts)
+	counted := v.Requeue && (v.Code == policy.RuleRetry || v.Code == policy.DefaultRetry)
+	settings := set.UnitSettings(m.Group.Policy, m.Unit.Part.Name)
+	switch {
+	case m.Gang && (v.Code == policy.LegacyReturn || v.Code == policy.LegacyLimit):
+		return p.plain(f, policy.GangFail), nil
+	case counted && settings.RetryLimit != nil && m.Unit.Retries >= *settings.RetryLimit:
+		refused := p.plain(f, policy.UnitLimit)
+		refused.Policy, refused.Rule, refused.Matcher, refused.Container = v.Policy, v.Rule, v.Matcher, v.Container
+		refused.Skipped = v.Skipped
+		return p.askGroup(f, refused, policy.BackoffLimitExceeded)
+	case v.Requeue && m.Gang && !m.Unit.CanReach(true, false):
+		refused := p.plain(f, policy.GangFail)
+		refused.Policy, refused.Rule, refused.Matcher, refused.Container = v.Policy, v.Rule, v.Matcher, v.Container
+		refused.Skipped = v.Skipped
+		return p.askGroup(f, refused, policy.MemberCancelled)
+	case v.Requeue && m.Gang:
+		v.Code = policy.GangRetry
+		p.base = v.ReadyAfter
+		p.latest = max(v.RetryAfter, p.peersEnd(m, v.ReadyAfter))
+		p.requeue(&v, p.latest)
+		return v, nil
+	case v.Requeue:
+		return v, nil
+	}
+	return p.askGroup(f, v, p.unitReason(m, &settings, &v))
+}
+
+// plain returns a verdict that no policy gave.
+func (p policies) plain(f *projection.Failure, code policy.Code) policy.Verdict {
+	return policy.Verdict{
+		Code: code, GlobalUsed: p.counts.Granted, GlobalLimit: p.Rules.Set.GlobalMaxRetries(), Shadow: p.Rules.Set.InShadow(f.Job.Queue),
+	}
+}
+
+// requeue makes a verdict requeue at a time.
+func (p policies) requeue(v *policy.Verdict, at int64) {
+	v.Requeue, v.RetryAfter, v.ReadyAfter = true, at, at
+	v.Delay = max(0, time.Duration(at-p.failure.Time))
+}
+
+// endOfPod returns when the failed run's pod is certainly gone, where it may be alive
+// (SEMANTICS 6); else the time of the failure.
+func (p policies) endOfPod() int64 {
+	if p.failure.Conditions.Has(policy.Preempted) || p.failure.Conditions.Has(policy.LeaseExpired) {
+		return p.afterGrace(p.failure.Time, p.failure.Grace)
+	}
+	return p.failure.Time
+}
+
+func (p policies) afterGrace(base int64, grace time.Duration) int64 {
+	return base + int64(grace) + int64(p.Rules.Set.TerminationSlack())
+}
+
+// peersEnd returns base, after the grace of the longest living peer of a gang's member.
+func (p policies) peersEnd(m *projection.MemberFailure, base int64) int64 {
+	if m.PeerGrace < 0 {
+		return base
+	}
+	return p.afterGrace(base, graceOf(m.PeerGrace))
+}
+
+// unitReason returns why a member's failure for good fails its unit; NoUnitReason: it does
+// not (GROUPS 4.5).
+func (p policies) unitReason(m *projection.MemberFailure, s *policy.PartDefinition, v *policy.Verdict) policy.UnitReason {
+	switch {
+	case m.Unit.State != group.Active:
+		return policy.NoUnitReason
+	case v.FailUnit:
+		return policy.PodFailurePolicy
+	case s.Continue:
+		return continued(m.Unit, s)
+	case p.failure.Conditions.Has(policy.DeadlineExceeded):
+		return policy.UnitDeadlineExceeded
+	}
+	return policy.BackoffLimitExceeded
+}
+
+// continued is unitReason under onMemberFailure: Continue.
+func continued(u *group.Unit, s *policy.PartDefinition) policy.UnitReason {
+	switch {
+	case s.MaxFailedMembers != nil && u.Failed()+1 > int(*s.MaxFailedMembers):
+		return policy.MaxFailedIndexesExceeded
+	case u.Complete() && u.Started()+u.Held() == 1 && !u.Enough():
+		return policy.FailedIndexes // this one was the last
+	}
+	return policy.NoUnitReason
+}
+
+// askGroup asks the group what follows from a verdict that fails a member for good.
+func (p policies) askGroup(f *projection.Failure, v policy.Verdict, reason policy.UnitReason) (policy.Verdict, *chain.GroupVerdict) {
+	m, set := f.Member, p.Rules.Set
+	if reason == policy.NoUnitReason {
+		return v, nil
+	}
+	u := p.ask(m.Group, m.Unit, reason, &p.failure, f.Time)
+	out := &chain.GroupVerdict{
+		Reason: reason, Action: u.Action, Rule: u.Rule, RestartsUsed: u.Used, MaxRestarts: u.Max, Keep: u.Keep, Refused: u.Refused,
+		Noted: !set.Acts(f.Job.Queue),
+	}
+	if !u.Action.Restarts() {
+		return v, out
+	}
+	p.base = f.Time + int64(u.Delay)
+	at := max(p.base, p.endOfPod())
+	if m.Gang {
+		at = max(at, p.peersEnd(m, p.base))
+		p.latest = at
+	}
+	v.Code, v.FailUnit = policy.GroupRestart, false
+	p.requeue(&v, at)
+	return v, out
+}
+
+// ask evaluates the group policy for a unit. Where retries are disabled, killed or paused,
+// nothing is restarted.
+func (p policies) ask(g *group.Group, u *group.Unit, reason policy.UnitReason, run *policy.Failure, t int64) policy.UnitVerdict {
+	asked := &policy.UnitFailure{
+		Policy: g.Policy, Part: u.Part.Name, Succeeded: reason == policy.NoUnitReason, Reason: reason, Run: run,
+		UnitRestarts: u.Restarts, Counted: g.Counted, AllRestarts: g.Restarts, Restarted: g.Restarted, Halted: g.Halted,
+		CanReach: func(a policy.GroupAction, keep bool) bool {
+			for _, other := range g.Scope(u, a, keep) {
+				if !other.CanReach(true, keep) {
+					return false
+				}
+			}
+			return true
+		},
+	}
+	v := p.Rules.Set.UnitEnded(asked)
+	if !p.Rules.Set.Restarts(g.Queue, t) && v.Action != policy.NoGroupAction {
+		v.Used, v.Action, v.Rule, v.Refused, v.Delay = g.Counted, policy.Leave, "", false, 0
+		if reason == policy.NoUnitReason {
+			v.Action = policy.NoGroupAction
+		}
+	}
+	return v
+}
+
+func (p policies) bind(_ eventlog.Position, _ *projection.Job, _, policyName string, whole bool, cardinality uint32) (projection.Bound, policy.FindingReason, error) {
+	if whole && policyName == "" {
+		return projection.Bound{Shape: projection.GangShape(cardinality)}, 0, nil
+	}
+	g := p.Rules.Set.GroupPolicy(policyName)
+	if g == nil {
+		return projection.Bound{}, policy.NoSuchPolicy, nil
+	}
+	b := projection.Bound{Digest: g.Digest, Shape: g.Shape()}
+	if whole {
+		b.Shape = projection.GangShape(cardinality)
+	}
+	return b, 0, nil
+}
+
+func (p policies) acts(queue string, _ chain.Record) bool { return p.Rules.Set.Acts(queue) }
+
+func (p policies) restartAt(_ eventlog.Position, _ *projection.Job, base, graceSeconds int64) (int64, error) {
+	if graceSeconds < 0 {
+		return base, nil
+	}
+	return p.afterGrace(base, graceOf(graceSeconds)), nil
+}
+
+func (p policies) unitEnded(_ eventlog.Position, u *projection.UnitEnd) (v projection.Verdict, most uint32, ok bool) {
+	set := p.Rules.Set
+	if !set.Acts(u.Group.Queue) {
+		return v, 0, false
+	}
+	if settings := set.UnitSettings(u.Group.Policy, u.Unit.Part.Name); u.Reason == policy.FailedIndexes && !settings.Continue {
+		return v, 0, false
+	}
+	asked := p.ask(u.Group, u.Unit, u.Reason, nil, p.State.Watermark)
+	if asked.Action == policy.NoGroupAction {
+		return v, 0, false
+	}
+	return projection.Verdict{
+		Action: asked.Action, Rule: asked.Rule, Used: asked.Used, Keep: asked.Keep, Refused: asked.Refused,
+		Base: p.State.Watermark + int64(asked.Delay),
+	}, asked.Max, true
+}
+
+// logged is the source of what is already in the log: the records of an envelope, from the
+// current message on.
+type logged struct {
+	p    *Processor
+	rest *Logged
+}
+
+// next returns the record that the log has where the next one will be made, or nil.
+func (l logged) next() chain.Record {
+	if i := len(l.p.out.Records); i < len(l.rest.Records) {
+		return l.rest.Records[i]
+	}
+	return nil
+}
+
+func (l logged) decide(at eventlog.Position, f *projection.Failure) (*chain.Decision, error) {
+	if d, ok := l.next().(*chain.Decision); ok && d.JobID == f.JobID && d.RunID == f.RunID && d.Position == at {
+		return d, nil
+	}
+	return nil, fmt.Errorf("%w: no decision on run %s of job %s, which failed at %v", ErrDiverged, f.RunID, f.JobID, at)
+}
+
+func (l logged) bind(at eventlog.Position, first *projection.Job, name, _ string, _ bool, _ uint32) (projection.Bound, policy.FindingReason, error) {
+	switch r := l.next().(type) {
+	case *chain.GroupBound:
+		if r.JobID == first.ID && r.Position == at {
+			return projection.Bound{Digest: r.Digest, Shape: r.Shape}, 0, nil
+		}
+	case *chain.GroupFinding:
+		if r.JobID == first.ID && r.Position == at && r.Reason != 0 {
+			return projection.Bound{}, r.Reason, nil
+		}
+	}
+	return projection.Bound{}, 0, fmt.Errorf("%w: nothing on group %q, which job %s names at %v", ErrDiverged, name, first.ID, at)
+}
+
+func (l logged) acts(_ string, r chain.Record) bool {
+	i := len(l.p.out.Records)
+	return i < len(l.rest.Bytes) && bytes.Equal(l.rest.Bytes[i], chain.AppendRecord(nil, r))
+}
+
+func (l logged) restartAt(at eventlog.Position, j *projection.Job, _, _ int64) (int64, error) {
+	if r, ok := l.next().(*chain.MemberChange); ok && r.Change == chain.MemberRestart && r.JobID == j.ID && r.Position == at {
+		return r.RetryAfter, nil
+	}
+	return 0, fmt.Errorf("%w: no restart of job %s at %v", ErrDiverged, j.ID, at)
+}
+
+func (l logged) unitEnded(at eventlog.Position, u *projection.UnitEnd) (projection.Verdict, uint32, bool) {
+	r, ok := l.next().(*chain.UnitEnded)
+	if !ok || r.Position != at || !ends(r, u) {
+		return projection.Verdict{}, 0, false
+	}
+	return verdictOf(r), r.Verdict.MaxRestarts, true
+}
+
+// ends reports whether a record is about this end of this unit.
+func ends(r *chain.UnitEnded, u *projection.UnitEnd) bool {
+	return r.Queue == u.Group.Queue && r.JobSet == u.Group.Set && r.Member.Group == u.Group.Name && r.Member.Part == u.Unit.Part.Name &&
+		r.Member.Replica == u.Unit.Replica && r.Succeeded == u.Succeeded
+}
+
+func verdictOf(r *chain.UnitEnded) projection.Verdict {
+	v := &r.Verdict
+	return projection.Verdict{Action: v.Action, Reason: v.Reason, Rule: v.Rule, Used: v.RestartsUsed, Keep: v.Keep, Refused: v.Refused}
+}

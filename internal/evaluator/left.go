@@ -1,0 +1,108 @@
+package evaluator
+
+import (
+	"github.com/refloat/refloat/events"
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/projection"
+)
+
+// left is the source of a rebuild: the records of an envelope of which not every message
+// is known any more, found by what they are about.
+type left struct {
+	decisions map[[2]string]*chain.Decision // by job and run
+	bound     map[string]*chain.GroupBound  // by job
+	restarts  map[string]*chain.MemberChange
+	units     []*chain.UnitEnded
+	bytes     map[string]bool // of the records of groups
+	refused   map[eventlog.Position]*chain.Parked
+}
+
+func leftIn(l *Logged) *left {
+	s := &left{
+		decisions: make(map[[2]string]*chain.Decision, len(l.Records)), bound: map[string]*chain.GroupBound{},
+		restarts: map[string]*chain.MemberChange{}, bytes: map[string]bool{}, refused: map[eventlog.Position]*chain.Parked{},
+	}
+	for i, r := range l.Records {
+		switch r := r.(type) {
+		case *chain.Decision:
+			s.decisions[[2]string{r.JobID, r.RunID}] = r
+		case *chain.GroupBound:
+			s.bound[r.JobID] = r
+		case *chain.MemberChange:
+			s.bytes[string(l.Bytes[i])] = true
+			if r.Change == chain.MemberRestart {
+				s.restarts[r.JobID] = r
+			}
+		case *chain.UnitEnded:
+			s.units = append(s.units, r)
+		case *chain.GroupEnded:
+			s.bytes[string(l.Bytes[i])] = true
+		case *chain.Parked:
+			if r.Reason == events.TooLarge {
+				s.refused[r.Position] = r
+			}
+		}
+	}
+	return s
+}
+
+func (s *left) decide(at eventlog.Position, f *projection.Failure) (*chain.Decision, error) {
+	if d := s.decisions[[2]string{f.JobID, f.RunID}]; d != nil && d.Position == at {
+		return d, nil
+	}
+	return nil, nil
+}
+
+func (s *left) bind(at eventlog.Position, first *projection.Job, _, _ string, _ bool, _ uint32) (projection.Bound, policy.FindingReason, error) {
+	if r := s.bound[first.ID]; r != nil && r.Position == at {
+		return projection.Bound{Digest: r.Digest, Shape: r.Shape}, 0, nil
+	}
+	return projection.Bound{}, policy.NoSuchPolicy, nil
+}
+
+func (s *left) acts(_ string, r chain.Record) bool {
+	return s.bytes[string(chain.AppendRecord(nil, r))]
+}
+
+func (s *left) restartAt(at eventlog.Position, j *projection.Job, base, _ int64) (int64, error) {
+	if r := s.restarts[j.ID]; r != nil && r.Position == at {
+		return r.RetryAfter, nil
+	}
+	return base, nil
+}
+
+func (s *left) unitEnded(at eventlog.Position, u *projection.UnitEnd) (projection.Verdict, uint32, bool) {
+	for _, r := range s.units {
+		if r.Position == at && ends(r, u) {
+			return verdictOf(r), r.Verdict.MaxRestarts, true
+		}
+	}
+	return projection.Verdict{}, 0, false
+}
+
+// Rebuild folds messages of an envelope with the records in the log on them, whatever else
+// folding gives: what preceded the messages that are left is unknown. Progress is taken
+// from the log.
+func (p *Processor) Rebuild(messages []eventlog.Message, l *Logged) error {
+	progress := p.Progress
+	from := leftIn(l)
+	for i := range messages {
+		form := InFull
+		if r := from.refused[messages[i].OriginPosition()]; r != nil && r.Keeps(messages[i].Payload) {
+			form = Refused
+		}
+		if err := p.process(form, &messages[i], from); err != nil {
+			return err
+		}
+	}
+	for i, r := range l.Records {
+		progress.Running = progress.Running.Extend(l.Bytes[i])
+		if d, ok := r.(*chain.Decision); ok {
+			progress.Decisions = d.Number
+		}
+	}
+	p.Progress = progress
+	return nil
+}
