@@ -1,0 +1,89 @@
+package group
+
+// Prospects says whether a group can go on.
+type Prospects uint8
+
+// The prospects of a group.
+const (
+	GoesOn    Prospects = iota // a member runs, waits, or is held and will be released
+	Awaits                     // only members that were not submitted could start
+	Exhausted                  // no unit can start or run any more
+)
+
+// Prospects reports whether some declared unit can start or run (GROUPS 8).
+func (g *Group) Prospects() Prospects {
+	if g.Shape.Open() {
+		if g.AllOver() {
+			return Awaits
+		}
+		return GoesOn
+	}
+	if !g.none(Status.Started) {
+		return GoesOn
+	}
+	worst := make([]Prospects, len(g.Parts))
+	found := Exhausted
+	for _, i := range g.order() {
+		p := g.Parts[i]
+		var best Prospects
+		best, worst[i] = g.prospectsOf(p, worst)
+		found = min(found, best)
+	}
+	return found
+}
+
+// prospectsOf returns the prospects of the unit of a part that can do most, and of the one
+// that can do least among those that have not succeeded. It needs the latter of the parts
+// that p waits for.
+func (g *Group) prospectsOf(p *Part, worstOf []Prospects) (best, worst Prospects) {
+	release := GoesOn // of members that are held, or come later
+	if g.Halted {
+		release = Exhausted
+	}
+	for _, i := range p.After {
+		if !g.Parts[i].HasSucceeded() {
+			release = max(release, worstOf[i])
+		}
+	}
+	best, worst = Exhausted, GoesOn
+	add := func(can Prospects) { best, worst = min(best, can), max(worst, can) }
+	if len(p.Units) < int(p.Replicas) {
+		add(max(Awaits, release))
+	}
+	for _, u := range p.Units {
+		switch {
+		case u.State == Succeeded:
+		case u.State == Active && u.Started() > 0:
+			add(GoesOn)
+		case u.State == Active && u.Held() > 0:
+			add(release)
+		case u.State == Active && !u.Complete():
+			add(max(Awaits, release))
+		default:
+			add(Exhausted)
+		}
+	}
+	return best, worst
+}
+
+// order returns the parts so that each comes after those that it waits for.
+func (g *Group) order() []int {
+	order := make([]int, 0, len(g.Parts))
+	state := make([]uint8, len(g.Parts))
+	var visit func(i int)
+	visit = func(i int) {
+		if state[i] != 0 {
+			return
+		}
+		state[i] = 1
+		for _, before := range g.Parts[i].After {
+			visit(int(before))
+		}
+		order = append(order, i)
+	}
+	for i := range g.Parts {
+		visit(i)
+	}
+	return order
+}
+
