@@ -586,7 +586,7 @@ func TestHouseCatches(t *testing.T) {
 		{"no row", "internal/novel/x.go", "", "no place among the layers"},
 		{"a higher layer", policy, `import _ "github.com/refloat/refloat/internal/projection"`, "does not stand below"},
 		{"the same layer", loop, `import _ "github.com/refloat/refloat/internal/sink"`, "does not stand below"},
-		{"never", "internal/projection/x.go", `import _ "github.com/refloat/refloat/internal/policy"`, "never imports"},
+		{"never", "internal/projection/x.go", `import _ "github.com/refloat/refloat/internal/policy/policyfile"`, "never imports"},
 		{"a module without a row", policy, `import _ "github.com/spf13/viper"`, "no row among the drivers"},
 		{"a driver elsewhere", loop, `import _ "github.com/jackc/pgx/v5"`, "no row among the drivers"},
 		{"a driver at home", "internal/jobdb/postgres/x.go", `import _ "github.com/jackc/pgx/v5/pgconn"`, ""},

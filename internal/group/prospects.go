@@ -86,4 +86,3 @@ func (g *Group) order() []int {
 	}
 	return order
 }
-
