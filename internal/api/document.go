@@ -66,6 +66,14 @@ func idOf(kind, name string) (policyfile.ID, error) {
 	return id, nil
 }
 
+// optionalIDOf is idOf, or the zero ID if both are empty.
+func optionalIDOf(kind, name string) (policyfile.ID, error) {
+	if kind == "" && name == "" {
+		return policyfile.ID{}, nil
+	}
+	return idOf(kind, name)
+}
+
 func checkKind(kind string) error {
 	if slices.Contains(policyfile.Kinds(), kind) {
 		return nil

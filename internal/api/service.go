@@ -248,12 +248,9 @@ func (s *Service) Apply(ctx context.Context, r *pb.ApplyRequest) (*pb.Change, er
 
 // RollBack implements pb.PoliciesServer.
 func (s *Service) RollBack(ctx context.Context, r *pb.RollBackRequest) (*pb.Change, error) {
-	var id policyfile.ID
-	var err error
-	if r.Kind != "" || r.Name != "" {
-		if id, err = idOf(r.Kind, r.Name); err != nil {
-			return nil, err
-		}
+	id, err := optionalIDOf(r.Kind, r.Name)
+	if err != nil {
+		return nil, err
 	}
 	then, err := s.snapshot(ctx, r.To)
 	if err != nil {
@@ -291,12 +288,9 @@ func (s *Service) History(ctx context.Context, r *pb.HistoryRequest) (*pb.Histor
 	if _, err := s.Auth.Who(ctx); err != nil {
 		return nil, err
 	}
-	var id policyfile.ID
-	var err error
-	if r.Kind != "" || r.Name != "" {
-		if id, err = idOf(r.Kind, r.Name); err != nil {
-			return nil, err
-		}
+	id, err := optionalIDOf(r.Kind, r.Name)
+	if err != nil {
+		return nil, err
 	}
 	all, err := s.history(ctx)
 	if err != nil {

@@ -151,7 +151,7 @@ func scalarOf(l leaf) *yaml.Node {
 	_, tags := l.form()
 	switch to := l.(type) {
 	case *duration:
-		n.Value = short(to.duration())
+		n.Value = Short(to.duration())
 	case *pattern:
 		n.Style = yaml.SingleQuotedStyle
 	}
@@ -168,8 +168,8 @@ func scalarOf(l leaf) *yaml.Node {
 	return n
 }
 
-// short formats a duration without zero units: 10m, not 10m0s.
-func short(d time.Duration) string {
+// Short formats a duration without zero units: 10m, not 10m0s.
+func Short(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")

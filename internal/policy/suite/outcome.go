@@ -8,6 +8,7 @@ import (
 
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/suggest"
 )
 
@@ -48,11 +49,11 @@ func (o *Outcome) value(field string, start int64) string {
 		}
 	case "delay":
 		if d.Requeue {
-			return short(time.Duration(d.DelayMS) * time.Millisecond)
+			return policyfile.Short(time.Duration(d.DelayMS) * time.Millisecond)
 		}
 	case "retryAfter":
 		if d.Requeue {
-			return short(time.Duration(d.RetryAfter - start))
+			return policyfile.Short(time.Duration(d.RetryAfter - start))
 		}
 	case "left.rule":
 		if d.LimitFrom != policy.FromNowhere {
@@ -86,18 +87,6 @@ func left(used, limit uint32) string {
 
 // list formats a list for a test file; an empty one as "".
 func list(names []string) string { return strings.Join(names, ", ") }
-
-// short formats a duration without zero parts: 5m, not 5m0s.
-func short(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
-}
 
 // accepts returns how a written value is compared, or what is wrong with it and the fix.
 func accepts(field, written string) (ok func(o *Outcome, start int64) bool, message, fix string) {

@@ -12,6 +12,7 @@ import (
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
 // Recorded is a decided run of a real job.
@@ -40,7 +41,7 @@ func Record(h *History) ([]byte, error) {
 	fmt.Fprintf(&b, "  job: {%s}\n  events:\n", strings.Join(jobFields(h.Job), ", "))
 	for _, r := range h.Runs {
 		d := r.Decision
-		at := short(time.Duration(d.Time - start))
+		at := policyfile.Short(time.Duration(d.Time - start))
 		if d.Generation != generation {
 			generation = d.Generation
 			fmt.Fprintf(&b, "  - policies: %s # generation %d\n", flow(h.Paths[generation]), generation)

@@ -96,7 +96,7 @@ func (r *Result) Explain(file string) string {
 		if len(s.Diffs) == 0 {
 			continue
 		}
-		fmt.Fprintf(&b, "  line %d, failure %d at %s: %s\n", s.Event.Line, i, short(s.At), s.Event.Fail)
+		fmt.Fprintf(&b, "  line %d, failure %d at %s: %s\n", s.Event.Line, i, policyfile.Short(s.At), s.Event.Fail)
 		for _, d := range s.Diffs {
 			fmt.Fprintf(&b, "    %-12s want %s\n    %-12s got  %s\n", d.Field, orEmpty(d.Want), "", orEmpty(d.Got))
 		}
