@@ -401,7 +401,7 @@ func (m *Model) requeueByGroup(r *run, v verdict, rec Record, at, until int64) {
 	rec.RetryAfter = max(at, until)
 	rec.DelayMs = max(0, rec.RetryAfter-rec.T) / 1_000_000 // (R23)
 	rec.PodName = podName(r.job.id, m.nextIndex(r), m.policies.enabled())
-	r.requeued, r.retryAfter, r.readyAfter = true, rec.RetryAfter, at
+	r.requeued, r.retryAfter, r.readyAfter, r.readySent = true, rec.RetryAfter, at, false
 	m.say(rec)
 }
 

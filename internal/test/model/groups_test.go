@@ -149,13 +149,13 @@ func TestGroups(t *testing.T) {
 			"Keep, and a success of a run that was told to stop",
 			grouped(GroupPolicy{MaxRestarts: new(5), Completed: "Keep", Parts: three}),
 			with(start3, at(2, succeeded("a", "a0")), at(3, fails1("b", "b0")), at(4, succeeded("c", "c0")), at(5, lease("c", "c1"), lease("b", "b1")),
-				at(6, succeeded("c", "c1"), succeeded("b", "b1"))),
+				at(6, succeeded("b", "b1")), at(7, succeeded("c", "c1"))),
 			[]string{
 				"0: GroupBound",
 				"3: JobRequeued b b0 GroupRestart BackoffLimitExceeded RestartGroup by fail 1/5 g1 @3s",
 				"3: MemberRestart b b0 g1 @3s",
 				"3: MemberRestart c c0 g1 @4s",
-				"6: GroupEnded Succeeded",
+				"7: GroupEnded Succeeded",
 			},
 		},
 		{
