@@ -99,7 +99,7 @@ func showChange(w io.Writer, output string, c *pb.Change, asked []policyfile.ID,
 		}
 	}
 	for _, note := range c.Notes {
-		if !dry {
+		if !dry || len(c.Changes) == 0 {
 			fmt.Fprintln(w, note)
 		}
 	}

@@ -266,21 +266,23 @@ func TestNamesNotToldByTime(t *testing.T) {
 	if err := auth.Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	took := func(user, password string) time.Duration {
-		best := time.Hour
-		for range 3 {
+	best := map[[2]string]time.Duration{}
+	logins := [][2]string{{"ann", "wrong"}, {"bob", "wrong"}, {"bob", "nobody"}, {"cheap", "wrong"}}
+	for range 6 { // alternately, so that whatever else the machine does delays all
+		for _, login := range logins {
 			begin := time.Now()
-			if _, err := auth.Who(metadata.NewIncomingContext(t.Context(), metadata.Pairs("authorization", basicHeader(user, password)))); err == nil {
+			if _, err := auth.Who(metadata.NewIncomingContext(t.Context(), metadata.Pairs("authorization", basicHeader(login[0], login[1])))); err == nil {
 				t.Fatal("let in")
 			}
-			best = min(best, time.Since(begin))
+			if took := time.Since(begin); best[login] == 0 || took < best[login] {
+				best[login] = took
+			}
 		}
-		return best
 	}
-	known := took("ann", "wrong")
-	for _, c := range [][2]string{{"bob", "wrong"}, {"bob", "nobody"}, {"cheap", "wrong"}} {
-		if other := took(c[0], c[1]); other*4 < known || known*4 < other {
-			t.Errorf("a wrong password takes %v, that of %v %v", known, c, other)
+	known := best[logins[0]]
+	for login, took := range best {
+		if took*5 < known || known*5 < took {
+			t.Errorf("a wrong password takes %v, %v %v", known, login, took)
 		}
 	}
 }

@@ -69,9 +69,16 @@ func (s *Service) Release(ctx context.Context, r *pb.ReleaseRequest) (*pb.Change
 		return nil, err
 	}
 	a := &asked{request: r, id: r.RequestId, reason: r.Reason}
-	return s.override(ctx, a, []Verb{KillRetries, PauseRetries}, s.known(r.Queue, r.Force), func(on []policylog.Override, _ Principal) ([]policylog.Override, error) {
-		return slices.DeleteFunc(on, func(b policylog.Override) bool { return r.Everything || b.Queue == r.Queue }), nil
+	without := false
+	done, err := s.override(ctx, a, []Verb{KillRetries, PauseRetries}, s.known(r.Queue, r.Force), func(on []policylog.Override, _ Principal) ([]policylog.Override, error) {
+		left := slices.DeleteFunc(slices.Clone(on), func(b policylog.Override) bool { return r.Everything || b.Queue == r.Queue })
+		without = len(left) == len(on)
+		return left, nil
 	})
+	if err == nil && without {
+		done.Notes = append([]string{"nothing changed: there was no such override to remove"}, done.Notes...)
+	}
+	return done, err
 }
 
 // checkTarget rejects an override for neither a queue nor all queues: an empty variable in a script must not stop
@@ -94,6 +101,7 @@ func (s *Service) known(queue string, force bool) func(policylog.Snapshot) error
 			return nil
 		}
 		var names []string
+		elsewhere := 0
 		for _, id := range now.Base.Resources() {
 			if id.Kind == policyfile.KindQueue {
 				names = append(names, id.Name)
@@ -103,11 +111,11 @@ func (s *Service) known(queue string, force bool) func(policylog.Snapshot) error
 			names = append(names, b.Queue)
 		}
 		if s.Queues != nil && !slices.Contains(names, queue) {
-			seen, err := s.Queues()
+			seen, others, err := s.Queues()
 			if err != nil {
 				return status.Errorf(codes.Unavailable, "queue %.100q: look up its jobs: %v; use force (--force) to skip this check", queue, err)
 			}
-			names = append(names, seen...)
+			names, elsewhere = append(names, seen...), others
 		}
 		if slices.Contains(names, queue) {
 			return nil
@@ -116,8 +124,12 @@ func (s *Service) known(queue string, force bool) func(policylog.Snapshot) error
 			return status.Errorf(codes.InvalidArgument, "queue %.100q is unknown and has an invisible character: remove it", queue)
 		}
 		slices.Sort(names)
-		return status.Errorf(codes.NotFound, "queue %.100q is unknown: no resource, override or job names it here: %s; use force (--force) to skip this check",
-			queue, suggest.Fix(queue, names, "check its name"))
+		where := "use force (--force) to skip this check"
+		if elsewhere > 0 {
+			where = fmt.Sprintf("jobs in %d partitions are known to other processes only: ask one of those, or %s", elsewhere, where)
+		}
+		return status.Errorf(codes.NotFound, "queue %.100q is unknown: no resource, override or job names it here: %s; %s",
+			queue, suggest.Fix(queue, names, "check its name"), where)
 	}
 }
 

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -25,8 +26,8 @@ type Service struct {
 	Fixed Fixed // what cannot be changed here
 	// Partitions returns what is in force in this process.
 	Partitions func() []*pb.PartitionStatus
-	// Queues lists the queues of known jobs; nil: none.
-	Queues func() ([]string, error)
+	// Queues lists the queues of known jobs, and counts the partitions whose jobs only other processes know; nil: none.
+	Queues func() (queues []string, elsewhere int, err error)
 	// Source returns the status of the followed source of resources.
 	Source func() *pb.Source
 	// Writes limits the rate of changes; nil: unlimited.
@@ -263,7 +264,7 @@ func (s *Service) RollBack(ctx context.Context, r *pb.RollBackRequest) (*pb.Chan
 	if err != nil {
 		return nil, err
 	}
-	return s.change(ctx, &asked{
+	done, err := s.change(ctx, &asked{
 		request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun,
 		make: func(now policylog.Snapshot) (*policyfile.Set, error) {
 			if id == (policyfile.ID{}) {
@@ -281,6 +282,14 @@ func (s *Service) RollBack(ctx context.Context, r *pb.RollBackRequest) (*pb.Chan
 			return now.Base.Taking(id, then.Base), nil
 		},
 	})
+	if err == nil && len(done.Changes) == 0 {
+		what := "everything"
+		if id != (policyfile.ID{}) {
+			what = id.String()
+		}
+		done.Notes = append(done.Notes, fmt.Sprintf("nothing changed: %s is as it was in generation %d", what, r.To))
+	}
+	return done, err
 }
 
 // History implements pb.PoliciesServer.

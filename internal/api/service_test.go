@@ -19,6 +19,7 @@ import (
 
 	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/api/pb"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/policy/policylog"
 )
@@ -267,7 +268,7 @@ func TestOwnOverridesStay(t *testing.T) {
 	w := newWorld(t)
 	w.create(w.queue("ml", `, "killed": true`), w.doc(`{"kind": "RetrySettings", "spec": {"globalMaxRetries": 0, "pausedUntil": "2026-11-21T11:00:00Z"}}`))
 	made, err := w.Release(t.Context(), &pb.ReleaseRequest{Everything: true, Reason: "on"})
-	if err != nil || len(made.Notes) != 2 || !strings.Contains(strings.Join(made.Notes, ";"), "Queue ml itself sets killed: true: change it there") {
+	if err != nil || len(made.Notes) != 3 || !strings.Contains(strings.Join(made.Notes, ";"), "Queue ml itself sets killed: true: change it there") {
 		t.Errorf("release: %v, %v", made, err)
 	}
 }
@@ -324,7 +325,7 @@ func TestTooManyWrites(t *testing.T) {
 func TestOverridesNameTheirTarget(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *api.Service) {
-		s.Queues = func() ([]string, error) { return []string{"genomics"}, nil }
+		s.Queues = func() ([]string, int, error) { return []string{"genomics"}, 3, nil }
 	})
 	w.create(w.queue("ml", ""))
 	kill := func(r *pb.BrakeRequest) error {
@@ -344,7 +345,7 @@ func TestOverridesNameTheirTarget(t *testing.T) {
 	if code, text := w.rest("POST", "/refloat/v1/brakes", `{"queue": "", "kill": true, "reason": "x"}`); code != 400 {
 		t.Errorf("REST without a queue: %d %s", code, text)
 	}
-	w.refused(kill(&pb.BrakeRequest{Queue: "mll"}), codes.NotFound, `queue "mll" is unknown`, "did you mean ml?", "--force")
+	w.refused(kill(&pb.BrakeRequest{Queue: "mll"}), codes.NotFound, `queue "mll" is unknown`, "did you mean ml?", "jobs in 3 partitions are known to other processes only", "--force")
 	w.refused(kill(&pb.BrakeRequest{Queue: "genomcs"}), codes.NotFound, "did you mean genomics?")
 	w.refused(release(&pb.ReleaseRequest{Queue: "physics"}), codes.NotFound, "check its name", "--force")
 	for _, fine := range []*pb.BrakeRequest{{Queue: "ml"}, {Queue: "genomics"}, {Queue: "physics", Force: true}, {All: true}} {
@@ -357,7 +358,21 @@ func TestOverridesNameTheirTarget(t *testing.T) {
 	if err := release(&pb.ReleaseRequest{Queue: "physics"}); err != nil {
 		t.Error(err)
 	}
-	w.service.Queues = func() ([]string, error) { return nil, errors.New("the state is damaged") }
+	// What has no effect says so.
+	for _, effect := range []bool{true, false} {
+		done, err := w.Release(t.Context(), &pb.ReleaseRequest{Queue: "genomics", Reason: "over"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if notes := strings.Join(done.Notes, "; "); strings.Contains(notes, "nothing changed") == effect {
+			t.Errorf("notes of a resume with effect %v: %s", effect, notes)
+		}
+	}
+	back, err := w.RollBack(t.Context(), &pb.RollBackRequest{Kind: policyfile.KindQueue, Name: "ml", To: 1})
+	if err != nil || !strings.Contains(strings.Join(back.Notes, "; "), "nothing changed: Queue ml is as it was in generation 1") {
+		t.Errorf("a rollback without effect: %v, %v", back, err)
+	}
+	w.service.Queues = func() ([]string, int, error) { return nil, 0, errors.New("the state is damaged") }
 	w.refused(kill(&pb.BrakeRequest{Queue: "new"}), codes.Unavailable, "the state is damaged", "--force")
 }
 

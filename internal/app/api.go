@@ -84,15 +84,17 @@ func (n *node) serveAPI(p *parts) error {
 	return nil
 }
 
-// queues lists the queues of the jobs in the partitions that this process owns.
-func (n *node) queues() (all []string, err error) {
+// queues lists the queues of the jobs in the partitions that this process owns, and counts the others.
+func (n *node) queues() (all []string, elsewhere int, err error) {
+	elsewhere = n.backend.Events.Partitions()
 	n.stores.Range(func(_, store any) bool {
 		var queues []string
 		queues, err = store.(*projection.Store).Queues()
 		all = append(all, queues...)
+		elsewhere--
 		return err == nil
 	})
-	return all, err
+	return all, elsewhere, err
 }
 
 // fixed returns what cannot be changed over the API, and why.

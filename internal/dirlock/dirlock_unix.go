@@ -34,25 +34,40 @@ func Holder(dir, lockFile string) string {
 	if err != nil {
 		return ""
 	}
-	kinds := map[string]string{} // by inode
+	kinds := map[string]string{} // by device and inode
 	for path, kind := range map[string]string{dir: "FLOCK", lockFile: "POSIX"} {
 		info, err := os.Stat(path)
 		if err != nil {
 			continue
 		}
 		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-			kinds[strconv.FormatUint(stat.Ino, 10)] = kind
+			kinds[lockedFile(uint64(stat.Dev), stat.Ino)] = kind //nolint:unconvert // its type differs between systems
 		}
 	}
-	for line := range strings.Lines(string(locks)) {
+	if pid := holding(string(locks), kinds); pid > 0 {
+		return describe(pid)
+	}
+	return ""
+}
+
+// holding returns the process that /proc/locks names as the holder of one of the files, with a lock of its kind.
+func holding(locks string, kinds map[string]string) int {
+	for line := range strings.Lines(locks) {
 		// 1: FLOCK ADVISORY WRITE 1234 08:01:5678 0 EOF
 		fields := strings.Fields(line)
-		if len(fields) < 6 || kinds[fields[5][strings.LastIndexByte(fields[5], ':')+1:]] != fields[1] {
+		if len(fields) < 6 || kinds[fields[5]] != fields[1] {
 			continue
 		}
 		if pid, err := strconv.Atoi(fields[4]); err == nil && pid > 0 {
-			return describe(pid)
+			return pid
 		}
 	}
-	return ""
+	return 0
+}
+
+// lockedFile names a file as /proc/locks of Linux does: major and minor number of the device, and the inode.
+func lockedFile(dev, inode uint64) string {
+	major := dev>>8&0xfff | dev>>32&^0xfff
+	minor := dev&0xff | dev>>12&^0xff
+	return fmt.Sprintf("%02x:%02x:%d", major, minor, inode)
 }

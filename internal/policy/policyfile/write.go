@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"go.yaml.in/yaml/v4"
 )
@@ -34,7 +35,7 @@ func (s *Set) YAML(ids ...ID) ([]byte, error) {
 			return nil, fmt.Errorf("write %s: %w", id, err)
 		}
 	}
-	return b.Bytes(), nil
+	return escapeHidden(b.Bytes()), nil
 }
 
 // JSON returns a resource of the set as a JSON file that Parse reads back unchanged. The set must have it.
@@ -155,6 +156,9 @@ func scalarOf(l leaf) *yaml.Node {
 	case *pattern:
 		n.Style = yaml.SingleQuotedStyle
 	}
+	if strings.IndexFunc(n.Value, hidden) >= 0 {
+		n.Style = yaml.DoubleQuotedStyle // which has escapes (escapeHidden)
+	}
 	switch {
 	case strings.Contains(tags, "!!timestamp"):
 		n.Tag = "!!timestamp"
@@ -166,6 +170,28 @@ func scalarOf(l leaf) *yaml.Node {
 		n.Tag = "!!int"
 	}
 	return n
+}
+
+// hidden reports whether a terminal acts on a character, or does not show it.
+func hidden(r rune) bool {
+	return r != '\n' && (unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp))
+}
+
+// escapeHidden writes hidden characters, which are in scalars in double quotes only, as YAML's escapes: a terminal does
+// not see them, and a file with them stays readable.
+func escapeHidden(text []byte) []byte {
+	if bytes.IndexFunc(text, hidden) < 0 {
+		return text
+	}
+	var b bytes.Buffer
+	for _, r := range string(text) {
+		if hidden(r) {
+			fmt.Fprintf(&b, `\U%08x`, r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.Bytes()
 }
 
 // Short formats a duration without zero units: 10m, not 10m0s.
