@@ -42,6 +42,27 @@ func TestGroupsMore(t *testing.T) {
 			},
 		},
 		{
+			"a restart starts the counts of rules anew",
+			changed(grouped(GroupPolicy{MaxRestarts: new(1), Parts: one(GroupPart{})}), func(p *Policies) { p.Policies[0].RetryLimit = new(1) }),
+			[]said{at(0, in("a")), at(1, exits("a", "a0", 2)), at(2, exits("a", "a1", 2)), at(3, exits("a", "a2", 2))},
+			[]string{
+				"0: GroupBound", "1: JobRequeued a a0 RuleRetry by retry @1s",
+				"2: JobRequeued a a1 GroupRestart BackoffLimitExceeded RestartGroup by retry 1/1 g1 @2s", "2: MemberRestart a a1 g1 @2s",
+				"3: JobRequeued a a2 RuleRetry by retry g1 @3s",
+			},
+		},
+		{
+			"Keep leaves a unit that succeeded as it is, and nobody restarts who is cancelled",
+			grouped(GroupPolicy{MaxRestarts: new(1), Completed: "Keep", Parts: []GroupPart{{Name: "other", Members: new(2), MinMembers: new(1)}, {Name: "main", Members: new(3), MinMembers: new(2)}}}),
+			[]said{
+				at(0, inPart("o", "other"), inPart("p", "other"), in("a"), in("b"), in("c")), at(1, succeeded("o", "o0")), at(2, cancelJob("c")), at(3, fails1("a", "a0")),
+			},
+			[]string{
+				"0: GroupBound", "1: MemberStopped p", "3: JobRequeued a a0 GroupRestart BackoffLimitExceeded RestartGroup by fail 1/1 g1 @3s",
+				"3: MemberRestart a a0 g1 @3s", "3: MemberRestart b g1 @3s",
+			},
+		},
+		{
 			"in shadow the verdict stands alone",
 			changed(grouped(rules()), func(p *Policies) { p.Queues[0].Mode = "Shadow" }),
 			with(at(2, fails1("a", "a0")), at(3, fails1("b", "b0"))),
