@@ -335,7 +335,7 @@ func (m *Model) unitEnded(u *unit, reason string) {
 }
 
 // unitSucceeded: GROUPS 5, "Always with some left reruns every member of it …;
-// otherwise it counts for after, and members that are not over are stopped."
+// otherwise it counts for after, and members that are not over are stopped.".
 func (m *Model) unitSucceeded(u *unit) {
 	g := u.part.group
 	restarts := m.restartsOf(u)
@@ -375,7 +375,7 @@ func (m *Model) countRestart(u *unit, o outcome) {
 }
 
 // restartTime is when a restart may begin, without anybody's grace. A backoff's n
-// counts the restarts by rules, or by the unit's restarts, this one included. (R22)
+// counts the restarts by rules, or by the unit's restarts, this one included: R22.
 func (m *Model) restartTime(g *group, u *unit, o outcome, t int64, runID string) int64 {
 	n := u.restarts
 	if o.byRules {

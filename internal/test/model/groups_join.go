@@ -155,7 +155,7 @@ func (m *Model) join(j *job, t int64) {
 	}
 }
 
-// bound says that a group is bound, unless its queue is mute. (R1)
+// bound says that a group is bound, unless its queue is mute: R1.
 func (m *Model) bound(g *group) {
 	g.lastEvent = *m.watermark
 	if m.mute(g.queue) {
@@ -184,7 +184,7 @@ func (m *Model) finding(j *job, name, reason string) {
 }
 
 // number reads a decimal integer, digits only, like the cardinality of a gang; -1
-// stands for anything else, and for what is too large. (R3)
+// stands for anything else, and for what is too large: R3.
 func number(s string) int {
 	if s == "" || strings.Trim(s, "0123456789") != "" {
 		return -1
