@@ -95,3 +95,66 @@ moved    rule p/a: position 0 → 1
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
+
+// TestGroupPolicies: what differs between group policies, by rule and by part.
+func TestGroupPolicies(t *testing.T) {
+	t.Parallel()
+	const header = "apiVersion: refloat.github.io/v1\nkind: GroupPolicy\nmetadata: {name: g}\n"
+	const before = header + `spec:
+  maxRestarts: 3
+  rules:
+  - {name: a, action: Halt, onReasons: [FailedIndexes, MemberCancelled]}
+  - {name: b, action: RestartGroup}
+  - {name: c, action: Leave}
+  parts:
+  - {name: x, members: 2}
+  - {name: y, after: [x]}
+---
+{apiVersion: refloat.github.io/v1, kind: GroupPolicy, metadata: {name: empty}, spec: {maxRestarts: 1}}
+---
+{apiVersion: refloat.github.io/v1, kind: GroupPolicy, metadata: {name: gone}, spec: {rules: [{name: r, action: Halt}]}}
+`
+	const after = header + `spec:
+  rules:
+  - {name: c, action: Leave}
+  - {name: a, action: Halt, onReasons: [MemberCancelled], onMessage: {pattern: x}}
+  unit: {restarts: {limit: 1}}
+  parts:
+  - {name: y}
+  - {name: x, members: 3}
+  - {name: z}
+---
+{apiVersion: refloat.github.io/v1, kind: GroupPolicy, metadata: {name: empty}, spec: {maxRestarts: 1, rules: []}}
+`
+	for _, c := range []struct{ name, from, to, want string }{
+		{"the same", before, before, ""},
+		{"everything", before, after, `changed  group policy empty: rules: (unset) → []
+changed  group policy g: maxRestarts: 3 → (unset)
+changed  group policy g: unit.restarts.limit: (unset) → 1
+removed  group policy gone
+changed  part g/x: members: 2 → 3
+changed  part g/y: after: ["x"] → (unset)
+added    part g/z
+changed  group rule g/a: onMessage.pattern: (unset) → "x"
+changed  group rule g/a: onReasons: ["FailedIndexes","MemberCancelled"] → ["MemberCancelled"]
+removed  group rule g/b
+removed  group rule gone/r
+moved    part g/y: position 1 → 0
+moved    part g/x: position 0 → 1
+moved    group rule g/c: position 2 → 0
+moved    group rule g/a: position 0 → 1
+`},
+	} {
+		changes, err := diff.Rules(set(t, c.from), set(t, c.to))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got strings.Builder
+		for _, c := range changes {
+			got.WriteString(c.String() + "\n")
+		}
+		if diff := cmp.Diff(c.want, got.String()); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", c.name, diff)
+		}
+	}
+}

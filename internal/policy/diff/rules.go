@@ -17,8 +17,8 @@ import (
 // Change is one difference between two policy sets.
 type Change struct {
 	What  string // added, removed, changed or moved
-	Kind  string // policy, rule, queue or settings
-	Name  string // POLICY, POLICY/RULE or QUEUE; "" for the settings
+	Kind  string // policy, rule, group policy, group rule, part, queue or settings
+	Name  string // POLICY, POLICY/RULE, POLICY/PART or QUEUE; "" for the settings
 	Field string // the changed field, such as backoff.maxDelay
 	Old   string // as JSON; "" if unset
 	New   string
@@ -74,7 +74,7 @@ const settings = "settings"
 type key struct{ kind, name string }
 
 func compareKeys(a, b key) int {
-	order := []string{settings, "queue", "policy", "rule"}
+	order := []string{settings, "queue", "policy", "rule", "group policy", "part", "group rule"}
 	return cmp.Or(cmp.Compare(slices.Index(order, a.kind), slices.Index(order, b.kind)), cmp.Compare(a.name, b.name))
 }
 
@@ -106,11 +106,15 @@ func fields(k key, a, b map[string]string) []Change {
 	return all
 }
 
-// thingsOf lists policies, rules, queues and settings with their fields, flattened.
+// thingsOf lists policies, group policies, their rules and parts, queues and settings with their fields, flattened.
 func thingsOf(set *policyfile.Set) (map[key]map[string]string, error) {
 	var c struct {
 		Settings map[string]any
 		Policies []struct {
+			Name string
+			Spec map[string]any
+		}
+		GroupPolicies []struct {
 			Name string
 			Spec map[string]any
 		}
@@ -136,6 +140,21 @@ func thingsOf(set *policyfile.Set) (map[key]map[string]string, error) {
 			delete(fields, "name")
 			all[key{"rule", p.Name + "/" + ruleName(&outlines[i].Rules[n])}] = flat(fields)
 		}
+	}
+	for _, g := range c.GroupPolicies {
+		for _, list := range []struct{ kind, field string }{{"group rule", "rules"}, {"part", "parts"}} {
+			items, _ := g.Spec[list.field].([]any)
+			if len(items) > 0 { // an empty list of rules is not the same as none
+				delete(g.Spec, list.field)
+			}
+			for _, item := range items {
+				fields, _ := item.(map[string]any)
+				name, _ := fields["name"].(string)
+				delete(fields, "name")
+				all[key{list.kind, g.Name + "/" + name}] = flat(fields)
+			}
+		}
+		all[key{"group policy", g.Name}] = flat(g.Spec)
 	}
 	return all, nil
 }
@@ -167,7 +186,7 @@ func flat(fields map[string]any) map[string]string {
 	return all
 }
 
-// moved finds rules that were moved ahead of a rule that they used to follow.
+// moved finds rules and parts that were moved ahead of one that they used to follow.
 func moved(before, after *policyfile.Set) []Change {
 	old := map[string][]string{}
 	for _, o := range before.Outlines() {
@@ -175,16 +194,42 @@ func moved(before, after *policyfile.Set) []Change {
 	}
 	var all []Change
 	for _, o := range after.Outlines() {
-		now := namesOf(o)
-		then := slices.DeleteFunc(slices.Clone(old[o.Name]), func(r string) bool { return !slices.Contains(now, r) })
-		both := slices.DeleteFunc(slices.Clone(now), func(r string) bool { return !slices.Contains(then, r) })
-		for i, r := range both {
-			if was := slices.Index(then, r); was != i {
-				all = append(all, Change{What: "moved", Kind: "rule", Name: o.Name + "/" + r, Old: fmt.Sprint(slices.Index(old[o.Name], r)), New: fmt.Sprint(slices.Index(now, r))})
-			}
+		all = append(all, movedOf("rule", o.Name, old[o.Name], namesOf(o))...)
+	}
+	for _, id := range after.Resources() {
+		if id.Kind != policyfile.KindGroup {
+			continue
+		}
+		was, is := before.GroupPolicy(id.Name), after.GroupPolicy(id.Name)
+		if was == nil {
+			continue
+		}
+		part := func(p policy.PartDefinition) string { return p.Name }
+		rule := func(r policy.GroupRule) string { return r.Name }
+		all = append(all, movedOf("part", id.Name, each(was.Parts, part), each(is.Parts, part))...)
+		all = append(all, movedOf("group rule", id.Name, each(was.Rules, rule), each(is.Rules, rule))...)
+	}
+	return all
+}
+
+// movedOf compares the order of the names that both lists have.
+func movedOf(kind, policyName string, before, after []string) (all []Change) {
+	then := slices.DeleteFunc(slices.Clone(before), func(r string) bool { return !slices.Contains(after, r) })
+	both := slices.DeleteFunc(slices.Clone(after), func(r string) bool { return !slices.Contains(then, r) })
+	for i, r := range both {
+		if was := slices.Index(then, r); was != i {
+			all = append(all, Change{What: "moved", Kind: kind, Name: policyName + "/" + r, Old: fmt.Sprint(slices.Index(before, r)), New: fmt.Sprint(slices.Index(after, r))})
 		}
 	}
 	return all
+}
+
+func each[T any](list []T, name func(T) string) []string {
+	var names []string
+	for _, item := range list {
+		names = append(names, name(item))
+	}
+	return names
 }
 
 func namesOf(o policy.Outline) []string {

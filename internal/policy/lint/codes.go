@@ -62,7 +62,7 @@ var codes = [...]Code{
 	{"RP104", policyfile.Warning, "policy named twice", "Only its first occurrence in the queue's list is effective."},
 	{"RP105", policyfile.Warning, "initialDelay above maxDelay", "maxDelay always applies."},
 	{"RP106", policyfile.Warning, "rule that never matches", "No failure can satisfy all matchers of the rule."},
-	{"RP107", policyfile.Warning, "limit above the cap", "globalMaxRetries is always reached before this limit."},
+	{"RP107", policyfile.Warning, "limit above the cap", "globalMaxRetries, or maxRestarts of a group policy, is always reached before this limit."},
 	{"RP108", policyfile.Note, "maxDelay never reached", "Within the allowed number of retries the delay stays below maxDelay. This is harmless, but the delay may grow more slowly than intended."},
 	{"RP109", policyfile.Warning, "pattern that matches everything", "Every message matches, so the matcher only requires that there is a message."},
 	{"RP110", policyfile.Warning, "unknown category", "The category is not in the list given by --categories. Executors report categories exactly as configured, and the comparison is case-sensitive."},
@@ -72,4 +72,9 @@ var codes = [...]Code{
 	{"RP114", policyfile.Warning, "impossible container name", "Kubernetes names containers with 1 to 63 of a-z, 0-9 and -, with a letter or digit at both ends. The rule never matches."},
 	{"RP115", policyfile.Warning, "impossible category", "Armada stores at most 63 characters of a category or subcategory. A longer one never matches."},
 	{"RP116", policyfile.Warning, "policy without effect", "No rules and no defaultAction. If no other policy applies, every failure ends the job."},
+	{"RP117", policyfile.Warning, "restart that is always refused", "The rule counts towards maxRestarts, and maxRestarts is 0 or unset; or its own limit is 0. Whenever it matches, the group fails."},
+	{"RP118", policyfile.Note, "parallelism without effect", "A unit has no more members than that, so none of them is ever held for it."},
+	{"RP119", policyfile.Note, "maxFailedMembers without effect", "A unit can no longer succeed, or has no members left, before so many have failed. It only delays the end of a unit, which may be intended."},
+	{"RP120", policyfile.Warning, "field without effect", "countsTowardsMax and limit are about restarts, and the action of the rule restarts nothing."},
+	{"RP121", policyfile.Warning, "restarts that never restart", "The limit of restarts is 0 or unset, so the group's rules are asked at once."},
 }

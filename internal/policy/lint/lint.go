@@ -49,6 +49,8 @@ func Lint(files []policyfile.File, categories *Categories) (policyfile.Problems,
 		switch l.doc.Kind {
 		case "RetryPolicy":
 			l.policy(l.policies[l.doc.Name])
+		case policyfile.KindGroup:
+			l.group(set.GroupPolicy(l.doc.Name))
 		case "Queue":
 			l.queue()
 		}

@@ -84,6 +84,9 @@ func TestDescribe(t *testing.T) {
 		{"RetryPolicy", "RetryPolicy", "", ""},
 		{"RetryPolicy/v1beta1.retryLimit", "RetryPolicy/v1beta1", "retryLimit", ""},
 		{"Queue.mode", "Queue", "mode", ""},
+		{"GroupPolicy.spec.parts[].after", "GroupPolicy", "spec.parts.after", ""},
+		{"GroupPolicy.spec.rules", "GroupPolicy", "spec.rules", ""},
+		{"GroupPolicy.parallelism", "", "", "did you mean spec.parts.parallelism?"},
 		{"RetrySettings.spec.horizon", "RetrySettings", "spec.horizon", ""},
 		{"spec.rules.bakoff", "", "", "did you mean spec.rules.backoff?"},
 		{"jitter", "", "", "did you mean spec.backoff.jitter?"},
@@ -123,6 +126,8 @@ func goodFiles(t *testing.T) []File {
 		}
 	}
 	return append(all, File{"flat.yaml", []byte("{apiVersion: armadaproject.io/v1beta1, kind: RetryPolicy, name: f, retryLimit: 3, defaultAction: Fail, rules: [{action: RETRY_ACTION_RETRY, onCategory: c, onSubcategory: s}, {action: 1, onCategory: d}]}")},
+		File{"group.yaml", []byte(groupExample)},
+		File{"groups.yaml", []byte("{apiVersion: refloat.github.io/v1, kind: GroupPolicy, metadata: {name: g}, spec: {rules: []}}\n---\n{apiVersion: refloat.github.io/v1, kind: GroupPolicy, metadata: {name: h}, spec: {parts: [{name: a, after: [b], restarts: {}}, {name: b, onMemberFailure: Continue}]}}")},
 		File{"all.yaml", []byte(`apiVersion: armadaproject.io/v1
 kind: RetryPolicy
 metadata: {name: a}
@@ -212,6 +217,30 @@ var badDocuments = []string{
 	"{apiVersion: armadaproject.io/v1beta1, kind: RetryPolicy, name: a, defaultAction: Ignore}",
 	"{apiVersion: armadaproject.io/v1beta1, kind: RetryPolicy, name: a, defaultAction: Fail, rules: [{action: Retry}]}",
 	"{apiVersion: armadaproject.io/v1beta1, kind: RetryPolicy, metadata: {name: a}, spec: {}}",
+	"{apiVersion: armadaproject.io/v1, kind: GroupPolicy, metadata: {name: a}, spec: {}}",
+	"{kind: GroupPolicy, metadata: {name: a}, spec: {}}",
+	"{apiVersion: refloat.github.io/v1, kind: GroupPolicy, metadata: {name: a}}",
+	oneGroup("rules: [{action: Halt}]"),
+	oneGroup("rules: [{name: a}]"),
+	oneGroup("rules: [{name: restarts, action: Halt}]"),
+	oneGroup("rules: [{name: a, action: Retry}]"),
+	oneGroup("rules: [{name: a, action: Halt, onReasons: []}]"),
+	oneGroup("rules: [{name: a, action: Halt, onReasons: [ReachedMaxRestarts]}]"),
+	oneGroup("rules: [{name: a, action: Halt, onReasons: [FailedIndexes, FailedIndexes]}]"),
+	oneGroup("rules: [{name: a, action: Halt, parts: main}]"),
+	oneGroup("rules: [{name: a, action: Halt, onMessage: {}}]"),
+	oneGroup("maxRestarts: -1"),
+	oneGroup("completed: Never"),
+	oneGroup("unit: {restarts: {on: OnSuccess, limit: 1}}"),
+	oneGroup("unit: {parts: []}"),
+	oneGroup("parts: []"),
+	oneGroup("parts: [{members: 3}]"),
+	oneGroup("parts: [{name: a, members: 0}]"),
+	oneGroup("parts: [{name: a, replicas: 100001}]"),
+	oneGroup("parts: [{name: a, after: []}]"),
+	oneGroup("parts: [{name: a, maxFailedMembers: 1}]"),
+	oneGroup("parts: [{name: a, maxFailedMembers: 1, onMemberFailure: FailUnit}]"),
+	oneGroup("parts: [{name: a, onMemberFailure: Fail}]"),
 	"{kind: Queue}",
 	"{kind: Queue, name: a b}",
 	"{kind: Queue, name: a, retryPolicies: infra}",
@@ -220,6 +249,10 @@ var badDocuments = []string{
 	"{kind: RetrySettings}",
 	"{kind: RetrySettings, spec: {globalMaxRetries: '20'}}",
 	"{apiVersion: armadaproject.io/v1beta1, kind: RetrySettings, spec: {}}",
+}
+
+func oneGroup(spec string) string {
+	return "{apiVersion: refloat.github.io/v1, kind: GroupPolicy, metadata: {name: a}, spec: {" + spec + "}}"
 }
 
 func oneRule(r string) string {

@@ -72,7 +72,7 @@ var fieldTexts = [...]fieldText{
 	{"unit.restarts", "none", "", "How a unit of any part restarts by itself, before rules are asked; a part's own restarts take its place as a whole."},
 	{"parts.restarts", "unit.restarts", "", "How a unit of the part restarts by itself, before rules are asked, in place of unit.restarts."},
 	{"restarts.on", "OnFailure", "OnFailure, Always or Never", "After which ends the unit restarts: OnFailure when it failed, Always also when it succeeded (all its members run again), Never not at all."},
-	{"restarts.limit", "required unless on is Never", "0 to 1000000", "How many times each unit restarts by itself. Nothing starts this count anew."},
+	{"restarts.limit", "0", "0 to 1000000", "How many times each unit restarts by itself. Nothing starts this count anew."},
 	{"restarts.backoff", "0s, 10m, 2, 0", "", "The delay of restarts of the unit by itself: the smaller of initialDelay × multiplier^(n−1) and maxDelay for its n-th one, plus jitter."},
 	{"parts", "one part, main, of any size", "at most 1000, with at most 100000 members in total", "The parts of the group. Without parts, the group ends when all its known members are over and the horizon has passed."},
 	{"parts.name", "", "1 to 63 of a-z, 0-9 and -, with a letter or digit at both ends; no name twice", "The name of the part, which jobs give in their annotation refloat.github.io/part (default main)."},

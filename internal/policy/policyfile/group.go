@@ -237,13 +237,7 @@ func (p *partSpec) check(i *inspection) {
 		i.fault("minMembers", fault{codeOutOfRange, fmt.Sprintf("%d of %d members cannot succeed", *p.MinMembers, members), fmt.Sprintf("choose a number from 1 to %d, or raise members", members)})
 	}
 	if p.MaxFailedMembers != nil && p.OnMemberFailure != continueUnit && i.clean("onMemberFailure") {
-		i.fault("maxFailedMembers", fault{codeConflict, "a unit fails with its first member, unless onMemberFailure is Continue", "add onMemberFailure: Continue, or remove it"})
-	}
-}
-
-func (r *restartsSpec) check(i *inspection) {
-	if r.Limit == nil && r.On != never && i.clean("on") && i.clean("limit") {
-		i.fault("limit", fault{codeRequired, "missing", "add limit, or on: Never"})
+		i.fault("maxFailedMembers", fault{codeConflict, "a unit fails when its first member does, unless onMemberFailure is Continue", "add onMemberFailure: Continue, or remove it"})
 	}
 }
 

@@ -92,11 +92,6 @@ func together(s, properties map[string]any, t reflect.Type) {
 		if parts, ok := properties["parts"].(map[string]any); ok {
 			parts["maxItems"] = policy.MaxGroupParts
 		}
-	case reflect.TypeFor[restartsSpec]():
-		s["anyOf"] = []any{
-			map[string]any{"required": []string{"limit"}},
-			map[string]any{"required": []string{"on"}, "properties": map[string]any{"on": map[string]any{"const": "Never"}}},
-		}
 	case reflect.TypeFor[partSpec]():
 		s["if"] = map[string]any{"required": []string{"maxFailedMembers"}}
 		s["then"] = map[string]any{"required": []string{"onMemberFailure"}, "properties": map[string]any{"onMemberFailure": map[string]any{"const": "Continue"}}}

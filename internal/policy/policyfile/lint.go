@@ -133,8 +133,12 @@ func (l *linter) lintGroup(g *groupSpec) {
 }
 
 func (l *linter) lintRestarts(path string, r *restartsSpec) {
-	if r != nil {
-		l.lintDelay(path+".backoff", &r.Backoff)
+	if r == nil {
+		return
+	}
+	l.lintDelay(path+".backoff", &r.Backoff)
+	if r.On != never && or(r.Limit, 0) == 0 {
+		l.warn(path, fault{codeLintNoRestart, "a limit of 0: the unit never restarts by itself", "raise limit, or write on: Never"})
 	}
 }
 

@@ -70,6 +70,7 @@ const (
 	codeLintDelay     = "RP105" // initialDelay above maxDelay
 	codeLintContainer = "RP114" // a name that no container can have
 	codeLintLabel     = "RP115" // a category or subcategory that no run can have
+	codeLintNoRestart = "RP121" // restarts that never restart
 	codeLintSilent    = "RP116" // a policy without rules and defaultAction
 )
 

@@ -35,11 +35,11 @@ func drawSet(t *rapid.T) []File {
 	var files []File
 	for i := range rapid.IntRange(0, 4).Draw(t, "policies") {
 		spec := override(nil)
-		spec = maybe(spec, "defaultAction: "+rapid.SampledFrom([]string{"Fail", "Retry"}).Draw(t, "default"))
+		spec = maybe(spec, "defaultAction: "+rapid.SampledFrom([]string{"Fail", "Retry", "FailUnit"}).Draw(t, "default"))
 		spec = maybe(spec, "selectableByJobs: false")
 		var rules []string
 		for j := range rapid.IntRange(0, 4).Draw(t, "rules") {
-			rule := maybe([]string{"action: " + rapid.SampledFrom([]string{"Fail", "Retry", "Ignore"}).Draw(t, "action")}, fmt.Sprintf("name: r%d", j))
+			rule := maybe([]string{"action: " + rapid.SampledFrom([]string{"Fail", "Retry", "Ignore", "FailUnit"}).Draw(t, "action")}, fmt.Sprintf("name: r%d", j))
 			matchers := []string{
 				"onConditions: " + flow("conditions", "OOMKilled", "Evicted", "Preempted", "LeaseReturned", "LeaseExpired"),
 				"onExitCodes: {operator: " + rapid.SampledFrom([]string{"In", "NotIn"}).Draw(t, "operator") + ", values: " + flow("codes", "1", "137", "-3") + "}",
@@ -56,6 +56,9 @@ func drawSet(t *rapid.T) []File {
 		spec = append(spec, "rules: ["+strings.Join(rules, ", ")+"]")
 		files = append(files, File{fmt.Sprintf("p%d.yaml", i), fmt.Appendf(nil, "{apiVersion: armadaproject.io/v1, kind: RetryPolicy, metadata: {name: p%d}, spec: {%s}}", i, strings.Join(spec, ", "))})
 	}
+	for i := range rapid.IntRange(0, 2).Draw(t, "group policies") {
+		files = append(files, File{fmt.Sprintf("g%d.yaml", i), []byte(drawGroup(t, i))})
+	}
 	queue := []string{"kind: Queue", "name: q"}
 	queue = maybe(queue, "retryPolicies: "+flow("bound", "p0", "p1", "p2", "p9"))
 	queue = maybe(queue, "mode: Shadow")
@@ -67,6 +70,58 @@ func drawSet(t *rapid.T) []File {
 	return append(files,
 		File{"queue.yaml", []byte("{" + strings.Join(queue, ", ") + "}")},
 		File{"settings.yaml", []byte("{kind: RetrySettings, spec: {" + strings.Join(settings, ", ") + "}}")})
+}
+
+// drawGroup draws a group policy that may state any field.
+func drawGroup(t *rapid.T, i int) string {
+	maybe := func(fields []string, field string) []string {
+		if rapid.Bool().Draw(t, "has "+field) {
+			return append(fields, field)
+		}
+		return fields
+	}
+	number := func(field string, least, most int) string {
+		return fmt.Sprintf("%s: %d", field, rapid.IntRange(least, most).Draw(t, field))
+	}
+	one := func(field string, of ...string) string { return field + ": " + rapid.SampledFrom(of).Draw(t, field) }
+	some := func(field string, of ...string) string {
+		return field + ": [" + strings.Join(rapid.SliceOfNDistinct(rapid.SampledFrom(of), 1, len(of), rapid.ID[string]).Draw(t, field), ", ") + "]"
+	}
+	flow := func(fields []string) string { return "{" + strings.Join(fields, ", ") + "}" }
+	backoff := func() string {
+		return "backoff: " + flow(maybe(maybe(nil, number("jitter", 0, 1)), one("initialDelay", "0s", "1s", "1m")+", "+one("type", "Constant", "Exponential")))
+	}
+	restarts := func() string {
+		return "restarts: " + flow(maybe(maybe(maybe(nil, number("limit", 0, 3)), one("on", "OnFailure", "Always", "Never")), backoff()))
+	}
+	spec := maybe(maybe(maybe(nil, number("maxRestarts", 0, 3)), backoff()), one("completed", "Rerun", "Keep"))
+	spec = maybe(spec, "unit: "+flow(maybe(nil, restarts())))
+	names := []string{"main"}
+	if n := rapid.IntRange(0, 4).Draw(t, "parts"); n > 0 {
+		names = nil
+		var parts []string
+		for _, name := range rapid.Permutation([]string{"a", "b", "c", "d"}).Draw(t, "order")[:n] {
+			members := rapid.IntRange(1, 9).Draw(t, "members")
+			part := maybe([]string{"name: " + name, fmt.Sprintf("members: %d", members)}, number("replicas", 1, 3))
+			part = maybe(maybe(maybe(part, number("minMembers", 1, members)), number("parallelism", 1, 9)), number("retryLimit", 0, 5))
+			if len(names) > 0 {
+				part = maybe(part, some("after", names...))
+			}
+			part = maybe(maybe(part, restarts()), "onMemberFailure: Continue, "+number("maxFailedMembers", 0, 3))
+			parts, names = append(parts, flow(part)), append(names, name)
+		}
+		spec = append(spec, "parts: ["+strings.Join(parts, ", ")+"]")
+	}
+	var rules []string
+	for j := range rapid.IntRange(0, 3).Draw(t, "rules") {
+		rule := []string{fmt.Sprintf("name: r%d", j), one("action", "FailGroup", "RestartGroup", "RestartPart", "RestartUnit", "Leave", "Halt")}
+		rule = maybe(maybe(rule, one("countsTowardsMax", "true", "false")), number("limit", 0, 3))
+		rule = maybe(rule, some("onReasons", "PodFailurePolicy", "DeadlineExceeded", "MemberCancelled"))
+		rule = maybe(maybe(rule, "onMessage: {pattern: 'a|b'}"), some("parts", names...))
+		rules = append(rules, flow(rule))
+	}
+	spec = maybe(spec, "rules: ["+strings.Join(rules, ", ")+"]")
+	return fmt.Sprintf("{apiVersion: refloat.github.io/v1, kind: GroupPolicy, metadata: {name: g%d}, spec: %s}", i, flow(spec))
 }
 
 func drawFailure(t *rapid.T) *policy.Failure {
@@ -182,8 +237,43 @@ func TestDigestLaws(t *testing.T) {
 		if len(again.Outlines()) != len(s.Outlines()) || !slices.Equal(again.Queues(), s.Queues()) {
 			t.Fatal("policies or queues are lost")
 		}
+		if diff := cmp.Diff(groupsOf(s), groupsOf(again), comparePatterns); diff != "" {
+			t.Fatalf("group policies differ after a round trip: %s", diff)
+		}
+		text, err := s.YAML(s.Resources()...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		written, err := Parse([]File{{"written.yaml", text}})
+		if err != nil || written.Digest() != s.Digest() {
+			t.Fatalf("written as YAML: %v\n%s", err, text)
+		}
+		without := s
+		for _, id := range s.Resources() {
+			if id.Kind == KindGroup {
+				without = without.Without(id)
+			}
+		}
+		rest, err := Parse(slices.DeleteFunc(slices.Clone(files), func(f File) bool { return strings.HasPrefix(f.Name, "g") }))
+		if err != nil || string(rest.Canonical()) != string(without.Canonical()) || strings.Contains(string(without.Canonical()), "groupPolicies") {
+			t.Fatalf("without group policies: %v\n%s", err, without.Canonical())
+		}
 	})
 }
+
+// groupsOf are the group policies of a set, as the engine has them, in order.
+func groupsOf(s *Set) (all []policy.GroupDefinition) {
+	for _, id := range s.Resources() {
+		if id.Kind == KindGroup {
+			all = append(all, s.GroupPolicy(id.Name).GroupDefinition)
+		}
+	}
+	return all
+}
+
+var comparePatterns = cmp.Comparer(func(a, b *policy.Pattern) bool {
+	return a == nil && b == nil || a != nil && b != nil && a.String() == b.String()
+})
 
 // What a set takes over from another changes nothing: not what is accepted, not
 // what is decided, and the other one least of all.
@@ -235,6 +325,9 @@ func sameWithHeld(t interface {
 	if diff := cmp.Diff(alone.Outlines(), both.Outlines(), cmp.Exporter(func(reflect.Type) bool { return true })); diff != "" {
 		t.Fatalf("policies differ: %s", diff)
 	}
+	if diff := cmp.Diff(groupsOf(alone), groupsOf(both), comparePatterns); diff != "" {
+		t.Fatalf("group policies differ: %s", diff)
+	}
 	for _, id := range alone.Resources() {
 		a, _ := alone.Body(id)
 		if b, ok := both.Body(id); !ok || a != b {
@@ -259,6 +352,8 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(benchRules(6)))
 	f.Add([]byte("{apiVersion: armadaproject.io/v1beta1, kind: RetryPolicy, name: a, defaultAction: 1, rules: [{action: retry, onCategory: x}]}"))
 	f.Add([]byte("{kind: Queue, name: \"a\\u2028b\", pausedUntil: 2026-12-01T06:00:00.5+01:00}\n---\n{kind: RetrySettings, spec: {horizon: 1h0.5s}}"))
+	f.Add([]byte(groupExample))
+	f.Add([]byte("{apiVersion: refloat.github.io/v1, kind: GroupPolicy, metadata: {name: g}, spec: {rules: [], parts: [{name: a, after: [b]}, {name: b, after: [a, a]}]}}"))
 	f.Add([]byte("a: &a [*a, *a]\n<<: *a\n? {}\n: !!binary x\n--- >-\n\tx"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if len(data) > 1<<14 {
@@ -284,7 +379,7 @@ func FuzzParse(f *testing.F) {
 // FuzzCanonical: what ParseCanonical accepts are canonical bytes, whatever is held.
 func FuzzCanonical(f *testing.F) {
 	f.Add(Empty().Canonical())
-	for _, text := range []string{benchRules(6), "{kind: RetrySettings, spec: {defaultBackoff: {type: Constant, jitter: 0.5}, horizon: 1h}}"} {
+	for _, text := range []string{benchRules(6), groupExample, "{kind: RetrySettings, spec: {defaultBackoff: {type: Constant, jitter: 0.5}, horizon: 1h}}"} {
 		s, err := Parse([]File{{"p.yaml", []byte(text)}})
 		if err != nil {
 			f.Fatal(err)
