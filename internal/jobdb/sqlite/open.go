@@ -62,6 +62,8 @@ func Open(ctx context.Context, path string, opt Options) (*DB, error) {
 }
 
 func dsn(path string, q url.Values) string {
+	registerVFS()
+	q.Set("vfs", unmappedVFS)
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode()
 }
 
@@ -93,11 +95,7 @@ func (d *DB) prepare(ctx context.Context) error {
 	}
 	// Whoever created the file was killed. Readers find out from the file itself, not from
 	// the write-ahead log, whether its pages have checksums: the header must be there
-	// before the schema is. The driver panics in a checkpoint if its view of the log is
-	// old, so this reads first.
-	if _, err := schemaVersion(ctx, d.conn); err != nil {
-		return err
-	}
+	// before the schema is.
 	var busy, pages, moved int
 	if err := d.conn.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &pages, &moved); err != nil {
 		return fmt.Errorf("enable checksums: %w", err)
