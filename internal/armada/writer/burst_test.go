@@ -3,7 +3,6 @@ package writer_test
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -44,29 +43,6 @@ func burst(tb testing.TB, failures int) (*sink.Message, func(id string) *jobdb.J
 		m.Acted[i] = true
 	}
 	return &m, func(id string) *jobdb.Job { return jobs[id] }
-}
-
-// take is how long a writer takes to process a burst, at best, for each failure.
-func take(tb testing.TB, failures int) time.Duration {
-	tb.Helper()
-	m, jobs := burst(tb, failures)
-	best := time.Hour
-	for range 3 {
-		w := writer.New(writer.Config{Mode: writer.HoldBack})
-		begin := time.Now()
-		w.Take(m, jobs)
-		best = min(best, time.Since(begin))
-	}
-	return best / time.Duration(failures)
-}
-
-// A message costs in proportion to its failures. The limit leaves room for a busy
-// machine; the square of their number takes twenty times as long.
-func TestBurstIsLinear(t *testing.T) {
-	t.Parallel()
-	if few, many := take(t, 1000), take(t, 20_000); many > 6*few {
-		t.Errorf("a failure takes %v among 1,000 and %v among 20,000", few, many)
-	}
 }
 
 // BenchmarkBurst is the time for each failure of one message.
