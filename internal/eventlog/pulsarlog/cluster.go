@@ -30,7 +30,7 @@ type Config struct {
 	OperationTimeout  time.Duration // for one request; default 15 s
 	ReconnectFor      time.Duration // after that, Read of a disconnected reader returns an error, while the reader keeps trying; default 30 s
 	MaxConnections    int           // to one broker; default 4
-	ReceiverQueue     int           // messages that the client prefetches, per reader; default 1000
+	ReceiverQueue     int           // messages that the client prefetches, per reader, whatever their size; default 100
 	InFlight          int           // messages of a publisher without a receipt; default 64
 
 	Instance string // name of this process, which its publishers show in [InstanceProperty]; default: none
@@ -74,7 +74,7 @@ const (
 	defaultOperationTimeout  = 15 * time.Second
 	defaultReconnectFor      = 30 * time.Second
 	defaultMaxConnections    = 4
-	defaultReceiverQueue     = 1000
+	defaultReceiverQueue     = 100
 	defaultInFlight          = 64
 	maxReconnectDelay        = 5 * time.Second
 )

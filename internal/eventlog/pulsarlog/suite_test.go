@@ -20,18 +20,18 @@ func TestMain(m *testing.M) { os.Exit(pulsartest.Main(m)) }
 
 // bench is a broker, and a namespace of the test's own in it.
 type bench struct {
-	*testing.T
+	testing.TB
 	broker  *pulsartest.Broker
 	config  pulsarlog.Config
 	cluster *pulsarlog.Cluster
 }
 
-func setUp(t *testing.T) *bench {
+func setUp(t testing.TB) *bench {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs a Pulsar broker")
 	}
-	b := &bench{T: t, broker: pulsartest.Shared(t)}
+	b := &bench{TB: t, broker: pulsartest.Shared(t)}
 	tenant, namespace := path.Split(b.broker.Namespace(t))
 	b.config = pulsarlog.Config{
 		ServiceURL: b.broker.URL, AdminURL: b.broker.AdminURL, Tenant: strings.Trim(tenant, "/"), Namespace: namespace,
@@ -101,7 +101,7 @@ func TestConformance(t *testing.T) {
 			}
 			logtest.Run(t, func(t *testing.T, partitions int) *logtest.Harness {
 				b := *b
-				b.T = t
+				b.TB = t
 				name := "log-" + strings.ReplaceAll(path.Base(t.Name()), " ", "-")
 				b.create(name, partitions)
 				return harness(&b, config, name)

@@ -180,7 +180,7 @@ func BenchmarkHeld(b *testing.B) {
 		appendSet(b, topic, set)
 	}
 	for b.Loop() {
-		before := heap()
+		before, begin := heap(), time.Now()
 		log, err := policylog.Open(topic)
 		if err != nil {
 			b.Fatal(err)
@@ -188,6 +188,7 @@ func BenchmarkHeld(b *testing.B) {
 		if err := log.Refresh(); err != nil {
 			b.Fatal(err)
 		}
+		b.ReportMetric(float64(time.Since(begin).Milliseconds())/generations, "ms/generation")
 		entries := heap()
 		newest(b, log, generations)
 		b.ReportMetric((entries-before)/generations, "B/generation")
