@@ -103,7 +103,7 @@ Exit codes: 0 success, 1 finding (a difference, a problem in a file), 2 usage,
 // flagError explains an error about a flag. What looks like one may be an unknown subcommand: its flags are unknown
 // to the command above it.
 func flagError(cmd *cobra.Command, err error) error {
-	if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) && cmd.HasSubCommands() {
+	if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) && onlySubcommands(cmd) {
 		if args := cmd.Flags().Args(); len(args) > 0 {
 			return unknownCommand(cmd, args[0])
 		}
@@ -112,6 +112,11 @@ func flagError(cmd *cobra.Command, err error) error {
 		}
 	}
 	return settings.Explain(cmd.Flags(), err)
+}
+
+// onlySubcommands reports whether a command has subcommands and, unlike `test`, takes no arguments of its own.
+func onlySubcommands(cmd *cobra.Command) bool {
+	return cmd.HasSubCommands() && !strings.Contains(cmd.Use, " ")
 }
 
 func needsSubcommand(cmd *cobra.Command) error {
@@ -138,7 +143,7 @@ func subcommands(cmd *cobra.Command) []string {
 // flag, usage errors of a command and all below it.
 func checkArgs(c *cobra.Command) {
 	check := c.Args
-	if c.HasSubCommands() {
+	if onlySubcommands(c) {
 		check = func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 && args[0] != "" {
 				return unknownCommand(cmd, args[0])
