@@ -25,6 +25,10 @@ type Job struct {
 	Armada          Verdict
 	// Updated is the position, in our log, of the message that last changed the row.
 	Updated eventlog.Position
+	// Since is the position, in our log, of the message that created the row: the first
+	// one that names the job, or the first one after an earlier row of it was pruned.
+	// eventlog.Start: the row is older than this column.
+	Since eventlog.Position
 }
 
 // JobTimes are the times of a job.
@@ -136,6 +140,17 @@ type Positions struct {
 	// Events is the last message that the rows include: Chain.InTo, or the end of a
 	// release after it.
 	Events eventlog.Position
+	Pruned Pruned // what is not there any more
+}
+
+// Pruned records which rows of a partition are not there any more, although they follow
+// from the logs: those of jobs that were over. Parked records, activations and releases
+// are never pruned.
+type Pruned struct {
+	Jobs    uint64            // so many in all; a job that came back counts each time
+	Through eventlog.Position // no pruned row of a job was changed after this message
+	Ended   int64             // no pruned job ended later
+	When    int64             // time of the last pruning transaction, by its writer's clock; 0: none
 }
 
 // Origin is the position at which rows with these releases start: a release of no

@@ -51,6 +51,7 @@ type Tx interface {
 	Origin(ctx context.Context) (eventlog.Position, error)
 	// Load returns the rows that exist.
 	Load(ctx context.Context, keys Keys) (*Found, error)
+	Pruning
 	// Write inserts or replaces rows.
 	Write(ctx context.Context, changes *Changes) error
 	// Commit moves the position by compare-and-set and ends the transaction. ErrMoved:
@@ -58,6 +59,35 @@ type Tx interface {
 	// took effect.
 	Commit(ctx context.Context, from, to Positions) error
 	Rollback() error
+}
+
+// Pruning is the part of a transaction that prunes jobs.
+type Pruning interface {
+	// Clock returns what the age of jobs is counted from.
+	Clock(ctx context.Context) (Clock, error)
+	// Candidates returns jobs that may be pruned. It leaves out jobs with a pending retry
+	// in Armada's tables.
+	Candidates(ctx context.Context, which Candidates) ([]Job, error)
+	// Delete deletes everything about these jobs of the partition: their runs, decisions,
+	// NotDecided and Ready records included. It returns the number of rows.
+	Delete(ctx context.Context, jobs []string) (rows int, err error)
+}
+
+// Clock is the time in a partition's rows.
+type Clock struct {
+	LastEnd   int64 // the latest end of a job; 0: none has ended
+	HorizonMS int64 // of the policy generation in force; 0: none is
+}
+
+// Candidates selects jobs that may be pruned.
+type Candidates struct {
+	// Unsubmitted selects jobs without a SubmitJob, by id, instead of those that have ended.
+	Unsubmitted bool
+	EndedBy     int64 // the latest end
+	// Only jobs after this end and id.
+	AfterEnd int64
+	AfterJob string
+	Limit    int
 }
 
 // Keys names the rows that a fold may read.

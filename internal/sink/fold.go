@@ -28,8 +28,13 @@ func Fold(events, decisions eventlog.Topic, partition int, through uint64, relea
 
 // FoldTo is Fold up to the position of a database, which may be before the first
 // envelope. Only the envelope's seq of the position is used.
-func FoldTo(events, decisions eventlog.Topic, to jobdb.PartitionPositions, releases ...*jobdb.Release) (_ *jobdb.Contents, err error) {
-	partition, through := to.Partition, to.Positions.Chain.Seq
+func FoldTo(events, decisions eventlog.Topic, to jobdb.PartitionPositions, releases ...*jobdb.Release) (*jobdb.Contents, error) {
+	return foldRows(NewRows(to.Partition), events, decisions, to.Positions.Chain.Seq, releases)
+}
+
+// foldRows folds everything up to an envelope into rows, which are empty at first.
+func foldRows(rows *Rows, events, decisions eventlog.Topic, through uint64, releases []*jobdb.Release) (_ *jobdb.Contents, err error) {
+	partition := rows.partition
 	all := &jobdb.Contents{Partition: partition, Positions: jobdb.Beginning}
 	from, origin := follow.Beginning, jobdb.Origin(releases)
 	if origin != eventlog.Start {
@@ -46,7 +51,6 @@ func FoldTo(events, decisions eventlog.Topic, to jobdb.PartitionPositions, relea
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	f.SkipInput(origin)
-	rows := NewRows(partition)
 	for {
 		for len(releases) > 0 && releases[0].Seq <= all.Positions.Chain.Seq {
 			r := releases[0]
@@ -96,7 +100,8 @@ func FoldTo(events, decisions eventlog.Topic, to jobdb.PartitionPositions, relea
 // after returns the position after an envelope. Messages that were released beyond its
 // input remain applied.
 func after(positions jobdb.Positions, f follow.Positions) jobdb.Positions {
-	next := jobdb.Positions{Chain: f.Chain, Decisions: f.Decisions, Events: positions.Events}
+	next := positions
+	next.Chain, next.Decisions = f.Chain, f.Decisions
 	if next.Events.Compare(f.Chain.InTo) < 0 {
 		next.Events = f.Chain.InTo
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -21,14 +22,23 @@ import (
 // sense, and a chain that answers them in batches of any length, with records
 // of any kind, other owners, repeated envelopes and garbage between.
 func history(t *testing.T, r *rapid.T) (events, decisions *memTopic) {
+	return historyOf(t, r, 40)
+}
+
+// historyOf draws a history of up to so many messages. With front, its first batch puts
+// these records in force, and every record is about a run that its message names, as those
+// of an evaluator are.
+func historyOf(t *testing.T, r *rapid.T, most int, front ...chain.Record) (events, decisions *memTopic) {
 	events, decisions = newTopic(1), newTopic(1)
+	strict := len(front) > 0
 	c := newChain(t, decisions, 0)
 	pick := func(list ...string) string { return rapid.SampledFrom(list).Draw(r, "pick") }
 	chance := func(percent int) bool { return rapid.IntRange(1, 100).Draw(r, "chance") <= percent }
-	n, entry := rapid.IntRange(1, 40).Draw(r, "messages"), int64(0)
+	n, entry := rapid.IntRange(1, most).Draw(r, "messages"), int64(0)
 	for n > 0 {
 		size := rapid.IntRange(1, min(n, 5)).Draw(r, "batch")
-		var batch batchLines
+		batch := batchLines{strict: strict, records: front}
+		front = nil
 		for range size {
 			entry += int64(rapid.IntRange(1, 3).Draw(r, "gap"))
 			batch.draw(r, pick, chance)
@@ -43,6 +53,9 @@ func history(t *testing.T, r *rapid.T) (events, decisions *memTopic) {
 			m.Position, m.Origin = at, origin
 			if chance(5) {
 				m.Payload = []byte("\xff garbage")
+				if strict {
+					records = nil
+				}
 			}
 			events.append(0, m)
 			batch.records = append(batch.records, records...)
@@ -78,8 +91,10 @@ func (s *batchLines) draw(r *rapid.T, pick func(...string) string, chance func(i
 		if i := len(s.lines) - 1; len(s.lines[i]) > 0 {
 			s.lines[i] = trimExtra(s.lines[i])
 		}
-		if chance(40) {
-			if chance(30) { // about something that the message may not name
+		caused := len(s.lines) > 0 && (strings.HasPrefix(s.lines[len(s.lines)-1], "run-errors") ||
+			strings.HasPrefix(s.lines[len(s.lines)-1], "preempted") || strings.HasPrefix(s.lines[len(s.lines)-1], "terminated"))
+		if chance(40) && (caused || !s.strict) {
+			if !s.strict && chance(30) { // about something that the message may not name
 				job, run = pick("j1", "j2", "j3"), pick("r1", "r2", "r3")
 			}
 			s.lines = append(s.lines, trimExtra(fmt.Sprintf(pick(
@@ -91,6 +106,7 @@ func (s *batchLines) draw(r *rapid.T, pick func(...string) string, chance func(i
 }
 
 type batchLines struct {
+	strict  bool
 	lines   []string
 	records []chain.Record
 	last    eventlog.Position

@@ -75,7 +75,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// wakeAt returns when a release or the mirror may be due; zero: neither.
+// wakeAt returns when a release, the mirror or pruning may be due; zero: none of them.
 func (w *Writer) wakeAt(p *part) (at time.Time) {
 	if w.cfg.ReleaseAfter > 0 {
 		at = p.look
@@ -84,6 +84,9 @@ func (w *Writer) wakeAt(p *part) (at time.Time) {
 		if due := p.mirror.Due(); at.IsZero() || !due.IsZero() && due.Before(at) {
 			at = due
 		}
+	}
+	if w.cfg.Retain.Prunes() && (at.IsZero() || p.prune.at.Before(at)) {
+		at = p.prune.at
 	}
 	return at
 }

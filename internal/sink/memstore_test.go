@@ -3,6 +3,7 @@ package sink_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 	"sync"
 
@@ -28,6 +29,7 @@ type memTx struct {
 	s         *memStore
 	partition int
 	changes   []*jobdb.Changes
+	deleted   []string
 	ended     bool
 }
 
@@ -122,8 +124,65 @@ func (t *memTx) Commit(_ context.Context, from, to jobdb.Positions) error {
 		rest.Activations = append(rest.Activations, c.Activations...)
 		rest.Releases = append(rest.Releases, c.Releases...)
 	}
+	for _, job := range t.deleted {
+		t.s.delete(t.partition, job)
+	}
 	t.s.byPartition[t.partition] = to
 	return t.Rollback()
+}
+
+func (t *memTx) Clock(context.Context) (c jobdb.Clock, err error) {
+	for _, j := range t.s.jobs {
+		if j.Partition == t.partition {
+			c.LastEnd = max(c.LastEnd, j.Times.Ended)
+		}
+	}
+	if rest := t.s.rest[t.partition]; rest != nil {
+		for _, a := range rest.Activations {
+			if a.Semantics == 0 {
+				c.HorizonMS = a.HorizonMS
+			}
+		}
+	}
+	return c, nil
+}
+
+func (t *memTx) Candidates(_ context.Context, which jobdb.Candidates) (found []jobdb.Job, err error) {
+	for _, j := range t.s.jobs {
+		later := j.Times.Ended > which.AfterEnd || j.Times.Ended == which.AfterEnd && j.JobID > which.AfterJob
+		switch {
+		case j.Partition != t.partition:
+		case which.Unsubmitted && !j.Known && j.JobID > which.AfterJob:
+			found = append(found, j)
+		case !which.Unsubmitted && j.Times.Ended != 0 && j.Times.Ended <= which.EndedBy && later:
+			found = append(found, j)
+		}
+	}
+	sort.Slice(found, func(a, b int) bool {
+		x, y := found[a], found[b]
+		return !which.Unsubmitted && x.Times.Ended < y.Times.Ended || (which.Unsubmitted || x.Times.Ended == y.Times.Ended) && x.JobID < y.JobID
+	})
+	return found[:min(len(found), which.Limit)], nil
+}
+
+func (t *memTx) Delete(_ context.Context, jobs []string) (int, error) {
+	t.deleted = append(t.deleted, jobs...)
+	return len(jobs), nil
+}
+
+// delete removes everything about a job.
+func (s *memStore) delete(p int, job string) {
+	delete(s.jobs, jobKey(p, job))
+	for k, r := range s.runs {
+		if r.Partition == p && r.JobID == job {
+			delete(s.runs, k)
+		}
+	}
+	if rest := s.rest[p]; rest != nil {
+		rest.Decisions = slices.DeleteFunc(rest.Decisions, func(d *jobdb.Decision) bool { return d.JobID == job })
+		rest.NotDecided = slices.DeleteFunc(rest.NotDecided, func(n *jobdb.NotDecided) bool { return n.JobID == job })
+		rest.Ready = slices.DeleteFunc(rest.Ready, func(r *jobdb.Ready) bool { return r.JobID == job })
+	}
 }
 
 func (t *memTx) Rollback() error {

@@ -24,6 +24,8 @@ type Mirror interface {
 	// Due returns when there will be something to write even if nothing is taken: zero
 	// means never, a time in the past means at once.
 	Due() time.Time
+	// Keeps returns which of these jobs Armada's tables still have.
+	Keeps(ctx context.Context, tx jobdb.Tx, jobs []string) (map[string]bool, error)
 }
 
 // Moment is the time and position at which a mirror writes.

@@ -38,11 +38,15 @@ func (f *fold) event(ev *events.Event) {
 		f.cancelSet(ev.States)
 		return
 	}
-	switch job, passing := named(ev, f.full); {
-	case job == "":
+	job, passing := named(ev, f.full)
+	if job == "" {
+		return
+	}
+	f.startAnew(job, f.Log.Position)
+	switch {
 	case ev.Kind.NamesRun():
 		f.runEvent(ev, f.job(job))
-	case !passing || f.find(job) != nil:
+	case !passing || f.find(job) != nil && !f.wasGone(job, f.Log.Position):
 		f.jobEvent(ev, f.job(job))
 	}
 }
@@ -54,6 +58,7 @@ func (f *fold) job(id string) *jobRow {
 	if j == nil {
 		j = &jobRow{runs: map[string]*runRow{}, complete: true}
 		j.Partition, j.JobID, j.Queue, j.JobSet = f.partition, id, f.Events.Queue, f.Events.JobSet
+		j.Since = f.Log.Position
 		f.keep(j)
 	}
 	f.touch(j, f.Log.Position)

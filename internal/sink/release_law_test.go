@@ -87,6 +87,8 @@ type world struct {
 	inside            bool // another writer is at work before a transaction begins
 	released          []jobdb.Release
 	final             map[string]jobdb.Job
+	retain            sink.Retention
+	prune             func(sink.Prune)
 }
 
 func (x *world) n(low, high int, label string) int {
@@ -102,7 +104,7 @@ func (x *world) open() *sink.Writer {
 		Events: x.events, Decisions: x.decisions, DB: x, Hit: x.hit,
 		MaxRows: x.n(1, 40, "rows"), KeepRows: rapid.SampledFrom([]int{1, 10, 1000}).Draw(x.r, "keep"),
 		ReleaseAfter: time.Duration(limit * second), Now: func() time.Time { return time.Unix(x.clock, 0) },
-		Hooks: sink.Hooks{Released: x.told},
+		Hooks: sink.Hooks{Released: x.told, Pruned: x.prune}, Retain: x.retain,
 	})
 	if err != nil {
 		x.r.Fatal(err)
@@ -178,7 +180,7 @@ func (x *world) advance(i int) (idle bool) {
 // stay: what is final is so for ever.
 func (x *world) stay() {
 	for id, j := range x.store.jobs {
-		if was, ok := x.final[id]; ok && (j.State != was.State || !j.Final || j.Times.Ended != was.Times.Ended) {
+		if was, ok := x.final[id]; ok && was.Since == j.Since && (j.State != was.State || !j.Final || j.Times.Ended != was.Times.Ended) {
 			x.r.Errorf("job %s was final as %v and became %v", id, was.State, j.State)
 		}
 		if j.Final {

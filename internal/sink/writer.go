@@ -32,14 +32,16 @@ type Config struct {
 	// log, even if it was fed from a recording. 0: never. One release takes events until
 	// their rows reach MaxRows.
 	ReleaseAfter time.Duration
-	// Now is the clock for releases, required with ReleaseAfter. It must agree with that
+	// Now is the clock for releases, required with ReleaseAfter and Retain. It must agree with that
 	// of the events' publishers to well within the limit.
 	Now func() time.Time
 	// Hit, if set, is called at the labels of a transaction: loaded, written,
-	// before-commit, committed. Its error ends the attempt there, with the same result as
+	// before-commit, committed, and of one that prunes: pruning, pruned. Its error ends the attempt there, with the same result as
 	// a crash at that point. Partitions that run concurrently call it concurrently.
 	Hit   func(label string) error
 	Hooks Hooks
+	// Retain says for how long rows of jobs that are over stay. Now is required with it.
+	Retain Retention
 	// Mirror, if set, creates the mirror of a partition. Now is required with it.
 	Mirror func(partition int) Mirror
 }
@@ -53,6 +55,11 @@ type Hooks struct {
 	Released func(jobdb.Release)
 	// Moved is called when another writer moved a partition's position.
 	Moved func(partition int)
+	// Pruned is called after each transaction that pruned jobs.
+	Pruned func(Prune)
+	// Clamped is called when jobs are kept for the horizon, which is longer than
+	// Retain.For.
+	Clamped func(partition int, horizon time.Duration)
 	// Ignored is called for each message of the decisions log that is not accepted.
 	Ignored func(partition int, why chain.Ignored, at eventlog.Position)
 	// Retry is called with the reason why Run retries a partition, and Recovered when
@@ -91,7 +98,8 @@ type part struct {
 	batch     batch             // taken from the logs and not committed
 	ahead     *ahead            // what may be released next; nil: not open
 	look      time.Time         // when a release may be due
-	mirror    Mirror            // nil: none
+	prune     pruning
+	mirror    Mirror // nil: none
 }
 
 // batch is a number of whole envelopes, or one release.
@@ -119,6 +127,9 @@ func New(cfg Config) (*Writer, error) {
 	}
 	if cfg.ReleaseAfter < 0 || (cfg.ReleaseAfter > 0 || cfg.Mirror != nil) && cfg.Now == nil {
 		return nil, errors.New("sink: Config.ReleaseAfter is negative, or Now is missing")
+	}
+	if r := cfg.Retain; r.For < 0 || r.FollowArmada && (r.For > 0 || cfg.Mirror == nil) || r.Prunes() && cfg.Now == nil {
+		return nil, errors.New("sink: Config.Retain is negative or ambiguous, or lacks Mirror or Now")
 	}
 	if e, d := cfg.Events.Partitions(), cfg.Decisions.Partitions(); e != d {
 		return nil, fmt.Errorf("sink: events has %s, decisions has %d", plural.Of(e, "partition"), d)
@@ -164,6 +175,9 @@ func (w *Writer) advance(ctx context.Context, p *part) (bool, error) {
 		if err := w.begin(ctx, p); err != nil {
 			return false, err
 		}
+	}
+	if w.pruneDue(p) {
+		return w.pruned(ctx, p)
 	}
 	if err := w.gather(p); err != nil {
 		return false, err
@@ -256,7 +270,7 @@ func (w *Writer) mustHold(p *part) error {
 // reset discards everything that is not committed.
 func (p *part) reset() error {
 	f, a := p.follower, p.ahead
-	p.follower, p.rows, p.batch, p.ahead, p.look = nil, nil, batch{}, nil, time.Time{}
+	p.follower, p.rows, p.batch, p.ahead, p.look, p.prune.pass = nil, nil, batch{}, nil, time.Time{}, jobdb.Candidates{}
 	var errs []error
 	if f != nil {
 		errs = append(errs, f.Close())

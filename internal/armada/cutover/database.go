@@ -119,7 +119,9 @@ func ours(ctx context.Context, tx pgx.Tx, state *State) error {
 
 // readPositions reads the positions of our rows, by partition.
 func readPositions(ctx context.Context, tx pgx.Tx, lock string) (map[int]jobdb.Positions, error) {
-	rows, err := tx.Query(ctx, "SELECT "+strings.Join(table.Positions.Columns, ", ")+" FROM refloat_positions ORDER BY partition "+lock)
+	const columns = `partition, seq, link, epoch, owner, in_to_ledger, in_to_entry, in_to_batch,
+		decision_ledger, decision_entry, decision_batch, event_ledger, event_entry, event_batch` // older tables have no others
+	rows, err := tx.Query(ctx, "SELECT "+columns+" FROM refloat_positions ORDER BY partition "+lock)
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,28 @@ import (
 
 	"github.com/refloat/refloat/internal/armada/schedulerdb"
 	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/jobdb"
 )
+
+// Keeps implements [sink.Mirror].
+func (m *Writer) Keeps(ctx context.Context, tx jobdb.Tx, jobs []string) (map[string]bool, error) {
+	pg, ok := tx.(interface{ Conn() pgx.Tx })
+	if !ok {
+		return nil, errOtherDB
+	}
+	w := writing{Writer: m, conn: pg.Conn()}
+	rows, err := w.conn.Query(ctx, "SELECT job_id FROM jobs WHERE job_id = ANY($1)", storableOf(jobs))
+	if err != nil {
+		return nil, w.failed("find jobs that Armada still has", err)
+	}
+	kept := map[string]bool{}
+	var id string
+	_, err = pgx.ForEachRow(rows, []any{&id}, func() error {
+		kept[id] = true
+		return nil
+	})
+	return kept, w.failed("find jobs that Armada still has", err)
+}
 
 // dueAtOnce is the number of pending retries that one transaction ends.
 const dueAtOnce = 2000

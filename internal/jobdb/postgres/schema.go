@@ -155,4 +155,14 @@ ALTER TABLE refloat_parked ADD COLUMN digest bytea NOT NULL DEFAULT '\x000000000
 `, `
 -- Nodes to avoid that a decision does not name.
 ALTER TABLE refloat_decisions ADD COLUMN nodes_left_out bigint NOT NULL DEFAULT 0;
+`, `
+-- Jobs that are over can be pruned: what was, and which message created a row. ended and
+-- known change at most once or twice in a job's life, so most updates touch no index.
+ALTER TABLE refloat_positions ADD COLUMN pruned_jobs bigint NOT NULL DEFAULT 0,
+	ADD COLUMN pruned_ledger bigint NOT NULL DEFAULT 0, ADD COLUMN pruned_entry bigint NOT NULL DEFAULT 0, ADD COLUMN pruned_batch integer NOT NULL DEFAULT 0,
+	ADD COLUMN pruned_ended bigint NOT NULL DEFAULT 0, ADD COLUMN pruned_at bigint NOT NULL DEFAULT 0;
+ALTER TABLE refloat_jobs ADD COLUMN since_ledger bigint NOT NULL DEFAULT -1, ADD COLUMN since_entry bigint NOT NULL DEFAULT -1,
+	ADD COLUMN since_batch integer NOT NULL DEFAULT -1;
+CREATE INDEX refloat_jobs_ended ON refloat_jobs (partition, ended, job_id) WHERE ended <> 0;
+CREATE INDEX refloat_jobs_unsubmitted ON refloat_jobs (partition, job_id) WHERE NOT known;
 `}

@@ -128,4 +128,17 @@ ALTER TABLE parked ADD COLUMN length INTEGER NOT NULL DEFAULT 0;
 `, `
 -- Nodes to avoid that a decision does not name.
 ALTER TABLE decisions ADD COLUMN nodes_left_out INTEGER NOT NULL DEFAULT 0;
+`, `
+-- Jobs that are over can be pruned: what was, and which message created a row.
+ALTER TABLE positions ADD COLUMN pruned_jobs INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE positions ADD COLUMN pruned_ledger INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE positions ADD COLUMN pruned_entry INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE positions ADD COLUMN pruned_batch INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE positions ADD COLUMN pruned_ended INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE positions ADD COLUMN pruned_at INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN since_ledger INTEGER NOT NULL DEFAULT -1;
+ALTER TABLE jobs ADD COLUMN since_entry INTEGER NOT NULL DEFAULT -1;
+ALTER TABLE jobs ADD COLUMN since_batch INTEGER NOT NULL DEFAULT -1;
+CREATE INDEX jobs_ended ON jobs (partition, ended, job_id) WHERE ended <> 0;
+CREATE INDEX jobs_unsubmitted ON jobs (partition, job_id) WHERE NOT known;
 `}

@@ -10,7 +10,7 @@ var Jobs = Of[jobdb.Job]{
 		priority queued_version retry_after avoid_nodes runs open_runs latest_run decision
 		namespace retry_policies fail_fast gang_id gang_cardinality init_containers grace_seconds
 		armada_failed armada_at armada_run armada_reason armada_message armada_category armada_subcategory
-		updated_ledger updated_entry updated_batch`),
+		updated_ledger updated_entry updated_batch since_ledger since_entry since_batch`),
 	Fields: func(j *jobdb.Job, v []any) []any {
 		q, s, a := &j.Queueing, &j.Submit, &j.Armada
 		v = append(v, &j.JobID, &j.Partition, &j.Queue, &j.JobSet, &j.Known, (*uint8)(&j.State), &j.Final, &j.CancelRequested,
@@ -18,7 +18,7 @@ var Jobs = Of[jobdb.Job]{
 			&q.Priority, &q.Version, &q.RetryAfter, &q.AvoidNodes, &q.Runs, &q.OpenRuns, &q.LatestRun, &q.Decision,
 			&s.Namespace, &s.RetryPolicies, &s.FailFast, &s.GangID, &s.GangCardinality, &s.InitContainers, &s.GraceSeconds,
 			&a.Failed, &a.At, &a.RunID, &a.Reason, &a.Message, &a.Category, &a.Subcategory)
-		return at(&j.Updated, v)
+		return at(&j.Since, at(&j.Updated, v))
 	},
 }
 
@@ -46,11 +46,13 @@ var Runs = Of[jobdb.Run]{
 var Positions = Of[jobdb.PartitionPositions]{
 	Name: "positions",
 	Columns: columns(`partition seq link epoch owner in_to_ledger in_to_entry in_to_batch
-		decision_ledger decision_entry decision_batch event_ledger event_entry event_batch`),
+		decision_ledger decision_entry decision_batch event_ledger event_entry event_batch
+		pruned_jobs pruned_ledger pruned_entry pruned_batch pruned_ended pruned_at`),
 	Fields: func(p *jobdb.PartitionPositions, v []any) []any {
 		c := &p.Positions.Chain
 		v = append(v, &p.Partition, &c.Seq, (*[32]byte)(&c.Link), &c.Epoch, (*[16]byte)(&c.Owner))
-		return at(&p.Positions.Events, at(&p.Positions.Decisions, at(&c.InTo, v)))
+		v = at(&p.Positions.Events, at(&p.Positions.Decisions, at(&c.InTo, v)))
+		return append(at(&p.Positions.Pruned.Through, append(v, &p.Positions.Pruned.Jobs)), &p.Positions.Pruned.Ended, &p.Positions.Pruned.When)
 	},
 }
 

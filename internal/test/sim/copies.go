@@ -57,6 +57,9 @@ func (m *mirror) Due() time.Time {
 	return time.Unix(0, m.due)
 }
 
+// Keeps says that the scheduler's tables have no job any more.
+func (m *mirror) Keeps(context.Context, jobdb.Tx, []string) (map[string]bool, error) { return nil, nil }
+
 // Take notes the decisions that have an effect on the rows.
 func (m *mirror) Take(msg *sink.Message, jobs func(id string) *jobdb.Job) {
 	w := m.w

@@ -41,6 +41,7 @@ type tx struct {
 	db      *database
 	p       *dbPart
 	changes []*jobdb.Changes
+	deleted []string // jobs
 	broken  bool
 	began   int64
 	covered eventlog.Position // what the chain answered then
@@ -220,6 +221,9 @@ func (p *dbPart) apply(w *world, t *tx, to jobdb.Positions) {
 		p.rest.Ready = append(p.rest.Ready, c.Ready...)
 		p.rest.Activations = append(p.rest.Activations, c.Activations...)
 		p.rest.Releases = append(p.rest.Releases, c.Releases...)
+	}
+	for _, job := range t.deleted {
+		p.delete(job)
 	}
 	p.positions = to
 }

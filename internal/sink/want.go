@@ -1,0 +1,108 @@
+package sink
+
+import (
+	"slices"
+
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/jobdb"
+)
+
+// Want derives from the logs what a database that was read should hold: the fold up to
+// its position, with its releases, without the jobs that it may have pruned.
+//
+// A database does not record which jobs it pruned, only how many and up to where. So a
+// job may be missing if it was over then, and if not more are missing than were pruned. A
+// late event about a pruned job creates a row that knows nothing of the job's past; the
+// row's Since says where it begins.
+func Want(events, decisions eventlog.Topic, got *jobdb.Contents) (*jobdb.Contents, error) {
+	rows := NewRows(got.Partition)
+	rows.past = &past{pruned: got.Positions.Pruned, since: map[string]eventlog.Position{}, gone: map[string]eventlog.Position{}}
+	for _, j := range got.Jobs {
+		rows.past.since[j.JobID] = j.Since
+	}
+	want, err := foldRows(rows, events, decisions, got.Positions.Chain.Seq, got.Releases)
+	if err != nil {
+		return nil, err
+	}
+	rows.past.leaveOut(want, got)
+	return want, nil
+}
+
+// past is what a database says of the jobs that it pruned.
+type past struct {
+	pruned jobdb.Pruned
+	since  map[string]eventlog.Position // where each of its jobs begins
+	gone   map[string]eventlog.Position // jobs that it pruned, and the last message before that
+}
+
+// may reports whether a database with this history may have pruned the job.
+func (h *past) may(j *jobdb.Job) bool {
+	if h.pruned.Jobs == 0 || j.Updated.Compare(h.pruned.Through) > 0 {
+		return false
+	}
+	return stray(j) || weightOf(j) != notOver && j.Times.Ended <= h.pruned.Ended
+}
+
+// startAnew drops a job whose row, in the database, begins with this message, if the
+// earlier row may have been pruned.
+func (r *Rows) startAnew(job string, at eventlog.Position) {
+	h := r.past
+	if h == nil || h.since[job] != at {
+		return
+	}
+	if j := r.find(job); j != nil && j.Since != at && h.may(&j.Job) {
+		h.gone[job] = j.Updated
+		r.drop([]string{job})
+	}
+}
+
+// wasGone reports whether a job is to be treated as pruned before this message: the
+// database may have pruned it, and has no row of it that begins earlier. For an event
+// that creates no row it does not matter when exactly that was.
+func (r *Rows) wasGone(job string, at eventlog.Position) bool {
+	h := r.past
+	if h == nil {
+		return false
+	}
+	since, there := h.since[job]
+	return (!there || since.Compare(at) > 0) && h.may(&r.find(job).Job)
+}
+
+// leaveOut removes from a fold what the database has pruned.
+func (h *past) leaveOut(want, got *jobdb.Contents) {
+	missing := uint64(0)
+	for _, j := range want.Jobs {
+		since, there := h.since[j.JobID]
+		switch {
+		case there && since == eventlog.Start:
+			j.Since = since // the row is older than the column
+		case !there && h.may(j):
+			h.gone[j.JobID] = j.Updated
+			missing++
+		}
+	}
+	want.Positions.Pruned = got.Positions.Pruned
+	want.Positions.Pruned.Jobs = max(want.Positions.Pruned.Jobs, missing)
+	if len(h.gone) == 0 {
+		return
+	}
+	absent := func(job string) bool {
+		_, gone := h.gone[job]
+		_, there := h.since[job]
+		return gone && !there
+	}
+	want.Jobs = slices.DeleteFunc(want.Jobs, func(j *jobdb.Job) bool { return absent(j.JobID) })
+	want.Runs = slices.DeleteFunc(want.Runs, func(r *jobdb.Run) bool { return absent(r.JobID) })
+	want.Decisions = recordsLeft(h, want.Decisions, func(d *jobdb.Decision) (string, *jobdb.Where) { return d.JobID, &d.Where })
+	want.NotDecided = recordsLeft(h, want.NotDecided, func(n *jobdb.NotDecided) (string, *jobdb.Where) { return n.JobID, &n.Where })
+	want.Ready = recordsLeft(h, want.Ready, func(r *jobdb.Ready) (string, *jobdb.Where) { return r.JobID, &r.Where })
+}
+
+// recordsLeft leaves out the records that were pruned with their jobs.
+func recordsLeft[T any](h *past, records []*T, of func(*T) (job string, where *jobdb.Where)) []*T {
+	return slices.DeleteFunc(records, func(r *T) bool {
+		job, where := of(r)
+		last, gone := h.gone[job]
+		return gone && where.Log.Compare(last) <= 0
+	})
+}
