@@ -67,14 +67,14 @@ type pruning struct {
 	at      time.Time // when the next transaction is due
 	pass    jobdb.Candidates
 	strays  eventlog.Position // strays up to here are as old as jobs that were pruned; the zero value: none
-	took    time.Duration
-	clamped time.Duration // the horizon that was reported to be longer than the retention
+	took    time.Duration     // what the pass has spent on transactions that found nothing
+	clamped time.Duration     // the horizon that was reported to be longer than the retention
 }
 
 const (
-	pruneAtOnce = 500             // candidates in one transaction
+	pruneAtOnce = 2000            // candidates in one transaction
 	pruneEvery  = time.Minute     // from one pass to the next, at most
-	restOf      = 20              // and at least so many times as long as the pass took
+	restOf      = 20              // and at least so many times as long as it looked in vain
 	scanRest    = 4               // pause after a transaction that found nothing, in times of it
 	pruneRows   = 5000            // rows of runs and decisions in one transaction, about
 	retryPrune  = 5 * time.Second // after an error
@@ -164,7 +164,9 @@ func (w *Writer) deleteJobs(ctx context.Context, tx jobdb.Tx, p *part, gone []jo
 // after a pause that leaves at least half of the time to other work.
 func (w *Writer) scheduleNext(p *part, found int, deleted bool, took time.Duration) {
 	pr, now := &p.prune, w.cfg.Now()
-	pr.took += took
+	if !deleted {
+		pr.took += took
+	}
 	switch {
 	case found == 0 && !pr.pass.Unsubmitted:
 		pr.pass = jobdb.Candidates{Unsubmitted: true}

@@ -44,6 +44,9 @@ func Run(t *testing.T, open func(t *testing.T) Database) {
 		{"Jobs", testJobs},
 		{"Records", testRecords},
 		{"Summary", testSummary},
+		{"Candidates", testCandidates},
+		{"Delete", testDelete},
+		{"PrunedElsewhere", testPrunedElsewhere},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
