@@ -38,7 +38,8 @@ in the log. Without --run: the last decided run.
 
 The decision is read from the job database, and the rules from the policies log, in
 a data directory or on Pulsar. With --job-db alone, the rules and the computation of
-the delay are left out.`,
+the delay are left out. If the job database has pruned the job (--retain), the decision
+is derived from the logs, which takes as long as reading them.`,
 		Example: `  refloatctl explain 01m7xn681y99tqr99073yk0v9j --data .refloat-run --run 1
   refloatctl explain 01m7xn681y99tqr99073yk0v9j --pulsar pulsar://pulsar:6650 --job-db postgres://refloat@db:5432/scheduler`,
 		Args: cobra.ExactArgs(1),
@@ -117,6 +118,7 @@ type decided struct {
 	superseded bool
 	mode       string         // mode in which Armada's tables are written; empty: they are not
 	release    *jobdb.Release // that contained its failure; nil: none
+	fromLogs   bool           // the job was pruned
 }
 
 // The modes of an ingester that writes for an unmodified Armada.
@@ -137,64 +139,53 @@ func (c *decided) nextPod() string {
 	}
 }
 
-// findCase reads from the job database everything about one decided run.
+// findCase finds everything about one decided run: in the job database or, if the job was
+// pruned, in the logs.
 func findCase(cmd *cobra.Command, f explainFlags) (decided, error) {
-	jobs, runs, err := findJob(cmd, f.deployment, f.job)
+	found, err := findHistories(cmd, f)
 	if err != nil {
 		return decided{}, err
 	}
-	for i := range jobs {
-		c := decided{Case: audit.Case{Job: &jobs[i]}}
+	for i := range found {
+		l := &found[i]
+		c := decided{Case: audit.Case{Job: l.job}, mode: l.mode, fromLogs: l.fromLogs}
 		byID := map[string]*jobdb.Run{}
-		for k := range runs[i] {
-			byID[runs[i][k].RunID] = &runs[i][k]
+		for _, r := range l.runs {
+			byID[r.RunID] = r
 		}
 		var earlier []audit.Earlier
-		var at eventlog.Position
-		err := f.viewJobs(cmd.Context(), func(q jobdb.Queries) error {
-			err := q.Decisions(jobdb.RecordFilter{JobID: f.job, Partition: &jobs[i].Partition}, func(d *jobdb.Decision) error {
-				copied := d.Decision
-				if f.run < 0 || uint32(f.run) == d.RunIndex {
-					c.Decision, c.Run, c.Earlier = &copied, byID[d.RunID], slices.Clip(earlier)
-					c.superseded, at = d.Superseded, d.Log
+		for _, d := range l.decisions {
+			copied := d.Decision
+			if f.run < 0 || uint32(f.run) == d.RunIndex {
+				c.Decision, c.Run, c.Earlier = &copied, byID[d.RunID], slices.Clip(earlier)
+				c.superseded, c.release = d.Superseded, nil
+				if d.Superseded {
+					c.release = releaseIn(l.releases, d.Log)
 				}
-				earlier = append(earlier, audit.Earlier{Decision: &copied, Run: byID[d.RunID]})
-				return nil
-			})
-			if m, ok := q.(jobdb.Moded); ok && err == nil {
-				c.mode, err = m.IngestMode(jobs[i].Partition)
 			}
-			if err == nil && c.superseded {
-				c.release, err = releaseOf(q, jobs[i].Partition, at)
-			}
-			return err
-		})
-		if err != nil {
-			return c, err
+			earlier = append(earlier, audit.Earlier{Decision: &copied, Run: byID[d.RunID]})
 		}
 		if c.Decision != nil && c.Run != nil {
 			return c, nil
 		}
 	}
-	return decided{}, notDecided(cmd, f, runs)
+	return decided{}, notDecided(cmd, f, found)
 }
 
 // notDecided reports why there is no decision to explain.
-func notDecided(cmd *cobra.Command, f explainFlags, runs [][]jobdb.Run) error {
+func notDecided(cmd *cobra.Command, f explainFlags, found []jobHistory) error {
 	var why []string
-	for _, r := range slices.Concat(runs...) {
-		if r.Outcome == jobdb.Released {
-			why = append(why, fmt.Sprintf("  run %s failed and was released to the job database without a decision, because none came in time (see refloatctl get releases)", r.RunID))
+	for _, l := range found {
+		for _, r := range l.runs {
+			if r.Outcome == jobdb.Released {
+				why = append(why, fmt.Sprintf("  run %s failed and was released to the job database without a decision, because none came in time (see refloatctl get releases)", r.RunID))
+			}
 		}
 	}
-	err := f.viewJobs(cmd.Context(), func(q jobdb.Queries) error {
-		return q.NotDecided(jobdb.RecordFilter{JobID: f.job}, func(r *jobdb.NotDecided) error {
+	for _, l := range found {
+		for _, r := range l.notDecided {
 			why = append(why, fmt.Sprintf("  run %s failed at %s and was not decided: %s", r.RunID, timeText(r.Time), r.Reason))
-			return nil
-		})
-	})
-	if err != nil {
-		return err
+		}
 	}
 	if f.run >= 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "run %d of job %s was not decided\n", f.run, f.job)
@@ -266,6 +257,9 @@ func printCase(w io.Writer, e *explanation) {
 	printDelay(w, d, why)
 	fmt.Fprintf(w, "\n%s decision %d of partition %d, policy generation %d (set %x), event at %v\n",
 		bold(w, "Where"), d.Number, c.Job.Partition, d.Generation, d.PolicySet[:6], d.Position)
+	if c.fromLogs {
+		fmt.Fprintf(w, "%s the job was pruned from the job database; this was derived from the logs\n", bold(w, "Pruned"))
+	}
 	if v := c.Job.Armada; v.Failed {
 		fmt.Fprintf(w, "%s failed: %s %s\n", bold(w, "Armada's own verdict"), v.Reason, oneLine(v.Message))
 	}
@@ -391,7 +385,8 @@ func explanationJSON(e *explanation) any {
 		Unknown  bool           `json:"ladderUnknown,omitempty"` // the policies log was not read
 		Before   uint32         `json:"globalUsedBefore"`
 		Release  *release       `json:"release,omitempty"` // that superseded the decision
-	}{Decision: audit.DecisionOf(c.Job.Partition, c.Decision), Job: jobJSON(c.Job, []jobdb.Run{*c.Run}), Ladder: []rung{}, NextPod: c.nextPod(), Unknown: !e.evaluated, Before: e.Before.Granted}
+		Pruned   bool           `json:"pruned,omitempty"`  // the job was pruned from the job database; this was derived from the logs
+	}{Decision: audit.DecisionOf(c.Job.Partition, c.Decision), Job: jobJSON(c.Job, []jobdb.Run{*c.Run}), Ladder: []rung{}, NextPod: c.nextPod(), Unknown: !e.evaluated, Before: e.Before.Granted, Pruned: c.fromLogs}
 	if out.Decision.Superseded = c.superseded; c.release != nil {
 		out.Release = releaseJSON(c.release)
 	}

@@ -161,7 +161,11 @@ func findJob(cmd *cobra.Command, from deployment, id string) (jobs []jobdb.Job, 
 		return err
 	})
 	if err == nil && len(jobs) == 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "job %s is not in the job database; `refloatctl get jobs %s` lists its jobs\n", id, from)
+		pruned, readErr := prunedIn(cmd.Context(), from)
+		if readErr != nil {
+			return nil, nil, readErr
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "job %s is not in the job database; `refloatctl get jobs %s` lists its jobs\n%s", id, from, prunedText(pruned))
 		err = errFinding
 	}
 	return jobs, runs, err

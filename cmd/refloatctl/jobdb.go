@@ -40,9 +40,11 @@ func newJobDBVerify() *cobra.Command {
 		Short: "Compare a job database with the logs from which it is derived",
 		Long: `Derive every row again from the events, the decision log and the releases in the
 database itself, up to the position of the database, and compare it with the job
-database. The logs are in a data directory, or topics on Pulsar; a data directory may
-also hold copies of topics, written by record. What retention has deleted from the logs
-is read from an archive with --archive. Ingesters may run meanwhile.
+database. Jobs that were pruned (--retain) are not there: at most as many may be
+missing as were pruned, and only jobs that were over by then. The logs are in a data
+directory, or topics on Pulsar; a data directory may also hold copies of topics,
+written by record. What retention has deleted from the logs is read from an archive
+with --archive. Ingesters may run meanwhile.
 
 Exit codes: 0 equal, 1 different (` + fmt.Sprint(maxNamed) + ` differences of each partition are listed, the rest
 counted), 2 usage, 3 the logs or the database cannot be read.`,
@@ -74,6 +76,9 @@ type comparedRows struct {
 	Envelope  uint64 `json:"envelope"` // number of the last envelope in the database
 	Events    string `json:"events"`   // position of the last event in the database
 	Rows      int    `json:"rows"`
+	Pruned    uint64 `json:"prunedJobs,omitempty"`
+	// PrunedEnded: no job that ended later was pruned.
+	PrunedEnded string `json:"prunedEndedBy,omitempty"`
 	// Problem says why the database cannot be derived from these logs.
 	Problem     string            `json:"problem,omitempty"`
 	Count       int               `json:"differenceCount"`
@@ -138,9 +143,12 @@ func verifyPartition(ctx context.Context, logs audit.Logs, db app.JobDBReader, p
 	}
 	v := comparedRows{
 		Partition: p, Envelope: got.Positions.Chain.Seq, Events: got.Positions.Events.String(), Rows: got.Rows(),
-		Differences: []namedDifference{},
+		Differences: []namedDifference{}, Pruned: got.Positions.Pruned.Jobs,
 	}
-	want, err := sink.FoldTo(logs.Events, logs.Decisions, jobdb.PartitionPositions{Partition: p, Positions: got.Positions}, got.Releases...)
+	if v.Pruned > 0 {
+		v.PrunedEnded = timeText(got.Positions.Pruned.Ended)
+	}
+	want, err := sink.Want(logs.Events, logs.Decisions, got)
 	if errors.Is(err, chain.ErrMissing) || errors.Is(err, eventlog.ErrTrimmed) || errors.Is(err, sink.ErrUnfit) {
 		v.Problem, v.Count = err.Error(), 1
 		return v, nil
@@ -184,6 +192,9 @@ func newVerdictPrinter(w io.Writer, output string) func(comparedRows) error {
 			result = plural.Of(v.Count, "difference")
 		}
 		fmt.Fprintf(w, "partition %d: %s after envelope %d, events up to %s: %s\n", v.Partition, plural.Of(v.Rows, "row"), v.Envelope, v.Events, result)
+		if v.Pruned > 0 {
+			fmt.Fprintf(w, "  %s pruned; none of them ended after %s\n", plural.Of(int(v.Pruned), "job"), v.PrunedEnded)
+		}
 		if v.Problem != "" {
 			fmt.Fprintf(w, "  %s\n", oneLine(v.Problem))
 		}

@@ -54,7 +54,7 @@ func TestJobDBVerify(t *testing.T) {
 	verify(data, "-o", "json").exits(t, exitFinding).says(t, `"differenceCount":1`, `"table":"jobs"`, `"field":"Queueing.Priority"`, `"got":"41"`)
 	change(t, data, "UPDATE jobs SET priority = priority + 1")
 	verify(data).exits(t, exitFinding).says(t, "  … and ")
-	change(t, data, "INSERT INTO positions SELECT 7, seq, link, epoch, owner, in_to_ledger, in_to_entry, in_to_batch, decision_ledger, decision_entry, decision_batch, event_ledger, event_entry, event_batch FROM positions LIMIT 1")
+	change(t, data, "INSERT INTO positions SELECT 7, seq, link, epoch, owner, in_to_ledger, in_to_entry, in_to_batch, decision_ledger, decision_entry, decision_batch, event_ledger, event_entry, event_batch, 0, 0, 0, 0, 0, 0 FROM positions LIMIT 1")
 	verify(data).exits(t, exitFinding).says(t, "partition 7: ", "the logs have 3 partitions")
 
 	// The database of other logs.

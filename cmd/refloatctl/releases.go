@@ -96,13 +96,12 @@ func findSuperseded(cmd *cobra.Command, from deployment, job string) (map[int]ma
 	return late, err
 }
 
-// releaseOf finds the release that contains a message of our log; nil: none.
-func releaseOf(q jobdb.Queries, partition int, at eventlog.Position) (found *jobdb.Release, err error) {
-	err = q.Releases(jobdb.RecordFilter{Partition: &partition}, func(r *jobdb.Release) error {
+// releaseIn finds the release that contains a message of our log; nil: none.
+func releaseIn(releases []*jobdb.Release, at eventlog.Position) (found *jobdb.Release) {
+	for _, r := range releases {
 		if at.Compare(r.From) > 0 && at.Compare(r.To) <= 0 {
 			found = r
 		}
-		return nil
-	})
-	return found, err
+	}
+	return found
 }

@@ -23,7 +23,7 @@ import (
 type upFlags struct {
 	deployment
 	policies, pace, listen string
-	ingestMode             string
+	ingestMode, retain     string
 	feed                   []string
 	partitions             int
 	semantics              uint32
@@ -67,6 +67,7 @@ the file.`,
 	flags.StringVar(&f.data, "data", "", "data directory, created if it does not exist (required)")
 	f.bindJobDB(cmd)
 	flags.StringVar(&f.ingestMode, "ingest-mode", app.IngestModes()[0], "what to write if --job-db is Armada's scheduler database: holdback (for an unmodified Armada), direct (for a scheduler that honours retry_after), passthrough (what Armada's own ingester writes) or observe (only Refloat's tables)")
+	flags.StringVar(&f.retain, "retain", "auto", app.RetainUsage)
 	flags.StringVar(&f.policies, "policies", "", "policy file, or directory of policy files; changes are published")
 	flags.StringArrayVar(&f.feed, "feed", nil, "recording to write into the events log; may be repeated")
 	flags.StringVar(&f.pace, "pace", "", "speed relative to the recorded times, such as 10x (default: as fast as possible)")
@@ -94,6 +95,10 @@ func up(cmd *cobra.Command, f upFlags) error {
 	}
 	if err := app.CheckIngestMode(f.ingestMode); err != nil {
 		return usageError{fmt.Errorf("--ingest-mode: %w", err)}
+	}
+	retain, err := app.ParseRetain(f.retain)
+	if err != nil {
+		return usageError{fmt.Errorf("--retain: %w", err)}
 	}
 	if err := app.CheckSemantics(f.semantics); err != nil {
 		return usageError{fmt.Errorf("--semantics: %w", err)}
@@ -126,7 +131,7 @@ func up(cmd *cobra.Command, f upFlags) error {
 	var fed app.Status
 	drained := false
 	err = app.Run(cmd.Context(), app.Config{
-		Data: app.Dir(f.data), JobDB: f.jobDB, IngestMode: f.ingestMode, Partitions: f.partitions, Policies: f.policies,
+		Data: app.Dir(f.data), JobDB: f.jobDB, IngestMode: f.ingestMode, Retain: retain, Partitions: f.partitions, Policies: f.policies,
 		PolicySettle: f.settle, AllowEmpty: f.allowEmpty,
 		Feeds: f.feed, Pace: pace, Evaluate: true, Ingest: true, Semantics: f.semantics,
 		Listen: f.listen, API: served, Follow: follow, ExitWhenDrained: f.drained,

@@ -102,9 +102,10 @@ func (n *node) startIngest(p *parts, db JobDB, mirrors func(int) sink.Mirror, aw
 		n.metrics.health.report(ingesterOf(p), nil)
 	}
 	hooks.Released = n.metrics.releasedFrom(n.Log)
+	hooks.Pruned, hooks.Clamped = n.metrics.pruned, n.retainedLonger()
 	w, err := sink.New(sink.Config{
 		Events: n.backend.Events, Decisions: n.backend.Decisions, DB: db, Hooks: hooks, ReleaseAfter: n.ReleaseAfter, Now: n.Now,
-		Mirror: mirrors,
+		Mirror: mirrors, Retain: n.Retain.retention(mirrors != nil),
 	})
 	if err != nil {
 		return err

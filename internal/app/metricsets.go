@@ -75,6 +75,8 @@ type ingesterMetrics struct {
 	retries     *prometheus.CounterVec
 	away        *prometheus.GaugeVec
 	released    *prometheus.CounterVec
+	prunedJobs  *prometheus.CounterVec
+	prunedRows  *prometheus.CounterVec
 	notWritten  *prometheus.GaugeVec
 	notMirrored *prometheus.CounterVec
 	controlled  *prometheus.CounterVec
@@ -91,6 +93,8 @@ func newIngesterMetrics(r register) ingesterMetrics {
 		retries:     r.counter("jobdb_retries_total", "Retries of writing a partition to the job database.", "partition"),
 		away:        r.gauge("jobdb_unavailable", "1 while the job database cannot be written and is retried, by state.", "state"),
 		released:    r.counter("jobdb_released_messages_total", "Events written to the job database without a decision, because none came within --release-after.", "partition"),
+		prunedJobs:  r.counter("jobdb_pruned_jobs_total", "Jobs that were over and were deleted from the job database, by --retain.", "partition"),
+		prunedRows:  r.counter("jobdb_pruned_rows_total", "Rows of pruned jobs that were deleted from the job database.", "partition"),
 		notWritten:  r.gauge("jobdb_refused", "1 while the partition is not written to the job database until an operator acts, by reason.", "partition", "reason"),
 		notMirrored: r.counter("armada_left_out_total", "Events and retries that could not be written to Armada's tables, by kind.", "kind"),
 		controlled:  r.counter("control_total", "Operator requests applied from Armada's control-plane topic, by kind.", "kind"),

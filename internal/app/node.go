@@ -35,6 +35,7 @@ type Config struct {
 	// ReleaseAfter is how long an event may wait for a decision before it is written to the job database without
 	// one (PROTOCOL 13); 0: forever.
 	ReleaseAfter time.Duration
+	Retain       Retain // of jobs that are over, in the job database
 	// Checkpoints opens the shared storage of checkpoints; nil: there is none.
 	Checkpoints     func(ctx context.Context) (checkpoint.Storage, error)
 	CheckpointEvery time.Duration // default: one minute

@@ -32,6 +32,13 @@ func FoldTo(events, decisions eventlog.Topic, to jobdb.PartitionPositions, relea
 	return foldRows(NewRows(to.Partition), events, decisions, to.Positions.Chain.Seq, releases)
 }
 
+// FoldJob is FoldTo for one job and its records alone, in little memory.
+func FoldJob(events, decisions eventlog.Topic, job string, to jobdb.PartitionPositions, releases []*jobdb.Release) (*jobdb.Contents, error) {
+	rows := NewRows(to.Partition)
+	rows.only = job
+	return foldRows(rows, events, decisions, to.Positions.Chain.Seq, releases)
+}
+
 // foldRows folds everything up to an envelope into rows, which are empty at first.
 func foldRows(rows *Rows, events, decisions eventlog.Topic, through uint64, releases []*jobdb.Release) (_ *jobdb.Contents, err error) {
 	partition := rows.partition
@@ -62,7 +69,7 @@ func foldRows(rows *Rows, events, decisions eventlog.Topic, through uint64, rele
 				return nil, err
 			}
 			all.Positions.Events = r.To
-			collect(all, rows.Take())
+			rows.collect(all)
 		}
 		if all.Positions.Chain.Seq >= through {
 			break
@@ -78,7 +85,7 @@ func foldRows(rows *Rows, events, decisions eventlog.Topic, through uint64, rele
 			return nil, err
 		}
 		all.Positions = after(all.Positions, f.Positions())
-		collect(all, rows.Take())
+		rows.collect(all)
 	}
 	if len(releases) > 0 && releases[0].Seq <= through {
 		return nil, fmt.Errorf("%w: a release was made after envelope %d, the chain ends at %d", chain.ErrMissing, releases[0].Seq, all.Positions.Chain.Seq)
@@ -108,8 +115,12 @@ func after(positions jobdb.Positions, f follow.Positions) jobdb.Positions {
 	return next
 }
 
-// collect adds the records of c; its jobs and runs will still change.
-func collect(all *jobdb.Contents, c *jobdb.Changes) {
+// collect adds the records of the rows' changes; jobs and runs will still change.
+func (r *Rows) collect(all *jobdb.Contents) {
+	c := r.Take()
+	if r.only != "" {
+		r.keepOnly(c)
+	}
 	all.Decisions = append(all.Decisions, c.Decisions...)
 	all.NotDecided = append(all.NotDecided, c.NotDecided...)
 	all.Ready = append(all.Ready, c.Ready...)

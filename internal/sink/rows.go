@@ -22,7 +22,8 @@ type Rows struct {
 	changedRuns []*runRow
 	fresh       jobdb.Changes // records; jobs and runs are in the lists above
 
-	past *past // of rows that are being derived again; nil: none
+	past *past  // of rows that are being derived again; nil: none
+	only string // the only job that a fold keeps; empty: all
 
 	applied uint64 // number of messages, to recognize what happened in the current one
 	size    int    // jobs and runs admitted or created since the last generation

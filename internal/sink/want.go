@@ -106,3 +106,17 @@ func recordsLeft[T any](h *past, records []*T, of func(*T) (job string, where *j
 		return gone && where.Log.Compare(last) <= 0
 	})
 }
+
+// keepOnly forgets everything that is not about the job in r.only.
+func (r *Rows) keepOnly(c *jobdb.Changes) {
+	j := r.find(r.only)
+	r.recent, r.older, r.sets = map[string]*jobRow{}, nil, map[jobdb.SetKey][]*jobRow{}
+	if j != nil {
+		j.indexed = false
+		r.keep(j)
+		r.index(j)
+	}
+	c.Decisions = slices.DeleteFunc(c.Decisions, func(d *jobdb.Decision) bool { return d.JobID != r.only })
+	c.NotDecided = slices.DeleteFunc(c.NotDecided, func(n *jobdb.NotDecided) bool { return n.JobID != r.only })
+	c.Ready = slices.DeleteFunc(c.Ready, func(d *jobdb.Ready) bool { return d.JobID != r.only })
+}

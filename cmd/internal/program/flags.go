@@ -31,6 +31,7 @@ type flags struct {
 	history string
 	api     *apiflags.Serve // nil: the program serves no policy API
 	control string
+	retain  string
 	scrub   float64
 	follow  *apiflags.Follow
 
@@ -77,6 +78,7 @@ a YAML file (--config); flags take precedence over the environment, and the envi
 		set.StringVar(&f.control, "control-plane", "control-plane", "Armada's control-plane topic (executor settings, jobs cancelled or preempted by executor or queue), applied if the job database is Armada's and the mode is not observe; empty: another process applies it")
 		set.StringVar(&c.NodeLabel, "node-id-label", "", "Armada's scheduling.nodeIdLabel (default kubernetes.io/hostname)")
 		set.DurationVar(&c.ReleaseAfter, "release-after", 0, "how long an event may wait for a decision before it is written to the job database without one (default: forever)")
+		set.StringVar(&f.retain, "retain", "auto", app.RetainUsage)
 	}
 	settings.MayBeEmpty(cmd, "listen")
 	if c.Ingest {
@@ -127,6 +129,12 @@ func (f *flags) complete() error {
 	}
 	if err := app.CheckIngestMode(c.IngestMode); err != nil {
 		return fmt.Errorf("--mode: %w", err)
+	}
+	if c.Ingest {
+		var err error
+		if c.Retain, err = app.ParseRetain(f.retain); err != nil {
+			return fmt.Errorf("--retain: %w", err)
+		}
 	}
 	if err := app.CheckSemantics(c.Semantics); err != nil {
 		return fmt.Errorf("--semantics: %w", err)

@@ -14,12 +14,8 @@ import (
 
 // Clock implements [jobdb.Pruning].
 func (t *Tx) Clock(ctx context.Context) (c jobdb.Clock, err error) {
-	var last *int64
-	err = t.tx.QueryRow(ctx, fmt.Sprintf(table.LastEndQuery, "refloat_", "$1"), t.partition).Scan(&last)
+	err = t.tx.QueryRow(ctx, fmt.Sprintf(table.LastEndQuery, "refloat_", "$1"), t.partition).Scan(&c.LastEnd)
 	if err == nil {
-		if last != nil {
-			c.LastEnd = *last
-		}
 		err = t.tx.QueryRow(ctx, fmt.Sprintf(table.HorizonQuery, "refloat_", "$1"), t.partition).Scan(&c.HorizonMS)
 	}
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -11,7 +11,7 @@ import (
 const HorizonQuery = "SELECT horizon_ms FROM %sactivations WHERE partition = %s AND semantics = 0 ORDER BY seq DESC, record DESC LIMIT 1"
 
 // LastEndQuery reads the latest end of a job, for the partition in the first argument.
-const LastEndQuery = "SELECT max(ended) FROM %sjobs WHERE partition = %s AND ended <> 0"
+const LastEndQuery = "SELECT ended FROM %sjobs WHERE partition = %s AND ended <> 0 ORDER BY ended DESC LIMIT 1"
 
 // OfJobs are the tables with rows of jobs: all that is deleted with a job.
 var OfJobs = []string{Ready.Name, NotDecided.Name, Decisions.Name, Runs.Name, Jobs.Name}

@@ -103,10 +103,14 @@ const (
 // list visits records. It finds the last ones from the end and reverses them.
 func list[T any](s Source, t *Of[T], f jobdb.RecordFilter, order string, visit func(*T) error) error {
 	c := Query{Rest: " ORDER BY " + order}
-	if f.Partition != nil {
+	ofJob := f.JobID != "" && slices.Contains(t.Columns, "job_id")
+	switch {
+	case f.Partition != nil && ofJob: // the plus leaves the index of jobs as the only choice
+		c.where("+partition = ?", *f.Partition)
+	case f.Partition != nil:
 		c.where("partition = ?", *f.Partition)
 	}
-	if f.JobID != "" && slices.Contains(t.Columns, "job_id") {
+	if ofJob {
 		c.where("job_id = ?", f.JobID)
 	}
 	if f.RunID != "" && slices.Contains(t.Columns, "run_id") {
