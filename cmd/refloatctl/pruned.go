@@ -137,7 +137,7 @@ func prunedText(pruned []jobdb.PartitionPositions) string {
 		fmt.Fprintf(&b, "  partition %d has pruned %d jobs, the last of them at %s; they had ended by %s\n", p.Partition, n.Jobs, timeText(n.When), timeText(n.Ended))
 	}
 	if len(pruned) > 0 {
-		b.WriteString("  `refloatctl explain` with --pulsar URL or --data DIR derives a pruned job from the logs, as far back as they reach\n")
+		b.WriteString("  `refloatctl explain` derives a pruned job from the logs, as far back as they reach: give --pulsar URL or --data DIR\n")
 	}
 	return b.String()
 }
