@@ -73,6 +73,7 @@ type groupGenerator struct {
 	cluster  []*clusterJob // submitted
 	eager    bool          // all is submitted before much happens
 	draining bool
+	patience int64 // when draining: from then on all runs succeed
 }
 
 // plannedGroup says where the jobs of a group go.
@@ -260,7 +261,7 @@ func (g *groupGenerator) finish(j *clusterJob) []*pb.Event {
 	j.run, j.old = "", append(j.old, run)
 	p := g.Float64()
 	switch {
-	case p < 0.45 || g.draining && p < 0.75:
+	case p < 0.45 || g.draining && (p < 0.75 || g.now > g.patience):
 		j.over = true
 		events := []*pb.Event{succeeded(j.id, run)}
 		if g.chance(0.7) {
@@ -368,6 +369,7 @@ func (g *groupGenerator) emitGroups(payload []byte, publish int64) {
 // drain lets everything come to its end: the queues enforce, and nothing odd happens.
 func (g *groupGenerator) drain(h *History) {
 	g.draining = true
+	g.patience = g.now + int64(4*time.Hour)
 	p := g.policies
 	p.Queues = slices.Clone(p.Queues)
 	for i := range p.Queues {
@@ -383,6 +385,12 @@ func (g *groupGenerator) drain(h *History) {
 		over := true
 		for _, group := range g.m.groups {
 			over = over && group.ended
+			for _, mem := range group.members() {
+				if j := mem.job; g.byID[j.id] == nil { // a job whose id was damaged on its way
+					g.byID[j.id] = &clusterJob{plannedJob: &plannedJob{id: j.id, queue: j.queue, set: j.set}}
+					g.cluster = append(g.cluster, g.byID[j.id])
+				}
+			}
 		}
 		if over && len(g.unsent) == 0 {
 			return

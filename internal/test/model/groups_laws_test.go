@@ -148,8 +148,17 @@ func (l *laws) follow(r Record) error {
 	return nil
 }
 
-// forget drops what is kept for groups and jobs that the model forgot.
+// forget drops what is kept for groups and jobs that the model forgot. (A group of the
+// same name may be bound since, in silence.)
 func (l *laws) forget(m *Model) {
+	for key := range l.ended {
+		if !slices.ContainsFunc(m.groups, func(g *group) bool { return g.key() == key && g.ended }) {
+			delete(l.ended, key)
+			if !slices.ContainsFunc(m.groups, func(g *group) bool { return g.key() == key && g.counted > 0 }) {
+				delete(l.used, key)
+			}
+		}
+	}
 	for id := range l.members {
 		if j := m.jobs[id]; j == nil || j.member == nil {
 			delete(l.members, id)
@@ -177,12 +186,12 @@ func TestLawsOfGroups(t *testing.T) {
 				}
 			}
 			records := m.Step(msg)
+			l.forget(m)
 			for _, r := range records {
 				if err := l.follow(r); err != nil {
 					t.Fatalf("seed %d, message %d: %v: %+v", seed, i, err, r)
 				}
 			}
-			l.forget(m)
 			for _, g := range m.groups {
 				if o.Steady {
 					if err := parallelism(g); err != nil {
