@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -191,8 +192,8 @@ func (a *Archive) Digest() string {
 
 // End returns where the archive of a partition ends; Envelope 0: it has none.
 func (a *Archive) End(p int) Boundary {
-	for i := len(a.ranges) - 1; i >= 0; i-- {
-		for _, c := range a.ranges[i].Chains {
+	for _, r := range slices.Backward(a.ranges) {
+		for _, c := range r.Chains {
 			if c.Partition == p {
 				return c.End
 			}
