@@ -25,9 +25,6 @@ func newArchive() *cobra.Command {
 		Long: `Copy ranges of the logs into an archive: plain files with digests, from which every
 decision can be derived again after the logs have deleted them. An archive begins at the
 beginning of the decision log and grows range by range.`,
-		RunE: func(*cobra.Command, []string) error {
-			return usageError{errors.New("archive needs a subcommand: create, verify or list")}
-		},
 	}
 	cmd.AddCommand(newArchiveCreate(), newArchiveVerify(), newArchiveList())
 	return cmd

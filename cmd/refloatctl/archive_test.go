@@ -50,7 +50,7 @@ func TestArchive(t *testing.T) {
 	ctl(t, "archive", "verify", dir, "-o", "json").exits(t, exitFinding).says(t, `"record":"ArchiveProblem"`, `"verified":false`)
 
 	for _, c := range []struct{ args, says string }{
-		{"archive", "create, verify or list"},
+		{"archive", "refloatctl archive: needs a subcommand: create, list, verify"},
 		{"archive create --data " + data, "DIR"},
 		{"archive create " + dir, "--data DIR is required"},
 		{"archive create " + dir + " --data " + data + " --partition 3", "have 3 partitions"},

@@ -57,6 +57,9 @@ Exit codes: 0 no errors (there may be warnings), 1 errors,
 		if jobDB != "" && !strings.HasPrefix(jobDB, "postgres") {
 			return usageError{errors.New("--job-db: doctor checks only PostgreSQL: give postgres://user@host:5432/database")}
 		}
+		if archived != "" && !flags.Given() {
+			return usageError{errors.New("--archive is compared with the topics: give --pulsar URL too")}
+		}
 		bar := newProgress()
 		defer bar.done()
 		if jobDB != "" && !flags.Given() {

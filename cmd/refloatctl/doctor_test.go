@@ -35,6 +35,7 @@ func TestPulsarUsage(t *testing.T) {
 		{"doctor of nothing", "doctor", exitUsage, "--pulsar URL is required"},
 		{"doctor without admin", "doctor" + at, exitUsage, "--pulsar-admin URL is required"},
 		{"doctor in another form", "doctor" + dead + " -o yaml", exitUsage, `-o "yaml"`},
+		{"doctor of an archive alone", "doctor --archive x", exitUsage, "--archive is compared with the topics"},
 		{"doctor with an argument", "doctor now" + dead, exitUsage, "unknown command"},
 		{"doctor with a bad URL", "doctor --pulsar localhost --pulsar-admin http://x", exitUsage, "--pulsar: want pulsar://host:port"},
 		{"topics: needs a subcommand", "topics", exitUsage, "topics: needs a subcommand: create"},
@@ -52,7 +53,7 @@ func TestPulsarUsage(t *testing.T) {
 		{"record of a negative partition", "record --topic x --out x.jsonl.gz --partition -2" + at, exitUsage, "--partition -2"},
 		{"record to an end that never comes", "record --topic x --out x.jsonl.gz --follow --to 1:2:3" + at, exitUsage, "--follow and --to: give only one"},
 		{"feed of nothing", "feed" + at, exitUsage, "requires at least 1 arg(s)"},
-		{"feed to nowhere", "feed " + plain, exitUsage, "--pulsar URL is required"},
+		{"feed to nowhere", "feed " + plain, exitUsage, "--pulsar URL: where to feed"},
 		{"feed with a bad pace", "feed " + plain + at + " --pace fast", exitUsage, `--pace "fast"`},
 
 		{"feed of no file", "feed nowhere.jsonl.gz" + at, exitEnvironment, "no such file"},
@@ -68,7 +69,7 @@ func TestPulsarUsage(t *testing.T) {
 			if c.code == exitFine {
 				return
 			}
-			if r.out != "" || !strings.HasPrefix(r.err, "refloatctl: ") {
+			if r.out != "" || !strings.HasPrefix(r.err, "refloatctl") {
 				t.Errorf("stdout %q, stderr %q", r.out, r.err)
 			}
 		})

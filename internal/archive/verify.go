@@ -155,6 +155,7 @@ func (r *Report) chain(ctx context.Context, a *Archive, p int) (Chain, error) {
 		}
 	}
 	if len(r.Problems) > 0 {
+		c.NotDerived = "there are problems"
 		return c, nil
 	}
 	v, err := audit.Verify(ctx, logs, p)
@@ -165,6 +166,7 @@ func (r *Report) chain(ctx context.Context, a *Archive, p int) (Chain, error) {
 		c.Derived, c.NotDerived = v.Messages-v.Unknown, err.Error()
 		return c, nil
 	case err != nil:
+		c.NotDerived = err.Error()
 		r.Problems = append(r.Problems, Problem{What: fmt.Sprintf("partition %d: %v", p, err)})
 		return c, nil
 	}
