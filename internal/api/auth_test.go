@@ -339,6 +339,7 @@ func (w *world) askings() []asking {
 	created := 0
 	fresh := func() string { created++; return fmt.Sprintf("new-%d", created) }
 	policyText := `{"apiVersion": "armadaproject.io/v1", "kind": "RetryPolicy", "metadata": {"name": "NAME"}, "spec": {"retryLimit": 9}}`
+	groupText := `{"apiVersion": "refloat.github.io/v1", "kind": "GroupPolicy", "metadata": {"name": "NAME"}, "spec": {"maxRestarts": 9}}`
 	until := timestamppb.New(noon.Add(time.Hour))
 	return []asking{
 		{"list", nil, func(ctx context.Context) error { _, err := w.List(ctx, &pb.ListRequest{}); return err }, [3]string{"GET", "/refloat/v1/resources", ""}},
@@ -368,6 +369,18 @@ func (w *world) askings() []asking {
 			_, err := w.Delete(ctx, &pb.DeleteRequest{Kind: "RetryPolicy", Name: "infra", DryRun: true})
 			return err
 		}, [3]string{"DELETE", "/refloat/v1/resources/RetryPolicy/infra" + dry, ""}},
+		{"create a group policy", []api.Verb{api.CreateRetryPolicy}, func(ctx context.Context) error {
+			_, err := w.Create(ctx, &pb.CreateRequest{Document: w.doc(strings.Replace(groupText, "NAME", "x", 1)), DryRun: true})
+			return err
+		}, [3]string{"POST", "/refloat/v1/resources" + dry, strings.Replace(groupText, "NAME", "x", 1)}},
+		{"update a group policy", []api.Verb{api.UpdateRetryPolicy}, func(ctx context.Context) error {
+			_, err := w.Update(ctx, &pb.UpdateRequest{Document: w.doc(strings.Replace(groupText, "NAME", "gang", 1)), Generation: 2, DryRun: true})
+			return err
+		}, [3]string{"PUT", "/refloat/v1/resources" + dry + "&generation=2", strings.Replace(groupText, "NAME", "gang", 1)}},
+		{"delete a group policy", []api.Verb{api.DeleteRetryPolicy}, func(ctx context.Context) error {
+			_, err := w.Delete(ctx, &pb.DeleteRequest{Kind: "GroupPolicy", Name: "gang", DryRun: true})
+			return err
+		}, [3]string{"DELETE", "/refloat/v1/resources/GroupPolicy/gang" + dry, ""}},
 		{"create a queue", []api.Verb{api.BindRetryPolicies}, func(ctx context.Context) error {
 			_, err := w.Create(ctx, &pb.CreateRequest{Document: w.queue("x", ""), DryRun: true})
 			return err
@@ -480,7 +493,7 @@ func TestPermissions(t *testing.T) {
 		t.Fatal(err)
 	}
 	docs := docsIn(w.policy("infra", ""), w.policy("flat", `"retryLimit": 0, "defaultAction": "Fail"`), w.policy("bound", ""), w.policy("bound-too", ""),
-		w.queue("other", `, "retryPolicies": ["bound", "bound-too"]`))
+		w.queue("other", `, "retryPolicies": ["bound", "bound-too"]`), w.group("gang", ""))
 	if _, err := w.Create(root, &pb.CreateRequest{Document: docs[0]}); err != nil {
 		t.Fatal(err)
 	}

@@ -70,6 +70,14 @@ func TestPoliciesOnlyFixed(t *testing.T) {
 	w.refused(err, codes.FailedPrecondition, "policies come from Armada")
 	ml(bound)
 
+	// Group policies are ours: Armada has none.
+	if err := apply(false, w.group("gang", `"maxRestarts": 3`)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Delete(ctx, &pb.DeleteRequest{Kind: "GroupPolicy", Name: "gang"}); err != nil {
+		t.Fatal(err)
+	}
+
 	// A queue's mode is ours, with or without its policies in the document.
 	for _, rest := range []string{`, "mode": "Shadow"`, `, "mode": "Shadow", "retryPolicies": ["infra"]`} {
 		if err := apply(false, w.queue("ml", rest)); err != nil {

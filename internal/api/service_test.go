@@ -102,6 +102,57 @@ func TestLifeOfAPolicy(t *testing.T) {
 	}
 }
 
+// TestGroupPolicies: group policies have the history, the compare-and-set and the errors of policies. A policy of the same
+// name is another resource, and what is left without retry policies is refused as before.
+func TestGroupPolicies(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx := t.Context()
+	gang := &pb.GetRequest{Kind: "GroupPolicy", Name: "gang"}
+	w.create(w.group("gang", `"rules": []`), w.policy("gang", evict), w.queue("ml", `, "retryPolicies": ["gang"]`))
+	got, err := w.Get(ctx, gang)
+	if err != nil || got.Generation != 1 || len(got.UsedBy) > 0 {
+		t.Fatalf("get: %v, %v", got, err)
+	}
+	if rules := got.Document.Fields["spec"].GetStructValue().Fields["rules"]; rules == nil || len(rules.GetListValue().GetValues()) != 0 {
+		t.Errorf("the empty list of rules is lost: %v", got.Document)
+	}
+	_, err = w.Update(ctx, &pb.UpdateRequest{Document: w.group("gang", `"parts": [{"name": "a", "after": ["b"]}]`), Generation: 1})
+	w.refused(err, codes.InvalidArgument, "spec.parts[0].after[0]", "no part b")
+	if made, err := w.Update(ctx, &pb.UpdateRequest{Document: w.group("gang", `"maxRestarts": 3`), Generation: 1}); err != nil || made.Generation != 4 {
+		t.Fatalf("update: %v, %v", made, err)
+	}
+	_, err = w.Update(ctx, &pb.UpdateRequest{Document: w.group("gang", `"maxRestarts": 4`), Generation: 1})
+	w.refused(err, codes.Aborted, "GroupPolicy gang was last changed in generation 4, not in 1", "spec.maxRestarts")
+	if code, body := w.rest("GET", "/refloat/v1/resources/GroupPolicy/gang", ""); code != 200 || !strings.Contains(body, `"maxRestarts"`) {
+		t.Errorf("over REST: %d %s", code, body)
+	}
+	// The policy is used by the queue, the group policy by nothing that the set knows.
+	if made, err := w.Delete(ctx, &pb.DeleteRequest{Kind: "GroupPolicy", Name: "gang"}); err != nil || made.Generation != 5 {
+		t.Fatalf("delete: %v, %v", made, err)
+	}
+	if made, err := w.RollBack(ctx, &pb.RollBackRequest{Kind: "GroupPolicy", Name: "gang", To: 1}); err != nil || made.Changes[0].Op != "created" {
+		t.Fatalf("roll back: %v, %v", made, err)
+	}
+	h, err := w.History(ctx, &pb.HistoryRequest{Kind: "GroupPolicy", Name: "gang"})
+	if err != nil || len(h.Generations) != 4 {
+		t.Errorf("history: %v, %v", h, err)
+	}
+	if list, err := w.List(ctx, &pb.ListRequest{Kind: "GroupPolicy"}); err != nil || len(list.Resources) != 1 {
+		t.Errorf("list: %v, %v", list, err)
+	}
+	apply := func(prune bool, docs ...*structpb.Struct) error {
+		_, err := w.Apply(ctx, &pb.ApplyRequest{Documents: docs, Prune: prune})
+		return err
+	}
+	w.refused(apply(true, w.group("gang", "")), codes.FailedPrecondition, "no policy is left")
+	if err := apply(true, w.policy("gang", evict)); err != nil {
+		t.Errorf("without the group policy: %v", err)
+	}
+	_, err = w.Get(ctx, gang)
+	w.refused(err, codes.NotFound, "GroupPolicy gang does not exist")
+}
+
 // TestBadDocuments checks that every problem of a document is reported at once, by field.
 func TestBadDocuments(t *testing.T) {
 	t.Parallel()

@@ -102,6 +102,11 @@ func (w *world) policy(name, spec string) *structpb.Struct {
 	return w.doc(`{"apiVersion": "armadaproject.io/v1", "kind": "RetryPolicy", "metadata": {"name": "` + name + `"}, "spec": {` + spec + `}}`)
 }
 
+func (w *world) group(name, spec string) *structpb.Struct {
+	w.Helper()
+	return w.doc(`{"apiVersion": "refloat.github.io/v1", "kind": "GroupPolicy", "metadata": {"name": "` + name + `"}, "spec": {` + spec + `}}`)
+}
+
 func (w *world) queue(name, rest string) *structpb.Struct {
 	w.Helper()
 	return w.doc(`{"kind": "Queue", "name": "` + name + `"` + rest + `}`)

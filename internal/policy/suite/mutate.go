@@ -182,7 +182,13 @@ func (m *mutator) policy(name string, pi int) {
 	}
 	m.grants(name, "", func(c content) content { return c.policy(pi).mapping("spec") })
 	m.try(name, "", "defaultAction is the opposite", func(c content) {
-		c.policy(pi).mapping("spec").other("defaultAction", "Fail", "Retry")
+		spec := c.policy(pi).mapping("spec")
+		switch spec["defaultAction"] {
+		case "Retry":
+			spec["defaultAction"] = "Fail"
+		case "Fail", "FailUnit":
+			spec["defaultAction"] = "Retry"
+		}
 	})
 	for i := range outline.Rules {
 		m.rule(name, pi, i, outline.Rules)
@@ -260,8 +266,16 @@ func equivalent(a, b *policyfile.Set) bool {
 // manyRetries is the maximum number of delays of a rule that are compared.
 const manyRetries = 100
 
+// inNoGroup is what an action does with the jobs of tests, which are in no group.
+func inNoGroup(action string) string {
+	if action == "FailUnit" {
+		return "Fail"
+	}
+	return action
+}
+
 func actsAlike(a, b *policy.Rule, most uint32) bool {
-	if a.Key != b.Key || a.Action != b.Action || a.Conditions != b.Conditions || a.Pattern != b.Pattern ||
+	if a.Key != b.Key || inNoGroup(a.Action) != inNoGroup(b.Action) || a.Conditions != b.Conditions || a.Pattern != b.Pattern ||
 		a.ContainerName != b.ContainerName || a.IncludeInitContainers != b.IncludeInitContainers ||
 		a.ExitCodes.Asked != b.ExitCodes.Asked || a.ExitCodes.NotIn != b.ExitCodes.NotIn || !slices.Equal(a.ExitCodes.Codes, b.ExitCodes.Codes) ||
 		!slices.Equal(a.Categories, b.Categories) || !slices.Equal(a.Subcategories, b.Subcategories) {

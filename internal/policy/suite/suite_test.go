@@ -328,3 +328,63 @@ func FuzzSuite(f *testing.F) {
 		}
 	})
 }
+
+// TestFailUnit: tests decide FailUnit as Fail, and mutants of a set keep its group policies.
+func TestFailUnit(t *testing.T) {
+	t.Parallel()
+	set, err := policyfile.Parse([]policyfile.File{{Name: "p.yaml", Data: []byte(`apiVersion: armadaproject.io/v1
+kind: RetryPolicy
+metadata: {name: p}
+spec:
+  defaultAction: FailUnit
+  rules:
+  - {name: bad, action: FailUnit, onExitCodes: {operator: In, values: [3]}}
+  - {name: lost, action: Retry, onConditions: [Preempted]}
+---
+{apiVersion: refloat.github.io/v1, kind: GroupPolicy, metadata: {name: g}, spec: {rules: []}}
+---
+{apiVersion: refloat.github.io/v1, kind: GroupPolicy, metadata: {name: none}, spec: {}}
+---
+{kind: Queue, name: q, retryPolicies: [p]}
+`)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := func([]string) (*policyfile.Set, error) { return set, nil }
+	s := parsed(t, head+"  - {fail: {exitCode: 3}, expect: {decision: Fail, code: RuleFail, rule: p/bad}}\n- name: b\n  job: {queue: q}\n  events:\n  - {fail: {exitCode: 4}, expect: {decision: Fail, code: DefaultFail}}\n")
+	var cases []suite.Case
+	for i, r := range ran(s, p) {
+		if r.Failed() {
+			t.Error(r.Explain("f"))
+		}
+		cases = append(cases, suite.Case{Suite: s, Test: &s.Tests[i], Policies: p})
+	}
+
+	files, err := suite.Files(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := policyfile.Parse(files); err != nil || again.Digest() != set.Digest() {
+		t.Errorf("the files of the set are another set: %v", err)
+	}
+	mutants, err := suite.Mutants(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	killed := map[string]bool{}
+	for i := range mutants {
+		m := &mutants[i]
+		if m.Set.GroupPolicy("g") == nil || !m.Set.GroupPolicy("g").HasRules || m.Set.GroupPolicy("none") == nil {
+			t.Errorf("%s: %s: the group policies are lost", m.Rule, m.What)
+		}
+		killed[m.Rule+" "+m.What] = m.Killed(set, cases)
+	}
+	for what, want := range map[string]bool{"bad has action Retry": true, " defaultAction is the opposite": true, "lost has action Fail": false} {
+		if got, is := killed[what]; !is || got != want {
+			t.Errorf("mutant %q: exists %v, killed %v, want %v", what, is, got, want)
+		}
+	}
+	if _, is := killed["bad has action Fail"]; is {
+		t.Error("FailUnit becomes Fail, which no test can tell apart")
+	}
+}
