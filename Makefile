@@ -11,6 +11,7 @@ TEST := $(TOOL) gotestsum --format pkgname-and-test-fails
 RERUN = $(if $(AGAIN),--rerun-fails=1 --rerun-fails-max-failures=$(AGAIN))
 
 BENCH     ?= .
+SOAK_JOBS ?= 1000000
 COUNT     ?= 10
 FUZZTIME  ?= 20s
 KILLS     ?= 100
@@ -44,7 +45,7 @@ run: bin/refloatctl ## decide a recorded Armada history by the example policies,
 	rm -rf .refloat-run
 	bin/refloatctl up --data .refloat-run --policies examples/policies --feed $(RECORDING) --exit-when-drained
 
-.PHONY: unit test race fuzz bench crash
+.PHONY: unit test race fuzz soak bench crash
 unit: ## run the quick tests, in less than a minute
 	$(TEST) -- -shuffle=on -short ./...
 
@@ -59,6 +60,9 @@ race: ## run the quick tests of the packages that start goroutines under the rac
 fuzz: ## run every Fuzz function for FUZZTIME (20s), one per processor at a time
 	go -C internal/tools test ./fuzz
 	go -C internal/tools run ./fuzz $(CURDIR) $(FUZZTIME)
+
+soak: ## let SOAK_JOBS (1000000) jobs come and go through an ingester that prunes, on SQLite and on PostgreSQL
+	SOAK_JOBS=$(SOAK_JOBS) go test ./internal/sink -run=TestSoak -v -count=1 -timeout=4h
 
 bench: ## run benchmarks matching BENCH, COUNT (10) times each, into bench.txt
 	go test -run='^$$' -bench='$(BENCH)' -benchmem -count=$(COUNT) -timeout=2h ./... | tee bench.txt

@@ -11,8 +11,12 @@
 // is stored as a row (PROTOCOL 13). Later decisions on those messages are kept as
 // superseded and have no effect.
 //
-// Invariant: the rows follow from the two logs and the releases alone. Batches,
-// crashes, second writers and repeated reads leave the same rows.
+// With Config.Retain, the Writer prunes jobs that are over, in transactions of their own
+// (ADR 18); Want derives what is left.
+//
+// Invariant: the rows follow from the two logs and the releases alone, except that jobs
+// that are over may be missing. Batches, crashes, second writers and repeated reads leave
+// the same rows.
 //
 // The rows show the jobs as a scheduler that honours our decisions sees them. Our
 // decision takes precedence over Armada's verdict, which is stored beside it. Where we
