@@ -83,6 +83,16 @@ func TestPoliciesOverTheAPI(t *testing.T) {
 	if err := json.Unmarshal([]byte(at("get", "policies", "app", "-o", "json").exits(t, exitFine).out), &line); err != nil || line.Name != "app" || len(line.Document) == 0 {
 		t.Errorf("get -o json: %+v, %v", line, err)
 	}
+
+	// Group policies are resources like the others.
+	group := writeFile(t, t.TempDir(), "group.yaml", "apiVersion: refloat.github.io/v1\nkind: GroupPolicy\nmetadata: {name: gang}\nspec: {rules: []}\n")
+	at("apply", "-f", group, "--reason", "gangs").exits(t, exitFine).says(t, "GroupPolicy gang created", "generation 5")
+	at("apply", "-f", group).exits(t, exitFine).says(t, "GroupPolicy gang unchanged")
+	at("get", "group-policies").exits(t, exitFine).says(t, "gang", `{"spec":{"rules":[]}}`)
+	at("get", "group-policies", "gang", "-o", "yaml").exits(t, exitFine).says(t, "apiVersion: refloat.github.io/v1", "rules: []")
+	at("get", "group-policies", "gong").exits(t, exitEnvironment).says(t, "GroupPolicy gong does not exist")
+	at("history", "group-policy", "gang").exits(t, exitFine).says(t, "GroupPolicy gang created", "gangs")
+	at("delete", "group-policy", "gang").exits(t, exitFine).says(t, "GroupPolicy gang deleted")
 	p.ends(t)
 	at("get", "policies").exits(t, exitEnvironment).says(t, "no process serves the policy API of "+data)
 
@@ -206,6 +216,7 @@ func TestOverrideUsage(t *testing.T) {
 		"rollback policy infra":       "--to GENERATION is required",
 		"rollback --to 3":             "or --everything",
 		"delete queue":                "queue needs a name",
+		"delete group-policy":         "group-policy needs a name",
 		"get policies -o xml":         "use table, yaml or json",
 		"apply":                       "-f PATH is required",
 		"apply -f . --dry-run yes":    "use none, client or server",

@@ -24,7 +24,7 @@ func newApply() *cobra.Command {
 	var f applyFlags
 	cmd := &cobra.Command{
 		Use:   "apply -f PATH",
-		Short: "Create or update policies, queues and settings from files",
+		Short: "Create or update policies, group policies, queues and settings from files",
 		Long: `Create or update the policies, queue bindings and settings of a running Refloat from
 files, all in one generation. Resources that no file names stay as they are, or are
 removed with --prune. The files are checked first; if one is invalid, nothing is sent.

@@ -25,8 +25,8 @@ type getFlags struct {
 func newGet() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get",
-		Short: "Show jobs, decisions, releases, policies, queues and settings",
-		Long:  "Show the jobs, decisions and releases of a data directory or a job database, also while `refloatctl up`\nruns on it; or the policies, queues and settings of a running server.",
+		Short: "Show jobs, decisions, releases, policies, group policies, queues and settings",
+		Long:  "Show the jobs, decisions and releases of a data directory or a job database, also while `refloatctl up`\nruns on it; or the policies, group policies, queues and settings of a running server.",
 	}
 	cmd.AddCommand(newGetJobs(), newGetJob(), newGetDecisions(), newGetReleases())
 	cmd.AddCommand(newGetResources()...)

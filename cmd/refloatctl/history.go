@@ -19,9 +19,9 @@ func newHistory() *cobra.Command {
 	var limit uint32
 	cmd := &cobra.Command{
 		Use:   "history [policy NAME | group-policy NAME | queue NAME | settings]",
-		Short: "Show who changed policies, queues and settings, when and why",
-		Long: `Show who changed policies, queues and settings, when and why. If no process runs on the
-data directory, it is read from the policies log there.`,
+		Short: "Show who changed policies, group policies, queues and settings, when and why",
+		Long: `Show who changed policies, group policies, queues and settings, when and why. If
+no process runs on the data directory, it is read from the policies log there.`,
 		Example: `  refloatctl history
   refloatctl history policy infra
   refloatctl get policies infra --generation 7 -o yaml`,
@@ -152,7 +152,7 @@ func newRollback() *cobra.Command {
 	}
 	f.bindAll(cmd)
 	cmd.Flags().Uint64Var(&f.to, "to", 0, "generation to restore from (required)")
-	cmd.Flags().BoolVar(&f.everything, "everything", false, "restore all policies, queues and settings")
+	cmd.Flags().BoolVar(&f.everything, "everything", false, "restore all policies, group policies, queues and settings")
 	return cmd
 }
 

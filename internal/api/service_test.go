@@ -19,8 +19,8 @@ import (
 
 	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/api/pb"
-	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/policylog"
 )
 

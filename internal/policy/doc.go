@@ -1,8 +1,8 @@
 // Package policy decides what happens after a failed run.
 //
-// A [Set] contains everything that operators wrote: policies, queues and settings. [Compile] turns a [Definition]
-// into a policy, and [New] makes a set of policies; package policyfile reads definitions from files and from the
-// log. A Set is immutable and safe for concurrent use.
+// A [Set] contains everything that operators wrote: policies, group policies, queues and settings. [Compile] turns
+// a [Definition] into a policy, [CompileGroup] a [GroupDefinition] into a group policy, and [New] makes a set of
+// them; package policyfile reads definitions from files and from the log. A Set is immutable and safe for concurrent use.
 //
 // [Set.Evaluate] takes the facts of one failure and the retries already granted to its job, and returns the
 // [Verdict]; [Set.Explain] returns the same verdict and the reason why each earlier rule did not match.

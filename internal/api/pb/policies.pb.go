@@ -28,7 +28,7 @@ const (
 
 type Resource struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`                   // RetryPolicy, Queue or RetrySettings
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`                   // RetryPolicy, GroupPolicy, Queue or RetrySettings
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`                   // empty: RetrySettings
 	Document      *structpb.Struct       `protobuf:"bytes,3,opt,name=document,proto3" json:"document,omitempty"`           // as the files write it
 	Generation    uint64                 `protobuf:"varint,4,opt,name=generation,proto3" json:"generation,omitempty"`      // since which it is so

@@ -1,5 +1,6 @@
-// Package policyfile reads and writes what operators write: policies, queues and
-// settings, in files (SEMANTICS 13) and in the canonical encoding of the log.
+// Package policyfile reads and writes what operators write: policies, group
+// policies, queues and settings, in files (SEMANTICS 13, GROUPS 2) and in the
+// canonical encoding of the log.
 //
 // A [Set] is the engine's [policy.Set] together with the text it was made from.
 // [Parse] reads files, [ParseCanonical] the log. A Set is immutable; [Set.With],
@@ -16,7 +17,7 @@
 // reuses unchanged policies of its predecessor, and decodes and compiles only changed
 // ones.
 //
-// Where to look: spec.go and flat.go define the formats of the files, leaf.go,
+// Where to look: spec.go, group.go and flat.go define the formats of the files, leaf.go,
 // pattern.go and choice.go their scalars; parse.go and decode.go read them,
 // canonical.go writes them for the log and reader.go reads that; set.go passes them
 // to the engine; lint.go warns. load.go has the only I/O.

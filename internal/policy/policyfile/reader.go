@@ -9,8 +9,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// contentReader reads the canonical encoding. It reuses the policies, group policies and bindings of another content that have
-// the same text, and decodes the others.
+// contentReader reads the canonical encoding. It reuses the policies, group policies and bindings of another content
+// that have the same text, and decodes the others.
 type contentReader struct {
 	content
 	problems Problems

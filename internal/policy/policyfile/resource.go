@@ -30,7 +30,8 @@ func (id ID) String() string {
 	return id.Kind + " " + id.Name
 }
 
-// Resources lists the resources of the set: the settings if any are set, then policies, group policies and queues, by name.
+// Resources lists the resources of the set: the settings if any are set, then policies, group policies and queues, by
+// name.
 func (s *Set) Resources() []ID {
 	var ids []ID
 	if s.settingsText() != "" {

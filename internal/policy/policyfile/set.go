@@ -10,8 +10,8 @@ import (
 	"github.com/refloat/refloat/internal/policy"
 )
 
-// Set is a complete set of policies, group policies, queues and settings: the engine's set, and the text from which it was made.
-// It is immutable and safe for concurrent use.
+// Set is a complete set of policies, group policies, queues and settings: the engine's set, and the text from which it
+// was made. It is immutable and safe for concurrent use.
 type Set struct {
 	*policy.Set
 	content *content // immutable
@@ -20,9 +20,9 @@ type Set struct {
 // content is what a Set is built from: everything that affects decisions.
 type content struct {
 	settings settingsSpec
-	policies []*compiled // by name
-	groups   []*compiledGroup
-	bindings []*binding // by name
+	policies []*compiled      // by name
+	groups   []*compiledGroup // by name
+	bindings []*binding       // by name
 }
 
 // compiled is one RetryPolicy. It depends only on its text, so sets share equal policies. It is immutable.
