@@ -44,7 +44,7 @@ type GroupBound struct {
 // GroupFinding records that a job that names a group is not a member of it.
 type GroupFinding struct {
 	Position             eventlog.Position
-	Queue, JobSet, Group string // the group's name is cut to policy.MaxGroupName bytes
+	Queue, JobSet, Group string // the group's name is cut to policy.MaxGroupName characters
 	JobID                string
 	Reason               policy.FindingReason
 }

@@ -3,6 +3,7 @@ package evaluator
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/refloat/refloat/internal/chain"
@@ -142,9 +143,9 @@ func memberDecided(d *chain.Decision) *projection.MemberDecided {
 	m := &projection.MemberDecided{PolicyName: d.Policy, RuleName: d.Rule}
 	switch d.Code {
 	case policy.RuleRetry, policy.DefaultRetry:
-		m.OnUnit = !d.Shadow
+		m.OnUnit = true
 	case policy.GangRetry:
-		m.OnUnit = !d.Shadow && d.LimitFrom != policy.FromNowhere
+		m.OnUnit = d.LimitFrom != policy.FromNowhere
 		m.GangRestart = !d.Shadow
 	default: // nothing is granted
 	}
@@ -168,35 +169,46 @@ func (p policies) decideMember(f *projection.Failure) (policy.Verdict, *chain.Gr
 	case m.Told != nil:
 		v := p.plain(f, policy.GroupRestart)
 		v.Policy, v.Rule = m.Told.Policy, m.Told.Rule
-		p.requeue(&v, max(m.Told.RetryAfter, p.endOfPod()))
+		p.requeue(&v, max(m.Told.RetryAfter, p.endOfPod()), m.Told.RetryAfter)
 		return v, nil
 	}
 	v := set.Evaluate(&p.failure, &p.counts)
-	counted := v.Requeue && (v.Code == policy.RuleRetry || v.Code == policy.DefaultRetry)
 	settings := set.UnitSettings(m.Group.Policy, m.Unit.Part.Name)
+	whole := m.Gang && m.Unit.State == group.Active
 	switch {
 	case m.Gang && (v.Code == policy.LegacyReturn || v.Code == policy.LegacyLimit):
-		return p.plain(f, policy.GangFail), nil
-	case counted && settings.RetryLimit != nil && m.Unit.Retries >= *settings.RetryLimit:
-		refused := p.plain(f, policy.UnitLimit)
-		refused.Policy, refused.Rule, refused.Matcher, refused.Container = v.Policy, v.Rule, v.Matcher, v.Container
-		refused.Skipped = v.Skipped
-		return p.askGroup(f, refused, policy.BackoffLimitExceeded)
-	case v.Requeue && m.Gang && !m.Unit.CanReach(true, false):
-		refused := p.plain(f, policy.GangFail)
-		refused.Policy, refused.Rule, refused.Matcher, refused.Container = v.Policy, v.Rule, v.Matcher, v.Container
-		refused.Skipped = v.Skipped
-		return p.askGroup(f, refused, policy.MemberCancelled)
-	case v.Requeue && m.Gang:
+		returned := p.plain(f, policy.GangFail)
+		returned.Skipped = v.Skipped
+		return returned, nil
+	case v.Requeue && counts(v.Code) && settings.RetryLimit != nil && m.Unit.Retries >= *settings.RetryLimit:
+		return p.askGroup(f, refused(v, policy.UnitLimit), policy.BackoffLimitExceeded)
+	case v.Requeue && whole && !m.Unit.CanReach(true, false):
+		return p.askGroup(f, refused(v, policy.GangFail), policy.MemberCancelled)
+	case v.Requeue && whole:
 		v.Code = policy.GangRetry
-		p.base = v.ReadyAfter
-		p.latest = max(v.RetryAfter, p.peersEnd(m, v.ReadyAfter))
-		p.requeue(&v, p.latest)
+		if set.Acts(f.Job.Queue) {
+			p.base = v.ReadyAfter
+			p.latest = max(v.RetryAfter, p.peersEnd(m, p.base))
+			v.RetryAfter, v.ReadyAfter = p.latest, p.latest
+		}
 		return v, nil
 	case v.Requeue:
 		return v, nil
 	}
 	return p.askGroup(f, v, p.unitReason(m, &settings, &v))
+}
+
+// counts reports whether a retry counts against limits.
+func counts(c policy.Code) bool { return c == policy.RuleRetry || c == policy.DefaultRetry }
+
+// refused returns a verdict that would have been a retry, as a failure for good.
+func refused(v policy.Verdict, code policy.Code) policy.Verdict {
+	if counts(v.Code) {
+		v.RuleUsed--
+		v.GlobalUsed--
+	}
+	v.Requeue, v.Code, v.Key, v.Delay, v.RetryAfter, v.ReadyAfter = false, code, policy.RuleKey{}, 0, 0, 0
+	return v
 }
 
 // plain returns a verdict that no policy gave.
@@ -206,9 +218,9 @@ func (p policies) plain(f *projection.Failure, code policy.Code) policy.Verdict 
 	}
 }
 
-// requeue makes a verdict requeue at a time.
-func (p policies) requeue(v *policy.Verdict, at int64) {
-	v.Requeue, v.RetryAfter, v.ReadyAfter = true, at, at
+// requeue makes a verdict requeue at a time, or earlier once the old run is gone.
+func (p policies) requeue(v *policy.Verdict, at, early int64) {
+	v.Requeue, v.RetryAfter, v.ReadyAfter = true, at, early
 	v.Delay = max(0, time.Duration(at-p.failure.Time))
 }
 
@@ -222,7 +234,15 @@ func (p policies) endOfPod() int64 {
 }
 
 func (p policies) afterGrace(base int64, grace time.Duration) int64 {
-	return base + int64(grace) + int64(p.Rules.Set.TerminationSlack())
+	return plus(plus(base, grace), p.Rules.Set.TerminationSlack())
+}
+
+// plus adds a delay to a time, saturating.
+func plus(t int64, d time.Duration) int64 {
+	if t > math.MaxInt64-int64(d) {
+		return math.MaxInt64
+	}
+	return t + int64(d)
 }
 
 // peersEnd returns base, after the grace of the longest living peer of a gang's member.
@@ -236,60 +256,57 @@ func (p policies) peersEnd(m *projection.MemberFailure, base int64) int64 {
 // unitReason returns why a member's failure for good fails its unit; NoUnitReason: it does
 // not (GROUPS 4.5).
 func (p policies) unitReason(m *projection.MemberFailure, s *policy.PartDefinition, v *policy.Verdict) policy.UnitReason {
+	u := m.Unit
 	switch {
-	case m.Unit.State != group.Active:
-		return policy.NoUnitReason
 	case v.FailUnit:
 		return policy.PodFailurePolicy
+	case s.Continue && s.MaxFailedMembers != nil && u.Failed()+1 > int(*s.MaxFailedMembers):
+		return policy.MaxFailedIndexesExceeded
+	case s.Continue && u.Over()+1 == int(u.Part.Members) && u.Succeeded() < int(u.Part.MinMembers):
+		return policy.FailedIndexes // this one was the last
 	case s.Continue:
-		return continued(m.Unit, s)
+		return policy.NoUnitReason
 	case p.failure.Conditions.Has(policy.DeadlineExceeded):
 		return policy.UnitDeadlineExceeded
 	}
 	return policy.BackoffLimitExceeded
 }
 
-// continued is unitReason under onMemberFailure: Continue.
-func continued(u *group.Unit, s *policy.PartDefinition) policy.UnitReason {
-	switch {
-	case s.MaxFailedMembers != nil && u.Failed()+1 > int(*s.MaxFailedMembers):
-		return policy.MaxFailedIndexesExceeded
-	case u.Complete() && u.Started()+u.Held() == 1 && !u.Enough():
-		return policy.FailedIndexes // this one was the last
-	}
-	return policy.NoUnitReason
-}
-
 // askGroup asks the group what follows from a verdict that fails a member for good.
 func (p policies) askGroup(f *projection.Failure, v policy.Verdict, reason policy.UnitReason) (policy.Verdict, *chain.GroupVerdict) {
 	m, set := f.Member, p.Rules.Set
-	if reason == policy.NoUnitReason {
+	if reason == policy.NoUnitReason || m.Unit.State != group.Active {
 		return v, nil
 	}
-	u := p.ask(m.Group, m.Unit, reason, &p.failure, f.Time)
+	asked := p.unitFailure(m.Group, m.Unit, reason)
+	asked.Run = &p.failure
+	asked.Barred = !set.Restarts(f.Job.Queue) || set.PausedUntil(f.Job.Queue) > f.Time
+	u := set.UnitEnded(asked)
 	out := &chain.GroupVerdict{
 		Reason: reason, Action: u.Action, Rule: u.Rule, RestartsUsed: u.Used, MaxRestarts: u.Max, Keep: u.Keep, Refused: u.Refused,
 		Noted: !set.Acts(f.Job.Queue),
 	}
+	if out.Noted {
+		out.RestartsUsed = m.Group.Counted
+	}
 	if !u.Action.Restarts() {
 		return v, out
 	}
-	p.base = f.Time + int64(u.Delay)
+	p.base = plus(f.Time, u.Delay)
 	at := max(p.base, p.endOfPod())
-	if m.Gang {
+	if m.Gang && !out.Noted {
 		at = max(at, p.peersEnd(m, p.base))
 		p.latest = at
 	}
 	v.Code, v.FailUnit = policy.GroupRestart, false
-	p.requeue(&v, at)
+	p.requeue(&v, at, p.base)
 	return v, out
 }
 
-// ask evaluates the group policy for a unit. Where retries are disabled, killed or paused,
-// nothing is restarted.
-func (p policies) ask(g *group.Group, u *group.Unit, reason policy.UnitReason, run *policy.Failure, t int64) policy.UnitVerdict {
-	asked := &policy.UnitFailure{
-		Policy: g.Policy, Part: u.Part.Name, Succeeded: reason == policy.NoUnitReason, Reason: reason, Run: run,
+// unitFailure returns the facts that a group policy is asked about.
+func (p policies) unitFailure(g *group.Group, u *group.Unit, reason policy.UnitReason) *policy.UnitFailure {
+	return &policy.UnitFailure{
+		Policy: g.Policy, Part: u.Part.Name, Succeeded: reason == policy.NoUnitReason, Reason: reason,
 		UnitRestarts: u.Restarts, Counted: g.Counted, AllRestarts: g.Restarts, Restarted: g.Restarted, Halted: g.Halted,
 		CanReach: func(a policy.GroupAction, keep bool) bool {
 			for _, other := range g.Scope(u, a, keep) {
@@ -300,14 +317,6 @@ func (p policies) ask(g *group.Group, u *group.Unit, reason policy.UnitReason, r
 			return true
 		},
 	}
-	v := p.Rules.Set.UnitEnded(asked)
-	if !p.Rules.Set.Restarts(g.Queue, t) && v.Action != policy.NoGroupAction {
-		v.Used, v.Action, v.Rule, v.Refused, v.Delay = g.Counted, policy.Leave, "", false, 0
-		if reason == policy.NoUnitReason {
-			v.Action = policy.NoGroupAction
-		}
-	}
-	return v
 }
 
 func (p policies) bind(_ eventlog.Position, _ *projection.Job, _, policyName string, whole bool, cardinality uint32) (projection.Bound, policy.FindingReason, error) {
@@ -335,21 +344,26 @@ func (p policies) restartAt(_ eventlog.Position, _ *projection.Job, base, graceS
 }
 
 func (p policies) unitEnded(_ eventlog.Position, u *projection.UnitEnd) (v projection.Verdict, most uint32, ok bool) {
-	set := p.Rules.Set
-	if !set.Acts(u.Group.Queue) {
+	set, queue := p.Rules.Set, u.Group.Queue
+	if !set.Acts(queue) {
 		return v, 0, false
 	}
 	if settings := set.UnitSettings(u.Group.Policy, u.Unit.Part.Name); u.Reason == policy.FailedIndexes && !settings.Continue {
 		return v, 0, false
 	}
-	asked := p.ask(u.Group, u.Unit, u.Reason, nil, p.State.Watermark)
-	if asked.Action == policy.NoGroupAction {
+	asked := p.unitFailure(u.Group, u.Unit, u.Reason)
+	asked.Barred = !set.Restarts(queue)
+	answer := set.UnitEnded(asked)
+	if answer.Action == policy.NoGroupAction {
 		return v, 0, false
 	}
+	base := plus(u.Unit.Changed, answer.Delay)
+	if until := set.PausedUntil(queue); until > u.Unit.Changed {
+		base = max(base, until)
+	}
 	return projection.Verdict{
-		Action: asked.Action, Rule: asked.Rule, Used: asked.Used, Keep: asked.Keep, Refused: asked.Refused,
-		Base: p.State.Watermark + int64(asked.Delay),
-	}, asked.Max, true
+		Action: answer.Action, Rule: answer.Rule, Used: answer.Used, Keep: answer.Keep, Refused: answer.Refused, Base: base,
+	}, answer.Max, true
 }
 
 // logged is the source of what is already in the log: the records of an envelope, from the

@@ -18,7 +18,7 @@ type Group struct {
 
 	State  policy.GroupState
 	Halted bool              // an action Halt: nothing that is held is started any more
-	Reason policy.UnitReason // of its end; until then, of the last unit that was left failed
+	Reason policy.UnitReason // of its end; until then, of the action Halt
 	Rule   string            // likewise
 
 	Generation uint32      // restarts of the whole group
@@ -42,6 +42,7 @@ type Part struct {
 	policy.ShapePart
 	Index     int
 	Units     []*Unit // those that have had a member, by replica
+	Restarts  uint32  // of the whole part or group: the generation of a unit without members
 	succeeded int
 	counts    counts // of the members of all units
 }
@@ -65,9 +66,11 @@ type Unit struct {
 	Replica    uint32
 	State      UnitState
 	GangID     string // "": no gang
+	GangSize   uint32
 	Generation uint32
 	Restarts   uint32   // by `restarts` of the part
 	Retries    uint32   // granted to its members, against retryLimit
+	Changed    int64    // time of the last event by which a member was over, Unix nanoseconds
 	Members    []Member // those submitted, by index
 	Dirty      bool     // changed since it was stored
 	Touched    bool     // by the current message
@@ -116,7 +119,7 @@ func (s Status) Started() bool { return s&(over|Held) == 0 }
 func New(key Key, policyName string, shape policy.Shape) *Group {
 	g := &Group{Key: key, Policy: policyName, Shape: shape}
 	if shape.Open() {
-		g.Parts = []*Part{{ShapePart: policy.ShapePart{Name: policy.MainPart}}}
+		g.Parts = []*Part{{ShapePart: policy.ShapePart{Name: policy.MainPart, Replicas: 1}}}
 		return g
 	}
 	for i, p := range shape.Parts {
@@ -262,8 +265,11 @@ func (u *Unit) Held() int { return u.counts.of(Status.held) }
 
 func (s Status) held() bool { return s&Held != 0 && !s.Over() }
 
+// Over returns how many members are over.
+func (u *Unit) Over() int { return u.counts.of(Status.Over) }
+
 // AllOver reports whether every member that was submitted is over.
-func (u *Unit) AllOver() bool { return u.counts.of(Status.Over) == len(u.Members) }
+func (u *Unit) AllOver() bool { return u.Over() == len(u.Members) }
 
 // Succeeded returns how many members succeeded.
 func (u *Unit) Succeeded() int {
@@ -308,7 +314,7 @@ func (p *Part) HasSucceeded() bool { return p.Replicas > 0 && p.succeeded == int
 
 // MayStart reports whether one more member of the unit may start (GROUPS 7).
 func (g *Group) MayStart(u *Unit) bool {
-	if g.State != policy.GroupActive || g.Halted || !g.ready(u.Part) {
+	if !g.ready(u.Part) {
 		return false
 	}
 	return u.Part.Parallelism == 0 || u.Started() < int(u.Part.Parallelism)
@@ -386,6 +392,26 @@ func (g *Group) Scope(u *Unit, a policy.GroupAction, keep bool) []*Unit {
 		}
 	}
 	return scope
+}
+
+// NewGeneration counts a restart in the generations of what an action restarts.
+func (g *Group) NewGeneration(u *Unit, a policy.GroupAction) {
+	if a == policy.RestartUnit {
+		u.Generation++
+		return
+	}
+	if a == policy.RestartGroup {
+		g.Generation++
+	}
+	for _, p := range g.Parts {
+		if a == policy.RestartPart && p != u.Part {
+			continue
+		}
+		p.Restarts++
+		for _, other := range p.Units {
+			other.Generation++
+		}
+	}
 }
 
 // Restarted returns how often a rule restarted something.

@@ -36,34 +36,46 @@ func (g *Group) Prospects() Prospects {
 // that can do least among those that have not succeeded. It needs the latter of the parts
 // that p waits for.
 func (g *Group) prospectsOf(p *Part, worstOf []Prospects) (best, worst Prospects) {
-	release := GoesOn // of members that are held, or come later
-	if g.Halted {
-		release = Exhausted
-	}
+	release, arrive := GoesOn, Awaits // of members that are held, and of those that were not submitted
 	for _, i := range p.After {
 		if !g.Parts[i].HasSucceeded() {
 			release = max(release, worstOf[i])
+			if g.Halted {
+				arrive = Exhausted // what is held then is not released
+			}
 		}
+	}
+	arrive = max(arrive, release)
+	if g.Halted {
+		release = Exhausted
 	}
 	best, worst = Exhausted, GoesOn
 	add := func(can Prospects) { best, worst = min(best, can), max(worst, can) }
 	if len(p.Units) < int(p.Replicas) {
-		add(max(Awaits, release))
+		add(arrive)
 	}
 	for _, u := range p.Units {
 		switch {
 		case u.State == Succeeded:
 		case u.State == Active && u.Started() > 0:
 			add(GoesOn)
-		case u.State == Active && u.Held() > 0:
-			add(release)
 		case u.State == Active && !u.Complete():
-			add(max(Awaits, release))
+			add(min(arrive, u.heldProspects(release)))
+		case u.State == Active:
+			add(u.heldProspects(release))
 		default:
 			add(Exhausted)
 		}
 	}
 	return best, worst
+}
+
+// heldProspects returns the prospects of the unit's held members.
+func (u *Unit) heldProspects(release Prospects) Prospects {
+	if u.Held() == 0 {
+		return Exhausted
+	}
+	return release
 }
 
 // order returns the parts so that each comes after those that it waits for.

@@ -106,6 +106,7 @@ const (
 	FailedIndexes
 	MemberCancelled
 	ReachedMaxRestarts // of a group only
+	Exhausted          // likewise: no unit can start or run any more
 )
 
 // String returns the reason's name in files and records, and "" for NoUnitReason.
@@ -127,6 +128,8 @@ func (r UnitReason) String() string {
 		return "MemberCancelled"
 	case ReachedMaxRestarts:
 		return "ReachedMaxRestarts"
+	case Exhausted:
+		return "Exhausted"
 	}
 	return unknown("UnitReason", uint8(r))
 }
@@ -168,23 +171,24 @@ type FindingReason uint8
 // The reasons, in the order in which they are checked. Decision logs contain these
 // numbers: never change one.
 const (
-	UnknownFinding    FindingReason = iota
-	InvalidAnnotation               // group, part, replica or index is not valid
-	NoPolicyNamed                   // the first member names no group policy
-	NoSuchPolicy                    // the first member names one that does not exist
-	OtherPolicy                     // it names another policy than the group's
+	UnknownFinding FindingReason = iota
+	InvalidName                  // of the group: it has more than MaxGroupName characters
+	NoPolicyNamed                // the first member names no group policy
+	NoSuchPolicy                 // the first member names one that does not exist
+	OtherPolicy                  // it names another policy than the group's
 	NoSuchPart
 	NoSuchReplica
 	NoSuchIndex
 	IndexTaken
-	NotOneUnit // its gang is not exactly one unit
+	NotOneUnit      // its gang is not exactly one unit
+	OverParallelism // the gang is larger than the parallelism of its part
 )
 
 // String returns the reason's name in output for people and programs.
 func (r FindingReason) String() string {
 	switch r {
-	case InvalidAnnotation:
-		return "InvalidAnnotation"
+	case InvalidName:
+		return "InvalidName"
 	case NoPolicyNamed:
 		return "NoPolicyNamed"
 	case NoSuchPolicy:
@@ -201,6 +205,8 @@ func (r FindingReason) String() string {
 		return "IndexTaken"
 	case NotOneUnit:
 		return "NotOneUnit"
+	case OverParallelism:
+		return "OverParallelism"
 	case UnknownFinding:
 	}
 	return unknown("FindingReason", uint8(r))
@@ -231,7 +237,7 @@ type ShapePart struct {
 	Parallelism uint32   // members of a unit that may be started and not over; 0: all
 }
 
-// MaxGroupName is the maximum length of a group's name, in bytes.
+// MaxGroupName is the maximum length of a group's name, in characters.
 const MaxGroupName = 253
 
 // MaxGroupParts is the maximum number of parts of a group policy.

@@ -6,12 +6,14 @@ import "time"
 // disabled (GROUPS 9).
 func (s *Set) Acts(queue string) bool { return s.enabled && !s.queue(queue).shadow }
 
-// Restarts reports whether groups of a queue may restart anything at time t, in Unix
-// nanoseconds: not while retries are disabled, killed or paused (GROUPS 4.3).
-func (s *Set) Restarts(queue string, t int64) bool {
-	q := s.queue(queue)
-	return s.enabled && s.globalMax > 0 && !q.killed && q.pausedUntil <= t
+// Restarts reports whether groups of a queue may restart anything: not while retries are
+// disabled or killed (GROUPS 4.3).
+func (s *Set) Restarts(queue string) bool {
+	return s.enabled && s.globalMax > 0 && !s.queue(queue).killed
 }
+
+// PausedUntil returns when a queue's retries are no longer paused, in Unix nanoseconds.
+func (s *Set) PausedUntil(queue string) int64 { return s.queue(queue).pausedUntil }
 
 // TerminationSlack returns what is added to every grace period (SEMANTICS 6).
 func (s *Set) TerminationSlack() time.Duration { return s.terminationSlack }
@@ -42,6 +44,7 @@ type UnitFailure struct {
 	Restarted    func(rule string) uint32
 	AllRestarts  uint32 // of the group, by rules
 	Halted       bool
+	Barred       bool // nothing may be restarted: retries are disabled, killed or paused
 	// CanReach reports whether every unit that an action restarts could still succeed.
 	CanReach func(a GroupAction, keep bool) bool
 }
@@ -66,14 +69,14 @@ func (s *Set) UnitEnded(u *UnitFailure) UnitVerdict {
 	v := UnitVerdict{Used: u.Counted, Max: or(g.MaxRestarts, 0), Keep: g.Keep}
 	restarts := s.UnitSettings(u.Policy, u.Part).Restarts
 	if u.Succeeded {
-		if restarts.On == RestartAlways && u.UnitRestarts < restarts.Limit && !u.Halted && u.CanReach(RestartUnit, false) {
+		if restarts.On == RestartAlways && u.UnitRestarts < restarts.Limit && !u.Halted && !u.Barred && u.CanReach(RestartUnit, false) {
 			v.restartUnit(u, &restarts)
 			v.Keep = false // all of its members succeeded, and run again
 		}
 		return v
 	}
 	switch {
-	case u.Halted:
+	case u.Halted || u.Barred:
 		v.Action = Leave
 	case restarts.On != RestartNever && u.UnitRestarts < restarts.Limit:
 		if v.restartUnit(u, &restarts); !u.CanReach(RestartUnit, v.Keep) {

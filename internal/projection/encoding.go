@@ -140,7 +140,7 @@ func (d *decoder) done(what string) error {
 
 func appendJob(b []byte, j *Job) []byte {
 	e := encoder{append(b, jobVersion)}
-	e.bools(j.Known, j.FailFast, j.CancelRequested, j.Cancelled, j.Ended, j.Verdict, j.Older)
+	e.bools(j.Known, j.FailFast, j.CancelRequested, j.Cancelled, j.Ended, j.Verdict, j.Older, j.Succeeded)
 	e.string(j.Queue)
 	e.string(j.Set)
 	e.string(j.RetryPolicies)
@@ -202,7 +202,7 @@ func decodeJob(id string, b []byte) (*Job, error) {
 		return nil, err
 	}
 	j := &Job{ID: id}
-	d.bools(&j.Known, &j.FailFast, &j.CancelRequested, &j.Cancelled, &j.Ended, &j.Verdict, &j.Older)
+	d.bools(&j.Known, &j.FailFast, &j.CancelRequested, &j.Cancelled, &j.Ended, &j.Verdict, &j.Older, &j.Succeeded)
 	j.Queue, j.Set = d.string(), d.string()
 	j.RetryPolicies, j.GangID, j.GangSize = d.string(), d.string(), d.string()
 	j.InitContainers = d.strings()

@@ -131,24 +131,25 @@ func (s *State) foldEvent(seq *events.Sequence, ev *events.Event, publish int64)
 	switch ev.Kind {
 	case events.Other:
 	case events.SubmitJob:
-		s.submit(seq, ev)
+		s.submit(seq, ev, publish)
 	case events.CancelJob:
 		e := s.keep(ev.JobID)
 		e.job.CancelRequested = true
-		s.cancelled(e)
+		s.cancelled(e, ev.Created.Time(publish))
 	case events.CancelJobSet:
-		s.cancelSet(seq.Queue, seq.JobSet, ev.States)
+		s.cancelSet(seq, ev, publish)
 	case events.CancelledJob:
 		e := s.keep(ev.JobID)
 		e.job.Cancelled = true
 		s.end(e.job)
-		s.cancelled(e)
+		s.cancelled(e, ev.Created.Time(publish))
 	case events.JobSucceeded:
 		if j := s.keep(ev.JobID).job; j.Member == nil { // it names no run
+			j.Succeeded = j.Succeeded || !j.Ended
 			s.end(j)
 		}
 	case events.JobErrors:
-		s.jobErrors(ev)
+		s.jobErrors(ev, publish)
 	case events.RunTerminated:
 		e := s.keep(ev.JobID)
 		s.gone(e, s.runOrNote(e, ev.RunID))
@@ -166,10 +167,13 @@ func (s *State) keep(job string) *entry {
 		e.job, e.whole = &Job{ID: e.id, FirstSeen: s.Watermark}, true
 	}
 	s.touch(e)
+	if e.job.Member != nil {
+		s.touchMember(e)
+	}
 	return e
 }
 
-func (s *State) submit(seq *events.Sequence, ev *events.Event) {
+func (s *State) submit(seq *events.Sequence, ev *events.Event, publish int64) {
 	e := s.keep(ev.JobID)
 	j := e.job
 	if j.Known {
@@ -187,12 +191,13 @@ func (s *State) submit(seq *events.Sequence, ev *events.Event) {
 	j.GraceSeconds = sub.GraceSeconds
 	s.newInSet = append(s.newInSet, setMember{queue: j.Queue, set: j.Set, job: j.ID, flush: s.flushes + 1})
 	if (sub.Group != "" || j.GangID != "") && s.msg.h.Groups() {
-		s.join(e, sub)
+		s.join(e, sub, ev.Created.Time(publish))
 	}
 }
 
 // cancelSet records a cancellation of the known jobs of a set, restricted to states.
-func (s *State) cancelSet(queue, set string, states events.JobStates) {
+func (s *State) cancelSet(seq *events.Sequence, ev *events.Event, publish int64) {
+	queue, set, states := seq.Queue, seq.JobSet, ev.States
 	var jobs []string
 	prefix := appendSetPrefix(nil, queue, set)
 	err := s.kv.Scan(prefix, after(prefix), func(key, _ []byte) bool {
@@ -215,7 +220,7 @@ func (s *State) cancelSet(queue, set string, states events.JobStates) {
 		}
 		j.CancelRequested = true
 		s.touch(e)
-		s.cancelled(e)
+		s.cancelled(e, ev.Created.Time(publish))
 	}
 }
 
@@ -239,15 +244,16 @@ func (s *State) end(j *Job) {
 
 // jobErrors folds JobErrors: a rejection ends the job, any other terminal error is the
 // scheduler's own verdict, and a non-terminal one has no effect.
-func (s *State) jobErrors(ev *events.Event) {
+func (s *State) jobErrors(ev *events.Event, publish int64) {
 	if ev.Error == nil {
 		return
 	}
 	e := s.keep(ev.JobID)
 	j := e.job
 	if ev.Error.Reason == events.JobRejected {
+		j.Succeeded = false
 		s.end(j)
-		s.cancelled(e)
+		s.cancelled(e, ev.Created.Time(publish))
 		return
 	}
 	j.Verdict, j.VerdictAt = true, s.Watermark
@@ -272,7 +278,7 @@ func (s *State) foldRun(ev *events.Event, publish int64) {
 			r.End = Succeeded
 			e.job.Open--
 			if e.job.Member != nil {
-				s.succeeded(e, r)
+				s.succeeded(e, r, ev.Created.Time(publish))
 			}
 		case Failed:
 			s.gone(e, r)

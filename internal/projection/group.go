@@ -2,8 +2,10 @@ package projection
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/refloat/refloat/events"
 	"github.com/refloat/refloat/internal/group"
@@ -39,89 +41,71 @@ func (j *Job) IsGang() bool {
 	return len(size) > 1 || size >= "2"
 }
 
-// cardinality returns the size of the job's gang; 0: it is greater than any group may be.
-func (j *Job) cardinality() uint32 { return number(strings.TrimLeft(j.GangSize, "0")) }
-
-// number parses a decimal number below policy.MaxGroupMembers; 0 for anything else.
+// number parses a decimal number, digits only; anything else, or more than any group has,
+// is tooMany.
 func number(s string) uint32 {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return tooMany
+		}
+	}
 	n, err := strconv.ParseUint(s, 10, 32)
-	if err != nil || n > policy.MaxGroupMembers || s[0] == '+' {
-		return 0
+	if err != nil || n > policy.MaxGroupMembers {
+		return tooMany
 	}
 	return uint32(n)
 }
 
+const tooMany = math.MaxUint32
+
 // wish is the membership that a job's annotations ask for.
 type wish struct {
 	group.Key
-	policy      string
-	part        string
-	replica     uint32
-	index       uint32
-	freeIndex   bool // the annotation is absent
-	gangID      string
-	cardinality uint32 // of the gang; 0: none
-	whole       bool   // the gang is a group of its own: it names no group
+	policy    string
+	part      string
+	replica   uint32
+	index     uint32
+	freeIndex bool // the annotation is absent
+	gangID    string
+	gangSize  uint32 // 0: no gang
+	whole     bool   // the gang is a group of its own: it names no group
 }
 
 // wishOf reads the annotations of a job (GROUPS 1). It is nil if the job names no group
-// and is in no gang.
-func wishOf(j *Job, sub *events.Submit) (*wish, policy.FindingReason) {
-	w := &wish{Key: group.Key{Queue: j.Queue, Set: j.Set, Name: sub.Group}, policy: sub.GroupPolicy, part: policy.MainPart}
-	gang := j.IsGang()
-	switch {
-	case gang:
-		w.gangID, w.cardinality = j.GangID, j.cardinality()
-		if w.whole = w.Name == ""; w.whole {
-			w.Name = "gang/" + j.GangID
+// and is in no gang. A gang that names no group is one: its other annotations do not count.
+func wishOf(j *Job, sub *events.Submit) *wish {
+	w := &wish{Key: group.Key{Queue: j.Queue, Set: j.Set, Name: strings.Clone(sub.Group)}, part: policy.MainPart, freeIndex: true}
+	if j.IsGang() {
+		w.gangID, w.gangSize = j.GangID, number(strings.TrimLeft(j.GangSize, "0"))
+	}
+	if w.Name == "" {
+		if w.gangID == "" {
+			return nil
 		}
-	case w.Name == "":
-		return nil, 0
+		w.whole, w.Name = true, "gang/"+w.gangID
+		return w
 	}
-	if !w.whole && sub.Part != "" {
-		w.part = sub.Part
+	w.policy = strings.Clone(sub.GroupPolicy)
+	if sub.Part != "" {
+		w.part = strings.Clone(sub.Part)
 	}
-	ok := len(w.Name) <= policy.MaxGroupName && (!gang || w.cardinality > 0)
-	if len(w.Name) > policy.MaxGroupName {
-		w.Name = strings.ToValidUTF8(w.Name[:policy.MaxGroupName], "")
+	if sub.Replica != "" {
+		w.replica = number(sub.Replica)
 	}
-	if sub.Replica != "" && !w.whole {
-		n, valid := annotated(sub.Replica)
-		w.replica, ok = n, ok && valid
+	if w.freeIndex = sub.Index == ""; !w.freeIndex {
+		w.index = number(sub.Index)
 	}
-	w.freeIndex = sub.Index == ""
-	if !w.freeIndex {
-		n, valid := annotated(sub.Index)
-		w.index, ok = n, ok && valid
-	}
-	w.Name, w.policy, w.part = strings.Clone(w.Name), strings.Clone(w.policy), strings.Clone(w.part)
-	if !ok {
-		return w, policy.InvalidAnnotation
-	}
-	return w, 0
+	return w
 }
 
-// annotated parses a replica or an index.
-func annotated(s string) (uint32, bool) {
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return 0, false
-		}
-	}
-	n, err := strconv.ParseUint(s, 10, 32)
-	return uint32(n), err == nil && n < policy.MaxGroupMembers
-}
-
-// join makes a job that was just submitted a member of the group that it names.
-func (s *State) join(e *entry, sub *events.Submit) {
-	w, why := wishOf(e.job, sub)
+// join makes a job that was just submitted a member of the group that it names. t is the
+// time of its submission.
+func (s *State) join(e *entry, sub *events.Submit, t int64) {
+	w := wishOf(e.job, sub)
 	if w == nil {
 		return
 	}
-	var ge *groupEntry
-	if why == 0 {
-		ge, why = s.admit(e, w)
-	}
+	ge, why := s.admit(e, w)
 	if why != 0 {
 		s.msg.h.Found(e.job, w.Name, why)
 		return
@@ -130,61 +114,71 @@ func (s *State) join(e *entry, sub *events.Submit) {
 	part := g.Part(w.part)
 	u := part.Unit(w.replica)
 	if u == nil {
-		u = &group.Unit{Replica: w.replica, GangID: w.gangID, Generation: g.Generation}
+		u = &group.Unit{Replica: w.replica, GangID: w.gangID, GangSize: w.gangSize, Generation: part.Restarts}
 		g.Put(part, u)
 	}
 	if w.freeIndex {
 		w.index = u.NextFree()
 	}
 	e.job.Member = &Member{Group: g.Name, Part: s.intern(part.Name), Replica: u.Replica, Index: w.index}
-	mayStart := u.State == group.Active && g.MayStart(u)
+	mayStart := g.MayStart(u)
 	u.Add(group.Member{Index: w.index, Job: e.id})
 	ge.added = append(ge.added, memberRef{part.Index, u.Replica, w.index})
 	s.touchUnit(ge, u)
-	if status := earlier(e.job); status != 0 {
-		u.Set(u.Member(w.index), status)
-		return
-	}
-	if mayStart {
-		return
-	}
 	m := u.Member(w.index)
-	if !s.offer(Held, u, e) {
+	if status := earlier(e.job); status != 0 {
+		u.Set(m, status)
+		u.Changed = t
+		return
+	}
+	ended := g.State != policy.GroupActive || u.State != group.Active
+	if mayStart && !ended || !s.offer(Held, u, e) {
 		return
 	}
 	u.Set(m, group.Held)
-	if g.State != policy.GroupActive || u.State != group.Active {
+	if ended {
 		s.stop(u, m)
 	}
 }
 
 // earlier is what is known of a member before it is submitted: that it is over, or nothing.
-func earlier(j *Job) group.Status {
-	switch {
-	case j.Cancelled || j.CancelRequested || j.Ended:
-		return group.WasCancelled
-	case j.Latest != nil && j.Latest.End == Succeeded:
-		return group.HasSucceeded
+func earlier(j *Job) (status group.Status) {
+	if j.Succeeded && !j.Cancelled {
+		j.Ended, j.EndedAt = false, 0 // as for every member, a JobSucceeded says nothing
 	}
-	return 0
+	j.Succeeded = false
+	if j.Latest != nil && j.Latest.End == Succeeded {
+		status |= group.HasSucceeded
+	}
+	if j.Cancelled || j.CancelRequested || j.Ended {
+		status |= group.WasCancelled
+	}
+	return status
 }
 
 // admit checks a wish, and binds the group if the job is its first member.
 func (s *State) admit(e *entry, w *wish) (*groupEntry, policy.FindingReason) {
+	if utf8.RuneCountInString(w.Name) > policy.MaxGroupName && !w.whole {
+		w.Name = string([]rune(w.Name)[:policy.MaxGroupName])
+		return nil, policy.InvalidName
+	}
 	ge := s.groupOf(w.Key)
 	g := ge.g
 	var bound Bound
-	if g == nil {
-		if w.policy == "" && !w.whole {
-			return nil, policy.NoPolicyNamed
-		}
+	switch {
+	case g != nil && w.policy != "" && g.Policy != w.policy:
+		return nil, policy.OtherPolicy
+	case g != nil:
+	case w.whole && w.gangSize == tooMany:
+		return nil, policy.NotOneUnit
+	case !w.whole && w.policy == "":
+		return nil, policy.NoPolicyNamed
+	default:
 		var why policy.FindingReason
-		if bound, why = s.msg.h.Bind(e.job, w.Name, w.policy, w.whole, w.cardinality); why != 0 {
+		if bound, why = s.msg.h.Bind(e.job, w.Name, w.policy, w.whole, w.gangSize); why != 0 {
 			return nil, why
 		}
 		g = group.New(w.Key, w.policy, bound.Shape)
-	} else if g.Policy != w.policy {
-		return nil, policy.OtherPolicy
 	}
 	if why := w.misfit(g); why != 0 {
 		return nil, why
@@ -202,21 +196,22 @@ func (w *wish) misfit(g *group.Group) policy.FindingReason {
 	if part == nil {
 		return policy.NoSuchPart
 	}
-	open := g.Shape.Open()
-	if !open && w.replica >= part.Replicas {
+	if w.replica >= part.Replicas {
 		return policy.NoSuchReplica
 	}
 	u := part.Unit(w.replica)
 	size := uint32(policy.MaxGroupMembers)
-	if !open {
+	if part.Members > 0 {
 		size = part.Members
 	}
+	index := w.index
+	if w.freeIndex && u != nil {
+		index = u.NextFree()
+	}
 	switch {
-	case w.freeIndex && u != nil && u.NextFree() >= size:
+	case index >= size:
 		return policy.NoSuchIndex
-	case !w.freeIndex && w.index >= size:
-		return policy.NoSuchIndex
-	case !w.freeIndex && u != nil && u.Member(w.index) != nil:
+	case u != nil && u.Member(index) != nil:
 		return policy.IndexTaken
 	}
 	return w.gangMisfit(g, part, u)
@@ -224,22 +219,20 @@ func (w *wish) misfit(g *group.Group) policy.FindingReason {
 
 // gangMisfit is why a gang would not be exactly one unit.
 func (w *wish) gangMisfit(g *group.Group, part *group.Part, u *group.Unit) policy.FindingReason {
-	if u != nil && u.GangID != w.gangID {
+	if u != nil && (u.GangID != w.gangID || u.GangSize != w.gangSize) {
 		return policy.NotOneUnit
 	}
 	if w.gangID == "" {
 		return 0
 	}
+	other := g.UnitOfGang(w.gangID)
 	switch {
-	case part.Members != 0 && part.Members != w.cardinality:
+	case w.gangSize == tooMany, part.Members > 0 && part.Members != w.gangSize:
 		return policy.NotOneUnit
-	case part.Parallelism != 0 && part.Parallelism < w.cardinality:
+	case u != nil && len(u.Members) >= int(w.gangSize), other != nil && other != u:
 		return policy.NotOneUnit
-	case part.Members == 0 && u != nil && len(u.Members) >= int(w.cardinality):
-		return policy.NotOneUnit
-	}
-	if other := g.UnitOfGang(w.gangID); other != nil && other != u {
-		return policy.NotOneUnit
+	case part.Parallelism > 0 && part.Parallelism < w.gangSize:
+		return policy.OverParallelism
 	}
 	return 0
 }
@@ -388,38 +381,61 @@ func (s *State) memberOf(e *entry) (*groupEntry, *group.Unit, *group.Member) {
 	return nil, nil, nil
 }
 
-// cancelled makes a member over that was cancelled or rejected.
-func (s *State) cancelled(e *entry) {
-	if ge, u, m := s.memberOf(e); m != nil && m.Status&group.WasCancelled == 0 {
-		u.Set(m, m.Status|group.WasCancelled)
+// statusOf returns the status of a member's job.
+func (s *State) statusOf(e *entry) group.Status {
+	if _, _, m := s.memberOf(e); m != nil {
+		return m.Status
+	}
+	return 0
+}
+
+// isOver reports whether a member or its group is over.
+func (s *State) isOver(e *entry) bool {
+	ge, _, m := s.memberOf(e)
+	return m != nil && (m.Status.Over() || ge.g.State != policy.GroupActive)
+}
+
+// touchMember records that an event of a member was folded.
+func (s *State) touchMember(e *entry) {
+	if ge, u, m := s.memberOf(e); m != nil {
 		s.touchUnit(ge, u)
 	}
 }
 
-// succeeded folds the success of a member's latest run.
-func (s *State) succeeded(e *entry, r *Run) {
-	ge, u, m := s.memberOf(e)
-	if m == nil || e.job.Latest != r {
-		return
-	}
-	s.touchUnit(ge, u)
-	if pending := e.job.Member.Restart; m.Status.Over() || pending != nil && pending.Run == r.ID {
-		return
-	}
-	u.Set(m, m.Status&^group.Held|group.HasSucceeded)
-}
-
-// started folds a new run of a member, which ends a pending restart.
-func (s *State) started(e *entry) {
+// cancelled makes a member over that was cancelled or rejected at time t.
+func (s *State) cancelled(e *entry, t int64) {
 	ge, u, m := s.memberOf(e)
 	if m == nil {
 		return
 	}
-	e.job.Member.Restart = nil
-	if m.Status&group.FailedInShadow != 0 {
-		u.Set(m, m.Status&^group.FailedInShadow)
-	}
 	s.touchUnit(ge, u)
+	if !m.Status.Over() {
+		u.Changed = t
+	}
+	u.Set(m, m.Status&^group.Held|group.WasCancelled)
+}
+
+// succeeded folds the success of a member's run at time t.
+func (s *State) succeeded(e *entry, r *Run, t int64) {
+	_, u, m := s.memberOf(e)
+	if m == nil || e.job.Latest != r || m.Status.Over() {
+		return
+	}
+	if pending := e.job.Member.Restart; pending != nil && pending.Run == r.ID {
+		return
+	}
+	u.Set(m, m.Status&^group.Held|group.HasSucceeded)
+	u.Changed = t
+}
+
+// started folds a new run of a member, which ends a pending restart.
+func (s *State) started(e *entry) {
+	_, u, m := s.memberOf(e)
+	if m == nil {
+		return
+	}
+	e.job.Member.Restart = nil
+	u.Set(m, m.Status&^group.FailedInShadow)
 }
 
 // markSucceeded marks the units that have reached minMembers (GROUPS 3).

@@ -86,6 +86,7 @@ func (s *State) applyToMember(f *Failure, d *Decided) {
 		u.Set(m, m.Status|group.FailedInShadow)
 	case !m.Status.Over():
 		u.Set(m, m.Status&^group.Held|group.HasFailed)
+		u.Changed = f.Time
 	}
 	md := d.Member
 	if md == nil {
@@ -96,15 +97,16 @@ func (s *State) applyToMember(f *Failure, d *Decided) {
 	}
 	switch {
 	case md.GangRestart:
-		s.restart(ge, []*group.Unit{u}, restart{base: md.Base, policy: md.PolicyName, rule: md.RuleName, failed: u, latest: md.Latest})
+		ge.g.NewGeneration(u, policy.RestartUnit)
+		s.restart(ge, []*group.Unit{u}, restart{base: md.Base, policy: md.PolicyName, rule: md.RuleName, failed: u, run: f.Run, latest: md.Latest})
 	case md.Verdict != nil && !md.Noted:
-		s.perform(ge, u, md.Verdict, md.Latest)
+		s.perform(ge, u, md.Verdict, f.Run, md.Latest)
 	}
 }
 
-// perform does what a group's verdict says (GROUPS 5). latest is the retryAfter of the
-// members of u, if it is a gang of which a run failed; else it is 0.
-func (s *State) perform(ge *groupEntry, u *group.Unit, v *Verdict, latest int64) {
+// perform does what a group's verdict says (GROUPS 5). run is what failed the unit, nil if
+// nothing did; latest is then the retryAfter of the members of u, if it is a gang, else 0.
+func (s *State) perform(ge *groupEntry, u *group.Unit, v *Verdict, run *Run, latest int64) {
 	g := ge.g
 	reason := v.Reason
 	if v.Refused {
@@ -125,22 +127,19 @@ func (s *State) perform(ge *groupEntry, u *group.Unit, v *Verdict, latest int64)
 			g.Counted = v.Used
 		}
 		scope := g.Scope(u, v.Action, keep)
-		if v.Action == policy.RestartGroup {
-			g.Generation++
-		}
-		s.restart(ge, scope, restart{base: v.Base, policy: g.Policy, rule: v.Rule, keep: keep, anew: true, failed: u, latest: latest})
+		g.NewGeneration(u, v.Action)
+		s.restart(ge, scope, restart{base: v.Base, policy: g.Policy, rule: v.Rule, keep: keep, anew: true, failed: u, run: run, latest: latest})
 	case policy.Halt:
-		g.Halted = true
-		s.leave(ge, u, v)
+		g.Halted, g.Reason, g.Rule = true, v.Reason, v.Rule
+		s.leave(ge, u)
 	case policy.Leave:
-		s.leave(ge, u, v)
+		s.leave(ge, u)
 	}
 }
 
 // leave leaves a unit failed, and stops its members.
-func (s *State) leave(ge *groupEntry, u *group.Unit, v *Verdict) {
+func (s *State) leave(ge *groupEntry, u *group.Unit) {
 	u.SetState(group.Failed)
-	ge.g.Reason, ge.g.Rule = v.Reason, v.Rule
 	s.stopUnit(ge, u)
 }
 
@@ -180,6 +179,7 @@ type restart struct {
 	keep         bool // members that succeeded are left out
 	anew         bool // counts start anew
 	failed       *group.Unit
+	run          *Run  // that failed it; nil: none did
 	latest       int64 // retryAfter of the members of failed, if that is a gang of which a run failed; else 0
 }
 
@@ -189,12 +189,11 @@ func (s *State) restart(ge *groupEntry, scope []*group.Unit, r restart) {
 		s.touchUnit(ge, u)
 		u.SetState(group.Active)
 		u.Fresh = false
-		u.Generation++
 		if r.anew {
 			u.Retries = 0
 		}
 		for i := range u.Members {
-			if m := &u.Members[i]; r.includes(m) {
+			if m := &u.Members[i]; r.includes(u, m) {
 				u.Set(m, m.Status&group.FailedInShadow|group.Held) // not started, for now
 			}
 		}
@@ -203,14 +202,14 @@ func (s *State) restart(ge *groupEntry, scope []*group.Unit, r restart) {
 		longest := int64(-1)
 		if u.GangID != "" {
 			for i := range u.Members {
-				if m := &u.Members[i]; r.includes(m) {
+				if m := &u.Members[i]; r.includes(u, m) {
 					longest = max(longest, s.liveGrace(s.entry(m.Job).job))
 				}
 			}
 		}
 		for i := range u.Members {
 			m := &u.Members[i]
-			if !r.includes(m) {
+			if !r.includes(u, m) {
 				continue
 			}
 			e := s.entry(m.Job)
@@ -226,8 +225,9 @@ func (s *State) restart(ge *groupEntry, scope []*group.Unit, r restart) {
 
 // includes reports whether a restart has the member in scope. Its answer is the same before
 // and after the member's status was reset.
-func (r *restart) includes(m *group.Member) bool {
-	return m.Status&group.WasCancelled == 0 && (!r.keep || m.Status&group.HasSucceeded == 0)
+func (r *restart) includes(u *group.Unit, m *group.Member) bool {
+	kept := r.keep && u.GangID == "" && m.Status&group.HasSucceeded != 0
+	return m.Status&group.WasCancelled == 0 && !kept
 }
 
 // restartMember makes a member's job queued again. longest is the longest grace of a gang's
@@ -246,6 +246,10 @@ func (s *State) restartMember(u *group.Unit, e *entry, r restart, longest int64)
 	c := s.changeOf(Restarted, u, e)
 	c.RetryAfter = s.msg.h.RestartAt(j, base, grace)
 	j.Ended, j.EndedAt = false, 0
+	if run := j.Latest; run != nil && run != r.run && run.Outcome == Requeued {
+		run.ReadyAfter = run.RetryAfter // its end makes nothing ready any more
+		s.touchRun(e, run)
+	}
 	if r.anew {
 		j.Rules, j.LegacyReturns = nil, 0
 	}
@@ -298,7 +302,7 @@ func (s *State) endUnits(ge *groupEntry) {
 		v, ok := s.msg.h.UnitEnded(&end)
 		switch {
 		case ok:
-			s.perform(ge, u, &v, 0)
+			s.perform(ge, u, &v, nil, 0)
 		case end.Succeeded:
 			s.stopRest(ge, u)
 		}
@@ -345,9 +349,9 @@ func (s *State) endIfOver(ge *groupEntry) {
 		return
 	}
 	passed := subtractSaturating(s.Watermark, s.Horizon) > g.LastEvent
-	state, reason, rule := policy.GroupFailed, g.Reason, g.Rule
+	state, reason, rule := policy.GroupFailed, policy.Exhausted, ""
 	if g.Halted {
-		state = policy.GroupHalted
+		state, reason, rule = policy.GroupHalted, g.Reason, g.Rule
 	}
 	switch can := g.Prospects(); {
 	case g.HasSucceeded():

@@ -128,6 +128,9 @@ func appendGroup(b []byte, g *group.Group) []byte {
 		e.uint(uint64(c.Restarts))
 	}
 	e.int(g.LastEvent)
+	for _, p := range g.Parts {
+		e.uint(uint64(p.Restarts))
+	}
 	return e.b
 }
 
@@ -162,6 +165,9 @@ func decodeGroup(k group.Key, b []byte) (*group.Group, error) {
 		g.ByRule = append(g.ByRule, group.RuleCount{Rule: d.string(), Restarts: d.uint32()})
 	}
 	g.LastEvent = d.int()
+	for _, p := range g.Parts {
+		p.Restarts = d.uint32()
+	}
 	return g, d.done("group")
 }
 
@@ -169,6 +175,8 @@ func decodeGroup(k group.Key, b []byte) (*group.Group, error) {
 func appendUnit(b []byte, u *group.Unit) []byte {
 	e := encoder{append(b, groupVersion, byte(u.State))}
 	e.string(u.GangID)
+	e.uint(uint64(u.GangSize))
+	e.int(u.Changed)
 	e.uint(uint64(u.Generation))
 	e.uint(uint64(u.Restarts))
 	e.uint(uint64(u.Retries))
@@ -188,7 +196,7 @@ func decodeUnit(g *group.Group, ref memberRef, b []byte, jobs map[memberRef]stri
 	if err := d.version(groupVersion, "unit"); err != nil {
 		return err
 	}
-	u := &group.Unit{Replica: ref.replica, State: group.UnitState(d.byte()), GangID: d.string()}
+	u := &group.Unit{Replica: ref.replica, State: group.UnitState(d.byte()), GangID: d.string(), GangSize: d.uint32(), Changed: d.int()}
 	u.Generation, u.Restarts, u.Retries = d.uint32(), d.uint32(), d.uint32()
 	next := uint32(0)
 	for range d.count() {

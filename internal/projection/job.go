@@ -33,6 +33,7 @@ type Job struct {
 	CancelRequested bool
 	Cancelled       bool  // there was a CancelledJob
 	Ended           bool  // succeeded, cancelled, rejected or failed by us
+	Succeeded       bool  // ended by a JobSucceeded
 	EndedAt         int64 // watermark at its end
 	FirstSeen       int64 // watermark when the first information about it was kept
 	Verdict         bool  // the latest run has the scheduler's own terminal verdict

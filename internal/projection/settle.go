@@ -1,6 +1,9 @@
 package projection
 
-import "github.com/refloat/refloat/events"
+import (
+	"github.com/refloat/refloat/events"
+	"github.com/refloat/refloat/internal/group"
+)
 
 // classify determines, for each failure of a folded message, how the run ended, and its
 // node, which is final from here on (SEMANTICS 2). This happens before any failure is
@@ -25,6 +28,9 @@ func (s *State) classify() {
 func (s *State) settle(i int) *Failure {
 	f := &s.msg.failures[i]
 	f.Skip = skip(f.Job, f.Run)
+	if f.Skip == Decide && f.Job.Member != nil && s.statusOf(f.entry)&group.HasSucceeded != 0 {
+		f.Skip = Ended
+	}
 	if f.Skip != Decide {
 		f.Run.Outcome = LeftAlone
 	} else if f.Job.Member != nil {
@@ -118,7 +124,7 @@ func (s *State) markReady(h Handler) {
 		for _, ref := range refs {
 			e := s.entry(ref.job)
 			r := s.run(e, ref.run)
-			if j := e.job; j.Ended || j.Cancelled || j.CancelRequested || j.Latest != r {
+			if j := e.job; j.Ended || j.Cancelled || j.CancelRequested || j.Latest != r || j.Member != nil && s.isOver(e) {
 				continue
 			}
 			if r.Outcome != Requeued || r.ReadyAfter >= r.RetryAfter {
