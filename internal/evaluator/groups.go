@@ -140,7 +140,10 @@ func (c *current) endOf(g *group.Group, state policy.GroupState, reason policy.U
 // memberDecided returns what the projection needs from a decision about a member's unit and
 // group.
 func memberDecided(d *chain.Decision) *projection.MemberDecided {
-	m := &projection.MemberDecided{PolicyName: d.Policy, RuleName: d.Rule}
+	m := &projection.MemberDecided{
+		PolicyName: d.Policy, RuleName: d.Rule,
+		Absorbed: d.Code == policy.GroupOver || d.Code == policy.GroupRestart && d.Group == nil,
+	}
 	switch d.Code {
 	case policy.RuleRetry, policy.DefaultRetry:
 		m.OnUnit = true
@@ -208,6 +211,7 @@ func refused(v policy.Verdict, code policy.Code) policy.Verdict {
 		v.GlobalUsed--
 	}
 	v.Requeue, v.Code, v.Key, v.Delay, v.RetryAfter, v.ReadyAfter = false, code, policy.RuleKey{}, 0, 0, 0
+	v.Avoid = policy.AvoidNone
 	return v
 }
 
@@ -296,8 +300,8 @@ func (p policies) askGroup(f *projection.Failure, v policy.Verdict, reason polic
 	at := max(p.base, p.endOfPod())
 	if m.Gang && !out.Noted {
 		at = max(at, p.peersEnd(m, p.base))
-		p.latest = at
 	}
+	p.latest = at
 	v.Code, v.FailUnit = policy.GroupRestart, false
 	p.requeue(&v, at, p.base)
 	return v, out

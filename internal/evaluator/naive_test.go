@@ -171,6 +171,8 @@ func render(r chain.Record) model.Record {
 		out.Kind, out.JobID, out.RunID, out.RetryAfter = model.RetryReady, r.JobID, r.RunID, r.RetryAfter
 	case *chain.Decision:
 		renderDecision(&out, r)
+	default:
+		renderGroup(&out, r)
 	}
 	return out
 }
@@ -188,5 +190,12 @@ func renderDecision(out *model.Record, d *chain.Decision) {
 		out.Kind = model.JobRequeued
 		out.DelayMs, out.RetryAfter, out.PodName, out.AvoidNodes = d.DelayMS, d.RetryAfter, d.PodName, d.AvoidNodes
 		out.NodesLeftOut = int(d.NodesLeftOut)
+	}
+	if d.Member != nil {
+		renderMember(out, d.Member)
+	}
+	if v := d.Group; v != nil {
+		out.UnitReason, out.GroupAction, out.GroupRule = v.Reason.String(), v.Action.String(), v.Rule
+		out.RestartsUsed, out.MaxRestarts = int(v.RestartsUsed), int(v.MaxRestarts)
 	}
 }

@@ -152,6 +152,9 @@ func (c *current) Failed(f *projection.Failure) (projection.Decided, error) {
 	out := decided(d)
 	if out.Member != nil {
 		out.Member.Base, out.Member.Latest = c.base, c.latest
+		if v := out.Member.Verdict; v != nil {
+			v.Base = c.base
+		}
 	}
 	return out, nil
 }

@@ -394,11 +394,13 @@ func (g *Group) Scope(u *Unit, a policy.GroupAction, keep bool) []*Unit {
 	return scope
 }
 
-// NewGeneration counts a restart in the generations of what an action restarts.
-func (g *Group) NewGeneration(u *Unit, a policy.GroupAction) {
+// NewGeneration counts a restart in the generations of what an action restarts, and returns
+// the units that it changed.
+// With keep, a restart of a part leaves out units that succeeded; one of the group is for all.
+func (g *Group) NewGeneration(u *Unit, a policy.GroupAction, keep bool) (changed []*Unit) {
 	if a == policy.RestartUnit {
 		u.Generation++
-		return
+		return []*Unit{u}
 	}
 	if a == policy.RestartGroup {
 		g.Generation++
@@ -409,9 +411,13 @@ func (g *Group) NewGeneration(u *Unit, a policy.GroupAction) {
 		}
 		p.Restarts++
 		for _, other := range p.Units {
-			other.Generation++
+			if a == policy.RestartGroup || !keep || other.State != Succeeded {
+				other.Generation++
+				changed = append(changed, other)
+			}
 		}
 	}
+	return changed
 }
 
 // Restarted returns how often a rule restarted something.

@@ -215,7 +215,13 @@ func (s *State) cancelSet(seq *events.Sequence, ev *events.Event, publish int64)
 	for _, id := range jobs {
 		e := s.entry(id)
 		j := e.job
-		if j == nil || !j.Known || j.Queue != queue || j.Set != set || j.CancelRequested || !j.in(states) {
+		if j == nil || !j.Known || j.Queue != queue || j.Set != set || !j.in(states) {
+			continue
+		}
+		if j.Member != nil {
+			s.touchMember(e)
+		}
+		if j.CancelRequested {
 			continue
 		}
 		j.CancelRequested = true

@@ -30,6 +30,7 @@ func (f *MemberFailure) Generation(d *MemberDecided) uint32 {
 
 // MemberDecided is the part of a decision on a member that the state needs.
 type MemberDecided struct {
+	Absorbed    bool     // by the end of the group, or a restart: the failure counts for nothing
 	OnUnit      bool     // the retry counts on the unit
 	GangRestart bool     // the unit restarts as a whole, by the retry that was granted
 	Verdict     *Verdict // nil: the unit has not failed
@@ -38,7 +39,7 @@ type MemberDecided struct {
 	// are what restarted them.
 	Base                 int64
 	PolicyName, RuleName string
-	Latest               int64 // retryAfter of all members of the unit, if it is a gang that restarts
+	Latest               int64 // retryAfter of this member, and of the rest of its gang
 }
 
 // memberFailure returns the membership of a failure's job, as it is now; nil: it has none.
@@ -97,7 +98,7 @@ func (s *State) applyToMember(f *Failure, d *Decided) {
 	}
 	switch {
 	case md.GangRestart:
-		ge.g.NewGeneration(u, policy.RestartUnit)
+		ge.g.NewGeneration(u, policy.RestartUnit, false)
 		s.restart(ge, []*group.Unit{u}, restart{base: md.Base, policy: md.PolicyName, rule: md.RuleName, failed: u, run: f.Run, latest: md.Latest})
 	case md.Verdict != nil && !md.Noted:
 		s.perform(ge, u, md.Verdict, f.Run, md.Latest)
@@ -105,7 +106,7 @@ func (s *State) applyToMember(f *Failure, d *Decided) {
 }
 
 // perform does what a group's verdict says (GROUPS 5). run is what failed the unit, nil if
-// nothing did; latest is then the retryAfter of the members of u, if it is a gang, else 0.
+// nothing did; latest is then the retryAfter of its job, and of the rest of its gang.
 func (s *State) perform(ge *groupEntry, u *group.Unit, v *Verdict, run *Run, latest int64) {
 	g := ge.g
 	reason := v.Reason
@@ -127,7 +128,9 @@ func (s *State) perform(ge *groupEntry, u *group.Unit, v *Verdict, run *Run, lat
 			g.Counted = v.Used
 		}
 		scope := g.Scope(u, v.Action, keep)
-		g.NewGeneration(u, v.Action)
+		for _, changed := range g.NewGeneration(u, v.Action, keep) {
+			s.touchUnit(ge, changed)
+		}
 		s.restart(ge, scope, restart{base: v.Base, policy: g.Policy, rule: v.Rule, keep: keep, anew: true, failed: u, run: run, latest: latest})
 	case policy.Halt:
 		g.Halted, g.Reason, g.Rule = true, v.Reason, v.Rule
@@ -180,7 +183,7 @@ type restart struct {
 	anew         bool // counts start anew
 	failed       *group.Unit
 	run          *Run  // that failed it; nil: none did
-	latest       int64 // retryAfter of the members of failed, if that is a gang of which a run failed; else 0
+	latest       int64 // retryAfter of the job of run, and of the rest of its gang; 0 without a run
 }
 
 // restart starts the members of units again (GROUPS 6).
@@ -194,7 +197,7 @@ func (s *State) restart(ge *groupEntry, scope []*group.Unit, r restart) {
 		}
 		for i := range u.Members {
 			if m := &u.Members[i]; r.includes(u, m) {
-				u.Set(m, m.Status&group.FailedInShadow|group.Held) // not started, for now
+				u.Set(m, group.Held) // not started, for now
 			}
 		}
 	}
@@ -240,7 +243,7 @@ func (s *State) restartMember(u *group.Unit, e *entry, r restart, longest int64)
 		grace = s.liveGrace(j)
 	}
 	base := r.base
-	if u == r.failed && r.latest != 0 {
+	if r.latest != 0 && u == r.failed && (u.GangID != "" || j.Latest == r.run) {
 		base, grace = r.latest, -1
 	}
 	c := s.changeOf(Restarted, u, e)
@@ -268,12 +271,20 @@ func (s *State) settleGroups() {
 	}
 	slices.SortFunc(s.msg.groups, func(a, b *groupEntry) int { return cmp.Compare(a.key, b.key) })
 	for _, ge := range s.msg.groups {
-		if ge.g != nil && ge.g.State == policy.GroupActive {
+		if ge.g != nil {
 			slices.SortFunc(ge.units, func(a, b *group.Unit) int {
 				return cmp.Or(cmp.Compare(a.Part.Index, b.Part.Index), cmp.Compare(a.Replica, b.Replica))
 			})
 			s.endUnits(ge)
+		}
+	}
+	for _, ge := range s.msg.groups {
+		if ge.g != nil {
 			s.releaseHeld(ge)
+		}
+	}
+	for _, ge := range s.msg.groups {
+		if ge.g != nil {
 			s.endIfOver(ge)
 		}
 	}

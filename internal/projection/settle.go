@@ -82,7 +82,7 @@ func (s *State) apply(f *Failure, d Decided) {
 
 func (s *State) applyToJob(f *Failure, d *Decided) {
 	j, r := f.Job, f.Run
-	if r.Returned && r.Attempted {
+	if r.Returned && r.Attempted && (d.Member == nil || !d.Member.Absorbed) {
 		j.LegacyReturns++
 	}
 	s.touchRun(f.entry, r)

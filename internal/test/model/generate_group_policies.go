@@ -112,7 +112,7 @@ func (g *groupGenerator) groupBackoff() Backoff {
 }
 
 func (g *groupGenerator) restarts() *Restarts {
-	r := &Restarts{Limit: optional(g.generator, 0.8, func() int { return pick(g.generator, []int{0, 1, 1, 2, 3}) })}
+	r := &Restarts{Limit: new(pick(g.generator, []int{0, 1, 1, 2, 3}))}
 	r.On = pick(g.generator, []string{"", "OnFailure", "OnFailure", "Always", "Always", "Never"})
 	if g.chance(0.5) {
 		r.Backoff = g.groupBackoff()

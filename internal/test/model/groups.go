@@ -60,6 +60,7 @@ type group struct {
 	haltReason, haltRule string
 	ended                bool
 	lastEvent            int64 // the watermark then
+	touched              bool  // by the current message
 }
 
 // Shape is what binding fixes of a part.
@@ -86,6 +87,7 @@ type unit struct {
 
 	state      string // "": active; StateSucceeded or StateFailed
 	fresh      bool   // succeeded in the current message
+	touched    bool   // by the current message: an event or record of one of its members
 	generation int
 	restarts   int // by its restarts
 	retries    int // of its members, against retryLimit
@@ -101,6 +103,7 @@ type member struct {
 	over    string // why, or ""
 	held    bool
 	pending *pending
+	quiet   bool // its latest run was decided in shadow, as failed for good
 }
 
 // pending is a restart whose next run is not known yet.
@@ -216,16 +219,11 @@ func (m *Model) group(queue, set, name string) *group {
 	return nil
 }
 
-// gangElsewhere says whether another unit of the job set has the gang.
+// gangElsewhere says whether another unit of the group has the gang. (R6)
 func (m *Model) gangElsewhere(of *group, not *unit, id string) bool {
-	for _, g := range m.groups {
-		if g.queue != of.queue || g.set != of.set {
-			continue
-		}
-		for _, u := range g.units() {
-			if u != not && u.gang == id {
-				return true
-			}
+	for _, u := range of.units() {
+		if u != not && u.gang == id {
+			return true
 		}
 	}
 	return false
@@ -235,6 +233,7 @@ func (m *Model) gangElsewhere(of *group, not *unit, id string) bool {
 func (m *Model) touch(j *job) {
 	if j.member != nil {
 		j.member.unit.part.group.lastEvent = *m.watermark
+		j.member.unit.part.group.touched, j.member.unit.touched = true, true
 	}
 }
 
@@ -242,7 +241,7 @@ func (m *Model) touch(j *job) {
 func (m *Model) sayOf(g *group, rec Record) {
 	rec.Ledger, rec.Entry, rec.Batch = m.current.Ledger, m.current.Entry, m.current.Batch
 	rec.Queue, rec.JobSet, rec.Group = g.queue, g.set, g.name
-	g.lastEvent = *m.watermark
+	g.lastEvent, g.touched = *m.watermark, true
 	m.say(rec)
 }
 
@@ -264,6 +263,7 @@ func (j *job) latest() string {
 func (m *Model) stop(mem *member) {
 	u := mem.unit
 	mem.over, mem.held, mem.pending = wasStopped, false, nil
+	u.touched = true
 	m.Seen["group: stopped"]++
 	m.sayOf(u.part.group, Record{
 		Kind: MemberStopped, Part: u.part.Name, Replica: u.replica, Index: mem.index,
@@ -333,19 +333,26 @@ func (m *Model) markUnits() {
 // endUnits: GROUPS 3, "then units that ended without a failed run (by successes or
 // cancellations)".
 func (m *Model) endUnits() {
+	var touched []*unit
 	for _, g := range m.groups {
 		for _, u := range g.units() {
-			fresh := u.fresh
-			u.fresh = false
-			switch {
-			case g.ended || m.mute(g.queue):
-			case u.state == StateSucceeded && fresh:
-				m.unitSucceeded(u)
-			case u.state == "" && u.tooManyLost():
-				m.unitEnded(u, MemberCancelled)
-			case u.state == "" && m.settings(u).OnMemberFailure == "Continue" && u.allOver() && u.succeeded() < u.part.MinMembers:
-				m.unitEnded(u, FailedIndexes)
+			if u.touched {
+				touched = append(touched, u)
 			}
+			u.touched = false
+		}
+	}
+	for _, u := range touched {
+		g, fresh := u.part.group, u.fresh
+		u.fresh = false
+		switch {
+		case g.ended || m.mute(g.queue):
+		case u.state == StateSucceeded && fresh:
+			m.unitSucceeded(u)
+		case u.state == "" && u.tooManyLost():
+			m.unitEnded(u, MemberCancelled)
+		case u.state == "" && m.settings(u).OnMemberFailure == "Continue" && u.allOver() && u.succeeded() < u.part.MinMembers:
+			m.unitEnded(u, FailedIndexes)
 		}
 	}
 }
@@ -354,11 +361,11 @@ func (m *Model) endUnits() {
 // group's end nothing is released.".
 func (m *Model) release() {
 	for _, g := range m.groups {
-		if g.ended || g.halted || m.mute(g.queue) {
+		if g.ended || g.halted || !g.touched && !m.due(g) || m.mute(g.queue) {
 			continue
 		}
 		for _, mem := range g.members() {
-			if mem.held && m.mayStart(mem) {
+			if mem.held && mem.unit.state == "" && m.mayStart(mem) {
 				m.Seen["group: released"]++
 				mem.held = false
 				m.sayMember(MemberReleased, mem)
@@ -370,7 +377,7 @@ func (m *Model) release() {
 // endGroups: GROUPS 8.
 func (m *Model) endGroups() {
 	for _, g := range m.groups {
-		if g.ended || m.mute(g.queue) {
+		if g.ended || !g.touched && !m.due(g) || m.mute(g.queue) {
 			continue
 		}
 		over := !slices.ContainsFunc(g.members(), func(mem *member) bool { return mem.over == "" })
@@ -446,12 +453,31 @@ func (m *Model) endGroup(g *group, state, reason, rule string) {
 	m.stopAll(g.members())
 }
 
+// due says whether the horizon of a group has passed that nobody keeps busy. (R1)
+func (m *Model) due(g *group) bool {
+	return !slices.ContainsFunc(g.members(), func(mem *member) bool { return mem.over == "" && !mem.quiet }) && m.passed(g.lastEvent)
+}
+
+// forgetMute forgets the groups that end in nobody's records: those of queues in shadow. (R1)
+func (m *Model) forgetMute() {
+	m.groups = slices.DeleteFunc(m.groups, func(g *group) bool {
+		g.touched = false
+		if g.ended || !m.due(g) {
+			return false
+		}
+		for _, mem := range g.members() {
+			delete(m.jobs, mem.job.id)
+		}
+		return true
+	})
+}
+
 // forgetGroups: GROUPS 9, a group is "forgotten when all members are over and the
 // horizon has passed": R12.
 func (m *Model) forgetGroups(passed func(since int64) bool) {
 	m.groups = slices.DeleteFunc(m.groups, func(g *group) bool {
 		over := !slices.ContainsFunc(g.members(), func(mem *member) bool { return mem.over == "" })
-		if !over || !g.ended && !m.mute(g.queue) || !passed(g.lastEvent) {
+		if !over || !g.ended || !passed(g.lastEvent) {
 			return false
 		}
 		m.Seen["forgotten: group"]++

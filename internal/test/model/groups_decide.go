@@ -116,6 +116,8 @@ func (m *Model) failMember(r *run, v verdict, rec Record) {
 	if !rec.Shadow {
 		m.end(r.job)
 		m.fallOver(r)
+	} else {
+		r.job.member.quiet = true
 	}
 	m.say(rec)
 }
@@ -380,6 +382,9 @@ func (m *Model) restartTime(g *group, u *unit, o outcome, t int64, runID string)
 	n := u.restarts
 	if o.byRules {
 		n = g.restarts
+	}
+	if m.mute(g.queue) { // it was not counted
+		n++
 	}
 	return m.paused(g.queue, t, after(t, backoff([]Backoff{o.backoff}, max(n, 1), runID)))
 }

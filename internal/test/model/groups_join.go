@@ -8,7 +8,7 @@ import (
 )
 
 // maxMembers bounds the size of a gang and the indexes of a group of open size (R3).
-const maxMembers = 1 << 20
+const maxMembers = 100_000
 
 // The reasons of GroupFinding.
 const (
@@ -155,13 +155,9 @@ func (m *Model) join(j *job, t int64) {
 	}
 }
 
-// bound says that a group is bound, unless its queue is mute: R1.
+// bound says that a group is bound, also in shadow. (R1)
 func (m *Model) bound(g *group) {
 	g.lastEvent = *m.watermark
-	if m.mute(g.queue) {
-		m.Seen["group: bound in silence"]++
-		return
-	}
 	var shape []Shape
 	if !g.open {
 		for _, p := range g.parts {
@@ -174,9 +170,6 @@ func (m *Model) bound(g *group) {
 // finding: the job "is in no group: GroupFinding".
 func (m *Model) finding(j *job, name, reason string) {
 	m.Seen["finding: "+reason]++
-	if m.mute(j.queue) {
-		return
-	}
 	m.say(Record{
 		Kind: GroupFinding, Ledger: m.current.Ledger, Entry: m.current.Entry, Batch: m.current.Batch,
 		Queue: j.queue, JobSet: j.set, Group: name, JobID: j.id, Reason: reason,

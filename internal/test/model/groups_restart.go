@@ -32,7 +32,7 @@ func (m *Model) restart(g *group, scope []*unit, how restart) {
 		if !slices.Contains(scope, u) {
 			continue
 		}
-		u.state, u.fresh = "", false
+		u.state, u.fresh, u.touched = "", false, true
 		if how.anew {
 			u.retries = 0
 		}
@@ -83,7 +83,7 @@ func (m *Model) restart(g *group, scope []*unit, how restart) {
 	// All of them are reset before anyone starts.
 	for _, mem := range members {
 		j := mem.job
-		mem.over, mem.held = "", true
+		mem.over, mem.held, mem.quiet = "", true, false
 		mem.pending = &pending{retryAfter: times[mem], policy: how.policy, rule: how.rule}
 		if live[mem] {
 			mem.pending.run = j.latest()

@@ -206,6 +206,7 @@ func (m *Model) Step(msg Message) []Record {
 	m.endUnits()
 	m.release()
 	m.endGroups()
+	m.forgetMute()
 	return append(m.said, m.ready(msg)...)
 }
 
@@ -392,6 +393,7 @@ func (j *job) run(id string) *run {
 	r := &run{job: j, id: id, index: len(j.runs)}
 	j.runs = append(j.runs, r)
 	if j.member != nil {
+		j.member.quiet = false
 		j.member.pending = nil // GROUPS 6: "The next run's lease clears the pending restart."
 	}
 	return r

@@ -1,0 +1,290 @@
+package evaluator_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/evaluator"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/projection"
+	"github.com/refloat/refloat/internal/test/model"
+)
+
+// TestGroupsAgainstNaiveModel holds the engine against a model of groups that was written
+// from GROUPS alone.
+func TestGroupsAgainstNaiveModel(t *testing.T) {
+	t.Parallel()
+	shards, n := uint64(runtime.GOMAXPROCS(0)), histories(t)
+	for shard := range shards {
+		t.Run(fmt.Sprintf("shard=%d", shard), func(t *testing.T) {
+			t.Parallel()
+			for seed := *firstSeed + shard; seed < *firstSeed+n; seed += shards {
+				compareGroups(t, seed)
+			}
+		})
+	}
+}
+
+func compareGroups(t *testing.T, seed uint64) {
+	t.Helper()
+	h := model.GenerateGroups(seed, model.GroupOptions{Drain: seed%4 == 0, Large: seed%50 == 1})
+	want, _ := h.Run()
+	got, err := decideHistory(h)
+	if err != nil {
+		t.Fatalf("seed %d: %v", seed, err)
+	}
+	for i := range want {
+		for k := range want[i] {
+			normalize(&want[i][k])
+		}
+		for k := range want[i] {
+			if r := &want[i][k]; r.Kind == model.GroupFinding && len(r.Group) > policy.MaxGroupName {
+				r.Group = r.Group[:policy.MaxGroupName] // ASCII
+			}
+		}
+		slices.SortStableFunc(want[i], func(a, b model.Record) int { return parkedFirst(a) - parkedFirst(b) })
+		if !reflect.DeepEqual(want[i], got[i]) {
+			t.Fatalf("seed %d, message %d of %d (-model +engine):\n%s\nrun: HISTORIES=1 go test ./internal/evaluator -run TestGroupsAgainstNaiveModel -seed=%d",
+				seed, i, len(want), cmp.Diff(lines(want[i]), lines(got[i])), seed)
+		}
+	}
+}
+
+// lines renders records with the fields that they have.
+func lines(records []model.Record) []string {
+	var out []string
+	for _, r := range records {
+		line := ""
+		v := reflect.ValueOf(r)
+		for i := range v.NumField() {
+			if f := v.Field(i); !f.IsZero() && i > 3 {
+				line += fmt.Sprintf(" %s=%v", v.Type().Field(i).Name, f)
+			}
+		}
+		out = append(out, fmt.Sprintf("%s %.400s", r.Kind, line))
+	}
+	return out
+}
+
+// parkedFirst: the engine makes all records of what it cannot read before the others.
+func parkedFirst(r model.Record) int {
+	if r.Kind == model.Parked {
+		return 0
+	}
+	return 1
+}
+
+var findings = map[policy.FindingReason]string{
+	policy.InvalidName: model.BadGroupName, policy.NoPolicyNamed: model.NoGroupPolicy, policy.NoSuchPolicy: model.UnknownPolicy,
+	policy.OtherPolicy: model.AnotherPolicy, policy.NoSuchPart: model.UnknownPart, policy.NoSuchReplica: model.UnknownReplica,
+	policy.NoSuchIndex: model.UnknownIndex, policy.IndexTaken: model.IndexTaken, policy.NotOneUnit: model.GangNotOneUnit,
+	policy.OverParallelism: model.GangParallelism,
+}
+
+func renderGroup(out *model.Record, r chain.Record) {
+	switch r := r.(type) {
+	case *chain.GroupBound:
+		out.Kind, out.Queue, out.JobSet, out.Group, out.Policy = model.GroupBound, r.Queue, r.JobSet, r.Group, r.Policy
+		for _, p := range r.Shape.Parts {
+			s := model.Shape{Name: p.Name, Replicas: int(p.Replicas), Members: int(p.Members), MinMembers: int(p.MinMembers), Parallelism: int(p.Parallelism)}
+			for _, i := range p.After {
+				s.After = append(s.After, r.Shape.Parts[i].Name)
+			}
+			out.Shape = append(out.Shape, s)
+		}
+	case *chain.GroupFinding:
+		out.Kind, out.Queue, out.JobSet, out.Group, out.JobID = model.GroupFinding, r.Queue, r.JobSet, r.Group, r.JobID
+		out.Reason = findings[r.Reason]
+	case *chain.MemberChange:
+		out.Kind, out.Queue, out.JobSet, out.JobID = model.Kind(r.Change.String()), r.Queue, r.JobSet, r.JobID
+		renderMember(out, &r.Member)
+		switch r.Change {
+		case chain.MemberRestart:
+			out.RunID, out.RetryAfter = r.RunID, r.RetryAfter
+		case chain.MemberStopped:
+			out.RunID, out.Generation = r.RunID, 0
+		default:
+			out.Generation = 0
+		}
+	case *chain.UnitEnded:
+		out.Kind, out.Queue, out.JobSet, out.State = model.UnitEnded, r.Queue, r.JobSet, model.StateFailed
+		if r.Succeeded {
+			out.State = model.StateSucceeded
+		}
+		renderMember(out, &r.Member)
+		v := &r.Verdict
+		out.Reason, out.GroupAction, out.Rule = v.Reason.String(), v.Action.String(), v.Rule
+		out.RestartsUsed, out.MaxRestarts = int(v.RestartsUsed), int(v.MaxRestarts)
+	case *chain.GroupEnded:
+		out.Kind, out.Queue, out.JobSet, out.Group = model.GroupEnded, r.Queue, r.JobSet, r.Group
+		out.State, out.Reason, out.Rule = r.State.String(), r.Reason.String(), r.Rule
+	}
+}
+
+func renderMember(out *model.Record, m *chain.Member) {
+	out.Group, out.Part, out.Replica, out.Index, out.Generation = m.Group, m.Part, int(m.Replica), int(m.Index), int(m.Generation)
+}
+
+// TestGroupsReplayed decides histories of groups in three more ways, which must give the same
+// bytes: with the state written and read back at random messages, by replaying the log in
+// envelopes of random sizes, and both.
+func TestGroupsReplayed(t *testing.T) {
+	t.Parallel()
+	n := max(histories(t)/10, 50)
+	for seed := *firstSeed; seed < *firstSeed+n; seed++ {
+		h := model.GenerateGroups(seed, model.GroupOptions{Drain: seed%4 == 0, Large: seed%50 == 1})
+		live := &history{History: h}
+		if err := live.run(nil, false, nil); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		for _, way := range []struct {
+			name   string
+			reload bool
+			log    *history
+		}{{"reloaded", true, nil}, {"replayed", false, live}, {"replayed and reloaded", true, live}} {
+			other := &history{History: h}
+			if err := other.run(rand.New(rand.NewPCG(seed, 1)), way.reload, way.log); err != nil {
+				t.Fatalf("seed %d, %s: %v", seed, way.name, err)
+			}
+			for i := range live.records {
+				if !reflect.DeepEqual(live.bytes[i], other.bytes[i]) {
+					t.Fatalf("seed %d, %s, message %d (-live +%s):\n%s", seed, way.name, i, way.name, cmp.Diff(rendered(live.records[i]), rendered(other.records[i])))
+				}
+			}
+		}
+	}
+}
+
+func rendered(records []chain.Record) []string {
+	var out []string
+	for _, r := range records {
+		out = append(out, fmt.Sprintf("%T%+v", r, r))
+	}
+	return out
+}
+
+// history is a history with what was made of it: records, and their bytes, by message.
+type history struct {
+	model.History
+	records [][]chain.Record
+	bytes   [][][]byte
+}
+
+// run decides the history, or replays a log of it. With reload, the state is written to a
+// store and read back now and then.
+func (h *history) run(rnd *rand.Rand, reload bool, log *history) error {
+	store := projection.NewMemory()
+	state, err := projection.NewState(store, projection.NoWatermark, evaluator.DefaultHorizon)
+	if err != nil {
+		return err
+	}
+	p := &evaluator.Processor{State: state}
+	generation := uint64(0)
+	use := func(files []model.File) error {
+		set, err := parse(files)
+		if err != nil {
+			return err
+		}
+		generation++
+		if log == nil {
+			p.Rules = evaluator.Rules{Generation: generation, Set: set.Set}
+		}
+		p.Activate([]chain.Record{&chain.PolicyActivated{Generation: generation, Digest: set.Digest(), HorizonMS: set.Horizon().Milliseconds()}})
+		return nil
+	}
+	if err := use(h.YAML()); err != nil {
+		return err
+	}
+	var envelope evaluator.Logged
+	for i, m := range h.Messages {
+		cut := false
+		for _, c := range h.Changes {
+			if c.Before == i {
+				cut = true
+				if err := use(c.Policies.YAML(false)); err != nil {
+					return err
+				}
+			}
+		}
+		for _, v := range h.Versions {
+			if v.Before == i {
+				cut = true
+				p.Activate([]chain.Record{&chain.SemanticsActivated{Version: uint32(v.Number)}})
+			}
+		}
+		message := &eventlog.Message{
+			Position: eventlog.Position{Ledger: m.Ledger, Entry: m.Entry, Batch: m.Batch}, Publish: m.Publish, Payload: m.Payload,
+		}
+		before := evaluator.Logged{}
+		if log == nil {
+			out, err := p.Step(message)
+			if err != nil {
+				return err
+			}
+			before = clone(out.Records, out.Bytes)
+		} else {
+			if cut || len(envelope.Records) == 0 {
+				if len(envelope.Records) > 0 {
+					return fmt.Errorf("message %d: the envelope before has %d records left", i, len(envelope.Records))
+				}
+				envelope = clone(log.records[i], log.bytes[i])
+				for k := i + 1; k < len(log.records) && rnd.IntN(4) > 0 && !h.cutsAt(k); k++ {
+					envelope.Records, envelope.Bytes = append(envelope.Records, log.records[k]...), append(envelope.Bytes, log.bytes[k]...)
+				}
+			}
+			was := envelope
+			if err := p.Replay(message, &envelope); err != nil {
+				return fmt.Errorf("message %d: %w", i, err)
+			}
+			n := len(was.Records) - len(envelope.Records)
+			before = clone(was.Records[:n], was.Bytes[:n])
+		}
+		h.records, h.bytes = append(h.records, before.Records), append(h.bytes, before.Bytes)
+		if reload && rnd.IntN(3) == 0 {
+			if p.State, err = reloaded(store, p.State); err != nil {
+				return fmt.Errorf("message %d: %w", i, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (h *history) cutsAt(i int) bool {
+	return slices.ContainsFunc(h.Changes, func(c model.Change) bool { return c.Before == i }) ||
+		slices.ContainsFunc(h.Versions, func(v model.Version) bool { return v.Before == i })
+}
+
+func clone(records []chain.Record, encoded [][]byte) evaluator.Logged {
+	var l evaluator.Logged
+	for i, r := range records {
+		if d, ok := r.(*chain.Decision); ok {
+			own := *d
+			r = &own
+		}
+		l.Records, l.Bytes = append(l.Records, r), append(l.Bytes, bytes.Clone(encoded[i]))
+	}
+	return l
+}
+
+// reloaded writes a state to its store, and reads it back.
+func reloaded(store *projection.Memory, s *projection.State) (*projection.State, error) {
+	batch := store.NewBatch()
+	n, err := s.Flush(batch)
+	if err != nil {
+		return nil, err
+	}
+	if err := store.Commit(batch, nil); err != nil {
+		return nil, err
+	}
+	s.Committed(n)
+	return projection.NewState(store, s.Watermark, s.Horizon)
+}
