@@ -81,7 +81,9 @@ func (p *partition) fold(ev events.Event) {
 }
 
 // requeues is a Handler that requeues every failed run.
-type requeues struct{}
+type requeues struct{ projection.GroupHandler }
+
+func (requeues) Groups() bool { return false }
 
 func (requeues) Parked(*projection.ParkedEvent) {}
 func (requeues) Ready(projection.Readiness)     {}

@@ -67,6 +67,7 @@ func TestGroupsMore(t *testing.T) {
 			changed(grouped(rules()), func(p *Policies) { p.Queues[0].Mode = "Shadow" }),
 			with(at(2, fails1("a", "a0")), at(3, fails1("b", "b0"))),
 			[]string{
+				"0: GroupBound",
 				"2: JobRequeued a a0 GroupRestart BackoffLimitExceeded RestartGroup by fail 0/9 @2s",
 				"3: JobRequeued b b0 GroupRestart BackoffLimitExceeded RestartGroup by fail 0/9 @3s",
 			},
@@ -93,7 +94,7 @@ func TestGroupsMore(t *testing.T) {
 		{
 			"retries not enabled", changed(grouped(rules()), func(p *Policies) { p.Settings.Enabled = new(false) }),
 			with(at(2, fails1("a", "a0")), at(3, fails1("b", "b0"))),
-			[]string{"2: JobFailed a a0 NoPolicy BackoffLimitExceeded Leave 0/9", "3: JobFailed b b0 NoPolicy BackoffLimitExceeded Leave 0/9"},
+			[]string{"0: GroupBound", "2: JobFailed a a0 NoPolicy BackoffLimitExceeded Leave 0/9", "3: JobFailed b b0 NoPolicy BackoffLimitExceeded Leave 0/9"},
 		},
 		{
 			"a rule's own limit, and restarts that do not count",
