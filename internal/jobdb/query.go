@@ -35,6 +35,14 @@ type Queries interface {
 	Activations(filter RecordFilter, visit func(*Activation) error) error
 	// Releases visits them in partition and log order.
 	Releases(filter RecordFilter, visit func(*Release) error) error
+	// Groups visits groups by queue, job set and name.
+	Groups(filter GroupFilter, visit func(*Group) error) error
+	// Units visits the units of a group.
+	Units(g *Group, visit func(*Unit) error) error
+	// Members visits the members of a group by job id.
+	Members(g *Group, visit func(*Job) error) error
+	// GroupRecords visits records of groups other than decisions, in partition and log order.
+	GroupRecords(filter RecordFilter, visit func(*GroupRecord) error) error
 	// Positions returns the positions of all partitions that were ever written, by
 	// partition.
 	Positions() ([]PartitionPositions, error)
@@ -62,6 +70,12 @@ type JobFilter struct {
 	Limit     int        // 0: no limit
 }
 
+// GroupFilter selects groups; the zero value selects all.
+type GroupFilter struct {
+	Queue, JobSet, Name string
+	Limit               int // 0: no limit
+}
+
 // RecordFilter selects records; the zero value selects all.
 type RecordFilter struct {
 	JobID string // not for parked records, activations and releases
@@ -70,7 +84,9 @@ type RecordFilter struct {
 	// To 0: no end.
 	From, To  uint64
 	Partition *int // nil: all
-	Last      int  // only the last so many; 0: all
+	// Group selects what is about one group, for decisions and records of groups only.
+	Group *Group
+	Last  int // only the last so many; 0: all
 }
 
 // PartitionPositions are the positions of one partition.

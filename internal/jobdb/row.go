@@ -23,6 +23,7 @@ type Job struct {
 	Queueing        Queueing
 	Submit          Submit
 	Armada          Verdict
+	Member          Membership
 	// Updated is the position, in our log, of the message that last changed the row.
 	Updated eventlog.Position
 	// Since is the position, in our log, of the message that created the row: the first
@@ -196,7 +197,8 @@ type Where struct {
 // Decision is one decision. Key also: Partition, Number.
 type Decision struct {
 	Where
-	Acted bool // it changed the job: not in shadow, not overtaken, not superseded
+	Acted   bool   // it changed the job: not in shadow, not overtaken, not superseded
+	GroupID string // of Member's group; "": none
 	chain.Decision
 }
 

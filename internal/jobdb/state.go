@@ -19,15 +19,20 @@ const (
 	JobSucceeded                 // ended
 	JobFailed                    // by us, by a rejection or in a release; or by Armada's verdict if we have no decision
 	JobCancelled                 // ended
+	JobHeld                      // a member of a group that may not start yet
+	JobStopping                  // a member of a group that was stopped; its end is not reported yet
 )
 
-var jobStates = [...]string{"Unknown", "Queued", "Leased", "Pending", "Running", "Succeeded", "Failed", "Cancelled"}
+var jobStates = [...]string{"Unknown", "Queued", "Leased", "Pending", "Running", "Succeeded", "Failed", "Cancelled", "Held", "Stopping"}
 
 // String returns the state's name.
 func (s JobState) String() string { return nameOf(jobStates[:], uint8(s), "JobState") }
 
 // Terminal reports whether the job has ended, at least by Armada's verdict.
-func (s JobState) Terminal() bool { return s >= JobSucceeded }
+func (s JobState) Terminal() bool { return s >= JobSucceeded && s <= JobCancelled }
+
+// Waiting reports whether the job waits for a run, whether or not it may have one yet.
+func (s JobState) Waiting() bool { return s == JobQueued || s == JobHeld }
 
 // ParseJobState returns the state with this name.
 func ParseJobState(name string) (JobState, error) {

@@ -70,7 +70,7 @@ type Pruning interface {
 	Candidates(ctx context.Context, which Candidates) ([]Job, error)
 	// Delete deletes everything about these jobs of the partition: their runs, decisions,
 	// NotDecided and Ready records included. It returns the number of rows.
-	Delete(ctx context.Context, jobs []string) (rows int, err error)
+	Delete(ctx context.Context, jobs, groups []string) (rows int, err error)
 }
 
 // Clock is the time in a partition's rows.
@@ -98,6 +98,8 @@ type Keys struct {
 	OpenRunsOf []string
 	// Sets asks for all jobs of these sets that were submitted and have not ended.
 	Sets []SetKey
+	// Groups and Units are ids.
+	Groups, Units []string
 }
 
 // RunKey names a run within a partition.
@@ -108,12 +110,14 @@ type SetKey struct{ Queue, JobSet string }
 
 // Found are the rows that Load found, in no particular order, each at least once.
 type Found struct {
-	Jobs []Job
-	Runs []Run
+	Jobs   []Job
+	Runs   []Run
+	Groups []Group
+	Units  []Unit
 }
 
-// Changes are rows to be written, each once. Jobs and runs replace the row with the
-// same key; the others are new.
+// Changes are rows to be written, each once. Jobs, runs, groups and units replace the row
+// with the same key; the others are new.
 type Changes struct {
 	Jobs        []*Job
 	Runs        []*Run
@@ -123,15 +127,20 @@ type Changes struct {
 	Ready       []*Ready
 	Activations []*Activation
 	Releases    []*Release
+	Groups      []*Group
+	Units       []*Unit
+	// GroupRecords are records of groups other than decisions.
+	GroupRecords []*GroupRecord
 }
 
 // Rows returns the number of rows to be written.
 func (c *Changes) Rows() int {
-	return len(c.Jobs) + len(c.Runs) + len(c.Decisions) + len(c.NotDecided) + len(c.Parked) + len(c.Ready) + len(c.Activations) + len(c.Releases)
+	return len(c.Jobs) + len(c.Runs) + len(c.Decisions) + len(c.NotDecided) + len(c.Parked) + len(c.Ready) + len(c.Activations) + len(c.Releases) +
+		len(c.Groups) + len(c.Units) + len(c.GroupRecords)
 }
 
-// Contents are all rows of one partition, jobs and runs by key, the others in log
-// order.
+// Contents are all rows of one partition, jobs, runs, groups and units by key, the others in
+// log order.
 type Contents struct {
 	Partition int
 	Positions Positions

@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"unicode/utf8"
+
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/policy"
 )
 
 // Lists are stored as JSON, so that people and SQL can read them. Text that is not
@@ -130,4 +133,103 @@ func encode(v any) string {
 		panic(fmt.Sprintf("jobdb: encode %T: %v", v, err)) // plain strings and numbers always encode
 	}
 	return string(b)
+}
+
+type member struct {
+	Group      text   `json:"group"`
+	Part       text   `json:"part"`
+	Replica    uint32 `json:"replica"`
+	Index      uint32 `json:"index"`
+	Generation uint32 `json:"generation"`
+}
+
+// EncodeMember encodes a membership for a column; none is "".
+func EncodeMember(m *chain.Member) string {
+	if m == nil {
+		return ""
+	}
+	return encode(member{text(m.Group), text(m.Part), m.Replica, m.Index, m.Generation})
+}
+
+// DecodeMember decodes what EncodeMember wrote.
+func DecodeMember(s string) (*chain.Member, error) {
+	if s == "" {
+		return nil, nil
+	}
+	var m member
+	if err := json.Unmarshal([]byte(s), &m); err != nil {
+		return nil, fmt.Errorf("decode a member: %w", err)
+	}
+	return &chain.Member{Group: string(m.Group), Part: string(m.Part), Replica: m.Replica, Index: m.Index, Generation: m.Generation}, nil
+}
+
+type groupVerdict struct {
+	Reason       policy.UnitReason  `json:"reason"`
+	Action       policy.GroupAction `json:"action"`
+	Rule         text               `json:"rule"`
+	RestartsUsed uint32             `json:"restartsUsed"`
+	MaxRestarts  uint32             `json:"maxRestarts"`
+	Keep         bool               `json:"keep,omitempty"`
+	Refused      bool               `json:"refused,omitempty"`
+	Noted        bool               `json:"noted,omitempty"`
+}
+
+// EncodeVerdict encodes a group's verdict for a column; none is "".
+func EncodeVerdict(v *chain.GroupVerdict) string {
+	if v == nil {
+		return ""
+	}
+	return encode(groupVerdict{v.Reason, v.Action, text(v.Rule), v.RestartsUsed, v.MaxRestarts, v.Keep, v.Refused, v.Noted})
+}
+
+// DecodeVerdict decodes what EncodeVerdict wrote.
+func DecodeVerdict(s string) (*chain.GroupVerdict, error) {
+	if s == "" {
+		return nil, nil
+	}
+	var v groupVerdict
+	if err := json.Unmarshal([]byte(s), &v); err != nil {
+		return nil, fmt.Errorf("decode the verdict of a group: %w", err)
+	}
+	return &chain.GroupVerdict{
+		Reason: v.Reason, Action: v.Action, Rule: string(v.Rule), RestartsUsed: v.RestartsUsed, MaxRestarts: v.MaxRestarts,
+		Keep: v.Keep, Refused: v.Refused, Noted: v.Noted,
+	}, nil
+}
+
+type shapePart struct {
+	Name        text     `json:"name"`
+	Replicas    uint32   `json:"replicas"`
+	Members     uint32   `json:"members"`
+	MinMembers  uint32   `json:"minMembers"`
+	After       []uint32 `json:"after,omitempty"`
+	Parallelism uint32   `json:"parallelism,omitempty"`
+}
+
+// EncodeShape encodes the parts of a group for a column; none is "".
+func EncodeShape(parts []policy.ShapePart) string {
+	if len(parts) == 0 {
+		return ""
+	}
+	out := make([]shapePart, len(parts))
+	for i, p := range parts {
+		out[i] = shapePart{text(p.Name), p.Replicas, p.Members, p.MinMembers, p.After, p.Parallelism}
+	}
+	return encode(out)
+}
+
+// DecodeShape decodes what EncodeShape wrote.
+func DecodeShape(s string) ([]policy.ShapePart, error) {
+	if s == "" {
+		return nil, nil
+	}
+	var in []shapePart
+	if err := json.Unmarshal([]byte(s), &in); err != nil {
+		return nil, fmt.Errorf("decode the parts of a group: %w", err)
+	}
+	parts := make([]policy.ShapePart, len(in))
+	for i, p := range in {
+		parts[i] = policy.ShapePart{Name: string(p.Name), Replicas: p.Replicas, Members: p.Members, MinMembers: p.MinMembers, After: p.After, Parallelism: p.Parallelism}
+	}
+	return parts, nil
 }

@@ -63,7 +63,7 @@ func (w words) list(key string) []string {
 
 // event builds one event from a line of a scenario:
 //
-//	submit JOB [priority=N] [namespace=N] [policies=A,B] [failfast=V] [gang=ID] [size=N] [init=A,B] [grace=N]
+//	submit JOB [priority=N] [namespace=N] [policies=A,B] [failfast=V] [gang=ID] [size=N] [group=G] [group-policy=P] [part=P] [replica=N] [index=N] [init=A,B] [grace=N]
 //	reprioritised JOB priority=N · cancel JOB · cancel-set [states=QUEUED,…] · cancelled JOB · succeeded JOB
 //	job-errors JOB REASON [passing] [message=M] [category=C] · requeued JOB
 //	leased JOB RUN [node=N] [executor=E] [pool=P] · assigned JOB RUN · running JOB RUN [node=N]
@@ -146,6 +146,11 @@ func submitJob(job string, w words) *pb.SubmitJob {
 			annotations["armadaproject.io/"+name] = v
 		}
 	}
+	for _, name := range []string{"group", "group-policy", "part", "replica", "index"} {
+		if v, ok := w.pairs[name]; ok {
+			annotations["refloat.github.io/"+name] = v
+		}
+	}
 	spec := &pb.PodSpec{TerminationGracePeriodSeconds: w.num("grace")}
 	for _, name := range w.list("init") {
 		spec.InitContainers = append(spec.InitContainers, &pb.Container{Name: name})
@@ -186,25 +191,99 @@ func runError(w words, reason string) *pb.Error {
 // record builds one record from a line of a scenario, at a position and time:
 //
 //	> requeue JOB RUN after=SECONDS [avoid=A,B] [shadow] · > fail JOB RUN [shadow]
+//	  likewise with code=CODE m=GROUP/PART/REPLICA/INDEX/GENERATION [verdict=REASON,ACTION,RULE,USED,MAX] [noted] [limited]
 //	> not-decided JOB RUN · > ready JOB RUN after=SECONDS · > parked
+//	> bound JOB GROUP [policy=P] [parts=NAME:REPLICAS:MEMBERS:MIN,…] · > finding JOB GROUP
+//	> held|released|restart|stopped JOB [RUN] m=GROUP/PART/REPLICA/INDEX/GENERATION [after=SECONDS]
+//	> unit-ended m=… [succeeded] verdict=… · > group-ended GROUP STATE [reason=R] [rule=R]
 func record(line string, at eventlog.Position, t int64) chain.Record {
 	w := parse(strings.TrimPrefix(line, ">"))
 	job, run := w.at(1), w.at(2)
 	after := w.num("after") * second
 	switch w.at(0) {
 	case "requeue":
-		return &chain.Decision{
+		return w.about(&chain.Decision{
 			Requeue: true, Position: at, JobID: job, RunID: run, Time: t, Code: policy.RuleRetry, Shadow: w.has("shadow"),
 			RetryAfter: after, ReadyAfter: after, AvoidNodes: w.list("avoid"),
-		}
+		})
 	case "fail":
-		return &chain.Decision{Position: at, JobID: job, RunID: run, Time: t, Code: policy.RuleFail, Shadow: w.has("shadow")}
+		return w.about(&chain.Decision{Position: at, JobID: job, RunID: run, Time: t, Code: policy.RuleFail, Shadow: w.has("shadow")})
 	case "not-decided":
 		return &chain.NotDecided{Position: at, JobID: job, RunID: run, Reason: chain.StaleRun, Time: t}
 	case "ready":
 		return &chain.RetryReady{Position: at, JobID: job, RunID: run, RetryAfter: after}
 	case "parked":
 		return &chain.Parked{Position: at, Reason: events.NoJob, Event: 1, Raw: []byte("raw")}
+	}
+	return groupRecord(w, at, after)
+}
+
+// about adds what a decision says of its group, whose queue is q and set is s.
+func (w words) about(d *chain.Decision) *chain.Decision {
+	for c := range policy.Code(64) {
+		if w.pairs["code"] == c.String() {
+			d.Code = c
+		}
+	}
+	if w.pairs["m"] != "" {
+		m := w.member()
+		d.Queue, d.JobSet, d.Member = "q", "s", &m
+	}
+	if w.pairs["verdict"] != "" {
+		d.Group = w.verdict()
+		d.Group.Noted = w.has("noted")
+	}
+	if w.has("limited") {
+		d.LimitFrom = policy.FromRule
+	}
+	return d
+}
+
+func (w words) member() (m chain.Member) {
+	f := strings.Split(w.pairs["m"], "/")
+	n := func(i int) uint32 { return uint32(words{pairs: map[string]string{"n": f[i]}}.num("n")) }
+	g := len(f) - 4 // the name of a group may have slashes
+	return chain.Member{Group: strings.Join(f[:g], "/"), Part: f[g], Replica: n(g + 1), Index: n(g + 2), Generation: n(g + 3)}
+}
+
+func (w words) verdict() *chain.GroupVerdict {
+	f := w.list("verdict")
+	v := &chain.GroupVerdict{Rule: f[2]}
+	v.Reason, _ = policy.ParseUnitReason(f[0])
+	v.Action, _ = policy.ParseGroupAction(f[1])
+	fmt.Sscan(f[3]+" "+f[4], &v.RestartsUsed, &v.MaxRestarts)
+	return v
+}
+
+func groupRecord(w words, at eventlog.Position, after int64) chain.Record {
+	changes := map[string]chain.Change{
+		"held": chain.MemberHeld, "released": chain.MemberReleased, "restart": chain.MemberRestart, "stopped": chain.MemberStopped,
+	}
+	switch w.at(0) {
+	case "bound":
+		b := &chain.GroupBound{Position: at, Queue: "q", JobSet: "s", JobID: w.at(1), Group: w.at(2), Policy: w.pairs["policy"]}
+		for _, part := range w.list("parts") {
+			f := strings.Split(part, ":")
+			p := policy.ShapePart{Name: f[0]}
+			fmt.Sscan(strings.Join(f[1:], " "), &p.Replicas, &p.Members, &p.MinMembers)
+			b.Shape.Parts = append(b.Shape.Parts, p)
+		}
+		return b
+	case "finding":
+		return &chain.GroupFinding{Position: at, Queue: "q", JobSet: "s", JobID: w.at(1), Group: w.at(2), Reason: policy.NoSuchPart}
+	case "held", "released", "restart", "stopped":
+		return &chain.MemberChange{Change: changes[w.at(0)], Position: at, Queue: "q", JobSet: "s", JobID: w.at(1), RunID: w.at(2), Member: w.member(), RetryAfter: after}
+	case "unit-ended":
+		return &chain.UnitEnded{Position: at, Queue: "q", JobSet: "s", Member: w.member(), Succeeded: w.has("succeeded"), Verdict: *w.verdict()}
+	case "group-ended":
+		g := &chain.GroupEnded{Position: at, Queue: "q", JobSet: "s", Group: w.at(1), Rule: w.pairs["rule"]}
+		for s := policy.GroupActive; s <= policy.GroupHalted; s++ {
+			if s.String() == w.at(2) {
+				g.State = s
+			}
+		}
+		g.Reason, _ = policy.ParseUnitReason(w.pairs["reason"])
+		return g
 	}
 	panic(fmt.Sprintf("no record is called %q", w.at(0)))
 }

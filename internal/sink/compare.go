@@ -42,6 +42,9 @@ func Compare(want, got *jobdb.Contents) []Difference {
 	compareRows(&c, "ready", want.Ready, got.Ready, func(r *jobdb.Ready) rowKey { return rowKey{seq: r.Seq, record: r.Record} })
 	compareRows(&c, "parked", want.Parked, got.Parked, func(p *jobdb.Parked) rowKey { return rowKey{seq: p.Seq, record: p.Record} })
 	compareRows(&c, "activations", want.Activations, got.Activations, func(a *jobdb.Activation) rowKey { return rowKey{seq: a.Seq, record: a.Record} })
+	compareRows(&c, "groups", want.Groups, got.Groups, func(g *jobdb.Group) rowKey { return rowKey{job: g.ID} })
+	compareRows(&c, "units", want.Units, got.Units, func(u *jobdb.Unit) rowKey { return rowKey{job: u.ID} })
+	compareRows(&c, "group_records", want.GroupRecords, got.GroupRecords, func(r *jobdb.GroupRecord) rowKey { return rowKey{seq: r.Seq, record: r.Where.Record} })
 	compareRows(&c, "releases", want.Releases, got.Releases, func(r *jobdb.Release) rowKey { return rowKey{from: r.From} })
 	return c.found
 }
@@ -61,7 +64,7 @@ func (k rowKey) compare(o rowKey) int {
 
 func (k rowKey) in(table string) string {
 	switch table {
-	case "jobs":
+	case "jobs", "groups", "units":
 		return k.job
 	case "runs":
 		return k.job + " run " + k.run

@@ -16,6 +16,7 @@ func TestCompareNamesEachField(t *testing.T) {
 		return &jobdb.Contents{Changes: jobdb.Changes{
 			Jobs: []*jobdb.Job{{JobID: "k"}}, Runs: []*jobdb.Run{{JobID: "k", RunID: "r"}}, Decisions: []*jobdb.Decision{{}},
 			NotDecided: []*jobdb.NotDecided{{}}, Parked: []*jobdb.Parked{{}}, Ready: []*jobdb.Ready{{}}, Activations: []*jobdb.Activation{{}}, Releases: []*jobdb.Release{{}},
+			Groups: []*jobdb.Group{{}}, Units: []*jobdb.Unit{{}}, GroupRecords: []*jobdb.GroupRecord{{}},
 		}}
 	}
 	if diff := sink.Compare(fresh(), fresh()); len(diff) != 0 {

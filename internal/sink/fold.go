@@ -96,6 +96,14 @@ func foldRows(rows *Rows, events, decisions eventlog.Topic, through uint64, rele
 			all.Runs = append(all.Runs, &run.Run)
 		}
 	}
+	for _, g := range rows.groups.recent {
+		all.Groups = append(all.Groups, &g.Group)
+	}
+	for _, u := range rows.units.recent {
+		all.Units = append(all.Units, &u.Unit)
+	}
+	sort.Slice(all.Groups, func(a, b int) bool { return all.Groups[a].ID < all.Groups[b].ID })
+	sort.Slice(all.Units, func(a, b int) bool { return all.Units[a].ID < all.Units[b].ID })
 	sort.Slice(all.Jobs, func(a, b int) bool { return all.Jobs[a].JobID < all.Jobs[b].JobID })
 	sort.Slice(all.Runs, func(a, b int) bool {
 		x, y := all.Runs[a], all.Runs[b]
@@ -115,7 +123,7 @@ func after(positions jobdb.Positions, f follow.Positions) jobdb.Positions {
 	return next
 }
 
-// collect adds the records of the rows' changes; jobs and runs will still change.
+// collect adds the records of the rows' changes; the other rows will still change.
 func (r *Rows) collect(all *jobdb.Contents) {
 	c := r.Take()
 	if r.only != "" {
@@ -127,6 +135,7 @@ func (r *Rows) collect(all *jobdb.Contents) {
 	all.Parked = append(all.Parked, c.Parked...)
 	all.Activations = append(all.Activations, c.Activations...)
 	all.Releases = append(all.Releases, c.Releases...)
+	all.GroupRecords = append(all.GroupRecords, c.GroupRecords...)
 }
 
 // ApplyBatch applies one accepted envelope with its input. The rows already have the

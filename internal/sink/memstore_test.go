@@ -17,12 +17,14 @@ type memStore struct {
 	mu          sync.Mutex
 	jobs        map[string]jobdb.Job
 	runs        map[string]jobdb.Run
+	groups      map[string]jobdb.Group
+	units       map[string]jobdb.Unit
 	rest        map[int]*jobdb.Changes
 	byPartition map[int]jobdb.Positions
 }
 
 func newMemStore() *memStore {
-	return &memStore{jobs: map[string]jobdb.Job{}, runs: map[string]jobdb.Run{}, rest: map[int]*jobdb.Changes{}, byPartition: map[int]jobdb.Positions{}}
+	return &memStore{groups: map[string]jobdb.Group{}, units: map[string]jobdb.Unit{}, jobs: map[string]jobdb.Job{}, runs: map[string]jobdb.Run{}, rest: map[int]*jobdb.Changes{}, byPartition: map[int]jobdb.Positions{}}
 }
 
 type memTx struct {
@@ -30,6 +32,7 @@ type memTx struct {
 	partition int
 	changes   []*jobdb.Changes
 	deleted   []string
+	emptied   []string // groups that may have lost their last member
 	ended     bool
 }
 
@@ -69,6 +72,16 @@ func (t *memTx) Load(_ context.Context, keys jobdb.Keys) (*jobdb.Found, error) {
 			found.Runs = append(found.Runs, r)
 		}
 	}
+	for _, id := range keys.Groups {
+		if g, ok := t.s.groups[jobKey(t.partition, id)]; ok {
+			found.Groups = append(found.Groups, g)
+		}
+	}
+	for _, id := range keys.Units {
+		if u, ok := t.s.units[jobKey(t.partition, id)]; ok {
+			found.Units = append(found.Units, u)
+		}
+	}
 	for _, j := range t.s.jobs {
 		for _, k := range keys.Sets {
 			if j.Partition == t.partition && j.Queue == k.Queue && j.JobSet == k.JobSet && j.Known && !j.State.Terminal() {
@@ -88,7 +101,15 @@ func (t *memTx) Load(_ context.Context, keys jobdb.Keys) (*jobdb.Found, error) {
 
 func (t *memTx) Write(_ context.Context, c *jobdb.Changes) error {
 	frozen := *c
-	frozen.Jobs, frozen.Runs = nil, nil
+	frozen.Jobs, frozen.Runs, frozen.Groups, frozen.Units = nil, nil, nil, nil
+	for _, g := range c.Groups {
+		row := *g
+		frozen.Groups = append(frozen.Groups, &row)
+	}
+	for _, u := range c.Units {
+		row := *u
+		frozen.Units = append(frozen.Units, &row)
+	}
 	for _, j := range c.Jobs {
 		row := *j
 		frozen.Jobs = append(frozen.Jobs, &row)
@@ -112,6 +133,12 @@ func (t *memTx) Commit(_ context.Context, from, to jobdb.Positions) error {
 		for _, r := range c.Runs {
 			t.s.runs[runKey(r.Partition, r.JobID, r.RunID)] = *r
 		}
+		for _, g := range c.Groups {
+			t.s.groups[jobKey(g.Partition, g.ID)] = *g
+		}
+		for _, u := range c.Units {
+			t.s.units[jobKey(u.Partition, u.ID)] = *u
+		}
 		rest := t.s.rest[t.partition]
 		if rest == nil {
 			rest = &jobdb.Changes{}
@@ -123,9 +150,13 @@ func (t *memTx) Commit(_ context.Context, from, to jobdb.Positions) error {
 		rest.Ready = append(rest.Ready, c.Ready...)
 		rest.Activations = append(rest.Activations, c.Activations...)
 		rest.Releases = append(rest.Releases, c.Releases...)
+		rest.GroupRecords = append(rest.GroupRecords, c.GroupRecords...)
 	}
 	for _, job := range t.deleted {
 		t.s.delete(t.partition, job)
+	}
+	for _, group := range t.emptied {
+		t.s.deleteGroup(t.partition, group)
 	}
 	t.s.byPartition[t.partition] = to
 	return t.Rollback()
@@ -154,7 +185,7 @@ func (t *memTx) Candidates(_ context.Context, which jobdb.Candidates) (found []j
 		case j.Partition != t.partition:
 		case which.Unsubmitted && !j.Known && j.JobID > which.AfterJob:
 			found = append(found, j)
-		case !which.Unsubmitted && j.Times.Ended != 0 && j.Times.Ended <= which.EndedBy && later:
+		case !which.Unsubmitted && j.Times.Ended != 0 && j.Times.Ended <= which.EndedBy && later && t.s.alone(&j, which.EndedBy):
 			found = append(found, j)
 		}
 	}
@@ -165,8 +196,8 @@ func (t *memTx) Candidates(_ context.Context, which jobdb.Candidates) (found []j
 	return found[:min(len(found), which.Limit)], nil
 }
 
-func (t *memTx) Delete(_ context.Context, jobs []string) (int, error) {
-	t.deleted = append(t.deleted, jobs...)
+func (t *memTx) Delete(_ context.Context, jobs, groups []string) (int, error) {
+	t.deleted, t.emptied = append(t.deleted, jobs...), append(t.emptied, groups...)
 	return len(jobs), nil
 }
 
@@ -182,6 +213,35 @@ func (s *memStore) delete(p int, job string) {
 		rest.Decisions = slices.DeleteFunc(rest.Decisions, func(d *jobdb.Decision) bool { return d.JobID == job })
 		rest.NotDecided = slices.DeleteFunc(rest.NotDecided, func(n *jobdb.NotDecided) bool { return n.JobID == job })
 		rest.Ready = slices.DeleteFunc(rest.Ready, func(r *jobdb.Ready) bool { return r.JobID == job })
+		rest.GroupRecords = slices.DeleteFunc(rest.GroupRecords, func(r *jobdb.GroupRecord) bool { return r.JobID == job })
+	}
+}
+
+// alone reports whether every member of the job's group ended by then.
+func (s *memStore) alone(j *jobdb.Job, by int64) bool {
+	for _, o := range s.jobs {
+		if j.Member.GroupID != "" && o.Partition == j.Partition && o.Member.GroupID == j.Member.GroupID && (o.Times.Ended == 0 || o.Times.Ended > by) {
+			return false
+		}
+	}
+	return true
+}
+
+// deleteGroup removes everything about a group that has lost its last member.
+func (s *memStore) deleteGroup(p int, id string) {
+	for _, j := range s.jobs {
+		if j.Partition == p && j.Member.GroupID == id {
+			return
+		}
+	}
+	delete(s.groups, jobKey(p, id))
+	for k, u := range s.units {
+		if u.Partition == p && u.GroupID == id {
+			delete(s.units, k)
+		}
+	}
+	if rest := s.rest[p]; rest != nil {
+		rest.GroupRecords = slices.DeleteFunc(rest.GroupRecords, func(r *jobdb.GroupRecord) bool { return r.GroupID == id })
 	}
 }
 
@@ -208,6 +268,16 @@ func (s *memStore) contents(p int) *jobdb.Contents {
 	for _, r := range s.runs {
 		if r.Partition == p {
 			c.Runs = append(c.Runs, &r)
+		}
+	}
+	for _, g := range s.groups {
+		if g.Partition == p {
+			c.Groups = append(c.Groups, &g)
+		}
+	}
+	for _, u := range s.units {
+		if u.Partition == p {
+			c.Units = append(c.Units, &u)
 		}
 	}
 	sort.Slice(c.Jobs, func(a, b int) bool { return c.Jobs[a].JobID < c.Jobs[b].JobID })

@@ -39,6 +39,7 @@ type Message struct {
 	// the square of their number; nil until they are first used.
 	failed    map[jobdb.RunKey]bool // the runs that its events name, and whether they report a failure
 	decisions map[jobdb.RunKey]*chain.Decision
+	bindings  map[string]chain.Record // by job: why it is in a group, or in none
 }
 
 // fewEvents is the number of events or records up to which a message is scanned, which
@@ -136,8 +137,28 @@ func (m *Message) causes(r chain.Record) bool {
 		return m.tells(r.JobID, r.RunID, true)
 	case *chain.RetryReady:
 		return m.tells(r.JobID, r.RunID, false)
+	case *chain.GroupBound:
+		return m.submits(r.JobID)
+	case *chain.GroupFinding:
+		return m.submits(r.JobID)
+	case *chain.MemberChange:
+		return m.isOf(r.Queue, r.JobSet)
+	case *chain.UnitEnded:
+		return m.isOf(r.Queue, r.JobSet)
+	case *chain.GroupEnded:
+		return m.isOf(r.Queue, r.JobSet)
 	}
 	return false
+}
+
+// submits reports whether the message submits a job.
+func (m *Message) submits(job string) bool {
+	return m.Events != nil && slices.ContainsFunc(m.Events.Events, func(ev events.Event) bool { return ev.Submit != nil && ev.JobID == job })
+}
+
+// isOf reports whether the message is one of a job set.
+func (m *Message) isOf(queue, set string) bool {
+	return m.Events != nil && m.Events.Queue == queue && m.Events.JobSet == set
 }
 
 // tells reports whether the message names a run, with a failure if requested.

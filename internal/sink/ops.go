@@ -30,6 +30,9 @@ func (r *Rows) Apply(m *Message) {
 			f.event(ev)
 		}
 	}
+	if m.Superseded && len(m.Records) > 0 {
+		f.joinLate()
+	}
 	f.records()
 }
 
@@ -75,10 +78,13 @@ func (f *fold) jobEvent(ev *events.Event, j *jobRow) {
 		j.Queueing.Priority = int64(e.ReprioritisedJob.GetPriority())
 	case *pb.Event_CancelJob:
 		j.CancelRequested = true
+		j.memberCancelled()
 	case *pb.Event_CancelledJob:
 		f.cancelled(j)
 	case *pb.Event_JobSucceeded:
-		j.end(jobdb.JobSucceeded, f.t)
+		if j.Member.GroupID == "" { // of a member, its run tells
+			j.end(jobdb.JobSucceeded, f.t)
+		}
 	case *pb.Event_JobErrors:
 		f.armadaFailed(j, e.JobErrors.GetErrors())
 	case *pb.Event_JobRequeued:
@@ -99,6 +105,7 @@ func (f *fold) submit(j *jobRow, s *events.Submit, full *pb.SubmitJob) {
 	if j.State == jobdb.UnknownJob {
 		j.State = jobdb.JobQueued
 	}
+	f.join(j, s)
 	f.index(j)
 }
 
@@ -125,6 +132,7 @@ func (j *jobRow) queued(retryAfter int64, avoid []string) {
 // cancelled ends the job, and its known runs.
 func (f *fold) cancelled(j *jobRow) {
 	j.end(jobdb.JobCancelled, f.t)
+	j.memberCancelled()
 	var open []*runRow
 	for _, run := range j.runs { //house:sorted by index, below //house:sorted below, by index
 		if run != nil && run.State >= jobdb.RunLeased && run.State <= jobdb.RunRunning {
@@ -159,6 +167,7 @@ func (f *fold) armadaFailed(j *jobRow, errors []*pb.Error) {
 	switch {
 	case errors[i].GetJobRejected() != nil:
 		j.end(jobdb.JobFailed, f.t)
+		j.memberCancelled()
 	case j.State.Terminal() || f.decided(j):
 	case f.Released:
 		j.end(jobdb.JobFailed, f.t)
@@ -169,15 +178,15 @@ func (f *fold) armadaFailed(j *jobRow, errors []*pb.Error) {
 
 // armadaRequeued applies Armada's own requeue, under the same conditions.
 func (f *fold) armadaRequeued(j *jobRow) {
-	if !j.State.Terminal() && j.State != jobdb.JobQueued && !f.decided(j) {
+	if !j.State.Terminal() && !j.State.Waiting() && j.State != jobdb.JobStopping && !f.decided(j) {
 		j.queued(0, nil)
 	}
 }
 
 // decided reports whether there is an enforced decision on the job's latest run, from
-// before or in this message.
+// before or in this message, or it was told to stop.
 func (f *fold) decided(j *jobRow) bool {
-	return j.Queueing.Decision != 0 || f.decisionOn(j.JobID, j.Queueing.LatestRun) != nil
+	return j.Queueing.Decision != 0 || j.Member.Restarting || f.decisionOn(j.JobID, j.Queueing.LatestRun) != nil
 }
 
 // cancelSet requests cancellation of the submitted jobs of the set, restricted to
@@ -186,6 +195,7 @@ func (f *fold) cancelSet(states events.JobStates) {
 	for _, j := range f.inSet(jobdb.SetKey{Queue: f.Events.Queue, JobSet: f.Events.JobSet}) {
 		if !j.CancelRequested && j.in(states) {
 			j.CancelRequested = true
+			j.memberCancelled()
 			f.touch(j, f.Log.Position)
 		}
 	}

@@ -187,6 +187,28 @@ func (s *scenario) changes(now *jobdb.Contents) string {
 			b.WriteString(line)
 		}
 	}
+	for _, g := range s.before.Groups {
+		old["group "+g.ID] = showGroup(g)
+	}
+	for _, u := range s.before.Units {
+		old["unit "+u.ID] = showUnit(u)
+	}
+	for _, g := range now.Groups {
+		if line := showGroup(g); old["group "+g.ID] != line {
+			b.WriteString(line)
+		}
+	}
+	for _, u := range now.Units {
+		if line := showUnit(u); old["unit "+u.ID] != line {
+			b.WriteString(line)
+		}
+	}
+	for _, r := range now.GroupRecords[len(s.before.GroupRecords):] {
+		if rec, err := r.Record(); err != nil || jobdb.NewGroupRecord(rec).Name != r.Name {
+			s.t.Errorf("record %+v: %v", r, err)
+		}
+		fmt.Fprintf(&b, "%s %s acted=%v%s\n", r.Name, r.JobID, r.Acted, superseded(&r.Where))
+	}
 	for _, d := range now.Decisions[len(s.before.Decisions):] {
 		fmt.Fprintf(&b, "decision %d on %s/%s: requeue=%v shadow=%v acted=%v%s\n", d.Number, d.JobID, d.RunID, d.Requeue, d.Shadow, d.Acted, superseded(&d.Where))
 	}
@@ -270,10 +292,33 @@ func showJob(j *jobdb.Job) string {
 	if j.Times.Ended != 0 {
 		line += " ended=" + seconds(j.Times.Ended)
 	}
+	if m := &j.Member; m.GroupID != "" {
+		line += fmt.Sprintf(" member=%s/%s/%d/%d gen=%d %v", m.Group, m.Part, m.Replica, m.Index, m.Generation, m.State)
+		if m.Restarting {
+			line += " restarting"
+		}
+	}
 	if j.Armada.Failed {
 		line += fmt.Sprintf(" armada-failed=%s/%s@%s", j.Armada.Reason, j.Armada.RunID, seconds(j.Armada.At))
 	}
 	return line + "\n"
+}
+
+// showGroup is a group in one line.
+func showGroup(g *jobdb.Group) string {
+	line := fmt.Sprintf("group %s: %v policy=%q gen=%d restarts=%d counted=%d", g.Name, g.State, g.Policy, g.Generation, g.Restarts, g.Counted)
+	if g.Asked {
+		line += fmt.Sprintf("/%d", g.MaxRestarts)
+	}
+	if g.Reason != 0 || g.Rule != "" {
+		line += fmt.Sprintf(" reason=%v rule=%q", g.Reason, g.Rule)
+	}
+	return line + "\n"
+}
+
+// showUnit is a unit in one line.
+func showUnit(u *jobdb.Unit) string {
+	return fmt.Sprintf("unit %s/%d: %v %v gen=%d restarts=%d retries=%d taken=%s\n", u.Part, u.Replica, u.State, u.Reason, u.Generation, u.Restarts, u.Retries, u.Taken)
 }
 
 // showRun is a run in one line; what is empty is left out.

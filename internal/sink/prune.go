@@ -137,7 +137,7 @@ func (w *Writer) deleteJobs(ctx context.Context, tx jobdb.Tx, p *part, gone []jo
 		to.Pruned.Jobs++
 	}
 	to.Pruned.When = w.cfg.Now().UnixNano()
-	if done.Rows, err = tx.Delete(ctx, ids); err != nil {
+	if done.Rows, err = tx.Delete(ctx, ids, groupsOf(gone)); err != nil {
 		return fmt.Errorf("prune: %w", err)
 	}
 	if err := w.hit("pruning"); err != nil {
@@ -148,6 +148,7 @@ func (w *Writer) deleteJobs(ctx context.Context, tx jobdb.Tx, p *part, gone []jo
 	}
 	p.positions, done.Pruned = to, to.Pruned
 	p.rows.drop(ids)
+	p.rows.dropGroups(gone)
 	if !p.prune.pass.Unsubmitted {
 		first := slices.MinFunc(gone, func(a, b jobdb.Job) int { return a.Updated.Compare(b.Updated) }).Updated
 		if first.Compare(p.prune.strays) > 0 {
@@ -272,5 +273,27 @@ func (r *Rows) drop(jobs []string) {
 	for _, id := range jobs {
 		delete(r.recent, id)
 		delete(r.older, id)
+	}
+}
+
+// groupsOf returns the groups of jobs, each once.
+func groupsOf(jobs []jobdb.Job) (ids []string) {
+	for i := range jobs {
+		if id := jobs[i].Member.GroupID; id != "" {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// dropGroups removes the groups of pruned jobs from memory: they may have been pruned with
+// them.
+func (r *Rows) dropGroups(jobs []jobdb.Job) {
+	for i := range jobs {
+		if m := &jobs[i].Member; m.GroupID != "" {
+			r.groups.drop(m.GroupID)
+			r.units.drop(jobdb.UnitID(m.GroupID, m.Part, m.Replica))
+		}
 	}
 }

@@ -16,7 +16,12 @@ func (f *fold) records() {
 		switch r := r.(type) {
 		case *chain.Decision:
 			f.Acted[i] = !f.Superseded && f.decide(r)
-			f.fresh.Decisions = append(f.fresh.Decisions, &jobdb.Decision{Where: where, Acted: f.Acted[i], Decision: *r})
+			f.decideMember(r, f.Acted[i])
+			row := &jobdb.Decision{Where: where, Acted: f.Acted[i], Decision: *r}
+			if r.Member != nil {
+				row.GroupID = groupKey{r.Queue, r.JobSet, r.Member.Group}.id()
+			}
+			f.fresh.Decisions = append(f.fresh.Decisions, row)
 		case *chain.NotDecided:
 			if !f.Superseded {
 				f.leaveAlone(r)
@@ -27,6 +32,12 @@ func (f *fold) records() {
 			f.fresh.Ready = append(f.fresh.Ready, &jobdb.Ready{Where: where, Acted: f.Acted[i], RetryReady: *r})
 		case *chain.Parked:
 			f.fresh.Parked = append(f.fresh.Parked, &jobdb.Parked{Where: where, Parked: *r})
+		default:
+			if row := jobdb.NewGroupRecord(r); row != nil {
+				f.Acted[i] = f.groupRecord(r)
+				row.Where, row.Acted = where, f.Acted[i]
+				f.fresh.GroupRecords = append(f.fresh.GroupRecords, row)
+			}
 		}
 	}
 }
@@ -50,9 +61,12 @@ func (f *fold) decide(d *chain.Decision) bool {
 	}
 	f.touch(j, f.Log.Position)
 	j.Queueing.Decision = d.Number
-	if d.Requeue {
+	switch {
+	case d.Requeue && j.Member.Restarting && j.State.Waiting():
+		j.Queueing.RetryAfter, j.Queueing.AvoidNodes = d.RetryAfter, d.AvoidNodes
+	case d.Requeue:
 		j.queued(d.RetryAfter, d.AvoidNodes)
-	} else {
+	default:
 		j.end(jobdb.JobFailed, d.Time)
 	}
 	return true
@@ -69,7 +83,7 @@ func (f *fold) leaveAlone(r *chain.NotDecided) {
 // requeue and the requeue was enforced.
 func (f *fold) ready(r *chain.RetryReady) bool {
 	j := f.find(r.JobID)
-	if j == nil || j.State != jobdb.JobQueued || j.Queueing.LatestRun != r.RunID || j.Queueing.Decision == 0 {
+	if j == nil || !j.State.Waiting() || j.Queueing.LatestRun != r.RunID || j.Queueing.Decision == 0 {
 		return false
 	}
 	if r.RetryAfter >= j.Queueing.RetryAfter {

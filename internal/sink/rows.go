@@ -18,9 +18,14 @@ type Rows struct {
 	recent, older map[string]*jobRow // two generations, so that a writer can evict idle jobs
 	sets          map[jobdb.SetKey][]*jobRow
 
-	changedJobs []*jobRow
-	changedRuns []*runRow
-	fresh       jobdb.Changes // records; jobs and runs are in the lists above
+	groups kept[groupRow]
+	units  kept[unitRow]
+
+	changedGroups []*groupRow
+	changedUnits  []*unitRow
+	changedJobs   []*jobRow
+	changedRuns   []*runRow
+	fresh         jobdb.Changes // records; jobs and runs are in the lists above
 
 	past *past  // of rows that are being derived again; nil: none
 	only string // the only job that a fold keeps; empty: all
@@ -43,6 +48,62 @@ type runRow struct {
 	failedIn uint64 // the message in which it failed, while in memory
 }
 
+type groupRow struct {
+	jobdb.Group
+	dirty   bool
+	boundIn uint64 // the message in which it was bound, while in memory
+}
+
+type unitRow struct {
+	jobdb.Unit
+	dirty bool
+}
+
+// kept holds rows by id in two generations, so that a writer can evict idle ones.
+type kept[R any] struct{ recent, older map[string]*R }
+
+// find returns the row in memory, or nil.
+func (k *kept[R]) find(id string) *R {
+	if row := k.recent[id]; row != nil {
+		return row
+	}
+	row := k.older[id]
+	if row != nil {
+		k.put(id, row)
+	}
+	return row
+}
+
+func (k *kept[R]) put(id string, row *R) {
+	if k.recent == nil {
+		k.recent = map[string]*R{}
+	}
+	k.recent[id] = row
+}
+
+func (k *kept[R]) drop(id string) {
+	delete(k.recent, id)
+	delete(k.older, id)
+}
+
+func (k *kept[R]) forget() { k.older, k.recent = k.recent, nil }
+
+func (r *Rows) findGroup(id string) *groupRow { return r.groups.find(id) }
+
+func (r *Rows) touchGroup(g *groupRow) {
+	if !g.dirty {
+		g.dirty = true
+		r.changedGroups = append(r.changedGroups, g)
+	}
+}
+
+func (r *Rows) touchUnit(u *unitRow) {
+	if !u.dirty {
+		u.dirty = true
+		r.changedUnits = append(r.changedUnits, u)
+	}
+}
+
 // NewRows returns an empty set of rows.
 func NewRows(partition int) *Rows {
 	return &Rows{partition: partition, recent: map[string]*jobRow{}, sets: map[jobdb.SetKey][]*jobRow{}}
@@ -51,11 +112,15 @@ func NewRows(partition int) *Rows {
 // Keys returns the keys of rows that applying these messages may read and that are not
 // in memory, each once.
 func (r *Rows) Keys(messages []Message) jobdb.Keys {
-	n := needs{rows: r, jobs: map[string]bool{}, runs: map[jobdb.RunKey]bool{}, open: map[string]bool{}, sets: map[jobdb.SetKey]bool{}}
+	n := needs{
+		rows: r, jobs: map[string]bool{}, runs: map[jobdb.RunKey]bool{}, open: map[string]bool{}, sets: map[jobdb.SetKey]bool{},
+		groups: map[string]bool{}, units: map[string]bool{},
+	}
 	for i := range messages {
 		m := &messages[i]
+		n.members(m)
 		if m.Superseded {
-			continue // it changes no row
+			continue // it changes no row, but those of groups
 		}
 		for i := range m.eventCount() {
 			n.event(m.Events, i)
@@ -81,6 +146,61 @@ type needs struct {
 	open map[string]bool
 	sets map[jobdb.SetKey]bool
 	keys jobdb.Keys
+
+	groups, units map[string]bool
+}
+
+// members requests what the submissions and the records of groups in a message need.
+func (n *needs) members(m *Message) {
+	for i := range m.eventCount() {
+		ev := &m.Events.Events[i]
+		if ev.Submit == nil || ev.JobID == "" {
+			continue
+		}
+		if key, part, replica, ok := groupNamed(m.Events.Queue, m.Events.JobSet, ev.Submit); ok {
+			n.unit(key, part, replica)
+			n.named(ev.JobID, "")
+		}
+	}
+	for _, r := range m.Records {
+		switch r := r.(type) {
+		case *chain.Decision:
+			if r.Member != nil {
+				n.member(r.Queue, r.JobSet, r.JobID, r.Member)
+			}
+		case *chain.MemberChange:
+			n.member(r.Queue, r.JobSet, r.JobID, &r.Member)
+		case *chain.UnitEnded:
+			n.member(r.Queue, r.JobSet, "", &r.Member)
+		case *chain.GroupBound:
+			n.group(groupKey{r.Queue, r.JobSet, r.Group}.id())
+		case *chain.GroupEnded:
+			n.group(groupKey{r.Queue, r.JobSet, r.Group}.id())
+		}
+	}
+}
+
+func (n *needs) member(queue, set, job string, m *chain.Member) {
+	n.unit(groupKey{queue, set, m.Group}, m.Part, m.Replica)
+	if job != "" {
+		n.named(job, "")
+	}
+}
+
+func (n *needs) group(id string) {
+	if !n.groups[id] && n.rows.groups.find(id) == nil {
+		n.groups[id] = true
+		n.keys.Groups = append(n.keys.Groups, id)
+	}
+}
+
+func (n *needs) unit(key groupKey, part string, replica uint32) {
+	group := key.id()
+	n.group(group)
+	if id := jobdb.UnitID(group, part, replica); !n.units[id] && n.rows.units.find(id) == nil {
+		n.units[id] = true
+		n.keys.Units = append(n.keys.Units, id)
+	}
 }
 
 func (n *needs) event(m *events.Message, i int) {
@@ -138,6 +258,18 @@ func (r *Rows) Admit(keys jobdb.Keys, found *jobdb.Found) {
 			r.index(j)
 		}
 	}
+	for i := range found.Groups {
+		if g := &found.Groups[i]; r.groups.find(g.ID) == nil {
+			r.groups.put(g.ID, &groupRow{Group: *g})
+			r.size++
+		}
+	}
+	for i := range found.Units {
+		if u := &found.Units[i]; r.units.find(u.ID) == nil {
+			r.units.put(u.ID, &unitRow{Unit: *u})
+			r.size++
+		}
+	}
 	for i := range found.Runs {
 		run := &found.Runs[i]
 		if j := r.find(run.JobID); j != nil && j.runs[run.RunID] == nil {
@@ -159,6 +291,8 @@ func (r *Rows) Forget(limit int) {
 		return
 	}
 	r.older, r.recent, r.size = r.recent, map[string]*jobRow{}, 0
+	r.groups.forget()
+	r.units.forget()
 	r.sets = map[jobdb.SetKey][]*jobRow{}
 	for _, j := range r.older { // the order within a set does not matter: it is sorted when used
 		j.indexed = false
@@ -245,7 +379,16 @@ func (r *Rows) Take() *jobdb.Changes {
 		run.dirty = false
 		c.Runs = append(c.Runs, &run.Run)
 	}
+	for _, g := range r.changedGroups {
+		g.dirty = false
+		c.Groups = append(c.Groups, &g.Group)
+	}
+	for _, u := range r.changedUnits {
+		u.dirty = false
+		c.Units = append(c.Units, &u.Unit)
+	}
 	r.changedJobs, r.changedRuns = r.changedJobs[:0], r.changedRuns[:0]
+	r.changedGroups, r.changedUnits = r.changedGroups[:0], r.changedUnits[:0]
 	return &c
 }
 

@@ -32,6 +32,7 @@ func (f *fold) runEvent(ev *events.Event, j *jobRow) {
 	case events.RunSucceeded:
 		if !run.State.Ended() {
 			f.ended(j, run, jobdb.RunSucceeded)
+			f.memberSucceeded(j, run)
 		}
 	case events.RunErrors:
 		if ev.Error != nil {
@@ -102,11 +103,11 @@ func (f *fold) see(j *jobRow, id string) *runRow {
 	run.State, run.Index = jobdb.RunLeased, q.Runs
 	q.Runs++
 	q.OpenRuns++
-	q.LatestRun, q.Decision = id, 0
-	if j.State.Terminal() {
+	q.LatestRun, q.Decision, j.Member.Restarting = id, 0, false
+	if j.State.Terminal() || j.State == jobdb.JobStopping {
 		return run
 	}
-	if j.State == jobdb.JobQueued || j.State == jobdb.UnknownJob {
+	if j.State.Waiting() || j.State == jobdb.UnknownJob {
 		q.Version++
 	}
 	j.State, q.RetryAfter = jobdb.JobLeased, 0

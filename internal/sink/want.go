@@ -96,6 +96,39 @@ func (h *past) leaveOut(want, got *jobdb.Contents) {
 	want.Decisions = recordsLeft(h, want.Decisions, func(d *jobdb.Decision) (string, *jobdb.Where) { return d.JobID, &d.Where })
 	want.NotDecided = recordsLeft(h, want.NotDecided, func(n *jobdb.NotDecided) (string, *jobdb.Where) { return n.JobID, &n.Where })
 	want.Ready = recordsLeft(h, want.Ready, func(r *jobdb.Ready) (string, *jobdb.Where) { return r.JobID, &r.Where })
+	want.GroupRecords = recordsLeft(h, want.GroupRecords, func(r *jobdb.GroupRecord) (string, *jobdb.Where) { return r.JobID, &r.Where })
+	leaveOutGroups(want, got)
+}
+
+// leaveOutGroups leaves out the groups that were pruned with their last member, and what
+// was pruned of one whose name was used again.
+func leaveOutGroups(want, got *jobdb.Contents) {
+	there, members, binding := map[string]bool{}, map[string]bool{}, map[string]uint64{}
+	for _, g := range got.Groups {
+		there[g.ID] = true
+	}
+	for _, u := range got.Units {
+		there[u.ID] = true
+	}
+	for _, j := range want.Jobs {
+		members[j.Member.GroupID] = true
+	}
+	records := map[rowKey]bool{}
+	for _, r := range got.GroupRecords {
+		records[rowKey{seq: r.Seq, record: r.Where.Record}] = true
+	}
+	want.Groups = slices.DeleteFunc(want.Groups, func(g *jobdb.Group) bool { return !there[g.ID] && !members[g.ID] })
+	for _, g := range want.Groups {
+		binding[g.ID] = g.Binding
+	}
+	old := func(group string, bound uint64) bool {
+		now, kept := binding[group]
+		return !kept || bound < now
+	}
+	want.Units = slices.DeleteFunc(want.Units, func(u *jobdb.Unit) bool { return !there[u.ID] && old(u.GroupID, u.Binding) })
+	want.GroupRecords = slices.DeleteFunc(want.GroupRecords, func(r *jobdb.GroupRecord) bool {
+		return r.JobID == "" && !records[rowKey{seq: r.Seq, record: r.Where.Record}] && old(r.GroupID, r.Seq)
+	})
 }
 
 // recordsLeft leaves out the records that were pruned with their jobs.
@@ -119,4 +152,5 @@ func (r *Rows) keepOnly(c *jobdb.Changes) {
 	c.Decisions = slices.DeleteFunc(c.Decisions, func(d *jobdb.Decision) bool { return d.JobID != r.only })
 	c.NotDecided = slices.DeleteFunc(c.NotDecided, func(n *jobdb.NotDecided) bool { return n.JobID != r.only })
 	c.Ready = slices.DeleteFunc(c.Ready, func(d *jobdb.Ready) bool { return d.JobID != r.only })
+	c.GroupRecords = nil
 }

@@ -31,6 +31,7 @@ const noRetry = "NOT EXISTS (SELECT FROM refloat_waits w WHERE w.partition = ref
 func (t *Tx) Candidates(ctx context.Context, which jobdb.Candidates) ([]jobdb.Job, error) {
 	q := table.Candidates(t.partition, which)
 	q.Where = append(q.Where, noRetry)
+	q.Alone("refloat_", which)
 	args := make([]any, len(q.Args))
 	for i, a := range q.Args {
 		if text, ok := a.(string); ok {
@@ -47,13 +48,17 @@ func (t *Tx) Candidates(ctx context.Context, which jobdb.Candidates) ([]jobdb.Jo
 }
 
 // Delete implements [jobdb.Pruning].
-func (t *Tx) Delete(ctx context.Context, jobs []string) (rows int, err error) {
+func (t *Tx) Delete(ctx context.Context, jobs, groups []string) (rows int, err error) {
 	b := &pgx.Batch{}
 	for _, name := range table.OfJobs {
 		b.Queue("DELETE FROM refloat_"+name+" WHERE job_id = ANY($1) AND partition = $2", names(jobs), t.partition)
 	}
+	for _, name := range table.OfGroups {
+		b.Queue("DELETE FROM refloat_"+name+" WHERE group_id = ANY($1) AND partition = $2 AND "+table.EmptyGroup("refloat_", name), names(groups), t.partition)
+	}
+	n := b.Len()
 	results := t.tx.SendBatch(ctx, b)
-	for range table.OfJobs {
+	for range n {
 		tag, failed := results.Exec()
 		err = errors.Join(err, failed)
 		rows += int(tag.RowsAffected())

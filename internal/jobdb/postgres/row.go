@@ -16,7 +16,7 @@ const longKeys = "long_keys"
 
 // stored returns the columns of a table as stored here.
 func stored(columns []string) []string {
-	if slices.Contains(columns, "job_id") {
+	if slices.ContainsFunc(columns, searched) {
 		return append(slices.Clip(columns), longKeys)
 	}
 	return columns
@@ -66,13 +66,17 @@ func (a *array) prepare(field any, n int) {
 		a.sql, a.bools = "boolean", make([]bool, 0, n)
 	case *[]byte, *[16]byte, *[32]byte:
 		a.sql, a.bytes = "bytea", make([][]byte, 0, n)
-	case *string, *[]string, *[]jobdb.Container:
+	case *string:
 		a.sql, a.texts = "text", make([]string, 0, n)
 	case *uint8:
 		a.sql, a.ints = "smallint", make([]int64, 0, n)
 	case *int, *int32:
 		a.sql, a.ints = "integer", make([]int64, 0, n)
 	default:
+		if table.Decoder(field) != nil {
+			a.sql, a.texts = "text", make([]string, 0, n)
+			return
+		}
 		a.sql, a.ints = "bigint", make([]int64, 0, n)
 	}
 }
@@ -148,14 +152,14 @@ func targets(fields []any) []any {
 			fields[i] = (*text)(p)
 		case *uint64:
 			fields[i] = (*unsigned)(p)
-		case *[]string:
-			fields[i] = (*strs)(p)
-		case *[]jobdb.Container:
-			fields[i] = (*containers)(p)
 		case *[16]byte:
 			fields[i] = fixed(p[:])
 		case *[32]byte:
 			fields[i] = fixed(p[:])
+		default:
+			if decode := table.Decoder(f); decode != nil {
+				fields[i] = encoded(decode)
+			}
 		}
 	}
 	return fields
@@ -199,26 +203,16 @@ func (u *unsigned) ScanInt64(v pgtype.Int8) error {
 	return nil
 }
 
-type strs []string
+// encoded decodes a text into its field.
+type encoded func(string) error
 
-// ScanText scans a list of texts.
-func (s *strs) ScanText(v pgtype.Text) error {
+// ScanText reads the text.
+func (decode encoded) ScanText(v pgtype.Text) error {
 	plain, err := unescape(v.String)
-	if err == nil {
-		*s, err = jobdb.DecodeStrings(plain)
+	if err != nil {
+		return err
 	}
-	return err
-}
-
-type containers []jobdb.Container
-
-// ScanText scans a list of containers.
-func (c *containers) ScanText(v pgtype.Text) error {
-	plain, err := unescape(v.String)
-	if err == nil {
-		*c, err = jobdb.DecodeContainers(plain)
-	}
-	return err
+	return decode(plain)
 }
 
 type fixed []byte

@@ -165,4 +165,46 @@ ALTER TABLE refloat_jobs ADD COLUMN since_ledger bigint NOT NULL DEFAULT -1, ADD
 	ADD COLUMN since_batch integer NOT NULL DEFAULT -1;
 CREATE INDEX refloat_jobs_ended ON refloat_jobs (partition, ended, job_id) WHERE ended <> 0;
 CREATE INDEX refloat_jobs_unsubmitted ON refloat_jobs (partition, job_id) WHERE NOT known;
+`, `
+-- Groups of jobs. A column grp is the name of a group.
+CREATE TABLE refloat_groups (
+	group_id text COLLATE "C" NOT NULL, partition integer NOT NULL,
+	queue text COLLATE "C" NOT NULL, job_set text COLLATE "C" NOT NULL, grp text COLLATE "C" NOT NULL,
+	binding bigint NOT NULL, policy text NOT NULL, digest bytea NOT NULL, shape text NOT NULL,
+	state smallint NOT NULL, reason smallint NOT NULL, rule text NOT NULL,
+	generation bigint NOT NULL, restarts bigint NOT NULL, counted bigint NOT NULL, asked boolean NOT NULL, max_restarts bigint NOT NULL,
+	updated_ledger bigint NOT NULL, updated_entry bigint NOT NULL, updated_batch integer NOT NULL,
+	long_keys text NOT NULL,
+	PRIMARY KEY (group_id, partition)
+) WITH (fillfactor = 70);
+CREATE INDEX refloat_groups_set ON refloat_groups (queue, job_set);
+
+CREATE TABLE refloat_units (
+	unit_id text COLLATE "C" NOT NULL, partition integer NOT NULL, group_id text COLLATE "C" NOT NULL, binding bigint NOT NULL,
+	part text NOT NULL, replica bigint NOT NULL, state smallint NOT NULL, reason smallint NOT NULL,
+	generation bigint NOT NULL, restarts bigint NOT NULL, retries bigint NOT NULL, taken text NOT NULL,
+	PRIMARY KEY (unit_id, partition)
+) WITH (fillfactor = 70);
+CREATE INDEX refloat_units_group ON refloat_units (group_id);
+
+CREATE TABLE refloat_group_records (
+	partition integer NOT NULL, seq bigint NOT NULL, record bigint NOT NULL,
+	log_ledger bigint NOT NULL, log_entry bigint NOT NULL, log_batch integer NOT NULL, recording text NOT NULL, superseded boolean NOT NULL,
+	acted boolean NOT NULL, name text NOT NULL, group_id text COLLATE "C" NOT NULL,
+	job_id text COLLATE "C" NOT NULL, run_id text COLLATE "C" NOT NULL, raw bytea,
+	long_keys text NOT NULL,
+	PRIMARY KEY (partition, seq, record)
+);
+CREATE INDEX refloat_group_records_group ON refloat_group_records (group_id);
+CREATE INDEX refloat_group_records_job ON refloat_group_records (job_id) WHERE job_id <> '';
+
+ALTER TABLE refloat_jobs ADD COLUMN group_id text COLLATE "C" NOT NULL DEFAULT '', ADD COLUMN binding bigint NOT NULL DEFAULT 0,
+	ADD COLUMN grp text NOT NULL DEFAULT '', ADD COLUMN part text NOT NULL DEFAULT '', ADD COLUMN replica bigint NOT NULL DEFAULT 0,
+	ADD COLUMN member_index bigint NOT NULL DEFAULT 0, ADD COLUMN generation bigint NOT NULL DEFAULT 0,
+	ADD COLUMN member_state smallint NOT NULL DEFAULT 0, ADD COLUMN restarting boolean NOT NULL DEFAULT false;
+CREATE INDEX refloat_jobs_group ON refloat_jobs (group_id, ended) WHERE group_id <> '';
+
+ALTER TABLE refloat_decisions ADD COLUMN group_id text COLLATE "C" NOT NULL DEFAULT '', ADD COLUMN member text NOT NULL DEFAULT '',
+	ADD COLUMN group_verdict text NOT NULL DEFAULT '';
+CREATE INDEX refloat_decisions_group ON refloat_decisions (group_id) WHERE group_id <> '';
 `}

@@ -119,6 +119,9 @@ func (t *Tx) Write(ctx context.Context, c *jobdb.Changes) error {
 	queue(b, &table.Parked, c.Parked)
 	queue(b, &table.Activations, c.Activations)
 	queue(b, &table.Releases, c.Releases)
+	queue(b, &table.Groups, c.Groups)
+	queue(b, &table.Units, c.Units)
+	queue(b, &table.GroupRecords, c.GroupRecords)
 	if b.Len() == 0 {
 		return nil
 	}
@@ -144,7 +147,9 @@ func args(columns []array) []any {
 // Conditions of Load.
 var (
 	byIDs    = "partition = $1 AND job_id = ANY($2)"
-	ofSets   = fmt.Sprintf("queue = k.a AND job_set = k.b AND known AND state < %d", jobdb.JobSucceeded)
+	ofSets   = fmt.Sprintf("queue = k.a AND job_set = k.b AND known AND state NOT BETWEEN %d AND %d", jobdb.JobSucceeded, jobdb.JobCancelled)
+	byGroup  = "partition = $1 AND group_id = ANY($2)"
+	byUnit   = "partition = $1 AND unit_id = ANY($2)"
 	byRunIDs = "job_id = k.a AND run_id = k.b"
 	openRuns = fmt.Sprintf("%s AND state NOT IN (%d, %d)", byIDs, jobdb.RunSucceeded, jobdb.RunFailed)
 )
@@ -159,6 +164,8 @@ func (t *Tx) Load(ctx context.Context, keys jobdb.Keys) (*jobdb.Found, error) {
 	join(b, &table.Jobs, &found.Jobs, ofSets, t.partition, queues, sets)
 	join(b, &table.Runs, &found.Runs, byRunIDs, t.partition, jobs, runs)
 	lookup(b, &table.Runs, &found.Runs, openRuns, t.partition, names(keys.OpenRunsOf))
+	lookup(b, &table.Groups, &found.Groups, byGroup, t.partition, names(keys.Groups))
+	lookup(b, &table.Units, &found.Units, byUnit, t.partition, names(keys.Units))
 	if b.Len() == 0 {
 		return found, nil
 	}

@@ -34,6 +34,7 @@ func (t *tx) one(ctx context.Context, query string, to any) error {
 // Candidates implements [jobdb.Pruning].
 func (t *tx) Candidates(ctx context.Context, which jobdb.Candidates) ([]jobdb.Job, error) {
 	q := table.Candidates(t.partition, which)
+	q.Alone("", which)
 	query := "SELECT " + strings.Join(q.Columns, ", ") + " FROM " + q.From + q.Conditions() + q.Rest
 	s, err := t.d.stmt(ctx, stmtKey{what: query}, func() string { return query })
 	if err != nil {
@@ -52,7 +53,17 @@ func (t *tx) Candidates(ctx context.Context, which jobdb.Candidates) ([]jobdb.Jo
 }
 
 // Delete implements [jobdb.Pruning].
-func (t *tx) Delete(ctx context.Context, jobs []string) (rows int, err error) {
+func (t *tx) Delete(ctx context.Context, jobs, groups []string) (rows int, err error) {
+	rows, err = t.deleteBy(ctx, table.OfJobs, jobs, deleteQuery)
+	if err != nil {
+		return rows, err
+	}
+	more, err := t.deleteBy(ctx, table.OfGroups, groups, deleteGroupQuery)
+	return rows + more, err
+}
+
+// deleteBy deletes the rows of ids from tables.
+func (t *tx) deleteBy(ctx context.Context, tables, jobs []string, query func(name string, n int) string) (rows int, err error) {
 	for n := maxChunk; len(jobs) > 0; {
 		if n > len(jobs) {
 			n /= 2
@@ -63,8 +74,8 @@ func (t *tx) Delete(ctx context.Context, jobs []string) (rows int, err error) {
 			args = append(args, id)
 		}
 		t.args = append(args, t.partition)
-		for _, name := range table.OfJobs {
-			deleted, err := t.delete(ctx, name, n)
+		for _, name := range tables {
+			deleted, err := t.delete(ctx, query(name, n), n)
 			if err != nil {
 				return rows, classify(t.d.path, fmt.Errorf("delete from %s: %w", name, err))
 			}
@@ -75,8 +86,8 @@ func (t *tx) Delete(ctx context.Context, jobs []string) (rows int, err error) {
 	return rows, nil
 }
 
-func (t *tx) delete(ctx context.Context, name string, n int) (int, error) {
-	s, err := t.d.stmt(ctx, stmtKey{what: "delete " + name, n: n}, func() string { return deleteQuery(name, n) })
+func (t *tx) delete(ctx context.Context, query string, n int) (int, error) {
+	s, err := t.d.stmt(ctx, stmtKey{what: query, n: n}, func() string { return query })
 	if err != nil {
 		return 0, err
 	}
@@ -92,4 +103,9 @@ func (t *tx) delete(ctx context.Context, name string, n int) (int, error) {
 // the partition by another index.
 func deleteQuery(name string, n int) string {
 	return fmt.Sprintf("DELETE FROM %s WHERE job_id IN (%s) AND +partition = ?", name, strings.TrimSuffix(strings.Repeat("?, ", n), ", "))
+}
+
+// deleteGroupQuery deletes the rows of n groups that have lost their last member.
+func deleteGroupQuery(name string, n int) string {
+	return fmt.Sprintf("DELETE FROM %s WHERE group_id IN (%s) AND +partition = ? AND %s", name, strings.TrimSuffix(strings.Repeat("?, ", n), ", "), table.EmptyGroup("", name))
 }

@@ -141,4 +141,49 @@ ALTER TABLE jobs ADD COLUMN since_entry INTEGER NOT NULL DEFAULT -1;
 ALTER TABLE jobs ADD COLUMN since_batch INTEGER NOT NULL DEFAULT -1;
 CREATE INDEX jobs_ended ON jobs (partition, ended, job_id) WHERE ended <> 0;
 CREATE INDEX jobs_unsubmitted ON jobs (partition, job_id) WHERE NOT known;
+`, `
+-- Groups of jobs. A column grp is the name of a group.
+CREATE TABLE groups (
+	group_id TEXT NOT NULL, partition INTEGER NOT NULL, queue TEXT NOT NULL, job_set TEXT NOT NULL, grp TEXT NOT NULL,
+	binding INTEGER NOT NULL, policy TEXT NOT NULL, digest BLOB NOT NULL, shape TEXT NOT NULL,
+	state INTEGER NOT NULL, reason INTEGER NOT NULL, rule TEXT NOT NULL,
+	generation INTEGER NOT NULL, restarts INTEGER NOT NULL, counted INTEGER NOT NULL, asked INTEGER NOT NULL, max_restarts INTEGER NOT NULL,
+	updated_ledger INTEGER NOT NULL, updated_entry INTEGER NOT NULL, updated_batch INTEGER NOT NULL,
+	PRIMARY KEY (group_id, partition)
+) STRICT;
+CREATE INDEX groups_set ON groups (queue, job_set, grp);
+
+CREATE TABLE units (
+	unit_id TEXT NOT NULL, partition INTEGER NOT NULL, group_id TEXT NOT NULL, binding INTEGER NOT NULL,
+	part TEXT NOT NULL, replica INTEGER NOT NULL, state INTEGER NOT NULL, reason INTEGER NOT NULL,
+	generation INTEGER NOT NULL, restarts INTEGER NOT NULL, retries INTEGER NOT NULL, taken TEXT NOT NULL,
+	PRIMARY KEY (unit_id, partition)
+) STRICT;
+CREATE INDEX units_group ON units (group_id);
+
+CREATE TABLE group_records (
+	partition INTEGER NOT NULL, seq INTEGER NOT NULL, record INTEGER NOT NULL,
+	log_ledger INTEGER NOT NULL, log_entry INTEGER NOT NULL, log_batch INTEGER NOT NULL, recording TEXT NOT NULL, superseded INTEGER NOT NULL,
+	acted INTEGER NOT NULL, name TEXT NOT NULL, group_id TEXT NOT NULL,
+	job_id TEXT NOT NULL, run_id TEXT NOT NULL, raw BLOB,
+	PRIMARY KEY (partition, seq, record)
+) STRICT;
+CREATE INDEX group_records_group ON group_records (group_id);
+CREATE INDEX group_records_job ON group_records (job_id) WHERE job_id <> '';
+
+ALTER TABLE jobs ADD COLUMN group_id TEXT NOT NULL DEFAULT '';
+ALTER TABLE jobs ADD COLUMN binding INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN grp TEXT NOT NULL DEFAULT '';
+ALTER TABLE jobs ADD COLUMN part TEXT NOT NULL DEFAULT '';
+ALTER TABLE jobs ADD COLUMN replica INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN member_index INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN generation INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN member_state INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN restarting INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX jobs_group ON jobs (group_id, ended) WHERE group_id <> '';
+
+ALTER TABLE decisions ADD COLUMN group_id TEXT NOT NULL DEFAULT '';
+ALTER TABLE decisions ADD COLUMN member TEXT NOT NULL DEFAULT '';
+ALTER TABLE decisions ADD COLUMN group_verdict TEXT NOT NULL DEFAULT '';
+CREATE INDEX decisions_group ON decisions (group_id) WHERE group_id <> '';
 `}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/jobdb/table"
 )
 
@@ -21,14 +20,14 @@ func targets(fields []any) []any {
 		switch p := f.(type) {
 		case *uint64:
 			fields[i] = (*unsigned)(p)
-		case *[]string:
-			fields[i] = (*strs)(p)
-		case *[]jobdb.Container:
-			fields[i] = (*containers)(p)
 		case *[16]byte:
 			fields[i] = fixed(p[:])
 		case *[32]byte:
 			fields[i] = fixed(p[:])
+		default:
+			if decode := table.Decoder(f); decode != nil {
+				fields[i] = encoded(decode)
+			}
 		}
 	}
 	return fields
@@ -46,30 +45,16 @@ func (u *unsigned) Scan(v any) error {
 	return nil
 }
 
-type strs []string
+// encoded decodes a text into its field.
+type encoded func(string) error
 
-// Scan reads a list of texts.
-func (s *strs) Scan(v any) error {
+// Scan reads the text.
+func (decode encoded) Scan(v any) error {
 	t, ok := v.(string)
 	if !ok {
 		return fmt.Errorf("got %T, want text", v)
 	}
-	list, err := jobdb.DecodeStrings(t)
-	*s = list
-	return err
-}
-
-type containers []jobdb.Container
-
-// Scan reads a list of containers.
-func (c *containers) Scan(v any) error {
-	t, ok := v.(string)
-	if !ok {
-		return fmt.Errorf("got %T, want text", v)
-	}
-	list, err := jobdb.DecodeContainers(t)
-	*c = list
-	return err
+	return decode(t)
 }
 
 type fixed []byte

@@ -112,6 +112,9 @@ func (t *tx) Write(ctx context.Context, c *jobdb.Changes) error {
 		write(ctx, t, &table.Parked, c.Parked),
 		write(ctx, t, &table.Activations, c.Activations),
 		write(ctx, t, &table.Releases, c.Releases),
+		write(ctx, t, &table.Groups, c.Groups),
+		write(ctx, t, &table.Units, c.Units),
+		write(ctx, t, &table.GroupRecords, c.GroupRecords),
 	)
 	return classify(t.d.path, err)
 }
@@ -147,7 +150,7 @@ func write[T any](ctx context.Context, t *tx, tab *table.Of[T], rows []*T) error
 
 // Conditions of lookups other than by id.
 var (
-	onSets     = fmt.Sprintf("queue = k.a AND job_set = k.b AND known = 1 AND state < %d", jobdb.JobSucceeded)
+	onSets     = fmt.Sprintf("queue = k.a AND job_set = k.b AND known = 1 AND state NOT BETWEEN %d AND %d", jobdb.JobSucceeded, jobdb.JobCancelled)
 	onOpenRuns = fmt.Sprintf("job_id = k.a AND state NOT IN (%d, %d)", jobdb.RunSucceeded, jobdb.RunFailed)
 )
 
@@ -166,6 +169,8 @@ func (t *tx) Load(ctx context.Context, keys jobdb.Keys) (*jobdb.Found, error) {
 		load(ctx, t, &table.Jobs, lookup{keys: sets, on: onSets}, &found.Jobs),
 		load(ctx, t, &table.Runs, lookup{keys: runs, on: "job_id = k.a AND run_id = k.b"}, &found.Runs),
 		load(ctx, t, &table.Runs, lookup{keys: single(keys.OpenRunsOf), on: onOpenRuns}, &found.Runs),
+		load(ctx, t, &table.Groups, lookup{keys: single(keys.Groups), on: "group_id = k.a"}, &found.Groups),
+		load(ctx, t, &table.Units, lookup{keys: single(keys.Units), on: "unit_id = k.a"}, &found.Units),
 	)
 	return found, classify(t.d.path, err)
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // Query is one SELECT, as a Source runs it. Every text argument is a job id, a run id,
-// a queue or a job set.
+// a queue, a job set, or the name or id of a group.
 type Query struct {
 	Columns []string
 	From    string   // a table's name
@@ -94,6 +94,43 @@ func (q Queries) Runs(partition int, job string, visit func(*jobdb.Run) error) e
 	return find(q.Source, &Runs, c, visit)
 }
 
+// Groups visits groups by queue, job set and name.
+func (q Queries) Groups(f jobdb.GroupFilter, visit func(*jobdb.Group) error) error {
+	c := Query{Rest: " ORDER BY queue, job_set, grp, partition"}
+	if f.Queue != "" {
+		c.where("queue = ?", f.Queue)
+	}
+	if f.JobSet != "" {
+		c.where("job_set = ?", f.JobSet)
+	}
+	if f.Name != "" {
+		c.where("grp = ?", f.Name)
+	}
+	if f.Limit > 0 {
+		c.Rest += fmt.Sprintf(" LIMIT %d", f.Limit)
+	}
+	return find(q.Source, &Groups, c, visit)
+}
+
+// Units visits the units of a group.
+func (q Queries) Units(g *jobdb.Group, visit func(*jobdb.Unit) error) error {
+	c := Query{Rest: " ORDER BY part, replica"}
+	c.where("partition = ? AND group_id = ? AND binding = ?", g.Partition, g.ID, int64(g.Binding))
+	return find(q.Source, &Units, c, visit)
+}
+
+// Members visits the members of a group by job id.
+func (q Queries) Members(g *jobdb.Group, visit func(*jobdb.Job) error) error {
+	c := Query{Rest: " ORDER BY job_id"}
+	c.where("partition = ? AND group_id = ? AND group_id <> '' AND binding = ?", g.Partition, g.ID, int64(g.Binding))
+	return find(q.Source, &Jobs, c, visit)
+}
+
+// GroupRecords visits them in partition and log order.
+func (q Queries) GroupRecords(f jobdb.RecordFilter, visit func(*jobdb.GroupRecord) error) error {
+	return list(q.Source, &GroupRecords, f, byRecord, visit)
+}
+
 const (
 	byRecord = "partition, seq, record"
 	byNumber = "partition, number"
@@ -115,6 +152,9 @@ func list[T any](s Source, t *Of[T], f jobdb.RecordFilter, order string, visit f
 	}
 	if f.RunID != "" && slices.Contains(t.Columns, "run_id") {
 		c.where("run_id = ?", f.RunID)
+	}
+	if f.Group != nil && slices.Contains(t.Columns, "group_id") {
+		c.where("group_id = ? AND group_id <> ''", f.Group.ID)
 	}
 	if f.From > 0 && order == byNumber {
 		c.where("number >= ?", clamp(f.From))
@@ -191,6 +231,9 @@ func (q Queries) Contents(partition int) (*jobdb.Contents, error) {
 		all(q.Source, &Parked, partition, byRecord, &c.Parked),
 		all(q.Source, &Activations, partition, byRecord, &c.Activations),
 		all(q.Source, &Releases, partition, byFrom, &c.Releases),
+		all(q.Source, &Groups, partition, "group_id", &c.Groups),
+		all(q.Source, &Units, partition, "unit_id", &c.Units),
+		all(q.Source, &GroupRecords, partition, byRecord, &c.GroupRecords),
 	)
 	// A database that does not store every text unchanged may sort differently.
 	slices.SortFunc(c.Jobs, func(a, b *jobdb.Job) int { return strings.Compare(a.JobID, b.JobID) })
@@ -200,6 +243,7 @@ func (q Queries) Contents(partition int) (*jobdb.Contents, error) {
 		}
 		return strings.Compare(a.RunID, b.RunID)
 	})
+	slices.SortFunc(c.Units, func(a, b *jobdb.Unit) int { return strings.Compare(a.ID, b.ID) })
 	positions, perr := q.Positions()
 	for _, p := range positions {
 		if p.Partition == partition {

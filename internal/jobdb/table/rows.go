@@ -10,14 +10,16 @@ var Jobs = Of[jobdb.Job]{
 		priority queued_version retry_after avoid_nodes runs open_runs latest_run decision
 		namespace retry_policies fail_fast gang_id gang_cardinality init_containers grace_seconds
 		armada_failed armada_at armada_run armada_reason armada_message armada_category armada_subcategory
+		group_id binding grp part replica member_index generation member_state restarting
 		updated_ledger updated_entry updated_batch since_ledger since_entry since_batch`),
 	Fields: func(j *jobdb.Job, v []any) []any {
-		q, s, a := &j.Queueing, &j.Submit, &j.Armada
+		q, s, a, m := &j.Queueing, &j.Submit, &j.Armada, &j.Member
 		v = append(v, &j.JobID, &j.Partition, &j.Queue, &j.JobSet, &j.Known, (*uint8)(&j.State), &j.Final, &j.CancelRequested,
 			&j.Times.Submitted, &j.Times.Ended,
 			&q.Priority, &q.Version, &q.RetryAfter, &q.AvoidNodes, &q.Runs, &q.OpenRuns, &q.LatestRun, &q.Decision,
 			&s.Namespace, &s.RetryPolicies, &s.FailFast, &s.GangID, &s.GangCardinality, &s.InitContainers, &s.GraceSeconds,
-			&a.Failed, &a.At, &a.RunID, &a.Reason, &a.Message, &a.Category, &a.Subcategory)
+			&a.Failed, &a.At, &a.RunID, &a.Reason, &a.Message, &a.Category, &a.Subcategory,
+			&m.GroupID, &m.Binding, &m.Group, &m.Part, &m.Replica, &m.Index, &m.Generation, (*uint8)(&m.State), &m.Restarting)
 		return at(&j.Since, at(&j.Updated, v))
 	},
 }
@@ -38,6 +40,29 @@ var Runs = Of[jobdb.Run]{
 			&f.Preempted, &f.Returned, &f.Attempted, &f.Cancelled,
 			&e.Reason, &e.Message, &e.Category, &e.Subcategory, &e.KubernetesReason, &e.Node, &e.PreemptReason, &e.Containers, &e.Raw,
 			(*uint8)(&r.Outcome), &r.Shadow, &r.Decision)
+	},
+}
+
+// Groups are groups of jobs.
+var Groups = Of[jobdb.Group]{
+	Name: "groups",
+	Key:  []string{"group_id", "partition"},
+	Columns: columns(`group_id partition queue job_set grp binding policy digest shape
+		state reason rule generation restarts counted asked max_restarts updated_ledger updated_entry updated_batch`),
+	Fields: func(g *jobdb.Group, v []any) []any {
+		return at(&g.Updated, append(v, &g.ID, &g.Partition, &g.Queue, &g.JobSet, &g.Name, &g.Binding, &g.Policy, &g.Digest, &g.Shape.Parts,
+			(*uint8)(&g.State), (*uint8)(&g.Reason), &g.Rule, &g.Generation, &g.Restarts, &g.Counted, &g.Asked, &g.MaxRestarts))
+	},
+}
+
+// Units are the replicas of the parts of groups.
+var Units = Of[jobdb.Unit]{
+	Name:    "units",
+	Key:     []string{"unit_id", "partition"},
+	Columns: columns(`unit_id partition group_id binding part replica state reason generation restarts retries taken`),
+	Fields: func(u *jobdb.Unit, v []any) []any {
+		return append(v, &u.ID, &u.Partition, &u.GroupID, &u.Binding, &u.Part, &u.Replica, (*uint8)(&u.State), (*uint8)(&u.Reason),
+			&u.Generation, &u.Restarts, &u.Retries, &u.Taken)
 	},
 }
 

@@ -5,8 +5,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/policy"
 )
 
 // Of maps the rows of one type to a table.
@@ -56,6 +58,12 @@ func Plain(field any) any {
 		return jobdb.EncodeStrings(*p)
 	case *[]jobdb.Container:
 		return jobdb.EncodeContainers(*p)
+	case **chain.Member:
+		return jobdb.EncodeMember(*p)
+	case **chain.GroupVerdict:
+		return jobdb.EncodeVerdict(*p)
+	case *[]policy.ShapePart:
+		return jobdb.EncodeShape(*p)
 	case *[]byte:
 		return *p
 	case *[16]byte:
@@ -64,6 +72,31 @@ func Plain(field any) any {
 		return p[:]
 	}
 	panic(fmt.Sprintf("table: a field of type %T", field)) // a bug in the tables of this package
+}
+
+// Decoder returns the function that decodes the text of a field into it, as Plain encoded
+// it; nil: the field is no text that was encoded.
+func Decoder(field any) func(string) error {
+	switch p := field.(type) {
+	case *[]string:
+		return into(p, jobdb.DecodeStrings)
+	case *[]jobdb.Container:
+		return into(p, jobdb.DecodeContainers)
+	case **chain.Member:
+		return into(p, jobdb.DecodeMember)
+	case **chain.GroupVerdict:
+		return into(p, jobdb.DecodeVerdict)
+	case *[]policy.ShapePart:
+		return into(p, jobdb.DecodeShape)
+	}
+	return nil
+}
+
+func into[T any](field *T, decode func(string) (T, error)) func(string) error {
+	return func(s string) (err error) {
+		*field, err = decode(s)
+		return err
+	}
 }
 
 func columns(list string) []string { return strings.Fields(list) }

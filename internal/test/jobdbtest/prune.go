@@ -82,6 +82,51 @@ func testCandidates(t *testing.T, db Database) {
 	})
 }
 
+// testGroups: the members of a group are candidates together, and what is stored about it
+// goes with the last one.
+func testGroups(t *testing.T, db Database) {
+	member := func(id, group string, ended int64) *jobdb.Job {
+		j := job(0, id)
+		j.Times.Ended, j.Member.GroupID = ended, group
+		return j
+	}
+	commit(t, db.Writer, 0, at(0), at(1), &jobdb.Changes{
+		Jobs: []*jobdb.Job{
+			member("alone", "", 10), member("over1", "over", 10), member("over2", "over", 20), member("runs1", "runs", 10),
+			member("runs2", "runs", 0), member("late1", "late", 10), member("late2", "late", 30),
+		},
+		Groups:       []*jobdb.Group{{ID: "over"}, {ID: "late"}},
+		Units:        []*jobdb.Unit{{ID: "over/0/main", GroupID: "over"}, {ID: "late/0/main", GroupID: "late"}},
+		GroupRecords: []*jobdb.GroupRecord{{Where: jobdb.Where{Seq: 1}, GroupID: "over", JobID: "over1"}, {Where: jobdb.Where{Seq: 2}, GroupID: "over"}, {Where: jobdb.Where{Seq: 3}, GroupID: "late"}},
+	})
+	within(t, db.Writer, 0, func(ctx context.Context, tx jobdb.Tx) {
+		jobs, err := tx.Candidates(ctx, jobdb.Candidates{EndedBy: 20, Limit: 9})
+		var got []string
+		for i := range jobs {
+			got = append(got, jobs[i].JobID)
+		}
+		equal(t, "candidates", []string{"alone", "over1", "over2"}, got)
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	tx, err := db.Writer.Begin(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := tx.Delete(t.Context(), []string{"alone", "over1", "over2", "late1"}, []string{"late", "over"})
+	if err == nil {
+		err = tx.Commit(t.Context(), at(1), at(2))
+	}
+	if err != nil || n != 4+1+3 {
+		t.Errorf("deleted %d rows, %v", n, err)
+	}
+	left := contents(t, db.Reader, 0)
+	if len(left.Groups) != 1 || left.Groups[0].ID != "late" || len(left.Units) != 1 || len(left.GroupRecords) != 1 || left.GroupRecords[0].GroupID != "late" {
+		t.Errorf("left: %+v", left.Changes)
+	}
+}
+
 // testDelete: everything about the jobs of one partition goes, and nothing else.
 func testDelete(t *testing.T, db Database) {
 	contentsOf := func(p int) (c jobdb.Changes) {
@@ -113,7 +158,7 @@ func testDelete(t *testing.T, db Database) {
 	}
 	to := at(1)
 	to.Pruned = jobdb.Pruned{Jobs: 100, Through: at(1).Events, Ended: 77, When: 88}
-	n, err := tx.Delete(t.Context(), ids)
+	n, err := tx.Delete(t.Context(), ids, nil)
 	if err == nil {
 		err = tx.Commit(t.Context(), at(1), to)
 	}

@@ -33,6 +33,9 @@ func fill(v reflect.Value, n *int) {
 		v.SetUint(uint64(1 + *n%5))
 	case reflect.Uint32, reflect.Uint64:
 		v.SetUint(uint64(*n))
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem(), n)
 	case reflect.Array:
 		for i := range v.Len() {
 			v.Index(i).SetUint(uint64(*n+i) % 256)
@@ -59,18 +62,22 @@ func fillSlice(v reflect.Value, n *int) {
 // everything is one row of each kind in one partition.
 func everything(partition, seed int) *jobdb.Changes {
 	c := &jobdb.Changes{
-		Jobs:        []*jobdb.Job{sample[jobdb.Job](seed)},
-		Runs:        []*jobdb.Run{sample[jobdb.Run](seed)},
-		Decisions:   []*jobdb.Decision{sample[jobdb.Decision](seed)},
-		NotDecided:  []*jobdb.NotDecided{sample[jobdb.NotDecided](seed)},
-		Parked:      []*jobdb.Parked{sample[jobdb.Parked](seed)},
-		Ready:       []*jobdb.Ready{sample[jobdb.Ready](seed)},
-		Activations: []*jobdb.Activation{sample[jobdb.Activation](seed)},
-		Releases:    []*jobdb.Release{sample[jobdb.Release](seed)},
+		Jobs:         []*jobdb.Job{sample[jobdb.Job](seed)},
+		Runs:         []*jobdb.Run{sample[jobdb.Run](seed)},
+		Decisions:    []*jobdb.Decision{sample[jobdb.Decision](seed)},
+		NotDecided:   []*jobdb.NotDecided{sample[jobdb.NotDecided](seed)},
+		Parked:       []*jobdb.Parked{sample[jobdb.Parked](seed)},
+		Ready:        []*jobdb.Ready{sample[jobdb.Ready](seed)},
+		Activations:  []*jobdb.Activation{sample[jobdb.Activation](seed)},
+		Releases:     []*jobdb.Release{sample[jobdb.Release](seed)},
+		Groups:       []*jobdb.Group{sample[jobdb.Group](seed)},
+		Units:        []*jobdb.Unit{sample[jobdb.Unit](seed)},
+		GroupRecords: []*jobdb.GroupRecord{sample[jobdb.GroupRecord](seed)},
 	}
 	c.Jobs[0].Partition, c.Runs[0].Partition, c.Decisions[0].Partition = partition, partition, partition
 	c.NotDecided[0].Partition, c.Parked[0].Partition = partition, partition
 	c.Ready[0].Partition, c.Activations[0].Partition, c.Releases[0].Partition = partition, partition, partition
+	c.Groups[0].Partition, c.Units[0].Partition, c.GroupRecords[0].Partition = partition, partition, partition
 	return c
 }
 

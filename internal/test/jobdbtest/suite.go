@@ -46,6 +46,7 @@ func Run(t *testing.T, open func(t *testing.T) Database) {
 		{"Summary", testSummary},
 		{"Candidates", testCandidates},
 		{"Delete", testDelete},
+		{"DeleteGroups", testGroups},
 		{"PrunedElsewhere", testPrunedElsewhere},
 	}
 	for _, tt := range tests {
