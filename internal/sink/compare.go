@@ -132,6 +132,10 @@ func (c *comparison) row(table, key string, want, got reflect.Value) {
 // show renders a value in one line.
 func show(v reflect.Value) string {
 	switch {
+	case v.Kind() == reflect.Pointer && v.IsNil():
+		return "none"
+	case v.Kind() == reflect.Pointer:
+		return fmt.Sprintf("%+v", v.Elem().Interface())
 	case v.Kind() == reflect.String && v.Type().PkgPath() == "":
 		return fmt.Sprintf("%q", v.String())
 	case v.Kind() == reflect.Slice, v.Kind() == reflect.Array:

@@ -57,7 +57,7 @@ func TestCompareNamesEachField(t *testing.T) {
 // keyField says whether a name is part of some kind of row's key.
 func keyField(name string) bool {
 	switch name {
-	case "JobID", "RunID", "Number", "Seq", "Record", "Ledger", "Entry", "Batch":
+	case "ID", "JobID", "RunID", "Number", "Seq", "Record", "Ledger", "Entry", "Batch":
 		return true
 	}
 	return false
@@ -91,6 +91,8 @@ func change(v reflect.Value, n *int) string {
 			f.Set(reflect.MakeSlice(f.Type(), 1, 1))
 		case reflect.Array:
 			f.Index(0).SetUint(9)
+		case reflect.Pointer:
+			f.Set(reflect.New(f.Type().Elem()))
 		default:
 			panic(f.Kind())
 		}

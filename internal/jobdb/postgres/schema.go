@@ -196,7 +196,7 @@ CREATE TABLE refloat_group_records (
 	PRIMARY KEY (partition, seq, record)
 );
 CREATE INDEX refloat_group_records_group ON refloat_group_records (group_id);
-CREATE INDEX refloat_group_records_job ON refloat_group_records (job_id) WHERE job_id <> '';
+CREATE INDEX refloat_group_records_job ON refloat_group_records (job_id);
 
 ALTER TABLE refloat_jobs ADD COLUMN group_id text COLLATE "C" NOT NULL DEFAULT '', ADD COLUMN binding bigint NOT NULL DEFAULT 0,
 	ADD COLUMN grp text NOT NULL DEFAULT '', ADD COLUMN part text NOT NULL DEFAULT '', ADD COLUMN replica bigint NOT NULL DEFAULT 0,

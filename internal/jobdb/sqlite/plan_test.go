@@ -24,16 +24,20 @@ func TestPruningByIndex(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer begun.Rollback() //nolint:errcheck // nothing is to stay
-	if _, err := begun.Delete(ctx, make([]string, 3)); err != nil {
+	if _, err := begun.Delete(ctx, make([]string, 3), make([]string, 3)); err != nil {
 		t.Fatal(err)
 	}
 	queries := map[string]string{fmt.Sprintf(table.LastEndQuery, "", "?"): "(partition=?"}
 	for _, which := range []jobdb.Candidates{{}, {Unsubmitted: true}} {
 		q := table.Candidates(0, which)
+		q.Alone("", which)
 		queries["SELECT job_id FROM "+q.From+q.Conditions()+q.Rest] = "(partition=? AND "
 	}
 	for _, name := range table.OfJobs {
 		queries[deleteQuery(name, 64)] = "(job_id=?"
+	}
+	for _, name := range table.OfGroups {
+		queries[deleteGroupQuery(name, 64)] = "(group_id=?"
 	}
 	for query, want := range queries {
 		rows, err := db.conn.QueryContext(ctx, "EXPLAIN QUERY PLAN "+query, make([]any, strings.Count(query, "?"))...)

@@ -169,7 +169,7 @@ CREATE TABLE group_records (
 	PRIMARY KEY (partition, seq, record)
 ) STRICT;
 CREATE INDEX group_records_group ON group_records (group_id);
-CREATE INDEX group_records_job ON group_records (job_id) WHERE job_id <> '';
+CREATE INDEX group_records_job ON group_records (job_id);
 
 ALTER TABLE jobs ADD COLUMN group_id TEXT NOT NULL DEFAULT '';
 ALTER TABLE jobs ADD COLUMN binding INTEGER NOT NULL DEFAULT 0;

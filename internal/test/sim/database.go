@@ -3,6 +3,8 @@ package sim
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sort"
 
 	"github.com/refloat/refloat/internal/eventlog"
@@ -20,6 +22,8 @@ type dbPart struct {
 	number    int
 	jobs      map[string]jobdb.Job
 	runs      map[jobdb.RunKey]jobdb.Run
+	groups    map[string]jobdb.Group
+	units     map[string]jobdb.Unit
 	rest      jobdb.Changes
 	positions jobdb.Positions
 	holder    *tx // of the row lock
@@ -42,6 +46,7 @@ type tx struct {
 	p       *dbPart
 	changes []*jobdb.Changes
 	deleted []string // jobs
+	emptied []string // groups that may have lost their last member
 	broken  bool
 	began   int64
 	covered eventlog.Position // what the chain answered then
@@ -58,7 +63,7 @@ func newDatabase(w *world, partitions int) *database {
 }
 
 func (d *database) add(p int) {
-	d.parts = append(d.parts, &dbPart{number: p, jobs: map[string]jobdb.Job{}, runs: map[jobdb.RunKey]jobdb.Run{}, positions: jobdb.Beginning})
+	d.parts = append(d.parts, &dbPart{number: p, jobs: map[string]jobdb.Job{}, runs: map[jobdb.RunKey]jobdb.Run{}, groups: map[string]jobdb.Group{}, units: map[string]jobdb.Unit{}, positions: jobdb.Beginning})
 }
 
 // disconnect breaks all open connections: their transactions are rolled back.
@@ -120,6 +125,16 @@ func (t *tx) Load(_ context.Context, keys jobdb.Keys) (*jobdb.Found, error) {
 			found.Runs = append(found.Runs, r)
 		}
 	}
+	for _, id := range keys.Groups {
+		if g, ok := t.p.groups[id]; ok {
+			found.Groups = append(found.Groups, g)
+		}
+	}
+	for _, id := range keys.Units {
+		if u, ok := t.p.units[id]; ok {
+			found.Units = append(found.Units, u)
+		}
+	}
 	if len(keys.Sets) > 0 {
 		jobs := t.p.sortedJobs()
 		for _, k := range keys.Sets {
@@ -148,7 +163,15 @@ func (t *tx) Write(_ context.Context, c *jobdb.Changes) error {
 		return errConnection
 	}
 	frozen := *c
-	frozen.Jobs, frozen.Runs = nil, nil
+	frozen.Jobs, frozen.Runs, frozen.Groups, frozen.Units = nil, nil, nil, nil
+	for _, g := range c.Groups {
+		row := *g
+		frozen.Groups = append(frozen.Groups, &row)
+	}
+	for _, u := range c.Units {
+		row := *u
+		frozen.Units = append(frozen.Units, &row)
+	}
 	for _, j := range c.Jobs {
 		row := *j
 		frozen.Jobs = append(frozen.Jobs, &row)
@@ -215,6 +238,13 @@ func (p *dbPart) apply(w *world, t *tx, to jobdb.Positions) {
 		for _, r := range c.Runs {
 			p.runs[jobdb.RunKey{JobID: r.JobID, RunID: r.RunID}] = *r
 		}
+		for _, g := range c.Groups {
+			p.groups[g.ID] = *g
+		}
+		for _, u := range c.Units {
+			p.units[u.ID] = *u
+		}
+		p.rest.GroupRecords = append(p.rest.GroupRecords, c.GroupRecords...)
 		p.rest.Decisions = append(p.rest.Decisions, c.Decisions...)
 		p.rest.NotDecided = append(p.rest.NotDecided, c.NotDecided...)
 		p.rest.Parked = append(p.rest.Parked, c.Parked...)
@@ -224,6 +254,9 @@ func (p *dbPart) apply(w *world, t *tx, to jobdb.Positions) {
 	}
 	for _, job := range t.deleted {
 		p.delete(job)
+	}
+	for _, group := range t.emptied {
+		p.deleteGroup(group)
 	}
 	p.positions = to
 }
@@ -252,5 +285,13 @@ func (p *dbPart) sortedRuns() []*jobdb.Run {
 func (p *dbPart) contents() *jobdb.Contents {
 	c := &jobdb.Contents{Partition: p.number, Positions: p.positions, Changes: p.rest}
 	c.Jobs, c.Runs = p.sortedJobs(), p.sortedRuns()
+	for _, id := range slices.Sorted(maps.Keys(p.groups)) {
+		g := p.groups[id]
+		c.Groups = append(c.Groups, &g)
+	}
+	for _, id := range slices.Sorted(maps.Keys(p.units)) {
+		u := p.units[id]
+		c.Units = append(c.Units, &u)
+	}
 	return c
 }

@@ -32,7 +32,7 @@ func (t *tx) Candidates(_ context.Context, which jobdb.Candidates) (found []jobd
 	for _, j := range t.p.sortedJobs() {
 		ended := j.Times.Ended != 0 && j.Times.Ended <= which.EndedBy &&
 			cmp.Or(cmp.Compare(j.Times.Ended, which.AfterEnd), cmp.Compare(j.JobID, which.AfterJob)) > 0
-		if which.Unsubmitted && !j.Known && j.JobID > which.AfterJob || !which.Unsubmitted && ended {
+		if which.Unsubmitted && !j.Known && j.JobID > which.AfterJob || !which.Unsubmitted && ended && t.p.alone(j, which.EndedBy) {
 			found = append(found, *j)
 		}
 	}
@@ -43,11 +43,11 @@ func (t *tx) Candidates(_ context.Context, which jobdb.Candidates) (found []jobd
 }
 
 // Delete notes the jobs to delete.
-func (t *tx) Delete(_ context.Context, jobs []string) (int, error) {
+func (t *tx) Delete(_ context.Context, jobs, groups []string) (int, error) {
 	if t.broken {
 		return 0, errConnection
 	}
-	t.deleted = append(t.deleted, jobs...)
+	t.deleted, t.emptied = append(t.deleted, jobs...), append(t.emptied, groups...)
 	return len(jobs), nil
 }
 
@@ -62,4 +62,31 @@ func (p *dbPart) delete(job string) {
 	p.rest.Decisions = slices.DeleteFunc(p.rest.Decisions, func(d *jobdb.Decision) bool { return d.JobID == job })
 	p.rest.NotDecided = slices.DeleteFunc(p.rest.NotDecided, func(n *jobdb.NotDecided) bool { return n.JobID == job })
 	p.rest.Ready = slices.DeleteFunc(p.rest.Ready, func(r *jobdb.Ready) bool { return r.JobID == job })
+	p.rest.GroupRecords = slices.DeleteFunc(p.rest.GroupRecords, func(r *jobdb.GroupRecord) bool { return r.JobID == job })
+}
+
+// alone reports whether every member of the job's group ended by then.
+func (p *dbPart) alone(j *jobdb.Job, by int64) bool {
+	for _, o := range p.jobs {
+		if j.Member.GroupID != "" && o.Member.GroupID == j.Member.GroupID && (o.Times.Ended == 0 || o.Times.Ended > by) {
+			return false
+		}
+	}
+	return true
+}
+
+// deleteGroup removes everything about a group that has lost its last member.
+func (p *dbPart) deleteGroup(id string) {
+	for _, j := range p.jobs {
+		if j.Member.GroupID == id {
+			return
+		}
+	}
+	delete(p.groups, id)
+	for k, u := range p.units {
+		if u.GroupID == id {
+			delete(p.units, k)
+		}
+	}
+	p.rest.GroupRecords = slices.DeleteFunc(p.rest.GroupRecords, func(r *jobdb.GroupRecord) bool { return r.GroupID == id })
 }
