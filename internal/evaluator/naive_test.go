@@ -13,13 +13,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/refloat/refloat/events"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/projection"
 	"github.com/refloat/refloat/internal/test/model"
+	"github.com/refloat/refloat/internal/test/modelrecord"
 )
 
 var firstSeed = flag.Uint64("seed", 1, "seed of the first random history")
@@ -65,29 +64,11 @@ func compareHistory(t *testing.T, seed uint64) {
 		t.Fatalf("seed %d: %v", seed, err)
 	}
 	for i := range want {
-		for k := range want[i] {
-			normalize(&want[i][k])
-		}
+		modelrecord.Normalize(want[i])
 		if !reflect.DeepEqual(want[i], got[i]) {
 			t.Fatalf("seed %d, message %d of %d (-model +engine):\n%s\nrun: HISTORIES=1 go test ./internal/evaluator -run TestAgainstNaiveModel -seed=%d",
 				seed, i, len(want), cmp.Diff(want[i], got[i]), seed)
 		}
-	}
-}
-
-// normalize: empty lists are nil, and our RetryReady names its job alone.
-func normalize(r *model.Record) {
-	if len(r.AvoidNodes) == 0 {
-		r.AvoidNodes = nil
-	}
-	if len(r.SkippedPolicies) == 0 {
-		r.SkippedPolicies = nil
-	}
-	if len(r.Raw) == 0 {
-		r.Raw = nil
-	}
-	if r.Kind == model.RetryReady {
-		r.Queue, r.JobSet = "", ""
 	}
 }
 
@@ -133,9 +114,7 @@ func decideHistory(h model.History) ([][]model.Record, error) {
 			return nil, err
 		}
 		for _, r := range o.Records {
-			rendered := render(r)
-			normalize(&rendered)
-			out[i] = append(out[i], rendered)
+			out[i] = append(out[i], modelrecord.Of(r))
 		}
 	}
 	return out, nil
@@ -151,51 +130,4 @@ func parse(files []model.File) (*policyfile.Set, error) {
 		return nil, fmt.Errorf("policies: %w", err)
 	}
 	return set, nil
-}
-
-var parkReasons = map[events.ParkReason]string{
-	events.NotProtobuf: model.Unreadable, events.NoQueue: model.NoQueue, events.NoJobSet: model.NoJobSet,
-	events.NoEvents: model.NoEvents, events.NoJob: model.EventWithoutJob, events.NoRun: model.EventWithoutRun,
-}
-
-func render(r chain.Record) model.Record {
-	at, _ := chain.PositionOf(r)
-	out := model.Record{Ledger: at.Ledger, Entry: at.Entry, Batch: at.Batch}
-	switch r := r.(type) {
-	case *chain.NotDecided:
-		out.Kind, out.Reason = model.NotDecided, r.Reason.String()
-		out.Queue, out.JobSet, out.JobID, out.RunID, out.T = r.Queue, r.JobSet, r.JobID, r.RunID, r.Time
-	case *chain.Parked:
-		out.Kind, out.Reason, out.Event, out.Raw = model.Parked, parkReasons[r.Reason], int(r.Event), r.Raw
-	case *chain.RetryReady:
-		out.Kind, out.JobID, out.RunID, out.RetryAfter = model.RetryReady, r.JobID, r.RunID, r.RetryAfter
-	case *chain.Decision:
-		renderDecision(&out, r)
-	default:
-		renderGroup(&out, r)
-	}
-	return out
-}
-
-func renderDecision(out *model.Record, d *chain.Decision) {
-	out.Kind = model.JobFailed
-	out.Number, out.Queue, out.JobSet, out.JobID, out.RunID = int64(d.Number), d.Queue, d.JobSet, d.JobID, d.RunID
-	out.RunIndex, out.Code, out.Policy, out.Rule, out.T = int(d.RunIndex), d.Code.String(), d.Policy, d.Rule, d.Time
-	out.GlobalUsed, out.GlobalLimit = int(d.GlobalUsed), int(d.GlobalLimit)
-	out.SkippedPolicies, out.Shadow = d.Skipped, d.Shadow
-	if d.LimitFrom != policy.FromNowhere {
-		out.RuleUsed, out.RuleLimit, out.LimitFrom = int(d.RuleUsed), int(d.RuleLimit), d.LimitFrom.String()
-	}
-	if d.Requeue {
-		out.Kind = model.JobRequeued
-		out.DelayMs, out.RetryAfter, out.PodName, out.AvoidNodes = d.DelayMS, d.RetryAfter, d.PodName, d.AvoidNodes
-		out.NodesLeftOut = int(d.NodesLeftOut)
-	}
-	if d.Member != nil {
-		renderMember(out, d.Member)
-	}
-	if v := d.Group; v != nil {
-		out.UnitReason, out.GroupAction, out.GroupRule = v.Reason.String(), v.Action.String(), v.Rule
-		out.RestartsUsed, out.MaxRestarts = int(v.RestartsUsed), int(v.MaxRestarts)
-	}
 }

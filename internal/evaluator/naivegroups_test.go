@@ -14,9 +14,9 @@ import (
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/projection"
 	"github.com/refloat/refloat/internal/test/model"
+	"github.com/refloat/refloat/internal/test/modelrecord"
 )
 
 // TestGroupsAgainstNaiveModel holds the engine against a model of groups that was written
@@ -43,15 +43,7 @@ func compareGroups(t *testing.T, seed uint64) {
 		t.Fatalf("seed %d: %v", seed, err)
 	}
 	for i := range want {
-		for k := range want[i] {
-			normalize(&want[i][k])
-		}
-		for k := range want[i] {
-			if r := &want[i][k]; r.Kind == model.GroupFinding && len(r.Group) > policy.MaxGroupName {
-				r.Group = r.Group[:policy.MaxGroupName] // ASCII
-			}
-		}
-		slices.SortStableFunc(want[i], func(a, b model.Record) int { return parkedFirst(a) - parkedFirst(b) })
+		modelrecord.Normalize(want[i])
 		if !reflect.DeepEqual(want[i], got[i]) {
 			t.Fatalf("seed %d, message %d of %d (-model +engine):\n%s\nrun: HISTORIES=1 go test ./internal/evaluator -run TestGroupsAgainstNaiveModel -seed=%d",
 				seed, i, len(want), cmp.Diff(lines(want[i]), lines(got[i])), seed)
@@ -73,65 +65,6 @@ func lines(records []model.Record) []string {
 		out = append(out, fmt.Sprintf("%s %.400s", r.Kind, line))
 	}
 	return out
-}
-
-// parkedFirst: the engine makes all records of what it cannot read before the others.
-func parkedFirst(r model.Record) int {
-	if r.Kind == model.Parked {
-		return 0
-	}
-	return 1
-}
-
-var findings = map[policy.FindingReason]string{
-	policy.InvalidName: model.BadGroupName, policy.NoPolicyNamed: model.NoGroupPolicy, policy.NoSuchPolicy: model.UnknownPolicy,
-	policy.OtherPolicy: model.AnotherPolicy, policy.NoSuchPart: model.UnknownPart, policy.NoSuchReplica: model.UnknownReplica,
-	policy.NoSuchIndex: model.UnknownIndex, policy.IndexTaken: model.IndexTaken, policy.NotOneUnit: model.GangNotOneUnit,
-	policy.OverParallelism: model.GangParallelism,
-}
-
-func renderGroup(out *model.Record, r chain.Record) {
-	switch r := r.(type) {
-	case *chain.GroupBound:
-		out.Kind, out.Queue, out.JobSet, out.Group, out.Policy = model.GroupBound, r.Queue, r.JobSet, r.Group, r.Policy
-		for _, p := range r.Shape.Parts {
-			s := model.Shape{Name: p.Name, Replicas: int(p.Replicas), Members: int(p.Members), MinMembers: int(p.MinMembers), Parallelism: int(p.Parallelism)}
-			for _, i := range p.After {
-				s.After = append(s.After, r.Shape.Parts[i].Name)
-			}
-			out.Shape = append(out.Shape, s)
-		}
-	case *chain.GroupFinding:
-		out.Kind, out.Queue, out.JobSet, out.Group, out.JobID = model.GroupFinding, r.Queue, r.JobSet, r.Group, r.JobID
-		out.Reason = findings[r.Reason]
-	case *chain.MemberChange:
-		out.Kind, out.Queue, out.JobSet, out.JobID = model.Kind(r.Change.String()), r.Queue, r.JobSet, r.JobID
-		renderMember(out, &r.Member)
-		switch r.Change {
-		case chain.MemberRestart:
-			out.RunID, out.RetryAfter = r.RunID, r.RetryAfter
-		case chain.MemberStopped:
-			out.RunID, out.Generation = r.RunID, 0
-		default:
-			out.Generation = 0
-		}
-	case *chain.UnitEnded:
-		out.Kind, out.Queue, out.JobSet, out.State = model.UnitEnded, r.Queue, r.JobSet, model.StateFailed
-		if r.Succeeded {
-			out.State = model.StateSucceeded
-		}
-		renderMember(out, &r.Member)
-		v := &r.Verdict
-		out.Reason, out.GroupAction, out.Rule = v.Reason.String(), v.Action.String(), v.Rule
-		out.RestartsUsed, out.MaxRestarts = int(v.RestartsUsed), int(v.MaxRestarts)
-	case *chain.GroupEnded:
-		out.Kind, out.Queue, out.JobSet, out.Group = model.GroupEnded, r.Queue, r.JobSet, r.Group
-		out.State, out.Reason, out.Rule = r.State.String(), r.Reason.String(), r.Rule
-	}
-}
-
-func renderMember(out *model.Record, m *chain.Member) {
-	out.Group, out.Part, out.Replica, out.Index, out.Generation = m.Group, m.Part, int(m.Replica), int(m.Index), int(m.Generation)
 }
 
 // TestGroupsReplayed decides histories of groups in three more ways, which must give the same
