@@ -73,6 +73,7 @@ func (p *Processor) Activate(records []chain.Record) {
 		case *chain.PolicyActivated:
 			p.Progress.Generation, p.Progress.PolicySet = r.Generation, r.Digest
 			p.State.Horizon = r.HorizonMS * 1e6
+			p.State.Recheck()
 		case *chain.SemanticsActivated:
 			p.Progress.Semantics = r.Version
 		case *chain.OwnerClaim:

@@ -26,6 +26,7 @@ type Group struct {
 	Counted    uint32      // of them, those that count towards maxRestarts
 	ByRule     []RuleCount // by name
 	LastEvent  int64       // watermark at the last event about it
+	Refused    bool        // something that would have happened did not: its queue was in shadow, or retries disabled
 
 	Parts []*Part
 	gangs map[string]*Unit // by id
@@ -357,6 +358,12 @@ func (g *Group) AllOver() bool { return g.none(func(s Status) bool { return !s.O
 // Quiet is AllOver, where a member whose failure was decided in shadow is over too.
 func (g *Group) Quiet() bool {
 	return g.none(func(s Status) bool { return !s.Over() && s&FailedInShadow == 0 })
+}
+
+// Idle reports whether no member is started, where one whose failure was decided in shadow
+// is not.
+func (g *Group) Idle() bool {
+	return g.none(func(s Status) bool { return s.Started() && s&FailedInShadow == 0 })
 }
 
 // AllSucceeded reports whether every known member succeeded.

@@ -90,7 +90,7 @@ func (s *State) Process(seq *events.Sequence, publish int64, h Handler) error {
 			s.apply(f, d)
 		}
 	}
-	if len(s.msg.groups) > 0 || len(s.msg.due) > 0 {
+	if len(s.msg.groups) > 0 || len(s.msg.due) > 0 || s.recheck {
 		s.settleGroups()
 	}
 	s.markReady(h)

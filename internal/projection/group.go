@@ -330,16 +330,14 @@ type groupEntry struct {
 
 	inKV, wipe      bool // as in entry
 	indexed, stored term
+	refused         bool // it is so in the KV
 	dirty, touched  bool
 	units           []*group.Unit // touched by the current message
 }
 
 // touchGroup marks a group as changed by the current message.
 func (s *State) touchGroup(ge *groupEntry) {
-	if !ge.dirty {
-		ge.dirty = true
-		s.dirtyGroups = append(s.dirtyGroups, ge)
-	}
+	s.markDirty(ge)
 	if !ge.touched {
 		ge.touched = true
 		s.msg.groups = append(s.msg.groups, ge)

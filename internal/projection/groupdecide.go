@@ -269,6 +269,7 @@ func (s *State) settleGroups() {
 			s.msg.groups = append(s.msg.groups, ge)
 		}
 	}
+	s.recheckRefused()
 	slices.SortFunc(s.msg.groups, func(a, b *groupEntry) int { return cmp.Compare(a.key, b.key) })
 	for _, ge := range s.msg.groups {
 		if ge.g != nil {
@@ -298,7 +299,10 @@ func (s *State) endUnits(ge *groupEntry) {
 		}
 		end := UnitEnd{Group: ge.g, Unit: u}
 		switch {
-		case u.State == group.Succeeded && u.Fresh:
+		case u.State == group.Succeeded && !u.Fresh:
+			s.stopRest(ge, u)
+			continue
+		case u.State == group.Succeeded:
 			end.Succeeded = true
 		case u.State != group.Active:
 			continue
@@ -316,6 +320,8 @@ func (s *State) endUnits(ge *groupEntry) {
 			s.perform(ge, u, &v, nil, 0)
 		case end.Succeeded:
 			s.stopRest(ge, u)
+		default:
+			s.refuse(ge)
 		}
 	}
 }
@@ -325,11 +331,15 @@ func (s *State) stopRest(ge *groupEntry, u *group.Unit) {
 	if u.AllOver() {
 		return
 	}
-	s.touchUnit(ge, u)
 	for i := range u.Members {
 		m := &u.Members[i]
-		if !m.Status.Over() && s.offer(Stopped, u, s.entry(m.Job)) {
+		switch {
+		case m.Status.Over():
+		case s.offer(Stopped, u, s.entry(m.Job)):
+			s.touchUnit(ge, u)
 			u.Set(m, m.Status&^group.Held|group.WasStopped)
+		default:
+			s.refuse(ge)
 		}
 	}
 }
@@ -344,6 +354,7 @@ func (s *State) releaseHeld(ge *groupEntry) {
 			for u.State == group.Active && u.Held() > 0 && ge.g.MayStart(u) {
 				m := u.NextHeld()
 				if !s.offer(Released, u, s.entry(m.Job)) {
+					s.refuse(ge)
 					return
 				}
 				u.Set(m, m.Status&^group.Held)
@@ -383,6 +394,8 @@ func (s *State) endIfOver(ge *groupEntry) {
 		s.endGroup(ge, state, reason, rule)
 	case passed && g.Quiet():
 		s.dropGroup(ge) // likewise
+	default:
+		s.refuse(ge)
 	}
 }
 

@@ -81,6 +81,7 @@ func (s *State) loadGroup(key string, k group.Key) *groupEntry {
 	}
 	if ge.g != nil {
 		ge.inKV = true
+		ge.refused = ge.g.Refused
 		ge.stored = groupTerm(ge.g)
 		ge.indexed = ge.stored
 	}
@@ -117,7 +118,7 @@ func appendGroup(b []byte, g *group.Group) []byte {
 		e.uint(uint64(p.Parallelism))
 	}
 	e.b = append(e.b, byte(g.State), byte(g.Reason))
-	e.bools(g.Halted)
+	e.bools(g.Halted, g.Refused)
 	e.string(g.Rule)
 	e.uint(uint64(g.Generation))
 	e.uint(uint64(g.Restarts))
@@ -158,7 +159,7 @@ func decodeGroup(k group.Key, b []byte) (*group.Group, error) {
 	}
 	g := group.New(k, policyName, shape)
 	g.State, g.Reason = policy.GroupState(d.byte()), policy.UnitReason(d.byte())
-	d.bools(&g.Halted)
+	d.bools(&g.Halted, &g.Refused)
 	g.Rule = d.string()
 	g.Generation, g.Restarts, g.Counted = d.uint32(), d.uint32(), d.uint32()
 	for range d.count() {
@@ -235,6 +236,9 @@ func (s *State) flushGroup(ge *groupEntry, b Batch) error {
 	if err := flushTerm(b, ge.indexed, &ge.stored, ge.key); err != nil {
 		return err
 	}
+	if err := ge.flushRefused(b); err != nil {
+		return err
+	}
 	ge.inKV = ge.g != nil
 	if ge.g == nil {
 		return nil
@@ -261,9 +265,9 @@ func (s *State) flushGroup(ge *groupEntry, b Batch) error {
 }
 
 // groupTerm returns when a group is looked at again: one horizon after its last event, if
-// none of its members is active.
+// none of its members is started.
 func groupTerm(g *group.Group) term {
-	if !g.Quiet() {
+	if !g.Idle() {
 		return term{}
 	}
 	return term{weight: groupWeight, base: g.LastEvent}
@@ -304,6 +308,7 @@ func (s *State) takeDueGroups() {
 
 // dropGroup forgets a group with its members.
 func (s *State) dropGroup(ge *groupEntry) {
+	s.forgetRefused(ge)
 	last := ge.g.LastEvent
 	s.touchGroup(ge)
 	ge.g.LastEvent = last

@@ -14,11 +14,14 @@ const (
 	setKey    = 's'
 	forgetKey = 'x'
 	groupKey  = 'g'
+
+	refusedKey = 'y' // of groups of which something was refused: their prefixes
+	recheckKey = 'z' // there if they are to be looked at again
 )
 
 // Clear deletes all records of a State.
 func Clear(b Batch) error {
-	for _, first := range []byte{jobKey, runKey, setKey, forgetKey, groupKey} {
+	for _, first := range []byte{jobKey, runKey, setKey, forgetKey, groupKey, refusedKey, recheckKey} {
 		if err := b.DeleteRange([]byte{first}, []byte{first + 1}); err != nil {
 			return err
 		}

@@ -52,6 +52,8 @@ type State struct {
 	olderGroupsFlush          uint64
 	dirtyGroups               []*groupEntry
 	groupTerms                forgetIndex
+	refused                   []string // keys of groups of which something was refused, ascending
+	recheck, recheckStored    bool     // they are looked at with the next message
 
 	msg   message
 	key   []byte            // scratch
@@ -94,6 +96,9 @@ func NewState(kv KV, watermark, horizon int64) (*State, error) {
 		Watermark: watermark, Horizon: horizon, kv: kv,
 		recent: map[string]*entry{}, older: map[string]*entry{}, cacheSize: defaultCacheSize,
 		recentGroups: map[string]*groupEntry{}, olderGroups: map[string]*groupEntry{},
+	}
+	if err := s.loadRefused(); err != nil {
+		return nil, err
 	}
 	s.groupTerms.weight = groupWeight
 	if err := s.groupTerms.findEarliest(kv, math.MinInt64); err != nil {
@@ -247,6 +252,9 @@ func (s *State) Flush(b Batch) (uint64, error) {
 		if err := s.flushGroup(ge, b); err != nil {
 			return 0, fmt.Errorf("write a group: %w", err)
 		}
+	}
+	if err := s.flushRecheck(b); err != nil {
+		return 0, err
 	}
 	clear(s.dirtyGroups)
 	s.dirtyGroups = s.dirtyGroups[:0]

@@ -61,6 +61,7 @@ type group struct {
 	ended                bool
 	lastEvent            int64 // the watermark then
 	touched              bool  // by the current message
+	refused              bool  // something did not happen, since the queue was mute (R1)
 }
 
 // Shape is what binding fixes of a part.
@@ -330,6 +331,24 @@ func (m *Model) markUnits() {
 	}
 }
 
+// recheckRefused has groups of which something was refused looked at again, with the first
+// message after a change of the policies. (R1)
+func (m *Model) recheckRefused() {
+	if !m.recheck {
+		return
+	}
+	m.recheck = false
+	for _, g := range m.groups {
+		if g.refused && !g.ended {
+			g.touched = true
+			for _, u := range g.units() {
+				u.touched = true
+			}
+		}
+		g.refused = false
+	}
+}
+
 // endUnits: GROUPS 3, "then units that ended without a failed run (by successes or
 // cancellations)".
 func (m *Model) endUnits() {
@@ -345,14 +364,22 @@ func (m *Model) endUnits() {
 	for _, u := range touched {
 		g, fresh := u.part.group, u.fresh
 		u.fresh = false
+		rest := slices.ContainsFunc(u.members, func(mem *member) bool { return mem.over == "" })
+		hopeless := u.state == "" && (u.tooManyLost() || u.allOver()) || u.state == StateSucceeded && rest
+		said := len(m.said)
 		switch {
 		case g.ended || m.mute(g.queue):
 		case u.state == StateSucceeded && fresh:
 			m.unitSucceeded(u)
+		case u.state == StateSucceeded: // in shadow, the rest was not stopped (R1)
+			m.stopAll(u.members)
 		case u.state == "" && u.tooManyLost():
 			m.unitEnded(u, MemberCancelled)
 		case u.state == "" && m.settings(u).OnMemberFailure == "Continue" && u.allOver() && u.succeeded() < u.part.MinMembers:
 			m.unitEnded(u, FailedIndexes)
+		}
+		if hopeless && !g.ended && len(m.said) == said {
+			g.refused = true
 		}
 	}
 }
@@ -361,11 +388,14 @@ func (m *Model) endUnits() {
 // group's end nothing is released.".
 func (m *Model) release() {
 	for _, g := range m.groups {
-		if g.ended || g.halted || !g.touched && !m.due(g) || m.mute(g.queue) {
+		if g.ended || g.halted || !g.touched && !m.due(g) {
 			continue
 		}
 		for _, mem := range g.members() {
-			if mem.held && mem.unit.state == "" && m.mayStart(mem) {
+			switch may := mem.held && mem.unit.state == "" && m.mayStart(mem); {
+			case may && m.mute(g.queue):
+				g.refused = true
+			case may:
 				m.Seen["group: released"]++
 				mem.held = false
 				m.sayMember(MemberReleased, mem)
@@ -377,8 +407,15 @@ func (m *Model) release() {
 // endGroups: GROUPS 8.
 func (m *Model) endGroups() {
 	for _, g := range m.groups {
-		if g.ended || !g.touched && !m.due(g) || m.mute(g.queue) {
+		if g.ended || !g.touched && !m.due(g) {
 			continue
+		}
+		end := func(state, reason, rule string) {
+			if m.mute(g.queue) {
+				g.refused = true
+				return
+			}
+			m.endGroup(g, state, reason, rule)
 		}
 		over := !slices.ContainsFunc(g.members(), func(mem *member) bool { return mem.over == "" })
 		running := slices.ContainsFunc(g.members(), (*member).started)
@@ -389,20 +426,20 @@ func (m *Model) endGroups() {
 			switch {
 			case !over || !m.passed(g.lastEvent):
 			case g.halted:
-				m.endGroup(g, StateHalted, g.haltReason, g.haltRule)
+				end(StateHalted, g.haltReason, g.haltRule)
 			case !slices.ContainsFunc(g.members(), func(mem *member) bool { return mem.over != succeededWell }):
-				m.endGroup(g, StateSucceeded, "", "")
+				end(StateSucceeded, "", "")
 			default:
-				m.endGroup(g, StateFailed, Exhausted, "")
+				end(StateFailed, Exhausted, "")
 			}
 		case !slices.ContainsFunc(g.units(), func(u *unit) bool { return u.state != StateSucceeded }):
-			m.endGroup(g, StateSucceeded, "", "")
+			end(StateSucceeded, "", "")
 		case running:
 		case g.mayCome() && !m.passed(g.lastEvent):
 		case g.halted:
-			m.endGroup(g, StateHalted, g.haltReason, g.haltRule)
+			end(StateHalted, g.haltReason, g.haltRule)
 		default:
-			m.endGroup(g, StateFailed, Exhausted, "")
+			end(StateFailed, Exhausted, "")
 		}
 	}
 }
@@ -455,14 +492,14 @@ func (m *Model) endGroup(g *group, state, reason, rule string) {
 
 // due says whether the horizon of a group has passed that nobody keeps busy. (R1)
 func (m *Model) due(g *group) bool {
-	return !slices.ContainsFunc(g.members(), func(mem *member) bool { return mem.over == "" && !mem.quiet }) && m.passed(g.lastEvent)
+	return !slices.ContainsFunc(g.members(), func(mem *member) bool { return mem.started() && !mem.quiet }) && m.passed(g.lastEvent)
 }
 
 // forgetMute forgets the groups that end in nobody's records: those of queues in shadow. (R1)
 func (m *Model) forgetMute() {
 	m.groups = slices.DeleteFunc(m.groups, func(g *group) bool {
 		g.touched = false
-		if g.ended || !m.due(g) {
+		if g.ended || !m.due(g) || slices.ContainsFunc(g.members(), func(mem *member) bool { return mem.held }) {
 			return false
 		}
 		for _, mem := range g.members() {

@@ -27,6 +27,7 @@ type Model struct {
 	before    int      // number of the last event before the current message
 	said      []Record // by the current message, so far
 	current   Message
+	recheck   bool     // the policies changed
 	groups    []*group // by queue, job set and name
 }
 
@@ -118,7 +119,7 @@ func (m *Model) UseVersion(version int) {
 
 // Use changes the policy set, between messages. Counts stay.
 func (m *Model) Use(p Policies) {
-	m.policies = p
+	m.policies, m.recheck = p, true
 }
 
 // Step processes the next message and returns its records, in this order:
@@ -203,6 +204,7 @@ func (m *Model) Step(msg Message) []Record {
 		}
 		r.decided = true
 	}
+	m.recheckRefused()
 	m.endUnits()
 	m.release()
 	m.endGroups()
