@@ -95,7 +95,7 @@ func run(ctx context.Context, c Config) error {
 		return err
 	}
 	if has := logs.Events.Partitions(); len(c.Feeds) > 0 && has < partitions {
-		if logs, err = c.makeAnew(logs, partitions, access); err != nil {
+		if logs, err = c.makeAnew(ctx, logs, partitions, access); err != nil {
 			return err
 		}
 		c.Log.Info("the data directory had no events yet: its logs were made anew for the partitions of the feeds", slog.Int("partitions", partitions), slog.Int("before", has))
