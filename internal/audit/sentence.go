@@ -53,7 +53,19 @@ func verdict(d *chain.Decision) string {
 	case policy.LegacyLimit:
 		return "the lease was returned too often and no rule matches: failed as Armada would do"
 	case policy.GangFail:
+		if d.Member != nil {
+			return "the job belongs to a gang that cannot retry as a whole: its lease was returned, or a member was cancelled"
+		}
 		return "the job belongs to a gang, and gangs are not retried yet"
+	case policy.GroupRestart:
+		if d.Group != nil {
+			return fmt.Sprintf("the failure ends the job's unit (%s), which rule %s of its group restarts", d.Group.Reason, d.Group.Rule)
+		}
+		return fmt.Sprintf("the job was restarted with its group, by rule %s of group policy %s", d.Rule, d.Policy)
+	case policy.GroupOver:
+		return "the job's group has ended, or the job was stopped by its group: it is not retried"
+	case policy.UnitLimit:
+		return rule + " would retry the job, but its unit in the group has used up its retries (retryLimit)"
 	case policy.UnknownCode:
 	}
 	return d.Code.String()

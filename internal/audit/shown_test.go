@@ -90,7 +90,7 @@ func (s showing) record() chain.Record {
 
 // decision parses CODE [requeue] [policy=] [rule=] [used=N/N] [from=rule|policy|global]
 // [global=N/N] [delay=D] [after=D] [avoid=A,B] [skipped=A,B] [container=] [matcher=]
-// [shadow]. after is retryAfter relative to the failure; by default the delay.
+// [shadow] [member] [group]. after is retryAfter relative to the failure; by default the delay.
 func (s showing) decision() *chain.Decision {
 	code, ok := policy.ParseCode(s.d.CmdArgs[0].Key)
 	if !ok {
@@ -135,6 +135,10 @@ func (s showing) decision() *chain.Decision {
 			}
 		case "shadow":
 			d.Shadow = true
+		case "member":
+			d.Member = &chain.Member{Group: "g", Part: "main"}
+		case "group":
+			d.Group = &chain.GroupVerdict{Reason: policy.BackoffLimitExceeded, Action: policy.RestartGroup, Rule: "host-maintenance", RestartsUsed: 1, MaxRestarts: 3}
 		default:
 			s.d.Fatalf(s.t, "a decision has no %q", arg.Key)
 		}
