@@ -73,7 +73,10 @@ func compareHistory(t *testing.T, seed uint64) {
 }
 
 // decideHistory runs the engine over a history and renders its records as the model does.
-func decideHistory(h model.History) ([][]model.Record, error) {
+func decideHistory(h model.History) ([][]model.Record, error) { return decideFiles(h, h.YAML()) }
+
+// decideFiles is decideHistory, with the policies that are in force first.
+func decideFiles(h model.History, files []model.File) ([][]model.Record, error) {
 	state, err := projection.NewState(projection.NewMemory(), projection.NoWatermark, evaluator.DefaultHorizon)
 	if err != nil {
 		return nil, err
@@ -90,7 +93,7 @@ func decideHistory(h model.History) ([][]model.Record, error) {
 		p.Activate([]chain.Record{&chain.PolicyActivated{Generation: generation, Digest: set.Digest(), HorizonMS: set.Horizon().Milliseconds()}})
 		return nil
 	}
-	if err := use(h.YAML()); err != nil {
+	if err := use(files); err != nil {
 		return nil, err
 	}
 	out := make([][]model.Record, len(h.Messages))

@@ -221,3 +221,29 @@ func reloaded(store *projection.Memory, s *projection.State) (*projection.State,
 	s.Committed(n)
 	return projection.NewState(store, s.Watermark, s.Horizon)
 }
+
+// TestGroupRows holds the engine against the rows of JobSet's and Kubernetes' Job's own tests, as
+// groups: testdata/groups.
+func TestGroupRows(t *testing.T) {
+	t.Parallel()
+	rows, err := model.ReadTrials("../../testdata/groups/rows.json.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(rows) < 50 {
+		t.Fatalf("%d rows", len(rows))
+	}
+	for _, row := range rows {
+		h := model.History{Messages: row.Messages, Versions: []model.Version{{Before: 0, Number: model.GroupsVersion}}}
+		got, err := decideFiles(h, row.Policies)
+		if err != nil {
+			t.Fatalf("%s: %v", row.Name, err)
+		}
+		for i, want := range row.Records {
+			modelrecord.Normalize(want)
+			if diff := cmp.Diff(lines(want), lines(got[i])); diff != "" {
+				t.Errorf("%s, message %d (-model +engine):\n%s", row.Name, i, diff)
+			}
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -80,22 +81,40 @@ type trial struct {
 	at   int
 	runs map[string]int
 	all  []Record
+	said *Trial
 }
 
 func newTrial(t *testing.T, p Policies) *trial {
 	t.Helper()
 	m := New(p)
 	m.UseVersion(GroupsVersion)
-	return &trial{t: t, m: m, runs: map[string]int{}}
+	r := &trial{t: t, m: m, runs: map[string]int{}, said: &Trial{Policies: p.YAML(false)}}
+	trials.Lock()
+	defer trials.Unlock()
+	r.said.Name = fmt.Sprintf("%s/%d", t.Name(), trialsOf(t.Name()))
+	trials.list = append(trials.list, r.said)
+	return r
+}
+
+// trialsOf counts the trials of a test so far.
+func trialsOf(test string) (n int) {
+	for _, other := range trials.list {
+		if strings.HasPrefix(other.Name, test+"/") {
+			n++
+		}
+	}
+	return n
 }
 
 func (r *trial) say(events ...*pb.Event) []Record {
 	r.at++
-	payload, err := proto.Marshal(&pb.EventSequence{Queue: "ml", JobSetName: "set-a", Events: events})
+	payload, err := (proto.MarshalOptions{Deterministic: true}).Marshal(&pb.EventSequence{Queue: "ml", JobSetName: "set-a", Events: events})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	records := r.m.Step(Message{Ledger: 7, Entry: int64(r.at), Batch: -1, Publish: base + int64(r.at)*600e9, Payload: payload})
+	message := Message{Ledger: 7, Entry: int64(r.at), Batch: -1, Publish: base + int64(r.at)*600e9, Payload: payload}
+	records := r.m.Step(message)
+	r.said.Messages, r.said.Records = append(r.said.Messages, message), append(r.said.Records, records)
 	r.all = append(r.all, records...)
 	return records
 }
@@ -131,7 +150,10 @@ func (r jobSetRule) rule(name string) GroupRule {
 		"FailJobSet": "FailGroup", "RestartJobSet": "RestartGroup", "RestartJobSetAndIgnoreMaxRestarts": "RestartGroup",
 		"RestartJob": "RestartUnit", "RestartJobAndIgnoreMaxRestarts": "RestartUnit",
 	}
-	rule := GroupRule{Name: name, Action: actions[r.Action], OnReasons: r.OnJobFailureReasons, Parts: r.TargetReplicatedJobs}
+	rule := GroupRule{Name: name, Action: actions[r.Action], OnReasons: r.OnJobFailureReasons}
+	for _, target := range r.TargetReplicatedJobs {
+		rule.Parts = append(rule.Parts, strings.ToLower(target))
+	}
 	if strings.HasSuffix(r.Action, "IgnoreMaxRestarts") {
 		rule.CountsTowardMax = new(false)
 	}
@@ -298,7 +320,7 @@ func TestJobSetActions(t *testing.T) {
 		p.Rules = []GroupRule{
 			{Name: "prior-group", Action: "RestartGroup", OnMessage: "prior group"},
 			{Name: "prior-unit", Action: "RestartUnit", OnMessage: "prior unit"},
-			rule.rule(rule.Name),
+			rule.rule("row"), // JobSet allows names that we do not
 		}
 		p.Parts = []GroupPart{{Name: "rjob"}, {Name: "other"}}
 		r := newTrial(t, grouped(p))
@@ -329,7 +351,7 @@ func TestJobSetActions(t *testing.T) {
 			if end == nil || end.Reason != want.Conditions[0].Reason {
 				t.Errorf("the group ended as %+v, want %s", end, want.Conditions[0].Reason)
 			}
-		} else if end != nil || "FailurePolicy_"+v.GroupRule != want.Conditions[0].Reason {
+		} else if end != nil || "FailurePolicy_"+strings.Replace(v.GroupRule, "row", rule.Name, 1) != want.Conditions[0].Reason {
 			t.Errorf("rule %q, ended %+v, want %s", v.GroupRule, end, want.Conditions[0].Reason)
 		}
 	})
@@ -373,6 +395,7 @@ func TestJobSetRules(t *testing.T) {
 		}
 		var events []*pb.Event
 		for _, j := range jobs { // each job is a unit of its parent
+			j.ParentReplicatedJob = strings.ToLower(cmp.Or(j.ParentReplicatedJob, "main")) // as names are here
 			i := slices.IndexFunc(p.Parts, func(part GroupPart) bool { return part.Name == j.ParentReplicatedJob })
 			if i < 0 {
 				i = len(p.Parts)
@@ -382,6 +405,13 @@ func TestJobSetRules(t *testing.T) {
 			*p.Parts[i].Replicas++
 			if j.Reason == FailedIndexes {
 				p.Parts[i].OnMemberFailure = "Continue"
+			}
+		}
+		for _, rule := range p.Rules { // a policy declares every part that it names
+			for _, part := range rule.Parts {
+				if !slices.ContainsFunc(p.Parts, func(p GroupPart) bool { return p.Name == part }) {
+					p.Parts = append(p.Parts, GroupPart{Name: part})
+				}
 			}
 		}
 		r := newTrial(t, grouped(p))
