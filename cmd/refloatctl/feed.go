@@ -70,9 +70,9 @@ func feedData(cmd *cobra.Command, data string, files []string, pace float64) err
 		case err != nil:
 			return err
 		case written < 0:
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: %d messages; the process that runs on %s has fed them\n", file, total, data)
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: %s; the process that runs on %s has fed them, and its log says how many were new\n", file, plural.Of(total, "message"), data)
 		default:
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: %d messages, %d of them new in %s\n", file, total, written, data)
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: %s, %d of them new in %s\n", file, plural.Of(total, "message"), written, data)
 		}
 	}
 	return nil

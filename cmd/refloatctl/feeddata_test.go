@@ -34,6 +34,8 @@ func TestFeedData(t *testing.T) {
 	ctl(t, "feed", recordingFile("plain"), "--data", data).exits(t, exitFine).says(t, "1559 messages, 1559 of them new")
 	ctl(t, "feed", recordingFile("plain"), "--data", data).exits(t, exitFine).says(t, "1559 messages, 0 of them new")
 	p := startUp(t, data)
+	// The feed of another recording of that name was refused, and killed before it read why.
+	writeFile(t, app.Dir(data).Inbox(), "retried.jsonl.gz.reason", "old")
 	ctl(t, "feed", recordingFile("retried"), "--data", data).exits(t, exitFine).says(t, "2298 messages; the process that runs on")
 	ctl(t, "feed", recordingFile("retried"), "--data", data, "--pace", "9x").exits(t, exitEnvironment).says(t, "refloatctl up --feed")
 	bad := writeFile(t, t.TempDir(), "bad.jsonl.gz", "no recording")

@@ -148,6 +148,12 @@ func (d Dir) checkJobDBUnused(ctx context.Context) (err error) {
 	if _, err := os.Lstat(d.JobDB()); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
+	// An `up` that ended early may have left it without tables.
+	if w, err := OpenJobDB(ctx, d.JobDBURL()); err != nil {
+		return err
+	} else if err := w.Close(); err != nil {
+		return err
+	}
 	db, err := ReadJobDB(ctx, d.JobDBURL())
 	if err != nil {
 		return err

@@ -34,14 +34,22 @@ func (n *node) watchInbox(ctx context.Context, fed <-chan struct{}) error {
 	if err := os.MkdirAll(inbox, 0o755); err != nil {
 		return fmt.Errorf("create the inbox of recordings: %w", err)
 	}
+	stuck := map[string]bool{} // what was fed or refused, and could not be removed
+	unreadable := false
 	for ctx.Err() == nil {
 		entries, err := os.ReadDir(inbox)
-		if err != nil {
+		if err != nil && !unreadable {
 			n.Log.Warn("inbox of recordings cannot be read", slog.Any("error", err))
 		}
+		unreadable = err != nil
 		for _, e := range entries {
-			if name := e.Name(); e.Type().IsRegular() && !strings.HasPrefix(name, ".") && strings.HasSuffix(name, ".gz") {
-				n.feedFromInbox(ctx, filepath.Join(inbox, name))
+			file := filepath.Join(inbox, e.Name())
+			if !isRecording(e) || stuck[file] || ctx.Err() != nil {
+				continue
+			}
+			if err := n.feedFromInbox(ctx, file); err != nil {
+				stuck[file] = true
+				n.Log.Warn("recording cannot be removed from the inbox: it is not looked at again", slog.String("file", file), slog.Any("error", err))
 			}
 		}
 		pause(ctx, inboxEvery)
@@ -49,7 +57,13 @@ func (n *node) watchInbox(ctx context.Context, fed <-chan struct{}) error {
 	return nil
 }
 
-func (n *node) feedFromInbox(ctx context.Context, file string) {
+// isRecording reports whether a file in the inbox is to be fed. A copy in progress begins with a dot.
+func isRecording(e os.DirEntry) bool {
+	return e.Type().IsRegular() && !strings.HasPrefix(e.Name(), ".") && strings.HasSuffix(e.Name(), ".gz")
+}
+
+// feedFromInbox feeds a recording and removes it. Its error says that it is still there.
+func (n *node) feedFromInbox(ctx context.Context, file string) error {
 	messages, err := checkFeed(file, n.feedLog.Partitions())
 	written := 0
 	if err == nil {
@@ -58,13 +72,24 @@ func (n *node) feedFromInbox(ctx context.Context, file string) {
 	}
 	switch {
 	case ctx.Err() != nil: // the next process goes on
+		return nil
+	case errors.Is(err, os.ErrNotExist): // its feed was interrupted
+		return nil
 	case err != nil:
 		n.Log.Warn("recording is refused", slog.String("file", file), slog.Any("error", err))
-		_ = errors.Join(os.WriteFile(file+inboxReason, []byte(err.Error()), 0o644), os.Rename(file, file+inboxRefused))
-	default:
-		n.Log.Info("feed complete", slog.String("file", file), slog.Int("written", written), slog.Int("already_there", messages-written))
-		_ = os.Remove(file)
+		return errors.Join(os.WriteFile(file+inboxReason, []byte(err.Error()), 0o644), os.Rename(file, file+inboxRefused))
 	}
+	n.Log.Info("feed complete", slog.String("file", file), slog.Int("written", written), slog.Int("already_there", messages-written))
+	// A reason that is left from another recording of that name would be taken for this one's.
+	return errors.Join(removed(file+inboxReason), removed(file))
+}
+
+// removed removes a file, which may be gone already.
+func removed(file string) error {
+	if err := os.Remove(file); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // checkFeed reads a whole recording before anything of it is written.
@@ -105,10 +130,10 @@ func FeedData(ctx context.Context, d Dir, feed Feed) (total, written int, err er
 		}
 		// If `up` ended meanwhile, the log is free.
 		if written, err := d.feed(ctx, feed, needed); !errors.Is(err, eventlog.ErrLocked) {
-			return total, written, errors.Join(err, os.Remove(left))
+			return total, written, errors.Join(err, removed(left))
 		}
 		if pause(ctx, inboxEvery); ctx.Err() != nil {
-			return 0, 0, errors.Join(ctx.Err(), os.Remove(left))
+			return 0, 0, errors.Join(fmt.Errorf("interrupted while the process that runs on %s feeds it, which may have fed a part; feed it again to complete it: %w", d, ctx.Err()), removed(left))
 		}
 	}
 }
@@ -145,7 +170,8 @@ func leaveInInbox(file, inbox string) (string, error) {
 	}
 	defer func() { _ = os.Remove(out.Name()) }()
 	_, err = io.Copy(out, in)
-	if err = errors.Join(err, out.Close()); err == nil {
+	// The other process may belong to another user, and the machine may crash.
+	if err = errors.Join(err, out.Chmod(0o644), out.Sync(), out.Close()); err == nil {
 		err = os.Link(out.Name(), to) // unlike a rename, it fails if another feed left one of this name
 	}
 	if errors.Is(err, os.ErrExist) {

@@ -2,6 +2,7 @@ package chain_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -32,8 +33,8 @@ func TestNewerProgram(t *testing.T) {
 		ignored chain.Ignored
 	}{
 		{name: "the newest version", records: [][]byte{newest}},
-		{name: "the next version", records: [][]byte{next}, newer: "activates version 3 of the semantics, this program knows versions up to 2"},
-		{name: "the next version, with a record of its own", records: [][]byte{next, unknownKind}, newer: "activates version 3"},
+		{name: "the next version", records: [][]byte{next}, newer: fmt.Sprintf("activates version %d of the semantics, this program knows versions up to %d", chain.NewestSemantics+1, chain.NewestSemantics)},
+		{name: "the next version, with a record of its own", records: [][]byte{next, unknownKind}, newer: fmt.Sprintf("activates version %d", chain.NewestSemantics+1)},
 		{name: "a record of an unknown kind", records: [][]byte{unknownKind}, newer: "unknown kind 99"},
 		{name: "a record with an unknown field", records: [][]byte{unknownField}, newer: "unknown field 50"},
 		{name: "damaged bytes", records: [][]byte{{0xff}}, ignored: chain.Malformed},
