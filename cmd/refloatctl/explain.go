@@ -34,7 +34,8 @@ func newExplain() *cobra.Command {
 		Long: `Explain the decision on a failed run of a job: what failed, the rules in order with
 the first matcher of each that did not hold, the counts before and after, where the
 limit came from, how the delay was computed, the policy generation and the position
-in the log. Without --run: the last decided run.
+in the log. Of a member of a group, also what its unit and its group made of it, and
+what the group did to the job. Without --run: the last decided run.
 
 The decision is read from the job database, and the rules from the policies log, in
 a data directory or on Pulsar. With --job-db alone, the rules and the computation of
@@ -57,6 +58,7 @@ is derived from the logs, which takes as long as reading them.`,
 	f.bind(cmd)
 	cmd.Flags().IntVar(&f.run, "run", -1, "index of the failed run, from 0")
 	addOutput(cmd, &f.output)
+	cmd.AddCommand(newExplainGroup())
 	return cmd
 }
 
@@ -76,7 +78,7 @@ func explain(cmd *cobra.Command, f explainFlags) error {
 		if e.Explanation, err = audit.Recall(c.Case); err != nil {
 			return err
 		}
-		return e.show(cmd.OutOrStdout(), f.output)
+		return e.showAll(cmd, &f)
 	}
 	set, overrides, err := f.generation(cmd.Context(), c.Decision.Generation)
 	if err != nil {
@@ -88,7 +90,16 @@ func explain(cmd *cobra.Command, f explainFlags) error {
 		return diverged
 	}
 	e.Explanation, e.diverged = x, diverged
-	return e.show(cmd.OutOrStdout(), f.output)
+	return e.showAll(cmd, &f)
+}
+
+// showAll shows it, and to people what the job's group did to the job.
+func (e *explanation) showAll(cmd *cobra.Command, f *explainFlags) error {
+	err := e.show(cmd.OutOrStdout(), f.output)
+	if err != nil || f.output == outputJSON || e.fromLogs {
+		return err
+	}
+	return printChanges(cmd, cmd.OutOrStdout(), &f.deployment, e.Job)
 }
 
 // explanation is a decided run with everything that led to the decision.
@@ -195,6 +206,13 @@ func notDecided(cmd *cobra.Command, f explainFlags, found []jobHistory) error {
 	if len(why) > 0 {
 		fmt.Fprintln(cmd.ErrOrStderr(), strings.Join(why, "\n"))
 	}
+	for _, l := range found {
+		if !l.fromLogs {
+			if err := printChanges(cmd, cmd.ErrOrStderr(), &f.deployment, l.job); err != nil {
+				return err
+			}
+		}
+	}
 	return errFinding
 }
 
@@ -248,11 +266,16 @@ func printCase(w io.Writer, e *explanation) {
 	}
 	why := ""
 	if e.evaluated {
-		printLadder(w, x.Rungs)
-		why = arithmetic(x.Delay)
+		if audit.Asked(d) {
+			printLadder(w, x.Rungs)
+		}
+		if d.Group == nil && d.Code != policy.GroupRestart {
+			why = arithmetic(x.Delay)
+		}
 	} else {
 		fmt.Fprintf(w, "\n%s are in the policies log: give --pulsar URL or --data DIR to see which rule matched, and why the others did not\n", bold(w, "Rules"))
 	}
+	printMember(w, d)
 	printCounts(w, d, x.Before.Granted)
 	printDelay(w, d, why)
 	fmt.Fprintf(w, "\n%s decision %d of partition %d, policy generation %d (set %x), event at %v\n",

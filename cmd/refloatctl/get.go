@@ -25,10 +25,10 @@ type getFlags struct {
 func newGet() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get",
-		Short: "Show jobs, decisions, releases, policies, group policies, queues and settings",
-		Long:  "Show the jobs, decisions and releases of a data directory or a job database, also while `refloatctl up`\nruns on it; or the policies, group policies, queues and settings of a running server.",
+		Short: "Show jobs, groups, decisions, releases, policies, group policies, queues and settings",
+		Long:  "Show the jobs, groups, decisions and releases of a data directory or a job database, also while `refloatctl up`\nruns on it; or the policies, group policies, queues and settings of a running server.",
 	}
-	cmd.AddCommand(newGetJobs(), newGetJob(), newGetDecisions(), newGetReleases())
+	cmd.AddCommand(newGetJobs(), newGetJob(), newGetDecisions(), newGetReleases(), newGetGroups(), newGetGroup())
 	cmd.AddCommand(newGetResources()...)
 	return cmd
 }
@@ -252,6 +252,13 @@ func getDecisions(cmd *cobra.Command, f getFlags) error {
 			q.NotDecided(filter, func(r *jobdb.NotDecided) error { return p.printKept(r.Partition, &r.NotDecided, true, r.Superseded) }),
 			q.Ready(filter, func(r *jobdb.Ready) error { return p.printKept(r.Partition, &r.RetryReady, true, r.Superseded) }),
 			q.Parked(jobdb.RecordFilter{}, func(r *jobdb.Parked) error { return p.printKept(r.Partition, &r.Parked, true, r.Superseded) }),
+			q.GroupRecords(filter, func(r *jobdb.GroupRecord) error {
+				rec, err := r.Record()
+				if err != nil {
+					return err
+				}
+				return p.printKept(r.Partition, rec, true, r.Superseded)
+			}),
 		)
 	})
 	return errors.Join(err, p.end(), out.Flush())

@@ -42,6 +42,7 @@ type Decision struct {
 	Shadow          bool     `json:"shadow"`
 	Generation      uint64   `json:"generation"`
 	PolicySet       string   `json:"policySet"`
+	GroupFields
 	// Superseded: its message had been released before the decision came, so it has no
 	// effect. Set only by job databases.
 	Superseded bool `json:"superseded,omitempty"`
@@ -60,21 +61,34 @@ func positionOf(p eventlog.Position) Position {
 
 // Other is a record other than a decision, as `--all` prints it.
 type Other struct {
-	Record     string   `json:"record"` // NotDecided, Parked or RetryReady
-	Partition  int      `json:"partition"`
-	Position   Position `json:"position"`
-	Reason     string   `json:"reason,omitempty"`
-	Queue      string   `json:"queue,omitempty"`
-	JobSet     string   `json:"jobSet,omitempty"`
-	JobID      string   `json:"jobId,omitempty"`
-	RunID      string   `json:"runId,omitempty"`
-	EventTime  string   `json:"eventTime,omitempty"`
-	RetryAfter string   `json:"retryAfter,omitempty"`
-	Event      uint32   `json:"event,omitempty"`  // index in the message, from 1
-	Raw        []byte   `json:"raw,omitempty"`    // base64
-	SHA256     string   `json:"sha256,omitempty"` // if the bytes are not kept
-	Length     uint64   `json:"length,omitempty"`
-	Superseded bool     `json:"superseded,omitempty"`
+	Record       string   `json:"record"` // NotDecided, Parked, RetryReady, or that of a group
+	Partition    int      `json:"partition"`
+	Position     Position `json:"position"`
+	Reason       string   `json:"reason,omitempty"`
+	Queue        string   `json:"queue,omitempty"`
+	JobSet       string   `json:"jobSet,omitempty"`
+	JobID        string   `json:"jobId,omitempty"`
+	RunID        string   `json:"runId,omitempty"`
+	Group        string   `json:"group,omitempty"`
+	Part         string   `json:"part,omitempty"`
+	Replica      *uint32  `json:"replica,omitempty"`
+	Index        *uint32  `json:"index,omitempty"`
+	Generation   *uint32  `json:"generation,omitempty"` // of the unit, after the record
+	State        string   `json:"state,omitempty"`      // of UnitEnded and GroupEnded
+	Action       string   `json:"action,omitempty"`     // of UnitEnded
+	Rule         string   `json:"rule,omitempty"`
+	RestartsUsed *uint32  `json:"restartsUsed,omitempty"`
+	MaxRestarts  *uint32  `json:"maxRestarts,omitempty"`
+	Policy       string   `json:"policy,omitempty"` // of GroupBound, as the next two
+	Digest       string   `json:"digest,omitempty"`
+	Parts        []Part   `json:"parts,omitempty"`
+	EventTime    string   `json:"eventTime,omitempty"`
+	RetryAfter   string   `json:"retryAfter,omitempty"`
+	Event        uint32   `json:"event,omitempty"`  // index in the message, from 1
+	Raw          []byte   `json:"raw,omitempty"`    // base64
+	SHA256       string   `json:"sha256,omitempty"` // if the bytes are not kept
+	Length       uint64   `json:"length,omitempty"`
+	Superseded   bool     `json:"superseded,omitempty"`
 }
 
 // DecisionOf converts a decision for JSON output.
@@ -87,6 +101,7 @@ func DecisionOf(partition int, d *chain.Decision) Decision {
 		GlobalUsed: d.GlobalUsed, GlobalLimit: d.GlobalLimit, Container: d.Container,
 		SkippedPolicies: orEmpty(d.Skipped), Shadow: d.Shadow,
 		Generation: d.Generation, PolicySet: hex.EncodeToString(d.PolicySet[:]),
+		GroupFields: groupFields(d),
 	}
 	if d.Matcher != policy.NoMatcher {
 		out.Matcher = d.Matcher.String()
@@ -124,7 +139,7 @@ func OtherOf(partition int, r chain.Record) (Other, bool) {
 			JobID: r.JobID, RunID: r.RunID, RetryAfter: timeOf(r.RetryAfter),
 		}, true
 	}
-	return Other{}, false
+	return groupOther(partition, r)
 }
 
 func delayOf(d *chain.Decision) time.Duration { return time.Duration(d.DelayMS) * time.Millisecond }

@@ -36,10 +36,41 @@ func Explain(set *policy.Set, c Case) (evaluator.Explanation, error) {
 		return evaluator.Explanation{}, err
 	}
 	x := evaluator.Explain(set, f)
+	if c.Decision.Member != nil {
+		return x, c.differsAsMember(&x.Verdict)
+	}
 	if v, d := &x.Verdict, c.Decision; v.Code != d.Code || v.Rule != d.Rule || v.Policy != d.Policy || v.GlobalUsed != d.GlobalUsed {
 		return x, fmt.Errorf("%w: evaluating it again gives %s by %s/%s", ErrDifferent, v.Code, v.Policy, v.Rule)
 	}
 	return x, nil
+}
+
+// differsAsMember compares what the policies of a member say with its decision, of which
+// its group has made another one where it came first or had the last word.
+func (c Case) differsAsMember(v *policy.Verdict) error {
+	d := c.Decision
+	same := v.Policy == d.Policy && v.Rule == d.Rule
+	switch d.Code {
+	case policy.GroupOver:
+		return nil // they were not asked
+	case policy.GroupRestart:
+		same = d.Group == nil || same && !v.Requeue
+	case policy.GangRetry, policy.UnitLimit:
+		same = same && v.Requeue
+	case policy.GangFail:
+		same = d.Rule == "" || same
+	default:
+		same = same && v.Code == d.Code
+	}
+	if same {
+		return nil
+	}
+	return fmt.Errorf("%w: evaluating it again gives %s by %s/%s, unless a restart of its group started its counts anew", ErrDifferent, v.Code, v.Policy, v.Rule)
+}
+
+// Asked reports whether the policies of the job were asked for a decision.
+func Asked(d *chain.Decision) bool {
+	return d.Code != policy.GroupOver && (d.Code != policy.GroupRestart || d.Group != nil)
 }
 
 // Recall returns what the rules saw in a case, and the counts before it, for callers
@@ -63,6 +94,9 @@ func (c Case) failure() (*projection.Failure, error) {
 	}
 	for _, e := range c.Earlier {
 		evaluator.Recount(job, e.Decision)
+		if v := e.Decision.Group; v != nil && !v.Noted && v.Action.Restarts() {
+			job.Rules, job.LegacyReturns = nil, 0 // a restart by the group starts them anew
+		}
 		if e.Run != nil && e.Run.Flags.Returned && e.Run.Flags.Attempted {
 			job.LegacyReturns++
 		}
@@ -70,6 +104,9 @@ func (c Case) failure() (*projection.Failure, error) {
 	f := &projection.Failure{
 		JobID: c.Job.JobID, RunID: c.Run.RunID, Time: c.Decision.Time, Preempted: c.Run.Flags.Preempted,
 		Job: job, Run: &projection.Run{ID: c.Run.RunID, Index: c.Run.Index}, Node: c.Run.Node,
+	}
+	if c.Decision.Member != nil {
+		f.Member = &projection.MemberFailure{Gang: job.IsGang()}
 	}
 	if len(c.Run.Error.Raw) > 0 {
 		e, err := events.ReadError(c.Run.Error.Raw)

@@ -12,6 +12,9 @@ import (
 // stored (SEMANTICS 11).
 func Reason(d *chain.Decision) string {
 	s := verdict(d)
+	if d.Group != nil {
+		s += "; " + GroupSentence(d.Group)
+	}
 	if d.Requeue {
 		s += waiting(d)
 	}
@@ -27,7 +30,22 @@ func Reason(d *chain.Decision) string {
 func verdict(d *chain.Decision) string {
 	rule := ruleOf(d)
 	switch d.Code {
-	case policy.RuleRetry, policy.DefaultRetry, policy.GangRetry:
+	case policy.GangRetry:
+		s := rule + " retries the job, and with it the whole gang"
+		if d.LimitFrom == policy.FromNowhere {
+			return s + ", without counting"
+		}
+		return fmt.Sprintf("%s: %d of %d (%s limit), %d of %d in total", s, d.RuleUsed, d.RuleLimit, d.LimitFrom, d.GlobalUsed, d.GlobalLimit)
+	case policy.GroupRestart:
+		if d.Group == nil {
+			return "the run was told to stop, because its group or unit restarts" + restartBy(d)
+		}
+		return rule + " fails the job"
+	case policy.GroupOver:
+		return "the group has ended, or the job was stopped with its unit"
+	case policy.UnitLimit:
+		return rule + " would retry the job, but its unit has used up its retries (retryLimit)"
+	case policy.RuleRetry, policy.DefaultRetry:
 		return fmt.Sprintf("%s retries the job: %d of %d (%s limit), %d of %d in total", rule, d.RuleUsed, d.RuleLimit, d.LimitFrom, d.GlobalUsed, d.GlobalLimit)
 	case policy.RuleIgnore:
 		return rule + " retries the job without counting"
@@ -54,21 +72,20 @@ func verdict(d *chain.Decision) string {
 		return "the lease was returned too often and no rule matches: failed as Armada would do"
 	case policy.GangFail:
 		if d.Member != nil {
-			return "the job belongs to a gang that cannot retry as a whole: its lease was returned, or a member was cancelled"
+			return "the job belongs to a gang that cannot be retried as a whole: a member was cancelled, or the lease was returned and no rule matches"
 		}
-		return "the job belongs to a gang, and gangs are not retried yet"
-	case policy.GroupRestart:
-		if d.Group != nil {
-			return fmt.Sprintf("the failure ends the job's unit (%s), which rule %s of its group restarts", d.Group.Reason, d.Group.Rule)
-		}
-		return fmt.Sprintf("the job was restarted with its group, by rule %s of group policy %s", d.Rule, d.Policy)
-	case policy.GroupOver:
-		return "the job's group has ended, or the job was stopped by its group: it is not retried"
-	case policy.UnitLimit:
-		return rule + " would retry the job, but its unit in the group has used up its retries (retryLimit)"
+		return "the job belongs to a gang, and before version 3 of the semantics gangs are not retried"
 	case policy.UnknownCode:
 	}
 	return d.Code.String()
+}
+
+// restartBy names what restarted a member.
+func restartBy(d *chain.Decision) string {
+	if d.Rule == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (rule %s)", d.Rule)
 }
 
 func ruleOf(d *chain.Decision) string {
@@ -113,6 +130,9 @@ func Describe(r chain.Record) string {
 		return fmt.Sprintf("Parked %s of %d bytes at %v", r.Reason, max(uint64(len(r.Raw)), r.Length), r.Position)
 	case *chain.RetryReady:
 		return fmt.Sprintf("RetryReady on run %s of job %s", r.RunID, r.JobID)
+	}
+	if s := describeGroup(r); s != "" {
+		return s
 	}
 	return fmt.Sprintf("%T", r)
 }

@@ -82,6 +82,21 @@ func (s showing) record() chain.Record {
 		return &chain.PolicyActivated{Generation: 3}
 	case "semantics":
 		return &chain.SemanticsActivated{Version: 1}
+	case "bound":
+		return &chain.GroupBound{Position: position, Queue: "ml", JobSet: "set", Group: "train", JobID: "j", Policy: "p", Shape: policy.Shape{Parts: []policy.ShapePart{
+			{Name: "driver", Replicas: 1, Members: 1, MinMembers: 1}, {Name: "workers", Replicas: 2, Members: 4, MinMembers: 3, After: []uint32{0}, Parallelism: 2},
+		}}}
+	case "finding":
+		return &chain.GroupFinding{Position: position, Queue: "ml", JobSet: "set", Group: "train", JobID: "j", Reason: policy.IndexTaken}
+	case "held", "restart":
+		change := map[string]chain.Change{"held": chain.MemberHeld, "restart": chain.MemberRestart}[kind]
+		m := chain.Member{Group: "train", Part: "workers", Index: 3, Generation: 2}
+		return &chain.MemberChange{Change: change, Position: position, Queue: "ml", JobSet: "set", JobID: "j", RunID: "r", Member: m, RetryAfter: failedAt.UnixNano()}
+	case "unit-ended":
+		v := chain.GroupVerdict{Reason: policy.MemberCancelled, Action: policy.Leave, Rule: "lost", MaxRestarts: 3}
+		return &chain.UnitEnded{Position: position, Queue: "ml", JobSet: "set", Member: chain.Member{Group: "train", Part: "workers", Replica: 1}, Verdict: v}
+	case "group-ended":
+		return &chain.GroupEnded{Position: position, Queue: "ml", JobSet: "set", Group: "train", State: policy.GroupFailed, Reason: policy.ReachedMaxRestarts, Rule: "all"}
 	case "claim":
 		return &chain.OwnerClaim{Epoch: 2}
 	}
@@ -90,7 +105,7 @@ func (s showing) record() chain.Record {
 
 // decision parses CODE [requeue] [policy=] [rule=] [used=N/N] [from=rule|policy|global]
 // [global=N/N] [delay=D] [after=D] [avoid=A,B] [skipped=A,B] [container=] [matcher=]
-// [shadow] [member] [group]. after is retryAfter relative to the failure; by default the delay.
+// [shadow] [member] [group | verdict=(…) [refused] [keep] [noted]]. after is retryAfter relative to the failure; by default the delay.
 func (s showing) decision() *chain.Decision {
 	code, ok := policy.ParseCode(s.d.CmdArgs[0].Key)
 	if !ok {
@@ -136,9 +151,21 @@ func (s showing) decision() *chain.Decision {
 		case "shadow":
 			d.Shadow = true
 		case "member":
-			d.Member = &chain.Member{Group: "g", Part: "main"}
+			d.Member = &chain.Member{Group: "train", Part: "workers", Index: 3, Generation: 2}
 		case "group":
 			d.Group = &chain.GroupVerdict{Reason: policy.BackoffLimitExceeded, Action: policy.RestartGroup, Rule: "host-maintenance", RestartsUsed: 1, MaxRestarts: 3}
+		case "verdict": // (REASON,ACTION,RULE,USED,MAX)
+			v := &chain.GroupVerdict{Rule: arg.Vals[2]}
+			v.Reason, _ = policy.ParseUnitReason(arg.Vals[0])
+			v.Action, _ = policy.ParseGroupAction(arg.Vals[1])
+			v.RestartsUsed, v.MaxRestarts = s.fraction(arg.Vals[3])
+			d.Group = v
+		case "refused":
+			d.Group.Refused = true
+		case "keep":
+			d.Group.Keep = true
+		case "noted":
+			d.Group.Noted = true
 		default:
 			s.d.Fatalf(s.t, "a decision has no %q", arg.Key)
 		}

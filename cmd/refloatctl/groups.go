@@ -1,0 +1,513 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v4"
+
+	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/plural"
+	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/suggest"
+)
+
+// group is the JSON form of a group of jobs. Fields keep their meaning; new ones may be added.
+type group struct {
+	Queue           string  `json:"queue"`
+	JobSet          string  `json:"jobSet"`
+	Group           string  `json:"group"`
+	Policy          string  `json:"policy"`
+	State           string  `json:"state"`
+	Reason          string  `json:"reason"`
+	Rule            string  `json:"rule,omitempty"`
+	Generation      uint32  `json:"generation"`
+	Restarts        uint32  `json:"restarts"`
+	RestartsCounted uint32  `json:"restartsCounted"`
+	MaxRestarts     *uint32 `json:"maxRestarts"` // null: its rules were not asked yet
+	Partition       int     `json:"partition"`
+	Parts           []part  `json:"parts"`
+}
+
+// part is a part of a group.
+type part struct {
+	Name       string `json:"name"`
+	Replicas   uint32 `json:"replicas,omitempty"` // 0: open
+	Members    uint32 `json:"members,omitempty"`
+	MinMembers uint32 `json:"minMembers,omitempty"`
+	Units      []unit `json:"units"`
+}
+
+// unit is a replica of a part. Active members are neither held nor over; of the terminating ones, a run that was told to
+// stop has not ended yet.
+type unit struct {
+	Replica          uint32 `json:"replica"`
+	State            string `json:"state"`
+	Reason           string `json:"reason,omitempty"`
+	Generation       uint32 `json:"generation"`
+	Restarts         uint32 `json:"restarts"`
+	RetriesUsed      uint32 `json:"retriesUsed"`
+	CompletedIndexes string `json:"completedIndexes"`
+	FailedIndexes    string `json:"failedIndexes"`
+	Active           int    `json:"active"`
+	Held             int    `json:"held"`
+	Succeeded        int    `json:"succeeded"`
+	Failed           int    `json:"failed"`
+	Terminating      int    `json:"terminating"`
+}
+
+type getGroupFlags struct {
+	getFlags
+	name string
+}
+
+func newGetGroups() *cobra.Command {
+	var f getGroupFlags
+	cmd := &cobra.Command{
+		Use:   "groups (--data DIR | --job-db URL)",
+		Short: "List groups of jobs",
+		Long: `List groups of jobs (docs/semantics.md, Groups), with their parts and units: how many
+members of each are active, held or terminating, and which indexes have completed or
+failed for good.`,
+		Example: `  refloatctl get groups --data .refloat-run --queue ml
+  refloatctl get groups --job-db postgres://refloat@db:5432/scheduler -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return getGroups(cmd, &f, printGroups) },
+	}
+	f.bindGroup(cmd)
+	cmd.Flags().IntVar(&f.limit, "limit", 0, "maximum number of groups")
+	return cmd
+}
+
+func newGetGroup() *cobra.Command {
+	var f getGroupFlags
+	cmd := &cobra.Command{
+		Use:     "group NAME (--data DIR | --job-db URL)",
+		Short:   "Show one group of jobs with its parts and units",
+		Example: "  refloatctl get group training --data .refloat-run --queue ml --job-set run-7",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.name = args[0]
+			return getGroups(cmd, &f, printGroup)
+		},
+	}
+	f.bindGroup(cmd)
+	return cmd
+}
+
+func (f *getGroupFlags) bindGroup(cmd *cobra.Command) {
+	f.bind(cmd)
+	hidePulsar(cmd)
+	cmd.Flags().StringVarP(&f.output, "output", "o", outputTable, "table (for people), yaml or json (one object a line, stable)")
+	f.bindSet(cmd)
+}
+
+// bindSet adds the flags that say of which queue and job set a group is.
+func (f *getFlags) bindSet(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.queue, "queue", "", "only groups of this queue")
+	cmd.Flags().StringVar(&f.set, "job-set", "", "only groups of this job set")
+}
+
+func getGroups(cmd *cobra.Command, f *getGroupFlags, show func(io.Writer, []group) error) error {
+	if err := f.checkJobs(); err != nil {
+		return err
+	}
+	switch {
+	case f.limit < 0:
+		return usageError{fmt.Errorf("--limit %d: want 1 or more, or 0 for all", f.limit)}
+	case f.output != outputTable && f.output != outputJSON && f.output != outputYAML:
+		return usageError{suggest.Unknown("-o", f.output, outputTable, outputYAML, outputJSON)}
+	}
+	var groups []group
+	err := f.viewJobs(cmd.Context(), func(q jobdb.Queries) error {
+		rows, err := f.find(q)
+		for _, g := range rows {
+			out, failed := groupOf(q, g)
+			groups, err = append(groups, out), errors.Join(err, failed)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if f.name != "" {
+		if err := onlyOne(cmd, f.name, groups, func(g *group) (string, string) { return g.Queue, g.JobSet }); err != nil {
+			return err
+		}
+	}
+	out := bufio.NewWriter(cmd.OutOrStdout())
+	switch f.output {
+	case outputJSON:
+		enc := jsonLines(out)
+		for i := range groups {
+			err = errors.Join(err, enc.Encode(&groups[i]))
+		}
+	case outputYAML:
+		err = groupsYAML(out, groups)
+	default:
+		err = show(out, groups)
+	}
+	return errors.Join(err, out.Flush())
+}
+
+// find returns the groups that the flags select.
+func (f *getGroupFlags) find(q jobdb.Queries) (groups []*jobdb.Group, err error) {
+	err = q.Groups(jobdb.GroupFilter{Queue: f.queue, JobSet: f.set, Name: f.name, Limit: f.limit}, func(g *jobdb.Group) error {
+		groups = append(groups, g)
+		return nil
+	})
+	return groups, err
+}
+
+// onlyOne reports a finding unless there is exactly one group of that name.
+func onlyOne[G any](cmd *cobra.Command, name string, groups []G, of func(*G) (queue, set string)) error {
+	switch len(groups) {
+	case 0:
+		fmt.Fprintf(cmd.ErrOrStderr(), "no group is called %q there; `refloatctl get groups` lists them\n", name)
+		return errFinding
+	case 1:
+		return nil
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s are called %q; choose one:\n", plural.Of(len(groups), "group"), name)
+	for i := range groups {
+		queue, set := of(&groups[i])
+		fmt.Fprintf(cmd.ErrOrStderr(), "  --queue %s --job-set %s\n", oneLine(queue), oneLine(set))
+	}
+	return errFinding
+}
+
+// groupOf reads everything about a group.
+func groupOf(q jobdb.Queries, g *jobdb.Group) (group, error) {
+	out := group{
+		Queue: g.Queue, JobSet: g.JobSet, Group: g.Name, Policy: g.Policy, State: g.State.String(), Reason: g.Reason.String(), Rule: g.Rule,
+		Generation: g.Generation, Restarts: g.Restarts, RestartsCounted: g.Counted, Partition: g.Partition, Parts: []part{},
+	}
+	if g.Asked {
+		out.MaxRestarts = &g.MaxRestarts
+	}
+	for i := range g.Shape.Parts {
+		p := &g.Shape.Parts[i]
+		out.Parts = append(out.Parts, part{Name: p.Name, Replicas: p.Replicas, Members: p.Members, MinMembers: p.MinMembers, Units: []unit{}})
+	}
+	members := map[[2]any][]*jobdb.Job{}
+	err := q.Members(g, func(j *jobdb.Job) error {
+		key := [2]any{j.Member.Part, j.Member.Replica}
+		members[key] = append(members[key], j)
+		return nil
+	})
+	return out, errors.Join(err, q.Units(g, func(u *jobdb.Unit) error {
+		i := slices.IndexFunc(out.Parts, func(p part) bool { return p.Name == u.Part })
+		if i < 0 {
+			i = len(out.Parts)
+			out.Parts = append(out.Parts, part{Name: u.Part})
+		}
+		out.Parts[i].Units = append(out.Parts[i].Units, unitOf(g, u, members[[2]any{u.Part, u.Replica}]))
+		slices.SortFunc(out.Parts[i].Units, func(a, b unit) int { return cmp.Compare(a.Replica, b.Replica) })
+		return nil
+	}))
+}
+
+func unitOf(g *jobdb.Group, u *jobdb.Unit, members []*jobdb.Job) unit {
+	out := unit{Replica: u.Replica, Reason: u.Reason.String(), Generation: u.Generation, Restarts: u.Restarts, RetriesUsed: u.Retries}
+	slices.SortFunc(members, func(a, b *jobdb.Job) int { return cmp.Compare(a.Member.Index, b.Member.Index) })
+	var completed, failed jobdb.Indexes
+	for _, j := range members {
+		if j.Terminating() {
+			out.Terminating++
+		}
+		switch j.Member.State {
+		case jobdb.MemberActive:
+			out.Active++
+		case jobdb.MemberHeld:
+			out.Held++
+		case jobdb.MemberSucceeded:
+			out.Succeeded++
+			completed.Add(j.Member.Index)
+		case jobdb.MemberFailed:
+			out.Failed++
+			failed.Add(j.Member.Index)
+		case jobdb.MemberUnitFail:
+			out.Failed++
+		default: // cancelled, or stopped
+		}
+	}
+	out.State = u.StateWith(out.Succeeded, &g.Shape).String()
+	out.CompletedIndexes, out.FailedIndexes = completed.String(), failed.String()
+	return out
+}
+
+// groupsYAML writes the JSON form as YAML documents.
+func groupsYAML(w io.Writer, groups []group) error {
+	enc := yaml.NewEncoder(w)
+	for i := range groups {
+		raw, err := json.Marshal(&groups[i])
+		if err != nil {
+			return err
+		}
+		var node yaml.Node
+		if err := yaml.Unmarshal(raw, &node); err != nil {
+			return err
+		}
+		blockStyle(&node)
+		if err := enc.Encode(&node); err != nil {
+			return err
+		}
+	}
+	return enc.Close()
+}
+
+// blockStyle removes the style of JSON.
+func blockStyle(n *yaml.Node) {
+	if n.Kind != yaml.ScalarNode || n.Tag != "!!str" {
+		n.Style = 0
+	}
+	for i, c := range n.Content {
+		blockStyle(c)
+		if n.Kind == yaml.MappingNode && i%2 == 0 {
+			c.Style = 0
+		}
+	}
+}
+
+func (g *group) restartsText() string {
+	if g.MaxRestarts == nil {
+		return fmt.Sprint(g.RestartsCounted)
+	}
+	return fmt.Sprintf("%d/%d", g.RestartsCounted, *g.MaxRestarts)
+}
+
+func printGroups(w io.Writer, groups []group) error {
+	t := newTable(w, "GROUP", "QUEUE", "JOB SET", "POLICY", "STATE", "GENERATION", "RESTARTS", "ACTIVE", "HELD", "SUCCEEDED", "FAILED", "TERMINATING", "REASON")
+	for i := range groups {
+		g := &groups[i]
+		var sum unit
+		for _, p := range g.Parts {
+			for _, u := range p.Units {
+				sum.Active, sum.Held, sum.Succeeded = sum.Active+u.Active, sum.Held+u.Held, sum.Succeeded+u.Succeeded
+				sum.Failed, sum.Terminating = sum.Failed+u.Failed, sum.Terminating+u.Terminating
+			}
+		}
+		t.row(g.Group, g.Queue, g.JobSet, g.Policy, g.State, fmt.Sprint(g.Generation), g.restartsText(), fmt.Sprint(sum.Active), fmt.Sprint(sum.Held),
+			fmt.Sprint(sum.Succeeded), fmt.Sprint(sum.Failed), fmt.Sprint(sum.Terminating), g.Reason)
+	}
+	return t.flush()
+}
+
+func printGroup(w io.Writer, groups []group) error {
+	g := &groups[0]
+	by := "a gang without a group policy"
+	if g.Policy != "" {
+		by = "group policy " + oneLine(g.Policy)
+	}
+	fmt.Fprintf(w, "%s %s\n  queue %s, job set %s, partition %d, %s, %s\n", bold(w, "Group"), oneLine(g.Group), oneLine(g.Queue), oneLine(g.JobSet), g.Partition, by, g.State)
+	if g.Reason != "" {
+		fmt.Fprintf(w, "  reason %s%s\n", g.Reason, ruleText(g.Rule))
+	}
+	fmt.Fprintf(w, "  generation %d, counted restarts %s, %s by rules in all\n", g.Generation, g.restartsText(), plural.Of(uint64(g.Restarts), "restart"))
+	t := newTable(w, "  UNIT", "STATE", "GENERATION", "RESTARTS", "RETRIES", "ACTIVE", "HELD", "SUCCEEDED", "FAILED", "TERMINATING", "COMPLETED INDEXES", "FAILED INDEXES")
+	for _, p := range g.Parts {
+		for _, u := range p.Units {
+			t.row(fmt.Sprintf("  %s/%d", p.Name, u.Replica), u.State, fmt.Sprint(u.Generation), fmt.Sprint(u.Restarts), fmt.Sprint(u.RetriesUsed),
+				fmt.Sprint(u.Active), fmt.Sprint(u.Held), fmt.Sprint(u.Succeeded), fmt.Sprint(u.Failed), fmt.Sprint(u.Terminating), u.CompletedIndexes, u.FailedIndexes)
+		}
+	}
+	return t.flush()
+}
+
+func ruleText(rule string) string {
+	if rule == "" {
+		return ""
+	}
+	return ", by rule " + oneLine(rule)
+}
+
+func newExplainGroup() *cobra.Command {
+	var f getGroupFlags
+	cmd := &cobra.Command{
+		Use:   "group NAME (--data DIR | --job-db URL)",
+		Short: "Tell the history of a group of jobs",
+		Long: `Tell the history of a group of jobs from the records of the decision log that the job
+database keeps, in log order: what bound it, which members were held, released,
+restarted or stopped, each decision on a member with what its unit and its group did
+about it, and how the group ended.`,
+		Example: "  refloatctl explain group training --data .refloat-run --queue ml --job-set run-7",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.name = args[0]
+			return explainGroup(cmd, &f)
+		},
+	}
+	f.bind(cmd)
+	hidePulsar(cmd)
+	addOutput(cmd, &f.output)
+	f.bindSet(cmd)
+	return cmd
+}
+
+// told is one record of a group's history.
+type told struct {
+	where jobdb.Where
+	rec   chain.Record
+}
+
+func explainGroup(cmd *cobra.Command, f *getGroupFlags) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	var rows []*jobdb.Group
+	var found group
+	var history []told
+	err := f.viewJobs(cmd.Context(), func(q jobdb.Queries) (err error) {
+		if rows, err = f.find(q); err != nil || len(rows) != 1 {
+			return err
+		}
+		if found, err = groupOf(q, rows[0]); err != nil {
+			return err
+		}
+		history, err = groupHistory(q, rows[0])
+		return err
+	})
+	if err == nil {
+		err = onlyOne(cmd, f.name, rows, func(g **jobdb.Group) (string, string) { return (*g).Queue, (*g).JobSet })
+	}
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriter(cmd.OutOrStdout())
+	if f.output == outputJSON {
+		err = historyJSON(out, history)
+	} else if err = printGroup(out, []group{found}); err == nil {
+		printHistory(out, history)
+	}
+	return errors.Join(err, out.Flush())
+}
+
+// groupHistory returns the records about a group, in log order.
+func groupHistory(q jobdb.Queries, g *jobdb.Group) (history []told, err error) {
+	filter := jobdb.RecordFilter{Partition: &g.Partition, Group: g}
+	err = errors.Join(
+		q.GroupRecords(filter, func(r *jobdb.GroupRecord) error {
+			rec, err := r.Record()
+			history = append(history, told{r.Where, rec})
+			return err
+		}),
+		q.Decisions(filter, func(d *jobdb.Decision) error {
+			history = append(history, told{d.Where, &d.Decision})
+			return nil
+		}),
+	)
+	slices.SortFunc(history, func(a, b told) int {
+		return cmp.Or(cmp.Compare(a.where.Seq, b.where.Seq), cmp.Compare(a.where.Record, b.where.Record))
+	})
+	return history, err
+}
+
+func historyJSON(w io.Writer, history []told) error {
+	p, err := newRecordPrinter(w, outputJSON)
+	for i := range history {
+		h := &history[i]
+		err = errors.Join(err, p.printKept(h.where.Partition, h.rec, true, h.where.Superseded))
+	}
+	return err
+}
+
+// printHistory prints one line a record, but one for a run of the same change of many members.
+func printHistory(w io.Writer, history []told) {
+	fmt.Fprintf(w, "\n%s\n", bold(w, "History"))
+	for i := 0; i < len(history); {
+		n := sameChange(history[i:])
+		h := &history[i]
+		line := audit.Describe(h.rec)
+		switch r := h.rec.(type) {
+		case *chain.Decision:
+			line = fmt.Sprintf("%s: job %s, index %d of %s/%d, run %d: %s", kindOf(r), r.JobID, r.Member.Index, r.Member.Part, r.Member.Replica, r.RunIndex, audit.Reason(r))
+		case *chain.MemberChange:
+			if n > 1 {
+				line = changesText(history[i : i+n])
+			}
+		}
+		if h.where.Superseded {
+			line += " (" + supersededText + ")"
+		}
+		fmt.Fprintf(w, "  %s  %s\n", h.where.Log, oneLine(line))
+		i += n
+	}
+}
+
+// sameChange returns how many records from the first on are the same change, by one message, of members of one unit.
+func sameChange(history []told) int {
+	first, ok := history[0].rec.(*chain.MemberChange)
+	n := 1
+	for ; ok && n < len(history); n++ {
+		r, same := history[n].rec.(*chain.MemberChange)
+		if !same || r.Change != first.Change || r.Position != first.Position || r.RetryAfter != first.RetryAfter ||
+			r.Member.Part != first.Member.Part || r.Member.Replica != first.Member.Replica {
+			break
+		}
+	}
+	return n
+}
+
+func changesText(history []told) string {
+	var set jobdb.Indexes
+	first := history[0].rec.(*chain.MemberChange)
+	for _, h := range history {
+		set.Add(h.rec.(*chain.MemberChange).Member.Index)
+	}
+	line := fmt.Sprintf("%s: %s of %s/%d, indexes %s", first.Change, plural.Of(len(history), "member"), first.Member.Part, first.Member.Replica, set)
+	if first.Change == chain.MemberRestart {
+		line += fmt.Sprintf(", generation %d, not before %s", first.Member.Generation, timeText(first.RetryAfter))
+	}
+	return strings.TrimSpace(line)
+}
+
+// printMember shows what a decision did to the unit and the group of a member.
+func printMember(w io.Writer, d *chain.Decision) {
+	m := d.Member
+	if m == nil {
+		return
+	}
+	fmt.Fprintf(w, "\n%s %s, part %s, replica %d, index %d; generation %d of the unit\n", bold(w, "Group"), oneLine(m.Group), oneLine(m.Part), m.Replica, m.Index, m.Generation)
+	switch {
+	case d.Group != nil:
+		fmt.Fprintf(w, "  %s\n", oneLine(audit.GroupSentence(d.Group)))
+	case d.Code == policy.GangRetry:
+		fmt.Fprintln(w, "  all members of the gang start again together; the rules of the group were not asked")
+	case d.Code == policy.GroupRestart, d.Code == policy.GroupOver:
+		fmt.Fprintln(w, "  the policies of the job were not asked: what became of the group came first")
+	case d.Requeue:
+		fmt.Fprintln(w, "  the unit goes on: only this member starts again")
+	default:
+		fmt.Fprintln(w, "  the unit did not fail by this, so the rules of the group were not asked")
+	}
+}
+
+// printChanges shows what a job's group did to the job.
+func printChanges(cmd *cobra.Command, w io.Writer, from *deployment, j *jobdb.Job) error {
+	if j.Member.GroupID == "" {
+		return nil
+	}
+	var lines []string
+	err := from.viewJobs(cmd.Context(), func(q jobdb.Queries) error {
+		return q.GroupRecords(jobdb.RecordFilter{JobID: j.JobID, Partition: &j.Partition}, func(r *jobdb.GroupRecord) error {
+			rec, err := r.Record()
+			if err == nil {
+				lines = append(lines, fmt.Sprintf("  %s  %s", r.Log, oneLine(audit.Describe(rec))))
+			}
+			return err
+		})
+	})
+	if len(lines) > 0 {
+		fmt.Fprintf(w, "\n%s did to the job (`refloatctl explain group` has all of it)\n%s\n", bold(w, "What the group"), strings.Join(lines, "\n"))
+	}
+	return err
+}

@@ -1,0 +1,191 @@
+package audit
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/policy"
+)
+
+// GroupFields are the fields of a decision on a member of a group, as JSON prints them;
+// none of a job in no group.
+type GroupFields struct {
+	Group   string  `json:"group,omitempty"`
+	Part    string  `json:"part,omitempty"`
+	Replica *uint32 `json:"replica,omitempty"`
+	Index   *uint32 `json:"index,omitempty"`
+	// UnitGeneration is that of its unit after the decision. (In a decision, generation is
+	// that of the policies.)
+	UnitGeneration *uint32 `json:"unitGeneration,omitempty"`
+	// The rest only where the failure failed the unit.
+	UnitReason   string  `json:"unitReason,omitempty"`
+	GroupAction  string  `json:"groupAction,omitempty"`
+	GroupRule    *string `json:"groupRule,omitempty"`
+	RestartsUsed *uint32 `json:"restartsUsed,omitempty"`
+	MaxRestarts  *uint32 `json:"maxRestarts,omitempty"`
+}
+
+func groupFields(d *chain.Decision) GroupFields {
+	var f GroupFields
+	if m := d.Member; m != nil {
+		f.Group, f.Part, f.Replica, f.Index, f.UnitGeneration = m.Group, m.Part, &m.Replica, &m.Index, &m.Generation
+	}
+	if v := d.Group; v != nil {
+		f.UnitReason, f.GroupAction, f.GroupRule = v.Reason.String(), v.Action.String(), &v.Rule
+		f.RestartsUsed, f.MaxRestarts = &v.RestartsUsed, &v.MaxRestarts
+	}
+	return f
+}
+
+// groupOther converts a record of a group for JSON output.
+func groupOther(partition int, r chain.Record) (Other, bool) {
+	out := Other{Partition: partition}
+	switch r := r.(type) {
+	case *chain.GroupBound:
+		out.Record, out.Position, out.Queue, out.JobSet, out.JobID = "GroupBound", positionOf(r.Position), r.Queue, r.JobSet, r.JobID
+		out.Group, out.Policy = r.Group, r.Policy
+		if out.Policy != "" {
+			out.Digest = fmt.Sprintf("%x", r.Digest)
+		}
+		for i := range r.Shape.Parts {
+			out.Parts = append(out.Parts, partOf(&r.Shape, i))
+		}
+	case *chain.GroupFinding:
+		out.Record, out.Position, out.Queue, out.JobSet, out.JobID = "GroupFinding", positionOf(r.Position), r.Queue, r.JobSet, r.JobID
+		out.Group, out.Reason = r.Group, r.Reason.String()
+	case *chain.MemberChange:
+		out.Record, out.Position, out.Queue, out.JobSet, out.JobID = r.Change.String(), positionOf(r.Position), r.Queue, r.JobSet, r.JobID
+		out.RunID = r.RunID
+		out.place(&r.Member)
+		out.Index = &r.Member.Index
+		if r.Change == chain.MemberRestart {
+			out.RetryAfter = timeOf(r.RetryAfter)
+		}
+	case *chain.UnitEnded:
+		out.Record, out.Position, out.Queue, out.JobSet = "UnitEnded", positionOf(r.Position), r.Queue, r.JobSet
+		out.place(&r.Member)
+		v := &r.Verdict
+		out.State, out.Reason, out.Rule, out.Action = "Failed", v.Reason.String(), v.Rule, v.Action.String()
+		out.RestartsUsed, out.MaxRestarts = &v.RestartsUsed, &v.MaxRestarts
+		if r.Succeeded {
+			out.State = "Succeeded"
+		}
+	case *chain.GroupEnded:
+		out.Record, out.Position, out.Queue, out.JobSet = "GroupEnded", positionOf(r.Position), r.Queue, r.JobSet
+		out.Group, out.State, out.Reason, out.Rule = r.Group, r.State.String(), r.Reason.String(), r.Rule
+	default:
+		return Other{}, false
+	}
+	return out, true
+}
+
+func (o *Other) place(m *chain.Member) {
+	o.Group, o.Part, o.Replica, o.Generation = m.Group, m.Part, &m.Replica, &m.Generation
+}
+
+// Part is a part of a group as JSON prints it.
+type Part struct {
+	Name        string   `json:"name"`
+	Replicas    uint32   `json:"replicas"`
+	Members     uint32   `json:"members"`
+	MinMembers  uint32   `json:"minMembers"`
+	After       []string `json:"after,omitempty"`
+	Parallelism uint32   `json:"parallelism,omitempty"`
+}
+
+func partOf(s *policy.Shape, i int) Part {
+	p := &s.Parts[i]
+	out := Part{Name: p.Name, Replicas: p.Replicas, Members: p.Members, MinMembers: p.MinMembers, Parallelism: p.Parallelism}
+	for _, a := range p.After {
+		if int(a) < len(s.Parts) {
+			out.After = append(out.After, s.Parts[a].Name)
+		}
+	}
+	return out
+}
+
+// GroupSentence explains in one sentence what a group did about a unit that ended.
+func GroupSentence(v *chain.GroupVerdict) string {
+	s := "the unit failed (" + v.Reason.String() + "), and "
+	if v.Reason == policy.NoUnitReason {
+		s = "the unit succeeded, and "
+	}
+	switch rule := groupRule(v.Rule); {
+	case v.Action == policy.NoGroupAction:
+		return strings.TrimSuffix(s, ", and ")
+	case v.Refused:
+		s += fmt.Sprintf("%s would restart it, but the restarts are used up: %s; the group fails", rule, restartsOf(v))
+	case v.Rule == policy.RestartsRule && v.Action.Restarts():
+		s += "`restarts` of its part restarts the unit"
+	case v.Action.Restarts():
+		s += fmt.Sprintf("%s restarts %s: %s", rule, scopeOf(v.Action), restartsOf(v))
+	case v.Action == policy.FailGroup:
+		s += rule + " fails the group"
+	case v.Action == policy.Halt:
+		s += rule + " leaves it failed and halts the group: nothing that is held is started any more"
+	default:
+		s += rule + " leaves it failed; the rest of the group goes on"
+	}
+	if v.Action.Restarts() && v.Keep {
+		s += ", without the members that succeeded"
+	}
+	if v.Noted {
+		s += "; nothing of that is done: the queue is in shadow, or retries are not enabled"
+	}
+	return s
+}
+
+func restartsOf(v *chain.GroupVerdict) string {
+	return fmt.Sprintf("%d of %d counted restarts", v.RestartsUsed, v.MaxRestarts)
+}
+
+func groupRule(name string) string {
+	if name == "" {
+		return "the default of the group (no rule matched)"
+	}
+	return "rule " + name + " of the group"
+}
+
+func scopeOf(a policy.GroupAction) string {
+	switch a {
+	case policy.RestartGroup:
+		return "the whole group"
+	case policy.RestartPart:
+		return "its part"
+	default:
+		return "the unit"
+	}
+}
+
+// describeGroup describes a record of a group in one sentence; "" if it is none.
+func describeGroup(r chain.Record) string {
+	switch r := r.(type) {
+	case *chain.GroupBound:
+		by := "without a group policy, as a gang"
+		if r.Policy != "" {
+			by = "by group policy " + r.Policy
+		}
+		return fmt.Sprintf("GroupBound: job %s binds group %s %s", r.JobID, r.Group, by)
+	case *chain.GroupFinding:
+		return fmt.Sprintf("GroupFinding %s: job %s is not a member of group %s", r.Reason, r.JobID, r.Group)
+	case *chain.MemberChange:
+		s := fmt.Sprintf("%s: job %s, index %d of %s/%d", r.Change, r.JobID, r.Member.Index, r.Member.Part, r.Member.Replica)
+		if r.Change == chain.MemberRestart {
+			s += fmt.Sprintf(", generation %d, not before %s", r.Member.Generation, timeOf(r.RetryAfter))
+		}
+		return s
+	case *chain.UnitEnded:
+		return fmt.Sprintf("UnitEnded: %s/%d: %s", r.Member.Part, r.Member.Replica, GroupSentence(&r.Verdict))
+	case *chain.GroupEnded:
+		s := fmt.Sprintf("GroupEnded: group %s %s", r.Group, r.State)
+		if r.Reason != policy.NoUnitReason {
+			s += fmt.Sprintf(" (%s)", r.Reason)
+		}
+		if r.Rule != "" {
+			s += ", by rule " + r.Rule
+		}
+		return s
+	}
+	return ""
+}
