@@ -267,14 +267,9 @@ func groupsYAML(w io.Writer, groups []group) error {
 
 // blockStyle removes the style of JSON.
 func blockStyle(n *yaml.Node) {
-	if n.Kind != yaml.ScalarNode || n.Tag != "!!str" {
-		n.Style = 0
-	}
-	for i, c := range n.Content {
+	n.Style = 0
+	for _, c := range n.Content {
 		blockStyle(c)
-		if n.Kind == yaml.MappingNode && i%2 == 0 {
-			c.Style = 0
-		}
 	}
 }
 

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/refloat/refloat/events"
+	"github.com/refloat/refloat/events/pb"
+	"github.com/refloat/refloat/internal/app"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/eventlog/recording"
+)
+
+const groupPolicies = `apiVersion: refloat.github.io/v1
+kind: GroupPolicy
+metadata: {name: training}
+spec:
+  maxRestarts: 1
+  parts:
+  - {name: driver}
+  - {name: workers, members: 4, after: [driver], parallelism: 2}
+---
+apiVersion: refloat.github.io/v1
+kind: GroupPolicy
+metadata: {name: sweep}
+spec:
+  parts:
+  - {name: main, members: 3, minMembers: 1, onMemberFailure: Continue, maxFailedMembers: 1}
+---
+apiVersion: armadaproject.io/v1
+kind: RetryPolicy
+metadata: {name: lost}
+spec:
+  defaultAction: Fail
+  rules:
+  - {name: preempted, action: Retry, onConditions: [Preempted], retryLimit: 2}
+---
+kind: RetrySettings
+spec: {defaultPolicyName: lost}
+`
+
+// groupHistoryFile records a history: a gang that is preempted, a group of two parts that
+// restarts once and then fails, and a group whose unit goes on when a member fails or is
+// cancelled.
+func groupHistoryFile(t *testing.T) string {
+	var entries []recording.Entry
+	tell := func(evs ...*pb.Event) {
+		at := int64(len(entries) + 1)
+		for _, ev := range evs {
+			ev.Created = &pb.Timestamp{Seconds: 1_700_000_000 + at}
+		}
+		raw, err := proto.Marshal(&pb.EventSequence{Queue: "q", JobSetName: "s", Events: evs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries = append(entries, recording.Entry{Producer: "test", Message: eventlog.Message{
+			Position: eventlog.Position{Ledger: 1, Entry: at, Batch: -1}, Publish: (1_700_000_000 + at) * 1e9, Key: "s", Payload: raw,
+		}})
+	}
+	submit := func(job string, pairs ...string) *pb.Event {
+		annotations := map[string]string{}
+		for i := 0; i < len(pairs); i += 2 {
+			annotations[pairs[i]] = pairs[i+1]
+		}
+		return &pb.Event{Event: &pb.Event_SubmitJob{SubmitJob: &pb.SubmitJob{JobId: job, ObjectMeta: &pb.ObjectMeta{Annotations: annotations}}}}
+	}
+	lease := func(job, run string) *pb.Event {
+		return &pb.Event{Event: &pb.Event_JobRunLeased{JobRunLeased: &pb.JobRunLeased{JobId: job, RunId: run, NodeId: "n"}}}
+	}
+	success := func(job, run string) *pb.Event {
+		return &pb.Event{Event: &pb.Event_JobRunSucceeded{JobRunSucceeded: &pb.JobRunSucceeded{JobId: job, RunId: run}}}
+	}
+	failure := func(job, run string) *pb.Event {
+		e := &pb.Error{Terminal: true, Reason: &pb.Error_PodError{PodError: &pb.PodError{Message: "boom"}}}
+		return &pb.Event{Event: &pb.Event_JobRunErrors{JobRunErrors: &pb.JobRunErrors{JobId: job, RunId: run, Errors: []*pb.Error{e}}}}
+	}
+	gang := []string{events.AnnotationGangID, "g1", events.AnnotationGangCardinality, "3"}
+	tell(submit("g0", gang...), submit("g1", gang...), submit("g2", gang...))
+	tell(lease("g0", "a0"), lease("g1", "a1"), lease("g2", "a2"))
+	tell(&pb.Event{Event: &pb.Event_JobRunPreempted{JobRunPreempted: &pb.JobRunPreempted{PreemptedJobId: "g1", PreemptedRunId: "a1"}}})
+	in := func(group, policy, part string) []string {
+		return []string{"refloat.github.io/group", group, "refloat.github.io/group-policy", policy, "refloat.github.io/part", part}
+	}
+	tell(submit("d", in("train", "training", "driver")...))
+	for i := range 4 {
+		tell(submit(fmt.Sprintf("w%d", i), in("train", "training", "workers")...))
+	}
+	tell(lease("d", "b0"))
+	tell(success("d", "b0"))
+	tell(lease("w0", "c0"), lease("w1", "c1"))
+	tell(success("w0", "c0"))
+	tell(failure("w1", "c1"))
+	tell(lease("d", "b1"))
+	tell(failure("d", "b1"))
+	for _, job := range []string{"s0", "s1", "s2"} {
+		tell(submit(job, in("sweep", "sweep", "main")...))
+	}
+	tell(lease("s0", "e0"), lease("s1", "e1"))
+	tell(failure("s0", "e0"))
+	tell(&pb.Event{Event: &pb.Event_CancelJob{CancelJob: &pb.CancelJob{JobId: "s2"}}})
+	file := filepath.Join(t.TempDir(), "groups.jsonl.gz")
+	writeRecording(t, file, entries)
+	return file
+}
+
+// TestGroups: groups from events to rows, and back out of every command.
+func TestGroups(t *testing.T) {
+	t.Parallel()
+	data, dir := filepath.Join(t.TempDir(), "data"), t.TempDir()
+	policies := writeFile(t, dir, "groups.yaml", groupPolicies)
+	ctl(t, "up", "--data", data, "--policies", policies, "--feed", groupHistoryFile(t), "--quiet", "--exit-when-drained").exits(t, exitFine)
+
+	one := func(name string) object {
+		r := ctl(t, "get", "group", name, "--data", data, "-o", "json").exits(t, exitFine)
+		return jsonLine(t, r.out)
+	}
+	want := func(g object, fields map[string]any) {
+		t.Helper()
+		for name, value := range fields {
+			if got := fmt.Sprint(g[name]); got != fmt.Sprint(value) {
+				t.Errorf("group %v: %s is %s, want %v", g["group"], name, got, value)
+			}
+		}
+	}
+	units := func(g object, part int) map[string]any {
+		return g["parts"].([]any)[part].(map[string]any)["units"].([]any)[0].(map[string]any)
+	}
+	g := one("gang/g1")
+	want(g, map[string]any{"queue": "q", "jobSet": "s", "state": "Active", "generation": 0, "restarts": 0})
+	want(object(units(g, 0)), map[string]any{"generation": 1, "retriesUsed": 1, "active": 3, "held": 0, "terminating": 2, "completedIndexes": ""})
+	g = one("train")
+	want(g, map[string]any{"state": "Failed", "reason": "ReachedMaxRestarts", "generation": 1, "restarts": 1, "restartsCounted": 1, "maxRestarts": 1})
+	want(object(units(g, 0)), map[string]any{"generation": 1, "state": "Failed", "failedIndexes": ""})
+	g = one("sweep")
+	want(g, map[string]any{"state": "Active"})
+	want(object(units(g, 0)), map[string]any{"failedIndexes": "0", "active": 1})
+
+	ctl(t, "get", "groups", "--data", data).exits(t, exitFine).says(t, "train", "sweep", "gang/g1")
+	ctl(t, "get", "group", "train", "--data", data, "-o", "yaml").exits(t, exitFine).says(t, "state: Failed", "restartsCounted: 1")
+	ctl(t, "get", "group", "nobody", "--data", data).exits(t, exitFinding).says(t, "get groups")
+	ctl(t, "get", "groups", "--data", data, "-o", "xml").exits(t, exitUsage)
+	ctl(t, "explain", "group", "train", "--data", data).exits(t, exitFine).says(t, "GroupBound", "MemberHeld", "MemberReleased", "MemberRestart", "restarts the whole group", "restarts are used up", "GroupEnded")
+	ctl(t, "explain", "g1", "--data", data).exits(t, exitFine).says(t, "whole gang", "What the group", "MemberRestart")
+	ctl(t, "explain", "d", "--data", data).exits(t, exitFine).says(t, "no rule matched", "used up")
+	r := ctl(t, "get", "decisions", "--data", data, "-o", "json", "--all").exits(t, exitFine)
+	r.says(t, `"groupAction":"RestartGroup"`, `"unitReason":"BackoffLimitExceeded"`, `"record":"MemberHeld"`, `"record":"GroupEnded"`)
+	replayed := ctl(t, "replay", "--log", app.Dir(data).Events(), "--policies", policies, "-o", "json").exits(t, exitFine)
+	if got := ctl(t, "get", "decisions", "--data", data, "-o", "json").exits(t, exitFine); got.out != replayed.out {
+		t.Errorf("get decisions prints\n%s\nreplay\n%s", got.out, replayed.out)
+	}
+	ctl(t, "jobdb", "verify", "--data", data).exits(t, exitFine)
+	ctl(t, "replay", "--verify", "--data", data).exits(t, exitFine)
+}
