@@ -422,3 +422,17 @@ func explanationJSON(e *explanation) any {
 	}
 	return out
 }
+
+// sameChange returns how many records from the first on are the same change, by one message, of members of one unit.
+func sameChange(history []told) int {
+	first, ok := history[0].rec.(*chain.MemberChange)
+	n := 1
+	for ; ok && n < len(history); n++ {
+		r, same := history[n].rec.(*chain.MemberChange)
+		if !same || r.Change != first.Change || r.Position != first.Position || r.RetryAfter != first.RetryAfter ||
+			r.Member.Part != first.Member.Part || r.Member.Replica != first.Member.Replica {
+			break
+		}
+	}
+	return n
+}
