@@ -251,10 +251,11 @@ func plus(t int64, d time.Duration) int64 {
 
 // peersEnd returns base, after the grace of the longest living peer of a gang's member.
 func (p policies) peersEnd(m *projection.MemberFailure, base int64) int64 {
-	if m.PeerGrace < 0 {
+	grace := m.PeerGrace()
+	if grace < 0 {
 		return base
 	}
-	return p.afterGrace(base, graceOf(m.PeerGrace))
+	return p.afterGrace(base, graceOf(grace))
 }
 
 // unitReason returns why a member's failure for good fails its unit; NoUnitReason: it does
@@ -312,14 +313,7 @@ func (p policies) unitFailure(g *group.Group, u *group.Unit, reason policy.UnitR
 	return &policy.UnitFailure{
 		Policy: g.Policy, Part: u.Part.Name, Succeeded: reason == policy.NoUnitReason, Reason: reason,
 		UnitRestarts: u.Restarts, Counted: g.Counted, AllRestarts: g.Restarts, Restarted: g.Restarted, Halted: g.Halted,
-		CanReach: func(a policy.GroupAction, keep bool) bool {
-			for _, other := range g.Scope(u, a, keep) {
-				if !other.CanReach(true, keep) {
-					return false
-				}
-			}
-			return true
-		},
+		CanReach: func(a policy.GroupAction, keep bool) bool { return g.CanReach(u, a, keep) },
 	}
 }
 

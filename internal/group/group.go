@@ -41,15 +41,12 @@ type RuleCount struct {
 // Part is one part of a group.
 type Part struct {
 	policy.ShapePart
-	Index     int
-	Units     []*Unit // those that have had a member, by replica
-	Restarts  uint32  // of the whole part or group: the generation of a unit without members
-	succeeded int
-	counts    counts // of the members of all units
-}
+	Index    int
+	Units    []*Unit // those that have had a member, by replica
+	Restarts uint32  // of the whole part or group: the generation of a unit without members
 
-// counts is the number of members of each status.
-type counts [statuses]int
+	tally tally
+}
 
 // UnitState is the state of a unit.
 type UnitState uint8
@@ -77,15 +74,16 @@ type Unit struct {
 	Touched    bool     // by the current message
 	Fresh      bool     // it succeeded in the current message
 
-	firstHeld int // no member at an earlier place in Members is held
-
-	counts counts
+	queued    bool  // in the queue of units with members to release
+	firstHeld int32 // no member at an earlier place in Members is held
+	counts    counts
 }
 
 // Member is one job of a unit.
 type Member struct {
 	Index  uint32
 	Status Status
+	dirty  bool // changed since it was stored
 	Job    string
 }
 
@@ -151,7 +149,7 @@ func (p *Part) find(replica uint32) (int, bool) {
 	return slices.BinarySearchFunc(p.Units, replica, func(u *Unit, r uint32) int { return cmp.Compare(u.Replica, r) })
 }
 
-// Put adds a unit that the part of the group does not have.
+// Put adds a unit without members that the part of the group does not have.
 func (g *Group) Put(p *Part, u *Unit) {
 	if u.GangID != "" {
 		if g.gangs == nil {
@@ -162,12 +160,7 @@ func (g *Group) Put(p *Part, u *Unit) {
 	i, _ := p.find(u.Replica)
 	u.Part = p
 	p.Units = slices.Insert(p.Units, i, u)
-	if u.State == Succeeded {
-		p.succeeded++
-	}
-	for s, n := range u.counts {
-		p.counts[s] += n
-	}
+	p.count(u, 1)
 }
 
 // Member returns the member with an index, or nil.
@@ -187,13 +180,13 @@ func (u *Unit) find(index uint32) (int, bool) {
 
 // Add adds a member that the unit does not have. It moves others.
 func (u *Unit) Add(m Member) {
+	u.Part.count(u, -1)
 	i, _ := u.find(m.Index)
 	u.Members = slices.Insert(u.Members, i, m)
-	u.firstHeld = min(u.firstHeld, i)
-	u.counts[m.Status]++
-	if u.Part != nil {
-		u.Part.counts[m.Status]++
-	}
+	u.firstHeld = min(u.firstHeld, int32(i))
+	u.Part.countMember(u, m.Status, 1)
+	u.Part.count(u, 1)
+	u.Part.mark(u, &u.Members[i])
 }
 
 // NextFree returns the smallest index that no member has.
@@ -216,44 +209,34 @@ func (u *Unit) NextFree() uint32 {
 
 // Set changes the status of a member.
 func (u *Unit) Set(m *Member, s Status) {
+	if s == m.Status {
+		return
+	}
 	if s.held() {
 		i, _ := u.find(m.Index)
-		u.firstHeld = min(u.firstHeld, i)
+		u.firstHeld = min(u.firstHeld, int32(i))
 	}
-	u.counts[m.Status]--
-	u.Part.counts[m.Status]--
+	u.Part.count(u, -1)
+	u.Part.countMember(u, m.Status, -1)
 	m.Status = s
-	u.counts[s]++
-	u.Part.counts[s]++
+	u.Part.countMember(u, s, 1)
+	u.Part.count(u, 1)
+	u.Part.mark(u, m)
 }
 
 // SetState changes the state of a unit.
 func (u *Unit) SetState(s UnitState) {
-	if u.State == Succeeded {
-		u.Part.succeeded--
-	}
-	if s == Succeeded {
-		u.Part.succeeded++
-	}
+	u.Part.count(u, -1)
 	u.State = s
-}
-
-// of returns how many members satisfy a condition on their status.
-func (c *counts) of(is func(Status) bool) (n int) {
-	for s, members := range c {
-		if members > 0 && is(Status(s)) {
-			n += members
-		}
-	}
-	return n
+	u.Part.count(u, 1)
 }
 
 // Started returns how many members are neither held nor over.
-func (u *Unit) Started() int { return u.counts.of(Status.Started) }
+func (u *Unit) Started() int { return len(u.Members) - u.Held() - u.Over() }
 
 // NextHeld returns the held member with the smallest index, or nil.
 func (u *Unit) NextHeld() *Member {
-	for ; u.firstHeld < len(u.Members); u.firstHeld++ {
+	for ; int(u.firstHeld) < len(u.Members); u.firstHeld++ {
 		if m := &u.Members[u.firstHeld]; m.Status.held() {
 			return m
 		}
@@ -262,23 +245,21 @@ func (u *Unit) NextHeld() *Member {
 }
 
 // Held returns how many members are held.
-func (u *Unit) Held() int { return u.counts.of(Status.held) }
+func (u *Unit) Held() int { return int(u.counts.held) }
 
 func (s Status) held() bool { return s&Held != 0 && !s.Over() }
 
 // Over returns how many members are over.
-func (u *Unit) Over() int { return u.counts.of(Status.Over) }
+func (u *Unit) Over() int { return int(u.counts.over) }
 
 // AllOver reports whether every member that was submitted is over.
 func (u *Unit) AllOver() bool { return u.Over() == len(u.Members) }
 
 // Succeeded returns how many members succeeded.
-func (u *Unit) Succeeded() int {
-	return u.counts.of(func(s Status) bool { return s&HasSucceeded != 0 })
-}
+func (u *Unit) Succeeded() int { return int(u.counts.succeeded) }
 
 // Failed returns how many members failed for good.
-func (u *Unit) Failed() int { return u.counts.of(func(s Status) bool { return s&HasFailed != 0 }) }
+func (u *Unit) Failed() int { return int(u.counts.failed) }
 
 // declared returns how many members the unit has in all; 0: that is open.
 func (u *Unit) declared() int { return int(u.Part.Members) }
@@ -296,36 +277,37 @@ func (u *Unit) CanReach(afterRestart, keep bool) bool {
 	if afterRestart && u.GangID != "" && u.HasCancelled() {
 		return false // a gang restarts as a whole
 	}
-	lost := u.counts.of(func(s Status) bool {
-		return s&WasCancelled != 0 && (s&HasSucceeded == 0 || afterRestart && !keep)
-	})
+	lost := u.counts.lost
+	if afterRestart && !keep {
+		lost = u.counts.cancelled
+	}
 	if u.declared() == 0 {
 		return true
 	}
-	return u.declared()-lost >= int(u.Part.MinMembers)
+	return u.declared()-int(lost) >= int(u.Part.MinMembers)
 }
 
 // HasCancelled reports whether a member was cancelled or rejected.
-func (u *Unit) HasCancelled() bool {
-	return u.counts.of(func(s Status) bool { return s&WasCancelled != 0 }) > 0
-}
+func (u *Unit) HasCancelled() bool { return u.counts.cancelled > 0 }
 
 // HasSucceeded reports whether every declared unit of the part succeeded.
-func (p *Part) HasSucceeded() bool { return p.Replicas > 0 && p.succeeded == int(p.Replicas) }
+func (p *Part) HasSucceeded() bool {
+	return p.Replicas > 0 && p.tally.units[isSucceeded] == int(p.Replicas)
+}
 
 // MayStart reports whether one more member of the unit may start (GROUPS 7).
 func (g *Group) MayStart(u *Unit) bool {
 	if !g.ready(u.Part) {
 		return false
 	}
-	return u.Part.Parallelism == 0 || u.Started() < int(u.Part.Parallelism)
+	return u.hasRoom()
 }
 
 // Waiting returns the parts with held members that wait for no other part.
 func (g *Group) Waiting() []*Part {
 	var parts []*Part
 	for _, p := range g.Parts {
-		if p.counts.of(Status.held) > 0 && g.ready(p) {
+		if p.tally.counts.held > 0 && g.ready(p) {
 			parts = append(parts, p)
 		}
 	}
@@ -353,28 +335,46 @@ func (g *Group) HasSucceeded() bool {
 }
 
 // AllOver reports whether every known member is over.
-func (g *Group) AllOver() bool { return g.none(func(s Status) bool { return !s.Over() }) }
+func (g *Group) AllOver() bool {
+	return g.all(func(t *tally) bool { return int(t.counts.over) == t.members })
+}
 
 // Quiet is AllOver, where a member whose failure was decided in shadow is over too.
-func (g *Group) Quiet() bool {
-	return g.none(func(s Status) bool { return !s.Over() && s&FailedInShadow == 0 })
-}
+func (g *Group) Quiet() bool { return g.all(func(t *tally) bool { return t.quiet == t.members }) }
 
 // Idle reports whether no member is started, where one whose failure was decided in shadow
 // is not.
 func (g *Group) Idle() bool {
-	return g.none(func(s Status) bool { return s.Started() && s&FailedInShadow == 0 })
+	return g.all(func(t *tally) bool { return t.active == 0 })
 }
 
 // AllSucceeded reports whether every known member succeeded.
 func (g *Group) AllSucceeded() bool {
-	return g.none(func(s Status) bool { return s&HasSucceeded == 0 })
+	return g.all(func(t *tally) bool { return int(t.counts.succeeded) == t.members })
 }
 
-// none reports whether no known member is like that.
-func (g *Group) none(is func(Status) bool) bool {
+// noneStarted reports whether every known member is held or over.
+func (g *Group) noneStarted() bool {
+	return g.all(func(t *tally) bool { return int(t.counts.over+t.counts.held) == t.members })
+}
+
+// all reports whether the tallies of all parts are like that.
+func (g *Group) all(is func(*tally) bool) bool {
 	for _, p := range g.Parts {
-		if p.counts.of(is) > 0 {
+		if !is(&p.tally) {
+			return false
+		}
+	}
+	return true
+}
+
+// CanReach reports whether every unit that an action restarts could then succeed.
+func (g *Group) CanReach(u *Unit, a policy.GroupAction, keep bool) bool {
+	if a == policy.RestartUnit {
+		return u.CanReach(true, keep)
+	}
+	for _, p := range g.Parts {
+		if p.tally.unreachable[index(keep)] > 0 && (a == policy.RestartGroup || p == u.Part) {
 			return false
 		}
 	}

@@ -18,7 +18,7 @@ func (g *Group) Prospects() Prospects {
 		}
 		return GoesOn
 	}
-	if !g.none(Status.Started) {
+	if !g.noneStarted() {
 		return GoesOn
 	}
 	worst := make([]Prospects, len(g.Parts))
@@ -54,28 +54,15 @@ func (g *Group) prospectsOf(p *Part, worstOf []Prospects) (best, worst Prospects
 	if len(p.Units) < int(p.Replicas) {
 		add(arrive)
 	}
-	for _, u := range p.Units {
-		switch {
-		case u.State == Succeeded:
-		case u.State == Active && u.Started() > 0:
-			add(GoesOn)
-		case u.State == Active && !u.Complete():
-			add(min(arrive, u.heldProspects(release)))
-		case u.State == Active:
-			add(u.heldProspects(release))
-		default:
-			add(Exhausted)
+	can := [unitKinds]Prospects{
+		isRunning: GoesOn, awaitsOrHeld: min(arrive, release), awaits: arrive, hasHeld: release, isIdle: Exhausted,
+	}
+	for kind, units := range p.tally.units {
+		if units > 0 && unitKind(kind) != isSucceeded {
+			add(can[kind])
 		}
 	}
 	return best, worst
-}
-
-// heldProspects returns the prospects of the unit's held members.
-func (u *Unit) heldProspects(release Prospects) Prospects {
-	if u.Held() == 0 {
-		return Exhausted
-	}
-	return release
 }
 
 // order returns the parts so that each comes after those that it waits for.

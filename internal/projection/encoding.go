@@ -188,7 +188,7 @@ func (e *encoder) member(m *Member) {
 }
 
 func (d *decoder) member() *Member {
-	m := &Member{Group: d.string(), Part: d.string(), Replica: d.uint32(), Index: d.uint32()}
+	m := &Member{Place: &Place{Group: d.string(), Part: d.string()}, Replica: d.uint32(), Index: d.uint32()}
 	var pending bool
 	if d.bools(&pending); pending {
 		m.Restart = &Restart{Run: d.string(), RetryAfter: d.int(), Policy: d.string(), Rule: d.string()}

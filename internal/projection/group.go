@@ -14,9 +14,25 @@ import (
 
 // Member is what a job keeps of its membership in a group; nil: it is in none.
 type Member struct {
-	Group, Part    string // the group's queue and job set are the job's
+	*Place
 	Replica, Index uint32
 	Restart        *Restart // nil: none is pending
+}
+
+// Place is a part of a group, whose queue and job set are the job's. Members share it.
+type Place struct{ Group, Part string }
+
+// place returns a shared place. It forgets all of them if there are too many.
+func (s *State) place(group, part string) *Place {
+	if p := s.places[Place{group, part}]; p != nil {
+		return p
+	}
+	if s.places == nil || len(s.places) >= maxNames {
+		s.places = map[Place]*Place{}
+	}
+	p := &Place{strings.Clone(group), strings.Clone(part)}
+	s.places[*p] = p
+	return p
 }
 
 // Restart is a restart of a member whose next run is not known yet.
@@ -120,10 +136,9 @@ func (s *State) join(e *entry, sub *events.Submit, t int64) {
 	if w.freeIndex {
 		w.index = u.NextFree()
 	}
-	e.job.Member = &Member{Group: g.Name, Part: s.intern(part.Name), Replica: u.Replica, Index: w.index}
+	e.job.Member = &Member{Place: s.place(g.Name, part.Name), Replica: u.Replica, Index: w.index}
 	mayStart := g.MayStart(u)
 	u.Add(group.Member{Index: w.index, Job: e.id})
-	ge.added = append(ge.added, memberRef{part.Index, u.Replica, w.index})
 	s.touchUnit(ge, u)
 	m := u.Member(w.index)
 	if status := earlier(e.job); status != 0 {
@@ -325,7 +340,6 @@ type memberRef struct {
 type groupEntry struct {
 	key     string // its prefix in the KV
 	g       *group.Group
-	added   []memberRef   // not in the KV yet
 	changed []*group.Unit // since the last flush
 
 	inKV, wipe      bool // as in entry

@@ -15,9 +15,21 @@ type MemberFailure struct {
 	Over  bool     // the group has ended, or the member was stopped
 	Told  *Restart // a restart told this run to stop; nil: none did
 	Gang  bool
-	// PeerGrace is the longest graceSeconds of the unit's other members whose run may still
-	// be alive; -1: there is none.
-	PeerGrace int64
+
+	state *State
+	entry *entry
+}
+
+// PeerGrace returns the longest graceSeconds of the unit's other members whose run may
+// still be alive; -1: there is none.
+func (f *MemberFailure) PeerGrace() int64 {
+	longest := int64(-1)
+	for i := range f.Unit.Members {
+		if m := &f.Unit.Members[i]; m.Job != f.entry.id && m.Status&group.WasCancelled == 0 {
+			longest = max(longest, f.state.liveGrace(f.state.entry(m.Job).job))
+		}
+	}
+	return longest
 }
 
 // Generation returns the unit's generation after a decision.
@@ -50,18 +62,11 @@ func (s *State) memberFailure(f *Failure) *MemberFailure {
 	}
 	s.touchUnit(ge, u)
 	out := &MemberFailure{
-		Group: ge.g, Unit: u, Gang: u.GangID != "", PeerGrace: -1,
+		Group: ge.g, Unit: u, Gang: u.GangID != "", state: s, entry: f.entry,
 		Over: ge.g.State != policy.GroupActive || m.Status&group.WasStopped != 0,
 	}
 	if pending := f.Job.Member.Restart; pending != nil && pending.Run == f.RunID {
 		out.Told = pending
-	}
-	if out.Gang && !out.Over {
-		for i := range u.Members {
-			if other := &u.Members[i]; other.Job != f.JobID && other.Status&group.WasCancelled == 0 {
-				out.PeerGrace = max(out.PeerGrace, s.liveGrace(s.entry(other.Job).job))
-			}
-		}
 	}
 	return out
 }
@@ -350,16 +355,14 @@ func (s *State) releaseHeld(ge *groupEntry) {
 		return
 	}
 	for _, part := range ge.g.Waiting() {
-		for _, u := range part.Units {
-			for u.State == group.Active && u.Held() > 0 && ge.g.MayStart(u) {
-				m := u.NextHeld()
-				if !s.offer(Released, u, s.entry(m.Job)) {
-					s.refuse(ge)
-					return
-				}
-				u.Set(m, m.Status&^group.Held)
-				s.touchUnit(ge, u)
+		for u := part.NextReleasable(); u != nil; u = part.NextReleasable() {
+			m := u.NextHeld()
+			if !s.offer(Released, u, s.entry(m.Job)) {
+				s.refuse(ge)
+				return
 			}
+			u.Set(m, m.Status&^group.Held)
+			s.touchUnit(ge, u)
 		}
 	}
 }

@@ -9,13 +9,14 @@ import (
 	"github.com/refloat/refloat/internal/policy"
 )
 
-// A group is kept as one header, one record for each unit, and one for each member, which
-// never changes, because only it is long: the id of its job.
+// A group is kept as one header, one record for each unit, and one for each member, in the
+// order in which they are read: so an event of a member rewrites as much in a large group as
+// in a small one.
 
 const (
-	headerRecord = 'h'
-	memberRecord = 'm'
-	unitRecord   = 'u'
+	headerRecord = 'a'
+	unitRecord   = 'b'
+	memberRecord = 'c'
 )
 
 // groupVersion is the first byte of headers and units.
@@ -53,20 +54,19 @@ func (s *State) groupOf(k group.Key) *groupEntry {
 	return ge
 }
 
-// loadGroup reads a group. Its records are in the order header, members, units.
+// loadGroup reads a group.
 func (s *State) loadGroup(key string, k group.Key) *groupEntry {
 	ge := &groupEntry{key: key}
-	jobs := map[memberRef]string{}
 	var failed error
 	err := s.kv.Scan([]byte(key), after([]byte(key)), func(full, value []byte) bool {
 		rest := full[len(key):]
 		switch {
 		case rest[0] == headerRecord && len(rest) == 1:
 			ge.g, failed = decodeGroup(k, value)
-		case rest[0] == memberRecord && len(rest) == 13:
-			jobs[splitMemberRef(rest)] = string(value)
 		case rest[0] == unitRecord && len(rest) == 9 && ge.g != nil:
-			failed = decodeUnit(ge.g, splitMemberRef(rest), value, jobs)
+			failed = decodeUnit(ge.g, splitMemberRef(rest), value)
+		case rest[0] == memberRecord && len(rest) == 13 && ge.g != nil:
+			failed = decodeMember(ge.g, splitMemberRef(rest), value)
 		default:
 			failed = fmt.Errorf("%w: group %q has an unknown record", ErrCorrupt, k.Name)
 		}
@@ -80,6 +80,7 @@ func (s *State) loadGroup(key string, k group.Key) *groupEntry {
 		ge.g = nil
 	}
 	if ge.g != nil {
+		forgetChanges(ge.g)
 		ge.inKV = true
 		ge.refused = ge.g.Refused
 		ge.stored = groupTerm(ge.g)
@@ -172,7 +173,6 @@ func decodeGroup(k group.Key, b []byte) (*group.Group, error) {
 	return g, d.done("group")
 }
 
-// appendUnit encodes a unit with the status of each member: two bytes for most of them.
 func appendUnit(b []byte, u *group.Unit) []byte {
 	e := encoder{append(b, groupVersion, byte(u.State))}
 	e.string(u.GangID)
@@ -181,44 +181,44 @@ func appendUnit(b []byte, u *group.Unit) []byte {
 	e.uint(uint64(u.Generation))
 	e.uint(uint64(u.Restarts))
 	e.uint(uint64(u.Retries))
-	e.uint(uint64(len(u.Members)))
-	next := uint32(0)
-	for i := range u.Members {
-		m := &u.Members[i]
-		e.uint(uint64(m.Index - next))
-		e.b = append(e.b, byte(m.Status))
-		next = m.Index + 1
-	}
 	return e.b
 }
 
-func decodeUnit(g *group.Group, ref memberRef, b []byte, jobs map[memberRef]string) error {
+func decodeUnit(g *group.Group, ref memberRef, b []byte) error {
 	d := decoder{b: b}
 	if err := d.version(groupVersion, "unit"); err != nil {
 		return err
 	}
 	u := &group.Unit{Replica: ref.replica, State: group.UnitState(d.byte()), GangID: d.string(), GangSize: d.uint32(), Changed: d.int()}
 	u.Generation, u.Restarts, u.Retries = d.uint32(), d.uint32(), d.uint32()
-	next := uint32(0)
-	for range d.count() {
-		ref.index = next + d.uint32()
-		next = ref.index + 1
-		m := group.Member{Index: ref.index, Status: group.Status(d.byte()), Job: jobs[ref]}
-		if m.Job == "" || !m.Status.Valid() {
-			d.fail()
-			break
-		}
-		u.Add(m)
-	}
 	if ref.part >= len(g.Parts) {
 		d.fail()
 	}
 	if err := d.done("unit"); err != nil {
 		return err
 	}
-	u.Dirty = false
 	g.Put(g.Parts[ref.part], u)
 	return nil
+}
+
+// decodeMember adds a member, whose record is its status and the id of its job.
+func decodeMember(g *group.Group, ref memberRef, b []byte) error {
+	var u *group.Unit
+	if ref.part < len(g.Parts) {
+		u = g.Parts[ref.part].Unit(ref.replica)
+	}
+	if u == nil || len(b) < 2 || !group.Status(b[0]).Valid() {
+		return fmt.Errorf("%w: a member", ErrCorrupt)
+	}
+	u.Add(group.Member{Index: ref.index, Status: group.Status(b[0]), Job: string(b[1:])})
+	return nil
+}
+
+// forgetChanges makes a group that was just read unchanged.
+func forgetChanges(g *group.Group) {
+	for _, p := range g.Parts {
+		_ = p.Stored(func(*group.Unit, *group.Member) error { return nil })
+	}
 }
 
 // flushGroup writes what changed of a group.
@@ -246,14 +246,15 @@ func (s *State) flushGroup(ge *groupEntry, b Batch) error {
 	if err := b.Set(append([]byte(ge.key), headerRecord), appendGroup(nil, ge.g)); err != nil {
 		return err
 	}
-	for _, ref := range ge.added {
-		m := ge.g.Parts[ref.part].Unit(ref.replica).Member(ref.index)
-		key := binary.BigEndian.AppendUint32(appendMemberRef([]byte(ge.key), memberRecord, ref.part, ref.replica), ref.index)
-		if err := b.Set(key, []byte(m.Job)); err != nil {
+	for _, p := range ge.g.Parts {
+		err := p.Stored(func(u *group.Unit, m *group.Member) error {
+			key := binary.BigEndian.AppendUint32(appendMemberRef([]byte(ge.key), memberRecord, p.Index, u.Replica), m.Index)
+			return b.Set(key, append([]byte{byte(m.Status)}, m.Job...))
+		})
+		if err != nil {
 			return err
 		}
 	}
-	ge.added = nil
 	for _, u := range ge.changed {
 		u.Dirty = false
 		if err := b.Set(appendMemberRef([]byte(ge.key), unitRecord, u.Part.Index, u.Replica), appendUnit(nil, u)); err != nil {
@@ -319,7 +320,7 @@ func (s *State) dropGroup(ge *groupEntry) {
 			}
 		}
 	}
-	ge.g, ge.added, ge.changed, ge.units = nil, nil, nil, nil
+	ge.g, ge.changed, ge.units = nil, nil, nil
 	ge.wipe = ge.inKV
 	ge.indexed = term{}
 }

@@ -58,6 +58,8 @@ type State struct {
 	msg   message
 	key   []byte            // scratch
 	names map[string]string // see intern
+
+	places map[Place]*Place // see place
 }
 
 // entry is one job in the cache. If job is nil, the job is not kept.
@@ -155,6 +157,9 @@ func (s *State) load(job string) *entry {
 	e.job, e.inKV = j, true
 	e.stored = j.term()
 	e.indexed = e.stored
+	if m := j.Member; m != nil {
+		m.Place = s.place(m.Group, m.Part)
+	}
 	if j.Known {
 		e.member = &setMember{queue: j.Queue, set: j.Set, job: job}
 	}
