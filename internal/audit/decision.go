@@ -40,7 +40,7 @@ type Decision struct {
 	Matcher         string   `json:"matcher,omitempty"`
 	SkippedPolicies []string `json:"skippedPolicies"`
 	Shadow          bool     `json:"shadow"`
-	Generation      uint64   `json:"generation"`
+	Generation      uint64   `json:"generation"` // of the policies; of a member's unit, after the decision
 	PolicySet       string   `json:"policySet"`
 	GroupFields
 	// Superseded: its message had been released before the decision came, so it has no
@@ -102,6 +102,9 @@ func DecisionOf(partition int, d *chain.Decision) Decision {
 		SkippedPolicies: orEmpty(d.Skipped), Shadow: d.Shadow,
 		Generation: d.Generation, PolicySet: hex.EncodeToString(d.PolicySet[:]),
 		GroupFields: groupFields(d),
+	}
+	if d.Member != nil {
+		out.Generation = uint64(d.Member.Generation)
 	}
 	if d.Matcher != policy.NoMatcher {
 		out.Matcher = d.Matcher.String()

@@ -15,9 +15,9 @@ type GroupFields struct {
 	Part    string  `json:"part,omitempty"`
 	Replica *uint32 `json:"replica,omitempty"`
 	Index   *uint32 `json:"index,omitempty"`
-	// UnitGeneration is that of its unit after the decision. (In a decision, generation is
-	// that of the policies.)
-	UnitGeneration *uint32 `json:"unitGeneration,omitempty"`
+	// PolicyGeneration is that of the policies: in a decision on a member, generation is that of
+	// its unit.
+	PolicyGeneration *uint64 `json:"policyGeneration,omitempty"`
 	// The rest only where the failure failed the unit.
 	UnitReason   string  `json:"unitReason,omitempty"`
 	GroupAction  string  `json:"groupAction,omitempty"`
@@ -29,7 +29,7 @@ type GroupFields struct {
 func groupFields(d *chain.Decision) GroupFields {
 	var f GroupFields
 	if m := d.Member; m != nil {
-		f.Group, f.Part, f.Replica, f.Index, f.UnitGeneration = m.Group, m.Part, &m.Replica, &m.Index, &m.Generation
+		f.Group, f.Part, f.Replica, f.Index, f.PolicyGeneration = m.Group, m.Part, &m.Replica, &m.Index, &d.Generation
 	}
 	if v := d.Group; v != nil {
 		f.UnitReason, f.GroupAction, f.GroupRule = v.Reason.String(), v.Action.String(), &v.Rule
