@@ -499,7 +499,7 @@ func (m *Model) due(g *group) bool {
 func (m *Model) forgetMute() {
 	m.groups = slices.DeleteFunc(m.groups, func(g *group) bool {
 		g.touched = false
-		if g.ended || !m.due(g) || slices.ContainsFunc(g.members(), func(mem *member) bool { return mem.held }) {
+		if g.ended || !m.due(g) || slices.ContainsFunc(g.members(), func(mem *member) bool { return mem.held && !mem.quiet }) {
 			return false
 		}
 		for _, mem := range g.members() {
