@@ -64,9 +64,56 @@ func TestCrashPoints(t *testing.T) {
 	for seed := uint64(8); len(h.Messages) < 40; seed++ {
 		h = model.Generate(seed, model.Options{})
 	}
+	crashEverywhere(t, h, []int{0, 50, 100})
+}
+
+// TestCrashPointsOfGroups does the same while groups restart: what follows from one failure is
+// many records, and the pieces of a restart may stand in the log or not.
+func TestCrashPointsOfGroups(t *testing.T) {
+	t.Parallel()
+	for seed := uint64(0); ; seed++ {
+		h := model.GenerateGroups(seed, model.GroupOptions{})
+		if len(h.Messages) < 25 || len(h.Messages) > 80 {
+			continue
+		}
+		w := newWorld(t, 1)
+		w.feed(h)
+		crashOnce(t, w, "", 0, 0)
+		if restarts := w.restarts(); restarts < 12 {
+			continue
+		}
+		crashEverywhere(t, h, []int{0, 100})
+		return
+	}
+}
+
+// restarts counts the members that were restarted.
+func (w *world) restarts() (n int) {
+	for _, b := range w.payloads(w.decisions) {
+		env, err := chain.DecodeEnvelope(b)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		records, err := env.Decode()
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		for _, r := range records {
+			if m, ok := r.(*chain.MemberChange); ok && m.Change == chain.MemberRestart {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// crashEverywhere crashes a machine that processes a history at every visit of every point,
+// and checks that it comes to the same state.
+func crashEverywhere(t *testing.T, h model.History, percents []int) {
+	t.Helper()
 	covered := map[string]int{}
 	var want []byte
-	for _, percent := range []int{0, 50, 100} {
+	for _, percent := range percents {
 		for _, point := range evaluator.Points {
 			for visit := 1; ; visit++ {
 				w := newWorld(t, uint64(visit))

@@ -243,8 +243,9 @@ const MaxGroupName = 253
 // MaxGroupParts is the maximum number of parts of a group policy.
 const MaxGroupParts = 1000
 
-// MaxGroupMembers is the maximum number of members that a group policy declares.
-const MaxGroupMembers = 100_000
+// MaxGroupMembers is the maximum number of members of a group: a restart of so many fits into one
+// envelope (ADR 15).
+const MaxGroupMembers = 50_000
 
 // GroupPolicy is one group policy, ready to decide.
 type GroupPolicy struct{ GroupDefinition }
