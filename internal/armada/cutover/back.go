@@ -12,7 +12,7 @@ import (
 	"github.com/refloat/refloat/internal/plural"
 )
 
-// Back rolls back to Armada's ingester: it ends pending retries in Armada's tables, and
+// Back rolls back to Armada's ingester: it ends pending retries in Armada's tables, writes the rows of held members, and
 // then moves the cursor of Armada's subscription to just after the last message that
 // our ingester applied. It leaves a cursor that is there already, or further on, so
 // Back may be repeated. A rehearsal writes nothing. ErrRefused: findings in the report
@@ -26,6 +26,11 @@ func (s *Site) Back(ctx context.Context, rehearse bool) (*Report, error) {
 	r.Steps = append(r.Steps, Step{
 		What: fmt.Sprintf("end %s, so that Armada's scheduler leases these jobs at once", plural.Of(state.Database.PendingRetries, "pending retry", "pending retries")), Done: state.Database.PendingRetries == 0,
 	})
+	if n := state.Database.HeldMembers; n > 0 {
+		r.Steps = append(r.Steps, Step{
+			What: fmt.Sprintf("write the rows of %s, which Armada's scheduler then starts at once", plural.Of(n, "held member", "held members")),
+		})
+	}
 	for _, p := range state.All() {
 		if p.Positions != nil && (p.EventsAt.Why == nil || p.isBack()) {
 			r.Steps = append(r.Steps, p.resetStep(s.Subscription))

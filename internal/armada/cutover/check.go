@@ -148,14 +148,14 @@ func (c *checks) exact(p *Partition) {
 }
 
 // rolledBack reports whether a roll-back is complete: it is recorded, no retry is
-// pending, and Armada's ingester is at our position or past it.
+// pending, no member held, and Armada's ingester is at our position or past it.
 func (s *State) rolledBack() bool {
 	for _, p := range s.All() {
 		if p.Positions == nil && !p.Control || p.Positions != nil && !p.isBack() {
 			return false
 		}
 	}
-	return s.Database.PendingRetries == 0 && s.Database.RolledBack != 0
+	return s.Database.PendingRetries == 0 && s.Database.HeldMembers == 0 && s.Database.RolledBack != 0
 }
 
 func (p *Partition) isBack() bool {

@@ -80,16 +80,21 @@ func live(ctx context.Context, tx pgx.Tx, state *State) error {
 	return err
 }
 
-// ours reads our positions and counts pending retries, if the tables exist.
+// ours reads our positions and counts pending retries and held members, if the tables exist.
 func ours(ctx context.Context, tx pgx.Tx, state *State) error {
-	var hasPositions, waits, control bool
-	const query = "SELECT to_regclass('refloat_positions') IS NOT NULL, to_regclass('refloat_waits') IS NOT NULL, to_regclass('refloat_control') IS NOT NULL"
-	if err := tx.QueryRow(ctx, query).Scan(&hasPositions, &waits, &control); err != nil {
+	var hasPositions, waits, held, control bool
+	const query = "SELECT to_regclass('refloat_positions') IS NOT NULL, to_regclass('refloat_waits') IS NOT NULL, to_regclass('refloat_held') IS NOT NULL, to_regclass('refloat_control') IS NOT NULL"
+	if err := tx.QueryRow(ctx, query).Scan(&hasPositions, &waits, &held, &control); err != nil {
 		return err
 	}
 	state.Database.Ours = hasPositions
 	if waits {
 		if err := tx.QueryRow(ctx, "SELECT count(*) FROM refloat_waits").Scan(&state.Database.PendingRetries); err != nil {
+			return err
+		}
+	}
+	if held {
+		if err := tx.QueryRow(ctx, "SELECT count(*) FROM refloat_held").Scan(&state.Database.HeldMembers); err != nil {
 			return err
 		}
 	}

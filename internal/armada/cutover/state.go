@@ -95,6 +95,7 @@ type Database struct {
 	Ours           bool  // our tables exist
 	Live           int64 // unfinished jobs
 	PendingRetries int64 // jobs with a pending retry in Armada's tables
+	HeldMembers    int64 // members of groups that Armada's tables do not have yet
 	// RolledBack is when our positions were rolled back, in Unix nanoseconds; 0: they
 	// are in use.
 	RolledBack int64

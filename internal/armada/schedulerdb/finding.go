@@ -135,6 +135,10 @@ func Refused(op Op) error {
 		c.text("job_id", o.JobID)
 	case *CancelJob:
 		c.text("job_id", o.JobID)
+	case *ReviveJob:
+		c.text("job_id", o.JobID)
+	case *StopRun:
+		c.text("run_id", o.RunID)
 		c.time(o.At)
 	case *InsertRun:
 		c.indexed("job_id, queue and job_set", o.JobID, o.Queue, o.JobSet)

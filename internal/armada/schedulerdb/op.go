@@ -92,6 +92,16 @@ type CancelJob struct {
 	At    time.Time
 }
 
+// ReviveJob takes back that a job has succeeded or failed. One that was cancelled stays so.
+type ReviveJob struct{ JobID string }
+
+// StopRun makes a run a failed one, even if it succeeded. It does not change when the run
+// ended, if it did.
+type StopRun struct {
+	RunID string
+	At    time.Time
+}
+
 // InsertRun adds a run, or replaces all of its row.
 type InsertRun struct {
 	RunID, JobID, JobSet, Queue string
@@ -154,6 +164,8 @@ func (*EndPreemption) op()     {}
 func (*SucceedJob) op()        {}
 func (*FailJob) op()           {}
 func (*CancelJob) op()         {}
+func (*ReviveJob) op()         {}
+func (*StopRun) op()           {}
 func (*InsertRun) op()         {}
 func (*MarkRun) op()           {}
 func (*FailRun) op()           {}

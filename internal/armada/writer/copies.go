@@ -31,7 +31,11 @@ func (w *writing) messages(ctx context.Context, copies []copyOf) ([]eventlog.Mes
 	}
 	var messages []eventlog.Message
 	for _, c := range copies {
-		payload, err := c.fitting(failed[c.runID])
+		stored, found := failed[c.runID]
+		if found {
+			c.text = ""
+		}
+		payload, err := c.fitting(stored)
 		if err != nil {
 			return nil, fmt.Errorf("copy of decision %d: %w", c.number, err)
 		}
@@ -56,6 +60,9 @@ func (c *copyOf) fitting(stored []byte) ([]byte, error) {
 	it, err := schedulerdb.RunError(stored)
 	if err != nil {
 		return nil, err
+	}
+	if c.text != "" {
+		it = &pb.Error{Reason: &pb.Error_PodError{PodError: &pb.PodError{Message: c.text}}}
 	}
 	payload, err := c.payload(it)
 	if err != nil || len(payload) <= maxCopy {

@@ -18,11 +18,13 @@
 //   - Passthrough: exactly what Armada's ingester writes.
 //
 // The table refloat_waits holds the pending retries, each with the time at which its
-// next step is due. Plans are pure; the Writer loads their input and writes their
+// next step is due; refloat_held holds the rows of members of groups that may not start
+// yet. Plans are pure; the Writer loads their input and writes their
 // result.
 //
 // Invariant: Armada's tables follow from the events, the decisions and the times at
 // which pending retries ended. A transaction can be repeated with the same result.
 //
-// Where to look: writer.go has the input, plan.go the plans, tables.go the SQL.
+// Where to look: writer.go has the input, plan.go the plans (group.go those of groups), tables.go
+// and holds.go the SQL.
 package writer

@@ -37,6 +37,9 @@ const copyMargin = 1
 // would preempt the dead run of a queued job, and fail the job with it. (Requeues end
 // such requests too, but older builds did not.)
 //
+// EndRetries writes the rows of all members that are held before their first start, as
+// Armada's own ingester would have done.
+//
 // EndRetries returns an error if a job's requirements cannot be rebuilt: the job would
 // stay pending for ever.
 func EndRetries(ctx context.Context, tx pgx.Tx, cfg Config, events eventlog.Reader) (ended int, err error) {
@@ -64,6 +67,11 @@ func EndRetries(ctx context.Context, tx pgx.Tx, cfg Config, events eventlog.Read
 			return ended, err
 		}
 		ended += len(ids)
+	}
+	held, err := w.endHolds(ctx)
+	ended += held
+	if err != nil {
+		return ended, err
 	}
 	if events != nil {
 		if err := w.overrideCopies(ctx, events); err != nil {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,10 +45,47 @@ func TestOracle(t *testing.T) {
 							t.Error("no decision changes anything")
 						}
 					}
-					n := rowtest.Compare(t, want, h.written(t, mode))
+					got := h.written(t, mode)
+					if mode != writer.Passthrough {
+						members := h.members(t)
+						members.remove(want)
+						members.remove(got)
+					}
+					n := rowtest.Compare(t, want, got)
 					t.Logf("%d columns of Armada's changed by decisions; %d equal, %d more once decoded", changed, n.Same, n.Decoded)
 				})
 			}
+		})
+	}
+}
+
+// members are the jobs that groups restarted, stopped or held: story does not know groups.
+// Every gang is one.
+type members map[string]bool
+
+func (h *tape) members(t *testing.T) members {
+	t.Helper()
+	m := members{}
+	for p := range h.events.Partitions() {
+		decided, err := sink.Fold(h.events, h.decisions, p, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range decided.GroupRecords {
+			if strings.HasPrefix(r.Name, "Member") {
+				m[r.JobID] = true
+			}
+		}
+	}
+	t.Logf("left out: %d members of groups", len(m))
+	return m
+}
+
+func (m members) remove(rows rowtest.Rows) {
+	for _, table := range rows {
+		maps.DeleteFunc(table, func(key string, row rowtest.Row) bool {
+			id, _ := row["job_id"].(string)
+			return m[id] || m[key]
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/refloat/refloat/internal/armada/schedulerdb"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/policy"
 )
 
 // Mode defines how decisions become rows in Armada's tables.
@@ -64,15 +65,21 @@ type (
 		policy       string // set when the rows are loaded
 		retryAfter   int64
 		avoid        []string
+		held         bool
 		at           eventlog.Position
 	}
 	// proven: the run before the retry is known to have ended.
 	proven struct{ *chain.RetryReady }
 )
 
-// job returns the job that the operation ends, since that ends its pending retry too.
+// job returns the job that the operation ends, since that ends its pending retry too, or
+// that may be held.
 func (a apply) job() string {
 	switch o := a.Op.(type) {
+	case *schedulerdb.RequestCancel: // of a job that is held
+		return o.JobID
+	case *schedulerdb.SetPriority:
+		return o.JobID
 	case *schedulerdb.SucceedJob:
 		return o.JobID
 	case *schedulerdb.FailJob:
@@ -93,12 +100,16 @@ type jobView struct {
 	id, queue, set string
 	known          bool
 	over           bool // it is finished
+	cancelled      bool
+	validated      bool // the scheduler has checked that it fits somewhere
 	queued         bool
 	version        int32         // queued_version
 	infoVersion    int32         // scheduling_info_version
 	submitted      []byte        // JobSchedulingInfo, version 0
 	retry          *pendingRetry // nil: no retry is pending
 	retryChanged   bool
+	held           *schedulerdb.InsertJob // its row, while it is held before its first start
+	heldChanged    bool
 }
 
 // pendingRetry is a row of refloat_waits: a pending retry with a step that is still due.
@@ -111,8 +122,9 @@ type pendingRetry struct {
 	copied     bool // publish a copy when the job is queued
 	delayed    bool // its requirements match no node until retryAfter
 	stage      stage
-	nextAt     int64 // when the next step of its stage is due
-	checks     int   // expectingRun: the checks that are left; each but the last bumps the version
+	nextAt     int64  // when the next step of its stage is due
+	text       string // in place of the run's error; only until it is written
+	checks     int    // expectingRun: the checks that are left; each but the last bumps the version
 }
 
 // stage is what a pending retry waits for, besides the end of a delay.
@@ -168,6 +180,7 @@ type copyOf struct {
 	requeue                  bool
 	version                  int32
 	info                     []byte // JobSchedulingInfo of a requeue
+	text                     string // the error, if the run has none of its own
 }
 
 // Times of the two steps; see docs/armada.md.
@@ -218,6 +231,8 @@ func (p *plan) do(a action) {
 		p.overruled(a)
 	case proven:
 		p.proven(a.RetryReady)
+	default:
+		p.member(a)
 	}
 }
 
@@ -226,13 +241,20 @@ func (p *plan) apply(op schedulerdb.Op) {
 	if o, ok := op.(*schedulerdb.RequestSetCancel); ok && narrowed(o) {
 		op = p.asQueued(o)
 	}
+	if p.toHeld(op) {
+		return
+	}
 	p.ops = append(p.ops, op)
 	switch o := op.(type) {
+	case *schedulerdb.SetValidated:
+		if j := p.jobs[o.JobID]; j != nil {
+			j.validated = true
+		}
 	case *schedulerdb.InsertJob:
 		if j := p.jobs[o.JobID]; j != nil {
 			*j = jobView{
 				id: o.JobID, queue: o.Queue, set: o.JobSet, known: true, queued: true,
-				infoVersion: o.SchedulingInfoVersion, submitted: o.SchedulingInfo, retryChanged: j.retry != nil,
+				infoVersion: o.SchedulingInfoVersion, submitted: o.SchedulingInfo, retryChanged: j.retry != nil, heldChanged: j.heldChanged,
 			}
 		}
 	case *schedulerdb.SetQueued:
@@ -249,6 +271,13 @@ func (p *plan) apply(op schedulerdb.Op) {
 		p.end(o.JobID)
 	case *schedulerdb.CancelJob:
 		p.end(o.JobID)
+		if j := p.jobs[o.JobID]; j != nil {
+			j.cancelled = true
+		}
+	case *schedulerdb.ReviveJob:
+		if j := p.jobs[o.JobID]; j != nil {
+			j.over = false
+		}
 	}
 }
 
@@ -305,6 +334,19 @@ func (p *plan) requeue(a requeue) {
 	w := &pendingRetry{
 		runID: a.RunID, number: a.Number, policy: a.Policy, retryAfter: a.RetryAfter, avoid: storableOf(a.AvoidNodes), copied: p.copied(a.at),
 	}
+	before := j.retry
+	if before != nil && before.runID != a.RunID {
+		before = nil
+	}
+	if j.queued && !a.byScheduler && a.Code == policy.GroupRestart && a.Group == nil {
+		// A restart has queued it, and its next lease may be on its way.
+		if before != nil && before.delayed && before.retryAfter < a.RetryAfter {
+			later := *before
+			later.retryAfter = a.RetryAfter
+			j.put(&later)
+		}
+		return
+	}
 	p.apply(&schedulerdb.EndPreemption{RunID: w.runID}) // the run has ended, so drop requests to preempt it
 	switch {
 	case p.mode == Direct:
@@ -317,6 +359,9 @@ func (p *plan) requeue(a requeue) {
 	default:
 		w.delayed = a.RetryAfter > a.Time
 		p.queue(j, w, a.Time)
+	}
+	if before != nil && before.isHeld() {
+		w.retryAfter = untilReleased
 	}
 	j.put(w)
 }
@@ -343,6 +388,9 @@ func (p *plan) overruled(a overruled) {
 	if j.retry != nil && j.retry.runID == a.runID {
 		*w = *j.retry
 		w.copied = w.copied || p.copied(a.at) // the failure has been published since
+	}
+	if a.held {
+		w.retryAfter = untilReleased
 	}
 	w.forget(p.now)
 	p.apply(&schedulerdb.EndPreemption{RunID: w.runID})
@@ -374,7 +422,7 @@ func (p *plan) queue(j *jobView, w *pendingRetry, at int64) bool {
 		w.copied = false
 		p.copies = append(p.copies, copyOf{
 			jobID: j.id, runID: w.runID, queue: j.queue, set: j.set, number: w.number, policy: w.policy, at: at,
-			requeue: true, version: version, info: info,
+			requeue: true, version: version, info: info, text: w.text,
 		})
 	}
 	return true

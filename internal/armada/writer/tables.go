@@ -51,7 +51,8 @@ func (w *writing) begin(ctx context.Context) error {
 		return w.failed("read the start position of copies", err)
 	}
 	w.known, w.due = true, 0
-	return nil
+	err = w.conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM refloat_held WHERE partition = $1)", w.cfg.Partition).Scan(&w.holding)
+	return w.failed("look for held members", err)
 }
 
 // ErrTaken reports that Armada's own ingester has written these tables, and nobody has
@@ -91,7 +92,7 @@ func (w *writing) load(ctx context.Context, actions []action) (map[string]*jobVi
 			named = append(named, id)
 		}
 		switch a.(type) {
-		case lease, apply:
+		case lease, apply, hold:
 		default:
 			asked = append(asked, id)
 		}
@@ -105,6 +106,9 @@ func (w *writing) load(ctx context.Context, actions []action) (map[string]*jobVi
 			jobs[id] = &jobView{id: id}
 			named = append(named, id)
 		}
+	}
+	if named, err = w.loadHolds(ctx, jobs, named, actions); err != nil {
+		return nil, err
 	}
 	if w.due != never { // retries may be pending
 		if err := w.loadRetries(ctx, jobs, named); err != nil {
@@ -234,7 +238,7 @@ func (w *writing) loadJobs(ctx context.Context, jobs map[string]*jobView, ids []
 	if len(ids) == 0 {
 		return nil
 	}
-	const query = `SELECT j.job_id, j.queue, j.job_set, j.submitted, j.queued, j.queued_version, j.terminated,
+	const query = `SELECT j.job_id, j.queue, j.job_set, j.submitted, j.queued, j.queued_version, j.terminated, j.cancelled, j.validated,
 			j.scheduling_info, j.scheduling_info_version, CASE WHEN j.scheduling_info_version > 0 THEN m.submit_message END
 		FROM jobs j LEFT JOIN job_metadata m USING (job_id) WHERE j.job_id = ANY($1)`
 	rows, err := w.conn.Query(ctx, query, ids)
@@ -243,12 +247,13 @@ func (w *writing) loadJobs(ctx context.Context, jobs map[string]*jobView, ids []
 	}
 	var id, queue, set string
 	var submitted int64
-	var queued, over bool
+	var queued, over, cancelled, validated bool
 	var version, infoVersion int32
 	var info, submit []byte
-	_, err = pgx.ForEachRow(rows, []any{&id, &queue, &set, &submitted, &queued, &version, &over, &info, &infoVersion, &submit}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&id, &queue, &set, &submitted, &queued, &version, &over, &cancelled, &validated, &info, &infoVersion, &submit}, func() error {
 		j := jobs[id]
 		j.known, j.queue, j.set, j.queued, j.version, j.over, j.infoVersion = true, queue, set, queued, version, over, infoVersion
+		j.cancelled, j.validated = cancelled, validated
 		j.submitted = info
 		if infoVersion > 0 {
 			// An error is reported when the requirements are used.

@@ -50,7 +50,8 @@ type Writer struct {
 	actions   []action
 	due       int64             // Unix nanoseconds; never: no retry is pending
 	since     eventlog.Position // decisions on messages up to here are not copied to events
-	known     bool              // since and due are loaded
+	known     bool              // since, due and holding are loaded
+	holding   bool              // members may be held before their first start
 }
 
 // New returns the Writer of a partition. Its tables are part of our schema (package
@@ -82,6 +83,9 @@ func (m *Writer) Take(msg *sink.Message, jobs func(id string) *jobdb.Job) {
 			m.cfg.Hooks.Parked(m.cfg.Partition, msg.Log.Position, f)
 		}
 	}
+	if msg.Released {
+		m.actions = append(m.actions, voidHolds{})
+	}
 	t := taking{Writer: m, msg: msg, jobs: jobs, decide: m.cfg.Mode != Passthrough && !msg.Released}
 	again := map[int]bool{}
 	for _, event := range msg.Again {
@@ -93,7 +97,7 @@ func (m *Writer) Take(msg *sink.Message, jobs func(id string) *jobdb.Job) {
 			// versions, and the scheduler ignores rows with lower versions.
 			continue
 		}
-		t.effect(e.Op)
+		t.effect(e)
 	}
 	if t.decide {
 		for i, r := range msg.Records {
@@ -111,6 +115,9 @@ type taking struct {
 	jobs   func(id string) *jobdb.Job
 	decide bool // decisions are effective
 	runs   *runIndex
+
+	heldHere  map[string]bool   // jobs with a MemberHeld in the message; nil: not looked up yet
+	endedHere map[string]string // groups that end in it; nil: likewise
 }
 
 // add appends an action. Armada's tables cannot hold text that PostgreSQL rejects, so
@@ -132,13 +139,17 @@ func storableOf(texts []string) (good []string) {
 	return good
 }
 
-func (t *taking) effect(op schedulerdb.Op) {
+func (t *taking) effect(e schedulerdb.Effect) {
+	op := e.Op
 	if o, ok := op.(*schedulerdb.SetQueued); ok && !o.Queued && t.cfg.Mode != Passthrough {
 		l := lease{SetQueued: o}
 		if j := t.jobs(o.JobID); j != nil {
 			l.run = j.Queueing.LatestRun
 		}
 		t.add(l) // also in a release: it may end a pending retry
+		if j := t.jobs(o.JobID); t.decide && j != nil && j.State == jobdb.JobStopping && storable(l.run) {
+			t.add(lateLease{o.JobID, l.run})
+		}
 		return
 	}
 	if !t.decide {
@@ -146,14 +157,25 @@ func (t *taking) effect(op schedulerdb.Op) {
 		return
 	}
 	switch o := op.(type) {
+	case *schedulerdb.InsertJob:
+		if t.isHeld(o.JobID) && t.cfg.Mode == HoldBack {
+			t.add(hold{o})
+			return
+		}
+	case *schedulerdb.MarkRun:
+		if o.Stage == schedulerdb.Succeeded && t.told(t.msg.Events.Events[e.Event].JobID, o.RunID) {
+			return // the run was told to stop: its success changes nothing
+		}
+	case *schedulerdb.SucceedJob:
+		if j := t.jobs(o.JobID); j != nil && j.Member.Restarting && j.State.Waiting() && storable(j.Queueing.LatestRun) {
+			t.add(t.overruled(j))
+			return
+		}
 	case *schedulerdb.FailJob:
 		// An effective retry of the job's latest run overrides Armada's verdict, unless
 		// it could not be written to Armada's tables.
-		if j := t.jobs(o.JobID); j != nil && j.Queueing.Decision != 0 && j.State == jobdb.JobQueued && storable(j.Queueing.LatestRun) {
-			t.add(overruled{
-				jobID: o.JobID, runID: j.Queueing.LatestRun, number: j.Queueing.Decision,
-				retryAfter: j.Queueing.RetryAfter, avoid: storableOf(j.Queueing.AvoidNodes), at: t.msg.Log.Position,
-			})
+		if j := t.jobs(o.JobID); j != nil && (j.Queueing.Decision != 0 || j.Member.Restarting) && j.State.Waiting() && storable(j.Queueing.LatestRun) {
+			t.add(t.overruled(j))
 			return
 		}
 	case *schedulerdb.SetQueued:
@@ -175,9 +197,16 @@ func (t *taking) effect(op schedulerdb.Op) {
 	t.add(apply{op})
 }
 
+func (t *taking) overruled(j *jobdb.Job) overruled {
+	return overruled{
+		jobID: j.JobID, runID: j.Queueing.LatestRun, number: j.Queueing.Decision, retryAfter: j.Queueing.RetryAfter,
+		avoid: storableOf(j.Queueing.AvoidNodes), held: j.State == jobdb.JobHeld, at: t.msg.Log.Position,
+	}
+}
+
 func (t *taking) decided(job string) bool {
 	j := t.jobs(job)
-	return j != nil && j.Queueing.Decision != 0
+	return j != nil && (j.Queueing.Decision != 0 || j.Member.Restarting)
 }
 
 // jobFailed reports whether an enforced JobFailed is effective for a failed run, also if
@@ -241,6 +270,8 @@ func (t *taking) record(r chain.Record) {
 		}
 	case *chain.RetryReady:
 		t.add(proven{r})
+	case *chain.MemberChange:
+		t.member(r)
 	}
 }
 
@@ -336,6 +367,9 @@ func (w *writing) write(ctx context.Context, p *plan) error {
 		if w.cfg.Hooks.Unable != nil {
 			w.cfg.Hooks.Unable(w.cfg.Partition, err)
 		}
+	}
+	if err := w.writeHolds(ctx, p.jobs); err != nil {
+		return err
 	}
 	return w.writeRetries(ctx, p.jobs)
 }

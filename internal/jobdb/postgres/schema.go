@@ -207,4 +207,16 @@ CREATE INDEX refloat_jobs_group ON refloat_jobs (group_id, ended) WHERE group_id
 ALTER TABLE refloat_decisions ADD COLUMN group_id text COLLATE "C" NOT NULL DEFAULT '', ADD COLUMN member text NOT NULL DEFAULT '',
 	ADD COLUMN group_verdict text NOT NULL DEFAULT '';
 CREATE INDEX refloat_decisions_group ON refloat_decisions (group_id) WHERE group_id <> '';
+`, `
+-- Members that are held before their first start: their row in Armada's table jobs, which
+-- is not written yet. A restarted member that is held is a row of refloat_waits.
+CREATE TABLE refloat_held (
+	partition integer NOT NULL,
+	job_id    text NOT NULL,
+	queue     text NOT NULL,
+	job_set   text NOT NULL,
+	submitted bytea NOT NULL, -- schedulerdb.InsertJob, as JSON
+	PRIMARY KEY (partition, job_id)
+);
+CREATE INDEX ON refloat_held (queue, job_set);
 `}

@@ -50,6 +50,7 @@ type Scenario struct {
 	Known  string         // the bug for which it fails today
 	Limit  Duration       // for all of it; 90 s unless given
 	Policy map[string]any // spec of the queue's RetryPolicy; none: the queue has no policy
+	Group  map[string]any // spec of the GroupPolicy that is named like the scenario; none: there is none
 	Files  map[string]any // $files/NAME: documents for armadactl and refloatctl
 	Queue  map[string]any // more of our document of the queue
 	Jobs   []Job
@@ -248,11 +249,16 @@ func (s Suite) Policies() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// documents are the policy and the queues of a scenario.
+// documents are the policies and the queues of a scenario.
 func (s Scenario) documents() (docs []map[string]any) {
 	if s.Policy != nil {
 		docs = append(docs, map[string]any{
 			"apiVersion": "armadaproject.io/v1", "kind": "RetryPolicy", "metadata": map[string]any{"name": s.Name}, "spec": s.Policy,
+		})
+	}
+	if s.Group != nil {
+		docs = append(docs, map[string]any{
+			"apiVersion": "refloat.github.io/v1", "kind": "GroupPolicy", "metadata": map[string]any{"name": s.Name}, "spec": s.Group,
 		})
 	}
 	for _, name := range s.Queues() {

@@ -44,6 +44,7 @@ type jobChange struct {
 	cancelled   bool
 	succeeded   bool
 	failed      bool
+	revived     bool // before succeeded and failed
 	cancel      *schedulerdb.RequestCancel
 	priority    *schedulerdb.SetPriority
 	queue, set  string // what cancel and priority are for
@@ -68,15 +69,17 @@ type runChange struct {
 	id     string
 	insert *schedulerdb.InsertRun
 
-	at         [schedulerdb.Preempted + 1]*time.Time // by stage; of Succeeded, only that it is there
-	failed     bool
-	returned   bool
-	attempted  bool
-	cancelled  bool // of a new run only
-	end        *time.Time
-	ended      int // number of the operation that end is from
-	firstEnd   int // number of the first such operation; 0: none
-	preemption *schedulerdb.RequestPreemption
+	at          [schedulerdb.Preempted + 1]*time.Time // by stage; of Succeeded, only that it is there
+	failed      bool
+	returned    bool
+	attempted   bool
+	cancelled   bool // of a new run only
+	end         *time.Time
+	ended       int        // number of the operation that end is from
+	stopped     *time.Time // by StopRun, unless its end is known
+	unsucceeded bool       // by StopRun, whatever the row says
+	firstEnd    int        // number of the first such operation; 0: none
+	preemption  *schedulerdb.RequestPreemption
 }
 
 type cancelChange struct {
@@ -119,6 +122,9 @@ func (c *changes) add(op schedulerdb.Op) bool {
 		c.job(o.JobID).succeeded = true
 	case *schedulerdb.FailJob:
 		c.job(o.JobID).failed = true
+	case *schedulerdb.ReviveJob:
+		j := c.job(o.JobID)
+		j.revived, j.succeeded, j.failed = true, false, false
 	case *schedulerdb.SetPriority:
 		return c.condition(o.JobID, o.Queue, o.JobSet, func(j *jobChange) { j.priority = o })
 	case *schedulerdb.RequestCancel:
@@ -131,6 +137,11 @@ func (c *changes) add(op schedulerdb.Op) bool {
 		c.unasked[o.RunID] = true
 	case *schedulerdb.SetSetPriority, *schedulerdb.RequestSetCancel:
 		return false
+	case *schedulerdb.StopRun:
+		if len(c.cancelled) > 0 {
+			return false // that may have ended the run
+		}
+		c.run(o.RunID).stop(o.At, c.number+1)
 	case *schedulerdb.InsertRunError:
 		c.errors[o.RunID] = o
 		c.size += len(o.Error)
@@ -175,6 +186,8 @@ func (c *changes) condition(id, queue, set string, apply func(*jobChange)) bool 
 	case j.terminated(): // since before, whatever the row says
 	case j.insert == nil && j.conditional && (j.queue != queue || j.set != set):
 		return false // the row has one queue and set: only it can tell which counts
+	case j.insert == nil && j.revived:
+		return false // whether it has ended is not what the row says
 	default:
 		j.queue, j.set, j.conditional = queue, set, true
 		apply(j)
@@ -244,6 +257,22 @@ func (c *changes) runOp(op schedulerdb.Op) {
 		r.returned = r.returned || o.Returned
 		r.attempted = r.attempted || o.Attempted
 		r.over(o.At, n)
+	}
+}
+
+func (r *runChange) stop(at time.Time, n int) {
+	r.failed, r.unsucceeded, r.at[schedulerdb.Succeeded] = true, true, nil
+	switch {
+	case r.end != nil:
+		return
+	case r.insert != nil:
+		r.end = &at
+	case r.stopped == nil:
+		r.stopped = &at
+	}
+	r.ended = n
+	if r.firstEnd == 0 {
+		r.firstEnd = n
 	}
 }
 

@@ -27,7 +27,7 @@ func anyOp(t *rapid.T, n int) schedulerdb.Op {
 	}
 	version := rapid.Int32Range(0, 4).Draw(t, "version")
 	yes, also := rapid.Bool().Draw(t, "yes"), rapid.Bool().Draw(t, "also")
-	switch rapid.IntRange(0, 18).Draw(t, "kind") {
+	switch rapid.IntRange(0, 20).Draw(t, "kind") {
 	case 0, 1:
 		return &schedulerdb.InsertJob{
 			JobID: job, Queue: queue, JobSet: set, UserID: user, Priority: int64(n),
@@ -63,6 +63,10 @@ func anyOp(t *rapid.T, n int) schedulerdb.Op {
 			return &schedulerdb.InsertRunError{RunID: run, JobID: job, Error: []byte(reason)}
 		}
 		return &schedulerdb.FailRun{RunID: run, At: at, Returned: also, Attempted: yes}
+	case 18:
+		return &schedulerdb.ReviveJob{JobID: job}
+	case 19:
+		return &schedulerdb.StopRun{RunID: run, At: at}
 	case 17:
 		return &schedulerdb.EndPreemption{RunID: run}
 	default:

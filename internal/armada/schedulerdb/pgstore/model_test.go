@@ -100,6 +100,10 @@ func (m *model) apply(op schedulerdb.Op) {
 			r.Failed, r.End = true, clock(o.At)
 			r.Returned, r.Attempted = r.Returned || o.Returned, r.Attempted || o.Attempted
 		}
+	case *schedulerdb.StopRun:
+		if r := m.runs[o.RunID]; r != nil {
+			r.Failed, r.Succeeded, r.End = true, false, cmp.Or(r.End, clock(o.At))
+		}
 	default:
 		m.jobOp(op)
 	}
@@ -140,6 +144,8 @@ func (m *model) jobOp(op schedulerdb.Op) {
 		m.job(o.JobID, func(j *modelJob) { j.Succeeded = true })
 	case *schedulerdb.FailJob:
 		m.job(o.JobID, func(j *modelJob) { j.Failed = true })
+	case *schedulerdb.ReviveJob:
+		m.job(o.JobID, func(j *modelJob) { j.Succeeded, j.Failed = false, false })
 	case *schedulerdb.SetPriority:
 		m.job(o.JobID, func(j *modelJob) {
 			if j.Queue == o.Queue && j.Set == o.JobSet && !j.over() {

@@ -31,11 +31,11 @@ UPDATE runs SET
     running_timestamp = COALESCE(p.running_at, runs.running_timestamp),
     preempted = runs.preempted OR p.preempted_at IS NOT NULL,
     preempted_timestamp = COALESCE(p.preempted_at, runs.preempted_timestamp),
-    succeeded = runs.succeeded OR p.succeeded,
+    succeeded = runs.succeeded AND NOT p.unsucceeded OR p.succeeded,
     failed = runs.failed OR p.failed,
     returned = runs.returned OR p.returned,
     run_attempted = runs.run_attempted OR p.attempted,
-    terminated_timestamp = COALESCE(p.ended, runs.terminated_timestamp)
+    terminated_timestamp = COALESCE(p.ended, runs.terminated_timestamp, p.stopped)
 FROM {p}
 WHERE runs.run_id = p.run_id`
 
@@ -67,8 +67,8 @@ UPDATE jobs SET
     validated = jobs.validated OR p.validated,
     pools = CASE WHEN p.validated THEN p.pools::text[] ELSE jobs.pools END,
     cancelled = jobs.cancelled OR p.cancelled,
-    succeeded = jobs.succeeded OR p.succeeded,
-    failed = jobs.failed OR p.failed,
+    succeeded = jobs.succeeded AND NOT p.revived OR p.succeeded,
+    failed = jobs.failed AND NOT p.revived OR p.failed,
     cancel_requested = jobs.cancel_requested OR p.asked AND ` + hit + `,
     cancel_user = CASE WHEN p.asked AND ` + hit + ` THEN COALESCE(jobs.cancel_user, p.cancel_user) ELSE jobs.cancel_user END,
     cancel_reason = CASE WHEN p.asked AND ` + hit + ` THEN COALESCE(jobs.cancel_reason, p.cancel_reason) ELSE jobs.cancel_reason END,
@@ -76,7 +76,7 @@ UPDATE jobs SET
     reprioritise_user = CASE WHEN p.priority IS NOT NULL AND ` + hit + ` THEN p.reprioritise_user ELSE jobs.reprioritise_user END
 FROM {p}
 WHERE jobs.job_id = p.job_id AND (
-    p.validated OR p.cancelled OR p.succeeded OR p.failed
+    p.validated OR p.cancelled OR p.revived OR p.succeeded OR p.failed
     OR p.queued_version > jobs.queued_version OR p.info_version > jobs.scheduling_info_version
     OR ` + hit + ` AND (p.asked OR p.priority IS NOT NULL))`
 

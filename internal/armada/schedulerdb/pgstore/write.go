@@ -108,6 +108,8 @@ func (c *changes) runStatements(b *pgx.Batch) {
 			{"failed", "bool", column(patches, func(r *runChange) bool { return r.failed })},
 			{"returned", "bool", column(patches, func(r *runChange) bool { return r.returned })},
 			{"attempted", "bool", column(patches, func(r *runChange) bool { return r.attempted })},
+			{"unsucceeded", "bool", column(patches, func(r *runChange) bool { return r.unsucceeded })},
+			{"stopped", "timestamptz", column(patches, func(r *runChange) *time.Time { return r.stopped })},
 			{"ended", "timestamptz", column(patches, func(r *runChange) *time.Time { return r.end })},
 		}})
 	}
@@ -136,6 +138,7 @@ func (c *changes) jobStatements(b *pgx.Batch) {
 	}
 	if len(patches) > 0 {
 		queue(b, patchJobsSQL, rows{"p", append(jobColumns(patches), columns{
+			{"revived", "bool", column(patches, func(j *jobChange) bool { return j.revived })},
 			{"queue", "text", column(patches, func(j *jobChange) string { return j.queue })},
 			{"job_set", "text", column(patches, func(j *jobChange) string { return j.set })},
 		}...)})
@@ -161,7 +164,7 @@ func (c *changes) jobStatements(b *pgx.Batch) {
 
 // changed says whether a patch changes anything.
 func (j *jobChange) changed() bool {
-	return j.terminated() || j.conditional || j.queued != nil || j.info != nil || j.validated != nil
+	return j.terminated() || j.conditional || j.revived || j.queued != nil || j.info != nil || j.validated != nil
 }
 
 // jobColumns are the columns that new rows and patches share, with NULL for what

@@ -1,0 +1,343 @@
+package writer
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/refloat/refloat/internal/armada/schedulerdb"
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/policy"
+)
+
+// What the records of groups do to Armada's tables (GROUPS 10).
+
+type (
+	// hold keeps back the row of a member that may not start yet.
+	hold struct{ *schedulerdb.InsertJob }
+	// released lets a held member start.
+	released struct {
+		jobID      string
+		retryAfter int64 // of the restart that it was held at
+	}
+	// restarted is a member that its group or gang starts again.
+	restarted struct {
+		*chain.MemberChange
+		at          eventlog.Position // of the message
+		avoid       []string
+		held        bool
+		byScheduler bool // the scheduler ended the run, and with it the job
+	}
+	// stopped is a member that is not to run any more.
+	stopped struct {
+		*chain.MemberChange
+		at    eventlog.Position
+		why   string
+		ended bool // with its group, so nothing starts it again
+	}
+	// lateLease is a lease of a member that was stopped, which the scheduler made before.
+	lateLease struct{ jobID, run string }
+	// voidHolds lets all held members of the partition start.
+	voidHolds struct{}
+)
+
+func (a hold) job() string      { return a.JobID }
+func (a released) job() string  { return a.jobID }
+func (a restarted) job() string { return a.JobID }
+func (a stopped) job() string   { return a.JobID }
+func (a lateLease) job() string { return a.jobID }
+func (voidHolds) job() string   { return "" }
+
+// member takes in a change of a member.
+func (t *taking) member(r *chain.MemberChange) {
+	if !storable(r.RunID) {
+		return
+	}
+	j := t.jobs(r.JobID)
+	switch r.Change {
+	case chain.MemberHeld: // its submission or its restart takes that into account
+	case chain.MemberReleased:
+		a := released{jobID: r.JobID}
+		if j != nil {
+			a.retryAfter = j.Queueing.RetryAfter
+		}
+		t.add(a)
+	case chain.MemberRestart:
+		a := restarted{MemberChange: r, at: t.msg.Log.Position, held: t.isHeld(r.JobID), byScheduler: t.byScheduler(r.RunID)}
+		if j != nil {
+			a.avoid = storableOf(j.Queueing.AvoidNodes)
+		}
+		t.add(a)
+	case chain.MemberStopped:
+		why, ended := t.ended()[r.Member.Group]
+		if !ended {
+			why = fmt.Sprintf("stopped: its unit of group %s has ended", r.Member.Group)
+		}
+		t.add(stopped{r, t.msg.Log.Position, printable(why), ended})
+	}
+}
+
+// printable returns a text that Armada's tables can hold.
+func printable(text string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+}
+
+// isHeld reports whether the message has a MemberHeld of a job that is in effect.
+func (t *taking) isHeld(job string) bool {
+	if t.heldHere == nil {
+		t.heldHere = map[string]bool{}
+		for i, r := range t.msg.Records {
+			if m, ok := r.(*chain.MemberChange); ok && m.Change == chain.MemberHeld && t.msg.Acted[i] {
+				t.heldHere[m.JobID] = true
+			}
+		}
+	}
+	return t.heldHere[job]
+}
+
+// ended returns the groups that end in the message, and a sentence on why.
+func (t *taking) ended() map[string]string {
+	if t.endedHere == nil {
+		t.endedHere = map[string]string{}
+		for _, r := range t.msg.Records {
+			if g, ok := r.(*chain.GroupEnded); ok {
+				t.endedHere[g.Group] = sentence(g)
+			}
+		}
+	}
+	return t.endedHere
+}
+
+func sentence(g *chain.GroupEnded) string {
+	text := fmt.Sprintf("its group %s has %s", g.Group, map[policy.GroupState]string{
+		policy.GroupSucceeded: "succeeded", policy.GroupFailed: "failed", policy.GroupHalted: "been halted",
+	}[g.State])
+	if g.Reason != policy.NoUnitReason {
+		text += ": " + g.Reason.String()
+	}
+	if g.Rule != "" {
+		text += fmt.Sprintf(" (rule %s)", g.Rule)
+	}
+	return text
+}
+
+// told reports whether a restart has told a run to stop, and no other run was leased since.
+func (t *taking) told(job, run string) bool {
+	j := t.jobs(job)
+	return j != nil && j.Member.Restarting && j.Queueing.LatestRun == run
+}
+
+// untilReleased is the retryAfter of a member that a restart holds back.
+const untilReleased = afterAll
+
+func (w *pendingRetry) isHeld() bool { return w.retryAfter == untilReleased }
+
+// member does what a record of a group says.
+func (p *plan) member(a action) {
+	if _, ok := a.(voidHolds); ok {
+		for _, id := range slices.Sorted(maps.Keys(p.jobs)) {
+			p.release(p.jobs[id], p.now)
+		}
+		return
+	}
+	j := p.jobs[a.job()]
+	if j == nil {
+		return
+	}
+	switch a := a.(type) {
+	case hold:
+		if !j.known && j.held == nil {
+			j.held, j.heldChanged = a.InsertJob, true
+		}
+	case released:
+		p.release(j, a.retryAfter)
+	case restarted:
+		p.restart(j, a)
+	case stopped:
+		p.stop(j, a)
+	case lateLease:
+		if j.known && j.over && !j.cancelled {
+			p.apply(&schedulerdb.StopRun{RunID: a.run, At: p.time()})
+		}
+	}
+}
+
+func (p *plan) time() time.Time { return time.Unix(0, p.now).UTC() }
+
+// submit writes the row of a held member, as Armada's ingester would have done.
+func (p *plan) submit(j *jobView) {
+	if j.held != nil {
+		op := j.held
+		j.held, j.heldChanged = nil, true
+		p.apply(op)
+	}
+}
+
+// release lets a held member start, at a time if a restart held it.
+func (p *plan) release(j *jobView, retryAfter int64) {
+	p.submit(j)
+	if j.retry != nil && j.retry.isHeld() {
+		w := *j.retry
+		w.retryAfter = retryAfter
+		j.put(&w)
+	}
+}
+
+// toHeld applies an operation to members that have no row yet, and reports whether that was
+// all of it. A cancellation needs the row, so that the scheduler reports it.
+func (p *plan) toHeld(op schedulerdb.Op) (all bool) {
+	switch o := op.(type) {
+	case *schedulerdb.RequestCancel:
+		if j := p.heldIn(o.JobID, o.Queue, o.JobSet); j != nil {
+			p.submit(j)
+		}
+	case *schedulerdb.SetPriority:
+		if j := p.heldIn(o.JobID, o.Queue, o.JobSet); j != nil {
+			j.reprioritise(o.Priority)
+			return true
+		}
+	case *schedulerdb.RequestSetCancel:
+		p.eachHeld(o.Queue, o.JobSet, func(j *jobView) {
+			if o.Queued {
+				p.submit(j)
+			}
+		})
+	case *schedulerdb.SetSetPriority:
+		p.eachHeld(o.Queue, o.JobSet, func(j *jobView) { j.reprioritise(o.Priority) })
+	}
+	return false
+}
+
+func (j *jobView) reprioritise(priority int64) {
+	op := *j.held
+	op.Priority = priority
+	j.held, j.heldChanged = &op, true
+}
+
+func (p *plan) heldIn(id, queue, set string) *jobView {
+	if j := p.jobs[id]; j != nil && j.held != nil && j.held.Queue == queue && j.held.JobSet == set {
+		return j
+	}
+	return nil
+}
+
+func (p *plan) eachHeld(queue, set string, do func(*jobView)) {
+	for _, id := range slices.Sorted(maps.Keys(p.jobs)) {
+		if j := p.heldIn(id, queue, set); j != nil {
+			do(j)
+		}
+	}
+}
+
+var (
+	errGone     = errors.New("Armada has pruned its row: keep rows of finished jobs for as long as their group may restart")
+	errNotAgain = errors.New("it was cancelled")
+	errTooEarly = errors.New("the scheduler has not checked yet where it fits: it may start before its group lets it")
+)
+
+// restart makes a member queued again, whatever its run does (GROUPS 6).
+func (p *plan) restart(j *jobView, a restarted) {
+	after := a.RetryAfter
+	if a.held {
+		after = untilReleased
+	}
+	waits := p.mode == HoldBack && after > p.now
+	w := &pendingRetry{
+		runID: a.RunID, policy: a.Member.Group, retryAfter: after, avoid: a.avoid, delayed: waits, copied: p.copied(a.at),
+		text: fmt.Sprintf("the run was stopped: group %s restarts it (generation %d)", a.Member.Group, a.Member.Generation),
+	}
+	switch {
+	case j.held != nil:
+		if !a.held {
+			p.submit(j)
+		}
+	case !j.known:
+		p.cannot(j, errGone)
+	case j.cancelled:
+		p.cannot(j, errNotAgain)
+	case j.retry != nil && j.retry.stage == forgetting:
+		later := *j.retry
+		later.retryAfter = max(later.retryAfter, after)
+		j.put(&later)
+	case j.queued && !j.over:
+		p.delay(j, w)
+	default:
+		p.again(j, w, a.byScheduler && !j.over)
+	}
+}
+
+func (p *plan) cannot(j *jobView, err error) {
+	p.unable = append(p.unable, fmt.Errorf("job %s: its group restarts it: %w", j.id, err))
+}
+
+// delay makes a job that is in the queue wait.
+func (p *plan) delay(j *jobView, w *pendingRetry) {
+	switch {
+	case j.retry != nil && j.retry.delayed:
+		later := *j.retry
+		later.retryAfter = w.retryAfter
+		j.put(&later)
+	case !w.delayed:
+	case !j.validated && w.runID == "":
+		p.cannot(j, errTooEarly)
+	default:
+		if j.retry != nil {
+			later := *j.retry
+			later.retryAfter, later.delayed, w = w.retryAfter, true, &later
+		}
+		if _, err := p.info(j, w); err != nil {
+			p.unable = append(p.unable, &unableError{job: j.id, err: err})
+			return
+		}
+		j.put(w)
+	}
+}
+
+// again ends the run of a job as failed, and queues the job.
+func (p *plan) again(j *jobView, w *pendingRetry, byScheduler bool) {
+	if w.runID != "" {
+		p.apply(&schedulerdb.EndPreemption{RunID: w.runID})
+		p.apply(&schedulerdb.StopRun{RunID: w.runID, At: p.time()})
+	}
+	wasOver := j.over
+	if wasOver {
+		p.apply(&schedulerdb.ReviveJob{JobID: j.id})
+	}
+	switch {
+	case p.mode == Direct:
+		p.queue(j, w, p.now)
+	case byScheduler:
+		w.delayed = false
+		w.forget(p.now)
+	case p.queue(j, w, p.now) && wasOver:
+		w.expectRun(p.now) // the scheduler may not have forgotten it yet
+	}
+	j.put(w)
+}
+
+// stop ends a member that is not over. With its group it is cancelled. Otherwise it fails,
+// because the scheduler starts a job that has failed again, and one that was cancelled
+// possibly not.
+func (p *plan) stop(j *jobView, a stopped) {
+	p.submit(j)
+	switch {
+	case !j.known || j.over:
+	case a.ended:
+		p.apply(&schedulerdb.RequestCancel{JobID: j.id, Queue: j.queue, JobSet: j.set, User: "refloat", Reason: a.why})
+	default:
+		if a.RunID != "" {
+			p.apply(&schedulerdb.EndPreemption{RunID: a.RunID})
+			p.apply(&schedulerdb.StopRun{RunID: a.RunID, At: p.time()})
+		}
+		p.apply(&schedulerdb.FailJob{JobID: j.id})
+		if p.copied(a.at) {
+			p.copies = append(p.copies, copyOf{
+				jobID: j.id, runID: a.RunID, queue: j.queue, set: j.set, policy: a.Member.Group, at: p.now, text: a.why,
+			})
+		}
+	}
+}

@@ -1,0 +1,225 @@
+package writer
+
+import (
+	"testing"
+
+	"github.com/refloat/refloat/internal/armada/schedulerdb"
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/policy"
+)
+
+// change is a change of a member whose latest run is r, with a restart at a second.
+func change(c chain.Change, after int64) *chain.MemberChange {
+	return &chain.MemberChange{Change: c, JobID: "j", RunID: "r", Member: chain.Member{Group: "g", Generation: 2}, RetryAfter: after * second}
+}
+
+func again(after int64) restarted {
+	return restarted{MemberChange: change(chain.MemberRestart, after), at: late}
+}
+
+func TestPlanMemberRestart(t *testing.T) {
+	t.Parallel()
+	heldAgain := again(0)
+	heldAgain.held = true
+	expired := again(20)
+	expired.byScheduler = true
+	const waits = "info@1(1; waits) queued=true@2 copy(r g requeue=true@2)"
+	for name, tt := range map[string]struct {
+		row    func(j *jobView)
+		do     restarted
+		want   string
+		mode   Mode
+		unable bool
+	}{
+		"runs":                       {do: again(11), want: "EndPreemption StopRun queued=true@2 copy(r g requeue=true@2)", mode: HoldBack},
+		"runs, with grace":           {do: again(20), want: "EndPreemption StopRun " + waits + " due 20", mode: HoldBack},
+		"runs, in direct":            {do: again(20), want: "EndPreemption StopRun queued=true@2 copy(r g requeue=true@2)", mode: Direct},
+		"was ended by the scheduler": {do: expired, want: "EndPreemption StopRun due 14", mode: HoldBack},
+		"has ended": {
+			row: func(j *jobView) { j.over = true }, do: again(11), mode: HoldBack,
+			want: "EndPreemption StopRun ReviveJob queued=true@2 copy(r g requeue=true@2) due 16",
+		},
+		"was queued for another reason": {row: func(j *jobView) { j.queued = true }, do: again(11), mode: HoldBack},
+		"was queued, waits": {
+			row: func(j *jobView) { j.queued, j.validated = true, true }, do: again(20), want: "info@1(1; waits) due 20", mode: HoldBack,
+		},
+		"waits already": {
+			row: func(j *jobView) {
+				j.queued, j.retry = true, &pendingRetry{runID: "r", delayed: true, retryAfter: 15 * second}
+			},
+			do: again(20), want: "due 20", mode: HoldBack,
+		},
+		"was cancelled": {row: func(j *jobView) { j.over, j.cancelled = true, true }, do: again(11), want: "unable", mode: HoldBack},
+		"was pruned":    {row: func(j *jobView) { j.known = false }, do: again(11), want: "unable", mode: HoldBack},
+		"has no row yet": {
+			row: func(j *jobView) { *j = jobView{id: "j", held: &schedulerdb.InsertJob{JobID: "j"}} }, do: again(20), want: "InsertJob", mode: HoldBack,
+		},
+		"has no row yet, and is held": {
+			row: func(j *jobView) { *j = jobView{id: "j", held: &schedulerdb.InsertJob{JobID: "j"}} }, do: heldAgain, mode: HoldBack,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, j := of(t, tt.mode, 11)
+			if tt.row != nil {
+				tt.row(j)
+			}
+			p.do(tt.do)
+			want(t, p, tt.want)
+		})
+	}
+}
+
+// TestPlanHeldAtRestart: the selector stays until the member is released.
+func TestPlanHeldAtRestart(t *testing.T) {
+	t.Parallel()
+	p, j := of(t, HoldBack, 11)
+	a := again(12)
+	a.held = true
+	p.do(a)
+	p = p.next(5000)
+	p.advance(j)
+	if len(p.ops) != 0 || !j.retry.isHeld() {
+		t.Fatalf("a member that is held starts: %s", p.did(t))
+	}
+	p.do(released{jobID: "j", retryAfter: 12 * second})
+	p.advance(j)
+	want(t, p, "info@2(2)")
+
+	p, j = of(t, HoldBack, 11)
+	p.do(a)
+	p = p.next(20)
+	p.do(voidHolds{})
+	p.advance(j)
+	want(t, p, "info@2(2)")
+}
+
+// TestPlanToldRun: the end of the run that a restart stopped. Its next lease, version 3,
+// may be on its way.
+func TestPlanToldRun(t *testing.T) {
+	t.Parallel()
+	told := retry(30)
+	told.Code, told.Policy = policy.GroupRestart, "g"
+	p, _ := of(t, HoldBack, 11)
+	p.do(again(11))
+	p = p.next(12)
+	p.do(requeue{told, late, false})
+	want(t, p, "")
+	p.do(lease{&schedulerdb.SetQueued{JobID: "j", Version: 3}, "new"})
+	want(t, p, "queued=false@3")
+
+	p, _ = of(t, HoldBack, 11) // its pod needs more time
+	p.do(again(20))
+	p = p.next(12)
+	p.do(requeue{told, late, false})
+	want(t, p, "due 30")
+
+	p, _ = of(t, HoldBack, 11) // the scheduler has failed it meanwhile
+	p.do(again(20))
+	p = p.next(12)
+	p.do(requeue{told, late, true})
+	want(t, p, "EndPreemption due 15")
+}
+
+// TestPlanFailedAndRestarted: the member whose failure restarts its gang.
+func TestPlanFailedAndRestarted(t *testing.T) {
+	t.Parallel()
+	d := retry(20)
+	d.Code = policy.GangRetry
+	p, _ := of(t, HoldBack, 11)
+	p.do(requeue{d, late, false})
+	p.do(again(20))
+	want(t, p, "EndPreemption info@1(1; waits) queued=true@2 copy(r p requeue=true@2) due 20")
+	p, _ = of(t, HoldBack, 11)
+	p.do(requeue{d, late, true})
+	p.do(again(20))
+	want(t, p, "EndPreemption due 14")
+}
+
+func TestPlanMemberStopped(t *testing.T) {
+	t.Parallel()
+	left := stopped{change(chain.MemberStopped, 0), late, "because", false}
+	ended := left
+	ended.ended = true
+	p, j := of(t, HoldBack, 11)
+	p.do(left)
+	want(t, p, "EndPreemption StopRun FailJob copy(r g requeue=false@0)")
+	p = p.next(12)
+	p.do(lateLease{"j", "new"})
+	want(t, p, "StopRun")
+	if !j.over {
+		t.Error("a member that was left is not over")
+	}
+	p, _ = of(t, HoldBack, 11)
+	p.do(ended)
+	want(t, p, "RequestCancel")
+	if o := p.ops[0].(*schedulerdb.RequestCancel); o.User != "refloat" || o.Reason != "because" {
+		t.Errorf("cancelled by %s: %s", o.User, o.Reason)
+	}
+	for _, a := range []stopped{left, ended} { // held before its first start
+		p, j = of(t, HoldBack, 11)
+		*j = jobView{id: "j", held: &schedulerdb.InsertJob{JobID: "j"}}
+		p.do(a)
+		if _, ok := p.ops[0].(*schedulerdb.InsertJob); !ok || len(p.ops) < 2 {
+			t.Errorf("a held member that is stopped: %s", p.did(t))
+		}
+	}
+}
+
+// TestPlanHeld: operations on a member that has no row yet.
+func TestPlanHeld(t *testing.T) {
+	t.Parallel()
+	begin := func() (*plan, *jobView) {
+		p, j := of(t, HoldBack, 11)
+		*j = jobView{id: "j"}
+		p.do(hold{&schedulerdb.InsertJob{JobID: "j", Queue: "q", JobSet: "s", SchedulingInfo: submitted(t)}})
+		want(t, p, "")
+		if !j.heldChanged {
+			t.Fatal("the row is not kept")
+		}
+		j.heldChanged = false // as stored, and loaded again
+		return p, j
+	}
+	for name, tt := range map[string]struct {
+		op       schedulerdb.Op
+		want     string
+		priority int64
+	}{
+		"cancelled":                            {op: &schedulerdb.RequestCancel{JobID: "j", Queue: "q", JobSet: "s"}, want: "InsertJob RequestCancel"},
+		"cancelled in another set":             {op: &schedulerdb.RequestCancel{JobID: "j", Queue: "q", JobSet: "z"}, want: "RequestCancel"},
+		"cancelled with its set":               {op: &schedulerdb.RequestSetCancel{Queue: "q", JobSet: "s", Queued: true, Leased: true}, want: "InsertJob RequestSetCancel"},
+		"only running jobs of it":              {op: &schedulerdb.RequestSetCancel{Queue: "q", JobSet: "s", Leased: true}, want: "RequestSetCancel"},
+		"reprioritised":                        {op: &schedulerdb.SetPriority{JobID: "j", Queue: "q", JobSet: "s", Priority: 7}, priority: 7},
+		"reprioritised with its set":           {op: &schedulerdb.SetSetPriority{Queue: "q", JobSet: "s", Priority: 7}, want: "SetSetPriority", priority: 7},
+		"reprioritised in the set of a tenant": {op: &schedulerdb.SetSetPriority{Queue: "p", JobSet: "s", Priority: 7}, want: "SetSetPriority"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, j := begin()
+			p.do(apply{tt.op})
+			want(t, p, tt.want)
+			if j.held != nil && j.held.Priority != tt.priority || (j.held == nil || tt.priority != 0) != j.heldChanged {
+				t.Errorf("then: %+v", j)
+			}
+		})
+	}
+	p, j := begin()
+	p.do(released{jobID: "j"})
+	want(t, p, "InsertJob")
+	if !j.heldChanged || !j.queued || !j.known {
+		t.Errorf("after its release: %+v", j)
+	}
+}
+
+func TestSentence(t *testing.T) {
+	t.Parallel()
+	for want, g := range map[string]*chain.GroupEnded{
+		"its group g has succeeded":                           {Group: "g", State: policy.GroupSucceeded},
+		"its group g has failed: ReachedMaxRestarts (rule r)": {Group: "g", State: policy.GroupFailed, Reason: policy.ReachedMaxRestarts, Rule: "r"},
+		"its group g has been halted: BackoffLimitExceeded":   {Group: "g", State: policy.GroupHalted, Reason: policy.BackoffLimitExceeded},
+	} {
+		if got := sentence(g); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

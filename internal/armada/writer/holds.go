@@ -1,0 +1,138 @@
+package writer
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/refloat/refloat/internal/armada/schedulerdb"
+)
+
+// loadHolds loads the held members that actions name, by id, by job set or all of them. It
+// returns the ids with those that were added to jobs.
+func (w *writing) loadHolds(ctx context.Context, jobs map[string]*jobView, ids []string, actions []action) ([]string, error) {
+	if !w.holding && !w.voids(actions) {
+		return ids, nil
+	}
+	all := false
+	var queues, sets []string
+	for _, a := range actions {
+		switch a := a.(type) {
+		case voidHolds:
+			all = true
+		case apply:
+			switch o := a.Op.(type) {
+			case *schedulerdb.RequestSetCancel:
+				queues, sets = append(queues, o.Queue), append(sets, o.JobSet)
+			case *schedulerdb.SetSetPriority:
+				queues, sets = append(queues, o.Queue), append(sets, o.JobSet)
+			}
+		}
+	}
+	const query = `SELECT job_id, submitted FROM refloat_held WHERE partition = $1 AND ($2 OR job_id = ANY($3)
+		OR (queue, job_set) IN (SELECT * FROM unnest($4::text[], $5::text[])))`
+	found, err := w.holds(ctx, query, w.cfg.Partition, all, ids, queues, sets)
+	if err != nil {
+		return nil, err
+	}
+	for id, op := range found { //house:sorted the order of ids does not matter
+		if jobs[id] == nil {
+			jobs[id] = &jobView{id: id}
+			ids = append(ids, id)
+		}
+		jobs[id].held = op
+	}
+	if !all {
+		return ids, nil
+	}
+	rows, err := w.conn.Query(ctx, "SELECT job_id FROM refloat_waits WHERE partition = $1 AND retry_after = $2", w.cfg.Partition, untilReleased)
+	if err != nil {
+		return nil, w.failed("find held members", err)
+	}
+	waiting, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	for _, id := range waiting {
+		if jobs[id] == nil {
+			jobs[id] = &jobView{id: id}
+			ids = append(ids, id)
+		}
+	}
+	return ids, w.failed("find held members", err)
+}
+
+// voids reports whether restarted members that are held may have to be released.
+func (w *writing) voids(actions []action) bool {
+	if w.due == never {
+		return false
+	}
+	for _, a := range actions {
+		if _, ok := a.(voidHolds); ok {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *writing) holds(ctx context.Context, query string, args ...any) (map[string]*schedulerdb.InsertJob, error) {
+	rows, err := w.conn.Query(ctx, query, args...)
+	if err != nil {
+		return nil, w.failed("load held members", err)
+	}
+	found := map[string]*schedulerdb.InsertJob{}
+	var id string
+	var stored []byte
+	_, err = pgx.ForEachRow(rows, []any{&id, &stored}, func() error {
+		op := &schedulerdb.InsertJob{}
+		found[id] = op
+		if err := json.Unmarshal(stored, op); err != nil {
+			return fmt.Errorf("row of held member %s: %w", id, err)
+		}
+		stored = nil
+		return nil
+	})
+	return found, w.failed("load held members", err)
+}
+
+// writeHolds writes the held members that have changed.
+func (w *writing) writeHolds(ctx context.Context, jobs map[string]*jobView) error {
+	var gone []string
+	batch := &pgx.Batch{}
+	for _, j := range jobs { //house:sorted each is a row of its own
+		switch {
+		case !j.heldChanged:
+		case j.held == nil:
+			gone = append(gone, j.id)
+		default:
+			stored, err := json.Marshal(j.held)
+			if err != nil {
+				return fmt.Errorf("keep held member %s: %w", j.id, err)
+			}
+			const upsert = `INSERT INTO refloat_held VALUES ($1, $2, $3, $4, $5) ON CONFLICT (partition, job_id) DO UPDATE SET submitted = $5`
+			batch.Queue(upsert, w.cfg.Partition, j.id, j.held.Queue, j.held.JobSet, stored)
+			w.holding = true
+		}
+	}
+	if len(gone) > 0 {
+		batch.Queue(`DELETE FROM refloat_held WHERE partition = $1 AND job_id = ANY($2)`, w.cfg.Partition, gone)
+	}
+	if batch.Len() == 0 {
+		return nil
+	}
+	return w.failed("write held members", w.conn.SendBatch(ctx, batch).Close())
+}
+
+// endHolds writes the rows of all held members, and returns their number.
+func (w *writing) endHolds(ctx context.Context) (int, error) {
+	found, err := w.holds(ctx, `SELECT job_id, submitted FROM refloat_held WHERE partition = $1`, w.cfg.Partition)
+	if err != nil || len(found) == 0 {
+		return 0, err
+	}
+	jobs := map[string]*jobView{}
+	for id, op := range found {
+		jobs[id] = &jobView{id: id, held: op}
+	}
+	p := w.plan(jobs)
+	p.member(voidHolds{})
+	return len(found), w.write(ctx, p)
+}
