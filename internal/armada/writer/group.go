@@ -131,6 +131,18 @@ func (t *taking) told(job, run string) bool {
 	return j != nil && j.Member.Restarting && j.Queueing.LatestRun == run
 }
 
+// told reports whether the run is one that a restart told to stop.
+func (a requeue) told() bool { return a.Code == policy.GroupRestart && a.Group == nil }
+
+// waitFor makes a job that waits do so for longer.
+func (j *jobView) waitFor(w *pendingRetry, retryAfter int64) {
+	if w != nil && w.delayed && w.retryAfter < retryAfter {
+		later := *w
+		later.retryAfter = retryAfter
+		j.put(&later)
+	}
+}
+
 // untilReleased is the retryAfter of a member that a restart holds back.
 const untilReleased = afterAll
 
@@ -234,7 +246,7 @@ func (p *plan) eachHeld(queue, set string, do func(*jobView)) {
 }
 
 var (
-	errGone     = errors.New("Armada has pruned its row: keep rows of finished jobs for as long as their group may restart")
+	errGone     = errors.New("its row was pruned from Armada's tables: keep rows of finished jobs for as long as their group may restart")
 	errNotAgain = errors.New("it was cancelled")
 	errTooEarly = errors.New("the scheduler has not checked yet where it fits: it may start before its group lets it")
 )

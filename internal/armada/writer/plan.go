@@ -9,7 +9,6 @@ import (
 	"github.com/refloat/refloat/internal/armada/schedulerdb"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/policy"
 )
 
 // Mode defines how decisions become rows in Armada's tables.
@@ -338,13 +337,8 @@ func (p *plan) requeue(a requeue) {
 	if before != nil && before.runID != a.RunID {
 		before = nil
 	}
-	if j.queued && !a.byScheduler && a.Code == policy.GroupRestart && a.Group == nil {
-		// A restart has queued it, and its next lease may be on its way.
-		if before != nil && before.delayed && before.retryAfter < a.RetryAfter {
-			later := *before
-			later.retryAfter = a.RetryAfter
-			j.put(&later)
-		}
+	if a.told() && j.queued && !a.byScheduler {
+		j.waitFor(before, a.RetryAfter) // the restart has queued it, and its next lease may be on its way
 		return
 	}
 	p.apply(&schedulerdb.EndPreemption{RunID: w.runID}) // the run has ended, so drop requests to preempt it
