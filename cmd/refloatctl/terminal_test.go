@@ -67,9 +67,20 @@ func TestHostileNames(t *testing.T) {
 	})
 	ctl(t, "up", "--data", data, "--policies", testPolicies, "--feed", h.file, "--exit-when-drained").exits(t, exitFine)
 	commands := [][]string{
-		{"get", "jobs"}, {"get", "job", hostile}, {"get", "decisions", "--all"}, {"get", "releases"}, {"explain", hostile},
-		{"shadow", "report"}, {"history"}, {"get", "policies"}, {"get", "queues"}, {"get", "settings"}, {"get", "resources"},
-		{"jobdb", "verify"}, {"replay", "--verify"}, {"replay", "--log", app.Dir(data).Events(), "--policies", testPolicies, "--all"},
+		{"get", "jobs"},
+		{"get", "job", hostile},
+		{"get", "decisions", "--all"},
+		{"get", "releases"},
+		{"explain", hostile},
+		{"shadow", "report"},
+		{"history"},
+		{"get", "policies"},
+		{"get", "queues"},
+		{"get", "settings"},
+		{"get", "resources"},
+		{"jobdb", "verify"},
+		{"replay", "--verify"},
+		{"replay", "--log", app.Dir(data).Events(), "--policies", testPolicies, "--all"},
 		{"test", "record", "--job", hostile, "--out", out},
 	}
 	shown := 0

@@ -59,8 +59,9 @@ func (g group) bodies() int64 {
 		return 4 * maxRequestBytes // one slot each, and a compressed one next to the uncompressed
 	case changes:
 		return 64 << 20
+	default:
+		return 8 << 20
 	}
-	return 8 << 20
 }
 
 // budget is how many more bytes of bodies may be held.

@@ -1,6 +1,9 @@
 package policy
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Acts reports whether groups act on a queue: neither is it in shadow, nor are retries
 // disabled (GROUPS 9).
@@ -30,7 +33,7 @@ func (s *Set) UnitSettings(policy, part string) PartDefinition {
 			return g.Parts[i]
 		}
 	}
-	return PartDefinition{Restarts: g.GroupDefinition.Restarts}
+	return PartDefinition{Restarts: g.Restarts}
 }
 
 // UnitFailure is a unit that failed, or that succeeded although it runs again.
@@ -130,12 +133,7 @@ func (r *GroupRule) matches(u *UnitFailure) bool {
 
 // listed reports whether a list is empty or has the value.
 func listed[T comparable](list []T, v T) bool {
-	for _, in := range list {
-		if in == v {
-			return true
-		}
-	}
-	return len(list) == 0
+	return len(list) == 0 || slices.Contains(list, v)
 }
 
 // says reports whether a message of a failure matches: one that onTerminationMessage sees,

@@ -251,7 +251,7 @@ func (w words) verdict() *chain.GroupVerdict {
 	v := &chain.GroupVerdict{Rule: f[2]}
 	v.Reason, _ = policy.ParseUnitReason(f[0])
 	v.Action, _ = policy.ParseGroupAction(f[1])
-	fmt.Sscan(f[3]+" "+f[4], &v.RestartsUsed, &v.MaxRestarts)
+	_, _ = fmt.Sscan(f[3]+" "+f[4], &v.RestartsUsed, &v.MaxRestarts)
 	return v
 }
 
@@ -265,7 +265,7 @@ func groupRecord(w words, at eventlog.Position, after int64) chain.Record {
 		for _, part := range w.list("parts") {
 			f := strings.Split(part, ":")
 			p := policy.ShapePart{Name: f[0]}
-			fmt.Sscan(strings.Join(f[1:], " "), &p.Replicas, &p.Members, &p.MinMembers)
+			_, _ = fmt.Sscan(strings.Join(f[1:], " "), &p.Replicas, &p.Members, &p.MinMembers)
 			b.Shape.Parts = append(b.Shape.Parts, p)
 		}
 		return b

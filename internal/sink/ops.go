@@ -1,7 +1,8 @@
 package sink
 
 import (
-	"sort"
+	"cmp"
+	"slices"
 
 	"github.com/refloat/refloat/events"
 	"github.com/refloat/refloat/events/pb"
@@ -133,13 +134,9 @@ func (j *jobRow) queued(retryAfter int64, avoid []string) {
 func (f *fold) cancelled(j *jobRow) {
 	j.end(jobdb.JobCancelled, f.t)
 	j.memberCancelled()
-	var open []*runRow
-	for _, run := range j.runs { //house:sorted by index, below //house:sorted below, by index
-		if run != nil && run.State >= jobdb.RunLeased && run.State <= jobdb.RunRunning {
-			open = append(open, run)
-		}
-	}
-	sort.Slice(open, func(a, b int) bool { return open[a].Index < open[b].Index })
+	open := slices.DeleteFunc(j.open, func(r *runRow) bool { return !r.open() })
+	slices.SortFunc(open, func(a, b *runRow) int { return cmp.Compare(a.Index, b.Index) })
+	j.open = nil // a cancelled run has ended
 	for _, run := range open {
 		run.State, run.Flags.Cancelled, run.Times.Ended = jobdb.RunCancelled, true, f.t
 		f.touchRun(run)
@@ -193,7 +190,7 @@ func (f *fold) decided(j *jobRow) bool {
 // states.
 func (f *fold) cancelSet(states events.JobStates) {
 	for _, j := range f.inSet(jobdb.SetKey{Queue: f.Events.Queue, JobSet: f.Events.JobSet}) {
-		if !j.CancelRequested && j.in(states) {
+		if j.in(states) {
 			j.CancelRequested = true
 			j.memberCancelled()
 			f.touch(j, f.Log.Position)

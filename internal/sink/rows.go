@@ -38,6 +38,7 @@ type jobRow struct {
 	jobdb.Job
 	runs     map[string]*runRow // nil entry: there is no such run
 	complete bool               // runs has all runs of the job
+	open     []*runRow          // among them all that a cancellation ends, so that its cost does not grow with the others
 	dirty    bool
 	indexed  bool // in sets
 }
@@ -241,6 +242,9 @@ func (n *needs) named(job, run string) bool {
 	return false
 }
 
+// open reports whether the run was leased and has not ended.
+func (r *runRow) open() bool { return r.State >= jobdb.RunLeased && r.State <= jobdb.RunRunning }
+
 func (j *jobRow) holds(run string) bool {
 	if j == nil {
 		return false
@@ -273,7 +277,11 @@ func (r *Rows) Admit(keys jobdb.Keys, found *jobdb.Found) {
 	for i := range found.Runs {
 		run := &found.Runs[i]
 		if j := r.find(run.JobID); j != nil && j.runs[run.RunID] == nil {
-			j.runs[run.RunID] = &runRow{Run: *run}
+			row := &runRow{Run: *run}
+			j.runs[run.RunID] = row
+			if row.open() {
+				j.open = append(j.open, row)
+			}
 			r.size++
 		}
 	}
@@ -328,11 +336,11 @@ func (r *Rows) index(j *jobRow) {
 	r.sets[set] = append(r.sets[set], j)
 }
 
-// inSet returns the unfinished submitted jobs of a set, by job id.
+// inSet returns the unfinished submitted jobs of a set whose cancellation was not requested before, by job id.
 func (r *Rows) inSet(set jobdb.SetKey) []*jobRow {
 	var jobs []*jobRow
 	for _, j := range r.sets[set] {
-		if !j.State.Terminal() {
+		if !j.State.Terminal() && !j.CancelRequested {
 			jobs = append(jobs, j)
 		}
 	}

@@ -68,6 +68,7 @@ func (f *fold) imported(j *jobRow, ev *events.Event) {
 		run.State, run.Index = jobdb.RunLeased, q.Runs
 		q.Runs++
 		q.OpenRuns++
+		j.open = append(j.open, run)
 	}
 	run.Node = ev.Node
 	if ev.Kind == events.EndedRun {
@@ -103,6 +104,7 @@ func (f *fold) see(j *jobRow, id string) *runRow {
 	run.State, run.Index = jobdb.RunLeased, q.Runs
 	q.Runs++
 	q.OpenRuns++
+	j.open = append(j.open, run)
 	q.LatestRun, q.Decision, j.Member.Restarting = id, 0, false
 	if j.State.Terminal() || j.State == jobdb.JobStopping {
 		return run

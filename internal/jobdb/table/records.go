@@ -24,7 +24,7 @@ var Decisions = Of[jobdb.Decision]{
 			(*uint8)(&d.Code), &d.Policy, &d.Rule, &d.RuleID, (*uint8)(&d.LimitFrom), &d.RuleUsed, &d.RuleLimit, &d.GlobalUsed, &d.GlobalLimit,
 			&d.Container, (*uint8)(&d.Matcher), &d.Skipped, &d.Shadow, &d.Generation, &d.PolicySet,
 			&d.DelayMS, &d.RetryAfter, &d.ReadyAfter, &d.PodName, &d.AvoidNodes, &d.NodesLeftOut,
-			&d.GroupID, &d.Member, &d.Decision.Group)
+			&d.GroupID, &d.Member, &d.Group)
 	},
 }
 

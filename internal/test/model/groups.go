@@ -220,7 +220,7 @@ func (m *Model) group(queue, set, name string) *group {
 	return nil
 }
 
-// gangElsewhere says whether another unit of the group has the gang. (R6)
+// gangElsewhere says whether another unit of the group has the gang (R6).
 func (m *Model) gangElsewhere(of *group, not *unit, id string) bool {
 	for _, u := range of.units() {
 		if u != not && u.gang == id {
@@ -332,7 +332,7 @@ func (m *Model) markUnits() {
 }
 
 // recheckRefused has groups of which something was refused looked at again, with the first
-// message after a change of the policies. (R1)
+// message after a change of the policies (R1).
 func (m *Model) recheckRefused() {
 	if !m.recheck {
 		return
@@ -490,7 +490,7 @@ func (m *Model) endGroup(g *group, state, reason, rule string) {
 	m.stopAll(g.members())
 }
 
-// due says whether the horizon of a group has passed that nobody keeps busy. (R1)
+// due says whether the horizon of a group has passed that nobody keeps busy (R1).
 func (m *Model) due(g *group) bool {
 	return !slices.ContainsFunc(g.members(), func(mem *member) bool { return mem.started() && !mem.quiet }) && m.passed(g.lastEvent)
 }
