@@ -15,6 +15,9 @@ type GroupOptions struct {
 	Steady bool // version 3 from the start, one policy set, and no queue is in shadow, killed or paused
 	Drain  bool // at the end the cluster is calm, until every group ended and its members are over
 	Large  bool // every history has a unit of 64
+
+	// Policies is the history's policy set; nil: a random one.
+	Policies *Policies
 }
 
 // GenerateGroups makes a history of groups from a seed: jobs of groups, of gangs and of
@@ -28,7 +31,11 @@ func GenerateGroups(seed uint64, o GroupOptions) History {
 	}
 	h := History{Seed: seed, split: g.chance(0.5)}
 	g.now = base + g.Int64N(int64(time.Hour))
-	g.use(g.groupPolicySet())
+	if o.Policies != nil {
+		g.use(*o.Policies)
+	} else {
+		g.use(g.groupPolicySet())
+	}
 	h.Policies = g.policies
 	g.position = Message{Ledger: 1 + g.Int64N(100), Batch: -1}
 	g.eager = g.chance(0.7)

@@ -30,6 +30,16 @@ func (w *world) seeRecords(a *accepted) {
 			w.saw(SawReady)
 		case *chain.PolicyActivated:
 			w.saw(SawActivation)
+		case *chain.GroupBound:
+			w.saw(SawBound)
+		case *chain.GroupFinding:
+			w.saw(SawFinding)
+		case *chain.MemberChange:
+			w.saw(changeSights[r.Change])
+		case *chain.UnitEnded:
+			w.saw(SawUnitEnded)
+		case *chain.GroupEnded:
+			w.saw(SawGroupEnded)
 		default: // claims are seen when they land
 		}
 	}
@@ -44,7 +54,22 @@ func (w *world) seeDecision(d *chain.Decision) {
 	if d.Shadow {
 		w.saw(SawShadow)
 	}
+	if v := d.Group; v != nil && v.Refused {
+		w.saw(SawRestartRefused)
+	}
 	switch d.Code {
+	case policy.GangRetry:
+		w.saw(SawGangRetry)
+	case policy.UnitLimit:
+		w.saw(SawUnitLimit)
+	case policy.GroupOver:
+		w.saw(SawOfEnded)
+	case policy.GroupRestart:
+		if d.Group == nil {
+			w.saw(SawToldToStop)
+		} else {
+			w.saw(SawGroupRestart)
+		}
 	case policy.KillSwitch:
 		w.saw(SawKillSwitch)
 	case policy.RuleLimit, policy.PolicyLimit, policy.GlobalLimit:
@@ -64,6 +89,7 @@ func (w *world) check() {
 			continue
 		}
 		w.checkChain(p)
+		w.checkGroups(p)
 		w.checkStates(p)
 		w.checkModel(p)
 		w.checkRows(p)
@@ -138,7 +164,7 @@ func (w *world) checkActivation(r *chain.PolicyActivated, before uint64) error {
 
 // checkDecision checks what must hold of a decision by itself (SEMANTICS 5 and 11).
 func checkDecision(d *chain.Decision, number, generation uint64) error {
-	policied := d.Code == policy.RuleRetry || d.Code == policy.DefaultRetry
+	policied := d.Code == policy.RuleRetry || d.Code == policy.DefaultRetry || d.Code == policy.GangRetry && d.LimitFrom != policy.FromNowhere
 	switch {
 	case d.Number != number:
 		return fmt.Errorf("it should have number %d", number)
@@ -146,6 +172,8 @@ func checkDecision(d *chain.Decision, number, generation uint64) error {
 		return fmt.Errorf("it names generation %d, in force is %d", d.Generation, generation)
 	case d.Requeue && d.RetryAfter < d.Time:
 		return fmt.Errorf("retry after %d, before its failure at %d", d.RetryAfter, d.Time)
+	case d.Group != nil && d.Group.Action.Restarts() != (d.Code == policy.GroupRestart):
+		return fmt.Errorf("code %v, and the group's action is %v", d.Code, d.Group.Action)
 	case d.Requeue && policied && (d.RuleUsed > d.RuleLimit || d.GlobalUsed > d.GlobalLimit):
 		return fmt.Errorf("a retry past its limit: %d of %d, in all %d of %d", d.RuleUsed, d.RuleLimit, d.GlobalUsed, d.GlobalLimit)
 	}

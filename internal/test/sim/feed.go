@@ -16,43 +16,85 @@ type Sets struct {
 	naive    []model.Policies
 	sets     []*policyfile.Set
 	payloads [][]byte // messages of the policies log
+
+	ordinary int      // the first ones have no groups
+	families []family // of the others
 }
 
-// NewSets makes n random policy sets, the smaller ones of a larger number: owners
-// parse them again and again.
+// family is a policy set for a history of groups, and what it becomes: the same group policies with
+// other rules, limits and parts, or without some of them. They are indexes of Sets.
+type family []int
+
+// NewSets makes n random policy sets and n/3 families of sets with group policies, the smaller
+// ones of a larger number: owners parse them again and again.
 func NewSets(n int) (*Sets, error) {
-	type one struct {
-		naive   model.Policies
-		set     *policyfile.Set
-		payload []byte
-	}
-	var all []one
-	s := &Sets{}
+	s := &Sets{ordinary: n}
+	var all [][]model.Policies
 	for seed := range uint64(4 * n) {
 		h := model.Generate(seed, model.Options{Changes: seed%2 == 0})
 		p := h.Policies
 		if len(h.Changes) > 0 {
 			p = h.Changes[len(h.Changes)-1].Policies
 		}
-		var files []policyfile.File
-		for _, f := range p.YAML(false) {
-			files = append(files, policyfile.File{Name: f.Name, Data: f.Data})
-		}
-		set, err := policyfile.Parse(files)
-		if err != nil {
-			return nil, fmt.Errorf("policy set %d: %w", seed, err)
-		}
-		payload, err := policylog.Encode(&policylog.Proposal{Set: set, Author: "sim", Time: 0})
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, one{p, set, payload})
+		all = append(all, []model.Policies{p})
 	}
-	slices.SortStableFunc(all, func(a, b one) int { return len(a.payload) - len(b.payload) })
-	for _, o := range all[:n] {
-		s.naive, s.sets, s.payloads = append(s.naive, o.naive), append(s.sets, o.set), append(s.payloads, o.payload)
+	if err := s.addSmallest(all, n); err != nil {
+		return nil, err
 	}
-	return s, nil
+	all = nil
+	for seed := uint64(0); len(all) < n; seed++ {
+		h := model.GenerateGroups(seed, model.GroupOptions{})
+		one := []model.Policies{h.Policies}
+		for _, c := range h.Changes {
+			one = append(one, c.Policies)
+		}
+		if len(one) > 2 {
+			all = append(all, one)
+		}
+	}
+	return s, s.addSmallest(all, n/3)
+}
+
+// addSmallest adds the n smallest of these lists, each as a family.
+func (s *Sets) addSmallest(lists [][]model.Policies, n int) error {
+	type made struct {
+		naive    []model.Policies
+		sets     []*policyfile.Set
+		payloads [][]byte
+		size     int
+	}
+	var all []made
+	for i, list := range lists {
+		m := made{naive: list}
+		for _, p := range list {
+			var files []policyfile.File
+			for _, f := range p.YAML(false) {
+				files = append(files, policyfile.File{Name: f.Name, Data: f.Data})
+			}
+			set, err := policyfile.Parse(files)
+			if err != nil {
+				return fmt.Errorf("policy set %d: %w", i, err)
+			}
+			payload, err := policylog.Encode(&policylog.Proposal{Set: set, Author: "sim", Time: 0})
+			if err != nil {
+				return err
+			}
+			m.sets, m.payloads, m.size = append(m.sets, set), append(m.payloads, payload), m.size+len(payload)
+		}
+		all = append(all, m)
+	}
+	slices.SortStableFunc(all, func(a, b made) int { return a.size - b.size })
+	for _, m := range all[:n] {
+		if len(s.sets) >= s.ordinary {
+			var f family
+			for i := range m.sets {
+				f = append(f, len(s.sets)+i)
+			}
+			s.families = append(s.families, f)
+		}
+		s.naive, s.sets, s.payloads = append(s.naive, m.naive...), append(s.sets, m.sets...), append(s.payloads, m.payloads...)
+	}
+	return nil
 }
 
 // history is what is still to be fed to one partition.
@@ -62,7 +104,13 @@ type history struct {
 }
 
 func (w *world) newHistory(partitions int) history {
-	messages := model.Generate(w.rng.Uint64(), model.Options{Told: w.one(3)}).Messages
+	seed := w.rng.Uint64()
+	var messages []model.Message
+	if w.family != nil {
+		messages = model.GenerateGroups(seed, model.GroupOptions{Policies: &w.cfg.Sets.naive[w.family[0]], Steady: true}).Messages
+	} else {
+		messages = model.Generate(seed, model.Options{Told: w.one(3)}).Messages
+	}
 	return history{messages: messages[:min(len(messages), 70/partitions)]}
 }
 
@@ -112,9 +160,18 @@ func (w *world) activateSet() {
 	if w.policies.down() {
 		return
 	}
-	n, payload := -1, []byte("no generation")
-	if !w.one(8) {
-		n = w.rng.IntN(len(w.cfg.Sets.sets))
+	n := -1
+	switch {
+	case w.one(8):
+	case w.family != nil && len(w.generations) == 0:
+		n = w.family[0]
+	case w.family != nil && !w.one(6):
+		n = w.family[w.rng.IntN(len(w.family))]
+	default:
+		n = w.rng.IntN(w.cfg.Sets.ordinary)
+	}
+	payload := []byte("no generation")
+	if n >= 0 {
 		payload = w.cfg.Sets.payloads[n]
 	}
 	w.generations = append(w.generations, n)

@@ -97,7 +97,7 @@ func (m *machine) start() bool {
 	m.owner = evaluator.NewOwner(evaluator.Config{
 		AcceptPartitions: m.allowed, AcceptHistory: w.acceptHistory(m.part), AcceptedBy: m.String(),
 		Partition: m.part, Store: m.store, Events: opened{w.events, m.opened}, Decisions: opened{w.decisions, m.opened}, Policies: m.policies,
-		Semantics: uint32(w.rng.IntN(evaluator.SemanticsVersion + 1)), Publisher: m.sender, Random: w, Window: 1 + w.rng.IntN(5), MaxMessages: 1 + w.rng.IntN(6), ReadBackTimeout: time.Duration(readBackTimeout),
+		Semantics: w.semantics(), Publisher: m.sender, Random: w, Window: 1 + w.rng.IntN(5), MaxMessages: 1 + w.rng.IntN(6), ReadBackTimeout: time.Duration(readBackTimeout),
 		Synced: m.synced,
 		Hooks: evaluator.Hooks{
 			Point:   m.point,
@@ -111,6 +111,14 @@ func (m *machine) start() bool {
 		w.tell("%v starts at envelope %d", m, m.positions.Chain.Seq)
 	}
 	return true
+}
+
+// semantics is the version that an owner is told to decide by: mostly none, if there are groups.
+func (w *world) semantics() uint32 {
+	if w.family != nil && !w.one(8) {
+		return 0
+	}
+	return uint32(w.rng.IntN(evaluator.SemanticsVersion + 1))
 }
 
 // point is a point within a step at which the process may crash, or other actors may run.

@@ -61,6 +61,7 @@ type world struct {
 	limit       time.Duration // how old an event gets before it is released
 	mode        timing
 	histories   []history // by partition
+	family      family    // policy sets of the groups that the histories are about; nil: there are none
 	generations []int     // index of each in Sets; -1: unusable
 }
 
@@ -147,6 +148,9 @@ func (w *world) build() {
 	if w.one(5) {
 		partitions = 2
 	}
+	if w.one(3) {
+		w.family = w.cfg.Sets.families[w.rng.IntN(len(w.cfg.Sets.families))]
+	}
 	w.mode = timing(w.rng.IntN(3))
 	if w.mode == ownTimes && w.faults&Releases != 0 {
 		w.mode = liveTimes // the age of an event counts from its append
@@ -166,7 +170,11 @@ func (w *world) build() {
 	for i := range 2 {
 		w.ingesters = append(w.ingesters, &ingester{w: w, number: i})
 	}
-	for range w.rng.IntN(3) {
+	first := w.rng.IntN(3)
+	if w.family != nil && !w.one(8) {
+		first++
+	}
+	for range first {
 		w.activateSet()
 	}
 }
