@@ -1,6 +1,6 @@
 package sim_test
 
-// bug breaks one rule of PROTOCOL that is marked ✂, by patches of the source.
+// bug breaks one rule of PROTOCOL that is marked ✂, or one of groups, by patches of the source.
 type bug struct {
 	rule    string
 	what    string
@@ -10,8 +10,8 @@ type bug struct {
 // patch replaces a string that stands exactly once in a file of internal/.
 type patch struct{ file, old, new string }
 
-// planted are the bugs that the simulation must catch.
-func planted() []bug {
+// plantedProtocol are bugs in the code that follows PROTOCOL.
+func plantedProtocol() []bug {
 	return []bug{
 		{"1", "a RetryReady does not name its position", []patch{{
 			"evaluator/step.go", "&chain.RetryReady{Position: c.at,", "&chain.RetryReady{Position: eventlog.Start,",
