@@ -101,8 +101,8 @@ func newCampaign(ctx context.Context, s settings) (_ *campaign, err error) {
 	if err != nil {
 		return nil, err
 	}
-	policies, err := filepath.Abs(s.policies)
-	if err != nil {
+	policies := filepath.Join(s.dir, "policies")
+	if err := e2e.WriteGroupPolicies(s.policies, policies); err != nil {
 		return nil, err
 	}
 	c.deployment = &e2e.Deployment{Programs: built, URL: c.broker.URL, AdminURL: c.broker.AdminURL, Namespace: namespace, Dir: s.dir, Policies: policies}

@@ -27,13 +27,14 @@ type Chain struct {
 	Records                               map[Run]int    // how many decide on a run, or say why not
 	Ignored                               map[string]int // by reason, as package chain names them
 
-	link  [32]byte
-	owner []byte
+	link   [32]byte
+	owner  []byte
+	groups groupScan
 }
 
 // NewChain is an empty chain.
 func NewChain() *Chain {
-	return &Chain{InTo: eventlog.Start, Records: map[Run]int{}, Ignored: map[string]int{}}
+	return &Chain{InTo: eventlog.Start, Records: map[Run]int{}, Ignored: map[string]int{}, groups: newGroupScan()}
 }
 
 // Offer reads the next message of the partition: PROTOCOL 1 to 3. It returns
@@ -94,6 +95,7 @@ func (c *Chain) ignore(why string) string {
 }
 
 func (c *Chain) take(r *pb.Record) {
+	c.groups.take(r)
 	switch v := r.Record.(type) {
 	case *pb.Record_JobRequeued:
 		c.Decisions++
@@ -172,8 +174,10 @@ func (f *Failures) Failed() (n int) {
 	return n
 }
 
-// Violations are the runs that do not have the one record that they must have.
+// Violations are the runs that do not have the one record that they must have, and what is
+// wrong with the records of groups.
 func (f *Failures) Violations(c *Chain) (found []string) {
+	found = append(found, c.groups.wrong...)
 	for r, failed := range f.ended {
 		if n := c.Records[r]; failed && n != 1 {
 			found = append(found, fmt.Sprintf("run %s of job %s failed and has %d records, want 1", r.ID, r.Job, n))

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/refloat/refloat/events/pb"
+	"github.com/refloat/refloat/internal/policy"
 )
 
 // written is a small chain of two owners, and the events that it answers.
@@ -122,5 +123,58 @@ func TestFailures(t *testing.T) {
 		if !strings.Contains(got, want) {
 			t.Errorf("violations %q lack %q", got, want)
 		}
+	}
+}
+
+// TestGroupScan: what no log may say of a group is seen.
+func TestGroupScan(t *testing.T) {
+	t.Parallel()
+	member := &pb.Member{Group: "g", Part: "main", Generation: 1}
+	of := func(run string) *pb.MemberChange {
+		return &pb.MemberChange{Queue: "q", JobSet: "s", JobId: "j", RunId: run, Member: member}
+	}
+	held, released := &pb.Record{Record: &pb.Record_MemberHeld{MemberHeld: of("")}}, &pb.Record{Record: &pb.Record_MemberReleased{MemberReleased: of("")}}
+	restart := &pb.Record{Record: &pb.Record_MemberRestart{MemberRestart: of("r1")}}
+	stopped := &pb.Record{Record: &pb.Record_MemberStopped{MemberStopped: of("r1")}}
+	ended := &pb.Record{Record: &pb.Record_GroupEnded{GroupEnded: &pb.GroupEnded{Queue: "q", JobSet: "s", Group: "g"}}}
+	failed := func(run string, code policy.Code, v *pb.GroupVerdict) *pb.Record {
+		return &pb.Record{Record: &pb.Record_JobFailed{JobFailed: &pb.Decision{
+			Queue: "q", JobSet: "s", JobId: "j", RunId: run, Code: uint32(code), Member: member, GroupVerdict: v,
+		}}}
+	}
+	unit := func(used uint32) *pb.Record {
+		return &pb.Record{Record: &pb.Record_UnitEnded{UnitEnded: &pb.UnitEnded{
+			Queue: "q", JobSet: "s", Member: member, Verdict: &pb.GroupVerdict{RestartsUsed: used, MaxRestarts: 1},
+		}}}
+	}
+	for _, tt := range []struct {
+		name    string
+		records []*pb.Record
+		wrong   string
+	}{
+		{"all is well", []*pb.Record{held, released, unit(1), restart, failed("r1", policy.GroupRestart, nil), ended, stopped, failed("r2", policy.GroupOver, nil)}, ""},
+		{"held twice", []*pb.Record{held, held}, "is held that is held"},
+		{"released, not held", []*pb.Record{released}, "is released that is not held"},
+		{"released after the end", []*pb.Record{held, ended, released}, "is started, which has ended"},
+		{"restarted after the end", []*pb.Record{ended, restart}, "is started, which has ended"},
+		{"restarted to no new generation", []*pb.Record{restart, restart}, "to generation 1 after 1"},
+		{"told to stop, decided", []*pb.Record{restart, failed("r1", policy.RuleFail, nil)}, "told to stop"},
+		{"told to stop, and the group is asked", []*pb.Record{restart, failed("r1", policy.GroupRestart, &pb.GroupVerdict{})}, "told to stop"},
+		{"decided after the end", []*pb.Record{ended, failed("r1", policy.RuleFail, nil)}, "has ended"},
+		{"ended twice", []*pb.Record{ended, ended}, "ends twice"},
+		{"a unit after the end", []*pb.Record{ended, unit(0)}, "which has ended"},
+		{"past maxRestarts", []*pb.Record{unit(1), unit(2)}, "restart 2 of 1 after 1"},
+		{"two at once", []*pb.Record{unit(2)}, "restart 2 of 1 after 0"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := newGroupScan()
+			for _, r := range tt.records {
+				s.take(r)
+			}
+			if got := strings.Join(s.wrong, "\n"); (got == "") != (tt.wrong == "") || !strings.Contains(got, tt.wrong) {
+				t.Errorf("%q, want %q", got, tt.wrong)
+			}
+		})
 	}
 }

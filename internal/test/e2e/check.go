@@ -24,6 +24,7 @@ type Sum struct {
 	Rows                  int // of the job database
 	Ignored               map[string]int
 	Running               []string // running hash of each partition
+	Groups                Groups
 }
 
 // Reader reads logs for Check; nil is Each. A test gives one that leaves
@@ -34,7 +35,8 @@ type Reader func(t eventlog.Topic, p int, fn func(eventlog.Message) error) error
 // true when all events are answered and nothing runs:
 //
 //   - every message is answered, and every failed run has exactly one record,
-//     counted by a plain scan (Chain, Failures);
+//     counted by a plain scan (Chain, Failures); the same scan finds no record of a group
+//     that starts what has ended, or decides what was told to stop;
 //   - the chain is whole, and deciding again gives its bytes (audit.Verify);
 //   - the job database is the fold of both logs (sink.Fold).
 //
@@ -98,6 +100,7 @@ func (l *Logs) scan(p int, read Reader, sum *Sum) (found []string, err error) {
 	sum.Claims += c.Claims
 	sum.Parked += c.Parked
 	sum.Accepted += c.Accepted
+	sum.Groups.add(&c.groups.Groups)
 	for why, n := range c.Ignored {
 		sum.Ignored[why] += n
 	}

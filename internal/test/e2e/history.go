@@ -14,12 +14,18 @@ import (
 // jobsBegin is how the ids of all recorded jobs begin: part of their time.
 const jobsBegin = "01m7x"
 
-// History is events without end: recordings again and again, side by side, each
-// time with jobs and job sets of its own, so that every failed run is a new one.
+// History is events without end: recordings again and again, and histories of groups, side by
+// side, each time with jobs and job sets of its own, so that every failed run is a new one.
 type History struct {
-	sources [][]recorded
 	running []copying
 	copies  int
+}
+
+// pool are sources that take turns.
+type pool struct {
+	sources [][]recorded
+	jobs    string // how the ids of their jobs begin, as long as the id of a copy
+	next    int
 }
 
 // Event is one message of a history.
@@ -34,14 +40,16 @@ type recorded struct {
 }
 
 type copying struct {
+	from   *pool
 	source []recorded
 	id     string // begins the ids of its jobs
 	next   int
 }
 
-// OpenHistory reads the recordings. So many copies run side by side.
+// OpenHistory reads the recordings. So many copies of them run side by side, and as many
+// histories of groups.
 func OpenHistory(files []string, width int) (*History, error) {
-	h := &History{}
+	recordings := &pool{jobs: jobsBegin}
 	for _, file := range files {
 		entries, err := recording.ReadFile(file)
 		if err != nil {
@@ -55,16 +63,22 @@ func OpenHistory(files []string, width int) (*History, error) {
 			}
 			source = append(source, recorded{e.Message.Publish, m})
 		}
-		h.sources = append(h.sources, source)
+		recordings.sources = append(recordings.sources, source)
 	}
+	groups, err := groupHistories()
+	if err != nil {
+		return nil, err
+	}
+	h := &History{}
 	for range width {
-		h.running = append(h.running, h.begin())
+		h.running = append(h.running, h.begin(recordings), h.begin(groups))
 	}
 	return h, nil
 }
 
-func (h *History) begin() copying {
-	c := copying{source: h.sources[h.copies%len(h.sources)], id: fmt.Sprintf("c%04x", h.copies)}
+func (h *History) begin(from *pool) copying {
+	c := copying{from: from, source: from.sources[from.next%len(from.sources)], id: fmt.Sprintf("c%04x", h.copies)}
+	from.next++
 	h.copies++
 	return c
 }
@@ -87,9 +101,9 @@ func (h *History) Next(now time.Time) (Event, error) {
 	if err != nil {
 		return Event{}, fmt.Errorf("copy an event: %w", err)
 	}
-	out := Event{Key: m.JobSetName, Payload: bytes.ReplaceAll(payload, []byte(jobsBegin), []byte(c.id))}
+	out := Event{Key: m.JobSetName, Payload: bytes.ReplaceAll(payload, []byte(c.from.jobs), []byte(c.id))}
 	if c.next++; c.next == len(c.source) {
-		c = h.begin()
+		c = h.begin(c.from)
 	}
 	h.running = append(h.running, c)
 	return out, nil

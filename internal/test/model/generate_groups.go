@@ -16,6 +16,9 @@ type GroupOptions struct {
 	Drain  bool // at the end the cluster is calm, until every group ended and its members are over
 	Large  bool // every history has a unit of 64
 
+	// Clean: what happens is odd, but every event is one that Armada writes, and no job is republished.
+	Clean bool
+
 	// Policies is the history's policy set; nil: a random one.
 	Policies *Policies
 }
@@ -132,7 +135,8 @@ func (g *groupGenerator) groupMessage() {
 	if len(seq.Events) == 0 {
 		seq.Events = []*pb.Event{requeued(lead.id)}
 	}
-	if !g.draining {
+	asWritten := g.draining || g.options.Clean
+	if !asWritten {
 		if g.chance(0.03) {
 			seq.Events = append(seq.Events, g.noise(lead.plannedJob))
 		}
@@ -141,14 +145,14 @@ func (g *groupGenerator) groupMessage() {
 		}
 	}
 	g.clocksOfGroups(seq)
-	if !g.draining {
+	if !asWritten {
 		g.mangleEvents(seq)
 	}
 	payload, err := proto.MarshalOptions{Deterministic: true}.Marshal(seq)
 	if err != nil {
 		panic(err)
 	}
-	if !g.draining {
+	if !asWritten {
 		payload = g.manglePayload(payload)
 	}
 	g.emitGroups(payload, g.now)
@@ -328,7 +332,7 @@ func (g *groupGenerator) oddity(j *clusterJob) []*pb.Event {
 		return []*pb.Event{leased(j.id, run, "node-2")}
 	case p < 0.09:
 		return []*pb.Event{j.submit}
-	case p < 0.095:
+	case p < 0.095 && !g.options.Clean:
 		return []*pb.Event{knownJob(j.submit), g.knownRun(j.id, g.anyRun(j.plannedJob))}
 	case p < 0.12 && j.stopped:
 		return []*pb.Event{{Event: &pb.Event_CancelledJob{CancelledJob: &pb.CancelledJob{JobId: j.id}}}}

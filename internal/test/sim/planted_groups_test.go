@@ -40,9 +40,6 @@ func plantedGroups() []bug {
 		{"groups 5", "one restart more than maxRestarts", []patch{{
 			"policy/groupverdict.go", "u.Counted >= v.Max", "u.Counted > v.Max",
 		}}},
-		{"groups 5", "restarts that do not count are not limited by their rule", []patch{{
-			"policy/groupverdict.go", "rule.Limit != nil && u.Restarted(rule.Name) >= *rule.Limit:", "!rule.Uncounted && rule.Limit != nil && u.Restarted(rule.Name) >= *rule.Limit:",
-		}}},
 		{"groups 5", "a group that halted restarts units", []patch{{
 			"policy/groupverdict.go", "	case u.Halted || u.Barred:\n", "	case u.Barred:\n",
 		}}},
@@ -58,12 +55,6 @@ func plantedGroups() []bug {
 		{"groups 6", "a success of a run that was told to stop counts", []patch{{
 			"projection/group.go", "pending != nil && pending.Run == r.ID {", "pending != nil && pending.Run == r.ID && false {",
 		}}},
-		{"groups 6", "the next run's lease does not clear a pending restart", []patch{{
-			"projection/group.go", "	e.job.Member.Restart = nil\n", "",
-		}}},
-		{"groups 6", "the unit's retries do not start anew", []patch{{
-			"projection/groupdecide.go", "			u.Retries = 0\n", "",
-		}}},
 		{"groups 6", "the members' counts do not start anew", []patch{{
 			"projection/groupdecide.go", "		j.Rules, j.LegacyReturns = nil, 0\n", "		j.LegacyReturns = 0\n",
 		}}},
@@ -78,9 +69,6 @@ func plantedGroups() []bug {
 		}}},
 		{"groups 7", "after waits for one unit of a part, not for all", []patch{{
 			"group/group.go", "p.succeeded == int(p.Replicas)", "p.succeeded > 0",
-		}}},
-		{"groups 7", "a group that halted releases members", []patch{{
-			"projection/groupdecide.go", "	if ge.g.State != policy.GroupActive || ge.g.Halted {", "	if ge.g.State != policy.GroupActive {",
 		}}},
 		{"groups 8", "the end of a group leaves held members as they are", []patch{{
 			"projection/groupdecide.go", "		if m := &u.Members[i]; !m.Status.Over() {\n			s.stop(u, m)", "		if m := &u.Members[i]; !m.Status.Over() && m.Status&group.Held == 0 {\n			s.stop(u, m)",
@@ -100,14 +88,30 @@ func plantedGroups() []bug {
 		{"groups 9", "the restarts of a group are not stored", []patch{{
 			"projection/groupkeep.go", "	e.uint(uint64(g.Counted))\n", "	e.uint(0)\n",
 		}}},
-		{"groups 9", "the retries of a unit are not stored", []patch{{
-			"projection/groupkeep.go", "	e.uint(uint64(u.Retries))\n", "	e.uint(0)\n",
-		}}},
 		{"groups 9", "a pending restart is not stored", []patch{{
 			"projection/encoding.go", "	e.bools(m.Restart != nil)\n	if r := m.Restart; r != nil {", "	e.bools(false)\n	if r := m.Restart; r != nil && false {",
 		}}},
 		{"groups 9", "members that come after a unit was stored are not", []patch{{
 			"projection/groupkeep.go", "	for _, ref := range ge.added {\n", "	for _, ref := range ge.added[:min(len(ge.added), 1)] {\n",
+		}}},
+	}
+}
+
+// plantedForModel are bugs to which the simulation comes too seldom: histories of groups that
+// are held against the reference model, or replayed, must catch them.
+func plantedForModel() []bug {
+	return []bug{
+		{"groups 5", "restarts that do not count are not limited by their rule", []patch{{
+			"policy/groupverdict.go", "rule.Limit != nil && u.Restarted(rule.Name) >= *rule.Limit:", "!rule.Uncounted && rule.Limit != nil && u.Restarted(rule.Name) >= *rule.Limit:",
+		}}},
+		{"groups 6", "the unit's retries do not start anew", []patch{{
+			"projection/groupdecide.go", "			u.Retries = 0\n", "",
+		}}},
+		{"groups 7", "a group that halted releases members", []patch{{
+			"projection/groupdecide.go", "	if ge.g.State != policy.GroupActive || ge.g.Halted {", "	if ge.g.State != policy.GroupActive {",
+		}}},
+		{"groups 9", "the retries of a unit are not stored", []patch{{
+			"projection/groupkeep.go", "	e.uint(uint64(u.Retries))\n", "	e.uint(0)\n",
 		}}},
 	}
 }

@@ -12,6 +12,14 @@ import (
 	"testing"
 )
 
+// net is a test that must catch planted bugs.
+type net struct{ tests, test string }
+
+var (
+	bySimulation = net{"./internal/test/sim", "TestSim"}
+	byModel      = net{"./internal/evaluator", "TestGroups(AgainstNaiveModel|Replayed)"}
+)
+
 // planted are the bugs that the simulation must catch.
 func planted() []bug { return append(plantedProtocol(), plantedGroups()...) }
 
@@ -30,15 +38,21 @@ func TestPlantedBugs(t *testing.T) {
 		t.Fatal(err)
 	}
 	var table bytes.Buffer
-	for i, b := range planted() {
+	all := planted()
+	simulated := len(all)
+	for i, b := range append(all, plantedForModel()...) {
 		if rule != "1" && rule != b.rule && !strings.HasPrefix(b.rule, rule+" ") {
 			continue
 		}
 		t.Run(fmt.Sprintf("%02d", i+1), func(t *testing.T) {
-			program := plant(t, root, b)
-			seed, why := catch(t, program, seeds)
+			by := bySimulation
+			if i >= simulated {
+				by = byModel
+			}
+			program := plant(t, root, b, by)
+			seed, why := catch(t, program, by, seeds)
 			if seed == "" {
-				t.Errorf("rule %s: %q was not caught by %d seeds", b.rule, b.what, seeds)
+				t.Errorf("rule %s: %q was not caught by %d seeds of %s", b.rule, b.what, seeds, by.test)
 			}
 			fmt.Fprintf(&table, "| %s | %s | %s | %s |\n", b.rule, b.what, seed, why)
 		})
@@ -54,7 +68,7 @@ func TestPlantedBugsFit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, b := range planted() {
+	for _, b := range append(planted(), plantedForModel()...) {
 		t.Run(b.rule+" "+b.what, func(t *testing.T) { patched(t, root, b) })
 	}
 }
@@ -81,8 +95,8 @@ func patched(t *testing.T, root string, b bug) map[string]string {
 	return files
 }
 
-// plant builds the simulation over a copy of the source with a bug.
-func plant(t *testing.T, root string, b bug) string {
+// plant builds the test that must catch a bug over a copy of the source with it.
+func plant(t *testing.T, root string, b bug, by net) string {
 	t.Helper()
 	dir := t.TempDir()
 	replace := map[string]string{}
@@ -101,8 +115,8 @@ func plant(t *testing.T, root string, b bug) string {
 	if err := os.WriteFile(list, overlay, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	program := filepath.Join(dir, "sim.test")
-	build := exec.Command("go", "test", "-c", "-overlay", list, "-o", program, "./internal/test/sim")
+	program := filepath.Join(dir, "planted.test")
+	build := exec.Command("go", "test", "-c", "-overlay", list, "-o", program, by.tests)
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%q does not compile: %v\n%s", b.what, err, out)
@@ -110,13 +124,13 @@ func plant(t *testing.T, root string, b bug) string {
 	return program
 }
 
-var caught = regexp.MustCompile(`(?m)seed (\d+): (.*)$`)
+var caught = regexp.MustCompile(`(?m)seed (\d+)[:,] (.*)$`)
 
 // catch runs the seeds in order, and returns the first that fails and why.
-func catch(t *testing.T, program string, seeds uint64) (seed, why string) {
+func catch(t *testing.T, program string, by net, seeds uint64) (seed, why string) {
 	t.Helper()
-	run := exec.Command(program, "-test.run=^TestSim$", "-test.timeout=20m")
-	run.Env = append(os.Environ(), "GOMAXPROCS=1", fmt.Sprintf("SIM_SEEDS=%d", seeds), "SIM_SEED=", "SIM_FIRST=")
+	run := exec.Command(program, "-test.run=^"+by.test+"$", "-test.timeout=20m")
+	run.Env = append(os.Environ(), "GOMAXPROCS=1", fmt.Sprintf("SIM_SEEDS=%d", seeds), "SIM_SEED=", "SIM_FIRST=", fmt.Sprintf("HISTORIES=%d", seeds))
 	out, err := run.CombinedOutput()
 	if err == nil {
 		return "", ""
