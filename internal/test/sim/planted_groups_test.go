@@ -65,10 +65,10 @@ func plantedGroups() []bug {
 			"projection/group.go", "	if mayStart && !ended || !s.offer(Held, u, e) {", "	if (mayStart || part.Index > 0) && !ended || !s.offer(Held, u, e) {",
 		}}},
 		{"groups 7", "one member more starts than parallelism", []patch{{
-			"group/group.go", "u.Started() < int(u.Part.Parallelism)", "u.Started() <= int(u.Part.Parallelism)",
+			"group/tally.go", "u.Started() < int(u.Part.Parallelism)", "u.Started() <= int(u.Part.Parallelism)",
 		}}},
 		{"groups 7", "after waits for one unit of a part, not for all", []patch{{
-			"group/group.go", "p.succeeded == int(p.Replicas)", "p.succeeded > 0",
+			"group/group.go", "p.tally.units[isSucceeded] == int(p.Replicas)", "p.tally.units[isSucceeded] > 0",
 		}}},
 		{"groups 8", "the end of a group leaves held members as they are", []patch{{
 			"projection/groupdecide.go", "		if m := &u.Members[i]; !m.Status.Over() {\n			s.stop(u, m)", "		if m := &u.Members[i]; !m.Status.Over() && m.Status&group.Held == 0 {\n			s.stop(u, m)",
@@ -91,8 +91,8 @@ func plantedGroups() []bug {
 		{"groups 9", "a pending restart is not stored", []patch{{
 			"projection/encoding.go", "	e.bools(m.Restart != nil)\n	if r := m.Restart; r != nil {", "	e.bools(false)\n	if r := m.Restart; r != nil && false {",
 		}}},
-		{"groups 9", "members that come after a unit was stored are not", []patch{{
-			"projection/groupkeep.go", "	for _, ref := range ge.added {\n", "	for _, ref := range ge.added[:min(len(ge.added), 1)] {\n",
+		{"groups 9", "that a member is held is not stored", []patch{{
+			"projection/groupkeep.go", "append([]byte{byte(m.Status)}, m.Job...)", "append([]byte{byte(m.Status &^ group.Held)}, m.Job...)",
 		}}},
 	}
 }
