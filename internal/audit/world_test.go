@@ -127,7 +127,7 @@ func (w *world) answer(t testing.TB, rng *rand.Rand) (records int) {
 	activate := func(generation uint64) {
 		set := w.sets[generation-1]
 		front := []chain.Record{
-			&chain.SemanticsActivated{Version: evaluator.SemanticsVersion},
+			&chain.SemanticsActivated{Version: evaluator.DefaultSemantics},
 			&chain.PolicyActivated{Generation: generation, Digest: set.Digest(), HorizonMS: set.Horizon().Milliseconds()},
 		}
 		p.Activate(front)

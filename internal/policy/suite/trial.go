@@ -53,7 +53,7 @@ func NewTrial(set *policyfile.Set, job Job, at int64) (*Trial, error) {
 		return nil, err
 	}
 	t := &Trial{job: job, p: &evaluator.Processor{State: state}}
-	t.p.Activate([]chain.Record{&chain.SemanticsActivated{Version: evaluator.SemanticsVersion}})
+	t.p.Activate([]chain.Record{&chain.SemanticsActivated{Version: evaluator.DefaultSemantics}})
 	t.Use(set)
 	_, err = t.step(at, &pb.Event{Event: &pb.Event_SubmitJob{SubmitJob: job.submit()}})
 	return t, err
