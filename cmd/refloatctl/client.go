@@ -58,7 +58,8 @@ func (c *client) reading(ctx context.Context, call func(context.Context, pb.Poli
 		return c.policies(ctx, call)
 	}
 	if _, err := os.Stat(dir.APIAddress()); err == nil {
-		if err := c.policies(ctx, call); !errors.Is(err, errAway) {
+		// A server that answers wrongly, for instance without TLS, is one.
+		if err := c.policies(ctx, call); !errors.Is(err, errAway) || !strings.Contains(err.Error(), "connection refused") {
 			return err
 		}
 	}

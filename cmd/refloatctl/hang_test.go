@@ -64,9 +64,10 @@ func TestEndsWhileBrokerHangs(t *testing.T) {
 		"refloatctl record": func(dir string) []string {
 			return []string{"--topic", "events", "--out", filepath.Join(dir, "out.jsonl.gz")}
 		},
-		"refloatctl replay":       func(string) []string { return []string{"--verify"} },
-		"refloatctl jobdb verify": func(string) []string { return rows },
-		"refloatctl explain":      func(string) []string { return append([]string{job}, rows...) },
+		"refloatctl archive create": func(dir string) []string { return []string{filepath.Join(dir, "archive")} },
+		"refloatctl replay":         func(string) []string { return []string{"--verify"} },
+		"refloatctl jobdb verify":   func(string) []string { return rows },
+		"refloatctl explain":        func(string) []string { return append([]string{job}, rows...) },
 		"refloatctl test record": func(dir string) []string {
 			return append([]string{"--job", job, "--out", filepath.Join(dir, "tests")}, rows...)
 		},

@@ -86,7 +86,7 @@ func TestControlPlane(t *testing.T) {
 	}
 	consumer := w.subscribe(topic.Name(), subscription)
 	report, err = w.Start(t.Context(), false)
-	refused(t, report, err, "control-plane, partition 0: subscription scheduler-ingester has 1 consumers")
+	refused(t, report, err, "control-plane, partition 0: subscription scheduler-ingester has 1 consumer: ")
 	consumer.Close()
 
 	report, err = w.Start(t.Context(), true)

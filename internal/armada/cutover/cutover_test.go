@@ -291,7 +291,7 @@ func TestRefused(t *testing.T) {
 
 	// Armada's ingester is connected.
 	consumer := w.subscribe(w.events.PartitionName(0), subscription)
-	start("subscription scheduler-ingester has 1 consumers")
+	start("subscription scheduler-ingester has 1 consumer: ")
 	// It acknowledges one message of a batch, which the client does not send to the
 	// broker, and the next batch.
 	for range 8 {
@@ -332,7 +332,7 @@ func TestRefused(t *testing.T) {
 	back("our ingester is connected")
 	ours.Close()
 	consumer = w.subscribe(w.events.PartitionName(0), subscription)
-	back("subscription scheduler-ingester has 1 consumers")
+	back("subscription scheduler-ingester has 1 consumer: ")
 	consumer.Close()
 
 	// A pending retry is ended by back.
@@ -348,7 +348,7 @@ func TestRefused(t *testing.T) {
 	if n := w.count(fmt.Sprintf("SELECT scheduling_info_version FROM jobs WHERE job_id = '%s'", late)); n != 10 {
 		t.Errorf("version %d of the requirements of a job with a late copy, want 10", n)
 	}
-	if s := report.Steps[0]; s.Done || !strings.Contains(s.What, "end 1 pending retries") {
+	if s := report.Steps[0]; s.Done || !strings.Contains(s.What, "end 1 pending retry,") {
 		t.Errorf("step %+v", s)
 	}
 	if n := w.count("SELECT count(*) FROM refloat_waits"); n != 0 {

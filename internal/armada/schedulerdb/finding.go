@@ -135,6 +135,7 @@ func Refused(op Op) error {
 		c.text("job_id", o.JobID)
 	case *CancelJob:
 		c.text("job_id", o.JobID)
+		c.time(o.At)
 	case *ReviveJob:
 		c.text("job_id", o.JobID)
 	case *StopRun:

@@ -119,6 +119,7 @@ func (d *deployment) evaluatorsUp() {
 		policies, err := policylog.Open(d.policies)
 		d.must(err)
 		o := evaluator.NewOwner(evaluator.Config{
+			Semantics: 3, // groups
 			Partition: p, Store: store, Events: d.Log(), Decisions: d.decisions, Policies: policies,
 			Publisher: d.decisions.Publisher(p), Random: seeded{d.random},
 		})
