@@ -7,7 +7,7 @@ func (m *Model) due(g *group) bool {
 	return !slices.ContainsFunc(g.members(), func(mem *member) bool { return mem.started() && !mem.quiet }) && m.passed(g.lastEvent)
 }
 
-// forgetMute forgets the groups that end in nobody's records: those of queues in shadow. (R1)
+// forgetMute forgets the groups that end in nobody's records: those of queues in shadow. (R1).
 func (m *Model) forgetMute() {
 	m.groups = slices.DeleteFunc(m.groups, func(g *group) bool {
 		g.touched = false

@@ -155,7 +155,7 @@ func (m *Model) join(j *job, t int64) {
 	}
 }
 
-// bound says that a group is bound, also in shadow. (R1)
+// bound says that a group is bound, also in shadow. (R1).
 func (m *Model) bound(g *group) {
 	g.lastEvent = *m.watermark
 	var shape []Shape
