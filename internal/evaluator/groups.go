@@ -318,18 +318,14 @@ func (p policies) unitFailure(g *group.Group, u *group.Unit, reason policy.UnitR
 }
 
 func (p policies) bind(_ eventlog.Position, _ *projection.Job, _, policyName string, whole bool, cardinality uint32) (projection.Bound, policy.FindingReason, error) {
-	if whole && policyName == "" {
+	if whole {
 		return projection.Bound{Shape: projection.GangShape(cardinality)}, 0, nil
 	}
 	g := p.Rules.Set.GroupPolicy(policyName)
 	if g == nil {
 		return projection.Bound{}, policy.NoSuchPolicy, nil
 	}
-	b := projection.Bound{Digest: g.Digest, Shape: g.Shape()}
-	if whole {
-		b.Shape = projection.GangShape(cardinality)
-	}
-	return b, 0, nil
+	return projection.Bound{Digest: g.Digest, Shape: g.Shape()}, 0, nil
 }
 
 func (p policies) acts(queue string, _ chain.Record) bool { return p.Rules.Set.Acts(queue) }

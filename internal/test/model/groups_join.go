@@ -8,7 +8,7 @@ import (
 )
 
 // maxMembers bounds the size of a gang and the indexes of a group of open size (R3).
-const maxMembers = 100_000
+const maxMembers = 50_000
 
 // The reasons of GroupFinding.
 const (
