@@ -228,8 +228,10 @@ func TestForged(t *testing.T) {
 			forge(t, dir, "000002", func(m *archive.Manifest) { m.Chains[0].Decisions++ })
 		}, "partition 0: the manifest does not describe it"},
 		"a claim about the running hash": {func(dir string) {
-			forge(t, dir, "000002", func(m *archive.Manifest) { m.Chains[2].End.Running = strings.Repeat("ab", 32) })
-		}, "partition 2: the manifest does not describe it"},
+			forge(t, dir, "000002", func(m *archive.Manifest) { // of the last partition with something new
+				m.Chains[len(m.Chains)-1].End.Running = strings.Repeat("ab", 32)
+			})
+		}, ": the manifest does not describe it"},
 		"a claim about policies": {func(dir string) {
 			forge(t, dir, "000001", func(m *archive.Manifest) { m.Policies.Messages++ })
 		}, "the manifest says 2"},

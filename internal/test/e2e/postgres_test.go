@@ -98,25 +98,31 @@ func TestHoldBack(t *testing.T) {
 		w.must(conn.QueryRow(w.ctx, query).Scan(&n))
 		return n
 	}
-	second := time.NewTicker(time.Second)
+	second, look := time.NewTicker(time.Second), time.NewTicker(50*time.Millisecond)
 	defer second.Stop()
-	killed := false
+	defer look.Stop()
+	kills := map[string]bool{"waiting": false, "forgetting": false} // while such a retry is pending, once each
 	for !armada.Done() {
 		select {
 		case <-second.C:
 			armada.Step()
+		case <-look.C: // each kind of pending retry is there only for a moment
 		case <-w.ctx.Done():
 			t.Fatalf("not all jobs are over: %v", armada.Lost())
 		}
-		if !killed && count("SELECT count(*) FROM refloat_waits WHERE waiting") > 0 && count("SELECT count(*) FROM refloat_waits WHERE forgetting") > 0 {
-			killed = true
-			i.Kill()
-			armada.Step() // nobody ingests
-			i = hold()
+		for kind, killed := range kills {
+			if !killed && count("SELECT count(*) FROM refloat_waits WHERE "+kind) > 0 {
+				kills[kind] = true
+				i.Kill()
+				armada.Step() // nobody ingests
+				i = hold()
+			}
 		}
 	}
-	if !killed {
-		t.Error("no retry was seen to wait, so the ingester was not killed")
+	for kind, killed := range kills {
+		if !killed {
+			t.Errorf("no pending retry was seen %s, so the ingester was not killed then", kind)
+		}
 	}
 	for _, v := range append(armada.Violations(), armada.Lost()...) {
 		t.Error(v)

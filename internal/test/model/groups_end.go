@@ -25,7 +25,7 @@ func (m *Model) forgetMute() {
 // horizon has passed": R12.
 func (m *Model) forgetGroups(passed func(since int64) bool) {
 	m.groups = slices.DeleteFunc(m.groups, func(g *group) bool {
-		over := !slices.ContainsFunc(g.members(), func(mem *member) bool { return mem.over == "" })
+		over := !slices.ContainsFunc(g.members(), func(mem *member) bool { return mem.started() && !mem.quiet })
 		if !over || !g.ended || !passed(g.lastEvent) {
 			return false
 		}
