@@ -49,6 +49,11 @@ func TestHostileMembership(t *testing.T) {
 	gang := func(size string) hostile {
 		return hostile{"armadaproject.io/gangId": "gang", "armadaproject.io/gangCardinality": size}
 	}
+	grouped := func(size, name string) hostile { // a gang in a group
+		m := with(gang(size))
+		m["group"] = name
+		return m
+	}
 	for _, tt := range []struct {
 		name string
 		jobs []hostile // in one message, with ids j0, j1, …
@@ -67,6 +72,8 @@ func TestHostileMembership(t *testing.T) {
 		{"a gang of 2³¹", []hostile{gang("2147483648")}, []policy.FindingReason{policy.NotOneUnit}},
 		{"a gang of 10¹⁰⁰", []hostile{gang("1" + strings.Repeat("0", 100))}, []policy.FindingReason{policy.NotOneUnit}},
 		{"a gang whose rest never comes", []hostile{gang("1000")}, nil},
+		{"a gang in two groups", []hostile{grouped("2", "g"), grouped("2", "h"), gang("2")}, []policy.FindingReason{policy.NotOneUnit, policy.NotOneUnit}},
+		{"a gang alone, then in a group", []hostile{gang("2"), grouped("2", "g")}, []policy.FindingReason{policy.NotOneUnit}},
 		{"two groups in one message", []hostile{{"group": "a", "group-policy": "pair"}, {"group": "b", "group-policy": "open"}}, nil},
 		{"a job id of 70 kB", []hostile{with(hostile{"id": strings.Repeat("i", 70<<10)})}, nil},
 		{"cancelled before it is submitted", []hostile{with(hostile{"cancelled": "yes"}), pair}, nil},

@@ -98,7 +98,7 @@ func wishOf(j *Job, sub *events.Submit) *wish {
 		if w.gangID == "" {
 			return nil
 		}
-		w.whole, w.Name = true, "gang/"+w.gangID
+		w.whole, w.Name = true, gangGroup(w.gangID)
 		return w
 	}
 	w.policy = strings.Clone(sub.GroupPolicy)
@@ -113,6 +113,9 @@ func wishOf(j *Job, sub *events.Submit) *wish {
 	}
 	return w
 }
+
+// gangGroup is the group of a gang that names none.
+func gangGroup(id string) string { return "gang/" + id }
 
 // join makes a job that was just submitted a member of the group that it names. t is the
 // time of its submission.
@@ -132,6 +135,7 @@ func (s *State) join(e *entry, sub *events.Submit, t int64) {
 	if u == nil {
 		u = &group.Unit{Replica: w.replica, GangID: w.gangID, GangSize: w.gangSize, Generation: part.Restarts}
 		g.Put(part, u)
+		s.placeGang(g, u.GangID, g.Name)
 	}
 	if w.freeIndex {
 		w.index = u.NextFree()
@@ -195,7 +199,8 @@ func (s *State) admit(e *entry, w *wish) (*groupEntry, policy.FindingReason) {
 		}
 		g = group.New(w.Key, w.policy, bound.Shape)
 	}
-	if why := w.misfit(g); why != 0 {
+	elsewhere := w.gangID != "" && g.UnitOfGang(w.gangID) == nil && s.hasGang(w)
+	if why := w.misfit(g, elsewhere); why != 0 {
 		return nil, why
 	}
 	if ge.g == nil {
@@ -205,8 +210,9 @@ func (s *State) admit(e *entry, w *wish) (*groupEntry, policy.FindingReason) {
 	return ge, 0
 }
 
-// misfit is why a group has no room for the member.
-func (w *wish) misfit(g *group.Group) policy.FindingReason {
+// misfit is why a group has no room for the member. elsewhere: the gang is a unit of another
+// group.
+func (w *wish) misfit(g *group.Group, elsewhere bool) policy.FindingReason {
 	part := g.Part(w.part)
 	if part == nil {
 		return policy.NoSuchPart
@@ -229,7 +235,28 @@ func (w *wish) misfit(g *group.Group) policy.FindingReason {
 	case u != nil && u.Member(index) != nil:
 		return policy.IndexTaken
 	}
+	if elsewhere {
+		return policy.NotOneUnit
+	}
 	return w.gangMisfit(g, part, u)
+}
+
+// hasGang reports whether a group of the job set has the gang of a wish.
+func (s *State) hasGang(w *wish) bool {
+	ge := s.groupOf(group.Key{Queue: w.Queue, Set: w.Set, Name: gangGroup(w.gangID)})
+	return ge.gangIn != "" || ge.g != nil && ge.g.UnitOfGang(w.gangID) != nil
+}
+
+// placeGang records the group that a gang is in, beside the group that the gang would
+// otherwise be; "": it is in none. The latter needs no such record for itself.
+func (s *State) placeGang(g *group.Group, id, name string) {
+	alone := gangGroup(id)
+	if id == "" || g.Name == alone {
+		return
+	}
+	ge := s.groupOf(group.Key{Queue: g.Queue, Set: g.Set, Name: alone})
+	ge.gangIn = name
+	s.markDirty(ge)
 }
 
 // gangMisfit is why a gang would not be exactly one unit.
@@ -341,6 +368,10 @@ type groupEntry struct {
 	key     string // its prefix in the KV
 	g       *group.Group
 	changed []*group.Unit // since the last flush
+
+	// gangIn is the group that has the gang of which this would be the group, and gangStored the
+	// one in the KV; "": none has.
+	gangIn, gangStored string
 
 	inKV, wipe      bool // as in entry
 	indexed, stored term

@@ -11,12 +11,13 @@ import (
 
 // A group is kept as one header, one record for each unit, and one for each member, in the
 // order in which they are read: so an event of a member rewrites as much in a large group as
-// in a small one.
+// in a small one. Whether it is kept or not, a gang of its name may be in another group.
 
 const (
 	headerRecord = 'a'
 	unitRecord   = 'b'
 	memberRecord = 'c'
+	gangRecord   = 'd'
 )
 
 // groupVersion is the first byte of headers and units.
@@ -67,6 +68,9 @@ func (s *State) loadGroup(key string, k group.Key) *groupEntry {
 			failed = decodeUnit(ge.g, splitMemberRef(rest), value)
 		case rest[0] == memberRecord && len(rest) == 13 && ge.g != nil:
 			failed = decodeMember(ge.g, splitMemberRef(rest), value)
+		case rest[0] == gangRecord && len(rest) == 1 && len(value) > 0:
+			ge.gangIn = string(value)
+			ge.gangStored = ge.gangIn
 		default:
 			failed = fmt.Errorf("%w: group %q has an unknown record", ErrCorrupt, k.Name)
 		}
@@ -224,11 +228,8 @@ func forgetChanges(g *group.Group) {
 // flushGroup writes what changed of a group.
 func (s *State) flushGroup(ge *groupEntry, b Batch) error {
 	ge.dirty = false
-	if ge.g == nil && !ge.inKV {
-		return nil // created and dropped between two flushes
-	}
 	if ge.wipe {
-		ge.wipe = false
+		ge.wipe, ge.gangStored = false, ""
 		if err := b.DeleteRange([]byte(ge.key), after([]byte(ge.key))); err != nil {
 			return err
 		}
@@ -237,6 +238,9 @@ func (s *State) flushGroup(ge *groupEntry, b Batch) error {
 		return err
 	}
 	if err := ge.flushRefused(b); err != nil {
+		return err
+	}
+	if err := ge.flushGang(b); err != nil {
 		return err
 	}
 	ge.inKV = ge.g != nil
@@ -263,6 +267,18 @@ func (s *State) flushGroup(ge *groupEntry, b Batch) error {
 	}
 	ge.changed = nil
 	return nil
+}
+
+func (ge *groupEntry) flushGang(b Batch) error {
+	if ge.gangIn == ge.gangStored {
+		return nil
+	}
+	ge.gangStored = ge.gangIn
+	key := append([]byte(ge.key), gangRecord)
+	if ge.gangIn == "" {
+		return b.Delete(key)
+	}
+	return b.Set(key, []byte(ge.gangIn))
 }
 
 // groupTerm returns when a group is looked at again: one horizon after its last event, if
@@ -315,6 +331,7 @@ func (s *State) dropGroup(ge *groupEntry) {
 	ge.g.LastEvent = last
 	for _, part := range ge.g.Parts {
 		for _, u := range part.Units {
+			s.placeGang(ge.g, u.GangID, "")
 			for i := range u.Members {
 				s.drop(s.entry(u.Members[i].Job))
 			}

@@ -98,11 +98,13 @@ func (g *groupGenerator) planGang(queue, set string, i int) {
 
 // planGroup makes the jobs that a group's policy declares, and some that it does not.
 func (g *groupGenerator) planGroup(to *plannedGroup) {
+	from := len(g.unsent)
 	shapes := g.policies.groupPolicy(to.policy).shapes()
 	open := shapes == nil
 	if open {
 		shapes = []Shape{{Name: "main", Replicas: 1, Members: 1 + g.IntN(5)}}
 	}
+	var gang map[string]string // of the last of its gangs
 	for _, s := range shapes {
 		gangs := g.chance(0.4) && (s.Parallelism == 0 || g.chance(0.1))
 		for replica := range s.Replicas {
@@ -121,12 +123,27 @@ func (g *groupGenerator) planGroup(to *plannedGroup) {
 				if gangs && s.Members > 1 {
 					a[annotationGang] = fmt.Sprintf("%.20s-%s-%d", to.name, s.Name, replica)
 					a[annotationCardinality] = strconv.Itoa(s.Members)
+					gang = a
 				}
 				if g.chance(0.02) {
 					g.spoil(a)
 				}
 				g.job(to.queue, to.set, a)
 			}
+		}
+	}
+	for len(gang) > 0 && g.chance(0.15) { // the same gang in another group
+		a := maps.Clone(gang)
+		switch a[annotationGroup] = pick(g.generator, []string{"", "another", "group-0"}); {
+		case a[annotationGroup] == "":
+			delete(a, annotationGroup)
+		case g.chance(0.5):
+			a[annotationGroupPolicy] = pick(g.generator, g.policies.Groups).Name
+		}
+		g.job(to.queue, to.set, a)
+		if g.chance(0.3) { // and it comes first
+			last := len(g.unsent) - 1
+			g.unsent[last], g.unsent[from] = g.unsent[from], g.unsent[last]
 		}
 	}
 	for g.chance(0.12) { // one too many

@@ -220,11 +220,20 @@ func (m *Model) group(queue, set, name string) *group {
 	return nil
 }
 
-// gangElsewhere says whether another unit of the group has the gang (R6).
-func (m *Model) gangElsewhere(of *group, not *unit, id string) bool {
-	for _, u := range of.units() {
-		if u != not && u.gang == id {
-			return true
+// gangElsewhere says whether another unit of the job set has the gang, in this group or in
+// another one (R6).
+func (m *Model) gangElsewhere(j *job, not *unit, id string) bool {
+	for _, g := range m.groups {
+		if g.queue != j.queue || g.set != j.set {
+			continue
+		}
+		for _, u := range g.units() {
+			if u != not && u.gang == id {
+				if g != not.part.group {
+					m.Seen["finding: gang of another group"]++
+				}
+				return true
+			}
 		}
 	}
 	return false

@@ -107,7 +107,7 @@ func (m *Model) join(j *job, t int64) {
 	case len(u.members) > 0 && (u.gang != id || u.gangSize != size),
 		gang && p.Members > 0 && p.Members != size,
 		gang && (size < 0 || len(u.members) >= size),
-		gang && m.gangElsewhere(g, u, id):
+		gang && m.gangElsewhere(j, u, id):
 		m.finding(j, name, GangNotOneUnit)
 		return
 	case gang && p.Parallelism > 0 && p.Parallelism < size:

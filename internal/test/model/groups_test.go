@@ -290,6 +290,20 @@ func TestGroups(t *testing.T) {
 			},
 		},
 		{
+			"a gang is in one group of its job set", grouped(GroupPolicy{MaxRestarts: new(9), Parts: one(GroupPart{Members: new(2)})}),
+			[]said{
+				at(0, inGang("a", "x", "2", annotationGroup, "g", annotationGroupPolicy, "p"), inGang("b", "x", "2", annotationGroup, "h", annotationGroupPolicy, "p"), inGang("c", "x", "2")),
+				at(1, inGang("d", "y", "2"), inGang("e", "y", "2", annotationGroup, "h", annotationGroupPolicy, "p")),
+				at(2, inGang("f", "x", "2", annotationGroup, "g")), at(3, fails1("b", "b0"), fails1("e", "e0")),
+				at(4, submit("n", annotationGroup, "h", annotationGroupPolicy, "p")),
+			},
+			[]string{
+				"0: GroupBound", "0: GroupFinding b gang is not one unit", "0: GroupFinding c gang is not one unit",
+				"1: GroupBound", "1: GroupFinding e gang is not one unit",
+				"3: JobFailed b b0 GangFail", "3: JobFailed e e0 GangFail", "4: GroupBound",
+			},
+		},
+		{
 			"findings", grouped(GroupPolicy{Parts: one(GroupPart{Members: new(2)})}),
 			[]said{at(0, submit("a", annotationGroup, "g"), submit("b", annotationGroup, "g", annotationGroupPolicy, "q"), in("c", annotationIndex, "1"), in("d", annotationIndex, "01"),
 				in("e", annotationIndex, "2"), in("f", annotationReplica, "1"), inPart("g", "x"), submit("h", annotationGroup, "g"),
