@@ -28,7 +28,7 @@ const module = "github.com/refloat/refloat"
 // lines above its own, never one beside it or below it. A new package takes a
 // place here, argued in its commit.
 var layers = []string{
-	"events/pb internal/api/pb internal/armada/schedulerdb/pb internal/armada/schedulerdb/schema internal/checkpoint internal/dirlock internal/eventlog internal/jobdb/pgerror internal/plural internal/policy internal/suggest",
+	"events/pb internal/api/pb internal/armada/schedulerdb/pb internal/armada/schedulerdb/schema internal/checkpoint internal/dirlock internal/eventlog internal/jobdb/pgerror internal/plural internal/policy internal/scheduling internal/suggest",
 	"events internal/checkpoint/storage internal/eventlog/filelog internal/eventlog/pulsarlog internal/eventlog/recording internal/eventlog/topiccopy internal/placement internal/policy/policyfile",
 	"internal/armada/schedulerdb internal/chain internal/group internal/policy/lint internal/policy/policylog",
 	"internal/api internal/armada/schedulerdb/pgstore internal/chain/follow internal/jobdb internal/projection",
@@ -83,7 +83,7 @@ var never = [][2]string{{"internal/projection", "internal/policy/policyfile"}}
 // shell files are the exceptions among them.
 var (
 	pure = []string{
-		"events/*.go", "internal/chain/*.go", "internal/policy/*.go", "internal/policy/policyfile/*.go", "internal/projection/*.go",
+		"events/*.go", "internal/chain/*.go", "internal/scheduling/*.go", "internal/policy/*.go", "internal/policy/policyfile/*.go", "internal/projection/*.go",
 		"internal/evaluator/step.go", "internal/evaluator/facts.go", "internal/evaluator/semantics.go", "internal/sink/ops.go",
 		"internal/armada/schedulerdb/*.go", "internal/armada/schedulerdb/pgstore/change.go",
 	}

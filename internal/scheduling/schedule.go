@@ -1,0 +1,61 @@
+package scheduling
+
+import "errors"
+
+// Result is what a scheduling cycle decides. All lists are sorted by job.
+type Result struct {
+	// NodeByJob is the new mapping from jobs to nodes. A job that is in neither mapping remains queued,
+	// one that is only in the new mapping was scheduled, one that is only in the old mapping was preempted.
+	NodeByJob map[string]string
+	// Scheduled are the IDs of the queued jobs that got a node.
+	Scheduled []string
+	// Preempted are the IDs of the running jobs that lost their node.
+	Preempted []string
+	// Failed are the IDs of the queued jobs that got no node while enough other jobs of their gang did.
+	// They are to be failed.
+	Failed []string
+	// Unscheduled are the jobs that remain queued, with the reason. Failed jobs are not among them.
+	Unscheduled []Unscheduled
+	// Shares are the shares of all active queues, sorted by queue.
+	Shares []Share
+}
+
+// Unscheduled is a job that remains queued.
+type Unscheduled struct {
+	Job    string
+	Reason Reason
+}
+
+// Reason says why a job remains queued: the first in this list that holds.
+type Reason int
+
+// The reasons.
+const (
+	// UnknownReason is no reason.
+	UnknownReason Reason = iota
+	// Held means Job.Held.
+	Held
+	// TooEarly means that Job.RetryAfter is later than Config.Now.
+	TooEarly
+	// GangIncomplete means that fewer than Cardinality jobs of the gang are queued, neither held nor too early.
+	GangIncomplete
+	// FitsNoNode means that the job would not fit on any node that it does not avoid, even if the node were empty.
+	FitsNoNode
+	// NoRoom means that other jobs have what the job, or its gang, needs.
+	NoRoom
+)
+
+// Share is what an active queue, one with a job that is queued or running, has after the cycle.
+type Share struct {
+	Queue string
+	// Resource is the dominant resource of the queue's jobs that have a node; empty if they have no resources.
+	Resource string
+	// Allocated and Total are how much of it these jobs have, and how much all nodes have.
+	Allocated, Total int64
+}
+
+// Schedule determines which queued jobs to schedule and which running jobs to preempt.
+// nodeByJob maps each running job to its node; a job that is not in it is queued.
+func Schedule(config Config, queues []Queue, nodes []Node, nodeByJob map[string]string) (Result, error) {
+	return Result{}, errors.New("not written yet")
+}
