@@ -33,7 +33,7 @@ type group struct {
 	Generation      uint32  `json:"generation"`
 	Restarts        uint32  `json:"restarts"`
 	RestartsCounted uint32  `json:"restartsCounted"`
-	MaxRestarts     *uint32 `json:"maxRestarts"` // null: its rules were not asked yet
+	MaxRestarts     *uint32 `json:"maxRestarts"` // null: it was bound before the rows start, and its rules were not asked since
 	Partition       int     `json:"partition"`
 	Parts           []part  `json:"parts"`
 }
@@ -62,6 +62,8 @@ type unit struct {
 	Held             int    `json:"held"`
 	Succeeded        int    `json:"succeeded"`
 	Failed           int    `json:"failed"`
+	Cancelled        int    `json:"cancelled"` // or rejected
+	Stopped          int    `json:"stopped"`   // with the unit or the group, or submitted after its end
 	Terminating      int    `json:"terminating"`
 }
 
@@ -191,7 +193,7 @@ func groupOf(q jobdb.Queries, g *jobdb.Group) (group, error) {
 		Queue: g.Queue, JobSet: g.JobSet, Group: g.Name, Policy: g.Policy, State: g.State.String(), Reason: g.Reason.String(), Rule: g.Rule,
 		Generation: g.Generation, Restarts: g.Restarts, RestartsCounted: g.Counted, Partition: g.Partition, Parts: []part{},
 	}
-	if g.Asked {
+	if g.Binding != 0 || g.MaxRestarts > 0 {
 		out.MaxRestarts = &g.MaxRestarts
 	}
 	for i := range g.Shape.Parts {
@@ -237,7 +239,11 @@ func unitOf(g *jobdb.Group, u *jobdb.Unit, members []*jobdb.Job) unit {
 			failed.Add(j.Member.Index)
 		case jobdb.MemberUnitFail:
 			out.Failed++
-		default: // cancelled, or stopped
+		case jobdb.MemberCancelled:
+			out.Cancelled++
+		case jobdb.MemberStopped:
+			out.Stopped++
+		case jobdb.NoMember:
 		}
 	}
 	out.State = u.StateWith(out.Succeeded, &g.Shape).String()
@@ -308,11 +314,12 @@ func printGroup(w io.Writer, groups []group) error {
 		fmt.Fprintf(w, "  reason %s%s\n", g.Reason, ruleText(g.Rule))
 	}
 	fmt.Fprintf(w, "  generation %d, counted restarts %s, %s by rules in all\n", g.Generation, g.restartsText(), plural.Of(uint64(g.Restarts), "restart"))
-	t := newTable(w, "  UNIT", "STATE", "GENERATION", "RESTARTS", "RETRIES", "ACTIVE", "HELD", "SUCCEEDED", "FAILED", "TERMINATING", "COMPLETED INDEXES", "FAILED INDEXES")
+	t := newTable(w, "  UNIT", "STATE", "GENERATION", "RESTARTS", "RETRIES", "ACTIVE", "HELD", "SUCCEEDED", "FAILED", "CANCELLED", "STOPPED", "TERMINATING", "COMPLETED INDEXES", "FAILED INDEXES")
 	for _, p := range g.Parts {
 		for _, u := range p.Units {
 			t.row(fmt.Sprintf("  %s/%d", p.Name, u.Replica), u.State, fmt.Sprint(u.Generation), fmt.Sprint(u.Restarts), fmt.Sprint(u.RetriesUsed),
-				fmt.Sprint(u.Active), fmt.Sprint(u.Held), fmt.Sprint(u.Succeeded), fmt.Sprint(u.Failed), fmt.Sprint(u.Terminating), u.CompletedIndexes, u.FailedIndexes)
+				fmt.Sprint(u.Active), fmt.Sprint(u.Held), fmt.Sprint(u.Succeeded), fmt.Sprint(u.Failed), fmt.Sprint(u.Cancelled), fmt.Sprint(u.Stopped),
+				fmt.Sprint(u.Terminating), u.CompletedIndexes, u.FailedIndexes)
 		}
 	}
 	return t.flush()
@@ -472,6 +479,23 @@ func printMember(w io.Writer, d *chain.Decision) {
 	}
 }
 
+// whyStopped says why a member was stopped.
+func whyStopped(q jobdb.Queries, j *jobdb.Job) (string, error) {
+	why := "it was stopped with its unit: the rest of the group goes on"
+	err := q.Groups(jobdb.GroupFilter{Queue: j.Queue, JobSet: j.JobSet, Name: j.Member.Group}, func(g *jobdb.Group) error {
+		if g.Binding != j.Member.Binding || g.State == policy.GroupActive {
+			return nil
+		}
+		why = "it was stopped because its group has ended: " + g.State.String()
+		if g.Reason != policy.NoUnitReason {
+			why += " (" + g.Reason.String() + ")"
+		}
+		why += ruleText(g.Rule)
+		return nil
+	})
+	return why, err
+}
+
 // printChanges shows what a job's group did to the job.
 func printChanges(cmd *cobra.Command, w io.Writer, from *deployment, j *jobdb.Job) error {
 	if j.Member.GroupID == "" {
@@ -479,13 +503,19 @@ func printChanges(cmd *cobra.Command, w io.Writer, from *deployment, j *jobdb.Jo
 	}
 	var lines []string
 	err := from.viewJobs(cmd.Context(), func(q jobdb.Queries) error {
-		return q.GroupRecords(jobdb.RecordFilter{JobID: j.JobID, Partition: &j.Partition}, func(r *jobdb.GroupRecord) error {
+		err := q.GroupRecords(jobdb.RecordFilter{JobID: j.JobID, Partition: &j.Partition}, func(r *jobdb.GroupRecord) error {
 			rec, err := r.Record()
 			if err == nil {
 				lines = append(lines, fmt.Sprintf("  %s  %s", r.Log, oneLine(audit.Describe(rec))))
 			}
 			return err
 		})
+		if err != nil || j.Member.State != jobdb.MemberStopped {
+			return err
+		}
+		why, err := whyStopped(q, j)
+		lines = append(lines, "  "+why)
+		return err
 	})
 	if len(lines) > 0 {
 		fmt.Fprintf(w, "\n%s did to the job (`refloatctl explain group` has all of it)\n%s\n", bold(w, "What the group"), strings.Join(lines, "\n"))

@@ -30,6 +30,16 @@ spec:
   parts:
   - {name: main, members: 3, minMembers: 1, onMemberFailure: Continue, maxFailedMembers: 1}
 ---
+apiVersion: refloat.github.io/v1
+kind: GroupPolicy
+metadata: {name: alone}
+spec:
+  maxRestarts: 7
+  rules:
+  - {name: give-up, action: FailGroup}
+  parts:
+  - {name: main, members: 3}
+---
 apiVersion: armadaproject.io/v1
 kind: RetryPolicy
 metadata: {name: lost}
@@ -95,6 +105,11 @@ func groupHistoryFile(t *testing.T) string {
 	tell(failure("w1", "c1"))
 	tell(lease("d", "b1"))
 	tell(failure("d", "b1"))
+	tell(submit("late", append(in("train", "training", "driver"), "refloat.github.io/index", "0")...)) // taken
+	tell(submit("w4", in("lone", "alone", "main")...), submit("w5", in("lone", "alone", "main")...))
+	tell(lease("w4", "f0"))
+	tell(failure("w4", "f0"))
+	tell(submit("w6", in("lone", "alone", "main")...)) // after the end of its group
 	for _, job := range []string{"s0", "s1", "s2"} {
 		tell(submit(job, in("sweep", "sweep", "main")...))
 	}
@@ -129,15 +144,20 @@ func TestGroups(t *testing.T) {
 		return g["parts"].([]any)[part].(map[string]any)["units"].([]any)[0].(map[string]any)
 	}
 	g := one("gang/g1")
-	want(g, map[string]any{"queue": "q", "jobSet": "s", "state": "Active", "generation": 0, "restarts": 0})
+	want(g, map[string]any{"queue": "q", "jobSet": "s", "state": "Active", "generation": 0, "restarts": 0, "maxRestarts": 0})
 	want(object(units(g, 0)), map[string]any{"generation": 1, "retriesUsed": 1, "active": 3, "held": 0, "terminating": 2, "completedIndexes": ""})
 	g = one("train")
 	want(g, map[string]any{"state": "Failed", "reason": "ReachedMaxRestarts", "generation": 1, "restarts": 1, "restartsCounted": 1, "maxRestarts": 1})
 	want(object(units(g, 0)), map[string]any{"generation": 1, "state": "Failed", "failedIndexes": ""})
 	g = one("sweep")
-	want(g, map[string]any{"state": "Active"})
+	want(g, map[string]any{"state": "Active", "maxRestarts": 0})
 	want(object(units(g, 0)), map[string]any{"failedIndexes": "0", "active": 1})
 
+	// One that was submitted after the end of its group is stopped, and says why.
+	g = one("lone")
+	want(g, map[string]any{"state": "Failed", "reason": "BackoffLimitExceeded", "maxRestarts": 7, "restartsCounted": 0})
+	want(object(units(g, 0)), map[string]any{"failed": 1, "stopped": 2, "held": 0, "active": 0})
+	ctl(t, "explain", "w6", "--data", data).exits(t, exitFinding).says(t, "MemberStopped", "its group has ended: Failed (BackoffLimitExceeded), by rule give-up")
 	ctl(t, "get", "groups", "--data", data).exits(t, exitFine).says(t, "train", "sweep", "gang/g1")
 	ctl(t, "get", "group", "train", "--data", data, "-o", "yaml").exits(t, exitFine).says(t, "state: Failed", "restartsCounted: 1")
 	ctl(t, "get", "group", "nobody", "--data", data).exits(t, exitFinding).says(t, "get groups")

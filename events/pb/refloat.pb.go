@@ -1009,9 +1009,10 @@ type GroupBound struct {
 	JobSet        string                 `protobuf:"bytes,3,opt,name=job_set,json=jobSet" json:"job_set,omitempty"`
 	Group         string                 `protobuf:"bytes,4,opt,name=group" json:"group,omitempty"`
 	JobId         string                 `protobuf:"bytes,5,opt,name=job_id,json=jobId" json:"job_id,omitempty"`
-	Policy        string                 `protobuf:"bytes,6,opt,name=policy" json:"policy,omitempty"` // empty: a gang without a group policy
-	Digest        []byte                 `protobuf:"bytes,7,opt,name=digest" json:"digest,omitempty"` // of the policy's canonical text; 32 bytes
-	Parts         []*GroupPart           `protobuf:"bytes,8,rep,name=parts" json:"parts,omitempty"`   // empty: one part "main" of open size
+	Policy        string                 `protobuf:"bytes,6,opt,name=policy" json:"policy,omitempty"`                               // empty: a gang without a group policy
+	Digest        []byte                 `protobuf:"bytes,7,opt,name=digest" json:"digest,omitempty"`                               // of the policy's canonical text; 32 bytes
+	Parts         []*GroupPart           `protobuf:"bytes,8,rep,name=parts" json:"parts,omitempty"`                                 // empty: one part "main" of open size
+	MaxRestarts   uint32                 `protobuf:"varint,9,opt,name=max_restarts,json=maxRestarts" json:"max_restarts,omitempty"` // of the policy then
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1100,6 +1101,13 @@ func (x *GroupBound) GetParts() []*GroupPart {
 		return x.Parts
 	}
 	return nil
+}
+
+func (x *GroupBound) GetMaxRestarts() uint32 {
+	if x != nil {
+		return x.MaxRestarts
+	}
+	return 0
 }
 
 type GroupPart struct {
@@ -2385,7 +2393,7 @@ const file_events_pb_refloat_proto_rawDesc = "" +
 	"\fmax_restarts\x18\x05 \x01(\rR\vmaxRestarts\x12\x12\n" +
 	"\x04keep\x18\x06 \x01(\bR\x04keep\x12\x18\n" +
 	"\arefused\x18\a \x01(\bR\arefused\x12\x14\n" +
-	"\x05noted\x18\b \x01(\bR\x05noted\"\xf7\x01\n" +
+	"\x05noted\x18\b \x01(\bR\x05noted\"\x9a\x02\n" +
 	"\n" +
 	"GroupBound\x120\n" +
 	"\bposition\x18\x01 \x01(\v2\x14.refloat.v1.PositionR\bposition\x12\x14\n" +
@@ -2395,7 +2403,8 @@ const file_events_pb_refloat_proto_rawDesc = "" +
 	"\x06job_id\x18\x05 \x01(\tR\x05jobId\x12\x16\n" +
 	"\x06policy\x18\x06 \x01(\tR\x06policy\x12\x16\n" +
 	"\x06digest\x18\a \x01(\fR\x06digest\x12+\n" +
-	"\x05parts\x18\b \x03(\v2\x15.refloat.v1.GroupPartR\x05parts\"\xb5\x01\n" +
+	"\x05parts\x18\b \x03(\v2\x15.refloat.v1.GroupPartR\x05parts\x12!\n" +
+	"\fmax_restarts\x18\t \x01(\rR\vmaxRestarts\"\xb5\x01\n" +
 	"\tGroupPart\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\breplicas\x18\x02 \x01(\rR\breplicas\x12\x18\n" +

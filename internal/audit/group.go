@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/policy"
 )
 
@@ -44,7 +45,7 @@ func groupOther(partition int, r chain.Record) (Other, bool) {
 	switch r := r.(type) {
 	case *chain.GroupBound:
 		out.Record, out.Position, out.Queue, out.JobSet, out.JobID = "GroupBound", positionOf(r.Position), r.Queue, r.JobSet, r.JobID
-		out.Group, out.Policy = r.Group, r.Policy
+		out.Group, out.Policy, out.MaxRestarts = r.Group, r.Policy, &r.MaxRestarts
 		if out.Policy != "" {
 			out.Digest = fmt.Sprintf("%x", r.Digest)
 		}
@@ -164,7 +165,7 @@ func describeGroup(r chain.Record) string {
 	case *chain.GroupBound:
 		by := "without a group policy, as a gang"
 		if r.Policy != "" {
-			by = "by group policy " + r.Policy
+			by = fmt.Sprintf("by group policy %s, at most %s", r.Policy, plural.Of(uint64(r.MaxRestarts), "counted restart"))
 		}
 		return fmt.Sprintf("GroupBound: job %s binds group %s %s", r.JobID, r.Group, by)
 	case *chain.GroupFinding:

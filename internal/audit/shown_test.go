@@ -83,7 +83,7 @@ func (s showing) record() chain.Record {
 	case "semantics":
 		return &chain.SemanticsActivated{Version: 1}
 	case "bound":
-		return &chain.GroupBound{Position: position, Queue: "ml", JobSet: "set", Group: "train", JobID: "j", Policy: "p", Shape: policy.Shape{Parts: []policy.ShapePart{
+		return &chain.GroupBound{Position: position, Queue: "ml", JobSet: "set", Group: "train", JobID: "j", Policy: "p", MaxRestarts: 3, Shape: policy.Shape{Parts: []policy.ShapePart{
 			{Name: "driver", Replicas: 1, Members: 1, MinMembers: 1}, {Name: "workers", Replicas: 2, Members: 4, MinMembers: 3, After: []uint32{0}, Parallelism: 2},
 		}}}
 	case "finding":

@@ -85,7 +85,7 @@ var record = rapid.OneOf(
 	rapid.Custom(func(t *rapid.T) chain.Record {
 		r := &chain.GroupBound{
 			Position: position.Draw(t, "position"), Queue: text.Draw(t, "queue"), JobSet: text.Draw(t, "set"), Group: text.Draw(t, "group"),
-			JobID: text.Draw(t, "job"), Policy: text.Draw(t, "policy"),
+			JobID: text.Draw(t, "job"), Policy: text.Draw(t, "policy"), MaxRestarts: small.Draw(t, "max"),
 		}
 		fill(t, "digest", r.Digest[:])
 		for range rapid.IntRange(0, 3).Draw(t, "parts") {

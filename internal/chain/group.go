@@ -39,6 +39,7 @@ type GroupBound struct {
 	Policy               string   // "": a gang without a group policy
 	Digest               [32]byte // of the policy's canonical text
 	Shape                policy.Shape
+	MaxRestarts          uint32 // of the policy then
 }
 
 // GroupFinding records that a job that names a group is not a member of it.
@@ -257,7 +258,7 @@ func (r *GroupBound) appendBody(b []byte) []byte {
 			return appendUint(b, 6, uint64(p.Parallelism))
 		})
 	}
-	return b
+	return appendUint(b, 9, uint64(r.MaxRestarts))
 }
 
 func (r *GroupBound) setField(f *wireField) error {
@@ -283,6 +284,8 @@ func (r *GroupBound) setField(f *wireField) error {
 		}
 		r.Shape.Parts = append(r.Shape.Parts, p)
 		return nil
+	case 9:
+		return f.uint32To(&r.MaxRestarts)
 	}
 	return f.unknown()
 }

@@ -40,7 +40,7 @@ func recordOf(m *pb.Record) chain.Record {
 		return &chain.StateRebuilt{By: r.StateRebuilt.By, From: positionOf(r.StateRebuilt.From)}
 	case *pb.Record_GroupBound:
 		b := r.GroupBound
-		bound := &chain.GroupBound{Position: positionOf(b.Position), Queue: b.Queue, JobSet: b.JobSet, Group: b.Group, JobID: b.JobId, Policy: b.Policy, Digest: [32]byte(b.Digest)}
+		bound := &chain.GroupBound{Position: positionOf(b.Position), Queue: b.Queue, JobSet: b.JobSet, Group: b.Group, JobID: b.JobId, Policy: b.Policy, Digest: [32]byte(b.Digest), MaxRestarts: b.MaxRestarts}
 		for _, p := range b.Parts {
 			bound.Shape.Parts = append(bound.Shape.Parts, policy.ShapePart{
 				Name: p.Name, Replicas: p.Replicas, Members: p.Members, MinMembers: p.MinMembers, After: p.After, Parallelism: p.Parallelism,

@@ -48,7 +48,7 @@ func (c *current) Bind(first *projection.Job, name, policyName string, whole boo
 func (c *current) Bound(first *projection.Job, name, policyName string, b projection.Bound) {
 	c.emit(&chain.GroupBound{
 		Position: c.at, Queue: first.Queue, JobSet: first.Set, Group: name, JobID: first.ID,
-		Policy: policyName, Digest: b.Digest, Shape: b.Shape,
+		Policy: policyName, Digest: b.Digest, Shape: b.Shape, MaxRestarts: b.MaxRestarts,
 	})
 }
 
@@ -325,7 +325,11 @@ func (p policies) bind(_ eventlog.Position, _ *projection.Job, _, policyName str
 	if g == nil {
 		return projection.Bound{}, policy.NoSuchPolicy, nil
 	}
-	return projection.Bound{Digest: g.Digest, Shape: g.Shape()}, 0, nil
+	b := projection.Bound{Digest: g.Digest, Shape: g.Shape()}
+	if g.MaxRestarts != nil {
+		b.MaxRestarts = *g.MaxRestarts
+	}
+	return b, 0, nil
 }
 
 func (p policies) acts(queue string, _ chain.Record) bool { return p.Rules.Set.Acts(queue) }
@@ -386,7 +390,7 @@ func (l logged) bind(at eventlog.Position, first *projection.Job, name, _ string
 	switch r := l.next().(type) {
 	case *chain.GroupBound:
 		if r.JobID == first.ID && r.Position == at {
-			return projection.Bound{Digest: r.Digest, Shape: r.Shape}, 0, nil
+			return boundBy(r), 0, nil
 		}
 	case *chain.GroupFinding:
 		if r.JobID == first.ID && r.Position == at && r.Reason != 0 {
@@ -394,6 +398,10 @@ func (l logged) bind(at eventlog.Position, first *projection.Job, name, _ string
 		}
 	}
 	return projection.Bound{}, 0, fmt.Errorf("%w: nothing on group %q, which job %s names at %v", ErrDiverged, name, first.ID, at)
+}
+
+func boundBy(r *chain.GroupBound) projection.Bound {
+	return projection.Bound{Digest: r.Digest, Shape: r.Shape, MaxRestarts: r.MaxRestarts}
 }
 
 func (l logged) acts(_ string, r chain.Record) bool {

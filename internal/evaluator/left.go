@@ -57,7 +57,7 @@ func (s *left) decide(at eventlog.Position, f *projection.Failure) (*chain.Decis
 
 func (s *left) bind(at eventlog.Position, first *projection.Job, _, _ string, _ bool, _ uint32) (projection.Bound, policy.FindingReason, error) {
 	if r := s.bound[first.ID]; r != nil && r.Position == at {
-		return projection.Bound{Digest: r.Digest, Shape: r.Shape}, 0, nil
+		return boundBy(r), 0, nil
 	}
 	return projection.Bound{}, policy.NoSuchPolicy, nil
 }

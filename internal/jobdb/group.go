@@ -31,8 +31,7 @@ type Group struct {
 	Generation  uint32            // restarts of the whole group
 	Restarts    uint32            // by rules
 	Counted     uint32            // of them, those that count towards MaxRestarts
-	Asked       bool              // its rules were asked, so MaxRestarts is known
-	MaxRestarts uint32            // as the rules said last
+	MaxRestarts uint32            // of the policy when it bound the group, or was asked last
 	Updated     eventlog.Position // as Job.Updated
 }
 

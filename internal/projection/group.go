@@ -281,8 +281,9 @@ func (w *wish) gangMisfit(g *group.Group, part *group.Part, u *group.Unit) polic
 
 // Bound is what the first member of a group fixes.
 type Bound struct {
-	Digest [32]byte // of the group policy's canonical text
-	Shape  policy.Shape
+	Digest      [32]byte // of the group policy's canonical text
+	Shape       policy.Shape
+	MaxRestarts uint32 // of the group policy then
 }
 
 // GangShape is the shape of a gang that is in no group (GROUPS 1).

@@ -119,7 +119,7 @@ func (f *fold) bind(b *chain.GroupBound, old *groupRow) *groupRow {
 		g.Group = jobdb.Group{Partition: f.partition, ID: g.ID, Queue: g.Queue, JobSet: g.JobSet, Name: g.Name}
 	}
 	g.Binding = f.Seq
-	g.Policy, g.Digest, g.Shape = b.Policy, b.Digest, b.Shape
+	g.Policy, g.Digest, g.Shape, g.MaxRestarts = b.Policy, b.Digest, b.Shape, b.MaxRestarts
 	g.boundIn, g.Updated = f.applied, f.Log.Position
 	f.touchGroup(g)
 	return g
@@ -191,6 +191,9 @@ func (f *fold) decideMember(d *chain.Decision, acted bool) {
 			j.Member.State = failedAs(d)
 		}
 	}
+	if d.Group != nil {
+		g.MaxRestarts = d.Group.MaxRestarts
+	}
 	if d.Shadow {
 		return
 	}
@@ -223,7 +226,6 @@ func failedAs(d *chain.Decision) jobdb.MemberState {
 
 // perform applies a group's verdict on a unit to both.
 func (g *groupRow) perform(u *unitRow, v *chain.GroupVerdict) {
-	g.Asked, g.MaxRestarts = true, v.MaxRestarts
 	switch {
 	case v.Action.Restarts() && v.Rule == policy.RestartsRule:
 		u.Restarts++
@@ -266,6 +268,7 @@ func (f *fold) groupRecord(r chain.Record) bool {
 		if r.Succeeded && !r.Verdict.Action.Restarts() {
 			u.State = jobdb.UnitSucceeded
 		}
+		g.MaxRestarts = r.Verdict.MaxRestarts
 		g.perform(u, &r.Verdict)
 	case *chain.GroupEnded:
 		g := f.group(groupKey{r.Queue, r.JobSet, r.Group})

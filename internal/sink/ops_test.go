@@ -306,10 +306,7 @@ func showJob(j *jobdb.Job) string {
 
 // showGroup is a group in one line.
 func showGroup(g *jobdb.Group) string {
-	line := fmt.Sprintf("group %s: %v policy=%q gen=%d restarts=%d counted=%d", g.Name, g.State, g.Policy, g.Generation, g.Restarts, g.Counted)
-	if g.Asked {
-		line += fmt.Sprintf("/%d", g.MaxRestarts)
-	}
+	line := fmt.Sprintf("group %s: %v policy=%q gen=%d restarts=%d counted=%d/%d", g.Name, g.State, g.Policy, g.Generation, g.Restarts, g.Counted, g.MaxRestarts)
 	if g.Reason != 0 || g.Rule != "" {
 		line += fmt.Sprintf(" reason=%v rule=%q", g.Reason, g.Rule)
 	}

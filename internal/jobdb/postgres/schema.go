@@ -219,4 +219,7 @@ CREATE TABLE refloat_held (
 	PRIMARY KEY (partition, job_id)
 );
 CREATE INDEX ON refloat_held (queue, job_set);
+`, `
+-- max_restarts is known from the start.
+ALTER TABLE refloat_groups DROP COLUMN asked;
 `}

@@ -186,4 +186,7 @@ ALTER TABLE decisions ADD COLUMN group_id TEXT NOT NULL DEFAULT '';
 ALTER TABLE decisions ADD COLUMN member TEXT NOT NULL DEFAULT '';
 ALTER TABLE decisions ADD COLUMN group_verdict TEXT NOT NULL DEFAULT '';
 CREATE INDEX decisions_group ON decisions (group_id) WHERE group_id <> '';
+`, `
+-- max_restarts is known from the start.
+ALTER TABLE groups DROP COLUMN asked;
 `}

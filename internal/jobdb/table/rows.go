@@ -48,10 +48,10 @@ var Groups = Of[jobdb.Group]{
 	Name: "groups",
 	Key:  []string{"group_id", "partition"},
 	Columns: columns(`group_id partition queue job_set grp binding policy digest shape
-		state reason rule generation restarts counted asked max_restarts updated_ledger updated_entry updated_batch`),
+		state reason rule generation restarts counted max_restarts updated_ledger updated_entry updated_batch`),
 	Fields: func(g *jobdb.Group, v []any) []any {
 		return at(&g.Updated, append(v, &g.ID, &g.Partition, &g.Queue, &g.JobSet, &g.Name, &g.Binding, &g.Policy, &g.Digest, &g.Shape.Parts,
-			(*uint8)(&g.State), (*uint8)(&g.Reason), &g.Rule, &g.Generation, &g.Restarts, &g.Counted, &g.Asked, &g.MaxRestarts))
+			(*uint8)(&g.State), (*uint8)(&g.Reason), &g.Rule, &g.Generation, &g.Restarts, &g.Counted, &g.MaxRestarts))
 	},
 }
 

@@ -164,7 +164,7 @@ func (m *Model) bound(g *group) {
 			shape = append(shape, p.Shape)
 		}
 	}
-	m.sayOf(g, Record{Kind: GroupBound, Policy: g.policy, Shape: shape})
+	m.sayOf(g, Record{Kind: GroupBound, Policy: g.policy, Shape: shape, MaxRestarts: or(m.inForce(g).MaxRestarts, 0)})
 }
 
 // finding: the job "is in no group: GroupFinding".

@@ -90,7 +90,7 @@ const (
 //	RestartsUsed, MaxRestarts          | the same, and UnitEnded
 //	the others                         | decisions (JobRequeued, JobFailed)
 //
-// Of records about groups: GroupBound has Policy and Shape; GroupFinding the job and the Reason;
+// Of records about groups: GroupBound has Policy, Shape and MaxRestarts; GroupFinding the job and the Reason;
 // MemberHeld, MemberReleased and MemberStopped the member; MemberStopped and MemberRestart its latest run as well;
 // MemberRestart the RetryAfter; UnitEnded State, Reason, GroupAction and Rule; GroupEnded State, Reason and Rule.
 type Record struct {

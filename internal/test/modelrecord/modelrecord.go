@@ -106,6 +106,7 @@ func groupRecord(out *model.Record, r chain.Record) {
 	switch r := r.(type) {
 	case *chain.GroupBound:
 		out.Kind, out.Queue, out.JobSet, out.Group, out.Policy = model.GroupBound, r.Queue, r.JobSet, r.Group, r.Policy
+		out.MaxRestarts = int(r.MaxRestarts)
 		for _, p := range r.Shape.Parts {
 			s := model.Shape{Name: p.Name, Replicas: int(p.Replicas), Members: int(p.Members), MinMembers: int(p.MinMembers), Parallelism: int(p.Parallelism)}
 			for _, i := range p.After {
