@@ -35,7 +35,8 @@ func newExplain() *cobra.Command {
 the first matcher of each that did not hold, the counts before and after, where the
 limit came from, how the delay was computed, the policy generation and the position
 in the log. Of a member of a group, also what its unit and its group made of it, and
-what the group did to the job. Without --run: the last decided run.
+what the group did to the job. Without --run: the last decided run. JOB is the job's id,
+or the beginning of it if no other job's begins so.
 
 The decision is read from the job database, and the rules from the policies log, in
 a data directory or on Pulsar. With --job-db alone, the rules and the computation of
@@ -59,6 +60,7 @@ is derived from the logs, which takes as long as reading them.`,
 	cmd.Flags().IntVar(&f.run, "run", -1, "index of the failed run, from 0")
 	addOutput(cmd, &f.output)
 	cmd.AddCommand(newExplainGroup())
+	completeJob(cmd, &f.deployment)
 	return cmd
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,19 +15,17 @@ import (
 
 type getFlags struct {
 	deployment
-	output, queue, set, job string
-	states                  []string
-	waiting, all            bool
-	limit                   int
+	output, queue, set string
+	limit              int
 }
 
 func newGet() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get",
-		Short: "Show jobs, groups, decisions, releases, policies, group policies, queues and settings",
-		Long:  "Show the jobs, groups, decisions and releases of a data directory or a job database, also while `refloatctl up`\nruns on it; or the policies, group policies, queues and settings of a running server.",
+		Short: "Show jobs, runs, groups, decisions, releases, policies, group policies, queues and settings",
+		Long:  "Show the jobs, runs, groups, decisions and releases of a data directory or a job database, also while `refloatctl up`\nruns on it; or the policies, group policies, queues and settings of a running server.",
 	}
-	cmd.AddCommand(newGetJobs(), newGetJob(), newGetDecisions(), newGetReleases(), newGetGroups(), newGetGroup())
+	cmd.AddCommand(newGetJobs(), newGetJob(), newGetRuns(), newGetDecisions(), newGetReleases(), newGetGroups(), newGetGroup())
 	cmd.AddCommand(newGetResources()...)
 	return cmd
 }
@@ -52,72 +49,12 @@ func (f *getFlags) check() error {
 	return nil
 }
 
-func newGetJobs() *cobra.Command {
-	var f getFlags
-	cmd := &cobra.Command{
-		Use:   "jobs (--data DIR | --job-db URL)",
-		Short: "List jobs",
-		Example: `  refloatctl get jobs --data .refloat-run --queue genomics --state Queued
-  refloatctl get jobs --data .refloat-run --waiting -o json
-  refloatctl get jobs --job-db postgres://refloat@db:5432/scheduler --state Failed`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.check(); err != nil {
-				return err
-			}
-			filter := jobdb.JobFilter{Queue: f.queue, JobSet: f.set, Limit: f.limit}
-			for _, s := range f.states {
-				state, err := jobdb.ParseJobState(s)
-				if err != nil {
-					return usageError{fmt.Errorf("--state: %w", err)}
-				}
-				filter.States = append(filter.States, state)
-			}
-			if f.waiting {
-				filter.WaitingAt = 1
-				filter.States = []jobdb.JobState{jobdb.JobQueued}
-			}
-			return getJobs(cmd, f, filter)
-		},
-	}
-	f.add(cmd)
-	cmd.Flags().StringVar(&f.queue, "queue", "", "only jobs of this queue")
-	cmd.Flags().StringVar(&f.set, "job-set", "", "only jobs of this job set")
-	cmd.Flags().StringSliceVar(&f.states, "state", nil, "only jobs in these states")
-	cmd.Flags().BoolVar(&f.waiting, "waiting", false, "only jobs with a pending retry")
-	cmd.Flags().IntVar(&f.limit, "limit", 0, "maximum number of jobs")
-	return cmd
-}
-
-func getJobs(cmd *cobra.Command, f getFlags, filter jobdb.JobFilter) error {
-	out := bufio.NewWriter(cmd.OutOrStdout())
-	enc := jsonLines(out)
-	t := newTable(out, "JOB", "QUEUE", "JOB SET", "STATE", "RUNS", "RETRY AFTER", "AVOIDS", "ARMADA SAYS")
-	err := f.viewJobs(cmd.Context(), func(q jobdb.Queries) error {
-		return q.Jobs(filter, func(j *jobdb.Job) error {
-			if f.output == outputJSON {
-				return enc.Encode(jobJSON(j, nil))
-			}
-			armada := ""
-			if j.Armada.Failed {
-				armada = "Failed"
-			}
-			t.row(j.JobID, j.Queue, j.JobSet, j.State.String(), fmt.Sprint(j.Queueing.Runs), timeText(j.Queueing.RetryAfter),
-				strings.Join(j.Queueing.AvoidNodes, ","), armada)
-			return nil
-		})
-	})
-	if err == nil && f.output == outputTable {
-		err = t.flush()
-	}
-	return errors.Join(err, out.Flush())
-}
-
 func newGetJob() *cobra.Command {
 	var f getFlags
 	cmd := &cobra.Command{
 		Use:     "job JOB (--data DIR | --job-db URL)",
 		Short:   "Show one job with its runs",
+		Long:    "Show one job with its runs. JOB is its id, or the beginning of it if no other job's begins so.",
 		Example: "  refloatctl get job 01m7xn681y99tqr99073yk0v9j --data .refloat-run",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -128,7 +65,7 @@ func newGetJob() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			late, err := findSuperseded(cmd, f.deployment, args[0])
+			late, err := findSuperseded(cmd, f.deployment, jobs[0].JobID)
 			if err != nil {
 				return err
 			}
@@ -141,19 +78,18 @@ func newGetJob() *cobra.Command {
 		},
 	}
 	f.add(cmd)
+	completeJob(cmd, &f.deployment)
 	return cmd
 }
 
-// findJob finds a job with its runs; several partitions may have a job of that id.
+// findJob finds a job by its id or a unique beginning of it, with its runs; several
+// partitions may have a job of that id.
 func findJob(cmd *cobra.Command, from deployment, id string) (jobs []jobdb.Job, runs [][]jobdb.Run, err error) {
 	err = from.viewJobs(cmd.Context(), func(q jobdb.Queries) error {
-		err := q.Jobs(jobdb.JobFilter{JobID: id}, func(j *jobdb.Job) error {
-			jobs = append(jobs, *j)
-			return nil
-		})
-		for i := range jobs {
-			runs = append(runs, nil)
-			err = errors.Join(err, q.Runs(jobs[i].Partition, id, func(r *jobdb.Run) error {
+		found, err := lookUp(q, id)
+		for i, j := range found {
+			jobs, runs = append(jobs, *j), append(runs, nil)
+			err = errors.Join(err, q.Runs(j.Partition, j.JobID, func(r *jobdb.Run) error {
 				runs[i] = append(runs[i], *r)
 				return nil
 			}))
@@ -208,60 +144,6 @@ func printJob(w io.Writer, output string, j *jobdb.Job, runs []jobdb.Run, late m
 		t.row(fmt.Sprintf("  %d", r.Index), r.RunID, r.State.String(), r.Node, r.Error.Reason, decided, r.Error.Message)
 	}
 	return t.flush()
-}
-
-func newGetDecisions() *cobra.Command {
-	var f getFlags
-	cmd := &cobra.Command{
-		Use:   "decisions (--data DIR | --job-db URL)",
-		Short: "List decisions",
-		Long: `List decisions in partition and log order. The JSON form is that of
-` + "`refloatctl replay -o json`" + `. With --all, also list failed runs that were not decided,
-parked messages, and retries that became ready. A decision on an event that had been
-released without one (` + "`refloatctl get releases`" + `) is superseded: it is kept, but had no
-effect.`,
-		Example: "  refloatctl get decisions --data .refloat-run -o json",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.check(); err != nil {
-				return err
-			}
-			return getDecisions(cmd, f)
-		},
-	}
-	f.add(cmd)
-	cmd.Flags().StringVar(&f.job, "job", "", "only decisions on this job")
-	cmd.Flags().BoolVar(&f.all, "all", false, "also print records that are not decisions")
-	cmd.Flags().IntVar(&f.limit, "last", 0, "only the last N decisions")
-	return cmd
-}
-
-func getDecisions(cmd *cobra.Command, f getFlags) error {
-	out := bufio.NewWriter(cmd.OutOrStdout())
-	p, err := newRecordPrinter(out, f.output)
-	if err != nil {
-		return err
-	}
-	filter := jobdb.RecordFilter{JobID: f.job, Last: f.limit}
-	err = f.viewJobs(cmd.Context(), func(q jobdb.Queries) error {
-		err := q.Decisions(filter, func(d *jobdb.Decision) error { return p.printKept(d.Partition, &d.Decision, true, d.Superseded) })
-		if err != nil || !f.all {
-			return err
-		}
-		return errors.Join(
-			q.NotDecided(filter, func(r *jobdb.NotDecided) error { return p.printKept(r.Partition, &r.NotDecided, true, r.Superseded) }),
-			q.Ready(filter, func(r *jobdb.Ready) error { return p.printKept(r.Partition, &r.RetryReady, true, r.Superseded) }),
-			q.Parked(jobdb.RecordFilter{}, func(r *jobdb.Parked) error { return p.printKept(r.Partition, &r.Parked, true, r.Superseded) }),
-			q.GroupRecords(filter, func(r *jobdb.GroupRecord) error {
-				rec, err := r.Record()
-				if err != nil {
-					return err
-				}
-				return p.printKept(r.Partition, rec, true, r.Superseded)
-			}),
-		)
-	})
-	return errors.Join(err, p.end(), out.Flush())
 }
 
 func jsonLines(w io.Writer) *json.Encoder {

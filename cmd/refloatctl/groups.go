@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"go.yaml.in/yaml/v4"
 
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/chain"
@@ -72,22 +70,73 @@ type getGroupFlags struct {
 	name string
 }
 
+var groupRows = rows[*group]{
+	columns: []column[*group]{
+		{heading: "GROUP", cell: func(g *group) string { return g.Group }},
+		{heading: "QUEUE", cell: func(g *group) string { return g.Queue }},
+		{heading: "JOB SET", cell: func(g *group) string { return g.JobSet }},
+		{heading: "POLICY", cell: func(g *group) string { return g.Policy }},
+		{heading: "STATE", cell: func(g *group) string { return g.State }},
+		{heading: "GENERATION", cell: func(g *group) string { return fmt.Sprint(g.Generation) }},
+		{heading: "RESTARTS", cell: (*group).restartsText},
+		{heading: "ACTIVE", cell: func(g *group) string { return fmt.Sprint(g.sum().Active) }},
+		{heading: "HELD", cell: func(g *group) string { return fmt.Sprint(g.sum().Held) }},
+		{heading: "SUCCEEDED", cell: func(g *group) string { return fmt.Sprint(g.sum().Succeeded) }},
+		{heading: "FAILED", cell: func(g *group) string { return fmt.Sprint(g.sum().Failed) }},
+		{heading: "TERMINATING", cell: func(g *group) string { return fmt.Sprint(g.sum().Terminating) }},
+		{heading: "RULE", wide: true, cell: func(g *group) string { return g.Rule }},
+		{heading: "REASON", cell: func(g *group) string { return g.Reason }},
+	},
+	name:   func(g *group) string { return g.Queue + "/" + g.JobSet + "/" + g.Group },
+	object: func(g *group) any { return g },
+}
+
 func newGetGroups() *cobra.Command {
-	var f getGroupFlags
+	var f listFlags
 	cmd := &cobra.Command{
 		Use:   "groups (--data DIR | --job-db URL)",
 		Short: "List groups of jobs",
 		Long: `List groups of jobs (docs/semantics.md, Groups), with their parts and units: how many
 members of each are active, held or terminating, and which indexes have completed or
-failed for good.`,
-		Example: `  refloatctl get groups --data .refloat-run --queue ml
+failed for good. --policy and --rule are those of the group.`,
+		Example: `  refloatctl get groups --data .refloat-run --queue ml --state Failed
   refloatctl get groups --job-db postgres://refloat@db:5432/scheduler -o json`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return getGroups(cmd, &f, printGroups) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			return runList(cmd, &f, &groupRows, func(g *group) string { return fmt.Sprint(g.Partition) + groupRows.name(g) },
+				func(q jobdb.Queries, visit func(*group) error) ([]any, error) {
+					return visitGroups(q, &f.criteria, f.page, visit)
+				})
+		},
 	}
-	f.bindGroup(cmd)
-	cmd.Flags().IntVar(&f.limit, "limit", 0, "maximum number of groups")
+	var states []string
+	for s := policy.GroupActive; s <= policy.GroupHalted; s++ {
+		states = append(states, s.String())
+	}
+	f.bindList(cmd, "groups", jobdb.GroupSorts, states)
 	return cmd
+}
+
+// visitGroups visits a page of groups with all that is known of each.
+func visitGroups(q jobdb.Queries, c *jobdb.Criteria, p jobdb.Page, visit func(*group) error) (next []any, err error) {
+	var found []*jobdb.Group
+	next, err = q.GroupList(c, p, func(g *jobdb.Group) error {
+		found = append(found, g)
+		return nil
+	})
+	for _, row := range found {
+		if err != nil {
+			break
+		}
+		var g group
+		if g, err = groupOf(q, row); err == nil {
+			err = visit(&g)
+		}
+	}
+	return next, err
 }
 
 func newGetGroup() *cobra.Command {
@@ -99,18 +148,15 @@ func newGetGroup() *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.name = args[0]
-			return getGroups(cmd, &f, printGroup)
+			return getGroup(cmd, &f)
 		},
 	}
-	f.bindGroup(cmd)
-	return cmd
-}
-
-func (f *getGroupFlags) bindGroup(cmd *cobra.Command) {
 	f.bind(cmd)
 	hidePulsar(cmd)
 	cmd.Flags().StringVarP(&f.output, "output", "o", outputTable, "table (for people), yaml or json (one object a line, stable)")
 	f.bindSet(cmd)
+	completeGroup(cmd, &f.deployment)
+	return cmd
 }
 
 // bindSet adds the flags that say of which queue and job set a group is.
@@ -119,51 +165,44 @@ func (f *getFlags) bindSet(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.set, "job-set", "", "only groups of this job set")
 }
 
-func getGroups(cmd *cobra.Command, f *getGroupFlags, show func(io.Writer, []group) error) error {
+func getGroup(cmd *cobra.Command, f *getGroupFlags) error {
 	if err := f.checkJobs(); err != nil {
 		return err
 	}
-	switch {
-	case f.limit < 0:
-		return usageError{fmt.Errorf("--limit %d: want 1 or more, or 0 for all", f.limit)}
-	case f.output != outputTable && f.output != outputJSON && f.output != outputYAML:
+	if f.output != outputTable && f.output != outputJSON && f.output != outputYAML {
 		return usageError{suggest.Unknown("-o", f.output, outputTable, outputYAML, outputJSON)}
 	}
-	var groups []group
+	var groups []*group
 	err := f.viewJobs(cmd.Context(), func(q jobdb.Queries) error {
-		rows, err := f.find(q)
-		for _, g := range rows {
-			out, failed := groupOf(q, g)
-			groups, err = append(groups, out), errors.Join(err, failed)
-		}
+		_, err := visitGroups(q, f.criteria(), jobdb.Page{}, func(g *group) error {
+			groups = append(groups, g)
+			return nil
+		})
 		return err
 	})
+	if err == nil {
+		err = onlyOne(cmd, f.name, groups, func(g **group) (string, string) { return (*g).Queue, (*g).JobSet })
+	}
 	if err != nil {
 		return err
 	}
-	if f.name != "" {
-		if err := onlyOne(cmd, f.name, groups, func(g *group) (string, string) { return g.Queue, g.JobSet }); err != nil {
-			return err
-		}
+	if f.output == outputTable {
+		return printGroup(cmd.OutOrStdout(), groups[0])
 	}
-	out := bufio.NewWriter(cmd.OutOrStdout())
-	switch f.output {
-	case outputJSON:
-		enc := jsonLines(out)
-		for i := range groups {
-			err = errors.Join(err, enc.Encode(&groups[i]))
-		}
-	case outputYAML:
-		err = groupsYAML(out, groups)
-	default:
-		err = show(out, groups)
+	row, _, err := groupRows.printer(cmd.OutOrStdout(), f.output)
+	if err != nil {
+		return err
 	}
-	return errors.Join(err, out.Flush())
+	return row(groups[0])
+}
+
+func (f *getGroupFlags) criteria() *jobdb.Criteria {
+	return &jobdb.Criteria{Queue: f.queue, JobSet: f.set, Group: f.name}
 }
 
 // find returns the groups that the flags select.
 func (f *getGroupFlags) find(q jobdb.Queries) (groups []*jobdb.Group, err error) {
-	err = q.Groups(jobdb.GroupFilter{Queue: f.queue, JobSet: f.set, Name: f.name, Limit: f.limit}, func(g *jobdb.Group) error {
+	_, err = q.GroupList(f.criteria(), jobdb.Page{}, func(g *jobdb.Group) error {
 		groups = append(groups, g)
 		return nil
 	})
@@ -251,34 +290,6 @@ func unitOf(g *jobdb.Group, u *jobdb.Unit, members []*jobdb.Job) unit {
 	return out
 }
 
-// groupsYAML writes the JSON form as YAML documents.
-func groupsYAML(w io.Writer, groups []group) error {
-	enc := yaml.NewEncoder(w)
-	for i := range groups {
-		raw, err := json.Marshal(&groups[i])
-		if err != nil {
-			return err
-		}
-		var node yaml.Node
-		if err := yaml.Unmarshal(raw, &node); err != nil {
-			return err
-		}
-		blockStyle(&node)
-		if err := enc.Encode(&node); err != nil {
-			return err
-		}
-	}
-	return enc.Close()
-}
-
-// blockStyle removes the style of JSON.
-func blockStyle(n *yaml.Node) {
-	n.Style = 0
-	for _, c := range n.Content {
-		blockStyle(c)
-	}
-}
-
 func (g *group) restartsText() string {
 	if g.MaxRestarts == nil {
 		return fmt.Sprint(g.RestartsCounted)
@@ -286,25 +297,18 @@ func (g *group) restartsText() string {
 	return fmt.Sprintf("%d/%d", g.RestartsCounted, *g.MaxRestarts)
 }
 
-func printGroups(w io.Writer, groups []group) error {
-	t := newTable(w, "GROUP", "QUEUE", "JOB SET", "POLICY", "STATE", "GENERATION", "RESTARTS", "ACTIVE", "HELD", "SUCCEEDED", "FAILED", "TERMINATING", "REASON")
-	for i := range groups {
-		g := &groups[i]
-		var sum unit
-		for _, p := range g.Parts {
-			for _, u := range p.Units {
-				sum.Active, sum.Held, sum.Succeeded = sum.Active+u.Active, sum.Held+u.Held, sum.Succeeded+u.Succeeded
-				sum.Failed, sum.Terminating = sum.Failed+u.Failed, sum.Terminating+u.Terminating
-			}
+// sum adds up the members of all units.
+func (g *group) sum() (sum unit) {
+	for _, p := range g.Parts {
+		for _, u := range p.Units {
+			sum.Active, sum.Held, sum.Succeeded = sum.Active+u.Active, sum.Held+u.Held, sum.Succeeded+u.Succeeded
+			sum.Failed, sum.Terminating = sum.Failed+u.Failed, sum.Terminating+u.Terminating
 		}
-		t.row(g.Group, g.Queue, g.JobSet, g.Policy, g.State, fmt.Sprint(g.Generation), g.restartsText(), fmt.Sprint(sum.Active), fmt.Sprint(sum.Held),
-			fmt.Sprint(sum.Succeeded), fmt.Sprint(sum.Failed), fmt.Sprint(sum.Terminating), g.Reason)
 	}
-	return t.flush()
+	return sum
 }
 
-func printGroup(w io.Writer, groups []group) error {
-	g := &groups[0]
+func printGroup(w io.Writer, g *group) error {
 	by := "a gang without a group policy"
 	if g.Policy != "" {
 		by = "group policy " + oneLine(g.Policy)
@@ -352,6 +356,7 @@ about it, and how the group ended.`,
 	hidePulsar(cmd)
 	addOutput(cmd, &f.output)
 	f.bindSet(cmd)
+	completeGroup(cmd, &f.deployment)
 	return cmd
 }
 
@@ -387,7 +392,7 @@ func explainGroup(cmd *cobra.Command, f *getGroupFlags) error {
 	out := bufio.NewWriter(cmd.OutOrStdout())
 	if f.output == outputJSON {
 		err = historyJSON(out, history)
-	} else if err = printGroup(out, []group{found}); err == nil {
+	} else if err = printGroup(out, &found); err == nil {
 		printHistory(out, history)
 	}
 	return errors.Join(err, out.Flush())

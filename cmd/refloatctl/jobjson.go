@@ -63,13 +63,16 @@ func jobJSON(j *jobdb.Job, runs []jobdb.Run) job {
 		out.Armada = &verdict{At: timeText(v.At), Reason: v.Reason, Message: v.Message, Category: v.Category}
 	}
 	for i := range runs {
-		r := &runs[i]
-		out.Attempts = append(out.Attempts, attempt{
-			RunID: r.RunID, Index: r.Index, State: r.State.String(), Executor: r.Executor, Node: r.Node,
-			Leased: timeText(r.Times.Leased), Running: timeText(r.Times.Running), Ended: timeText(r.Times.Ended),
-			Preempted: r.Flags.Preempted, Error: r.Error.Reason, Message: r.Error.Message, Category: r.Error.Category,
-			Decision: r.Decision, Shadow: r.Shadow, Released: r.Outcome == jobdb.Released,
-		})
+		out.Attempts = append(out.Attempts, attemptJSON(&runs[i]))
 	}
 	return out
+}
+
+func attemptJSON(r *jobdb.Run) attempt {
+	return attempt{
+		RunID: r.RunID, Index: r.Index, State: r.State.String(), Executor: r.Executor, Node: r.Node,
+		Leased: timeText(r.Times.Leased), Running: timeText(r.Times.Running), Ended: timeText(r.Times.Ended),
+		Preempted: r.Flags.Preempted, Error: r.Error.Reason, Message: r.Error.Message, Category: r.Error.Category,
+		Decision: r.Decision, Shadow: r.Shadow, Released: r.Outcome == jobdb.Released,
+	}
 }

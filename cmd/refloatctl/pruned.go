@@ -30,10 +30,10 @@ func findHistories(cmd *cobra.Command, f explainFlags) ([]jobHistory, error) {
 	var pruned []jobdb.PartitionPositions
 	modes := map[int]string{}
 	err := f.viewJobs(cmd.Context(), func(q jobdb.Queries) error {
-		err := q.Jobs(jobdb.JobFilter{JobID: f.job}, func(j *jobdb.Job) error {
+		jobs, err := lookUp(q, f.job)
+		for _, j := range jobs {
 			found = append(found, jobHistory{job: j})
-			return nil
-		})
+		}
 		for i := range found {
 			err = errors.Join(err, found[i].read(q))
 		}

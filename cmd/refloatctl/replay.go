@@ -242,15 +242,7 @@ func (p *recordPrinter) printKept(partition int, r chain.Record, all, superseded
 	if superseded {
 		shown.Reason = supersededText + ": " + shown.Reason
 	}
-	used := ""
-	if shown.RuleUsed != nil {
-		used = fmt.Sprintf("%d/%d", *shown.RuleUsed, *shown.RuleLimit)
-	}
-	rule := shown.Rule
-	if shown.Policy != "" {
-		rule = shown.Policy + "/" + shown.Rule
-	}
-	p.table.row(shown.JobID, fmt.Sprint(shown.RunIndex), shown.Queue, kindOf(d), shown.Code, rule, used, shown.Delay, shown.Reason)
+	p.table.row(shown.JobID, fmt.Sprint(shown.RunIndex), shown.Queue, kindOf(d), shown.Code, ruleName(shown.Policy, shown.Rule), usedText(shown), shown.Delay, shown.Reason)
 	return nil
 }
 

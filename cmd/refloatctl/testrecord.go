@@ -102,7 +102,7 @@ func historyOf(cmd *cobra.Command, f testRecordFlags) (h *suite.History, left in
 		for k := range runs[i] {
 			byID[runs[i][k].RunID] = &runs[i][k]
 		}
-		filter := jobdb.RecordFilter{JobID: f.job, Partition: &jobs[i].Partition}
+		filter := jobdb.RecordFilter{JobID: jobs[i].JobID, Partition: &jobs[i].Partition}
 		left = 0
 		err := f.viewJobs(cmd.Context(), func(q jobdb.Queries) error {
 			err := q.Decisions(filter, func(d *jobdb.Decision) error {

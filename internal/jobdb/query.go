@@ -19,8 +19,15 @@ type Reader interface {
 // Queries read rows. Methods with visit call it for each row, in the named order; they
 // stop at its first error, and return it unwrapped.
 type Queries interface {
-	// Jobs visits jobs by job id, then partition.
-	Jobs(filter JobFilter, visit func(*Job) error) error
+	// JobList visits a page of jobs. It returns what the next page begins after; nil: there
+	// is none. So do the other lists.
+	JobList(c *Criteria, p Page, visit func(*Job) error) (next []any, err error)
+	RunList(c *Criteria, p Page, visit func(*Run) error) (next []any, err error)
+	DecisionList(c *Criteria, p Page, visit func(*Decision) error) (next []any, err error)
+	GroupList(c *Criteria, p Page, visit func(*Group) error) (next []any, err error)
+	// Top counts the effective decisions that the criteria select, by one of Tops, those
+	// with the most retries first. 0: no limit.
+	Top(by string, c *Criteria, limit int) ([]Top, error)
 	// Runs visits the runs of a job in the order in which they became known.
 	Runs(partition int, job string, visit func(*Run) error) error
 	// Decisions visits decisions in partition and log order.
@@ -35,8 +42,6 @@ type Queries interface {
 	Activations(filter RecordFilter, visit func(*Activation) error) error
 	// Releases visits them in partition and log order.
 	Releases(filter RecordFilter, visit func(*Release) error) error
-	// Groups visits groups by queue, job set and name.
-	Groups(filter GroupFilter, visit func(*Group) error) error
 	// Units visits the units of a group.
 	Units(g *Group, visit func(*Unit) error) error
 	// Members visits the members of a group by job id.
@@ -57,23 +62,6 @@ type Moded interface {
 	// IngestMode returns the mode in which an ingester writes Armada's tables, as in
 	// --mode; empty: no ingester does, or its mode is unknown.
 	IngestMode(partition int) (string, error)
-}
-
-// JobFilter selects jobs; the zero value selects all.
-type JobFilter struct {
-	JobID     string
-	Queue     string
-	JobSet    string
-	States    []JobState // none: all
-	WaitingAt int64      // only queued jobs whose RetryAfter is later than this time
-	After     string     // only job ids greater than this one, for paging
-	Limit     int        // 0: no limit
-}
-
-// GroupFilter selects groups; the zero value selects all.
-type GroupFilter struct {
-	Queue, JobSet, Name string
-	Limit               int // 0: no limit
 }
 
 // RecordFilter selects records; the zero value selects all.

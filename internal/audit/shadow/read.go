@@ -23,7 +23,7 @@ func Read(q jobdb.Queries, f Filter) ([]*Queue, error) {
 		return nil, err
 	}
 	for _, queue := range c.sorted() {
-		err := q.Jobs(jobdb.JobFilter{Queue: queue.Name}, func(j *jobdb.Job) error {
+		_, err := q.JobList(&jobdb.Criteria{Queue: queue.Name}, jobdb.Page{}, func(j *jobdb.Job) error {
 			c.job(j)
 			return nil
 		})

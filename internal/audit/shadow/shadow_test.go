@@ -30,15 +30,15 @@ func (r *rows) Decisions(_ jobdb.RecordFilter, visit func(*jobdb.Decision) error
 	return nil
 }
 
-func (r *rows) Jobs(f jobdb.JobFilter, visit func(*jobdb.Job) error) error {
+func (r *rows) JobList(c *jobdb.Criteria, _ jobdb.Page, visit func(*jobdb.Job) error) ([]any, error) {
 	for _, j := range r.jobs {
-		if f.Queue == "" || f.Queue == j.Queue {
+		if c.Queue == "" || c.Queue == j.Queue {
 			if err := visit(j); err != nil {
-				return err
+				return nil, err
 			}
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // world parses one line per job: its id, its final state, and its failed runs, of which

@@ -296,10 +296,11 @@ func jobIDs(t testing.TB, r *postgres.Reader) string {
 	t.Helper()
 	var ids []string
 	err := r.View(context.Background(), func(q jobdb.Queries) error {
-		return q.Jobs(jobdb.JobFilter{}, func(j *jobdb.Job) error {
+		_, err := q.JobList(&jobdb.Criteria{}, jobdb.Page{}, func(j *jobdb.Job) error {
 			ids = append(ids, j.JobID)
 			return nil
 		})
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)

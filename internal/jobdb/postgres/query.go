@@ -54,9 +54,9 @@ type source struct {
 
 // Find implements table.Source.
 func (s *source) Find(q table.Query, fields func() []any, found func() error) error {
-	columns := q.Columns
+	names := q.Columns
 	if q.Rows {
-		columns = stored(columns)
+		q.Columns = stored(names)
 	}
 	args := make([]any, len(q.Args))
 	for i, a := range q.Args {
@@ -65,12 +65,12 @@ func (s *source) Find(q table.Query, fields func() []any, found func() error) er
 		}
 		args[i] = a
 	}
-	rows, err := s.tx.Query(s.ctx, numbered("SELECT "+strings.Join(columns, ", ")+" FROM refloat_"+q.From+q.Conditions()+q.Rest), args...)
+	rows, err := s.tx.Query(s.ctx, numbered(q.SQL("refloat_")), args...)
 	if err != nil {
 		return s.failed(q.From, err)
 	}
 	var stopped error
-	err = each(rows, q.Columns, len(columns) > len(q.Columns), fields, func() error {
+	err = each(rows, names, len(q.Columns) > len(names), fields, func() error {
 		stopped = found()
 		return stopped
 	})

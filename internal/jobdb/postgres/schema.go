@@ -222,4 +222,8 @@ CREATE INDEX ON refloat_held (queue, job_set);
 `, `
 -- max_restarts is known from the start.
 ALTER TABLE refloat_groups DROP COLUMN asked;
+`, `
+-- Lists of decisions by time, and those of a queue.
+CREATE INDEX refloat_decisions_time ON refloat_decisions (time, partition, number);
+CREATE INDEX refloat_decisions_queue ON refloat_decisions (queue, time, partition, number);
 `}

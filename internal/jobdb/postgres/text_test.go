@@ -126,7 +126,7 @@ func TestLongKeys(t *testing.T) {
 		}
 		for i, id := range ids {
 			jobs, decisions := 0, 0
-			err := q.Jobs(jobdb.JobFilter{JobID: id, Queue: id, JobSet: id}, func(j *jobdb.Job) error {
+			_, err := q.JobList(&jobdb.Criteria{JobID: id, Queue: id, JobSet: id}, jobdb.Page{}, func(j *jobdb.Job) error {
 				jobs++
 				if j.JobID != id || j.Queue != id || j.JobSet != id || j.Queueing.LatestRun != id || j.Queueing.Runs != uint32(10+i) {
 					t.Errorf("job %d came back as %.30q, %.30q, %.30q, runs %d", i, j.JobID, j.Queue, j.JobSet, j.Queueing.Runs)

@@ -78,7 +78,12 @@ func answers(path string) (string, error) {
 		}
 		note(*summary)
 		one := func(j *jobdb.Job) error { note(*j); return nil }
-		return errors.Join(q.Jobs(jobdb.JobFilter{Queue: "q", JobSet: "s"}, one), q.Jobs(jobdb.JobFilter{WaitingAt: 1}, one), q.Jobs(jobdb.JobFilter{JobID: "job-17"}, one))
+		for _, c := range []jobdb.Criteria{{Queue: "q", JobSet: "s"}, {Waiting: true}, {JobID: "job-17"}} {
+			if _, err := q.JobList(&c, jobdb.Page{}, one); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	return out, err
 }

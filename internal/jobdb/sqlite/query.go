@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"strings"
 
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/jobdb/table"
@@ -33,7 +32,7 @@ type source struct {
 
 // Find implements table.Source.
 func (s *source) Find(q table.Query, fields func() []any, found func() error) error {
-	rows, err := s.tx.QueryContext(s.ctx, "SELECT "+strings.Join(q.Columns, ", ")+" FROM "+q.From+q.Conditions()+q.Rest, q.Args...)
+	rows, err := s.tx.QueryContext(s.ctx, q.SQL(""), q.Args...)
 	if err != nil {
 		return classify(s.path, fmt.Errorf("read %s: %w", q.From, err))
 	}

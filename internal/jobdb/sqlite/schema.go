@@ -189,4 +189,8 @@ CREATE INDEX decisions_group ON decisions (group_id) WHERE group_id <> '';
 `, `
 -- max_restarts is known from the start.
 ALTER TABLE groups DROP COLUMN asked;
+`, `
+-- Lists of decisions by time, and those of a queue.
+CREATE INDEX decisions_time ON decisions (time, partition, number);
+CREATE INDEX decisions_queue ON decisions (queue, time, partition, number);
 `}

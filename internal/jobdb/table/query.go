@@ -15,7 +15,7 @@ import (
 type Query struct {
 	Columns []string
 	From    string   // a table's name
-	Where   []string // conditions that must all hold, with ? for arguments
+	Where   []string // conditions that must all hold, with ? for arguments, and {table} for the name of another table
 	Args    []any    // int, int64 or string
 	Rest    string   // the clauses after the conditions
 	Rows    bool     // Columns are all those of the table
@@ -32,6 +32,12 @@ func (q *Query) Conditions() string {
 		return ""
 	}
 	return " WHERE " + strings.Join(q.Where, " AND ")
+}
+
+// SQL returns the statement for tables whose names begin with prefix.
+func (q *Query) SQL(prefix string) string {
+	tables := strings.NewReplacer("{", prefix, "}", "")
+	return tables.Replace("SELECT " + strings.Join(q.Columns, ", ") + " FROM {" + q.From + "} AS " + q.From + q.Conditions() + q.Rest)
 }
 
 // Source runs queries for Queries, all on one snapshot of a database.
@@ -55,61 +61,11 @@ func find[T any](s Source, t *Of[T], q Query, visit func(*T) error) error {
 	}, func() error { return visit(row) })
 }
 
-// Jobs visits jobs by job id, then partition.
-func (q Queries) Jobs(f jobdb.JobFilter, visit func(*jobdb.Job) error) error {
-	c := Query{Rest: " ORDER BY job_id, partition"}
-	if f.JobID != "" {
-		c.where("job_id = ?", f.JobID)
-	}
-	if f.Queue != "" {
-		c.where("queue = ?", f.Queue)
-	}
-	if f.JobSet != "" {
-		c.where("job_set = ?", f.JobSet)
-	}
-	if f.After != "" {
-		c.where("job_id > ?", f.After)
-	}
-	if f.WaitingAt != 0 {
-		c.Rest = " ORDER BY job_id || '', partition" // prevents a scan in index order: use the index of retry_after, then sort
-		c.where("retry_after <> 0 AND retry_after > ? AND state = ?", f.WaitingAt, int64(jobdb.JobQueued))
-	}
-	if len(f.States) > 0 {
-		args := make([]any, len(f.States))
-		for i, s := range f.States {
-			args[i] = int64(s)
-		}
-		c.where("state IN (?"+strings.Repeat(", ?", len(args)-1)+")", args...)
-	}
-	if f.Limit > 0 {
-		c.Rest += fmt.Sprintf(" LIMIT %d", f.Limit)
-	}
-	return find(q.Source, &Jobs, c, visit)
-}
-
 // Runs visits the runs of a job in the order in which they became known.
 func (q Queries) Runs(partition int, job string, visit func(*jobdb.Run) error) error {
 	c := Query{Rest: " ORDER BY state = 0, run_index, run_id"}
 	c.where("partition = ? AND job_id = ?", partition, job)
 	return find(q.Source, &Runs, c, visit)
-}
-
-// Groups visits groups by queue, job set and name.
-func (q Queries) Groups(f jobdb.GroupFilter, visit func(*jobdb.Group) error) error {
-	c := Query{Rest: " ORDER BY queue, job_set, grp, partition"}
-	if f.Queue != "" {
-		c.where("queue = ?", f.Queue)
-	}
-	if f.JobSet != "" {
-		c.where("job_set = ?", f.JobSet)
-	}
-	if f.Name != "" {
-		c.where("grp = ?", f.Name)
-	}
-	if f.Limit > 0 {
-		c.Rest += fmt.Sprintf(" LIMIT %d", f.Limit)
-	}
-	return find(q.Source, &Groups, c, visit)
 }
 
 // Units visits the units of a group.

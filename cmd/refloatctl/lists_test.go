@@ -1,0 +1,168 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// TestLists: each form of a list has the same rows, criteria select by the rows' own
+// fields, and pages are the list in pieces.
+func TestLists(t *testing.T) {
+	t.Parallel()
+	data := drainedData(t)
+	of := func(args ...string) string {
+		return ctl(t, append(append([]string{"get"}, args...), "--data", data)...).exits(t, exitFine).out
+	}
+	for list, id := range map[string]string{"jobs": "jobId", "runs": "runId", "decisions": "number"} {
+		all := slices.Collect(strings.Lines(of(list, "-o", "json")))
+		if len(all) < 50 {
+			t.Fatalf("%s: only %d", list, len(all))
+		}
+		if names := strings.Count(of(list, "-o", "name"), "\n"); names != len(all) {
+			t.Errorf("%s: %d names of %d rows", list, names, len(all))
+		}
+		if lines := strings.Count(of(list, "-o", "wide"), "\n"); lines != len(all)+1 {
+			t.Errorf("%s: %d lines for %d rows and a heading", list, lines, len(all))
+		}
+		var documents []map[string]any
+		for d := yaml.NewDecoder(strings.NewReader(of(list, "-o", "yaml"))); ; {
+			var one map[string]any
+			if d.Decode(&one) != nil {
+				break
+			}
+			documents = append(documents, one)
+		}
+		ids := strings.Fields(of(list, "-o", "custom-columns=ID:."+id))[1:]
+		if len(documents) != len(all) || len(ids) != len(all) {
+			t.Fatalf("%s: %d documents and %d ids of %d rows", list, len(documents), len(ids), len(all))
+		}
+		for i, line := range all {
+			var fields map[string]any
+			if err := json.Unmarshal([]byte(line), &fields); err != nil {
+				t.Fatal(err)
+			}
+			if want := fmt.Sprint(fields[id]); ids[i] != want || fmt.Sprint(documents[i][id]) != want {
+				t.Errorf("%s: row %d is %v as YAML and %s in a column, want %s", list, i, documents[i][id], ids[i], want)
+			}
+		}
+		paged, token := "", ""
+		for pages := 1; ; pages++ {
+			args := []string{"get", list, "--data", data, "-o", "json", "--limit", "40"}
+			if token != "" {
+				args = append(args, "--continue", token)
+			}
+			page := ctl(t, args...).exits(t, exitFine)
+			paged += page.out
+			var more bool
+			if _, token, more = strings.Cut(page.err, "--continue "); !more {
+				if pages < 2 {
+					t.Errorf("%s: only one page", list)
+				}
+				break
+			}
+			token = strings.TrimSpace(token)
+		}
+		if paged != strings.Join(all, "") {
+			t.Errorf("%s in pages differs: %s", list, firstDifference(strings.Join(all, ""), paged))
+		}
+	}
+	var retried, rows int
+	for line := range strings.Lines(of("decisions", "-o", "json", "--code", "RuleRetry", "--queue", "genomics")) {
+		var d struct{ Code, Queue, JobID string }
+		if err := json.Unmarshal([]byte(line), &d); err != nil || d.Code != "RuleRetry" || d.Queue != "genomics" {
+			t.Errorf("%s: %v", line, err)
+		}
+		retried++
+	}
+	for line := range strings.Lines(of("runs", "-o", "json", "--code", "RuleRetry", "--queue", "genomics")) {
+		if !strings.Contains(line, `"state":"Failed"`) {
+			t.Error(line)
+		}
+		rows++
+	}
+	if retried == 0 || rows != retried {
+		t.Errorf("%d retries of %d runs", retried, rows)
+	}
+	last := of("decisions", "-o", "json", "--last", "3")
+	if newest := slices.Collect(strings.Lines(of("decisions", "-o", "json", "--sort", "time"))); last != strings.Join(newest[len(newest)-3:], "") {
+		t.Errorf("--last: %s", last)
+	}
+}
+
+// TestTopRetries: the counts by each key add up to the decisions that had an effect.
+func TestTopRetries(t *testing.T) {
+	t.Parallel()
+	data := drainedData(t)
+	decided := strings.Count(ctl(t, "get", "decisions", "--data", data, "-o", "json").exits(t, exitFine).out, `"shadow":false`)
+	for _, by := range []string{"queue", "policy", "rule", "node", "category"} {
+		var sum int
+		for line := range strings.Lines(ctl(t, "top", "retries", "--data", data, "--by", by, "--limit", "0", "-o", "json").exits(t, exitFine).out) {
+			var row topRow
+			if err := json.Unmarshal([]byte(line), &row); err != nil || row.By != by || row.Jobs == 0 {
+				t.Errorf("%s: %v", line, err)
+			}
+			sum += int(row.Retries + row.Failures)
+		}
+		if sum != decided || sum == 0 {
+			t.Errorf("by %s: %d decisions, want %d", by, sum, decided)
+		}
+	}
+	ctl(t, "top", "retries", "--data", data, "--by", "nod").exits(t, exitUsage)
+}
+
+// TestJobByPrefix: the beginning of an id is enough if only one job's begins so.
+func TestJobByPrefix(t *testing.T) {
+	t.Parallel()
+	data := drainedData(t)
+	id := strings.Fields(ctl(t, "get", "decisions", "--data", data, "-o", "custom-columns=ID:.jobId").out)[1]
+	for _, command := range [][]string{{"get", "job"}, {"explain"}} {
+		whole := ctl(t, append(command, id, "--data", data)...).exits(t, exitFine).out
+		short := ctl(t, append(command, id[:len(id)-1], "--data", data)...).exits(t, exitFine).out
+		if whole != short {
+			t.Errorf("%v: %s", command, firstDifference(whole, short))
+		}
+		if r := ctl(t, append(command, id[:3], "--data", data)...).exits(t, exitUsage); !strings.Contains(r.err, "give more of it") {
+			t.Errorf("%v: %s", command, r.err)
+		}
+	}
+	if got := ctl(t, "__complete", "get", "job", "--data", data, id[:len(id)-1]).out; !strings.HasPrefix(got, id) {
+		t.Errorf("completed to %q", got)
+	}
+}
+
+// TestWatch: a list that is watched shows each row once, and again when it changes.
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	data := filepath.Join(t.TempDir(), "data")
+	ctl(t, "up", "--data", data, "--policies", testPolicies, "--feed", recordingFile("plain"), "--exit-when-drained").exits(t, exitFine)
+	watched := start(t, "get", "jobs", "--data", data, "--watch", "--every", "20ms", "-o", "json")
+	before := ctl(t, "get", "jobs", "--data", data, "-o", "json").out
+	until(t, "what is there is shown", func() bool { return watched.out.text() == before })
+	ctl(t, "up", "--data", data, "--policies", testPolicies, "--feed", recordingFile("plain"), "--feed", recordingFile("preempted"), "--exit-when-drained").exits(t, exitFine)
+	after := ctl(t, "get", "jobs", "--data", data, "-o", "json").out
+	if after == before {
+		t.Fatal("nothing changed")
+	}
+	until(t, "what comes is shown", func() bool {
+		shown := map[string]bool{}
+		for line := range strings.Lines(watched.out.text()) {
+			shown[line] = true
+		}
+		for line := range strings.Lines(after) {
+			if !shown[line] {
+				return false
+			}
+		}
+		return true
+	})
+	watched.signal(t, syscall.SIGINT)
+	watched.exits(t, exitFine)
+	ctl(t, "get", "jobs", "--data", data, "--watch", "--limit", "3").exits(t, exitUsage)
+}
