@@ -1,6 +1,6 @@
 package scheduling
 
-import "errors"
+import "slices"
 
 // Result is what a scheduling cycle decides. All lists are sorted by job.
 type Result struct {
@@ -57,5 +57,47 @@ type Share struct {
 // Schedule determines which queued jobs to schedule and which running jobs to preempt.
 // nodeByJob maps each running job to its node; a job that is not in it is queued.
 func Schedule(config Config, queues []Queue, nodes []Node, nodeByJob map[string]string) (Result, error) {
-	return Result{}, errors.New("not written yet")
+	c, err := newCycle(config, queues, nodes, nodeByJob)
+	if err != nil {
+		return Result{}, err
+	}
+	c.evict()
+	c.schedule(true)
+	if c.lost > 0 || c.mustPreempt() {
+		c.schedule(false)
+	}
+	return c.result(nodeByJob), nil
+}
+
+// evict takes the nodes from all running jobs that are fair-share preemptible, and leaves them
+// a reservation. The other running jobs keep their nodes.
+func (c *cycle) evict() {
+	for j := range c.jobs {
+		switch job := &c.jobs[j]; {
+		case job.start == none:
+		case !job.preemptible:
+			c.put(int32(j), placed, job.start)
+		case job.start != gone:
+			c.put(int32(j), reserved, job.start)
+		}
+	}
+	c.index.build()
+}
+
+// schedule selects gang after gang and gives them nodes, until there are no more. Whether gangs
+// may displace jobs and reservations is the caller's choice.
+func (c *cycle) schedule(displace bool) {
+	c.line.fill()
+	for {
+		g := c.selectNextQueuedGangToSchedule()
+		if g == none {
+			return
+		}
+		c.selectNodesForGang(&c.gangs[g], displace)
+	}
+}
+
+// mustPreempt says whether a running job has no node.
+func (c *cycle) mustPreempt() bool {
+	return slices.ContainsFunc(c.jobs, func(j job) bool { return j.start != none && j.state != placed })
 }

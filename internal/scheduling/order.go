@@ -1,0 +1,326 @@
+package scheduling
+
+import (
+	"cmp"
+	"container/heap"
+	"slices"
+	"strings"
+)
+
+// sortQueues puts the jobs of each queue in order.
+func (c *cycle) sortQueues() {
+	slices.SortFunc(c.jobs, func(a, b job) int {
+		if a.queue != b.queue {
+			return cmp.Compare(a.queue, b.queue)
+		}
+		return compareJobs(a, b)
+	})
+	c.requests = make([]int64, len(c.jobs)*c.resources)
+	for i := range c.jobs {
+		copy(c.request(int32(i)), c.jobs[i].Request)
+	}
+}
+
+// compareJobs is the total order of the jobs of a queue.
+func compareJobs(a, b job) int {
+	if a.level != b.level {
+		return cmp.Compare(b.level, a.level)
+	}
+	if a.Priority != b.Priority {
+		return cmp.Compare(a.Priority, b.Priority)
+	}
+	if t := a.Submitted.Compare(b.Submitted); t != 0 {
+		return t
+	}
+	return strings.Compare(a.ID, b.ID)
+}
+
+// addGangs collects the gangs of all queues: queued and running jobs of one ID apart.
+func (c *cycle) addGangs() error {
+	c.sortQueues()
+	var p problems
+	alone := make([]int32, len(c.jobs))
+	c.gangs = make([]gang, 0, len(c.jobs))
+	type named struct {
+		queue   int32
+		id      string
+		running bool
+	}
+	byName := map[named]int32{}
+	sizes := map[named]int{}
+	for i := range c.jobs {
+		job := &c.jobs[i]
+		alone[i] = int32(i)
+		job.gang = int32(len(c.gangs))
+		if job.Gang.ID == "" {
+			c.gangs = append(c.gangs, gang{queue: job.queue, members: alone[i : i+1 : i+1], need: 1, running: job.start != none})
+			continue
+		}
+		k := named{job.queue, job.Gang.ID, job.start != none}
+		if g, ok := byName[k]; ok {
+			job.gang = g
+			c.gangs[g].members = append(c.gangs[g].members, int32(i))
+		} else {
+			byName[k] = job.gang
+			c.gangs = append(c.gangs, gang{queue: job.queue, members: []int32{int32(i)}, label: job.Gang.NodeUniformityLabel, running: k.running})
+		}
+		both := named{job.queue, job.Gang.ID, false}
+		sizes[both]++
+		if other, ok := byName[named{job.queue, job.Gang.ID, !k.running}]; ok {
+			p.checkAlike(c, job, c.gangs[other].members[0])
+		}
+		p.checkAlike(c, job, c.gangs[job.gang].members[0])
+		if sizes[both] > job.Gang.Cardinality {
+			p.add("gang %q of queue %q: more jobs than its cardinality %d", job.Gang.ID, c.queues[job.queue].name, job.Gang.Cardinality)
+		}
+	}
+	if p.first != "" {
+		return p.err()
+	}
+	for i := range c.gangs {
+		g := &c.gangs[i]
+		first := &c.jobs[g.members[0]]
+		if first.Gang.ID != "" {
+			g.need = cmp.Or(first.Gang.MinimumCardinality, first.Gang.Cardinality)
+			if g.running {
+				g.need = min(g.need, len(g.members))
+			}
+		}
+		g.blocked = c.blocked(g)
+		if i == 0 || g.queue != c.gangs[i-1].queue {
+			c.queues[g.queue].first = int32(i)
+		}
+		c.queues[g.queue].last = int32(i + 1)
+	}
+	return nil
+}
+
+// checkAlike reports jobs of one gang that say different things about it.
+func (p *problems) checkAlike(c *cycle, job *job, other int32) {
+	a, b := job, &c.jobs[other]
+	if a.Gang != b.Gang || cmp.Or(a.PriorityClass, c.defaultClass) != cmp.Or(b.PriorityClass, c.defaultClass) {
+		p.add("gang %q of queue %q: its jobs differ in cardinality, minimum cardinality, label or priority class", a.Gang.ID, c.queues[a.queue].name)
+	}
+}
+
+// blocked is why a gang cannot be selected at all, if its members do not say so themselves.
+func (c *cycle) blocked(g *gang) Reason {
+	if g.running {
+		return UnknownReason
+	}
+	ready := 0
+	for _, j := range g.members {
+		if c.notYet(j) == UnknownReason {
+			ready++
+		}
+	}
+	if ready < max(1, c.jobs[g.members[0]].Gang.Cardinality) {
+		return GangIncomplete
+	}
+	return UnknownReason
+}
+
+// notYet is why a queued job cannot be selected, as far as it says so itself.
+func (c *cycle) notYet(j int32) Reason {
+	switch job := &c.jobs[j]; {
+	case job.Held:
+		return Held
+	case job.RetryAfter.After(c.now):
+		return TooEarly
+	}
+	return UnknownReason
+}
+
+// line is a heap of the queues that have a gang to select. The first has the smallest
+// fraction of its fair share, its first gang included.
+type line struct {
+	c         *cycle
+	queues    []int32
+	places    []int32 // of each queue in queues; none if it is not there
+	keys      []key   // of each queue, as the heap knows them
+	changed   []int32
+	isChanged []bool
+}
+
+type key struct {
+	fraction fraction
+	running  bool // the first gang was evicted
+}
+
+func (l *line) Len() int { return len(l.queues) }
+
+func (l *line) Less(i, k int) bool {
+	a, b := l.queues[i], l.queues[k]
+	if order := l.keys[a].fraction.compare(l.keys[b].fraction); order != 0 {
+		return order < 0
+	}
+	if l.keys[a].running != l.keys[b].running {
+		return l.keys[a].running
+	}
+	return a < b
+}
+
+func (l *line) Swap(i, k int) {
+	l.queues[i], l.queues[k] = l.queues[k], l.queues[i]
+	l.places[l.queues[i]], l.places[l.queues[k]] = int32(i), int32(k)
+}
+
+// Push implements heap.Interface; queues only leave.
+func (l *line) Push(any) { panic("scheduling: a queue enters the line") }
+
+// Pop implements heap.Interface.
+func (l *line) Pop() any {
+	last := len(l.queues) - 1
+	l.places[l.queues[last]] = none
+	l.queues = l.queues[:last]
+	return nil
+}
+
+// stale says that what the queue has on nodes changed.
+func (l *line) stale(q int32) {
+	if !l.isChanged[q] {
+		l.isChanged[q] = true
+		l.changed = append(l.changed, q)
+	}
+}
+
+// fill lets all queues that have gangs to select stand in line.
+func (l *line) fill() {
+	c := l.c
+	for i := range c.gangs {
+		g := &c.gangs[i]
+		g.waiting = g.blocked == UnknownReason && g.have < len(g.members)
+	}
+	l.queues = l.queues[:0]
+	for q := range int32(len(c.queues)) {
+		c.queues[q].next = c.queues[q].first
+		l.places[q] = none
+		if c.firstGangFromJobs(q) != none {
+			l.places[q] = int32(len(l.queues))
+			l.queues = append(l.queues, q)
+			l.keys[q] = l.key(q)
+		}
+	}
+	heap.Init(l)
+}
+
+// settle puts the queues that changed where they belong.
+func (l *line) settle() {
+	for _, q := range l.changed {
+		l.isChanged[q] = false
+		if l.places[q] == none {
+			continue
+		}
+		if l.c.firstGangFromJobs(q) == none {
+			heap.Remove(l, int(l.places[q]))
+			continue
+		}
+		l.keys[q] = l.key(q)
+		heap.Fix(l, int(l.places[q]))
+	}
+	l.changed = l.changed[:0]
+}
+
+func (l *line) key(q int32) key {
+	return key{l.c.fractionOfFairShare(q), l.c.firstGang(q).running}
+}
+
+func (c *cycle) firstGang(q int32) *gang { return &c.gangs[c.queues[q].next] }
+
+// firstGangFromJobs is the first gang of a queue that can be selected; none if there is none.
+func (c *cycle) firstGangFromJobs(q int32) int32 {
+	queue := &c.queues[q]
+	for ; queue.next < queue.last; queue.next++ {
+		if c.gangs[queue.next].waiting {
+			return queue.next
+		}
+	}
+	return none
+}
+
+// popFirstGang removes the first gang of a queue.
+func (c *cycle) popFirstGang(q int32) {
+	c.queues[q].next++
+	c.line.stale(q)
+}
+
+// fractionOfFairShare is what fraction of its fair share a queue would have with its first gang scheduled.
+func (c *cycle) fractionOfFairShare(q int32) fraction {
+	sum := c.work.sum
+	copy(sum, c.of(c.amounts.placed, q))
+	for _, j := range c.firstGang(q).members {
+		if c.jobs[j].state != placed {
+			for r, amount := range c.request(j) {
+				sum[r] += amount
+			}
+		}
+	}
+	return fractionOf(sum, c.total, c.queues[q].factor)
+}
+
+// selectNextQueuedGangToSchedule removes the gang that comes next from its queue; none if there are no more.
+func (c *cycle) selectNextQueuedGangToSchedule() int32 {
+	c.line.settle()
+	if len(c.line.queues) == 0 {
+		return none
+	}
+	q := c.line.queues[0]
+	g := c.queues[q].next
+	c.popFirstGang(q)
+	return g
+}
+
+// rank orders queues by the fraction of fair share that they hold, reservations included: the largest first.
+type rank struct {
+	c         *cycle
+	order     []int32
+	position  []int32
+	fractions []fraction
+	changed   []int32
+	isChanged []bool
+	// displaceable is how many reserved, and how many placed jobs there are, by level and queue.
+	displaceable [2][]int32
+}
+
+func (k *rank) stale(q int32) {
+	if !k.isChanged[q] {
+		k.isChanged[q] = true
+		k.changed = append(k.changed, q)
+	}
+}
+
+func (k *rank) count(j *job, sign int32) {
+	k.displaceable[j.state-reserved][int(j.level)*len(k.order)+int(j.queue)] += sign
+}
+
+// settle brings the order up to date.
+func (k *rank) settle() {
+	if len(k.changed) == 0 {
+		return
+	}
+	c := k.c
+	for _, q := range k.changed {
+		k.isChanged[q] = false
+		k.fractions[q] = fractionOf(c.of(c.amounts.held, q), c.total, c.queues[q].factor)
+	}
+	k.changed = k.changed[:0]
+	// Few queues have changed: an insertion sort has little to do.
+	for i := range k.order {
+		q := k.order[i]
+		for ; i > 0 && k.before(q, k.order[i-1]); i-- {
+			k.order[i] = k.order[i-1]
+		}
+		k.order[i] = q
+	}
+	for i, q := range k.order {
+		k.position[q] = int32(i)
+	}
+}
+
+// before says whether a queue holds a larger fraction than another, or comes first by name.
+func (k *rank) before(a, b int32) bool {
+	if order := k.fractions[a].compare(k.fractions[b]); order != 0 {
+		return order > 0
+	}
+	return a < b
+}
