@@ -193,5 +193,5 @@ func checkFold(t *testing.T, h *tape, url string) {
 // decided is a history of these messages, with decisions.
 func decided(t testing.TB, entries []recording.Entry, policies string) *tape {
 	t.Helper()
-	return decidedTimes(t, slices.Values(entries), policies, 1)
+	return decidedAs(t, slices.Values(entries), policies, tapeOptions{times: 1})
 }

@@ -1,7 +1,6 @@
 package writer
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"time"
@@ -18,24 +17,36 @@ import (
 // default; the error and the requirements came in two messages originally.
 const maxCopy = 2 << 20
 
+// copyOf is a decision to be copied to events, for the rest of Armada.
+type copyOf struct {
+	jobID, runID, queue, set string
+	number                   uint64
+	policy                   string
+	at                       int64
+	requeue                  bool
+	version                  int32
+	info                     []byte // JobSchedulingInfo of a requeue
+	text                     string // the error, if the run has none of its own
+	// error is the run's error, as in job_run_errors. A later message can bring another one,
+	// or the first one of a run that was stopped: it is that of the message that the copy
+	// follows from, however messages are cut into transactions.
+	error []byte
+}
+
+// copy appends a copy, with the error that its run has by now.
+func (p *plan) copy(c copyOf) {
+	c.error = p.errors[c.runID]
+	p.copies = append(p.copies, c)
+}
+
+func (p *plan) copied(at eventlog.Position) bool { return p.copying && at.Compare(p.since) > 0 }
+
 // messages builds copies in the format of Armada's own retries: the run's error, not
 // terminal, with the policy's name, and the requeue; or the error, terminal.
-func (w *writing) messages(ctx context.Context, copies []copyOf) ([]eventlog.Message, error) {
-	runs := make([]string, len(copies))
-	for i, c := range copies {
-		runs[i] = c.runID
-	}
-	failed, err := w.runErrors(ctx, runs)
-	if err != nil {
-		return nil, err
-	}
+func (w *writing) messages(copies []copyOf) ([]eventlog.Message, error) {
 	var messages []eventlog.Message
 	for _, c := range copies {
-		stored, found := failed[c.runID]
-		if found {
-			c.text = ""
-		}
-		payload, err := c.fitting(stored)
+		payload, err := c.fitting()
 		if err != nil {
 			return nil, fmt.Errorf("copy of decision %d: %w", c.number, err)
 		}
@@ -54,14 +65,13 @@ func (w *writing) messages(ctx context.Context, copies []copyOf) ([]eventlog.Mes
 }
 
 // fitting returns a copy that is not too large. It omits the error's text if that is
-// too long, and returns nil if the copy is still too large. stored is the run's row of
-// job_run_errors, or nil.
-func (c *copyOf) fitting(stored []byte) ([]byte, error) {
-	it, err := schedulerdb.RunError(stored)
+// too long, and returns nil if the copy is still too large.
+func (c *copyOf) fitting() ([]byte, error) {
+	it, err := schedulerdb.RunError(c.error)
 	if err != nil {
 		return nil, err
 	}
-	if c.text != "" {
+	if c.error == nil && c.text != "" {
 		it = &pb.Error{Reason: &pb.Error_PodError{PodError: &pb.PodError{Message: c.text}}}
 	}
 	payload, err := c.payload(it)

@@ -37,8 +37,8 @@ func TestFitting(t *testing.T) {
 		if err := z.Close(); err != nil {
 			t.Fatal(err)
 		}
-		c := copyOf{jobID: "job", runID: "run", queue: "q", set: "s", policy: "p", requeue: true, version: 2, info: tt.info}
-		payload, err := c.fitting(stored.Bytes())
+		c := copyOf{jobID: "job", runID: "run", queue: "q", set: "s", policy: "p", requeue: true, version: 2, info: tt.info, error: stored.Bytes()}
+		payload, err := c.fitting()
 		if err != nil || (payload == nil) != tt.none || len(payload) > maxCopy {
 			t.Errorf("%s: %d bytes, %v", tt.name, len(payload), err)
 		}

@@ -347,7 +347,7 @@ func (p *plan) stop(j *jobView, a stopped) {
 		}
 		p.apply(&schedulerdb.FailJob{JobID: j.id})
 		if p.copied(a.at) {
-			p.copies = append(p.copies, copyOf{
+			p.copy(copyOf{
 				jobID: j.id, runID: a.RunID, queue: j.queue, set: j.set, policy: a.Member.Group, at: p.now, text: a.why,
 			})
 		}

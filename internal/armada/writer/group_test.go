@@ -136,6 +136,30 @@ func TestPlanFailedAndRestarted(t *testing.T) {
 	want(t, p, "EndPreemption due 14")
 }
 
+// TestPlanCopiesSayWhatWasKnown: what a run reports after it was stopped is not in the copy,
+// also if one transaction has both.
+func TestPlanCopiesSayWhatWasKnown(t *testing.T) {
+	t.Parallel()
+	reports := func(what string) action {
+		return apply{&schedulerdb.InsertRunError{RunID: "r", JobID: "j", Error: []byte(what)}}
+	}
+	for name, do := range map[string]action{"restarted": again(11), "left": stopped{change(chain.MemberStopped, 0), late, "because", false}, "retried": requeue{retry(10), late, false}} {
+		for _, tt := range []struct {
+			before, want string
+		}{{"", ""}, {"first", "first"}} {
+			p, _ := of(t, HoldBack, 11)
+			if tt.before != "" {
+				p.do(reports(tt.before))
+			}
+			p.do(do)
+			p.do(reports("later"))
+			if len(p.copies) != 1 || string(p.copies[0].error) != tt.want {
+				t.Errorf("%s: copies %+v, want the error %q", name, p.copies, tt.want)
+			}
+		}
+	}
+}
+
 func TestPlanMemberStopped(t *testing.T) {
 	t.Parallel()
 	left := stopped{change(chain.MemberStopped, 0), late, "because", false}

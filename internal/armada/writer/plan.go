@@ -170,18 +170,6 @@ func (w *pendingRetry) due() int64 {
 
 const never = int64(1<<63 - 1)
 
-// copyOf is a decision to be copied to events, for the rest of Armada.
-type copyOf struct {
-	jobID, runID, queue, set string
-	number                   uint64
-	policy                   string
-	at                       int64
-	requeue                  bool
-	version                  int32
-	info                     []byte // JobSchedulingInfo of a requeue
-	text                     string // the error, if the run has none of its own
-}
-
 // Times of the two steps; see docs/armada.md.
 const (
 	// forgetAfter is how long the scheduler has to read its own failure of a job back
@@ -211,10 +199,9 @@ type plan struct {
 	jobs    map[string]*jobView
 	ops     []schedulerdb.Op
 	copies  []copyOf
+	errors  map[string][]byte // of runs, written by ops
 	unable  []error
 }
-
-func (p *plan) copied(at eventlog.Position) bool { return p.copying && at.Compare(p.since) > 0 }
 
 func (p *plan) do(a action) {
 	switch a := a.(type) {
@@ -245,6 +232,10 @@ func (p *plan) apply(op schedulerdb.Op) {
 	}
 	p.ops = append(p.ops, op)
 	switch o := op.(type) {
+	case *schedulerdb.InsertRunError:
+		if p.copying {
+			p.errors[o.RunID] = o.Error
+		}
 	case *schedulerdb.SetValidated:
 		if j := p.jobs[o.JobID]; j != nil {
 			j.validated = true
@@ -367,7 +358,7 @@ func (p *plan) fail(a fail) {
 	}
 	p.apply(&schedulerdb.FailJob{JobID: a.JobID})
 	if p.copied(a.at) {
-		p.copies = append(p.copies, copyOf{
+		p.copy(copyOf{
 			jobID: j.id, runID: a.RunID, queue: j.queue, set: j.set, number: a.Number, policy: a.Policy, at: a.Time,
 		})
 	}
@@ -414,7 +405,7 @@ func (p *plan) queue(j *jobView, w *pendingRetry, at int64) bool {
 	p.apply(&schedulerdb.SetQueued{JobID: j.id, Queued: true, Version: version})
 	if w.copied {
 		w.copied = false
-		p.copies = append(p.copies, copyOf{
+		p.copy(copyOf{
 			jobID: j.id, runID: w.runID, queue: j.queue, set: j.set, number: w.number, policy: w.policy, at: at,
 			requeue: true, version: version, info: info, text: w.text,
 		})

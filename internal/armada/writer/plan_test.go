@@ -41,13 +41,13 @@ func submitted(t *testing.T) []byte {
 func of(t *testing.T, mode Mode, now int64) (*plan, *jobView) {
 	t.Helper()
 	j := &jobView{id: "j", queue: "q", set: "s", known: true, version: 1, submitted: submitted(t)}
-	return &plan{mode: mode, label: "host", now: now * second, atEnd: true, copying: true, jobs: map[string]*jobView{"j": j}}, j
+	return &plan{mode: mode, label: "host", now: now * second, atEnd: true, copying: true, jobs: map[string]*jobView{"j": j}, errors: map[string][]byte{}}, j
 }
 
 // next returns the plan of a later transaction, with the same rows.
 func (p *plan) next(now int64) *plan {
 	n := *p
-	n.now, n.ops, n.copies, n.unable = now*second, nil, nil, nil
+	n.now, n.ops, n.copies, n.unable, n.errors = now*second, nil, nil, nil, map[string][]byte{}
 	return &n
 }
 

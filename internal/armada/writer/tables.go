@@ -315,11 +315,21 @@ func (w *writing) lookDue(ctx context.Context) error {
 	return nil
 }
 
-// runErrors reads rows of job_run_errors.
-func (w *writing) runErrors(ctx context.Context, runs []string) (map[string][]byte, error) {
+// loadErrors loads the errors of copies whose runs failed in an earlier transaction. The rows
+// must not be written yet.
+func (w *writing) loadErrors(ctx context.Context, copies []copyOf) error {
+	var runs []string
+	for _, c := range copies {
+		if c.error == nil {
+			runs = append(runs, c.runID)
+		}
+	}
+	if len(runs) == 0 {
+		return nil
+	}
 	rows, err := w.conn.Query(ctx, `SELECT run_id, error FROM job_run_errors WHERE run_id = ANY($1)`, runs)
 	if err != nil {
-		return nil, w.failed("load errors", err)
+		return w.failed("load errors", err)
 	}
 	found := map[string][]byte{}
 	var run string
@@ -328,5 +338,10 @@ func (w *writing) runErrors(ctx context.Context, runs []string) (map[string][]by
 		found[run], stored = stored, nil
 		return nil
 	})
-	return found, w.failed("load errors", err)
+	for i := range copies {
+		if c := &copies[i]; c.error == nil {
+			c.error = found[c.runID]
+		}
+	}
+	return w.failed("load errors", err)
 }

@@ -298,6 +298,9 @@ func (m *Writer) Write(ctx context.Context, tx jobdb.Tx, when sink.Moment) error
 		if p == nil {
 			continue
 		}
+		if err := w.loadErrors(ctx, p.copies); err != nil {
+			return err
+		}
 		if err := w.write(ctx, p); err != nil {
 			return err
 		}
@@ -322,7 +325,7 @@ type writing struct {
 func (w *writing) plan(jobs map[string]*jobView) *plan {
 	return &plan{
 		mode: w.cfg.Mode, label: w.cfg.NodeLabel, now: w.when.Now.UnixNano(), atEnd: w.when.AtEnd(),
-		copying: w.cfg.Copies != nil, since: w.since, jobs: jobs,
+		copying: w.cfg.Copies != nil, since: w.since, jobs: jobs, errors: map[string][]byte{},
 	}
 }
 
@@ -380,7 +383,7 @@ func (w *writing) publish(ctx context.Context, copies []copyOf) error {
 	if len(copies) == 0 || w.cfg.Copies == nil {
 		return nil // a pending retry of another mode may want a copy
 	}
-	messages, err := w.messages(ctx, copies)
+	messages, err := w.messages(copies)
 	if err != nil || len(messages) == 0 {
 		return err
 	}
