@@ -31,7 +31,7 @@ var layers = []string{
 	"events/pb internal/api/pb internal/armada/schedulerdb/pb internal/armada/schedulerdb/schema internal/checkpoint internal/dirlock internal/eventlog internal/jobdb/pgerror internal/plural internal/policy internal/scheduling internal/suggest",
 	"events internal/checkpoint/storage internal/eventlog/filelog internal/eventlog/pulsarlog internal/eventlog/recording internal/eventlog/topiccopy internal/placement internal/policy/policyfile",
 	"internal/armada/schedulerdb internal/chain internal/group internal/policy/lint internal/policy/policylog",
-	"internal/api internal/armada/schedulerdb/pgstore internal/chain/follow internal/jobdb internal/projection",
+	"internal/api internal/armada/schedulerdb/pgstore internal/chain/follow internal/convert internal/jobdb internal/projection",
 	"internal/armada/policysync internal/doctor internal/evaluator internal/jobdb/table internal/sink",
 	"internal/audit internal/jobdb/postgres internal/jobdb/sqlite",
 	"internal/archive internal/armada/controlplane internal/armada/writer internal/audit/shadow internal/policy/diff internal/policy/suite",
@@ -64,7 +64,7 @@ var drivers = map[string]string{
 	"github.com/spf13/cobra":                 "cmd",
 	"github.com/spf13/pflag":                 "cmd",
 	"github.com/tidwall/btree":               "internal/projection",
-	"go.yaml.in/yaml/v4":                     "internal/policy cmd",
+	"go.yaml.in/yaml/v4":                     "internal/convert internal/policy cmd",
 	"golang.org/x/crypto":                    "internal/api",
 	"golang.org/x/sync":                      "internal/sink internal/app cmd",
 	"golang.org/x/term":                      "cmd/refloatctl",
@@ -72,7 +72,8 @@ var drivers = map[string]string{
 	"google.golang.org/genproto":             "internal/api",
 	"google.golang.org/grpc":                 "internal/api internal/armada/policysync cmd/refloatctl",
 	"google.golang.org/protobuf":             "events internal cmd",
-	"k8s.io/apimachinery":                    "internal/armada/schedulerdb",
+	"k8s.io/api":                             "internal/convert",
+	"k8s.io/apimachinery":                    "internal/armada/schedulerdb internal/convert",
 	"github.com/ncruces/go-sqlite3":          "internal/jobdb/sqlite",
 }
 
@@ -83,7 +84,7 @@ var never = [][2]string{{"internal/projection", "internal/policy/policyfile"}}
 // shell files are the exceptions among them.
 var (
 	pure = []string{
-		"events/*.go", "internal/chain/*.go", "internal/scheduling/*.go", "internal/policy/*.go", "internal/policy/policyfile/*.go", "internal/projection/*.go",
+		"events/*.go", "internal/chain/*.go", "internal/convert/*.go", "internal/scheduling/*.go", "internal/policy/*.go", "internal/policy/policyfile/*.go", "internal/projection/*.go",
 		"internal/evaluator/step.go", "internal/evaluator/facts.go", "internal/evaluator/semantics.go", "internal/sink/ops.go",
 		"internal/armada/schedulerdb/*.go", "internal/armada/schedulerdb/pgstore/change.go",
 	}

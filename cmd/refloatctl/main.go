@@ -91,7 +91,7 @@ Exit codes: 0 success, 1 finding (a difference, a problem in a file), 2 usage,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{flagError(cmd, err)} })
 	root.AddCommand(newUp(), newImport(), newReplay(), newExplain(), newGet(), newTop(), newTail(), newLint(), newJobDB(),
 		newDoctor(), newTopics(), newCutover(), newRecord(), newFeed(), newArchive(),
-		newApply(), newDelete(), newHistory(), newRollback(), newKill(), newPause(), newResume())
+		newConvert(), newApply(), newDelete(), newHistory(), newRollback(), newKill(), newPause(), newResume())
 	root.AddCommand(newPolicyTools()...)
 	version.Add(root)
 	root.InitDefaultHelpCmd()

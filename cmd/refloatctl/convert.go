@@ -1,0 +1,191 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/refloat/refloat/internal/convert"
+	"github.com/refloat/refloat/internal/plural"
+	"github.com/refloat/refloat/internal/policy/policyfile"
+)
+
+type convertFlags struct {
+	files  []string
+	dir    string
+	queue  string
+	jobSet string
+	strict bool
+	force  bool
+}
+
+func newConvert() *cobra.Command {
+	var f convertFlags
+	cmd := &cobra.Command{
+		Use:   "convert -f FILE...",
+		Short: "Turn a Kubernetes Job or a JobSet into Armada jobs and policies",
+		Long: `Turn manifests of Kubernetes Jobs (batch/v1) and JobSets (jobset.x-k8s.io/v1alpha2) into
+a file for armadactl submit, in which every pod is a job, and into the GroupPolicy and the
+RetryPolicies under which they behave as before.
+
+The manifests are YAML or JSON, several in a file, or what kubectl get -o yaml prints; - is
+stdin. Each field that is lost, or means something else, is one line on stderr: where it is,
+what it was, what it is now, and why. What a server wrote (status, managedFields) is ignored.
+A mistake in a manifest is an error, and then nothing is written.
+
+Without -o, everything goes to stdout as YAML documents: first the jobs, then the policies.
+
+Exit code 1 if there is an error; with --strict also for a field that is lost or changed.`,
+		Example: `  kubectl get jobset training -o yaml | refloatctl convert -f - -o training
+  refloatctl convert -f job.yaml -f jobset.yaml --queue ml --job-set monday -o out
+  refloatctl convert -f job.yaml --strict > /dev/null`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return convertFiles(cmd, f) },
+	}
+	cmd.Flags().StringArrayVarP(&f.files, "file", "f", nil, "manifests; - is stdin; may be repeated")
+	cmd.Flags().StringVarP(&f.dir, "output", "o", "", "directory for jobs.yaml and policies/; default: everything to stdout")
+	cmd.Flags().StringVar(&f.queue, "queue", "", "the queue of Armada; default: the one that a manifest names, else default")
+	cmd.Flags().StringVar(&f.jobSet, "job-set", "", "the job set; default: the name of the first manifest")
+	cmd.Flags().BoolVar(&f.strict, "strict", false, "treat a field that is lost or changed as an error")
+	cmd.Flags().BoolVar(&f.force, "overwrite", false, "replace files that exist in the directory of -o")
+	return cmd
+}
+
+func convertFiles(cmd *cobra.Command, f convertFlags) error {
+	if len(f.files) == 0 {
+		return usageError{errors.New("no manifest: pass -f FILE, or -f - for stdin")}
+	}
+	var files []convert.File
+	for _, name := range f.files {
+		file, err := manifest(cmd, name)
+		if err != nil {
+			return err
+		}
+		files = append(files, file)
+	}
+	r := convert.Convert(files, convert.Options{Queue: f.queue, JobSet: f.jobSet})
+	for _, n := range r.Notes {
+		fmt.Fprintln(cmd.ErrOrStderr(), n)
+	}
+	switch {
+	case r.Failed():
+		fmt.Fprintln(cmd.ErrOrStderr(), "nothing was written: correct the errors first")
+		return errFinding
+	case f.strict && len(r.Notes) > 0:
+		fmt.Fprintf(cmd.ErrOrStderr(), "nothing was written: with --strict, %s\n", plural.Of(len(r.Notes), "field that is lost or changed is an error", "fields that are lost or changed are errors"))
+		return errFinding
+	case f.dir == "":
+		return printConverted(cmd, r)
+	}
+	return writeConverted(cmd, f, r)
+}
+
+// maxManifest limits what is read of one file; convert says so if it is more than it takes.
+const maxManifest = 17 << 20
+
+func manifest(cmd *cobra.Command, name string) (convert.File, error) {
+	if name == "-" {
+		data, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), maxManifest))
+		if err != nil {
+			return convert.File{}, fmt.Errorf("read stdin: %w", err)
+		}
+		return convert.File{Name: "<stdin>", Data: data}, nil
+	}
+	in, err := os.Open(name)
+	if err != nil {
+		return convert.File{}, fmt.Errorf("read a manifest: %w", err)
+	}
+	defer in.Close()
+	data, err := io.ReadAll(io.LimitReader(in, maxManifest))
+	if err != nil {
+		return convert.File{}, fmt.Errorf("read a manifest: %w", err)
+	}
+	return convert.File{Name: name, Data: data}, nil
+}
+
+func printConverted(cmd *cobra.Command, r *convert.Result) error {
+	out := cmd.OutOrStdout()
+	if err := r.Submit.WriteYAML(out); err != nil {
+		return err
+	}
+	for _, p := range r.Policies {
+		if _, err := fmt.Fprintf(out, "---\n%s", p.Data); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s; with -o DIR, %s\n", converted(r), "jobs.yaml and policies/ are files, and what to do next is printed")
+	return nil
+}
+
+func converted(r *convert.Result) string {
+	return fmt.Sprintf("%s and %s of policies for queue %s, job set %s",
+		plural.Of(len(r.Submit.Jobs), "job", "jobs"), plural.Of(len(r.Policies), "file", "files"), r.Submit.Queue, r.Submit.JobSetID)
+}
+
+func writeConverted(cmd *cobra.Command, f convertFlags, r *convert.Result) error {
+	var jobs bytes.Buffer
+	if err := r.Submit.WriteYAML(&jobs); err != nil {
+		return err
+	}
+	type file struct {
+		name string
+		data []byte
+	}
+	policies := filepath.Join(f.dir, "policies")
+	files := []file{{filepath.Join(f.dir, "jobs.yaml"), jobs.Bytes()}}
+	for _, p := range r.Policies {
+		files = append(files, file{filepath.Join(policies, p.Name), p.Data})
+	}
+	for _, file := range files {
+		if _, err := os.Lstat(file.name); err == nil && !f.force {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s already exists, nothing was written: choose another directory, or pass --overwrite\n", file.name)
+			return errFinding
+		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("convert: %w", err)
+		}
+	}
+	for _, file := range files {
+		if f.force {
+			if err := os.Remove(file.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("convert: %w", err)
+			}
+		}
+		if err := writeNew(file.name, file.data); err != nil {
+			return fmt.Errorf("convert: %w", err)
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "wrote %s\n", file.name)
+	}
+	nextSteps(cmd.OutOrStdout(), policies, filepath.Join(f.dir, "jobs.yaml"), r)
+	return nil
+}
+
+// nextSteps says how the policies come into force. Jobs select them by annotation, after those of their queue.
+func nextSteps(out io.Writer, policies, jobs string, r *convert.Result) {
+	var names []string
+	settings := false
+	for _, p := range r.Policies {
+		for _, id := range p.IDs {
+			settings = settings || id.Kind == policyfile.KindSettings
+			if id.Kind == policyfile.KindPolicy {
+				names = append(names, id.Name)
+			}
+		}
+	}
+	fmt.Fprintf(out, "%s.\n\n%s\n", converted(r), bold(out, "Next"))
+	if settings {
+		fmt.Fprintf(out, "  1. look at %s: it raises globalMaxRetries for all queues\n", filepath.Join(policies, convert.SettingsFile))
+	}
+	fmt.Fprintf(out, "  - refloatctl apply -f %s --reason REASON   (with --data DIR or --server; or copy them to the directory of --policies)\n", policies)
+	fmt.Fprintf(out, "  - refloatctl get policies: the jobs select %s by the annotation armadaproject.io/retry-policy,\n", strings.Join(names, ", "))
+	fmt.Fprintf(out, "    after the policies of queue %s. If one of those has a defaultAction, or a rule for the same failures, it decides\n", r.Submit.Queue)
+	fmt.Fprintf(out, "    first: use a queue whose policies have none, or none at all\n")
+	fmt.Fprintf(out, "  - groups need version 3 of the semantics: evaluator or up with --semantics 3\n")
+	fmt.Fprintf(out, "  - armadactl submit %s, and refloatctl get groups\n", jobs)
+}

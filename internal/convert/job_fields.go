@@ -1,0 +1,68 @@
+package convert
+
+// jobFields are the fields of a JobSpec (batch/v1) and of its pods, as Job and JobSet have them.
+func jobFields() []Field {
+	const (
+		part  = "GroupPolicy spec.parts."
+		retry = "RetryPolicy spec."
+	)
+	rows := []Field{
+		{Path: "parallelism", Fate: Kept, Here: part + "parallelism; 1 where it is not set"},
+		{Path: "completions", Fate: Depends, Here: part + "members; 1 where neither it nor parallelism is set"},
+		{Path: "completions", Case: "a work queue", Fate: Differs, Why: "without completions, a Job is complete when one pod has succeeded and the others have ended; here all of its pods have to succeed"},
+		{Path: "completionMode", Fate: Kept, Here: "jobs.annotations and JOB_COMPLETION_INDEX"},
+		{Path: "completionMode", Value: "NonIndexed", Fate: Ignored, Why: "pods have an index for the group, and do not see it"},
+		{Path: "backoffLimit", Fate: Kept, Here: part + "retryLimit; 6 where neither it nor backoffLimitPerIndex is set, with delays of 10 s, 20 s, … up to 10 min for each pod"},
+		{Path: "backoffLimit", Case: "above the greatest limit", Fate: Differs, Why: "limits go up to 1,000,000"},
+		{Path: "backoffLimitPerIndex", Fate: Kept, Here: retry + "retryLimit, and " + part + "onMemberFailure: Continue"},
+		{Path: "backoffLimitPerIndex", Case: "above the greatest limit", Fate: Differs, Why: "limits go up to 1,000,000"},
+		{Path: "maxFailedIndexes", Fate: Kept, Here: part + "maxFailedMembers"},
+		{Path: "activeDeadlineSeconds", Fate: Differs, Here: "podSpec.activeDeadlineSeconds of each pod, and a rule for DeadlineExceeded", Why: "each run has that long; Kubernetes counts from the start of the Job, over all retries"},
+		{Path: "activeDeadlineSeconds", Case: "the pods have a shorter one", Fate: Dropped, Why: "a run ends at the shorter deadline of its pod, and a group has none"},
+
+		{Path: "podFailurePolicy", Fate: Inside},
+		{Path: "podFailurePolicy.rules", Fate: Inside},
+		{Path: "podFailurePolicy.rules.action", Fate: Kept, Here: retry + "rules.action: FailJob is FailUnit, FailIndex is Fail, Ignore is Ignore, Count is Retry"},
+		{Path: "podFailurePolicy.rules", Case: "Count before rules that overlap", Fate: Differs, Why: "its retries are counted apart from those of no rule, so that an index may get backoffLimitPerIndex retries of each"},
+		{Path: "podFailurePolicy.rules.onExitCodes", Fate: Inside},
+		{Path: "podFailurePolicy.rules.onExitCodes.operator", Fate: Kept, Here: retry + "rules.onExitCodes.operator"},
+		{Path: "podFailurePolicy.rules.onExitCodes.values", Fate: Kept, Here: retry + "rules.onExitCodes.values"},
+		{Path: "podFailurePolicy.rules.onExitCodes.containerName", Fate: Kept, Here: retry + "rules.containerName; where it is not set, one rule for each container"},
+		{Path: "podFailurePolicy.rules.onPodConditions", Fate: Inside},
+		{Path: "podFailurePolicy.rules.onPodConditions.type", Fate: Depends, Here: "DisruptionTarget is " + retry + "rules.onConditions: Preempted, Evicted"},
+		{Path: "podFailurePolicy.rules.onPodConditions.type", Case: "another condition", Fate: Dropped, Why: "Armada reports no conditions of pods but disruptions"},
+		{Path: "podFailurePolicy.rules.onPodConditions.status", Fate: Depends, Here: "True"},
+		{Path: "podFailurePolicy.rules.onPodConditions.status", Case: "not True", Fate: Dropped, Why: "only a disruption that happened is reported"},
+
+		{Path: "successPolicy", Fate: Inside},
+		{Path: "successPolicy.rules", Fate: Inside},
+		{Path: "successPolicy.rules.succeededCount", Fate: Depends, Here: part + "minMembers, of a rule with it alone; of several, the smallest"},
+		{Path: "successPolicy.rules.succeededCount", Case: "with succeededIndexes", Fate: Dropped, Why: "which indexes have succeeded makes no difference here: the rule is left out as a whole"},
+		{Path: "successPolicy.rules.succeededCount", Case: "more than another rule", Fate: Dropped, Why: "a rule with fewer always matches before it"},
+		{Path: "successPolicy.rules.succeededIndexes", Fate: Depends},
+		{Path: "successPolicy.rules.succeededIndexes", Case: "some indexes", Fate: Dropped, Why: "which indexes have succeeded makes no difference here: the rule is left out as a whole"},
+
+		{Path: "podReplacementPolicy", Fate: Kept, Here: retry + "replacement: Failed is WhenTerminated, TerminatingOrFailed is WhenFailed; where it is not set, Failed with a podFailurePolicy, else TerminatingOrFailed", Why: "after a preemption, a retry always waits for the old pod"},
+		{Path: "suspend", Value: "false", Fate: Ignored, Why: "the jobs start when they are submitted"},
+		{Path: "suspend", Fate: Dropped, Why: "the jobs start when they are submitted: submit them later"},
+		{Path: "ttlSecondsAfterFinished", Fate: Dropped, Why: "Armada forgets finished jobs by its own configuration"},
+		{Path: "managedBy", Value: "kubernetes.io/job-controller", Fate: Ignored, Why: "Armada runs the pods"},
+		{Path: "managedBy", Fate: Dropped, Why: "Armada runs the pods"},
+		{Path: "selector", Fate: Ignored, Why: "labels do not bind jobs to their group"},
+		{Path: "manualSelector", Fate: Ignored, Why: "labels do not bind jobs to their group"},
+		{Path: "template", Fate: Inside},
+	}
+	return append(rows, under("template", podTemplateFields())...)
+}
+
+// reasonField is a field that a proposal adds to rules of podFailurePolicy.
+const reasonField = "setConditionReason"
+
+func jobTable() []Field {
+	rows := append(objectFields(), Field{Path: "spec", Fate: Inside})
+	rows = append(rows, under("spec", jobFields())...)
+	return append(rows, Field{
+		Path: "spec.podFailurePolicy.rules." + reasonField, Fate: Dropped, Proposed: true,
+		Why: "Kubernetes does not have it, and a unit fails for reason PodFailurePolicy",
+	})
+}

@@ -1,0 +1,119 @@
+package convert
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Annotations of members (GROUPS 1), the one by which a job selects retry policies (SEMANTICS 3), and Armada's of gangs.
+const (
+	annotationPrefix = "refloat.github.io/"
+	armadaPrefix     = "armadaproject.io/"
+
+	annotationRetryPolicy = armadaPrefix + "retry-policy"
+	annotationGang        = armadaPrefix + "gangId"
+	annotationGangSize    = armadaPrefix + "gangCardinality"
+)
+
+// defaultQueue is the queue where nobody names one.
+const defaultQueue = "default"
+
+// Submit is what `armadactl submit` reads.
+type Submit struct {
+	Queue    string `json:"queue"`
+	JobSetID string `json:"jobSetId"`
+	Jobs     []Job  `json:"jobs"`
+}
+
+// Job is a job of Armada.
+type Job struct {
+	Namespace   string            `json:"namespace"`
+	Priority    float64           `json:"priority"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations"`
+	PodSpec     *corev1.PodSpec   `json:"podSpec"`
+}
+
+// submit makes the jobs of workloads.
+func submit(workloads []*Workload, o Options) Submit {
+	s := Submit{Queue: o.Queue, JobSetID: o.JobSet}
+	for _, w := range workloads {
+		s.JobSetID = cmp.Or(s.JobSetID, w.Name)
+		s.Queue = cmp.Or(s.Queue, w.Queue)
+	}
+	s.Queue = cmp.Or(s.Queue, defaultQueue)
+	for _, w := range workloads {
+		for i := range w.Parts {
+			p := &w.Parts[i]
+			for replica := range p.Replicas {
+				index := 0
+				for k := range p.Tasks {
+					for range p.Tasks[k].Count {
+						s.Jobs = append(s.Jobs, w.job(p, &p.Tasks[k], replica, index))
+						index++
+					}
+				}
+			}
+		}
+	}
+	return s
+}
+
+// job makes the job of one member.
+func (w *Workload) job(p *Part, t *Task, replica, index int) Job {
+	j := Job{Namespace: w.Namespace, Labels: maps.Clone(t.Labels), Annotations: maps.Clone(t.Annotations), PodSpec: t.Pod}
+	if j.Annotations == nil {
+		j.Annotations = map[string]string{}
+	}
+	if p.Identity != nil {
+		own := p.Identity(replica, index)
+		if j.Labels == nil && len(own.Labels) > 0 {
+			j.Labels = map[string]string{}
+		}
+		maps.Copy(j.Labels, own.Labels)
+		maps.Copy(j.Annotations, own.Annotations)
+		j.PodSpec = withIdentity(t.Pod, own)
+	}
+	maps.Copy(j.Annotations, map[string]string{
+		annotationPrefix + "group":        w.Name,
+		annotationPrefix + "group-policy": w.policyName,
+		annotationPrefix + "part":         p.partName,
+		annotationPrefix + "replica":      strconv.Itoa(replica),
+		annotationPrefix + "index":        strconv.Itoa(index),
+		annotationRetryPolicy:             t.policyName,
+	})
+	if n := p.Members(); p.Gang && n > 1 {
+		j.Annotations[annotationGang] = strings.Join([]string{w.Name, p.partName, strconv.Itoa(replica)}, "-")
+		j.Annotations[annotationGangSize] = strconv.Itoa(n)
+	}
+	return j
+}
+
+// withIdentity is the pod of one member.
+func withIdentity(pod *corev1.PodSpec, own Identity) *corev1.PodSpec {
+	if own.Hostname == "" && len(own.Env) == 0 {
+		return pod
+	}
+	out := *pod
+	out.Hostname = cmp.Or(own.Hostname, pod.Hostname)
+	out.Containers = withEnv(pod.Containers, own.Env)
+	out.InitContainers = withEnv(pod.InitContainers, own.Env)
+	return &out
+}
+
+func withEnv(containers []corev1.Container, env []corev1.EnvVar) []corev1.Container {
+	out := slices.Clone(containers)
+	for i := range out {
+		for _, v := range env {
+			if !slices.ContainsFunc(containers[i].Env, func(e corev1.EnvVar) bool { return e.Name == v.Name }) {
+				out[i].Env = append(slices.Clip(out[i].Env), v)
+			}
+		}
+	}
+	return out
+}
