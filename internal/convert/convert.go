@@ -76,12 +76,19 @@ func Convert(files []File, o Options) *Result {
 		if d.system.workload == nil || d.failed {
 			continue
 		}
-		if w := d.system.workload(d); w != nil && !d.failed {
-			w.doc = d
-			workloads = append(workloads, w)
+		w := d.system.workload(d)
+		if w == nil || d.failed {
+			continue
 		}
+		if len(w.Parts) == 0 {
+			d.say(rowNothing, "", "")
+			continue
+		}
+		w.doc = d
+		workloads = append(workloads, w)
 	}
 	c.names(workloads)
+	c.size(workloads)
 	r := &Result{}
 	if !slices.ContainsFunc(c.notes, func(n Note) bool { return n.Kind == Error }) {
 		if len(c.docs) == 0 {
@@ -170,6 +177,22 @@ func find(n *yaml.Node, field string) *yaml.Node {
 		}
 	}
 	return nil
+}
+
+// maxJobs limits how many jobs one call makes: they are all in memory.
+const maxJobs = 200_000
+
+func (c *conversion) size(workloads []*Workload) {
+	total := 0
+	for _, w := range workloads {
+		for i := range w.Parts {
+			total += w.Parts[i].Replicas * w.Parts[i].Members()
+		}
+		if total > maxJobs {
+			w.doc.fail("", fmt.Sprintf("more than %d jobs, with those before it", maxJobs), "convert fewer manifests at a time")
+			return
+		}
+	}
 }
 
 // names checks that no two groups have the same name.

@@ -197,7 +197,7 @@ func (d *document) dictionary(n *yaml.Node, path, row string, out reflect.Value)
 
 // custom reads what has its own way of reading JSON: quantities, times, and numbers that may be texts.
 func (d *document) custom(n *yaml.Node, path string, to json.Unmarshaler) {
-	text, err := json.Marshal(d.plain(n, path))
+	text, err := json.Marshal(plain(n, &d.nodes))
 	if err == nil {
 		err = to.UnmarshalJSON(text)
 	}
@@ -206,22 +206,24 @@ func (d *document) custom(n *yaml.Node, path string, to json.Unmarshaler) {
 	}
 }
 
-// plain converts a node to what encoding/json writes.
-func (d *document) plain(n *yaml.Node, path string) any {
-	if n = d.follow(n, path); n == nil {
+// plain converts a node to what encoding/json writes. It stops after maxNodes.
+func plain(n *yaml.Node, nodes *int) any {
+	if *nodes++; *nodes > maxNodes {
 		return nil
 	}
 	switch n.Kind {
+	case yaml.AliasNode:
+		return plain(n.Alias, nodes)
 	case yaml.MappingNode:
 		m := make(map[string]any, len(n.Content)/2)
-		for _, e := range d.entries(n, path) {
-			m[e.key.Value] = d.plain(e.value, join(path, e.key.Value))
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			m[n.Content[i].Value] = plain(n.Content[i+1], nodes)
 		}
 		return m
 	case yaml.SequenceNode:
 		list := make([]any, len(n.Content))
 		for i, item := range n.Content {
-			list[i] = d.plain(item, path)
+			list[i] = plain(item, nodes)
 		}
 		return list
 	}
@@ -229,7 +231,7 @@ func (d *document) plain(n *yaml.Node, path string) any {
 	case "!!null":
 		return nil
 	case "!!bool":
-		return n.Value == "true"
+		return strings.EqualFold(n.Value, "true")
 	case "!!int":
 		if i, err := strconv.ParseInt(n.Value, 0, 64); err == nil {
 			return i

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -59,6 +60,7 @@ type Field struct {
 // Cases of any field.
 var (
 	rowDuplicate   = Field{Case: "the key occurs twice", Fate: Differs, Why: "Kubernetes uses the last one too, and warns"}
+	rowNothing     = Field{Case: "nothing to run", Fate: Differs, Why: "it has no pods, so no jobs and no policies are made of it"}
 	rowPlaceholder = Field{Case: "a placeholder such as {{name}}", Fate: Differs, Why: "a template's placeholder, which YAML reads as a mapping, is taken as a text: replace it by its value"}
 )
 
@@ -120,9 +122,13 @@ func (d *document) review() {
 		if row.Fate == Differs || row.Fate == Dropped || row.Fate == Forbidden {
 			d.say(row, f.path, row.Here)
 		}
-		if row.Fate == Dropped || row.Fate == Ignored {
+		switch row.Fate {
+		case Dropped, Ignored:
 			done = f.path
 			f.clear()
+		case Differs, Forbidden:
+			done = f.path
+		case Kept, Inside, Depends:
 		}
 	}
 }
@@ -181,7 +187,11 @@ func (d *document) was(path string) string {
 	case n == nil:
 		return "(not set)"
 	case n.Kind != yaml.ScalarNode:
-		return ""
+		text, err := json.Marshal(plain(n, new(int)))
+		if err != nil || len(text) > 60 {
+			return ""
+		}
+		return string(text)
 	}
 	return shown(n.Value)
 }

@@ -77,6 +77,10 @@ type jobNames struct {
 
 // jobPart maps a JobSpec to a part of one unit.
 func (d *document) jobPart(path string, s *batchv1.JobSpec, names jobNames) (*Part, bool) {
+	if s.Completions == nil && s.Parallelism == nil {
+		s.Completions = new(int32)
+		*s.Completions = 1
+	}
 	before := d.failed
 	d.failed = false
 	d.validateJob(path, s)
@@ -158,6 +162,7 @@ func (d *document) deadline(path string, s *batchv1.JobSpec, pod *corev1.PodSpec
 		return nil
 	}
 	seconds := max(*s.ActiveDeadlineSeconds, 1)
+	d.note(join(path, "activeDeadlineSeconds"), "a deadline of the Job", fmt.Sprintf("podSpec.activeDeadlineSeconds %d, and a rule for DeadlineExceeded", seconds))
 	pod.ActiveDeadlineSeconds = &seconds
 	r := &RetryRule{path: join(path, "activeDeadlineSeconds"), Name: "active-deadline", Action: actionFail, Conditions: []string{"DeadlineExceeded"}}
 	if s.BackoffLimitPerIndex != nil {

@@ -17,7 +17,8 @@ func jobFields() []Field {
 		{Path: "backoffLimitPerIndex", Fate: Kept, Here: retry + "retryLimit, and " + part + "onMemberFailure: Continue"},
 		{Path: "backoffLimitPerIndex", Case: "above the greatest limit", Fate: Differs, Why: "limits go up to 1,000,000"},
 		{Path: "maxFailedIndexes", Fate: Kept, Here: part + "maxFailedMembers"},
-		{Path: "activeDeadlineSeconds", Fate: Differs, Here: "podSpec.activeDeadlineSeconds of each pod, and a rule for DeadlineExceeded", Why: "each run has that long; Kubernetes counts from the start of the Job, over all retries"},
+		{Path: "activeDeadlineSeconds", Fate: Depends},
+		{Path: "activeDeadlineSeconds", Case: "a deadline of the Job", Fate: Differs, Here: "podSpec.activeDeadlineSeconds of each pod, and a rule for DeadlineExceeded", Why: "each run has that long; Kubernetes counts from the start of the Job, over all retries"},
 		{Path: "activeDeadlineSeconds", Case: "the pods have a shorter one", Fate: Dropped, Why: "a run ends at the shorter deadline of its pod, and a group has none"},
 
 		{Path: "podFailurePolicy", Fate: Inside},

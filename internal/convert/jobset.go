@@ -80,10 +80,6 @@ func (d *document) replicatedJob(s *jobSet, i int) *Part {
 	if spec.CompletionMode == nil {
 		spec.CompletionMode = new(batchv1.CompletionMode)
 		*spec.CompletionMode = batchv1.IndexedCompletion
-		if spec.Completions == nil {
-			n := or(spec.Parallelism, 1)
-			spec.Completions = &n
-		}
 	}
 	if spec.Template.Spec.RestartPolicy == "" {
 		if spec.Template.Spec.RestartPolicy = corev1.RestartPolicyOnFailure; spec.PodFailurePolicy != nil {
@@ -181,18 +177,13 @@ func (d *document) failurePolicy(s *jobSet) GroupPolicy {
 		d.fail("spec.failurePolicy.maxRestarts", "negative", wantNotNegative)
 		return g
 	}
-	g.MaxRestarts = d.cappedRestarts("spec.failurePolicy.maxRestarts", f.MaxRestarts)
+	g.MaxRestarts = d.limit("spec.failurePolicy.maxRestarts", f.MaxRestarts)
 	for i := range f.Rules {
 		if r := d.failureRule(s, i); r != nil {
 			g.Rules = append(g.Rules, *r)
 		}
 	}
 	return g
-}
-
-func (d *document) cappedRestarts(path string, n int32) *uint32 {
-	out := min(uint32(n), maxLimit)
-	return &out
 }
 
 func (d *document) failureRule(s *jobSet, i int) *GroupRule {

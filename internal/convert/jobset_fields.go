@@ -1,7 +1,5 @@
 package convert
 
-import "slices"
-
 func jobSetTable() []Field {
 	const (
 		group = "GroupPolicy spec."
@@ -30,6 +28,7 @@ func jobSetTable() []Field {
 
 		Field{Path: "spec.failurePolicy", Fate: Inside, Here: "without it, the first unit that fails, fails the group"},
 		Field{Path: "spec.failurePolicy.maxRestarts", Fate: Kept, Here: group + "maxRestarts; 0 where it is not set"},
+		Field{Path: "spec.failurePolicy.maxRestarts", Case: "above the greatest limit", Fate: Differs, Why: "limits go up to 1,000,000"},
 		Field{Path: "spec.failurePolicy.restartStrategy", Fate: Forbidden, Here: "use Recreate", Why: "an unsupported value"},
 		Field{Path: "spec.failurePolicy.restartStrategy", Value: "BlockingRecreate", Fate: Dropped, Why: "each member starts again as soon as its own old pod is stopped, as with Recreate"},
 		Field{Path: "spec.failurePolicy.restartStrategy", Value: "InPlaceRestart", Fate: Dropped, Why: "each member starts again as a new pod, as with Recreate"},
@@ -76,7 +75,5 @@ func jobSetTable() []Field {
 		},
 	)
 	rows = append(rows, under("spec.replicatedJobs.template.metadata", templateMetaFields(", where the pod template has no such annotation"))...)
-	rows = append(rows, under("spec.replicatedJobs.template.spec", jobFields())...)
-	// A Job in a JobSet is managed by the JobSet.
-	return slices.Clip(rows)
+	return append(rows, under("spec.replicatedJobs.template.spec", jobFields())...)
 }

@@ -134,6 +134,9 @@ func (c *conversion) leaveOut(resources []policyfile.File, owners map[string]own
 		}
 	}
 	for _, p := range problems {
+		if p.Severity == policyfile.Note {
+			continue // it may be intended, and lint does not fail for it
+		}
 		n := Note{Kind: Error, Why: fmt.Sprintf("%s %s %s", p.Code, p.Path, p.Message), Fix: p.Fix}
 		if o := owners[p.File]; o.w != nil {
 			n.Why = fmt.Sprintf("the %s made of it would have a finding: %s", p.File, n.Why)
