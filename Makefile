@@ -15,6 +15,7 @@ SOAK_JOBS ?= 1000000
 COUNT     ?= 10
 FUZZTIME  ?= 20s
 KILLS     ?= 100
+INSTANCES ?= 20000
 FAULTS    ?= 12
 COMPOSE   ?= docker compose
 ARMADA_TESTS := ./internal/test/armadabox
@@ -66,6 +67,9 @@ fuzz: ## run every Fuzz function for FUZZTIME (20s), one per processor at a time
 
 soak: ## let SOAK_JOBS (1000000) jobs come and go through an ingester that prunes, on SQLite and on PostgreSQL
 	SOAK_JOBS=$(SOAK_JOBS) go test ./internal/sink -run=TestSoak -v -count=1 -timeout=4h
+
+schedules: ## compare the scheduler with its model, and check its laws, on INSTANCES (20000) random instances each
+	go test ./internal/test/schedulingmodel -count=1 -timeout=1h -rapid.checks=$(INSTANCES)
 
 bench: ## run benchmarks matching BENCH, COUNT (10) times each, into bench.txt
 	go test -run='^$$' -bench='$(BENCH)' -benchmem -count=$(COUNT) -timeout=2h ./... | tee bench.txt
