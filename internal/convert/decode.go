@@ -144,7 +144,8 @@ func (d *document) mapping(n *yaml.Node, path, row string, out reflect.Value) {
 		for i, f := range fields {
 			names[i] = f.name
 		}
-		d.fail(at, "unknown field", suggest.Fix(e.key.Value, names, "remove it, or correct its name or indentation"))
+		d.failed = true
+		d.report(Note{Kind: Error, Path: at, Why: "unknown field", Fix: suggest.Fix(e.key.Value, names, "remove it, or correct its name or indentation")})
 	}
 }
 

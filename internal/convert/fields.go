@@ -184,9 +184,14 @@ func (d *document) report(n Note) {
 func (d *document) was(path string) string {
 	n := d.at[path]
 	switch {
+	case path == "":
+		return ""
 	case n == nil:
 		return "(not set)"
 	case n.Kind != yaml.ScalarNode:
+		if text, ok := placeholder(n); ok {
+			return text
+		}
 		text, err := json.Marshal(plain(n, new(int)))
 		if err != nil || len(text) > 60 {
 			return ""

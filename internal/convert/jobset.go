@@ -193,12 +193,12 @@ func (d *document) failureRule(s *jobSet, i int) *GroupRule {
 		d.fail(join(path, "name"), "another rule has the same name", "rename one")
 	}
 	r := &GroupRule{path: path, Name: cmp.Or(from.Name, fmt.Sprintf("failurePolicyRule%d", i))}
-	d.failureAction(f, i, r)
 	targets := d.targets(s, i)
 	if len(from.TargetReplicatedJobs) > 0 && len(targets) == 0 {
 		d.note(join(path, "targetReplicatedJobs"), "no replicatedJob left", "")
 		return nil
 	}
+	d.failureAction(f, i, r)
 	r.Parts = targets
 	if len(targets) == len(s.Spec.ReplicatedJobs) {
 		r.Parts = nil

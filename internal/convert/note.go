@@ -58,16 +58,14 @@ func (n Note) String() string {
 	if n.Object != "" {
 		b.WriteString(n.Object + ": ")
 	}
-	b.WriteString(n.Path)
-	if n.Was != "" {
-		b.WriteString(" " + n.Was)
-	}
+	said := strings.TrimSpace(n.Path + " " + n.Was)
 	if n.Kind != Error {
-		b.WriteString(" → " + cmp.Or(n.Now, "nothing"))
+		said = strings.TrimSpace(said + " → " + cmp.Or(n.Now, "nothing"))
 	}
-	if n.Why != "" {
-		b.WriteString(": " + n.Why)
+	if said != "" && n.Why != "" {
+		said += ": "
 	}
+	b.WriteString(said + n.Why)
 	if n.Fix != "" {
 		b.WriteString(". fix: " + n.Fix)
 	}

@@ -52,8 +52,8 @@ func (c *conversion) policies(workloads []*Workload) ([]PolicyFile, *policyfile.
 // owner is what a resource was made for.
 type owner struct {
 	w     *Workload
-	rules func(i int) (path string) // the source of a rule
-	drop  func(i int)
+	paths func() []string // what each of its rules was made from
+	drop  func(i int)     // a rule
 }
 
 // resources renders each policy as a file of its own.
@@ -79,7 +79,13 @@ func (c *conversion) resources(workloads []*Workload) (files []policyfile.File, 
 	for _, w := range workloads {
 		g := &w.Group
 		add(policyfile.KindGroup, w.policyName, w.groupSpec(), owner{
-			w, func(i int) string { return g.Rules[i].path }, func(i int) { g.Rules = slices.Delete(g.Rules, i, i+1) },
+			w, func() (paths []string) {
+				for i := range g.Rules {
+					paths = append(paths, g.Rules[i].path)
+				}
+				return paths
+			},
+			func(i int) { g.Rules = slices.Delete(g.Rules, i, i+1) },
 		})
 		done := map[string]bool{}
 		for i := range w.Parts {
@@ -90,7 +96,12 @@ func (c *conversion) resources(workloads []*Workload) (files []policyfile.File, 
 				}
 				done[t.policyName] = true
 				add(policyfile.KindPolicy, t.policyName, t.Retry.spec(), owner{
-					w, func(i int) string { return t.Retry.Rules[i].path },
+					w, func() (paths []string) {
+						for i := range t.Retry.Rules {
+							paths = append(paths, t.Retry.Rules[i].path)
+						}
+						return paths
+					},
 					func(i int) { w.dropRule(t.policyName, i) },
 				})
 			}
@@ -126,7 +137,13 @@ func (c *conversion) leaveOut(resources []policyfile.File, owners map[string]own
 		o := owners[p.File]
 		if m := rulePath.FindStringSubmatch(p.Path); m != nil && (p.Code == codeShadowed || p.Code == codeNever) {
 			i, _ := strconv.Atoi(m[1])
-			if path := o.rules(i); path != "" {
+			path, others := o.paths()[i], 0
+			for _, other := range o.paths() {
+				if other == path {
+					others++
+				}
+			}
+			if others == 1 { // a rule of the manifest may be several here
 				o.w.doc.say(rowUnreachable, path, "")
 			}
 			o.drop(i)
