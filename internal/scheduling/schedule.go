@@ -45,6 +45,24 @@ const (
 	NoRoom
 )
 
+// String is the reason in words that do not change.
+func (r Reason) String() string {
+	switch r {
+	case Held:
+		return "Held"
+	case TooEarly:
+		return "TooEarly"
+	case GangIncomplete:
+		return "GangIncomplete"
+	case FitsNoNode:
+		return "FitsNoNode"
+	case NoRoom:
+		return "NoRoom"
+	default:
+		return "UnknownReason"
+	}
+}
+
 // Share is what an active queue, one with a job that is queued or running, has after the cycle.
 type Share struct {
 	Queue string
