@@ -127,12 +127,14 @@ type history struct {
 	model.History
 	records [][]chain.Record
 	bytes   [][][]byte
+	store   *projection.Memory // the state at the end
 }
 
 // run decides the history, or replays a log of it. With reload, the state is written to a
 // store and read back now and then.
 func (h *history) run(rnd *rand.Rand, reload bool, log *history) error {
 	store := projection.NewMemory()
+	h.store = store
 	state, err := projection.NewState(store, projection.NoWatermark, evaluator.DefaultHorizon)
 	if err != nil {
 		return err
@@ -154,6 +156,7 @@ func (h *history) run(rnd *rand.Rand, reload bool, log *history) error {
 	if err := use(h.YAML()); err != nil {
 		return err
 	}
+	defer func() { _, _ = reloaded(store, p.State) }()
 	var envelope evaluator.Logged
 	for i, m := range h.Messages {
 		cut := false

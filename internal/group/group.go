@@ -26,6 +26,7 @@ type Group struct {
 	Counted    uint32      // of them, those that count towards maxRestarts
 	ByRule     []RuleCount // by name
 	LastEvent  int64       // watermark at the last event about it
+	Passed     bool        // one horizon has passed since, and it was looked at then
 	Refused    bool        // something that would have happened did not: its queue was in shadow, or retries disabled
 
 	Parts []*Part
@@ -332,6 +333,15 @@ func (g *Group) HasSucceeded() bool {
 		}
 	}
 	return true
+}
+
+// Size returns how many members are known.
+func (g *Group) Size() int {
+	n := 0
+	for _, p := range g.Parts {
+		n += p.tally.members
+	}
+	return n
 }
 
 // AllOver reports whether every known member is over.

@@ -16,6 +16,8 @@ type message struct {
 	h      Handler
 	groups []*groupEntry // touched
 	due    []*groupEntry // whose horizon has passed
+
+	visited int // members of groups that it looks at without an event of theirs
 }
 
 type runRef struct{ job, run string }
@@ -90,7 +92,7 @@ func (s *State) Process(seq *events.Sequence, publish int64, h Handler) error {
 			s.apply(f, d)
 		}
 	}
-	if len(s.msg.groups) > 0 || len(s.msg.due) > 0 || s.recheck {
+	if len(s.msg.groups) > 0 || len(s.msg.due) > 0 || s.recheck.going {
 		s.settleGroups()
 	}
 	s.markReady(h)

@@ -389,7 +389,7 @@ func (s *State) touchGroup(ge *groupEntry) {
 		s.msg.groups = append(s.msg.groups, ge)
 	}
 	if ge.g != nil {
-		ge.g.LastEvent = s.Watermark
+		ge.g.LastEvent, ge.g.Passed = s.Watermark, false
 	}
 }
 

@@ -1,9 +1,11 @@
 package projection
 
 import (
+	"cmp"
 	"container/heap"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/refloat/refloat/internal/group"
 	"github.com/refloat/refloat/internal/policy"
@@ -123,7 +125,7 @@ func appendGroup(b []byte, g *group.Group) []byte {
 		e.uint(uint64(p.Parallelism))
 	}
 	e.b = append(e.b, byte(g.State), byte(g.Reason))
-	e.bools(g.Halted, g.Refused)
+	e.bools(g.Halted, g.Refused, g.Passed)
 	e.string(g.Rule)
 	e.uint(uint64(g.Generation))
 	e.uint(uint64(g.Restarts))
@@ -164,7 +166,7 @@ func decodeGroup(k group.Key, b []byte) (*group.Group, error) {
 	}
 	g := group.New(k, policyName, shape)
 	g.State, g.Reason = policy.GroupState(d.byte()), policy.UnitReason(d.byte())
-	d.bools(&g.Halted, &g.Refused)
+	d.bools(&g.Halted, &g.Refused, &g.Passed)
 	g.Rule = d.string()
 	g.Generation, g.Restarts, g.Counted = d.uint32(), d.uint32(), d.uint32()
 	for range d.count() {
@@ -284,7 +286,7 @@ func (ge *groupEntry) flushGang(b Batch) error {
 // groupTerm returns when a group is looked at again: one horizon after its last event, if
 // none of its members is started.
 func groupTerm(g *group.Group) term {
-	if !g.Idle() {
+	if !g.Idle() || g.Passed {
 		return term{}
 	}
 	return term{weight: groupWeight, base: g.LastEvent}
@@ -293,34 +295,67 @@ func groupTerm(g *group.Group) term {
 // groupCutoff is the time before which a quiet group must have had its last event to be due.
 func (s *State) groupCutoff() int64 { return subtractSaturating(s.Watermark, s.Horizon) }
 
+// A message looks at groups without an event of their own, because their horizon has passed
+// or a policy generation has come, until they have this many members in all: what follows
+// must fit into one envelope, however many groups there are. The next message goes on.
+const membersAMessage = 2_000
+
+// dueGroup is a group whose horizon has passed.
+type dueGroup struct {
+	since int64
+	key   string
+}
+
+func (d dueGroup) compare(e dueGroup) int {
+	return cmp.Or(cmp.Compare(d.since, e.since), cmp.Compare(d.key, e.key))
+}
+
 // takeDueGroups drops the groups whose horizon has passed since they ended, and finds those
 // that end because it has.
 func (s *State) takeDueGroups() {
-	s.msg.due = s.msg.due[:0]
-	x, cutoff := &s.groupTerms, s.groupCutoff()
-	if x.inKV >= cutoff && (len(x.pending) == 0 || x.pending[0].base >= cutoff) {
-		return
-	}
-	keys, err := x.take(s.kv, cutoff)
-	if err != nil {
-		s.fail(err)
-		return
-	}
-	for _, key := range keys {
-		k, ok := splitGroupPrefix(key)
-		if !ok {
-			s.fail(fmt.Errorf("%w: the key of a group", ErrCorrupt))
+	s.msg.due, s.msg.visited = s.msg.due[:0], 0
+	cutoff := s.groupCutoff()
+	if x := &s.groupTerms; x.inKV < cutoff || len(x.pending) > 0 && x.pending[0].base < cutoff {
+		keys, err := x.take(s.kv, cutoff)
+		if err != nil {
+			s.fail(err)
 			return
 		}
-		ge := s.groupOf(k)
-		switch {
-		case ge.g == nil || ge.indexed.weight == 0 || ge.indexed.base >= cutoff:
-		case ge.g.State == policy.GroupActive:
+		for _, key := range keys {
+			switch ge := s.dueGroup(key, cutoff); {
+			case ge == nil:
+			case ge.g.State == policy.GroupActive:
+				s.due = append(s.due, dueGroup{ge.indexed.base, key})
+			default:
+				s.dropGroup(ge)
+			}
+		}
+		slices.SortFunc(s.due, dueGroup.compare)
+		s.due = slices.Compact(s.due)
+	}
+	n := 0
+	for ; n < len(s.due) && s.due[n].since < cutoff && s.msg.visited < membersAMessage; n++ {
+		if ge := s.dueGroup(s.due[n].key, cutoff); ge != nil && ge.g.State == policy.GroupActive && ge.indexed.base == s.due[n].since {
+			ge.g.Passed = true
+			s.markDirty(ge)
 			s.msg.due = append(s.msg.due, ge)
-		default:
-			s.dropGroup(ge)
+			s.msg.visited += ge.g.Size()
 		}
 	}
+	s.due = slices.Delete(s.due, 0, n)
+}
+
+// dueGroup returns a group if its horizon has passed, else nil.
+func (s *State) dueGroup(key string, cutoff int64) *groupEntry {
+	k, ok := splitGroupPrefix(key)
+	if !ok {
+		s.fail(fmt.Errorf("%w: the key of a group", ErrCorrupt))
+		return nil
+	}
+	if ge := s.groupOf(k); ge.g != nil && ge.indexed.weight != 0 && ge.indexed.base < cutoff {
+		return ge
+	}
+	return nil
 }
 
 // dropGroup forgets a group with its members.

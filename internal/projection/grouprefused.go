@@ -2,7 +2,6 @@ package projection
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/refloat/refloat/internal/policy"
 )
@@ -11,9 +10,15 @@ import (
 // and neither its units nor the group end. What was refused then happens as soon as a policy
 // generation has come that lets it: no event of the group need come first.
 
+// recheck is how far the groups of which something was refused were looked at again.
+type recheck struct {
+	going bool
+	done  string // the key of the last one
+}
+
 // Recheck has every group of which something was refused looked at again, with the next
-// message. It is called when a policy generation comes into force.
-func (s *State) Recheck() { s.recheck = true }
+// messages. It is called when a policy generation comes into force.
+func (s *State) Recheck() { s.recheck = recheck{going: true} }
 
 // refuse records that something of a group was refused.
 func (s *State) refuse(ge *groupEntry) {
@@ -22,9 +27,7 @@ func (s *State) refuse(ge *groupEntry) {
 	}
 	ge.g.Refused = true
 	s.markDirty(ge)
-	if i, found := slices.BinarySearch(s.refused, ge.key); !found {
-		s.refused = slices.Insert(s.refused, i, ge.key)
-	}
+	s.refused.Insert(ge.key)
 }
 
 // forgetRefused is the opposite of refuse.
@@ -34,19 +37,27 @@ func (s *State) forgetRefused(ge *groupEntry) {
 	}
 	ge.g.Refused = false
 	s.markDirty(ge)
-	if i, found := slices.BinarySearch(s.refused, ge.key); found {
-		s.refused = slices.Delete(s.refused, i, i+1)
-	}
+	s.refused.Delete(ge.key)
 }
 
 // recheckRefused adds the groups to look at again to those of the current message. It is no
 // event of theirs.
 func (s *State) recheckRefused() {
-	if !s.recheck {
+	if !s.recheck.going {
 		return
 	}
-	s.recheck = false
-	for _, key := range slices.Clone(s.refused) {
+	var keys []string // more than enough: each has a member
+	s.refused.Ascend(s.recheck.done, func(key string) bool {
+		if key > s.recheck.done {
+			keys = append(keys, key)
+		}
+		return len(keys) <= membersAMessage
+	})
+	for _, key := range keys {
+		if s.msg.visited >= membersAMessage {
+			return
+		}
+		s.recheck.done = key
 		k, ok := splitGroupPrefix(key)
 		if !ok {
 			s.fail(fmt.Errorf("%w: the key of a group", ErrCorrupt))
@@ -56,6 +67,7 @@ func (s *State) recheckRefused() {
 		if ge.g == nil {
 			continue // an error of the KV
 		}
+		s.msg.visited += ge.g.Size()
 		s.forgetRefused(ge)
 		if ge.g.State != policy.GroupActive {
 			continue
@@ -73,6 +85,7 @@ func (s *State) recheckRefused() {
 			}
 		}
 	}
+	s.recheck = recheck{}
 }
 
 func (s *State) markDirty(ge *groupEntry) {
@@ -87,10 +100,12 @@ func (s *State) loadRefused() error {
 	if err != nil {
 		return fmt.Errorf("read groups: %w", err)
 	}
-	s.recheck = b != nil
+	if b != nil {
+		s.recheck = recheck{going: true, done: string(b[1:])}
+	}
 	s.recheckStored = s.recheck
 	err = s.kv.Scan([]byte{refusedKey}, []byte{refusedKey + 1}, func(key, _ []byte) bool {
-		s.refused = append(s.refused, string(key[1:]))
+		s.refused.Insert(string(key[1:]))
 		return true
 	})
 	if err != nil {
@@ -117,8 +132,8 @@ func (s *State) flushRecheck(b Batch) error {
 		return nil
 	}
 	s.recheckStored = s.recheck
-	if s.recheck {
-		return b.Set([]byte{recheckKey}, []byte{1})
+	if s.recheck.going {
+		return b.Set([]byte{recheckKey}, append([]byte{1}, s.recheck.done...))
 	}
 	return b.Delete([]byte{recheckKey})
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"strings"
+
+	"github.com/tidwall/btree"
 )
 
 // KV is the store from which State loads what is not in memory.
@@ -52,8 +54,9 @@ type State struct {
 	olderGroupsFlush          uint64
 	dirtyGroups               []*groupEntry
 	groupTerms                forgetIndex
-	refused                   []string // keys of groups of which something was refused, ascending
-	recheck, recheckStored    bool     // they are looked at with the next message
+	due                       []dueGroup        // whose horizon has passed, and that were not looked at yet
+	refused                   btree.Set[string] // keys of groups of which something was refused
+	recheck, recheckStored    recheck
 
 	msg   message
 	key   []byte            // scratch

@@ -1,0 +1,112 @@
+package evaluator_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/refloat/refloat/events/pb"
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/evaluator"
+	"github.com/refloat/refloat/internal/test/model"
+)
+
+// TestShrinkingGroupPolicy: whatever a later generation takes from a group policy, a group
+// keeps the parts, replicas and members with which it was bound; rules and limits are the new
+// ones, and those of a policy that is gone are none: the group fails.
+func TestShrinkingGroupPolicy(t *testing.T) {
+	t.Parallel()
+	const spec = "kind: GroupPolicy\nmetadata: {name: flow}\nspec:\n  maxRestarts: 2\n  parts: "
+	whole := spec + "[{name: first}, {name: main, replicas: 2, members: 2}, {name: last, after: [main]}]"
+	restarted := []string{ // all five members, and the last part is held
+		"Decision m00 GroupRestart", "MemberRestart f", "MemberRestart m00", "MemberRestart m01", "MemberRestart m10", "MemberRestart m11",
+		"MemberRestart l", "MemberHeld l",
+	}
+	for _, tt := range []struct {
+		name, then string
+		want       []string // after the change
+	}{
+		{"fewer members", spec + "[{name: first}, {name: main, replicas: 2}, {name: last, after: [main]}]", restarted},
+		{"fewer replicas", spec + "[{name: first}, {name: main, members: 2}, {name: last, after: [main]}]", restarted},
+		{"another part is gone", spec + "[{name: main, replicas: 2, members: 2}]", restarted},
+		{"its part is gone", spec + "[{name: first}, {name: last}]", restarted},
+		{"its size is open", strings.TrimSuffix(spec, "\n  parts: "), restarted},
+		{"another order", spec + "[{name: last}, {name: main, after: [last]}, {name: first, after: [main]}]", restarted},
+		{"it is gone", "", []string{
+			"Decision m00 NoPolicy", "GroupEnded Failed", "MemberStopped f", "MemberStopped m01", "MemberStopped m10", "MemberStopped m11",
+			"MemberStopped l",
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			w.semantics = 3
+			use := func(group string) {
+				files := []model.File{{Name: "settings.yaml", Data: []byte("kind: RetrySettings\nspec: {enabled: true, mode: Enforce}\n")}}
+				if group != "" {
+					files = append(files, model.File{Name: "group.yaml", Data: []byte("apiVersion: refloat.github.io/v1\n" + group)})
+				}
+				w.publish(files)
+			}
+			use(whole)
+			n := 0
+			say := func(events ...*pb.Event) {
+				w.append([]model.Message{hostileMessage(t, n, events)})
+				n++
+			}
+			in := func(job, part string, replica int) *pb.Event {
+				return hostile{"id": job, "group": "g", "group-policy": "flow", "part": part, "replica": fmt.Sprint(replica)}.submission(0)
+			}
+			say(in("f", "first", 0), in("m00", "main", 0), in("m01", "main", 0), in("m10", "main", 1), in("m11", "main", 1), in("l", "last", 0))
+			say(leaseOf("m00"), leaseOf("m01"), leaseOf("m10"), leaseOf("m11"))
+			m := w.start("state", evaluator.Config{Semantics: w.semantics})
+			if err := m.drain(); err != nil {
+				t.Fatal(err)
+			}
+			before := len(w.groupRecords())
+			use(tt.then)
+			say(failureOf("m00"))
+			say(hostile{"id": "other"}.submission(0)) // and the partition goes on
+			if err := m.drain(); err != nil {
+				t.Fatal(err)
+			}
+			m.stop()
+			if got := w.groupRecords()[before:]; !slices.Equal(got, tt.want) {
+				t.Errorf("records\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
+			}
+			w.verified()
+		})
+	}
+}
+
+// groupRecords are the decisions and the records of groups in the chain, in short.
+func (w *world) groupRecords() (out []string) {
+	for _, b := range w.payloads(w.decisions) {
+		env, err := chain.DecodeEnvelope(b)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		records, err := env.Decode()
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		for _, r := range records {
+			switch r := r.(type) {
+			case *chain.Decision:
+				out = append(out, fmt.Sprint("Decision ", r.JobID, " ", r.Code))
+			case *chain.GroupBound:
+				out = append(out, "GroupBound "+r.Group)
+			case *chain.GroupFinding:
+				out = append(out, fmt.Sprint("GroupFinding ", r.JobID, " ", r.Reason))
+			case *chain.MemberChange:
+				out = append(out, fmt.Sprint(r.Change, " ", r.JobID))
+			case *chain.UnitEnded:
+				out = append(out, fmt.Sprint("UnitEnded ", r.Verdict.Action))
+			case *chain.GroupEnded:
+				out = append(out, fmt.Sprint("GroupEnded ", r.State))
+			}
+		}
+	}
+	return out
+}
