@@ -115,7 +115,7 @@ func (c *cycle) addNodes(config Config, nodes []Node) error {
 	var p problems
 	c.nodes = make([]node, len(nodes))
 	for i := range nodes {
-		c.nodes[i] = node{Node: &nodes[i], jobs: none}
+		c.nodes[i] = node{Node: &nodes[i]}
 	}
 	slices.SortFunc(c.nodes, func(a, b node) int { return strings.Compare(a.Name, b.Name) })
 	c.nodeOf = make(map[string]int32, len(nodes))

@@ -52,8 +52,6 @@ type job struct {
 	state       state
 	node        int32 // if it has one, or a reservation there
 	start       int32 // where it ran when the cycle began; gone if that node is unknown, none if it was queued
-	after       int32 // the next job on its node
-	before      int32
 }
 
 // gone is the node of a running job whose node is not among the nodes.
@@ -81,7 +79,13 @@ type gang struct {
 
 type node struct {
 	*Node
-	jobs int32 // the first of the jobs that have it, or a reservation on it
+	jobs []occupant // what has it, or a reservation on it, in no order
+}
+
+// occupant is a job that has a node or a reservation there.
+type occupant struct {
+	job, queue, level int32
+	state             state
 }
 
 // amounts are vectors of resources, one behind the other.
@@ -102,7 +106,7 @@ type change struct {
 // scratch is memory that is used again and again.
 type scratch struct {
 	avoided []int32
-	victims []int32
+	victims []occupant
 	sum     []int64
 	left    []int64
 }
@@ -199,30 +203,19 @@ func (c *cycle) count(j int32, sign int64) {
 }
 
 func (c *cycle) link(j int32) {
-	job := &c.jobs[j]
-	if job.node < 0 {
-		return
+	if job := &c.jobs[j]; job.node >= 0 {
+		list := &c.nodes[job.node].jobs
+		*list = append(*list, occupant{j, job.queue, job.level, job.state})
 	}
-	head := &c.nodes[job.node].jobs
-	job.before, job.after = none, *head
-	if *head != none {
-		c.jobs[*head].before = j
-	}
-	*head = j
 }
 
 func (c *cycle) unlink(j int32) {
-	job := &c.jobs[j]
-	if job.node < 0 {
-		return
-	}
-	if job.before == none {
-		c.nodes[job.node].jobs = job.after
-	} else {
-		c.jobs[job.before].after = job.after
-	}
-	if job.after != none {
-		c.jobs[job.after].before = job.before
+	if job := &c.jobs[j]; job.node >= 0 {
+		list := c.nodes[job.node].jobs
+		last := len(list) - 1
+		i := slices.IndexFunc(list, func(o occupant) bool { return o.job == j })
+		list[i] = list[last]
+		c.nodes[job.node].jobs = list[:last]
 	}
 }
 

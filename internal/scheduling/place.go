@@ -28,8 +28,19 @@ func (d displaced) compare(e displaced) int {
 	return e.fraction.compare(d.fraction)
 }
 
+// anything is dearer than all that can be displaced: the limit where there is none.
+func (c *cycle) anything() displaced { return displaced{level: int32(c.levels)} }
+
+// terms are what an attempt to place a gang must keep: otherwise it is given up.
+type terms struct {
+	displace bool
+	// below is what every displaced job must be cheaper than.
+	below displaced
+	// have is how many jobs of the gang must have a node at the end.
+	have int
+}
+
 // selectNodesForGang gives nodes to the jobs of a gang that have none, or changes nothing.
-// What it changed remains in c.undo.
 func (c *cycle) selectNodesForGang(g *gang, displace bool) {
 	for _, j := range g.members {
 		if c.jobs[j].state == reserved {
@@ -37,45 +48,62 @@ func (c *cycle) selectNodesForGang(g *gang, displace bool) {
 		}
 	}
 	c.mark()
+	t := terms{displace, c.anything(), g.need}
 	if g.label == "" || g.running {
-		c.selectNodes(g, nil, displace)
+		c.selectNodes(g, nil, t)
 		return
 	}
 	label := c.labelled(g.label)
 	for _, j := range g.members {
 		if c.jobs[j].state == placed {
-			c.selectNodes(g, label.nodes[label.valueOf[c.jobs[j].node]], displace)
+			c.selectNodes(g, label.nodes[label.valueOf[c.jobs[j].node]], t)
 			return
 		}
 	}
-	best, bestHave, bestDearest := none, 0, displaced{}
+	c.selectUniformNodes(g, label, t)
+}
+
+// selectUniformNodes does what selectNodesForGang says, on nodes that have the same value of a label.
+func (c *cycle) selectUniformNodes(g *gang, label *label, t terms) {
+	all := terms{false, c.anything(), len(g.members)}
+	for _, nodes := range label.nodes {
+		if _, ok := c.selectNodes(g, nodes, all); ok {
+			return // nothing is better than all jobs without displacement
+		}
+	}
+	best, bestDearest := none, displaced{}
 	for v, nodes := range label.nodes {
-		dearest, ok := c.selectNodes(g, nodes, displace)
+		dearest, ok := c.selectNodes(g, nodes, t)
 		if !ok {
 			continue
 		}
-		if g.have == len(g.members) && dearest.level == none {
-			return // no later value is better
+		if best == none || g.have > t.have || dearest.compare(bestDearest) < 0 {
+			best, bestDearest, t.have = v, dearest, g.have
 		}
-		if best == none || g.have > bestHave || g.have == bestHave && dearest.compare(bestDearest) < 0 {
-			best, bestHave, bestDearest = v, g.have, dearest
+		if g.have == len(g.members) {
+			t.below = bestDearest
 		}
 		c.takeBack()
 	}
 	if best != none {
-		c.selectNodes(g, label.nodes[best], displace)
+		t.below = c.anything()
+		c.selectNodes(g, label.nodes[best], t)
 	}
 }
 
-// selectNodes does what selectNodesForGang says, on some nodes; nil are all.
-func (c *cycle) selectNodes(g *gang, nodes []int32, displace bool) (displaced, bool) {
-	dearest := displaced{level: none}
+// selectNodes gives jobs of a gang nodes, all or some of them, or changes nothing; nil are all nodes.
+// It returns the dearest job that was displaced.
+func (c *cycle) selectNodes(g *gang, nodes []int32, t terms) (displaced, bool) {
+	dearest, missing := displaced{level: none}, 0
 	for _, j := range g.members {
 		if c.jobs[j].state == placed {
 			continue
 		}
-		n, d := c.selectNodeForJob(j, nodes, displace)
+		n, d := c.selectNodeForJob(j, nodes, t)
 		if n == none {
+			if missing++; len(g.members)-missing < t.have {
+				break
+			}
 			continue
 		}
 		if d.level != none {
@@ -86,7 +114,7 @@ func (c *cycle) selectNodes(g *gang, nodes []int32, displace bool) (displaced, b
 		}
 		c.assign(j, placed, n)
 	}
-	if g.have < g.need {
+	if g.have < t.have {
 		c.takeBack()
 		return dearest, false
 	}
@@ -94,34 +122,38 @@ func (c *cycle) selectNodes(g *gang, nodes []int32, displace bool) (displaced, b
 }
 
 // selectNodeForJob is the best node for a job, and what the job displaces there; none if there is no node.
-func (c *cycle) selectNodeForJob(j int32, nodes []int32, displace bool) (int32, displaced) {
+func (c *cycle) selectNodeForJob(j int32, nodes []int32, t terms) (int32, displaced) {
 	job := &c.jobs[j]
-	free := displaced{level: none}
 	if job.start != none {
-		switch {
-		case job.start == gone:
-			return none, free
-		case jobFitsOnNode(c.request(j), c.of(c.amounts.free, job.start)):
-			return job.start, free
-		case !displace:
-			return none, free
-		}
-		c.rank.settle()
-		d, ok := c.displacedBy(j, job.start)
-		if !ok {
-			return none, free
-		}
-		return job.start, d
+		return c.selectOwnNode(j, t)
 	}
 	c.avoid(job)
 	if nodes != nil {
-		return c.searchAmong(j, nodes, displace)
+		return c.searchAmong(j, nodes, t)
 	}
 	c.index.settle()
-	if n := c.searchFree(j); n != none || !displace {
-		return n, free
+	if n := c.searchFree(j); n != none || !t.displace {
+		return n, displaced{level: none}
 	}
 	return c.searchDisplaced(j)
+}
+
+// selectOwnNode is the node on which a job ran when the cycle began, if it can return there.
+func (c *cycle) selectOwnNode(j int32, t terms) (int32, displaced) {
+	n := c.jobs[j].start
+	if n == gone {
+		return none, displaced{}
+	}
+	if jobFitsOnNode(c.request(j), c.of(c.amounts.free, n)) {
+		return n, displaced{level: none}
+	}
+	if t.displace {
+		c.rank.settle()
+		if d, ok := c.displacedBy(j, n); ok {
+			return n, d
+		}
+	}
+	return none, displaced{}
 }
 
 // avoid notes the nodes that a job avoids.
@@ -135,26 +167,29 @@ func (c *cycle) avoid(j *job) {
 }
 
 // searchAmong looks at every one of some nodes.
-func (c *cycle) searchAmong(j int32, nodes []int32, displace bool) (int32, displaced) {
-	best, bestD := int32(none), displaced{level: none}
+func (c *cycle) searchAmong(j int32, nodes []int32, t terms) (int32, displaced) {
+	best, bestD := int32(none), t.below
 	request := c.request(j)
-	c.rank.settle()
 	for _, n := range nodes {
-		if slices.Contains(c.work.avoided, n) {
+		if jobFitsOnNode(request, c.of(c.amounts.free, n)) && !slices.Contains(c.work.avoided, n) {
+			if best == none || c.fitScore(n, best) < 0 {
+				best = n
+			}
+		}
+	}
+	if best != none || !t.displace {
+		return best, displaced{level: none}
+	}
+	c.rank.settle()
+	limit := c.limit(bestD)
+	for _, n := range nodes {
+		limit.equal = best != none && c.fitScore(n, best) < 0
+		if !c.fitsWithin(j, n, limit) || slices.Contains(c.work.avoided, n) {
 			continue
 		}
-		d := displaced{level: none}
-		if !jobFitsOnNode(request, c.of(c.amounts.free, n)) {
-			if !displace || best != none && bestD.level == none {
-				continue
-			}
-			var ok bool
-			if d, ok = c.displacedBy(j, n); !ok {
-				continue
-			}
-		}
-		if best == none || cmp.Or(d.compare(bestD), c.fitScore(n, best)) < 0 {
+		if d, ok := c.displacedBy(j, n); ok {
 			best, bestD = n, d
+			limit = c.limit(bestD)
 		}
 	}
 	return best, bestD
@@ -183,63 +218,117 @@ func (c *cycle) searchFree(j int32) int32 {
 
 // searchDisplaced is the best node on which a job fits if it displaces others.
 func (c *cycle) searchDisplaced(j int32) (int32, displaced) {
-	best, bestD := int32(none), displaced{level: none}
+	best, bestD := int32(none), c.anything()
 	request, level := c.request(j), c.jobs[j].level
 	c.rank.settle()
 	cheapest, ok := c.rank.cheapest(level)
 	if !ok {
 		return none, bestD
 	}
+	limit := c.limit(bestD)
 	for _, b := range c.index.blocks {
 		if !jobFitsOnNode(request, c.index.mostOf(b, level)) {
 			continue
 		}
 		for _, n := range b.nodes {
-			if !jobFitsOnNode(request, c.available(n, level)) || slices.Contains(c.work.avoided, n) {
+			if !c.fitsWithin(j, n, limit) || slices.Contains(c.work.avoided, n) {
 				continue
 			}
 			d, ok := c.displacedBy(j, n)
-			if !ok || best != none && d.compare(bestD) >= 0 {
+			if !ok {
 				continue
 			}
 			best, bestD = n, d
 			if d.compare(cheapest) <= 0 {
 				return best, bestD // no node is better
 			}
+			limit = c.limit(bestD)
 		}
 	}
 	return best, bestD
 }
 
+// limit is a bound on what may be displaced: cheaper than something, or as cheap if equal is set.
+// It holds until the rank of queues changes.
+type limit struct {
+	level          int32
+	cheaper, alike int32 // how many queues, in the order of the rank, are cheaper at this level, and at most as dear
+	equal          bool
+}
+
+func (c *cycle) limit(d displaced) limit {
+	l := limit{level: d.level}
+	if int(d.level) == c.levels {
+		return l
+	}
+	order := c.rank.order
+	for ; int(l.cheaper) < len(order) && c.rank.fractions[order[l.cheaper]].compare(d.fraction) > 0; l.cheaper++ {
+	}
+	for l.alike = l.cheaper; int(l.alike) < len(order) && c.rank.fractions[order[l.alike]].compare(d.fraction) == 0; l.alike++ {
+	}
+	return l
+}
+
+// fitsWithin says whether a job fits on a node if it displaces only what is within a limit.
+func (c *cycle) fitsWithin(j, n int32, l limit) bool {
+	job, request := &c.jobs[j], c.request(j)
+	if !jobFitsOnNode(request, c.available(n, job.level)) {
+		return false
+	}
+	if l.level > job.level {
+		return true
+	}
+	reach := l.cheaper
+	if l.equal {
+		reach = l.alike
+	}
+	left := c.work.left
+	copy(left, c.of(c.amounts.free, n))
+	for i := range c.nodes[n].jobs {
+		o := &c.nodes[n].jobs[i]
+		if o.level > l.level || o.level == l.level && c.rank.position[o.queue] >= reach || !job.canDisplace(o) {
+			continue
+		}
+		for r, amount := range c.request(o.job) {
+			left[r] += amount
+		}
+	}
+	return jobFitsOnNode(request, left)
+}
+
 // canDisplace says whether a job may take what another has on a node.
-func (c *cycle) canDisplace(j, other int32) bool {
-	a, b := &c.jobs[j], &c.jobs[other]
-	return b.level < a.level || b.level == a.level && b.state == reserved
+func (j *job) canDisplace(o *occupant) bool {
+	return o.level < j.level || o.level == j.level && o.state == reserved
 }
 
 // victims are the jobs on a node that a job can displace, from cheap to dear.
-func (c *cycle) victims(j, n int32) []int32 {
+func (c *cycle) victims(j, n int32) []occupant {
 	list := c.work.victims[:0]
-	for v := c.nodes[n].jobs; v != none; v = c.jobs[v].after {
-		if c.canDisplace(j, v) {
-			list = append(list, v)
+	for i := range c.nodes[n].jobs {
+		if o := &c.nodes[n].jobs[i]; c.jobs[j].canDisplace(o) {
+			list = append(list, *o)
 		}
 	}
-	slices.SortFunc(list, func(a, b int32) int {
-		x, y := &c.jobs[a], &c.jobs[b]
-		return cmp.Or(cmp.Compare(x.level, y.level), cmp.Compare(c.rank.position[x.queue], c.rank.position[y.queue]), cmp.Compare(b, a))
+	slices.SortFunc(list, func(a, b occupant) int {
+		if a.level != b.level {
+			return cmp.Compare(a.level, b.level)
+		}
+		if a.queue != b.queue {
+			return cmp.Compare(c.rank.position[a.queue], c.rank.position[b.queue])
+		}
+		return cmp.Compare(b.job, a.job)
 	})
 	c.work.victims = list
 	return list
 }
 
 // prefix is how many of the victims must go so that a job fits; what is free then is in c.work.left.
-func (c *cycle) prefix(j, n int32, victims []int32) (int, bool) {
+func (c *cycle) prefix(j, n int32, victims []occupant) (int, bool) {
 	request := c.request(j)
 	left := c.work.left
 	copy(left, c.of(c.amounts.free, n))
 	for i, v := range victims {
-		for r, amount := range c.request(v) {
+		for r, amount := range c.request(v.job) {
 			left[r] += amount
 		}
 		if jobFitsOnNode(request, left) {
@@ -259,7 +348,7 @@ func (c *cycle) displacedBy(j, n int32) (displaced, bool) {
 	if !ok {
 		return displaced{}, false
 	}
-	last := &c.jobs[victims[k-1]]
+	last := victims[k-1]
 	return displaced{last.level, c.rank.fractions[last.queue]}, true
 }
 
@@ -270,17 +359,17 @@ func (c *cycle) displaceFor(j, n int32) {
 	request, left := c.request(j), c.work.left
 	for _, v := range slices.Backward(victims[:k]) {
 		spared := true
-		for r, amount := range c.request(v) {
+		for r, amount := range c.request(v.job) {
 			left[r] -= amount
 			spared = spared && (left[r] >= request[r] || request[r] == 0)
 		}
 		if spared {
 			continue
 		}
-		for r, amount := range c.request(v) {
+		for r, amount := range c.request(v.job) {
 			left[r] += amount
 		}
-		c.displace(v)
+		c.displace(v.job)
 	}
 }
 

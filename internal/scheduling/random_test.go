@@ -113,12 +113,12 @@ func TestIndexFindsWhatLookingAtAllNodesFinds(t *testing.T) {
 					break
 				}
 				if j := c.gangs[g].members[0]; c.jobs[j].start == none && c.jobs[j].state == nothing {
-					n, d := c.selectNodeForJob(j, nil, displace)
-					wantN, wantD := c.selectNodeForJob(j, all, displace)
-					if n != wantN || d != wantD {
+					n, d := c.selectNodeForJob(j, nil, terms{displace, c.anything(), 0})
+					wantN, wantD := c.selectNodeForJob(j, all, terms{displace, c.anything(), 0})
+					if n != wantN || n != none && d != wantD {
 						t.Fatalf("seed %d: job %s: node %d (%v), want %d (%v)", seed, c.jobs[j].ID, n, d, wantN, wantD)
 					}
-					if d.level != none {
+					if n != none && d.level != none {
 						displaces++
 					}
 				}
