@@ -44,7 +44,7 @@ type system struct {
 
 // systems returns all systems.
 func systems() []*system {
-	return []*system{jobSystem(), jobSetSystem()}
+	return []*system{jobSystem(), jobSetSystem(), jobFlowSystem(), jobTemplateSystem(), volcanoSystem()}
 }
 
 // Fields returns the tables of all systems, by apiVersion and kind.

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"reflect"
@@ -201,6 +202,10 @@ func (d *document) custom(n *yaml.Node, path string, to json.Unmarshaler) {
 	text, err := json.Marshal(plain(n, &d.nodes))
 	if err == nil {
 		err = to.UnmarshalJSON(text)
+	}
+	if m, ok := errors.AsType[*mistake](err); ok {
+		d.fail(path, m.why, m.fix)
+		return
 	}
 	if err != nil {
 		d.fail(path, fmt.Sprintf("%s: %.200v", shown(n.Value), err), "write a value of the type that the API asks for")

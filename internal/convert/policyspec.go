@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -129,7 +130,7 @@ const (
 func (r *RetryPolicy) spec() *retrySpec {
 	s := &retrySpec{DefaultAction: actionRetry, SelectableByJobs: true, RetryLimit: r.Limit, Replacement: r.Replacement}
 	if r.NoRetry {
-		s.DefaultAction = actionFail
+		s.DefaultAction = cmp.Or(r.Default, actionFail)
 	}
 	if r.Backoff != nil && (!r.NoRetry || len(r.Rules) > 0) {
 		s.Backoff = r.Backoff.spec(r.Limit)

@@ -104,7 +104,8 @@ type Identity struct {
 // good by default.
 type RetryPolicy struct {
 	Limit       *uint32 // retries of a member; nil: no limit of its own
-	NoRetry     bool    // the default action is Fail
+	NoRetry     bool    // the default action is not Retry
+	Default     string  // the default action, if it is neither Retry nor Fail
 	Backoff     *Backoff
 	Replacement string // WhenFailed, WhenTerminated; "": not set
 	Rules       []RetryRule

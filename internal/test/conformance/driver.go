@@ -209,8 +209,11 @@ func (d *Driver) Start(ids ...string) error {
 		if err != nil {
 			return err
 		}
-		if !d.mayStart(j) {
-			return fmt.Errorf("job %s may not start: it is %s, not before %s", id, j.State, j.RetryAfter.Format(time.DateTime))
+		switch {
+		case j.State != Queued:
+			return fmt.Errorf("job %s may not start: it is %s", id, j.State)
+		case !d.mayStart(j):
+			return fmt.Errorf("job %s may not start before %s", id, j.RetryAfter.Format(time.DateTime))
 		}
 		j.Runs++
 		j.State = Running
@@ -399,6 +402,9 @@ func (d *Driver) ended(m *chain.Member, v *chain.GroupVerdict) string {
 	line := fmt.Sprintf("unit %s/%d: %s, %s", m.Part, m.Replica, v.Reason, v.Action)
 	if v.Rule != "" {
 		line += " by " + v.Rule
+	}
+	if v.Rule == policy.RestartsRule || !v.Action.Restarts() && !v.Refused {
+		return line
 	}
 	return fmt.Sprintf("%s (%d of %d)", line, v.RestartsUsed, v.MaxRestarts)
 }
