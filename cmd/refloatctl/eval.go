@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -27,6 +28,7 @@ type evalFlags struct {
 	container, reason, message, category, subcategory, node string
 	podOOM                                                  bool
 	job                                                     suite.Job
+	unit                                                    unitFlags
 	failures                                                int
 	at, verify, output                                      string
 }
@@ -48,14 +50,20 @@ policies apply that the files bind to that queue.
 
 With --failures N the job fails N times like this, each time when its retry may
 start, and the last failure is shown. With --verify the exit code is 1 unless the
-decision is the one given.`,
+decision is the one given.
+
+With --group-policy, decide instead what follows when a unit of a group fails: by the
+restarts of its part, by the rules of the group policy, or by its default. --restarts
+and its kin say what was used up before; --verify takes the action.`,
 		Example: `  refloatctl eval -p examples/policies --exit-code 137 --condition OOMKilled
   refloatctl eval -p examples/policies --queue vision-train --exit-code 139 --failures 3
   refloatctl eval -p examples/policies/infra.yaml --condition Preempted --verify Retry
-  refloatctl eval -p examples/policies --category infrastructure --subcategory gpu --node n17 -o json`,
+  refloatctl eval -p examples/policies --category infrastructure --subcategory gpu --node n17 -o json
+  refloatctl eval -p examples/policies --group-policy training --restarts 10
+  refloatctl eval -p examples/policies --group-policy training --message 'host is going down' --restarts 10 --verify RestartGroup`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.check(); err != nil {
+			if err := cmp.Or(f.unit.check(cmd, f.verify), f.check()); err != nil {
 				return err
 			}
 			return eval(cmd, f)
@@ -80,7 +88,8 @@ decision is the one given.`,
 	flags.Int64Var(&f.job.GraceSeconds, "grace-seconds", 0, "terminationGracePeriodSeconds of the job")
 	flags.IntVar(&f.failures, "failures", 1, "number of failures of the job; the last one is shown")
 	flags.StringVar(&f.at, "at", "2026-01-01T00:00:00Z", "time of the first failure, for pausedUntil")
-	flags.StringVar(&f.verify, "verify", "", "Retry or Fail: exit code 1 unless this is the decision")
+	flags.StringVar(&f.verify, "verify", "", "Retry or Fail: exit code 1 unless this is the decision (of a group: an action, such as RestartGroup, or None)")
+	f.unit.bind(cmd)
 	addOutput(cmd, &f.output)
 	return cmd
 }
@@ -93,7 +102,7 @@ func (f *evalFlags) check() error {
 		return badOutput(f.output)
 	case f.failures < 1 || f.failures > maxFailures:
 		return usageError{fmt.Errorf("--failures %d: use 1 to %d", f.failures, maxFailures)}
-	case f.verify != "" && f.verify != "Retry" && f.verify != "Fail":
+	case f.unit.policy == "" && f.verify != "" && f.verify != "Retry" && f.verify != "Fail":
 		return usageError{suggest.Unknown("--verify", f.verify, "Retry", "Fail")}
 	case f.job.Gang != 0 && f.job.Gang < 2:
 		return usageError{fmt.Errorf("--gang %d: a gang has at least 2 jobs", f.job.Gang)}
@@ -150,6 +159,9 @@ func eval(cmd *cobra.Command, f evalFlags) error {
 	set, queue, err := f.set(cmd)
 	if err != nil {
 		return err
+	}
+	if f.unit.policy != "" {
+		return evalUnit(cmd, f, failure, set, queue)
 	}
 	f.job.Queue = queue
 	trial, err := suite.NewTrial(set, f.job, start.UnixNano())
@@ -276,12 +288,15 @@ type outcomeOut struct {
 	Decision   *audit.Decision `json:"decision,omitempty"`
 	NotDecided string          `json:"notDecided,omitempty"`
 	Ladder     []rungJSON      `json:"ladder"`
+	Group      *groupOut       `json:"group,omitempty"` // of an event of a test of a group
 }
 
 func outcomeJSON(out *suite.Outcome) outcomeOut {
-	o := outcomeOut{Ladder: ladderJSON(out.Why.Rungs)}
+	o := outcomeOut{Ladder: ladderJSON(out.Why.Rungs), Group: groupOutcomeJSON(out.Group)}
 	if out.Decision == nil {
-		o.NotDecided = out.NotDecided.Reason.String()
+		if out.NotDecided != nil {
+			o.NotDecided = out.NotDecided.Reason.String()
+		}
 		return o
 	}
 	d := audit.DecisionOf(0, out.Decision)

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"encoding/xml"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -223,8 +224,8 @@ var examplesDir = filepath.Join("..", "..", "examples", "policies")
 // TestExamplesTested: the examples are clean, covered, and every fault in them is noticed.
 func TestExamplesTested(t *testing.T) {
 	t.Parallel()
-	ctl(t, "lint", examplesDir, "--strict").exits(t, exitFine).says(t, "7 files are valid")
-	ctl(t, "test", examplesDir, "--coverage", "--mutate").exits(t, exitFine).says(t, "0 failed", "16 of 16 rules")
+	ctl(t, "lint", examplesDir, "--strict").exits(t, exitFine).says(t, "8 files are valid")
+	ctl(t, "test", examplesDir, "--coverage", "--mutate").exits(t, exitFine).says(t, "0 failed", "22 of 22 rules")
 }
 
 func TestLintForms(t *testing.T) {
@@ -379,4 +380,75 @@ func TestPolicyToolsInPipes(t *testing.T) {
 			t.Errorf("%s prints %q", args, r.out+r.err)
 		}
 	}
+}
+
+// TestEvalGroup: eval decides about a unit of a group, and says why not otherwise.
+func TestEvalGroup(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args string
+		code int
+		says []string
+	}{
+		{"", exitFine, []string{"Verdict RestartGroup", "1 of 10 counted restarts", "✗ training-job/host-maintenance onMessage: the failure has no message", "✓ training-job/lost-pod", "not before 30s"}},
+		{"--restarts 3 --verify RestartGroup", exitFine, []string{"4 of 10", "not before 4m "}},
+		{"--restarts 10 --verify RestartGroup", exitFinding, []string{"Verdict FailGroup", "used up: 10 of 10", "want RestartGroup, got FailGroup"}},
+		{"--restarts 10 --message maintenance", exitFine, []string{`no message matches`}},
+		{"--restarts 10 --message host.is.going.down --verify RestartGroup", exitFine, []string{"✓ training-job/host-maintenance", "10 of 10 counted"}},
+		{"--unit-reason MemberCancelled --verify Leave", exitFine, []string{"no run failed", "leaves it failed"}},
+		{"--unit-succeeded --verify None", exitFine, []string{"which succeeded", "nothing is done"}},
+		{"--group-policy distributed-training --part workers --unit-reason PodFailurePolicy --verify FailGroup", exitFine, []string{"✓ distributed-training/broken"}},
+		{"--group-policy distributed-training --part data --message host.maintenance --rule-restarts 20 --verify FailGroup", exitFine, []string{"restarts are used up"}},
+		{"--group-policy distributed-training", exitUsage, []string{"--part is required", "data, workers"}},
+		{"--group-policy distributed-training --part worker", exitUsage, []string{"did you mean workers?"}},
+		{"--group-policy training-jobs", exitUsage, []string{"did you mean training-job?"}},
+		{"--unit-reason FailedIndex", exitUsage, []string{"did you mean FailedIndexes?"}},
+		{"--unit-succeeded --unit-reason FailedIndexes", exitUsage, []string{"no --unit-reason"}},
+		{"--verify Retry", exitUsage, []string{`--verify "Retry"`}},
+		{"--failures 3", exitUsage, []string{"--failures is about a job"}},
+	} {
+		args := []string{"eval", "-p", examplesDir, "--group-policy", "training-job"}
+		for _, a := range strings.Fields(c.args) {
+			args = append(args, strings.ReplaceAll(a, ".", " "))
+		}
+		ctl(t, args...).exits(t, c.code).says(t, c.says...)
+	}
+	ctl(t, "eval", "-p", examplesDir, "--part", "workers").exits(t, exitUsage).says(t, "--part needs --group-policy")
+	r := ctl(t, "eval", "-p", examplesDir, "--group-policy", "training-job", "--restarts", "10", "-o", "json").exits(t, exitFine)
+	o := jsonLine(t, r.out)
+	if ladder, _ := o["ladder"].([]any); len(ladder) != 3 || o.text("groupAction") != "FailGroup" || o.text("groupRule") != "lost-pod" || o["refused"] != true || o.number("restartsUsed") != 10 {
+		t.Error(r.out)
+	}
+}
+
+// TestGroupTests: files with tests of groups, in every form.
+func TestGroupTests(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeFile(t, dir, "groups.yaml", groupPolicies)
+	file := writeFile(t, dir, "groups_test.yaml", `kind: RetryPolicyTest
+tests:
+- name: workers wait
+  group: {policy: training}
+  events:
+  - {succeed: driver, expect: {released: workers/0/0-1}}
+  - {member: workers/0/1, fail: {exitCode: 1}, expect: {groupAction: Halt, restarted: all}}
+`)
+	ctl(t, "test", dir).exits(t, exitFinding).says(t, "FAIL  "+file+":3:3: workers wait", "event 1 at 0s: workers/0/1: main exited with 1", "want Halt", "got  RestartGroup", "✓ training: no rule matches: RestartGroup")
+	ctl(t, "test", dir, "-o", "junit").exits(t, exitFinding).says(t, `failures="1"`, "got  RestartGroup")
+	o := jsonLine(t, ctl(t, "test", dir, "-o", "json").exits(t, exitFinding).out)
+	steps, _ := o["steps"].([]any)
+	if len(steps) != 2 {
+		t.Fatal(o)
+	}
+	group := object(object(steps[1].(map[string]any))["outcome"].(map[string]any)["group"].(map[string]any))
+	if group.text("state") != "Active" || group.number("restartsUsed") != 1 || fmt.Sprint(group["restarted"]) != "[driver workers]" || fmt.Sprint(group["held"]) != "[workers]" {
+		t.Error(group)
+	}
+	ctl(t, "test", dir, "--update").exits(t, exitFine).says(t, "updated")
+	ctl(t, "test", dir, "--run", "workers wait").exits(t, exitFine)
+	r := ctl(t, "test", dir, "--coverage", "--mutate").exits(t, exitFinding)
+	r.says(t, filepath.Join(dir, "groups.yaml")+":14:3: sweep/default is not reached", "2 of 4 rules", ":5:16: no test fails when GroupPolicy training: maxRestarts is one more", ":8:5: no test fails when GroupPolicy training: part workers: minMembers is one less")
+	rewritten(t, file, func(s string) string { return strings.Replace(s, "succeed: driver", "succeed: drivers", 1) })
+	ctl(t, "test", dir).exits(t, exitFinding).says(t, "line 6: drivers: the group policy has no part drivers")
 }

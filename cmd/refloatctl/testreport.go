@@ -85,7 +85,8 @@ func (b *bench) json(w io.Writer) error {
 	type step struct {
 		Line    int        `json:"line"`
 		At      string     `json:"at"`
-		Failure string     `json:"failure"`
+		Failure string     `json:"failure,omitempty"` // of a test of one job
+		Event   string     `json:"event,omitempty"`   // of a test of a group
 		Outcome outcomeOut `json:"outcome"`
 		Diffs   []diff     `json:"diffs"`
 	}
@@ -107,7 +108,12 @@ func (b *bench) json(w io.Writer) error {
 			}
 			for n := range r.Steps {
 				from := &r.Steps[n]
-				to := step{Line: from.Event.Line, At: from.At.String(), Failure: from.Event.Fail.String(), Outcome: outcomeJSON(&from.Outcome), Diffs: []diff{}}
+				to := step{Line: from.Event.Line, At: from.At.String(), Outcome: outcomeJSON(&from.Outcome), Diffs: []diff{}}
+				if r.Test.Group != nil {
+					to.Event = from.Event.String()
+				} else {
+					to.Failure = from.Event.String()
+				}
 				for _, d := range from.Diffs {
 					to.Diffs = append(to.Diffs, diff(d))
 				}
@@ -180,32 +186,33 @@ func (b *bench) junit(w io.Writer) error {
 func (b *bench) coverage(w io.Writer) (missed bool) {
 	for _, c := range suite.Covered(slices.Concat(b.results...)) {
 		digest := c.Set.Digest()
-		fmt.Fprintf(w, "\ncoverage of policy set %x: %d of %d rules and default actions\n", digest[:6], len(c.Rules)-len(c.Missed()), len(c.Rules))
-		for _, r := range c.Missed() {
+		fmt.Fprintf(w, "\ncoverage of policy set %x: %d of %d rules and default actions\n", digest[:6], len(c.Items)-len(c.Missed()), len(c.Items))
+		for _, i := range c.Missed() {
 			missed = true
-			fmt.Fprintf(w, "  %s %s/%s is not reached by any test\n", b.place(digest, r.Key.Policy, r.Shown), r.Key.Policy, r.Shown)
+			fmt.Fprintf(w, "  %s %s/%s is not reached by any test\n", b.place(digest, i.Kind, i.Policy, i.Shown, ""), i.Policy, i.Shown)
 		}
 	}
 	return missed
 }
 
-// place returns the file and line of a rule.
-func (b *bench) place(digest [32]byte, name, rule string) string {
+// place returns the file and line of a rule, or of a field of a policy.
+func (b *bench) place(digest [32]byte, kind, name, rule, field string) string {
 	docs, err := policyfile.Documents(b.files[digest])
 	if err != nil {
 		return name
 	}
 	for i := range docs {
 		d := &docs[i]
-		if d.Kind == "RetryPolicy" && d.Name != name || d.Kind == "Queue" || d.Kind == policyfile.KindGroup || d.Kind == "RetrySettings" && name != "" {
+		if d.Kind != kind || d.Name != name {
 			continue
 		}
-		field := ""
 		switch {
+		case rule == "default" && kind == policyfile.KindGroup:
+			field = "rules"
 		case rule == "default":
 			field = "defaultAction"
-		case rule != "":
-			for n := 0; d.States("rules[" + strconv.Itoa(n) + "]"); n++ {
+		default:
+			for n := 0; rule != "" && d.States("rules["+strconv.Itoa(n)+"]"); n++ {
 				path := "rules[" + strconv.Itoa(n) + "]"
 				if "#"+strconv.Itoa(n) == rule || d.Problem(path+".name", policyfile.Problem{}).Value == rule {
 					field = path
@@ -245,9 +252,9 @@ func (b *bench) mutate(w io.Writer) (survived bool, err error) {
 			case m.Rule != "":
 				what = m.Policy + "/" + m.Rule
 			case m.Policy != "":
-				what = "policy " + m.Policy
+				what = m.Kind + " " + m.Policy
 			}
-			fmt.Fprintf(w, "  %s no test fails when %s: %s\n", b.place(digest, m.Policy, m.Rule), what, m.What)
+			fmt.Fprintf(w, "  %s no test fails when %s: %s\n", b.place(digest, m.Kind, m.Policy, m.Rule, m.Field), what, m.What)
 		}
 	}
 	return survived, nil

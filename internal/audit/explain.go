@@ -25,6 +25,8 @@ type Case struct {
 type Earlier struct {
 	Decision *chain.Decision
 	Run      *jobdb.Run
+	// Anew: after it, a restart of the job's group that another job caused started the counts anew.
+	Anew bool
 }
 
 // Explain evaluates a case again with the policy set that decided it, including every
@@ -54,7 +56,9 @@ func (c Case) differsAsMember(v *policy.Verdict) error {
 	case policy.GroupOver:
 		return nil // they were not asked
 	case policy.GroupRestart:
-		same = d.Group == nil || same && !v.Requeue
+		// A retry that the unit had no room for failed the job, and that restarted the unit.
+		noRoom := d.Group != nil && (d.Group.Reason == policy.BackoffLimitExceeded || d.Group.Reason == policy.MemberCancelled)
+		same = d.Group == nil || same && (!v.Requeue || noRoom)
 	case policy.GangRetry, policy.UnitLimit:
 		same = same && v.Requeue
 	case policy.GangFail:
@@ -99,6 +103,9 @@ func (c Case) failure() (*projection.Failure, error) {
 		}
 		if e.Run != nil && e.Run.Flags.Returned && e.Run.Flags.Attempted {
 			job.LegacyReturns++
+		}
+		if e.Anew {
+			job.Rules, job.LegacyReturns = nil, 0
 		}
 	}
 	f := &projection.Failure{

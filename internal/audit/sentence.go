@@ -40,6 +40,9 @@ func verdict(d *chain.Decision) string {
 		if d.Group == nil {
 			return "the run was told to stop, because its group or unit restarts" + restartBy(d)
 		}
+		if d.Policy == "" {
+			return "no rule matched, and no policy has a default action: the job fails"
+		}
 		return rule + " fails the job"
 	case policy.GroupOver:
 		return "the group has ended, or the job was stopped with its unit"

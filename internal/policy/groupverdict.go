@@ -99,10 +99,7 @@ func (v *UnitVerdict) restartUnit(u *UnitFailure, r *UnitRestarts) {
 
 // byRules asks the rules of the group policy.
 func (v *UnitVerdict) byRules(g *GroupPolicy, u *UnitFailure) {
-	rule := GroupRule{Action: RestartGroup}
-	if !g.HasRules && g.MaxRestarts == nil {
-		rule.Action = FailGroup
-	}
+	rule := GroupRule{Action: g.DefaultAction()}
 	for i := range g.Rules {
 		if g.Rules[i].matches(u) {
 			rule = g.Rules[i]
@@ -146,6 +143,9 @@ func (f *Failure) says(p *Pattern) bool {
 	}
 	return f.Message != "" && p.re.MatchString(f.Message)
 }
+
+// RestartDelay returns the delay of the n-th restart, n ≥ 1, without jitter and grace.
+func (b *Backoff) RestartDelay(n uint64) time.Duration { return b.delay(n, nil) }
 
 // delay returns the delay of the n-th restart. Nothing is inherited: unset, the initial delay
 // is 0 s, and the others are as in the settings.

@@ -57,6 +57,9 @@ func (s *State) groupOf(k group.Key) *groupEntry {
 	return ge
 }
 
+// Group returns the state of a group, nil if it is not known, for tools that show it. It must not be changed.
+func (s *State) Group(k group.Key) *group.Group { return s.groupOf(k).g }
+
 // loadGroup reads a group.
 func (s *State) loadGroup(key string, k group.Key) *groupEntry {
 	ge := &groupEntry{key: key}

@@ -21,6 +21,9 @@ type Job struct {
 	Gang           int // gangCardinality; 0: no gang
 	InitContainers []string
 	GraceSeconds   int64
+
+	gang   string  // its id; "": gang
+	member *member // what it is in its group; nil: it names none
 }
 
 // Failure describes how a run fails: facts of SEMANTICS 2, as an executor reports them.
@@ -29,6 +32,7 @@ type Failure struct {
 	Conditions []policy.Condition
 	PodOOM     bool // the pod's reason is OOM, and no container is reported
 	Containers []policy.Container
+	PodMessage string // the pod's own, which rules of group policies see
 	Category   string
 	Sub        string
 	Node       string
@@ -41,6 +45,7 @@ var (
 	errReturned  = errors.New("a run whose lease was returned or expired reports no container: omit the condition, or exit codes, reasons and messages")
 	errTwoErrors = errors.New("a run ends with one error: give one of Unschedulable, LeaseReturned and LeaseExpired, and no condition of the pod with it")
 	errTwoPod    = errors.New("a pod has one reason: give one of Evicted, DeadlineExceeded and podOOM")
+	errMessage   = errors.New("only a pod has a message: omit podMessage, or the condition of the lease")
 	errPodOOM    = errors.New("podOOM is for pods that report no container: omit exit codes, reasons and messages, or podOOM")
 )
 
@@ -65,6 +70,8 @@ func (f *Failure) Check() error {
 		return errTwoErrors
 	case lease == 1 && len(f.Containers) > 0:
 		return errReturned
+	case lease == 1 && f.PodMessage != "":
+		return errMessage
 	case pod > 1:
 		return errTwoPod
 	case f.PodOOM && (len(f.Containers) > 0 || oom):
@@ -82,7 +89,7 @@ func (f *Failure) attempted() bool { return !f.has(policy.Unschedulable) }
 func (f *Failure) error() *pb.Error {
 	e := &pb.Error{Terminal: true, FailureCategory: f.Category, FailureSubcategory: f.Sub}
 	containers := f.reported()
-	pod := f.has(policy.Evicted) || f.has(policy.DeadlineExceeded) || f.PodOOM || len(containers) > 0
+	pod := f.has(policy.Evicted) || f.has(policy.DeadlineExceeded) || f.PodOOM || f.PodMessage != "" || len(containers) > 0
 	switch {
 	case f.has(policy.Unschedulable), f.has(policy.LeaseReturned):
 		e.Reason = &pb.Error_PodLeaseReturned{PodLeaseReturned: &pb.PodLeaseReturned{RunAttempted: f.attempted()}}
@@ -91,7 +98,7 @@ func (f *Failure) error() *pb.Error {
 	case f.has(policy.Preempted) && !pod:
 		e.Reason = &pb.Error_JobRunPreemptedError{JobRunPreemptedError: &pb.JobRunPreemptedError{}}
 	default:
-		p := &pb.PodError{NodeName: f.Node}
+		p := &pb.PodError{NodeName: f.Node, Message: f.PodMessage}
 		switch {
 		case f.has(policy.Evicted):
 			p.KubernetesReason = pb.KubernetesReason_EVICTED
@@ -149,7 +156,7 @@ func failureOf(e *pb.Error, preempted bool) Failure {
 		f.Conditions = append(f.Conditions, policy.LeaseExpired)
 	case *pb.Error_PodError:
 		p := r.PodError
-		f.Node = p.GetNodeName()
+		f.Node, f.PodMessage = p.GetNodeName(), p.GetMessage()
 		for _, c := range p.GetContainerErrors() {
 			f.Containers = append(f.Containers, policy.Container{Name: c.GetObjectMeta().GetName(), ExitCode: c.GetExitCode(), Reason: c.GetReason(), Message: c.GetMessage()})
 		}
@@ -184,6 +191,9 @@ func (f *Failure) String() string {
 			s += " saying " + strconv.Quote(c.Message)
 		}
 		words = append(words, s)
+	}
+	if f.PodMessage != "" {
+		words = append(words, "the pod saying "+strconv.Quote(f.PodMessage))
 	}
 	if f.Category != "" {
 		words = append(words, "category "+strings.TrimSuffix(f.Category+"/"+f.Sub, "/"))

@@ -19,8 +19,10 @@ import (
 
 // Mutant is a policy set with one defect.
 type Mutant struct {
+	Kind   string // policyfile.KindPolicy, KindGroup or KindSettings
 	Policy string // "": the settings
 	Rule   string // name or "#index"; "": the policy itself
+	Field  string // of a group policy, where that says more
 	What   string // the defect
 	Set    *policyfile.Set
 }
@@ -34,10 +36,17 @@ func Mutants(set *policyfile.Set) ([]Mutant, error) {
 	if err != nil {
 		return nil, err
 	}
+	m.kind = policyfile.KindPolicy
 	for pi := range c.list("policies") {
 		name, _ := c.policy(pi)["name"].(string)
 		m.policy(name, pi)
 	}
+	m.kind = policyfile.KindGroup
+	for gi := range c.list("groupPolicies") {
+		name, _ := c.list("groupPolicies")[gi].(map[string]any)["name"].(string)
+		m.groupPolicy(set.GroupPolicy(name), gi)
+	}
+	m.kind, m.field = policyfile.KindSettings, ""
 	m.try("", "", "globalMaxRetries is one more", func(c content) { c.mapping("settings").more("globalMaxRetries") })
 	return m.all, m.err
 }
@@ -90,6 +99,8 @@ type mutator struct {
 	set *policyfile.Set
 	all []Mutant
 	err error
+
+	kind, field string // of the next ones
 }
 
 // fresh returns a copy of the set's content.
@@ -123,7 +134,10 @@ func (m *mutator) try(policyName, rule, what string, change func(c content)) {
 	if set.Digest() == m.set.Digest() {
 		return
 	}
-	m.all = append(m.all, Mutant{Policy: policyName, Rule: rule, What: what, Set: set})
+	if m.kind == policyfile.KindGroup && slices.ContainsFunc(m.all, func(o Mutant) bool { return o.Set.Digest() == set.Digest() }) {
+		return // the last of a list lacks it, and the list is dropped
+	}
+	m.all = append(m.all, Mutant{Kind: m.kind, Policy: policyName, Rule: rule, Field: m.field, What: what, Set: set})
 }
 
 // Files returns files with the content of the set: JSON, one document each.
@@ -257,25 +271,28 @@ func (m *mutator) matchers(name, rule string, at func(content) content) {
 // maxDelay that no delay reaches, a limit that every rule overrides.
 func equivalent(a, b *policyfile.Set) bool {
 	most := a.GlobalMaxRetries()
-	same := func(x, y policy.Rule) bool { return actsAlike(&x, &y, most) }
+	groups := groupPoliciesOf(a)
+	same := func(x, y policy.Rule) bool { return actsAlike(&x, &y, most, len(groups) > 0) }
 	return slices.EqualFunc(a.Outlines(), b.Outlines(), func(x, y policy.Outline) bool {
 		return same(x.Default, y.Default) && slices.EqualFunc(x.Rules, y.Rules, same)
+	}) && slices.EqualFunc(groups, groupPoliciesOf(b), func(x, y *policy.GroupPolicy) bool {
+		return behaviourOf(a, x).equal(behaviourOf(b, y))
 	})
 }
 
 // manyRetries is the maximum number of delays of a rule that are compared.
 const manyRetries = 100
 
-// inNoGroup is what an action does with the jobs of tests, which are in no group.
-func inNoGroup(action string) string {
-	if action == "FailUnit" {
+// actionOf is what an action does: without group policies, all jobs of tests are in no group.
+func actionOf(r *policy.Rule, groups bool) string {
+	if r.Action == "FailUnit" && !groups {
 		return "Fail"
 	}
-	return action
+	return r.Action
 }
 
-func actsAlike(a, b *policy.Rule, most uint32) bool {
-	if a.Key != b.Key || inNoGroup(a.Action) != inNoGroup(b.Action) || a.Conditions != b.Conditions || a.Pattern != b.Pattern ||
+func actsAlike(a, b *policy.Rule, most uint32, groups bool) bool {
+	if a.Key != b.Key || actionOf(a, groups) != actionOf(b, groups) || a.Conditions != b.Conditions || a.Pattern != b.Pattern ||
 		a.ContainerName != b.ContainerName || a.IncludeInitContainers != b.IncludeInitContainers ||
 		a.ExitCodes.Asked != b.ExitCodes.Asked || a.ExitCodes.NotIn != b.ExitCodes.NotIn || !slices.Equal(a.ExitCodes.Codes, b.ExitCodes.Codes) ||
 		!slices.Equal(a.Categories, b.Categories) || !slices.Equal(a.Subcategories, b.Subcategories) {

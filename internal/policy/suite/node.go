@@ -31,6 +31,7 @@ const (
 	codeBadDuration   = "RP034"
 	codeBadTime       = "RP037"
 	codeEmpty         = "RP038"
+	codeConflict      = "RP042"
 	codeImpossible    = "RP050" // a failure that no executor reports
 )
 

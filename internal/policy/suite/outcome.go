@@ -24,7 +24,10 @@ var expectable = [...]string{
 // value formats a field of the outcome as a test would write it.
 func (o *Outcome) value(field string, start int64) string {
 	d := o.Decision
-	if d == nil {
+	switch {
+	case o.Group != nil && !slices.Contains(expectable[:], field), o.NotDecided == nil && d == nil:
+		return o.Group.value(field)
+	case d == nil:
 		switch field {
 		case "decision":
 			return "NotDecided"
@@ -117,7 +120,8 @@ func accepts(field, written string) (ok func(o *Outcome, start int64) bool, mess
 	case "delay", "retryAfter":
 		return acceptsTime(field, written)
 	}
-	return same, "", ""
+	message, fix = acceptsGroup(field, written)
+	return same, message, fix
 }
 
 // acceptsTime reads 30s, 30s..33s, and for retryAfter an RFC 3339 time.

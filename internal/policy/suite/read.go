@@ -62,7 +62,7 @@ func (r *reader) suite(root *yaml.Node, s *Suite) {
 var defaultStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano()
 
 func (r *reader) test(n *yaml.Node, path string) Test {
-	o := r.object(n, path, "name", "start", "job", "events")
+	o := r.object(n, path, "name", "start", "job", "group", "events")
 	o.need("name", "events")
 	t := Test{Name: o.text("name"), Line: n.Line, Column: n.Column, Start: defaultStart}
 	if at, ok := o.time("start"); ok {
@@ -71,8 +71,15 @@ func (r *reader) test(n *yaml.Node, path string) Test {
 	if job := o.fields["job"]; job != nil {
 		t.Job = r.job(job, o.at("job"))
 	}
+	event := r.event
+	if group := o.fields["group"]; group != nil {
+		t.Group, event = r.group(group, o.at("group")), r.groupEvent
+		if t.Job.Gang > 0 {
+			r.report(o.fields["job"], o.at("job.gangCardinality"), codeConflict, "the units of a group are its gangs", "write gangs: [PART] in group")
+		}
+	}
 	for i, e := range o.list("events") {
-		t.Events = append(t.Events, r.event(e, fmt.Sprintf("%s.events[%d]", path, i)))
+		t.Events = append(t.Events, event(e, fmt.Sprintf("%s.events[%d]", path, i)))
 	}
 	if e := o.fields["events"]; e != nil && e.Kind == yaml.SequenceNode && len(e.Content) == 0 {
 		r.report(e, o.at("events"), codeEmpty, "an empty list", "add a failure: - {fail: {exitCode: 1}, expect: {decision: Fail}}")
@@ -97,6 +104,9 @@ func (r *reader) event(n *yaml.Node, path string) Event {
 		r.report(n, path, codeRequired, "neither or both of fail and policies", "write fail (how the job's next run fails), or policies (the paths in force from here on)")
 	case policies != nil && o.fields["expect"] != nil:
 		r.report(o.fields["expect"], o.at("expect"), codeUnknownField, "nothing is decided here", "move expect to the next failure")
+		e.Do = UsePolicies
+	case policies != nil:
+		e.Do = UsePolicies
 	case fail != nil:
 		e.Fail = r.failure(fail, o.at("fail"))
 	}
@@ -107,8 +117,8 @@ func (r *reader) event(n *yaml.Node, path string) Event {
 }
 
 func (r *reader) failure(n *yaml.Node, path string) *Failure {
-	o := r.object(n, path, "run", "condition", "podOOM", "preempted", "exitCode", "container", "reason", "message", "containers", "category", "subcategory", "node")
-	f := &Failure{Run: o.text("run"), PodOOM: o.bool("podOOM"), Category: o.text("category"), Sub: o.text("subcategory"), Node: o.text("node")}
+	o := r.object(n, path, "run", "condition", "podOOM", "preempted", "exitCode", "container", "reason", "message", "containers", "podMessage", "category", "subcategory", "node")
+	f := &Failure{Run: o.text("run"), PodOOM: o.bool("podOOM"), PodMessage: o.text("podMessage"), Category: o.text("category"), Sub: o.text("subcategory"), Node: o.text("node")}
 	conditions := []*yaml.Node{o.fields["condition"]}
 	if c := o.fields["condition"]; c != nil && c.Kind == yaml.SequenceNode {
 		conditions = c.Content
@@ -149,7 +159,7 @@ func (r *reader) containers(o object) []policy.Container {
 	short := o.fields["exitCode"] != nil || o.fields["container"] != nil || o.fields["reason"] != nil || o.fields["message"] != nil
 	items := o.list("containers")
 	if short && o.fields["containers"] != nil {
-		r.report(o.fields["containers"], o.at("containers"), codeTwoForms, "both containers and exitCode, container, reason or message", "put everything into containers")
+		r.report(o.fields["containers"], o.at("containers"), codeConflict, "both containers and exitCode, container, reason or message", "put everything into containers")
 	}
 	if short {
 		c := policy.Container{Name: o.text("container"), Reason: o.text("reason"), Message: o.text("message")}
@@ -174,11 +184,14 @@ func (r *reader) containers(o object) []policy.Container {
 	return all
 }
 
-const codeTwoForms = "RP042"
-
 // wants reads the expectations of an outcome.
 func (r *reader) wants(n *yaml.Node, path string) []Want {
 	o := r.object(n, path, "decision", "code", "rule", "delay", "retryAfter", "left", "avoidNodes", "container", "matcher", "skippedPolicies", "shadow", "why")
+	return r.decisionWants(o)
+}
+
+// decisionWants reads what is expected of a decision.
+func (r *reader) decisionWants(o object) []Want {
 	if n := o.fields["left"]; n != nil {
 		left := r.object(n, o.at("left"), "rule", "global")
 		o.fields["left.rule"], o.fields["left.global"] = left.fields["rule"], left.fields["global"]
@@ -195,11 +208,16 @@ func (r *reader) wants(n *yaml.Node, path string) []Want {
 		} else {
 			w.Value = o.scalar(field, "a plain value", "!!str", "!!int", "!!bool", "!!timestamp")
 		}
-		var message, fix string
-		if w.accepts, message, fix = accepts(field, w.Value); message != "" && (w.Value != "" || n.Kind != yaml.ScalarNode) {
-			r.report(n, o.at(field), codeUnknownValue, message, fix)
-		}
-		all = append(all, w)
+		all = append(all, r.accepted(w, o))
 	}
 	return all
+}
+
+// accepted says how a written value is compared, and reports one that cannot be.
+func (r *reader) accepted(w Want, o object) Want {
+	var message, fix string
+	if w.accepts, message, fix = accepts(w.Field, w.Value); message != "" && (w.Value != "" || w.node.Kind != yaml.ScalarNode) {
+		r.report(w.node, o.at(w.Field), codeUnknownValue, message, fix)
+	}
+	return w
 }

@@ -50,6 +50,10 @@ func (s *Suite) Run(t *Test, policies Policies) Result {
 		r.Err = err
 		return r
 	}
+	if t.Group != nil {
+		r.Err = s.runGroup(&r, set, policies)
+		return r
+	}
 	trial, err := NewTrial(set, t.Job, t.Start)
 	if err != nil {
 		r.Err = err
@@ -61,7 +65,7 @@ func (s *Suite) Run(t *Test, policies Policies) Result {
 		if e.At != nil {
 			at = *e.At
 		}
-		if e.Fail == nil {
+		if e.Do == UsePolicies {
 			if set, r.Err = policies(e.Policies); r.Err != nil {
 				return r
 			}
@@ -74,17 +78,53 @@ func (s *Suite) Run(t *Test, policies Policies) Result {
 			r.Err = fmt.Errorf("line %d: %w", e.Line, err)
 			return r
 		}
-		for _, w := range e.Expect {
-			if !w.accepts(&step.Outcome, t.Start) {
-				step.Diffs = append(step.Diffs, Diff{w.Field, w.Value, step.Outcome.value(w.Field, t.Start)})
-			}
-		}
+		step.compare(t.Start)
 		r.Steps = append(r.Steps, step)
 		if d := step.Outcome.Decision; d != nil && d.Requeue {
 			at = time.Duration(d.RetryAfter - t.Start)
 		}
 	}
 	return r
+}
+
+// runGroup runs a test of a group.
+func (s *Suite) runGroup(r *Result, set *policyfile.Set, policies Policies) error {
+	t := r.Test
+	trial, err := newGroupTrial(set, t)
+	if err != nil {
+		return err
+	}
+	at := t.Start
+	for i := range t.Events {
+		e := &t.Events[i]
+		if e.At != nil {
+			at = t.Start + int64(*e.At)
+		}
+		if e.Do == UsePolicies {
+			if set, err = policies(e.Policies); err != nil {
+				return err
+			}
+			trial.Use(set)
+			continue
+		}
+		step := Step{Event: e, Set: set}
+		if step.Outcome, err = trial.happen(e, &at); err != nil {
+			return fmt.Errorf("line %d: %w", e.Line, err)
+		}
+		step.At = time.Duration(at - t.Start)
+		step.compare(t.Start)
+		r.Steps = append(r.Steps, step)
+	}
+	return nil
+}
+
+// compare collects what differs from the expectation.
+func (s *Step) compare(start int64) {
+	for _, w := range s.Event.Expect {
+		if !w.accepts(&s.Outcome, start) {
+			s.Diffs = append(s.Diffs, Diff{w.Field, w.Value, s.Outcome.value(w.Field, start)})
+		}
+	}
 }
 
 // Explain describes the differences in a failed test, with the rules as they were tried.
@@ -96,13 +136,24 @@ func (r *Result) Explain(file string) string {
 		if len(s.Diffs) == 0 {
 			continue
 		}
-		fmt.Fprintf(&b, "  line %d, failure %d at %s: %s\n", s.Event.Line, i, policyfile.Short(s.At), s.Event.Fail)
+		what := "failure"
+		if r.Test.Group != nil {
+			what = "event"
+		}
+		fmt.Fprintf(&b, "  line %d, %s %d at %s: %s\n", s.Event.Line, what, i, policyfile.Short(s.At), s.Event)
 		for _, d := range s.Diffs {
 			fmt.Fprintf(&b, "    %-12s want %s\n    %-12s got  %s\n", d.Field, orEmpty(d.Want), "", orEmpty(d.Got))
 		}
-		fmt.Fprintf(&b, "    because %s\n", s.Outcome.value("why", r.Test.Start))
+		if why := s.Outcome.value("why", r.Test.Start); why != none {
+			fmt.Fprintf(&b, "    because %s\n", why)
+		}
 		for _, rung := range s.Outcome.Why.Rungs {
 			fmt.Fprintf(&b, "      %s\n", RungText(rung))
+		}
+		if g := s.Outcome.Group; g != nil {
+			for _, rung := range g.Ladder {
+				fmt.Fprintf(&b, "      %s\n", GroupRungText(g.Policy, rung))
+			}
 		}
 	}
 	if r.Err != nil {

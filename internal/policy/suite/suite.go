@@ -20,24 +20,73 @@ type Suite struct {
 	data []byte
 }
 
-// Test is one job and its events.
+// Test is one job, or a group of jobs, and its events.
 type Test struct {
 	Name         string
 	Line, Column int
-	Start        int64 // when the job is submitted, Unix nanoseconds
-	Job          Job
+	Start        int64  // when the jobs are submitted, Unix nanoseconds
+	Job          Job    // of a group: what all of its members are like
+	Group        *Group // nil: the test is about one job
 	Events       []Event
 }
 
-// Event is one thing that happens to the job.
+// Group is the group of a test.
+type Group struct {
+	Policy string   // "": the test is about a gang in no group
+	Gangs  []string // parts whose units are gangs
+}
+
+// Verb is what happens in an event.
+type Verb uint8
+
+// What happens. In a test of one job, it is one of the first two.
+const (
+	FailRun Verb = iota
+	UsePolicies
+	SubmitMembers
+	StartRuns
+	SucceedRuns
+	CancelMembers
+	PassTime
+)
+
+// verbs are the fields of an event that say what happens.
+var verbs = [...]string{
+	FailRun: "fail", UsePolicies: "policies", SubmitMembers: "submit", StartRuns: "start", SucceedRuns: "succeed", CancelMembers: "cancel",
+	PassTime: "time passes",
+}
+
+// Event is one thing that happens to the job or group.
 type Event struct {
 	Line     int
 	At       *time.Duration // after the start; nil: when the last retry may start
-	Fail     *Failure       // nil: the policies change
+	Do       Verb
+	Fail     *Failure
 	Policies []string
 	Expect   []Want
 
+	// In a test of a group.
+	Members Members // to which it happens
+	Run     string  // id of the run that starts; "": any
+	Late    bool    // it happens to the run that was told to stop
+
 	node, expect *yaml.Node // their nodes; expect nil: nothing is expected
+}
+
+// String describes the event in one line.
+func (e *Event) String() string {
+	of := list(e.Members.texts())
+	switch {
+	case e.Do == PassTime:
+		return verbs[PassTime]
+	case e.Do != FailRun:
+		return verbs[e.Do] + " " + of
+	case e.Late:
+		return of + ": late: " + e.Fail.String()
+	case of != "":
+		return of + ": " + e.Fail.String()
+	}
+	return e.Fail.String()
 }
 
 // Want is one expected field of an outcome.
@@ -45,6 +94,7 @@ type Want struct {
 	Field string // such as rule or left.global
 	Value string // as written; a list joined by ", "
 
+	Members Members // that it names, in a test of a group
 	accepts func(o *Outcome, start int64) bool
 	node    *yaml.Node
 }
@@ -54,7 +104,7 @@ func (s *Suite) Files() [][]string {
 	all := [][]string{s.Policies}
 	for _, t := range s.Tests {
 		for _, e := range t.Events {
-			if e.Fail == nil {
+			if e.Do == UsePolicies {
 				all = append(all, e.Policies)
 			}
 		}

@@ -2,6 +2,7 @@ package suite_test
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -329,7 +330,7 @@ func FuzzSuite(f *testing.F) {
 	})
 }
 
-// TestFailUnit: tests decide FailUnit as Fail, and mutants of a set keep its group policies.
+// TestFailUnit: tests of one job decide FailUnit as Fail, those of groups do not; and mutants of a set keep its group policies.
 func TestFailUnit(t *testing.T) {
 	t.Parallel()
 	set, err := policyfile.Parse([]policyfile.File{{Name: "p.yaml", Data: []byte(`apiVersion: armadaproject.io/v1
@@ -379,12 +380,23 @@ spec:
 		}
 		killed[m.Rule+" "+m.What] = m.Killed(set, cases)
 	}
-	for what, want := range map[string]bool{"bad has action Retry": true, " defaultAction is the opposite": true, "lost has action Fail": false} {
+	for what, want := range map[string]bool{"bad has action Retry": true, " defaultAction is the opposite": true, "lost has action Fail": false, "bad has action Fail": false} {
 		if got, is := killed[what]; !is || got != want {
 			t.Errorf("mutant %q: exists %v, killed %v, want %v", what, is, got, want)
 		}
 	}
-	if _, is := killed["bad has action Fail"]; is {
-		t.Error("FailUnit becomes Fail, which no test can tell apart")
+	group := parsed(t, "kind: RetryPolicyTest\ntests:\n- name: c\n  group: {policy: none}\n  job: {queue: q}\n  events:\n  - {submit: main/0/0}\n  - {member: main/0/0, fail: {exitCode: 3}, expect: {unitReason: PodFailurePolicy}}\n")
+	cases = append(cases, suite.Case{Suite: group, Test: &group.Tests[0], Policies: p})
+	for i := range mutants {
+		if m := &mutants[i]; m.Rule == "bad" && m.What == "has action Fail" && !m.Killed(set, cases) {
+			t.Error("a test of a group does not tell FailUnit from Fail")
+		}
+	}
+	alone, err := policyfile.Parse(files[:1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if mutants, err = suite.Mutants(alone); err != nil || slices.ContainsFunc(mutants, func(m suite.Mutant) bool { return m.What == "has action Fail" && m.Rule == "bad" }) {
+		t.Errorf("without group policies, FailUnit becomes Fail, which no test can tell apart: %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/refloat/refloat/events"
 	"github.com/refloat/refloat/events/pb"
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/chain"
@@ -22,62 +24,82 @@ import (
 
 // Trial is one job whose runs fail as specified, decided by the evaluator's Step.
 type Trial struct {
+	decider
 	job     Job
-	set     *policyfile.Set
-	p       *evaluator.Processor
-	entry   int64 // of the last message
 	runs    int
 	earlier []audit.Earlier
 }
 
-// Outcome is the outcome of one failed run.
+// decider is the evaluator's Step with messages of one job set.
+type decider struct {
+	queue, jobSet string
+	set           *policyfile.Set
+	p             *evaluator.Processor
+	entry         int64 // of the last message
+}
+
+func newDecider(set *policyfile.Set, semantics uint32, queue, jobSet string) (decider, error) {
+	state, err := projection.NewState(projection.NewMemory(), projection.NoWatermark, set.Horizon().Nanoseconds())
+	if err != nil {
+		return decider{}, err
+	}
+	d := decider{queue: queue, jobSet: jobSet, p: &evaluator.Processor{State: state}}
+	d.p.Activate([]chain.Record{&chain.SemanticsActivated{Version: semantics}})
+	d.Use(set)
+	return d, nil
+}
+
+// Outcome is the outcome of one failed run, or of what else happens to a group.
 type Outcome struct {
-	Decision   *chain.Decision   // nil: it was not decided
-	NotDecided *chain.NotDecided // why not
+	Decision   *chain.Decision   // nil: no run failed, or it was not decided
+	NotDecided *chain.NotDecided // why not; nil: no run failed
 	Why        evaluator.Explanation
-	Time       int64 // when it failed, Unix nanoseconds
+	Time       int64         // when it happened, Unix nanoseconds
+	Group      *GroupOutcome // nil: the job is in no group
 }
 
 // NewTrial submits the job at a time in Unix nanoseconds.
 func NewTrial(set *policyfile.Set, job Job, at int64) (*Trial, error) {
-	fill := func(s *string, unset string) {
-		if *s == "" {
-			*s = unset
-		}
-	}
-	fill(&job.ID, "job")
-	fill(&job.Queue, "default")
-	fill(&job.Set, "trial")
-	state, err := projection.NewState(projection.NewMemory(), projection.NoWatermark, set.Horizon().Nanoseconds())
+	job.fill("job")
+	d, err := newDecider(set, evaluator.DefaultSemantics, job.Queue, job.Set)
 	if err != nil {
 		return nil, err
 	}
-	t := &Trial{job: job, p: &evaluator.Processor{State: state}}
-	t.p.Activate([]chain.Record{&chain.SemanticsActivated{Version: evaluator.DefaultSemantics}})
-	t.Use(set)
+	t := &Trial{decider: d, job: job}
 	_, err = t.step(at, &pb.Event{Event: &pb.Event_SubmitJob{SubmitJob: job.submit()}})
 	return t, err
 }
 
+// fill sets what the test leaves open.
+func (j *Job) fill(id string) {
+	j.ID, j.Queue, j.Set = cmp.Or(j.ID, id), cmp.Or(j.Queue, "default"), cmp.Or(j.Set, "trial")
+}
+
 // Use puts other policies in force.
-func (t *Trial) Use(set *policyfile.Set) {
-	t.set = set
-	generation := t.p.Progress.Generation + 1
-	t.p.Activate([]chain.Record{&chain.PolicyActivated{Generation: generation, Digest: set.Digest(), HorizonMS: set.Horizon().Milliseconds()}})
-	t.p.Rules = evaluator.Rules{Generation: generation, Set: set.Set}
+func (d *decider) Use(set *policyfile.Set) {
+	d.set = set
+	generation := d.p.Progress.Generation + 1
+	d.p.Activate([]chain.Record{&chain.PolicyActivated{Generation: generation, Digest: set.Digest(), HorizonMS: set.Horizon().Milliseconds()}})
+	d.p.Rules = evaluator.Rules{Generation: generation, Set: set.Set}
 }
 
 func (j *Job) submit() *pb.SubmitJob {
 	annotations := map[string]string{}
 	if len(j.RetryPolicies) > 0 {
-		annotations["armadaproject.io/retry-policy"] = j.annotation()
+		annotations[events.AnnotationRetryPolicies] = j.annotation()
 	}
 	if j.FailFast {
-		annotations["armadaproject.io/failFast"] = "true"
+		annotations[events.AnnotationFailFast] = "true"
 	}
 	if j.Gang > 0 {
-		annotations["armadaproject.io/gangId"] = "gang"
-		annotations["armadaproject.io/gangCardinality"] = strconv.Itoa(j.Gang)
+		annotations[events.AnnotationGangID] = j.gangID()
+		annotations[events.AnnotationGangCardinality] = strconv.Itoa(j.Gang)
+	}
+	if m := j.member; m != nil {
+		annotations[events.AnnotationGroup], annotations[events.AnnotationGroupPolicy] = groupName, m.policy
+		annotations[events.AnnotationPart] = m.part
+		annotations[events.AnnotationReplica] = strconv.FormatUint(uint64(m.replica), 10)
+		annotations[events.AnnotationIndex] = strconv.FormatUint(uint64(m.index), 10)
 	}
 	spec := &pb.PodSpec{TerminationGracePeriodSeconds: j.GraceSeconds}
 	for _, name := range j.InitContainers {
@@ -88,6 +110,8 @@ func (j *Job) submit() *pb.SubmitJob {
 		MainObject: &pb.KubernetesMainObject{PodSpec: &pb.PodSpecWithAvoidList{PodSpec: spec}},
 	}
 }
+
+func (j *Job) gangID() string { return cmp.Or(j.gang, "gang") }
 
 func (j *Job) annotation() string { return strings.Join(j.RetryPolicies, ",") }
 
@@ -101,7 +125,7 @@ func (j *Job) row() *jobdb.Job {
 		row.Submit.FailFast = "true"
 	}
 	if j.Gang > 0 {
-		row.Submit.GangID, row.Submit.GangCardinality = "gang", strconv.Itoa(j.Gang)
+		row.Submit.GangID, row.Submit.GangCardinality = j.gangID(), strconv.Itoa(j.Gang)
 	}
 	return row
 }
@@ -112,34 +136,54 @@ func (t *Trial) Fail(f *Failure, at int64) (Outcome, error) {
 	if run == "" {
 		run = "run-" + strconv.Itoa(t.runs)
 	}
-	reported := f.error()
-	raw, err := proto.Marshal(reported)
-	if err != nil {
-		return Outcome{}, fmt.Errorf("encode the error: %w", err)
-	}
-	begun := []*pb.Event{{Event: &pb.Event_JobRunLeased{JobRunLeased: &pb.JobRunLeased{JobId: t.job.ID, RunId: run, NodeId: f.Node}}}}
-	if f.attempted() {
-		begun = append(begun, &pb.Event{Event: &pb.Event_JobRunRunning{JobRunRunning: &pb.JobRunRunning{JobId: t.job.ID, RunId: run}}})
-	}
-	if _, err := t.step(at, begun...); err != nil {
+	if _, err := t.step(at, started(t.job.ID, run, f.Node, f.attempted())...); err != nil {
 		return Outcome{}, err
 	}
-	var ended []*pb.Event
-	if f.has(policy.Preempted) {
-		ended = append(ended, &pb.Event{Event: &pb.Event_JobRunPreempted{JobRunPreempted: &pb.JobRunPreempted{PreemptedJobId: t.job.ID, PreemptedRunId: run}}})
+	ended, raw, err := f.events(t.job.ID, run)
+	if err != nil {
+		return Outcome{}, err
 	}
-	ended = append(ended, &pb.Event{Event: &pb.Event_JobRunErrors{JobRunErrors: &pb.JobRunErrors{JobId: t.job.ID, RunId: run, Errors: []*pb.Error{reported}}}})
 	records, err := t.step(at, ended...)
 	if err != nil {
 		return Outcome{}, err
 	}
 	t.runs++
-	return t.outcome(records, f, run, raw, at)
+	return explained(t.set, &t.job, &t.earlier, records, failed{f, run, raw, at})
 }
 
-// outcome finds the record of the run, and explains it.
-func (t *Trial) outcome(records []chain.Record, f *Failure, run string, raw []byte, at int64) (Outcome, error) {
-	out := Outcome{Time: at}
+// started returns the events of a run that was leased and, if an executor attempted it, runs.
+func started(job, run, node string, attempted bool) []*pb.Event {
+	all := []*pb.Event{{Event: &pb.Event_JobRunLeased{JobRunLeased: &pb.JobRunLeased{JobId: job, RunId: run, NodeId: node}}}}
+	if attempted {
+		all = append(all, &pb.Event{Event: &pb.Event_JobRunRunning{JobRunRunning: &pb.JobRunRunning{JobId: job, RunId: run}}})
+	}
+	return all
+}
+
+// events returns the events by which a run fails, and the encoding of its error.
+func (f *Failure) events(job, run string) (all []*pb.Event, raw []byte, err error) {
+	reported := f.error()
+	if raw, err = proto.Marshal(reported); err != nil {
+		return nil, nil, fmt.Errorf("encode the error: %w", err)
+	}
+	if f.has(policy.Preempted) {
+		all = append(all, &pb.Event{Event: &pb.Event_JobRunPreempted{JobRunPreempted: &pb.JobRunPreempted{PreemptedJobId: job, PreemptedRunId: run}}})
+	}
+	return append(all, &pb.Event{Event: &pb.Event_JobRunErrors{JobRunErrors: &pb.JobRunErrors{JobId: job, RunId: run, Errors: []*pb.Error{reported}}}}), raw, nil
+}
+
+// failed is a run that failed.
+type failed struct {
+	*Failure
+	run string
+	raw []byte
+	at  int64
+}
+
+// explained finds the record of a run among those of its message, and explains it. It adds the decision to the
+// earlier ones of the job.
+func explained(set *policyfile.Set, job *Job, earlier *[]audit.Earlier, records []chain.Record, f failed) (Outcome, error) {
+	out := Outcome{Time: f.at}
 	for _, r := range records {
 		switch r := r.(type) {
 		case *chain.NotDecided:
@@ -152,33 +196,35 @@ func (t *Trial) outcome(records []chain.Record, f *Failure, run string, raw []by
 	}
 	if out.Decision == nil {
 		if out.NotDecided == nil {
-			return out, fmt.Errorf("run %s was used before: give each run a unique id", run)
+			return out, fmt.Errorf("run %s was used before: give each run a unique id", f.run)
 		}
 		return out, nil
 	}
-	row := &jobdb.Run{JobID: t.job.ID, RunID: run, Index: out.Decision.RunIndex, Node: f.Node}
+	row := &jobdb.Run{JobID: job.ID, RunID: f.run, Index: out.Decision.RunIndex, Node: f.Node}
 	row.Flags.Preempted = f.has(policy.Preempted)
 	row.Flags.Returned = f.has(policy.Unschedulable) || f.has(policy.LeaseReturned)
 	row.Flags.Attempted = f.attempted()
-	row.Error.Raw = raw
+	row.Error.Raw = f.raw
 	var err error
-	out.Why, err = audit.Explain(t.set.Set, audit.Case{Job: t.job.row(), Run: row, Decision: out.Decision, Earlier: t.earlier})
-	t.earlier = append(t.earlier, audit.Earlier{Decision: out.Decision, Run: row})
+	if audit.Asked(out.Decision) {
+		out.Why, err = audit.Explain(set.Set, audit.Case{Job: job.row(), Run: row, Decision: out.Decision, Earlier: *earlier})
+	}
+	*earlier = append(*earlier, audit.Earlier{Decision: out.Decision, Run: row})
 	return out, err
 }
 
 // step processes one message, in which everything happens at the same time.
-func (t *Trial) step(at int64, happened ...*pb.Event) ([]chain.Record, error) {
+func (d *decider) step(at int64, happened ...*pb.Event) ([]chain.Record, error) {
 	created := &pb.Timestamp{Seconds: at / 1e9, Nanos: int32(at % 1e9)}
 	for _, e := range happened {
 		e.Created = created
 	}
-	payload, err := proto.Marshal(&pb.EventSequence{Queue: t.job.Queue, JobSetName: t.job.Set, Events: happened})
+	payload, err := proto.Marshal(&pb.EventSequence{Queue: d.queue, JobSetName: d.jobSet, Events: happened})
 	if err != nil {
 		return nil, fmt.Errorf("encode events: %w", err)
 	}
-	t.entry++
-	out, err := t.p.Step(&eventlog.Message{Position: eventlog.Position{Ledger: 1, Entry: t.entry}, Publish: at, Payload: payload})
+	d.entry++
+	out, err := d.p.Step(&eventlog.Message{Position: eventlog.Position{Ledger: 1, Entry: d.entry}, Publish: at, Payload: payload})
 	if err != nil {
 		return nil, err
 	}

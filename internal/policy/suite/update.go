@@ -64,8 +64,10 @@ func (u *update) step(s *Step, start int64) {
 func Expectation(o *Outcome, start int64) string {
 	var fields []string
 	add := func(name, field string) { fields = append(fields, name+": "+written(field, o.value(field, start))) }
-	add("decision", "decision")
-	add("code", "code")
+	if o.Decision != nil || o.NotDecided != nil {
+		add("decision", "decision")
+		add("code", "code")
+	}
 	if o.Decision != nil {
 		if o.value("rule", start) != none {
 			add("rule", "rule")
@@ -83,12 +85,18 @@ func Expectation(o *Outcome, start int64) string {
 		}
 		fields = append(fields, left+"global: "+o.value("left.global", start)+"}")
 	}
+	if o.Group != nil {
+		fields = append(fields, o.Group.expectation()...)
+	}
 	return "{" + strings.Join(fields, ", ") + "}"
 }
 
 // written formats a value as YAML.
 func written(field, value string) string {
-	if field == "avoidNodes" || field == "skippedPolicies" {
+	if isMembers(field) && value != "" && !strings.Contains(value, ", ") {
+		return quoted(value)
+	}
+	if field == "avoidNodes" || field == "skippedPolicies" || isMembers(field) {
 		var items []string
 		for item := range strings.SplitSeq(value, ", ") {
 			if item != "" {
@@ -97,7 +105,7 @@ func written(field, value string) string {
 		}
 		return "[" + strings.Join(items, ", ") + "]"
 	}
-	if field == "shadow" || strings.HasPrefix(field, "left.") {
+	if field == "shadow" || strings.HasPrefix(field, "left.") || strings.HasPrefix(field, "generations.") {
 		return value
 	}
 	return quoted(value)

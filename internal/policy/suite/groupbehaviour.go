@@ -1,0 +1,240 @@
+package suite
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
+)
+
+// behaviour is what a group policy does. Policies whose behaviours are equal cannot be told apart by a test in which
+// nothing is restarted or retried more than manyRetries times.
+type behaviour struct {
+	parts   []partBehaviour
+	cells   map[cell][]answer
+	max     uint32
+	delays  []time.Duration // of restarts by rules
+	keep    bool
+	another bool // a restart is asked for, and another member than the one that failed may have succeeded
+}
+
+// partBehaviour is what follows from the settings of a part.
+type partBehaviour struct {
+	shape      policy.ShapePart // without After
+	after      []bool           // by index of the part, also through others
+	retryLimit uint32
+	continues  bool
+	maxFailed  uint32
+	on         policy.RestartOn
+	limit      uint32
+	delays     []time.Duration
+}
+
+// cell is one kind of failure of a unit.
+type cell struct {
+	reason policy.UnitReason
+	part   string
+}
+
+// answer is what a rule does in a cell. The rules of a cell end with the first one that needs no message.
+type answer struct {
+	rule      string
+	pattern   string // of the message; "": any
+	action    policy.GroupAction
+	refused   bool // always
+	uncounted bool
+	limit     uint32
+}
+
+// noLimit is a limit that no test reaches.
+const noLimit = ^uint32(0)
+
+// reachable returns a limit, or noLimit if it is above what can happen, or in a test be made to happen.
+func reachable(limit *uint32, most uint64) uint32 {
+	if limit == nil || uint64(*limit) >= min(most, manyRetries) {
+		return noLimit
+	}
+	return *limit
+}
+
+// behaviourOf returns what a group policy does among the policies of a set.
+func behaviourOf(set *policyfile.Set, g *policy.GroupPolicy) *behaviour {
+	b := &behaviour{cells: map[cell][]answer{}, keep: g.Keep}
+	if g.MaxRestarts != nil {
+		b.max = *g.MaxRestarts
+	}
+	retries, failsUnit := abilities(set)
+	members, restarts := uint64(0), false
+	all := partsOf(g)
+	for i := range all {
+		p := partBehaviourOf(all, i, retries)
+		b.parts = append(b.parts, p)
+		members += uint64(p.shape.Replicas) * uint64(p.shape.Members)
+		restarts = restarts || p.limit > 0
+		if p.limit > manyRetries {
+			continue // the rules are not asked before
+		}
+		for reason := policy.PodFailurePolicy; reason <= policy.MemberCancelled; reason++ {
+			if p.failsBy(reason, failsUnit) {
+				b.cells[cell{reason, p.shape.Name}] = b.answers(g, reason, p.shape.Name, reason != policy.MemberCancelled || retries > 0)
+			}
+		}
+	}
+	n := b.granted()
+	for i := range n {
+		b.delays = append(b.delays, g.Backoff.RestartDelay(i+1))
+	}
+	b.another = (restarts || b.asksRestart()) && members != 1
+	return b
+}
+
+// abilities returns how many retries the policies of a set give one member at most, and whether one fails units.
+func abilities(set *policyfile.Set) (retries uint64, failsUnit bool) {
+	for _, o := range set.Outlines() {
+		for _, r := range append(slices.Clone(o.Rules), o.Default) {
+			if r.Action == "Retry" {
+				retries = uint64(set.GlobalMaxRetries())
+			}
+			failsUnit = failsUnit || r.Action == "FailUnit"
+		}
+	}
+	return retries, failsUnit
+}
+
+func partBehaviourOf(all []policy.PartDefinition, i int, retries uint64) partBehaviour {
+	p := &all[i]
+	b := partBehaviour{
+		shape: p.ShapePart, after: make([]bool, len(all)), continues: p.Continue,
+		retryLimit: reachable(p.RetryLimit, uint64(p.Members)*retries), maxFailed: reachable(p.MaxFailedMembers, uint64(p.Members)),
+	}
+	b.shape.After = nil
+	if p.Parallelism >= p.Members {
+		b.shape.Parallelism = 0
+	}
+	var visit func(k int)
+	visit = func(k int) {
+		for _, before := range all[k].After {
+			if !b.after[before] {
+				b.after[before] = true
+				visit(int(before))
+			}
+		}
+	}
+	visit(i)
+	if p.Restarts.On != policy.RestartNever && p.Restarts.Limit > 0 {
+		b.on, b.limit = p.Restarts.On, min(p.Restarts.Limit, manyRetries+1)
+		for n := range b.limit {
+			b.delays = append(b.delays, p.Restarts.Backoff.RestartDelay(uint64(n)+1))
+		}
+	}
+	return b
+}
+
+// failsBy reports whether a unit can fail for the reason.
+func (p *partBehaviour) failsBy(reason policy.UnitReason, failsUnit bool) bool {
+	switch reason {
+	case policy.PodFailurePolicy:
+		return failsUnit
+	case policy.UnitDeadlineExceeded:
+		return !p.continues
+	case policy.BackoffLimitExceeded:
+		return !p.continues || p.retryLimit != noLimit
+	case policy.MaxFailedIndexesExceeded:
+		return p.continues && p.maxFailed != noLimit
+	case policy.FailedIndexes:
+		return p.continues
+	case policy.MemberCancelled:
+		return true
+	case policy.NoUnitReason, policy.ReachedMaxRestarts, policy.Exhausted:
+	}
+	return false
+}
+
+// answers lists what the rules do in a cell. In some, no run has failed, so that no message matches.
+func (b *behaviour) answers(g *policy.GroupPolicy, reason policy.UnitReason, part string, failed bool) []answer {
+	var all []answer
+	for i := range g.Rules {
+		r := &g.Rules[i]
+		pattern := ""
+		if r.OnMessage != nil {
+			pattern = r.OnMessage.String()
+		}
+		switch {
+		case len(r.OnReasons) > 0 && !slices.Contains(r.OnReasons, reason), len(r.Parts) > 0 && !slices.Contains(r.Parts, part):
+		case r.OnMessage != nil && !failed:
+		case slices.ContainsFunc(all, func(a answer) bool { return a.pattern == pattern }): // that one matches before
+		default:
+			all = append(all, b.answer(r, reason, pattern))
+			if pattern == "" {
+				return all
+			}
+		}
+	}
+	return append(all, b.answer(&policy.GroupRule{Action: g.DefaultAction()}, reason, ""))
+}
+
+func (b *behaviour) answer(r *policy.GroupRule, reason policy.UnitReason, pattern string) answer {
+	a := answer{rule: r.Name, pattern: pattern, action: r.Action, limit: noLimit}
+	switch {
+	case !r.Action.Restarts():
+	case reason == policy.MemberCancelled:
+		a.action = policy.Leave // its unit could not succeed any more
+	case r.Limit != nil && *r.Limit == 0, !r.Uncounted && b.max == 0:
+		a.refused = true
+	case r.Uncounted:
+		a.uncounted, a.limit = true, reachable(r.Limit, manyRetries)
+	default:
+		a.limit = reachable(r.Limit, uint64(b.max))
+	}
+	return a
+}
+
+// asksRestart reports whether a rule restarts something, or would if it were not refused.
+func (b *behaviour) asksRestart() bool {
+	for _, answers := range b.cells { // in any order: whether there is one
+		if slices.ContainsFunc(answers, func(a answer) bool { return a.action.Restarts() }) {
+			return true
+		}
+	}
+	return false
+}
+
+// granted returns how many restarts the rules grant at most, as far as tests go.
+func (b *behaviour) granted() uint64 {
+	counted, uncounted := uint64(0), map[string]uint64{}
+	for _, answers := range b.cells { // in any order: sums
+		for _, a := range answers {
+			switch {
+			case !a.action.Restarts() || a.refused:
+			case a.uncounted:
+				uncounted[a.rule] = uint64(a.limit)
+			default:
+				counted = uint64(b.max)
+			}
+		}
+	}
+	n := counted
+	for _, limit := range uncounted { // likewise
+		n += limit
+	}
+	return min(n, manyRetries)
+}
+
+// reachesDefault reports whether a unit can fail so that no rule matches.
+func (b *behaviour) reachesDefault() bool {
+	for _, answers := range b.cells { // in any order: whether there is one
+		if answers[len(answers)-1].rule == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// equal reports whether no test can tell the policies apart.
+func (b *behaviour) equal(c *behaviour) bool {
+	return b.max == c.max && (b.keep == c.keep || !b.another && !c.another) && slices.Equal(b.delays, c.delays) &&
+		reflect.DeepEqual(b.parts, c.parts) && maps.EqualFunc(b.cells, c.cells, slices.Equal)
+}
