@@ -80,7 +80,7 @@ Exit codes: 0 no errors (there may be warnings), 1 errors,
 			if jobDB != "" {
 				more = lookAt(cmd.Context(), jobDB, d.Cluster, d.Events)
 			}
-			return report(cmd.OutOrStdout(), facts, more, output, quiet)
+			return reportFacts(cmd.OutOrStdout(), facts, more, output, quiet)
 		})
 	}
 	return cmd
@@ -146,8 +146,8 @@ func withDeployment(ctx context.Context, flags *pulsarflags.Flags, call func(doc
 	})
 }
 
-// report prints the findings and returns errFinding if there are errors.
-func report(w io.Writer, facts *doctor.Facts, more []doctor.Finding, output string, quiet bool) error {
+// reportFacts prints the findings and returns errFinding if there are errors.
+func reportFacts(w io.Writer, facts *doctor.Facts, more []doctor.Finding, output string, quiet bool) error {
 	result := reportFindings(w, append(doctor.Check(facts), more...), doctor.Holders(facts), output, quiet)
 	if result != nil && !errors.Is(result, errFinding) {
 		return result

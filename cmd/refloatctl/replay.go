@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -38,12 +38,7 @@ func newReplay() *cobra.Command {
 		Long: `Decide a history again: read an events log from its beginning and decide every
 failed run by the given policies. Nothing is written.
 
-With --verify, derive everything in a decision log again, by the policies that it
-names, and compare every byte. The logs are in a data directory, or topics on Pulsar.
-Exit code 0: equal; 1: there is a difference (the first is shown), or something could
-not be verified, such as messages without an answer in the decision log. While
-evaluators run, the newest messages have no answer yet: use --allow-waiting. What
-retention has deleted from the logs is read from an archive with --archive.`,
+With --verify, it is the command verify.`,
 		Example: `  refloatctl replay --log /tmp/plain --policies examples/policies
   refloatctl replay --log /tmp/plain --policies examples/policies -o json | jq .code | sort | uniq -c
   refloatctl replay --verify --data .refloat-run
@@ -64,7 +59,8 @@ retention has deleted from the logs is read from an archive with --archive.`,
 				if err := f.checkLogs(); err != nil {
 					return err
 				}
-				return verify(cmd, f)
+				v := verifyFlags{logsFlags: logsFlags{deployment: f.deployment, archive: f.archive}, output: f.output, waiting: f.waiting, parallel: runtime.GOMAXPROCS(0)}
+				return cmp.Or(checkOutput(f.output), verify(cmd, v))
 			case !f.verify && f.log != "" && f.policies != "" && !named("data", pulsarflags.URL):
 				return replay(cmd, f)
 			}
@@ -138,60 +134,6 @@ func printedProblems(cmd *cobra.Command, problems policyfile.Problems) error {
 		fmt.Fprintln(cmd.ErrOrStderr(), p)
 	}
 	return errFinding
-}
-
-// unverified lists the errors of a decision log that does not follow from its input, or cannot be checked because
-// a log is incomplete.
-var unverified = []error{audit.ErrDifferent, chain.ErrMissing, eventlog.ErrTrimmed}
-
-func verify(cmd *cobra.Command, f replayFlags) error {
-	return f.readLogsWith(cmd.Context(), f.archive, func(logs audit.Logs) error { return verifyLogs(cmd, logs, f.waiting) })
-}
-
-func verifyLogs(cmd *cobra.Command, logs audit.Logs, mayWait bool) error {
-	var total audit.Verified
-	for partition := range logs.Events.Partitions() {
-		v, err := audit.Verify(cmd.Context(), logs, partition)
-		if slices.ContainsFunc(unverified, func(class error) bool { return errors.Is(err, class) }) {
-			fmt.Fprintf(cmd.OutOrStdout(), "partition %d: %v\n", partition, err)
-			if errors.Is(err, eventlog.ErrTrimmed) {
-				fmt.Fprintln(cmd.OutOrStdout(), "if what was deleted is in an archive, give it with --archive DIR")
-			}
-			return errFinding
-		}
-		if err != nil {
-			return fmt.Errorf("partition %d: %w", partition, err)
-		}
-		fmt.Fprintf(cmd.OutOrStdout(), "partition %d: %s in %s, %s, policy generation %d, %s; running hash %s; %s not decided yet; ignored: %s\n",
-			partition, plural.Of(v.Messages, "message"), plural.Of(v.Envelopes, "envelope"), plural.Of(v.Progress.Decisions, "decision"),
-			v.Progress.Generation, plural.Of(v.Claims, "epoch"), v.Progress.Running, plural.Of(v.Waiting, "message"), ignoredText(v.Ignored))
-		total.Messages += v.Messages
-		total.Waiting += v.Waiting
-		if v.Unknown > 0 {
-			fmt.Fprintf(cmd.OutOrStdout(), "partition %d: not verified: %s answered before the state was lost; %s acknowledged the loss, and the events up to %v are unknown\n",
-				partition, plural.Of(v.Unknown, "message"), v.RebuiltBy, v.RebuiltFrom)
-		}
-		total.Progress.Decisions += v.Progress.Decisions
-	}
-	fmt.Fprintf(cmd.OutOrStdout(), "verified: deciding %s again gives the same %s, byte for byte\n", plural.Of(total.Messages, "message"), plural.Of(total.Progress.Decisions, "decision"))
-	if total.Waiting > 0 && !mayWait {
-		fmt.Fprintf(cmd.OutOrStdout(), "not verified: the decision log does not answer %s. Is it complete? If an evaluator is running, use --allow-waiting\n", plural.Of(total.Waiting, "message"))
-		return errFinding
-	}
-	return nil
-}
-
-func ignoredText(ignored map[chain.Ignored]uint64) string {
-	var parts []string
-	for why := chain.Malformed; why <= chain.LostClaim; why++ {
-		if n := ignored[why]; n > 0 {
-			parts = append(parts, fmt.Sprintf("%s %d", why, n))
-		}
-	}
-	if parts == nil {
-		return "none"
-	}
-	return strings.Join(parts, ", ")
 }
 
 // recordPrinter prints records as a table or as JSON lines.

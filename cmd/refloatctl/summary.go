@@ -51,7 +51,7 @@ func summarize(cmd *cobra.Command, f upFlags, took time.Duration) error {
 	if slices.ContainsFunc(s.Decisions, func(c jobdb.DecisionCount) bool { return c.Shadow }) {
 		fmt.Fprintf(out, "  bin/refloatctl shadow report %s\n", f.deployment)
 	}
-	fmt.Fprintf(out, "  bin/refloatctl replay --verify --data %s\n", f.data)
+	fmt.Fprintf(out, "  bin/refloatctl verify --data %s\n", f.data)
 	if f.policies != "" {
 		fmt.Fprintf(out, "  edit %s, then: bin/refloatctl lint %s && bin/refloatctl replay --log %s --policies %s\n",
 			f.policies, f.policies, app.Dir(f.data).Events(), f.policies)

@@ -1,13 +1,26 @@
 package main
 
 import (
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/refloat/refloat/internal/app"
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/checkpoint"
+	"github.com/refloat/refloat/internal/checkpoint/storage"
+	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog/filelog"
+	"github.com/refloat/refloat/internal/projection"
 )
 
 // TestVerifyIncomplete: messages that the decision log does not answer were not
@@ -28,4 +41,143 @@ func TestVerifyIncomplete(t *testing.T) {
 	}
 	ctl(t, "replay", "--verify", "--data", data).exits(t, exitFinding).says(t, "not verified: the decision log does not answer 2298 messages")
 	ctl(t, "replay", "--verify", "--data", data, "--allow-waiting").exits(t, exitFine)
+}
+
+// TestVerifyReport: a report is signed, handed on, and later compared with the logs, which
+// somebody wrote anew with all checksums.
+func TestVerifyReport(t *testing.T) {
+	t.Parallel()
+	data, dir := drainedCopy(t), t.TempDir()
+	private, public := newKeys(t, dir)
+	r := jsonLine(t, inProcess(t, "verify", "--data", data, "-o", "json").exits(t, exitFine).out)
+	if r["verified"] != true || len(r["partitions"].([]any)) != partitions || len(r["policies"].([]any)) != 1 {
+		t.Errorf("%v", r)
+	}
+	logs := []string{"--log", app.Dir(data).Events(), "--decisions", app.Dir(data).Decisions()}
+	inProcess(t, append([]string{"verify"}, logs...)...).exits(t, exitFine).says(t, "byte for byte")
+	text := inProcess(t, "verify", "--data", data, "--sign", private).exits(t, exitFine).out
+	file := writeFile(t, dir, "report.json", text)
+	check := func(more ...string) result {
+		return inProcess(t, append([]string{"verify", "--check-signature", file}, more...)...)
+	}
+	check().exits(t, exitFine).says(t, "signed with the key SHA256:")
+	check("--public-key", public).exits(t, exitFine)
+	check("--data", data).exits(t, exitFine).says(t, "the logs still have all")
+	_, stranger := newKeys(t, t.TempDir())
+	check("--public-key", stranger).exits(t, exitFinding).says(t, "signed with another key")
+
+	// A decision is changed, and all links are as they should be.
+	forged(t, data, func(_ int, e *chain.Envelope) bool {
+		for i, raw := range e.Records {
+			r, err := chain.DecodeRecord(raw)
+			if d, ok := r.(*chain.Decision); ok && err == nil && d.Number == 3 {
+				d.Rule += "x"
+				e.Records[i] = chain.AppendRecord(nil, d)
+			}
+		}
+		return true
+	})
+	check("--data", data).exits(t, exitFinding).says(t, "the logs have changed since: partition 0: ")
+	writeFile(t, dir, "report.json", strings.Replace(text, `"messages":`, `"messages":1`, 1))
+	check().exits(t, exitFinding).says(t, "not signed: the signature does not fit")
+}
+
+// newKeys writes a private and a public key.
+func newKeys(t *testing.T, dir string) (private, public string) {
+	t.Helper()
+	pub, priv, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, kind string, der []byte, err error) string {
+		if err != nil {
+			t.Fatal(err)
+		}
+		return writeFile(t, dir, name, string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})))
+	}
+	a, err := x509.MarshalPKCS8PrivateKey(priv)
+	private = write("key.pem", "PRIVATE KEY", a, err)
+	b, err := x509.MarshalPKIXPublicKey(pub)
+	return private, write("key.pub", "PUBLIC KEY", b, err)
+}
+
+// TestVerifyUsage: mistakes in the command line.
+func TestVerifyUsage(t *testing.T) {
+	t.Parallel()
+	key, _ := newKeys(t, t.TempDir())
+	for _, c := range []struct{ args, says string }{
+		{"verify", "--data DIR is required"},
+		{"verify --log x", "--log and --decisions belong together"},
+		{"verify --log x --decisions y --data z", "give only one"},
+		{"verify --sign a --check-signature b", "give only one"},
+		{"verify --data x --public-key y", "--public-key needs --check-signature"},
+		{"verify --data x -o yaml", `-o "yaml"`},
+		{"verify --data x --parallel 0", "--parallel 0"},
+		{"verify --check-signature x --checkpoints y", "omit --checkpoints"},
+		{"verify --data x --sign " + filepath.Join(examplesDir, "batch.yaml"), "want a private key in PEM"},
+	} {
+		if r := ctl(t, strings.Fields(c.args)...); r.code != exitUsage && !strings.Contains(r.err, "no such file") || !strings.Contains(r.err, c.says) && r.code == exitUsage {
+			t.Errorf("%s: %d %s", c.args, r.code, r.err)
+		}
+	}
+	ctl(t, "verify", "--data", t.TempDir()).exits(t, exitEnvironment)
+	ctl(t, "verify", "--data", t.TempDir(), "--sign", key+"x").exits(t, exitEnvironment)
+	ctl(t, "verify", "--check-signature", key+"x").exits(t, exitEnvironment)
+}
+
+// TestVerifyFromCheckpoint: what comes after the newest checkpoints, from the states in
+// them.
+func TestVerifyFromCheckpoint(t *testing.T) {
+	t.Parallel()
+	data, vault := filepath.Join(t.TempDir(), "data"), "file://"+t.TempDir()
+	up := func(recording string) {
+		t.Helper()
+		inProcess(t, "up", "--data", data, "--policies", examplesDir, "--feed", recordingFile(recording), "--exit-when-drained", "--quiet").exits(t, exitFine)
+	}
+	up("plain")
+	takeCheckpoints(t, data, vault)
+	up("retried")
+	r := jsonLine(t, inProcess(t, "verify", "--data", data, "--checkpoints", vault, "-o", "json").exits(t, exitFine).out)
+	whole := jsonLine(t, inProcess(t, "verify", "--data", data, "-o", "json").exits(t, exitFine).out)
+	begun := 0
+	for i, p := range r["partitions"].([]any) {
+		p, all := object(p.(map[string]any)), object(whole["partitions"].([]any)[i].(map[string]any))
+		if object(p["begin"].(map[string]any))["envelope"] != json.Number("0") {
+			begun++
+		}
+		if p.text("runningHash") != all.text("runningHash") {
+			t.Errorf("partition %d: running hash %s, from the beginning %s", i, p.text("runningHash"), all.text("runningHash"))
+		}
+	}
+	if begun == 0 {
+		t.Errorf("no partition began at a checkpoint: %v", r)
+	}
+}
+
+// takeCheckpoints saves the states of a data directory as an evaluator does.
+func takeCheckpoints(t *testing.T, data, url string) {
+	t.Helper()
+	store, err := storage.Open(t.Context(), url, storage.Environment{Getenv: os.Getenv, Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	vault, err := checkpoint.New(checkpoint.Config{Storage: store, Scratch: t.TempDir(), Format: 1, Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p := range partitions {
+		state, err := projection.OpenStore(projection.StoreConfig{FS: vfs.Default, Dir: app.Dir(data).State(p), Logger: silent{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		at, err := evaluator.PositionsIn(state)
+		if err == nil {
+			_, err = vault.Save(t.Context(), p, state.Checkpoint, checkpoint.At{
+				Seq: at.Chain.Seq, Link: at.Chain.Link.String(), Events: at.Chain.InTo.String(), Decisions: at.Decisions.String(),
+			})
+		}
+		if err := errors.Join(err, state.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

@@ -141,3 +141,36 @@ func OpenEvents(dir string) (_ eventlog.Topic, closeLog func() error, err error)
 	}
 	return topic, log.Close, nil
 }
+
+// LogDirs are the directories of the three logs of a deployment, such as copies of its
+// topics. Policies may be empty: then it is the directory policies beside Decisions.
+type LogDirs struct{ Events, Decisions, Policies string }
+
+// Open opens the logs as audits read them.
+func (d LogDirs) Open() (logs audit.Logs, closeLogs func() error, err error) {
+	if d.Policies == "" {
+		d.Policies = filepath.Join(filepath.Dir(filepath.Clean(d.Decisions)), "policies")
+	}
+	var closers []func() error
+	closeLogs = func() error {
+		var errs []error
+		for _, c := range closers {
+			errs = append(errs, c())
+		}
+		return errors.Join(errs...)
+	}
+	for _, l := range []struct {
+		dir   string
+		topic *eventlog.Topic
+	}{{d.Events, &logs.Events}, {d.Decisions, &logs.Decisions}, {d.Policies, &logs.Policies}} {
+		topic, closeLog, err := OpenEvents(l.dir)
+		if err != nil {
+			return logs, nil, errors.Join(err, closeLogs())
+		}
+		*l.topic, closers = topic, append(closers, closeLog)
+	}
+	if e, c := logs.Events.Partitions(), logs.Decisions.Partitions(); e != c {
+		return logs, nil, errors.Join(fmt.Errorf("%s has %s and %s has %d: they must be equal", d.Events, plural.Of(e, "partition"), d.Decisions, c), closeLogs())
+	}
+	return logs, closeLogs, nil
+}

@@ -155,3 +155,17 @@ func orEmpty(s []string) []string {
 	}
 	return s
 }
+
+// Shown converts any record for JSON output; nil for nil.
+func Shown(partition int, r chain.Record) any {
+	if d, ok := r.(*chain.Decision); ok && d != nil {
+		return DecisionOf(partition, d)
+	}
+	if r == nil {
+		return nil
+	}
+	if o, ok := OtherOf(partition, r); ok {
+		return o
+	}
+	return Describe(r)
+}

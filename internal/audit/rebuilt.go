@@ -83,19 +83,23 @@ func deriveRebuilt(ctx context.Context, logs Logs, policies *policylog.Log, part
 
 // beyondLost continues after the last StateRebuilt if earlier input has been deleted.
 // It returns cause if there is none ahead.
-func (v *Verified) beyondLost(ctx context.Context, logs Logs, policies *policylog.Log, partition int, cause error) (*derived, error) {
+func (x *verification) beyondLost(ctx context.Context, cause error) error {
 	if !errors.Is(cause, chain.ErrMissing) && !errors.Is(cause, eventlog.ErrTrimmed) {
-		return nil, cause
+		return cause
 	}
-	last, err := lastRebuilt(ctx, logs, partition)
-	if err != nil || last.Seq <= v.End.Seq {
-		return nil, errors.Join(cause, err)
+	last, err := lastRebuilt(ctx, x.logs, x.partition)
+	if err != nil || last.Seq <= x.v.End.Seq {
+		return x.missing(ctx, errors.Join(cause, err))
 	}
-	d, err := deriveRebuilt(ctx, logs, policies, partition, last)
+	d, err := deriveRebuilt(ctx, x.logs, x.policies, x.partition, last)
 	if err != nil {
-		return nil, errors.Join(cause, err)
+		return x.missing(ctx, errors.Join(cause, err))
 	}
+	v := &x.v
 	v.Unknown, v.RebuiltFrom, v.RebuiltBy = d.messages-v.Messages, last.From, last.By
 	v.Envelopes, v.Claims, v.End = d.envelopes, d.claims, d.end
-	return d, nil
+	_ = x.f.Close()
+	x.p, x.store, x.f, x.loose = d.p, d.store, d.f, 0
+	x.f.OnIgnored = x.ignored
+	return nil
 }

@@ -85,7 +85,7 @@ func newProcessor(horizon int64) (*evaluator.Processor, *projection.Memory, erro
 }
 
 // flush moves changes into the compact store.
-func flush(p *evaluator.Processor, store *projection.Memory) error {
+func flush(p *evaluator.Processor, store Store) error {
 	batch := store.NewBatch()
 	n, err := p.State.Flush(batch)
 	if err != nil {

@@ -60,24 +60,39 @@ type world struct {
 	envelopes        []*chain.Envelope // in force
 	sets             []*policyfile.Set // generation i+1
 	running          chain.Hash
+	semantics        uint32
 }
 
 // newWorld decides a history with at least n records from input.
 func newWorld(t testing.TB, seed uint64, records int) *world {
 	t.Helper()
+	return newWorldBy(t, evaluator.DefaultSemantics, seed, records)
+}
+
+// newWorldBy is newWorld with a version of the semantics.
+func newWorldBy(t testing.TB, semantics uint32, seed uint64, records int) *world {
+	t.Helper()
 	for ; ; seed++ {
 		h := model.Generate(seed, model.Options{})
-		w := &world{}
-		for _, m := range h.Messages {
-			at := eventlog.Position{Ledger: m.Ledger, Entry: m.Entry, Batch: m.Batch}
-			w.events = append(w.events, eventlog.Message{Position: at, Publish: m.Publish, Payload: m.Payload})
-		}
-		w.publish(t, h.YAML())
-		w.publish(t, model.Generate(seed+1, model.Options{}).YAML())
+		w := worldOf(t, semantics, h.Messages, h.YAML(), model.Generate(seed+1, model.Options{}).YAML())
 		if w.answer(t, rand.New(rand.NewPCG(seed, 2))) >= records {
 			return w
 		}
 	}
+}
+
+// worldOf is a history that is not decided yet.
+func worldOf(t testing.TB, semantics uint32, messages []model.Message, policies ...[]model.File) *world {
+	t.Helper()
+	w := &world{semantics: semantics}
+	for _, m := range messages {
+		at := eventlog.Position{Ledger: m.Ledger, Entry: m.Entry, Batch: m.Batch}
+		w.events = append(w.events, eventlog.Message{Position: at, Publish: m.Publish, Payload: m.Payload})
+	}
+	for _, files := range policies {
+		w.publish(t, files)
+	}
+	return w
 }
 
 func (w *world) publish(t testing.TB, files []model.File) {
@@ -127,7 +142,7 @@ func (w *world) answer(t testing.TB, rng *rand.Rand) (records int) {
 	activate := func(generation uint64) {
 		set := w.sets[generation-1]
 		front := []chain.Record{
-			&chain.SemanticsActivated{Version: evaluator.DefaultSemantics},
+			&chain.SemanticsActivated{Version: w.semantics},
 			&chain.PolicyActivated{Generation: generation, Digest: set.Digest(), HorizonMS: set.Horizon().Milliseconds()},
 		}
 		p.Activate(front)

@@ -32,6 +32,24 @@ func PositionsIn(store Store) (follow.Positions, error) {
 	return m.Positions, err
 }
 
+// Resume returns a processor that continues where a store's state ends, and where that
+// is. Its rules are not set.
+func Resume(store Store) (*Processor, follow.Positions, error) {
+	b, err := store.Meta()
+	if err != nil {
+		return nil, follow.Positions{}, fmt.Errorf("read state: %w", err)
+	}
+	m, err := decodeMeta(b)
+	if err == nil && m.Rebuilding {
+		err = errors.New("the state is being rebuilt")
+	}
+	if err != nil {
+		return nil, follow.Positions{}, err
+	}
+	state, err := projection.NewState(store, m.Watermark, m.Horizon)
+	return &Processor{State: state, Progress: m.Progress}, m.Positions, err
+}
+
 // The first byte says how the rest is encoded: the struct's fields in order, each of its
 // fixed size, big-endian. Earlier builds wrote JSON. A changed struct is a new version.
 const (

@@ -109,8 +109,7 @@ func (f *Follower) Next() (*Batch, error) {
 	}
 	partly := s.Envelope.InFrom.Compare(f.known) < 0
 	if uint64(n) != s.Envelope.InCount && (!partly || uint64(n) > s.Envelope.InCount) {
-		err = fmt.Errorf("%w: envelope %d answers %d messages up to %v, the input has %d", chain.ErrMissing, s.Envelope.Seq, s.Envelope.InCount, s.End.InTo, n)
-		return nil, f.inputGone(err)
+		return nil, f.inputGone(&CountError{Envelope: s.Envelope.Seq, Covers: s.Envelope.InCount, Held: uint64(n), To: s.End.InTo})
 	}
 	s.Origin = eventlog.Start
 	if partly {
@@ -216,6 +215,21 @@ func (f *Follower) gather(to eventlog.Position) (int, error) {
 		}
 	}
 }
+
+// CountError reports that the input of an envelope has more or fewer messages than the
+// envelope covers. It is a chain.ErrMissing.
+type CountError struct {
+	Envelope     uint64
+	Covers, Held uint64
+	To           eventlog.Position
+}
+
+func (e *CountError) Error() string {
+	return fmt.Sprintf("%v: envelope %d answers %d messages up to %v, the input has %d", chain.ErrMissing, e.Envelope, e.Covers, e.To, e.Held)
+}
+
+// Unwrap returns chain.ErrMissing.
+func (*CountError) Unwrap() error { return chain.ErrMissing }
 
 // mustHold returns an error if the log ends before a position: decided input was
 // durable, so it has been lost. (A reader may briefly lag behind the end.)
