@@ -7,8 +7,6 @@ import (
 	"regexp"
 	"testing"
 
-	"go.yaml.in/yaml/v4"
-
 	"github.com/refloat/refloat/internal/policy/lint"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 )
@@ -68,10 +66,7 @@ func checkJobs(t *testing.T, r *Result) {
 	if err := few.WriteYAML(&text); err != nil {
 		t.Fatal(err)
 	}
-	var back struct{ Jobs []any }
-	if err := yaml.Unmarshal(text.Bytes(), &back); err != nil || len(back.Jobs) != len(few.Jobs) {
-		t.Fatalf("jobs.yaml has %d jobs, want %d: %v\n%s", len(back.Jobs), len(few.Jobs), err, text.Bytes())
-	}
+	mustReadBack(t, &few, text.Bytes())
 }
 
 var scenario = regexp.MustCompile(`(?ms)^(?:convert|notes)[^\n]*\n(.*?)^----$`)

@@ -20,7 +20,7 @@ func jobSetTable() []Field {
 		Field{Path: "spec.replicatedJobs.dependsOn.name", Fate: Kept, Here: part + "after"},
 		Field{Path: "spec.replicatedJobs.dependsOn.status", Fate: Forbidden, Here: "use Complete or Ready", Why: "an unsupported value"},
 		Field{Path: "spec.replicatedJobs.dependsOn.status", Value: "Complete", Fate: Kept, Here: part + "after"},
-		Field{Path: "spec.replicatedJobs.dependsOn.status", Value: "Ready", Fate: Dropped, Why: "whether pods are ready is not known here, so the part starts at once"},
+		Field{Path: "spec.replicatedJobs.dependsOn.status", Value: "Ready", Fate: Dropped, Why: "whether pods are ready is not known here, so the part does not wait for that one"},
 		Field{Path: "spec.replicatedJobs.template", Fate: Inside},
 		Field{Path: "spec.replicatedJobs.template.metadata", Fate: Inside},
 		Field{Path: "spec.replicatedJobs.template.metadata.annotations[alpha.jobset.sigs.k8s.io/exclusive-topology]", Fate: Dropped, Why: "units are not placed on topology domains of their own"},

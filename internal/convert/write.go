@@ -8,21 +8,13 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
-	"go.yaml.in/yaml/v4"
+	"unicode"
 )
 
 // WriteYAML writes the file that `armadactl submit` reads, one job at a time.
 func (s *Submit) WriteYAML(w io.Writer) error {
 	var b bytes.Buffer
-	head := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
-	for _, f := range [][2]string{{"queue", s.Queue}, {"jobSetId", s.JobSetID}} {
-		head.Content = append(head.Content, word(f[0]), word(f[1]))
-	}
-	if err := encode(&b, head); err != nil {
-		return err
-	}
-	b.WriteString("jobs:")
+	fmt.Fprintf(&b, "queue: %s\njobSetId: %s\njobs:", word(s.Queue), word(s.JobSetID))
 	if len(s.Jobs) == 0 {
 		b.WriteString(" []")
 	}
@@ -32,32 +24,77 @@ func (s *Submit) WriteYAML(w io.Writer) error {
 		if err != nil {
 			return err
 		}
-		if err := encode(&b, &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Content: []*yaml.Node{n}}); err != nil {
-			return err
-		}
-		if b.Len() > 64<<10 || i == len(s.Jobs)-1 {
-			if _, err := w.Write(b.Bytes()); err != nil {
+		b.WriteString("- ")
+		n.write(&b, 2)
+		if b.Len() > 64<<10 {
+			if _, err := b.WriteTo(w); err != nil {
 				return err
 			}
-			b.Reset()
 		}
 	}
-	_, err := w.Write(b.Bytes())
+	_, err := b.WriteTo(w)
 	return err
 }
 
-func encode(b *bytes.Buffer, n *yaml.Node) error {
-	enc := yaml.NewEncoder(b)
-	enc.SetIndent(2)
-	enc.CompactSeqIndent()
-	if err := enc.Encode(n); err != nil {
-		return fmt.Errorf("write a job: %w", err)
-	}
-	return enc.Close()
+// node is a value of JSON, its fields in order. The YAML encoder would take ten times as long as write, and does not know
+// which words the older YAML of armadactl reads as booleans.
+type node struct {
+	text  string // of a scalar
+	block string // of a scalar: the text as lines, if it has several
+	list  bool
+	keys  []string // of a mapping
+	items []*node  // of a mapping or a list
 }
 
-// nodeOf converts a value, by its JSON form, to a node that is easy to read.
-func nodeOf(v any) (*yaml.Node, error) {
+// write writes a node; the line has been indented already.
+func (n *node) write(b *bytes.Buffer, indent int) {
+	switch {
+	case n.text != "":
+		b.WriteString(n.text + "\n")
+		return
+	case n.block != "":
+		head := "|"
+		if !strings.HasSuffix(n.block, "\n") {
+			head = "|-"
+		}
+		b.WriteString(head + "\n")
+		for line := range strings.Lines(n.block) {
+			if line != "\n" {
+				b.WriteString(strings.Repeat(" ", indent))
+			}
+			b.WriteString(strings.TrimSuffix(line, "\n") + "\n")
+		}
+		return
+	case len(n.items) == 0 && n.list:
+		b.WriteString("[]\n")
+		return
+	case len(n.items) == 0:
+		b.WriteString("{}\n")
+		return
+	}
+	for i, item := range n.items {
+		if i > 0 {
+			b.WriteString(strings.Repeat(" ", indent))
+		}
+		below := indent + 2
+		switch nested := len(item.items) > 0; {
+		case n.list:
+			b.WriteString("- ")
+		case nested:
+			b.WriteString(word(n.keys[i]) + ":\n")
+			if item.list {
+				below = indent
+			}
+			b.WriteString(strings.Repeat(" ", below))
+		default:
+			b.WriteString(word(n.keys[i]) + ": ")
+		}
+		item.write(b, below)
+	}
+}
+
+// nodeOf converts a value by its JSON form.
+func nodeOf(v any) (*node, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return nil, fmt.Errorf("write a job: %w", err)
@@ -67,71 +104,98 @@ func nodeOf(v any) (*yaml.Node, error) {
 	return next(dec)
 }
 
-// next reads the next value. (The YAML parser would read JSON too, and take ten times as long.)
-func next(dec *json.Decoder) (*yaml.Node, error) {
+// next reads the next value; nil for null.
+func next(dec *json.Decoder) (*node, error) {
 	token, err := dec.Token()
 	if err != nil {
 		return nil, fmt.Errorf("write a job: %w", err)
 	}
 	switch t := token.(type) {
 	case json.Delim:
-		n := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
-		if t == '{' {
-			n.Kind, n.Tag = yaml.MappingNode, "!!map"
-		}
+		n := &node{list: t == '['}
 		for dec.More() {
-			item, err := next(dec)
-			if err != nil {
+			if err := n.add(dec); err != nil {
 				return nil, err
 			}
-			n.Content = append(n.Content, item)
 		}
 		if _, err := dec.Token(); err != nil {
 			return nil, fmt.Errorf("write a job: %w", err)
 		}
-		if n.Kind == yaml.MappingNode {
-			n.Content = withoutEmpty(n.Content)
-		}
-		if len(n.Content) == 0 {
-			n.Style = yaml.FlowStyle
-		}
 		return n, nil
-	case json.Number:
-		tag := "!!int"
-		if strings.ContainsAny(t.String(), ".eE") {
-			tag = "!!float"
-		}
-		return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: t.String()}, nil
-	case bool:
-		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: fmt.Sprint(t)}, nil
 	case string:
-		return word(t), nil
-	}
-	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}, nil
-}
-
-// withoutEmpty leaves out what the types of Kubernetes write although it is not set.
-func withoutEmpty(content []*yaml.Node) (out []*yaml.Node) {
-	for i := 0; i+1 < len(content); i += 2 {
-		key, value := content[i], content[i+1]
-		if key.Value == "resources" && value.Kind == yaml.MappingNode && len(value.Content) == 0 || value.Tag == "!!null" {
-			continue
+		if isBlock(t) {
+			return &node{block: t}, nil
 		}
-		out = append(out, key, value)
+		return &node{text: word(t)}, nil
+	case nil:
+		return nil, nil
 	}
-	return out
+	return &node{text: fmt.Sprint(token)}, nil // a number or a boolean
 }
 
-var plainWord = regexp.MustCompile(`^[A-Za-z/][A-Za-z0-9_./@-]*$`)
+// add reads an entry, and leaves out what the types of Kubernetes write although it is not set.
+func (n *node) add(dec *json.Decoder) error {
+	key := ""
+	if !n.list {
+		token, err := dec.Token()
+		if err != nil {
+			return fmt.Errorf("write a job: %w", err)
+		}
+		key, _ = token.(string)
+	}
+	item, err := next(dec)
+	if err != nil {
+		return err
+	}
+	if item == nil || key == "resources" && item.text == "" && item.block == "" && len(item.items) == 0 {
+		return nil
+	}
+	if !n.list {
+		n.keys = append(n.keys, key)
+	}
+	n.items = append(n.items, item)
+	return nil
+}
 
-// word is a text as YAML 1.1 and 1.2 read it alike: armadactl reads the older one, in which yes is a boolean.
-func word(s string) *yaml.Node {
-	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s, Style: yaml.DoubleQuotedStyle}
+var (
+	plainWord = regexp.MustCompile(`^[A-Za-z/][A-Za-z0-9_./@-]*$`)
+	// plainLines are lines that a block can hold as they are.
+	plainLines = regexp.MustCompile(`^[!-~]([ -~]*[!-~])?(\n+[ ]*[!-~]([ -~]*[!-~])?)+\n?$`)
+)
+
+func isBlock(s string) bool { return strings.Contains(s, "\n") && plainLines.MatchString(s) }
+
+// word is a text as YAML 1.1 and 1.2 read it alike: in the older one, yes is a boolean.
+func word(s string) string {
 	words := []string{"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
 	if plainWord.MatchString(s) && !slices.Contains(words, strings.ToLower(s)) {
-		n.Style = 0
-	} else if strings.Contains(s, "\n") && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\n' || r > '~' }) && !strings.HasPrefix(s, " ") && !strings.Contains(s, " \n") {
-		n.Style = yaml.LiteralStyle
+		return s
 	}
-	return n
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(s); err != nil {
+		panic(fmt.Sprintf("convert: a text that is no JSON: %v", err))
+	}
+	return escape(strings.TrimSuffix(b.String(), "\n"))
+}
+
+// escape writes what YAML does not allow, or what does not show, by number.
+func escape(quoted string) string {
+	hidden := func(r rune) bool { return r > '~' && !unicode.IsPrint(r) }
+	if !strings.ContainsFunc(quoted, hidden) {
+		return quoted
+	}
+	var b strings.Builder
+	for _, r := range quoted {
+		switch {
+		case !hidden(r):
+			b.WriteRune(r)
+		case r > 0xffff:
+			fmt.Fprintf(&b, `\U%08x`, r)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
 }
