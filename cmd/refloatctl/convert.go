@@ -50,7 +50,7 @@ Exit code 1 if there is an error; with --strict also for a field that is lost or
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return convertFiles(cmd, f) },
 	}
-	cmd.Flags().StringArrayVarP(&f.files, "file", "f", nil, "manifests; - is stdin; may be repeated")
+	cmd.Flags().StringArrayVarP(&f.files, "filename", "f", nil, "file of manifests, or - for stdin; may be repeated (required)")
 	cmd.Flags().StringVarP(&f.dir, "output", "o", "", "directory for jobs.yaml and policies/; default: everything to stdout")
 	cmd.Flags().StringVar(&f.queue, "queue", "", "the queue of Armada; default: the one that a manifest names, else default")
 	cmd.Flags().StringVar(&f.jobSet, "job-set", "", "the job set; default: the name of the first manifest")
@@ -82,6 +82,9 @@ func convertFiles(cmd *cobra.Command, f convertFlags) error {
 	case f.strict && len(r.Notes) > 0:
 		fmt.Fprintf(cmd.ErrOrStderr(), "nothing was written: with --strict, %s\n", plural.Of(len(r.Notes), "field that is lost or changed is an error", "fields that are lost or changed are errors"))
 		return errFinding
+	case len(r.Submit.Jobs) == 0:
+		fmt.Fprintln(cmd.ErrOrStderr(), "nothing was written: there is nothing to run")
+		return nil
 	case f.dir == "":
 		return printConverted(cmd, r)
 	}
@@ -121,7 +124,7 @@ func printConverted(cmd *cobra.Command, r *convert.Result) error {
 			return err
 		}
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s; with -o DIR, %s\n", converted(r), "jobs.yaml and policies/ are files, and what to do next is printed")
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s. With -o DIR, they are files, and what to do next is printed\n", converted(r))
 	return nil
 }
 
@@ -179,14 +182,23 @@ func nextSteps(out io.Writer, policies, jobs string, r *convert.Result) {
 			}
 		}
 	}
-	fmt.Fprintf(out, "%s.\n\n%s\n", converted(r), bold(out, "Next"))
-	if settings {
-		fmt.Fprintf(out, "  1. look at %s: it raises globalMaxRetries for all queues\n", filepath.Join(policies, convert.SettingsFile))
+	if len(names) > 3 {
+		names = append(names[:3], "…")
 	}
-	fmt.Fprintf(out, "  - refloatctl apply -f %s --reason REASON   (with --data DIR or --server; or copy them to the directory of --policies)\n", policies)
-	fmt.Fprintf(out, "  - refloatctl get policies: the jobs select %s by the annotation armadaproject.io/retry-policy,\n", strings.Join(names, ", "))
-	fmt.Fprintf(out, "    after the policies of queue %s. If one of those has a defaultAction, or a rule for the same failures, it decides\n", r.Submit.Queue)
-	fmt.Fprintf(out, "    first: use a queue whose policies have none, or none at all\n")
-	fmt.Fprintf(out, "  - groups need version 3 of the semantics: evaluator or up with --semantics 3\n")
-	fmt.Fprintf(out, "  - armadactl submit %s, and refloatctl get groups\n", jobs)
+	fmt.Fprintf(out, "%s\n\n%s\n", converted(r), bold(out, "Next"))
+	step := 0
+	say := func(format string, args ...any) {
+		step++
+		fmt.Fprintf(out, "  %d. "+format+"\n", append([]any{step}, args...)...)
+	}
+	if settings {
+		say("%s raises globalMaxRetries, for all queues. If you have RetrySettings, raise it\n     there instead, and remove the file", filepath.Join(policies, convert.SettingsFile))
+	}
+	say(`Put the policies in force: refloatctl apply -f %s --data DIR (or --server), or copy them to the directory
+     that --policies names. The jobs select %s by the annotation armadaproject.io/retry-policy,
+     so no queue has to name them. What queue %s names itself comes first: its rules, and its defaultAction if it
+     has one, decide before these. Use a queue whose policies leave these failures alone`, policies, strings.Join(names, ", "), r.Submit.Queue)
+	say("Groups need version 3 of the semantics: start evaluator, or up, with --semantics 3")
+	say("armadactl submit %s. A group has its name once in a job set: to run it again, convert with another --job-set", jobs)
+	say("refloatctl get groups")
 }

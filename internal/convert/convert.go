@@ -180,7 +180,7 @@ func find(n *yaml.Node, field string) *yaml.Node {
 }
 
 // maxJobs limits how many jobs one call makes: they are all in memory.
-const maxJobs = 200_000
+const maxJobs = 100_000
 
 func (c *conversion) size(workloads []*Workload) {
 	total := 0

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const aJob = `apiVersion: batch/v1
+kind: Job
+metadata: {name: sweep}
+spec:
+  completions: 3
+  completionMode: Indexed
+  backoffLimitPerIndex: 1
+  template:
+    spec:
+      restartPolicy: Never
+      containers: [{name: main, image: busybox, resources: {limits: {cpu: 100m, memory: 64Mi}}}]
+`
+
+// TestConvert: what convert writes is what lint and apply accept, and nothing is overwritten.
+func TestConvert(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	job := writeFile(t, dir, "job.yaml", aJob)
+	lossy := writeFile(t, dir, "lossy.yaml", strings.Replace(aJob, "spec:\n  comp", "spec:\n  ttlSecondsAfterFinished: 5\n  comp", 1))
+	out := filepath.Join(dir, "out")
+
+	ctl(t, "convert", "-f", job, "--queue", "ml", "--job-set", "monday", "-o", out).exits(t, exitFine).
+		says(t, "3 jobs and 1 file of policies for queue ml, job set monday", "wrote "+filepath.Join(out, "jobs.yaml"), "refloatctl apply -f "+filepath.Join(out, "policies"), "--semantics 3", "armadactl submit")
+	ctl(t, "lint", "--strict", filepath.Join(out, "policies")).exits(t, exitFine)
+	jobs, err := os.ReadFile(filepath.Join(out, "jobs.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"queue: ml\njobSetId: monday\njobs:\n", `refloat.github.io/index: "2"`, "name: JOB_COMPLETION_INDEX\n        value: \"1\"", "armadaproject.io/retry-policy: sweep"} {
+		if !strings.Contains(string(jobs), text) {
+			t.Errorf("jobs.yaml does not have %q:\n%s", text, jobs)
+		}
+	}
+
+	ctl(t, "convert", "-f", lossy, "-o", out).exits(t, exitFinding).says(t, "jobs.yaml already exists, nothing was written")
+	if again, err := os.ReadFile(filepath.Join(out, "jobs.yaml")); err != nil || !bytes.Equal(again, jobs) {
+		t.Errorf("jobs.yaml was overwritten: %v", err)
+	}
+	ctl(t, "convert", "-f", lossy, "-o", out, "--overwrite").exits(t, exitFine).says(t, "lossy.yaml:5:28: lost: Job sweep: spec.ttlSecondsAfterFinished 5 → nothing")
+	if again, err := os.ReadFile(filepath.Join(out, "jobs.yaml")); err != nil || !strings.Contains(string(again), "jobSetId: sweep") {
+		t.Errorf("jobs.yaml was not replaced: %v", err)
+	}
+
+	strict := ctl(t, "convert", "-f", lossy, "--strict").exits(t, exitFinding).says(t, "with --strict, 1 field that is lost or changed is an error")
+	if strict.out != "" {
+		t.Errorf("with --strict, something was printed:\n%s", strict.out)
+	}
+	ctl(t, "convert", "-f", job, "--strict").exits(t, exitFine).says(t, "kind: GroupPolicy", "\n---\n")
+	ctl(t, "convert", "-f", job, "-f", job).exits(t, exitFinding).says(t, "the name of the group that Job at "+job+":1:1 becomes", "nothing was written")
+	ctl(t, "convert", "-f", filepath.Join(dir, "nowhere")).exits(t, exitEnvironment)
+	ctl(t, "convert").exits(t, exitUsage).says(t, "pass -f FILE")
+}
+
+// TestConvertStdin: kubectl pipes into it.
+func TestConvertStdin(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command(binaryPath(t), "convert", "-f", "-")
+	cmd.Env = environ()
+	cmd.Stdin = strings.NewReader("kind: List\napiVersion: v1\nitems:\n- " + strings.ReplaceAll(strings.TrimSpace(strings.Replace(aJob, "completions: 3", "completions: x", 1)), "\n", "\n  "))
+	out, err := cmd.CombinedOutput()
+	if want := "<stdin>:8:18: error: Job sweep: spec.completions x: YAML reads x as str. fix: write a whole number"; err == nil || !strings.Contains(string(out), want) {
+		t.Errorf("convert of a list in stdin: %v, %s; want %s", err, out, want)
+	}
+}
