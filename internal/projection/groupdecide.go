@@ -201,8 +201,11 @@ func (s *State) restart(ge *groupEntry, scope []*group.Unit, r restart) {
 			u.Retries = 0
 		}
 		for i := range u.Members {
-			if m := &u.Members[i]; r.includes(u, m) {
+			switch m := &u.Members[i]; {
+			case r.includes(u, m):
 				u.Set(m, group.Held) // not started, for now
+			case !r.keeps(u, m): // it was cancelled: if it had succeeded before, that was in an earlier generation
+				u.Set(m, m.Status&^group.HasSucceeded)
 			}
 		}
 	}
@@ -234,8 +237,12 @@ func (s *State) restart(ge *groupEntry, scope []*group.Unit, r restart) {
 // includes reports whether a restart has the member in scope. Its answer is the same before
 // and after the member's status was reset.
 func (r *restart) includes(u *group.Unit, m *group.Member) bool {
-	kept := r.keep && u.GangID == "" && m.Status&group.HasSucceeded != 0
-	return m.Status&group.WasCancelled == 0 && !kept
+	return m.Status&group.WasCancelled == 0 && !r.keeps(u, m)
+}
+
+// keeps reports whether a restart keeps the member's success.
+func (r *restart) keeps(u *group.Unit, m *group.Member) bool {
+	return r.keep && u.GangID == "" && m.Status&group.HasSucceeded != 0
 }
 
 // restartMember makes a member's job queued again. longest is the longest grace of a gang's

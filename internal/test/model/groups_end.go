@@ -11,6 +11,9 @@ func (m *Model) due(g *group) bool {
 func (m *Model) forgetMute() {
 	m.groups = slices.DeleteFunc(m.groups, func(g *group) bool {
 		g.touched = false
+		for _, u := range g.units() { // what a record after step 3 is about is none of the next message's
+			u.touched = false
+		}
 		if g.ended || !m.due(g) || slices.ContainsFunc(g.members(), func(mem *member) bool { return mem.held && !mem.quiet }) {
 			return false
 		}

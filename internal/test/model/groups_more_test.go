@@ -115,6 +115,19 @@ func TestGroupsMore(t *testing.T) {
 			},
 		},
 		{
+			"a member that succeeded and was cancelled does not count after a restart",
+			grouped(GroupPolicy{MaxRestarts: new(5), Parts: []GroupPart{{Name: "main", Members: new(2), MinMembers: new(1)}, {Name: "other"}}}),
+			[]said{
+				at(0, in("a"), in("b"), inPart("o", "other")), at(1, succeeded("a", "a0")), at(2, cancelJob("a")), at(3, fails1("o", "o0")),
+				at(4, lease("b", "b0"), lease("o", "o1")), at(5, succeeded("o", "o1")), at(6, succeeded("b", "b0")),
+			},
+			[]string{
+				"0: GroupBound", "1: MemberStopped b",
+				"3: JobRequeued o o0 GroupRestart BackoffLimitExceeded RestartGroup by fail 1/5 g1 @3s", "3: MemberRestart b g1 @3s", "3: MemberRestart o o0 g1 @3s",
+				"6: GroupEnded Succeeded",
+			},
+		},
+		{
 			"a gang with a cancelled member does not retry",
 			grouped(GroupPolicy{MaxRestarts: new(5), Parts: one(GroupPart{Members: new(3), MinMembers: new(2)})}),
 			[]said{

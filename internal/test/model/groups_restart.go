@@ -39,7 +39,12 @@ func (m *Model) restart(g *group, scope []*unit, how restart) {
 		for _, mem := range u.members {
 			// "all its members … but those cancelled or rejected, and with Keep
 			// those that succeeded", but "A gang always reruns".
-			if mem.lost() || keep && u.gang == "" && mem.over == succeededWell {
+			kept := keep && u.gang == "" && mem.over == succeededWell
+			if mem.lost() && mem.over == succeededWell && !kept { // (R26)
+				m.Seen["group: success of a cancelled member is void"]++
+				mem.over = wasCancelled
+			}
+			if mem.lost() || kept {
 				continue
 			}
 			members = append(members, mem)

@@ -80,6 +80,45 @@ func TestShrinkingGroupPolicy(t *testing.T) {
 	}
 }
 
+// TestCancelledAfterSuccess: a member that succeeded and was then cancelled does not count for
+// the generation after a restart, which it is not part of.
+func TestCancelledAfterSuccess(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.semantics = 3
+	w.publish([]model.File{{Name: "p.yaml", Data: []byte("kind: RetrySettings\nspec: {enabled: true, mode: Enforce}\n---\napiVersion: refloat.github.io/v1\n" +
+		"kind: GroupPolicy\nmetadata: {name: p}\nspec:\n  maxRestarts: 5\n  parts: [{name: main, members: 2, minMembers: 1}, {name: other}]\n")}})
+	in := func(job, part string) *pb.Event {
+		return hostile{"id": job, "group": "g", "group-policy": "p", "part": part}.submission(0)
+	}
+	success := func(job, run string) *pb.Event {
+		return &pb.Event{Event: &pb.Event_JobRunSucceeded{JobRunSucceeded: &pb.JobRunSucceeded{JobId: job, RunId: run}}}
+	}
+	var msgs []model.Message
+	for i, events := range [][]*pb.Event{
+		{in("a0", "main"), in("b0", "main"), in("c0", "other")},
+		{success("a0", "a0-run")},
+		{{Event: &pb.Event_CancelJob{CancelJob: &pb.CancelJob{JobId: "a0"}}}},
+		{leaseOf("c0")},
+		{failureOf("c0")},
+		{leaseOf("b0")},
+		{success("b0", "b0-run"), success("c0", "c1-run")},
+	} {
+		msgs = append(msgs, hostileMessage(t, i, events))
+	}
+	w.append(msgs)
+	m := w.start("state", evaluator.Config{Semantics: w.semantics})
+	if err := m.drain(); err != nil {
+		t.Fatal(err)
+	}
+	m.stop()
+	want := []string{"GroupBound g", "MemberStopped b0", "Decision c0 GroupRestart", "MemberRestart b0", "MemberRestart c0", "GroupEnded Succeeded"}
+	if got := w.groupRecords(); !slices.Equal(got, want) {
+		t.Errorf("records\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	w.verified()
+}
+
 // groupRecords are the decisions and the records of groups in the chain, in short.
 func (w *world) groupRecords() (out []string) {
 	for _, b := range w.payloads(w.decisions) {
