@@ -3,11 +3,17 @@ package scheduling_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/refloat/refloat/internal/scheduling"
+	"github.com/refloat/refloat/internal/test/schedulingmodel"
 )
 
 // cluster is a cluster with jobs of 20 queues: a third of the jobs run if there is room for them, nine in ten
@@ -101,4 +107,31 @@ func cpuTime() time.Duration {
 		panic(err)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// BenchmarkModel is one cycle of the reference model, the naive version to compare with. It checks that both give the
+// same result. MODEL_JOBS=10000 takes hours.
+func BenchmarkModel(b *testing.B) {
+	jobs := 1000
+	if n, err := strconv.Atoi(os.Getenv("MODEL_JOBS")); err == nil {
+		jobs = n
+	}
+	b.Run(fmt.Sprintf("jobs=%d/nodes=%d", jobs, jobs/10), func(b *testing.B) {
+		config, queues, nodes, running := cluster(jobs, jobs/10)
+		got, err := scheduling.Schedule(config, queues, nodes, running)
+		if err != nil {
+			b.Fatal(err)
+		}
+		before := cpuTime()
+		for b.Loop() {
+			want, err := schedulingmodel.Schedule(config, queues, nodes, running)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+				b.Fatalf("model (-) and Schedule (+) differ:\n%s", diff)
+			}
+		}
+		b.ReportMetric(float64(cpuTime()-before)/float64(b.N), "cpu-ns/op")
+	})
 }
