@@ -227,6 +227,7 @@ func (c *cycle) begin() {
 	c.amounts.held = make([]int64, queues*c.resources)
 	c.amounts.placed = make([]int64, queues*c.resources)
 	c.work = scratch{sum: make([]int64, c.resources), left: make([]int64, c.resources)}
+	c.hopeless = hopeless{requests: make([][]int32, c.levels+1)}
 	c.labels = map[string]*label{}
 	c.index = index{c: c, isTouched: make([]bool, nodes)}
 	c.line = line{c: c, places: make([]int32, queues), keys: make([]key, queues), isChanged: make([]bool, queues)}

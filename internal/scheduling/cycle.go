@@ -34,6 +34,8 @@ type cycle struct {
 	undo       []change
 	lost       int // how many times a job that had a node was displaced
 	lostBefore int
+	version    int // how many times a job lost what it had on a node
+	hopeless   hopeless
 	work       scratch
 }
 
@@ -51,6 +53,7 @@ type job struct {
 	preemptible bool
 	state       state
 	node        int32 // if it has one, or a reservation there
+	at          int32 // its position in the list of that node
 	start       int32 // where it ran when the cycle began; gone if that node is unknown, none if it was queued
 }
 
@@ -156,6 +159,9 @@ func (c *cycle) put(j int32, s state, n int32) {
 	if job.state != nothing {
 		c.count(j, -1)
 		c.unlink(j)
+		if s == nothing {
+			c.version++
+		}
 	}
 	job.state, job.node = s, n
 	if s != nothing {
@@ -205,6 +211,7 @@ func (c *cycle) count(j int32, sign int64) {
 func (c *cycle) link(j int32) {
 	if job := &c.jobs[j]; job.node >= 0 {
 		list := &c.nodes[job.node].jobs
+		job.at = int32(len(*list))
 		*list = append(*list, occupant{j, job.queue, job.level, job.state})
 	}
 }
@@ -213,8 +220,8 @@ func (c *cycle) unlink(j int32) {
 	if job := &c.jobs[j]; job.node >= 0 {
 		list := c.nodes[job.node].jobs
 		last := len(list) - 1
-		i := slices.IndexFunc(list, func(o occupant) bool { return o.job == j })
-		list[i] = list[last]
+		list[job.at] = list[last]
+		c.jobs[list[last].job].at = job.at
 		c.nodes[job.node].jobs = list[:last]
 	}
 }

@@ -42,12 +42,16 @@ type terms struct {
 
 // selectNodesForGang gives nodes to the jobs of a gang that have none, or changes nothing.
 func (c *cycle) selectNodesForGang(g *gang, displace bool) {
+	c.mark()
+	if j := g.members[0]; len(g.members) == 1 && c.jobs[j].state == reserved && c.canStay(j) {
+		c.put(j, placed, c.jobs[j].node)
+		return
+	}
 	for _, j := range g.members {
 		if c.jobs[j].state == reserved {
 			c.put(j, nothing, none)
 		}
 	}
-	c.mark()
 	t := terms{displace, c.anything(), g.need}
 	if g.label == "" || g.running {
 		c.selectNodes(g, nil, t)
@@ -61,6 +65,17 @@ func (c *cycle) selectNodesForGang(g *gang, displace bool) {
 		}
 	}
 	c.selectUniformNodes(g, label, t)
+}
+
+// canStay says whether what a job has reserved is enough for it, which it is not on an oversubscribed node.
+func (c *cycle) canStay(j int32) bool {
+	free := c.of(c.amounts.free, c.jobs[j].node)
+	for r, amount := range c.request(j) {
+		if amount > 0 && free[r] < 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // selectUniformNodes does what selectNodesForGang says, on nodes that have the same value of a label.
@@ -131,11 +146,23 @@ func (c *cycle) selectNodeForJob(j int32, nodes []int32, t terms) (int32, displa
 	if nodes != nil {
 		return c.searchAmong(j, nodes, t)
 	}
-	c.index.settle()
-	if n := c.searchFree(j); n != none || !t.displace {
-		return n, displaced{level: none}
+	n, d := int32(none), displaced{level: none}
+	if !c.hopeless.knows(c, j, none) {
+		c.index.settle()
+		n = c.searchFree(j)
 	}
-	return c.searchDisplaced(j)
+	if n == none && t.displace && !c.hopeless.knows(c, j, job.level) {
+		c.index.settle()
+		n, d = c.searchDisplaced(j)
+	}
+	if n == none && len(c.work.avoided) == 0 {
+		level := job.level
+		if !t.displace {
+			level = none
+		}
+		c.hopeless.add(c, j, level)
+	}
+	return n, d
 }
 
 // selectOwnNode is the node on which a job ran when the cycle began, if it can return there.
@@ -261,10 +288,15 @@ func (c *cycle) limit(d displaced) limit {
 	if int(d.level) == c.levels {
 		return l
 	}
-	order := c.rank.order
-	for ; int(l.cheaper) < len(order) && c.rank.fractions[order[l.cheaper]].compare(d.fraction) > 0; l.cheaper++ {
-	}
-	for l.alike = l.cheaper; int(l.alike) < len(order) && c.rank.fractions[order[l.alike]].compare(d.fraction) == 0; l.alike++ {
+	for _, q := range c.rank.order {
+		switch order := c.rank.fractions[q].compare(d.fraction); {
+		case order > 0:
+			l.cheaper, l.alike = l.cheaper+1, l.alike+1
+		case order == 0:
+			l.alike++
+		default:
+			return l
+		}
 	}
 	return l
 }

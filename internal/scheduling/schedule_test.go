@@ -137,7 +137,7 @@ func (s *situation) expect(t *testing.T, want string) Result {
 	t.Helper()
 	r := s.schedule(t)
 	got := map[string]string{}
-	for _, f := range strings.Fields(want) {
+	for f := range strings.FieldsSeq(want) {
 		job, node, _ := strings.Cut(f, "=")
 		got[job] = node
 	}
