@@ -101,7 +101,9 @@ func unusedTemplate(d *document) *Workload {
 			used = used || slices.ContainsFunc(flow.Spec.Flows, func(s flowStep) bool { return d == o.template(s.Name) })
 		}
 	}
-	switch {
+	switch first := d.template(d.name); {
+	case first != d && first != nil:
+		d.fail("metadata.name", fmt.Sprintf("the name of the JobTemplate at %s:%d:%d too", first.file, first.root.Line, first.root.Column), "remove one of them")
 	case !flows:
 		d.fail("kind", "no JobFlow is given with it", "pass the JobFlow that names it too")
 	case !used:
@@ -364,7 +366,9 @@ func (d *document) step(t *document, i int) *step {
 		conversion: c, system: t.system, file: t.file, root: root, kind: t.kind, name: t.name,
 		value: t.system.new(), at: map[string]*yaml.Node{}, extra: map[string]*yaml.Node{},
 	}
+	s.doc.nodes = d.nodes // many steps may use a large template
 	s.doc.decode(root, "", "", reflect.ValueOf(s.doc.value).Elem())
+	d.nodes = s.doc.nodes
 	s.doc.review()
 	return s
 }

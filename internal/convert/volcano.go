@@ -380,9 +380,12 @@ func (v *volcano) task(i int) Task {
 // identity is what Volcano writes into a pod.
 func (v *volcano) identity(task, index int) Identity {
 	n := strconv.Itoa(index)
-	id := Identity{Labels: map[string]string{
-		"volcano.sh/job-name": v.name, "volcano.sh/task-spec": v.spec.Tasks[task].Name, "volcano.sh/task-index": n,
-	}}
+	id := Identity{Labels: map[string]string{"volcano.sh/task-index": n}}
+	for label, value := range map[string]string{"volcano.sh/job-name": v.name, "volcano.sh/task-spec": v.spec.Tasks[task].Name} { //house:sorted a map again
+		if len(value) <= maxName {
+			id.Labels[label] = value
+		}
+	}
 	if _, ok := v.spec.Plugins[caseEnv]; ok {
 		for _, name := range taskIndexNames() {
 			id.Env = append(id.Env, corev1.EnvVar{Name: name, Value: n})

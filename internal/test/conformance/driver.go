@@ -67,6 +67,8 @@ type JobView struct {
 	Runs       int
 	RetryAfter time.Time // of a queued job; zero: at once
 	Last       *chain.Decision
+
+	gang string
 }
 
 // GroupView is a group as its records show it.
@@ -132,7 +134,7 @@ func (d *Driver) Submit(jobs ...Job) error {
 		number := func(key string) int { n, _ := strconv.Atoi(j.Annotations[key]); return n }
 		v := &JobView{
 			ID: j.ID, Part: j.Annotations[events.AnnotationPart], Replica: number(events.AnnotationReplica),
-			Index: number(events.AnnotationIndex), State: Queued,
+			Index: number(events.AnnotationIndex), State: Queued, gang: j.Annotations[events.AnnotationGangID],
 		}
 		if v.ID == "" && v.Part != "" {
 			v.ID = Name(v.Part, v.Replica, v.Index)
@@ -201,7 +203,7 @@ func (d *Driver) NextStart() (time.Time, bool) {
 	return first, found
 }
 
-// Start leases jobs to a node each, and their pods run.
+// Start leases jobs to a node each, and their pods run. Members of a gang start together.
 func (d *Driver) Start(ids ...string) error {
 	var happened []*pb.Event
 	for _, id := range ids {
@@ -212,6 +214,8 @@ func (d *Driver) Start(ids ...string) error {
 		switch {
 		case j.State != Queued:
 			return fmt.Errorf("job %s may not start: it is %s", id, j.State)
+		case slices.ContainsFunc(d.Jobs(), func(o *JobView) bool { return o.gang != "" && o.gang == j.gang && !slices.Contains(ids, o.ID) }):
+			return fmt.Errorf("job %s may not start without the rest of its gang", id)
 		case !d.mayStart(j):
 			return fmt.Errorf("job %s may not start before %s", id, j.RetryAfter.Format(time.DateTime))
 		}

@@ -21,14 +21,20 @@ func TestTimelines(t *testing.T) {
 	datadriven.Walk(t, "testdata/timelines", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, td *datadriven.TestData) string {
 			switch td.Cmd {
-			case "timeline": // timeline manifest=FILE: a line each: +DURATION, start, succeed, fail, evict PART…, refused start PART
-				var name string
-				td.ScanArgs(t, "manifest", &name)
-				data, err := os.ReadFile("testdata/manifests/" + name)
-				if err != nil {
-					t.Fatal(err)
+			case "timeline":
+				// timeline [manifest=FILE]: a script, after the manifest and a line == if no file is named. Each line of it:
+				// [+DURATION] start, succeed, fail, exit=CODE or evict MEMBER…; or refused start MEMBER.
+				manifest, script, inline := strings.Cut(td.Input, "\n==\n")
+				if !inline {
+					var name string
+					td.ScanArgs(t, "manifest", &name)
+					data, err := os.ReadFile("testdata/manifests/" + name)
+					if err != nil {
+						t.Fatal(err)
+					}
+					manifest, script = string(data), td.Input
 				}
-				return timeline(t, convert.File{Name: name, Data: data}, td.Input)
+				return timeline(t, convert.File{Name: "in.yaml", Data: []byte(manifest)}, script)
 			case "step": // step [succeeds] runs=N: one step with this retryPolicy, whose runs fail, or succeed
 				runs := 0
 				td.ScanArgs(t, "runs", &runs)
@@ -70,13 +76,19 @@ func timeline(t *testing.T, manifest convert.File, script string) string {
 			ids = append(ids, member(part))
 		}
 		err := error(nil)
-		switch words[0] {
+		verb, code, _ := strings.Cut(words[0], "=")
+		switch verb {
 		case "start":
 			err = d.Start(ids...)
 		case "succeed":
 			err = d.Succeed(ids...)
 		case "fail":
 			err = d.Fail(conformance.Failure{ExitCode: 1}, ids...)
+		case "exit":
+			var n int
+			if n, err = strconv.Atoi(code); err == nil {
+				err = d.Fail(conformance.Failure{ExitCode: int32(n)}, ids...)
+			}
 		case "evict":
 			err = d.Fail(conformance.Failure{Condition: policy.Preempted}, ids...)
 		case "refused":
