@@ -33,8 +33,9 @@ func newConvert() *cobra.Command {
 		Short: "Turn a Kubernetes Job, JobSet, Volcano Job or JobFlow into Armada jobs and policies",
 		Long: `Turn manifests of Kubernetes Jobs (batch/v1), JobSets (jobset.x-k8s.io/v1alpha2), Volcano
 Jobs (batch.volcano.sh/v1alpha1) and JobFlows with their JobTemplates
-(flow.volcano.sh/v1alpha1, with the proposed retryPolicy) into a file for armadactl submit, in which every pod is a job, and into the GroupPolicy and the
-RetryPolicies under which they behave as before.
+(flow.volcano.sh/v1alpha1, with the proposed retryPolicy) into a file for armadactl submit,
+in which every pod is a job, and into the GroupPolicy and the RetryPolicies under which they
+behave as before.
 
 The manifests are YAML or JSON, several in a file, or what kubectl get -o yaml prints; - is
 stdin. Each field that is lost, or means something else, is one line on stderr: where it is,

@@ -109,10 +109,9 @@ func (d *document) is(n *yaml.Node, path string, kind yaml.Kind, want string) bo
 func (d *document) wrongType(n *yaml.Node, path, want string) {
 	d.at[path] = n
 	what := "a mapping"
-	switch {
-	case n.Kind == yaml.SequenceNode:
+	if n.Kind == yaml.SequenceNode {
 		what = "a list"
-	case n.Kind == yaml.ScalarNode:
+	} else if n.Kind == yaml.ScalarNode {
 		what = fmt.Sprintf("YAML reads %s as %s", shown(n.Value), shown(strings.TrimPrefix(n.ShortTag(), "!!")))
 	}
 	d.fail(path, what, "write "+want)
@@ -217,16 +216,16 @@ func plain(n *yaml.Node, nodes *int) any {
 	if *nodes++; *nodes > maxNodes {
 		return nil
 	}
-	switch n.Kind {
-	case yaml.AliasNode:
+	switch kind := n.Kind; {
+	case kind == yaml.AliasNode:
 		return plain(n.Alias, nodes)
-	case yaml.MappingNode:
+	case kind == yaml.MappingNode:
 		m := make(map[string]any, len(n.Content)/2)
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			m[n.Content[i].Value] = plain(n.Content[i+1], nodes)
 		}
 		return m
-	case yaml.SequenceNode:
+	case kind == yaml.SequenceNode:
 		list := make([]any, len(n.Content))
 		for i, item := range n.Content {
 			list[i] = plain(item, nodes)

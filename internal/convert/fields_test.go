@@ -32,7 +32,7 @@ func TestFieldsAreDecided(t *testing.T) {
 			for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice {
 				typ = typ.Elem()
 			}
-			if _, custom := reflect.New(typ).Interface().(json.Unmarshaler); custom || typ.Kind() != reflect.Struct {
+			if _, custom := reflect.TypeAssert[json.Unmarshaler](reflect.New(typ)); custom || typ.Kind() != reflect.Struct {
 				return
 			}
 			for _, f := range fieldsOf(typ) {

@@ -78,6 +78,11 @@ func examples(tb testing.TB) (out [][]byte) {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	files, err := filepath.Glob("testdata/*")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	paths = append(paths, files...)
 	for _, path := range paths {
 		data, err := os.ReadFile(path)
 		if err != nil {

@@ -11,7 +11,7 @@ func jobFields() []Field {
 		{Path: "completions", Fate: Depends, Here: part + "members; 1 where neither it nor parallelism is set"},
 		{Path: "completions", Case: "a work queue", Fate: Differs, Why: "without completions, a Job is complete when one pod has succeeded and the others have ended; here all of its pods have to succeed"},
 		{Path: "completionMode", Fate: Kept, Here: "jobs.annotations and JOB_COMPLETION_INDEX"},
-		{Path: "completionMode", Value: "NonIndexed", Fate: Ignored, Why: "pods have an index for the group, and do not see it"},
+		{Path: "completionMode", Value: "NonIndexed", Fate: Kept, Why: "pods have an index for the group, and do not see it"},
 		{Path: "backoffLimit", Fate: Kept, Here: part + "retryLimit; 6 where neither it nor backoffLimitPerIndex is set, with delays of 10 s, 20 s, … up to 10 min for each pod"},
 		{Path: "backoffLimit", Case: "above the greatest limit", Fate: Differs, Why: "limits go up to 1,000,000"},
 		{Path: "backoffLimitPerIndex", Fate: Kept, Here: retry + "retryLimit, and " + part + "onMemberFailure: Continue"},

@@ -2,7 +2,6 @@ package convert
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"os"
 	"regexp"
@@ -78,5 +77,5 @@ func TestValidateJobRows(t *testing.T) {
 		}
 		passed++
 	}
-	t.Log(fmt.Sprintf("%d rows, %d passed", len(file.Rows), passed))
+	t.Logf("%d rows, %d passed", len(file.Rows), passed)
 }
