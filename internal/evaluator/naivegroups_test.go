@@ -85,11 +85,11 @@ func lines(records []model.Record) []string {
 }
 
 // TestGroupsReplayed decides histories of groups in three more ways, which must give the same
-// bytes: with the state written and read back at random messages, by replaying the log in
-// envelopes of random sizes, and both.
+// bytes, and leave the same state: with the state written and read back at random messages, by
+// replaying the log in envelopes of random sizes, and both.
 func TestGroupsReplayed(t *testing.T) {
 	t.Parallel()
-	n := max(histories(t)/100, 50)
+	n := max(histories(t)/100, 300)
 	for seed := *firstSeed; seed < *firstSeed+n; seed++ {
 		h := model.GenerateGroups(seed, model.GroupOptions{Drain: seed%4 == 0, Large: seed%50 == 1})
 		live := &history{History: h}
@@ -110,8 +110,24 @@ func TestGroupsReplayed(t *testing.T) {
 					t.Fatalf("seed %d, %s, message %d (-live +%s):\n%s", seed, way.name, i, way.name, cmp.Diff(rendered(live.records[i]), rendered(other.records[i])))
 				}
 			}
+			if diff := cmp.Diff(stored(t, live.store), stored(t, other.store)); diff != "" {
+				t.Fatalf("seed %d, %s: the state at the end (-live +%s):\n%s", seed, way.name, way.name, diff)
+			}
 		}
 	}
+}
+
+// stored returns all that is in a store.
+func stored(t *testing.T, m *projection.Memory) (all []string) {
+	t.Helper()
+	err := m.Scan(nil, []byte{0xff}, func(key, value []byte) bool {
+		all = append(all, fmt.Sprintf("%q %q", key, value))
+		return true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
 func rendered(records []chain.Record) []string {

@@ -395,13 +395,25 @@ func (s *State) touchGroup(ge *groupEntry) {
 
 func (s *State) touchUnit(ge *groupEntry, u *group.Unit) {
 	s.touchGroup(ge)
-	if !u.Dirty {
-		u.Dirty = true
-		ge.changed = append(ge.changed, u)
-	}
+	s.markUnitDirty(ge, u)
 	if !u.Touched {
 		u.Touched = true
 		ge.units = append(ge.units, u)
+	}
+}
+
+// setState changes a unit that need not have had an event: what was refused before may happen
+// now.
+func (s *State) setState(ge *groupEntry, u *group.Unit, state group.UnitState) {
+	s.markDirty(ge)
+	s.markUnitDirty(ge, u)
+	u.SetState(state)
+}
+
+func (s *State) markUnitDirty(ge *groupEntry, u *group.Unit) {
+	if !u.Dirty {
+		u.Dirty = true
+		ge.changed = append(ge.changed, u)
 	}
 }
 
@@ -490,7 +502,7 @@ func (s *State) markSucceeded() {
 		}
 		for _, u := range ge.units {
 			if u.State == group.Active && u.Enough() {
-				u.SetState(group.Succeeded)
+				s.setState(ge, u, group.Succeeded)
 				u.Fresh = true
 			}
 		}

@@ -121,7 +121,7 @@ func (s *State) perform(ge *groupEntry, u *group.Unit, v *Verdict, run *Run, lat
 	switch v.Action {
 	case policy.NoGroupAction:
 	case policy.FailGroup:
-		u.SetState(group.Failed)
+		s.setState(ge, u, group.Failed)
 		s.msg.h.GroupEnded(g, policy.GroupFailed, reason, v.Rule)
 		s.endGroup(ge, policy.GroupFailed, reason, v.Rule)
 	case policy.RestartGroup, policy.RestartPart, policy.RestartUnit:
@@ -147,7 +147,7 @@ func (s *State) perform(ge *groupEntry, u *group.Unit, v *Verdict, run *Run, lat
 
 // leave leaves a unit failed, and stops its members.
 func (s *State) leave(ge *groupEntry, u *group.Unit) {
-	u.SetState(group.Failed)
+	s.setState(ge, u, group.Failed)
 	s.stopUnit(ge, u)
 }
 
@@ -195,7 +195,7 @@ type restart struct {
 func (s *State) restart(ge *groupEntry, scope []*group.Unit, r restart) {
 	for _, u := range scope {
 		s.touchUnit(ge, u)
-		u.SetState(group.Active)
+		s.setState(ge, u, group.Active)
 		u.Fresh = false
 		if r.anew {
 			u.Retries = 0
