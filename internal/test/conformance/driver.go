@@ -41,6 +41,13 @@ type Failure struct {
 	Container string           // "": main
 	Message   string           // its termination message
 	Condition policy.Condition // UnknownCondition: none
+	Others    []Exit           // of other containers
+}
+
+// Exit is how a container ended.
+type Exit struct {
+	Container string
+	Code      int32
 }
 
 // State is what a job does.
@@ -311,6 +318,9 @@ func (f *Failure) reported() *pb.Error {
 	}
 	if f.ExitCode != 0 || f.Message != "" || f.Condition == policy.OOMKilled {
 		pod.ContainerErrors = append(pod.ContainerErrors, c)
+	}
+	for _, other := range f.Others {
+		pod.ContainerErrors = append(pod.ContainerErrors, &pb.ContainerError{ObjectMeta: &pb.ObjectMeta{Name: other.Container}, ExitCode: other.Code})
 	}
 	e.Reason = &pb.Error_PodError{PodError: pod}
 	return e
