@@ -50,7 +50,7 @@ func podSpec() map[string]any {
 	return map[string]any{"restartPolicy": "Never", "containers": list}
 }
 
-func member(index any) string { return conformance.Name("main", 0, mustIndex(index)) }
+func podID(index any) string { return conformance.Name("main", 0, mustIndex(index)) }
 
 func mustIndex(index any) int {
 	n, err := strconv.Atoi(fmt.Sprint(index))
@@ -86,9 +86,9 @@ func (w *workload) observe(pods []pod) {
 	w.Helper()
 	for i := range pods {
 		p := &pods[i]
-		id := member(p.Index)
+		id := podID(p.Index)
 		if p.Index == nil {
-			id = member(i)
+			id = podID(i)
 		}
 		if w.Job(id) == nil {
 			continue // beyond the completions
@@ -206,7 +206,7 @@ func jobRows(t *testing.T, s *score) {
 		w := start(t, jobManifest(row.Policy))
 		completions := int(row.Policy["completions"].(float64))
 		for i := range row.Observed.FailedPods {
-			w.fail(member(i%completions), conformance.Failure{ExitCode: 1})
+			w.fail(podID(i%completions), conformance.Failure{ExitCode: 1})
 		}
 		w.wantCondition(row.Expected.ExpectedConditions)
 		w.wantActive(row.Expected.ExpectedActive)
@@ -228,7 +228,7 @@ func jobRows(t *testing.T, s *score) {
 	}), func(t *testing.T, row failedIndex) {
 		w := start(t, jobManifest(row.Policy))
 		if row.Prior.FailedIndexes != "" { // with backoffLimitPerIndex 0
-			w.fail(member(row.Prior.FailedIndexes), conformance.Failure{ExitCode: 1})
+			w.fail(podID(row.Prior.FailedIndexes), conformance.Failure{ExitCode: 1})
 		}
 		if row.Observed.Pod != nil {
 			w.observe([]pod{*row.Observed.Pod})
@@ -275,7 +275,7 @@ func successRows(t *testing.T, s *score) {
 		}
 		for _, in := range intervals {
 			for i := in[0]; i <= in[1] && w.active() > 0; i++ {
-				w.succeed(member(i))
+				w.succeed(podID(i))
 			}
 		}
 		if met := w.Group(w.group).State == policy.GroupSucceeded; met != row.Expected.WantMetSuccessPolicy {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/refloat/refloat/events"
 	"github.com/refloat/refloat/internal/convert"
 	"github.com/refloat/refloat/internal/test/conformance"
 )
@@ -90,21 +91,11 @@ func start(t *testing.T, manifest map[string]any) *workload {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := convert.Convert([]convert.File{{Name: "manifest.json", Data: text}}, convert.Options{Queue: "ml"})
-	if r.Failed() {
-		t.Fatalf("%s\n%v", text, r.Notes)
-	}
-	d, err := conformance.New(r.Set, r.Submit.Queue, r.Submit.JobSetID)
+	d, r, err := conformance.FromManifests(convert.File{Name: "manifest.json", Data: text})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%s\n%v", text, err)
 	}
-	w := &workload{T: t, Driver: d, group: r.Submit.Jobs[0].Annotations["refloat.github.io/group"]}
-	var jobs []conformance.Job
-	for _, j := range r.Submit.Jobs {
-		jobs = append(jobs, conformance.Job{Annotations: j.Annotations})
-	}
-	w.must(d.Submit(jobs...))
-	return w
+	return &workload{T: t, Driver: d, group: r.Submit.Jobs[0].Annotations[events.AnnotationGroup]}
 }
 
 func (w *workload) must(err error) {
