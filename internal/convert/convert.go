@@ -98,7 +98,7 @@ func Convert(files []File, o Options) *Result {
 		r.Submit = submit(workloads, o)
 	}
 	sortNotes(c.notes, files)
-	r.Notes = c.notes
+	r.Notes = withoutDoubts(c.notes)
 	if r.Failed() {
 		r.Submit, r.Policies, r.Set = Submit{}, nil, nil
 	}

@@ -83,6 +83,17 @@ func sortNotes(notes []Note, files []File) {
 	})
 }
 
+// withoutDoubts leaves out what becomes of a value that is an Error anyway.
+func withoutDoubts(notes []Note) []Note {
+	wrong := map[[3]string]bool{}
+	for _, n := range notes {
+		if n.Kind == Error {
+			wrong[[3]string{n.File, n.Object, n.Path}] = true
+		}
+	}
+	return slices.DeleteFunc(notes, func(n Note) bool { return n.Kind != Error && wrong[[3]string{n.File, n.Object, n.Path}] })
+}
+
 // shown quotes what a manifest says for a line of text, made safe and short.
 func shown(s string) string {
 	const most = 60
