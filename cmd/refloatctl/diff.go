@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/internal/app"
+	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/policy/diff"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 )
@@ -18,6 +20,7 @@ import (
 type diffFlags struct {
 	log, output string
 	jobs        int
+	semantics   uint32
 }
 
 func newDiff() *cobra.Command {
@@ -31,6 +34,7 @@ changed or moved, by field. Comments and layout make no difference.
 With --log, also decide the recorded history by both, and show how many decisions
 differ, from what to what, by queue and rule, and for which jobs. Runs are taken as
 they happened: a history cannot show what would have followed a different decision.
+If there are group policies, the verdicts on units are compared too, and how groups end.
 
 Exit code 1 if there is any difference, like diff.`,
 		Example: `  refloatctl diff policies.old policies.new
@@ -41,6 +45,8 @@ Exit code 1 if there is any difference, like diff.`,
 			switch {
 			case f.output != outputTable && f.output != outputJSON:
 				return badOutput(f.output)
+			case app.CheckSemantics(f.semantics) != nil:
+				return usageError{fmt.Errorf("--semantics: %w", app.CheckSemantics(f.semantics))}
 			case f.jobs < 0:
 				return usageError{fmt.Errorf("--jobs %d: use 0 or more", f.jobs)}
 			}
@@ -49,6 +55,7 @@ Exit code 1 if there is any difference, like diff.`,
 	}
 	cmd.Flags().StringVar(&f.log, "log", "", "directory of an events log, as import writes it")
 	cmd.Flags().IntVar(&f.jobs, "jobs", 20, "maximum number of failed runs to show (-o json has all)")
+	cmd.Flags().Uint32Var(&f.semantics, "semantics", 0, "version of the decision semantics (default: 2; with group policies 3, which has groups)")
 	addOutput(cmd, &f.output)
 	return cmd
 }
@@ -72,7 +79,8 @@ type changeJSON struct {
 type summaryJSON struct {
 	Changes  int  `json:"changes"`
 	Failures *int `json:"failures,omitempty"` // with --log
-	Effects  *int `json:"effects,omitempty"`
+	Effects  *int `json:"effects,omitempty"`  // of failed runs
+	Groups   *int `json:"groups,omitempty"`   // that end differently
 }
 
 func diffPolicies(cmd *cobra.Command, f diffFlags, oldPath, newPath string) error {
@@ -112,7 +120,7 @@ func diffPolicies(cmd *cobra.Command, f diffFlags, oldPath, newPath string) erro
 	if err := errors.Join(err, out.Flush()); err != nil {
 		return err
 	}
-	if len(changes) > 0 || summary.Effects != nil && *summary.Effects > 0 {
+	if len(changes) > 0 || summary.Effects != nil && *summary.Effects+*summary.Groups > 0 {
 		return errFinding
 	}
 	return nil
@@ -126,15 +134,19 @@ func effects(cmd *cobra.Command, f diffFlags, before, after *policyfile.Set, out
 	}
 	defer func() { _ = closeLog() }()
 	enc := jsonLines(out)
-	failures, count := 0, 0
+	failures, count, groups := 0, 0, 0
 	var tally diff.Tally
 	var shown []diff.Effect
 	bar := newProgress()
 	defer bar.done()
 	for partition := range log.Partitions() {
 		bar.say("deciding partition %d of %d", partition, log.Partitions())
-		n, err := diff.Effects(cmd.Context(), log, partition, before, after, func(e diff.Effect) error {
-			count++
+		n, err := diff.Effects(cmd.Context(), log, partition, cmp.Or(f.semantics, diff.Semantics(before, after)), before, after, func(e diff.Effect) error {
+			if e.Group != "" {
+				groups++
+			} else {
+				count++
+			}
 			tally.Add(&e)
 			if f.output == outputJSON {
 				return enc.Encode(difference{Effect: &e})
@@ -150,12 +162,15 @@ func effects(cmd *cobra.Command, f diffFlags, before, after *policyfile.Set, out
 		failures += n
 	}
 	bar.done()
-	summary.Failures, summary.Effects = &failures, &count
+	summary.Failures, summary.Effects, summary.Groups = &failures, &count, &groups
 	if f.output == outputJSON {
 		return nil
 	}
 	fmt.Fprintf(out, "\n%d of %d failed runs are decided differently", count, failures)
-	if count == 0 {
+	if groups > 0 {
+		fmt.Fprintf(out, ", and %s", plural.Of(groups, "group ends differently", "groups end differently"))
+	}
+	if count+groups == 0 {
 		fmt.Fprintln(out)
 		return nil
 	}
@@ -170,17 +185,20 @@ func effects(cmd *cobra.Command, f diffFlags, before, after *policyfile.Set, out
 	fmt.Fprintln(out)
 	t = newTable(out, "JOB", "RUN", "QUEUE", "OLD", "NEW")
 	for _, e := range shown {
+		if e.Group != "" {
+			e.JobID = "group " + e.Group
+		}
 		t.row(e.JobID, e.RunID, e.Queue, verdictText(&e.Old), verdictText(&e.New))
 	}
 	err = t.flush()
-	if count > len(shown) {
-		fmt.Fprintf(out, "and %d more: --jobs %d shows all\n", count-len(shown), count)
+	if total := count + groups; total > len(shown) {
+		fmt.Fprintf(out, "and %d more: --jobs %d shows all\n", total-len(shown), total)
 	}
 	return err
 }
 
 func verdictText(v *diff.Verdict) string {
-	return strings.Join(slices.DeleteFunc([]string{v.Outcome, v.Code, v.Rule, v.Delay}, func(s string) bool { return s == "" }), " ")
+	return strings.Join(slices.DeleteFunc([]string{v.Outcome, v.Code, v.Rule, v.GroupAction, v.GroupRule, v.Delay}, func(s string) bool { return s == "" }), " ")
 }
 
 // outcomes sums up the groups by kind of change.

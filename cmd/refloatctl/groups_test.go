@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -171,6 +173,25 @@ func TestGroups(t *testing.T) {
 	if got := ctl(t, "get", "decisions", "--data", data, "-o", "json").exits(t, exitFine); got.out != replayed.out {
 		t.Errorf("get decisions prints\n%s\nreplay\n%s", got.out, replayed.out)
 	}
+	out := t.TempDir()
+	for _, name := range []string{"train", "sweep"} {
+		ctl(t, "test", "record", "--group", name, "--data", data, "--out", out).exits(t, exitFine).says(t, "1 test in 1 file, 0 failed")
+	}
+	ctl(t, "test", out).exits(t, exitFine).says(t, "2 tests in 2 files, 0 failed")
+	recorded, err := os.ReadFile(filepath.Join(out, "train_test.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"group: {policy: training}", "succeed: driver", "groupAction: RestartGroup", "restarted: [driver, workers]", "groupReason: ReachedMaxRestarts"} {
+		if !strings.Contains(string(recorded), want) {
+			t.Errorf("the recorded test lacks %s:\n%s", want, recorded)
+		}
+	}
+	more := writeFile(t, t.TempDir(), "more.yaml", strings.Replace(groupPolicies, "maxRestarts: 1", "maxRestarts: 2", 1))
+	ctl(t, "test", "record", "--group", "train", "--data", data, "--out", t.TempDir(), "--policies", more).exits(t, exitFinding).says(t, "want FailGroup", "got  RestartGroup")
+	ctl(t, "test", "record", "--group", "nobody", "--data", data, "--out", out).exits(t, exitFinding).says(t, "get groups")
+	ctl(t, "test", "record", "--group", "train", "--job", "d", "--data", data, "--out", out).exits(t, exitUsage).says(t, "choose one")
+	ctl(t, "test", "record", "--job", "d", "--queue", "q", "--data", data, "--out", out).exits(t, exitUsage).says(t, "need --group")
 	ctl(t, "jobdb", "verify", "--data", data).exits(t, exitFine)
 	ctl(t, "replay", "--verify", "--data", data).exits(t, exitFine)
 }

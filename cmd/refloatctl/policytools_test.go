@@ -448,7 +448,38 @@ tests:
 	ctl(t, "test", dir, "--update").exits(t, exitFine).says(t, "updated")
 	ctl(t, "test", dir, "--run", "workers wait").exits(t, exitFine)
 	r := ctl(t, "test", dir, "--coverage", "--mutate").exits(t, exitFinding)
-	r.says(t, filepath.Join(dir, "groups.yaml")+":14:3: sweep/default is not reached", "2 of 4 rules", ":5:16: no test fails when GroupPolicy training: maxRestarts is one more", ":8:5: no test fails when GroupPolicy training: part workers: minMembers is one less")
+	r.says(t, filepath.Join(dir, "groups.yaml")+":14:3: sweep/default is not reached", ":5:16: no test fails when GroupPolicy training: maxRestarts is one more", ":8:5: no test fails when GroupPolicy training: part workers: minMembers is one less")
 	rewritten(t, file, func(s string) string { return strings.Replace(s, "succeed: driver", "succeed: drivers", 1) })
 	ctl(t, "test", dir).exits(t, exitFinding).says(t, "line 6: drivers: the group policy has no part drivers")
+}
+
+// TestDiffGroups: what another group policy would have done with a recorded history.
+func TestDiffGroups(t *testing.T) {
+	t.Parallel()
+	dir, logs := t.TempDir(), t.TempDir()
+	old, changed := writeFile(t, dir, "old.yaml", groupPolicies), writeFile(t, dir, "new.yaml", strings.Replace(groupPolicies, "maxRestarts: 1", "maxRestarts: 2", 1))
+	ctl(t, "import", groupHistoryFile(t), "--log", logs).exits(t, exitFine)
+	ctl(t, "diff", old, old, "--log", logs).exits(t, exitFine).says(t, "0 of ")
+	r := ctl(t, "diff", old, changed, "--log", logs).exits(t, exitFinding)
+	r.says(t, "group policy training: maxRestarts: 1 → 2", "1 of 5 failed runs are decided differently, and 1 group ends differently", "1 Fail → Retry", "lost/default FailGroup", "lost/default RestartGroup", "group train", "Failed ReachedMaxRestarts", "Active")
+	ctl(t, "diff", old, changed, "--log", logs, "--semantics", "2").exits(t, exitFinding).says(t, "0 of ")
+	r = ctl(t, "diff", old, changed, "--log", logs, "-o", "json").exits(t, exitFinding)
+	r.says(t, `"groupAction":"FailGroup"`, `"group":"train"`, `"groups":1`)
+}
+
+// TestDocumentedGroupTest: the test that docs/policies.md shows passes.
+func TestDocumentedGroupTest(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "policies.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "### Tests of groups")
+	_, rest, _ = strings.Cut(rest, "```yaml\n")
+	shown, _, _ := strings.Cut(rest, "```")
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(examplesDir)); err != nil {
+		t.Fatal(err)
+	}
+	ctl(t, "test", writeFile(t, dir, "shown_test.yaml", shown)).exits(t, exitFine).says(t, "1 test in 1 file, 0 failed")
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/policy/suite"
@@ -19,38 +20,53 @@ import (
 
 type testRecordFlags struct {
 	deployment
-	job, out, policies string
+	job, out, policies   string
+	group, queue, jobSet string
 }
 
 func newTestRecord() *cobra.Command {
 	var f testRecordFlags
 	cmd := &cobra.Command{
-		Use:   "record --job ID (--data DIR | --pulsar URL --job-db URL) --out DIR",
-		Short: "Turn a job's history into a test",
+		Use:   "record (--job ID | --group NAME) (--data DIR | --pulsar URL --job-db URL) --out DIR",
+		Short: "Turn the history of a job or a group into a test",
 		Long: `Turn the decided failures of a real job into a test file that expects the decisions
 made then, and write the policies that made them beside it. The test is run before it
 is kept: it passes as recorded.
+
+With --group, the test is about a group of jobs: which members were submitted, started,
+failed, succeeded or were cancelled, and what the group did about it.
 
 With --policies PATH the test uses your policy files instead: it fails if they decide
 differently (exit code 1), and is kept nevertheless.`,
 		Example: `  refloatctl test record --job 01m7xn681y99tqr9907k6hqh4d --data .refloat-run --out incident
   refloatctl test incident -v
-  refloatctl test record --job 01m7xn681y99tqr9907k6hqh4d --data .refloat-run --out my-policies/tests --policies my-policies`,
+  refloatctl test record --job 01m7xn681y99tqr9907k6hqh4d --data .refloat-run --out my-policies/tests --policies my-policies
+  refloatctl test record --group run-17 --queue ml --job-set trainings --data .refloat-run --out incident`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
-			case f.job == "":
-				return usageError{errors.New("--job ID is required: `refloatctl get decisions --data DIR` lists jobs")}
+			case f.job == "" && f.group == "":
+				return usageError{errors.New("--job ID is required: `refloatctl get decisions --data DIR` lists jobs; or --group NAME")}
+			case f.job != "" && f.group != "":
+				return usageError{errors.New("--job and --group: choose one")}
+			case f.group == "" && (f.queue != "" || f.jobSet != ""):
+				return usageError{errors.New("--queue and --job-set need --group")}
 			case f.out == "":
 				return usageError{errors.New("--out DIR is required: where to write the test")}
 			}
 			if err := cmp.Or(f.checkLogs(), f.checkJobs()); err != nil {
 				return err
 			}
+			if f.group != "" {
+				return recordGroup(cmd, f)
+			}
 			return testRecord(cmd, f)
 		},
 	}
-	cmd.Flags().StringVar(&f.job, "job", "", "id of the job (required)")
+	cmd.Flags().StringVar(&f.job, "job", "", "id of the job")
+	cmd.Flags().StringVar(&f.group, "group", "", "name of the group, in place of --job")
+	cmd.Flags().StringVar(&f.queue, "queue", "", "queue of the group, if several have that name")
+	cmd.Flags().StringVar(&f.jobSet, "job-set", "", "job set of the group, likewise")
 	f.bind(cmd)
 	cmd.Flags().StringVar(&f.out, "out", "", "directory to write to (required)")
 	cmd.Flags().StringVar(&f.policies, "policies", "", "policy files to test (default: those that decided, written beside the test)")
@@ -62,32 +78,115 @@ func testRecord(cmd *cobra.Command, f testRecordFlags) error {
 	if err != nil {
 		return err
 	}
-	name := filepath.Join(f.out, fileName(f.job)+"_test.yaml")
-	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("record: %s already exists", name)
-	}
-	h.Paths = map[uint64][]string{}
+	var decisions []*chain.Decision
 	for _, r := range h.Runs {
-		generation := r.Decision.Generation
-		if h.Paths[generation] != nil {
-			continue
-		}
-		if h.Paths[generation], err = f.recordPolicies(cmd, generation); err != nil {
-			return err
-		}
+		decisions = append(decisions, r.Decision)
 	}
-	data, err := suite.Record(h)
+	name, err := f.keep(cmd, f.job, decisions, func(paths map[uint64][]string) ([]byte, error) {
+		h.Paths = paths
+		return suite.Record(h)
+	})
 	if err != nil {
 		return err
 	}
-	if err := writeNew(name, data); err != nil {
-		return fmt.Errorf("record: %w", err)
-	}
-	fmt.Fprintf(cmd.OutOrStdout(), "wrote %s: %s\n", name, plural.Of(len(h.Runs), "failure"))
 	if left > 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s not decided and not included\n", plural.Of(left, "failed run was", "failed runs were"))
 	}
 	return test(cmd, testFlags{output: outputText}, []string{name})
+}
+
+// keep writes a test and the policies of the decisions that it expects, and returns its name.
+func (f *testRecordFlags) keep(cmd *cobra.Command, of string, decisions []*chain.Decision, record func(paths map[uint64][]string) ([]byte, error)) (string, error) {
+	name := filepath.Join(f.out, fileName(of)+"_test.yaml")
+	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("record: %s already exists", name)
+	}
+	paths := map[uint64][]string{}
+	for _, d := range decisions {
+		if paths[d.Generation] != nil {
+			continue
+		}
+		var err error
+		if paths[d.Generation], err = f.recordPolicies(cmd, d.Generation); err != nil {
+			return "", err
+		}
+	}
+	data, err := record(paths)
+	if err != nil {
+		return "", err
+	}
+	if err := writeNew(name, data); err != nil {
+		return "", fmt.Errorf("record: %w", err)
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "wrote %s: %s\n", name, plural.Of(len(decisions), "failure"))
+	return name, nil
+}
+
+// recordGroup turns the history of a group into a test.
+func recordGroup(cmd *cobra.Command, f testRecordFlags) error {
+	h, err := groupHistoryOf(cmd, &f)
+	if err != nil {
+		return err
+	}
+	if len(h.Decisions) == 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "no run of group %s was decided\n", oneLine(f.group))
+		return errFinding
+	}
+	name, err := f.keep(cmd, f.group, h.Decisions, func(paths map[uint64][]string) ([]byte, error) {
+		h.Paths = paths
+		return suite.RecordGroup(h)
+	})
+	if err != nil {
+		return err
+	}
+	return test(cmd, testFlags{output: outputText}, []string{name})
+}
+
+// groupHistoryOf reads a group's history from the job database.
+func groupHistoryOf(cmd *cobra.Command, f *testRecordFlags) (*suite.GroupHistory, error) {
+	var groups []*jobdb.Group
+	h := &suite.GroupHistory{}
+	err := f.viewJobs(cmd.Context(), func(q jobdb.Queries) error {
+		find := getGroupFlags{name: f.group}
+		find.queue, find.set = f.queue, f.jobSet
+		var err error
+		if groups, err = find.find(q); err != nil || len(groups) != 1 {
+			return err
+		}
+		h.Group = groups[0]
+		filter := jobdb.RecordFilter{Partition: &h.Group.Partition, Group: h.Group}
+		err = errors.Join(
+			q.Members(h.Group, func(j *jobdb.Job) error {
+				copied := *j
+				h.Members = append(h.Members, suite.MemberHistory{Job: &copied})
+				return nil
+			}),
+			q.Decisions(filter, func(d *jobdb.Decision) error {
+				copied := d.Decision
+				h.Decisions = append(h.Decisions, &copied)
+				return nil
+			}),
+			q.GroupRecords(filter, func(r *jobdb.GroupRecord) error {
+				rec, err := r.Record()
+				if c, ok := rec.(*chain.MemberChange); ok {
+					h.Changes = append(h.Changes, c)
+				}
+				return err
+			}))
+		for i := range h.Members {
+			m := &h.Members[i]
+			err = errors.Join(err, q.Runs(m.Job.Partition, m.Job.JobID, func(r *jobdb.Run) error {
+				copied := *r
+				m.Runs = append(m.Runs, &copied)
+				return nil
+			}))
+		}
+		return err
+	})
+	if err == nil {
+		err = onlyOne(cmd, f.group, groups, func(g **jobdb.Group) (string, string) { return (*g).Queue, (*g).JobSet })
+	}
+	return h, err
 }
 
 // historyOf reads the job's history from the job database.

@@ -170,7 +170,9 @@ func (p *rosterPart) find(s *selection, adding bool) ([]place, error) {
 
 // sorted returns the members in the order of parts, each once.
 func (r *roster) sorted(all []place) []place {
-	at := func(m place) int { return slices.IndexFunc(r.parts, func(p rosterPart) bool { return p.name == m.part }) }
+	at := func(m place) int {
+		return slices.IndexFunc(r.parts, func(p rosterPart) bool { return p.name == m.part })
+	}
 	slices.SortStableFunc(all, func(a, b place) int {
 		if a.part != b.part {
 			return cmp.Compare(at(a), at(b))

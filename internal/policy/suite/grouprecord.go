@@ -1,0 +1,275 @@
+package suite
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
+)
+
+// GroupHistory is what a job database has about one group. Paths holds the policy files of each deciding generation.
+type GroupHistory struct {
+	Group     *jobdb.Group
+	Members   []MemberHistory
+	Decisions []*chain.Decision     // on members, in order
+	Changes   []*chain.MemberChange // of members, in order
+	Paths     map[uint64][]string
+}
+
+// MemberHistory is a member with its runs.
+type MemberHistory struct {
+	Job  *jobdb.Job
+	Runs []*jobdb.Run
+}
+
+func (m *MemberHistory) place() place {
+	return place{m.Job.Member.Part, m.Job.Member.Replica, m.Job.Member.Index}
+}
+
+// recordedEvent is one event of the history of a group; those of several members at one time become one.
+type recordedEvent struct {
+	at      int64
+	do      Verb
+	late    bool
+	run     string
+	members []place
+	by      *chain.Decision
+	of      *jobdb.Run
+}
+
+// RecordGroup turns the history of a group into a test file that expects the recorded decisions and changes.
+func RecordGroup(h *GroupHistory) ([]byte, error) {
+	r := rosterOf(&h.Group.Shape)
+	events := h.events()
+	if len(events) == 0 {
+		return nil, fmt.Errorf("nothing is known of the members of group %s", h.Group.Name)
+	}
+	start := events[0].at
+	if h.complete() { // the test submits them
+		events = slices.DeleteFunc(events, func(e recordedEvent) bool { return e.do == SubmitMembers })
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Recorded from group %s of job set %s; it expects the decisions made then.\n", oneLine(h.Group.Name), oneLine(h.Group.JobSet))
+	if h.differ() {
+		fmt.Fprintf(&b, "# The jobs of its members are not alike: those of %s stand for all.\n", h.Members[0].place())
+	}
+	fmt.Fprintf(&b, "kind: %s\n", Kind)
+	generation := uint64(0)
+	if len(h.Decisions) > 0 {
+		generation = h.Decisions[0].Generation
+	} else {
+		for g := range h.Paths { // there is one
+			generation = g
+		}
+	}
+	fmt.Fprintf(&b, "policies: %s\ntests:\n- name: %s\n  start: %s\n", flow(h.Paths[generation]), quoted("group "+h.Group.Name), time.Unix(0, start).UTC().Format(time.RFC3339Nano))
+	fmt.Fprintf(&b, "  group: {%s}\n  job: {%s}\n  events:\n", strings.Join(h.groupFields(), ", "), strings.Join(memberFields(h.Members[0].Job), ", "))
+	for _, e := range events {
+		if d := e.by; d != nil && d.Generation != generation {
+			generation = d.Generation
+			fmt.Fprintf(&b, "  - policies: %s # generation %d\n", flow(h.Paths[generation]), generation)
+		}
+		if err := h.write(&b, r, &e, start); err != nil {
+			return nil, err
+		}
+	}
+	if h.Group.State != policy.GroupActive && !h.Group.Shape.Open() && h.Group.Reason != policy.Exhausted {
+		last := GroupOutcome{State: h.Group.State, Reason: h.Group.Reason}
+		fmt.Fprintf(&b, "  - at: %s\n    expect: {%s}\n", policyfile.Short(time.Duration(events[len(events)-1].at-start)), strings.Join(last.expectation(), ", "))
+	}
+	return []byte(b.String()), nil
+}
+
+// write writes one event.
+func (h *GroupHistory) write(b *strings.Builder, r *roster, e *recordedEvent, start int64) error {
+	fmt.Fprintf(b, "  - at: %s\n", policyfile.Short(time.Duration(e.at-start)))
+	names := r.names(e.members)
+	switch {
+	case e.do == FailRun:
+	case e.run != "":
+		fmt.Fprintf(b, "    %s: %s\n    run: %s\n", verbs[e.do], e.members[0], quoted(e.run))
+	default:
+		fmt.Fprintf(b, "    %s: %s\n", verbs[e.do], written("restarted", list(names)))
+	}
+	if e.late {
+		b.WriteString("    late: true\n")
+	}
+	if e.do != FailRun {
+		return nil
+	}
+	fail, err := failFields(Recorded{e.by, e.of})
+	if err != nil {
+		return err
+	}
+	if e.late {
+		fail = fail[1:] // it is known which run
+	}
+	fmt.Fprintf(b, "    member: %s\n    fail: {%s}\n", e.members[0], strings.Join(fail, ", "))
+	expect := strings.TrimSuffix(Expectation(&Outcome{Decision: e.by}, start), "}")
+	if more := h.expected(r, e.by); len(more) > 0 {
+		expect += ", " + strings.Join(more, ", ")
+	}
+	fmt.Fprintf(b, "    expect: %s}\n", expect)
+	return nil
+}
+
+// expected lists what the records say about a decision's group.
+func (h *GroupHistory) expected(r *roster, d *chain.Decision) []string {
+	var fields []string
+	if v := d.Group; v != nil {
+		g := GroupOutcome{Ended: []chain.GroupVerdict{*v}, Used: v.RestartsUsed, Max: v.MaxRestarts}
+		for _, field := range []string{"unitReason", "groupAction", "groupRule", "restarts"} {
+			fields = append(fields, field+": "+written(field, g.value(field)))
+		}
+	}
+	together := 0 // decisions of one message cannot be told apart
+	for _, other := range h.Decisions {
+		if other.Position == d.Position {
+			together++
+		}
+	}
+	if together > 1 {
+		return fields
+	}
+	changed := map[chain.Change][]place{}
+	for _, c := range h.Changes {
+		if c.Position == d.Position {
+			changed[c.Change] = append(changed[c.Change], place{c.Member.Part, c.Member.Replica, c.Member.Index})
+		}
+	}
+	for _, of := range []struct {
+		field  string
+		change chain.Change
+	}{{"restarted", chain.MemberRestart}, {"held", chain.MemberHeld}, {"released", chain.MemberReleased}, {"stopped", chain.MemberStopped}} {
+		if all := changed[of.change]; len(all) > 0 {
+			fields = append(fields, of.field+": "+written(of.field, list(r.names(all))))
+		}
+	}
+	return fields
+}
+
+// events lists what happened, in order.
+func (h *GroupHistory) events() []recordedEvent {
+	told := h.told()
+	byRun := map[[2]string]*chain.Decision{}
+	for _, d := range h.Decisions {
+		byRun[[2]string{d.JobID, d.RunID}] = d
+	}
+	var all []recordedEvent
+	for i := range h.Members {
+		m := &h.Members[i]
+		at := []place{m.place()}
+		all = append(all, recordedEvent{at: m.Job.Times.Submitted, do: SubmitMembers, members: at})
+		for _, run := range m.Runs {
+			d := byRun[[2]string{m.Job.JobID, run.RunID}]
+			stopped := told[[2]string{m.Job.JobID, run.RunID}]
+			begun := cmp.Or(run.Times.Leased, run.Times.Pending, run.Times.Running, run.Times.Ended)
+			e := recordedEvent{at: begun, do: StartRuns, members: at}
+			if d != nil {
+				e.run = run.RunID
+			}
+			if begun > 0 {
+				all = append(all, e)
+			}
+			switch {
+			case d != nil:
+				late := d.Code == policy.GroupOver || d.Code == policy.GroupRestart && d.Group == nil
+				all = append(all, recordedEvent{at: d.Time, do: FailRun, late: late, members: at, by: d, of: run})
+			case run.State == jobdb.RunSucceeded:
+				all = append(all, recordedEvent{at: run.Times.Ended, do: SucceedRuns, late: stopped > 0 && run.Times.Ended > stopped, members: at})
+			}
+		}
+		if m.Job.Member.State == jobdb.MemberCancelled && m.Job.Times.Ended > 0 {
+			all = append(all, recordedEvent{at: m.Job.Times.Ended, do: CancelMembers, members: at})
+		}
+	}
+	order := [...]int{SubmitMembers: 0, StartRuns: 1, SucceedRuns: 2, FailRun: 3, CancelMembers: 4}
+	slices.SortStableFunc(all, func(a, b recordedEvent) int {
+		byNumber := 0
+		if a.by != nil && b.by != nil {
+			byNumber = cmp.Compare(a.by.Number, b.by.Number)
+		}
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(order[a.do], order[b.do]), byNumber)
+	})
+	var merged []recordedEvent
+	for _, e := range all {
+		if n := len(merged); n > 0 && e.do != FailRun && e.run == "" {
+			if last := &merged[n-1]; last.at == e.at && last.do == e.do && last.late == e.late && last.run == "" {
+				last.members = append(last.members, e.members...)
+				continue
+			}
+		}
+		e.members = slices.Clone(e.members)
+		merged = append(merged, e)
+	}
+	return merged
+}
+
+// told returns when runs were told to stop, as far as a decision says when.
+func (h *GroupHistory) told() map[[2]string]int64 {
+	times := map[eventlog.Position]int64{}
+	for _, d := range h.Decisions {
+		times[d.Position] = d.Time
+	}
+	told := map[[2]string]int64{}
+	for _, c := range h.Changes {
+		if at := times[c.Position]; at > 0 && c.RunID != "" && (c.Change == chain.MemberRestart || c.Change == chain.MemberStopped) {
+			told[[2]string{c.JobID, c.RunID}] = at
+		}
+	}
+	return told
+}
+
+// complete reports whether all declared members were submitted before anything else happened.
+func (h *GroupHistory) complete() bool {
+	declared, last, first := uint64(0), int64(0), int64(math.MaxInt64)
+	for _, p := range h.Group.Shape.Parts {
+		declared += uint64(p.Replicas) * uint64(p.Members)
+	}
+	for i := range h.Members {
+		m := &h.Members[i]
+		last = max(last, m.Job.Times.Submitted)
+		for _, run := range m.Runs {
+			first = min(first, cmp.Or(run.Times.Leased, run.Times.Ended, int64(math.MaxInt64)))
+		}
+		if m.Job.Member.State == jobdb.MemberCancelled {
+			first = min(first, m.Job.Times.Ended)
+		}
+	}
+	return h.Group.Policy != "" && uint64(len(h.Members)) == declared && last <= first
+}
+
+func (h *GroupHistory) groupFields() []string {
+	var fields, gangs []string
+	if h.Group.Policy != "" {
+		fields = append(fields, "policy: "+quoted(h.Group.Policy))
+	}
+	for i := range h.Members {
+		if m := &h.Members[i]; m.Job.Submit.GangID != "" && !slices.Contains(gangs, m.Job.Member.Part) {
+			gangs = append(gangs, m.Job.Member.Part)
+		}
+	}
+	if gangs != nil {
+		fields = append(fields, "gangs: "+flow(gangs))
+	}
+	return fields
+}
+
+// memberFields are the fields of a job that its group does not say.
+func memberFields(j *jobdb.Job) []string {
+	return slices.DeleteFunc(jobFields(j), func(f string) bool { return strings.HasPrefix(f, "gangCardinality: ") })
+}
+
+// differ reports whether the jobs of members differ in what a test says about all of them.
+func (h *GroupHistory) differ() bool {
+	first := memberFields(h.Members[0].Job)
+	return slices.ContainsFunc(h.Members, func(m MemberHistory) bool { return !slices.Equal(memberFields(m.Job), first) })
+}
