@@ -25,11 +25,13 @@ type Shape struct {
 	Resources, Classes  int
 	Gang                int  // jobs of a gang
 	Capacity, Request   int  // amounts that a node has, and that a job requests, of each resource
+	Least               int  // the lower limit of these amounts
 	Identical           bool // all jobs of a queue request the same
 	Restrictions        bool // avoided nodes, retryAfter, held members, labels, nodes that are gone
 	Fixed               bool // classes that are not fair-share preemptible
 	Overfull            bool // nodes with more running jobs than they have room for
 	Factors             bool // queues of different weights
+	Idle                bool // nothing runs yet
 	Large               bool // also amounts and weights that only products of 128 bits can compare
 }
 
@@ -90,7 +92,7 @@ func (d *drawing) config() {
 func (d *drawing) amounts(most int, what string) scheduling.Resources {
 	amounts := make(scheduling.Resources, len(d.in.Config.Resources))
 	for r := range amounts {
-		amounts[r] = int64(d.upTo(most, what))
+		amounts[r] = int64(rapid.IntRange(d.Least, most).Draw(d.T, what))
 	}
 	return amounts
 }
@@ -133,7 +135,7 @@ func (d *drawing) queues() {
 
 func (d *drawing) jobs() {
 	for range max(3, len(d.in.Queues)) {
-		d.shapes = append(d.shapes, d.amounts(max(d.Request-1, 1), "shape"))
+		d.shapes = append(d.shapes, d.amounts(max(d.Request-1, d.Least, 1), "shape"))
 	}
 	most := min(d.Jobs, rapid.SampledFrom([]int{8, 4, 25, 60, 200}).Draw(d.T, "load"))
 	least := d.upTo(most, "least")
@@ -210,6 +212,9 @@ func (d *drawing) job(q *scheduling.Queue, j scheduling.Job, runs int) {
 				j.AvoidedNodes = append(j.AvoidedNodes, fmt.Sprintf("node-%02d", d.upTo(len(d.in.Nodes), "avoids")))
 			}
 		}
+	}
+	if d.Idle {
+		runs = 0
 	}
 	if runs == 1 || runs == 2 && !d.oneIn(4, "waits") {
 		d.run(j)
