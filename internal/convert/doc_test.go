@@ -1,0 +1,100 @@
+package convert
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// table is one table of docs/coming-from.md: the rows of a system, without those that another
+// table has.
+type table struct {
+	system  string   // apiVersion and kind
+	path    string   // only fields below it, which are named from there
+	without []string // but not these, nor what is below them
+}
+
+// tables are all, by the name of their place in the page.
+func tables() map[string]table {
+	every := []string{"apiVersion", "kind", "metadata.", "status"}
+	return map[string]table{
+		"every manifest": {system: "batch/v1 Job", without: []string{"spec"}},
+		"pod template":   {system: "batch/v1 Job", path: "spec.template."},
+		"Job":            {system: "batch/v1 Job", path: "spec.", without: []string{"template."}},
+		"JobSet":         {system: "jobset.x-k8s.io/v1alpha2 JobSet", path: "spec.", without: []string{"replicatedJobs.template.spec."}},
+		"JobFlow":        {system: "flow.volcano.sh/v1alpha1 JobFlow", path: "spec.", without: every},
+		"Volcano Job":    {system: "batch.volcano.sh/v1alpha1 Job", path: "spec.", without: []string{"tasks.template.", "tasks.policies."}},
+	}
+}
+
+// TestComingFrom: the tables of docs/coming-from.md are those by which manifests are converted.
+func TestComingFrom(t *testing.T) {
+	t.Parallel()
+	const name = "../../docs/coming-from.md"
+	page, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(page)
+	all := Fields()
+	for place, tab := range tables() {
+		begin, end := fmt.Sprintf("<!-- table: %s -->\n", place), "<!-- end -->\n"
+		before, rest, ok := strings.Cut(text, begin)
+		_, after, closed := strings.Cut(rest, end)
+		if !ok || !closed {
+			t.Fatalf("%s has no place for the table of %s", name, place)
+		}
+		rows := all[tab.system]
+		if len(rows) == 0 {
+			t.Fatalf("no system %s", tab.system)
+		}
+		text = before + begin + tab.markdown(rows) + end + after
+	}
+	if text == string(page) {
+		return
+	}
+	if flag.Lookup("rewrite").Value.String() != "true" { // of package datadriven
+		t.Fatalf("the tables of %s differ: go test ./internal/convert -run TestComingFrom -rewrite", name)
+	}
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// markdown renders the rows, but for those of fields that only hold others.
+func (tab table) markdown(rows []Field) string {
+	var b strings.Builder
+	b.WriteString("| field | becomes | here | why |\n|---|---|---|---|\n")
+	for _, f := range rows {
+		path, ok := strings.CutPrefix(f.Path, tab.path)
+		left := func(prefix string) bool {
+			return strings.HasPrefix(path+".", prefix) && (strings.HasSuffix(prefix, ".") || path == prefix || strings.HasPrefix(path, prefix+"."))
+		}
+		if !ok || path == "" || slices.ContainsFunc(tab.without, left) || f.Here+f.Why == "" && (f.Fate == Inside || f.Fate == Depends) {
+			continue
+		}
+		field := "`" + path + "`"
+		if f.Value != "" {
+			field = "`" + path + ": " + f.Value + "`"
+		}
+		if f.Case != "" {
+			field += ": " + f.Case
+		}
+		if f.Proposed {
+			field += " (proposed)"
+		}
+		fate := f.Fate.String()
+		if f.Fate == Inside || f.Fate == Depends {
+			fate = "kept"
+		}
+		cells := []string{field, fate, f.Here, f.Why}
+		for i := range cells {
+			cells[i] = strings.ReplaceAll(cells[i], "|", `\|`)
+		}
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | "))
+	}
+	return b.String()
+}
