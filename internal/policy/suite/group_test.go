@@ -276,7 +276,8 @@ func TestGroupUpdate(t *testing.T) {
 func TestMemberNames(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ restarted, same string }{
-		{"[data/0/2, workers]", "[workers/0-1, data/0/2]"}, {"[data/0/2, workers]", "[data/0/2-2, workers/0/0-3, workers/1]"},
+		{"[data/0/2, workers]", "[workers/0-1, data/0/2]"},
+		{"[data/0/2, workers]", "[data/0/2-2, workers/0/0-3, workers/1]"},
 		{"[data/0/2, workers]", "[workers/1/3, workers/1/0-2, data/0/2, workers/0, workers/0/2]"},
 	} {
 		for _, written := range []string{c.restarted, c.same} {
