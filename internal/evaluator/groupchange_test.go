@@ -119,6 +119,70 @@ func TestCancelledAfterSuccess(t *testing.T) {
 	w.verified()
 }
 
+// TestMixedHistory: version 3 is activated in the middle of a history. What was submitted before is in
+// no group for good, what comes after is; the decisions before are what they were, and all of it
+// is derived again from the logs.
+func TestMixedHistory(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.publish([]model.File{{Name: "p.yaml", Data: []byte("kind: RetrySettings\nspec: {enabled: true, mode: Enforce}\n---\napiVersion: refloat.github.io/v1\n" +
+		"kind: GroupPolicy\nmetadata: {name: p}\nspec:\n  maxRestarts: 5\n  parts: [{name: main, members: 3}]\n")}})
+	in := func(job string) *pb.Event { return hostile{"id": job, "group": "g", "group-policy": "p"}.submission(0) }
+	gang := func(job, id string) *pb.Event {
+		return hostile{"id": job, "armadaproject.io/gangId": id, "armadaproject.io/gangCardinality": "2"}.submission(0)
+	}
+	n := 0
+	lives := func(version uint32, messages ...[]*pb.Event) {
+		var msgs []model.Message
+		for _, events := range messages {
+			msgs = append(msgs, hostileMessage(t, n, events))
+			n++
+		}
+		w.append(msgs)
+		m := w.start("state", evaluator.Config{Semantics: version})
+		if err := m.drain(); err != nil {
+			t.Fatal(err)
+		}
+		m.stop()
+	}
+	lives(2,
+		[]*pb.Event{in("a0"), in("b0"), in("c0"), gang("x0", "x"), gang("x1", "x"), gang("y0", "y")},
+		[]*pb.Event{leaseOf("a0"), leaseOf("b0"), leaseOf("x0"), leaseOf("y0")},
+		[]*pb.Event{failureOf("a0"), failureOf("x0")},
+	)
+	lives(3,
+		[]*pb.Event{failureOf("b0"), failureOf("y0")},              // submitted before: decided as before
+		[]*pb.Event{in("d0"), in("e0"), in("f0"), gang("y1", "y")}, // the group is bound now, and has room for three
+		[]*pb.Event{leaseOf("d0"), leaseOf("e0"), leaseOf("f0"), leaseOf("y1")},
+		[]*pb.Event{in("c0")}, // said again: still in no group
+		[]*pb.Event{failureOf("d0"), failureOf("y1")},
+	)
+	lives(0, []*pb.Event{leaseOf("c0")}, []*pb.Event{failureOf("c0")})
+	want := []string{
+		"Decision a0 NoPolicy", "Decision x0 GangFail", "Decision b0 NoPolicy", "Decision y0 GangFail",
+		"GroupBound g", "GroupBound gang/y",
+		"Decision d0 GroupRestart", "MemberRestart d0", "MemberRestart e0", "MemberRestart f0",
+		"Decision y1 NoPolicy", "GroupEnded Failed",
+		"Decision c0 NoPolicy",
+	}
+	if got := w.groupRecords(); !slices.Equal(got, want) {
+		t.Errorf("records\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	w.verified()
+	var states [][]byte
+	for _, dir := range []string{"state", "again"} { // as it was left, and from the logs alone
+		m := w.start(dir, evaluator.Config{})
+		if err := m.drain(); err != nil {
+			t.Fatal(err)
+		}
+		states = append(states, dump(t, m.cfg.Store))
+		m.stop()
+	}
+	if string(states[0]) != string(states[1]) {
+		t.Errorf("state\n%s\nfrom the logs\n%s", states[0], states[1])
+	}
+}
+
 // groupRecords are the decisions and the records of groups in the chain, in short.
 func (w *world) groupRecords() (out []string) {
 	for _, b := range w.payloads(w.decisions) {
