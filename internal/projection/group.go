@@ -114,9 +114,6 @@ func wishOf(j *Job, sub *events.Submit) *wish {
 	return w
 }
 
-// gangGroup is the group of a gang that names none.
-func gangGroup(id string) string { return "gang/" + id }
-
 // join makes a job that was just submitted a member of the group that it names. t is the
 // time of its submission.
 func (s *State) join(e *entry, sub *events.Submit, t int64) {
@@ -239,24 +236,6 @@ func (w *wish) misfit(g *group.Group, elsewhere bool) policy.FindingReason {
 		return policy.NotOneUnit
 	}
 	return w.gangMisfit(g, part, u)
-}
-
-// hasGang reports whether a group of the job set has the gang of a wish.
-func (s *State) hasGang(w *wish) bool {
-	ge := s.groupOf(group.Key{Queue: w.Queue, Set: w.Set, Name: gangGroup(w.gangID)})
-	return ge.gangIn != "" || ge.g != nil && ge.g.UnitOfGang(w.gangID) != nil
-}
-
-// placeGang records the group that a gang is in, beside the group that the gang would
-// otherwise be; "": it is in none. The latter needs no such record for itself.
-func (s *State) placeGang(g *group.Group, id, name string) {
-	alone := gangGroup(id)
-	if id == "" || g.Name == alone {
-		return
-	}
-	ge := s.groupOf(group.Key{Queue: g.Queue, Set: g.Set, Name: alone})
-	ge.gangIn = name
-	s.markDirty(ge)
 }
 
 // gangMisfit is why a gang would not be exactly one unit.
