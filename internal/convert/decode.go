@@ -198,6 +198,9 @@ func (d *document) dictionary(n *yaml.Node, path, row string, out reflect.Value)
 
 // custom reads what has its own way of reading JSON: quantities, times, and numbers that may be texts.
 func (d *document) custom(n *yaml.Node, path string, to json.Unmarshaler) {
+	if _, ok := to.(*unread); ok {
+		return
+	}
 	text, err := json.Marshal(plain(n, &d.nodes))
 	if err == nil {
 		err = to.UnmarshalJSON(text)

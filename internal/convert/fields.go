@@ -192,8 +192,10 @@ func (d *document) was(path string) string {
 		if text, ok := placeholder(n); ok {
 			return text
 		}
-		text, err := json.Marshal(plain(n, new(int)))
-		if err != nil || len(text) > 60 {
+		const most = 60
+		nodes := maxNodes - most // more than that are longer than most
+		text, err := json.Marshal(plain(n, &nodes))
+		if err != nil || len(text) > most {
 			return ""
 		}
 		return string(text)

@@ -355,11 +355,11 @@ type step struct {
 func (d *document) step(t *document, i int) *step {
 	s := &step{of: d, path: join(stepPath(i), "patch"), patched: map[*yaml.Node]bool{}}
 	root := t.root
-	if n, wrapper := patchOf(d.at[s.path]); n != nil {
+	if n, wrapper := patchOf(d.at[s.path], 0); n != nil {
 		s.path = join(s.path, wrapper)
 		patch := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Content: []*yaml.Node{{Kind: yaml.ScalarNode, Tag: "!!str", Value: "spec"}, n}}
 		s.mark(n, 0)
-		root = mergedNode(root, patch, "", 0)
+		root = s.merged(root, patch, "", 0)
 	}
 	c := &conversion{systems: d.systems}
 	s.doc = &document{
@@ -375,16 +375,15 @@ func (d *document) step(t *document, i int) *step {
 
 // patchOf returns the spec that a patch is, in whichever form it is written: a mapping of fields, the same under spec or
 // jobSpec, or a list of one such mapping; and the path of the spec in the patch.
-func patchOf(n *yaml.Node) (spec *yaml.Node, path string) {
+func patchOf(n *yaml.Node, depth int) (spec *yaml.Node, path string) {
 	if n == nil {
 		return nil, ""
 	}
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
-	if n.Kind == yaml.SequenceNode && len(n.Content) == 1 {
-		spec, path = patchOf(n.Content[0])
-		return spec, path
+	if n.Kind == yaml.SequenceNode && len(n.Content) == 1 && depth < maxDepth {
+		return patchOf(n.Content[0], depth+1)
 	}
 	if n.Kind == yaml.MappingNode && len(n.Content) == 2 && (n.Content[0].Value == "spec" || n.Content[0].Value == "jobSpec") {
 		return n.Content[1], n.Content[0].Value
@@ -428,16 +427,17 @@ func mergeKeys() map[string]string {
 	}
 }
 
-// mergedNode returns base with what patch says: mappings field by field, lists with a key item by item, and all else as a
+// merged returns base with what patch says: mappings field by field, lists with a key item by item, and all else as a
 // whole. It shares nodes with both.
-func mergedNode(base, patch *yaml.Node, field string, depth int) *yaml.Node {
+func (s *step) merged(base, patch *yaml.Node, field string, depth int) *yaml.Node {
 	if base.Kind == yaml.AliasNode {
 		base = base.Alias
 	}
 	if patch.Kind == yaml.AliasNode {
 		patch = patch.Alias
 	}
-	if depth > maxDepth || base.Kind != patch.Kind {
+	s.of.nodes++ // aliases may repeat a small text very often
+	if depth > maxDepth || s.of.nodes > maxNodes || base.Kind != patch.Kind {
 		return patch
 	}
 	out := *base
@@ -456,7 +456,7 @@ func mergedNode(base, patch *yaml.Node, field string, depth int) *yaml.Node {
 				out.Content = append(out.Content, key, value)
 				continue
 			}
-			out.Content[at+1] = mergedNode(out.Content[at+1], value, key.Value, depth+1)
+			out.Content[at+1] = s.merged(out.Content[at+1], value, key.Value, depth+1)
 		}
 		return &out
 	case yaml.SequenceNode:
@@ -466,7 +466,7 @@ func mergedNode(base, patch *yaml.Node, field string, depth int) *yaml.Node {
 		}
 		for _, item := range patch.Content {
 			if at := sameItem(out.Content, item, key); at >= 0 {
-				out.Content[at] = mergedNode(out.Content[at], item, "", depth+1)
+				out.Content[at] = s.merged(out.Content[at], item, "", depth+1)
 				continue
 			}
 			out.Content = append(out.Content, item)
