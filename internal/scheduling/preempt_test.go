@@ -22,6 +22,14 @@ func TestPreemption(t *testing.T) {
 		{"an evicted job returns to its own node only", with(2, 2).jobs("a", "a1 2 on=n0", "a2 2 on=n0"), "a1=n0", "a2"},
 		{"no evicted job is prevented from returning if there is another node", with(2, 3).jobs("b", "b1 2 on=n0").jobs("a", "a1 2"), "a1=n1 b1=n0", ""},
 		{"no preemption that helps nobody: J is displaced by K later", with(6).jobs("e", "e1 4 on=n0").jobs("j", "j1 6 class=keep").jobs("k", "k0 7 class=high priority=1", "k1 1 class=high priority=2").weigh("j", 1), "e1=n0 k1=n0", ""},
+		{
+			"not of an equal job that has returned", with(3, 9).jobs("a", "a1 1 on=n0", "a2 9 on=n1").jobs("b", "b1 1 avoid=n1").jobs("c", "c1 2 on=n0").weigh("c", 2000),
+			"a1=n0 a2=n1 b1=n0", "c1",
+		},
+		{
+			"jobs for which there was no room until another lost its node", with(3).jobs("f", "f1 3").weigh("f", 100).jobs("g", "g1 2").jobs("h", "h1 1 class=high").weigh("h", 5000),
+			"g1=n0 h1=n0", "",
+		},
 		{"running on an unknown node: evicted, and cannot return", with(2).jobs("a", "a1 1 on=gone"), "", "a1"},
 		{"running on an unknown node: stays, and counts", with(2).jobs("a", "a1 2 class=keep on=gone", "a2 2").jobs("b", "b1 2"), "a1=gone b1=n0", ""},
 		{"an oversubscribed node", with(3).jobs("a", "a1 2 on=n0", "a2 2 on=n0"), "a1=n0", "a2"},
@@ -85,7 +93,10 @@ func TestChoiceOfNode(t *testing.T) {
 			"the largest fraction by weight", with(2, 2, 2).jobs("a", "a1 2 class=keep on=n0").weigh("a", 3000).jobs("b", "b1 2 class=keep on=n1", "b2 2 class=keep on=n2").jobs("c", "c1 2 class=top"),
 			"b1=n1 b2=n2 c1=n0",
 		},
-		{"jobs that need not go are spared", with(7).jobs("a", "a1 1 class=low on=n0", "a2 4 class=keep on=n0", "a3 2 class=keep priority=-1 on=n0").jobs("c", "c1 4 class=top"), "a1=n0 a3=n0 c1=n0"},
+		{
+			"jobs that need not go are spared", with(7).jobs("a", "a1 1 class=keep priority=9 on=n0", "a2 4 class=keep on=n0", "a3 2 class=keep priority=-1 on=n0").jobs("c", "c1 4 class=top").jobs("d", "d1 1"),
+			"a1=n0 a3=n0 c1=n0",
+		},
 		{"of equal classes, the least free", with(3, 2).jobs("a", "a1 2 class=keep on=n0").jobs("b", "b1 2 class=keep on=n1").jobs("c", "c1 2 class=top"), "a1=n0 c1=n1"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -119,6 +130,7 @@ func TestGangs(t *testing.T) {
 		{"uniform or nothing", with(1, 1).label("rack=a", "rack=b").jobs("a", "a1 1 gang=g,2,2,rack", "a2 1 gang=g,2,2,rack"), "", "", "", "a1:NoRoom a2:NoRoom"},
 		{"a label that no node has", with(9).jobs("a", "a1 1 gang=g,1,1,rack"), "", "", "", "a1:NoRoom"},
 		{"the value with most jobs", with(2, 3).label("rack=a", "rack=b").jobs("a", "a1 1 gang=g,3,1,rack", "a2 1 gang=g,3,1,rack", "a3 1 gang=g,3,1,rack"), "a1=n1 a2=n1 a3=n1", "", "", ""},
+		{"also below the cardinality", with(2, 3).label("rack=a", "rack=b").jobs("a", "a1 1 gang=g,4,1,rack", "a2 1 gang=g,4,1,rack", "a3 1 gang=g,4,1,rack", "a4 1 gang=g,4,1,rack"), "a1=n1 a2=n1 a3=n1", "", "a4", ""},
 		{
 			"the value without preemption", with(2, 2).label("rack=a", "rack=b").jobs("b", "b1 1 on=n0").jobs("c", "c1 1 gang=g,2,2,rack", "c2 1 gang=g,2,2,rack").weigh("c", 10),
 			"b1=n0 c1=n1 c2=n1", "", "", "",

@@ -165,9 +165,10 @@ func TestOrderWithinQueue(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			want := strings.Fields(row.first)[0] + "=n0"
-			with(1).jobs("q", row.first, row.second).expect(t, want)
-			with(1).jobs("q", row.second, row.first).expect(t, want)
+			// The first takes the smaller node.
+			want := strings.Fields(row.first)[0] + "=n0 " + strings.Fields(row.second)[0] + "=n1"
+			with(1, 2).jobs("q", row.first, row.second).expect(t, want)
+			with(1, 2).jobs("q", row.second, row.first).expect(t, want)
 		})
 	}
 }
