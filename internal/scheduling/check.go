@@ -111,11 +111,16 @@ func newCycle(config Config, queues []Queue, nodes []Node, nodeByJob map[string]
 	return c, nil
 }
 
+// roomForJobs is how many jobs a node can have before it needs memory of its own.
+const roomForJobs = 8
+
 func (c *cycle) addNodes(config Config, nodes []Node) error {
 	var p problems
 	c.nodes = make([]node, len(nodes))
+	room := make([]occupant, roomForJobs*len(nodes))
 	for i := range nodes {
-		c.nodes[i] = node{Node: &nodes[i]}
+		from := i * roomForJobs
+		c.nodes[i] = node{&nodes[i], room[from : from : from+roomForJobs]}
 	}
 	slices.SortFunc(c.nodes, func(a, b node) int { return strings.Compare(a.Name, b.Name) })
 	c.nodeOf = make(map[string]int32, len(nodes))
