@@ -67,6 +67,7 @@ func TestEndsWhileBrokerHangs(t *testing.T) {
 		"refloatctl archive create": func(dir string) []string { return []string{filepath.Join(dir, "archive")} },
 		"refloatctl replay":         func(string) []string { return []string{"--verify"} },
 		"refloatctl verify":         func(string) []string { return nil },
+		"refloatctl whatif":         func(string) []string { return []string{"--set", "settings.globalMaxRetries=1"} },
 		"refloatctl jobdb verify":   func(string) []string { return rows },
 		"refloatctl explain":        func(string) []string { return append([]string{job}, rows...) },
 		"refloatctl test record": func(dir string) []string {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/term"
@@ -11,12 +12,20 @@ import (
 
 // progress is a line that is rewritten in place on a terminal; into a pipe it prints nothing.
 type progress struct {
+	mu   sync.Mutex
 	on   bool
 	last time.Time
 	wide int
 }
 
 func newProgress() *progress { return &progress{on: term.IsTerminal(int(os.Stderr.Fd()))} }
+
+// sayShared is say for several goroutines.
+func (p *progress) sayShared(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.say(format, args...)
+}
 
 // say shows a line, at most ten times a second.
 func (p *progress) say(format string, args ...any) {

@@ -75,6 +75,27 @@ func ReplayBy(ctx context.Context, events eventlog.Topic, partition int, by Rule
 	}
 }
 
+// Replayer is a processor with a store of its own, which is empty at first.
+type Replayer struct {
+	*evaluator.Processor
+	store *projection.Memory
+}
+
+// NewReplayer returns a processor without rules, before any activation.
+func NewReplayer() (*Replayer, error) {
+	p, store, err := newProcessor(evaluator.DefaultHorizon)
+	return &Replayer{p, store}, err
+}
+
+// Settle moves changes to the compact store once there are many. It is called between
+// messages, and invalidates the output of the last one.
+func (r *Replayer) Settle() error {
+	if r.State.Unflushed() < flushAt {
+		return nil
+	}
+	return flush(r.Processor, r.store)
+}
+
 func newProcessor(horizon int64) (*evaluator.Processor, *projection.Memory, error) {
 	store := projection.NewMemory()
 	state, err := projection.NewState(store, projection.NoWatermark, horizon)

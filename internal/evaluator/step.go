@@ -66,6 +66,10 @@ func (p *Processor) StepAs(form Form, m *eventlog.Message) (*Output, error) {
 	return &p.out, p.process(form, m, policies{p})
 }
 
+// Events returns the message that was processed last, until the next one is; nil: it was
+// parked.
+func (p *Processor) Events() *events.Sequence { return p.current.seq }
+
 // Activate applies the activations at the front of an envelope, or its claim.
 func (p *Processor) Activate(records []chain.Record) {
 	for _, r := range records {
@@ -85,7 +89,7 @@ func (p *Processor) Activate(records []chain.Record) {
 // process turns a message into records. A message that cannot be decoded is parked.
 func (p *Processor) process(form Form, m *eventlog.Message, from source) error {
 	p.out.Records, p.out.Bytes, p.buf = p.out.Records[:0], p.out.Bytes[:0], p.buf[:0]
-	p.slab = p.slab[:0]
+	p.slab, p.current = p.slab[:0], current{}
 	seq, err := p.decoder.Decode(m.Payload)
 	if err != nil {
 		reason := events.NotProtobuf

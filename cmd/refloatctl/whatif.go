@@ -1,0 +1,310 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/refloat/refloat/internal/app"
+	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/audit/whatif"
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/evaluator"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/plural"
+	"github.com/refloat/refloat/internal/policy/policyfile"
+	"github.com/refloat/refloat/internal/policy/policylog"
+)
+
+type whatifFlags struct {
+	logsFlags
+	policies, set          []string
+	against, queue, output string
+	from, to               string
+	fromTime, toTime       int64 // Unix nanoseconds
+	jobs, skip, parallel   int
+	semantics              uint32
+}
+
+// The values of --against other than a path.
+const (
+	againstDecided = "decided"
+	againstNow     = "now"
+)
+
+func newWhatif() *cobra.Command {
+	var f whatifFlags
+	cmd := &cobra.Command{
+		Use:   "whatif [--policies PATH,…] [--set FIELD=VALUE] (--data DIR | --log DIR | --archive DIR | --pulsar URL)",
+		Short: "Decide the history by other policies, and compare with what was decided",
+		Long: `Decide a real history by candidates, in one pass, and compare each with what was
+decided: how many failed runs would be decided differently, from what to what, by queue,
+cause of the failure and rule; how many retries more or fewer, how much run time, and
+what really became of the jobs that a candidate fails earlier. Each path of --policies is
+a candidate; without it, the policies in force now are. --set changes fields of every
+candidate.
+
+A candidate counts its own retries over the runs that happened. Where it retries a job
+and the history does not, or the other way round, the history of that job parts: its
+later runs are not compared, because nobody knows them. The output says what else is
+assumed. Overrides (kill, pause) hold as they did.
+
+With --against now, candidates are compared with the policies in force now instead, over
+the whole history; with --against PATH, with those in files, which --log alone needs.
+
+Exit codes: 0 no candidate changes a decision, 1 one does, 2 usage, 3 the logs could not
+be read.`,
+		Example: `  refloatctl whatif --data .refloat-run --set 'policies.infra.rules[preempted].retryLimit=2'
+  refloatctl whatif --data .refloat-run --policies my/policies,their/policies --queue genomics
+  refloatctl whatif --log .refloat-run/logs/events --against main/policies --policies my/policies
+  refloatctl whatif --data .refloat-run --policies my/policies -o json | jq '.jobs[] | select(.cause == "OOMKilled") | .jobId'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			return runWhatif(cmd, f)
+		},
+	}
+	f.bindLogs(cmd)
+	cmd.Flags().StringSliceVar(&f.policies, "policies", nil, "candidates: policy files or directories of them (default: the policies in force now)")
+	cmd.Flags().StringArrayVar(&f.set, "set", nil, "field to change in every candidate, such as policies.infra.rules[oom].retryLimit=2; may be repeated")
+	cmd.Flags().StringVar(&f.against, "against", againstDecided, "what to compare with: decided, now, or a path of policies")
+	cmd.Flags().StringVar(&f.queue, "queue", "", "count only failed runs of this queue (default: all)")
+	cmd.Flags().StringVar(&f.from, "from", "", "count only failed runs from this time on (RFC 3339; default: all)")
+	cmd.Flags().StringVar(&f.to, "to", "", "end the history at this time (RFC 3339; default: its end)")
+	cmd.Flags().IntVar(&f.jobs, "jobs", 20, "maximum number of changed decisions to list")
+	cmd.Flags().IntVar(&f.skip, "skip", 0, "number of changed decisions to leave out before those listed, for the next page")
+	cmd.Flags().IntVar(&f.parallel, "parallel", runtime.GOMAXPROCS(0), "number of partitions to decide at once")
+	cmd.Flags().Uint32Var(&f.semantics, "semantics", 0, "with --log alone: version of the decision semantics (default: 2; 3 has groups)")
+	addOutput(cmd, &f.output)
+	return cmd
+}
+
+// check checks the flags and parses the times.
+func (f *whatifFlags) check() error {
+	if err := checkOutput(f.output); err != nil {
+		return err
+	}
+	for _, t := range []struct {
+		flag, text string
+		at         *int64
+	}{{"from", f.from, &f.fromTime}, {"to", f.to, &f.toTime}} {
+		if t.text == "" {
+			continue
+		}
+		at, err := time.Parse(time.RFC3339, t.text)
+		if err != nil {
+			return usageError{fmt.Errorf("--%s %q: want a time such as 2026-01-31T12:00:00Z", t.flag, t.text)}
+		}
+		*t.at = at.UnixNano()
+	}
+	switch eventsOnly := f.eventsOnly(); {
+	case f.jobs < 0 || f.skip < 0:
+		return usageError{fmt.Errorf("--jobs %d, --skip %d: use 0 or more", f.jobs, f.skip)}
+	case f.parallel < 1:
+		return usageError{fmt.Errorf("--parallel %d: want 1 or more", f.parallel)}
+	case len(f.policies) == 0 && len(f.set) == 0:
+		return usageError{errors.New("whatif needs --policies PATH or --set FIELD=VALUE: what is to be different?")}
+	case app.CheckSemantics(f.semantics) != nil:
+		return usageError{fmt.Errorf("--semantics: %w", app.CheckSemantics(f.semantics))}
+	case f.semantics != 0 && !eventsOnly:
+		return usageError{errors.New("--semantics: a decision log names the versions of the semantics: omit it")}
+	case eventsOnly && (f.against == againstDecided || f.against == againstNow):
+		return usageError{errors.New("--log alone has no decisions: give --against PATH, or --decisions DIR")}
+	case eventsOnly && len(f.policies) == 0:
+		return usageError{errors.New("--log alone has no policies: give --policies PATH")}
+	case eventsOnly:
+		return nil
+	}
+	return f.checkGiven()
+}
+
+// eventsOnly reports whether there is nothing but an events log.
+func (f *whatifFlags) eventsOnly() bool {
+	return f.log != "" && f.decisions == "" && !slices.Contains(f.line, "data") && !f.onPulsar()
+}
+
+func (f *whatifFlags) readEvents(ctx context.Context, use func(audit.Logs) error) (err error) {
+	if !f.eventsOnly() {
+		return f.readAll(ctx, use)
+	}
+	events, closeLog, err := app.OpenEvents(f.log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeLog()) }()
+	return use(audit.Logs{Events: events})
+}
+
+func runWhatif(cmd *cobra.Command, f whatifFlags) error {
+	files := map[string]*policyfile.Set{}
+	for _, path := range append(slices.Clone(f.policies), f.against) {
+		if path == againstDecided || path == againstNow {
+			continue
+		}
+		set, err := readPolicies(cmd, path)
+		if err != nil {
+			return err
+		}
+		files[path] = set
+	}
+	var results []*whatif.Result
+	bar := newProgress()
+	defer bar.done()
+	err := f.readEvents(cmd.Context(), func(logs audit.Logs) error {
+		o, err := f.options(cmd.Context(), logs, files)
+		if err != nil {
+			return err
+		}
+		var messages atomic.Uint64
+		o.Progress = func(int, uint64) { bar.sayShared("deciding: %s", plural.Of(messages.Add(1024), "message")) }
+		results, err = whatif.Run(cmd.Context(), logs, o)
+		return err
+	})
+	bar.done()
+	if errors.Is(err, eventlog.ErrTrimmed) || errors.Is(err, chain.ErrMissing) {
+		return fmt.Errorf("%w; if what was deleted is in an archive, give it with --archive DIR", err)
+	}
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriter(cmd.OutOrStdout())
+	changed := false
+	for i, r := range results {
+		changed = changed || r.Changed > 0
+		if f.output == outputJSON {
+			err = errors.Join(err, jsonLines(out).Encode(whatifJSON{"WhatIf", r, whatif.Assumptions()}))
+			continue
+		}
+		if i > 0 {
+			fmt.Fprintln(out)
+		}
+		err = errors.Join(err, printWhatif(out, r))
+	}
+	if f.output == outputTable {
+		fmt.Fprintln(out, "\nassumed:")
+		for _, a := range whatif.Assumptions() {
+			fmt.Fprintf(out, "- %s\n", a)
+		}
+	}
+	if err := errors.Join(err, out.Flush()); err != nil {
+		return err
+	}
+	if changed {
+		return errFinding
+	}
+	return nil
+}
+
+// options gathers the candidates.
+func (f *whatifFlags) options(ctx context.Context, logs audit.Logs, files map[string]*policyfile.Set) (o whatif.Options, err error) {
+	o = whatif.Options{
+		Queue: f.queue, From: f.fromTime, To: f.toTime, Limit: f.jobs, Skip: f.skip, Parallel: f.parallel, Semantics: cmp.Or(f.semantics, evaluator.DefaultSemantics),
+	}
+	if f.against == againstNow || len(f.policies) == 0 {
+		if files[againstNow], err = inForceNow(ctx, logs.Policies); err != nil {
+			return o, err
+		}
+	}
+	if f.against != againstDecided {
+		o.Against = &whatif.Candidate{Name: f.against, Set: files[f.against]}
+	}
+	paths := f.policies
+	if len(paths) == 0 {
+		paths = []string{againstNow}
+	}
+	for _, path := range paths {
+		c := whatif.Candidate{Name: strings.Join(append([]string{path}, f.set...), " "), Set: files[path]}
+		for _, field := range f.set {
+			if c.Set, err = c.Set.Assign(field); err != nil {
+				return o, usageError{fmt.Errorf("--set %w", err)}
+			}
+		}
+		o.Candidates = append(o.Candidates, c)
+	}
+	return o, nil
+}
+
+// inForceNow returns the newest policies, without overrides.
+func inForceNow(ctx context.Context, policies eventlog.Topic) (*policyfile.Set, error) {
+	store, err := policylog.OpenStore(policies, nil, time.Now)
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close()
+	newest, err := store.Newest(ctx)
+	return newest.Base, err
+}
+
+// whatifJSON is a line of `whatif -o json`: the result of one candidate.
+type whatifJSON struct {
+	Record string `json:"record"` // WhatIf
+	*whatif.Result
+	Assumed []string `json:"assumed"`
+}
+
+// maxKinds is the number of kinds of changes that are printed.
+const maxKinds = 30
+
+func printWhatif(w io.Writer, r *whatif.Result) error {
+	against := "what was decided"
+	if r.Against != againstDecided {
+		against = r.Against
+	}
+	fmt.Fprintf(w, "%s, against %s: %d of %d failed runs are decided differently\n", oneLine(r.Candidate), oneLine(against), r.Changed, r.Compared)
+	if r.Changed == 0 {
+		return nil
+	}
+	if r.RetriesFewer > 0 {
+		fmt.Fprintf(w, "  retries fewer: %d; %s would not have taken place, which ran for %v\n", r.RetriesFewer, plural.Of(r.RunsFewer, "run"),
+			time.Duration(r.RunSeconds*float64(time.Second)).Round(time.Second))
+		fmt.Fprintf(w, "  of the jobs that fail earlier, %d succeeded after all, %d failed, %d were cancelled, %d are not over\n", r.Ended.Succeeded, r.Ended.Failed, r.Ended.Cancelled, r.Ended.Open)
+	}
+	if r.RetriesMore > 0 {
+		fmt.Fprintf(w, "  retries more: %s retried that failed for good, with an unknown outcome\n", plural.Of(r.RetriesMore, "job"))
+	}
+	if r.NotCompared > 0 {
+		fmt.Fprintf(w, "  not compared: %s after the histories of their jobs had parted\n", plural.Of(r.NotCompared, "failed run"))
+	}
+	fmt.Fprintln(w)
+	t := newTable(w, "COUNT", "QUEUE", "CAUSE", "DECIDED", "CANDIDATE")
+	for _, row := range r.Rows[:min(len(r.Rows), maxKinds)] {
+		t.row(fmt.Sprint(row.Count), row.Queue, row.Cause, row.Decided, row.Candidate)
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	if more := len(r.Rows) - maxKinds; more > 0 {
+		fmt.Fprintf(w, "and %s more: -o json lists them\n", plural.Of(more, "kind"))
+	}
+	if r.RowsMore > 0 {
+		fmt.Fprintf(w, "and %s of still other kinds\n", plural.Of(r.RowsMore, "change"))
+	}
+	if len(r.Jobs) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w)
+	t = newTable(w, "JOB", "RUN", "QUEUE", "CAUSE", "DECIDED", "CANDIDATE")
+	for i := range r.Jobs {
+		c := &r.Jobs[i]
+		t.row(c.JobID, c.RunID, c.Queue, c.Cause, c.Decided.String(), c.Candidate.String())
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	if r.Next > 0 {
+		fmt.Fprintf(w, "and more: --skip %d lists the next ones, --jobs %d all\n", r.Next, r.Changed)
+	}
+	return nil
+}

@@ -1,0 +1,267 @@
+package whatif
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/refloat/refloat/events"
+	"github.com/refloat/refloat/internal/evaluator"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
+	"github.com/refloat/refloat/internal/projection"
+)
+
+// parted is a job or a group of which the two histories have parted.
+type parted struct {
+	fewer   bool             // the candidate fails it earlier, and it went on
+	counted bool             // it parted within the time that is looked at
+	over    bool             // its fate is counted
+	at      int64            // when that was last known
+	running map[string]int64 // since when runs of it run; only if fewer
+}
+
+// comparison compares one candidate with the other side, on one partition.
+type comparison struct {
+	o         *Options
+	partition int
+	result    *Result
+	parted    map[string]*parted // by job, or by key of a group
+	sweepAt   int
+}
+
+func newComparison(o *Options, partition int) *comparison {
+	return &comparison{o: o, partition: partition, result: &Result{rows: map[Row]uint64{}}, parted: map[string]*parted{}, sweepAt: 1024}
+}
+
+// message compares what both sides made of a message.
+func (c *comparison) message(at eventlog.Position, seq *events.Sequence, publish int64, actual, candidate []entry) {
+	c.follow(seq, publish)
+	for i := range actual {
+		r := &actual[i]
+		if p := c.partedOf(r); p != nil {
+			c.after(p, r)
+			continue
+		}
+		other := find(candidate, r)
+		if other == nil {
+			other = &entry{verdict: Verdict{Outcome: NotDecided, Code: "none"}}
+		}
+		c.entry(at, seq, r, other)
+	}
+	for i := range candidate {
+		if e := &candidate[i]; e.decided && find(actual, e) == nil && c.partedOf(e) == nil {
+			none := *e
+			none.verdict = Verdict{Outcome: NotDecided, Code: "none"}
+			c.entry(at, seq, &none, e)
+		}
+	}
+}
+
+func find(all []entry, e *entry) *entry {
+	for i := range all {
+		if all[i].run == e.run {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+func (c *comparison) partedOf(e *entry) *parted {
+	if p := c.parted[e.job()]; p != nil {
+		return p
+	}
+	if e.group != "" {
+		return c.parted[e.groupKey()]
+	}
+	return nil
+}
+
+// within reports whether an entry is to be counted.
+func (c *comparison) within(e *entry) bool {
+	return (c.o.Queue == "" || e.queue == c.o.Queue) && (c.o.From == 0 || e.time >= c.o.From || e.time == 0) && (c.o.To == 0 || e.time <= c.o.To)
+}
+
+// entry compares two entries of jobs whose histories are still one.
+func (c *comparison) entry(at eventlog.Position, seq *events.Sequence, r, other *entry) {
+	counted := c.within(r)
+	if counted && (r.decided || other.decided) {
+		c.result.Compared++
+	}
+	if same(&r.verdict, &other.verdict) {
+		return
+	}
+	parts := r.verdict.acts() != other.verdict.acts()
+	if parts {
+		c.part(r, other, counted)
+	}
+	if !counted {
+		return
+	}
+	c.result.Changed++
+	cause := causeOf(seq, r)
+	row := Row{Queue: r.queue, Cause: cause, Decided: text(&r.verdict, &other.verdict), Candidate: text(&other.verdict, &r.verdict), Policy: other.verdict.Policy, Rule: other.verdict.Rule}
+	if row.Policy == "" && row.Rule == "" {
+		row.Policy, row.Rule = r.verdict.Policy, r.verdict.Rule
+	}
+	c.result.count(row, 1)
+	if len(c.result.Jobs) < c.o.Skip+c.o.Limit {
+		c.result.Jobs = append(c.result.Jobs, Change{
+			Partition: c.partition, Position: at.String(), Time: timeText(r.time), Queue: r.queue, JobSet: strings.Clone(r.set), JobID: strings.Clone(r.job()),
+			RunID: strings.Clone(r.run[1]), Cause: cause, Decided: r.verdict, Candidate: other.verdict, Parts: parts,
+		})
+	}
+}
+
+// part notes that the histories of a job part, and that of its group with it.
+func (c *comparison) part(r, other *entry, counted bool) {
+	p := &parted{counted: counted, at: r.time, fewer: retried(&r.verdict) && !retried(&other.verdict)}
+	switch {
+	case p.fewer:
+		p.running = map[string]int64{}
+		if counted {
+			c.result.RetriesFewer++
+		}
+	case counted && retried(&other.verdict) && !retried(&r.verdict):
+		c.result.RetriesMore++
+	}
+	c.parted[strings.Clone(r.job())] = p
+	r.group = max(r.group, other.group)
+	if key := r.groupKey(); key != "" {
+		c.parted[key] = &parted{counted: counted, at: r.time}
+	}
+	if len(c.parted) > c.sweepAt {
+		c.sweep(r.time)
+	}
+}
+
+func retried(v *Verdict) bool { return v.Outcome == Retry && !v.Shadow }
+
+// after counts a failed run after the histories have parted.
+func (c *comparison) after(p *parted, r *entry) {
+	p.at = max(p.at, r.time)
+	if !p.counted || !r.decided {
+		return
+	}
+	c.result.NotCompared++
+	switch {
+	case !p.fewer || p.over:
+	case retried(&r.verdict):
+		c.result.RetriesFewer++
+	default:
+		p.over = true
+		c.result.Ended.Failed++
+	}
+}
+
+// follow counts the runs that would not have taken place, and what became of their jobs.
+func (c *comparison) follow(seq *events.Sequence, publish int64) {
+	if seq == nil || len(c.parted) == 0 {
+		return
+	}
+	for i := range seq.Events {
+		ev := &seq.Events[i]
+		p := c.parted[ev.JobID]
+		if p == nil || !p.fewer || p.over {
+			continue
+		}
+		at := ev.Created.Time(publish)
+		p.at = max(p.at, at)
+		switch ev.Kind {
+		case events.RunLeased, events.RunRunning:
+			if _, known := p.running[ev.RunID]; !known {
+				p.running[strings.Clone(ev.RunID)] = at
+				c.add(p, 1, 0)
+			} else if ev.Kind == events.RunRunning {
+				p.running[ev.RunID] = at
+			}
+		case events.RunErrors, events.RunSucceeded, events.RunPreempted, events.RunTerminated:
+			if began := p.running[ev.RunID]; began > 0 {
+				c.add(p, 0, at-began)
+				p.running[ev.RunID] = 0 // it is counted
+			}
+		case events.JobSucceeded:
+			c.over(p, &c.result.Ended.Succeeded)
+		case events.CancelledJob:
+			c.over(p, &c.result.Ended.Cancelled)
+		default:
+		}
+	}
+}
+
+func (c *comparison) add(p *parted, runs uint64, ns int64) {
+	if p.counted {
+		c.result.RunsFewer += runs
+		c.result.RunSeconds += float64(max(0, ns)) / 1e9
+	}
+}
+
+func (c *comparison) over(p *parted, fate *uint64) {
+	p.over = true
+	if p.counted {
+		*fate++
+	}
+}
+
+// sweep forgets what parted so long ago that the state has forgotten it, too.
+func (c *comparison) sweep(now int64) {
+	for key, p := range c.parted {
+		if (p.over || !p.fewer) && p.at < now-c.o.horizon {
+			delete(c.parted, key)
+		}
+	}
+	c.sweepAt = max(1024, 2*len(c.parted))
+}
+
+// end counts the jobs that are not over.
+func (c *comparison) end() *Result {
+	for _, p := range c.parted {
+		if p.fewer && !p.over && p.counted {
+			c.result.Ended.Open++
+		}
+	}
+	return c.result
+}
+
+// causeOf names why a run failed.
+func causeOf(seq *events.Sequence, r *entry) string {
+	if seq == nil || r.run[1] == "" {
+		return r.verdict.Code
+	}
+	for i := range seq.Events {
+		if ev := &seq.Events[i]; ev.RunID == r.run[1] && ev.JobID == r.job() && ev.Error != nil {
+			f := &projection.Failure{JobID: r.job(), RunID: ev.RunID, Job: &projection.Job{}, Run: &projection.Run{}, Error: ev.Error}
+			x := evaluator.Explain(policyfile.Empty().Set, f)
+			return cause(&x.Facts)
+		}
+	}
+	return "unknown"
+}
+
+func cause(f *policy.Failure) string {
+	var names []string
+	for condition := range policy.Condition(16) {
+		if f.Conditions.Has(condition) {
+			names = append(names, condition.String())
+		}
+	}
+	if f.PodOOM {
+		names = append(names, policy.OOMKilled.String())
+	}
+	for i := range f.Containers {
+		switch k := &f.Containers[i]; {
+		case len(names) > 0 || k.ExitCode == 0:
+		case k.Reason == policy.OOMKilled.String():
+			names = append(names, k.Reason)
+		default:
+			names = append(names, fmt.Sprintf("exit code %d", k.ExitCode))
+		}
+	}
+	if len(names) == 0 && f.Category != "" {
+		names = append(names, strings.Clone(f.Category))
+	}
+	if len(names) == 0 {
+		return "unknown"
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,124 @@
+package whatif
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Result is how a candidate differs from what it is compared with.
+type Result struct {
+	Candidate string `json:"candidate"`
+	Against   string `json:"against"`
+	Compared  uint64 `json:"compared"` // failed runs (and ends of units) that at least one side decided on
+	Changed   uint64 `json:"changed"`
+	// NotCompared failed runs happened after the histories of their job or group had parted.
+	NotCompared uint64 `json:"notCompared"`
+	// RetriesFewer were granted and would not have been; RetriesMore is the number of jobs
+	// that would have been retried once more, and nobody knows how often after that.
+	RetriesFewer uint64 `json:"retriesFewer"`
+	RetriesMore  uint64 `json:"retriesMoreAtLeast"`
+	// RunsFewer are runs that would not have taken place, with their time as far as they
+	// have ended, and what became of their jobs.
+	RunsFewer  uint64  `json:"runsFewer"`
+	RunSeconds float64 `json:"runSecondsFewer"`
+	Ended      Fates   `json:"jobsThatWouldHaveFailedEarlier"`
+	Rows       []Row   `json:"rows"`
+	RowsMore   uint64  `json:"changedInOtherRows"` // changes beyond MaxRows
+	// Jobs are the changes, in order of partition and position, from Skip on.
+	Jobs []Change `json:"jobs"`
+	Next int      `json:"next,omitempty"` // Options.Skip for the next page; 0: there is none
+
+	rows map[Row]uint64
+}
+
+// Fates are what really became of jobs that the candidate fails earlier.
+type Fates struct {
+	Succeeded uint64 `json:"succeeded"` // these would have been lost
+	Failed    uint64 `json:"failed"`
+	Cancelled uint64 `json:"cancelled"`
+	Open      uint64 `json:"notOver"` // when the history ends
+}
+
+// Row counts changes of one kind.
+type Row struct {
+	Queue     string `json:"queue"`
+	Cause     string `json:"cause"` // of the failure
+	Decided   string `json:"decided"`
+	Candidate string `json:"candidate"`
+	Policy    string `json:"policy"` // of the candidate's verdict, or of the other one if it names none
+	Rule      string `json:"rule"`
+	Count     uint64 `json:"count"`
+}
+
+// Change is one failed run on which the candidate decides differently.
+type Change struct {
+	Partition int     `json:"partition"`
+	Position  string  `json:"position"` // of the message
+	Time      string  `json:"time"`
+	Queue     string  `json:"queue"`
+	JobSet    string  `json:"jobSet"`
+	JobID     string  `json:"jobId"` // or the unit
+	RunID     string  `json:"runId,omitempty"`
+	Cause     string  `json:"cause"`
+	Decided   Verdict `json:"decided"`
+	Candidate Verdict `json:"candidate"`
+	Parts     bool    `json:"parts"` // the history of the job or group parts here
+}
+
+// MaxRows is the number of kinds of changes that are told apart.
+const MaxRows = 1000
+
+// Assumptions are what every result assumes.
+func Assumptions() []string {
+	return []string{
+		"the candidate counts its own retries over the runs that happened; overrides (kill, pause) of operators hold as they did",
+		"a job's history parts where one side retries it and the other does not: its later runs are not compared",
+		"where the candidate fails a job earlier, its later runs are counted as not taking place",
+		"where the candidate retries a job that failed for good, what that retry would have done is unknown: it counts as one retry more",
+		"a verdict in shadow counts as one that nobody acts on",
+		"a retry at another time or on other nodes is taken to run as it did",
+	}
+}
+
+// merge adds the result of a later partition.
+func (r *Result) merge(o *Result) {
+	r.Compared, r.Changed, r.NotCompared = r.Compared+o.Compared, r.Changed+o.Changed, r.NotCompared+o.NotCompared
+	r.RetriesFewer, r.RetriesMore = r.RetriesFewer+o.RetriesFewer, r.RetriesMore+o.RetriesMore
+	r.RunsFewer, r.RunSeconds = r.RunsFewer+o.RunsFewer, r.RunSeconds+o.RunSeconds
+	r.Ended.Succeeded, r.Ended.Failed = r.Ended.Succeeded+o.Ended.Succeeded, r.Ended.Failed+o.Ended.Failed
+	r.Ended.Cancelled, r.Ended.Open = r.Ended.Cancelled+o.Ended.Cancelled, r.Ended.Open+o.Ended.Open
+	r.RowsMore += o.RowsMore
+	for row, n := range o.rows {
+		r.count(row, n)
+	}
+	r.Jobs = append(r.Jobs, o.Jobs...)
+}
+
+func (r *Result) count(row Row, n uint64) {
+	if r.rows[row] == 0 && len(r.rows) >= MaxRows {
+		r.RowsMore += n
+		return
+	}
+	r.rows[row] += n
+}
+
+// close sorts the rows, the most frequent first, and takes a page of the jobs.
+func (r *Result) close(skip, limit int) {
+	r.Rows = make([]Row, 0, len(r.rows))
+	for row, n := range r.rows {
+		row.Count = n
+		r.Rows = append(r.Rows, row)
+	}
+	slices.SortFunc(r.Rows, func(a, b Row) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Cause, b.Cause),
+			cmp.Compare(a.Decided, b.Decided), cmp.Compare(a.Candidate, b.Candidate), cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Rule, b.Rule))
+	})
+	r.Jobs = r.Jobs[min(skip, len(r.Jobs)):]
+	r.Jobs = slices.Clip(r.Jobs[:min(limit, len(r.Jobs))])
+	if end := skip + len(r.Jobs); uint64(end) < r.Changed && len(r.Jobs) > 0 {
+		r.Next = end
+	}
+}
+
+func timeText(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339Nano) }

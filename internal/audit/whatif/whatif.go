@@ -1,0 +1,298 @@
+package whatif
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/chain/follow"
+	"github.com/refloat/refloat/internal/evaluator"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/policy/policyfile"
+	"github.com/refloat/refloat/internal/policy/policylog"
+)
+
+// Candidate is a policy set with a name.
+type Candidate struct {
+	Name string
+	Set  *policyfile.Set // without overrides
+}
+
+// Options say what to compare.
+type Options struct {
+	Candidates []Candidate
+	// Against is what the candidates are compared with; nil: with what was decided.
+	Against *Candidate
+	// Queue limits what is counted to a queue, From and To to failures in that time (Unix
+	// nanoseconds; 0: no limit). The history ends with the first message published after To.
+	Queue    string
+	From, To int64
+	// Semantics is the version that decides where no decision log names one.
+	Semantics uint32
+	// Limit and Skip select the changes that are listed.
+	Limit, Skip int
+	// Parallel is the number of partitions that are decided at once; 0: one.
+	Parallel int
+	// Progress, if set, is called with the number of messages of a partition so far, by
+	// several goroutines.
+	Progress func(partition int, messages uint64)
+
+	horizon int64
+}
+
+// Run decides a history by all candidates in one pass. logs without decisions need
+// Options.Against.
+func Run(ctx context.Context, logs audit.Logs, o Options) ([]*Result, error) {
+	if o.Against == nil && logs.Decisions == nil {
+		return nil, errors.New("without a decision log, there is nothing to compare with")
+	}
+	o.horizon = evaluator.DefaultHorizon
+	for i := range o.Candidates {
+		o.horizon = max(o.horizon, o.Candidates[i].Set.Horizon().Nanoseconds())
+	}
+	n := logs.Events.Partitions()
+	parts := make([][]*Result, n)
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(max(1, o.Parallel))
+	for p := range n {
+		group.Go(func() (err error) {
+			if parts[p], err = partition(groupCtx, logs, p, &o); err != nil {
+				return fmt.Errorf("partition %d: %w", p, err)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	results := make([]*Result, len(o.Candidates))
+	for i := range results {
+		results[i] = &Result{Candidate: o.Candidates[i].Name, Against: "decided", rows: map[Row]uint64{}, Jobs: []Change{}}
+		if o.Against != nil {
+			results[i].Against = o.Against.Name
+		}
+		for p := range n {
+			results[i].merge(parts[p][i])
+		}
+		results[i].close(o.Skip, o.Limit)
+	}
+	return results, nil
+}
+
+// side decides by one policy set, with a state of its own.
+type side struct {
+	*audit.Replayer
+	set     *policyfile.Set
+	entries []entry
+}
+
+func newSide(c *Candidate) (*side, error) {
+	r, err := audit.NewReplayer()
+	if err != nil {
+		return nil, err
+	}
+	s := &side{Replayer: r, set: c.Set}
+	s.Rules = evaluator.Rules{Set: c.Set.Set}
+	return s, nil
+}
+
+// activate follows the log in everything but its policies: version of the semantics,
+// horizon, and overrides.
+func (s *side) activate(records []chain.Record, overrides map[uint64][]policyfile.Override) error {
+	s.Activate(records)
+	for _, r := range records {
+		a, ok := r.(*chain.PolicyActivated)
+		if !ok {
+			continue
+		}
+		set, err := s.set.WithOverrides(overrides[a.Generation]...)
+		if err != nil {
+			return err
+		}
+		s.Rules = evaluator.Rules{Generation: a.Generation, Set: set.Set}
+	}
+	return nil
+}
+
+// step decides a message.
+func (s *side) step(form evaluator.Form, m *eventlog.Message) error {
+	out, err := s.StepAs(form, m)
+	if err != nil {
+		return err
+	}
+	s.entries = entriesOf(s.entries[:0], out.Records)
+	return s.Settle()
+}
+
+func entriesOf(to []entry, records []chain.Record) []entry {
+	for _, r := range records {
+		if e, ok := entryOf(r); ok {
+			to = append(to, e)
+		}
+	}
+	return to
+}
+
+// pass is one pass over a partition.
+type pass struct {
+	o         *Options
+	partition int
+	against   *side // nil: the records in the log
+	sides     []*side
+	compared  []*comparison
+	messages  uint64
+}
+
+func partition(ctx context.Context, logs audit.Logs, p int, o *Options) (results []*Result, err error) {
+	x := &pass{o: o, partition: p}
+	if o.Against != nil {
+		if x.against, err = newSide(o.Against); err != nil {
+			return nil, err
+		}
+	}
+	for i := range o.Candidates {
+		s, err := newSide(&o.Candidates[i])
+		if err != nil {
+			return nil, err
+		}
+		x.sides, x.compared = append(x.sides, s), append(x.compared, newComparison(o, p))
+	}
+	if logs.Decisions != nil {
+		err = x.decided(ctx, logs)
+	} else {
+		err = x.events(ctx, logs.Events)
+	}
+	for _, c := range x.compared {
+		results = append(results, c.end())
+	}
+	return results, err
+}
+
+// decided passes over events and decisions.
+func (x *pass) decided(ctx context.Context, logs audit.Logs) error {
+	overrides, err := overridesIn(logs.Policies)
+	if err != nil {
+		return err
+	}
+	f, err := follow.Open(logs.Events, logs.Decisions, x.partition, follow.Beginning)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	var actual []entry
+	for {
+		s, err := f.Next()
+		if err = errors.Join(err, ctx.Err()); err != nil || s == nil {
+			return err
+		}
+		for _, side := range x.all() {
+			if err := side.activate(s.Records, overrides); err != nil {
+				return err
+			}
+		}
+		logged := evaluator.LoggedIn(s.Accepted)
+		for i := range s.Messages {
+			m := &s.Messages[i]
+			if x.isLater(m) {
+				return nil
+			}
+			form, n := logged.FormOf(m), 0
+			for n < len(logged.Records) && isOf(logged.Records[n], m) {
+				n++
+			}
+			actual = entriesOf(actual[:0], logged.Records[:n])
+			logged.Records, logged.Bytes = logged.Records[n:], logged.Bytes[n:]
+			if err := x.message(form, m, actual); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func isOf(r chain.Record, m *eventlog.Message) bool {
+	at, ok := chain.PositionOf(r)
+	return ok && at == m.OriginPosition()
+}
+
+func (x *pass) all() []*side {
+	if x.against == nil {
+		return x.sides
+	}
+	return append([]*side{x.against}, x.sides...)
+}
+
+func (x *pass) isLater(m *eventlog.Message) bool { return x.o.To != 0 && m.OriginPublish() > x.o.To }
+
+// events passes over events alone.
+func (x *pass) events(ctx context.Context, topic eventlog.Topic) error {
+	for _, side := range x.all() {
+		side.Activate([]chain.Record{
+			&chain.SemanticsActivated{Version: x.o.Semantics},
+			&chain.PolicyActivated{Generation: 1, Digest: side.set.Digest(), HorizonMS: side.set.Horizon().Milliseconds()},
+		})
+		side.Rules.Generation = 1
+	}
+	r, err := topic.Open(x.partition, eventlog.Start)
+	if err != nil {
+		return fmt.Errorf("read events: %w", err)
+	}
+	defer r.Close()
+	chunk := make([]eventlog.Message, 64)
+	for {
+		n, err := r.Read(chunk)
+		if err = errors.Join(err, ctx.Err()); err != nil || n == 0 {
+			return err
+		}
+		for i := range chunk[:n] {
+			if x.isLater(&chunk[i]) {
+				return nil
+			}
+			if err := x.message(evaluator.InFull, &chunk[i], nil); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// message decides a message by all sides and compares.
+func (x *pass) message(form evaluator.Form, m *eventlog.Message, actual []entry) error {
+	if x.against != nil {
+		if err := x.against.step(form, m); err != nil {
+			return err
+		}
+		actual = x.against.entries
+	}
+	for i, side := range x.sides {
+		if err := side.step(form, m); err != nil {
+			return err
+		}
+		x.compared[i].message(m.OriginPosition(), side.Events(), m.OriginPublish(), actual, side.entries)
+	}
+	if x.messages++; x.o.Progress != nil && x.messages%1024 == 0 {
+		x.o.Progress(x.partition, x.messages)
+	}
+	return nil
+}
+
+// overridesIn returns the overrides of each generation.
+func overridesIn(policies eventlog.Topic) (map[uint64][]policyfile.Override, error) {
+	log, err := policylog.Open(policies)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	if err := log.Refresh(); err != nil {
+		return nil, err
+	}
+	all := map[uint64][]policyfile.Override{}
+	for _, e := range log.Entries(0) {
+		for _, o := range e.Overrides {
+			all[e.Number] = append(all[e.Number], o.Override)
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,371 @@
+package whatif_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/refloat/refloat/events/pb"
+	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/audit/whatif"
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/evaluator"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/policy/policyfile"
+	"github.com/refloat/refloat/internal/policy/policylog"
+	"github.com/refloat/refloat/internal/test/model"
+)
+
+// topic is an in-memory partition.
+type topic []eventlog.Message
+
+func (x *topic) put(payload []byte) {
+	*x = append(*x, eventlog.Message{Position: eventlog.Position{Ledger: 9, Entry: int64(len(*x))}, Payload: payload})
+}
+
+func (*topic) Partitions() int { return 1 }
+
+func (*topic) Beginning(int) (eventlog.Position, error) { return eventlog.Start, nil }
+
+func (x *topic) End(int) (eventlog.Position, error) {
+	if len(*x) == 0 {
+		return eventlog.Start, nil
+	}
+	return (*x)[len(*x)-1].Position, nil
+}
+
+func (x *topic) Open(_ int, after eventlog.Position) (eventlog.Reader, error) {
+	left := *x
+	for len(left) > 0 && left[0].Position.Compare(after) <= 0 {
+		left = left[1:]
+	}
+	return &reader{left}, nil
+}
+
+type reader struct{ left topic }
+
+func (r *reader) Read(dst []eventlog.Message) (int, error) {
+	n := copy(dst, r.left)
+	r.left = r.left[n:]
+	return n, nil
+}
+
+func (*reader) Changed() <-chan struct{} { return nil }
+func (*reader) Close() error             { return nil }
+
+func parse(t testing.TB, files ...policyfile.File) *policyfile.Set {
+	t.Helper()
+	set, err := policyfile.Parse(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+func setOf(t testing.TB, h model.History) *policyfile.Set {
+	t.Helper()
+	var files []policyfile.File
+	for _, f := range h.YAML() {
+		files = append(files, policyfile.File{Name: f.Name, Data: f.Data})
+	}
+	return parse(t, files...)
+}
+
+func eventsOf(h model.History) (events topic) {
+	for _, m := range h.Messages {
+		events = append(events, eventlog.Message{Position: eventlog.Position{Ledger: m.Ledger, Entry: m.Entry, Batch: m.Batch}, Publish: m.Publish, Payload: m.Payload})
+	}
+	return events
+}
+
+// decided is a deployment that decided a history by a policy set; from the middle on, an
+// operator had killed the retries of a queue.
+func decided(t testing.TB, events topic, set *policyfile.Set, semantics uint32, killed string) audit.Logs {
+	t.Helper()
+	r, err := audit.NewReplayer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	decisions, policies, end := &topic{}, &topic{}, chain.Beginning
+	put := func(e *chain.Envelope) {
+		e.Seq, e.Link, e.InFrom, e.Epoch, e.Owner = end.Seq+1, end.Link, end.InTo, 1, chain.OwnerID{1}
+		if e.InCount == 0 {
+			e.InTo = e.InFrom
+		}
+		raw := e.Append(nil)
+		end = chain.End{Seq: e.Seq, Link: chain.Link(raw), InTo: e.InTo}
+		decisions.put(raw)
+	}
+	activate := func(generation uint64, overrides ...policylog.Override) {
+		payload, err := policylog.Encode(&policylog.Proposal{Set: set, Overrides: overrides, Author: "test"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		policies.put(payload)
+		var plain []policyfile.Override
+		for _, o := range overrides {
+			plain = append(plain, o.Override)
+		}
+		inForce, err := set.WithOverrides(plain...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		front := []chain.Record{
+			&chain.SemanticsActivated{Version: semantics},
+			&chain.PolicyActivated{Generation: generation, Digest: inForce.Digest(), HorizonMS: inForce.Horizon().Milliseconds()},
+		}
+		r.Activate(front)
+		r.Rules = evaluator.Rules{Generation: generation, Set: inForce.Set}
+		put(&chain.Envelope{Records: [][]byte{chain.AppendRecord(nil, front[0]), chain.AppendRecord(nil, front[1])}})
+	}
+	put(&chain.Envelope{Records: [][]byte{chain.AppendRecord(nil, &chain.OwnerClaim{Epoch: 1, Owner: chain.OwnerID{1}})}})
+	activate(1)
+	for i := range events {
+		if i == len(events)/2 && killed != "" {
+			activate(2, policylog.Override{Override: policyfile.Override{Queue: killed, Kill: true}})
+		}
+		out, err := r.Step(&events[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := &chain.Envelope{InTo: events[i].Position, InCount: 1}
+		for _, b := range out.Bytes {
+			e.Records = append(e.Records, bytes.Clone(b))
+		}
+		put(e)
+	}
+	return audit.Logs{Events: &events, Decisions: decisions, Policies: policies}
+}
+
+// TestSamePoliciesSameDecisions: the policies that decided a history change nothing, over
+// whatever history, with overrides of operators in between, by any version of the semantics.
+func TestSamePoliciesSameDecisions(t *testing.T) {
+	t.Parallel()
+	histories := 60
+	if testing.Short() {
+		histories = 15
+	}
+	compared := uint64(0)
+	for seed := range uint64(histories) {
+		h := model.Generate(seed, model.Options{Told: seed%3 == 0})
+		set := setOf(t, h)
+		events := eventsOf(h)
+		killed := ""
+		if seed%2 == 0 {
+			killed = "batch"
+		}
+		logs := decided(t, events, set, uint32(seed%3+1), killed)
+		if _, err := audit.Verify(t.Context(), logs, 0); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		candidates := []whatif.Candidate{{Name: "same", Set: set}, {Name: "again", Set: set}}
+		o := whatif.Options{Candidates: candidates, Limit: 10}
+		if killed == "" && seed%4 == 1 { // against policies, from events alone
+			logs.Decisions, o.Against, o.Semantics = nil, &candidates[0], 2
+		}
+		results, err := whatif.Run(t.Context(), logs, o)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		for _, r := range results {
+			compared += r.Compared
+			if r.Changed != 0 || r.NotCompared != 0 || len(r.Rows) != 0 || len(r.Jobs) != 0 || r.RetriesFewer+r.RetriesMore+r.RunsFewer != 0 {
+				t.Errorf("seed %d: %+v", seed, r)
+			}
+		}
+	}
+	if compared < 500 {
+		t.Errorf("only %d failed runs were compared", compared)
+	}
+}
+
+// TestUntilTheyPart compares the first change of every job with a second opinion: a job
+// whose decisions are equal in two separate replays is not listed, and the first decision
+// that differs is.
+func TestUntilTheyPart(t *testing.T) {
+	t.Parallel()
+	changed := 0
+	for seed := range uint64(30) {
+		h := model.Generate(seed, model.Options{})
+		events, old := eventsOf(h), setOf(t, h)
+		other := setOf(t, model.Generate(seed+1000, model.Options{}))
+		verdicts := func(set *policyfile.Set) map[string]string {
+			all := map[string]string{}
+			_, err := audit.ReplayBy(t.Context(), &events, 0, audit.Rules{Set: set.Set, Semantics: 2}, func(_ *eventlog.Message, out *evaluator.Output) error {
+				for _, r := range out.Records {
+					if d, ok := r.(*chain.Decision); ok {
+						all[d.JobID] += fmt.Sprint(d.Requeue && !d.Shadow, d.Shadow, ";")
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return all
+		}
+		a, b := verdicts(old), verdicts(other)
+		results, err := whatif.Run(t.Context(), audit.Logs{Events: &events}, whatif.Options{
+			Candidates: []whatif.Candidate{{Name: "other", Set: other}}, Against: &whatif.Candidate{Name: "old", Set: old}, Semantics: 2, Limit: 1 << 20,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts := map[string]bool{}
+		for _, c := range results[0].Jobs {
+			if c.Parts && parts[c.JobID] {
+				t.Errorf("seed %d: job %s parts twice", seed, c.JobID)
+			}
+			parts[c.JobID] = parts[c.JobID] || c.Parts
+		}
+		for job := range a {
+			if a[job] != b[job] && (strings.HasPrefix(a[job], b[job]) || strings.HasPrefix(b[job], a[job])) {
+				continue // one side knows the job for longer: their horizons differ
+			}
+			if differs := a[job] != b[job]; differs != parts[job] {
+				t.Errorf("seed %d: job %s: %q and %q, parts: %v", seed, job, a[job], b[job], parts[job])
+			} else if differs {
+				changed++
+			}
+		}
+	}
+	if changed < 20 {
+		t.Errorf("only %d jobs differ", changed)
+	}
+}
+
+const oom = `apiVersion: armadaproject.io/v1
+kind: RetryPolicy
+metadata: {name: infra}
+spec:
+  rules:
+  - {name: oom, action: Retry, onConditions: [OOMKilled], retryLimit: LIMIT, backoff: {initialDelay: 10s}}
+---
+kind: RetrySettings
+spec: {defaultPolicyName: infra}
+`
+
+func limited(t testing.TB, limit int) *policyfile.Set {
+	t.Helper()
+	return parse(t, policyfile.File{Name: "p.yaml", Data: []byte(strings.ReplaceAll(oom, "LIMIT", fmt.Sprint(limit)))})
+}
+
+// story is a history: jobs that run out of memory a number of times, a minute each, and
+// then succeed, if they may.
+func story(t testing.TB, failures ...int) (events topic) {
+	t.Helper()
+	now := int64(1_800_000_000)
+	say := func(evs ...*pb.Event) {
+		now += 60
+		for _, ev := range evs {
+			ev.Created = &pb.Timestamp{Seconds: now}
+		}
+		payload, err := proto.Marshal(&pb.EventSequence{Queue: "ml", JobSetName: "set", Events: evs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		events.put(payload)
+		events[len(events)-1].Publish = now * 1e9
+	}
+	for j, n := range failures {
+		job := fmt.Sprint("job", j)
+		say(&pb.Event{Event: &pb.Event_SubmitJob{SubmitJob: &pb.SubmitJob{JobId: job}}})
+		for k := 0; ; k++ {
+			run := fmt.Sprint(job, "-", k)
+			say(&pb.Event{Event: &pb.Event_JobRunLeased{JobRunLeased: &pb.JobRunLeased{JobId: job, RunId: run, NodeId: "n"}}},
+				&pb.Event{Event: &pb.Event_JobRunRunning{JobRunRunning: &pb.JobRunRunning{JobId: job, RunId: run}}})
+			if k == n {
+				say(&pb.Event{Event: &pb.Event_JobRunSucceeded{JobRunSucceeded: &pb.JobRunSucceeded{JobId: job, RunId: run}}},
+					&pb.Event{Event: &pb.Event_JobSucceeded{JobSucceeded: &pb.JobSucceeded{JobId: job}}})
+				break
+			}
+			say(&pb.Event{Event: &pb.Event_JobRunErrors{JobRunErrors: &pb.JobRunErrors{JobId: job, RunId: run, Errors: []*pb.Error{{
+				Terminal: true, Reason: &pb.Error_PodError{PodError: &pb.PodError{KubernetesReason: pb.KubernetesReason_OOM}},
+			}}}}})
+			if k == 5 {
+				break // the limit that decided
+			}
+		}
+	}
+	return events
+}
+
+// TestStory: what a smaller and a larger limit would have done.
+func TestStory(t *testing.T) {
+	t.Parallel()
+	// job0 succeeds after 1 failure, job1 after 4, job2 fails for good at its sixth.
+	logs := decided(t, story(t, 1, 4, 6), limited(t, 5), 2, "")
+	results, err := whatif.Run(t.Context(), logs, whatif.Options{
+		Candidates: []whatif.Candidate{{Name: "2", Set: limited(t, 2)}, {Name: "9", Set: limited(t, 9)}}, Limit: 10,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Two retries of job1 and three of job2 fewer: two runs of job1 (a minute each), of
+	// which the second succeeded, and three of job2.
+	r := results[0]
+	if r.Changed != 2 || r.RetriesFewer != 5 || r.RunsFewer != 5 || r.RunSeconds != 300 || r.RetriesMore != 0 ||
+		r.Ended != (whatif.Fates{Succeeded: 1, Failed: 1}) || r.NotCompared != 4 {
+		t.Errorf("limit 2: %+v", r)
+	}
+	if len(r.Rows) != 1 || r.Rows[0].Cause != "OOMKilled" || r.Rows[0].Queue != "ml" || r.Rows[0].Rule != "oom" || r.Rows[0].Count != 2 {
+		t.Errorf("limit 2: %+v", r.Rows)
+	}
+	if len(r.Jobs) != 2 || r.Jobs[0].JobID != "job1" || r.Jobs[0].RunID != "job1-2" || r.Jobs[0].Decided.Outcome != whatif.Retry || r.Jobs[0].Candidate.Code != "RuleLimit" || !r.Jobs[0].Parts {
+		t.Errorf("limit 2: %+v", r.Jobs)
+	}
+	if r := results[1]; r.Changed != 1 || r.RetriesMore != 1 || r.RetriesFewer != 0 || r.RunsFewer != 0 || r.Jobs[0].RunID != "job2-5" {
+		t.Errorf("limit 9: %+v", r)
+	}
+}
+
+// TestPages: the changes in pages are those in one.
+func TestPages(t *testing.T) {
+	t.Parallel()
+	logs := decided(t, story(t, 4, 4, 4, 4, 4), limited(t, 5), 2, "")
+	page := func(o whatif.Options) *whatif.Result {
+		o.Candidates = []whatif.Candidate{{Name: "2", Set: limited(t, 2)}}
+		results, err := whatif.Run(t.Context(), logs, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return results[0]
+	}
+	all := page(whatif.Options{Limit: 100})
+	var got []string
+	for skip, n := 0, 0; ; n++ {
+		r := page(whatif.Options{Limit: 2, Skip: skip})
+		for _, c := range r.Jobs {
+			got = append(got, c.JobID)
+		}
+		if skip = r.Next; skip == 0 || n > 5 {
+			break
+		}
+	}
+	if len(all.Jobs) != 5 || all.Next != 0 || fmt.Sprint(got) != "[job0 job1 job2 job3 job4]" {
+		t.Errorf("%v, in one: %+v", got, all.Jobs)
+	}
+	if r := page(whatif.Options{Limit: 9, Queue: "other"}); r.Compared != 0 || r.Changed != 0 {
+		t.Errorf("another queue: %+v", r)
+	}
+	third := all.Jobs[2]
+	if r := page(whatif.Options{Limit: 9, From: atOf(t, third.Time)}); r.Changed != 3 || r.Jobs[0].JobID != "job2" {
+		t.Errorf("from the third on: %+v", r)
+	}
+	if r := page(whatif.Options{Limit: 9, To: atOf(t, third.Time)}); r.Changed != 3 || r.Ended.Open != 1 || r.Ended.Succeeded != 2 {
+		t.Errorf("up to the third: %+v", r)
+	}
+}
+
+func atOf(t *testing.T, text string) int64 {
+	t.Helper()
+	at, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at.UnixNano()
+}

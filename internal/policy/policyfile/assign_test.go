@@ -1,0 +1,57 @@
+package policyfile_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/refloat/refloat/internal/policy/policyfile"
+)
+
+func TestAssign(t *testing.T) {
+	t.Parallel()
+	const text = `apiVersion: armadaproject.io/v1
+kind: RetryPolicy
+metadata: {name: a-b}
+spec:
+  rules:
+  - {name: oom, action: Retry, onConditions: [OOMKilled], retryLimit: LIMIT}
+  - {action: Fail, onConditions: [Evicted]}
+---
+{kind: Queue, name: q, mode: MODE}
+---
+{kind: RetrySettings, spec: {globalMaxRetries: GLOBAL}}
+`
+	set := func(limit, mode, global string) *policyfile.Set {
+		s, err := policyfile.Parse([]policyfile.File{{Name: "p.yaml", Data: []byte(strings.NewReplacer("LIMIT", limit, "MODE", mode, "GLOBAL", global).Replace(text))}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	from := set("5", "Enforce", "9")
+	for _, c := range []struct {
+		assign string
+		want   *policyfile.Set
+	}{
+		{"policies.a-b.rules[oom].retryLimit=2", set("2", "Enforce", "9")},
+		{"policies.a-b.rules[0].retryLimit=2", set("2", "Enforce", "9")},
+		{"queues.q.mode=Shadow", set("5", "Shadow", "9")},
+		{"settings.globalMaxRetries=3", set("5", "Enforce", "3")},
+	} {
+		got, err := from.Assign(c.assign)
+		if err != nil || got.Digest() != c.want.Digest() {
+			t.Errorf("%s: %v", c.assign, err)
+		}
+	}
+	if got, err := from.Assign("policies.a-b.rules[1].backoff.initialDelay=10s"); err != nil || got.Digest() == from.Digest() {
+		t.Errorf("a field that was not there: %v", err)
+	}
+	for _, bad := range []string{
+		"", "policies.a-b.rules[oom].retryLimit", "policies.x.rules[oom].retryLimit=2", "policies.a-b.rules[none].retryLimit=2", "policies.a-b=2",
+		"settings.none=1", "queues.q.mode=Sometimes", "policies.a-b.rules[7].retryLimit=2", "rules[oom].retryLimit=2", "policies.a-b.rules[oom].retryLimit.x=2", "queues.q.=1",
+	} {
+		if _, err := from.Assign(bad); err == nil {
+			t.Errorf("%q: no error", bad)
+		}
+	}
+}
