@@ -77,7 +77,7 @@ const anyUrgency = -1 << 31
 
 // permutation: the order of the input changes nothing.
 func permutation(t *rapid.T, o outcome) string {
-	other := o.Instance.clone()
+	other := o.clone()
 	other.Config.PriorityClasses = rapid.Permutation(other.Config.PriorityClasses).Draw(t, "classes")
 	other.Nodes = rapid.Permutation(other.Nodes).Draw(t, "nodes")
 	other.Queues = rapid.Permutation(other.Queues).Draw(t, "queues")
@@ -271,7 +271,7 @@ func (o outcome) cycleAgain(resubmit func(*scheduling.Job)) string {
 
 // next is the cycle after this one, in which the preempted jobs are queued again.
 func (o outcome) next(resubmit func(*scheduling.Job)) scheduling.Result {
-	in := o.Instance.clone()
+	in := o.clone()
 	in.NodeByJob = o.result.NodeByJob
 	for i := range in.Queues {
 		q := &in.Queues[i]
@@ -416,7 +416,7 @@ func strategy(t *rapid.T, o outcome) string {
 // lie is strategy for one lie.
 func lie(queue string, more ...int64) law {
 	return func(_ *rapid.T, o outcome) string {
-		other := o.Instance.clone()
+		other := o.clone()
 		i := slices.IndexFunc(other.Queues, func(q scheduling.Queue) bool { return q.Name == queue })
 		for k, j := range other.Queues[i].Jobs {
 			request := slices.Clone(j.Request)
