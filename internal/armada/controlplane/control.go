@@ -10,6 +10,7 @@ import (
 
 	"github.com/refloat/refloat/internal/armada/schedulerdb"
 	"github.com/refloat/refloat/internal/armada/schedulerdb/pgstore"
+	"github.com/refloat/refloat/internal/armada/writer"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/jobdb/postgres"
@@ -225,6 +226,11 @@ func apply(ctx context.Context, tx pgx.Tx, op schedulerdb.ControlOp) (int, error
 	armada := pgstore.In(tx)
 	var requeueing []string
 	if s, ok := op.(*schedulerdb.Sweep); ok && s.Cancel {
+		if s.Unleased() {
+			if _, err := writer.SubmitHeld(ctx, tx, s.Queues, s.InClass); err != nil {
+				return 0, err
+			}
+		}
 		// Lock first, so that we see what an ingester commits while we wait for the
 		// lock.
 		if err := armada.Lock(ctx); err != nil {

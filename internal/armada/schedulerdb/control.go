@@ -80,6 +80,12 @@ func (s *Sweep) on() string {
 	return "queue"
 }
 
+// Unleased reports whether it can concern a job that has never been checked for where it
+// fits, so that no executor and no pool is known of it.
+func (s *Sweep) Unleased() bool {
+	return s.Executor == "" && s.Node == "" && len(s.Pools) == 0 && slices.Contains(s.States, JobQueued)
+}
+
 // Reason is what Armada writes into the rows of jobs that are asked to be
 // cancelled so. A preemption has none.
 func (s *Sweep) Reason() string {

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 
@@ -12,7 +11,6 @@ import (
 	"github.com/refloat/refloat/internal/armada/schedulerdb/pb"
 	"github.com/refloat/refloat/internal/armada/writer"
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/eventlog/filelog"
 	"github.com/refloat/refloat/internal/test/standin"
 )
 
@@ -23,11 +21,11 @@ func (d *deployment) operator(text string) {
 	d.must(prototext.Unmarshal([]byte(text), m))
 	payload, err := proto.Marshal(m)
 	d.must(err)
-	topic, err := filelog.Open(filelog.Config{FS: vfs.NewMem(), Dir: "control", Partitions: 1, Manual: true, Now: time.Now})
-	d.must(err)
-	defer topic.Close()
-	d.must(topic.AppendSync(d.t.Context(), 0, []eventlog.Message{{Payload: payload}}))
-	f := controlplane.New(controlplane.Config{Topic: topic, DB: d.db})
+	if d.control == nil {
+		d.control = d.open("control", 1)
+	}
+	d.must(d.control.AppendSync(d.t.Context(), 0, []eventlog.Message{{Payload: payload}}))
+	f := controlplane.New(controlplane.Config{Topic: d.control, DB: d.db})
 	defer f.Close()
 	for progress := true; progress; {
 		progress, err = f.Advance(d.t.Context())
@@ -76,5 +74,39 @@ func TestOperator(t *testing.T) {
 				t.Errorf("%v after %d pods, want %v after %d: %+v", r.State, len(r.Pods), tt.state, tt.pods, r)
 			}
 		})
+	}
+}
+
+// TestOperatorCancelsHeld: a cancellation of what is queued in a queue reaches the members that
+// are held before their first start and have no row yet.
+func TestOperatorCancelsHeld(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, standin.Config{}, writer.HoldBack, inGroups)
+	ok := standin.Succeed()
+	preemptible := inGroup("pipeline", "workers", 0, ok)
+	preemptible.Preemptible = true
+	ids := d.Submit(inGroup("pipeline", "driver", 0, ok.After(40*time.Second)), inGroup("pipeline", "workers", 0, ok), preemptible)
+	d.until("the driver runs", func() bool { return d.count("SELECT count(*) FROM runs WHERE running") == 1 })
+	for _, tt := range []struct {
+		ask  string
+		held int
+	}{
+		{`cancel_on_queue {name: "other" job_states: ACTIVE_QUEUED}`, 2},
+		{`cancel_on_queue {name: "queue" job_states: ACTIVE_RUNNING priority_classes: "armada-preemptible"}`, 2},
+		{`cancel_on_queue {name: "queue" job_states: ACTIVE_QUEUED pools: "default"}`, 2}, // which is not known yet
+		{`preempt_on_queue {name: "queue"}`, 2},
+		{`cancel_on_queue {name: "queue" job_states: ACTIVE_QUEUED priority_classes: "armada-preemptible"}`, 1},
+		{`cancel_on_queue {name: "queue" job_states: ACTIVE_QUEUED}`, 0},
+	} {
+		d.operator(tt.ask)
+		if n := d.count("SELECT count(*) FROM refloat_held"); n != tt.held {
+			t.Errorf("%s: %d members are held, want %d", tt.ask, n, tt.held)
+		}
+	}
+	d.right()
+	for i, want := range []standin.State{standin.Succeeded, standin.Cancelled, standin.Cancelled} {
+		if r := d.Job(ids[i]); r.State != want || (want == standin.Cancelled) != (len(r.Pods) == 0) {
+			t.Errorf("job %d is %v after %d pods, want %v", i, r.State, len(r.Pods), want)
+		}
 	}
 }

@@ -24,6 +24,7 @@ type copyOf struct {
 	policy                   string
 	at                       int64
 	requeue                  bool
+	cancel                   bool // the scheduler is to cancel the job, for the reason in text
 	version                  int32
 	info                     []byte // JobSchedulingInfo of a requeue
 	text                     string // the error, if the run has none of its own
@@ -42,7 +43,9 @@ func (p *plan) copy(c copyOf) {
 func (p *plan) copied(at eventlog.Position) bool { return p.copying && at.Compare(p.since) > 0 }
 
 // messages builds copies in the format of Armada's own retries: the run's error, not
-// terminal, with the policy's name, and the requeue; or the error, terminal.
+// terminal, with the policy's name, and the requeue; or the error, terminal. The reason of a
+// cancellation is an error that is not terminal, because neither the scheduler nor the event API
+// passes on that of a request; the scheduler publishes the end.
 func (w *writing) messages(copies []copyOf) ([]eventlog.Message, error) {
 	var messages []eventlog.Message
 	for _, c := range copies {
@@ -87,7 +90,7 @@ func (c *copyOf) fitting() ([]byte, error) {
 
 // payload encodes one copy, with the run's error.
 func (c *copyOf) payload(it *pb.Error) ([]byte, error) {
-	it.Terminal, it.RetryPolicyName = !c.requeue, c.policy
+	it.Terminal, it.RetryPolicyName = !c.requeue && !c.cancel, c.policy
 	created := time.Unix(0, c.at)
 	at := &pb.Timestamp{Seconds: created.Unix(), Nanos: int32(created.Nanosecond())}
 	events := []*pb.Event{{

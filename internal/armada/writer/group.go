@@ -75,15 +75,20 @@ func (t *taking) member(r *chain.MemberChange) {
 	case chain.MemberStopped:
 		why, ended := t.ended()[r.Member.Group]
 		if !ended {
-			why = fmt.Sprintf("stopped: its unit of group %s has ended", r.Member.Group)
+			why = fmt.Sprintf("stopped: its unit of group %s has ended", groupName(r.Member.Group))
 		}
-		t.add(stopped{r, t.msg.Log.Position, printable(why), ended})
+		t.add(stopped{r, t.msg.Log.Position, why, ended})
 	}
 }
 
-// printable returns a text that Armada's tables can hold.
-func printable(text string) string {
-	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+// groupName returns the name of a group as Armada's tables can hold it. That of a gang can be
+// any text of any length, and a reason for a cancellation has at most 512 characters.
+func groupName(name string) string {
+	name = strings.ReplaceAll(strings.ToValidUTF8(name, "\uFFFD"), "\x00", "\uFFFD")
+	if all := []rune(name); len(all) > policy.MaxGroupName {
+		return string(all[:policy.MaxGroupName]) + "…"
+	}
+	return name
 }
 
 // isHeld reports whether the message has a MemberHeld of a job that is in effect.
@@ -113,7 +118,7 @@ func (t *taking) ended() map[string]string {
 }
 
 func sentence(g *chain.GroupEnded) string {
-	text := fmt.Sprintf("its group %s has %s", g.Group, map[policy.GroupState]string{
+	text := fmt.Sprintf("its group %s has %s", groupName(g.Group), map[policy.GroupState]string{
 		policy.GroupSucceeded: "succeeded", policy.GroupFailed: "failed", policy.GroupHalted: "been halted",
 	}[g.State])
 	if g.Reason != policy.NoUnitReason {
@@ -259,8 +264,8 @@ func (p *plan) restart(j *jobView, a restarted) {
 	}
 	waits := p.mode == HoldBack && after > p.now
 	w := &pendingRetry{
-		runID: a.RunID, policy: a.Member.Group, retryAfter: after, avoid: a.avoid, delayed: waits, copied: p.copied(a.at),
-		text: fmt.Sprintf("the run was stopped: group %s restarts it (generation %d)", a.Member.Group, a.Member.Generation),
+		runID: a.RunID, policy: groupName(a.Member.Group), retryAfter: after, avoid: a.avoid, delayed: waits, copied: p.copied(a.at),
+		text: fmt.Sprintf("the run was stopped: group %s restarts it (generation %d)", groupName(a.Member.Group), a.Member.Generation),
 	}
 	switch {
 	case j.held != nil:
@@ -340,6 +345,9 @@ func (p *plan) stop(j *jobView, a stopped) {
 	case !j.known || j.over:
 	case a.ended:
 		p.apply(&schedulerdb.RequestCancel{JobID: j.id, Queue: j.queue, JobSet: j.set, User: "refloat", Reason: a.why})
+		if p.copied(a.at) {
+			p.copy(copyOf{jobID: j.id, queue: j.queue, set: j.set, policy: groupName(a.Member.Group), at: p.now, cancel: true, text: a.why})
+		}
 	default:
 		if a.RunID != "" {
 			p.apply(&schedulerdb.EndPreemption{RunID: a.RunID})
@@ -348,7 +356,7 @@ func (p *plan) stop(j *jobView, a stopped) {
 		p.apply(&schedulerdb.FailJob{JobID: j.id})
 		if p.copied(a.at) {
 			p.copy(copyOf{
-				jobID: j.id, runID: a.RunID, queue: j.queue, set: j.set, policy: a.Member.Group, at: p.now, text: a.why,
+				jobID: j.id, runID: a.RunID, queue: j.queue, set: j.set, policy: groupName(a.Member.Group), at: p.now, text: a.why,
 			})
 		}
 	}

@@ -1,8 +1,12 @@
 package writer
 
 import (
+	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
+	"github.com/refloat/refloat/events/pb"
 	"github.com/refloat/refloat/internal/armada/schedulerdb"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/policy"
@@ -176,7 +180,14 @@ func TestPlanMemberStopped(t *testing.T) {
 	}
 	p, _ = of(t, HoldBack, 11)
 	p.do(ended)
-	want(t, p, "RequestCancel")
+	want(t, p, "RequestCancel copy( g requeue=false@0)")
+	var seq pb.EventSequence
+	if payload, err := p.copies[0].fitting(); err != nil || proto.Unmarshal(payload, &seq) != nil {
+		t.Fatal(err)
+	}
+	if e := seq.Events[0].GetJobErrors().GetErrors()[0]; len(seq.Events) != 1 || e.GetTerminal() || e.GetPodError().GetMessage() != "because" {
+		t.Errorf("the copy of a cancellation: %v", &seq)
+	}
 	if o := p.ops[0].(*schedulerdb.RequestCancel); o.User != "refloat" || o.Reason != "because" {
 		t.Errorf("cancelled by %s: %s", o.User, o.Reason)
 	}
@@ -244,6 +255,24 @@ func TestSentence(t *testing.T) {
 	} {
 		if got := sentence(g); got != want {
 			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// TestUnusualNames: Armada's tables can hold what is written about a gang with any name.
+func TestUnusualNames(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{strings.Repeat("é", 4096), "a\x00b", "a\xffb"} {
+		why := sentence(&chain.GroupEnded{Group: "gang/" + name, State: policy.GroupFailed, Reason: policy.ReachedMaxRestarts, Rule: strings.Repeat("r", 63)})
+		if err := schedulerdb.Refused(&schedulerdb.RequestCancel{JobID: "j", Queue: "q", JobSet: "s", User: "refloat", Reason: why}); err != nil {
+			t.Errorf("%.20q: %v", name, err)
+		}
+		p, j := of(t, HoldBack, 11)
+		a := again(20)
+		a.Member.Group = name
+		p.do(a)
+		if !storable(j.retry.policy) || !storable(j.retry.text) {
+			t.Errorf("%.20q is written as it is", name)
 		}
 	}
 }

@@ -4,10 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/refloat/refloat/internal/armada/schedulerdb"
+	"github.com/refloat/refloat/internal/armada/schedulerdb/pgstore"
 )
 
 // loadHolds loads the held members that actions name, by id, by job set or all of them. It
@@ -31,9 +34,8 @@ func (w *writing) loadHolds(ctx context.Context, jobs map[string]*jobView, ids [
 			}
 		}
 	}
-	const query = `SELECT job_id, submitted FROM refloat_held WHERE partition = $1 AND ($2 OR job_id = ANY($3)
-		OR (queue, job_set) IN (SELECT * FROM unnest($4::text[], $5::text[])))`
-	found, err := w.holds(ctx, query, w.cfg.Partition, all, ids, queues, sets)
+	const where = `partition = $1 AND ($2 OR job_id = ANY($3) OR (queue, job_set) IN (SELECT * FROM unnest($4::text[], $5::text[])))`
+	found, err := w.holds(ctx, where, w.cfg.Partition, all, ids, queues, sets)
 	if err != nil {
 		return nil, err
 	}
@@ -74,8 +76,10 @@ func (w *writing) voids(actions []action) bool {
 	return false
 }
 
-func (w *writing) holds(ctx context.Context, query string, args ...any) (map[string]*schedulerdb.InsertJob, error) {
-	rows, err := w.conn.Query(ctx, query, args...)
+// holds loads held members and locks them, because SubmitHeld writes those of all partitions.
+// Armada's lock comes after these.
+func (w *writing) holds(ctx context.Context, where string, args ...any) (map[string]*schedulerdb.InsertJob, error) {
+	rows, err := w.conn.Query(ctx, "SELECT job_id, submitted FROM refloat_held WHERE "+where+" ORDER BY partition, job_id FOR UPDATE", args...)
 	if err != nil {
 		return nil, w.failed("load held members", err)
 	}
@@ -124,7 +128,7 @@ func (w *writing) writeHolds(ctx context.Context, jobs map[string]*jobView) erro
 
 // endHolds writes the rows of all held members, and returns their number.
 func (w *writing) endHolds(ctx context.Context) (int, error) {
-	found, err := w.holds(ctx, `SELECT job_id, submitted FROM refloat_held WHERE partition = $1`, w.cfg.Partition)
+	found, err := w.holds(ctx, "partition = $1", w.cfg.Partition)
 	if err != nil || len(found) == 0 {
 		return 0, err
 	}
@@ -135,4 +139,30 @@ func (w *writing) endHolds(ctx context.Context) (int, error) {
 	p := w.plan(jobs)
 	p.member(voidHolds{})
 	return len(found), w.write(ctx, p)
+}
+
+// SubmitHeld writes the rows of members of all partitions that are held before their first
+// start: of those in these queues whose JobSchedulingInfo matches. An operator's request
+// then finds them. It returns their number.
+func SubmitHeld(ctx context.Context, tx pgx.Tx, queues []string, matches func(info []byte) bool) (int, error) {
+	w := writing{Writer: New(Config{}), conn: tx, armada: pgstore.In(tx)}
+	found, err := w.holds(ctx, "queue = ANY($1)", queues)
+	if err != nil {
+		return 0, err
+	}
+	var ops []schedulerdb.Op
+	var gone []string
+	for _, id := range slices.Sorted(maps.Keys(found)) {
+		if op := found[id]; matches(op.SchedulingInfo) {
+			ops, gone = append(ops, op), append(gone, id)
+		}
+	}
+	if len(gone) == 0 {
+		return 0, nil
+	}
+	if err := w.armada.Apply(ctx, ops); err != nil {
+		return 0, w.failed("write the rows of held members", err)
+	}
+	_, err = tx.Exec(ctx, "DELETE FROM refloat_held WHERE job_id = ANY($1)", gone)
+	return len(gone), w.failed("write the rows of held members", err)
 }

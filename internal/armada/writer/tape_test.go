@@ -221,33 +221,35 @@ metadata: {name: apart}
 spec: {rules: [{name: leave, action: Leave}], parts: [{name: main, replicas: 2, members: 2, minMembers: 1}]}
 `
 
+// inGroup is a job of the group of a policy, in a job set of its own.
+func inGroup(policy, part string, replica int, script ...standin.Outcome) standin.Job {
+	return standin.Job{Set: policy, Script: script, Grace: 5 * time.Second, Annotations: map[string]string{
+		"refloat.github.io/group": "g", "refloat.github.io/group-policy": policy,
+		"refloat.github.io/part": part, "refloat.github.io/replica": strconv.Itoa(replica),
+	}}
+}
+
 // livedInGroups is the history of a deployment whose jobs are in groups and gangs: members
 // are held, released, restarted, stopped, cancelled and reprioritised.
 func livedInGroups(t *testing.T) *tape {
 	d := deploy(t, standin.Config{Executors: manyNodes()}, writer.HoldBack, inGroups)
 	from := d.Now()
 	ok, broken := standin.Succeed(), standin.Fail(9)
-	member := func(policy, part string, replica int, script ...standin.Outcome) standin.Job {
-		return standin.Job{Set: policy, Script: script, Grace: 5 * time.Second, Annotations: map[string]string{
-			"refloat.github.io/group": "g", "refloat.github.io/group-policy": policy,
-			"refloat.github.io/part": part, "refloat.github.io/replica": strconv.Itoa(replica),
-		}}
-	}
 	gang := func(name string, script ...standin.Outcome) standin.Job {
 		return standin.Job{Set: "gangs", Gang: name, Members: 3, Script: script}
 	}
 	pipeline := d.Submit(
-		member("pipeline", "driver", 0, ok.After(12*time.Second)),
-		member("pipeline", "workers", 0, ok), member("pipeline", "workers", 0, standin.Fail(2), broken, ok),
-		member("pipeline", "workers", 0, broken, ok), member("pipeline", "workers", 0, standin.Preempted(), ok),
-		member("pipeline", "workers", 0, ok),
+		inGroup("pipeline", "driver", 0, ok.After(12*time.Second)),
+		inGroup("pipeline", "workers", 0, ok), inGroup("pipeline", "workers", 0, standin.Fail(2), broken, ok),
+		inGroup("pipeline", "workers", 0, broken, ok), inGroup("pipeline", "workers", 0, standin.Preempted(), ok),
+		inGroup("pipeline", "workers", 0, ok),
 	)
 	together := d.Submit(
-		member("together", "main", 0, ok), member("together", "main", 0, broken.After(9*time.Second)), member("together", "main", 0, standin.Forever()),
+		inGroup("together", "main", 0, ok), inGroup("together", "main", 0, broken.After(9*time.Second)), inGroup("together", "main", 0, standin.Forever()),
 	)
 	d.Submit(
-		member("apart", "main", 0, broken.After(6*time.Second)), member("apart", "main", 0, broken.After(6*time.Second)),
-		member("apart", "main", 1, ok.After(9*time.Second)), member("apart", "main", 1, standin.Forever()),
+		inGroup("apart", "main", 0, broken.After(6*time.Second)), inGroup("apart", "main", 0, broken.After(6*time.Second)),
+		inGroup("apart", "main", 1, ok.After(9*time.Second)), inGroup("apart", "main", 1, standin.Forever()),
 	)
 	d.Submit(gang("fails", standin.Fail(1), ok), gang("fails", ok.After(20*time.Second)), gang("fails", standin.Fail(1), ok))
 	d.Submit(gang("lost", standin.Expired(), ok), gang("lost", standin.Expired(), standin.Fail(2), ok), gang("lost", ok))

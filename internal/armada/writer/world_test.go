@@ -32,6 +32,7 @@ type deployment struct {
 	random *rand.Rand
 
 	decisions, policies *filelog.Log
+	control             *filelog.Log // the control-plane topic; nil: no operator asked for anything
 	fs                  vfs.FS
 	owners              []*evaluator.Owner // empty: the evaluators are down
 	closers             []func() error     // of the owners
