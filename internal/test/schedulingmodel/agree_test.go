@@ -1,6 +1,7 @@
 package schedulingmodel
 
 import (
+	"errors"
 	"flag"
 	"os"
 	"testing"
@@ -12,13 +13,17 @@ import (
 	"github.com/refloat/refloat/internal/scheduling"
 )
 
-// TestMain has each test draw more instances than rapid's 100, where nobody says how many.
+// TestMain lets each test draw 500 instances, the same ones each time. With -rapid.checks they are random.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	told := false
 	flag.Visit(func(f *flag.Flag) { told = told || f.Name == "rapid.checks" })
-	if !told && !testing.Short() {
-		if err := flag.Set("rapid.checks", "500"); err != nil {
+	if !told {
+		checks := "500"
+		if testing.Short() {
+			checks = "100"
+		}
+		if err := errors.Join(flag.Set("rapid.checks", checks), flag.Set("rapid.seed", "1")); err != nil {
 			panic(err)
 		}
 	}

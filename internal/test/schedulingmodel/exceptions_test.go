@@ -26,26 +26,45 @@ func cluster(totals ...int64) *Instance {
 	return in
 }
 
+// cpu gives the first node another resource.
+func (in *Instance) cpu(total int64) *Instance {
+	in.Config.Resources = []string{"gpu", "cpu"}
+	in.Nodes[0].Total = append(in.Nodes[0].Total, total)
+	return in
+}
+
 func (in *Instance) queue(name string) *Instance {
 	in.Queues = append(in.Queues, scheduling.Queue{Name: name, PriorityFactor: 1000})
 	return in
 }
 
+// factor sets the priority factor of the last queue.
+func (in *Instance) factor(thousandths int64) *Instance {
+	in.Queues[len(in.Queues)-1].PriorityFactor = thousandths
+	return in
+}
+
 // job adds a job to the last queue. Jobs stand in their queue in order of their names.
-func (in *Instance) job(name string, request int64, class ...string) *Instance {
+func (in *Instance) job(name string, request ...int64) *Instance {
 	q := &in.Queues[len(in.Queues)-1]
-	j := scheduling.Job{ID: name, Submitted: cycleTime, Request: scheduling.Resources{request}}
-	if len(class) > 0 {
-		j.PriorityClass = class[0]
-	}
-	q.Jobs = append(q.Jobs, j)
+	q.Jobs = append(q.Jobs, scheduling.Job{ID: name, Submitted: cycleTime, Request: request})
+	return in
+}
+
+func (in *Instance) last() *scheduling.Job {
+	jobs := in.Queues[len(in.Queues)-1].Jobs
+	return &jobs[len(jobs)-1]
+}
+
+// class sets the class of the last job.
+func (in *Instance) class(name string) *Instance {
+	in.last().PriorityClass = name
 	return in
 }
 
 // on lets the last job run on a node.
 func (in *Instance) on(node string) *Instance {
-	jobs := in.Queues[len(in.Queues)-1].Jobs
-	in.NodeByJob[jobs[len(jobs)-1].ID] = node
+	in.NodeByJob[in.last().ID] = node
 	return in
 }
 
@@ -80,6 +99,11 @@ var exceptions = []struct {
 		"strategy: jobs of different sizes", lie("a", 1),
 		cluster(5).queue("a").job("a1", 1).job("a2", 4).job("a3", 1).queue("b").job("b1", 4),
 		"a runs 1 jobs, and 2 if it requests [1] more",
+	},
+	{
+		"strategy: several resources", lie("b", 0, 1),
+		cluster(5).cpu(7).queue("a").job("a1", 1, 3).job("a2", 1, 3).queue("b").factor(2000).job("b1", 2, 1).job("b2", 2, 1),
+		"b runs 1 jobs, and 2 if it requests [0 1] more",
 	},
 	{
 		"sharing: larger than a node", sharing,
@@ -118,8 +142,8 @@ var exceptions = []struct {
 	},
 	{
 		"urgency: three levels", urgency,
-		cluster(8).queue("a").job("a1", 2, "2").job("a2", 3, "1, not preemptible").on("node-0").job("a3", 1, "2").job("a4", 2, "2").
-			job("a5", 2).job("a6", 2, "1, not preemptible").on("node-0").job("a7", 1, "2"),
+		cluster(8).queue("a").job("a1", 2).class("2").job("a2", 3).class("1, not preemptible").on("node-0").job("a3", 1).class("2").job("a4", 2).class("2").
+			job("a5", 2).job("a6", 2).class("1, not preemptible").on("node-0").job("a7", 1).class("2"),
 		"a6 was preempted for less urgent jobs",
 	},
 }

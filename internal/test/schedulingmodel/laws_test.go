@@ -404,44 +404,52 @@ func maxMin(_ *rapid.T, o outcome) string {
 }
 
 // strategy: a queue that requests more than its jobs need does not run more of them.
-func strategy(t *rapid.T, o outcome) string {
+func strategy(t *rapid.T, o outcome) string { return o.someLie(t, 0) }
+
+// strategyUpToOne: it runs one more at most.
+func strategyUpToOne(t *rapid.T, o outcome) string { return o.someLie(t, 1) }
+
+func (o outcome) someLie(t *rapid.T, gain int64) string {
 	queue := rapid.SampledFrom(o.Queues).Draw(t, "liar").Name
 	var more []int64
 	for range o.Config.Resources {
 		more = append(more, rapid.Int64Range(0, 4).Draw(t, "more"))
 	}
-	return lie(queue, more...)(t, o)
+	return o.lie(queue, gain, more)
 }
 
 // lie is strategy for one lie.
 func lie(queue string, more ...int64) law {
-	return func(_ *rapid.T, o outcome) string {
-		other := o.clone()
-		i := slices.IndexFunc(other.Queues, func(q scheduling.Queue) bool { return q.Name == queue })
-		for k, j := range other.Queues[i].Jobs {
-			request := slices.Clone(j.Request)
-			for r := range request {
-				request[r] += more[r]
-			}
-			other.Queues[i].Jobs[k].Request = request
+	return func(_ *rapid.T, o outcome) string { return o.lie(queue, 0, more) }
+}
+
+func (o outcome) lie(queue string, gain int64, more []int64) string {
+	other := o.clone()
+	i := slices.IndexFunc(other.Queues, func(q scheduling.Queue) bool { return q.Name == queue })
+	for k, j := range other.Queues[i].Jobs {
+		request := slices.Clone(j.Request)
+		for r := range request {
+			request[r] += more[r]
 		}
-		honest, liar := o.running(o.Queues[i]), decide(other).running(o.Queues[i])
-		if liar > honest {
-			return fmt.Sprintf("%s runs %d jobs, and %d if it requests %v more", queue, honest, liar, more)
-		}
-		return ""
+		other.Queues[i].Jobs[k].Request = request
 	}
+	honest, liar := o.running(o.Queues[i]), decide(other).running(o.Queues[i])
+	if liar > honest+gain {
+		return fmt.Sprintf("%s runs %d jobs, and %d if it requests %v more", queue, honest, liar, more)
+	}
+	return ""
 }
 
 // The shapes in which the laws hold.
 var (
-	single   = Shape{Queues: 6, Nodes: 20, Jobs: 60, Resources: 3, Classes: 4, Gang: 1, Capacity: 8, Request: 5, Restrictions: true, Fixed: true, Factors: true}
-	twoLevel = Shape{Queues: 6, Nodes: 20, Jobs: 60, Resources: 3, Classes: 2, Gang: 1, Capacity: 8, Request: 5, Restrictions: true, Fixed: true, Factors: true}
-	oneNode  = Shape{Queues: 5, Nodes: 1, Jobs: 60, Resources: 3, Classes: 1, Gang: 4, Capacity: 30, Request: 5, Factors: true}
-	oneKind  = Shape{Queues: 5, Nodes: 1, Jobs: 60, Resources: 3, Classes: 1, Gang: 1, Capacity: 30, Request: 5, Identical: true, Factors: true}
-	unit     = Shape{Queues: 5, Nodes: 6, Jobs: 40, Resources: 1, Classes: 1, Gang: 1, Capacity: 8, Request: 1, Least: 1, Factors: true}
-	idle     = Shape{Queues: 5, Nodes: 6, Jobs: 40, Resources: 1, Classes: 1, Gang: 1, Capacity: 8, Request: 1, Least: 1, Factors: true, Idle: true}
-	fewUnits = Shape{Queues: 3, Nodes: 3, Jobs: 7, Resources: 1, Classes: 1, Gang: 1, Capacity: 3, Request: 1, Least: 1, Factors: true}
+	single    = Shape{Queues: 6, Nodes: 20, Jobs: 60, Resources: 3, Classes: 4, Gang: 1, Capacity: 8, Request: 5, Restrictions: true, Fixed: true, Factors: true}
+	twoLevel  = Shape{Queues: 6, Nodes: 20, Jobs: 60, Resources: 3, Classes: 2, Gang: 1, Capacity: 8, Request: 5, Restrictions: true, Fixed: true, Factors: true}
+	oneNode   = Shape{Queues: 5, Nodes: 1, Jobs: 60, Resources: 3, Classes: 1, Gang: 4, Capacity: 30, Request: 5, Factors: true}
+	oneKind   = Shape{Queues: 5, Nodes: 1, Jobs: 60, Resources: 3, Classes: 1, Gang: 1, Capacity: 30, Request: 5, Identical: true, Factors: true}
+	oneAmount = Shape{Queues: 5, Nodes: 1, Jobs: 60, Resources: 1, Classes: 1, Gang: 1, Capacity: 30, Request: 5, Identical: true, Factors: true}
+	unit      = Shape{Queues: 5, Nodes: 6, Jobs: 40, Resources: 1, Classes: 1, Gang: 1, Capacity: 8, Request: 1, Least: 1, Factors: true}
+	idle      = Shape{Queues: 5, Nodes: 6, Jobs: 40, Resources: 1, Classes: 1, Gang: 1, Capacity: 8, Request: 1, Least: 1, Factors: true, Idle: true}
+	fewUnits  = Shape{Queues: 3, Nodes: 3, Jobs: 7, Resources: 1, Classes: 1, Gang: 1, Capacity: 3, Request: 1, Least: 1, Factors: true}
 )
 
 var laws = []struct {
@@ -462,7 +470,8 @@ var laws = []struct {
 	{"envy on one node", envy, oneKind},
 	{"envy of units", envy, idle},
 	{"maxMin", maxMin, idle},
-	{"strategy on one node", strategy, oneKind},
+	{"strategy with one resource", strategy, oneAmount},
+	{"strategy up to one", strategyUpToOne, oneKind},
 	{"strategy of units", strategy, unit},
 }
 
