@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/internal/app"
+	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/policy/diff"
 	"github.com/refloat/refloat/internal/policy/policyfile"
@@ -55,7 +56,7 @@ Exit code 1 if there is any difference, like diff.`,
 	}
 	cmd.Flags().StringVar(&f.log, "log", "", "directory of an events log, as import writes it")
 	cmd.Flags().IntVar(&f.jobs, "jobs", 20, "maximum number of failed runs to show (-o json has all)")
-	cmd.Flags().Uint32Var(&f.semantics, "semantics", 0, "version of the decision semantics (default: 2; with group policies 3, which has groups)")
+	cmd.Flags().Uint32Var(&f.semantics, "semantics", 0, "version of the decision semantics (default: the newest)")
 	addOutput(cmd, &f.output)
 	return cmd
 }
@@ -141,7 +142,7 @@ func effects(cmd *cobra.Command, f diffFlags, before, after *policyfile.Set, out
 	defer bar.done()
 	for partition := range log.Partitions() {
 		bar.say("deciding partition %d of %d", partition, log.Partitions())
-		n, err := diff.Effects(cmd.Context(), log, partition, cmp.Or(f.semantics, diff.Semantics(before, after)), before, after, func(e diff.Effect) error {
+		n, err := diff.Effects(cmd.Context(), log, partition, cmp.Or(f.semantics, evaluator.SemanticsVersion), before, after, func(e diff.Effect) error {
 			if e.Group != "" {
 				groups++
 			} else {

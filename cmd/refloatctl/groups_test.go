@@ -128,7 +128,7 @@ func TestGroups(t *testing.T) {
 	t.Parallel()
 	data, dir := filepath.Join(t.TempDir(), "data"), t.TempDir()
 	policies := writeFile(t, dir, "groups.yaml", groupPolicies)
-	ctl(t, "up", "--data", data, "--policies", policies, "--feed", groupHistoryFile(t), "--semantics", "3", "--quiet", "--exit-when-drained").exits(t, exitFine)
+	ctl(t, "up", "--data", data, "--policies", policies, "--feed", groupHistoryFile(t), "--quiet", "--exit-when-drained").exits(t, exitFine)
 
 	one := func(name string) object {
 		r := ctl(t, "get", "group", name, "--data", data, "-o", "json").exits(t, exitFine)
@@ -169,7 +169,7 @@ func TestGroups(t *testing.T) {
 	ctl(t, "explain", "d", "--data", data).exits(t, exitFine).says(t, "no rule matched", "used up")
 	r := ctl(t, "get", "decisions", "--data", data, "-o", "json", "--all").exits(t, exitFine)
 	r.says(t, `"groupAction":"RestartGroup"`, `"unitReason":"BackoffLimitExceeded"`, `"record":"MemberHeld"`, `"record":"GroupEnded"`)
-	replayed := ctl(t, "replay", "--log", app.Dir(data).Events(), "--policies", policies, "--semantics", "3", "-o", "json").exits(t, exitFine)
+	replayed := ctl(t, "replay", "--log", app.Dir(data).Events(), "--policies", policies, "-o", "json").exits(t, exitFine)
 	if got := ctl(t, "get", "decisions", "--data", data, "-o", "json").exits(t, exitFine); got.out != replayed.out {
 		t.Errorf("get decisions prints\n%s\nreplay\n%s", got.out, replayed.out)
 	}

@@ -99,7 +99,7 @@ func TestEval(t *testing.T) {
 		{"-p EX --category infrastructure --subcategory gpu --node n17", exitFine, []string{"rule gpu", "not on n17", "on node n17"}},
 		{"-p EX --pod-oom", exitFine, []string{"condition OOMKilled"}},
 		{"-p EX --fail-fast --exit-code 1", exitFine, []string{"FailFast"}},
-		{"-p EX --gang 4 --exit-code 1", exitFine, []string{"GangFail"}},
+		{"-p EX --gang 4 --exit-code 1", exitFine, []string{"GangRetry"}},
 		{"-p EX --exit-code 2 --failures 9", exitFine, []string{"RuleFail", "failed for good at failure 1 of 9"}},
 		{"--exit-code 1", exitUsage, []string{"-p PATH is required"}},
 		{"-p EX --condition OOM", exitUsage, []string{"unknown condition"}},

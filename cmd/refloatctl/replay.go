@@ -75,7 +75,7 @@ With --verify, it is the command verify.`,
 	cmd.Flags().BoolVar(&f.waiting, "allow-waiting", false, "with --verify: accept messages at the end of events that are not decided yet")
 	cmd.Flags().StringVar(&f.archive, "archive", "", "with --verify: "+archiveHelp)
 	cmd.Flags().BoolVar(&f.all, "all", false, "also print failed runs that were not decided, parked messages, and retries that became ready")
-	cmd.Flags().Uint32Var(&f.semantics, "semantics", 0, "version of the decision semantics (default: 2; 3 has groups)")
+	cmd.Flags().Uint32Var(&f.semantics, "semantics", 0, "version of the decision semantics (default: the newest)")
 	addOutput(cmd, &f.output)
 	return cmd
 }
@@ -98,7 +98,7 @@ func replay(cmd *cobra.Command, f replayFlags) error {
 	bar := newProgress()
 	defer bar.done()
 	messages := 0
-	by := audit.Rules{Set: set.Set, Semantics: cmp.Or(f.semantics, evaluator.DefaultSemantics)}
+	by := audit.Rules{Set: set.Set, Semantics: cmp.Or(f.semantics, evaluator.SemanticsVersion)}
 	for partition := range log.Partitions() {
 		_, err := audit.ReplayBy(cmd.Context(), log, partition, by, func(_ *eventlog.Message, o *evaluator.Output) error {
 			if messages++; messages%1024 == 0 {

@@ -12,21 +12,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/refloat/refloat/events"
 	"github.com/refloat/refloat/events/pb"
 	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/jobdb/sqlite"
-	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/sink"
 	"github.com/refloat/refloat/internal/test/model"
+	"github.com/refloat/refloat/internal/test/modelrecord"
 )
 
 // This file reads logs without the code under test, as far as there is another
-// way: protobuf-go for envelopes, records and events, and PROTOCOL 1 to 3 in
-// one plain loop.
+// way: protobuf-go for envelopes and events, and PROTOCOL 1 to 3 in one plain loop.
 
 // chained is what the accepted envelopes of a partition hold.
 type chained struct {
@@ -38,9 +36,11 @@ type chained struct {
 	answered    uint64 // messages
 }
 
-// activated is a policy generation in force from before a message on.
+// activated is a policy generation, or a version of the semantics, in force from before a
+// message on.
 type activated struct {
 	before     uint64 // index of the message
+	semantics  uint32 // 0: a generation
 	generation uint64
 	digest     []byte
 }
@@ -105,7 +105,7 @@ func scan(t *testing.T, input, decisions []eventlog.Message) chained {
 		}
 		hash := sha256.Sum256(m.Payload)
 		seq, epoch, link, owner, inTo = e.Seq, e.Epoch, hash[:], e.Owner, e.InTo
-		c.take(records)
+		c.take(t, e.Records)
 		c.envelopes, c.answered = c.envelopes+1, c.answered+e.InCount
 		if c.answered > 0 {
 			if c.answered > uint64(len(input)) {
@@ -126,57 +126,24 @@ func pos(p *pb.Position) eventlog.Position {
 	return eventlog.Position{Ledger: p.Ledger, Entry: p.Entry, Batch: p.Batch}
 }
 
-func (c *chained) take(records []*pb.Record) {
-	for _, r := range records {
-		switch v := r.Record.(type) {
-		case *pb.Record_JobRequeued:
-			c.records = append(c.records, renderDecision(v.JobRequeued, true))
-		case *pb.Record_JobFailed:
-			c.records = append(c.records, renderDecision(v.JobFailed, false))
-		case *pb.Record_NotDecided:
-			n := v.NotDecided
-			out := at(model.NotDecided, n.Position)
-			out.Queue, out.JobSet, out.JobID, out.RunID, out.T = n.Queue, n.JobSet, n.JobId, n.RunId, n.Time
-			out.Reason = chain.NotDecidedReason(n.Reason).String()
-			c.records = append(c.records, out)
-		case *pb.Record_Parked:
-			out := at(model.Parked, v.Parked.Position)
-			out.Reason, out.Event, out.Raw = parkReasons[events.ParkReason(v.Parked.Reason)], int(v.Parked.Event), v.Parked.Raw
-			c.records = append(c.records, out)
-		case *pb.Record_RetryReady:
-			out := at(model.RetryReady, v.RetryReady.Position)
-			out.JobID, out.RunID, out.RetryAfter = v.RetryReady.JobId, v.RetryReady.RunId, v.RetryReady.RetryAfter
-			c.records = append(c.records, out)
-		case *pb.Record_PolicyActivated:
-			c.activations = append(c.activations, activated{c.answered, v.PolicyActivated.Generation, v.PolicyActivated.Digest})
+func (c *chained) take(t *testing.T, records [][]byte) {
+	t.Helper()
+	for _, b := range records {
+		r, err := chain.DecodeRecord(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch r := r.(type) {
+		case *chain.PolicyActivated:
+			c.activations = append(c.activations, activated{before: c.answered, generation: r.Generation, digest: r.Digest[:]})
+		case *chain.SemanticsActivated:
+			c.activations = append(c.activations, activated{before: c.answered, semantics: r.Version})
+		default:
+			if r.FromInput() {
+				c.records = append(c.records, modelrecord.Of(r))
+			}
 		}
 	}
-}
-
-func at(kind model.Kind, p *pb.Position) model.Record {
-	return model.Record{Kind: kind, Ledger: p.GetLedger(), Entry: p.GetEntry(), Batch: p.GetBatch()}
-}
-
-var parkReasons = map[events.ParkReason]string{
-	events.NotProtobuf: model.Unreadable, events.NoQueue: model.NoQueue, events.NoJobSet: model.NoJobSet,
-	events.NoEvents: model.NoEvents, events.NoJob: model.EventWithoutJob, events.NoRun: model.EventWithoutRun,
-}
-
-func renderDecision(d *pb.Decision, requeue bool) model.Record {
-	out := at(model.JobFailed, d.Position)
-	out.Number, out.Queue, out.JobSet, out.JobID, out.RunID = int64(d.Number), d.Queue, d.JobSet, d.JobId, d.RunId
-	out.RunIndex, out.Code, out.Policy, out.Rule, out.T = int(d.RunIndex), policy.Code(d.Code).String(), d.Policy, d.Rule, d.Time
-	out.GlobalUsed, out.GlobalLimit = int(d.GlobalUsed), int(d.GlobalLimit)
-	out.SkippedPolicies, out.Shadow = d.SkippedPolicies, d.Shadow
-	if d.LimitFrom != 0 {
-		out.RuleUsed, out.RuleLimit, out.LimitFrom = int(d.RuleUsed), int(d.RuleLimit), [...]string{"", "rule", "policy", "global"}[d.LimitFrom]
-	}
-	if requeue {
-		out.Kind = model.JobRequeued
-		out.DelayMs, out.RetryAfter, out.PodName, out.AvoidNodes = d.DelayMs, d.RetryAfter, d.PodName, d.AvoidNodes
-		out.NodesLeftOut = int(d.NodesLeftOut)
-	}
-	return out
 }
 
 // modelled is what the naive model says of the messages, under the generations
@@ -187,14 +154,21 @@ func modelled(t *testing.T, messages []model.Message, activations []activated, s
 	var out []model.Record
 	for i, msg := range messages {
 		for len(activations) > 0 && activations[0].before == uint64(i) {
-			p, ok := sets[string(activations[0].digest)]
+			a := activations[0]
+			activations = activations[1:]
+			if a.semantics != 0 {
+				m.UseVersion(int(a.semantics))
+				continue
+			}
+			p, ok := sets[string(a.digest)]
 			if !ok {
-				t.Fatalf("generation %d has digest %x, which nobody wrote", activations[0].generation, activations[0].digest)
+				t.Fatalf("generation %d has digest %x, which nobody wrote", a.generation, a.digest)
 			}
 			m.Use(p)
-			activations = activations[1:]
 		}
-		out = append(out, m.Step(msg)...)
+		records := m.Step(msg)
+		modelrecord.Normalize(records)
+		out = append(out, records...)
 	}
 	return out
 }
@@ -208,28 +182,10 @@ func compareRecords(t *testing.T, p int, want, got []model.Record) {
 			return
 		}
 		w, g := want[i], got[i]
-		normalize(&w)
-		normalize(&g)
 		if !reflect.DeepEqual(w, g) {
 			t.Errorf("partition %d: record %d of %d (-model +log):\n%s", p, i, len(want), cmp.Diff(w, g))
 			return
 		}
-	}
-}
-
-// normalize: empty lists are nil, and our RetryReady names its job alone.
-func normalize(r *model.Record) {
-	if len(r.AvoidNodes) == 0 {
-		r.AvoidNodes = nil
-	}
-	if len(r.SkippedPolicies) == 0 {
-		r.SkippedPolicies = nil
-	}
-	if len(r.Raw) == 0 {
-		r.Raw = nil
-	}
-	if r.Kind == model.RetryReady {
-		r.Queue, r.JobSet = "", ""
 	}
 }
 

@@ -40,7 +40,7 @@ func TestUpAgain(t *testing.T) {
 		return ctl(t, "get", "decisions", "--all", "--data", data, "-o", "json").exits(t, exitFine).out +
 			ctl(t, "get", "jobs", "--data", data, "-o", "json").exits(t, exitFine).out
 	}
-	up("chaos").says(t, "written=630 already_there=0", "Decisions", "JobRequeued", "GangFail", "Try next", "refloatctl explain ")
+	up("chaos").says(t, "written=630 already_there=0", "Decisions", "JobRequeued", "GangRetry", "Try next", "refloatctl explain ")
 	before := printed()
 	up("chaos").says(t, "written=0 already_there=630")
 	up()

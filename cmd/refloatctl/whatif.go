@@ -210,7 +210,7 @@ func runWhatif(cmd *cobra.Command, f whatifFlags) error {
 // options gathers the candidates.
 func (f *whatifFlags) options(ctx context.Context, logs audit.Logs, files map[string]*policyfile.Set) (o whatif.Options, err error) {
 	o = whatif.Options{
-		Queue: f.queue, From: f.fromTime, To: f.toTime, Limit: f.jobs, Skip: f.skip, Parallel: f.parallel, Semantics: cmp.Or(f.semantics, evaluator.DefaultSemantics),
+		Queue: f.queue, From: f.fromTime, To: f.toTime, Limit: f.jobs, Skip: f.skip, Parallel: f.parallel, Semantics: cmp.Or(f.semantics, evaluator.SemanticsVersion),
 	}
 	if f.against == againstNow || len(f.policies) == 0 {
 		if files[againstNow], err = inForceNow(ctx, logs.Policies); err != nil {

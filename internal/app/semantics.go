@@ -8,7 +8,7 @@ import (
 
 // SemanticsUsage documents a --semantics flag.
 const SemanticsUsage = "activate this version of the decision semantics if the decision log names an earlier one. Do this after every evaluator and ingester is upgraded: " +
-	"programs that do not know the version stop, and the activation cannot be undone (default: the version that the log names; a new log begins with 2; 3 has groups and gangs that retry)"
+	"programs that do not know the version stop, and the activation cannot be undone (default: the version that the log names; a new log begins with the newest)"
 
 // CheckSemantics returns an error for a version that cannot be activated; 0 is none.
 func CheckSemantics(version uint32) error {

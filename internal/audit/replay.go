@@ -20,7 +20,7 @@ const flushAt = 1 << 16
 // message, in order. Its memory grows with the jobs that are not forgotten, not with
 // the history.
 func Replay(ctx context.Context, events eventlog.Topic, partition int, set *policy.Set, visit func(m *eventlog.Message, out *evaluator.Output) error) (evaluator.Progress, error) {
-	return ReplayBy(ctx, events, partition, Rules{Set: set, Semantics: evaluator.DefaultSemantics}, visit)
+	return ReplayBy(ctx, events, partition, Rules{Set: set, Semantics: evaluator.SemanticsVersion}, visit)
 }
 
 // Rules are the rules of a replay.

@@ -66,7 +66,7 @@ type world struct {
 // newWorld decides a history with at least n records from input.
 func newWorld(t testing.TB, seed uint64, records int) *world {
 	t.Helper()
-	return newWorldBy(t, evaluator.DefaultSemantics, seed, records)
+	return newWorldBy(t, evaluator.SemanticsVersion, seed, records)
 }
 
 // newWorldBy is newWorld with a version of the semantics.

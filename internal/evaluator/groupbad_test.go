@@ -81,7 +81,6 @@ func TestHostileMembership(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 1)
-			w.semantics = 3
 			w.publish([]model.File{{Name: "hostile.yaml", Data: []byte(hostileGroups)}})
 			var msgs []model.Message
 			say := func(events ...*pb.Event) { msgs = append(msgs, hostileMessage(t, len(msgs), events)) }
@@ -101,14 +100,14 @@ func TestHostileMembership(t *testing.T) {
 			say(leaseOf("j99"))
 			say(failureOf("j99"))
 			w.append(msgs)
-			m := w.start("state", evaluator.Config{MaxMessages: 2, Semantics: w.semantics})
+			m := w.start("state", evaluator.Config{MaxMessages: 2})
 			if err := m.drain(); err != nil {
 				t.Fatal(err)
 			}
 			w.verified()
 			want := dump(t, m.cfg.Store)
 			m.stop()
-			again := w.start("again", evaluator.Config{Semantics: w.semantics}) // reads back what it wrote
+			again := w.start("again", evaluator.Config{}) // reads back what it wrote
 			if err := again.drain(); err != nil {
 				t.Fatal(err)
 			}

@@ -41,7 +41,6 @@ func TestShrinkingGroupPolicy(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 1)
-			w.semantics = 3
 			use := func(group string) {
 				files := []model.File{{Name: "settings.yaml", Data: []byte("kind: RetrySettings\nspec: {enabled: true, mode: Enforce}\n")}}
 				if group != "" {
@@ -60,7 +59,7 @@ func TestShrinkingGroupPolicy(t *testing.T) {
 			}
 			say(in("f", "first", 0), in("m00", "main", 0), in("m01", "main", 0), in("m10", "main", 1), in("m11", "main", 1), in("l", "last", 0))
 			say(leaseOf("m00"), leaseOf("m01"), leaseOf("m10"), leaseOf("m11"))
-			m := w.start("state", evaluator.Config{Semantics: w.semantics})
+			m := w.start("state", evaluator.Config{})
 			if err := m.drain(); err != nil {
 				t.Fatal(err)
 			}
@@ -85,7 +84,6 @@ func TestShrinkingGroupPolicy(t *testing.T) {
 func TestCancelledAfterSuccess(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
-	w.semantics = 3
 	w.publish([]model.File{{Name: "p.yaml", Data: []byte("kind: RetrySettings\nspec: {enabled: true, mode: Enforce}\n---\napiVersion: refloat.github.io/v1\n" +
 		"kind: GroupPolicy\nmetadata: {name: p}\nspec:\n  maxRestarts: 5\n  parts: [{name: main, members: 2, minMembers: 1}, {name: other}]\n")}})
 	in := func(job, part string) *pb.Event {
@@ -107,7 +105,7 @@ func TestCancelledAfterSuccess(t *testing.T) {
 		msgs = append(msgs, hostileMessage(t, i, events))
 	}
 	w.append(msgs)
-	m := w.start("state", evaluator.Config{Semantics: w.semantics})
+	m := w.start("state", evaluator.Config{})
 	if err := m.drain(); err != nil {
 		t.Fatal(err)
 	}

@@ -64,7 +64,7 @@ func TestCrashPoints(t *testing.T) {
 	for seed := uint64(8); len(h.Messages) < 40; seed++ {
 		h = model.Generate(seed, model.Options{})
 	}
-	crashEverywhere(t, h, 0, []int{0, 50, 100})
+	crashEverywhere(t, h, []int{0, 50, 100})
 }
 
 // TestCrashPointsOfGroups does the same while groups restart: what follows from one failure is
@@ -77,13 +77,12 @@ func TestCrashPointsOfGroups(t *testing.T) {
 			continue
 		}
 		w := newWorld(t, 1)
-		w.semantics = 3
 		w.feed(h)
 		crashOnce(t, w, "", 0, 0)
 		if restarts := w.restarts(); restarts < 12 {
 			continue
 		}
-		crashEverywhere(t, h, 3, []int{0, 100})
+		crashEverywhere(t, h, []int{0, 100})
 		return
 	}
 }
@@ -110,7 +109,7 @@ func (w *world) restarts() (n int) {
 
 // crashEverywhere crashes a machine that processes a history at every visit of every point,
 // and checks that it comes to the same state.
-func crashEverywhere(t *testing.T, h model.History, semantics uint32, percents []int) {
+func crashEverywhere(t *testing.T, h model.History, percents []int) {
 	t.Helper()
 	covered := map[string]int{}
 	var want []byte
@@ -118,7 +117,6 @@ func crashEverywhere(t *testing.T, h model.History, semantics uint32, percents [
 		for _, point := range evaluator.Points {
 			for visit := 1; ; visit++ {
 				w := newWorld(t, uint64(visit))
-				w.semantics = semantics
 				w.feed(h)
 				crashed, state := crashOnce(t, w, point, visit, percent)
 				if want == nil {
@@ -148,7 +146,7 @@ func crashEverywhere(t *testing.T, h model.History, semantics uint32, percents [
 func crashOnce(t *testing.T, w *world, point string, visit, percent int) (bool, []byte) {
 	t.Helper()
 	seen := 0
-	m := w.start("state", evaluator.Config{MaxMessages: 5, Window: 3, Semantics: w.semantics, Hooks: evaluator.Hooks{Point: func(p string) error {
+	m := w.start("state", evaluator.Config{MaxMessages: 5, Window: 3, Hooks: evaluator.Hooks{Point: func(p string) error {
 		if p == point {
 			if seen++; seen == visit {
 				return errCrash
@@ -163,7 +161,7 @@ func crashOnce(t *testing.T, w *world, point string, visit, percent int) (bool, 
 	}
 	if crashed {
 		w.crash(percent)
-		m = w.start("state", evaluator.Config{MaxMessages: 4, Semantics: w.semantics})
+		m = w.start("state", evaluator.Config{MaxMessages: 4})
 		if err := m.drain(); err != nil {
 			t.Fatalf("after a crash at visit %d of %s, %d %% kept: %v", visit, point, percent, err)
 		}

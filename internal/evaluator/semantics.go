@@ -7,17 +7,13 @@ import (
 
 // SemanticsVersion is the newest version of SEMANTICS that this program decides by. It
 // decides by every earlier one as well: Step uses the version that the log named last. An
-// empty log begins with DefaultSemantics.
+// empty log begins with the newest.
 //
 // A new version is a new number in chain.NewestSemantics and, for each difference, a
 // function here that checks the version in force. The decisions of a released version
 // never change: the reference model has the same versions, and the law tests compare
 // both over histories in which the version changes.
 const SemanticsVersion = chain.NewestSemantics
-
-// DefaultSemantics is the version that an empty log begins with. Groups, of version 3, are
-// new: an operator turns them on.
-const DefaultSemantics = 2
 
 // The versions of SEMANTICS that introduced a difference.
 const (
@@ -61,7 +57,7 @@ func nextRunIndex(semantics uint32, f *projection.Failure) uint32 {
 func nextSemantics(named, asked uint32) uint32 {
 	switch {
 	case named == 0 && asked == 0:
-		return DefaultSemantics
+		return SemanticsVersion
 	case named > asked:
 		return named
 	}

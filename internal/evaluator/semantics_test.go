@@ -75,7 +75,7 @@ func TestPodNameOfImportedJobs(t *testing.T) {
 		asked []uint32 // by one owner after the other
 		want  []string
 	}{
-		{"a new log begins with the default version", []uint32{0, 0}, []string{fmt.Sprint("semantics ", evaluator.DefaultSemantics), "armada-j0-0-3", "armada-j1-0-3"}},
+		{"a new log begins with the newest version", []uint32{0, 0}, []string{fmt.Sprint("semantics ", evaluator.SemanticsVersion), "armada-j0-0-3", "armada-j1-0-3"}},
 		{"a log of version 1 keeps it", []uint32{1, 0}, []string{"semantics 1", "armada-j0-0-1", "armada-j1-0-1"}},
 		{"until version 2 is asked for", []uint32{1, 0, 2}, []string{"semantics 1", "armada-j0-0-1", "armada-j1-0-1", "semantics 2", "armada-j2-0-3"}},
 		{"which is not taken back", []uint32{1, 2, 1, 0}, []string{"semantics 1", "armada-j0-0-1", "semantics 2", "armada-j1-0-3", "armada-j2-0-3", "armada-j3-0-3"}},

@@ -30,7 +30,6 @@ type world struct {
 
 	events, decisions, policies *filelog.Log
 	now                         int64
-	semantics                   uint32 // that its machines are asked for, and direct decides by; 0: the default
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
@@ -232,7 +231,7 @@ func direct(t *testing.T, w *world) chain.Hash {
 		t.Fatal(err)
 	}
 	_, set := p.Newest()
-	progress, err := audit.ReplayBy(context.Background(), w.events, 0, audit.Rules{Set: set.Set, Semantics: max(w.semantics, evaluator.DefaultSemantics)}, func(*eventlog.Message, *evaluator.Output) error { return nil })
+	progress, err := audit.Replay(context.Background(), w.events, 0, set.Set, func(*eventlog.Message, *evaluator.Output) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -117,6 +117,7 @@ func (s *armadaScenario) reasons() []oracle.Reason {
 		{Holds: failed <= 0 && or(s.prior.RunningRuns, 0) <= 0 && !s.prior.PreemptRequested, Why: "no run that failed"},
 		{Holds: s.observed.Error == nil && !s.prior.PreemptRequested, Why: "no error: for us a failure is a run that ended, and always has its facts"},
 		{Holds: s.policy.Schedulable != nil && !*s.policy.Schedulable, Why: "whether a node is left is the scheduler's"},
+		{Holds: s.job().Gang > 1, Why: "Armada fails gangs; for us they retry as a whole"},
 		{Holds: several, Why: "several policies, and the row does not say which applies"},
 		{Holds: max(failed, or(s.prior.PreemptedRuns, 0), or(s.prior.ReturnedRuns, 0)) > 1000, Why: "more failures than a test lets fail"},
 		{Holds: s.observed.Error != nil && s.prior.PreemptRequested && len(s.observed.Error.Containers) > 0, Why: "a preempted run with the error of its pod"},
@@ -127,7 +128,7 @@ func (s *armadaScenario) reasons() []oracle.Reason {
 func (s *armadaScenario) decide(c *oracle.Check) decided {
 	f := s.observed.Error.failure(s.prior.RunAttempted, s.prior.PreemptRequested)
 	n := newJob(c, suite.Job{Queue: "q"}, s.warmUp(c)...)
-	if s.job().FailFast || s.job().Gang > 1 { // decided before any count is asked
+	if s.job().FailFast { // decided before any count is asked
 		n = newJob(c, s.job(), s.docs(c)...)
 		return n.fail(f)
 	}

@@ -53,19 +53,6 @@ type run struct {
 	job, run string
 }
 
-// Semantics is the version of the semantics that the comparison of two sets needs: that of groups, if one of them has a
-// group policy.
-func Semantics(before, after *policyfile.Set) uint32 {
-	for _, set := range []*policyfile.Set{before, after} {
-		for _, id := range set.Resources() {
-			if id.Kind == policyfile.KindGroup {
-				return evaluator.SemanticsVersion
-			}
-		}
-	}
-	return evaluator.DefaultSemantics
-}
-
 // ended identifies a group.
 type ended struct{ queue, set, group string }
 

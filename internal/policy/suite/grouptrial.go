@@ -13,9 +13,6 @@ import (
 	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
-// groupSemantics is the version of the semantics that has groups.
-const groupSemantics = 3
-
 // groupName is the name of the group of a test.
 const groupName = "group"
 
@@ -49,7 +46,7 @@ type member struct {
 func newGroupTrial(set *policyfile.Set, t *Test) (*groupTrial, error) {
 	job := t.Job
 	job.fill("")
-	d, err := newDecider(set, groupSemantics, job.Queue, job.Set)
+	d, err := newDecider(set, job.Queue, job.Set)
 	if err != nil {
 		return nil, err
 	}

@@ -38,13 +38,13 @@ type decider struct {
 	entry         int64 // of the last message
 }
 
-func newDecider(set *policyfile.Set, semantics uint32, queue, jobSet string) (decider, error) {
+func newDecider(set *policyfile.Set, queue, jobSet string) (decider, error) {
 	state, err := projection.NewState(projection.NewMemory(), projection.NoWatermark, set.Horizon().Nanoseconds())
 	if err != nil {
 		return decider{}, err
 	}
 	d := decider{queue: queue, jobSet: jobSet, p: &evaluator.Processor{State: state}}
-	d.p.Activate([]chain.Record{&chain.SemanticsActivated{Version: semantics}})
+	d.p.Activate([]chain.Record{&chain.SemanticsActivated{Version: evaluator.SemanticsVersion}})
 	d.Use(set)
 	return d, nil
 }
@@ -61,7 +61,7 @@ type Outcome struct {
 // NewTrial submits the job at a time in Unix nanoseconds.
 func NewTrial(set *policyfile.Set, job Job, at int64) (*Trial, error) {
 	job.fill("job")
-	d, err := newDecider(set, evaluator.DefaultSemantics, job.Queue, job.Set)
+	d, err := newDecider(set, job.Queue, job.Set)
 	if err != nil {
 		return nil, err
 	}

@@ -160,7 +160,7 @@ func (a *Armada) program(name string) (path string, args []string, serves string
 // evaluator has its own state; the checkpoints are shared by all evaluators.
 func (a *Armada) evaluator(name, state string) []string {
 	args := append(a.cluster(), "--data", filepath.Join(a.Dir, state), "--checkpoints", "file://"+filepath.Join(a.Dir, "checkpoints"),
-		"--checkpoint-every", "5s", "--listen", "127.0.0.1:0", "--instance", name, "--semantics", "3")
+		"--checkpoint-every", "5s", "--listen", "127.0.0.1:0", "--instance", name)
 	if a.FollowArmada {
 		args = append(args, "--follow-armada", a.server, "--follow-armada-every", "1s")
 	}

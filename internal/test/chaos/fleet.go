@@ -95,7 +95,7 @@ func (c *campaign) makeFleet() error {
 				m.without++
 			}
 			proxy.Shared.Store(without)
-			return c.deployment.Evaluator(m.name, proxy, "--api", "127.0.0.1:0", "--semantics", "3")
+			return c.deployment.Evaluator(m.name, proxy, "--api", "127.0.0.1:0")
 		}
 		c.evaluators = append(c.evaluators, m)
 	}
