@@ -86,7 +86,7 @@ be read.`,
 	cmd.Flags().IntVar(&f.jobs, "jobs", 20, "maximum number of changed decisions to list")
 	cmd.Flags().IntVar(&f.skip, "skip", 0, "number of changed decisions to leave out before those listed, for the next page")
 	cmd.Flags().IntVar(&f.parallel, "parallel", runtime.GOMAXPROCS(0), "number of partitions to decide at once")
-	cmd.Flags().Uint32Var(&f.semantics, "semantics", 0, "with --log alone: version of the decision semantics (default: 2; 3 has groups)")
+	cmd.Flags().Uint32Var(&f.semantics, "semantics", 0, "with --log alone: version of the decision semantics (default: the newest)")
 	addOutput(cmd, &f.output)
 	return cmd
 }

@@ -57,13 +57,12 @@ func TestCrashPointsOfRestart(t *testing.T) {
 	t.Parallel()
 	h := restartOf(t, 12, 3)
 	w := newWorld(t, 1)
-	w.semantics = 3
 	w.feed(h)
 	crashOnce(t, w, "", 0, 0)
 	if got := w.restarts(); got != 12 {
 		t.Fatalf("%d members restart, want 12", got)
 	}
-	crashEverywhere(t, h, 3, []int{0, 100})
+	crashEverywhere(t, h, []int{0, 100})
 }
 
 // TestRestartOf10000: a restart of 10,000 members is one envelope, which ends with it. A machine
@@ -74,12 +73,10 @@ func TestRestartOf10000(t *testing.T) {
 	const members = 10_000
 	h := restartOf(t, members, 500)
 	w := newWorld(t, 1)
-	w.semantics = 3
 	w.feed(h)
 	_, want := crashOnce(t, w, "", 0, 0)
 	at := w.restartEnvelope(members)
 	w = newWorld(t, 1)
-	w.semantics = 3
 	w.feed(h)
 	crashed, state := crashOnce(t, w, evaluator.PointReadBack, at, 0)
 	if !crashed || !bytes.Equal(state, want) {
