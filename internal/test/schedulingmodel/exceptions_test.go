@@ -101,6 +101,11 @@ var exceptions = []struct {
 		"a runs 1 jobs, and 2 if it requests [1] more",
 	},
 	{
+		"strategy: a tie", lie("b", 1),
+		cluster(7).queue("a").factor(500).job("a1", 3).job("a2", 3).queue("b").factor(1500).job("b1", 1).on("node-0").job("b2", 1),
+		"b runs 1 jobs, and 2 if it requests [1] more",
+	},
+	{
 		"strategy: several resources", lie("b", 0, 1),
 		cluster(5).cpu(7).queue("a").job("a1", 1, 3).job("a2", 1, 3).queue("b").factor(2000).job("b1", 2, 1).job("b2", 2, 1),
 		"b runs 1 jobs, and 2 if it requests [0 1] more",
