@@ -61,6 +61,7 @@ var drivers = map[string]string{
 	"github.com/klauspost/compress":          "internal/eventlog/filelog internal/policy/policylog",
 	"github.com/mattn/go-isatty":             "cmd/refloatctl",
 	"github.com/minio/minio-go/v7":           "internal/checkpoint/storage",
+	"github.com/parquet-go/parquet-go":       "cmd/refloatctl",
 	"github.com/prometheus/client_golang":    "internal/app internal/eventlog/pulsarlog",
 	"github.com/spf13/cobra":                 "cmd",
 	"github.com/spf13/pflag":                 "cmd",

@@ -57,14 +57,24 @@ its decisions (--code, --policy, --rule), and by any of its runs (--node, --cate
 				})
 		},
 	}
-	var states []string
-	for _, s := range jobdb.JobStates() {
-		states = append(states, s.String())
-	}
-	f.bindList(cmd, "jobs", jobdb.JobSorts, states)
+	f.bindList(cmd, "jobs", jobdb.JobSorts, jobStates())
 	f.bindFailures(cmd, "only jobs submitted")
 	cmd.Flags().BoolVar(&f.criteria.Waiting, "waiting", false, "only jobs with a pending retry")
 	return cmd
+}
+
+func jobStates() (names []string) {
+	for _, s := range jobdb.JobStates() {
+		names = append(names, s.String())
+	}
+	return names
+}
+
+func runStates() (names []string) {
+	for s := jobdb.UnknownRun; s <= jobdb.RunCancelled; s++ {
+		names = append(names, s.String())
+	}
+	return names
 }
 
 // listedRun is the JSON form of a run in a list.
@@ -118,11 +128,7 @@ job (--queue, --job-set, --group), and by the decision on it (--code, --policy, 
 				})
 		},
 	}
-	var states []string
-	for s := jobdb.UnknownRun; s <= jobdb.RunCancelled; s++ {
-		states = append(states, s.String())
-	}
-	f.bindList(cmd, "runs", jobdb.RunSorts, states)
+	f.bindList(cmd, "runs", jobdb.RunSorts, runStates())
 	f.bindFailures(cmd, "only runs leased")
 	return cmd
 }
