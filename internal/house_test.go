@@ -33,7 +33,7 @@ var layers = []string{
 	"internal/armada/schedulerdb internal/chain internal/group internal/policy/lint internal/policy/policylog",
 	"internal/api internal/armada/schedulerdb/pgstore internal/chain/follow internal/convert internal/jobdb internal/projection",
 	"internal/armada/policysync internal/doctor internal/evaluator internal/jobdb/table internal/sink",
-	"internal/audit internal/jobdb/postgres internal/jobdb/sqlite",
+	"internal/audit internal/jobdb/postgres internal/jobdb/sqlite internal/simulate",
 	"internal/archive internal/armada/writer internal/audit/report internal/audit/shadow internal/audit/whatif internal/policy/diff internal/policy/suite",
 	"internal/armada/controlplane",
 	"internal/app internal/armada/cutover",
@@ -66,7 +66,7 @@ var drivers = map[string]string{
 	"github.com/spf13/cobra":                 "cmd",
 	"github.com/spf13/pflag":                 "cmd",
 	"github.com/tidwall/btree":               "internal/projection",
-	"go.yaml.in/yaml/v4":                     "internal/convert internal/policy cmd",
+	"go.yaml.in/yaml/v4":                     "internal/convert internal/policy internal/simulate cmd",
 	"golang.org/x/crypto":                    "internal/api",
 	"golang.org/x/sync":                      "internal/audit internal/sink internal/app cmd",
 	"golang.org/x/term":                      "cmd/refloatctl",
@@ -75,7 +75,7 @@ var drivers = map[string]string{
 	"google.golang.org/grpc":                 "internal/api internal/armada/policysync cmd/refloatctl",
 	"google.golang.org/protobuf":             "events internal cmd",
 	"k8s.io/api":                             "internal/convert",
-	"k8s.io/apimachinery":                    "internal/armada/schedulerdb internal/convert",
+	"k8s.io/apimachinery":                    "internal/armada/schedulerdb internal/convert internal/simulate",
 	"github.com/ncruces/go-sqlite3":          "internal/jobdb/sqlite",
 }
 

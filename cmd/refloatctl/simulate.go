@@ -1,0 +1,327 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/refloat/refloat/internal/plural"
+	"github.com/refloat/refloat/internal/simulate"
+	"github.com/refloat/refloat/internal/suggest"
+)
+
+type simulateFlags struct {
+	policies, set              []string
+	cluster, workload, example string
+	seed                       uint64
+	seeds, jobs, parallel      int
+	output                     string
+}
+
+func newSimulate() *cobra.Command {
+	var f simulateFlags
+	cmd := &cobra.Command{
+		Use:   "simulate --policies PATH,… [--cluster FILE] [--workload FILE] [--seed N] [--seeds N]",
+		Short: "Simulate a cluster in virtual time, and show what policies do to it",
+		Long: `Run a generated workload on a cluster in virtual time: jobs arrive, Armada's scheduling
+algorithm places and preempts them, runs fail by a failure model, nodes and zones have
+outages, and the policies decide each failed run exactly as they would live. Shows what
+becomes of the jobs, how long they wait and take, and what the retries cost.
+
+Each path of --policies is a candidate. Under one seed all of them see the same jobs and
+the same luck; --seeds N repeats everything under N seeds and shows confidence intervals
+of the averages, and of the differences to the first candidate.
+
+Without files, a default cluster and a default workload apply, with the queues to which
+the policies are bound. --example prints them, to be edited. What a retry would have done
+is a model: the output says what it assumes. One seed always gives the same output.
+
+Exit codes: 0 done, 1 a policy file has problems, 2 usage, 3 a file could not be read.`,
+		Example: `  refloatctl simulate --policies examples/policies
+  refloatctl simulate --policies main/policies,my/policies --seeds 20
+  refloatctl simulate --policies my/policies --seed 7 -o json | jq '.failures[]?'
+  refloatctl simulate --example cluster > cluster.yaml`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			if f.example != "" {
+				text := map[string]func() string{"cluster": simulate.DefaultCluster, "workload": simulate.DefaultWorkload}[f.example]
+				_, err := io.WriteString(cmd.OutOrStdout(), text())
+				return err
+			}
+			return runSimulate(cmd, f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&f.policies, "policies", nil, "candidates: policy files or directories of them (required)")
+	flags.StringArrayVar(&f.set, "set", nil, "field to change in a copy of every candidate, such as policies.infra.rules[oom].retryLimit=2; may be repeated")
+	flags.StringVar(&f.cluster, "cluster", "", "file of the cluster (default: a built-in one)")
+	flags.StringVar(&f.workload, "workload", "", "file of the workload (default: a built-in one)")
+	flags.StringVar(&f.example, "example", "", "print the built-in file instead: cluster or workload")
+	flags.Uint64Var(&f.seed, "seed", 1, "first seed")
+	flags.IntVar(&f.seeds, "seeds", 1, "number of seeds")
+	flags.IntVar(&f.jobs, "jobs", 0, "number of jobs (default: that of the workload)")
+	flags.IntVar(&f.parallel, "parallel", runtime.GOMAXPROCS(0), "number of simulations at once")
+	addOutput(cmd, &f.output)
+	return cmd
+}
+
+func (f *simulateFlags) check() error {
+	switch {
+	case f.example != "" && f.example != "cluster" && f.example != "workload":
+		return usageError{suggest.Unknown("--example", f.example, "cluster", "workload")}
+	case f.example != "":
+		return nil
+	case len(f.policies) == 0:
+		return usageError{errors.New("--policies PATH is required: a policy file or a directory of policy files")}
+	case f.seeds < 1 || f.seeds > 10_000:
+		return usageError{fmt.Errorf("--seeds %d: want 1 to 10000", f.seeds)}
+	case f.parallel < 1:
+		return usageError{fmt.Errorf("--parallel %d: want 1 or more", f.parallel)}
+	case f.jobs < 0:
+		return usageError{fmt.Errorf("--jobs %d: want 1 or more", f.jobs)}
+	}
+	return checkOutput(f.output)
+}
+
+func runSimulate(cmd *cobra.Command, f simulateFlags) error {
+	var candidates []simulate.Candidate
+	for _, path := range f.policies {
+		set, err := readPolicies(cmd, path)
+		if err != nil {
+			return err
+		}
+		candidates = append(candidates, simulate.Candidate{Name: path, Set: set})
+	}
+	if len(f.set) > 0 {
+		for _, c := range slices.Clone(candidates) {
+			for _, field := range f.set {
+				set, err := c.Set.Assign(field)
+				if err != nil {
+					return usageError{fmt.Errorf("--set %w", err)}
+				}
+				c.Set = set
+			}
+			c.Name = strings.Join(append([]string{c.Name}, f.set...), " ")
+			candidates = append(candidates, c)
+		}
+	}
+	cluster, workload, err := f.read()
+	if err != nil {
+		return err
+	}
+	cluster = cluster.WithQueues(candidates...)
+	if f.jobs > 0 {
+		workload.Jobs = f.jobs
+	}
+	if err := simulate.Check(cluster, workload); err != nil {
+		return usageError{err}
+	}
+	results, err := simulateAll(cmd.Context(), f, candidates, cluster, workload)
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriter(cmd.OutOrStdout())
+	if f.output == outputJSON {
+		return errors.Join(writeSimulations(out, results), out.Flush())
+	}
+	for i, of := range results {
+		if i > 0 {
+			fmt.Fprintln(out)
+		}
+		if err := printSimulation(out, of[0], f.seeds); err != nil {
+			return err
+		}
+	}
+	if len(results) > 1 || f.seeds > 1 {
+		if err := printComparisons(out, simulate.Compare(results)); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintln(out, "\nassumed:")
+	for _, a := range simulate.Assumptions() {
+		fmt.Fprintf(out, "- %s\n", a)
+	}
+	return out.Flush()
+}
+
+func (f *simulateFlags) read() (*simulate.Cluster, *simulate.Workload, error) {
+	texts := [2][]byte{[]byte(simulate.DefaultCluster()), []byte(simulate.DefaultWorkload())}
+	for i, path := range []string{f.cluster, f.workload} {
+		if path == "" {
+			continue
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, nil, err
+		}
+		texts[i] = text
+	}
+	cluster, err := simulate.ReadCluster(texts[0])
+	if err != nil {
+		return nil, nil, usageError{fmt.Errorf("%s: %w", f.cluster, err)}
+	}
+	workload, err := simulate.ReadWorkload(texts[1])
+	if err != nil {
+		return nil, nil, usageError{fmt.Errorf("%s: %w", f.workload, err)}
+	}
+	return cluster, workload, nil
+}
+
+// simulateAll simulates each candidate under each seed. The results do not depend on the number at once.
+func simulateAll(ctx context.Context, f simulateFlags, candidates []simulate.Candidate, cluster *simulate.Cluster, workload *simulate.Workload) ([][]*simulate.Result, error) {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(f.parallel)
+	results := make([][]*simulate.Result, len(candidates))
+	for i, c := range candidates {
+		results[i] = make([]*simulate.Result, f.seeds)
+		for n := range f.seeds {
+			group.Go(func() (err error) {
+				results[i][n], err = simulate.Run(ctx, simulate.Options{Candidate: c, Cluster: cluster, Workload: workload, Seed: f.seed + uint64(n)})
+				return err
+			})
+		}
+	}
+	return results, group.Wait()
+}
+
+// simulationJSON is a line of `simulate -o json`: the result of one candidate under one seed.
+type simulationJSON struct {
+	Record string `json:"record"` // Simulation
+	*simulate.Result
+	Assumed []string `json:"assumed"`
+}
+
+// comparisonJSON is a line of `simulate -o json` if there are several candidates or seeds.
+type comparisonJSON struct {
+	Record string `json:"record"` // Comparison
+	simulate.Comparison
+}
+
+func writeSimulations(w io.Writer, results [][]*simulate.Result) (err error) {
+	enc := jsonLines(w)
+	for _, of := range results {
+		for _, r := range of {
+			err = errors.Join(err, enc.Encode(simulationJSON{"Simulation", r, simulate.Assumptions()}))
+		}
+	}
+	if len(results) > 1 || len(results[0]) > 1 {
+		for _, c := range simulate.Compare(results) {
+			err = errors.Join(err, enc.Encode(comparisonJSON{"Comparison", c}))
+		}
+	}
+	return err
+}
+
+func seconds(s float64) string {
+	return time.Duration(s * float64(time.Second)).Round(time.Second).String()
+}
+
+// hours lists resource-hours by resource.
+func hours(of map[string]float64, resources []string) (cells []string) {
+	for _, name := range resources {
+		cells = append(cells, fmt.Sprintf("%.1f", of[name]))
+	}
+	return cells
+}
+
+func printSimulation(w io.Writer, r *simulate.Result, seeds int) error {
+	fmt.Fprintf(w, "%s, seed %d", oneLine(r.Candidate), r.Seed)
+	if seeds > 1 {
+		fmt.Fprintf(w, " (the first of %d)", seeds)
+	}
+	fmt.Fprintf(w, ": of %s, %d done (%d of them by retries), %d lost, %d not over, after %.1f hours\n", plural.Of(r.Jobs, "job"), r.Done, r.DoneByRetries, r.Lost, r.NotOver, r.Hours)
+	for _, reason := range slices.Sorted(maps.Keys(r.NotOverBecause)) {
+		fmt.Fprintf(w, "  not over: %d %s\n", r.NotOverBecause[reason], reason)
+	}
+	fmt.Fprintf(w, "  %s, %d of them retries; %s; %s passed by a retry of their queue\n\n",
+		plural.Of(r.Runs, "run"), r.Retries, plural.Of(r.Preemptions, "preemption"), plural.Of(r.Passed, "first run"))
+	t := newTable(w, "QUEUE", "JOBS", "DONE", "LOST", "RETRIES", "WAIT P50", "P95", "P99", "RETRY WAIT P95", "COMPLETION P50", "P95", "P99", "BELOW SHARE")
+	row := func(name string, q *simulate.Tally, below string) {
+		t.row(name, fmt.Sprint(q.Jobs), fmt.Sprint(q.Done), fmt.Sprint(q.Lost), fmt.Sprint(q.Retries), seconds(q.Waiting.P50), seconds(q.Waiting.P95), seconds(q.Waiting.P99),
+			seconds(q.RetryWaiting.P95), seconds(q.Completion.P50), seconds(q.Completion.P95), seconds(q.Completion.P99), below)
+	}
+	for i := range r.Queues {
+		q := &r.Queues[i]
+		row(q.Queue, &q.Tally, fmt.Sprintf("%.1f%%", 100*q.Shortfall))
+	}
+	row("all", &r.Tally, "")
+	if err := t.flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	var headings []string
+	for _, name := range r.Resources {
+		headings = append(headings, strings.ToUpper(name)+" HOURS")
+	}
+	t = newTable(w, append([]string{"CAUSE", "POLICY", "RULE", "CODE", "RUNS", "RETRIED"}, headings...)...)
+	for i := range r.Failures {
+		x := &r.Failures[i]
+		t.row(append([]string{x.Cause, x.Policy, x.Rule, x.Code, fmt.Sprint(x.Runs), fmt.Sprint(x.Retried)}, hours(x.WastedHours, r.Resources)...)...)
+	}
+	t.row(append([]string{"all that was wasted", "", "", "", "", ""}, hours(r.WastedHours, r.Resources)...)...)
+	t.row(append([]string{"useful", "", "", "", "", ""}, hours(r.UsefulHours, r.Resources)...)...)
+	if err := t.flush(); err != nil || len(r.AvoidedNodes) == 0 {
+		return err
+	}
+	fmt.Fprintf(w, "\navoided nodes (the average use of all nodes is %.0f%%):\n", 100*r.MeanUse)
+	t = newTable(w, "NODE", "AVOIDED", "RUNS", "FAILED", "USE")
+	for _, n := range r.AvoidedNodes[:min(10, len(r.AvoidedNodes))] {
+		t.row(n.Node, fmt.Sprint(n.Avoided), fmt.Sprint(n.Runs), fmt.Sprint(n.Failed), fmt.Sprintf("%.0f%%", 100*n.Use))
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	if more := len(r.AvoidedNodes) - 10; more > 0 {
+		fmt.Fprintf(w, "and %s more: -o json lists them\n", plural.Of(more, "node"))
+	}
+	return nil
+}
+
+func printComparisons(w io.Writer, all []simulate.Comparison) error {
+	fmt.Fprintf(w, "\naverages over %s, with 95%% confidence intervals; * differs from %s\n", plural.Of(all[0].Seeds, "seed"), oneLine(all[0].Candidate))
+	headings := []string{"MEASURE"}
+	for i := range all {
+		headings = append(headings, oneLine(all[i].Candidate))
+		if i > 0 {
+			headings = append(headings, "DIFFERENCE")
+		}
+	}
+	t := newTable(w, headings...)
+	for m, measure := range all[0].Measures {
+		cells := []string{measure.Name}
+		for i := range all {
+			of := &all[i].Measures[m]
+			cells = append(cells, interval(&of.Interval))
+			if d := of.Difference; d != nil {
+				mark := ""
+				if d.Differs() {
+					mark = " *"
+				}
+				cells = append(cells, interval(d)+mark)
+			}
+		}
+		t.row(cells...)
+	}
+	return t.flush()
+}
+
+func interval(i *simulate.Interval) string {
+	if i.Low == nil {
+		return fmt.Sprintf("%.1f", i.Mean)
+	}
+	return fmt.Sprintf("%.1f ± %.1f", i.Mean, *i.High-i.Mean)
+}

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestSimulate: one seed always gives the same output; candidates are compared.
+func TestSimulate(t *testing.T) {
+	t.Parallel()
+	one := inProcess(t, "simulate", "--policies", examplesDir, "--jobs", "200", "-o", "json").exits(t, exitFine).out
+	if again := inProcess(t, "simulate", "--policies", examplesDir, "--jobs", "200", "-o", "json", "--parallel", "1").exits(t, exitFine).out; again != one {
+		t.Errorf("a second run prints something else:\n%s\n%s", one, again)
+	}
+	if r := jsonLine(t, one); r["record"] != "Simulation" || len(r["assumed"].([]any)) == 0 {
+		t.Errorf("%v", r)
+	}
+	inProcess(t, "simulate", "--policies", examplesDir, "--set", "settings.globalMaxRetries=0", "--jobs", "200", "--seeds", "3").exits(t, exitFine).
+		says(t, "of 200 jobs", "seed 1 (the first of 3)", "KillSwitch", "averages over 3 seeds", "DIFFERENCE", "assumed:")
+}
+
+// TestSimulateFiles: the examples are files that can be given back; mistakes in files are named.
+func TestSimulateFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	cluster := inProcess(t, "simulate", "--example", "cluster").exits(t, exitFine).out
+	workload := inProcess(t, "simulate", "--example", "workload").exits(t, exitFine).out
+	given := inProcess(t, "simulate", "--policies", examplesDir, "--jobs", "50", "--cluster", file("c", cluster), "--workload", file("w", workload)).exits(t, exitFine).out
+	if built := inProcess(t, "simulate", "--policies", examplesDir, "--jobs", "50").exits(t, exitFine).out; built != given {
+		t.Errorf("the built-in files and their copies differ:\n%s\n%s", built, given)
+	}
+	for _, c := range []struct{ args, says string }{
+		{"simulate", "--policies PATH is required"},
+		{"simulate --policies x --seeds 0", "want 1 to 10000"},
+		{"simulate --policies x --jobs -1", "--jobs -1"},
+		{"simulate --example clutser", "did you mean cluster?"},
+		{"simulate --policies " + examplesDir + " --cluster " + file("typo", strings.Replace(cluster, "nodes:", "noeds:", 1)), "noeds"},
+		{"simulate --policies " + examplesDir + " --workload " + file("big", strings.Replace(workload, "cpu: 8", "cpu: 800", 1)), "kinds[0] small: the job fits no node"},
+	} {
+		ctl(t, strings.Fields(c.args)...).exits(t, exitUsage).says(t, c.says)
+	}
+	ctl(t, "simulate", "--policies", examplesDir, "--cluster", filepath.Join(dir, "none")).exits(t, exitEnvironment)
+}

@@ -1,0 +1,363 @@
+package simulate
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/refloat/refloat/internal/scheduling"
+)
+
+// Result is what one candidate did under one seed.
+type Result struct {
+	Candidate string `json:"candidate"`
+	Seed      uint64 `json:"seed"`
+	// Hours is the virtual time until everything was over, or the simulation gave up.
+	Hours float64 `json:"hours"`
+	// Resources are the names of the cluster's resources, the scarcest first.
+	Resources []string `json:"resources"`
+	Tally
+	// NotOverBecause counts the jobs that are not over by what they do: Running, or why the scheduler's last cycle left them
+	// queued. FitsNoNode means that a job avoids all nodes that are large enough.
+	NotOverBecause map[string]int `json:"notOverBecause,omitempty"`
+	// Messages and Events are what Step has processed.
+	Messages uint64 `json:"messages"`
+	Events   uint64 `json:"events"`
+	// UsefulHours are resource-hours of runs that succeeded, WastedHours of all others, by resource: hours of
+	// a core, a GiB or a device.
+	UsefulHours map[string]float64 `json:"usefulHours"`
+	WastedHours map[string]float64 `json:"wastedHours"`
+	Queues      []QueueResult      `json:"queues"`
+	Failures    []FailureRow       `json:"failures"`
+	// AvoidedNodes are the nodes that decisions avoid, most often first.
+	AvoidedNodes []NodeLoad `json:"avoidedNodes"`
+	// MeanUse is the average use of all nodes, to compare with NodeLoad.Use.
+	MeanUse float64 `json:"meanUse"`
+}
+
+// Tally is what is counted of all jobs, and of each queue's.
+type Tally struct {
+	Jobs          int    `json:"jobs"`
+	Done          int    `json:"done"`
+	DoneByRetries int    `json:"doneByRetries"` // of them, those that ran more than once
+	Lost          int    `json:"lost"`
+	NotOver       int    `json:"notOver"`
+	Runs          uint64 `json:"runs"`
+	Retries       uint64 `json:"retries"` // runs after a job's first
+	Preemptions   uint64 `json:"preemptions"`
+	// Waiting is the time from submission to the first run, RetryWaiting that from the end of a run to the next one,
+	// Completion that from submission to success.
+	Waiting      Times `json:"waitingSeconds"`
+	RetryWaiting Times `json:"retryWaitingSeconds"`
+	Completion   Times `json:"completionSeconds"`
+	// Passed is the number of jobs that waited for their first run, and found no room in a scheduling cycle in which
+	// a retry of their queue was placed.
+	Passed int `json:"firstRunsPassedByRetries"`
+}
+
+// Times are percentiles, in seconds.
+type Times struct {
+	Mean float64 `json:"mean"`
+	P50  float64 `json:"p50"`
+	P95  float64 `json:"p95"`
+	P99  float64 `json:"p99"`
+	Max  float64 `json:"max"`
+}
+
+// QueueResult is a queue's part of a result.
+type QueueResult struct {
+	Queue string `json:"queue"`
+	Tally
+	// Shortfall is how much the queue was below its fair share, as a part of the dominant resource, while its jobs found no
+	// room: the average over the whole time.
+	Shortfall float64 `json:"fairShareShortfall"`
+}
+
+// FailureRow is what was decided on failed runs of one kind.
+type FailureRow struct {
+	Cause  string `json:"cause"`
+	Policy string `json:"policy,omitempty"`
+	Rule   string `json:"rule,omitempty"`
+	Code   string `json:"code,omitempty"` // of the decision, or why there was none
+	Runs   uint64 `json:"runs"`
+	// Retried is how many of them were followed by a retry.
+	Retried     uint64             `json:"retried"`
+	WastedHours map[string]float64 `json:"wastedHours"`
+}
+
+// NodeLoad is what ran on a node that was avoided.
+type NodeLoad struct {
+	Node    string `json:"node"`
+	Avoided uint64 `json:"avoidedBy"` // decisions
+	Runs    uint64 `json:"runs"`
+	Failed  uint64 `json:"failed"`
+	// Use is how much of its dominant resource was used, on average over the whole time.
+	Use float64 `json:"use"`
+}
+
+// verdict is what was decided on a failed run.
+type verdict struct {
+	policy, rule, code string
+	again              bool
+}
+
+// counter counts during a simulation.
+type counter struct {
+	c                *Cluster
+	messages, events uint64
+	queues           []queueCount
+	rows             map[failureKey]*FailureRow
+	nodes            map[string]*nodeCount
+	useful, waste    map[string]float64
+	measured         time.Duration            // up to which shortfalls are counted
+	unscheduled      []scheduling.Unscheduled // by the last cycle
+}
+
+// failureKey is what tells rows apart.
+type failureKey struct{ cause, policy, rule, code string }
+
+type queueCount struct {
+	Tally
+	waiting, retryWaiting, completion []time.Duration
+	below                             float64 // of the fair share, since the last cycle
+	shortfall                         float64 // integral
+}
+
+type nodeCount struct {
+	NodeLoad
+	busy float64 // seconds
+}
+
+func newCounter(c *Cluster) *counter {
+	return &counter{
+		c: c, queues: make([]queueCount, len(c.Queues)), rows: map[failureKey]*FailureRow{}, nodes: map[string]*nodeCount{},
+		useful: map[string]float64{}, waste: map[string]float64{},
+	}
+}
+
+func (c *counter) node(n *placed) *nodeCount {
+	of := c.nodes[n.Name]
+	if of == nil {
+		of = &nodeCount{NodeLoad: NodeLoad{Node: n.Name}}
+		c.nodes[n.Name] = of
+	}
+	return of
+}
+
+func (c *counter) submitted(j *job) { c.queues[j.queue].Jobs++ }
+
+func (c *counter) started(j *job) {
+	q := &c.queues[j.queue]
+	q.Runs++
+	if j.runs == 1 {
+		q.waiting = append(q.waiting, j.started-j.submitted)
+	} else {
+		q.Retries++
+		q.retryWaiting = append(q.retryWaiting, j.started-j.since)
+	}
+	c.node(j.node).Runs++
+}
+
+// ran counts a run that has ended.
+func (c *counter) ran(j *job) {
+	dominant := 0.0
+	for i, amount := range j.kind.request {
+		if total := j.node.Total[i]; total > 0 {
+			dominant = max(dominant, float64(amount)/float64(total))
+		}
+	}
+	c.node(j.node).busy += dominant * j.spent.Seconds()
+}
+
+func (c *counter) spend(j *job, sign float64, in ...map[string]float64) {
+	for i, name := range c.c.Resources {
+		for _, m := range in {
+			m[name] += sign * float64(j.kind.request[i]) / unit(name) * j.spent.Hours()
+		}
+	}
+}
+
+func (c *counter) succeeded(j *job) { c.spend(j, 1, c.useful) }
+
+// undone counts a run that succeeded and is repeated with its gang.
+func (c *counter) undone(j *job) {
+	c.spend(j, -1, c.useful)
+	c.wasted(j, Restarted)
+}
+
+func (c *counter) wasted(j *job, cause string) { c.row(j, cause, verdict{}) }
+
+func (c *counter) failed(j *job, v verdict) {
+	c.node(j.node).Failed++
+	c.row(j, j.cause, v)
+}
+
+func (c *counter) row(j *job, cause string, v verdict) {
+	key := failureKey{cause, v.policy, v.rule, v.code}
+	row := c.rows[key]
+	if row == nil {
+		row = &FailureRow{Cause: cause, Policy: v.policy, Rule: v.rule, Code: v.code, WastedHours: map[string]float64{}}
+		c.rows[key] = row
+	}
+	row.Runs++
+	if v.again {
+		row.Retried++
+	}
+	if cause == Preempted {
+		c.queues[j.queue].Preemptions++
+	}
+	c.spend(j, 1, row.WastedHours, c.waste)
+}
+
+func (c *counter) avoided(j *job) {
+	for _, name := range j.avoided {
+		of := c.nodes[name]
+		if of == nil {
+			of = &nodeCount{NodeLoad: NodeLoad{Node: name}}
+			c.nodes[name] = of
+		}
+		of.Avoided++
+	}
+}
+
+func (c *counter) over(j *job) {
+	q := &c.queues[j.queue]
+	if j.state == lost {
+		q.Lost++
+		return
+	}
+	q.Done++
+	if j.runs > 1 {
+		q.DoneByRetries++
+	}
+	q.completion = append(q.completion, j.ended-j.submitted)
+}
+
+// cycle counts a scheduling cycle.
+func (c *counter) cycle(now time.Duration, r *scheduling.Result, jobs map[string]*job) {
+	c.until(now)
+	c.unscheduled = r.Unscheduled
+	retried, noRoom := make([]bool, len(c.queues)), make([]bool, len(c.queues))
+	for _, id := range r.Scheduled {
+		if j := jobs[id]; j.runs > 0 {
+			retried[j.queue] = true
+		}
+	}
+	for _, u := range r.Unscheduled {
+		if u.Reason != scheduling.NoRoom {
+			continue
+		}
+		j := jobs[u.Job]
+		noRoom[j.queue] = true
+		if j.runs == 0 && retried[j.queue] && !j.passed {
+			j.passed = true
+			c.queues[j.queue].Passed++
+		}
+	}
+	weights := 0.0
+	for _, share := range r.Shares {
+		weights += c.weight(c.queue(share.Queue))
+	}
+	for _, share := range r.Shares {
+		q, has := c.queue(share.Queue), 0.0
+		if share.Total > 0 {
+			has = float64(share.Allocated) / float64(share.Total)
+		}
+		if noRoom[q] {
+			c.queues[q].below = max(0, c.weight(q)/weights-has)
+		}
+	}
+}
+
+func (c *counter) queue(name string) int {
+	return slices.IndexFunc(c.c.Queues, func(q Queue) bool { return q.Name == name })
+}
+
+func (c *counter) weight(q int) float64 { return 1 / cmp.Or(c.c.Queues[q].PriorityFactor, 1) }
+
+// until counts what has been below its fair share up to now.
+func (c *counter) until(now time.Duration) {
+	for i := range c.queues {
+		c.queues[i].shortfall += c.queues[i].below * (now - c.measured).Seconds()
+		c.queues[i].below = 0
+	}
+	c.measured = now
+}
+
+func (c *counter) result(s *sim) *Result {
+	c.until(s.now)
+	total := max(s.now.Seconds(), 1)
+	r := &Result{
+		Candidate: s.o.Candidate.Name, Seed: s.o.Seed, Hours: s.now.Hours(), Resources: c.c.Resources, Messages: c.messages, Events: c.events,
+		UsefulHours: c.useful, WastedHours: c.waste, Failures: []FailureRow{}, AvoidedNodes: []NodeLoad{},
+	}
+	r.NotOverBecause = c.notOver(s.jobs)
+	var all queueCount
+	for i := range c.queues {
+		q := &c.queues[i]
+		q.settle()
+		r.Queues = append(r.Queues, QueueResult{c.c.Queues[i].Name, q.Tally, q.shortfall / total})
+		all.add(q)
+	}
+	all.settle()
+	r.Tally = all.Tally
+	for _, key := range slices.SortedFunc(maps.Keys(c.rows), func(a, b failureKey) int {
+		return cmp.Or(cmp.Compare(a.cause, b.cause), cmp.Compare(a.policy, b.policy), cmp.Compare(a.rule, b.rule), cmp.Compare(a.code, b.code))
+	}) {
+		r.Failures = append(r.Failures, *c.rows[key])
+	}
+	busy := 0.0
+	for _, name := range slices.Sorted(maps.Keys(c.nodes)) {
+		n := c.nodes[name]
+		n.Use = n.busy / total
+		busy += n.Use
+		if n.Avoided > 0 {
+			r.AvoidedNodes = append(r.AvoidedNodes, n.NodeLoad)
+		}
+	}
+	slices.SortStableFunc(r.AvoidedNodes, func(a, b NodeLoad) int { return cmp.Compare(b.Avoided, a.Avoided) })
+	r.MeanUse = busy / float64(len(s.nodes))
+	return r
+}
+
+func (c *counter) notOver(jobs map[string]*job) map[string]int {
+	out := map[string]int{}
+	for _, u := range c.unscheduled {
+		if j := jobs[u.Job]; j != nil && (j.state == waiting || j.state == held) {
+			out[u.Reason.String()]++
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(jobs)) {
+		if jobs[id].state == running {
+			out["Running"]++
+		}
+	}
+	return out
+}
+
+func (q *queueCount) settle() {
+	q.NotOver = q.Jobs - q.Done - q.Lost
+	q.Waiting, q.RetryWaiting, q.Completion = timesOf(q.waiting), timesOf(q.retryWaiting), timesOf(q.completion)
+}
+
+func (q *queueCount) add(o *queueCount) {
+	q.Jobs, q.Done, q.DoneByRetries, q.Lost = q.Jobs+o.Jobs, q.Done+o.Done, q.DoneByRetries+o.DoneByRetries, q.Lost+o.Lost
+	q.Runs, q.Retries, q.Preemptions, q.Passed = q.Runs+o.Runs, q.Retries+o.Retries, q.Preemptions+o.Preemptions, q.Passed+o.Passed
+	q.waiting, q.retryWaiting, q.completion = append(q.waiting, o.waiting...), append(q.retryWaiting, o.retryWaiting...), append(q.completion, o.completion...)
+}
+
+// timesOf returns percentiles by nearest rank.
+func timesOf(all []time.Duration) (t Times) {
+	if len(all) == 0 {
+		return t
+	}
+	slices.Sort(all)
+	at := func(percent int) float64 { return all[(len(all)*percent+99)/100-1].Seconds() }
+	for _, d := range all {
+		t.Mean += d.Seconds()
+	}
+	t.Mean /= float64(len(all))
+	t.P50, t.P95, t.P99, t.Max = at(50), at(95), at(99), all[len(all)-1].Seconds()
+	return t
+}

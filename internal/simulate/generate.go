@@ -1,0 +1,215 @@
+package simulate
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/refloat/refloat/internal/scheduling"
+)
+
+// What is drawn: each has random numbers of its own.
+const (
+	ofSubmission uint64 = iota + 1
+	ofJob
+	ofRun
+)
+
+// draw returns the random numbers about one thing.
+func draw(seed, what, a, b uint64) *rand.Rand {
+	h := mix(seed + 0x9e3779b97f4a7c15)
+	for _, v := range []uint64{what, a, b} {
+		h = mix(h ^ mix(v+0x9e3779b97f4a7c15))
+	}
+	return rand.New(rand.NewPCG(h, mix(h+1)))
+}
+
+// mix is the finalizer of SplitMix64.
+func mix(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// job is a job of the simulation. Times are since its beginning.
+type job struct {
+	index     int
+	id        string
+	kind      *kind
+	queue     int
+	gang      *gang // nil: a job of its own
+	submitted time.Duration
+	length    time.Duration // of a run that does not fail
+	broken    []bool        // the failures of its kind that every run has
+
+	state      state
+	listed     bool // in sim.alive
+	passed     bool // in its first wait, by a retry
+	runs       int
+	retryAfter time.Duration
+	avoided    []string
+	node       *placed
+	started    time.Duration // its last run
+	first      time.Duration // its first one
+	waited     time.Duration // in all
+	since      time.Duration // when it began to wait
+	ended      time.Duration
+	cause      string        // of its last failure, while it is undecided
+	spent      time.Duration // by its last run
+}
+
+type gang struct {
+	id      string
+	members []*job
+}
+
+type state int
+
+const (
+	waiting state = iota
+	held
+	running
+	undecided // its run has failed
+	done
+	lost
+)
+
+// kind is a kind with what follows from it.
+type kind struct {
+	*Kind
+	request scheduling.Resources
+}
+
+// generator makes the submissions, one after another.
+type generator struct {
+	w      *Workload
+	kinds  []kind
+	queues []string
+	total  float64 // of weights
+	mean   float64 // of jobs in a submission
+	seed   uint64
+	at     time.Duration
+	number uint64 // of submissions
+	jobs   int
+}
+
+func newGenerator(w *Workload, c *Cluster, seed uint64) (*generator, error) {
+	g := &generator{w: w, seed: seed}
+	for i := range w.Kinds {
+		k := &w.Kinds[i]
+		request, err := c.amounts(k.Request)
+		if err != nil {
+			return nil, err
+		}
+		g.kinds = append(g.kinds, kind{k, request})
+		g.total += k.weight()
+		g.mean += k.weight() * float64(max(1, k.JobsAtOnce))
+	}
+	g.mean /= g.total
+	for _, q := range c.Queues {
+		g.queues = append(g.queues, q.Name)
+	}
+	return g, nil
+}
+
+// next returns the jobs of the next submission; none: that was all.
+func (g *generator) next() []*job {
+	if g.jobs >= g.w.Jobs {
+		return nil
+	}
+	r := draw(g.seed, ofSubmission, g.number, 0)
+	gap := g.mean / g.w.JobsPerHour
+	if g.w.Arrivals != Even {
+		gap *= r.ExpFloat64()
+	}
+	g.at += time.Duration(gap * float64(time.Hour))
+	k, left := &g.kinds[0], r.Float64()*g.total
+	for i := range g.kinds {
+		if k = &g.kinds[i]; left < k.weight() {
+			break
+		}
+		left -= k.weight()
+	}
+	queue := r.IntN(len(g.queues))
+	for i, name := range g.queues {
+		if name == k.Queue {
+			queue = i
+		}
+	}
+	n := max(1, k.JobsAtOnce)
+	if !k.Gang {
+		n = min(n, g.w.Jobs-g.jobs)
+	}
+	jobs := make([]*job, n)
+	for i := range jobs {
+		jobs[i] = g.job(k, queue)
+	}
+	if k.Gang {
+		of := &gang{fmt.Sprintf("gang-%06d", g.number), jobs}
+		length := jobs[0].length
+		for _, j := range jobs {
+			j.gang, j.length = of, length
+		}
+	}
+	g.number++
+	return jobs
+}
+
+func (g *generator) job(k *kind, queue int) *job {
+	r := draw(g.seed, ofJob, uint64(g.jobs), 0)
+	j := &job{index: g.jobs, id: fmt.Sprintf("job-%08d", g.jobs), kind: k, queue: queue, submitted: g.at, since: g.at, length: k.RunTime.draw(r)}
+	for i := range k.Failures {
+		j.broken = append(j.broken, r.Float64() < k.Failures[i].PerJob)
+	}
+	g.jobs++
+	return j
+}
+
+// deviations is how many standard deviations the 95th percentile is above the median.
+const deviations = 1.6448536269514722
+
+func (t RunTime) draw(r *rand.Rand) time.Duration {
+	normal := r.NormFloat64()
+	if t.P95 == 0 {
+		return t.P50
+	}
+	sigma := math.Log(float64(t.P95)/float64(t.P50)) / deviations
+	length := float64(t.P50) * math.Exp(sigma*normal)
+	return max(time.Second, time.Duration(min(length, float64(maxGiveUp)))).Round(time.Millisecond)
+}
+
+// fate says when and how a run that starts now on a node ends; no failure: it succeeds.
+func fate(seed uint64, j *job, faults []Fault, now time.Duration) (after time.Duration, failure *Failure) {
+	r := draw(seed, ofRun, uint64(j.index), uint64(j.runs))
+	after = j.length
+	try := func(f *Failure, broken bool) {
+		chance, part, hours := r.Float64(), r.Float64(), r.ExpFloat64() // always as many
+		at := time.Duration(part * float64(j.length))
+		if f.After > 0 {
+			at = min(f.After, j.length)
+		}
+		fails := broken || chance < f.PerRun
+		if f.PerHour > 0 {
+			if hit := hours / f.PerHour * float64(time.Hour); hit < float64(after) && (!fails || hit < float64(at)) {
+				at, fails = time.Duration(hit), true
+			}
+		}
+		if fails && (at < after || failure == nil && at == after) {
+			after, failure = at, f
+		}
+	}
+	for i := range j.kind.Failures {
+		try(&j.kind.Failures[i], j.broken[i])
+	}
+	for i := range faults {
+		if f := &faults[i]; !f.Down {
+			failure := &Failure{} // which never happens
+			if f.hits(j.node) && f.active(now) {
+				failure = &f.Failure
+			}
+			try(failure, false)
+		}
+	}
+	return max(after, time.Millisecond), failure
+}

@@ -1,0 +1,386 @@
+package simulate
+
+import (
+	"cmp"
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/evaluator"
+	"github.com/refloat/refloat/internal/policy/policyfile"
+	"github.com/refloat/refloat/internal/projection"
+	"github.com/refloat/refloat/internal/scheduling"
+)
+
+// Semantics is the version that decides: the first with gangs that restart as a whole.
+const Semantics = 3
+
+// begin is when every simulation begins.
+func begin() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
+
+// Candidate is a policy set with a name.
+type Candidate struct {
+	Name string
+	Set  *policyfile.Set
+}
+
+// Options say what to simulate.
+type Options struct {
+	Candidate Candidate
+	Cluster   *Cluster
+	Workload  *Workload
+	Seed      uint64
+}
+
+// WithQueues returns the cluster with queues: those to which candidates bind policies, if it names none; at least one.
+func (c *Cluster) WithQueues(candidates ...Candidate) *Cluster {
+	if len(c.Queues) > 0 {
+		return c
+	}
+	names := map[string]bool{}
+	own := *c
+	for _, candidate := range candidates {
+		for _, b := range candidate.Set.Bindings() {
+			if !names[b.Queue] {
+				names[b.Queue] = true
+				own.Queues = append(own.Queues, Queue{Name: b.Queue})
+			}
+		}
+	}
+	if len(own.Queues) == 0 {
+		own.Queues = []Queue{{Name: "default"}}
+	}
+	slices.SortFunc(own.Queues, func(a, b Queue) int { return cmp.Compare(a.Name, b.Name) })
+	return &own
+}
+
+// Check reports what is wrong with a cluster that has its queues, and a workload for it.
+func Check(c *Cluster, w *Workload) error {
+	nodes, err := c.nodes()
+	if err != nil {
+		return fmt.Errorf("cluster: %w", err)
+	}
+	if err := c.check(nodes); err != nil {
+		return fmt.Errorf("cluster: %w", err)
+	}
+	s := sim{o: Options{Cluster: c, Workload: w}, nodes: nodes}
+	config, queues := s.config(), s.queues()
+	if _, err := scheduling.Schedule(config, queues, s.available(), nil); err != nil {
+		return fmt.Errorf("cluster: %w", err)
+	}
+	if err := w.check(c); err != nil {
+		return fmt.Errorf("workload: %w", err)
+	}
+	if err := w.fits(c, config, s.available()); err != nil {
+		return fmt.Errorf("workload: %w", err)
+	}
+	return nil
+}
+
+// sim is one simulation.
+type sim struct {
+	o        Options
+	p        *evaluator.Processor
+	position int64
+	generate *generator
+	nodes    []placed
+	byName   map[string]*placed
+
+	now     time.Duration
+	due     dueHeap
+	number  uint64 // of what is due, in the order in which it was added
+	cycleAt time.Duration
+	lastAt  time.Duration   // of the last submission
+	jobs    map[string]*job // not over, or of a gang that is not over
+	alive   [][]*job        // by queue, in order of submission: waiting, held or running
+	arrives []*job          // the next submission
+	ended   []*job          // by the records of the current message
+	count   *counter
+	err     error
+}
+
+// due is something that happens at a time.
+type due struct {
+	at     time.Duration
+	what   what
+	number uint64
+	job    *job // of ends
+	run    int
+	fails  *Failure
+	fault  *Fault
+}
+
+type what int
+
+// In the order in which they happen at the same time.
+const (
+	ends what = iota
+	faultBegins
+	faultEnds
+	arrive
+	cycle
+)
+
+type dueHeap []due
+
+func (h dueHeap) Len() int      { return len(h) }
+func (h dueHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h dueHeap) Less(i, j int) bool {
+	return cmp.Or(cmp.Compare(h[i].at, h[j].at), cmp.Compare(h[i].what, h[j].what), cmp.Compare(h[i].number, h[j].number)) < 0
+}
+func (h *dueHeap) Push(x any) { *h = append(*h, x.(due)) }
+func (h *dueHeap) Pop() any {
+	old := *h
+	last := old[len(old)-1]
+	old[len(old)-1] = due{}
+	*h = old[:len(old)-1]
+	return last
+}
+
+const never = time.Duration(math.MaxInt64)
+
+// Run simulates. The options must have passed Check.
+func Run(ctx context.Context, o Options) (*Result, error) {
+	nodes, err := o.Cluster.nodes()
+	if err != nil {
+		return nil, err
+	}
+	state, err := projection.NewState(projection.NewMemory(), projection.NoWatermark, o.Candidate.Set.Horizon().Nanoseconds())
+	if err != nil {
+		return nil, err
+	}
+	generate, err := newGenerator(o.Workload, o.Cluster, o.Seed)
+	if err != nil {
+		return nil, err
+	}
+	s := &sim{
+		o: o, p: &evaluator.Processor{State: state}, generate: generate, nodes: nodes, byName: map[string]*placed{}, cycleAt: never,
+		jobs: map[string]*job{}, alive: make([][]*job, len(o.Cluster.Queues)), count: newCounter(o.Cluster),
+	}
+	for i := range s.nodes {
+		s.byName[s.nodes[i].Name] = &s.nodes[i]
+	}
+	s.p.Rules = evaluator.Rules{Generation: 1, Set: o.Candidate.Set.Set}
+	s.p.Activate([]chain.Record{
+		&chain.SemanticsActivated{Version: Semantics},
+		&chain.PolicyActivated{Generation: 1, Digest: o.Candidate.Set.Digest(), HorizonMS: o.Candidate.Set.Horizon().Milliseconds()},
+	})
+	for i := range o.Cluster.Faults {
+		if f := &o.Cluster.Faults[i]; f.Down {
+			s.add(due{at: f.At, what: faultBegins, fault: f})
+			s.add(due{at: f.At + f.For, what: faultEnds, fault: f})
+		}
+	}
+	s.arrival()
+	for n := 0; s.err == nil && len(s.due) > 0; n++ {
+		if n%1024 == 0 && ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		d := heap.Pop(&s.due).(due)
+		if s.over(d.at) {
+			break
+		}
+		s.now = d.at
+		s.happens(&d)
+	}
+	if s.err != nil {
+		return nil, s.err
+	}
+	return s.count.result(s), nil
+}
+
+// over says whether the simulation ends before a time: everything is over, or has had its time.
+func (s *sim) over(at time.Duration) bool {
+	return s.arrives == nil && (len(s.jobs) == 0 || at > s.lastAt+s.o.Workload.GiveUp)
+}
+
+func (s *sim) add(d due) {
+	s.number++
+	d.number = s.number
+	heap.Push(&s.due, d)
+}
+
+func (s *sim) arrival() {
+	if s.arrives = s.generate.next(); s.arrives != nil {
+		s.lastAt = s.arrives[0].submitted
+		s.add(due{at: s.lastAt, what: arrive})
+	}
+}
+
+// wake has a scheduling cycle run at a time, or at the first one after it.
+func (s *sim) wake(at time.Duration) {
+	interval := s.o.Cluster.SchedulingInterval
+	at = (max(at, s.now) + interval - 1) / interval * interval
+	if at < s.cycleAt {
+		s.cycleAt = at
+		s.add(due{at: at, what: cycle})
+	}
+}
+
+func (s *sim) happens(d *due) {
+	switch d.what {
+	case arrive:
+		s.submit(s.arrives)
+		s.arrival()
+		s.wake(s.now)
+	case ends:
+		if d.job.state == running && d.job.runs == d.run {
+			s.end(d.job, d.fails)
+			s.wake(s.now)
+		}
+	case faultBegins:
+		s.down(d.fault)
+		s.wake(s.now)
+	case faultEnds:
+		s.wake(s.now)
+	case cycle:
+		if d.at == s.cycleAt {
+			s.cycleAt = never
+			s.schedule()
+		}
+	}
+}
+
+// down fails the runs on the nodes of a fault.
+func (s *sim) down(f *Fault) {
+	for q, jobs := range s.alive {
+		var hit []*job
+		for _, j := range jobs {
+			if j.state == running && f.hits(j.node) {
+				hit = append(hit, j)
+			}
+		}
+		s.fail(q, &f.Failure, hit...)
+	}
+}
+
+func (s *sim) end(j *job, f *Failure) {
+	if f != nil {
+		s.fail(j.queue, f, j)
+		return
+	}
+	s.stop(j, done)
+	s.count.succeeded(j)
+	s.tell(j.queue, succeeded(j)...)
+	s.settle(j)
+}
+
+// stop ends a run.
+func (s *sim) stop(j *job, to state) {
+	j.state, j.ended, j.since, j.spent = to, s.now, s.now, s.now-j.started
+	s.count.ran(j)
+}
+
+// schedule runs a scheduling cycle.
+func (s *sim) schedule() {
+	config, queues, nodeByJob := s.config(), s.queues(), map[string]string{}
+	next := never
+	for q, jobs := range s.alive {
+		jobs = slices.DeleteFunc(jobs, func(j *job) bool {
+			j.listed = j.state == waiting || j.state == held || j.state == running
+			return !j.listed
+		})
+		s.alive[q] = jobs
+		for _, j := range jobs {
+			one := scheduling.Job{
+				ID: j.id, PriorityClass: j.kind.PriorityClass, Priority: j.kind.Priority, Submitted: begin().Add(j.submitted), Request: j.kind.request,
+				RetryAfter: begin().Add(j.retryAfter), AvoidedNodes: j.avoided, Held: j.state == held,
+			}
+			if j.gang != nil {
+				one.Gang = j.kind.gang(j.gang.id)
+			}
+			if j.state == running {
+				nodeByJob[j.id] = j.node.Name
+			} else if j.retryAfter > s.now {
+				next = min(next, j.retryAfter)
+			}
+			queues[q].Jobs = append(queues[q].Jobs, one)
+		}
+	}
+	r, err := scheduling.Schedule(config, queues, s.available(), nodeByJob)
+	if err == nil && len(r.Failed) > 0 {
+		err = errors.New("a gang was placed in part, although all of it is required")
+	}
+	if err != nil {
+		s.err = fmt.Errorf("schedule at %v: %w", s.now, err)
+		return
+	}
+	s.count.cycle(s.now, &r, s.jobs)
+	s.preempt(r.Preempted)
+	s.start(&r)
+	if len(r.Preempted)+len(r.Scheduled) > 0 {
+		next = s.now + 1 // what follows from the new state
+	}
+	if next < never {
+		s.wake(next)
+	}
+}
+
+func (s *sim) config() scheduling.Config {
+	c := s.o.Cluster
+	config := scheduling.Config{Now: begin().Add(s.now), Resources: c.Resources, DefaultPriorityClass: c.DefaultPriorityClass}
+	for _, p := range c.PriorityClasses {
+		config.PriorityClasses = append(config.PriorityClasses, scheduling.PriorityClass{Name: p.Name, Priority: p.Priority, IsFairSharePreemptible: p.Preemptible})
+	}
+	return config
+}
+
+// queues returns the queues without jobs.
+func (s *sim) queues() (out []scheduling.Queue) {
+	for _, q := range s.o.Cluster.Queues {
+		out = append(out, scheduling.Queue{Name: q.Name, PriorityFactor: int64(math.Round(1000 * cmp.Or(q.PriorityFactor, 1)))})
+	}
+	return out
+}
+
+// available returns the nodes that are not down.
+func (s *sim) available() (out []scheduling.Node) {
+	for i := range s.nodes {
+		n := &s.nodes[i]
+		if !slices.ContainsFunc(s.o.Cluster.Faults, func(f Fault) bool { return f.Down && f.active(s.now) && f.hits(n) }) {
+			out = append(out, n.Node)
+		}
+	}
+	return out
+}
+
+// preempt ends the runs of jobs that lost their nodes.
+func (s *sim) preempt(ids []string) {
+	byQueue := make([][]*job, len(s.alive))
+	for _, id := range ids {
+		j := s.jobs[id]
+		byQueue[j.queue] = append(byQueue[j.queue], j)
+	}
+	for q, jobs := range byQueue {
+		s.fail(q, nil, jobs...)
+	}
+}
+
+// start starts the jobs that got a node.
+func (s *sim) start(r *scheduling.Result) {
+	byQueue := make([][]*job, len(s.alive))
+	for _, id := range r.Scheduled {
+		if j := s.jobs[id]; j.state == waiting {
+			byQueue[j.queue] = append(byQueue[j.queue], j)
+		}
+	}
+	for q, jobs := range byQueue {
+		for _, j := range jobs {
+			j.state, j.node, j.started = running, s.byName[r.NodeByJob[j.id]], s.now
+			if j.runs == 0 {
+				j.first = s.now
+			}
+			j.runs++
+			j.waited += s.now - j.since
+			after, fails := fate(s.o.Seed, j, s.o.Cluster.Faults, s.now)
+			s.add(due{at: s.now + after, what: ends, job: j, run: j.runs, fails: fails})
+			s.count.started(j)
+		}
+		s.tell(q, leased(jobs)...)
+	}
+}
