@@ -17,19 +17,20 @@ import (
 
 // group is the JSON form of a group of jobs. Fields keep their meaning; new ones may be added.
 type group struct {
-	Queue           string  `json:"queue"`
-	JobSet          string  `json:"jobSet"`
-	Group           string  `json:"group"`
-	Policy          string  `json:"policy"`
-	State           string  `json:"state"`
-	Reason          string  `json:"reason"`
-	Rule            string  `json:"rule,omitempty"`
-	Generation      uint32  `json:"generation"`
-	Restarts        uint32  `json:"restarts"`
-	RestartsCounted uint32  `json:"restartsCounted"`
-	MaxRestarts     *uint32 `json:"maxRestarts"` // null: it was bound before the rows start, and its rules were not asked since
-	Partition       int     `json:"partition"`
-	Parts           []part  `json:"parts"`
+	Queue           string      `json:"queue"`
+	JobSet          string      `json:"jobSet"`
+	Group           string      `json:"group"`
+	Policy          string      `json:"policy"`
+	State           string      `json:"state"`
+	Reason          string      `json:"reason"`
+	Rule            string      `json:"rule,omitempty"`
+	Generation      uint32      `json:"generation"`
+	Restarts        uint32      `json:"restarts"`
+	RestartsCounted uint32      `json:"restartsCounted"`
+	MaxRestarts     *uint32     `json:"maxRestarts"` // null: it was bound before the rows start, and its rules were not asked since
+	Partition       int         `json:"partition"`
+	Conditions      []condition `json:"conditions"` // as of a JobSet
+	Parts           []part      `json:"parts"`
 }
 
 // part is a part of a group.
@@ -44,21 +45,22 @@ type part struct {
 // unit is a replica of a part. Active members are neither held nor over; of the terminating ones, a run that was told to
 // stop has not ended yet.
 type unit struct {
-	Replica          uint32 `json:"replica"`
-	State            string `json:"state"`
-	Reason           string `json:"reason,omitempty"`
-	Generation       uint32 `json:"generation"`
-	Restarts         uint32 `json:"restarts"`
-	RetriesUsed      uint32 `json:"retriesUsed"`
-	CompletedIndexes string `json:"completedIndexes"`
-	FailedIndexes    string `json:"failedIndexes"`
-	Active           int    `json:"active"`
-	Held             int    `json:"held"`
-	Succeeded        int    `json:"succeeded"`
-	Failed           int    `json:"failed"`
-	Cancelled        int    `json:"cancelled"` // or rejected
-	Stopped          int    `json:"stopped"`   // with the unit or the group, or submitted after its end
-	Terminating      int    `json:"terminating"`
+	Replica          uint32      `json:"replica"`
+	State            string      `json:"state"`
+	Reason           string      `json:"reason,omitempty"`
+	Generation       uint32      `json:"generation"`
+	Restarts         uint32      `json:"restarts"`
+	RetriesUsed      uint32      `json:"retriesUsed"`
+	CompletedIndexes string      `json:"completedIndexes"`
+	FailedIndexes    string      `json:"failedIndexes"`
+	Active           int         `json:"active"`
+	Held             int         `json:"held"`
+	Succeeded        int         `json:"succeeded"`
+	Failed           int         `json:"failed"`
+	Cancelled        int         `json:"cancelled"` // or rejected
+	Stopped          int         `json:"stopped"`   // with the unit or the group, or submitted after its end
+	Terminating      int         `json:"terminating"`
+	Conditions       []condition `json:"conditions"` // as of a Job
 }
 
 type getGroupFlags struct {
@@ -94,7 +96,9 @@ func newGetGroups() *cobra.Command {
 		Short: "List groups of jobs",
 		Long: `List groups of jobs (docs/semantics.md, Groups), with their parts and units: how many
 members of each are active, held or terminating, and which indexes have completed or
-failed for good. --policy and --rule are those of the group.`,
+failed for good. -o yaml and json also have conditions: of a unit, those of a Kubernetes Job
+(SuccessCriteriaMet, Complete, FailureTarget, Failed), of a group, those of a JobSet
+(Completed, Failed), and Halted. --policy and --rule are those of the group.`,
 		Example: `  refloatctl get groups --data .refloat-run --queue ml --state Failed
   refloatctl get groups --job-db postgres://refloat@db:5432/scheduler -o json`,
 		Args: cobra.NoArgs,
@@ -241,7 +245,7 @@ func groupOf(q jobdb.Queries, g *jobdb.Group) (group, error) {
 		members[key] = append(members[key], j)
 		return nil
 	})
-	return out, errors.Join(err, q.Units(g, func(u *jobdb.Unit) error {
+	err = errors.Join(err, q.Units(g, func(u *jobdb.Unit) error {
 		i := slices.IndexFunc(out.Parts, func(p part) bool { return p.Name == u.Part })
 		if i < 0 {
 			i = len(out.Parts)
@@ -251,6 +255,8 @@ func groupOf(q jobdb.Queries, g *jobdb.Group) (group, error) {
 		slices.SortFunc(out.Parts[i].Units, func(a, b unit) int { return cmp.Compare(a.Replica, b.Replica) })
 		return nil
 	}))
+	out.Conditions = conditionsOf(&out, g.State, g.Reason)
+	return out, err
 }
 
 func unitOf(g *jobdb.Group, u *jobdb.Unit, members []*jobdb.Job) unit {
@@ -281,8 +287,9 @@ func unitOf(g *jobdb.Group, u *jobdb.Unit, members []*jobdb.Job) unit {
 		case jobdb.NoMember:
 		}
 	}
-	out.State = u.StateWith(out.Succeeded, &g.Shape).String()
-	out.CompletedIndexes, out.FailedIndexes = completed.String(), failed.String()
+	state := u.StateWith(out.Succeeded, &g.Shape)
+	out.State, out.CompletedIndexes, out.FailedIndexes = state.String(), completed.String(), failed.String()
+	out.Conditions = conditionsOfUnit(&out, g.Shape.Part(u.Part), state, u.Reason)
 	return out
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -145,12 +146,33 @@ func TestGroups(t *testing.T) {
 	units := func(g object, part int) map[string]any {
 		return g["parts"].([]any)[part].(map[string]any)["units"].([]any)[0].(map[string]any)
 	}
+	conditions := func(of object) (list []string) {
+		t.Helper()
+		for _, c := range of["conditions"].([]any) {
+			c := object(c.(map[string]any))
+			if c["status"] != "True" || c["message"] == "" {
+				t.Errorf("condition %v", c)
+			}
+			list = append(list, fmt.Sprintf("%s %s", c["type"], c["reason"]))
+		}
+		return list
+	}
+	haveConditions := func(of object, want ...string) {
+		t.Helper()
+		if got := conditions(of); !slices.Equal(got, want) {
+			t.Errorf("conditions %q, want %q", got, want)
+		}
+	}
 	g := one("gang/g1")
+	haveConditions(g)
 	want(g, map[string]any{"queue": "q", "jobSet": "s", "state": "Active", "generation": 0, "restarts": 0, "maxRestarts": 0})
 	want(object(units(g, 0)), map[string]any{"generation": 1, "retriesUsed": 1, "active": 3, "held": 0, "terminating": 2, "completedIndexes": ""})
 	g = one("train")
 	want(g, map[string]any{"state": "Failed", "reason": "ReachedMaxRestarts", "generation": 1, "restarts": 1, "restartsCounted": 1, "maxRestarts": 1})
 	want(object(units(g, 0)), map[string]any{"generation": 1, "state": "Failed", "failedIndexes": ""})
+	haveConditions(g, "Failed ReachedMaxRestarts")
+	haveConditions(object(units(g, 0)), "FailureTarget BackoffLimitExceeded", "Failed BackoffLimitExceeded")
+	haveConditions(object(units(g, 1)))
 	g = one("sweep")
 	want(g, map[string]any{"state": "Active", "maxRestarts": 0})
 	want(object(units(g, 0)), map[string]any{"failedIndexes": "0", "active": 1})
@@ -161,7 +183,8 @@ func TestGroups(t *testing.T) {
 	want(object(units(g, 0)), map[string]any{"failed": 1, "stopped": 2, "held": 0, "active": 0})
 	ctl(t, "explain", "w6", "--data", data).exits(t, exitFinding).says(t, "MemberStopped", "its group has ended: Failed (BackoffLimitExceeded), by rule give-up")
 	ctl(t, "get", "groups", "--data", data).exits(t, exitFine).says(t, "train", "sweep", "gang/g1")
-	ctl(t, "get", "group", "train", "--data", data, "-o", "yaml").exits(t, exitFine).says(t, "state: Failed", "restartsCounted: 1")
+	ctl(t, "get", "group", "train", "--data", data, "-o", "yaml").exits(t, exitFine).says(t, "state: Failed", "restartsCounted: 1",
+		"conditions:", "type: FailureTarget", "restarts are used up: 1 of maxRestarts 1")
 	ctl(t, "get", "group", "nobody", "--data", data).exits(t, exitFinding).says(t, "get groups")
 	ctl(t, "get", "groups", "--data", data, "-o", "xml").exits(t, exitUsage)
 	ctl(t, "explain", "group", "train", "--data", data).exits(t, exitFine).says(t, "GroupBound", "MemberHeld", "MemberReleased", "MemberRestart", "restarts the whole group", "restarts are used up", "GroupEnded")

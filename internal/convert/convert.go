@@ -73,7 +73,7 @@ func Convert(files []File, o Options) *Result {
 	}
 	var workloads []*Workload
 	for _, d := range c.docs {
-		if d.system.workload == nil || d.failed {
+		if d.system.workload == nil || d.failed || d.madeByAnother() {
 			continue
 		}
 		w := d.system.workload(d)

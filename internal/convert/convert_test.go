@@ -46,6 +46,9 @@ func TestScenarios(t *testing.T) {
 			if !r.Failed() {
 				printJobs(t, &b, &r.Submit, full)
 				mustBeClean(t, r)
+				if err := refusedByArmada(&r.Submit); err != nil {
+					d.Fatalf(t, "Armada refuses the jobs: %v", err)
+				}
 			}
 			return b.String()
 		})

@@ -11,8 +11,8 @@ import (
 	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
-// FuzzConvert: no manifest makes Convert panic, and whatever it makes is what lint accepts, and a file of jobs whose
-// members fit their group.
+// FuzzConvert: no manifest makes Convert panic, and whatever it makes is what lint accepts, and a file of jobs that Armada accepts
+// and whose members fit their group.
 func FuzzConvert(f *testing.F) {
 	for _, text := range examples(f) {
 		f.Add(text)
@@ -48,6 +48,9 @@ func FuzzConvert(f *testing.F) {
 // checkJobs checks that each job names policies that exist, each member once, and that the file is YAML.
 func checkJobs(t *testing.T, r *Result) {
 	t.Helper()
+	if err := refusedByArmada(&r.Submit); err != nil {
+		t.Fatalf("Armada refuses it: %v", err)
+	}
 	seen := map[[4]string]bool{}
 	for i := range r.Submit.Jobs {
 		a := r.Submit.Jobs[i].Annotations

@@ -54,7 +54,7 @@ func submit(workloads []*Workload, o Options) Submit {
 				index := 0
 				for k := range p.Tasks {
 					for range p.Tasks[k].Count {
-						s.Jobs = append(s.Jobs, w.job(p, &p.Tasks[k], replica, index))
+						s.Jobs = append(s.Jobs, w.job(s.JobSetID, p, &p.Tasks[k], replica, index))
 						index++
 					}
 				}
@@ -65,7 +65,7 @@ func submit(workloads []*Workload, o Options) Submit {
 }
 
 // job makes the job of one member.
-func (w *Workload) job(p *Part, t *Task, replica, index int) Job {
+func (w *Workload) job(jobSet string, p *Part, t *Task, replica, index int) Job {
 	j := Job{Namespace: w.Namespace, Labels: maps.Clone(t.Labels), Annotations: maps.Clone(t.Annotations), PodSpec: t.Pod}
 	if j.Annotations == nil {
 		j.Annotations = map[string]string{}
@@ -88,7 +88,8 @@ func (w *Workload) job(p *Part, t *Task, replica, index int) Job {
 		annotationRetryPolicy:             t.policyName,
 	})
 	if n := p.Members(); p.Gang && n > 1 {
-		j.Annotations[annotationGang] = strings.Join([]string{w.Name, p.partName, strconv.Itoa(replica)}, "-")
+		// Armada knows a gang by its queue and name: another job set has others. Names of groups and parts have no _.
+		j.Annotations[annotationGang] = strings.Join([]string{jobSet, w.Name, p.partName, strconv.Itoa(replica)}, "_")
 		j.Annotations[annotationGangSize] = strconv.Itoa(n)
 	}
 	return j

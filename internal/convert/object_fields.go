@@ -17,6 +17,8 @@ func objectFields() []Field {
 		{Path: "metadata.annotations[kubectl.kubernetes.io/last-applied-configuration]", Fate: Ignored, Why: "written by kubectl"},
 		{Path: "metadata.annotations[batch.kubernetes.io/job-tracking]", Fate: Ignored, Why: server},
 		{Path: "metadata.ownerReferences", Fate: Ignored, Why: "Armada's jobs have no owner"},
+		{Path: "metadata.ownerReferences", Case: "the controller that makes it is converted too", Fate: Dropped, Why: "it is left out, because the group that its controller becomes has its jobs"},
+		{Path: "metadata.ownerReferences", Case: "another controller makes it", Fate: Differs, Why: "a controller made it and may restart it: what that is configured to do is not known here"},
 		{Path: "metadata.finalizers", Fate: Ignored, Why: "controllers of a cluster wait for them; there is no object here"},
 		{Path: "status", Fate: Ignored, Why: "what a run of it has done"},
 	}

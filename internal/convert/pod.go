@@ -7,12 +7,20 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 const (
 	defaultGrace = 30  // seconds, of Kubernetes
 	maxGrace     = 300 // seconds, of Armada
 	maxPodSpec   = 65535
+
+	// What Armada reserves for a container that leaves one of them out, and the least that it accepts, unless it is
+	// configured otherwise.
+	defaultCPU     = "1"
+	defaultInitCPU = "900m" // it refuses whole cpus there
+	defaultMemory  = "1Gi"
+	minMemory      = "1Mi"
 )
 
 // task maps a pod template to what Armada accepts, count times.
@@ -33,8 +41,11 @@ func (d *document) task(path string, t *corev1.PodTemplateSpec, count int) Task 
 		spec.PriorityClassName = ""
 	}
 	ports := map[int32]bool{}
-	d.containers(join(at, "containers"), spec.Containers, ports)
-	d.containers(join(at, "initContainers"), spec.InitContainers, ports)
+	d.containers(join(at, "containers"), spec.Containers, defaultCPU, ports)
+	d.containers(join(at, "initContainers"), spec.InitContainers, defaultInitCPU, ports)
+	for i := range spec.InitContainers {
+		d.initCPU(fmt.Sprintf("%s[%d].resources", join(at, "initContainers"), i), &spec.InitContainers[i].Resources)
+	}
 	d.nodeAffinity(join(at, "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"), spec)
 	if n := spec.Size(); n > maxPodSpec {
 		d.fail(at, fmt.Sprintf("a pod of %d bytes, and Armada accepts at most %d", n, maxPodSpec), "move texts to a ConfigMap or into the image")
@@ -46,17 +57,21 @@ func (d *document) task(path string, t *corev1.PodTemplateSpec, count int) Task 
 func (d *document) ownAnnotations(path string, annotations map[string]string) map[string]string {
 	out := maps.Clone(annotations)
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
-		if strings.HasPrefix(key, annotationPrefix) || strings.HasPrefix(key, armadaPrefix) {
-			d.say(d.system.reserved(), fmt.Sprintf("%s[%s]", path, shown(key)), "")
+		at := fmt.Sprintf("%s[%s]", path, shown(key))
+		switch {
+		case strings.HasPrefix(key, annotationPrefix) || strings.HasPrefix(key, armadaPrefix):
+			d.say(d.system.ofAnnotations(reservedCase), at, "")
 			delete(out, key)
+		case strings.Contains(out[key], "{JobId}"):
+			d.say(d.system.ofAnnotations(jobIDCase), at, "the job's id")
 		}
 	}
 	return out
 }
 
-// reserved returns the row about reserved annotations.
-func (s *system) reserved() Field {
-	i := slices.IndexFunc(s.table, func(f Field) bool { return f.Case == "an annotation of Armada or Refloat" })
+// ofAnnotations returns the row of a case of annotations: it is at those of the pod template.
+func (s *system) ofAnnotations(name string) Field {
+	i := slices.IndexFunc(s.table, func(f Field) bool { return f.Case == name })
 	return s.table[i]
 }
 
@@ -72,7 +87,7 @@ func (d *document) grace(path string, spec *corev1.PodSpec) {
 	spec.TerminationGracePeriodSeconds = &seconds
 }
 
-func (d *document) containers(path string, containers []corev1.Container, ports map[int32]bool) {
+func (d *document) containers(path string, containers []corev1.Container, cpu string, ports map[int32]bool) {
 	for i := range containers {
 		c, at := &containers[i], fmt.Sprintf("%s[%d]", path, i)
 		if !validLabel(c.Name) {
@@ -89,17 +104,20 @@ func (d *document) containers(path string, containers []corev1.Container, ports 
 			ports[p.ContainerPort] = true
 			return false
 		})
-		d.resources(join(at, "resources"), &c.Resources)
+		d.resources(join(at, "resources"), &c.Resources, cpu)
 	}
 }
 
-// resources makes requests and limits equal, as Armada wants them.
-func (d *document) resources(path string, r *corev1.ResourceRequirements) {
+// resources makes requests and limits equal, as Armada wants them, and not empty: it refuses a container without any.
+func (d *document) resources(path string, r *corev1.ResourceRequirements, cpu string) {
 	names := append(slices.Sorted(maps.Keys(r.Requests)), slices.Sorted(maps.Keys(r.Limits))...)
 	slices.Sort(names)
 	names = slices.Compact(names)
 	if len(names) == 0 {
-		d.note(path, "nothing is requested", "Armada's default")
+		d.note(path, "nothing is requested", "cpu "+cpu+", memory "+defaultMemory)
+		r.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(defaultMemory)}
+		r.Limits = maps.Clone(r.Requests)
+		return
 	}
 	both := make(corev1.ResourceList, len(names))
 	for _, name := range names {
@@ -120,8 +138,25 @@ func (d *document) resources(path string, r *corev1.ResourceRequirements) {
 			both[name] = request
 		}
 	}
-	if len(both) > 0 {
-		r.Requests, r.Limits = both, maps.Clone(both)
+	if least := resource.MustParse(minMemory); hasLess(both, least) {
+		d.note(path, "too little memory", minMemory)
+		both[corev1.ResourceMemory] = least
+	}
+	r.Requests, r.Limits = both, maps.Clone(both)
+}
+
+func hasLess(r corev1.ResourceList, memory resource.Quantity) bool {
+	q, ok := r[corev1.ResourceMemory]
+	return ok && q.Sign() >= 0 && q.Cmp(memory) < 0
+}
+
+// initCPU makes whole cpus of an init container a little less: Armada refuses them.
+func (d *document) initCPU(path string, r *corev1.ResourceRequirements) {
+	cpu := r.Requests[corev1.ResourceCPU]
+	if milli := cpu.MilliValue(); milli > 0 && milli%1000 == 0 {
+		less := *resource.NewMilliQuantity(milli-1, resource.DecimalSI)
+		d.note(path, "whole cpus", less.String())
+		r.Requests[corev1.ResourceCPU], r.Limits[corev1.ResourceCPU] = less, less
 	}
 }
 

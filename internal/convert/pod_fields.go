@@ -1,10 +1,17 @@
 package convert
 
+// The cases of annotations of any object.
+const (
+	reservedCase = "an annotation of Armada or Refloat"
+	jobIDCase    = "a value with {JobId}"
+)
+
 // podTemplateFields are the fields of a PodTemplateSpec: what Armada does with each.
 func podTemplateFields() []Field {
 	rows := []Field{
 		{Path: "metadata", Fate: Inside},
-		{Path: "metadata.annotations", Case: "an annotation of Armada or Refloat", Fate: Dropped, Why: "the prefixes armadaproject.io/ and refloat.github.io/ are reserved for what convert writes there"},
+		{Path: "metadata.annotations", Case: reservedCase, Fate: Dropped, Why: "the prefixes armadaproject.io/ and refloat.github.io/ are reserved for what convert writes there"},
+		{Path: "metadata.annotations", Case: jobIDCase, Fate: Differs, Why: "Armada replaces {JobId} in annotations by the id of the job"},
 		{Path: "spec", Fate: Inside},
 	}
 	return append(append(rows, under("metadata", templateMetaFields(""))...), under("spec", podFields())...)
@@ -64,7 +71,8 @@ func podFields() []Field {
 		rows = append(
 			rows,
 			Field{Path: list + ".resources", Fate: Kept, Here: asIs},
-			Field{Path: list + ".resources", Case: "nothing is requested", Fate: Differs, Why: "Armada counts at least its own default for each container"},
+			Field{Path: list + ".resources", Case: "nothing is requested", Fate: Differs, Why: "Armada refuses a container that requests nothing: write what it needs"},
+			Field{Path: list + ".resources", Case: "too little memory", Fate: Differs, Why: "Armada refuses less than 1Mi, unless it is configured otherwise"},
 			Field{Path: list + ".resources.requests", Fate: Kept, Here: asIs},
 			Field{Path: list + ".resources.requests", Case: "requests without limits", Fate: Differs, Why: "Armada wants limits equal to requests"},
 			Field{Path: list + ".resources.requests", Case: "requests below limits", Fate: Differs, Why: "Armada wants requests equal to limits"},
@@ -72,5 +80,6 @@ func podFields() []Field {
 			Field{Path: list + ".ports", Case: "a port of two containers", Fate: Dropped, Why: "Armada accepts each containerPort once in a pod; the container listens all the same"},
 		)
 	}
+	rows = append(rows, Field{Path: "initContainers.resources", Case: "whole cpus", Fate: Differs, Why: "Armada refuses an init container with a whole number of cpus, unless it is configured otherwise"})
 	return rows
 }

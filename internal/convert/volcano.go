@@ -336,6 +336,9 @@ func (v *volcano) unit() Part {
 		if n := int(v.spec.Tasks[i].Replicas); n > 0 {
 			tasks, first = append(tasks, i), append(first, members)
 			p.Tasks = append(p.Tasks, v.task(i))
+			if own, others := p.Tasks[len(p.Tasks)-1].Pod.PriorityClassName, p.Tasks[0].Pod.PriorityClassName; v.gang && own != others {
+				v.fail(fmt.Sprintf("spec.tasks[%d].template.spec.priorityClassName", i), "not the priority class of the task before, and Armada wants one for all pods of a gang", "use the same in all tasks")
+			}
 			members += n
 		}
 	}

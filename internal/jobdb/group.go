@@ -85,10 +85,8 @@ func (s UnitState) String() string {
 
 // StateWith returns the state of a unit of which so many members succeeded.
 func (u *Unit) StateWith(succeeded int, shape *policy.Shape) UnitState {
-	for i := range shape.Parts {
-		if p := &shape.Parts[i]; p.Name == u.Part && u.State == UnitActive && succeeded >= int(p.MinMembers) {
-			return UnitSucceeded
-		}
+	if p := shape.Part(u.Part); p != nil && u.State == UnitActive && succeeded >= int(p.MinMembers) {
+		return UnitSucceeded
 	}
 	return u.State
 }

@@ -227,6 +227,16 @@ type Shape struct {
 // of replicas and members.
 func (s *Shape) Open() bool { return len(s.Parts) == 0 }
 
+// Part returns the part of that name, or nil.
+func (s *Shape) Part(name string) *ShapePart {
+	for i := range s.Parts {
+		if s.Parts[i].Name == name {
+			return &s.Parts[i]
+		}
+	}
+	return nil
+}
+
 // ShapePart is a part as it is when a group is bound.
 type ShapePart struct {
 	Name        string

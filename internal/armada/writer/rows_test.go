@@ -51,6 +51,9 @@ func tellable(s scenario.Suite, row scenario.Scenario) error {
 	if row.Random != nil || row.Files != nil || len(row.Jobs) == 0 {
 		return fmt.Errorf("it is about programs")
 	}
+	if row.Manifest != "" {
+		return fmt.Errorf("it asks refloatctl about a manifest")
+	}
 	for _, j := range row.Jobs {
 		if j.Count > 1 || j.CPU != "" || s.Armada.Executors[j.Executor].Nodes > 1 {
 			return fmt.Errorf("job %s: its number, its size or where it may run", j.Name)

@@ -21,8 +21,10 @@ const sideBySide = "16"
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if err := flag.Set("test.parallel", sideBySide); err != nil {
-		panic(err)
+	for name, value := range map[string]string{"test.parallel": sideBySide, "datadriven-quiet": "true"} {
+		if err := flag.Set(name, value); err != nil {
+			panic(err)
+		}
 	}
 	os.Exit(pulsartest.Main(m))
 }
@@ -93,6 +95,12 @@ func runSuite(t *testing.T, box armadabox.Box, ours e2e.Programs, s scenario.Sui
 	w.warmUp(t)
 	t.Logf("Armada takes jobs after %v", time.Since(began).Round(time.Second))
 	t.Run("side-by-side", func(t *testing.T) {
+		if dir := s.Armada.Manifests; dir != "" {
+			t.Run("every-manifest", func(t *testing.T) {
+				t.Parallel()
+				w.acceptsManifests(t, dir)
+			})
+		}
 		for _, sc := range s.Scenarios {
 			if !sc.Alone {
 				t.Run(sc.Name, func(t *testing.T) {

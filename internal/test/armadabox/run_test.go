@@ -1,6 +1,7 @@
 package armadabox_test
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -103,6 +104,9 @@ func (r *run) begin() error {
 	if err := r.write(); err != nil {
 		return err
 	}
+	if r.Manifest != "" {
+		return r.submitConverted()
+	}
 	now := r.Random.Jobs()
 	for _, j := range r.Jobs {
 		if !j.Later {
@@ -126,6 +130,9 @@ func (r *run) write() error {
 	}
 	return nil
 }
+
+// unknownQueue is what the server says until it has heard of a queue.
+const unknownQueue = "could not find queue"
 
 var submitted = regexp.MustCompile(`(?m)^Submitted job with id (\w+)`)
 
@@ -156,15 +163,33 @@ func (r *run) submitTo(queue string, jobs []scenario.Job) error {
 	if err != nil {
 		return err
 	}
+	return r.submitFile(text, names)
+}
+
+// submitConverted submits the jobs that the scenario's manifest becomes.
+func (r *run) submitConverted() error {
+	c, err := r.Convert()
+	if err != nil {
+		return err
+	}
+	var text bytes.Buffer
+	if err := c.Submit.WriteYAML(&text); err != nil {
+		return err
+	}
+	return r.submitFile(text.Bytes(), c.Names)
+}
+
+// submitFile submits a file of jobs with these names.
+func (r *run) submitFile(text []byte, names []string) error {
 	file := filepath.Join(r.t.TempDir(), "jobs.yaml")
-	if err := os.WriteFile(file, text, 0o600); err != nil {
+	err := os.WriteFile(file, text, 0o600)
+	if err != nil {
 		return err
 	}
 	var out string
-	unknown := "could not find queue" // the server has not heard of it
 	if err := e2e.Until(r.ctx, func() (bool, error) {
 		out, err = r.Armadactl(r.ctx, "submit", file)
-		return !strings.Contains(out, unknown), nil
+		return !strings.Contains(out, unknownQueue), nil
 	}); err != nil {
 		return err
 	}
@@ -172,8 +197,8 @@ func (r *run) submitTo(queue string, jobs []scenario.Job) error {
 		return err
 	}
 	ids := submitted.FindAllStringSubmatch(out, -1)
-	if len(ids) != len(all) {
-		return fmt.Errorf("armadactl submit named %d jobs of %d:\n%s", len(ids), len(all), out)
+	if len(ids) != len(names) {
+		return fmt.Errorf("armadactl submit named %d jobs of %d:\n%s", len(ids), len(names), out)
 	}
 	for i, id := range ids {
 		r.ids[names[i]] = append(r.ids[names[i]], id[1])

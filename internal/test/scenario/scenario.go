@@ -32,6 +32,7 @@ type Setup struct {
 	ExecutorTimeout Duration `yaml:"executorTimeout"`
 	Ingester        string   // which ingester writes Armada's tables at first: ours (the default) or armada
 	FollowArmada    bool     `yaml:"followArmada"`
+	Manifests       string   // directory of the converter's tests: Armada accepts what their manifests become
 }
 
 // Executor is a stand-in for a cluster.
@@ -51,19 +52,23 @@ type Scenario struct {
 	Limit  Duration       // for all of it; 90 s unless given
 	Policy map[string]any // spec of the queue's RetryPolicy; none: the queue has no policy
 	Group  map[string]any // spec of the GroupPolicy that is named like the scenario; none: there is none
-	Files  map[string]any // $files/NAME: documents for armadactl and refloatctl
-	Queue  map[string]any // more of our document of the queue
-	Jobs   []Job
-	Random *Random // more jobs, all called random
-	Steps  []Step
-	Fault  string                 // what $fault in the steps is replaced by
-	Expect map[string]Expectation // job name →
+	// Manifest is of another system. It is converted, and its jobs and policies are submitted: Jobs say what happens to
+	// them, by Member.
+	Manifest string
+	Files    map[string]any // $files/NAME: documents for armadactl and refloatctl
+	Queue    map[string]any // more of our document of the queue
+	Jobs     []Job
+	Random   *Random // more jobs, all called random
+	Steps    []Step
+	Fault    string                 // what $fault in the steps is replaced by
+	Expect   map[string]Expectation // job name →
 }
 
 // Job is one job, or many alike.
 type Job struct {
 	Name        string
 	Count       int               // 1 unless given
+	Member      string            // of a manifest: PART, PART/REPLICA or PART/REPLICA/INDEX; the first job that names a member counts
 	Later       bool              // a step submits it
 	Queue       string            // of the scenario's queue with this behind its name, another one
 	Sim         map[string]string // annotations sim/…, for the stand-in executor
@@ -189,6 +194,11 @@ func (s Scenario) check() error {
 	known := func(name string) bool {
 		return name == "random" && s.Random != nil || slices.ContainsFunc(s.Jobs, func(j Job) bool { return j.Name == name })
 	}
+	if s.Manifest != "" {
+		if _, err := s.Convert(); err != nil {
+			return err
+		}
+	}
 	for name, e := range s.Expect {
 		if !known(name) {
 			return fmt.Errorf("it expects something of %s, which is no job", name)
@@ -242,6 +252,23 @@ func (s Suite) Policies() ([]byte, error) {
 		}
 		b.WriteString("---\n")
 		b.Write(text)
+	}
+	for _, sc := range s.Scenarios {
+		if sc.Manifest == "" {
+			continue
+		}
+		c, err := sc.Convert()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", sc.Name, err)
+		}
+		files, err := c.policies()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", sc.Name, err)
+		}
+		for _, text := range files {
+			b.WriteString("---\n")
+			b.Write(text)
+		}
 	}
 	if problems := policyfile.Lint([]policyfile.File{{Name: s.Name, Data: b.Bytes()}}); len(problems) > 0 {
 		return nil, fmt.Errorf("the policies of the scenarios: %w", problems)

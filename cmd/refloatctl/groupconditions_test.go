@@ -1,0 +1,88 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/policy"
+)
+
+// TestUnitConditions: as those of a Job, a unit has its end first as a target, and then, when nothing of it runs any more, for good.
+func TestUnitConditions(t *testing.T) {
+	t.Parallel()
+	shape := &policy.ShapePart{Name: "main", Replicas: 1, Members: 4, MinMembers: 3}
+	for _, row := range []struct {
+		about  string
+		unit   unit
+		state  jobdb.UnitState
+		reason policy.UnitReason
+		want   string
+	}{
+		{about: "runs", unit: unit{Active: 4}},
+		{about: "succeeded", unit: unit{Succeeded: 4}, state: jobdb.UnitSucceeded, want: "SuccessCriteriaMet CompletionsReached, Complete CompletionsReached"},
+		{about: "enough succeeded", unit: unit{Succeeded: 3, Stopped: 1}, state: jobdb.UnitSucceeded, want: "SuccessCriteriaMet SuccessPolicy, Complete SuccessPolicy"},
+		{about: "enough succeeded, and another is told to stop", unit: unit{Succeeded: 3, Stopped: 1, Terminating: 1}, state: jobdb.UnitSucceeded, want: "SuccessCriteriaMet SuccessPolicy"},
+		{
+			about: "failed, and others are told to stop", unit: unit{Failed: 1, Stopped: 3, Terminating: 2, FailedIndexes: "0"}, state: jobdb.UnitFailed,
+			reason: policy.MaxFailedIndexesExceeded, want: "FailureTarget MaxFailedIndexesExceeded",
+		},
+		{
+			about: "failed", unit: unit{Failed: 2, Succeeded: 2, FailedIndexes: "1,3"}, state: jobdb.UnitFailed, reason: policy.FailedIndexes,
+			want: "FailureTarget FailedIndexes, Failed FailedIndexes",
+		},
+	} {
+		row.unit.Reason = row.reason.String()
+		var got []string
+		for _, c := range conditionsOfUnit(&row.unit, shape, row.state, row.reason) {
+			got = append(got, c.Type+" "+c.Reason)
+		}
+		if got := strings.Join(got, ", "); got != row.want {
+			t.Errorf("%s: %s, want %s", row.about, got, row.want)
+		}
+	}
+	for reason := policy.PodFailurePolicy; reason <= policy.MemberCancelled; reason++ {
+		if (&unit{}).whyFailed(reason) == "" {
+			t.Errorf("%s has no message", reason)
+		}
+	}
+}
+
+// TestGroupConditions: as those of a JobSet; a group that was halted says so.
+func TestGroupConditions(t *testing.T) {
+	t.Parallel()
+	three := uint32(3)
+	failed := []part{{Name: "a", Units: []unit{{State: "Succeeded"}}}, {Name: "b", Units: []unit{{State: "Failed", Reason: "BackoffLimitExceeded"}, {Replica: 1, State: "Failed"}}}}
+	for _, row := range []struct {
+		group  group
+		state  policy.GroupState
+		reason policy.UnitReason
+		want   string
+	}{
+		{want: "[]"},
+		{state: policy.GroupSucceeded, want: "[{Completed True AllJobsCompleted all units have succeeded}]"},
+		{
+			group: group{Parts: failed, Rule: "critical"}, state: policy.GroupFailed, reason: policy.BackoffLimitExceeded,
+			want: "[{Failed True BackoffLimitExceeded unit b/0 has failed (BackoffLimitExceeded), and 1 unit more, by rule critical}]",
+		},
+		{
+			group: group{Parts: failed, RestartsCounted: 3, MaxRestarts: &three}, state: policy.GroupFailed, reason: policy.ReachedMaxRestarts,
+			want: "[{Failed True ReachedMaxRestarts restarts are used up: 3 of maxRestarts 3}]",
+		},
+		{
+			group: group{Parts: failed[1:]}, state: policy.GroupFailed, reason: policy.Exhausted,
+			want: "[{Failed True Exhausted unit b/0 has failed (BackoffLimitExceeded), and 1 unit more, and no other unit can start or run}]",
+		},
+		{state: policy.GroupFailed, reason: policy.Exhausted, want: "[{Failed True Exhausted no unit can start or run any more}]"},
+		{
+			group: group{Parts: failed}, state: policy.GroupHalted, reason: policy.BackoffLimitExceeded,
+			want: "[{Halted True BackoffLimitExceeded unit b/0 has failed (BackoffLimitExceeded), and 1 unit more; no unit starts any more}]",
+		},
+	} {
+		row.group.Reason = row.reason.String()
+		if got := fmt.Sprint(conditionsOf(&row.group, row.state, row.reason)); got != row.want {
+			t.Errorf("%s, want %s", got, row.want)
+		}
+	}
+}
