@@ -166,7 +166,7 @@ func cellText(v reflect.Value) string {
 		}
 		v = v.Elem()
 	}
-	if at, ok := v.Interface().(time.Time); ok {
+	if at, ok := reflect.TypeAssert[time.Time](v); ok {
 		return at.Format(time.RFC3339Nano)
 	}
 	return fmt.Sprint(v.Interface())

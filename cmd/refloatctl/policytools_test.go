@@ -408,7 +408,7 @@ func TestEvalGroup(t *testing.T) {
 		{"--failures 3", exitUsage, []string{"--failures is about a job"}},
 	} {
 		args := []string{"eval", "-p", examplesDir, "--group-policy", "training-job"}
-		for _, a := range strings.Fields(c.args) {
+		for a := range strings.FieldsSeq(c.args) {
 			args = append(args, strings.ReplaceAll(a, ".", " "))
 		}
 		ctl(t, args...).exits(t, c.code).says(t, c.says...)

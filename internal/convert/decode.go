@@ -108,10 +108,8 @@ func (d *document) is(n *yaml.Node, path string, kind yaml.Kind, want string) bo
 
 func (d *document) wrongType(n *yaml.Node, path, want string) {
 	d.at[path] = n
-	what := "a mapping"
-	if n.Kind == yaml.SequenceNode {
-		what = "a list"
-	} else if n.Kind == yaml.ScalarNode {
+	what := map[yaml.Kind]string{yaml.MappingNode: "a mapping", yaml.SequenceNode: "a list"}[n.Kind]
+	if n.Kind == yaml.ScalarNode {
 		what = fmt.Sprintf("YAML reads %s as %s", shown(n.Value), shown(strings.TrimPrefix(n.ShortTag(), "!!")))
 	}
 	d.fail(path, what, "write "+want)
@@ -219,16 +217,17 @@ func plain(n *yaml.Node, nodes *int) any {
 	if *nodes++; *nodes > maxNodes {
 		return nil
 	}
-	switch kind := n.Kind; {
-	case kind == yaml.AliasNode:
+	if n.Kind == yaml.AliasNode {
 		return plain(n.Alias, nodes)
-	case kind == yaml.MappingNode:
+	}
+	if n.Kind == yaml.MappingNode {
 		m := make(map[string]any, len(n.Content)/2)
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			m[n.Content[i].Value] = plain(n.Content[i+1], nodes)
 		}
 		return m
-	case kind == yaml.SequenceNode:
+	}
+	if n.Kind == yaml.SequenceNode {
 		list := make([]any, len(n.Content))
 		for i, item := range n.Content {
 			list[i] = plain(item, nodes)
