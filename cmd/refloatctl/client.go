@@ -39,7 +39,7 @@ type client struct {
 
 func (c *client) bind(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&c.data, "data", "", "data directory of the running `refloatctl up` or evaluator")
+	f.StringVar(&c.data, "data", "", "data `directory` of the running refloatctl up or evaluator")
 	f.StringVar(&c.server, "server", os.Getenv("REFLOAT_SERVER"), "addresses of policy APIs, separated by commas: the --api of evaluators on other machines (also REFLOAT_SERVER)")
 	f.StringVar(&c.tokenFile, "token-file", os.Getenv("REFLOAT_TOKEN_FILE"), "file with a bearer token (also REFLOAT_TOKEN_FILE, or the token in REFLOAT_TOKEN)")
 	f.StringVar(&c.user, "user", os.Getenv("REFLOAT_USER"), "user name, with the password in REFLOAT_PASSWORD (also REFLOAT_USER)")

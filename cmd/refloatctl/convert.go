@@ -195,11 +195,12 @@ func nextSteps(out io.Writer, policies, jobs string, r *convert.Result) {
 	if settings {
 		say("%s raises globalMaxRetries, for all queues. If you have RetrySettings, raise it\n     there instead, and remove the file", filepath.Join(policies, convert.SettingsFile))
 	}
-	say(`Put the policies in force: refloatctl apply -f %s --data DIR (or --server), or copy them to the directory
-     that --policies names. The jobs select %s by the annotation armadaproject.io/retry-policy,
+	say(`Put the policies in force: refloatctl apply -f %s --data DIR (or --server HOST:PORT), or copy them to
+     the directory that --policies names. The jobs select %s by the annotation armadaproject.io/retry-policy,
      so no queue has to name them. What queue %s names itself comes first: its rules, and its defaultAction if it
      has one, decide before these. Use a queue whose policies leave these failures alone`, policies, strings.Join(names, ", "), r.Submit.Queue)
-	say("Groups need version 3 of the semantics: start evaluator, or up, with --semantics 3")
 	say("armadactl submit %s. A group has its name once in a job set: to run it again, convert with another --job-set", jobs)
-	say("refloatctl get groups")
+	say("refloatctl get groups --queue %s --job-set %s --data DIR (or --job-db URL)", quoted(r.Submit.Queue), quoted(r.Submit.JobSetID))
+	fmt.Fprintln(out, `Groups need version 3 of the semantics. Where an earlier build of Refloat has begun the logs, restart the evaluators, or up,
+with --semantics 3 first`)
 }
