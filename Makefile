@@ -46,7 +46,7 @@ run: bin/refloatctl ## decide a recorded Armada history by the example policies,
 	rm -rf .refloat-run
 	bin/refloatctl up --data .refloat-run --policies examples/policies --feed $(RECORDING) --exit-when-drained
 
-.PHONY: unit test histories race fuzz soak bench crash
+.PHONY: unit test histories conformance race fuzz soak bench crash
 unit: ## run the quick tests, in less than a minute
 	$(TEST) -- -shuffle=on -short ./...
 
@@ -55,6 +55,9 @@ test: ## run every test that this machine has the parts for; REQUIRE_INTEGRATION
 
 histories: ## compare GROUP_HISTORIES (100000) random histories of groups with the reference model: 8 minutes of one processor
 	GROUP_HISTORIES=$(or $(GROUP_HISTORIES),100000) go test ./internal/evaluator -run='^TestGroupsAgainstNaiveModel$$' -count=1 -timeout=2h
+
+conformance: ## run the rows of other systems' tests through conversion and engine; print how many passed, and why others are left out
+	go test ./internal/test/conformance -run='^TestConformance$$' -v -count=1 | grep -vE '^(=== |\s*--- PASS)'
 
 # Without the house rules, which are the package ./internal itself.
 CONCURRENT = $(shell grep -rlE --include='*.go' '^\s*go |"sync(/atomic)?"|errgroup' internal/* | xargs -n1 dirname | sort -u | sed 's,^,./,' | grep -vE '^./internal(/tools/.*)?$$')
@@ -106,5 +109,5 @@ lint: ## run golangci-lint (which includes go vet), and check that go.mod is tid
 	$(LINT) run
 	go -C internal/tools vet ./... && go mod tidy -diff
 
-check: ## run what CI runs
+check: histories ## run what CI runs, and histories
 	.ci/run
