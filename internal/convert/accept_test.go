@@ -3,6 +3,8 @@ package convert
 import (
 	"fmt"
 	"slices"
+	"strings"
+	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -65,4 +67,21 @@ func refusedPod(p *corev1.PodSpec) error {
 		}
 	}
 	return nil
+}
+
+// TestPodSize: Armada limits the pod as it is submitted, with its index in the environment.
+func TestPodSize(t *testing.T) {
+	t.Parallel()
+	for _, spare := range []int{-1, 0, 1, 40, 60, 80, 1000} {
+		manifest := fmt.Sprintf(`{apiVersion: batch/v1, kind: Job, metadata: {name: big}, spec: {completions: 1000, completionMode: Indexed, template: {spec: {restartPolicy: Never,
+			containers: [{name: main, image: i, args: [%s], resources: {limits: {cpu: 1, memory: 1Gi}}}]}}}}`, strings.Repeat("x", maxPodSpec-140-spare))
+		r := Convert([]File{{Name: "in.yaml", Data: []byte(manifest)}}, Options{})
+		if err := refusedByArmada(&r.Submit); err != nil {
+			t.Errorf("%d bytes to spare: Armada refuses it: %v", spare, err)
+		}
+		t.Logf("%d bytes to spare: %v", spare, r.Notes)
+		if spare == 1000 && r.Failed() {
+			t.Error("a pod that is small enough does not convert")
+		}
+	}
 }

@@ -187,9 +187,26 @@ func (c *conversion) size(workloads []*Workload) {
 	for _, w := range workloads {
 		for i := range w.Parts {
 			total += w.Parts[i].Replicas * w.Parts[i].Members()
+			w.podSizes(&w.Parts[i])
 		}
 		if total > maxJobs {
 			w.doc.fail("", fmt.Sprintf("more than %d jobs, with those before it", maxJobs), "convert fewer manifests at a time")
+			return
+		}
+	}
+}
+
+// podSizes checks pods with all that is added to the template.
+func (w *Workload) podSizes(p *Part) {
+	last := -1
+	for i := range p.Tasks {
+		last += p.Tasks[i].Count
+		pod := p.Tasks[i].Pod
+		if p.Identity != nil {
+			pod = withIdentity(pod, p.Identity(p.Replicas-1, last))
+		}
+		if n := pod.Size(); n > maxPodSpec {
+			w.doc.fail(p.path, fmt.Sprintf("a pod of %d bytes, with what tells it apart, and Armada accepts at most %d", n, maxPodSpec), "move texts to a ConfigMap or into the image")
 			return
 		}
 	}
