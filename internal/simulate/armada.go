@@ -42,10 +42,14 @@ func (s *sim) tell(queue int, happened ...*pb.Event) {
 	s.position++
 	s.count.messages++
 	s.count.events += uint64(len(happened))
-	out, err := s.p.Step(&eventlog.Message{Position: eventlog.Position{Ledger: 1, Entry: s.position}, Publish: at, Payload: payload})
+	m := &eventlog.Message{Position: eventlog.Position{Ledger: 1, Entry: s.position}, Publish: at, Payload: payload}
+	out, err := s.p.Step(m)
 	if err != nil {
 		s.err = err
 		return
+	}
+	if s.o.Observe != nil {
+		s.o.Observe(m, out)
 	}
 	for _, r := range out.Records {
 		s.obey(r)

@@ -92,7 +92,7 @@ type NodeLoad struct {
 	Avoided uint64 `json:"avoidedBy"` // decisions
 	Runs    uint64 `json:"runs"`
 	Failed  uint64 `json:"failed"`
-	// Use is how much of its dominant resource was used, on average over the whole time.
+	// Use is how much of its most used resource was used, on average over the whole time.
 	Use float64 `json:"use"`
 }
 
@@ -126,7 +126,7 @@ type queueCount struct {
 
 type nodeCount struct {
 	NodeLoad
-	busy float64 // seconds
+	busy []float64 // seconds, by resource
 }
 
 func newCounter(c *Cluster) *counter {
@@ -136,11 +136,11 @@ func newCounter(c *Cluster) *counter {
 	}
 }
 
-func (c *counter) node(n *placed) *nodeCount {
-	of := c.nodes[n.Name]
+func (c *counter) node(name string) *nodeCount {
+	of := c.nodes[name]
 	if of == nil {
-		of = &nodeCount{NodeLoad: NodeLoad{Node: n.Name}}
-		c.nodes[n.Name] = of
+		of = &nodeCount{NodeLoad: NodeLoad{Node: name}, busy: make([]float64, len(c.c.Resources))}
+		c.nodes[name] = of
 	}
 	return of
 }
@@ -156,18 +156,17 @@ func (c *counter) started(j *job) {
 		q.Retries++
 		q.retryWaiting = append(q.retryWaiting, j.started-j.since)
 	}
-	c.node(j.node).Runs++
+	c.node(j.node.Name).Runs++
 }
 
 // ran counts a run that has ended.
 func (c *counter) ran(j *job) {
-	dominant := 0.0
+	n := c.node(j.node.Name)
 	for i, amount := range j.kind.request {
 		if total := j.node.Total[i]; total > 0 {
-			dominant = max(dominant, float64(amount)/float64(total))
+			n.busy[i] += float64(amount) / float64(total) * j.spent.Seconds()
 		}
 	}
-	c.node(j.node).busy += dominant * j.spent.Seconds()
 }
 
 func (c *counter) spend(j *job, sign float64, in ...map[string]float64) {
@@ -189,7 +188,7 @@ func (c *counter) undone(j *job) {
 func (c *counter) wasted(j *job, cause string) { c.row(j, cause, verdict{}) }
 
 func (c *counter) failed(j *job, v verdict) {
-	c.node(j.node).Failed++
+	c.node(j.node.Name).Failed++
 	c.row(j, j.cause, v)
 }
 
@@ -212,12 +211,7 @@ func (c *counter) row(j *job, cause string, v verdict) {
 
 func (c *counter) avoided(j *job) {
 	for _, name := range j.avoided {
-		of := c.nodes[name]
-		if of == nil {
-			of = &nodeCount{NodeLoad: NodeLoad{Node: name}}
-			c.nodes[name] = of
-		}
-		of.Avoided++
+		c.node(name).Avoided++
 	}
 }
 
@@ -310,7 +304,7 @@ func (c *counter) result(s *sim) *Result {
 	busy := 0.0
 	for _, name := range slices.Sorted(maps.Keys(c.nodes)) {
 		n := c.nodes[name]
-		n.Use = n.busy / total
+		n.Use = slices.Max(n.busy) / total
 		busy += n.Use
 		if n.Avoided > 0 {
 			r.AvoidedNodes = append(r.AvoidedNodes, n.NodeLoad)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/evaluator"
+	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/projection"
 	"github.com/refloat/refloat/internal/scheduling"
@@ -35,6 +36,8 @@ type Options struct {
 	Cluster   *Cluster
 	Workload  *Workload
 	Seed      uint64
+	// Observe, if set, is called with each message and what Step made of it. Both are valid until it returns.
+	Observe func(m *eventlog.Message, out *evaluator.Output)
 }
 
 // WithQueues returns the cluster with queues: those to which candidates bind policies, if it names none; at least one.
