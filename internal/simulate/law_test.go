@@ -46,7 +46,7 @@ func (w *watcher) observe(m *eventlog.Message, out *evaluator.Output) {
 			j = &watched{submitted: at}
 			w.jobs[e.JobID] = j
 		}
-		switch e.Kind {
+		switch e.Kind { //nolint:exhaustive // the others change nothing here
 		case events.SubmitJob:
 			if j.gang = e.Submit.GangID; j.gang != "" {
 				w.gangs[j.gang] = append(w.gangs[j.gang], e.JobID)
@@ -75,6 +75,8 @@ func (w *watcher) observe(m *eventlog.Message, out *evaluator.Output) {
 				j.node, j.over, j.notBefore = "", false, r.RetryAfter
 			case chain.MemberStopped:
 				j.node, j.over = "", true
+			case chain.MemberHeld, chain.MemberReleased:
+				w.t.Errorf("a gang has no %s", r.Change)
 			}
 		}
 	}
