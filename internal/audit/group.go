@@ -115,6 +115,8 @@ func GroupSentence(v *chain.GroupVerdict) string {
 	switch rule := groupRule(v.Rule); {
 	case v.Action == policy.NoGroupAction:
 		return strings.TrimSuffix(s, ", and ")
+	case v.Refused && v.RestartsUsed < v.MaxRestarts:
+		s += fmt.Sprintf("%s would restart it, but the rule's own limit is used up (%s); the group fails", rule, restartsOf(v))
 	case v.Refused:
 		s += fmt.Sprintf("%s would restart it, but the restarts are used up: %s; the group fails", rule, restartsOf(v))
 	case v.Rule == policy.RestartsRule && v.Action.Restarts():

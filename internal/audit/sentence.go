@@ -3,6 +3,7 @@ package audit
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/policy"
@@ -104,6 +105,10 @@ func ruleOf(d *chain.Decision) string {
 func waiting(d *chain.Decision) string {
 	s := ", at once"
 	switch {
+	case d.Code == policy.GroupRestart && d.RetryAfter > d.Time: // its delay is what is left of the restart's, in milliseconds
+		s = fmt.Sprintf(", not before %s (%v after the failure)", timeOf(d.RetryAfter), time.Duration(d.RetryAfter-d.Time).Truncate(time.Millisecond))
+	case d.Code == policy.GangRetry && d.RetryAfter-d.Time > delayOf(d).Nanoseconds(): // a pause is not told apart
+		s = fmt.Sprintf(", not before %s, when all of the gang may start again (%v after the failure for this job)", timeOf(d.RetryAfter), delayOf(d))
 	case d.RetryAfter-d.Time > delayOf(d).Nanoseconds():
 		s = fmt.Sprintf(", not before %s, when the pause of retries ends (otherwise %v after the failure)", timeOf(d.RetryAfter), delayOf(d))
 	case d.RetryAfter > d.Time:

@@ -64,7 +64,7 @@ func (d *document) groupName(name, generateName string) string {
 		d.fail("metadata.name", "missing", "name it")
 	}
 	if len(name) > 253 || !slices.Equal(splitLabels(name), slices.DeleteFunc(splitLabels(name), func(l string) bool { return !validLabel(l) })) {
-		d.fail("metadata.name", "not a name of Kubernetes", "use a-z, 0-9, - and ., with a letter or digit at both ends")
+		d.fail("metadata.name", "not a name of Kubernetes", "use a-z, 0-9, - and ., at most 63 of them between dots, with a letter or digit at both ends")
 	}
 	return name
 }
