@@ -1,8 +1,13 @@
 package simulate_test
 
 import (
+	"slices"
 	"testing"
 
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/evaluator"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/projection"
 	"github.com/refloat/refloat/internal/simulate"
 )
 
@@ -15,4 +20,33 @@ func BenchmarkRun(b *testing.B) {
 		r = run(b, o)
 	}
 	b.ReportMetric(float64(r.Events), "events/op")
+}
+
+// BenchmarkReplay decides the history of BenchmarkRun again, as `refloatctl replay` would.
+func BenchmarkReplay(b *testing.B) {
+	var history []eventlog.Message
+	o := options(b, examples(b), 5000)
+	o.Observe = func(m *eventlog.Message, _ *evaluator.Output) {
+		own := *m
+		own.Payload = slices.Clone(m.Payload)
+		history = append(history, own)
+	}
+	run(b, o)
+	b.ReportAllocs()
+	for b.Loop() {
+		state, err := projection.NewState(projection.NewMemory(), projection.NoWatermark, o.Candidate.Set.Horizon().Nanoseconds())
+		if err != nil {
+			b.Fatal(err)
+		}
+		p := evaluator.Processor{State: state, Rules: evaluator.Rules{Generation: 1, Set: o.Candidate.Set.Set}}
+		p.Activate([]chain.Record{
+			&chain.SemanticsActivated{Version: simulate.Semantics},
+			&chain.PolicyActivated{Generation: 1, Digest: o.Candidate.Set.Digest(), HorizonMS: o.Candidate.Set.Horizon().Milliseconds()},
+		})
+		for i := range history {
+			if _, err := p.Step(&history[i]); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
 }

@@ -72,14 +72,17 @@ func Check(c *Cluster, w *Workload) error {
 		return fmt.Errorf("cluster: %w", err)
 	}
 	s := sim{o: Options{Cluster: c, Workload: w}, nodes: nodes}
-	config, queues := s.config(), s.queues()
-	if _, err := scheduling.Schedule(config, queues, s.available(), nil); err != nil {
+	config, queues, all := s.config(), s.queues(), make([]scheduling.Node, len(nodes))
+	for i := range nodes {
+		all[i] = nodes[i].Node
+	}
+	if _, err := scheduling.Schedule(config, queues, all, nil); err != nil {
 		return fmt.Errorf("cluster: %w", err)
 	}
 	if err := w.check(c); err != nil {
 		return fmt.Errorf("workload: %w", err)
 	}
-	if err := w.fits(c, config, s.available()); err != nil {
+	if err := w.fits(c, config, all); err != nil {
 		return fmt.Errorf("workload: %w", err)
 	}
 	return nil
@@ -92,6 +95,7 @@ type sim struct {
 	position int64
 	generate *generator
 	nodes    []placed
+	up       []scheduling.Node // those that are not down now
 	byName   map[string]*placed
 
 	now     time.Duration
@@ -179,6 +183,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 			s.add(due{at: f.At + f.For, what: faultEnds, fault: f})
 		}
 	}
+	s.look()
 	s.arrival()
 	for n := 0; s.err == nil && len(s.due) > 0; n++ {
 		if n%1024 == 0 && ctx.Err() != nil {
@@ -238,8 +243,10 @@ func (s *sim) happens(d *due) {
 		}
 	case faultBegins:
 		s.down(d.fault)
+		s.look()
 		s.wake(s.now)
 	case faultEnds:
+		s.look()
 		s.wake(s.now)
 	case cycle:
 		if d.at == s.cycleAt {
@@ -305,7 +312,7 @@ func (s *sim) schedule() {
 			queues[q].Jobs = append(queues[q].Jobs, one)
 		}
 	}
-	r, err := scheduling.Schedule(config, queues, s.available(), nodeByJob)
+	r, err := scheduling.Schedule(config, queues, s.up, nodeByJob)
 	if err == nil && len(r.Failed) > 0 {
 		err = errors.New("a gang was placed in part, although all of it is required")
 	}
@@ -341,15 +348,21 @@ func (s *sim) queues() (out []scheduling.Queue) {
 	return out
 }
 
-// available returns the nodes that are not down.
-func (s *sim) available() (out []scheduling.Node) {
-	for i := range s.nodes {
-		n := &s.nodes[i]
-		if !slices.ContainsFunc(s.o.Cluster.Faults, func(f Fault) bool { return f.Down && f.active(s.now) && f.hits(n) }) {
-			out = append(out, n.Node)
+// look finds the nodes that are not down.
+func (s *sim) look() {
+	var down []*Fault
+	for i := range s.o.Cluster.Faults {
+		if f := &s.o.Cluster.Faults[i]; f.Down && f.active(s.now) {
+			down = append(down, f)
 		}
 	}
-	return out
+	s.up = nil
+	for i := range s.nodes {
+		n := &s.nodes[i]
+		if !slices.ContainsFunc(down, func(f *Fault) bool { return f.hits(n) }) {
+			s.up = append(s.up, n.Node)
+		}
+	}
 }
 
 // preempt ends the runs of jobs that lost their nodes.
