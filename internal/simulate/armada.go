@@ -109,6 +109,7 @@ func (s *sim) requeue(j *job) {
 	if !j.listed {
 		s.alive[j.queue], j.listed = append(s.alive[j.queue], j), true
 	}
+	j.fitsNoNode = false
 	s.wake(max(s.now+1, j.retryAfter))
 }
 

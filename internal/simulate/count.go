@@ -316,15 +316,24 @@ func (c *counter) result(s *sim) *Result {
 }
 
 func (c *counter) notOver(jobs map[string]*job) map[string]int {
-	out := map[string]int{}
+	out, because := map[string]int{}, map[string]scheduling.Reason{}
 	for _, u := range c.unscheduled {
-		if j := jobs[u.Job]; j != nil && (j.state == waiting || j.state == held) {
-			out[u.Reason.String()]++
-		}
+		because[u.Job] = u.Reason
 	}
 	for _, id := range slices.Sorted(maps.Keys(jobs)) {
-		if jobs[id].state == running {
+		switch jobs[id].state {
+		case running:
 			out["Running"]++
+		case held:
+			out[scheduling.Held.String()]++
+		case waiting:
+			if reason, ok := because[id]; ok {
+				out[reason.String()]++
+			} else {
+				out[scheduling.TooEarly.String()]++
+			}
+		case undecided, done, lost: // of a gang that is not over
+			out["GangNotOver"]++
 		}
 	}
 	return out

@@ -286,16 +286,40 @@ func (s *sim) stop(j *job, to state) {
 	s.count.ran(j)
 }
 
-// schedule runs a scheduling cycle.
+// schedule runs a scheduling cycle. If no job could be placed it would change nothing, since everything that runs fits where it runs.
 func (s *sim) schedule() {
-	config, queues, nodeByJob := s.config(), s.queues(), map[string]string{}
-	next := never
+	next, some := never, false
 	for q, jobs := range s.alive {
 		jobs = slices.DeleteFunc(jobs, func(j *job) bool {
 			j.listed = j.state == waiting || j.state == held || j.state == running
 			return !j.listed
 		})
 		s.alive[q] = jobs
+		for _, j := range jobs {
+			switch {
+			case j.state != waiting:
+			case j.retryAfter > s.now:
+				next = min(next, j.retryAfter)
+			case !j.fitsNoNode:
+				some = true
+			}
+		}
+	}
+	if !some {
+		s.count.until(s.now)
+	} else if s.place() {
+		next = s.now + 1 // what follows from the new state
+	}
+	if next < never && s.err == nil {
+		s.wake(next)
+	}
+}
+
+// place asks the scheduler, and reports whether anything has changed.
+func (s *sim) place() bool {
+	queues, nodeByJob := s.queues(), map[string]string{}
+	for q, jobs := range s.alive {
+		queues[q].Jobs = make([]scheduling.Job, 0, len(jobs))
 		for _, j := range jobs {
 			one := scheduling.Job{
 				ID: j.id, PriorityClass: j.kind.PriorityClass, Priority: j.kind.Priority, Submitted: begin().Add(j.submitted), Request: j.kind.request,
@@ -306,29 +330,25 @@ func (s *sim) schedule() {
 			}
 			if j.state == running {
 				nodeByJob[j.id] = j.node.Name
-			} else if j.retryAfter > s.now {
-				next = min(next, j.retryAfter)
 			}
 			queues[q].Jobs = append(queues[q].Jobs, one)
 		}
 	}
-	r, err := scheduling.Schedule(config, queues, s.up, nodeByJob)
+	r, err := scheduling.Schedule(s.config(), queues, s.up, nodeByJob)
 	if err == nil && len(r.Failed) > 0 {
 		err = errors.New("a gang was placed in part, although all of it is required")
 	}
 	if err != nil {
 		s.err = fmt.Errorf("schedule at %v: %w", s.now, err)
-		return
+		return false
+	}
+	for _, u := range r.Unscheduled {
+		s.jobs[u.Job].fitsNoNode = u.Reason == scheduling.FitsNoNode
 	}
 	s.count.cycle(s.now, &r, s.jobs)
 	s.preempt(r.Preempted)
 	s.start(&r)
-	if len(r.Preempted)+len(r.Scheduled) > 0 {
-		next = s.now + 1 // what follows from the new state
-	}
-	if next < never {
-		s.wake(next)
-	}
+	return len(r.Preempted)+len(r.Scheduled) > 0
 }
 
 func (s *sim) config() scheduling.Config {
@@ -350,6 +370,11 @@ func (s *sim) queues() (out []scheduling.Queue) {
 
 // look finds the nodes that are not down.
 func (s *sim) look() {
+	for _, jobs := range s.alive {
+		for _, j := range jobs {
+			j.fitsNoNode = false
+		}
+	}
 	var down []*Fault
 	for i := range s.o.Cluster.Faults {
 		if f := &s.o.Cluster.Faults[i]; f.Down && f.active(s.now) {
