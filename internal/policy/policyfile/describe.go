@@ -124,7 +124,8 @@ func typeText(t reflect.Type) string {
 // below it.
 func Describe(asked string) (Field, []Field, error) {
 	all := Fields()
-	kind, path := "RetryPolicy", asked
+	const retryPolicy = "RetryPolicy"
+	kind, path := retryPolicy, asked
 	for _, k := range kinds() {
 		if rest, ok := strings.CutPrefix(asked, k.name); ok && (rest == "" || rest[0] == '.') {
 			kind, path = k.name, strings.TrimPrefix(rest, ".")
@@ -149,10 +150,16 @@ func Describe(asked string) (Field, []Field, error) {
 		return all[i], below, nil
 	}
 	fix := "`refloatctl explain-field " + kind + "` lists them"
-	if near := suggest.Nearest(path, paths); near != "" {
-		fix = "did you mean " + near + "?"
+	prefix := "" // what is asked without a kind is in a RetryPolicy
+	if kind != retryPolicy {
+		prefix = kind + "."
+	}
+	if i := slices.IndexFunc(all, func(f Field) bool { return f.Path == path && !strings.Contains(f.Kind, "/") }); i >= 0 && kind == retryPolicy {
+		fix = "did you mean " + all[i].Kind + "." + path + "?"
+	} else if near := suggest.Nearest(path, paths); near != "" {
+		fix = "did you mean " + prefix + near + "?"
 	} else if i := slices.IndexFunc(paths, func(p string) bool { return strings.HasSuffix(p, "."+path) }); i >= 0 {
-		fix = "did you mean " + paths[i] + "?"
+		fix = "did you mean " + prefix + paths[i] + "?"
 	}
 	return Field{}, nil, fmt.Errorf("unknown field %s in %s: %s", shown(path), kind, fix)
 }

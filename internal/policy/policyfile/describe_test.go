@@ -86,7 +86,10 @@ func TestDescribe(t *testing.T) {
 		{"Queue.mode", "Queue", "mode", ""},
 		{"GroupPolicy.spec.parts[].after", "GroupPolicy", "spec.parts.after", ""},
 		{"GroupPolicy.spec.rules", "GroupPolicy", "spec.rules", ""},
-		{"GroupPolicy.parallelism", "", "", "did you mean spec.parts.parallelism?"},
+		{"GroupPolicy.parallelism", "", "", "did you mean GroupPolicy.spec.parts.parallelism?"}, // as it has to be asked
+		{"spec.parts.after", "", "", "did you mean GroupPolicy.spec.parts.after?"},
+		{"retryLimit", "", "", "did you mean spec.retryLimit?"}, // not that of Armada's flat form
+		{"retryPolicies", "", "", "did you mean Queue.retryPolicies?"},
 		{"RetrySettings.spec.horizon", "RetrySettings", "spec.horizon", ""},
 		{"spec.rules.bakoff", "", "", "did you mean spec.rules.backoff?"},
 		{"jitter", "", "", "did you mean spec.backoff.jitter?"},
