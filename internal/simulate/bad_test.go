@@ -23,6 +23,8 @@ func TestBadInput(t *testing.T) {
 		{"cluster", "resources: [nvidia.com/gpu, cpu, memory]", "resources: [nvidia.com/gpu, cpu, memory, cpu]", "cpu"},
 		{"cluster", "defaultPriorityClass: batch", "defaultPriorityClass: none", "none"},
 		{"cluster", "faults:", "queues: [{name: a, priorityFactor: 0.5}]\nfaults:", "queues[0] a: priorityFactor: 0.5"},
+		{"cluster", "faults:", "queues: [{name: a, priorityFactor: .nan}]\nfaults:", "queues[0] a: priorityFactor: NaN"},
+		{"cluster", "at: 2h", "at: 2500000h", "at and for"},
 		{"cluster", "faults:", "queues: [{name: a}, {name: a}]\nfaults:", "a"},
 		{"cluster", "nodes: [gpu-3]", "nodes: [gpu-99]", `there is no node "gpu-99"`},
 		{"cluster", "zone: b", "zone: c", `no node is in zone "c"`},
@@ -63,6 +65,16 @@ func TestBadInput(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.says) || !strings.HasPrefix(err.Error(), c.file+": ") {
 			t.Errorf("%s: %v, want %s: … %q", c.new, err, c.file, c.says)
 		}
+	}
+}
+
+// TestRareSubmissions: a submission that is expected later than time reaches is not before the beginning.
+func TestRareSubmissions(t *testing.T) {
+	t.Parallel()
+	o := one(t, "")
+	o.Workload.Jobs, o.Workload.JobsPerHour, o.Workload.Kinds[0].JobsAtOnce = 1, 0.00001, 50_000
+	if r := run(t, o); r.Done != 1 || r.Hours < 1000 {
+		t.Errorf("done %d after %v hours", r.Done, r.Hours)
 	}
 }
 

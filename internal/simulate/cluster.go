@@ -147,7 +147,7 @@ func (c *Cluster) check(nodes []placed) error {
 		return fmt.Errorf("schedulingInterval: %v: want a duration above 0, such as 10s", c.SchedulingInterval)
 	}
 	for i, q := range c.Queues {
-		if q.PriorityFactor != 0 && q.PriorityFactor < 1 || q.PriorityFactor > 1e6 {
+		if q.PriorityFactor != 0 && !(q.PriorityFactor >= 1 && q.PriorityFactor <= 1e6) {
 			return fmt.Errorf("queues[%d] %s: priorityFactor: %v: want 1 to 1000000 (the weight is its reciprocal)", i, q.Name, q.PriorityFactor)
 		}
 	}
@@ -156,8 +156,8 @@ func (c *Cluster) check(nodes []placed) error {
 		problem := f.check()
 		switch {
 		case problem != nil:
-		case f.At < 0 || f.For < 0:
-			problem = errors.New("at and for: want durations of 0 or more")
+		case f.At < 0 || f.For < 0 || f.At > maxGiveUp || f.For > maxGiveUp:
+			problem = fmt.Errorf("at and for: want durations from 0 to %v", maxGiveUp)
 		case f.PerJob != 0 || f.PerHour != 0:
 			problem = errors.New("a fault of nodes has perRun only")
 		case f.Down == (f.PerRun != 0):

@@ -124,7 +124,7 @@ func (g *generator) next() []*job {
 	if g.w.Arrivals != Even {
 		gap *= r.ExpFloat64()
 	}
-	g.at += time.Duration(gap * float64(time.Hour))
+	g.at += time.Duration(min(gap, maxHours) * float64(time.Hour))
 	k, left := &g.kinds[0], r.Float64()*g.total
 	for i := range g.kinds {
 		if k = &g.kinds[i]; left < k.weight() {
