@@ -190,6 +190,10 @@ func TestSmall(t *testing.T) {
 	check("evictions: six runs each, on two nodes", one(t, "{cause: c, perJob: 1, after: 6m, condition: Evicted}"),
 		"done 0 lost 4 not over 0 runs 24; completion 0s max 0s; wasted 4.800 useful 0.000")
 
+	shadow := one(t, "{cause: c, perJob: 1, after: 6m, condition: Evicted}")
+	shadow.Candidate.Set = shadow.Candidate.Set.InShadow()
+	check("shadow: nothing retries", shadow, "done 0 lost 4 not over 0 runs 4; completion 0s max 0s; wasted 0.800 useful 0.000")
+
 	// Both nodes are gone when the first job has run for 10 minutes. It waits for them, and begins anew.
 	o := one(t, "")
 	o.Cluster.Faults = []simulate.Fault{{Failure: simulate.Failure{Cause: "out", Condition: "LeaseExpired"}, At: 70 * time.Minute, For: 5 * time.Minute, Down: true}}
