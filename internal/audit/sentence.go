@@ -78,7 +78,7 @@ func verdict(d *chain.Decision) string {
 		if d.Member != nil {
 			return "the job belongs to a gang that cannot be retried as a whole: a member was cancelled, or the lease was returned and no rule matches"
 		}
-		return "the job belongs to a gang, and before version 3 of the semantics gangs are not retried"
+		return "the job belongs to a gang and is in no group, so that the gang cannot be retried as a whole: a GroupFinding says why, or it was submitted before version 3 of the semantics"
 	case policy.UnknownCode:
 	}
 	return d.Code.String()
