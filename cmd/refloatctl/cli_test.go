@@ -366,11 +366,20 @@ func TestExplainGolden(t *testing.T) {
 		args := []string{"explain", d.text("jobId"), "--run", d["runIndex"].(interface{ String() string }).String(), "--data", data}
 		r := ctl(t, args...).exits(t, exitFine)
 		out.WriteString("=== " + d.text("code") + "\n" + r.out + "\n")
+		if code := d.text("code"); code == "RuleLimit" || code == "DefaultFail" {
+			all := append(args[:2:2], "--data", data, "--all-runs")
+			out.WriteString("=== " + code + ", all runs\n" + ctl(t, all...).exits(t, exitFine).out + "\n")
+			out.WriteString("=== " + code + ", all runs as JSON\n" + ctl(t, append(all, "-o", "json")...).exits(t, exitFine).out + "\n")
+			out.WriteString("=== " + code + ", why not Retry\n" + ctl(t, append(args, "--why-not", "Retry")...).exits(t, exitFine).out + "\n")
+		}
 		if len(seen) == 1 {
 			out.WriteString("=== as JSON\n" + ctl(t, append(args, "-o", "json")...).exits(t, exitFine).out + "\n")
 		}
 	}
+	// Who published the policies, and when, is the machine and the time of the test.
+	text := regexp.MustCompile(`last changed by \S+ at \S+,`).ReplaceAllString(out.String(), "last changed by HOST at TIME,")
+	text = regexp.MustCompile(`"time":"[^"]*","author":"[^"]*"`).ReplaceAllString(text, `"time":"TIME","author":"HOST"`)
 	// Where a record is in the decision log depends on when its ledgers were changed.
 	at := regexp.MustCompile(`(?m)^  (\d+):\d+:\d+  `)
-	golden(t, "explain.golden.txt", at.ReplaceAllString(out.String(), "  $1:LEDGER:ENTRY  "))
+	golden(t, "explain.golden.txt", at.ReplaceAllString(text, "  $1:LEDGER:ENTRY  "))
 }

@@ -11,38 +11,49 @@ import (
 	"time"
 
 	"github.com/refloat/refloat/internal/plural"
-	"github.com/refloat/refloat/internal/policy/policyfile"
 
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/audit/whynot"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/policy/policylog"
+	"github.com/refloat/refloat/internal/suggest"
 )
 
 func newExplain() *cobra.Command {
 	var f explainFlags
 	cmd := &cobra.Command{
-		Use:   "explain JOB (--data DIR | --pulsar URL --job-db URL | --job-db URL) [--run N]",
+		Use:   "explain JOB (--data DIR | --pulsar URL --job-db URL | --job-db URL) [--run N | --all-runs] [--why-not OUTCOME]",
 		Short: "Explain the decision on a failed run of a job",
 		Long: `Explain the decision on a failed run of a job: what failed, the rules in order with
 the first matcher of each that did not hold, the counts before and after, where the
 limit came from, how the delay was computed, the policy generation and the position
 in the log. Of a member of a group, also what its unit and its group made of it, and
-what the group did to the job. Without --run: the last decided run. JOB is the job's id,
+what the group did to the job. Without --run: the last decided run; with --all-runs: one
+line for each run of the job, how it ended, what was decided, and what came next. JOB is the job's id,
 or the beginning of it if no other job's begins so.
+
+--why-not Retry (or Fail, or Ignore) lists what would have given another outcome: changes
+of the failure, of what the job had used, or of the policies (as whatif --set takes them).
+Each was evaluated by the engine. The smallest comes first: one change before two; then a
+count or a limit, the nearest first; a fact of the failure or the job; a value of a
+matcher; an action; which policies apply, or whether retries are on. Exit code 1: none
+was found.
 
 The decision is read from the job database, and the rules from the policies log, in
 a data directory or on Pulsar. With --job-db alone, the rules and the computation of
 the delay are left out. If the job database has pruned the job (--retain), the decision
 is derived from the logs, which takes as long as reading them.`,
 		Example: `  refloatctl explain 01m7xn681y99tqr99073yk0v9j --data .refloat-run --run 1
+  refloatctl explain 01m7xn681y99tqr99073yk0v9j --data .refloat-run --all-runs
+  refloatctl explain 01m7xn681y99tqr99073yk0v9j --data .refloat-run --why-not Retry
   refloatctl explain 01m7xn681y99tqr99073yk0v9j --pulsar pulsar://pulsar:6650 --job-db postgres://refloat@db:5432/scheduler`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -53,13 +64,28 @@ is derived from the logs, which takes as long as reading them.`,
 				return err
 			}
 			f.job = args[0]
+			if f.allRuns && f.run >= 0 {
+				return usageError{errors.New("--all-runs tells all of a job, --run N explains one run: give only one")}
+			}
+			if f.whyNot != "" && !slices.Contains(whynot.Outcomes(), f.whyNot) {
+				return usageError{fmt.Errorf("--why-not: %w", suggest.Unknown("outcome", f.whyNot, whynot.Outcomes()...))}
+			}
+			if f.allRuns && f.whyNot != "" {
+				return usageError{errors.New("--why-not is about one run: give --run N instead of --all-runs")}
+			}
+			if f.allRuns {
+				return tellStory(cmd, &f)
+			}
 			return explain(cmd, f)
 		},
 	}
 	f.bind(cmd)
 	cmd.Flags().IntVar(&f.run, "run", -1, "index of the failed run, from 0")
+	cmd.Flags().BoolVar(&f.allRuns, "all-runs", false, "tell all runs of the job as one story, one line a run")
+	cmd.Flags().StringVar(&f.whyNot, "why-not", "", "find the smallest changes under which the run had been decided so: Retry, Fail or Ignore")
+	complete(cmd, "why-not", whynot.Outcomes()...)
 	addOutput(cmd, &f.output)
-	cmd.AddCommand(newExplainGroup())
+	cmd.AddCommand(newExplainGroup(), newExplainJobSet(), newExplainQueue())
 	completeJob(cmd, &f.deployment)
 	return cmd
 }
@@ -67,7 +93,9 @@ is derived from the logs, which takes as long as reading them.`,
 type explainFlags struct {
 	deployment
 	job, output string
+	whyNot      string
 	run         int
+	allRuns     bool
 }
 
 func explain(cmd *cobra.Command, f explainFlags) error {
@@ -77,21 +105,27 @@ func explain(cmd *cobra.Command, f explainFlags) error {
 	}
 	e := explanation{decided: c}
 	if f.data == "" && !f.onPulsar() {
+		if f.whyNot != "" {
+			return usageError{errors.New("--why-not evaluates the policies, which are in the policies log: give --data DIR or --pulsar URL")}
+		}
 		if e.Explanation, err = audit.Recall(c.Case); err != nil {
 			return err
 		}
 		return e.showAll(cmd, &f)
 	}
-	set, overrides, err := f.generation(cmd.Context(), c.Decision.Generation)
+	policies, err := f.generation(cmd.Context(), c.Decision.Generation)
 	if err != nil {
 		return err
 	}
-	e.evaluated, e.overrides = true, overridesOn(overrides, c.Decision.Queue)
-	x, diverged := audit.Explain(set.Set, c.Case)
+	e.evaluated, e.overrides, e.changes = true, overridesOn(policies.ActiveOverrides(), c.Decision.Queue), policies.lastChanges(c.Decision)
+	x, diverged := audit.Explain(policies.Set.Set, c.Case)
 	if diverged != nil && !errors.Is(diverged, audit.ErrDifferent) {
 		return diverged
 	}
 	e.Explanation, e.diverged = x, diverged
+	if f.whyNot != "" {
+		return e.whyNot(cmd, policies, f)
+	}
 	return e.showAll(cmd, &f)
 }
 
@@ -110,7 +144,8 @@ type explanation struct {
 	evaluator.Explanation
 	evaluated bool // by the policies in force then; otherwise only facts and counts are known
 	overrides []*pb.BrakeState
-	diverged  error // evaluating again gives another decision
+	changes   []lastChange // of what decided
+	diverged  error        // evaluating again gives another decision
 }
 
 func (e *explanation) show(w io.Writer, output string) error {
@@ -218,27 +253,28 @@ func notDecided(cmd *cobra.Command, f explainFlags, found []jobHistory) error {
 	return errFinding
 }
 
-// generation reads a policy generation and its overrides from the policies log.
-func (d *deployment) generation(ctx context.Context, number uint64) (set *policyfile.Set, overrides []policylog.Override, err error) {
-	err = d.readPolicies(ctx, func(topic eventlog.Topic) error {
-		policies, err := policylog.Open(topic)
+// policiesAt is a policy generation, and the history of the policies.
+type policiesAt struct {
+	policylog.Snapshot
+	history []*policylog.Version
+}
+
+// generation reads a policy generation from the policies log.
+func (d *deployment) generation(ctx context.Context, number uint64) (*policiesAt, error) {
+	var at policiesAt
+	err := d.readPolicies(ctx, func(topic eventlog.Topic) error {
+		store, err := policylog.OpenStore(topic, nil, time.Now)
 		if err != nil {
 			return err
 		}
-		defer policies.Close()
-		if err := policies.Refresh(); err != nil {
-			return err
+		defer store.Close()
+		if at.Snapshot, err = store.At(ctx, number); err != nil {
+			return fmt.Errorf("the policies log: %w", err)
 		}
-		held, ok, err := policies.Held(number)
-		if err == nil && !ok {
-			err = fmt.Errorf("the policies log does not contain generation %d", number)
-		}
-		if set = held; err == nil && number > 0 {
-			overrides = policies.Entries(number - 1)[0].Overrides
-		}
+		at.history, err = store.History(ctx)
 		return err
 	})
-	return set, overrides, err
+	return &at, err
 }
 
 // overridesOn returns the overrides of a queue.
@@ -282,6 +318,9 @@ func printCase(w io.Writer, e *explanation) {
 	printDelay(w, d, why)
 	fmt.Fprintf(w, "\n%s decision %d of partition %d, policy generation %d (set %x), event at %v\n",
 		bold(w, "Where"), d.Number, c.Job.Partition, d.Generation, d.PolicySet[:6], d.Position)
+	for i := range e.changes {
+		fmt.Fprintf(w, "%s %v\n", bold(w, "Policies"), &e.changes[i])
+	}
 	if c.fromLogs {
 		fmt.Fprintf(w, "%s the job was pruned from the job database; this was derived from the logs\n", bold(w, "Pruned"))
 	}
@@ -409,9 +448,10 @@ func explanationJSON(e *explanation) any {
 		NextPod  string         `json:"nextPod,omitempty"`       // name of the retry's pod; decision.podName is the name in the record
 		Unknown  bool           `json:"ladderUnknown,omitempty"` // the policies log was not read
 		Before   uint32         `json:"globalUsedBefore"`
-		Release  *release       `json:"release,omitempty"` // that superseded the decision
-		Pruned   bool           `json:"pruned,omitempty"`  // the job was pruned from the job database; this was derived from the logs
-	}{Decision: audit.DecisionOf(c.Job.Partition, c.Decision), Job: jobJSON(c.Job, []jobdb.Run{*c.Run}), Ladder: []rung{}, NextPod: c.nextPod(), Unknown: !e.evaluated, Before: e.Before.Granted, Pruned: c.fromLogs}
+		Release  *release       `json:"release,omitempty"`     // that superseded the decision
+		Pruned   bool           `json:"pruned,omitempty"`      // the job was pruned from the job database; this was derived from the logs
+		Changes  []lastChange   `json:"lastChanges,omitempty"` // of the policy, and of the settings if their limit decided
+	}{Decision: audit.DecisionOf(c.Job.Partition, c.Decision), Job: jobJSON(c.Job, []jobdb.Run{*c.Run}), Ladder: []rung{}, NextPod: c.nextPod(), Unknown: !e.evaluated, Before: e.Before.Granted, Pruned: c.fromLogs, Changes: e.changes}
 	if out.Decision.Superseded = c.superseded; c.release != nil {
 		out.Release = releaseJSON(c.release)
 	}

@@ -2,12 +2,17 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/audit/whynot"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/policy"
 )
@@ -21,7 +26,7 @@ func TestExplainAll(t *testing.T) {
 			t.Parallel()
 			data := filepath.Join(t.TempDir(), "data")
 			ctl(t, "up", "--data", data, "--policies", testPolicies, "--feed", recordingFile(name), "--quiet", "--exit-when-drained").exits(t, exitFine)
-			set, _, err := (&deployment{data: data}).generation(t.Context(), 1)
+			policies, err := (&deployment{data: data}).generation(t.Context(), 1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -31,6 +36,7 @@ func TestExplainAll(t *testing.T) {
 			for p := range partitions {
 				all = append(all, contents(t, data, p).Decisions...)
 			}
+			flips := flips{asked: map[whynot.Outcome]int{}, found: map[whynot.Outcome]int{}}
 			for i, d := range all {
 				if i%3 > 0 && (d.RunIndex == 0 || testing.Short()) {
 					continue // the first run of a job is the easy one
@@ -39,7 +45,7 @@ func TestExplainAll(t *testing.T) {
 				if err != nil {
 					t.Fatalf("run %d of %s: %v", d.RunIndex, d.JobID, err)
 				}
-				x, err := audit.Explain(set.Set, c.Case)
+				x, err := audit.Explain(policies.Set.Set, c.Case)
 				if err != nil {
 					t.Errorf("run %d of %s: %v", d.RunIndex, d.JobID, err)
 				}
@@ -53,6 +59,9 @@ func TestExplainAll(t *testing.T) {
 				if want := d.Policy + "/" + d.Rule; asked && d.Rule != "" && d.Rule != "default" && matched != want {
 					t.Errorf("run %d of %s: the ladder says %q, decided by %q", d.RunIndex, d.JobID, matched, want)
 				}
+				if i%20 == 0 || os.Getenv("REFLOAT_WHY_NOT_ALL") != "" {
+					flips.check(t, &explanation{decided: c, Explanation: x}, policies)
+				}
 				var out bytes.Buffer
 				printCase(&out, &explanation{decided: c, Explanation: x, evaluated: true})
 				for _, want := range []string{d.Code.String(), fmt.Sprintf("job:  %d before, %d after", x.Before.Granted, d.GlobalUsed), d.RunID} {
@@ -62,6 +71,139 @@ func TestExplainAll(t *testing.T) {
 				}
 			}
 			t.Logf("%d decisions", len(all))
+			flips.report(t)
 		})
 	}
+}
+
+// flips counts for how many decisions a change was found that gives another outcome.
+type flips struct{ asked, found map[whynot.Outcome]int }
+
+// check holds every claimed change to be true: made again by its text and evaluated, it gives the asked outcome, and
+// a limit that moves less does not.
+func (f *flips) check(t *testing.T, e *explanation, policies *policiesAt) {
+	t.Helper()
+	if byGroup(e.Decision.Code) {
+		return
+	}
+	for _, name := range whynot.Outcomes() {
+		want := whynot.Outcome(name)
+		changes, partial, err := whynot.Find(e.input(policies), want)
+		if errors.Is(err, whynot.ErrSame) {
+			continue
+		}
+		if err != nil || partial {
+			t.Fatalf("run %s: %v", e.Decision.RunID, err)
+		}
+		f.asked[want]++
+		if len(changes) == 0 {
+			t.Logf("run %s (%s): nothing gives %s", e.Decision.RunID, e.Decision.Code, want)
+			continue
+		}
+		f.found[want]++
+		for i := range changes {
+			c := &changes[i]
+			if v, err := c.Input.Evaluate(); err != nil || whynot.OutcomeOf(&v) != want {
+				t.Errorf("run %s: %s gives %s: %v", e.Decision.RunID, c, v.Code, err)
+			}
+			if i < 3 { // the smallest are what people read
+				f.again(t, e, policies, c, want)
+			}
+		}
+	}
+}
+
+// again makes a change of the policies by its text alone, and one that moves a limit one less.
+func (f *flips) again(t *testing.T, e *explanation, policies *policiesAt, c *whynot.Change, want whynot.Outcome) {
+	t.Helper()
+	edit := c.Edits[0]
+	if len(c.Edits) > 1 || edit.Kind != whynot.Policies {
+		return
+	}
+	outcome := func(text string) whynot.Outcome {
+		set, err := policies.Base.Assign(text)
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		v := set.Evaluate(&e.Facts, &e.Before)
+		return whynot.OutcomeOf(&v)
+	}
+	if got := outcome(edit.Text); got != want {
+		t.Errorf("run %s: %s gives %s, want %s", e.Decision.RunID, edit.Text, got, want)
+	}
+	var now, to int
+	field, value, _ := strings.Cut(edit.Text, "=")
+	if _, err := fmt.Sscan(edit.Now+" "+value, &now, &to); edit.Size != whynot.Number || err != nil || now == to {
+		return
+	}
+	less := to - 1
+	if to < now {
+		less = to + 1
+	}
+	if got := outcome(fmt.Sprintf("%s=%d", field, less)); got == want {
+		t.Errorf("run %s: %s would do, %d is claimed", e.Decision.RunID, field, to)
+	}
+}
+
+func (f *flips) report(t *testing.T) {
+	t.Helper()
+	asked, found := 0, 0
+	for _, name := range whynot.Outcomes() {
+		o := whynot.Outcome(name)
+		asked, found = asked+f.asked[o], found+f.found[o]
+		t.Logf("--why-not %s: a change is found for %d of %d", o, f.found[o], f.asked[o])
+	}
+	if found*100 < asked*95 {
+		t.Errorf("a change is found for %d of %d", found, asked)
+	}
+}
+
+// TestExplainQueue: what it counts is what the lists have.
+func TestExplainQueue(t *testing.T) {
+	t.Parallel()
+	data := drainedData(t)
+	of := func(args ...string) []string {
+		return slices.Collect(strings.Lines(ctl(t, append(args, "--data", data, "-o", "json")...).exits(t, exitFine).out))
+	}
+	first := jsonLine(t, of("get", "decisions", "--limit", "1")[0])
+	queue, set := first.text("queue"), first.text("jobSet")
+	for _, c := range []struct{ what, filter []string }{
+		{[]string{"queue", queue}, []string{"--queue", queue}},
+		{[]string{"job-set", queue + "/" + set}, []string{"--queue", queue, "--job-set", set}},
+	} {
+		var got queueStory
+		if err := json.Unmarshal([]byte(of(append([]string{"explain", "--limit", "0"}, c.what...)...)[0]), &got); err != nil {
+			t.Fatal(err)
+		}
+		list := func(args ...string) []string { return of(append(append([]string{"get"}, args...), c.filter...)...) }
+		codes, rules := map[string]int{}, map[string]int{}
+		decisions := list("decisions")
+		for _, line := range decisions {
+			d := jsonLine(t, line)
+			codes[d.text("code")]++
+			if d.text("rule") != "" {
+				rules[d.text("policy")+"/"+d.text("rule")]++
+			}
+		}
+		if len(decisions) == 0 || got.Decisions != len(decisions) || got.Retries+got.Failures != got.Decisions {
+			t.Errorf("%v: %d decisions, %d retries and %d failures, want %d", c.what, got.Decisions, got.Retries, got.Failures, len(decisions))
+		}
+		if !slices.Equal(got.Codes, ranked(codes)) || !slices.Equal(got.Rules, ranked(rules)) {
+			t.Errorf("%v: codes %v, rules %v; want %v, %v", c.what, got.Codes, got.Rules, codes, rules)
+		}
+		for _, l := range []struct {
+			got  fates
+			want []string
+		}{{got.Failed, list("jobs", "--state", "Failed")}, {got.Pending, list("jobs", "--waiting")}} {
+			if l.got.Count != len(l.want) || len(l.got.Jobs) != len(l.want) {
+				t.Errorf("%v: %d jobs, %d listed, want %d", c.what, l.got.Count, len(l.got.Jobs), len(l.want))
+			}
+		}
+		if p := got.Policies; p == nil || p.Generation != 1 || len(p.Applying) == 0 || len(p.Changes) == 0 {
+			t.Errorf("%v: policies %+v", c.what, p)
+		}
+		ctl(t, append(append([]string{"explain"}, c.what...), "--data", data)...).exits(t, exitFine).says(t, "Policies in force, generation 1: ")
+	}
+	ctl(t, "explain", "queue", "nowhere", "--data", data).exits(t, exitFinding).says(t, "has no job of queue nowhere")
+	ctl(t, "explain", "job-set", "nowhere", "--data", data).exits(t, exitUsage).says(t, "want QUEUE/SET")
 }

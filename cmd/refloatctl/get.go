@@ -51,15 +51,26 @@ func (f *getFlags) check() error {
 
 func newGetJob() *cobra.Command {
 	var f getFlags
+	var at string
 	cmd := &cobra.Command{
-		Use:     "job JOB (--data DIR | --job-db URL)",
-		Short:   "Show one job with its runs",
-		Long:    "Show one job with its runs. JOB is its id, or the beginning of it if no other job's begins so.",
-		Example: "  refloatctl get job 01m7xn681y99tqr99073yk0v9j --data .refloat-run",
-		Args:    cobra.ExactArgs(1),
+		Use:   "job JOB (--data DIR | --job-db URL) [--at TIME|POSITION]",
+		Short: "Show one job with its runs, now or at an earlier time",
+		Long: `Show one job with its runs. JOB is its id, or the beginning of it if no other job's begins so.
+
+With --at, show the job as it was at a time (of messages that were fed from a recording:
+a time in the recording), or after the message at a position, as decisions name it (if
+several recordings were fed, in the first one that reaches it). That is derived from the
+logs, in the data directory or on Pulsar, and takes as long as reading them.`,
+		Example: `  refloatctl get job 01m7xn681y99tqr99073yk0v9j --data .refloat-run
+  refloatctl get job 01m7xn681y99tqr99073yk0v9j --data .refloat-run --at 2026-12-01T06:00:00Z
+  refloatctl get job 01m7xn681y99tqr99073yk0v9j --data .refloat-run --at 4:1998:1`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.check(); err != nil {
 				return err
+			}
+			if cmd.Flags().Changed("at") {
+				return getJobAt(cmd, &f, args[0], at)
 			}
 			jobs, runs, err := findJob(cmd, f.deployment, args[0])
 			if err != nil {
@@ -78,6 +89,7 @@ func newGetJob() *cobra.Command {
 		},
 	}
 	f.add(cmd)
+	cmd.Flags().StringVar(&at, "at", "", "show the job as of this time (RFC 3339), or after the message at this position of events (ledger:entry:batch)")
 	completeJob(cmd, &f.deployment)
 	return cmd
 }

@@ -25,7 +25,7 @@ const outputYAML = "yaml"
 
 type getPoliciesFlags struct {
 	client
-	output     string
+	output, at string
 	generation uint64
 }
 
@@ -56,7 +56,15 @@ With -o yaml it prints what ` + "`apply -f`" + ` reads.`,
 			if f.output != outputTable && f.output != outputJSON && f.output != outputYAML {
 				return usageError{suggest.Unknown("-o", f.output, outputTable, outputYAML, outputJSON)}
 			}
-			return f.reading(cmd.Context(), func(ctx context.Context, c pb.PoliciesClient) error {
+			if f.at != "" && f.generation != 0 {
+				return usageError{errors.New("--at and --generation both say which one: give only one")}
+			}
+			return f.reading(cmd.Context(), func(ctx context.Context, c pb.PoliciesClient) (err error) {
+				if f.at != "" {
+					if f.generation, err = generationAt(ctx, c, f.at); err != nil {
+						return err
+					}
+				}
 				return f.show(ctx, cmd.OutOrStdout(), c, kind, args)
 			})
 		},
@@ -66,6 +74,7 @@ With -o yaml it prints what ` + "`apply -f`" + ` reads.`,
 	}
 	f.bind(cmd)
 	cmd.Flags().Uint64Var(&f.generation, "generation", 0, "show this generation (default: the newest)")
+	cmd.Flags().StringVar(&f.at, "at", "", "show the generation that was the newest at this time (RFC 3339), or this generation")
 	cmd.Flags().StringVarP(&f.output, "output", "o", outputTable, "table (for people), yaml (what apply -f reads) or json (one object a line, stable)")
 	return cmd
 }

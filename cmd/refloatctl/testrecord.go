@@ -242,12 +242,12 @@ func (f *testRecordFlags) recordPolicies(cmd *cobra.Command, generation uint64) 
 		}
 		return []string{filepath.ToSlash(path)}, nil
 	}
-	set, _, err := f.generation(cmd.Context(), generation)
+	policies, err := f.generation(cmd.Context(), generation)
 	if err != nil {
 		return nil, err
 	}
 	name := fmt.Sprintf("generation-%d.json", generation)
-	files, err := suite.Files(set)
+	files, err := suite.Files(policies.Set)
 	if err != nil {
 		return nil, err
 	}

@@ -39,6 +39,14 @@ func FoldJob(events, decisions eventlog.Topic, job string, to jobdb.PartitionPos
 	return foldRows(rows, events, decisions, to.Positions.Chain.Seq, releases)
 }
 
+// FoldJobUntil is FoldJob as of an earlier moment: it ends before the first message of events for which until is not
+// true, with what was decided on the messages before.
+func FoldJobUntil(events, decisions eventlog.Topic, job string, to jobdb.PartitionPositions, releases []*jobdb.Release, until func(*eventlog.Message) bool) (*jobdb.Contents, error) {
+	rows := NewRows(to.Partition)
+	rows.only, rows.until = job, until
+	return foldRows(rows, events, decisions, to.Positions.Chain.Seq, releases)
+}
+
 // foldRows folds everything up to an envelope into rows, which are empty at first.
 func foldRows(rows *Rows, events, decisions eventlog.Topic, through uint64, releases []*jobdb.Release) (_ *jobdb.Contents, err error) {
 	partition := rows.partition
@@ -59,7 +67,7 @@ func foldRows(rows *Rows, events, decisions eventlog.Topic, through uint64, rele
 	defer func() { err = errors.Join(err, f.Close()) }()
 	f.SkipInput(origin)
 	for {
-		for len(releases) > 0 && releases[0].Seq <= all.Positions.Chain.Seq {
+		for !rows.ended && len(releases) > 0 && releases[0].Seq <= all.Positions.Chain.Seq {
 			r := releases[0]
 			releases = releases[1:]
 			if r.Partition != partition || r.Seq != all.Positions.Chain.Seq || r.From != all.Positions.Events {
@@ -71,7 +79,7 @@ func foldRows(rows *Rows, events, decisions eventlog.Topic, through uint64, rele
 			all.Positions.Events = r.To
 			rows.collect(all)
 		}
-		if all.Positions.Chain.Seq >= through {
+		if all.Positions.Chain.Seq >= through || rows.ended {
 			break
 		}
 		s, err := f.Next()
@@ -87,7 +95,7 @@ func foldRows(rows *Rows, events, decisions eventlog.Topic, through uint64, rele
 		all.Positions = after(all.Positions, f.Positions())
 		rows.collect(all)
 	}
-	if len(releases) > 0 && releases[0].Seq <= through {
+	if !rows.ended && len(releases) > 0 && releases[0].Seq <= through {
 		return nil, fmt.Errorf("%w: a release was made after envelope %d, the chain ends at %d", chain.ErrMissing, releases[0].Seq, all.Positions.Chain.Seq)
 	}
 	for _, j := range rows.recent {
@@ -147,9 +155,18 @@ func (r *Rows) ApplyBatch(s *follow.Batch, released eventlog.Position) error {
 	}
 	r.Put(acts)
 	for i := range messages {
+		if r.ends(&messages[i].Log) {
+			return nil
+		}
 		r.Apply(&messages[i])
 	}
 	return nil
+}
+
+// ends reports whether the fold ends before a message.
+func (r *Rows) ends(m *eventlog.Message) bool {
+	r.ended = r.ended || r.until != nil && !r.until(m)
+	return r.ended
 }
 
 // ErrUnfit means that a release does not belong to these rows.
@@ -179,6 +196,9 @@ func (r *Rows) applyRelease(events eventlog.Topic, release *jobdb.Release, origi
 			break
 		}
 		taken := a.take()
+		if r.ends(&taken.Log) {
+			return nil
+		}
 		r.Apply(&taken)
 		n++
 	}

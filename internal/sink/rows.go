@@ -29,6 +29,9 @@ type Rows struct {
 
 	past *past  // of rows that are being derived again; nil: none
 	only string // the only job that a fold keeps; empty: all
+	// until ends a fold before the first message for which it is not true; nil: it ends with its envelopes.
+	until func(*eventlog.Message) bool
+	ended bool // until was not true
 
 	applied uint64 // number of messages, to recognize what happened in the current one
 	size    int    // jobs and runs admitted or created since the last generation

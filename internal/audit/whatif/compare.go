@@ -1,13 +1,12 @@
 package whatif
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/refloat/refloat/events"
+	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/projection"
 )
@@ -232,36 +231,8 @@ func causeOf(seq *events.Sequence, r *entry) string {
 		if ev := &seq.Events[i]; ev.RunID == r.run[1] && ev.JobID == r.job() && ev.Error != nil {
 			f := &projection.Failure{JobID: r.job(), RunID: ev.RunID, Job: &projection.Job{}, Run: &projection.Run{}, Error: ev.Error}
 			x := evaluator.Explain(policyfile.Empty().Set, f)
-			return cause(&x.Facts)
+			return audit.Cause(&x.Facts)
 		}
 	}
 	return "unknown"
-}
-
-func cause(f *policy.Failure) string {
-	var names []string
-	for condition := range policy.Condition(16) {
-		if f.Conditions.Has(condition) {
-			names = append(names, condition.String())
-		}
-	}
-	if f.PodOOM {
-		names = append(names, policy.OOMKilled.String())
-	}
-	for i := range f.Containers {
-		switch k := &f.Containers[i]; {
-		case len(names) > 0 || k.ExitCode == 0:
-		case k.Reason == policy.OOMKilled.String():
-			names = append(names, k.Reason)
-		default:
-			names = append(names, fmt.Sprintf("exit code %d", k.ExitCode))
-		}
-	}
-	if len(names) == 0 && f.Category != "" {
-		names = append(names, strings.Clone(f.Category))
-	}
-	if len(names) == 0 {
-		return "unknown"
-	}
-	return strings.Join(names, ", ")
 }

@@ -1,0 +1,38 @@
+package audit
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/refloat/refloat/internal/policy"
+)
+
+// Cause names in a few words why a run failed, for tables and counts: its conditions, else its exit codes, else
+// its category.
+func Cause(f *policy.Failure) string {
+	var names []string
+	for condition := range policy.Condition(16) {
+		if f.Conditions.Has(condition) {
+			names = append(names, condition.String())
+		}
+	}
+	if f.PodOOM {
+		names = append(names, policy.OOMKilled.String())
+	}
+	for i := range f.Containers {
+		switch k := &f.Containers[i]; {
+		case len(names) > 0 || k.ExitCode == 0:
+		case k.Reason == policy.OOMKilled.String():
+			names = append(names, k.Reason)
+		default:
+			names = append(names, fmt.Sprintf("exit code %d", k.ExitCode))
+		}
+	}
+	if len(names) == 0 && f.Category != "" {
+		names = append(names, strings.Clone(f.Category))
+	}
+	if len(names) == 0 {
+		return "unknown"
+	}
+	return strings.Join(names, ", ")
+}
