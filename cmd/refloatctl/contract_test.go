@@ -157,8 +157,30 @@ func requeued(o object) bool { return o.text("decision") == "JobRequeued" }
 
 // limited: the rule's limit was checked.
 func limited(o object) bool {
-	return slices.Contains([]string{"RuleRetry", "DefaultRetry", "RuleLimit", "PolicyLimit", "GlobalLimit"}, o.text("code"))
+	switch o.text("code") {
+	case "RuleRetry", "DefaultRetry", "RuleLimit", "PolicyLimit", "GlobalLimit":
+		return true
+	case "GangRetry", "GroupRestart", "UnitLimit", "RuleFail": // where a member's rule has a limit
+		return o["limitFrom"] != nil
+	}
+	return false
 }
+
+// ofMember: the job is a member of a group. unitFailed: the group's verdict was asked.
+func ofMember(o object) bool   { return o["group"] != nil }
+func unitFailed(o object) bool { return ofMember(o) && o["unitReason"] != nil }
+
+// recordIs returns whether a line is one of these records.
+func recordIs(names ...string) func(object) bool {
+	return func(o object) bool { return slices.Contains(names, o.text("record")) }
+}
+
+// ofGroup are the records of groups; of them, those on one member, and on a unit or a member.
+var (
+	ofGroup  = recordIs("GroupBound", "GroupFinding", "MemberHeld", "MemberReleased", "MemberRestart", "MemberStopped", "UnitEnded", "GroupEnded")
+	onMember = recordIs("MemberHeld", "MemberReleased", "MemberRestart", "MemberStopped")
+	onUnit   = recordIs("MemberHeld", "MemberReleased", "MemberRestart", "MemberStopped", "UnitEnded")
+)
 
 // contract is the machine-readable contract of decisions.
 var contract = []field{
@@ -190,20 +212,38 @@ var contract = []field{
 	{"shadow", nil, isBool},
 	{"generation", nil, isCount},
 	{"policySet", nil, isDigest},
+	{"group", ofMember, isText},
+	{"part", ofMember, isText},
+	{"replica", ofMember, isCount},
+	{"index", ofMember, isCount},
+	{"policyGeneration", ofMember, isCount},
+	{"unitReason", unitFailed, isText},
+	{"groupAction", unitFailed, oneOf("FailGroup", "RestartGroup", "RestartPart", "RestartUnit", "Leave", "Halt")},
+	{"groupRule", unitFailed, isString},
+	{"restartsUsed", unitFailed, isCount},
+	{"maxRestarts", unitFailed, isCount},
 }
 
 // otherContract is that of `--all` for what is no decision.
 var otherContract = []field{
-	{"record", nil, oneOf("NotDecided", "Parked", "RetryReady")},
+	{"record", nil, oneOf("NotDecided", "Parked", "RetryReady", "GroupBound", "GroupFinding", "MemberHeld", "MemberReleased", "MemberRestart", "MemberStopped", "UnitEnded", "GroupEnded")},
 	{"partition", nil, isCount},
 	{"position", nil, isPosition},
-	{"reason", func(o object) bool { return o.text("record") != "RetryReady" }, isText},
-	{"jobId", func(o object) bool { return o.text("record") != "Parked" }, isText},
-	{"runId", func(o object) bool { return o.text("record") != "Parked" }, isText},
-	{"queue", func(o object) bool { return o.text("record") == "NotDecided" }, isText},
-	{"jobSet", func(o object) bool { return o.text("record") == "NotDecided" }, isText},
-	{"eventTime", func(o object) bool { return o.text("record") == "NotDecided" }, isTime},
-	{"retryAfter", func(o object) bool { return o.text("record") == "RetryReady" }, isTime},
+	{"reason", func(o object) bool { return recordIs("NotDecided", "Parked", "GroupFinding")(o) || o["reason"] != nil && recordIs("UnitEnded", "GroupEnded")(o) }, isText},
+	{"jobId", func(o object) bool { return recordIs("NotDecided", "RetryReady", "GroupBound", "GroupFinding")(o) || onMember(o) }, isText},
+	{"runId", func(o object) bool { return recordIs("NotDecided", "RetryReady")(o) || onMember(o) && o["runId"] != nil }, isText},
+	{"queue", func(o object) bool { return recordIs("NotDecided")(o) || ofGroup(o) }, isText},
+	{"jobSet", func(o object) bool { return recordIs("NotDecided")(o) || ofGroup(o) }, isText},
+	{"eventTime", recordIs("NotDecided"), isTime},
+	{"retryAfter", recordIs("RetryReady", "MemberRestart"), isTime},
+	{"group", ofGroup, isText},
+	{"part", onUnit, isText},
+	{"replica", onUnit, isCount},
+	{"index", onMember, isCount},
+	{"generation", onUnit, isCount},
+	{"state", recordIs("UnitEnded", "GroupEnded"), oneOf("Succeeded", "Failed", "Halted")},
+	{"restartsUsed", recordIs("UnitEnded"), isCount},
+	{"maxRestarts", recordIs("UnitEnded", "GroupBound"), isCount},
 }
 
 // follows checks a line against the contract.
@@ -291,7 +331,7 @@ func checkLines(t *testing.T, file, plain, all string) {
 		if !ok {
 			t.Fatalf("the recording has no such message: %s", line)
 		}
-		if o.text("jobId") != "" && !bytes.Contains(e.Message.Payload, []byte(o.text("jobId"))) {
+		if o.text("jobId") != "" && !onMember(o) && !bytes.Contains(e.Message.Payload, []byte(o.text("jobId"))) {
 			t.Fatalf("that message does not name the job: %s", line)
 		}
 		if _, other := o["record"]; !other {
@@ -324,7 +364,7 @@ func checkDecision(t *testing.T, o object, e recording.Entry, number int64, line
 		"nobody retries above a limit":        o.text("code") != "RuleRetry" && o.text("code") != "DefaultRetry" || used >= 1 && used <= limit && o.number("globalUsed") <= o.number("globalLimit"),
 		"who is at the limit fails":           o.text("code") != "RuleLimit" && o.text("code") != "PolicyLimit" || used >= limit,
 		"queue of the message":                o.text("queue") == queueOf(t, e),
-		"replay decides by generation 1":      o.number("generation") == 1,
+		"replay decides by generation 1":      o.number("generation") == 1 || o.number("policyGeneration") == 1,
 	} {
 		if !holds {
 			t.Fatalf("does not hold: %s: %s", what, line)
@@ -337,7 +377,11 @@ func checkDecision(t *testing.T, o object, e recording.Entry, number int64, line
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := parseTime(t, o.text("retryAfter")); !got.Equal(failed.Add(delay)) {
+	got, own := parseTime(t, o.text("retryAfter")), failed.Add(delay)
+	if ofGang := o.text("code") == "GangRetry" || o.text("code") == "GroupRestart"; ofGang && !got.Before(own) {
+		own = got // the latest of its members, or the time of the restart
+	}
+	if !got.Equal(own) {
 		t.Fatalf("retryAfter is not eventTime + delay: %s", line)
 	}
 	if want := fmt.Sprintf("armada-%s-0-%d", o.text("jobId"), o.number("runIndex")+1); o.text("podName") != want {

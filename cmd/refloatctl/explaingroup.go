@@ -109,6 +109,12 @@ func historyJSON(w io.Writer, history []told) error {
 	return err
 }
 
+// originOf is the position of the event that a record follows from, as decisions print it.
+func originOf(r chain.Record) string {
+	at, _ := chain.PositionOf(r)
+	return at.String()
+}
+
 // printHistory prints one line a record, but one for a run of the same change of many members.
 func printHistory(w io.Writer, history []told) {
 	fmt.Fprintf(w, "\n%s\n", bold(w, "History"))
@@ -127,7 +133,7 @@ func printHistory(w io.Writer, history []told) {
 		if h.where.Superseded {
 			line += " (" + supersededText + ")"
 		}
-		fmt.Fprintf(w, "  %s  %s\n", h.where.Log, oneLine(line))
+		fmt.Fprintf(w, "  %s  %s\n", originOf(h.rec), oneLine(line))
 		i += n
 	}
 }
@@ -193,7 +199,7 @@ func printChanges(cmd *cobra.Command, w io.Writer, from *deployment, j *jobdb.Jo
 		err := q.GroupRecords(jobdb.RecordFilter{JobID: j.JobID, Partition: &j.Partition}, func(r *jobdb.GroupRecord) error {
 			rec, err := r.Record()
 			if err == nil {
-				lines = append(lines, fmt.Sprintf("  %s  %s", r.Log, oneLine(audit.Describe(rec))))
+				lines = append(lines, fmt.Sprintf("  %s  %s", originOf(rec), oneLine(audit.Describe(rec))))
 			}
 			return err
 		})

@@ -91,6 +91,8 @@ func (w *walk) batch(st *follow.Batch) {
 				w.st = next
 				w.model.Use(next.naive(true))
 			}
+		case *chain.SemanticsActivated:
+			w.model.UseVersion(int(r.Version))
 		case *chain.Decision:
 			got = append(got, fmt.Sprintf("%d %v %s/%s %v %s %s after %d", r.Number, r.Requeue, r.JobID, r.RunID, r.Code, r.Policy, r.Rule, r.RetryAfter))
 			w.decision(r, s.floors[at(r)])
