@@ -353,7 +353,7 @@ func checkDecision(t *testing.T, o object, e recording.Entry, number int64, line
 	t.Helper()
 	failed := parseTime(t, o.text("eventTime"))
 	skew := failed.Sub(time.Unix(0, e.Message.Publish)).Abs()
-	requeueCodes := []string{"RuleRetry", "RuleIgnore", "DefaultRetry", "LeaseReturned", "GangRetry"}
+	requeueCodes := []string{"RuleRetry", "RuleIgnore", "DefaultRetry", "LeaseReturned", "GangRetry", "GroupRestart"}
 	used, limit := o.number("ruleUsed"), o.number("ruleLimit")
 	for what, holds := range map[string]bool{
 		"number is dense from 1":              o.number("number") == number,
