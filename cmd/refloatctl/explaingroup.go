@@ -94,10 +94,15 @@ func groupHistory(q jobdb.Queries, g *jobdb.Group) (history []told, err error) {
 			return nil
 		}),
 	)
-	slices.SortFunc(history, func(a, b told) int {
+	sortTold(history)
+	return history, err
+}
+
+// sortTold puts records of one partition into log order.
+func sortTold(list []told) {
+	slices.SortFunc(list, func(a, b told) int {
 		return cmp.Or(cmp.Compare(a.where.Seq, b.where.Seq), cmp.Compare(a.where.Record, b.where.Record))
 	})
-	return history, err
 }
 
 func historyJSON(w io.Writer, history []told) error {

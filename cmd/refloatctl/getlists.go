@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
@@ -247,21 +248,42 @@ func allRecords(cmd *cobra.Command, f *listFlags, last int) error {
 	if err != nil {
 		return err
 	}
-	filter := jobdb.RecordFilter{JobID: f.criteria.JobID, Last: last}
 	err = f.viewJobs(cmd.Context(), func(q jobdb.Queries) error {
-		return errors.Join(
-			q.Decisions(filter, func(d *jobdb.Decision) error { return p.printKept(d.Partition, &d.Decision, true, d.Superseded) }),
-			q.NotDecided(filter, func(r *jobdb.NotDecided) error { return p.printKept(r.Partition, &r.NotDecided, true, r.Superseded) }),
-			q.Ready(filter, func(r *jobdb.Ready) error { return p.printKept(r.Partition, &r.RetryReady, true, r.Superseded) }),
-			q.Parked(jobdb.RecordFilter{}, func(r *jobdb.Parked) error { return p.printKept(r.Partition, &r.Parked, true, r.Superseded) }),
-			q.GroupRecords(filter, func(r *jobdb.GroupRecord) error {
-				rec, err := r.Record()
-				if err != nil {
-					return err
-				}
-				return p.printKept(r.Partition, rec, true, r.Superseded)
-			}),
-		)
+		positions, err := q.Positions()
+		for _, at := range positions {
+			if err != nil {
+				break
+			}
+			var kept []told
+			kept, err = keptRecords(q, jobdb.RecordFilter{Partition: &at.Partition, JobID: f.criteria.JobID, Last: last})
+			for i := range kept {
+				err = errors.Join(err, p.printKept(at.Partition, kept[i].rec, true, kept[i].where.Superseded))
+			}
+		}
+		return err
 	})
 	return errors.Join(err, p.end(), out.Flush())
+}
+
+// keptRecords returns the records of one partition in log order.
+func keptRecords(q jobdb.Queries, filter jobdb.RecordFilter) (kept []told, err error) {
+	add := func(where jobdb.Where, r chain.Record) error {
+		kept = append(kept, told{where, r})
+		return nil
+	}
+	err = errors.Join(
+		q.Decisions(filter, func(d *jobdb.Decision) error { return add(d.Where, &d.Decision) }),
+		q.NotDecided(filter, func(r *jobdb.NotDecided) error { return add(r.Where, &r.NotDecided) }),
+		q.Ready(filter, func(r *jobdb.Ready) error { return add(r.Where, &r.RetryReady) }),
+		q.Parked(jobdb.RecordFilter{Partition: filter.Partition}, func(r *jobdb.Parked) error { return add(r.Where, &r.Parked) }),
+		q.GroupRecords(filter, func(r *jobdb.GroupRecord) error {
+			rec, err := r.Record()
+			if err != nil {
+				return err
+			}
+			return add(r.Where, rec)
+		}),
+	)
+	sortTold(kept)
+	return kept, err
 }

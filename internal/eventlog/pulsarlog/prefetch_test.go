@@ -89,7 +89,7 @@ func TestPrefetchIsBounded(t *testing.T) { //nolint:paralleltest // see above
 			most, quiet = now, 0
 		}
 	}
-	took := (most - before) >> 20
+	took := (int64(most) - int64(before)) >> 20
 	t.Logf("a reader with a backlog of %d MB takes %d MiB", messages*len(payload)/1e6, took)
 	if took > 128 {
 		t.Errorf("a reader with a backlog of %d MB takes %d MiB", messages*len(payload)/1e6, took)
