@@ -47,7 +47,7 @@ func plantedGroups() []bug {
 			"group/group.go", "				other.Generation++\n", "",
 		}}},
 		{"groups 6", "a cancelled member is restarted", []patch{{
-			"projection/groupdecide.go", "	return m.Status&group.WasCancelled == 0 && !kept\n", "	return !kept\n",
+			"projection/groupdecide.go", "	return m.Status&group.WasCancelled == 0 && !r.keeps(u, m)\n", "	return !r.keeps(u, m)\n",
 		}}},
 		{"groups 6", "completed: Keep keeps members of gangs too", []patch{{
 			"projection/groupdecide.go", "r.keep && u.GangID == \"\"", "r.keep",
