@@ -398,7 +398,7 @@ func TestEvalGroup(t *testing.T) {
 		{"--unit-reason MemberCancelled --verify Leave", exitFine, []string{"no run failed", "leaves it failed"}},
 		{"--unit-succeeded --verify None", exitFine, []string{"which succeeded", "nothing is done"}},
 		{"--group-policy distributed-training --part workers --unit-reason PodFailurePolicy --verify FailGroup", exitFine, []string{"✓ distributed-training/broken"}},
-		{"--group-policy distributed-training --part data --message host.maintenance --rule-restarts 20 --verify FailGroup", exitFine, []string{"restarts are used up"}},
+		{"--group-policy distributed-training --part data --message host.maintenance --rule-restarts 20 --verify FailGroup", exitFine, []string{"the rule's own limit is used up"}},
 		{"--group-policy distributed-training", exitUsage, []string{"--part is required", "data, workers"}},
 		{"--group-policy distributed-training --part worker", exitUsage, []string{"did you mean workers?"}},
 		{"--group-policy training-jobs", exitUsage, []string{"did you mean training-job?"}},
