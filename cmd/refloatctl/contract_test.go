@@ -229,9 +229,15 @@ var otherContract = []field{
 	{"record", nil, oneOf("NotDecided", "Parked", "RetryReady", "GroupBound", "GroupFinding", "MemberHeld", "MemberReleased", "MemberRestart", "MemberStopped", "UnitEnded", "GroupEnded")},
 	{"partition", nil, isCount},
 	{"position", nil, isPosition},
-	{"reason", func(o object) bool { return recordIs("NotDecided", "Parked", "GroupFinding")(o) || o["reason"] != nil && recordIs("UnitEnded", "GroupEnded")(o) }, isText},
-	{"jobId", func(o object) bool { return recordIs("NotDecided", "RetryReady", "GroupBound", "GroupFinding")(o) || onMember(o) }, isText},
-	{"runId", func(o object) bool { return recordIs("NotDecided", "RetryReady")(o) || onMember(o) && o["runId"] != nil }, isText},
+	{"reason", func(o object) bool {
+		return recordIs("NotDecided", "Parked", "GroupFinding")(o) || o["reason"] != nil && recordIs("UnitEnded", "GroupEnded")(o)
+	}, isText},
+	{"jobId", func(o object) bool {
+		return recordIs("NotDecided", "RetryReady", "GroupBound", "GroupFinding")(o) || onMember(o)
+	}, isText},
+	{"runId", func(o object) bool {
+		return recordIs("NotDecided", "RetryReady")(o) || onMember(o) && o["runId"] != nil
+	}, isText},
 	{"queue", func(o object) bool { return recordIs("NotDecided")(o) || ofGroup(o) }, isText},
 	{"jobSet", func(o object) bool { return recordIs("NotDecided")(o) || ofGroup(o) }, isText},
 	{"eventTime", recordIs("NotDecided"), isTime},

@@ -52,7 +52,8 @@ func TestEndsWhileBrokerHangs(t *testing.T) {
 	jobDB := "postgres://nobody@127.0.0.1:1/none"
 	data := drainedCopy(t)
 	first, _, _ := strings.Cut(ctl(t, "get", "decisions", "--data", data, "-o", "json").exits(t, exitFine).out, "\n")
-	job, _ := jsonLine(t, first+"\n")["jobId"].(string)
+	decision := jsonLine(t, first+"\n")
+	job, queue := decision.text("jobId"), decision.text("queue")
 	rows := []string{"--job-db", "sqlite://" + app.Dir(data).JobDB()}
 	args := map[string]func(dir string) []string{
 		"refloatctl doctor":        func(string) []string { return nil },
@@ -70,6 +71,10 @@ func TestEndsWhileBrokerHangs(t *testing.T) {
 		"refloatctl whatif":         func(string) []string { return []string{"--set", "settings.globalMaxRetries=1"} },
 		"refloatctl jobdb verify":   func(string) []string { return rows },
 		"refloatctl explain":        func(string) []string { return append([]string{job}, rows...) },
+		"refloatctl explain queue":  func(string) []string { return append([]string{queue}, rows...) },
+		"refloatctl explain job-set": func(string) []string {
+			return append([]string{queue + "/" + decision.text("jobSet")}, rows...)
+		},
 		"refloatctl test record": func(dir string) []string {
 			return append([]string{"--job", job, "--out", filepath.Join(dir, "tests")}, rows...)
 		},
