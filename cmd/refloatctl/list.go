@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -20,10 +21,10 @@ type listFlags struct {
 	deployment
 	criteria     jobdb.Criteria
 	page         jobdb.Page
-	list         string // its name, and its orders
-	sorts        []string
-	states       []string // given, and the names that there are
-	known        []string
+	list         string   // its name
+	sorts        []string // its orders
+	states       []string // as given
+	known        []string // all states
 	codes        []string
 	since, until string
 	sort, output string
@@ -49,8 +50,8 @@ func (f *listFlags) bindList(cmd *cobra.Command, list string, sorts, states []st
 	}
 	flags.StringVar(&f.sort, "sort", "", fmt.Sprintf("order: %v; with a minus before it, descending (default %s)", sorts, sorts[0]))
 	flags.IntVar(&f.page.Limit, "limit", 0, "maximum number of "+list)
-	flags.StringVar(&f.token, "continue", "", "go on where the list before ended: the token that it printed")
-	flags.BoolVar(&f.watch, "watch", false, "go on: print what is new or has changed, until interrupted")
+	flags.StringVar(&f.token, "continue", "", "continue a list that --limit ended: the token that it printed")
+	flags.BoolVar(&f.watch, "watch", false, "keep running: print rows that are new or have changed, until interrupted")
 	flags.DurationVar(&f.every, "every", time.Second, "polling interval of --watch")
 	complete(cmd, "sort", sorts...)
 	complete(cmd, "output", listOutputs...)
@@ -63,8 +64,8 @@ func (f *listFlags) bindFailures(cmd *cobra.Command, of string) {
 	flags.StringVar(&f.criteria.Node, "node", "", "only those with a run on this node")
 	flags.StringVar(&f.criteria.Category, "category", "", "only those with a run that failed with this error category of Armada")
 	flags.StringVar(&f.criteria.Group, "group", "", "only those of members of the group with this name")
-	flags.StringVar(&f.since, "since", "", of+" at or after this time, or in the last so much: 1h")
-	flags.StringVar(&f.until, "until", "", of+" before this time, or until so long ago: 10m")
+	flags.StringVar(&f.since, "since", "", of+" at or after this time (RFC 3339), or less than this duration ago, such as 1h")
+	flags.StringVar(&f.until, "until", "", of+" before this time, or more than this duration ago, such as 10m")
 	complete(cmd, "code", codeNames()...)
 }
 
@@ -133,7 +134,7 @@ func moment(flag, text string) (int64, error) {
 		return time.Now().Add(-ago).UnixNano(), nil
 	}
 	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
+	if err != nil || at.Before(time.Unix(0, math.MinInt64)) || at.After(time.Unix(0, math.MaxInt64)) {
 		return 0, usageError{fmt.Errorf("%s %q: want a duration such as 24h, or a time such as 2026-12-01T06:00:00Z", flag, text)}
 	}
 	return at.UnixNano(), nil

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -82,8 +81,8 @@ succeeded is unknown. With -o json, each queue and each failed run is a line.`,
 	return cmd
 }
 
-func (f *shadowFlags) check() (shadow.Filter, error) {
-	filter := shadow.Filter{Queue: f.queue}
+func (f *shadowFlags) check() (filter shadow.Filter, err error) {
+	filter.Queue = f.queue
 	fromDB := f.data != "" || f.jobDB != ""
 	switch {
 	case f.output != outputTable && f.output != outputJSON:
@@ -92,19 +91,9 @@ func (f *shadowFlags) check() (shadow.Filter, error) {
 		return filter, usageError{fmt.Errorf("--jobs %d: use 0 or more", f.jobs)}
 	case fromDB && (f.log != "" || f.policies != "") || !fromDB && (f.log == "" || f.policies == ""):
 		return filter, usageError{errors.New("shadow report needs --data DIR, --job-db URL, or --log DIR with --policies PATH")}
-	case f.since == "":
-		return filter, nil
 	}
-	if ago, err := time.ParseDuration(f.since); err == nil && ago >= 0 {
-		filter.Since = time.Now().Add(-ago).UnixNano()
-		return filter, nil
-	}
-	at, err := time.Parse(time.RFC3339, f.since)
-	if err != nil {
-		return filter, usageError{fmt.Errorf("--since %q: want a duration such as 24h, or a time such as 2026-12-01T06:00:00Z", f.since)}
-	}
-	filter.Since = at.UnixNano()
-	return filter, nil
+	filter.Since, err = moment("--since", f.since)
+	return filter, err
 }
 
 func (f *shadowFlags) read(cmd *cobra.Command, filter shadow.Filter) (queues []*shadow.Queue, err error) {

@@ -61,7 +61,6 @@ const (
 	Succeeded State = "succeeded"
 	Failed    State = "failed" // for good
 	Stopped   State = "stopped"
-	Cancelled State = "cancelled"
 )
 
 // JobView is a job as the driver sees it.
@@ -324,25 +323,6 @@ func (f *Failure) reported() *pb.Error {
 	}
 	e.Reason = &pb.Error_PodError{PodError: pod}
 	return e
-}
-
-// Cancel cancels jobs, in one message.
-func (d *Driver) Cancel(ids ...string) error {
-	var happened []*pb.Event
-	for _, id := range ids {
-		j, err := d.job(id)
-		if err != nil {
-			return err
-		}
-		j.State = Cancelled
-		happened = append(happened, &pb.Event{Event: &pb.Event_CancelJob{CancelJob: &pb.CancelJob{JobId: id}}})
-	}
-	return d.step(happened...)
-}
-
-// Tick is a message about nothing that the group knows: time has passed for the evaluator.
-func (d *Driver) Tick() error {
-	return d.step(&pb.Event{Event: &pb.Event_JobRunRunning{JobRunRunning: &pb.JobRunRunning{JobId: "clock", RunId: "clock"}}})
 }
 
 // step decides about one message, in which everything happens now.
