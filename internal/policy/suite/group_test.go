@@ -169,7 +169,7 @@ func TestGroupImpossible(t *testing.T) {
 		}
 	}
 	for from, to := range map[string]string{
-		"policy: training": "policy: nobody", "gangs: [workers]": "gangs: [nodes]", "policy: training, gangs: [workers]": "policy: open",
+		"policy: training": "policy: nobody", "gangs: [workers]": "gangs: [nodes]", "gangs: [workers]}": "jobs: {data/0/3: {}}}", "policy: training, gangs: [workers]": "policy: open",
 	} {
 		s := parsed(t, strings.Replace(groupHead, from, to, 1)+"  - {start: all}\n")
 		if r := s.Run(&s.Tests[0], groupSet(t)); r.Err == nil || r.Explain("f") == "" {
@@ -184,6 +184,10 @@ func TestGroupProblems(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{strings.Replace(groupHead, "policy: training, ", "", 1) + "  - {start: all}", "5:10: RP013 tests[0].group.policy"},
 		{strings.Replace(groupHead, "queue: q,", "gangCardinality: 4,", 1) + "  - {start: all}", "RP042 tests[0].job.gangCardinality"},
+		{strings.Replace(groupHead, "gangs: [workers]", "jobs: [workers]", 1) + "  - {start: all}", "RP012 tests[0].group.jobs"},
+		{strings.Replace(groupHead, "gangs: [workers]", "jobs: {a/b: {}}", 1) + "  - {start: all}", "RP030 tests[0].group.jobs.a/b"},
+		{strings.Replace(groupHead, "gangs: [workers]", "jobs: {data: {}, data: {}}", 1) + "  - {start: all}", "tests[0].group.jobs.data"},
+		{strings.Replace(groupHead, "gangs: [workers]", "jobs: {data: {queue: q}}", 1) + "  - {start: all}", "RP010 tests[0].group.jobs.data.queue"},
 		{groupHead + "  - {begin: all}", "7:6: RP010 tests[0].events[0].begin"},
 		{groupHead + "  - {}", "RP013"},
 		{groupHead + "  - {expect: {group: Active}}", "7:5: RP013"},

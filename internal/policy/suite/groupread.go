@@ -11,12 +11,35 @@ import (
 
 // group reads the group of a test.
 func (r *reader) group(n *yaml.Node, path string) *Group {
-	o := r.object(n, path, "policy", "gangs")
-	g := &Group{Policy: o.text("policy"), Gangs: o.texts("gangs")}
+	o := r.object(n, path, "policy", "gangs", "jobs")
+	g := &Group{Policy: o.text("policy"), Gangs: o.texts("gangs"), Jobs: r.memberJobs(o)}
 	if g.Policy == "" && o.fields["policy"] == nil && n.Kind == yaml.MappingNode && (len(g.Gangs) != 1 || g.Gangs[0] != policy.MainPart) {
 		r.report(n, o.at("policy"), codeRequired, "missing", "add the name of a group policy, or write gangs: [main] for a gang that is in no group")
 	}
 	return g
+}
+
+// memberJobs reads a mapping from members to what their jobs are like.
+func (r *reader) memberJobs(o object) (all []MemberJob) {
+	n := o.fields["jobs"]
+	if n == nil {
+		return nil
+	}
+	if n.Kind != yaml.MappingNode {
+		r.report(n, o.at("jobs"), codeWrongType, kindOf(n), "write a mapping, such as {workers: {retryPolicies: [p]}}")
+		return nil
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, path := n.Content[i], o.at("jobs")+"."+shown(n.Content[i].Value)
+		members := r.members(key, path)
+		if slices.ContainsFunc(all, func(of MemberJob) bool { return of.Members[0].text == key.Value }) {
+			r.report(key, path, codeDuplicateKey, "duplicate key", "remove one of them")
+		}
+		if len(members) == 1 {
+			all = append(all, MemberJob{members, r.job(n.Content[i+1], path, jobKeys[:]...)})
+		}
+	}
+	return all
 }
 
 // groupEvent reads an event of a test of a group.

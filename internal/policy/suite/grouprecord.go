@@ -58,9 +58,6 @@ func RecordGroup(h *GroupHistory) ([]byte, error) {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Recorded from group %s of job set %s; it expects the decisions made then.\n", oneLine(h.Group.Name), oneLine(h.Group.JobSet))
-	if h.differ() {
-		fmt.Fprintf(&b, "# The jobs of its members are not alike: those of %s stand for all.\n", h.Members[0].place())
-	}
 	fmt.Fprintf(&b, "kind: %s\n", Kind)
 	generation := uint64(0)
 	if len(h.Decisions) > 0 {
@@ -71,7 +68,7 @@ func RecordGroup(h *GroupHistory) ([]byte, error) {
 		}
 	}
 	fmt.Fprintf(&b, "policies: %s\ntests:\n- name: %s\n  start: %s\n", flow(h.Paths[generation]), quoted("group "+h.Group.Name), time.Unix(0, start).UTC().Format(time.RFC3339Nano))
-	fmt.Fprintf(&b, "  group: {%s}\n  job: {%s}\n  events:\n", strings.Join(h.groupFields(), ", "), strings.Join(memberFields(h.Members[0].Job), ", "))
+	fmt.Fprintf(&b, "  group: {%s}\n  job: {%s}\n  events:\n", strings.Join(h.groupFields(r), ", "), strings.Join(memberFields(h.Members[0].Job), ", "))
 	for _, e := range events {
 		if d := e.by; d != nil && d.Generation != generation {
 			generation = d.Generation
@@ -247,7 +244,7 @@ func (h *GroupHistory) complete() bool {
 	return h.Group.Policy != "" && uint64(len(h.Members)) == declared && last <= first
 }
 
-func (h *GroupHistory) groupFields() []string {
+func (h *GroupHistory) groupFields(r *roster) []string {
 	var fields, gangs []string
 	if h.Group.Policy != "" {
 		fields = append(fields, "policy: "+quoted(h.Group.Policy))
@@ -260,16 +257,42 @@ func (h *GroupHistory) groupFields() []string {
 	if gangs != nil {
 		fields = append(fields, "gangs: "+flow(gangs))
 	}
+	if jobs := h.memberJobs(r); len(jobs) > 0 {
+		fields = append(fields, "jobs: {"+strings.Join(jobs, ", ")+"}")
+	}
 	return fields
+}
+
+// memberJobs lists the members whose jobs are not like that of the first.
+func (h *GroupHistory) memberJobs(r *roster) (jobs []string) {
+	like := map[string][]place{}
+	var order []string
+	first := memberText(h.Members[0].Job)
+	for i := range h.Members {
+		m := &h.Members[i]
+		text := memberText(m.Job)
+		if text == first {
+			continue
+		}
+		if like[text] == nil {
+			order = append(order, text)
+		}
+		like[text] = append(like[text], m.place())
+	}
+	for _, text := range order {
+		for _, name := range r.names(like[text]) {
+			jobs = append(jobs, fmt.Sprintf("%s: {%s}", name, text))
+		}
+	}
+	return jobs
+}
+
+// memberText writes the fields that one member's job may have for itself.
+func memberText(j *jobdb.Job) string {
+	return strings.Join(slices.DeleteFunc(memberFields(j), func(f string) bool { return strings.HasPrefix(f, "queue: ") }), ", ")
 }
 
 // memberFields are the fields of a job that its group does not say.
 func memberFields(j *jobdb.Job) []string {
 	return slices.DeleteFunc(jobFields(j), func(f string) bool { return strings.HasPrefix(f, "gangCardinality: ") })
-}
-
-// differ reports whether the jobs of members differ in what a test says about all of them.
-func (h *GroupHistory) differ() bool {
-	first := memberFields(h.Members[0].Job)
-	return slices.ContainsFunc(h.Members, func(m MemberHistory) bool { return !slices.Equal(memberFields(m.Job), first) })
 }

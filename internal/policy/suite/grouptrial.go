@@ -70,6 +70,11 @@ func newGroupTrial(set *policyfile.Set, t *Test) (*groupTrial, error) {
 			return nil, fmt.Errorf("group.gangs: the group policy has no part %s", shown(gang))
 		}
 	}
+	for _, of := range t.Group.Jobs {
+		if err := g.roster.declares(of.Members); err != nil {
+			return nil, fmt.Errorf("group.jobs: %w", err)
+		}
+	}
 	if late {
 		return g, nil
 	}
@@ -93,7 +98,7 @@ func (g *groupTrial) submit(all []place, at int64) ([]chain.Record, error) {
 		if g.members[m] != nil {
 			return nil, fmt.Errorf("%s was submitted before", m)
 		}
-		job := g.test.Job
+		job := g.test.jobOf(m)
 		job.ID = m.String()
 		job.fill(job.ID)
 		if slices.Contains(g.test.Group.Gangs, m.part) {

@@ -77,6 +77,13 @@ func (m Members) one() (place, bool) {
 	return place{s.part, s.replicas.first, s.indexes.first}, ok
 }
 
+// has reports whether the items name a member.
+func (m Members) has(at place) bool {
+	return slices.ContainsFunc(m, func(s selection) bool {
+		return s.text == everyMember || s.part == at.part && s.replicas.has(at.replica) && s.indexes.has(at.index)
+	})
+}
+
 // roster is the parts of a group in a test, with the members that they can have.
 type roster struct {
 	parts []rosterPart
@@ -129,6 +136,20 @@ func (r *roster) find(items Members, adding bool) ([]place, error) {
 		all = append(all, found...)
 	}
 	return r.sorted(all), nil
+}
+
+// declares returns an error if the items name what the group cannot have.
+func (r *roster) declares(items Members) error {
+	for i := range items {
+		open := slices.ContainsFunc(r.parts, func(p rosterPart) bool { return p.replicas == 0 && p.name == items[i].part })
+		if open {
+			continue // of any size
+		}
+		if _, err := r.find(items[i:i+1], false); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // maxNamed limits how many members of a group of open size one item names.

@@ -69,7 +69,7 @@ func (r *reader) test(n *yaml.Node, path string) Test {
 		t.Start = at.UnixNano()
 	}
 	if job := o.fields["job"]; job != nil {
-		t.Job = r.job(job, o.at("job"))
+		t.Job = r.job(job, o.at("job"), append([]string{"queue", "gangCardinality"}, jobKeys[:]...)...)
 	}
 	event := r.event
 	if group := o.fields["group"]; group != nil {
@@ -87,8 +87,11 @@ func (r *reader) test(n *yaml.Node, path string) Test {
 	return t
 }
 
-func (r *reader) job(n *yaml.Node, path string) Job {
-	o := r.object(n, path, "queue", "retryPolicies", "failFast", "gangCardinality", "initContainers", "terminationGracePeriodSeconds")
+// jobKeys are what the job of each member of a group can be like.
+var jobKeys = [...]string{"retryPolicies", "failFast", "initContainers", "terminationGracePeriodSeconds"}
+
+func (r *reader) job(n *yaml.Node, path string, known ...string) Job {
+	o := r.object(n, path, known...)
 	j := Job{Queue: o.text("queue"), RetryPolicies: o.texts("retryPolicies"), FailFast: o.bool("failFast"), InitContainers: o.texts("initContainers")}
 	j.GraceSeconds, _ = o.int("terminationGracePeriodSeconds", 0, 1<<31-1)
 	gang, _ := o.int("gangCardinality", 2, 1<<31-1)

@@ -25,7 +25,7 @@ type Test struct {
 	Name         string
 	Line, Column int
 	Start        int64  // when the jobs are submitted, Unix nanoseconds
-	Job          Job    // of a group: what all of its members are like
+	Job          Job    // of a group: what its members are like, unless Group.Jobs says otherwise
 	Group        *Group // nil: the test is about one job
 	Events       []Event
 }
@@ -34,6 +34,25 @@ type Test struct {
 type Group struct {
 	Policy string   // "": the test is about a gang in no group
 	Gangs  []string // parts whose units are gangs
+	Jobs   []MemberJob
+}
+
+// MemberJob is what the jobs of some members are like; of several about a member, the last counts.
+type MemberJob struct {
+	Members Members
+	Job     Job
+}
+
+// jobOf returns what the job of a member is like.
+func (t *Test) jobOf(m place) Job {
+	job := t.Job
+	for i := range t.Group.Jobs {
+		if of := &t.Group.Jobs[i]; of.Members.has(m) {
+			job = of.Job
+			job.Queue, job.Set = t.Job.Queue, t.Job.Set
+		}
+	}
+	return job
 }
 
 // Verb is what happens in an event.

@@ -102,6 +102,7 @@ type UnitView struct {
 type Driver struct {
 	Queue, JobSet string
 	Now           time.Time
+	Messages      []eventlog.Message // those so far
 
 	p       *evaluator.Processor
 	entry   int64
@@ -339,7 +340,9 @@ func (d *Driver) step(happened ...*pb.Event) error {
 		return fmt.Errorf("encode events: %w", err)
 	}
 	d.entry++
-	out, err := d.p.Step(&eventlog.Message{Position: eventlog.Position{Ledger: 1, Entry: d.entry}, Publish: at, Payload: payload})
+	m := eventlog.Message{Position: eventlog.Position{Ledger: 1, Entry: d.entry, Batch: -1}, Publish: at, Payload: payload}
+	d.Messages = append(d.Messages, m)
+	out, err := d.p.Step(&m)
 	if err != nil {
 		return err
 	}
