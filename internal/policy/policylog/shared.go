@@ -248,16 +248,6 @@ func (s *Shared) settle() (ok bool, err error) {
 	return true, s.again.close()
 }
 
-// Effective returns the newest effective generation, usable or not; nil if there is none.
-func (s *Shared) Effective() *Entry {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.effective == 0 {
-		return nil
-	}
-	return s.held[s.effective-1].entry
-}
-
 // Entries lists the effective generations after a number, oldest first.
 func (s *Shared) Entries(after uint64) []*Entry {
 	s.mu.Lock()

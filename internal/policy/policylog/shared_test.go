@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/policylog"
 )
@@ -86,4 +87,57 @@ func TestUnusableAfterMany(t *testing.T) {
 	if n, got := log.Newest(); n != 1 || got.Digest() != set.Digest() || reported != 20 {
 		t.Errorf("the newest usable generation is %d, and %d unusable ones were reported", n, reported)
 	}
+}
+
+// A change is made though another follower of the process reads on while it is being prepared: what is wrong with it is
+// that it is superseded, and it is tried again.
+func TestChangeWhileOthersRead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, name := range []string{"a", "b"} {
+		w.propose(emptyWith(t, name))
+	}
+	topic := &reopened{Topic: w.log}
+	shared := policylog.NewShared(topic)
+	defer shared.Close()
+	other := shared.Follow()
+	defer other.Close()
+	store := policylog.NewStore(shared.Follow(), w.append, time.Now)
+	defer store.Close()
+	topic.again = func() { // generation 1 is read again: generation 2 was the newest when the store read to the end
+		w.propose(emptyWith(t, "c"))
+		if err := other.Refresh(); err != nil {
+			t.Error(err)
+		}
+	}
+	v, err := store.Do(t.Context(), policylog.Edit{Make: putting("d", "")})
+	if err != nil || !v.Made {
+		t.Fatalf("Do = %v, %v", v, err)
+	}
+	now, err := store.Newest(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"c", "d"} {
+		if _, ok := now.Set.Body(queue(name)); !ok {
+			t.Errorf("generation %d has no queue %s", now.Generation(), name)
+		}
+	}
+	if topic.opened < 2 {
+		t.Error("no generation was read again")
+	}
+}
+
+// reopened is a topic that calls again once, when it is opened for the second time.
+type reopened struct {
+	eventlog.Topic
+	opened int
+	again  func()
+}
+
+func (r *reopened) Open(p int, after eventlog.Position) (eventlog.Reader, error) {
+	if r.opened++; r.opened == 2 {
+		r.again()
+	}
+	return r.Topic.Open(p, after)
 }

@@ -320,8 +320,9 @@ func (s *Store) begin(ctx context.Context, request string) (base, error) {
 		if v, err := s.made(request); v != nil || err != nil {
 			return base{made: v}, err
 		}
-		if c := s.log.Effective(); c != nil && c.Number != s.newest.Generation() {
-			return base{}, fmt.Errorf("%w: this program does not understand generation %d: upgrade it", ErrUnusable, c.Number)
+		// Not what the log holds: another follower may have read on meanwhile.
+		if n := len(s.history); n > 0 && s.history[n-1].Err != nil {
+			return base{}, fmt.Errorf("%w: this program does not understand generation %d: upgrade it", ErrUnusable, s.history[n-1].Number)
 		}
 		return base{newest: s.lend()}, nil
 	})
