@@ -35,7 +35,7 @@ var layers = []string{
 	"internal/armada/policysync internal/doctor internal/evaluator internal/jobdb/table internal/sink",
 	"internal/audit internal/jobdb/postgres internal/jobdb/sqlite internal/simulate",
 	"internal/archive internal/armada/writer internal/audit/report internal/audit/shadow internal/audit/whatif internal/audit/whynot internal/policy/diff internal/policy/suite",
-	"internal/armada/controlplane",
+	"internal/armada/controlplane internal/query",
 	"internal/app internal/armada/cutover",
 	"cmd/internal/settings cmd/internal/terminal cmd/internal/version",
 	"cmd/internal/apiflags cmd/internal/pulsarflags",

@@ -1,0 +1,92 @@
+// Package query answers what operators ask about jobs, decisions, groups and policies.
+// refloatctl, the API and the web page show its answers, so all of them say the same.
+//
+// An answer is a plain struct. Its JSON form is what `refloatctl … -o json` prints: fields
+// keep their meaning, and new ones may be added. What only people read, and what an answer
+// was made from, is in fields without a JSON form.
+//
+// Names, messages and ids in answers come from users and may hold anything: escape them
+// where they are shown.
+package query
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/policy/policylog"
+)
+
+// Source is what questions are answered from. Jobs is required.
+type Source struct {
+	// Jobs calls read with queries that see one snapshot of the job database.
+	Jobs func(ctx context.Context, read func(jobdb.Queries) error) error
+	// Logs opens the logs during a call; their readers end at the end of each log. nil: they cannot be read.
+	Logs func(ctx context.Context, use func(audit.Logs) error) error
+	// Policies opens the store of the policies log during a call. nil: it cannot be read.
+	Policies func(ctx context.Context, use func(*policylog.Store) error) error
+	// Progress is notified of what takes long; nil: nobody is.
+	Progress func(text string)
+}
+
+func (s *Source) say(format string, args ...any) {
+	if s.Progress != nil {
+		s.Progress(fmt.Sprintf(format, args...))
+	}
+}
+
+// Invalid is a question that cannot be asked.
+type Invalid struct {
+	Param string // which part of the question is wrong; "": all of it
+	Err   error
+}
+
+// Error implements error.
+func (e *Invalid) Error() string {
+	if e.Param == "" {
+		return e.Err.Error()
+	}
+	return e.Param + ": " + e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *Invalid) Unwrap() error { return e.Err }
+
+func invalid(param, format string, args ...any) error {
+	return &Invalid{Param: param, Err: fmt.Errorf(format, args...)}
+}
+
+// ErrNoLogs and ErrNoPolicies report a question whose answer needs what the source does not have.
+var (
+	ErrNoLogs     = errors.New("the answer is derived from the logs, which are not read here")
+	ErrNoPolicies = errors.New("the answer needs the policies log, which is not read here")
+)
+
+// NotFound reports that something does not exist.
+type NotFound struct {
+	What string // such as: job 01h…
+	// Text says it in full, in one or more lines.
+	Text string
+	// Pruned are the partitions that have pruned jobs, if it may be one of these.
+	Pruned []jobdb.PartitionPositions
+}
+
+// Error implements error.
+func (e *NotFound) Error() string {
+	if e.Text != "" {
+		return e.Text
+	}
+	return e.What + " is not in the job database" + strings.TrimSuffix("\n"+PrunedText(e.Pruned), "\n")
+}
+
+// timeText formats Unix nanoseconds; "" for 0.
+func timeText(ns int64) string {
+	if ns == 0 {
+		return ""
+	}
+	return time.Unix(0, ns).UTC().Format(time.RFC3339Nano)
+}

@@ -1,0 +1,250 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/evaluator"
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policylog"
+)
+
+// Explanation is a decision with everything that led to it.
+type Explanation struct {
+	Decision audit.Decision `json:"decision"`
+	Job      Job            `json:"job"`
+	Ladder   []Rung         `json:"ladder"`
+	NextPod  string         `json:"nextPod,omitempty"`       // name of the retry's pod; decision.podName is the name in the record
+	Unknown  bool           `json:"ladderUnknown,omitempty"` // the policies log was not read
+	Before   uint32         `json:"globalUsedBefore"`
+	Release  *Release       `json:"release,omitempty"`     // that superseded the decision
+	Pruned   bool           `json:"pruned,omitempty"`      // the job was pruned from the job database; this was derived from the logs
+	Changes  []LastChange   `json:"lastChanges,omitempty"` // of the policy, and of the settings if their limit decided
+
+	Basis Basis `json:"-"`
+}
+
+// Rung is a rule that was, or would have been, tried.
+type Rung struct {
+	Policy  string `json:"policy"`
+	Rule    string `json:"rule"`
+	Tried   bool   `json:"tried"`
+	Matched bool   `json:"matched"`
+	Failed  string `json:"failed,omitempty"`
+	Why     string `json:"why,omitempty"`
+}
+
+// Basis is what an explanation was made from.
+type Basis struct {
+	Decided
+	evaluator.Explanation
+	Evaluated bool // by the policies in force then; otherwise only facts and counts are known
+	Policies  *PoliciesAt
+	Overrides []policylog.Override // on the queue
+	Diverged  error                // evaluating again gives another decision
+}
+
+// Decided is a decided run.
+type Decided struct {
+	audit.Case
+	Superseded bool
+	Mode       string         // mode in which Armada's tables are written; empty: they are not
+	Release    *jobdb.Release // that contained its failure; nil: none
+	FromLogs   bool           // the job was pruned
+}
+
+// The modes of an ingester that writes for an unmodified Armada.
+const (
+	Holdback    = "holdback"
+	Passthrough = "passthrough"
+)
+
+// NextPod returns the name of the retry's pod: by the decision, or by the scheme of an unmodified Armada.
+func (c *Decided) NextPod() string {
+	switch d := c.Decision; {
+	case !d.Requeue:
+		return ""
+	case c.Mode == Holdback || c.Mode == Passthrough:
+		return policy.PodName(d.JobID, 0, false)
+	default:
+		return d.PodName
+	}
+}
+
+// LastRun asks for the last decided run of a job.
+const LastRun = -1
+
+// NotDecided reports that there is no decision to explain.
+type NotDecided struct {
+	JobID string // as asked for
+	Run   int    // as asked for, or LastRun
+	Why   []string
+	Found []History // of the job
+}
+
+// Error implements error.
+func (e *NotDecided) Error() string {
+	text := "no run of job " + e.JobID + " was decided"
+	if e.Run >= 0 {
+		text = fmt.Sprintf("run %d of job %s was not decided", e.Run, e.JobID)
+	}
+	for _, line := range e.Why {
+		text += "\n  " + line
+	}
+	return text
+}
+
+// decided finds everything about one decided run: in the job database or, if the job was
+// pruned, in the logs.
+func (s *Source) decided(ctx context.Context, job string, run int) (Decided, error) {
+	found, err := s.Histories(ctx, job)
+	if err != nil {
+		return Decided{}, err
+	}
+	for i := range found {
+		l := &found[i]
+		c := Decided{Case: audit.Case{Job: l.Job}, Mode: l.Mode, FromLogs: l.FromLogs}
+		byID := map[string]*jobdb.Run{}
+		for _, r := range l.Runs {
+			byID[r.RunID] = r
+		}
+		var earlier []audit.Earlier
+		for _, d := range l.Decisions {
+			copied := d.Decision
+			if run < 0 || uint32(run) == d.RunIndex {
+				c.Decision, c.Run, c.Earlier = &copied, byID[d.RunID], slices.Clip(earlier)
+				c.Superseded, c.Release = d.Superseded, nil
+				if d.Superseded {
+					c.Release = releaseIn(l.Releases, d.Log)
+				}
+			}
+			earlier = append(earlier, audit.Earlier{Decision: &copied, Run: byID[d.RunID]})
+		}
+		if c.Decision != nil && c.Run != nil {
+			return c, nil
+		}
+	}
+	return Decided{}, notDecided(job, run, found)
+}
+
+func notDecided(job string, run int, found []History) *NotDecided {
+	e := &NotDecided{JobID: job, Run: run, Found: found}
+	for _, l := range found {
+		for _, r := range l.Runs {
+			if r.Outcome == jobdb.Released {
+				e.Why = append(e.Why, fmt.Sprintf("run %s failed and was released to the job database without a decision, because none came in time (see refloatctl get releases)", r.RunID))
+			}
+		}
+	}
+	for _, l := range found {
+		for _, r := range l.NotDecided {
+			e.Why = append(e.Why, fmt.Sprintf("run %s failed at %s and was not decided: %s", r.RunID, timeText(r.Time), r.Reason))
+		}
+	}
+	return e
+}
+
+// Explain explains the decision on a run of a job, given by its index, or LastRun. Without the policies log, the rules are
+// left out. Errors: *NotFound, *NotDecided, *Invalid.
+func (s *Source) Explain(ctx context.Context, job string, run int) (*Explanation, error) {
+	c, err := s.decided(ctx, job, run)
+	if err != nil {
+		return nil, err
+	}
+	e := &Explanation{Basis: Basis{Decided: c}}
+	b := &e.Basis
+	if s.Policies == nil {
+		if b.Explanation, err = audit.Recall(c.Case); err != nil {
+			return nil, err
+		}
+		e.fill()
+		return e, nil
+	}
+	if b.Policies, err = s.Generation(ctx, c.Decision.Generation); err != nil {
+		return nil, err
+	}
+	b.Evaluated, b.Overrides, e.Changes = true, overridesOn(b.Policies.ActiveOverrides(), c.Decision.Queue), b.Policies.lastChanges(c.Decision)
+	x, diverged := audit.Explain(b.Policies.Set.Set, c.Case)
+	if diverged != nil && !errors.Is(diverged, audit.ErrDifferent) {
+		return nil, diverged
+	}
+	b.Explanation, b.Diverged = x, diverged
+	e.fill()
+	return e, nil
+}
+
+// fill fills the JSON form from the basis.
+func (e *Explanation) fill() {
+	c := &e.Basis.Decided
+	e.Decision = audit.DecisionOf(c.Job.Partition, c.Decision)
+	e.Job = JobOf(c.Job, []jobdb.Run{*c.Run})
+	e.NextPod, e.Unknown, e.Before, e.Pruned = c.NextPod(), !e.Basis.Evaluated, e.Basis.Explanation.Before.Granted, c.FromLogs
+	if e.Decision.Superseded = c.Superseded; c.Release != nil {
+		e.Release = ReleaseOf(c.Release)
+	}
+	e.Ladder = []Rung{}
+	for _, r := range e.Basis.Rungs {
+		line := Rung{Policy: r.Policy, Rule: r.Rule, Tried: r.Tried, Matched: r.Matched, Why: r.Why}
+		if r.Tried && !r.Matched {
+			line.Failed = r.Failed.String()
+		}
+		e.Ladder = append(e.Ladder, line)
+	}
+}
+
+// DoneByGroup tells what a job's group did to the job, one sentence each; none: it is in no group.
+func (s *Source) DoneByGroup(ctx context.Context, j *jobdb.Job) (done []ByGroup, err error) {
+	if j.Member.GroupID == "" {
+		return nil, nil
+	}
+	err = s.Jobs(ctx, func(q jobdb.Queries) error {
+		err := q.GroupRecords(jobdb.RecordFilter{JobID: j.JobID, Partition: &j.Partition}, func(r *jobdb.GroupRecord) error {
+			rec, err := r.Record()
+			if err == nil {
+				done = append(done, ByGroup{OriginOf(rec), audit.Describe(rec)})
+			}
+			return err
+		})
+		if err != nil || j.Member.State != jobdb.MemberStopped {
+			return err
+		}
+		why, err := whyStopped(q, j)
+		done = append(done, ByGroup{Text: why})
+		return err
+	})
+	return done, err
+}
+
+// ByGroup is something that a group did to a member.
+type ByGroup struct {
+	At   string // position of the event that it followed from; "": none
+	Text string
+}
+
+// OriginOf is the position of the event that a record follows from, as decisions print it.
+func OriginOf(r chain.Record) string {
+	at, _ := chain.PositionOf(r)
+	return at.String()
+}
+
+// whyStopped says why a member was stopped.
+func whyStopped(q jobdb.Queries, j *jobdb.Job) (string, error) {
+	why := "it was stopped with its unit: the rest of the group goes on"
+	_, err := q.GroupList(&jobdb.Criteria{Queue: j.Queue, JobSet: j.JobSet, Group: j.Member.Group}, jobdb.Page{}, func(g *jobdb.Group) error {
+		if g.Binding != j.Member.Binding || g.State == policy.GroupActive {
+			return nil
+		}
+		why = "it was stopped because its group has ended: " + g.State.String()
+		if g.Reason != policy.NoUnitReason {
+			why += " (" + g.Reason.String() + ")"
+		}
+		why += byRule(g.Rule)
+		return nil
+	})
+	return why, err
+}

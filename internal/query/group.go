@@ -1,0 +1,307 @@
+package query
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/plural"
+)
+
+// Group is a group of jobs.
+type Group struct {
+	Queue           string      `json:"queue"`
+	JobSet          string      `json:"jobSet"`
+	Group           string      `json:"group"`
+	Policy          string      `json:"policy"`
+	State           string      `json:"state"`
+	Reason          string      `json:"reason"`
+	Rule            string      `json:"rule,omitempty"`
+	Generation      uint32      `json:"generation"`
+	Restarts        uint32      `json:"restarts"`
+	RestartsCounted uint32      `json:"restartsCounted"`
+	MaxRestarts     *uint32     `json:"maxRestarts"` // null: it was bound before the rows start, and its rules were not asked since
+	Partition       int         `json:"partition"`
+	Conditions      []Condition `json:"conditions"` // as of a JobSet
+	Parts           []Part      `json:"parts"`
+}
+
+// Part is a part of a group.
+type Part struct {
+	Name       string `json:"name"`
+	Replicas   uint32 `json:"replicas,omitempty"` // 0: open
+	Members    uint32 `json:"members,omitempty"`
+	MinMembers uint32 `json:"minMembers,omitempty"`
+	Units      []Unit `json:"units"`
+}
+
+// Unit is a replica of a part. Active members are neither held nor over; of the terminating ones, a run that was told to
+// stop has not ended yet.
+type Unit struct {
+	Replica          uint32      `json:"replica"`
+	State            string      `json:"state"`
+	Reason           string      `json:"reason,omitempty"`
+	Generation       uint32      `json:"generation"`
+	Restarts         uint32      `json:"restarts"`
+	RetriesUsed      uint32      `json:"retriesUsed"`
+	CompletedIndexes string      `json:"completedIndexes"`
+	FailedIndexes    string      `json:"failedIndexes"`
+	Active           int         `json:"active"`
+	Held             int         `json:"held"`
+	Succeeded        int         `json:"succeeded"`
+	Failed           int         `json:"failed"`
+	Cancelled        int         `json:"cancelled"` // or rejected
+	Stopped          int         `json:"stopped"`   // with the unit or the group, or submitted after its end
+	Terminating      int         `json:"terminating"`
+	Conditions       []Condition `json:"conditions"` // as of a Job
+}
+
+// groupOf reads everything about a group.
+func groupOf(q jobdb.Queries, g *jobdb.Group) (Group, error) {
+	out := Group{
+		Queue: g.Queue, JobSet: g.JobSet, Group: g.Name, Policy: g.Policy, State: g.State.String(), Reason: g.Reason.String(), Rule: g.Rule,
+		Generation: g.Generation, Restarts: g.Restarts, RestartsCounted: g.Counted, Partition: g.Partition, Parts: []Part{},
+	}
+	if g.Binding != 0 || g.MaxRestarts > 0 {
+		out.MaxRestarts = &g.MaxRestarts
+	}
+	for i := range g.Shape.Parts {
+		p := &g.Shape.Parts[i]
+		out.Parts = append(out.Parts, Part{Name: p.Name, Replicas: p.Replicas, Members: p.Members, MinMembers: p.MinMembers, Units: []Unit{}})
+	}
+	members := map[[2]any][]*jobdb.Job{}
+	err := q.Members(g, func(j *jobdb.Job) error {
+		key := [2]any{j.Member.Part, j.Member.Replica}
+		members[key] = append(members[key], j)
+		return nil
+	})
+	err = errors.Join(err, q.Units(g, func(u *jobdb.Unit) error {
+		i := slices.IndexFunc(out.Parts, func(p Part) bool { return p.Name == u.Part })
+		if i < 0 {
+			i = len(out.Parts)
+			out.Parts = append(out.Parts, Part{Name: u.Part})
+		}
+		out.Parts[i].Units = append(out.Parts[i].Units, unitOf(g, u, members[[2]any{u.Part, u.Replica}]))
+		slices.SortFunc(out.Parts[i].Units, func(a, b Unit) int { return cmp.Compare(a.Replica, b.Replica) })
+		return nil
+	}))
+	out.Conditions = conditionsOf(&out, g.State, g.Reason)
+	return out, err
+}
+
+func unitOf(g *jobdb.Group, u *jobdb.Unit, members []*jobdb.Job) Unit {
+	out := Unit{Replica: u.Replica, Reason: u.Reason.String(), Generation: u.Generation, Restarts: u.Restarts, RetriesUsed: u.Retries}
+	slices.SortFunc(members, func(a, b *jobdb.Job) int { return cmp.Compare(a.Member.Index, b.Member.Index) })
+	var completed, failed jobdb.Indexes
+	for _, j := range members {
+		if j.Terminating() {
+			out.Terminating++
+		}
+		switch j.Member.State {
+		case jobdb.MemberActive:
+			out.Active++
+		case jobdb.MemberHeld:
+			out.Held++
+		case jobdb.MemberSucceeded:
+			out.Succeeded++
+			completed.Add(j.Member.Index)
+		case jobdb.MemberFailed:
+			out.Failed++
+			failed.Add(j.Member.Index)
+		case jobdb.MemberUnitFail:
+			out.Failed++
+		case jobdb.MemberCancelled:
+			out.Cancelled++
+		case jobdb.MemberStopped:
+			out.Stopped++
+		case jobdb.NoMember:
+		}
+	}
+	state := u.StateWith(out.Succeeded, &g.Shape)
+	out.State, out.CompletedIndexes, out.FailedIndexes = state.String(), completed.String(), failed.String()
+	out.Conditions = conditionsOfUnit(&out, g.Shape.Part(u.Part), state, u.Reason)
+	return out
+}
+
+// GroupKey names a group. Queue and JobSet may be empty if no other group has the name.
+type GroupKey struct{ Queue, JobSet, Group string }
+
+func (k *GroupKey) find(q jobdb.Queries) (groups []*jobdb.Group, err error) {
+	_, err = q.GroupList(&jobdb.Criteria{Queue: k.Queue, JobSet: k.JobSet, Group: k.Group}, jobdb.Page{}, func(g *jobdb.Group) error {
+		groups = append(groups, g)
+		return nil
+	})
+	return groups, err
+}
+
+// Ambiguous reports that several groups have a name.
+type Ambiguous struct {
+	Name   string
+	Groups []GroupKey
+}
+
+// Error implements error.
+func (e *Ambiguous) Error() string {
+	text := plural.Of(len(e.Groups), "group") + " are called \"" + e.Name + "\": give queue and job set of one"
+	for i, g := range e.Groups[:min(len(e.Groups), 5)] {
+		sep := ", "
+		if i == 0 {
+			sep = ": "
+		}
+		text += sep + g.Queue + "/" + g.JobSet
+	}
+	return text
+}
+
+// The returns the group of that name. Errors: *NotFound, *Ambiguous.
+func (k *GroupKey) the(groups []*jobdb.Group) (*jobdb.Group, error) {
+	switch len(groups) {
+	case 0:
+		return nil, &NotFound{What: "group " + k.Group, Text: fmt.Sprintf("no group is called %q there", k.Group)}
+	case 1:
+		return groups[0], nil
+	}
+	e := &Ambiguous{Name: k.Group}
+	for _, g := range groups {
+		e.Groups = append(e.Groups, GroupKey{g.Queue, g.JobSet, g.Name})
+	}
+	return nil, e
+}
+
+// GroupHistory is a group and the records about it, in log order.
+type GroupHistory struct {
+	Group   Group
+	Records []Record
+}
+
+// Record is a record of a decision log that a job database keeps.
+type Record struct {
+	Where jobdb.Where
+	chain.Record
+}
+
+// Shown returns what `-o json` prints of a record: an audit.Decision or an audit.Other; nil: nothing.
+func (r *Record) Shown() any {
+	if d, ok := r.Record.(*chain.Decision); ok {
+		shown := audit.DecisionOf(r.Where.Partition, d)
+		shown.Superseded = r.Where.Superseded
+		return shown
+	}
+	other, ok := audit.OtherOf(r.Where.Partition, r.Record)
+	if !ok {
+		return nil
+	}
+	other.Superseded = r.Where.Superseded
+	return other
+}
+
+// Group finds one group. Errors: *NotFound, *Ambiguous.
+func (s *Source) Group(ctx context.Context, k GroupKey) (found Group, err error) {
+	err = s.Jobs(ctx, func(q jobdb.Queries) error {
+		groups, err := k.find(q)
+		if err != nil {
+			return err
+		}
+		row, err := k.the(groups)
+		if err != nil {
+			return err
+		}
+		found, err = groupOf(q, row)
+		return err
+	})
+	return found, err
+}
+
+// GroupHistory tells the history of one group. Errors: *NotFound, *Ambiguous.
+func (s *Source) GroupHistory(ctx context.Context, k GroupKey) (h *GroupHistory, err error) {
+	h = &GroupHistory{}
+	err = s.Jobs(ctx, func(q jobdb.Queries) error {
+		groups, err := k.find(q)
+		if err != nil {
+			return err
+		}
+		row, err := k.the(groups)
+		if err != nil {
+			return err
+		}
+		if h.Group, err = groupOf(q, row); err != nil {
+			return err
+		}
+		h.Records, err = groupRecords(q, row)
+		return err
+	})
+	return h, err
+}
+
+// groupRecords returns the records about a group, in log order.
+func groupRecords(q jobdb.Queries, g *jobdb.Group) (history []Record, err error) {
+	filter := jobdb.RecordFilter{Partition: &g.Partition, Group: g}
+	err = errors.Join(
+		q.GroupRecords(filter, func(r *jobdb.GroupRecord) error {
+			rec, err := r.Record()
+			history = append(history, Record{r.Where, rec})
+			return err
+		}),
+		q.Decisions(filter, func(d *jobdb.Decision) error {
+			history = append(history, Record{d.Where, &d.Decision})
+			return nil
+		}),
+	)
+	sortRecords(history)
+	return history, err
+}
+
+// sortRecords puts records of one partition into log order.
+func sortRecords(list []Record) {
+	slices.SortFunc(list, func(a, b Record) int {
+		return cmp.Or(cmp.Compare(a.Where.Seq, b.Where.Seq), cmp.Compare(a.Where.Record, b.Where.Record))
+	})
+}
+
+// AllRecords visits decisions and other records, of all jobs or of one ("": all), partition by partition in log order;
+// last: only the last so many of each kind in a partition, 0 for all.
+func (s *Source) AllRecords(ctx context.Context, job string, last int, visit func(*Record) error) error {
+	return s.Jobs(ctx, func(q jobdb.Queries) error {
+		positions, err := q.Positions()
+		for _, at := range positions {
+			if err != nil {
+				break
+			}
+			var kept []Record
+			kept, err = keptRecords(q, jobdb.RecordFilter{Partition: &at.Partition, JobID: job, Last: last})
+			for i := range kept {
+				kept[i].Where.Partition = at.Partition
+				err = errors.Join(err, visit(&kept[i]))
+			}
+		}
+		return err
+	})
+}
+
+// keptRecords returns the records of one partition in log order.
+func keptRecords(q jobdb.Queries, filter jobdb.RecordFilter) (kept []Record, err error) {
+	add := func(where jobdb.Where, r chain.Record) error {
+		kept = append(kept, Record{where, r})
+		return nil
+	}
+	err = errors.Join(
+		q.Decisions(filter, func(d *jobdb.Decision) error { return add(d.Where, &d.Decision) }),
+		q.NotDecided(filter, func(r *jobdb.NotDecided) error { return add(r.Where, &r.NotDecided) }),
+		q.Ready(filter, func(r *jobdb.Ready) error { return add(r.Where, &r.RetryReady) }),
+		q.Parked(jobdb.RecordFilter{Partition: filter.Partition}, func(r *jobdb.Parked) error { return add(r.Where, &r.Parked) }),
+		q.GroupRecords(filter, func(r *jobdb.GroupRecord) error {
+			rec, err := r.Record()
+			if err != nil {
+				return err
+			}
+			return add(r.Where, rec)
+		}),
+	)
+	sortRecords(kept)
+	return kept, err
+}

@@ -1,0 +1,95 @@
+package query
+
+import "github.com/refloat/refloat/internal/jobdb"
+
+// Job is a job. Times are RFC 3339 in UTC, omitted if unknown.
+type Job struct {
+	JobID           string    `json:"jobId"`
+	Partition       int       `json:"partition"`
+	Queue           string    `json:"queue"`
+	JobSet          string    `json:"jobSet"`
+	State           string    `json:"state"`
+	Final           bool      `json:"final"`
+	Submitted       string    `json:"submitted,omitempty"`
+	Ended           string    `json:"ended,omitempty"`
+	RetryAfter      string    `json:"retryAfter,omitempty"`
+	AvoidNodes      []string  `json:"avoidNodes"`
+	Runs            uint32    `json:"runs"`
+	CancelRequested bool      `json:"cancelRequested"`
+	Armada          *Verdict  `json:"armadaVerdict,omitempty"`
+	Attempts        []Attempt `json:"attempts,omitempty"`
+
+	Group string `json:"-"` // the name of its group; "": it is in none
+}
+
+// Verdict is Armada's own verdict on a job that failed.
+type Verdict struct {
+	At       string `json:"at"`
+	Reason   string `json:"reason"`
+	Message  string `json:"message"`
+	Category string `json:"category,omitempty"`
+}
+
+// Attempt is a run of a job.
+type Attempt struct {
+	RunID     string `json:"runId"`
+	Index     uint32 `json:"index"`
+	State     string `json:"state"`
+	Executor  string `json:"executor,omitempty"`
+	Node      string `json:"node,omitempty"`
+	Leased    string `json:"leased,omitempty"`
+	Running   string `json:"running,omitempty"`
+	Ended     string `json:"ended,omitempty"`
+	Preempted bool   `json:"preempted"`
+	Error     string `json:"error,omitempty"`
+	Message   string `json:"message,omitempty"`
+	Category  string `json:"category,omitempty"`
+	Decision  uint64 `json:"decision,omitempty"`
+	Shadow    bool   `json:"shadow,omitempty"`
+	// Released reports that its failure went to the job database without a decision.
+	Released bool `json:"released,omitempty"`
+	// Superseded is the number of the decision that came too late.
+	Superseded uint64 `json:"supersededDecision,omitempty"`
+
+	Outcome string `json:"-"` // what was decided, as jobdb.Outcome names it; "": nothing was
+}
+
+// Run is a run in a list.
+type Run struct {
+	JobID     string `json:"jobId"`
+	Partition int    `json:"partition"`
+	Attempt
+}
+
+// JobOf returns a job with its runs.
+func JobOf(j *jobdb.Job, runs []jobdb.Run) Job {
+	out := Job{
+		JobID: j.JobID, Partition: j.Partition, Queue: j.Queue, JobSet: j.JobSet, State: j.State.String(), Final: j.Final,
+		Submitted: timeText(j.Times.Submitted), Ended: timeText(j.Times.Ended),
+		RetryAfter: timeText(j.Queueing.RetryAfter), AvoidNodes: j.Queueing.AvoidNodes,
+		Runs: j.Queueing.Runs, CancelRequested: j.CancelRequested, Group: j.Member.Group,
+	}
+	if out.AvoidNodes == nil {
+		out.AvoidNodes = []string{}
+	}
+	if v := j.Armada; v.Failed {
+		out.Armada = &Verdict{At: timeText(v.At), Reason: v.Reason, Message: v.Message, Category: v.Category}
+	}
+	for i := range runs {
+		out.Attempts = append(out.Attempts, attemptOf(&runs[i]))
+	}
+	return out
+}
+
+func attemptOf(r *jobdb.Run) Attempt {
+	out := Attempt{
+		RunID: r.RunID, Index: r.Index, State: r.State.String(), Executor: r.Executor, Node: r.Node,
+		Leased: timeText(r.Times.Leased), Running: timeText(r.Times.Running), Ended: timeText(r.Times.Ended),
+		Preempted: r.Flags.Preempted, Error: r.Error.Reason, Message: r.Error.Message, Category: r.Error.Category,
+		Decision: r.Decision, Shadow: r.Shadow, Released: r.Outcome == jobdb.Released,
+	}
+	if r.Decision != 0 {
+		out.Outcome = r.Outcome.String()
+	}
+	return out
+}

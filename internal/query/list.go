@@ -1,0 +1,263 @@
+package query
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/suggest"
+)
+
+// The lists. Their names are part of continuation tokens.
+const (
+	Jobs      = "jobs"
+	Runs      = "runs"
+	Decisions = "decisions"
+	Groups    = "groups"
+)
+
+// List asks for one page of a list; the zero value asks for all of it.
+type List struct {
+	// Criteria select rows; States and Codes are added to those of them.
+	jobdb.Criteria
+	States []string // names, as the rows have them
+	Codes  []string // names of codes of decisions
+	Sort   string   // one of Sorts, with a minus before it for the opposite direction; "": the first of them
+	Limit  int      // rows; 0: all
+	// Continue is the token that the page before returned, under the same criteria and order; "": the first page.
+	Continue string
+}
+
+// Sorts are the orders of a list.
+func Sorts(list string) []string {
+	switch list {
+	case Jobs:
+		return jobdb.JobSorts
+	case Runs:
+		return jobdb.RunSorts
+	case Decisions:
+		return jobdb.DecisionSorts
+	case Groups:
+		return jobdb.GroupSorts
+	}
+	return nil
+}
+
+// States are the names of the states of the rows of a list, by number; none: rows have no state.
+func States(list string) (names []string) {
+	switch list {
+	case Jobs:
+		for _, s := range jobdb.JobStates() {
+			names = append(names, s.String())
+		}
+	case Runs:
+		for s := jobdb.UnknownRun; s <= jobdb.RunCancelled; s++ {
+			names = append(names, s.String())
+		}
+	case Groups:
+		for s := policy.GroupActive; s <= policy.GroupHalted; s++ {
+			names = append(names, s.String())
+		}
+	}
+	return names
+}
+
+// Codes are the names of the codes of decisions.
+func Codes() (names []string) {
+	for c := policy.RuleRetry; c <= policy.UnitLimit; c++ {
+		names = append(names, c.String())
+	}
+	return names
+}
+
+// selection is a List that was checked.
+type selection struct {
+	list     string
+	criteria jobdb.Criteria
+	page     jobdb.Page
+}
+
+func (s *selection) token(after []any) string { return s.page.Token(s.list, &s.criteria, after) }
+
+// Check returns an *Invalid if the list cannot be asked for.
+func (l *List) Check(list string) error {
+	_, err := l.selection(list)
+	return err
+}
+
+func (l *List) selection(list string) (s selection, err error) {
+	s = selection{list: list, criteria: l.Criteria, page: jobdb.Page{Limit: l.Limit}}
+	s.criteria.States, s.criteria.Codes = slices.Clone(s.criteria.States), slices.Clone(s.criteria.Codes)
+	known := States(list)
+	for _, name := range l.States {
+		n := slices.Index(known, name)
+		if n < 0 {
+			return s, &Invalid{"state", suggest.Unknown("state", name, known...)}
+		}
+		s.criteria.States = append(s.criteria.States, uint8(n))
+	}
+	for _, name := range l.Codes {
+		code, ok := policy.ParseCode(name)
+		if !ok {
+			return s, &Invalid{"code", suggest.Unknown("code", name, Codes()...)}
+		}
+		s.criteria.Codes = append(s.criteria.Codes, code)
+	}
+	if s.page.Sort, s.page.Descending, err = jobdb.ParseSort(l.Sort, Sorts(list)); err != nil {
+		return s, &Invalid{"sort", err}
+	}
+	if l.Limit < 0 {
+		return s, invalid("limit", "%d: want 1 or more, or 0 for all", l.Limit)
+	}
+	if s.page, err = s.page.Continue(list, &s.criteria, l.Continue); err != nil {
+		return s, &Invalid{"continue", err}
+	}
+	return s, nil
+}
+
+// Moment reads a time, or a duration before now, as Unix nanoseconds; 0 for "".
+func Moment(text string, now time.Time) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
+		return now.Add(-ago).UnixNano(), nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil || at.Before(time.Unix(0, math.MinInt64)) || at.After(time.Unix(0, math.MaxInt64)) {
+		return 0, fmt.Errorf("%q: want a duration such as 24h, or a time such as 2026-12-01T06:00:00Z", text)
+	}
+	return at.UnixNano(), nil
+}
+
+// read reads one page, and returns the token of the next one; "": there is none.
+func (s *Source) read(ctx context.Context, list string, l *List, read func(jobdb.Queries, *selection) ([]any, error)) (token string, err error) {
+	sel, err := l.selection(list)
+	if err != nil {
+		return "", err
+	}
+	var next []any
+	if err := s.Jobs(ctx, func(q jobdb.Queries) (err error) {
+		next, err = read(q, &sel)
+		return err
+	}); err != nil {
+		return "", err
+	}
+	return sel.token(next), nil
+}
+
+// ListJobs visits a page of jobs. It returns the token of the next page, and "" after the last one, as all lists do.
+func (s *Source) ListJobs(ctx context.Context, l *List, visit func(*Job) error) (next string, err error) {
+	return s.read(ctx, Jobs, l, func(q jobdb.Queries, sel *selection) ([]any, error) {
+		return q.JobList(&sel.criteria, sel.page, func(j *jobdb.Job) error {
+			row := JobOf(j, nil)
+			return visit(&row)
+		})
+	})
+}
+
+// ListRuns visits a page of runs.
+func (s *Source) ListRuns(ctx context.Context, l *List, visit func(*Run) error) (next string, err error) {
+	return s.read(ctx, Runs, l, func(q jobdb.Queries, sel *selection) ([]any, error) {
+		return q.RunList(&sel.criteria, sel.page, func(r *jobdb.Run) error {
+			return visit(&Run{r.JobID, r.Partition, attemptOf(r)})
+		})
+	})
+}
+
+// ListDecisions visits a page of decisions.
+func (s *Source) ListDecisions(ctx context.Context, l *List, visit func(*audit.Decision) error) (next string, err error) {
+	return s.read(ctx, Decisions, l, func(q jobdb.Queries, sel *selection) ([]any, error) {
+		return q.DecisionList(&sel.criteria, sel.page, func(d *jobdb.Decision) error {
+			row := DecisionOf(d)
+			return visit(&row)
+		})
+	})
+}
+
+// LastDecisions visits the last decisions that the criteria select, in the order of their times.
+func (s *Source) LastDecisions(ctx context.Context, l *List, last int, visit func(*audit.Decision) error) error {
+	var found []audit.Decision
+	newest := *l
+	newest.Sort, newest.Limit, newest.Continue = "-time", last, ""
+	_, err := s.ListDecisions(ctx, &newest, func(d *audit.Decision) error {
+		found = append(found, *d)
+		return nil
+	})
+	for i := len(found) - 1; i >= 0 && err == nil; i-- {
+		err = visit(&found[i])
+	}
+	return err
+}
+
+// ListGroups visits a page of groups, with all that is known of each.
+func (s *Source) ListGroups(ctx context.Context, l *List, visit func(*Group) error) (next string, err error) {
+	return s.read(ctx, Groups, l, func(q jobdb.Queries, sel *selection) ([]any, error) {
+		var found []*jobdb.Group
+		next, err := q.GroupList(&sel.criteria, sel.page, func(g *jobdb.Group) error {
+			found = append(found, g)
+			return nil
+		})
+		for _, row := range found {
+			if err != nil {
+				break
+			}
+			var g Group
+			if g, err = groupOf(q, row); err == nil {
+				err = visit(&g)
+			}
+		}
+		return next, err
+	})
+}
+
+// DecisionOf returns a decision in a job database.
+func DecisionOf(d *jobdb.Decision) audit.Decision {
+	shown := audit.DecisionOf(d.Partition, &d.Decision)
+	shown.Superseded = d.Superseded
+	return shown
+}
+
+// Top is a row of the most frequent causes of retries.
+type Top struct {
+	By       string `json:"by"`
+	Key      string `json:"key"`
+	Retries  uint64 `json:"retries"`
+	Failures uint64 `json:"failures"`
+	Jobs     uint64 `json:"jobs"`
+}
+
+// TopRetries counts the effective decisions that the criteria select, by one of jobdb.Tops, those with the most retries
+// first. Sort and Continue of the list have no effect.
+func (s *Source) TopRetries(ctx context.Context, by string, l *List) (rows []Top, err error) {
+	if !slices.Contains(jobdb.Tops, by) {
+		return nil, &Invalid{"by", suggest.Unknown("key", by, jobdb.Tops...)}
+	}
+	counted := *l
+	counted.Sort, counted.Continue = "", ""
+	sel, err := counted.selection(Decisions)
+	if err != nil {
+		return nil, err
+	}
+	err = s.Jobs(ctx, func(q jobdb.Queries) error {
+		top, err := q.Top(by, &sel.criteria, sel.page.Limit)
+		for _, t := range top {
+			rows = append(rows, Top{by, t.Key, t.Retries, t.Failures, t.Jobs})
+		}
+		return err
+	})
+	return rows, err
+}
+
+// RuleName names a rule and its policy.
+func RuleName(policy, rule string) string {
+	if policy == "" {
+		return rule
+	}
+	return policy + "/" + rule
+}

@@ -1,0 +1,203 @@
+package query
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/policy/policyfile"
+)
+
+// QueueStory is what happened to the failed runs of a queue or a job set.
+type QueueStory struct {
+	Queue         string   `json:"queue"`
+	JobSet        string   `json:"jobSet,omitempty"`
+	Decisions     int      `json:"decisions"`
+	Retries       int      `json:"retries"`       // of the decisions
+	Failures      int      `json:"failures"`      // of the decisions
+	WithoutEffect int      `json:"withoutEffect"` // of the decisions: in shadow, or too late
+	Codes         []Tally  `json:"codes"`
+	Rules         []Tally  `json:"rules"`
+	Causes        []Tally  `json:"causes"` // of decided failures
+	Failed        Fates    `json:"failedForGood"`
+	Pending       Fates    `json:"pendingRetries"`
+	Policies      *InForce `json:"policies,omitempty"` // absent: the policies log was not read
+}
+
+// Tally is how often a code, rule or cause occurred.
+type Tally struct {
+	Key   string `json:"key"`
+	Count int    `json:"count"`
+}
+
+// Fates are jobs with the same fate.
+type Fates struct {
+	Count int    `json:"count"`
+	Jobs  []Fate `json:"jobs"` // the newest, up to the limit
+}
+
+// Fate is a job, and the last decision on it.
+type Fate struct {
+	JobID      string `json:"jobId"`
+	Runs       uint32 `json:"runs"`
+	Ended      string `json:"ended,omitempty"`
+	RetryAfter string `json:"retryAfter,omitempty"`
+	Code       string `json:"code,omitempty"`
+	Rule       string `json:"rule,omitempty"`
+	Reason     string `json:"reason"` // of the last decision; without one, what Armada says
+}
+
+// InForce are the policies in force.
+type InForce struct {
+	Generation uint64       `json:"generation"`
+	Applying   []string     `json:"applying"` // to a job that names none
+	Shadow     bool         `json:"shadow"`
+	Limit      uint32       `json:"globalMaxRetries"`
+	Changes    []LastChange `json:"lastChanges"`
+	Overrides  []string     `json:"brakes"`
+}
+
+// Name names what the story is about.
+func (s *QueueStory) Name() string {
+	if s.JobSet == "" {
+		return "queue " + OneLine(s.Queue)
+	}
+	return "job set " + OneLine(s.JobSet) + " of queue " + OneLine(s.Queue)
+}
+
+// QueueStory tells what happened to the failed runs of a queue or, if set is not empty, of a job set; limit bounds the
+// lists of jobs, 0: all. Errors: *NotFound, *Invalid.
+func (s *Source) QueueStory(ctx context.Context, queue, set string, limit int) (*QueueStory, error) {
+	if limit < 0 {
+		return nil, invalid("limit", "%d: want 1 or more, or 0 for all", limit)
+	}
+	if queue == "" {
+		return nil, invalid("queue", "it is empty: which queue?")
+	}
+	out := &QueueStory{Queue: queue, JobSet: set}
+	var generation uint64
+	jobs := 0
+	err := s.Jobs(ctx, func(q jobdb.Queries) error {
+		some, err := out.count(q, limit)
+		jobs = some
+		return errors.Join(err, q.Activations(jobdb.RecordFilter{}, func(a *jobdb.Activation) error {
+			generation = max(generation, a.Generation)
+			return nil
+		}))
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case jobs == 0:
+		return nil, &NotFound{What: out.Name(), Text: "the job database has no job of " + out.Name()}
+	case s.Policies == nil:
+		return out, nil
+	}
+	at, err := s.Generation(ctx, generation)
+	if err != nil {
+		return nil, err
+	}
+	out.Policies = at.inForce(queue)
+	return out, nil
+}
+
+// count reads the job database, and returns 0 if it has no such job.
+func (s *QueueStory) count(q jobdb.Queries, limit int) (jobs int, err error) {
+	of := jobdb.Criteria{Queue: s.Queue, JobSet: s.JobSet}
+	if _, err := q.JobList(&of, jobdb.Page{Limit: 1}, func(*jobdb.Job) error { jobs++; return nil }); err != nil || jobs == 0 {
+		return jobs, err
+	}
+	codes, rules, causes := map[string]int{}, map[string]int{}, map[string]int{}
+	_, err = q.DecisionList(&of, jobdb.Page{}, func(d *jobdb.Decision) error {
+		s.Decisions++
+		codes[d.Code.String()]++
+		if d.Rule != "" {
+			rules[RuleName(d.Policy, d.Rule)]++
+		}
+		if d.Requeue {
+			s.Retries++
+		} else {
+			s.Failures++
+		}
+		if d.Shadow || d.Superseded {
+			s.WithoutEffect++
+		}
+		return nil
+	})
+	_, err2 := q.RunList(&of, jobdb.Page{}, func(r *jobdb.Run) error {
+		if r.Decision == 0 {
+			return nil
+		}
+		x, err := audit.Recall(audit.Case{Job: &jobdb.Job{}, Run: r, Decision: &chain.Decision{}})
+		causes[audit.Cause(&x.Facts)]++
+		return err
+	})
+	if err := errors.Join(err, err2); err != nil {
+		return 0, err
+	}
+	s.Codes, s.Rules, s.Causes = ranked(codes), ranked(rules), ranked(causes)
+	failed, pending := of, of
+	failed.States, pending.Waiting = []uint8{uint8(jobdb.JobFailed)}, true
+	if s.Failed, err = fatesOf(q, &failed, "ended", limit); err != nil {
+		return 0, err
+	}
+	s.Pending, err = fatesOf(q, &pending, "retry-after", limit)
+	return jobs, err
+}
+
+// ranked orders counts, the greatest first.
+func ranked(counts map[string]int) []Tally {
+	list := make([]Tally, 0, len(counts))
+	for key, n := range counts {
+		list = append(list, Tally{key, n})
+	}
+	slices.SortFunc(list, func(a, b Tally) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Key, b.Key)) })
+	return list
+}
+
+// fatesOf counts jobs, and tells the last decision on the newest of them.
+func fatesOf(q jobdb.Queries, c *jobdb.Criteria, sort string, limit int) (all Fates, err error) {
+	all.Jobs = []Fate{}
+	var listed []*jobdb.Job
+	_, err = q.JobList(c, jobdb.Page{Sort: sort, Descending: true}, func(j *jobdb.Job) error {
+		all.Count++
+		if limit == 0 || len(listed) < limit {
+			listed = append(listed, j)
+		}
+		return nil
+	})
+	for _, j := range listed {
+		one := Fate{JobID: j.JobID, Runs: j.Queueing.Runs, Ended: timeText(j.Times.Ended), RetryAfter: timeText(j.Queueing.RetryAfter)}
+		if j.Armada.Failed {
+			one.Reason = strings.TrimSpace("Armada: " + j.Armada.Reason + " " + j.Armada.Message)
+		}
+		err = errors.Join(err, q.Decisions(jobdb.RecordFilter{JobID: j.JobID, Partition: &j.Partition}, func(d *jobdb.Decision) error {
+			one.Code, one.Rule, one.Reason = d.Code.String(), RuleName(d.Policy, d.Rule), audit.Reason(&d.Decision)
+			return nil
+		}))
+		all.Jobs = append(all.Jobs, one)
+	}
+	return all, err
+}
+
+// inForce describes what applies to the jobs of a queue.
+func (p *PoliciesAt) inForce(queue string) *InForce {
+	in := &InForce{
+		Generation: p.Generation(), Applying: p.Set.Applying(queue, ""), Shadow: p.Set.Set.InShadow(queue), Limit: p.Set.GlobalMaxRetries(),
+		Changes: []LastChange{}, Overrides: []string{},
+	}
+	ids := []policyfile.ID{{Kind: policyfile.KindQueue, Name: queue}, {Kind: policyfile.KindSettings}}
+	for _, name := range in.Applying {
+		ids = append(ids, policyfile.ID{Kind: policyfile.KindPolicy, Name: name})
+	}
+	in.Changes = append(in.Changes, p.changesOf(ids...)...)
+	for _, o := range overridesOn(p.ActiveOverrides(), queue) {
+		in.Overrides = append(in.Overrides, OverrideText(o))
+	}
+	return in
+}
