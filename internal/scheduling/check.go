@@ -97,7 +97,7 @@ func newCycle(config Config, queues []Queue, nodes []Node, nodeByJob map[string]
 	if err != nil {
 		return nil, err
 	}
-	c := &cycle{names: config.Resources, resources: len(config.Resources), now: config.Now, defaultClass: config.DefaultPriorityClass, levels: len(all.levels), total: make([]int64, len(config.Resources))}
+	c := &cycle{names: config.Resources, resources: len(config.Resources), now: config.Now, defaultClass: config.DefaultPriorityClass, levels: len(all.levels), likeArmada: config.LikeArmada, total: make([]int64, len(config.Resources))}
 	if err := c.addNodes(config, nodes); err != nil {
 		return nil, err
 	}
@@ -236,8 +236,9 @@ func (c *cycle) begin() {
 	c.labels = map[string]*label{}
 	c.index = index{c: c, isTouched: make([]bool, nodes)}
 	c.line = line{c: c, places: make([]int32, queues), keys: make([]key, queues), isChanged: make([]bool, queues)}
-	c.rank = rank{c: c, order: make([]int32, queues), position: make([]int32, queues), fractions: make([]fraction, queues), isChanged: make([]bool, queues)}
+	c.rank = rank{c: c, toPlace: none, order: make([]int32, queues), position: make([]int32, queues), fractions: make([]fraction, queues), isChanged: make([]bool, queues)}
 	for q := range int32(queues) {
+		c.queues[q].next = c.queues[q].first
 		c.rank.order[q], c.rank.position[q] = q, q
 		c.rank.fractions[q] = fraction{0, 1, c.queues[q].factor}
 	}

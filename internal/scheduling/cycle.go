@@ -17,6 +17,7 @@ type cycle struct {
 	defaultClass string
 	total        []int64 // of all nodes
 	levels       int     // distinct priorities of classes; a level is the index of one, the lowest first
+	likeArmada   bool
 
 	queues []queue
 	jobs   []job
@@ -29,21 +30,20 @@ type cycle struct {
 	nodeOf   map[string]int32
 	labels   map[string]*label
 
-	line       line // the queues with gangs to select
-	rank       rank // the queues by what they hold
-	undo       []change
-	lost       int // how many times a job that had a node was displaced
-	lostBefore int
-	version    int // how many times a job lost what it had on a node
-	hopeless   hopeless
-	work       scratch
+	line     line // the queues with gangs to select
+	rank     rank // the queues by what they hold
+	undo     []change
+	level    int32 // the one that is scheduled
+	version  int   // how many times a job lost what it had on a node
+	hopeless hopeless
+	work     scratch
 }
 
 type queue struct {
 	name        string
 	factor      int64
 	first, last int32 // its gangs: those before last
-	next        int32 // the first one that was not popped
+	next        int32 // the first one that was neither popped nor passed over
 }
 
 type job struct {
@@ -77,7 +77,6 @@ type gang struct {
 	label   string
 	running bool   // its members ran when the cycle began
 	blocked Reason // why it cannot be selected, if its members do not say so
-	waiting bool   // it is to be selected in this pass, or was
 }
 
 type node struct {
@@ -141,9 +140,17 @@ func (c *cycle) assign(j int32, s state, n int32) {
 	c.put(j, s, n)
 }
 
+// guarded is the level above which jobs may displace a job that has a node.
+func (c *cycle) guarded(j *job) int32 {
+	if c.likeArmada && !j.preemptible {
+		return int32(c.levels) - 1
+	}
+	return j.level
+}
+
 // mark forgets what changed so far: takeBack goes back to here.
 func (c *cycle) mark() {
-	c.undo, c.lostBefore = c.undo[:0], c.lost
+	c.undo = c.undo[:0]
 }
 
 // takeBack takes back all changes since the last mark.
@@ -151,7 +158,7 @@ func (c *cycle) takeBack() {
 	for _, u := range slices.Backward(c.undo) {
 		c.put(u.job, u.state, u.node)
 	}
-	c.undo, c.lost = c.undo[:0], c.lostBefore
+	c.undo = c.undo[:0]
 }
 
 func (c *cycle) put(j int32, s state, n int32) {
@@ -194,7 +201,7 @@ func (c *cycle) count(j int32, sign int64) {
 		free[r] -= sign * amount
 	}
 	// A job can displace reservations up to its own level, and jobs below it.
-	last := job.level
+	last := c.guarded(job)
 	if job.state == reserved {
 		last--
 	}
@@ -204,7 +211,7 @@ func (c *cycle) count(j int32, sign int64) {
 			available[r] -= sign * amount
 		}
 	}
-	c.rank.count(job, int32(sign))
+	c.rank.count(job, c.guarded(job), int32(sign))
 	c.index.touch(job.node)
 }
 
@@ -212,7 +219,7 @@ func (c *cycle) link(j int32) {
 	if job := &c.jobs[j]; job.node >= 0 {
 		list := &c.nodes[job.node].jobs
 		job.at = int32(len(*list))
-		*list = append(*list, occupant{j, job.queue, job.level, job.state})
+		*list = append(*list, occupant{j, job.queue, c.guarded(job), job.state})
 	}
 }
 

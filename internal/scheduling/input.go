@@ -17,6 +17,10 @@ type Config struct {
 	PriorityClasses []PriorityClass
 	// DefaultPriorityClass is the class of jobs that name none.
 	DefaultPriorityClass string
+	// LikeArmada follows Armada's scheduler where it does otherwise than its documentation says: jobs that run come before
+	// queued ones of their class in their queue, only fair-share preemptible jobs are ever preempted, and
+	// minimum cardinalities are ignored.
+	LikeArmada bool
 }
 
 // PriorityClass is an Armada priority class.

@@ -13,7 +13,7 @@ func (c *cycle) sortQueues() {
 		if a.queue != b.queue {
 			return cmp.Compare(a.queue, b.queue)
 		}
-		return compareJobs(a, b)
+		return c.compareJobs(a, b)
 	})
 	c.requests = make([]int64, len(c.jobs)*c.resources)
 	for i := range c.jobs {
@@ -22,9 +22,15 @@ func (c *cycle) sortQueues() {
 }
 
 // compareJobs is the total order of the jobs of a queue.
-func compareJobs(a, b job) int {
+func (c *cycle) compareJobs(a, b job) int {
 	if a.level != b.level {
 		return cmp.Compare(b.level, a.level)
+	}
+	if runs := a.start != none; c.likeArmada && runs != (b.start != none) {
+		if runs {
+			return -1
+		}
+		return 1
 	}
 	if a.Priority != b.Priority {
 		return cmp.Compare(a.Priority, b.Priority)
@@ -81,7 +87,10 @@ func (c *cycle) addGangs() error {
 		g := &c.gangs[i]
 		first := &c.jobs[g.members[0]]
 		if first.Gang.ID != "" {
-			g.need = cmp.Or(first.Gang.MinimumCardinality, first.Gang.Cardinality)
+			g.need = first.Gang.Cardinality
+			if least := first.Gang.MinimumCardinality; least > 0 && !c.likeArmada {
+				g.need = least
+			}
 			if g.running {
 				g.need = min(g.need, len(g.members))
 			}
@@ -131,7 +140,7 @@ func (c *cycle) notYet(j int32) Reason {
 	return UnknownReason
 }
 
-// line is a heap of the queues that have a gang to select. The first has the smallest
+// line is a heap of the queues that have a gang of some level to select. The first has the smallest
 // fraction of its fair share, its first gang included.
 type line struct {
 	c         *cycle
@@ -184,16 +193,12 @@ func (l *line) stale(q int32) {
 	}
 }
 
-// fill lets all queues that have gangs to select stand in line.
-func (l *line) fill() {
+// fill lets all queues that have gangs of a level to select stand in line. Levels come in falling order.
+func (l *line) fill(level int32) {
 	c := l.c
-	for i := range c.gangs {
-		g := &c.gangs[i]
-		g.waiting = g.blocked == UnknownReason && g.have < len(g.members)
-	}
+	c.level = level
 	l.queues = l.queues[:0]
 	for q := range int32(len(c.queues)) {
-		c.queues[q].next = c.queues[q].first
 		l.places[q] = none
 		if c.firstGangFromJobs(q) != none {
 			l.places[q] = int32(len(l.queues))
@@ -227,11 +232,15 @@ func (l *line) key(q int32) key {
 
 func (c *cycle) firstGang(q int32) *gang { return &c.gangs[c.queues[q].next] }
 
-// firstGangFromJobs is the first gang of a queue that can be selected; none if there is none.
+// firstGangFromJobs is the first gang of a queue that can be selected at this level; none if there is none.
 func (c *cycle) firstGangFromJobs(q int32) int32 {
 	queue := &c.queues[q]
 	for ; queue.next < queue.last; queue.next++ {
-		if c.gangs[queue.next].waiting {
+		g := &c.gangs[queue.next]
+		if c.jobs[g.members[0]].level < c.level {
+			return none
+		}
+		if g.blocked == UnknownReason && g.have < len(g.members) {
 			return queue.next
 		}
 	}
@@ -270,8 +279,10 @@ func (c *cycle) selectNextQueuedGangToSchedule() int32 {
 	return g
 }
 
-// rank orders queues by the fraction of fair share that they hold, reservations included: the largest first.
+// rank orders queues by the fraction of fair share that they hold, reservations and the job to place included:
+// the largest first.
 type rank struct {
+	toPlace   int32 // none if there is none
 	c         *cycle
 	order     []int32
 	position  []int32
@@ -289,19 +300,33 @@ func (k *rank) stale(q int32) {
 	}
 }
 
-func (k *rank) count(j *job, sign int32) {
-	k.displaceable[j.state-reserved][int(j.level)*len(k.order)+int(j.queue)] += sign
+func (k *rank) count(j *job, level, sign int32) {
+	k.displaceable[j.state-reserved][int(level)*len(k.order)+int(j.queue)] += sign
 }
 
-// settle brings the order up to date.
-func (k *rank) settle() {
+// settle brings the order up to date, for a job to place.
+func (k *rank) settle(toPlace int32) {
+	c := k.c
+	if k.toPlace != toPlace {
+		if k.toPlace != none {
+			k.stale(c.jobs[k.toPlace].queue)
+		}
+		k.stale(c.jobs[toPlace].queue)
+		k.toPlace = toPlace
+	}
 	if len(k.changed) == 0 {
 		return
 	}
-	c := k.c
 	for _, q := range k.changed {
 		k.isChanged[q] = false
-		k.fractions[q] = fractionOf(c.of(c.amounts.held, q), c.total, c.queues[q].factor)
+		sum := c.work.sum
+		copy(sum, c.of(c.amounts.held, q))
+		if q == c.jobs[toPlace].queue {
+			for r, amount := range c.request(toPlace) {
+				sum[r] += amount
+			}
+		}
+		k.fractions[q] = fractionOf(sum, c.total, c.queues[q].factor)
 	}
 	k.changed = k.changed[:0]
 	// Few queues have changed: an insertion sort has little to do.

@@ -7,9 +7,8 @@ import (
 
 // label is the nodes by their values of a label.
 type label struct {
-	values  []string
-	nodes   [][]int32
-	valueOf []int32 // by node; none if it lacks the label
+	values []string
+	nodes  [][]int32
 }
 
 // displaced is the dearest job that would be displaced on a node. Less is cheaper.
@@ -41,7 +40,7 @@ type terms struct {
 }
 
 // selectNodesForGang gives nodes to the jobs of a gang that have none, or changes nothing.
-func (c *cycle) selectNodesForGang(g *gang, displace bool) {
+func (c *cycle) selectNodesForGang(g *gang) {
 	c.mark()
 	if j := g.members[0]; len(g.members) == 1 && c.jobs[j].state == reserved && c.canStay(j) {
 		c.put(j, placed, c.jobs[j].node)
@@ -52,19 +51,12 @@ func (c *cycle) selectNodesForGang(g *gang, displace bool) {
 			c.put(j, nothing, none)
 		}
 	}
-	t := terms{displace, c.anything(), g.need}
+	t := terms{true, c.anything(), g.need}
 	if g.label == "" || g.running {
 		c.selectNodes(g, nil, t)
 		return
 	}
-	label := c.labelled(g.label)
-	for _, j := range g.members {
-		if c.jobs[j].state == placed {
-			c.selectNodes(g, label.nodes[label.valueOf[c.jobs[j].node]], t)
-			return
-		}
-	}
-	c.selectUniformNodes(g, label, t)
+	c.selectUniformNodes(g, c.labelled(g.label), t)
 }
 
 // canStay says whether what a job has reserved is enough for it, which it is not on an oversubscribed node.
@@ -175,7 +167,7 @@ func (c *cycle) selectOwnNode(j int32, t terms) (int32, displaced) {
 		return n, displaced{level: none}
 	}
 	if t.displace {
-		c.rank.settle()
+		c.rank.settle(j)
 		if d, ok := c.displacedBy(j, n); ok {
 			return n, d
 		}
@@ -207,7 +199,7 @@ func (c *cycle) searchAmong(j int32, nodes []int32, t terms) (int32, displaced) 
 	if best != none || !t.displace {
 		return best, displaced{level: none}
 	}
-	c.rank.settle()
+	c.rank.settle(j)
 	limit := c.limit(bestD)
 	for _, n := range nodes {
 		limit.equal = best != none && c.fitScore(n, best) < 0
@@ -247,7 +239,7 @@ func (c *cycle) searchFree(j int32) int32 {
 func (c *cycle) searchDisplaced(j int32) (int32, displaced) {
 	best, bestD := int32(none), c.anything()
 	request, level := c.request(j), c.jobs[j].level
-	c.rank.settle()
+	c.rank.settle(j)
 	cheapest, ok := c.rank.cheapest(level)
 	if !ok {
 		return none, bestD
@@ -415,7 +407,6 @@ func (c *cycle) displace(v int32) {
 	if had != placed {
 		return
 	}
-	c.lost++
 	g := &c.gangs[c.jobs[v].gang]
 	if g.have >= g.need {
 		return
@@ -446,7 +437,7 @@ func (c *cycle) labelled(name string) *label {
 	if l, ok := c.labels[name]; ok {
 		return l
 	}
-	l := &label{valueOf: make([]int32, len(c.nodes))}
+	l := &label{}
 	for i := range c.nodes {
 		if value, ok := c.nodes[i].Labels[name]; ok {
 			l.values = append(l.values, value)
@@ -456,10 +447,8 @@ func (c *cycle) labelled(name string) *label {
 	l.values = slices.Compact(l.values)
 	l.nodes = make([][]int32, len(l.values))
 	for i := range c.nodes {
-		l.valueOf[i] = none
 		if value, ok := c.nodes[i].Labels[name]; ok {
 			v, _ := slices.BinarySearch(l.values, value)
-			l.valueOf[i] = int32(v)
 			l.nodes[v] = append(l.nodes[v], int32(i))
 		}
 	}

@@ -1,7 +1,5 @@
 package scheduling
 
-import "slices"
-
 // Result is what a scheduling cycle decides. All lists are sorted by job.
 type Result struct {
 	// NodeByJob is the new mapping from jobs to nodes. A job that is in neither mapping remains queued,
@@ -80,10 +78,7 @@ func Schedule(config Config, queues []Queue, nodes []Node, nodeByJob map[string]
 		return Result{}, err
 	}
 	c.evict()
-	c.schedule(true)
-	if c.lost > 0 || c.mustPreempt() {
-		c.schedule(false)
-	}
+	c.schedule()
 	return c.result(nodeByJob), nil
 }
 
@@ -102,20 +97,13 @@ func (c *cycle) evict() {
 	c.index.build()
 }
 
-// schedule selects gang after gang and gives them nodes, until there are no more. Whether gangs
-// may displace jobs and reservations is the caller's choice.
-func (c *cycle) schedule(displace bool) {
-	c.line.fill()
-	for {
-		g := c.selectNextQueuedGangToSchedule()
-		if g == none {
-			return
+// schedule selects gang after gang and gives them nodes, level by level from the most urgent one,
+// until there are no more. What it displaces, apart from reservations, is of lower levels, and is selected there.
+func (c *cycle) schedule() {
+	for level := int32(c.levels) - 1; level >= 0; level-- {
+		c.line.fill(level)
+		for g := c.selectNextQueuedGangToSchedule(); g != none; g = c.selectNextQueuedGangToSchedule() {
+			c.selectNodesForGang(&c.gangs[g])
 		}
-		c.selectNodesForGang(&c.gangs[g], displace)
 	}
-}
-
-// mustPreempt says whether a running job has no node.
-func (c *cycle) mustPreempt() bool {
-	return slices.ContainsFunc(c.jobs, func(j job) bool { return j.start != none && j.state != placed })
 }

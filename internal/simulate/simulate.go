@@ -353,7 +353,7 @@ func (s *sim) place() bool {
 
 func (s *sim) config() scheduling.Config {
 	c := s.o.Cluster
-	config := scheduling.Config{Now: begin().Add(s.now), Resources: c.Resources, DefaultPriorityClass: c.DefaultPriorityClass}
+	config := scheduling.Config{Now: begin().Add(s.now), Resources: c.Resources, DefaultPriorityClass: c.DefaultPriorityClass, LikeArmada: true}
 	for _, p := range c.PriorityClasses {
 		config.PriorityClasses = append(config.PriorityClasses, scheduling.PriorityClass{Name: p.Name, Priority: p.Priority, IsFairSharePreemptible: p.Preemptible})
 	}

@@ -121,11 +121,6 @@ var exceptions = []struct {
 		"b runs 2 jobs, and has room for 3 in its own part of the cluster",
 	},
 	{
-		"sharing: the job to place does not count", sharingCount,
-		cluster(1, 1, 2).queue("a").job("a1", 1).job("a2", 1).on("node-0").queue("b").job("b1", 1).job("b2", 1).on("node-1").job("b3", 1).on("node-2"),
-		"a runs 1 jobs, and has room for 2 in its own part of the cluster",
-	},
-	{
 		"envy: own node only", envy,
 		cluster(2, 2).queue("a").job("a1", 1).job("a2", 1).on("node-0").job("a3", 1).on("node-1").queue("b").job("b1", 1).job("b2", 1).on("node-0"),
 		"b runs 1 jobs, and would run 3 with what a has",
@@ -144,12 +139,6 @@ var exceptions = []struct {
 		"pareto: own node only", elsewhere,
 		cluster(1, 2).queue("a").job("a1", 2).job("a2", 1).on("node-1"),
 		"a2 was preempted, and there is room on node-0",
-	},
-	{
-		"urgency: three levels", urgency,
-		cluster(8).queue("a").job("a1", 2).class("2").job("a2", 3).class("1, not preemptible").on("node-0").job("a3", 1).class("2").job("a4", 2).class("2").
-			job("a5", 2).job("a6", 2).class("1, not preemptible").on("node-0").job("a7", 1).class("2"),
-		"a6 was preempted for less urgent jobs",
 	},
 }
 

@@ -32,13 +32,14 @@ type Shape struct {
 	Overfull            bool // nodes with more running jobs than they have room for
 	Factors             bool // queues of different weights
 	Idle                bool // nothing runs yet
+	Modes               bool // as documented, and as Armada's scheduler does it
 	Large               bool // also amounts and weights that only products of 128 bits can compare
 }
 
 // Everything is the shape of any instance of up to 6 queues, 20 nodes and 200 jobs.
 var Everything = Shape{
 	Queues: 6, Nodes: 20, Jobs: 200, Resources: 3, Classes: 4, Gang: 6, Capacity: 8, Request: 5,
-	Restrictions: true, Fixed: true, Overfull: true, Factors: true, Large: true,
+	Restrictions: true, Fixed: true, Overfull: true, Factors: true, Modes: true, Large: true,
 }
 
 var (
@@ -86,6 +87,7 @@ func (d *drawing) config() {
 		})
 	}
 	d.in.Config.DefaultPriorityClass = "class-0"
+	d.in.Config.LikeArmada = d.Modes && d.oneIn(3, "like Armada")
 }
 
 // amounts are small, so that jobs compete and equals are frequent.
@@ -271,7 +273,7 @@ func (d *drawing) enlarge() {
 // String is the instance as a person would write it.
 func (in Instance) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "resources %s\n", strings.Join(in.Config.Resources, " "))
+	fmt.Fprintf(&b, "resources %s likeArmada=%t\n", strings.Join(in.Config.Resources, " "), in.Config.LikeArmada)
 	for _, c := range in.Config.PriorityClasses {
 		fmt.Fprintf(&b, "class %s priority=%d preemptible=%t\n", c.Name, c.Priority, c.IsFairSharePreemptible)
 	}

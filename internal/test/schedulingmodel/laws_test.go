@@ -325,7 +325,7 @@ func (o outcome) part(q scheduling.Queue) *big.Rat {
 // ofQueue are a queue's gangs in order.
 func (c *cycle) ofQueue(q *scheduling.Queue) []*gang {
 	list := slices.DeleteFunc(slices.Clone(c.gangs), func(g *gang) bool { return g.jobs[0].queue != q })
-	slices.SortFunc(list, func(a, b *gang) int { return inQueue(a.jobs[0], b.jobs[0]) })
+	slices.SortFunc(list, func(a, b *gang) int { return c.inQueue(a.jobs[0], b.jobs[0]) })
 	return list
 }
 
@@ -443,7 +443,6 @@ func (o outcome) lie(queue string, gain int64, more []int64) string {
 // The shapes in which the laws hold.
 var (
 	single   = Shape{Queues: 6, Nodes: 20, Jobs: 60, Resources: 3, Classes: 4, Gang: 1, Capacity: 8, Request: 5, Restrictions: true, Fixed: true, Factors: true}
-	twoLevel = Shape{Queues: 6, Nodes: 20, Jobs: 60, Resources: 3, Classes: 2, Gang: 1, Capacity: 8, Request: 5, Restrictions: true, Fixed: true, Factors: true}
 	oneNode  = Shape{Queues: 5, Nodes: 1, Jobs: 60, Resources: 3, Classes: 1, Gang: 4, Capacity: 30, Request: 5, Factors: true}
 	oneKind  = Shape{Queues: 5, Nodes: 1, Jobs: 60, Resources: 3, Classes: 1, Gang: 1, Capacity: 30, Request: 5, Identical: true, Factors: true}
 	unit     = Shape{Queues: 5, Nodes: 6, Jobs: 40, Resources: 1, Classes: 1, Gang: 1, Capacity: 8, Request: 1, Least: 1, Factors: true}
@@ -457,7 +456,7 @@ var laws = []struct {
 	shape Shape
 }{
 	{"permutation", permutation, Everything},
-	{"urgency", urgency, twoLevel},
+	{"urgency", urgency, single},
 	{"moreUrgent", moreUrgent, single},
 	{"help", help, Everything},
 	{"maximality", maximality, Everything},

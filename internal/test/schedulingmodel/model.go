@@ -16,21 +16,8 @@ func Schedule(config scheduling.Config, queues []scheduling.Queue, nodes []sched
 	}
 	c := newCycle(config, queues, nodes, nodeByJob)
 	c.evict()
-	var selectable []*gang
-	for _, g := range c.gangs {
-		if !g.ran || g.evicted() {
-			selectable = append(selectable, g)
-		}
-	}
-	c.loop(selectable, true)
-	if c.lost() {
-		var again []*gang
-		for _, g := range c.gangs {
-			if c.having(g) < len(g.jobs) {
-				again = append(again, g)
-			}
-		}
-		c.loop(again, false)
+	for _, class := range c.urgencies() {
+		c.loop(class)
 	}
 	return c.result(), nil
 }
@@ -68,7 +55,6 @@ type cycle struct {
 	// Each by the index of a job.
 	node     []string // the node that the job has; empty: none
 	reserved []bool   // the job was evicted, and has a reservation on the node where it ran
-	placed   []bool   // the job had a node at some time in the cycle
 }
 
 func newCycle(config scheduling.Config, queues []scheduling.Queue, nodes []scheduling.Node, nodeByJob map[string]string) *cycle {
@@ -81,8 +67,8 @@ func newCycle(config scheduling.Config, queues []scheduling.Queue, nodes []sched
 			c.jobs = append(c.jobs, j)
 		}
 	}
-	slices.SortFunc(c.jobs, inQueue)
-	c.node, c.reserved, c.placed = make([]string, len(c.jobs)), make([]bool, len(c.jobs)), make([]bool, len(c.jobs))
+	slices.SortFunc(c.jobs, c.inQueue)
+	c.node, c.reserved = make([]string, len(c.jobs)), make([]bool, len(c.jobs))
 	for i, j := range c.jobs {
 		j.index = i
 		c.node[i] = j.ranOn
@@ -94,13 +80,25 @@ func newCycle(config scheduling.Config, queues []scheduling.Queue, nodes []sched
 }
 
 // inQueue is the order within a queue (R5). Jobs of different queues need any fixed order.
-func inQueue(a, b *job) int {
+func (c *cycle) inQueue(a, b *job) int {
 	return cmp.Or(
 		cmp.Compare(b.urgency, a.urgency),
+		c.runningFirst(a, b),
 		cmp.Compare(a.Priority, b.Priority),
 		a.Submitted.Compare(b.Submitted),
 		cmp.Compare(a.ID, b.ID),
 	)
+}
+
+// runningFirst is the part of the order that only Armada's scheduler has (R22).
+func (c *cycle) runningFirst(a, b *job) int {
+	switch aRan, bRan := a.ranOn != "", b.ranOn != ""; {
+	case !c.config.LikeArmada || aRan == bRan:
+		return 0
+	case aRan:
+		return -1
+	}
+	return 1
 }
 
 // gather makes the gang of a job, if it is the first of it, and if the gang can be selected or runs (R6, R7).
@@ -130,7 +128,7 @@ func (c *cycle) gather(first *job) {
 	cardinality, need := 1, 1
 	if first.Gang.ID != "" {
 		cardinality, need = first.Gang.Cardinality, first.Gang.Cardinality
-		if first.Gang.MinimumCardinality > 0 {
+		if first.Gang.MinimumCardinality > 0 && !c.config.LikeArmada {
 			need = first.Gang.MinimumCardinality
 		}
 	}
@@ -160,13 +158,29 @@ func (c *cycle) evict() {
 	}
 }
 
-// loop selects and places gangs until none is left.
-func (c *cycle) loop(gangs []*gang, displace bool) {
-	left := slices.Clone(gangs)
+// urgencies are the priorities of all classes, highest first (R19).
+func (c *cycle) urgencies() []int32 {
+	var all []int32
+	for _, class := range c.config.PriorityClasses {
+		all = append(all, class.Priority)
+	}
+	slices.Sort(all)
+	slices.Reverse(all)
+	return slices.Compact(all)
+}
+
+// loop selects and places all gangs of an urgency of which jobs have no node (R19).
+func (c *cycle) loop(urgency int32) {
+	var left []*gang
+	for _, g := range c.gangs {
+		if g.jobs[0].urgency == urgency && c.having(g) < len(g.jobs) {
+			left = append(left, g)
+		}
+	}
 	for len(left) > 0 {
 		next := c.next(left)
 		left = slices.DeleteFunc(left, func(g *gang) bool { return g == next })
-		c.place(next, displace)
+		c.place(next)
 	}
 }
 
@@ -175,7 +189,7 @@ func (c *cycle) next(left []*gang) *gang {
 	var next *gang
 	var smallest *big.Rat
 	for i := range c.queues {
-		first := firstOf(left, &c.queues[i])
+		first := c.firstOf(left, &c.queues[i])
 		if first == nil {
 			continue
 		}
@@ -188,10 +202,10 @@ func (c *cycle) next(left []*gang) *gang {
 }
 
 // firstOf is the first gang of a queue: the one whose first job is first (R6).
-func firstOf(gangs []*gang, queue *scheduling.Queue) *gang {
+func (c *cycle) firstOf(gangs []*gang, queue *scheduling.Queue) *gang {
 	var first *gang
 	for _, g := range gangs {
-		if g.jobs[0].queue == queue && (first == nil || inQueue(g.jobs[0], first.jobs[0]) < 0) {
+		if g.jobs[0].queue == queue && (first == nil || c.inQueue(g.jobs[0], first.jobs[0]) < 0) {
 			first = g
 		}
 	}
@@ -210,9 +224,9 @@ func (c *cycle) fractionWith(g *gang) *big.Rat {
 	return c.fraction(g.jobs[0].queue, func(j *job) bool { return c.node[j.index] != "" || slices.Contains(g.jobs, j) })
 }
 
-// allocated is the fraction of its fair share that a queue has in nodes and reservations (R13).
-func (c *cycle) allocated(queue *scheduling.Queue) *big.Rat {
-	return c.fraction(queue, func(j *job) bool { return c.node[j.index] != "" || c.reserved[j.index] })
+// allocated is the fraction of its fair share that a queue has in nodes and reservations, and with a job to place (R13).
+func (c *cycle) allocated(queue *scheduling.Queue, toPlace *job) *big.Rat {
+	return c.fraction(queue, func(j *job) bool { return c.node[j.index] != "" || c.reserved[j.index] || j == toPlace })
 }
 
 // fraction is the cost of those jobs of a queue that count, divided by its weight.
@@ -264,11 +278,6 @@ func (c *cycle) having(g *gang) int {
 		}
 	}
 	return n
-}
-
-// lost says whether a job that ran, or that was placed, has no node (R19).
-func (c *cycle) lost() bool {
-	return slices.ContainsFunc(c.jobs, func(j *job) bool { return c.node[j.index] == "" && (j.ranOn != "" || c.placed[j.index]) })
 }
 
 func (c *cycle) result() scheduling.Result {

@@ -10,7 +10,7 @@ import (
 )
 
 // place places a gang, if enough of its jobs find room (R16, R17).
-func (c *cycle) place(g *gang, displace bool) {
+func (c *cycle) place(g *gang) {
 	if g.ran {
 		for _, j := range g.jobs {
 			c.reserved[j.index] = false
@@ -21,7 +21,7 @@ func (c *cycle) place(g *gang, displace bool) {
 		a := &attempt{cycle: c.clone()}
 		for _, j := range g.jobs {
 			if a.cycle.node[j.index] == "" {
-				a.place(j, nodes, displace)
+				a.place(j, nodes)
 			}
 		}
 		if best == nil || a.compare(best) < 0 {
@@ -32,9 +32,6 @@ func (c *cycle) place(g *gang, displace bool) {
 		return
 	}
 	c.node, c.reserved = best.cycle.node, best.cycle.reserved
-	for i, node := range c.node {
-		c.placed[i] = c.placed[i] || node != ""
-	}
 }
 
 // nodesFor are the sets of nodes on which a gang can be placed: all, or those with one value of its label.
@@ -49,20 +46,11 @@ func (c *cycle) nodesFor(g *gang) [][]scheduling.Node {
 			byValue[value] = append(byValue[value], n)
 		}
 	}
-	for _, j := range g.jobs {
-		if on := c.node[j.index]; on != "" {
-			return [][]scheduling.Node{byValue[c.named(on).Labels[label]]}
-		}
-	}
 	var sets [][]scheduling.Node
 	for _, value := range slices.Sorted(maps.Keys(byValue)) {
 		sets = append(sets, byValue[value])
 	}
 	return sets
-}
-
-func (c *cycle) named(node string) scheduling.Node {
-	return c.nodes[slices.IndexFunc(c.nodes, func(n scheduling.Node) bool { return n.Name == node })]
 }
 
 // attempt is a gang placed on some set of nodes.
@@ -104,18 +92,18 @@ type option struct {
 }
 
 // place gives a job the best node that is possible for it (R14).
-func (a *attempt) place(j *job, nodes []scheduling.Node, displace bool) {
+func (a *attempt) place(j *job, nodes []scheduling.Node) {
 	c := a.cycle
 	fractions := map[string]*big.Rat{}
 	for i := range c.queues {
-		fractions[c.queues[i].Name] = c.allocated(&c.queues[i])
+		fractions[c.queues[i].Name] = c.allocated(&c.queues[i], j)
 	}
 	var best *option
 	for _, n := range nodes {
 		if j.ranOn != "" && n.Name != j.ranOn || j.ranOn == "" && slices.Contains(j.AvoidedNodes, n.Name) {
 			continue
 		}
-		if o := c.option(j, n, fractions, displace); o != nil && (best == nil || o.compare(best) < 0) {
+		if o := c.option(j, n, fractions); o != nil && (best == nil || o.compare(best) < 0) {
 			best = o
 		}
 	}
@@ -137,14 +125,11 @@ func (o *option) compare(p *option) int {
 }
 
 // option says how a job would be placed on a node; nil: not at all (R12, R13).
-func (c *cycle) option(j *job, n scheduling.Node, fractions map[string]*big.Rat, displace bool) *option {
+func (c *cycle) option(j *job, n scheduling.Node, fractions map[string]*big.Rat) *option {
 	free := c.free(n)
 	o := &option{node: n, free: free}
 	if fits(j, free) {
 		return o
-	}
-	if !displace {
-		return nil
 	}
 	candidates := c.candidates(j, n, fractions)
 	for i := range candidates {
@@ -169,7 +154,7 @@ func (c *cycle) option(j *job, n scheduling.Node, fractions map[string]*big.Rat,
 func (c *cycle) candidates(j *job, n scheduling.Node, fractions map[string]*big.Rat) []*job {
 	var list []*job
 	for _, other := range c.jobs {
-		if c.node[other.index] == n.Name && other.urgency < j.urgency ||
+		if c.node[other.index] == n.Name && other.urgency < j.urgency && c.preemptible(other) ||
 			c.reserved[other.index] && other.ranOn == n.Name && other.urgency <= j.urgency {
 			list = append(list, other)
 		}
@@ -179,10 +164,15 @@ func (c *cycle) candidates(j *job, n scheduling.Node, fractions map[string]*big.
 			cmp.Compare(x.urgency, y.urgency),
 			fractions[y.queue.Name].Cmp(fractions[x.queue.Name]),
 			cmp.Compare(x.queue.Name, y.queue.Name),
-			inQueue(y, x),
+			c.inQueue(y, x),
 		)
 	})
 	return list
+}
+
+// preemptible says whether a job that has a node can lose it at all (R22).
+func (c *cycle) preemptible(j *job) bool {
+	return !c.config.LikeArmada || classOf(c.config, j.Job).IsFairSharePreemptible
 }
 
 // displace takes a job's reservation, or its node, and then those of its gang if too few are left (R18).
