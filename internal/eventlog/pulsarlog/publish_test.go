@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
@@ -124,6 +125,52 @@ func TestFenced(t *testing.T) {
 		return
 	}
 	t.Fatal("the new publisher never won")
+}
+
+// A publisher that is closed while its topic moves, and the client reconnects it, leaves the partition to others.
+func TestCloseWhileReconnecting(t *testing.T) {
+	b := setUp(t)
+	const rounds = 24
+	b.create("log", rounds) // what one round leaves behind is not in the way of the next
+	topic, other := b.open("log"), b.connect(b.config)
+	there, err := other.Open("log")
+	b.must(err)
+	var old [rounds]eventlog.Publisher
+	for p := range old {
+		old[p], err = topic.Publisher(t.Context(), p)
+		b.must(err)
+	}
+	moved := make(chan struct{})
+	go func() {
+		defer close(moved)
+		b.unload("log")
+	}()
+	var closing sync.WaitGroup
+	for p := range old {
+		closing.Go(func() {
+			<-time.After(time.Duration(p) * 20 * time.Millisecond)
+			shut(t, old[p])
+		})
+	}
+	closing.Wait()
+	<-moved
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	begun := time.Now()
+	for p := range rounds {
+		for {
+			next, err := there.Publisher(t.Context(), p)
+			if err == nil {
+				shut(t, next)
+				break
+			}
+			if time.Since(begun) > timeout {
+				t.Errorf("partition %d: %v", p, err)
+				break
+			}
+			<-tick.C
+		}
+	}
 }
 
 // An idle publisher that was fenced says so without being told to publish.

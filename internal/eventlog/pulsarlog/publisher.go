@@ -27,6 +27,7 @@ type publisher struct {
 	topic    *Topic
 	part     int
 	producer pulsar.Producer
+	guard    *guard
 	limit    int32
 	inFlight atomic.Int32
 	lost     atomic.Bool // the client had to reconnect: it may have closed the producer for good
@@ -52,7 +53,7 @@ func (t *Topic) Publisher(ctx context.Context, p int) (eventlog.Publisher, error
 	if err != nil {
 		return nil, t.fail("publisher of", p, err)
 	}
-	w := &publisher{topic: t, part: p, limit: int32(t.cluster.cfg.InFlight)}
+	w := &publisher{topic: t, part: p, guard: newGuard(), limit: int32(t.cluster.cfg.InFlight)}
 	producer, err := bounded(ctx, t.cluster, 2*t.cluster.cfg.OperationTimeout, func() (pulsar.Producer, error) {
 		return t.cluster.client.CreateProducer(pulsar.ProducerOptions{
 			Topic:                   part.name,
@@ -65,7 +66,7 @@ func (t *Topic) Publisher(ctx context.Context, p int) (eventlog.Publisher, error
 			BackOffPolicyFunc:       w.policy,
 			Properties:              t.cluster.cfg.properties(),
 		})
-	}, pulsar.Producer.Close)
+	}, w.release)
 	if err != nil {
 		return nil, t.fail("publisher of", p, err)
 	}
@@ -84,7 +85,7 @@ func (c *Config) properties() map[string]string {
 // policy is called by the client when it reconnects.
 func (w *publisher) policy() backoff.Policy {
 	w.lost.Store(true)
-	return &delays{}
+	return w.guard.policy(&delays{})
 }
 
 // Publish implements [eventlog.Publisher]. It compresses, and does not block.
@@ -187,14 +188,14 @@ func (w *publisher) Err() error {
 	w.mu.Lock()
 	err, closed := w.err, w.closed
 	w.mu.Unlock()
-	if err == nil && !closed && w.lost.Load() && w.givenUp() {
+	if err == nil && !closed && w.lost.Load() && givenUp(w.producer) {
 		err = w.end(fmt.Errorf("the client gave the producer up after its connection was lost: %w", eventlog.ErrFenced))
 	}
 	return err
 }
 
 // givenUp checks with a flush that is cancelled before it begins.
-func (w *publisher) givenUp() (up bool) {
+func givenUp(producer pulsar.Producer) (up bool) {
 	defer func() {
 		if recover() != nil {
 			up = true // it is just being closed
@@ -202,7 +203,7 @@ func (w *publisher) givenUp() (up bool) {
 	}()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	return errors.Is(w.producer.FlushWithCtx(ctx), pulsar.ErrProducerClosed)
+	return errors.Is(producer.FlushWithCtx(ctx), pulsar.ErrProducerClosed)
 }
 
 // Close implements [eventlog.Publisher]. It waits until the broker has released the
@@ -216,13 +217,20 @@ func (w *publisher) Close() error {
 		w.mu.Unlock()
 		go func() {
 			defer close(done)
-			// A producer that closes itself at the same time closes a channel that is sent on.
-			defer func() { _ = recover() }()
-			w.producer.Close()
+			w.release(w.producer)
 		}()
 		if !w.topic.cluster.wait(done, w.topic.cluster.cfg.OperationTimeout) {
 			w.topic.cluster.cfg.Log.Warn("the client does not close a producer", slog.String("partition", w.topic.parts[w.part].name))
 		}
 	})
 	return nil
+}
+
+// release closes a producer on the broker.
+func (w *publisher) release(producer pulsar.Producer) {
+	w.guard.close(func() {
+		// A producer that closes itself at the same time closes a channel that is sent on.
+		defer func() { _ = recover() }()
+		producer.Close()
+	}, func() bool { return givenUp(producer) })
 }
