@@ -118,7 +118,7 @@ func TestExitCodes(t *testing.T) {
 		{"replay with bad policies", "replay --log " + log + " --policies " + bad, exitFinding, "bad.yaml:5:15"},
 		{"up with bad policies", "up --data " + nowhere + " --policies " + bad, exitFinding, "bad.yaml:5:15"},
 		{"explain an unknown job", "explain nobody --data " + data, exitFinding, "job nobody is not in the job database"},
-		{"explain a run that was not decided", "explain " + firstJob(t, data) + " --run 77 --data " + data, exitFinding, "run 77 of job"},
+		{"explain a run that does not exist", "explain " + firstJob(t, data) + " --run 77 --data " + data, exitFinding, "there is no run 77 of job " + firstJob(t, data) + ", which has"},
 		{"get an unknown job", "get job nobody --data " + data, exitFinding, "job nobody is not in the job database"},
 
 		{"kill of an empty queue", "kill retries --all --queue= --reason x --data " + data, exitUsage, "--queue is empty: give it a value, or leave it out"},

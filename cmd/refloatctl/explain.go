@@ -235,9 +235,16 @@ func notDecided(cmd *cobra.Command, f explainFlags, found []jobHistory) error {
 			why = append(why, fmt.Sprintf("  run %s failed at %s and was not decided: %s", r.RunID, timeText(r.Time), r.Reason))
 		}
 	}
-	if f.run >= 0 {
+	runs := 0
+	for _, l := range found {
+		runs = max(runs, len(l.runs))
+	}
+	switch {
+	case f.run >= runs && runs > 0:
+		fmt.Fprintf(cmd.ErrOrStderr(), "there is no run %d of job %s, which has %s, numbered from 0\n", f.run, f.job, plural.Of(runs, "run"))
+	case f.run >= 0:
 		fmt.Fprintf(cmd.ErrOrStderr(), "run %d of job %s was not decided\n", f.run, f.job)
-	} else {
+	default:
 		fmt.Fprintf(cmd.ErrOrStderr(), "no run of job %s was decided\n", f.job)
 	}
 	if len(why) > 0 {

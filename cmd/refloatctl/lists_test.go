@@ -115,6 +115,7 @@ func TestTopRetries(t *testing.T) {
 		}
 	}
 	ctl(t, "top", "retries", "--data", data, "--by", "nod").exits(t, exitUsage)
+	ctl(t, "top", "retries", "--data", data, "--since", "2200-01-01T00:00:00Z").exits(t, exitFine).says(t, "the newest decision is on a failure at 20", "try --since 20")
 }
 
 // TestJobByPrefix: the beginning of an id is enough if only one job's begins so.

@@ -115,7 +115,7 @@ func runSimulate(cmd *cobra.Command, f simulateFlags) error {
 				}
 				c.Set = set
 			}
-			c.Name = strings.Join(append([]string{c.Name}, f.set...), " ")
+			c.Name = withFields(c.Name, f.set)
 			candidates = append(candidates, c)
 		}
 	}

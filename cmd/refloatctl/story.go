@@ -33,6 +33,8 @@ type storyOfRun struct {
 	NotDecided string          `json:"notDecided,omitempty"` // why there is none
 	Waited     string          `json:"waited,omitempty"`     // from the failure to the next run's lease
 	NextRunID  string          `json:"nextRunId,omitempty"`
+
+	waited time.Duration
 }
 
 // tellStory shows all runs of a job as one story.
@@ -100,7 +102,8 @@ func (h *jobHistory) story() (*story, error) {
 				next := &runs[i+1]
 				c.NextRunID = next.RunID
 				if next.Times.Leased > 0 {
-					c.Waited = time.Duration(next.Times.Leased - d.Time).String()
+					c.waited = time.Duration(next.Times.Leased - d.Time)
+					c.Waited = c.waited.String()
 				}
 			}
 		}
@@ -174,12 +177,20 @@ func (c *storyOfRun) undecided() string {
 	return ""
 }
 
+// rounded is a duration for people: to a second from a minute on, to a millisecond below.
+func rounded(d time.Duration) string {
+	if d >= time.Minute {
+		return d.Round(time.Second).String()
+	}
+	return d.Round(time.Millisecond).String()
+}
+
 // next says what came after a run.
 func (s *story) next(i int, j *jobdb.Job) string {
 	c := &s.Runs[i]
 	switch {
 	case i+1 < len(s.Runs) && c.Waited != "":
-		return fmt.Sprintf("run %d, after %s", s.Runs[i+1].Index, c.Waited)
+		return fmt.Sprintf("run %d, after %s", s.Runs[i+1].Index, rounded(c.waited))
 	case i+1 < len(s.Runs):
 		return fmt.Sprintf("run %d", s.Runs[i+1].Index)
 	case j.Final:

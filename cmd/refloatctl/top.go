@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -86,15 +87,34 @@ func topRetries(cmd *cobra.Command, f *listFlags, by string) error {
 	if err != nil {
 		return err
 	}
+	newest := int64(0)
 	err = f.viewJobs(cmd.Context(), func(q jobdb.Queries) error {
 		top, err := q.Top(by, &f.criteria, f.page.Limit)
 		for _, t := range top {
 			err = errors.Join(err, row(t))
+		}
+		if err == nil && len(top) == 0 && f.criteria.Since > 0 {
+			newest, err = newestBefore(q, f.criteria)
 		}
 		return err
 	})
 	if err == nil {
 		err = end()
 	}
-	return errors.Join(err, out.Flush())
+	err = errors.Join(err, out.Flush())
+	if newest != 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "the newest decision is on a failure at %s, before --since: try --since %s\n",
+			timeText(newest), time.Unix(0, newest).Add(-time.Hour).UTC().Format(time.RFC3339))
+	}
+	return err
+}
+
+// newestBefore returns when the last failure was before the times selected; 0: there was none.
+func newestBefore(q jobdb.Queries, c jobdb.Criteria) (at int64, err error) {
+	c.Since, c.Until = 0, c.Since
+	_, err = q.DecisionList(&c, jobdb.Page{Sort: "time", Descending: true, Limit: 1}, func(d *jobdb.Decision) error {
+		at = d.Time
+		return nil
+	})
+	return at, err
 }

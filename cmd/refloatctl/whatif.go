@@ -225,7 +225,10 @@ func (f *whatifFlags) options(ctx context.Context, logs audit.Logs, files map[st
 		paths = []string{againstNow}
 	}
 	for _, path := range paths {
-		c := whatif.Candidate{Name: strings.Join(append([]string{path}, f.set...), " "), Set: files[path]}
+		c := whatif.Candidate{Name: withFields(path, f.set), Set: files[path]}
+		if path == againstNow {
+			c.Name = withFields("the policies in force", f.set)
+		}
 		for _, field := range f.set {
 			if c.Set, err = c.Set.Assign(field); err != nil {
 				return o, usageError{fmt.Errorf("--set %w", err)}
@@ -234,6 +237,14 @@ func (f *whatifFlags) options(ctx context.Context, logs audit.Logs, files map[st
 		o.Candidates = append(o.Candidates, c)
 	}
 	return o, nil
+}
+
+// withFields names a candidate in which fields are changed.
+func withFields(name string, set []string) string {
+	if len(set) == 0 {
+		return name
+	}
+	return name + " with " + strings.Join(set, ", ")
 }
 
 // inForceNow returns the newest policies, without overrides.
@@ -258,9 +269,12 @@ type whatifJSON struct {
 const maxKinds = 30
 
 func printWhatif(w io.Writer, r *whatif.Result) error {
-	against := "what was decided"
-	if r.Against != againstDecided {
-		against = r.Against
+	against := r.Against
+	switch against {
+	case againstDecided:
+		against = "what was decided"
+	case againstNow:
+		against = "the policies in force"
 	}
 	fmt.Fprintf(w, "%s, against %s: %d of %d failed runs are decided differently\n", oneLine(r.Candidate), oneLine(against), r.Changed, r.Compared)
 	if r.Changed == 0 {

@@ -24,7 +24,8 @@ func TestWhatifSame(t *testing.T) {
 	log := app.Dir(data).Events()
 	inProcess(t, "whatif", "--log", log, "--against", testPolicies, "--policies", testPolicies).exits(t, exitFine).says(t, ": 0 of ")
 	inProcess(t, "whatif", "--data", data, "--set", "settings.globalMaxRetries=1").exits(t, exitFinding).says(t, "retries fewer: ", "CANDIDATE", "GlobalLimit")
-	inProcess(t, "whatif", "--data", data, "--against", "now", "--set", "settings.globalMaxRetries=1").exits(t, exitFinding).says(t, "against now")
+	inProcess(t, "whatif", "--data", data, "--against", "now", "--set", "settings.globalMaxRetries=1").exits(t, exitFinding).
+		says(t, "the policies in force with settings.globalMaxRetries=1, against the policies in force: ")
 	two := inProcess(t, "whatif", "--data", data, "--policies", testPolicies+","+examplesDir, "-o", "json", "--jobs", "1").exits(t, exitFinding).out
 	if lines := strings.Count(two, "\n"); lines != 2 || !strings.Contains(two, `"next":1`) {
 		t.Errorf("%d lines: %.500s", lines, two)

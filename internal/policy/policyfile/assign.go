@@ -3,6 +3,7 @@ package policyfile
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -46,6 +47,12 @@ func (s *Set) Assign(text string) (*Set, error) {
 		return nil, err
 	}
 	set, _, err := s.With(File{Name: text, Data: b})
+	var problems Problems
+	if errors.As(err, &problems) { // nobody knows the text in which their positions are
+		for i := range problems {
+			problems[i].Line, problems[i].Column = 0, 0
+		}
+	}
 	return set, err
 }
 

@@ -54,4 +54,9 @@ spec:
 			t.Errorf("%q: no error", bad)
 		}
 	}
+	const bad = "policies.a-b.rules[oom].retryLimit=-2"
+	_, err := from.Assign(bad)
+	if want := bad + ": RP032 spec.rules[0].retryLimit: "; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("the error is %q, want %q without a position, and so on", err, want)
+	}
 }

@@ -89,7 +89,11 @@ type Problem struct {
 // String formats p in one line, in the form that editors recognise.
 func (p Problem) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s:%d:%d: ", p.File, p.Line, p.Column)
+	b.WriteString(p.File)
+	if p.Line > 0 {
+		fmt.Fprintf(&b, ":%d:%d", p.Line, p.Column)
+	}
+	b.WriteString(": ")
 	if p.Severity != Error {
 		b.WriteString(p.Severity.String() + " ")
 	}
