@@ -238,6 +238,38 @@ func hours(of map[string]float64, resources []string) (cells []string) {
 	return cells
 }
 
+// printQueues prints what became of each queue's jobs, and how long they took.
+func printQueues(w io.Writer, r *simulate.Result) error {
+	t := newTable(w, "QUEUE", "JOBS", "DONE", "LOST", "RETRIES", "PREEMPTED", "BELOW SHARE", "FAIR-SHARE ERROR", "AT MOST")
+	row := func(name string, q *simulate.Tally, shares ...string) {
+		t.row(append([]string{name, fmt.Sprint(q.Jobs), fmt.Sprint(q.Done), fmt.Sprint(q.Lost), fmt.Sprint(q.Retries), fmt.Sprint(q.Preemptions)}, shares...)...)
+	}
+	percent := func(part float64) string { return fmt.Sprintf("%.1f%%", 100*part) }
+	for i := range r.Queues {
+		q := &r.Queues[i]
+		row(q.Queue, &q.Tally, percent(q.Shortfall), percent(q.FairShareError), percent(q.MaxFairShareError))
+	}
+	row("all", &r.Tally, "", "", "")
+	if err := t.flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	t = newTable(w, "QUEUE", "WAIT P50", "P95", "P99", "RETRY WAIT P95", "COMPLETION P50", "P95", "P99")
+	times := func(name string, q *simulate.Tally) {
+		t.row(name, seconds(q.Waiting.P50), seconds(q.Waiting.P95), seconds(q.Waiting.P99), seconds(q.RetryWaiting.P95),
+			seconds(q.Completion.P50), seconds(q.Completion.P95), seconds(q.Completion.P99))
+	}
+	for i := range r.Queues {
+		times(r.Queues[i].Queue, &r.Queues[i].Tally)
+	}
+	times("all", &r.Tally)
+	if err := t.flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	return nil
+}
+
 func printSimulation(w io.Writer, r *simulate.Result, seeds int) error {
 	fmt.Fprintf(w, "%s, seed %d", oneLine(r.Candidate), r.Seed)
 	if seeds > 1 {
@@ -249,25 +281,14 @@ func printSimulation(w io.Writer, r *simulate.Result, seeds int) error {
 	}
 	fmt.Fprintf(w, "  %s, %d of them retries; %s; %s passed by a retry of their queue\n\n",
 		plural.Of(r.Runs, "run"), r.Retries, plural.Of(r.Preemptions, "preemption"), plural.Of(r.Passed, "first run"))
-	t := newTable(w, "QUEUE", "JOBS", "DONE", "LOST", "RETRIES", "WAIT P50", "P95", "P99", "RETRY WAIT P95", "COMPLETION P50", "P95", "P99", "BELOW SHARE")
-	row := func(name string, q *simulate.Tally, below string) {
-		t.row(name, fmt.Sprint(q.Jobs), fmt.Sprint(q.Done), fmt.Sprint(q.Lost), fmt.Sprint(q.Retries), seconds(q.Waiting.P50), seconds(q.Waiting.P95), seconds(q.Waiting.P99),
-			seconds(q.RetryWaiting.P95), seconds(q.Completion.P50), seconds(q.Completion.P95), seconds(q.Completion.P99), below)
-	}
-	for i := range r.Queues {
-		q := &r.Queues[i]
-		row(q.Queue, &q.Tally, fmt.Sprintf("%.1f%%", 100*q.Shortfall))
-	}
-	row("all", &r.Tally, "")
-	if err := t.flush(); err != nil {
+	if err := printQueues(w, r); err != nil {
 		return err
 	}
-	fmt.Fprintln(w)
 	var headings []string
 	for _, name := range r.Resources {
 		headings = append(headings, strings.ToUpper(name)+" HOURS")
 	}
-	t = newTable(w, append([]string{"CAUSE", "POLICY", "RULE", "CODE", "RUNS", "RETRIED"}, headings...)...)
+	t := newTable(w, append([]string{"CAUSE", "POLICY", "RULE", "CODE", "RUNS", "RETRIED"}, headings...)...)
 	for i := range r.Failures {
 		x := &r.Failures[i]
 		t.row(append([]string{x.Cause, x.Policy, x.Rule, x.Code, fmt.Sprint(x.Runs), fmt.Sprint(x.Retried)}, hours(x.WastedHours, r.Resources)...)...)
@@ -289,39 +310,4 @@ func printSimulation(w io.Writer, r *simulate.Result, seeds int) error {
 		fmt.Fprintf(w, "and %s more: -o json lists them\n", plural.Of(more, "node"))
 	}
 	return nil
-}
-
-func printComparisons(w io.Writer, all []simulate.Comparison) error {
-	fmt.Fprintf(w, "\naverages over %s, with 95%% confidence intervals; * differs from %s\n", plural.Of(all[0].Seeds, "seed"), oneLine(all[0].Candidate))
-	headings := []string{"MEASURE"}
-	for i := range all {
-		headings = append(headings, oneLine(all[i].Candidate))
-		if i > 0 {
-			headings = append(headings, "DIFFERENCE")
-		}
-	}
-	t := newTable(w, headings...)
-	for m, measure := range all[0].Measures {
-		cells := []string{measure.Name}
-		for i := range all {
-			of := &all[i].Measures[m]
-			cells = append(cells, interval(&of.Interval))
-			if d := of.Difference; d != nil {
-				mark := ""
-				if d.Differs() {
-					mark = " *"
-				}
-				cells = append(cells, interval(d)+mark)
-			}
-		}
-		t.row(cells...)
-	}
-	return t.flush()
-}
-
-func interval(i *simulate.Interval) string {
-	if i.Low == nil {
-		return fmt.Sprintf("%.1f", i.Mean)
-	}
-	return fmt.Sprintf("%.1f ± %.1f", i.Mean, *i.High-i.Mean)
 }

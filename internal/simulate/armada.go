@@ -110,6 +110,7 @@ func (s *sim) requeue(j *job) {
 		s.alive[j.queue], j.listed = append(s.alive[j.queue], j), true
 	}
 	j.fitsNoNode = false
+	s.count.samples.waits(j)
 	s.wake(max(s.now+1, j.retryAfter))
 }
 

@@ -12,6 +12,8 @@ type Comparison struct {
 	Against   string    `json:"against"`
 	Seeds     int       `json:"seeds"`
 	Measures  []Measure `json:"measures"`
+	// Parts are measures of single queues, causes and rules, in this order; all candidates have the same ones.
+	Parts []Part `json:"parts"`
 }
 
 // Measure is the average of one number over seeds, with its 95% confidence interval.
@@ -35,21 +37,38 @@ func (i *Interval) Differs() bool { return i.Low != nil && (*i.Low > 0 || *i.Hig
 
 // Compare summarizes the results of candidates, each with one result for each seed, in the same order.
 func Compare(results [][]*Result) (out []Comparison) {
+	parts := partsOf(results)
 	for _, of := range results {
 		c := Comparison{Candidate: of[0].Candidate, Against: results[0][0].Candidate, Seeds: len(of)}
+		var first []*Result
+		if len(out) > 0 {
+			first = results[0]
+		}
 		for _, m := range measures(results[0][0]) {
-			own, first := values(of, m), values(results[0], m)
-			measure := Measure{Name: m.name, Interval: intervalOf(own)}
-			if len(out) > 0 {
-				for i := range own {
-					own[i] -= first[i]
-				}
-				difference := intervalOf(own)
-				measure.Difference = &difference
+			c.Measures = append(c.Measures, m.compare(of, first))
+		}
+		for _, p := range parts {
+			part := p.Part
+			for _, m := range p.measures {
+				part.Measures = append(part.Measures, m.compare(of, first))
 			}
-			c.Measures = append(c.Measures, measure)
+			c.Parts = append(c.Parts, part)
 		}
 		out = append(out, c)
+	}
+	return out
+}
+
+// compare takes a measure of results, and its differences to those of the first candidate, if there are any.
+func (m measure) compare(of, first []*Result) Measure {
+	own := values(of, m)
+	out := Measure{Name: m.name, Interval: intervalOf(own)}
+	if first != nil {
+		for i, v := range values(first, m) {
+			own[i] -= v
+		}
+		difference := intervalOf(own)
+		out.Difference = &difference
 	}
 	return out
 }

@@ -34,6 +34,16 @@ type Result struct {
 	AvoidedNodes []NodeLoad `json:"avoidedNodes"`
 	// MeanUse is the average use of all nodes, to compare with NodeLoad.Use.
 	MeanUse float64 `json:"meanUse"`
+	// Series is what happened over time.
+	Series Series `json:"series"`
+	// Percentiles are those of all jobs.
+	Percentiles Percentiles `json:"percentiles"`
+}
+
+// Percentiles are the percentiles 0 to 100, in seconds; nil: there is nothing to take them of.
+type Percentiles struct {
+	Waiting    []float64 `json:"waitingSeconds"`
+	Completion []float64 `json:"completionSeconds"`
 }
 
 // Tally is what is counted of all jobs, and of each queue's.
@@ -72,6 +82,9 @@ type QueueResult struct {
 	// Shortfall is how much the queue was below its fair share, as a part of the dominant resource, while its jobs found no
 	// room: the average over the whole time.
 	Shortfall float64 `json:"fairShareShortfall"`
+	// FairShareError is |share - fair share| while the queue had jobs, on average, and MaxFairShareError at most (Series has it over time).
+	FairShareError    float64 `json:"fairShareError"`
+	MaxFairShareError float64 `json:"maxFairShareError"`
 }
 
 // FailureRow is what was decided on failed runs of one kind.
@@ -112,6 +125,7 @@ type counter struct {
 	useful, waste    map[string]float64
 	measured         time.Duration            // up to which shortfalls are counted
 	unscheduled      []scheduling.Unscheduled // by the last cycle
+	samples          *sampler
 }
 
 // failureKey is what tells rows apart.
@@ -130,10 +144,12 @@ type nodeCount struct {
 }
 
 func newCounter(c *Cluster) *counter {
-	return &counter{
+	counts := &counter{
 		c: c, queues: make([]queueCount, len(c.Queues)), rows: map[failureKey]*FailureRow{}, nodes: map[string]*nodeCount{},
 		useful: map[string]float64{}, waste: map[string]float64{},
 	}
+	counts.samples = newSampler(c, counts.weight)
+	return counts
 }
 
 func (c *counter) node(name string) *nodeCount {
@@ -145,11 +161,16 @@ func (c *counter) node(name string) *nodeCount {
 	return of
 }
 
-func (c *counter) submitted(j *job) { c.queues[j.queue].Jobs++ }
+func (c *counter) submitted(j *job) {
+	c.queues[j.queue].Jobs++
+	c.samples.waits(j)
+}
 
 func (c *counter) started(j *job) {
 	q := &c.queues[j.queue]
 	q.Runs++
+	c.samples.waitsNot(j)
+	c.samples.runs(j, 1)
 	if j.runs == 1 {
 		q.waiting = append(q.waiting, j.started-j.submitted)
 	} else {
@@ -161,6 +182,7 @@ func (c *counter) started(j *job) {
 
 // ran counts a run that has ended.
 func (c *counter) ran(j *job) {
+	c.samples.runs(j, -1)
 	n := c.node(j.node.Name)
 	for i, amount := range j.kind.request {
 		if total := j.node.Total[i]; total > 0 {
@@ -217,6 +239,7 @@ func (c *counter) avoided(j *job) {
 
 func (c *counter) over(j *job) {
 	q := &c.queues[j.queue]
+	c.samples.waitsNot(j)
 	if j.state == lost {
 		q.Lost++
 		return
@@ -281,6 +304,7 @@ func (c *counter) until(now time.Duration) {
 
 func (c *counter) result(s *sim) *Result {
 	c.until(s.now)
+	c.samples.advance(s.now)
 	total := max(s.now.Seconds(), 1)
 	r := &Result{
 		Candidate: s.o.Candidate.Name, Seed: s.o.Seed, Hours: s.now.Hours(), Resources: c.c.Resources, Messages: c.messages, Events: c.events,
@@ -291,11 +315,14 @@ func (c *counter) result(s *sim) *Result {
 	for i := range c.queues {
 		q := &c.queues[i]
 		q.settle()
-		r.Queues = append(r.Queues, QueueResult{c.c.Queues[i].Name, q.Tally, q.shortfall / total})
+		of := QueueResult{Queue: c.c.Queues[i].Name, Tally: q.Tally, Shortfall: q.shortfall / total}
+		of.FairShareError, of.MaxFairShareError = c.samples.fairShareError(i)
+		r.Queues = append(r.Queues, of)
 		all.add(q)
 	}
 	all.settle()
 	r.Tally = all.Tally
+	r.Series, r.Percentiles = c.samples.series(c.c), Percentiles{percentiles(all.waiting), percentiles(all.completion)}
 	for _, key := range slices.SortedFunc(maps.Keys(c.rows), func(a, b failureKey) int {
 		return cmp.Or(cmp.Compare(a.cause, b.cause), cmp.Compare(a.policy, b.policy), cmp.Compare(a.rule, b.rule), cmp.Compare(a.code, b.code))
 	}) {
@@ -356,11 +383,23 @@ func timesOf(all []time.Duration) (t Times) {
 		return t
 	}
 	slices.Sort(all)
-	at := func(percent int) float64 { return all[(len(all)*percent+99)/100-1].Seconds() }
+	at := func(percent int) float64 { return nearest(all, percent) }
 	for _, d := range all {
 		t.Mean += d.Seconds()
 	}
 	t.Mean /= float64(len(all))
 	t.P50, t.P95, t.P99, t.Max = at(50), at(95), at(99), all[len(all)-1].Seconds()
 	return t
+}
+
+// nearest is a percentile of sorted durations by nearest rank, in seconds.
+func nearest(sorted []time.Duration, percent int) float64 {
+	return sorted[max(0, (len(sorted)*percent+99)/100-1)].Seconds()
+}
+
+func percentiles(sorted []time.Duration) (out []float64) {
+	for percent := 0; percent <= 100 && len(sorted) > 0; percent++ {
+		out = append(out, nearest(sorted, percent))
+	}
+	return out
 }

@@ -310,6 +310,7 @@ func (s *sim) schedule() {
 	} else if s.place() {
 		next = s.now + 1 // what follows from the new state
 	}
+	s.count.samples.sample(s.now)
 	if next < never && s.err == nil {
 		s.wake(next)
 	}
@@ -388,6 +389,7 @@ func (s *sim) look() {
 			s.up = append(s.up, n.Node)
 		}
 	}
+	s.count.samples.nodes(s.up)
 }
 
 // preempt ends the runs of jobs that lost their nodes.
