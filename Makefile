@@ -8,7 +8,9 @@ TOOL := go tool -modfile=internal/tools/go.mod
 LINT := go tool -modfile=internal/tools/lint/go.mod golangci-lint
 TEST := $(TOOL) gotestsum --format pkgname-and-test-fails
 
+# With all its subtests, which may need each other; but scenarios under Armada are long, and each is alone.
 RERUN = $(if $(AGAIN),--rerun-fails=1 --rerun-fails-max-failures=$(AGAIN))
+WHOLE = $(if $(AGAIN),--rerun-fails-run-root-test)
 
 BENCH     ?= .
 SOAK_JOBS ?= 1000000
@@ -50,8 +52,8 @@ run: bin/refloatctl ## decide a recorded Armada history by the example policies,
 unit: ## run the quick tests, in less than a minute
 	$(TEST) -- -shuffle=on -short ./...
 
-test: ## run every test that this machine has the parts for; REQUIRE_INTEGRATION=1 fails instead of skipping, HISTORIES=100000 tests more histories, AGAIN=2 reruns up to that many failed tests
-	$(TEST) $(RERUN) --packages=./... -- -shuffle=on -timeout=30m
+test: ## run every test that this machine has the parts for; REQUIRE_INTEGRATION=1 fails instead of skipping, HISTORIES=100000 tests more histories, AGAIN=4 reruns up to that many failed tests
+	$(TEST) $(RERUN) $(WHOLE) --packages=./... -- -shuffle=on -timeout=30m
 
 histories: ## compare GROUP_HISTORIES (100000) random histories of groups with the reference model: 8 minutes of one processor
 	GROUP_HISTORIES=$(or $(GROUP_HISTORIES),100000) go test ./internal/evaluator -run='^TestGroupsAgainstNaiveModel$$' -count=1 -timeout=2h
@@ -62,7 +64,7 @@ conformance: ## run the rows of other systems' tests through conversion and engi
 # Without the house rules, which are the package ./internal itself.
 CONCURRENT = $(shell grep -rlE --include='*.go' '^\s*go |"sync(/atomic)?"|errgroup' internal/* | xargs -n1 dirname | sort -u | sed 's,^,./,' | grep -vE '^./internal(/tools/.*)?$$')
 race: ## run the quick tests of the packages that start goroutines under the race detector (needs a C compiler)
-	CGO_ENABLED=1 $(TEST) $(RERUN) --packages="$(CONCURRENT)" -- -shuffle=on -short -race -vet=off
+	CGO_ENABLED=1 $(TEST) $(RERUN) $(WHOLE) --packages="$(CONCURRENT)" -- -shuffle=on -short -race -vet=off
 
 fuzz: ## run every Fuzz function for FUZZTIME (20s), one per processor at a time
 	go -C internal/tools test ./fuzz
@@ -86,7 +88,7 @@ e2e: ## run our programs on a real Pulsar broker: take-over, refusals, foreign m
 	REQUIRE_INTEGRATION=1 $(TEST) -- -shuffle=on -count=1 -timeout=15m ./internal/test/e2e
 
 e2e-armada: ## run scenarios under a real Armada (ARMADA_BOX, or ../shared/armada); RUN=TestArmada/FILE/… selects some, LONG=1 adds the long ones
-	ARMADA_LONG=$(LONG) $(TEST) -- -count=1 -v -timeout=60m -run '$(or $(RUN),.)' $(ARMADA_TESTS)
+	ARMADA_LONG=$(LONG) $(TEST) $(RERUN) --packages="$(ARMADA_TESTS)" -- -count=1 -v -timeout=60m -run '$(or $(RUN),.)'
 
 chaos: ## inject FAULTS (12) random faults on a real Pulsar broker; docs/chaos.md describes the checks
 	go run ./internal/test/chaos --limit 5m --faults $(FAULTS)
