@@ -17,6 +17,8 @@ import (
 
 const (
 	dashboardFile  = "grafana/dashboards/refloat.json"
+	policiesFile   = "grafana/dashboards/policies.json"
+	policyTests    = "prometheus/policies_test.yml"
 	alertsFile     = "prometheus/alerts.yml"
 	alertTestsFile = "prometheus/alerts_test.yml"
 	configFile     = "prometheus/prometheus.yml"
@@ -40,7 +42,7 @@ func parseYAML(t *testing.T, file string, into any) {
 
 var (
 	helperCall = regexp.MustCompile(`\b(counter|gauge|histogram)\("(\w+)", ?"[^"]*"((?:, ?"\w+")*)\)`)
-	plainName  = regexp.MustCompile(`Name: +"(refloat_\w+)"`)
+	plainName  = regexp.MustCompile(`(New\w+)\(prometheus\.\w+\{\s*Name: +"(refloat_\w+)"`)
 	quoted     = regexp.MustCompile(`"(\w+)"`)
 )
 
@@ -61,7 +63,11 @@ func registered(source string) map[string][]string {
 		metrics[name] = labels
 	}
 	for _, m := range plainName.FindAllStringSubmatch(source, -1) {
-		metrics[m[1]] = nil
+		if m[1] == "NewHistogram" {
+			metrics[m[2]+"_bucket"], metrics[m[2]+"_sum"], metrics[m[2]+"_count"] = []string{"le"}, nil, nil
+			continue
+		}
+		metrics[m[2]] = nil
 	}
 	return metrics
 }
@@ -104,9 +110,13 @@ func TestMetricNames(t *testing.T) {
 	t.Parallel()
 	metrics := metricsOf(t)
 	texts := map[string]string{alertsFile: read(t, alertsFile), alertTestsFile: read(t, alertTestsFile)}
-	for title, exprs := range dashboardExprs(t) {
-		texts["panel "+title] = strings.Join(exprs, "\n")
+	for _, file := range dashboards {
+		for title, exprs := range dashboardExprs(t, file) {
+			texts[file+", panel "+title] = strings.Join(exprs, "\n")
+		}
+		texts[file+", variables and annotations"] = strings.Join(dashboard(t, file).queries(), "\n")
 	}
+	texts[policyTests] = read(t, policyTests)
 	for name, text := range texts {
 		if wrong := wrongNames(text, metrics); len(wrong) > 0 {
 			t.Errorf("%s uses what internal/app/metricsets.go does not register: %v", name, wrong)
@@ -150,19 +160,51 @@ type panel struct {
 	}
 }
 
-func panels(t *testing.T) []panel {
-	t.Helper()
-	var dashboard struct{ Panels []panel }
-	if err := json.Unmarshal([]byte(read(t, dashboardFile)), &dashboard); err != nil {
-		t.Fatalf("%s: %v", dashboardFile, err)
+// dashboards are the files of the dashboards.
+var dashboards = []string{dashboardFile, policiesFile}
+
+type board struct {
+	UID        string
+	Panels     []panel
+	Templating struct {
+		List []struct {
+			Name, Definition  string
+			Multi, IncludeAll bool
+			AllValue          string
+		}
 	}
-	return dashboard.Panels
+	Annotations struct {
+		List []struct {
+			Expr            string
+			UseValueForTime bool
+		}
+	}
 }
 
-func dashboardExprs(t *testing.T) map[string][]string {
+// queries are those of the variables and annotations.
+func (b *board) queries() (all []string) {
+	for _, v := range b.Templating.List {
+		all = append(all, v.Definition)
+	}
+	for _, a := range b.Annotations.List {
+		all = append(all, a.Expr)
+	}
+	return all
+}
+
+func dashboard(t *testing.T, file string) *board {
+	t.Helper()
+	var b board
+	if err := json.Unmarshal([]byte(read(t, file)), &b); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	return &b
+}
+
+func dashboardExprs(t *testing.T, file string) map[string][]string {
 	t.Helper()
 	exprs := map[string][]string{}
-	for _, p := range panels(t) {
+	for _, p := range dashboard(t, file).Panels {
 		for _, target := range p.Targets {
 			exprs[p.Title] = append(exprs[p.Title], target.Expr)
 		}
@@ -170,13 +212,27 @@ func dashboardExprs(t *testing.T) map[string][]string {
 	return exprs
 }
 
-func TestDashboard(t *testing.T) {
+func TestDashboards(t *testing.T) {
 	t.Parallel()
+	uids := map[string]bool{}
+	for file, rows := range map[string][]string{
+		dashboardFile: {"Health", "Decisions", "Latency", "Ownership", "Ingester"},
+		policiesFile:  {"In force", "Decisions of policies", "Retries"},
+	} {
+		t.Run(filepath.Base(file), func(t *testing.T) { checkDashboard(t, file, rows) })
+		uids[dashboard(t, file).UID] = true
+	}
+	if len(uids) != len(dashboards) || uids[""] {
+		t.Errorf("the dashboards have the uids %v", uids)
+	}
+}
+
+func checkDashboard(t *testing.T, file string, wantRows []string) {
 	var source struct{ Datasources []struct{ UID string } }
 	parseYAML(t, "grafana/provisioning/datasources/prometheus.yml", &source)
 	var rows []string
 	ids, titles, taken := map[int]bool{}, map[string]bool{}, map[[2]int]string{}
-	for _, p := range panels(t) {
+	for _, p := range dashboard(t, file).Panels {
 		title := p.Type + p.Title
 		if ids[p.ID] || titles[title] || p.Title == "" {
 			t.Errorf("panel %d %q: another one has the id or the title, or it has no title", p.ID, p.Title)
@@ -199,8 +255,8 @@ func TestDashboard(t *testing.T) {
 			t.Errorf("panel %q has %d queries, of data source %q", p.Title, len(p.Targets), p.Datasource.UID)
 		}
 	}
-	if want := []string{"Health", "Decisions", "Latency", "Ownership", "Ingester"}; !slices.Equal(rows, want) {
-		t.Errorf("rows are %v, want %v", rows, want)
+	if !slices.Equal(rows, wantRows) {
+		t.Errorf("rows are %v, want %v", rows, wantRows)
 	}
 }
 
@@ -309,7 +365,10 @@ func TestScrapes(t *testing.T) {
 			}
 		}
 	}
-	text := read(t, alertsFile) + strings.Join(slices.Concat(slices.Collect(maps.Values(dashboardExprs(t)))...), "\n")
+	text := read(t, alertsFile)
+	for _, file := range dashboards {
+		text += strings.Join(slices.Concat(slices.Collect(maps.Values(dashboardExprs(t, file)))...), "\n")
+	}
 	for _, m := range regexp.MustCompile(`job=~?"([a-z|]+)"`).FindAllStringSubmatch(text, -1) {
 		for name := range strings.SplitSeq(m[1], "|") {
 			if !jobs[name] {
@@ -356,7 +415,7 @@ func TestDashboardQueries(t *testing.T) {
 		Expr   string `yaml:"expr"`
 	}
 	var rules []record
-	for _, exprs := range dashboardExprs(t) {
+	for _, exprs := range dashboardExprs(t, dashboardFile) {
 		for _, expr := range exprs {
 			rules = append(rules, record{fmt.Sprintf("q%d", len(rules)), strings.ReplaceAll(expr, "$__rate_interval", "5m")})
 		}
@@ -370,4 +429,49 @@ func TestDashboardQueries(t *testing.T) {
 		t.Fatal(err)
 	}
 	promtool(t, "check", "rules", file)
+}
+
+// TestPolicyDashboardQueries evaluates each query of the dashboard of policies, with all queues and policies, on series
+// for which the answer is known.
+func TestPolicyDashboardQueries(t *testing.T) {
+	t.Parallel()
+	var file struct {
+		Tests []struct {
+			Cases []struct {
+				Expr    string
+				Samples []any `yaml:"exp_samples"`
+			} `yaml:"promql_expr_test"`
+		}
+	}
+	parseYAML(t, policyTests, &file)
+	tested := map[string]bool{}
+	for _, test := range file.Tests {
+		for _, c := range test.Cases {
+			tested[c.Expr] = len(c.Samples) > 0
+		}
+	}
+	b := dashboard(t, policiesFile)
+	exprs := slices.Concat(slices.Collect(maps.Values(dashboardExprs(t, policiesFile)))...)
+	for _, a := range b.Annotations.List {
+		exprs = append(exprs, a.Expr)
+		if !a.UseValueForTime {
+			t.Errorf("annotation %s: the value is not the time", a.Expr)
+		}
+	}
+	values := []string{"$__rate_interval", "5m"}
+	for _, v := range b.Templating.List {
+		if !v.Multi || !v.IncludeAll || v.AllValue != ".*" {
+			t.Errorf("variable %s: multi %t, all %t with %q", v.Name, v.Multi, v.IncludeAll, v.AllValue)
+		}
+		values = append(values, "$"+v.Name, v.AllValue)
+	}
+	if len(b.Templating.List) != 2 || len(b.Annotations.List) != 1 {
+		t.Errorf("%d variables and %d annotations, want queue and policy, and changes of the generation", len(b.Templating.List), len(b.Annotations.List))
+	}
+	for _, expr := range exprs {
+		if expr = strings.NewReplacer(values...).Replace(expr); !tested[expr] {
+			t.Errorf("%s has no answer for\n%s", policyTests, expr)
+		}
+	}
+	promtool(t, "test", "rules", policyTests)
 }

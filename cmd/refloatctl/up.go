@@ -28,6 +28,7 @@ type upFlags struct {
 	partitions             int
 	semantics              uint32
 	scrub                  float64
+	policySeries           int
 	drained, quiet         bool
 	settle                 time.Duration
 	allowEmpty             bool
@@ -78,6 +79,7 @@ the file.`,
 	f.follow = apiflags.BindFollow(cmd)
 	flags.Uint32Var(&f.semantics, "semantics", 0, app.SemanticsUsage)
 	flags.IntVar(&f.partitions, "partitions", 0, "partitions of a new log (default: as many as the feeds have)")
+	flags.IntVar(&f.policySeries, "policy-series", app.DefaultPolicySeries, app.PolicySeriesUsage)
 	flags.Float64Var(&f.scrub, "scrub-rate", app.DefaultScrubRate, "background verification of local files against their checksums, in MiB a second; 0: off")
 	flags.BoolVar(&f.drained, "exit-when-drained", false, "exit with a summary when everything fed is decided and in the job database")
 	flags.BoolVar(&f.quiet, "quiet", false, "log only warnings and errors, and print no summary")
@@ -102,6 +104,9 @@ func up(cmd *cobra.Command, f upFlags) error {
 	}
 	if err := app.CheckSemantics(f.semantics); err != nil {
 		return usageError{fmt.Errorf("--semantics: %w", err)}
+	}
+	if err := app.CheckPolicySeries(f.policySeries); err != nil {
+		return usageError{fmt.Errorf("--policy-series %w", err)}
 	}
 	if f.scrub < 0 {
 		return usageError{fmt.Errorf("--scrub-rate %v: want MiB a second, or 0 to switch verification off", f.scrub)}
@@ -134,7 +139,7 @@ func up(cmd *cobra.Command, f upFlags) error {
 		Data: app.Dir(f.data), JobDB: f.jobDB, IngestMode: f.ingestMode, Retain: retain, Partitions: f.partitions, Policies: f.policies,
 		PolicySettle: f.settle, AllowEmpty: f.allowEmpty,
 		Feeds: f.feed, Pace: pace, Evaluate: true, Ingest: true, Semantics: f.semantics,
-		Listen: f.listen, API: served, Follow: follow, ExitWhenDrained: f.drained,
+		Listen: f.listen, PolicySeries: f.policySeries, API: served, Follow: follow, ExitWhenDrained: f.drained,
 		ScrubRate: int64(f.scrub * (1 << 20)),
 		Progress:  func(s app.Status) { fed = s; bar.say("fed %d of %d messages", s.Fed, s.Total) },
 		Drained:   func() { drained = true },

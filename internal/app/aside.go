@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
@@ -60,6 +61,40 @@ func (o *owner) stateDamaged(err error) bool {
 	return true
 }
 
+// suspect keeps damage that the scrubber found until what is damaged is set aside, whether or not anybody uses it yet.
+// It is safe for concurrent use.
+type suspect struct {
+	mu     sync.Mutex
+	damage error
+	stop   context.CancelCauseFunc // of the user; nil: there is none
+}
+
+// use registers a user, which stop ends when damage is found. It returns damage that was found before.
+func (s *suspect) use(stop context.CancelCauseFunc) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stop = stop
+	return s.damage
+}
+
+func (s *suspect) found(damage error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.damage = damage
+	if s.stop != nil {
+		s.stop(damage)
+	}
+}
+
+func (s *suspect) setAside() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.damage, s.stop = nil, nil
+}
+
+// jobDBPart is the job database in /readyz.
+const jobDBPart = "job database"
+
 // ingest writes the job database. A damaged SQLite file is set aside and rebuilt from the logs.
 func (n *node) ingest(ctx context.Context) error {
 	for rebuilds := 0; ; rebuilds++ {
@@ -93,6 +128,8 @@ func (n *node) rebuildJobDB(ctx context.Context, damage error) error {
 		return errors.Join(damage, err)
 	}
 	n.jobDBsSetAside.Add(1)
+	n.suspectJobDB.setAside()
+	n.metrics.health.report(jobDBPart, nil)
 	n.Log.Warn("job database is damaged: set aside and rebuilt from the logs; nothing is lost, and the old file may be deleted",
 		slog.String("set_aside", to), slog.Any("error", damage))
 	return nil

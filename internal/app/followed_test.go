@@ -12,7 +12,7 @@ import (
 // TestMissingDefaultMetric: the metric is 1 while the default policy is missing.
 func TestMissingDefaultMetric(t *testing.T) {
 	t.Parallel()
-	m := NewMetrics(time.Now)
+	m := NewMetrics(time.Now, 10)
 	for _, tt := range []struct{ missing, want string }{{"", "0"}, {"infra", "1"}, {"", "0"}} {
 		m.followed(&pb.Source{Address: "a:1", MissingDefault: tt.missing})
 		w := httptest.NewRecorder()

@@ -12,7 +12,7 @@ import (
 func TestReadiness(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)
-	m := NewMetrics(func() time.Time { return now })
+	m := NewMetrics(func() time.Time { return now }, 10)
 	m.ready.Store(true)
 	is := func(code int, body string) {
 		t.Helper()

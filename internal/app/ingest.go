@@ -69,7 +69,9 @@ func (n *node) ingestOnce(ctx context.Context) (err error) {
 		}
 		found(nil)
 	}()
-	n.jobDBDamaged.Store(&found)
+	if err := n.suspectJobDB.use(found); err != nil {
+		return err
+	}
 	away := n.newOutage()
 	db, mirrors, err := n.openForIngest(ctx, away)
 	if err != nil {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -44,6 +46,13 @@ func (m *Metrics) at(where map[int]reached, partition int) (reached, bool) {
 	defer m.mu.Unlock()
 	r, ok := where[partition]
 	return r, ok
+}
+
+// writing lists the partitions that this process has written to the job database, and still writes.
+func (m *Metrics) writing() []int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Sorted(maps.Keys(m.written))
 }
 
 func (m *Metrics) ingesting(partition int, active bool) {
@@ -133,6 +142,80 @@ func (n *node) measureBehind(topic eventlog.Topic, partition int, r reached, set
 	if behind, err := n.backend.Behind(topic, partition, r.at); err == nil {
 		set(float64(behind))
 	}
+}
+
+// measurePolicies updates the metrics of the policies in force, and of the retries that wait.
+func (n *node) measurePolicies(ctx context.Context) error {
+	ticker := time.NewTicker(lagEvery)
+	defer ticker.Stop()
+	var again time.Time
+	for {
+		n.showPolicies()
+		if began := n.Now(); n.Ingest && !began.Before(again) {
+			n.showRetries(ctx)
+			// A job database that is slow to answer is asked less often.
+			again = n.Now().Add(max(retriesEvery, retriesPart*n.Now().Sub(began)))
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// The retries that wait are counted this often, or, if that is less often, for one part of the time.
+const (
+	retriesEvery = 15 * time.Second
+	retriesPart  = 50
+)
+
+// showPolicies shows the overrides of the newest generation once a partition is decided by it.
+func (n *node) showPolicies() {
+	inForce := uint64(0)
+	for _, p := range n.inForce.list() {
+		inForce = max(inForce, p.Generation)
+	}
+	if n.policyLog == nil || inForce == 0 {
+		return
+	}
+	number, set := n.policyLog.Newest()
+	if number != inForce {
+		return
+	}
+	n.metrics.policy.overrides(set, n.Now())
+	if e := n.policyLog.Effective(); e != nil && e.Number == number {
+		n.metrics.policy.inForce(number, e.Time)
+	}
+}
+
+// showRetries counts the retries of the partitions that this process writes.
+func (n *node) showRetries(ctx context.Context) {
+	db, err := ReadJobDB(ctx, n.jobDB())
+	if err != nil {
+		return // the ingester reports it
+	}
+	defer func() { _ = db.Close() }()
+	now, all := n.Now().UnixNano(), []jobdb.QueueRetries(nil)
+	var rest jobdb.QueueRetries
+	err = db.View(ctx, func(q jobdb.Queries) error {
+		return q.Retries(n.metrics.writing(), now, func(r *jobdb.QueueRetries) error {
+			if len(all) < n.PolicySeries {
+				all = append(all, *r)
+				return nil
+			}
+			rest.Jobs, rest.Delayed, rest.Latest = rest.Jobs+r.Jobs, rest.Delayed+r.Delayed, max(rest.Latest, r.Latest)
+			return nil
+		})
+	})
+	if err != nil {
+		return
+	}
+	if rest.Jobs > 0 {
+		rest.Queue = other
+		all = append(all, rest)
+	}
+	n.metrics.policy.retries(all, now)
 }
 
 const recountEvery = 10 * time.Second

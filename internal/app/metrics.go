@@ -24,6 +24,7 @@ type Metrics struct {
 	ingesterMetrics
 	diskMetrics
 	followMetrics
+	policy policyMetrics
 
 	mu      sync.Mutex
 	reached map[int]reached // by partition, of the evaluator
@@ -34,8 +35,9 @@ type Metrics struct {
 	health  health
 }
 
-// NewMetrics registers the metrics, all named refloat_….
-func NewMetrics(now func() time.Time) *Metrics {
+// NewMetrics registers the metrics, all named refloat_…. The metrics of policies have at most policySeries label
+// combinations each, and a few for what exceeds them.
+func NewMetrics(now func() time.Time, policySeries int) *Metrics {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	r := register{promauto.With(registry)}
@@ -45,6 +47,7 @@ func NewMetrics(now func() time.Time) *Metrics {
 		ingesterMetrics:  newIngesterMetrics(r),
 		diskMetrics:      newDiskMetrics(r),
 		followMetrics:    newFollowMetrics(r),
+		policy:           newPolicyMetrics(r, policySeries),
 		health:           health{now: now},
 		reached:          map[int]reached{},
 		written:          map[int]reached{},
@@ -97,6 +100,7 @@ func (m *Metrics) count(p string, r chain.Record) {
 			kind = "JobRequeued"
 		}
 		m.decisions.WithLabelValues(kind, r.Code.String(), strconv.FormatBool(r.Shadow)).Inc()
+		m.policy.decision(r)
 	case *chain.NotDecided:
 		m.notDecided.WithLabelValues(r.Reason.String()).Inc()
 	case *chain.PolicyActivated:

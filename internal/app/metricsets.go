@@ -139,3 +139,37 @@ func newFollowMetrics(r register) followMetrics {
 		followDefault: r.gauge("follow_armada_default_missing", "1 while the settings name a default policy that the followed Armada does not have.", "armada"),
 	}
 }
+
+// policyMetrics are for the authors of policies.
+type policyMetrics struct {
+	series          *seriesBound
+	policyDecisions *prometheus.CounterVec
+	beyond          prometheus.Counter
+	delays          *prometheus.CounterVec
+	delay           prometheus.Histogram
+	pending         *queueGauge
+	left            *queueGauge
+	killed          *queueGauge
+	paused          *queueGauge
+	written         *prometheus.GaugeVec
+}
+
+func newPolicyMetrics(r register, limit int) policyMetrics {
+	byQueue := func(g *prometheus.GaugeVec) *queueGauge { return &queueGauge{gauge: g, limit: limit} }
+	return policyMetrics{
+		series:          &seriesBound{limit: limit},
+		policyDecisions: r.counter("policy_decisions_total", "Decisions that were read back and committed, by what decided them. Beyond --policy-series, labels are other.", "queue", "policy", "rule", "outcome", "code", "shadow"),
+		beyond: r.factory.NewCounter(prometheus.CounterOpts{
+			Name: "refloat_policy_decisions_other_total", Help: "Decisions that were counted under the queue other, because of --policy-series.",
+		}),
+		delays: r.counter("policy_retry_delay_seconds_total", "Sum of the delays of granted retries.", "queue", "policy", "rule", "shadow"),
+		delay: r.factory.NewHistogram(prometheus.HistogramOpts{
+			Name: "refloat_policy_retry_delay_seconds", Help: "Delays of granted retries, from the failure on.", Buckets: prometheus.ExponentialBuckets(1, 4, 10),
+		}),
+		pending: byQueue(r.gauge("policy_retries_pending", "Jobs whose retry was granted and has no run yet: delayed until its time, or due.", "queue", "state")),
+		left:    byQueue(r.gauge("policy_retries_pending_seconds", "Time until the last delayed retry of the queue is due.", "queue")),
+		killed:  byQueue(r.gauge("policy_killed", "1 while retries are killed, of a queue or (scope all) of all queues, by the policies in force; for the queue other, how many queues.", "queue", "scope")),
+		paused:  byQueue(r.gauge("policy_paused_until_timestamp_seconds", "Until when retries are paused, of a queue or (scope all) of all queues, by the policies in force.", "queue", "scope")),
+		written: r.gauge("policy_generation_timestamp_seconds", "When the policy generation in force was written.", "generation"),
+	}
+}

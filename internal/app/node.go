@@ -55,6 +55,7 @@ type Config struct {
 	Evaluate             bool
 	Ingest               bool
 	Listen               string // address of /metrics, /healthz and /readyz; empty: none
+	PolicySeries         int    // how many label combinations each metric of policies may have
 	API                  API
 	Follow               *Follow // an Armada whose policies are used; not together with Policies
 	// ExitWhenDrained ends the node when the feeds are complete and everything in the log is decided and in the
@@ -82,7 +83,7 @@ func run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	n := &node{Config: c, metrics: NewMetrics(c.Now), total: total}
+	n := &node{Config: c, metrics: NewMetrics(c.Now, c.PolicySeries), total: total}
 	if c.Pulsar != nil {
 		if n.backend, err = OpenPulsar(ctx, *c.Pulsar, c.Instance, c.Log); err != nil {
 			return endedBefore(ctx, err)
@@ -128,10 +129,10 @@ type node struct {
 	waiting   atomic.Pointer[policyfile.Set] // what the files say and is refused
 	inForce   inForce
 
-	stores         sync.Map                                // of *projection.Store, by partition
-	suspects       sync.Map                                // errors by partition: damage that the scrubber found
-	jobDBDamaged   atomic.Pointer[context.CancelCauseFunc] // stops the ingester, which then starts anew
-	jobDBsSetAside atomic.Int64                            // how many damaged ones the ingester has replaced
+	stores         sync.Map     // of *projection.Store, by partition
+	suspects       sync.Map     // errors by partition: damage that the scrubber found
+	suspectJobDB   suspect      // damage that the scrubber found in the job database
+	jobDBsSetAside atomic.Int64 // how many damaged ones the ingester has replaced
 	total          int
 }
 
@@ -211,6 +212,9 @@ func (n *node) startParts(p *parts) error {
 		p.run("scrubber", n.scrub)
 	}
 	p.run("lag", n.measureLag)
+	if n.Listen != "" {
+		p.run("metrics of policies", n.measurePolicies)
+	}
 	p.run("health probe", n.probe)
 	if n.ExitWhenDrained {
 		p.run("end", func(ctx context.Context) error { return n.awaitDrained(ctx, fed) })

@@ -270,7 +270,7 @@ func TestPolicyFiles(t *testing.T) {
 // TestMetrics: what a node serves before and after it has taken up its work.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	m := app.NewMetrics(time.Now)
+	m := app.NewMetrics(time.Now, 10)
 	get := func(path string) (int, string) {
 		w := httptest.NewRecorder()
 		m.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", path, nil))

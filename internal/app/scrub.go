@@ -254,14 +254,16 @@ func (s *scrubber) inState(partition int, damage error) {
 func (s *scrubber) jobs(ctx context.Context, path string) error {
 	const key = "job_database"
 	from, _ := strconv.ParseInt(s.done[key], 10, 64)
+	setAside := s.jobDBsSetAside.Load()
 	err := sqlite.Scrub(path, from, func(next int64, n int) error {
 		s.done[key] = strconv.FormatInt(next, 10)
 		return s.read(ctx, damagedJobDB, n)
 	})
 	if errors.Is(err, jobdb.ErrDamaged) {
 		delete(s.done, key)
-		if end := s.jobDBDamaged.Load(); end != nil {
-			(*end)(err)
+		if s.jobDBsSetAside.Load() == setAside { // else this was the file that the ingester has replaced
+			s.metrics.health.report(jobDBPart, err)
+			s.suspectJobDB.found(err)
 		}
 		return nil
 	}

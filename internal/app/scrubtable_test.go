@@ -2,14 +2,17 @@ package app
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"golang.org/x/time/rate"
 
+	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/projection"
 )
 
@@ -33,7 +36,7 @@ func TestScrubUnfinishedTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	metrics, path := NewMetrics(time.Now), filepath.Join(t.TempDir(), "000007.sst")
+	metrics, path := NewMetrics(time.Now, 10), filepath.Join(t.TempDir(), "000007.sst")
 	s := &scrubber{
 		node:  &node{Config: Config{Now: time.Now}, metrics: metrics},
 		limit: rate.NewLimiter(rate.Inf, 1<<20), done: map[string]string{}, kept: time.Now(),
@@ -54,5 +57,50 @@ func TestScrubUnfinishedTable(t *testing.T) {
 	write(whole[:len(whole)/2])
 	if err := s.table(t.Context(), path); !errors.Is(err, projection.ErrCorrupt) {
 		t.Errorf("a table that was cut off: %v, want %v", err, projection.ErrCorrupt)
+	}
+}
+
+// TestScrubBeforeIngester: damage that is found before the ingester uses the job database shows in /readyz at once, and
+// is there for the ingester.
+func TestScrubBeforeIngester(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	c := Config{Data: Dir(t.TempDir()), Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler)}
+	db, err := OpenJobDB(t.Context(), c.Data.JobDBURL())
+	if err == nil {
+		err = db.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(c.Data.JobDB())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)-100] ^= 4
+	if err := os.WriteFile(c.Data.JobDB(), b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n := &node{Config: c, metrics: NewMetrics(c.Now, 10)}
+	s := &scrubber{node: n, limit: rate.NewLimiter(rate.Inf, 1<<20), done: map[string]string{}, kept: now}
+	if err := s.jobs(t.Context(), c.Data.JobDB()); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(failingFor)
+	if lines, ready := n.metrics.health.failing(); ready || len(lines) != 1 || !strings.HasPrefix(lines[0], "job database: since ") {
+		t.Errorf("/readyz with damage: ready %t, %q", ready, lines)
+	}
+	err = n.ingestOnce(t.Context())
+	if !errors.Is(err, jobdb.ErrDamaged) {
+		t.Fatalf("the ingester starts on a damaged database: %v", err)
+	}
+	if err := n.rebuildJobDB(t.Context(), err); err != nil {
+		t.Fatal(err)
+	}
+	if lines, ready := n.metrics.health.failing(); !ready || len(lines) != 0 {
+		t.Errorf("/readyz after it was set aside: ready %t, %q", ready, lines)
+	}
+	if err := n.suspectJobDB.use(func(error) {}); err != nil {
+		t.Errorf("after it was set aside: %v", err)
 	}
 }

@@ -51,6 +51,10 @@ type Queries interface {
 	// Positions returns the positions of all partitions that were ever written, by
 	// partition.
 	Positions() ([]PartitionPositions, error)
+	// Retries visits the queues with retries that have no run yet, in any of these
+	// partitions, those with the most first. Delayed are those that start after now, in
+	// Unix nanoseconds.
+	Retries(partitions []int, now int64, visit func(*QueueRetries) error) error
 	// Summary returns counts.
 	Summary() (*Summary, error)
 	// Contents returns all rows of one partition.
@@ -81,6 +85,14 @@ type RecordFilter struct {
 type PartitionPositions struct {
 	Partition int
 	Positions Positions
+}
+
+// QueueRetries counts the granted retries of a queue that have no run yet.
+type QueueRetries struct {
+	Queue   string
+	Jobs    uint64
+	Delayed uint64 // of Jobs, those that may not start yet
+	Latest  int64  // when the last one may start, Unix nanoseconds
 }
 
 // Summary counts the rows of a job database.

@@ -56,6 +56,7 @@ a YAML file (--config); flags take precedence over the environment, and the envi
 	f.pulsar = pulsarflags.Bind(cmd)
 	set.StringVar(&f.data, "data", "", "data directory; an evaluator on Pulsar keeps its state there")
 	set.StringVar(&c.Listen, "listen", "", "address for /metrics, /healthz and /readyz (default: none)")
+	set.IntVar(&c.PolicySeries, "policy-series", app.DefaultPolicySeries, app.PolicySeriesUsage)
 	set.Float64Var(&f.scrub, "scrub-rate", app.DefaultScrubRate, "background verification of local files against their checksums, in MiB a second; 0: off")
 	set.StringVar(&c.Instance, "instance", "", "name of this process on Pulsar: unique, and best stable across restarts (default: host name and process id)")
 	if c.Evaluate {
@@ -138,6 +139,9 @@ func (f *flags) complete() error {
 	}
 	if err := app.CheckSemantics(c.Semantics); err != nil {
 		return fmt.Errorf("--semantics: %w", err)
+	}
+	if err := app.CheckPolicySeries(c.PolicySeries); err != nil {
+		return fmt.Errorf("--policy-series %w", err)
 	}
 	if f.scrub < 0 {
 		return fmt.Errorf("--scrub-rate %v: want MiB a second, or 0 to switch verification off", f.scrub)

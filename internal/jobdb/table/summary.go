@@ -2,6 +2,7 @@ package table
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/refloat/refloat/events"
 	"github.com/refloat/refloat/internal/chain"
@@ -37,6 +38,32 @@ func (q Queries) Summary() (*jobdb.Summary, error) {
 		q.count("runs", &s.Runs), q.count("ready", &s.Ready), q.count("releases", &s.Releases),
 	)
 	return s, err
+}
+
+// RetriesQuery returns the query of Retries.
+func RetriesQuery(partitions []int, now int64) Query {
+	c := Query{
+		Columns: []string{"queue", "count(*)", "count(*) FILTER (WHERE retry_after > ?)", "max(retry_after)"},
+		From:    Jobs.Name, Rest: " GROUP BY 1 ORDER BY 2 DESC, 1", Args: []any{now},
+	}
+	in := make([]any, len(partitions))
+	for i, p := range partitions {
+		in[i] = int64(p)
+	}
+	c.where("retry_after <> 0")
+	c.where("partition IN (?"+strings.Repeat(", ?", len(partitions)-1)+")", in...)
+	return c
+}
+
+// Retries implements [jobdb.Queries].
+func (q Queries) Retries(partitions []int, now int64, visit func(*jobdb.QueueRetries) error) error {
+	if len(partitions) == 0 {
+		return nil
+	}
+	var r jobdb.QueueRetries
+	return q.Source.Find(RetriesQuery(partitions, now), func() []any {
+		return []any{&r.Queue, &r.Jobs, &r.Delayed, &r.Latest}
+	}, func() error { return visit(&r) })
 }
 
 // tally counts the rows of a table by an enum column.

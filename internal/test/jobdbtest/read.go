@@ -215,3 +215,35 @@ func testSummary(t *testing.T, db Database) {
 		return err
 	})
 }
+
+// testRetries checks the counts of retries that have no run yet, by queue.
+func testRetries(t *testing.T, db Database) {
+	for partition := range 3 {
+		c := &jobdb.Changes{}
+		for i, after := range []int64{0, 1, 5, 6, 7} {
+			j := job(partition, fmt.Sprint(i))
+			j.Queueing.RetryAfter = after
+			if i == 4 {
+				j.Queue = "other"
+			}
+			c.Jobs = append(c.Jobs, j)
+		}
+		commit(t, db.Writer, partition, at(0), at(1), c)
+	}
+	for _, tt := range []struct {
+		partitions []int
+		want       string
+	}{
+		{nil, "[]"},
+		{[]int{9}, "[]"},
+		{[]int{1}, "[{q 3 1 6} {other 1 1 7}]"},
+		{[]int{0, 2}, "[{q 6 2 6} {other 2 2 7}]"},
+	} {
+		view(t, db.Reader, func(q jobdb.Queries) error {
+			all := []jobdb.QueueRetries{}
+			err := q.Retries(tt.partitions, 5, func(r *jobdb.QueueRetries) error { all = append(all, *r); return nil })
+			equal(t, "retries", tt.want, fmt.Sprint(all))
+			return err
+		})
+	}
+}

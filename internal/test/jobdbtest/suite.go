@@ -45,6 +45,7 @@ func Run(t *testing.T, open func(t *testing.T) Database) {
 		{"Lists", testLists},
 		{"Records", testRecords},
 		{"Summary", testSummary},
+		{"Retries", testRetries},
 		{"Candidates", testCandidates},
 		{"Delete", testDelete},
 		{"DeleteGroups", testGroups},
