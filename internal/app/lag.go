@@ -184,8 +184,8 @@ func (n *node) showPolicies() {
 		return
 	}
 	n.metrics.policy.overrides(set, n.Now())
-	if e := n.policyLog.Effective(); e != nil && e.Number == number {
-		n.metrics.policy.inForce(number, e.Time)
+	if entries := n.policyLog.Entries(number - 1); len(entries) > 0 && entries[0].Number == number {
+		n.metrics.policy.inForce(number, entries[0].Time)
 	}
 }
 
