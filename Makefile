@@ -73,7 +73,8 @@ fuzz: ## run every Fuzz function for FUZZTIME (20s), one per processor at a time
 soak: ## let SOAK_JOBS (1000000) jobs come and go through an ingester that prunes, on SQLite and on PostgreSQL
 	SOAK_JOBS=$(SOAK_JOBS) go test ./internal/sink -run=TestSoak -v -count=1 -timeout=4h
 
-schedules: ## compare the scheduler with its model, and check its laws, on INSTANCES (20000) random instances each
+schedules: ## compare the scheduler with its model, check its laws, and compare cycles with Schedule, on INSTANCES (20000) random instances each
+	SEQUENCES=$(INSTANCES) go test ./internal/scheduling -run TestSchedulerIsSchedule -count=1 -timeout=1h
 	go test ./internal/test/schedulingmodel -count=1 -timeout=1h -rapid.checks=$(INSTANCES)
 
 bench: ## run benchmarks matching BENCH, COUNT (10) times each, into bench.txt

@@ -238,7 +238,6 @@ func (c *cycle) begin() {
 	c.line = line{c: c, places: make([]int32, queues), keys: make([]key, queues), isChanged: make([]bool, queues)}
 	c.rank = rank{c: c, toPlace: none, order: make([]int32, queues), position: make([]int32, queues), fractions: make([]fraction, queues), isChanged: make([]bool, queues)}
 	for q := range int32(queues) {
-		c.queues[q].next = c.queues[q].first
 		c.rank.order[q], c.rank.position[q] = q, q
 		c.rank.fractions[q] = fraction{0, 1, c.queues[q].factor}
 	}

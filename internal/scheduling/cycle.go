@@ -8,8 +8,8 @@ import (
 const none = -1
 
 // cycle is the state of one scheduling cycle. Queues, jobs, gangs and nodes are named by their
-// indexes, which are in the order that decides: queues and nodes by name, jobs and gangs by
-// queue and then by their order in it.
+// indexes. Those of queues and nodes are in the order of their names. Those of jobs are in order if sorted is set:
+// by queue and then by their order in it.
 type cycle struct {
 	names        []string // of the resources
 	resources    int
@@ -18,6 +18,7 @@ type cycle struct {
 	total        []int64 // of all nodes
 	levels       int     // distinct priorities of classes; a level is the index of one, the lowest first
 	likeArmada   bool
+	sorted       bool
 
 	queues []queue
 	jobs   []job
@@ -40,10 +41,10 @@ type cycle struct {
 }
 
 type queue struct {
-	name        string
-	factor      int64
-	first, last int32 // its gangs: those before last
-	next        int32 // the first one that was neither popped nor passed over
+	name   string
+	factor int64
+	gangs  []int32 // in order
+	next   int     // the first one that was neither popped nor passed over
 }
 
 type job struct {

@@ -13,8 +13,9 @@ func (c *cycle) sortQueues() {
 		if a.queue != b.queue {
 			return cmp.Compare(a.queue, b.queue)
 		}
-		return c.compareJobs(a, b)
+		return c.compareJobs(&a, &b)
 	})
+	c.sorted = true
 	c.requests = make([]int64, len(c.jobs)*c.resources)
 	for i := range c.jobs {
 		copy(c.request(int32(i)), c.jobs[i].Request)
@@ -22,7 +23,7 @@ func (c *cycle) sortQueues() {
 }
 
 // compareJobs is the total order of the jobs of a queue.
-func (c *cycle) compareJobs(a, b job) int {
+func (c *cycle) compareJobs(a, b *job) int {
 	if a.level != b.level {
 		return cmp.Compare(b.level, a.level)
 	}
@@ -39,6 +40,14 @@ func (c *cycle) compareJobs(a, b job) int {
 		return t
 	}
 	return strings.Compare(a.ID, b.ID)
+}
+
+// compareInQueue is compareJobs for two jobs of one queue.
+func (c *cycle) compareInQueue(a, b int32) int {
+	if c.sorted {
+		return cmp.Compare(a, b)
+	}
+	return c.compareJobs(&c.jobs[a], &c.jobs[b])
 }
 
 // addGangs collects the gangs of all queues: queued and running jobs of one ID apart.
@@ -59,7 +68,7 @@ func (c *cycle) addGangs() error {
 		alone[i] = int32(i)
 		job.gang = int32(len(c.gangs))
 		if job.Gang.ID == "" {
-			c.gangs = append(c.gangs, gang{queue: job.queue, members: alone[i : i+1 : i+1], need: 1, running: job.start != none})
+			c.gangs = append(c.gangs, gang{queue: job.queue, members: alone[i : i+1 : i+1], running: job.start != none})
 			continue
 		}
 		k := named{job.queue, job.Gang.ID, job.start != none}
@@ -83,25 +92,35 @@ func (c *cycle) addGangs() error {
 	if p.first != "" {
 		return p.err()
 	}
-	for i := range c.gangs {
+	all := make([]int32, len(c.gangs))
+	for i, first := 0, 0; i < len(c.gangs); i++ {
 		g := &c.gangs[i]
-		first := &c.jobs[g.members[0]]
-		if first.Gang.ID != "" {
-			g.need = first.Gang.Cardinality
-			if least := first.Gang.MinimumCardinality; least > 0 && !c.likeArmada {
-				g.need = least
-			}
-			if g.running {
-				g.need = min(g.need, len(g.members))
-			}
-		}
+		all[i] = int32(i)
+		g.need = c.need(g)
 		g.blocked = c.blocked(g)
-		if i == 0 || g.queue != c.gangs[i-1].queue {
-			c.queues[g.queue].first = int32(i)
+		if g.queue != c.gangs[first].queue {
+			first = i
 		}
-		c.queues[g.queue].last = int32(i + 1)
+		c.queues[g.queue].gangs = all[first : i+1 : i+1]
 	}
 	return nil
+}
+
+// need is how many jobs of a gang must be placed.
+func (c *cycle) need(g *gang) int {
+	of := &c.jobs[g.members[0]].Gang
+	need := of.Cardinality
+	if least := of.MinimumCardinality; least > 0 && !c.likeArmada {
+		need = least
+	}
+	switch {
+	case of.ID == "":
+		return 1
+	case g.running:
+		return min(need, len(g.members))
+	default:
+		return need
+	}
 }
 
 // checkAlike reports jobs of one gang that say different things about it.
@@ -156,15 +175,23 @@ type key struct {
 	running  bool // the first gang was evicted
 }
 
+// compare is negative if a gang with this key is selected before one with another key; if they are equal, the queue decides.
+func (k key) compare(o key) int {
+	if order := k.fraction.compare(o.fraction); order != 0 || k.running == o.running {
+		return order
+	}
+	if k.running {
+		return -1
+	}
+	return 1
+}
+
 func (l *line) Len() int { return len(l.queues) }
 
 func (l *line) Less(i, k int) bool {
 	a, b := l.queues[i], l.queues[k]
-	if order := l.keys[a].fraction.compare(l.keys[b].fraction); order != 0 {
+	if order := l.keys[a].compare(l.keys[b]); order != 0 {
 		return order < 0
-	}
-	if l.keys[a].running != l.keys[b].running {
-		return l.keys[a].running
 	}
 	return a < b
 }
@@ -230,18 +257,21 @@ func (l *line) key(q int32) key {
 	return key{l.c.fractionOfFairShare(q), l.c.firstGang(q).running}
 }
 
-func (c *cycle) firstGang(q int32) *gang { return &c.gangs[c.queues[q].next] }
+func (c *cycle) firstGang(q int32) *gang {
+	queue := &c.queues[q]
+	return &c.gangs[queue.gangs[queue.next]]
+}
 
 // firstGangFromJobs is the first gang of a queue that can be selected at this level; none if there is none.
 func (c *cycle) firstGangFromJobs(q int32) int32 {
 	queue := &c.queues[q]
-	for ; queue.next < queue.last; queue.next++ {
-		g := &c.gangs[queue.next]
+	for ; queue.next < len(queue.gangs); queue.next++ {
+		g := &c.gangs[queue.gangs[queue.next]]
 		if c.jobs[g.members[0]].level < c.level {
 			return none
 		}
 		if g.blocked == UnknownReason && g.have < len(g.members) {
-			return queue.next
+			return queue.gangs[queue.next]
 		}
 	}
 	return none
@@ -274,7 +304,7 @@ func (c *cycle) selectNextQueuedGangToSchedule() int32 {
 		return none
 	}
 	q := c.line.queues[0]
-	g := c.queues[q].next
+	g := c.queues[q].gangs[c.queues[q].next]
 	c.popFirstGang(q)
 	return g
 }

@@ -340,7 +340,7 @@ func (c *cycle) victims(j, n int32) []occupant {
 		if a.queue != b.queue {
 			return cmp.Compare(c.rank.position[a.queue], c.rank.position[b.queue])
 		}
-		return cmp.Compare(b.job, a.job)
+		return c.compareInQueue(b.job, a.job)
 	})
 	c.work.victims = list
 	return list

@@ -105,6 +105,7 @@ func TestIndexFindsWhatLookingAtAllNodesFinds(t *testing.T) {
 			all[i] = int32(i)
 		}
 		c.evict()
+		c.index.build()
 		for level := int32(c.levels) - 1; level >= 0; level-- {
 			c.line.fill(level)
 			for {

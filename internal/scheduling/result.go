@@ -9,8 +9,7 @@ import (
 // result is what became of every job.
 func (c *cycle) result(nodeByJob map[string]string) Result {
 	out := Result{NodeByJob: make(map[string]string, len(nodeByJob))}
-	for i := range c.gangs {
-		g := &c.gangs[i]
+	c.each(func(g *gang) {
 		for _, j := range g.members {
 			switch job := &c.jobs[j]; {
 			case job.state == placed && job.start != none:
@@ -26,17 +25,32 @@ func (c *cycle) result(nodeByJob map[string]string) Result {
 				out.Unscheduled = append(out.Unscheduled, Unscheduled{job.ID, c.reason(j)})
 			}
 		}
-	}
+	})
 	slices.Sort(out.Scheduled)
 	slices.Sort(out.Preempted)
 	slices.Sort(out.Failed)
 	slices.SortFunc(out.Unscheduled, func(a, b Unscheduled) int { return strings.Compare(a.Job, b.Job) })
+	out.Shares = c.shares()
+	return out
+}
+
+// each calls a function with every gang.
+func (c *cycle) each(do func(*gang)) {
 	for q := range c.queues {
-		if c.queues[q].first < c.queues[q].last {
-			out.Shares = append(out.Shares, c.share(int32(q)))
+		for _, g := range c.queues[q].gangs {
+			do(&c.gangs[g])
 		}
 	}
-	return out
+}
+
+// shares are those of the active queues.
+func (c *cycle) shares() (all []Share) {
+	for q := range c.queues {
+		if len(c.queues[q].gangs) > 0 {
+			all = append(all, c.share(int32(q)))
+		}
+	}
+	return all
 }
 
 // reason is why a queued job remains queued.

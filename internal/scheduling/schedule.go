@@ -78,6 +78,7 @@ func Schedule(config Config, queues []Queue, nodes []Node, nodeByJob map[string]
 		return Result{}, err
 	}
 	c.evict()
+	c.index.build()
 	c.schedule()
 	return c.result(nodeByJob), nil
 }
@@ -89,12 +90,15 @@ func (c *cycle) evict() {
 		switch job := &c.jobs[j]; {
 		case job.start == none:
 		case !job.preemptible:
-			c.put(int32(j), placed, job.start)
+			if job.state != placed {
+				c.put(int32(j), placed, job.start)
+			}
 		case job.start != gone:
 			c.put(int32(j), reserved, job.start)
+		case job.state != nothing:
+			c.put(int32(j), nothing, none)
 		}
 	}
-	c.index.build()
 }
 
 // schedule selects gang after gang and gives them nodes, level by level from the most urgent one,

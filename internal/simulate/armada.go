@@ -74,6 +74,7 @@ func (s *sim) obey(r chain.Record) {
 		}
 	case *chain.RetryReady:
 		if j := s.jobs[r.JobID]; j != nil {
+			s.touch(j)
 			j.retryAfter = sinceBegin(r.RetryAfter)
 		}
 	case *chain.MemberChange:
@@ -91,6 +92,7 @@ func (s *sim) decided(d *chain.Decision) {
 		return
 	}
 	again := d.Requeue && !d.Shadow
+	s.touch(j)
 	s.count.failed(j, verdict{d.Policy, d.Rule, d.Code.String(), again})
 	j.cause = ""
 	if !again {
@@ -116,6 +118,7 @@ func (s *sim) requeue(j *job) {
 
 // changed does what its group does with a member.
 func (s *sim) changed(j *job, r *chain.MemberChange) {
+	s.touch(j)
 	switch r.Change {
 	case chain.MemberHeld:
 		if j.state == waiting {
@@ -172,6 +175,7 @@ func (s *sim) submit(jobs []*job) {
 	q := jobs[0].queue
 	for _, j := range jobs {
 		s.jobs[j.id], j.listed = j, true
+		s.touch(j)
 		s.alive[q] = append(s.alive[q], j)
 		s.count.submitted(j)
 		annotations := map[string]string{}

@@ -2,7 +2,9 @@ package simulate_test
 
 import (
 	"slices"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/evaluator"
@@ -16,9 +18,11 @@ func BenchmarkRun(b *testing.B) {
 	o := options(b, examples(b), 5000)
 	b.ReportAllocs()
 	var r *simulate.Result
+	before := cpuTime()
 	for b.Loop() {
 		r = run(b, o)
 	}
+	b.ReportMetric(float64(cpuTime()-before)/float64(b.N), "cpu-ns/op")
 	b.ReportMetric(float64(r.Events), "events/op")
 }
 
@@ -33,6 +37,8 @@ func BenchmarkReplay(b *testing.B) {
 	}
 	run(b, o)
 	b.ReportAllocs()
+	before := cpuTime()
+	defer func() { b.ReportMetric(float64(cpuTime()-before)/float64(b.N), "cpu-ns/op") }()
 	for b.Loop() {
 		state, err := projection.NewState(projection.NewMemory(), projection.NoWatermark, o.Candidate.Set.Horizon().Nanoseconds())
 		if err != nil {
@@ -49,4 +55,13 @@ func BenchmarkReplay(b *testing.B) {
 			}
 		}
 	}
+}
+
+// cpuTime is what this process has used of the processor.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -123,8 +123,7 @@ type counter struct {
 	rows             map[failureKey]*FailureRow
 	nodes            map[string]*nodeCount
 	useful, waste    map[string]float64
-	measured         time.Duration            // up to which shortfalls are counted
-	unscheduled      []scheduling.Unscheduled // by the last cycle
+	measured         time.Duration // up to which shortfalls are counted
 	samples          *sampler
 }
 
@@ -252,31 +251,31 @@ func (c *counter) over(j *job) {
 }
 
 // cycle counts a scheduling cycle.
-func (c *counter) cycle(now time.Duration, r *scheduling.Result, jobs map[string]*job) {
+func (c *counter) cycle(now time.Duration, r *scheduling.Changes, scheduler *scheduling.Scheduler, jobs map[string]*job) {
 	c.until(now)
-	c.unscheduled = r.Unscheduled
 	retried, noRoom := make([]bool, len(c.queues)), make([]bool, len(c.queues))
 	for _, id := range r.Scheduled {
 		if j := jobs[id]; j.runs > 0 {
 			retried[j.queue] = true
 		}
 	}
-	for _, u := range r.Unscheduled {
-		if u.Reason != scheduling.NoRoom {
-			continue
-		}
-		j := jobs[u.Job]
-		noRoom[j.queue] = true
-		if j.runs == 0 && retried[j.queue] && !j.passed {
-			j.passed = true
-			c.queues[j.queue].Passed++
+	for q := range c.queues {
+		for id := range scheduler.NoRoom(c.c.Queues[q].Name) {
+			if noRoom[q] = true; !retried[q] {
+				break
+			}
+			if j := jobs[id]; j.runs == 0 && !j.passed {
+				j.passed = true
+				c.queues[q].Passed++
+			}
 		}
 	}
+	shares := scheduler.Shares()
 	weights := 0.0
-	for _, share := range r.Shares {
+	for _, share := range shares {
 		weights += c.weight(c.queue(share.Queue))
 	}
-	for _, share := range r.Shares {
+	for _, share := range shares {
 		q, has := c.queue(share.Queue), 0.0
 		if share.Total > 0 {
 			has = float64(share.Allocated) / float64(share.Total)
@@ -310,7 +309,7 @@ func (c *counter) result(s *sim) *Result {
 		Candidate: s.o.Candidate.Name, Seed: s.o.Seed, Hours: s.now.Hours(), Resources: c.c.Resources, Messages: c.messages, Events: c.events,
 		UsefulHours: c.useful, WastedHours: c.waste, Failures: []FailureRow{}, AvoidedNodes: []NodeLoad{},
 	}
-	r.NotOverBecause = c.notOver(s.jobs)
+	r.NotOverBecause = c.notOver(s.jobs, s.scheduler)
 	var all queueCount
 	for i := range c.queues {
 		q := &c.queues[i]
@@ -342,11 +341,8 @@ func (c *counter) result(s *sim) *Result {
 	return r
 }
 
-func (c *counter) notOver(jobs map[string]*job) map[string]int {
-	out, because := map[string]int{}, map[string]scheduling.Reason{}
-	for _, u := range c.unscheduled {
-		because[u.Job] = u.Reason
-	}
+func (c *counter) notOver(jobs map[string]*job, scheduler *scheduling.Scheduler) map[string]int {
+	out := map[string]int{}
 	for _, id := range slices.Sorted(maps.Keys(jobs)) {
 		switch jobs[id].state {
 		case running:
@@ -354,7 +350,7 @@ func (c *counter) notOver(jobs map[string]*job) map[string]int {
 		case held:
 			out[scheduling.Held.String()]++
 		case waiting:
-			if reason, ok := because[id]; ok {
+			if reason := scheduler.Reason(id); reason != scheduling.UnknownReason {
 				out[reason.String()]++
 			} else {
 				out[scheduling.TooEarly.String()]++

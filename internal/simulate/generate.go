@@ -46,6 +46,7 @@ type job struct {
 	state      state
 	listed     bool // in sim.alive
 	counted    bool // as waiting, by the sampler
+	touched    bool // in sim.touched
 	fitsNoNode bool // as the last cycle found, since when neither the nodes nor those that it avoids have changed
 	passed     bool // in its first wait, by a retry
 	runs       int

@@ -109,6 +109,9 @@ type sim struct {
 	ended   []*job          // by the records of the current message
 	count   *counter
 	err     error
+
+	scheduler *scheduling.Scheduler
+	touched   []*job // since the scheduler was informed
 }
 
 // due is something that happens at a time.
@@ -184,6 +187,9 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		}
 	}
 	s.look()
+	if s.scheduler, err = scheduling.NewScheduler(s.config(), s.queues(), s.up); err != nil {
+		return nil, err
+	}
 	s.arrival()
 	for n := 0; s.err == nil && len(s.due) > 0; n++ {
 		if n%1024 == 0 && ctx.Err() != nil {
@@ -282,6 +288,7 @@ func (s *sim) end(j *job, f *Failure) {
 
 // stop ends a run.
 func (s *sim) stop(j *job, to state) {
+	s.touch(j)
 	j.state, j.ended, j.since, j.spent = to, s.now, s.now, s.now-j.started
 	s.count.ran(j)
 }
@@ -318,24 +325,11 @@ func (s *sim) schedule() {
 
 // place asks the scheduler, and reports whether anything has changed.
 func (s *sim) place() bool {
-	queues, nodeByJob := s.queues(), map[string]string{}
-	for q, jobs := range s.alive {
-		queues[q].Jobs = make([]scheduling.Job, 0, len(jobs))
-		for _, j := range jobs {
-			one := scheduling.Job{
-				ID: j.id, PriorityClass: j.kind.PriorityClass, Priority: j.kind.Priority, Submitted: begin().Add(j.submitted), Request: j.kind.request,
-				RetryAfter: begin().Add(j.retryAfter), AvoidedNodes: j.avoided, Held: j.state == held,
-			}
-			if j.gang != nil {
-				one.Gang = j.kind.gang(j.gang.id)
-			}
-			if j.state == running {
-				nodeByJob[j.id] = j.node.Name
-			}
-			queues[q].Jobs = append(queues[q].Jobs, one)
-		}
+	err := s.inform()
+	var r scheduling.Changes
+	if err == nil {
+		r, err = s.scheduler.Cycle(begin().Add(s.now))
 	}
-	r, err := scheduling.Schedule(s.config(), queues, s.up, nodeByJob)
 	if err == nil && len(r.Failed) > 0 {
 		err = errors.New("a gang was placed in part, although all of it is required")
 	}
@@ -343,13 +337,51 @@ func (s *sim) place() bool {
 		s.err = fmt.Errorf("schedule at %v: %w", s.now, err)
 		return false
 	}
-	for _, u := range r.Unscheduled {
-		s.jobs[u.Job].fitsNoNode = u.Reason == scheduling.FitsNoNode
+	for _, id := range r.FitsNoNode {
+		s.jobs[id].fitsNoNode = true
 	}
-	s.count.cycle(s.now, &r, s.jobs)
+	s.count.cycle(s.now, &r, s.scheduler, s.jobs)
 	s.preempt(r.Preempted)
 	s.start(&r)
 	return len(r.Preempted)+len(r.Scheduled) > 0
+}
+
+// touch says that a job changes, which the scheduler gets to know before the next cycle.
+func (s *sim) touch(j *job) {
+	if !j.touched {
+		j.touched = true
+		s.touched = append(s.touched, j)
+	}
+}
+
+// inform tells the scheduler what has changed. It knows itself which jobs it has started.
+func (s *sim) inform() error {
+	for _, j := range s.touched {
+		j.touched = false
+		switch j.state {
+		case running:
+		case waiting, held:
+			if err := s.scheduler.Queue(s.o.Cluster.Queues[j.queue].Name, j.request(j.state == held)); err != nil {
+				return err
+			}
+		case undecided, done, lost:
+			s.scheduler.Remove(j.id)
+		}
+	}
+	s.touched = s.touched[:0]
+	return nil
+}
+
+// request is the job as the scheduler sees it.
+func (j *job) request(held bool) scheduling.Job {
+	one := scheduling.Job{
+		ID: j.id, PriorityClass: j.kind.PriorityClass, Priority: j.kind.Priority, Submitted: begin().Add(j.submitted), Request: j.kind.request,
+		RetryAfter: begin().Add(j.retryAfter), AvoidedNodes: j.avoided, Held: held,
+	}
+	if j.gang != nil {
+		one.Gang = j.kind.gang(j.gang.id)
+	}
+	return one
 }
 
 func (s *sim) config() scheduling.Config {
@@ -390,6 +422,9 @@ func (s *sim) look() {
 		}
 	}
 	s.count.samples.nodes(s.up)
+	if s.scheduler != nil && s.err == nil {
+		s.err = s.scheduler.SetNodes(s.up)
+	}
 }
 
 // preempt ends the runs of jobs that lost their nodes.
@@ -405,7 +440,7 @@ func (s *sim) preempt(ids []string) {
 }
 
 // start starts the jobs that got a node.
-func (s *sim) start(r *scheduling.Result) {
+func (s *sim) start(r *scheduling.Changes) {
 	byQueue := make([][]*job, len(s.alive))
 	for _, id := range r.Scheduled {
 		if j := s.jobs[id]; j.state == waiting {
@@ -414,7 +449,7 @@ func (s *sim) start(r *scheduling.Result) {
 	}
 	for q, jobs := range byQueue {
 		for _, j := range jobs {
-			j.state, j.node, j.started = running, s.byName[r.NodeByJob[j.id]], s.now
+			j.state, j.node, j.started = running, s.byName[s.scheduler.Node(j.id)], s.now
 			if j.runs == 0 {
 				j.first = s.now
 			}

@@ -1,0 +1,294 @@
+package scheduling
+
+import (
+	"cmp"
+	"slices"
+)
+
+// A cycle is calm if no job displaces anything: then all evicted jobs return to their nodes, and queued jobs only take what is free.
+// calmCycle finds out whether a cycle is calm, and what it schedules, without evicting anything. Why that is enough:
+//
+// Say that up to some moment of schedule nothing was displaced, and each gang that was selected returned or found all its nodes free.
+// On nodes that have room for what runs there, an evicted gang finds its reservations free when it is selected, and returns. So only
+// queued gangs need to be looked at, in the order in which they are selected. What that order depends on is known beforehand:
+//
+//   - A queue's next gang has a key (line): the fraction with the gang included. It depends on the queue's own jobs only. The
+//     selection merges the queues by the keys of their first gangs; so a gang of one queue is selected before one of another queue if
+//     the largest key of its queue up to itself, its turn, is smaller. Keys of different queues are never equal, because the queue decides last.
+//   - When a gang with some turn is selected, those evicted gangs have reservations whose turn is later. A job fits
+//     on a node with displacement if it fits into what is free, the reservations there of its own level or below, and what
+//     jobs of a lower level have. For a single job this is what searchDisplaced asks for: it displaces exactly if there is such a
+//     node. For a gang it bounds how many of its jobs a node can have, whatever they displace there and elsewhere: jobs of the gang's level lose reservations
+//     only, and only on the node itself; others, which may lose their nodes with their gang, are of a lower level and counted already. So a gang changes nothing if these bounds
+//     add up to less than its need. Otherwise the cycle is not known to be calm, and is computed in full.
+//
+// While a cycle is calm, what is available to a level on a node only shrinks: free amounts become placed jobs, reservations too. So when a gang changes nothing, neither does
+// a later one of at most its level that requests as much or more. (hopeless says the same of schedule.)
+//
+// If nothing changes after a calm cycle whose new jobs can all be evicted, the next one is calm and changes nothing. Its queues have the same gangs
+// in the same order with the same sums, and some that were queued run. These come earlier among equal keys, if anything; they return. For every other
+// queued gang there is at most as much available as in the cycle before: what these took was free, or reserved, then. Their bounds hold again.
+// The reason of a job that remains queued depends on itself, its gang, the time and empty nodes only. (New jobs that cannot be evicted
+// count for their queue from the beginning of the next cycle, so that others of it are selected later.)
+
+// outlook is what queues do in a calm cycle.
+type outlook struct {
+	c        *cycle
+	queues   []prospect
+	turns    []key   // by gang that may be selected: the largest key of its queue and level up to itself
+	places   []int32 // by gang, its place in the queue
+	sum      []int64
+	with     []int64
+	distinct []int32
+}
+
+// prospect is a queue's part.
+type prospect struct {
+	known      bool
+	candidates []int32 // queued gangs, without those that get nothing if one before them gets nothing
+	next       int
+}
+
+func newOutlook(c *cycle) outlook {
+	return outlook{c: c, queues: make([]prospect, len(c.queues)), sum: make([]int64, c.resources), with: make([]int64, c.resources)}
+}
+
+func (o *outlook) stale(q int32) { o.queues[q].known = false }
+
+func (o *outlook) forget() {
+	for q := range o.queues {
+		o.queues[q].known = false
+	}
+}
+
+// calmCycle schedules if the cycle is calm. Otherwise it changes nothing.
+func (s *Scheduler) calmCycle() bool {
+	c, o := s.c, &s.outlook
+	if len(s.nodeOf) > 0 || s.tight && slices.ContainsFunc(c.amounts.free, func(amount int64) bool { return amount < 0 }) {
+		return false
+	}
+	s.tight = false
+	for q := range o.queues {
+		if !o.queues[q].known {
+			o.look(int32(q))
+		}
+		o.queues[q].next = 0
+	}
+	for {
+		g := o.first()
+		if g == none {
+			return true
+		}
+		gang := &c.gangs[g]
+		p := &o.queues[gang.queue]
+		p.next++
+		c.mark()
+		switch {
+		case o.findsFree(gang):
+			s.last.started = append(s.last.started, gang.members...)
+			at := o.places[g]
+			o.look(gang.queue)
+			for p.next = 0; p.next < len(p.candidates) && o.places[p.candidates[p.next]] < at; {
+				p.next++
+			}
+		case o.mayDisplace(g):
+			for _, j := range s.last.started {
+				c.put(j, nothing, none)
+				o.stale(c.jobs[j].queue)
+			}
+			s.last.started = s.last.started[:0]
+			c.version++
+			return false
+		}
+	}
+}
+
+// first is the candidate whose turn comes first; none if there are no more.
+func (o *outlook) first() int32 {
+	best := int32(none)
+	for q := range o.queues {
+		if p := &o.queues[q]; p.next < len(p.candidates) {
+			if g := p.candidates[p.next]; best == none || o.compareTurns(g, best) < 0 {
+				best = g
+			}
+		}
+	}
+	return best
+}
+
+// compareTurns is the order in which gangs are selected.
+func (o *outlook) compareTurns(a, b int32) int {
+	qa, qb := o.c.gangs[a].queue, o.c.gangs[b].queue
+	if qa == qb {
+		return cmp.Compare(o.places[a], o.places[b])
+	}
+	if la, lb := o.level(a), o.level(b); la != lb {
+		return cmp.Compare(lb, la)
+	}
+	if order := o.turns[a].compare(o.turns[b]); order != 0 {
+		return order
+	}
+	return cmp.Compare(qa, qb)
+}
+
+func (o *outlook) level(g int32) int32 { return o.c.jobs[o.c.gangs[g].members[0]].level }
+
+// look finds the turns and candidates of a queue.
+func (o *outlook) look(q int32) {
+	c, p := o.c, &o.queues[q]
+	p.known, p.candidates, o.distinct = true, p.candidates[:0], o.distinct[:0]
+	for len(o.turns) < len(c.gangs) {
+		o.turns, o.places = append(o.turns, key{}), append(o.places, 0)
+	}
+	copy(o.sum, c.of(c.amounts.placed, q))
+	gangs := c.queues[q].gangs
+	for _, g := range gangs {
+		if c.gangs[g].have > 0 && !c.keeps(g) {
+			o.add(o.sum, g, -1)
+		}
+	}
+	var turn key
+	level := int32(c.levels)
+	for i, g := range gangs {
+		gang := &c.gangs[g]
+		if gang.blocked != UnknownReason || c.keeps(g) {
+			continue
+		}
+		copy(o.with, o.sum)
+		o.add(o.with, g, 1)
+		own := key{fractionOf(o.with, c.total, c.queues[q].factor), gang.running}
+		if gang.have > 0 {
+			copy(o.sum, o.with)
+		} else if !o.follows(g) {
+			p.candidates = append(p.candidates, g)
+		}
+		if of := c.jobs[gang.members[0]].level; of < level || own.compare(turn) > 0 {
+			level, turn = of, own
+		}
+		o.turns[g], o.places[g] = turn, int32(i)
+	}
+}
+
+// keeps says whether a gang runs and is not evicted.
+func (c *cycle) keeps(g int32) bool {
+	return c.gangs[g].running && !c.jobs[c.gangs[g].members[0]].preemptible
+}
+
+func (o *outlook) add(sum []int64, g int32, sign int64) {
+	for _, j := range o.c.gangs[g].members {
+		for r, amount := range o.c.request(j) {
+			sum[r] += sign * amount
+		}
+	}
+}
+
+// follows says whether a queued gang gets nothing if those before it in its queue get nothing.
+func (o *outlook) follows(g int32) bool {
+	c, gang := o.c, &o.c.gangs[g]
+	for _, d := range o.distinct {
+		before := &c.gangs[d]
+		if len(before.members) != len(gang.members) || before.need > gang.need || before.label != gang.label {
+			continue
+		}
+		more := true
+		for i, j := range gang.members {
+			more = more && atLeast(c.request(j), c.request(before.members[i]))
+		}
+		if more {
+			return true
+		}
+	}
+	if len(o.distinct) < mostHopeless && (len(gang.members) > 1 || len(c.jobs[gang.members[0]].AvoidedNodes) == 0) {
+		o.distinct = append(o.distinct, g)
+	}
+	return false
+}
+
+// findsFree gives nodes to all jobs of a queued gang, if it displaces nothing, as selectNodesForGang would. Otherwise it changes nothing.
+func (o *outlook) findsFree(g *gang) bool {
+	all := terms{false, o.c.anything(), len(g.members)}
+	if g.label == "" {
+		_, ok := o.c.selectNodes(g, nil, all)
+		return ok
+	}
+	for _, nodes := range o.c.labelled(g.label).nodes {
+		if _, ok := o.c.selectNodes(g, nodes, all); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// mayDisplace is false if a queued gang that found no free nodes changes nothing.
+func (o *outlook) mayDisplace(g int32) bool {
+	c, gang := o.c, &o.c.gangs[g]
+	j := gang.members[0]
+	single := len(gang.members) == 1
+	c.work.avoided = c.work.avoided[:0]
+	if single {
+		c.avoid(&c.jobs[j])
+	}
+	if gang.label != "" {
+		for _, nodes := range c.labelled(gang.label).nodes {
+			room := 0
+			for _, n := range nodes {
+				if room += o.roomFor(g, n); room >= gang.need {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	if single && c.hopeless.knows(c, j, c.jobs[j].level) {
+		return false
+	}
+	room := 0
+	for n := range int32(len(c.nodes)) {
+		if room += o.roomFor(g, n); room >= gang.need {
+			return true
+		}
+	}
+	if single && len(c.work.avoided) == 0 {
+		c.hopeless.add(c, j, c.jobs[j].level)
+	}
+	return false
+}
+
+// roomFor bounds how many jobs of a gang a node can have if they displace whatever they can.
+func (o *outlook) roomFor(g, n int32) int {
+	c, gang := o.c, &o.c.gangs[g]
+	if slices.Contains(c.work.avoided, n) {
+		return 0
+	}
+	least := o.with
+	copy(least, c.request(gang.members[0]))
+	for _, j := range gang.members[1:] {
+		for r, amount := range c.request(j) {
+			least[r] = min(least[r], amount)
+		}
+	}
+	level, left := c.jobs[gang.members[0]].level, c.work.left
+	copy(left, c.of(c.amounts.free, n))
+	for i := range c.nodes[n].jobs {
+		on := &c.nodes[n].jobs[i]
+		if on.level > level || on.level == level && !o.returnsAfter(on.job, g) {
+			continue
+		}
+		for r, amount := range c.request(on.job) {
+			left[r] += amount
+		}
+	}
+	room := int64(len(gang.members))
+	for r, amount := range least {
+		if amount > 0 {
+			room = min(room, left[r]/amount)
+		}
+	}
+	return int(max(0, room))
+}
+
+// returnsAfter says whether a job still has a reservation when it is a gang's turn.
+func (o *outlook) returnsAfter(j, g int32) bool {
+	job := &o.c.jobs[j]
+	return job.start != none && job.preemptible && o.compareTurns(job.gang, g) > 0
+}
