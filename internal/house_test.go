@@ -36,6 +36,7 @@ var layers = []string{
 	"internal/audit internal/jobdb/postgres internal/jobdb/sqlite internal/simulate",
 	"internal/archive internal/armada/writer internal/audit/report internal/audit/shadow internal/audit/whatif internal/audit/whynot internal/policy/diff internal/policy/suite",
 	"internal/armada/controlplane internal/query",
+	"internal/web",
 	"internal/app internal/armada/cutover",
 	"cmd/internal/settings cmd/internal/terminal cmd/internal/version",
 	"cmd/internal/apiflags cmd/internal/pulsarflags",

@@ -110,10 +110,10 @@ func planted() []bug {
 			"api/auth.go", "	case s.limit.Allow():", "	case true:",
 		}}},
 		{"TestBrowsers", "pages of other sites may write", []patch{{
-			"api/server.go", "f.sameOrigin.Check(r); err != nil", "f.sameOrigin.Check(r); err != nil && false",
+			"api/server.go", "sameOrigin.Check(r); err != nil", "sameOrigin.Check(r); err != nil && false",
 		}}},
 		{"TestBrowsers", "any name is one of this machine", []patch{{
-			"api/server.go", "f.service.Auth == nil && !OnLoopback(host)", "false && !OnLoopback(host)",
+			"api/server.go", "auth == nil && !OnLoopback(host)", "false && !OnLoopback(host)",
 		}}},
 		{"TestPermissions", "settings need what queues need", []patch{{
 			"api/auth.go", "		return SetRetrySettings\n", "		return BindRetryPolicies\n",
@@ -122,7 +122,7 @@ func planted() []bug {
 			"api/overrides.go", "[]Verb{KillRetries, PauseRetries}", "[]Verb{PauseRetries}",
 		}}},
 		{"TestPermissions", "anybody may read", []patch{
-			{"api/server.go", "	if err == nil {\n		r = r.WithContext", "	if err = nil; err == nil {\n		r = r.WithContext"},
+			{"api/browser.go", "	if err != nil {\n		return r, who, err", "	if err = nil; err != nil {\n		return r, who, err"},
 		}},
 		{"FuzzREST", "what is not UTF-8 goes on to the log", []patch{{
 			"api/server.go", "strings.Join(append(values, name), \"\")) {", "strings.Join(append(values, name), \"\")) && false {",

@@ -19,7 +19,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	_ "google.golang.org/grpc/encoding/gzip" // armadactl compresses its requests
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/refloat/refloat/internal/api/pb"
@@ -77,12 +76,9 @@ type front struct {
 
 // ServeHTTP implements http.Handler.
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	peer, _, _ := net.SplitHostPort(r.RemoteAddr)
-	who, err := f.service.Auth.Who(metadata.NewIncomingContext(context.WithValue(r.Context(), peerKey{}, peer), metadata.Pairs(
-		"authorization", r.Header.Get("Authorization"), userHeader, r.Header.Get(userHeader))))
+	r, who, err := f.service.authenticated(r)
 	c := callOf(r)
 	if err == nil {
-		r = r.WithContext(context.WithValue(r.Context(), admitted{}, who))
 		err = c.allows(f.service.Auth, who)
 	}
 	if isRPC(r) {
@@ -99,7 +95,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		rest = f.armadas
 	}
 	if err == nil {
-		err = f.fit(r)
+		err = fit(f.service.Auth, f.sameOrigin, r)
 	}
 	if err == nil {
 		err = f.serve(&c, rest, w, r)
@@ -148,16 +144,16 @@ func refuseRPC(w http.ResponseWriter, err error) {
 const maxValues = 1 << 20
 
 // fit rejects a REST request that no legitimate client makes.
-func (f *front) fit(r *http.Request) error {
+func fit(auth *Auth, sameOrigin *http.CrossOriginProtection, r *http.Request) error {
 	host := r.Host
 	if _, _, err := net.SplitHostPort(host); err != nil {
 		host = net.JoinHostPort(strings.Trim(host, "[]"), "80")
 	}
 	// A web page in a browser on this machine can use any host name for us, and there is no authentication.
-	if f.service.Auth == nil && !OnLoopback(host) {
+	if auth == nil && !OnLoopback(host) {
 		return status.Errorf(codes.PermissionDenied, "%.100q is not a name of this machine: without authentication, use localhost", r.Host)
 	}
-	if err := f.sameOrigin.Check(r); err != nil {
+	if err := sameOrigin.Check(r); err != nil {
 		return status.Error(codes.PermissionDenied, "requests from other origins may not change policies")
 	}
 	query, err := url.ParseQuery(r.URL.RawQuery)

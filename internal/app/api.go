@@ -54,8 +54,13 @@ func (n *node) serveAPI(p *parts) error {
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
+	jobs := &jobReader{node: n}
+	if handler, err = n.withPage(service, handler, jobs); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	p.closes("job database of the page", jobs.Close)
 	server := api.Server(handler, n.API.TLS)
-	n.Log.Info("serving the policy API (gRPC and REST)", slog.String("address", l.Addr().String()))
+	n.Log.Info("serving the page and the policy API (gRPC and REST)", slog.String("address", l.Addr().String()))
 	address := n.Data.APIAddress()
 	if err := errors.Join(os.MkdirAll(string(n.Data), 0o755), writeFile(address, []byte(l.Addr().String()+"\n"))); err != nil {
 		return errors.Join(fmt.Errorf("record the API's address: %w", err), l.Close())

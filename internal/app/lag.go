@@ -126,13 +126,17 @@ func (n *node) measureEvents(partition int, r reached) {
 	if err != nil {
 		return // the owner gets the same error and reports it
 	}
-	seconds := 0.0
-	if end.Compare(r.at) > 0 && r.published > 0 {
-		seconds = max(0, float64(n.Now().UnixNano()-r.published)/1e9)
-	}
 	p := strconv.Itoa(partition)
-	n.metrics.lag.WithLabelValues(p).Set(seconds)
+	n.metrics.lag.WithLabelValues(p).Set(n.lagOf(r, end))
 	n.measureBehind(n.backend.Events, partition, r, n.metrics.behind.WithLabelValues(p).Set)
+}
+
+// lagOf returns by how many seconds a partition lags, of which end is the last position; 0: it does not.
+func (n *node) lagOf(r reached, end eventlog.Position) float64 {
+	if end.Compare(r.at) > 0 && r.published > 0 {
+		return max(0, float64(n.Now().UnixNano()-r.published)/1e9)
+	}
+	return 0
 }
 
 func (n *node) measureBehind(topic eventlog.Topic, partition int, r reached, set func(float64)) {

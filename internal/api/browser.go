@@ -1,0 +1,58 @@
+package api
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// authenticated returns a request with its authenticated caller, whom the service's methods then know.
+func (s *Service) authenticated(r *http.Request) (*http.Request, Principal, error) {
+	peer, _, _ := net.SplitHostPort(r.RemoteAddr)
+	who, err := s.Auth.Who(metadata.NewIncomingContext(context.WithValue(r.Context(), peerKey{}, peer), metadata.Pairs(
+		"authorization", r.Header.Get("Authorization"), userHeader, r.Header.Get(userHeader))))
+	if err != nil {
+		return r, who, err
+	}
+	return r.WithContext(context.WithValue(r.Context(), admitted{}, who)), who, nil
+}
+
+// Admit authenticates the caller of a request that the service does not serve itself, and rejects what its own REST
+// requests are rejected for: a foreign origin, or a foreign name of this machine. The service's methods know the caller
+// by the context of the request that Admit returns.
+func (s *Service) Admit(r *http.Request) (*http.Request, Principal, error) {
+	r, who, err := s.authenticated(r)
+	if err == nil {
+		err = fit(s.Auth, http.NewCrossOriginProtection(), r)
+	}
+	return r, who, err
+}
+
+// Allowed reports whether a caller has at least one of these permissions.
+func (s *Service) Allowed(who Principal, verbs ...Verb) bool {
+	for _, v := range verbs {
+		if s.Auth.May(who, v) == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Refusal returns the HTTP status and the message of an error of the service; false: it is none.
+func Refusal(err error) (code int, message string, ok bool) {
+	s, ok := status.FromError(err)
+	if !ok || err == nil {
+		return 0, "", false
+	}
+	return runtime.HTTPStatusFromCode(s.Code()), s.Message(), true
+}
+
+// Serves reports whether a request is for the API: gRPC, or REST in our form or Armada's.
+func Serves(r *http.Request) bool {
+	return isRPC(r) || strings.HasPrefix(r.URL.Path, "/refloat/") || strings.HasPrefix(r.URL.Path, "/v1/")
+}

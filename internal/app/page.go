@@ -1,0 +1,127 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+
+	"github.com/refloat/refloat/internal/api"
+	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/policy/policylog"
+	"github.com/refloat/refloat/internal/query"
+	"github.com/refloat/refloat/internal/web"
+)
+
+// withPage serves the page beside the API, on the same port.
+func (n *node) withPage(service *api.Service, rest http.Handler, jobs *jobReader) (http.Handler, error) {
+	page, err := web.Handler(web.Config{API: service, Query: n.source(jobs), Partitions: n.partitionsHere, Now: n.Now, Log: n.Log})
+	if err != nil {
+		return nil, err
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if api.Serves(r) {
+			rest.ServeHTTP(w, r)
+			return
+		}
+		page.ServeHTTP(w, r)
+	}), nil
+}
+
+// source is what questions about this deployment are answered from.
+func (n *node) source(jobs *jobReader) query.Source {
+	s := query.Source{
+		Logs: func(ctx context.Context, use func(audit.Logs) error) error {
+			return use(audit.Logs{
+				Events: eventlog.ToEnd(ctx, n.backend.Events), Decisions: eventlog.ToEnd(ctx, n.backend.Decisions), Policies: eventlog.ToEnd(ctx, n.backend.Policies),
+			})
+		},
+		Policies: func(_ context.Context, use func(*policylog.Store) error) error { return use(n.policies) },
+	}
+	if n.Ingest || n.JobDB != "" {
+		s.Jobs = jobs.view
+	}
+	return s
+}
+
+// partitionsHere returns what this process knows about the partitions that it decides.
+func (n *node) partitionsHere(context.Context) (all []web.Partition, err error) {
+	for _, p := range n.inForce.list() {
+		one := web.Partition{Number: int(p.Partition), Generation: p.Generation, Since: p.Since.AsTime().UnixNano()}
+		if r, ok := n.metrics.at(n.metrics.reached, one.Number); ok {
+			if end, err := n.backend.Events.End(one.Number); err == nil {
+				lag := n.lagOf(r, end)
+				one.Lag = &lag
+			}
+			n.measureBehind(n.backend.Events, one.Number, r, func(messages float64) { one.Behind = &messages })
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+// jobReader reads the job database, which the ingester may still have to create, and may replace.
+type jobReader struct {
+	node *node
+
+	mu     sync.Mutex
+	db     JobDBReader // nil: not open
+	opened int64       // how many damaged ones the ingester had replaced then
+	users  int
+	gone   []JobDBReader // replaced ones, closed when nobody uses them
+}
+
+func (r *jobReader) view(ctx context.Context, read func(jobdb.Queries) error) error {
+	db, err := r.open(ctx)
+	if err != nil {
+		return err
+	}
+	err = db.View(ctx, read)
+	return errors.Join(err, r.leave())
+}
+
+func (r *jobReader) open(ctx context.Context) (JobDBReader, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if replaced := r.node.jobDBsSetAside.Load(); r.db != nil && replaced != r.opened {
+		r.gone, r.db = append(r.gone, r.db), nil
+	}
+	if r.db == nil {
+		r.opened = r.node.jobDBsSetAside.Load()
+		db, err := ReadJobDB(ctx, r.node.jobDB())
+		if err != nil {
+			return nil, err
+		}
+		r.db = db
+	}
+	r.users++
+	return r.db, nil
+}
+
+func (r *jobReader) leave() (err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.users--; r.users == 0 {
+		for _, db := range r.gone {
+			err = errors.Join(err, db.Close())
+		}
+		r.gone = nil
+	}
+	return err
+}
+
+// Close closes the job database. Nobody may use it then.
+func (r *jobReader) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var err error
+	for _, db := range append(r.gone, r.db) {
+		if db != nil {
+			err = errors.Join(err, db.Close())
+		}
+	}
+	r.db, r.gone = nil, nil
+	return err
+}

@@ -1,0 +1,3 @@
+package web_test
+
+func stopBrowser() {}

@@ -1,0 +1,381 @@
+package web_test
+
+import (
+	"context"
+	"html"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"golang.org/x/crypto/bcrypt"
+
+	"github.com/refloat/refloat/internal/api"
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/web"
+)
+
+// views are all pages, those of a hostile job among them.
+func views() []string {
+	id := url.QueryEscape(planted(1, 1, 1).Jobs[0].JobID)
+	group := url.Values{"queue": {"q" + hostile}, "set": {long}, "name": {"g" + hostile}}.Encode()
+	return []string{
+		"/", "/decisions", "/jobs", "/runs", "/groups", "/top", "/policies", "/policy?name=training", "/generation?number=1",
+		"/whatif?set=policies.training.rules%5Boom%5D.retryLimit%3D2", "/shadow", "/partitions", "/overrides", "/search?q=hostile-", "/queue?name=" + url.QueryEscape("q"+hostile),
+		"/job?id=01m7xn681y99tqr9907k6hqh4d", "/explain?id=01m7xn681y99tqr9907k6hqh4d&run=5&why-not=Retry", "/job?id=" + id, "/explain?run=0&id=" + id, "/group?" + group,
+		"/nope",
+	}
+}
+
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	d := running(t)
+	for _, c := range []struct {
+		method, path string
+		code         int
+		want         string
+	}{
+		{"GET", "/nope", 404, "There is no such page"},
+		{"GET", "/static/nope", 404, "There is no such page"},
+		{"GET", "/job?id=nope", 404, "not in the job database"},
+		{"GET", "/job", 400, "id: missing"},
+		{"GET", "/job?id=01m7", 400, "beginning of several"},
+		{"GET", "/explain?id=01m7xn681y99tqr9907k6hqh4d&run=999", 404, "There is no such run"},
+		{"GET", "/explain?id=01m7xn681y99tqr9907k6hqh4d&run=32", 404, "Nothing was decided on this run"},
+		{"GET", "/explain?id=01m7xn681y99tqr9907k6hqh4d&run=x", 400, "want the number of a run"},
+		{"GET", "/explain?id=01m7xn681y99tqr9907k6hqh4d&run=0&why-not=Sing", 400, "use Retry, Fail"},
+		{"GET", "/jobs?state=Asleep", 400, "use Unknown, Queued"},
+		{"GET", "/jobs?waiting=no", 400, "want yes"},
+		{"GET", "/decisions?code=Nope", 400, "use RuleRetry"},
+		{"GET", "/decisions?since=yesterday", 400, "want a duration"},
+		{"GET", "/decisions?sort=colour", 400, "use log or time"},
+		{"GET", "/decisions?continue=zzz", 400, "not a continuation"},
+		{"GET", "/top?by=colour", 400, "use queue, policy"},
+		{"GET", "/policy?name=nope", 404, "does not exist"},
+		{"GET", "/policy?kind=Nope&name=x", 400, "kind"},
+		{"GET", "/generation?number=999", 404, "There is no such generation"},
+		{"GET", "/generation?number=x", 400, "want the number of a generation"},
+		{"GET", "/group?name=nope", 404, "no group is called"},
+		{"GET", "/queue", 400, "name a queue"},
+		{"GET", "/shadow?since=x", 400, "want a duration"},
+		{"GET", "/whatif?set=nonsense", 422, "set"},
+		{"GET", "/whatif?rule=x", 200, "Give a limit"},
+		{"GET", "/jobs?queue=%ff", 400, "UTF-8"},
+		{"POST", "/jobs", 405, "is not allowed"},
+		{"DELETE", "/", 405, "is not allowed"},
+		{"PUT", "/overrides", 405, "is not allowed"},
+	} {
+		resp, body := ask(t, c.method, d.url+c.path, "")
+		if resp.StatusCode != c.code || !strings.Contains(html.UnescapeString(body), c.want) || !strings.Contains(body, "<h1>") {
+			t.Errorf("%s %s = %d, want %d with %q\n%s", c.method, c.path, resp.StatusCode, c.code, c.want, text(body))
+		}
+		if c.code == 405 && resp.Header.Get("Allow") == "" {
+			t.Errorf("%s %s: no Allow header", c.method, c.path)
+		}
+	}
+}
+
+var tags = regexp.MustCompile(`(?s)^.*<main|<[^>]*>`)
+
+// text is what a page says.
+func text(body string) string {
+	return strings.Join(strings.Fields(tags.ReplaceAllString(body, " ")), " ")
+}
+
+func TestHeaders(t *testing.T) {
+	t.Parallel()
+	d := running(t)
+	for _, path := range append(views(), "/static/style.css", "/static/htmx.min.js") {
+		for _, method := range []string{"GET", "HEAD"} {
+			resp, body := ask(t, method, d.url+path, "")
+			csp := resp.Header.Get("Content-Security-Policy")
+			if !strings.HasPrefix(csp, "default-src 'none';") || strings.Contains(csp, "unsafe") || resp.Header.Get("X-Content-Type-Options") != "nosniff" {
+				t.Errorf("%s %s: headers %v", method, path, resp.Header)
+			}
+			if method == "HEAD" && body != "" {
+				t.Errorf("HEAD %s has a body", path)
+			}
+			if strings.Contains(body, "<script>") || strings.Contains(body, "<img") || strings.Contains(body, "style=") || strings.Contains(body, " onerror=\"w") {
+				t.Errorf("%s: a text of a user is not escaped, or a style is inline", path)
+			}
+			if path != "/nope" && resp.StatusCode != 200 {
+				t.Errorf("%s %s = %d: %s", method, path, resp.StatusCode, text(body))
+			}
+		}
+	}
+	resp, _ := ask(t, "GET", d.url+"/static/style.css", "")
+	if resp, _ = ask(t, "GET", d.url+"/static/style.css", "", "If-None-Match", resp.Header.Get("ETag")); resp.StatusCode != 304 {
+		t.Errorf("an unchanged file is sent again: %d", resp.StatusCode)
+	}
+}
+
+// The API keeps its paths beside the page.
+func TestBesideTheAPI(t *testing.T) {
+	t.Parallel()
+	resp, body := ask(t, "GET", running(t).url+"/refloat/v1/status", "")
+	if resp.StatusCode != 200 || !strings.HasPrefix(body, "{") {
+		t.Errorf("the API answers %d %s", resp.StatusCode, body)
+	}
+}
+
+// Lists go through pages to their end without repeating a row.
+func TestPages(t *testing.T) {
+	t.Parallel()
+	d := running(t)
+	next := regexp.MustCompile(`href="([^"]*)" rel="next"`)
+	ids := regexp.MustCompile(`class="mono id" data-label="Job"><a href="([^"]*)"`)
+	seen, pages := map[string]bool{}, 0
+	for path := "/jobs?state=Failed"; path != ""; pages++ {
+		resp, body := ask(t, "GET", d.url+path, "")
+		if resp.StatusCode != 200 || pages > 20 {
+			t.Fatalf("%s = %d", path, resp.StatusCode)
+		}
+		for _, m := range ids.FindAllStringSubmatch(body, -1) {
+			if seen[m[1]] {
+				t.Errorf("%s is listed twice", m[1])
+			}
+			seen[m[1]] = true
+		}
+		path = ""
+		if m := next.FindStringSubmatch(body); m != nil {
+			path = html.UnescapeString(m[1])
+		}
+	}
+	if len(seen) != 79+40 || pages != 3 {
+		t.Errorf("%d jobs on %d pages, want 119 on 3", len(seen), pages)
+	}
+}
+
+// An update of what has not changed is not sent.
+func TestUpdates(t *testing.T) {
+	t.Parallel()
+	d := running(t)
+	_, body := ask(t, "GET", d.url+"/decisions?queue=genomics", "")
+	m := regexp.MustCompile(`data-hx-get="([^"]*)"`).FindStringSubmatch(body)
+	if m == nil {
+		t.Fatal("the list does not update itself")
+	}
+	update := d.url + html.UnescapeString(m[1])
+	if resp, body := ask(t, "GET", update, "", "HX-Request", "true"); resp.StatusCode != 204 || body != "" {
+		t.Errorf("unchanged: %d with %d bytes", resp.StatusCode, len(body))
+	}
+	resp, body := ask(t, "GET", strings.Replace(update, "seen=", "seen=0", 1), "", "HX-Request", "true")
+	if resp.StatusCode != 200 || !strings.HasPrefix(strings.TrimSpace(body), `<div id="live"`) {
+		t.Errorf("changed: %d %.100s", resp.StatusCode, body)
+	}
+	if _, body = ask(t, "GET", d.url+"/decisions?live=off", ""); strings.Contains(body, "data-hx-get") {
+		t.Error("updates cannot be stopped")
+	}
+}
+
+func TestSearch(t *testing.T) {
+	t.Parallel()
+	d := running(t)
+	if resp, _ := ask(t, "GET", d.url+"/search?q=01m7xn681y99tqr9907k6hqh", ""); resp.StatusCode != 303 || !strings.Contains(resp.Header.Get("Location"), "/job?id=01m7xn681y99tqr9907k6hqh4d") {
+		t.Errorf("one match: %d %s", resp.StatusCode, resp.Header.Get("Location"))
+	}
+	if resp, body := ask(t, "GET", d.url+"/search?q=01m7", ""); resp.StatusCode != 200 || strings.Count(body, "<tr>") != 51 {
+		t.Errorf("many matches: %d with %d rows", resp.StatusCode, strings.Count(body, "<tr>"))
+	}
+	if _, body := ask(t, "GET", d.url+"/search?q=nope", ""); !strings.Contains(body, "No job has an id that begins with") {
+		t.Error("no match is not said")
+	}
+}
+
+// The questions of a newcomer are answered from the start page by following links.
+func TestQuestions(t *testing.T) {
+	t.Parallel()
+	d := running(t)
+	for _, c := range []struct {
+		name  string
+		steps []string // patterns of links to follow
+		want  string
+	}{
+		{"why did this job fail for good", []string{`href="(/jobs\?state=Failed[^"]*)"`, `href="(/job\?id=01m7[^"]*)"`}, "It failed for good"},
+		{"which queue retried most in the last hour", []string{`href="(/top\?since=1h)"`, `href="([^"]*)">show the last hour of the data`}, "Retries by queue"},
+		{"what if OOM were limited to 2", []string{`href="(/decisions\?[^"]*rule=oom)"`, `href="(/policy\?name=training)"`, `href="(/whatif\?set=policies.training.rules%5Boom%5D.retryLimit%3D2)"`}, "failed runs would be decided differently"},
+	} {
+		_, body := ask(t, "GET", d.url+"/", "")
+		for _, step := range c.steps {
+			m := regexp.MustCompile(step).FindStringSubmatch(body)
+			if m == nil && strings.Contains(step, "decisions") {
+				continue
+			}
+			if m == nil {
+				t.Fatalf("%s: no link like %s in %s", c.name, step, text(body))
+			}
+			_, body = ask(t, "GET", d.url+html.UnescapeString(m[1]), "")
+		}
+		if !strings.Contains(text(body), c.want) {
+			t.Errorf("%s: the answer is %s", c.name, text(body))
+		}
+	}
+}
+
+func TestOverrides(t *testing.T) {
+	t.Parallel()
+	s := newSmall(t)
+	form := url.Values{"do": {"kill"}, "all": {"yes"}, "reason": {printable}}
+	resp, body := ask(t, "POST", s.URL+"/overrides", form.Encode())
+	if resp.StatusCode != 200 || !strings.Contains(body, "Kill retries of all queues") {
+		t.Fatalf("no confirmation: %d %s", resp.StatusCode, text(body))
+	}
+	if _, body := ask(t, "GET", s.URL+"/", ""); strings.Contains(body, "In force now") {
+		t.Fatal("in force without a confirmation")
+	}
+	form.Set("confirm", "yes")
+	form.Set("request", regexp.MustCompile(`name="request" value="([^"]*)"`).FindStringSubmatch(body)[1])
+	for range 2 { // submitting it twice is one change
+		if resp, body = ask(t, "POST", s.URL+"/overrides", form.Encode(), "Sec-Fetch-Site", "same-origin"); resp.StatusCode != 303 || resp.Header.Get("Location") != "/overrides?done=1" {
+			t.Fatalf("confirmed: %d %s %s", resp.StatusCode, resp.Header.Get("Location"), text(body))
+		}
+	}
+	if _, body = ask(t, "GET", s.URL+"/", ""); !strings.Contains(body, "Retries of all queues are killed") {
+		t.Errorf("not shown on other pages")
+	}
+	for name, bad := range map[string]url.Values{
+		"Give a reason":       {"do": {"kill"}, "all": {"yes"}},
+		"Name a queue or":     {"do": {"kill"}, "all": {"yes"}, "queue": {"q"}, "reason": {"r"}},
+		"Name a queue, or":    {"do": {"kill"}, "reason": {"r"}},
+		"want a duration":     {"do": {"pause"}, "all": {"yes"}, "reason": {"r"}, "for": {"-1h"}},
+		"want kill, pause or": {"do": {"sing"}, "all": {"yes"}, "reason": {"r"}},
+	} {
+		if resp, body := ask(t, "POST", s.URL+"/overrides", bad.Encode()); resp.StatusCode < 400 || !strings.Contains(body, name) {
+			t.Errorf("%v = %d %s", bad, resp.StatusCode, text(body))
+		}
+	}
+	for _, headers := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Origin", "http://elsewhere.example"}, {"Host", "elsewhere.example"}} {
+		if resp, _ := ask(t, "POST", s.URL+"/overrides", form.Encode(), headers...); resp.StatusCode != 403 {
+			t.Errorf("with %v: %d, want 403", headers, resp.StatusCode)
+		}
+	}
+	if resp, _ := ask(t, "POST", s.URL+"/overrides", "", "Content-Type", "text/plain"); resp.StatusCode != 415 {
+		t.Errorf("another type of body: %d", resp.StatusCode)
+	}
+	form.Set("reason", strings.Repeat("x", 2<<20))
+	if resp, _ := ask(t, "POST", s.URL+"/overrides", form.Encode()); resp.StatusCode != 400 {
+		t.Errorf("a large body: %d", resp.StatusCode)
+	}
+}
+
+// Who may not change something over the API may not here.
+func TestPermissions(t *testing.T) {
+	t.Parallel()
+	hash, err := bcrypt.GenerateFromPassword([]byte("secret"), bcrypt.MinCost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	auth := &api.Auth{
+		Basic:       map[string]api.BasicUser{"ann": {PasswordHash: string(hash), Groups: []string{"ops"}}, "bob": {PasswordHash: string(hash)}},
+		Permissions: map[api.Verb][]string{api.KillRetries: {"ops"}},
+	}
+	if err := auth.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s := newSmall(t, func(c *web.Config) { c.API.Auth = auth })
+	as := func(name string) []string {
+		r, _ := http.NewRequest("GET", "/", nil)
+		r.SetBasicAuth(name, "secret")
+		return []string{"Authorization", r.Header.Get("Authorization")}
+	}
+	resp, body := ask(t, "GET", s.URL+"/overrides", "")
+	if resp.StatusCode != 401 || !strings.HasPrefix(resp.Header.Get("WWW-Authenticate"), "Basic") || !strings.Contains(body, "Sign in") {
+		t.Errorf("without a name: %d %v", resp.StatusCode, resp.Header)
+	}
+	if resp, body = ask(t, "GET", s.URL+"/overrides", "", as("bob")...); resp.StatusCode != 200 || strings.Contains(body, `<form class="override"`) {
+		t.Errorf("bob is offered the form: %d", resp.StatusCode)
+	}
+	kill := url.Values{"do": {"kill"}, "all": {"yes"}, "reason": {"r"}, "confirm": {"yes"}}
+	if resp, body = ask(t, "POST", s.URL+"/overrides", kill.Encode(), as("bob")...); resp.StatusCode != 403 || !strings.Contains(body, "lacks the permission") {
+		t.Errorf("bob kills: %d %s", resp.StatusCode, text(body))
+	}
+	pause := url.Values{"do": {"pause"}, "all": {"yes"}, "reason": {"r"}}
+	if resp, _ = ask(t, "POST", s.URL+"/overrides", pause.Encode(), as("ann")...); resp.StatusCode != 403 {
+		t.Errorf("ann pauses: %d", resp.StatusCode)
+	}
+	if resp, body = ask(t, "POST", s.URL+"/overrides", kill.Encode(), as("ann")...); resp.StatusCode != 303 {
+		t.Errorf("ann kills: %d %s", resp.StatusCode, text(body))
+	}
+	if _, body = ask(t, "GET", s.URL+"/policies", "", as("ann")...); !strings.Contains(body, ">ann<") {
+		t.Error("the author is not shown")
+	}
+}
+
+// Without a job database, and while too many ask at once, the page says so.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	none := newSmall(t)
+	for _, path := range []string{"/jobs", "/job?id=x", "/top", "/shadow", "/queue?name=x", "/search?q=x", "/group?name=x"} {
+		if resp, body := ask(t, "GET", none.URL+path, ""); resp.StatusCode != 501 || !strings.Contains(body, "no job database") {
+			t.Errorf("%s = %d", path, resp.StatusCode)
+		}
+	}
+	if resp, body := ask(t, "GET", none.URL+"/", ""); resp.StatusCode != 200 || !strings.Contains(body, "no job database") {
+		t.Errorf("start = %d", resp.StatusCode)
+	}
+	entered, release := make(chan struct{}), make(chan struct{})
+	slow := newSmall(t, func(c *web.Config) {
+		c.Query.Jobs = func(ctx context.Context, _ func(jobdb.Queries) error) error {
+			entered <- struct{}{}
+			select {
+			case <-release:
+			case <-ctx.Done():
+			}
+			return jobdb.ErrUnavailable
+		}
+	})
+	codes := make(chan int)
+	const atOnce = 8
+	for range atOnce {
+		go func() {
+			resp, err := http.Get(slow.URL + "/jobs")
+			if err != nil {
+				codes <- 0
+				return
+			}
+			_ = resp.Body.Close()
+			codes <- resp.StatusCode
+		}()
+		<-entered
+	}
+	if resp, body := ask(t, "GET", slow.URL+"/jobs", ""); resp.StatusCode != 503 || !strings.Contains(body, "Too many requests") {
+		t.Errorf("one more = %d", resp.StatusCode)
+	}
+	close(release)
+	for range atOnce {
+		if code := <-codes; code != 503 {
+			t.Errorf("an unavailable job database: %d, want 503", code)
+		}
+	}
+}
+
+// A query ends when its client goes.
+func TestGone(t *testing.T) {
+	t.Parallel()
+	entered, ended := make(chan struct{}), make(chan struct{})
+	s := newSmall(t, func(c *web.Config) {
+		c.Query.Jobs = func(ctx context.Context, _ func(jobdb.Queries) error) error {
+			close(entered)
+			<-ctx.Done()
+			close(ended)
+			return ctx.Err()
+		}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	r, err := http.NewRequestWithContext(ctx, "GET", s.URL+"/jobs", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		if resp, err := http.DefaultClient.Do(r); err == nil {
+			_ = resp.Body.Close()
+		}
+	}()
+	<-entered
+	cancel()
+	<-ended
+	<-gone
+}

@@ -1,0 +1,190 @@
+package web
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/refloat/refloat/internal/api"
+	"github.com/refloat/refloat/internal/api/pb"
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/query"
+)
+
+// override is a kill or a pause that holds now.
+type override struct {
+	What, Queue, Author, Reason, Since string
+	Resume                             string // the address to end it
+}
+
+func (s *site) overridesOf(list []*pb.BrakeState) (all []override) {
+	now := s.Now()
+	for _, b := range list {
+		o := override{What: "killed", Queue: b.Queue, Author: b.Author, Reason: b.Reason, Since: unixTime(b.Time.AsTime().UnixNano())}
+		if !b.Kill {
+			until := b.PausedUntil.AsTime()
+			if !until.After(now) {
+				continue
+			}
+			o.What = "paused until " + until.UTC().Format("2006-01-02 15:04 UTC")
+		}
+		if o.Resume = link("/overrides", "do", "resume", "queue", b.Queue); b.Queue == "" {
+			o.Resume = link("/overrides", "do", "resume", "all", "yes")
+		}
+		all = append(all, o)
+	}
+	return all
+}
+
+// overridePage is the form that kills, pauses and resumes retries.
+type overridePage struct {
+	Now                    []override
+	Do, Queue, Reason, For string
+	All                    bool
+	May                    bool
+	Confirm                bool
+	What                   string // is to be confirmed
+	Effect                 []string
+	Request                string // makes a repeated submission one change
+	Problem                string
+	Done                   string
+}
+
+func (s *site) overrides(p *page) error {
+	shown, err := s.overrideForm(p)
+	if err != nil {
+		return err
+	}
+	if p.arg("done") != "" {
+		shown.Done = "Generation " + clip(p.arg("done"), 20) + " is in force."
+	}
+	return p.show("overrides", "Kill and pause retries", "/overrides", shown)
+}
+
+func (s *site) overrideForm(p *page) (*overridePage, error) {
+	list, err := s.API.List(p.r.Context(), &pb.ListRequest{})
+	if err != nil {
+		return nil, err
+	}
+	shown := &overridePage{
+		Now: s.overridesOf(list.Brakes), Do: p.arg("do"), Queue: p.arg("queue"), Reason: p.arg("reason"), For: p.arg("for"), All: p.arg("all") == "yes",
+		May: s.API.Allowed(p.who, api.KillRetries, api.PauseRetries), Request: p.arg("request"),
+	}
+	if shown.Do == "" {
+		shown.Do = "kill"
+	}
+	if shown.For == "" {
+		shown.For = "1h"
+	}
+	if shown.Request == "" {
+		shown.Request = rand.Text()
+	}
+	return shown, nil
+}
+
+// override asks for a confirmation, and then makes the change.
+func (s *site) override(p *page) error {
+	shown, err := s.overrideForm(p)
+	if err != nil {
+		return err
+	}
+	again := func(problem string) error {
+		shown.Problem = problem
+		p.status = 422
+		return p.show("overrides", "Kill and pause retries", "/overrides", shown)
+	}
+	where := "all queues"
+	if !shown.All {
+		where = "queue " + shown.Queue
+	}
+	var pause time.Duration
+	switch shown.Do {
+	case "kill":
+		shown.What = "Kill retries of " + where
+	case "pause":
+		if pause, err = time.ParseDuration(shown.For); err != nil || pause <= 0 {
+			return again(fmt.Sprintf("For %q: want a duration such as 30m or 2h.", clip(shown.For, 40)))
+		}
+		shown.What = fmt.Sprintf("Pause retries of %s for %v", where, pause)
+	case "resume":
+		shown.What = "Resume retries of " + where
+	default:
+		return &query.Invalid{Param: "do", Err: errors.New("want kill, pause or resume")}
+	}
+	switch {
+	case !shown.All && shown.Queue == "":
+		return again("Name a queue, or choose all queues.")
+	case shown.All && shown.Queue != "":
+		return again("Name a queue or choose all queues, not both.")
+	case shown.Reason == "":
+		return again("Give a reason: it is shown to everyone affected.")
+	}
+	if err := s.mayOverride(p, shown.Do); err != nil {
+		return err
+	}
+	if p.arg("confirm") != "yes" {
+		shown.Confirm = true
+		if shown.Effect, err = s.effect(p, shown); err != nil {
+			return err
+		}
+		return p.show("overrides", shown.What, "/overrides", shown)
+	}
+	var done *pb.Change
+	if ctx := p.r.Context(); shown.Do == "resume" {
+		done, err = s.API.Release(ctx, &pb.ReleaseRequest{Queue: shown.Queue, All: shown.All, Reason: shown.Reason, RequestId: shown.Request})
+	} else {
+		r := &pb.BrakeRequest{Queue: shown.Queue, All: shown.All, Reason: shown.Reason, RequestId: shown.Request, Kill: shown.Do == "kill"}
+		if pause > 0 {
+			r.PausedUntil = timestamppb.New(s.Now().Add(pause))
+		}
+		done, err = s.API.Brake(ctx, r)
+	}
+	if err != nil {
+		return err
+	}
+	p.to = link("/overrides", "done", fmt.Sprint(done.Generation))
+	return nil
+}
+
+// mayOverride returns an error if the caller lacks the permission, before a confirmation is asked for.
+func (s *site) mayOverride(p *page, do string) error {
+	switch do {
+	case "kill":
+		return s.API.Auth.May(p.who, api.KillRetries)
+	case "pause":
+		return s.API.Auth.May(p.who, api.PauseRetries)
+	}
+	return errors.Join(s.API.Auth.May(p.who, api.KillRetries), s.API.Auth.May(p.who, api.PauseRetries))
+}
+
+// effect says what a change will do, before it is confirmed.
+func (s *site) effect(p *page, o *overridePage) (lines []string, err error) {
+	switch o.Do {
+	case "kill":
+		lines = append(lines, "From now on, a failed run there fails its job. Retries that were granted before still take place.")
+	case "pause":
+		lines = append(lines, "From now on, a retry there waits at least until the pause ends. It counts as before.")
+	default:
+		lines = append(lines, "Kill and pause end there; policies decide again. Jobs that failed meanwhile stay failed.")
+	}
+	if s.Query.Jobs == nil {
+		return lines, nil
+	}
+	waiting := 0
+	err = s.Query.Jobs(p.ctx, func(q jobdb.Queries) error {
+		_, err := q.JobList(&jobdb.Criteria{Queue: o.Queue, Waiting: true}, jobdb.Page{Limit: 1000}, func(*jobdb.Job) error {
+			waiting++
+			return nil
+		})
+		return err
+	})
+	if waiting >= 1000 {
+		lines = append(lines, "1000 jobs or more wait for a retry there now.")
+	} else {
+		lines = append(lines, fmt.Sprintf("%d jobs wait for a retry there now.", waiting))
+	}
+	return lines, err
+}

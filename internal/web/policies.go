@@ -1,0 +1,375 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/refloat/refloat/internal/api/pb"
+	"github.com/refloat/refloat/internal/policy/policyfile"
+	"github.com/refloat/refloat/internal/policy/policylog"
+	"github.com/refloat/refloat/internal/query"
+)
+
+func (s *site) status(p *page) (*pb.StatusResponse, error) {
+	return s.API.Status(p.r.Context(), &pb.StatusRequest{})
+}
+
+// newestPolicies returns the policies in force.
+func (s *site) newestPolicies(p *page) (policylog.Snapshot, error) {
+	ctx, cancel := context.WithTimeout(p.r.Context(), pageTimeout/2)
+	defer cancel()
+	return s.API.Store.Newest(ctx)
+}
+
+// policiesPage lists resources and generations.
+type policiesPage struct {
+	Generation  uint64
+	ReadOnly    string
+	Resources   table
+	Generations table
+}
+
+const shownGenerations = 50
+
+func (s *site) policies(p *page) error {
+	list, err := s.API.List(p.r.Context(), &pb.ListRequest{})
+	if err != nil {
+		return err
+	}
+	status, err := s.status(p)
+	if err != nil {
+		return err
+	}
+	history, err := s.API.History(p.r.Context(), &pb.HistoryRequest{Limit: shownGenerations})
+	if err != nil {
+		return err
+	}
+	shown := policiesPage{Generation: list.Generation, ReadOnly: status.ReadOnly}
+	shown.Resources = table{Caption: "What is in force", Columns: columns("Kind", "Name", "Used by", "Last changed in"), Empty: "There are no policies: failed runs are decided as Armada does."}
+	for _, r := range list.Resources {
+		name := r.Name
+		if name == "" {
+			name = "settings"
+		}
+		shown.Resources.Rows = append(shown.Resources.Rows, []cell{
+			text(r.Kind), linked(name, link("/policy", "kind", r.Kind, "name", r.Name)), text(strings.Join(r.UsedBy, ", ")), generationCell(r.Generation),
+		})
+	}
+	shown.Generations = table{Caption: "Generations, newest first", Columns: columns("Generation>", "When", "Who", "Why", "Change"), Empty: "Nothing was ever published."}
+	for _, g := range history.Generations {
+		row := []cell{generationCell(g.Generation), at(unixTime(g.Time.AsTime().UnixNano())), text(g.Author), {Text: g.Reason, Class: "why"}, {Text: changeText(g), Class: "why"}}
+		row[0].Class = "num"
+		if g.Unusable != "" {
+			row[4].Note = "unusable: " + g.Unusable
+		}
+		shown.Generations.Rows = append(shown.Generations.Rows, row)
+	}
+	return p.show("policies", "Policies", "/policies", shown)
+}
+
+func generationCell(n uint64) cell {
+	if n == 0 {
+		return cell{}
+	}
+	return linked(fmt.Sprint(n), link("/generation", "number", fmt.Sprint(n)))
+}
+
+// changeText says what a generation changed, in a line.
+func changeText(g *pb.Generation) string {
+	var parts []string
+	for _, c := range g.Changes {
+		parts = append(parts, strings.TrimSpace(c.Kind+" "+c.Name)+" "+c.Op)
+	}
+	if len(parts) > 6 {
+		parts = append(parts[:6], fmt.Sprintf("and %d more", len(parts)-6))
+	}
+	if g.BrakesChanged {
+		parts = append(parts, "kill or pause changed")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// policyPage is one resource.
+type policyPage struct {
+	Kind, Name string
+	YAML       string
+	Facts      []fact
+	Rules      table
+	History    table
+}
+
+// ruleJSON is a rule as a policy file has it.
+type ruleJSON struct {
+	Name         string   `json:"name"`
+	Action       string   `json:"action"`
+	RetryLimit   *float64 `json:"retryLimit"`
+	OnConditions []string `json:"onConditions"`
+	OnCategories []string `json:"onCategories"`
+}
+
+func (s *site) policy(p *page) error {
+	id := policyfile.ID{Kind: p.arg("kind"), Name: p.form.Get("name")}
+	if id.Kind == "" {
+		id.Kind = policyfile.KindPolicy
+	}
+	resource, err := s.API.Get(p.r.Context(), &pb.GetRequest{Kind: id.Kind, Name: id.Name})
+	if err != nil {
+		return err
+	}
+	snap, err := s.newestPolicies(p)
+	if err != nil {
+		return err
+	}
+	yaml, err := snap.Base.YAML(id)
+	if err != nil {
+		return err
+	}
+	shown := policyPage{Kind: id.Kind, Name: id.Name, YAML: string(yaml)}
+	shown.Facts = []fact{{"Last changed in", fmt.Sprintf("generation %d", resource.Generation), link("/generation", "number", fmt.Sprint(resource.Generation))}}
+	if len(resource.UsedBy) > 0 {
+		shown.Facts = append(shown.Facts, fact{"Used by", strings.Join(resource.UsedBy, ", "), ""})
+	}
+	if id.Kind == policyfile.KindPolicy {
+		if shown.Rules, err = s.rulesOf(p, &snap, id); err != nil {
+			return err
+		}
+	}
+	history, err := s.API.History(p.r.Context(), &pb.HistoryRequest{Kind: id.Kind, Name: id.Name, Limit: 20})
+	if err != nil {
+		return err
+	}
+	shown.History = table{Caption: "Changes", Columns: columns("Generation>", "When", "Who", "Why"), Empty: "It was never changed."}
+	for _, g := range history.Generations {
+		c := generationCell(g.Generation)
+		c.Class = "num"
+		shown.History.Rows = append(shown.History.Rows, []cell{c, at(unixTime(g.Time.AsTime().UnixNano())), text(g.Author), {Text: g.Reason, Class: "why"}})
+	}
+	return p.show("policy", strings.TrimSpace(id.Kind+" "+clip(id.Name, 60)), "/policies", shown)
+}
+
+// rulesOf lists the rules of a policy with how often each decided.
+func (s *site) rulesOf(p *page, snap *policylog.Snapshot, id policyfile.ID) (table, error) {
+	t := table{Caption: "Rules, in order, with how often each decided", Columns: columns("Rule", "Action", "Limit>", "Retried>", "Failed>", "What if"), Empty: "This policy has no rules: its default action decides."}
+	rules, err := rules(snap, id)
+	if err != nil {
+		return t, err
+	}
+	type fired struct{ retried, failed uint64 }
+	counts := map[string]fired{}
+	if s.Query.Jobs != nil {
+		sum, err := s.summary(p.ctx)
+		if err != nil {
+			return t, err
+		}
+		for _, d := range sum.Decisions {
+			if d.Policy != id.Name {
+				continue
+			}
+			f := counts[d.Rule]
+			if d.Requeue {
+				f.retried += d.Count
+			} else {
+				f.failed += d.Count
+			}
+			counts[d.Rule] = f
+		}
+	}
+	rules = append(rules, ruleJSON{Name: "default", Action: "default"})
+	for i, r := range rules {
+		limit, try := "", cell{}
+		if r.RetryLimit != nil {
+			limit = fmt.Sprint(*r.RetryLimit)
+		}
+		if r.Action == "Retry" {
+			try = linked("limit 2", link("/whatif", "set", assignment(id.Name, r.Name, i, "2")))
+		}
+		key := r.Name
+		f := counts[key]
+		t.Rows = append(t.Rows, []cell{
+			linked(key, link("/decisions", "policy", id.Name, "rule", key)), badge(r.Action, kind(r.Action)), number(limit), number(size(f.retried)), number(size(f.failed)), try,
+		})
+	}
+	return t, nil
+}
+
+// assignment sets the limit of a rule, as whatif reads it.
+func assignment(policy, rule string, index int, limit string) string {
+	if rule == "" {
+		rule = strconv.Itoa(index)
+	}
+	return fmt.Sprintf("policies.%s.rules[%s].retryLimit=%s", policy, rule, limit)
+}
+
+// rules reads the rules of a policy.
+func rules(snap *policylog.Snapshot, id policyfile.ID) ([]ruleJSON, error) {
+	b, err := snap.Base.JSON(id)
+	if err != nil {
+		return nil, err
+	}
+	var doc struct {
+		Spec struct {
+			Rules []ruleJSON `json:"rules"`
+		} `json:"spec"`
+	}
+	if err := json.Unmarshal(b, &doc); err != nil {
+		return nil, fmt.Errorf("%s: %w", id, err)
+	}
+	return doc.Spec.Rules, nil
+}
+
+// generationPage is what a generation changed.
+type generationPage struct {
+	Number  uint64
+	Facts   []fact
+	Changes []changed
+	Before  string
+	After   string
+	Unused  string
+}
+
+// changed is a resource before and after.
+type changed struct {
+	Name, Op string
+	Lines    []diffLine
+}
+
+func (s *site) generation(p *page) error {
+	number, err := strconv.ParseUint(p.arg("number"), 10, 64)
+	if err != nil || number == 0 {
+		return &query.Invalid{Param: "number", Err: fmt.Errorf("%q: want the number of a generation, from 1", clip(p.arg("number"), 40))}
+	}
+	ctx, cancel := context.WithTimeout(p.r.Context(), pageTimeout/2)
+	defer cancel()
+	history, err := s.API.Store.History(ctx)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(history, func(v *policylog.Version) bool { return v.Number == number })
+	if i < 0 {
+		newest := uint64(0)
+		if len(history) > 0 {
+			newest = history[0].Number
+		}
+		return problem{http.StatusNotFound, "There is no such generation", fmt.Sprintf("Generation %d does not exist; the newest is %d.", number, newest), nil}
+	}
+	v := history[i]
+	shown := generationPage{Number: number, Facts: []fact{{"When", part(unixTime(v.Time), "2006-01-02 15:04:05 UTC"), ""}, {"Who", v.Author, ""}, {"Why", v.Reason, ""}}}
+	if i > 0 {
+		shown.After = link("/generation", "number", fmt.Sprint(history[i-1].Number))
+	}
+	if v.Err != nil {
+		shown.Unused = v.Err.Error()
+		return p.show("generation", fmt.Sprintf("Policies, generation %d", number), "/policies", shown)
+	}
+	after, err := s.API.Store.At(ctx, number)
+	if err != nil {
+		return err
+	}
+	before := policylog.Snapshot{Base: policyfile.Empty()}
+	for _, older := range history[i+1:] {
+		if older.Err == nil {
+			if before, err = s.API.Store.At(ctx, older.Number); err != nil {
+				return err
+			}
+			shown.Before = link("/generation", "number", fmt.Sprint(older.Number))
+			break
+		}
+	}
+	for _, c := range v.Changes {
+		one := changed{Name: c.String(), Op: string(c.Op)}
+		old, err := textOf(before.Base, c.ID)
+		fresh, err2 := textOf(after.Base, c.ID)
+		if err := errors.Join(err, err2); err != nil {
+			return err
+		}
+		one.Lines = diff(old, fresh)
+		shown.Changes = append(shown.Changes, one)
+	}
+	for _, o := range v.Overrides {
+		shown.Facts = append(shown.Facts, fact{"In force", query.OverrideText(o), "/overrides"})
+	}
+	return p.show("generation", fmt.Sprintf("Policies, generation %d", number), "/policies", shown)
+}
+
+// textOf returns the YAML of a resource; "": the set does not have it.
+func textOf(set *policyfile.Set, id policyfile.ID) (string, error) {
+	if _, ok := set.Body(id); !ok {
+		return "", nil
+	}
+	b, err := set.YAML(id)
+	return string(b), err
+}
+
+// diffLine is a line of a difference: Sign is "+", "-" or a space.
+type diffLine struct{ Sign, Text string }
+
+// maxDiff limits the lines of texts that are compared line by line: it takes time by their product.
+const maxDiff = 2000
+
+// diff compares two texts by their longest common subsequence of lines, and leaves out what is far from a change.
+func diff(before, after string) (lines []diffLine) {
+	a, b := splitLines(before), splitLines(after)
+	if len(a) > maxDiff || len(b) > maxDiff {
+		return []diffLine{{" ", fmt.Sprintf("%d lines before, %d after: too long to compare here", len(a), len(b))}}
+	}
+	common := make([][]int16, len(a)+1) // of the rest from (i, j) on
+	for i := range common {
+		common[i] = make([]int16, len(b)+1)
+	}
+	for i := len(a) - 1; i >= 0; i-- {
+		for j := len(b) - 1; j >= 0; j-- {
+			if a[i] == b[j] {
+				common[i][j] = common[i+1][j+1] + 1
+			} else {
+				common[i][j] = max(common[i+1][j], common[i][j+1])
+			}
+		}
+	}
+	for i, j := 0, 0; i < len(a) || j < len(b); {
+		switch {
+		case i < len(a) && j < len(b) && a[i] == b[j]:
+			lines = append(lines, diffLine{" ", a[i]})
+			i, j = i+1, j+1
+		case i < len(a) && (j == len(b) || common[i+1][j] >= common[i][j+1]):
+			lines = append(lines, diffLine{"-", a[i]})
+			i++
+		default:
+			lines = append(lines, diffLine{"+", b[j]})
+			j++
+		}
+	}
+	return near(lines)
+}
+
+// near keeps the lines within three of a change.
+func near(lines []diffLine) (kept []diffLine) {
+	const around = 3
+	last := -1
+	for i := range lines {
+		close := false
+		for j := max(0, i-around); j <= min(len(lines)-1, i+around) && !close; j++ {
+			close = lines[j].Sign != " "
+		}
+		if !close {
+			continue
+		}
+		if last >= 0 && i > last+1 {
+			kept = append(kept, diffLine{"…", ""})
+		}
+		kept, last = append(kept, lines[i]), i
+	}
+	return kept
+}
+
+func splitLines(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(s, "\n"), "\n")
+}

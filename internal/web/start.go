@@ -1,0 +1,141 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/query"
+)
+
+// summaryAge is how old the counts of the start page may be: they take a scan of the job database.
+const summaryAge = 5 * time.Second
+
+// summaryCache holds the counts of the start page.
+type summaryCache struct {
+	mu   sync.Mutex
+	sum  *jobdb.Summary
+	made time.Time
+}
+
+// summary counts what is in the job database.
+func (s *site) summary(ctx context.Context) (*jobdb.Summary, error) {
+	s.sums.mu.Lock()
+	defer s.sums.mu.Unlock()
+	if s.sums.sum != nil && s.Now().Sub(s.sums.made) < summaryAge {
+		return s.sums.sum, nil
+	}
+	err := s.Query.Jobs(ctx, func(q jobdb.Queries) (err error) {
+		s.sums.sum, err = q.Summary()
+		return err
+	})
+	if err != nil {
+		s.sums.sum = nil
+		return nil, err
+	}
+	s.sums.made = s.Now()
+	return s.sums.sum, nil
+}
+
+// startPage is what the start page shows.
+type startPage struct {
+	NoJobs  bool
+	Figures []figure
+	States  []figure
+	Rules   table
+	Newest  listing
+}
+
+// figure is a number with what it counts, and the list of those.
+type figure struct {
+	Count, Name, Link, Note string
+	Class                   string
+}
+
+func (s *site) start(p *page) error {
+	if s.Query.Jobs == nil {
+		return p.show("start", "What happened to failed runs", "/", startPage{NoJobs: true})
+	}
+	sum, err := s.summary(p.ctx)
+	if err != nil {
+		return err
+	}
+	shown := startPage{}
+	var retried, failed, shadow, undecided uint64
+	for _, d := range sum.Decisions {
+		switch {
+		case d.Shadow:
+			shadow += d.Count
+		case d.Requeue:
+			retried += d.Count
+		default:
+			failed += d.Count
+		}
+	}
+	for _, n := range sum.NotDecided {
+		undecided += n.Count
+	}
+	shown.Figures = []figure{
+		{size(retried), "retried", "/decisions", "failed runs whose job ran again or will", "good"},
+		{size(failed), "failed for good", "/jobs?state=Failed&sort=-ended", "failed runs that ended their job", "bad"},
+		{size(undecided), "not decided", "/runs?state=Failed", "their job was already over", ""},
+	}
+	if shadow > 0 {
+		shown.Figures = append(shown.Figures, figure{size(shadow), "in shadow", "/shadow", "decided without effect", ""})
+	}
+	if sum.Superseded > 0 {
+		shown.Figures = append(shown.Figures, figure{size(sum.Superseded), "too late", "/decisions", "decided without effect", ""})
+	}
+	for _, j := range sum.Jobs {
+		shown.States = append(shown.States, figure{Count: size(j.Count), Name: j.State.String(), Link: link("/jobs", "state", j.State.String()), Class: kind(j.State.String())})
+	}
+	shown.Rules = rulesTable(sum)
+	l, newest, err := p.list(query.Decisions, "-time")
+	if err != nil {
+		return err
+	}
+	l.Limit = 12
+	t := &newest.Table
+	*t = table{Caption: "Newest decisions", Columns: decisionColumns(), Empty: "No decision yet."}
+	if len(newest.Chosen) > 0 {
+		t.Empty = "No decision matches these filters."
+	}
+	if _, err = s.Query.ListDecisions(p.ctx, l, func(d *audit.Decision) error {
+		t.Rows = append(t.Rows, decisionRow(d))
+		return nil
+	}); err != nil {
+		return err
+	}
+	t.Now = p.liveFrom("live", "table", "3s", t.Rows)
+	shown.Newest = *newest
+	return p.show("start", "What happened to failed runs", "/", shown)
+}
+
+// rulesTable counts decisions by what decided them, the most frequent first.
+func rulesTable(sum *jobdb.Summary) table {
+	t := table{Caption: "Decisions by rule", Columns: columns("Decision", "Code", "Rule", "Count>", "Share"), Empty: "No decision yet."}
+	all := slices.Clone(sum.Decisions)
+	slices.SortStableFunc(all, func(a, b jobdb.DecisionCount) int { return cmp.Compare(b.Count, a.Count) })
+	var total uint64
+	for _, d := range all {
+		total += d.Count
+	}
+	for _, d := range all {
+		c := badge("failed", "bad")
+		if d.Requeue {
+			c = badge("retried", "good")
+		}
+		if d.Shadow {
+			c.Badge, c.Note = "plain", "in shadow"
+		}
+		share := 100 * float64(d.Count) / float64(total)
+		list := link("/decisions", "code", d.Code.String(), "policy", d.Policy, "rule", d.Rule)
+		t.Rows = append(t.Rows, []cell{c, linked(d.Code.String(), list), ruleCell(d.Policy, d.Rule), number(size(d.Count)), {Bar: true, Share: share, Text: fmt.Sprintf("%.0f %%", share)}})
+	}
+	return t
+}

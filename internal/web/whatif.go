@@ -1,0 +1,228 @@
+package web
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/audit/shadow"
+	"github.com/refloat/refloat/internal/audit/whatif"
+	"github.com/refloat/refloat/internal/evaluator"
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/policy/policyfile"
+	"github.com/refloat/refloat/internal/query"
+)
+
+// ruleChoice is a rule whose limit the form can change: the field, as whatif reads it, and what people read.
+type ruleChoice struct{ Field, Text string }
+
+const (
+	whatIfJobs = 20
+	whatIfRows = 30
+)
+
+// whatIfPage is the form of a what-if, and its result.
+type whatIfPage struct {
+	Rules   []ruleChoice
+	Rule    string
+	Limit   string
+	Set     string // one assignment a line
+	YAML    string
+	Queue   string
+	From    string
+	To      string
+	Problem []string
+	Result  *whatif.Result
+	What    string
+	Lost    string // the time of runs that would not have taken place
+	Rows    table
+	Jobs    table
+	Assumed []string
+}
+
+// whatIf decides the history by other policies. Only one is decided at a time, and it ends when the client goes.
+func (s *site) whatIf(p *page) error {
+	shown := &whatIfPage{
+		Rule: p.arg("rule"), Limit: p.arg("limit"), Set: p.arg("set"), YAML: p.form.Get("policies"), Queue: p.arg("queue"), From: p.arg("from"), To: p.arg("to"),
+		Assumed: whatif.Assumptions(),
+	}
+	show := func() error { return p.show("whatif", "What if the policies were different?", "/whatif", shown) }
+	snap, err := s.newestPolicies(p)
+	if err != nil {
+		return err
+	}
+	for _, id := range snap.Base.Resources() {
+		if id.Kind != policyfile.KindPolicy {
+			continue
+		}
+		all, err := rules(&snap, id)
+		if err != nil {
+			return err
+		}
+		for i, r := range all {
+			if r.Action == "Retry" {
+				field, _, _ := strings.Cut(assignment(id.Name, r.Name, i, ""), "=")
+				limit := "no limit of its own"
+				if r.RetryLimit != nil {
+					limit = fmt.Sprintf("limit %v now", *r.RetryLimit)
+				}
+				shown.Rules = append(shown.Rules, ruleChoice{field, fmt.Sprintf("%s/%s, %s", id.Name, r.Name, limit)})
+			}
+		}
+	}
+	set := shown.Set
+	if shown.Rule != "" {
+		if shown.Limit == "" {
+			shown.Problem = []string{"Give a limit for the rule."}
+			return show()
+		}
+		set = strings.TrimSpace(shown.Rule + "=" + shown.Limit + "\n" + set)
+	}
+	if set == "" && strings.TrimSpace(shown.YAML) == "" {
+		return show()
+	}
+	if s.Query.Logs == nil {
+		return query.ErrNoLogs
+	}
+	candidate := whatif.Candidate{Name: "candidate", Set: snap.Base}
+	bad := func(err error) error {
+		shown.Problem = strings.Split(err.Error(), "\n")
+		p.status = http.StatusUnprocessableEntity
+		return show()
+	}
+	if strings.TrimSpace(shown.YAML) != "" {
+		if candidate.Set, err = policyfile.Parse([]policyfile.File{{Name: "policies", Data: []byte(shown.YAML)}}); err != nil {
+			return bad(err)
+		}
+		shown.What = "these policies"
+	}
+	for field := range strings.Lines(set) {
+		if field = strings.TrimSpace(field); field == "" {
+			continue
+		}
+		if candidate.Set, err = candidate.Set.Assign(field); err != nil {
+			return bad(fmt.Errorf("set %w", err))
+		}
+		shown.What = strings.TrimPrefix(shown.What+" and "+field, " and ")
+	}
+	o := whatif.Options{Candidates: []whatif.Candidate{candidate}, Queue: shown.Queue, Limit: whatIfJobs, Parallel: 1, Semantics: evaluator.SemanticsVersion}
+	for _, t := range []struct {
+		name, text string
+		to         *int64
+	}{{"From", shown.From, &o.From}, {"To", shown.To, &o.To}} {
+		if *t.to, err = query.Moment(t.text, s.Now()); err != nil {
+			return bad(fmt.Errorf("%s %w", t.name, err))
+		}
+	}
+	select {
+	case s.whatIfs <- struct{}{}:
+		defer func() { <-s.whatIfs }()
+	default:
+		return problem{http.StatusServiceUnavailable, "Another what-if is being decided", "One is decided at a time. Try again in a moment.", nil}
+	}
+	err = s.Query.Logs(p.ctx, func(logs audit.Logs) error {
+		results, err := whatif.Run(p.ctx, logs, o)
+		if len(results) > 0 {
+			shown.Result = results[0]
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	s.resultTables(shown)
+	return show()
+}
+
+func (s *site) resultTables(shown *whatIfPage) {
+	r := shown.Result
+	shown.Lost = time.Duration(r.RunSeconds * float64(time.Second)).Round(time.Second).String()
+	shown.Rows = table{Caption: "What would be decided differently", Columns: columns("Count>", "Queue", "Cause", "Was decided", "Would be"), Empty: "Nothing would be decided differently."}
+	for _, row := range r.Rows[:min(len(r.Rows), whatIfRows)] {
+		shown.Rows.Rows = append(shown.Rows.Rows, []cell{number(row.Count), linked(row.Queue, link("/queue", "name", row.Queue)), text(row.Cause), text(row.Decided), text(row.Candidate)})
+	}
+	shown.Jobs = table{Caption: "Some of these jobs", Columns: columns("Job", "Queue", "Cause", "Was decided", "Would be"), Empty: "None."}
+	for i := range r.Jobs {
+		c := &r.Jobs[i]
+		shown.Jobs.Rows = append(shown.Jobs.Rows, []cell{
+			{Text: c.JobID, Link: jobLink(c.Partition, c.JobID), Class: "mono id"}, text(c.Queue), text(c.Cause), {Text: c.Decided.String(), Class: "why"}, {Text: c.Candidate.String(), Class: "why"},
+		})
+	}
+}
+
+// shadowPage is what queues in shadow would have done.
+type shadowPage struct {
+	Queues []shadowQueue
+	Filter []filter
+}
+
+type shadowQueue struct {
+	Name      string
+	Sentences []string
+	Rules     table
+	Runs      table
+}
+
+const shadowRuns = 20
+
+func (s *site) shadow(p *page) error {
+	if s.Query.Jobs == nil {
+		return errNoJobs
+	}
+	since, err := query.Moment(p.arg("since"), s.Now())
+	if err != nil {
+		return &query.Invalid{Param: "since", Err: err}
+	}
+	shown := shadowPage{Filter: []filter{{"queue", "Queue", p.arg("queue"), "", nil}, {"since", "Since", p.arg("since"), "24h, or a time", nil}}}
+	var queues []*shadow.Queue
+	err = s.Query.Jobs(p.ctx, func(q jobdb.Queries) (err error) {
+		queues, err = shadow.Read(q, shadow.Filter{Queue: p.arg("queue"), Since: since})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, q := range queues {
+		shown.Queues = append(shown.Queues, shadowOf(q))
+	}
+	return p.show("shadow", "Shadow report", "/shadow", shown)
+}
+
+func shadowOf(q *shadow.Queue) shadowQueue {
+	v := shadowQueue{Name: q.Name}
+	j := &q.Jobs
+	v.Sentences = []string{fmt.Sprintf("Armada failed %d of %d jobs; Refloat would have retried %d of those.", j.ArmadaFailed, j.All, j.WouldRetry)}
+	if j.RanAgain > 0 {
+		v.Sentences = append(v.Sentences, fmt.Sprintf("Refloat would have failed %d jobs that Armada ran again, and %d of these succeeded.", j.RanAgain, j.ThenSucceeded))
+	}
+	if j.Open > 0 {
+		v.Sentences = append(v.Sentences, fmt.Sprintf("%d jobs are not over.", j.Open))
+	}
+	v.Rules = table{Caption: "Failed runs by rule", Columns: columns("Rule", "Would retry>", "of these, Armada failed>", "Median wait>", "Would fail>", "of these, ran again>", "then succeeded>")}
+	for _, r := range q.Rules {
+		wait := ""
+		if r.Retry.Runs > 0 {
+			wait = r.Waits.Median.String()
+		}
+		v.Rules.Rows = append(v.Rules.Rows, []cell{ruleCell(r.Policy, r.Rule), number(r.Retry.Runs), number(r.Retry.ArmadaFailed), number(wait), number(r.Fail.Runs), number(r.Fail.RanAgain), number(r.Fail.ThenSucceeded)})
+	}
+	v.Runs = table{Caption: "Where Armada acted differently", Columns: columns("Job", "Run>", "Refloat", "Armada", "Why"), Empty: "Nowhere."}
+	for _, r := range q.Runs {
+		if !r.Differs() || len(v.Runs.Rows) == shadowRuns {
+			continue
+		}
+		would := badge("would fail it", "bad")
+		if r.Decision.Requeue {
+			would = badge("would retry", "good")
+		}
+		v.Runs.Rows = append(v.Runs.Rows, []cell{
+			{Text: r.Decision.JobID, Link: jobLink(r.Partition, r.Decision.JobID), Class: "mono id"},
+			{Text: strconv.FormatUint(uint64(r.Decision.RunIndex), 10), Class: "num", Link: link("/explain", "id", r.Decision.JobID, "partition", fmt.Sprint(r.Partition), "run", fmt.Sprint(r.Decision.RunIndex))},
+			would, text(r.Fate.String()), {Text: audit.Reason(r.Decision), Class: "why"},
+		})
+	}
+	return v
+}
