@@ -6,16 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
+	"math"
+	"runtime"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/internal/app"
+	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/audit/whatif"
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/policy/diff"
-	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
 type diffFlags struct {
@@ -33,9 +35,9 @@ func newDiff() *cobra.Command {
 changed or moved, by field. Comments and layout make no difference.
 
 With --log, also decide the recorded history by both, and show how many decisions
-differ, from what to what, by queue and rule, and for which jobs. Runs are taken as
-they happened: a history cannot show what would have followed a different decision.
-If there are group policies, the verdicts on units are compared too, and how groups end.
+differ, from what to what, by queue, cause and rule, and for which jobs. This is what
+whatif --log DIR --against OLD --policies NEW shows, with the same assumptions: once one
+side retries a job and the other does not, its later runs are not compared.
 
 Exit code 1 if there is any difference, like diff.`,
 		Example: `  refloatctl diff policies.old policies.new
@@ -63,9 +65,9 @@ Exit code 1 if there is any difference, like diff.`,
 
 // difference is one line of `diff -o json`: exactly one field is set.
 type difference struct {
-	Change  *changeJSON  `json:"change,omitempty"`
-	Effect  *diff.Effect `json:"effect,omitempty"`
-	Summary *summaryJSON `json:"summary,omitempty"`
+	Change  *changeJSON    `json:"change,omitempty"`
+	Effect  *whatif.Change `json:"effect,omitempty"`
+	Summary *summaryJSON   `json:"summary,omitempty"`
 }
 
 type changeJSON struct {
@@ -78,10 +80,9 @@ type changeJSON struct {
 }
 
 type summaryJSON struct {
-	Changes  int  `json:"changes"`
-	Failures *int `json:"failures,omitempty"` // with --log
-	Effects  *int `json:"effects,omitempty"`  // of failed runs
-	Groups   *int `json:"groups,omitempty"`   // that end differently
+	Changes  int     `json:"changes"`
+	Failures *uint64 `json:"failures,omitempty"` // that were compared, with --log
+	Effects  *uint64 `json:"effects,omitempty"`
 }
 
 func diffPolicies(cmd *cobra.Command, f diffFlags, oldPath, newPath string) error {
@@ -109,7 +110,7 @@ func diffPolicies(cmd *cobra.Command, f diffFlags, oldPath, newPath string) erro
 	}
 	summary := summaryJSON{Changes: len(changes)}
 	if f.log != "" && err == nil {
-		err = effects(cmd, f, before, after, out, &summary)
+		err = effects(cmd, f, whatif.Candidate{Name: oldPath, Set: before}, whatif.Candidate{Name: newPath, Set: after}, out, &summary)
 	}
 	switch {
 	case err != nil:
@@ -121,102 +122,54 @@ func diffPolicies(cmd *cobra.Command, f diffFlags, oldPath, newPath string) erro
 	if err := errors.Join(err, out.Flush()); err != nil {
 		return err
 	}
-	if len(changes) > 0 || summary.Effects != nil && *summary.Effects+*summary.Groups > 0 {
+	if len(changes) > 0 || summary.Effects != nil && *summary.Effects > 0 {
 		return errFinding
 	}
 	return nil
 }
 
-// effects decides the history by both sets.
-func effects(cmd *cobra.Command, f diffFlags, before, after *policyfile.Set, out io.Writer, summary *summaryJSON) error {
+// effects decides the history by both sets: NEW is a candidate against OLD.
+func effects(cmd *cobra.Command, f diffFlags, before, after whatif.Candidate, out io.Writer, summary *summaryJSON) error {
 	log, closeLog, err := app.OpenEvents(f.log)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = closeLog() }()
-	enc := jsonLines(out)
-	failures, count, groups := 0, 0, 0
-	var tally diff.Tally
-	var shown []diff.Effect
 	bar := newProgress()
 	defer bar.done()
-	for partition := range log.Partitions() {
-		bar.say("deciding partition %d of %d", partition, log.Partitions())
-		n, err := diff.Effects(cmd.Context(), log, partition, cmp.Or(f.semantics, evaluator.SemanticsVersion), before, after, func(e diff.Effect) error {
-			if e.Group != "" {
-				groups++
-			} else {
-				count++
-			}
-			tally.Add(&e)
-			if f.output == outputJSON {
-				return enc.Encode(difference{Effect: &e})
-			}
-			if len(shown) < f.jobs {
-				shown = append(shown, e)
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		failures += n
+	var messages atomic.Uint64
+	o := whatif.Options{
+		Candidates: []whatif.Candidate{after}, Against: &before, Semantics: cmp.Or(f.semantics, evaluator.SemanticsVersion), Limit: f.jobs,
+		Parallel: runtime.GOMAXPROCS(0),
+		Progress: func(int, uint64) { bar.sayShared("deciding: %s", plural.Of(messages.Add(1024), "message")) },
 	}
-	bar.done()
-	summary.Failures, summary.Effects, summary.Groups = &failures, &count, &groups
 	if f.output == outputJSON {
-		return nil
+		o.Limit = math.MaxInt
 	}
-	fmt.Fprintf(out, "\n%d of %d failed runs are decided differently", count, failures)
-	if groups > 0 {
-		fmt.Fprintf(out, ", and %s", plural.Of(groups, "group ends differently", "groups end differently"))
-	}
-	if count+groups == 0 {
-		fmt.Fprintln(out)
-		return nil
-	}
-	fmt.Fprintf(out, ": %s\n\n", outcomes(tally.Groups()))
-	t := newTable(out, "COUNT", "QUEUE", "OLD", "NEW")
-	for _, g := range tally.Groups() {
-		t.row(fmt.Sprint(g.Count), g.Queue, g.From, g.To)
-	}
-	if err := t.flush(); err != nil || len(shown) == 0 {
+	results, err := whatif.Run(cmd.Context(), audit.Logs{Events: log}, o)
+	if err != nil {
 		return err
 	}
+	bar.done()
+	r := results[0]
+	summary.Failures, summary.Effects = &r.Compared, &r.Changed
+	if f.output == outputJSON {
+		enc := jsonLines(out)
+		for i := range r.Jobs {
+			if err := enc.Encode(difference{Effect: &r.Jobs[i]}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	more := r.Changed - uint64(len(r.Jobs))
+	r.Next = 0 // there are no pages here
 	fmt.Fprintln(out)
-	t = newTable(out, "JOB", "RUN", "QUEUE", "OLD", "NEW")
-	for _, e := range shown {
-		if e.Group != "" {
-			e.JobID = "group " + e.Group
-		}
-		t.row(e.JobID, e.RunID, e.Queue, verdictText(&e.Old), verdictText(&e.New))
+	if err := printWhatif(out, r); err != nil {
+		return err
 	}
-	err = t.flush()
-	if total := count + groups; total > len(shown) {
-		fmt.Fprintf(out, "and %d more: --jobs %d shows all\n", total-len(shown), total)
+	if more > 0 {
+		fmt.Fprintf(out, "and %d more: --jobs %d shows all\n", more, r.Changed)
 	}
-	return err
-}
-
-func verdictText(v *diff.Verdict) string {
-	return strings.Join(slices.DeleteFunc([]string{v.Outcome, v.Code, v.Rule, v.GroupAction, v.GroupRule, v.Delay}, func(s string) bool { return s == "" }), " ")
-}
-
-// outcomes sums up the groups by kind of change.
-func outcomes(groups []diff.Group) string {
-	var order []string
-	counts := map[string]int{}
-	for _, g := range groups {
-		from, _, _ := strings.Cut(g.From, " ")
-		to, _, _ := strings.Cut(g.To, " ")
-		kind := from + " → " + to
-		if counts[kind] == 0 {
-			order = append(order, kind)
-		}
-		counts[kind] += g.Count
-	}
-	for i, kind := range order {
-		order[i] = fmt.Sprintf("%d %s", counts[kind], kind)
-	}
-	return strings.Join(order, ", ")
+	return nil
 }

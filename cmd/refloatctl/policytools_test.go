@@ -283,14 +283,14 @@ func TestDiff(t *testing.T) {
 	}
 	ctl(t, "diff", testPolicies, dir).exits(t, exitFinding).says(t, "changed  rule ", `action: "Retry" → "Fail"`)
 	r := ctl(t, "diff", testPolicies, dir, "--log", log, "--jobs", "2").exits(t, exitFinding)
-	r.says(t, "failed runs are decided differently", "Retry → Fail", "QUEUE", "more: --jobs")
+	r.says(t, "failed runs are decided differently", "retries fewer: ", "QUEUE", "more: --jobs")
 	var effects, changes int
 	var last object
 	for line := range strings.Lines(ctl(t, "diff", testPolicies, dir, "--log", log, "-o", "json").exits(t, exitFinding).out) {
 		last = jsonLine(t, line)
 		if e, ok := last["effect"].(map[string]any); ok {
 			effects++
-			if e["jobId"] == "" || e["old"] == nil || e["new"] == nil {
+			if e["jobId"] == "" || e["decided"] == nil || e["candidate"] == nil {
 				t.Error(line)
 			}
 		}
@@ -301,6 +301,10 @@ func TestDiff(t *testing.T) {
 	summary := object(last["summary"].(map[string]any))
 	if effects == 0 || summary.number("effects") != int64(effects) || summary.number("changes") != int64(changes) || summary.number("failures") < int64(effects) {
 		t.Errorf("%d effects, %d changes, summary %v", effects, changes, summary)
+	}
+	whatif := jsonLine(t, ctl(t, "whatif", "--log", log, "--against", testPolicies, "--policies", dir, "-o", "json").exits(t, exitFinding).out)
+	if whatif.number("changed") != int64(effects) || whatif.number("compared") != summary.number("failures") {
+		t.Errorf("whatif says %d of %d, diff %v", whatif.number("changed"), whatif.number("compared"), summary)
 	}
 	if !strings.Contains(r.out, " of "+summary["failures"].(json.Number).String()+" failed runs") {
 		t.Errorf("table and JSON differ: %v\n%s", summary, r.out)
@@ -461,10 +465,10 @@ func TestDiffGroups(t *testing.T) {
 	ctl(t, "import", groupHistoryFile(t), "--log", logs).exits(t, exitFine)
 	ctl(t, "diff", old, old, "--log", logs).exits(t, exitFine).says(t, "0 of ")
 	r := ctl(t, "diff", old, changed, "--log", logs).exits(t, exitFinding)
-	r.says(t, "group policy training: maxRestarts: 1 → 2", "1 of 5 failed runs are decided differently, and 1 group ends differently", "1 Fail → Retry", "lost/default FailGroup", "lost/default RestartGroup", "group train", "Failed ReachedMaxRestarts", "Active")
+	r.says(t, "group policy training: maxRestarts: 1 → 2", "1 of 5 failed runs are decided differently", "1 job retried that failed for good", "Fail DefaultFail by lost/default", "Retry GroupRestart by lost/default")
 	ctl(t, "diff", old, changed, "--log", logs, "--semantics", "2").exits(t, exitFinding).says(t, "0 of ")
 	r = ctl(t, "diff", old, changed, "--log", logs, "-o", "json").exits(t, exitFinding)
-	r.says(t, `"groupAction":"FailGroup"`, `"group":"train"`, `"groups":1`)
+	r.says(t, `"effects":1`, `"failures":5`, "GroupRestart")
 }
 
 // TestDocumentedGroupTest: the test that docs/policies.md shows passes.

@@ -1,7 +1,5 @@
-// Package diff compares two policy sets: by their content, field by field, and by
-// what they would have decided on a recorded history.
+// Package diff compares two policy sets field by field.
 //
 // Content is compared in the canonical encoding, so comments, the order of files and
-// notation make no difference. Decisions come from audit.Replay, once for each set;
-// this package decides nothing itself.
+// notation make no difference. What other policies would have decided is package whatif's.
 package diff
