@@ -26,7 +26,7 @@ type simulateFlags struct {
 	cluster, workload, example string
 	seed                       uint64
 	seeds, jobs, parallel      int
-	output                     string
+	output, html               string
 }
 
 func newSimulate() *cobra.Command {
@@ -75,6 +75,7 @@ Exit codes: 0 done, 1 a policy file has problems, 2 usage, 3 a file could not be
 	flags.IntVar(&f.seeds, "seeds", 1, "number of seeds")
 	flags.IntVar(&f.jobs, "jobs", 0, "number of jobs (default: that of the workload)")
 	flags.IntVar(&f.parallel, "parallel", runtime.GOMAXPROCS(0), "number of simulations at once")
+	flags.StringVar(&f.html, "html", "", "write a page with pictures to this file, too")
 	addOutput(cmd, &f.output)
 	return cmd
 }
@@ -133,6 +134,11 @@ func runSimulate(cmd *cobra.Command, f simulateFlags) error {
 	results, err := simulateAll(cmd.Context(), f, candidates, cluster, workload)
 	if err != nil {
 		return err
+	}
+	if f.html != "" {
+		if err := writePage(f.html, results); err != nil {
+			return err
+		}
 	}
 	out := bufio.NewWriter(cmd.OutOrStdout())
 	if f.output == outputJSON {

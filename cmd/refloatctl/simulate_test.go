@@ -10,9 +10,21 @@ import (
 // TestSimulate: one seed always gives the same output; candidates are compared.
 func TestSimulate(t *testing.T) {
 	t.Parallel()
-	one := inProcess(t, "simulate", "--policies", examplesDir, "--jobs", "200", "-o", "json").exits(t, exitFine).out
-	if again := inProcess(t, "simulate", "--policies", examplesDir, "--jobs", "200", "-o", "json", "--parallel", "1").exits(t, exitFine).out; again != one {
+	dir := t.TempDir()
+	one := inProcess(t, "simulate", "--policies", examplesDir, "--jobs", "200", "-o", "json", "--html", filepath.Join(dir, "one")).exits(t, exitFine).out
+	if again := inProcess(t, "simulate", "--policies", examplesDir, "--jobs", "200", "-o", "json", "--parallel", "1", "--html", filepath.Join(dir, "again")).exits(t, exitFine).out; again != one {
 		t.Errorf("a second run prints something else:\n%s\n%s", one, again)
+	}
+	var pages []string
+	for _, name := range []string{"one", "again"} {
+		page, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, string(page))
+	}
+	if pages[0] != pages[1] || !strings.Contains(pages[0], "<svg ") {
+		t.Errorf("pages of %d and %d bytes", len(pages[0]), len(pages[1]))
 	}
 	if r := jsonLine(t, one); r["record"] != "Simulation" || len(r["assumed"].([]any)) == 0 {
 		t.Errorf("%v", r)
@@ -49,4 +61,5 @@ func TestSimulateFiles(t *testing.T) {
 		ctl(t, strings.Fields(c.args)...).exits(t, exitUsage).says(t, c.says)
 	}
 	ctl(t, "simulate", "--policies", examplesDir, "--cluster", filepath.Join(dir, "none")).exits(t, exitEnvironment)
+	inProcess(t, "simulate", "--policies", examplesDir, "--jobs", "1", "--html", filepath.Join(dir, "none", "page")).exits(t, exitEnvironment)
 }

@@ -1,0 +1,19 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+
+	"github.com/refloat/refloat/internal/simulate"
+	simulatereport "github.com/refloat/refloat/internal/simulate/report"
+)
+
+// writePage writes the results as an HTML page. A page that cannot be made leaves the file as it was.
+func writePage(path string, results [][]*simulate.Result) error {
+	var page bytes.Buffer
+	if err := simulatereport.Write(&page, results); err != nil {
+		return fmt.Errorf("--html: %w", err)
+	}
+	return os.WriteFile(path, page.Bytes(), 0o644) //nolint:gosec // a page for everybody
+}

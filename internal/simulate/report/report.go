@@ -1,0 +1,167 @@
+package report
+
+import (
+	_ "embed" // the page
+	"fmt"
+	"html/template"
+	"io"
+	"time"
+
+	"github.com/refloat/refloat/internal/plural"
+	"github.com/refloat/refloat/internal/simulate"
+)
+
+//go:embed page.html
+var pageText string
+
+type page struct {
+	Colors      []template.CSS
+	Seeds       string
+	OneSeed     bool
+	Candidates  []candidate
+	Sections    []section
+	Comparisons []titledTable
+	Assumed     []string
+}
+
+type candidate struct{ Letter, Name, Done, Lost, Retries, Completion string }
+
+type section struct {
+	Title, Lead string
+	Figures     []figure
+}
+
+type figure struct {
+	Title, Axes string
+	SVG         template.HTML
+	Legend      []legend
+	Table       table
+}
+
+type legend struct {
+	Name   string
+	Color  int
+	Dashed bool
+}
+
+type titledTable struct {
+	Title string
+	Table table
+}
+
+type table struct {
+	Head []string
+	Rows []row
+}
+
+type row struct {
+	Name  string
+	Cells []cell
+}
+
+type cell struct {
+	Text    string
+	Differs bool
+}
+
+// Write writes a page about the results of candidates: each with one result for each seed, in the same order.
+func Write(w io.Writer, results [][]*simulate.Result) error {
+	t, err := template.New("page").Parse(pageText)
+	if err != nil {
+		return err
+	}
+	p := page{Seeds: fmt.Sprintf("%s, the first is %d", plural.Of(len(results[0]), "seed"), results[0][0].Seed), OneSeed: len(results[0]) == 1, Assumed: simulate.Assumptions()}
+	for _, color := range palette() {
+		p.Colors = append(p.Colors, template.CSS(color)) //nolint:gosec // a constant
+	}
+	compared := simulate.Compare(results)
+	for i := range compared {
+		p.Candidates = append(p.Candidates, candidateOf(i, &compared[i]))
+	}
+	p.Comparisons = comparisons(compared)
+	for _, build := range []func([][]*simulate.Result, []simulate.Comparison) (section, error){distributions, overTime, byCause, byRule} {
+		s, err := build(results, compared)
+		if err != nil {
+			return err
+		}
+		p.Sections = append(p.Sections, s)
+	}
+	return t.Execute(w, &p)
+}
+
+// letter names a candidate: A to Z, then A1 to Z1, and so on.
+func letter(i int) string {
+	name := string(rune('A' + i%26))
+	if i >= 26 {
+		name += fmt.Sprint(i / 26)
+	}
+	return name
+}
+
+func candidateOf(i int, c *simulate.Comparison) candidate {
+	mean := func(name string) float64 {
+		for m := range c.Measures {
+			if c.Measures[m].Name == name {
+				return c.Measures[m].Mean
+			}
+		}
+		return 0
+	}
+	number := func(name string) string { return fmt.Sprintf("%.1f", mean(name)) }
+	return candidate{letter(i), clean(c.Candidate), number("jobs done"), number("jobs lost"), number("retries"), seconds(mean("completion p95, s"))}
+}
+
+func seconds(s float64) string {
+	return time.Duration(s * float64(time.Second)).Round(time.Second).String()
+}
+
+// comparisons are the tables of all measures: of everything, by queue, by cause and by rule.
+func comparisons(all []simulate.Comparison) (out []titledTable) {
+	head := []string{"Measure"}
+	for i := range all {
+		head = append(head, letter(i))
+		if i > 0 {
+			head = append(head, letter(i)+" − "+letter(0))
+		}
+	}
+	add := func(t *table, prefix string, measures func(*simulate.Comparison) []simulate.Measure) {
+		for m, first := range measures(&all[0]) {
+			r := row{Name: clean(prefix + first.Name)}
+			for i := range all {
+				of := &measures(&all[i])[m]
+				r.Cells = append(r.Cells, cell{Text: interval(&of.Interval)})
+				if d := of.Difference; d != nil {
+					star := cell{Text: interval(d), Differs: d.Differs()}
+					if star.Differs {
+						star.Text += " *"
+					}
+					r.Cells = append(r.Cells, star)
+				}
+			}
+			t.Rows = append(t.Rows, r)
+		}
+	}
+	total := table{Head: head}
+	add(&total, "", func(c *simulate.Comparison) []simulate.Measure { return c.Measures })
+	out = append(out, titledTable{"All jobs", total})
+	for _, kind := range []struct {
+		by    simulate.PartKind
+		title string
+	}{{simulate.ByQueue, "By queue"}, {simulate.ByCause, "By cause"}, {simulate.ByRule, "By rule"}} {
+		t := table{Head: head}
+		for p := range all[0].Parts {
+			if part := &all[0].Parts[p]; part.By == kind.by {
+				add(&t, part.Name()+": ", func(c *simulate.Comparison) []simulate.Measure { return c.Parts[p].Measures })
+			}
+		}
+		out = append(out, titledTable{kind.title, t})
+	}
+	return out
+}
+
+func interval(i *simulate.Interval) string {
+	if i.Low == nil {
+		return fmt.Sprintf("%.1f", i.Mean)
+	}
+	return fmt.Sprintf("%.1f ± %.1f", i.Mean, *i.High-i.Mean)
+}
