@@ -120,13 +120,18 @@ func TestGrows(t *testing.T) {
 	}
 	r := mustBeWhole(t, dir)
 	if r.Ranges != 2 || len(r.Chains) != 3 || r.Files == 0 || len(r.Unfinished) != 0 {
-		t.Errorf("%+v", r)
+		t.Fatalf("%+v", r)
 	}
 	a, err := archive.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ranges := a.Manifests()
+	for i := range ranges {
+		if got := len(ranges[i].Chains); got != len(r.Chains) {
+			t.Fatalf("range %d has %d chains, want %d", i, got, len(r.Chains))
+		}
+	}
 	for i, c := range r.Chains {
 		want, err := audit.Verify(t.Context(), logs, c.Partition)
 		if err != nil {

@@ -360,7 +360,7 @@ func TestEventsGone(t *testing.T) {
 		t.Fatalf("events are gone: %v", err)
 	}
 	m, err := create(t, dir, logs, archive.Options{WithoutEvents: true})
-	if err != nil || m.Chains[2].EventsMissing == "" || m.Chains[0].EventsMissing != "" {
+	if err != nil || len(m.Chains) != 3 || m.Chains[2].EventsMissing == "" || m.Chains[0].EventsMissing != "" {
 		t.Fatalf("%+v, %v", m, err)
 	}
 	r := verify(t, dir)
