@@ -40,6 +40,12 @@ type outlook struct {
 	sum      []int64
 	with     []int64
 	distinct []int32
+	alike    []int32
+
+	least      []int64 // of each resource, what all jobs of a gang request
+	reserved   []int64 // by node, for reserve
+	isReserved []bool
+	nodes      []int32
 }
 
 // prospect is a queue's part.
@@ -47,10 +53,14 @@ type prospect struct {
 	known      bool
 	candidates []int32 // queued gangs, without those that get nothing if one before them gets nothing
 	next       int
+	last       int // the place of the last gang with nodes
 }
 
 func newOutlook(c *cycle) outlook {
-	return outlook{c: c, queues: make([]prospect, len(c.queues)), sum: make([]int64, c.resources), with: make([]int64, c.resources)}
+	return outlook{
+		c: c, queues: make([]prospect, len(c.queues)), sum: make([]int64, c.resources), with: make([]int64, c.resources),
+		least: make([]int64, c.resources), reserved: make([]int64, len(c.amounts.free)), isReserved: make([]bool, len(c.nodes)),
+	}
 }
 
 func (o *outlook) stale(q int32) { o.queues[q].known = false }
@@ -148,24 +158,34 @@ func (o *outlook) look(q int32) {
 		}
 	}
 	var turn key
+	last := len(gangs) - 1
+	for last >= 0 && c.gangs[gangs[last]].have == 0 {
+		last--
+	}
+	p.last = last
+	o.alike = o.alike[:0]
 	level := int32(c.levels)
 	for i, g := range gangs {
 		gang := &c.gangs[g]
 		if gang.blocked != UnknownReason || c.keeps(g) {
 			continue
 		}
+		follows := gang.have == 0 && o.follows(g)
+		if o.places[g] = int32(i); follows && i > last && o.again(g) {
+			continue // nobody asks for its turn, and it raises no other one
+		}
 		copy(o.with, o.sum)
 		o.add(o.with, g, 1)
 		own := key{fractionOf(o.with, c.total, c.queues[q].factor), gang.running}
 		if gang.have > 0 {
 			copy(o.sum, o.with)
-		} else if !o.follows(g) {
+		} else if !follows {
 			p.candidates = append(p.candidates, g)
 		}
 		if of := c.jobs[gang.members[0]].level; of < level || own.compare(turn) > 0 {
 			level, turn = of, own
 		}
-		o.turns[g], o.places[g] = turn, int32(i)
+		o.turns[g] = turn
 	}
 }
 
@@ -180,6 +200,23 @@ func (o *outlook) add(sum []int64, g int32, sign int64) {
 			sum[r] += sign * amount
 		}
 	}
+}
+
+// again says whether a queued job has the key of one before it, since when the queue has the same sum.
+func (o *outlook) again(g int32) bool {
+	c, members := o.c, o.c.gangs[g].members
+	if len(members) > 1 {
+		return false
+	}
+	for _, j := range o.alike {
+		if c.jobs[j].level == c.jobs[members[0]].level && slices.Equal(c.request(j), c.request(members[0])) {
+			return true
+		}
+	}
+	if len(o.alike) < mostHopeless {
+		o.alike = append(o.alike, members[0])
+	}
+	return false
 }
 
 // follows says whether a queued gang gets nothing if those before it in its queue get nothing.
@@ -227,26 +264,23 @@ func (o *outlook) mayDisplace(g int32) bool {
 	c.work.avoided = c.work.avoided[:0]
 	if single {
 		c.avoid(&c.jobs[j])
+		if gang.label == "" && c.hopeless.knows(c, j, c.jobs[j].level) {
+			return false
+		}
 	}
+	copy(o.least, c.request(j))
+	for _, j := range gang.members[1:] {
+		for r, amount := range c.request(j) {
+			o.least[r] = min(o.least[r], amount)
+		}
+	}
+	o.reserve(g)
+	defer o.release()
 	if gang.label != "" {
-		for _, nodes := range c.labelled(gang.label).nodes {
-			room := 0
-			for _, n := range nodes {
-				if room += o.roomFor(g, n); room >= gang.need {
-					return true
-				}
-			}
-		}
-		return false
+		return slices.ContainsFunc(c.labelled(gang.label).nodes, func(nodes []int32) bool { return o.haveRoom(gang, nodes) })
 	}
-	if single && c.hopeless.knows(c, j, c.jobs[j].level) {
-		return false
-	}
-	room := 0
-	for n := range int32(len(c.nodes)) {
-		if room += o.roomFor(g, n); room >= gang.need {
-			return true
-		}
+	if o.roomAnywhere(gang) {
+		return true
 	}
 	if single && len(c.work.avoided) == 0 {
 		c.hopeless.add(c, j, c.jobs[j].level)
@@ -254,41 +288,94 @@ func (o *outlook) mayDisplace(g int32) bool {
 	return false
 }
 
-// roomFor bounds how many jobs of a gang a node can have if they displace whatever they can.
-func (o *outlook) roomFor(g, n int32) int {
-	c, gang := o.c, &o.c.gangs[g]
+// reserve finds what evicted gangs of a gang's level that return after it have on nodes. Turns rise along a queue, so these are the last of their level.
+func (o *outlook) reserve(g int32) {
+	c, level := o.c, o.level(g)
+	for q := range c.queues {
+		for _, other := range slices.Backward(c.queues[q].gangs[:o.queues[q].last+1]) {
+			gang := &c.gangs[other]
+			of := o.level(other)
+			if of < level || gang.blocked != UnknownReason || c.keeps(other) {
+				continue
+			}
+			if of > level || o.compareTurns(other, g) <= 0 {
+				break
+			}
+			if !gang.running {
+				continue
+			}
+			for _, j := range gang.members {
+				n := c.jobs[j].node
+				if !o.isReserved[n] {
+					o.isReserved[n] = true
+					o.nodes = append(o.nodes, n)
+				}
+				for r, amount := range c.request(j) {
+					c.of(o.reserved, n)[r] += amount
+				}
+			}
+		}
+	}
+}
+
+func (o *outlook) release() {
+	for _, n := range o.nodes {
+		o.isReserved[n] = false
+		clear(o.c.of(o.reserved, n))
+	}
+	o.nodes = o.nodes[:0]
+}
+
+// roomAnywhere is haveRoom for all nodes. It skips those that have no room for a single job: of a block, and without reservations.
+func (o *outlook) roomAnywhere(g *gang) bool {
+	c := o.c
+	if o.haveRoom(g, o.nodes) {
+		return true
+	}
+	c.index.settle()
+	level, room := c.jobs[g.members[0]].level, 0
+	for _, n := range o.nodes {
+		room += o.roomOn(g, n)
+	}
+	for _, b := range c.index.blocks {
+		if !jobFitsOnNode(o.least, c.index.mostOf(b, level)) {
+			continue
+		}
+		for _, n := range b.nodes {
+			if o.isReserved[n] {
+				continue
+			}
+			if room += o.roomOn(g, n); room >= g.need {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (o *outlook) haveRoom(g *gang, nodes []int32) bool {
+	room := 0
+	for _, n := range nodes {
+		if room += o.roomOn(g, n); room >= g.need {
+			return true
+		}
+	}
+	return false
+}
+
+// roomOn bounds how many jobs of a gang a node can have if they displace whatever they can.
+func (o *outlook) roomOn(g *gang, n int32) int {
+	c := o.c
 	if slices.Contains(c.work.avoided, n) {
 		return 0
 	}
-	least := o.with
-	copy(least, c.request(gang.members[0]))
-	for _, j := range gang.members[1:] {
-		for r, amount := range c.request(j) {
-			least[r] = min(least[r], amount)
-		}
-	}
-	level, left := c.jobs[gang.members[0]].level, c.work.left
-	copy(left, c.of(c.amounts.free, n))
-	for i := range c.nodes[n].jobs {
-		on := &c.nodes[n].jobs[i]
-		if on.level > level || on.level == level && !o.returnsAfter(on.job, g) {
-			continue
-		}
-		for r, amount := range c.request(on.job) {
-			left[r] += amount
-		}
-	}
-	room := int64(len(gang.members))
-	for r, amount := range least {
+	// Nothing is evicted, so this counts what jobs of lower levels have, and no reservations.
+	available, reserved := c.available(n, c.jobs[g.members[0]].level), c.of(o.reserved, n)
+	room := int64(len(g.members))
+	for r, amount := range o.least {
 		if amount > 0 {
-			room = min(room, left[r]/amount)
+			room = min(room, (available[r]+reserved[r])/amount)
 		}
 	}
 	return int(max(0, room))
-}
-
-// returnsAfter says whether a job still has a reservation when it is a gang's turn.
-func (o *outlook) returnsAfter(j, g int32) bool {
-	job := &o.c.jobs[j]
-	return job.start != none && job.preemptible && o.compareTurns(job.gang, g) > 0
 }

@@ -434,7 +434,7 @@ func (s *Scheduler) NoRoom(queue string) func(yield func(id string) bool) {
 			return
 		}
 		for _, g := range s.c.queues[q].gangs {
-			if s.c.gangs[g].blocked != UnknownReason {
+			if s.c.gangs[g].blocked != UnknownReason || s.c.gangs[g].running {
 				continue
 			}
 			for _, j := range s.c.gangs[g].members {
