@@ -244,6 +244,18 @@ func hours(of map[string]float64, resources []string) (cells []string) {
 	return cells
 }
 
+// shortResource leaves out the domain of a resource, unless another one has the same name then.
+func shortResource(name string, all []string) string {
+	last := func(name string) string { return name[strings.LastIndex(name, "/")+1:] }
+	short := last(name)
+	for _, other := range all {
+		if other != name && last(other) == short {
+			return name
+		}
+	}
+	return short
+}
+
 // printQueues prints what became of each queue's jobs, and how long they took.
 func printQueues(w io.Writer, r *simulate.Result) error {
 	t := newTable(w, "QUEUE", "JOBS", "DONE", "LOST", "RETRIES", "PREEMPTED", "BELOW SHARE", "FAIR-SHARE ERROR", "AT MOST")
@@ -292,7 +304,7 @@ func printSimulation(w io.Writer, r *simulate.Result, seeds int) error {
 	}
 	var headings []string
 	for _, name := range r.Resources {
-		headings = append(headings, strings.ToUpper(name)+" HOURS")
+		headings = append(headings, strings.ToUpper(shortResource(name, r.Resources))+" HOURS")
 	}
 	t := newTable(w, append([]string{"CAUSE", "POLICY", "RULE", "CODE", "RUNS", "RETRIED"}, headings...)...)
 	for i := range r.Failures {

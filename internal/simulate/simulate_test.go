@@ -81,7 +81,7 @@ func TestDeterminism(t *testing.T) {
 	before := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(before)
 	first := text(t, run(t, options(t, examples(t), 250)))
-	for _, n := range []int{1, 4} {
+	for _, n := range []int{1, 2, 4} {
 		runtime.GOMAXPROCS(n)
 		if again := text(t, run(t, options(t, examples(t), 250))); again != first {
 			t.Fatalf("GOMAXPROCS=%d: another result:\n%s\n%s", n, first, again)

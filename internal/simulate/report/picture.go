@@ -96,7 +96,7 @@ func ticks(most float64, format func(float64) string) (out []chartdraw.Tick) {
 	}
 	step := math.Pow(10, math.Floor(math.Log10(most)))
 	for _, part := range []float64{0.2, 0.5, 1, 2} {
-		if most/(step*part) <= 6 {
+		if most/(step*part) <= 8 {
 			step *= part
 			break
 		}
