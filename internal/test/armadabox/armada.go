@@ -32,6 +32,9 @@ type Options struct {
 	Policies        string                       // directory of policy files that our API gets; what FollowArmada leaves to it
 	FollowArmada    bool                         // our policies are Armada's
 	OursFirst       bool                         // our ingester writes Armada's tables from the first message, not Armada's own
+	Scheduler       map[string]any               // more of the scheduler's configuration
+	Scheduling      map[string]any               // more of its section scheduling
+	Prepare         func(*Armada) error          // runs when the server serves, before the scheduler starts
 }
 
 // Armada is a control plane that runs. Its programs go by these names: redis,
@@ -101,6 +104,11 @@ func (a *Armada) begin(ctx context.Context) error {
 	for _, name := range first {
 		if err := a.Run(ctx, name); err != nil {
 			return err
+		}
+		if name == "server" && a.Prepare != nil {
+			if err := a.Prepare(a); err != nil {
+				return err
+			}
 		}
 	}
 	if !a.OursFirst {

@@ -3,6 +3,7 @@ package armadabox
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -37,6 +38,15 @@ func (a *Armada) configure(t testing.TB) {
 			pools = append(pools, p)
 		}
 	}
+	scheduling := settings{"executorTimeout": a.ExecutorTimeout.String(), "executorUpdateFrequency": "1s", "pools": pools}
+	maps.Copy(scheduling, a.Scheduling)
+	schedulerFile := settings{
+		"grpc": settings{"port": free[1]}, "http": settings{"port": free[5]}, "metrics": settings{"port": free[6]},
+		"armadaApi": api, "postgres": scheduler, "pulsar": pulsar,
+		"executorTimeout": a.ExecutorTimeout.String(), "queueRefreshPeriod": "1s",
+		"scheduling": scheduling,
+	}
+	maps.Copy(schedulerFile, a.Scheduler)
 	for name, file := range map[string]settings{
 		"server": {
 			"grpcPort": free[0], "httpPort": free[3], "metricsPort": free[4], "pulsar": pulsar, "queueCacheRefreshPeriod": "1s",
@@ -44,12 +54,7 @@ func (a *Armada) configure(t testing.TB) {
 			"postgres":       lookout, "queryapi": settings{"postgres": lookout},
 			"schedulerApiConnection": settings{"armadaUrl": a.scheduler, "forceNoTls": true},
 		},
-		"scheduler": {
-			"grpc": settings{"port": free[1]}, "http": settings{"port": free[5]}, "metrics": settings{"port": free[6]},
-			"armadaApi": api, "postgres": scheduler, "pulsar": pulsar,
-			"executorTimeout": a.ExecutorTimeout.String(), "queueRefreshPeriod": "1s",
-			"scheduling": settings{"executorTimeout": a.ExecutorTimeout.String(), "executorUpdateFrequency": "1s", "pools": pools},
-		},
+		"scheduler":         schedulerFile,
 		"scheduleringester": {"metrics": settings{"port": free[7]}, "postgres": scheduler, "pulsar": pulsar},
 		"eventingester":     {"metricsPort": free[8], "redis": settings{"addrs": []string{a.redis}}, "pulsar": pulsar},
 		"lookout":           {"postgres": lookout},
