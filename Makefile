@@ -88,7 +88,7 @@ crash: ## kill -9 `refloatctl up` KILLS (100) times and check that nothing was l
 e2e: ## run our programs on a real Pulsar broker: take-over, refusals, foreign messages
 	REQUIRE_INTEGRATION=1 $(TEST) -- -shuffle=on -count=1 -timeout=15m ./internal/test/e2e
 
-e2e-armada: ## run scenarios under a real Armada (ARMADA_BOX, or ../shared/armada); RUN=TestArmada/FILE/… selects some, LONG=1 adds the long ones
+e2e-armada: ## run scenarios under a real Armada (ARMADA_BOX, or ../shared/armada); RUN=TestArmada/FILE/… selects some, LONG=1 adds the long ones, AGAIN=2 reruns up to that many failed ones
 	ARMADA_LONG=$(LONG) $(TEST) $(RERUN) --packages="$(ARMADA_TESTS)" -- -count=1 -v -timeout=60m -run '$(or $(RUN),.)'
 
 chaos: ## inject FAULTS (12) random faults on a real Pulsar broker; docs/chaos.md describes the checks
