@@ -31,6 +31,10 @@ func (r *reconnecting) close() {
 	if r.trying.Load() {
 		r.Error("the producer is closed during an attempt to connect it")
 	}
+	r.giveUp()
+}
+
+func (r *reconnecting) giveUp() {
 	r.state.Lock()
 	defer r.state.Unlock()
 	r.closed = true
@@ -47,9 +51,7 @@ func (r *reconnecting) reconnect(attempt func() error) {
 		r.trying.Store(false)
 		switch {
 		case errors.Is(err, errGaveUp):
-			r.state.Lock()
-			defer r.state.Unlock()
-			r.closed = true
+			r.giveUp()
 			return
 		case err == nil:
 			if r.isClosed() {

@@ -47,8 +47,7 @@ func (s *Set) Assign(text string) (*Set, error) {
 		return nil, err
 	}
 	set, _, err := s.With(File{Name: text, Data: b})
-	var problems Problems
-	if errors.As(err, &problems) { // nobody knows the text in which their positions are
+	if problems, ok := errors.AsType[Problems](err); ok { // nobody knows the text in which their positions are
 		for i := range problems {
 			problems[i].Line, problems[i].Column = 0, 0
 		}
