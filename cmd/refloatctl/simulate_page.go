@@ -15,5 +15,5 @@ func writePage(path string, results [][]*simulate.Result) error {
 	if err := simulatereport.Write(&page, results); err != nil {
 		return fmt.Errorf("--html: %w", err)
 	}
-	return os.WriteFile(path, page.Bytes(), 0o644) //nolint:gosec // a page for everybody
+	return os.WriteFile(path, page.Bytes(), 0o644)
 }

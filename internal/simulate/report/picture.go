@@ -37,13 +37,13 @@ const pictureWidth = 560
 // svg renders the picture, with its title and description.
 func (p *picture) svg() (template.HTML, error) {
 	gray := drawing.Color{R: 0x76, G: 0x76, B: 0x76, A: 0xff}
-	clear := drawing.Color{R: 0xff, G: 0xff, B: 0xff}
+	none := drawing.Color{R: 0xff, G: 0xff, B: 0xff}
 	axis := chartdraw.Style{FontStyle: chartdraw.FontStyle{FontColor: gray, FontSize: 9}, StrokeColor: gray, StrokeWidth: 1}
 	grid := chartdraw.Style{StrokeColor: drawing.Color{R: 0x80, G: 0x80, B: 0x80, A: 0x38}, StrokeWidth: 1}
 	c := chartdraw.Chart{
 		Width: pictureWidth, Height: p.height,
-		Background:     chartdraw.Style{FillColor: clear, StrokeColor: clear, Padding: chartdraw.Box{Top: 12, Left: 12, Right: 20, Bottom: 8, IsSet: true}},
-		Canvas:         chartdraw.Style{FillColor: clear, StrokeColor: clear},
+		Background:     chartdraw.Style{FillColor: none, StrokeColor: none, Padding: chartdraw.Box{Top: 12, Left: 12, Right: 20, Bottom: 8, IsSet: true}},
+		Canvas:         chartdraw.Style{FillColor: none, StrokeColor: none},
 		XAxis:          chartdraw.XAxis{Style: axis, Ticks: p.x, GridMajorStyle: grid},
 		YAxis:          chartdraw.YAxis{Style: chartdraw.Hidden(), Range: &chartdraw.ContinuousRange{Max: 1}},
 		YAxisSecondary: chartdraw.YAxis{Style: axis, Ticks: p.y, GridMajorStyle: grid},
@@ -65,7 +65,7 @@ func (p *picture) svg() (template.HTML, error) {
 	if !ok || !closed {
 		return "", fmt.Errorf("draw %s: the picture is no SVG", p.id)
 	}
-	return template.HTML(fmt.Sprintf(`<svg role="img" aria-labelledby="%s-title %s-desc" %s><title id="%s-title">%s</title><desc id="%s-desc">%s</desc>%s`, //nolint:gosec // of the library, which escapes what it draws; the rest is escaped here
+	return template.HTML(fmt.Sprintf(`<svg role="img" aria-labelledby="%s-title %s-desc" %s><title id="%s-title">%s</title><desc id="%s-desc">%s</desc>%s`, // the library escapes what it draws
 		p.id, p.id, tag, p.id, template.HTMLEscapeString(clean(p.title)), p.id, template.HTMLEscapeString(clean(p.desc)), rest)), nil
 }
 

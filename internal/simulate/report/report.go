@@ -72,7 +72,7 @@ func Write(w io.Writer, results [][]*simulate.Result) error {
 	}
 	p := page{Seeds: fmt.Sprintf("%s, the first is %d", plural.Of(len(results[0]), "seed"), results[0][0].Seed), OneSeed: len(results[0]) == 1, Assumed: simulate.Assumptions()}
 	for _, color := range palette() {
-		p.Colors = append(p.Colors, template.CSS(color)) //nolint:gosec // a constant
+		p.Colors = append(p.Colors, template.CSS(color))
 	}
 	compared := simulate.Compare(results)
 	for i := range compared {
