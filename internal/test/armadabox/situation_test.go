@@ -58,7 +58,7 @@ func (in *input) jobs() (all []scheduling.Job) {
 var began = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func list(text string) (all [][]string) {
-	for _, one := range strings.Split(text, ";") {
+	for one := range strings.SplitSeq(text, ";") {
 		all = append(all, strings.Fields(one))
 	}
 	return all
