@@ -34,7 +34,7 @@ var layers = []string{
 	"internal/api internal/armada/schedulerdb/pgstore internal/chain/follow internal/convert internal/jobdb internal/projection",
 	"internal/armada/policysync internal/doctor internal/evaluator internal/jobdb/table internal/sink",
 	"internal/audit internal/jobdb/postgres internal/jobdb/sqlite internal/simulate",
-	"internal/archive internal/armada/writer internal/audit/report internal/audit/shadow internal/audit/whatif internal/audit/whynot internal/policy/diff internal/policy/suite internal/simulate/report",
+	"internal/archive internal/armada/writer internal/audit/report internal/audit/shadow internal/audit/whatif internal/audit/whynot internal/policy/diff internal/policy/suite internal/simulate/history internal/simulate/report internal/simulate/trace",
 	"internal/armada/controlplane internal/query",
 	"internal/web",
 	"internal/app internal/armada/cutover",

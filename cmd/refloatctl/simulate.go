@@ -27,6 +27,7 @@ type simulateFlags struct {
 	seed                       uint64
 	seeds, jobs, parallel      int
 	output, html               string
+	simulateInputs
 }
 
 func newSimulate() *cobra.Command {
@@ -43,6 +44,10 @@ Each path of --policies is a candidate. Under one seed all of them see the same 
 the same luck; --seeds N repeats everything under N seeds and shows confidence intervals
 of the averages, and of the differences to the first candidate.
 
+In place of the workload, a recorded history can run again (--workload-from: its jobs, and
+its runs as far as it shows them, on the nodes that it names), or a trace (--trace). --fit
+prints a workload whose chances, run times and arrivals are fitted to a history.
+
 Without files, a default cluster and a default workload apply, with the queues to which
 the policies are bound. --example prints them, to be edited. What a retry would have done
 is a model: the output says what it assumes. One seed always gives the same output.
@@ -51,6 +56,9 @@ Exit codes: 0 done, 1 a policy file has problems, 2 usage, 3 a file could not be
 		Example: `  refloatctl simulate --policies examples/policies
   refloatctl simulate --policies main/policies,my/policies --seeds 20
   refloatctl simulate --policies my/policies --seed 7 -o json | jq '.failures[]?'
+  refloatctl simulate --policies my/policies --workload-from history.jsonl.gz
+  refloatctl simulate --fit history.jsonl.gz > workload.yaml
+  refloatctl simulate --policies my/policies --trace pods.csv.gz --cluster-from nodes.csv.gz --load 2
   refloatctl simulate --example cluster > cluster.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -61,6 +69,9 @@ Exit codes: 0 done, 1 a policy file has problems, 2 usage, 3 a file could not be
 				text := map[string]func() string{"cluster": simulate.DefaultCluster, "workload": simulate.DefaultWorkload}[f.example]
 				_, err := io.WriteString(cmd.OutOrStdout(), text())
 				return err
+			}
+			if f.fit != "" {
+				return printFit(cmd, f.fit)
 			}
 			return runSimulate(cmd, f)
 		},
@@ -76,6 +87,7 @@ Exit codes: 0 done, 1 a policy file has problems, 2 usage, 3 a file could not be
 	flags.IntVar(&f.jobs, "jobs", 0, "number of jobs (default: that of the workload)")
 	flags.IntVar(&f.parallel, "parallel", runtime.GOMAXPROCS(0), "number of simulations at once")
 	flags.StringVar(&f.html, "html", "", "write a page with pictures to this file, too")
+	f.bind(cmd)
 	addOutput(cmd, &f.output)
 	return cmd
 }
@@ -84,7 +96,7 @@ func (f *simulateFlags) check() error {
 	switch {
 	case f.example != "" && f.example != "cluster" && f.example != "workload":
 		return usageError{suggest.Unknown("--example", f.example, "cluster", "workload")}
-	case f.example != "":
+	case f.example != "" || f.fit != "":
 		return nil
 	case len(f.policies) == 0:
 		return usageError{errors.New("--policies PATH is required: a policy file or a directory of policy files")}
@@ -94,6 +106,9 @@ func (f *simulateFlags) check() error {
 		return usageError{fmt.Errorf("--parallel %d: want 1 or more", f.parallel)}
 	case f.jobs < 0:
 		return usageError{fmt.Errorf("--jobs %d: want 1 or more", f.jobs)}
+	}
+	if err := f.checkInputs(); err != nil {
+		return err
 	}
 	return checkOutput(f.output)
 }
@@ -120,11 +135,11 @@ func runSimulate(cmd *cobra.Command, f simulateFlags) error {
 			candidates = append(candidates, c)
 		}
 	}
-	cluster, workload, err := f.read()
+	in, err := f.inputs(cmd.Context())
 	if err != nil {
 		return err
 	}
-	cluster = cluster.WithQueues(candidates...)
+	cluster, workload := in.cluster.WithQueues(candidates...), in.workload
 	if f.jobs > 0 {
 		workload.Jobs = f.jobs
 	}
@@ -136,13 +151,13 @@ func runSimulate(cmd *cobra.Command, f simulateFlags) error {
 		return err
 	}
 	if f.html != "" {
-		if err := writePage(f.html, results); err != nil {
+		if err := writePage(f.html, results, in.allAssumed()); err != nil {
 			return err
 		}
 	}
 	out := bufio.NewWriter(cmd.OutOrStdout())
 	if f.output == outputJSON {
-		return errors.Join(writeSimulations(out, results), out.Flush())
+		return errors.Join(writeSimulations(out, results, in.allAssumed()), out.Flush())
 	}
 	for i, of := range results {
 		if i > 0 {
@@ -158,7 +173,7 @@ func runSimulate(cmd *cobra.Command, f simulateFlags) error {
 		}
 	}
 	fmt.Fprintln(out, "\nassumed:")
-	for _, a := range simulate.Assumptions() {
+	for _, a := range in.allAssumed() {
 		fmt.Fprintf(out, "- %s\n", a)
 	}
 	return out.Flush()
@@ -217,11 +232,11 @@ type comparisonJSON struct {
 	simulate.Comparison
 }
 
-func writeSimulations(w io.Writer, results [][]*simulate.Result) (err error) {
+func writeSimulations(w io.Writer, results [][]*simulate.Result, assumed []string) (err error) {
 	enc := jsonLines(w)
 	for _, of := range results {
 		for _, r := range of {
-			err = errors.Join(err, enc.Encode(simulationJSON{"Simulation", r, simulate.Assumptions()}))
+			err = errors.Join(err, enc.Encode(simulationJSON{"Simulation", r, assumed}))
 		}
 	}
 	if len(results) > 1 || len(results[0]) > 1 {
@@ -296,6 +311,9 @@ func printSimulation(w io.Writer, r *simulate.Result, seeds int) error {
 	fmt.Fprintf(w, ": of %s, %d done (%d of them by retries), %d lost, %d not over, after %.1f hours\n", plural.Of(r.Jobs, "job"), r.Done, r.DoneByRetries, r.Lost, r.NotOver, r.Hours)
 	for _, reason := range slices.Sorted(maps.Keys(r.NotOverBecause)) {
 		fmt.Fprintf(w, "  not over: %d %s\n", r.NotOverBecause[reason], reason)
+	}
+	if r.Cancelled > 0 {
+		fmt.Fprintf(w, "  cancelled: %d\n", r.Cancelled)
 	}
 	fmt.Fprintf(w, "  %s, %d of them retries; %s; %s passed by a retry of their queue\n\n",
 		plural.Of(r.Runs, "run"), r.Retries, plural.Of(r.Preemptions, "preemption"), plural.Of(r.Passed, "first run"))

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -76,6 +77,16 @@ func (s *sim) obey(r chain.Record) {
 		if j := s.jobs[r.JobID]; j != nil {
 			s.touch(j)
 			j.retryAfter = sinceBegin(r.RetryAfter)
+		}
+	case *chain.GroupFinding:
+		if j := s.jobs[r.JobID]; j != nil && j.group != nil { // it is decided like any job
+			j.group.members = slices.DeleteFunc(j.group.members, func(m *job) bool { return m == j })
+			j.group = nil
+		}
+	case *chain.GroupEnded:
+		if g := s.groupOf(r.Queue, r.Group); g != nil {
+			g.over = true
+			s.ended = append(s.ended, g.members...)
 		}
 	case *chain.MemberChange:
 		if j := s.jobs[r.JobID]; j != nil {
@@ -153,10 +164,14 @@ func (s *sim) changed(j *job, r *chain.MemberChange) {
 	}
 }
 
-// settle counts a job that is over; a member of a gang when all of them are, since they may run again until then.
+// settle counts a job that is over; a member of a gang when all of them are, and one of a group when the group is, since
+// they may run again until then.
 func (s *sim) settle(j *job) {
 	members := []*job{j}
-	if j.gang != nil {
+	switch {
+	case j.group != nil && !j.group.over || j.group == nil && j.gang != nil && j.gang.missing > 0:
+		return
+	case j.group == nil && j.gang != nil:
 		members = j.gang.members
 	}
 	if slices.ContainsFunc(members, func(j *job) bool { return j.state != done && j.state != lost }) {
@@ -178,16 +193,31 @@ func (s *sim) submit(jobs []*job) {
 		s.touch(j)
 		s.alive[q] = append(s.alive[q], j)
 		s.count.submitted(j)
-		annotations := map[string]string{}
+		annotations, spec := map[string]string{}, &pb.PodSpec{}
+		if g := j.given; g != nil {
+			maps.Copy(annotations, g.Annotations)
+			spec = g.podSpec()
+			if g.Cancelled > 0 {
+				s.add(due{at: max(g.Cancelled, s.now), what: cancels, job: j})
+			}
+		}
 		if j.gang != nil {
-			annotations[events.AnnotationGangID], annotations[events.AnnotationGangCardinality] = j.gang.id, strconv.Itoa(len(j.gang.members))
+			annotations[events.AnnotationGangID], annotations[events.AnnotationGangCardinality] = j.gang.id, strconv.Itoa(j.kind.JobsAtOnce)
 		}
 		happened = append(happened, &pb.Event{Event: &pb.Event_SubmitJob{SubmitJob: &pb.SubmitJob{
 			JobId: j.id, ObjectMeta: &pb.ObjectMeta{Annotations: annotations},
-			MainObject: &pb.KubernetesMainObject{PodSpec: &pb.PodSpecWithAvoidList{PodSpec: &pb.PodSpec{}}},
+			MainObject: &pb.KubernetesMainObject{PodSpec: &pb.PodSpecWithAvoidList{PodSpec: spec}},
 		}}})
 	}
 	s.tell(q, happened...)
+}
+
+func (g *Given) podSpec() *pb.PodSpec {
+	spec := &pb.PodSpec{TerminationGracePeriodSeconds: g.GraceSeconds}
+	for _, name := range g.InitContainers {
+		spec.InitContainers = append(spec.InitContainers, &pb.Container{Name: name})
+	}
+	return spec
 }
 
 // runID names the last run of a job.
@@ -218,7 +248,7 @@ func (s *sim) fail(queue int, f *Failure, jobs ...*job) {
 		}
 		s.stop(j, undecided)
 		reported := &pb.Error{Terminal: true, Reason: &pb.Error_JobRunPreemptedError{JobRunPreemptedError: &pb.JobRunPreemptedError{}}}
-		if j.cause = Preempted; f == nil {
+		if j.cause = Preempted; f == nil || f.as.GetJobRunPreemptedError() != nil {
 			happened = append(happened, &pb.Event{Event: &pb.Event_JobRunPreempted{JobRunPreempted: &pb.JobRunPreempted{PreemptedJobId: j.id, PreemptedRunId: j.runID()}}})
 		} else {
 			j.cause, reported = f.Cause, f.reported(j.node.Name)
@@ -230,6 +260,13 @@ func (s *sim) fail(queue int, f *Failure, jobs ...*job) {
 
 // reported is the error that Armada reports for a failure.
 func (f *Failure) reported(node string) *pb.Error {
+	if f.as != nil {
+		e := proto.CloneOf(f.as)
+		if pod := e.GetPodError(); pod != nil {
+			pod.NodeName = node
+		}
+		return e
+	}
 	e := &pb.Error{Terminal: true, FailureCategory: f.Category, FailureSubcategory: f.Subcategory}
 	pod := &pb.PodError{NodeName: node, Message: f.Message}
 	c := &pb.ContainerError{ObjectMeta: &pb.ObjectMeta{Name: "main"}, ExitCode: f.ExitCode, Message: f.Message}

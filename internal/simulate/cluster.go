@@ -45,6 +45,8 @@ type Queue struct {
 type NodeGroup struct {
 	Name  string `yaml:"name"`
 	Count int    `yaml:"count"`
+	// Names are those of the nodes, in place of Name and Count.
+	Names []string `yaml:"names,omitempty"`
 	// Zones are given to the nodes in turn.
 	Zones     []string          `yaml:"zones"`
 	Resources map[string]string `yaml:"resources"`
@@ -76,7 +78,13 @@ func (c *Cluster) nodes() (all []placed, err error) {
 	for i := range c.Nodes {
 		g := &c.Nodes[i]
 		total, problem := c.amounts(g.Resources)
+		names := g.Names
 		switch {
+		case len(names) > 0 && (g.Name != "" || g.Count != 0):
+			problem = errors.New("give either names, or name and count")
+		case len(names) > 0 && len(all)+len(names) > maxNodes:
+			problem = fmt.Errorf("names: want 1 to %d nodes in all", maxNodes)
+		case len(names) > 0:
 		case g.Name == "":
 			problem = errors.New("no name")
 		case g.Count < 1 || len(all)+g.Count > maxNodes:
@@ -86,7 +94,10 @@ func (c *Cluster) nodes() (all []placed, err error) {
 			return nil, fmt.Errorf("nodes[%d] %s: %w", i, g.Name, problem)
 		}
 		for n := range g.Count {
-			node := placed{Node: scheduling.Node{Name: fmt.Sprintf("%s-%d", g.Name, n+1), Total: total, Labels: g.Labels}}
+			names = append(names, fmt.Sprintf("%s-%d", g.Name, n+1))
+		}
+		for n, name := range names {
+			node := placed{Node: scheduling.Node{Name: name, Total: total, Labels: g.Labels}}
 			if len(g.Zones) > 0 {
 				node.zone = g.Zones[n%len(g.Zones)]
 			}
@@ -99,7 +110,7 @@ func (c *Cluster) nodes() (all []placed, err error) {
 	return all, nil
 }
 
-// amounts reads quantities, in the order of the cluster's resources: thousandths of a CPU, and
+// amounts reads quantities, in the order of the cluster's resources: thousandths of a CPU or a GPU, and
 // whole units of everything else.
 func (c *Cluster) amounts(of map[string]string) (scheduling.Resources, error) {
 	out := make(scheduling.Resources, len(c.Resources))
@@ -116,7 +127,7 @@ func (c *Cluster) amounts(of map[string]string) (scheduling.Resources, error) {
 			return nil, fmt.Errorf("%s: %s is negative", name, text)
 		}
 		out[i] = q.Value()
-		if name == cpu {
+		if inThousandths(name) {
 			out[i] = q.MilliValue()
 		}
 	}
@@ -132,14 +143,17 @@ const cpu = "cpu"
 
 // unit is how many of the units of amounts make one of those that people count in: cores, GiB, devices.
 func unit(name string) float64 {
-	switch name {
-	case cpu:
+	switch {
+	case inThousandths(name):
 		return 1000
-	case "memory", "ephemeral-storage":
+	case name == "memory" || name == "ephemeral-storage":
 		return 1 << 30
 	}
 	return 1
 }
+
+// inThousandths says of which resources a job may request a part of one: of GPUs, which jobs may share.
+func inThousandths(name string) bool { return name == cpu || strings.HasSuffix(name, "/gpu") }
 
 // check reports mistakes that scheduling.Schedule does not report itself.
 func (c *Cluster) check(nodes []placed) error {

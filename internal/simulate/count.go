@@ -53,6 +53,7 @@ type Tally struct {
 	DoneByRetries int    `json:"doneByRetries"` // of them, those that ran more than once
 	Lost          int    `json:"lost"`
 	NotOver       int    `json:"notOver"`
+	Cancelled     int    `json:"cancelled,omitempty"`
 	Runs          uint64 `json:"runs"`
 	Retries       uint64 `json:"retries"` // runs after a job's first
 	Preemptions   uint64 `json:"preemptions"`
@@ -239,6 +240,10 @@ func (c *counter) avoided(j *job) {
 func (c *counter) over(j *job) {
 	q := &c.queues[j.queue]
 	c.samples.waitsNot(j)
+	if j.cancelled {
+		q.Cancelled++
+		return
+	}
 	if j.state == lost {
 		q.Lost++
 		return
@@ -363,12 +368,13 @@ func (c *counter) notOver(jobs map[string]*job, scheduler *scheduling.Scheduler)
 }
 
 func (q *queueCount) settle() {
-	q.NotOver = q.Jobs - q.Done - q.Lost
+	q.NotOver = q.Jobs - q.Done - q.Lost - q.Cancelled
 	q.Waiting, q.RetryWaiting, q.Completion = timesOf(q.waiting), timesOf(q.retryWaiting), timesOf(q.completion)
 }
 
 func (q *queueCount) add(o *queueCount) {
 	q.Jobs, q.Done, q.DoneByRetries, q.Lost = q.Jobs+o.Jobs, q.Done+o.Done, q.DoneByRetries+o.DoneByRetries, q.Lost+o.Lost
+	q.Cancelled += o.Cancelled
 	q.Runs, q.Retries, q.Preemptions, q.Passed = q.Runs+o.Runs, q.Retries+o.Retries, q.Preemptions+o.Preemptions, q.Passed+o.Passed
 	q.waiting, q.retryWaiting, q.completion = append(q.waiting, o.waiting...), append(q.retryWaiting, o.retryWaiting...), append(q.completion, o.completion...)
 }

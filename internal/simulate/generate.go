@@ -38,7 +38,9 @@ type job struct {
 	id        string
 	kind      *kind
 	queue     int
-	gang      *gang // nil: a job of its own
+	gang      *gang  // nil: a job of its own
+	group     *group // nil: none but its gang
+	given     *Given // nil: it is drawn
 	submitted time.Duration
 	length    time.Duration // of a run that does not fail
 	broken    []bool        // the failures of its kind that every run has
@@ -60,11 +62,13 @@ type job struct {
 	ended      time.Duration
 	cause      string        // of its last failure, while it is undecided
 	spent      time.Duration // by its last run
+	cancelled  bool
 }
 
 type gang struct {
 	id      string
 	members []*job
+	missing int // members that are not submitted yet
 }
 
 type state int
@@ -84,7 +88,20 @@ type kind struct {
 	request scheduling.Resources
 }
 
-// generator makes the submissions, one after another.
+// source makes the submissions, one after another.
+type source interface {
+	// next returns the jobs of the next submission; none: that was all.
+	next() ([]*job, error)
+}
+
+func newSource(w *Workload, c *Cluster, seed uint64) (source, error) {
+	if w.Given != nil {
+		return newReplay(w, c, seed), nil
+	}
+	return newGenerator(w, c, seed)
+}
+
+// generator draws the submissions.
 type generator struct {
 	w      *Workload
 	kinds  []kind
@@ -116,10 +133,10 @@ func newGenerator(w *Workload, c *Cluster, seed uint64) (*generator, error) {
 	return g, nil
 }
 
-// next returns the jobs of the next submission; none: that was all.
-func (g *generator) next() []*job {
+// next implements source.
+func (g *generator) next() ([]*job, error) {
 	if g.jobs >= g.w.Jobs {
-		return nil
+		return nil, nil
 	}
 	r := draw(g.seed, ofSubmission, g.number, 0)
 	gap := g.mean / g.w.JobsPerHour
@@ -149,14 +166,14 @@ func (g *generator) next() []*job {
 		jobs[i] = g.job(k, queue)
 	}
 	if k.Gang {
-		of := &gang{fmt.Sprintf("gang-%06d", g.number), jobs}
+		of := &gang{id: fmt.Sprintf("gang-%06d", g.number), members: jobs}
 		length := jobs[0].length
 		for _, j := range jobs {
 			j.gang, j.length = of, length
 		}
 	}
 	g.number++
-	return jobs
+	return jobs, nil
 }
 
 func (g *generator) job(k *kind, queue int) *job {

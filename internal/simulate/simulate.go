@@ -93,7 +93,7 @@ type sim struct {
 	o        Options
 	p        *evaluator.Processor
 	position int64
-	generate *generator
+	generate source
 	nodes    []placed
 	up       []scheduling.Node // those that are not down now
 	byName   map[string]*placed
@@ -130,6 +130,7 @@ type what int
 // In the order in which they happen at the same time.
 const (
 	ends what = iota
+	cancels
 	faultBegins
 	faultEnds
 	arrive
@@ -164,7 +165,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	generate, err := newGenerator(o.Workload, o.Cluster, o.Seed)
+	generate, err := newSource(o.Workload, o.Cluster, o.Seed)
 	if err != nil {
 		return nil, err
 	}
@@ -205,6 +206,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	if s.err != nil {
 		return nil, s.err
 	}
+	s.finish()
 	return s.count.result(s), nil
 }
 
@@ -220,7 +222,11 @@ func (s *sim) add(d due) {
 }
 
 func (s *sim) arrival() {
-	if s.arrives = s.generate.next(); s.arrives != nil {
+	var err error
+	if s.arrives, err = s.generate.next(); err != nil {
+		s.err = cmp.Or(s.err, err)
+	}
+	if s.arrives != nil {
 		s.lastAt = s.arrives[0].submitted
 		s.add(due{at: s.lastAt, what: arrive})
 	}
@@ -247,6 +253,9 @@ func (s *sim) happens(d *due) {
 			s.end(d.job, d.fails)
 			s.wake(s.now)
 		}
+	case cancels:
+		s.cancel(d.job)
+		s.wake(s.now)
 	case faultBegins:
 		s.down(d.fault)
 		s.look()
@@ -455,7 +464,10 @@ func (s *sim) start(r *scheduling.Changes) {
 			}
 			j.runs++
 			j.waited += s.now - j.since
-			after, fails := fate(s.o.Seed, j, s.o.Cluster.Faults, s.now)
+			after, fails, ok := j.recorded()
+			if !ok {
+				after, fails = fate(s.o.Seed, j, s.o.Cluster.Faults, s.now)
+			}
 			s.add(due{at: s.now + after, what: ends, job: j, run: j.runs, fails: fails})
 			s.count.started(j)
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/refloat/refloat/events/pb"
 	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/scheduling"
 )
@@ -22,6 +23,8 @@ type Workload struct {
 	// GiveUp is how long after the last submission the simulation ends, if jobs are still not over.
 	GiveUp time.Duration `yaml:"giveUp"`
 	Kinds  []Kind        `yaml:"kinds"`
+	// Given are the jobs themselves, in order of submission, in place of the above except for GiveUp; nil: they are generated.
+	Given []Given `yaml:"-"`
 }
 
 // Arrivals is an arrival process.
@@ -76,6 +79,8 @@ type Failure struct {
 	Message     string `yaml:"message"`
 	Category    string `yaml:"category"`
 	Subcategory string `yaml:"subcategory"`
+
+	as *pb.Error // reported as it is, but for the name of the node
 }
 
 func (f *Failure) check() error {
@@ -106,6 +111,9 @@ func (f *Failure) check() error {
 const maxJobs = 100_000_000
 
 func (w *Workload) check(c *Cluster) error {
+	if w.Given != nil {
+		return w.checkGiven(c)
+	}
 	switch {
 	case w.Jobs < 1 || w.Jobs > maxJobs:
 		return fmt.Errorf("jobs: %d: want 1 to %d", w.Jobs, maxJobs)
@@ -180,6 +188,9 @@ func (k *Kind) check(c *Cluster) error {
 
 // fits checks with the scheduler itself that each kind has room on the empty cluster.
 func (w *Workload) fits(c *Cluster, config scheduling.Config, nodes []scheduling.Node) error {
+	if w.Given != nil {
+		return w.fitsGiven(c, config, nodes)
+	}
 	for i := range w.Kinds {
 		k := &w.Kinds[i]
 		q := scheduling.Queue{Name: "any", PriorityFactor: 1000}

@@ -64,13 +64,13 @@ type cell struct {
 	Differs bool
 }
 
-// Write writes a page about the results of candidates: each with one result for each seed, in the same order.
-func Write(w io.Writer, results [][]*simulate.Result) error {
+// Write writes a page about the results of candidates, each with one result for each seed, in the same order, and about what they assume.
+func Write(w io.Writer, results [][]*simulate.Result, assumed []string) error {
 	t, err := template.New("page").Parse(pageText)
 	if err != nil {
 		return err
 	}
-	p := page{Seeds: fmt.Sprintf("%s, the first is %d", plural.Of(len(results[0]), "seed"), results[0][0].Seed), OneSeed: len(results[0]) == 1, Assumed: simulate.Assumptions()}
+	p := page{Seeds: fmt.Sprintf("%s, the first is %d", plural.Of(len(results[0]), "seed"), results[0][0].Seed), OneSeed: len(results[0]) == 1, Assumed: assumed}
 	for _, color := range palette() {
 		p.Colors = append(p.Colors, template.CSS(color))
 	}

@@ -83,7 +83,7 @@ func simulated(t *testing.T) [][]*simulate.Result {
 func write(t *testing.T, results [][]*simulate.Result) string {
 	t.Helper()
 	var out bytes.Buffer
-	if err := report.Write(&out, results); err != nil {
+	if err := report.Write(&out, results, simulate.Assumptions()); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()
