@@ -47,11 +47,11 @@ func TestSimulateInputs(t *testing.T) {
 		{"--load 2", "--load is for --trace"},
 		{"--workload-from x --jobs 3", "a history is simulated as a whole"},
 		{"--workload-from " + nodes, "is not a recording"},
-		{"--trace " + nodes + " --cluster-from " + nodes, "nodes.csv:1: columns are missing: creation_time"},
 		{"--trace " + pods + " --cluster-from " + file("small.csv", "sn,cpu_milli,memory_mib,gpu\nn,400,16,1\n"), `pods.csv:2: job "a": it fits no node`},
 		{"--fit " + filepath.Join("..", "..", "testdata", "recordings", "preempted.jsonl.gz"), "runs succeeded, and a fit of run times needs 20"},
 	} {
-		ctl(t, append([]string{"simulate", "--policies", examplesDir}, strings.Fields(c.args)...)...).exits(t, exitUsage).says(t, c.says)
+		simulated(strings.Fields(c.args)...).says(t, c.says)
 	}
+	ctl(t, "simulate", "--policies", examplesDir, "--trace", nodes, "--cluster-from", nodes).exits(t, exitUsage).says(t, "nodes.csv:1: columns are missing: creation_time")
 	ctl(t, "simulate", "--policies", examplesDir, "--workload-from", filepath.Join(dir, "none")).exits(t, exitEnvironment)
 }

@@ -151,7 +151,7 @@ func (h *History) add(where string, m *eventlog.Message) error {
 		if e.Missing() != events.UnknownParkReason {
 			continue
 		}
-		at := e.Created.Time(m.Publish)
+		at := e.Created.Time(m.OriginPublish())
 		h.last = max(h.last, at)
 		if e.Kind == events.SubmitJob {
 			if err := h.submit(where, message, i, at); err != nil {
