@@ -52,6 +52,6 @@ func TestSimulateInputs(t *testing.T) {
 	} {
 		simulated(strings.Fields(c.args)...).says(t, c.says)
 	}
-	ctl(t, "simulate", "--policies", examplesDir, "--trace", nodes, "--cluster-from", nodes).exits(t, exitUsage).says(t, "nodes.csv:1: columns are missing: creation_time")
-	ctl(t, "simulate", "--policies", examplesDir, "--workload-from", filepath.Join(dir, "none")).exits(t, exitEnvironment)
+	simulated("--trace", nodes, "--cluster-from", nodes).says(t, "nodes.csv:1: columns are missing: creation_time")
+	simulated("--workload-from", filepath.Join(dir, "none")).exits(t, exitEnvironment)
 }
