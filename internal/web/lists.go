@@ -160,7 +160,7 @@ func ruleCell(policy, rule string) cell {
 	if rule == "" {
 		rule = "default"
 	}
-	return cell{Class: "name", Title: policy + "/" + rule, Text: policy + "/" + rule, Link: link("/policy", "name", policy)}
+	return cell{Class: "rule", Text: policy + "/" + rule, Link: link("/policy", "name", policy)}
 }
 
 func used(d *audit.Decision) string {
