@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -18,6 +19,8 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
 	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/policy/policylog"
+	"github.com/refloat/refloat/internal/query"
 )
 
 // deployment names the logs of a deployment and its job database: a data directory, or Pulsar with a separate job
@@ -127,6 +130,49 @@ func (d *deployment) readPolicies(ctx context.Context, use func(eventlog.Topic) 
 		}
 		return use(topic)
 	})
+}
+
+// source returns what questions are answered from; bar shows what takes long, and may be nil.
+func (d *deployment) source(bar *progress) *query.Source {
+	s := &query.Source{Jobs: d.viewJobs}
+	if bar != nil {
+		s.Progress = func(text string) { bar.say("%s", text) }
+	}
+	if d.data == "" && !d.onPulsar() {
+		return s
+	}
+	s.Logs = d.readLogs
+	s.Policies = func(ctx context.Context, use func(*policylog.Store) error) error {
+		return d.readPolicies(ctx, func(topic eventlog.Topic) error {
+			store, err := policylog.OpenStore(topic, nil, time.Now)
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			return use(store)
+		})
+	}
+	return s
+}
+
+// asked turns the error of a question into that of a command: what was not found is a finding, which it prints.
+func (d *deployment) asked(cmd *cobra.Command, err error) error {
+	if bad, ok := errors.AsType[*query.Invalid](err); ok {
+		return usageError{bad}
+	}
+	missing, ok := errors.AsType[*query.NotFound](err)
+	if !ok {
+		return err
+	}
+	if missing.Text != "" {
+		fmt.Fprintln(cmd.ErrOrStderr(), missing.Text)
+		return errFinding
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s is not in the job database; `refloatctl get jobs %s` lists its jobs\n%s", missing.What, d, query.PrunedText(missing.Pruned))
+	if len(missing.Pruned) > 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), "  `refloatctl explain` derives a pruned job from the logs, as far back as they reach: give --pulsar URL or --data DIR")
+	}
+	return errFinding
 }
 
 const jobDBHelp = "job database: sqlite:///path or postgres://user@host:5432/database, best with the password in PGPASSWORD or ~/.pgpass (default: in the data directory)"

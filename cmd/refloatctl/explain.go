@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,16 +13,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/refloat/refloat/internal/api"
-	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/audit/whynot"
 	"github.com/refloat/refloat/internal/chain"
-	"github.com/refloat/refloat/internal/evaluator"
-	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/policy"
-	"github.com/refloat/refloat/internal/policy/policylog"
+	"github.com/refloat/refloat/internal/query"
 	"github.com/refloat/refloat/internal/suggest"
 )
 
@@ -99,160 +94,31 @@ type explainFlags struct {
 }
 
 func explain(cmd *cobra.Command, f explainFlags) error {
-	c, err := findCase(cmd, f)
+	if f.whyNot != "" && f.data == "" && !f.onPulsar() {
+		return usageError{errors.New("--why-not evaluates the policies, which are in the policies log: give --data DIR or --pulsar URL")}
+	}
+	bar := newProgress()
+	defer bar.done()
+	e, err := f.source(bar).Explain(cmd.Context(), f.job, f.run)
+	bar.done()
+	if none, ok := errors.AsType[*query.NotDecided](err); ok {
+		return notDecided(cmd, &f, none)
+	}
 	if err != nil {
-		return err
+		return f.asked(cmd, err)
 	}
-	e := explanation{decided: c}
-	if f.data == "" && !f.onPulsar() {
-		if f.whyNot != "" {
-			return usageError{errors.New("--why-not evaluates the policies, which are in the policies log: give --data DIR or --pulsar URL")}
-		}
-		if e.Explanation, err = audit.Recall(c.Case); err != nil {
-			return err
-		}
-		return e.showAll(cmd, &f)
-	}
-	policies, err := f.generation(cmd.Context(), c.Decision.Generation)
-	if err != nil {
-		return err
-	}
-	e.evaluated, e.overrides, e.changes = true, overridesOn(policies.ActiveOverrides(), c.Decision.Queue), policies.lastChanges(c.Decision)
-	x, diverged := audit.Explain(policies.Set.Set, c.Case)
-	if diverged != nil && !errors.Is(diverged, audit.ErrDifferent) {
-		return diverged
-	}
-	e.Explanation, e.diverged = x, diverged
 	if f.whyNot != "" {
-		return e.whyNot(cmd, policies, f)
+		return whyNot(cmd, e, f)
 	}
-	return e.showAll(cmd, &f)
-}
-
-// showAll shows it, and to people what the job's group did to the job.
-func (e *explanation) showAll(cmd *cobra.Command, f *explainFlags) error {
-	err := e.show(cmd.OutOrStdout(), f.output)
-	if err != nil || f.output == outputJSON || e.fromLogs {
-		return err
-	}
-	return printChanges(cmd, cmd.OutOrStdout(), &f.deployment, e.Job)
-}
-
-// explanation is a decided run with everything that led to the decision.
-type explanation struct {
-	decided
-	evaluator.Explanation
-	evaluated bool // by the policies in force then; otherwise only facts and counts are known
-	overrides []*pb.BrakeState
-	changes   []lastChange // of what decided
-	diverged  error        // evaluating again gives another decision
-}
-
-func (e *explanation) show(w io.Writer, output string) error {
-	if output == outputJSON {
-		return json.NewEncoder(w).Encode(explanationJSON(e))
-	}
-	printCase(w, e)
-	overrideLines(w, e.overrides)
-	if e.diverged != nil {
-		fmt.Fprintf(w, "\nNote: %v. The job probably ended, was forgotten after the horizon, and was submitted again. The recorded decision above is authoritative.\n", e.diverged)
-	}
-	return nil
-}
-
-// decided is a decided run.
-type decided struct {
-	audit.Case
-	superseded bool
-	mode       string         // mode in which Armada's tables are written; empty: they are not
-	release    *jobdb.Release // that contained its failure; nil: none
-	fromLogs   bool           // the job was pruned
-}
-
-// The modes of an ingester that writes for an unmodified Armada.
-const (
-	holdback    = "holdback"
-	passthrough = "passthrough"
-)
-
-// nextPod returns the name of the retry's pod: by the decision, or by the scheme of an unmodified Armada.
-func (c *decided) nextPod() string {
-	switch d := c.Decision; {
-	case !d.Requeue:
-		return ""
-	case c.mode == holdback || c.mode == passthrough:
-		return policy.PodName(d.JobID, 0, false)
-	default:
-		return d.PodName
-	}
-}
-
-// findCase finds everything about one decided run: in the job database or, if the job was
-// pruned, in the logs.
-func findCase(cmd *cobra.Command, f explainFlags) (decided, error) {
-	found, err := findHistories(cmd, f)
-	if err != nil {
-		return decided{}, err
-	}
-	for i := range found {
-		l := &found[i]
-		c := decided{Case: audit.Case{Job: l.job}, mode: l.mode, fromLogs: l.fromLogs}
-		byID := map[string]*jobdb.Run{}
-		for _, r := range l.runs {
-			byID[r.RunID] = r
-		}
-		var earlier []audit.Earlier
-		for _, d := range l.decisions {
-			copied := d.Decision
-			if f.run < 0 || uint32(f.run) == d.RunIndex {
-				c.Decision, c.Run, c.Earlier = &copied, byID[d.RunID], slices.Clip(earlier)
-				c.superseded, c.release = d.Superseded, nil
-				if d.Superseded {
-					c.release = releaseIn(l.releases, d.Log)
-				}
-			}
-			earlier = append(earlier, audit.Earlier{Decision: &copied, Run: byID[d.RunID]})
-		}
-		if c.Decision != nil && c.Run != nil {
-			return c, nil
-		}
-	}
-	return decided{}, notDecided(cmd, f, found)
+	return showAll(cmd, e, &f)
 }
 
 // notDecided reports why there is no decision to explain.
-func notDecided(cmd *cobra.Command, f explainFlags, found []jobHistory) error {
-	var why []string
-	for _, l := range found {
-		for _, r := range l.runs {
-			if r.Outcome == jobdb.Released {
-				why = append(why, fmt.Sprintf("  run %s failed and was released to the job database without a decision, because none came in time (see refloatctl get releases)", r.RunID))
-			}
-		}
-	}
-	for _, l := range found {
-		for _, r := range l.notDecided {
-			why = append(why, fmt.Sprintf("  run %s failed at %s and was not decided: %s", r.RunID, timeText(r.Time), r.Reason))
-		}
-	}
-	runs := 0
-	for _, l := range found {
-		runs = max(runs, len(l.runs))
-	}
-	switch {
-	case f.run >= runs && runs > 0:
-		fmt.Fprintf(cmd.ErrOrStderr(), "there is no run %d of job %s, which has %s, numbered from 0\n", f.run, f.job, plural.Of(runs, "run"))
-	case f.run >= 0:
-		fmt.Fprintf(cmd.ErrOrStderr(), "run %d of job %s was not decided\n", f.run, f.job)
-	default:
-		fmt.Fprintf(cmd.ErrOrStderr(), "no run of job %s was decided\n", f.job)
-	}
-	if len(why) > 0 {
-		fmt.Fprintln(cmd.ErrOrStderr(), strings.Join(why, "\n"))
-	}
-	for _, l := range found {
-		if !l.fromLogs {
-			if err := printChanges(cmd, cmd.ErrOrStderr(), &f.deployment, l.job); err != nil {
+func notDecided(cmd *cobra.Command, f *explainFlags, none *query.NotDecided) error {
+	fmt.Fprintln(cmd.ErrOrStderr(), none)
+	for _, l := range none.Found {
+		if !l.FromLogs {
+			if err := printChanges(cmd, cmd.ErrOrStderr(), &f.deployment, l.Job); err != nil {
 				return err
 			}
 		}
@@ -260,43 +126,27 @@ func notDecided(cmd *cobra.Command, f explainFlags, found []jobHistory) error {
 	return errFinding
 }
 
-// policiesAt is a policy generation, and the history of the policies.
-type policiesAt struct {
-	policylog.Snapshot
-	history []*policylog.Version
-}
-
-// generation reads a policy generation from the policies log.
-func (d *deployment) generation(ctx context.Context, number uint64) (*policiesAt, error) {
-	var at policiesAt
-	err := d.readPolicies(ctx, func(topic eventlog.Topic) error {
-		store, err := policylog.OpenStore(topic, nil, time.Now)
-		if err != nil {
-			return err
-		}
-		defer store.Close()
-		if at.Snapshot, err = store.At(ctx, number); err != nil {
-			return fmt.Errorf("the policies log: %w", err)
-		}
-		at.history, err = store.History(ctx)
-		return err
-	})
-	return &at, err
-}
-
-// overridesOn returns the overrides of a queue.
-func overridesOn(overrides []policylog.Override, queue string) []*pb.BrakeState {
-	var on []*pb.BrakeState
-	for _, b := range overrides {
-		if b.Queue == "" || b.Queue == queue {
-			on = append(on, api.OverrideState(b))
-		}
+// showAll shows an explanation, and to people what the job's group did to the job.
+func showAll(cmd *cobra.Command, e *query.Explanation, f *explainFlags) error {
+	w := cmd.OutOrStdout()
+	if f.output == outputJSON {
+		return json.NewEncoder(w).Encode(e)
 	}
-	return on
+	printCase(w, e)
+	for _, o := range e.Basis.Overrides {
+		fmt.Fprintln(w, query.OverrideText(o))
+	}
+	if e.Basis.Diverged != nil {
+		fmt.Fprintf(w, "\nNote: %v. The job probably ended, was forgotten after the horizon, and was submitted again. The recorded decision above is authoritative.\n", e.Basis.Diverged)
+	}
+	if e.Pruned {
+		return nil
+	}
+	return printChanges(cmd, w, &f.deployment, e.Basis.Job)
 }
 
-func printCase(w io.Writer, e *explanation) {
-	c, x, d := &e.decided, &e.Explanation, e.Decision
+func printCase(w io.Writer, e *query.Explanation) {
+	c, x, d := &e.Basis.Decided, &e.Basis.Explanation, e.Basis.Decision
 	fmt.Fprintf(w, "%s %s  queue %s, job set %s\n", bold(w, "Job"), oneLine(d.JobID), oneLine(d.Queue), oneLine(d.JobSet))
 	fmt.Fprintf(w, "%s %d (%s) failed at %s%s\n", bold(w, "Run"), d.RunIndex, oneLine(d.RunID), timeText(d.Time), onNode(c.Run.Node))
 	printFailure(w, c.Run, &x.Facts)
@@ -304,13 +154,13 @@ func printCase(w io.Writer, e *explanation) {
 	printSuperseded(w, c)
 	if d.Requeue {
 		next := "next run:"
-		if d.Shadow || c.mode == passthrough {
+		if d.Shadow || c.Mode == query.Passthrough {
 			next = "the next run would have been:"
 		}
-		fmt.Fprintf(w, "  %s pod %s, not before %s\n", next, oneLine(c.nextPod()), timeText(d.RetryAfter))
+		fmt.Fprintf(w, "  %s pod %s, not before %s\n", next, oneLine(c.NextPod()), timeText(d.RetryAfter))
 	}
 	why := ""
-	if e.evaluated {
+	if e.Basis.Evaluated {
 		if audit.Asked(d) {
 			printLadder(w, x.Rungs)
 		}
@@ -325,10 +175,10 @@ func printCase(w io.Writer, e *explanation) {
 	printDelay(w, d, why)
 	fmt.Fprintf(w, "\n%s decision %d of partition %d, policy generation %d (set %x), event at %v\n",
 		bold(w, "Where"), d.Number, c.Job.Partition, d.Generation, d.PolicySet[:6], d.Position)
-	for i := range e.changes {
-		fmt.Fprintf(w, "%s %v\n", bold(w, "Policies"), &e.changes[i])
+	for i := range e.Changes {
+		fmt.Fprintf(w, "%s %s\n", bold(w, "Policies"), changeText(&e.Changes[i]))
 	}
-	if c.fromLogs {
+	if c.FromLogs {
 		fmt.Fprintf(w, "%s the job was pruned from the job database; this was derived from the logs\n", bold(w, "Pruned"))
 	}
 	if v := c.Job.Armada; v.Failed {
@@ -337,12 +187,12 @@ func printCase(w io.Writer, e *explanation) {
 }
 
 // printSuperseded explains why a decision had no effect.
-func printSuperseded(w io.Writer, c *decided) {
-	if !c.superseded {
+func printSuperseded(w io.Writer, c *query.Decided) {
+	if !c.Superseded {
 		return
 	}
 	fmt.Fprintf(w, "  superseded: the decision came too late and had no effect; the run stays as Armada left it\n")
-	if r := c.release; r != nil && byCutover(r) {
+	if r := c.Release; r != nil && query.ByCutover(r) {
 		fmt.Fprintf(w, "  Armada's own ingester had applied the events up to %v before the cut-over\n", r.To)
 	} else if r != nil {
 		fmt.Fprintf(w, "  at %s, %s after %v up to %v had been released, because no decision came in time\n", timeText(r.When), plural.Of(r.Messages, "message"), r.From, r.To)
@@ -437,47 +287,12 @@ func arithmetic(a *policy.Arithmetic) string {
 	return s
 }
 
-// explanationJSON is the JSON form of an explanation.
-func explanationJSON(e *explanation) any {
-	c := &e.decided
-	type rung struct {
-		Policy  string `json:"policy"`
-		Rule    string `json:"rule"`
-		Tried   bool   `json:"tried"`
-		Matched bool   `json:"matched"`
-		Failed  string `json:"failed,omitempty"`
-		Why     string `json:"why,omitempty"`
-	}
-	out := struct {
-		Decision audit.Decision `json:"decision"`
-		Job      job            `json:"job"`
-		Ladder   []rung         `json:"ladder"`
-		NextPod  string         `json:"nextPod,omitempty"`       // name of the retry's pod; decision.podName is the name in the record
-		Unknown  bool           `json:"ladderUnknown,omitempty"` // the policies log was not read
-		Before   uint32         `json:"globalUsedBefore"`
-		Release  *release       `json:"release,omitempty"`     // that superseded the decision
-		Pruned   bool           `json:"pruned,omitempty"`      // the job was pruned from the job database; this was derived from the logs
-		Changes  []lastChange   `json:"lastChanges,omitempty"` // of the policy, and of the settings if their limit decided
-	}{Decision: audit.DecisionOf(c.Job.Partition, c.Decision), Job: jobJSON(c.Job, []jobdb.Run{*c.Run}), Ladder: []rung{}, NextPod: c.nextPod(), Unknown: !e.evaluated, Before: e.Before.Granted, Pruned: c.fromLogs, Changes: e.changes}
-	if out.Decision.Superseded = c.superseded; c.release != nil {
-		out.Release = releaseJSON(c.release)
-	}
-	for _, r := range e.Rungs {
-		line := rung{Policy: r.Policy, Rule: r.Rule, Tried: r.Tried, Matched: r.Matched, Why: r.Why}
-		if r.Tried && !r.Matched {
-			line.Failed = r.Failed.String()
-		}
-		out.Ladder = append(out.Ladder, line)
-	}
-	return out
-}
-
 // sameChange returns how many records from the first on are the same change, by one message, of members of one unit.
-func sameChange(history []told) int {
-	first, ok := history[0].rec.(*chain.MemberChange)
+func sameChange(history []query.Record) int {
+	first, ok := history[0].Record.(*chain.MemberChange)
 	n := 1
 	for ; ok && n < len(history); n++ {
-		r, same := history[n].rec.(*chain.MemberChange)
+		r, same := history[n].Record.(*chain.MemberChange)
 		if !same || r.Change != first.Change || r.Position != first.Position || r.RetryAfter != first.RetryAfter ||
 			r.Member.Part != first.Member.Part || r.Member.Replica != first.Member.Replica {
 			break

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,11 +11,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
-	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/audit/whynot"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policylog"
+	"github.com/refloat/refloat/internal/query"
 )
 
 // TestExplainAll: evaluating any decision of the recordings again, from what
@@ -26,12 +30,7 @@ func TestExplainAll(t *testing.T) {
 			t.Parallel()
 			data := filepath.Join(t.TempDir(), "data")
 			ctl(t, "up", "--data", data, "--policies", testPolicies, "--feed", recordingFile(name), "--quiet", "--exit-when-drained").exits(t, exitFine)
-			policies, err := (&deployment{data: data}).generation(t.Context(), 1)
-			if err != nil {
-				t.Fatal(err)
-			}
-			cmd := newExplain()
-			cmd.SetContext(t.Context())
+			from := withOpenPolicies(t, data)
 			var all []*jobdb.Decision
 			for p := range partitions {
 				all = append(all, contents(t, data, p).Decisions...)
@@ -41,16 +40,15 @@ func TestExplainAll(t *testing.T) {
 				if i%3 > 0 && (d.RunIndex == 0 || testing.Short()) {
 					continue // the first run of a job is the easy one
 				}
-				c, err := findCase(cmd, explainFlags{job: d.JobID, deployment: deployment{data: data}, run: int(d.RunIndex)})
+				x, err := from.Explain(t.Context(), d.JobID, int(d.RunIndex))
 				if err != nil {
 					t.Fatalf("run %d of %s: %v", d.RunIndex, d.JobID, err)
 				}
-				x, err := audit.Explain(policies.Set.Set, c.Case)
-				if err != nil {
-					t.Errorf("run %d of %s: %v", d.RunIndex, d.JobID, err)
+				if x.Basis.Diverged != nil {
+					t.Errorf("run %d of %s: %v", d.RunIndex, d.JobID, x.Basis.Diverged)
 				}
 				matched := ""
-				for _, r := range x.Rungs {
+				for _, r := range x.Basis.Rungs {
 					if r.Matched {
 						matched = r.Policy + "/" + r.Rule
 					}
@@ -60,11 +58,11 @@ func TestExplainAll(t *testing.T) {
 					t.Errorf("run %d of %s: the ladder says %q, decided by %q", d.RunIndex, d.JobID, matched, want)
 				}
 				if i%20 == 0 || os.Getenv("REFLOAT_WHY_NOT_ALL") != "" {
-					flips.check(t, &explanation{decided: c, Explanation: x}, policies)
+					flips.check(t, x)
 				}
 				var out bytes.Buffer
-				printCase(&out, &explanation{decided: c, Explanation: x, evaluated: true})
-				for _, want := range []string{d.Code.String(), fmt.Sprintf("job:  %d before, %d after", x.Before.Granted, d.GlobalUsed), d.RunID} {
+				printCase(&out, x)
+				for _, want := range []string{d.Code.String(), fmt.Sprintf("job:  %d before, %d after", x.Basis.Before.Granted, d.GlobalUsed), d.RunID} {
 					if !strings.Contains(out.String(), want) {
 						t.Errorf("explain of run %d of %s lacks %q:\n%s", d.RunIndex, d.JobID, want, &out)
 					}
@@ -76,25 +74,49 @@ func TestExplainAll(t *testing.T) {
 	}
 }
 
+// withOpenPolicies is the source of a data directory whose policies log is opened once.
+func withOpenPolicies(t *testing.T, data string) *query.Source {
+	t.Helper()
+	d := deployment{data: data}
+	logs, err := app.Dir(data).OpenLogs(0, app.Access{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorded, err := logs.Recorded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := policylog.OpenStore(recorded.Policies, nil, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(store.Close(), logs.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	from := d.source(nil)
+	from.Policies = func(_ context.Context, use func(*policylog.Store) error) error { return use(store) }
+	return from
+}
+
 // flips counts for how many decisions a change was found that gives another outcome.
 type flips struct{ asked, found map[whynot.Outcome]int }
 
 // check holds every claimed change to be true: made again by its text and evaluated, it gives the asked outcome, and
 // a limit that moves less does not.
-func (f *flips) check(t *testing.T, e *explanation, policies *policiesAt) {
+func (f *flips) check(t *testing.T, e *query.Explanation) {
 	t.Helper()
-	if byGroup(e.Decision.Code) {
-		return
-	}
 	for _, name := range whynot.Outcomes() {
 		want := whynot.Outcome(name)
-		changes, partial, err := whynot.Find(e.input(policies), want)
-		if errors.Is(err, whynot.ErrSame) {
+		answer, err := e.WhyNot(name)
+		if _, none := errors.AsType[*query.NoAnswer](err); none {
 			continue
 		}
-		if err != nil || partial {
+		if err != nil || answer.Partial {
 			t.Fatalf("run %s: %v", e.Decision.RunID, err)
 		}
+		changes := answer.Found
 		f.asked[want]++
 		if len(changes) == 0 {
 			t.Logf("run %s (%s): nothing gives %s", e.Decision.RunID, e.Decision.Code, want)
@@ -107,25 +129,25 @@ func (f *flips) check(t *testing.T, e *explanation, policies *policiesAt) {
 				t.Errorf("run %s: %s gives %s: %v", e.Decision.RunID, c, v.Code, err)
 			}
 			if i < 3 { // the smallest are what people read
-				f.again(t, e, policies, c, want)
+				f.again(t, e, c, want)
 			}
 		}
 	}
 }
 
 // again makes a change of the policies by its text alone, and one that moves a limit one less.
-func (f *flips) again(t *testing.T, e *explanation, policies *policiesAt, c *whynot.Change, want whynot.Outcome) {
+func (f *flips) again(t *testing.T, e *query.Explanation, c *whynot.Change, want whynot.Outcome) {
 	t.Helper()
 	edit := c.Edits[0]
 	if len(c.Edits) > 1 || edit.Kind != whynot.Policies {
 		return
 	}
 	outcome := func(text string) whynot.Outcome {
-		set, err := policies.Base.Assign(text)
+		set, err := e.Basis.Policies.Base.Assign(text)
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
-		v := set.Evaluate(&e.Facts, &e.Before)
+		v := set.Evaluate(&e.Basis.Facts, &e.Basis.Before)
 		return whynot.OutcomeOf(&v)
 	}
 	if got := outcome(edit.Text); got != want {
@@ -171,7 +193,7 @@ func TestExplainQueue(t *testing.T) {
 		{[]string{"queue", queue}, []string{"--queue", queue}},
 		{[]string{"job-set", queue + "/" + set}, []string{"--queue", queue, "--job-set", set}},
 	} {
-		var got queueStory
+		var got query.QueueStory
 		if err := json.Unmarshal([]byte(of(append([]string{"explain", "--limit", "0"}, c.what...)...)[0]), &got); err != nil {
 			t.Fatal(err)
 		}
@@ -188,11 +210,11 @@ func TestExplainQueue(t *testing.T) {
 		if len(decisions) == 0 || got.Decisions != len(decisions) || got.Retries+got.Failures != got.Decisions {
 			t.Errorf("%v: %d decisions, %d retries and %d failures, want %d", c.what, got.Decisions, got.Retries, got.Failures, len(decisions))
 		}
-		if !slices.Equal(got.Codes, ranked(codes)) || !slices.Equal(got.Rules, ranked(rules)) {
+		if !slices.Equal(got.Codes, query.Ranked(codes)) || !slices.Equal(got.Rules, query.Ranked(rules)) {
 			t.Errorf("%v: codes %v, rules %v; want %v, %v", c.what, got.Codes, got.Rules, codes, rules)
 		}
 		for _, l := range []struct {
-			got  fates
+			got  query.Fates
 			want []string
 		}{{got.Failed, list("jobs", "--state", "Failed")}, {got.Pending, list("jobs", "--waiting")}} {
 			if l.got.Count != len(l.want) || len(l.got.Jobs) != len(l.want) {

@@ -2,11 +2,9 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,6 +14,7 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/query"
 )
 
 func newExplainGroup() *cobra.Command {
@@ -42,92 +41,40 @@ about it, and how the group ended.`,
 	return cmd
 }
 
-// told is one record of a group's history.
-type told struct {
-	where jobdb.Where
-	rec   chain.Record
-}
-
 func explainGroup(cmd *cobra.Command, f *getGroupFlags) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	var rows []*jobdb.Group
-	var found group
-	var history []told
-	err := f.viewJobs(cmd.Context(), func(q jobdb.Queries) (err error) {
-		if rows, err = f.find(q); err != nil || len(rows) != 1 {
-			return err
-		}
-		if found, err = groupOf(q, rows[0]); err != nil {
-			return err
-		}
-		history, err = groupHistory(q, rows[0])
-		return err
-	})
-	if err == nil {
-		err = onlyOne(cmd, f.name, rows, func(g **jobdb.Group) (string, string) { return (*g).Queue, (*g).JobSet })
-	}
+	h, err := f.source(nil).GroupHistory(cmd.Context(), f.key())
 	if err != nil {
-		return err
+		return f.oneGroup(cmd, err)
 	}
 	out := bufio.NewWriter(cmd.OutOrStdout())
 	if f.output == outputJSON {
-		err = historyJSON(out, history)
-	} else if err = printGroup(out, &found); err == nil {
-		printHistory(out, history)
+		err = historyJSON(out, h.Records)
+	} else if err = printGroup(out, &h.Group); err == nil {
+		printHistory(out, h.Records)
 	}
 	return errors.Join(err, out.Flush())
 }
 
-// groupHistory returns the records about a group, in log order.
-func groupHistory(q jobdb.Queries, g *jobdb.Group) (history []told, err error) {
-	filter := jobdb.RecordFilter{Partition: &g.Partition, Group: g}
-	err = errors.Join(
-		q.GroupRecords(filter, func(r *jobdb.GroupRecord) error {
-			rec, err := r.Record()
-			history = append(history, told{r.Where, rec})
-			return err
-		}),
-		q.Decisions(filter, func(d *jobdb.Decision) error {
-			history = append(history, told{d.Where, &d.Decision})
-			return nil
-		}),
-	)
-	sortTold(history)
-	return history, err
-}
-
-// sortTold puts records of one partition into log order.
-func sortTold(list []told) {
-	slices.SortFunc(list, func(a, b told) int {
-		return cmp.Or(cmp.Compare(a.where.Seq, b.where.Seq), cmp.Compare(a.where.Record, b.where.Record))
-	})
-}
-
-func historyJSON(w io.Writer, history []told) error {
+func historyJSON(w io.Writer, history []query.Record) error {
 	p, err := newRecordPrinter(w, outputJSON)
 	for i := range history {
 		h := &history[i]
-		err = errors.Join(err, p.printKept(h.where.Partition, h.rec, true, h.where.Superseded))
+		err = errors.Join(err, p.printKept(h.Where.Partition, h.Record, true, h.Where.Superseded))
 	}
 	return err
 }
 
-// originOf is the position of the event that a record follows from, as decisions print it.
-func originOf(r chain.Record) string {
-	at, _ := chain.PositionOf(r)
-	return at.String()
-}
-
 // printHistory prints one line a record, but one for a run of the same change of many members.
-func printHistory(w io.Writer, history []told) {
+func printHistory(w io.Writer, history []query.Record) {
 	fmt.Fprintf(w, "\n%s\n", bold(w, "History"))
 	for i := 0; i < len(history); {
 		n := sameChange(history[i:])
 		h := &history[i]
-		line := audit.Describe(h.rec)
-		switch r := h.rec.(type) {
+		line := audit.Describe(h.Record)
+		switch r := h.Record.(type) {
 		case *chain.Decision:
 			line = fmt.Sprintf("%s: job %s, index %d of %s/%d, run %d: %s", kindOf(r), r.JobID, r.Member.Index, r.Member.Part, r.Member.Replica, r.RunIndex, audit.Reason(r))
 		case *chain.MemberChange:
@@ -135,19 +82,19 @@ func printHistory(w io.Writer, history []told) {
 				line = changesText(history[i : i+n])
 			}
 		}
-		if h.where.Superseded {
+		if h.Where.Superseded {
 			line += " (" + supersededText + ")"
 		}
-		fmt.Fprintf(w, "  %s  %s\n", originOf(h.rec), oneLine(line))
+		fmt.Fprintf(w, "  %s  %s\n", query.OriginOf(h.Record), oneLine(line))
 		i += n
 	}
 }
 
-func changesText(history []told) string {
+func changesText(history []query.Record) string {
 	var set jobdb.Indexes
-	first := history[0].rec.(*chain.MemberChange)
+	first := history[0].Record.(*chain.MemberChange)
 	for _, h := range history {
-		set.Add(h.rec.(*chain.MemberChange).Member.Index)
+		set.Add(h.Record.(*chain.MemberChange).Member.Index)
 	}
 	line := fmt.Sprintf("%s: %s of %s/%d, indexes %s", first.Change, plural.Of(len(history), "member"), first.Member.Part, first.Member.Replica, set)
 	if first.Change == chain.MemberRestart {
@@ -177,44 +124,17 @@ func printMember(w io.Writer, d *chain.Decision) {
 	}
 }
 
-// whyStopped says why a member was stopped.
-func whyStopped(q jobdb.Queries, j *jobdb.Job) (string, error) {
-	why := "it was stopped with its unit: the rest of the group goes on"
-	_, err := q.GroupList(&jobdb.Criteria{Queue: j.Queue, JobSet: j.JobSet, Group: j.Member.Group}, jobdb.Page{}, func(g *jobdb.Group) error {
-		if g.Binding != j.Member.Binding || g.State == policy.GroupActive {
-			return nil
-		}
-		why = "it was stopped because its group has ended: " + g.State.String()
-		if g.Reason != policy.NoUnitReason {
-			why += " (" + g.Reason.String() + ")"
-		}
-		why += ruleText(g.Rule)
-		return nil
-	})
-	return why, err
-}
-
 // printChanges shows what a job's group did to the job.
 func printChanges(cmd *cobra.Command, w io.Writer, from *deployment, j *jobdb.Job) error {
-	if j.Member.GroupID == "" {
-		return nil
-	}
+	done, err := from.source(nil).DoneByGroup(cmd.Context(), j)
 	var lines []string
-	err := from.viewJobs(cmd.Context(), func(q jobdb.Queries) error {
-		err := q.GroupRecords(jobdb.RecordFilter{JobID: j.JobID, Partition: &j.Partition}, func(r *jobdb.GroupRecord) error {
-			rec, err := r.Record()
-			if err == nil {
-				lines = append(lines, fmt.Sprintf("  %s  %s", originOf(rec), oneLine(audit.Describe(rec))))
-			}
-			return err
-		})
-		if err != nil || j.Member.State != jobdb.MemberStopped {
-			return err
+	for _, d := range done {
+		if d.At == "" {
+			lines = append(lines, "  "+d.Text)
+			continue
 		}
-		why, err := whyStopped(q, j)
-		lines = append(lines, "  "+why)
-		return err
-	})
+		lines = append(lines, fmt.Sprintf("  %s  %s", d.At, oneLine(d.Text)))
+	}
 	if len(lines) > 0 {
 		fmt.Fprintf(w, "\n%s did to the job (`refloatctl explain group` has all of it)\n%s\n", bold(w, "What the group"), strings.Join(lines, "\n"))
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/query"
 	"github.com/refloat/refloat/internal/suggest"
 )
 
@@ -44,10 +45,11 @@ that it has in its partition.`,
 type exportFlags struct {
 	listFlags
 	format, out string
+	sel         query.Selection
 }
 
-func (f *exportFlags) bindExport(cmd *cobra.Command, list string, sorts, states []string) {
-	f.bindList(cmd, list, sorts, states)
+func (f *exportFlags) bindExport(cmd *cobra.Command, list string) {
+	f.bindList(cmd, list)
 	for _, name := range []string{"watch", "every", "continue", "output"} {
 		_ = cmd.Flags().MarkHidden(name)
 	}
@@ -57,8 +59,8 @@ func (f *exportFlags) bindExport(cmd *cobra.Command, list string, sorts, states 
 }
 
 // checkExport reads the flags.
-func (f *exportFlags) checkExport() error {
-	if f.watch || f.token != "" || f.output != outputTable {
+func (f *exportFlags) checkExport() (err error) {
+	if f.watch || f.ask.Continue != "" || f.output != outputTable {
 		return usageError{errors.New("export writes one file: it takes none of -o, --watch and --continue")}
 	}
 	if f.format == "" {
@@ -70,7 +72,11 @@ func (f *exportFlags) checkExport() error {
 	if f.format != formatCSV && f.format != formatParquet {
 		return usageError{fmt.Errorf("--format: %w", suggest.Unknown("format", f.format, formatParquet, formatCSV))}
 	}
-	return f.check()
+	if err := f.check(); err != nil {
+		return err
+	}
+	f.sel, err = f.ask.Select(f.list)
+	return err
 }
 
 // exportRows writes the rows that read visits.
@@ -224,14 +230,14 @@ func newExportDecisions() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return exportRows(cmd, &f, func(q jobdb.Queries, write func(*exportedDecision) error) ([]any, error) {
-				return q.DecisionList(&f.criteria, f.page, func(d *jobdb.Decision) error {
+				return q.DecisionList(&f.sel.Criteria, f.sel.Page, func(d *jobdb.Decision) error {
 					row := exportDecision(d)
 					return write(&row)
 				})
 			})
 		},
 	}
-	f.bindExport(cmd, "decisions", jobdb.DecisionSorts, nil)
+	f.bindExport(cmd, query.Decisions)
 	f.bindFailures(cmd, "only decisions on failures")
 	return cmd
 }
@@ -287,7 +293,7 @@ func newExportRuns() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return exportRows(cmd, &f, func(q jobdb.Queries, write func(*exportedRun) error) ([]any, error) {
-				return q.RunList(&f.criteria, f.page, func(r *jobdb.Run) error {
+				return q.RunList(&f.sel.Criteria, f.sel.Page, func(r *jobdb.Run) error {
 					row := exportedRun{
 						Partition: int64(r.Partition), JobID: r.JobID, RunID: r.RunID, RunIndex: int64(r.Index), State: r.State.String(), Executor: r.Executor,
 						Node: r.Node, Pool: r.Pool, Leased: exported(r.Times.Leased), Running: exported(r.Times.Running), Ended: exported(r.Times.Ended),
@@ -302,7 +308,7 @@ func newExportRuns() *cobra.Command {
 			})
 		},
 	}
-	f.bindExport(cmd, "runs", jobdb.RunSorts, runStates())
+	f.bindExport(cmd, query.Runs)
 	f.bindFailures(cmd, "only runs leased")
 	return cmd
 }
@@ -338,7 +344,7 @@ func newExportJobs() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return exportRows(cmd, &f, func(q jobdb.Queries, write func(*exportedJob) error) ([]any, error) {
-				return q.JobList(&f.criteria, f.page, func(j *jobdb.Job) error {
+				return q.JobList(&f.sel.Criteria, f.sel.Page, func(j *jobdb.Job) error {
 					row := exportedJob{
 						Partition: int64(j.Partition), JobID: j.JobID, Queue: j.Queue, JobSet: j.JobSet, State: j.State.String(), Final: j.Final,
 						Submitted: exported(j.Times.Submitted), Ended: exported(j.Times.Ended), RetryAfter: exported(j.Queueing.RetryAfter), Runs: int64(j.Queueing.Runs),
@@ -352,8 +358,8 @@ func newExportJobs() *cobra.Command {
 			})
 		},
 	}
-	f.bindExport(cmd, "jobs", jobdb.JobSorts, jobStates())
+	f.bindExport(cmd, query.Jobs)
 	f.bindFailures(cmd, "only jobs submitted")
-	cmd.Flags().BoolVar(&f.criteria.Waiting, "waiting", false, "only jobs with a pending retry")
+	cmd.Flags().BoolVar(&f.ask.Waiting, "waiting", false, "only jobs with a pending retry")
 	return cmd
 }

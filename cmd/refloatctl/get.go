@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/query"
 )
 
 type getFlags struct {
@@ -72,16 +72,12 @@ logs, in the data directory or on Pulsar, and takes as long as reading them.`,
 			if cmd.Flags().Changed("at") {
 				return getJobAt(cmd, &f, args[0], at)
 			}
-			jobs, runs, err := findJob(cmd, f.deployment, args[0])
+			found, err := f.source(nil).FindJob(cmd.Context(), args[0])
 			if err != nil {
-				return err
+				return f.asked(cmd, err)
 			}
-			late, err := findSuperseded(cmd, f.deployment, jobs[0].JobID)
-			if err != nil {
-				return err
-			}
-			for i := range jobs {
-				if err := printJob(cmd.OutOrStdout(), f.output, &jobs[i], runs[i], late[jobs[i].Partition]); err != nil {
+			for i := range found {
+				if err := printJob(cmd.OutOrStdout(), f.output, &found[i]); err != nil {
 					return err
 				}
 			}
@@ -94,40 +90,12 @@ logs, in the data directory or on Pulsar, and takes as long as reading them.`,
 	return cmd
 }
 
-// findJob finds a job by its id or a unique beginning of it, with its runs; several
-// partitions may have a job of that id.
-func findJob(cmd *cobra.Command, from deployment, id string) (jobs []jobdb.Job, runs [][]jobdb.Run, err error) {
-	err = from.viewJobs(cmd.Context(), func(q jobdb.Queries) error {
-		found, err := lookUp(q, id)
-		for i, j := range found {
-			jobs, runs = append(jobs, *j), append(runs, nil)
-			err = errors.Join(err, q.Runs(j.Partition, j.JobID, func(r *jobdb.Run) error {
-				runs[i] = append(runs[i], *r)
-				return nil
-			}))
-		}
-		return err
-	})
-	if err == nil && len(jobs) == 0 {
-		pruned, readErr := prunedIn(cmd.Context(), from)
-		if readErr != nil {
-			return nil, nil, readErr
-		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "job %s is not in the job database; `refloatctl get jobs %s` lists its jobs\n%s", id, from, prunedText(pruned))
-		err = errFinding
-	}
-	return jobs, runs, err
-}
-
-// printJob prints a job with its runs; late holds the superseded decisions on them, by run.
-func printJob(w io.Writer, output string, j *jobdb.Job, runs []jobdb.Run, late map[string]uint64) error {
+// printJob prints a job with its runs.
+func printJob(w io.Writer, output string, found *query.Found) error {
 	if output == outputJSON {
-		out := jobJSON(j, runs)
-		for i := range out.Attempts {
-			out.Attempts[i].Superseded = late[out.Attempts[i].RunID]
-		}
-		return jsonLines(w).Encode(out)
+		return jsonLines(w).Encode(found.Job)
 	}
+	j := found.Row
 	fmt.Fprintf(w, "%s %s\n  queue %s, job set %s, partition %d, %s\n", bold(w, "Job"), oneLine(j.JobID), oneLine(j.Queue), oneLine(j.JobSet), j.Partition, j.State)
 	if j.Queueing.RetryAfter != 0 {
 		fmt.Fprintf(w, "  not before %s\n", timeText(j.Queueing.RetryAfter))
@@ -139,8 +107,8 @@ func printJob(w io.Writer, output string, j *jobdb.Job, runs []jobdb.Run, late m
 		fmt.Fprintf(w, "  Armada's own verdict: failed (%s) %s\n", j.Armada.Reason, oneLine(j.Armada.Message))
 	}
 	t := newTable(w, "  RUN", "ID", "STATE", "NODE", "ERROR", "DECIDED", "MESSAGE")
-	for i := range runs {
-		r := &runs[i]
+	for i := range found.Runs {
+		r, late := &found.Runs[i], found.Attempts[i].Superseded
 		decided := ""
 		switch {
 		case r.Decision != 0:
@@ -148,8 +116,8 @@ func printJob(w io.Writer, output string, j *jobdb.Job, runs []jobdb.Run, late m
 			if r.Shadow {
 				decided += " (shadow)"
 			}
-		case late[r.RunID] != 0:
-			decided = fmt.Sprintf("released; decision %d superseded", late[r.RunID])
+		case late != 0:
+			decided = fmt.Sprintf("released; decision %d superseded", late)
 		case r.Outcome == jobdb.Released:
 			decided = "released"
 		}

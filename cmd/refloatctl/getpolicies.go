@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/refloat/refloat/internal/policy/policyfile"
+	"github.com/refloat/refloat/internal/policy/policylog"
+	"github.com/refloat/refloat/internal/query"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -192,16 +194,16 @@ func says(r *pb.Resource) string {
 
 func overrideLines(w io.Writer, overrides []*pb.BrakeState) {
 	for _, b := range overrides {
-		where := "of all queues"
-		if b.Queue != "" {
-			where = "of queue " + oneLine(b.Queue)
-		}
-		what := "killed"
-		if !b.Kill {
-			what = "paused until " + rfc3339(b.PausedUntil)
-		}
-		fmt.Fprintf(w, "Retries %s are %s, since %s, by %s: %s\n", where, what, rfc3339(b.Time), oneLine(b.Author), oneLine(b.Reason))
+		o := policylog.Override{Override: policyfile.Override{Queue: b.Queue, Kill: b.Kill, PausedUntil: nanos(b.PausedUntil)}, Author: b.Author, Reason: b.Reason, Time: nanos(b.Time)}
+		fmt.Fprintln(w, query.OverrideText(o))
 	}
+}
+
+func nanos(t *timestamppb.Timestamp) int64 {
+	if t == nil {
+		return 0
+	}
+	return t.AsTime().UnixNano()
 }
 
 // inForceLines prints what is in force in the partitions of all servers.

@@ -1,92 +1,41 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/spf13/cobra"
 
-	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/plural"
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/query"
 	"github.com/refloat/refloat/internal/suggest"
 )
-
-// group is the JSON form of a group of jobs. Fields keep their meaning; new ones may be added.
-type group struct {
-	Queue           string      `json:"queue"`
-	JobSet          string      `json:"jobSet"`
-	Group           string      `json:"group"`
-	Policy          string      `json:"policy"`
-	State           string      `json:"state"`
-	Reason          string      `json:"reason"`
-	Rule            string      `json:"rule,omitempty"`
-	Generation      uint32      `json:"generation"`
-	Restarts        uint32      `json:"restarts"`
-	RestartsCounted uint32      `json:"restartsCounted"`
-	MaxRestarts     *uint32     `json:"maxRestarts"` // null: it was bound before the rows start, and its rules were not asked since
-	Partition       int         `json:"partition"`
-	Conditions      []condition `json:"conditions"` // as of a JobSet
-	Parts           []part      `json:"parts"`
-}
-
-// part is a part of a group.
-type part struct {
-	Name       string `json:"name"`
-	Replicas   uint32 `json:"replicas,omitempty"` // 0: open
-	Members    uint32 `json:"members,omitempty"`
-	MinMembers uint32 `json:"minMembers,omitempty"`
-	Units      []unit `json:"units"`
-}
-
-// unit is a replica of a part. Active members are neither held nor over; of the terminating ones, a run that was told to
-// stop has not ended yet.
-type unit struct {
-	Replica          uint32      `json:"replica"`
-	State            string      `json:"state"`
-	Reason           string      `json:"reason,omitempty"`
-	Generation       uint32      `json:"generation"`
-	Restarts         uint32      `json:"restarts"`
-	RetriesUsed      uint32      `json:"retriesUsed"`
-	CompletedIndexes string      `json:"completedIndexes"`
-	FailedIndexes    string      `json:"failedIndexes"`
-	Active           int         `json:"active"`
-	Held             int         `json:"held"`
-	Succeeded        int         `json:"succeeded"`
-	Failed           int         `json:"failed"`
-	Cancelled        int         `json:"cancelled"` // or rejected
-	Stopped          int         `json:"stopped"`   // with the unit or the group, or submitted after its end
-	Terminating      int         `json:"terminating"`
-	Conditions       []condition `json:"conditions"` // as of a Job
-}
 
 type getGroupFlags struct {
 	getFlags
 	name string
 }
 
-var groupRows = rows[*group]{
-	columns: []column[*group]{
-		{heading: "GROUP", cell: func(g *group) string { return g.Group }},
-		{heading: "QUEUE", cell: func(g *group) string { return g.Queue }},
-		{heading: "JOB SET", cell: func(g *group) string { return g.JobSet }},
-		{heading: "POLICY", cell: func(g *group) string { return g.Policy }},
-		{heading: "STATE", cell: func(g *group) string { return g.State }},
-		{heading: "GENERATION", cell: func(g *group) string { return fmt.Sprint(g.Generation) }},
-		{heading: "RESTARTS", cell: (*group).restartsText},
-		{heading: "ACTIVE", cell: func(g *group) string { return fmt.Sprint(g.sum().Active) }},
-		{heading: "HELD", cell: func(g *group) string { return fmt.Sprint(g.sum().Held) }},
-		{heading: "SUCCEEDED", cell: func(g *group) string { return fmt.Sprint(g.sum().Succeeded) }},
-		{heading: "FAILED", cell: func(g *group) string { return fmt.Sprint(g.sum().Failed) }},
-		{heading: "TERMINATING", cell: func(g *group) string { return fmt.Sprint(g.sum().Terminating) }},
-		{heading: "RULE", wide: true, cell: func(g *group) string { return g.Rule }},
-		{heading: "REASON", cell: func(g *group) string { return g.Reason }},
+var groupRows = rows[*query.Group]{
+	columns: []column[*query.Group]{
+		{heading: "GROUP", cell: func(g *query.Group) string { return g.Group }},
+		{heading: "QUEUE", cell: func(g *query.Group) string { return g.Queue }},
+		{heading: "JOB SET", cell: func(g *query.Group) string { return g.JobSet }},
+		{heading: "POLICY", cell: func(g *query.Group) string { return g.Policy }},
+		{heading: "STATE", cell: func(g *query.Group) string { return g.State }},
+		{heading: "GENERATION", cell: func(g *query.Group) string { return fmt.Sprint(g.Generation) }},
+		{heading: "RESTARTS", cell: restartsText},
+		{heading: "ACTIVE", cell: func(g *query.Group) string { return fmt.Sprint(sum(g).Active) }},
+		{heading: "HELD", cell: func(g *query.Group) string { return fmt.Sprint(sum(g).Held) }},
+		{heading: "SUCCEEDED", cell: func(g *query.Group) string { return fmt.Sprint(sum(g).Succeeded) }},
+		{heading: "FAILED", cell: func(g *query.Group) string { return fmt.Sprint(sum(g).Failed) }},
+		{heading: "TERMINATING", cell: func(g *query.Group) string { return fmt.Sprint(sum(g).Terminating) }},
+		{heading: "RULE", wide: true, cell: func(g *query.Group) string { return g.Rule }},
+		{heading: "REASON", cell: func(g *query.Group) string { return g.Reason }},
 	},
-	name:   func(g *group) string { return g.Queue + "/" + g.JobSet + "/" + g.Group },
-	object: func(g *group) any { return g },
+	name:   func(g *query.Group) string { return g.Queue + "/" + g.JobSet + "/" + g.Group },
+	object: func(g *query.Group) any { return g },
 }
 
 func newGetGroups() *cobra.Command {
@@ -106,37 +55,11 @@ failed for good. -o yaml and json also have conditions: of a unit, those of a Ku
 			if err := f.check(); err != nil {
 				return err
 			}
-			return runList(cmd, &f, &groupRows, func(g *group) string { return fmt.Sprint(g.Partition) + groupRows.name(g) },
-				func(q jobdb.Queries, visit func(*group) error) ([]any, error) {
-					return visitGroups(q, &f.criteria, f.page, visit)
-				})
+			return runList(cmd, &f, &groupRows, func(g *query.Group) string { return fmt.Sprint(g.Partition) + groupRows.name(g) }, f.source(nil).ListGroups)
 		},
 	}
-	var states []string
-	for s := policy.GroupActive; s <= policy.GroupHalted; s++ {
-		states = append(states, s.String())
-	}
-	f.bindList(cmd, "groups", jobdb.GroupSorts, states)
+	f.bindList(cmd, query.Groups)
 	return cmd
-}
-
-// visitGroups visits a page of groups with all that is known of each.
-func visitGroups(q jobdb.Queries, c *jobdb.Criteria, p jobdb.Page, visit func(*group) error) (next []any, err error) {
-	var found []*jobdb.Group
-	next, err = q.GroupList(c, p, func(g *jobdb.Group) error {
-		found = append(found, g)
-		return nil
-	})
-	for _, row := range found {
-		if err != nil {
-			break
-		}
-		var g group
-		if g, err = groupOf(q, row); err == nil {
-			err = visit(&g)
-		}
-	}
-	return next, err
 }
 
 func newGetGroup() *cobra.Command {
@@ -172,128 +95,41 @@ func getGroup(cmd *cobra.Command, f *getGroupFlags) error {
 	if f.output != outputTable && f.output != outputJSON && f.output != outputYAML {
 		return usageError{suggest.Unknown("-o", f.output, outputTable, outputYAML, outputJSON)}
 	}
-	var groups []*group
-	err := f.viewJobs(cmd.Context(), func(q jobdb.Queries) error {
-		_, err := visitGroups(q, f.criteria(), jobdb.Page{}, func(g *group) error {
-			groups = append(groups, g)
-			return nil
-		})
-		return err
-	})
-	if err == nil {
-		err = onlyOne(cmd, f.name, groups, func(g **group) (string, string) { return (*g).Queue, (*g).JobSet })
-	}
+	g, err := f.source(nil).Group(cmd.Context(), f.key())
 	if err != nil {
-		return err
+		return f.oneGroup(cmd, err)
 	}
 	if f.output == outputTable {
-		return printGroup(cmd.OutOrStdout(), groups[0])
+		return printGroup(cmd.OutOrStdout(), &g)
 	}
 	row, _, err := groupRows.printer(cmd.OutOrStdout(), f.output)
 	if err != nil {
 		return err
 	}
-	return row(groups[0])
+	return row(&g)
 }
 
-func (f *getGroupFlags) criteria() *jobdb.Criteria {
-	return &jobdb.Criteria{Queue: f.queue, JobSet: f.set, Group: f.name}
+func (f *getGroupFlags) key() query.GroupKey {
+	return query.GroupKey{Queue: f.queue, JobSet: f.set, Group: f.name}
 }
 
-// find returns the groups that the flags select.
-func (f *getGroupFlags) find(q jobdb.Queries) (groups []*jobdb.Group, err error) {
-	_, err = q.GroupList(f.criteria(), jobdb.Page{}, func(g *jobdb.Group) error {
-		groups = append(groups, g)
-		return nil
-	})
-	return groups, err
-}
-
-// onlyOne reports a finding unless there is exactly one group of that name.
-func onlyOne[G any](cmd *cobra.Command, name string, groups []G, of func(*G) (queue, set string)) error {
-	switch len(groups) {
-	case 0:
-		fmt.Fprintf(cmd.ErrOrStderr(), "no group is called %q there; `refloatctl get groups` lists them\n", name)
-		return errFinding
-	case 1:
-		return nil
+// oneGroup reports as a finding that there is not exactly one group of that name.
+func (d *deployment) oneGroup(cmd *cobra.Command, err error) error {
+	several, ok := errors.AsType[*query.Ambiguous](err)
+	if !ok {
+		if missing, none := errors.AsType[*query.NotFound](err); none {
+			missing.Text += "; `refloatctl get groups` lists them"
+		}
+		return d.asked(cmd, err)
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s are called %q; choose one:\n", plural.Of(len(groups), "group"), name)
-	for i := range groups {
-		queue, set := of(&groups[i])
-		fmt.Fprintf(cmd.ErrOrStderr(), "  --queue %s --job-set %s\n", oneLine(queue), oneLine(set))
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s are called %q; choose one:\n", plural.Of(len(several.Groups), "group"), several.Name)
+	for _, g := range several.Groups {
+		fmt.Fprintf(cmd.ErrOrStderr(), "  --queue %s --job-set %s\n", oneLine(g.Queue), oneLine(g.JobSet))
 	}
 	return errFinding
 }
 
-// groupOf reads everything about a group.
-func groupOf(q jobdb.Queries, g *jobdb.Group) (group, error) {
-	out := group{
-		Queue: g.Queue, JobSet: g.JobSet, Group: g.Name, Policy: g.Policy, State: g.State.String(), Reason: g.Reason.String(), Rule: g.Rule,
-		Generation: g.Generation, Restarts: g.Restarts, RestartsCounted: g.Counted, Partition: g.Partition, Parts: []part{},
-	}
-	if g.Binding != 0 || g.MaxRestarts > 0 {
-		out.MaxRestarts = &g.MaxRestarts
-	}
-	for i := range g.Shape.Parts {
-		p := &g.Shape.Parts[i]
-		out.Parts = append(out.Parts, part{Name: p.Name, Replicas: p.Replicas, Members: p.Members, MinMembers: p.MinMembers, Units: []unit{}})
-	}
-	members := map[[2]any][]*jobdb.Job{}
-	err := q.Members(g, func(j *jobdb.Job) error {
-		key := [2]any{j.Member.Part, j.Member.Replica}
-		members[key] = append(members[key], j)
-		return nil
-	})
-	err = errors.Join(err, q.Units(g, func(u *jobdb.Unit) error {
-		i := slices.IndexFunc(out.Parts, func(p part) bool { return p.Name == u.Part })
-		if i < 0 {
-			i = len(out.Parts)
-			out.Parts = append(out.Parts, part{Name: u.Part})
-		}
-		out.Parts[i].Units = append(out.Parts[i].Units, unitOf(g, u, members[[2]any{u.Part, u.Replica}]))
-		slices.SortFunc(out.Parts[i].Units, func(a, b unit) int { return cmp.Compare(a.Replica, b.Replica) })
-		return nil
-	}))
-	out.Conditions = conditionsOf(&out, g.State, g.Reason)
-	return out, err
-}
-
-func unitOf(g *jobdb.Group, u *jobdb.Unit, members []*jobdb.Job) unit {
-	out := unit{Replica: u.Replica, Reason: u.Reason.String(), Generation: u.Generation, Restarts: u.Restarts, RetriesUsed: u.Retries}
-	slices.SortFunc(members, func(a, b *jobdb.Job) int { return cmp.Compare(a.Member.Index, b.Member.Index) })
-	var completed, failed jobdb.Indexes
-	for _, j := range members {
-		if j.Terminating() {
-			out.Terminating++
-		}
-		switch j.Member.State {
-		case jobdb.MemberActive:
-			out.Active++
-		case jobdb.MemberHeld:
-			out.Held++
-		case jobdb.MemberSucceeded:
-			out.Succeeded++
-			completed.Add(j.Member.Index)
-		case jobdb.MemberFailed:
-			out.Failed++
-			failed.Add(j.Member.Index)
-		case jobdb.MemberUnitFail:
-			out.Failed++
-		case jobdb.MemberCancelled:
-			out.Cancelled++
-		case jobdb.MemberStopped:
-			out.Stopped++
-		case jobdb.NoMember:
-		}
-	}
-	state := u.StateWith(out.Succeeded, &g.Shape)
-	out.State, out.CompletedIndexes, out.FailedIndexes = state.String(), completed.String(), failed.String()
-	out.Conditions = conditionsOfUnit(&out, g.Shape.Part(u.Part), state, u.Reason)
-	return out
-}
-
-func (g *group) restartsText() string {
+func restartsText(g *query.Group) string {
 	if g.MaxRestarts == nil {
 		return fmt.Sprint(g.RestartsCounted)
 	}
@@ -301,7 +137,7 @@ func (g *group) restartsText() string {
 }
 
 // sum adds up the members of all units.
-func (g *group) sum() (sum unit) {
+func sum(g *query.Group) (sum query.Unit) {
 	for _, p := range g.Parts {
 		for _, u := range p.Units {
 			sum.Active, sum.Held, sum.Succeeded = sum.Active+u.Active, sum.Held+u.Held, sum.Succeeded+u.Succeeded
@@ -311,7 +147,7 @@ func (g *group) sum() (sum unit) {
 	return sum
 }
 
-func printGroup(w io.Writer, g *group) error {
+func printGroup(w io.Writer, g *query.Group) error {
 	by := "a gang without a group policy"
 	if g.Policy != "" {
 		by = "group policy " + oneLine(g.Policy)
@@ -320,7 +156,7 @@ func printGroup(w io.Writer, g *group) error {
 	if g.Reason != "" {
 		fmt.Fprintf(w, "  reason %s%s\n", g.Reason, ruleText(g.Rule))
 	}
-	fmt.Fprintf(w, "  generation %d, counted restarts %s, %s by rules in all\n", g.Generation, g.restartsText(), plural.Of(uint64(g.Restarts), "restart"))
+	fmt.Fprintf(w, "  generation %d, counted restarts %s, %s by rules in all\n", g.Generation, restartsText(g), plural.Of(uint64(g.Restarts), "restart"))
 	t := newTable(w, "  UNIT", "STATE", "GENERATION", "RESTARTS", "RETRIES", "ACTIVE", "HELD", "SUCCEEDED", "FAILED", "CANCELLED", "STOPPED", "TERMINATING", "COMPLETED INDEXES", "FAILED INDEXES")
 	for _, p := range g.Parts {
 		for _, u := range p.Units {

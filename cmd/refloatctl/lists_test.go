@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/refloat/refloat/internal/query"
 )
 
 // TestLists: each form of a list has the same rows, criteria select by the rows' own
@@ -104,7 +106,7 @@ func TestTopRetries(t *testing.T) {
 	for _, by := range []string{"queue", "policy", "rule", "node", "category"} {
 		var sum int
 		for line := range strings.Lines(ctl(t, "top", "retries", "--data", data, "--by", by, "--limit", "0", "-o", "json").exits(t, exitFine).out) {
-			var row topRow
+			var row query.Top
 			if err := json.Unmarshal([]byte(line), &row); err != nil || row.By != by || row.Jobs == 0 {
 				t.Errorf("%s: %v", line, err)
 			}

@@ -12,31 +12,6 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-// lookUp finds the rows of a job, of which several partitions may have one: by its id, or
-// by the beginning of its id if no other job's begins so. No rows: there is no such job.
-func lookUp(q jobdb.Queries, id string) (rows []*jobdb.Job, err error) {
-	visit := func(j *jobdb.Job) error {
-		rows = append(rows, j)
-		return nil
-	}
-	if _, err = q.JobList(&jobdb.Criteria{JobID: id}, jobdb.Page{}, visit); err != nil || len(rows) > 0 || id == "" {
-		return rows, err
-	}
-	if _, err = q.JobList(&jobdb.Criteria{JobPrefix: id}, jobdb.Page{Limit: 10}, visit); err != nil {
-		return nil, err
-	}
-	var ids []string
-	for _, j := range rows {
-		if !slices.Contains(ids, j.JobID) {
-			ids = append(ids, j.JobID)
-		}
-	}
-	if len(ids) > 1 {
-		return nil, usageError{fmt.Errorf("%q is the beginning of several job ids, such as %s: give more of it", id, strings.Join(ids[:min(len(ids), 3)], ", "))}
-	}
-	return rows, nil
-}
-
 // completeJob completes job ids from the job database that the flags name.
 func completeJob(cmd *cobra.Command, from *deployment) {
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) (ids []string, _ cobra.ShellCompDirective) {

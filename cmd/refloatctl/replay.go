@@ -20,6 +20,7 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/policy/policyfile"
+	"github.com/refloat/refloat/internal/query"
 )
 
 type replayFlags struct {
@@ -184,7 +185,7 @@ func (p *recordPrinter) printKept(partition int, r chain.Record, all, superseded
 	if superseded {
 		shown.Reason = supersededText + ": " + shown.Reason
 	}
-	p.table.row(shown.JobID, fmt.Sprint(shown.RunIndex), shown.Queue, kindOf(d), shown.Code, ruleName(shown.Policy, shown.Rule), usedText(shown), shown.Delay, shown.Reason)
+	p.table.row(shown.JobID, fmt.Sprint(shown.RunIndex), shown.Queue, kindOf(d), shown.Code, query.RuleName(shown.Policy, shown.Rule), usedText(&shown), shown.Delay, shown.Reason)
 	return nil
 }
 

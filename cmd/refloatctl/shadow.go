@@ -9,8 +9,8 @@ import (
 
 	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/audit/shadow"
-	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/plural"
+	"github.com/refloat/refloat/internal/query"
 )
 
 type shadowFlags struct {
@@ -63,7 +63,8 @@ succeeded is unknown. With -o json, each queue and each failed run is a line.`,
 			}
 			out := bufio.NewWriter(cmd.OutOrStdout())
 			if f.output == outputJSON {
-				err = printShadowJSON(out, queues)
+				enc := jsonLines(out)
+				err = query.ShadowLines(queues, func(l *query.ShadowLine) error { return enc.Encode(l) })
 			} else {
 				err = printShadow(out, f, queues)
 			}
@@ -98,11 +99,7 @@ func (f *shadowFlags) check() (filter shadow.Filter, err error) {
 
 func (f *shadowFlags) read(cmd *cobra.Command, filter shadow.Filter) (queues []*shadow.Queue, err error) {
 	if f.log == "" {
-		err = f.viewJobs(cmd.Context(), func(q jobdb.Queries) error {
-			queues, err = shadow.Read(q, filter)
-			return err
-		})
-		return queues, err
+		return f.source(nil).ShadowReport(cmd.Context(), filter.Queue, filter.Since)
 	}
 	set, err := readPolicies(cmd, f.policies)
 	if err != nil {

@@ -6,12 +6,12 @@ import (
 	"os"
 	"strings"
 	"text/tabwriter"
-	"unicode"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/refloat/refloat/cmd/internal/terminal"
+	"github.com/refloat/refloat/internal/query"
 	"github.com/refloat/refloat/internal/suggest"
 )
 
@@ -64,17 +64,7 @@ func cut(s string, longest int) string {
 func (t *table) flush() error { return t.w.Flush() }
 
 // oneLine removes control characters and line breaks.
-func oneLine(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) { // also C1 and bidirectional overrides
-			return ' '
-		}
-		return r
-	}, s)
-}
+func oneLine(s string) string { return query.OneLine(s) }
 
 // bold formats headings, if the output is a terminal and NO_COLOR is not set.
 func bold(w io.Writer, s string) string {

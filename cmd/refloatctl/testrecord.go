@@ -16,6 +16,7 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/policy/suite"
+	"github.com/refloat/refloat/internal/query"
 )
 
 type testRecordFlags struct {
@@ -144,16 +145,13 @@ func recordGroup(cmd *cobra.Command, f testRecordFlags) error {
 
 // groupHistoryOf reads a group's history from the job database.
 func groupHistoryOf(cmd *cobra.Command, f *testRecordFlags) (*suite.GroupHistory, error) {
-	var groups []*jobdb.Group
 	h := &suite.GroupHistory{}
+	find := query.GroupKey{Queue: f.queue, JobSet: f.jobSet, Group: f.group}
 	err := f.viewJobs(cmd.Context(), func(q jobdb.Queries) error {
-		find := getGroupFlags{name: f.group}
-		find.queue, find.set = f.queue, f.jobSet
 		var err error
-		if groups, err = find.find(q); err != nil || len(groups) != 1 {
+		if h.Group, err = find.Row(q); err != nil {
 			return err
 		}
-		h.Group = groups[0]
 		filter := jobdb.RecordFilter{Partition: &h.Group.Partition, Group: h.Group}
 		err = errors.Join(
 			q.Members(h.Group, func(j *jobdb.Job) error {
@@ -183,25 +181,22 @@ func groupHistoryOf(cmd *cobra.Command, f *testRecordFlags) (*suite.GroupHistory
 		}
 		return err
 	})
-	if err == nil {
-		err = onlyOne(cmd, f.group, groups, func(g **jobdb.Group) (string, string) { return (*g).Queue, (*g).JobSet })
-	}
-	return h, err
+	return h, f.oneGroup(cmd, err)
 }
 
 // historyOf reads the job's history from the job database.
 func historyOf(cmd *cobra.Command, f testRecordFlags) (h *suite.History, left int, err error) {
-	jobs, runs, err := findJob(cmd, f.deployment, f.job)
+	found, err := f.source(nil).FindJob(cmd.Context(), f.job)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, f.asked(cmd, err)
 	}
-	for i := range jobs {
-		h = &suite.History{Job: &jobs[i]}
+	for i := range found {
+		h = &suite.History{Job: found[i].Row}
 		byID := map[string]*jobdb.Run{}
-		for k := range runs[i] {
-			byID[runs[i][k].RunID] = &runs[i][k]
+		for k := range found[i].Runs {
+			byID[found[i].Runs[k].RunID] = &found[i].Runs[k]
 		}
-		filter := jobdb.RecordFilter{JobID: jobs[i].JobID, Partition: &jobs[i].Partition}
+		filter := jobdb.RecordFilter{JobID: h.Job.JobID, Partition: &h.Job.Partition}
 		left = 0
 		err := f.viewJobs(cmd.Context(), func(q jobdb.Queries) error {
 			err := q.Decisions(filter, func(d *jobdb.Decision) error {
@@ -242,7 +237,7 @@ func (f *testRecordFlags) recordPolicies(cmd *cobra.Command, generation uint64) 
 		}
 		return []string{filepath.ToSlash(path)}, nil
 	}
-	policies, err := f.generation(cmd.Context(), generation)
+	policies, err := f.source(nil).Generation(cmd.Context(), generation)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/refloat/refloat/internal/query"
 )
 
 // TestTimeTravel: a job as of the position of one of its decisions has that decision, and nothing of what came after;
@@ -25,9 +27,9 @@ func TestTimeTravel(t *testing.T) {
 	if len(decisions) < 2 {
 		t.Fatal("no job was decided twice")
 	}
-	at := func(moment string) job {
+	at := func(moment string) query.Job {
 		t.Helper()
-		var j job
+		var j query.Job
 		if err := json.Unmarshal([]byte(ctl(t, "get", "job", busiest[:len(busiest)-1], "--data", data, "-o", "json", "--at", moment).exits(t, exitFine).out), &j); err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/policy/policylog"
 )
@@ -90,7 +91,14 @@ type NotDecided struct {
 // Error implements error.
 func (e *NotDecided) Error() string {
 	text := "no run of job " + e.JobID + " was decided"
-	if e.Run >= 0 {
+	runs := 0
+	for _, l := range e.Found {
+		runs = max(runs, len(l.Runs))
+	}
+	switch {
+	case e.Run >= runs && runs > 0:
+		text = fmt.Sprintf("there is no run %d of job %s, which has %s, numbered from 0", e.Run, e.JobID, plural.Of(runs, "run"))
+	case e.Run >= 0:
 		text = fmt.Sprintf("run %d of job %s was not decided", e.Run, e.JobID)
 	}
 	for _, line := range e.Why {

@@ -139,6 +139,15 @@ func (k *GroupKey) find(q jobdb.Queries) (groups []*jobdb.Group, err error) {
 	return groups, err
 }
 
+// Row finds one group. Errors: *NotFound, *Ambiguous.
+func (k *GroupKey) Row(q jobdb.Queries) (*jobdb.Group, error) {
+	groups, err := k.find(q)
+	if err != nil {
+		return nil, err
+	}
+	return k.the(groups)
+}
+
 // Ambiguous reports that several groups have a name.
 type Ambiguous struct {
 	Name   string
@@ -203,11 +212,7 @@ func (r *Record) Shown() any {
 // Group finds one group. Errors: *NotFound, *Ambiguous.
 func (s *Source) Group(ctx context.Context, k GroupKey) (found Group, err error) {
 	err = s.Jobs(ctx, func(q jobdb.Queries) error {
-		groups, err := k.find(q)
-		if err != nil {
-			return err
-		}
-		row, err := k.the(groups)
+		row, err := k.Row(q)
 		if err != nil {
 			return err
 		}
@@ -221,11 +226,7 @@ func (s *Source) Group(ctx context.Context, k GroupKey) (found Group, err error)
 func (s *Source) GroupHistory(ctx context.Context, k GroupKey) (h *GroupHistory, err error) {
 	h = &GroupHistory{}
 	err = s.Jobs(ctx, func(q jobdb.Queries) error {
-		groups, err := k.find(q)
-		if err != nil {
-			return err
-		}
-		row, err := k.the(groups)
+		row, err := k.Row(q)
 		if err != nil {
 			return err
 		}

@@ -75,46 +75,47 @@ func Codes() (names []string) {
 	return names
 }
 
-// selection is a List that was checked.
-type selection struct {
-	list     string
-	criteria jobdb.Criteria
-	page     jobdb.Page
+// Selection is a List that was checked.
+type Selection struct {
+	List     string
+	Criteria jobdb.Criteria
+	Page     jobdb.Page
 }
 
-func (s *selection) token(after []any) string { return s.page.Token(s.list, &s.criteria, after) }
+func (s *Selection) token(after []any) string { return s.Page.Token(s.List, &s.Criteria, after) }
 
 // Check returns an *Invalid if the list cannot be asked for.
 func (l *List) Check(list string) error {
-	_, err := l.selection(list)
+	_, err := l.Select(list)
 	return err
 }
 
-func (l *List) selection(list string) (s selection, err error) {
-	s = selection{list: list, criteria: l.Criteria, page: jobdb.Page{Limit: l.Limit}}
-	s.criteria.States, s.criteria.Codes = slices.Clone(s.criteria.States), slices.Clone(s.criteria.Codes)
+// Select checks a list. Errors: *Invalid.
+func (l *List) Select(list string) (s Selection, err error) {
+	s = Selection{List: list, Criteria: l.Criteria, Page: jobdb.Page{Limit: l.Limit}}
+	s.Criteria.States, s.Criteria.Codes = slices.Clone(s.Criteria.States), slices.Clone(s.Criteria.Codes)
 	known := States(list)
 	for _, name := range l.States {
 		n := slices.Index(known, name)
 		if n < 0 {
 			return s, &Invalid{"state", suggest.Unknown("state", name, known...)}
 		}
-		s.criteria.States = append(s.criteria.States, uint8(n))
+		s.Criteria.States = append(s.Criteria.States, uint8(n))
 	}
 	for _, name := range l.Codes {
 		code, ok := policy.ParseCode(name)
 		if !ok {
 			return s, &Invalid{"code", suggest.Unknown("code", name, Codes()...)}
 		}
-		s.criteria.Codes = append(s.criteria.Codes, code)
+		s.Criteria.Codes = append(s.Criteria.Codes, code)
 	}
-	if s.page.Sort, s.page.Descending, err = jobdb.ParseSort(l.Sort, Sorts(list)); err != nil {
+	if s.Page.Sort, s.Page.Descending, err = jobdb.ParseSort(l.Sort, Sorts(list)); err != nil {
 		return s, &Invalid{"sort", err}
 	}
 	if l.Limit < 0 {
 		return s, invalid("limit", "%d: want 1 or more, or 0 for all", l.Limit)
 	}
-	if s.page, err = s.page.Continue(list, &s.criteria, l.Continue); err != nil {
+	if s.Page, err = s.Page.Continue(list, &s.Criteria, l.Continue); err != nil {
 		return s, &Invalid{"continue", err}
 	}
 	return s, nil
@@ -136,8 +137,8 @@ func Moment(text string, now time.Time) (int64, error) {
 }
 
 // read reads one page, and returns the token of the next one; "": there is none.
-func (s *Source) read(ctx context.Context, list string, l *List, read func(jobdb.Queries, *selection) ([]any, error)) (token string, err error) {
-	sel, err := l.selection(list)
+func (s *Source) read(ctx context.Context, list string, l *List, read func(jobdb.Queries, *Selection) ([]any, error)) (token string, err error) {
+	sel, err := l.Select(list)
 	if err != nil {
 		return "", err
 	}
@@ -153,8 +154,8 @@ func (s *Source) read(ctx context.Context, list string, l *List, read func(jobdb
 
 // ListJobs visits a page of jobs. It returns the token of the next page, and "" after the last one, as all lists do.
 func (s *Source) ListJobs(ctx context.Context, l *List, visit func(*Job) error) (next string, err error) {
-	return s.read(ctx, Jobs, l, func(q jobdb.Queries, sel *selection) ([]any, error) {
-		return q.JobList(&sel.criteria, sel.page, func(j *jobdb.Job) error {
+	return s.read(ctx, Jobs, l, func(q jobdb.Queries, sel *Selection) ([]any, error) {
+		return q.JobList(&sel.Criteria, sel.Page, func(j *jobdb.Job) error {
 			row := JobOf(j, nil)
 			return visit(&row)
 		})
@@ -163,8 +164,8 @@ func (s *Source) ListJobs(ctx context.Context, l *List, visit func(*Job) error) 
 
 // ListRuns visits a page of runs.
 func (s *Source) ListRuns(ctx context.Context, l *List, visit func(*Run) error) (next string, err error) {
-	return s.read(ctx, Runs, l, func(q jobdb.Queries, sel *selection) ([]any, error) {
-		return q.RunList(&sel.criteria, sel.page, func(r *jobdb.Run) error {
+	return s.read(ctx, Runs, l, func(q jobdb.Queries, sel *Selection) ([]any, error) {
+		return q.RunList(&sel.Criteria, sel.Page, func(r *jobdb.Run) error {
 			return visit(&Run{r.JobID, r.Partition, attemptOf(r)})
 		})
 	})
@@ -172,8 +173,8 @@ func (s *Source) ListRuns(ctx context.Context, l *List, visit func(*Run) error) 
 
 // ListDecisions visits a page of decisions.
 func (s *Source) ListDecisions(ctx context.Context, l *List, visit func(*audit.Decision) error) (next string, err error) {
-	return s.read(ctx, Decisions, l, func(q jobdb.Queries, sel *selection) ([]any, error) {
-		return q.DecisionList(&sel.criteria, sel.page, func(d *jobdb.Decision) error {
+	return s.read(ctx, Decisions, l, func(q jobdb.Queries, sel *Selection) ([]any, error) {
+		return q.DecisionList(&sel.Criteria, sel.Page, func(d *jobdb.Decision) error {
 			row := DecisionOf(d)
 			return visit(&row)
 		})
@@ -197,9 +198,9 @@ func (s *Source) LastDecisions(ctx context.Context, l *List, last int, visit fun
 
 // ListGroups visits a page of groups, with all that is known of each.
 func (s *Source) ListGroups(ctx context.Context, l *List, visit func(*Group) error) (next string, err error) {
-	return s.read(ctx, Groups, l, func(q jobdb.Queries, sel *selection) ([]any, error) {
+	return s.read(ctx, Groups, l, func(q jobdb.Queries, sel *Selection) ([]any, error) {
 		var found []*jobdb.Group
-		next, err := q.GroupList(&sel.criteria, sel.page, func(g *jobdb.Group) error {
+		next, err := q.GroupList(&sel.Criteria, sel.Page, func(g *jobdb.Group) error {
 			found = append(found, g)
 			return nil
 		})
@@ -240,18 +241,35 @@ func (s *Source) TopRetries(ctx context.Context, by string, l *List) (rows []Top
 	}
 	counted := *l
 	counted.Sort, counted.Continue = "", ""
-	sel, err := counted.selection(Decisions)
+	sel, err := counted.Select(Decisions)
 	if err != nil {
 		return nil, err
 	}
 	err = s.Jobs(ctx, func(q jobdb.Queries) error {
-		top, err := q.Top(by, &sel.criteria, sel.page.Limit)
+		top, err := q.Top(by, &sel.Criteria, sel.Page.Limit)
 		for _, t := range top {
 			rows = append(rows, Top{by, t.Key, t.Retries, t.Failures, t.Jobs})
 		}
 		return err
 	})
 	return rows, err
+}
+
+// NewestBefore returns when the last failure was before the times that a list selects, in Unix nanoseconds; 0: there was
+// none, or the list selects all times.
+func (s *Source) NewestBefore(ctx context.Context, l *List) (at int64, err error) {
+	if l.Since == 0 {
+		return 0, nil
+	}
+	before := *l
+	before.Since, before.Until, before.Sort, before.Limit, before.Continue = 0, l.Since, "-time", 1, ""
+	_, err = s.read(ctx, Decisions, &before, func(q jobdb.Queries, sel *Selection) ([]any, error) {
+		return q.DecisionList(&sel.Criteria, sel.Page, func(d *jobdb.Decision) error {
+			at = d.Time
+			return nil
+		})
+	})
+	return at, err
 }
 
 // RuleName names a rule and its policy.

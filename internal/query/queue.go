@@ -140,7 +140,7 @@ func (s *QueueStory) count(q jobdb.Queries, limit int) (jobs int, err error) {
 	if err := errors.Join(err, err2); err != nil {
 		return 0, err
 	}
-	s.Codes, s.Rules, s.Causes = ranked(codes), ranked(rules), ranked(causes)
+	s.Codes, s.Rules, s.Causes = Ranked(codes), Ranked(rules), Ranked(causes)
 	failed, pending := of, of
 	failed.States, pending.Waiting = []uint8{uint8(jobdb.JobFailed)}, true
 	if s.Failed, err = fatesOf(q, &failed, "ended", limit); err != nil {
@@ -150,8 +150,8 @@ func (s *QueueStory) count(q jobdb.Queries, limit int) (jobs int, err error) {
 	return jobs, err
 }
 
-// ranked orders counts, the greatest first.
-func ranked(counts map[string]int) []Tally {
+// Ranked orders counts, the greatest first.
+func Ranked(counts map[string]int) []Tally {
 	list := make([]Tally, 0, len(counts))
 	for key, n := range counts {
 		list = append(list, Tally{key, n})

@@ -25,6 +25,8 @@ type StoryOfRun struct {
 	NotDecided string          `json:"notDecided,omitempty"` // why there is none
 	Waited     string          `json:"waited,omitempty"`     // from the failure to the next run's lease
 	NextRunID  string          `json:"nextRunId,omitempty"`
+
+	Wait time.Duration `json:"-"` // as Waited
 }
 
 // Stories tell all runs of a job, in each partition that has a job of this id. Errors: *NotFound, *Invalid.
@@ -74,7 +76,8 @@ func (h *History) story() (*Story, error) {
 				next := &runs[i+1]
 				c.NextRunID = next.RunID
 				if next.Times.Leased > 0 {
-					c.Waited = time.Duration(next.Times.Leased - d.Time).String()
+					c.Wait = time.Duration(next.Times.Leased - d.Time)
+					c.Waited = c.Wait.String()
 				}
 			}
 		}

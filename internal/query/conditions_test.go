@@ -1,4 +1,4 @@
-package main
+package query
 
 import (
 	"fmt"
@@ -15,21 +15,21 @@ func TestUnitConditions(t *testing.T) {
 	shape := &policy.ShapePart{Name: "main", Replicas: 1, Members: 4, MinMembers: 3}
 	for _, row := range []struct {
 		about  string
-		unit   unit
+		unit   Unit
 		state  jobdb.UnitState
 		reason policy.UnitReason
 		want   string
 	}{
-		{about: "runs", unit: unit{Active: 4}},
-		{about: "succeeded", unit: unit{Succeeded: 4}, state: jobdb.UnitSucceeded, want: "SuccessCriteriaMet CompletionsReached, Complete CompletionsReached"},
-		{about: "enough succeeded", unit: unit{Succeeded: 3, Stopped: 1}, state: jobdb.UnitSucceeded, want: "SuccessCriteriaMet SuccessPolicy, Complete SuccessPolicy"},
-		{about: "enough succeeded, and another is told to stop", unit: unit{Succeeded: 3, Stopped: 1, Terminating: 1}, state: jobdb.UnitSucceeded, want: "SuccessCriteriaMet SuccessPolicy"},
+		{about: "runs", unit: Unit{Active: 4}},
+		{about: "succeeded", unit: Unit{Succeeded: 4}, state: jobdb.UnitSucceeded, want: "SuccessCriteriaMet CompletionsReached, Complete CompletionsReached"},
+		{about: "enough succeeded", unit: Unit{Succeeded: 3, Stopped: 1}, state: jobdb.UnitSucceeded, want: "SuccessCriteriaMet SuccessPolicy, Complete SuccessPolicy"},
+		{about: "enough succeeded, and another is told to stop", unit: Unit{Succeeded: 3, Stopped: 1, Terminating: 1}, state: jobdb.UnitSucceeded, want: "SuccessCriteriaMet SuccessPolicy"},
 		{
-			about: "failed, and others are told to stop", unit: unit{Failed: 1, Stopped: 3, Terminating: 2, FailedIndexes: "0"}, state: jobdb.UnitFailed,
+			about: "failed, and others are told to stop", unit: Unit{Failed: 1, Stopped: 3, Terminating: 2, FailedIndexes: "0"}, state: jobdb.UnitFailed,
 			reason: policy.MaxFailedIndexesExceeded, want: "FailureTarget MaxFailedIndexesExceeded",
 		},
 		{
-			about: "failed", unit: unit{Failed: 2, Succeeded: 2, FailedIndexes: "1,3"}, state: jobdb.UnitFailed, reason: policy.FailedIndexes,
+			about: "failed", unit: Unit{Failed: 2, Succeeded: 2, FailedIndexes: "1,3"}, state: jobdb.UnitFailed, reason: policy.FailedIndexes,
 			want: "FailureTarget FailedIndexes, Failed FailedIndexes",
 		},
 	} {
@@ -43,7 +43,7 @@ func TestUnitConditions(t *testing.T) {
 		}
 	}
 	for reason := policy.PodFailurePolicy; reason <= policy.MemberCancelled; reason++ {
-		if (&unit{}).whyFailed(reason) == "" {
+		if (&Unit{}).whyFailed(reason) == "" {
 			t.Errorf("%s has no message", reason)
 		}
 	}
@@ -53,9 +53,9 @@ func TestUnitConditions(t *testing.T) {
 func TestGroupConditions(t *testing.T) {
 	t.Parallel()
 	three := uint32(3)
-	failed := []part{{Name: "a", Units: []unit{{State: "Succeeded"}}}, {Name: "b", Units: []unit{{State: "Failed", Reason: "BackoffLimitExceeded"}, {Replica: 1, State: "Failed"}}}}
+	failed := []Part{{Name: "a", Units: []Unit{{State: "Succeeded"}}}, {Name: "b", Units: []Unit{{State: "Failed", Reason: "BackoffLimitExceeded"}, {Replica: 1, State: "Failed"}}}}
 	for _, row := range []struct {
-		group  group
+		group  Group
 		state  policy.GroupState
 		reason policy.UnitReason
 		want   string
@@ -63,20 +63,20 @@ func TestGroupConditions(t *testing.T) {
 		{want: "[]"},
 		{state: policy.GroupSucceeded, want: "[{Completed True AllJobsCompleted all units have succeeded}]"},
 		{
-			group: group{Parts: failed, Rule: "critical"}, state: policy.GroupFailed, reason: policy.BackoffLimitExceeded,
+			group: Group{Parts: failed, Rule: "critical"}, state: policy.GroupFailed, reason: policy.BackoffLimitExceeded,
 			want: "[{Failed True BackoffLimitExceeded unit b/0 has failed (BackoffLimitExceeded), and 1 unit more, by rule critical}]",
 		},
 		{
-			group: group{Parts: failed, RestartsCounted: 3, MaxRestarts: &three}, state: policy.GroupFailed, reason: policy.ReachedMaxRestarts,
+			group: Group{Parts: failed, RestartsCounted: 3, MaxRestarts: &three}, state: policy.GroupFailed, reason: policy.ReachedMaxRestarts,
 			want: "[{Failed True ReachedMaxRestarts restarts are used up: 3 of maxRestarts 3}]",
 		},
 		{
-			group: group{Parts: failed[1:]}, state: policy.GroupFailed, reason: policy.Exhausted,
+			group: Group{Parts: failed[1:]}, state: policy.GroupFailed, reason: policy.Exhausted,
 			want: "[{Failed True Exhausted unit b/0 has failed (BackoffLimitExceeded), and 1 unit more, and no other unit can start or run}]",
 		},
 		{state: policy.GroupFailed, reason: policy.Exhausted, want: "[{Failed True Exhausted no unit can start or run any more}]"},
 		{
-			group: group{Parts: failed}, state: policy.GroupHalted, reason: policy.BackoffLimitExceeded,
+			group: Group{Parts: failed}, state: policy.GroupHalted, reason: policy.BackoffLimitExceeded,
 			want: "[{Halted True BackoffLimitExceeded unit b/0 has failed (BackoffLimitExceeded), and 1 unit more; no unit starts any more}]",
 		},
 	} {
