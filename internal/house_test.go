@@ -28,7 +28,7 @@ const module = "github.com/refloat/refloat"
 // lines above its own, never one beside it or below it. A new package takes a
 // place here, argued in its commit.
 var layers = []string{
-	"events/pb internal/api/pb internal/armada/schedulerdb/pb internal/armada/schedulerdb/schema internal/checkpoint internal/dirlock internal/eventlog internal/jobdb/pgerror internal/plural internal/policy internal/scheduling internal/suggest",
+	"events/pb internal/api/jobs/pb internal/api/pb internal/armada/schedulerdb/pb internal/armada/schedulerdb/schema internal/checkpoint internal/dirlock internal/eventlog internal/jobdb/pgerror internal/plural internal/policy internal/scheduling internal/suggest",
 	"events internal/checkpoint/storage internal/eventlog/filelog internal/eventlog/pulsarlog internal/eventlog/recording internal/eventlog/topiccopy internal/placement internal/policy/policyfile",
 	"internal/armada/schedulerdb internal/chain internal/group internal/policy/lint internal/policy/policylog",
 	"internal/api internal/armada/schedulerdb/pgstore internal/chain/follow internal/convert internal/jobdb internal/projection",
@@ -36,7 +36,7 @@ var layers = []string{
 	"internal/audit internal/jobdb/postgres internal/jobdb/sqlite internal/simulate",
 	"internal/archive internal/armada/writer internal/audit/report internal/audit/shadow internal/audit/whatif internal/audit/whynot internal/policy/diff internal/policy/suite internal/simulate/history internal/simulate/report internal/simulate/trace",
 	"internal/armada/controlplane internal/query",
-	"internal/web",
+	"internal/api/jobs internal/web",
 	"internal/app internal/armada/cutover",
 	"cmd/internal/settings cmd/internal/terminal cmd/internal/version",
 	"cmd/internal/apiflags cmd/internal/pulsarflags",

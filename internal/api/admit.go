@@ -40,15 +40,23 @@ const (
 	changes
 	bulk      // changes with large bodies
 	overrides // kill, pause and resume: no other request delays them
+	questions // about jobs
+	streams   // of answers, which stay open
 	groups
 )
 
 // atOnce returns how many requests of a group are served concurrently.
 func (g group) atOnce() int {
-	if g == bulk {
+	switch g {
+	case bulk:
 		return 2
+	case questions:
+		return 8
+	case streams:
+		return 64
+	default:
+		return 16
 	}
-	return 16
 }
 
 // bodies returns how many bytes of bodies of a group are held at once: those that are still sent, that wait for a
@@ -97,6 +105,27 @@ func (r *heldReader) Read(p []byte) (int, error) {
 }
 
 // callOf identifies a request by its path and method.
+func (q *Questions) callOf(r *http.Request) call {
+	if q == nil || !isRPC(r) && !q.Owns(r.URL.Path) {
+		return callOf(r)
+	}
+	c := call{name: path.Base(r.URL.Path), group: questions, verbs: []Verb{GetJobs}, bytes: 64 << 10, values: 8 << 10}
+	if !isRPC(r) {
+		return c
+	}
+	service := q.File.Services().Get(0)
+	name, ok := strings.CutPrefix(r.URL.Path, "/"+string(service.FullName())+"/")
+	if !ok {
+		return callOf(r)
+	}
+	c.input = inputOf(r.URL.Path)
+	if m := service.Methods().ByName(protoreflect.Name(name)); m != nil && m.IsStreamingServer() {
+		c.group = streams
+	}
+	return c
+}
+
+// callOf does the same for a request to the policy API or Armada's service.
 func callOf(r *http.Request) call {
 	if isRPC(r) {
 		c := callNamed(path.Base(r.URL.Path))
@@ -120,7 +149,7 @@ func callOf(r *http.Request) call {
 
 // callNamed returns the limits of a method. The service itself checks permissions again, and precisely.
 func callNamed(name string) call {
-	isOverride := func(v Verb) bool { return v == KillRetries || v == PauseRetries || v == ShadowRetries }
+	noChange := func(v Verb) bool { return v == KillRetries || v == PauseRetries || v == ShadowRetries || v == GetJobs }
 	c := call{name: name, bytes: 64 << 10, values: 8 << 10}
 	switch name {
 	case "Brake", "Release":
@@ -133,7 +162,7 @@ func callNamed(name string) call {
 		c.group, c.bytes, c.values = bulk, maxRequestBytes, maxValues
 	}
 	if c.group == changes || c.group == bulk {
-		c.verbs = slices.DeleteFunc(Verbs(), isOverride)
+		c.verbs = slices.DeleteFunc(Verbs(), noChange)
 	}
 	return c
 }

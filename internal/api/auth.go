@@ -32,7 +32,7 @@ import (
 // Verb is a permission, with Armada's name for it.
 type Verb string
 
-// The verbs. Reading needs none.
+// The verbs. Reading policies needs none.
 const (
 	CreateRetryPolicy Verb = "create_retry_policy"
 	UpdateRetryPolicy Verb = "update_retry_policy"
@@ -42,11 +42,12 @@ const (
 	KillRetries       Verb = "kill_retries"
 	PauseRetries      Verb = "pause_retries"
 	ShadowRetries     Verb = "shadow_retries" // switch queues to and from shadow mode
+	GetJobs           Verb = "get_jobs"       // read jobs, runs, decisions and groups
 )
 
 // Verbs lists all verbs.
 func Verbs() []Verb {
-	return []Verb{CreateRetryPolicy, UpdateRetryPolicy, DeleteRetryPolicy, BindRetryPolicies, SetRetrySettings, KillRetries, PauseRetries, ShadowRetries}
+	return []Verb{CreateRetryPolicy, UpdateRetryPolicy, DeleteRetryPolicy, BindRetryPolicies, SetRetrySettings, KillRetries, PauseRetries, ShadowRetries, GetJobs}
 }
 
 // verbOf returns the verb that a change needs.

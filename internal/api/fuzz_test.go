@@ -34,7 +34,7 @@ func newDesk(t testing.TB) *desk {
 	t.Helper()
 	d := emptyDesk(t)
 	var err error
-	if d.handler, err = api.Handler(d.Service, slog.New(slog.DiscardHandler)); err != nil {
+	if d.handler, err = api.Handler(d.Service, nil, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
 	for _, text := range []string{`{"kind": "Queue", "name": "ml"}`, `{"apiVersion": "armadaproject.io/v1", "kind": "RetryPolicy", "metadata": {"name": "infra"}, "spec": {"retryLimit": 3}}`} {

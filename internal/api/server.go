@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/codes"
 	_ "google.golang.org/grpc/encoding/gzip" // armadactl compresses its requests
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/refloat/refloat/internal/api/pb"
 )
@@ -27,10 +28,23 @@ import (
 // maxRequestBytes limits the size of a request.
 const maxRequestBytes = 32 << 20
 
-// Handler serves a service over gRPC and REST.
-func Handler(s *Service, log *slog.Logger) (http.Handler, error) {
+// Questions is another service on the same port, which changes nothing. Its callers need the permission GetJobs.
+type Questions struct {
+	File     protoreflect.FileDescriptor // with the service
+	Register func(*grpc.Server)
+	Gateway  func(context.Context, *runtime.ServeMux) error // registers its REST routes
+	// Owns reports whether a path is one of its REST routes.
+	Owns func(path string) bool
+}
+
+// Handler serves a service over gRPC and REST; asked, if not nil, beside it.
+func Handler(s *Service, asked *Questions, log *slog.Logger) (http.Handler, error) {
 	armada := &Armada{Service: s}
-	rpc := grpc.NewServer(grpc.MaxRecvMsgSize(maxRequestBytes), grpc.UnaryInterceptor(
+	rpc := grpc.NewServer(grpc.MaxRecvMsgSize(maxRequestBytes), grpc.StreamInterceptor(
+		func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) (err error) {
+			defer caught(log, info.FullMethod, &err)
+			return handle(srv, stream)
+		}), grpc.UnaryInterceptor(
 		func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (resp any, err error) {
 			defer caught(log, info.FullMethod, &err)
 			if err := knownFields(info.FullMethod, req); err != nil {
@@ -44,16 +58,23 @@ func Handler(s *Service, log *slog.Logger) (http.Handler, error) {
 		runtime.WithIncomingHeaderMatcher(func(string) (string, bool) { return "", false }), // ServeHTTP reads them
 		runtime.WithOutgoingHeaderMatcher(func(key string) (string, bool) { return key, key == leftOut }),
 		runtime.WithRoutingErrorHandler(notRouted),
-		runtime.WithMiddlewares(onlyKnown),
+		runtime.WithMiddlewares(onlyKnown(asked)),
 		runtime.WithDisablePathLengthFallback(), // a form POST is not a GET
 	}
 	ours := runtime.NewServeMux(append(slices.Clone(options), runtime.WithMarshalerOption(runtime.MIMEWildcard, newStrictJSON()))...)
-	armadas := runtime.NewServeMux(append(options, runtime.WithMarshalerOption(runtime.MIMEWildcard, newArmadaJSON()))...)
+	armadas := runtime.NewServeMux(append(slices.Clone(options), runtime.WithMarshalerOption(runtime.MIMEWildcard, newArmadaJSON()))...)
 	ctx := context.Background() // for registration only
 	if err := errors.Join(pb.RegisterPoliciesHandlerServer(ctx, ours, s), pb.RegisterRetryPolicyServiceHandlerServer(ctx, armadas, armada)); err != nil {
 		return nil, fmt.Errorf("serve the API: %w", err)
 	}
-	f := &front{service: s, log: log, rpc: rpc, ours: ours, armadas: armadas, sameOrigin: http.NewCrossOriginProtection()}
+	f := &front{service: s, asked: asked, log: log, rpc: rpc, ours: ours, armadas: armadas, sameOrigin: http.NewCrossOriginProtection()}
+	if asked != nil {
+		asked.Register(rpc)
+		f.answers = runtime.NewServeMux(append(options, runtime.WithMarshalerOption(runtime.MIMEWildcard, newAnswerJSON()))...)
+		if err := asked.Gateway(ctx, f.answers); err != nil {
+			return nil, fmt.Errorf("serve the API: %w", err)
+		}
+	}
 	for g := range groups {
 		f.slots[g] = make(chan struct{}, g.atOnce())
 		f.bodies[g].left.Store(g.bodies())
@@ -65,10 +86,12 @@ func Handler(s *Service, log *slog.Logger) (http.Handler, error) {
 // decodes nothing before its size is checked.
 type front struct {
 	service    *Service
+	asked      *Questions // nil: only the service
 	log        *slog.Logger
 	rpc        *grpc.Server
 	ours       *runtime.ServeMux // REST
 	armadas    *runtime.ServeMux // REST in Armada's form
+	answers    *runtime.ServeMux // REST of asked
 	sameOrigin *http.CrossOriginProtection
 	slots      [groups]chan struct{} // for requests in progress
 	bodies     [groups]budget        // for what is read of requests
@@ -77,7 +100,7 @@ type front struct {
 // ServeHTTP implements http.Handler.
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r, who, err := f.service.authenticated(r)
-	c := callOf(r)
+	c := f.asked.callOf(r)
 	if err == nil {
 		err = c.allows(f.service.Auth, who)
 	}
@@ -93,6 +116,8 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rest := f.ours
 	if strings.HasPrefix(r.URL.Path, "/v1/") {
 		rest = f.armadas
+	} else if f.asked != nil && f.asked.Owns(r.URL.Path) {
+		rest = f.answers
 	}
 	if err == nil {
 		err = fit(f.service.Auth, f.sameOrigin, r)
@@ -120,6 +145,9 @@ func (f *front) serve(c *call, h http.Handler, w http.ResponseWriter, r *http.Re
 		return err
 	}
 	defer leave()
+	if c.group == streams {
+		r = r.WithContext(context.WithValue(r.Context(), writerKey{}, http.NewResponseController(w)))
+	}
 	if c.group == bulk {
 		if err := c.read(w, r, &body); err != nil {
 			return err
@@ -128,6 +156,15 @@ func (f *front) serve(c *call, h http.Handler, w http.ResponseWriter, r *http.Re
 	defer caught(f.log, r.URL.Path, &err)
 	h.ServeHTTP(w, r)
 	return nil
+}
+
+type writerKey struct{}
+
+// ExtendWrite gives a stream until a time to send what it sends next; after it, the stream is reset.
+func ExtendWrite(ctx context.Context, until time.Time) {
+	if w, ok := ctx.Value(writerKey{}).(*http.ResponseController); ok {
+		_ = w.SetWriteDeadline(until) // a connection that cannot is bounded as all are
+	}
 }
 
 // refuseRPC rejects a gRPC request, with trailers only.

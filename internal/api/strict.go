@@ -33,6 +33,11 @@ func newStrictJSON() *strictJSON {
 	return &strictJSON{runtime.JSONPb{MarshalOptions: protojson.MarshalOptions{EmitUnpopulated: true}}}
 }
 
+// newAnswerJSON leaves out what is unknown, as `refloatctl … -o json` does.
+func newAnswerJSON() *strictJSON {
+	return &strictJSON{runtime.JSONPb{MarshalOptions: protojson.MarshalOptions{EmitDefaultValues: true}}}
+}
+
 // NewDecoder implements runtime.Marshaler.
 func (j *strictJSON) NewDecoder(r io.Reader) runtime.Decoder {
 	d := runtime.DecoderWrapper{Decoder: json.NewDecoder(r), UnmarshalOptions: j.UnmarshalOptions}
@@ -101,20 +106,28 @@ func namesIn(d protoreflect.MessageDescriptor) []string {
 // Armada's own service ignores them.
 func knownFields(method string, req any) error {
 	m, ok := req.(proto.Message)
-	if !ok || !strings.HasPrefix(method, "/"+pb.Policies_ServiceDesc.ServiceName+"/") || len(m.ProtoReflect().GetUnknown()) == 0 {
+	if !ok || strings.HasPrefix(method, "/"+pb.RetryPolicyService_ServiceDesc.ServiceName+"/") || len(m.ProtoReflect().GetUnknown()) == 0 {
 		return nil
 	}
 	return status.Error(codes.InvalidArgument, "the request has fields that this server does not know: upgrade the server, or use its version of refloatctl")
 }
 
 // onlyKnown rejects query parameters that are not fields of the request, and a body that the route does not read.
-func onlyKnown(next runtime.HandlerFunc) runtime.HandlerFunc {
+func onlyKnown(asked *Questions) runtime.Middleware {
+	files := []protoreflect.FileDescriptor{pb.File_internal_api_pb_policies_proto, pb.File_internal_api_pb_armada_proto}
+	if asked != nil {
+		files = append(files, asked.File)
+	}
+	return func(next runtime.HandlerFunc) runtime.HandlerFunc { return onlyKnownIn(files, next) }
+}
+
+func onlyKnownIn(files []protoreflect.FileDescriptor, next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, path map[string]string) {
 		refuse := func(text string) {
 			runtime.DefaultHTTPErrorHandler(r.Context(), runtime.NewServeMux(), newStrictJSON(), w, r, status.Error(codes.InvalidArgument, text))
 		}
 		pattern, _ := runtime.HTTPPattern(r.Context())
-		names, body := queryNames(r.Method, pattern.String())
+		names, body := queryNames(files, r.Method, pattern.String())
 		names = slices.DeleteFunc(names, func(name string) bool { _, inPath := path[name]; return inPath })
 		for _, name := range slices.Sorted(maps.Keys(r.URL.Query())) {
 			if !slices.Contains(names, name) {
@@ -134,9 +147,9 @@ func onlyKnown(next runtime.HandlerFunc) runtime.HandlerFunc {
 
 // queryNames lists the query parameters of a route: the fields of the request, in both spellings, unless they are
 // in the body. It also says whether the route has a body.
-func queryNames(method, pattern string) (names []string, body bool) {
+func queryNames(files []protoreflect.FileDescriptor, method, pattern string) (names []string, body bool) {
 	pattern = strings.ReplaceAll(pattern, "=*}", "}")
-	for _, file := range []protoreflect.FileDescriptor{pb.File_internal_api_pb_policies_proto, pb.File_internal_api_pb_armada_proto} {
+	for _, file := range files {
 		for i := range file.Services().Len() {
 			methods := file.Services().Get(i).Methods()
 			for j := range methods.Len() {

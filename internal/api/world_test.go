@@ -68,7 +68,7 @@ func (w *world) serve(change ...func(*api.Service)) {
 	for _, c := range change {
 		c(w.service)
 	}
-	h, err := api.Handler(w.service, slog.New(slog.NewTextHandler(w.said, nil)))
+	h, err := api.Handler(w.service, nil, slog.New(slog.NewTextHandler(w.said, nil)))
 	if err != nil {
 		w.Fatal(err)
 	}

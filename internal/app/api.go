@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/refloat/refloat/internal/api"
+	"github.com/refloat/refloat/internal/api/jobs"
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/projection"
 )
@@ -26,6 +27,9 @@ type API struct {
 	Listen string      // listen address; empty: no API
 	Auth   *api.Auth   // nil: no authentication
 	TLS    *tls.Config // nil: no TLS
+	// JobDB is the URL of the job database from which questions about jobs are answered; empty: the one that this
+	// process writes, if it writes one.
+	JobDB string
 }
 
 const (
@@ -50,15 +54,19 @@ func (n *node) serveAPI(p *parts) error {
 	if n.followed != nil {
 		service.Source = n.followed.Source
 	}
-	handler, err := api.Handler(service, n.Log)
+	reader := &jobReader{node: n}
+	answers := &jobs.Service{Now: n.Now, Log: n.Log}
+	if source := n.source(reader); source.Jobs != nil {
+		answers.Source = &source
+	}
+	handler, err := api.Handler(service, answers.Questions(), n.Log)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	jobs := &jobReader{node: n}
-	if handler, err = n.withPage(service, handler, jobs); err != nil {
+	if handler, err = n.withPage(service, handler, reader); err != nil {
 		return errors.Join(err, l.Close())
 	}
-	p.closes("job database of the page", jobs.Close)
+	p.closes("job database of the API", reader.Close)
 	server := api.Server(handler, n.API.TLS)
 	n.Log.Info("serving the page and the policy API (gRPC and REST)", slog.String("address", l.Addr().String()))
 	address := n.Data.APIAddress()

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -40,7 +41,7 @@ func (n *node) source(jobs *jobReader) query.Source {
 		},
 		Policies: func(_ context.Context, use func(*policylog.Store) error) error { return use(n.policies) },
 	}
-	if n.Ingest || n.JobDB != "" {
+	if n.Ingest || n.API.JobDB != "" {
 		s.Jobs = jobs.view
 	}
 	return s
@@ -90,7 +91,7 @@ func (r *jobReader) open(ctx context.Context) (JobDBReader, error) {
 	}
 	if r.db == nil {
 		r.opened = r.node.jobDBsSetAside.Load()
-		db, err := ReadJobDB(ctx, r.node.jobDB())
+		db, err := ReadJobDB(ctx, cmp.Or(r.node.API.JobDB, r.node.jobDB()))
 		if err != nil {
 			return nil, err
 		}

@@ -30,6 +30,7 @@ type flags struct {
 	data    string
 	history string
 	api     *apiflags.Serve // nil: the program serves no policy API
+	jobs    string          // job database that an evaluator answers questions from
 	control string
 	retain  string
 	scrub   float64
@@ -62,6 +63,8 @@ a YAML file (--config); flags take precedence over the environment, and the envi
 	if c.Evaluate {
 		f.api = apiflags.BindServe(cmd, "")
 		f.follow = apiflags.BindFollow(cmd)
+		set.StringVar(&f.jobs, "job-db", "", "job database from which the API answers questions about jobs: sqlite:///path or postgres://… (default: none)")
+		settings.Secret(cmd, "job-db")
 		set.StringVar(&c.Policies, "policies", "", "policy file, or directory of policy files; changes are published")
 		set.DurationVar(&c.PolicySettle, "policies-settle", app.PolicySettle, app.PolicySettleUsage)
 		set.BoolVar(&c.AllowEmpty, "allow-empty", false, app.AllowEmptyUsage)
@@ -100,6 +103,9 @@ a YAML file (--config); flags take precedence over the environment, and the envi
 			var err error
 			if f.config.API, err = f.api.API(cmd.Context()); err != nil {
 				return err
+			}
+			if f.config.API.JobDB = f.jobs; f.jobs != "" && f.config.API.Listen == "" {
+				return errors.New("--job-db is what the API answers from: give --api ADDRESS too")
 			}
 			if f.config.Follow, err = f.follow.Source(f.config.Policies); err != nil {
 				return err

@@ -1,0 +1,192 @@
+package jobs
+
+import (
+	"context"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/refloat/refloat/internal/api/jobs/pb"
+	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/query"
+)
+
+// GetJob implements pb.JobsServer.
+func (s *Service) GetJob(ctx context.Context, r *pb.GetJobRequest) (*pb.GetJobResponse, error) {
+	out := &pb.GetJobResponse{}
+	err := s.ask(ctx, func(ctx context.Context, from *query.Source) error {
+		find := from.FindJob
+		if r.At != "" {
+			if !s.deriving.CompareAndSwap(false, true) {
+				return status.Error(codes.ResourceExhausted, "another job is being derived from the logs: try again in a moment")
+			}
+			defer s.deriving.Store(false)
+			find = func(ctx context.Context, id string) ([]query.Found, error) { return from.JobAt(ctx, id, r.At) }
+		}
+		found, err := find(ctx, r.JobId)
+		for i := range found {
+			if err == nil {
+				err = rowsOf[pb.Job, *pb.Job, *query.Job](&out.Jobs)(&found[i].Job)
+			}
+		}
+		return err
+	})
+	return out, err
+}
+
+// withoutLogs is a source that does not read the logs: a pruned job is not found, and the error says that it may be pruned.
+func withoutLogs(from *query.Source) *query.Source {
+	copied := *from
+	copied.Logs = nil
+	return &copied
+}
+
+// GetStory implements pb.JobsServer.
+func (s *Service) GetStory(ctx context.Context, r *pb.GetStoryRequest) (*pb.GetStoryResponse, error) {
+	out := &pb.GetStoryResponse{}
+	err := s.ask(ctx, func(ctx context.Context, from *query.Source) error {
+		stories, err := withoutLogs(from).Stories(ctx, r.JobId)
+		for _, one := range stories {
+			if err == nil {
+				err = rowsOf[pb.Story, *pb.Story, *query.Story](&out.Stories)(one)
+			}
+		}
+		return err
+	})
+	return out, err
+}
+
+func runOf(run *uint32) int {
+	if run == nil {
+		return query.LastRun
+	}
+	return int(*run)
+}
+
+// Explain implements pb.JobsServer.
+func (s *Service) Explain(ctx context.Context, r *pb.ExplainRequest) (*pb.Explanation, error) {
+	out := &pb.Explanation{}
+	err := s.ask(ctx, func(ctx context.Context, from *query.Source) error {
+		e, err := withoutLogs(from).Explain(ctx, r.JobId, runOf(r.Run))
+		if err == nil {
+			out, err = fill(out, e)
+		}
+		return err
+	})
+	return out, err
+}
+
+// ExplainWhyNot implements pb.JobsServer.
+func (s *Service) ExplainWhyNot(ctx context.Context, r *pb.ExplainWhyNotRequest) (*pb.WhyNot, error) {
+	out := &pb.WhyNot{}
+	err := s.ask(ctx, func(ctx context.Context, from *query.Source) error {
+		if err := query.CheckOutcome(r.Outcome); err != nil {
+			return err
+		}
+		e, err := withoutLogs(from).Explain(ctx, r.JobId, runOf(r.Run))
+		if err != nil {
+			return err
+		}
+		found, err := e.WhyNot(r.Outcome)
+		if err == nil {
+			out, err = fill(out, found)
+		}
+		return err
+	})
+	return out, err
+}
+
+// GetGroup implements pb.JobsServer.
+func (s *Service) GetGroup(ctx context.Context, r *pb.GetGroupRequest) (*pb.Group, error) {
+	out := &pb.Group{}
+	err := s.ask(ctx, func(ctx context.Context, from *query.Source) error {
+		g, err := from.Group(ctx, query.GroupKey{Queue: r.Queue, JobSet: r.JobSet, Group: r.Group})
+		if err == nil {
+			out, err = fill(out, g)
+		}
+		return err
+	})
+	return out, err
+}
+
+// GetGroupHistory implements pb.JobsServer.
+func (s *Service) GetGroupHistory(ctx context.Context, r *pb.GetGroupHistoryRequest) (*pb.GetGroupHistoryResponse, error) {
+	out := &pb.GetGroupHistoryResponse{}
+	err := s.ask(ctx, func(ctx context.Context, from *query.Source) error {
+		h, err := from.GroupHistory(ctx, query.GroupKey{Queue: r.Queue, JobSet: r.JobSet, Group: r.Group})
+		if err != nil {
+			return err
+		}
+		for i := range h.Records {
+			one := &pb.Record{}
+			switch shown := h.Records[i].Shown().(type) {
+			case audit.Decision:
+				one.Decision, err = fill(&pb.Decision{}, shown)
+			case audit.Other:
+				one.Other, err = fill(&pb.Other{}, shown)
+			default:
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if out.Records = append(out.Records, one); len(out.Records) > maxRecords {
+				return status.Errorf(codes.ResourceExhausted, "the history has more than %d records: use refloatctl explain group", maxRecords)
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// GetQueueStory implements pb.JobsServer.
+func (s *Service) GetQueueStory(ctx context.Context, r *pb.GetQueueStoryRequest) (*pb.QueueStory, error) {
+	limit, err := pageSize("limit", r.Limit, defaultTop)
+	if err != nil {
+		return nil, err
+	}
+	out := &pb.QueueStory{}
+	err = s.ask(ctx, func(ctx context.Context, from *query.Source) error {
+		story, err := from.QueueStory(ctx, r.Queue, r.JobSet, limit)
+		if err == nil {
+			out, err = fill(out, story)
+		}
+		return err
+	})
+	return out, err
+}
+
+// GetSummary implements pb.JobsServer.
+func (s *Service) GetSummary(ctx context.Context, _ *pb.GetSummaryRequest) (*pb.Summary, error) {
+	out := &pb.Summary{}
+	err := s.ask(ctx, func(ctx context.Context, from *query.Source) error {
+		sum, err := from.Summary(ctx)
+		if err == nil {
+			out, err = fill(out, sum)
+		}
+		return err
+	})
+	return out, err
+}
+
+// GetShadowReport implements pb.JobsServer.
+func (s *Service) GetShadowReport(ctx context.Context, r *pb.GetShadowReportRequest) (*pb.GetShadowReportResponse, error) {
+	since, err := s.moment("since", r.Since)
+	if err != nil {
+		return nil, err
+	}
+	out := &pb.GetShadowReportResponse{}
+	err = s.ask(ctx, func(ctx context.Context, from *query.Source) error {
+		queues, err := from.ShadowReport(ctx, r.Queue, since)
+		if err != nil {
+			return err
+		}
+		return query.ShadowLines(queues, func(l *query.ShadowLine) error {
+			if len(out.Lines) == maxRecords {
+				return status.Errorf(codes.ResourceExhausted, "the report has more than %d lines: give a queue or since, or use refloatctl shadow report", maxRecords)
+			}
+			return rowsOf[pb.ShadowLine, *pb.ShadowLine, *query.ShadowLine](&out.Lines)(l)
+		})
+	})
+	return out, err
+}

@@ -1,0 +1,164 @@
+package jobs
+
+import (
+	"context"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/refloat/refloat/internal/api/jobs/pb"
+	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/query"
+)
+
+// asked is what the requests for lists have in common.
+type asked interface {
+	GetQueue() string
+	GetJobSet() string
+	GetGroup() string
+	GetPolicy() string
+	GetRule() string
+}
+
+type paged interface {
+	asked
+	GetSort() string
+	GetPageSize() int32
+	GetPageToken() string
+}
+
+// failing requests select by runs and decisions too.
+type failing interface {
+	GetCode() []string
+	GetNode() string
+	GetCategory() string
+	GetSince() string
+	GetUntil() string
+}
+
+func (s *Service) criteria(r asked) (l query.List, err error) {
+	l.Criteria = jobdb.Criteria{Queue: r.GetQueue(), JobSet: r.GetJobSet(), Group: r.GetGroup(), Policy: r.GetPolicy(), Rule: r.GetRule()}
+	f, ok := r.(failing)
+	if !ok {
+		return l, nil
+	}
+	l.Codes, l.Node, l.Category = f.GetCode(), f.GetNode(), f.GetCategory()
+	if l.Since, err = s.moment("since", f.GetSince()); err != nil {
+		return l, err
+	}
+	l.Until, err = s.moment("until", f.GetUntil())
+	return l, err
+}
+
+func (s *Service) moment(param, text string) (int64, error) {
+	at, err := query.Moment(text, s.Now())
+	if err != nil {
+		return 0, status.Errorf(codes.InvalidArgument, "%s %s", param, clean(err.Error()))
+	}
+	return at, nil
+}
+
+func (s *Service) page(r paged) (l query.List, err error) {
+	if l, err = s.criteria(r); err != nil {
+		return l, err
+	}
+	l.Sort, l.Continue = r.GetSort(), r.GetPageToken()
+	l.Limit, err = pageSize("page_size", r.GetPageSize(), defaultPage)
+	return l, err
+}
+
+// rowsOf collects the rows of a page as messages.
+func rowsOf[M any, P interface {
+	*M
+	proto.Message
+}, R any](to *[]*M) func(R) error {
+	return func(row R) error {
+		m, err := fill(P(new(M)), row)
+		*to = append(*to, (*M)(m))
+		return err
+	}
+}
+
+// ListJobs implements pb.JobsServer.
+func (s *Service) ListJobs(ctx context.Context, r *pb.ListJobsRequest) (*pb.ListJobsResponse, error) {
+	l, err := s.page(r)
+	if err != nil {
+		return nil, err
+	}
+	l.States, l.Waiting = r.State, r.Waiting
+	out := &pb.ListJobsResponse{}
+	err = s.ask(ctx, func(ctx context.Context, from *query.Source) (err error) {
+		out.NextPageToken, err = from.ListJobs(ctx, &l, rowsOf[pb.Job, *pb.Job, *query.Job](&out.Jobs))
+		return err
+	})
+	return out, err
+}
+
+// ListRuns implements pb.JobsServer.
+func (s *Service) ListRuns(ctx context.Context, r *pb.ListRunsRequest) (*pb.ListRunsResponse, error) {
+	l, err := s.page(r)
+	if err != nil {
+		return nil, err
+	}
+	l.States = r.State
+	out := &pb.ListRunsResponse{}
+	err = s.ask(ctx, func(ctx context.Context, from *query.Source) (err error) {
+		out.NextPageToken, err = from.ListRuns(ctx, &l, rowsOf[pb.Run, *pb.Run, *query.Run](&out.Runs))
+		return err
+	})
+	return out, err
+}
+
+// ListDecisions implements pb.JobsServer.
+func (s *Service) ListDecisions(ctx context.Context, r *pb.ListDecisionsRequest) (*pb.ListDecisionsResponse, error) {
+	l, err := s.page(r)
+	if err != nil {
+		return nil, err
+	}
+	l.JobID = r.JobId
+	out := &pb.ListDecisionsResponse{}
+	err = s.ask(ctx, func(ctx context.Context, from *query.Source) (err error) {
+		out.NextPageToken, err = from.ListDecisions(ctx, &l, rowsOf[pb.Decision, *pb.Decision, *audit.Decision](&out.Decisions))
+		return err
+	})
+	return out, err
+}
+
+// ListGroups implements pb.JobsServer.
+func (s *Service) ListGroups(ctx context.Context, r *pb.ListGroupsRequest) (*pb.ListGroupsResponse, error) {
+	l, err := s.page(r)
+	if err != nil {
+		return nil, err
+	}
+	l.States = r.State
+	out := &pb.ListGroupsResponse{}
+	err = s.ask(ctx, func(ctx context.Context, from *query.Source) (err error) {
+		out.NextPageToken, err = from.ListGroups(ctx, &l, rowsOf[pb.Group, *pb.Group, *query.Group](&out.Groups))
+		return err
+	})
+	return out, err
+}
+
+// TopRetries implements pb.JobsServer.
+func (s *Service) TopRetries(ctx context.Context, r *pb.TopRetriesRequest) (*pb.TopRetriesResponse, error) {
+	l, err := s.criteria(r)
+	if err != nil {
+		return nil, err
+	}
+	if l.Limit, err = pageSize("limit", r.Limit, defaultTop); err != nil {
+		return nil, err
+	}
+	out := &pb.TopRetriesResponse{}
+	err = s.ask(ctx, func(ctx context.Context, from *query.Source) error {
+		rows, err := from.TopRetries(ctx, or(r.By, "queue"), &l)
+		for i := range rows {
+			if err == nil {
+				err = rowsOf[pb.Top, *pb.Top, *query.Top](&out.Rows)(&rows[i])
+			}
+		}
+		return err
+	})
+	return out, err
+}

@@ -1,0 +1,137 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/refloat/refloat/internal/api"
+	"github.com/refloat/refloat/internal/api/jobs/pb"
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/query"
+)
+
+// atOnce is how many decisions of a partition a stream reads in one go.
+const atOnce = 1000
+
+// WatchDecisions implements pb.JobsServer. Headers are sent when the stream has its position:
+// it has all decisions after that.
+func (s *Service) WatchDecisions(r *pb.WatchDecisionsRequest, to grpc.ServerStreamingServer[pb.Decision]) error {
+	if s.Source == nil {
+		return s.ask(to.Context(), nil)
+	}
+	wanted := query.List{Codes: r.Code}
+	selected, err := wanted.Select(query.Decisions)
+	if err != nil {
+		return s.failed(err)
+	}
+	streams := or(s.Limits.Streams, 32)
+	if s.watching.Add(1) > int64(streams) {
+		s.watching.Add(-1)
+		return status.Errorf(codes.ResourceExhausted, "%d clients watch already: try again later", streams)
+	}
+	defer s.watching.Add(-1)
+	w := &watch{limits: s.Limits, seen: map[int]uint64{}, want: func(d *jobdb.Decision) bool {
+		return (r.Queue == "" || d.Queue == r.Queue) && (r.Policy == "" || d.Policy == r.Policy) && (r.Rule == "" || d.Rule == r.Rule) &&
+			(len(r.Code) == 0 || slices.Contains(selected.Criteria.Codes, d.Code))
+	}}
+	ctx := to.Context()
+	api.ExtendWrite(ctx, time.Time{})
+	if _, err := w.read(ctx, s.Source, true); err != nil {
+		return s.failed(err)
+	}
+	if err := to.SendHeader(metadata.MD{}); err != nil {
+		return err
+	}
+	ticker := time.NewTicker(or(s.Limits.Every, time.Second))
+	defer ticker.Stop()
+	for {
+		news, err := w.read(ctx, s.Source, false)
+		if err != nil {
+			return s.failed(err)
+		}
+		for i := range news {
+			m, err := fill(&pb.Decision{}, query.DecisionOf(&news[i]))
+			if err != nil {
+				return s.failed(err)
+			}
+			api.ExtendWrite(ctx, s.Now().Add(or(s.Limits.Patience, 30*time.Second)))
+			if err := to.Send(m); err != nil {
+				return err
+			}
+		}
+		api.ExtendWrite(ctx, time.Time{})
+		if w.more {
+			continue
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return s.failed(ctx.Err())
+		}
+	}
+}
+
+// watch is the position of a stream.
+type watch struct {
+	limits Limits
+	seen   map[int]uint64 // by partition: the last decision that was read
+	want   func(*jobdb.Decision) bool
+	more   bool // the last read did not reach the end
+}
+
+var errBehind = status.Error(codes.ResourceExhausted, "the client reads too slowly: it has fallen too far behind the decisions; list what it missed, then watch again")
+
+// read returns what is new, and with first nothing, but where that begins.
+func (w *watch) read(ctx context.Context, from *query.Source, first bool) (news []jobdb.Decision, err error) {
+	enough := errors.New("enough")
+	w.more = false
+	err = from.Jobs(ctx, func(q jobdb.Queries) error {
+		positions, err := q.Positions()
+		if err != nil {
+			return err
+		}
+		for _, p := range positions {
+			last, known := uint64(0), false
+			newest := jobdb.RecordFilter{Partition: &p.Partition, From: w.seen[p.Partition] + 1, Last: 1}
+			if err := q.Decisions(newest, func(d *jobdb.Decision) error { last, known = d.Number, true; return nil }); err != nil {
+				return err
+			}
+			switch seen := w.seen[p.Partition]; {
+			case !known:
+				continue
+			case first:
+				w.seen[p.Partition] = last
+				continue
+			case last-seen > uint64(or(w.limits.Behind, 100000)):
+				return errBehind
+			}
+			n := 0
+			err := q.Decisions(jobdb.RecordFilter{Partition: &p.Partition, From: w.seen[p.Partition] + 1, To: w.seen[p.Partition] + atOnce}, func(d *jobdb.Decision) error {
+				if n++; n > atOnce {
+					return enough
+				}
+				w.seen[p.Partition] = d.Number
+				if w.want(d) {
+					news = append(news, *d)
+				}
+				return nil
+			})
+			if err != nil && !errors.Is(err, enough) {
+				return err
+			}
+			if n == 0 {
+				w.seen[p.Partition] += atOnce // pruned
+			}
+			w.more = w.more || w.seen[p.Partition] < last
+		}
+		return nil
+	})
+	return news, err
+}
