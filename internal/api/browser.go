@@ -23,12 +23,15 @@ func (s *Service) authenticated(r *http.Request) (*http.Request, Principal, erro
 }
 
 // Admit authenticates the caller of a request that the service does not serve itself, and rejects what its own REST
-// requests are rejected for: a foreign origin, or a foreign name of this machine. The service's methods know the caller
+// requests are rejected for: a foreign origin, or a foreign name of this machine; and a caller without GetJobs. The service's methods know the caller
 // by the context of the request that Admit returns.
 func (s *Service) Admit(r *http.Request) (*http.Request, Principal, error) {
 	r, who, err := s.authenticated(r)
 	if err == nil {
 		err = fit(s.Auth, http.NewCrossOriginProtection(), r)
+	}
+	if err == nil { // what is not a change shows jobs
+		err = s.Auth.May(who, GetJobs)
 	}
 	return r, who, err
 }

@@ -267,8 +267,8 @@ func TestPermissions(t *testing.T) {
 		t.Fatal(err)
 	}
 	auth := &api.Auth{
-		Basic:       map[string]api.BasicUser{"ann": {PasswordHash: string(hash), Groups: []string{"ops"}}, "bob": {PasswordHash: string(hash)}},
-		Permissions: map[api.Verb][]string{api.KillRetries: {"ops"}},
+		Basic:       map[string]api.BasicUser{"ann": {PasswordHash: string(hash), Groups: []string{"ops", "readers"}}, "bob": {PasswordHash: string(hash), Groups: []string{"readers"}}, "eve": {PasswordHash: string(hash)}},
+		Permissions: map[api.Verb][]string{api.KillRetries: {"ops"}, api.GetJobs: {"readers"}},
 	}
 	if err := auth.Check(t.Context()); err != nil {
 		t.Fatal(err)
@@ -285,6 +285,9 @@ func TestPermissions(t *testing.T) {
 	}
 	if resp, body = ask(t, "GET", s.URL+"/overrides", "", as("bob")...); resp.StatusCode != 200 || strings.Contains(body, `<form class="override"`) {
 		t.Errorf("bob is offered the form: %d", resp.StatusCode)
+	}
+	if resp, body = ask(t, "GET", s.URL+"/jobs", "", as("eve")...); resp.StatusCode != 403 || !strings.Contains(body, "get_jobs") {
+		t.Errorf("eve reads jobs: %d %s", resp.StatusCode, text(body))
 	}
 	kill := url.Values{"do": {"kill"}, "all": {"yes"}, "reason": {"r"}, "confirm": {"yes"}}
 	if resp, body = ask(t, "POST", s.URL+"/overrides", kill.Encode(), as("bob")...); resp.StatusCode != 403 || !strings.Contains(body, "lacks the permission") {
