@@ -86,7 +86,7 @@ func tab(t *testing.T) context.Context {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	act(t, ctx, command(log.Enable, cdp.Empty{}), command(runtime.Enable, cdp.Empty{}))
+	act(ctx, t, command(log.Enable, cdp.Empty{}), command(runtime.Enable, cdp.Empty{}))
 	t.Cleanup(func() {
 		cancel()
 		closeTab()
@@ -100,7 +100,7 @@ func tab(t *testing.T) context.Context {
 }
 
 // act does things in a tab.
-func act(t *testing.T, ctx context.Context, actions ...chromedp.Action[chromedp.Void]) {
+func act(ctx context.Context, t *testing.T, actions ...chromedp.Action[chromedp.Void]) {
 	t.Helper()
 	if err := chromedp.Do(ctx, actions...); err != nil {
 		t.Fatal(err)
@@ -116,7 +116,7 @@ func command[P any](c cdp.Command[P, cdp.Empty], params P) chromedp.Action[chrom
 }
 
 // get asks a tab for a value.
-func get[T any](t *testing.T, ctx context.Context, a chromedp.Action[T]) T {
+func get[T any](ctx context.Context, t *testing.T, a chromedp.Action[T]) T {
 	t.Helper()
 	v, err := chromedp.Run(ctx, a)
 	if err != nil {
@@ -126,7 +126,7 @@ func get[T any](t *testing.T, ctx context.Context, a chromedp.Action[T]) T {
 }
 
 // until polls until an expression of JavaScript is true.
-func until(t *testing.T, ctx context.Context, expression string) {
+func until(ctx context.Context, t *testing.T, expression string) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; {
 		is, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("!!("+expression+")"))
@@ -163,9 +163,9 @@ const (
 	noRunaway = `document.documentElement.scrollWidth <= innerWidth`
 )
 
-func findings(t *testing.T, ctx context.Context, script, what string) {
+func findings(ctx context.Context, t *testing.T, script, what string) {
 	t.Helper()
-	found := get(t, ctx, chromedp.Evaluate[string](script, chromedp.EvalAwaitPromise))
+	found := get(ctx, t, chromedp.Evaluate[string](script, chromedp.EvalAwaitPromise))
 	var all []violation
 	if err := json.Unmarshal([]byte(found), &all); err != nil {
 		t.Fatal(err)
@@ -199,14 +199,14 @@ func TestViews(t *testing.T) {
 			}
 			return r
 		}, strings.SplitN(path, "?", 2)[0]))
-		act(t, ctx, media("light"), chromedp.EmulateViewport(1280, 900), chromedp.Navigate(d.url+path+join+"live=off"))
+		act(ctx, t, media("light"), chromedp.EmulateViewport(1280, 900), chromedp.Navigate(d.url+path+join+"live=off"))
 		check := func(width int64, scheme string) {
-			act(t, ctx, chromedp.EmulateViewport(width, 900), media(scheme))
-			if !get(t, ctx, chromedp.Evaluate[bool](noRunaway)) {
-				t.Errorf("%s at %d px scrolls sideways: %s", path, width, get(t, ctx, chromedp.Evaluate[string](tooWide)))
+			act(ctx, t, chromedp.EmulateViewport(width, 900), media(scheme))
+			if !get(ctx, t, chromedp.Evaluate[bool](noRunaway)) {
+				t.Errorf("%s at %d px scrolls sideways: %s", path, width, get(ctx, t, chromedp.Evaluate[string](tooWide)))
 			}
 			if shots != "" {
-				png := get(t, ctx, chromedp.CaptureScreenshot())
+				png := get(ctx, t, chromedp.CaptureScreenshot())
 				if err := os.WriteFile(filepath.Join(shots, fmt.Sprintf("%s-%d-%s.png", name, width, scheme)), png, 0o644); err != nil {
 					t.Fatal(err)
 				}
@@ -216,11 +216,11 @@ func TestViews(t *testing.T) {
 		check(360, "dark")
 		check(360, "light")
 		// Rows are alike, so few are enough, and much faster.
-		get(t, ctx, chromedp.Evaluate[int](fewRows+";"+openAll+";"+string(axe)+";0"))
-		findings(t, ctx, allRules, path+" narrow and light")
-		act(t, ctx, media("dark"), chromedp.EmulateViewport(1280, 900))
-		findings(t, ctx, oneRule, path+" wide and dark")
-		if get(t, ctx, chromedp.Evaluate[bool](`!!window.hacked || document.querySelectorAll("main img, main script, main [onerror]").length > 0`)) {
+		get(ctx, t, chromedp.Evaluate[int](fewRows+";"+openAll+";"+string(axe)+";0"))
+		findings(ctx, t, allRules, path+" narrow and light")
+		act(ctx, t, media("dark"), chromedp.EmulateViewport(1280, 900))
+		findings(ctx, t, oneRule, path+" wide and dark")
+		if get(ctx, t, chromedp.Evaluate[bool](`!!window.hacked || document.querySelectorAll("main img, main script, main [onerror]").length > 0`)) {
 			t.Errorf("%s: a text of a user is not escaped", path)
 		}
 	}
@@ -230,49 +230,49 @@ func TestKeyboard(t *testing.T) {
 	t.Parallel()
 	d := running(t)
 	ctx := tab(t)
-	act(t, ctx, chromedp.Navigate(d.url+"/top"), chromedp.KeyEvent(kb.Tab))
-	until(t, ctx, `document.activeElement.className == "skip" && document.activeElement.getBoundingClientRect().left >= 0`)
-	act(t, ctx, chromedp.KeyEvent(kb.Enter))
-	until(t, ctx, `document.activeElement.id == "main"`)
-	act(t, ctx, chromedp.Navigate(d.url+"/"))
+	act(ctx, t, chromedp.Navigate(d.url+"/top"), chromedp.KeyEvent(kb.Tab))
+	until(ctx, t, `document.activeElement.className == "skip" && document.activeElement.getBoundingClientRect().left >= 0`)
+	act(ctx, t, chromedp.KeyEvent(kb.Enter))
+	until(ctx, t, `document.activeElement.id == "main"`)
+	act(ctx, t, chromedp.Navigate(d.url+"/"))
 	for range 14 { // the skip link, the name, eleven views, and the search field
-		act(t, ctx, chromedp.KeyEvent(kb.Tab))
+		act(ctx, t, chromedp.KeyEvent(kb.Tab))
 	}
-	until(t, ctx, `document.activeElement.id == "q"`)
-	act(t, ctx, chromedp.KeyEvent("01m7xn681y99tqr9907k6hqh4"), chromedp.KeyEvent(kb.Enter))
-	until(t, ctx, `location.pathname == "/job" && document.querySelector("h1").innerText.includes("01m7xn681y99tqr9907k6hqh4d")`)
-	act(t, ctx, chromedp.Focus(chromedp.CSS("details summary")), chromedp.KeyEvent(kb.Enter))
-	until(t, ctx, `document.querySelector("details").open && document.querySelector(".ladder .hit")`)
-	act(t, ctx, chromedp.Navigate(d.url+"/decisions"), chromedp.Focus(chromedp.CSS("#f-rule")), chromedp.KeyEvent("oom"), chromedp.KeyEvent(kb.Enter))
-	until(t, ctx, `location.search.includes("rule=oom") && document.querySelectorAll("tbody tr").length == 3`)
+	until(ctx, t, `document.activeElement.id == "q"`)
+	act(ctx, t, chromedp.KeyEvent("01m7xn681y99tqr9907k6hqh4"), chromedp.KeyEvent(kb.Enter))
+	until(ctx, t, `location.pathname == "/job" && document.querySelector("h1").innerText.includes("01m7xn681y99tqr9907k6hqh4d")`)
+	act(ctx, t, chromedp.Focus(chromedp.CSS("details summary")), chromedp.KeyEvent(kb.Enter))
+	until(ctx, t, `document.querySelector("details").open && document.querySelector(".ladder .hit")`)
+	act(ctx, t, chromedp.Navigate(d.url+"/decisions"), chromedp.Focus(chromedp.CSS("#f-rule")), chromedp.KeyEvent("oom"), chromedp.KeyEvent(kb.Enter))
+	until(ctx, t, `location.search.includes("rule=oom") && document.querySelectorAll("tbody tr").length == 3`)
 }
 
 func TestWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	s := newSmall(t)
 	ctx := tab(t)
-	act(t, ctx, chromedp.EmulateViewport(1280, 900), command(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}),
+	act(ctx, t, chromedp.EmulateViewport(1280, 900), command(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}),
 		chromedp.Navigate(s.URL+"/overrides"), chromedp.Click(chromedp.CSS(`input[value=pause]`)), chromedp.Click(chromedp.CSS(`input[name=all]`)), chromedp.SendKeys(chromedp.CSS("#reason"), printable), chromedp.Submit(chromedp.CSS("#reason")))
-	until(t, ctx, `document.querySelector("form.confirm")`)
-	act(t, ctx, chromedp.Click(chromedp.CSS("form.confirm button")))
-	until(t, ctx, `location.search == "?done=1" && document.querySelector("aside.notice").innerText.includes("paused until") && document.querySelector("aside.notice").innerText.includes("<script>")`)
-	act(t, ctx, chromedp.Click(chromedp.CSS("aside.notice a")))
-	until(t, ctx, `document.querySelector("input[value=resume]:checked") && document.querySelector("input[name=all]:checked")`)
+	until(ctx, t, `document.querySelector("form.confirm")`)
+	act(ctx, t, chromedp.Click(chromedp.CSS("form.confirm button")))
+	until(ctx, t, `location.search == "?done=1" && document.querySelector("aside.notice").innerText.includes("paused until") && document.querySelector("aside.notice").innerText.includes("<script>")`)
+	act(ctx, t, chromedp.Click(chromedp.CSS("aside.notice a")))
+	until(ctx, t, `document.querySelector("input[value=resume]:checked") && document.querySelector("input[name=all]:checked")`)
 	d := running(t)
-	act(t, ctx, chromedp.EmulateViewport(1280, 900), chromedp.Navigate(d.url+"/jobs?queue=genomics"), chromedp.Click(chromedp.CSS("th a")))
-	until(t, ctx, `location.search.includes("sort=") && document.querySelector("th[aria-sort]")`)
-	act(t, ctx, chromedp.Navigate(d.url+"/jobs"), chromedp.Click(chromedp.CSS("a[rel=next]")))
-	until(t, ctx, `location.search.includes("continue=")`)
+	act(ctx, t, chromedp.EmulateViewport(1280, 900), chromedp.Navigate(d.url+"/jobs?queue=genomics"), chromedp.Click(chromedp.CSS("th a")))
+	until(ctx, t, `location.search.includes("sort=") && document.querySelector("th[aria-sort]")`)
+	act(ctx, t, chromedp.Navigate(d.url+"/jobs"), chromedp.Click(chromedp.CSS("a[rel=next]")))
+	until(ctx, t, `location.search.includes("continue=")`)
 }
 
 // A new decision appears by itself, and nothing else moves.
 func TestLive(t *testing.T) {
 	d := running(t) // not parallel: other tests count rows
 	ctx := tab(t)
-	act(t, ctx, chromedp.Navigate(d.url+"/decisions"), chromedp.Focus(chromedp.CSS("#f-queue")), chromedp.KeyEvent("gen"))
+	act(ctx, t, chromedp.Navigate(d.url+"/decisions"), chromedp.Focus(chromedp.CSS("#f-queue")), chromedp.KeyEvent("gen"))
 	if err := plant(t.Context(), d.dir, 102, 1); err != nil {
 		t.Fatal(err)
 	}
-	until(t, ctx, `document.querySelector("tbody").innerText.includes("hostile-0102")`)
-	until(t, ctx, `document.activeElement.id == "f-queue" && document.activeElement.value == "gen" && !window.hacked`)
+	until(ctx, t, `document.querySelector("tbody").innerText.includes("hostile-0102")`)
+	until(ctx, t, `document.activeElement.id == "f-queue" && document.activeElement.value == "gen" && !window.hacked`)
 }

@@ -16,7 +16,8 @@ const groupMembers = 2000
 func groupRow(g *query.Group) []cell {
 	return []cell{
 		linked(g.Group, link("/group", "queue", g.Queue, "set", g.JobSet, "name", g.Group)), linked(g.Queue, link("/queue", "name", g.Queue)), text(g.JobSet),
-		text(g.Policy), badge(g.State, kind(g.State)), number(restarts(g)), {Text: g.Reason, Class: "why"},
+		text(g.Policy), badge(g.State, kind(g.State)), number(restarts(g)),
+		{Text: g.Reason, Class: "why"},
 	}
 }
 
@@ -113,8 +114,11 @@ func (s *site) group(p *page) error {
 		shown.Parts = append(shown.Parts, v)
 	}
 	shown.Facts = []fact{
-		{"Queue", found.Queue, link("/queue", "name", found.Queue)}, {"Job set", found.JobSet, link("/jobs", "queue", found.Queue, "set", found.JobSet)},
-		{"Policy", found.Policy, ""}, {"Restarts", restarts(&found), ""}, {"Partition", fmt.Sprint(found.Partition), ""},
+		{"Queue", found.Queue, link("/queue", "name", found.Queue)},
+		{"Job set", found.JobSet, link("/jobs", "queue", found.Queue, "set", found.JobSet)},
+		{"Policy", found.Policy, ""},
+		{"Restarts", restarts(&found), ""},
+		{"Partition", fmt.Sprint(found.Partition), ""},
 	}
 	if found.Reason != "" {
 		shown.Facts = append(shown.Facts, fact{"Reason", found.Reason, ""})

@@ -99,8 +99,10 @@ func (s *site) job(p *page) error {
 	}
 	j := &shown.Job
 	shown.Facts = []fact{
-		{"Queue", j.Queue, link("/queue", "name", j.Queue)}, {"Job set", j.JobSet, link("/jobs", "queue", j.Queue, "set", j.JobSet)},
-		{"Partition", fmt.Sprint(j.Partition), ""}, {"Runs", fmt.Sprint(max(int(j.Runs), len(h.Runs))), ""},
+		{"Queue", j.Queue, link("/queue", "name", j.Queue)},
+		{"Job set", j.JobSet, link("/jobs", "queue", j.Queue, "set", j.JobSet)},
+		{"Partition", fmt.Sprint(j.Partition), ""},
+		{"Runs", fmt.Sprint(max(int(j.Runs), len(h.Runs))), ""},
 	}
 	if j.Group != "" {
 		shown.Facts = append(shown.Facts, fact{"Group", j.Group, link("/group", "queue", j.Queue, "set", j.JobSet, "name", j.Group)})

@@ -182,9 +182,14 @@ func decisionRow(d *audit.Decision) []cell {
 	}
 	explain := link("/explain", "id", d.JobID, "partition", fmt.Sprint(d.Partition), "run", fmt.Sprint(d.RunIndex))
 	return []cell{
-		at(d.EventTime), {Text: d.JobID, Link: jobLink(d.Partition, d.JobID), Class: "mono id"},
-		named(d.Queue, link("/queue", "name", d.Queue)), {Text: fmt.Sprint(d.RunIndex), Link: explain, Class: "num", Title: "Explain this decision"},
-		decisionBadge(d), {Text: d.Code, Class: "tok"}, ruleCell(d.Policy, d.Rule), number(used(d)), next, {Text: d.Reason, Class: "why"},
+		at(d.EventTime),
+		{Text: d.JobID, Link: jobLink(d.Partition, d.JobID), Class: "mono id"},
+		named(d.Queue, link("/queue", "name", d.Queue)),
+		{Text: fmt.Sprint(d.RunIndex), Link: explain, Class: "num", Title: "Explain this decision"},
+		decisionBadge(d),
+		{Text: d.Code, Class: "tok"},
+		ruleCell(d.Policy, d.Rule), number(used(d)), next,
+		{Text: d.Reason, Class: "why"},
 	}
 }
 
@@ -241,7 +246,8 @@ func jobRow(j *query.Job) []cell {
 		group = named(j.Group, link("/group", "queue", j.Queue, "set", j.JobSet, "name", j.Group))
 	}
 	return []cell{
-		{Text: j.JobID, Link: jobLink(j.Partition, j.JobID), Class: "mono id"}, named(j.Queue, link("/queue", "name", j.Queue)), named(j.JobSet, ""), group,
+		{Text: j.JobID, Link: jobLink(j.Partition, j.JobID), Class: "mono id"},
+		named(j.Queue, link("/queue", "name", j.Queue)), named(j.JobSet, ""), group,
 		state, number(j.Runs), at(j.RetryAfter), at(j.Submitted), at(j.Ended),
 	}
 }
@@ -276,8 +282,11 @@ func runRow(r *query.Run) []cell {
 		decided = cell{Text: name, Badge: kind(name), Link: link("/explain", "id", r.JobID, "partition", fmt.Sprint(r.Partition), "run", fmt.Sprint(r.Index))}
 	}
 	return []cell{
-		{Text: r.JobID, Link: jobLink(r.Partition, r.JobID), Class: "mono id"}, number(r.Index), badge(r.State, kind(r.State)), named(r.Node, p0("/runs", "node", r.Node)),
-		at(r.Leased), at(r.Ended), {Text: r.Error, Note: clip(r.Message, 200), Class: "why"}, named(r.Category, ""), decided,
+		{Text: r.JobID, Link: jobLink(r.Partition, r.JobID), Class: "mono id"},
+		number(r.Index), badge(r.State, kind(r.State)), named(r.Node, p0("/runs", "node", r.Node)),
+		at(r.Leased), at(r.Ended),
+		{Text: r.Error, Note: clip(r.Message, 200), Class: "why"},
+		named(r.Category, ""), decided,
 	}
 }
 

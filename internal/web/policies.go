@@ -322,7 +322,7 @@ func diff(before, after string) (lines []diffLine) {
 	for i := range common {
 		common[i] = make([]int16, len(b)+1)
 	}
-	for i := len(a) - 1; i >= 0; i-- {
+	for i := range slices.Backward(a) {
 		for j := len(b) - 1; j >= 0; j-- {
 			if a[i] == b[j] {
 				common[i][j] = common[i+1][j+1] + 1
@@ -352,11 +352,11 @@ func near(lines []diffLine) (kept []diffLine) {
 	const around = 3
 	last := -1
 	for i := range lines {
-		close := false
-		for j := max(0, i-around); j <= min(len(lines)-1, i+around) && !close; j++ {
-			close = lines[j].Sign != " "
+		changed := false
+		for j := max(0, i-around); j <= min(len(lines)-1, i+around) && !changed; j++ {
+			changed = lines[j].Sign != " "
 		}
-		if !close {
+		if !changed {
 			continue
 		}
 		if last >= 0 && i > last+1 {

@@ -235,10 +235,7 @@ func (s *site) queue(p *page) error {
 		return err
 	}
 	if snap, err := s.newestPolicies(p); err == nil {
-		applying := snap.Set.Applying(name, "")
-		for _, policy := range applying {
-			shown.InForce = append(shown.InForce, policy)
-		}
+		shown.InForce = append(shown.InForce, snap.Set.Applying(name, "")...)
 	}
 	return p.show("queue", "Queue "+clip(name, 60), "/top", shown)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
@@ -99,7 +100,7 @@ func (p *page) fail(err error) {
 				title = "Refloat cannot read this request"
 			}
 		} else {
-			p.site.Log.Error("page failed", "path", p.r.URL.Path, "error", err)
+			p.site.Log.Error("page failed", slog.String("path", p.r.URL.Path), slog.Any("error", err))
 		}
 	}
 	f.Retry = f.Code == http.StatusServiceUnavailable || f.Code == http.StatusGatewayTimeout
@@ -182,8 +183,17 @@ func link(path string, pairs ...string) string {
 // Nav is the navigation.
 func (p *page) Nav() []navEntry {
 	return []navEntry{
-		{"/", "Start"}, {"/decisions", "Decisions"}, {"/jobs", "Jobs"}, {"/runs", "Runs"}, {"/groups", "Groups"}, {"/top", "Top"},
-		{"/policies", "Policies"}, {"/whatif", "What-if"}, {"/shadow", "Shadow"}, {"/partitions", "Partitions"}, {"/overrides", "Kill and pause"},
+		{"/", "Start"},
+		{"/decisions", "Decisions"},
+		{"/jobs", "Jobs"},
+		{"/runs", "Runs"},
+		{"/groups", "Groups"},
+		{"/top", "Top"},
+		{"/policies", "Policies"},
+		{"/whatif", "What-if"},
+		{"/shadow", "Shadow"},
+		{"/partitions", "Partitions"},
+		{"/overrides", "Kill and pause"},
 	}
 }
 

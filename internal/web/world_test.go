@@ -72,7 +72,7 @@ func deploy() (*deployment, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := app.Config{
 		Data: app.Dir(temp), Policies: "../../examples/policies", Feeds: []string{"../../testdata/recordings/plain.jsonl.gz"},
-		Evaluate: true, Ingest: true, ExitWhenDrained: true, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Now: time.Now,
+		Evaluate: true, Ingest: true, ExitWhenDrained: true, Log: slog.New(slog.DiscardHandler), Now: time.Now,
 	}
 	if err := errors.Join(app.Run(ctx, c), plant(ctx, c.Data, 0, 60)); err != nil {
 		cancel()
@@ -156,15 +156,21 @@ func planted(seq uint64, first, n int) *jobdb.Changes {
 		if i%3 == 0 {
 			state = jobdb.JobQueued
 		}
-		j := &jobdb.Job{Partition: hostilePartition, JobID: id, Queue: group.Queue, JobSet: group.JobSet, Known: true, State: state, Final: state == jobdb.JobFailed,
+		j := &jobdb.Job{
+			Partition: hostilePartition, JobID: id, Queue: group.Queue, JobSet: group.JobSet, Known: true, State: state, Final: state == jobdb.JobFailed,
 			Times: jobdb.JobTimes{Submitted: when.Add(-time.Hour).UnixNano(), Ended: when.UnixNano()}, Queueing: jobdb.Queueing{Runs: 1, RetryAfter: when.UnixNano(), AvoidNodes: []string{hostile}},
 			Armada: jobdb.Verdict{Failed: true, Reason: hostile, Message: long},
-			Member: jobdb.Membership{GroupID: group.ID, Binding: 1, Group: group.Name, Part: hostile, Index: uint32(i), State: jobdb.MemberState(i % 8)}}
-		r := &jobdb.Run{Partition: hostilePartition, JobID: id, RunID: "run" + hostile, State: jobdb.RunFailed, Executor: hostile, Node: hostile,
+			Member: jobdb.Membership{GroupID: group.ID, Binding: 1, Group: group.Name, Part: hostile, Index: uint32(i), State: jobdb.MemberState(i % 8)},
+		}
+		r := &jobdb.Run{
+			Partition: hostilePartition, JobID: id, RunID: "run" + hostile, State: jobdb.RunFailed, Executor: hostile, Node: hostile,
 			Times: jobdb.RunTimes{Leased: when.Add(-time.Hour).UnixNano(), Ended: when.UnixNano()}, Outcome: jobdb.Denied, Decision: uint64(i + 1),
-			Error: jobdb.RunError{Reason: hostile, Message: long + "\n" + hostile, Category: hostile}}
-		d := &jobdb.Decision{Where: jobdb.Where{Partition: hostilePartition, Seq: seq, Record: uint32(i)}, Acted: true,
-			Decision: chain.Decision{Number: uint64(i + 1), Queue: j.Queue, JobSet: j.JobSet, JobID: id, RunID: r.RunID, Time: when.UnixNano(), Code: policy.RuleFail, Policy: hostile, Rule: hostile, Requeue: i%3 == 0}}
+			Error: jobdb.RunError{Reason: hostile, Message: long + "\n" + hostile, Category: hostile},
+		}
+		d := &jobdb.Decision{
+			Where: jobdb.Where{Partition: hostilePartition, Seq: seq, Record: uint32(i)}, Acted: true,
+			Decision: chain.Decision{Number: uint64(i + 1), Queue: j.Queue, JobSet: j.JobSet, JobID: id, RunID: r.RunID, Time: when.UnixNano(), Code: policy.RuleFail, Policy: hostile, Rule: hostile, Requeue: i%3 == 0},
+		}
 		if d.Requeue {
 			r.Outcome, d.RetryAfter, d.Code = jobdb.Requeued, when.UnixNano(), policy.RuleRetry
 		}
@@ -194,7 +200,7 @@ func newSmall(t *testing.T, change ...func(*web.Config)) *small {
 	}
 	t.Cleanup(func() { _ = store.Close() })
 	s := &small{service: &api.Service{Store: store, Now: time.Now}}
-	c := web.Config{API: s.service, Now: time.Now, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	c := web.Config{API: s.service, Now: time.Now, Log: slog.New(slog.DiscardHandler)}
 	c.Query.Policies = func(_ context.Context, use func(*policylog.Store) error) error { return use(store) }
 	for _, f := range change {
 		f(&c)
