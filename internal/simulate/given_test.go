@@ -158,7 +158,8 @@ func TestTimelines(t *testing.T) {
 			"c fails once, backoff, then retry", groupPolicy(flow),
 			[]simulate.Given{
 				step("a", succeeds(5*day)), step("b", succeeds(4*day)), step("c", fails(3*day, 1), succeeds(3*day)), step("d", succeeds(2*day)), step("e", succeeds(5*day)),
-			}, `
+			},
+			`
 a00: 0s-120h0m0s succeeded
 b00: 120h0m0s-216h0m0s succeeded
 c00: 216h0m0s-288h0m0s failed, 336h0m0s-408h0m0s succeeded
@@ -172,7 +173,8 @@ done 5 lost 0 not over 0
 			"b exhausts its retries, and the flow halts", groupPolicy(flow),
 			[]simulate.Given{
 				step("a", succeeds(5*day)), step("b", fails(4*day, 1), fails(4*day, 1), fails(4*day, 1)), step("c"), step("d"), step("e"),
-			}, `
+			},
+			`
 a00: 0s-120h0m0s succeeded
 b00: 120h0m0s-216h0m0s failed, 240h0m0s-336h0m0s failed, 360h0m0s-456h0m0s failed
 c00: 
@@ -187,7 +189,8 @@ done 1 lost 4 not over 0
 			[]simulate.Given{
 				member("w", "0", "0", succeeds(10*time.Minute), succeeds(10*time.Minute)), member("w", "0", "1", fails(20*time.Minute, 1), fails(20*time.Minute, 1)),
 				member("w", "0", "2", succeeds(time.Hour), succeeds(time.Hour)),
-			}, `
+			},
+			`
 w00: 0s-10m0s succeeded, 20m30s-30m30s succeeded
 w01: 0s-20m0s failed, 20m30s-40m30s failed
 w02: 0s-20m0s restarted, 20m31s-40m30s stopped
@@ -199,7 +202,8 @@ done 1 lost 2 not over 0
 			"members that succeeded are kept", workers("  completed: Keep\n  parts: [{name: w, members: 2, minMembers: 2}]\n"),
 			[]simulate.Given{
 				member("w", "0", "0", succeeds(10*time.Minute)), member("w", "0", "1", fails(20*time.Minute, 1), succeeds(20*time.Minute)),
-			}, `
+			},
+			`
 w00: 0s-10m0s succeeded
 w01: 0s-20m0s failed, 20m30s-40m30s succeeded
 flow Succeeded at 40m30s
@@ -210,7 +214,8 @@ done 2 lost 0 not over 0
 			"one unit restarts, the other runs on", workers("  rules: [{name: unit, action: RestartUnit}]\n  parts: [{name: w, replicas: 2, members: 1}]\n"),
 			[]simulate.Given{
 				member("w", "0", "0", succeeds(time.Hour)), member("w", "1", "0", fails(20*time.Minute, 1), succeeds(20*time.Minute)),
-			}, `
+			},
+			`
 w00: 0s-1h0m0s succeeded
 w10: 0s-20m0s failed, 20m30s-40m30s succeeded
 flow Succeeded at 1h0m0s
@@ -221,7 +226,8 @@ done 2 lost 0 not over 0
 			"two at a time", workers("  parts: [{name: w, members: 3, parallelism: 2}]\n"),
 			[]simulate.Given{
 				member("w", "0", "0", succeeds(10*time.Minute)), member("w", "0", "1", succeeds(20*time.Minute)), member("w", "0", "2", succeeds(10*time.Minute)),
-			}, `
+			},
+			`
 w00: 0s-10m0s succeeded
 w01: 0s-20m0s succeeded
 w02: 10m0s-20m0s succeeded

@@ -132,8 +132,10 @@ func Nodes(in io.Reader, path string) (*simulate.Cluster, []string, error) {
 	c := &simulate.Cluster{
 		SchedulingInterval: 10 * time.Second, Resources: []string{gpu, "cpu", "memory"}, DefaultPriorityClass: "BE",
 		PriorityClasses: []simulate.PriorityClass{
-			{Name: "BE", Priority: 1000, Preemptible: true}, {Name: "Burstable", Priority: 2000, Preemptible: true},
-			{Name: "LS", Priority: 3000}, {Name: "Guaranteed", Priority: 3000},
+			{Name: "BE", Priority: 1000, Preemptible: true},
+			{Name: "Burstable", Priority: 2000, Preemptible: true},
+			{Name: "LS", Priority: 3000},
+			{Name: "Guaranteed", Priority: 3000},
 		},
 	}
 	groups, seen := map[[3]int64]int{}, map[string]bool{}

@@ -63,7 +63,7 @@ func TestRead(t *testing.T) {
 // TestBadInput: each mistake is an error that names file and line.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
-	row := func(old, new string) string { return strings.Replace(pods, old, new, 1) }
+	row := func(from, to string) string { return strings.Replace(pods, from, to, 1) }
 	for _, c := range []struct{ text, says string }{
 		{"", "f.csv: the file is empty"},
 		{podHeading, "f.csv: the trace holds no pod"},
