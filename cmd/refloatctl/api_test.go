@@ -15,7 +15,7 @@ import (
 func served(t *testing.T, data string, more ...string) (*process, func(args ...string) result) {
 	t.Helper()
 	p := start(t, append([]string{"up", "--data", data}, more...)...)
-	p.err.await(t, "serving the policy API")
+	p.err.await(t, "serving the page and the policy API")
 	return p, func(args ...string) result {
 		t.Helper()
 		return ctl(t, append(args, "--data", data)...)

@@ -118,7 +118,7 @@ permissionGroupMapping:
 			t.Errorf("%q is printed or logged", secret)
 		}
 	}
-	if !strings.Contains(log, "serving the policy API") {
+	if !strings.Contains(log, "serving the page and the policy API") {
 		t.Errorf("the log: %s", log)
 	}
 }

@@ -191,7 +191,7 @@ func (e *Explanation) fill() {
 	c := &e.Basis.Decided
 	e.Decision = audit.DecisionOf(c.Job.Partition, c.Decision)
 	e.Job = JobOf(c.Job, []jobdb.Run{*c.Run})
-	e.NextPod, e.Unknown, e.Before, e.Pruned = c.NextPod(), !e.Basis.Evaluated, e.Basis.Explanation.Before.Granted, c.FromLogs
+	e.NextPod, e.Unknown, e.Before, e.Pruned = c.NextPod(), !e.Basis.Evaluated, e.Basis.Before.Granted, c.FromLogs
 	if e.Decision.Superseded = c.Superseded; c.Release != nil {
 		e.Release = ReleaseOf(c.Release)
 	}

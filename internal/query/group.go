@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/chain"
@@ -156,15 +157,11 @@ type Ambiguous struct {
 
 // Error implements error.
 func (e *Ambiguous) Error() string {
-	text := plural.Of(len(e.Groups), "group") + " are called \"" + e.Name + "\": give queue and job set of one"
-	for i, g := range e.Groups[:min(len(e.Groups), 5)] {
-		sep := ", "
-		if i == 0 {
-			sep = ": "
-		}
-		text += sep + g.Queue + "/" + g.JobSet
+	var names []string
+	for _, g := range e.Groups[:min(len(e.Groups), 5)] {
+		names = append(names, g.Queue+"/"+g.JobSet)
 	}
-	return text
+	return fmt.Sprintf("%s are called %q: give queue and job set of one: %s", plural.Of(len(e.Groups), "group"), e.Name, strings.Join(names, ", "))
 }
 
 // The returns the group of that name. Errors: *NotFound, *Ambiguous.

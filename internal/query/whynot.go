@@ -58,7 +58,7 @@ func (e *Explanation) WhyNot(outcome string) (*WhyNot, error) {
 		return nil, err
 	}
 	b := &e.Basis
-	d := b.Decided.Decision
+	d := b.Decision
 	switch {
 	case !b.Evaluated:
 		return nil, ErrNoPolicies
@@ -89,7 +89,7 @@ func (e *Explanation) WhyNot(outcome string) (*WhyNot, error) {
 
 // input gathers what a decision followed from.
 func (b *Basis) input() *whynot.Input {
-	in := &whynot.Input{Base: b.Policies.Base, Failure: b.Facts, Counts: b.Explanation.Before}
+	in := &whynot.Input{Base: b.Policies.Base, Failure: b.Facts, Counts: b.Before}
 	for _, o := range b.Policies.ActiveOverrides() {
 		in.Overrides = append(in.Overrides, o.Override)
 	}
