@@ -159,10 +159,14 @@ func TestRetryMetrics(t *testing.T) {
 	defer db.Close()
 	for partition, rows := range [][]jobdb.Job{
 		{
-			{JobID: "a1", Queue: "a", Queueing: jobdb.Queueing{RetryAfter: 160e9}}, {JobID: "a2", Queue: "a", Queueing: jobdb.Queueing{RetryAfter: 130e9}},
-			{JobID: "a3", Queue: "a", Queueing: jobdb.Queueing{RetryAfter: 90e9}}, {JobID: "a4", Queue: "a"},
-			{JobID: "b1", Queue: "b", Queueing: jobdb.Queueing{RetryAfter: 110e9}}, {JobID: "b2", Queue: "b", Queueing: jobdb.Queueing{RetryAfter: 110e9}},
-			{JobID: "c1", Queue: "c", Queueing: jobdb.Queueing{RetryAfter: 400e9}}, {JobID: "d1", Queue: "d", Queueing: jobdb.Queueing{RetryAfter: 300e9}},
+			{JobID: "a1", Queue: "a", Queueing: jobdb.Queueing{RetryAfter: 160e9}},
+			{JobID: "a2", Queue: "a", Queueing: jobdb.Queueing{RetryAfter: 130e9}},
+			{JobID: "a3", Queue: "a", Queueing: jobdb.Queueing{RetryAfter: 90e9}},
+			{JobID: "a4", Queue: "a"},
+			{JobID: "b1", Queue: "b", Queueing: jobdb.Queueing{RetryAfter: 110e9}},
+			{JobID: "b2", Queue: "b", Queueing: jobdb.Queueing{RetryAfter: 110e9}},
+			{JobID: "c1", Queue: "c", Queueing: jobdb.Queueing{RetryAfter: 400e9}},
+			{JobID: "d1", Queue: "d", Queueing: jobdb.Queueing{RetryAfter: 300e9}},
 		},
 		{{JobID: "elsewhere", Queue: "a", Queueing: jobdb.Queueing{RetryAfter: 900e9}}},
 	} {

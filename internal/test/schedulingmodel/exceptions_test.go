@@ -56,12 +56,6 @@ func (in *Instance) last() *scheduling.Job {
 	return &jobs[len(jobs)-1]
 }
 
-// class sets the class of the last job.
-func (in *Instance) class(name string) *Instance {
-	in.last().PriorityClass = name
-	return in
-}
-
 // on lets the last job run on a node.
 func (in *Instance) on(node string) *Instance {
 	in.NodeByJob[in.last().ID] = node

@@ -42,8 +42,6 @@ type gang struct {
 	need int
 }
 
-func (g *gang) evicted() bool { return g.jobs[0].evicted }
-
 // cycle is the state of one scheduling cycle.
 type cycle struct {
 	config scheduling.Config
