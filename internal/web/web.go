@@ -175,7 +175,7 @@ func (s *site) make(p *page) (err error) {
 		if at.post != nil {
 			p.allow += ", POST"
 		}
-		return problem{http.StatusMethodNotAllowed, "This page cannot be asked so", fmt.Sprintf("%.20s is not allowed for %s; it answers %s.", p.r.Method, p.r.URL.Path, p.allow), nil}
+		return problem{http.StatusMethodNotAllowed, "Method not allowed", fmt.Sprintf("%.20s is not allowed for %s; it answers %s.", p.r.Method, p.r.URL.Path, p.allow), nil}
 	}
 	leave, err := s.enter(p)
 	if err != nil {
