@@ -102,7 +102,7 @@ down: ## stop it, and delete all its data
 	$(COMPOSE) --profile feed down -v
 
 .PHONY: gen fmt lint check
-gen: ## generate Go code from the .proto files
+gen: ## generate Go code and the OpenAPI document from the .proto files
 	go -C internal/tools run ./protogen $(CURDIR) $(sort $(wildcard events/pb/*.proto internal/*/pb/*.proto internal/*/*/pb/*.proto))
 
 fmt: ## format the Go code

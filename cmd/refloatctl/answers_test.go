@@ -22,6 +22,7 @@ import (
 	"github.com/refloat/refloat/internal/api/jobs"
 	"github.com/refloat/refloat/internal/api/jobs/pb"
 	"github.com/refloat/refloat/internal/policy/policylog"
+	"github.com/refloat/refloat/internal/test/openapitest"
 )
 
 // answering serves the questions about a data directory.
@@ -61,6 +62,7 @@ func ask(t *testing.T, at, token string) (status int, body string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	openapitest.Check(t, r, resp.StatusCode, resp.Header, string(text))
 	return resp.StatusCode, string(text)
 }
 

@@ -64,13 +64,13 @@ func Handler(s *Service, asked *Questions, log *slog.Logger) (http.Handler, erro
 	ours := runtime.NewServeMux(append(slices.Clone(options), runtime.WithMarshalerOption(runtime.MIMEWildcard, newStrictJSON()))...)
 	armadas := runtime.NewServeMux(append(slices.Clone(options), runtime.WithMarshalerOption(runtime.MIMEWildcard, newArmadaJSON()))...)
 	ctx := context.Background() // for registration only
-	if err := errors.Join(pb.RegisterPoliciesHandlerServer(ctx, ours, s), pb.RegisterRetryPolicyServiceHandlerServer(ctx, armadas, armada)); err != nil {
+	if err := errors.Join(pb.RegisterPoliciesHandlerServer(ctx, ours, s), pb.RegisterRetryPolicyServiceHandlerServer(ctx, armadas, armada), serveOpenAPI(ours)); err != nil {
 		return nil, fmt.Errorf("serve the API: %w", err)
 	}
 	f := &front{service: s, asked: asked, log: log, rpc: rpc, ours: ours, armadas: armadas, sameOrigin: http.NewCrossOriginProtection()}
 	if asked != nil {
 		asked.Register(rpc)
-		f.answers = runtime.NewServeMux(append(options, runtime.WithMarshalerOption(runtime.MIMEWildcard, newAnswerJSON()))...)
+		f.answers = runtime.NewServeMux(append(options, runtime.WithMarshalerOption(runtime.MIMEWildcard, newStrictJSON()))...)
 		if err := asked.Gateway(ctx, f.answers); err != nil {
 			return nil, fmt.Errorf("serve the API: %w", err)
 		}

@@ -29,12 +29,8 @@ import (
 // strictJSON is protobuf's JSON mapping, rejecting unknown fields.
 type strictJSON struct{ runtime.JSONPb }
 
+// newStrictJSON leaves out messages and optional fields that are not set, as `refloatctl … -o json` does.
 func newStrictJSON() *strictJSON {
-	return &strictJSON{runtime.JSONPb{MarshalOptions: protojson.MarshalOptions{EmitUnpopulated: true}}}
-}
-
-// newAnswerJSON leaves out what is unknown, as `refloatctl … -o json` does.
-func newAnswerJSON() *strictJSON {
 	return &strictJSON{runtime.JSONPb{MarshalOptions: protojson.MarshalOptions{EmitDefaultValues: true}}}
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/filelog"
 	"github.com/refloat/refloat/internal/policy/policylog"
+	"github.com/refloat/refloat/internal/test/openapitest"
 )
 
 // world is a policies log and a server on it.
@@ -175,5 +176,6 @@ func (w *world) rest(method, path, body string, headers ...string) (int, string)
 	if err != nil {
 		w.Fatal(err)
 	}
+	openapitest.Check(w, r, resp.StatusCode, resp.Header, string(text))
 	return resp.StatusCode, string(text)
 }

@@ -1,6 +1,7 @@
 // Protogen compiles our .proto files and runs protoc's plugins, which write the Go code
-// beside them: messages, and for services gRPC and a gateway for REST. It replaces
-// protoc, so that code generation needs only Go.
+// beside them: messages, and for services gRPC and a gateway for REST. The REST routes of
+// all services together are described in one OpenAPI document. It replaces protoc, so that
+// code generation needs only Go.
 //
 // The arguments are the root of the repository and the files, relative to it.
 // Protogen runs in the tools module, whose go.mod has the versions of the plugins.
@@ -64,7 +65,7 @@ func run(args []string) error {
 			return err
 		}
 	}
-	return nil
+	return describe(root, services, all)
 }
 
 // linked finds files whose Go code is linked into this program.
@@ -118,12 +119,9 @@ func plugin(name string, req *pluginpb.CodeGeneratorRequest) (*pluginpb.CodeGene
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command("go", "tool", name)
-	cmd.Stdin = bytes.NewReader(in)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
+	out, err := tool(in, name)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, err
 	}
 	resp := new(pluginpb.CodeGeneratorResponse)
 	if err := proto.Unmarshal(out, resp); err != nil {
@@ -133,4 +131,16 @@ func plugin(name string, req *pluginpb.CodeGeneratorRequest) (*pluginpb.CodeGene
 		return nil, fmt.Errorf("%s: %s", name, resp.GetError())
 	}
 	return resp, nil
+}
+
+// tool runs a program of the tools module and returns what it prints.
+func tool(in []byte, name string, args ...string) ([]byte, error) {
+	cmd := exec.Command("go", append([]string{"tool", name}, args...)...)
+	cmd.Stdin = bytes.NewReader(in)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return out, nil
 }
