@@ -45,24 +45,25 @@ type job struct {
 	length    time.Duration // of a run that does not fail
 	broken    []bool        // the failures of its kind that every run has
 
-	state      state
-	listed     bool // in sim.alive
-	counted    bool // as waiting, by the sampler
-	touched    bool // in sim.touched
-	fitsNoNode bool // as the last cycle found, since when neither the nodes nor those that it avoids have changed
-	passed     bool // in its first wait, by a retry
-	runs       int
-	retryAfter time.Duration
-	avoided    []string
-	node       *placed
-	started    time.Duration // its last run
-	first      time.Duration // its first one
-	waited     time.Duration // in all
-	since      time.Duration // when it began to wait
-	ended      time.Duration
-	cause      string        // of its last failure, while it is undecided
-	spent      time.Duration // by its last run
-	cancelled  bool
+	state       state
+	listed      bool // in sim.alive
+	counted     bool // as waiting, by the sampler
+	touched     bool // in sim.touched
+	fitsNoNode  bool // as the last cycle found, since when neither the nodes nor those that it avoids have changed
+	passed      bool // in its first wait, by a retry
+	runs        int
+	interrupted int // of them, those that ended before what is given for them
+	retryAfter  time.Duration
+	avoided     []string
+	node        *placed
+	started     time.Duration // its last run
+	first       time.Duration // its first one
+	waited      time.Duration // in all
+	since       time.Duration // when it began to wait
+	ended       time.Duration
+	cause       string        // of its last failure, while it is undecided
+	spent       time.Duration // by its last run
+	cancelled   bool
 }
 
 type gang struct {

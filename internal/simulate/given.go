@@ -39,17 +39,20 @@ type Given struct {
 	GraceSeconds   int64
 	InitContainers []string
 	// Runs says how its first runs end. A run that is not among them lasts as long as RunTime says, unless a failure comes first.
+	// A run that ends before, because it is preempted or its node is gone, does not count: the next one ends in its place.
 	Runs     []GivenRun
 	RunTime  RunTime
 	Failures []Failure
 }
 
-// GivenRun is how a run ends. The zero value leaves it to the model.
+// GivenRun is how a run ends. If it neither succeeded nor has an error, the model says what comes after After.
 type GivenRun struct {
 	After     time.Duration // its start
 	Succeeded bool
 	Cause     string    // of a failure; the name in the output
 	Error     *pb.Error // of a failure, as reported
+	// Preempted: a scheduler preempted it, which is for the simulated scheduler to repeat. After is how long it ran until then.
+	Preempted bool
 }
 
 // Cancelled is the cause of runs that end because their job is cancelled.
@@ -333,19 +336,33 @@ func (r *replay) job(i int) (*job, error) {
 	return j, nil
 }
 
-// recorded says how the run that starts now ends, if that is given.
-func (j *job) recorded() (after time.Duration, failure *Failure, ok bool) {
-	if j.given == nil || j.runs > len(j.given.Runs) {
-		return 0, nil, false
+// givenRun returns how the last run ends, if that is given; else the zero value.
+func (j *job) givenRun() (r GivenRun) {
+	if n := j.runs - j.interrupted; j.given != nil && n <= len(j.given.Runs) {
+		r = j.given.Runs[n-1]
 	}
-	r := &j.given.Runs[j.runs-1]
+	return r
+}
+
+// interrupt notes that the last run ends before what is given for it, unless a preemption is what is given.
+func (j *job) interrupt(preempted bool) {
+	r := j.givenRun()
+	if !preempted || !r.Preempted && r.Error.GetJobRunPreemptedError() == nil {
+		j.interrupted++
+	}
+}
+
+// runEnds says when and how the run that starts now ends; no failure: it succeeds.
+func (s *sim) runEnds(j *job) (after time.Duration, failure *Failure) {
+	r := j.givenRun()
 	switch {
 	case r.Succeeded:
-		return max(r.After, time.Millisecond), nil, true
+		return max(r.After, time.Millisecond), nil
 	case r.Error != nil:
-		return max(r.After, time.Millisecond), &Failure{Cause: r.Cause, as: r.Error}, true
+		return max(r.After, time.Millisecond), &Failure{Cause: r.Cause, as: r.Error}
 	}
-	return 0, nil, false
+	after, failure = fate(s.o.Seed, j, s.o.Cluster.Faults, s.now)
+	return r.After + after, failure
 }
 
 // cancel cancels a job that is not over.

@@ -277,6 +277,7 @@ func (s *sim) down(f *Fault) {
 		var hit []*job
 		for _, j := range jobs {
 			if j.state == running && f.hits(j.node) {
+				j.interrupt(false)
 				hit = append(hit, j)
 			}
 		}
@@ -441,6 +442,7 @@ func (s *sim) preempt(ids []string) {
 	byQueue := make([][]*job, len(s.alive))
 	for _, id := range ids {
 		j := s.jobs[id]
+		j.interrupt(true)
 		byQueue[j.queue] = append(byQueue[j.queue], j)
 	}
 	for q, jobs := range byQueue {
@@ -464,10 +466,7 @@ func (s *sim) start(r *scheduling.Changes) {
 			}
 			j.runs++
 			j.waited += s.now - j.since
-			after, fails, ok := j.recorded()
-			if !ok {
-				after, fails = fate(s.o.Seed, j, s.o.Cluster.Faults, s.now)
-			}
+			after, fails := s.runEnds(j)
 			s.add(due{at: s.now + after, what: ends, job: j, run: j.runs, fails: fails})
 			s.count.started(j)
 		}

@@ -76,7 +76,8 @@ func (h *History) classes(c *simulate.Cluster) {
 	}
 }
 
-// peaks returns, by node, the most of each resource that ran there at the same time.
+// peaks returns, by node, the most of each resource that ran there at the same time. A scheduling cycle reports what it preempts after
+// what it leases in its place: a run that the scheduler preempted counts up to a cycle before.
 func (h *History) peaks() map[string]amounts {
 	type step struct {
 		at    int64
@@ -97,6 +98,9 @@ func (h *History) peaks() map[string]amounts {
 				if j.cancelled > r.leased {
 					end = j.cancelled
 				}
+			}
+			if r.byScheduler {
+				end -= int64(interval)
 			}
 			steps = append(steps, step{r.leased, true, len(steps), j, r.node}, step{max(end, r.leased+1), false, len(steps), j, r.node})
 		}

@@ -186,7 +186,7 @@ func TestSmall(t *testing.T) {
 		fmt.Fprintln(&got, n.Names, n.Resources)
 	}
 	const want = `a h.jsonl.gz:1 map[cpu:2] at 0s cancelled 0s again 1s: 1s false ExitCode3; 1s true ;
-b h.jsonl.gz:1 map[cpu:3] at 0s cancelled 4s again 1s: 0s false ;
+b h.jsonl.gz:1 map[cpu:3] at 0s cancelled 4s again 1s: 3s false ;
 c h.jsonl.gz:4 map[cpu:0] at 3s cancelled 0s again 1s:
 [n1] map[cpu:5]
 [n2] map[cpu:2]

@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -55,6 +56,7 @@ type run struct {
 	hasPriority  bool
 	priority     int32 // of its class, where the lease names it
 	wasPreempted bool
+	byScheduler  bool // was preempted to make room, rather than by an operator
 }
 
 type amounts map[string]resource.Quantity
@@ -285,12 +287,16 @@ func (h *History) happened(e *events.Event, full *pb.Event, at int64) {
 		}
 	case events.RunPreempted:
 		r.wasPreempted = true
+		r.byScheduler = r.byScheduler || strings.HasPrefix(full.GetJobRunPreempted().GetReason(), byScheduler)
 		h.end(r, at)
 		if !r.succeeded {
 			r.err = preempted()
 		}
 	}
 }
+
+// byScheduler begins the reason of a preemption that Armada's scheduler decided. If a person did, their name is in its place.
+const byScheduler = "Preempted by scheduler using "
 
 func preempted() *pb.Error {
 	return &pb.Error{Terminal: true, Reason: &pb.Error_JobRunPreemptedError{JobRunPreemptedError: &pb.JobRunPreemptedError{}}}

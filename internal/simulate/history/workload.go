@@ -33,12 +33,12 @@ func (h *History) Workload() (*simulate.Workload, []string) {
 				models[j.queue] = m
 			}
 		}
-		w.Given = append(w.Given, j.given(began, models[j.queue]))
+		w.Given = append(w.Given, h.given(j, began, models[j.queue]))
 	}
 	return w, h.assumed(m)
 }
 
-func (j *job) given(began int64, m *model) simulate.Given {
+func (h *History) given(j *job, began int64, m *model) simulate.Given {
 	g := simulate.Given{
 		ID: j.id, Where: j.where, Queue: j.queue, PriorityClass: j.class, Priority: j.priority, Request: j.request.texts(),
 		Submitted: time.Duration(j.submitted - began), Annotations: simulate.Annotations(j.submit, j.set),
@@ -51,11 +51,13 @@ func (j *job) given(began int64, m *model) simulate.Given {
 	if j.cancelled > 0 {
 		g.Cancelled = max(time.Duration(j.cancelled-began), 1)
 	}
-	for _, r := range j.runs {
-		one := simulate.GivenRun{}
+	for i, r := range j.runs {
+		one := simulate.GivenRun{After: h.ranFor(i, r)}
 		if r.ended > 0 {
-			one = simulate.GivenRun{After: r.took(), Succeeded: r.succeeded, Error: r.err}
-			if r.err != nil {
+			one = simulate.GivenRun{After: r.took(), Succeeded: r.succeeded, Error: r.err, Preempted: r.byScheduler}
+			if r.byScheduler {
+				one.Error = nil
+			} else if r.err != nil {
 				one.Cause = failureOf(r.err).Cause
 			} else if r.succeeded && r.took() > 0 { // what another run of it would take
 				g.RunTime = simulate.RunTime{P50: r.took()}
@@ -64,6 +66,18 @@ func (j *job) given(began int64, m *model) simulate.Given {
 		g.Runs = append(g.Runs, one)
 	}
 	return g
+}
+
+// ranFor is how long run i of a job is known to have run, of which the history shows no end.
+func (h *History) ranFor(i int, r *run) time.Duration {
+	until := h.last
+	if r.job.cancelled > 0 {
+		until = min(until, r.job.cancelled)
+	}
+	if i+1 < len(r.job.runs) {
+		until = min(until, r.job.runs[i+1].leased)
+	}
+	return max(0, time.Duration(until-r.leased))
 }
 
 func (a amounts) texts() map[string]string {
@@ -90,7 +104,8 @@ func (h *History) assumed(m *model) []string {
 		fmt.Sprintf("the workload is that of %s: %s, %s; run n of a job ends as run n of the history (%d of them), as long after its start, on whatever node and whoever decided that it takes place; faults of the cluster do not touch it",
 			h.name, plural.Of(jobs, "job"), plural.Of(runs, "run"), ended),
 		"a job that is cancelled in the history is cancelled at the same time, if it is not over by then",
-		"a preemption in the history happens again, after the same run time, beside those of the simulated scheduler",
+		"preemptions by Armada's scheduler are left to the simulated one, and a run that it spares goes on as drawn; any other preemption happens again, after the same run time",
+		"a run of which the history shows no end takes as long as the history shows it, and then goes on as drawn; a run that the simulated scheduler preempts, or that loses its node, begins anew with the same end",
 		"the time from a lease to the start of its pod is part of the run",
 		"a run beyond those of the history takes as long as the job's run that succeeded, else a time drawn from the fitted distribution (" + m.describe() + ") of its queue, or of all queues where a queue has few runs",
 	}
