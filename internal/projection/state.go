@@ -3,6 +3,7 @@ package projection
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/tidwall/btree"
@@ -46,6 +47,7 @@ type State struct {
 	committed     uint64 // number of them that are in the KV
 
 	dirty    []*entry       // changed since the last flush
+	unkept   []*entry       // flushed as not kept, which the KV may not know yet
 	touched  []*entry       // changed by the current message
 	newInSet []setMember    // set members not in the KV yet
 	forgets  [2]forgetIndex // by weight: 1, verdictWeight
@@ -79,6 +81,7 @@ type entry struct {
 	indexed  term       // under which the job is in the forget index
 	stored   term       // under which it is in the KV
 	member   *setMember // the set under which it is in the KV
+	flush    uint64     // the last that found it not kept
 	dirty    bool
 	touched  bool
 }
@@ -253,6 +256,10 @@ func (s *State) Flush(b Batch) (uint64, error) {
 		if err := s.flushEntry(e, b); err != nil {
 			return 0, fmt.Errorf("write job %s: %w", e.id, err)
 		}
+		if e.job == nil {
+			e.flush = s.flushes
+			s.unkept = append(s.unkept, e)
+		}
 	}
 	clear(s.dirty)
 	s.dirty = s.dirty[:0]
@@ -362,6 +369,7 @@ func (s *State) Unflushed() int { return len(s.dirty) }
 // Committed records that the KV has every flush up to this one.
 func (s *State) Committed(flush uint64) {
 	s.committed = flush
+	s.dropUnkept()
 	members := s.newInSet[:0]
 	for _, m := range s.newInSet {
 		if m.flush > flush {
@@ -374,4 +382,19 @@ func (s *State) Committed(flush uint64) {
 		s.forgets[i].committed(flush)
 	}
 	s.groupTerms.committed(flush)
+}
+
+// dropUnkept drops the jobs from the cache of which neither the state nor the KV has anything.
+func (s *State) dropUnkept() {
+	s.unkept = slices.DeleteFunc(s.unkept, func(e *entry) bool {
+		if e.job != nil || e.dirty {
+			return true // the next flush writes it
+		}
+		if e.flush > s.committed {
+			return false
+		}
+		delete(s.recent, e.id)
+		delete(s.older, e.id)
+		return true
+	})
 }

@@ -59,6 +59,26 @@ func (s *sim) tell(queue int, happened ...*pb.Event) {
 		s.settle(j)
 	}
 	s.ended = s.ended[:0]
+	if s.p.State.Unflushed() >= flushAt && s.err == nil {
+		s.err = s.flush()
+	}
+}
+
+// flushAt is the number of changed jobs after which they move to the store, since only then the state lets go of what it has forgotten.
+const flushAt = 1 << 12
+
+// flush moves changes into the store. It invalidates what Step has returned.
+func (s *sim) flush() error {
+	batch := s.store.NewBatch()
+	n, err := s.p.State.Flush(batch)
+	if err != nil {
+		return err
+	}
+	if err := s.store.Commit(batch, nil); err != nil {
+		return err
+	}
+	s.p.State.Committed(n)
+	return nil
 }
 
 // obey does what a record says.

@@ -92,6 +92,7 @@ func Check(c *Cluster, w *Workload) error {
 type sim struct {
 	o        Options
 	p        *evaluator.Processor
+	store    *projection.Memory // of p
 	position int64
 	generate source
 	nodes    []placed
@@ -161,7 +162,8 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	state, err := projection.NewState(projection.NewMemory(), projection.NoWatermark, o.Candidate.Set.Horizon().Nanoseconds())
+	store := projection.NewMemory()
+	state, err := projection.NewState(store, projection.NoWatermark, o.Candidate.Set.Horizon().Nanoseconds())
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +172,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		return nil, err
 	}
 	s := &sim{
-		o: o, p: &evaluator.Processor{State: state}, generate: generate, nodes: nodes, byName: map[string]*placed{}, cycleAt: never,
+		o: o, p: &evaluator.Processor{State: state}, store: store, generate: generate, nodes: nodes, byName: map[string]*placed{}, cycleAt: never,
 		jobs: map[string]*job{}, alive: make([][]*job, len(o.Cluster.Queues)), count: newCounter(o.Cluster),
 	}
 	for i := range s.nodes {
