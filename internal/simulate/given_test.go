@@ -306,6 +306,23 @@ done 3 lost 2 cancelled 1 not over 0, 1 preempted`
 	}
 }
 
+// TestInterrupted: a run that loses its node begins anew, and ends as given; one of which no end is given lasts longer than it is known to.
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+	o := given(t, strings.Replace(infra, "[Preempted]", "[LeaseExpired]", 1),
+		single("a", 0, fails(5*time.Minute, 7), succeeds(2*time.Minute)), single("b", 0, simulate.GivenRun{After: 20 * time.Minute}))
+	o.Cluster.Faults = []simulate.Fault{{Failure: simulate.Failure{Cause: "out", Condition: "LeaseExpired"}, Nodes: []string{"one"}, At: 3 * time.Minute, For: time.Minute, Down: true}}
+	ch := &chart{t: t, lines: map[string][]string{}, started: map[string]int64{}}
+	o.Observe = ch.observe
+	run(t, o)
+	const want = `a: 0s-3m0s failed, 4m0s-9m0s failed, 9m0s-11m0s succeeded
+b: 0s-1h20m0s succeeded
+`
+	if got := ch.String(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
 // TestCancelRunning: a run ends when its job is cancelled, and its time is wasted.
 func TestCancelRunning(t *testing.T) {
 	t.Parallel()
