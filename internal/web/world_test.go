@@ -185,7 +185,7 @@ type small struct {
 	service *api.Service
 }
 
-func newSmall(t *testing.T, change ...func(*web.Config)) *small {
+func newSmall(t testing.TB, change ...func(*web.Config)) *small {
 	t.Helper()
 	log, err := filelog.Open(filelog.Config{FS: vfs.Default, Dir: filepath.Join(t.TempDir(), "policies"), Partitions: 1})
 	if err != nil {

@@ -1,0 +1,174 @@
+package web_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/jobdb/sqlite"
+	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/web"
+)
+
+// BenchmarkFirstByte asks for pages over as many decisions in SQLite as the variable
+// DECISIONS says (1,000,000), by turns with a bare handler that reads the same rows
+// through jobdb.Queries. It reports the median times until the answer begins, and the
+// median of their ratios.
+func BenchmarkFirstByte(b *testing.B) {
+	n, err := strconv.Atoi(cmp.Or(os.Getenv("DECISIONS"), "1000000"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	reader := manyDecisions(b, n)
+	var passed atomic.Int64 // seconds since the first page
+	begin := time.Now()
+	page := newSmall(b, func(c *web.Config) {
+		c.Query.Jobs = reader.View
+		c.Now = func() time.Time { return begin.Add(time.Duration(passed.Load()) * time.Second) }
+	})
+	summary := func(q jobdb.Queries, _ func(string)) error { _, err := q.Summary(); return err }
+	decisions := func(rows int, c jobdb.Criteria) bareRead {
+		return func(q jobdb.Queries, put func(string)) error {
+			_, err := q.DecisionList(&c, jobdb.Page{Sort: "time", Descending: true, Limit: rows}, func(d *jobdb.Decision) error { put(d.JobID); return nil })
+			return err
+		}
+	}
+	for _, x := range []struct {
+		name, path string
+		read       []bareRead
+		passes     int64 // seconds before each page
+	}{
+		{"start, with counts", "/", []bareRead{summary, decisions(12, jobdb.Criteria{})}, 10},
+		{"start, counts cached", "/", []bareRead{decisions(12, jobdb.Criteria{})}, 0},
+		{"decisions", "/decisions", []bareRead{decisions(pageRows, jobdb.Criteria{})}, 0},
+		{"decisions of a queue", "/decisions?queue=queue3", []bareRead{decisions(pageRows, jobdb.Criteria{Queue: "queue3"})}, 0},
+		{"decisions of a rule", "/decisions?policy=p&rule=rule1", []bareRead{decisions(pageRows, jobdb.Criteria{Policy: "p", Rule: "rule1"})}, 0},
+		{"decisions of a code", "/decisions?code=RuleFail", []bareRead{decisions(pageRows, jobdb.Criteria{Codes: []policy.Code{policy.RuleFail}})}, 0},
+		{"jobs", "/jobs?sort=-submitted", []bareRead{func(q jobdb.Queries, put func(string)) error {
+			_, err := q.JobList(&jobdb.Criteria{}, jobdb.Page{Sort: "submitted", Descending: true, Limit: pageRows}, func(j *jobdb.Job) error { put(j.JobID); return nil })
+			return err
+		}}, 0},
+		{"runs", "/runs?sort=-leased", []bareRead{func(q jobdb.Queries, put func(string)) error {
+			_, err := q.RunList(&jobdb.Criteria{}, jobdb.Page{Sort: "leased", Descending: true, Limit: pageRows}, func(r *jobdb.Run) error { put(r.RunID); return nil })
+			return err
+		}}, 0},
+	} {
+		bare := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			for _, read := range x.read {
+				if err := reader.View(r.Context(), func(q jobdb.Queries) error {
+					return read(q, func(id string) { _, _ = fmt.Fprintln(w, id) })
+				}); err != nil {
+					panic(err)
+				}
+			}
+		}))
+		b.Run(x.name, func(b *testing.B) {
+			var pages, bares, ratios []float64
+			for b.Loop() {
+				passed.Add(x.passes)
+				a, c := firstByte(b, page.URL+x.path), firstByte(b, bare.URL)
+				pages, bares, ratios = append(pages, a), append(bares, c), append(ratios, a/c)
+			}
+			for unit, of := range map[string][]float64{"page-ms": pages, "bare-ms": bares, "ratio": ratios} {
+				slices.Sort(of)
+				b.ReportMetric(of[len(of)/2], unit)
+			}
+		})
+		bare.Close()
+	}
+}
+
+// pageRows is the number of rows of a page's list.
+const pageRows = 50
+
+// bareRead reads rows, and puts out their ids.
+type bareRead func(q jobdb.Queries, put func(string)) error
+
+// firstByte is the time in milliseconds until an answer begins.
+func firstByte(b *testing.B, url string) float64 {
+	b.Helper()
+	begun := time.Now()
+	r, err := http.NewRequestWithContext(b.Context(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		b.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		b.Fatal(err)
+	}
+	took := time.Since(begun)
+	if resp.StatusCode != http.StatusOK {
+		b.Fatalf("%s: %s", url, resp.Status)
+	}
+	_ = resp.Body.Close()
+	return float64(took.Microseconds()) / 1000
+}
+
+// manyDecisions is a job database with n jobs, each with a run and a decision.
+func manyDecisions(b *testing.B, n int) *sqlite.Reader {
+	b.Helper()
+	ctx, path := context.Background(), filepath.Join(b.TempDir(), "jobs.db")
+	db, err := sqlite.Open(ctx, path, sqlite.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	const atOnce = 10_000
+	for first := 0; first < n; first += atOnce {
+		tx, err := db.Begin(ctx, 0)
+		if err != nil {
+			b.Fatal(err)
+		}
+		from := tx.Positions()
+		to := from
+		to.Chain.Seq++
+		to.Chain.InTo = eventlog.Position{Ledger: 1, Entry: int64(to.Chain.Seq)}
+		c := &jobdb.Changes{}
+		for i := first; i < min(n, first+atOnce); i++ {
+			addDecided(c, to.Chain.Seq, i)
+		}
+		if err := tx.Write(ctx, c); err != nil {
+			b.Fatal(err)
+		}
+		if err := tx.Commit(ctx, from, to); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := db.Close(); err != nil {
+		b.Fatal(err)
+	}
+	reader, err := sqlite.OpenReader(ctx, path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = reader.Close() })
+	return reader
+}
+
+// addDecided adds a failed run: of ten queues, three rules, one in three failed for good.
+func addDecided(c *jobdb.Changes, seq uint64, i int) {
+	at := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(i) * time.Second).UnixNano()
+	job, queue := fmt.Sprintf("job%08d", i), fmt.Sprint("queue", i%10)
+	j := &jobdb.Job{JobID: job, Queue: queue, JobSet: "set", Known: true, State: jobdb.JobFailed, Final: true, Times: jobdb.JobTimes{Submitted: at, Ended: at}}
+	d := &jobdb.Decision{
+		Where: jobdb.Where{Seq: seq, Record: uint32(i % 10_000)}, Acted: true,
+		Decision: chain.Decision{Number: uint64(i + 1), Queue: queue, JobSet: "set", JobID: job, RunID: "run" + job, Time: at, Code: policy.RuleFail, Policy: "p", Rule: fmt.Sprint("rule", i%3)},
+	}
+	r := &jobdb.Run{JobID: job, RunID: d.RunID, State: jobdb.RunFailed, Node: "node", Times: jobdb.RunTimes{Leased: at, Ended: at}, Outcome: jobdb.Denied, Decision: d.Number}
+	if i%3 > 0 {
+		j.State, j.Final, j.Times.Ended = jobdb.JobQueued, false, 0
+		d.Requeue, d.RetryAfter, d.Code, r.Outcome = true, at, policy.RuleRetry, jobdb.Requeued
+	}
+	c.Jobs, c.Runs, c.Decisions = append(c.Jobs, j), append(c.Runs, r), append(c.Decisions, d)
+}
