@@ -13,23 +13,29 @@ import (
 	"github.com/refloat/refloat/internal/query"
 )
 
-// summaryAge is how old the counts of the start page may be: they take a scan of the job database.
-const summaryAge = 5 * time.Second
+// The counts of the start page take a scan of the job database. They may be summaryAge old, and summaryShare times as
+// old as counting takes, so that it never takes more than that part of the time.
+const (
+	summaryAge   = 5 * time.Second
+	summaryShare = 20
+)
 
 // summaryCache holds the counts of the start page.
 type summaryCache struct {
 	mu   sync.Mutex
 	sum  *jobdb.Summary
 	made time.Time
+	age  time.Duration // that they may have
 }
 
 // summary counts what is in the job database.
 func (s *site) summary(ctx context.Context) (*jobdb.Summary, error) {
 	s.sums.mu.Lock()
 	defer s.sums.mu.Unlock()
-	if s.sums.sum != nil && s.Now().Sub(s.sums.made) < summaryAge {
+	if s.sums.sum != nil && s.Now().Sub(s.sums.made) < s.sums.age {
 		return s.sums.sum, nil
 	}
+	begun := s.Now()
 	err := s.Query.Jobs(ctx, func(q jobdb.Queries) (err error) {
 		s.sums.sum, err = q.Summary()
 		return err
@@ -39,6 +45,7 @@ func (s *site) summary(ctx context.Context) (*jobdb.Summary, error) {
 		return nil, err
 	}
 	s.sums.made = s.Now()
+	s.sums.age = max(summaryAge, summaryShare*s.sums.made.Sub(begun))
 	return s.sums.sum, nil
 }
 
