@@ -77,7 +77,7 @@ var situations = []situation{
 	{name: "a gang, or nothing", nodes: "n0 1", jobs: "a1 1 gang=g,2; a2 1 gang=g,2; a3 1"},
 	{name: "an incomplete gang", nodes: "n0 9", jobs: "a1 1 gang=g,3; a2 1 gang=g,3; a3 1"},
 	{name: "minimum cardinality", nodes: "n0 2", jobs: "a1 1 gang=g,3,2; a2 1 gang=g,3,2; a3 1 gang=g,3,2", because: becausePart},
-	{name: "node uniformity label", nodes: "n0 2 rack=r; n1 1 rack=s; n2 1 rack=s", jobs: "a1 1 gang=g,2,2,rack; a2 1 gang=g,2,2,rack; b1 2"},
+	{name: "node uniformity label", nodes: "n0 1 rack=r; n1 2 rack=s", jobs: "a1 1 gang=g,2,2,rack; a2 1 gang=g,2,2,rack"},
 	{name: "node uniformity: no value has room", nodes: "n0 1 rack=r; n1 1 rack=s", jobs: "a1 1 gang=g,2,2,rack; a2 1 gang=g,2,2,rack"},
 	{name: "node uniformity: the value without preemption", nodes: "n0 2 rack=r; n1 2 rack=s", jobs: "b1 1 on=n0; c1 1 gang=g,2,2,rack; c2 1 gang=g,2,2,rack"},
 	{name: "a gang preempts", nodes: "n0 1; n1 1", jobs: "a1 1 class=low on=n0; b1 1 class=low on=n1; c1 1 gang=g,2; c2 1 gang=g,2", because: becauseFilling},
