@@ -99,11 +99,21 @@ func tab(t *testing.T) context.Context {
 	return ctx
 }
 
-// act does things in a tab.
+// act does things in a tab. An action on a node that has just been replaced, or whose page has just been left, is tried
+// again.
 func act(ctx context.Context, t *testing.T, actions ...chromedp.Action[chromedp.Void]) {
 	t.Helper()
-	if err := chromedp.Do(ctx, actions...); err != nil {
-		t.Fatal(err)
+	for _, a := range actions {
+		for deadline := time.Now().Add(patience); ; {
+			err := chromedp.Do(ctx, a)
+			if err == nil {
+				break
+			}
+			if !strings.Contains(err.Error(), "node with given id") || time.Now().After(deadline) {
+				t.Fatal(err)
+			}
+			<-time.After(20 * time.Millisecond)
+		}
 	}
 }
 
