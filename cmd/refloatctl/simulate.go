@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/refloat/refloat/internal/plural"
+	"github.com/refloat/refloat/internal/query"
 	"github.com/refloat/refloat/internal/simulate"
 	"github.com/refloat/refloat/internal/suggest"
 )
@@ -131,7 +132,7 @@ func runSimulate(cmd *cobra.Command, f simulateFlags) error {
 				}
 				c.Set = set
 			}
-			c.Name = withFields(c.Name, f.set)
+			c.Name = query.WithFields(c.Name, f.set)
 			candidates = append(candidates, c)
 		}
 	}

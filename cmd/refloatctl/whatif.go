@@ -2,15 +2,12 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"runtime"
 	"slices"
-	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,11 +16,11 @@ import (
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/audit/whatif"
 	"github.com/refloat/refloat/internal/chain"
-	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/policylog"
+	"github.com/refloat/refloat/internal/query"
 )
 
 type whatifFlags struct {
@@ -35,12 +32,6 @@ type whatifFlags struct {
 	jobs, skip, parallel   int
 	semantics              uint32
 }
-
-// The values of --against other than a path.
-const (
-	againstDecided = "decided"
-	againstNow     = "now"
-)
 
 func newWhatif() *cobra.Command {
 	var f whatifFlags
@@ -79,7 +70,7 @@ be read.`,
 	f.bindLogs(cmd)
 	cmd.Flags().StringSliceVar(&f.policies, "policies", nil, "candidates: policy files or directories of them (default: the policies in force now)")
 	cmd.Flags().StringArrayVar(&f.set, "set", nil, "field to change in every candidate, such as policies.infra.rules[oom].retryLimit=2; may be repeated")
-	cmd.Flags().StringVar(&f.against, "against", againstDecided, "what to compare with: decided, now, or a path of policies")
+	cmd.Flags().StringVar(&f.against, "against", query.AgainstDecided, "what to compare with: decided, now, or a path of policies")
 	cmd.Flags().StringVar(&f.queue, "queue", "", "count only failed runs of this queue (default: all)")
 	cmd.Flags().StringVar(&f.from, "from", "", "count only failed runs from this time on (RFC 3339; default: all)")
 	cmd.Flags().StringVar(&f.to, "to", "", "end the history at this time (RFC 3339; default: its end)")
@@ -120,7 +111,7 @@ func (f *whatifFlags) check() error {
 		return usageError{fmt.Errorf("--semantics: %w", app.CheckSemantics(f.semantics))}
 	case f.semantics != 0 && !eventsOnly:
 		return usageError{errors.New("--semantics: a decision log names the versions of the semantics: omit it")}
-	case eventsOnly && (f.against == againstDecided || f.against == againstNow):
+	case eventsOnly && (f.against == query.AgainstDecided || f.against == query.AgainstNow):
 		return usageError{errors.New("--log alone has no decisions: give --against PATH, or --decisions DIR")}
 	case eventsOnly && len(f.policies) == 0:
 		return usageError{errors.New("--log alone has no policies: give --policies PATH")}
@@ -150,7 +141,7 @@ func (f *whatifFlags) readEvents(ctx context.Context, use func(audit.Logs) error
 func runWhatif(cmd *cobra.Command, f whatifFlags) error {
 	files := map[string]*policyfile.Set{}
 	for _, path := range append(slices.Clone(f.policies), f.against) {
-		if path == againstDecided || path == againstNow {
+		if path == query.AgainstDecided || path == query.AgainstNow {
 			continue
 		}
 		set, err := readPolicies(cmd, path)
@@ -159,22 +150,17 @@ func runWhatif(cmd *cobra.Command, f whatifFlags) error {
 		}
 		files[path] = set
 	}
-	var results []*whatif.Result
+	asked := f.question(files)
 	bar := newProgress()
 	defer bar.done()
-	err := f.readEvents(cmd.Context(), func(logs audit.Logs) error {
-		o, err := f.options(cmd.Context(), logs, files)
-		if err != nil {
-			return err
-		}
-		var messages atomic.Uint64
-		o.Progress = func(int, uint64) { bar.sayShared("deciding: %s", plural.Of(messages.Add(1024), "message")) }
-		results, err = whatif.Run(cmd.Context(), logs, o)
-		return err
-	})
+	asked.Progress = func(messages uint64) { bar.sayShared("deciding: %s", plural.Of(messages, "message")) }
+	results, err := f.answers().WhatIf(cmd.Context(), asked)
 	bar.done()
 	if errors.Is(err, eventlog.ErrTrimmed) || errors.Is(err, chain.ErrMissing) {
 		return fmt.Errorf("%w; if what was deleted is in an archive, give it with --archive DIR", err)
+	}
+	if bad, ok := errors.AsType[*query.Invalid](err); ok && bad.Param == "set" {
+		return usageError{fmt.Errorf("--set %w", bad.Err)}
 	}
 	if err != nil {
 		return err
@@ -184,13 +170,13 @@ func runWhatif(cmd *cobra.Command, f whatifFlags) error {
 	for i, r := range results {
 		changed = changed || r.Changed > 0
 		if f.output == outputJSON {
-			err = errors.Join(err, jsonLines(out).Encode(whatifJSON{"WhatIf", r, whatif.Assumptions()}))
+			err = errors.Join(err, jsonLines(out).Encode(r))
 			continue
 		}
 		if i > 0 {
 			fmt.Fprintln(out)
 		}
-		err = errors.Join(err, printWhatif(out, r))
+		err = errors.Join(err, printWhatif(out, r.Result))
 	}
 	if f.output == outputTable {
 		fmt.Fprintln(out, "\nassumed:")
@@ -207,62 +193,33 @@ func runWhatif(cmd *cobra.Command, f whatifFlags) error {
 	return nil
 }
 
-// options gathers the candidates.
-func (f *whatifFlags) options(ctx context.Context, logs audit.Logs, files map[string]*policyfile.Set) (o whatif.Options, err error) {
-	o = whatif.Options{
-		Queue: f.queue, From: f.fromTime, To: f.toTime, Limit: f.jobs, Skip: f.skip, Parallel: f.parallel, Semantics: cmp.Or(f.semantics, evaluator.SemanticsVersion),
+// answers is where the question is asked: the logs that the flags name.
+func (f *whatifFlags) answers() *query.Source {
+	return &query.Source{
+		Logs: f.readEvents,
+		Policies: func(ctx context.Context, use func(*policylog.Store) error) error {
+			return f.readEvents(ctx, func(logs audit.Logs) error {
+				store, err := policylog.OpenStore(logs.Policies, nil, time.Now)
+				if err != nil {
+					return err
+				}
+				defer store.Close()
+				return use(store)
+			})
+		},
 	}
-	if f.against == againstNow || len(f.policies) == 0 {
-		if files[againstNow], err = inForceNow(ctx, logs.Policies); err != nil {
-			return o, err
-		}
-	}
-	if f.against != againstDecided {
-		o.Against = &whatif.Candidate{Name: f.against, Set: files[f.against]}
-	}
-	paths := f.policies
-	if len(paths) == 0 {
-		paths = []string{againstNow}
-	}
-	for _, path := range paths {
-		c := whatif.Candidate{Name: withFields(path, f.set), Set: files[path]}
-		if path == againstNow {
-			c.Name = withFields("the policies in force", f.set)
-		}
-		for _, field := range f.set {
-			if c.Set, err = c.Set.Assign(field); err != nil {
-				return o, usageError{fmt.Errorf("--set %w", err)}
-			}
-		}
-		o.Candidates = append(o.Candidates, c)
-	}
-	return o, nil
 }
 
-// withFields names a candidate in which fields are changed.
-func withFields(name string, set []string) string {
-	if len(set) == 0 {
-		return name
+// question gathers the candidates.
+func (f *whatifFlags) question(files map[string]*policyfile.Set) *query.WhatIf {
+	w := &query.WhatIf{Set: f.set, Queue: f.queue, From: f.fromTime, To: f.toTime, Limit: f.jobs, Skip: f.skip, Parallel: f.parallel, Semantics: f.semantics}
+	if f.against != query.AgainstDecided {
+		w.Against = &query.Policies{Name: f.against, Set: files[f.against]}
 	}
-	return name + " with " + strings.Join(set, ", ")
-}
-
-// inForceNow returns the newest policies, without overrides.
-func inForceNow(ctx context.Context, policies eventlog.Topic) (*policyfile.Set, error) {
-	store, err := policylog.OpenStore(policies, nil, time.Now)
-	if err != nil {
-		return nil, err
+	for _, path := range f.policies {
+		w.Candidates = append(w.Candidates, query.Policies{Name: path, Set: files[path]})
 	}
-	defer store.Close()
-	newest, err := store.Newest(ctx)
-	return newest.Base, err
-}
-
-// whatifJSON is a line of `whatif -o json`: the result of one candidate.
-type whatifJSON struct {
-	Record string `json:"record"` // WhatIf
-	*whatif.Result
-	Assumed []string `json:"assumed"`
+	return w
 }
 
 // maxKinds is the number of kinds of changes that are printed.
@@ -271,9 +228,9 @@ const maxKinds = 30
 func printWhatif(w io.Writer, r *whatif.Result) error {
 	against := r.Against
 	switch against {
-	case againstDecided:
+	case query.AgainstDecided:
 		against = "what was decided"
-	case againstNow:
+	case query.AgainstNow:
 		against = "the policies in force"
 	}
 	fmt.Fprintf(w, "%s, against %s: %d of %d failed runs are decided differently\n", oneLine(r.Candidate), oneLine(against), r.Changed, r.Compared)

@@ -19,6 +19,7 @@ import (
 	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/policylog"
+	"github.com/refloat/refloat/internal/query"
 )
 
 // Config configures a node. Required are Log, Now and Data (except for an ingester on Pulsar with an external job
@@ -128,6 +129,7 @@ type node struct {
 	watched   *policyWatch                   // nil: no files
 	waiting   atomic.Pointer[policyfile.Set] // what the files say and is refused
 	inForce   inForce
+	whole     query.Gate // of questions that read whole logs
 
 	stores         sync.Map     // of *projection.Store, by partition
 	suspects       sync.Map     // errors by partition: damage that the scrubber found

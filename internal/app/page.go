@@ -34,6 +34,7 @@ func (n *node) withPage(service *api.Service, rest http.Handler, jobs *jobReader
 // source is what questions about this deployment are answered from.
 func (n *node) source(jobs *jobReader) query.Source {
 	s := query.Source{
+		Whole: &n.whole,
 		Logs: func(ctx context.Context, use func(audit.Logs) error) error {
 			return use(audit.Logs{
 				Events: eventlog.ToEnd(ctx, n.backend.Events), Decisions: eventlog.ToEnd(ctx, n.backend.Decisions), Policies: eventlog.ToEnd(ctx, n.backend.Policies),

@@ -1,0 +1,169 @@
+package query
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+
+	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/audit/whatif"
+	"github.com/refloat/refloat/internal/evaluator"
+	"github.com/refloat/refloat/internal/policy/policyfile"
+	"github.com/refloat/refloat/internal/policy/policylog"
+)
+
+// Policies are a policy set with a name.
+type Policies struct {
+	Name string          // "": what they are
+	Set  *policyfile.Set // nil: the policies in force now, without overrides
+}
+
+// AgainstDecided and AgainstNow are what the results of a what-if call what they are compared with, if it is not policies
+// in files.
+const (
+	AgainstDecided = "decided"
+	AgainstNow     = "now"
+)
+
+// WhatIf asks how a history would have been decided by other policies.
+type WhatIf struct {
+	Candidates []Policies // none: the policies in force now
+	// Set are fields to change in every candidate, such as policies.infra.rules[oom].retryLimit=2.
+	Set     []string
+	Against *Policies // what candidates are compared with; nil: what was decided
+	Queue   string    // whose failed runs are counted; "": all
+	// From and To limit the failed runs that are counted, in Unix nanoseconds; 0: all. The history ends at To.
+	From, To    int64
+	Limit, Skip int                   // which of the changed decisions are listed
+	Parallel    int                   // partitions that are decided at once; 0: one
+	Semantics   uint32                // version that decides where no decision log names one; 0: the newest
+	Progress    func(messages uint64) // notified now and then, by several goroutines; nil: nobody is
+}
+
+// WhatIfResult is the result of one candidate.
+type WhatIfResult struct {
+	Record string `json:"record"` // WhatIf
+	*whatif.Result
+	Assumed []string `json:"assumed"`
+}
+
+// ErrBusy reports that a question that reads whole logs is being answered: one is, at a time.
+var ErrBusy = errors.New("another what-if or verification is running: try again later")
+
+// every is after how many messages of a partition whatif notifies of its progress.
+const every = 1024
+
+// Gate lets one question that reads whole logs be answered at a time. The zero value is ready to use.
+type Gate struct{ taken atomic.Bool }
+
+// enter returns what leaves the gate, or ErrBusy. A nil gate lets everyone in.
+func (g *Gate) enter() (leave func(), err error) {
+	switch {
+	case g == nil:
+		return func() {}, nil
+	case !g.taken.CompareAndSwap(false, true):
+		return nil, ErrBusy
+	}
+	return func() { g.taken.Store(false) }, nil
+}
+
+// WhatIf decides the history by each candidate, and compares. Errors: *Invalid, ErrNoLogs, ErrNoPolicies, ErrBusy.
+func (s *Source) WhatIf(ctx context.Context, w *WhatIf) (results []WhatIfResult, err error) {
+	if len(w.Candidates) == 0 && len(w.Set) == 0 {
+		return nil, invalid("", "what is to be different? Give policies, or fields to set")
+	}
+	if w.Limit < 0 || w.Skip < 0 {
+		return nil, invalid("", "limit %d, skip %d: want 0 or more", w.Limit, w.Skip)
+	}
+	if s.Logs == nil {
+		return nil, ErrNoLogs
+	}
+	leave, err := s.Whole.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	o, err := w.options(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	err = s.Logs(ctx, func(logs audit.Logs) error {
+		found, err := whatif.Run(ctx, logs, o)
+		for _, r := range found {
+			results = append(results, WhatIfResult{"WhatIf", r, whatif.Assumptions()})
+		}
+		return err
+	})
+	return results, err
+}
+
+// options gathers the candidates.
+func (w *WhatIf) options(ctx context.Context, s *Source) (o whatif.Options, err error) {
+	o = whatif.Options{
+		Queue: w.Queue, From: w.From, To: w.To, Limit: w.Limit, Skip: w.Skip, Parallel: w.Parallel, Semantics: cmp.Or(w.Semantics, evaluator.SemanticsVersion),
+	}
+	if w.Progress != nil {
+		var messages atomic.Uint64
+		o.Progress = func(int, uint64) { w.Progress(messages.Add(every)) }
+	}
+	if w.Against != nil {
+		o.Against = &whatif.Candidate{Name: cmp.Or(w.Against.Name, AgainstNow)}
+		if o.Against.Set, err = s.orInForce(ctx, w.Against.Set); err != nil {
+			return o, err
+		}
+	}
+	candidates := w.Candidates
+	if len(candidates) == 0 {
+		candidates = []Policies{{}}
+	}
+	for i := range candidates {
+		c := whatif.Candidate{Name: candidates[i].Name}
+		switch {
+		case c.Name != "":
+		case candidates[i].Set == nil:
+			c.Name = "the policies in force"
+		default:
+			c.Name = "the candidate"
+		}
+		c.Name = WithFields(c.Name, w.Set)
+		if c.Set, err = s.orInForce(ctx, candidates[i].Set); err != nil {
+			return o, err
+		}
+		for _, field := range w.Set {
+			if c.Set, err = c.Set.Assign(field); err != nil {
+				return o, &Invalid{"set", err}
+			}
+		}
+		o.Candidates = append(o.Candidates, c)
+	}
+	return o, nil
+}
+
+// WithFields names a candidate in which fields are changed.
+func WithFields(name string, set []string) string {
+	if len(set) == 0 {
+		return name
+	}
+	return name + " with " + strings.Join(set, ", ")
+}
+
+// orInForce returns a set, or the policies in force.
+func (s *Source) orInForce(ctx context.Context, set *policyfile.Set) (*policyfile.Set, error) {
+	switch {
+	case set != nil:
+		return set, nil
+	case s.Policies == nil:
+		return nil, ErrNoPolicies
+	}
+	var newest policylog.Snapshot
+	err := s.Policies(ctx, func(store *policylog.Store) (err error) {
+		if newest, err = store.Newest(ctx); err != nil {
+			return fmt.Errorf("the policies log: %w", err)
+		}
+		return nil
+	})
+	return newest.Base, err
+}
