@@ -113,7 +113,7 @@ func TestKill(t *testing.T) {
 	if err := os.CopyFS(policies, os.DirFS(testPolicies)); err != nil {
 		t.Fatal(err)
 	}
-	p, at := served(t, data, "--policies", policies, "--feed", recordingFile("plain"), "--pace", "20x")
+	p, at := served(t, data, "--policies", policies, "--feed", recordingFile("plain"), "--pace", "2x")
 	at("apply", "-f", testPolicies).exits(t, exitEnvironment).says(t, "come from the files of "+policies)
 	until(t, "something is decided", func() bool {
 		return ctl(t, "get", "decisions", "--data", data, "-o", "json").out != ""
