@@ -75,6 +75,9 @@ func (s *Scheduler) newGang(q int32) int32 {
 		g := s.spare.gangs[n-1]
 		s.spare.gangs = s.spare.gangs[:n-1]
 		c.gangs[g] = gang{queue: q, members: c.gangs[g].members[:0]}
+		if int(g) < len(s.outlook.tried) {
+			s.outlook.tried[g] = 0
+		}
 		return g
 	}
 	c.gangs = append(c.gangs, gang{queue: q})

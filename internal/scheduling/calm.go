@@ -41,6 +41,8 @@ type outlook struct {
 	with     []int64
 	distinct []int32
 	alike    []int32
+	tried    []int // by gang, the era in which it changed nothing
+	era      int   // begins anew when anything happens but that a job is added to a queue
 
 	least      []int64 // of each resource, what all jobs of a gang request
 	reserved   []int64 // by node, for reserve
@@ -58,7 +60,7 @@ type prospect struct {
 
 func newOutlook(c *cycle) outlook {
 	return outlook{
-		c: c, queues: make([]prospect, len(c.queues)), sum: make([]int64, c.resources), with: make([]int64, c.resources),
+		era: 1, c: c, queues: make([]prospect, len(c.queues)), sum: make([]int64, c.resources), with: make([]int64, c.resources),
 		least: make([]int64, c.resources), reserved: make([]int64, len(c.amounts.free)), isReserved: make([]bool, len(c.nodes)),
 	}
 }
@@ -92,6 +94,9 @@ func (s *Scheduler) calmCycle() bool {
 		gang := &c.gangs[g]
 		p := &o.queues[gang.queue]
 		p.next++
+		if c.likeArmada && o.tried[g] == o.era {
+			continue
+		}
 		c.mark()
 		switch {
 		case o.findsFree(gang):
@@ -109,6 +114,8 @@ func (s *Scheduler) calmCycle() bool {
 			s.last.started = s.last.started[:0]
 			c.version++
 			return false
+		default:
+			o.tried[g] = o.era
 		}
 	}
 }
@@ -148,7 +155,7 @@ func (o *outlook) look(q int32) {
 	c, p := o.c, &o.queues[q]
 	p.known, p.candidates, o.distinct = true, p.candidates[:0], o.distinct[:0]
 	for len(o.turns) < len(c.gangs) {
-		o.turns, o.places = append(o.turns, key{}), append(o.places, 0)
+		o.turns, o.places, o.tried = append(o.turns, key{}), append(o.places, 0), append(o.tried, 0)
 	}
 	copy(o.sum, c.of(c.amounts.placed, q))
 	gangs := c.queues[q].gangs
@@ -332,11 +339,22 @@ func (o *outlook) roomAnywhere(g *gang) bool {
 	if o.haveRoom(g, o.nodes) {
 		return true
 	}
-	c.index.settle()
 	level, room := c.jobs[g.members[0]].level, 0
 	for _, n := range o.nodes {
 		room += o.roomOn(g, n)
 	}
+	if len(c.nodes) <= fewNodes {
+		for n := range int32(len(c.nodes)) {
+			if o.isReserved[n] {
+				continue
+			}
+			if room += o.roomOn(g, n); room >= g.need {
+				return true
+			}
+		}
+		return false
+	}
+	c.index.settle()
 	for _, b := range c.index.blocks {
 		if !jobFitsOnNode(o.least, c.index.mostOf(b, level)) {
 			continue

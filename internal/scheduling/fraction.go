@@ -1,6 +1,9 @@
 package scheduling
 
-import "math/bits"
+import (
+	"cmp"
+	"math/bits"
+)
 
 // fraction is a queue's dominant share times its priority factor: amount × factor / total.
 // It is the queue's fraction of its fair share, up to a constant that all queues share.
@@ -10,6 +13,19 @@ type fraction struct {
 
 // compare is negative if f is the smaller one. It is exact: products have up to 189 bits.
 func (f fraction) compare(g fraction) int {
+	if over, a := bits.Mul64(uint64(f.amount), uint64(f.factor)); over == 0 {
+		if over, b := bits.Mul64(uint64(g.amount), uint64(g.factor)); over == 0 { // the usual case: up to 128 bits
+			if f.total == g.total {
+				return cmp.Compare(a, b)
+			}
+			a1, a0 := bits.Mul64(a, uint64(g.total))
+			b1, b0 := bits.Mul64(b, uint64(f.total))
+			if a1 != b1 {
+				return cmp.Compare(a1, b1)
+			}
+			return cmp.Compare(a0, b0)
+		}
+	}
 	a2, a1, a0 := product(uint64(f.amount), uint64(f.factor), uint64(g.total))
 	b2, b1, b0 := product(uint64(g.amount), uint64(g.factor), uint64(f.total))
 	for _, limb := range [3][2]uint64{{a2, b2}, {a1, b1}, {a0, b0}} {
@@ -37,10 +53,10 @@ func product(a, b, c uint64) (p2, p1, p0 uint64) {
 func dominant(amounts, totals []int64) int {
 	best := -1
 	for r, total := range totals {
-		if total == 0 {
+		if total == 0 || best >= 0 && amounts[r] == 0 {
 			continue
 		}
-		if best < 0 || (fraction{amounts[r], total, 1}).compare(fraction{amounts[best], totals[best], 1}) > 0 {
+		if best < 0 || amounts[best] == 0 || (fraction{amounts[r], total, 1}).compare(fraction{amounts[best], totals[best], 1}) > 0 {
 			best = r
 		}
 	}

@@ -25,6 +25,9 @@ type block struct {
 
 const blockSize = 64
 
+// fewNodes is up to how many nodes a look at each of them is cheaper than keeping them in order. (Random instances have fewer and more.)
+const fewNodes = 16
+
 // build indexes all nodes anew.
 func (x *index) build() {
 	c := x.c

@@ -140,7 +140,6 @@ func (c *cycle) selectNodeForJob(j int32, nodes []int32, t terms) (int32, displa
 	}
 	n, d := int32(none), displaced{level: none}
 	if !c.hopeless.knows(c, j, none) {
-		c.index.settle()
 		n = c.searchFree(j)
 	}
 	if n == none && t.displace && !c.hopeless.knows(c, j, job.level) {
@@ -222,6 +221,16 @@ func (c *cycle) fitScore(a, b int32) int {
 // searchFree is the first node in the order of the index on which a job fits without displacing anything.
 func (c *cycle) searchFree(j int32) int32 {
 	request := c.request(j)
+	if len(c.nodes) <= fewNodes {
+		best := int32(none)
+		for n := range int32(len(c.nodes)) {
+			if jobFitsOnNode(request, c.of(c.amounts.free, n)) && !slices.Contains(c.work.avoided, n) && (best == none || c.fitScore(n, best) < 0) {
+				best = n
+			}
+		}
+		return best
+	}
+	c.index.settle()
 	for _, b := range c.index.blocks {
 		if !jobFitsOnNode(request, c.index.mostOf(b, none)) {
 			continue

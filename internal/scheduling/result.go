@@ -30,7 +30,7 @@ func (c *cycle) result(nodeByJob map[string]string) Result {
 	slices.Sort(out.Preempted)
 	slices.Sort(out.Failed)
 	slices.SortFunc(out.Unscheduled, func(a, b Unscheduled) int { return strings.Compare(a.Job, b.Job) })
-	out.Shares = c.shares()
+	out.Shares = c.shares(nil)
 	return out
 }
 
@@ -43,8 +43,8 @@ func (c *cycle) each(do func(*gang)) {
 	}
 }
 
-// shares are those of the active queues.
-func (c *cycle) shares() (all []Share) {
+// shares appends those of the active queues.
+func (c *cycle) shares(all []Share) []Share {
 	for q := range c.queues {
 		if len(c.queues[q].gangs) > 0 {
 			all = append(all, c.share(int32(q)))

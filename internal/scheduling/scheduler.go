@@ -21,6 +21,7 @@ type Scheduler struct {
 	byID    map[string]int32
 	nodeOf  map[string]string // of jobs that run on unknown nodes
 	sum     []int64           // of all requests
+	work    []int64           // as sum, for Queue
 	spare   struct{ jobs, gangs []int32 }
 	bunches map[bunchName]*bunch
 
@@ -33,6 +34,7 @@ type Scheduler struct {
 	tight     bool // a node may have more jobs than it has room for
 	last      outcome
 	outlook   outlook
+	shares    []Share // see Shares
 }
 
 // Changes are what a cycle decides. All lists are sorted by job.
@@ -138,7 +140,7 @@ func (s *Scheduler) Queue(queue string, j Job) error {
 			p.add("gang %q of queue %q: more jobs than its cardinality %d", j.Gang.ID, queue, j.Gang.Cardinality)
 		}
 	}
-	sum := slices.Clone(s.sum)
+	sum := append(s.work[:0], s.sum...)
 	if known {
 		for r, amount := range s.c.request(old) {
 			sum[r] -= amount
@@ -150,7 +152,7 @@ func (s *Scheduler) Queue(queue string, j Job) error {
 	if known {
 		s.remove(old)
 	}
-	s.sum = sum
+	s.sum, s.work = sum, s.sum
 	s.add(job)
 	return nil
 }
@@ -179,6 +181,9 @@ func (s *Scheduler) SetNodes(nodes []Node) error {
 func (s *Scheduler) settle() {
 	c := s.c
 	all := slices.Concat(s.last.started, s.last.preempted)
+	if len(all) > 0 {
+		s.outlook.era++
+	}
 	for _, j := range all { // their places may depend on whether they run
 		s.lift(j)
 	}
@@ -262,6 +267,7 @@ func (s *Scheduler) remove(j int32) {
 	c := s.c
 	job := &c.jobs[j]
 	s.changed = true
+	s.outlook.era++
 	delete(s.byID, job.ID)
 	delete(s.nodeOf, job.ID)
 	if name := (bunchName{job.queue, job.Gang.ID}); name.id != "" {
@@ -323,6 +329,7 @@ func (s *Scheduler) Cycle(now time.Time) (Changes, error) {
 	s.changed = false
 	c.version++
 	if s.calm = s.calmCycle(); !s.calm {
+		s.outlook.era++
 		s.full()
 		s.outlook.forget()
 		s.collect(&out)
@@ -446,8 +453,11 @@ func (s *Scheduler) NoRoom(queue string) func(yield func(id string) bool) {
 	}
 }
 
-// Shares are those of the active queues after the last cycle, sorted by queue.
-func (s *Scheduler) Shares() []Share { return s.c.shares() }
+// Shares are those of the active queues after the last cycle, sorted by queue. They are valid until the next call.
+func (s *Scheduler) Shares() []Share {
+	s.shares = s.c.shares(s.shares[:0])
+	return s.shares
+}
 
 // Result is the whole result of the last cycle, if there was no change since. It takes time for all jobs.
 func (s *Scheduler) Result() Result {
