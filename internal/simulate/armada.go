@@ -1,19 +1,13 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
 	"slices"
-	"strconv"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
-	"github.com/refloat/refloat/events"
-	"github.com/refloat/refloat/events/pb"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/policy"
 )
 
 // Causes that are not in a failure model.
@@ -26,31 +20,30 @@ const (
 // jobSet is that of all jobs.
 const jobSet = "simulated"
 
-// tell has Step fold and decide what happens now to jobs of a queue, and obeys.
-func (s *sim) tell(queue int, happened ...*pb.Event) {
-	if len(happened) == 0 || s.err != nil {
-		return
-	}
-	at := begin().Add(s.now).UnixNano()
-	for _, e := range happened {
-		e.Created = &pb.Timestamp{Seconds: at / 1e9, Nanos: int32(at % 1e9)}
-	}
-	payload, err := proto.Marshal(&pb.EventSequence{Queue: s.o.Cluster.Queues[queue].Name, JobSetName: jobSet, Events: happened})
-	if err != nil {
-		s.err = fmt.Errorf("encode events: %w", err)
+// about begins the message about what happens now to jobs of a queue. Its events are written to s.wire, and then told.
+func (s *sim) about(queue int) *wire {
+	s.wire.begin(s.o.Cluster.Queues[queue].Name, begin().Add(s.now))
+	return &s.wire
+}
+
+// tell has Step fold and decide the message, unless it has no events, and obeys.
+func (s *sim) tell() {
+	if s.wire.events == 0 || s.err != nil {
 		return
 	}
 	s.position++
 	s.count.messages++
-	s.count.events += uint64(len(happened))
-	m := &eventlog.Message{Position: eventlog.Position{Ledger: 1, Entry: s.position}, Publish: at, Payload: payload}
-	out, err := s.p.Step(m)
+	s.count.events += uint64(s.wire.events)
+	s.message = eventlog.Message{
+		Position: eventlog.Position{Ledger: 1, Entry: s.position}, Publish: begin().Add(s.now).UnixNano(), Payload: s.wire.b,
+	}
+	out, err := s.p.Step(&s.message)
 	if err != nil {
 		s.err = err
 		return
 	}
 	if s.o.Observe != nil {
-		s.o.Observe(m, out)
+		s.o.Observe(&s.message, out)
 	}
 	for _, r := range out.Records {
 		s.obey(r)
@@ -206,109 +199,39 @@ func (s *sim) settle(j *job) {
 }
 
 func (s *sim) submit(jobs []*job) {
-	var happened []*pb.Event
 	q := jobs[0].queue
+	w := s.about(q)
 	for _, j := range jobs {
 		s.jobs[j.id], j.listed = j, true
 		s.touch(j)
 		s.alive[q] = append(s.alive[q], j)
 		s.count.submitted(j)
-		annotations, spec := map[string]string{}, &pb.PodSpec{}
-		if g := j.given; g != nil {
-			maps.Copy(annotations, g.Annotations)
-			spec = g.podSpec()
-			if g.Cancelled > 0 {
-				s.add(due{at: max(g.Cancelled, s.now), what: cancels, job: j})
-			}
+		if g := j.given; g != nil && g.Cancelled > 0 {
+			s.add(due{at: max(g.Cancelled, s.now), what: cancels, job: j})
 		}
-		if j.gang != nil {
-			annotations[events.AnnotationGangID], annotations[events.AnnotationGangCardinality] = j.gang.id, strconv.Itoa(j.kind.JobsAtOnce)
-		}
-		happened = append(happened, &pb.Event{Event: &pb.Event_SubmitJob{SubmitJob: &pb.SubmitJob{
-			JobId: j.id, ObjectMeta: &pb.ObjectMeta{Annotations: annotations},
-			MainObject: &pb.KubernetesMainObject{PodSpec: &pb.PodSpecWithAvoidList{PodSpec: spec}},
-		}}})
+		w.submitted(j)
 	}
-	s.tell(q, happened...)
-}
-
-func (g *Given) podSpec() *pb.PodSpec {
-	spec := &pb.PodSpec{TerminationGracePeriodSeconds: g.GraceSeconds}
-	for _, name := range g.InitContainers {
-		spec.InitContainers = append(spec.InitContainers, &pb.Container{Name: name})
-	}
-	return spec
-}
-
-// runID names the last run of a job.
-func (j *job) runID() string { return j.id + "-" + strconv.Itoa(j.runs) }
-
-func leased(jobs []*job) (happened []*pb.Event) {
-	for _, j := range jobs {
-		happened = append(happened,
-			&pb.Event{Event: &pb.Event_JobRunLeased{JobRunLeased: &pb.JobRunLeased{JobId: j.id, RunId: j.runID(), NodeId: j.node.Name}}},
-			&pb.Event{Event: &pb.Event_JobRunRunning{JobRunRunning: &pb.JobRunRunning{JobId: j.id, RunId: j.runID()}}})
-	}
-	return happened
-}
-
-func succeeded(j *job) []*pb.Event {
-	return []*pb.Event{
-		{Event: &pb.Event_JobRunSucceeded{JobRunSucceeded: &pb.JobRunSucceeded{JobId: j.id, RunId: j.runID()}}},
-		{Event: &pb.Event_JobSucceeded{JobSucceeded: &pb.JobSucceeded{JobId: j.id}}},
-	}
+	s.tell()
 }
 
 // fail ends runs of a queue's jobs; no failure: they were preempted.
 func (s *sim) fail(queue int, f *Failure, jobs ...*job) {
-	var happened []*pb.Event
+	w := s.about(queue)
 	for _, j := range jobs {
 		if j.state != running {
 			continue
 		}
 		s.stop(j, undecided)
-		reported := &pb.Error{Terminal: true, Reason: &pb.Error_JobRunPreemptedError{JobRunPreemptedError: &pb.JobRunPreemptedError{}}}
-		if j.cause = Preempted; f == nil || f.as.GetJobRunPreemptedError() != nil {
-			happened = append(happened, &pb.Event{Event: &pb.Event_JobRunPreempted{JobRunPreempted: &pb.JobRunPreempted{PreemptedJobId: j.id, PreemptedRunId: j.runID()}}})
+		reported := f
+		if f == nil || f.as.GetJobRunPreemptedError() != nil {
+			j.cause, reported = Preempted, nil
+			w.preempted(j)
 		} else {
-			j.cause, reported = f.Cause, f.reported(j.node.Name)
+			j.cause = f.Cause
 		}
-		happened = append(happened, &pb.Event{Event: &pb.Event_JobRunErrors{JobRunErrors: &pb.JobRunErrors{JobId: j.id, RunId: j.runID(), Errors: []*pb.Error{reported}}}})
-	}
-	s.tell(queue, happened...)
-}
-
-// reported is the error that Armada reports for a failure.
-func (f *Failure) reported(node string) *pb.Error {
-	if f.as != nil {
-		e := proto.CloneOf(f.as)
-		if pod := e.GetPodError(); pod != nil {
-			pod.NodeName = node
+		if err := w.failed(j, reported); err != nil {
+			s.err = cmp.Or(s.err, fmt.Errorf("encode the error of job %s: %w", j.id, err))
 		}
-		return e
 	}
-	e := &pb.Error{Terminal: true, FailureCategory: f.Category, FailureSubcategory: f.Subcategory}
-	pod := &pb.PodError{NodeName: node, Message: f.Message}
-	c := &pb.ContainerError{ObjectMeta: &pb.ObjectMeta{Name: "main"}, ExitCode: f.ExitCode, Message: f.Message}
-	condition, _ := policy.ParseCondition(f.Condition)
-	switch condition {
-	case policy.LeaseExpired:
-		e.Reason = &pb.Error_LeaseExpired{LeaseExpired: &pb.LeaseExpired{}}
-		return e
-	case policy.Unschedulable, policy.LeaseReturned:
-		e.Reason = &pb.Error_PodLeaseReturned{PodLeaseReturned: &pb.PodLeaseReturned{Message: f.Message, RunAttempted: condition == policy.LeaseReturned}}
-		return e
-	case policy.Evicted:
-		pod.KubernetesReason = pb.KubernetesReason_EVICTED
-	case policy.DeadlineExceeded:
-		pod.KubernetesReason = pb.KubernetesReason_DEADLINE_EXCEEDED
-	case policy.OOMKilled:
-		c.Reason = condition.String()
-	case policy.Preempted, policy.UnknownCondition:
-	}
-	if f.ExitCode != 0 || f.Message != "" || condition == policy.OOMKilled {
-		pod.ContainerErrors = append(pod.ContainerErrors, c)
-	}
-	e.Reason = &pb.Error_PodError{PodError: pod}
-	return e
+	s.tell()
 }

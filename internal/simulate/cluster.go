@@ -70,7 +70,8 @@ const maxNodes = 100_000
 // placed is a node with its zone.
 type placed struct {
 	scheduling.Node
-	zone string
+	zone  string
+	count *nodeCount // nil: nothing has run there yet
 }
 
 // nodes returns all nodes.

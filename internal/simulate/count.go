@@ -121,11 +121,29 @@ type counter struct {
 	c                *Cluster
 	messages, events uint64
 	queues           []queueCount
-	rows             map[failureKey]*FailureRow
+	rows             map[failureKey]*failureCount
 	nodes            map[string]*nodeCount
-	useful, waste    map[string]float64
+	units            []float64 // by resource
+	useful, waste    hours
 	measured         time.Duration // up to which shortfalls are counted
 	samples          *sampler
+	retried, noRoom  []bool // by queue, in the cycle that is counted
+}
+
+// hours are resource-hours, by resource; nil: none were counted.
+type hours []float64
+
+func (h hours) named(resources []string) map[string]float64 {
+	out := map[string]float64{}
+	for i, amount := range h {
+		out[resources[i]] = amount
+	}
+	return out
+}
+
+type failureCount struct {
+	FailureRow
+	wasted hours
 }
 
 // failureKey is what tells rows apart.
@@ -145,8 +163,11 @@ type nodeCount struct {
 
 func newCounter(c *Cluster) *counter {
 	counts := &counter{
-		c: c, queues: make([]queueCount, len(c.Queues)), rows: map[failureKey]*FailureRow{}, nodes: map[string]*nodeCount{},
-		useful: map[string]float64{}, waste: map[string]float64{},
+		c: c, queues: make([]queueCount, len(c.Queues)), rows: map[failureKey]*failureCount{}, nodes: map[string]*nodeCount{},
+		retried: make([]bool, len(c.Queues)), noRoom: make([]bool, len(c.Queues)),
+	}
+	for _, name := range c.Resources {
+		counts.units = append(counts.units, unit(name))
 	}
 	counts.samples = newSampler(c, counts.weight)
 	return counts
@@ -159,6 +180,14 @@ func (c *counter) node(name string) *nodeCount {
 		c.nodes[name] = of
 	}
 	return of
+}
+
+// at is node for a node of the cluster.
+func (c *counter) at(n *placed) *nodeCount {
+	if n.count == nil {
+		n.count = c.node(n.Name)
+	}
+	return n.count
 }
 
 func (c *counter) submitted(j *job) {
@@ -177,13 +206,13 @@ func (c *counter) started(j *job) {
 		q.Retries++
 		q.retryWaiting = append(q.retryWaiting, j.started-j.since)
 	}
-	c.node(j.node.Name).Runs++
+	c.at(j.node).Runs++
 }
 
 // ran counts a run that has ended.
 func (c *counter) ran(j *job) {
 	c.samples.runs(j, -1)
-	n := c.node(j.node.Name)
+	n := c.at(j.node)
 	for i, amount := range j.kind.request {
 		if total := j.node.Total[i]; total > 0 {
 			n.busy[i] += float64(amount) / float64(total) * j.spent.Seconds()
@@ -191,26 +220,28 @@ func (c *counter) ran(j *job) {
 	}
 }
 
-func (c *counter) spend(j *job, sign float64, in ...map[string]float64) {
-	for i, name := range c.c.Resources {
-		for _, m := range in {
-			m[name] += sign * float64(j.kind.request[i]) / unit(name) * j.spent.Hours()
-		}
+// spend adds what the last run of a job has used, or takes it away.
+func (c *counter) spend(h *hours, j *job, sign float64) {
+	if *h == nil {
+		*h = make(hours, len(c.units))
+	}
+	for i, unit := range c.units {
+		(*h)[i] += sign * float64(j.kind.request[i]) / unit * j.spent.Hours()
 	}
 }
 
-func (c *counter) succeeded(j *job) { c.spend(j, 1, c.useful) }
+func (c *counter) succeeded(j *job) { c.spend(&c.useful, j, 1) }
 
 // undone counts a run that succeeded and is repeated with its gang.
 func (c *counter) undone(j *job) {
-	c.spend(j, -1, c.useful)
+	c.spend(&c.useful, j, -1)
 	c.wasted(j, Restarted)
 }
 
 func (c *counter) wasted(j *job, cause string) { c.row(j, cause, verdict{}) }
 
 func (c *counter) failed(j *job, v verdict) {
-	c.node(j.node.Name).Failed++
+	c.at(j.node).Failed++
 	c.row(j, j.cause, v)
 }
 
@@ -218,7 +249,7 @@ func (c *counter) row(j *job, cause string, v verdict) {
 	key := failureKey{cause, v.policy, v.rule, v.code}
 	row := c.rows[key]
 	if row == nil {
-		row = &FailureRow{Cause: cause, Policy: v.policy, Rule: v.rule, Code: v.code, WastedHours: map[string]float64{}}
+		row = &failureCount{FailureRow: FailureRow{Cause: cause, Policy: v.policy, Rule: v.rule, Code: v.code}}
 		c.rows[key] = row
 	}
 	row.Runs++
@@ -228,7 +259,8 @@ func (c *counter) row(j *job, cause string, v verdict) {
 	if cause == Preempted {
 		c.queues[j.queue].Preemptions++
 	}
-	c.spend(j, 1, row.WastedHours, c.waste)
+	c.spend(&row.wasted, j, 1)
+	c.spend(&c.waste, j, 1)
 }
 
 func (c *counter) avoided(j *job) {
@@ -258,7 +290,9 @@ func (c *counter) over(j *job) {
 // cycle counts a scheduling cycle.
 func (c *counter) cycle(now time.Duration, r *scheduling.Changes, scheduler *scheduling.Scheduler, jobs map[string]*job) {
 	c.until(now)
-	retried, noRoom := make([]bool, len(c.queues)), make([]bool, len(c.queues))
+	retried, noRoom := c.retried, c.noRoom
+	clear(retried)
+	clear(noRoom)
 	for _, id := range r.Scheduled {
 		if j := jobs[id]; j.runs > 0 {
 			retried[j.queue] = true
@@ -312,7 +346,7 @@ func (c *counter) result(s *sim) *Result {
 	total := max(s.now.Seconds(), 1)
 	r := &Result{
 		Candidate: s.o.Candidate.Name, Seed: s.o.Seed, Hours: s.now.Hours(), Resources: c.c.Resources, Messages: c.messages, Events: c.events,
-		UsefulHours: c.useful, WastedHours: c.waste, Failures: []FailureRow{}, AvoidedNodes: []NodeLoad{},
+		UsefulHours: c.useful.named(c.c.Resources), WastedHours: c.waste.named(c.c.Resources), Failures: []FailureRow{}, AvoidedNodes: []NodeLoad{},
 	}
 	r.NotOverBecause = c.notOver(s.jobs, s.scheduler)
 	var all queueCount
@@ -330,7 +364,9 @@ func (c *counter) result(s *sim) *Result {
 	for _, key := range slices.SortedFunc(maps.Keys(c.rows), func(a, b failureKey) int {
 		return cmp.Or(cmp.Compare(a.cause, b.cause), cmp.Compare(a.policy, b.policy), cmp.Compare(a.rule, b.rule), cmp.Compare(a.code, b.code))
 	}) {
-		r.Failures = append(r.Failures, *c.rows[key])
+		row := c.rows[key]
+		row.WastedHours = row.wasted.named(c.c.Resources)
+		r.Failures = append(r.Failures, row.FailureRow)
 	}
 	busy := 0.0
 	for _, name := range slices.Sorted(maps.Keys(c.nodes)) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strconv"
 	"time"
 
 	"github.com/refloat/refloat/internal/scheduling"
@@ -16,13 +17,23 @@ const (
 	ofRun
 )
 
-// draw returns the random numbers about one thing.
-func draw(seed, what, a, b uint64) *rand.Rand {
+// dice are random numbers. The zero value is ready.
+type dice struct {
+	source rand.PCG
+	*rand.Rand
+}
+
+// about returns the random numbers about one thing, until those about another are asked for.
+func (d *dice) about(seed, what, a, b uint64) *rand.Rand {
+	if d.Rand == nil {
+		d.Rand = rand.New(&d.source)
+	}
 	h := mix(seed + 0x9e3779b97f4a7c15)
-	for _, v := range []uint64{what, a, b} {
+	for _, v := range [...]uint64{what, a, b} {
 		h = mix(h ^ mix(v+0x9e3779b97f4a7c15))
 	}
-	return rand.New(rand.NewPCG(h, mix(h+1)))
+	d.source.Seed(h, mix(h+1))
+	return d.Rand
 }
 
 // mix is the finalizer of SplitMix64.
@@ -113,6 +124,7 @@ type generator struct {
 	at     time.Duration
 	number uint64 // of submissions
 	jobs   int
+	dice   dice
 }
 
 func newGenerator(w *Workload, c *Cluster, seed uint64) (*generator, error) {
@@ -139,7 +151,7 @@ func (g *generator) next() ([]*job, error) {
 	if g.jobs >= g.w.Jobs {
 		return nil, nil
 	}
-	r := draw(g.seed, ofSubmission, g.number, 0)
+	r := g.dice.about(g.seed, ofSubmission, g.number, 0)
 	gap := g.mean / g.w.JobsPerHour
 	if g.w.Arrivals != Even {
 		gap *= r.ExpFloat64()
@@ -178,13 +190,28 @@ func (g *generator) next() ([]*job, error) {
 }
 
 func (g *generator) job(k *kind, queue int) *job {
-	r := draw(g.seed, ofJob, uint64(g.jobs), 0)
-	j := &job{index: g.jobs, id: fmt.Sprintf("job-%08d", g.jobs), kind: k, queue: queue, submitted: g.at, since: g.at, length: k.RunTime.draw(r)}
+	r := g.dice.about(g.seed, ofJob, uint64(g.jobs), 0)
+	j := &job{index: g.jobs, id: jobID(g.jobs), kind: k, queue: queue, submitted: g.at, since: g.at, length: k.RunTime.draw(r)}
+	if len(k.Failures) > 0 {
+		j.broken = make([]bool, 0, len(k.Failures))
+	}
 	for i := range k.Failures {
 		j.broken = append(j.broken, r.Float64() < k.Failures[i].PerJob)
 	}
 	g.jobs++
 	return j
+}
+
+// jobID names a drawn job: job- and eight digits, or more.
+func jobID(index int) string {
+	const least = 100_000_000
+	var id [24]byte
+	if index >= least {
+		return string(strconv.AppendInt(append(id[:0], "job-"...), int64(index), 10))
+	}
+	name := strconv.AppendInt(append(id[:0], "job"...), int64(least+index), 10)
+	name[3] = '-' // in place of a 1
+	return string(name)
 }
 
 // deviations is how many standard deviations the 95th percentile is above the median.
@@ -201,11 +228,14 @@ func (t RunTime) draw(r *rand.Rand) time.Duration {
 }
 
 // fate says when and how a run that starts now on a node ends; no failure: it succeeds.
-func fate(seed uint64, j *job, faults []Fault, now time.Duration) (after time.Duration, failure *Failure) {
-	r := draw(seed, ofRun, uint64(j.index), uint64(j.runs))
+func (d *dice) fate(seed uint64, j *job, faults []Fault, now time.Duration) (after time.Duration, failure *Failure) {
+	r := d.about(seed, ofRun, uint64(j.index), uint64(j.runs))
 	after = j.length
-	try := func(f *Failure, broken bool) {
+	try := func(f *Failure, broken bool) { // nil: it does not happen
 		chance, part, hours := r.Float64(), r.Float64(), r.ExpFloat64() // always as many
+		if f == nil {
+			return
+		}
 		at := time.Duration(part * float64(j.length))
 		if f.After > 0 {
 			at = min(f.After, j.length)
@@ -225,11 +255,11 @@ func fate(seed uint64, j *job, faults []Fault, now time.Duration) (after time.Du
 	}
 	for i := range faults {
 		if f := &faults[i]; !f.Down {
-			failure := &Failure{} // which never happens
-			if f.hits(j.node) && f.active(now) {
-				failure = &f.Failure
+			var hits *Failure
+			if f.active(now) && f.hits(j.node) {
+				hits = &f.Failure
 			}
-			try(failure, false)
+			try(hits, false)
 		}
 	}
 	return max(after, time.Millisecond), failure

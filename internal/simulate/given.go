@@ -265,6 +265,7 @@ type replay struct {
 	queues map[string]int
 	gangs  map[[2]string]*gang
 	groups map[[2]string]*group
+	dice   dice
 }
 
 // group is the known members of a group.
@@ -325,7 +326,7 @@ func (r *replay) job(i int) (*job, error) {
 		Name: g.ID, Queue: g.Queue, PriorityClass: g.PriorityClass, Priority: g.Priority, JobsAtOnce: max(1, g.Cardinality), Gang: g.Gang != "",
 		Uniformity: g.Uniformity, Request: g.Request, RunTime: g.RunTime, Failures: g.Failures,
 	}
-	random := draw(r.seed, ofJob, uint64(i), 0)
+	random := r.dice.about(r.seed, ofJob, uint64(i), 0)
 	j := &job{index: i, id: g.ID, given: g, kind: &kind{k, request}, submitted: g.Submitted, since: g.Submitted, length: g.RunTime.draw(random)}
 	for i := range g.Failures {
 		j.broken = append(j.broken, random.Float64() < g.Failures[i].PerJob)
@@ -361,7 +362,7 @@ func (s *sim) runEnds(j *job) (after time.Duration, failure *Failure) {
 	case r.Error != nil:
 		return max(r.After, time.Millisecond), &Failure{Cause: r.Cause, as: r.Error}
 	}
-	after, failure = fate(s.o.Seed, j, s.o.Cluster.Faults, s.now)
+	after, failure = s.dice.fate(s.o.Seed, j, s.o.Cluster.Faults, s.now)
 	return r.After + after, failure
 }
 
@@ -377,9 +378,8 @@ func (s *sim) cancel(j *job) {
 	}
 	s.touch(j)
 	j.state, j.cancelled, j.ended = lost, true, s.now
-	s.tell(j.queue,
-		&pb.Event{Event: &pb.Event_CancelJob{CancelJob: &pb.CancelJob{JobId: j.id}}},
-		&pb.Event{Event: &pb.Event_CancelledJob{CancelledJob: &pb.CancelledJob{JobId: j.id}}})
+	s.about(j.queue).cancelled(j)
+	s.tell()
 	s.settle(j)
 }
 

@@ -29,7 +29,7 @@ type chart struct {
 }
 
 func (c *chart) observe(m *eventlog.Message, out *evaluator.Output) {
-	seq, err := c.decoder.Decode(m.Payload)
+	seq, err := c.decoder.Decode(slices.Clone(m.Payload))
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ type watched struct {
 }
 
 func (w *watcher) observe(m *eventlog.Message, out *evaluator.Output) {
-	seq, err := w.decoder.Decode(m.Payload)
+	seq, err := w.decoder.Decode(slices.Clone(m.Payload))
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -57,11 +57,12 @@ func (t *timeline) advance(to time.Duration) {
 	for t.until < to {
 		i := int(t.until / t.width)
 		next := min(to, time.Duration(i+1)*t.width)
+		seconds := (next - t.until).Seconds()
 		for line := range t.sums {
 			for len(t.sums[line]) <= i {
 				t.sums[line] = append(t.sums[line], 0)
 			}
-			t.sums[line][i] += t.now[line] * (next - t.until).Seconds()
+			t.sums[line][i] += t.now[line] * seconds
 		}
 		t.until = next
 	}

@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"cmp"
-	"container/heap"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +21,7 @@ import (
 const Semantics = 3
 
 // begin is when every simulation begins.
-func begin() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
+func begin() time.Time { return time.Unix(1_767_225_600, 0).UTC() } // 2026
 
 // Candidate is a policy set with a name.
 type Candidate struct {
@@ -94,7 +93,10 @@ type sim struct {
 	p        *evaluator.Processor
 	store    *projection.Memory // of p
 	position int64
+	wire     wire
+	message  eventlog.Message
 	generate source
+	dice     dice // of runs
 	nodes    []placed
 	up       []scheduling.Node // those that are not down now
 	byName   map[string]*placed
@@ -105,6 +107,7 @@ type sim struct {
 	cycleAt time.Duration
 	lastAt  time.Duration   // of the last submission
 	jobs    map[string]*job // not over, or of a gang that is not over
+	byQueue [][]*job        // see noJobs
 	alive   [][]*job        // by queue, in order of submission: waiting, held or running
 	arrives []*job          // the next submission
 	ended   []*job          // by the records of the current message
@@ -113,45 +116,6 @@ type sim struct {
 
 	scheduler *scheduling.Scheduler
 	touched   []*job // since the scheduler was informed
-}
-
-// due is something that happens at a time.
-type due struct {
-	at     time.Duration
-	what   what
-	number uint64
-	job    *job // of ends
-	run    int
-	fails  *Failure
-	fault  *Fault
-}
-
-type what int
-
-// In the order in which they happen at the same time.
-const (
-	ends what = iota
-	cancels
-	faultBegins
-	faultEnds
-	arrive
-	cycle
-)
-
-type dueHeap []due
-
-func (h dueHeap) Len() int      { return len(h) }
-func (h dueHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h dueHeap) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(h[i].at, h[j].at), cmp.Compare(h[i].what, h[j].what), cmp.Compare(h[i].number, h[j].number)) < 0
-}
-func (h *dueHeap) Push(x any) { *h = append(*h, x.(due)) }
-func (h *dueHeap) Pop() any {
-	old := *h
-	last := old[len(old)-1]
-	old[len(old)-1] = due{}
-	*h = old[:len(old)-1]
-	return last
 }
 
 const never = time.Duration(math.MaxInt64)
@@ -173,7 +137,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	}
 	s := &sim{
 		o: o, p: &evaluator.Processor{State: state}, store: store, generate: generate, nodes: nodes, byName: map[string]*placed{}, cycleAt: never,
-		jobs: map[string]*job{}, alive: make([][]*job, len(o.Cluster.Queues)), count: newCounter(o.Cluster),
+		jobs: map[string]*job{}, alive: make([][]*job, len(o.Cluster.Queues)), byQueue: make([][]*job, len(o.Cluster.Queues)), count: newCounter(o.Cluster),
 	}
 	for i := range s.nodes {
 		s.byName[s.nodes[i].Name] = &s.nodes[i]
@@ -198,7 +162,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		if n%1024 == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		d := heap.Pop(&s.due).(due)
+		d := s.due.pop()
 		if s.over(d.at) {
 			break
 		}
@@ -220,7 +184,7 @@ func (s *sim) over(at time.Duration) bool {
 func (s *sim) add(d due) {
 	s.number++
 	d.number = s.number
-	heap.Push(&s.due, d)
+	s.due.push(d)
 }
 
 func (s *sim) arrival() {
@@ -251,7 +215,7 @@ func (s *sim) happens(d *due) {
 		s.arrival()
 		s.wake(s.now)
 	case ends:
-		if d.job.state == running && d.job.runs == d.run {
+		if d.job.state == running && d.job.runs == int(d.run) {
 			s.end(d.job, d.fails)
 			s.wake(s.now)
 		}
@@ -294,7 +258,8 @@ func (s *sim) end(j *job, f *Failure) {
 	}
 	s.stop(j, done)
 	s.count.succeeded(j)
-	s.tell(j.queue, succeeded(j)...)
+	s.about(j.queue).succeeded(j)
+	s.tell()
 	s.settle(j)
 }
 
@@ -439,28 +404,43 @@ func (s *sim) look() {
 	}
 }
 
+// noJobs returns an empty list for each queue, valid until it is called again.
+func (s *sim) noJobs() [][]*job {
+	for q := range s.byQueue {
+		clear(s.byQueue[q])
+		s.byQueue[q] = s.byQueue[q][:0]
+	}
+	return s.byQueue
+}
+
 // preempt ends the runs of jobs that lost their nodes.
 func (s *sim) preempt(ids []string) {
-	byQueue := make([][]*job, len(s.alive))
+	byQueue := s.noJobs()
 	for _, id := range ids {
 		j := s.jobs[id]
 		j.interrupt(true)
 		byQueue[j.queue] = append(byQueue[j.queue], j)
 	}
 	for q, jobs := range byQueue {
-		s.fail(q, nil, jobs...)
+		if len(jobs) > 0 {
+			s.fail(q, nil, jobs...)
+		}
 	}
 }
 
 // start starts the jobs that got a node.
 func (s *sim) start(r *scheduling.Changes) {
-	byQueue := make([][]*job, len(s.alive))
+	byQueue := s.noJobs()
 	for _, id := range r.Scheduled {
 		if j := s.jobs[id]; j.state == waiting {
 			byQueue[j.queue] = append(byQueue[j.queue], j)
 		}
 	}
 	for q, jobs := range byQueue {
+		if len(jobs) == 0 {
+			continue
+		}
+		w := s.about(q)
 		for _, j := range jobs {
 			j.state, j.node, j.started = running, s.byName[s.scheduler.Node(j.id)], s.now
 			if j.runs == 0 {
@@ -469,9 +449,10 @@ func (s *sim) start(r *scheduling.Changes) {
 			j.runs++
 			j.waited += s.now - j.since
 			after, fails := s.runEnds(j)
-			s.add(due{at: s.now + after, what: ends, job: j, run: j.runs, fails: fails})
+			s.add(due{at: s.now + after, what: ends, job: j, run: int32(j.runs), fails: fails})
 			s.count.started(j)
+			w.leased(j)
 		}
-		s.tell(q, leased(jobs)...)
+		s.tell()
 	}
 }
