@@ -18,6 +18,7 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/policy/suite"
+	"github.com/refloat/refloat/internal/query"
 	"github.com/refloat/refloat/internal/suggest"
 )
 
@@ -258,7 +259,7 @@ func printOutcome(w io.Writer, f *suite.Failure, out *suite.Outcome) {
 	fmt.Fprintf(w, "\n%s %s, %s\n  %s\n", bold(w, "Decision"), kind, d.Code, oneLine(audit.Reason(d)))
 	printLadder(w, x.Rungs)
 	printCounts(w, d, x.Before.Granted)
-	printDelay(w, d, arithmetic(x.Delay))
+	printDelay(w, d, query.DelayText(x.Delay))
 }
 
 // rungJSON is the JSON form of one rule as it was tried.

@@ -159,20 +159,16 @@ func printCase(w io.Writer, e *query.Explanation) {
 		}
 		fmt.Fprintf(w, "  %s pod %s, not before %s\n", next, oneLine(c.NextPod()), timeText(d.RetryAfter))
 	}
-	why := ""
 	if e.Basis.Evaluated {
 		if audit.Asked(d) {
 			printLadder(w, x.Rungs)
-		}
-		if d.Group == nil && d.Code != policy.GroupRestart {
-			why = arithmetic(x.Delay)
 		}
 	} else {
 		fmt.Fprintf(w, "\n%s are in the policies log: give --pulsar URL or --data DIR to see which rule matched, and why the others did not\n", bold(w, "Rules"))
 	}
 	printMember(w, d)
 	printCounts(w, d, x.Before.Granted)
-	printDelay(w, d, why)
+	printDelay(w, d, e.DelayText())
 	fmt.Fprintf(w, "\n%s decision %d of partition %d, policy generation %d (set %x), event at %v\n",
 		bold(w, "Where"), d.Number, c.Job.Partition, d.Generation, d.PolicySet[:6], d.Position)
 	for i := range e.Changes {
@@ -207,22 +203,7 @@ func onNode(node string) string {
 }
 
 func printFailure(w io.Writer, r *jobdb.Run, f *policy.Failure) {
-	var facts []string
-	for c := policy.OOMKilled; c <= policy.LeaseExpired; c++ {
-		if f.Conditions.Has(c) || c == policy.OOMKilled && f.PodOOM {
-			facts = append(facts, "condition "+c.String())
-		}
-	}
-	if f.Category != "" {
-		facts = append(facts, "category "+oneLine(strings.TrimSuffix(f.Category+"/"+f.Subcategory, "/")))
-	}
-	for _, c := range f.Containers {
-		sort := "container"
-		if c.Init {
-			sort = "init container"
-		}
-		facts = append(facts, fmt.Sprintf("%s %s exited with %d (%s)", sort, oneLine(c.Name), c.ExitCode, oneLine(c.Reason)))
-	}
+	facts := query.FactsOf(f)
 	if len(facts) == 0 {
 		facts = []string{"no facts that a rule could match"}
 	}
@@ -253,38 +234,15 @@ func printLadder(w io.Writer, rungs []policy.Rung) {
 
 func printCounts(w io.Writer, d *chain.Decision, before uint32) {
 	fmt.Fprintf(w, "\n%s\n", bold(w, "Counts"))
-	if d.LimitFrom != policy.FromNowhere {
-		before := d.RuleUsed
-		if d.Requeue {
-			before-- // a granted retry counts as one
-		}
-		fmt.Fprintf(w, "  rule: %d before, %d after, limit %d from the %s\n", before, d.RuleUsed, d.RuleLimit, d.LimitFrom)
+	for _, r := range query.RetriedOf(d, before) {
+		fmt.Fprintf(w, "  %-6s%s\n", r.Of+":", r)
 	}
-	fmt.Fprintf(w, "  job:  %d before, %d after, limit %d (globalMaxRetries)\n", before, d.GlobalUsed, d.GlobalLimit)
 }
 
 func printDelay(w io.Writer, d *chain.Decision, why string) {
 	if d.Requeue {
 		fmt.Fprintf(w, "\n%s %v%s\n", bold(w, "Delay"), time.Duration(d.DelayMS)*time.Millisecond, why)
 	}
-}
-
-// arithmetic shows how a delay was computed.
-func arithmetic(a *policy.Arithmetic) string {
-	if a == nil {
-		return ": immediately, like Armada"
-	}
-	s := fmt.Sprintf(" = min(%v × %g^(%d−1), %v) = %v", a.Initial, a.Multiplier, a.N, a.Max, a.Plain)
-	if a.Jitter > 0 {
-		s += fmt.Sprintf(", plus jitter %v", a.Jitter)
-	}
-	if a.Grace > 0 {
-		s += fmt.Sprintf("; at least termination grace %v + slack %v, so that the old pod is gone", a.Grace, a.Slack)
-	}
-	if a.PausedUntil > 0 {
-		s += "; retries are paused until " + timeText(a.PausedUntil)
-	}
-	return s
 }
 
 // sameChange returns how many records from the first on are the same change, by one message, of members of one unit.

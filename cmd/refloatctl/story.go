@@ -50,7 +50,11 @@ func printStory(w io.Writer, s *query.Story) error {
 	if s.Job.Ended != "" {
 		fmt.Fprintf(w, ", at %s", s.Job.Ended)
 	}
-	fmt.Fprint(w, "\n\n")
+	fmt.Fprintln(w)
+	if outcome := s.Outcome(); outcome != "" {
+		fmt.Fprintln(w, oneLine(outcome))
+	}
+	fmt.Fprintln(w)
 	t := newTable(w, "RUN", "NODE", "LEASED", "ENDED", "HOW", "DECISION", "RULE", "USED/LIMIT", "TOTAL", "DELAY", "NEXT")
 	for i := range s.Runs {
 		c := &s.Runs[i]
@@ -58,7 +62,7 @@ func printStory(w io.Writer, s *query.Story) error {
 		if c.Cause != "" {
 			how += ": " + c.Cause
 		}
-		cells := []string{fmt.Sprint(c.Index), c.Node, c.Leased, c.Ended, how, undecided(c), "", "", "", "", nextIn(s, i)}
+		cells := []string{fmt.Sprint(c.Index), c.Node, c.Leased, c.Ended, how, c.Undecided(), "", "", "", "", nextIn(s, i)}
 		if d := c.Decided; d != nil {
 			cells[5], cells[6], cells[7] = decisionText(d), query.RuleName(d.Policy, d.Rule), usedText(d)
 			cells[8], cells[9] = fmt.Sprintf("%d/%d", d.GlobalUsed, d.GlobalLimit), d.Delay
@@ -88,17 +92,6 @@ func decisionText(d *audit.Decision) string {
 		text += " (shadow)"
 	}
 	return text
-}
-
-// undecided says why there is no decision on a run; "" if none is needed.
-func undecided(c *query.StoryOfRun) string {
-	switch {
-	case c.NotDecided != "":
-		return "not decided: " + c.NotDecided
-	case c.Released:
-		return "released without a decision"
-	}
-	return ""
 }
 
 // rounded is a duration for people: to a second from a minute on, to a millisecond below.

@@ -107,37 +107,38 @@ func (e *NotDecided) Error() string {
 	return text
 }
 
-// decided finds everything about one decided run: in the job database or, if the job was
-// pruned, in the logs.
-func (s *Source) decided(ctx context.Context, job string, run int) (Decided, error) {
-	found, err := s.Histories(ctx, job)
-	if err != nil {
-		return Decided{}, err
+// caseOf puts together what a decision was made from.
+func (h *History) caseOf(d *jobdb.Decision) audit.Case {
+	byID := map[string]*jobdb.Run{}
+	for _, r := range h.Runs {
+		byID[r.RunID] = r
 	}
-	for i := range found {
-		l := &found[i]
-		c := Decided{Case: audit.Case{Job: l.Job}, Mode: l.Mode, FromLogs: l.FromLogs}
-		byID := map[string]*jobdb.Run{}
-		for _, r := range l.Runs {
-			byID[r.RunID] = r
+	c := audit.Case{Job: h.Job, Run: byID[d.RunID], Decision: &d.Decision}
+	for _, e := range h.Decisions {
+		if e == d {
+			break
 		}
-		var earlier []audit.Earlier
-		for _, d := range l.Decisions {
-			copied := d.Decision
-			if run < 0 || uint32(run) == d.RunIndex {
-				c.Decision, c.Run, c.Earlier = &copied, byID[d.RunID], slices.Clip(earlier)
-				c.Superseded, c.Release = d.Superseded, nil
-				if d.Superseded {
-					c.Release = releaseIn(l.Releases, d.Log)
-				}
-			}
-			earlier = append(earlier, audit.Earlier{Decision: &copied, Run: byID[d.RunID]})
-		}
-		if c.Decision != nil && c.Run != nil {
-			return c, nil
-		}
+		c.Earlier = append(c.Earlier, audit.Earlier{Decision: &e.Decision, Run: byID[e.RunID]})
 	}
-	return Decided{}, notDecided(job, run, found)
+	return c
+}
+
+// decided returns a decided run, by its index, or LastRun; nil: it was not decided.
+func (h *History) decided(run int) *Decided {
+	for _, d := range slices.Backward(h.Decisions) {
+		if run >= 0 && uint32(run) != d.RunIndex {
+			continue
+		}
+		c := &Decided{Case: h.caseOf(d), Mode: h.Mode, FromLogs: h.FromLogs, Superseded: d.Superseded}
+		if d.Superseded {
+			c.Release = releaseIn(h.Releases, d.Log)
+		}
+		if c.Run == nil {
+			return nil
+		}
+		return c
+	}
+	return nil
 }
 
 func notDecided(job string, run int, found []History) *NotDecided {
@@ -160,12 +161,28 @@ func notDecided(job string, run int, found []History) *NotDecided {
 // Explain explains the decision on a run of a job, given by its index, or LastRun. Without the policies log, the rules are
 // left out. Errors: *NotFound, *NotDecided, *Invalid.
 func (s *Source) Explain(ctx context.Context, job string, run int) (*Explanation, error) {
-	c, err := s.decided(ctx, job, run)
+	found, err := s.Histories(ctx, job)
 	if err != nil {
 		return nil, err
 	}
-	e := &Explanation{Basis: Basis{Decided: c}}
+	return s.ExplainRun(ctx, job, found, run)
+}
+
+// ExplainRun explains the decision on a run, given by its index, or LastRun, of the first of these histories of a job that
+// has one. Errors: *NotDecided.
+func (s *Source) ExplainRun(ctx context.Context, job string, found []History, run int) (*Explanation, error) {
+	var c *Decided
+	for i := range found {
+		if c = found[i].decided(run); c != nil {
+			break
+		}
+	}
+	if c == nil {
+		return nil, notDecided(job, run, found)
+	}
+	e := &Explanation{Basis: Basis{Decided: *c}}
 	b := &e.Basis
+	var err error
 	if s.Policies == nil {
 		if b.Explanation, err = audit.Recall(c.Case); err != nil {
 			return nil, err
@@ -195,14 +212,19 @@ func (e *Explanation) fill() {
 	if e.Decision.Superseded = c.Superseded; c.Release != nil {
 		e.Release = ReleaseOf(c.Release)
 	}
-	e.Ladder = []Rung{}
-	for _, r := range e.Basis.Rungs {
+	e.Ladder = ladderOf(e.Basis.Rungs)
+}
+
+func ladderOf(rungs []policy.Rung) []Rung {
+	ladder := []Rung{}
+	for _, r := range rungs {
 		line := Rung{Policy: r.Policy, Rule: r.Rule, Tried: r.Tried, Matched: r.Matched, Why: r.Why}
 		if r.Tried && !r.Matched {
 			line.Failed = r.Failed.String()
 		}
-		e.Ladder = append(e.Ladder, line)
+		ladder = append(ladder, line)
 	}
+	return ladder
 }
 
 // DoneByGroup tells what a job's group did to the job, one sentence each; none: it is in no group.

@@ -60,6 +60,8 @@ type Unit struct {
 	Stopped          int         `json:"stopped"`   // with the unit or the group, or submitted after its end
 	Terminating      int         `json:"terminating"`
 	Conditions       []Condition `json:"conditions"` // as of a Job
+
+	Members []*jobdb.Job `json:"-"` // by index
 }
 
 // groupOf reads everything about a group.
@@ -125,7 +127,7 @@ func unitOf(g *jobdb.Group, u *jobdb.Unit, members []*jobdb.Job) Unit {
 	}
 	state := u.StateWith(out.Succeeded, &g.Shape)
 	out.State, out.CompletedIndexes, out.FailedIndexes = state.String(), completed.String(), failed.String()
-	out.Conditions = conditionsOfUnit(&out, g.Shape.Part(u.Part), state, u.Reason)
+	out.Conditions, out.Members = conditionsOfUnit(&out, g.Shape.Part(u.Part), state, u.Reason), members
 	return out
 }
 

@@ -2,9 +2,12 @@ package query
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
@@ -14,7 +17,8 @@ type Story struct {
 	Pruned bool         `json:"pruned,omitempty"` // the job was pruned from the job database; this was derived from the logs
 	Runs   []StoryOfRun `json:"runs"`
 
-	Row *jobdb.Job `json:"-"`
+	Row     *jobdb.Job `json:"-"`
+	History *History   `json:"-"` // that it was told from
 }
 
 // StoryOfRun is one run, the decision on it, and what followed.
@@ -27,6 +31,53 @@ type StoryOfRun struct {
 	NextRunID  string          `json:"nextRunId,omitempty"`
 
 	Wait time.Duration `json:"-"` // as Waited
+
+	Rules *RulesTried `json:"-"` // nil: not asked for (WithRules), or no decision on the run
+}
+
+// RulesTried are the rules that were tried on a failed run, in order.
+type RulesTried struct {
+	Ladder []Rung
+	Lost   string // why they are unknown; "": they are known
+}
+
+// Outcome says in a sentence where the job stands and why; "": its state says it all.
+func (s *Story) Outcome() string {
+	var last *StoryOfRun // whose decision had an effect
+	shadow := false
+	for i := range s.Runs {
+		d := s.Runs[i].Decided
+		if d != nil && !d.Shadow && !d.Superseded {
+			last = &s.Runs[i]
+		}
+		shadow = d != nil && d.Shadow
+	}
+	switch {
+	case s.Job.State == jobdb.JobFailed.String() && last != nil && last.Decided.Decision != "JobRequeued":
+		return fmt.Sprintf("It failed for good after run %d: %s", last.Index, last.Decided.Reason)
+	case s.Job.State == jobdb.JobFailed.String() && shadow:
+		return "It failed for good by Armada's verdict: Refloat decided in shadow, without effect."
+	case s.Job.State == jobdb.JobFailed.String():
+		return "It failed for good by Armada's verdict: no decision of Refloat ended it."
+	case s.Job.State == jobdb.JobQueued.String() && s.Job.RetryAfter != "" && last != nil:
+		return fmt.Sprintf("It waits for its next run, not before %s: %s", s.Job.RetryAfter, last.Decided.Reason)
+	}
+	return ""
+}
+
+// Undecided says in a few words why there is no decision on a run; "": there is one, or none is needed.
+func (r *StoryOfRun) Undecided() string {
+	switch {
+	case r.NotDecided == chain.Ended.String():
+		return "not decided: the job was already over"
+	case r.NotDecided == chain.Cancelled.String():
+		return "not decided: the job was cancelled"
+	case r.NotDecided != "":
+		return "not decided: " + r.NotDecided
+	case r.Released:
+		return "released without a decision, because none came in time"
+	}
+	return ""
 }
 
 // Stories tell all runs of a job, in each partition that has a job of this id. Errors: *NotFound, *Invalid.
@@ -37,7 +88,7 @@ func (s *Source) Stories(ctx context.Context, job string) ([]*Story, error) {
 	}
 	var all []*Story
 	for i := range found {
-		one, err := found[i].story()
+		one, err := found[i].Story()
 		if err != nil {
 			return nil, err
 		}
@@ -46,9 +97,9 @@ func (s *Source) Stories(ctx context.Context, job string) ([]*Story, error) {
 	return all, nil
 }
 
-// story puts the runs of a job, the decisions on them and what followed in the order of the runs.
-func (h *History) story() (*Story, error) {
-	s := &Story{Job: JobOf(h.Job, nil), Pruned: h.FromLogs, Runs: []StoryOfRun{}, Row: h.Job}
+// Story puts the runs of a job, the decisions on them and what followed in the order of the runs.
+func (h *History) Story() (*Story, error) {
+	s := &Story{Job: JobOf(h.Job, nil), Pruned: h.FromLogs, Runs: []StoryOfRun{}, Row: h.Job, History: h}
 	on := map[string]*jobdb.Decision{}
 	for _, d := range h.Decisions {
 		on[d.RunID] = d
@@ -84,4 +135,40 @@ func (h *History) story() (*Story, error) {
 		s.Runs = append(s.Runs, c)
 	}
 	return s, nil
+}
+
+// WithRules adds the rules that were tried, by the policies in force then, to the runs of a story from index first on.
+func (s *Source) WithRules(ctx context.Context, story *Story, first int) {
+	on := map[string]*jobdb.Decision{}
+	for _, d := range story.History.Decisions {
+		on[d.RunID] = d
+	}
+	policies := map[uint64]*PoliciesAt{}
+	unread := map[uint64]error{}
+	for i := first; i < len(story.Runs); i++ {
+		r := &story.Runs[i]
+		d := on[r.RunID]
+		if d == nil {
+			continue
+		}
+		g := d.Generation
+		if policies[g] == nil && unread[g] == nil {
+			policies[g], unread[g] = s.Generation(ctx, g)
+		}
+		r.Rules = rulesTried(story.History.caseOf(d), policies[g], unread[g])
+	}
+}
+
+func rulesTried(c audit.Case, at *PoliciesAt, unread error) *RulesTried {
+	switch {
+	case unread != nil:
+		return &RulesTried{Lost: unread.Error()}
+	case !audit.Asked(c.Decision):
+		return &RulesTried{Lost: "the job's policies were not asked: its group decided"}
+	}
+	x, err := audit.Explain(at.Set.Set, c)
+	if err != nil && !errors.Is(err, audit.ErrDifferent) {
+		return &RulesTried{Lost: err.Error()}
+	}
+	return &RulesTried{Ladder: ladderOf(x.Rungs)}
 }

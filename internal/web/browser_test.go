@@ -275,14 +275,18 @@ func TestWithoutJavaScript(t *testing.T) {
 	until(ctx, t, `location.search.includes("continue=")`)
 }
 
+// newest is the last job that TestLive planted, which runs again with -count.
+var newest = 99
+
 // A new decision appears by itself, and nothing else moves.
 func TestLive(t *testing.T) {
 	d := running(t) // not parallel: other tests count rows
 	ctx := tab(t)
 	act(ctx, t, chromedp.Navigate(d.url+"/decisions"), chromedp.Focus(chromedp.CSS("#f-queue")), chromedp.KeyEvent("gen"))
-	if err := plant(t.Context(), d.dir, 102, 1); err != nil {
+	newest += 3 // so that it is Queued, as other tests count the failed ones
+	if err := plant(t.Context(), d.dir, newest, 1); err != nil {
 		t.Fatal(err)
 	}
-	until(ctx, t, `document.querySelector("tbody").innerText.includes("hostile-0102")`)
+	until(ctx, t, fmt.Sprintf(`document.querySelector("tbody").innerText.includes("hostile-%04d")`, newest))
 	until(ctx, t, `document.activeElement.id == "f-queue" && document.activeElement.value == "gen" && !window.hacked`)
 }

@@ -1,10 +1,8 @@
 package web
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/query"
@@ -30,32 +28,10 @@ func restarts(g *query.Group) string {
 
 // groupPage is a group with its members.
 type groupPage struct {
-	Group   query.Group
-	Facts   []fact
-	Parts   []partView
-	More    bool // there are more members than the grid shows
-	Several []choice
+	Group query.Group
+	Facts []fact
+	More  int // members that the grid does not show
 }
-
-// partView is a part of a group: one row of members for each of its units.
-type partView struct {
-	Name  string
-	Units []unitView
-}
-
-type unitView struct {
-	Unit    query.Unit
-	Members []memberView
-}
-
-// memberView is a member in the grid.
-type memberView struct {
-	Index             uint32
-	State, Kind, Link string
-	Job               string
-}
-
-var errEnough = errors.New("enough")
 
 func (s *site) group(p *page) error {
 	if s.Query.Jobs == nil {
@@ -75,43 +51,14 @@ func (s *site) group(p *page) error {
 		return err
 	}
 	shown := groupPage{Group: found}
-	members := map[string]map[uint32][]memberView{}
-	seen := 0
-	err = s.Query.Jobs(p.ctx, func(q jobdb.Queries) error {
-		var row *jobdb.Group
-		_, err := q.GroupList(&jobdb.Criteria{Queue: found.Queue, JobSet: found.JobSet, Group: found.Group}, jobdb.Page{Limit: 1}, func(g *jobdb.Group) error {
-			row = g
-			return nil
-		})
-		if err != nil || row == nil {
-			return err
+	left := groupMembers
+	for i := range found.Parts {
+		for j := range found.Parts[i].Units {
+			u := &found.Parts[i].Units[j]
+			n := min(left, len(u.Members))
+			left, shown.More = left-n, shown.More+len(u.Members)-n
+			u.Members = u.Members[:n]
 		}
-		return q.Members(row, func(j *jobdb.Job) error {
-			if seen++; seen > groupMembers {
-				shown.More = true
-				return errEnough
-			}
-			m := &j.Member
-			if members[m.Part] == nil {
-				members[m.Part] = map[uint32][]memberView{}
-			}
-			members[m.Part][m.Replica] = append(members[m.Part][m.Replica], memberView{
-				Index: m.Index, State: m.State.String(), Kind: memberKind(m.State), Link: jobLink(j.Partition, j.JobID), Job: j.JobID,
-			})
-			return nil
-		})
-	})
-	if err != nil && !errors.Is(err, errEnough) {
-		return err
-	}
-	for _, part := range found.Parts {
-		v := partView{Name: part.Name}
-		for _, u := range part.Units {
-			row := members[part.Name][u.Replica]
-			slices.SortFunc(row, func(a, b memberView) int { return cmp.Compare(a.Index, b.Index) })
-			v.Units = append(v.Units, unitView{u, row})
-		}
-		shown.Parts = append(shown.Parts, v)
 	}
 	shown.Facts = []fact{
 		{"Queue", found.Queue, link("/queue", "name", found.Queue)},

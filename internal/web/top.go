@@ -1,12 +1,15 @@
 package web
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/query"
 )
 
@@ -68,9 +71,8 @@ func (s *site) top(p *page) error {
 	if err != nil {
 		return err
 	}
-	if newest != 0 {
-		top.Newest = unixTime(newest)
-		end := time.Unix(0, newest).UTC().Add(time.Second)
+	if end, err := time.Parse(time.RFC3339Nano, newest); err == nil {
+		top.Newest, end = newest, end.Add(time.Second)
 		top.LastURL = p.with("since", end.Add(-time.Hour).Format(time.RFC3339), "until", end.Format(time.RFC3339))
 	}
 	top.listing = *shown
@@ -85,14 +87,11 @@ func (p *page) about(by, key string) string {
 	return link("/decisions", by, key, "since", p.arg("since"), "until", p.arg("until"))
 }
 
-// newest returns the time of the newest decision; 0: there is none.
-func (s *site) newest(p *page) (at int64, err error) {
-	err = s.Query.Jobs(p.ctx, func(q jobdb.Queries) error {
-		_, err := q.DecisionList(&jobdb.Criteria{}, jobdb.Page{Sort: "time", Descending: true, Limit: 1}, func(d *jobdb.Decision) error {
-			at = d.Time
-			return nil
-		})
-		return err
+// newest returns the time of the newest decision; "": there is none.
+func (s *site) newest(p *page) (at string, err error) {
+	_, err = s.Query.ListDecisions(p.ctx, &query.List{Sort: "-time", Limit: 1}, func(d *audit.Decision) error {
+		at = d.EventTime
+		return nil
 	})
 	return at, err
 }
@@ -170,72 +169,83 @@ func (s *site) partitions(p *page) error {
 	return p.show("partitions", "Partitions", "/partitions", shown)
 }
 
+// queueJobs limits the lists of jobs of a queue.
+const queueJobs = 10
+
 // queuePage is a queue, or a job set of it.
 type queuePage struct {
-	Name     string
+	*query.QueueStory
 	Figures  []figure
-	Codes    table
-	Failed   table
-	Pending  table
+	Tallies  []table
+	Fates    []table
 	Newest   table
-	InForce  []string
 	Override string
 }
 
 func (s *site) queue(p *page) error {
-	name := p.arg("name")
+	name, set := p.form.Get("name"), p.form.Get("set")
 	if name == "" {
 		return &query.Invalid{Param: "name", Err: fmt.Errorf("missing: name a queue")}
 	}
 	if s.Query.Jobs == nil {
 		return errNoJobs
 	}
-	shown := queuePage{Name: name, Override: link("/overrides", "queue", name)}
-	only := jobdb.Criteria{Queue: name}
-	shown.Codes = table{Caption: "Retries and failures by rule", Columns: columns("Rule", "Retries>", "Failures>", "Jobs>"), Empty: "Nothing was decided on jobs of this queue."}
-	rules, err := s.Query.TopRetries(p.ctx, "rule", &query.List{Criteria: only, Limit: 20})
+	story, err := s.Query.QueueStory(p.ctx, name, set, queueJobs)
 	if err != nil {
 		return err
 	}
-	var retries, failures uint64
-	for _, r := range rules {
-		cause := linked(r.Key, link("/decisions", "queue", name, "rule", r.Key))
-		if r.Key == "" {
-			cause = text("no rule")
-		}
-		retries, failures = retries+r.Retries, failures+r.Failures
-		shown.Codes.Rows = append(shown.Codes.Rows, []cell{cause, number(size(r.Retries)), number(size(r.Failures)), number(size(r.Jobs))})
-	}
+	shown := queuePage{QueueStory: story, Override: link("/overrides", "queue", name)}
 	shown.Figures = []figure{
-		{size(retries), "retried", link("/decisions", "queue", name), "", "good"},
-		{size(failures), "failed for good", link("/jobs", "queue", name, "state", "Failed", "sort", "-ended"), "", "bad"},
+		{size(uint64(story.Retries)), "retried", link("/decisions", "queue", name, "set", set), "", "good"},
+		{size(uint64(story.Failures)), "failed the job", link("/decisions", "queue", name, "set", set), "", "bad"},
 	}
-	jobsTable := func(caption, empty string, l query.List) (table, error) {
-		t := table{Caption: caption, Columns: columns("Job", "Job set", "State", "Runs>", "Next run not before", "Ended"), Empty: empty}
-		l.Queue, l.Limit = name, 10
-		_, err := s.Query.ListJobs(p.ctx, &l, func(j *query.Job) error {
-			t.Rows = append(t.Rows, []cell{{Text: j.JobID, Link: jobLink(j.Partition, j.JobID), Class: "mono id"}, text(j.JobSet), badge(j.State, kind(j.State)), number(j.Runs), at(j.RetryAfter), at(j.Ended)})
-			return nil
-		})
-		return t, err
+	if story.WithoutEffect > 0 {
+		shown.Figures = append(shown.Figures, figure{size(uint64(story.WithoutEffect)), "without effect", link("/shadow", "queue", name), "of these: in shadow, or too late", ""})
 	}
-	if shown.Failed, err = jobsTable("Failed for good, newest first", "No job of this queue failed for good.", query.List{States: []string{"Failed"}, Sort: "-ended"}); err != nil {
-		return err
+	for _, t := range []struct {
+		heading string
+		counts  []query.Tally
+	}{{"Code", story.Codes}, {"Rule", story.Rules}, {"Cause", story.Causes}} {
+		one := table{Caption: "Decisions by " + strings.ToLower(t.heading), Columns: columns(t.heading, "Count>"), Empty: "None."}
+		for _, n := range t.counts {
+			c := text(n.Key)
+			if t.heading == "Code" {
+				c.Link = link("/decisions", "queue", name, "set", set, "code", n.Key)
+			}
+			one.Rows = append(one.Rows, []cell{c, number(size(uint64(n.Count)))})
+		}
+		shown.Tallies = append(shown.Tallies, one)
 	}
-	waiting := query.List{Sort: "-retry-after"}
-	waiting.Waiting = true
-	if shown.Pending, err = jobsTable("Pending retries", "No job of this queue waits for a retry.", waiting); err != nil {
-		return err
+	shown.Fates = []table{
+		fatesTable("Failed for good", "Ended", &story.Failed, link("/jobs", "queue", name, "set", set, "state", "Failed", "sort", "-ended")),
+		fatesTable("Pending retries", "Next run not before", &story.Pending, link("/jobs", "queue", name, "set", set, "waiting", "yes")),
 	}
-	shown.Newest = table{Caption: "Newest decisions", Columns: decisionColumns(), Empty: "Nothing was decided on jobs of this queue."}
-	if _, err = s.Query.ListDecisions(p.ctx, &query.List{Criteria: only, Sort: "-time", Limit: 10}, func(d *audit.Decision) error {
+	shown.Newest = table{Caption: "Newest decisions", Columns: decisionColumns(), Empty: "Nothing was decided yet."}
+	if _, err = s.Query.ListDecisions(p.ctx, &query.List{Criteria: jobdb.Criteria{Queue: name, JobSet: set}, Sort: "-time", Limit: queueJobs}, func(d *audit.Decision) error {
 		shown.Newest.Rows = append(shown.Newest.Rows, decisionRow(d))
 		return nil
 	}); err != nil {
 		return err
 	}
-	if snap, err := s.newestPolicies(p); err == nil {
-		shown.InForce = append(shown.InForce, snap.Set.Applying(name, "")...)
+	heading := "Queue " + clip(name, 60)
+	if set != "" {
+		heading = fmt.Sprintf("Job set %s of queue %s", clip(set, 60), clip(name, 60))
 	}
-	return p.show("queue", "Queue "+clip(name, 60), "/top", shown)
+	return p.show("queue", heading, "/top", shown)
+}
+
+// fatesTable lists the newest jobs with one fate; all is the address of the whole list.
+func fatesTable(what, when string, f *query.Fates, all string) table {
+	t := table{Caption: what + ": " + plural.Of(f.Count, "job"), Columns: columns("Job", "Runs>", when, "Code", "Rule", "Why"), Empty: "None."}
+	for i := range f.Jobs {
+		j := &f.Jobs[i]
+		t.Rows = append(t.Rows, []cell{
+			{Text: j.JobID, Link: link("/job", "id", j.JobID), Class: "mono id"}, number(j.Runs), at(cmp.Or(j.Ended, j.RetryAfter)),
+			{Text: j.Code, Class: "tok"}, {Text: j.Rule, Class: "rule"}, {Text: clip(j.Reason, 300), Class: "why"},
+		})
+	}
+	if f.Count > len(f.Jobs) {
+		t.Next = all
+	}
+	return t
 }

@@ -310,6 +310,9 @@ var functions = template.FuncMap{
 	"width": func(share float64) string { return fmt.Sprintf("%.1f", share) },
 	"short": short,
 	"kind":  kind,
+	// memberkind is the class of a member of a group.
+	"memberkind": memberKind,
+	"joblink":    jobLink,
 	"part":  tableOf,
 	"lines": func(s string) []string { return strings.Split(s, "\n") },
 	"add":   func(a, b int) int { return a + b },

@@ -11,7 +11,6 @@ import (
 	"github.com/refloat/refloat/internal/audit/shadow"
 	"github.com/refloat/refloat/internal/audit/whatif"
 	"github.com/refloat/refloat/internal/evaluator"
-	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/query"
 )
@@ -177,11 +176,7 @@ func (s *site) shadow(p *page) error {
 		return &query.Invalid{Param: "since", Err: err}
 	}
 	shown := shadowPage{Filter: []filter{{"queue", "Queue", p.arg("queue"), "", nil}, {"since", "Since", p.arg("since"), "24h, or a time", nil}}}
-	var queues []*shadow.Queue
-	err = s.Query.Jobs(p.ctx, func(q jobdb.Queries) (err error) {
-		queues, err = shadow.Read(q, shadow.Filter{Queue: p.arg("queue"), Since: since})
-		return err
-	})
+	queues, err := s.Query.ShadowReport(p.ctx, p.arg("queue"), since)
 	if err != nil {
 		return err
 	}
