@@ -8,7 +8,6 @@ const application = "refloat job database"
 //
 // Jobs, runs and positions are updated often, so their pages keep room for the new
 // version of a row (fillfactor): then no index needs an update.
-// for the new version of a row beside the old one: then no index is touched.
 var migrations = []string{`
 CREATE TABLE refloat_schema (application text NOT NULL, version integer NOT NULL);
 INSERT INTO refloat_schema VALUES ('` + application + `', 0);
@@ -226,4 +225,13 @@ ALTER TABLE refloat_groups DROP COLUMN asked;
 -- Lists of decisions by time, and those of a queue.
 CREATE INDEX refloat_decisions_time ON refloat_decisions (time, partition, number);
 CREATE INDEX refloat_decisions_queue ON refloat_decisions (queue, time, partition, number);
+`, `
+-- Lists of jobs by submission, those of a queue, and by their end; of runs by lease; and
+-- of decisions of a rule. None of these columns changes where no other index has it, so
+-- updates still touch no index.
+CREATE INDEX refloat_jobs_submitted ON refloat_jobs (submitted, job_id, partition);
+CREATE INDEX refloat_jobs_queue ON refloat_jobs (queue, submitted, job_id, partition);
+CREATE INDEX refloat_jobs_over ON refloat_jobs (ended, job_id, partition) WHERE ended <> 0;
+CREATE INDEX refloat_runs_leased ON refloat_runs (leased, job_id);
+CREATE INDEX refloat_decisions_rule ON refloat_decisions (rule, time, partition, number);
 `}

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/jobdb/table"
 )
 
 // TestMigrateReleases: a database from before releases keeps its rows; its events
@@ -80,5 +82,50 @@ func TestMigrateReleases(t *testing.T) {
 	}
 	if err := tx.Commit(ctx, positions, next); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestMigrateLists: a database from before the indexes of lists keeps its rows, and its lists are in order.
+func TestMigrateLists(t *testing.T) {
+	t.Parallel()
+	ctx, path := t.Context(), filepath.Join(t.TempDir(), "jobs.db")
+	old, err := sql.Open("sqlite3", "file:"+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, query := range append(slices.Clone(migrations[:10]), fmt.Sprintf("PRAGMA application_id = %d; UPDATE refloat_schema SET version = 10", applicationID)) {
+		if _, err := old.Exec(query); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, submitted := range []int64{5, 9, 7} {
+		j := &jobdb.Job{JobID: fmt.Sprint(i), Queue: "q", Known: true, Times: jobdb.JobTimes{Submitted: submitted}}
+		args := table.Jobs.Fields(j, nil)
+		for i := range args {
+			args[i] = table.Plain(args[i])
+		}
+		if _, err := old.Exec(insert(&table.Jobs, 1), args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := old.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db, err := Open(ctx, path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	r, err := OpenReader(ctx, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	ids := ""
+	if err := r.View(ctx, func(q jobdb.Queries) error {
+		_, err := q.JobList(&jobdb.Criteria{Queue: "q"}, jobdb.Page{Sort: "submitted", Descending: true, Limit: 9}, func(j *jobdb.Job) error { ids += j.JobID; return nil })
+		return err
+	}); err != nil || ids != "120" {
+		t.Errorf("jobs %q, want 120: %v", ids, err)
 	}
 }

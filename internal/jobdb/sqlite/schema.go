@@ -193,4 +193,12 @@ ALTER TABLE groups DROP COLUMN asked;
 -- Lists of decisions by time, and those of a queue.
 CREATE INDEX decisions_time ON decisions (time, partition, number);
 CREATE INDEX decisions_queue ON decisions (queue, time, partition, number);
+`, `
+-- Lists of jobs by submission, those of a queue, and by their end; of runs by lease; and
+-- of decisions of a rule.
+CREATE INDEX jobs_submitted ON jobs (submitted, job_id, partition);
+CREATE INDEX jobs_queue ON jobs (queue, submitted, job_id, partition);
+CREATE INDEX jobs_over ON jobs (ended, job_id, partition) WHERE ended <> 0;
+CREATE INDEX runs_leased ON runs (leased, job_id);
+CREATE INDEX decisions_rule ON decisions (rule, time, partition, number);
 `}

@@ -44,22 +44,45 @@ func page[T any](s Source, t *Of[T], q Query, p jobdb.Page, orders map[string]st
 		q.where("("+strings.Join(by, ", ")+") "+beyond+" (?"+strings.Repeat(", ?", len(by)-1)+")", p.After...)
 	}
 	q.Rest = " ORDER BY " + strings.Join(by, direction+", ") + direction
-	if p.Limit <= 0 {
-		return nil, find(s, t, q, visit)
+	var n, limit int64
+	if p.Limit > 0 {
+		limit = min(int64(p.Limit), math.MaxInt32)
 	}
-	limit := min(int64(p.Limit), math.MaxInt32)
-	q.Rest += fmt.Sprintf(" LIMIT %d", limit+1) // one more shows whether there is a next page
-	var n int64
 	var last *T
-	err = find(s, t, q, func(row *T) error {
-		if n++; n > limit {
-			next = values(t, last, by)
-			return nil
+	for _, part := range parts(q, t.Name, by[0], p.Descending) {
+		if limit > 0 {
+			part.Rest += fmt.Sprintf(" LIMIT %d", limit+1-n) // one more shows whether there is a next page
 		}
-		last = row
-		return visit(row)
-	})
+		err = find(s, t, part, func(row *T) error {
+			if n++; limit > 0 && n > limit {
+				next = values(t, last, by)
+				return nil
+			}
+			last = row
+			return visit(row)
+		})
+		if err != nil || next != nil {
+			break
+		}
+	}
 	return next, err
+}
+
+// parts splits a list by the sign of the first column of its order, if the index of that
+// column leaves out rows where it is 0. Each part is then in the order of an index.
+func parts(q Query, table, first string, descending bool) []Query {
+	if table != Jobs.Name || first != "ended" && first != "retry_after" {
+		return []Query{q}
+	}
+	all := make([]Query, 3)
+	for i, sign := range []string{"<> 0 AND %s < 0", "= 0", "<> 0 AND %s > 0"} {
+		all[i] = q
+		all[i].Where = append(slices.Clip(q.Where), first+" "+strings.ReplaceAll(sign, "%s", first))
+	}
+	if descending {
+		slices.Reverse(all)
+	}
+	return all
 }
 
 func values[T any](t *Of[T], row *T, of []string) []any {
@@ -170,6 +193,9 @@ func (q Queries) JobList(c *jobdb.Criteria, p jobdb.Page, visit func(*jobdb.Job)
 func (q Queries) RunList(c *jobdb.Criteria, p jobdb.Page, visit func(*jobdb.Run) error) (next []any, err error) {
 	var s, job Query
 	s.ofJob("job_id", c)
+	if p.Sort == "" || p.Sort == "job" {
+		s.where("job_id >= ''") // always holds; without it, SQLite sorts all runs
+	}
 	in(&s, "state", c.States)
 	s.between("leased", c.Since, c.Until)
 	if c.Node != "" {

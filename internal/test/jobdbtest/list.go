@@ -27,7 +27,7 @@ func newListed(r *rand.Rand, partition int) *listed {
 	for i := range 20 {
 		j := job(partition, fmt.Sprintf("%s%02d", pick("a", "b"), i))
 		j.Queue, j.JobSet, j.State = pick("q", "other"), pick("s", "t"), jobdb.JobState(r.IntN(10))
-		j.Times.Submitted, j.Times.Ended = int64(r.IntN(9)), int64(r.IntN(9))
+		j.Times.Submitted, j.Times.Ended = int64(r.IntN(9)), int64(r.IntN(9)-2)
 		j.Queueing.RetryAfter, j.Member.Group = int64(r.IntN(3)), pick("", "g")
 		l.jobs = append(l.jobs, j)
 		for n := range uint32(r.IntN(3)) {

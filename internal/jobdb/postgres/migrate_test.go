@@ -1,0 +1,65 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/jobdb/table"
+	"github.com/refloat/refloat/internal/test/pgtest"
+)
+
+// TestMigrateLists: a database from before the indexes of lists keeps its rows, and its lists are in order.
+func TestMigrateLists(t *testing.T) {
+	t.Parallel()
+	ctx, at := t.Context(), pgtest.Database(t)
+	old, err := pgx.Connect(ctx, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close(ctx)
+	const before = 12 // the version of the schema
+	for _, query := range migrations[:before] {
+		if _, err := old.Exec(ctx, query); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := old.Exec(ctx, "UPDATE refloat_schema SET version = $1", before); err != nil {
+		t.Fatal(err)
+	}
+	var jobs []*jobdb.Job
+	for i, submitted := range []int64{5, 9, 7} {
+		jobs = append(jobs, &jobdb.Job{JobID: fmt.Sprint(i), Queue: "q", Known: true, Times: jobdb.JobTimes{Submitted: submitted}})
+	}
+	columns, _ := arrays(&table.Jobs, jobs, limit)
+	if _, err := old.Exec(ctx, insert(&table.Jobs, columns), args(columns)...); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenReader(ctx, at); !errors.Is(err, jobdb.ErrOlder) {
+		t.Errorf("a reader opened it as it is: %v, want ErrOlder", err)
+	}
+	db, err := Open(ctx, at, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	r, err := OpenReader(ctx, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	ids := ""
+	if err := r.View(ctx, func(q jobdb.Queries) error {
+		_, err := q.JobList(&jobdb.Criteria{Queue: "q"}, jobdb.Page{Sort: "submitted", Descending: true, Limit: 9}, func(j *jobdb.Job) error { ids += j.JobID; return nil })
+		return err
+	}); err != nil || ids != "120" {
+		t.Errorf("jobs %q, want 120: %v", ids, err)
+	}
+	var found int
+	if err := old.QueryRow(ctx, "SELECT count(*) FROM pg_indexes WHERE indexname IN ('refloat_jobs_submitted', 'refloat_jobs_queue', 'refloat_jobs_over', 'refloat_runs_leased', 'refloat_decisions_rule')").Scan(&found); err != nil || found != 5 {
+		t.Errorf("%d of 5 indexes: %v", found, err)
+	}
+}
