@@ -39,7 +39,9 @@ func answering(t *testing.T, data string, auth *api.Auth) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(h)
+	server := httptest.NewUnstartedServer(h)
+	server.Config.Protocols = api.Server(h, nil).Protocols // gRPC too
+	server.Start()
 	t.Cleanup(server.Close)
 	return server.URL
 }

@@ -23,6 +23,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/refloat/refloat/internal/api"
+	"github.com/refloat/refloat/internal/api/jobs"
+	jobspb "github.com/refloat/refloat/internal/api/jobs/pb"
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/policy/policyfile"
@@ -33,13 +35,18 @@ type client struct {
 	data, server        string
 	tokenFile, user, ca string
 	plaintext           bool
-	fromLog             bool // no server answers: what is read comes from the policies log of data
-	timeout             time.Duration
+	fromLog             bool          // no server answers: what is read comes from the policies log of data
+	timeout             time.Duration // 0: none
 }
 
 func (c *client) bind(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&c.data, "data", "", "data `directory` of the running refloatctl up or evaluator")
+	c.bindServer(cmd)
+}
+
+// bindServer adds the flags that name servers, and the caller's credentials.
+func (c *client) bindServer(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&c.data, "data", "", "data `directory` of the running refloatctl up or evaluator")
 	f.StringVar(&c.server, "server", os.Getenv("REFLOAT_SERVER"), "addresses of policy APIs, separated by commas: the --api of evaluators on other machines (also REFLOAT_SERVER)")
 	f.StringVar(&c.tokenFile, "token-file", os.Getenv("REFLOAT_TOKEN_FILE"), "file with a bearer token (also REFLOAT_TOKEN_FILE, or the token in REFLOAT_TOKEN)")
 	f.StringVar(&c.user, "user", os.Getenv("REFLOAT_USER"), "user name, with the password in REFLOAT_PASSWORD (also REFLOAT_USER)")
@@ -90,11 +97,23 @@ func (c *client) policies(ctx context.Context, call func(context.Context, pb.Pol
 	if err := c.find(ctx); err != nil {
 		return err
 	}
+	return serverError(c.first(ctx, func(ctx context.Context, conn *grpc.ClientConn) error { return call(ctx, pb.NewPoliciesClient(conn)) }))
+}
+
+// questions is where the servers are asked about jobs.
+func (c *client) questions() *jobs.Client {
+	return &jobs.Client{Call: func(ctx context.Context, call func(context.Context, jobspb.JobsClient) error) error {
+		return c.first(ctx, func(ctx context.Context, conn *grpc.ClientConn) error { return call(ctx, jobspb.NewJobsClient(conn)) })
+	}}
+}
+
+// first calls the first of the named servers that responds.
+func (c *client) first(ctx context.Context, call func(context.Context, *grpc.ClientConn) error) error {
 	var away error
 	for _, server := range c.servers() {
-		err := c.at(ctx, server, call)
+		err := c.connected(ctx, server, call)
 		if s, ok := status.FromError(err); !ok || err == nil || !nobodyThere(s) {
-			return serverError(err)
+			return err
 		}
 		away = errors.Join(away, fmt.Errorf("%w at %s: is `refloatctl up` or an evaluator with --api running there? (%s)", errAway, server, status.Convert(err).Message()))
 	}
@@ -126,6 +145,10 @@ func (c *client) servers() []string { return strings.Split(c.server, ",") }
 
 // at calls one server, and closes the connection afterwards.
 func (c *client) at(ctx context.Context, server string, call func(context.Context, pb.PoliciesClient) error) error {
+	return c.connected(ctx, server, func(ctx context.Context, conn *grpc.ClientConn) error { return call(ctx, pb.NewPoliciesClient(conn)) })
+}
+
+func (c *client) connected(ctx context.Context, server string, call func(context.Context, *grpc.ClientConn) error) error {
 	secure, err := c.credentials(server)
 	if err != nil {
 		return usageError{err}
@@ -139,9 +162,12 @@ func (c *client) at(ctx context.Context, server string, call func(context.Contex
 		return usageError{fmt.Errorf("--server %s: %w", server, err)}
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
-	return call(metadata.AppendToOutgoingContext(ctx, auth...), pb.NewPoliciesClient(conn))
+	if c.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.timeout)
+		defer cancel()
+	}
+	return call(metadata.AppendToOutgoingContext(ctx, auth...), conn)
 }
 
 // startsWithin is how long to wait for a server that was just started.

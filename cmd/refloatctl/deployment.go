@@ -30,6 +30,38 @@ type deployment struct {
 	jobDB  string             // URL; empty: SQLite in the data directory
 	pulsar *pulsarflags.Flags // nil: the command has no Pulsar flags
 	line   []string           // flags given on the command line
+	remote *client            // nil: the command does not ask servers
+	cmd    *cobra.Command     // with the flags of remote
+}
+
+// bindServer adds the flags that name a server whose API answers instead.
+func (d *deployment) bindServer(cmd *cobra.Command) {
+	d.remote, d.cmd = &client{}, cmd
+	d.remote.bindServer(cmd)
+	cmd.Flags().Lookup("server").Usage = "addresses of APIs to ask instead, separated by commas: the --api of up or evaluators (also REFLOAT_SERVER)"
+}
+
+// onServer reports whether a server answers: --server is given, or REFLOAT_SERVER and nothing else.
+func (d *deployment) onServer() bool {
+	return d.remote != nil && d.remote.server != "" && (d.cmd.Flags().Changed("server") || d.data == "" && d.jobDB == "" && !d.onPulsar())
+}
+
+// checkServer returns a usage error if a server and something else are to answer.
+func (d *deployment) checkServer() error {
+	for _, name := range []string{"data", "job-db", pulsarflags.URL} {
+		if slices.Contains(d.line, name) {
+			return usageError{fmt.Errorf("--server and --%s name two places to ask: give only one", name)}
+		}
+	}
+	return nil
+}
+
+// answers returns where questions are asked; bar shows what takes long, and may be nil.
+func (d *deployment) answers(bar *progress) query.Answers {
+	if d.onServer() {
+		return d.remote.questions()
+	}
+	return d.source(bar)
 }
 
 // bind adds the flags of a deployment, which can also be set by the environment or a file.
@@ -86,12 +118,18 @@ func (d *deployment) checkLogs() error {
 // checkJobs returns a usage error if the flags do not name the job database.
 func (d *deployment) checkJobs() error {
 	switch {
+	case d.onServer():
+		return d.checkServer()
 	case d.data != "" && d.onPulsar():
 		return d.checkLogs()
 	case d.jobDB == "" && d.onPulsar():
 		return usageError{errors.New("--job-db URL is required: on Pulsar, jobs are in the job database that the ingesters write")}
 	case d.jobDB == "" && d.data == "":
-		return usageError{errors.New("--data DIR is required: the data directory of `refloatctl up`; or --job-db URL for the job database that the ingesters write")}
+		text := "--data DIR is required: the data directory of `refloatctl up`; or --job-db URL for the job database that the ingesters write"
+		if d.remote != nil {
+			text += "; or --server HOST:PORT, the API of up or an evaluator"
+		}
+		return usageError{errors.New(text)}
 	}
 	return nil
 }
@@ -191,6 +229,9 @@ func (d deployment) url() string {
 
 // String formats the deployment as flags, without passwords.
 func (d deployment) String() string {
+	if d.onServer() {
+		return "--server " + d.remote.server
+	}
 	flags := ""
 	if d.data != "" {
 		flags = "--data " + d.data

@@ -15,7 +15,6 @@ import (
 
 	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/audit"
-	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/policy/suite"
 	"github.com/refloat/refloat/internal/query"
@@ -251,15 +250,16 @@ func printOutcome(w io.Writer, f *suite.Failure, out *suite.Outcome) {
 		queue = "no queue: all policies of the files apply, in order"
 	}
 	fmt.Fprintf(w, "%s %d of a job (%s)%s\n", bold(w, "Failure of run"), d.RunIndex, queue, onNode(f.Node))
-	printFailure(w, &jobdb.Run{}, &x.Facts)
+	e := &query.Explanation{Decision: audit.DecisionOf(0, d), Failure: query.FactsOf(&x.Facts), DelayFrom: query.Arithmetic(x.Delay)}
+	printFailure(w, e)
 	kind := "JobFailed"
 	if d.Requeue {
 		kind = "JobRequeued"
 	}
 	fmt.Fprintf(w, "\n%s %s, %s\n  %s\n", bold(w, "Decision"), kind, d.Code, oneLine(audit.Reason(d)))
-	printLadder(w, x.Rungs)
-	printCounts(w, d, x.Before.Granted)
-	printDelay(w, d, query.DelayText(x.Delay))
+	printLadder(w, query.LadderOf(x.Rungs))
+	printCounts(w, &e.Decision, x.Before.Granted)
+	printDelay(w, e)
 }
 
 // rungJSON is the JSON form of one rule as it was tried.

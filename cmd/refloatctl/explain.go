@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/refloat/refloat/internal/plural"
 
@@ -15,8 +13,6 @@ import (
 
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/audit/whynot"
-	"github.com/refloat/refloat/internal/chain"
-	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/query"
 	"github.com/refloat/refloat/internal/suggest"
@@ -25,7 +21,7 @@ import (
 func newExplain() *cobra.Command {
 	var f explainFlags
 	cmd := &cobra.Command{
-		Use:   "explain JOB (--data DIR | --pulsar URL --job-db URL | --job-db URL) [--run N | --all-runs] [--why-not OUTCOME]",
+		Use:   "explain JOB (--data DIR | --pulsar URL --job-db URL | --job-db URL | --server HOST:PORT) [--run N | --all-runs] [--why-not OUTCOME]",
 		Short: "Explain the decision on a failed run of a job",
 		Long: `Explain the decision on a failed run of a job: what failed, the rules in order with
 the first matcher of each that did not hold, the counts before and after, where the
@@ -75,6 +71,7 @@ is derived from the logs, which takes as long as reading them.`,
 		},
 	}
 	f.bind(cmd)
+	f.bindServer(cmd)
 	cmd.Flags().IntVar(&f.run, "run", -1, "index of the failed run, from 0")
 	cmd.Flags().BoolVar(&f.allRuns, "all-runs", false, "tell all runs of the job as one story, one line a run")
 	cmd.Flags().StringVar(&f.whyNot, "why-not", "", "find the smallest changes under which the run had been decided so: Retry, Fail or Ignore")
@@ -94,15 +91,17 @@ type explainFlags struct {
 }
 
 func explain(cmd *cobra.Command, f explainFlags) error {
-	if f.whyNot != "" && f.data == "" && !f.onPulsar() {
+	if f.whyNot != "" && f.data == "" && !f.onPulsar() && !f.onServer() {
 		return usageError{errors.New("--why-not evaluates the policies, which are in the policies log: give --data DIR or --pulsar URL")}
 	}
 	bar := newProgress()
 	defer bar.done()
-	e, err := f.source(bar).Explain(cmd.Context(), f.job, f.run)
+	e, err := f.answers(bar).Explain(cmd.Context(), f.job, f.run)
 	bar.done()
 	if none, ok := errors.AsType[*query.NotDecided](err); ok {
-		return notDecided(cmd, &f, none)
+		fmt.Fprintln(cmd.ErrOrStderr(), none)
+		printChanges(cmd.ErrOrStderr(), none.ByGroup)
+		return errFinding
 	}
 	if err != nil {
 		return f.asked(cmd, err)
@@ -110,88 +109,85 @@ func explain(cmd *cobra.Command, f explainFlags) error {
 	if f.whyNot != "" {
 		return whyNot(cmd, e, f)
 	}
-	return showAll(cmd, e, &f)
-}
-
-// notDecided reports why there is no decision to explain.
-func notDecided(cmd *cobra.Command, f *explainFlags, none *query.NotDecided) error {
-	fmt.Fprintln(cmd.ErrOrStderr(), none)
-	for _, l := range none.Found {
-		if !l.FromLogs {
-			if err := printChanges(cmd, cmd.ErrOrStderr(), &f.deployment, l.Job); err != nil {
-				return err
-			}
-		}
-	}
-	return errFinding
-}
-
-// showAll shows an explanation, and to people what the job's group did to the job.
-func showAll(cmd *cobra.Command, e *query.Explanation, f *explainFlags) error {
 	w := cmd.OutOrStdout()
 	if f.output == outputJSON {
 		return json.NewEncoder(w).Encode(e)
 	}
 	printCase(w, e)
-	for _, o := range e.Basis.Overrides {
-		fmt.Fprintln(w, query.OverrideText(o))
+	for _, o := range e.Overrides {
+		fmt.Fprintln(w, o)
 	}
-	if e.Basis.Diverged != nil {
-		fmt.Fprintf(w, "\nNote: %v. The job probably ended, was forgotten after the horizon, and was submitted again. The recorded decision above is authoritative.\n", e.Basis.Diverged)
+	if e.Differs != "" {
+		fmt.Fprintf(w, "\nNote: %s. The job probably ended, was forgotten after the horizon, and was submitted again. The recorded decision above is authoritative.\n", e.Differs)
 	}
-	if e.Pruned {
-		return nil
+	printChanges(w, e.ByGroup)
+	return nil
+}
+
+// runOf is the run that an explanation is about.
+func runOf(e *query.Explanation) query.Attempt {
+	if len(e.Job.Attempts) == 0 {
+		return query.Attempt{}
 	}
-	return printChanges(cmd, w, &f.deployment, e.Basis.Job)
+	return e.Job.Attempts[0]
 }
 
 func printCase(w io.Writer, e *query.Explanation) {
-	c, x, d := &e.Basis.Decided, &e.Basis.Explanation, e.Basis.Decision
+	d := &e.Decision
 	fmt.Fprintf(w, "%s %s  queue %s, job set %s\n", bold(w, "Job"), oneLine(d.JobID), oneLine(d.Queue), oneLine(d.JobSet))
-	fmt.Fprintf(w, "%s %d (%s) failed at %s%s\n", bold(w, "Run"), d.RunIndex, oneLine(d.RunID), timeText(d.Time), onNode(c.Run.Node))
-	printFailure(w, c.Run, &x.Facts)
-	fmt.Fprintf(w, "\n%s %s, %s\n  %s\n", bold(w, "Decision"), kindOf(d), d.Code, oneLine(audit.Reason(d)))
-	printSuperseded(w, c)
-	if d.Requeue {
+	fmt.Fprintf(w, "%s %d (%s) failed at %s%s\n", bold(w, "Run"), d.RunIndex, oneLine(d.RunID), d.EventTime, onNode(runOf(e).Node))
+	printFailure(w, e)
+	fmt.Fprintf(w, "\n%s %s, %s\n  %s\n", bold(w, "Decision"), shownKind(d), d.Code, oneLine(d.Reason))
+	printSuperseded(w, e)
+	if d.RetryAfter != "" {
 		next := "next run:"
-		if d.Shadow || c.Mode == query.Passthrough {
+		if e.NotActedOn {
 			next = "the next run would have been:"
 		}
-		fmt.Fprintf(w, "  %s pod %s, not before %s\n", next, oneLine(c.NextPod()), timeText(d.RetryAfter))
+		fmt.Fprintf(w, "  %s pod %s, not before %s\n", next, oneLine(e.NextPod), d.RetryAfter)
 	}
-	if e.Basis.Evaluated {
-		if audit.Asked(d) {
-			printLadder(w, x.Rungs)
-		}
-	} else {
+	if e.Unknown {
 		fmt.Fprintf(w, "\n%s are in the policies log: give --pulsar URL or --data DIR to see which rule matched, and why the others did not\n", bold(w, "Rules"))
+	} else if asked(d) {
+		printLadder(w, e.Ladder)
 	}
-	printMember(w, d)
-	printCounts(w, d, x.Before.Granted)
-	printDelay(w, d, e.DelayText())
-	fmt.Fprintf(w, "\n%s decision %d of partition %d, policy generation %d (set %x), event at %v\n",
-		bold(w, "Where"), d.Number, c.Job.Partition, d.Generation, d.PolicySet[:6], d.Position)
+	printMember(w, e)
+	printCounts(w, d, e.Before)
+	printDelay(w, e)
+	generation := d.Generation
+	if d.PolicyGeneration != nil {
+		generation = *d.PolicyGeneration
+	}
+	fmt.Fprintf(w, "\n%s decision %d of partition %d, policy generation %d (set %s), event at %v\n",
+		bold(w, "Where"), d.Number, d.Partition, generation, cutTo(d.PolicySet, 12), position(d.Position))
 	for i := range e.Changes {
 		fmt.Fprintf(w, "%s %s\n", bold(w, "Policies"), changeText(&e.Changes[i]))
 	}
-	if c.FromLogs {
+	if e.Pruned {
 		fmt.Fprintf(w, "%s the job was pruned from the job database; this was derived from the logs\n", bold(w, "Pruned"))
 	}
-	if v := c.Job.Armada; v.Failed {
+	if v := e.Job.Armada; v != nil {
 		fmt.Fprintf(w, "%s failed: %s %s\n", bold(w, "Armada's own verdict"), v.Reason, oneLine(v.Message))
 	}
 }
 
+func cutTo(s string, n int) string { return s[:min(len(s), n)] }
+
+// asked reports whether the policies of the job were asked for a decision, as audit.Asked does for the record.
+func asked(d *audit.Decision) bool {
+	return d.Code != policy.GroupOver.String() && (d.Code != policy.GroupRestart.String() || d.GroupRule != nil)
+}
+
 // printSuperseded explains why a decision had no effect.
-func printSuperseded(w io.Writer, c *query.Decided) {
-	if !c.Superseded {
+func printSuperseded(w io.Writer, e *query.Explanation) {
+	if !e.Decision.Superseded {
 		return
 	}
 	fmt.Fprintf(w, "  superseded: the decision came too late and had no effect; the run stays as Armada left it\n")
-	if r := c.Release; r != nil && query.ByCutover(r) {
-		fmt.Fprintf(w, "  Armada's own ingester had applied the events up to %v before the cut-over\n", r.To)
+	if r := e.Release; r != nil && r.Messages == 0 {
+		fmt.Fprintf(w, "  Armada's own ingester had applied the events up to %s before the cut-over\n", r.To)
 	} else if r != nil {
-		fmt.Fprintf(w, "  at %s, %s after %v up to %v had been released, because no decision came in time\n", timeText(r.When), plural.Of(r.Messages, "message"), r.From, r.To)
+		fmt.Fprintf(w, "  at %s, %s after %s up to %s had been released, because no decision came in time\n", r.Made, plural.Of(r.Messages, "message"), r.From, r.To)
 	}
 }
 
@@ -202,18 +198,20 @@ func onNode(node string) string {
 	return " on node " + oneLine(node)
 }
 
-func printFailure(w io.Writer, r *jobdb.Run, f *policy.Failure) {
-	facts := query.FactsOf(f)
+func printFailure(w io.Writer, e *query.Explanation) {
+	facts := e.Failure
 	if len(facts) == 0 {
 		facts = []string{"no facts that a rule could match"}
 	}
-	fmt.Fprintf(w, "  %s\n", strings.Join(facts, "\n  "))
-	if r.Error.Reason != "" || r.Error.Message != "" {
-		fmt.Fprintf(w, "  %s: %s\n", oneLine(r.Error.Reason), oneLine(r.Error.Message))
+	for _, f := range facts {
+		fmt.Fprintf(w, "  %s\n", oneLine(f))
+	}
+	if r := runOf(e); r.Error != "" || r.Message != "" {
+		fmt.Fprintf(w, "  %s: %s\n", oneLine(r.Error), oneLine(r.Message))
 	}
 }
 
-func printLadder(w io.Writer, rungs []policy.Rung) {
+func printLadder(w io.Writer, rungs []query.Rung) {
 	if len(rungs) == 0 {
 		return
 	}
@@ -232,29 +230,16 @@ func printLadder(w io.Writer, rungs []policy.Rung) {
 	_ = t.flush()
 }
 
-func printCounts(w io.Writer, d *chain.Decision, before uint32) {
+func printCounts(w io.Writer, d *audit.Decision, before uint32) {
 	fmt.Fprintf(w, "\n%s\n", bold(w, "Counts"))
 	for _, r := range query.RetriedOf(d, before) {
 		fmt.Fprintf(w, "  %-6s%s\n", r.Of+":", r)
 	}
 }
 
-func printDelay(w io.Writer, d *chain.Decision, why string) {
-	if d.Requeue {
-		fmt.Fprintf(w, "\n%s %v%s\n", bold(w, "Delay"), time.Duration(d.DelayMS)*time.Millisecond, why)
+func printDelay(w io.Writer, e *query.Explanation) {
+	if e.Decision.RetryAfter == "" { // no retry
+		return
 	}
-}
-
-// sameChange returns how many records from the first on are the same change, by one message, of members of one unit.
-func sameChange(history []query.Record) int {
-	first, ok := history[0].Record.(*chain.MemberChange)
-	n := 1
-	for ; ok && n < len(history); n++ {
-		r, same := history[n].Record.(*chain.MemberChange)
-		if !same || r.Change != first.Change || r.Position != first.Position || r.RetryAfter != first.RetryAfter ||
-			r.Member.Part != first.Member.Part || r.Member.Replica != first.Member.Replica {
-			break
-		}
-	}
-	return n
+	fmt.Fprintf(w, "\n%s %s%s\n", bold(w, "Delay"), e.Decision.Delay, e.DelayText())
 }

@@ -28,7 +28,7 @@ are left out, which are in the policies log. Jobs that the job database has prun
 func newExplainQueue() *cobra.Command {
 	var f explainQueueFlags
 	cmd := &cobra.Command{
-		Use:     "queue QUEUE (--data DIR | --pulsar URL --job-db URL | --job-db URL)",
+		Use:     "queue QUEUE (--data DIR | --pulsar URL --job-db URL | --job-db URL | --server HOST:PORT)",
 		Short:   "Explain what happened to the failed runs of a queue",
 		Long:    "Explain what happened to the failed runs of a queue" + explainQueueLong,
 		Example: "  refloatctl explain queue genomics --data .refloat-run",
@@ -45,7 +45,7 @@ func newExplainQueue() *cobra.Command {
 func newExplainJobSet() *cobra.Command {
 	var f explainQueueFlags
 	cmd := &cobra.Command{
-		Use:     "job-set QUEUE/SET (--data DIR | --pulsar URL --job-db URL | --job-db URL)",
+		Use:     "job-set QUEUE/SET (--data DIR | --pulsar URL --job-db URL | --job-db URL | --server HOST:PORT)",
 		Short:   "Explain what happened to the failed runs of a job set",
 		Long:    "Explain what happened to the failed runs of a job set" + explainQueueLong,
 		Example: "  refloatctl explain job-set genomics/align-7 --data .refloat-run",
@@ -64,6 +64,7 @@ func newExplainJobSet() *cobra.Command {
 
 func (f *explainQueueFlags) bindAll(cmd *cobra.Command) {
 	f.bind(cmd)
+	f.bindServer(cmd)
 	cmd.Flags().IntVar(&f.limit, "limit", 10, "maximum number of jobs in each list; 0: all")
 	addOutput(cmd, &f.output)
 }
@@ -78,7 +79,7 @@ func (f *explainQueueFlags) run(cmd *cobra.Command) error {
 	if err := f.checkJobs(); err != nil {
 		return err
 	}
-	s, err := f.source(nil).QueueStory(cmd.Context(), f.queue, f.set, f.limit)
+	s, err := f.answers(nil).QueueStory(cmd.Context(), f.queue, f.set, f.limit)
 	if missing, ok := errors.AsType[*query.NotFound](err); ok {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s; `refloatctl get jobs %s` lists its jobs\n", missing, f.deployment)
 		return errFinding

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/query"
 )
 
@@ -53,7 +52,7 @@ func newGetJob() *cobra.Command {
 	var f getFlags
 	var at string
 	cmd := &cobra.Command{
-		Use:   "job JOB (--data DIR | --job-db URL) [--at TIME|POSITION]",
+		Use:   "job JOB (--data DIR | --job-db URL | --server HOST:PORT) [--at TIME|POSITION]",
 		Short: "Show one job with its runs, now or at an earlier time",
 		Long: `Show one job with its runs. JOB is its id, or the beginning of it if no other job's begins so.
 
@@ -72,7 +71,7 @@ logs, in the data directory or on Pulsar, and takes as long as reading them.`,
 			if cmd.Flags().Changed("at") {
 				return getJobAt(cmd, &f, args[0], at)
 			}
-			found, err := f.source(nil).FindJob(cmd.Context(), args[0])
+			found, err := f.answers(nil).GetJob(cmd.Context(), args[0], "")
 			if err != nil {
 				return f.asked(cmd, err)
 			}
@@ -85,30 +84,30 @@ logs, in the data directory or on Pulsar, and takes as long as reading them.`,
 		},
 	}
 	f.add(cmd)
+	f.bindServer(cmd)
 	cmd.Flags().StringVar(&at, "at", "", "show the job as of this time (RFC 3339), or after the message at this position of events (ledger:entry:batch)")
 	completeJob(cmd, &f.deployment)
 	return cmd
 }
 
 // printJob prints a job with its runs.
-func printJob(w io.Writer, output string, found *query.Found) error {
+func printJob(w io.Writer, output string, j *query.Job) error {
 	if output == outputJSON {
-		return jsonLines(w).Encode(found.Job)
+		return jsonLines(w).Encode(j)
 	}
-	j := found.Row
 	fmt.Fprintf(w, "%s %s\n  queue %s, job set %s, partition %d, %s\n", bold(w, "Job"), oneLine(j.JobID), oneLine(j.Queue), oneLine(j.JobSet), j.Partition, j.State)
-	if j.Queueing.RetryAfter != 0 {
-		fmt.Fprintf(w, "  not before %s\n", timeText(j.Queueing.RetryAfter))
+	if j.RetryAfter != "" {
+		fmt.Fprintf(w, "  not before %s\n", j.RetryAfter)
 	}
-	if len(j.Queueing.AvoidNodes) > 0 {
-		fmt.Fprintf(w, "  not on %s\n", oneLine(strings.Join(j.Queueing.AvoidNodes, ", ")))
+	if len(j.AvoidNodes) > 0 {
+		fmt.Fprintf(w, "  not on %s\n", oneLine(strings.Join(j.AvoidNodes, ", ")))
 	}
-	if j.Armada.Failed {
-		fmt.Fprintf(w, "  Armada's own verdict: failed (%s) %s\n", j.Armada.Reason, oneLine(j.Armada.Message))
+	if v := j.Armada; v != nil {
+		fmt.Fprintf(w, "  Armada's own verdict: failed (%s) %s\n", v.Reason, oneLine(v.Message))
 	}
 	t := newTable(w, "  RUN", "ID", "STATE", "NODE", "ERROR", "DECIDED", "MESSAGE")
-	for i := range found.Runs {
-		r, late := &found.Runs[i], found.Attempts[i].Superseded
+	for i := range j.Attempts {
+		r := &j.Attempts[i]
 		decided := ""
 		switch {
 		case r.Decision != 0:
@@ -116,12 +115,12 @@ func printJob(w io.Writer, output string, found *query.Found) error {
 			if r.Shadow {
 				decided += " (shadow)"
 			}
-		case late != 0:
-			decided = fmt.Sprintf("released; decision %d superseded", late)
-		case r.Outcome == jobdb.Released:
+		case r.Superseded != 0:
+			decided = fmt.Sprintf("released; decision %d superseded", r.Superseded)
+		case r.Released:
 			decided = "released"
 		}
-		t.row(fmt.Sprintf("  %d", r.Index), r.RunID, r.State.String(), r.Node, r.Error.Reason, decided, r.Error.Message)
+		t.row(fmt.Sprintf("  %d", r.Index), r.RunID, r.State, r.Node, r.Error, decided, r.Message)
 	}
 	return t.flush()
 }

@@ -39,7 +39,7 @@ var jobRows = rows[*query.Job]{
 func newGetJobs() *cobra.Command {
 	var f listFlags
 	cmd := &cobra.Command{
-		Use:   "jobs (--data DIR | --job-db URL)",
+		Use:   "jobs (--data DIR | --job-db URL | --server HOST:PORT)",
 		Short: "List jobs",
 		Long: `List jobs. A job is selected by its own state, queue, job set and submission, by any of
 its decisions (--code, --policy, --rule), and by any of its runs (--node, --category).`,
@@ -52,7 +52,7 @@ its decisions (--code, --policy, --rule), and by any of its runs (--node, --cate
 			if err := f.check(); err != nil {
 				return err
 			}
-			return runList(cmd, &f, &jobRows, func(j *query.Job) string { return fmt.Sprint(j.Partition, j.JobID) }, f.source(nil).ListJobs)
+			return runList(cmd, &f, &jobRows, func(j *query.Job) string { return fmt.Sprint(j.Partition, j.JobID) }, f.answers(nil).ListJobs)
 		},
 	}
 	f.bindList(cmd, query.Jobs)
@@ -83,7 +83,7 @@ var runRows = rows[*query.Run]{
 func newGetRuns() *cobra.Command {
 	var f listFlags
 	cmd := &cobra.Command{
-		Use:   "runs (--data DIR | --job-db URL)",
+		Use:   "runs (--data DIR | --job-db URL | --server HOST:PORT)",
 		Short: "List runs of jobs",
 		Long: `List runs. A run is selected by its own state, node, error category and lease, by its
 job (--queue, --job-set, --group), and by the decision on it (--code, --policy, --rule).`,
@@ -94,7 +94,7 @@ job (--queue, --job-set, --group), and by the decision on it (--code, --policy, 
 			if err := f.check(); err != nil {
 				return err
 			}
-			return runList(cmd, &f, &runRows, func(r *query.Run) string { return fmt.Sprint(r.Partition, r.JobID, r.RunID) }, f.source(nil).ListRuns)
+			return runList(cmd, &f, &runRows, func(r *query.Run) string { return fmt.Sprint(r.Partition, r.JobID, r.RunID) }, f.answers(nil).ListRuns)
 		},
 	}
 	f.bindList(cmd, query.Runs)
@@ -146,7 +146,7 @@ func newGetDecisions() *cobra.Command {
 	var all bool
 	var last int
 	cmd := &cobra.Command{
-		Use:   "decisions (--data DIR | --job-db URL)",
+		Use:   "decisions (--data DIR | --job-db URL | --server HOST:PORT)",
 		Short: "List decisions",
 		Long: `List decisions in partition and log order. The JSON form is that of
 ` + "`refloatctl replay -o json`" + `. With --all, also list failed runs that were not decided,
@@ -181,18 +181,46 @@ effect.`,
 }
 
 func getDecisions(cmd *cobra.Command, f *listFlags, last int) error {
-	from := f.source(nil)
+	from := f.answers(nil)
 	list := from.ListDecisions
+	if f.watch && f.streams() {
+		return watchDecisions(cmd, f)
+	}
 	if last > 0 {
 		list = func(ctx context.Context, l *query.List, visit func(*audit.Decision) error) (string, error) {
-			return "", from.LastDecisions(ctx, l, last, visit)
+			return "", query.LastDecisions(ctx, from, l, last, visit)
 		}
 	}
 	return runList(cmd, f, &decisionRows, func(d *audit.Decision) string { return fmt.Sprint(d.Partition, d.Number) }, list)
 }
 
+// streams reports whether a server streams the decisions that are watched: it selects by fewer criteria than a list.
+func (f *listFlags) streams() bool {
+	rest := f.ask.Criteria
+	rest.Queue, rest.JobSet, rest.JobID, rest.Policy, rest.Rule = "", "", "", "", ""
+	return f.onServer() && rest.Empty() && f.ask.Sort == ""
+}
+
+// watchDecisions prints decisions, and those that come as the server streams them.
+func watchDecisions(cmd *cobra.Command, f *listFlags) error {
+	out := bufio.NewWriter(cmd.OutOrStdout())
+	show, end, err := decisionRows.printer(out, f.output)
+	if err != nil {
+		return err
+	}
+	f.remote.timeout = 0
+	err = f.remote.questions().WatchDecisions(cmd.Context(), &f.ask, func(d *audit.Decision) error { return show(d) }, func() error { return errors.Join(end(), out.Flush()) })
+	if cmd.Context().Err() != nil {
+		return nil
+	}
+	return err
+}
+
 // allRecords prints decisions and other records, of all jobs or of one.
 func allRecords(cmd *cobra.Command, f *listFlags, last int) error {
+	if f.onServer() {
+		return usageError{errors.New("--all reads the job database itself: give --data DIR or --job-db URL instead of --server")}
+	}
 	only := f.ask.Criteria
 	only.JobID = ""
 	if f.watch || f.ask.Continue != "" || f.ask.Limit > 0 || f.ask.Sort != "" || !only.Empty() || len(f.ask.Codes) > 0 {

@@ -41,7 +41,7 @@ var groupRows = rows[*query.Group]{
 func newGetGroups() *cobra.Command {
 	var f listFlags
 	cmd := &cobra.Command{
-		Use:   "groups (--data DIR | --job-db URL)",
+		Use:   "groups (--data DIR | --job-db URL | --server HOST:PORT)",
 		Short: "List groups of jobs",
 		Long: `List groups of jobs (docs/semantics.md, Groups), with their parts and units: how many
 members of each are active, held or terminating, and which indexes have completed or
@@ -55,7 +55,7 @@ failed for good. -o yaml and json also have conditions: of a unit, those of a Ku
 			if err := f.check(); err != nil {
 				return err
 			}
-			return runList(cmd, &f, &groupRows, func(g *query.Group) string { return fmt.Sprint(g.Partition) + groupRows.name(g) }, f.source(nil).ListGroups)
+			return runList(cmd, &f, &groupRows, func(g *query.Group) string { return fmt.Sprint(g.Partition) + groupRows.name(g) }, f.answers(nil).ListGroups)
 		},
 	}
 	f.bindList(cmd, query.Groups)
@@ -65,7 +65,7 @@ failed for good. -o yaml and json also have conditions: of a unit, those of a Ku
 func newGetGroup() *cobra.Command {
 	var f getGroupFlags
 	cmd := &cobra.Command{
-		Use:     "group NAME (--data DIR | --job-db URL)",
+		Use:     "group NAME (--data DIR | --job-db URL | --server HOST:PORT)",
 		Short:   "Show one group of jobs with its parts and units",
 		Example: "  refloatctl get group training --data .refloat-run --queue ml --job-set run-7",
 		Args:    cobra.ExactArgs(1),
@@ -76,6 +76,7 @@ func newGetGroup() *cobra.Command {
 	}
 	f.bind(cmd)
 	hidePulsar(cmd)
+	f.bindServer(cmd)
 	cmd.Flags().StringVarP(&f.output, "output", "o", outputTable, "table (for people), yaml or json (one object a line, stable)")
 	f.bindSet(cmd)
 	completeGroup(cmd, &f.deployment)
@@ -95,7 +96,7 @@ func getGroup(cmd *cobra.Command, f *getGroupFlags) error {
 	if f.output != outputTable && f.output != outputJSON && f.output != outputYAML {
 		return usageError{suggest.Unknown("-o", f.output, outputTable, outputYAML, outputJSON)}
 	}
-	g, err := f.source(nil).Group(cmd.Context(), f.key())
+	g, err := f.answers(nil).Group(cmd.Context(), f.key())
 	if err != nil {
 		return f.oneGroup(cmd, err)
 	}

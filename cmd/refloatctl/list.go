@@ -30,6 +30,7 @@ func (f *listFlags) bindList(cmd *cobra.Command, list string) {
 	sorts, states := query.Sorts(list), query.States(list)
 	f.bind(cmd)
 	hidePulsar(cmd)
+	f.bindServer(cmd)
 	flags := cmd.Flags()
 	flags.StringVarP(&f.output, "output", "o", outputTable, listOutputHelp)
 	flags.StringVar(&f.ask.Queue, "queue", "", "only "+list+" of this queue")

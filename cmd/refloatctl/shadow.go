@@ -32,7 +32,7 @@ func newShadow() *cobra.Command {
 func newShadowReport() *cobra.Command {
 	var f shadowFlags
 	cmd := &cobra.Command{
-		Use:   "report (--data DIR | --job-db URL | --log DIR --policies PATH)",
+		Use:   "report (--data DIR | --job-db URL | --server HOST:PORT | --log DIR --policies PATH)",
 		Short: "Compare decisions in shadow with what Armada did",
 		Long: `Compare the decisions made in shadow mode with what became of the jobs, by queue and
 rule: of the failed runs that we would have retried, how many jobs Armada failed; of
@@ -57,22 +57,32 @@ succeeded is unknown. With -o json, each queue and each failed run is a line.`,
 			if err != nil {
 				return err
 			}
-			queues, err := f.read(cmd, filter)
-			if err != nil {
-				return err
-			}
 			out := bufio.NewWriter(cmd.OutOrStdout())
 			if f.output == outputJSON {
 				enc := jsonLines(out)
-				err = query.ShadowLines(queues, func(l *query.ShadowLine) error { return enc.Encode(l) })
+				err = f.read(cmd, filter, func(l *query.ShadowLine) error { return enc.Encode(l) })
 			} else {
-				err = printShadow(out, f, queues)
+				var queues []*shadowQueue
+				err = f.read(cmd, filter, func(l *query.ShadowLine) error {
+					switch {
+					case l.Queue != nil:
+						queues = append(queues, &shadowQueue{ShadowQueue: l.Queue})
+					case l.Run != nil:
+						last := queues[len(queues)-1]
+						last.runs = append(last.runs, l.Run)
+					}
+					return nil
+				})
+				if err == nil {
+					err = printShadow(out, f, queues)
+				}
 			}
 			return errors.Join(err, out.Flush())
 		},
 	}
 	cmd.Flags().StringVar(&f.data, "data", "", "data directory, with its job database")
 	f.bindJobDB(cmd)
+	f.bindServer(cmd)
 	cmd.Flags().StringVar(&f.log, "log", "", "directory of an events log, as import writes it")
 	cmd.Flags().StringVar(&f.policies, "policies", "", "policy file, or directory of policy files, with --log")
 	cmd.Flags().StringVar(&f.queue, "queue", "", "only failed runs of this queue")
@@ -84,34 +94,47 @@ succeeded is unknown. With -o json, each queue and each failed run is a line.`,
 
 func (f *shadowFlags) check() (filter shadow.Filter, err error) {
 	filter.Queue = f.queue
-	fromDB := f.data != "" || f.jobDB != ""
+	fromDB := f.data != "" || f.jobDB != "" || f.log == "" && f.policies == "" && f.onServer()
 	switch {
 	case f.output != outputTable && f.output != outputJSON:
 		return filter, badOutput(f.output)
 	case f.jobs < 0:
 		return filter, usageError{fmt.Errorf("--jobs %d: use 0 or more", f.jobs)}
 	case fromDB && (f.log != "" || f.policies != "") || !fromDB && (f.log == "" || f.policies == ""):
-		return filter, usageError{errors.New("shadow report needs --data DIR, --job-db URL, or --log DIR with --policies PATH")}
+		return filter, usageError{errors.New("shadow report needs --data DIR, --job-db URL, --server HOST:PORT, or --log DIR with --policies PATH")}
+	case f.cmd.Flags().Changed("server") && (f.data != "" || f.jobDB != "" || f.log != ""):
+		return filter, usageError{errors.New("--server and --data, --job-db or --log name two places to ask: give only one")}
 	}
 	filter.Since, err = moment("--since", f.since)
 	return filter, err
 }
 
-func (f *shadowFlags) read(cmd *cobra.Command, filter shadow.Filter) (queues []*shadow.Queue, err error) {
+// shadowQueue is the part of a report about one queue.
+type shadowQueue struct {
+	*query.ShadowQueue
+	runs []*query.ShadowRun
+}
+
+func (f *shadowFlags) read(cmd *cobra.Command, filter shadow.Filter, visit func(*query.ShadowLine) error) error {
 	if f.log == "" {
-		return f.source(nil).ShadowReport(cmd.Context(), filter.Queue, filter.Since)
+		return f.answers(nil).Shadow(cmd.Context(), filter.Queue, filter.Since, visit)
 	}
 	set, err := readPolicies(cmd, f.policies)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	log, closeLog, err := app.OpenEvents(f.log)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { _ = closeLog() }()
 	bar := newProgress()
 	defer bar.done()
 	bar.say("deciding %s", plural.Of(log.Partitions(), "partition"))
-	return shadow.Replay(cmd.Context(), log, set, filter)
+	queues, err := shadow.Replay(cmd.Context(), log, set, filter)
+	bar.done()
+	if err != nil {
+		return err
+	}
+	return query.ShadowLines(queues, visit)
 }

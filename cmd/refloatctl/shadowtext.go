@@ -8,10 +8,11 @@ import (
 	"strings"
 
 	"github.com/refloat/refloat/internal/audit/shadow"
+	"github.com/refloat/refloat/internal/query"
 )
 
 // printShadow prints a report for people.
-func printShadow(w io.Writer, f shadowFlags, queues []*shadow.Queue) error {
+func printShadow(w io.Writer, f shadowFlags, queues []*shadowQueue) error {
 	if len(queues) == 0 {
 		where := ""
 		if f.queue != "" {
@@ -36,8 +37,8 @@ func printShadow(w io.Writer, f shadowFlags, queues []*shadow.Queue) error {
 	return nil
 }
 
-func printShadowQueue(w io.Writer, f shadowFlags, q *shadow.Queue) error {
-	fmt.Fprintf(w, "%s %s\n\n", bold(w, fmt.Sprintf("In queue %s, %s:", oneLine(q.Name), decidedBy(f, q))), strings.Join(sentences(&q.Jobs, q.Rules), "\n"))
+func printShadowQueue(w io.Writer, f shadowFlags, q *shadowQueue) error {
+	fmt.Fprintf(w, "%s %s\n\n", bold(w, fmt.Sprintf("In queue %s, %s:", oneLine(q.Queue), decidedBy(f, q))), strings.Join(sentences(&q.Jobs, q.Rules), "\n"))
 	t := newTable(w, "  RULE", "WE WOULD", "RUNS", "ARMADA FAILED", "RAN AGAIN", "THEN SUCCEEDED", "CANCELLED", "OPEN", "WAIT", "CODES")
 	for _, r := range q.Rules {
 		row := func(would, wait string, n *shadow.Tally) {
@@ -46,12 +47,15 @@ func printShadowQueue(w io.Writer, f shadowFlags, q *shadow.Queue) error {
 					fmt.Sprint(n.ThenSucceeded), fmt.Sprint(n.Cancelled), fmt.Sprint(n.Open), wait, codesText(n.Codes))
 			}
 		}
-		wait := r.Waits.Median.String()
-		if r.Waits.Longest > r.Waits.Median {
-			wait = fmt.Sprintf("median %v, longest %v", r.Waits.Median, r.Waits.Longest)
+		wait := ""
+		if r.Waits != nil {
+			wait = r.Waits.Median
+			if r.Waits.Longest != r.Waits.Median {
+				wait = fmt.Sprintf("median %s, longest %s", r.Waits.Median, r.Waits.Longest)
+			}
 		}
-		row("retry", wait, &r.Retry)
-		row("fail", "", &r.Fail)
+		row("retry", wait, &r.WouldRetry)
+		row("fail", "", &r.WouldFail)
 	}
 	if err := t.flush(); err != nil {
 		return err
@@ -61,20 +65,20 @@ func printShadowQueue(w io.Writer, f shadowFlags, q *shadow.Queue) error {
 }
 
 // decidedBy names the policies that decided.
-func decidedBy(f shadowFlags, q *shadow.Queue) string {
+func decidedBy(f shadowFlags, q *shadowQueue) string {
 	switch {
 	case f.log != "":
 		return "by the policies in " + f.policies
-	case q.Enforced == 0:
-		return fmt.Sprintf("decided in shadow since generation %d", q.First)
-	case q.First == q.Last:
-		return fmt.Sprintf("decided in shadow by generation %d, enforced since generation %d", q.First, q.Enforced)
+	case q.EnforcedSince == 0:
+		return fmt.Sprintf("decided in shadow since generation %d", q.FirstGeneration)
+	case q.FirstGeneration == q.LastGeneration:
+		return fmt.Sprintf("decided in shadow by generation %d, enforced since generation %d", q.FirstGeneration, q.EnforcedSince)
 	}
-	return fmt.Sprintf("decided in shadow by generations %d to %d, enforced since generation %d", q.First, q.Last, q.Enforced)
+	return fmt.Sprintf("decided in shadow by generations %d to %d, enforced since generation %d", q.FirstGeneration, q.LastGeneration, q.EnforcedSince)
 }
 
 // sentences sums up what the decisions would have changed.
-func sentences(n *shadow.Jobs, rules []shadow.Rule) []string {
+func sentences(n *shadow.Jobs, rules []query.ShadowRule) []string {
 	first := fmt.Sprintf("Armada failed %s of %s whose run failed", grouped(n.ArmadaFailed), countOf(n.All, "job"))
 	if n.ArmadaFailed > 0 {
 		first += fmt.Sprintf("; we would have retried %s of them", someOf(n.WouldRetry))
@@ -90,7 +94,7 @@ func sentences(n *shadow.Jobs, rules []shadow.Rule) []string {
 			s += ": in Enforce mode these would not have succeeded"
 		}
 		all = append(all, s+".")
-	case slices.ContainsFunc(rules, func(r shadow.Rule) bool { return r.Fail.Runs > 0 }):
+	case slices.ContainsFunc(rules, func(r query.ShadowRule) bool { return r.WouldFail.Runs > 0 }):
 		all = append(all, "Armada reran no job that we would have failed.")
 	}
 	if n.Cancelled > 0 {
@@ -104,27 +108,27 @@ func sentences(n *shadow.Jobs, rules []shadow.Rule) []string {
 
 // printDiffering prints the failed runs on which Armada acted differently, starting with those whose success would
 // have been lost.
-func printDiffering(w io.Writer, f shadowFlags, q *shadow.Queue) error {
-	var differ []*shadow.Run
-	for _, r := range q.Runs {
-		if r.Differs() {
+func printDiffering(w io.Writer, f shadowFlags, q *shadowQueue) error {
+	var differ []*query.ShadowRun
+	for _, r := range q.runs {
+		if r.Differs {
 			differ = append(differ, r)
 		}
 	}
-	slices.SortStableFunc(differ, func(a, b *shadow.Run) int { return rank(a) - rank(b) })
+	slices.SortStableFunc(differ, func(a, b *query.ShadowRun) int { return rank(a) - rank(b) })
 	shown := differ[:min(len(differ), f.jobs)]
 	if len(shown) > 0 {
 		t := newTable(w, "  JOB", "RUN", "RULE", "CODE", "WE WOULD", "ARMADA")
 		for _, r := range shown {
-			d := r.Decision
+			d := &r.Decision
 			would, did := "fail it", "failed it"
-			if d.Requeue {
-				would = fmt.Sprintf("retry it after %v", r.Wait())
+			if d.RetryAfter != "" {
+				would = "retry it after " + r.Wait
 			}
-			if r.Fate == shadow.RanAgain {
-				did = "reran it; the job is " + r.Job.String()
+			if r.Armada == shadow.RanAgain.String() {
+				did = "reran it; the job is " + r.JobState
 			}
-			t.row("  "+d.JobID, fmt.Sprint(d.RunIndex), shadowRule(d.Policy, d.Rule), d.Code.String(), would, did)
+			t.row("  "+d.JobID, fmt.Sprint(d.RunIndex), shadowRule(d.Policy, d.Rule), d.Code, would, did)
 		}
 		if err := t.flush(); err != nil {
 			return err
@@ -137,11 +141,11 @@ func printDiffering(w io.Writer, f shadowFlags, q *shadow.Queue) error {
 	return nil
 }
 
-func rank(r *shadow.Run) int {
+func rank(r *query.ShadowRun) int {
 	switch {
-	case r.Lost():
+	case r.Lost:
 		return 0
-	case !r.Decision.Requeue:
+	case r.Decision.RetryAfter == "":
 		return 1
 	}
 	return 2

@@ -18,7 +18,7 @@ import (
 func tellStory(cmd *cobra.Command, f *explainFlags) error {
 	bar := newProgress()
 	defer bar.done()
-	stories, err := f.source(bar).Stories(cmd.Context(), f.job)
+	stories, err := f.answers(bar).Stories(cmd.Context(), f.job)
 	bar.done()
 	if err != nil {
 		return f.asked(cmd, err)
@@ -36,10 +36,8 @@ func tellStory(cmd *cobra.Command, f *explainFlags) error {
 		if err = errors.Join(err, out.Flush()); err != nil {
 			return err
 		}
-		if f.output != outputJSON && !s.Pruned {
-			if err := printChanges(cmd, cmd.OutOrStdout(), &f.deployment, s.Row); err != nil {
-				return err
-			}
+		if f.output != outputJSON {
+			printChanges(cmd.OutOrStdout(), s.ByGroup)
 		}
 	}
 	return nil
@@ -95,8 +93,12 @@ func decisionText(d *audit.Decision) string {
 }
 
 // rounded is a duration for people: to a second from a minute on, to a millisecond below.
-func rounded(d time.Duration) string {
-	if d >= time.Minute {
+func rounded(text string) string {
+	d, err := time.ParseDuration(text)
+	switch {
+	case err != nil:
+		return oneLine(text)
+	case d >= time.Minute:
 		return d.Round(time.Second).String()
 	}
 	return d.Round(time.Millisecond).String()
@@ -107,7 +109,7 @@ func nextIn(s *query.Story, i int) string {
 	c := &s.Runs[i]
 	switch {
 	case i+1 < len(s.Runs) && c.Waited != "":
-		return fmt.Sprintf("run %d, after %s", s.Runs[i+1].Index, rounded(c.Wait))
+		return fmt.Sprintf("run %d, after %s", s.Runs[i+1].Index, rounded(c.Waited))
 	case i+1 < len(s.Runs):
 		return fmt.Sprintf("run %d", s.Runs[i+1].Index)
 	case s.Job.Final:

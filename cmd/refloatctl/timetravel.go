@@ -21,12 +21,12 @@ func getJobAt(cmd *cobra.Command, f *getFlags, id, at string) error {
 		bad, _ := errors.AsType[*query.Invalid](err)
 		return usageError{fmt.Errorf("--at %w", bad.Err)}
 	}
-	if f.data == "" && !f.onPulsar() {
+	if f.data == "" && !f.onPulsar() && !f.onServer() {
 		return usageError{errors.New("--at is derived from the logs: give --data DIR, or --pulsar URL beside --job-db URL")}
 	}
 	bar := newProgress()
 	defer bar.done()
-	found, err := f.source(bar).JobAt(cmd.Context(), id, at)
+	found, err := f.answers(bar).GetJob(cmd.Context(), id, at)
 	bar.done()
 	if err != nil {
 		return f.asked(cmd, err)

@@ -27,7 +27,7 @@ func newTopRetries() *cobra.Command {
 	var f listFlags
 	by := "queue"
 	cmd := &cobra.Command{
-		Use:   "retries (--data DIR | --job-db URL) [--by queue|policy|rule|node|category]",
+		Use:   "retries (--data DIR | --job-db URL | --server HOST:PORT) [--by queue|policy|rule|node|category]",
 		Short: "Count retries and failures by queue, policy, rule, node or category",
 		Long: `Count effective decisions, those with the most retries first: how many retried, how
 many failed the job for good, and how many jobs that were. Decisions in shadow, and
@@ -48,6 +48,7 @@ those that came too late to have an effect, are not counted.`,
 	f.list, f.every = query.Decisions, 1
 	f.bind(cmd)
 	hidePulsar(cmd)
+	f.bindServer(cmd)
 	flags := cmd.Flags()
 	flags.StringVarP(&f.output, "output", "o", outputTable, listOutputHelp)
 	flags.StringVar(&by, "by", by, "what to count by: queue, policy, rule, node or category")
@@ -78,21 +79,21 @@ func topRetries(cmd *cobra.Command, f *listFlags, by string) error {
 	if err != nil {
 		return err
 	}
-	top, err := f.source(nil).TopRetries(cmd.Context(), by, &f.ask)
+	top, err := f.answers(nil).TopRetries(cmd.Context(), by, &f.ask)
 	for _, t := range top {
 		err = errors.Join(err, row(t))
 	}
-	newest := int64(0)
+	newest := ""
 	if err == nil && len(top) == 0 {
-		newest, err = f.source(nil).NewestBefore(cmd.Context(), &f.ask)
+		newest, err = query.NewestBefore(cmd.Context(), f.answers(nil), &f.ask)
 	}
 	if err == nil {
 		err = end()
 	}
 	err = errors.Join(err, out.Flush())
-	if newest != 0 {
+	if at, bad := time.Parse(time.RFC3339, newest); newest != "" && bad == nil {
 		fmt.Fprintf(cmd.ErrOrStderr(), "the newest decision is on a failure at %s, before --since: try --since %s\n",
-			timeText(newest), time.Unix(0, newest).Add(-time.Hour).UTC().Format(time.RFC3339))
+			newest, at.Add(-time.Hour).UTC().Format(time.RFC3339))
 	}
 	return err
 }

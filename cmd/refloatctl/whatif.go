@@ -36,7 +36,7 @@ type whatifFlags struct {
 func newWhatif() *cobra.Command {
 	var f whatifFlags
 	cmd := &cobra.Command{
-		Use:   "whatif [--policies PATH,…] [--set FIELD=VALUE] (--data DIR | --log DIR | --archive DIR | --pulsar URL)",
+		Use:   "whatif [--policies PATH,…] [--set FIELD=VALUE] (--data DIR | --log DIR | --archive DIR | --pulsar URL | --server HOST:PORT)",
 		Short: "Decide the history by other policies, and compare with what was decided",
 		Long: `Decide a real history by candidates, in one pass, and compare each with what was
 decided: how many failed runs would be decided differently, from what to what, by queue,
@@ -49,6 +49,9 @@ A candidate counts its own retries over the runs that happened. Where it retries
 and the history does not, or the other way round, the history of that job parts: its
 later runs are not compared, because nobody knows them. The output says what else is
 assumed. Overrides (kill, pause) hold as they did.
+
+With --server, a server decides its own history, within 100 seconds and one what-if at a
+time; --timeout says how long to wait for it.
 
 With --against now, candidates are compared with the policies in force now instead, over
 the whole history; with --against PATH, with those in files, which --log alone needs.
@@ -68,6 +71,7 @@ be read.`,
 		},
 	}
 	f.bindLogs(cmd)
+	f.bindServer(cmd)
 	cmd.Flags().StringSliceVar(&f.policies, "policies", nil, "candidates: policy files or directories of them (default: the policies in force now)")
 	cmd.Flags().StringArrayVar(&f.set, "set", nil, "field to change in every candidate, such as policies.infra.rules[oom].retryLimit=2; may be repeated")
 	cmd.Flags().StringVar(&f.against, "against", query.AgainstDecided, "what to compare with: decided, now, or a path of policies")
@@ -117,6 +121,11 @@ func (f *whatifFlags) check() error {
 		return usageError{errors.New("--log alone has no policies: give --policies PATH")}
 	case eventsOnly:
 		return nil
+	case f.onServer():
+		if f.log != "" || f.archive != "" {
+			return usageError{errors.New("--server and --log or --archive name two places to ask: give only one")}
+		}
+		return f.checkServer()
 	}
 	return f.checkGiven()
 }
@@ -193,8 +202,11 @@ func runWhatif(cmd *cobra.Command, f whatifFlags) error {
 	return nil
 }
 
-// answers is where the question is asked: the logs that the flags name.
-func (f *whatifFlags) answers() *query.Source {
+// answers is where the question is asked: a server, or the logs that the flags name.
+func (f *whatifFlags) answers() query.Answers {
+	if f.onServer() {
+		return f.remote.questions()
+	}
 	return &query.Source{
 		Logs: f.readEvents,
 		Policies: func(ctx context.Context, use func(*policylog.Store) error) error {

@@ -8,8 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/refloat/refloat/internal/audit"
-	"github.com/refloat/refloat/internal/audit/whynot"
 	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/query"
 )
@@ -19,8 +17,8 @@ const maxChanges = 12
 
 // whyNot shows the smallest changes that would have given another outcome.
 func whyNot(cmd *cobra.Command, e *query.Explanation, f explainFlags) error {
-	d := e.Basis.Decision
-	found, err := e.WhyNot(f.whyNot)
+	d := &e.Decision
+	found, err := f.answers(nil).WhyNot(cmd.Context(), d.JobID, int(d.RunIndex), f.whyNot)
 	if none, ok := errors.AsType[*query.NoAnswer](err); ok {
 		fmt.Fprintln(cmd.ErrOrStderr(), none)
 		return errFinding
@@ -28,13 +26,13 @@ func whyNot(cmd *cobra.Command, e *query.Explanation, f explainFlags) error {
 	if err != nil {
 		return fmt.Errorf("--why-not: %w", err)
 	}
-	changes := found.Found
+	changes := found.Changes
 	out := bufio.NewWriter(cmd.OutOrStdout())
 	if f.output == outputJSON {
 		err = jsonLines(out).Encode(found)
 	} else {
-		fmt.Fprintf(out, "%s %s, run %d: %s %s, not %s: %s\n", bold(out, "Job"), oneLine(d.JobID), d.RunIndex, found.Outcome, d.Code, found.Asked, oneLine(audit.Reason(d)))
-		printFailure(out, e.Basis.Run, &e.Basis.Facts)
+		fmt.Fprintf(out, "%s %s, run %d: %s %s, not %s: %s\n", bold(out, "Job"), oneLine(d.JobID), d.RunIndex, found.Outcome, d.Code, found.Asked, oneLine(d.Reason))
+		printFailure(out, e)
 		if len(changes) == 0 {
 			fmt.Fprintf(out, "\nNo change of one or two things was found that gives %s.\n", found.Asked)
 		} else {
@@ -42,7 +40,7 @@ func whyNot(cmd *cobra.Command, e *query.Explanation, f explainFlags) error {
 			t := newTable(out, "  CHANGE OF", "GIVES", "CHANGE")
 			for i := range changes[:min(len(changes), maxChanges)] {
 				c := &changes[i]
-				t.row("  "+kindsOf(c), strings.TrimSpace(c.Verdict.Code.String()+" "+query.RuleName(c.Verdict.Policy, c.Verdict.Rule)), c.String())
+				t.row("  "+kindsOf(c), strings.TrimSpace(c.Code+" "+query.RuleName(c.Policy, c.Rule)), c.String())
 			}
 			err = t.flush()
 			if more := len(changes) - maxChanges; more > 0 {
@@ -53,7 +51,7 @@ func whyNot(cmd *cobra.Command, e *query.Explanation, f explainFlags) error {
 		if found.Partial {
 			fmt.Fprintln(out, "The policies are so large that not all rules were tried.")
 		}
-		if d.Member != nil {
+		if d.Replica != nil {
 			fmt.Fprintln(out, "The job is a member of a group: what the group would have done about it was not evaluated.")
 		}
 	}
@@ -63,11 +61,11 @@ func whyNot(cmd *cobra.Command, e *query.Explanation, f explainFlags) error {
 	return err
 }
 
-func kindsOf(c *whynot.Change) string {
+func kindsOf(c *query.Flipped) string {
 	var kinds []string
 	for i, e := range c.Edits {
 		if i == 0 || e.Kind != c.Edits[0].Kind {
-			kinds = append(kinds, string(e.Kind))
+			kinds = append(kinds, e.Kind)
 		}
 	}
 	return strings.Join(kinds, ", ")

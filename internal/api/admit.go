@@ -110,7 +110,13 @@ func (q *Questions) callOf(r *http.Request) call {
 		return callOf(r)
 	}
 	c := call{name: path.Base(r.URL.Path), group: questions, verbs: []Verb{GetJobs}, bytes: 64 << 10, values: 8 << 10}
+	if c.name == "WhatIf" || c.name == "whatif" { // they come with policies
+		c.bytes, c.values = 2<<20, 256<<10
+	}
 	if !isRPC(r) {
+		if strings.HasPrefix(r.URL.Path, "/refloat/v1/watch/") {
+			c.group = streams
+		}
 		return c
 	}
 	service := q.File.Services().Get(0)

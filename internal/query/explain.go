@@ -26,6 +26,15 @@ type Explanation struct {
 	Release  *Release       `json:"release,omitempty"`     // that superseded the decision
 	Pruned   bool           `json:"pruned,omitempty"`      // the job was pruned from the job database; this was derived from the logs
 	Changes  []LastChange   `json:"lastChanges,omitempty"` // of the policy, and of the settings if their limit decided
+	// Failure is what a rule could match, a fact each.
+	Failure []string `json:"failure"`
+	// DelayFrom is how the delay was computed; "": it was not, or the policies log was not read.
+	DelayFrom   string    `json:"delayComputed,omitempty"`
+	NotActedOn  bool      `json:"notActedOn,omitempty"`  // the next run would have been: in shadow, or Armada decides itself
+	GroupEffect string    `json:"groupEffect,omitempty"` // what the decision did to the unit and the group of a member
+	Overrides   []string  `json:"brakes,omitempty"`      // on the queue
+	Differs     string    `json:"differs,omitempty"`     // how deciding again gives another decision; the recorded one is authoritative
+	ByGroup     []ByGroup `json:"doneByGroup,omitempty"` // what the group of a member did to it
 
 	Basis Basis `json:"-"`
 }
@@ -86,6 +95,8 @@ type NotDecided struct {
 	Run   int    // as asked for, or LastRun
 	Why   []string
 	Found []History // of the job
+	// ByGroup is what the group of a member did to it.
+	ByGroup []ByGroup
 }
 
 // Error implements error.
@@ -178,7 +189,15 @@ func (s *Source) ExplainRun(ctx context.Context, job string, found []History, ru
 		}
 	}
 	if c == nil {
-		return nil, notDecided(job, run, found)
+		none := notDecided(job, run, found)
+		for i := range found {
+			done, err := s.doneByGroup(ctx, &Decided{Case: audit.Case{Job: found[i].Job}, FromLogs: found[i].FromLogs})
+			if err != nil {
+				return nil, err
+			}
+			none.ByGroup = append(none.ByGroup, done...)
+		}
+		return nil, none
 	}
 	e := &Explanation{Basis: Basis{Decided: *c}}
 	b := &e.Basis
@@ -188,7 +207,8 @@ func (s *Source) ExplainRun(ctx context.Context, job string, found []History, ru
 			return nil, err
 		}
 		e.fill()
-		return e, nil
+		e.ByGroup, err = s.doneByGroup(ctx, c)
+		return e, err
 	}
 	if b.Policies, err = s.Generation(ctx, c.Decision.Generation); err != nil {
 		return nil, err
@@ -200,7 +220,8 @@ func (s *Source) ExplainRun(ctx context.Context, job string, found []History, ru
 	}
 	b.Explanation, b.Diverged = x, diverged
 	e.fill()
-	return e, nil
+	e.ByGroup, err = s.doneByGroup(ctx, c)
+	return e, err
 }
 
 // fill fills the JSON form from the basis.
@@ -212,19 +233,26 @@ func (e *Explanation) fill() {
 	if e.Decision.Superseded = c.Superseded; c.Release != nil {
 		e.Release = ReleaseOf(c.Release)
 	}
-	e.Ladder = ladderOf(e.Basis.Rungs)
+	e.Ladder = LadderOf(e.Basis.Rungs)
+	d := c.Decision
+	e.Failure, e.NotActedOn, e.GroupEffect = FactsOf(&e.Basis.Facts), d.Shadow || c.Mode == Passthrough, groupEffect(d)
+	if d.Requeue && e.Basis.Evaluated && d.Group == nil && d.Code != policy.GroupRestart {
+		e.DelayFrom = Arithmetic(e.Basis.Delay)
+	}
+	for _, o := range e.Basis.Overrides {
+		e.Overrides = append(e.Overrides, OverrideText(o))
+	}
+	if e.Basis.Diverged != nil {
+		e.Differs = e.Basis.Diverged.Error()
+	}
 }
 
-func ladderOf(rungs []policy.Rung) []Rung {
-	ladder := []Rung{}
-	for _, r := range rungs {
-		line := Rung{Policy: r.Policy, Rule: r.Rule, Tried: r.Tried, Matched: r.Matched, Why: r.Why}
-		if r.Tried && !r.Matched {
-			line.Failed = r.Failed.String()
-		}
-		ladder = append(ladder, line)
+// doneByGroup is DoneByGroup of a job that is in the job database.
+func (s *Source) doneByGroup(ctx context.Context, c *Decided) ([]ByGroup, error) {
+	if c.FromLogs {
+		return nil, nil
 	}
-	return ladder
+	return s.DoneByGroup(ctx, c.Job)
 }
 
 // DoneByGroup tells what a job's group did to the job, one sentence each; none: it is in no group.
@@ -252,8 +280,8 @@ func (s *Source) DoneByGroup(ctx context.Context, j *jobdb.Job) (done []ByGroup,
 
 // ByGroup is something that a group did to a member.
 type ByGroup struct {
-	At   string // position of the event that it followed from; "": none
-	Text string
+	At   string `json:"at,omitempty"` // position of the event that it followed from; "": none
+	Text string `json:"text"`
 }
 
 // OriginOf is the position of the event that a record follows from, as decisions print it.

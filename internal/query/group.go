@@ -185,6 +185,36 @@ func (k *GroupKey) the(groups []*jobdb.Group) (*jobdb.Group, error) {
 type GroupHistory struct {
 	Group   Group
 	Records []Record
+	Lines   []Line // the same
+}
+
+// Line is a record as programs and people read it; one of Decision and Other is set.
+type Line struct {
+	Decision *audit.Decision `json:"decision,omitempty"`
+	Other    *audit.Other    `json:"other,omitempty"`
+	Text     string          `json:"text"` // the record in words
+}
+
+// Line returns a record as programs and people read it; false: nobody is shown it.
+func (r *Record) Line() (Line, bool) {
+	l := Line{Text: audit.Describe(r.Record)}
+	switch shown := r.Shown().(type) {
+	case audit.Decision:
+		l.Decision = &shown
+	case audit.Other:
+		l.Other = &shown
+	default:
+		return l, false
+	}
+	return l, true
+}
+
+// Shown returns what `-o json` prints of a record: an *audit.Decision or an *audit.Other.
+func (l *Line) Shown() any {
+	if l.Decision != nil {
+		return l.Decision
+	}
+	return l.Other
 }
 
 // Record is a record of a decision log that a job database keeps.
@@ -235,6 +265,11 @@ func (s *Source) GroupHistory(ctx context.Context, k GroupKey) (h *GroupHistory,
 		h.Records, err = groupRecords(q, row)
 		return err
 	})
+	for i := range h.Records {
+		if l, ok := h.Records[i].Line(); ok {
+			h.Lines = append(h.Lines, l)
+		}
+	}
 	return h, err
 }
 

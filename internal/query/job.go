@@ -19,7 +19,7 @@ type Job struct {
 	Armada          *Verdict  `json:"armadaVerdict,omitempty"`
 	Attempts        []Attempt `json:"attempts,omitempty"`
 
-	Group string `json:"-"` // the name of its group; "": it is in none
+	Group string `json:"group,omitempty"` // the name of its group; "": it is in none
 }
 
 // Verdict is Armada's own verdict on a job that failed.
@@ -51,7 +51,7 @@ type Attempt struct {
 	// Superseded is the number of the decision that came too late.
 	Superseded uint64 `json:"supersededDecision,omitempty"`
 
-	Outcome string `json:"-"` // what was decided, as jobdb.Outcome names it; "": nothing was
+	Outcome string `json:"outcome,omitempty"` // what was decided, as jobdb.Outcome names it; "": nothing was
 }
 
 // Run is a run in a list.

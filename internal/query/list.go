@@ -182,11 +182,11 @@ func (s *Source) ListDecisions(ctx context.Context, l *List, visit func(*audit.D
 }
 
 // LastDecisions visits the last decisions that the criteria select, in the order of their times.
-func (s *Source) LastDecisions(ctx context.Context, l *List, last int, visit func(*audit.Decision) error) error {
+func LastDecisions(ctx context.Context, from Answers, l *List, last int, visit func(*audit.Decision) error) error {
 	var found []audit.Decision
 	newest := *l
 	newest.Sort, newest.Limit, newest.Continue = "-time", last, ""
-	_, err := s.ListDecisions(ctx, &newest, func(d *audit.Decision) error {
+	_, err := from.ListDecisions(ctx, &newest, func(d *audit.Decision) error {
 		found = append(found, *d)
 		return nil
 	})
@@ -255,19 +255,17 @@ func (s *Source) TopRetries(ctx context.Context, by string, l *List) (rows []Top
 	return rows, err
 }
 
-// NewestBefore returns when the last failure was before the times that a list selects, in Unix nanoseconds; 0: there was
+// NewestBefore returns when the last failure was before the times that a list selects, as decisions print it; "": there was
 // none, or the list selects all times.
-func (s *Source) NewestBefore(ctx context.Context, l *List) (at int64, err error) {
+func NewestBefore(ctx context.Context, from Answers, l *List) (at string, err error) {
 	if l.Since == 0 {
-		return 0, nil
+		return "", nil
 	}
 	before := *l
 	before.Since, before.Until, before.Sort, before.Limit, before.Continue = 0, l.Since, "-time", 1, ""
-	_, err = s.read(ctx, Decisions, &before, func(q jobdb.Queries, sel *Selection) ([]any, error) {
-		return q.DecisionList(&sel.Criteria, sel.Page, func(d *jobdb.Decision) error {
-			at = d.Time
-			return nil
-		})
+	_, err = from.ListDecisions(ctx, &before, func(d *audit.Decision) error {
+		at = d.EventTime
+		return nil
 	})
 	return at, err
 }

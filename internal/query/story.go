@@ -16,9 +16,10 @@ type Story struct {
 	Job    Job          `json:"job"`
 	Pruned bool         `json:"pruned,omitempty"` // the job was pruned from the job database; this was derived from the logs
 	Runs   []StoryOfRun `json:"runs"`
+	// ByGroup is what the group of a member did to it.
+	ByGroup []ByGroup `json:"doneByGroup,omitempty"`
 
-	Row     *jobdb.Job `json:"-"`
-	History *History   `json:"-"` // that it was told from
+	History *History `json:"-"` // that it was told from
 }
 
 // StoryOfRun is one run, the decision on it, and what followed.
@@ -92,6 +93,11 @@ func (s *Source) Stories(ctx context.Context, job string) ([]*Story, error) {
 		if err != nil {
 			return nil, err
 		}
+		if !one.Pruned {
+			if one.ByGroup, err = s.DoneByGroup(ctx, found[i].Job); err != nil {
+				return nil, err
+			}
+		}
 		all = append(all, one)
 	}
 	return all, nil
@@ -99,7 +105,7 @@ func (s *Source) Stories(ctx context.Context, job string) ([]*Story, error) {
 
 // Story puts the runs of a job, the decisions on them and what followed in the order of the runs.
 func (h *History) Story() (*Story, error) {
-	s := &Story{Job: JobOf(h.Job, nil), Pruned: h.FromLogs, Runs: []StoryOfRun{}, Row: h.Job, History: h}
+	s := &Story{Job: JobOf(h.Job, nil), Pruned: h.FromLogs, Runs: []StoryOfRun{}, History: h}
 	on := map[string]*jobdb.Decision{}
 	for _, d := range h.Decisions {
 		on[d.RunID] = d
@@ -170,5 +176,5 @@ func rulesTried(c audit.Case, at *PoliciesAt, unread error) *RulesTried {
 	if err != nil && !errors.Is(err, audit.ErrDifferent) {
 		return &RulesTried{Lost: err.Error()}
 	}
-	return &RulesTried{Ladder: ladderOf(x.Rungs)}
+	return &RulesTried{Ladder: LadderOf(x.Rungs)}
 }

@@ -1,9 +1,11 @@
 package query
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/audit/whynot"
@@ -31,6 +33,19 @@ type Flipped struct {
 	Rule   string `json:"rule,omitempty"`
 }
 
+// String says what changes, in one line.
+func (f *Flipped) String() string {
+	var parts []string
+	for _, e := range f.Edits {
+		text := e.Text
+		if e.Now != "" {
+			text += fmt.Sprintf(" (is %s)", e.Now)
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, ", and ")
+}
+
 // Edit is one part of a change.
 type Edit struct {
 	Kind string `json:"kind"`
@@ -50,6 +65,19 @@ func CheckOutcome(outcome string) error {
 		return &Invalid{"outcome", suggest.Unknown("outcome", outcome, whynot.Outcomes()...)}
 	}
 	return nil
+}
+
+// WhyNot finds the smallest changes under which a run of a job, given by its index or LastRun, had been decided otherwise.
+// Errors: those of Explain and Explanation.WhyNot.
+func (s *Source) WhyNot(ctx context.Context, job string, run int, outcome string) (*WhyNot, error) {
+	if err := CheckOutcome(outcome); err != nil {
+		return nil, err
+	}
+	e, err := s.Explain(ctx, job, run)
+	if err != nil {
+		return nil, err
+	}
+	return e.WhyNot(outcome)
 }
 
 // WhyNot finds the smallest changes under which the run had been decided otherwise. Errors: *NoAnswer, ErrNoPolicies, *Invalid.

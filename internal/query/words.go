@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/policy"
 )
 
 // FactsOf lists what rules can match of a failure, a fact a line.
-func FactsOf(f *policy.Failure) (facts []string) {
+func FactsOf(f *policy.Failure) []string {
+	facts := []string{}
 	for c := policy.OOMKilled; c <= policy.LeaseExpired; c++ {
 		if f.Conditions.Has(c) || c == policy.OOMKilled && f.PodOOM {
 			facts = append(facts, "condition "+c.String())
@@ -42,23 +44,23 @@ func (r Retried) String() string {
 }
 
 // RetriedOf counts the retries by the rule of a decision, if it has a limit, and of the job, which had this many before.
-func RetriedOf(d *chain.Decision, before uint32) (all []Retried) {
-	if d.LimitFrom != policy.FromNowhere {
-		n := d.RuleUsed
-		if d.Requeue && n > 0 {
+func RetriedOf(d *audit.Decision, before uint32) (all []Retried) {
+	if d.LimitFrom != "" {
+		n := *d.RuleUsed
+		if d.RetryAfter != "" && n > 0 {
 			n-- // a granted retry counts as one
 		}
-		all = append(all, Retried{"rule", n, d.RuleUsed, d.RuleLimit, fmt.Sprintf("from the %s", d.LimitFrom)})
+		all = append(all, Retried{"rule", n, *d.RuleUsed, *d.RuleLimit, "from the " + d.LimitFrom})
 	}
 	return append(all, Retried{"job", before, d.GlobalUsed, d.GlobalLimit, "(globalMaxRetries)"})
 }
 
-// DelayText shows how a delay was computed, to be put behind it.
-func DelayText(a *policy.Arithmetic) string {
+// Arithmetic shows how a delay was computed.
+func Arithmetic(a *policy.Arithmetic) string {
 	if a == nil {
-		return ": immediately, like Armada"
+		return "immediately, like Armada"
 	}
-	s := fmt.Sprintf(" = min(%v × %g^(%d−1), %v) = %v", a.Initial, a.Multiplier, a.N, a.Max, a.Plain)
+	s := fmt.Sprintf("min(%v × %g^(%d−1), %v) = %v", a.Initial, a.Multiplier, a.N, a.Max, a.Plain)
 	if a.Jitter > 0 {
 		s += fmt.Sprintf(", plus jitter %v", a.Jitter)
 	}
@@ -71,10 +73,44 @@ func DelayText(a *policy.Arithmetic) string {
 	return s
 }
 
-// DelayText shows how the delay of a decision was computed; "": it has none, or nothing is known of it.
+// DelayText shows how the delay of a decision was computed, to be put behind it; "": it has none, or nothing is known of it.
 func (e *Explanation) DelayText() string {
-	if d := e.Basis.Decision; !d.Requeue || !e.Basis.Evaluated || d.Group != nil || d.Code == policy.GroupRestart {
+	switch {
+	case e.DelayFrom == "":
 		return ""
+	case strings.HasPrefix(e.DelayFrom, "min("):
+		return " = " + e.DelayFrom
 	}
-	return DelayText(e.Basis.Delay)
+	return ": " + e.DelayFrom
+}
+
+// groupEffect says what a decision did to the unit and the group of a member; "": it is in no group.
+func groupEffect(d *chain.Decision) string {
+	switch {
+	case d.Member == nil:
+		return ""
+	case d.Group != nil:
+		return audit.GroupSentence(d.Group)
+	case d.Code == policy.GangRetry:
+		return "all members of the gang start again together; the rules of the group were not asked"
+	case d.Code == policy.GroupRestart, d.Code == policy.GroupOver:
+		return "the policies of the job were not asked: what became of the group came first"
+	case d.Requeue:
+		return "the unit goes on: only this member starts again"
+	default:
+		return "the unit did not fail by this, so the rules of the group were not asked"
+	}
+}
+
+// LadderOf returns the rules that were, or would have been, tried.
+func LadderOf(rungs []policy.Rung) []Rung {
+	ladder := []Rung{}
+	for _, r := range rungs {
+		line := Rung{Policy: r.Policy, Rule: r.Rule, Tried: r.Tried, Matched: r.Matched, Why: r.Why}
+		if r.Tried && !r.Matched {
+			line.Failed = r.Failed.String()
+		}
+		ladder = append(ladder, line)
+	}
+	return ladder
 }

@@ -194,7 +194,7 @@ func (s *site) explain(p *page) error {
 	for _, other := range h.Decisions {
 		shown.Earlier = append(shown.Earlier, choice{fmt.Sprint("Run ", other.RunIndex), p.with("run", fmt.Sprint(other.RunIndex)), other.RunIndex == d.RunIndex})
 	}
-	for _, r := range query.RetriedOf(d, e.Before) {
+	for _, r := range query.RetriedOf(&e.Decision, e.Before) {
 		shown.Counts = append(shown.Counts, fact{"By the " + r.Of, r.String(), ""})
 	}
 	if d.Requeue {

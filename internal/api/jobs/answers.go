@@ -7,7 +7,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/refloat/refloat/internal/api/jobs/pb"
-	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/query"
 )
 
@@ -15,18 +14,16 @@ import (
 func (s *Service) GetJob(ctx context.Context, r *pb.GetJobRequest) (*pb.GetJobResponse, error) {
 	out := &pb.GetJobResponse{}
 	err := s.ask(ctx, func(ctx context.Context, from *query.Source) error {
-		find := from.FindJob
 		if r.At != "" {
 			if !s.deriving.CompareAndSwap(false, true) {
 				return status.Error(codes.ResourceExhausted, "another job is being derived from the logs: try again in a moment")
 			}
 			defer s.deriving.Store(false)
-			find = func(ctx context.Context, id string) ([]query.Found, error) { return from.JobAt(ctx, id, r.At) }
 		}
-		found, err := find(ctx, r.JobId)
+		found, err := from.GetJob(ctx, r.JobId, r.At)
 		for i := range found {
 			if err == nil {
-				err = rowsOf[pb.Job, *pb.Job, *query.Job](&out.Jobs)(&found[i].Job)
+				err = rowsOf[pb.Job, *pb.Job, *query.Job](&out.Jobs)(&found[i])
 			}
 		}
 		return err
@@ -80,14 +77,7 @@ func (s *Service) Explain(ctx context.Context, r *pb.ExplainRequest) (*pb.Explan
 func (s *Service) ExplainWhyNot(ctx context.Context, r *pb.ExplainWhyNotRequest) (*pb.WhyNot, error) {
 	out := &pb.WhyNot{}
 	err := s.ask(ctx, func(ctx context.Context, from *query.Source) error {
-		if err := query.CheckOutcome(r.Outcome); err != nil {
-			return err
-		}
-		e, err := withoutLogs(from).Explain(ctx, r.JobId, runOf(r.Run))
-		if err != nil {
-			return err
-		}
-		found, err := e.WhyNot(r.Outcome)
+		found, err := withoutLogs(from).WhyNot(ctx, r.JobId, runOf(r.Run), r.Outcome)
 		if err == nil {
 			out, err = fill(out, found)
 		}
@@ -117,21 +107,15 @@ func (s *Service) GetGroupHistory(ctx context.Context, r *pb.GetGroupHistoryRequ
 		if err != nil {
 			return err
 		}
-		for i := range h.Records {
-			one := &pb.Record{}
-			switch shown := h.Records[i].Shown().(type) {
-			case audit.Decision:
-				one.Decision, err = fill(&pb.Decision{}, shown)
-			case audit.Other:
-				one.Other, err = fill(&pb.Other{}, shown)
-			default:
-				continue
-			}
-			if err != nil {
+		if len(h.Lines) > maxRecords {
+			return status.Errorf(codes.ResourceExhausted, "the history has more than %d records: use refloatctl explain group", maxRecords)
+		}
+		if out.Group, err = fill(&pb.Group{}, h.Group); err != nil {
+			return err
+		}
+		for i := range h.Lines {
+			if err := rowsOf[pb.Record, *pb.Record, *query.Line](&out.Records)(&h.Lines[i]); err != nil {
 				return err
-			}
-			if out.Records = append(out.Records, one); len(out.Records) > maxRecords {
-				return status.Errorf(codes.ResourceExhausted, "the history has more than %d records: use refloatctl explain group", maxRecords)
 			}
 		}
 		return nil
@@ -177,11 +161,7 @@ func (s *Service) GetShadowReport(ctx context.Context, r *pb.GetShadowReportRequ
 	}
 	out := &pb.GetShadowReportResponse{}
 	err = s.ask(ctx, func(ctx context.Context, from *query.Source) error {
-		queues, err := from.ShadowReport(ctx, r.Queue, since)
-		if err != nil {
-			return err
-		}
-		return query.ShadowLines(queues, func(l *query.ShadowLine) error {
+		return from.Shadow(ctx, r.Queue, since, func(l *query.ShadowLine) error {
 			if len(out.Lines) == maxRecords {
 				return status.Errorf(codes.ResourceExhausted, "the report has more than %d lines: give a queue or since, or use refloatctl shadow report", maxRecords)
 			}

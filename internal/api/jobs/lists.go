@@ -87,7 +87,7 @@ func (s *Service) ListJobs(ctx context.Context, r *pb.ListJobsRequest) (*pb.List
 	if err != nil {
 		return nil, err
 	}
-	l.States, l.Waiting = r.State, r.Waiting
+	l.States, l.Waiting, l.JobPrefix = r.State, r.Waiting, r.JobPrefix
 	out := &pb.ListJobsResponse{}
 	err = s.ask(ctx, func(ctx context.Context, from *query.Source) (err error) {
 		out.NextPageToken, err = from.ListJobs(ctx, &l, rowsOf[pb.Job, *pb.Job, *query.Job](&out.Jobs))

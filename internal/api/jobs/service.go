@@ -31,6 +31,8 @@ type Service struct {
 	Now    func() time.Time
 	Log    *slog.Logger
 	Limits Limits
+	// Program is the version of this program, for reports of verifications.
+	Program string
 
 	watching atomic.Int64
 	deriving atomic.Bool // from the logs: one question at a time
@@ -39,6 +41,7 @@ type Service struct {
 // Limits bound what clients cost; a zero value is replaced by its default.
 type Limits struct {
 	Timeout  time.Duration // of a question; default 30 s
+	Whole    time.Duration // of a question that reads whole logs; default 100 s, which the server's timeout of writes allows
 	Every    time.Duration // polling interval of streams; default 1 s
 	Streams  int           // at once; default 32
 	Behind   int           // decisions of a partition that a stream may lag behind; default 100000
@@ -58,7 +61,7 @@ func (s *Service) Questions() *api.Questions {
 		File:     pb.File_internal_api_jobs_pb_jobs_proto,
 		Register: func(to *grpc.Server) { pb.RegisterJobsServer(to, s) },
 		Gateway: func(ctx context.Context, mux *runtime.ServeMux) error {
-			return pb.RegisterJobsHandlerServer(ctx, mux, s)
+			return errors.Join(pb.RegisterJobsHandlerServer(ctx, mux, s), s.serveWatch(mux)) // the last one registered is asked first
 		},
 		Owns: owns,
 	}
@@ -69,7 +72,7 @@ func owns(path string) bool {
 	rest, ok := strings.CutPrefix(path, "/refloat/v1/")
 	first, _, _ := strings.Cut(rest, "/")
 	switch first {
-	case "jobs", "runs", "decisions", "groups", "queues", "top", "summary", "shadow":
+	case "jobs", "runs", "decisions", "groups", "queues", "top", "summary", "shadow", "whatif", "verify", "partitions", "watch":
 		return ok
 	}
 	return false
@@ -95,10 +98,16 @@ func pageSize(name string, asked int32, otherwise int) (int, error) {
 
 // ask answers a question within its timeout.
 func (s *Service) ask(ctx context.Context, answer func(context.Context, *query.Source) error) error {
+	return s.askWithin(ctx, or(s.Limits.Timeout, 30*time.Second), answer)
+}
+
+const noJobDB = "this server reads no job database: start it with --job-db URL"
+
+func (s *Service) askWithin(ctx context.Context, timeout time.Duration, answer func(context.Context, *query.Source) error) error {
 	if s.Source == nil {
-		return status.Error(codes.FailedPrecondition, "this server reads no job database: start it with --job-db URL")
+		return status.Error(codes.FailedPrecondition, noJobDB)
 	}
-	ctx, cancel := context.WithTimeout(ctx, or(s.Limits.Timeout, 30*time.Second))
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return s.failed(answer(ctx, s.Source))
 }
@@ -137,6 +146,8 @@ func (s *Service) failed(err error) error {
 		code = codes.InvalidArgument
 	case errors.As(err, &none):
 		code = codes.FailedPrecondition
+	case errors.Is(err, query.ErrBusy):
+		code = codes.ResourceExhausted
 	case errors.Is(err, query.ErrNoLogs), errors.Is(err, query.ErrNoPolicies):
 		code = codes.FailedPrecondition
 	case errors.Is(err, context.Canceled):

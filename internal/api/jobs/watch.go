@@ -39,6 +39,7 @@ func (s *Service) WatchDecisions(r *pb.WatchDecisionsRequest, to grpc.ServerStre
 	defer s.watching.Add(-1)
 	w := &watch{limits: s.Limits, seen: map[int]uint64{}, want: func(d *jobdb.Decision) bool {
 		return (r.Queue == "" || d.Queue == r.Queue) && (r.Policy == "" || d.Policy == r.Policy) && (r.Rule == "" || d.Rule == r.Rule) &&
+			(r.JobSet == "" || d.JobSet == r.JobSet) && (r.JobId == "" || d.JobID == r.JobId) &&
 			(len(r.Code) == 0 || slices.Contains(selected.Criteria.Codes, d.Code))
 	}}
 	ctx := to.Context()

@@ -12,6 +12,7 @@ import (
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	structpb "google.golang.org/protobuf/types/known/structpb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -41,6 +42,7 @@ type ListJobsRequest struct {
 	Sort          string                 `protobuf:"bytes,13,opt,name=sort,proto3" json:"sort,omitempty"`                            // id, submitted, ended, retry-after or runs; with a minus before it, descending
 	PageSize      int32                  `protobuf:"varint,14,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`   // at most 1000; 0: 100
 	PageToken     string                 `protobuf:"bytes,15,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"` // of the page before
+	JobPrefix     string                 `protobuf:"bytes,16,opt,name=job_prefix,json=jobPrefix,proto3" json:"job_prefix,omitempty"` // only jobs whose id begins with it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -176,6 +178,13 @@ func (x *ListJobsRequest) GetPageSize() int32 {
 func (x *ListJobsRequest) GetPageToken() string {
 	if x != nil {
 		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListJobsRequest) GetJobPrefix() string {
+	if x != nil {
+		return x.JobPrefix
 	}
 	return ""
 }
@@ -1211,6 +1220,7 @@ func (x *GetGroupHistoryRequest) GetJobSet() string {
 type GetGroupHistoryResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Records       []*Record              `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"` // in log order
+	Group         *Group                 `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1252,11 +1262,19 @@ func (x *GetGroupHistoryResponse) GetRecords() []*Record {
 	return nil
 }
 
+func (x *GetGroupHistoryResponse) GetGroup() *Group {
+	if x != nil {
+		return x.Group
+	}
+	return nil
+}
+
 // Record is one of both.
 type Record struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Decision      *Decision              `protobuf:"bytes,1,opt,name=decision,proto3" json:"decision,omitempty"`
 	Other         *Other                 `protobuf:"bytes,2,opt,name=other,proto3" json:"other,omitempty"`
+	Text          string                 `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"` // the record in words
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1303,6 +1321,13 @@ func (x *Record) GetOther() *Other {
 		return x.Other
 	}
 	return nil
+}
+
+func (x *Record) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
 }
 
 type GetQueueStoryRequest struct {
@@ -1679,6 +1704,8 @@ type WatchDecisionsRequest struct {
 	Code          []string               `protobuf:"bytes,2,rep,name=code,proto3" json:"code,omitempty"`
 	Policy        string                 `protobuf:"bytes,3,opt,name=policy,proto3" json:"policy,omitempty"`
 	Rule          string                 `protobuf:"bytes,4,opt,name=rule,proto3" json:"rule,omitempty"`
+	JobSet        string                 `protobuf:"bytes,5,opt,name=job_set,json=jobSet,proto3" json:"job_set,omitempty"`
+	JobId         string                 `protobuf:"bytes,6,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1741,6 +1768,1066 @@ func (x *WatchDecisionsRequest) GetRule() string {
 	return ""
 }
 
+func (x *WatchDecisionsRequest) GetJobSet() string {
+	if x != nil {
+		return x.JobSet
+	}
+	return ""
+}
+
+func (x *WatchDecisionsRequest) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+type WhatIfRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Candidates    []*Policies            `protobuf:"bytes,1,rep,name=candidates,proto3" json:"candidates,omitempty"` // none: the policies in force now
+	Set           []string               `protobuf:"bytes,2,rep,name=set,proto3" json:"set,omitempty"`               // fields to change in every candidate, such as policies.infra.rules[oom].retryLimit=2
+	Against       *Policies              `protobuf:"bytes,3,opt,name=against,proto3" json:"against,omitempty"`       // absent: what was decided
+	Queue         string                 `protobuf:"bytes,4,opt,name=queue,proto3" json:"queue,omitempty"`           // count only failed runs of this queue
+	From          string                 `protobuf:"bytes,5,opt,name=from,proto3" json:"from,omitempty"`             // count only failed runs from this time on: a time, or a duration before now
+	To            string                 `protobuf:"bytes,6,opt,name=to,proto3" json:"to,omitempty"`                 // end the history there
+	Limit         int32                  `protobuf:"varint,7,opt,name=limit,proto3" json:"limit,omitempty"`          // changed decisions to list, at most 1000; 0: 20
+	Skip          int32                  `protobuf:"varint,8,opt,name=skip,proto3" json:"skip,omitempty"`            // changed decisions to leave out before those listed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhatIfRequest) Reset() {
+	*x = WhatIfRequest{}
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhatIfRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhatIfRequest) ProtoMessage() {}
+
+func (x *WhatIfRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhatIfRequest.ProtoReflect.Descriptor instead.
+func (*WhatIfRequest) Descriptor() ([]byte, []int) {
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *WhatIfRequest) GetCandidates() []*Policies {
+	if x != nil {
+		return x.Candidates
+	}
+	return nil
+}
+
+func (x *WhatIfRequest) GetSet() []string {
+	if x != nil {
+		return x.Set
+	}
+	return nil
+}
+
+func (x *WhatIfRequest) GetAgainst() *Policies {
+	if x != nil {
+		return x.Against
+	}
+	return nil
+}
+
+func (x *WhatIfRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *WhatIfRequest) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *WhatIfRequest) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *WhatIfRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *WhatIfRequest) GetSkip() int32 {
+	if x != nil {
+		return x.Skip
+	}
+	return 0
+}
+
+// Policies are a policy set.
+type Policies struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Documents     []*structpb.Struct     `protobuf:"bytes,2,rep,name=documents,proto3" json:"documents,omitempty"` // resources, as refloatctl get -o json prints them; none: those in force now
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Policies) Reset() {
+	*x = Policies{}
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Policies) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Policies) ProtoMessage() {}
+
+func (x *Policies) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Policies.ProtoReflect.Descriptor instead.
+func (*Policies) Descriptor() ([]byte, []int) {
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *Policies) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Policies) GetDocuments() []*structpb.Struct {
+	if x != nil {
+		return x.Documents
+	}
+	return nil
+}
+
+type WhatIfResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Results       []*WhatIfResult        `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"` // one of each candidate
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhatIfResponse) Reset() {
+	*x = WhatIfResponse{}
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhatIfResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhatIfResponse) ProtoMessage() {}
+
+func (x *WhatIfResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhatIfResponse.ProtoReflect.Descriptor instead.
+func (*WhatIfResponse) Descriptor() ([]byte, []int) {
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *WhatIfResponse) GetResults() []*WhatIfResult {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+type WhatIfResult struct {
+	state                          protoimpl.MessageState `protogen:"open.v1"`
+	Record                         string                 `protobuf:"bytes,1,opt,name=record,proto3" json:"record,omitempty"` // WhatIf
+	Candidate                      string                 `protobuf:"bytes,2,opt,name=candidate,proto3" json:"candidate,omitempty"`
+	Against                        string                 `protobuf:"bytes,3,opt,name=against,proto3" json:"against,omitempty"`
+	Compared                       uint64                 `protobuf:"varint,4,opt,name=compared,proto3" json:"compared,omitempty"`
+	Changed                        uint64                 `protobuf:"varint,5,opt,name=changed,proto3" json:"changed,omitempty"`
+	NotCompared                    uint64                 `protobuf:"varint,6,opt,name=not_compared,json=notCompared,proto3" json:"not_compared,omitempty"`
+	RetriesFewer                   uint64                 `protobuf:"varint,7,opt,name=retries_fewer,json=retriesFewer,proto3" json:"retries_fewer,omitempty"`
+	RetriesMoreAtLeast             uint64                 `protobuf:"varint,8,opt,name=retries_more_at_least,json=retriesMoreAtLeast,proto3" json:"retries_more_at_least,omitempty"`
+	RunsFewer                      uint64                 `protobuf:"varint,9,opt,name=runs_fewer,json=runsFewer,proto3" json:"runs_fewer,omitempty"`
+	RunSecondsFewer                float64                `protobuf:"fixed64,10,opt,name=run_seconds_fewer,json=runSecondsFewer,proto3" json:"run_seconds_fewer,omitempty"`
+	JobsThatWouldHaveFailedEarlier *Outcomes              `protobuf:"bytes,11,opt,name=jobs_that_would_have_failed_earlier,json=jobsThatWouldHaveFailedEarlier,proto3" json:"jobs_that_would_have_failed_earlier,omitempty"`
+	Rows                           []*WhatIfRow           `protobuf:"bytes,12,rep,name=rows,proto3" json:"rows,omitempty"`
+	ChangedInOtherRows             uint64                 `protobuf:"varint,13,opt,name=changed_in_other_rows,json=changedInOtherRows,proto3" json:"changed_in_other_rows,omitempty"`
+	Jobs                           []*WhatIfChange        `protobuf:"bytes,14,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	Next                           *int64                 `protobuf:"varint,15,opt,name=next,proto3,oneof" json:"next,omitempty"` // skip of the next page
+	Assumed                        []string               `protobuf:"bytes,16,rep,name=assumed,proto3" json:"assumed,omitempty"`
+	unknownFields                  protoimpl.UnknownFields
+	sizeCache                      protoimpl.SizeCache
+}
+
+func (x *WhatIfResult) Reset() {
+	*x = WhatIfResult{}
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhatIfResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhatIfResult) ProtoMessage() {}
+
+func (x *WhatIfResult) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhatIfResult.ProtoReflect.Descriptor instead.
+func (*WhatIfResult) Descriptor() ([]byte, []int) {
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *WhatIfResult) GetRecord() string {
+	if x != nil {
+		return x.Record
+	}
+	return ""
+}
+
+func (x *WhatIfResult) GetCandidate() string {
+	if x != nil {
+		return x.Candidate
+	}
+	return ""
+}
+
+func (x *WhatIfResult) GetAgainst() string {
+	if x != nil {
+		return x.Against
+	}
+	return ""
+}
+
+func (x *WhatIfResult) GetCompared() uint64 {
+	if x != nil {
+		return x.Compared
+	}
+	return 0
+}
+
+func (x *WhatIfResult) GetChanged() uint64 {
+	if x != nil {
+		return x.Changed
+	}
+	return 0
+}
+
+func (x *WhatIfResult) GetNotCompared() uint64 {
+	if x != nil {
+		return x.NotCompared
+	}
+	return 0
+}
+
+func (x *WhatIfResult) GetRetriesFewer() uint64 {
+	if x != nil {
+		return x.RetriesFewer
+	}
+	return 0
+}
+
+func (x *WhatIfResult) GetRetriesMoreAtLeast() uint64 {
+	if x != nil {
+		return x.RetriesMoreAtLeast
+	}
+	return 0
+}
+
+func (x *WhatIfResult) GetRunsFewer() uint64 {
+	if x != nil {
+		return x.RunsFewer
+	}
+	return 0
+}
+
+func (x *WhatIfResult) GetRunSecondsFewer() float64 {
+	if x != nil {
+		return x.RunSecondsFewer
+	}
+	return 0
+}
+
+func (x *WhatIfResult) GetJobsThatWouldHaveFailedEarlier() *Outcomes {
+	if x != nil {
+		return x.JobsThatWouldHaveFailedEarlier
+	}
+	return nil
+}
+
+func (x *WhatIfResult) GetRows() []*WhatIfRow {
+	if x != nil {
+		return x.Rows
+	}
+	return nil
+}
+
+func (x *WhatIfResult) GetChangedInOtherRows() uint64 {
+	if x != nil {
+		return x.ChangedInOtherRows
+	}
+	return 0
+}
+
+func (x *WhatIfResult) GetJobs() []*WhatIfChange {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+func (x *WhatIfResult) GetNext() int64 {
+	if x != nil && x.Next != nil {
+		return *x.Next
+	}
+	return 0
+}
+
+func (x *WhatIfResult) GetAssumed() []string {
+	if x != nil {
+		return x.Assumed
+	}
+	return nil
+}
+
+// Outcomes count what became of jobs.
+type Outcomes struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Succeeded     uint64                 `protobuf:"varint,1,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
+	Failed        uint64                 `protobuf:"varint,2,opt,name=failed,proto3" json:"failed,omitempty"`
+	Cancelled     uint64                 `protobuf:"varint,3,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
+	NotOver       uint64                 `protobuf:"varint,4,opt,name=not_over,json=notOver,proto3" json:"not_over,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Outcomes) Reset() {
+	*x = Outcomes{}
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Outcomes) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Outcomes) ProtoMessage() {}
+
+func (x *Outcomes) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Outcomes.ProtoReflect.Descriptor instead.
+func (*Outcomes) Descriptor() ([]byte, []int) {
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *Outcomes) GetSucceeded() uint64 {
+	if x != nil {
+		return x.Succeeded
+	}
+	return 0
+}
+
+func (x *Outcomes) GetFailed() uint64 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *Outcomes) GetCancelled() uint64 {
+	if x != nil {
+		return x.Cancelled
+	}
+	return 0
+}
+
+func (x *Outcomes) GetNotOver() uint64 {
+	if x != nil {
+		return x.NotOver
+	}
+	return 0
+}
+
+type WhatIfRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	Cause         string                 `protobuf:"bytes,2,opt,name=cause,proto3" json:"cause,omitempty"`
+	Decided       string                 `protobuf:"bytes,3,opt,name=decided,proto3" json:"decided,omitempty"`
+	Candidate     string                 `protobuf:"bytes,4,opt,name=candidate,proto3" json:"candidate,omitempty"`
+	Policy        string                 `protobuf:"bytes,5,opt,name=policy,proto3" json:"policy,omitempty"`
+	Rule          string                 `protobuf:"bytes,6,opt,name=rule,proto3" json:"rule,omitempty"`
+	Count         uint64                 `protobuf:"varint,7,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhatIfRow) Reset() {
+	*x = WhatIfRow{}
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhatIfRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhatIfRow) ProtoMessage() {}
+
+func (x *WhatIfRow) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhatIfRow.ProtoReflect.Descriptor instead.
+func (*WhatIfRow) Descriptor() ([]byte, []int) {
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *WhatIfRow) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *WhatIfRow) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *WhatIfRow) GetDecided() string {
+	if x != nil {
+		return x.Decided
+	}
+	return ""
+}
+
+func (x *WhatIfRow) GetCandidate() string {
+	if x != nil {
+		return x.Candidate
+	}
+	return ""
+}
+
+func (x *WhatIfRow) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+func (x *WhatIfRow) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *WhatIfRow) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+type WhatIfChange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Partition     int32                  `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	Position      string                 `protobuf:"bytes,2,opt,name=position,proto3" json:"position,omitempty"`
+	Time          string                 `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
+	Queue         string                 `protobuf:"bytes,4,opt,name=queue,proto3" json:"queue,omitempty"`
+	JobSet        string                 `protobuf:"bytes,5,opt,name=job_set,json=jobSet,proto3" json:"job_set,omitempty"`
+	JobId         string                 `protobuf:"bytes,6,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	RunId         *string                `protobuf:"bytes,7,opt,name=run_id,json=runId,proto3,oneof" json:"run_id,omitempty"`
+	Cause         string                 `protobuf:"bytes,8,opt,name=cause,proto3" json:"cause,omitempty"`
+	Decided       *WhatIfVerdict         `protobuf:"bytes,9,opt,name=decided,proto3" json:"decided,omitempty"`
+	Candidate     *WhatIfVerdict         `protobuf:"bytes,10,opt,name=candidate,proto3" json:"candidate,omitempty"`
+	Parts         bool                   `protobuf:"varint,11,opt,name=parts,proto3" json:"parts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhatIfChange) Reset() {
+	*x = WhatIfChange{}
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhatIfChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhatIfChange) ProtoMessage() {}
+
+func (x *WhatIfChange) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhatIfChange.ProtoReflect.Descriptor instead.
+func (*WhatIfChange) Descriptor() ([]byte, []int) {
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *WhatIfChange) GetPartition() int32 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *WhatIfChange) GetPosition() string {
+	if x != nil {
+		return x.Position
+	}
+	return ""
+}
+
+func (x *WhatIfChange) GetTime() string {
+	if x != nil {
+		return x.Time
+	}
+	return ""
+}
+
+func (x *WhatIfChange) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *WhatIfChange) GetJobSet() string {
+	if x != nil {
+		return x.JobSet
+	}
+	return ""
+}
+
+func (x *WhatIfChange) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *WhatIfChange) GetRunId() string {
+	if x != nil && x.RunId != nil {
+		return *x.RunId
+	}
+	return ""
+}
+
+func (x *WhatIfChange) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *WhatIfChange) GetDecided() *WhatIfVerdict {
+	if x != nil {
+		return x.Decided
+	}
+	return nil
+}
+
+func (x *WhatIfChange) GetCandidate() *WhatIfVerdict {
+	if x != nil {
+		return x.Candidate
+	}
+	return nil
+}
+
+func (x *WhatIfChange) GetParts() bool {
+	if x != nil {
+		return x.Parts
+	}
+	return false
+}
+
+type WhatIfVerdict struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Outcome       string                 `protobuf:"bytes,1,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	Code          string                 `protobuf:"bytes,2,opt,name=code,proto3" json:"code,omitempty"`
+	Policy        *string                `protobuf:"bytes,3,opt,name=policy,proto3,oneof" json:"policy,omitempty"`
+	Rule          *string                `protobuf:"bytes,4,opt,name=rule,proto3,oneof" json:"rule,omitempty"`
+	Delay         *string                `protobuf:"bytes,5,opt,name=delay,proto3,oneof" json:"delay,omitempty"`
+	AvoidNodes    []string               `protobuf:"bytes,6,rep,name=avoid_nodes,json=avoidNodes,proto3" json:"avoid_nodes,omitempty"`
+	Shadow        *bool                  `protobuf:"varint,7,opt,name=shadow,proto3,oneof" json:"shadow,omitempty"`
+	Group         *string                `protobuf:"bytes,8,opt,name=group,proto3,oneof" json:"group,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhatIfVerdict) Reset() {
+	*x = WhatIfVerdict{}
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhatIfVerdict) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhatIfVerdict) ProtoMessage() {}
+
+func (x *WhatIfVerdict) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhatIfVerdict.ProtoReflect.Descriptor instead.
+func (*WhatIfVerdict) Descriptor() ([]byte, []int) {
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *WhatIfVerdict) GetOutcome() string {
+	if x != nil {
+		return x.Outcome
+	}
+	return ""
+}
+
+func (x *WhatIfVerdict) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *WhatIfVerdict) GetPolicy() string {
+	if x != nil && x.Policy != nil {
+		return *x.Policy
+	}
+	return ""
+}
+
+func (x *WhatIfVerdict) GetRule() string {
+	if x != nil && x.Rule != nil {
+		return *x.Rule
+	}
+	return ""
+}
+
+func (x *WhatIfVerdict) GetDelay() string {
+	if x != nil && x.Delay != nil {
+		return *x.Delay
+	}
+	return ""
+}
+
+func (x *WhatIfVerdict) GetAvoidNodes() []string {
+	if x != nil {
+		return x.AvoidNodes
+	}
+	return nil
+}
+
+func (x *WhatIfVerdict) GetShadow() bool {
+	if x != nil && x.Shadow != nil {
+		return *x.Shadow
+	}
+	return false
+}
+
+func (x *WhatIfVerdict) GetGroup() string {
+	if x != nil && x.Group != nil {
+		return *x.Group
+	}
+	return ""
+}
+
+type VerifyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	AllowWaiting  bool                   `protobuf:"varint,1,opt,name=allow_waiting,json=allowWaiting,proto3" json:"allow_waiting,omitempty"`                                          // messages at the end of events may be without an answer
+	Until         map[int32]uint64       `protobuf:"bytes,2,rep,name=until,proto3" json:"until,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // by partition, the envelope up to which it is verified; empty: all, to their ends
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VerifyRequest) Reset() {
+	*x = VerifyRequest{}
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VerifyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VerifyRequest) ProtoMessage() {}
+
+func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
+func (*VerifyRequest) Descriptor() ([]byte, []int) {
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *VerifyRequest) GetAllowWaiting() bool {
+	if x != nil {
+		return x.AllowWaiting
+	}
+	return false
+}
+
+func (x *VerifyRequest) GetUntil() map[int32]uint64 {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+type VerifyResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Report        *structpb.Struct       `protobuf:"bytes,1,opt,name=report,proto3" json:"report,omitempty"` // as refloatctl verify -o json prints it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VerifyResponse) Reset() {
+	*x = VerifyResponse{}
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VerifyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VerifyResponse) ProtoMessage() {}
+
+func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VerifyResponse.ProtoReflect.Descriptor instead.
+func (*VerifyResponse) Descriptor() ([]byte, []int) {
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *VerifyResponse) GetReport() *structpb.Struct {
+	if x != nil {
+		return x.Report
+	}
+	return nil
+}
+
+type ListPartitionsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPartitionsRequest) Reset() {
+	*x = ListPartitionsRequest{}
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPartitionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPartitionsRequest) ProtoMessage() {}
+
+func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPartitionsRequest.ProtoReflect.Descriptor instead.
+func (*ListPartitionsRequest) Descriptor() ([]byte, []int) {
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{35}
+}
+
+type ListPartitionsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Partitions    []*Partition           `protobuf:"bytes,1,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPartitionsResponse) Reset() {
+	*x = ListPartitionsResponse{}
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPartitionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPartitionsResponse) ProtoMessage() {}
+
+func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPartitionsResponse.ProtoReflect.Descriptor instead.
+func (*ListPartitionsResponse) Descriptor() ([]byte, []int) {
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *ListPartitionsResponse) GetPartitions() []*Partition {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
+type Partition struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Partition     int32                  `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	Here          bool                   `protobuf:"varint,2,opt,name=here,proto3" json:"here,omitempty"`        // the process that answers decides it
+	Owner         *string                `protobuf:"bytes,3,opt,name=owner,proto3,oneof" json:"owner,omitempty"` // of this process, its name; of another one, the id in the decision log
+	Epoch         *uint64                `protobuf:"varint,4,opt,name=epoch,proto3,oneof" json:"epoch,omitempty"`
+	Generation    *uint64                `protobuf:"varint,5,opt,name=generation,proto3,oneof" json:"generation,omitempty"` // of the policies in force, where they are known here
+	Since         *string                `protobuf:"bytes,6,opt,name=since,proto3,oneof" json:"since,omitempty"`
+	LagSeconds    *float64               `protobuf:"fixed64,7,opt,name=lag_seconds,json=lagSeconds,proto3,oneof" json:"lag_seconds,omitempty"`
+	Behind        *float64               `protobuf:"fixed64,8,opt,name=behind,proto3,oneof" json:"behind,omitempty"`    // messages
+	Envelope      *uint64                `protobuf:"varint,9,opt,name=envelope,proto3,oneof" json:"envelope,omitempty"` // the last one in the job database
+	Events        *string                `protobuf:"bytes,10,opt,name=events,proto3,oneof" json:"events,omitempty"`     // position of the last message in the job database
+	Problem       *string                `protobuf:"bytes,11,opt,name=problem,proto3,oneof" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Partition) Reset() {
+	*x = Partition{}
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Partition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Partition) ProtoMessage() {}
+
+func (x *Partition) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Partition.ProtoReflect.Descriptor instead.
+func (*Partition) Descriptor() ([]byte, []int) {
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *Partition) GetPartition() int32 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *Partition) GetHere() bool {
+	if x != nil {
+		return x.Here
+	}
+	return false
+}
+
+func (x *Partition) GetOwner() string {
+	if x != nil && x.Owner != nil {
+		return *x.Owner
+	}
+	return ""
+}
+
+func (x *Partition) GetEpoch() uint64 {
+	if x != nil && x.Epoch != nil {
+		return *x.Epoch
+	}
+	return 0
+}
+
+func (x *Partition) GetGeneration() uint64 {
+	if x != nil && x.Generation != nil {
+		return *x.Generation
+	}
+	return 0
+}
+
+func (x *Partition) GetSince() string {
+	if x != nil && x.Since != nil {
+		return *x.Since
+	}
+	return ""
+}
+
+func (x *Partition) GetLagSeconds() float64 {
+	if x != nil && x.LagSeconds != nil {
+		return *x.LagSeconds
+	}
+	return 0
+}
+
+func (x *Partition) GetBehind() float64 {
+	if x != nil && x.Behind != nil {
+		return *x.Behind
+	}
+	return 0
+}
+
+func (x *Partition) GetEnvelope() uint64 {
+	if x != nil && x.Envelope != nil {
+		return *x.Envelope
+	}
+	return 0
+}
+
+func (x *Partition) GetEvents() string {
+	if x != nil && x.Events != nil {
+		return *x.Events
+	}
+	return ""
+}
+
+func (x *Partition) GetProblem() string {
+	if x != nil && x.Problem != nil {
+		return *x.Problem
+	}
+	return ""
+}
+
 type Job struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	JobId           string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
@@ -1757,13 +2844,14 @@ type Job struct {
 	CancelRequested bool                   `protobuf:"varint,12,opt,name=cancel_requested,json=cancelRequested,proto3" json:"cancel_requested,omitempty"`
 	ArmadaVerdict   *Verdict               `protobuf:"bytes,13,opt,name=armada_verdict,json=armadaVerdict,proto3" json:"armada_verdict,omitempty"`
 	Attempts        []*Attempt             `protobuf:"bytes,14,rep,name=attempts,proto3" json:"attempts,omitempty"`
+	Group           *string                `protobuf:"bytes,15,opt,name=group,proto3,oneof" json:"group,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[25]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1775,7 +2863,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[25]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1788,7 +2876,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{25}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Job) GetJobId() string {
@@ -1889,6 +2977,13 @@ func (x *Job) GetAttempts() []*Attempt {
 	return nil
 }
 
+func (x *Job) GetGroup() string {
+	if x != nil && x.Group != nil {
+		return *x.Group
+	}
+	return ""
+}
+
 type Verdict struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	At            string                 `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
@@ -1901,7 +2996,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[26]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1913,7 +3008,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[26]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1926,7 +3021,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{26}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Verdict) GetAt() string {
@@ -1975,13 +3070,14 @@ type Attempt struct {
 	Shadow             *bool                  `protobuf:"varint,14,opt,name=shadow,proto3,oneof" json:"shadow,omitempty"`
 	Released           *bool                  `protobuf:"varint,15,opt,name=released,proto3,oneof" json:"released,omitempty"`
 	SupersededDecision *uint64                `protobuf:"varint,16,opt,name=superseded_decision,json=supersededDecision,proto3,oneof" json:"superseded_decision,omitempty"`
+	Outcome            *string                `protobuf:"bytes,17,opt,name=outcome,proto3,oneof" json:"outcome,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[27]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1993,7 +3089,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[27]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2006,7 +3102,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{27}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Attempt) GetRunId() string {
@@ -2121,6 +3217,13 @@ func (x *Attempt) GetSupersededDecision() uint64 {
 	return 0
 }
 
+func (x *Attempt) GetOutcome() string {
+	if x != nil && x.Outcome != nil {
+		return *x.Outcome
+	}
+	return ""
+}
+
 type Run struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
 	JobId              string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
@@ -2141,13 +3244,14 @@ type Run struct {
 	Shadow             *bool                  `protobuf:"varint,16,opt,name=shadow,proto3,oneof" json:"shadow,omitempty"`
 	Released           *bool                  `protobuf:"varint,17,opt,name=released,proto3,oneof" json:"released,omitempty"`
 	SupersededDecision *uint64                `protobuf:"varint,18,opt,name=superseded_decision,json=supersededDecision,proto3,oneof" json:"superseded_decision,omitempty"`
+	Outcome            *string                `protobuf:"bytes,19,opt,name=outcome,proto3,oneof" json:"outcome,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[28]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2159,7 +3263,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[28]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2172,7 +3276,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{28}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Run) GetJobId() string {
@@ -2301,6 +3405,13 @@ func (x *Run) GetSupersededDecision() uint64 {
 	return 0
 }
 
+func (x *Run) GetOutcome() string {
+	if x != nil && x.Outcome != nil {
+		return *x.Outcome
+	}
+	return ""
+}
+
 type Decision struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	Number           uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
@@ -2350,7 +3461,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[29]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2362,7 +3473,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[29]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2375,7 +3486,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{29}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Decision) GetNumber() uint64 {
@@ -2676,7 +3787,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[30]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2688,7 +3799,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[30]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2701,7 +3812,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{30}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Position) GetLedger() int64 {
@@ -2761,7 +3872,7 @@ type Other struct {
 
 func (x *Other) Reset() {
 	*x = Other{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[31]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2773,7 +3884,7 @@ func (x *Other) String() string {
 func (*Other) ProtoMessage() {}
 
 func (x *Other) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[31]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2786,7 +3897,7 @@ func (x *Other) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Other.ProtoReflect.Descriptor instead.
 func (*Other) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{31}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Other) GetRecord() string {
@@ -2999,7 +4110,7 @@ type ShapePart struct {
 
 func (x *ShapePart) Reset() {
 	*x = ShapePart{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[32]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3011,7 +4122,7 @@ func (x *ShapePart) String() string {
 func (*ShapePart) ProtoMessage() {}
 
 func (x *ShapePart) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[32]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3024,7 +4135,7 @@ func (x *ShapePart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShapePart.ProtoReflect.Descriptor instead.
 func (*ShapePart) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{32}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ShapePart) GetName() string {
@@ -3091,7 +4202,7 @@ type Group struct {
 
 func (x *Group) Reset() {
 	*x = Group{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[33]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3103,7 +4214,7 @@ func (x *Group) String() string {
 func (*Group) ProtoMessage() {}
 
 func (x *Group) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[33]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3116,7 +4227,7 @@ func (x *Group) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Group.ProtoReflect.Descriptor instead.
 func (*Group) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{33}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Group) GetQueue() string {
@@ -3229,7 +4340,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[34]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3241,7 +4352,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[34]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3254,7 +4365,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{34}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Condition) GetType() string {
@@ -3298,7 +4409,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[35]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3310,7 +4421,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[35]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3323,7 +4434,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{35}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Part) GetName() string {
@@ -3385,7 +4496,7 @@ type Unit struct {
 
 func (x *Unit) Reset() {
 	*x = Unit{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[36]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3397,7 +4508,7 @@ func (x *Unit) String() string {
 func (*Unit) ProtoMessage() {}
 
 func (x *Unit) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[36]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3410,7 +4521,7 @@ func (x *Unit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unit.ProtoReflect.Descriptor instead.
 func (*Unit) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{36}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Unit) GetReplica() uint32 {
@@ -3530,13 +4641,14 @@ type Story struct {
 	Job           *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	Pruned        *bool                  `protobuf:"varint,2,opt,name=pruned,proto3,oneof" json:"pruned,omitempty"`
 	Runs          []*StoryOfRun          `protobuf:"bytes,3,rep,name=runs,proto3" json:"runs,omitempty"`
+	DoneByGroup   []*DoneByGroup         `protobuf:"bytes,4,rep,name=done_by_group,json=doneByGroup,proto3" json:"done_by_group,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Story) Reset() {
 	*x = Story{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[37]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3548,7 +4660,7 @@ func (x *Story) String() string {
 func (*Story) ProtoMessage() {}
 
 func (x *Story) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[37]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3561,7 +4673,7 @@ func (x *Story) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Story.ProtoReflect.Descriptor instead.
 func (*Story) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{37}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Story) GetJob() *Job {
@@ -3581,6 +4693,13 @@ func (x *Story) GetPruned() bool {
 func (x *Story) GetRuns() []*StoryOfRun {
 	if x != nil {
 		return x.Runs
+	}
+	return nil
+}
+
+func (x *Story) GetDoneByGroup() []*DoneByGroup {
+	if x != nil {
+		return x.DoneByGroup
 	}
 	return nil
 }
@@ -3608,13 +4727,14 @@ type StoryOfRun struct {
 	NotDecided         *string                `protobuf:"bytes,19,opt,name=not_decided,json=notDecided,proto3,oneof" json:"not_decided,omitempty"`
 	Waited             *string                `protobuf:"bytes,20,opt,name=waited,proto3,oneof" json:"waited,omitempty"`
 	NextRunId          *string                `protobuf:"bytes,21,opt,name=next_run_id,json=nextRunId,proto3,oneof" json:"next_run_id,omitempty"`
+	Outcome            *string                `protobuf:"bytes,22,opt,name=outcome,proto3,oneof" json:"outcome,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
 
 func (x *StoryOfRun) Reset() {
 	*x = StoryOfRun{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[38]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3626,7 +4746,7 @@ func (x *StoryOfRun) String() string {
 func (*StoryOfRun) ProtoMessage() {}
 
 func (x *StoryOfRun) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[38]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3639,7 +4759,7 @@ func (x *StoryOfRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoryOfRun.ProtoReflect.Descriptor instead.
 func (*StoryOfRun) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{38}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *StoryOfRun) GetRunId() string {
@@ -3789,6 +4909,13 @@ func (x *StoryOfRun) GetNextRunId() string {
 	return ""
 }
 
+func (x *StoryOfRun) GetOutcome() string {
+	if x != nil && x.Outcome != nil {
+		return *x.Outcome
+	}
+	return ""
+}
+
 type Explanation struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	Decision         *Decision              `protobuf:"bytes,1,opt,name=decision,proto3" json:"decision,omitempty"`
@@ -3800,13 +4927,20 @@ type Explanation struct {
 	Release          *Release               `protobuf:"bytes,7,opt,name=release,proto3" json:"release,omitempty"`
 	Pruned           *bool                  `protobuf:"varint,8,opt,name=pruned,proto3,oneof" json:"pruned,omitempty"`
 	LastChanges      []*LastChange          `protobuf:"bytes,9,rep,name=last_changes,json=lastChanges,proto3" json:"last_changes,omitempty"`
+	Failure          []string               `protobuf:"bytes,10,rep,name=failure,proto3" json:"failure,omitempty"` // what a rule could match, and the error
+	DelayComputed    *string                `protobuf:"bytes,11,opt,name=delay_computed,json=delayComputed,proto3,oneof" json:"delay_computed,omitempty"`
+	GroupEffect      *string                `protobuf:"bytes,12,opt,name=group_effect,json=groupEffect,proto3,oneof" json:"group_effect,omitempty"` // what the decision did to its unit and group
+	Brakes           []string               `protobuf:"bytes,13,rep,name=brakes,proto3" json:"brakes,omitempty"`
+	Differs          *string                `protobuf:"bytes,14,opt,name=differs,proto3,oneof" json:"differs,omitempty"` // deciding again gives another decision
+	DoneByGroup      []*DoneByGroup         `protobuf:"bytes,15,rep,name=done_by_group,json=doneByGroup,proto3" json:"done_by_group,omitempty"`
+	NotActedOn       *bool                  `protobuf:"varint,16,opt,name=not_acted_on,json=notActedOn,proto3,oneof" json:"not_acted_on,omitempty"` // the next run would have been: in shadow, or Armada decides itself
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[39]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3818,7 +4952,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[39]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3831,7 +4965,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{39}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Explanation) GetDecision() *Decision {
@@ -3897,6 +5031,108 @@ func (x *Explanation) GetLastChanges() []*LastChange {
 	return nil
 }
 
+func (x *Explanation) GetFailure() []string {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
+func (x *Explanation) GetDelayComputed() string {
+	if x != nil && x.DelayComputed != nil {
+		return *x.DelayComputed
+	}
+	return ""
+}
+
+func (x *Explanation) GetGroupEffect() string {
+	if x != nil && x.GroupEffect != nil {
+		return *x.GroupEffect
+	}
+	return ""
+}
+
+func (x *Explanation) GetBrakes() []string {
+	if x != nil {
+		return x.Brakes
+	}
+	return nil
+}
+
+func (x *Explanation) GetDiffers() string {
+	if x != nil && x.Differs != nil {
+		return *x.Differs
+	}
+	return ""
+}
+
+func (x *Explanation) GetDoneByGroup() []*DoneByGroup {
+	if x != nil {
+		return x.DoneByGroup
+	}
+	return nil
+}
+
+func (x *Explanation) GetNotActedOn() bool {
+	if x != nil && x.NotActedOn != nil {
+		return *x.NotActedOn
+	}
+	return false
+}
+
+// DoneByGroup is something that a group did to a member.
+type DoneByGroup struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	At            *string                `protobuf:"bytes,1,opt,name=at,proto3,oneof" json:"at,omitempty"`
+	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DoneByGroup) Reset() {
+	*x = DoneByGroup{}
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DoneByGroup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DoneByGroup) ProtoMessage() {}
+
+func (x *DoneByGroup) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DoneByGroup.ProtoReflect.Descriptor instead.
+func (*DoneByGroup) Descriptor() ([]byte, []int) {
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *DoneByGroup) GetAt() string {
+	if x != nil && x.At != nil {
+		return *x.At
+	}
+	return ""
+}
+
+func (x *DoneByGroup) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 type Rung struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Policy        string                 `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
@@ -3911,7 +5147,7 @@ type Rung struct {
 
 func (x *Rung) Reset() {
 	*x = Rung{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[40]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3923,7 +5159,7 @@ func (x *Rung) String() string {
 func (*Rung) ProtoMessage() {}
 
 func (x *Rung) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[40]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3936,7 +5172,7 @@ func (x *Rung) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rung.ProtoReflect.Descriptor instead.
 func (*Rung) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{40}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Rung) GetPolicy() string {
@@ -3994,7 +5230,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[41]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4006,7 +5242,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[41]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4019,7 +5255,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{41}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Release) GetPartition() int32 {
@@ -4070,7 +5306,7 @@ type LastChange struct {
 
 func (x *LastChange) Reset() {
 	*x = LastChange{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[42]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4082,7 +5318,7 @@ func (x *LastChange) String() string {
 func (*LastChange) ProtoMessage() {}
 
 func (x *LastChange) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[42]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4095,7 +5331,7 @@ func (x *LastChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LastChange.ProtoReflect.Descriptor instead.
 func (*LastChange) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{42}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *LastChange) GetResource() string {
@@ -4147,7 +5383,7 @@ type WhyNot struct {
 
 func (x *WhyNot) Reset() {
 	*x = WhyNot{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[43]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4159,7 +5395,7 @@ func (x *WhyNot) String() string {
 func (*WhyNot) ProtoMessage() {}
 
 func (x *WhyNot) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[43]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4172,7 +5408,7 @@ func (x *WhyNot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyNot.ProtoReflect.Descriptor instead.
 func (*WhyNot) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{43}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *WhyNot) GetJobId() string {
@@ -4229,7 +5465,7 @@ type Flipped struct {
 
 func (x *Flipped) Reset() {
 	*x = Flipped{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[44]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4241,7 +5477,7 @@ func (x *Flipped) String() string {
 func (*Flipped) ProtoMessage() {}
 
 func (x *Flipped) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[44]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4254,7 +5490,7 @@ func (x *Flipped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flipped.ProtoReflect.Descriptor instead.
 func (*Flipped) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{44}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Flipped) GetEdits() []*Edit {
@@ -4296,7 +5532,7 @@ type Edit struct {
 
 func (x *Edit) Reset() {
 	*x = Edit{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[45]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4308,7 +5544,7 @@ func (x *Edit) String() string {
 func (*Edit) ProtoMessage() {}
 
 func (x *Edit) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[45]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4321,7 +5557,7 @@ func (x *Edit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Edit.ProtoReflect.Descriptor instead.
 func (*Edit) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{45}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Edit) GetKind() string {
@@ -4365,7 +5601,7 @@ type QueueStory struct {
 
 func (x *QueueStory) Reset() {
 	*x = QueueStory{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[46]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4377,7 +5613,7 @@ func (x *QueueStory) String() string {
 func (*QueueStory) ProtoMessage() {}
 
 func (x *QueueStory) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[46]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4390,7 +5626,7 @@ func (x *QueueStory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStory.ProtoReflect.Descriptor instead.
 func (*QueueStory) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{46}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *QueueStory) GetQueue() string {
@@ -4487,7 +5723,7 @@ type Tally struct {
 
 func (x *Tally) Reset() {
 	*x = Tally{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[47]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4499,7 +5735,7 @@ func (x *Tally) String() string {
 func (*Tally) ProtoMessage() {}
 
 func (x *Tally) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[47]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4512,7 +5748,7 @@ func (x *Tally) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tally.ProtoReflect.Descriptor instead.
 func (*Tally) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{47}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Tally) GetKey() string {
@@ -4539,7 +5775,7 @@ type Fates struct {
 
 func (x *Fates) Reset() {
 	*x = Fates{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[48]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4551,7 +5787,7 @@ func (x *Fates) String() string {
 func (*Fates) ProtoMessage() {}
 
 func (x *Fates) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[48]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4564,7 +5800,7 @@ func (x *Fates) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fates.ProtoReflect.Descriptor instead.
 func (*Fates) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{48}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Fates) GetCount() int32 {
@@ -4596,7 +5832,7 @@ type Fate struct {
 
 func (x *Fate) Reset() {
 	*x = Fate{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[49]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4608,7 +5844,7 @@ func (x *Fate) String() string {
 func (*Fate) ProtoMessage() {}
 
 func (x *Fate) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[49]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4621,7 +5857,7 @@ func (x *Fate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fate.ProtoReflect.Descriptor instead.
 func (*Fate) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{49}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Fate) GetJobId() string {
@@ -4687,7 +5923,7 @@ type InForce struct {
 
 func (x *InForce) Reset() {
 	*x = InForce{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[50]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4699,7 +5935,7 @@ func (x *InForce) String() string {
 func (*InForce) ProtoMessage() {}
 
 func (x *InForce) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[50]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4712,7 +5948,7 @@ func (x *InForce) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InForce.ProtoReflect.Descriptor instead.
 func (*InForce) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{50}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *InForce) GetGeneration() uint64 {
@@ -4770,7 +6006,7 @@ type Top struct {
 
 func (x *Top) Reset() {
 	*x = Top{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[51]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4782,7 +6018,7 @@ func (x *Top) String() string {
 func (*Top) ProtoMessage() {}
 
 func (x *Top) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[51]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4795,7 +6031,7 @@ func (x *Top) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Top.ProtoReflect.Descriptor instead.
 func (*Top) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{51}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Top) GetBy() string {
@@ -4848,7 +6084,7 @@ type Summary struct {
 
 func (x *Summary) Reset() {
 	*x = Summary{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[52]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4860,7 +6096,7 @@ func (x *Summary) String() string {
 func (*Summary) ProtoMessage() {}
 
 func (x *Summary) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[52]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4873,7 +6109,7 @@ func (x *Summary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Summary.ProtoReflect.Descriptor instead.
 func (*Summary) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{52}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Summary) GetJobs() []*StateCount {
@@ -4935,7 +6171,7 @@ type StateCount struct {
 
 func (x *StateCount) Reset() {
 	*x = StateCount{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[53]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4947,7 +6183,7 @@ func (x *StateCount) String() string {
 func (*StateCount) ProtoMessage() {}
 
 func (x *StateCount) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[53]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4960,7 +6196,7 @@ func (x *StateCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateCount.ProtoReflect.Descriptor instead.
 func (*StateCount) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{53}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *StateCount) GetState() string {
@@ -4991,7 +6227,7 @@ type DecisionCount struct {
 
 func (x *DecisionCount) Reset() {
 	*x = DecisionCount{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[54]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5003,7 +6239,7 @@ func (x *DecisionCount) String() string {
 func (*DecisionCount) ProtoMessage() {}
 
 func (x *DecisionCount) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[54]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5016,7 +6252,7 @@ func (x *DecisionCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecisionCount.ProtoReflect.Descriptor instead.
 func (*DecisionCount) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{54}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *DecisionCount) GetDecision() string {
@@ -5071,7 +6307,7 @@ type ReasonCount struct {
 
 func (x *ReasonCount) Reset() {
 	*x = ReasonCount{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[55]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5083,7 +6319,7 @@ func (x *ReasonCount) String() string {
 func (*ReasonCount) ProtoMessage() {}
 
 func (x *ReasonCount) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[55]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5096,7 +6332,7 @@ func (x *ReasonCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReasonCount.ProtoReflect.Descriptor instead.
 func (*ReasonCount) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{55}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ReasonCount) GetReason() string {
@@ -5125,7 +6361,7 @@ type ReleaseCount struct {
 
 func (x *ReleaseCount) Reset() {
 	*x = ReleaseCount{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[56]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5137,7 +6373,7 @@ func (x *ReleaseCount) String() string {
 func (*ReleaseCount) ProtoMessage() {}
 
 func (x *ReleaseCount) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[56]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5150,7 +6386,7 @@ func (x *ReleaseCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseCount.ProtoReflect.Descriptor instead.
 func (*ReleaseCount) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{56}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ReleaseCount) GetPartition() int32 {
@@ -5192,7 +6428,7 @@ type ShadowLine struct {
 
 func (x *ShadowLine) Reset() {
 	*x = ShadowLine{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[57]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5204,7 +6440,7 @@ func (x *ShadowLine) String() string {
 func (*ShadowLine) ProtoMessage() {}
 
 func (x *ShadowLine) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[57]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5217,7 +6453,7 @@ func (x *ShadowLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowLine.ProtoReflect.Descriptor instead.
 func (*ShadowLine) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{57}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ShadowLine) GetQueue() *ShadowQueue {
@@ -5255,7 +6491,7 @@ type ShadowQueue struct {
 
 func (x *ShadowQueue) Reset() {
 	*x = ShadowQueue{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[58]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5267,7 +6503,7 @@ func (x *ShadowQueue) String() string {
 func (*ShadowQueue) ProtoMessage() {}
 
 func (x *ShadowQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[58]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5280,7 +6516,7 @@ func (x *ShadowQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowQueue.ProtoReflect.Descriptor instead.
 func (*ShadowQueue) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{58}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ShadowQueue) GetQueue() string {
@@ -5341,7 +6577,7 @@ type ShadowJobs struct {
 
 func (x *ShadowJobs) Reset() {
 	*x = ShadowJobs{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[59]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5353,7 +6589,7 @@ func (x *ShadowJobs) String() string {
 func (*ShadowJobs) ProtoMessage() {}
 
 func (x *ShadowJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[59]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5366,7 +6602,7 @@ func (x *ShadowJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowJobs.ProtoReflect.Descriptor instead.
 func (*ShadowJobs) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{59}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ShadowJobs) GetAll() int32 {
@@ -5438,7 +6674,7 @@ type ShadowRule struct {
 
 func (x *ShadowRule) Reset() {
 	*x = ShadowRule{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[60]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5450,7 +6686,7 @@ func (x *ShadowRule) String() string {
 func (*ShadowRule) ProtoMessage() {}
 
 func (x *ShadowRule) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[60]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5463,7 +6699,7 @@ func (x *ShadowRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowRule.ProtoReflect.Descriptor instead.
 func (*ShadowRule) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{60}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ShadowRule) GetPolicy() string {
@@ -5518,7 +6754,7 @@ type ShadowTally struct {
 
 func (x *ShadowTally) Reset() {
 	*x = ShadowTally{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[61]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5530,7 +6766,7 @@ func (x *ShadowTally) String() string {
 func (*ShadowTally) ProtoMessage() {}
 
 func (x *ShadowTally) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[61]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5543,7 +6779,7 @@ func (x *ShadowTally) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowTally.ProtoReflect.Descriptor instead.
 func (*ShadowTally) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{61}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ShadowTally) GetRuns() int32 {
@@ -5620,7 +6856,7 @@ type ShadowWaits struct {
 
 func (x *ShadowWaits) Reset() {
 	*x = ShadowWaits{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[62]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5632,7 +6868,7 @@ func (x *ShadowWaits) String() string {
 func (*ShadowWaits) ProtoMessage() {}
 
 func (x *ShadowWaits) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[62]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5645,7 +6881,7 @@ func (x *ShadowWaits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowWaits.ProtoReflect.Descriptor instead.
 func (*ShadowWaits) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{62}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ShadowWaits) GetMedian() string {
@@ -5683,7 +6919,7 @@ type ShadowRun struct {
 
 func (x *ShadowRun) Reset() {
 	*x = ShadowRun{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[63]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5695,7 +6931,7 @@ func (x *ShadowRun) String() string {
 func (*ShadowRun) ProtoMessage() {}
 
 func (x *ShadowRun) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[63]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5708,7 +6944,7 @@ func (x *ShadowRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowRun.ProtoReflect.Descriptor instead.
 func (*ShadowRun) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{63}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ShadowRun) GetDecision() *Decision {
@@ -5766,7 +7002,7 @@ type ShadowSummary struct {
 
 func (x *ShadowSummary) Reset() {
 	*x = ShadowSummary{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[64]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5778,7 +7014,7 @@ func (x *ShadowSummary) String() string {
 func (*ShadowSummary) ProtoMessage() {}
 
 func (x *ShadowSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[64]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5791,7 +7027,7 @@ func (x *ShadowSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowSummary.ProtoReflect.Descriptor instead.
 func (*ShadowSummary) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{64}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ShadowSummary) GetQueues() int32 {
@@ -5833,7 +7069,7 @@ var File_internal_api_jobs_pb_jobs_proto protoreflect.FileDescriptor
 
 const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\n" +
-	"\x1finternal/api/jobs/pb/jobs.proto\x12\x0frefloat.jobs.v1\x1a\x1cgoogle/api/annotations.proto\"\xf2\x02\n" +
+	"\x1finternal/api/jobs/pb/jobs.proto\x12\x0frefloat.jobs.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1cgoogle/protobuf/struct.proto\"\x91\x03\n" +
 	"\x0fListJobsRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x17\n" +
 	"\ajob_set\x18\x02 \x01(\tR\x06jobSet\x12\x14\n" +
@@ -5851,7 +7087,9 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x04sort\x18\r \x01(\tR\x04sort\x12\x1b\n" +
 	"\tpage_size\x18\x0e \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x0f \x01(\tR\tpageToken\"d\n" +
+	"page_token\x18\x0f \x01(\tR\tpageToken\x12\x1d\n" +
+	"\n" +
+	"job_prefix\x18\x10 \x01(\tR\tjobPrefix\"d\n" +
 	"\x10ListJobsResponse\x12(\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x14.refloat.jobs.v1.JobR\x04jobs\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xd8\x02\n" +
@@ -5934,12 +7172,14 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x16GetGroupHistoryRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x17\n" +
-	"\ajob_set\x18\x03 \x01(\tR\x06jobSet\"L\n" +
+	"\ajob_set\x18\x03 \x01(\tR\x06jobSet\"z\n" +
 	"\x17GetGroupHistoryResponse\x121\n" +
-	"\arecords\x18\x01 \x03(\v2\x17.refloat.jobs.v1.RecordR\arecords\"m\n" +
+	"\arecords\x18\x01 \x03(\v2\x17.refloat.jobs.v1.RecordR\arecords\x12,\n" +
+	"\x05group\x18\x02 \x01(\v2\x16.refloat.jobs.v1.GroupR\x05group\"\x81\x01\n" +
 	"\x06Record\x125\n" +
 	"\bdecision\x18\x01 \x01(\v2\x19.refloat.jobs.v1.DecisionR\bdecision\x12,\n" +
-	"\x05other\x18\x02 \x01(\v2\x16.refloat.jobs.v1.OtherR\x05other\"[\n" +
+	"\x05other\x18\x02 \x01(\v2\x16.refloat.jobs.v1.OtherR\x05other\x12\x12\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\"[\n" +
 	"\x14GetQueueStoryRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x17\n" +
 	"\ajob_set\x18\x02 \x01(\tR\x06jobSet\x12\x14\n" +
@@ -5965,12 +7205,132 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x14\n" +
 	"\x05since\x18\x02 \x01(\tR\x05since\"L\n" +
 	"\x17GetShadowReportResponse\x121\n" +
-	"\x05lines\x18\x01 \x03(\v2\x1b.refloat.jobs.v1.ShadowLineR\x05lines\"m\n" +
+	"\x05lines\x18\x01 \x03(\v2\x1b.refloat.jobs.v1.ShadowLineR\x05lines\"\x9d\x01\n" +
 	"\x15WatchDecisionsRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
 	"\x04code\x18\x02 \x03(\tR\x04code\x12\x16\n" +
 	"\x06policy\x18\x03 \x01(\tR\x06policy\x12\x12\n" +
-	"\x04rule\x18\x04 \x01(\tR\x04rule\"\xf8\x03\n" +
+	"\x04rule\x18\x04 \x01(\tR\x04rule\x12\x17\n" +
+	"\ajob_set\x18\x05 \x01(\tR\x06jobSet\x12\x15\n" +
+	"\x06job_id\x18\x06 \x01(\tR\x05jobId\"\xf5\x01\n" +
+	"\rWhatIfRequest\x129\n" +
+	"\n" +
+	"candidates\x18\x01 \x03(\v2\x19.refloat.jobs.v1.PoliciesR\n" +
+	"candidates\x12\x10\n" +
+	"\x03set\x18\x02 \x03(\tR\x03set\x123\n" +
+	"\aagainst\x18\x03 \x01(\v2\x19.refloat.jobs.v1.PoliciesR\aagainst\x12\x14\n" +
+	"\x05queue\x18\x04 \x01(\tR\x05queue\x12\x12\n" +
+	"\x04from\x18\x05 \x01(\tR\x04from\x12\x0e\n" +
+	"\x02to\x18\x06 \x01(\tR\x02to\x12\x14\n" +
+	"\x05limit\x18\a \x01(\x05R\x05limit\x12\x12\n" +
+	"\x04skip\x18\b \x01(\x05R\x04skip\"U\n" +
+	"\bPolicies\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x125\n" +
+	"\tdocuments\x18\x02 \x03(\v2\x17.google.protobuf.StructR\tdocuments\"I\n" +
+	"\x0eWhatIfResponse\x127\n" +
+	"\aresults\x18\x01 \x03(\v2\x1d.refloat.jobs.v1.WhatIfResultR\aresults\"\x94\x05\n" +
+	"\fWhatIfResult\x12\x16\n" +
+	"\x06record\x18\x01 \x01(\tR\x06record\x12\x1c\n" +
+	"\tcandidate\x18\x02 \x01(\tR\tcandidate\x12\x18\n" +
+	"\aagainst\x18\x03 \x01(\tR\aagainst\x12\x1a\n" +
+	"\bcompared\x18\x04 \x01(\x04R\bcompared\x12\x18\n" +
+	"\achanged\x18\x05 \x01(\x04R\achanged\x12!\n" +
+	"\fnot_compared\x18\x06 \x01(\x04R\vnotCompared\x12#\n" +
+	"\rretries_fewer\x18\a \x01(\x04R\fretriesFewer\x121\n" +
+	"\x15retries_more_at_least\x18\b \x01(\x04R\x12retriesMoreAtLeast\x12\x1d\n" +
+	"\n" +
+	"runs_fewer\x18\t \x01(\x04R\trunsFewer\x12*\n" +
+	"\x11run_seconds_fewer\x18\n" +
+	" \x01(\x01R\x0frunSecondsFewer\x12f\n" +
+	"#jobs_that_would_have_failed_earlier\x18\v \x01(\v2\x19.refloat.jobs.v1.OutcomesR\x1ejobsThatWouldHaveFailedEarlier\x12.\n" +
+	"\x04rows\x18\f \x03(\v2\x1a.refloat.jobs.v1.WhatIfRowR\x04rows\x121\n" +
+	"\x15changed_in_other_rows\x18\r \x01(\x04R\x12changedInOtherRows\x121\n" +
+	"\x04jobs\x18\x0e \x03(\v2\x1d.refloat.jobs.v1.WhatIfChangeR\x04jobs\x12\x17\n" +
+	"\x04next\x18\x0f \x01(\x03H\x00R\x04next\x88\x01\x01\x12\x18\n" +
+	"\aassumed\x18\x10 \x03(\tR\aassumedB\a\n" +
+	"\x05_next\"y\n" +
+	"\bOutcomes\x12\x1c\n" +
+	"\tsucceeded\x18\x01 \x01(\x04R\tsucceeded\x12\x16\n" +
+	"\x06failed\x18\x02 \x01(\x04R\x06failed\x12\x1c\n" +
+	"\tcancelled\x18\x03 \x01(\x04R\tcancelled\x12\x19\n" +
+	"\bnot_over\x18\x04 \x01(\x04R\anotOver\"\xb1\x01\n" +
+	"\tWhatIfRow\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x14\n" +
+	"\x05cause\x18\x02 \x01(\tR\x05cause\x12\x18\n" +
+	"\adecided\x18\x03 \x01(\tR\adecided\x12\x1c\n" +
+	"\tcandidate\x18\x04 \x01(\tR\tcandidate\x12\x16\n" +
+	"\x06policy\x18\x05 \x01(\tR\x06policy\x12\x12\n" +
+	"\x04rule\x18\x06 \x01(\tR\x04rule\x12\x14\n" +
+	"\x05count\x18\a \x01(\x04R\x05count\"\xed\x02\n" +
+	"\fWhatIfChange\x12\x1c\n" +
+	"\tpartition\x18\x01 \x01(\x05R\tpartition\x12\x1a\n" +
+	"\bposition\x18\x02 \x01(\tR\bposition\x12\x12\n" +
+	"\x04time\x18\x03 \x01(\tR\x04time\x12\x14\n" +
+	"\x05queue\x18\x04 \x01(\tR\x05queue\x12\x17\n" +
+	"\ajob_set\x18\x05 \x01(\tR\x06jobSet\x12\x15\n" +
+	"\x06job_id\x18\x06 \x01(\tR\x05jobId\x12\x1a\n" +
+	"\x06run_id\x18\a \x01(\tH\x00R\x05runId\x88\x01\x01\x12\x14\n" +
+	"\x05cause\x18\b \x01(\tR\x05cause\x128\n" +
+	"\adecided\x18\t \x01(\v2\x1e.refloat.jobs.v1.WhatIfVerdictR\adecided\x12<\n" +
+	"\tcandidate\x18\n" +
+	" \x01(\v2\x1e.refloat.jobs.v1.WhatIfVerdictR\tcandidate\x12\x14\n" +
+	"\x05parts\x18\v \x01(\bR\x05partsB\t\n" +
+	"\a_run_id\"\x9a\x02\n" +
+	"\rWhatIfVerdict\x12\x18\n" +
+	"\aoutcome\x18\x01 \x01(\tR\aoutcome\x12\x12\n" +
+	"\x04code\x18\x02 \x01(\tR\x04code\x12\x1b\n" +
+	"\x06policy\x18\x03 \x01(\tH\x00R\x06policy\x88\x01\x01\x12\x17\n" +
+	"\x04rule\x18\x04 \x01(\tH\x01R\x04rule\x88\x01\x01\x12\x19\n" +
+	"\x05delay\x18\x05 \x01(\tH\x02R\x05delay\x88\x01\x01\x12\x1f\n" +
+	"\vavoid_nodes\x18\x06 \x03(\tR\n" +
+	"avoidNodes\x12\x1b\n" +
+	"\x06shadow\x18\a \x01(\bH\x03R\x06shadow\x88\x01\x01\x12\x19\n" +
+	"\x05group\x18\b \x01(\tH\x04R\x05group\x88\x01\x01B\t\n" +
+	"\a_policyB\a\n" +
+	"\x05_ruleB\b\n" +
+	"\x06_delayB\t\n" +
+	"\a_shadowB\b\n" +
+	"\x06_group\"\xaf\x01\n" +
+	"\rVerifyRequest\x12#\n" +
+	"\rallow_waiting\x18\x01 \x01(\bR\fallowWaiting\x12?\n" +
+	"\x05until\x18\x02 \x03(\v2).refloat.jobs.v1.VerifyRequest.UntilEntryR\x05until\x1a8\n" +
+	"\n" +
+	"UntilEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\x05R\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"A\n" +
+	"\x0eVerifyResponse\x12/\n" +
+	"\x06report\x18\x01 \x01(\v2\x17.google.protobuf.StructR\x06report\"\x17\n" +
+	"\x15ListPartitionsRequest\"T\n" +
+	"\x16ListPartitionsResponse\x12:\n" +
+	"\n" +
+	"partitions\x18\x01 \x03(\v2\x1a.refloat.jobs.v1.PartitionR\n" +
+	"partitions\"\xbf\x03\n" +
+	"\tPartition\x12\x1c\n" +
+	"\tpartition\x18\x01 \x01(\x05R\tpartition\x12\x12\n" +
+	"\x04here\x18\x02 \x01(\bR\x04here\x12\x19\n" +
+	"\x05owner\x18\x03 \x01(\tH\x00R\x05owner\x88\x01\x01\x12\x19\n" +
+	"\x05epoch\x18\x04 \x01(\x04H\x01R\x05epoch\x88\x01\x01\x12#\n" +
+	"\n" +
+	"generation\x18\x05 \x01(\x04H\x02R\n" +
+	"generation\x88\x01\x01\x12\x19\n" +
+	"\x05since\x18\x06 \x01(\tH\x03R\x05since\x88\x01\x01\x12$\n" +
+	"\vlag_seconds\x18\a \x01(\x01H\x04R\n" +
+	"lagSeconds\x88\x01\x01\x12\x1b\n" +
+	"\x06behind\x18\b \x01(\x01H\x05R\x06behind\x88\x01\x01\x12\x1f\n" +
+	"\benvelope\x18\t \x01(\x04H\x06R\benvelope\x88\x01\x01\x12\x1b\n" +
+	"\x06events\x18\n" +
+	" \x01(\tH\aR\x06events\x88\x01\x01\x12\x1d\n" +
+	"\aproblem\x18\v \x01(\tH\bR\aproblem\x88\x01\x01B\b\n" +
+	"\x06_ownerB\b\n" +
+	"\x06_epochB\r\n" +
+	"\v_generationB\b\n" +
+	"\x06_sinceB\x0e\n" +
+	"\f_lag_secondsB\t\n" +
+	"\a_behindB\v\n" +
+	"\t_envelopeB\t\n" +
+	"\a_eventsB\n" +
+	"\n" +
+	"\b_problem\"\x9d\x04\n" +
 	"\x03Job\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x05R\tpartition\x12\x14\n" +
@@ -5988,17 +7348,19 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x04runs\x18\v \x01(\rR\x04runs\x12)\n" +
 	"\x10cancel_requested\x18\f \x01(\bR\x0fcancelRequested\x12?\n" +
 	"\x0earmada_verdict\x18\r \x01(\v2\x18.refloat.jobs.v1.VerdictR\rarmadaVerdict\x124\n" +
-	"\battempts\x18\x0e \x03(\v2\x18.refloat.jobs.v1.AttemptR\battemptsB\f\n" +
+	"\battempts\x18\x0e \x03(\v2\x18.refloat.jobs.v1.AttemptR\battempts\x12\x19\n" +
+	"\x05group\x18\x0f \x01(\tH\x03R\x05group\x88\x01\x01B\f\n" +
 	"\n" +
 	"_submittedB\b\n" +
 	"\x06_endedB\x0e\n" +
-	"\f_retry_after\"y\n" +
+	"\f_retry_afterB\b\n" +
+	"\x06_group\"y\n" +
 	"\aVerdict\x12\x0e\n" +
 	"\x02at\x18\x01 \x01(\tR\x02at\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\x1f\n" +
 	"\bcategory\x18\x04 \x01(\tH\x00R\bcategory\x88\x01\x01B\v\n" +
-	"\t_category\"\x82\x05\n" +
+	"\t_category\"\xad\x05\n" +
 	"\aAttempt\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x14\n" +
@@ -6017,7 +7379,8 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x06shadow\x18\x0e \x01(\bH\tR\x06shadow\x88\x01\x01\x12\x1f\n" +
 	"\breleased\x18\x0f \x01(\bH\n" +
 	"R\breleased\x88\x01\x01\x124\n" +
-	"\x13superseded_decision\x18\x10 \x01(\x04H\vR\x12supersededDecision\x88\x01\x01B\v\n" +
+	"\x13superseded_decision\x18\x10 \x01(\x04H\vR\x12supersededDecision\x88\x01\x01\x12\x1d\n" +
+	"\aoutcome\x18\x11 \x01(\tH\fR\aoutcome\x88\x01\x01B\v\n" +
 	"\t_executorB\a\n" +
 	"\x05_nodeB\t\n" +
 	"\a_leasedB\n" +
@@ -6031,7 +7394,9 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\t_decisionB\t\n" +
 	"\a_shadowB\v\n" +
 	"\t_releasedB\x16\n" +
-	"\x14_superseded_decision\"\xb3\x05\n" +
+	"\x14_superseded_decisionB\n" +
+	"\n" +
+	"\b_outcome\"\xde\x05\n" +
 	"\x03Run\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x05R\tpartition\x12\x15\n" +
@@ -6052,7 +7417,8 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x06shadow\x18\x10 \x01(\bH\tR\x06shadow\x88\x01\x01\x12\x1f\n" +
 	"\breleased\x18\x11 \x01(\bH\n" +
 	"R\breleased\x88\x01\x01\x124\n" +
-	"\x13superseded_decision\x18\x12 \x01(\x04H\vR\x12supersededDecision\x88\x01\x01B\v\n" +
+	"\x13superseded_decision\x18\x12 \x01(\x04H\vR\x12supersededDecision\x88\x01\x01\x12\x1d\n" +
+	"\aoutcome\x18\x13 \x01(\tH\fR\aoutcome\x88\x01\x01B\v\n" +
 	"\t_executorB\a\n" +
 	"\x05_nodeB\t\n" +
 	"\a_leasedB\n" +
@@ -6066,7 +7432,9 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\t_decisionB\t\n" +
 	"\a_shadowB\v\n" +
 	"\t_releasedB\x16\n" +
-	"\x14_superseded_decision\"\xcd\f\n" +
+	"\x14_superseded_decisionB\n" +
+	"\n" +
+	"\b_outcome\"\xcd\f\n" +
 	"\bDecision\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x05R\tpartition\x125\n" +
@@ -6283,12 +7651,13 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\n" +
 	"conditions\x18\x10 \x03(\v2\x1a.refloat.jobs.v1.ConditionR\n" +
 	"conditionsB\t\n" +
-	"\a_reason\"\x88\x01\n" +
+	"\a_reason\"\xca\x01\n" +
 	"\x05Story\x12&\n" +
 	"\x03job\x18\x01 \x01(\v2\x14.refloat.jobs.v1.JobR\x03job\x12\x1b\n" +
 	"\x06pruned\x18\x02 \x01(\bH\x00R\x06pruned\x88\x01\x01\x12/\n" +
-	"\x04runs\x18\x03 \x03(\v2\x1b.refloat.jobs.v1.StoryOfRunR\x04runsB\t\n" +
-	"\a_pruned\"\xf2\x06\n" +
+	"\x04runs\x18\x03 \x03(\v2\x1b.refloat.jobs.v1.StoryOfRunR\x04runs\x12@\n" +
+	"\rdone_by_group\x18\x04 \x03(\v2\x1c.refloat.jobs.v1.DoneByGroupR\vdoneByGroupB\t\n" +
+	"\a_pruned\"\x9d\a\n" +
 	"\n" +
 	"StoryOfRun\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x14\n" +
@@ -6314,7 +7683,8 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\vnot_decided\x18\x13 \x01(\tH\rR\n" +
 	"notDecided\x88\x01\x01\x12\x1b\n" +
 	"\x06waited\x18\x14 \x01(\tH\x0eR\x06waited\x88\x01\x01\x12#\n" +
-	"\vnext_run_id\x18\x15 \x01(\tH\x0fR\tnextRunId\x88\x01\x01B\v\n" +
+	"\vnext_run_id\x18\x15 \x01(\tH\x0fR\tnextRunId\x88\x01\x01\x12\x1d\n" +
+	"\aoutcome\x18\x16 \x01(\tH\x10R\aoutcome\x88\x01\x01B\v\n" +
 	"\t_executorB\a\n" +
 	"\x05_nodeB\t\n" +
 	"\a_leasedB\n" +
@@ -6332,7 +7702,9 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x06_causeB\x0e\n" +
 	"\f_not_decidedB\t\n" +
 	"\a_waitedB\x0e\n" +
-	"\f_next_run_id\"\xd1\x03\n" +
+	"\f_next_run_idB\n" +
+	"\n" +
+	"\b_outcome\"\xa0\x06\n" +
 	"\vExplanation\x125\n" +
 	"\bdecision\x18\x01 \x01(\v2\x19.refloat.jobs.v1.DecisionR\bdecision\x12&\n" +
 	"\x03job\x18\x02 \x01(\v2\x14.refloat.jobs.v1.JobR\x03job\x12-\n" +
@@ -6342,10 +7714,28 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x12global_used_before\x18\x06 \x01(\rR\x10globalUsedBefore\x122\n" +
 	"\arelease\x18\a \x01(\v2\x18.refloat.jobs.v1.ReleaseR\arelease\x12\x1b\n" +
 	"\x06pruned\x18\b \x01(\bH\x02R\x06pruned\x88\x01\x01\x12>\n" +
-	"\flast_changes\x18\t \x03(\v2\x1b.refloat.jobs.v1.LastChangeR\vlastChangesB\v\n" +
+	"\flast_changes\x18\t \x03(\v2\x1b.refloat.jobs.v1.LastChangeR\vlastChanges\x12\x18\n" +
+	"\afailure\x18\n" +
+	" \x03(\tR\afailure\x12*\n" +
+	"\x0edelay_computed\x18\v \x01(\tH\x03R\rdelayComputed\x88\x01\x01\x12&\n" +
+	"\fgroup_effect\x18\f \x01(\tH\x04R\vgroupEffect\x88\x01\x01\x12\x16\n" +
+	"\x06brakes\x18\r \x03(\tR\x06brakes\x12\x1d\n" +
+	"\adiffers\x18\x0e \x01(\tH\x05R\adiffers\x88\x01\x01\x12@\n" +
+	"\rdone_by_group\x18\x0f \x03(\v2\x1c.refloat.jobs.v1.DoneByGroupR\vdoneByGroup\x12%\n" +
+	"\fnot_acted_on\x18\x10 \x01(\bH\x06R\n" +
+	"notActedOn\x88\x01\x01B\v\n" +
 	"\t_next_podB\x11\n" +
 	"\x0f_ladder_unknownB\t\n" +
-	"\a_pruned\"\xa9\x01\n" +
+	"\a_prunedB\x11\n" +
+	"\x0f_delay_computedB\x0f\n" +
+	"\r_group_effectB\n" +
+	"\n" +
+	"\b_differsB\x0f\n" +
+	"\r_not_acted_on\"=\n" +
+	"\vDoneByGroup\x12\x13\n" +
+	"\x02at\x18\x01 \x01(\tH\x00R\x02at\x88\x01\x01\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04textB\x05\n" +
+	"\x03_at\"\xa9\x01\n" +
 	"\x04Rung\x12\x16\n" +
 	"\x06policy\x18\x01 \x01(\tR\x06policy\x12\x12\n" +
 	"\x04rule\x18\x02 \x01(\tR\x04rule\x12\x14\n" +
@@ -6537,7 +7927,7 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"failedRuns\x12\x16\n" +
 	"\x06differ\x18\x03 \x01(\x05R\x06differ\x12\x12\n" +
 	"\x04lost\x18\x04 \x01(\x05R\x04lost\x12\x12\n" +
-	"\x04open\x18\x05 \x01(\x05R\x04open2\xf6\r\n" +
+	"\x04open\x18\x05 \x01(\x05R\x04open2\xf1\x10\n" +
 	"\x04Jobs\x12i\n" +
 	"\bListJobs\x12 .refloat.jobs.v1.ListJobsRequest\x1a!.refloat.jobs.v1.ListJobsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/refloat/v1/jobs\x12i\n" +
 	"\bListRuns\x12 .refloat.jobs.v1.ListRunsRequest\x1a!.refloat.jobs.v1.ListRunsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/refloat/v1/runs\x12}\n" +
@@ -6555,8 +7945,11 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"TopRetries\x12\".refloat.jobs.v1.TopRetriesRequest\x1a#.refloat.jobs.v1.TopRetriesResponse\"\x1f\x82\xd3\xe4\x93\x02\x19\x12\x17/refloat/v1/top/retries\x12g\n" +
 	"\n" +
 	"GetSummary\x12\".refloat.jobs.v1.GetSummaryRequest\x1a\x18.refloat.jobs.v1.Summary\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/refloat/v1/summary\x12\x87\x01\n" +
-	"\x0fGetShadowReport\x12'.refloat.jobs.v1.GetShadowReportRequest\x1a(.refloat.jobs.v1.GetShadowReportResponse\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/refloat/v1/shadow/report\x12W\n" +
-	"\x0eWatchDecisions\x12&.refloat.jobs.v1.WatchDecisionsRequest\x1a\x19.refloat.jobs.v1.Decision\"\x000\x01B1Z/github.com/refloat/refloat/internal/api/jobs/pbb\x06proto3"
+	"\x0fGetShadowReport\x12'.refloat.jobs.v1.GetShadowReportRequest\x1a(.refloat.jobs.v1.GetShadowReportResponse\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/refloat/v1/shadow/report\x12h\n" +
+	"\x06WhatIf\x12\x1e.refloat.jobs.v1.WhatIfRequest\x1a\x1f.refloat.jobs.v1.WhatIfResponse\"\x1d\x82\xd3\xe4\x93\x02\x17:\x01*\"\x12/refloat/v1/whatif\x12h\n" +
+	"\x06Verify\x12\x1e.refloat.jobs.v1.VerifyRequest\x1a\x1f.refloat.jobs.v1.VerifyResponse\"\x1d\x82\xd3\xe4\x93\x02\x17:\x01*\"\x12/refloat/v1/verify\x12\x81\x01\n" +
+	"\x0eListPartitions\x12&.refloat.jobs.v1.ListPartitionsRequest\x1a'.refloat.jobs.v1.ListPartitionsResponse\"\x1e\x82\xd3\xe4\x93\x02\x18\x12\x16/refloat/v1/partitions\x12z\n" +
+	"\x0eWatchDecisions\x12&.refloat.jobs.v1.WatchDecisionsRequest\x1a\x19.refloat.jobs.v1.Decision\"#\x82\xd3\xe4\x93\x02\x1d\x12\x1b/refloat/v1/watch/decisions0\x01B1Z/github.com/refloat/refloat/internal/api/jobs/pbb\x06proto3"
 
 var (
 	file_internal_api_jobs_pb_jobs_proto_rawDescOnce sync.Once
@@ -6570,7 +7963,7 @@ func file_internal_api_jobs_pb_jobs_proto_rawDescGZIP() []byte {
 	return file_internal_api_jobs_pb_jobs_proto_rawDescData
 }
 
-var file_internal_api_jobs_pb_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
+var file_internal_api_jobs_pb_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 81)
 var file_internal_api_jobs_pb_jobs_proto_goTypes = []any{
 	(*ListJobsRequest)(nil),         // 0: refloat.jobs.v1.ListJobsRequest
 	(*ListJobsResponse)(nil),        // 1: refloat.jobs.v1.ListJobsResponse
@@ -6597,137 +7990,174 @@ var file_internal_api_jobs_pb_jobs_proto_goTypes = []any{
 	(*GetShadowReportRequest)(nil),  // 22: refloat.jobs.v1.GetShadowReportRequest
 	(*GetShadowReportResponse)(nil), // 23: refloat.jobs.v1.GetShadowReportResponse
 	(*WatchDecisionsRequest)(nil),   // 24: refloat.jobs.v1.WatchDecisionsRequest
-	(*Job)(nil),                     // 25: refloat.jobs.v1.Job
-	(*Verdict)(nil),                 // 26: refloat.jobs.v1.Verdict
-	(*Attempt)(nil),                 // 27: refloat.jobs.v1.Attempt
-	(*Run)(nil),                     // 28: refloat.jobs.v1.Run
-	(*Decision)(nil),                // 29: refloat.jobs.v1.Decision
-	(*Position)(nil),                // 30: refloat.jobs.v1.Position
-	(*Other)(nil),                   // 31: refloat.jobs.v1.Other
-	(*ShapePart)(nil),               // 32: refloat.jobs.v1.ShapePart
-	(*Group)(nil),                   // 33: refloat.jobs.v1.Group
-	(*Condition)(nil),               // 34: refloat.jobs.v1.Condition
-	(*Part)(nil),                    // 35: refloat.jobs.v1.Part
-	(*Unit)(nil),                    // 36: refloat.jobs.v1.Unit
-	(*Story)(nil),                   // 37: refloat.jobs.v1.Story
-	(*StoryOfRun)(nil),              // 38: refloat.jobs.v1.StoryOfRun
-	(*Explanation)(nil),             // 39: refloat.jobs.v1.Explanation
-	(*Rung)(nil),                    // 40: refloat.jobs.v1.Rung
-	(*Release)(nil),                 // 41: refloat.jobs.v1.Release
-	(*LastChange)(nil),              // 42: refloat.jobs.v1.LastChange
-	(*WhyNot)(nil),                  // 43: refloat.jobs.v1.WhyNot
-	(*Flipped)(nil),                 // 44: refloat.jobs.v1.Flipped
-	(*Edit)(nil),                    // 45: refloat.jobs.v1.Edit
-	(*QueueStory)(nil),              // 46: refloat.jobs.v1.QueueStory
-	(*Tally)(nil),                   // 47: refloat.jobs.v1.Tally
-	(*Fates)(nil),                   // 48: refloat.jobs.v1.Fates
-	(*Fate)(nil),                    // 49: refloat.jobs.v1.Fate
-	(*InForce)(nil),                 // 50: refloat.jobs.v1.InForce
-	(*Top)(nil),                     // 51: refloat.jobs.v1.Top
-	(*Summary)(nil),                 // 52: refloat.jobs.v1.Summary
-	(*StateCount)(nil),              // 53: refloat.jobs.v1.StateCount
-	(*DecisionCount)(nil),           // 54: refloat.jobs.v1.DecisionCount
-	(*ReasonCount)(nil),             // 55: refloat.jobs.v1.ReasonCount
-	(*ReleaseCount)(nil),            // 56: refloat.jobs.v1.ReleaseCount
-	(*ShadowLine)(nil),              // 57: refloat.jobs.v1.ShadowLine
-	(*ShadowQueue)(nil),             // 58: refloat.jobs.v1.ShadowQueue
-	(*ShadowJobs)(nil),              // 59: refloat.jobs.v1.ShadowJobs
-	(*ShadowRule)(nil),              // 60: refloat.jobs.v1.ShadowRule
-	(*ShadowTally)(nil),             // 61: refloat.jobs.v1.ShadowTally
-	(*ShadowWaits)(nil),             // 62: refloat.jobs.v1.ShadowWaits
-	(*ShadowRun)(nil),               // 63: refloat.jobs.v1.ShadowRun
-	(*ShadowSummary)(nil),           // 64: refloat.jobs.v1.ShadowSummary
-	nil,                             // 65: refloat.jobs.v1.ShadowTally.CodesEntry
+	(*WhatIfRequest)(nil),           // 25: refloat.jobs.v1.WhatIfRequest
+	(*Policies)(nil),                // 26: refloat.jobs.v1.Policies
+	(*WhatIfResponse)(nil),          // 27: refloat.jobs.v1.WhatIfResponse
+	(*WhatIfResult)(nil),            // 28: refloat.jobs.v1.WhatIfResult
+	(*Outcomes)(nil),                // 29: refloat.jobs.v1.Outcomes
+	(*WhatIfRow)(nil),               // 30: refloat.jobs.v1.WhatIfRow
+	(*WhatIfChange)(nil),            // 31: refloat.jobs.v1.WhatIfChange
+	(*WhatIfVerdict)(nil),           // 32: refloat.jobs.v1.WhatIfVerdict
+	(*VerifyRequest)(nil),           // 33: refloat.jobs.v1.VerifyRequest
+	(*VerifyResponse)(nil),          // 34: refloat.jobs.v1.VerifyResponse
+	(*ListPartitionsRequest)(nil),   // 35: refloat.jobs.v1.ListPartitionsRequest
+	(*ListPartitionsResponse)(nil),  // 36: refloat.jobs.v1.ListPartitionsResponse
+	(*Partition)(nil),               // 37: refloat.jobs.v1.Partition
+	(*Job)(nil),                     // 38: refloat.jobs.v1.Job
+	(*Verdict)(nil),                 // 39: refloat.jobs.v1.Verdict
+	(*Attempt)(nil),                 // 40: refloat.jobs.v1.Attempt
+	(*Run)(nil),                     // 41: refloat.jobs.v1.Run
+	(*Decision)(nil),                // 42: refloat.jobs.v1.Decision
+	(*Position)(nil),                // 43: refloat.jobs.v1.Position
+	(*Other)(nil),                   // 44: refloat.jobs.v1.Other
+	(*ShapePart)(nil),               // 45: refloat.jobs.v1.ShapePart
+	(*Group)(nil),                   // 46: refloat.jobs.v1.Group
+	(*Condition)(nil),               // 47: refloat.jobs.v1.Condition
+	(*Part)(nil),                    // 48: refloat.jobs.v1.Part
+	(*Unit)(nil),                    // 49: refloat.jobs.v1.Unit
+	(*Story)(nil),                   // 50: refloat.jobs.v1.Story
+	(*StoryOfRun)(nil),              // 51: refloat.jobs.v1.StoryOfRun
+	(*Explanation)(nil),             // 52: refloat.jobs.v1.Explanation
+	(*DoneByGroup)(nil),             // 53: refloat.jobs.v1.DoneByGroup
+	(*Rung)(nil),                    // 54: refloat.jobs.v1.Rung
+	(*Release)(nil),                 // 55: refloat.jobs.v1.Release
+	(*LastChange)(nil),              // 56: refloat.jobs.v1.LastChange
+	(*WhyNot)(nil),                  // 57: refloat.jobs.v1.WhyNot
+	(*Flipped)(nil),                 // 58: refloat.jobs.v1.Flipped
+	(*Edit)(nil),                    // 59: refloat.jobs.v1.Edit
+	(*QueueStory)(nil),              // 60: refloat.jobs.v1.QueueStory
+	(*Tally)(nil),                   // 61: refloat.jobs.v1.Tally
+	(*Fates)(nil),                   // 62: refloat.jobs.v1.Fates
+	(*Fate)(nil),                    // 63: refloat.jobs.v1.Fate
+	(*InForce)(nil),                 // 64: refloat.jobs.v1.InForce
+	(*Top)(nil),                     // 65: refloat.jobs.v1.Top
+	(*Summary)(nil),                 // 66: refloat.jobs.v1.Summary
+	(*StateCount)(nil),              // 67: refloat.jobs.v1.StateCount
+	(*DecisionCount)(nil),           // 68: refloat.jobs.v1.DecisionCount
+	(*ReasonCount)(nil),             // 69: refloat.jobs.v1.ReasonCount
+	(*ReleaseCount)(nil),            // 70: refloat.jobs.v1.ReleaseCount
+	(*ShadowLine)(nil),              // 71: refloat.jobs.v1.ShadowLine
+	(*ShadowQueue)(nil),             // 72: refloat.jobs.v1.ShadowQueue
+	(*ShadowJobs)(nil),              // 73: refloat.jobs.v1.ShadowJobs
+	(*ShadowRule)(nil),              // 74: refloat.jobs.v1.ShadowRule
+	(*ShadowTally)(nil),             // 75: refloat.jobs.v1.ShadowTally
+	(*ShadowWaits)(nil),             // 76: refloat.jobs.v1.ShadowWaits
+	(*ShadowRun)(nil),               // 77: refloat.jobs.v1.ShadowRun
+	(*ShadowSummary)(nil),           // 78: refloat.jobs.v1.ShadowSummary
+	nil,                             // 79: refloat.jobs.v1.VerifyRequest.UntilEntry
+	nil,                             // 80: refloat.jobs.v1.ShadowTally.CodesEntry
+	(*structpb.Struct)(nil),         // 81: google.protobuf.Struct
 }
 var file_internal_api_jobs_pb_jobs_proto_depIdxs = []int32{
-	25, // 0: refloat.jobs.v1.ListJobsResponse.jobs:type_name -> refloat.jobs.v1.Job
-	28, // 1: refloat.jobs.v1.ListRunsResponse.runs:type_name -> refloat.jobs.v1.Run
-	29, // 2: refloat.jobs.v1.ListDecisionsResponse.decisions:type_name -> refloat.jobs.v1.Decision
-	33, // 3: refloat.jobs.v1.ListGroupsResponse.groups:type_name -> refloat.jobs.v1.Group
-	25, // 4: refloat.jobs.v1.GetJobResponse.jobs:type_name -> refloat.jobs.v1.Job
-	37, // 5: refloat.jobs.v1.GetStoryResponse.stories:type_name -> refloat.jobs.v1.Story
+	38, // 0: refloat.jobs.v1.ListJobsResponse.jobs:type_name -> refloat.jobs.v1.Job
+	41, // 1: refloat.jobs.v1.ListRunsResponse.runs:type_name -> refloat.jobs.v1.Run
+	42, // 2: refloat.jobs.v1.ListDecisionsResponse.decisions:type_name -> refloat.jobs.v1.Decision
+	46, // 3: refloat.jobs.v1.ListGroupsResponse.groups:type_name -> refloat.jobs.v1.Group
+	38, // 4: refloat.jobs.v1.GetJobResponse.jobs:type_name -> refloat.jobs.v1.Job
+	50, // 5: refloat.jobs.v1.GetStoryResponse.stories:type_name -> refloat.jobs.v1.Story
 	17, // 6: refloat.jobs.v1.GetGroupHistoryResponse.records:type_name -> refloat.jobs.v1.Record
-	29, // 7: refloat.jobs.v1.Record.decision:type_name -> refloat.jobs.v1.Decision
-	31, // 8: refloat.jobs.v1.Record.other:type_name -> refloat.jobs.v1.Other
-	51, // 9: refloat.jobs.v1.TopRetriesResponse.rows:type_name -> refloat.jobs.v1.Top
-	57, // 10: refloat.jobs.v1.GetShadowReportResponse.lines:type_name -> refloat.jobs.v1.ShadowLine
-	26, // 11: refloat.jobs.v1.Job.armada_verdict:type_name -> refloat.jobs.v1.Verdict
-	27, // 12: refloat.jobs.v1.Job.attempts:type_name -> refloat.jobs.v1.Attempt
-	30, // 13: refloat.jobs.v1.Decision.position:type_name -> refloat.jobs.v1.Position
-	30, // 14: refloat.jobs.v1.Other.position:type_name -> refloat.jobs.v1.Position
-	32, // 15: refloat.jobs.v1.Other.parts:type_name -> refloat.jobs.v1.ShapePart
-	34, // 16: refloat.jobs.v1.Group.conditions:type_name -> refloat.jobs.v1.Condition
-	35, // 17: refloat.jobs.v1.Group.parts:type_name -> refloat.jobs.v1.Part
-	36, // 18: refloat.jobs.v1.Part.units:type_name -> refloat.jobs.v1.Unit
-	34, // 19: refloat.jobs.v1.Unit.conditions:type_name -> refloat.jobs.v1.Condition
-	25, // 20: refloat.jobs.v1.Story.job:type_name -> refloat.jobs.v1.Job
-	38, // 21: refloat.jobs.v1.Story.runs:type_name -> refloat.jobs.v1.StoryOfRun
-	29, // 22: refloat.jobs.v1.StoryOfRun.decided:type_name -> refloat.jobs.v1.Decision
-	29, // 23: refloat.jobs.v1.Explanation.decision:type_name -> refloat.jobs.v1.Decision
-	25, // 24: refloat.jobs.v1.Explanation.job:type_name -> refloat.jobs.v1.Job
-	40, // 25: refloat.jobs.v1.Explanation.ladder:type_name -> refloat.jobs.v1.Rung
-	41, // 26: refloat.jobs.v1.Explanation.release:type_name -> refloat.jobs.v1.Release
-	42, // 27: refloat.jobs.v1.Explanation.last_changes:type_name -> refloat.jobs.v1.LastChange
-	44, // 28: refloat.jobs.v1.WhyNot.changes:type_name -> refloat.jobs.v1.Flipped
-	45, // 29: refloat.jobs.v1.Flipped.edits:type_name -> refloat.jobs.v1.Edit
-	47, // 30: refloat.jobs.v1.QueueStory.codes:type_name -> refloat.jobs.v1.Tally
-	47, // 31: refloat.jobs.v1.QueueStory.rules:type_name -> refloat.jobs.v1.Tally
-	47, // 32: refloat.jobs.v1.QueueStory.causes:type_name -> refloat.jobs.v1.Tally
-	48, // 33: refloat.jobs.v1.QueueStory.failed_for_good:type_name -> refloat.jobs.v1.Fates
-	48, // 34: refloat.jobs.v1.QueueStory.pending_retries:type_name -> refloat.jobs.v1.Fates
-	50, // 35: refloat.jobs.v1.QueueStory.policies:type_name -> refloat.jobs.v1.InForce
-	49, // 36: refloat.jobs.v1.Fates.jobs:type_name -> refloat.jobs.v1.Fate
-	42, // 37: refloat.jobs.v1.InForce.last_changes:type_name -> refloat.jobs.v1.LastChange
-	53, // 38: refloat.jobs.v1.Summary.jobs:type_name -> refloat.jobs.v1.StateCount
-	54, // 39: refloat.jobs.v1.Summary.decisions:type_name -> refloat.jobs.v1.DecisionCount
-	55, // 40: refloat.jobs.v1.Summary.not_decided:type_name -> refloat.jobs.v1.ReasonCount
-	55, // 41: refloat.jobs.v1.Summary.parked:type_name -> refloat.jobs.v1.ReasonCount
-	56, // 42: refloat.jobs.v1.Summary.releases:type_name -> refloat.jobs.v1.ReleaseCount
-	58, // 43: refloat.jobs.v1.ShadowLine.queue:type_name -> refloat.jobs.v1.ShadowQueue
-	63, // 44: refloat.jobs.v1.ShadowLine.run:type_name -> refloat.jobs.v1.ShadowRun
-	64, // 45: refloat.jobs.v1.ShadowLine.summary:type_name -> refloat.jobs.v1.ShadowSummary
-	59, // 46: refloat.jobs.v1.ShadowQueue.jobs:type_name -> refloat.jobs.v1.ShadowJobs
-	60, // 47: refloat.jobs.v1.ShadowQueue.rules:type_name -> refloat.jobs.v1.ShadowRule
-	61, // 48: refloat.jobs.v1.ShadowRule.would_retry:type_name -> refloat.jobs.v1.ShadowTally
-	61, // 49: refloat.jobs.v1.ShadowRule.would_fail:type_name -> refloat.jobs.v1.ShadowTally
-	62, // 50: refloat.jobs.v1.ShadowRule.waits:type_name -> refloat.jobs.v1.ShadowWaits
-	65, // 51: refloat.jobs.v1.ShadowTally.codes:type_name -> refloat.jobs.v1.ShadowTally.CodesEntry
-	29, // 52: refloat.jobs.v1.ShadowRun.decision:type_name -> refloat.jobs.v1.Decision
-	0,  // 53: refloat.jobs.v1.Jobs.ListJobs:input_type -> refloat.jobs.v1.ListJobsRequest
-	2,  // 54: refloat.jobs.v1.Jobs.ListRuns:input_type -> refloat.jobs.v1.ListRunsRequest
-	4,  // 55: refloat.jobs.v1.Jobs.ListDecisions:input_type -> refloat.jobs.v1.ListDecisionsRequest
-	6,  // 56: refloat.jobs.v1.Jobs.ListGroups:input_type -> refloat.jobs.v1.ListGroupsRequest
-	8,  // 57: refloat.jobs.v1.Jobs.GetJob:input_type -> refloat.jobs.v1.GetJobRequest
-	10, // 58: refloat.jobs.v1.Jobs.GetStory:input_type -> refloat.jobs.v1.GetStoryRequest
-	12, // 59: refloat.jobs.v1.Jobs.Explain:input_type -> refloat.jobs.v1.ExplainRequest
-	13, // 60: refloat.jobs.v1.Jobs.ExplainWhyNot:input_type -> refloat.jobs.v1.ExplainWhyNotRequest
-	14, // 61: refloat.jobs.v1.Jobs.GetGroup:input_type -> refloat.jobs.v1.GetGroupRequest
-	15, // 62: refloat.jobs.v1.Jobs.GetGroupHistory:input_type -> refloat.jobs.v1.GetGroupHistoryRequest
-	18, // 63: refloat.jobs.v1.Jobs.GetQueueStory:input_type -> refloat.jobs.v1.GetQueueStoryRequest
-	19, // 64: refloat.jobs.v1.Jobs.TopRetries:input_type -> refloat.jobs.v1.TopRetriesRequest
-	21, // 65: refloat.jobs.v1.Jobs.GetSummary:input_type -> refloat.jobs.v1.GetSummaryRequest
-	22, // 66: refloat.jobs.v1.Jobs.GetShadowReport:input_type -> refloat.jobs.v1.GetShadowReportRequest
-	24, // 67: refloat.jobs.v1.Jobs.WatchDecisions:input_type -> refloat.jobs.v1.WatchDecisionsRequest
-	1,  // 68: refloat.jobs.v1.Jobs.ListJobs:output_type -> refloat.jobs.v1.ListJobsResponse
-	3,  // 69: refloat.jobs.v1.Jobs.ListRuns:output_type -> refloat.jobs.v1.ListRunsResponse
-	5,  // 70: refloat.jobs.v1.Jobs.ListDecisions:output_type -> refloat.jobs.v1.ListDecisionsResponse
-	7,  // 71: refloat.jobs.v1.Jobs.ListGroups:output_type -> refloat.jobs.v1.ListGroupsResponse
-	9,  // 72: refloat.jobs.v1.Jobs.GetJob:output_type -> refloat.jobs.v1.GetJobResponse
-	11, // 73: refloat.jobs.v1.Jobs.GetStory:output_type -> refloat.jobs.v1.GetStoryResponse
-	39, // 74: refloat.jobs.v1.Jobs.Explain:output_type -> refloat.jobs.v1.Explanation
-	43, // 75: refloat.jobs.v1.Jobs.ExplainWhyNot:output_type -> refloat.jobs.v1.WhyNot
-	33, // 76: refloat.jobs.v1.Jobs.GetGroup:output_type -> refloat.jobs.v1.Group
-	16, // 77: refloat.jobs.v1.Jobs.GetGroupHistory:output_type -> refloat.jobs.v1.GetGroupHistoryResponse
-	46, // 78: refloat.jobs.v1.Jobs.GetQueueStory:output_type -> refloat.jobs.v1.QueueStory
-	20, // 79: refloat.jobs.v1.Jobs.TopRetries:output_type -> refloat.jobs.v1.TopRetriesResponse
-	52, // 80: refloat.jobs.v1.Jobs.GetSummary:output_type -> refloat.jobs.v1.Summary
-	23, // 81: refloat.jobs.v1.Jobs.GetShadowReport:output_type -> refloat.jobs.v1.GetShadowReportResponse
-	29, // 82: refloat.jobs.v1.Jobs.WatchDecisions:output_type -> refloat.jobs.v1.Decision
-	68, // [68:83] is the sub-list for method output_type
-	53, // [53:68] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	46, // 7: refloat.jobs.v1.GetGroupHistoryResponse.group:type_name -> refloat.jobs.v1.Group
+	42, // 8: refloat.jobs.v1.Record.decision:type_name -> refloat.jobs.v1.Decision
+	44, // 9: refloat.jobs.v1.Record.other:type_name -> refloat.jobs.v1.Other
+	65, // 10: refloat.jobs.v1.TopRetriesResponse.rows:type_name -> refloat.jobs.v1.Top
+	71, // 11: refloat.jobs.v1.GetShadowReportResponse.lines:type_name -> refloat.jobs.v1.ShadowLine
+	26, // 12: refloat.jobs.v1.WhatIfRequest.candidates:type_name -> refloat.jobs.v1.Policies
+	26, // 13: refloat.jobs.v1.WhatIfRequest.against:type_name -> refloat.jobs.v1.Policies
+	81, // 14: refloat.jobs.v1.Policies.documents:type_name -> google.protobuf.Struct
+	28, // 15: refloat.jobs.v1.WhatIfResponse.results:type_name -> refloat.jobs.v1.WhatIfResult
+	29, // 16: refloat.jobs.v1.WhatIfResult.jobs_that_would_have_failed_earlier:type_name -> refloat.jobs.v1.Outcomes
+	30, // 17: refloat.jobs.v1.WhatIfResult.rows:type_name -> refloat.jobs.v1.WhatIfRow
+	31, // 18: refloat.jobs.v1.WhatIfResult.jobs:type_name -> refloat.jobs.v1.WhatIfChange
+	32, // 19: refloat.jobs.v1.WhatIfChange.decided:type_name -> refloat.jobs.v1.WhatIfVerdict
+	32, // 20: refloat.jobs.v1.WhatIfChange.candidate:type_name -> refloat.jobs.v1.WhatIfVerdict
+	79, // 21: refloat.jobs.v1.VerifyRequest.until:type_name -> refloat.jobs.v1.VerifyRequest.UntilEntry
+	81, // 22: refloat.jobs.v1.VerifyResponse.report:type_name -> google.protobuf.Struct
+	37, // 23: refloat.jobs.v1.ListPartitionsResponse.partitions:type_name -> refloat.jobs.v1.Partition
+	39, // 24: refloat.jobs.v1.Job.armada_verdict:type_name -> refloat.jobs.v1.Verdict
+	40, // 25: refloat.jobs.v1.Job.attempts:type_name -> refloat.jobs.v1.Attempt
+	43, // 26: refloat.jobs.v1.Decision.position:type_name -> refloat.jobs.v1.Position
+	43, // 27: refloat.jobs.v1.Other.position:type_name -> refloat.jobs.v1.Position
+	45, // 28: refloat.jobs.v1.Other.parts:type_name -> refloat.jobs.v1.ShapePart
+	47, // 29: refloat.jobs.v1.Group.conditions:type_name -> refloat.jobs.v1.Condition
+	48, // 30: refloat.jobs.v1.Group.parts:type_name -> refloat.jobs.v1.Part
+	49, // 31: refloat.jobs.v1.Part.units:type_name -> refloat.jobs.v1.Unit
+	47, // 32: refloat.jobs.v1.Unit.conditions:type_name -> refloat.jobs.v1.Condition
+	38, // 33: refloat.jobs.v1.Story.job:type_name -> refloat.jobs.v1.Job
+	51, // 34: refloat.jobs.v1.Story.runs:type_name -> refloat.jobs.v1.StoryOfRun
+	53, // 35: refloat.jobs.v1.Story.done_by_group:type_name -> refloat.jobs.v1.DoneByGroup
+	42, // 36: refloat.jobs.v1.StoryOfRun.decided:type_name -> refloat.jobs.v1.Decision
+	42, // 37: refloat.jobs.v1.Explanation.decision:type_name -> refloat.jobs.v1.Decision
+	38, // 38: refloat.jobs.v1.Explanation.job:type_name -> refloat.jobs.v1.Job
+	54, // 39: refloat.jobs.v1.Explanation.ladder:type_name -> refloat.jobs.v1.Rung
+	55, // 40: refloat.jobs.v1.Explanation.release:type_name -> refloat.jobs.v1.Release
+	56, // 41: refloat.jobs.v1.Explanation.last_changes:type_name -> refloat.jobs.v1.LastChange
+	53, // 42: refloat.jobs.v1.Explanation.done_by_group:type_name -> refloat.jobs.v1.DoneByGroup
+	58, // 43: refloat.jobs.v1.WhyNot.changes:type_name -> refloat.jobs.v1.Flipped
+	59, // 44: refloat.jobs.v1.Flipped.edits:type_name -> refloat.jobs.v1.Edit
+	61, // 45: refloat.jobs.v1.QueueStory.codes:type_name -> refloat.jobs.v1.Tally
+	61, // 46: refloat.jobs.v1.QueueStory.rules:type_name -> refloat.jobs.v1.Tally
+	61, // 47: refloat.jobs.v1.QueueStory.causes:type_name -> refloat.jobs.v1.Tally
+	62, // 48: refloat.jobs.v1.QueueStory.failed_for_good:type_name -> refloat.jobs.v1.Fates
+	62, // 49: refloat.jobs.v1.QueueStory.pending_retries:type_name -> refloat.jobs.v1.Fates
+	64, // 50: refloat.jobs.v1.QueueStory.policies:type_name -> refloat.jobs.v1.InForce
+	63, // 51: refloat.jobs.v1.Fates.jobs:type_name -> refloat.jobs.v1.Fate
+	56, // 52: refloat.jobs.v1.InForce.last_changes:type_name -> refloat.jobs.v1.LastChange
+	67, // 53: refloat.jobs.v1.Summary.jobs:type_name -> refloat.jobs.v1.StateCount
+	68, // 54: refloat.jobs.v1.Summary.decisions:type_name -> refloat.jobs.v1.DecisionCount
+	69, // 55: refloat.jobs.v1.Summary.not_decided:type_name -> refloat.jobs.v1.ReasonCount
+	69, // 56: refloat.jobs.v1.Summary.parked:type_name -> refloat.jobs.v1.ReasonCount
+	70, // 57: refloat.jobs.v1.Summary.releases:type_name -> refloat.jobs.v1.ReleaseCount
+	72, // 58: refloat.jobs.v1.ShadowLine.queue:type_name -> refloat.jobs.v1.ShadowQueue
+	77, // 59: refloat.jobs.v1.ShadowLine.run:type_name -> refloat.jobs.v1.ShadowRun
+	78, // 60: refloat.jobs.v1.ShadowLine.summary:type_name -> refloat.jobs.v1.ShadowSummary
+	73, // 61: refloat.jobs.v1.ShadowQueue.jobs:type_name -> refloat.jobs.v1.ShadowJobs
+	74, // 62: refloat.jobs.v1.ShadowQueue.rules:type_name -> refloat.jobs.v1.ShadowRule
+	75, // 63: refloat.jobs.v1.ShadowRule.would_retry:type_name -> refloat.jobs.v1.ShadowTally
+	75, // 64: refloat.jobs.v1.ShadowRule.would_fail:type_name -> refloat.jobs.v1.ShadowTally
+	76, // 65: refloat.jobs.v1.ShadowRule.waits:type_name -> refloat.jobs.v1.ShadowWaits
+	80, // 66: refloat.jobs.v1.ShadowTally.codes:type_name -> refloat.jobs.v1.ShadowTally.CodesEntry
+	42, // 67: refloat.jobs.v1.ShadowRun.decision:type_name -> refloat.jobs.v1.Decision
+	0,  // 68: refloat.jobs.v1.Jobs.ListJobs:input_type -> refloat.jobs.v1.ListJobsRequest
+	2,  // 69: refloat.jobs.v1.Jobs.ListRuns:input_type -> refloat.jobs.v1.ListRunsRequest
+	4,  // 70: refloat.jobs.v1.Jobs.ListDecisions:input_type -> refloat.jobs.v1.ListDecisionsRequest
+	6,  // 71: refloat.jobs.v1.Jobs.ListGroups:input_type -> refloat.jobs.v1.ListGroupsRequest
+	8,  // 72: refloat.jobs.v1.Jobs.GetJob:input_type -> refloat.jobs.v1.GetJobRequest
+	10, // 73: refloat.jobs.v1.Jobs.GetStory:input_type -> refloat.jobs.v1.GetStoryRequest
+	12, // 74: refloat.jobs.v1.Jobs.Explain:input_type -> refloat.jobs.v1.ExplainRequest
+	13, // 75: refloat.jobs.v1.Jobs.ExplainWhyNot:input_type -> refloat.jobs.v1.ExplainWhyNotRequest
+	14, // 76: refloat.jobs.v1.Jobs.GetGroup:input_type -> refloat.jobs.v1.GetGroupRequest
+	15, // 77: refloat.jobs.v1.Jobs.GetGroupHistory:input_type -> refloat.jobs.v1.GetGroupHistoryRequest
+	18, // 78: refloat.jobs.v1.Jobs.GetQueueStory:input_type -> refloat.jobs.v1.GetQueueStoryRequest
+	19, // 79: refloat.jobs.v1.Jobs.TopRetries:input_type -> refloat.jobs.v1.TopRetriesRequest
+	21, // 80: refloat.jobs.v1.Jobs.GetSummary:input_type -> refloat.jobs.v1.GetSummaryRequest
+	22, // 81: refloat.jobs.v1.Jobs.GetShadowReport:input_type -> refloat.jobs.v1.GetShadowReportRequest
+	25, // 82: refloat.jobs.v1.Jobs.WhatIf:input_type -> refloat.jobs.v1.WhatIfRequest
+	33, // 83: refloat.jobs.v1.Jobs.Verify:input_type -> refloat.jobs.v1.VerifyRequest
+	35, // 84: refloat.jobs.v1.Jobs.ListPartitions:input_type -> refloat.jobs.v1.ListPartitionsRequest
+	24, // 85: refloat.jobs.v1.Jobs.WatchDecisions:input_type -> refloat.jobs.v1.WatchDecisionsRequest
+	1,  // 86: refloat.jobs.v1.Jobs.ListJobs:output_type -> refloat.jobs.v1.ListJobsResponse
+	3,  // 87: refloat.jobs.v1.Jobs.ListRuns:output_type -> refloat.jobs.v1.ListRunsResponse
+	5,  // 88: refloat.jobs.v1.Jobs.ListDecisions:output_type -> refloat.jobs.v1.ListDecisionsResponse
+	7,  // 89: refloat.jobs.v1.Jobs.ListGroups:output_type -> refloat.jobs.v1.ListGroupsResponse
+	9,  // 90: refloat.jobs.v1.Jobs.GetJob:output_type -> refloat.jobs.v1.GetJobResponse
+	11, // 91: refloat.jobs.v1.Jobs.GetStory:output_type -> refloat.jobs.v1.GetStoryResponse
+	52, // 92: refloat.jobs.v1.Jobs.Explain:output_type -> refloat.jobs.v1.Explanation
+	57, // 93: refloat.jobs.v1.Jobs.ExplainWhyNot:output_type -> refloat.jobs.v1.WhyNot
+	46, // 94: refloat.jobs.v1.Jobs.GetGroup:output_type -> refloat.jobs.v1.Group
+	16, // 95: refloat.jobs.v1.Jobs.GetGroupHistory:output_type -> refloat.jobs.v1.GetGroupHistoryResponse
+	60, // 96: refloat.jobs.v1.Jobs.GetQueueStory:output_type -> refloat.jobs.v1.QueueStory
+	20, // 97: refloat.jobs.v1.Jobs.TopRetries:output_type -> refloat.jobs.v1.TopRetriesResponse
+	66, // 98: refloat.jobs.v1.Jobs.GetSummary:output_type -> refloat.jobs.v1.Summary
+	23, // 99: refloat.jobs.v1.Jobs.GetShadowReport:output_type -> refloat.jobs.v1.GetShadowReportResponse
+	27, // 100: refloat.jobs.v1.Jobs.WhatIf:output_type -> refloat.jobs.v1.WhatIfResponse
+	34, // 101: refloat.jobs.v1.Jobs.Verify:output_type -> refloat.jobs.v1.VerifyResponse
+	36, // 102: refloat.jobs.v1.Jobs.ListPartitions:output_type -> refloat.jobs.v1.ListPartitionsResponse
+	42, // 103: refloat.jobs.v1.Jobs.WatchDecisions:output_type -> refloat.jobs.v1.Decision
+	86, // [86:104] is the sub-list for method output_type
+	68, // [68:86] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_internal_api_jobs_pb_jobs_proto_init() }
@@ -6737,35 +8167,40 @@ func file_internal_api_jobs_pb_jobs_proto_init() {
 	}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[12].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[13].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[25].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[26].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[27].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[28].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[29].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[31].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[32].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[33].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[35].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[36].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[37].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[38].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[39].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[40].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[41].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[42].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[43].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[44].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[45].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[46].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[48].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[49].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[50].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[51].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[52].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[53].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[54].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[56].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[57].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[58].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[59].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[60].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[63].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[72].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[77].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_internal_api_jobs_pb_jobs_proto_rawDesc), len(file_internal_api_jobs_pb_jobs_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   66,
+			NumMessages:   81,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -35,6 +35,9 @@ const (
 	Jobs_TopRetries_FullMethodName      = "/refloat.jobs.v1.Jobs/TopRetries"
 	Jobs_GetSummary_FullMethodName      = "/refloat.jobs.v1.Jobs/GetSummary"
 	Jobs_GetShadowReport_FullMethodName = "/refloat.jobs.v1.Jobs/GetShadowReport"
+	Jobs_WhatIf_FullMethodName          = "/refloat.jobs.v1.Jobs/WhatIf"
+	Jobs_Verify_FullMethodName          = "/refloat.jobs.v1.Jobs/Verify"
+	Jobs_ListPartitions_FullMethodName  = "/refloat.jobs.v1.Jobs/ListPartitions"
 	Jobs_WatchDecisions_FullMethodName  = "/refloat.jobs.v1.Jobs/WatchDecisions"
 )
 
@@ -77,8 +80,15 @@ type JobsClient interface {
 	GetSummary(ctx context.Context, in *GetSummaryRequest, opts ...grpc.CallOption) (*Summary, error)
 	// GetShadowReport compares decisions in shadow with what Armada did.
 	GetShadowReport(ctx context.Context, in *GetShadowReportRequest, opts ...grpc.CallOption) (*GetShadowReportResponse, error)
-	// WatchDecisions streams decisions as the job database gets them, over gRPC only.
-	// RESOURCE_EXHAUSTED: the client reads too slowly, or too many clients watch.
+	// WhatIf decides the history by other policies, and compares with what was decided. It reads
+	// whole logs: RESOURCE_EXHAUSTED if another WhatIf or Verify is running.
+	WhatIf(ctx context.Context, in *WhatIfRequest, opts ...grpc.CallOption) (*WhatIfResponse, error)
+	// Verify checks that the decision log follows from its input, byte for byte, as WhatIf does.
+	Verify(ctx context.Context, in *VerifyRequest, opts ...grpc.CallOption) (*VerifyResponse, error)
+	// ListPartitions lists what is known of each partition: who decides it, and how far it is.
+	ListPartitions(ctx context.Context, in *ListPartitionsRequest, opts ...grpc.CallOption) (*ListPartitionsResponse, error)
+	// WatchDecisions streams decisions as the job database gets them; over REST, one JSON object
+	// a line. RESOURCE_EXHAUSTED: the client reads too slowly, or too many clients watch.
 	WatchDecisions(ctx context.Context, in *WatchDecisionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Decision], error)
 }
 
@@ -230,6 +240,36 @@ func (c *jobsClient) GetShadowReport(ctx context.Context, in *GetShadowReportReq
 	return out, nil
 }
 
+func (c *jobsClient) WhatIf(ctx context.Context, in *WhatIfRequest, opts ...grpc.CallOption) (*WhatIfResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(WhatIfResponse)
+	err := c.cc.Invoke(ctx, Jobs_WhatIf_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobsClient) Verify(ctx context.Context, in *VerifyRequest, opts ...grpc.CallOption) (*VerifyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(VerifyResponse)
+	err := c.cc.Invoke(ctx, Jobs_Verify_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobsClient) ListPartitions(ctx context.Context, in *ListPartitionsRequest, opts ...grpc.CallOption) (*ListPartitionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListPartitionsResponse)
+	err := c.cc.Invoke(ctx, Jobs_ListPartitions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *jobsClient) WatchDecisions(ctx context.Context, in *WatchDecisionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Decision], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Jobs_ServiceDesc.Streams[0], Jobs_WatchDecisions_FullMethodName, cOpts...)
@@ -288,8 +328,15 @@ type JobsServer interface {
 	GetSummary(context.Context, *GetSummaryRequest) (*Summary, error)
 	// GetShadowReport compares decisions in shadow with what Armada did.
 	GetShadowReport(context.Context, *GetShadowReportRequest) (*GetShadowReportResponse, error)
-	// WatchDecisions streams decisions as the job database gets them, over gRPC only.
-	// RESOURCE_EXHAUSTED: the client reads too slowly, or too many clients watch.
+	// WhatIf decides the history by other policies, and compares with what was decided. It reads
+	// whole logs: RESOURCE_EXHAUSTED if another WhatIf or Verify is running.
+	WhatIf(context.Context, *WhatIfRequest) (*WhatIfResponse, error)
+	// Verify checks that the decision log follows from its input, byte for byte, as WhatIf does.
+	Verify(context.Context, *VerifyRequest) (*VerifyResponse, error)
+	// ListPartitions lists what is known of each partition: who decides it, and how far it is.
+	ListPartitions(context.Context, *ListPartitionsRequest) (*ListPartitionsResponse, error)
+	// WatchDecisions streams decisions as the job database gets them; over REST, one JSON object
+	// a line. RESOURCE_EXHAUSTED: the client reads too slowly, or too many clients watch.
 	WatchDecisions(*WatchDecisionsRequest, grpc.ServerStreamingServer[Decision]) error
 	mustEmbedUnimplementedJobsServer()
 }
@@ -342,6 +389,15 @@ func (UnimplementedJobsServer) GetSummary(context.Context, *GetSummaryRequest) (
 }
 func (UnimplementedJobsServer) GetShadowReport(context.Context, *GetShadowReportRequest) (*GetShadowReportResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetShadowReport not implemented")
+}
+func (UnimplementedJobsServer) WhatIf(context.Context, *WhatIfRequest) (*WhatIfResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method WhatIf not implemented")
+}
+func (UnimplementedJobsServer) Verify(context.Context, *VerifyRequest) (*VerifyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Verify not implemented")
+}
+func (UnimplementedJobsServer) ListPartitions(context.Context, *ListPartitionsRequest) (*ListPartitionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListPartitions not implemented")
 }
 func (UnimplementedJobsServer) WatchDecisions(*WatchDecisionsRequest, grpc.ServerStreamingServer[Decision]) error {
 	return status.Error(codes.Unimplemented, "method WatchDecisions not implemented")
@@ -619,6 +675,60 @@ func _Jobs_GetShadowReport_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Jobs_WhatIf_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(WhatIfRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobsServer).WhatIf(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Jobs_WhatIf_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobsServer).WhatIf(ctx, req.(*WhatIfRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Jobs_Verify_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(VerifyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobsServer).Verify(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Jobs_Verify_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobsServer).Verify(ctx, req.(*VerifyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Jobs_ListPartitions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListPartitionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobsServer).ListPartitions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Jobs_ListPartitions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobsServer).ListPartitions(ctx, req.(*ListPartitionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Jobs_WatchDecisions_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(WatchDecisionsRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -692,6 +802,18 @@ var Jobs_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetShadowReport",
 			Handler:    _Jobs_GetShadowReport_Handler,
+		},
+		{
+			MethodName: "WhatIf",
+			Handler:    _Jobs_WhatIf_Handler,
+		},
+		{
+			MethodName: "Verify",
+			Handler:    _Jobs_Verify_Handler,
+		},
+		{
+			MethodName: "ListPartitions",
+			Handler:    _Jobs_ListPartitions_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
