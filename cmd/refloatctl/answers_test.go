@@ -48,7 +48,13 @@ func answering(t *testing.T, data string, auth *api.Auth) string {
 
 func ask(t *testing.T, at, token string) (status int, body string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(context.Background(), http.MethodGet, at, nil)
+	return send(t, http.MethodGet, at, token, "")
+}
+
+// send sends a request, and checks the answer against the OpenAPI description.
+func send(t *testing.T, method, at, token, body string) (status int, answer string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(context.Background(), method, at, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -136,9 +136,9 @@ func printChanges(w io.Writer, done []query.ByGroup) {
 	fmt.Fprintf(w, "\n%s did to the job (`refloatctl explain group` has all of it)\n", bold(w, "What the group"))
 	for _, d := range done {
 		if d.At == "" {
-			fmt.Fprintf(w, "  %s\n", d.Text)
+			fmt.Fprintf(w, "  %s\n", oneLine(d.Text))
 			continue
 		}
-		fmt.Fprintf(w, "  %s  %s\n", d.At, oneLine(d.Text))
+		fmt.Fprintf(w, "  %s  %s\n", oneLine(d.At), oneLine(d.Text))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -48,6 +49,9 @@ func (c *Client) call(ctx context.Context, call func(context.Context, pb.JobsCli
 	}
 	switch text := s.Message(); s.Code() {
 	case codes.InvalidArgument:
+		if field, found := strings.CutPrefix(text, "set: "); found { // of a what-if
+			return &query.Invalid{Param: "set", Err: errors.New(field)}
+		}
 		return &query.Invalid{Err: errors.New(text)}
 	case codes.NotFound:
 		return &query.NotFound{What: "it", Text: text}

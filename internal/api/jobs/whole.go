@@ -17,6 +17,12 @@ import (
 // defaultChanges is how many changed decisions a what-if lists.
 const defaultChanges = 20
 
+// The most candidates of a what-if, and fields that it sets in each: every candidate is decided beside the others.
+const (
+	maxCandidates = 16
+	maxFields     = 100
+)
+
 // whole answers a question that reads whole logs.
 func (s *Service) whole(ctx context.Context, answer func(context.Context, *query.Source) error) error {
 	err := s.askWithin(ctx, or(s.Limits.Whole, 100*time.Second), answer)
@@ -31,6 +37,9 @@ func (s *Service) WhatIf(ctx context.Context, r *pb.WhatIfRequest) (*pb.WhatIfRe
 	limit, err := pageSize("limit", r.Limit, defaultChanges)
 	if err != nil {
 		return nil, err
+	}
+	if len(r.Candidates) > maxCandidates || len(r.Set) > maxFields {
+		return nil, status.Errorf(codes.InvalidArgument, "%d candidates, %d fields to set: want at most %d and %d", len(r.Candidates), len(r.Set), maxCandidates, maxFields)
 	}
 	w := &query.WhatIf{Set: r.Set, Queue: r.Queue, Limit: limit, Skip: int(r.Skip)}
 	if w.From, err = s.moment("from", r.From); err != nil {
