@@ -4,15 +4,14 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
-	"runtime/metrics"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"text/tabwriter"
@@ -32,40 +31,57 @@ import (
 	"github.com/refloat/refloat/internal/policy/policylog"
 )
 
-// TestMemory measures what Verify and Run have on the heap at most, over logs on disk of
-// as many events as each number in the variable EVENTS says: live bytes as the garbage
-// collector found them at the end of each of its cycles, of which there are many. The jobs
-// of a horizon are the same number in all of them, and the peaks may differ by 10 %.
+// TestMemory measures the memory that Verify and Run need, over logs on disk of as many
+// events as each number in the variable EVENTS says: what is live on the heap after every
+// 1024 messages, at most, and the resident memory of refloatctl, at most, in a process of
+// its own. The jobs of a horizon are the same number in all of them, and what is live may
+// differ by 10 %.
 func TestMemory(t *testing.T) {
 	sizes := strings.Fields(os.Getenv("EVENTS"))
 	if len(sizes) == 0 {
 		t.Skip("EVENTS is not set")
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(10))
+	program := filepath.Join(t.TempDir(), "refloatctl")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../../../cmd/refloatctl").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
 	var text bytes.Buffer
 	out := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(out, "EVENTS\tMESSAGES\tWHAT\tPEAK HEAP\tMEDIAN OF ENDS\tCYCLES")
+	fmt.Fprintln(out, "EVENTS\tMESSAGES\tON DISK\tWHAT\tLIVE, AT MOST\tMEDIAN\tTIMES\tRESIDENT, AT MOST\tCPU TIME")
 	lowest, highest := map[string]uint64{}, map[string]uint64{}
 	for _, size := range sizes {
 		n, err := strconv.Atoi(size)
 		if err != nil {
 			t.Fatal(err)
 		}
-		logs, messages := onDisk(t, n)
+		dir := t.TempDir()
+		logs, messages := onDisk(t, dir, n)
+		onDisk := sizeOf(t, dir)
 		for _, w := range []struct {
 			name string
-			do   func() error
+			do   func(each func(messages uint64)) error
+			args []string
 		}{
-			{"verify", func() error { _, err := audit.Verify(t.Context(), logs, 0); return err }},
-			{"whatif", func() error {
-				_, err := whatif.Run(t.Context(), logs, whatif.Options{Candidates: []whatif.Candidate{{Name: "one", Set: limited(t, 1)}}, Limit: 20})
+			{"verify", func(each func(uint64)) error {
+				_, err := audit.VerifyRange(t.Context(), logs, 0, audit.Options{Progress: func(v *audit.Verified) { each(v.Messages) }})
 				return err
-			}},
+			}, nil},
+			{"whatif", func(each func(uint64)) error {
+				_, err := whatif.Run(t.Context(), logs, whatif.Options{
+					Candidates: []whatif.Candidate{{Name: "one", Set: limited(t, 1)}}, Limit: 20, Progress: func(_ int, n uint64) { each(n) },
+				})
+				return err
+			}, []string{"--set", "policies.infra.rules[oom].retryLimit=1"}},
 		} {
 			live := liveHeap(t, w.do)
 			peak := live[len(live)-1]
 			lowest[w.name], highest[w.name] = min(cmp.Or(lowest[w.name], peak), peak), max(highest[w.name], peak)
-			fmt.Fprintf(out, "%d\t%d\t%s\t%.1f MB\t%.1f MB\t%d\n", n, messages, w.name, float64(peak)/1e6, float64(live[len(live)/2])/1e6, len(live))
+			resident, took := run(t, program, append([]string{w.name, "--log", filepath.Join(dir, "events"), "--decisions", filepath.Join(dir, "decisions")}, w.args...)...)
+			fmt.Fprintf(out, "%d\t%d\t%d MB\t%s\t%.1f MB\t%.1f MB\t%d\t%.1f MB\t%.1f s\n",
+				n, messages, onDisk/1e6, w.name, float64(peak)/1e6, float64(live[len(live)/2])/1e6, len(live), float64(resident)/1e6, took.Seconds())
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
 		}
 	}
 	_ = out.Flush()
@@ -77,44 +93,87 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// liveHeap does something, and returns the live heap at the end of each cycle of the
-// garbage collector meanwhile, and of one after it, sorted.
-func liveHeap(t *testing.T, do func() error) []uint64 {
+// liveHeap does something that calls each with the number of messages so far, and returns
+// what is live on the heap after every 1024 messages, sorted. The caller of runtime.GC
+// allocates nothing meanwhile, so nothing is counted that is already garbage.
+func liveHeap(t *testing.T, do func(each func(messages uint64)) error) (live []uint64) {
 	t.Helper()
-	var mu sync.Mutex
-	var live []uint64
-	done := false
-	runtime.GC()
-	var next func(*[16]byte)
-	next = func(x *[16]byte) { // runs after each cycle
-		sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-		metrics.Read(sample)
-		mu.Lock()
-		defer mu.Unlock()
-		if !done {
-			live = append(live, sample[0].Value.Uint64())
-			runtime.SetFinalizer(x, next)
+	done := uint64(0)
+	err := do(func(messages uint64) {
+		if messages < done+1024 {
+			return
 		}
-	}
-	runtime.SetFinalizer(new([16]byte), next)
-	if err := do(); err != nil {
+		done = messages
+		runtime.GC()
+		var stats runtime.MemStats
+		runtime.ReadMemStats(&stats)
+		live = append(live, stats.HeapAlloc)
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
-	mu.Lock()
-	defer mu.Unlock()
-	done = true
 	if len(live) < 10 {
-		t.Fatalf("the garbage collector ran %d times: too few events", len(live))
+		t.Fatalf("%d times 1024 messages: too few events", len(live))
 	}
 	slices.Sort(live)
 	return live
 }
 
+// run runs a program, and returns its maximum resident memory in bytes, as /proc shows it
+// (that of Wait includes this process), and its CPU time.
+func run(t *testing.T, program string, args ...string) (resident int64, took time.Duration) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for tick := time.NewTicker(5 * time.Millisecond); ; {
+		select {
+		case <-tick.C:
+			status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid))
+			if _, after, ok := bytes.Cut(status, []byte("VmHWM:")); ok {
+				var kB int64
+				if _, err := fmt.Sscan(string(after), &kB); err != nil {
+					t.Fatal(err)
+				}
+				resident = max(resident, kB<<10)
+			}
+		case err := <-ended:
+			tick.Stop()
+			if err != nil && cmd.ProcessState.ExitCode() != 1 {
+				t.Fatalf("%v: %v\n%s", args, err, said.Bytes())
+			}
+			return resident, cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+		}
+	}
+}
+
+func sizeOf(t *testing.T, dir string) (size int64) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		info, err := e.Info()
+		if err == nil {
+			size += info.Size()
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return size
+}
+
 // onDisk is the log of a deployment with one partition and at least n events, a message
 // every five seconds: of jobs as in story, one after another.
-func onDisk(t *testing.T, n int) (logs audit.Logs, messages int) {
+func onDisk(t *testing.T, dir string, n int) (logs audit.Logs, messages int) {
 	t.Helper()
-	dir := t.TempDir()
 	var clock atomic.Int64 // Unix seconds
 	clock.Store(1_800_000_000)
 	open := func(name string) *filelog.Log {

@@ -58,7 +58,12 @@ type Follower struct {
 	handed int                // number of messages in queue that the last Next returned
 }
 
-const readAtOnce = 256
+// Messages that are read at once. An envelope has the records of up to thousands of
+// messages, and those that wait stay in memory.
+const (
+	readAtOnce      = 256
+	decisionsAtOnce = 16
+)
 
 // Open follows partition p from a position. The events are opened when input is
 // needed, because an accepted loss may precede it.
@@ -74,7 +79,7 @@ func Open(events, decisions eventlog.Topic, p int, from Positions) (*Follower, e
 	if err != nil {
 		return nil, fmt.Errorf("read decisions of partition %d: %w", p, err)
 	}
-	f := &Follower{topic: events, partition: p, decisions: dr, positions: from, known: eventlog.Start, processed: after, unproven: from.Chain.Seq > 0, chunk: make([]eventlog.Message, readAtOnce)}
+	f := &Follower{topic: events, partition: p, decisions: dr, positions: from, known: eventlog.Start, processed: after, unproven: from.Chain.Seq > 0, chunk: make([]eventlog.Message, decisionsAtOnce)}
 	f.past.Add(from.Chain)
 	return f, nil
 }
@@ -158,6 +163,7 @@ func (f *Follower) accept() error {
 			f.read = f.chunk[:n]
 		}
 		m := f.read[0]
+		f.read[0] = eventlog.Message{} // its payload is not kept until the next read
 		f.read = f.read[1:]
 		f.processed = m.Position
 		if f.unproven {

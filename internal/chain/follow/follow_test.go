@@ -370,3 +370,29 @@ func TestClose(t *testing.T) {
 		t.Errorf("Close = %v; events closed %v, decisions closed %v", err, events.(*reader).closed, decisions.(*reader).closed)
 	}
 }
+
+// TestFewDecisionsWait: a follower holds few envelopes beyond the one that it returned, and
+// none that it has processed, because each has the records of many messages.
+func TestFewDecisionsWait(t *testing.T) {
+	t.Parallel()
+	w := newWriter()
+	entries := make([]int64, 300)
+	for i := range entries {
+		entries[i] = int64(i) + 1
+		w.answer(entries[i], 1)
+	}
+	f := open(t, input(entries...), w, follow.Beginning)
+	for n := 0; ; n++ {
+		s, err := f.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s == nil {
+			break
+		}
+		waiting, _ := f.Pending()
+		if len(waiting) > 15 {
+			t.Fatalf("after envelope %d, %d wait", n, len(waiting))
+		}
+	}
+}
