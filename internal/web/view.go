@@ -29,6 +29,7 @@ type page struct {
 	peer     string
 	form     url.Values // of the query, or of a submitted form
 	fragment bool       // only what changes by itself is asked for
+	leave    func()     // after it was sent
 
 	status    int
 	allow     string // the methods of a page that was asked by another
@@ -313,10 +314,10 @@ var functions = template.FuncMap{
 	// memberkind is the class of a member of a group.
 	"memberkind": memberKind,
 	"joblink":    jobLink,
-	"part":  tableOf,
-	"lines": func(s string) []string { return strings.Split(s, "\n") },
-	"add":   func(a, b int) int { return a + b },
-	"arr":   func(all ...any) []any { return all },
+	"part":       tableOf,
+	"lines":      func(s string) []string { return strings.Split(s, "\n") },
+	"add":        func(a, b int) int { return a + b },
+	"arr":        func(all ...any) []any { return all },
 }
 
 func part(t, layout string) string {

@@ -1,12 +1,13 @@
 package web
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"embed"
 	"errors"
 	"fmt"
 	"html/template"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -34,6 +35,8 @@ type Config struct {
 	Partitions func(ctx context.Context) ([]Partition, error)
 	Now        func() time.Time
 	Log        *slog.Logger
+	// WriteTimeout is how long a client may take to read a page before it is disconnected; 0: 15 s.
+	WriteTimeout time.Duration
 }
 
 // Partition is a partition as this process sees it.
@@ -49,14 +52,15 @@ type Partition struct {
 const (
 	pageTimeout   = 20 * time.Second
 	whatIfTimeout = 2 * time.Minute
-	writeTimeout  = 15 * time.Second // for a client that reads slowly
-	maxAtOnce     = 32               // pages that are made at once
-	maxPerPeer    = 8                // of them, for one address
-	maxForm       = 1 << 20          // bytes of a submitted form
+	writeTimeout  = 15 * time.Second
+	maxAtOnce     = 32      // pages that are made at once
+	maxPerPeer    = 8       // pages that are made for, or being read by, one address
+	maxForm       = 1 << 20 // bytes of a submitted form
 )
 
 // Handler serves the page.
 func Handler(c Config) (http.Handler, error) {
+	c.WriteTimeout = cmp.Or(c.WriteTimeout, writeTimeout)
 	s := &site{Config: c, pages: map[string]*template.Template{}, peers: map[string]int{}, slots: make(chan struct{}, maxAtOnce), whatIfs: make(chan struct{}, 1)}
 	layout, err := template.New("layout.html").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html")
 	if err != nil {
@@ -96,7 +100,7 @@ type site struct {
 	whatIfs chan struct{}
 
 	mu    sync.Mutex
-	peers map[string]int // pages being made, by address
+	peers map[string]int // pages being made or read, by address
 	sums  summaryCache
 }
 
@@ -137,13 +141,14 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Referrer-Policy", "same-origin")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	_ = http.NewResponseController(w).SetWriteDeadline(s.Now().Add(writeTimeout + whatIfTimeout))
-	p := &page{site: s, r: r, status: http.StatusOK, fragment: r.Header.Get("HX-Request") == "true"}
+	_ = http.NewResponseController(w).SetWriteDeadline(s.Now().Add(s.WriteTimeout + whatIfTimeout))
+	p := &page{site: s, r: r, status: http.StatusOK, leave: func() {}, fragment: r.Header.Get("HX-Request") == "true"}
 	p.peer, _, _ = net.SplitHostPort(r.RemoteAddr)
 	if a, ok := s.static[r.URL.Path]; ok && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
 		a.serve(w, r)
 		return
 	}
+	defer func() { p.leave() }()
 	if err := s.make(p); err != nil {
 		if r.Context().Err() != nil {
 			return // nobody reads it
@@ -177,11 +182,11 @@ func (s *site) make(p *page) (err error) {
 		}
 		return problem{http.StatusMethodNotAllowed, "Method not allowed", fmt.Sprintf("%.20s is not allowed for %s; it answers %s.", p.r.Method, p.r.URL.Path, p.allow), nil}
 	}
-	leave, err := s.enter(p)
+	made, err := s.enter(p)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer made()
 	defer func() {
 		if x := recover(); x != nil {
 			s.Log.Error("page failed", slog.String("path", p.r.URL.Path), slog.Any("panic", x))
@@ -204,30 +209,28 @@ func (s *site) make(p *page) (err error) {
 	return err
 }
 
-// enter takes a slot for a page; leave frees it.
-func (s *site) enter(p *page) (leave func(), err error) {
+// enter admits a page: its address has another one until p.leave, and it has a slot until made.
+func (s *site) enter(p *page) (made func(), err error) {
 	busy := problem{http.StatusServiceUnavailable, "Too many requests at once", "Try again in a moment.", nil}
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.peers[p.peer] >= maxPerPeer {
-		s.mu.Unlock()
+		return nil, busy
+	}
+	select {
+	case s.slots <- struct{}{}:
+	default:
 		return nil, busy
 	}
 	s.peers[p.peer]++
-	s.mu.Unlock()
-	left := func() {
+	p.leave = func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.peers[p.peer]--; s.peers[p.peer] == 0 {
 			delete(s.peers, p.peer)
 		}
 	}
-	select {
-	case s.slots <- struct{}{}:
-		return func() { <-s.slots; left() }, nil
-	default:
-		left()
-		return nil, busy
-	}
+	return func() { <-s.slots }, nil
 }
 
 // send writes the page that was made.
@@ -249,20 +252,31 @@ func (p *page) send(w http.ResponseWriter) {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	var b bytes.Buffer
 	t, name := p.site.pages[p.template], "layout.html"
 	if p.fragment && p.live != "" && p.status == http.StatusOK {
 		name = p.live
 	}
-	if err := t.ExecuteTemplate(&b, name, p); err != nil {
-		p.site.Log.Error("page failed", slog.String("path", p.r.URL.Path), slog.Any("error", err))
-		http.Error(w, "The server failed on this page; its log says more.", http.StatusInternalServerError)
-		return
-	}
 	h.Set("Content-Type", "text/html; charset=utf-8")
-	_ = http.NewResponseController(w).SetWriteDeadline(p.site.Now().Add(writeTimeout))
+	_ = http.NewResponseController(w).SetWriteDeadline(p.site.Now().Add(p.site.WriteTimeout))
 	w.WriteHeader(p.status)
-	if p.r.Method != http.MethodHead {
-		_, _ = w.Write(b.Bytes())
+	to := &client{to: w}
+	if err := t.ExecuteTemplate(to, name, p); err != nil && to.err == nil {
+		p.site.Log.Error("page failed", slog.String("path", p.r.URL.Path), slog.Any("error", err))
+		panic(http.ErrAbortHandler) // its beginning may be on its way: what is cut off must not look complete
 	}
+}
+
+// client is who reads a page. It gets the beginning while the rest is still made.
+type client struct {
+	to  io.Writer
+	err error // it is gone, or reads too slowly
+}
+
+// Write implements io.Writer.
+func (c *client) Write(b []byte) (n int, err error) {
+	n, err = c.to.Write(b)
+	if err != nil {
+		c.err = err
+	}
+	return n, err
 }
