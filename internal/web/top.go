@@ -240,8 +240,11 @@ func fatesTable(what, when string, f *query.Fates, all string) table {
 	for i := range f.Jobs {
 		j := &f.Jobs[i]
 		t.Rows = append(t.Rows, []cell{
-			{Text: j.JobID, Link: link("/job", "id", j.JobID), Class: "mono id"}, number(j.Runs), at(cmp.Or(j.Ended, j.RetryAfter)),
-			{Text: j.Code, Class: "tok"}, {Text: j.Rule, Class: "rule"}, {Text: clip(j.Reason, 300), Class: "why"},
+			{Text: j.JobID, Link: link("/job", "id", j.JobID), Class: "mono id"},
+			number(j.Runs), at(cmp.Or(j.Ended, j.RetryAfter)),
+			{Text: j.Code, Class: "tok"},
+			{Text: j.Rule, Class: "rule"},
+			{Text: clip(j.Reason, 300), Class: "why"},
 		})
 	}
 	if f.Count > len(f.Jobs) {
