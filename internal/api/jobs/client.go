@@ -371,6 +371,9 @@ func documents(p *query.Policies) (*pb.Policies, error) {
 		}
 		out.Documents = append(out.Documents, doc)
 	}
+	if len(out.Documents) == 0 { // a server would take the policies in force
+		return nil, &query.Invalid{Err: fmt.Errorf("%s: there is nothing in these policies; a server cannot be asked about none", p.Name)}
+	}
 	return out, nil
 }
 

@@ -70,9 +70,12 @@ func (g *growing) Decisions(f jobdb.RecordFilter, visit func(*jobdb.Decision) er
 
 func serve(t *testing.T, g *growing, limits jobs.Limits) pb.JobsClient {
 	t.Helper()
-	log := slog.New(slog.DiscardHandler)
-	answers := &jobs.Service{Source: &query.Source{Jobs: g.view}, Now: time.Now, Log: log, Limits: limits}
-	h, err := api.Handler(&api.Service{Now: time.Now}, answers.Questions(), log)
+	return servedBy(t, &jobs.Service{Source: &query.Source{Jobs: g.view}, Now: time.Now, Log: slog.New(slog.DiscardHandler), Limits: limits})
+}
+
+func servedBy(t *testing.T, answers *jobs.Service) pb.JobsClient {
+	t.Helper()
+	h, err := api.Handler(&api.Service{Now: time.Now}, answers.Questions(), answers.Log)
 	if err != nil {
 		t.Fatal(err)
 	}
