@@ -49,7 +49,7 @@ func (s *Scheduler) mend(name bunchName) {
 			}
 			if of == none {
 				of = s.newGang(name.queue)
-				c.gangs[of].running, c.gangs[of].label = running, c.jobs[j].Gang.NodeUniformityLabel
+				c.gangs[of].running, c.gangs[of].label = running, c.uniform(&c.jobs[j])
 				b.gangs = append(b.gangs, of)
 			}
 			g := &c.gangs[of]

@@ -18,8 +18,8 @@ type Config struct {
 	// DefaultPriorityClass is the class of jobs that name none.
 	DefaultPriorityClass string
 	// LikeArmada follows Armada's scheduler where it does otherwise than its documentation says: jobs that run come before
-	// queued ones of their class in their queue, only fair-share preemptible jobs are ever preempted, and
-	// minimum cardinalities are ignored.
+	// queued ones of their class in their queue, only fair-share preemptible jobs are ever preempted,
+	// minimum cardinalities are ignored, and so are the labels of gangs with a cardinality of 1.
 	LikeArmada bool
 }
 

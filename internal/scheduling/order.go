@@ -77,7 +77,7 @@ func (c *cycle) addGangs() error {
 			c.gangs[g].members = append(c.gangs[g].members, int32(i))
 		} else {
 			byName[k] = job.gang
-			c.gangs = append(c.gangs, gang{queue: job.queue, members: []int32{int32(i)}, label: job.Gang.NodeUniformityLabel, running: k.running})
+			c.gangs = append(c.gangs, gang{queue: job.queue, members: []int32{int32(i)}, label: c.uniform(job), running: k.running})
 		}
 		both := named{job.queue, job.Gang.ID, false}
 		sizes[both]++
@@ -104,6 +104,14 @@ func (c *cycle) addGangs() error {
 		c.queues[g.queue].gangs = all[first : i+1 : i+1]
 	}
 	return nil
+}
+
+// uniform is the label that must have one value on all nodes of a job's gang; empty if there is none.
+func (c *cycle) uniform(j *job) string {
+	if c.likeArmada && j.Gang.Cardinality == 1 {
+		return ""
+	}
+	return j.Gang.NodeUniformityLabel
 }
 
 // need is how many jobs of a gang must be placed.

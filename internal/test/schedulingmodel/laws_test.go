@@ -185,10 +185,10 @@ func alike(g *gang) bool {
 }
 
 // room is how many jobs like the first of a gang fit into what is free.
-func (o outcome) room(g *gang, nodes []scheduling.Node) int {
+func (o outcome) room(g *gang, nodes []*scheduling.Node) int {
 	room := 0
 	for _, n := range nodes {
-		free := o.free(n, anyUrgency)
+		free := o.free(*n, anyUrgency)
 		for range g.jobs {
 			if slices.Contains(g.jobs[0].AvoidedNodes, n.Name) || !fits(g.jobs[0], free) {
 				break

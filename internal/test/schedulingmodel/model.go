@@ -30,8 +30,9 @@ type job struct {
 	queue    *scheduling.Queue
 	urgency  int32 // the priority of its class
 	evicted  bool
-	ranOn    string // empty: it is queued
-	gang     *gang  // nil: it is queued and cannot be selected
+	ranOn    string           // empty: it is queued
+	home     *scheduling.Node // that one, which may be gone; nil: it is queued
+	gang     *gang            // nil: it is queued and cannot be selected
 	unplaced scheduling.Reason
 }
 
@@ -46,30 +47,38 @@ type gang struct {
 type cycle struct {
 	config scheduling.Config
 	queues []scheduling.Queue
-	nodes  []scheduling.Node
+	nodes  []*scheduling.Node
 	jobs   []*job
 	gangs  []*gang
 
 	// Each by the index of a job.
-	node     []string // the node that the job has; empty: none
-	reserved []bool   // the job was evicted, and has a reservation on the node where it ran
+	node     []*scheduling.Node // that the job has; nil: none
+	reserved []bool             // the job was evicted, and has a reservation on the node where it ran
 }
 
 func newCycle(config scheduling.Config, queues []scheduling.Queue, nodes []scheduling.Node, nodeByJob map[string]string) *cycle {
-	c := &cycle{config: config, queues: queues, nodes: nodes}
+	c := &cycle{config: config, queues: queues}
+	homes := map[string]*scheduling.Node{}
+	for i := range nodes {
+		c.nodes = append(c.nodes, &nodes[i])
+		homes[nodes[i].Name] = &nodes[i]
+	}
 	for i := range queues {
 		for _, of := range queues[i].Jobs {
 			class := classOf(config, of)
 			j := &job{Job: of, queue: &queues[i], urgency: class.Priority, ranOn: nodeByJob[of.ID]}
+			if j.home = homes[j.ranOn]; j.ranOn != "" && j.home == nil {
+				j.home = &scheduling.Node{Name: j.ranOn}
+			}
 			j.evicted = j.ranOn != "" && class.IsFairSharePreemptible
 			c.jobs = append(c.jobs, j)
 		}
 	}
 	slices.SortFunc(c.jobs, c.inQueue)
-	c.node, c.reserved = make([]string, len(c.jobs)), make([]bool, len(c.jobs))
+	c.node, c.reserved = make([]*scheduling.Node, len(c.jobs)), make([]bool, len(c.jobs))
 	for i, j := range c.jobs {
 		j.index = i
-		c.node[i] = j.ranOn
+		c.node[i] = j.home
 	}
 	for _, first := range c.jobs {
 		c.gather(first)
@@ -150,8 +159,8 @@ func (c *cycle) gather(first *job) {
 func (c *cycle) evict() {
 	for _, j := range c.jobs {
 		if j.evicted {
-			c.node[j.index] = ""
-			c.reserved[j.index] = slices.ContainsFunc(c.nodes, func(n scheduling.Node) bool { return n.Name == j.ranOn })
+			c.node[j.index] = nil
+			c.reserved[j.index] = slices.Contains(c.nodes, j.home)
 		}
 	}
 }
@@ -219,12 +228,12 @@ func queuedLast(g *gang) int {
 
 // fractionWith is the fraction of its fair share that the gang's queue would have with all jobs of the gang (R8).
 func (c *cycle) fractionWith(g *gang) *big.Rat {
-	return c.fraction(g.jobs[0].queue, func(j *job) bool { return c.node[j.index] != "" || slices.Contains(g.jobs, j) })
+	return c.fraction(g.jobs[0].queue, func(j *job) bool { return c.node[j.index] != nil || slices.Contains(g.jobs, j) })
 }
 
 // allocated is the fraction of its fair share that a queue has in nodes and reservations, and with a job to place (R13).
 func (c *cycle) allocated(queue *scheduling.Queue, toPlace *job) *big.Rat {
-	return c.fraction(queue, func(j *job) bool { return c.node[j.index] != "" || c.reserved[j.index] || j == toPlace })
+	return c.fraction(queue, func(j *job) bool { return c.node[j.index] != nil || c.reserved[j.index] || j == toPlace })
 }
 
 // fraction is the cost of those jobs of a queue that count, divided by its weight.
@@ -271,7 +280,7 @@ func (c *cycle) total(r int) int64 {
 func (c *cycle) having(g *gang) int {
 	n := 0
 	for _, j := range g.jobs {
-		if c.node[j.index] != "" {
+		if c.node[j.index] != nil {
 			n++
 		}
 	}
@@ -282,10 +291,10 @@ func (c *cycle) result() scheduling.Result {
 	result := scheduling.Result{NodeByJob: map[string]string{}}
 	jobs := slices.SortedFunc(slices.Values(c.jobs), func(a, b *job) int { return cmp.Compare(a.ID, b.ID) })
 	for _, j := range jobs {
-		if c.node[j.index] != "" {
-			result.NodeByJob[j.ID] = c.node[j.index]
+		if c.node[j.index] != nil {
+			result.NodeByJob[j.ID] = c.node[j.index].Name
 		}
-		switch has := c.node[j.index] != ""; {
+		switch has := c.node[j.index] != nil; {
 		case has && j.ranOn == "":
 			result.Scheduled = append(result.Scheduled, j.ID)
 		case !has && j.ranOn != "":
@@ -302,7 +311,7 @@ func (c *cycle) result() scheduling.Result {
 			continue
 		}
 		share := scheduling.Share{Queue: q.Name}
-		has := func(j *job) bool { return c.node[j.index] != "" }
+		has := func(j *job) bool { return c.node[j.index] != nil }
 		if r, _ := c.dominant(q, has); r >= 0 {
 			share.Resource, share.Allocated, share.Total = c.config.Resources[r], c.used(q, has, r), c.total(r)
 		}

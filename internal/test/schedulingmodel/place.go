@@ -20,7 +20,7 @@ func (c *cycle) place(g *gang) {
 	for _, nodes := range c.nodesFor(g) {
 		a := &attempt{cycle: c.clone()}
 		for _, j := range g.jobs {
-			if a.cycle.node[j.index] == "" {
+			if a.cycle.node[j.index] == nil {
 				a.place(j, nodes)
 			}
 		}
@@ -34,19 +34,19 @@ func (c *cycle) place(g *gang) {
 	c.node, c.reserved = best.cycle.node, best.cycle.reserved
 }
 
-// nodesFor are the sets of nodes on which a gang can be placed: all, or those with one value of its label.
-func (c *cycle) nodesFor(g *gang) [][]scheduling.Node {
+// nodesFor are the sets of nodes on which a gang can be placed: all, or those with one value of its label (R17, R22).
+func (c *cycle) nodesFor(g *gang) [][]*scheduling.Node {
 	label := g.jobs[0].Gang.NodeUniformityLabel
-	if label == "" || g.ran {
-		return [][]scheduling.Node{c.nodes}
+	if label == "" || g.ran || c.config.LikeArmada && g.jobs[0].Gang.Cardinality == 1 {
+		return [][]*scheduling.Node{c.nodes}
 	}
-	byValue := map[string][]scheduling.Node{}
+	byValue := map[string][]*scheduling.Node{}
 	for _, n := range c.nodes {
 		if value, ok := n.Labels[label]; ok {
 			byValue[value] = append(byValue[value], n)
 		}
 	}
-	var sets [][]scheduling.Node
+	var sets [][]*scheduling.Node
 	for _, value := range slices.Sorted(maps.Keys(byValue)) {
 		sets = append(sets, byValue[value])
 	}
@@ -85,14 +85,14 @@ func (d dear) compare(e dear) int {
 
 // option is a node that is possible for a job, with what the job would displace.
 type option struct {
-	node      scheduling.Node
+	node      *scheduling.Node
 	displaced []*job
 	dearest   dear
 	free      []int64
 }
 
 // place gives a job the best node that is possible for it (R14).
-func (a *attempt) place(j *job, nodes []scheduling.Node) {
+func (a *attempt) place(j *job, nodes []*scheduling.Node) {
 	c := a.cycle
 	fractions := map[string]*big.Rat{}
 	for i := range c.queues {
@@ -100,7 +100,7 @@ func (a *attempt) place(j *job, nodes []scheduling.Node) {
 	}
 	var best *option
 	for _, n := range nodes {
-		if j.ranOn != "" && n.Name != j.ranOn || j.ranOn == "" && slices.Contains(j.AvoidedNodes, n.Name) {
+		if j.home != nil && n != j.home || j.home == nil && slices.Contains(j.AvoidedNodes, n.Name) {
 			continue
 		}
 		if o := c.option(j, n, fractions); o != nil && (best == nil || o.compare(best) < 0) {
@@ -114,7 +114,7 @@ func (a *attempt) place(j *job, nodes []scheduling.Node) {
 	if best.dearest.compare(a.dearest) > 0 {
 		a.dearest = best.dearest
 	}
-	c.node[j.index] = best.node.Name
+	c.node[j.index] = best.node
 	for _, other := range best.displaced {
 		c.displace(other)
 	}
@@ -125,13 +125,14 @@ func (o *option) compare(p *option) int {
 }
 
 // option says how a job would be placed on a node; nil: not at all (R12, R13).
-func (c *cycle) option(j *job, n scheduling.Node, fractions map[string]*big.Rat) *option {
-	free := c.free(n)
+func (c *cycle) option(j *job, n *scheduling.Node, fractions map[string]*big.Rat) *option {
+	there := c.on(n)
+	free := c.free(n, there)
 	o := &option{node: n, free: free}
 	if fits(j, free) {
 		return o
 	}
-	candidates := c.candidates(j, n, fractions)
+	candidates := c.candidates(j, there, fractions)
 	for i := range candidates {
 		prefix := candidates[:i+1]
 		if !fits(j, with(free, prefix)) {
@@ -150,12 +151,22 @@ func (c *cycle) option(j *job, n scheduling.Node, fractions map[string]*big.Rat)
 	return nil
 }
 
-// candidates are what a job may displace on a node, from cheap to dear.
-func (c *cycle) candidates(j *job, n scheduling.Node, fractions map[string]*big.Rat) []*job {
+// on are the jobs that have a node, or a reservation there.
+func (c *cycle) on(n *scheduling.Node) []*job {
 	var list []*job
-	for _, other := range c.jobs {
-		if c.node[other.index] == n.Name && other.urgency < j.urgency && c.preemptible(other) ||
-			c.reserved[other.index] && other.ranOn == n.Name && other.urgency <= j.urgency {
+	for i, j := range c.jobs {
+		if c.node[i] == n || c.reserved[i] && j.home == n {
+			list = append(list, j)
+		}
+	}
+	return list
+}
+
+// candidates are what a job may displace of what others have on a node, from cheap to dear.
+func (c *cycle) candidates(j *job, there []*job, fractions map[string]*big.Rat) []*job {
+	var list []*job
+	for _, other := range there {
+		if reserved := c.reserved[other.index]; reserved && other.urgency <= j.urgency || !reserved && other.urgency < j.urgency && c.preemptible(other) {
 			list = append(list, other)
 		}
 	}
@@ -181,23 +192,23 @@ func (c *cycle) displace(j *job) {
 		c.reserved[j.index] = false
 		return
 	}
-	c.node[j.index] = ""
+	c.node[j.index] = nil
 	if c.having(j.gang) < j.gang.need {
 		for _, other := range j.gang.jobs {
-			c.node[other.index] = ""
+			c.node[other.index] = nil
 		}
 	}
 }
 
 // free is a node's total minus what jobs have there and what is reserved (R11).
-func (c *cycle) free(n scheduling.Node) []int64 {
+func (c *cycle) free(n *scheduling.Node, there []*job) []int64 {
 	free := make([]int64, len(c.config.Resources))
 	for r := range free {
 		free[r] = amount(n.Total, r)
-		for _, j := range c.jobs {
-			if c.node[j.index] == n.Name || c.reserved[j.index] && j.ranOn == n.Name {
-				free[r] -= amount(j.Request, r)
-			}
+	}
+	for _, j := range there {
+		for r := range free {
+			free[r] -= amount(j.Request, r)
 		}
 	}
 	return free
@@ -226,7 +237,7 @@ func fits(j *job, free []int64) bool {
 
 // fitsSomeEmptyNode says whether the job would fit on any node that it does not avoid, if that were empty (R21).
 func (c *cycle) fitsSomeEmptyNode(j *job) bool {
-	return slices.ContainsFunc(c.nodes, func(n scheduling.Node) bool {
+	return slices.ContainsFunc(c.nodes, func(n *scheduling.Node) bool {
 		total := make([]int64, len(c.config.Resources))
 		for r := range total {
 			total[r] = amount(n.Total, r)
