@@ -1,6 +1,9 @@
 package scheduling
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 func TestPreemption(t *testing.T) {
 	t.Parallel()
@@ -43,24 +46,23 @@ func TestPreemption(t *testing.T) {
 	}
 }
 
-// A job that was preempted and is submitted again preempts nothing.
+// Jobs that were preempted and are submitted again preempt nothing, and are not scheduled.
 func TestPreemptionStability(t *testing.T) {
 	t.Parallel()
 	s := with(4).jobs("a", "a1 1 on=n0", "a2 1 on=n0", "a3 1 on=n0", "a4 1 on=n0").jobs("b", "b1 1", "b2 1", "b3 1")
-	for range 3 {
-		r := s.schedule(t)
-		for _, id := range r.Preempted {
-			s.jobs("a", id+"x 1")
-			for i, j := range s.queues[0].Jobs {
-				if j.ID == id {
-					s.queues[0].Jobs = append(s.queues[0].Jobs[:i], s.queues[0].Jobs[i+1:]...)
-					break
-				}
-			}
-		}
+	first := s.schedule(t)
+	lists(t, "preempted", first.Preempted, "a3 a4")
+	for _, id := range first.Preempted {
+		s.queues[0].Jobs = slices.DeleteFunc(s.queues[0].Jobs, func(j Job) bool { return j.ID == id })
+		s.jobs("a", id+"-again 1")
+	}
+	s.running = first.NodeByJob
+	for range 2 {
+		r := s.expect(t, "a1=n0 a2=n0 b1=n0 b2=n0")
+		lists(t, "preempted by those that are submitted again", r.Preempted, "")
+		lists(t, "scheduled", r.Scheduled, "")
 		s.running = r.NodeByJob
 	}
-	lists(t, "preempted in the end", s.schedule(t).Preempted, "")
 }
 
 func TestChoiceOfNode(t *testing.T) {

@@ -176,6 +176,10 @@ func TestLaws(t *testing.T) {
 	for seed := range uint64(200) {
 		s := draw(rand.New(rand.NewPCG(seed, 3)))
 		r := s.schedule(t)
+		s.checkLists(t, r)
+		if diff := cmp.Diff(draw(rand.New(rand.NewPCG(seed, 3))), s, cmp.AllowUnexported(situation{})); diff != "" {
+			t.Fatalf("seed %d: Schedule changes its input:\n%s", seed, diff)
+		}
 		seen.scheduled, seen.preempted = seen.scheduled+len(r.Scheduled), seen.preempted+len(r.Preempted)
 		seen.failed, seen.queued = seen.failed+len(r.Failed), seen.queued+len(r.Unscheduled)
 		used, kept := map[string]Resources{}, map[string]Resources{}
@@ -254,6 +258,41 @@ func TestLaws(t *testing.T) {
 	}
 	if seen.scheduled == 0 || seen.preempted == 0 || seen.failed == 0 || seen.queued == 0 {
 		t.Errorf("some outcome never occurs: %+v", seen)
+	}
+}
+
+// checkLists finds out from both mappings what became of each job: scheduled, preempted, unchanged, or queued still.
+func (s *situation) checkLists(t *testing.T, r Result) {
+	t.Helper()
+	var scheduled, preempted, queued []string
+	for _, q := range s.queues {
+		for _, j := range q.Jobs {
+			before, ran := s.running[j.ID]
+			now, has := r.NodeByJob[j.ID]
+			switch {
+			case !ran && has:
+				scheduled = append(scheduled, j.ID)
+			case ran && !has:
+				preempted = append(preempted, j.ID)
+			case ran && before != now:
+				t.Fatalf("%s moved from %s to %s", j.ID, before, now)
+			case !has:
+				queued = append(queued, j.ID)
+			}
+		}
+	}
+	listed := slices.Clone(r.Failed)
+	for _, u := range r.Unscheduled {
+		listed = append(listed, u.Job)
+	}
+	for _, list := range []struct {
+		what      string
+		want, got []string
+	}{{"scheduled", scheduled, r.Scheduled}, {"preempted", preempted, r.Preempted}, {"queued or failed", queued, listed}} {
+		slices.Sort(list.want)
+		if slices.Sort(listed); !slices.Equal(list.want, list.got) {
+			t.Fatalf("%s: %v, want %v", list.what, list.got, list.want)
+		}
 	}
 }
 

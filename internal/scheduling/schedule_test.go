@@ -37,7 +37,15 @@ func with(sizes ...int64) *situation {
 	return s
 }
 
-// jobs adds jobs to a queue. A description is "ID size", and then "class=…", "on=NODE" and so on. Later jobs of
+// memory gives all nodes memory.
+func (s *situation) memory(size int64) *situation {
+	for i := range s.nodes {
+		s.nodes[i].Total = append(s.nodes[i].Total, size)
+	}
+	return s
+}
+
+// jobs adds jobs to a queue. A description is "ID size" or "ID cpu/memory", and then "class=…", "on=NODE" and so on. Later jobs of
 // a situation were submitted later.
 func (s *situation) jobs(queue string, descriptions ...string) *situation {
 	at := -1
@@ -62,7 +70,8 @@ func (s *situation) job(description string) Job {
 	for _, q := range s.queues {
 		count += len(q.Jobs)
 	}
-	j := Job{ID: fields[0], Request: cpu(number(fields[1])), Submitted: noon.Add(time.Duration(count) * time.Second)}
+	size, memory, _ := strings.Cut(fields[1], "/")
+	j := Job{ID: fields[0], Request: append(cpu(number(size)), number(memory)), Submitted: noon.Add(time.Duration(count) * time.Second)}
 	for _, f := range fields[2:] {
 		name, value, _ := strings.Cut(f, "=")
 		switch name {
@@ -188,6 +197,8 @@ func TestFairShare(t *testing.T) {
 		{"the gang is included in the fraction", with(4).jobs("a", "a1 3").jobs("b", "b1 1", "b2 1", "b3 1"), "b1=n0 b2=n0 b3=n0"},
 		{"all jobs of the gang are", with(4).jobs("a", "a1 1 gang=g,3", "a2 1 gang=g,3", "a3 1 gang=g,3").jobs("b", "b1 2", "b2 2"), "b1=n0 b2=n0"},
 		{"running jobs count", with(3).jobs("a", "a1 1 class=keep on=n0", "a2 1").jobs("b", "b1 1", "b2 1"), "a1=n0 b1=n0 a2=n0"},
+		{"the dominant share counts: not the first resource", with(8).memory(8).jobs("a", "a1 2/1", "a2 2/1", "a3 2/1").jobs("b", "b1 1/4", "b2 1/4", "b3 1/4"), "a1=n0 a2=n0 a3=n0 b1=n0"},
+		{"the dominant share counts: not the sum", with(4).memory(4).jobs("a", "a1 2/2").jobs("b", "b1 3/0"), "a1=n0"},
 		{"of equal fractions the queue by name", with(1).jobs("b", "b1 1").jobs("a", "a1 1"), "a1=n0"},
 		{"of equal fractions the evicted gang", with(3).jobs("a", "a1 1 on=n0", "a2 1").jobs("b", "b1 1 on=n0", "b2 1 on=n0"), "a1=n0 b1=n0 b2=n0"},
 		{"a job that does not fit does not stop its queue", with(2).jobs("a", "a1 3", "a2 1"), "a2=n0"},

@@ -21,25 +21,27 @@ type story struct {
 	t    *testing.T
 	r    *rand.Rand
 	s    *Scheduler
-	in   *situation // what Schedule gets
-	pool []Job      // jobs that have not been submitted
-	of   map[string]int
+	in   *situation     // what Schedule gets
+	pool []Job          // jobs that have not been submitted
+	of   map[string]int // the queue of each job, also of the pool
 	all  []Node
-	log  []string
-	seen *seen
+	// could says which queued jobs could be selected in an earlier cycle, since they were queued and the nodes changed.
+	could map[string]bool
+	log   []string
+	seen  *seen
 }
 
 // seen counts cycles.
-type seen struct{ calm, unchanged, full, scheduled, preempted, failed, fitsNoNode int }
+type seen struct{ calm, unchanged, full, scheduled, preempted, failed, fitsNoNode, refused int }
 
 func newStory(t *testing.T, seed uint64, seen *seen) *story {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 4))
 	in := draw(r)
 	if r.IntN(3) > 0 { // a full cluster
-		in.nodes = in.nodes[:1+r.IntN(min(len(in.nodes), 4))]
+		in.nodes = in.nodes[:1+r.IntN(min(len(in.nodes), 3))]
 	}
-	st := &story{t: t, r: r, in: in, of: map[string]int{}, all: in.nodes, seen: seen}
+	st := &story{t: t, r: r, in: in, of: map[string]int{}, all: in.nodes, could: map[string]bool{}, seen: seen}
 	for q := range in.queues {
 		for _, j := range in.queues[q].Jobs {
 			st.of[j.ID] = q
@@ -58,7 +60,7 @@ func newStory(t *testing.T, seed uint64, seen *seen) *story {
 		t.Fatal(err)
 	}
 	st.s = s
-	for range min(len(st.pool), r.IntN(40)) {
+	for range min(len(st.pool), r.IntN(80)) {
 		st.submit()
 	}
 	return st
@@ -68,19 +70,23 @@ func (st *story) say(format string, args ...any) {
 	st.log = append(st.log, fmt.Sprintf(format, args...))
 }
 
-// queue has a job queued, new or not.
+// queue has a job queued, new or not. What Queue refuses, Schedule must refuse too.
 func (st *story) queue(j Job) {
 	q := &st.in.queues[st.of[j.ID]]
 	st.say("queue %+v in %s", j, q.Name)
-	if err := st.s.Queue(q.Name, j); err != nil {
-		st.t.Fatal(err)
-	}
+	err := st.s.Queue(q.Name, j)
+	jobs, runs := q.Jobs, maps.Clone(st.in.running)
 	delete(st.in.running, j.ID)
-	if i := slices.IndexFunc(q.Jobs, func(k Job) bool { return k.ID == j.ID }); i >= 0 {
-		q.Jobs[i] = j
-	} else {
-		q.Jobs = append(q.Jobs, j)
+	q.Jobs = append(slices.DeleteFunc(slices.Clone(jobs), func(k Job) bool { return k.ID == j.ID }), j)
+	if err == nil {
+		delete(st.could, j.ID)
+		return
 	}
+	if _, want := Schedule(st.in.config, st.in.queues, st.in.nodes, st.in.running); want == nil {
+		st.t.Fatalf("Queue refuses what Schedule accepts: %v, after:\n%s", err, strings.Join(st.log, "\n"))
+	}
+	st.seen.refused++
+	q.Jobs, st.in.running = jobs, runs
 }
 
 func (st *story) submit() {
@@ -92,8 +98,18 @@ func (st *story) remove(id string) {
 	st.say("remove %s", id)
 	st.s.Remove(id)
 	delete(st.in.running, id)
+	delete(st.could, id)
 	q := &st.in.queues[st.of[id]]
 	q.Jobs = slices.DeleteFunc(q.Jobs, func(j Job) bool { return j.ID == id })
+}
+
+// cancel removes a job, which may be submitted again, later and to another queue.
+func (st *story) cancel(j Job) {
+	st.remove(j.ID)
+	if j.Gang.ID == "" && st.r.IntN(2) == 0 {
+		st.of[j.ID] = st.r.IntN(len(st.in.queues))
+		st.pool = append(st.pool, st.alter(j))
+	}
 }
 
 // any is a job that runs, or one that is queued.
@@ -112,20 +128,83 @@ func (st *story) any(runs bool) (Job, bool) {
 	return all[st.r.IntN(len(all))], true
 }
 
+// soon is a moment near the present one; half of the time it has come.
+func (st *story) soon() time.Time {
+	return st.in.config.Now.Add(time.Duration(st.r.IntN(8)-3) * time.Second / 2)
+}
+
+// alter changes what a job says of itself alone.
+func (st *story) alter(j Job) Job {
+	r := st.r
+	for range 1 + r.IntN(2) {
+		switch r.IntN(6) {
+		case 0:
+			j.Priority = r.Int64N(3)
+		case 1:
+			j.Held = r.IntN(2) == 0
+		case 2:
+			j.RetryAfter = st.soon()
+		case 3:
+			j.AvoidedNodes = slices.Clone(j.AvoidedNodes[:r.IntN(len(j.AvoidedNodes)+1)])
+			for range r.IntN(3) {
+				j.AvoidedNodes = append(j.AvoidedNodes, fmt.Sprint("n", r.IntN(4)))
+			}
+		case 4:
+			j.Request = Resources{r.Int64N(2) * r.Int64N(2), r.Int64N(4), r.Int64N(4)}[:r.IntN(4)]
+		case 5:
+			j.Submitted = noon.Add(time.Duration(r.IntN(9)) * time.Second)
+		}
+	}
+	return j
+}
+
+// alterGang changes what the jobs of a gang must agree on.
+func (st *story) alterGang(j Job) Job {
+	r := st.r
+	switch r.IntN(6) {
+	case 0:
+		j.PriorityClass = st.in.config.PriorityClasses[r.IntN(4)].Name
+	case 1:
+		j.Gang.Cardinality = r.IntN(4)
+	case 2:
+		j.Gang.MinimumCardinality = r.IntN(3)
+	case 3:
+		j.Gang.NodeUniformityLabel = []string{"", "rack"}[r.IntN(2)]
+	case 4:
+		j.Gang = Gang{}
+	case 5:
+		if other, ok := st.any(r.IntN(2) == 0); ok && st.of[other.ID] == st.of[j.ID] {
+			j.Gang, j.PriorityClass = other.Gang, other.PriorityClass
+		}
+	}
+	return j
+}
+
+// gang is all jobs of a job's gang, in a random order.
+func (st *story) gang(of Job) (all []Job) {
+	for _, j := range st.in.queues[st.of[of.ID]].Jobs {
+		if j.ID == of.ID || of.Gang.ID != "" && j.Gang.ID == of.Gang.ID {
+			all = append(all, j)
+		}
+	}
+	st.r.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
+	return all
+}
+
 func (st *story) change() {
 	r := st.r
-	switch r.IntN(12) {
+	switch r.IntN(14) {
 	case 0, 1, 2:
 		for range min(len(st.pool), 1+r.IntN(1+r.IntN(12))) {
 			st.submit()
 		}
 	case 3, 4, 5:
 		if j, ok := st.any(true); ok {
-			st.remove(j.ID)
+			st.cancel(j)
 		}
 	case 6, 7:
 		if j, ok := st.any(true); ok {
-			j.RetryAfter = st.in.config.Now.Add(time.Duration(r.IntN(4)-1) * time.Second)
+			j.RetryAfter = st.soon()
 			if r.IntN(2) == 0 {
 				j.AvoidedNodes = append(slices.Clone(j.AvoidedNodes), fmt.Sprint("n", r.IntN(4)))
 			}
@@ -133,41 +212,61 @@ func (st *story) change() {
 		}
 	case 8:
 		if j, ok := st.any(false); ok {
-			j.Held = r.IntN(3) == 0
-			j.Priority = r.Int64N(3)
-			if r.IntN(2) == 0 {
-				j.RetryAfter = st.in.config.Now.Add(time.Duration(r.IntN(4)-1) * time.Second)
-			}
-			if r.IntN(4) == 0 {
-				j.Request = Resources{r.Int64N(2) * r.Int64N(2), r.Int64N(4), r.Int64N(4)}
-			}
-			st.queue(j)
+			st.queue(st.alter(j))
 		}
 	case 9:
 		if j, ok := st.any(false); ok {
-			st.remove(j.ID)
+			st.cancel(j)
 		}
 	case 10:
 		if r.IntN(3) > 0 {
 			return
 		}
-		st.in.nodes = nil
-		for _, n := range st.all {
-			switch r.IntN(12) {
-			case 0:
-				continue
-			case 1:
-				n.Total = Resources{r.Int64N(3), r.Int64N(9), r.Int64N(9)}
-			}
-			st.in.nodes = append(st.in.nodes, n)
-		}
-		st.say("nodes %+v", st.in.nodes)
-		if err := st.s.SetNodes(st.in.nodes); err != nil {
-			st.t.Fatal(err)
-		}
+		st.setNodes()
 	case 11:
-		st.say("a second passes")
-		st.in.config.Now = st.in.config.Now.Add(time.Second)
+		st.say("time passes")
+		st.in.config.Now = st.in.config.Now.Add(time.Duration(r.IntN(4)) * time.Second / 2)
+	case 12:
+		if j, ok := st.any(r.IntN(2) == 0); ok {
+			st.queue(st.alterGang(j))
+		}
+	case 13:
+		if j, ok := st.any(r.IntN(2) == 0); ok {
+			retryAfter, again := st.soon(), r.IntN(2) == 0
+			for _, k := range st.gang(j) {
+				if k.RetryAfter = retryAfter; again {
+					st.queue(k)
+				} else {
+					st.remove(k.ID)
+					st.pool = append(st.pool, k)
+				}
+			}
+		}
+	}
+}
+
+// setNodes lets nodes go, come back and change.
+func (st *story) setNodes() {
+	r := st.r
+	st.in.nodes = nil
+	what := r.IntN(4) // nodes that go and come back, any change, labels, or nothing but the order
+	for _, n := range st.all {
+		if what == 0 && r.IntN(3) == 0 || what == 1 && r.IntN(12) == 0 {
+			continue
+		}
+		if what == 1 && r.IntN(12) == 0 {
+			n.Total = Resources{r.Int64N(3), r.Int64N(9), r.Int64N(9)}
+		}
+		if (what == 1 || what == 2) && r.IntN(3) == 0 {
+			n.Labels = map[string]string{"rack": fmt.Sprint(r.IntN(3))}
+		}
+		st.in.nodes = append(st.in.nodes, n)
+	}
+	r.Shuffle(len(st.in.nodes), func(i, k int) { st.in.nodes[i], st.in.nodes[k] = st.in.nodes[k], st.in.nodes[i] })
+	st.say("nodes %+v", st.in.nodes)
+	clear(st.could)
+	if err := st.s.SetNodes(st.in.nodes); err != nil {
+		st.t.Fatal(err)
 	}
 }
 
@@ -219,6 +318,15 @@ func (st *story) cycle() {
 			t.Fatalf("%s fits no node, want %v", id, reasons[id])
 		}
 	}
+	for _, q := range st.in.queues {
+		for _, j := range q.Jobs {
+			reason := reasons[j.ID]
+			if reason == FitsNoNode && !st.could[j.ID] && !slices.Contains(changes.FitsNoNode, j.ID) {
+				t.Fatalf("%s fits no node, and %v do, after:\n%s", j.ID, changes.FitsNoNode, strings.Join(st.log, "\n"))
+			}
+			st.could[j.ID] = reason == NoRoom || reason == FitsNoNode
+		}
+	}
 	n := st.seen
 	n.scheduled, n.preempted, n.failed, n.fitsNoNode = n.scheduled+len(want.Scheduled), n.preempted+len(want.Preempted), n.failed+len(want.Failed), n.fitsNoNode+len(changes.FitsNoNode)
 	switch {
@@ -254,14 +362,14 @@ func TestSchedulerIsSchedule(t *testing.T) {
 		st := newStory(t, seed, &seen)
 		st.say("seed %d, queues %+v, nodes %+v, config %+v", seed, st.in.queues, st.in.nodes, st.in.config)
 		for range 12 {
-			for range st.r.IntN(1 + st.r.IntN(4)) {
+			for range st.r.IntN(1 + st.r.IntN(6)) {
 				st.change()
 			}
 			st.cycle()
 		}
 	}
 	t.Logf("%d sequences: %+v", n, seen)
-	for _, count := range []int{seen.calm, seen.unchanged, seen.full, seen.preempted, seen.failed, seen.fitsNoNode} {
+	for _, count := range []int{seen.calm, seen.unchanged, seen.full, seen.preempted, seen.failed, seen.fitsNoNode, seen.refused} {
 		if count < n/100 {
 			t.Errorf("hardly tested: %+v", seen)
 		}
@@ -298,13 +406,24 @@ func TestSchedulerRejects(t *testing.T) {
 			t.Errorf("%+v: %v, want %s", bad.job, err, bad.want)
 		}
 	}
-	if err := s.SetNodes(append(nodes, nodes...)); err == nil {
-		t.Error("a node that is named twice is no error")
+	if err := s.SetNodes(append(nodes, nodes...)); err == nil || err.Error() != `node "n": named twice` {
+		t.Errorf("a node that is named twice: %v", err)
 	}
-	if _, err := s.Cycle(noon.Add(-time.Hour)); err == nil {
-		t.Error("a cycle before the last one is no error")
+	if _, err := s.Cycle(noon.Add(-time.Hour)); err == nil || err.Error() != "the cycle of 2026-11-22 11:00:00 +0000 UTC comes after that of 2026-11-22 12:00:00 +0000 UTC" {
+		t.Errorf("a cycle before the last one: %v", err)
+	}
+	if _, err := NewScheduler(config(), append(queues, queues...), nodes); err == nil || err.Error() != `queue "a": named twice` {
+		t.Errorf("a queue that is named twice: %v", err)
 	}
 	s.Remove("x")
+	for _, j := range []Job{{ID: "large", Request: Resources{0, 1 << 62}}, {ID: "large", Request: Resources{0, 1<<63 - 2}}, {ID: "larger", Request: Resources{0, 1<<63 - 2}}} {
+		if err := s.Queue("a", j); err != nil {
+			t.Errorf("what was queued before counts in the sum of requests: %v", err)
+		}
+		if j.Request[1] > 1<<62 {
+			s.Remove(j.ID)
+		}
+	}
 	now := cmp.Or(config().Now, noon)
 	if got, err := s.Cycle(now); err != nil || !slices.Equal(got.Scheduled, []string{"good"}) {
 		t.Errorf("the good job is not scheduled: %+v, %v", got, err)
