@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/audit"
@@ -18,7 +21,7 @@ import (
 
 // withPage serves the page beside the API, on the same port.
 func (n *node) withPage(service *api.Service, rest http.Handler, jobs *jobReader) (http.Handler, error) {
-	page, err := web.Handler(web.Config{API: service, Query: n.source(jobs), Partitions: n.partitionsHere, Now: n.Now, Log: n.Log})
+	page, err := web.Handler(web.Config{API: service, Query: n.source(jobs), Now: n.Now, Log: n.Log})
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +37,7 @@ func (n *node) withPage(service *api.Service, rest http.Handler, jobs *jobReader
 // source is what questions about this deployment are answered from.
 func (n *node) source(jobs *jobReader) query.Source {
 	s := query.Source{
-		Whole: &n.whole,
+		Whole: &n.whole, Partitions: n.partitionsHere,
 		Logs: func(ctx context.Context, use func(audit.Logs) error) error {
 			return use(audit.Logs{
 				Events: eventlog.ToEnd(ctx, n.backend.Events), Decisions: eventlog.ToEnd(ctx, n.backend.Decisions), Policies: eventlog.ToEnd(ctx, n.backend.Policies),
@@ -49,15 +52,15 @@ func (n *node) source(jobs *jobReader) query.Source {
 }
 
 // partitionsHere returns what this process knows about the partitions that it decides.
-func (n *node) partitionsHere(context.Context) (all []web.Partition, err error) {
+func (n *node) partitionsHere(context.Context) (all []query.Partition, err error) {
 	for _, p := range n.inForce.list() {
-		one := web.Partition{Number: int(p.Partition), Generation: p.Generation, Since: p.Since.AsTime().UnixNano()}
-		if r, ok := n.metrics.at(n.metrics.reached, one.Number); ok {
-			if end, err := n.backend.Events.End(one.Number); err == nil {
+		one := query.Partition{Partition: int(p.Partition), Here: true, Owner: n.Instance, Generation: p.Generation, Since: p.Since.AsTime().Format(time.RFC3339Nano)}
+		if r, ok := n.metrics.at(n.metrics.reached, one.Partition); ok {
+			if end, err := n.backend.Events.End(one.Partition); err == nil {
 				lag := n.lagOf(r, end)
-				one.Lag = &lag
+				one.LagSeconds = &lag
 			}
-			n.measureBehind(n.backend.Events, one.Number, r, func(messages float64) { one.Behind = &messages })
+			n.measureBehind(n.backend.Events, one.Partition, r, func(messages float64) { one.Behind = &messages })
 		}
 		all = append(all, one)
 	}
@@ -93,6 +96,9 @@ func (r *jobReader) open(ctx context.Context) (JobDBReader, error) {
 	if r.db == nil {
 		r.opened = r.node.jobDBsSetAside.Load()
 		db, err := ReadJobDB(ctx, cmp.Or(r.node.API.JobDB, r.node.jobDB()))
+		if errors.Is(err, fs.ErrNotExist) || r.node.Ingest && errors.Is(err, jobdb.ErrOlder) { // the ingester will see to it
+			return nil, fmt.Errorf("%w: %w", jobdb.ErrUnavailable, err)
+		}
 		if err != nil {
 			return nil, err
 		}

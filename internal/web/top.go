@@ -3,7 +3,6 @@ package web
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -105,37 +104,23 @@ func title(s string) string {
 
 // partitionsPage is who decides which partition, and how far.
 type partitionsPage struct {
-	Positions table
-	Here      table
-	Source    []string
-	ReadOnly  string
+	All      table
+	Source   []string
+	ReadOnly string
 }
 
 func (s *site) partitions(p *page) error {
-	shown := partitionsPage{
-		Here:      table{Caption: "Partitions that this process decides", Columns: columns("Partition>", "Policies", "In force since", "Lag>", "Behind>"), Empty: "This process decides no partition now."},
-		Positions: table{Caption: "How far the job database is", Columns: columns("Partition>", "Decision log>", "Events up to", "Policies>"), Empty: "Nothing is in the job database yet."},
+	shown := partitionsPage{All: table{
+		Caption: "Who decides what, and how far",
+		Columns: columns("Partition>", "Decided by", "Policies", "In force since", "Lag>", "Behind>", "Decision log>", "Events up to"),
+		Empty:   "This process decides no partition now, and knows of none.",
+	}}
+	list, err := s.Query.ListPartitions(p.ctx)
+	if err != nil {
+		return err
 	}
-	if s.Partitions != nil {
-		list, err := s.Partitions(p.ctx)
-		if err != nil {
-			return err
-		}
-		slices.SortFunc(list, func(a, b Partition) int { return a.Number - b.Number })
-		for _, x := range list {
-			lag, behind := cell{Class: "num"}, cell{Class: "num"}
-			if x.Lag != nil {
-				lag.Text = fmt.Sprintf("%.1f s", *x.Lag)
-			}
-			if x.Behind != nil {
-				behind.Text = fmt.Sprintf("%.0f messages", *x.Behind)
-			}
-			generation := cell{}
-			if x.Generation != 0 {
-				generation = linked(fmt.Sprintf("generation %d", x.Generation), link("/generation", "number", fmt.Sprint(x.Generation)))
-			}
-			shown.Here.Rows = append(shown.Here.Rows, []cell{number(x.Number), generation, at(unixTime(x.Since)), lag, behind})
-		}
+	for i := range list {
+		shown.All.Rows = append(shown.All.Rows, partitionRow(&list[i]))
 	}
 	status, err := s.status(p)
 	if err != nil {
@@ -148,25 +133,35 @@ func (s *site) partitions(p *page) error {
 			shown.Source = append(shown.Source, "It cannot be read now: "+src.Error)
 		}
 	}
-	if s.Query.Jobs != nil {
-		err := s.Query.Jobs(p.ctx, func(q jobdb.Queries) error {
-			all, err := q.Positions()
-			for _, x := range all {
-				shown.Positions.Rows = append(shown.Positions.Rows, []cell{number(x.Partition), number(x.Positions.Chain.Seq), mono(x.Positions.Chain.InTo.String()), {}})
-			}
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		shown.Positions.Columns = shown.Positions.Columns[:3]
-		for i := range shown.Positions.Rows {
-			shown.Positions.Rows[i] = shown.Positions.Rows[i][:3]
-		}
-	} else {
-		shown.Positions.Empty = errNoJobs.text
-	}
 	return p.show("partitions", "Partitions", "/partitions", shown)
+}
+
+func partitionRow(x *query.Partition) []cell {
+	by := cell{Text: "unknown", Class: "note"}
+	switch {
+	case x.Here:
+		by = cell{Text: "this process", Note: x.Owner}
+	case x.Owner != "":
+		by = cell{Text: "another process", Note: "claim " + clip(x.Owner, 12)}
+	}
+	if x.Problem != "" {
+		by.Note = x.Problem
+	}
+	generation := cell{}
+	if x.Generation != 0 {
+		generation = linked(fmt.Sprintf("generation %d", x.Generation), link("/generation", "number", fmt.Sprint(x.Generation)))
+	}
+	lag, behind, envelope := cell{Class: "num"}, cell{Class: "num"}, cell{Class: "num"}
+	if x.LagSeconds != nil {
+		lag.Text = fmt.Sprintf("%.1f s", *x.LagSeconds)
+	}
+	if x.Behind != nil {
+		behind.Text = fmt.Sprintf("%.0f messages", *x.Behind)
+	}
+	if x.Envelope != 0 {
+		envelope = number(x.Envelope)
+	}
+	return []cell{number(x.Partition), by, generation, at(x.Since), lag, behind, envelope, mono(x.Events)}
 }
 
 // queueJobs limits the lists of jobs of a queue.

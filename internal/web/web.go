@@ -31,22 +31,10 @@ type Config struct {
 	API *api.Service // authenticates, answers about policies, and makes changes
 	// Query answers about jobs and decisions. Without Jobs, the page says that this process has no job database.
 	Query query.Source
-	// Partitions returns what this process knows about each partition; nil: nothing.
-	Partitions func(ctx context.Context) ([]Partition, error)
-	Now        func() time.Time
-	Log        *slog.Logger
+	Now   func() time.Time
+	Log   *slog.Logger
 	// WriteTimeout is how long a client may take to read a page before it is disconnected; 0: 15 s.
 	WriteTimeout time.Duration
-}
-
-// Partition is a partition as this process sees it.
-type Partition struct {
-	Number     int
-	Owner      string // "": not this process
-	Generation uint64 // of the policies in force; 0: unknown here
-	Since      int64  // when that generation came into force, Unix nanoseconds
-	Lag        *float64
-	Behind     *float64 // messages
 }
 
 const (
@@ -61,7 +49,7 @@ const (
 // Handler serves the page.
 func Handler(c Config) (http.Handler, error) {
 	c.WriteTimeout = cmp.Or(c.WriteTimeout, writeTimeout)
-	s := &site{Config: c, pages: map[string]*template.Template{}, peers: map[string]int{}, slots: make(chan struct{}, maxAtOnce), whatIfs: make(chan struct{}, 1)}
+	s := &site{Config: c, pages: map[string]*template.Template{}, peers: map[string]int{}, slots: make(chan struct{}, maxAtOnce)}
 	layout, err := template.New("layout.html").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html")
 	if err != nil {
 		return nil, fmt.Errorf("page: %w", err)
@@ -93,11 +81,10 @@ func Handler(c Config) (http.Handler, error) {
 
 type site struct {
 	Config
-	pages   map[string]*template.Template
-	static  map[string]asset
-	routes  map[string]route
-	slots   chan struct{}
-	whatIfs chan struct{}
+	pages  map[string]*template.Template
+	static map[string]asset
+	routes map[string]route
+	slots  chan struct{}
 
 	mu    sync.Mutex
 	peers map[string]int // pages being made or read, by address

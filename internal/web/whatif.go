@@ -1,6 +1,7 @@
 package web
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -10,7 +11,6 @@ import (
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/audit/shadow"
 	"github.com/refloat/refloat/internal/audit/whatif"
-	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/query"
 )
@@ -83,55 +83,44 @@ func (s *site) whatIf(p *page) error {
 	if set == "" && strings.TrimSpace(shown.YAML) == "" {
 		return show()
 	}
-	if s.Query.Logs == nil {
-		return query.ErrNoLogs
-	}
-	candidate := whatif.Candidate{Name: "candidate", Set: snap.Base}
+	asked := &query.WhatIf{Queue: shown.Queue, Limit: whatIfJobs}
 	bad := func(err error) error {
 		shown.Problem = strings.Split(err.Error(), "\n")
 		p.status = http.StatusUnprocessableEntity
 		return show()
 	}
 	if strings.TrimSpace(shown.YAML) != "" {
-		if candidate.Set, err = policyfile.Parse([]policyfile.File{{Name: "policies", Data: []byte(shown.YAML)}}); err != nil {
+		candidate, err := policyfile.Parse([]policyfile.File{{Name: "policies", Data: []byte(shown.YAML)}})
+		if err != nil {
 			return bad(err)
 		}
-		shown.What = "these policies"
+		asked.Candidates, shown.What = []query.Policies{{Set: candidate}}, "these policies"
 	}
 	for field := range strings.Lines(set) {
-		if field = strings.TrimSpace(field); field == "" {
-			continue
+		if field = strings.TrimSpace(field); field != "" {
+			asked.Set = append(asked.Set, field)
+			shown.What = strings.TrimPrefix(shown.What+" and "+field, " and ")
 		}
-		if candidate.Set, err = candidate.Set.Assign(field); err != nil {
-			return bad(fmt.Errorf("set %w", err))
-		}
-		shown.What = strings.TrimPrefix(shown.What+" and "+field, " and ")
 	}
-	o := whatif.Options{Candidates: []whatif.Candidate{candidate}, Queue: shown.Queue, Limit: whatIfJobs, Parallel: 1, Semantics: evaluator.SemanticsVersion}
 	for _, t := range []struct {
 		name, text string
 		to         *int64
-	}{{"From", shown.From, &o.From}, {"To", shown.To, &o.To}} {
+	}{{"From", shown.From, &asked.From}, {"To", shown.To, &asked.To}} {
 		if *t.to, err = query.Moment(t.text, s.Now()); err != nil {
 			return bad(fmt.Errorf("%s %w", t.name, err))
 		}
 	}
-	select {
-	case s.whatIfs <- struct{}{}:
-		defer func() { <-s.whatIfs }()
-	default:
-		return problem{http.StatusServiceUnavailable, "Another what-if is being decided", "One is decided at a time. Try again in a moment.", nil}
-	}
-	err = s.Query.Logs(p.ctx, func(logs audit.Logs) error {
-		results, err := whatif.Run(p.ctx, logs, o)
-		if len(results) > 0 {
-			shown.Result = results[0]
-		}
-		return err
-	})
-	if err != nil {
+	results, err := s.Query.WhatIf(p.ctx, asked)
+	var invalid *query.Invalid
+	switch {
+	case errors.As(err, &invalid):
+		return bad(invalid)
+	case errors.Is(err, query.ErrBusy):
+		return problem{http.StatusServiceUnavailable, "Another what-if or verification is running", "One runs at a time. Try again in a moment.", err}
+	case err != nil:
 		return err
 	}
+	shown.Result, shown.Assumed = results[0].Result, results[0].Assumed
 	s.resultTables(shown)
 	return show()
 }
