@@ -72,7 +72,9 @@ func printHistory(w io.Writer, history []query.Line) {
 	fmt.Fprintf(w, "\n%s\n", bold(w, "History"))
 	for i := 0; i < len(history); {
 		n := sameChange(history[i:])
-		line, at, late := history[i].Text, audit.Position{}, false
+		line := history[i].Text
+		var at audit.Position
+		var late bool
 		if d := history[i].Decision; d != nil {
 			line = fmt.Sprintf("%s: job %s, index %d of %s/%d, run %d: %s", shownKind(d), d.JobID, *d.Index, d.Part, *d.Replica, d.RunIndex, d.Reason)
 			at, late = d.Position, d.Superseded

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -54,7 +55,7 @@ func TestServerAnswersAlike(t *testing.T) {
 	}
 	for _, c := range append(commands, groupCommands(t, data)...) {
 		for _, output := range []string{"table", "json"} {
-			args := append(c[:len(c):len(c)], "-o", output)
+			args := append(slices.Clip(c), "-o", output)
 			want, got := ctl(t, append(args, "--data", data)...), ctl(t, append(args, "--server", server)...)
 			if got.out != want.out || got.code != want.code {
 				t.Errorf("%v: exit code %d, from the server %d; stderr %q and %q; %s", args, want.code, got.code, want.err, got.err, differsFirst(want.out, got.out))

@@ -3,6 +3,7 @@ package simulate
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -114,9 +115,7 @@ func drawFailure(t *rapid.T) *Failure {
 func submitted(j *job) *pb.Event {
 	annotations, spec := map[string]string{}, &pb.PodSpec{}
 	if g := j.given; g != nil {
-		for name, value := range g.Annotations {
-			annotations[name] = value
-		}
+		maps.Copy(annotations, g.Annotations)
 		spec.TerminationGracePeriodSeconds = g.GraceSeconds
 		for _, name := range g.InitContainers {
 			spec.InitContainers = append(spec.InitContainers, &pb.Container{Name: name})

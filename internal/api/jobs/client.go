@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -123,7 +124,7 @@ func when(ns int64) string {
 func codesOf(l *query.List) []string {
 	names := l.Codes
 	for _, c := range l.Criteria.Codes {
-		names = append(names[:len(names):len(names)], c.String())
+		names = append(slices.Clip(names), c.String())
 	}
 	return names
 }
@@ -132,7 +133,7 @@ func codesOf(l *query.List) []string {
 func statesOf(list string, l *query.List) []string {
 	names, known := l.States, query.States(list)
 	for _, s := range l.Criteria.States {
-		names = append(names[:len(names):len(names)], known[s])
+		names = append(slices.Clip(names), known[s])
 	}
 	return names
 }
@@ -404,7 +405,7 @@ func (c *Client) WatchDecisions(ctx context.Context, l *query.List, visit func(*
 				return err
 			}
 			m, err := stream.Recv()
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				return errors.New("the server ended the stream")
 			}
 			if err != nil {
