@@ -67,12 +67,6 @@ func newOutlook(c *cycle) outlook {
 
 func (o *outlook) stale(q int32) { o.queues[q].known = false }
 
-func (o *outlook) forget() {
-	for q := range o.queues {
-		o.queues[q].known = false
-	}
-}
-
 // calmCycle schedules if the cycle is calm. Otherwise it changes nothing.
 func (s *Scheduler) calmCycle() bool {
 	c, o := s.c, &s.outlook

@@ -281,7 +281,6 @@ func (s *Scheduler) remove(j int32) {
 	if job.state != nothing {
 		c.put(j, nothing, none)
 	}
-	s.outlook.stale(job.queue)
 	*job = noJob()
 	s.spare.jobs = append(s.spare.jobs, j)
 }
@@ -331,7 +330,6 @@ func (s *Scheduler) Cycle(now time.Time) (Changes, error) {
 	if s.calm = s.calmCycle(); !s.calm {
 		s.outlook.era++
 		s.full()
-		s.outlook.forget()
 		s.collect(&out)
 	}
 	for _, j := range s.last.started {

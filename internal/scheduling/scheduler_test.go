@@ -50,6 +50,9 @@ func newStory(t *testing.T, seed uint64, seen *seen) *story {
 		in.queues[q].Jobs = nil
 	}
 	r.Shuffle(len(st.pool), func(i, k int) { st.pool[i], st.pool[k] = st.pool[k], st.pool[i] })
+	if r.IntN(2) == 0 {
+		st.alike()
+	}
 	if r.IntN(2) == 0 { // gangs together
 		slices.SortStableFunc(st.pool, func(a, b Job) int { return strings.Compare(a.Gang.ID, b.Gang.ID) })
 	}
@@ -64,6 +67,27 @@ func newStory(t *testing.T, seed uint64, seen *seen) *story {
 		st.submit()
 	}
 	return st
+}
+
+// alike lets the jobs of the pool request much the same, and makes pairs of some.
+func (st *story) alike() {
+	r, last := st.r, map[int]int{} // by queue, the job that waits for another
+	pairs := r.IntN(2) == 0
+	for i := range st.pool {
+		j := &st.pool[i]
+		j.Request = Resources{0, 1 + r.Int64N(2)*r.Int64N(2), 1 + r.Int64N(2)*r.Int64N(2)}
+		if !pairs || j.Gang.ID != "" {
+			continue
+		}
+		k, ok := last[st.of[j.ID]]
+		if last[st.of[j.ID]] = i; !ok {
+			continue
+		}
+		other := &st.pool[k]
+		delete(last, st.of[j.ID])
+		j.PriorityClass, j.Gang = other.PriorityClass, Gang{ID: "pair-" + j.ID, Cardinality: 2, MinimumCardinality: r.IntN(3), NodeUniformityLabel: []string{"", "rack"}[r.IntN(2)]}
+		other.Gang = j.Gang
+	}
 }
 
 func (st *story) say(format string, args ...any) {
@@ -222,7 +246,9 @@ func (st *story) change() {
 		if r.IntN(3) > 0 {
 			return
 		}
-		st.setNodes()
+		for range 1 + r.IntN(2) {
+			st.setNodes()
+		}
 	case 11:
 		st.say("time passes")
 		st.in.config.Now = st.in.config.Now.Add(time.Duration(r.IntN(4)) * time.Second / 2)
@@ -345,12 +371,12 @@ func (st *story) cycle() {
 	}
 }
 
-// sequences is how many stories are told: 400, or SEQUENCES, from another seed each time.
+// sequences is how many stories are told: 1,000, or SEQUENCES, from another seed each time.
 func sequences() (n int, seed uint64) {
 	if n, err := strconv.Atoi(os.Getenv("SEQUENCES")); err == nil {
 		return n, rand.Uint64()
 	}
-	return 400, 0
+	return 1000, 0
 }
 
 // TestSchedulerIsSchedule: after any changes, Cycle has the result of Schedule.
