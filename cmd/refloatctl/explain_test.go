@@ -22,7 +22,8 @@ import (
 )
 
 // TestExplainAll: evaluating any decision of the recordings again, from what
-// the job database keeps, gives that decision, and the ladder says which rule.
+// the job database keeps, gives that decision, and the ladder says which rule. The text
+// of each, read back, is the record.
 func TestExplainAll(t *testing.T) {
 	t.Parallel()
 	for _, name := range recordings {
@@ -36,13 +37,18 @@ func TestExplainAll(t *testing.T) {
 				all = append(all, contents(t, data, p).Decisions...)
 			}
 			flips := flips{asked: map[whynot.Outcome]int{}, found: map[whynot.Outcome]int{}}
+			back := newReadingBack()
 			for i, d := range all {
-				if i%3 > 0 && (d.RunIndex == 0 || testing.Short()) {
-					continue // the first run of a job is the easy one
+				if i%3 > 0 && testing.Short() {
+					continue
 				}
 				x, err := from.Explain(t.Context(), d.JobID, int(d.RunIndex))
 				if err != nil {
 					t.Fatalf("run %d of %s: %v", d.RunIndex, d.JobID, err)
+				}
+				back.check(t, x, i%8 == 0)
+				if i%3 > 0 && d.RunIndex == 0 {
+					continue // the first run of a job is the easy one
 				}
 				if x.Basis.Diverged != nil {
 					t.Errorf("run %d of %s: %v", d.RunIndex, d.JobID, x.Basis.Diverged)
@@ -69,6 +75,7 @@ func TestExplainAll(t *testing.T) {
 				}
 			}
 			t.Logf("%d decisions", len(all))
+			back.report(t)
 			flips.report(t)
 		})
 	}

@@ -84,12 +84,18 @@ func verdict(d *chain.Decision) string {
 	return d.Code.String()
 }
 
-// restartBy names what restarted a member.
+// restartBy names what restarted a member: a group policy, or the policy of the job whose
+// failure restarted the gang.
 func restartBy(d *chain.Decision) string {
-	if d.Rule == "" {
+	switch {
+	case d.Policy == "":
 		return ""
+	case d.Rule == "":
+		return " (the default of policy " + d.Policy + ")"
+	case d.Rule == policy.RestartsRule:
+		return " (`restarts` of policy " + d.Policy + ")"
 	}
-	return fmt.Sprintf(" (rule %s)", d.Rule)
+	return " (" + ruleOf(d) + ")"
 }
 
 func ruleOf(d *chain.Decision) string {

@@ -148,8 +148,7 @@ func (c *comparison) after(p *parted, r *entry) {
 	case retried(&r.verdict):
 		c.result.RetriesFewer++
 	default:
-		p.over = true
-		c.result.Ended.Failed++
+		c.over(p, &c.result.Ended.Failed)
 	}
 }
 
@@ -196,7 +195,7 @@ func (c *comparison) add(p *parted, runs uint64, ns int64) {
 }
 
 func (c *comparison) over(p *parted, fate *uint64) {
-	p.over = true
+	p.over, p.running = true, nil
 	if p.counted {
 		*fate++
 	}
@@ -209,7 +208,7 @@ func (c *comparison) sweep(now int64) {
 			delete(c.parted, key)
 		}
 	}
-	c.sweepAt = max(1024, 2*len(c.parted))
+	c.sweepAt = max(1024, len(c.parted)+len(c.parted)/4)
 }
 
 // end counts the jobs that are not over.

@@ -8,7 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-const windowBytes = 512 << 10
+const windowBytes = 128 << 10
 
 // window reads a file ahead in large chunks. With keep, it never reuses a chunk that it
 // has returned; without, the next read may overwrite it.
