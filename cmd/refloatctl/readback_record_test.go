@@ -169,13 +169,7 @@ func recordedFailure(run *jobdb.Run, need func(string, any)) {
 
 // countsRetry reports whether a decision counts a retry of the job (semantics.md, section 5).
 func countsRetry(d *chain.Decision) bool {
-	switch d.Code {
-	case policy.RuleRetry, policy.DefaultRetry:
-		return true
-	case policy.GangRetry:
-		return d.LimitFrom != policy.FromNowhere
-	}
-	return false
+	return d.Code == policy.RuleRetry || d.Code == policy.DefaultRetry || d.Code == policy.GangRetry && d.LimitFrom != policy.FromNowhere
 }
 
 func btoi(b bool) int { return map[bool]int{true: 1}[b] }
