@@ -95,6 +95,7 @@ func (s *Scheduler) calmCycle() bool {
 		switch {
 		case o.findsFree(gang):
 			s.last.started = append(s.last.started, gang.members...)
+			o.era++ // its queue's running gangs of lower levels return later now
 			at := o.places[g]
 			o.look(gang.queue)
 			for p.next = 0; p.next < len(p.candidates) && o.places[p.candidates[p.next]] < at; {

@@ -402,6 +402,39 @@ func TestSchedulerIsSchedule(t *testing.T) {
 	}
 }
 
+// TestTriedAgain: b2 starts on a free node, so b1, which is less urgent, returns after a1 has been selected. a1, which found nothing in the
+// cycle before, displaces it now.
+func TestTriedAgain(t *testing.T) {
+	t.Parallel()
+	of := config()
+	of.LikeArmada = true
+	s, err := NewScheduler(of, []Queue{{Name: "a", PriorityFactor: 1000}, {Name: "b", PriorityFactor: 1000}}, with(2, 4).nodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		job  Job
+		want string
+	}{
+		{Job{ID: "b1", PriorityClass: "high", Request: cpu(2), AvoidedNodes: []string{"n0"}}, "scheduled [b1] preempted []"},
+		{Job{ID: "a1", PriorityClass: "high", Request: cpu(3)}, "scheduled [] preempted []"},
+		{Job{ID: "b2", PriorityClass: "top", Request: cpu(2)}, "scheduled [a1 b2] preempted [b1]"},
+	} {
+		if err := s.Queue(step.job.ID[:1], step.job); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{step.want, "scheduled [] preempted []"} {
+			r, err := s.Cycle(noon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := fmt.Sprintf("scheduled %v preempted %v", r.Scheduled, r.Preempted); got != want {
+				t.Errorf("after %s: %s, want %s", step.job.ID, got, want)
+			}
+		}
+	}
+}
+
 // TestSchedulerRejects: what Schedule would reject is an error, and changes nothing.
 func TestSchedulerRejects(t *testing.T) {
 	t.Parallel()
