@@ -123,6 +123,7 @@ func up(cmd *cobra.Command, f upFlags) error {
 	if err != nil {
 		return usageError{err}
 	}
+	served.Program = cmd.Root().Version
 	if f.drained && !cmd.Flags().Changed("api") {
 		served.Listen = "" // it ends by itself, so no client needs the API
 	}

@@ -30,6 +30,8 @@ type API struct {
 	// JobDB is the URL of the job database from which questions about jobs are answered; empty: the one that this
 	// process writes, if it writes one.
 	JobDB string
+	// Program is the version of this program, for reports of verifications.
+	Program string
 }
 
 const (
@@ -55,7 +57,7 @@ func (n *node) serveAPI(p *parts) error {
 		service.Source = n.followed.Source
 	}
 	reader := &jobReader{node: n}
-	answers := &jobs.Service{Now: n.Now, Log: n.Log}
+	answers := &jobs.Service{Now: n.Now, Log: n.Log, Program: n.API.Program}
 	if source := n.source(reader); source.Jobs != nil {
 		answers.Source = &source
 	}

@@ -104,6 +104,7 @@ a YAML file (--config); flags take precedence over the environment, and the envi
 			if f.config.API, err = f.api.API(cmd.Context()); err != nil {
 				return err
 			}
+			f.config.API.Program = cmd.Root().Version
 			if f.config.API.JobDB = f.jobs; f.jobs != "" && f.config.API.Listen == "" {
 				return errors.New("--job-db is what the API answers from: give --api ADDRESS too")
 			}
