@@ -36,6 +36,12 @@ func TestAgreement(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { agree(t, Everything.Draw(t), true) })
 }
 
+// TestManyNodes does so on instances with more nodes than fit into one block of the index.
+func TestManyNodes(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) { agree(t, Wide.Draw(t), true) })
+}
+
 // TestBadInput holds both against each other on input of which one thing was changed.
 func TestBadInput(t *testing.T) {
 	t.Parallel()

@@ -42,6 +42,12 @@ var Everything = Shape{
 	Restrictions: true, Fixed: true, Overfull: true, Factors: true, Modes: true, Large: true,
 }
 
+// Wide is the shape of instances with few jobs for many nodes.
+var Wide = Shape{
+	Queues: 4, Nodes: 200, Jobs: 100, Resources: 2, Classes: 3, Gang: 4, Capacity: 2, Request: 3,
+	Restrictions: true, Fixed: true, Factors: true, Modes: true,
+}
+
 var (
 	cycleTime     = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	resourceNames = []string{"gpu", "cpu", "memory"}

@@ -89,6 +89,9 @@ func plantedInScheduler() []bug {
 		{"what was hopeless in the last cycle remains so", []patch{{
 			"scheduler.go", "	s.changed = false\n	c.version++\n", "	s.changed = false\n",
 		}}},
+		{"who found no free room finds none by displacing others", []patch{{
+			"hopeless.go", "h.requests[level+1:] {", "h.requests[max(0, level):] {",
+		}}},
 		{"what is hopeless in a calm cycle is so in a full one", []patch{{
 			"calm.go", "			s.last.started = s.last.started[:0]\n			c.version++\n", "			s.last.started = s.last.started[:0]\n",
 		}, {
