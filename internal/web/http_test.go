@@ -2,6 +2,8 @@ package web_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"html"
 	"net/http"
 	"net/url"
@@ -299,6 +301,30 @@ func TestPermissions(t *testing.T) {
 	}
 	if _, body = ask(t, "GET", s.URL+"/policies", "", as("ann")...); !strings.Contains(body, ">ann<") {
 		t.Error("the author is not shown")
+	}
+}
+
+// A browser asks for a user and a password: the name of a token and the token will do.
+func TestTokenInBrowser(t *testing.T) {
+	t.Parallel()
+	hash := sha256.Sum256([]byte("long and secret"))
+	auth := &api.Auth{
+		Tokens:      map[string]api.Token{"board": {SHA256: hex.EncodeToString(hash[:]), Groups: []string{"readers"}}, "other": {SHA256: strings.Repeat("00", sha256.Size), Groups: []string{"readers"}}},
+		Permissions: map[api.Verb][]string{api.GetJobs: {"readers"}},
+	}
+	if err := auth.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s := newSmall(t, func(c *web.Config) { c.API.Auth = auth })
+	for _, c := range []struct {
+		name, password string
+		want           int
+	}{{"board", "long and secret", 200}, {"board", "wrong", 401}, {"other", "long and secret", 401}, {"", "long and secret", 401}, {"board", "", 401}} {
+		r, _ := http.NewRequest("GET", "/", nil)
+		r.SetBasicAuth(c.name, c.password)
+		if resp, body := ask(t, "GET", s.URL+"/", "", "Authorization", r.Header.Get("Authorization")); resp.StatusCode != c.want {
+			t.Errorf("%s with %q: %d, want %d: %s", c.name, c.password, resp.StatusCode, c.want, text(body))
+		}
 	}
 }
 
