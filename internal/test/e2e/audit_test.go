@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -23,7 +24,7 @@ func exitCode(err error) int {
 	return 0
 }
 
-// TestAudits: explain, get, replay --verify and jobdb verify on a deployment on
+// TestAudits: explain, get, replay --verify, verify, whatif and jobdb verify on a deployment on
 // Pulsar, while its programs run; get and explain also with the job database alone.
 func TestAudits(t *testing.T) {
 	w := newWorld(t, 3)
@@ -74,6 +75,16 @@ func TestAudits(t *testing.T) {
 	}
 	if said := ok(w.Ctl(w.ctx, "replay", "--verify")); !strings.Contains(said, "byte for byte") || strings.Contains(said, "0 decisions") {
 		t.Errorf("replay --verify on Pulsar said\n%s", said)
+	}
+	if said := ok(w.Ctl(w.ctx, "verify")); !strings.Contains(said, "byte for byte") {
+		t.Errorf("verify on Pulsar said\n%s", said)
+	}
+	if said := ok(w.Ctl(w.ctx, "whatif", "--policies", w.Policies)); !strings.Contains(said, ": 0 of ") {
+		t.Errorf("whatif of the policies that decided said\n%s", said)
+	}
+	never := fmt.Sprintf("policies.%s.rules[%s].retryLimit=0", decision.Policy, decision.Rule)
+	if said, err := w.Ctl(w.ctx, "whatif", "--set", never); exitCode(err) != 1 || !strings.Contains(said, never) || strings.Contains(said, ": 0 of ") {
+		t.Errorf("whatif --set %s: %v\n%s", never, err, said)
 	}
 	if said := ok(w.Ctl(w.ctx, "jobdb", "verify", "--job-db", db)); strings.Count(said, ": equal") != 3 {
 		t.Errorf("jobdb verify on Pulsar said\n%s", said)
