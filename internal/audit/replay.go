@@ -13,7 +13,7 @@ import (
 
 // flushAt is the number of changed jobs after which a replay moves them to its compact
 // store, which bounds its memory.
-const flushAt = 1 << 8
+const flushAt = 1 << 12
 
 // Replay decides the history of one partition again, with one policy set as generation
 // 1 and the newest version of the semantics. It calls visit with the records of each
