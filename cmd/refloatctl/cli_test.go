@@ -177,7 +177,7 @@ func TestExitCodes(t *testing.T) {
 		{"explain no run", "explain x --run first --data " + data, exitUsage, "--run"},
 		{"lint nothing", "lint", exitUsage, "requires at least 1 arg(s)"},
 		{"shadow nothing", "shadow", exitUsage, "refloatctl shadow: needs a subcommand: report"},
-		{"shadow report of nothing", "shadow report", exitUsage, "needs --data DIR, --job-db URL, or --log DIR with --policies PATH"},
+		{"shadow report of nothing", "shadow report", exitUsage, "needs --data DIR, --job-db URL, --server HOST:PORT, or --log DIR with --policies PATH"},
 		{"shadow report of a log alone", "shadow report --log " + log, exitUsage, "--log DIR with --policies PATH"},
 		{"shadow report of two sources", "shadow report --data " + data + " --log " + log, exitUsage, "--log DIR with --policies PATH"},
 		{"shadow report since nonsense", "shadow report --data " + data + " --since yesterday", exitUsage, "want a duration such as 24h, or a time"},

@@ -156,8 +156,9 @@ var codeSentences = map[string]string{
 	"LeaseReturned": `the lease was returned and no rule matches: requeued as Armada would do`,
 	"LegacyLimit":   `the lease was returned too often and no rule matches: failed as Armada would do`,
 	"GangRetry":     byRule + ` retries the job, and with it the whole gang(?:, without counting|: ` + perRule + `, ` + perJob + ` in total)`,
-	"GangFail": `the job belongs to a gang (?:that cannot be retried as a whole: a member was cancelled, or the lease was returned and no rule matches` +
-		`|and is in no group, so that the gang cannot be retried as a whole: a GroupFinding says why, or it was submitted before version 3 of the semantics)`,
+	"GangFail": `(?:` + byRule + ` would retry the job, but its gang cannot be retried as a whole, because a member was cancelled` +
+		`|the job belongs to a gang, and no rule matches: Armada itself requeues a returned lease of a job, but not of a gang` +
+		`|the job belongs to a gang and is in no group, so that the gang cannot be retried as a whole: a GroupFinding says why, or it was submitted before version 3 of the semantics)`,
 	"GroupRestart": `(?:the run was told to stop, because its group or unit restarts(?: \((?:` + byRule + "|(?P<byRestarts>`restarts`) of policy (?P<policy>.+?)|(?P<byDefault>the default) of policy (?P<policy>.+?))" + `\))?` +
 		`|no rule matched, and no policy has a default action: the job fails|` + byRule + ` fails the job)`,
 	"GroupEnded": `the group has ended, or the job was stopped with its unit`,

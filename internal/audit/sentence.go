@@ -75,8 +75,11 @@ func verdict(d *chain.Decision) string {
 	case policy.LegacyLimit:
 		return "the lease was returned too often and no rule matches: failed as Armada would do"
 	case policy.GangFail:
-		if d.Member != nil {
-			return "the job belongs to a gang that cannot be retried as a whole: a member was cancelled, or the lease was returned and no rule matches"
+		switch {
+		case d.Policy != "":
+			return rule + " would retry the job, but its gang cannot be retried as a whole, because a member was cancelled"
+		case d.Member != nil:
+			return "the job belongs to a gang, and no rule matches: Armada itself requeues a returned lease of a job, but not of a gang"
 		}
 		return "the job belongs to a gang and is in no group, so that the gang cannot be retried as a whole: a GroupFinding says why, or it was submitted before version 3 of the semantics"
 	case policy.UnknownCode:
