@@ -29,8 +29,7 @@ type Source struct {
 	Logs func(ctx context.Context, use func(audit.Logs) error) error
 	// Policies opens the store of the policies log during a call. nil: it cannot be read.
 	Policies func(ctx context.Context, use func(*policylog.Store) error) error
-	// Partitions returns what this process knows of the partitions that it decides, and of those that it knows to be decided
-	// elsewhere; nil: nothing.
+	// Partitions returns what this process knows of the partitions that it decides; nil: nothing.
 	Partitions func(ctx context.Context) ([]Partition, error)
 	// Whole bounds the questions that read whole logs, WhatIf and Verify; nil: any number are answered at once.
 	Whole *Gate

@@ -191,7 +191,7 @@ func (s *Source) ExplainRun(ctx context.Context, job string, found []History, ru
 	if c == nil {
 		none := notDecided(job, run, found)
 		for i := range found {
-			done, err := s.doneByGroup(ctx, &Decided{Case: audit.Case{Job: found[i].Job}, FromLogs: found[i].FromLogs})
+			done, err := s.doneByGroup(ctx, found[i].Job, found[i].FromLogs)
 			if err != nil {
 				return nil, err
 			}
@@ -207,7 +207,7 @@ func (s *Source) ExplainRun(ctx context.Context, job string, found []History, ru
 			return nil, err
 		}
 		e.fill()
-		e.ByGroup, err = s.doneByGroup(ctx, c)
+		e.ByGroup, err = s.doneByGroup(ctx, c.Job, c.FromLogs)
 		return e, err
 	}
 	if b.Policies, err = s.Generation(ctx, c.Decision.Generation); err != nil {
@@ -220,7 +220,7 @@ func (s *Source) ExplainRun(ctx context.Context, job string, found []History, ru
 	}
 	b.Explanation, b.Diverged = x, diverged
 	e.fill()
-	e.ByGroup, err = s.doneByGroup(ctx, c)
+	e.ByGroup, err = s.doneByGroup(ctx, c.Job, c.FromLogs)
 	return e, err
 }
 
@@ -247,12 +247,12 @@ func (e *Explanation) fill() {
 	}
 }
 
-// doneByGroup is DoneByGroup of a job that is in the job database.
-func (s *Source) doneByGroup(ctx context.Context, c *Decided) ([]ByGroup, error) {
-	if c.FromLogs {
+// doneByGroup is DoneByGroup, but none of a job that only the logs have.
+func (s *Source) doneByGroup(ctx context.Context, j *jobdb.Job, fromLogs bool) ([]ByGroup, error) {
+	if fromLogs {
 		return nil, nil
 	}
-	return s.DoneByGroup(ctx, c.Job)
+	return s.DoneByGroup(ctx, j)
 }
 
 // DoneByGroup tells what a job's group did to the job, one sentence each; none: it is in no group.

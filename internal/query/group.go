@@ -183,9 +183,8 @@ func (k *GroupKey) the(groups []*jobdb.Group) (*jobdb.Group, error) {
 
 // GroupHistory is a group and the records about it, in log order.
 type GroupHistory struct {
-	Group   Group
-	Records []Record
-	Lines   []Line // the same
+	Group Group
+	Lines []Line
 }
 
 // Line is a record as programs and people read it; one of Decision and Other is set.
@@ -254,6 +253,7 @@ func (s *Source) Group(ctx context.Context, k GroupKey) (found Group, err error)
 // GroupHistory tells the history of one group. Errors: *NotFound, *Ambiguous.
 func (s *Source) GroupHistory(ctx context.Context, k GroupKey) (h *GroupHistory, err error) {
 	h = &GroupHistory{}
+	var records []Record
 	err = s.Jobs(ctx, func(q jobdb.Queries) error {
 		row, err := k.Row(q)
 		if err != nil {
@@ -262,11 +262,11 @@ func (s *Source) GroupHistory(ctx context.Context, k GroupKey) (h *GroupHistory,
 		if h.Group, err = groupOf(q, row); err != nil {
 			return err
 		}
-		h.Records, err = groupRecords(q, row)
+		records, err = groupRecords(q, row)
 		return err
 	})
-	for i := range h.Records {
-		if l, ok := h.Records[i].Line(); ok {
+	for i := range records {
+		if l, ok := records[i].Line(); ok {
 			h.Lines = append(h.Lines, l)
 		}
 	}

@@ -24,7 +24,6 @@ type Partition struct {
 	Behind     *float64 `json:"behind,omitempty"`   // messages that are not decided yet
 	Envelope   uint64   `json:"envelope,omitempty"` // the last one in the job database
 	Events     string   `json:"events,omitempty"`   // position of the last message in the job database
-	Problem    string   `json:"problem,omitempty"`  // why the partition stands still
 }
 
 // ListPartitions lists what is known of each partition, by number. Source.Partitions and the job database each know some.

@@ -93,10 +93,8 @@ func (s *Source) Stories(ctx context.Context, job string) ([]*Story, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !one.Pruned {
-			if one.ByGroup, err = s.DoneByGroup(ctx, found[i].Job); err != nil {
-				return nil, err
-			}
+		if one.ByGroup, err = s.doneByGroup(ctx, found[i].Job, found[i].FromLogs); err != nil {
+			return nil, err
 		}
 		all = append(all, one)
 	}

@@ -144,9 +144,6 @@ func partitionRow(x *query.Partition) []cell {
 	case x.Owner != "":
 		by = cell{Text: "another process", Note: "claim " + clip(x.Owner, 12)}
 	}
-	if x.Problem != "" {
-		by.Note = x.Problem
-	}
 	generation := cell{}
 	if x.Generation != 0 {
 		generation = linked(fmt.Sprintf("generation %d", x.Generation), link("/generation", "number", fmt.Sprint(x.Generation)))

@@ -2716,7 +2716,6 @@ type Partition struct {
 	Behind        *float64               `protobuf:"fixed64,8,opt,name=behind,proto3,oneof" json:"behind,omitempty"`    // messages
 	Envelope      *uint64                `protobuf:"varint,9,opt,name=envelope,proto3,oneof" json:"envelope,omitempty"` // the last one in the job database
 	Events        *string                `protobuf:"bytes,10,opt,name=events,proto3,oneof" json:"events,omitempty"`     // position of the last message in the job database
-	Problem       *string                `protobuf:"bytes,11,opt,name=problem,proto3,oneof" json:"problem,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2817,13 +2816,6 @@ func (x *Partition) GetEnvelope() uint64 {
 func (x *Partition) GetEvents() string {
 	if x != nil && x.Events != nil {
 		return *x.Events
-	}
-	return ""
-}
-
-func (x *Partition) GetProblem() string {
-	if x != nil && x.Problem != nil {
-		return *x.Problem
 	}
 	return ""
 }
@@ -7304,7 +7296,7 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x16ListPartitionsResponse\x12:\n" +
 	"\n" +
 	"partitions\x18\x01 \x03(\v2\x1a.refloat.jobs.v1.PartitionR\n" +
-	"partitions\"\xbf\x03\n" +
+	"partitions\"\x94\x03\n" +
 	"\tPartition\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\x05R\tpartition\x12\x12\n" +
 	"\x04here\x18\x02 \x01(\bR\x04here\x12\x19\n" +
@@ -7319,8 +7311,7 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x06behind\x18\b \x01(\x01H\x05R\x06behind\x88\x01\x01\x12\x1f\n" +
 	"\benvelope\x18\t \x01(\x04H\x06R\benvelope\x88\x01\x01\x12\x1b\n" +
 	"\x06events\x18\n" +
-	" \x01(\tH\aR\x06events\x88\x01\x01\x12\x1d\n" +
-	"\aproblem\x18\v \x01(\tH\bR\aproblem\x88\x01\x01B\b\n" +
+	" \x01(\tH\aR\x06events\x88\x01\x01B\b\n" +
 	"\x06_ownerB\b\n" +
 	"\x06_epochB\r\n" +
 	"\v_generationB\b\n" +
@@ -7328,9 +7319,7 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\f_lag_secondsB\t\n" +
 	"\a_behindB\v\n" +
 	"\t_envelopeB\t\n" +
-	"\a_eventsB\n" +
-	"\n" +
-	"\b_problem\"\x9d\x04\n" +
+	"\a_events\"\x9d\x04\n" +
 	"\x03Job\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x05R\tpartition\x12\x14\n" +
