@@ -36,6 +36,12 @@ func (s *Service) Admit(r *http.Request) (*http.Request, Principal, error) {
 	return r, who, err
 }
 
+// CallerOf returns the name of the caller whom the server has authenticated.
+func CallerOf(ctx context.Context) string {
+	who, _ := ctx.Value(admitted{}).(Principal)
+	return who.Name
+}
+
 // Allowed reports whether a caller has at least one of these permissions.
 func (s *Service) Allowed(who Principal, verbs ...Verb) bool {
 	for _, v := range verbs {

@@ -57,10 +57,8 @@ func (n *node) serveAPI(p *parts) error {
 		service.Source = n.followed.Source
 	}
 	reader := &jobReader{node: n}
-	answers := &jobs.Service{Now: n.Now, Log: n.Log, Program: n.API.Program}
-	if source := n.source(reader); source.Jobs != nil {
-		answers.Source = &source
-	}
+	source := n.source(reader)
+	answers := &jobs.Service{Source: &source, Now: n.Now, Log: n.Log, Program: n.API.Program}
 	handler, err := api.Handler(service, answers.Questions(), n.Log)
 	if err != nil {
 		return errors.Join(err, l.Close())

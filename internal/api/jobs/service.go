@@ -23,18 +23,19 @@ import (
 	"github.com/refloat/refloat/internal/query"
 )
 
-// Service answers questions. All fields but Source are required.
+// Service answers questions. All fields but Limits are required.
 type Service struct {
 	pb.UnimplementedJobsServer
 
-	Source *query.Source // nil: no job database is read here
+	// Source answers. Without Jobs, only questions that need no job database: WhatIf, Verify and ListPartitions.
+	Source *query.Source
 	Now    func() time.Time
 	Log    *slog.Logger
 	Limits Limits
 	// Program is the version of this program, for reports of verifications.
 	Program string
 
-	watching atomic.Int64
+	watching watchers
 	deriving atomic.Bool // from the logs: one question at a time
 }
 
@@ -44,6 +45,7 @@ type Limits struct {
 	Whole    time.Duration // of a question that reads whole logs; default 100 s, which the server's timeout of writes allows
 	Every    time.Duration // polling interval of streams; default 1 s
 	Streams  int           // at once; default 32
+	Each     int           // streams of one client at once; default 8
 	Behind   int           // decisions of a partition that a stream may lag behind; default 100000
 	Patience time.Duration // after which a stream that sends nothing is reset; default 30 s
 }
@@ -98,15 +100,15 @@ func pageSize(name string, asked int32, otherwise int) (int, error) {
 
 // ask answers a question within its timeout.
 func (s *Service) ask(ctx context.Context, answer func(context.Context, *query.Source) error) error {
+	if s.Source.Jobs == nil {
+		return status.Error(codes.FailedPrecondition, noJobDB)
+	}
 	return s.askWithin(ctx, or(s.Limits.Timeout, 30*time.Second), answer)
 }
 
 const noJobDB = "this server reads no job database: start it with --job-db URL"
 
 func (s *Service) askWithin(ctx context.Context, timeout time.Duration, answer func(context.Context, *query.Source) error) error {
-	if s.Source == nil {
-		return status.Error(codes.FailedPrecondition, noJobDB)
-	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return s.failed(answer(ctx, s.Source))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -23,20 +24,19 @@ const atOnce = 1000
 // WatchDecisions implements pb.JobsServer. Headers are sent when the stream has its position:
 // it has all decisions after that.
 func (s *Service) WatchDecisions(r *pb.WatchDecisionsRequest, to grpc.ServerStreamingServer[pb.Decision]) error {
-	if s.Source == nil {
-		return s.ask(to.Context(), nil)
+	if s.Source.Jobs == nil {
+		return status.Error(codes.FailedPrecondition, noJobDB)
 	}
 	wanted := query.List{Codes: r.Code}
 	selected, err := wanted.Select(query.Decisions)
 	if err != nil {
 		return s.failed(err)
 	}
-	streams := or(s.Limits.Streams, 32)
-	if s.watching.Add(1) > int64(streams) {
-		s.watching.Add(-1)
-		return status.Errorf(codes.ResourceExhausted, "%d clients watch already: try again later", streams)
+	leave, err := s.watching.enter(api.CallerOf(to.Context()), s.Limits)
+	if err != nil {
+		return err
 	}
-	defer s.watching.Add(-1)
+	defer leave()
 	w := &watch{limits: s.Limits, seen: map[int]uint64{}, want: func(d *jobdb.Decision) bool {
 		return (r.Queue == "" || d.Queue == r.Queue) && (r.Policy == "" || d.Policy == r.Policy) && (r.Rule == "" || d.Rule == r.Rule) &&
 			(r.JobSet == "" || d.JobSet == r.JobSet) && (r.JobId == "" || d.JobID == r.JobId) &&
@@ -77,6 +77,38 @@ func (s *Service) WatchDecisions(r *pb.WatchDecisionsRequest, to grpc.ServerStre
 			return s.failed(ctx.Err())
 		}
 	}
+}
+
+// watchers counts streams, by client. The zero value is ready to use.
+type watchers struct {
+	mu  sync.Mutex
+	all int
+	of  map[string]int
+}
+
+// enter admits a stream of a client, until leave is called.
+func (w *watchers) enter(client string, limits Limits) (leave func(), err error) {
+	most, each := or(limits.Streams, 32), or(limits.Each, 8)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.of[client] >= each:
+		return nil, status.Errorf(codes.ResourceExhausted, "you have %d streams open already: end one of them", each)
+	case w.all >= most:
+		return nil, status.Errorf(codes.ResourceExhausted, "%d streams are open already: try again later", most)
+	case w.of == nil:
+		w.of = map[string]int{}
+	}
+	w.all++
+	w.of[client]++
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.all--
+		if w.of[client]--; w.of[client] == 0 {
+			delete(w.of, client)
+		}
+	}, nil
 }
 
 // watch is the position of a stream.

@@ -1,7 +1,9 @@
 package jobs_test
 
 import (
+	"bufio"
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/refloat/refloat/internal/api"
@@ -75,6 +78,17 @@ func serve(t *testing.T, g *growing, limits jobs.Limits) pb.JobsClient {
 
 func servedBy(t *testing.T, answers *jobs.Service) pb.JobsClient {
 	t.Helper()
+	conn, err := grpc.NewClient(listen(t, answers), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return pb.NewJobsClient(conn)
+}
+
+// listen serves a service, and returns the address.
+func listen(t *testing.T, answers *jobs.Service) string {
+	t.Helper()
 	h, err := api.Handler(&api.Service{Now: time.Now}, answers.Questions(), answers.Log)
 	if err != nil {
 		t.Fatal(err)
@@ -85,15 +99,8 @@ func servedBy(t *testing.T, answers *jobs.Service) pb.JobsClient {
 	}
 	server := api.Server(h, nil)
 	go func() { _ = server.Serve(l) }()
-	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = conn.Close()
-		_ = server.Close()
-	})
-	return pb.NewJobsClient(conn)
+	t.Cleanup(func() { _ = server.Close() })
+	return l.Addr().String()
 }
 
 func watch(t *testing.T, c pb.JobsClient, r *pb.WatchDecisionsRequest) grpc.ServerStreamingClient[pb.Decision] {
@@ -145,7 +152,7 @@ func TestWatchSlow(t *testing.T) {
 	if err == nil {
 		_, err = third.Recv()
 	}
-	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "2 clients watch already") {
+	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "2 streams are open already") {
 		t.Errorf("a third stream: %v", err)
 	}
 	for want := uint64(2); want < 16000; want++ { // 64 MB: more than any buffer on the way
@@ -165,12 +172,119 @@ func TestWatchSlow(t *testing.T) {
 	}
 }
 
-// TestNoJobDatabase: without a job database, questions are refused with the flag that helps.
+// TestWatchEach: a client has so many streams, and leaves room for others; what ends makes room.
+func TestWatchEach(t *testing.T) {
+	t.Parallel()
+	c := serve(t, &growing{has: 1}, jobs.Limits{Every: time.Millisecond, Each: 2})
+	as := func(user string) (context.Context, context.CancelFunc) {
+		return context.WithCancel(metadata.AppendToOutgoingContext(t.Context(), "refloat-user", user))
+	}
+	open := func(ctx context.Context) error {
+		stream, err := c.WatchDecisions(ctx, &pb.WatchDecisionsRequest{})
+		if err == nil {
+			_, err = stream.Header()
+		}
+		return err
+	}
+	ann, goAway := as("ann")
+	defer goAway()
+	bob, leave := as("bob")
+	defer leave()
+	for i, who := range []context.Context{ann, ann, bob, bob} {
+		if err := open(who); err != nil {
+			t.Fatalf("stream %d: %v", i, err)
+		}
+	}
+	stream, err := c.WatchDecisions(ann, &pb.WatchDecisionsRequest{})
+	if err == nil {
+		_, err = stream.Recv()
+	}
+	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "you have 2 streams open already") {
+		t.Errorf("a third stream of ann: %v", err)
+	}
+	goAway()
+	for {
+		again, end := as("ann")
+		defer end()
+		stream, err := c.WatchDecisions(again, &pb.WatchDecisionsRequest{})
+		if err == nil {
+			var md metadata.MD
+			if md, err = stream.Header(); md != nil && err == nil {
+				return
+			}
+		}
+		if t.Context().Err() != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// TestWatchUnread: a client that opens the stream over REST and reads nothing of it is dropped, which makes room.
+func TestWatchUnread(t *testing.T) {
+	t.Parallel()
+	g := &growing{has: 1}
+	s := &jobs.Service{Source: &query.Source{Jobs: g.view}, Now: time.Now, Log: slog.New(slog.DiscardHandler), Limits: jobs.Limits{Every: time.Millisecond, Patience: 200 * time.Millisecond, Streams: 1}}
+	address := listen(t, s)
+	open := func() net.Conn {
+		conn, err := net.Dial("tcp", address) //nolint:noctx // it is closed with the test
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		if err := conn.(*net.TCPConn).SetReadBuffer(4096); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fmt.Fprintf(conn, "GET /refloat/v1/watch/decisions HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+	status := func(conn net.Conn) string {
+		line, err := bufio.NewReaderSize(conn, 16).ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(line)
+	}
+	unread := open()
+	if got := status(unread); got != "HTTP/1.1 200 OK" {
+		t.Fatal(got)
+	}
+	if got := status(open()); got != "HTTP/1.1 429 Too Many Requests" {
+		t.Errorf("a second stream: %s", got)
+	}
+	g.add(5000) // 20 MB: more than any buffer on the way
+	for status(open()) != "HTTP/1.1 200 OK" {
+		time.Sleep(10 * time.Millisecond) // the test's timeout ends this
+	}
+}
+
+// TestNoJobDatabase: without a job database, questions about it are refused with the flag that helps, and the others are answered.
 func TestNoJobDatabase(t *testing.T) {
 	t.Parallel()
-	s := &jobs.Service{Now: time.Now, Log: slog.New(slog.DiscardHandler)}
-	_, err := s.ListJobs(t.Context(), &pb.ListJobsRequest{})
+	s := &jobs.Service{Now: time.Now, Log: slog.New(slog.DiscardHandler), Source: &query.Source{
+		Partitions: func(context.Context) ([]query.Partition, error) {
+			return []query.Partition{{Partition: 3, Here: true}}, nil
+		},
+	}}
+	client := servedBy(t, s)
+	_, err := client.ListJobs(t.Context(), &pb.ListJobsRequest{})
 	if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "--job-db URL") {
 		t.Errorf("%v", err)
+	}
+	stream, err := client.WatchDecisions(t.Context(), &pb.WatchDecisionsRequest{})
+	if err == nil {
+		_, err = stream.Recv()
+	}
+	if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "--job-db URL") {
+		t.Errorf("a stream: %v", err)
+	}
+	all, err := client.ListPartitions(t.Context(), &pb.ListPartitionsRequest{})
+	if err != nil || len(all.Partitions) != 1 || all.Partitions[0].Partition != 3 {
+		t.Errorf("partitions: %v, %v", all, err)
+	}
+	if _, err := client.Verify(t.Context(), &pb.VerifyRequest{}); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), query.ErrNoLogs.Error()) {
+		t.Errorf("verify, without logs: %v", err)
 	}
 }

@@ -119,7 +119,7 @@ func (s *Service) Verify(ctx context.Context, r *pb.VerifyRequest) (*pb.VerifyRe
 // ListPartitions implements pb.JobsServer.
 func (s *Service) ListPartitions(ctx context.Context, _ *pb.ListPartitionsRequest) (*pb.ListPartitionsResponse, error) {
 	out := &pb.ListPartitionsResponse{}
-	err := s.ask(ctx, func(ctx context.Context, from *query.Source) error {
+	err := s.askWithin(ctx, or(s.Limits.Timeout, 30*time.Second), func(ctx context.Context, from *query.Source) error {
 		all, err := from.ListPartitions(ctx)
 		for i := range all {
 			if err == nil {
