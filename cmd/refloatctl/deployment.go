@@ -43,7 +43,15 @@ func (d *deployment) bindServer(cmd *cobra.Command) {
 
 // onServer reports whether a server answers: --server is given, or REFLOAT_SERVER and nothing else.
 func (d *deployment) onServer() bool {
-	return d.remote != nil && d.remote.server != "" && (d.cmd.Flags().Changed("server") || d.data == "" && d.jobDB == "" && !d.onPulsar())
+	return d.remote != nil && d.remote.server != "" && (d.serverOnLine() || d.data == "" && d.jobDB == "" && !d.onPulsar())
+}
+
+// serverOnLine reports whether --server is on the command line: what the environment or a file sets has changed, too.
+func (d *deployment) serverOnLine() bool {
+	if d.pulsar == nil { // there are no settings
+		return d.cmd.Flags().Changed("server")
+	}
+	return slices.Contains(d.line, "server")
 }
 
 // checkServer returns a usage error if a server and something else are to answer.

@@ -78,7 +78,7 @@ is derived from the logs, which takes as long as reading them.`,
 	complete(cmd, "why-not", whynot.Outcomes()...)
 	addOutput(cmd, &f.output)
 	cmd.AddCommand(newExplainGroup(), newExplainJobSet(), newExplainQueue())
-	completeJob(cmd, &f.deployment)
+	completeArg(cmd, &f.deployment, jobIDs)
 	return cmd
 }
 

@@ -38,7 +38,8 @@ about it, and how the group ended.`,
 	f.bindServer(cmd)
 	addOutput(cmd, &f.output)
 	f.bindSet(cmd)
-	completeGroup(cmd, &f.deployment)
+	completeArg(cmd, &f.deployment, groupNames)
+	completeValues(cmd, &f.deployment)
 	return cmd
 }
 

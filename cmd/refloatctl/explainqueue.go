@@ -39,6 +39,7 @@ func newExplainQueue() *cobra.Command {
 		},
 	}
 	f.bindAll(cmd)
+	completeArg(cmd, &f.deployment, queues)
 	return cmd
 }
 
@@ -59,6 +60,7 @@ func newExplainJobSet() *cobra.Command {
 		},
 	}
 	f.bindAll(cmd)
+	completeArg(cmd, &f.deployment, jobSets)
 	return cmd
 }
 

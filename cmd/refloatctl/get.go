@@ -21,10 +21,10 @@ type getFlags struct {
 func newGet() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get",
-		Short: "Show jobs, runs, groups, decisions, releases, policies, group policies, queues and settings",
-		Long:  "Show the jobs, runs, groups, decisions and releases of a data directory or a job database, also while `refloatctl up`\nruns on it; or the policies, group policies, queues and settings of a running server.",
+		Short: "Show jobs, runs, groups, decisions, releases, partitions, policies, group policies, queues and settings",
+		Long:  "Show the jobs, runs, groups, decisions, releases and partitions of a data directory, a job database or a server, also while `refloatctl up`\nruns on it; or the policies, group policies, queues and settings of a running server.",
 	}
-	cmd.AddCommand(newGetJobs(), newGetJob(), newGetRuns(), newGetDecisions(), newGetReleases(), newGetGroups(), newGetGroup())
+	cmd.AddCommand(newGetJobs(), newGetJob(), newGetRuns(), newGetDecisions(), newGetReleases(), newGetGroups(), newGetGroup(), newGetPartitions())
 	cmd.AddCommand(newGetResources()...)
 	return cmd
 }
@@ -86,7 +86,7 @@ logs, in the data directory or on Pulsar, and takes as long as reading them.`,
 	f.add(cmd)
 	f.bindServer(cmd)
 	cmd.Flags().StringVar(&at, "at", "", "show the job as of this time (RFC 3339), or after the message at this position of events (ledger:entry:batch)")
-	completeJob(cmd, &f.deployment)
+	completeArg(cmd, &f.deployment, jobIDs)
 	return cmd
 }
 

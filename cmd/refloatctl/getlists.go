@@ -58,6 +58,7 @@ its decisions (--code, --policy, --rule), and by any of its runs (--node, --cate
 	f.bindList(cmd, query.Jobs)
 	f.bindFailures(cmd, "only jobs submitted")
 	cmd.Flags().BoolVar(&f.ask.Waiting, "waiting", false, "only jobs with a pending retry")
+	completeValues(cmd, &f.deployment)
 	return cmd
 }
 
@@ -99,6 +100,7 @@ job (--queue, --job-set, --group), and by the decision on it (--code, --policy, 
 	}
 	f.bindList(cmd, query.Runs)
 	f.bindFailures(cmd, "only runs leased")
+	completeValues(cmd, &f.deployment)
 	return cmd
 }
 
@@ -177,6 +179,7 @@ effect.`,
 	cmd.Flags().StringVar(&f.ask.JobID, "job", "", "only decisions on this job")
 	cmd.Flags().BoolVar(&all, "all", false, "also print records that are not decisions")
 	cmd.Flags().IntVar(&last, "last", 0, "only the last N decisions")
+	completeValues(cmd, &f.deployment)
 	return cmd
 }
 

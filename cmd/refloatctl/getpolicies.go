@@ -78,6 +78,10 @@ With -o yaml it prints what ` + "`apply -f`" + ` reads.`,
 	cmd.Flags().Uint64Var(&f.generation, "generation", 0, "show this generation (default: the newest)")
 	cmd.Flags().StringVar(&f.at, "at", "", "show the generation that was the newest at this time (RFC 3339), or this generation")
 	cmd.Flags().StringVarP(&f.output, "output", "o", outputTable, "table (for people), yaml (what apply -f reads) or json (one object a line, stable)")
+	complete(cmd, "output", outputTable, outputYAML, outputJSON)
+	if kind != "" {
+		completeResource(cmd, &f.client, kind)
+	}
 	return cmd
 }
 
@@ -261,13 +265,15 @@ func rfc3339(t *timestamppb.Timestamp) string {
 	return t.AsTime().UTC().Format(time.RFC3339)
 }
 
+// resourceKinds are the kinds of resources, as arguments name them.
+var resourceKinds = map[string]string{"policy": policyfile.KindPolicy, "group-policy": policyfile.KindGroup, "queue": policyfile.KindQueue, "settings": policyfile.KindSettings}
+
 // resourceArgs parses `policy NAME`, `group-policy NAME`, `queue NAME` or `settings`.
 func resourceArgs(args []string) (policyfile.ID, error) {
-	kinds := map[string]string{"policy": policyfile.KindPolicy, "group-policy": policyfile.KindGroup, "queue": policyfile.KindQueue, "settings": policyfile.KindSettings}
-	kind, ok := kinds[args[0]]
+	kind, ok := resourceKinds[args[0]]
 	switch {
 	case !ok:
-		return policyfile.ID{}, fmt.Errorf("unknown kind %q: %s", args[0], suggest.Fix(args[0], slices.Sorted(maps.Keys(kinds)), "want policy NAME, group-policy NAME, queue NAME or settings"))
+		return policyfile.ID{}, fmt.Errorf("unknown kind %q: %s", args[0], suggest.Fix(args[0], slices.Sorted(maps.Keys(resourceKinds)), "want policy NAME, group-policy NAME, queue NAME or settings"))
 	case kind == policyfile.KindSettings && len(args) == 1:
 		return policyfile.ID{Kind: kind}, nil
 	case kind == policyfile.KindSettings:

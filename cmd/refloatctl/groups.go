@@ -59,6 +59,7 @@ failed for good. -o yaml and json also have conditions: of a unit, those of a Ku
 		},
 	}
 	f.bindList(cmd, query.Groups)
+	completeValues(cmd, &f.deployment)
 	return cmd
 }
 
@@ -79,7 +80,8 @@ func newGetGroup() *cobra.Command {
 	f.bindServer(cmd)
 	cmd.Flags().StringVarP(&f.output, "output", "o", outputTable, "table (for people), yaml or json (one object a line, stable)")
 	f.bindSet(cmd)
-	completeGroup(cmd, &f.deployment)
+	completeArg(cmd, &f.deployment, groupNames)
+	completeValues(cmd, &f.deployment)
 	return cmd
 }
 

@@ -49,6 +49,7 @@ no process runs on the data directory, it is read from the policies log there.`,
 	c.bind(cmd)
 	cmd.Flags().Uint32Var(&limit, "limit", 100, "maximum number of generations, newest first")
 	addOutput(cmd, &output)
+	completeResource(cmd, &c, "")
 	return cmd
 }
 
@@ -153,6 +154,7 @@ func newRollback() *cobra.Command {
 	f.bindAll(cmd)
 	cmd.Flags().Uint64Var(&f.to, "to", 0, "generation to restore from (required)")
 	cmd.Flags().BoolVar(&f.everything, "everything", false, "restore all policies, group policies, queues and settings")
+	completeResource(cmd, &f.client, "")
 	return cmd
 }
 
@@ -174,5 +176,6 @@ func newDelete() *cobra.Command {
 		},
 	}
 	f.bindAll(cmd)
+	completeResource(cmd, &f.client, "")
 	return cmd
 }

@@ -63,10 +63,7 @@ func (f *listFlags) bindFailures(cmd *cobra.Command, of string) {
 }
 
 func complete(cmd *cobra.Command, flag string, values ...string) {
-	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
-	if err != nil {
-		panic(err) // the flag does not exist
-	}
+	completeFlag(cmd, flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // check checks the flags, and reads times.

@@ -2,66 +2,201 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/api/pb"
+	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/policy/policyfile"
+	"github.com/refloat/refloat/internal/query"
 )
 
-// completeJob completes job ids from the job database that the flags name.
-func completeJob(cmd *cobra.Command, from *deployment) {
-	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) (ids []string, _ cobra.ShellCompDirective) {
-		if len(args) > 0 || cmd.PreRunE != nil && cmd.PreRunE(cmd, args) != nil || from.checkJobs() != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
+const (
+	lookupTime = 2 * time.Second // for a completion
+	maxOffered = 50
+	// lookedAt is the number of newest rows whose values are offered.
+	lookedAt = 1000
+)
+
+// lookup finds what may complete an argument or the value of a flag.
+type lookup func(ctx context.Context, from query.Answers, begun string, offer func(value, description string)) error
+
+// asker is what the flags of a command name: a deployment, or a server.
+type asker interface {
+	// completes returns where values for completions are looked up; nil: the flags name nothing yet.
+	completes(cmd *cobra.Command, ctx context.Context) query.Answers
+}
+
+func (d *deployment) completes(cmd *cobra.Command, _ context.Context) query.Answers {
+	if cmd.PreRunE != nil && cmd.PreRunE(cmd, nil) != nil || d.checkJobs() != nil {
+		return nil
+	}
+	return d.answers(nil)
+}
+
+func (c *client) completes(_ *cobra.Command, ctx context.Context) query.Answers {
+	if c.find(ctx) != nil {
+		return nil
+	}
+	return c.questions()
+}
+
+// by returns the completion of a lookup.
+func (l lookup) by(from asker) cobra.CompletionFunc {
+	return offered(func(ctx context.Context, cmd *cobra.Command, begun string, offer func(string, string)) error {
+		answers := from.completes(cmd, ctx)
+		if answers == nil {
+			return nil
 		}
-		err := from.viewJobs(completionContext(cmd), func(q jobdb.Queries) error {
-			_, err := q.JobList(&jobdb.Criteria{JobPrefix: begun}, jobdb.Page{Limit: 50, Descending: true}, func(j *jobdb.Job) error {
-				ids = append(ids, cobra.CompletionWithDesc(j.JobID, fmt.Sprintf("%s %s, %s", j.Queue, j.JobSet, j.State)))
-				return nil
-			})
-			return err
+		return l(ctx, answers, begun, offer)
+	})
+}
+
+// offered returns a completion: some of the values that are found, those that begin as what was typed.
+func offered(find func(ctx context.Context, cmd *cobra.Command, begun string, offer func(value, description string)) error) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, begun string) (found []string, _ cobra.ShellCompDirective) {
+		ctx := cmd.Context()
+		if ctx == nil { // a completion may come before the command has one
+			ctx = context.Background()
+		}
+		ctx, cancel := context.WithTimeout(ctx, lookupTime)
+		defer cancel()
+		seen := map[string]bool{"": true}
+		err := find(ctx, cmd, begun, func(value, description string) {
+			if seen[value] || !strings.HasPrefix(value, begun) || len(found) == maxOffered || oneLine(value) != value {
+				return
+			}
+			seen[value] = true
+			if description != "" {
+				value = cobra.CompletionWithDesc(value, oneLine(description))
+			}
+			found = append(found, value)
 		})
 		if err != nil {
-			cobra.CompErrorln(err.Error())
+			cobra.CompErrorln(oneLine(err.Error()))
 		}
-		return ids, cobra.ShellCompDirectiveNoFileComp
+		return found, cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-// completeGroup completes names of groups likewise.
-func completeGroup(cmd *cobra.Command, from *deployment) {
-	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) (names []string, _ cobra.ShellCompDirective) {
-		if len(args) > 0 || cmd.PreRunE != nil && cmd.PreRunE(cmd, args) != nil || from.checkJobs() != nil {
+// completeResource completes the name of a resource of a kind, or, where kind is "", a kind and then the name.
+func completeResource(cmd *cobra.Command, c *client, kind string) {
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		of := kind
+		switch {
+		case kind == "" && len(args) == 0:
+			return slices.Sorted(maps.Keys(resourceKinds)), cobra.ShellCompDirectiveNoFileComp
+		case kind == "" && len(args) == 1:
+			of = resourceKinds[args[0]]
+		case len(args) > 0:
+			of = ""
+		}
+		if of == "" || of == policyfile.KindSettings {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		enough := errors.New("enough")
-		err := from.viewJobs(completionContext(cmd), func(q jobdb.Queries) error {
-			_, err := q.GroupList(&jobdb.Criteria{}, jobdb.Page{}, func(g *jobdb.Group) error {
-				if strings.HasPrefix(g.Name, begun) && !slices.Contains(names, g.Name) {
-					names = append(names, g.Name)
+		return offered(func(ctx context.Context, _ *cobra.Command, _ string, offer func(string, string)) error {
+			return c.reading(ctx, func(ctx context.Context, p pb.PoliciesClient) error {
+				list, err := p.List(ctx, &pb.ListRequest{Kind: of})
+				for _, r := range list.GetResources() {
+					offer(r.Name, "")
 				}
-				if len(names) == 50 {
-					return enough
-				}
-				return nil
+				return err
 			})
-			return err
-		})
-		if err != nil && !errors.Is(err, enough) {
-			cobra.CompErrorln(err.Error())
-		}
-		return names, cobra.ShellCompDirectiveNoFileComp
+		})(cmd, args, begun)
 	}
 }
 
-// completionContext is the command's; a completion may come before it has one.
-func completionContext(cmd *cobra.Command) context.Context {
-	if ctx := cmd.Context(); ctx != nil {
-		return ctx
+// completeArg completes the only argument of a command.
+func completeArg(cmd *cobra.Command, from asker, l lookup) {
+	complete := l.by(from)
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return complete(cmd, args, begun)
 	}
-	return context.Background()
+}
+
+// completeValues completes the values of those flags of a command that name something which jobs and decisions have.
+func completeValues(cmd *cobra.Command, from asker) {
+	for flag, l := range map[string]lookup{
+		"job": jobIDs, "group": groupNames, "queue": queues,
+		"job-set":  ofJobs(func(j *query.Job) string { return j.JobSet }),
+		"node":     ofRuns(func(r *query.Run) string { return r.Node }),
+		"category": ofRuns(func(r *query.Run) string { return r.Category }),
+		"policy":   ofDecisions(func(d *audit.Decision) string { return d.Policy }),
+		"rule":     ofDecisions(func(d *audit.Decision) string { return d.Rule }),
+	} {
+		if cmd.Flags().Lookup(flag) == nil {
+			continue
+		}
+		completeFlag(cmd, flag, l.by(from))
+	}
+}
+
+func completeFlag(cmd *cobra.Command, flag string, values cobra.CompletionFunc) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, values); err != nil {
+		panic(err) // the flag does not exist
+	}
+}
+
+func jobIDs(ctx context.Context, from query.Answers, begun string, offer func(string, string)) error {
+	ask := &query.List{Limit: maxOffered, Sort: "-submitted"}
+	ask.JobPrefix = begun
+	_, err := from.ListJobs(ctx, ask, func(j *query.Job) error {
+		offer(j.JobID, fmt.Sprintf("%s %s, %s", j.Queue, j.JobSet, j.State))
+		return nil
+	})
+	return err
+}
+
+func groupNames(ctx context.Context, from query.Answers, _ string, offer func(string, string)) error {
+	_, err := from.ListGroups(ctx, &query.List{Limit: lookedAt}, func(g *query.Group) error {
+		offer(g.Group, fmt.Sprintf("%s %s, %s", g.Queue, g.JobSet, g.State))
+		return nil
+	})
+	return err
+}
+
+var queues = ofJobs(func(j *query.Job) string { return j.Queue })
+
+// jobSets finds job sets as `explain job-set` names them.
+var jobSets = ofJobs(func(j *query.Job) string { return j.Queue + "/" + j.JobSet })
+
+// ofJobs finds values of the newest jobs.
+func ofJobs(value func(*query.Job) string) lookup {
+	return func(ctx context.Context, from query.Answers, _ string, offer func(string, string)) error {
+		_, err := from.ListJobs(ctx, &query.List{Limit: lookedAt, Sort: "-submitted"}, func(j *query.Job) error {
+			offer(value(j), "")
+			return nil
+		})
+		return err
+	}
+}
+
+// ofRuns finds values of the newest runs.
+func ofRuns(value func(*query.Run) string) lookup {
+	return func(ctx context.Context, from query.Answers, _ string, offer func(string, string)) error {
+		_, err := from.ListRuns(ctx, &query.List{Limit: lookedAt, Sort: "-leased"}, func(r *query.Run) error {
+			offer(value(r), "")
+			return nil
+		})
+		return err
+	}
+}
+
+// ofDecisions finds values of the newest decisions.
+func ofDecisions(value func(*audit.Decision) string) lookup {
+	return func(ctx context.Context, from query.Answers, _ string, offer func(string, string)) error {
+		_, err := from.ListDecisions(ctx, &query.List{Limit: lookedAt, Sort: "-time"}, func(d *audit.Decision) error {
+			offer(value(d), "")
+			return nil
+		})
+		return err
+	}
 }

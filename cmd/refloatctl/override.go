@@ -26,6 +26,7 @@ func (f *overrideFlags) bindAll(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.force, "force", false, "accept a queue that no resource and no known job names")
 	cmd.Flags().StringVar(&f.reason, "reason", "", "reason, shown to everyone affected and recorded in the history (required)")
 	addOutput(cmd, &f.output)
+	completeFlag(cmd, "queue", queues.by(&f.client))
 }
 
 func (f *overrideFlags) check() error {

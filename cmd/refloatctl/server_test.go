@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/refloat/refloat/internal/api"
+	"github.com/refloat/refloat/internal/audit/report"
 )
 
 // TestServerAnswersAlike: a command that asks a server prints what it prints with the data directory that the server has,
@@ -52,6 +54,7 @@ func TestServerAnswersAlike(t *testing.T) {
 		{"whatif", "--policies", policies, "--jobs", "0"},
 		{"whatif", "--set", "settings.globalMaxRetries=1", "--jobs", "3"},
 		{"whatif", "--set", "settings.nosuchfield=1"},
+		{"get", "partitions"},
 	}
 	for _, c := range append(commands, groupCommands(t, data)...) {
 		for _, output := range []string{"table", "json"} {
@@ -65,6 +68,113 @@ func TestServerAnswersAlike(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestVerifyByServer: a server's verification says what one of the same logs says, and is not signed by somebody else.
+func TestVerifyByServer(t *testing.T) {
+	t.Parallel()
+	data, dir := drainedData(t), t.TempDir()
+	server := address(t, answering(t, data, nil))
+	want, got := ctl(t, "verify", "--data", data).exits(t, exitFine).out, ctl(t, "verify", "--server", server).exits(t, exitFine).out
+	if got != want {
+		t.Error(differsFirst(want, got))
+	}
+	reports := [2]report.Report{}
+	for i, from := range [][]string{{"--data", data}, {"--server", server}} {
+		if err := json.Unmarshal([]byte(ctl(t, append(from, "verify", "-o", "json")...).exits(t, exitFine).out), &reports[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if reports[1].Source != "server "+server {
+		t.Errorf("source %q", reports[1].Source)
+	}
+	reports[1].Source, reports[1].Created, reports[1].Program = reports[0].Source, reports[0].Created, reports[0].Program
+	if fmt.Sprintf("%+v", reports[0]) != fmt.Sprintf("%+v", reports[1]) || reports[0].Decisions == 0 {
+		t.Errorf("%+v\nthe server says\n%+v", reports[0], reports[1])
+	}
+	key, _ := newKeys(t, dir)
+	signed := writeFile(t, dir, "report.json", ctl(t, "verify", "--data", data, "--sign", key).exits(t, exitFine).out)
+	ctl(t, "verify", "--check-signature", signed, "--server", server).exits(t, exitFine).says(t, "the logs still have all")
+	if r := ctlIn(t, []string{"REFLOAT_SERVER=" + server}, "verify", "--check-signature", signed).exits(t, exitFine); strings.Contains(r.out, "the logs") {
+		t.Errorf("nobody asked for the logs: %s", r.out)
+	}
+	ctl(t, "verify", "--server", server, "--sign", key).exits(t, exitUsage)
+	ctl(t, "verify", "--server", server, "--checkpoints", dir).exits(t, exitUsage)
+	ctl(t, "verify", "--server", server, "--archive", dir).exits(t, exitUsage)
+	ctl(t, "verify", "--server", server, "--data", data).exits(t, exitUsage)
+}
+
+// TestCompletions: what jobs, runs, decisions and resources have completes arguments and flags, from a data directory and from a server.
+func TestCompletions(t *testing.T) {
+	t.Parallel()
+	data := drainedData(t)
+	server := address(t, answering(t, data, nil))
+	d := jsonLine(t, ctl(t, "get", "decisions", "--data", data, "--code", "RuleRetry", "--last", "1", "-o", "json").exits(t, exitFine).out)
+	job, queue, set := d.text("jobId"), d.text("queue"), d.text("jobSet")
+	for _, from := range [][]string{{"--data", data}, {"--server", server}} {
+		for _, c := range []struct {
+			args []string
+			want string
+		}{
+			{[]string{"get", "job", job[:len(job)-1]}, job},
+			{[]string{"explain", job[:len(job)-1]}, job},
+			{[]string{"explain", "queue", queue[:1]}, queue},
+			{[]string{"explain", "job-set", queue + "/"}, queue + "/" + set},
+			{[]string{"get", "decisions", "--queue", ""}, queue},
+			{[]string{"get", "decisions", "--policy", ""}, d.text("policy")},
+			{[]string{"get", "decisions", "--rule", ""}, d.text("rule")},
+			{[]string{"get", "decisions", "--job", job[:len(job)-1]}, job},
+			{[]string{"get", "jobs", "--job-set", ""}, set},
+			{[]string{"get", "runs", "--node", ""}, "cluster-a-node-00"},
+			{[]string{"top", "retries", "--category", ""}, ""},
+			{[]string{"get", "jobs", "--state", "Fai"}, "Failed"},
+			{[]string{"get", "policies", ""}, "infra"},
+			{[]string{"history", "queue", ""}, queue},
+			{[]string{"history", "po"}, "policy"},
+		} {
+			r := ctl(t, slices.Concat([]string{"__complete", c.args[0]}, from, c.args[1:])...)
+			if !strings.Contains("\n"+r.out, "\n"+c.want) || strings.Contains(r.err, "rror") {
+				t.Errorf("%v %v completes to %q %q, want %s", c.args, from, r.out, r.err, c.want)
+			}
+		}
+	}
+}
+
+// TestWatchByServer: decisions that a server streams are those that the data directory has in the end, each once.
+func TestWatchByServer(t *testing.T) {
+	t.Parallel()
+	data := filepath.Join(t.TempDir(), "data")
+	p, at := served(t, data, "--policies", testPolicies, "--feed", recordingFile("plain"))
+	_, line, _ := strings.Cut(p.err.text(), "serving the page and the policy API")
+	_, line, _ = strings.Cut(line, "address=")
+	server := strings.Fields(line)[0]
+	until(t, "there is a job database", func() bool { return ctl(t, "get", "jobs", "--server", server, "--limit", "1").code == exitFine })
+	watched := start(t, "get", "decisions", "--server", server, "--watch", "-o", "json")
+	until(t, "the first decisions are there", func() bool { return watched.out.text() != "" })
+	at("feed", recordingFile("retried")).exits(t, exitFine)
+	until(t, "all is decided", func() bool { return at("verify").code == exitFine })
+	sorted := func(text string) string {
+		lines := strings.Split(strings.TrimSpace(text), "\n")
+		slices.Sort(lines)
+		return strings.Join(lines, "\n")
+	}
+	until(t, "the stream has all decisions", func() bool {
+		return sorted(watched.out.text()) == sorted(ctl(t, "get", "decisions", "--data", data, "-o", "json").exits(t, exitFine).out)
+	})
+	p.ends(t)
+}
+
+// TestServerFromEnvironment: a server that the environment names is asked only if the command line names nothing else.
+func TestServerFromEnvironment(t *testing.T) {
+	t.Parallel()
+	data, away := drainedData(t), []string{"REFLOAT_SERVER=127.0.0.1:1"}
+	for _, command := range [][]string{{"get", "jobs"}, {"get", "partitions"}, {"top", "retries"}, {"shadow", "report"}, {"verify"}} {
+		ctlIn(t, away, append(command, "--data", data)...).exits(t, exitFine)
+		ctlIn(t, away, command...).exits(t, exitEnvironment).says(t, "no server answers at 127.0.0.1:1")
+		ctl(t, append(command, "--data", data, "--server", "127.0.0.1:1")...).exits(t, exitUsage).says(t, "two places to ask")
+	}
+	ctlIn(t, away, "verify", "--log", filepath.Join(data, "logs", "events"), "--decisions", filepath.Join(data, "logs", "decisions")).exits(t, exitFine)
+	ctlIn(t, away, "whatif", "--set", "settings.globalMaxRetries=1", "--data", data).exits(t, exitFinding)
 }
 
 // groupCommands are questions about the first group of a data directory.

@@ -89,6 +89,7 @@ succeeded is unknown. With -o json, each queue and each failed run is a line.`,
 	cmd.Flags().StringVar(&f.since, "since", "", "only runs that failed since then: a duration such as 24h, or a time such as 2026-12-01T06:00:00Z")
 	cmd.Flags().IntVar(&f.jobs, "jobs", 5, "maximum number of failed runs to show for each queue where Armada acted differently (-o json has all)")
 	addOutput(cmd, &f.output)
+	completeValues(cmd, &f.deployment)
 	return cmd
 }
 

@@ -22,6 +22,7 @@ const (
 
 func addOutput(cmd *cobra.Command, output *string) {
 	cmd.Flags().StringVarP(output, "output", "o", outputTable, "table (for people) or json (one object a line, stable)")
+	complete(cmd, "output", outputTable, outputJSON)
 }
 
 func badOutput(output string) error {

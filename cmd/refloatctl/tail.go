@@ -50,6 +50,7 @@ until interrupted. The JSON form is that of ` + "`get decisions`" + `.`,
 	cmd.Flags().StringVar(&f.queue, "queue", "", "only decisions of this queue")
 	cmd.Flags().IntVar(&f.last, "last", 10, "number of earlier decisions to show first")
 	cmd.Flags().DurationVar(&f.every, "every", time.Second, "polling interval")
+	completeValues(cmd, &f.deployment)
 	return cmd
 }
 

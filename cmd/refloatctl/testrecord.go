@@ -71,6 +71,7 @@ differently (exit code 1), and is kept nevertheless.`,
 	f.bind(cmd)
 	cmd.Flags().StringVar(&f.out, "out", "", "directory to write to (required)")
 	cmd.Flags().StringVar(&f.policies, "policies", "", "policy files to test (default: those that decided, written beside the test)")
+	completeValues(cmd, &f.deployment)
 	return cmd
 }
 

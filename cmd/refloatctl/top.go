@@ -60,6 +60,7 @@ those that came too late to have an effect, are not counted.`,
 	f.bindFailures(cmd, "only decisions on failures")
 	complete(cmd, "by", jobdb.Tops...)
 	complete(cmd, "output", listOutputs...)
+	completeValues(cmd, &f.deployment)
 	return cmd
 }
 

@@ -35,7 +35,7 @@ type verifyFlags struct {
 func newVerify() *cobra.Command {
 	var f verifyFlags
 	cmd := &cobra.Command{
-		Use:   "verify (--data DIR | --log DIR --decisions DIR | --archive DIR | --pulsar URL | --check-signature FILE)",
+		Use:   "verify (--data DIR | --log DIR --decisions DIR | --archive DIR | --pulsar URL | --server HOST:PORT | --check-signature FILE)",
 		Short: "Check that a decision log follows from its input, byte for byte",
 		Long: `Derive everything in a decision log again, by the policies and the versions of the
 semantics that it names, and compare every byte: no envelope is missing, each names the
@@ -46,6 +46,10 @@ The logs are in a data directory, in three directories, in an archive, or topics
 Pulsar. What retention has deleted from the logs is read from an archive with --archive.
 With --checkpoints, each partition begins at its newest checkpoint, which is taken as
 given. While evaluators run, the newest messages have no answer yet: use --allow-waiting.
+
+With --server, a server verifies its own logs, within 100 seconds and one verification at
+a time; --timeout says how long to wait for it. Nobody but the server has seen the logs
+then, so that report is not signed.
 
 A difference is named with its place and both readings: a record that was changed,
 dropped, doubled, added or reordered, an envelope, policies, input. --sign writes the
@@ -73,6 +77,10 @@ verified, 2 usage, 3 the logs could not be read.`,
 				return usageError{errors.New("--check-signature verifies from the beginning: omit --checkpoints")}
 			case f.parallel < 1:
 				return usageError{fmt.Errorf("--parallel %d: want 1 or more", f.parallel)}
+			case f.onServer() && f.sign != "":
+				return usageError{errors.New("--sign: a signature says that the logs were verified here, and --server lets the server verify them: give the logs instead, for instance with --pulsar")}
+			case f.onServer() && f.checkpoints != "":
+				return usageError{errors.New("--checkpoints: a server verifies from the beginning: omit it, or give the logs instead of --server")}
 			case f.check != "" && !f.given():
 				return checkSignature(cmd, f)
 			}
@@ -86,6 +94,7 @@ verified, 2 usage, 3 the logs could not be read.`,
 		},
 	}
 	f.bindLogs(cmd)
+	f.bindServer(cmd)
 	cmd.Flags().StringVar(&f.checkpoints, "checkpoints", "", "begin at the newest checkpoints in this directory or bucket, as evaluators use it (default: at the beginning)")
 	cmd.Flags().BoolVar(&f.waiting, "allow-waiting", false, "accept messages at the end of events that are not decided yet")
 	cmd.Flags().IntVar(&f.parallel, "parallel", runtime.GOMAXPROCS(0), "number of partitions to verify at once")
@@ -115,12 +124,22 @@ func (l *logsFlags) bindLogs(cmd *cobra.Command) {
 
 // given reports whether the flags name any logs.
 func (l *logsFlags) given() bool {
-	return l.data != "" || l.onPulsar() || l.log != "" || l.decisions != "" || l.archive != ""
+	return l.data != "" || l.onPulsar() || l.log != "" || l.decisions != "" || l.archive != "" || l.serverOnLine()
+}
+
+// onServer reports whether a server reads its logs: --server is given, or REFLOAT_SERVER and nothing else.
+func (l *logsFlags) onServer() bool {
+	return l.deployment.onServer() && (l.serverOnLine() || l.log == "" && l.decisions == "" && l.archive == "")
 }
 
 // checkGiven returns a usage error if the flags do not name the logs of one deployment.
 func (l *logsFlags) checkGiven() error {
 	switch {
+	case l.onServer():
+		if l.log != "" || l.decisions != "" || l.policiesLog != "" || l.archive != "" {
+			return usageError{errors.New("--server and --log, --decisions, --policies-log or --archive name two places to ask: give only one")}
+		}
+		return l.checkServer()
 	case (l.log == "") != (l.decisions == ""):
 		return usageError{errors.New("--log and --decisions belong together: the directories of both logs")}
 	case l.log != "" && (slices.Contains(l.line, "data") || l.onPulsar()):
@@ -174,6 +193,8 @@ func (l *logsFlags) source() string {
 		}
 	}
 	switch {
+	case l.onServer():
+		add("server", l.remote.server)
 	case l.log != "":
 		add("log", l.log)
 		add("decisions", l.decisions)
@@ -240,6 +261,12 @@ func (f *verifyFlags) options(cmd *cobra.Command) report.Options {
 }
 
 func (f *verifyFlags) makeReport(cmd *cobra.Command, o report.Options) (r *report.Report, err error) {
+	if f.onServer() {
+		if r, err = f.remote.questions().Verify(cmd.Context(), o); err == nil {
+			r.Source = o.Source
+		}
+		return r, err
+	}
 	bar, began := newProgress(), time.Now()
 	defer bar.done()
 	o.Progress = func(p report.Progress) {

@@ -83,6 +83,8 @@ be read.`,
 	cmd.Flags().IntVar(&f.parallel, "parallel", runtime.GOMAXPROCS(0), "number of partitions to decide at once")
 	cmd.Flags().Uint32Var(&f.semantics, "semantics", 0, "with --log alone: version of the decision semantics (default: the newest)")
 	addOutput(cmd, &f.output)
+	completeFlag(cmd, "against", cobra.FixedCompletions([]string{query.AgainstDecided, query.AgainstNow}, cobra.ShellCompDirectiveDefault))
+	completeValues(cmd, &f.deployment)
 	return cmd
 }
 
@@ -121,11 +123,6 @@ func (f *whatifFlags) check() error {
 		return usageError{errors.New("--log alone has no policies: give --policies PATH")}
 	case eventsOnly:
 		return nil
-	case f.onServer():
-		if f.log != "" || f.archive != "" {
-			return usageError{errors.New("--server and --log or --archive name two places to ask: give only one")}
-		}
-		return f.checkServer()
 	}
 	return f.checkGiven()
 }

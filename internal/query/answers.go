@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/audit/report"
 )
 
 // Answers is where questions are asked: a Source, or the API of a process that has one (internal/api/jobs, Client). Both
@@ -25,6 +26,8 @@ type Answers interface {
 	QueueStory(ctx context.Context, queue, set string, limit int) (*QueueStory, error)
 	Shadow(ctx context.Context, queue string, since int64, visit func(*ShadowLine) error) error
 	WhatIf(ctx context.Context, w *WhatIf) ([]WhatIfResult, error)
+	Verify(ctx context.Context, o report.Options) (*report.Report, error)
+	ListPartitions(ctx context.Context) ([]Partition, error)
 }
 
 var _ Answers = (*Source)(nil)

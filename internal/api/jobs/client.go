@@ -18,6 +18,7 @@ import (
 
 	"github.com/refloat/refloat/internal/api/jobs/pb"
 	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/audit/report"
 	"github.com/refloat/refloat/internal/audit/whatif"
 	"github.com/refloat/refloat/internal/query"
 )
@@ -353,6 +354,28 @@ func (c *Client) WhatIf(ctx context.Context, w *query.WhatIf) ([]query.WhatIfRes
 		}
 	}
 	return out.Results, err
+}
+
+// Verify implements query.Answers. Of the options, only AllowWaiting and Until are asked of a server.
+func (c *Client) Verify(ctx context.Context, o report.Options) (*report.Report, error) {
+	r := &pb.VerifyRequest{AllowWaiting: o.AllowWaiting, Until: map[int32]uint64{}}
+	for partition, envelope := range o.Until {
+		r.Until[int32(partition)] = envelope
+	}
+	if o.Until != nil && len(o.Until) == 0 { // a server would verify all
+		return nil, &query.Invalid{Err: errors.New("there is nothing to verify up to")}
+	}
+	var out struct{ Report report.Report }
+	return &out.Report, one(ctx, c, &out, func(ctx context.Context, p pb.JobsClient) (*pb.VerifyResponse, error) { return p.Verify(ctx, r) })
+}
+
+// ListPartitions implements query.Answers.
+func (c *Client) ListPartitions(ctx context.Context) ([]query.Partition, error) {
+	var out struct{ Partitions []query.Partition }
+	err := one(ctx, c, &out, func(ctx context.Context, p pb.JobsClient) (*pb.ListPartitionsResponse, error) {
+		return p.ListPartitions(ctx, &pb.ListPartitionsRequest{})
+	})
+	return out.Partitions, err
 }
 
 // documents are the resources of policies, as requests have them.

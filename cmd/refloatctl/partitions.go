@@ -1,0 +1,108 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/refloat/refloat/internal/app"
+	"github.com/refloat/refloat/internal/query"
+)
+
+var partitionRows = rows[*query.Partition]{
+	columns: []column[*query.Partition]{
+		{heading: "PARTITION", cell: func(p *query.Partition) string { return fmt.Sprint(p.Partition) }},
+		{heading: "OWNER", cell: func(p *query.Partition) string { return p.Owner }},
+		{heading: "EPOCH", cell: func(p *query.Partition) string { return known(p.Epoch) }},
+		{heading: "POLICIES", cell: func(p *query.Partition) string { return known(p.Generation) }},
+		{heading: "SINCE", wide: true, cell: func(p *query.Partition) string { return p.Since }},
+		{heading: "LAG", cell: func(p *query.Partition) string {
+			if p.LagSeconds == nil {
+				return ""
+			}
+			return rounded(time.Duration(*p.LagSeconds * float64(time.Second)).String())
+		}},
+		{heading: "BEHIND", cell: func(p *query.Partition) string {
+			if p.Behind == nil {
+				return ""
+			}
+			return fmt.Sprintf("%.0f", *p.Behind)
+		}},
+		{heading: "ENVELOPE", cell: func(p *query.Partition) string { return known(p.Envelope) }},
+		{heading: "EVENTS", wide: true, cell: func(p *query.Partition) string { return p.Events }},
+	},
+	name:   func(p *query.Partition) string { return fmt.Sprint(p.Partition) },
+	object: func(p *query.Partition) any { return p },
+}
+
+// known formats a number that is not 0.
+func known(n uint64) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprint(n)
+}
+
+func newGetPartitions() *cobra.Command {
+	var f getFlags
+	cmd := &cobra.Command{
+		Use:   "partitions (--data DIR | --job-db URL | --server HOST:PORT)",
+		Short: "List partitions, their owners, and how far they are behind",
+		Long: `List the partitions of events: who decides each, by which generation of the policies, how
+old the events are that it decides now (LAG), how many messages wait (BEHIND), and the
+last envelope of decisions that the job database has.
+
+A server knows this of the partitions that it decides; of the others, and of all if no
+server runs, the list has what the job database has: the owner's id in the decision log,
+and the last envelope.`,
+		Example: `  refloatctl get partitions --data .refloat-run
+  refloatctl get partitions --server evaluator-0:8090 -o wide`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.checkJobs(); err != nil {
+				return err
+			}
+			out := bufio.NewWriter(cmd.OutOrStdout())
+			show, end, err := partitionRows.printer(out, f.output)
+			if err != nil {
+				return err
+			}
+			all, err := f.partitions(cmd.Context())
+			if err != nil {
+				return f.asked(cmd, err)
+			}
+			for i := range all {
+				if err := show(&all[i]); err != nil {
+					return err
+				}
+			}
+			return errors.Join(end(), out.Flush())
+		},
+	}
+	f.bind(cmd)
+	hidePulsar(cmd)
+	f.bindServer(cmd)
+	cmd.Flags().StringVarP(&f.output, "output", "o", outputTable, listOutputHelp)
+	complete(cmd, "output", listOutputs...)
+	return cmd
+}
+
+// partitions asks the server that runs on the data directory, if one does, and the job database otherwise.
+func (f *getFlags) partitions(ctx context.Context) ([]query.Partition, error) {
+	if !f.onServer() && f.data != "" && f.jobDB == "" {
+		if address, err := os.ReadFile(app.Dir(f.data).APIAddress()); err == nil {
+			here := *f.remote
+			here.server = strings.TrimSpace(string(address))
+			if all, err := here.questions().ListPartitions(ctx); !errors.Is(err, errAway) {
+				return all, err
+			}
+		}
+	}
+	return f.answers(nil).ListPartitions(ctx)
+}
