@@ -29,17 +29,17 @@ type lookup func(ctx context.Context, from query.Answers, begun string, offer fu
 // asker is what the flags of a command name: a deployment, or a server.
 type asker interface {
 	// completes returns where values for completions are looked up; nil: the flags name nothing yet.
-	completes(cmd *cobra.Command, ctx context.Context) query.Answers
+	completes(ctx context.Context, cmd *cobra.Command) query.Answers
 }
 
-func (d *deployment) completes(cmd *cobra.Command, _ context.Context) query.Answers {
+func (d *deployment) completes(_ context.Context, cmd *cobra.Command) query.Answers {
 	if cmd.PreRunE != nil && cmd.PreRunE(cmd, nil) != nil || d.checkJobs() != nil {
 		return nil
 	}
 	return d.answers(nil)
 }
 
-func (c *client) completes(_ *cobra.Command, ctx context.Context) query.Answers {
+func (c *client) completes(ctx context.Context, _ *cobra.Command) query.Answers {
 	if c.find(ctx) != nil {
 		return nil
 	}
@@ -49,7 +49,7 @@ func (c *client) completes(_ *cobra.Command, ctx context.Context) query.Answers 
 // by returns the completion of a lookup.
 func (l lookup) by(from asker) cobra.CompletionFunc {
 	return offered(func(ctx context.Context, cmd *cobra.Command, begun string, offer func(string, string)) error {
-		answers := from.completes(cmd, ctx)
+		answers := from.completes(ctx, cmd)
 		if answers == nil {
 			return nil
 		}
