@@ -108,7 +108,7 @@ func printQueue(w io.Writer, s *query.QueueStory) error {
 	for _, c := range []struct {
 		heading string
 		counts  []query.Tally
-	}{{"CODE", s.Codes}, {"RULE", s.Rules}, {"CAUSE", s.Causes}} {
+	}{{"CODE", s.Codes}, {"RULE", s.Rules}, {"CAUSE" + strings.ToUpper(s.NewestCauses()), s.Causes}} {
 		if len(c.counts) == 0 {
 			continue
 		}

@@ -28,6 +28,10 @@ type Queries interface {
 	// Top counts the effective decisions that the criteria select, by one of Tops, those
 	// with the most retries first. 0: no limit.
 	Top(by string, c *Criteria, limit int) ([]Top, error)
+	// CountJobs counts the jobs that the criteria select.
+	CountJobs(c *Criteria) (uint64, error)
+	// CountDecisions counts the decisions that the criteria select, by kind, code, policy and rule.
+	CountDecisions(c *Criteria) ([]DecisionCount, error)
 	// Runs visits the runs of a job in the order in which they became known.
 	Runs(partition int, job string, visit func(*Run) error) error
 	// Decisions visits decisions in partition and log order.
@@ -114,6 +118,7 @@ type DecisionCount struct {
 	Code         policy.Code
 	Policy, Rule string
 	Count        uint64
+	Superseded   uint64 // of them, those that came after their events were released
 }
 
 // JobCount counts the jobs of one state.

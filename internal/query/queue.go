@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -23,7 +24,8 @@ type QueueStory struct {
 	WithoutEffect int      `json:"withoutEffect"` // of the decisions: in shadow, or too late
 	Codes         []Tally  `json:"codes"`
 	Rules         []Tally  `json:"rules"`
-	Causes        []Tally  `json:"causes"` // of decided failures
+	Causes        []Tally  `json:"causes"`   // of decided failures
+	CausesOf      int      `json:"causesOf"` // the decisions whose failures Causes counts: the newest ones, up to 10,000
 	Failed        Fates    `json:"failedForGood"`
 	Pending       Fates    `json:"pendingRetries"`
 	Policies      *InForce `json:"policies,omitempty"` // absent: the policies log was not read
@@ -70,6 +72,14 @@ func (s *QueueStory) Name() string {
 	return "job set " + OneLine(s.JobSet) + " of queue " + OneLine(s.Queue)
 }
 
+// NewestCauses says that only the causes of the newest decided failures were counted; "": all were.
+func (s *QueueStory) NewestCauses() string {
+	if s.CausesOf >= s.Decisions {
+		return ""
+	}
+	return fmt.Sprintf(" of the newest %d", s.CausesOf)
+}
+
 // QueueStory tells what happened to the failed runs of a queue or, if set is not empty, of a job set; limit bounds the
 // lists of jobs, 0: all. Errors: *NotFound, *Invalid.
 func (s *Source) QueueStory(ctx context.Context, queue, set string, limit int) (*QueueStory, error) {
@@ -112,35 +122,34 @@ func (s *QueueStory) count(q jobdb.Queries, limit int) (jobs int, err error) {
 	if _, err := q.JobList(&of, jobdb.Page{Limit: 1}, func(*jobdb.Job) error { jobs++; return nil }); err != nil || jobs == 0 {
 		return jobs, err
 	}
-	codes, rules, causes := map[string]int{}, map[string]int{}, map[string]int{}
-	_, err = q.DecisionList(&of, jobdb.Page{}, func(d *jobdb.Decision) error {
-		s.Decisions++
-		codes[d.Code.String()]++
-		if d.Rule != "" {
-			rules[RuleName(d.Policy, d.Rule)]++
-		}
-		if d.Requeue {
-			s.Retries++
-		} else {
-			s.Failures++
-		}
-		if d.Shadow || d.Superseded {
-			s.WithoutEffect++
-		}
-		return nil
-	})
-	_, err2 := q.RunList(&of, jobdb.Page{}, func(r *jobdb.Run) error {
-		if r.Decision == 0 {
-			return nil
-		}
-		x, err := audit.Recall(audit.Case{Job: &jobdb.Job{}, Run: r, Decision: &chain.Decision{}})
-		causes[audit.Cause(&x.Facts)]++
-		return err
-	})
-	if err := errors.Join(err, err2); err != nil {
+	counts, err := q.CountDecisions(&of)
+	if err != nil {
 		return 0, err
 	}
-	s.Codes, s.Rules, s.Causes = Ranked(codes), Ranked(rules), Ranked(causes)
+	codes, rules := map[string]int{}, map[string]int{}
+	for i := range counts {
+		c := &counts[i]
+		n := int(c.Count)
+		s.Decisions += n
+		codes[c.Code.String()] += n
+		if c.Rule != "" {
+			rules[RuleName(c.Policy, c.Rule)] += n
+		}
+		if c.Requeue {
+			s.Retries += n
+		} else {
+			s.Failures += n
+		}
+		if c.Shadow {
+			s.WithoutEffect += n
+		} else {
+			s.WithoutEffect += int(c.Superseded)
+		}
+	}
+	s.Codes, s.Rules = Ranked(codes), Ranked(rules)
+	if err := s.countCauses(q, &of); err != nil {
+		return 0, err
+	}
 	failed, pending := of, of
 	failed.States, pending.Waiting = []uint8{uint8(jobdb.JobFailed)}, true
 	if s.Failed, err = fatesOf(q, &failed, "ended", limit); err != nil {
@@ -148,6 +157,44 @@ func (s *QueueStory) count(q jobdb.Queries, limit int) (jobs int, err error) {
 	}
 	s.Pending, err = fatesOf(q, &pending, "retry-after", limit)
 	return jobs, err
+}
+
+// maxCauses bounds the failures whose causes are counted: each is read from its run's error.
+const maxCauses = 10000
+
+// countCauses counts the causes of the newest decided failures.
+func (s *QueueStory) countCauses(q jobdb.Queries, of *jobdb.Criteria) error {
+	type job struct {
+		partition int
+		id        string
+	}
+	decided := map[job]map[string]bool{} // runs
+	if _, err := q.DecisionList(of, jobdb.Page{Sort: "time", Descending: true, Limit: maxCauses}, func(d *jobdb.Decision) error {
+		s.CausesOf++
+		j := job{d.Partition, d.JobID}
+		if decided[j] == nil {
+			decided[j] = map[string]bool{}
+		}
+		decided[j][d.RunID] = true
+		return nil
+	}); err != nil {
+		return err
+	}
+	causes := map[string]int{}
+	for j, runs := range decided {
+		if err := q.Runs(j.partition, j.id, func(r *jobdb.Run) error {
+			if r.Decision == 0 || !runs[r.RunID] {
+				return nil
+			}
+			x, err := audit.Recall(audit.Case{Job: &jobdb.Job{}, Run: r, Decision: &chain.Decision{}})
+			causes[audit.Cause(&x.Facts)]++
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	s.Causes = Ranked(causes)
+	return nil
 }
 
 // Ranked orders counts, the greatest first.
@@ -163,12 +210,14 @@ func Ranked(counts map[string]int) []Tally {
 // fatesOf counts jobs, and tells the last decision on the newest of them.
 func fatesOf(q jobdb.Queries, c *jobdb.Criteria, sort string, limit int) (all Fates, err error) {
 	all.Jobs = []Fate{}
+	n, err := q.CountJobs(c)
+	if err != nil {
+		return all, err
+	}
+	all.Count = int(n)
 	var listed []*jobdb.Job
-	_, err = q.JobList(c, jobdb.Page{Sort: sort, Descending: true}, func(j *jobdb.Job) error {
-		all.Count++
-		if limit == 0 || len(listed) < limit {
-			listed = append(listed, j)
-		}
+	_, err = q.JobList(c, jobdb.Page{Sort: sort, Descending: true, Limit: limit}, func(j *jobdb.Job) error {
+		listed = append(listed, j)
 		return nil
 	})
 	for _, j := range listed {

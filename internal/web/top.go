@@ -197,8 +197,9 @@ func (s *site) queue(p *page) error {
 	for _, t := range []struct {
 		heading string
 		counts  []query.Tally
-	}{{"Code", story.Codes}, {"Rule", story.Rules}, {"Cause", story.Causes}} {
-		one := table{Caption: "Decisions by " + strings.ToLower(t.heading), Columns: columns(t.heading, "Count>"), Empty: "None."}
+	}{{"Code", story.Codes}, {"Rule", story.Rules}, {"Cause" + story.NewestCauses(), story.Causes}} {
+		first, _, _ := strings.Cut(t.heading, " ")
+		one := table{Caption: "Decisions by " + strings.ToLower(t.heading), Columns: columns(first, "Count>"), Empty: "None."}
 		for _, n := range t.counts {
 			c := text(n.Key)
 			if t.heading == "Code" {

@@ -174,7 +174,10 @@ func decided(c *jobdb.Criteria) (q Query) {
 
 // JobList visits a page of jobs.
 func (q Queries) JobList(c *jobdb.Criteria, p jobdb.Page, visit func(*jobdb.Job) error) (next []any, err error) {
-	var s Query
+	return page(q.Source, &Jobs, jobs(c), p, jobOrders, jobdb.JobSorts, visit)
+}
+
+func jobs(c *jobdb.Criteria) (s Query) {
 	s.ofJob("job_id", c)
 	s.equal("queue", c.Queue)
 	s.equal("job_set", c.JobSet)
@@ -186,7 +189,7 @@ func (q Queries) JobList(c *jobdb.Criteria, p jobdb.Page, visit func(*jobdb.Job)
 	s.between("submitted", c.Since, c.Until)
 	s.exists("runs", "x.job_id = jobs.job_id AND x.partition = jobs.partition", failed(c))
 	s.exists("decisions", "x.job_id = jobs.job_id AND x.partition = jobs.partition", decided(c))
-	return page(q.Source, &Jobs, s, p, jobOrders, jobdb.JobSorts, visit)
+	return s
 }
 
 // RunList visits a page of runs.

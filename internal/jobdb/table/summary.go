@@ -12,20 +12,13 @@ import (
 // Summary implements [jobdb.Queries].
 func (q Queries) Summary() (*jobdb.Summary, error) {
 	s := &jobdb.Summary{}
-	var decided jobdb.DecisionCount
-	var superseded uint64
-	err := errors.Join(
-		q.Source.Find(Query{
-			Columns: []string{"requeue", "shadow", "code", "policy", "rule", "count(*)", "count(*) FILTER (WHERE superseded)"},
-			From:    "decisions", Rest: " GROUP BY 1, 2, 3, 4, 5 ORDER BY 1 DESC, 2, 3, 4, 5",
-		}, func() []any {
-			d := &decided
-			return []any{&d.Requeue, &d.Shadow, (*uint8)(&d.Code), &d.Policy, &d.Rule, &d.Count, &superseded}
-		}, func() error {
-			s.Decisions = append(s.Decisions, decided)
-			s.Superseded += superseded
-			return nil
-		}),
+	decided, err := q.CountDecisions(&jobdb.Criteria{})
+	s.Decisions = decided
+	for i := range decided {
+		s.Superseded += decided[i].Superseded
+	}
+	err = errors.Join(
+		err,
 		q.tally("jobs", "state", func(state uint8, n uint64) {
 			s.Jobs = append(s.Jobs, jobdb.JobCount{State: jobdb.JobState(state), Count: n})
 		}),
@@ -38,6 +31,28 @@ func (q Queries) Summary() (*jobdb.Summary, error) {
 		q.count("runs", &s.Runs), q.count("ready", &s.Ready), q.count("releases", &s.Releases),
 	)
 	return s, err
+}
+
+// CountDecisions implements [jobdb.Queries].
+func (q Queries) CountDecisions(c *jobdb.Criteria) (counts []jobdb.DecisionCount, err error) {
+	s := decisions(c)
+	s.Columns = []string{"requeue", "shadow", "code", "policy", "rule", "count(*)", "count(*) FILTER (WHERE superseded)"}
+	s.From, s.Rest = Decisions.Name, " GROUP BY 1, 2, 3, 4, 5 ORDER BY 1 DESC, 2, 3, 4, 5"
+	var d jobdb.DecisionCount
+	err = q.Source.Find(s, func() []any {
+		return []any{&d.Requeue, &d.Shadow, (*uint8)(&d.Code), &d.Policy, &d.Rule, &d.Count, &d.Superseded}
+	}, func() error {
+		counts = append(counts, d)
+		return nil
+	})
+	return counts, err
+}
+
+// CountJobs implements [jobdb.Queries].
+func (q Queries) CountJobs(c *jobdb.Criteria) (n uint64, err error) {
+	s := jobs(c)
+	s.Columns, s.From = []string{"count(*)"}, Jobs.Name
+	return n, q.Source.Find(s, func() []any { return []any{&n} }, func() error { return nil })
 }
 
 // RetriesQuery returns the query of Retries.

@@ -213,6 +213,42 @@ func testLists(t *testing.T, db Database) {
 		t.Errorf("all lists together had %d rows: hardly any", found)
 	}
 	testTop(t, db, r, l)
+	testCounts(t, db, r, l)
+}
+
+// testCounts: counts are those of plain counts.
+func testCounts(t *testing.T, db Database, r *rand.Rand, l *listed) {
+	view(t, db.Reader, func(q jobdb.Queries) error {
+		for range 60 {
+			c := drawCriteria(r)
+			n, err := q.CountJobs(c)
+			if want := l.wantJobs(c); err != nil || n != uint64(len(want)) {
+				t.Errorf("%d jobs by %+v, want %d: %v", n, c, len(want), err)
+			}
+			want := map[jobdb.DecisionCount][2]uint64{}
+			for _, d := range l.wantDecisions(c) {
+				kind := jobdb.DecisionCount{Requeue: d.Requeue, Shadow: d.Shadow, Code: d.Code, Policy: d.Policy, Rule: d.Rule}
+				both := want[kind]
+				both[0]++
+				if d.Superseded {
+					both[1]++
+				}
+				want[kind] = both
+			}
+			counts, err := q.CountDecisions(c)
+			if err != nil {
+				return err
+			}
+			got := map[jobdb.DecisionCount][2]uint64{}
+			for _, d := range counts {
+				both := [2]uint64{d.Count, d.Superseded}
+				d.Count, d.Superseded = 0, 0
+				got[d] = both
+			}
+			equal(t, fmt.Sprintf("decisions by %+v", c), want, got)
+		}
+		return nil
+	})
 }
 
 var errAnotherPage = errors.New("a list without a limit has another page")

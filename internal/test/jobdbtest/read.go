@@ -203,7 +203,7 @@ func testSummary(t *testing.T, db Database) {
 		s, err := q.Summary()
 		equal(t, "the summary", &jobdb.Summary{
 			Decisions: []jobdb.DecisionCount{
-				{Requeue: true, Code: policy.RuleRetry, Policy: "p", Rule: "r", Count: 2},
+				{Requeue: true, Code: policy.RuleRetry, Policy: "p", Rule: "r", Count: 2, Superseded: 1},
 				{Requeue: true, Shadow: true, Code: policy.RuleRetry, Policy: "p", Rule: "r", Count: 1},
 				{Code: policy.GlobalLimit, Policy: "p", Rule: "r", Count: 1},
 			},

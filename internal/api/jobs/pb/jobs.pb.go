@@ -5587,6 +5587,7 @@ type QueueStory struct {
 	FailedForGood  *Fates                 `protobuf:"bytes,10,opt,name=failed_for_good,json=failedForGood,proto3" json:"failed_for_good,omitempty"`
 	PendingRetries *Fates                 `protobuf:"bytes,11,opt,name=pending_retries,json=pendingRetries,proto3" json:"pending_retries,omitempty"`
 	Policies       *InForce               `protobuf:"bytes,12,opt,name=policies,proto3" json:"policies,omitempty"`
+	CausesOf       int32                  `protobuf:"varint,13,opt,name=causes_of,json=causesOf,proto3" json:"causes_of,omitempty"` // the decisions whose failures causes counts: the newest ones, up to 10000
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -5703,6 +5704,13 @@ func (x *QueueStory) GetPolicies() *InForce {
 		return x.Policies
 	}
 	return nil
+}
+
+func (x *QueueStory) GetCausesOf() int32 {
+	if x != nil {
+		return x.CausesOf
+	}
+	return 0
 }
 
 type Tally struct {
@@ -7770,7 +7778,7 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x15\n" +
 	"\x03now\x18\x03 \x01(\tH\x00R\x03now\x88\x01\x01B\x06\n" +
-	"\x04_now\"\x8a\x04\n" +
+	"\x04_now\"\xa7\x04\n" +
 	"\n" +
 	"QueueStory\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x1c\n" +
@@ -7785,7 +7793,8 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x0ffailed_for_good\x18\n" +
 	" \x01(\v2\x16.refloat.jobs.v1.FatesR\rfailedForGood\x12?\n" +
 	"\x0fpending_retries\x18\v \x01(\v2\x16.refloat.jobs.v1.FatesR\x0ependingRetries\x124\n" +
-	"\bpolicies\x18\f \x01(\v2\x18.refloat.jobs.v1.InForceR\bpoliciesB\n" +
+	"\bpolicies\x18\f \x01(\v2\x18.refloat.jobs.v1.InForceR\bpolicies\x12\x1b\n" +
+	"\tcauses_of\x18\r \x01(\x05R\bcausesOfB\n" +
 	"\n" +
 	"\b_job_set\"/\n" +
 	"\x05Tally\x12\x10\n" +
