@@ -111,6 +111,7 @@ func TestSignals(t *testing.T) {
 			for x.total < 100 {
 				x.await(p, nil)
 			}
+			until(t, "there is a job database", func() bool { return ctl(t, "get", "jobs", "--data", data, "--limit", "1").code == exitFine })
 			p.signal(t, s)
 			p.exits(t, exitInterrupted)
 			text := p.err.text()

@@ -203,20 +203,29 @@ func TestWatchEach(t *testing.T) {
 		t.Errorf("a third stream of ann: %v", err)
 	}
 	goAway()
-	for {
-		again, end := as("ann")
-		defer end()
-		stream, err := c.WatchDecisions(again, &pb.WatchDecisionsRequest{})
-		if err == nil {
-			var md metadata.MD
-			if md, err = stream.Header(); md != nil && err == nil {
-				return
-			}
+	again(t, func() bool {
+		ctx, end := as("ann")
+		t.Cleanup(end)
+		stream, err := c.WatchDecisions(ctx, &pb.WatchDecisionsRequest{})
+		if err != nil {
+			return false
 		}
-		if t.Context().Err() != nil {
-			t.Fatal(err)
+		md, err := stream.Header()
+		return err == nil && md != nil
+	})
+}
+
+// again tries something until it succeeds.
+func again(t *testing.T, try func() bool) {
+	t.Helper()
+	tick, timeout := time.NewTicker(5*time.Millisecond), time.After(20*time.Second)
+	defer tick.Stop()
+	for !try() {
+		select {
+		case <-tick.C:
+		case <-timeout:
+			t.Fatal("it never succeeds")
 		}
-		time.Sleep(time.Millisecond)
 	}
 }
 
@@ -255,9 +264,7 @@ func TestWatchUnread(t *testing.T) {
 		t.Errorf("a second stream: %s", got)
 	}
 	g.add(5000) // 20 MB: more than any buffer on the way
-	for status(open()) != "HTTP/1.1 200 OK" {
-		time.Sleep(10 * time.Millisecond) // the test's timeout ends this
-	}
+	again(t, func() bool { return status(open()) == "HTTP/1.1 200 OK" })
 }
 
 // TestNoJobDatabase: without a job database, questions about it are refused with the flag that helps, and the others are answered.
