@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -68,7 +69,7 @@ func offered(find func(ctx context.Context, cmd *cobra.Command, begun string, of
 		defer cancel()
 		seen := map[string]bool{"": true}
 		err := find(ctx, cmd, begun, func(value, description string) {
-			if seen[value] || !strings.HasPrefix(value, begun) || len(found) == maxOffered || oneLine(value) != value {
+			if seen[value] || !strings.HasPrefix(value, begun) || len(found) == maxOffered || !isWord(value) {
 				return
 			}
 			seen[value] = true
@@ -82,6 +83,14 @@ func offered(find func(ctx context.Context, cmd *cobra.Command, begun string, of
 		}
 		return found, cobra.ShellCompDirectiveNoFileComp
 	}
+}
+
+// isWord reports whether a shell takes a text as it is. Users of Armada choose the names of their queues and jobs, and what a
+// completion offers ends up on somebody's command line.
+func isWord(text string) bool {
+	return !strings.HasPrefix(text, "-") && !strings.ContainsFunc(text, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_./:@+,=%", r)
+	})
 }
 
 // completeResource completes the name of a resource of a kind, or, where kind is "", a kind and then the name.
