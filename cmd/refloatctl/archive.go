@@ -49,7 +49,7 @@ The SHA-256 that is printed stands for the whole archive: keep it elsewhere, and
 to archive verify.`,
 		Example: `  refloatctl archive create /backup/refloat --data .refloat-run
   refloatctl archive create /backup/refloat --pulsar pulsar://pulsar:6650 --pulsar-admin http://pulsar:8080`,
-		Args: cobra.ExactArgs(1),
+		Args: argument("DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkOutput(output); err != nil {
 				return err
@@ -201,7 +201,7 @@ func newArchiveList() *cobra.Command {
 		Short:   "List the ranges of an archive",
 		Long:    "List the ranges of an archive by their manifests. The files are not read: archive verify does that.",
 		Example: "  refloatctl archive list /backup/refloat",
-		Args:    cobra.ExactArgs(1),
+		Args:    argument("DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkOutput(output); err != nil {
 				return err
@@ -245,7 +245,7 @@ Exit codes: 0 all of it was verified, 1 a problem was found, or something could 
 verified.`,
 		Example: `  refloatctl archive verify /backup/refloat
   refloatctl archive verify /backup/refloat -o json`,
-		Args: cobra.ExactArgs(1),
+		Args: argument("DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkOutput(output); err != nil {
 				return err

@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"os"
 	"os/user"
 	"strings"
@@ -141,7 +143,16 @@ func (c *client) status(ctx context.Context) (all []*pb.StatusResponse, away []s
 	return all, away, nil
 }
 
-func (c *client) servers() []string { return strings.Split(c.server, ",") }
+// servers are the named servers. The address of a page is that of a server, too.
+func (c *client) servers() []string {
+	all := strings.Split(c.server, ",")
+	for i, address := range all {
+		if u, err := url.Parse(address); err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Port() != "" {
+			all[i] = u.Host
+		}
+	}
+	return all
+}
 
 // at calls one server, and closes the connection afterwards.
 func (c *client) at(ctx context.Context, server string, call func(context.Context, pb.PoliciesClient) error) error {
@@ -149,6 +160,9 @@ func (c *client) at(ctx context.Context, server string, call func(context.Contex
 }
 
 func (c *client) connected(ctx context.Context, server string, call func(context.Context, *grpc.ClientConn) error) error {
+	if _, _, err := net.SplitHostPort(server); err != nil {
+		return usageError{fmt.Errorf("--server %s: want HOST:PORT, such as evaluator-0:8090", server)}
+	}
 	secure, err := c.credentials(server)
 	if err != nil {
 		return usageError{err}

@@ -74,7 +74,7 @@ func (d *deployment) answers(bar *progress) query.Answers {
 
 // bind adds the flags of a deployment, which can also be set by the environment or a file.
 func (d *deployment) bind(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&d.data, "data", "", "data directory of a deployment on one machine")
+	cmd.Flags().StringVar(&d.data, "data", "", "data directory of a deployment on one machine (also REFLOAT_DATA)")
 	d.bindJobDB(cmd)
 	d.bindPulsar(cmd)
 }

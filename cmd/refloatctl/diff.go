@@ -18,6 +18,7 @@ import (
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/policy/diff"
+	"github.com/refloat/refloat/internal/query"
 )
 
 type diffFlags struct {
@@ -165,7 +166,7 @@ func effects(cmd *cobra.Command, f diffFlags, before, after whatif.Candidate, ou
 	more := r.Changed - uint64(len(r.Jobs))
 	r.Next = 0 // there are no pages here
 	fmt.Fprintln(out)
-	if err := printWhatif(out, r); err != nil {
+	if err := printWhatif(out, &query.WhatIfResult{Result: r}); err != nil {
 		return err
 	}
 	if more > 0 {

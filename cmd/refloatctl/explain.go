@@ -42,11 +42,11 @@ The decision is read from the job database, and the rules from the policies log,
 a data directory or on Pulsar. With --job-db alone, the rules and the computation of
 the delay are left out. If the job database has pruned the job (--retain), the decision
 is derived from the logs, which takes as long as reading them.`,
-		Example: `  refloatctl explain 01m7xn681y99tqr99073yk0v9j --data .refloat-run --run 1
-  refloatctl explain 01m7xn681y99tqr99073yk0v9j --data .refloat-run --all-runs
-  refloatctl explain 01m7xn681y99tqr99073yk0v9j --data .refloat-run --why-not Retry
-  refloatctl explain 01m7xn681y99tqr99073yk0v9j --pulsar pulsar://pulsar:6650 --job-db postgres://refloat@db:5432/scheduler`,
-		Args: cobra.ExactArgs(1),
+		Example: `  refloatctl explain 01m7xn681y99tqr9907wrzd7wm --data .refloat-run --run 1
+  refloatctl explain 01m7xn681y99tqr9907wrzd7wm --data .refloat-run --all-runs
+  refloatctl explain 01m7xn681y99tqr9907wrzd7wm --data .refloat-run --why-not Retry
+  refloatctl explain 01m7xn681y99tqr9907wrzd7wm --pulsar pulsar://pulsar:6650 --job-db postgres://refloat@db:5432/scheduler`,
+		Args: argument("JOB"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.output != outputTable && f.output != outputJSON {
 				return badOutput(f.output)

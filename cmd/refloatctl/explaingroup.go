@@ -27,7 +27,7 @@ database keeps, in log order: what bound it, which members were held, released,
 restarted or stopped, each decision on a member with what its unit and its group did
 about it, and how the group ended.`,
 		Example: "  refloatctl explain group training --data .refloat-run --queue ml --job-set run-7",
-		Args:    cobra.ExactArgs(1),
+		Args:    argument("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.name = args[0]
 			return explainGroup(cmd, &f)

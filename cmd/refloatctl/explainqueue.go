@@ -32,7 +32,7 @@ func newExplainQueue() *cobra.Command {
 		Short:   "Explain what happened to the failed runs of a queue",
 		Long:    "Explain what happened to the failed runs of a queue" + explainQueueLong,
 		Example: "  refloatctl explain queue genomics --data .refloat-run",
-		Args:    cobra.ExactArgs(1),
+		Args:    argument("QUEUE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.queue = args[0]
 			return f.run(cmd)
@@ -50,7 +50,7 @@ func newExplainJobSet() *cobra.Command {
 		Short:   "Explain what happened to the failed runs of a job set",
 		Long:    "Explain what happened to the failed runs of a job set" + explainQueueLong,
 		Example: "  refloatctl explain job-set genomics/align-7 --data .refloat-run",
-		Args:    cobra.ExactArgs(1),
+		Args:    argument("QUEUE/SET"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var ok bool
 			if f.queue, f.set, ok = strings.Cut(args[0], "/"); !ok || f.queue == "" || f.set == "" {

@@ -22,7 +22,7 @@ func newGet() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get",
 		Short: "Show jobs, runs, groups, decisions, releases, partitions, policies, group policies, queues and settings",
-		Long:  "Show the jobs, runs, groups, decisions, releases and partitions of a data directory, a job database or a server, also while `refloatctl up`\nruns on it; or the policies, group policies, queues and settings of a running server.",
+		Long:  "Show the jobs, runs, groups, decisions and partitions of a data directory, a job database or a server, also while\n`refloatctl up` runs on it; the releases of a data directory or a job database; or the policies, group policies, queues and settings of a running server.",
 	}
 	cmd.AddCommand(newGetJobs(), newGetJob(), newGetRuns(), newGetDecisions(), newGetReleases(), newGetGroups(), newGetGroup(), newGetPartitions())
 	cmd.AddCommand(newGetResources()...)
@@ -60,10 +60,10 @@ With --at, show the job as it was at a time (of messages that were fed from a re
 a time in the recording), or after the message at a position, as decisions name it (if
 several recordings were fed, in the first one that reaches it). That is derived from the
 logs, in the data directory or on Pulsar, and takes as long as reading them.`,
-		Example: `  refloatctl get job 01m7xn681y99tqr99073yk0v9j --data .refloat-run
-  refloatctl get job 01m7xn681y99tqr99073yk0v9j --data .refloat-run --at 2026-12-01T06:00:00Z
-  refloatctl get job 01m7xn681y99tqr99073yk0v9j --data .refloat-run --at 4:1998:1`,
-		Args: cobra.ExactArgs(1),
+		Example: `  refloatctl get job 01m7xn681y99tqr9907wrzd7wm --data .refloat-run
+  refloatctl get job 01m7xn681y99tqr9907wrzd7wm --data .refloat-run --at 2026-12-01T06:00:00Z
+  refloatctl get job 01m7xn681y99tqr9907wrzd7wm --data .refloat-run --at 4:1998:1`,
+		Args: argument("JOB"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.check(); err != nil {
 				return err

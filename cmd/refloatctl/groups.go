@@ -69,7 +69,7 @@ func newGetGroup() *cobra.Command {
 		Use:     "group NAME (--data DIR | --job-db URL | --server HOST:PORT)",
 		Short:   "Show one group of jobs with its parts and units",
 		Example: "  refloatctl get group training --data .refloat-run --queue ml --job-set run-7",
-		Args:    cobra.ExactArgs(1),
+		Args:    argument("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.name = args[0]
 			return getGroup(cmd, &f)

@@ -21,7 +21,7 @@ publish time in the recording. Running it again writes only the messages that th
 does not have yet.`,
 		Example: `  refloatctl import testdata/recordings/plain.jsonl.gz --log /tmp/plain
   refloatctl replay --log /tmp/plain --policies examples/policies`,
-		Args: cobra.ExactArgs(1),
+		Args: argument("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if log == "" {
 				return usageError{fmt.Errorf("--log DIR is required: where to write the log")}

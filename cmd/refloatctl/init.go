@@ -26,7 +26,7 @@ which is created if it does not exist. Existing files are never overwritten: if 
 is one, nothing is written.`,
 		Example: `  refloatctl init my-policies
   refloatctl lint my-policies && refloatctl test my-policies`,
-		Args: cobra.ExactArgs(1),
+		Args: argument("DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error { return initDir(cmd, args[0]) },
 	}
 }

@@ -6,11 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/internal/query"
+	"github.com/refloat/refloat/internal/suggest"
 )
 
 // listFlags are the flags of a list: what it selects, in which order, and how much of it.
@@ -36,7 +39,7 @@ func (f *listFlags) bindList(cmd *cobra.Command, list string) {
 	flags.StringVar(&f.ask.Queue, "queue", "", "only "+list+" of this queue")
 	flags.StringVar(&f.ask.JobSet, "job-set", "", "only "+list+" of this job set")
 	flags.StringVar(&f.ask.Policy, "policy", "", "only those that this policy decided")
-	flags.StringVar(&f.ask.Rule, "rule", "", "only those that this rule decided")
+	flags.StringVar(&f.ask.Rule, "rule", "", "only those that this rule decided: NAME, or POLICY/NAME")
 	if len(states) > 0 {
 		flags.StringSliceVar(&f.ask.States, "state", nil, "only "+list+" in these states")
 		complete(cmd, "state", states...)
@@ -107,6 +110,42 @@ func moment(flag, text string) (int64, error) {
 	return at, nil
 }
 
+// hint says why a list may be empty: what it selects by does not exist, or is older. It is only help, and its errors are not shown.
+func (f *listFlags) hint(cmd *cobra.Command) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), lookupTime)
+	defer cancel()
+	from := f.answers(nil)
+	for _, c := range []struct {
+		flag, value string
+		find        lookup
+	}{{"queue", f.ask.Queue, queues}, {"job-set", f.ask.JobSet, valueFlags["job-set"]}, {"node", f.ask.Node, valueFlags["node"]}, {"category", f.ask.Category, valueFlags["category"]}, {"group", f.ask.Group, groupNames}} {
+		if c.value == "" {
+			continue
+		}
+		var names []string
+		there := false
+		err := c.find(ctx, from, "", func(name, _ string) {
+			there = there || name == c.value
+			if name != "" && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		})
+		if err == nil && !there && len(names) > 0 {
+			fmt.Fprintf(cmd.ErrOrStderr(), "--%s %q matches nothing recent: %s\n", c.flag, oneLine(c.value),
+				oneLine(suggest.Fix(c.value, names, "recent ones are "+strings.Join(names[:min(len(names), maxNames)], ", "))))
+			return
+		}
+	}
+	newest, err := query.NewestBefore(ctx, from, &f.ask)
+	if at, bad := time.Parse(time.RFC3339, newest); err == nil && newest != "" && bad == nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "the newest decision is on a failure at %s, before --since: try --since %s\n",
+			newest, at.Add(-time.Hour).UTC().Format(time.RFC3339))
+	}
+}
+
+// maxNames bounds the names in a hint.
+const maxNames = 10
+
 // runList prints a list, and with --watch what is new or has changed since.
 func runList[T any](cmd *cobra.Command, f *listFlags, r *rows[T], key func(T) string, read func(context.Context, *query.List, func(T) error) (string, error)) error {
 	out := bufio.NewWriter(cmd.OutOrStdout())
@@ -115,11 +154,15 @@ func runList[T any](cmd *cobra.Command, f *listFlags, r *rows[T], key func(T) st
 		return err
 	}
 	if !f.watch {
-		token, err := read(cmd.Context(), &f.ask, show)
+		n := 0
+		token, err := read(cmd.Context(), &f.ask, func(v T) error { n++; return show(v) })
 		if err == nil {
 			err = end()
 		}
 		err = errors.Join(err, out.Flush())
+		if err == nil && n == 0 {
+			f.hint(cmd)
+		}
 		if token != "" && err == nil {
 			fmt.Fprintf(cmd.ErrOrStderr(), "there are more: --continue %s\n", token)
 		}

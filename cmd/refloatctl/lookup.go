@@ -133,19 +133,21 @@ func completeArg(cmd *cobra.Command, from asker, l lookup) {
 
 // completeValues completes the values of those flags of a command that name something which jobs and decisions have.
 func completeValues(cmd *cobra.Command, from asker) {
-	for flag, l := range map[string]lookup{
-		"job": jobIDs, "group": groupNames, "queue": queues,
-		"job-set":  ofJobs(func(j *query.Job) string { return j.JobSet }),
-		"node":     ofRuns(func(r *query.Run) string { return r.Node }),
-		"category": ofRuns(func(r *query.Run) string { return r.Category }),
-		"policy":   ofDecisions(func(d *audit.Decision) string { return d.Policy }),
-		"rule":     ofDecisions(func(d *audit.Decision) string { return d.Rule }),
-	} {
-		if cmd.Flags().Lookup(flag) == nil {
-			continue
+	for flag, l := range valueFlags {
+		if cmd.Flags().Lookup(flag) != nil {
+			completeFlag(cmd, flag, l.by(from))
 		}
-		completeFlag(cmd, flag, l.by(from))
 	}
+}
+
+// valueFlags are the flags that completeValues completes.
+var valueFlags = map[string]lookup{
+	"job": jobIDs, "group": groupNames, "queue": queues,
+	"job-set":  ofJobs(func(j *query.Job) string { return j.JobSet }),
+	"node":     ofRuns(func(r *query.Run) string { return r.Node }),
+	"category": ofRuns(func(r *query.Run) string { return r.Category }),
+	"policy":   ofDecisions(func(d *audit.Decision) string { return d.Policy }),
+	"rule":     ofDecisions(func(d *audit.Decision) string { return d.Rule }),
 }
 
 func completeFlag(cmd *cobra.Command, flag string, values cobra.CompletionFunc) {

@@ -169,3 +169,16 @@ func checkArgs(c *cobra.Command) {
 		checkArgs(sub)
 	}
 }
+
+// argument requires one argument, and names it in the error.
+func argument(name string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		switch len(args) {
+		case 1:
+			return nil
+		case 0:
+			return fmt.Errorf("%s is missing", name)
+		}
+		return fmt.Errorf("one %s is wanted, not %d", name, len(args))
+	}
+}

@@ -45,7 +45,7 @@ first part.`,
 		Example: `  refloatctl explain-field spec.rules.backoff
   refloatctl explain-field Queue.retryPolicies
   refloatctl explain-field RetrySettings`,
-		Args: cobra.ExactArgs(1),
+		Args: argument("FIELD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f, below, err := policyfile.Describe(args[0])
 			if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/audit/report"
+	"github.com/refloat/refloat/internal/query"
 )
 
 // TestServerAnswersAlike: a command that asks a server prints what it prints with the data directory that the server has,
@@ -160,6 +161,41 @@ func TestWatchByServer(t *testing.T) {
 	}
 	until(t, "the stream has all decisions", func() bool {
 		return sorted(watched.out.text()) == sorted(ctl(t, "get", "decisions", "--data", data, "-o", "json").exits(t, exitFine).out)
+	})
+	p.ends(t)
+}
+
+// TestPartitions: a process that was just started knows how far its partitions are, and says so also when it is asked by its
+// data directory; without it, the job database says who decided them last.
+func TestPartitions(t *testing.T) {
+	t.Parallel()
+	data := filepath.Join(t.TempDir(), "data")
+	ctl(t, "up", "--data", data, "--policies", testPolicies, "--feed", recordingFile("plain"), "--exit-when-drained").exits(t, exitFine)
+	read := func() (all []query.Partition) {
+		for line := range strings.Lines(ctl(t, "get", "partitions", "--data", data, "-o", "json").exits(t, exitFine).out) {
+			var p query.Partition
+			if err := json.Unmarshal([]byte(line), &p); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, p)
+		}
+		return all
+	}
+	before := read()
+	for i, p := range before {
+		if p.Partition != i || p.Here || p.Owner == "" || p.Envelope == 0 || p.LagSeconds != nil {
+			t.Errorf("%+v", p)
+		}
+	}
+	p, _ := served(t, data, "--policies", testPolicies)
+	until(t, "it decides all partitions, of which nothing is left to decide", func() bool {
+		n := 0
+		for _, p := range read() {
+			if p.Here && p.Generation > 0 && p.LagSeconds != nil && *p.LagSeconds == 0 && p.Behind != nil && *p.Behind == 0 {
+				n++
+			}
+		}
+		return n == len(before) && n == 3
 	})
 	p.ends(t)
 }

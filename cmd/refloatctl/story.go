@@ -109,7 +109,7 @@ func nextIn(s *query.Story, i int) string {
 	c := &s.Runs[i]
 	switch {
 	case i+1 < len(s.Runs) && c.Waited != "":
-		return fmt.Sprintf("run %d, after %s", s.Runs[i+1].Index, rounded(c.Waited))
+		return fmt.Sprintf("run %d, after %s%s", s.Runs[i+1].Index, rounded(c.Waited), c.NotFollowed())
 	case i+1 < len(s.Runs):
 		return fmt.Sprintf("run %d", s.Runs[i+1].Index)
 	case s.Job.Final:

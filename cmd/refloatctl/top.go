@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,11 +14,10 @@ import (
 	"github.com/refloat/refloat/internal/suggest"
 )
 
+// newTop returns `top`, which does what its only subcommand does.
 func newTop() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "top",
-		Short: "Show what causes the most retries",
-	}
+	cmd := newTopRetries()
+	cmd.Use, cmd.Short = strings.Replace(cmd.Use, "retries", "top [retries]", 1), "Show what causes the most retries"
 	cmd.AddCommand(newTopRetries())
 	return cmd
 }
@@ -55,7 +54,7 @@ those that came too late to have an effect, are not counted.`,
 	flags.StringVar(&f.ask.Queue, "queue", "", "only jobs of this queue")
 	flags.StringVar(&f.ask.JobSet, "job-set", "", "only jobs of this job set")
 	flags.StringVar(&f.ask.Policy, "policy", "", "only what this policy decided")
-	flags.StringVar(&f.ask.Rule, "rule", "", "only what this rule decided")
+	flags.StringVar(&f.ask.Rule, "rule", "", "only what this rule decided: NAME, or POLICY/NAME")
 	flags.IntVar(&f.ask.Limit, "limit", 10, "maximum number of rows; 0: all")
 	f.bindFailures(cmd, "only decisions on failures")
 	complete(cmd, "by", jobdb.Tops...)
@@ -84,17 +83,12 @@ func topRetries(cmd *cobra.Command, f *listFlags, by string) error {
 	for _, t := range top {
 		err = errors.Join(err, row(t))
 	}
-	newest := ""
-	if err == nil && len(top) == 0 {
-		newest, err = query.NewestBefore(cmd.Context(), f.answers(nil), &f.ask)
-	}
 	if err == nil {
 		err = end()
 	}
 	err = errors.Join(err, out.Flush())
-	if at, bad := time.Parse(time.RFC3339, newest); newest != "" && bad == nil {
-		fmt.Fprintf(cmd.ErrOrStderr(), "the newest decision is on a failure at %s, before --since: try --since %s\n",
-			newest, at.Add(-time.Hour).UTC().Format(time.RFC3339))
+	if err == nil && len(top) == 0 {
+		f.hint(cmd)
 	}
 	return err
 }

@@ -114,7 +114,7 @@ type logsFlags struct {
 }
 
 func (l *logsFlags) bindLogs(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&l.data, "data", "", "data directory of a deployment on one machine")
+	cmd.Flags().StringVar(&l.data, "data", "", "data directory of a deployment on one machine (also REFLOAT_DATA)")
 	l.bindPulsar(cmd)
 	cmd.Flags().StringVar(&l.log, "log", "", "directory of an events log, with --decisions")
 	cmd.Flags().StringVar(&l.decisions, "decisions", "", "directory of a decision log, with --log")

@@ -58,7 +58,7 @@ the whole history; with --against PATH, with those in files, which --log alone n
 
 Exit codes: 0 no candidate changes a decision, 1 one does, 2 usage, 3 the logs could not
 be read.`,
-		Example: `  refloatctl whatif --data .refloat-run --set 'policies.infra.rules[preempted].retryLimit=2'
+		Example: `  refloatctl whatif --data .refloat-run --set 'policies.infra.rules[lost].retryLimit=1'
   refloatctl whatif --data .refloat-run --policies my/policies,their/policies --queue genomics
   refloatctl whatif --log .refloat-run/logs/events --against main/policies --policies my/policies
   refloatctl whatif --data .refloat-run --policies my/policies -o json | jq '.jobs[] | select(.cause == "OOMKilled") | .jobId'`,
@@ -76,8 +76,8 @@ be read.`,
 	cmd.Flags().StringArrayVar(&f.set, "set", nil, "field to change in every candidate, such as policies.infra.rules[oom].retryLimit=2; may be repeated")
 	cmd.Flags().StringVar(&f.against, "against", query.AgainstDecided, "what to compare with: decided, now, or a path of policies")
 	cmd.Flags().StringVar(&f.queue, "queue", "", "count only failed runs of this queue (default: all)")
-	cmd.Flags().StringVar(&f.from, "from", "", "count only failed runs from this time on (RFC 3339; default: all)")
-	cmd.Flags().StringVar(&f.to, "to", "", "end the history at this time (RFC 3339; default: its end)")
+	cmd.Flags().StringVar(&f.from, "from", "", "count only failed runs from this time on (RFC 3339), or this duration ago, such as 24h (default: all)")
+	cmd.Flags().StringVar(&f.to, "to", "", "end the history at this time, or this duration ago (default: its end)")
 	cmd.Flags().IntVar(&f.jobs, "jobs", 20, "maximum number of changed decisions to list")
 	cmd.Flags().IntVar(&f.skip, "skip", 0, "number of changed decisions to leave out before those listed, for the next page")
 	cmd.Flags().IntVar(&f.parallel, "parallel", runtime.GOMAXPROCS(0), "number of partitions to decide at once")
@@ -97,14 +97,11 @@ func (f *whatifFlags) check() error {
 		flag, text string
 		at         *int64
 	}{{"from", f.from, &f.fromTime}, {"to", f.to, &f.toTime}} {
-		if t.text == "" {
-			continue
-		}
-		at, err := time.Parse(time.RFC3339, t.text)
+		at, err := moment("--"+t.flag, t.text)
 		if err != nil {
-			return usageError{fmt.Errorf("--%s %q: want a time such as 2026-01-31T12:00:00Z", t.flag, t.text)}
+			return err
 		}
-		*t.at = at.UnixNano()
+		*t.at = at
 	}
 	switch eventsOnly := f.eventsOnly(); {
 	case f.jobs < 0 || f.skip < 0:
@@ -182,7 +179,7 @@ func runWhatif(cmd *cobra.Command, f whatifFlags) error {
 		if i > 0 {
 			fmt.Fprintln(out)
 		}
-		err = errors.Join(err, printWhatif(out, r.Result))
+		err = errors.Join(err, printWhatif(out, &r))
 	}
 	if f.output == outputTable {
 		fmt.Fprintln(out, "\nassumed:")
@@ -234,7 +231,7 @@ func (f *whatifFlags) question(files map[string]*policyfile.Set) *query.WhatIf {
 // maxKinds is the number of kinds of changes that are printed.
 const maxKinds = 30
 
-func printWhatif(w io.Writer, r *whatif.Result) error {
+func printWhatif(w io.Writer, r *query.WhatIfResult) error {
 	against := r.Against
 	switch against {
 	case query.AgainstDecided:
@@ -243,6 +240,9 @@ func printWhatif(w io.Writer, r *whatif.Result) error {
 		against = "the policies in force"
 	}
 	fmt.Fprintf(w, "%s, against %s: %d of %d failed runs are decided differently\n", oneLine(r.Candidate), oneLine(against), r.Changed, r.Compared)
+	for _, f := range r.Fields {
+		fmt.Fprintf(w, "  %s\n", oneLine(f.String()))
+	}
 	if r.Changed == 0 {
 		return nil
 	}
@@ -269,7 +269,7 @@ func printWhatif(w io.Writer, r *whatif.Result) error {
 		fmt.Fprintf(w, "and %s more: -o json lists them\n", plural.Of(more, "kind"))
 	}
 	if r.RowsMore > 0 {
-		fmt.Fprintf(w, "and %s of still other kinds\n", plural.Of(r.RowsMore, "change"))
+		fmt.Fprintf(w, "and %s of other kinds\n", plural.Of(r.RowsMore, "more change"))
 	}
 	if len(r.Jobs) == 0 {
 		return nil

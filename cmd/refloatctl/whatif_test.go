@@ -41,7 +41,7 @@ func TestWhatifUsage(t *testing.T) {
 		{"whatif --log x --policies y", "give --against PATH"},
 		{"whatif --log x --against y --set a=b", "give --policies PATH"},
 		{"whatif --data x --set a=b --jobs -1", "use 0 or more"},
-		{"whatif --data x --set a=b --from yesterday", "want a time such as"},
+		{"whatif --data x --set a=b --from yesterday", "or a time such as"},
 		{"whatif --data x --set a=b --semantics 2", "omit it"},
 		{"whatif --data x --set a=b -o yaml", `-o "yaml"`},
 		{"whatif --data " + drainedData(t) + " --set policies.infra.rules[none].retryLimit=1", `there is no "none"`},

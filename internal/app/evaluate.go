@@ -57,15 +57,15 @@ func (n *node) startEvaluator(p *parts, partition int) (err error) {
 			o.committed = n.Now()
 		}
 	}
-	phase, live := hooks.Phase, hooks.InForce
+	phase, began := hooks.Phase, hooks.Began
 	hooks.Phase = func(name string) {
 		phase(name)
 		if name != evaluator.Live {
 			n.inForce.leave(partition)
 		}
 	}
-	hooks.InForce = func(generation uint64) {
-		live(generation)
+	hooks.Began = func(generation uint64, decided eventlog.Position) {
+		began(generation, decided)
 		n.inForce.set(partition, generation, n.Now())
 	}
 	l := evaluator.Loop{

@@ -14,6 +14,7 @@ import (
 
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/evaluator"
+	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/sink"
 )
 
@@ -88,7 +89,10 @@ func (m *Metrics) owner(partition int, now func() time.Time) evaluator.Hooks {
 				m.leave(partition)
 			}
 		},
-		InForce: func(generation uint64) { m.generation.WithLabelValues(p).Set(float64(generation)) },
+		Began: func(generation uint64, decided eventlog.Position) {
+			m.generation.WithLabelValues(p).Set(float64(generation))
+			m.reach(m.reached, partition, reached{at: decided})
+		},
 	}
 }
 

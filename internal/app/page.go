@@ -59,6 +59,9 @@ func (n *node) partitionsHere(context.Context) (all []query.Partition, err error
 			if end, err := n.backend.Events.End(one.Partition); err == nil {
 				lag := n.lagOf(r, end)
 				one.LagSeconds = &lag
+				if end.Compare(r.at) <= 0 {
+					one.Behind = new(float64)
+				}
 			}
 			n.measureBehind(n.backend.Events, one.Partition, r, func(messages float64) { one.Behind = &messages })
 		}

@@ -75,8 +75,8 @@ type Hooks struct {
 	Committed func(c Commit)
 	Ignored   func(why chain.Ignored)
 	Phase     func(phase string)
-	// InForce is called with the policy generation with which the owner goes live.
-	InForce func(generation uint64)
+	// Began is called when the owner goes live: with the policy generation in force, and the last message that was decided.
+	Began func(generation uint64, decided eventlog.Position)
 }
 
 // Commit is one envelope that was read back and committed.
@@ -244,8 +244,8 @@ func (o *Owner) enter(p phase) {
 	if o.cfg.Hooks.Phase != nil {
 		o.cfg.Hooks.Phase(phaseNames[p])
 	}
-	if p == running && o.cfg.Hooks.InForce != nil {
-		o.cfg.Hooks.InForce(o.proc.Progress.Generation)
+	if p == running && o.cfg.Hooks.Began != nil {
+		o.cfg.Hooks.Began(o.proc.Progress.Generation, o.tip.InTo)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/refloat/refloat/internal/audit"
@@ -109,6 +111,9 @@ func (l *List) Select(list string) (s Selection, err error) {
 		}
 		s.Criteria.Codes = append(s.Criteria.Codes, code)
 	}
+	if policy, rule, ok := strings.Cut(s.Criteria.Rule, "/"); ok && s.Criteria.Policy == "" { // as answers show it
+		s.Criteria.Policy, s.Criteria.Rule = policy, rule
+	}
 	if s.Page.Sort, s.Page.Descending, err = jobdb.ParseSort(l.Sort, Sorts(list)); err != nil {
 		return s, &Invalid{"sort", err}
 	}
@@ -121,7 +126,7 @@ func (l *List) Select(list string) (s Selection, err error) {
 	return s, nil
 }
 
-// Moment reads a time, or a duration before now, as Unix nanoseconds; 0 for "".
+// Moment reads a time, a date (in UTC), or a duration or days before now, as Unix nanoseconds; 0 for "".
 func Moment(text string, now time.Time) (int64, error) {
 	if text == "" {
 		return 0, nil
@@ -129,9 +134,17 @@ func Moment(text string, now time.Time) (int64, error) {
 	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
 		return now.Add(-ago).UnixNano(), nil
 	}
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
+			return now.AddDate(0, 0, -int(n)).UnixNano(), nil
+		}
+	}
 	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		at, err = time.Parse(time.DateOnly, text)
+	}
 	if err != nil || at.Before(time.Unix(0, math.MinInt64)) || at.After(time.Unix(0, math.MaxInt64)) {
-		return 0, fmt.Errorf("%q: want a duration such as 24h, or a time such as 2026-12-01T06:00:00Z", text)
+		return 0, fmt.Errorf("%q: want a duration such as 24h or 7d, or a time such as 2026-12-01 or 2026-12-01T06:00:00Z", text)
 	}
 	return at.UnixNano(), nil
 }

@@ -81,6 +81,24 @@ func (r *StoryOfRun) Undecided() string {
 	return ""
 }
 
+// NotFollowed says that Armada did not do what was decided on a run, as where the history is from before Refloat; "": it did,
+// as far as the history shows.
+func (r *StoryOfRun) NotFollowed() string {
+	d := r.Decided
+	if d == nil || d.Shadow || d.Superseded || r.NextRunID == "" {
+		return ""
+	}
+	if d.Decision != "JobRequeued" {
+		return ", although the job had failed"
+	}
+	delay, err := time.ParseDuration(d.Delay)
+	waited, err2 := time.ParseDuration(r.Waited)
+	if err == nil && err2 == nil && waited < delay {
+		return ", earlier than decided"
+	}
+	return ""
+}
+
 // Stories tell all runs of a job, in each partition that has a job of this id. Errors: *NotFound, *Invalid.
 func (s *Source) Stories(ctx context.Context, job string) ([]*Story, error) {
 	found, err := s.Histories(ctx, job)

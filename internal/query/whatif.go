@@ -47,7 +47,26 @@ type WhatIf struct {
 type WhatIfResult struct {
 	Record string `json:"record"` // WhatIf
 	*whatif.Result
-	Assumed []string `json:"assumed"`
+	Fields  []FieldChange `json:"fields"` // of WhatIf.Set
+	Assumed []string      `json:"assumed"`
+}
+
+// FieldChange is a field that a what-if sets in a candidate.
+type FieldChange struct {
+	Field string `json:"field"`
+	From  string `json:"from,omitempty"` // JSON; absent: it was not set
+	To    string `json:"to,omitempty"`
+}
+
+// String implements fmt.Stringer.
+func (c FieldChange) String() string {
+	switch {
+	case c.From == c.To:
+		return fmt.Sprintf("%s is %s already", c.Field, c.To)
+	case c.From == "":
+		return fmt.Sprintf("%s: %s, not set before", c.Field, c.To)
+	}
+	return fmt.Sprintf("%s: %s instead of %s", c.Field, c.To, c.From)
 }
 
 // ErrBusy reports that a question that reads whole logs is being answered: one is, at a time.
@@ -86,22 +105,22 @@ func (s *Source) WhatIf(ctx context.Context, w *WhatIf) (results []WhatIfResult,
 		return nil, err
 	}
 	defer leave()
-	o, err := w.options(ctx, s)
+	o, fields, err := w.options(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	err = s.Logs(ctx, func(logs audit.Logs) error {
 		found, err := whatif.Run(ctx, logs, o)
-		for _, r := range found {
-			results = append(results, WhatIfResult{"WhatIf", r, whatif.Assumptions()})
+		for i, r := range found {
+			results = append(results, WhatIfResult{"WhatIf", r, fields[i], whatif.Assumptions()})
 		}
 		return err
 	})
 	return results, err
 }
 
-// options gathers the candidates.
-func (w *WhatIf) options(ctx context.Context, s *Source) (o whatif.Options, err error) {
+// options gathers the candidates, and the fields that were set in each.
+func (w *WhatIf) options(ctx context.Context, s *Source) (o whatif.Options, fields [][]FieldChange, err error) {
 	o = whatif.Options{
 		Queue: w.Queue, From: w.From, To: w.To, Limit: w.Limit, Skip: w.Skip, Parallel: w.Parallel, Semantics: cmp.Or(w.Semantics, evaluator.SemanticsVersion),
 	}
@@ -112,7 +131,7 @@ func (w *WhatIf) options(ctx context.Context, s *Source) (o whatif.Options, err 
 	if w.Against != nil {
 		o.Against = &whatif.Candidate{Name: cmp.Or(w.Against.Name, AgainstNow)}
 		if o.Against.Set, err = s.orInForce(ctx, w.Against.Set); err != nil {
-			return o, err
+			return o, nil, err
 		}
 	}
 	candidates := w.Candidates
@@ -130,16 +149,21 @@ func (w *WhatIf) options(ctx context.Context, s *Source) (o whatif.Options, err 
 		}
 		c.Name = WithFields(c.Name, w.Set)
 		if c.Set, err = s.orInForce(ctx, candidates[i].Set); err != nil {
-			return o, err
+			return o, nil, err
 		}
+		changes, before := []FieldChange{}, c.Set
 		for _, field := range w.Set {
 			if c.Set, err = c.Set.Assign(field); err != nil {
-				return o, &Invalid{"set", err}
+				return o, nil, &Invalid{"set", err}
 			}
 		}
-		o.Candidates = append(o.Candidates, c)
+		for _, field := range w.Set {
+			path, _, _ := strings.Cut(field, "=")
+			changes = append(changes, FieldChange{path, before.Field(path), c.Set.Field(path)})
+		}
+		fields, o.Candidates = append(fields, changes), append(o.Candidates, c)
 	}
-	return o, nil
+	return o, fields, nil
 }
 
 // WithFields names a candidate in which fields are changed.

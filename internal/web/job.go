@@ -125,7 +125,7 @@ func stepOf(story *query.Story, i int) step {
 		s.Explain = link("/explain", "id", story.Job.JobID, "partition", fmt.Sprint(story.Job.Partition), "run", fmt.Sprint(s.Index))
 	}
 	if s.Waited != "" {
-		s.Wait = "next run after " + s.StoryOfRun.Wait.Round(time.Millisecond).String()
+		s.Wait = "next run after " + s.StoryOfRun.Wait.Round(time.Millisecond).String() + s.NotFollowed()
 	}
 	if s.Rules != nil {
 		for _, rung := range s.Rules.Ladder {

@@ -11,6 +11,7 @@ import (
 	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/query"
 )
 
@@ -173,18 +174,11 @@ func (s *site) effect(p *page, o *overridePage) (lines []string, err error) {
 	if s.Query.Jobs == nil {
 		return lines, nil
 	}
-	waiting := 0
-	err = s.Query.Jobs(p.ctx, func(q jobdb.Queries) error {
-		_, err := q.JobList(&jobdb.Criteria{Queue: o.Queue, Waiting: true}, jobdb.Page{Limit: 1000}, func(*jobdb.Job) error {
-			waiting++
-			return nil
-		})
+	var waiting uint64
+	err = s.Query.Jobs(p.ctx, func(q jobdb.Queries) (err error) {
+		waiting, err = q.CountJobs(&jobdb.Criteria{Queue: o.Queue, Waiting: true})
 		return err
 	})
-	if waiting >= 1000 {
-		lines = append(lines, "1000 jobs or more wait for a retry there now.")
-	} else {
-		lines = append(lines, fmt.Sprintf("%d jobs wait for a retry there now.", waiting))
-	}
+	lines = append(lines, "Waiting for a retry there now: "+plural.Of(waiting, "job")+".")
 	return lines, err
 }

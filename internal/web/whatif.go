@@ -35,6 +35,7 @@ type whatIfPage struct {
 	To      string
 	Problem []string
 	Result  *whatif.Result
+	Fields  []query.FieldChange
 	What    string
 	Lost    string // the time of runs that would not have taken place
 	Rows    table
@@ -73,6 +74,10 @@ func (s *site) whatIf(p *page) error {
 		}
 	}
 	set := shown.Set
+	if shown.Rule == "" && shown.Limit != "" {
+		shown.Problem = []string{"Choose the rule that has this limit."}
+		return show()
+	}
 	if shown.Rule != "" {
 		if shown.Limit == "" {
 			shown.Problem = []string{"Give a limit for the rule."}
@@ -120,7 +125,7 @@ func (s *site) whatIf(p *page) error {
 	case err != nil:
 		return err
 	}
-	shown.Result, shown.Assumed = results[0].Result, results[0].Assumed
+	shown.Result, shown.Fields, shown.Assumed = results[0].Result, results[0].Fields, results[0].Assumed
 	s.resultTables(shown)
 	return show()
 }

@@ -27,7 +27,7 @@ func (s *Service) WatchDecisions(r *pb.WatchDecisionsRequest, to grpc.ServerStre
 	if s.Source.Jobs == nil {
 		return status.Error(codes.FailedPrecondition, noJobDB)
 	}
-	wanted := query.List{Codes: r.Code}
+	wanted := query.List{Criteria: jobdb.Criteria{Policy: r.Policy, Rule: r.Rule}, Codes: r.Code}
 	selected, err := wanted.Select(query.Decisions)
 	if err != nil {
 		return s.failed(err)
@@ -37,10 +37,11 @@ func (s *Service) WatchDecisions(r *pb.WatchDecisionsRequest, to grpc.ServerStre
 		return err
 	}
 	defer leave()
+	of := selected.Criteria
 	w := &watch{limits: s.Limits, seen: map[int]uint64{}, want: func(d *jobdb.Decision) bool {
-		return (r.Queue == "" || d.Queue == r.Queue) && (r.Policy == "" || d.Policy == r.Policy) && (r.Rule == "" || d.Rule == r.Rule) &&
+		return (r.Queue == "" || d.Queue == r.Queue) && (of.Policy == "" || d.Policy == of.Policy) && (of.Rule == "" || d.Rule == of.Rule) &&
 			(r.JobSet == "" || d.JobSet == r.JobSet) && (r.JobId == "" || d.JobID == r.JobId) &&
-			(len(r.Code) == 0 || slices.Contains(selected.Criteria.Codes, d.Code))
+			(len(r.Code) == 0 || slices.Contains(of.Codes, d.Code))
 	}}
 	ctx := to.Context()
 	api.ExtendWrite(ctx, time.Time{})

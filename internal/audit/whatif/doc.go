@@ -9,7 +9,7 @@
 //   - The candidate fails a job that was retried: its later runs would not have taken place.
 //     How many there were, how long they ran, and whether one succeeded is in the history.
 //   - The candidate retries a job that failed for good: what that retry would have done is
-//     in no log. It counts as one retry more, and nothing else is claimed.
+//     in no log. It counts as one more retry, and nothing else is claimed.
 //
 // A retry at another time, or on other nodes, is a changed decision; the run after it is
 // taken as it happened.

@@ -75,7 +75,7 @@ func Assumptions() []string {
 		"the candidate counts its own retries over the runs that happened; overrides (kill, pause) of operators hold as they did",
 		"a job's history parts where one side retries it and the other does not: its later runs are not compared",
 		"where the candidate fails a job earlier, its later runs are counted as not taking place",
-		"where the candidate retries a job that failed for good, what that retry would have done is unknown: it counts as one retry more",
+		"where the candidate retries a job that failed for good, what that retry would have done is unknown: it counts as one more retry",
 		"a verdict in shadow counts as one that nobody acts on",
 		"a retry at another time or on other nodes is taken to run as it did",
 	}

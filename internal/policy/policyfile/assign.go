@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/refloat/refloat/internal/suggest"
 )
 
 // Assign returns the set with one field changed, as people write it on a command line:
@@ -26,24 +28,15 @@ func (s *Set) Assign(text string) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	doc := map[string]any{}
-	b, err := s.JSON(id)
-	if err == nil {
-		d := json.NewDecoder(bytes.NewReader(b))
-		d.UseNumber()
-		err = d.Decode(&doc)
-	}
+	doc, at, err := s.document(id)
 	if err != nil {
 		return nil, err
 	}
-	at := any(doc)
-	if spec, ok := doc["spec"]; ok && id.Kind != KindQueue {
-		at = spec
-	}
 	if err := assign(at, strings.Split(field, "."), parseValue(value)); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w%s", path, err, s.elsewhere(id, field))
 	}
-	if b, err = json.Marshal(doc); err != nil {
+	b, err := json.Marshal(doc)
+	if err != nil {
 		return nil, err
 	}
 	set, _, err := s.With(File{Name: text, Data: b})
@@ -55,10 +48,88 @@ func (s *Set) Assign(text string) (*Set, error) {
 	return set, err
 }
 
+// Field returns the value of a field that Assign would change, as JSON; "": it is not set, or there is none.
+func (s *Set) Field(path string) string {
+	id, field, err := s.named(path)
+	if err != nil {
+		return ""
+	}
+	_, at, err := s.document(id)
+	if err != nil {
+		return ""
+	}
+	for _, step := range strings.Split(field, ".") {
+		name, index, indexed := strings.Cut(strings.TrimSuffix(step, "]"), "[")
+		m, _ := at.(map[string]any)
+		if at = m[name]; indexed {
+			list, _ := at.([]any)
+			i := entryOf(list, index)
+			if i < 0 {
+				return ""
+			}
+			at = list[i]
+		}
+	}
+	if at == nil {
+		return ""
+	}
+	b, err := json.Marshal(at)
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}
+
+// document decodes a resource, and returns it with the part of it whose fields paths name.
+func (s *Set) document(id ID) (doc map[string]any, at any, err error) {
+	b, err := s.JSON(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber()
+	if err := d.Decode(&doc); err != nil {
+		return nil, nil, err
+	}
+	if spec, ok := doc["spec"]; ok && id.Kind != KindQueue {
+		return doc, spec, nil
+	}
+	return doc, doc, nil
+}
+
+// elsewhere says which other resource of the kind has what a path names in a list.
+func (s *Set) elsewhere(id ID, field string) string {
+	entry, _, found := strings.Cut(field, "]")
+	if !found {
+		return ""
+	}
+	for _, other := range s.Resources() {
+		if other.Kind == id.Kind && other != id && s.Field(prefixes[id.Kind]+other.Name+"."+entry+"]") != "" {
+			return fmt.Sprintf("; %s%s.%s] exists", prefixes[id.Kind], other.Name, entry)
+		}
+	}
+	return ""
+}
+
+// prefixes begin the paths to fields of resources with names.
+var prefixes = map[string]string{KindPolicy: "policies.", KindGroup: "groups.", KindQueue: "queues."}
+
+// entryOf returns the index of the entry that is named so, or has that index; -1: there is none.
+func entryOf(list []any, index string) int {
+	for i, item := range list {
+		if entry, _ := item.(map[string]any); entry["name"] == index {
+			return i
+		}
+	}
+	if n, err := strconv.Atoi(index); err == nil && n >= 0 && n < len(list) {
+		return n
+	}
+	return -1
+}
+
 // named finds the resource that a path begins with, and returns it with the rest of the
 // path. Names may have dots: the longest name wins.
 func (s *Set) named(path string) (found ID, field string, err error) {
-	kinds := []struct{ prefix, kind string }{{"policies.", KindPolicy}, {"groups.", KindGroup}, {"queues.", KindQueue}}
 	if rest, ok := strings.CutPrefix(path, "settings."); ok {
 		found = ID{Kind: KindSettings}
 		if _, ok := s.Body(found); !ok {
@@ -66,18 +137,24 @@ func (s *Set) named(path string) (found ID, field string, err error) {
 		}
 		return found, rest, nil
 	}
-	for _, k := range kinds {
-		rest, ok := strings.CutPrefix(path, k.prefix)
+	for kind, prefix := range prefixes {
+		rest, ok := strings.CutPrefix(path, prefix)
 		if !ok {
 			continue
 		}
+		var names []string
 		for _, id := range s.Resources() {
-			if tail, ok := strings.CutPrefix(rest, id.Name+"."); ok && id.Kind == k.kind && len(id.Name) > len(found.Name) {
+			if id.Kind != kind {
+				continue
+			}
+			names = append(names, id.Name)
+			if tail, ok := strings.CutPrefix(rest, id.Name+"."); ok && len(id.Name) > len(found.Name) {
 				found, field = id, tail
 			}
 		}
 		if found.Name == "" {
-			return found, "", fmt.Errorf("%s: there is no such %s with a field behind its name", path, k.kind)
+			name, _, _ := strings.Cut(rest, ".")
+			return found, "", fmt.Errorf("%s: there is no %s %q, or no field behind its name%s", path, kind, name, known(name, names))
 		}
 		return found, field, nil
 	}
@@ -102,18 +179,30 @@ func assign(at any, path []string, value any) error {
 		return assign(m[name], path[1:], value)
 	}
 	list, _ := m[name].([]any)
-	for i, item := range list {
-		entry, _ := item.(map[string]any)
-		if n, err := strconv.Atoi(index); entry["name"] != index && (err != nil || n != i) {
-			continue
+	i := entryOf(list, index)
+	if i < 0 {
+		var names []string
+		for _, item := range list {
+			entry, _ := item.(map[string]any)
+			if text, ok := entry["name"].(string); ok {
+				names = append(names, text)
+			}
 		}
-		if len(path) == 1 {
-			list[i] = value
-			return nil
-		}
-		return assign(item, path[1:], value)
+		return fmt.Errorf("%s: there is no %q%s", name, index, known(index, names))
 	}
-	return fmt.Errorf("%s: there is no %q", name, index)
+	if len(path) == 1 {
+		list[i] = value
+		return nil
+	}
+	return assign(list[i], path[1:], value)
+}
+
+// known names what there is, or what was probably meant.
+func known(name string, names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return ": " + suggest.Fix(name, names, "want "+strings.Join(names[:min(len(names), 10)], ", "))
 }
 
 func parseValue(text string) any {

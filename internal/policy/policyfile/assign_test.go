@@ -59,4 +59,37 @@ spec:
 	if want := bad + ": RP032 spec.rules[0].retryLimit: "; err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("the error is %q, want %q without a position, and so on", err, want)
 	}
+	for path, want := range map[string]string{
+		"policies.a-b.rules[oom].retryLimit": "5", "policies.a-b.rules[0].name": `"oom"`, "policies.a-b.rules[1].retryLimit": "", "policies.a-b.rules[2].name": "",
+		"queues.q.mode": `"Enforce"`, "settings.globalMaxRetries": "9", "settings.globalMaxRetries.x": "", "policies.none.rules": "", "": "",
+	} {
+		if got := from.Field(path); got != want {
+			t.Errorf("%s is %s, want %s", path, got, want)
+		}
+	}
+}
+
+// TestAssignSuggests: what does not exist is named with what does, also in another policy.
+func TestAssignSuggests(t *testing.T) {
+	t.Parallel()
+	s, err := policyfile.Parse([]policyfile.File{{Name: "p.yaml", Data: []byte(`
+{kind: RetryPolicy, name: infra, rules: [{name: lost, action: Retry, onConditions: [Evicted]}, {name: gpu, action: Fail, onConditions: [OOMKilled]}]}
+---
+{kind: RetryPolicy, name: training, rules: [{name: oom, action: Retry, onConditions: [OOMKilled]}]}
+`)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for assign, want := range map[string]string{
+		"policies.infra.rules[oom].retryLimit=2":     `policies.infra.rules[oom].retryLimit: rules: there is no "oom": want lost, gpu; policies.training.rules[oom] exists`,
+		"policies.infra.rules[lots].retryLimit=2":    `policies.infra.rules[lots].retryLimit: rules: there is no "lots": did you mean lost?`,
+		"policies.trainin.rules[oom].retryLimit=2":   `policies.trainin.rules[oom].retryLimit: there is no RetryPolicy "trainin", or no field behind its name: did you mean training?`,
+		"queues.ml.mode=Shadow":                      `queues.ml.mode: there is no Queue "ml", or no field behind its name`,
+		"policies.training.rules[9].retryLimit=2":    `policies.training.rules[9].retryLimit: rules: there is no "9": want oom`,
+		"policies.training.rules[oom][0].retryLimit": `"policies.training.rules[oom][0].retryLimit": want FIELD=VALUE, such as policies.infra.rules[oom].retryLimit=2`,
+	} {
+		if _, err := s.Assign(assign); err == nil || err.Error() != want {
+			t.Errorf("%s:\n%v, want\n%s", assign, err, want)
+		}
+	}
 }
