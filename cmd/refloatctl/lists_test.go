@@ -120,6 +120,45 @@ func TestTopRetries(t *testing.T) {
 	ctl(t, "top", "retries", "--data", data, "--since", "2200-01-01T00:00:00Z").exits(t, exitFine).says(t, "the newest decision is on a failure at 20", "try --since 20")
 }
 
+// TestNothingFound: an empty list says what was probably meant, or since when there is something; with -o json too, and only
+// on stderr.
+func TestNothingFound(t *testing.T) {
+	t.Parallel()
+	data := drainedData(t)
+	queue := jsonLine(t, ctl(t, "get", "decisions", "--data", data, "--last", "1", "-o", "json").exits(t, exitFine).out).text("queue")
+	for _, c := range []struct{ args, says string }{
+		{"get jobs --queue " + queue + "x", "--queue \"" + queue + "x\" matches nothing recent: did you mean " + queue + "?"},
+		{"get decisions --queue nosuchqueue", "matches nothing recent: recent ones are "},
+		{"get runs --node cluster-a-node-0", "did you mean cluster-a-node-0"},
+		{"get decisions --since 1h -o json", "the newest decision is on a failure at 20"},
+		{"top --queue nosuchqueue", "matches nothing recent"},
+		{"top retries --since 0d", "before --since: try --since 20"},
+	} {
+		r := ctl(t, append(strings.Fields(c.args), "--data", data)...).exits(t, exitFine)
+		if !strings.Contains(r.err, c.says) || strings.Count(r.out, "\n") > 1 {
+			t.Errorf("%s prints %q, and %q, want %s", c.args, r.out, r.err, c.says)
+		}
+	}
+	if r := ctl(t, "get", "decisions", "--data", data, "--queue", queue, "--limit", "1").exits(t, exitFine); strings.Contains(r.err, "matches") {
+		t.Errorf("a list that is not empty: %s", r.err)
+	}
+}
+
+// TestRuleAsShown: a rule can be selected as lists show it.
+func TestRuleAsShown(t *testing.T) {
+	t.Parallel()
+	data := drainedData(t)
+	d := jsonLine(t, ctl(t, "get", "decisions", "--data", data, "--code", "RuleRetry", "--last", "1", "-o", "json").exits(t, exitFine).out)
+	both := []string{"get", "decisions", "--data", data, "-o", "json", "--rule"}
+	want := ctl(t, append(both, d.text("rule"), "--policy", d.text("policy"))...).exits(t, exitFine).out
+	if got := ctl(t, append(both, d.text("policy")+"/"+d.text("rule"))...).exits(t, exitFine).out; got != want || got == "" {
+		t.Error(firstDifference(want, got))
+	}
+	if got := ctl(t, append(both, "nosuchpolicy/"+d.text("rule"))...).exits(t, exitFine).out; got != "" {
+		t.Errorf("the rule of another policy: %s", got)
+	}
+}
+
 // TestJobByPrefix: the beginning of an id is enough if only one job's begins so.
 func TestJobByPrefix(t *testing.T) {
 	t.Parallel()

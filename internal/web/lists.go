@@ -222,6 +222,9 @@ func (s *site) jobs(p *page) error {
 		return err
 	}
 	shown.Lead = "Jobs, newest first. To find out why jobs failed for good, filter by state Failed and open one."
+	if p.arg("state") == jobdb.JobFailed.String() {
+		shown.Lead = "Jobs that failed for good. Open one to find out why."
+	}
 	t := &shown.Table
 	*t = table{Caption: "Jobs", Columns: columns("Job", "Queue", "Job set", "Group", "State", "Runs>", "Next run not before", "Submitted", "Ended"), Empty: "No job matches these filters."}
 	next, err := s.Query.ListJobs(p.ctx, l, func(j *query.Job) error {

@@ -50,7 +50,7 @@ func (s *site) policies(p *page) error {
 	if err != nil {
 		return err
 	}
-	shown := policiesPage{Generation: list.Generation, ReadOnly: status.ReadOnly}
+	shown := policiesPage{Generation: list.Generation, ReadOnly: sentence(status.ReadOnly)}
 	shown.Resources = table{Caption: "What is in force", Columns: columns("Kind", "Name", "Used by", "Last changed in"), Empty: "There are no policies: failed runs are decided as Armada does."}
 	for _, r := range list.Resources {
 		name := r.Name

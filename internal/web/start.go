@@ -60,7 +60,7 @@ type startPage struct {
 
 // figure is a number with what it counts, and the list of those.
 type figure struct {
-	Count, Name, Link, Note string
+	Count, Name, Link, Note string // without Link, no list has just these
 	Class                   string
 }
 
@@ -88,15 +88,15 @@ func (s *site) start(p *page) error {
 		undecided += n.Count
 	}
 	shown.Figures = []figure{
-		{size(retried), "retried", "/decisions", "failed runs whose job ran again or will", "good"},
+		{size(retried), "retried", "", "failed runs whose job ran again or will", "good"},
 		{size(failed), "failed for good", "/jobs?state=Failed&sort=-ended", "failed runs that ended their job", "bad"},
-		{size(undecided), "not decided", "/runs?state=Failed", "their job was already over", ""},
+		{size(undecided), "not decided", "", "their job was already over", ""},
 	}
 	if shadow > 0 {
 		shown.Figures = append(shown.Figures, figure{size(shadow), "in shadow", "/shadow", "decided without effect", ""})
 	}
 	if sum.Superseded > 0 {
-		shown.Figures = append(shown.Figures, figure{size(sum.Superseded), "too late", "/decisions", "decided without effect", ""})
+		shown.Figures = append(shown.Figures, figure{size(sum.Superseded), "too late", "", "decided without effect", ""})
 	}
 	for _, j := range sum.Jobs {
 		shown.States = append(shown.States, figure{Count: size(j.Count), Name: j.State.String(), Link: link("/jobs", "state", j.State.String()), Class: kind(j.State.String())})

@@ -126,7 +126,7 @@ func (s *site) partitions(p *page) error {
 	if err != nil {
 		return err
 	}
-	shown.ReadOnly = status.ReadOnly
+	shown.ReadOnly = sentence(status.ReadOnly)
 	if src := status.Source; src != nil {
 		shown.Source = append(shown.Source, "Policies are followed from Armada at "+src.Address+".")
 		if src.Error != "" {
@@ -188,8 +188,8 @@ func (s *site) queue(p *page) error {
 	}
 	shown := queuePage{QueueStory: story, Override: link("/overrides", "queue", name)}
 	shown.Figures = []figure{
-		{size(uint64(story.Retries)), "retried", link("/decisions", "queue", name, "set", set), "", "good"},
-		{size(uint64(story.Failures)), "failed the job", link("/decisions", "queue", name, "set", set), "", "bad"},
+		{size(uint64(story.Retries)), "retried", "", "", "good"},
+		{size(uint64(story.Failures)), "failed the job", link("/jobs", "queue", name, "set", set, "state", "Failed", "sort", "-ended"), "", "bad"},
 	}
 	if story.WithoutEffect > 0 {
 		shown.Figures = append(shown.Figures, figure{size(uint64(story.WithoutEffect)), "without effect", link("/shadow", "queue", name), "of these: in shadow, or too late", ""})

@@ -355,3 +355,11 @@ func tableOf(data any) table {
 	}
 	return table{}
 }
+
+// sentence makes a sentence of a clause, as errors have it.
+func sentence(clause string) string {
+	if clause == "" {
+		return ""
+	}
+	return strings.ToUpper(clause[:1]) + clause[1:] + "."
+}
