@@ -60,10 +60,10 @@ type FieldChange struct {
 
 // String implements fmt.Stringer.
 func (c FieldChange) String() string {
-	switch {
-	case c.From == c.To:
+	switch c.From {
+	case c.To:
 		return fmt.Sprintf("%s is %s already", c.Field, c.To)
-	case c.From == "":
+	case "":
 		return fmt.Sprintf("%s: %s, not set before", c.Field, c.To)
 	}
 	return fmt.Sprintf("%s: %s instead of %s", c.Field, c.To, c.From)

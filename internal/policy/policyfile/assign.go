@@ -58,7 +58,7 @@ func (s *Set) Field(path string) string {
 	if err != nil {
 		return ""
 	}
-	for _, step := range strings.Split(field, ".") {
+	for step := range strings.SplitSeq(field, ".") {
 		name, index, indexed := strings.Cut(strings.TrimSuffix(step, "]"), "[")
 		m, _ := at.(map[string]any)
 		if at = m[name]; indexed {
@@ -137,8 +137,8 @@ func (s *Set) named(path string) (found ID, field string, err error) {
 		}
 		return found, rest, nil
 	}
-	for kind, prefix := range prefixes {
-		rest, ok := strings.CutPrefix(path, prefix)
+	for _, kind := range []string{KindPolicy, KindGroup, KindQueue} {
+		rest, ok := strings.CutPrefix(path, prefixes[kind])
 		if !ok {
 			continue
 		}

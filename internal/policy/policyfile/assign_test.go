@@ -73,9 +73,9 @@ spec:
 func TestAssignSuggests(t *testing.T) {
 	t.Parallel()
 	s, err := policyfile.Parse([]policyfile.File{{Name: "p.yaml", Data: []byte(`
-{kind: RetryPolicy, name: infra, rules: [{name: lost, action: Retry, onConditions: [Evicted]}, {name: gpu, action: Fail, onConditions: [OOMKilled]}]}
+{apiVersion: armadaproject.io/v1, kind: RetryPolicy, metadata: {name: infra}, spec: {rules: [{name: lost, action: Retry, onConditions: [Evicted]}, {name: gpu, action: Fail, onConditions: [OOMKilled]}]}}
 ---
-{kind: RetryPolicy, name: training, rules: [{name: oom, action: Retry, onConditions: [OOMKilled]}]}
+{apiVersion: armadaproject.io/v1, kind: RetryPolicy, metadata: {name: training}, spec: {rules: [{name: oom, action: Retry, onConditions: [OOMKilled]}]}}
 `)}})
 	if err != nil {
 		t.Fatal(err)
