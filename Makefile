@@ -52,8 +52,10 @@ run: bin/refloatctl ## decide a recorded Armada history by the example policies,
 unit: ## run the quick tests, in less than a minute
 	$(TEST) -- -shuffle=on -short ./...
 
+# Those that take longest begin first, so that none of them runs alone in the end.
+LONGEST := ./cmd/refloatctl ./internal/armada/writer ./internal/armada/cutover ./internal/test/e2e ./internal/evaluator
 test: ## run every test that this machine has the parts for; REQUIRE_INTEGRATION=1 fails instead of skipping, HISTORIES=100000 tests more histories, AGAIN=4 reruns up to that many failed tests
-	$(TEST) $(RERUN) $(WHOLE) --packages=./... -- -shuffle=on -timeout=30m
+	$(TEST) $(RERUN) $(WHOLE) --packages="$(LONGEST) ./..." -- -shuffle=on -timeout=30m
 
 histories: ## compare GROUP_HISTORIES (100000) random histories of groups with the reference model: 8 minutes of one processor
 	GROUP_HISTORIES=$(or $(GROUP_HISTORIES),100000) go test ./internal/evaluator -run='^TestGroupsAgainstNaiveModel$$' -count=1 -timeout=2h
@@ -85,7 +87,7 @@ bench: ## run benchmarks matching BENCH, COUNT (10) times each, into bench.txt
 	$(TOOL) benchstat bench.txt
 
 crash: ## kill -9 `refloatctl up` KILLS (100) times and check that nothing was lost
-	KILLS=$(KILLS) go test -vet=off -count=1 -v -timeout=30m -run='^TestKill9$$' ./cmd/refloatctl | tee /dev/stderr | grep -c '^--- PASS: TestKill9 ' >/dev/null
+	KILLS=$(KILLS) go test -vet=off -count=1 -v -timeout=30m -run='^TestKill9$$' ./cmd/refloatctl | tee -a /dev/stderr | grep -c '^--- PASS: TestKill9 ' >/dev/null
 
 .PHONY: e2e e2e-armada chaos
 e2e: ## run our programs on a real Pulsar broker: take-over, refusals, foreign messages
