@@ -25,7 +25,7 @@ type QueueStory struct {
 	Codes         []Tally  `json:"codes"`
 	Rules         []Tally  `json:"rules"`
 	Causes        []Tally  `json:"causes"`   // of decided failures
-	CausesOf      int      `json:"causesOf"` // the decisions whose failures Causes counts: the newest ones, up to 10,000
+	CausesOf      int      `json:"causesOf"` // the decisions whose failures Causes counts: the newest ones, up to 2,000
 	Failed        Fates    `json:"failedForGood"`
 	Pending       Fates    `json:"pendingRetries"`
 	Policies      *InForce `json:"policies,omitempty"` // absent: the policies log was not read
@@ -160,7 +160,7 @@ func (s *QueueStory) count(q jobdb.Queries, limit int) (jobs int, err error) {
 }
 
 // maxCauses bounds the failures whose causes are counted: each is read from its run's error.
-const maxCauses = 10000
+const maxCauses = 2000
 
 // countCauses counts the causes of the newest decided failures.
 func (s *QueueStory) countCauses(q jobdb.Queries, of *jobdb.Criteria) error {

@@ -64,16 +64,6 @@ func BenchmarkFirstByte(b *testing.B) {
 			_, err := q.RunList(&jobdb.Criteria{}, jobdb.Page{Sort: "leased", Descending: true, Limit: pageRows}, func(r *jobdb.Run) error { put(r.RunID); return nil })
 			return err
 		}}, 0},
-		{"queue", "/queue?name=queue3", []bareRead{func(q jobdb.Queries, put func(string)) error {
-			_, err := q.CountDecisions(&jobdb.Criteria{Queue: "queue3"})
-			return err
-		}, func(q jobdb.Queries, put func(string)) error {
-			_, err := q.DecisionList(&jobdb.Criteria{Queue: "queue3"}, jobdb.Page{Sort: "time", Descending: true, Limit: 10000}, func(d *jobdb.Decision) error {
-				put(d.JobID)
-				return q.Runs(d.Partition, d.JobID, func(*jobdb.Run) error { return nil })
-			})
-			return err
-		}}, 0},
 	} {
 		bare := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			for _, read := range x.read {

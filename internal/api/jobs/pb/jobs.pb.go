@@ -5656,7 +5656,7 @@ type QueueStory struct {
 	FailedForGood  *Fates                 `protobuf:"bytes,10,opt,name=failed_for_good,json=failedForGood,proto3" json:"failed_for_good,omitempty"`
 	PendingRetries *Fates                 `protobuf:"bytes,11,opt,name=pending_retries,json=pendingRetries,proto3" json:"pending_retries,omitempty"`
 	Policies       *InForce               `protobuf:"bytes,12,opt,name=policies,proto3" json:"policies,omitempty"`
-	CausesOf       int32                  `protobuf:"varint,13,opt,name=causes_of,json=causesOf,proto3" json:"causes_of,omitempty"` // the decisions whose failures causes counts: the newest ones, up to 10000
+	CausesOf       int32                  `protobuf:"varint,13,opt,name=causes_of,json=causesOf,proto3" json:"causes_of,omitempty"` // the decisions whose failures causes counts: the newest ones, up to 2000
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
