@@ -127,7 +127,7 @@ func TestCompletions(t *testing.T) {
 			{[]string{"get", "decisions", "--job", job[:len(job)-1]}, job},
 			{[]string{"get", "jobs", "--job-set", ""}, set},
 			{[]string{"get", "runs", "--node", ""}, "cluster-a-node-00"},
-			{[]string{"top", "retries", "--category", ""}, ""},
+			{[]string{"top", "retries", "--category", "oo"}, "oom"},
 			{[]string{"get", "jobs", "--state", "Fai"}, "Failed"},
 			{[]string{"get", "policies", ""}, "infra"},
 			{[]string{"history", "queue", ""}, queue},

@@ -127,16 +127,22 @@ func (n *node) measureEvents(partition int, r reached) {
 		return // the owner gets the same error and reports it
 	}
 	p := strconv.Itoa(partition)
-	n.metrics.lag.WithLabelValues(p).Set(n.lagOf(r, end))
+	if lag, known := n.lagOf(r, end); known {
+		n.metrics.lag.WithLabelValues(p).Set(lag)
+	}
 	n.measureBehind(n.backend.Events, partition, r, n.metrics.behind.WithLabelValues(p).Set)
 }
 
-// lagOf returns by how many seconds a partition lags, of which end is the last position; 0: it does not.
-func (n *node) lagOf(r reached, end eventlog.Position) float64 {
-	if end.Compare(r.at) > 0 && r.published > 0 {
-		return max(0, float64(n.Now().UnixNano()-r.published)/1e9)
+// lagOf returns by how many seconds a partition lags, of which end is the last position; 0: it does not. It is not known of
+// one that was just taken over with messages left to decide.
+func (n *node) lagOf(r reached, end eventlog.Position) (seconds float64, known bool) {
+	switch {
+	case end.Compare(r.at) <= 0:
+		return 0, true
+	case r.published == 0:
+		return 0, false
 	}
-	return 0
+	return max(0, float64(n.Now().UnixNano()-r.published)/1e9), true
 }
 
 func (n *node) measureBehind(topic eventlog.Topic, partition int, r reached, set func(float64)) {

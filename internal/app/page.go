@@ -57,8 +57,9 @@ func (n *node) partitionsHere(context.Context) (all []query.Partition, err error
 		one := query.Partition{Partition: int(p.Partition), Here: true, Owner: n.Instance, Generation: p.Generation, Since: p.Since.AsTime().Format(time.RFC3339Nano)}
 		if r, ok := n.metrics.at(n.metrics.reached, one.Partition); ok {
 			if end, err := n.backend.Events.End(one.Partition); err == nil {
-				lag := n.lagOf(r, end)
-				one.LagSeconds = &lag
+				if lag, known := n.lagOf(r, end); known {
+					one.LagSeconds = &lag
+				}
 				if end.Compare(r.at) <= 0 {
 					one.Behind = new(float64)
 				}

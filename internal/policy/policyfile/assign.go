@@ -97,10 +97,10 @@ func (s *Set) document(id ID) (doc map[string]any, at any, err error) {
 	return doc, doc, nil
 }
 
-// elsewhere says which other resource of the kind has what a path names in a list.
+// elsewhere says which other resource of the kind has an entry of a list that a path names and its resource lacks; "": none.
 func (s *Set) elsewhere(id ID, field string) string {
 	entry, _, found := strings.Cut(field, "]")
-	if !found {
+	if !found || s.Field(prefixes[id.Kind]+id.Name+"."+entry+"]") != "" {
 		return ""
 	}
 	for _, other := range s.Resources() {
