@@ -80,6 +80,12 @@ func newRoot() *cobra.Command {
 		Long: `Refloat reads Armada's events, decides every failed run by retry policies, and
 explains each decision. refloatctl runs it on one machine and inspects its logs and jobs.
 
+  Why did a job fail for good?           get jobs --state Failed, then explain JOB
+  Which queue retried most?              top --since 1h
+  What would another limit have done?    whatif --set 'policies.NAME.rules[RULE].retryLimit=2'
+
+Say where to look with --data DIR (or REFLOAT_DATA) or --server HOST:PORT.
+
 Exit codes: 0 success, 1 finding (a difference, a problem in a file), 2 usage,
 3 environment (a file, a lock, a database), 130 interrupted before the work was done.`,
 		SilenceUsage:      true,
