@@ -166,6 +166,12 @@ func notDecided(job string, run int, found []History) *NotDecided {
 			e.Why = append(e.Why, fmt.Sprintf("run %s failed at %s and was not decided: %s", r.RunID, timeText(r.Time), r.Reason))
 		}
 	}
+	for _, l := range found {
+		failed := slices.ContainsFunc(l.Runs, func(r *jobdb.Run) bool { return r.State == jobdb.RunFailed })
+		if len(e.Why) == 0 && !failed {
+			e.Why = append(e.Why, fmt.Sprintf("none of its runs failed; the job is %s", l.Job.State))
+		}
+	}
 	return e
 }
 
