@@ -147,7 +147,8 @@ func TestNothingFound(t *testing.T) {
 // TestExplainNothingFailed: of a job without a failed run, explain says that there is nothing to decide.
 func TestExplainNothingFailed(t *testing.T) {
 	t.Parallel()
-	data := drainedData(t)
+	data := filepath.Join(t.TempDir(), "data")
+	ctl(t, "up", "--data", data, "--policies", testPolicies, "--feed", recordingFile("plain"), "--exit-when-drained").exits(t, exitFine)
 	for line := range strings.Lines(ctl(t, "get", "jobs", "--data", data, "--state", "Succeeded", "-o", "json").exits(t, exitFine).out) {
 		if j := jsonLine(t, line); strings.Contains(line, `"runs":1,`) {
 			ctl(t, "explain", j.text("jobId"), "--data", data).exits(t, exitFinding).says(t, "none of its runs failed; the job is Succeeded")
