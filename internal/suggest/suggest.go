@@ -27,7 +27,7 @@ func Nearest(s string, words []string) string {
 		switch {
 		case d < least && d*2 <= len(word):
 			best, least = word, d
-		case best == "" && len(s) > 3 && 2*len(s) >= len(word) && subsequence(s, word):
+		case best == "" && len(s) > 3 && (strings.HasPrefix(word, s) || 2*len(s) >= len(word) && subsequence(s, word)):
 			best = word
 		}
 	}
