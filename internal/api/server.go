@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -146,7 +147,9 @@ func (f *front) serve(c *call, h http.Handler, w http.ResponseWriter, r *http.Re
 	}
 	defer leave()
 	if c.group == streams {
-		r = r.WithContext(context.WithValue(r.Context(), writerKey{}, http.NewResponseController(w)))
+		stream := &streamed{to: http.NewResponseController(w)}
+		defer stream.end()
+		r = r.WithContext(context.WithValue(r.Context(), streamKey{}, stream))
 	}
 	if c.group == bulk {
 		if err := c.read(w, r, &body); err != nil {
@@ -158,12 +161,31 @@ func (f *front) serve(c *call, h http.Handler, w http.ResponseWriter, r *http.Re
 	return nil
 }
 
-type writerKey struct{}
+// streamed is the answer to a request that a stream writes. A gRPC method may still run when it has ended: its client is gone.
+type streamed struct {
+	mu    sync.Mutex
+	to    *http.ResponseController
+	ended bool
+}
+
+func (s *streamed) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+}
+
+type streamKey struct{}
 
 // ExtendWrite gives a stream until a time to send what it sends next; after it, the stream is reset.
 func ExtendWrite(ctx context.Context, until time.Time) {
-	if w, ok := ctx.Value(writerKey{}).(*http.ResponseController); ok {
-		_ = w.SetWriteDeadline(until) // a connection that cannot is bounded as all are
+	s, ok := ctx.Value(streamKey{}).(*streamed)
+	if !ok {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ended {
+		_ = s.to.SetWriteDeadline(until) // a connection that cannot is bounded as all are
 	}
 }
 
