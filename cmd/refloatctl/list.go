@@ -115,16 +115,13 @@ func (f *listFlags) hint(cmd *cobra.Command) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), lookupTime)
 	defer cancel()
 	from := f.answers(nil)
-	for _, c := range []struct {
-		flag, value string
-		find        lookup
-	}{{"queue", f.ask.Queue, queues}, {"job-set", f.ask.JobSet, valueFlags["job-set"]}, {"node", f.ask.Node, valueFlags["node"]}, {"category", f.ask.Category, valueFlags["category"]}, {"group", f.ask.Group, groupNames}} {
+	for _, c := range []struct{ flag, value string }{{"queue", f.ask.Queue}, {"job-set", f.ask.JobSet}, {"node", f.ask.Node}, {"category", f.ask.Category}, {"group", f.ask.Group}} {
 		if c.value == "" {
 			continue
 		}
 		var names []string
 		there := false
-		err := c.find(ctx, from, "", func(name, _ string) {
+		err := valueFlags[c.flag](ctx, from, "", func(name, _ string) {
 			there = there || name == c.value
 			if name != "" && !slices.Contains(names, name) {
 				names = append(names, name)
