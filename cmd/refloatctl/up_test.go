@@ -91,6 +91,18 @@ func slowly(t *testing.T, data string, more ...string) (*process, *tail) {
 	return p, x
 }
 
+// awaitJobDB waits until the process that has just started has created its job database. Before, reading fails.
+func awaitJobDB(t *testing.T, at ...string) {
+	t.Helper()
+	until(t, "there is a job database", func() bool {
+		r := ctl(t, append([]string{"get", "jobs", "--limit", "1"}, at...)...)
+		if r.code != exitFine {
+			r.exits(t, exitEnvironment).says(t, "there is no job database yet")
+		}
+		return r.code == exitFine
+	})
+}
+
 // TestSignals checks that SIGTERM and SIGINT stop up cleanly at any moment of a feed; what was decided is
 // verified, and up continues from there.
 func TestSignals(t *testing.T) {
@@ -111,7 +123,7 @@ func TestSignals(t *testing.T) {
 			for x.total < 100 {
 				x.await(p, nil)
 			}
-			until(t, "there is a job database", func() bool { return ctl(t, "get", "jobs", "--data", data, "--limit", "1").code == exitFine })
+			awaitJobDB(t, "--data", data)
 			p.signal(t, s)
 			p.exits(t, exitInterrupted)
 			text := p.err.text()
@@ -170,6 +182,7 @@ func TestWhileUp(t *testing.T) {
 		t.Errorf("/nothing: %d", code)
 	}
 	p.err.await(t, "feed complete")
+	awaitJobDB(t, "--data", data)
 	want := ctl(t, "replay", "--log", app.Dir(data).Events(), "--policies", testPolicies, "-o", "json").exits(t, exitFine).out
 	n := strings.Count(want, "\n")
 	until(t, "everything is decided and in the job database", func() bool {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"sync"
 	"time"
@@ -100,7 +99,7 @@ func (r *jobReader) open(ctx context.Context) (JobDBReader, error) {
 	if r.db == nil {
 		r.opened = r.node.jobDBsSetAside.Load()
 		db, err := ReadJobDB(ctx, cmp.Or(r.node.API.JobDB, r.node.jobDB()))
-		if errors.Is(err, fs.ErrNotExist) || r.node.Ingest && errors.Is(err, jobdb.ErrOlder) { // the ingester will see to it
+		if errors.Is(err, jobdb.ErrAbsent) || r.node.Ingest && errors.Is(err, jobdb.ErrOlder) { // the ingester will see to it
 			return nil, fmt.Errorf("%w: %w", jobdb.ErrUnavailable, err)
 		}
 		if err != nil {

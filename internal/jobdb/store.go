@@ -18,6 +18,9 @@ var (
 	ErrForeign = errors.New("not a refloat job database")
 	// ErrNewer: a newer version of the program wrote the database.
 	ErrNewer = errors.New("job database has a newer schema")
+	// ErrAbsent: there is no job database yet, or one without tables: the first writer
+	// creates them.
+	ErrAbsent = errors.New("there is no job database yet")
 	// ErrOlder: a writer must migrate the database before it can be read.
 	ErrOlder = errors.New("job database has an older schema")
 	// ErrRolledBack: the database was rolled back to Armada's own ingester, and ours

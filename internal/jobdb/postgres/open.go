@@ -212,7 +212,11 @@ func OpenReader(ctx context.Context, at string) (*Reader, error) {
 		return nil, r.address.classify(err, nil)
 	}
 	version, err := schemaVersion(ctx, r.pool)
-	if err == nil && version < len(migrations) {
+	switch {
+	case err != nil:
+	case version == 0:
+		err = fmt.Errorf("%w: the schema has no tables of ours: an ingester or `refloatctl up` creates them", jobdb.ErrAbsent)
+	case version < len(migrations):
 		err = fmt.Errorf("%w: version %d of %d: start an ingester or `refloatctl up` on it to migrate it", jobdb.ErrOlder, version, len(migrations))
 	}
 	if err != nil {

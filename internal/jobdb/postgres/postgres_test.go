@@ -147,8 +147,8 @@ func TestBeside(t *testing.T) {
 		}
 	}
 	second := with(t, at, "search_path", "second,public")
-	if _, err := postgres.OpenReader(t.Context(), second); !errors.Is(err, jobdb.ErrOlder) {
-		t.Errorf("a reader of a schema without tables: %v, want ErrOlder", err)
+	if _, err := postgres.OpenReader(t.Context(), second); !errors.Is(err, jobdb.ErrAbsent) {
+		t.Errorf("a reader of a schema without tables: %v, want ErrAbsent", err)
 	}
 	write(t, open(t, second), "in the second")
 	if got := jobIDs(t, openReader(t, at)); got != "" {
@@ -169,8 +169,8 @@ func TestBeside(t *testing.T) {
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	at := pgtest.Database(t)
-	if _, err := postgres.OpenReader(t.Context(), at); !errors.Is(err, jobdb.ErrOlder) {
-		t.Errorf("a reader of an empty database: %v, want ErrOlder", err)
+	if _, err := postgres.OpenReader(t.Context(), at); !errors.Is(err, jobdb.ErrAbsent) {
+		t.Errorf("a reader of an empty database: %v, want ErrAbsent", err)
 	}
 	db, conn := open(t, at), connect(t, at)
 	exec(t, conn, "UPDATE refloat_schema SET version = 99")
@@ -182,7 +182,7 @@ func TestVersions(t *testing.T) {
 	if _, err := db.Begin(t.Context(), 0); !errors.Is(err, jobdb.ErrNewer) {
 		t.Errorf("a writer that was there before: %v, want ErrNewer", err)
 	}
-	exec(t, conn, "UPDATE refloat_schema SET version = 0")
+	exec(t, conn, "UPDATE refloat_schema SET version = 1")
 	if _, err := postgres.OpenReader(t.Context(), at); !errors.Is(err, jobdb.ErrOlder) {
 		t.Errorf("older schema: error %v, want ErrOlder", err)
 	}

@@ -212,9 +212,11 @@ type Reader struct {
 }
 
 // OpenReader opens the database at path for reading, also while a writer works on it.
-// It returns fs.ErrNotExist if there is none.
+// It returns jobdb.ErrAbsent if there is none.
 func OpenReader(ctx context.Context, path string) (*Reader, error) {
-	if _, err := os.Stat(path); err != nil {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w at %s: give the path that `refloatctl up` or an ingester writes to", jobdb.ErrAbsent, path)
+	} else if err != nil {
 		return nil, fmt.Errorf("open job database: %w", err)
 	}
 	if err := checkFiles(path); err != nil {
@@ -255,8 +257,11 @@ func readable(ctx context.Context, db *sql.DB) (err error) {
 	if err != nil {
 		return err
 	}
-	if version < len(migrations) {
-		return fmt.Errorf("%w: version %d of %d", jobdb.ErrOlder, version, len(migrations))
+	switch {
+	case version == 0:
+		return fmt.Errorf("%w: the file is empty: `refloatctl up` or an ingester creates the tables", jobdb.ErrAbsent)
+	case version < len(migrations):
+		return fmt.Errorf("%w: version %d of %d: start an ingester or `refloatctl up` on it to migrate it", jobdb.ErrOlder, version, len(migrations))
 	}
 	return checksummed(ctx, conn)
 }

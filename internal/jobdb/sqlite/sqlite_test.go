@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -117,16 +116,49 @@ func TestRefused(t *testing.T) {
 			t.Errorf("newer schema: error %v, want ErrNewer", err)
 		}
 	}
-	exec(t, newer, "UPDATE refloat_schema SET version = 0")
+	exec(t, newer, "UPDATE refloat_schema SET version = 1")
 	if _, err := sqlite.OpenReader(ctx, newer); !errors.Is(err, jobdb.ErrOlder) {
 		t.Errorf("older schema: error %v, want ErrOlder", err)
 	}
 
-	if _, err := sqlite.OpenReader(ctx, filepath.Join(dir, "none.db")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no file: error %v, want fs.ErrNotExist", err)
+	if _, err := sqlite.OpenReader(ctx, filepath.Join(dir, "none.db")); !errors.Is(err, jobdb.ErrAbsent) {
+		t.Errorf("no file: error %v, want ErrAbsent", err)
 	}
 	if _, err := sqlite.Open(ctx, filepath.Join(dir, "no", "such", "dir.db"), sqlite.Options{}); err == nil {
 		t.Error("opened a file in a directory that is not there")
+	}
+}
+
+// TestReadWhileCreated: until a new database has its tables, it is absent; a reader finds
+// it without tables or with all of them.
+func TestReadWhileCreated(t *testing.T) {
+	t.Parallel()
+	for range 50 {
+		path := filepath.Join(t.TempDir(), "jobs.db")
+		created := make(chan error, 1)
+		go func() {
+			db, err := sqlite.Open(context.Background(), path, sqlite.Options{})
+			if err == nil {
+				err = db.Close()
+			}
+			created <- err
+		}()
+		for {
+			r, err := sqlite.OpenReader(t.Context(), path)
+			if err == nil {
+				if err := r.Close(); err != nil {
+					t.Error(err)
+				}
+				break
+			}
+			if !errors.Is(err, jobdb.ErrAbsent) {
+				t.Errorf("while the database is created: error %v, want ErrAbsent", err)
+				break
+			}
+		}
+		if err := <-created; err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
