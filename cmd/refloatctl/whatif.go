@@ -243,6 +243,13 @@ func printWhatif(w io.Writer, r *query.WhatIfResult) error {
 	for _, f := range r.Fields {
 		fmt.Fprintf(w, "  %s\n", oneLine(f.String()))
 	}
+	rules := r.ChangedRules()
+	for _, u := range rules[:min(len(rules), maxKinds)] {
+		fmt.Fprintf(w, "  %s\n", oneLine(query.RuleUseText(u)))
+	}
+	if more := len(rules) - maxKinds; more > 0 {
+		fmt.Fprintf(w, "  and %s more: -o json lists them\n", plural.Of(more, "rule"))
+	}
 	if r.Changed == 0 {
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -56,6 +57,30 @@ type FieldChange struct {
 	Field string `json:"field"`
 	From  string `json:"from,omitempty"` // JSON; absent: it was not set
 	To    string `json:"to,omitempty"`
+	// Policy and Rule name the rule that has the field; "": none has.
+	Policy string `json:"policy,omitempty"`
+	Rule   string `json:"rule,omitempty"`
+}
+
+// ChangedRules are the rules that would decide more or fewer of the compared failed runs, or of which fields were changed.
+func (r *WhatIfResult) ChangedRules() []whatif.RuleUse {
+	var list []whatif.RuleUse
+	for _, u := range r.Rules {
+		if u.Decided != u.Candidate || u.Retried != u.WouldRetry || slices.ContainsFunc(r.Fields, func(f FieldChange) bool { return f.Policy == u.Policy && f.Rule == u.Rule }) {
+			list = append(list, u)
+		}
+	}
+	for _, f := range r.Fields {
+		if f.Rule != "" && !slices.ContainsFunc(r.Rules, func(u whatif.RuleUse) bool { return f.Policy == u.Policy && f.Rule == u.Rule }) {
+			list = append(list, whatif.RuleUse{Policy: f.Policy, Rule: f.Rule})
+		}
+	}
+	return list
+}
+
+// RuleUseText says how many of the compared failed runs a rule decided and would decide.
+func RuleUseText(u whatif.RuleUse) string {
+	return fmt.Sprintf("%s: decided %d of them (%d retried), would decide %d (%d retried)", RuleName(u.Policy, u.Rule), u.Decided, u.Retried, u.Candidate, u.WouldRetry)
 }
 
 // String implements fmt.Stringer.
@@ -159,7 +184,8 @@ func (w *WhatIf) options(ctx context.Context, s *Source) (o whatif.Options, fiel
 		}
 		for _, field := range w.Set {
 			path, _, _ := strings.Cut(field, "=")
-			changes = append(changes, FieldChange{path, before.Field(path), c.Set.Field(path)})
+			policy, rule := c.Set.RuleOf(path)
+			changes = append(changes, FieldChange{path, before.Field(path), c.Set.Field(path), policy, rule})
 		}
 		fields, o.Candidates = append(fields, changes), append(o.Candidates, c)
 	}

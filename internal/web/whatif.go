@@ -36,6 +36,7 @@ type whatIfPage struct {
 	Problem []string
 	Result  *whatif.Result
 	Fields  []query.FieldChange
+	Uses    []string // of rules
 	What    string
 	Lost    string // the time of runs that would not have taken place
 	Rows    table
@@ -126,6 +127,12 @@ func (s *site) whatIf(p *page) error {
 		return err
 	}
 	shown.Result, shown.Fields, shown.Assumed = results[0].Result, results[0].Fields, results[0].Assumed
+	for i, u := range results[0].ChangedRules() {
+		if i == whatIfRows {
+			break
+		}
+		shown.Uses = append(shown.Uses, query.RuleUseText(u))
+	}
 	s.resultTables(shown)
 	return show()
 }

@@ -30,7 +30,7 @@ type comparison struct {
 }
 
 func newComparison(o *Options, partition int) *comparison {
-	return &comparison{o: o, partition: partition, result: &Result{rows: map[Row]uint64{}}, parted: map[string]*parted{}, sweepAt: 1024}
+	return &comparison{o: o, partition: partition, result: newResult(), parted: map[string]*parted{}, sweepAt: 1024}
 }
 
 // message compares what both sides made of a message.
@@ -86,6 +86,7 @@ func (c *comparison) entry(at eventlog.Position, seq *events.Sequence, r, other 
 	counted := c.within(r)
 	if counted && (r.decided || other.decided) {
 		c.result.Compared++
+		c.result.countRules(&r.verdict, &other.verdict)
 	}
 	if same(&r.verdict, &other.verdict) {
 		return

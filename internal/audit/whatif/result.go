@@ -23,14 +23,29 @@ type Result struct {
 	RunsFewer  uint64  `json:"runsFewer"`
 	RunSeconds float64 `json:"runSecondsFewer"`
 	Ended      Fates   `json:"jobsThatWouldHaveFailedEarlier"`
-	Rows       []Row   `json:"rows"`
-	RowsMore   uint64  `json:"changedInOtherRows"` // changes beyond MaxRows
+	// Rules are those that decided compared failed runs, on either side, up to MaxRows of them.
+	Rules    []RuleUse `json:"rules"`
+	Rows     []Row     `json:"rows"`
+	RowsMore uint64    `json:"changedInOtherRows"` // changes beyond MaxRows
 	// Jobs are the changes, in order of partition and position, from Skip on.
 	Jobs []Change `json:"jobs"`
 	Next int      `json:"next,omitempty"` // Options.Skip for the next page; 0: there is none
 
-	rows map[Row]uint64
+	rows  map[Row]uint64
+	rules map[ruleName]*RuleUse
 }
+
+// RuleUse is how many of the compared failed runs a rule decided.
+type RuleUse struct {
+	Policy     string `json:"policy"`
+	Rule       string `json:"rule"`
+	Decided    uint64 `json:"decided"`    // it was the rule of the decision
+	Retried    uint64 `json:"retried"`    // of these
+	Candidate  uint64 `json:"candidate"`  // it would be the rule of the decision
+	WouldRetry uint64 `json:"wouldRetry"` // of these
+}
+
+type ruleName struct{ policy, rule string }
 
 // Fates are what really became of jobs that the candidate fails earlier.
 type Fates struct {
@@ -81,6 +96,10 @@ func Assumptions() []string {
 	}
 }
 
+func newResult() *Result {
+	return &Result{rows: map[Row]uint64{}, rules: map[ruleName]*RuleUse{}, Jobs: []Change{}}
+}
+
 // merge adds the result of a later partition.
 func (r *Result) merge(o *Result) {
 	r.Compared, r.Changed, r.NotCompared = r.Compared+o.Compared, r.Changed+o.Changed, r.NotCompared+o.NotCompared
@@ -92,7 +111,39 @@ func (r *Result) merge(o *Result) {
 	for row, n := range o.rows {
 		r.count(row, n)
 	}
+	for name, u := range o.rules {
+		if use := r.use(name); use != nil {
+			use.Decided, use.Retried = use.Decided+u.Decided, use.Retried+u.Retried
+			use.Candidate, use.WouldRetry = use.Candidate+u.Candidate, use.WouldRetry+u.WouldRetry
+		}
+	}
 	r.Jobs = append(r.Jobs, o.Jobs...)
+}
+
+// use returns the counts of a rule; nil: there is none, or are too many.
+func (r *Result) use(name ruleName) *RuleUse {
+	u := r.rules[name]
+	if u == nil && name.rule != "" && len(r.rules) < MaxRows {
+		u = &RuleUse{Policy: name.policy, Rule: name.rule}
+		r.rules[name] = u
+	}
+	return u
+}
+
+// countRules counts by which rules both sides decided a failed run.
+func (r *Result) countRules(actual, candidate *Verdict) {
+	if u := r.use(ruleName{actual.Policy, actual.Rule}); u != nil {
+		u.Decided++
+		if actual.Outcome == Retry {
+			u.Retried++
+		}
+	}
+	if u := r.use(ruleName{candidate.Policy, candidate.Rule}); u != nil {
+		u.Candidate++
+		if candidate.Outcome == Retry {
+			u.WouldRetry++
+		}
+	}
 }
 
 func (r *Result) count(row Row, n uint64) {
@@ -114,6 +165,11 @@ func (r *Result) close(skip, limit int) {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Cause, b.Cause),
 			cmp.Compare(a.Decided, b.Decided), cmp.Compare(a.Candidate, b.Candidate), cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Rule, b.Rule))
 	})
+	r.Rules = make([]RuleUse, 0, len(r.rules))
+	for _, u := range r.rules {
+		r.Rules = append(r.Rules, *u)
+	}
+	slices.SortFunc(r.Rules, func(a, b RuleUse) int { return cmp.Or(cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Rule, b.Rule)) })
 	r.Jobs = r.Jobs[min(skip, len(r.Jobs)):]
 	r.Jobs = slices.Clip(r.Jobs[:min(limit, len(r.Jobs))])
 	if end := skip + len(r.Jobs); uint64(end) < r.Changed && len(r.Jobs) > 0 {

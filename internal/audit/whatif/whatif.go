@@ -71,7 +71,8 @@ func Run(ctx context.Context, logs audit.Logs, o Options) ([]*Result, error) {
 	}
 	results := make([]*Result, len(o.Candidates))
 	for i := range results {
-		results[i] = &Result{Candidate: o.Candidates[i].Name, Against: "decided", rows: map[Row]uint64{}, Jobs: []Change{}}
+		results[i] = newResult()
+		results[i].Candidate, results[i].Against = o.Candidates[i].Name, "decided"
 		if o.Against != nil {
 			results[i].Against = o.Against.Name
 		}

@@ -3,6 +3,7 @@ package whatif_test
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -314,6 +315,10 @@ func TestStory(t *testing.T) {
 	}
 	if len(r.Rows) != 1 || r.Rows[0].Cause != "OOMKilled" || r.Rows[0].Queue != "ml" || r.Rows[0].Rule != "oom" || r.Rows[0].Count != 2 {
 		t.Errorf("limit 2: %+v", r.Rows)
+	}
+	// Eleven failed runs; of them, four are not compared.
+	if want := []whatif.RuleUse{{Policy: "infra", Rule: "oom", Decided: 7, Retried: 7, Candidate: 7, WouldRetry: 5}}; !slices.Equal(r.Rules, want) {
+		t.Errorf("limit 2: %+v, want %+v", r.Rules, want)
 	}
 	if len(r.Jobs) != 2 || r.Jobs[0].JobID != "job1" || r.Jobs[0].RunID != "job1-2" || r.Jobs[0].Decided.Outcome != whatif.Retry || r.Jobs[0].Candidate.Code != "RuleLimit" || !r.Jobs[0].Parts {
 		t.Errorf("limit 2: %+v", r.Jobs)

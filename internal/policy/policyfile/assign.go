@@ -80,6 +80,20 @@ func (s *Set) Field(path string) string {
 	return string(b)
 }
 
+// RuleOf returns the policy and the rule that has a field that Assign would change; "": it is the field of no rule.
+func (s *Set) RuleOf(path string) (policy, rule string) {
+	id, field, err := s.named(path)
+	entry, _, ok := strings.Cut(field, "]")
+	if err != nil || id.Kind != KindPolicy || !ok || !strings.HasPrefix(entry, "rules[") {
+		return "", ""
+	}
+	name := s.Field(prefixes[id.Kind] + id.Name + "." + entry + "].name")
+	if json.Unmarshal([]byte(name), &rule) != nil {
+		return "", ""
+	}
+	return id.Name, rule
+}
+
 // document decodes a resource, and returns it with the part of it whose fields paths name.
 func (s *Set) document(id ID) (doc map[string]any, at any, err error) {
 	b, err := s.JSON(id)
