@@ -103,6 +103,7 @@ func TestAnswersOverTheAPI(t *testing.T) {
 		{"jobs/" + job + "/explanation?run=" + fmt.Sprint(decision["runIndex"]), []string{"explain", job, "--run", fmt.Sprint(decision["runIndex"])}, "", &pb.Explanation{}},
 		{"queues/" + queue + "/story", []string{"explain", "queue", queue}, "", &pb.QueueStory{}},
 		{"queues/" + queue + "/story?limit=3&job_set=" + url.QueryEscape(set), []string{"explain", "job-set", queue + "/" + set, "--limit", "3"}, "", &pb.QueueStory{}},
+		{"queues/" + queue + "/story?since=2026-11-20T23:38:14Z", []string{"explain", "queue", queue, "--since", "2026-11-20T23:38:14Z"}, "", &pb.QueueStory{}},
 		{"top/retries?by=rule&limit=5", []string{"top", "retries", "--by", "rule", "--limit", "5"}, "rows", &pb.Top{}},
 		{"shadow/report", []string{"shadow", "report"}, "lines", &pb.ShadowLine{}},
 	} {

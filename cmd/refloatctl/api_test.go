@@ -159,7 +159,7 @@ func TestKill(t *testing.T) {
 	if after := codesSince(t, data, 0); after["RuleIgnore"] <= before["RuleIgnore"] {
 		t.Errorf("after resume: %v, before %v", after, before)
 	}
-	if out := ctl(t, "get", "jobs", "--data", data, "--waiting").exits(t, exitFine).out; !strings.Contains(out, "2199-01-01T00:00:00Z") {
+	if out := ctl(t, "get", "jobs", "--data", data, "--waiting").exits(t, exitFine).out; !strings.Contains(out, "2199-01-01T00:00:00.000Z") {
 		t.Errorf("nothing waits for the end of the pause:\n%s", out)
 	}
 }

@@ -15,15 +15,15 @@ import (
 
 type explainQueueFlags struct {
 	deployment
-	queue, set, output string
-	limit              int
+	query.QueueQuestion
+	since, output string
 }
 
 const explainQueueLong = `: how often each code, rule and cause of failure
 occurred, the jobs that failed for good and why, the retries that are pending, and the
 policies and overrides that are in force. With --job-db alone, the policies and overrides
 are left out, which are in the policies log. Jobs that the job database has pruned
-(--retain) are not counted.`
+(--retain) are not counted. --since limits all but the pending retries.`
 
 func newExplainQueue() *cobra.Command {
 	var f explainQueueFlags
@@ -31,10 +31,10 @@ func newExplainQueue() *cobra.Command {
 		Use:     "queue QUEUE (--data DIR | --pulsar URL --job-db URL | --job-db URL | --server HOST:PORT)",
 		Short:   "Explain what happened to the failed runs of a queue",
 		Long:    "Explain what happened to the failed runs of a queue" + explainQueueLong,
-		Example: "  refloatctl explain queue genomics --data .refloat-run",
+		Example: "  refloatctl explain queue genomics --data .refloat-run\n  refloatctl explain queue genomics --data .refloat-run --since 24h",
 		Args:    argument("QUEUE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f.queue = args[0]
+			f.Queue = args[0]
 			return f.run(cmd)
 		},
 	}
@@ -53,7 +53,7 @@ func newExplainJobSet() *cobra.Command {
 		Args:    argument("QUEUE/SET"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var ok bool
-			if f.queue, f.set, ok = strings.Cut(args[0], "/"); !ok || f.queue == "" || f.set == "" {
+			if f.Queue, f.JobSet, ok = strings.Cut(args[0], "/"); !ok || f.Queue == "" || f.JobSet == "" {
 				return usageError{fmt.Errorf("job set %q: want QUEUE/SET, such as genomics/align-7", args[0])}
 			}
 			return f.run(cmd)
@@ -67,7 +67,8 @@ func newExplainJobSet() *cobra.Command {
 func (f *explainQueueFlags) bindAll(cmd *cobra.Command) {
 	f.bind(cmd)
 	f.bindServer(cmd)
-	cmd.Flags().IntVar(&f.limit, "limit", 10, "maximum number of jobs in each list; 0: all")
+	cmd.Flags().StringVar(&f.since, "since", "", "only failures, and ends of jobs, at or after this time (RFC 3339), or less than this duration ago, such as 1h")
+	cmd.Flags().IntVar(&f.Limit, "limit", 10, "maximum number of jobs in each list; 0: all")
 	addOutput(cmd, &f.output)
 }
 
@@ -75,13 +76,17 @@ func (f *explainQueueFlags) run(cmd *cobra.Command) error {
 	switch {
 	case f.output != outputTable && f.output != outputJSON:
 		return badOutput(f.output)
-	case f.limit < 0:
-		return usageError{fmt.Errorf("--limit %d: want 1 or more, or 0 for all", f.limit)}
+	case f.Limit < 0:
+		return usageError{fmt.Errorf("--limit %d: want 1 or more, or 0 for all", f.Limit)}
 	}
 	if err := f.checkJobs(); err != nil {
 		return err
 	}
-	s, err := f.answers(nil).QueueStory(cmd.Context(), f.queue, f.set, f.limit)
+	var err error
+	if f.Since, err = moment("--since", f.since); err != nil {
+		return err
+	}
+	s, err := f.answers(nil).QueueStory(cmd.Context(), f.QueueQuestion)
 	if missing, ok := errors.AsType[*query.NotFound](err); ok {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s; `refloatctl get jobs %s` lists its jobs\n", missing, f.deployment)
 		return errFinding
@@ -100,6 +105,9 @@ func (f *explainQueueFlags) run(cmd *cobra.Command) error {
 
 func printQueue(w io.Writer, s *query.QueueStory) error {
 	name := s.Name()
+	if s.Since != "" {
+		name += " since " + s.Since
+	}
 	fmt.Fprintf(w, "%s%s: %s, %d retried and %d failed the job", bold(w, strings.ToUpper(name[:1])), name[1:], plural.Of(s.Decisions, "decision"), s.Retries, s.Failures)
 	if s.WithoutEffect > 0 {
 		fmt.Fprintf(w, "; %d had no effect (in shadow, or too late)", s.WithoutEffect)
@@ -127,8 +135,8 @@ func printQueue(w io.Writer, s *query.QueueStory) error {
 		time func(*query.Fate) string
 		head string
 	}{
-		{"Failed for good", &s.Failed, func(f *query.Fate) string { return f.Ended }, "ENDED"},
-		{"Pending retries", &s.Pending, func(f *query.Fate) string { return f.RetryAfter }, "NOT BEFORE"},
+		{"Failed for good", &s.Failed, func(f *query.Fate) string { return toMillis(f.Ended) }, "ENDED"},
+		{"Pending retries", &s.Pending, func(f *query.Fate) string { return toMillis(f.RetryAfter) }, "NOT BEFORE"},
 	} {
 		fmt.Fprintf(w, "\n%s: %s\n", bold(w, l.what), plural.Of(l.Count, "job"))
 		if l.Count == 0 {

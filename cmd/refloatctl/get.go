@@ -97,7 +97,7 @@ func printJob(w io.Writer, output string, j *query.Job) error {
 	}
 	fmt.Fprintf(w, "%s %s\n  queue %s, job set %s, partition %d, %s\n", bold(w, "Job"), oneLine(j.JobID), oneLine(j.Queue), oneLine(j.JobSet), j.Partition, j.State)
 	if j.RetryAfter != "" {
-		fmt.Fprintf(w, "  not before %s\n", j.RetryAfter)
+		fmt.Fprintf(w, "  not before %s\n", toMillis(j.RetryAfter))
 	}
 	if len(j.AvoidNodes) > 0 {
 		fmt.Fprintf(w, "  not on %s\n", oneLine(strings.Join(j.AvoidNodes, ", ")))
@@ -129,6 +129,15 @@ func jsonLines(w io.Writer) *json.Encoder {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	return enc
+}
+
+// toMillis shortens a time to milliseconds, for people; JSON has it in full.
+func toMillis(text string) string {
+	at, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return text
+	}
+	return at.Format("2006-01-02T15:04:05.000Z07:00")
 }
 
 func timeText(ns int64) string {

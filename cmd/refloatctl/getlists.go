@@ -21,9 +21,9 @@ var jobRows = rows[*query.Job]{
 		{heading: "GROUP", wide: true, cell: func(j *query.Job) string { return j.Group }},
 		{heading: "STATE", cell: func(j *query.Job) string { return j.State }},
 		{heading: "RUNS", cell: func(j *query.Job) string { return fmt.Sprint(j.Runs) }},
-		{heading: "RETRY AFTER", cell: func(j *query.Job) string { return j.RetryAfter }},
-		{heading: "SUBMITTED", wide: true, cell: func(j *query.Job) string { return j.Submitted }},
-		{heading: "ENDED", wide: true, cell: func(j *query.Job) string { return j.Ended }},
+		{heading: "RETRY AFTER", cell: func(j *query.Job) string { return toMillis(j.RetryAfter) }},
+		{heading: "SUBMITTED", wide: true, cell: func(j *query.Job) string { return toMillis(j.Submitted) }},
+		{heading: "ENDED", wide: true, cell: func(j *query.Job) string { return toMillis(j.Ended) }},
 		{heading: "AVOIDS", cell: func(j *query.Job) string { return strings.Join(j.AvoidNodes, ",") }},
 		{heading: "ARMADA SAYS", cell: func(j *query.Job) string {
 			if j.Armada != nil {
@@ -70,8 +70,8 @@ var runRows = rows[*query.Run]{
 		{heading: "STATE", cell: func(r *query.Run) string { return r.State }},
 		{heading: "EXECUTOR", wide: true, cell: func(r *query.Run) string { return r.Executor }},
 		{heading: "NODE", cell: func(r *query.Run) string { return r.Node }},
-		{heading: "LEASED", cell: func(r *query.Run) string { return r.Leased }},
-		{heading: "ENDED", cell: func(r *query.Run) string { return r.Ended }},
+		{heading: "LEASED", cell: func(r *query.Run) string { return toMillis(r.Leased) }},
+		{heading: "ENDED", cell: func(r *query.Run) string { return toMillis(r.Ended) }},
 		{heading: "ERROR", cell: func(r *query.Run) string { return r.Error }},
 		{heading: "CATEGORY", cell: func(r *query.Run) string { return r.Category }},
 		{heading: "DECIDED", cell: func(r *query.Run) string { return r.Outcome }},
@@ -106,7 +106,7 @@ job (--queue, --job-set, --group), and by the decision on it (--code, --policy, 
 
 var decisionRows = rows[*audit.Decision]{
 	columns: []column[*audit.Decision]{
-		{heading: "TIME", wide: true, cell: func(d *audit.Decision) string { return d.EventTime }},
+		{heading: "TIME", wide: true, cell: func(d *audit.Decision) string { return toMillis(d.EventTime) }},
 		{heading: "JOB", cell: func(d *audit.Decision) string { return d.JobID }},
 		{heading: "RUN", cell: func(d *audit.Decision) string { return fmt.Sprint(d.RunIndex) }},
 		{heading: "QUEUE", cell: func(d *audit.Decision) string { return d.Queue }},
@@ -116,7 +116,7 @@ var decisionRows = rows[*audit.Decision]{
 		{heading: "RULE", cell: func(d *audit.Decision) string { return query.RuleName(d.Policy, d.Rule) }},
 		{heading: "USED", cell: func(d *audit.Decision) string { return usedText(d) }},
 		{heading: "DELAY", cell: func(d *audit.Decision) string { return d.Delay }},
-		{heading: "RETRY AFTER", wide: true, cell: func(d *audit.Decision) string { return d.RetryAfter }},
+		{heading: "RETRY AFTER", wide: true, cell: func(d *audit.Decision) string { return toMillis(d.RetryAfter) }},
 		{heading: "WHY", cell: func(d *audit.Decision) string {
 			if d.Superseded {
 				return supersededText + ": " + d.Reason

@@ -45,7 +45,7 @@ func TestJobDBVerify(t *testing.T) {
 	ctl(t, "jobdb", "verify").exits(t, exitUsage).says(t, "--data DIR is required")
 	ctl(t, "jobdb").exits(t, exitUsage).says(t, "verify")
 	verify(empty).exits(t, exitEnvironment).says(t, "no Refloat data")
-	verify(data, "--job-db", "sqlite://"+filepath.Join(empty, "none.sqlite")).exits(t, exitEnvironment).says(t, "no such file")
+	verify(data, "--job-db", "sqlite://"+filepath.Join(empty, "none.sqlite")).exits(t, exitEnvironment).says(t, "there is no job database yet")
 	verify(data, "--job-db", "mysql://root:sesame@host/x").exits(t, exitEnvironment).says(t, "give sqlite:///path/to/jobs.sqlite or postgres://")
 
 	job := firstJob(t, data)

@@ -46,6 +46,7 @@ func TestServerAnswersAlike(t *testing.T) {
 		{"explain", job, "--why-not", "Retry"},
 		{"explain", job, "--why-not", "Fail"},
 		{"explain", "queue", queue},
+		{"explain", "queue", queue, "--since", "2026-11-20T23:38:14Z"},
 		{"explain", "job-set", queue + "/" + set},
 		{"explain", "queue", "nosuchqueue"},
 		{"top", "retries", "--by", "rule"},

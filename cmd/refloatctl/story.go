@@ -46,10 +46,10 @@ func tellStory(cmd *cobra.Command, f *explainFlags) error {
 func printStory(w io.Writer, s *query.Story) error {
 	fmt.Fprintf(w, "%s %s  queue %s, job set %s: %s after %s", bold(w, "Job"), oneLine(s.Job.JobID), oneLine(s.Job.Queue), oneLine(s.Job.JobSet), s.Job.State, plural.Of(len(s.Runs), "run"))
 	if s.Job.Ended != "" {
-		fmt.Fprintf(w, ", at %s", s.Job.Ended)
+		fmt.Fprintf(w, ", at %s", toMillis(s.Job.Ended))
 	}
 	fmt.Fprintln(w)
-	if outcome := s.Outcome(); outcome != "" {
+	if outcome := s.Outcome(time.Now()); outcome != "" {
 		fmt.Fprintln(w, oneLine(outcome))
 	}
 	fmt.Fprintln(w)
@@ -60,7 +60,7 @@ func printStory(w io.Writer, s *query.Story) error {
 		if c.Cause != "" {
 			how += ": " + c.Cause
 		}
-		cells := []string{fmt.Sprint(c.Index), c.Node, c.Leased, c.Ended, how, c.Undecided(), "", "", "", "", nextIn(s, i)}
+		cells := []string{fmt.Sprint(c.Index), c.Node, toMillis(c.Leased), toMillis(c.Ended), how, c.Undecided(), "", "", "", "", nextIn(s, i)}
 		if d := c.Decided; d != nil {
 			cells[5], cells[6], cells[7] = decisionText(d), query.RuleName(d.Policy, d.Rule), usedText(d)
 			cells[8], cells[9] = fmt.Sprintf("%d/%d", d.GlobalUsed, d.GlobalLimit), d.Delay
@@ -114,8 +114,10 @@ func nextIn(s *query.Story, i int) string {
 		return fmt.Sprintf("run %d", s.Runs[i+1].Index)
 	case s.Job.Final:
 		return "the job is over"
+	case c.Decided != nil && c.Decided.Decision == "JobRequeued" && s.Job.Due(time.Now()):
+		return "queued, due since " + toMillis(s.Job.RetryAfter)
 	case c.Decided != nil && c.Decided.Decision == "JobRequeued" && s.Job.RetryAfter != "":
-		return "queued, not before " + s.Job.RetryAfter
+		return "queued, not before " + toMillis(s.Job.RetryAfter)
 	}
 	return s.Job.State
 }

@@ -33,6 +33,7 @@ type Criteria struct {
 	// Since <= time < Until, where 0 means no bound: of jobs the submission, of runs the
 	// lease, of decisions the failure. Unix nanoseconds.
 	Since, Until int64
+	EndedSince   int64 // of jobs; 0: no bound
 }
 
 // Empty reports whether they select everything.

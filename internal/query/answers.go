@@ -23,7 +23,7 @@ type Answers interface {
 	WhyNot(ctx context.Context, job string, run int, outcome string) (*WhyNot, error)
 	Group(ctx context.Context, k GroupKey) (Group, error)
 	GroupHistory(ctx context.Context, k GroupKey) (*GroupHistory, error)
-	QueueStory(ctx context.Context, queue, set string, limit int) (*QueueStory, error)
+	QueueStory(ctx context.Context, about QueueQuestion) (*QueueStory, error)
 	Shadow(ctx context.Context, queue string, since int64, visit func(*ShadowLine) error) error
 	WhatIf(ctx context.Context, w *WhatIf) ([]WhatIfResult, error)
 	Verify(ctx context.Context, o report.Options) (*report.Report, error)

@@ -1,6 +1,10 @@
 package query
 
-import "github.com/refloat/refloat/internal/jobdb"
+import (
+	"time"
+
+	"github.com/refloat/refloat/internal/jobdb"
+)
 
 // Job is a job. Times are RFC 3339 in UTC, omitted if unknown.
 type Job struct {
@@ -20,6 +24,12 @@ type Job struct {
 	Attempts        []Attempt `json:"attempts,omitempty"`
 
 	Group string `json:"group,omitempty"` // the name of its group; "": it is in none
+}
+
+// Due reports whether the job may be leased again at a time, after a wait.
+func (j *Job) Due(now time.Time) bool {
+	at, err := time.Parse(time.RFC3339Nano, j.RetryAfter)
+	return err == nil && !at.After(now)
 }
 
 // Verdict is Armada's own verdict on a job that failed.

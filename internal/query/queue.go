@@ -14,10 +14,19 @@ import (
 	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
+// QueueQuestion asks what happened to the failed runs of a queue.
+type QueueQuestion struct {
+	Queue  string
+	JobSet string // "": the whole queue
+	Since  int64  // only failures, and ends of jobs, from then on, in Unix nanoseconds; 0: all
+	Limit  int    // bounds the lists of jobs; 0: all
+}
+
 // QueueStory is what happened to the failed runs of a queue or a job set.
 type QueueStory struct {
 	Queue         string   `json:"queue"`
 	JobSet        string   `json:"jobSet,omitempty"`
+	Since         string   `json:"since,omitempty"`
 	Decisions     int      `json:"decisions"`
 	Retries       int      `json:"retries"`       // of the decisions
 	Failures      int      `json:"failures"`      // of the decisions
@@ -80,20 +89,20 @@ func (s *QueueStory) NewestCauses() string {
 	return fmt.Sprintf(" of the newest %d", s.CausesOf)
 }
 
-// QueueStory tells what happened to the failed runs of a queue or, if set is not empty, of a job set; limit bounds the
-// lists of jobs, 0: all. Errors: *NotFound, *Invalid.
-func (s *Source) QueueStory(ctx context.Context, queue, set string, limit int) (*QueueStory, error) {
-	if limit < 0 {
-		return nil, invalid("limit", "%d: want 1 or more, or 0 for all", limit)
+// QueueStory tells what happened to the failed runs of a queue or a job set. Retries that are pending are all told.
+// Errors: *NotFound, *Invalid.
+func (s *Source) QueueStory(ctx context.Context, about QueueQuestion) (*QueueStory, error) {
+	if about.Limit < 0 {
+		return nil, invalid("limit", "%d: want 1 or more, or 0 for all", about.Limit)
 	}
-	if queue == "" {
+	if about.Queue == "" {
 		return nil, invalid("queue", "it is empty: which queue?")
 	}
-	out := &QueueStory{Queue: queue, JobSet: set}
+	out := &QueueStory{Queue: about.Queue, JobSet: about.JobSet, Since: timeText(about.Since)}
 	var generation uint64
 	jobs := 0
 	err := s.Jobs(ctx, func(q jobdb.Queries) error {
-		some, err := out.count(q, limit)
+		some, err := out.count(q, &about)
 		jobs = some
 		return errors.Join(err, q.Activations(jobdb.RecordFilter{}, func(a *jobdb.Activation) error {
 			generation = max(generation, a.Generation)
@@ -112,17 +121,19 @@ func (s *Source) QueueStory(ctx context.Context, queue, set string, limit int) (
 	if err != nil {
 		return nil, err
 	}
-	out.Policies = at.inForce(queue)
+	out.Policies = at.inForce(about.Queue)
 	return out, nil
 }
 
 // count reads the job database, and returns 0 if it has no such job.
-func (s *QueueStory) count(q jobdb.Queries, limit int) (jobs int, err error) {
+func (s *QueueStory) count(q jobdb.Queries, about *QueueQuestion) (jobs int, err error) {
 	of := jobdb.Criteria{Queue: s.Queue, JobSet: s.JobSet}
 	if _, err := q.JobList(&of, jobdb.Page{Limit: 1}, func(*jobdb.Job) error { jobs++; return nil }); err != nil || jobs == 0 {
 		return jobs, err
 	}
-	counts, err := q.CountDecisions(&of)
+	failures := of
+	failures.Since = about.Since
+	counts, err := q.CountDecisions(&failures)
 	if err != nil {
 		return 0, err
 	}
@@ -147,15 +158,16 @@ func (s *QueueStory) count(q jobdb.Queries, limit int) (jobs int, err error) {
 		}
 	}
 	s.Codes, s.Rules = Ranked(codes), Ranked(rules)
-	if err := s.countCauses(q, &of); err != nil {
+	if err := s.countCauses(q, &failures); err != nil {
 		return 0, err
 	}
 	failed, pending := of, of
-	failed.States, pending.Waiting = []uint8{uint8(jobdb.JobFailed)}, true
-	if s.Failed, err = fatesOf(q, &failed, "ended", limit); err != nil {
+	failed.States, failed.EndedSince = []uint8{uint8(jobdb.JobFailed)}, about.Since
+	pending.Waiting = true
+	if s.Failed, err = fatesOf(q, &failed, "ended", about.Limit); err != nil {
 		return 0, err
 	}
-	s.Pending, err = fatesOf(q, &pending, "retry-after", limit)
+	s.Pending, err = fatesOf(q, &pending, "retry-after", about.Limit)
 	return jobs, err
 }
 

@@ -55,9 +55,16 @@ func TestQueueOfMany(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer reader.Close()
-	s, err := (&query.Source{Jobs: reader.View}).QueueStory(t.Context(), "q", "", 3)
+	s, err := (&query.Source{Jobs: reader.View}).QueueStory(t.Context(), query.QueueQuestion{Queue: "q", Limit: 3})
 	if err != nil {
 		t.Fatal(err)
+	}
+	newest, err := (&query.Source{Jobs: reader.View}).QueueStory(t.Context(), query.QueueQuestion{Queue: "q", Since: 2001, Limit: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := fmt.Sprintln(newest.Decisions, newest.CausesOf, newest.Failed.Count, len(newest.Failed.Jobs), newest.Since), "20 20 20 3 1970-01-01T00:00:00.000002001Z\n"; got != want {
+		t.Errorf("since the last 20: %s, want %s", got, want)
 	}
 	got := fmt.Sprintf("%d %d %d %d %v %v %v%s, %d %d %s", s.Decisions, s.Retries, s.Failures, s.WithoutEffect, s.Codes, s.Rules, s.Causes, s.NewestCauses(), s.Failed.Count, len(s.Failed.Jobs), s.Failed.Jobs[0].JobID)
 	if want := "2020 0 2020 21 [{RuleFail 2020}] [{p/r 2020}] [{unknown 2000}] of the newest 2000, 2020 3 job02019"; got != want {

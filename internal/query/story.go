@@ -42,8 +42,8 @@ type RulesTried struct {
 	Lost   string // why they are unknown; "": they are known
 }
 
-// Outcome says in a sentence where the job stands and why; "": its state says it all.
-func (s *Story) Outcome() string {
+// Outcome says in a sentence where the job stands at a time, and why; "": its state says it all.
+func (s *Story) Outcome(now time.Time) string {
 	var last *StoryOfRun // whose decision had an effect
 	shadow := false
 	for i := range s.Runs {
@@ -60,6 +60,8 @@ func (s *Story) Outcome() string {
 		return "It failed for good by Armada's verdict: Refloat decided in shadow, without effect."
 	case s.Job.State == jobdb.JobFailed.String():
 		return "It failed for good by Armada's verdict: no decision of Refloat ended it."
+	case s.Job.State == jobdb.JobQueued.String() && s.Job.RetryAfter != "" && last != nil && s.Job.Due(now):
+		return fmt.Sprintf("Its retry has been due since %s, but no run was leased: %s", s.Job.RetryAfter, last.Decided.Reason)
 	case s.Job.State == jobdb.JobQueued.String() && s.Job.RetryAfter != "" && last != nil:
 		return fmt.Sprintf("It waits for its next run, not before %s: %s", s.Job.RetryAfter, last.Decided.Reason)
 	}

@@ -84,7 +84,7 @@ func (s *site) job(p *page) error {
 		return err
 	}
 	j := &story.Job
-	shown := jobPage{Job: *j, Others: others, Pruned: story.Pruned, Answer: story.Outcome(), Left: max(0, len(story.Runs)-storyRuns)}
+	shown := jobPage{Job: *j, Others: others, Pruned: story.Pruned, Answer: story.Outcome(s.Now()), Left: max(0, len(story.Runs)-storyRuns)}
 	s.Query.WithRules(p.ctx, story, shown.Left)
 	for i := shown.Left; i < len(story.Runs); i++ {
 		shown.Steps = append(shown.Steps, stepOf(story, i))

@@ -48,10 +48,7 @@ func (s *site) top(p *page) error {
 	for _, key := range jobdb.Tops {
 		top.By = append(top.By, choice{key, p.with("by", key), key == by})
 	}
-	for _, w := range []string{"1h", "24h", "168h", ""} {
-		name := map[string]string{"1h": "last hour", "24h": "last day", "168h": "last week", "": "all"}[w]
-		top.Windows = append(top.Windows, choice{name, p.with("since", w, "until", ""), p.arg("since") == w && p.arg("until") == ""})
-	}
+	top.Windows = windows(p)
 	shown.Lead = "What caused the most retries. Decisions in shadow, and those that came too late, are not counted."
 	t := &shown.Table
 	*t = table{Caption: "Retries by " + by, Columns: columns(title(by), "Retries>", "Share", "Failures>", "Jobs>"), Empty: "No decision in this time."}
@@ -136,6 +133,14 @@ func (s *site) partitions(p *page) error {
 	return p.show("partitions", "Partitions", "/partitions", shown)
 }
 
+// windows are the times that a page may be limited to.
+func windows(p *page) (all []choice) {
+	for _, w := range []struct{ since, name string }{{"1h", "last hour"}, {"24h", "last day"}, {"168h", "last week"}, {"", "all"}} {
+		all = append(all, choice{w.name, p.with("since", w.since, "until", ""), p.arg("since") == w.since && p.arg("until") == ""})
+	}
+	return all
+}
+
 func partitionRow(x *query.Partition) []cell {
 	by := cell{Text: "unknown", Class: "note"}
 	switch {
@@ -167,6 +172,7 @@ const queueJobs = 10
 // queuePage is a queue, or a job set of it.
 type queuePage struct {
 	*query.QueueStory
+	Windows  []choice
 	Figures  []figure
 	Tallies  []table
 	Fates    []table
@@ -182,14 +188,22 @@ func (s *site) queue(p *page) error {
 	if s.Query.Jobs == nil {
 		return errNoJobs
 	}
-	story, err := s.Query.QueueStory(p.ctx, name, set, queueJobs)
+	since, err := query.Moment(p.arg("since"), s.Now())
+	if err != nil {
+		return &query.Invalid{Param: "since", Err: err}
+	}
+	story, err := s.Query.QueueStory(p.ctx, query.QueueQuestion{Queue: name, JobSet: set, Since: since, Limit: queueJobs})
 	if err != nil {
 		return err
 	}
-	shown := queuePage{QueueStory: story, Override: link("/overrides", "queue", name)}
+	shown := queuePage{QueueStory: story, Windows: windows(p), Override: link("/overrides", "queue", name)}
+	failed := link("/jobs", "queue", name, "set", set, "state", "Failed", "sort", "-ended")
+	if since != 0 {
+		failed = "" // that list cannot be limited by when jobs ended
+	}
 	shown.Figures = []figure{
 		{size(uint64(story.Retries)), "retried", "", "", "good"},
-		{size(uint64(story.Failures)), "failed the job", link("/jobs", "queue", name, "set", set, "state", "Failed", "sort", "-ended"), "", "bad"},
+		{size(uint64(story.Failures)), "failed the job", failed, "", "bad"},
 	}
 	if story.WithoutEffect > 0 {
 		shown.Figures = append(shown.Figures, figure{size(uint64(story.WithoutEffect)), "without effect", link("/shadow", "queue", name), "of these: in shadow, or too late", ""})
@@ -203,18 +217,18 @@ func (s *site) queue(p *page) error {
 		for _, n := range t.counts {
 			c := text(n.Key)
 			if t.heading == "Code" {
-				c.Link = link("/decisions", "queue", name, "set", set, "code", n.Key)
+				c.Link = link("/decisions", "queue", name, "set", set, "code", n.Key, "since", p.arg("since"))
 			}
 			one.Rows = append(one.Rows, []cell{c, number(size(uint64(n.Count)))})
 		}
 		shown.Tallies = append(shown.Tallies, one)
 	}
 	shown.Fates = []table{
-		fatesTable("Failed for good", "Ended", &story.Failed, link("/jobs", "queue", name, "set", set, "state", "Failed", "sort", "-ended")),
+		fatesTable("Failed for good", "Ended", &story.Failed, failed),
 		fatesTable("Pending retries", "Next run not before", &story.Pending, link("/jobs", "queue", name, "set", set, "waiting", "yes")),
 	}
 	shown.Newest = table{Caption: "Newest decisions", Columns: decisionColumns(), Empty: "Nothing was decided yet."}
-	if _, err = s.Query.ListDecisions(p.ctx, &query.List{Criteria: jobdb.Criteria{Queue: name, JobSet: set}, Sort: "-time", Limit: queueJobs}, func(d *audit.Decision) error {
+	if _, err = s.Query.ListDecisions(p.ctx, &query.List{Criteria: jobdb.Criteria{Queue: name, JobSet: set, Since: since}, Sort: "-time", Limit: queueJobs}, func(d *audit.Decision) error {
 		shown.Newest.Rows = append(shown.Newest.Rows, decisionRow(d))
 		return nil
 	}); err != nil {

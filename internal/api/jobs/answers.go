@@ -129,9 +129,13 @@ func (s *Service) GetQueueStory(ctx context.Context, r *pb.GetQueueStoryRequest)
 	if err != nil {
 		return nil, err
 	}
+	about := query.QueueQuestion{Queue: r.Queue, JobSet: r.JobSet, Limit: limit}
+	if about.Since, err = s.moment("since", r.Since); err != nil {
+		return nil, err
+	}
 	out := &pb.QueueStory{}
 	err = s.ask(ctx, func(ctx context.Context, from *query.Source) error {
-		story, err := from.QueueStory(ctx, r.Queue, r.JobSet, limit)
+		story, err := from.QueueStory(ctx, about)
 		if err == nil {
 			out, err = fill(out, story)
 		}

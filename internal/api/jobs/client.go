@@ -306,10 +306,10 @@ func (c *Client) GroupHistory(ctx context.Context, k query.GroupKey) (*query.Gro
 }
 
 // QueueStory implements query.Answers.
-func (c *Client) QueueStory(ctx context.Context, queue, set string, limit int) (*query.QueueStory, error) {
+func (c *Client) QueueStory(ctx context.Context, about query.QueueQuestion) (*query.QueueStory, error) {
 	out := &query.QueueStory{}
 	return out, one(ctx, c, out, func(ctx context.Context, p pb.JobsClient) (*pb.QueueStory, error) {
-		return p.GetQueueStory(ctx, &pb.GetQueueStoryRequest{Queue: queue, JobSet: set, Limit: atMost(limit)})
+		return p.GetQueueStory(ctx, &pb.GetQueueStoryRequest{Queue: about.Queue, JobSet: about.JobSet, Since: when(about.Since), Limit: atMost(about.Limit)})
 	})
 }
 

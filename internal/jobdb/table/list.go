@@ -187,6 +187,7 @@ func jobs(c *jobdb.Criteria) (s Query) {
 		s.where("retry_after <> 0 AND state = ?", int64(jobdb.JobQueued))
 	}
 	s.between("submitted", c.Since, c.Until)
+	s.between("ended", c.EndedSince, 0)
 	s.exists("runs", "x.job_id = jobs.job_id AND x.partition = jobs.partition", failed(c))
 	s.exists("decisions", "x.job_id = jobs.job_id AND x.partition = jobs.partition", decided(c))
 	return s

@@ -1335,6 +1335,7 @@ type GetQueueStoryRequest struct {
 	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
 	JobSet        string                 `protobuf:"bytes,2,opt,name=job_set,json=jobSet,proto3" json:"job_set,omitempty"` // empty: the whole queue
 	Limit         int32                  `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`                // jobs in each list, at most 1000; 0: 10
+	Since         string                 `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`                 // only failures and ends of jobs from then on: a time, or a duration before now
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1388,6 +1389,13 @@ func (x *GetQueueStoryRequest) GetLimit() int32 {
 		return x.Limit
 	}
 	return 0
+}
+
+func (x *GetQueueStoryRequest) GetSince() string {
+	if x != nil {
+		return x.Since
+	}
+	return ""
 }
 
 type TopRetriesRequest struct {
@@ -5765,6 +5773,7 @@ type QueueStory struct {
 	FailedForGood  *Fates                 `protobuf:"bytes,10,opt,name=failed_for_good,json=failedForGood,proto3" json:"failed_for_good,omitempty"`
 	PendingRetries *Fates                 `protobuf:"bytes,11,opt,name=pending_retries,json=pendingRetries,proto3" json:"pending_retries,omitempty"`
 	Policies       *InForce               `protobuf:"bytes,12,opt,name=policies,proto3" json:"policies,omitempty"`
+	Since          *string                `protobuf:"bytes,14,opt,name=since,proto3,oneof" json:"since,omitempty"`
 	CausesOf       int32                  `protobuf:"varint,13,opt,name=causes_of,json=causesOf,proto3" json:"causes_of,omitempty"` // the decisions whose failures causes counts: the newest ones, up to 2000
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -5882,6 +5891,13 @@ func (x *QueueStory) GetPolicies() *InForce {
 		return x.Policies
 	}
 	return nil
+}
+
+func (x *QueueStory) GetSince() string {
+	if x != nil && x.Since != nil {
+		return *x.Since
+	}
+	return ""
 }
 
 func (x *QueueStory) GetCausesOf() int32 {
@@ -7357,11 +7373,12 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x06Record\x125\n" +
 	"\bdecision\x18\x01 \x01(\v2\x19.refloat.jobs.v1.DecisionR\bdecision\x12,\n" +
 	"\x05other\x18\x02 \x01(\v2\x16.refloat.jobs.v1.OtherR\x05other\x12\x12\n" +
-	"\x04text\x18\x03 \x01(\tR\x04text\"[\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\"q\n" +
 	"\x14GetQueueStoryRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x17\n" +
 	"\ajob_set\x18\x02 \x01(\tR\x06jobSet\x12\x14\n" +
-	"\x05limit\x18\x03 \x01(\x05R\x05limit\"\x9a\x02\n" +
+	"\x05limit\x18\x03 \x01(\x05R\x05limit\x12\x14\n" +
+	"\x05since\x18\x04 \x01(\tR\x05since\"\x9a\x02\n" +
 	"\x11TopRetriesRequest\x12\x0e\n" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x17\n" +
@@ -7976,7 +7993,7 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x15\n" +
 	"\x03now\x18\x03 \x01(\tH\x00R\x03now\x88\x01\x01B\x06\n" +
-	"\x04_now\"\xa7\x04\n" +
+	"\x04_now\"\xcc\x04\n" +
 	"\n" +
 	"QueueStory\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x1c\n" +
@@ -7991,10 +8008,12 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x0ffailed_for_good\x18\n" +
 	" \x01(\v2\x16.refloat.jobs.v1.FatesR\rfailedForGood\x12?\n" +
 	"\x0fpending_retries\x18\v \x01(\v2\x16.refloat.jobs.v1.FatesR\x0ependingRetries\x124\n" +
-	"\bpolicies\x18\f \x01(\v2\x18.refloat.jobs.v1.InForceR\bpolicies\x12\x1b\n" +
+	"\bpolicies\x18\f \x01(\v2\x18.refloat.jobs.v1.InForceR\bpolicies\x12\x19\n" +
+	"\x05since\x18\x0e \x01(\tH\x01R\x05since\x88\x01\x01\x12\x1b\n" +
 	"\tcauses_of\x18\r \x01(\x05R\bcausesOfB\n" +
 	"\n" +
-	"\b_job_set\"/\n" +
+	"\b_job_setB\b\n" +
+	"\x06_since\"/\n" +
 	"\x05Tally\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\"H\n" +
