@@ -54,7 +54,7 @@ decision is the one given.
 
 With --group-policy, decide instead what follows when a unit of a group fails: by the
 restarts of its part, by the rules of the group policy, or by its default. --restarts
-and its kin say what was used up before; --verify takes the action.`,
+and related flags say what was used up before; --verify takes the action.`,
 		Example: `  refloatctl eval -p examples/policies --exit-code 137 --condition OOMKilled
   refloatctl eval -p examples/policies --queue vision-train --exit-code 139 --failures 3
   refloatctl eval -p examples/policies/infra.yaml --condition Preempted --verify Retry

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"io"
 	"slices"
-
-	"github.com/refloat/refloat/internal/plural"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/audit/whynot"
+	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/query"
 	"github.com/refloat/refloat/internal/suggest"
@@ -73,8 +73,8 @@ is derived from the logs, which takes as long as reading them.`,
 	f.bind(cmd)
 	f.bindServer(cmd)
 	cmd.Flags().IntVar(&f.run, "run", -1, "index of the failed run, from 0")
-	cmd.Flags().BoolVar(&f.allRuns, "all-runs", false, "tell all runs of the job as one story, one line a run")
-	cmd.Flags().StringVar(&f.whyNot, "why-not", "", "find the smallest changes under which the run had been decided so: Retry, Fail or Ignore")
+	cmd.Flags().BoolVar(&f.allRuns, "all-runs", false, "show all runs of the job, one line a run")
+	cmd.Flags().StringVar(&f.whyNot, "why-not", "", "find the smallest changes after which the decision would have been another one: Retry, Fail or Ignore")
 	complete(cmd, "why-not", whynot.Outcomes()...)
 	addOutput(cmd, &f.output)
 	cmd.AddCommand(newExplainGroup(), newExplainJobSet(), newExplainQueue())
@@ -160,6 +160,9 @@ func printCase(w io.Writer, e *query.Explanation) {
 	}
 	fmt.Fprintf(w, "\n%s decision %d of partition %d, policy generation %d (set %s), event at %v\n",
 		bold(w, "Where"), d.Number, d.Partition, generation, cutTo(d.PolicySet, 12), position(d.Position))
+	if waiting := e.Job.Waiting(time.Now()); waiting != "" && e.Job.RetryAfter == d.RetryAfter && !e.NotActedOn {
+		fmt.Fprintf(w, "%s the job is %s: %s\n", bold(w, "Now"), e.Job.State, waiting)
+	}
 	for i := range e.Changes {
 		fmt.Fprintf(w, "%s %s\n", bold(w, "Policies"), changeText(&e.Changes[i]))
 	}

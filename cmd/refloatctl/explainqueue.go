@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/query"
 )
@@ -100,7 +101,11 @@ func (f *explainQueueFlags) run(cmd *cobra.Command) error {
 	} else {
 		err = printQueue(out, s)
 	}
-	return errors.Join(err, out.Flush())
+	err = errors.Join(err, out.Flush())
+	if err == nil && s.Decisions == 0 {
+		newestHint(cmd, f.answers(nil), &query.List{Criteria: jobdb.Criteria{Queue: f.Queue, JobSet: f.JobSet, Since: f.Since}})
+	}
+	return err
 }
 
 func printQueue(w io.Writer, s *query.QueueStory) error {
@@ -136,7 +141,7 @@ func printQueue(w io.Writer, s *query.QueueStory) error {
 		head string
 	}{
 		{"Failed for good", &s.Failed, func(f *query.Fate) string { return toMillis(f.Ended) }, "ENDED"},
-		{"Pending retries", &s.Pending, func(f *query.Fate) string { return toMillis(f.RetryAfter) }, "NOT BEFORE"},
+		{"Pending retries", &s.Pending, func(f *query.Fate) string { return toMillis(f.RetryAfter) }, "RETRY AFTER"},
 	} {
 		fmt.Fprintf(w, "\n%s: %s\n", bold(w, l.what), plural.Of(l.Count, "job"))
 		if l.Count == 0 {
@@ -163,14 +168,14 @@ func printInForce(w io.Writer, p *query.InForce) {
 		fmt.Fprintf(w, "\n%s are in the policies log: give --pulsar URL or --data DIR to see what is in force\n", bold(w, "Policies"))
 		return
 	}
-	applying, mode := strings.Join(p.Applying, ", "), ""
+	applying, mode := strings.Join(p.Applying, ", then "), ""
 	if applying == "" {
-		applying = "no policy: failed runs are decided as Armada does"
+		applying = "none, so that failed runs are decided as Armada does"
 	}
 	if p.Shadow {
 		mode = "; the queue is in shadow"
 	}
-	fmt.Fprintf(w, "\n%s in force, generation %d: %s; globalMaxRetries %d%s\n", bold(w, "Policies"), p.Generation, oneLine(applying), p.Limit, mode)
+	fmt.Fprintf(w, "\n%s in force, generation %d, for jobs that name none: %s; globalMaxRetries %d%s\n", bold(w, "Policies"), p.Generation, oneLine(applying), p.Limit, mode)
 	for i := range p.Changes {
 		fmt.Fprintf(w, "  %s\n", changeText(&p.Changes[i]))
 	}

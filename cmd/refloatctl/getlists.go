@@ -25,7 +25,7 @@ var jobRows = rows[*query.Job]{
 		{heading: "SUBMITTED", wide: true, cell: func(j *query.Job) string { return toMillis(j.Submitted) }},
 		{heading: "ENDED", wide: true, cell: func(j *query.Job) string { return toMillis(j.Ended) }},
 		{heading: "AVOIDS", cell: func(j *query.Job) string { return strings.Join(j.AvoidNodes, ",") }},
-		{heading: "ARMADA SAYS", cell: func(j *query.Job) string {
+		{heading: "ARMADA ALONE", cell: func(j *query.Job) string {
 			if j.Armada != nil {
 				return "Failed"
 			}
@@ -42,7 +42,8 @@ func newGetJobs() *cobra.Command {
 		Use:   "jobs (--data DIR | --job-db URL | --server HOST:PORT)",
 		Short: "List jobs",
 		Long: `List jobs. A job is selected by its own state, queue, job set and submission, by any of
-its decisions (--code, --policy, --rule), and by any of its runs (--node, --category).`,
+its decisions (--code, --policy, --rule), and by any of its runs (--node, --category).
+ARMADA ALONE is Failed for a job that Armada would have failed by now without Refloat.`,
 		Example: `  refloatctl get jobs --data .refloat-run --queue genomics --state Queued
   refloatctl get jobs --data .refloat-run --waiting -o json
   refloatctl get jobs --data .refloat-run --category oom --since 24h --sort -submitted --limit 20

@@ -133,9 +133,16 @@ func (f *listFlags) hint(cmd *cobra.Command) {
 			return
 		}
 	}
-	newest, err := query.NewestBefore(ctx, from, &f.ask)
+	newestHint(cmd, from, &f.ask)
+}
+
+// newestHint says when the newest decision is, if it is before what was asked for.
+func newestHint(cmd *cobra.Command, from query.Answers, asked *query.List) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), lookupTime)
+	defer cancel()
+	newest, err := query.NewestBefore(ctx, from, asked)
 	if at, bad := time.Parse(time.RFC3339, newest); err == nil && newest != "" && bad == nil {
-		fmt.Fprintf(cmd.ErrOrStderr(), "the newest decision is on a failure at %s, before --since: try --since %s\n",
+		fmt.Fprintf(cmd.ErrOrStderr(), "the newest decision is about a failure at %s, before --since: try --since %s\n",
 			newest, at.Add(-time.Hour).UTC().Format(time.RFC3339))
 	}
 }

@@ -116,8 +116,16 @@ func TestTopRetries(t *testing.T) {
 			t.Errorf("by %s: %d decisions, want %d", by, sum, decided)
 		}
 	}
+	all := ctl(t, "top", "retries", "--data", data, "--by", "rule", "--limit", "0", "-o", "json").exits(t, exitFine)
+	rules := strings.Count(all.out, "\n")
+	for limit, want := range map[int]string{rules: "", rules - 1: "there are more: --limit 0 lists all\n"} {
+		r := ctl(t, "top", "retries", "--data", data, "--by", "rule", "--limit", fmt.Sprint(limit), "-o", "json").exits(t, exitFine)
+		if r.err != want || strings.Count(r.out, "\n") != limit {
+			t.Errorf("--limit %d of %d: %d rows, %q", limit, rules, strings.Count(r.out, "\n"), r.err)
+		}
+	}
 	ctl(t, "top", "retries", "--data", data, "--by", "nod").exits(t, exitUsage)
-	ctl(t, "top", "retries", "--data", data, "--since", "2200-01-01T00:00:00Z").exits(t, exitFine).says(t, "the newest decision is on a failure at 20", "try --since 20")
+	ctl(t, "top", "retries", "--data", data, "--since", "2200-01-01T00:00:00Z").exits(t, exitFine).says(t, "the newest decision is about a failure at 20", "try --since 20")
 }
 
 // TestNothingFound: an empty list says what was probably meant, or since when there is something; with -o json too, and only
@@ -130,8 +138,9 @@ func TestNothingFound(t *testing.T) {
 		{"get jobs --queue " + queue + "x", "--queue \"" + queue + "x\" matches nothing recent: did you mean " + queue + "?"},
 		{"get decisions --queue nosuchqueue", "matches nothing recent: recent ones are "},
 		{"get runs --node cluster-a-node-0", "did you mean cluster-a-node-0"},
-		{"get decisions --since 1h -o json", "the newest decision is on a failure at 20"},
+		{"get decisions --since 1h -o json", "the newest decision is about a failure at 20"},
 		{"top --queue nosuchqueue", "matches nothing recent"},
+		{"explain queue " + queue + " --since 1h -o json", "the newest decision is about a failure at 20"},
 		{"top retries --since 0d", "before --since: try --since 20"},
 	} {
 		r := ctl(t, append(strings.Fields(c.args), "--data", data)...).exits(t, exitFine)

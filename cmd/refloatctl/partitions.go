@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -82,7 +83,11 @@ and the last envelope.`,
 					return err
 				}
 			}
-			return errors.Join(end(), out.Flush())
+			err = errors.Join(end(), out.Flush())
+			if f.output == outputTable && len(all) > 0 && !slices.ContainsFunc(all, func(p query.Partition) bool { return p.Here || p.LagSeconds != nil }) {
+				fmt.Fprintln(cmd.ErrOrStderr(), "this is as of the job database; a process that decides partitions, asked with --server, also knows its policies and its lag")
+			}
+			return err
 		},
 	}
 	f.bind(cmd)

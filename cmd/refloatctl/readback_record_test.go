@@ -209,7 +209,7 @@ func differences(text string, partition int, d *chain.Decision, run *jobdb.Run) 
 
 // foreign are the parts of an explanation that are not of the record: the rules that were
 // tried, messages, and who changed the policies.
-var foreign = regexp.MustCompile(`(?m)^  [✗✓·] .*$|^Policies .*$|^Armada's own verdict .*$|^  [A-Za-z]*: [^0-9 ].*$|^  [A-Za-z]+: [0-9].*$| \([^)]*\)$| = min.*$`)
+var foreign = regexp.MustCompile(`(?m)^  [✗✓·] .*$|^Policies .*$|^Now .*$|^Armada's own verdict .*$|^  [A-Za-z]*: [^0-9 ].*$|^  [A-Za-z]+: [0-9].*$| \([^)]*\)$| = min.*$`)
 
 // numbers are the numbers of an explanation that are of the record.
 func numbers(text string) (at [][]int) {

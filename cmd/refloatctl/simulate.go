@@ -79,7 +79,7 @@ Exit codes: 0 done, 1 a policy file has problems, 2 usage, 3 a file could not be
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.policies, "policies", nil, "candidates: policy files or directories of them (required)")
-	flags.StringArrayVar(&f.set, "set", nil, "field to change in a copy of every candidate, such as policies.infra.rules[oom].retryLimit=2; may be repeated")
+	flags.StringArrayVar(&f.set, "set", nil, "field to change in a copy of every candidate, such as policies.infra.rules[lost].retryLimit=2; may be repeated")
 	flags.StringVar(&f.cluster, "cluster", "", "file of the cluster (default: a built-in one)")
 	flags.StringVar(&f.workload, "workload", "", "file of the workload (default: a built-in one)")
 	flags.StringVar(&f.example, "example", "", "print the built-in file instead: cluster or workload")

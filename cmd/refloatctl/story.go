@@ -70,7 +70,7 @@ func printStory(w io.Writer, s *query.Story) error {
 	if err := t.flush(); err != nil {
 		return err
 	}
-	fmt.Fprintln(w, "\nTOTAL counts all retries of the job. `explain --run N` shows why a run was decided so.")
+	fmt.Fprintln(w, "\nTOTAL counts all retries of the job. `explain --run N` explains the decision on a run.")
 	if s.Pruned {
 		fmt.Fprintf(w, "%s the job was pruned from the job database; this was derived from the logs\n", bold(w, "Pruned"))
 	}

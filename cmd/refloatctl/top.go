@@ -68,7 +68,7 @@ func topRetries(cmd *cobra.Command, f *listFlags, by string) error {
 		columns: []column[query.Top]{
 			{heading: map[string]string{"queue": "QUEUE", "policy": "POLICY", "rule": "RULE", "node": "NODE", "category": "CATEGORY"}[by], cell: func(t query.Top) string { return t.Key }},
 			{heading: "RETRIES", cell: func(t query.Top) string { return fmt.Sprint(t.Retries) }},
-			{heading: "FAILURES", cell: func(t query.Top) string { return fmt.Sprint(t.Failures) }},
+			{heading: "FAILED FOR GOOD", cell: func(t query.Top) string { return fmt.Sprint(t.Failures) }},
 			{heading: "JOBS", cell: func(t query.Top) string { return fmt.Sprint(t.Jobs) }},
 		},
 		name:   func(t query.Top) string { return t.Key },
@@ -79,7 +79,15 @@ func topRetries(cmd *cobra.Command, f *listFlags, by string) error {
 	if err != nil {
 		return err
 	}
+	limit := f.ask.Limit
+	if limit > 0 {
+		f.ask.Limit++ // one more, to see whether there is one
+	}
 	top, err := f.answers(nil).TopRetries(cmd.Context(), by, &f.ask)
+	more := limit > 0 && len(top) > limit
+	if more {
+		top = top[:limit]
+	}
 	for _, t := range top {
 		err = errors.Join(err, row(t))
 	}
@@ -87,8 +95,12 @@ func topRetries(cmd *cobra.Command, f *listFlags, by string) error {
 		err = end()
 	}
 	err = errors.Join(err, out.Flush())
-	if err == nil && len(top) == 0 {
+	switch {
+	case err != nil:
+	case len(top) == 0:
 		f.hint(cmd)
+	case more:
+		fmt.Fprintln(cmd.ErrOrStderr(), "there are more: --limit 0 lists all")
 	}
 	return err
 }

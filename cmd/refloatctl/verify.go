@@ -40,7 +40,9 @@ func newVerify() *cobra.Command {
 		Long: `Derive everything in a decision log again, by the policies and the versions of the
 semantics that it names, and compare every byte: no envelope is missing, each names the
 hash of the one before, and every failed run is decided once, as it would be decided
-again. Partitions are verified in parallel.
+again. Partitions are verified in parallel. An envelope is one message of the decision
+log, an epoch the time of one owner of the partition, and the running hash one over all
+that was decided: equal hashes mean equal histories.
 
 The logs are in a data directory, in three directories, in an archive, or topics on
 Pulsar. What retention has deleted from the logs is read from an archive with --archive.

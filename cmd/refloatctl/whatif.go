@@ -73,7 +73,7 @@ be read.`,
 	f.bindLogs(cmd)
 	f.bindServer(cmd)
 	cmd.Flags().StringSliceVar(&f.policies, "policies", nil, "candidates: policy files or directories of them (default: the policies in force now)")
-	cmd.Flags().StringArrayVar(&f.set, "set", nil, "field to change in every candidate, such as policies.infra.rules[oom].retryLimit=2; may be repeated")
+	cmd.Flags().StringArrayVar(&f.set, "set", nil, "field to change in every candidate, such as policies.infra.rules[lost].retryLimit=2; may be repeated")
 	cmd.Flags().StringVar(&f.against, "against", query.AgainstDecided, "what to compare with: decided, now, or a path of policies")
 	cmd.Flags().StringVar(&f.queue, "queue", "", "count only failed runs of this queue (default: all)")
 	cmd.Flags().StringVar(&f.from, "from", "", "count only failed runs from this time on (RFC 3339), or this duration ago, such as 24h (default: all)")
@@ -239,7 +239,11 @@ func printWhatif(w io.Writer, r *query.WhatIfResult) error {
 	case query.AgainstNow:
 		against = "the policies in force"
 	}
-	fmt.Fprintf(w, "%s, against %s: %d of %d failed runs are decided differently\n", oneLine(r.Candidate), oneLine(against), r.Changed, r.Compared)
+	compared, changed := r.Runs()
+	fmt.Fprintf(w, "%s, against %s: %d of %d failed runs are decided differently\n", oneLine(r.Candidate), oneLine(against), changed, compared)
+	if r.Units > 0 {
+		fmt.Fprintf(w, "  of units that ended by themselves: %d of %d\n", r.UnitsChanged, r.Units)
+	}
 	for _, f := range r.Fields {
 		fmt.Fprintf(w, "  %s\n", oneLine(f.String()))
 	}
@@ -254,8 +258,11 @@ func printWhatif(w io.Writer, r *query.WhatIfResult) error {
 		return nil
 	}
 	if r.RetriesFewer > 0 {
-		fmt.Fprintf(w, "  retries fewer: %d; %s would not have taken place, which ran for %v\n", r.RetriesFewer, plural.Of(r.RunsFewer, "run"),
-			time.Duration(r.RunSeconds*float64(time.Second)).Round(time.Second))
+		fmt.Fprintf(w, "  retries fewer: %d", r.RetriesFewer)
+		if r.RunsFewer > 0 {
+			fmt.Fprintf(w, "; %s would not have taken place, which ran for %v", plural.Of(r.RunsFewer, "run"), time.Duration(r.RunSeconds*float64(time.Second)).Round(time.Second))
+		}
+		fmt.Fprintln(w)
 		fmt.Fprintf(w, "  of the jobs that fail earlier, %d succeeded after all, %d failed, %d were cancelled, %d are not over\n", r.Ended.Succeeded, r.Ended.Failed, r.Ended.Cancelled, r.Ended.Open)
 	}
 	if r.RetriesMore > 0 {

@@ -68,7 +68,11 @@ func (n *node) serveAPI(p *parts) error {
 	}
 	p.closes("job database of the API", reader.Close)
 	server := api.Server(handler, n.API.TLS)
-	n.Log.Info("serving the page and the policy API (gRPC and REST)", slog.String("address", l.Addr().String()))
+	scheme := "http"
+	if n.API.TLS != nil {
+		scheme = "https"
+	}
+	n.Log.Info("serving the page and the policy API (gRPC and REST)", slog.String("address", l.Addr().String()), slog.String("page", scheme+"://"+l.Addr().String()+"/"))
 	address := n.Data.APIAddress()
 	if err := errors.Join(os.MkdirAll(string(n.Data), 0o755), writeFile(address, []byte(l.Addr().String()+"\n"))); err != nil {
 		return errors.Join(fmt.Errorf("record the API's address: %w", err), l.Close())

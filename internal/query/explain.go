@@ -169,7 +169,11 @@ func notDecided(job string, run int, found []History) *NotDecided {
 	for _, l := range found {
 		failed := slices.ContainsFunc(l.Runs, func(r *jobdb.Run) bool { return r.State == jobdb.RunFailed })
 		if len(e.Why) == 0 && !failed {
-			e.Why = append(e.Why, fmt.Sprintf("none of its runs failed; the job is %s", l.Job.State))
+			why := fmt.Sprintf("none of its runs failed; the job is %s", l.Job.State)
+			if at := l.Job.Queueing.RetryAfter; at != 0 && l.Job.State == jobdb.JobQueued {
+				why += ", for a retry not before " + timeText(at)
+			}
+			e.Why = append(e.Why, why)
 		}
 	}
 	return e

@@ -32,6 +32,17 @@ func (j *Job) Due(now time.Time) bool {
 	return err == nil && !at.After(now)
 }
 
+// Waiting says until when a queued job waits for its next run, or since when that has been due; "": it does not wait.
+func (j *Job) Waiting(now time.Time) string {
+	switch {
+	case j.State != jobdb.JobQueued.String() || j.RetryAfter == "":
+		return ""
+	case j.Due(now):
+		return "its retry has been due since " + j.RetryAfter + ", but no run was leased"
+	}
+	return "it waits for its next run, not before " + j.RetryAfter
+}
+
 // Verdict is Armada's own verdict on a job that failed.
 type Verdict struct {
 	At       string `json:"at"`

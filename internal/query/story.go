@@ -60,10 +60,10 @@ func (s *Story) Outcome(now time.Time) string {
 		return "It failed for good by Armada's verdict: Refloat decided in shadow, without effect."
 	case s.Job.State == jobdb.JobFailed.String():
 		return "It failed for good by Armada's verdict: no decision of Refloat ended it."
-	case s.Job.State == jobdb.JobQueued.String() && s.Job.RetryAfter != "" && last != nil && s.Job.Due(now):
-		return fmt.Sprintf("Its retry has been due since %s, but no run was leased: %s", s.Job.RetryAfter, last.Decided.Reason)
-	case s.Job.State == jobdb.JobQueued.String() && s.Job.RetryAfter != "" && last != nil:
-		return fmt.Sprintf("It waits for its next run, not before %s: %s", s.Job.RetryAfter, last.Decided.Reason)
+	case last != nil:
+		if waiting := s.Job.Waiting(now); waiting != "" {
+			return fmt.Sprintf("I%s: %s", waiting[1:], last.Decided.Reason)
+		}
 	}
 	return ""
 }
@@ -91,12 +91,12 @@ func (r *StoryOfRun) NotFollowed() string {
 		return ""
 	}
 	if d.Decision != "JobRequeued" {
-		return ", although the job had failed"
+		return ", although the job had failed: Armada did not follow"
 	}
 	delay, err := time.ParseDuration(d.Delay)
 	waited, err2 := time.ParseDuration(r.Waited)
 	if err == nil && err2 == nil && waited < delay {
-		return ", earlier than decided"
+		return ", earlier than decided: Armada did not wait"
 	}
 	return ""
 }

@@ -32,7 +32,7 @@ const (
 // WhatIf asks how a history would have been decided by other policies.
 type WhatIf struct {
 	Candidates []Policies // none: the policies in force now
-	// Set are fields to change in every candidate, such as policies.infra.rules[oom].retryLimit=2.
+	// Set are fields to change in every candidate, such as policies.infra.rules[lost].retryLimit=2.
 	Set     []string
 	Against *Policies // what candidates are compared with; nil: what was decided
 	Queue   string    // whose failed runs are counted; "": all
@@ -60,6 +60,11 @@ type FieldChange struct {
 	// Policy and Rule name the rule that has the field; "": none has.
 	Policy string `json:"policy,omitempty"`
 	Rule   string `json:"rule,omitempty"`
+}
+
+// Runs are the failed runs that were compared, and those that are decided differently; the rest are ends of units.
+func (r *WhatIfResult) Runs() (compared, changed uint64) {
+	return r.Compared - r.Units, r.Changed - r.UnitsChanged
 }
 
 // ChangedRules are the rules that would decide more or fewer of the compared failed runs, or of which fields were changed.

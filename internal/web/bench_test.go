@@ -14,17 +14,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
-	"github.com/refloat/refloat/internal/jobdb/sqlite"
 	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/test/pgtest"
 	"github.com/refloat/refloat/internal/web"
 )
 
-// BenchmarkFirstByte asks for pages over as many decisions in SQLite as the variable
-// DECISIONS says (100,000), by turns with a bare handler that reads the same rows
-// through jobdb.Queries. It reports the median times until the answer begins, and the
+// BenchmarkFirstByte asks for pages over as many decisions as the variable DECISIONS
+// says (100,000), in SQLite or, with JOBDB=postgres, in PostgreSQL, by turns with a bare
+// handler that reads the same rows through jobdb.Queries. It reports the median times until the answer begins, and the
 // median of their ratios.
 func BenchmarkFirstByte(b *testing.B) {
 	n, err := strconv.Atoi(cmp.Or(os.Getenv("DECISIONS"), "100000"))
@@ -32,16 +33,21 @@ func BenchmarkFirstByte(b *testing.B) {
 		b.Fatal(err)
 	}
 	reader := manyDecisions(b, n)
-	var passed atomic.Int64 // seconds since the first page
-	begin := time.Now()
+	var passed atomic.Int64 // seconds that the server's clock is ahead
 	page := newSmall(b, func(c *web.Config) {
 		c.Query.Jobs = reader.View
-		c.Now = func() time.Time { return begin.Add(time.Duration(passed.Load()) * time.Second) }
+		c.Now = func() time.Time { return time.Now().Add(time.Duration(passed.Load()) * time.Second) }
 	})
 	summary := func(q jobdb.Queries, _ func(string)) error { _, err := q.Summary(); return err }
 	decisions := func(rows int, c jobdb.Criteria) bareRead {
 		return func(q jobdb.Queries, put func(string)) error {
 			_, err := q.DecisionList(&c, jobdb.Page{Sort: "time", Descending: true, Limit: rows}, func(d *jobdb.Decision) error { put(d.JobID); return nil })
+			return err
+		}
+	}
+	jobs := func(sort string, c jobdb.Criteria) bareRead {
+		return func(q jobdb.Queries, put func(string)) error {
+			_, err := q.JobList(&c, jobdb.Page{Sort: sort, Descending: true, Limit: pageRows}, func(j *jobdb.Job) error { put(j.JobID); return nil })
 			return err
 		}
 	}
@@ -56,10 +62,9 @@ func BenchmarkFirstByte(b *testing.B) {
 		{"decisions of a queue", "/decisions?queue=queue3", []bareRead{decisions(pageRows, jobdb.Criteria{Queue: "queue3"})}, 0},
 		{"decisions of a rule", "/decisions?policy=p&rule=rule1", []bareRead{decisions(pageRows, jobdb.Criteria{Policy: "p", Rule: "rule1"})}, 0},
 		{"decisions of a code", "/decisions?code=RuleFail", []bareRead{decisions(pageRows, jobdb.Criteria{Codes: []policy.Code{policy.RuleFail}})}, 0},
-		{"jobs", "/jobs?sort=-submitted", []bareRead{func(q jobdb.Queries, put func(string)) error {
-			_, err := q.JobList(&jobdb.Criteria{}, jobdb.Page{Sort: "submitted", Descending: true, Limit: pageRows}, func(j *jobdb.Job) error { put(j.JobID); return nil })
-			return err
-		}}, 0},
+		{"jobs", "/jobs?sort=-submitted", []bareRead{jobs("submitted", jobdb.Criteria{})}, 0},
+		{"jobs by runs", "/jobs?sort=-runs", []bareRead{jobs("runs", jobdb.Criteria{})}, 0},
+		{"jobs of a queue by end", "/jobs?queue=queue3&sort=-ended", []bareRead{jobs("ended", jobdb.Criteria{Queue: "queue3"})}, 0},
 		{"runs", "/runs?sort=-leased", []bareRead{func(q jobdb.Queries, put func(string)) error {
 			_, err := q.RunList(&jobdb.Criteria{}, jobdb.Page{Sort: "leased", Descending: true, Limit: pageRows}, func(r *jobdb.Run) error { put(r.RunID); return nil })
 			return err
@@ -117,10 +122,13 @@ func firstByte(b *testing.B, url string) float64 {
 }
 
 // manyDecisions is a job database with n jobs, each with a run and a decision.
-func manyDecisions(b *testing.B, n int) *sqlite.Reader {
+func manyDecisions(b *testing.B, n int) app.JobDBReader {
 	b.Helper()
-	ctx, path := context.Background(), filepath.Join(b.TempDir(), "jobs.db")
-	db, err := sqlite.Open(ctx, path, sqlite.Options{})
+	ctx, at := context.Background(), "sqlite://"+filepath.Join(b.TempDir(), "jobs.db")
+	if os.Getenv("JOBDB") == "postgres" {
+		at = pgtest.Database(b)
+	}
+	db, err := app.OpenJobDB(ctx, at)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -148,7 +156,7 @@ func manyDecisions(b *testing.B, n int) *sqlite.Reader {
 	if err := db.Close(); err != nil {
 		b.Fatal(err)
 	}
-	reader, err := sqlite.OpenReader(ctx, path)
+	reader, err := app.ReadJobDB(ctx, at)
 	if err != nil {
 		b.Fatal(err)
 	}

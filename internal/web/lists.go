@@ -226,7 +226,7 @@ func (s *site) jobs(p *page) error {
 		shown.Lead = "Jobs that failed for good. Open one to find out why."
 	}
 	t := &shown.Table
-	*t = table{Caption: "Jobs", Columns: columns("Job", "Queue", "Job set", "Group", "State", "Runs>", "Next run not before", "Submitted", "Ended"), Empty: "No job matches these filters."}
+	*t = table{Caption: "Jobs", Columns: columns("Job", "Queue", "Job set", "Group", "State", "Runs>", "Retry after", "Submitted", "Ended"), Empty: "No job matches these filters."}
 	next, err := s.Query.ListJobs(p.ctx, l, func(j *query.Job) error {
 		t.Rows = append(t.Rows, jobRow(j))
 		return nil
@@ -337,7 +337,7 @@ func (s *site) search(p *page) error {
 	q := p.arg("q")
 	shown := &listing{Lead: "Enter the id of a job, or the beginning of it."}
 	t := &shown.Table
-	*t = table{Caption: "Jobs", Columns: columns("Job", "Queue", "Job set", "Group", "State", "Runs>", "Next run not before", "Submitted", "Ended")}
+	*t = table{Caption: "Jobs", Columns: columns("Job", "Queue", "Job set", "Group", "State", "Runs>", "Retry after", "Submitted", "Ended")}
 	if q != "" {
 		t.Empty = fmt.Sprintf("No job has an id that begins with %q. A job that was pruned from the job database is found by its full id only.", q)
 		shown.Lead = fmt.Sprintf("Jobs whose id begins with %q.", q)

@@ -187,7 +187,11 @@ func (s *site) rulesOf(p *page, snap *policylog.Snapshot, id policyfile.ID) (tab
 			limit = fmt.Sprint(*r.RetryLimit)
 		}
 		if r.Action == "Retry" {
-			try = linked("limit 2", link("/whatif", "set", assignment(id.Name, r.Name, i, "2")))
+			other := "2"
+			if limit == other {
+				other = "1"
+			}
+			try = linked("limit "+other, link("/whatif", "set", assignment(id.Name, r.Name, i, other)))
 		}
 		key := r.Name
 		f := counts[key]

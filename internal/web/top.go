@@ -51,7 +51,7 @@ func (s *site) top(p *page) error {
 	top.Windows = windows(p)
 	shown.Lead = "What caused the most retries. Decisions in shadow, and those that came too late, are not counted."
 	t := &shown.Table
-	*t = table{Caption: "Retries by " + by, Columns: columns(title(by), "Retries>", "Share", "Failures>", "Jobs>"), Empty: "No decision in this time."}
+	*t = table{Caption: "Retries by " + by, Columns: columns(title(by), "Retries>", "Share", "Failed for good>", "Jobs>"), Empty: "No decision in this time."}
 	var most uint64
 	for _, r := range rows {
 		most = max(most, r.Retries)
@@ -225,7 +225,7 @@ func (s *site) queue(p *page) error {
 	}
 	shown.Fates = []table{
 		fatesTable("Failed for good", "Ended", &story.Failed, failed),
-		fatesTable("Pending retries", "Next run not before", &story.Pending, link("/jobs", "queue", name, "set", set, "waiting", "yes")),
+		fatesTable("Pending retries", "Retry after", &story.Pending, link("/jobs", "queue", name, "set", set, "waiting", "yes")),
 	}
 	shown.Newest = table{Caption: "Newest decisions", Columns: decisionColumns(), Empty: "Nothing was decided yet."}
 	if _, err = s.Query.ListDecisions(p.ctx, &query.List{Criteria: jobdb.Criteria{Queue: name, JobSet: set, Since: since}, Sort: "-time", Limit: queueJobs}, func(d *audit.Decision) error {

@@ -38,10 +38,12 @@ type whatIfPage struct {
 	Fields  []query.FieldChange
 	Uses    []string // of rules
 	What    string
-	Lost    string // the time of runs that would not have taken place
-	Rows    table
-	Jobs    table
-	Assumed []string
+	// Changed failed runs, of those compared, and units, each as a text.
+	Changed, Compared, Units string
+	Lost                     string // the time of runs that would not have taken place
+	Rows                     table
+	Jobs                     table
+	Assumed                  []string
 }
 
 // whatIf decides the history by other policies. Only one is decided at a time, and it ends when the client goes.
@@ -127,6 +129,11 @@ func (s *site) whatIf(p *page) error {
 		return err
 	}
 	shown.Result, shown.Fields, shown.Assumed = results[0].Result, results[0].Fields, results[0].Assumed
+	compared, changed := results[0].Runs()
+	shown.Changed, shown.Compared = fmt.Sprint(changed), fmt.Sprint(compared)
+	if r := results[0]; r.Units > 0 {
+		shown.Units = fmt.Sprintf("%d of %d", r.UnitsChanged, r.Units)
+	}
 	for i, u := range results[0].ChangedRules() {
 		if i == whatIfRows {
 			break

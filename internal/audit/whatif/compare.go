@@ -86,6 +86,9 @@ func (c *comparison) entry(at eventlog.Position, seq *events.Sequence, r, other 
 	counted := c.within(r)
 	if counted && (r.decided || other.decided) {
 		c.result.Compared++
+		if r.isUnit() {
+			c.result.Units++
+		}
 		c.result.countRules(&r.verdict, &other.verdict)
 	}
 	if same(&r.verdict, &other.verdict) {
@@ -99,6 +102,9 @@ func (c *comparison) entry(at eventlog.Position, seq *events.Sequence, r, other 
 		return
 	}
 	c.result.Changed++
+	if r.isUnit() {
+		c.result.UnitsChanged++
+	}
 	cause := causeOf(seq, r)
 	row := Row{Queue: r.queue, Cause: cause, Decided: text(&r.verdict, &other.verdict), Candidate: text(&other.verdict, &r.verdict), Policy: other.verdict.Policy, Rule: other.verdict.Rule}
 	if row.Policy == "" && row.Rule == "" {

@@ -12,6 +12,9 @@ type Result struct {
 	Against   string `json:"against"`
 	Compared  uint64 `json:"compared"` // failed runs (and ends of units) that at least one side decided on
 	Changed   uint64 `json:"changed"`
+	// Units and UnitsChanged are the ends of units among these: units that ended by themselves, which their groups decide on.
+	Units        uint64 `json:"unitsCompared"`
+	UnitsChanged uint64 `json:"unitsChanged"`
 	// NotCompared failed runs happened after the histories of their job or group had parted.
 	NotCompared uint64 `json:"notCompared"`
 	// RetriesFewer were granted and would not have been; RetriesMore is the number of jobs
@@ -102,6 +105,7 @@ func newResult() *Result {
 
 // merge adds the result of a later partition.
 func (r *Result) merge(o *Result) {
+	r.Units, r.UnitsChanged = r.Units+o.Units, r.UnitsChanged+o.UnitsChanged
 	r.Compared, r.Changed, r.NotCompared = r.Compared+o.Compared, r.Changed+o.Changed, r.NotCompared+o.NotCompared
 	r.RetriesFewer, r.RetriesMore = r.RetriesFewer+o.RetriesFewer, r.RetriesMore+o.RetriesMore
 	r.RunsFewer, r.RunSeconds = r.RunsFewer+o.RunsFewer, r.RunSeconds+o.RunSeconds

@@ -54,6 +54,9 @@ type entry struct {
 
 func (e *entry) job() string { return e.run[0] }
 
+// isUnit reports whether the entry is the end of a unit.
+func (e *entry) isUnit() bool { return e.run[1] == "" }
+
 // groupKey identifies the entry's group.
 func (e *entry) groupKey() string {
 	if e.group == "" {

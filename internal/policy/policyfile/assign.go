@@ -13,7 +13,7 @@ import (
 
 // Assign returns the set with one field changed, as people write it on a command line:
 //
-//	policies.infra.rules[oom].retryLimit=2
+//	policies.infra.rules[lost].retryLimit=2
 //	settings.globalMaxRetries=9
 //	queues.ml.mode=Shadow
 //	groups.training.maxRestarts=1
@@ -22,7 +22,7 @@ import (
 func (s *Set) Assign(text string) (*Set, error) {
 	path, value, ok := strings.Cut(text, "=")
 	if !ok {
-		return nil, fmt.Errorf("%q: want FIELD=VALUE, such as policies.infra.rules[oom].retryLimit=2", text)
+		return nil, fmt.Errorf("%q: want FIELD=VALUE, such as policies.infra.rules[lost].retryLimit=2", text)
 	}
 	id, field, err := s.named(path)
 	if err != nil {

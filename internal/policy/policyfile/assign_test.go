@@ -87,7 +87,7 @@ func TestAssignSuggests(t *testing.T) {
 		"queues.ml.mode=Shadow":                      `queues.ml.mode: there is no Queue "ml", or no field behind its name`,
 		"policies.training.rules[9].retryLimit=2":    `policies.training.rules[9].retryLimit: rules: there is no "9": want oom`,
 		"policies.training.rules[0].name.x=1":        `policies.training.rules[0].name.x: x: there is no such field`,
-		"policies.training.rules[oom][0].retryLimit": `"policies.training.rules[oom][0].retryLimit": want FIELD=VALUE, such as policies.infra.rules[oom].retryLimit=2`,
+		"policies.training.rules[oom][0].retryLimit": `"policies.training.rules[oom][0].retryLimit": want FIELD=VALUE, such as policies.infra.rules[lost].retryLimit=2`,
 	} {
 		if _, err := s.Assign(assign); err == nil || err.Error() != want {
 			t.Errorf("%s:\n%v, want\n%s", assign, err, want)

@@ -1793,7 +1793,7 @@ func (x *WatchDecisionsRequest) GetJobId() string {
 type WhatIfRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Candidates    []*Policies            `protobuf:"bytes,1,rep,name=candidates,proto3" json:"candidates,omitempty"` // none: the policies in force now
-	Set           []string               `protobuf:"bytes,2,rep,name=set,proto3" json:"set,omitempty"`               // fields to change in every candidate, such as policies.infra.rules[oom].retryLimit=2
+	Set           []string               `protobuf:"bytes,2,rep,name=set,proto3" json:"set,omitempty"`               // fields to change in every candidate, such as policies.infra.rules[lost].retryLimit=2
 	Against       *Policies              `protobuf:"bytes,3,opt,name=against,proto3" json:"against,omitempty"`       // absent: what was decided
 	Queue         string                 `protobuf:"bytes,4,opt,name=queue,proto3" json:"queue,omitempty"`           // count only failed runs of this queue
 	From          string                 `protobuf:"bytes,5,opt,name=from,proto3" json:"from,omitempty"`             // count only failed runs from this time on: a time, or a duration before now
@@ -2006,7 +2006,9 @@ type WhatIfResult struct {
 	Next                           *int64                 `protobuf:"varint,15,opt,name=next,proto3,oneof" json:"next,omitempty"` // skip of the next page
 	Assumed                        []string               `protobuf:"bytes,16,rep,name=assumed,proto3" json:"assumed,omitempty"`
 	Fields                         []*FieldChange         `protobuf:"bytes,17,rep,name=fields,proto3" json:"fields,omitempty"`
-	Rules                          []*RuleUse             `protobuf:"bytes,18,rep,name=rules,proto3" json:"rules,omitempty"` // that decided compared failed runs, on either side
+	Rules                          []*RuleUse             `protobuf:"bytes,18,rep,name=rules,proto3" json:"rules,omitempty"`                                       // that decided compared failed runs, on either side
+	UnitsCompared                  uint64                 `protobuf:"varint,19,opt,name=units_compared,json=unitsCompared,proto3" json:"units_compared,omitempty"` // of compared: units that ended by themselves
+	UnitsChanged                   uint64                 `protobuf:"varint,20,opt,name=units_changed,json=unitsChanged,proto3" json:"units_changed,omitempty"`    // of changed
 	unknownFields                  protoimpl.UnknownFields
 	sizeCache                      protoimpl.SizeCache
 }
@@ -2165,6 +2167,20 @@ func (x *WhatIfResult) GetRules() []*RuleUse {
 		return x.Rules
 	}
 	return nil
+}
+
+func (x *WhatIfResult) GetUnitsCompared() uint64 {
+	if x != nil {
+		return x.UnitsCompared
+	}
+	return 0
+}
+
+func (x *WhatIfResult) GetUnitsChanged() uint64 {
+	if x != nil {
+		return x.UnitsChanged
+	}
+	return 0
 }
 
 // FieldChange is a field that a what-if sets.
@@ -7423,7 +7439,7 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x125\n" +
 	"\tdocuments\x18\x02 \x03(\v2\x17.google.protobuf.StructR\tdocuments\"I\n" +
 	"\x0eWhatIfResponse\x127\n" +
-	"\aresults\x18\x01 \x03(\v2\x1d.refloat.jobs.v1.WhatIfResultR\aresults\"\xfa\x05\n" +
+	"\aresults\x18\x01 \x03(\v2\x1d.refloat.jobs.v1.WhatIfResultR\aresults\"\xc6\x06\n" +
 	"\fWhatIfResult\x12\x16\n" +
 	"\x06record\x18\x01 \x01(\tR\x06record\x12\x1c\n" +
 	"\tcandidate\x18\x02 \x01(\tR\tcandidate\x12\x18\n" +
@@ -7444,7 +7460,9 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x04next\x18\x0f \x01(\x03H\x00R\x04next\x88\x01\x01\x12\x18\n" +
 	"\aassumed\x18\x10 \x03(\tR\aassumed\x124\n" +
 	"\x06fields\x18\x11 \x03(\v2\x1c.refloat.jobs.v1.FieldChangeR\x06fields\x12.\n" +
-	"\x05rules\x18\x12 \x03(\v2\x18.refloat.jobs.v1.RuleUseR\x05rulesB\a\n" +
+	"\x05rules\x18\x12 \x03(\v2\x18.refloat.jobs.v1.RuleUseR\x05rules\x12%\n" +
+	"\x0eunits_compared\x18\x13 \x01(\x04R\runitsCompared\x12#\n" +
+	"\runits_changed\x18\x14 \x01(\x04R\funitsChangedB\a\n" +
 	"\x05_next\"\xab\x01\n" +
 	"\vFieldChange\x12\x14\n" +
 	"\x05field\x18\x01 \x01(\tR\x05field\x12\x17\n" +
