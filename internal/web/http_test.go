@@ -25,6 +25,7 @@ func views() []string {
 	return []string{
 		"/", "/decisions", "/jobs", "/runs", "/groups", "/top", "/policies", "/policy?name=training", "/generation?number=1",
 		"/whatif?set=policies.training.rules%5Boom%5D.retryLimit%3D2", "/shadow", "/partitions", "/overrides", "/search?q=hostile-", "/queue?name=" + url.QueryEscape("q"+hostile),
+		"/queue?since=24h&name=" + url.QueryEscape("q"+hostile),
 		"/job?id=01m7xn681y99tqr9907k6hqh4d", "/explain?id=01m7xn681y99tqr9907k6hqh4d&run=5&why-not=Retry", "/job?id=" + id, "/explain?run=0&id=" + id, "/group?" + group,
 		"/nope",
 	}
@@ -60,6 +61,8 @@ func TestErrors(t *testing.T) {
 		{"GET", "/generation?number=x", 400, "want the number of a generation"},
 		{"GET", "/group?name=nope", 404, "no group is called"},
 		{"GET", "/queue", 400, "name a queue"},
+		{"GET", "/queue?name=genomics&since=yesterday", 400, "since"},
+		{"GET", "/queue?name=genomics&since=2200-01-01", 200, "Failed for good: 0 jobs"},
 		{"GET", "/shadow?since=x", 400, "want a duration"},
 		{"GET", "/whatif?set=nonsense", 422, "set"},
 		{"GET", "/whatif?rule=x", 200, "Give a limit"},

@@ -238,6 +238,9 @@ func (s *site) queue(p *page) error {
 	if set != "" {
 		heading = fmt.Sprintf("Job set %s of queue %s", clip(set, 60), clip(name, 60))
 	}
+	if story.Since != "" {
+		heading += " since " + part(story.Since, "2006-01-02 15:04:05 UTC")
+	}
 	return p.show("queue", heading, "/top", shown)
 }
 
