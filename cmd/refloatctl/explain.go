@@ -164,7 +164,7 @@ func printCase(w io.Writer, e *query.Explanation) {
 		fmt.Fprintf(w, "%s the job is %s: %s\n", bold(w, "Now"), e.Job.State, waiting)
 	}
 	for i := range e.Changes {
-		fmt.Fprintf(w, "%s %s\n", bold(w, "Policies"), changeText(&e.Changes[i]))
+		fmt.Fprintf(w, "%s %s%s\n", bold(w, "Policies"), changeText(&e.Changes[i]), afterFailure(&e.Changes[i], d))
 	}
 	if e.Pruned {
 		fmt.Fprintf(w, "%s the job was pruned from the job database; this was derived from the logs\n", bold(w, "Pruned"))
@@ -172,6 +172,16 @@ func printCase(w io.Writer, e *query.Explanation) {
 	if v := e.Job.Armada; v != nil {
 		fmt.Fprintf(w, "%s failed: %s %s\n", bold(w, "Armada's own verdict"), v.Reason, oneLine(v.Message))
 	}
+}
+
+// afterFailure explains a change of the policies that is later than the failure that they decided, as in a history that was fed.
+func afterFailure(l *query.LastChange, d *audit.Decision) string {
+	changed, err := time.Parse(time.RFC3339Nano, l.Time)
+	failed, err2 := time.Parse(time.RFC3339Nano, d.EventTime)
+	if err != nil || err2 != nil || !changed.After(failed) {
+		return ""
+	}
+	return " (after this failure, which was decided even later)"
 }
 
 func cutTo(s string, n int) string { return s[:min(len(s), n)] }

@@ -111,7 +111,7 @@ func (f *explainQueueFlags) run(cmd *cobra.Command) error {
 func printQueue(w io.Writer, s *query.QueueStory) error {
 	name := s.Name()
 	if s.Since != "" {
-		name += " since " + s.Since
+		name += " since " + toMillis(s.Since)
 	}
 	fmt.Fprintf(w, "%s%s: %s, %d retried and %d failed the job", bold(w, strings.ToUpper(name[:1])), name[1:], plural.Of(s.Decisions, "decision"), s.Retries, s.Failures)
 	if s.WithoutEffect > 0 {

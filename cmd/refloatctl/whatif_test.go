@@ -1,11 +1,13 @@
 package main
 
 import (
+	"encoding/json"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/refloat/refloat/internal/app"
+	"github.com/refloat/refloat/internal/query"
 )
 
 // TestWhatifSame: the policies that decided the recordings change nothing.
@@ -16,9 +18,34 @@ func TestWhatifSame(t *testing.T) {
 	for _, name := range recordings {
 		data := filepath.Join(t.TempDir(), "data")
 		inProcess(t, "up", "--data", data, "--policies", examplesDir, "--feed", recordingFile(name), "--exit-when-drained", "--quiet").exits(t, exitFine)
-		r := jsonLine(t, inProcess(t, "whatif", "--data", data, "--policies", examplesDir, "-o", "json").exits(t, exitFine).out)
+		out := inProcess(t, "whatif", "--data", data, "--policies", examplesDir, "-o", "json").exits(t, exitFine).out
+		r := jsonLine(t, out)
 		if r["changed"].(interface{ String() string }).String() != "0" || r["compared"].(interface{ String() string }).String() == "0" {
 			t.Errorf("%s: %v", name, r)
+		}
+		// The failed runs are the decisions, and rules decided what the decisions say.
+		var got query.WhatIfResult
+		if err := json.Unmarshal([]byte(out), &got); err != nil {
+			t.Fatal(err)
+		}
+		decided, byRule := uint64(0), map[string]uint64{}
+		for line := range strings.Lines(inProcess(t, "get", "decisions", "--data", data, "-o", "json").exits(t, exitFine).out) {
+			d := jsonLine(t, line)
+			decided++
+			if d.text("rule") != "" {
+				byRule[query.RuleName(d.text("policy"), d.text("rule"))]++
+			}
+		}
+		if runs, _ := got.Runs(); runs != decided {
+			t.Errorf("%s: %d failed runs compared, %d decisions", name, runs, decided)
+		}
+		for _, u := range got.Rules {
+			if of := query.RuleName(u.Policy, u.Rule); byRule[of] != u.Decided || u.Candidate != u.Decided || u.Retried != u.WouldRetry {
+				t.Errorf("%s: %+v, want %d decisions", name, u, byRule[of])
+			}
+		}
+		if len(got.Rules) != len(byRule) {
+			t.Errorf("%s: %d rules, want %d", name, len(got.Rules), len(byRule))
 		}
 	}
 	log := app.Dir(data).Events()

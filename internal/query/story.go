@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/refloat/refloat/internal/audit"
@@ -62,7 +63,7 @@ func (s *Story) Outcome(now time.Time) string {
 		return "It failed for good by Armada's verdict: no decision of Refloat ended it."
 	case last != nil:
 		if waiting := s.Job.Waiting(now); waiting != "" {
-			return fmt.Sprintf("I%s: %s", waiting[1:], last.Decided.Reason)
+			return strings.ToUpper(waiting[:1]) + waiting[1:] + ": " + last.Decided.Reason
 		}
 	}
 	return ""

@@ -88,8 +88,9 @@ func (c *comparison) entry(at eventlog.Position, seq *events.Sequence, r, other 
 		c.result.Compared++
 		if r.isUnit() {
 			c.result.Units++
+		} else {
+			c.result.countRules(&r.verdict, &other.verdict)
 		}
-		c.result.countRules(&r.verdict, &other.verdict)
 	}
 	if same(&r.verdict, &other.verdict) {
 		return

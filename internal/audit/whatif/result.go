@@ -2,6 +2,7 @@ package whatif
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 )
@@ -112,11 +113,11 @@ func (r *Result) merge(o *Result) {
 	r.Ended.Succeeded, r.Ended.Failed = r.Ended.Succeeded+o.Ended.Succeeded, r.Ended.Failed+o.Ended.Failed
 	r.Ended.Cancelled, r.Ended.Open = r.Ended.Cancelled+o.Ended.Cancelled, r.Ended.Open+o.Ended.Open
 	r.RowsMore += o.RowsMore
-	for row, n := range o.rows {
-		r.count(row, n)
+	for _, row := range slices.SortedFunc(maps.Keys(o.rows), compareRows) { // in order: beyond MaxRows, the first ones are kept
+		r.count(row, o.rows[row])
 	}
-	for name, u := range o.rules {
-		if use := r.use(name); use != nil {
+	for _, name := range slices.SortedFunc(maps.Keys(o.rules), compareRules) {
+		if u, use := o.rules[name], r.use(name); use != nil {
 			use.Decided, use.Retried = use.Decided+u.Decided, use.Retried+u.Retried
 			use.Candidate, use.WouldRetry = use.Candidate+u.Candidate, use.WouldRetry+u.WouldRetry
 		}
@@ -124,7 +125,7 @@ func (r *Result) merge(o *Result) {
 	r.Jobs = append(r.Jobs, o.Jobs...)
 }
 
-// use returns the counts of a rule; nil: there is none, or are too many.
+// use returns the counts of a rule; nil: there is no rule, or there are too many.
 func (r *Result) use(name ruleName) *RuleUse {
 	u := r.rules[name]
 	if u == nil && name.rule != "" && len(r.rules) < MaxRows {
@@ -165,20 +166,25 @@ func (r *Result) close(skip, limit int) {
 		row.Count = n
 		r.Rows = append(r.Rows, row)
 	}
-	slices.SortFunc(r.Rows, func(a, b Row) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Cause, b.Cause),
-			cmp.Compare(a.Decided, b.Decided), cmp.Compare(a.Candidate, b.Candidate), cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Rule, b.Rule))
-	})
+	slices.SortFunc(r.Rows, compareRows)
 	r.Rules = make([]RuleUse, 0, len(r.rules))
-	for _, u := range r.rules {
-		r.Rules = append(r.Rules, *u)
+	for _, name := range slices.SortedFunc(maps.Keys(r.rules), compareRules) {
+		r.Rules = append(r.Rules, *r.rules[name])
 	}
-	slices.SortFunc(r.Rules, func(a, b RuleUse) int { return cmp.Or(cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Rule, b.Rule)) })
 	r.Jobs = r.Jobs[min(skip, len(r.Jobs)):]
 	r.Jobs = slices.Clip(r.Jobs[:min(limit, len(r.Jobs))])
 	if end := skip + len(r.Jobs); uint64(end) < r.Changed && len(r.Jobs) > 0 {
 		r.Next = end
 	}
+}
+
+func compareRows(a, b Row) int {
+	return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Cause, b.Cause),
+		cmp.Compare(a.Decided, b.Decided), cmp.Compare(a.Candidate, b.Candidate), cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Rule, b.Rule))
+}
+
+func compareRules(a, b ruleName) int {
+	return cmp.Or(cmp.Compare(a.policy, b.policy), cmp.Compare(a.rule, b.rule))
 }
 
 func timeText(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339Nano) }
