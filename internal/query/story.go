@@ -61,12 +61,19 @@ func (s *Story) Outcome(now time.Time) string {
 		return "It failed for good by Armada's verdict: Refloat decided in shadow, without effect."
 	case s.Job.State == jobdb.JobFailed.String():
 		return "It failed for good by Armada's verdict: no decision of Refloat ended it."
-	case last != nil:
-		if waiting := s.Job.Waiting(now); waiting != "" {
-			return strings.ToUpper(waiting[:1]) + waiting[1:] + ": " + last.Decided.Reason
-		}
 	}
-	return ""
+	waiting := s.Job.Waiting(now)
+	if waiting == "" {
+		return ""
+	}
+	why := "."
+	switch {
+	case last != nil && last.Decided.RetryAfter == s.Job.RetryAfter:
+		why = ": " + last.Decided.Reason
+	case s.Job.Group != "":
+		why = ": group " + s.Job.Group + " starts it again."
+	}
+	return strings.ToUpper(waiting[:1]) + waiting[1:] + why
 }
 
 // Undecided says in a few words why there is no decision on a run; "": there is one, or none is needed.
