@@ -52,11 +52,13 @@ const forTests = "internal/test"
 // further than the packages that it is for. What lies under forTests, and tests,
 // may import any.
 var drivers = map[string]string{
+	"github.com/KimMachineGun/automemlimit":  "internal/app",
 	"github.com/agnivade/levenshtein":        "internal/suggest",
 	"github.com/apache/pulsar-client-go":     "internal/eventlog/pulsarlog internal/placement internal/doctor internal/armada/cutover",
 	"github.com/cenkalti/backoff/v5":         "internal/app",
 	"github.com/cockroachdb/pebble/v2":       "internal/archive internal/eventlog/filelog internal/projection internal/app cmd/refloatctl",
 	"github.com/coreos/go-oidc/v3":           "internal/api",
+	"github.com/dustin/go-humanize":          "internal/app",
 	"github.com/go-analyze/charts":           "internal/simulate/report",
 	"github.com/grpc-ecosystem/grpc-gateway": "internal/api",
 	"github.com/jackc/pgx/v5":                "internal/jobdb internal/armada internal/doctor internal/app",

@@ -28,6 +28,7 @@ type upFlags struct {
 	partitions             int
 	semantics              uint32
 	scrub                  float64
+	memory                 string
 	policySeries           int
 	drained, quiet         bool
 	settle                 time.Duration
@@ -81,6 +82,7 @@ the file.`,
 	flags.IntVar(&f.partitions, "partitions", 0, "partitions of a new log (default: as many as the feeds have)")
 	flags.IntVar(&f.policySeries, "policy-series", app.DefaultPolicySeries, app.PolicySeriesUsage)
 	flags.Float64Var(&f.scrub, "scrub-rate", app.DefaultScrubRate, "background verification of local files against their checksums, in MiB a second; 0: off")
+	flags.StringVar(&f.memory, "memory", "", app.MemoryUsage)
 	flags.BoolVar(&f.drained, "exit-when-drained", false, "exit with a summary when everything fed is decided and in the job database")
 	flags.BoolVar(&f.quiet, "quiet", false, "log only warnings and errors, and print no summary")
 	settings.MayBeEmpty(cmd, "listen")
@@ -110,6 +112,10 @@ func up(cmd *cobra.Command, f upFlags) error {
 	}
 	if f.scrub < 0 {
 		return usageError{fmt.Errorf("--scrub-rate %v: want MiB a second, or 0 to switch verification off", f.scrub)}
+	}
+	memory, err := app.ParseMemory(f.memory)
+	if err != nil {
+		return usageError{fmt.Errorf("--memory %w", err)}
 	}
 	pace, err := parsePace(f.pace)
 	if err != nil {
@@ -141,12 +147,12 @@ func up(cmd *cobra.Command, f upFlags) error {
 		PolicySettle: f.settle, AllowEmpty: f.allowEmpty,
 		Feeds: f.feed, Pace: pace, Evaluate: true, Ingest: true, Semantics: f.semantics,
 		Listen: f.listen, PolicySeries: f.policySeries, API: served, Follow: follow, ExitWhenDrained: f.drained,
-		ScrubRate: int64(f.scrub * (1 << 20)),
-		Progress:  func(s app.Status) { fed = s; bar.say("fed %d of %d messages", s.Fed, s.Total) },
-		Drained:   func() { drained = true },
-		Fatal:     func(err error) { os.Exit(exitCode(cmd.CommandPath(), err)) },
-		Log:       slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level})),
-		Now:       time.Now,
+		ScrubRate: int64(f.scrub * (1 << 20)), Memory: memory,
+		Progress: func(s app.Status) { fed = s; bar.say("fed %d of %d messages", s.Fed, s.Total) },
+		Drained:  func() { drained = true },
+		Fatal:    func(err error) { os.Exit(exitCode(cmd.CommandPath(), err)) },
+		Log:      slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level})),
+		Now:      time.Now,
 	})
 	bar.done()
 	if problems, ok := errors.AsType[policyfile.Problems](err); ok {

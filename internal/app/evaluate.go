@@ -72,8 +72,8 @@ func (n *node) startEvaluator(p *parts, partition int) (err error) {
 		Config: evaluator.Config{
 			Partition: partition, Events: n.backend.Events, Decisions: n.backend.Decisions, Random: rand.Reader,
 			Semantics: n.Semantics, AcceptPartitions: n.AcceptPartitions, AcceptHistory: n.AcceptHistory, AcceptedBy: n.Instance,
-			AcceptEmptyDecisions: n.AcceptEmptyDecisions,
-			Hooks:                hooks,
+			AcceptEmptyDecisions: n.AcceptEmptyDecisions, CacheJobs: n.memory.cacheJobs,
+			Hooks: hooks,
 		},
 		Acquire: o.acquire, Rebuild: o.stateDamaged, Now: n.Now, BackOff: randomBackOff(), DrainTimeout: time.Second, Log: n.Log,
 	}
@@ -145,13 +145,17 @@ func (o *owner) acquire(ctx context.Context) (*evaluator.Holding, error) {
 	}
 	policies := o.policyLog.Follow()
 	o.stores.Store(o.partition, store)
+	o.memory.states.Add(1)
 	if damage, ok := o.suspects.Load(o.partition); ok {
 		store.NoteDamage(damage.(error))
 	}
 	return &evaluator.Holding{
 		Store: store, Policies: policies, Publisher: pub,
 		Synced: func(positions follow.Positions) error { return o.synced(ctx, store, positions) },
-		Close:  func() error { return errors.Join(pub.Close(), policies.Close(), store.Close()) },
+		Close: func() error {
+			o.memory.states.Add(-1)
+			return errors.Join(pub.Close(), policies.Close(), store.Close())
+		},
 	}, nil
 }
 
@@ -258,7 +262,9 @@ func replace(dir string) error {
 }
 
 func (o *owner) openStore(dir string) (*projection.Store, error) {
-	return projection.OpenStore(projection.StoreConfig{FS: vfs.Default, Dir: dir, Logger: pebbleLog{o.Log, o.Fatal}})
+	return projection.OpenStore(projection.StoreConfig{
+		FS: vfs.Default, Dir: dir, Cache: o.memory.blocks, MemTableBytes: o.memory.memTable, Logger: pebbleLog{o.Log, o.Fatal},
+	})
 }
 
 // restore downloads the newest usable checkpoint after a sequence number to a directory, if there is one.

@@ -107,7 +107,7 @@ func (n *node) startIngest(p *parts, db JobDB, mirrors func(int) sink.Mirror, aw
 	hooks.Pruned, hooks.Clamped = n.metrics.pruned, n.retainedLonger()
 	w, err := sink.New(sink.Config{
 		Events: n.backend.Events, Decisions: n.backend.Decisions, DB: db, Hooks: hooks, ReleaseAfter: n.ReleaseAfter, Now: n.Now,
-		Mirror: mirrors, Retain: n.Retain.retention(mirrors != nil),
+		Mirror: mirrors, Retain: n.Retain.retention(mirrors != nil), KeepRows: n.memory.rows,
 	})
 	if err != nil {
 		return err

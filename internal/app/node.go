@@ -56,6 +56,7 @@ type Config struct {
 	Evaluate             bool
 	Ingest               bool
 	Listen               string // address of /metrics, /healthz and /readyz; empty: none
+	Memory               int64  // bytes that the process may use (MinMemory or more); 0: by the container's limit
 	PolicySeries         int    // how many label combinations each metric of policies may have
 	API                  API
 	Follow               *Follow // an Armada whose policies are used; not together with Policies
@@ -129,6 +130,7 @@ type node struct {
 	watched   *policyWatch                   // nil: no files
 	waiting   atomic.Pointer[policyfile.Set] // what the files say and is refused
 	inForce   inForce
+	memory    *memory
 	whole     query.Gate // of questions that read whole logs
 
 	stores         sync.Map     // of *projection.Store, by partition
@@ -140,6 +142,10 @@ type node struct {
 
 // start opens what all partitions share.
 func (n *node) start(ctx context.Context) error {
+	total := memoryOf(n.Memory)
+	limitHeap(total)
+	n.memory = newMemory(total, n.backend.Events.Partitions())
+	defer n.memory.blocks.Unref()
 	if n.Checkpoints != nil && n.Evaluate {
 		storage, err := n.Checkpoints(ctx)
 		if err != nil {

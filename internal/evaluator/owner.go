@@ -56,6 +56,8 @@ type Config struct {
 	// Acknowledged, if set, returns the position up to which evaluators acknowledged
 	// events; Start: none. It is called if the chain is empty.
 	Acknowledged func() (eventlog.Position, error)
+	// CacheJobs, if set, returns the size of the state's cache (projection.State).
+	CacheJobs func() int
 	// AcceptedBy names who made these acknowledgements, for the record.
 	AcceptedBy string
 	// Fit remembers which messages had records that the log did not take; nil: none, and
@@ -276,7 +278,7 @@ func (o *Owner) restore() error {
 		}
 		m = emptyMeta()
 	}
-	state, err := projection.NewState(o.cfg.Store, m.Watermark, m.Horizon)
+	state, err := o.newState(&m)
 	if err != nil {
 		return err
 	}
@@ -292,6 +294,15 @@ func (o *Owner) restore() error {
 	o.proc = &Processor{State: state, Progress: m.Progress}
 	o.enter(catchingUp)
 	return nil
+}
+
+func (o *Owner) newState(m *meta) (*projection.State, error) {
+	state, err := projection.NewState(o.cfg.Store, m.Watermark, m.Horizon)
+	if err != nil {
+		return nil, err
+	}
+	state.CacheJobs = o.cfg.CacheJobs
+	return state, nil
 }
 
 func (o *Owner) watchIgnored() {

@@ -97,7 +97,7 @@ func (o *Owner) wipe() error {
 	if err := o.cfg.Store.Commit(batch, b); err != nil {
 		return err
 	}
-	state, err := projection.NewState(o.cfg.Store, m.Watermark, m.Horizon)
+	state, err := o.newState(&m)
 	o.positions, o.proc = m.Positions, &Processor{State: state}
 	return err
 }

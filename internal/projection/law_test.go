@@ -253,7 +253,7 @@ func (c *cached) commit(t *rapid.T) {
 func (c *cached) restart(t *rapid.T, size int) int {
 	c.pending = nil
 	c.state = newState(t, c.store, c.held.watermark, c.held.horizon)
-	c.state.cacheSize = size
+	c.state.CacheJobs = func() int { return size }
 	return c.held.told
 }
 
@@ -439,7 +439,7 @@ func TestStoreFails(t *testing.T) {
 		kv := &faulty{KV: NewMemory(), n: rapid.IntRange(1, 60).Draw(t, "call"), forGood: rapid.Bool().Draw(t, "for good")}
 		s, err := NewState(kv, NoWatermark, 100*second)
 		if err == nil {
-			s.cacheSize = 1
+			s.CacheJobs = func() int { return 1 }
 		}
 		for i := 0; i < len(history) && err == nil; i++ {
 			if _, err = tell(s, history[i]); err != nil {

@@ -36,13 +36,15 @@ type State struct {
 	Watermark int64
 	// Horizon is how long a job is kept after its end, in nanoseconds.
 	Horizon int64
+	// CacheJobs, if set, returns the number of jobs in one generation of the cache, of which
+	// there are two; nil: 65,536.
+	CacheJobs func() int
 
 	kv  KV
 	err error
 
 	recent, older map[string]*entry // two generations of the cache
 	olderFlush    uint64            // the entries in older were last changed in this flush or before
-	cacheSize     int
 	flushes       uint64 // batches written so far
 	committed     uint64 // number of them that are in the KV
 
@@ -91,8 +93,12 @@ type setMember struct {
 	flush           uint64
 }
 
-// defaultCacheSize is the number of jobs in one generation of the cache.
-const defaultCacheSize = 1 << 16
+func (s *State) cacheJobs() int {
+	if s.CacheJobs != nil {
+		return s.CacheJobs()
+	}
+	return 1 << 16
+}
 
 // groupCacheSize is the number of groups in one generation of the cache.
 const groupCacheSize = 1 << 12
@@ -102,7 +108,7 @@ const groupCacheSize = 1 << 12
 func NewState(kv KV, watermark, horizon int64) (*State, error) {
 	s := &State{
 		Watermark: watermark, Horizon: horizon, kv: kv,
-		recent: map[string]*entry{}, older: map[string]*entry{}, cacheSize: defaultCacheSize,
+		recent: map[string]*entry{}, older: map[string]*entry{},
 		recentGroups: map[string]*groupEntry{}, olderGroups: map[string]*groupEntry{},
 	}
 	if err := s.loadRefused(); err != nil {
@@ -277,8 +283,8 @@ func (s *State) Flush(b Batch) (uint64, error) {
 		s.olderGroups, s.recentGroups = s.recentGroups, map[string]*groupEntry{}
 		s.olderGroupsFlush = s.flushes
 	}
-	if len(s.recent) >= s.cacheSize && s.olderFlush <= s.committed {
-		s.older, s.recent = s.recent, make(map[string]*entry, s.cacheSize)
+	if size := s.cacheJobs(); len(s.recent) >= size && s.olderFlush <= s.committed {
+		s.older, s.recent = s.recent, make(map[string]*entry, size)
 		s.olderFlush = s.flushes
 	}
 	return s.flushes, nil

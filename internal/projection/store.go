@@ -36,16 +36,20 @@ type Store struct {
 
 // StoreConfig defines the directory of a Store and its resources.
 type StoreConfig struct {
-	FS         vfs.FS
-	Dir        string
-	CacheBytes int64 // of Pebble's block cache; 0: 16 MiB
-	Logger     pebble.Logger
+	FS            vfs.FS
+	Dir           string
+	Cache         *pebble.Cache // of blocks, and for memtables; may be shared. nil: its own, of 48 MiB
+	MemTableBytes uint64        // 0: 16 MiB
+	Logger        pebble.Logger
 }
 
 // OpenStore opens or creates a store. Pebble's lock keeps out a second process.
 func OpenStore(c StoreConfig) (*Store, error) {
-	if c.CacheBytes == 0 {
-		c.CacheBytes = 16 << 20
+	c.MemTableBytes = cmp.Or(c.MemTableBytes, 16<<20)
+	if c.Cache == nil {
+		// Memtables, of which one may be written while the next one fills, take their room from it.
+		c.Cache = pebble.NewCache(16<<20 + 2*int64(c.MemTableBytes))
+		defer c.Cache.Unref()
 	}
 	if c.Logger == nil {
 		c.Logger = pebble.DefaultLogger
@@ -69,12 +73,10 @@ func (s *Store) open(c StoreConfig) (err error) {
 	if err := checkManifest(c.FS, c.Dir); err != nil {
 		return err
 	}
-	cache := pebble.NewCache(c.CacheBytes)
-	defer cache.Unref()
 	opts := &pebble.Options{
-		FS: c.FS, Lock: s.lock, Cache: cache, Logger: c.Logger,
+		FS: c.FS, Lock: s.lock, Cache: c.Cache, Logger: c.Logger,
 		FormatMajorVersion: pebble.FormatNewest,
-		MemTableSize:       16 << 20,
+		MemTableSize:       c.MemTableBytes,
 		EventListener: &pebble.EventListener{
 			// Readers of damaged data get an error; without this, the process panics.
 			DataCorruption:  func(i pebble.DataCorruptionInfo) { s.NoteDamage(i.Details) },

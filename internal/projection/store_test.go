@@ -1,8 +1,10 @@
 package projection
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -102,5 +104,43 @@ func TestQueues(t *testing.T) {
 	}
 	if got, err := s.Queues(); len(got) > 0 || err != nil {
 		t.Errorf("Queues of a closed store = %q, %v", got, err)
+	}
+}
+
+// TestCacheBesideMemtables: what was read from tables is cached, although memtables take their room from the same cache.
+func TestCacheBesideMemtables(t *testing.T) {
+	t.Parallel()
+	s, err := OpenStore(StoreConfig{FS: vfs.NewMem(), Dir: "state", Logger: quiet{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var misses, hits int64
+	value := make([]byte, 1000)
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range 40_000 { // more than a memtable holds, so that one of full size is reserved
+		for k := range value {
+			value[k] = byte(random.Uint32())
+		}
+		b := s.NewBatch()
+		if err := errors.Join(b.Set(binary.BigEndian.AppendUint32([]byte("job"), uint32(i)), value), s.Commit(b, nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.db.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the first reads fill the cache
+		before := s.db.Metrics().BlockCache
+		for i := range 4000 {
+			if _, err := s.Get(binary.BigEndian.AppendUint32([]byte("job"), uint32(i))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		now := s.db.Metrics().BlockCache
+		misses, hits = now.Misses-before.Misses, now.Hits-before.Hits
+	}
+	if misses > hits {
+		t.Errorf("reading 4 MB of jobs again missed the cache %d times, and hit it %d times", misses, hits)
 	}
 }

@@ -34,6 +34,7 @@ type flags struct {
 	control string
 	retain  string
 	scrub   float64
+	memory  string
 	follow  *apiflags.Follow
 
 	checkpoints string // a URL
@@ -59,6 +60,7 @@ a YAML file (--config); flags take precedence over the environment, and the envi
 	set.StringVar(&c.Listen, "listen", "", "address for /metrics, /healthz and /readyz (default: none)")
 	set.IntVar(&c.PolicySeries, "policy-series", app.DefaultPolicySeries, app.PolicySeriesUsage)
 	set.Float64Var(&f.scrub, "scrub-rate", app.DefaultScrubRate, "background verification of local files against their checksums, in MiB a second; 0: off")
+	set.StringVar(&f.memory, "memory", "", app.MemoryUsage)
 	set.StringVar(&c.Instance, "instance", "", "name of this process on Pulsar: unique, and best stable across restarts (default: host name and process id)")
 	if c.Evaluate {
 		f.api = apiflags.BindServe(cmd, "")
@@ -135,6 +137,10 @@ func (f *flags) complete() error {
 		}
 		c.Instance = fmt.Sprintf("%s-%d", host, os.Getpid())
 	}
+	var err error
+	if c.Memory, err = app.ParseMemory(f.memory); err != nil {
+		return fmt.Errorf("--memory %w", err)
+	}
 	if err := app.CheckIngestMode(c.IngestMode); err != nil {
 		return fmt.Errorf("--mode: %w", err)
 	}
@@ -154,7 +160,6 @@ func (f *flags) complete() error {
 		return fmt.Errorf("--scrub-rate %v: want MiB a second, or 0 to switch verification off", f.scrub)
 	}
 	c.ScrubRate = int64(f.scrub * (1 << 20))
-	var err error
 	if c.AcceptHistory, err = parseHistory(f.history); err != nil {
 		return err
 	}

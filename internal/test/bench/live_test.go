@@ -110,6 +110,7 @@ func (d *deployment) owner(hooks evaluator.Hooks) (_ *evaluator.Owner, closeAll 
 	d.must(err)
 	o := evaluator.NewOwner(evaluator.Config{
 		Store: store, Events: d.events, Decisions: decisions, Policies: policies, Publisher: pub, Random: rand.Reader, Hooks: hooks,
+		AcceptEmptyDecisions: true, // the topic is new
 	})
 	return o, func() {
 		d.must(o.Close())
