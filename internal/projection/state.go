@@ -45,8 +45,8 @@ type State struct {
 
 	recent, older map[string]*entry // two generations of the cache
 	olderFlush    uint64            // the entries in older were last changed in this flush or before
-	flushes       uint64 // batches written so far
-	committed     uint64 // number of them that are in the KV
+	flushes       uint64            // batches written so far
+	committed     uint64            // number of them that are in the KV
 
 	dirty    []*entry       // changed since the last flush
 	unkept   []*entry       // flushed as not kept, which the KV may not know yet
