@@ -48,8 +48,14 @@ func Unknown(what, s string, words ...string) error {
 	if word := Nearest(s, words); word != "" {
 		near = "did you mean " + word + "? "
 	}
-	last := len(words) - 1
-	return fmt.Errorf("%s %q: %suse %s or %s", what, s, near, strings.Join(words[:last], ", "), words[last])
+	use := "there is none to use"
+	if last := len(words) - 1; last >= 0 {
+		use = "use " + words[last]
+		if last > 0 {
+			use = "use " + strings.Join(words[:last], ", ") + " or " + words[last]
+		}
+	}
+	return fmt.Errorf("%s %q: %s%s", what, s, near, use)
 }
 
 // subsequence says whether a is b with letters left out.

@@ -34,3 +34,21 @@ func TestNearest(t *testing.T) {
 		t.Errorf("Fix of an unknown word = %q", got)
 	}
 }
+
+func TestUnknown(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		words []string
+		want  string
+	}{
+		{"none", nil, `state "Runing": there is none to use`},
+		{"one", []string{"Queued"}, `state "Runing": use Queued`},
+		{"two", []string{"Queued", "Running"}, `state "Runing": did you mean Running? use Queued or Running`},
+		{"three", []string{"a", "b", "c"}, `state "Runing": use a, b or c`},
+	} {
+		if got := suggest.Unknown("state", "Runing", c.words...).Error(); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}
