@@ -2,6 +2,7 @@ package query
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -159,7 +160,9 @@ func (s *Source) read(ctx context.Context, list string, l *List, read func(jobdb
 	if err := s.Jobs(ctx, func(q jobdb.Queries) (err error) {
 		next, err = read(q, &sel)
 		return err
-	}); err != nil {
+	}); errors.Is(err, jobdb.ErrToken) {
+		return "", &Invalid{"continue", jobdb.ErrToken}
+	} else if err != nil {
 		return "", err
 	}
 	return sel.token(next), nil

@@ -38,7 +38,7 @@ func page[T any](s Source, t *Of[T], q Query, p jobdb.Page, orders map[string]st
 		direction, beyond = " DESC", "<"
 	}
 	if p.After != nil {
-		if len(p.After) != len(by) {
+		if !places(t, by, p.After) {
 			return nil, jobdb.ErrToken
 		}
 		q.where("("+strings.Join(by, ", ")+") "+beyond+" (?"+strings.Repeat(", ?", len(by)-1)+")", p.After...)
@@ -83,6 +83,24 @@ func parts(q Query, table, first string, descending bool) []Query {
 		slices.Reverse(all)
 	}
 	return all
+}
+
+// places reports whether values could be those of a row: clients send them back, and may send others.
+func places[T any](t *Of[T], of []string, values []any) bool {
+	fields := t.Fields(new(T), nil)
+	return len(values) == len(of) && !slices.ContainsFunc(of, func(c string) bool {
+		v := values[slices.Index(of, c)]
+		n, number := v.(int64)
+		switch fields[slices.Index(t.Columns, c)].(type) {
+		case *string:
+			_, text := v.(string)
+			return !text
+		case *int: // a partition, of 32 bits in PostgreSQL
+			return !number || n != int64(int32(n))
+		default:
+			return !number
+		}
+	})
 }
 
 func values[T any](t *Of[T], row *T, of []string) []any {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -214,6 +215,55 @@ func testLists(t *testing.T, db Database) {
 	}
 	testTop(t, db, r, l)
 	testCounts(t, db, r, l)
+}
+
+// testForgedPlaces: a page begins after values of the columns of its order, and of their types; whatever else a client
+// makes up is refused as such.
+func testForgedPlaces(t *testing.T, db Database) {
+	l := newListed(rand.New(rand.NewPCG(1, 2)), 0)
+	commit(t, db.Writer, 0, at(0), at(1), &jobdb.Changes{Jobs: l.jobs, Runs: l.runs, Decisions: l.decisions, Groups: l.groups})
+	for _, list := range []struct {
+		name  string
+		sorts []string
+		query query
+	}{
+		{"jobs", jobdb.JobSorts, named(jobdb.Queries.JobList, func(*jobdb.Job) string { return "" })},
+		{"runs", jobdb.RunSorts, named(jobdb.Queries.RunList, func(*jobdb.Run) string { return "" })},
+		{"groups", jobdb.GroupSorts, named(jobdb.Queries.GroupList, func(*jobdb.Group) string { return "" })},
+		{"decisions", jobdb.DecisionSorts, named(jobdb.Queries.DecisionList, func(*jobdb.Decision) string { return "" })},
+	} {
+		for _, sort := range list.sorts {
+			p := jobdb.Page{Sort: sort, Limit: 1}
+			var place []any
+			view(t, db.Reader, func(q jobdb.Queries) (err error) {
+				_, place, err = list.query(q, &jobdb.Criteria{}, p)
+				return err
+			})
+			if len(place) == 0 {
+				t.Fatalf("%s by %s: one page holds everything", list.name, sort)
+			}
+			forged := map[string][]any{"too short": place[1:], "too long": append(slices.Clone(place), int64(1)), "empty": {}}
+			for i, v := range place {
+				wrong, large := slices.Clone(place), slices.Clone(place)
+				if wrong[i] = any("text"); v == any(fmt.Sprint(v)) {
+					wrong[i] = int64(7)
+				} else {
+					large[i] = int64(math.MaxInt64)
+				}
+				forged[fmt.Sprint("of another type at ", i)], forged[fmt.Sprint("large at ", i)] = wrong, large
+			}
+			for what, after := range forged {
+				p.After = after
+				err := db.Reader.View(t.Context(), func(q jobdb.Queries) error {
+					_, _, err := list.query(q, &jobdb.Criteria{}, p)
+					return err
+				})
+				if mayBe := strings.HasPrefix(what, "large"); !errors.Is(err, jobdb.ErrToken) && (err != nil || !mayBe) {
+					t.Errorf("%s by %s after a place that is %s (%v): %v, want ErrToken", list.name, sort, what, after, err)
+				}
+			}
+		}
+	}
 }
 
 // testCounts: counts are those of plain counts.

@@ -43,6 +43,7 @@ func Run(t *testing.T, open func(t *testing.T) Database) {
 		{"ReadWhileWriting", testReadWhileWriting},
 		{"Runs", testRuns},
 		{"Lists", testLists},
+		{"ForgedPlaces", testForgedPlaces},
 		{"Records", testRecords},
 		{"Summary", testSummary},
 		{"Retries", testRetries},
