@@ -7,8 +7,10 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/jobdb/table"
 )
 
 // made creates and closes a database.
@@ -54,6 +56,30 @@ func TestClasses(t *testing.T) {
 	}
 	if err := classify(path, nil); err != nil {
 		t.Errorf("no error became %v", err)
+	}
+}
+
+// TestOutOfTime: SQLite's error about a query that was interrupted tells why.
+func TestOutOfTime(t *testing.T) {
+	t.Parallel()
+	r, err := OpenReader(t.Context(), made(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	endless := table.Query{Columns: []string{"count(*) + (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT max(i) FROM n)"}, From: "jobs"}
+	end, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	left, leave := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, leave)
+	for want, ctx := range map[error]context.Context{context.DeadlineExceeded: end, context.Canceled: left} {
+		err = r.View(ctx, func(q jobdb.Queries) error {
+			var n int64
+			return q.(table.Queries).Source.Find(endless, func() []any { return []any{&n} }, func() error { return nil })
+		})
+		if !errors.Is(err, want) {
+			t.Errorf("%v, want %v", err, want)
+		}
 	}
 }
 

@@ -3,7 +3,10 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+
+	sqlite3 "github.com/ncruces/go-sqlite3"
 
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/jobdb/table"
@@ -34,7 +37,7 @@ type source struct {
 func (s *source) Find(q table.Query, fields func() []any, found func() error) error {
 	rows, err := s.tx.QueryContext(s.ctx, q.SQL(""), q.Args...)
 	if err != nil {
-		return classify(s.path, fmt.Errorf("read %s: %w", q.From, err))
+		return classify(s.path, fmt.Errorf("read %s: %w", q.From, s.ended(err)))
 	}
 	var stopped error
 	err = each(rows, fields, func() error {
@@ -44,7 +47,15 @@ func (s *source) Find(q table.Query, fields func() []any, found func() error) er
 	if stopped != nil {
 		return stopped
 	}
-	return classify(s.path, err)
+	return classify(s.path, s.ended(err))
+}
+
+// ended adds why SQLite interrupted a query: the end of its context.
+func (s *source) ended(err error) error {
+	if ctx := s.ctx.Err(); errors.Is(err, sqlite3.INTERRUPT) && ctx != nil {
+		return fmt.Errorf("%w: %w", ctx, err)
+	}
+	return err
 }
 
 // each scans the rows of a query.
