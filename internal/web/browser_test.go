@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -198,10 +199,14 @@ func TestViews(t *testing.T) {
 		t.Fatal(err)
 	}
 	shots := os.Getenv("REFLOAT_SCREENSHOTS")
+	routes := pageRoutes(t)
 	for i, path := range views() {
-		join := "?"
-		if strings.Contains(path, "?") {
-			join = "&"
+		still := "" // without what changes by itself
+		if at, query, _ := strings.Cut(path, "?"); slices.Contains(routes[at][0], "live") {
+			still = "?live=off"
+			if query != "" {
+				still = "&live=off"
+			}
 		}
 		name := fmt.Sprintf("%02d%s", i, strings.Map(func(r rune) rune {
 			if r == '/' || r == '?' {
@@ -209,7 +214,7 @@ func TestViews(t *testing.T) {
 			}
 			return r
 		}, strings.SplitN(path, "?", 2)[0]))
-		act(ctx, t, media("light"), chromedp.EmulateViewport(1280, 900), chromedp.Navigate(d.url+path+join+"live=off"))
+		act(ctx, t, media("light"), chromedp.EmulateViewport(1280, 900), chromedp.Navigate(d.url+path+still))
 		check := func(width int64, scheme string) {
 			act(ctx, t, chromedp.EmulateViewport(width, 900), media(scheme))
 			if !get(ctx, t, chromedp.Evaluate[bool](noRunaway)) {

@@ -36,10 +36,10 @@ type chosen struct{ Label, Value, Without string }
 
 var errNoJobs = problem{http.StatusNotImplemented, "No job database here", "This process has no job database, so it cannot list jobs, runs and decisions. Ask `refloatctl up`, or the commands with --job-db.", nil}
 
-// filters returns the fields of a list.
-func (p *page) filters(list string) (first, more []filter) {
+// fields are those by which a list is filtered, and of which the second part is shown on demand.
+func fields(list string) (first, more []filter) {
 	field := func(name, label, hint string, options ...string) filter {
-		return filter{name, label, p.arg(name), hint, options}
+		return filter{name, label, "", hint, options}
 	}
 	queue, set, group := field("queue", "Queue", ""), field("set", "Job set", ""), field("group", "Group", "")
 	rule, policy := field("rule", "Rule", ""), field("policy", "Policy", "")
@@ -58,6 +58,23 @@ func (p *page) filters(list string) (first, more []filter) {
 	return []filter{queue, code, rule, since}, []filter{field("job", "Job", ""), set, group, policy, node, category, until}
 }
 
+// fieldNames are the parameters that filter a list.
+func fieldNames(list string) (names []string) {
+	first, more := fields(list)
+	for _, f := range append(first, more...) {
+		names = append(names, f.Name)
+	}
+	return names
+}
+
+// filled sets the values that were asked for.
+func (p *page) filled(filters []filter) []filter {
+	for i := range filters {
+		filters[i].Value = p.arg(filters[i].Name)
+	}
+	return filters
+}
+
 // list reads what is asked for of a list, in this order if none is.
 func (p *page) list(name, order string) (*query.List, *listing, error) {
 	if p.site.Query.Jobs == nil {
@@ -65,7 +82,8 @@ func (p *page) list(name, order string) (*query.List, *listing, error) {
 	}
 	l := &query.List{Sort: cmp.Or(p.arg("sort"), order), Limit: pageRows, Continue: p.arg("continue")}
 	shown := &listing{Hidden: map[string]string{"sort": p.arg("sort"), "live": p.arg("live")}}
-	shown.Filters, shown.More = p.filters(name)
+	first, more := fields(name)
+	shown.Filters, shown.More = p.filled(first), p.filled(more)
 	for i, f := range append(slices.Clip(shown.Filters), shown.More...) {
 		if f.Value != "" {
 			shown.Chosen = append(shown.Chosen, chosen{f.Label, f.Value, p.with(f.Name, "", "continue", "")})

@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"html/template"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -18,6 +20,7 @@ import (
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/query"
+	"github.com/refloat/refloat/internal/suggest"
 )
 
 // page is a request and what is shown for it.
@@ -109,27 +112,38 @@ func (p *page) fail(err error) {
 	_ = p.show("error", title, p.Here, f)
 }
 
-// parse reads the query or the form.
-func (p *page) parse() error {
-	var err error
-	if p.form, err = url.ParseQuery(p.r.URL.RawQuery); err != nil {
-		return problem{http.StatusBadRequest, "Refloat cannot read this request", "The query of the address is malformed.", err}
+// parse reads the query, or the form of a POST, which has none.
+func (p *page) parse(at *route) error {
+	bad := func(code int, text string, err error) error {
+		return problem{code, "Refloat cannot read this request", text, err}
 	}
-	if p.r.Method == http.MethodPost {
+	asked, err := url.ParseQuery(p.r.URL.RawQuery)
+	if err != nil {
+		return bad(http.StatusBadRequest, "The query of the address is malformed.", err)
+	}
+	known := at.query
+	if p.form = asked; p.r.Method == http.MethodPost {
 		if kind, _, _ := strings.Cut(p.r.Header.Get("Content-Type"), ";"); kind != "application/x-www-form-urlencoded" {
-			return problem{http.StatusUnsupportedMediaType, "Refloat cannot read this request", "A form is expected.", nil}
+			return bad(http.StatusUnsupportedMediaType, "A form is expected.", nil)
+		}
+		if len(asked) > 0 {
+			return bad(http.StatusBadRequest, "A form is posted to an address without parameters.", nil)
 		}
 		p.r.Body = http.MaxBytesReader(nil, p.r.Body, maxForm)
 		if err := p.r.ParseForm(); err != nil {
-			return problem{http.StatusBadRequest, "Refloat cannot read this request", "The form is malformed, or larger than 1 MiB.", err}
+			return bad(http.StatusBadRequest, "The form is malformed, or larger than 1 MiB.", err)
 		}
-		p.form = p.r.PostForm
+		p.form, known = p.r.PostForm, at.form
 	}
-	for name, values := range p.form {
-		for _, v := range values {
-			if !utf8.ValidString(name) || !utf8.ValidString(v) {
-				return problem{http.StatusBadRequest, "Refloat cannot read this request", "A value is not UTF-8.", nil}
-			}
+	for _, name := range slices.Sorted(maps.Keys(p.form)) {
+		values := p.form[name]
+		switch {
+		case !utf8.ValidString(name + strings.Join(values, "")):
+			return bad(http.StatusBadRequest, "A value is not UTF-8.", nil)
+		case !slices.Contains(known, name):
+			return &query.Invalid{Err: suggest.Unknown("parameter", clip(name, 60), known...)}
+		case len(values) > 1:
+			return &query.Invalid{Param: name, Err: fmt.Errorf("given %d times: give it once", len(values))}
 		}
 	}
 	return nil

@@ -94,29 +94,35 @@ type site struct {
 // view makes one page.
 type view func(p *page) error
 
-// route is what a path answers.
-type route struct{ get, post view }
+// route is what a path answers, and which parameters it knows: any other is refused, since a filter that is ignored gives
+// another list than the one that was asked for.
+type route struct {
+	get, post view
+	query     []string // parameters of the address
+	form      []string // fields of the form that is posted
+}
 
 func (s *site) router() map[string]route {
+	list := func(list string, more ...string) []string { return append(fieldNames(list), more...) }
 	return map[string]route{
-		"/":           {get: s.start},
-		"/decisions":  {get: s.decisions},
-		"/jobs":       {get: s.jobs},
-		"/runs":       {get: s.runs},
-		"/groups":     {get: s.groups},
-		"/search":     {get: s.search},
-		"/job":        {get: s.job},
-		"/explain":    {get: s.explain},
-		"/group":      {get: s.group},
-		"/queue":      {get: s.queue},
-		"/top":        {get: s.top},
+		"/":           {get: s.start, query: list(query.Decisions, "live", "seen")},
+		"/decisions":  {get: s.decisions, query: list(query.Decisions, "sort", "continue", "live", "seen")},
+		"/jobs":       {get: s.jobs, query: list(query.Jobs, "sort", "continue")},
+		"/runs":       {get: s.runs, query: list(query.Runs, "sort", "continue")},
+		"/groups":     {get: s.groups, query: list(query.Groups, "sort", "continue")},
+		"/search":     {get: s.search, query: []string{"q", "continue"}},
+		"/job":        {get: s.job, query: []string{"id", "partition", "live", "seen"}},
+		"/explain":    {get: s.explain, query: []string{"id", "partition", "run", "why-not"}},
+		"/group":      {get: s.group, query: []string{"queue", "set", "name"}},
+		"/queue":      {get: s.queue, query: []string{"name", "set", "since"}},
+		"/top":        {get: s.top, query: list(query.Decisions, "by")},
 		"/policies":   {get: s.policies},
-		"/policy":     {get: s.policy},
-		"/generation": {get: s.generation},
-		"/whatif":     {get: s.whatIf, post: s.whatIf},
-		"/shadow":     {get: s.shadow},
+		"/policy":     {get: s.policy, query: []string{"kind", "name"}},
+		"/generation": {get: s.generation, query: []string{"number"}},
+		"/whatif":     {get: s.whatIf, post: s.whatIf, query: []string{"rule", "limit", "set", "queue", "from", "to"}, form: []string{"rule", "limit", "set", "policies", "queue", "from", "to"}},
+		"/shadow":     {get: s.shadow, query: []string{"queue", "since"}},
 		"/partitions": {get: s.partitions},
-		"/overrides":  {get: s.overrides, post: s.override},
+		"/overrides":  {get: s.overrides, post: s.override, query: []string{"do", "queue", "all", "reason", "for", "done"}, form: []string{"do", "queue", "all", "reason", "for", "request", "confirm"}},
 	}
 }
 
@@ -187,7 +193,7 @@ func (s *site) make(p *page) (err error) {
 	ctx, cancel := context.WithTimeout(p.r.Context(), limit)
 	defer cancel()
 	p.ctx = ctx
-	if err := p.parse(); err != nil {
+	if err := p.parse(&at); err != nil {
 		return err
 	}
 	if err = do(p); errors.Is(err, context.DeadlineExceeded) && p.r.Context().Err() == nil {
