@@ -1,6 +1,7 @@
 package eventlog_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -35,6 +36,32 @@ type ends struct {
 
 func (e ends) End(int) (eventlog.Position, error)       { return e.end, e.endErr }
 func (e ends) Beginning(int) (eventlog.Position, error) { return e.begin, e.beginErr }
+
+// endless is a topic with messages, and a reader of it that never reaches its end.
+type endless struct {
+	eventlog.Topic
+	eventlog.Reader
+}
+
+func (e endless) Open(int, eventlog.Position) (eventlog.Reader, error) { return e, nil }
+func (endless) Read(dst []eventlog.Message) (int, error)               { return len(dst), nil }
+
+// TestToEndStops: who reads to the end of a log stops with his context, also where there is more to read.
+func TestToEndStops(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	r, err := eventlog.ToEnd(ctx, endless{}).Open(0, eventlog.Start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := r.Read(make([]eventlog.Message, 4)); n != 4 || err != nil {
+		t.Fatalf("Read = %d, %v", n, err)
+	}
+	cancel()
+	if n, err := r.Read(make([]eventlog.Message, 4)); n != 0 || !errors.Is(err, context.Canceled) {
+		t.Errorf("after the context ended, Read = %d, %v, want %v", n, err, context.Canceled)
+	}
+}
 
 // TestReach: a topic reaches its end, or what was deleted of it if it holds nothing. It is
 // not taken to reach anything if it cannot tell.

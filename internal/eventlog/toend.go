@@ -4,8 +4,8 @@ import "context"
 
 // ToEnd returns a topic whose readers wait: Read returns 0 only after the reader has
 // reached the end that the log had when it was called. A networked log has messages that no
-// reader has fetched yet, and a program that reads a complete history wants those too. Read
-// stops waiting when ctx ends.
+// reader has fetched yet, and a program that reads a complete history wants those too. When ctx
+// ends, Read returns its error, even if there is more to read.
 func ToEnd(ctx context.Context, t Topic) Topic { return toEnd{t, ctx} }
 
 type toEnd struct {
@@ -33,6 +33,9 @@ type toEndReader struct {
 // Read implements Reader, but waits for the messages that the log holds.
 func (r *toEndReader) Read(dst []Message) (int, error) {
 	for {
+		if err := r.ctx.Err(); err != nil {
+			return 0, err
+		}
 		n, err := r.Reader.Read(dst)
 		if n > 0 {
 			r.at = dst[n-1].Position
