@@ -40,7 +40,7 @@ func CheckAt(at string) error {
 }
 
 // JobAt shows a job as it was at a time (RFC 3339), or after the message at a position; it is derived from the logs.
-// Errors: *NotFound, *Invalid, ErrNoLogs.
+// Errors: *NotFound, *Invalid, ErrNoLogs, ErrBusy.
 func (s *Source) JobAt(ctx context.Context, id, at string) (shown []Found, err error) {
 	until, err := notBehind(at)
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *Source) JobAt(ctx context.Context, id, at string) (shown []Found, err e
 	if err != nil {
 		return nil, err
 	}
-	err = s.Logs(ctx, func(logs audit.Logs) error {
+	err = s.whole(ctx, func(logs audit.Logs) error {
 		for i, p := range in {
 			s.say("deriving the job from the logs: partition %d, %d of %d", p.Partition, i+1, len(in))
 			if err := ctx.Err(); err != nil {

@@ -31,7 +31,8 @@ type Source struct {
 	Policies func(ctx context.Context, use func(*policylog.Store) error) error
 	// Partitions returns what this process knows of the partitions that it decides; nil: nothing.
 	Partitions func(ctx context.Context) ([]Partition, error)
-	// Whole bounds the questions that read whole logs, WhatIf and Verify; nil: any number are answered at once.
+	// Whole bounds the questions that read whole logs: WhatIf, Verify, JobAt, and those about a job that was pruned; nil: any
+	// number are answered at once.
 	Whole *Gate
 	// Progress is notified of what takes long; nil: nobody is.
 	Progress func(text string)

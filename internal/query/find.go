@@ -60,7 +60,7 @@ func (h *History) InOrder() (runs []jobdb.Run) {
 }
 
 // Histories finds a job by its id, or a unique beginning of it, in the job database or, if
-// it may have been pruned, in the logs. Errors: *NotFound, *Invalid.
+// it may have been pruned, in the logs. Errors: *NotFound, *Invalid, ErrBusy.
 func (s *Source) Histories(ctx context.Context, job string) ([]History, error) {
 	var found []History
 	var pruned []jobdb.PartitionPositions
@@ -120,7 +120,7 @@ func (h *History) read(q jobdb.Queries) (err error) {
 
 // inLogs derives a job from the logs of the partitions that have pruned jobs.
 func (s *Source) inLogs(ctx context.Context, job string, pruned []jobdb.PartitionPositions) (found []History, err error) {
-	err = s.Logs(ctx, func(logs audit.Logs) error {
+	err = s.whole(ctx, func(logs audit.Logs) error {
 		for i, p := range pruned {
 			s.say("deriving the job from the logs: partition %d, %d of %d", p.Partition, i+1, len(pruned))
 			if err := ctx.Err(); err != nil {

@@ -15,12 +15,7 @@ func (s *Source) Verify(ctx context.Context, o report.Options) (r *report.Report
 	if s.Logs == nil {
 		return nil, ErrNoLogs
 	}
-	leave, err := s.Whole.enter()
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	err = s.Logs(ctx, func(logs audit.Logs) (err error) {
+	err = s.whole(ctx, func(logs audit.Logs) (err error) {
 		r, err = report.Make(ctx, logs, o)
 		return err
 	})

@@ -100,7 +100,7 @@ func (c FieldChange) String() string {
 }
 
 // ErrBusy reports that a question that reads whole logs is being answered: one is, at a time.
-var ErrBusy = errors.New("another what-if or verification is running: try again later")
+var ErrBusy = errors.New("another question that reads whole logs is being answered (a what-if, a verification, or a job of the past): try again later")
 
 // every is after how many messages of a partition whatif notifies of its progress.
 const every = 1024
@@ -108,15 +108,16 @@ const every = 1024
 // Gate lets one question that reads whole logs be answered at a time. The zero value is ready to use.
 type Gate struct{ taken atomic.Bool }
 
-// enter returns what leaves the gate, or ErrBusy. A nil gate lets everyone in.
-func (g *Gate) enter() (leave func(), err error) {
-	switch {
-	case g == nil:
-		return func() {}, nil
-	case !g.taken.CompareAndSwap(false, true):
-		return nil, ErrBusy
+// whole opens the logs to be read from their beginning, unless somebody does: then it returns ErrBusy. Without a gate, it
+// always opens them.
+func (s *Source) whole(ctx context.Context, use func(audit.Logs) error) error {
+	if g := s.Whole; g != nil {
+		if !g.taken.CompareAndSwap(false, true) {
+			return ErrBusy
+		}
+		defer g.taken.Store(false)
 	}
-	return func() { g.taken.Store(false) }, nil
+	return s.Logs(ctx, use)
 }
 
 // WhatIf decides the history by each candidate, and compares. Errors: *Invalid, ErrNoLogs, ErrNoPolicies, ErrBusy.
@@ -130,16 +131,11 @@ func (s *Source) WhatIf(ctx context.Context, w *WhatIf) (results []WhatIfResult,
 	if s.Logs == nil {
 		return nil, ErrNoLogs
 	}
-	leave, err := s.Whole.enter()
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
 	o, fields, err := w.options(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	err = s.Logs(ctx, func(logs audit.Logs) error {
+	err = s.whole(ctx, func(logs audit.Logs) error {
 		found, err := whatif.Run(ctx, logs, o)
 		for i, r := range found {
 			results = append(results, WhatIfResult{"WhatIf", r, fields[i], whatif.Assumptions()})

@@ -3,23 +3,47 @@ package query_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/audit/report"
+	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/query"
 )
+
+// prunedJobs is a job database that has pruned all of its jobs.
+type prunedJobs struct{ jobdb.Queries }
+
+func (prunedJobs) JobList(*jobdb.Criteria, jobdb.Page, func(*jobdb.Job) error) ([]any, error) {
+	return nil, nil
+}
+
+func (prunedJobs) Positions() ([]jobdb.PartitionPositions, error) {
+	return []jobdb.PartitionPositions{{Positions: jobdb.Positions{Pruned: jobdb.Pruned{Jobs: 1}}}}, nil
+}
+
+func (prunedJobs) Releases(jobdb.RecordFilter, func(*jobdb.Release) error) error { return nil }
 
 // TestWholeHistoriesOneAtATime: while a question reads whole logs, another one is refused, and after it one is answered.
 func TestWholeHistoriesOneAtATime(t *testing.T) {
 	t.Parallel()
 	reads, ended := make(chan struct{}), errors.New("ended")
-	s := &query.Source{Whole: &query.Gate{}, Logs: func(ctx context.Context, _ func(audit.Logs) error) error {
-		reads <- struct{}{}
-		<-ctx.Done()
-		return ended
-	}}
+	var atOnce atomic.Int32
+	s := &query.Source{
+		Whole: &query.Gate{},
+		Logs: func(ctx context.Context, _ func(audit.Logs) error) error {
+			defer atOnce.Add(-1)
+			if atOnce.Add(1) > 1 {
+				return errors.New("the logs are read by two")
+			}
+			reads <- struct{}{}
+			<-ctx.Done()
+			return ended
+		},
+		Jobs: func(_ context.Context, read func(jobdb.Queries) error) error { return read(prunedJobs{}) },
+	}
 	asked := &query.WhatIf{Candidates: []query.Policies{{Set: policyfile.Empty()}}}
 	for range 2 {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -34,6 +58,12 @@ func TestWholeHistoriesOneAtATime(t *testing.T) {
 		}
 		if _, err := s.Verify(t.Context(), report.Options{}); !errors.Is(err, query.ErrBusy) {
 			t.Errorf("a verification: %v", err)
+		}
+		if _, err := s.Histories(t.Context(), "job"); !errors.Is(err, query.ErrBusy) {
+			t.Errorf("a job that was pruned: %v", err)
+		}
+		if _, err := s.JobAt(t.Context(), "job", "1:2:3"); !errors.Is(err, query.ErrBusy) {
+			t.Errorf("a job as it was: %v", err)
 		}
 		cancel()
 		if err := <-first; !errors.Is(err, ended) {

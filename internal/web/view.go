@@ -88,6 +88,8 @@ func (p *page) fail(err error) {
 		f.Code, title = http.StatusNotFound, "Not found"
 	case errors.Is(err, query.ErrNoLogs), errors.Is(err, query.ErrNoPolicies):
 		f.Code, title = http.StatusNotImplemented, "This process cannot answer that"
+	case errors.Is(err, query.ErrBusy):
+		f.Code, title, f.Text = http.StatusServiceUnavailable, "Others are reading the logs now", []string{sentence(err.Error())}
 	case errors.Is(err, jobdb.ErrUnavailable):
 		f.Code, title = http.StatusServiceUnavailable, "The job database does not answer"
 	default:

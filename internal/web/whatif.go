@@ -123,8 +123,6 @@ func (s *site) whatIf(p *page) error {
 	switch {
 	case errors.As(err, &invalid):
 		return bad(invalid)
-	case errors.Is(err, query.ErrBusy):
-		return problem{http.StatusServiceUnavailable, "Another what-if or verification is running", "One runs at a time. Try again in a moment.", err}
 	case err != nil:
 		return err
 	}

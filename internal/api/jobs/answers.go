@@ -14,12 +14,6 @@ import (
 func (s *Service) GetJob(ctx context.Context, r *pb.GetJobRequest) (*pb.GetJobResponse, error) {
 	out := &pb.GetJobResponse{}
 	err := s.ask(ctx, func(ctx context.Context, from *query.Source) error {
-		if r.At != "" {
-			if !s.deriving.CompareAndSwap(false, true) {
-				return status.Error(codes.ResourceExhausted, "another job is being derived from the logs: try again in a moment")
-			}
-			defer s.deriving.Store(false)
-		}
 		found, err := from.GetJob(ctx, r.JobId, r.At)
 		for i := range found {
 			if err == nil {

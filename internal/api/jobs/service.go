@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
@@ -36,7 +35,6 @@ type Service struct {
 	Program string
 
 	watching watchers
-	deriving atomic.Bool // from the logs: one question at a time
 }
 
 // Limits bound what clients cost; a zero value is replaced by its default.
