@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/internal/convert"
+	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 )
@@ -201,6 +202,7 @@ func nextSteps(out io.Writer, policies, jobs string, r *convert.Result) {
      has one, decide before these. Use a queue whose policies leave these failures alone`, policies, strings.Join(names, ", "), r.Submit.Queue)
 	say("armadactl submit %s. A group has its name once in a job set: to run it again, convert with another --job-set", jobs)
 	say("refloatctl get groups --queue %s --job-set %s --data DIR (or --job-db URL)", quoted(r.Submit.Queue), quoted(r.Submit.JobSetID))
-	fmt.Fprintln(out, `Groups need version 3 of the semantics. Where an earlier build of Refloat has begun the logs, restart the evaluators, or up,
-with --semantics 3 first`)
+	fmt.Fprintf(out, `Groups need version 3 of the semantics; %d is the newest. Where an earlier build of Refloat has begun the logs, restart the
+evaluators, or up, with --semantics %[1]d first
+`, evaluator.SemanticsVersion)
 }

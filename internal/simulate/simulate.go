@@ -17,8 +17,8 @@ import (
 	"github.com/refloat/refloat/internal/scheduling"
 )
 
-// Semantics is the version that decides: the first with gangs that restart as a whole.
-const Semantics = 3
+// Semantics is the version that decides: that with which a new log begins.
+const Semantics = evaluator.SemanticsVersion
 
 // begin is when every simulation begins.
 func begin() time.Time { return time.Unix(1_767_225_600, 0).UTC() } // 2026

@@ -1,6 +1,6 @@
 // Package conformance drives whole workloads through the evaluator: jobs are submitted, leased,
-// fail and succeed at times that a test chooses, and the evaluator's Step decides under version 3
-// of the semantics. A Driver refuses what Armada would not do: it starts no member that is held,
+// fail and succeed at times that a test chooses, and the evaluator's Step decides under the newest
+// version of the semantics. A Driver refuses what Armada would not do: it starts no member that is held,
 // stopped or waits for its retry time.
 package conformance
 
@@ -24,8 +24,8 @@ import (
 	"github.com/refloat/refloat/internal/projection"
 )
 
-// Semantics is the version of the semantics that a Driver decides by: the first with groups.
-const Semantics = 3
+// Semantics is the version of the semantics that a Driver decides by.
+const Semantics = evaluator.SemanticsVersion
 
 // Job is one job as armadactl submits it.
 type Job struct {
