@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
@@ -111,7 +112,11 @@ func evalUnit(cmd *cobra.Command, f evalFlags, failure *suite.Failure, set *poli
 	if f.output == outputJSON {
 		err = jsonLines(cmd.OutOrStdout()).Encode(unitJSON(u, &v, rungs))
 	} else {
-		printUnit(cmd.OutOrStdout(), u, &v, rungs)
+		why := audit.WhyLeft(set.Set, queue, math.MaxInt64) // a pause does not
+		if why == "" && u.Reason == policy.MemberCancelled {
+			why = "a member was cancelled that would have to run again"
+		}
+		printUnit(cmd.OutOrStdout(), u, &v, rungs, why)
 	}
 	if err != nil {
 		return err
@@ -168,7 +173,7 @@ func (u *unitFlags) failure(cmd *cobra.Command, g *policy.GroupPolicy) (*policy.
 	return out, nil
 }
 
-func printUnit(w io.Writer, u *policy.UnitFailure, v *policy.UnitVerdict, rungs []policy.GroupRung) {
+func printUnit(w io.Writer, u *policy.UnitFailure, v *policy.UnitVerdict, rungs []policy.GroupRung, why string) {
 	what := "failed: " + u.Reason.String()
 	if u.Succeeded {
 		what = "succeeded"
@@ -184,7 +189,7 @@ func printUnit(w io.Writer, u *policy.UnitFailure, v *policy.UnitVerdict, rungs 
 		}
 	}
 	verdict := groupVerdict(u, v)
-	fmt.Fprintf(w, "\n%s %s\n  %s\n", bold(w, "Verdict"), orNothing(v.Action.String()), oneLine(audit.GroupSentence(&verdict)))
+	fmt.Fprintf(w, "\n%s %s\n  %s\n", bold(w, "Verdict"), orNothing(v.Action.String()), oneLine(audit.GroupSentence(&verdict, why)))
 	if v.Action.Restarts() {
 		fmt.Fprintf(w, "  not before %s after the failure, nor before the old pods are gone\n", policyfile.Short(v.Delay))
 	}

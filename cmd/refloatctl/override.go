@@ -82,9 +82,10 @@ func newPause() *cobra.Command {
 	cmd := about(&cobra.Command{
 		Use:   "pause retries (--queue NAME | --all) (--until TIME | --for DURATION) --reason TEXT",
 		Short: "Delay retries until a given time",
-		Long: `Delay the start of every retry decided from now on until a given time, in one queue or
-in all. No job fails because of it. It ends by itself, or earlier by ` + "`resume retries`" + `
-for failures decided after that.`,
+		Long: `Delay the start of every retry, and of every restart by a group, decided from now on
+until a given time, in one queue or in all. No job fails because of it. (In a decision log
+of a version before 4 of the semantics, a group leaves a unit failed that would restart.) It
+ends by itself, or earlier by ` + "`resume retries`" + ` for failures decided after that.`,
 		Example: `  refloatctl pause retries --all --for 2h --reason "storage maintenance"
   refloatctl pause retries --queue ml --until 2026-12-01T06:00:00Z --reason "quota"`,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -106,8 +107,9 @@ func partOf(s *policy.Shape, i int) Part {
 	return out
 }
 
-// GroupSentence explains in one sentence what a group did about a unit that ended.
-func GroupSentence(v *chain.GroupVerdict) string {
+// GroupSentence explains in one sentence what a group did about a unit that ended. why is why
+// the unit is left failed where no rule says so; "": that is unknown.
+func GroupSentence(v *chain.GroupVerdict, why string) string {
 	s := "the unit failed (" + v.Reason.String() + "), and "
 	if v.Reason == policy.NoUnitReason {
 		s = "the unit succeeded, and "
@@ -127,6 +129,8 @@ func GroupSentence(v *chain.GroupVerdict) string {
 		s += rule + " fails the group"
 	case v.Action == policy.Halt:
 		s += rule + " leaves it failed and halts the group: nothing that is held is started any more"
+	case v.Rule == "": // no default leaves a unit failed
+		s += "stays failed, though no rule says so: " + cmp.Or(why, whyLeftUnknown) + "; the rest of the group goes on"
 	default:
 		s += rule + " leaves it failed; the rest of the group goes on"
 	}
@@ -137,6 +141,35 @@ func GroupSentence(v *chain.GroupVerdict) string {
 		s += "; nothing of that is done: the queue is in shadow, or retries are not enabled"
 	}
 	return s
+}
+
+// whyLeftUnknown lists why a group leaves a unit failed by itself. A pause does so before version 4
+// of the semantics.
+const whyLeftUnknown = "retries were killed, switched off or paused, the group was halted, or a member was cancelled that would have to run again"
+
+// WhyLeft returns why groups of a queue left a unit failed at a time, if the policies in force
+// then kept them from restarting it; "": they did not.
+func WhyLeft(set *policy.Set, queue string, at int64) string {
+	switch until := set.PausedUntil(queue); {
+	case !set.Enabled():
+		return "retries are not enabled"
+	case !set.Restarts(queue):
+		return "retries are killed"
+	case until > at:
+		return "retries are paused until " + timeOf(until)
+	}
+	return ""
+}
+
+// whyLeft is WhyLeft as far as the decision itself says.
+func whyLeft(d *chain.Decision) string {
+	switch {
+	case d.Code == policy.KillSwitch, d.GlobalLimit == 0:
+		return "retries are killed"
+	case d.Group.Noted && !d.Shadow:
+		return "retries are not enabled"
+	}
+	return ""
 }
 
 func restartsOf(v *chain.GroupVerdict) string {
@@ -179,7 +212,7 @@ func describeGroup(r chain.Record) string {
 		}
 		return s
 	case *chain.UnitEnded:
-		return fmt.Sprintf("UnitEnded: %s/%d: %s", r.Member.Part, r.Member.Replica, GroupSentence(&r.Verdict))
+		return fmt.Sprintf("UnitEnded: %s/%d: %s", r.Member.Part, r.Member.Replica, GroupSentence(&r.Verdict, ""))
 	case *chain.GroupEnded:
 		s := fmt.Sprintf("GroupEnded: group %s %s", r.Group, r.State)
 		if r.Reason != policy.NoUnitReason {

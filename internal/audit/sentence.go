@@ -14,7 +14,7 @@ import (
 func Reason(d *chain.Decision) string {
 	s := verdict(d)
 	if d.Group != nil {
-		s += "; " + GroupSentence(d.Group)
+		s += "; " + GroupSentence(d.Group, whyLeft(d))
 	}
 	if d.Requeue {
 		s += waiting(d)
@@ -114,7 +114,7 @@ func ruleOf(d *chain.Decision) string {
 func waiting(d *chain.Decision) string {
 	s := ", at once"
 	switch {
-	case d.Code == policy.GroupRestart && d.RetryAfter > d.Time: // its delay is what is left of the restart's, in milliseconds
+	case d.Code == policy.GroupRestart && d.Group == nil && d.RetryAfter > d.Time: // its delay is what is left of the restart's, in milliseconds
 		s = fmt.Sprintf(", not before %s (%v after the failure)", timeOf(d.RetryAfter), time.Duration(d.RetryAfter-d.Time).Truncate(time.Millisecond))
 	case d.Code == policy.GangRetry && d.RetryAfter-d.Time > delayOf(d).Nanoseconds(): // a pause is not told apart
 		s = fmt.Sprintf(", not before %s, when all of the gang may start again (%v after the failure for this job)", timeOf(d.RetryAfter), delayOf(d))

@@ -402,6 +402,20 @@ func failedGang(t *testing.T, job string, entry int64) []model.Message {
 	}, []*pb.Event{failedRun(job, job+"r")})
 }
 
+// restartedInPause is the success of a unit that runs again, and of which another member runs,
+// during a pause: version 4 of the semantics has that wait less.
+func restartedInPause(t *testing.T, job string, entry int64) []model.Message {
+	t.Helper()
+	var start []*pb.Event
+	for _, id := range []string{job, job + "peer"} {
+		annotations := map[string]string{events.AnnotationGroup: job, events.AnnotationGroupPolicy: "again"}
+		start = append(start,
+			&pb.Event{Event: &pb.Event_SubmitJob{SubmitJob: &pb.SubmitJob{JobId: id, ObjectMeta: &pb.ObjectMeta{Annotations: annotations}}}},
+			&pb.Event{Event: &pb.Event_JobRunLeased{JobRunLeased: &pb.JobRunLeased{JobId: id, RunId: id + "r", NodeId: "n"}}})
+	}
+	return messagesOf(t, entry, start, []*pb.Event{{Event: &pb.Event_JobRunSucceeded{JobRunSucceeded: &pb.JobRunSucceeded{JobId: job, RunId: job + "r"}}}})
+}
+
 func failedRun(job, run string) *pb.Event {
 	return &pb.Event{Event: &pb.Event_JobRunErrors{JobRunErrors: &pb.JobRunErrors{JobId: job, RunId: run, Errors: []*pb.Error{{
 		Terminal: true, Reason: &pb.Error_PodError{PodError: &pb.PodError{}},
@@ -422,15 +436,21 @@ func messagesOf(t *testing.T, entry int64, each ...[]*pb.Event) (messages []mode
 
 // retryAll is a policy set that retries everything.
 const retryAll = "apiVersion: armadaproject.io/v1\nkind: RetryPolicy\nmetadata: {name: all}\nspec: {defaultAction: Retry}\n" +
-	"---\nkind: RetrySettings\nspec: {defaultPolicyName: all}\n"
+	"---\nkind: RetrySettings\nspec: {defaultPolicyName: all}\n" +
+	"---\nkind: Queue\nname: ml\npausedUntil: 2100-01-01T00:00:00Z\n" +
+	"---\napiVersion: refloat.github.io/v1\nkind: GroupPolicy\nmetadata: {name: again}\n" +
+	"spec: {parts: [{name: main, members: 2, minMembers: 1, restarts: {on: Always, limit: 1}}]}\n"
 
 // TestSemanticsAreNamed: logs that say that another version decided.
 func TestSemanticsAreNamed(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ decided, said uint32 }{{1, 2}, {2, 1}, {2, 3}, {3, 2}} {
+	for _, c := range []struct{ decided, said uint32 }{{1, 2}, {2, 1}, {2, 3}, {3, 2}, {3, 4}, {4, 3}} {
 		history := failedGang
-		if c.decided+c.said == 3 {
+		switch c.decided + c.said {
+		case 1 + 2:
 			history = importedRuns
+		case 3 + 4:
+			history = restartedInPause
 		}
 		var messages []model.Message
 		for i := range int64(4) {

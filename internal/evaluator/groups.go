@@ -285,7 +285,7 @@ func (p policies) askGroup(f *projection.Failure, v policy.Verdict, reason polic
 	}
 	asked := p.unitFailure(m.Group, m.Unit, reason)
 	asked.Run = &p.failure
-	asked.Barred = !set.Restarts(f.Job.Queue) || set.PausedUntil(f.Job.Queue) > f.Time
+	asked.Barred = !set.Restarts(f.Job.Queue) || p.pauseBars(f.Job.Queue, f.Time)
 	u := set.UnitEnded(asked)
 	out := &chain.GroupVerdict{
 		Reason: reason, Action: u.Action, Rule: u.Rule, RestartsUsed: u.Used, MaxRestarts: u.Max, Keep: u.Keep, Refused: u.Refused,
@@ -302,9 +302,11 @@ func (p policies) askGroup(f *projection.Failure, v policy.Verdict, reason polic
 	if m.Gang && !out.Noted {
 		at = max(at, p.peersEnd(m, p.base))
 	}
-	p.latest = at
 	v.Code, v.FailUnit = policy.GroupRestart, false
 	p.requeue(&v, at, p.base)
+	from := p.restartsFrom(f.Job.Queue)
+	v.RetryAfter, v.ReadyAfter = max(v.RetryAfter, from), max(v.ReadyAfter, from)
+	p.latest = v.RetryAfter
 	return v, out
 }
 
@@ -334,11 +336,11 @@ func (p policies) bind(_ eventlog.Position, _ *projection.Job, _, policyName str
 
 func (p policies) acts(queue string, _ chain.Record) bool { return p.Rules.Set.Acts(queue) }
 
-func (p policies) restartAt(_ eventlog.Position, _ *projection.Job, base, graceSeconds int64) (int64, error) {
-	if graceSeconds < 0 {
-		return base, nil
+func (p policies) restartAt(_ eventlog.Position, j *projection.Job, base, graceSeconds int64) (int64, error) {
+	if graceSeconds >= 0 {
+		base = p.afterGrace(base, graceOf(graceSeconds))
 	}
-	return p.afterGrace(base, graceOf(graceSeconds)), nil
+	return max(base, p.restartsFrom(j.Queue)), nil
 }
 
 func (p policies) unitEnded(_ eventlog.Position, u *projection.UnitEnd) (v projection.Verdict, most uint32, ok bool) {
@@ -356,8 +358,8 @@ func (p policies) unitEnded(_ eventlog.Position, u *projection.UnitEnd) (v proje
 		return v, 0, false
 	}
 	base := plus(u.Unit.Changed, answer.Delay)
-	if until := set.PausedUntil(queue); until > u.Unit.Changed {
-		base = max(base, until)
+	if p.Progress.Semantics < sincePauseDelays { // of members that stop, the grace began after the pause
+		base = max(base, set.PausedUntil(queue))
 	}
 	return projection.Verdict{
 		Action: answer.Action, Rule: answer.Rule, Used: answer.Used, Keep: answer.Keep, Refused: answer.Refused, Base: base,

@@ -1,6 +1,8 @@
 package evaluator
 
 import (
+	"math"
+
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/projection"
 )
@@ -27,6 +29,9 @@ const (
 	sinceBoundedAvoid = 2
 	// sinceGroups has groups, and gangs that retry as a whole (GROUPS).
 	sinceGroups = 3
+	// sincePauseDelays has groups restart what failed during a pause of retries, after its
+	// end. Before, such a unit was left failed.
+	sincePauseDelays = 4
 )
 
 // maxAvoided is the number of nodes that a decision names to be avoided, at most.
@@ -48,6 +53,20 @@ func nextRunIndex(semantics uint32, f *projection.Failure) uint32 {
 		return f.Run.Index + 1
 	}
 	return f.Job.Runs
+}
+
+// restartsFrom returns the time before which a pause of retries lets no group of the queue
+// restart anything (GROUPS 4.3). It may be over.
+func (p policies) restartsFrom(queue string) int64 {
+	if p.Progress.Semantics < sincePauseDelays {
+		return math.MinInt64
+	}
+	return p.Rules.Set.PausedUntil(queue)
+}
+
+// pauseBars reports whether a pause of retries leaves a unit failed whose run failed at t.
+func (p policies) pauseBars(queue string, t int64) bool {
+	return p.Progress.Semantics < sincePauseDelays && p.Rules.Set.PausedUntil(queue) > t
 }
 
 // nextSemantics returns the version by which a log that named one (0: none) continues:

@@ -47,7 +47,7 @@ type UnitFailure struct {
 	Restarted    func(rule string) uint32
 	AllRestarts  uint32 // of the group, by rules
 	Halted       bool
-	Barred       bool // nothing may be restarted: retries are disabled, killed or paused
+	Barred       bool // nothing may be restarted: retries are disabled or killed; before version 4 of SEMANTICS, also while they are paused
 	// CanReach reports whether every unit that an action restarts could still succeed.
 	CanReach func(a GroupAction, keep bool) bool
 }

@@ -245,7 +245,7 @@ func (e *Explanation) fill() {
 	}
 	e.Ladder = LadderOf(e.Basis.Rungs)
 	d := c.Decision
-	e.Failure, e.NotActedOn, e.GroupEffect = FactsOf(&e.Basis.Facts), d.Shadow || c.Mode == Passthrough, groupEffect(d)
+	e.Failure, e.NotActedOn, e.GroupEffect = FactsOf(&e.Basis.Facts), d.Shadow || c.Mode == Passthrough, groupEffect(d, e.Basis.Policies)
 	if d.Requeue && e.Basis.Evaluated && d.Group == nil && d.Code != policy.GroupRestart {
 		e.DelayFrom = Arithmetic(e.Basis.Delay)
 	}

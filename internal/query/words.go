@@ -84,13 +84,17 @@ func (e *Explanation) DelayText() string {
 	return ": " + e.DelayFrom
 }
 
-// groupEffect says what a decision did to the unit and the group of a member; "": it is in no group.
-func groupEffect(d *chain.Decision) string {
+// groupEffect says what a decision did to the unit and the group of a member; "": it is in no group. Without policies, at
+// is nil.
+func groupEffect(d *chain.Decision, at *PoliciesAt) string {
 	switch {
 	case d.Member == nil:
 		return ""
 	case d.Group != nil:
-		return audit.GroupSentence(d.Group)
+		if at == nil {
+			return audit.GroupSentence(d.Group, "")
+		}
+		return audit.GroupSentence(d.Group, audit.WhyLeft(at.Set.Set, d.Queue, d.Time))
 	case d.Code == policy.GangRetry:
 		return "all members of the gang start again together; the rules of the group were not asked"
 	case d.Code == policy.GroupRestart, d.Code == policy.GroupOver:

@@ -167,7 +167,7 @@ func (s *site) effect(p *page, o *overridePage) (lines []string, err error) {
 	case "kill":
 		lines = append(lines, "From now on, a failed run there fails its job. Retries that were granted before still take place.")
 	case "pause":
-		lines = append(lines, "From now on, a retry there waits at least until the pause ends. It counts as before.")
+		lines = append(lines, "From now on, a retry there, or a restart by a group, waits at least until the pause ends. It counts as before.")
 	default:
 		lines = append(lines, "Kill and pause end there; policies decide again. Jobs that failed meanwhile stay failed.")
 	}

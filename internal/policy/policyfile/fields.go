@@ -89,7 +89,7 @@ var fieldTexts = [...]fieldText{
 	{"mode", "the settings', else Enforce", "Enforce or Shadow", "Shadow: decisions are made, counted and shown, but take no effect."},
 	{"RetrySettings:spec.mode", "Enforce", "Enforce or Shadow", "The mode of queues that set none."},
 	{"killed", "false", "", "The kill switch of the queue: true fails runs that would be retried."},
-	{"pausedUntil", "not paused", "an RFC 3339 time", "Retries that a policy grants start no earlier than this. A pause ends by itself."},
+	{"pausedUntil", "not paused", "an RFC 3339 time", "Retries that a policy grants, and restarts by groups, start no earlier than this. A pause ends by itself."},
 	{"enabled", "true", "", "false: no policy is applied, and pods have the same names as without retries."},
 	{"globalMaxRetries", "20", "0 to 1000000", "How many retries one job gets in total, over all rules. 0 stops all retries. If you lower it, jobs that are above it fail at their next failure."},
 	{"defaultPolicyName", "no policy", "", "The policy of jobs for which neither the queue nor the annotation names an existing policy."},

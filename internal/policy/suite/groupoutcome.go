@@ -79,7 +79,7 @@ func (g *GroupOutcome) value(field string) string {
 	case "groupReason":
 		return orNone(g.Reason.String())
 	case "why":
-		return of(audit.GroupSentence)
+		return of(func(v *chain.GroupVerdict) string { return audit.GroupSentence(v, "") })
 	}
 	kind, name, _ := strings.Cut(field, ".")
 	s, _ := parseSelection(name)

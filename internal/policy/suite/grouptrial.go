@@ -406,7 +406,7 @@ func (g *groupTrial) outcome(records []chain.Record, decided *Outcome) *GroupOut
 	ended := func(m *chain.Member, v *chain.GroupVerdict, run *policy.Failure, succeeded bool) {
 		u := &policy.UnitFailure{
 			Policy: g.test.Group.Policy, Part: m.Part, Reason: v.Reason, Succeeded: succeeded, Run: run, Halted: g.halted,
-			Barred: !g.set.Restarts(g.queue) || run != nil && g.set.PausedUntil(g.queue) > decided.Time, UnitRestarts: g.byUnits[unitName(m)],
+			Barred: !g.set.Restarts(g.queue), UnitRestarts: g.byUnits[unitName(m)],
 		}
 		if len(out.Ended) == 0 && u.Policy != "" {
 			out.Ladder = g.set.UnitLadder(u)
