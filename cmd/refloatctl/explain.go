@@ -245,7 +245,7 @@ func printLadder(w io.Writer, rungs []query.Rung) {
 
 func printCounts(w io.Writer, d *audit.Decision, before uint32) {
 	fmt.Fprintf(w, "\n%s\n", bold(w, "Counts"))
-	for _, r := range query.RetriedOf(d, before) {
+	for _, r := range query.RetryCounts(d, before) {
 		fmt.Fprintf(w, "  %-6s%s\n", r.Of+":", r)
 	}
 }

@@ -113,11 +113,8 @@ func printQueue(w io.Writer, s *query.QueueStory) error {
 	if s.Since != "" {
 		name += " since " + toMillis(s.Since)
 	}
-	fmt.Fprintf(w, "%s%s: %s, %d retried and %d failed the job", bold(w, strings.ToUpper(name[:1])), name[1:], plural.Of(s.Decisions, "decision"), s.Retries, s.Failures)
-	if s.WithoutEffect > 0 {
-		fmt.Fprintf(w, "; %d had no effect (in shadow, or too late)", s.WithoutEffect)
-	}
-	fmt.Fprintln(w)
+	effects := s.Effects()
+	fmt.Fprintf(w, "%s%s: %s: %s\n", bold(w, strings.ToUpper(name[:1])), name[1:], plural.Of(s.Decisions, "decision"), effects.Words())
 	for _, c := range []struct {
 		heading string
 		counts  []query.Tally

@@ -110,11 +110,12 @@ func printJob(w io.Writer, output string, j *query.Job) error {
 		r := &j.Attempts[i]
 		decided := ""
 		switch {
+		case r.Decision != 0 && r.Shadow:
+			decided = fmt.Sprintf("decision %d (shadow)", r.Decision)
+		case r.Decision != 0 && r.Superseded != 0:
+			decided = fmt.Sprintf("decision %d superseded", r.Decision)
 		case r.Decision != 0:
 			decided = fmt.Sprintf("decision %d", r.Decision)
-			if r.Shadow {
-				decided += " (shadow)"
-			}
 		case r.Superseded != 0:
 			decided = fmt.Sprintf("released; decision %d superseded", r.Superseded)
 		case r.Released:

@@ -75,7 +75,12 @@ var runRows = rows[*query.Run]{
 		{heading: "ENDED", cell: func(r *query.Run) string { return toMillis(r.Ended) }},
 		{heading: "ERROR", cell: func(r *query.Run) string { return r.Error }},
 		{heading: "CATEGORY", cell: func(r *query.Run) string { return r.Category }},
-		{heading: "DECIDED", cell: func(r *query.Run) string { return r.Outcome }},
+		{heading: "DECIDED", cell: func(r *query.Run) string {
+			if r.Decision == 0 {
+				return r.Outcome
+			}
+			return r.Outcome + effectNote(r.Effect())
+		}},
 		{heading: "MESSAGE", cell: func(r *query.Run) string { return r.Message }},
 	},
 	name:   func(r *query.Run) string { return r.JobID + "/" + r.RunID },
@@ -129,12 +134,19 @@ var decisionRows = rows[*audit.Decision]{
 	object: func(d *audit.Decision) any { return d },
 }
 
-// shownKind names a decision, and marks one in shadow.
-func shownKind(d *audit.Decision) string {
-	if d.Shadow {
-		return d.Decision + " (shadow)"
+// shownKind names a decision, and says if it had no effect.
+func shownKind(d *audit.Decision) string { return d.Decision + effectNote(query.EffectOf(d)) }
+
+// effectNote says why a decision had no effect; "": it had one.
+func effectNote(e query.Effect) string {
+	switch e {
+	case query.InShadow:
+		return " (shadow)"
+	case query.Superseded:
+		return " (superseded)"
+	case query.Retried, query.FailedForGood:
 	}
-	return d.Decision
+	return ""
 }
 
 func usedText(d *audit.Decision) string {

@@ -82,14 +82,7 @@ func printStory(w io.Writer, s *query.Story) error {
 
 // decisionText is what was decided, the code, and whether it had an effect.
 func decisionText(d *audit.Decision) string {
-	text := d.Decision + " " + d.Code
-	switch {
-	case d.Superseded:
-		text += " (superseded)"
-	case d.Shadow:
-		text += " (shadow)"
-	}
-	return text
+	return d.Decision + " " + d.Code + effectNote(query.EffectOf(d))
 }
 
 // rounded is a duration for people: to a second from a minute on, to a millisecond below.
@@ -114,9 +107,9 @@ func nextIn(s *query.Story, i int) string {
 		return fmt.Sprintf("run %d", s.Runs[i+1].Index)
 	case s.Job.Final:
 		return "the job is over"
-	case c.Decided != nil && c.Decided.Decision == "JobRequeued" && s.Job.Due(time.Now()):
+	case c.Decided != nil && query.EffectOf(c.Decided) == query.Retried && s.Job.Due(time.Now()):
 		return "queued, due since " + toMillis(s.Job.RetryAfter)
-	case c.Decided != nil && c.Decided.Decision == "JobRequeued" && s.Job.RetryAfter != "":
+	case c.Decided != nil && query.EffectOf(c.Decided) == query.Retried && s.Job.RetryAfter != "":
 		return "queued, not before " + toMillis(s.Job.RetryAfter)
 	}
 	return s.Job.State

@@ -51,12 +51,9 @@ func printDecisions(out io.Writer, s *query.Summary) {
 	total := uint64(0)
 	fmt.Fprintf(out, "%s\n", bold(out, "Decisions"))
 	t := newTable(out, "  DECISION", "CODE", "POLICY", "RULE", "COUNT")
-	for _, c := range s.Decisions {
-		kind := c.Decision
-		if c.Shadow {
-			kind += " (shadow)"
-		}
-		t.row("  "+kind, c.Code, c.Policy, c.Rule, fmt.Sprint(c.Count))
+	for i := range s.Decisions {
+		c := &s.Decisions[i]
+		t.row("  "+c.Decision+effectNote(c.Effect()), c.Code, c.Policy, c.Rule, fmt.Sprint(c.Count))
 		total += c.Count
 	}
 	t.row("  total", " ", " ", " ", fmt.Sprint(total))

@@ -75,7 +75,7 @@ func (f *tailFlags) run(cmd *cobra.Command) error {
 			if f.queue != "" && d.Queue != f.queue {
 				continue
 			}
-			if err := p.printKept(d.Partition, &d.Decision, true, d.Superseded); err != nil {
+			if err := p.printKept(d.Partition, &d.Decision, true, d.Late()); err != nil {
 				return err
 			}
 		}

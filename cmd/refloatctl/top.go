@@ -30,7 +30,7 @@ func newTopRetries() *cobra.Command {
 		Short: "Count retries and failures by queue, policy, rule, node or category",
 		Long: `Count effective decisions, those with the most retries first: how many retried, how
 many failed the job for good, and how many jobs that were. Decisions in shadow, and
-those that came too late to have an effect, are not counted.`,
+superseded ones, had no effect and are not counted.`,
 		Example: `  refloatctl top retries --data .refloat-run --by rule --since 1h
   refloatctl top retries --job-db postgres://refloat@db:5432/scheduler --by node --category gpu -o json`,
 		Args: cobra.NoArgs,

@@ -44,7 +44,7 @@ type evaluatorMetrics struct {
 
 func newEvaluatorMetrics(r register) evaluatorMetrics {
 	return evaluatorMetrics{
-		decisions:  r.counter("decisions_total", "Decisions that were read back and committed.", "decision", "code", "shadow"),
+		decisions:  r.counter("decisions_total", "Decisions that were read back and committed. With shadow=false, JobRequeued retries the job and JobFailed fails it for good, unless the decision is superseded, which only the job database shows.", "decision", "code", "shadow"),
 		notDecided: r.counter("not_decided_total", "Failed runs that were not decided, by reason.", "reason"),
 		parked:     r.counter("parked_total", "Messages and events that could not be processed, by reason.", "reason"),
 		ignored:    r.counter("ignored_envelopes_total", "Messages of the decision log that were not accepted, by reason.", "why"),
@@ -158,13 +158,13 @@ func newPolicyMetrics(r register, limit int) policyMetrics {
 	byQueue := func(g *prometheus.GaugeVec) *queueGauge { return &queueGauge{gauge: g, limit: limit} }
 	return policyMetrics{
 		series:          &seriesBound{limit: limit},
-		policyDecisions: r.counter("policy_decisions_total", "Decisions that were read back and committed, by what decided them. Beyond --policy-series, labels are other.", "queue", "policy", "rule", "outcome", "code", "shadow"),
+		policyDecisions: r.counter("policy_decisions_total", "Decisions, as refloat_decisions_total counts them, by what decided them. Beyond --policy-series, labels are other.", "queue", "policy", "rule", "outcome", "code", "shadow"),
 		beyond: r.factory.NewCounter(prometheus.CounterOpts{
 			Name: "refloat_policy_decisions_other_total", Help: "Decisions that were counted under the queue other, because of --policy-series.",
 		}),
-		delays: r.counter("policy_retry_delay_seconds_total", "Sum of the delays of granted retries.", "queue", "policy", "rule", "shadow"),
+		delays: r.counter("policy_retry_delay_seconds_total", "Sum of the delays of retries, from the failure on.", "queue", "policy", "rule", "shadow"),
 		delay: r.factory.NewHistogram(prometheus.HistogramOpts{
-			Name: "refloat_policy_retry_delay_seconds", Help: "Delays of granted retries, from the failure on.", Buckets: prometheus.ExponentialBuckets(1, 4, 10),
+			Name: "refloat_policy_retry_delay_seconds", Help: "Delays of retries, from the failure on; those in shadow are not counted.", Buckets: prometheus.ExponentialBuckets(1, 4, 10),
 		}),
 		pending: byQueue(r.gauge("policy_retries_pending", "Jobs whose retry was granted and has no run yet: delayed until its time, or due.", "queue", "state")),
 		left:    byQueue(r.gauge("policy_retries_pending_seconds", "Time until the last delayed retry of the queue is due.", "queue")),

@@ -116,7 +116,9 @@ func (m *policyMetrics) decision(d *chain.Decision) {
 	m.policyDecisions.WithLabelValues(labels[:]...).Inc()
 	if d.Requeue {
 		delay := max(0, float64(d.RetryAfter-d.Time)/1e9)
-		m.delay.Observe(delay)
+		if !d.Shadow {
+			m.delay.Observe(delay)
+		}
 		m.delays.WithLabelValues(labels[0], labels[1], labels[2], labels[5]).Add(delay)
 	}
 }

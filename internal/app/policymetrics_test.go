@@ -83,11 +83,16 @@ func TestPolicySeriesAreBounded(t *testing.T) {
 	if n := total(seriesOf(t, m, "refloat_policy_retry_delay_seconds")); n != queues {
 		t.Errorf("the histogram has %v delays, want %d", n, queues)
 	}
+	// What nobody waits for is in no histogram.
+	m.policy.decision(&chain.Decision{Queue: "q0", Policy: "p", Rule: "rule0", Code: policy.RuleRetry, Requeue: true, Shadow: true, Time: 1e9, RetryAfter: 4e9})
+	if n := total(seriesOf(t, m, "refloat_policy_retry_delay_seconds")); n != queues {
+		t.Errorf("with one in shadow, the histogram has %v delays, want %d", n, queues)
+	}
 	// Policies beyond the bound lose their names too.
 	for i := range 1000 {
 		m.policy.decision(&chain.Decision{Policy: fmt.Sprint("made up ", i), Code: policy.RuleFail})
 	}
-	if got = seriesOf(t, m, "refloat_policy_decisions_total"); len(got) > limit+1 || total(got) != queues+1000 {
+	if got = seriesOf(t, m, "refloat_policy_decisions_total"); len(got) > limit+2 || total(got) != queues+1001 {
 		t.Errorf("%d series count %v decisions", len(got), total(got))
 	}
 	none := NewMetrics(time.Now, 0)

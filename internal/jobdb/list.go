@@ -24,7 +24,7 @@ type Criteria struct {
 	JobSet    string
 	Group     string  // a group's name
 	States    []uint8 // of jobs JobState, of runs RunState, of groups policy.GroupState; none: all
-	Waiting   bool    // only jobs with a pending retry
+	Waiting   bool    // only jobs with a pending retry, as Queries.Retries counts them
 	Codes     []policy.Code
 	Policy    string
 	Rule      string

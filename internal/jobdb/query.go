@@ -30,7 +30,7 @@ type Queries interface {
 	Top(by string, c *Criteria, limit int) ([]Top, error)
 	// CountJobs counts the jobs that the criteria select.
 	CountJobs(c *Criteria) (uint64, error)
-	// CountDecisions counts the decisions that the criteria select, by kind, code, policy and rule.
+	// CountDecisions counts the decisions that the criteria select, by kind, effect, code, policy and rule.
 	CountDecisions(c *Criteria) ([]DecisionCount, error)
 	// Runs visits the runs of a job in the order in which they became known.
 	Runs(partition int, job string, visit func(*Run) error) error
@@ -101,24 +101,23 @@ type QueueRetries struct {
 
 // Summary counts the rows of a job database.
 type Summary struct {
-	Decisions  []DecisionCount // by kind, code, policy, rule
+	Decisions  []DecisionCount // as CountDecisions returns them
 	Jobs       []JobCount      // by state
 	NotDecided []NotDecidedCount
 	Parked     []ParkedCount
 	Runs       uint64
 	Ready      uint64
 	Releases   uint64
-	Superseded uint64 // of all decisions, those that came after their events were released
 }
 
-// DecisionCount counts decisions of one kind, code, policy and rule.
+// DecisionCount counts decisions of one kind, effect, code, policy and rule.
 type DecisionCount struct {
 	Requeue      bool
 	Shadow       bool
+	Acted        bool
 	Code         policy.Code
 	Policy, Rule string
 	Count        uint64
-	Superseded   uint64 // of them, those that came after their events were released
 }
 
 // JobCount counts the jobs of one state.

@@ -197,10 +197,14 @@ type Where struct {
 // Decision is one decision. Key also: Partition, Number.
 type Decision struct {
 	Where
-	Acted   bool   // it changed the job: not in shadow, not overtaken, not superseded
+	Acted   bool   // it changed the job: it was not made in shadow, and did not come too late
 	GroupID string // of Member's group; "": none
 	chain.Decision
 }
+
+// Late reports whether the decision came too late to have an effect: its message, or the end of its job, had been released
+// before.
+func (d *Decision) Late() bool { return d.Superseded || !d.Acted && !d.Shadow }
 
 // NotDecided is a failed run without a decision.
 type NotDecided struct {

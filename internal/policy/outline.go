@@ -43,14 +43,22 @@ func (r *Rule) Delay(n uint64) time.Duration { return r.backoff.delay(n) }
 func (s *Set) Outlines() []Outline {
 	var all []Outline
 	for _, name := range slices.Sorted(maps.Keys(s.policies)) {
-		p := s.policies[name]
-		o := Outline{Name: name, Default: s.outlineOf(&rule{target: p.byDefault})}
-		for i := range p.rules {
-			o.Rules = append(o.Rules, s.outlineOf(&p.rules[i]))
-		}
-		all = append(all, o)
+		all = append(all, s.Outline(name))
 	}
 	return all
+}
+
+// Outline returns one policy; zero: there is none of that name.
+func (s *Set) Outline(name string) Outline {
+	p := s.policies[name]
+	if p == nil {
+		return Outline{}
+	}
+	o := Outline{Name: name, Default: s.outlineOf(&rule{target: p.byDefault})}
+	for i := range p.rules {
+		o.Rules = append(o.Rules, s.outlineOf(&p.rules[i]))
+	}
+	return o
 }
 
 func (s *Set) outlineOf(r *rule) Rule {

@@ -83,7 +83,7 @@ func (s *Source) JobAt(ctx context.Context, id, at string) (shown []Found, err e
 			}
 			late := map[string]uint64{}
 			for _, d := range c.Decisions {
-				if d.Superseded {
+				if d.Late() {
 					late[d.RunID] = d.Number
 				}
 			}

@@ -140,7 +140,7 @@ func (h *History) decided(run int) *Decided {
 		if run >= 0 && uint32(run) != d.RunIndex {
 			continue
 		}
-		c := &Decided{Case: h.caseOf(d), Mode: h.Mode, FromLogs: h.FromLogs, Superseded: d.Superseded}
+		c := &Decided{Case: h.caseOf(d), Mode: h.Mode, FromLogs: h.FromLogs, Superseded: d.Late()}
 		if d.Superseded {
 			c.Release = releaseIn(h.Releases, d.Log)
 		}

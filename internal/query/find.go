@@ -189,7 +189,7 @@ func (s *Source) FindJob(ctx context.Context, id string) (found []Found, err err
 					return nil
 				}),
 				q.Decisions(jobdb.RecordFilter{JobID: j.JobID, Partition: &j.Partition}, func(d *jobdb.Decision) error {
-					if d.Superseded {
+					if d.Late() {
 						late[d.RunID] = d.Number
 					}
 					return nil

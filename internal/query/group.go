@@ -222,6 +222,13 @@ type Record struct {
 	chain.Record
 }
 
+// recordOf returns a decision as a record, of which only those that came too late are superseded.
+func recordOf(d *jobdb.Decision) Record {
+	r := Record{d.Where, &d.Decision}
+	r.Where.Superseded = d.Late()
+	return r
+}
+
 // Shown returns what `-o json` prints of a record: an audit.Decision or an audit.Other; nil: nothing.
 func (r *Record) Shown() any {
 	if d, ok := r.Record.(*chain.Decision); ok {
@@ -283,7 +290,7 @@ func groupRecords(q jobdb.Queries, g *jobdb.Group) (history []Record, err error)
 			return err
 		}),
 		q.Decisions(filter, func(d *jobdb.Decision) error {
-			history = append(history, Record{d.Where, &d.Decision})
+			history = append(history, recordOf(d))
 			return nil
 		}),
 	)
@@ -325,7 +332,10 @@ func keptRecords(q jobdb.Queries, filter jobdb.RecordFilter) (kept []Record, err
 		return nil
 	}
 	err = errors.Join(
-		q.Decisions(filter, func(d *jobdb.Decision) error { return add(d.Where, &d.Decision) }),
+		q.Decisions(filter, func(d *jobdb.Decision) error {
+			kept = append(kept, recordOf(d))
+			return nil
+		}),
 		q.NotDecided(filter, func(r *jobdb.NotDecided) error { return add(r.Where, &r.NotDecided) }),
 		q.Ready(filter, func(r *jobdb.Ready) error { return add(r.Where, &r.RetryReady) }),
 		q.Parked(jobdb.RecordFilter{Partition: filter.Partition}, func(r *jobdb.Parked) error { return add(r.Where, &r.Parked) }),

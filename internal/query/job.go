@@ -75,6 +75,12 @@ type Attempt struct {
 	Outcome string `json:"outcome,omitempty"` // what was decided, as jobdb.Outcome names it; "": nothing was
 }
 
+// Effect returns the effect of the decision on the run. A run does not know that the end of its job was released before the
+// decision came.
+func (r *Attempt) Effect() Effect {
+	return effectOf(r.Outcome == jobdb.Requeued.String(), r.Shadow, r.Superseded == 0)
+}
+
 // Run is a run in a list.
 type Run struct {
 	JobID     string `json:"jobId"`

@@ -236,7 +236,7 @@ func (s *Source) ListGroups(ctx context.Context, l *List, visit func(*Group) err
 // DecisionOf returns a decision in a job database.
 func DecisionOf(d *jobdb.Decision) audit.Decision {
 	shown := audit.DecisionOf(d.Partition, &d.Decision)
-	shown.Superseded = d.Superseded
+	shown.Superseded = d.Late()
 	return shown
 }
 

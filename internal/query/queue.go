@@ -27,10 +27,12 @@ type QueueStory struct {
 	Queue         string   `json:"queue"`
 	JobSet        string   `json:"jobSet,omitempty"`
 	Since         string   `json:"since,omitempty"`
-	Decisions     int      `json:"decisions"`
-	Retries       int      `json:"retries"`       // of the decisions
-	Failures      int      `json:"failures"`      // of the decisions
-	WithoutEffect int      `json:"withoutEffect"` // of the decisions: in shadow, or too late
+	Decisions     int      `json:"decisions"`     // retries, failures and those without effect
+	Retries       int      `json:"retries"`       // Retried
+	Failures      int      `json:"failures"`      // FailedForGood
+	WithoutEffect int      `json:"withoutEffect"` // the next two
+	InShadow      int      `json:"inShadow"`
+	Superseded    int      `json:"superseded"`
 	Codes         []Tally  `json:"codes"`
 	Rules         []Tally  `json:"rules"`
 	Causes        []Tally  `json:"causes"`   // of decided failures
@@ -79,6 +81,11 @@ func (s *QueueStory) Name() string {
 		return "queue " + OneLine(s.Queue)
 	}
 	return "job set " + OneLine(s.JobSet) + " of queue " + OneLine(s.Queue)
+}
+
+// Effects returns what became of the decisions.
+func (s *QueueStory) Effects() Effects {
+	return Effects{uint64(s.Retries), uint64(s.Failures), uint64(s.InShadow), uint64(s.Superseded)}
 }
 
 // NewestCauses says that only the causes of the newest decided failures were counted; "": all were.
@@ -140,23 +147,14 @@ func (s *QueueStory) count(q jobdb.Queries, about *QueueQuestion) (jobs int, err
 	codes, rules := map[string]int{}, map[string]int{}
 	for i := range counts {
 		c := &counts[i]
-		n := int(c.Count)
-		s.Decisions += n
-		codes[c.Code.String()] += n
+		codes[c.Code.String()] += int(c.Count)
 		if c.Rule != "" {
-			rules[RuleName(c.Policy, c.Rule)] += n
-		}
-		if c.Requeue {
-			s.Retries += n
-		} else {
-			s.Failures += n
-		}
-		if c.Shadow {
-			s.WithoutEffect += n
-		} else {
-			s.WithoutEffect += int(c.Superseded)
+			rules[RuleName(c.Policy, c.Rule)] += int(c.Count)
 		}
 	}
+	n := CountEffects(counts)
+	s.Decisions, s.Retries, s.Failures = int(n.All()), int(n.Retried), int(n.FailedForGood)
+	s.WithoutEffect, s.InShadow, s.Superseded = int(n.WithoutEffect()), int(n.InShadow), int(n.Superseded)
 	s.Codes, s.Rules = Ranked(codes), Ranked(rules)
 	if err := s.countCauses(q, &failures); err != nil {
 		return 0, err

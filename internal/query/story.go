@@ -49,7 +49,7 @@ func (s *Story) Outcome(now time.Time) string {
 	shadow := false
 	for i := range s.Runs {
 		d := s.Runs[i].Decided
-		if d != nil && !d.Shadow && !d.Superseded {
+		if d != nil && EffectOf(d).Took() {
 			last = &s.Runs[i]
 		}
 		shadow = d != nil && d.Shadow
@@ -95,7 +95,7 @@ func (r *StoryOfRun) Undecided() string {
 // as far as the history shows.
 func (r *StoryOfRun) NotFollowed() string {
 	d := r.Decided
-	if d == nil || d.Shadow || d.Superseded || r.NextRunID == "" {
+	if d == nil || !EffectOf(d).Took() || r.NextRunID == "" {
 		return ""
 	}
 	if d.Decision != "JobRequeued" {
@@ -152,7 +152,7 @@ func (h *History) Story() (*Story, error) {
 				return nil, err
 			}
 			c.Cause = audit.Cause(&x.Facts)
-			if d.Superseded {
+			if d.Late() {
 				c.Superseded = d.Number
 			}
 			if i+1 < len(runs) {

@@ -14,7 +14,7 @@ type Summary struct {
 	Parked     []ReasonCount   `json:"parked"`
 	Releases   []ReleaseCount  `json:"releases"` // without those of cut-overs
 	Runs       uint64          `json:"runs"`
-	Superseded uint64          `json:"superseded"` // of the decisions
+	Effects                    // of the decisions
 }
 
 // StateCount counts the jobs of one state.
@@ -23,14 +23,20 @@ type StateCount struct {
 	Count uint64 `json:"count"`
 }
 
-// DecisionCount counts the decisions of one kind, code, policy and rule.
+// DecisionCount counts the decisions of one kind, effect, code, policy and rule.
 type DecisionCount struct {
-	Decision string `json:"decision"` // JobRequeued or JobFailed
-	Shadow   bool   `json:"shadow"`
-	Code     string `json:"code"`
-	Policy   string `json:"policy"`
-	Rule     string `json:"rule"`
-	Count    uint64 `json:"count"`
+	Decision   string `json:"decision"` // JobRequeued or JobFailed
+	Shadow     bool   `json:"shadow"`
+	Superseded bool   `json:"superseded"`
+	Code       string `json:"code"`
+	Policy     string `json:"policy"`
+	Rule       string `json:"rule"`
+	Count      uint64 `json:"count"`
+}
+
+// Effect returns the effect of these decisions.
+func (c *DecisionCount) Effect() Effect {
+	return effectOf(c.Decision == "JobRequeued", c.Shadow, !c.Superseded)
 }
 
 // ReasonCount counts what has one reason.
@@ -55,16 +61,17 @@ func (s *Source) Summary(ctx context.Context) (*Summary, error) {
 		if err != nil {
 			return err
 		}
-		out.Runs, out.Superseded = counts.Runs, counts.Superseded
+		out.Runs, out.Effects = counts.Runs, CountEffects(counts.Decisions)
 		for _, c := range counts.Jobs {
 			out.Jobs = append(out.Jobs, StateCount{c.State.String(), c.Count})
 		}
-		for _, c := range counts.Decisions {
+		for i := range counts.Decisions {
+			c := &counts.Decisions[i]
 			kind := "JobFailed"
 			if c.Requeue {
 				kind = "JobRequeued"
 			}
-			out.Decisions = append(out.Decisions, DecisionCount{kind, c.Shadow, c.Code.String(), c.Policy, c.Rule, c.Count})
+			out.Decisions = append(out.Decisions, DecisionCount{kind, c.Shadow, EffectOfCount(c) == Superseded, c.Code.String(), c.Policy, c.Rule, c.Count})
 		}
 		for _, c := range counts.NotDecided {
 			out.NotDecided = append(out.NotDecided, ReasonCount{c.Reason.String(), c.Count})

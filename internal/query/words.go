@@ -30,8 +30,8 @@ func FactsOf(f *policy.Failure) []string {
 	return facts
 }
 
-// Retried counts retries before and after a decision, against a limit.
-type Retried struct {
+// RetryCount counts retries before and after a decision, against a limit.
+type RetryCount struct {
 	Of            string // rule, or job
 	Before, After uint32
 	Limit         uint32
@@ -39,20 +39,20 @@ type Retried struct {
 }
 
 // String says it in words.
-func (r Retried) String() string {
+func (r RetryCount) String() string {
 	return fmt.Sprintf("%d before, %d after, limit %d %s", r.Before, r.After, r.Limit, r.From)
 }
 
-// RetriedOf counts the retries by the rule of a decision, if it has a limit, and of the job, which had this many before.
-func RetriedOf(d *audit.Decision, before uint32) (all []Retried) {
+// RetryCounts counts the retries by the rule of a decision, if it has a limit, and of the job, which had this many before.
+func RetryCounts(d *audit.Decision, before uint32) (all []RetryCount) {
 	if d.LimitFrom != "" {
 		n := *d.RuleUsed
 		if d.RetryAfter != "" && n > 0 {
 			n-- // a granted retry counts as one
 		}
-		all = append(all, Retried{"rule", n, *d.RuleUsed, *d.RuleLimit, "from the " + d.LimitFrom})
+		all = append(all, RetryCount{"rule", n, *d.RuleUsed, *d.RuleLimit, "from the " + d.LimitFrom})
 	}
-	return append(all, Retried{"job", before, d.GlobalUsed, d.GlobalLimit, "(globalMaxRetries)"})
+	return append(all, RetryCount{"job", before, d.GlobalUsed, d.GlobalLimit, "(globalMaxRetries)"})
 }
 
 // Arithmetic shows how a delay was computed.

@@ -37,11 +37,14 @@ type step struct {
 	query.StoryOfRun
 	Kind    string
 	Lasted  string
-	Outcome string // retried or failed the job
-	Wait    string // for the next run
-	Explain string
-	Tried   int
-	Skipped int // rules that were not tried
+	Outcome string // what the decision did, or would have done
+	Class   string // of the decision
+	// NoEffect is why the decision had no effect; "": it had one.
+	NoEffect string
+	Wait     string // for the next run
+	Explain  string
+	Tried    int
+	Skipped  int // rules that were not tried
 }
 
 // find finds the job that the address names.
@@ -118,9 +121,13 @@ func stepOf(story *query.Story, i int) step {
 		s.Lasted = ended.Sub(begun).Round(time.Second).String()
 	}
 	if d := s.Decided; d != nil {
-		s.Outcome = "failed the job"
-		if d.Decision == "JobRequeued" {
-			s.Outcome, s.Wait = "retried", "not before "+part(d.RetryAfter, "2006-01-02 15:04:05 UTC")
+		e := query.EffectOf(d)
+		s.Outcome, s.Class = e.Text(d.Decision == "JobRequeued"), kind(e.String())
+		if e == query.Retried {
+			s.Wait = "not before " + part(d.RetryAfter, "2006-01-02 15:04:05 UTC")
+		}
+		if !e.Took() {
+			s.NoEffect = e.String()
 		}
 		s.Explain = link("/explain", "id", story.Job.JobID, "partition", fmt.Sprint(story.Job.Partition), "run", fmt.Sprint(s.Index))
 	}
@@ -144,6 +151,8 @@ type explainPage struct {
 	*query.Explanation
 	JobURL   string
 	Run      query.Attempt
+	What     string // the decision did
+	Class    string
 	Cause    string
 	Facts    []string
 	Outcomes []choice
@@ -183,6 +192,18 @@ func (s *site) explain(p *page) error {
 		},
 	}
 	shown.Run.Message = clip(shown.Run.Message, 4000)
+	effect := query.EffectOf(&e.Decision)
+	shown.Class = kind(effect.String())
+	switch {
+	case effect == query.Retried:
+		shown.What = "The job was retried"
+	case effect == query.FailedForGood:
+		shown.What = "The job failed for good"
+	case d.Requeue:
+		shown.What = "The job would have been retried"
+	default:
+		shown.What = "The job would have failed for good"
+	}
 	switch {
 	case basis.Diverged != nil:
 		shown.Lost = basis.Diverged.Error() + ". The recorded decision is authoritative."
@@ -194,7 +215,7 @@ func (s *site) explain(p *page) error {
 	for _, other := range h.Decisions {
 		shown.Earlier = append(shown.Earlier, choice{fmt.Sprint("Run ", other.RunIndex), p.with("run", fmt.Sprint(other.RunIndex)), other.RunIndex == d.RunIndex})
 	}
-	for _, r := range query.RetriedOf(&e.Decision, e.Before) {
+	for _, r := range query.RetryCounts(&e.Decision, e.Before) {
 		shown.Counts = append(shown.Counts, fact{"By the " + r.Of, r.String(), ""})
 	}
 	if d.Requeue {
@@ -220,7 +241,7 @@ func (s *site) explain(p *page) error {
 		shown.Record = append(shown.Record, fact{"Nodes to avoid", strings.Join(d.AvoidNodes, ", "), ""})
 	}
 	if d.Policy != "" && d.Rule != "" && d.Rule != "default" {
-		shown.WhatIf = link("/whatif", "set", fmt.Sprintf("policies.%s.rules[%s].retryLimit=2", d.Policy, d.Rule))
+		shown.WhatIf = link("/whatif", "set", limitField(d.Policy, d.Rule)+"=2")
 	}
 	return p.show("explain", fmt.Sprintf("Run %d of job %s", run, clip(h.Job.JobID, 60)), "/jobs", shown)
 }

@@ -145,9 +145,9 @@ func jobLink(partition int, id string) string {
 // kinds are the classes of badges, by what they say.
 func kind(state string) string {
 	switch state {
-	case "Succeeded", "retried", "Retry", "JobRequeued", "Requeued":
+	case "Succeeded", query.Retried.String(), "Retry":
 		return "good"
-	case "Failed", "failed", "JobFailed", "Denied", "Fail":
+	case "Failed", query.FailedForGood.String(), "Fail":
 		return "bad"
 	case "Queued", "Held", "Pending", "Leased":
 		return "wait"
@@ -158,15 +158,13 @@ func kind(state string) string {
 }
 
 func decisionBadge(d *audit.Decision) cell {
-	c := badge("failed", "bad")
-	if d.Decision == "JobRequeued" {
-		c = badge("retried", "good")
-	}
-	switch {
-	case d.Superseded:
-		c.Note, c.Badge = "too late, no effect", "plain"
-	case d.Shadow:
-		c.Note, c.Badge = "in shadow", "plain"
+	return effectBadge(query.EffectOf(d), d.Decision == "JobRequeued")
+}
+
+func effectBadge(e query.Effect, requeue bool) cell {
+	c := badge(e.Text(requeue), kind(e.String()))
+	if !e.Took() {
+		c.Note = e.String()
 	}
 	return c
 }
@@ -296,11 +294,8 @@ func (s *site) runs(p *page) error {
 func runRow(r *query.Run) []cell {
 	decided := cell{}
 	if r.Decision != 0 {
-		name := map[string]string{"Requeued": "retried", "Denied": "failed"}[r.Outcome]
-		if name == "" {
-			name = r.Outcome
-		}
-		decided = cell{Text: name, Badge: kind(name), Link: link("/explain", "id", r.JobID, "partition", fmt.Sprint(r.Partition), "run", fmt.Sprint(r.Index))}
+		decided = effectBadge(r.Effect(), r.Outcome == jobdb.Requeued.String())
+		decided.Link = link("/explain", "id", r.JobID, "partition", fmt.Sprint(r.Partition), "run", fmt.Sprint(r.Index))
 	}
 	return []cell{
 		{Text: r.JobID, Link: jobLink(r.Partition, r.JobID), Class: "mono id"},

@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/refloat/refloat/internal/api/pb"
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/policylog"
 	"github.com/refloat/refloat/internal/query"
@@ -104,15 +105,6 @@ type policyPage struct {
 	History    table
 }
 
-// ruleJSON is a rule as a policy file has it.
-type ruleJSON struct {
-	Name         string   `json:"name"`
-	Action       string   `json:"action"`
-	RetryLimit   *float64 `json:"retryLimit"`
-	OnConditions []string `json:"onConditions"`
-	OnCategories []string `json:"onCategories"`
-}
-
 func (s *site) policy(p *page) error {
 	id := policyfile.ID{Kind: p.arg("kind"), Name: p.form.Get("name")}
 	if id.Kind == "" {
@@ -136,7 +128,7 @@ func (s *site) policy(p *page) error {
 		shown.Facts = append(shown.Facts, fact{"Used by", strings.Join(resource.UsedBy, ", "), ""})
 	}
 	if id.Kind == policyfile.KindPolicy {
-		if shown.Rules, err = s.rulesOf(p, &snap, id); err != nil {
+		if shown.Rules, err = s.rulesOf(p, &snap, id.Name); err != nil {
 			return err
 		}
 	}
@@ -153,78 +145,54 @@ func (s *site) policy(p *page) error {
 	return p.show("policy", strings.TrimSpace(id.Kind+" "+clip(id.Name, 60)), "/policies", shown)
 }
 
-// rulesOf lists the rules of a policy with how often each decided.
-func (s *site) rulesOf(p *page, snap *policylog.Snapshot, id policyfile.ID) (table, error) {
-	t := table{Caption: "Rules, in order, with how often each decided", Columns: columns("Rule", "Action", "Limit>", "Retried>", "Failed>", "What if"), Empty: "This policy has no rules: its default action decides."}
-	rules, err := rules(snap, id)
-	if err != nil {
-		return t, err
+// rulesOf lists the rules of a policy with how often each decided, and with what effect.
+func (s *site) rulesOf(p *page, snap *policylog.Snapshot, name string) (table, error) {
+	t := table{
+		Caption: "Rules, in order, with how often each decided",
+		Columns: columns("Rule", "Action", "Limit>", "Retried>", "Failed for good>", "In shadow>", "Superseded>", "What if"),
 	}
-	type fired struct{ retried, failed uint64 }
-	counts := map[string]fired{}
+	counts := map[string][]jobdb.DecisionCount{}
 	if s.Query.Jobs != nil {
 		sum, err := s.summary(p.ctx)
 		if err != nil {
 			return t, err
 		}
 		for _, d := range sum.Decisions {
-			if d.Policy != id.Name {
-				continue
+			if d.Policy == name {
+				counts[d.Rule] = append(counts[d.Rule], d)
 			}
-			f := counts[d.Rule]
-			if d.Requeue {
-				f.retried += d.Count
-			} else {
-				f.failed += d.Count
-			}
-			counts[d.Rule] = f
 		}
 	}
-	rules = append(rules, ruleJSON{Name: "default", Action: "default"})
-	for i, r := range rules {
-		limit, try := "", cell{}
-		if r.RetryLimit != nil {
-			limit = fmt.Sprint(*r.RetryLimit)
-		}
-		if r.Action == "Retry" {
+	o := snap.Base.Set.Outline(name)
+	for _, r := range append(o.Rules, o.Default) {
+		try := cell{}
+		if r.Action == policy.Retry.String() {
 			other := "2"
-			if limit == other {
+			if limitOf(&r) == other {
 				other = "1"
 			}
-			try = linked("limit "+other, link("/whatif", "set", assignment(id.Name, r.Name, i, other)))
+			try = linked("limit "+other, link("/whatif", "set", limitField(name, r.Shown)+"="+other))
 		}
-		key := r.Name
-		f := counts[key]
+		n := query.CountEffects(counts[r.Shown])
 		t.Rows = append(t.Rows, []cell{
-			linked(key, link("/decisions", "policy", id.Name, "rule", key)), badge(r.Action, kind(r.Action)), number(limit), number(size(f.retried)), number(size(f.failed)), try,
+			linked(r.Shown, link("/decisions", "policy", name, "rule", r.Shown)), badge(r.Action, kind(r.Action)), number(limitOf(&r)),
+			number(size(n.Retried)), number(size(n.FailedForGood)), number(size(n.InShadow)), number(size(n.Superseded)), try,
 		})
 	}
 	return t, nil
 }
 
-// assignment sets the limit of a rule, as whatif reads it.
-func assignment(policy, rule string, index int, limit string) string {
-	if rule == "" {
-		rule = strconv.Itoa(index)
+// limitOf returns a rule's own limit; "": it has none.
+func limitOf(r *policy.Rule) string {
+	if r.LimitFrom != policy.FromRule {
+		return ""
 	}
-	return fmt.Sprintf("policies.%s.rules[%s].retryLimit=%s", policy, rule, limit)
+	return fmt.Sprint(r.Limit)
 }
 
-// rules reads the rules of a policy.
-func rules(snap *policylog.Snapshot, id policyfile.ID) ([]ruleJSON, error) {
-	b, err := snap.Base.JSON(id)
-	if err != nil {
-		return nil, err
-	}
-	var doc struct {
-		Spec struct {
-			Rules []ruleJSON `json:"rules"`
-		} `json:"spec"`
-	}
-	if err := json.Unmarshal(b, &doc); err != nil {
-		return nil, fmt.Errorf("%s: %w", id, err)
-	}
-	return doc.Spec.Rules, nil
+// limitField is the limit of a rule, as whatif names the field.
+func limitField(policy, rule string) string {
+	return fmt.Sprintf("policies.%s.rules[%s].retryLimit", policy, rule)
 }
 
 // generationPage is what a generation changed.

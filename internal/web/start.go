@@ -73,31 +73,11 @@ func (s *site) start(p *page) error {
 		return err
 	}
 	shown := startPage{}
-	var retried, failed, shadow, undecided uint64
-	for _, d := range sum.Decisions {
-		switch {
-		case d.Shadow:
-			shadow += d.Count
-		case d.Requeue:
-			retried += d.Count
-		default:
-			failed += d.Count
-		}
-	}
+	var undecided uint64
 	for _, n := range sum.NotDecided {
 		undecided += n.Count
 	}
-	shown.Figures = []figure{
-		{size(retried), "retried", "", "failed runs whose job ran again or will", "good"},
-		{size(failed), "failed for good", "/jobs?state=Failed&sort=-ended", "failed runs that ended their job", "bad"},
-		{size(undecided), "not decided", "", "their job was already over", ""},
-	}
-	if shadow > 0 {
-		shown.Figures = append(shown.Figures, figure{size(shadow), "in shadow", "/shadow", "decided without effect", ""})
-	}
-	if sum.Superseded > 0 {
-		shown.Figures = append(shown.Figures, figure{size(sum.Superseded), "too late", "", "decided without effect", ""})
-	}
+	shown.Figures = append(effectFigures(query.CountEffects(sum.Decisions), "", "/shadow"), figure{size(undecided), "not decided", "", "failed runs whose job was already over", ""})
 	for _, j := range sum.Jobs {
 		shown.States = append(shown.States, figure{Count: size(j.Count), Name: j.State.String(), Link: link("/jobs", "state", j.State.String()), Class: kind(j.State.String())})
 	}
@@ -123,6 +103,21 @@ func (s *site) start(p *page) error {
 	return p.show("start", "What happened to failed runs", "/", shown)
 }
 
+// effectFigures counts decisions by their effects. failed and shadow are the addresses of those lists.
+func effectFigures(n query.Effects, failed, shadow string) []figure {
+	all := []figure{
+		{size(n.Retried), query.Retried.String(), "", "failed runs whose job was queued again", "good"},
+		{size(n.FailedForGood), query.FailedForGood.String(), failed, "failed runs that ended their job", "bad"},
+	}
+	if n.InShadow > 0 {
+		all = append(all, figure{size(n.InShadow), query.InShadow.String(), shadow, "decided without effect", ""})
+	}
+	if n.Superseded > 0 {
+		all = append(all, figure{size(n.Superseded), query.Superseded.String(), "", "decided too late, without effect", ""})
+	}
+	return all
+}
+
 // rulesTable counts decisions by what decided them, the most frequent first.
 func rulesTable(sum *jobdb.Summary) table {
 	t := table{Caption: "Decisions by rule", Columns: columns("Decision", "Code", "Rule", "Count>", "Share"), Empty: "No decision yet."}
@@ -132,14 +127,9 @@ func rulesTable(sum *jobdb.Summary) table {
 	for _, d := range all {
 		total += d.Count
 	}
-	for _, d := range all {
-		c := badge("failed", "bad")
-		if d.Requeue {
-			c = badge("retried", "good")
-		}
-		if d.Shadow {
-			c.Badge, c.Note = "plain", "in shadow"
-		}
+	for i := range all {
+		d := &all[i]
+		c := effectBadge(query.EffectOfCount(d), d.Requeue)
 		share := 100 * float64(d.Count) / float64(total)
 		list := link("/decisions", "code", d.Code.String(), "policy", d.Policy, "rule", d.Rule)
 		t.Rows = append(t.Rows, []cell{c, linked(d.Code.String(), list), ruleCell(d.Policy, d.Rule), number(size(d.Count)), {Bar: true, Share: share, Text: fmt.Sprintf("%.0f %%", share)}})

@@ -49,7 +49,7 @@ func (s *site) top(p *page) error {
 		top.By = append(top.By, choice{key, p.with("by", key), key == by})
 	}
 	top.Windows = windows(p)
-	shown.Lead = "What caused the most retries. Decisions in shadow, and those that came too late, are not counted."
+	shown.Lead = "What caused the most retries. Decisions in shadow, and superseded ones, are not counted: they had no effect."
 	t := &shown.Table
 	*t = table{Caption: "Retries by " + by, Columns: columns(title(by), "Retries>", "Share", "Failed for good>", "Jobs>"), Empty: "No decision in this time."}
 	var most uint64
@@ -201,13 +201,7 @@ func (s *site) queue(p *page) error {
 	if since != 0 {
 		failed = "" // that list cannot be limited by when jobs ended
 	}
-	shown.Figures = []figure{
-		{size(uint64(story.Retries)), "retried", "", "", "good"},
-		{size(uint64(story.Failures)), "failed the job", failed, "", "bad"},
-	}
-	if story.WithoutEffect > 0 {
-		shown.Figures = append(shown.Figures, figure{size(uint64(story.WithoutEffect)), "without effect", link("/shadow", "queue", name), "of these: in shadow, or too late", ""})
-	}
+	shown.Figures = effectFigures(story.Effects(), failed, link("/shadow", "queue", name))
 	for _, t := range []struct {
 		heading string
 		counts  []query.Tally

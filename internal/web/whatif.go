@@ -11,6 +11,7 @@ import (
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/audit/shadow"
 	"github.com/refloat/refloat/internal/audit/whatif"
+	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/query"
 )
@@ -57,22 +58,14 @@ func (s *site) whatIf(p *page) error {
 	if err != nil {
 		return err
 	}
-	for _, id := range snap.Base.Resources() {
-		if id.Kind != policyfile.KindPolicy {
-			continue
-		}
-		all, err := rules(&snap, id)
-		if err != nil {
-			return err
-		}
-		for i, r := range all {
-			if r.Action == "Retry" {
-				field, _, _ := strings.Cut(assignment(id.Name, r.Name, i, ""), "=")
+	for _, o := range snap.Base.Set.Outlines() {
+		for i := range o.Rules {
+			if r := &o.Rules[i]; r.Action == policy.Retry.String() {
 				limit := "no limit of its own"
-				if r.RetryLimit != nil {
-					limit = fmt.Sprintf("limit %v now", *r.RetryLimit)
+				if own := limitOf(r); own != "" {
+					limit = fmt.Sprintf("limit %s now", own)
 				}
-				shown.Rules = append(shown.Rules, ruleChoice{field, fmt.Sprintf("%s/%s, %s", id.Name, r.Name, limit)})
+				shown.Rules = append(shown.Rules, ruleChoice{limitField(o.Name, r.Shown), fmt.Sprintf("%s, %s", query.RuleName(o.Name, r.Shown), limit)})
 			}
 		}
 	}

@@ -44,9 +44,9 @@ type RuleUse struct {
 	Policy     string `json:"policy"`
 	Rule       string `json:"rule"`
 	Decided    uint64 `json:"decided"`    // it was the rule of the decision
-	Retried    uint64 `json:"retried"`    // of these
+	Retried    uint64 `json:"retried"`    // of these: not in shadow
 	Candidate  uint64 `json:"candidate"`  // it would be the rule of the decision
-	WouldRetry uint64 `json:"wouldRetry"` // of these
+	WouldRetry uint64 `json:"wouldRetry"` // of these: not in shadow
 }
 
 type ruleName struct{ policy, rule string }
@@ -139,13 +139,13 @@ func (r *Result) use(name ruleName) *RuleUse {
 func (r *Result) countRules(actual, candidate *Verdict) {
 	if u := r.use(ruleName{actual.Policy, actual.Rule}); u != nil {
 		u.Decided++
-		if actual.Outcome == Retry {
+		if retried(actual) {
 			u.Retried++
 		}
 	}
 	if u := r.use(ruleName{candidate.Policy, candidate.Rule}); u != nil {
 		u.Candidate++
-		if candidate.Outcome == Retry {
+		if retried(candidate) {
 			u.WouldRetry++
 		}
 	}

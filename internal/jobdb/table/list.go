@@ -202,7 +202,7 @@ func jobs(c *jobdb.Criteria) (s Query) {
 	s.equal("grp", c.Group)
 	in(&s, "state", c.States)
 	if c.Waiting {
-		s.where("retry_after <> 0 AND state = ?", int64(jobdb.JobQueued))
+		s.where("retry_after <> 0")
 	}
 	s.between("submitted", c.Since, c.Until)
 	s.between("ended", c.EndedSince, 0)

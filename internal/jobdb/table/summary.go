@@ -12,11 +12,8 @@ import (
 // Summary implements [jobdb.Queries].
 func (q Queries) Summary() (*jobdb.Summary, error) {
 	s := &jobdb.Summary{}
-	decided, err := q.CountDecisions(&jobdb.Criteria{})
-	s.Decisions = decided
-	for i := range decided {
-		s.Superseded += decided[i].Superseded
-	}
+	var err error
+	s.Decisions, err = q.CountDecisions(&jobdb.Criteria{})
 	err = errors.Join(
 		err,
 		q.tally("jobs", "state", func(state uint8, n uint64) {
@@ -36,11 +33,11 @@ func (q Queries) Summary() (*jobdb.Summary, error) {
 // CountDecisions implements [jobdb.Queries].
 func (q Queries) CountDecisions(c *jobdb.Criteria) (counts []jobdb.DecisionCount, err error) {
 	s := decisions(c)
-	s.Columns = []string{"requeue", "shadow", "code", "policy", "rule", "count(*)", "count(*) FILTER (WHERE superseded)"}
-	s.From, s.Rest = Decisions.Name, " GROUP BY 1, 2, 3, 4, 5 ORDER BY 1 DESC, 2, 3, 4, 5"
+	s.Columns = []string{"requeue", "shadow", "acted", "code", "policy", "rule", "count(*)"}
+	s.From, s.Rest = Decisions.Name, " GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1 DESC, 2, 3 DESC, 4, 5, 6"
 	var d jobdb.DecisionCount
 	err = q.Source.Find(s, func() []any {
-		return []any{&d.Requeue, &d.Shadow, (*uint8)(&d.Code), &d.Policy, &d.Rule, &d.Count, &d.Superseded}
+		return []any{&d.Requeue, &d.Shadow, &d.Acted, (*uint8)(&d.Code), &d.Policy, &d.Rule, &d.Count}
 	}, func() error {
 		counts = append(counts, d)
 		return nil

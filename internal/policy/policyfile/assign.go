@@ -80,16 +80,27 @@ func (s *Set) Field(path string) string {
 	return string(b)
 }
 
-// RuleOf returns the policy and the rule that has a field that Assign would change; "": it is the field of no rule.
+// RuleOf returns the policy and the rule, as decisions name them, that has a field that Assign would change; "": it is the
+// field of no rule.
 func (s *Set) RuleOf(path string) (policy, rule string) {
 	id, field, err := s.named(path)
 	entry, _, ok := strings.Cut(field, "]")
 	if err != nil || id.Kind != KindPolicy || !ok || !strings.HasPrefix(entry, "rules[") {
 		return "", ""
 	}
-	name := s.Field(prefixes[id.Kind] + id.Name + "." + entry + "].name")
-	if json.Unmarshal([]byte(name), &rule) != nil {
+	_, at, err := s.document(id)
+	if err != nil {
 		return "", ""
+	}
+	spec, _ := at.(map[string]any)
+	list, _ := spec["rules"].([]any)
+	i := entryOf(list, strings.TrimPrefix(entry, "rules["))
+	if i < 0 {
+		return "", ""
+	}
+	one, _ := list[i].(map[string]any)
+	if rule, _ = one["name"].(string); rule == "" {
+		rule = fmt.Sprintf("#%d", i)
 	}
 	return id.Name, rule
 }
@@ -128,14 +139,15 @@ func (s *Set) elsewhere(id ID, field string) string {
 // prefixes begin the paths to fields of resources with names.
 var prefixes = map[string]string{KindPolicy: "policies.", KindGroup: "groups.", KindQueue: "queues."}
 
-// entryOf returns the index of the entry that is named so, or has that index; -1: there is none.
+// entryOf returns the index of the entry that is named so, or has that index, also as decisions name a rule without a
+// name (#2); -1: there is none.
 func entryOf(list []any, index string) int {
 	for i, item := range list {
 		if entry, _ := item.(map[string]any); entry["name"] == index {
 			return i
 		}
 	}
-	if n, err := strconv.Atoi(index); err == nil && n >= 0 && n < len(list) {
+	if n, err := strconv.Atoi(strings.TrimPrefix(index, "#")); err == nil && n >= 0 && n < len(list) {
 		return n
 	}
 	return -1

@@ -35,6 +35,7 @@ spec:
 	}{
 		{"policies.a-b.rules[oom].retryLimit=2", set("2", "Enforce", "9")},
 		{"policies.a-b.rules[0].retryLimit=2", set("2", "Enforce", "9")},
+		{"policies.a-b.rules[#0].retryLimit=2", set("2", "Enforce", "9")},
 		{"queues.q.mode=Shadow", set("5", "Shadow", "9")},
 		{"settings.globalMaxRetries=3", set("5", "Enforce", "3")},
 	} {
@@ -58,6 +59,14 @@ spec:
 	_, err := from.Assign(bad)
 	if want := bad + ": RP032 spec.rules[0].retryLimit: "; err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("the error is %q, want %q without a position, and so on", err, want)
+	}
+	for path, want := range map[string]string{
+		"policies.a-b.rules[oom].action": "a-b/oom", "policies.a-b.rules[0].action": "a-b/oom", "policies.a-b.rules[1].action": "a-b/#1", "policies.a-b.rules[#1].action": "a-b/#1",
+		"policies.a-b.rules[2].action": "/", "policies.a-b.retryLimit": "/", "settings.globalMaxRetries": "/",
+	} {
+		if policy, rule := from.RuleOf(path); policy+"/"+rule != want {
+			t.Errorf("%s is a field of rule %s/%s, want %s", path, policy, rule, want)
+		}
 	}
 	for path, want := range map[string]string{
 		"policies.a-b.rules[oom].retryLimit": "5", "policies.a-b.rules[0].name": `"oom"`, "policies.a-b.rules[1].retryLimit": "", "policies.a-b.rules[2].name": "",

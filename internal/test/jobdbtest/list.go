@@ -108,7 +108,7 @@ func (l *listed) wantJobs(c *jobdb.Criteria) (ids []string) {
 		run := func(r *jobdb.Run) bool { return r.JobID == j.JobID && ofRun(c, r) }
 		decision := func(d *jobdb.Decision) bool { return d.JobID == j.JobID && ofDecision(c, d) }
 		if l.ofJob(c, j.JobID) && among(c.States, uint8(j.State)) && inTime(c, j.Times.Submitted) &&
-			(!c.Waiting || j.State == jobdb.JobQueued && j.Queueing.RetryAfter != 0) &&
+			(!c.Waiting || j.Queueing.RetryAfter != 0) &&
 			(c.Node+c.Category == "" || slices.ContainsFunc(l.runs, run)) &&
 			(c.Policy+c.Rule == "" && c.Codes == nil || slices.ContainsFunc(l.decisions, decision)) {
 			ids = append(ids, j.JobID)
@@ -275,25 +275,19 @@ func testCounts(t *testing.T, db Database, r *rand.Rand, l *listed) {
 			if want := l.wantJobs(c); err != nil || n != uint64(len(want)) {
 				t.Errorf("%d jobs by %+v, want %d: %v", n, c, len(want), err)
 			}
-			want := map[jobdb.DecisionCount][2]uint64{}
+			want := map[jobdb.DecisionCount]uint64{}
 			for _, d := range l.wantDecisions(c) {
-				kind := jobdb.DecisionCount{Requeue: d.Requeue, Shadow: d.Shadow, Code: d.Code, Policy: d.Policy, Rule: d.Rule}
-				both := want[kind]
-				both[0]++
-				if d.Superseded {
-					both[1]++
-				}
-				want[kind] = both
+				want[jobdb.DecisionCount{Requeue: d.Requeue, Shadow: d.Shadow, Acted: d.Acted, Code: d.Code, Policy: d.Policy, Rule: d.Rule}]++
 			}
 			counts, err := q.CountDecisions(c)
 			if err != nil {
 				return err
 			}
-			got := map[jobdb.DecisionCount][2]uint64{}
+			got := map[jobdb.DecisionCount]uint64{}
 			for _, d := range counts {
-				both := [2]uint64{d.Count, d.Superseded}
-				d.Count, d.Superseded = 0, 0
-				got[d] = both
+				n := d.Count
+				d.Count = 0
+				got[d] = n
 			}
 			equal(t, fmt.Sprintf("decisions by %+v", c), want, got)
 		}

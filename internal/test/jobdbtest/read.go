@@ -189,7 +189,7 @@ func testSummary(t *testing.T, db Database) {
 		e := everything(0, 1)
 		d, n, k, r := e.Decisions[0], e.NotDecided[0], e.Parked[0], e.Ready[0]
 		d.Number, n.Seq, k.Seq, r.Seq = uint64(i), uint64(i), uint64(i), uint64(i)
-		d.Superseded = i == 2
+		d.Acted = i != 2
 		d.Requeue, d.Shadow, d.Code, d.Policy, d.Rule = i < 3, i == 0, policy.RuleRetry, "p", "r"
 		n.Reason, k.Reason = chain.StaleRun, events.NoJob
 		if i == 3 {
@@ -203,14 +203,15 @@ func testSummary(t *testing.T, db Database) {
 		s, err := q.Summary()
 		equal(t, "the summary", &jobdb.Summary{
 			Decisions: []jobdb.DecisionCount{
-				{Requeue: true, Code: policy.RuleRetry, Policy: "p", Rule: "r", Count: 2, Superseded: 1},
-				{Requeue: true, Shadow: true, Code: policy.RuleRetry, Policy: "p", Rule: "r", Count: 1},
-				{Code: policy.GlobalLimit, Policy: "p", Rule: "r", Count: 1},
+				{Requeue: true, Acted: true, Code: policy.RuleRetry, Policy: "p", Rule: "r", Count: 1},
+				{Requeue: true, Code: policy.RuleRetry, Policy: "p", Rule: "r", Count: 1},
+				{Requeue: true, Shadow: true, Acted: true, Code: policy.RuleRetry, Policy: "p", Rule: "r", Count: 1},
+				{Acted: true, Code: policy.GlobalLimit, Policy: "p", Rule: "r", Count: 1},
 			},
 			Jobs:       []jobdb.JobCount{{State: jobdb.JobQueued, Count: 2}, {State: jobdb.JobFailed, Count: 1}},
 			NotDecided: []jobdb.NotDecidedCount{{Reason: chain.StaleRun, Count: 3}, {Reason: chain.Ended, Count: 1}},
 			Parked:     []jobdb.ParkedCount{{Reason: events.NoJob, Count: 3}, {Reason: events.NoRun, Count: 1}},
-			Runs:       1, Ready: 4, Releases: 2, Superseded: 1,
+			Runs:       1, Ready: 4, Releases: 2,
 		}, s)
 		return err
 	})

@@ -5779,10 +5779,12 @@ type QueueStory struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Queue          string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
 	JobSet         *string                `protobuf:"bytes,2,opt,name=job_set,json=jobSet,proto3,oneof" json:"job_set,omitempty"`
-	Decisions      int32                  `protobuf:"varint,3,opt,name=decisions,proto3" json:"decisions,omitempty"`
-	Retries        int32                  `protobuf:"varint,4,opt,name=retries,proto3" json:"retries,omitempty"`
-	Failures       int32                  `protobuf:"varint,5,opt,name=failures,proto3" json:"failures,omitempty"`
-	WithoutEffect  int32                  `protobuf:"varint,6,opt,name=without_effect,json=withoutEffect,proto3" json:"without_effect,omitempty"`
+	Decisions      int32                  `protobuf:"varint,3,opt,name=decisions,proto3" json:"decisions,omitempty"`                              // retries, failures and those without effect
+	Retries        int32                  `protobuf:"varint,4,opt,name=retries,proto3" json:"retries,omitempty"`                                  // the job was queued again
+	Failures       int32                  `protobuf:"varint,5,opt,name=failures,proto3" json:"failures,omitempty"`                                // the job was ended: it failed for good
+	WithoutEffect  int32                  `protobuf:"varint,6,opt,name=without_effect,json=withoutEffect,proto3" json:"without_effect,omitempty"` // in_shadow and superseded
+	InShadow       int32                  `protobuf:"varint,15,opt,name=in_shadow,json=inShadow,proto3" json:"in_shadow,omitempty"`
+	Superseded     int32                  `protobuf:"varint,16,opt,name=superseded,proto3" json:"superseded,omitempty"` // came too late; those in shadow are not counted here
 	Codes          []*Tally               `protobuf:"bytes,7,rep,name=codes,proto3" json:"codes,omitempty"`
 	Rules          []*Tally               `protobuf:"bytes,8,rep,name=rules,proto3" json:"rules,omitempty"`
 	Causes         []*Tally               `protobuf:"bytes,9,rep,name=causes,proto3" json:"causes,omitempty"`
@@ -5863,6 +5865,20 @@ func (x *QueueStory) GetFailures() int32 {
 func (x *QueueStory) GetWithoutEffect() int32 {
 	if x != nil {
 		return x.WithoutEffect
+	}
+	return 0
+}
+
+func (x *QueueStory) GetInShadow() int32 {
+	if x != nil {
+		return x.InShadow
+	}
+	return 0
+}
+
+func (x *QueueStory) GetSuperseded() int32 {
+	if x != nil {
+		return x.Superseded
 	}
 	return 0
 }
@@ -6280,14 +6296,18 @@ func (x *Top) GetJobs() uint64 {
 }
 
 type Summary struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Jobs          []*StateCount          `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
-	Decisions     []*DecisionCount       `protobuf:"bytes,2,rep,name=decisions,proto3" json:"decisions,omitempty"`
-	NotDecided    []*ReasonCount         `protobuf:"bytes,3,rep,name=not_decided,json=notDecided,proto3" json:"not_decided,omitempty"`
-	Parked        []*ReasonCount         `protobuf:"bytes,4,rep,name=parked,proto3" json:"parked,omitempty"`
-	Releases      []*ReleaseCount        `protobuf:"bytes,5,rep,name=releases,proto3" json:"releases,omitempty"`
-	Runs          uint64                 `protobuf:"varint,6,opt,name=runs,proto3" json:"runs,omitempty"`
-	Superseded    uint64                 `protobuf:"varint,7,opt,name=superseded,proto3" json:"superseded,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Jobs       []*StateCount          `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	Decisions  []*DecisionCount       `protobuf:"bytes,2,rep,name=decisions,proto3" json:"decisions,omitempty"`
+	NotDecided []*ReasonCount         `protobuf:"bytes,3,rep,name=not_decided,json=notDecided,proto3" json:"not_decided,omitempty"`
+	Parked     []*ReasonCount         `protobuf:"bytes,4,rep,name=parked,proto3" json:"parked,omitempty"`
+	Releases   []*ReleaseCount        `protobuf:"bytes,5,rep,name=releases,proto3" json:"releases,omitempty"`
+	Runs       uint64                 `protobuf:"varint,6,opt,name=runs,proto3" json:"runs,omitempty"`
+	// Every decision is one of these (docs/glossary.md).
+	Superseded    uint64 `protobuf:"varint,7,opt,name=superseded,proto3" json:"superseded,omitempty"`                              // came too late, so without effect; those in shadow are not counted here
+	Retried       uint64 `protobuf:"varint,8,opt,name=retried,proto3" json:"retried,omitempty"`                                    // the job was queued again
+	FailedForGood uint64 `protobuf:"varint,9,opt,name=failed_for_good,json=failedForGood,proto3" json:"failed_for_good,omitempty"` // the job was ended
+	InShadow      uint64 `protobuf:"varint,10,opt,name=in_shadow,json=inShadow,proto3" json:"in_shadow,omitempty"`                 // without effect, whatever they say
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6371,6 +6391,27 @@ func (x *Summary) GetSuperseded() uint64 {
 	return 0
 }
 
+func (x *Summary) GetRetried() uint64 {
+	if x != nil {
+		return x.Retried
+	}
+	return 0
+}
+
+func (x *Summary) GetFailedForGood() uint64 {
+	if x != nil {
+		return x.FailedForGood
+	}
+	return 0
+}
+
+func (x *Summary) GetInShadow() uint64 {
+	if x != nil {
+		return x.InShadow
+	}
+	return 0
+}
+
 type StateCount struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	State         string                 `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
@@ -6431,6 +6472,7 @@ type DecisionCount struct {
 	Policy        string                 `protobuf:"bytes,4,opt,name=policy,proto3" json:"policy,omitempty"`
 	Rule          string                 `protobuf:"bytes,5,opt,name=rule,proto3" json:"rule,omitempty"`
 	Count         uint64                 `protobuf:"varint,6,opt,name=count,proto3" json:"count,omitempty"`
+	Superseded    bool                   `protobuf:"varint,7,opt,name=superseded,proto3" json:"superseded,omitempty"` // came too late, so without effect
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6505,6 +6547,13 @@ func (x *DecisionCount) GetCount() uint64 {
 		return x.Count
 	}
 	return 0
+}
+
+func (x *DecisionCount) GetSuperseded() bool {
+	if x != nil {
+		return x.Superseded
+	}
+	return false
 }
 
 type ReasonCount struct {
@@ -8011,7 +8060,7 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x15\n" +
 	"\x03now\x18\x03 \x01(\tH\x00R\x03now\x88\x01\x01B\x06\n" +
-	"\x04_now\"\xcc\x04\n" +
+	"\x04_now\"\x89\x05\n" +
 	"\n" +
 	"QueueStory\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x1c\n" +
@@ -8019,7 +8068,11 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\tdecisions\x18\x03 \x01(\x05R\tdecisions\x12\x18\n" +
 	"\aretries\x18\x04 \x01(\x05R\aretries\x12\x1a\n" +
 	"\bfailures\x18\x05 \x01(\x05R\bfailures\x12%\n" +
-	"\x0ewithout_effect\x18\x06 \x01(\x05R\rwithoutEffect\x12,\n" +
+	"\x0ewithout_effect\x18\x06 \x01(\x05R\rwithoutEffect\x12\x1b\n" +
+	"\tin_shadow\x18\x0f \x01(\x05R\binShadow\x12\x1e\n" +
+	"\n" +
+	"superseded\x18\x10 \x01(\x05R\n" +
+	"superseded\x12,\n" +
 	"\x05codes\x18\a \x03(\v2\x16.refloat.jobs.v1.TallyR\x05codes\x12,\n" +
 	"\x05rules\x18\b \x03(\v2\x16.refloat.jobs.v1.TallyR\x05rules\x12.\n" +
 	"\x06causes\x18\t \x03(\v2\x16.refloat.jobs.v1.TallyR\x06causes\x12>\n" +
@@ -8065,7 +8118,7 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x18\n" +
 	"\aretries\x18\x03 \x01(\x04R\aretries\x12\x1a\n" +
 	"\bfailures\x18\x04 \x01(\x04R\bfailures\x12\x12\n" +
-	"\x04jobs\x18\x05 \x01(\x04R\x04jobs\"\xdc\x02\n" +
+	"\x04jobs\x18\x05 \x01(\x04R\x04jobs\"\xbb\x03\n" +
 	"\aSummary\x12/\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x1b.refloat.jobs.v1.StateCountR\x04jobs\x12<\n" +
 	"\tdecisions\x18\x02 \x03(\v2\x1e.refloat.jobs.v1.DecisionCountR\tdecisions\x12=\n" +
@@ -8076,18 +8129,25 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x04runs\x18\x06 \x01(\x04R\x04runs\x12\x1e\n" +
 	"\n" +
 	"superseded\x18\a \x01(\x04R\n" +
-	"superseded\"8\n" +
+	"superseded\x12\x18\n" +
+	"\aretried\x18\b \x01(\x04R\aretried\x12&\n" +
+	"\x0ffailed_for_good\x18\t \x01(\x04R\rfailedForGood\x12\x1b\n" +
+	"\tin_shadow\x18\n" +
+	" \x01(\x04R\binShadow\"8\n" +
 	"\n" +
 	"StateCount\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x12\x14\n" +
-	"\x05count\x18\x02 \x01(\x04R\x05count\"\x99\x01\n" +
+	"\x05count\x18\x02 \x01(\x04R\x05count\"\xb9\x01\n" +
 	"\rDecisionCount\x12\x1a\n" +
 	"\bdecision\x18\x01 \x01(\tR\bdecision\x12\x16\n" +
 	"\x06shadow\x18\x02 \x01(\bR\x06shadow\x12\x12\n" +
 	"\x04code\x18\x03 \x01(\tR\x04code\x12\x16\n" +
 	"\x06policy\x18\x04 \x01(\tR\x06policy\x12\x12\n" +
 	"\x04rule\x18\x05 \x01(\tR\x04rule\x12\x14\n" +
-	"\x05count\x18\x06 \x01(\x04R\x05count\";\n" +
+	"\x05count\x18\x06 \x01(\x04R\x05count\x12\x1e\n" +
+	"\n" +
+	"superseded\x18\a \x01(\bR\n" +
+	"superseded\";\n" +
 	"\vReasonCount\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x04R\x05count\"r\n" +
