@@ -565,6 +565,19 @@ func TestBrowsers(t *testing.T) {
 			t.Errorf("%q: %d %s", c.headers, code, text)
 		}
 	}
+	for _, c := range []struct {
+		headers []string
+		code    int
+	}{
+		{[]string{"Sec-Fetch-Site", "same-origin", "Sec-Fetch-Mode", "cors"}, 200},
+		{[]string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"}, 200},
+		{[]string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors", "Sec-Fetch-Dest", "image"}, 403},
+		{[]string{"Sec-Fetch-Site", "same-site", "Sec-Fetch-Mode", "no-cors", "Sec-Fetch-Dest", "empty"}, 403},
+	} {
+		if code, text := w.rest("GET", "/refloat/v1/status", "", c.headers...); code != c.code {
+			t.Errorf("GET with %q: %d %s", c.headers, code, text)
+		}
+	}
 	if code, _ := w.rest("POST", "/refloat/v1/status", "", "Content-Type", "application/x-www-form-urlencoded", "X-HTTP-Method-Override", "GET"); code != 405 {
 		t.Errorf("a form is read as a GET: %d", code)
 	}

@@ -28,7 +28,7 @@ func (s *Service) authenticated(r *http.Request) (*http.Request, Principal, erro
 func (s *Service) Admit(r *http.Request) (*http.Request, Principal, error) {
 	r, who, err := s.authenticated(r)
 	if err == nil {
-		err = fit(s.Auth, http.NewCrossOriginProtection(), r)
+		err = fit(s.Auth, r)
 	}
 	if err == nil { // what is not a change shows jobs
 		err = s.Auth.May(who, GetJobs)

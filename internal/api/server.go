@@ -68,7 +68,7 @@ func Handler(s *Service, asked *Questions, log *slog.Logger) (http.Handler, erro
 	if err := errors.Join(pb.RegisterPoliciesHandlerServer(ctx, ours, s), pb.RegisterRetryPolicyServiceHandlerServer(ctx, armadas, armada), serveOpenAPI(ours)); err != nil {
 		return nil, fmt.Errorf("serve the API: %w", err)
 	}
-	f := &front{service: s, asked: asked, log: log, rpc: rpc, ours: ours, armadas: armadas, sameOrigin: http.NewCrossOriginProtection()}
+	f := &front{service: s, asked: asked, log: log, rpc: rpc, ours: ours, armadas: armadas}
 	if asked != nil {
 		asked.Register(rpc)
 		f.answers = runtime.NewServeMux(append(options, runtime.WithMarshalerOption(runtime.MIMEWildcard, newStrictJSON()))...)
@@ -86,16 +86,15 @@ func Handler(s *Service, asked *Questions, log *slog.Logger) (http.Handler, erro
 // front handles every request first: it reads no body before the caller is authenticated and authorized, and
 // decodes nothing before its size is checked.
 type front struct {
-	service    *Service
-	asked      *Questions // nil: only the service
-	log        *slog.Logger
-	rpc        *grpc.Server
-	ours       *runtime.ServeMux // REST
-	armadas    *runtime.ServeMux // REST in Armada's form
-	answers    *runtime.ServeMux // REST of asked
-	sameOrigin *http.CrossOriginProtection
-	slots      [groups]chan struct{} // for requests in progress
-	bodies     [groups]budget        // for what is read of requests
+	service *Service
+	asked   *Questions // nil: only the service
+	log     *slog.Logger
+	rpc     *grpc.Server
+	ours    *runtime.ServeMux     // REST
+	armadas *runtime.ServeMux     // REST in Armada's form
+	answers *runtime.ServeMux     // REST of asked
+	slots   [groups]chan struct{} // for requests in progress
+	bodies  [groups]budget        // for what is read of requests
 }
 
 // ServeHTTP implements http.Handler.
@@ -121,7 +120,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		rest = f.answers
 	}
 	if err == nil {
-		err = fit(f.service.Auth, f.sameOrigin, r)
+		err = fit(f.service.Auth, r)
 	}
 	if err == nil {
 		err = f.serve(&c, rest, w, r)
@@ -203,7 +202,7 @@ func refuseRPC(w http.ResponseWriter, err error) {
 const maxValues = 1 << 20
 
 // fit rejects a REST request that no legitimate client makes.
-func fit(auth *Auth, sameOrigin *http.CrossOriginProtection, r *http.Request) error {
+func fit(auth *Auth, r *http.Request) error {
 	host := r.Host
 	if _, _, err := net.SplitHostPort(host); err != nil {
 		host = net.JoinHostPort(strings.Trim(host, "[]"), "80")
@@ -212,8 +211,8 @@ func fit(auth *Auth, sameOrigin *http.CrossOriginProtection, r *http.Request) er
 	if auth == nil && !OnLoopback(host) {
 		return status.Errorf(codes.PermissionDenied, "%.100q is not a name of this machine: without authentication, use localhost", r.Host)
 	}
-	if err := sameOrigin.Check(r); err != nil {
-		return status.Error(codes.PermissionDenied, "requests from other origins may not change policies")
+	if new(http.CrossOriginProtection).Check(r) != nil || foreign(r) {
+		return status.Error(codes.PermissionDenied, "pages of other origins may link to this, and not make requests of it")
 	}
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -228,6 +227,18 @@ func fit(auth *Auth, sameOrigin *http.CrossOriginProtection, r *http.Request) er
 		return status.Error(codes.InvalidArgument, "path: not UTF-8")
 	}
 	return nil
+}
+
+// foreign reports whether a page of another origin makes the browser ask for something that changes nothing, other than by
+// opening it in a window, which takes a click each time: such a page could otherwise have whatever is expensive here worked
+// on, as often as it likes (https://www.w3.org/TR/fetch-metadata/). Programs send no such headers.
+func foreign(r *http.Request) bool {
+	switch h := r.Header; h.Get("Sec-Fetch-Site") {
+	case "", "same-origin", "none":
+		return false
+	default:
+		return h.Get("Sec-Fetch-Mode") != "navigate" || h.Get("Sec-Fetch-Dest") != "document" || h.Get("Sec-Purpose") != ""
+	}
 }
 
 // notRouted answers a request without a route.

@@ -44,6 +44,20 @@ type WhatIf struct {
 	Progress    func(messages uint64) // notified now and then, by several goroutines; nil: nobody is
 }
 
+// The most that a server decides at once: candidates, and fields that are set in each.
+const (
+	maxCandidates = 16
+	maxFields     = 100
+)
+
+// Bounded returns an *Invalid if a what-if asks for more than a server decides at once.
+func (w *WhatIf) Bounded() error {
+	if len(w.Candidates) > maxCandidates || len(w.Set) > maxFields {
+		return invalid("", "%d candidates, %d fields to set: want at most %d and %d", len(w.Candidates), len(w.Set), maxCandidates, maxFields)
+	}
+	return nil
+}
+
 // WhatIfResult is the result of one candidate.
 type WhatIfResult struct {
 	Record string `json:"record"` // WhatIf

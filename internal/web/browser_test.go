@@ -215,6 +215,10 @@ func TestViews(t *testing.T) {
 			return r
 		}, strings.SplitN(path, "?", 2)[0]))
 		act(ctx, t, media("light"), chromedp.EmulateViewport(1280, 900), chromedp.Navigate(d.url+path+still))
+		if strings.HasPrefix(path, "/whatif") {
+			act(ctx, t, chromedp.Click(chromedp.CSS("form.whatif button")))
+			until(ctx, t, `document.querySelector("#answer")`)
+		}
 		check := func(width int64, scheme string) {
 			act(ctx, t, chromedp.EmulateViewport(width, 900), media(scheme))
 			if !get(ctx, t, chromedp.Evaluate[bool](noRunaway)) {

@@ -34,6 +34,8 @@ type whatIfPage struct {
 	Queue   string
 	From    string
 	To      string
+	Filled  bool   // by the address, which has no answer
+	Link    string // the address that fills it
 	Problem []string
 	Result  *whatif.Result
 	Fields  []query.FieldChange
@@ -47,16 +49,27 @@ type whatIfPage struct {
 	Assumed                  []string
 }
 
-// whatIf decides the history by other policies. Only one is decided at a time, and it ends when the client goes.
-func (s *site) whatIf(p *page) error {
+// whatIfForm shows the form, filled with what the address says.
+func (s *site) whatIfForm(p *page) error {
+	shown, err := s.asksWhatIf(p)
+	if err != nil {
+		return err
+	}
+	shown.Filled = p.r.URL.RawQuery != ""
+	return p.show("whatif", whatIfTitle, "/whatif", shown)
+}
+
+const whatIfTitle = "What if the policies were different?"
+
+// asksWhatIf reads the form.
+func (s *site) asksWhatIf(p *page) (*whatIfPage, error) {
 	shown := &whatIfPage{
 		Rule: p.arg("rule"), Limit: p.arg("limit"), Set: p.arg("set"), YAML: p.form.Get("policies"), Queue: p.arg("queue"), From: p.arg("from"), To: p.arg("to"),
 		Assumed: whatif.Assumptions(),
 	}
-	show := func() error { return p.show("whatif", "What if the policies were different?", "/whatif", shown) }
 	snap, err := s.newestPolicies(p)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, o := range snap.Base.Set.Outlines() {
 		for i := range o.Rules {
@@ -69,54 +82,27 @@ func (s *site) whatIf(p *page) error {
 			}
 		}
 	}
-	set := shown.Set
-	if shown.Rule == "" && shown.Limit != "" {
-		shown.Problem = []string{"Choose the rule that has this limit."}
-		return show()
+	return shown, nil
+}
+
+// whatIf decides the history by other policies. Only one is decided at a time, and it ends when the client goes. It is
+// posted: the page of another site can make a browser follow an address.
+func (s *site) whatIf(p *page) error {
+	shown, err := s.asksWhatIf(p)
+	if err != nil {
+		return err
 	}
-	if shown.Rule != "" {
-		if shown.Limit == "" {
-			shown.Problem = []string{"Give a limit for the rule."}
-			return show()
-		}
-		set = strings.TrimSpace(shown.Rule + "=" + shown.Limit + "\n" + set)
+	asked, err := shown.question(s.Now())
+	var results []query.WhatIfResult
+	if err == nil {
+		results, err = s.Query.WhatIf(p.ctx, asked)
 	}
-	if set == "" && strings.TrimSpace(shown.YAML) == "" {
-		return show()
-	}
-	asked := &query.WhatIf{Queue: shown.Queue, Limit: whatIfJobs}
-	bad := func(err error) error {
-		shown.Problem = strings.Split(err.Error(), "\n")
+	if invalid := (*query.Invalid)(nil); errors.As(err, &invalid) {
+		shown.Problem = strings.Split(invalid.Error(), "\n")
 		p.status = http.StatusUnprocessableEntity
-		return show()
+		return p.show("whatif", whatIfTitle, "/whatif", shown)
 	}
-	if strings.TrimSpace(shown.YAML) != "" {
-		candidate, err := policyfile.Parse([]policyfile.File{{Name: "policies", Data: []byte(shown.YAML)}})
-		if err != nil {
-			return bad(err)
-		}
-		asked.Candidates, shown.What = []query.Policies{{Set: candidate}}, "these policies"
-	}
-	for field := range strings.Lines(set) {
-		if field = strings.TrimSpace(field); field != "" {
-			asked.Set = append(asked.Set, field)
-			shown.What = strings.TrimPrefix(shown.What+" and "+field, " and ")
-		}
-	}
-	for _, t := range []struct {
-		name, text string
-		to         *int64
-	}{{"From", shown.From, &asked.From}, {"To", shown.To, &asked.To}} {
-		if *t.to, err = query.Moment(t.text, s.Now()); err != nil {
-			return bad(fmt.Errorf("%s %w", t.name, err))
-		}
-	}
-	results, err := s.Query.WhatIf(p.ctx, asked)
-	var invalid *query.Invalid
-	switch {
-	case errors.As(err, &invalid):
-		return bad(invalid)
-	case err != nil:
+	if err != nil {
 		return err
 	}
 	shown.Result, shown.Fields, shown.Assumed = results[0].Result, results[0].Fields, results[0].Assumed
@@ -131,8 +117,47 @@ func (s *site) whatIf(p *page) error {
 		}
 		shown.Uses = append(shown.Uses, query.RuleUseText(u))
 	}
+	shown.Link = link("/whatif", "rule", shown.Rule, "limit", shown.Limit, "set", shown.Set, "queue", shown.Queue, "from", shown.From, "to", shown.To)
 	s.resultTables(shown)
-	return show()
+	return p.show("whatif", whatIfTitle, "/whatif", shown)
+}
+
+// question is what the form asks. Errors: *query.Invalid.
+func (w *whatIfPage) question(now time.Time) (*query.WhatIf, error) {
+	asked := &query.WhatIf{Queue: w.Queue, Limit: whatIfJobs}
+	bad := func(format string, args ...any) (*query.WhatIf, error) {
+		return nil, &query.Invalid{Err: fmt.Errorf(format, args...)}
+	}
+	set := w.Set
+	switch {
+	case w.Rule == "" && w.Limit != "":
+		return bad("Choose the rule that has this limit.")
+	case w.Rule != "" && w.Limit == "":
+		return bad("Give a limit for the rule.")
+	case w.Rule != "":
+		set = w.Rule + "=" + w.Limit + "\n" + set
+	}
+	if strings.TrimSpace(w.YAML) != "" {
+		candidate, err := policyfile.Parse([]policyfile.File{{Name: "policies", Data: []byte(w.YAML)}})
+		if err != nil {
+			return bad("%w", err)
+		}
+		asked.Candidates, w.What = []query.Policies{{Set: candidate}}, "these policies"
+	}
+	for field := range strings.Lines(set) {
+		if field = strings.TrimSpace(field); field != "" {
+			asked.Set = append(asked.Set, field)
+			w.What = strings.TrimPrefix(w.What+" and "+field, " and ")
+		}
+	}
+	var err error
+	if asked.From, err = query.Moment(w.From, now); err != nil {
+		return bad("From %w", err)
+	}
+	if asked.To, err = query.Moment(w.To, now); err != nil {
+		return bad("To %w", err)
+	}
+	return asked, asked.Bounded()
 }
 
 func (s *site) resultTables(shown *whatIfPage) {

@@ -17,12 +17,6 @@ import (
 // defaultChanges is how many changed decisions a what-if lists.
 const defaultChanges = 20
 
-// The most candidates of a what-if, and fields that it sets in each: every candidate is decided beside the others.
-const (
-	maxCandidates = 16
-	maxFields     = 100
-)
-
 // whole answers a question that reads whole logs.
 func (s *Service) whole(ctx context.Context, answer func(context.Context, *query.Source) error) error {
 	err := s.askWithin(ctx, or(s.Limits.Whole, 100*time.Second), answer)
@@ -38,22 +32,22 @@ func (s *Service) WhatIf(ctx context.Context, r *pb.WhatIfRequest) (*pb.WhatIfRe
 	if err != nil {
 		return nil, err
 	}
-	if len(r.Candidates) > maxCandidates || len(r.Set) > maxFields {
-		return nil, status.Errorf(codes.InvalidArgument, "%d candidates, %d fields to set: want at most %d and %d", len(r.Candidates), len(r.Set), maxCandidates, maxFields)
+	w := &query.WhatIf{Candidates: make([]query.Policies, len(r.Candidates)), Set: r.Set, Queue: r.Queue, Limit: limit, Skip: int(r.Skip)}
+	if err := w.Bounded(); err != nil {
+		return nil, s.failed(err)
 	}
-	w := &query.WhatIf{Set: r.Set, Queue: r.Queue, Limit: limit, Skip: int(r.Skip)}
 	if w.From, err = s.moment("from", r.From); err != nil {
 		return nil, err
 	}
 	if w.To, err = s.moment("to", r.To); err != nil {
 		return nil, err
 	}
-	for _, c := range r.Candidates {
+	for i, c := range r.Candidates {
 		p, err := policiesOf("candidates", c)
 		if err != nil {
 			return nil, err
 		}
-		w.Candidates = append(w.Candidates, *p)
+		w.Candidates[i] = *p
 	}
 	if r.Against != nil {
 		if w.Against, err = policiesOf("against", r.Against); err != nil {

@@ -104,11 +104,14 @@ func TestPageOnACluster(t *testing.T) {
 	for path, want := range map[string]string{
 		"/": "Newest decisions", "/decisions?code=RuleRetry": "RuleRetry", job: "failed for good", found(`href="(/explain\?[^"]+)"`, story): "Which rules were tried",
 		"/top?by=queue": "genomics", "/queue?name=genomics": "Failed for good", "/policies": "infra", "/shadow": "Shadow", "/partitions": "this process", "/overrides": "Nothing is killed",
-		"/whatif?" + url.Values{"set": {"settings.globalMaxRetries=1"}}.Encode(): "would be decided differently",
+		"/whatif?" + url.Values{"set": {"settings.globalMaxRetries=1"}}.Encode(): "settings.globalMaxRetries=1</textarea>",
 	} {
 		if status, text := send(http.MethodGet, path, "", ""); status != http.StatusOK || !strings.Contains(text, want) {
 			t.Errorf("%s: %d, want %q in\n%s", path, status, want, text)
 		}
+	}
+	if status, text := send(http.MethodPost, "/whatif", url.Values{"set": {"settings.globalMaxRetries=1"}}.Encode(), front.URL); status != http.StatusOK || !strings.Contains(text, "would be decided differently") {
+		t.Errorf("a what-if: %d\n%s", status, text)
 	}
 	kill := url.Values{"do": {"kill"}, "queue": {"genomics"}, "reason": {"INC-7"}, "confirm": {"yes"}}.Encode()
 	if status, text := send(http.MethodPost, "/overrides", kill, "https://elsewhere.example"); status != http.StatusForbidden {

@@ -1,0 +1,82 @@
+package web_test
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/web"
+)
+
+// TestOtherSites: a page of another site can open a window on a view, as a link does; it cannot make the browser ask for one
+// in any other way, nor run a what-if.
+func TestOtherSites(t *testing.T) {
+	t.Parallel()
+	s := newSmall(t, func(c *web.Config) {
+		c.Query.Logs = func(context.Context, func(audit.Logs) error) error {
+			t.Error("the logs were opened")
+			return nil
+		}
+	})
+	for _, c := range []struct {
+		name    string
+		headers []string
+		want    int
+	}{
+		{"no browser", nil, 200},
+		{"a link on a page of ours", []string{"Sec-Fetch-Site", "same-origin", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"}, 200},
+		{"what updates itself", []string{"Sec-Fetch-Site", "same-origin", "Sec-Fetch-Mode", "cors", "Sec-Fetch-Dest", "empty"}, 200},
+		{"a bookmark", []string{"Sec-Fetch-Site", "none", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"}, 200},
+		{"a link elsewhere", []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"}, 200},
+		{"an image elsewhere", []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors", "Sec-Fetch-Dest", "image"}, 403},
+		{"a script elsewhere", []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "cors", "Sec-Fetch-Dest", "empty"}, 403},
+		{"another port of this machine", []string{"Sec-Fetch-Site", "same-site", "Sec-Fetch-Mode", "no-cors", "Sec-Fetch-Dest", "image"}, 403},
+		{"a frame elsewhere", []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "iframe"}, 403},
+		{"a page made before anybody opens it", []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document", "Sec-Purpose", "prefetch;prerender"}, 403},
+	} {
+		for _, path := range []string{"/whatif?set=settings.globalMaxRetries%3D1", "/overrides", "/policies"} {
+			if resp, body := ask(t, "GET", s.URL+path, "", c.headers...); resp.StatusCode != c.want {
+				t.Errorf("%s, %s: %d, want %d: %s", c.name, path, resp.StatusCode, c.want, text(body))
+			}
+		}
+	}
+	form := url.Values{"set": {"settings.globalMaxRetries=1"}}
+	for _, headers := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "http://elsewhere.example"}} {
+		if resp, _ := ask(t, "POST", s.URL+"/whatif", form.Encode(), headers...); resp.StatusCode != 403 {
+			t.Errorf("a what-if with %v: %d, want 403", headers, resp.StatusCode)
+		}
+	}
+}
+
+// TestWhatIfForm: an address fills the form, and what is posted is answered, or refused with the form as it was.
+func TestWhatIfForm(t *testing.T) {
+	t.Parallel()
+	d := running(t)
+	const set = "policies.training.rules[oom].retryLimit=2"
+	if resp, body := ask(t, "GET", d.url+"/whatif?"+url.Values{"set": {set}, "queue": {"genomics"}}.Encode(), ""); resp.StatusCode != 200 ||
+		!strings.Contains(body, set+"</textarea>") || !strings.Contains(body, `value="genomics"`) || strings.Contains(body, `id="answer"`) || !strings.Contains(body, "Run what-if") {
+		t.Errorf("an address with fields: %d %s", resp.StatusCode, text(body))
+	}
+	for _, c := range []struct {
+		form url.Values
+		code int
+		want string
+	}{
+		{url.Values{"set": {set}}, 200, "would be decided differently"},
+		{url.Values{"set": {"nonsense"}}, 422, "set"},
+		{url.Values{"rule": {"policies.training.rules[oom].retryLimit"}}, 422, "Give a limit"},
+		{url.Values{"limit": {"2"}}, 422, "Choose the rule"},
+		{url.Values{"set": {" \n"}}, 422, "what is to be different"},
+		{url.Values{"set": {set}, "from": {"yesterday"}}, 422, "want a duration"},
+		{url.Values{"policies": {"kind: Nonsense"}}, 422, "Nonsense"},
+		{url.Values{"set": {strings.Repeat(set+"\n", 101)}}, 422, "101 fields"},
+	} {
+		resp, body := ask(t, "POST", d.url+"/whatif", c.form.Encode())
+		if resp.StatusCode != c.code || !strings.Contains(body, c.want) || !strings.Contains(body, `<form class="whatif"`) {
+			t.Errorf("%.80s: %d, want %d with %q: %.600s", fmt.Sprint(c.form), resp.StatusCode, c.code, c.want, text(body))
+		}
+	}
+}
