@@ -98,7 +98,7 @@ func recordedRetry(d *chain.Decision, state, need func(string, any), when func(i
 	switch later := after > delay.Nanoseconds(); {
 	case later && d.Code == policy.GangRetry:
 		need("gangWaits", "when all of the gang may start again")
-	case later && d.Code != policy.GroupRestart: // what is left of a restart's delay is cut to milliseconds
+	case later && (d.Code != policy.GroupRestart || d.Group != nil): // what is left of a restart's delay is cut to milliseconds
 		need("paused", "when the pause of retries ends")
 	case after <= 0:
 		need("atOnce", "at once")

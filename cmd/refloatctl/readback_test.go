@@ -172,7 +172,7 @@ const groupSentence = `the unit (?:failed \((?P<unitReason>[A-Za-z]+)\)|(?P<succ
 	`|` + perGroup + ` restarts (?P<scope>the whole group|its part|the unit): ` + restarts +
 	`|` + perGroup + ` fails the group` +
 	`|` + perGroup + ` leaves it failed and halts the group: nothing that is held is started any more` +
-	`|stays failed, though no rule says so: (?P<whyLeft>[^;]+); the rest of the group goes on` +
+	`|stays failed, though no rule says so: [^;]+; the rest of the group goes on` +
 	`|` + perGroup + ` leaves it failed; the rest of the group goes on)` +
 	`(?P<keep>, without the members that succeeded)?(?P<noted>; nothing of that is done: the queue is in shadow, or retries are not enabled)?)?`
 
