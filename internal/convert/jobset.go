@@ -177,7 +177,7 @@ func (d *document) failurePolicy(s *jobSet) GroupPolicy {
 		d.fail("spec.failurePolicy.maxRestarts", "negative", wantNotNegative)
 		return g
 	}
-	g.MaxRestarts = d.limit("spec.failurePolicy.maxRestarts", f.MaxRestarts)
+	g.MaxRestarts, g.RestartStrategy = d.limit("spec.failurePolicy.maxRestarts", f.MaxRestarts), f.RestartStrategy
 	for i := range f.Rules {
 		if r := d.failureRule(s, i); r != nil {
 			g.Rules = append(g.Rules, *r)

@@ -11,10 +11,11 @@ import (
 // The forms of policies, as their files have them (GROUPS 2 and SEMANTICS 13).
 type (
 	groupSpec struct {
-		MaxRestarts *uint32      `json:"maxRestarts,omitempty"`
-		Rules       *[]groupRule `json:"rules,omitempty"`
-		Unit        *unitSpec    `json:"unit,omitempty"`
-		Parts       []partSpec   `json:"parts,omitempty"`
+		MaxRestarts     *uint32      `json:"maxRestarts,omitempty"`
+		RestartStrategy string       `json:"restartStrategy,omitempty"`
+		Rules           *[]groupRule `json:"rules,omitempty"`
+		Unit            *unitSpec    `json:"unit,omitempty"`
+		Parts           []partSpec   `json:"parts,omitempty"`
 	}
 	unitSpec struct {
 		Restarts *restartsSpec `json:"restarts"`
@@ -76,7 +77,7 @@ type (
 
 func (w *Workload) groupSpec() *groupSpec {
 	g := &w.Group
-	s := &groupSpec{MaxRestarts: g.MaxRestarts}
+	s := &groupSpec{MaxRestarts: g.MaxRestarts, RestartStrategy: g.RestartStrategy}
 	if g.Restarts != nil {
 		s.Unit = &unitSpec{g.Restarts.spec()}
 	}

@@ -21,11 +21,12 @@ type Workload struct {
 
 // GroupPolicy is what a GroupPolicy says beside its parts.
 type GroupPolicy struct {
-	About       string // one line on what happens by default, for readers of the file
-	MaxRestarts *uint32
-	HasRules    bool // rules: [] is not the same as no rules
-	Rules       []GroupRule
-	Restarts    *Restarts // of units of all parts
+	About           string // one line on what happens by default, for readers of the file
+	MaxRestarts     *uint32
+	RestartStrategy string
+	HasRules        bool // rules: [] is not the same as no rules
+	Rules           []GroupRule
+	Restarts        *Restarts // of units of all parts
 }
 
 // GroupRule is a rule of a GroupPolicy.

@@ -164,7 +164,7 @@ func memberDecided(d *chain.Decision) *projection.MemberDecided {
 // decideMember decides on a failed run of a member (GROUPS 4), and returns what its unit's
 // failure leads to, if it failed.
 func (p policies) decideMember(f *projection.Failure) (policy.Verdict, *chain.GroupVerdict) {
-	p.base, p.latest = 0, 0
+	p.restart = restart{}
 	m, set := f.Member, p.Rules.Set
 	switch {
 	case m.Over:
@@ -190,9 +190,9 @@ func (p policies) decideMember(f *projection.Failure) (policy.Verdict, *chain.Gr
 	case v.Requeue && whole:
 		v.Code = policy.GangRetry
 		if set.Acts(f.Job.Queue) {
-			p.base = v.ReadyAfter
-			p.latest = max(v.RetryAfter, p.peersEnd(m, p.base))
-			v.RetryAfter, v.ReadyAfter = p.latest, p.latest
+			p.restart.base = v.ReadyAfter
+			p.restart.latest = max(v.RetryAfter, p.endOf(m.PeerGrace(), p.restart.base))
+			v.RetryAfter, v.ReadyAfter = p.restart.latest, p.restart.latest
 		}
 		return v, nil
 	case v.Requeue:
@@ -249,13 +249,13 @@ func plus(t int64, d time.Duration) int64 {
 	return t + int64(d)
 }
 
-// peersEnd returns base, after the grace of the longest living peer of a gang's member.
-func (p policies) peersEnd(m *projection.MemberFailure, base int64) int64 {
-	grace := m.PeerGrace()
-	if grace < 0 {
+// endOf returns when pods are gone that are told to stop at a time, given the longest of their
+// graceSeconds; negative: there are none.
+func (p policies) endOf(graceSeconds, base int64) int64 {
+	if graceSeconds < 0 {
 		return base
 	}
-	return p.afterGrace(base, graceOf(grace))
+	return p.afterGrace(base, graceOf(graceSeconds))
 }
 
 // unitReason returns why a member's failure for good fails its unit; NoUnitReason: it does
@@ -297,17 +297,28 @@ func (p policies) askGroup(f *projection.Failure, v policy.Verdict, reason polic
 	if !u.Action.Restarts() {
 		return v, out
 	}
-	p.base = plus(f.Time, u.Delay)
-	at := max(p.base, p.endOfPod())
-	if m.Gang && !out.Noted {
-		at = max(at, p.peersEnd(m, p.base))
+	base := plus(f.Time, u.Delay)
+	at, early := max(base, p.endOfPod()), base
+	together := p.blocks(&u)
+	switch {
+	case out.Noted: // the others do not start again
+	case together:
+		at = max(at, p.endOf(m.ScopeGrace(u.Action, u.Keep), base))
+		early = at
+	case m.Gang:
+		at = max(at, p.endOf(m.PeerGrace(), base))
 	}
 	v.Code, v.FailUnit = policy.GroupRestart, false
-	p.requeue(&v, at, p.base)
+	p.requeue(&v, at, early)
 	from := p.restartsFrom(f.Job.Queue)
 	v.RetryAfter, v.ReadyAfter = max(v.RetryAfter, from), max(v.ReadyAfter, from)
-	p.latest = v.RetryAfter
+	p.restart = restart{base: base, latest: v.RetryAfter, together: together}
 	return v, out
+}
+
+// blocks reports whether all members of a restart start at the same time.
+func (p policies) blocks(u *policy.UnitVerdict) bool {
+	return u.Blocking && p.Progress.Semantics >= sinceBlocking
 }
 
 // unitFailure returns the facts that a group policy is asked about.
@@ -337,10 +348,7 @@ func (p policies) bind(_ eventlog.Position, _ *projection.Job, _, policyName str
 func (p policies) acts(queue string, _ chain.Record) bool { return p.Rules.Set.Acts(queue) }
 
 func (p policies) restartAt(_ eventlog.Position, j *projection.Job, base, graceSeconds int64) (int64, error) {
-	if graceSeconds >= 0 {
-		base = p.afterGrace(base, graceOf(graceSeconds))
-	}
-	return max(base, p.restartsFrom(j.Queue)), nil
+	return max(p.endOf(graceSeconds, base), p.restartsFrom(j.Queue)), nil
 }
 
 func (p policies) unitEnded(_ eventlog.Position, u *projection.UnitEnd) (v projection.Verdict, most uint32, ok bool) {
@@ -362,7 +370,8 @@ func (p policies) unitEnded(_ eventlog.Position, u *projection.UnitEnd) (v proje
 		base = max(base, set.PausedUntil(queue))
 	}
 	return projection.Verdict{
-		Action: answer.Action, Rule: answer.Rule, Used: answer.Used, Keep: answer.Keep, Refused: answer.Refused, Base: base,
+		Action: answer.Action, Rule: answer.Rule, Used: answer.Used, Keep: answer.Keep, Refused: answer.Refused,
+		Base: base, Together: p.blocks(&answer),
 	}, answer.Max, true
 }
 

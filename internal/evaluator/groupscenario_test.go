@@ -131,7 +131,7 @@ func (s *groupScenario) message() string {
 	m := hostileMessage(s.t, int(at), happened)
 	said := make([]string, len(s.worlds))
 	for i, w := range s.worlds {
-		step := groupStep{message: &eventlog.Message{Position: eventlog.Position{Ledger: 1, Entry: int64(len(w.steps)), Batch: -1}, Publish: m.Publish, Payload: m.Payload}}
+		step := groupStep{message: &eventlog.Message{Position: eventlog.Position{Ledger: 1, Entry: int64(len(w.steps)), Batch: -1}, Publish: (scenarioStart + at) * 1e9, Payload: m.Payload}}
 		out, err := w.p.Step(step.message)
 		if err != nil {
 			s.d.Fatalf(s.t, "version %d: %v", w.version, err)

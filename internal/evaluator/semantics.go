@@ -32,6 +32,8 @@ const (
 	// sincePauseDelays has groups restart what failed during a pause of retries, after its
 	// end. Before, such a unit was left failed.
 	sincePauseDelays = 4
+	// sinceBlocking has the restartStrategy of group policies. Before, it has no effect.
+	sinceBlocking = 4
 )
 
 // maxAvoided is the number of nodes that a decision names to be avoided, at most.

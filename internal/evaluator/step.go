@@ -44,7 +44,14 @@ type Processor struct {
 	slab    []chain.Decision // the decisions of out.Records
 	current current
 
-	base, latest int64 // of the restart that the last decision made: MemberDecided
+	restart restart // that the last decision made
+}
+
+// restart is what the restart of a member's unit or group needs besides the record of its
+// cause: the rest of projection.MemberDecided.
+type restart struct {
+	base, latest int64
+	together     bool
 }
 
 // Output is the result of one message: records and, at the same index, their bytes.
@@ -156,9 +163,9 @@ func (c *current) Failed(f *projection.Failure) (projection.Decided, error) {
 	c.emit(d)
 	out := decided(d)
 	if out.Member != nil {
-		out.Member.Base, out.Member.Latest = c.base, c.latest
+		out.Member.Base, out.Member.Latest = c.restart.base, c.restart.latest
 		if v := out.Member.Verdict; v != nil {
-			v.Base = c.base
+			v.Base, v.Together = c.restart.base, c.restart.together
 		}
 	}
 	return out, nil

@@ -7,6 +7,7 @@ type GroupDefinition struct {
 	MaxRestarts *uint32  // nil: unset, which is 0
 	Backoff     Backoff  // of restarts by rules
 	Keep        bool     // completed: Keep
+	Blocking    bool     // restartStrategy: BlockingRecreate
 	HasRules    bool     // rules is there, though it may be empty
 	Rules       []GroupRule
 	Restarts    UnitRestarts     // unit.restarts: of parts that state none, and of groups of open size

@@ -54,13 +54,15 @@ type UnitFailure struct {
 
 // UnitVerdict is what a group policy does about it (GROUPS 5).
 type UnitVerdict struct {
-	Action  GroupAction // NoGroupAction: nothing
-	Rule    string
-	Used    uint32 // restarts that count, after this
-	Max     uint32
-	Keep    bool
-	Refused bool          // Action is FailGroup, because the restart of Rule was over a limit
-	Delay   time.Duration // of a restart
+	Action GroupAction // NoGroupAction: nothing
+	Rule   string
+	Used   uint32 // restarts that count, after this
+	Max    uint32
+	Keep   bool
+	// Blocking: all members that Action restarts start at the same time, the latest of theirs.
+	Blocking bool
+	Refused  bool          // Action is FailGroup, because the restart of Rule was over a limit
+	Delay    time.Duration // of a restart
 }
 
 // UnitEnded returns what the group policy in force does about a unit.
@@ -69,7 +71,7 @@ func (s *Set) UnitEnded(u *UnitFailure) UnitVerdict {
 	if g == nil {
 		g = &GroupPolicy{}
 	}
-	v := UnitVerdict{Used: u.Counted, Max: or(g.MaxRestarts, 0), Keep: g.Keep}
+	v := UnitVerdict{Used: u.Counted, Max: or(g.MaxRestarts, 0), Keep: g.Keep, Blocking: g.Blocking}
 	restarts := s.UnitSettings(u.Policy, u.Part).Restarts
 	if u.Succeeded {
 		if restarts.On == RestartAlways && u.UnitRestarts < restarts.Limit && !u.Halted && !u.Barred && u.CanReach(RestartUnit, false) {

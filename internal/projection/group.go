@@ -307,6 +307,8 @@ type Verdict struct {
 	Keep    bool
 	Refused bool  // Action is FailGroup, because the restart of Rule was over a limit
 	Base    int64 // retryAfter of members without a live run; Unix nanoseconds
+	// Together: all members that Action restarts have the latest retryAfter of theirs.
+	Together bool
 }
 
 // GroupHandler decides for groups, and receives their records in order.

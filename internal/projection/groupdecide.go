@@ -23,10 +23,24 @@ type MemberFailure struct {
 // PeerGrace returns the longest graceSeconds of the unit's other members whose run may
 // still be alive; -1: there is none.
 func (f *MemberFailure) PeerGrace() int64 {
+	return f.state.longestGrace(&restart{}, []*group.Unit{f.Unit}, f.entry.id)
+}
+
+// ScopeGrace returns the longest graceSeconds of the other members that an action restarts whose
+// run may still be alive; -1: there is none.
+func (f *MemberFailure) ScopeGrace(a policy.GroupAction, keep bool) int64 {
+	return f.state.longestGrace(&restart{keep: keep}, f.Group.Scope(f.Unit, a, keep), f.entry.id)
+}
+
+// longestGrace returns the longest graceSeconds of the members of units that a restart includes,
+// without one, whose run may still be alive; -1: there is none.
+func (s *State) longestGrace(r *restart, units []*group.Unit, without string) int64 {
 	longest := int64(-1)
-	for i := range f.Unit.Members {
-		if m := &f.Unit.Members[i]; m.Job != f.entry.id && m.Status&group.WasCancelled == 0 {
-			longest = max(longest, f.state.liveGrace(f.state.entry(m.Job).job))
+	for _, u := range units {
+		for i := range u.Members {
+			if m := &u.Members[i]; m.Job != without && r.includes(u, m) {
+				longest = max(longest, s.liveGrace(s.entry(m.Job).job))
+			}
 		}
 	}
 	return longest
@@ -51,7 +65,7 @@ type MemberDecided struct {
 	// are what restarted them.
 	Base                 int64
 	PolicyName, RuleName string
-	Latest               int64 // retryAfter of this member, and of the rest of its gang
+	Latest               int64 // retryAfter of this member, and of those that start together with it
 }
 
 // memberFailure returns the membership of a failure's job, as it is now; nil: it has none.
@@ -136,7 +150,7 @@ func (s *State) perform(ge *groupEntry, u *group.Unit, v *Verdict, run *Run, lat
 		for _, changed := range g.NewGeneration(u, v.Action, keep) {
 			s.touchUnit(ge, changed)
 		}
-		s.restart(ge, scope, restart{base: v.Base, policy: g.Policy, rule: v.Rule, keep: keep, anew: true, failed: u, run: run, latest: latest})
+		s.restart(ge, scope, restart{base: v.Base, policy: g.Policy, rule: v.Rule, keep: keep, together: v.Together, anew: true, failed: u, run: run, latest: latest})
 	case policy.Halt:
 		g.Halted, g.Reason, g.Rule = true, v.Reason, v.Rule
 		s.leave(ge, u)
@@ -185,10 +199,11 @@ type restart struct {
 	base         int64 // retryAfter of members without a live run
 	policy, rule string
 	keep         bool // members that succeeded are left out
+	together     bool // all members have the latest retryAfter of theirs
 	anew         bool // counts start anew
 	failed       *group.Unit
 	run          *Run  // that failed it; nil: none did
-	latest       int64 // retryAfter of the job of run, and of the rest of its gang; 0 without a run
+	latest       int64 // retryAfter of the job of run, and of those that start together with it; 0 without a run
 }
 
 // restart starts the members of units again (GROUPS 6).
@@ -209,14 +224,13 @@ func (s *State) restart(ge *groupEntry, scope []*group.Unit, r restart) {
 			}
 		}
 	}
+	longest := int64(-1)
+	if r.together {
+		longest = s.longestGrace(&r, scope, "")
+	}
 	for _, u := range scope {
-		longest := int64(-1)
-		if u.GangID != "" {
-			for i := range u.Members {
-				if m := &u.Members[i]; r.includes(u, m) {
-					longest = max(longest, s.liveGrace(s.entry(m.Job).job))
-				}
-			}
+		if u.GangID != "" && !r.together {
+			longest = s.longestGrace(&r, []*group.Unit{u}, "")
 		}
 		for i := range u.Members {
 			m := &u.Members[i]
@@ -245,17 +259,16 @@ func (r *restart) keeps(u *group.Unit, m *group.Member) bool {
 	return r.keep && u.GangID == "" && m.Status&group.HasSucceeded != 0
 }
 
-// restartMember makes a member's job queued again. longest is the longest grace of a gang's
-// members, -1 if none may still run.
+// restartMember makes a member's job queued again. longest is the longest grace of those that
+// start together with it, -1 if none may still run.
 func (s *State) restartMember(u *group.Unit, e *entry, r restart, longest int64) {
 	s.touch(e)
 	j := e.job
-	grace := longest
-	if u.GangID == "" {
+	base, grace := r.base, longest
+	if u.GangID == "" && !r.together {
 		grace = s.liveGrace(j)
 	}
-	base := r.base
-	if r.latest != 0 && u == r.failed && (u.GangID != "" || j.Latest == r.run) {
+	if r.latest != 0 && (r.together || u == r.failed && (u.GangID != "" || j.Latest == r.run)) {
 		base, grace = r.latest, -1
 	}
 	c := s.changeOf(Restarted, u, e)

@@ -77,4 +77,5 @@ var codes = [...]Code{
 	{"RP119", policyfile.Note, "maxFailedMembers without effect", "A unit can no longer succeed, or has no members left, before so many have failed. It only delays the end of a unit, which may be intended."},
 	{"RP120", policyfile.Warning, "field without effect", "countsTowardsMax and limit are about restarts, and the action of the rule restarts nothing."},
 	{"RP121", policyfile.Warning, "restarts that never restart", "The limit of restarts is 0 or unset, so the group's rules are asked at once."},
+	{"RP122", policyfile.Note, "few restarts for members that need each other", "maxRestarts is at most 3, and restartStrategy is not stated, so that each member starts again as soon as it can. A member that fails within 10 s uses up three restarts in the 30 s that the others have, by default, to stop."},
 }

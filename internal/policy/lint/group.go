@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/refloat/refloat/internal/policy"
 )
@@ -13,6 +14,7 @@ const (
 	codeParallelism = "RP118"
 	codeMaxFailed   = "RP119"
 	codeNoEffect    = "RP120"
+	codeFewRestarts = "RP122"
 )
 
 // group checks a group policy.
@@ -23,6 +25,55 @@ func (l *linter) group(g *policy.GroupPolicy) {
 	for i := range g.Parts {
 		l.part(&g.Parts[i], fmt.Sprintf("parts[%d]", i))
 	}
+	l.fewRestarts(g)
+}
+
+// A member that does not wait for the others may use up fewRestarts restarts before they are back:
+// they have usualGrace to stop, unless their pods say otherwise, and it fails again after some 10 s.
+const (
+	fewRestarts = 3
+	usualGrace  = 30 * time.Second
+)
+
+func (l *linter) fewRestarts(g *policy.GroupPolicy) {
+	most := or(g.MaxRestarts)
+	if most == 0 || most > fewRestarts || g.Backoff.RestartDelay(1) >= usualGrace || !restartsSeveral(g) || l.doc.States("restartStrategy") {
+		return
+	}
+	l.report("maxRestarts", codeFewRestarts, fmt.Sprintf("%d may be used up before all members are back: those that run have their termination grace to stop, and a member that fails fast starts before them", most),
+		"write restartStrategy: BlockingRecreate if members need each other, or Recreate if they do not")
+}
+
+// restartsSeveral reports whether a restart that counts may be of several members.
+func restartsSeveral(g *policy.GroupPolicy) bool {
+	sizeOf := func(r *policy.GroupRule) (n uint32) {
+		if len(g.Parts) == 0 {
+			return 2 // open
+		}
+		for i := range g.Parts {
+			p := &g.Parts[i]
+			of := len(r.Parts) == 0 || slices.Contains(r.Parts, p.Name)
+			switch {
+			case r.Action == policy.RestartUnit && of:
+				n = max(n, p.Members)
+			case r.Action == policy.RestartPart && of:
+				n = max(n, p.Replicas*p.Members)
+			case r.Action == policy.RestartGroup:
+				n += p.Replicas * p.Members
+			}
+		}
+		return n
+	}
+	for i := range g.Rules {
+		r := &g.Rules[i]
+		if !r.Uncounted && sizeOf(r) > 1 {
+			return true
+		}
+		if len(r.OnReasons) == 0 && len(r.Parts) == 0 && r.OnMessage == nil {
+			return false // the others are not reached
+		}
+	}
+	return sizeOf(&policy.GroupRule{Action: g.DefaultAction()}) > 1
 }
 
 func (l *linter) groupRule(g *policy.GroupPolicy, i int) {

@@ -26,12 +26,12 @@ func groupOf(spec string, rules ...string) string {
 
 func TestGroupLint(t *testing.T) {
 	t.Parallel()
-	const parts = "  maxRestarts: 3\n  parts: [{name: a, members: 4}, {name: b}]\n"
+	const parts = "  restartStrategy: Recreate\n  maxRestarts: 3\n  parts: [{name: a, members: 4}, {name: b}]\n"
 	for _, c := range []struct {
 		name, text string
 		want       []string // CODE path, in order
 	}{
-		{"nothing", groupOf("  maxRestarts: 3\n", "{name: a, action: RestartGroup}"), nil},
+		{"nothing", groupOf("  maxRestarts: 4\n", "{name: a, action: RestartGroup}"), nil},
 		{"after a rule that matches everything", groupOf(parts, "{name: a, action: Halt}", "{name: b, action: Leave, parts: [a]}"), []string{"RP103 spec.rules[1]"}},
 		{"after rules that match every part", groupOf(parts, "{name: a, action: Halt, parts: [a]}", "{name: b, action: Leave, parts: [b]}", "{name: c, action: Leave}"), []string{"RP103 spec.rules[2]"}},
 		{"after rules that match every reason", groupOf(
@@ -61,6 +61,15 @@ func TestGroupLint(t *testing.T) {
 		{"one more", groupOf("  parts: [{name: a, members: 4, minMembers: 2, onMemberFailure: Continue, maxFailedMembers: 3}]\n"), []string{"RP119 spec.parts[0].maxFailedMembers"}},
 
 		{"restarts without a limit", groupOf("  unit: {restarts: {on: Always}}\n  parts: [{name: a, restarts: {on: Never}}, {name: b, restarts: {limit: 0}}]\n"), []string{"RP121 spec.unit.restarts", "RP121 spec.parts[1].restarts"}},
+		{"few restarts of members that start one by one", groupOf("  maxRestarts: 3\n  parts: [{name: a, members: 2}]\n"), []string{"RP122 spec.maxRestarts"}},
+		{"of any size", groupOf("  maxRestarts: 1\n  rules: []\n"), []string{"RP122 spec.maxRestarts"}},
+		{"of a part of several units", groupOf("  maxRestarts: 3\n  parts: [{name: a, replicas: 2}, {name: b, members: 5}]\n", "{name: r, action: RestartPart, parts: [a]}", "{name: rest, action: Leave}"), []string{"RP122 spec.maxRestarts"}},
+		{"many restarts", groupOf("  maxRestarts: 4\n  parts: [{name: a, members: 2}]\n"), nil},
+		{"of members that wait long", groupOf("  maxRestarts: 3\n  backoff: {initialDelay: 30s}\n  parts: [{name: a, members: 2}]\n"), nil},
+		{"of members that start together", groupOf("  maxRestarts: 3\n  restartStrategy: BlockingRecreate\n  parts: [{name: a, members: 2}]\n"), nil},
+		{"of one member", groupOf("  maxRestarts: 3\n  parts: [{name: a}]\n"), nil},
+		{"of units of one member", groupOf("  maxRestarts: 3\n  parts: [{name: a, replicas: 2}, {name: b, members: 5}]\n", "{name: r, action: RestartUnit, parts: [a]}", "{name: rest, action: Leave}"), nil},
+		{"that are not counted", groupOf("  maxRestarts: 3\n  parts: [{name: a, members: 2}]\n", "{name: r, action: RestartGroup, countsTowardsMax: false}"), nil},
 		{"FailUnit in a policy is no mistake", policyOf("p", "{action: FailUnit, onConditions: [Evicted]}"), nil},
 	} {
 		var got []string

@@ -47,17 +47,24 @@ const (
 
 // Of group policies.
 type (
-	completed     uint8
-	groupAction   policy.GroupAction
-	unitReason    policy.UnitReason
-	restartOn     uint8
-	memberFailure uint8
+	completed       uint8
+	restartStrategy uint8
+	groupAction     policy.GroupAction
+	unitReason      policy.UnitReason
+	restartOn       uint8
+	memberFailure   uint8
 )
 
 const (
 	noCompleted completed = iota
 	rerun
 	keep
+)
+
+const (
+	noRestartStrategy restartStrategy = iota
+	recreate
+	blockingRecreate
 )
 
 const (
@@ -133,6 +140,14 @@ func (c *completed) form() (string, string) { return formOf(c.words()) }
 func (c *completed) text() string           { return c.words()[*c] }
 func (c *completed) parse(s string) (f fault) {
 	*c, f = choose[completed]("value", s, c.words())
+	return f
+}
+
+func (r *restartStrategy) words() []string        { return []string{"", "Recreate", "BlockingRecreate"} }
+func (r *restartStrategy) form() (string, string) { return formOf(r.words()) }
+func (r *restartStrategy) text() string           { return r.words()[*r] }
+func (r *restartStrategy) parse(s string) (f fault) {
+	*r, f = choose[restartStrategy]("value", s, r.words())
 	return f
 }
 

@@ -31,12 +31,13 @@ type groupFile struct {
 }
 
 type groupSpec struct {
-	MaxRestarts *limit           `file:"maxRestarts"`
-	Backoff     backoffSpec      `file:"backoff"`
-	Completed   completed        `file:"completed"`
-	Rules       *[]groupRuleSpec `file:"rules"` // an empty list is not the same as none
-	Unit        unitSpec         `file:"unit"`
-	Parts       []partSpec       `file:"parts" must:"nonempty"`
+	MaxRestarts     *limit           `file:"maxRestarts"`
+	RestartStrategy restartStrategy  `file:"restartStrategy"`
+	Backoff         backoffSpec      `file:"backoff"`
+	Completed       completed        `file:"completed"`
+	Rules           *[]groupRuleSpec `file:"rules"` // an empty list is not the same as none
+	Unit            unitSpec         `file:"unit"`
+	Parts           []partSpec       `file:"parts" must:"nonempty"`
 }
 
 type groupRuleSpec struct {
@@ -286,6 +287,7 @@ func (g *namedGroup) definition() *policy.GroupDefinition {
 		MaxRestarts: (*uint32)(s.MaxRestarts),
 		Backoff:     s.Backoff.definition(),
 		Keep:        s.Completed == keep,
+		Blocking:    s.RestartStrategy == blockingRecreate,
 		HasRules:    s.Rules != nil,
 		Restarts:    s.Unit.Restarts.definition(),
 	}

@@ -16,6 +16,7 @@ kind: GroupPolicy
 metadata: {name: training}
 spec:
   maxRestarts: 10
+  restartStrategy: BlockingRecreate
   completed: Keep
   rules:
   - {name: maintenance, action: RestartPart, countsTowardsMax: false, limit: 5, onReasons: [MemberCancelled, PodFailurePolicy], onMessage: {pattern: 'host'}, parts: [workers, driver]}
@@ -37,7 +38,7 @@ func TestGroupDefinition(t *testing.T) {
 	}
 	unit := policy.UnitRestarts{On: policy.RestartOnFailure, Limit: 1, Backoff: policy.Backoff{Multiplier: ptr(1000)}}
 	want := policy.GroupDefinition{
-		Name: "training", MaxRestarts: ptr(10), Keep: true, HasRules: true,
+		Name: "training", MaxRestarts: ptr(10), Keep: true, Blocking: true, HasRules: true,
 		Rules: []policy.GroupRule{
 			{
 				Name: "maintenance", Action: policy.RestartPart, Uncounted: true, Limit: ptr(5),
@@ -73,6 +74,7 @@ func TestGroupDefinition(t *testing.T) {
 		"{}":                                  {},
 		"{rules: []}":                         {HasRules: true},
 		"{completed: Rerun, unit: {}}":        {},
+		"{restartStrategy: Recreate}":         {},
 		"{unit: {restarts: {on: OnFailure}}}": {Restarts: policy.UnitRestarts{On: policy.RestartOnFailure}},
 		"{maxRestarts: 0, unit: {restarts: {limit: 2}}}": {MaxRestarts: ptr(0), Restarts: policy.UnitRestarts{On: policy.RestartOnFailure, Limit: 2}},
 	} {

@@ -95,6 +95,7 @@ func drawGroup(t *rapid.T, i int) string {
 		return "restarts: " + flow(maybe(maybe(maybe(nil, number("limit", 0, 3)), one("on", "OnFailure", "Always", "Never")), backoff()))
 	}
 	spec := maybe(maybe(maybe(nil, number("maxRestarts", 0, 3)), backoff()), one("completed", "Rerun", "Keep"))
+	spec = maybe(spec, one("restartStrategy", "Recreate", "BlockingRecreate"))
 	spec = maybe(spec, "unit: "+flow(maybe(nil, restarts())))
 	names := []string{"main"}
 	if n := rapid.IntRange(0, 4).Draw(t, "parts"); n > 0 {

@@ -13,12 +13,13 @@ import (
 // behaviour is what a group policy does. Policies whose behaviours are equal cannot be told apart by a test in which
 // nothing is restarted or retried more than manyRetries times.
 type behaviour struct {
-	parts   []partBehaviour
-	cells   map[cell][]answer
-	max     uint32
-	delays  []time.Duration // of restarts by rules
-	keep    bool
-	another bool // a restart is asked for, and another member than the one that failed may have succeeded
+	parts    []partBehaviour
+	cells    map[cell][]answer
+	max      uint32
+	delays   []time.Duration // of restarts by rules
+	keep     bool
+	blocking bool
+	another  bool // a restart is asked for, and another member than the one that failed may have succeeded, or may run
 }
 
 // partBehaviour is what follows from the settings of a part.
@@ -62,7 +63,7 @@ func reachable(limit *uint32, most uint64) uint32 {
 
 // behaviourOf returns what a group policy does among the policies of a set.
 func behaviourOf(set *policyfile.Set, g *policy.GroupPolicy) *behaviour {
-	b := &behaviour{cells: map[cell][]answer{}, keep: g.Keep}
+	b := &behaviour{cells: map[cell][]answer{}, keep: g.Keep, blocking: g.Blocking}
 	if g.MaxRestarts != nil {
 		b.max = *g.MaxRestarts
 	}
@@ -235,6 +236,6 @@ func (b *behaviour) reachesDefault() bool {
 
 // equal reports whether no test can tell the policies apart.
 func (b *behaviour) equal(c *behaviour) bool {
-	return b.max == c.max && (b.keep == c.keep || !b.another && !c.another) && slices.Equal(b.delays, c.delays) &&
+	return b.max == c.max && (b.keep == c.keep && b.blocking == c.blocking || !b.another && !c.another) && slices.Equal(b.delays, c.delays) &&
 		reflect.DeepEqual(b.parts, c.parts) && maps.EqualFunc(b.cells, c.cells, slices.Equal)
 }

@@ -34,6 +34,13 @@ func (m *mutator) groupPolicy(g *policy.GroupPolicy, gi int) {
 			spec["completed"] = "Keep"
 		}
 	})
+	change("restartStrategy", "restartStrategy is the opposite", func(spec content) {
+		if g.Blocking {
+			delete(spec, "restartStrategy")
+		} else {
+			spec["restartStrategy"] = "BlockingRecreate"
+		}
+	})
 	m.backoff(g.Name, "", "backoff", at)
 	m.restarts(g.Name, "unit.restarts", g.Restarts, func(c content) content { return at(c).mapping("unit").mapping("restarts") })
 	for i := range g.Rules {

@@ -22,9 +22,10 @@ func randomGroup(r *rand.Rand) []string {
 		pick("", "  maxRestarts: 0", "  maxRestarts: 1", "  maxRestarts: 2"),
 		pick("", "  completed: Keep"),
 		strings.Replace(backoff(), ", ", "  ", 1),
+		pick("", "  restartStrategy: BlockingRecreate"),
 		pick("", "  rules: []", "  rules:"),
 	}
-	if lines[3] == "  rules:" {
+	if lines[4] == "  rules:" {
 		for i := range 1 + r.IntN(3) {
 			rule := fmt.Sprintf("  - {name: r%d, action: %s", i, pick("FailGroup", "RestartGroup", "RestartGroup", "RestartPart", "RestartUnit", "Leave", "Halt"))
 			rule += pick("", "", ", countsTowardsMax: false") + pick("", "", ", limit: 0", ", limit: 1", ", limit: 2")
@@ -115,7 +116,7 @@ func TestBehaviourIsSound(t *testing.T) {
 		lines, again := randomGroup(r), randomGroup(r)
 		changed := append([]string{}, lines...)
 		switch i := r.IntN(len(lines)); {
-		case i >= 4 && strings.HasPrefix(lines[i], "  - {name: r") && r.IntN(2) == 0: // dropped, or swapped with the next
+		case i >= 5 && strings.HasPrefix(lines[i], "  - {name: r") && r.IntN(2) == 0: // dropped, or swapped with the next
 			changed[i] = ""
 			if next := i + 1; r.IntN(2) == 0 && strings.HasPrefix(lines[next], "  - {name: r") {
 				changed[i], changed[next] = lines[next], lines[i]
