@@ -370,7 +370,7 @@ func (f *fold) joinLate() {
 		if ev.Submit == nil || ev.JobID == "" {
 			continue
 		}
-		if j := f.find(ev.JobID); j != nil && j.Known {
+		if j := f.find(ev.JobID); j != nil && j.Known && j.Member.GroupID == "" {
 			if f.join(j, ev.Submit); j.Member.GroupID != "" {
 				f.touch(j, f.Log.Position)
 			}
