@@ -86,9 +86,15 @@ func ctl(t *testing.T, args ...string) result {
 // ctlIn runs refloatctl with more in its environment.
 func ctlIn(t *testing.T, env []string, args ...string) result {
 	t.Helper()
+	return runIn(t, env, []string{binaryPath(t)}, args...)
+}
+
+// runIn runs a program, whose command line begins with begin, as ctlIn does refloatctl.
+func runIn(t *testing.T, env, begin []string, args ...string) result {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, binaryPath(t), args...)
+	cmd := exec.CommandContext(ctx, begin[0], append(slices.Clone(begin[1:]), args...)...)
 	var out, err bytes.Buffer
 	cmd.Env, cmd.Stdout, cmd.Stderr = environ(env...), &out, &err
 	runErr := cmd.Run()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"sync"
@@ -148,10 +149,21 @@ func countReleases(ctx context.Context, at string) (n int, err error) {
 	return n, err
 }
 
-// diskAdvice adds advice to an error about a full disk.
+// diskAdvice adds advice to an error about a disk that takes no more.
 func diskAdvice(err error) error {
-	if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
-		return err
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return fmt.Errorf("the disk is full: free space and restart; nothing acknowledged is lost: %w", err)
+	case errors.Is(err, syscall.EROFS):
+		return fmt.Errorf("the disk is read-only: make it writable and restart; nothing acknowledged is lost: %w", err)
 	}
-	return fmt.Errorf("the disk is full: free space and restart; nothing acknowledged is lost: %w", err)
+	return err
+}
+
+// writeAdvice adds advice to an error of a write to the state.
+func writeAdvice(err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("the state is not writable: correct owner and mode of the directory and its files, and restart; nothing acknowledged is lost: %w", err)
+	}
+	return diskAdvice(err)
 }

@@ -403,7 +403,7 @@ func (l pebbleLog) Fatalf(format string, args ...any) {
 		}
 	}
 	if l.end != nil {
-		l.end(diskAdvice(err))
+		l.end(writeAdvice(err))
 	}
 	panic(err)
 }

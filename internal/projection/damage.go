@@ -42,14 +42,13 @@ func (s *Store) classify(err error) error {
 }
 
 // background handles errors of a flush or a compaction, which Pebble would otherwise
-// retry at once and forever.
+// retry at once and forever. Damage is for the next caller.
 func (s *Store) background(err error) {
-	switch {
-	case pebble.IsCorruptionError(err), errors.Is(err, fs.ErrNotExist):
+	if pebble.IsCorruptionError(err) || errors.Is(err, fs.ErrNotExist) {
 		s.NoteDamage(err)
-	default:
-		s.logger.Errorf("background error: %s", err)
+		return
 	}
+	s.end(fmt.Errorf("background error: %w", err))
 }
 
 // openError returns ErrCorrupt if the files of a store are damaged. Pebble has no class

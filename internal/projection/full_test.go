@@ -16,8 +16,17 @@ import (
 // fatal is a logger whose Fatalf never returns, and leaves the store as it is, as
 // the end of the process would.
 type fatal struct {
-	quiet
 	said chan error
+	told chan string
+}
+
+func (fatal) Infof(string, ...any) {}
+
+func (f fatal) Errorf(format string, args ...any) {
+	select {
+	case f.told <- fmt.Sprintf(format, args...):
+	default:
+	}
 }
 
 func (f fatal) Fatalf(format string, args ...any) {
@@ -35,20 +44,34 @@ func (f fatal) Fatalf(format string, args ...any) {
 }
 
 // TestFullDisk: the disk is full, broken or read-only, or the quota is used up, from the
-// n-th write or sync on. The store
+// n-th write or sync on; or no file can be created any more. The store
 // returns an error or ends the process, both for that reason, and what was synced before
-// is there when there is room again.
+// is there when there is room again. It never reports the error more than once.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
-	for cause, step := range map[syscall.Errno]int64{syscall.ENOSPC: 1, syscall.EDQUOT: 5, syscall.EIO: 7, syscall.EROFS: 7} {
-		t.Run(cause.Error(), func(t *testing.T) {
+	write := []errorfs.OpKind{errorfs.OpCreate, errorfs.OpFileWrite, errorfs.OpFilePreallocate, errorfs.OpMkdirAll, errorfs.OpReuseForWrite, errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo}
+	create := []errorfs.OpKind{errorfs.OpCreate, errorfs.OpMkdirAll, errorfs.OpReuseForWrite, errorfs.OpLink, errorfs.OpRename, errorfs.OpRemove}
+	for _, c := range []struct {
+		cause syscall.Errno
+		step  int64
+		fails []errorfs.OpKind
+	}{
+		{syscall.ENOSPC, 1, write},
+		{syscall.EDQUOT, 5, write},
+		{syscall.EIO, 7, write},
+		{syscall.EROFS, 7, write},
+		{syscall.EACCES, 1, create},
+		{syscall.EPERM, 3, create},
+		{syscall.EMFILE, 3, create},
+	} {
+		t.Run(c.cause.Error(), func(t *testing.T) {
 			t.Parallel()
-			fillDisk(t, cause, step)
+			fillDisk(t, c.cause, c.step, c.fails)
 		})
 	}
 }
 
-func fillDisk(t *testing.T, cause syscall.Errno, step int64) {
+func fillDisk(t *testing.T, cause syscall.Errno, step int64, fails []errorfs.OpKind) {
 	t.Helper()
 	ended := 0 // by Fatalf
 	for n := int64(0); ; n += step {
@@ -56,13 +79,12 @@ func fillDisk(t *testing.T, cause syscall.Errno, step int64) {
 		var left atomic.Int64
 		left.Store(n)
 		full := errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
-			writes := []errorfs.OpKind{errorfs.OpCreate, errorfs.OpFileWrite, errorfs.OpFilePreallocate, errorfs.OpMkdirAll, errorfs.OpReuseForWrite, errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo}
-			if slices.Contains(writes, op.Kind) && left.Add(-1) < 0 {
+			if slices.Contains(fails, op.Kind) && left.Add(-1) < 0 {
 				return cause
 			}
 			return nil
 		}))
-		f := fatal{said: make(chan error, 1)}
+		f := fatal{said: make(chan error, 1), told: make(chan string, 1)}
 		var synced atomic.Int64
 		done := make(chan error, 1)
 		go func() {
@@ -75,6 +97,8 @@ func fillDisk(t *testing.T, cause syscall.Errno, step int64) {
 		case err = <-f.said:
 			ended++
 		case err = <-done:
+		case text := <-f.told:
+			t.Fatalf("after %d writes, the store logs an error and goes on: %s", n, text)
 		}
 		if err == nil {
 			if n < 10 {

@@ -25,7 +25,7 @@ type Store struct {
 	db      *pebble.DB
 	lock    *pebble.Lock
 	dirLock io.Closer // nil: not on disk
-	logger  pebble.Logger
+	end     func(error) // ends the process
 	damaged atomic.Pointer[error]
 
 	manifest atomic.Value // path of the current MANIFEST, a string
@@ -54,8 +54,9 @@ func OpenStore(c StoreConfig) (*Store, error) {
 	if c.Logger == nil {
 		c.Logger = pebble.DefaultLogger
 	}
-	c.FS = &watchedFS{c.FS, func(err error) { c.Logger.Fatalf("%w", fmt.Errorf("write state in %s: %w", c.Dir, err)) }}
-	s := &Store{logger: c.Logger}
+	end := func(err error) { c.Logger.Fatalf("%w", fmt.Errorf("write state in %s: %w", c.Dir, err)) }
+	c.FS = &watchedFS{c.FS, c.Dir, end}
+	s := &Store{end: end}
 	if err := s.open(c); err != nil {
 		err = errors.Join(err, s.unlock())
 		return nil, fmt.Errorf("open state in %s: %w", c.Dir, err)

@@ -2,6 +2,7 @@ package projection
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"slices"
 	"syscall"
@@ -9,17 +10,20 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// watchedFS calls unwritable with the first error of a write to a disk that takes no more.
-// Pebble holds a lock when it finds that it cannot write, so that not even a panic gets out
-// in order: unwritable must end the process before Pebble sees the error.
+// watchedFS calls unwritable with the first error of a write that leaves the store no way to go on: of a disk that
+// takes no more, or of a file in the store's directory that cannot be made, renamed or removed, whatever the reason.
+// Pebble would panic, or try again at once and forever. It holds a lock when it finds that it cannot write, so that
+// not even a panic gets out in order: unwritable must end the process before Pebble sees the error.
 type watchedFS struct {
 	vfs.FS
+	dir        string
 	unwritable func(error)
 }
 
 // diskErrors are those of a disk that is full, broken or read-only, or of a used-up quota.
 var diskErrors = []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EIO, syscall.EROFS}
 
+// check handles the result of a write to an open file.
 func (w *watchedFS) check(err error) error {
 	if err != nil && slices.ContainsFunc(diskErrors, func(class error) bool { return errors.Is(err, class) }) {
 		w.unwritable(err)
@@ -27,8 +31,17 @@ func (w *watchedFS) check(err error) error {
 	return err
 }
 
-func (w *watchedFS) watched(f vfs.File, err error) (vfs.File, error) {
-	if err := w.check(err); err != nil {
+// checkName handles the result of an operation on the file name. A checkpoint's files are elsewhere: it may fail.
+func (w *watchedFS) checkName(name string, err error) error {
+	own := name == w.dir || w.FS.PathDir(name) == w.dir
+	if err != nil && own && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
+		w.unwritable(err)
+	}
+	return w.check(err)
+}
+
+func (w *watchedFS) watched(name string, f vfs.File, err error) (vfs.File, error) {
+	if err := w.checkName(name, err); err != nil {
 		return f, err
 	}
 	return &watchedFile{f, w}, nil
@@ -36,34 +49,40 @@ func (w *watchedFS) watched(f vfs.File, err error) (vfs.File, error) {
 
 // Create implements vfs.FS.
 func (w *watchedFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	return w.watched(w.FS.Create(name, c))
+	f, err := w.FS.Create(name, c)
+	return w.watched(name, f, err)
 }
 
 // OpenReadWrite implements vfs.FS.
 func (w *watchedFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
-	return w.watched(w.FS.OpenReadWrite(name, c, opts...))
+	f, err := w.FS.OpenReadWrite(name, c, opts...)
+	return w.watched(name, f, err)
 }
 
 // ReuseForWrite implements vfs.FS.
 func (w *watchedFS) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	return w.watched(w.FS.ReuseForWrite(from, to, c))
+	f, err := w.FS.ReuseForWrite(from, to, c)
+	return w.watched(to, f, err)
 }
 
 // OpenDir implements vfs.FS. Directories are synced.
-func (w *watchedFS) OpenDir(name string) (vfs.File, error) { return w.watched(w.FS.OpenDir(name)) }
+func (w *watchedFS) OpenDir(name string) (vfs.File, error) {
+	f, err := w.FS.OpenDir(name)
+	return w.watched(name, f, err)
+}
 
 // Link implements vfs.FS.
 func (w *watchedFS) Link(from, to string) error { return w.check(w.FS.Link(from, to)) }
 
 // Rename implements vfs.FS.
-func (w *watchedFS) Rename(from, to string) error { return w.check(w.FS.Rename(from, to)) }
+func (w *watchedFS) Rename(from, to string) error { return w.checkName(to, w.FS.Rename(from, to)) }
 
 // Remove implements vfs.FS.
-func (w *watchedFS) Remove(name string) error { return w.check(w.FS.Remove(name)) }
+func (w *watchedFS) Remove(name string) error { return w.checkName(name, w.FS.Remove(name)) }
 
 // MkdirAll implements vfs.FS.
 func (w *watchedFS) MkdirAll(dir string, perm os.FileMode) error {
-	return w.check(w.FS.MkdirAll(dir, perm))
+	return w.checkName(dir, w.FS.MkdirAll(dir, perm))
 }
 
 // Unwrap implements vfs.FS.
