@@ -3,10 +3,13 @@ package main
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/refloat/refloat/internal/app"
 )
 
 // smallDisk is a file system of its own in memory.
@@ -62,6 +65,64 @@ func TestFullDisk(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestVerifyFullDisk: a verification that begins at checkpoints, and finds no room for their states, says so and leaves
+// nothing behind.
+func TestVerifyFullDisk(t *testing.T) {
+	t.Parallel()
+	data, vault := filepath.Join(t.TempDir(), "data"), "file://"+t.TempDir()
+	ctl(t, "up", "--data", data, "--policies", "../../examples/policies", "--feed", damageFeed, "--exit-when-drained", "--quiet").exits(t, 0)
+	takeCheckpoints(t, data, vault)
+	inStore := 0 // full when the state was restored, and the store found no room
+	for _, size := range []string{"16k", "20k", "24k", "28k", "32k"} {
+		disk := smallDisk(t, size)
+		r := ctlIn(t, []string{"TMPDIR=" + disk}, "verify", "--parallel", "1", "--data", data, "--checkpoints", vault)
+		if r.code != exitFine {
+			r.exits(t, exitEnvironment).says(t, "no space left")
+		}
+		if strings.Contains(r.err, "the disk is full") {
+			inStore++
+		}
+		if left, err := os.ReadDir(disk); err != nil || len(left) > 0 {
+			t.Errorf("%s: left behind: %v, %v", size, left, err)
+		}
+	}
+	if inStore == 0 {
+		t.Error("the store always had room")
+	}
+}
+
+// TestUnwritableState: when no file can be made in the directory of a state, `up` ends with 3 and says why, once. Once
+// that is corrected it goes on.
+func TestUnwritableState(t *testing.T) {
+	t.Parallel()
+	begin := []string{binaryPath(t)}
+	if os.Geteuid() == 0 { // root may write everywhere, unless it lacks the capability
+		if _, err := exec.LookPath("setpriv"); err != nil {
+			t.Skipf("SKIP: root needs setpriv to lose a capability: %v", err)
+		}
+		begin = []string{"setpriv", "--inh-caps=-all", "--bounding-set=-dac_override,-dac_read_search", "--", begin[0]}
+	}
+	data := filepath.Join(t.TempDir(), "data")
+	up := []string{"up", "--data", data, "--policies", "../../examples/policies", "--feed", damageFeed, "--partitions", "3", "--exit-when-drained"}
+	ctl(t, up...).exits(t, 0)
+	state := app.Dir(data).State(1)
+	mode := func(mode os.FileMode) {
+		t.Helper()
+		if err := os.Chmod(state, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mode(0o500)
+	t.Cleanup(func() { mode(0o700) })
+	refused := runIn(t, nil, begin, up...).exits(t, exitEnvironment).says(t, "the state is not writable", state, "permission denied", "restart")
+	if n := strings.Count(refused.err, "permission denied"); n != 1 {
+		t.Errorf("%d lines say why:\n%s", n, tailOf(refused.err))
+	}
+	mode(0o700)
+	runIn(t, nil, begin, up...).exits(t, 0)
+	ctl(t, "replay", "--verify", "--data", data).exits(t, 0)
 }
 
 func fullDisk(t *testing.T, part string, leave int64) {

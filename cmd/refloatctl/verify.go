@@ -224,7 +224,11 @@ func verify(cmd *cobra.Command, f verifyFlags) error {
 		if err != nil {
 			return err
 		}
-		if o.From, err = app.NewestCheckpoints(store, scratch, time.Now); err != nil {
+		fatal := func(err error) {
+			_ = os.RemoveAll(scratch)
+			os.Exit(exitCode(cmd.CommandPath(), err))
+		}
+		if o.From, err = app.NewestCheckpoints(store, scratch, time.Now, fatal); err != nil {
 			return err
 		}
 	}

@@ -20,8 +20,8 @@ import (
 
 // NewestCheckpoints returns what restores the newest checkpoint of a partition below a
 // scratch directory, for a verification that begins there. Where a partition has none,
-// it begins at the beginning.
-func NewestCheckpoints(storage checkpoint.Storage, scratch string, now func() time.Time) (func(context.Context, int) (*audit.Start, func() error, error), error) {
+// it begins at the beginning. fatal is as in Config.
+func NewestCheckpoints(storage checkpoint.Storage, scratch string, now func() time.Time, fatal func(error)) (func(context.Context, int) (*audit.Start, func() error, error), error) {
 	vault, err := checkpoint.New(checkpoint.Config{Storage: storage, Scratch: filepath.Join(scratch, "transit"), Format: stateFormat, Now: now})
 	if err != nil {
 		return nil, err
@@ -36,8 +36,7 @@ func NewestCheckpoints(storage checkpoint.Storage, scratch string, now func() ti
 		if err := vault.Restore(ctx, partition, info, dir); err != nil {
 			return nil, done, fmt.Errorf("restore checkpoint: %w", err)
 		}
-		log := slog.New(slog.DiscardHandler)
-		store, err := projection.OpenStore(projection.StoreConfig{FS: vfs.Default, Dir: dir, Logger: pebbleLog{log, func(err error) { log.Error("state", slog.Any("error", err)) }}})
+		store, err := projection.OpenStore(projection.StoreConfig{FS: vfs.Default, Dir: dir, Logger: pebbleLog{slog.New(slog.DiscardHandler), fatal}})
 		if err != nil {
 			return nil, done, err
 		}
