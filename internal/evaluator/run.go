@@ -70,9 +70,10 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 	refused := false
 	for losses := 1; l.awaitTurn(ctx); losses++ {
-		wasLive, err := l.own(ctx)
+		live, err := l.own(ctx)
 		l.phase(Standby)
-		if wasLive {
+		wasLive := !live.IsZero()
+		if wasLive && l.Now().Sub(live) >= steady {
 			losses = 1
 		}
 		if refused && (wasLive || isLoss(err)) {
@@ -114,6 +115,10 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 	return nil
 }
+
+// steady is how long an owner must have decided before its loss counts as the first one again. Each life costs a claim
+// in the decision log and a line in the process's log, so lives that end at once must not follow each other quickly.
+const steady = time.Second
 
 // refusedGrace is how long a partition may take to come back after StepBack.
 const refusedGrace = 10 * time.Second
@@ -166,11 +171,11 @@ func isLoss(err error) bool {
 }
 
 // own is one life of an owner, from acquiring the publisher to losing it, or until ctx
-// or placement ends it.
-func (l *Loop) own(ctx context.Context) (wasLive bool, err error) {
+// or placement ends it. It returns since when the owner decided; zero: it never did.
+func (l *Loop) own(ctx context.Context) (live time.Time, err error) {
 	h, err := l.Acquire(ctx)
 	if err != nil {
-		return false, err
+		return live, err
 	}
 	cfg := l.Config
 	cfg.Store, cfg.Policies, cfg.Publisher, cfg.Synced = h.Store, h.Policies, h.Publisher, h.Synced
@@ -189,16 +194,16 @@ func (l *Loop) own(ctx context.Context) (wasLive bool, err error) {
 			draining, done, deadline = true, nil, time.After(l.DrainTimeout)
 		}
 		progress, err := o.Advance(l.Now().UnixNano())
-		if !wasLive && o.phase == running {
-			wasLive = true
+		if live.IsZero() && o.phase == running {
+			live = l.Now()
 			l.sayOlder(o.proc.Progress.Semantics)
 			l.lost(nil)
 		}
 		switch {
 		case err != nil:
-			return wasLive, err
-		case draining && (o.Drained() || !wasLive):
-			return wasLive, nil
+			return live, err
+		case draining && (o.Drained() || live.IsZero()):
+			return live, nil
 		case progress:
 			continue
 		}
@@ -211,12 +216,12 @@ func (l *Loop) own(ctx context.Context) (wasLive bool, err error) {
 		case <-time.After(idleCheck):
 			if o.Drained() && h.Synced != nil { // a checkpoint may be due even without new input
 				if err := h.Synced(o.Positions()); err != nil {
-					return wasLive, err
+					return live, err
 				}
 			}
 		case <-done:
 		case <-deadline:
-			return wasLive, nil
+			return live, nil
 		}
 	}
 }
