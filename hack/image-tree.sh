@@ -22,7 +22,7 @@ certificates=/etc/ssl/certs/ca-certificates.crt
 	exit 1
 }
 
-mkdir -p "$out"/root/{bin,etc/ssl/certs} "$out"/owned/{data,checkpoints,jobs,tmp}
+mkdir -p "$out/root/"{bin,etc/ssl/certs} "$out/owned/"{data,checkpoints,jobs,tmp}
 export CGO_ENABLED=0
 stamp=github.com/refloat/refloat/cmd/internal/version
 go build -trimpath -ldflags="-s -w -X $stamp.version=${VERSION:-} -X $stamp.commit=${COMMIT:-}" \

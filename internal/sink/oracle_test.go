@@ -18,16 +18,7 @@ import (
 
 var recordings = []string{"plain", "chaos", "retried", "preempted"}
 
-// recordingsDir finds the recordings of the repository.
-func recordingsDir(t testing.TB) string {
-	for _, dir := range []string{"../../testdata/recordings", "/work/shared/recordings"} {
-		if _, err := os.Stat(filepath.Join(dir, "plain.jsonl.gz")); err == nil {
-			return dir
-		}
-	}
-	t.Skip("SKIP: the recordings are not here")
-	return ""
-}
+const recordingsDir = "../../testdata/recordings"
 
 func lines(t testing.TB, path string, visit func([]byte)) {
 	t.Helper()
@@ -53,7 +44,7 @@ func lines(t testing.TB, path string, visit func([]byte)) {
 // readRecording puts a recording into a topic of three partitions.
 func readRecording(t testing.TB, name string) *memTopic {
 	topic := newTopic(3)
-	lines(t, filepath.Join(recordingsDir(t), name+".jsonl.gz"), func(line []byte) {
+	lines(t, filepath.Join(recordingsDir, name+".jsonl.gz"), func(line []byte) {
 		var m struct {
 			Partition     int
 			Ledger, Entry int64
@@ -131,7 +122,7 @@ type oracle struct {
 
 func readOracle(t testing.TB, name string) *oracle {
 	o := &oracle{jobs: map[string]*armadaJob{}, runs: map[string]*armadaRun{}, errors: map[string]bool{}}
-	lines(t, filepath.Join(recordingsDir(t), name+".rows.jsonl.gz"), func(line []byte) {
+	lines(t, filepath.Join(recordingsDir, name+".rows.jsonl.gz"), func(line []byte) {
 		var table struct {
 			Table string
 			Run   string `json:"run_id"`
