@@ -56,7 +56,7 @@ func (n *node) serveAPI(p *parts) error {
 	if n.followed != nil {
 		service.Source = n.followed.Source
 	}
-	reader := &jobReader{node: n}
+	reader := newJobReader(n)
 	source := n.source(reader)
 	answers := &jobs.Service{Source: &source, Now: n.Now, Log: n.Log, Program: n.API.Program}
 	handler, err := api.Handler(service, answers.Questions(), n.Log)

@@ -72,7 +72,8 @@ func (n *node) partitionsHere(context.Context) (all []query.Partition, err error
 
 // jobReader reads the job database, which the ingester may still have to create, and may replace.
 type jobReader struct {
-	node *node
+	node    *node
+	opening chan struct{} // held by who opens it
 
 	mu     sync.Mutex
 	db     JobDBReader // nil: not open
@@ -80,6 +81,8 @@ type jobReader struct {
 	users  int
 	gone   []JobDBReader // replaced ones, closed when nobody uses them
 }
+
+func newJobReader(n *node) *jobReader { return &jobReader{node: n, opening: make(chan struct{}, 1)} }
 
 func (r *jobReader) view(ctx context.Context, read func(jobdb.Queries) error) error {
 	db, err := r.open(ctx)
@@ -91,24 +94,44 @@ func (r *jobReader) view(ctx context.Context, read func(jobdb.Queries) error) er
 }
 
 func (r *jobReader) open(ctx context.Context) (JobDBReader, error) {
+	if db := r.use(); db != nil {
+		return db, nil
+	}
+	select {
+	case r.opening <- struct{}{}:
+		defer func() { <-r.opening }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for the job database to be opened: %w", ctx.Err())
+	}
+	if db := r.use(); db != nil {
+		return db, nil
+	}
+	replaced := r.node.jobDBsSetAside.Load()
+	db, err := ReadJobDB(ctx, cmp.Or(r.node.API.JobDB, r.node.jobDB()))
+	if errors.Is(err, jobdb.ErrAbsent) || r.node.Ingest && errors.Is(err, jobdb.ErrOlder) { // the ingester will see to it
+		return nil, fmt.Errorf("%w: %w", jobdb.ErrUnavailable, err)
+	}
+	if err != nil {
+		return nil, err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if replaced := r.node.jobDBsSetAside.Load(); r.db != nil && replaced != r.opened {
+	r.db, r.opened = db, replaced
+	r.users++
+	return db, nil
+}
+
+// use returns the open job database to one more user; nil: it has to be opened.
+func (r *jobReader) use() JobDBReader {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.db != nil && r.node.jobDBsSetAside.Load() != r.opened {
 		r.gone, r.db = append(r.gone, r.db), nil
 	}
-	if r.db == nil {
-		r.opened = r.node.jobDBsSetAside.Load()
-		db, err := ReadJobDB(ctx, cmp.Or(r.node.API.JobDB, r.node.jobDB()))
-		if errors.Is(err, jobdb.ErrAbsent) || r.node.Ingest && errors.Is(err, jobdb.ErrOlder) { // the ingester will see to it
-			return nil, fmt.Errorf("%w: %w", jobdb.ErrUnavailable, err)
-		}
-		if err != nil {
-			return nil, err
-		}
-		r.db = db
+	if r.db != nil {
+		r.users++
 	}
-	r.users++
-	return r.db, nil
+	return r.db
 }
 
 func (r *jobReader) leave() (err error) {
