@@ -59,6 +59,16 @@ func (g group) atOnce() int {
 	}
 }
 
+// each returns how many of these one client has at most: the others are not kept waiting by whoever asks for much.
+func (g group) each() int {
+	switch g {
+	case questions, reads:
+		return g.atOnce() * 3 / 4
+	default:
+		return g.atOnce()
+	}
+}
+
 // bodies returns how many bytes of bodies of a group are held at once: those that are still sent, that wait for a
 // slot, and that are served.
 func (g group) bodies() int64 {
@@ -199,14 +209,21 @@ func (c *call) allows(a *Auth, who Principal) error {
 func (f *front) enter(ctx context.Context, g group) (leave func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, f.service.timeout())
 	defer cancel()
+	done, err := f.turns[g].wait(ctx, ClientOf(ctx), g.each())
+	if err != nil {
+		return nil, err
+	}
 	slots := f.slots[g]
 	select {
 	case slots <- struct{}{}:
-		return func() { <-slots }, nil
+		return func() { <-slots; done() }, nil
 	case <-ctx.Done():
-		return nil, status.Error(codes.ResourceExhausted, "too many requests at once: try again in a moment")
+		done()
+		return nil, errManyRequests
 	}
 }
+
+var errManyRequests = status.Error(codes.ResourceExhausted, "too many requests at once: try again in a moment")
 
 // read replaces the body of a request by one that is checked for size and uncompressed. What it reads is held in a
 // budget, until the caller returns it.

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"strings"
 
@@ -13,13 +12,13 @@ import (
 
 // authenticated returns a request with its authenticated caller, whom the service's methods then know.
 func (s *Service) authenticated(r *http.Request) (*http.Request, Principal, error) {
-	peer, _, _ := net.SplitHostPort(r.RemoteAddr)
-	who, err := s.Auth.Who(metadata.NewIncomingContext(context.WithValue(r.Context(), peerKey{}, peer), metadata.Pairs(
+	address := s.addressOf(r)
+	who, err := s.Auth.Who(metadata.NewIncomingContext(withClient(r.Context(), Principal{}, address), metadata.Pairs(
 		"authorization", r.Header.Get("Authorization"), userHeader, r.Header.Get(userHeader))))
 	if err != nil {
 		return r, who, err
 	}
-	return r.WithContext(context.WithValue(r.Context(), admitted{}, who)), who, nil
+	return r.WithContext(context.WithValue(withClient(r.Context(), who, address), admitted{}, who)), who, nil
 }
 
 // Admit authenticates the caller of a request that the service does not serve itself, and rejects what its own REST
@@ -34,12 +33,6 @@ func (s *Service) Admit(r *http.Request) (*http.Request, Principal, error) {
 		err = s.Auth.May(who, GetJobs)
 	}
 	return r, who, err
-}
-
-// CallerOf returns the name of the caller whom the server has authenticated.
-func CallerOf(ctx context.Context) string {
-	who, _ := ctx.Value(admitted{}).(Principal)
-	return who.Name
 }
 
 // Allowed reports whether a caller has at least one of these permissions.

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// loginsPerPeer limits the password checks of a peer, running or waiting.
-	loginsPerPeer = 4
-	// maxLogins limits the password checks of all peers.
+	// loginsEach limits the password checks of a client, running or waiting.
+	loginsEach = 4
+	// maxLogins limits the password checks of all clients.
 	maxLogins = 64
 	// loginTimeout limits how long a password check waits for others.
 	loginTimeout = 10 * time.Second
@@ -29,17 +29,16 @@ const (
 type logins struct {
 	key     [sha256.Size]byte // of the digests, which reveal nothing without it
 	compare chan struct{}     // holds a token for each running comparison
+	shares  Shares            // of the checks that run or wait
 
 	mu    sync.Mutex
-	all   int
-	peers map[string]int
 	right map[[sha256.Size]byte]struct{}
 }
 
 func newLogins() *logins {
 	l := &logins{
 		compare: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
-		peers:   map[string]int{}, right: map[[sha256.Size]byte]struct{}{},
+		right:   map[[sha256.Size]byte]struct{}{},
 	}
 	_, _ = rand.Read(l.key[:]) // never fails
 	return l
@@ -52,7 +51,7 @@ func (l *logins) check(ctx context.Context, hash, password string, rest [][]byte
 	if l.known(digest) {
 		return nil
 	}
-	leave, err := l.enter(ctx, peerOf(ctx))
+	leave, err := l.enter(ctx)
 	if err != nil {
 		return err
 	}
@@ -91,22 +90,10 @@ func (l *logins) known(digest [sha256.Size]byte) bool {
 }
 
 // enter waits until a password may be checked; leave frees the slot.
-func (l *logins) enter(ctx context.Context, peer string) (leave func(), err error) {
-	l.mu.Lock()
-	if l.all >= maxLogins || l.peers[peer] >= loginsPerPeer {
-		l.mu.Unlock()
+func (l *logins) enter(ctx context.Context) (leave func(), err error) {
+	depart, _ := l.shares.Take(ClientOf(ctx), maxLogins, loginsEach)
+	if depart == nil {
 		return nil, errManyLogins
-	}
-	l.all++
-	l.peers[peer]++
-	l.mu.Unlock()
-	depart := func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.all--
-		if l.peers[peer]--; l.peers[peer] == 0 {
-			delete(l.peers, peer)
-		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, loginTimeout)
 	defer cancel()
@@ -120,11 +107,3 @@ func (l *logins) enter(ctx context.Context, peer string) (leave func(), err erro
 }
 
 var errManyLogins = status.Error(codes.ResourceExhausted, "too many password logins at once: try again in a moment, or use a token")
-
-// peerKey is the context key of the peer's address.
-type peerKey struct{}
-
-func peerOf(ctx context.Context) string {
-	peer, _ := ctx.Value(peerKey{}).(string)
-	return peer
-}

@@ -110,7 +110,13 @@ func planted() []bug {
 			"api/auth.go", "	case s.limit.Allow():", "	case true:",
 		}}},
 		{"TestBrowsers", "pages of other sites may write", []patch{{
-			"api/server.go", "sameOrigin.Check(r); err != nil", "sameOrigin.Check(r); err != nil && false",
+			"api/server.go", "new(http.CrossOriginProtection).Check(r) != nil || foreign(r)", "foreign(r)",
+		}}},
+		{"TestBrowsers", "pages of other sites may ask for anything", []patch{{
+			"api/server.go", "Check(r) != nil || foreign(r)", "Check(r) != nil || foreign(r) && false",
+		}}},
+		{"TestAddresses", "what a client says of itself is believed", []patch{{
+			"api/clients.go", "func(p netip.Prefix) bool { return p.Contains(at) }", "func(netip.Prefix) bool { return true }",
 		}}},
 		{"TestBrowsers", "any name is one of this machine", []patch{{
 			"api/server.go", "auth == nil && !OnLoopback(host)", "false && !OnLoopback(host)",

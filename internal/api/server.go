@@ -94,6 +94,7 @@ type front struct {
 	armadas *runtime.ServeMux     // REST in Armada's form
 	answers *runtime.ServeMux     // REST of asked
 	slots   [groups]chan struct{} // for requests in progress
+	turns   [groups]turns         // of clients, for the slots
 	bodies  [groups]budget        // for what is read of requests
 }
 

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -22,8 +23,10 @@ type Service struct {
 
 	Store *policylog.Store
 	Auth  *Auth // nil: every caller may do everything
-	Now   func() time.Time
-	Fixed Fixed // what cannot be changed here
+	// Proxies are those whose X-Forwarded-For is believed, so that limits count the clients behind them; none: no proxy is.
+	Proxies []netip.Prefix
+	Now     func() time.Time
+	Fixed   Fixed // what cannot be changed here
 	// Partitions returns what is in force in this process.
 	Partitions func() []*pb.PartitionStatus
 	// Queues lists the queues of known jobs, and counts the partitions whose jobs only other processes know; nil: none.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"slices"
 	"sync"
@@ -27,6 +28,8 @@ type API struct {
 	Listen string      // listen address; empty: no API
 	Auth   *api.Auth   // nil: no authentication
 	TLS    *tls.Config // nil: no TLS
+	// Proxies are those whose X-Forwarded-For names the clients that limits count; none: no proxy is trusted.
+	Proxies []netip.Prefix
 	// JobDB is the URL of the job database from which questions about jobs are answered; empty: the one that this
 	// process writes, if it writes one.
 	JobDB string
@@ -49,7 +52,7 @@ func (n *node) serveAPI(p *parts) error {
 		return fmt.Errorf("serve the API: %w (choose another --api, or none with --api '')", err)
 	}
 	service := &api.Service{
-		Store: n.policies, Auth: n.API.Auth, Now: n.Now, Fixed: n.fixed(),
+		Store: n.policies, Auth: n.API.Auth, Proxies: n.API.Proxies, Now: n.Now, Fixed: n.fixed(),
 		Partitions: n.inForce.list, Writes: rate.NewLimiter(writesPerSecond, writesAtOnce),
 	}
 	service.Queues = n.queues

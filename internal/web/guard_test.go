@@ -3,11 +3,15 @@ package web_test
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/web"
 )
 
@@ -79,4 +83,60 @@ func TestWhatIfForm(t *testing.T) {
 			t.Errorf("%.80s: %d, want %d with %q: %.600s", fmt.Sprint(c.form), resp.StatusCode, c.code, c.want, text(body))
 		}
 	}
+}
+
+// TestStopsHaveRoom: kill, pause and resume are there for everybody, also for who has all pages of his own and of others
+// waiting for a job database that does not answer.
+func TestStopsHaveRoom(t *testing.T) {
+	t.Parallel()
+	entered := make(chan struct{}, 64)
+	var h http.Handler
+	newSmall(t, func(c *web.Config) {
+		c.Query.Jobs = func(ctx context.Context, _ func(jobdb.Queries) error) error {
+			entered <- struct{}{}
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		var err error
+		if h, err = web.Handler(*c); err != nil {
+			t.Fatal(err)
+		}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	do := func(peer int, method, path, form string) *httptest.ResponseRecorder {
+		r := httptest.NewRequestWithContext(ctx, method, "http://127.0.0.1"+path, strings.NewReader(form))
+		r.RemoteAddr = fmt.Sprintf("192.0.2.%d:1", peer)
+		if form != "" {
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		}
+		r.Host = "127.0.0.1"
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w
+	}
+	var stuck sync.WaitGroup
+	for i := range 32 {
+		stuck.Go(func() { do(i/8, "GET", "/runs?rule=x", "") })
+	}
+	for range 32 {
+		<-entered
+	}
+	if w := do(9, "GET", "/runs", ""); w.Code != 503 {
+		t.Errorf("one more list: %d", w.Code)
+	}
+	for _, peer := range []int{0, 9} {
+		if w := do(peer, "GET", "/overrides", ""); w.Code != 200 {
+			t.Errorf("%d: the form: %d %s", peer, w.Code, text(w.Body.String()))
+		}
+		form := url.Values{"do": {"kill"}, "all": {"yes"}, "reason": {"r"}}
+		if w := do(peer, "POST", "/overrides", form.Encode()); w.Code != 200 || !strings.Contains(w.Body.String(), "Confirm") || !strings.Contains(w.Body.String(), "is not known now") {
+			t.Errorf("%d: a kill: %d %s", peer, w.Code, text(w.Body.String()))
+		}
+		form.Set("confirm", "yes")
+		if w := do(peer, "POST", "/overrides", form.Encode()); w.Code != 303 {
+			t.Errorf("%d: a kill that is confirmed: %d %s", peer, w.Code, text(w.Body.String()))
+		}
+	}
+	cancel()
+	stuck.Wait()
 }

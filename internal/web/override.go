@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -128,9 +129,7 @@ func (s *site) override(p *page) error {
 	}
 	if p.arg("confirm") != "yes" {
 		shown.Confirm = true
-		if shown.Effect, err = s.effect(p, shown); err != nil {
-			return err
-		}
+		shown.Effect = s.effect(p, shown)
 		return p.show("overrides", shown.What, "/overrides", shown)
 	}
 	var done *pb.Change
@@ -161,8 +160,11 @@ func (s *site) mayOverride(p *page, do string) error {
 	return errors.Join(s.API.Auth.May(p.who, api.KillRetries), s.API.Auth.May(p.who, api.PauseRetries))
 }
 
+// countWithin is how long a confirmation waits for a count that the change does not need.
+const countWithin = time.Second
+
 // effect says what a change will do, before it is confirmed.
-func (s *site) effect(p *page, o *overridePage) (lines []string, err error) {
+func (s *site) effect(p *page, o *overridePage) (lines []string) {
 	switch o.Do {
 	case "kill":
 		lines = append(lines, "From now on, a failed run there fails its job. Retries that were granted before still take place.")
@@ -172,13 +174,16 @@ func (s *site) effect(p *page, o *overridePage) (lines []string, err error) {
 		lines = append(lines, "Kill and pause end there; policies decide again. Jobs that failed meanwhile stay failed.")
 	}
 	if s.Query.Jobs == nil {
-		return lines, nil
+		return lines
 	}
+	ctx, cancel := context.WithTimeout(p.ctx, countWithin)
+	defer cancel()
 	var waiting uint64
-	err = s.Query.Jobs(p.ctx, func(q jobdb.Queries) (err error) {
+	if err := s.Query.Jobs(ctx, func(q jobdb.Queries) (err error) {
 		waiting, err = q.CountJobs(&jobdb.Criteria{Queue: o.Queue, Waiting: true})
 		return err
-	})
-	lines = append(lines, "Waiting for a retry there now: "+plural.Of(waiting, "job")+".")
-	return lines, err
+	}); err != nil {
+		return append(lines, "How many jobs wait for a retry there is not known now: the job database does not say.")
+	}
+	return append(lines, "Waiting for a retry there now: "+plural.Of(waiting, "job")+".")
 }

@@ -29,7 +29,6 @@ type page struct {
 	r        *http.Request
 	ctx      context.Context
 	who      api.Principal
-	peer     string
 	form     url.Values // of the query, or of a submitted form
 	fragment bool       // only what changes by itself is asked for
 	leave    func()     // after it was sent

@@ -10,10 +10,9 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"net"
+	"math"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/refloat/refloat/internal/api"
@@ -42,14 +41,14 @@ const (
 	whatIfTimeout = 2 * time.Minute
 	writeTimeout  = 15 * time.Second
 	maxAtOnce     = 32      // pages that are made at once
-	maxPerPeer    = 8       // pages that are made for, or being read by, one address
+	maxEach       = 8       // pages that are made for, or being read by, one client
 	maxForm       = 1 << 20 // bytes of a submitted form
 )
 
 // Handler serves the page.
 func Handler(c Config) (http.Handler, error) {
 	c.WriteTimeout = cmp.Or(c.WriteTimeout, writeTimeout)
-	s := &site{Config: c, pages: map[string]*template.Template{}, peers: map[string]int{}, slots: make(chan struct{}, maxAtOnce)}
+	s := &site{Config: c, pages: map[string]*template.Template{}, rooms: [2]room{{slots: make(chan struct{}, maxAtOnce)}, {slots: make(chan struct{}, maxAtOnce)}}}
 	layout, err := template.New("layout.html").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html")
 	if err != nil {
 		return nil, fmt.Errorf("page: %w", err)
@@ -84,11 +83,14 @@ type site struct {
 	pages  map[string]*template.Template
 	static map[string]asset
 	routes map[string]route
-	slots  chan struct{}
+	rooms  [2]room // of pages that show, and of pages that change
+	sums   summaryCache
+}
 
-	mu    sync.Mutex
-	peers map[string]int // pages being made or read, by address
-	sums  summaryCache
+// room bounds pages at once. Those that stop retries have their own: whatever others ask for cannot keep them out.
+type room struct {
+	slots  chan struct{} // pages being made
+	shares api.Shares    // of pages being made or read
 }
 
 // view makes one page.
@@ -100,6 +102,7 @@ type route struct {
 	get, post view
 	query     []string // parameters of the address
 	form      []string // fields of the form that is posted
+	stops     bool     // retries
 }
 
 func (s *site) router() map[string]route {
@@ -122,7 +125,7 @@ func (s *site) router() map[string]route {
 		"/whatif":     {get: s.whatIfForm, post: s.whatIf, query: []string{"rule", "limit", "set", "queue", "from", "to"}, form: []string{"rule", "limit", "set", "policies", "queue", "from", "to"}},
 		"/shadow":     {get: s.shadow, query: []string{"queue", "since"}},
 		"/partitions": {get: s.partitions},
-		"/overrides":  {get: s.overrides, post: s.override, query: []string{"do", "queue", "all", "reason", "for", "done"}, form: []string{"do", "queue", "all", "reason", "for", "request", "confirm"}},
+		"/overrides":  {get: s.overrides, post: s.override, query: []string{"do", "queue", "all", "reason", "for", "done"}, form: []string{"do", "queue", "all", "reason", "for", "request", "confirm"}, stops: true},
 	}
 }
 
@@ -136,7 +139,6 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	_ = http.NewResponseController(w).SetWriteDeadline(s.Now().Add(s.WriteTimeout + whatIfTimeout))
 	p := &page{site: s, r: r, status: http.StatusOK, leave: func() {}, fragment: r.Header.Get("HX-Request") == "true"}
-	p.peer, _, _ = net.SplitHostPort(r.RemoteAddr)
 	if a, ok := s.static[r.URL.Path]; ok && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
 		a.serve(w, r)
 		return
@@ -175,7 +177,7 @@ func (s *site) make(p *page) (err error) {
 		}
 		return problem{http.StatusMethodNotAllowed, "Method not allowed", fmt.Sprintf("%.20s is not allowed for %s; it answers %s.", p.r.Method, p.r.URL.Path, p.allow), nil}
 	}
-	made, err := s.enter(p)
+	made, err := s.enter(p, &at)
 	if err != nil {
 		return err
 	}
@@ -196,34 +198,31 @@ func (s *site) make(p *page) (err error) {
 	if err := p.parse(&at); err != nil {
 		return err
 	}
-	if err = do(p); errors.Is(err, context.DeadlineExceeded) && p.r.Context().Err() == nil {
+	if err = do(p); errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil && p.r.Context().Err() == nil {
 		return problem{http.StatusGatewayTimeout, "This took too long", fmt.Sprintf("The answer was not there within %v. Ask for less: a shorter time, or one queue.", limit), err}
 	}
 	return err
 }
 
-// enter admits a page: its address has another one until p.leave, and it has a slot until made.
-func (s *site) enter(p *page) (made func(), err error) {
+// enter admits a page: its client has another one until p.leave, and it has a slot until made.
+func (s *site) enter(p *page, at *route) (made func(), err error) {
 	busy := problem{http.StatusServiceUnavailable, "Too many requests at once", "Try again in a moment.", nil}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.peers[p.peer] >= maxPerPeer {
+	in := &s.rooms[0]
+	if at.stops {
+		in = &s.rooms[1]
+	}
+	leave, _ := in.shares.Take(api.ClientOf(p.r.Context()), math.MaxInt, maxEach)
+	if leave == nil {
 		return nil, busy
 	}
 	select {
-	case s.slots <- struct{}{}:
+	case in.slots <- struct{}{}:
 	default:
+		leave()
 		return nil, busy
 	}
-	s.peers[p.peer]++
-	p.leave = func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.peers[p.peer]--; s.peers[p.peer] == 0 {
-			delete(s.peers, p.peer)
-		}
-	}
-	return func() { <-s.slots }, nil
+	p.leave = leave
+	return func() { <-in.slots }, nil
 }
 
 // send writes the page that was made.

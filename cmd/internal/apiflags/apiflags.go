@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net/netip"
 
 	"github.com/spf13/cobra"
 
@@ -22,6 +23,7 @@ type Serve struct {
 	Listen          string
 	auth, cert, key string
 	plaintext       bool
+	proxies         []string
 }
 
 // BindServe adds the flags to a command. Listen is the default of --api.
@@ -40,6 +42,7 @@ func BindServe(cmd *cobra.Command, listen string) *Serve {
 	set.StringVar(&f.cert, "api-tls-cert", "", "TLS certificate of the policy API, PEM")
 	set.StringVar(&f.key, "api-tls-key", "", "private key of the TLS certificate, PEM")
 	set.BoolVar(&f.plaintext, "api-plaintext", false, "serve other machines without TLS, because a proxy in front terminates it")
+	set.StringSliceVar(&f.proxies, "api-trusted-proxies", nil, "addresses or networks of proxies in front of --api, such as 10.0.0.0/8: limits count the clients that their X-Forwarded-For names (default: none)")
 	return f
 }
 
@@ -50,6 +53,9 @@ func (f *Serve) API(ctx context.Context) (app.API, error) {
 		return a, nil
 	}
 	var err error
+	if a.Proxies, err = networks(f.proxies); err != nil {
+		return a, fmt.Errorf("--api-trusted-proxies: %w", err)
+	}
 	if f.auth != "" {
 		if a.Auth, err = readAuth(ctx, f.auth); err != nil {
 			return a, fmt.Errorf("--api-auth %s: %w", f.auth, err)
@@ -74,4 +80,19 @@ func (f *Serve) API(ctx context.Context) (app.API, error) {
 		}
 	}
 	return a, nil
+}
+
+// networks reads addresses and networks.
+func networks(texts []string) (all []netip.Prefix, err error) {
+	for _, text := range texts {
+		net, err := netip.ParsePrefix(text)
+		if at, failed := netip.ParseAddr(text); failed == nil {
+			net, err = at.Unmap().Prefix(at.Unmap().BitLen())
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%q: want an address such as 10.0.0.7, or a network such as 10.0.0.0/8", text)
+		}
+		all = append(all, net.Masked())
+	}
+	return all, nil
 }

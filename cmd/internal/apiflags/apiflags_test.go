@@ -82,6 +82,8 @@ func TestWhoIsServed(t *testing.T) {
 		{"--api-tls-cert " + key + " --api-tls-key " + cert, "--api-tls-cert " + key},
 		{"--api-tls-cert missing.pem --api-tls-key " + key, "missing.pem"},
 		{"--api-auth missing.yaml", "missing.yaml"},
+		{"--api-trusted-proxies 10.0.0.0/8,192.0.2.1,::1", ""},
+		{"--api-trusted-proxies 10.0.0.0/8,proxy.example", `--api-trusted-proxies: "proxy.example": want an address`},
 	} {
 		cmd := &cobra.Command{}
 		f := BindServe(cmd, Default)

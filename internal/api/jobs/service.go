@@ -34,7 +34,7 @@ type Service struct {
 	// Program is the version of this program, for reports of verifications.
 	Program string
 
-	watching watchers
+	watching api.Shares // streams
 }
 
 // Limits bound what clients cost; a zero value is replaced by its default.
@@ -109,7 +109,11 @@ const noJobDB = "this server reads no job database: start it with --job-db URL"
 func (s *Service) askWithin(ctx context.Context, timeout time.Duration, answer func(context.Context, *query.Source) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	return s.failed(answer(ctx, s.Source))
+	err := answer(ctx, s.Source)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil { // of a connection that has one of its own
+		err = fmt.Errorf("%w: %s", jobdb.ErrUnavailable, err.Error())
+	}
+	return s.failed(err)
 }
 
 // failed turns an error into a status.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -32,9 +31,13 @@ func (s *Service) WatchDecisions(r *pb.WatchDecisionsRequest, to grpc.ServerStre
 	if err != nil {
 		return s.failed(err)
 	}
-	leave, err := s.watching.enter(api.CallerOf(to.Context()), s.Limits)
-	if err != nil {
-		return err
+	most, each := or(s.Limits.Streams, 32), or(s.Limits.Each, 8)
+	leave, own := s.watching.Take(api.ClientOf(to.Context()), most, each)
+	switch {
+	case own:
+		return status.Errorf(codes.ResourceExhausted, "you have %d streams open already: end one of them", each)
+	case leave == nil:
+		return status.Errorf(codes.ResourceExhausted, "%d streams are open already: try again later", most)
 	}
 	defer leave()
 	of := selected.Criteria
@@ -78,38 +81,6 @@ func (s *Service) WatchDecisions(r *pb.WatchDecisionsRequest, to grpc.ServerStre
 			return s.failed(ctx.Err())
 		}
 	}
-}
-
-// watchers counts streams, by client. The zero value is ready to use.
-type watchers struct {
-	mu  sync.Mutex
-	all int
-	of  map[string]int
-}
-
-// enter admits a stream of a client, until leave is called.
-func (w *watchers) enter(client string, limits Limits) (leave func(), err error) {
-	most, each := or(limits.Streams, 32), or(limits.Each, 8)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case w.of[client] >= each:
-		return nil, status.Errorf(codes.ResourceExhausted, "you have %d streams open already: end one of them", each)
-	case w.all >= most:
-		return nil, status.Errorf(codes.ResourceExhausted, "%d streams are open already: try again later", most)
-	case w.of == nil:
-		w.of = map[string]int{}
-	}
-	w.all++
-	w.of[client]++
-	return func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.all--
-		if w.of[client]--; w.of[client] == 0 {
-			delete(w.of, client)
-		}
-	}, nil
 }
 
 // watch is the position of a stream.
