@@ -11,6 +11,7 @@ import (
 	"github.com/refloat/refloat/internal/armada/schedulerdb"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/group"
 	"github.com/refloat/refloat/internal/policy"
 )
 
@@ -73,7 +74,7 @@ func (t *taking) member(r *chain.MemberChange) {
 		}
 		t.add(a)
 	case chain.MemberStopped:
-		why, ended := t.ended()[r.Member.Group]
+		why, ended := t.ended()[group.Key{Queue: r.Queue, Set: r.JobSet, Name: r.Member.Group}]
 		if !ended {
 			why = fmt.Sprintf("stopped: its unit of group %s has ended", groupName(r.Member.Group))
 		}
@@ -105,12 +106,12 @@ func (t *taking) isHeld(job string) bool {
 }
 
 // ended returns the groups that end in the message, and a sentence on why.
-func (t *taking) ended() map[string]string {
+func (t *taking) ended() map[group.Key]string {
 	if t.endedHere == nil {
-		t.endedHere = map[string]string{}
+		t.endedHere = map[group.Key]string{}
 		for _, r := range t.msg.Records {
 			if g, ok := r.(*chain.GroupEnded); ok {
-				t.endedHere[g.Group] = sentence(g)
+				t.endedHere[group.Key{Queue: g.Queue, Set: g.JobSet, Name: g.Group}] = sentence(g)
 			}
 		}
 	}

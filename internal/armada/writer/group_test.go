@@ -9,6 +9,7 @@ import (
 	"github.com/refloat/refloat/events/pb"
 	"github.com/refloat/refloat/internal/armada/schedulerdb"
 	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/policy"
 )
 
@@ -273,6 +274,28 @@ func TestUnusualNames(t *testing.T) {
 		p.do(a)
 		if !storable(j.retry.policy) || !storable(j.retry.text) {
 			t.Errorf("%.20q is written as it is", name)
+		}
+	}
+}
+
+// TestTakeEnded: a member is cancelled with its own group, not with one of the same name in
+// another job set or queue, which may end by the same message: their horizon passed.
+func TestTakeEnded(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		queue, set string
+		want       bool
+	}{{"q", "s", true}, {"q", "another", false}, {"another", "s", false}} {
+		msg := taken(t, []string{"marker"})
+		msg.Records = []chain.Record{
+			&chain.GroupEnded{Queue: tt.queue, JobSet: tt.set, Group: "g", State: policy.GroupFailed},
+			&chain.MemberChange{Change: chain.MemberStopped, Queue: "q", JobSet: "s", JobID: "j", RunID: "r", Member: chain.Member{Group: "g"}},
+		}
+		msg.Acted = []bool{false, true}
+		m := New(Config{Mode: HoldBack})
+		m.Take(msg, func(string) *jobdb.Job { return &jobdb.Job{JobID: "j"} })
+		if a, ok := m.actions[len(m.actions)-1].(stopped); !ok || a.ended != tt.want {
+			t.Errorf("group g of %s/%s has ended: %+v, want the member of q/s ended: %v", tt.queue, tt.set, a, tt.want)
 		}
 	}
 }

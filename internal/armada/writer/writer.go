@@ -17,6 +17,7 @@ import (
 	"github.com/refloat/refloat/internal/armada/schedulerdb/pgstore"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/group"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/sink"
 )
@@ -116,8 +117,8 @@ type taking struct {
 	decide bool // decisions are effective
 	runs   *runIndex
 
-	heldHere  map[string]bool   // jobs with a MemberHeld in the message; nil: not looked up yet
-	endedHere map[string]string // groups that end in it; nil: likewise
+	heldHere  map[string]bool      // jobs with a MemberHeld in the message; nil: not looked up yet
+	endedHere map[group.Key]string // groups that end in it; nil: likewise
 }
 
 // add appends an action. Armada's tables cannot hold text that PostgreSQL rejects, so
