@@ -114,6 +114,8 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
 	rest := f.ours
 	if strings.HasPrefix(r.URL.Path, "/v1/") {
 		rest = f.armadas

@@ -1,12 +1,14 @@
 package api_test
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/api/pb"
 )
 
@@ -63,4 +65,20 @@ func TestUnknownFieldsAndParameters(t *testing.T) {
 	r.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 99, protowire.VarintType), 1))
 	_, err = w.Delete(t.Context(), r)
 	w.refused(err, codes.InvalidArgument, "upgrade the server")
+}
+
+// TestHeaders: answers over REST are kept by nobody, and are nothing but what they say.
+func TestHeaders(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for path, code := range map[string]int{"/refloat/v1/status": 200, "/refloat/v1/resources?nope=1": 400, "/refloat/v1/nope": 404, "/v1/retry-policies": 200, api.OpenAPIPath: 200} {
+		resp, err := http.Get("http://" + w.address + path) //nolint:noctx // it ends with the server
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if h := resp.Header; resp.StatusCode != code || h.Get("Cache-Control") != "no-store" || h.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: %d with %v", path, resp.StatusCode, h)
+		}
+	}
 }
