@@ -66,10 +66,10 @@ func (n *node) serveAPI(p *parts) error {
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	if handler, err = n.withPage(service, handler, reader); err != nil {
+	p.closes("job database of the API", reader.Close)
+	if handler, err = n.withPage(p, service, handler, reader); err != nil {
 		return errors.Join(err, l.Close())
 	}
-	p.closes("job database of the API", reader.Close)
 	server := api.Server(handler, n.API.TLS)
 	scheme := "http"
 	if n.API.TLS != nil {

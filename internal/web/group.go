@@ -33,7 +33,7 @@ type groupPage struct {
 	More  int // members that the grid does not show
 }
 
-func (s *site) group(p *page) error {
+func (s *Site) group(p *page) error {
 	if s.Query.Jobs == nil {
 		return errNoJobs
 	}

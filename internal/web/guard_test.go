@@ -3,7 +3,6 @@ package web_test
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
@@ -90,7 +89,7 @@ func TestWhatIfForm(t *testing.T) {
 func TestStopsHaveRoom(t *testing.T) {
 	t.Parallel()
 	entered := make(chan struct{}, 64)
-	var h http.Handler
+	var h *web.Site
 	newSmall(t, func(c *web.Config) {
 		c.Query.Jobs = func(ctx context.Context, _ func(jobdb.Queries) error) error {
 			entered <- struct{}{}
@@ -98,7 +97,7 @@ func TestStopsHaveRoom(t *testing.T) {
 			return ctx.Err()
 		}
 		var err error
-		if h, err = web.Handler(*c); err != nil {
+		if h, err = web.Open(*c); err != nil {
 			t.Fatal(err)
 		}
 	})

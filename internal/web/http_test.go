@@ -14,6 +14,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 
 	"github.com/refloat/refloat/internal/api"
+	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/web"
 )
@@ -381,32 +382,46 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// A query ends when its client goes.
+// A query ends when its client goes, on whatever page.
 func TestGone(t *testing.T) {
 	t.Parallel()
-	entered, ended := make(chan struct{}), make(chan struct{})
-	s := newSmall(t, func(c *web.Config) {
-		c.Query.Jobs = func(ctx context.Context, _ func(jobdb.Queries) error) error {
-			close(entered)
-			<-ctx.Done()
-			close(ended)
-			return ctx.Err()
-		}
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	r, err := http.NewRequestWithContext(ctx, "GET", s.URL+"/jobs", nil)
-	if err != nil {
-		t.Fatal(err)
+	for _, path := range []string{
+		"/jobs", "/decisions", "/runs", "/groups", "/search?q=x", "/job?id=x", "/explain?id=x&run=0", "/group?name=g", "/queue?name=q", "/top", "/shadow", "/partitions", "POST /whatif",
+	} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			entered, ended := make(chan struct{}), make(chan struct{})
+			stuck := func(ctx context.Context) error {
+				close(entered)
+				<-ctx.Done()
+				close(ended)
+				return ctx.Err()
+			}
+			s := newSmall(t, func(c *web.Config) {
+				c.Query.Jobs = func(ctx context.Context, _ func(jobdb.Queries) error) error { return stuck(ctx) }
+				c.Query.Logs = func(ctx context.Context, _ func(audit.Logs) error) error { return stuck(ctx) }
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			method, form := "GET", ""
+			if at, ok := strings.CutPrefix(path, "POST "); ok {
+				method, path, form = "POST", at, url.Values{"policies": {"{kind: Queue, name: q, killed: true}"}}.Encode()
+			}
+			r, err := http.NewRequestWithContext(ctx, method, s.URL+path, strings.NewReader(form))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			gone := make(chan struct{})
+			go func() {
+				defer close(gone)
+				if resp, err := http.DefaultClient.Do(r); err == nil {
+					_ = resp.Body.Close()
+				}
+			}()
+			<-entered
+			cancel()
+			<-ended
+			<-gone
+		})
 	}
-	gone := make(chan struct{})
-	go func() {
-		defer close(gone)
-		if resp, err := http.DefaultClient.Do(r); err == nil {
-			_ = resp.Body.Close()
-		}
-	}()
-	<-entered
-	cancel()
-	<-ended
-	<-gone
 }

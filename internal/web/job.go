@@ -77,7 +77,7 @@ func (p *page) find() (h *query.History, others []choice, err error) {
 	return h, others, nil
 }
 
-func (s *site) job(p *page) error {
+func (s *Site) job(p *page) error {
 	h, others, err := p.find()
 	if err != nil {
 		return err
@@ -166,7 +166,7 @@ type explainPage struct {
 	Earlier  []choice
 }
 
-func (s *site) explain(p *page) error {
+func (s *Site) explain(p *page) error {
 	h, _, err := p.find()
 	if err != nil {
 		return err
@@ -247,7 +247,7 @@ func (s *site) explain(p *page) error {
 }
 
 // nothingDecided says why there is nothing to explain on a run.
-func (s *site) nothingDecided(h *query.History, run uint64, none *query.NotDecided) error {
+func (s *Site) nothingDecided(h *query.History, run uint64, none *query.NotDecided) error {
 	story, err := h.Story()
 	if err != nil {
 		return err

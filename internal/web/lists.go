@@ -209,7 +209,7 @@ func decisionRow(d *audit.Decision) []cell {
 	}
 }
 
-func (s *site) decisions(p *page) error {
+func (s *Site) decisions(p *page) error {
 	l, shown, err := p.list(query.Decisions, "-time")
 	if err != nil {
 		return err
@@ -232,7 +232,7 @@ func (s *site) decisions(p *page) error {
 	return p.show("list", "Decisions", "/decisions", shown)
 }
 
-func (s *site) jobs(p *page) error {
+func (s *Site) jobs(p *page) error {
 	l, shown, err := p.list(query.Jobs, "-submitted")
 	if err != nil {
 		return err
@@ -271,7 +271,7 @@ func jobRow(j *query.Job) []cell {
 	}
 }
 
-func (s *site) runs(p *page) error {
+func (s *Site) runs(p *page) error {
 	l, shown, err := p.list(query.Runs, "-leased")
 	if err != nil {
 		return err
@@ -322,7 +322,7 @@ func clip(s string, n int) string {
 	return s
 }
 
-func (s *site) groups(p *page) error {
+func (s *Site) groups(p *page) error {
 	l, shown, err := p.list(query.Groups, "")
 	if err != nil {
 		return err
@@ -343,7 +343,7 @@ func (s *site) groups(p *page) error {
 }
 
 // search shows the job that the text names, by its id or the beginning of it.
-func (s *site) search(p *page) error {
+func (s *Site) search(p *page) error {
 	if s.Query.Jobs == nil {
 		return errNoJobs
 	}

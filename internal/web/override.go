@@ -22,7 +22,7 @@ type override struct {
 	Resume                             string // the address to end it
 }
 
-func (s *site) overridesOf(list []*pb.BrakeState) (all []override) {
+func (s *Site) overridesOf(list []*pb.BrakeState) (all []override) {
 	now := s.Now()
 	for _, b := range list {
 		o := override{What: "killed", Queue: b.Queue, Author: b.Author, Reason: b.Reason, Since: unixTime(b.Time.AsTime().UnixNano())}
@@ -55,7 +55,7 @@ type overridePage struct {
 	Done                   string
 }
 
-func (s *site) overrides(p *page) error {
+func (s *Site) overrides(p *page) error {
 	shown, err := s.overrideForm(p)
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func (s *site) overrides(p *page) error {
 	return p.show("overrides", "Kill and pause retries", "/overrides", shown)
 }
 
-func (s *site) overrideForm(p *page) (*overridePage, error) {
+func (s *Site) overrideForm(p *page) (*overridePage, error) {
 	list, err := s.API.List(p.r.Context(), &pb.ListRequest{})
 	if err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func (s *site) overrideForm(p *page) (*overridePage, error) {
 }
 
 // override asks for a confirmation, and then makes the change.
-func (s *site) override(p *page) error {
+func (s *Site) override(p *page) error {
 	shown, err := s.overrideForm(p)
 	if err != nil {
 		return err
@@ -150,7 +150,7 @@ func (s *site) override(p *page) error {
 }
 
 // mayOverride returns an error if the caller lacks the permission, before a confirmation is asked for.
-func (s *site) mayOverride(p *page, do string) error {
+func (s *Site) mayOverride(p *page, do string) error {
 	switch do {
 	case "kill":
 		return s.API.Auth.May(p.who, api.KillRetries)
@@ -164,7 +164,7 @@ func (s *site) mayOverride(p *page, do string) error {
 const countWithin = time.Second
 
 // effect says what a change will do, before it is confirmed.
-func (s *site) effect(p *page, o *overridePage) (lines []string) {
+func (s *Site) effect(p *page, o *overridePage) (lines []string) {
 	switch o.Do {
 	case "kill":
 		lines = append(lines, "From now on, a failed run there fails its job. Retries that were granted before still take place.")

@@ -17,12 +17,12 @@ import (
 	"github.com/refloat/refloat/internal/query"
 )
 
-func (s *site) status(p *page) (*pb.StatusResponse, error) {
+func (s *Site) status(p *page) (*pb.StatusResponse, error) {
 	return s.API.Status(p.r.Context(), &pb.StatusRequest{})
 }
 
 // newestPolicies returns the policies in force.
-func (s *site) newestPolicies(p *page) (policylog.Snapshot, error) {
+func (s *Site) newestPolicies(p *page) (policylog.Snapshot, error) {
 	ctx, cancel := context.WithTimeout(p.r.Context(), pageTimeout/2)
 	defer cancel()
 	return s.API.Store.Newest(ctx)
@@ -38,7 +38,7 @@ type policiesPage struct {
 
 const shownGenerations = 50
 
-func (s *site) policies(p *page) error {
+func (s *Site) policies(p *page) error {
 	list, err := s.API.List(p.r.Context(), &pb.ListRequest{})
 	if err != nil {
 		return err
@@ -105,7 +105,7 @@ type policyPage struct {
 	History    table
 }
 
-func (s *site) policy(p *page) error {
+func (s *Site) policy(p *page) error {
 	id := policyfile.ID{Kind: p.arg("kind"), Name: p.form.Get("name")}
 	if id.Kind == "" {
 		id.Kind = policyfile.KindPolicy
@@ -146,17 +146,21 @@ func (s *site) policy(p *page) error {
 }
 
 // rulesOf lists the rules of a policy with how often each decided, and with what effect.
-func (s *site) rulesOf(p *page, snap *policylog.Snapshot, name string) (table, error) {
-	t := table{
+func (s *Site) rulesOf(p *page, snap *policylog.Snapshot, name string) (t table, err error) {
+	t = table{
 		Caption: "Rules, in order, with how often each decided",
 		Columns: columns("Rule", "Action", "Limit>", "Retried>", "Failed for good>", "In shadow>", "Superseded>", "What if"),
 	}
 	counts := map[string][]jobdb.DecisionCount{}
+	var sum *jobdb.Summary
+	unknown := ""
 	if s.Query.Jobs != nil {
-		sum, err := s.summary(p.ctx)
-		if err != nil {
+		unknown = "…" // it is still being counted
+		if sum, _, err = s.summary(p.ctx); err != nil {
 			return t, err
 		}
+	}
+	if sum != nil {
 		for _, d := range sum.Decisions {
 			if d.Policy == name {
 				counts[d.Rule] = append(counts[d.Rule], d)
@@ -173,11 +177,16 @@ func (s *site) rulesOf(p *page, snap *policylog.Snapshot, name string) (table, e
 			}
 			try = linked("limit "+other, link("/whatif", "set", limitField(name, r.Shown)+"="+other))
 		}
+		row := []cell{linked(r.Shown, link("/decisions", "policy", name, "rule", r.Shown)), badge(r.Action, kind(r.Action)), number(limitOf(&r))}
 		n := query.CountEffects(counts[r.Shown])
-		t.Rows = append(t.Rows, []cell{
-			linked(r.Shown, link("/decisions", "policy", name, "rule", r.Shown)), badge(r.Action, kind(r.Action)), number(limitOf(&r)),
-			number(size(n.Retried)), number(size(n.FailedForGood)), number(size(n.InShadow)), number(size(n.Superseded)), try,
-		})
+		for _, count := range []uint64{n.Retried, n.FailedForGood, n.InShadow, n.Superseded} {
+			shown := unknown
+			if sum != nil {
+				shown = size(count)
+			}
+			row = append(row, number(shown))
+		}
+		t.Rows = append(t.Rows, append(row, try))
 	}
 	return t, nil
 }
@@ -211,7 +220,7 @@ type changed struct {
 	Lines    []diffLine
 }
 
-func (s *site) generation(p *page) error {
+func (s *Site) generation(p *page) error {
 	number, err := strconv.ParseUint(p.arg("number"), 10, 64)
 	if err != nil || number == 0 {
 		return &query.Invalid{Param: "number", Err: fmt.Errorf("%q: want the number of a generation, from 1", clip(p.arg("number"), 40))}

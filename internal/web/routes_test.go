@@ -70,7 +70,7 @@ func everything(t *testing.T) (all []asked) {
 
 func pageRoutes(t *testing.T) map[string][2][]string {
 	t.Helper()
-	h, err := web.Handler(web.Config{API: &api.Service{}, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	h, err := web.Open(web.Config{API: &api.Service{}, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ func TestSlowClient(t *testing.T) {
 		of.Query.Jobs, of.WriteTimeout = reader.View, 4*time.Second
 		c = *of
 	})
-	h, err := web.Handler(c)
+	h, err := web.Open(c)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -13,45 +14,95 @@ import (
 	"github.com/refloat/refloat/internal/query"
 )
 
-// The counts of the start page take a scan of the job database. They may be summaryAge old, and summaryShare times as
-// old as counting takes, so that it never takes more than that part of the time.
+// The counts of the start page take a scan of the job database. They may be countsAge old, and countsShare times as old as
+// counting takes, so that it never takes more than that part of the time. It goes on without the page that asked for it.
 const (
-	summaryAge   = 5 * time.Second
-	summaryShare = 20
+	countsAge   = 5 * time.Second
+	countsShare = 20
+	countsLimit = 10 * time.Minute
+	// countsWait is how long a page waits for counts.
+	countsWait = 2 * time.Second
 )
 
-// summaryCache holds the counts of the start page.
-type summaryCache struct {
-	mu   sync.Mutex
-	sum  *jobdb.Summary
-	made time.Time
-	age  time.Duration // that they may have
+// counts are those of the start page. The zero value is ready to use.
+type counts struct {
+	mu      sync.Mutex
+	sum     *jobdb.Summary // nil: never counted
+	made    time.Time
+	age     time.Duration // that they may have
+	err     error         // of the last time
+	running chan struct{} // closed when the count that runs has ended; nil: none runs
+	stop    func()        // ends it
 }
 
-// summary counts what is in the job database.
-func (s *site) summary(ctx context.Context) (*jobdb.Summary, error) {
-	s.sums.mu.Lock()
-	defer s.sums.mu.Unlock()
-	if s.sums.sum != nil && s.Now().Sub(s.sums.made) < s.sums.age {
-		return s.sums.sum, nil
+// summary counts what is in the job database, and says when that was. nil: it is still being counted.
+func (s *Site) summary(ctx context.Context) (*jobdb.Summary, time.Time, error) {
+	c := &s.counts
+	c.mu.Lock()
+	if c.sum != nil && s.Now().Sub(c.made) < c.age {
+		defer c.mu.Unlock()
+		return c.sum, c.made, nil
 	}
+	if c.running == nil {
+		counting, cancel := context.WithTimeout(context.WithoutCancel(ctx), countsLimit)
+		c.running, c.stop = make(chan struct{}), cancel
+		go s.count(counting)
+	}
+	running := c.running
+	c.mu.Unlock()
+	wait := time.NewTimer(countsWait)
+	defer wait.Stop()
+	select {
+	case <-running:
+	case <-wait.C:
+	case <-ctx.Done():
+		return nil, time.Time{}, ctx.Err()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sum == nil && c.err != nil && !errors.Is(c.err, context.DeadlineExceeded) { // countsLimit: it begins again
+		return nil, time.Time{}, c.err
+	}
+	return c.sum, c.made, nil
+}
+
+// count counts, and ends what summary has begun.
+func (s *Site) count(ctx context.Context) {
+	c := &s.counts
 	begun := s.Now()
+	var sum *jobdb.Summary
 	err := s.Query.Jobs(ctx, func(q jobdb.Queries) (err error) {
-		s.sums.sum, err = q.Summary()
+		sum, err = q.Summary()
 		return err
 	})
-	if err != nil {
-		s.sums.sum = nil
-		return nil, err
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err = err; err == nil {
+		c.sum, c.made = sum, s.Now()
+		c.age = max(countsAge, countsShare*c.made.Sub(begun))
 	}
-	s.sums.made = s.Now()
-	s.sums.age = max(summaryAge, summaryShare*s.sums.made.Sub(begun))
-	return s.sums.sum, nil
+	c.stop()
+	close(c.running)
+	c.running, c.stop = nil, nil
+}
+
+// end ends counting.
+func (c *counts) end() {
+	c.mu.Lock()
+	running := c.running
+	if running != nil {
+		c.stop()
+	}
+	c.mu.Unlock()
+	if running != nil {
+		<-running
+	}
 }
 
 // startPage is what the start page shows.
 type startPage struct {
 	NoJobs  bool
+	Counted string // when, if not just now; "": or it is still being counted
 	Figures []figure
 	States  []figure
 	Rules   table
@@ -64,24 +115,21 @@ type figure struct {
 	Class                   string
 }
 
-func (s *site) start(p *page) error {
+func (s *Site) start(p *page) error {
 	if s.Query.Jobs == nil {
 		return p.show("start", "What happened to failed runs", "/", startPage{NoJobs: true})
 	}
-	sum, err := s.summary(p.ctx)
+	sum, made, err := s.summary(p.ctx)
 	if err != nil {
 		return err
 	}
 	shown := startPage{}
-	var undecided uint64
-	for _, n := range sum.NotDecided {
-		undecided += n.Count
+	if sum != nil {
+		shown.count(sum)
+		if s.Now().Sub(made) > countsAge {
+			shown.Counted = made.UTC().Format(time.RFC3339Nano)
+		}
 	}
-	shown.Figures = append(effectFigures(query.CountEffects(sum.Decisions), "", "/shadow"), figure{size(undecided), "not decided", "", "failed runs whose job was already over", ""})
-	for _, j := range sum.Jobs {
-		shown.States = append(shown.States, figure{Count: size(j.Count), Name: j.State.String(), Link: link("/jobs", "state", j.State.String()), Class: kind(j.State.String())})
-	}
-	shown.Rules = rulesTable(sum)
 	l, newest, err := p.list(query.Decisions, "-time")
 	if err != nil {
 		return err
@@ -101,6 +149,19 @@ func (s *site) start(p *page) error {
 	t.Now = p.liveFrom("live", "table", "3s", t.Rows)
 	shown.Newest = *newest
 	return p.show("start", "What happened to failed runs", "/", shown)
+}
+
+// count shows counts.
+func (shown *startPage) count(sum *jobdb.Summary) {
+	var undecided uint64
+	for _, n := range sum.NotDecided {
+		undecided += n.Count
+	}
+	shown.Figures = append(effectFigures(query.CountEffects(sum.Decisions), "", "/shadow"), figure{size(undecided), "not decided", "", "failed runs whose job was already over", ""})
+	for _, j := range sum.Jobs {
+		shown.States = append(shown.States, figure{Count: size(j.Count), Name: j.State.String(), Link: link("/jobs", "state", j.State.String()), Class: kind(j.State.String())})
+	}
+	shown.Rules = rulesTable(sum)
 }
 
 // effectFigures counts decisions by their effects. failed and shadow are the addresses of those lists.

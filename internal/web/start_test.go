@@ -2,6 +2,8 @@ package web_test
 
 import (
 	"context"
+	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,6 +26,64 @@ func (q slowCounts) Summary() (*jobdb.Summary, error) {
 
 func (slowCounts) DecisionList(*jobdb.Criteria, jobdb.Page, func(*jobdb.Decision) error) ([]any, error) {
 	return nil, nil
+}
+
+// TestSlowCounts: counting may take longer than making a page. The page is there without counts, and with them when they have
+// been made, once for all; when the page ends, counting does.
+func TestSlowCounts(t *testing.T) {
+	t.Parallel()
+	var begun, ended atomic.Int64
+	release := make(chan struct{})
+	s := newSmall(t, func(c *web.Config) {
+		c.Query.Jobs = func(ctx context.Context, read func(jobdb.Queries) error) error {
+			return read(endlessCounts{ctx: ctx, begun: &begun, ended: &ended, release: release})
+		}
+	})
+	for range 2 {
+		if resp, body := ask(t, "GET", s.URL+"/", ""); resp.StatusCode != 200 || !strings.Contains(body, "Still counting") || !strings.Contains(body, "No decision yet") {
+			t.Errorf("while it is counted: %d %s", resp.StatusCode, text(body))
+		}
+	}
+	if n := begun.Load(); n != 1 {
+		t.Errorf("counted %d times at once", n)
+	}
+	release <- struct{}{}
+	for ended.Load() == 0 {
+		runtime.Gosched()
+	}
+	resp, body := ask(t, "GET", s.URL+"/", "")
+	if resp.StatusCode != 200 || strings.Contains(body, "Still counting") || !strings.Contains(body, "retried") {
+		t.Errorf("after it was counted: %d %s", resp.StatusCode, text(body))
+	}
+	if n := begun.Load(); n != 1 {
+		t.Errorf("counted %d times, want once", n)
+	}
+	s.pass.Add(int64(time.Hour))
+	if resp, body := ask(t, "GET", s.URL+"/", ""); resp.StatusCode != 200 || !strings.Contains(body, "Counted at") || !strings.Contains(body, "retried") {
+		t.Errorf("while it is counted again: %d %s", resp.StatusCode, text(body))
+	}
+	if err := s.site.Close(); err != nil || ended.Load() != 2 {
+		t.Errorf("Close: %v; %d counts have ended, want 2", err, ended.Load())
+	}
+}
+
+// endlessCounts is a job database without rows, of which Summary waits to be released.
+type endlessCounts struct {
+	slowCounts
+	ctx          context.Context
+	begun, ended *atomic.Int64
+	release      chan struct{}
+}
+
+func (q endlessCounts) Summary() (*jobdb.Summary, error) {
+	q.begun.Add(1)
+	defer q.ended.Add(1)
+	select {
+	case <-q.release:
+		return &jobdb.Summary{}, nil
+	case <-q.ctx.Done():
+		return nil, q.ctx.Err()
+	}
 }
 
 // TestSummaryAge: what takes long to count is kept for longer.

@@ -27,7 +27,7 @@ type choice struct {
 	Now        bool
 }
 
-func (s *site) top(p *page) error {
+func (s *Site) top(p *page) error {
 	l, shown, err := p.list(query.Decisions, "")
 	if err != nil {
 		return err
@@ -84,7 +84,7 @@ func (p *page) about(by, key string) string {
 }
 
 // newest returns the time of the newest decision; "": there is none.
-func (s *site) newest(p *page) (at string, err error) {
+func (s *Site) newest(p *page) (at string, err error) {
 	_, err = s.Query.ListDecisions(p.ctx, &query.List{Sort: "-time", Limit: 1}, func(d *audit.Decision) error {
 		at = d.EventTime
 		return nil
@@ -106,7 +106,7 @@ type partitionsPage struct {
 	ReadOnly string
 }
 
-func (s *site) partitions(p *page) error {
+func (s *Site) partitions(p *page) error {
 	shown := partitionsPage{All: table{
 		Caption: "Who decides what, and how far",
 		Columns: columns("Partition>", "Decided by", "Policies", "In force since", "Lag>", "Behind>", "Decision log>", "Events up to"),
@@ -180,7 +180,7 @@ type queuePage struct {
 	Override string
 }
 
-func (s *site) queue(p *page) error {
+func (s *Site) queue(p *page) error {
 	name, set := p.form.Get("name"), p.form.Get("set")
 	if name == "" {
 		return &query.Invalid{Param: "name", Err: fmt.Errorf("missing: name a queue")}

@@ -25,7 +25,7 @@ import (
 
 // page is a request and what is shown for it.
 type page struct {
-	site     *site
+	site     *Site
 	r        *http.Request
 	ctx      context.Context
 	who      api.Principal

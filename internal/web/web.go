@@ -45,10 +45,10 @@ const (
 	maxForm       = 1 << 20 // bytes of a submitted form
 )
 
-// Handler serves the page.
-func Handler(c Config) (http.Handler, error) {
+// Open makes the page.
+func Open(c Config) (*Site, error) {
 	c.WriteTimeout = cmp.Or(c.WriteTimeout, writeTimeout)
-	s := &site{Config: c, pages: map[string]*template.Template{}, rooms: [2]room{{slots: make(chan struct{}, maxAtOnce)}, {slots: make(chan struct{}, maxAtOnce)}}}
+	s := &Site{Config: c, pages: map[string]*template.Template{}, rooms: [2]room{{slots: make(chan struct{}, maxAtOnce)}, {slots: make(chan struct{}, maxAtOnce)}}}
 	layout, err := template.New("layout.html").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html")
 	if err != nil {
 		return nil, fmt.Errorf("page: %w", err)
@@ -78,13 +78,20 @@ func Handler(c Config) (http.Handler, error) {
 	return s, nil
 }
 
-type site struct {
+// Site serves the page.
+type Site struct {
 	Config
 	pages  map[string]*template.Template
 	static map[string]asset
 	routes map[string]route
 	rooms  [2]room // of pages that show, and of pages that change
-	sums   summaryCache
+	counts counts
+}
+
+// Close ends what goes on between requests. Nobody may ask for a page then.
+func (s *Site) Close() error {
+	s.counts.end()
+	return nil
 }
 
 // room bounds pages at once. Those that stop retries have their own: whatever others ask for cannot keep them out.
@@ -105,7 +112,7 @@ type route struct {
 	stops     bool     // retries
 }
 
-func (s *site) router() map[string]route {
+func (s *Site) router() map[string]route {
 	list := func(list string, more ...string) []string { return append(fieldNames(list), more...) }
 	return map[string]route{
 		"/":           {get: s.start, query: list(query.Decisions, "live", "seen")},
@@ -130,7 +137,7 @@ func (s *site) router() map[string]route {
 }
 
 // ServeHTTP implements http.Handler.
-func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -154,7 +161,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // make admits a request and makes its page.
-func (s *site) make(p *page) (err error) {
+func (s *Site) make(p *page) (err error) {
 	if p.r, p.who, err = s.API.Admit(p.r); err != nil {
 		return err
 	}
@@ -205,7 +212,7 @@ func (s *site) make(p *page) (err error) {
 }
 
 // enter admits a page: its client has another one until p.leave, and it has a slot until made.
-func (s *site) enter(p *page, at *route) (made func(), err error) {
+func (s *Site) enter(p *page, at *route) (made func(), err error) {
 	busy := problem{http.StatusServiceUnavailable, "Too many requests at once", "Try again in a moment.", nil}
 	in := &s.rooms[0]
 	if at.stops {

@@ -50,7 +50,7 @@ type whatIfPage struct {
 }
 
 // whatIfForm shows the form, filled with what the address says.
-func (s *site) whatIfForm(p *page) error {
+func (s *Site) whatIfForm(p *page) error {
 	shown, err := s.asksWhatIf(p)
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func (s *site) whatIfForm(p *page) error {
 const whatIfTitle = "What if the policies were different?"
 
 // asksWhatIf reads the form.
-func (s *site) asksWhatIf(p *page) (*whatIfPage, error) {
+func (s *Site) asksWhatIf(p *page) (*whatIfPage, error) {
 	shown := &whatIfPage{
 		Rule: p.arg("rule"), Limit: p.arg("limit"), Set: p.arg("set"), YAML: p.form.Get("policies"), Queue: p.arg("queue"), From: p.arg("from"), To: p.arg("to"),
 		Assumed: whatif.Assumptions(),
@@ -87,7 +87,7 @@ func (s *site) asksWhatIf(p *page) (*whatIfPage, error) {
 
 // whatIf decides the history by other policies. Only one is decided at a time, and it ends when the client goes. It is
 // posted: the page of another site can make a browser follow an address.
-func (s *site) whatIf(p *page) error {
+func (s *Site) whatIf(p *page) error {
 	shown, err := s.asksWhatIf(p)
 	if err != nil {
 		return err
@@ -160,7 +160,7 @@ func (w *whatIfPage) question(now time.Time) (*query.WhatIf, error) {
 	return asked, asked.Bounded()
 }
 
-func (s *site) resultTables(shown *whatIfPage) {
+func (s *Site) resultTables(shown *whatIfPage) {
 	r := shown.Result
 	shown.Lost = time.Duration(r.RunSeconds * float64(time.Second)).Round(time.Second).String()
 	shown.Rows = table{Caption: "What would be decided differently", Columns: columns("Count>", "Queue", "Cause", "Was decided", "Would be"), Empty: "Nothing would be decided differently."}
@@ -191,7 +191,7 @@ type shadowQueue struct {
 
 const shadowRuns = 20
 
-func (s *site) shadow(p *page) error {
+func (s *Site) shadow(p *page) error {
 	if s.Query.Jobs == nil {
 		return errNoJobs
 	}

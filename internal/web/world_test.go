@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -183,6 +184,8 @@ func planted(seq uint64, first, n int) *jobdb.Changes {
 type small struct {
 	*httptest.Server
 	service *api.Service
+	site    *web.Site
+	pass    atomic.Int64 // that the clock is ahead
 }
 
 func newSmall(t testing.TB, change ...func(*web.Config)) *small {
@@ -200,17 +203,17 @@ func newSmall(t testing.TB, change ...func(*web.Config)) *small {
 	}
 	t.Cleanup(func() { _ = store.Close() })
 	s := &small{service: &api.Service{Store: store, Now: time.Now}}
-	c := web.Config{API: s.service, Now: time.Now, Log: slog.New(slog.DiscardHandler)}
+	c := web.Config{API: s.service, Now: func() time.Time { return time.Now().Add(time.Duration(s.pass.Load())) }, Log: slog.New(slog.DiscardHandler)}
 	c.Query.Policies = func(_ context.Context, use func(*policylog.Store) error) error { return use(store) }
 	for _, f := range change {
 		f(&c)
 	}
-	h, err := web.Handler(c)
-	if err != nil {
+	if s.site, err = web.Open(c); err != nil {
 		t.Fatal(err)
 	}
-	s.Server = httptest.NewServer(h)
-	t.Cleanup(s.Close)
+	t.Cleanup(func() { _ = s.site.Close() })
+	s.Server = httptest.NewServer(s.site)
+	t.Cleanup(s.Server.Close)
 	return s
 }
 
