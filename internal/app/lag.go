@@ -186,7 +186,7 @@ func (n *node) showPolicies() {
 	for _, p := range n.inForce.list() {
 		inForce = max(inForce, p.Generation)
 	}
-	if n.policyLog == nil || inForce == 0 {
+	if inForce == 0 {
 		return
 	}
 	number, set := n.policyLog.Newest()

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -63,7 +64,7 @@ func (n *node) mirrors(ctx context.Context, db JobDB) (func(partition int) sink.
 		copies = nil
 	}
 	return func(partition int) sink.Mirror {
-		return writer.New(writer.Config{Partition: partition, Mode: mode, NodeLabel: n.NodeLabel, Copies: copies, Hooks: writer.Hooks{
+		return writer.New(writer.Config{Partition: partition, Mode: mode, NodeLabel: n.NodeLabel, Copies: copies, Slack: n.terminationSlack, Hooks: writer.Hooks{
 			Parked: func(p int, at eventlog.Position, f schedulerdb.Finding) {
 				n.metrics.notMirrored.WithLabelValues(f.Kind.String()).Inc()
 				n.Log.Warn("not written to Armada's tables", slog.Int("partition", p), slog.String("message", at.String()), slog.Int("event", f.Event),
@@ -79,6 +80,26 @@ func (n *node) mirrors(ctx context.Context, db JobDB) (func(partition int) sink.
 			},
 		}})
 	}, nil
+}
+
+// terminationSlack returns the setting of the newest policy generation. It fails until the policies were read to
+// their end once; later, a generation that cannot be read does not stop the ingester.
+func (n *node) terminationSlack() (time.Duration, error) {
+	if !n.slackRead.Load() {
+		ended, err := n.policyLog.AtEnd()
+		if err == nil && !ended {
+			err = fmt.Errorf("%w: the policies are not read to their end yet", eventlog.ErrTransient)
+		}
+		if err != nil {
+			return 0, err
+		}
+		n.slackRead.Store(true)
+	}
+	if err := n.policyLog.Refresh(); err != nil {
+		n.Log.Warn("policies cannot be read: the termination slack stays as it was", slog.Any("error", err))
+	}
+	_, set := n.policyLog.Newest()
+	return set.TerminationSlack(), nil
 }
 
 // lookForArmada returns nil if a job database is also an Armada scheduler database of a known version.

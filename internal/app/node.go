@@ -124,14 +124,15 @@ type node struct {
 	feedLog   FeedLog
 	vault     *checkpoint.Vault // nil: no checkpoints
 	metrics   *Metrics
-	policyLog *policylog.Shared // nil: this node needs none
-	policies  *policylog.Store  // nil: this node changes none
+	policyLog *policylog.Shared
+	policies  *policylog.Store // nil: this node changes none
 	followed  *policysync.Follower
 	watched   *policyWatch                   // nil: no files
 	waiting   atomic.Pointer[policyfile.Set] // what the files say and is refused
 	inForce   inForce
+	whole     query.Gate  // of questions that read whole logs
+	slackRead atomic.Bool // the policies were read to their end once, by terminationSlack
 	memory    *memory
-	whole     query.Gate // of questions that read whole logs
 
 	stores         sync.Map     // of *projection.Store, by partition
 	suspects       sync.Map     // errors by partition: damage that the scrubber found
@@ -233,13 +234,10 @@ func (n *node) startParts(p *parts) error {
 
 // startPolicies opens the policy log, and publishes the policies that this node is given.
 func (n *node) startPolicies(p *parts) (err error) {
-	changes := n.Policies != "" || n.API.Listen != "" || n.Follow != nil
-	if changes || n.Evaluate {
-		n.policyLog = policylog.NewShared(n.backend.Policies)
-		n.policyLog.OnUnusable = n.unusable
-		p.closes("policy log", n.policyLog.Close)
-	}
-	if changes {
+	n.policyLog = policylog.NewShared(n.backend.Policies)
+	n.policyLog.OnUnusable = n.unusable
+	p.closes("policy log", n.policyLog.Close)
+	if n.Policies != "" || n.API.Listen != "" || n.Follow != nil {
 		n.policies = policylog.NewStore(n.policyLog.Follow(), n.backend.AppendPolicies, n.Now)
 		p.closes("policy store", n.policies.Close)
 	}

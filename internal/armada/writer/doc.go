@@ -22,8 +22,8 @@
 // yet. Plans are pure; the Writer loads their input and writes their
 // result.
 //
-// Invariant: Armada's tables follow from the events, the decisions and the times at
-// which pending retries ended. A transaction can be repeated with the same result.
+// Invariant: Armada's tables follow from the events, the decisions, and the times at
+// which runs were written as over and pending retries ended. A transaction can be repeated with the same result.
 //
 // Where to look: writer.go has the input, plan.go the plans (group.go those of groups), tables.go
 // and holds.go the SQL.

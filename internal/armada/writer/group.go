@@ -12,6 +12,7 @@ import (
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/group"
+	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/policy"
 )
 
@@ -32,6 +33,9 @@ type (
 		avoid       []string
 		held        bool
 		byScheduler bool // the scheduler ended the run, and with it the job
+		// grace is the longest of the members that start with it, if their pods may be
+		// alive; 0: none is.
+		grace time.Duration
 	}
 	// stopped is a member that is not to run any more.
 	stopped struct {
@@ -68,13 +72,15 @@ func (t *taking) member(r *chain.MemberChange) {
 		}
 		t.add(a)
 	case chain.MemberRestart:
-		a := restarted{MemberChange: r, at: t.msg.Log.Position, held: t.isHeld(r.JobID), byScheduler: t.byScheduler(r.RunID)}
+		a := restarted{
+			MemberChange: r, at: t.msg.Log.Position, held: t.isHeld(r.JobID), byScheduler: t.byScheduler(r.JobID, r.RunID), grace: t.graces()[startOf(r)],
+		}
 		if j != nil {
 			a.avoid = storableOf(j.Queueing.AvoidNodes)
 		}
 		t.add(a)
 	case chain.MemberStopped:
-		why, ended := t.ended()[group.Key{Queue: r.Queue, Set: r.JobSet, Name: r.Member.Group}]
+		why, ended := t.ended()[groupOf(r)]
 		if !ended {
 			why = fmt.Sprintf("stopped: its unit of group %s has ended", groupName(r.Member.Group))
 		}
@@ -104,6 +110,52 @@ func (t *taking) isHeld(job string) bool {
 	}
 	return t.heldHere[job]
 }
+
+// start is when members of a group start again.
+type start struct {
+	group      group.Key
+	retryAfter int64
+}
+
+func startOf(r *chain.MemberChange) start { return start{groupOf(r), r.RetryAfter} }
+
+func groupOf(r *chain.MemberChange) group.Key {
+	return group.Key{Queue: r.Queue, Set: r.JobSet, Name: r.Member.Group}
+}
+
+// graces returns the longest grace of pods that may be alive, of the members that the message
+// starts again together: those of a gang, and those of a group that records give one time.
+func (t *taking) graces() map[start]time.Duration {
+	if t.gracesHere == nil {
+		t.gracesHere = map[start]time.Duration{}
+		for i, r := range t.msg.Records {
+			m, ok := r.(*chain.MemberChange)
+			if !ok || m.Change != chain.MemberRestart || !t.msg.Acted[i] {
+				continue
+			}
+			// A run that reported its end has no pod. Of one that the scheduler ended, or that we
+			// stop, the executor learns from what we write.
+			if j := t.jobs(m.JobID); j != nil && (j.Queueing.OpenRuns > 0 || t.byScheduler(m.JobID, m.RunID)) {
+				at := startOf(m)
+				t.gracesHere[at] = max(t.gracesHere[at], graceOf(j))
+			}
+		}
+	}
+	return t.gracesHere
+}
+
+// graceOf returns the termination grace period of a job's pods (docs/semantics.md).
+func graceOf(j *jobdb.Job) time.Duration {
+	if j == nil {
+		return minGrace
+	}
+	return time.Duration(min(max(j.Submit.GraceSeconds, int64(minGrace/time.Second)), int64(maxGrace/time.Second))) * time.Second
+}
+
+const (
+	minGrace = time.Second
+	maxGrace = 300 * time.Second
+)
 
 // ended returns the groups that end in the message, and a sentence on why.
 func (t *taking) ended() map[group.Key]string {
@@ -263,11 +315,11 @@ func (p *plan) restart(j *jobView, a restarted) {
 	if a.held {
 		after = untilReleased
 	}
-	waits := p.mode == HoldBack && after > p.now
 	w := &pendingRetry{
-		runID: a.RunID, policy: groupName(a.Member.Group), retryAfter: after, avoid: a.avoid, delayed: waits, copied: p.copied(a.at),
+		runID: a.RunID, policy: groupName(a.Member.Group), retryAfter: after, podUntil: p.podUntil(a.grace), avoid: a.avoid, copied: p.copied(a.at),
 		text: fmt.Sprintf("the run was stopped: group %s restarts it (generation %d)", groupName(a.Member.Group), a.Member.Generation),
 	}
+	w.delayed = p.mode == HoldBack && w.ready() > p.now
 	switch {
 	case j.held != nil:
 		if !a.held {
@@ -278,9 +330,7 @@ func (p *plan) restart(j *jobView, a restarted) {
 	case j.cancelled:
 		p.cannot(j, errNotAgain)
 	case j.retry != nil && j.retry.stage == forgetting:
-		later := *j.retry
-		later.retryAfter = max(later.retryAfter, after)
-		j.put(&later)
+		j.put(j.retry.restarted(w))
 	case j.queued && !j.over:
 		p.delay(j, w)
 	default:
@@ -296,16 +346,14 @@ func (p *plan) cannot(j *jobView, err error) {
 func (p *plan) delay(j *jobView, w *pendingRetry) {
 	switch {
 	case j.retry != nil && j.retry.delayed:
-		later := *j.retry
-		later.retryAfter = w.retryAfter
-		j.put(&later)
+		j.put(j.retry.restarted(w))
 	case !w.delayed:
 	case !j.validated && w.runID == "":
 		p.cannot(j, errTooEarly)
 	default:
 		if j.retry != nil {
-			later := *j.retry
-			later.retryAfter, later.delayed, w = w.retryAfter, true, &later
+			w = j.retry.restarted(w)
+			w.delayed = true
 		}
 		if _, err := p.info(j, w); err != nil {
 			p.unable = append(p.unable, &unableError{job: j.id, err: err})

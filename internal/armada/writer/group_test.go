@@ -108,7 +108,7 @@ func TestPlanToldRun(t *testing.T) {
 	p, _ := of(t, HoldBack, 11)
 	p.do(again(11))
 	p = p.next(12)
-	p.do(requeue{told, late, false})
+	p.do(requeue{told, late, false, grace})
 	want(t, p, "")
 	p.do(lease{&schedulerdb.SetQueued{JobID: "j", Version: 3}, "new"})
 	want(t, p, "queued=false@3")
@@ -116,13 +116,13 @@ func TestPlanToldRun(t *testing.T) {
 	p, _ = of(t, HoldBack, 11) // its pod needs more time
 	p.do(again(20))
 	p = p.next(12)
-	p.do(requeue{told, late, false})
+	p.do(requeue{told, late, false, grace})
 	want(t, p, "due 30")
 
 	p, _ = of(t, HoldBack, 11) // the scheduler has failed it meanwhile
 	p.do(again(20))
 	p = p.next(12)
-	p.do(requeue{told, late, true})
+	p.do(requeue{told, late, true, grace})
 	want(t, p, "EndPreemption due 15")
 }
 
@@ -132,11 +132,11 @@ func TestPlanFailedAndRestarted(t *testing.T) {
 	d := retry(20)
 	d.Code = policy.GangRetry
 	p, _ := of(t, HoldBack, 11)
-	p.do(requeue{d, late, false})
+	p.do(requeue{d, late, false, grace})
 	p.do(again(20))
 	want(t, p, "EndPreemption info@1(1; waits) queued=true@2 copy(r p requeue=true@2) due 20")
 	p, _ = of(t, HoldBack, 11)
-	p.do(requeue{d, late, true})
+	p.do(requeue{d, late, true, grace})
 	p.do(again(20))
 	want(t, p, "EndPreemption due 14")
 }
@@ -148,7 +148,7 @@ func TestPlanCopiesSayWhatWasKnown(t *testing.T) {
 	reports := func(what string) action {
 		return apply{&schedulerdb.InsertRunError{RunID: "r", JobID: "j", Error: []byte(what)}}
 	}
-	for name, do := range map[string]action{"restarted": again(11), "left": stopped{change(chain.MemberStopped, 0), late, "because", false}, "retried": requeue{retry(10), late, false}} {
+	for name, do := range map[string]action{"restarted": again(11), "left": stopped{change(chain.MemberStopped, 0), late, "because", false}, "retried": requeue{retry(10), late, false, grace}} {
 		for _, tt := range []struct {
 			before, want string
 		}{{"", ""}, {"first", "first"}} {

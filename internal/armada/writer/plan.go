@@ -51,6 +51,7 @@ type (
 		at eventlog.Position // of the message that it decides
 		// byScheduler: the scheduler ended the run, and with it the job.
 		byScheduler bool
+		grace       time.Duration // of the job's pods
 	}
 	// fail is an enforced JobFailed.
 	fail struct {
@@ -94,107 +95,14 @@ func (a fail) job() string      { return a.JobID }
 func (a overruled) job() string { return a.jobID }
 func (a proven) job() string    { return a.JobID }
 
-// jobView is the part of a job's row in Armada's tables that plans need.
-type jobView struct {
-	id, queue, set string
-	known          bool
-	over           bool // it is finished
-	cancelled      bool
-	validated      bool // the scheduler has checked that it fits somewhere
-	queued         bool
-	version        int32         // queued_version
-	infoVersion    int32         // scheduling_info_version
-	submitted      []byte        // JobSchedulingInfo, version 0
-	retry          *pendingRetry // nil: no retry is pending
-	retryChanged   bool
-	held           *schedulerdb.InsertJob // its row, while it is held before its first start
-	heldChanged    bool
-}
-
-// pendingRetry is a row of refloat_waits: a pending retry with a step that is still due.
-type pendingRetry struct {
-	runID      string // the failed one
-	number     uint64 // the decision's number
-	policy     string
-	retryAfter int64 // Unix nanoseconds
-	avoid      []string
-	copied     bool // publish a copy when the job is queued
-	delayed    bool // its requirements match no node until retryAfter
-	stage      stage
-	nextAt     int64  // when the next step of its stage is due
-	text       string // in place of the run's error; only until it is written
-	checks     int    // expectingRun: the checks that are left; each but the last bumps the version
-}
-
-// stage is what a pending retry waits for, besides the end of a delay.
-type stage int
-
-const (
-	settled      stage = iota // nothing: the scheduler starts the next run by itself
-	forgetting                // the scheduler has failed the job and will have forgotten it at nextAt, when the job is queued
-	expectingRun              // a new run, which is checked at nextAt
-)
-
-// stageOf returns the stage of a row.
-func stageOf(isForgetting bool, checks int) stage {
-	switch {
-	case isForgetting:
-		return forgetting
-	case checks > 0:
-		return expectingRun
-	}
-	return settled
-}
-
-func (w *pendingRetry) settle() { w.stage, w.checks = settled, 0 }
-
-func (w *pendingRetry) forget(now int64) {
-	w.stage, w.checks, w.nextAt = forgetting, 0, now+int64(forgetAfter)
-}
-
-func (w *pendingRetry) expectRun(now int64) {
-	w.stage, w.checks, w.nextAt = expectingRun, maxChecks, now+int64(checkEvery)
-}
-
-// due returns when the next step is due, or never.
-func (w *pendingRetry) due() int64 {
-	at := never
-	if w.stage != settled {
-		at = w.nextAt
-	}
-	if w.delayed && w.stage != forgetting {
-		at = min(at, w.retryAfter)
-	}
-	return at
-}
-
-const never = int64(1<<63 - 1)
-
-// Times of the two steps; see docs/armada.md.
-const (
-	// forgetAfter is how long the scheduler has to read its own failure of a job back
-	// from the database, and to forget the job: a few of its cycles.
-	forgetAfter = 3 * time.Second
-	// checkEvery is the timeout for a new run, after which the version is bumped again.
-	// A scheduler that accepts the job starts a run within a cycle or two.
-	checkEvery = 5 * time.Second
-	// maxChecks is the number of these checks; each but the last bumps the version.
-	maxChecks = 6
-	// leaseWithin is how long a lease may take to arrive that the scheduler made before it
-	// saw the last bump. Its version is not above that of the row, so the wait stays until
-	// then: without it the job would stay queued beside its run.
-	leaseWithin = time.Minute
-	// lookAgain is the delay while newer events have not been read yet.
-	lookAgain = time.Second
-)
-
 // plan turns actions into operations.
 type plan struct {
 	mode    Mode
 	label   string // of nodes
 	now     int64
-	atEnd   bool // all existing events were processed
-	copying bool // copy decisions on messages after since
+	slack   time.Duration // the termination slack
+	atEnd   bool          // all existing events were processed
+	copying bool          // copy decisions on messages after since
 	since   eventlog.Position
 	jobs    map[string]*jobView
 	ops     []schedulerdb.Op
@@ -293,15 +201,6 @@ func (p *plan) end(id string) {
 	}
 }
 
-func (j *jobView) put(w *pendingRetry) {
-	if w != nil && w.due() == never {
-		w = nil
-	}
-	if j.retry != w || w != nil {
-		j.retry, j.retryChanged = w, true
-	}
-}
-
 // lease makes sure that the job leaves the queue even if its version was bumped while
 // the lease was on its way. A repeated lease of the run that is retried is not a new
 // one.
@@ -328,6 +227,9 @@ func (p *plan) requeue(a requeue) {
 	if before != nil && before.runID != a.RunID {
 		before = nil
 	}
+	if before != nil {
+		w.podUntil = before.podUntil
+	}
 	if a.told() && j.queued && !a.byScheduler {
 		j.waitFor(before, a.RetryAfter) // the restart has queued it, and its next lease may be on its way
 		return
@@ -336,11 +238,11 @@ func (p *plan) requeue(a requeue) {
 	switch {
 	case p.mode == Direct:
 		p.queue(j, w, a.Time)
-	case a.byScheduler || j.retry != nil && j.retry.stage == forgetting && j.retry.runID == a.RunID:
+	case a.byScheduler || before != nil && before.stage == forgetting:
 		w.forget(p.now)
-		// The executor learns of the end only from these rows, possibly late: the pod's
-		// time to terminate starts now.
-		w.retryAfter = max(w.retryAfter, p.now+a.RetryAfter-a.Time)
+		if !a.told() { // else the restart has stopped the run
+			w.podUntil = max(w.podUntil, p.podUntil(a.grace))
+		}
 	default:
 		w.delayed = a.RetryAfter > a.Time
 		p.queue(j, w, a.Time)
@@ -388,8 +290,21 @@ func (p *plan) proven(r *chain.RetryReady) {
 		return
 	}
 	w := *j.retry
-	w.retryAfter = r.RetryAfter
+	w.retryAfter, w.podUntil = r.RetryAfter, 0
+	if j.retry.isHeld() {
+		w.retryAfter = untilReleased
+	}
 	j.put(&w)
+}
+
+// podUntil returns when pods have ended whose end begins with what this plan writes: their
+// executor learns of it from the rows only, however late these are. grace is the longest of
+// theirs; 0: there are none.
+func (p *plan) podUntil(grace time.Duration) int64 {
+	if grace == 0 {
+		return 0
+	}
+	return p.now + int64(min(grace+p.slack, maxWait))
 }
 
 // queue queues a job for a pending retry, and reports whether that was possible.
@@ -445,12 +360,12 @@ func (p *plan) advance(j *jobView) {
 		if p.now < w.nextAt {
 			break
 		}
-		w.delayed = w.retryAfter > p.now
+		w.delayed = w.ready() > p.now
 		w.expectRun(p.now)
 		if !p.queue(j, &w, p.now) {
 			p.apply(&schedulerdb.FailJob{JobID: j.id}) // as the scheduler did, which has forgotten the job
 		}
-	case w.delayed && p.now >= w.retryAfter:
+	case w.delayed && p.now >= w.ready():
 		p.endDelay(j, &w)
 	case w.stage == expectingRun && p.now >= w.nextAt:
 		p.check(j, &w)

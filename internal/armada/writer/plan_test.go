@@ -37,11 +37,14 @@ func submitted(t *testing.T) []byte {
 	return b
 }
 
+// The job's pods have this grace, and the policies this slack.
+const grace, slack = 5 * time.Second, 25 * time.Second
+
 // of returns a plan for one job, leased as version 1, at a time in seconds.
 func of(t *testing.T, mode Mode, now int64) (*plan, *jobView) {
 	t.Helper()
 	j := &jobView{id: "j", queue: "q", set: "s", known: true, version: 1, submitted: submitted(t)}
-	return &plan{mode: mode, label: "host", now: now * second, atEnd: true, copying: true, jobs: map[string]*jobView{"j": j}, errors: map[string][]byte{}}, j
+	return &plan{mode: mode, label: "host", now: now * second, slack: slack, atEnd: true, copying: true, jobs: map[string]*jobView{"j": j}, errors: map[string][]byte{}}, j
 }
 
 // next returns the plan of a later transaction, with the same rows.
@@ -120,7 +123,7 @@ const avoided = "host NotIn n1,n2; host NotIn n1,n2"
 func TestPlanWaits(t *testing.T) {
 	t.Parallel()
 	p, j := of(t, HoldBack, 11)
-	p.do(requeue{retry(40, "n1", "n2"), late, false})
+	p.do(requeue{retry(40, "n1", "n2"), late, false, grace})
 	want(t, p, "EndPreemption info@1(1; waits; "+avoided+") queued=true@2 copy(r p requeue=true@2) due 40")
 	if !j.retryChanged {
 		t.Error("the wait is not written")
@@ -136,18 +139,18 @@ func TestPlanWaits(t *testing.T) {
 func TestPlanNothingToWaitFor(t *testing.T) {
 	t.Parallel()
 	p, _ := of(t, HoldBack, 11)
-	p.do(requeue{retry(10), late, false})
+	p.do(requeue{retry(10), late, false, grace})
 	want(t, p, "EndPreemption queued=true@2 copy(r p requeue=true@2)")
 	p, j := of(t, HoldBack, 11) // rewritten before
 	j.infoVersion = 4
-	p.do(requeue{retry(10), late, false})
+	p.do(requeue{retry(10), late, false, grace})
 	want(t, p, "EndPreemption info@5(5) queued=true@2 copy(r p requeue=true@2)")
 }
 
 func TestPlanProof(t *testing.T) {
 	t.Parallel()
 	p, j := of(t, HoldBack, 11)
-	p.do(requeue{retry(40), late, false})
+	p.do(requeue{retry(40), late, false, grace})
 	for _, r := range []*chain.RetryReady{{JobID: "j", RunID: "another", RetryAfter: 20 * second}, {JobID: "j", RunID: "r", RetryAfter: 50 * second}} {
 		p = p.next(12)
 		p.do(proven{r})
@@ -166,7 +169,7 @@ func TestPlanProof(t *testing.T) {
 func TestPlanTwoSteps(t *testing.T) {
 	t.Parallel()
 	p, j := of(t, HoldBack, 100)
-	p.do(requeue{retry(40), late, true})
+	p.do(requeue{retry(40), late, true, grace})
 	want(t, p, "EndPreemption due 103")
 	p = p.next(102)
 	p.advance(j)
@@ -240,7 +243,7 @@ func TestPlanOverruled(t *testing.T) {
 	t.Parallel()
 	over := overruled{jobID: "j", runID: "r", number: 7, policy: "p", retryAfter: 40 * second, at: late}
 	p, j := of(t, HoldBack, 11)
-	p.do(requeue{retry(30), late, false})
+	p.do(requeue{retry(30), late, false, grace})
 	p = p.next(12)
 	p.do(over)
 	want(t, p, "EndPreemption due 15")
@@ -279,7 +282,7 @@ func TestPlanSetCancelled(t *testing.T) {
 		{"in the queue already", false, "s", true, false, nil},
 	} {
 		p, _ := of(t, HoldBack, 11)
-		p.do(requeue{retry(40), late, tt.byScheduler})
+		p.do(requeue{retry(40), late, tt.byScheduler, grace})
 		p = p.next(12)
 		p.do(apply{&schedulerdb.RequestSetCancel{Queue: "q", JobSet: tt.set, Queued: tt.queued, Leased: tt.leased}})
 		if got := p.ops[0].(*schedulerdb.RequestSetCancel).AsQueued; !slices.Equal(got, tt.want) {
@@ -292,12 +295,12 @@ func TestPlanEnds(t *testing.T) {
 	t.Parallel()
 	for _, op := range []schedulerdb.Op{&schedulerdb.CancelJob{JobID: "j"}, &schedulerdb.SucceedJob{JobID: "j"}, &schedulerdb.FailJob{JobID: "j"}} {
 		p, j := of(t, HoldBack, 11)
-		p.do(requeue{retry(40), late, true})
+		p.do(requeue{retry(40), late, true, grace})
 		p.do(apply{op})
 		p = p.next(20)
 		p.advance(j)
 		want(t, p, "")
-		for _, a := range []action{requeue{retry(40), late, false}, overruled{jobID: "j", runID: "r"}, fail{retry(40), late}} {
+		for _, a := range []action{requeue{retry(40), late, false, grace}, overruled{jobID: "j", runID: "r"}, fail{retry(40), late}} {
 			p.mode = HoldBack
 			p.do(a)
 			p.mode = Direct
@@ -307,7 +310,7 @@ func TestPlanEnds(t *testing.T) {
 	}
 	p, j := of(t, HoldBack, 11)
 	j.known = false
-	p.do(requeue{retry(40), late, false})
+	p.do(requeue{retry(40), late, false, grace})
 	want(t, p, "")
 }
 
@@ -317,7 +320,7 @@ func TestPlanUnable(t *testing.T) {
 	t.Parallel()
 	p, j := of(t, HoldBack, 11)
 	j.submitted = []byte{}
-	p.do(requeue{retry(40), late, false})
+	p.do(requeue{retry(40), late, false, grace})
 	want(t, p, "EndPreemption unable")
 	// Regression: then the scheduler fails it, and that failure must not be skipped.
 	p = p.next(12)
@@ -330,7 +333,7 @@ func TestPlanUnable(t *testing.T) {
 	}
 	// Regression: likewise if they could be rebuilt when the retry became pending.
 	p, j = of(t, HoldBack, 11)
-	p.do(requeue{retry(40), late, false})
+	p.do(requeue{retry(40), late, false, grace})
 	j.submitted = nil
 	p = p.next(40)
 	p.advance(j)
@@ -340,7 +343,7 @@ func TestPlanUnable(t *testing.T) {
 func TestPlanDirect(t *testing.T) {
 	t.Parallel()
 	p, _ := of(t, Direct, 11)
-	p.do(requeue{retry(40, "n1", "n2"), late, true})
+	p.do(requeue{retry(40, "n1", "n2"), late, true, grace})
 	want(t, p, "EndPreemption info@1(1; "+avoided+") queued=true@2 copy(r p requeue=true@2)")
 	p, _ = of(t, Direct, 11)
 	p.do(fail{retry(0), late})
@@ -356,12 +359,12 @@ func TestPlanSince(t *testing.T) {
 	for _, mode := range []Mode{HoldBack, Direct} {
 		p, _ := of(t, mode, 11)
 		p.since = late
-		p.do(requeue{retry(10), late, false})
+		p.do(requeue{retry(10), late, false, grace})
 		want(t, p, "EndPreemption queued=true@2")
 		p = p.next(12)
 		p.since = eventlog.Start
 		p.copying = false
-		p.do(requeue{retry(10), late, false})
+		p.do(requeue{retry(10), late, false, grace})
 		want(t, p, "EndPreemption queued=true@3")
 	}
 }

@@ -212,7 +212,7 @@ func (w *writing) loadRetries(ctx context.Context, jobs map[string]*jobView, ids
 	if len(ids) == 0 {
 		return nil
 	}
-	const query = `SELECT job_id, run_id, number, policy, retry_after, avoid, copied, forgetting, waiting, raises, raise_at
+	const query = `SELECT job_id, run_id, number, policy, retry_after, avoid, copied, forgetting, waiting, raises, raise_at, pod_until
 		FROM refloat_waits WHERE partition = $1 AND job_id = ANY($2)`
 	rows, err := w.conn.Query(ctx, query, w.cfg.Partition, ids)
 	if err != nil {
@@ -223,7 +223,7 @@ func (w *writing) loadRetries(ctx context.Context, jobs map[string]*jobView, ids
 	var number int64
 	var isForgetting bool
 	_, err = pgx.ForEachRow(rows, []any{
-		&id, &t.runID, &number, &t.policy, &t.retryAfter, &t.avoid, &t.copied, &isForgetting, &t.delayed, &t.checks, &t.nextAt,
+		&id, &t.runID, &number, &t.policy, &t.retryAfter, &t.avoid, &t.copied, &isForgetting, &t.delayed, &t.checks, &t.nextAt, &t.podUntil,
 	}, func() error {
 		found := t
 		found.number, found.stage = uint64(number), stageOf(isForgetting, t.checks)
@@ -269,9 +269,9 @@ func (w *writing) loadJobs(ctx context.Context, jobs map[string]*jobView, ids []
 func (w *writing) writeRetries(ctx context.Context, jobs map[string]*jobView) error {
 	var gone []string
 	batch := &pgx.Batch{}
-	const upsert = `INSERT INTO refloat_waits VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+	const upsert = `INSERT INTO refloat_waits VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
 		ON CONFLICT (partition, job_id) DO UPDATE SET run_id = $3, number = $4, policy = $5, retry_after = $6, avoid = $7, copied = $8,
-			forgetting = $9, waiting = $10, raises = $11, raise_at = $12, due = $13`
+			forgetting = $9, waiting = $10, raises = $11, raise_at = $12, due = $13, pod_until = $14`
 	for _, j := range jobs {
 		switch t := j.retry; {
 		case !j.retryChanged:
@@ -283,7 +283,7 @@ func (w *writing) writeRetries(ctx context.Context, jobs map[string]*jobView) er
 				avoid = []string{}
 			}
 			batch.Queue(upsert, w.cfg.Partition, j.id, t.runID, int64(t.number), t.policy, t.retryAfter, avoid, t.copied,
-				t.stage == forgetting, t.delayed, t.checks, t.nextAt, t.due())
+				t.stage == forgetting, t.delayed, t.checks, t.nextAt, t.due(), t.podUntil)
 		}
 	}
 	if len(gone) == 0 && batch.Len() == 0 {

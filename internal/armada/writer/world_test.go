@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/jackc/pgx/v5"
@@ -42,6 +43,7 @@ type deployment struct {
 	hit                 func(label string) error // of the ingesters' transactions
 	copies              func(ctx context.Context, p int, copies []eventlog.Message) error
 	unable              []error
+	slack               time.Duration // of the policies
 }
 
 func deploy(t *testing.T, cfg standin.Config, mode writer.Mode, policies string) *deployment {
@@ -90,6 +92,7 @@ func (d *deployment) publish(policies string) {
 	d.t.Helper()
 	set, err := policyfile.Parse([]policyfile.File{{Name: "policies.yaml", Data: []byte(policies)}})
 	d.must(err)
+	d.slack = set.TerminationSlack()
 	payload, err := policylog.Encode(&policylog.Proposal{Set: set, Author: "test", Time: d.Now().UnixNano()})
 	d.must(err)
 	d.must(d.policies.AppendSync(d.t.Context(), 0, []eventlog.Message{{Payload: payload}}))
@@ -152,6 +155,7 @@ func (d *deployment) ingesterUp() {
 			return writer.New(writer.Config{
 				Partition: partition, Mode: d.mode,
 				Copies: func(ctx context.Context, p int, copies []eventlog.Message) error { return d.copies(ctx, p, copies) },
+				Slack:  func() (time.Duration, error) { return d.slack, nil },
 				Hooks:  writer.Hooks{Unable: func(_ int, err error) { d.unable = append(d.unable, err) }},
 			})
 		},

@@ -11,7 +11,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/refloat/refloat/events"
 	"github.com/refloat/refloat/events/pb"
 	"github.com/refloat/refloat/internal/armada/schedulerdb"
 	"github.com/refloat/refloat/internal/armada/schedulerdb/pgstore"
@@ -30,7 +29,9 @@ type Config struct {
 	NodeLabel string
 	// Copies, if set, publishes copies to events, and returns when they are durable.
 	Copies func(ctx context.Context, partition int, copies []eventlog.Message) error
-	Hooks  Hooks
+	// Slack returns the termination slack of the newest policies. nil: it is 0.
+	Slack func() (time.Duration, error)
+	Hooks Hooks
 }
 
 // Hooks observe a Writer; nil is off.
@@ -115,10 +116,12 @@ type taking struct {
 	msg    *sink.Message
 	jobs   func(id string) *jobdb.Job
 	decide bool // decisions are effective
-	runs   *runIndex
 
-	heldHere  map[string]bool      // jobs with a MemberHeld in the message; nil: not looked up yet
-	endedHere map[group.Key]string // groups that end in it; nil: likewise
+	// What the message says; nil: not looked up yet.
+	preempted  map[jobdb.RunKey]bool   // runs that the scheduler ended
+	heldHere   map[string]bool         // jobs with a MemberHeld
+	endedHere  map[group.Key]string    // groups that end, and a sentence on why
+	gracesHere map[start]time.Duration // see graces
 }
 
 // add appends an action. Armada's tables cannot hold text that PostgreSQL rejects, so
@@ -188,7 +191,7 @@ func (t *taking) effect(e schedulerdb.Effect) {
 			return
 		}
 	case *schedulerdb.FailRun:
-		if o.Returned && t.jobFailed(o.RunID) {
+		if o.Returned && t.jobFailed(t.msg.Events.Events[e.Event].JobID, o.RunID) {
 			// Armada requeues a returned lease by itself. Show it a failure.
 			failed := *o
 			failed.Returned, failed.Attempted = false, true
@@ -212,46 +215,26 @@ func (t *taking) decided(job string) bool {
 
 // jobFailed reports whether an enforced JobFailed is effective for a failed run, also if
 // the message is a duplicate.
-func (t *taking) jobFailed(run string) bool {
-	job, failed := t.index().failed[run]
-	if !failed {
-		return false
-	}
+func (t *taking) jobFailed(job, run string) bool {
 	j := t.jobs(job)
 	return j != nil && j.Queueing.Decision != 0 && j.Queueing.LatestRun == run && j.State == jobdb.JobFailed
 }
 
-// byScheduler reports whether the message says that the scheduler ended a run.
-func (t *taking) byScheduler(run string) bool { return t.index().byScheduler[run] }
-
-// runIndex is what a message says of runs. A message may have tens of thousands of them,
-// so it is read once.
-type runIndex struct {
-	failed      map[string]string // the job of each run that failed
-	byScheduler map[string]bool   // runs that the scheduler ended
-}
-
-func (t *taking) index() *runIndex {
-	if t.runs != nil {
-		return t.runs
-	}
-	t.runs = &runIndex{failed: map[string]string{}, byScheduler: map[string]bool{}}
-	for i := range t.msg.Events.Events {
-		ev := &t.msg.Events.Events[i]
-		if _, known := t.runs.failed[ev.RunID]; ev.Kind == events.RunErrors && !known {
-			t.runs.failed[ev.RunID] = ev.JobID
+// byScheduler reports whether the message says that the scheduler ended a run. A message may
+// name tens of thousands of runs, so it is read once.
+func (t *taking) byScheduler(job, run string) bool {
+	if t.preempted == nil {
+		t.preempted = map[jobdb.RunKey]bool{}
+		for _, ev := range t.msg.Events.Full.Events {
+			if p := ev.GetJobRunPreempted(); p != nil {
+				t.preempted[jobdb.RunKey{JobID: p.GetPreemptedJobId(), RunID: p.GetPreemptedRunId()}] = true
+			}
+			if e := ev.GetJobRunErrors(); slices.ContainsFunc(e.GetErrors(), endedByScheduler) {
+				t.preempted[jobdb.RunKey{JobID: e.GetJobId(), RunID: e.GetRunId()}] = true
+			}
 		}
 	}
-	for _, ev := range t.msg.Events.Full.Events {
-		if p := ev.GetJobRunPreempted(); p != nil {
-			t.runs.byScheduler[p.GetPreemptedRunId()] = true
-		}
-		e := ev.GetJobRunErrors()
-		if slices.ContainsFunc(e.GetErrors(), endedByScheduler) {
-			t.runs.byScheduler[e.GetRunId()] = true
-		}
-	}
-	return t.runs
+	return t.preempted[jobdb.RunKey{JobID: job, RunID: run}]
 }
 
 func endedByScheduler(e *pb.Error) bool {
@@ -265,12 +248,14 @@ func (t *taking) record(r chain.Record) {
 		switch {
 		case !storable(r.RunID):
 		case r.Requeue:
-			t.add(requeue{r, t.msg.Log.Position, t.byScheduler(r.RunID)})
+			t.add(requeue{r, t.msg.Log.Position, t.byScheduler(r.JobID, r.RunID), graceOf(t.jobs(r.JobID))})
 		default:
 			t.add(fail{r, t.msg.Log.Position})
 		}
 	case *chain.RetryReady:
-		t.add(proven{r})
+		if j := t.jobs(r.JobID); j == nil || j.Submit.GangID == "" { // a gang waits for all of its pods
+			t.add(proven{r})
+		}
 	case *chain.MemberChange:
 		t.member(r)
 	}
@@ -340,10 +325,28 @@ func (w *writing) planActions(ctx context.Context) (*plan, error) {
 		return nil, err
 	}
 	p := w.plan(jobs)
+	if w.waitsForPods() && w.cfg.Slack != nil {
+		if p.slack, err = w.cfg.Slack(); err != nil {
+			return nil, fmt.Errorf("read the termination slack: %w", err)
+		}
+	}
 	for _, a := range w.actions {
 		p.do(a)
 	}
 	return p, nil
+}
+
+// waitsForPods reports whether actions have to wait for pods to end.
+func (m *Writer) waitsForPods() bool {
+	return m.cfg.Mode == HoldBack && slices.ContainsFunc(m.actions, func(a action) bool {
+		switch a := a.(type) {
+		case requeue:
+			return a.byScheduler
+		case restarted:
+			return a.grace > 0
+		}
+		return false
+	})
 }
 
 // planDue plans what is due; nil: nothing is.

@@ -234,4 +234,8 @@ CREATE INDEX refloat_jobs_queue ON refloat_jobs (queue, submitted, job_id, parti
 CREATE INDEX refloat_jobs_over ON refloat_jobs (ended, job_id, partition) WHERE ended <> 0;
 CREATE INDEX refloat_runs_leased ON refloat_runs (leased, job_id);
 CREATE INDEX refloat_decisions_rule ON refloat_decisions (rule, time, partition, number);
+`, `
+-- When pods have ended whose executors learn only from Armada's tables that their run is
+-- over; 0: there are none. The retry starts no earlier.
+ALTER TABLE refloat_waits ADD COLUMN pod_until bigint NOT NULL DEFAULT 0;
 `}
