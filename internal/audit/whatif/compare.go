@@ -59,7 +59,7 @@ func (c *comparison) message(at eventlog.Position, seq *events.Sequence, publish
 
 func find(all []entry, e *entry) *entry {
 	for i := range all {
-		if all[i].run == e.run {
+		if all[i].run == e.run && all[i].queue == e.queue && all[i].set == e.set { // units of several sets have one name
 			return &all[i]
 		}
 	}
@@ -67,7 +67,7 @@ func find(all []entry, e *entry) *entry {
 }
 
 func (c *comparison) partedOf(e *entry) *parted {
-	if p := c.parted[e.job()]; p != nil {
+	if p := c.parted[e.job()]; p != nil && !e.isUnit() {
 		return p
 	}
 	if e.group != "" {
@@ -132,7 +132,9 @@ func (c *comparison) part(r, other *entry, counted bool) {
 	case counted && retried(&other.verdict) && !retried(&r.verdict):
 		c.result.RetriesMore++
 	}
-	c.parted[strings.Clone(r.job())] = p
+	if !r.isUnit() { // which parts with its group
+		c.parted[strings.Clone(r.job())] = p
+	}
 	r.group = max(r.group, other.group)
 	if key := r.groupKey(); key != "" {
 		c.parted[key] = &parted{counted: counted, at: r.time}
