@@ -163,7 +163,7 @@ func TestSmall(t *testing.T) {
 	t.Parallel()
 	text := recorded(t, begin,
 		[]*pb.Event{submit("a", "2"), submit("b", "3")},
-		[]*pb.Event{leased("a", "a1", "n1"), leased("b", "b1", "n1")},
+		[]*pb.Event{leased("a", "a1", "n1"), leased("b", "a1", "n1")}, // a run of the same name
 		[]*pb.Event{failed("a", "a1", 3)},
 		[]*pb.Event{leased("a", "a2", "n2"), submit("c", "0")},
 		[]*pb.Event{ended("a", "a2"), cancelled("b"), leased("stranger", "s1", "n3")},

@@ -25,10 +25,10 @@ import (
 type History struct {
 	name   string
 	jobs   map[string]*job
-	runs   map[string]*run
-	order  []*job // in which they were read
-	last   int64  // the time of the last event
-	faulty int    // messages that are no event sequences
+	runs   map[[2]string]*run // by job and run
+	order  []*job             // in which they were read
+	last   int64              // the time of the last event
+	faulty int                // messages that are no event sequences
 	// What was seen and is not used.
 	strangers, rejected, reprioritised, backwards int
 }
@@ -63,7 +63,7 @@ type amounts map[string]resource.Quantity
 
 // newHistory returns an empty history, which messages name by the name.
 func newHistory(name string) *History {
-	return &History{name: name, jobs: map[string]*job{}, runs: map[string]*run{}}
+	return &History{name: name, jobs: map[string]*job{}, runs: map[[2]string]*run{}}
 }
 
 // Read reads a whole recording; errors name the path and the line.
@@ -250,10 +250,11 @@ func (h *History) happened(e *events.Event, full *pb.Event, at int64) {
 		}
 		return
 	}
-	r := h.runs[e.RunID]
+	key := [2]string{e.JobID, e.RunID}
+	r := h.runs[key]
 	if e.Kind.NamesRun() && r == nil {
 		r = &run{job: j, leased: at}
-		h.runs[e.RunID] = r
+		h.runs[key] = r
 		j.runs = append(j.runs, r)
 	}
 	switch e.Kind { //nolint:exhaustive // the others change nothing here
