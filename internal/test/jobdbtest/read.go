@@ -135,6 +135,7 @@ func testRecords(t *testing.T, db Database) {
 			d, n, r, k, a, l := c.Decisions[0], c.NotDecided[0], c.Ready[0], c.Parked[0], c.Activations[0], c.Releases[0]
 			d.Number, d.Seq, n.Seq, r.Seq, k.Seq, a.Seq = uint64(10+i), uint64(i+1), uint64(i+1), uint64(i+1), uint64(i+1), uint64(i+1)
 			l.Seq, l.From.Ledger, l.From.Entry, l.From.Batch = uint64(i+1), int64(i/4), int64(i/2), int32(i)
+			d.GroupID = "g"
 			d.JobID = fmt.Sprint("job ", i%2)
 			d.RunID, n.JobID, r.JobID, n.RunID, r.RunID = fmt.Sprint("run ", i), d.JobID, d.JobID, fmt.Sprint("run ", i), fmt.Sprint("run ", i)
 			all.Decisions, all.NotDecided, all.Ready = append(all.Decisions, d), append(all.NotDecided, n), append(all.Ready, r)
@@ -152,6 +153,7 @@ func testRecords(t *testing.T, db Database) {
 		"job":       {jobdb.RecordFilter{JobID: "job 1"}, " 02 04 12 14", " 01 02 03 04 05 11 12 13 14 15"},
 		"run":       {jobdb.RecordFilter{JobID: "job 1", RunID: "run 3"}, " 04 14", " 01 02 03 04 05 11 12 13 14 15"},
 		"last":      {jobdb.RecordFilter{Partition: &one, Last: 2}, " 14 15", " 14 15"},
+		"group":     {jobdb.RecordFilter{Partition: &one, Group: &jobdb.Group{ID: "g", Binding: 3}}, " 13 14 15", " 11 12 13 14 15"},
 		"last, all": {jobdb.RecordFilter{Last: 6}, " 05 11 12 13 14 15", " 05 11 12 13 14 15"},
 	}
 	for name, tt := range tests {
@@ -165,6 +167,9 @@ func testRecords(t *testing.T, db Database) {
 				q.Activations(tt.filter, func(v *jobdb.Activation) error { return note(&a, v.Partition, v.Seq) }),
 				q.Releases(tt.filter, func(v *jobdb.Release) error { return note(&l, v.Partition, v.Seq) }),
 			)
+			if tt.filter.Group != nil { // these know no group
+				n, r = d, d
+			}
 			equal(t, name, []string{tt.named, tt.named, tt.named, tt.other, tt.other, tt.other}, []string{d, n, r, k, a, l})
 			return err
 		})
