@@ -53,7 +53,7 @@ ARMADA ALONE is Failed for a job that Armada would have failed by now without Re
 			if err := f.check(); err != nil {
 				return err
 			}
-			return runList(cmd, &f, &jobRows, func(j *query.Job) string { return fmt.Sprint(j.Partition, j.JobID) }, f.answers(nil).ListJobs)
+			return runList(cmd, &f, &jobRows, jobID, f.answers(nil).ListJobs)
 		},
 	}
 	f.bindList(cmd, query.Jobs)
@@ -101,7 +101,7 @@ job (--queue, --job-set, --group), and by the decision on it (--code, --policy, 
 			if err := f.check(); err != nil {
 				return err
 			}
-			return runList(cmd, &f, &runRows, func(r *query.Run) string { return fmt.Sprint(r.Partition, r.JobID, r.RunID) }, f.answers(nil).ListRuns)
+			return runList(cmd, &f, &runRows, runID, f.answers(nil).ListRuns)
 		},
 	}
 	f.bindList(cmd, query.Runs)
@@ -207,7 +207,7 @@ func getDecisions(cmd *cobra.Command, f *listFlags, last int) error {
 			return "", query.LastDecisions(ctx, from, l, last, visit)
 		}
 	}
-	return runList(cmd, f, &decisionRows, func(d *audit.Decision) string { return fmt.Sprint(d.Partition, d.Number) }, list)
+	return runList(cmd, f, &decisionRows, decisionID, list)
 }
 
 // streams reports whether a server streams the decisions that are watched: it selects by fewer criteria than a list.

@@ -55,7 +55,7 @@ failed for good. -o yaml and json also have conditions: of a unit, those of a Ku
 			if err := f.check(); err != nil {
 				return err
 			}
-			return runList(cmd, &f, &groupRows, func(g *query.Group) string { return fmt.Sprint(g.Partition) + groupRows.name(g) }, f.answers(nil).ListGroups)
+			return runList(cmd, &f, &groupRows, groupID, f.answers(nil).ListGroups)
 		},
 	}
 	f.bindList(cmd, query.Groups)

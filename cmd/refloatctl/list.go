@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/query"
 	"github.com/refloat/refloat/internal/suggest"
 )
@@ -150,8 +151,14 @@ func newestHint(cmd *cobra.Command, from query.Answers, asked *query.List) {
 // maxNames bounds the names in a hint.
 const maxNames = 10
 
+// What identifies a row of a watched list.
+func jobID(j *query.Job) any           { return [...]any{j.Partition, j.JobID} }
+func runID(r *query.Run) any           { return [...]any{r.Partition, r.JobID, r.RunID} }
+func decisionID(d *audit.Decision) any { return [...]any{d.Partition, d.Number} }
+func groupID(g *query.Group) any       { return [...]any{g.Partition, g.Queue, g.JobSet, g.Group} }
+
 // runList prints a list, and with --watch what is new or has changed since.
-func runList[T any](cmd *cobra.Command, f *listFlags, r *rows[T], key func(T) string, read func(context.Context, *query.List, func(T) error) (string, error)) error {
+func runList[T any](cmd *cobra.Command, f *listFlags, r *rows[T], id func(T) any, read func(context.Context, *query.List, func(T) error) (string, error)) error {
 	out := bufio.NewWriter(cmd.OutOrStdout())
 	show, end, err := r.printer(out, f.output)
 	if err != nil {
@@ -174,14 +181,14 @@ func runList[T any](cmd *cobra.Command, f *listFlags, r *rows[T], key func(T) st
 	}
 	ticker := time.NewTicker(f.every)
 	defer ticker.Stop()
-	known := map[string][]byte{}
+	known := map[any][]byte{}
 	for {
 		_, err := read(cmd.Context(), &f.ask, func(v T) error {
 			var now bytes.Buffer
-			if err := jsonLines(&now).Encode(r.object(v)); err != nil || bytes.Equal(known[key(v)], now.Bytes()) {
+			if err := jsonLines(&now).Encode(r.object(v)); err != nil || bytes.Equal(known[id(v)], now.Bytes()) {
 				return err
 			}
-			known[key(v)] = now.Bytes()
+			known[id(v)] = now.Bytes()
 			return show(v)
 		})
 		if cmd.Context().Err() != nil {

@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/query"
 )
 
@@ -230,4 +231,20 @@ func TestWatch(t *testing.T) {
 	watched.signal(t, syscall.SIGINT)
 	watched.exits(t, exitFine)
 	ctl(t, "get", "jobs", "--data", data, "--watch", "--limit", "3").exits(t, exitUsage)
+}
+
+// TestWatchedRows: rows that are watched are told apart, however their names begin and end.
+func TestWatchedRows(t *testing.T) {
+	t.Parallel()
+	for _, pair := range [][2]any{
+		{jobID(&query.Job{Partition: 1, JobID: "0a"}), jobID(&query.Job{Partition: 10, JobID: "a"})},
+		{runID(&query.Run{Partition: 1, JobID: "a", Attempt: query.Attempt{RunID: "bc"}}), runID(&query.Run{Partition: 1, JobID: "ab", Attempt: query.Attempt{RunID: "c"}})},
+		{decisionID(&audit.Decision{Partition: 1, Number: 23}), decisionID(&audit.Decision{Partition: 12, Number: 3})},
+		{groupID(&query.Group{Queue: "q", JobSet: "a/b", Group: "c"}), groupID(&query.Group{Queue: "q", JobSet: "a", Group: "b/c"})},
+		{groupID(&query.Group{Partition: 1, Queue: "0"}), groupID(&query.Group{Partition: 10})},
+	} {
+		if pair[0] == pair[1] {
+			t.Errorf("two rows are both %v", pair[0])
+		}
+	}
 }
