@@ -1,6 +1,8 @@
 package evaluator
 
 import (
+	"maps"
+
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/eventlog"
 )
@@ -20,8 +22,9 @@ const (
 	Refused
 )
 
-// Fit remembers which messages of a partition had records that the log did not take.
-// Owners of the partition share it, life after life. The zero value is ready.
+// Fit remembers which messages of a partition had records that the log did not take,
+// until an envelope that covers them is accepted. Owners of the partition share it, life
+// after life. The zero value is ready.
 type Fit struct {
 	messages map[eventlog.Position]*fitting
 }
@@ -57,6 +60,13 @@ func (f *Fit) tooLarge(env *chain.Envelope) {
 		m.form = min(m.form+1, Refused)
 	}
 	m.alone = true
+}
+
+// accepted forgets the messages up to a position: no owner decides them again.
+func (f *Fit) accepted(to eventlog.Position) {
+	if f != nil {
+		maps.DeleteFunc(f.messages, func(at eventlog.Position, _ *fitting) bool { return at.Compare(to) <= 0 })
+	}
 }
 
 // largest is the envelope of the window that is most likely the one that was refused,

@@ -75,6 +75,9 @@ func TestTooLarge(t *testing.T) {
 				t.Fatalf("seed %d, life %d: %v", seed, lives, err)
 			}
 		}
+		if n := fit.Len(); n != 0 {
+			t.Errorf("seed %d: %d messages are remembered after their envelopes were accepted", seed, n)
+		}
 		w.verified()
 		want := dump(t, m.cfg.Store)
 		again := w.start("again", evaluator.Config{})

@@ -384,6 +384,7 @@ func (o *Owner) commit(batch projection.Batch, flush uint64, m meta) error {
 		return err
 	}
 	o.proc.State.Committed(flush)
+	o.cfg.Fit.accepted(m.Positions.Chain.InTo)
 	o.positions = m.Positions
 	return o.point(PointCommitted)
 }
