@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"slices"
 	"strings"
@@ -32,6 +33,8 @@ type deployment struct {
 	line   []string           // flags given on the command line
 	remote *client            // nil: the command does not ask servers
 	cmd    *cobra.Command     // with the flags of remote
+	// warnings is where viewJobs says that the job database is behind the logs, once; nil: they were compared, or are not to be.
+	warnings io.Writer
 }
 
 // bindServer adds the flags that name a server whose API answers instead.
@@ -84,6 +87,7 @@ func (d *deployment) bindPulsar(cmd *cobra.Command) {
 	d.pulsar = pulsarflags.Bind(cmd)
 	settings.Bind(cmd)
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		d.warnings = cmd.ErrOrStderr()
 		cmd.Flags().Visit(func(f *pflag.Flag) { d.line = append(d.line, f.Name) })
 		if err := loadSettings(cmd); err != nil {
 			return err
@@ -264,12 +268,23 @@ func (d deployment) String() string {
 	return flags + "--job-db " + u.Redacted()
 }
 
-func (d deployment) viewJobs(ctx context.Context, read func(jobdb.Queries) error) error {
+// viewJobs reads the job database. The first time, it is compared with the logs of the data directory, if there is one.
+func (d *deployment) viewJobs(ctx context.Context, read func(jobdb.Queries) error) error {
 	r, err := app.ReadJobDB(ctx, d.url())
 	if err != nil {
 		return damageAdvice(err)
 	}
 	defer r.Close()
+	if d.data != "" && d.warnings != nil {
+		warning, err := app.Dir(d.data).Compare(ctx, r)
+		if err != nil {
+			return damageAdvice(err)
+		}
+		if warning != "" {
+			fmt.Fprintln(d.warnings, "warning: "+oneLine(warning))
+		}
+		d.warnings = nil
+	}
 	return damageAdvice(r.View(ctx, read))
 }
 

@@ -37,6 +37,7 @@ func (d *deployment) completes(_ context.Context, cmd *cobra.Command) query.Answ
 	if cmd.PreRunE != nil && cmd.PreRunE(cmd, nil) != nil || d.checkJobs() != nil {
 		return nil
 	}
+	d.warnings = nil // a completion has no room for them
 	return d.answers(nil)
 }
 

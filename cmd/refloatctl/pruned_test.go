@@ -25,7 +25,7 @@ func prune(t *testing.T, data string, retain time.Duration) (pruned uint64) {
 	}()
 	until(t, "jobs are pruned", func() bool {
 		n := uint64(0)
-		err := (deployment{data: data}).viewJobs(t.Context(), func(q jobdb.Queries) error {
+		err := (&deployment{data: data}).viewJobs(t.Context(), func(q jobdb.Queries) error {
 			all, err := q.Positions()
 			for _, p := range all {
 				n += p.Positions.Pruned.Jobs

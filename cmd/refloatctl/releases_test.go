@@ -43,7 +43,7 @@ func letPass(t *testing.T, recording string) string {
 	}()
 	until(t, "everything is released", func() bool {
 		positions := map[int]eventlog.Position{}
-		err := (deployment{data: data}).viewJobs(t.Context(), func(q jobdb.Queries) error {
+		err := (&deployment{data: data}).viewJobs(t.Context(), func(q jobdb.Queries) error {
 			all, err := q.Positions()
 			for _, p := range all {
 				positions[p.Partition] = p.Positions.Events
