@@ -89,12 +89,17 @@ func showing(t *testing.T, data string) string {
 	if err := from.Policies(t.Context(), func(store *policylog.Store) error { service.Store = store; return nil }); err != nil {
 		t.Fatal(err)
 	}
-	h, err := web.Handler(web.Config{API: service, Query: *from, Now: time.Now, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	site, err := web.Open(web.Config{API: service, Query: *from, Now: time.Now, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(h)
-	t.Cleanup(server.Close)
+	server := httptest.NewServer(site)
+	t.Cleanup(func() {
+		server.Close()
+		if err := site.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	return server.URL
 }
 
