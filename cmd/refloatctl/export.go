@@ -35,7 +35,9 @@ func newExport() *cobra.Command {
 		Long: `Export decisions, runs or jobs of a job database for analysis elsewhere, as Parquet or CSV,
 with the criteria of ` + "`refloatctl get`" + `. Both forms have the same columns. Times are UTC, to
 the nanosecond; what is unknown is null, or empty in CSV. A decision has the number
-that it has in its partition.`,
+that it has in its partition. In CSV, a text that a spreadsheet would take for a formula
+(it begins with =, +, -, @, a tab or a carriage return) has an apostrophe before it,
+unless --csv-raw is given.`,
 	}
 	cmd.AddCommand(newExportDecisions(), newExportRuns(), newExportJobs())
 	return cmd
@@ -45,6 +47,7 @@ that it has in its partition.`,
 type exportFlags struct {
 	listFlags
 	format, out string
+	raw         bool
 	sel         query.Selection
 }
 
@@ -55,6 +58,7 @@ func (f *exportFlags) bindExport(cmd *cobra.Command, list string) {
 	}
 	cmd.Flags().StringVar(&f.format, "format", "", "parquet or csv (default: by the name of --out, else csv)")
 	cmd.Flags().StringVar(&f.out, "out", "", "file to write, which must not exist; default: stdout")
+	cmd.Flags().BoolVar(&f.raw, "csv-raw", false, "leave texts as they are in CSV, also those that a spreadsheet takes for formulas")
 	complete(cmd, "format", formatParquet, formatCSV)
 }
 
@@ -71,6 +75,9 @@ func (f *exportFlags) checkExport() (err error) {
 	}
 	if f.format != formatCSV && f.format != formatParquet {
 		return usageError{fmt.Errorf("--format: %w", suggest.Unknown("format", f.format, formatParquet, formatCSV))}
+	}
+	if f.raw && f.format != formatCSV {
+		return usageError{errors.New("--csv-raw: the format is not csv")}
 	}
 	if err := f.check(); err != nil {
 		return err
@@ -97,7 +104,7 @@ func exportRows[R any](cmd *cobra.Command, f *exportFlags, read func(jobdb.Queri
 		}()
 		out = file
 	}
-	write, end := csvWriter[R](out)
+	write, end := csvWriter[R](out, f.raw)
 	if f.format == formatParquet {
 		write, end = parquetWriter[R](out)
 	}
@@ -133,7 +140,7 @@ func parquetWriter[R any](w io.Writer) (write func(*R) error, end func() error) 
 	}, p.Close
 }
 
-func csvWriter[R any](w io.Writer) (write func(*R) error, end func() error) {
+func csvWriter[R any](w io.Writer, raw bool) (write func(*R) error, end func() error) {
 	buffered := bufio.NewWriter(w)
 	c := csv.NewWriter(buffered)
 	var names []string
@@ -156,6 +163,9 @@ func csvWriter[R any](w io.Writer) (write func(*R) error, end func() error) {
 			cells := make([]string, len(names))
 			for i, v := range reflect.ValueOf(row).Elem().Fields() {
 				cells[i.Index[0]] = cellText(v)
+				if !raw && v.Kind() == reflect.String {
+					cells[i.Index[0]] = defused(v.String())
+				}
 			}
 			return c.Write(cells)
 		}, func() error {
@@ -163,6 +173,15 @@ func csvWriter[R any](w io.Writer) (write func(*R) error, end func() error) {
 			c.Flush()
 			return errors.Join(err, c.Error(), buffered.Flush())
 		}
+}
+
+// defused puts an apostrophe before a text that a spreadsheet would take for a formula: users choose names and messages
+// (https://owasp.org/www-community/attacks/CSV_Injection).
+func defused(text string) string {
+	if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) {
+		return "'" + text
+	}
+	return text
 }
 
 func cellText(v reflect.Value) string {

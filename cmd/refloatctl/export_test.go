@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"encoding/csv"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -43,6 +45,36 @@ func TestExport(t *testing.T) {
 	if strings.Count(some, ",genomics,") != 3 || strings.Count(some, "\n") != 4 {
 		t.Errorf("three decisions of a queue: %s", some)
 	}
+}
+
+// TestFormulas: a spreadsheet does not take a text that users chose for a formula, unless it is asked to.
+func TestFormulas(t *testing.T) {
+	t.Parallel()
+	row := exportedRun{Node: `=HYPERLINK("http://x","y")`, Pool: "+1", Executor: "-1", Category: "@SUM(1)", Message: "\t=1", Error: "\r=1", Subcategory: "a=1", Partition: -1}
+	for raw, want := range map[bool][]string{
+		false: {`'=HYPERLINK("http://x","y")`, "'+1", "'-1", "'@SUM(1)", "'\t=1", "'\r=1", "a=1", "-1"},
+		true:  {`=HYPERLINK("http://x","y")`, "+1", "-1", "@SUM(1)", "\t=1", "\r=1", "a=1", "-1"},
+	} {
+		var out bytes.Buffer
+		write, end := csvWriter[exportedRun](&out, raw)
+		if err := errors.Join(write(&row), end()); err != nil {
+			t.Fatal(err)
+		}
+		rows, err := csv.NewReader(&out).ReadAll()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]string{}
+		for i, name := range rows[0] {
+			got[name] = rows[1][i]
+		}
+		for i, name := range []string{"node", "pool", "executor", "category", "message", "error", "subcategory", "partition"} {
+			if got[name] != want[i] {
+				t.Errorf("raw %v: %s is %q, want %q", raw, name, got[name], want[i])
+			}
+		}
+	}
+	ctl(t, "export", "runs", "--data", t.TempDir(), "--format", "parquet", "--csv-raw").exits(t, exitUsage)
 }
 
 // TestExportLeavesNothing: an export that fails leaves no file.
