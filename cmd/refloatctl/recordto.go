@@ -92,7 +92,7 @@ type logTarget struct {
 }
 
 func newLogTarget(dir, topic string, partitions int) (*logTarget, error) {
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o750); err != nil {
 		return nil, fmt.Errorf("create log: %w", err)
 	}
 	log, err := filelog.Open(filelog.Config{FS: vfs.Default, Dir: dir, Partitions: partitions})

@@ -88,7 +88,7 @@ func openLog(dir string, partitions int, write bool) (*filelog.Log, error) {
 		if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("%w in %s", ErrNoData, dir)
 		}
-	} else if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+	} else if err := os.MkdirAll(filepath.Dir(dir), 0o750); err != nil {
 		return nil, fmt.Errorf("create log: %w", err)
 	}
 	if !write || filelog.Exists(vfs.Default, dir) {

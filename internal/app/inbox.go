@@ -31,7 +31,7 @@ func (n *node) watchInbox(ctx context.Context, fed <-chan struct{}) error {
 		return nil
 	}
 	inbox := n.Data.Inbox()
-	if err := os.MkdirAll(inbox, 0o755); err != nil {
+	if err := os.MkdirAll(inbox, 0o750); err != nil {
 		return fmt.Errorf("create the inbox of recordings: %w", err)
 	}
 	stuck := map[string]bool{} // what was fed or refused, and could not be removed

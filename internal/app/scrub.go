@@ -68,7 +68,7 @@ func (s *scrubber) keep() error {
 	b, err := json.Marshal(s.done)
 	if err == nil {
 		// On Pulsar, the scrubber may be the first to write to the data directory.
-		err = errors.Join(os.MkdirAll(string(s.Data), 0o755), writeFile(s.file(), b))
+		err = errors.Join(os.MkdirAll(string(s.Data), 0o750), writeFile(s.file(), b))
 	}
 	if err != nil {
 		return fmt.Errorf("save the scrubber's progress: %w", err)

@@ -55,7 +55,7 @@ func Create(ctx context.Context, dir string, src Source, o Options) (_ *Manifest
 	if o.Progress == nil {
 		o.Progress = func(string, int) {}
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, fmt.Errorf("create archive: %w", err)
 	}
 	lock, err := dirlock.Lock(dir)
@@ -163,7 +163,7 @@ func (w *writer) begin() error {
 	if err := os.RemoveAll(w.dir); err != nil {
 		return fmt.Errorf("remove an unfinished copy: %w", err)
 	}
-	if err := os.Mkdir(w.dir, 0o755); err != nil {
+	if err := os.Mkdir(w.dir, 0o750); err != nil {
 		return fmt.Errorf("create archive: %w", err)
 	}
 	return os.WriteFile(path, plan, 0o644)

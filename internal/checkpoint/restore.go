@@ -52,7 +52,7 @@ func (v *Vault) restore(ctx context.Context, partition int, info Info, dir strin
 }
 
 func (v *Vault) restoreTo(ctx context.Context, m *manifest, tmp, dir string) error {
-	if err := os.MkdirAll(tmp, 0o755); err != nil {
+	if err := os.MkdirAll(tmp, 0o750); err != nil {
 		return err
 	}
 	err := each(ctx, m.Files, func(ctx context.Context, f file) error {

@@ -37,7 +37,7 @@ func (v *Vault) take(partition int, source func(dir string) error) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return fmt.Errorf("clear checkpoint scratch: %w", err)
 	}
-	if err := os.MkdirAll(v.scratch, 0o755); err != nil {
+	if err := os.MkdirAll(v.scratch, 0o750); err != nil {
 		return fmt.Errorf("create checkpoint scratch: %w", err)
 	}
 	if err := source(dir); err != nil {

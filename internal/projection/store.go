@@ -65,7 +65,7 @@ func OpenStore(c StoreConfig) (*Store, error) {
 }
 
 func (s *Store) open(c StoreConfig) (err error) {
-	if err := c.FS.MkdirAll(c.Dir, 0o755); err != nil {
+	if err := c.FS.MkdirAll(c.Dir, 0o750); err != nil {
 		return err
 	}
 	if err := s.lockDir(c); err != nil {

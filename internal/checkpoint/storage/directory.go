@@ -34,7 +34,7 @@ func openDirectory(u *url.URL) (*directory, error) {
 	if strings.Trim(u.Path, "/") == "" {
 		return nil, errors.New("no directory in the URL: use file:///dir")
 	}
-	d := &directory{root: filepath.Clean(u.Path), mode: 0o777}
+	d := &directory{root: filepath.Clean(u.Path), mode: 0o750}
 	if u.Host == "." {
 		d.root = filepath.Clean(strings.TrimPrefix(u.Path, "/"))
 	}

@@ -75,7 +75,7 @@ func Open(c Config) (*Log, error) {
 func (l *Log) open() error {
 	c := l.cfg
 	if !c.ReadOnly {
-		if err := c.FS.MkdirAll(c.Dir, 0o755); err != nil {
+		if err := c.FS.MkdirAll(c.Dir, 0o750); err != nil {
 			return fmt.Errorf("create directory: %w", err)
 		}
 		if err := l.acquire(); err != nil {

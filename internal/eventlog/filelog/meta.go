@@ -90,7 +90,7 @@ func create(c Config) error {
 
 func createPartition(c Config, id int) error {
 	dir := partitionDir(c, id)
-	if err := c.FS.MkdirAll(dir, 0o755); err != nil {
+	if err := c.FS.MkdirAll(dir, 0o750); err != nil {
 		return err
 	}
 	segments, err := (&partition{fs: c.FS, dir: dir}).segments()
