@@ -137,7 +137,7 @@ func TestTrimmedUpToArchive(t *testing.T) {
 		}
 	}
 	// The logs alone cannot be verified, with the archive they can.
-	inProcess(t, "replay", "--verify", "--data", data).exits(t, exitFinding).says(t, "log no longer holds this position", "--archive DIR")
+	inProcess(t, "replay", "--verify", "--data", data).exits(t, exitFinding).says(t, "log no longer holds this position", "--archive DIR", "--checkpoints URL")
 	if got := inProcess(t, "replay", "--verify", "--data", data, "--archive", dir).exits(t, exitFine).out; got != verified {
 		t.Errorf("with the archive: %s, want %s", got, verified)
 	}

@@ -321,25 +321,44 @@ func printReport(w io.Writer, r *report.Report, mayWait bool) {
 			printDifference(w, p)
 			continue
 		}
+		linked := p.Unknown
+		if linked == nil {
+			linked = &report.Unknown{}
+		}
 		fmt.Fprintf(w, "partition %d: %s in %s, %s, policy generation %d, %s; running hash %s; %s not decided yet; ignored: %s\n",
-			p.Partition, plural.Of(p.Messages, "message"), plural.Of(p.Envelopes, "envelope"), plural.Of(p.Decided, "decision"),
+			p.Partition, plural.Of(p.Messages, "message"), plural.Of(p.Envelopes-linked.Envelopes, "envelope"), plural.Of(p.Decisions, "decision"),
 			p.Generation, plural.Of(p.Epochs, "epoch"), p.RunningHash, plural.Of(p.Waiting, "message"), ignoredText(p.Ignored))
 		if p.Begin.Envelope > 0 {
-			fmt.Fprintf(w, "partition %d: envelopes 1 to %d were not read: the state after them is that of a checkpoint\n", p.Partition, p.Begin.Envelope)
+			fmt.Fprintf(w, "partition %d: envelopes 1 to %d, with %s, were not read: the state after them is that of a checkpoint\n", p.Partition, p.Begin.Envelope, plural.Of(p.Given, "decision"))
 		}
-		if u := p.Unknown; u != nil {
-			fmt.Fprintf(w, "partition %d: not verified: %s answered before the state was lost; %s acknowledged the loss, and the events up to %v are unknown\n",
-				p.Partition, plural.Of(u.Messages, "message"), u.By, u.UpTo)
+		if p.Unknown != nil {
+			fmt.Fprintf(w, "partition %d: only linked, not decided again: %s with %s, which answer %s; %s acknowledged that the state was lost, and the events up to %v are unknown\n",
+				p.Partition, plural.Of(linked.Envelopes, "envelope"), plural.Of(linked.Decisions, "decision"), plural.Of(linked.Messages, "message"), linked.By, linked.UpTo)
 		}
 	}
 	if differ > 0 {
 		fmt.Fprintf(w, "differences in %d of %s\n", differ, plural.Of(len(r.Partitions), "partition"))
 		return
 	}
-	fmt.Fprintf(w, "verified: deciding %s again gives the same %s, byte for byte\n", plural.Of(r.Messages, "message"), plural.Of(r.Decisions, "decision"))
+	fmt.Fprintln(w, verifiedText(r))
 	if r.Waiting > 0 && !mayWait {
 		fmt.Fprintf(w, "not verified: the decision log does not answer %s. Is it complete? If an evaluator is running, use --allow-waiting\n", plural.Of(r.Waiting, "message"))
 	}
+}
+
+// verifiedText says what was decided again, and what was not.
+func verifiedText(r *report.Report) string {
+	text := fmt.Sprintf("verified: deciding %s again gives the same %s, byte for byte", plural.Of(r.Messages, "message"), plural.Of(r.Decisions, "decision"))
+	if r.Messages == 0 && r.Linked+r.Given > 0 {
+		text = "nothing was decided again"
+	}
+	if r.Linked > 0 {
+		text += fmt.Sprintf("; of %s before a loss of the state, only the hashes were checked", plural.Of(r.Linked, "decision"))
+	}
+	if r.Given > 0 {
+		text += fmt.Sprintf("; %s before the checkpoints were not read", plural.Of(r.Given, "decision"))
+	}
+	return text
 }
 
 // printDifference prints the first difference of a partition: what it is, where, and both
@@ -359,6 +378,9 @@ func printDifference(w io.Writer, p *report.Partition) {
 	}
 	if d.Kind == audit.InputGone {
 		fmt.Fprintln(w, "  if what was deleted is in an archive, give it with --archive DIR")
+		if p.Begin.Envelope == 0 {
+			fmt.Fprintln(w, "  if evaluators write checkpoints, --checkpoints URL begins at the newest ones: what came before is then not decided again")
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/refloat/refloat/internal/app"
+	"github.com/refloat/refloat/internal/audit/report"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/checkpoint"
 	"github.com/refloat/refloat/internal/checkpoint/storage"
@@ -136,9 +138,17 @@ func TestVerifyFromCheckpoint(t *testing.T) {
 	}
 	up("plain")
 	takeCheckpoints(t, data, vault)
+	first := jsonLine(t, inProcess(t, "verify", "--data", data, "-o", "json").exits(t, exitFine).out).number("decisions")
+	inProcess(t, "verify", "--data", data, "--checkpoints", vault).exits(t, exitFine).
+		says(t, fmt.Sprintf("nothing was decided again; %d decisions before the checkpoints were not read", first), "0 messages in 0 envelopes, 0 decisions, ")
 	up("retried")
+	inProcess(t, "verify", "--data", data, "--checkpoints", vault).exits(t, exitFine).
+		says(t, "verified: deciding 2298 messages again gives the same ", fmt.Sprintf("; %d decisions before the checkpoints were not read", first))
 	r := jsonLine(t, inProcess(t, "verify", "--data", data, "--checkpoints", vault, "-o", "json").exits(t, exitFine).out)
 	whole := jsonLine(t, inProcess(t, "verify", "--data", data, "-o", "json").exits(t, exitFine).out)
+	if got, want := r.number("decisions")+r.number("decisionsGiven"), whole.number("decisions"); got != want || r.number("decisionsGiven") != first {
+		t.Errorf("%d decisions and %d given, want %d in all and %d given", r.number("decisions"), r.number("decisionsGiven"), want, first)
+	}
 	begun := 0
 	for i, p := range r["partitions"].([]any) {
 		p, all := object(p.(map[string]any)), object(whole["partitions"].([]any)[i].(map[string]any))
@@ -151,6 +161,21 @@ func TestVerifyFromCheckpoint(t *testing.T) {
 	}
 	if begun == 0 {
 		t.Errorf("no partition began at a checkpoint: %v", r)
+	}
+}
+
+// TestVerifiedText: what was decided again, and what was not.
+func TestVerifiedText(t *testing.T) {
+	t.Parallel()
+	for want, r := range map[string]report.Report{
+		"verified: deciding 0 messages again gives the same 0 decisions, byte for byte":                                                                                                                           {},
+		"verified: deciding 9 messages again gives the same 1 decision, byte for byte":                                                                                                                            {Messages: 9, Decisions: 1},
+		"nothing was decided again; of 1874 decisions before a loss of the state, only the hashes were checked":                                                                                                   {Linked: 1874},
+		"verified: deciding 1 message again gives the same 0 decisions, byte for byte; of 2 decisions before a loss of the state, only the hashes were checked; 3 decisions before the checkpoints were not read": {Messages: 1, Linked: 2, Given: 3},
+	} {
+		if got := verifiedText(&r); got != want {
+			t.Errorf("%+v: %s, want %s", r, got, want)
+		}
 	}
 }
 

@@ -97,6 +97,7 @@ func (x *verification) beyondLost(ctx context.Context, cause error) error {
 	}
 	v := &x.v
 	v.Unknown, v.RebuiltFrom, v.RebuiltBy = d.messages-v.Messages, last.From, last.By
+	v.LinkedEnvelopes, v.LinkedDecisions = d.envelopes-v.Envelopes, d.p.Progress.Decisions-x.p.Progress.Decisions
 	v.Envelopes, v.Claims, v.End = d.envelopes, d.claims, d.end
 	_ = x.f.Close()
 	x.p, x.store, x.f, x.loose = d.p, d.store, d.f, 0

@@ -23,11 +23,12 @@ type Logs struct{ Events, Decisions, Policies eventlog.Topic }
 type Verified struct {
 	Progress  evaluator.Progress
 	Begin     chain.End // verified is what comes after it
+	Given     uint64    // decisions up to Begin, which are in the state that is taken as given
 	End       chain.End
 	Decisions eventlog.Position // of the last verified envelope in the decision log
-	Envelopes uint64
-	Messages  uint64 // covered by the decision log
-	Waiting   uint64 // not covered yet
+	Envelopes uint64            // read
+	Messages  uint64            // decided again
+	Waiting   uint64            // not covered yet
 	Ignored   map[chain.Ignored]uint64
 	Claims    uint64
 	Records   map[string]uint64 // by kind (KindName)
@@ -35,8 +36,10 @@ type Verified struct {
 	Generations []Activation
 	Semantics   []Activation
 	// Unknown is the number of covered messages that could not be verified, because the
-	// state was lost and rebuilt after them (chain.StateRebuilt).
-	Unknown uint64
+	// state was lost and rebuilt after them (chain.StateRebuilt). Of their envelopes and
+	// decisions it is known only that they are accepted ones, each linked to the one before.
+	Unknown                          uint64
+	LinkedEnvelopes, LinkedDecisions uint64
 	// RebuiltFrom is the position from which the last such rebuild started, if Unknown
 	// is not 0.
 	RebuiltFrom eventlog.Position
@@ -157,7 +160,7 @@ func (x *verification) begin() (err error) {
 	at := follow.Beginning
 	if from := x.o.From; from != nil {
 		at, x.p, x.store = from.At, from.Processor, from.Store
-		x.v.Begin, x.v.End, x.v.Decisions = at.Chain, at.Chain, at.Decisions
+		x.v.Begin, x.v.End, x.v.Decisions, x.v.Given = at.Chain, at.Chain, at.Decisions, x.p.Progress.Decisions
 		if err := x.inForce(at.Chain.Seq); err != nil {
 			return err
 		}
@@ -219,6 +222,9 @@ func (x *verification) step(ctx context.Context, s *follow.Batch) error {
 	}
 	return nil
 }
+
+// Again returns the number of decisions that were derived again, of a verification that came to its end.
+func (v *Verified) Again() uint64 { return v.Progress.Decisions - v.Given - v.LinkedDecisions }
 
 // count counts a verified envelope.
 func (v *Verified) count(s *follow.Batch) {

@@ -103,6 +103,9 @@ func TestRebuild(t *testing.T) {
 		if err != nil || v.Waiting != 0 || v.Unknown != uint64(answered) || v.RebuiltBy != "olga" {
 			t.Fatalf("seed %d: Verify = %+v, %v; want %d messages unknown", seed, v, err, answered)
 		}
+		if again := v.Records["JobFailed"] + v.Records["JobRequeued"]; v.Again() != again || v.LinkedEnvelopes == 0 {
+			t.Fatalf("seed %d: %d decisions were decided again, Verify says %d: %+v", seed, again, v.Again(), v)
+		}
 		if gone.Compare(at[answered-1]) <= 0 {
 			if v := w.verified(); v.Unknown != 0 || v.Messages != uint64(len(at)) {
 				t.Fatalf("seed %d: with all events, Verify = %+v", seed, v)

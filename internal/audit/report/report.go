@@ -37,7 +37,9 @@ type Report struct {
 	Policies   []PolicySet `json:"policies"` // those that were in force
 	Messages   uint64      `json:"messages"`
 	Envelopes  uint64      `json:"envelopes"`
-	Decisions  uint64      `json:"decisions"`
+	Decisions  uint64      `json:"decisions"`                 // derived again
+	Linked     uint64      `json:"decisionsLinked,omitempty"` // only their hashes were checked (Unknown)
+	Given      uint64      `json:"decisionsGiven,omitempty"`  // they were not read: checkpoints contain them
 	Waiting    uint64      `json:"messagesNotDecided"`
 	Problem    string      `json:"problem,omitempty"` // why there are no partitions: a log is too damaged to be opened
 }
@@ -52,6 +54,8 @@ type Partition struct {
 	Envelopes   uint64            `json:"envelopes"`
 	Epochs      uint64            `json:"epochs"`
 	Records     map[string]uint64 `json:"records"`
+	Decisions   uint64            `json:"decisions"` // derived again
+	Given       uint64            `json:"decisionsGiven,omitempty"`
 	Decided     uint64            `json:"lastDecision"` // its number
 	RunningHash string            `json:"runningHash"`  // over all records that follow from input, from the first one on
 	Generation  uint64            `json:"generation"`   // of the policies in force at the end
@@ -85,11 +89,13 @@ type PolicySet struct {
 }
 
 // Unknown are messages that could not be verified, because an operator acknowledged
-// that earlier events are lost.
+// that earlier events are lost. What answers them is linked into the chain, and was not derived again.
 type Unknown struct {
-	Messages uint64 `json:"messages"`
-	UpTo     string `json:"eventsUpTo"`
-	By       string `json:"acknowledgedBy"`
+	Messages  uint64 `json:"messages"`
+	Envelopes uint64 `json:"envelopes"`
+	Decisions uint64 `json:"decisions"`
+	UpTo      string `json:"eventsUpTo"`
+	By        string `json:"acknowledgedBy"`
 }
 
 // Difference is the first difference of a partition.
@@ -195,7 +201,11 @@ func isDifference(err error) bool { _, ok := audit.KindOf(err); return ok }
 func (r *Report) add(p *Partition, allowWaiting bool) {
 	r.Partitions = append(r.Partitions, *p)
 	r.Verified = r.Verified && p.Verified && (p.Waiting == 0 || allowWaiting)
-	r.Messages, r.Envelopes, r.Waiting, r.Decisions = r.Messages+p.Messages, r.Envelopes+p.Envelopes, r.Waiting+p.Waiting, r.Decisions+p.Decided
+	r.Messages, r.Envelopes, r.Waiting = r.Messages+p.Messages, r.Envelopes+p.Envelopes, r.Waiting+p.Waiting
+	r.Decisions, r.Given = r.Decisions+p.Decisions, r.Given+p.Given
+	if p.Unknown != nil {
+		r.Linked += p.Unknown.Decisions
+	}
 	for _, g := range p.Generations {
 		set := PolicySet{g.Number, g.Digest}
 		at := 0
@@ -211,7 +221,7 @@ func (r *Report) add(p *Partition, allowWaiting bool) {
 func partitionOf(p int, v *audit.Verified, err error) *Partition {
 	out := &Partition{
 		Partition: p, Verified: err == nil, Begin: pointOf(v.Begin), End: pointOf(v.End), Messages: v.Messages, Envelopes: v.Envelopes, Epochs: v.Claims,
-		Records: v.Records, Decided: v.Progress.Decisions, RunningHash: v.Progress.Running.String(), Generation: v.Progress.Generation,
+		Records: v.Records, Given: v.Given, Decided: v.Progress.Decisions, RunningHash: v.Progress.Running.String(), Generation: v.Progress.Generation,
 		Generations: activations(v.Generations), Semantics: activations(v.Semantics), Ignored: map[string]uint64{}, Waiting: v.Waiting,
 	}
 	if v.Decisions != eventlog.Start {
@@ -220,8 +230,11 @@ func partitionOf(p int, v *audit.Verified, err error) *Partition {
 	for why, n := range v.Ignored {
 		out.Ignored[why.String()] = n
 	}
+	if err == nil {
+		out.Decisions = v.Again()
+	}
 	if v.Unknown > 0 {
-		out.Unknown = &Unknown{v.Unknown, v.RebuiltFrom.String(), v.RebuiltBy}
+		out.Unknown = &Unknown{v.Unknown, v.LinkedEnvelopes, v.LinkedDecisions, v.RebuiltFrom.String(), v.RebuiltBy}
 	}
 	if d, ok := errors.AsType[*audit.Difference](err); ok {
 		out.Difference = &Difference{
