@@ -114,7 +114,9 @@ func (c *campaign) round() {
 	sum := followed(t, c.data, c.h.messages, c.sets, func(job string) bool { return len(job) > 5 && c.h.real[job[:5]] })
 	if !c.changing {
 		want := ctl(t, "replay", "--log", app.Dir(c.data).Events(), "--policies", c.policies, "-o", "json").exits(t, exitFine).out
-		if got := ctl(t, "get", "decisions", "--data", c.data, "-o", "json").exits(t, exitFine).out; got != want {
+		got := ctl(t, "get", "decisions", "--data", c.data, "-o", "json").exits(t, exitFine).out
+		// A replay has no rows: it cannot know that the job of a decision had ended there.
+		if got = strings.ReplaceAll(got, `,"superseded":true`, ""); got != want {
 			t.Errorf("get decisions and replay differ: %s", firstDifference(want, got))
 		}
 	}

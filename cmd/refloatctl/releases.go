@@ -12,7 +12,7 @@ import (
 )
 
 // supersededText explains a record that had no effect.
-const supersededText = "superseded: it came after a release, so it had no effect"
+const supersededText = "superseded: it came too late, so it had no effect"
 
 func newGetReleases() *cobra.Command {
 	var f getFlags

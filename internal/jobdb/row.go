@@ -202,8 +202,8 @@ type Decision struct {
 	chain.Decision
 }
 
-// Late reports whether the decision came too late to have an effect: its message, or the end of its job, had been released
-// before.
+// Late reports whether the decision came too late to have an effect: its message had been released, or its job had ended
+// here, by a release or before the evaluator forgot it.
 func (d *Decision) Late() bool { return d.Superseded || !d.Acted && !d.Shadow }
 
 // NotDecided is a failed run without a decision.

@@ -17,7 +17,7 @@ const (
 	Retried       Effect = iota // a JobRequeued that put its job back into the queue
 	FailedForGood               // a JobFailed that ended its job
 	InShadow                    // made in shadow: nobody acts on it, whatever it says and whenever it came
-	Superseded                  // came too late: its events, or the end of its job, had been released before
+	Superseded                  // came too late: its events had been released, or its job had ended here before
 )
 
 var effects = [...]string{"retried", "failed for good", "in shadow", "superseded"}
