@@ -177,9 +177,9 @@ func recordIs(names ...string) func(object) bool {
 
 // ofGroup are the records of groups; of them, those on one member, and on a unit or a member.
 var (
-	ofGroup  = recordIs("GroupBound", "GroupFinding", "MemberHeld", "MemberReleased", "MemberRestart", "MemberStopped", "UnitEnded", "GroupEnded")
-	onMember = recordIs("MemberHeld", "MemberReleased", "MemberRestart", "MemberStopped")
-	onUnit   = recordIs("MemberHeld", "MemberReleased", "MemberRestart", "MemberStopped", "UnitEnded")
+	ofGroup  = recordIs("GroupBound", "GroupFinding", "MemberHeld", "MemberReleased", "MemberRestart", "MemberStopped", "MemberJoined", "UnitEnded", "GroupEnded")
+	onMember = recordIs("MemberHeld", "MemberReleased", "MemberRestart", "MemberStopped", "MemberJoined")
+	onUnit   = recordIs("MemberHeld", "MemberReleased", "MemberRestart", "MemberStopped", "MemberJoined", "UnitEnded")
 )
 
 // contract is the machine-readable contract of decisions.
@@ -226,7 +226,7 @@ var contract = []field{
 
 // otherContract is that of `--all` for what is no decision.
 var otherContract = []field{
-	{"record", nil, oneOf("NotDecided", "Parked", "RetryReady", "GroupBound", "GroupFinding", "MemberHeld", "MemberReleased", "MemberRestart", "MemberStopped", "UnitEnded", "GroupEnded")},
+	{"record", nil, oneOf("NotDecided", "Parked", "RetryReady", "GroupBound", "GroupFinding", "MemberHeld", "MemberReleased", "MemberRestart", "MemberStopped", "MemberJoined", "UnitEnded", "GroupEnded")},
 	{"partition", nil, isCount},
 	{"position", nil, isPosition},
 	{"reason", func(o object) bool {

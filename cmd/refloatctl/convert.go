@@ -200,7 +200,7 @@ func nextSteps(out io.Writer, policies, jobs string, r *convert.Result) {
      the directory that --policies names. The jobs select %s by the annotation armadaproject.io/retry-policy,
      so no queue has to name them. What queue %s names itself comes first: its rules, and its defaultAction if it
      has one, decide before these. Use a queue whose policies leave these failures alone`, policies, strings.Join(names, ", "), r.Submit.Queue)
-	say("armadactl submit %s. A group has its name once in a job set: to run it again, convert with another --job-set", jobs)
+	say("armadactl submit %s. Once the group has ended, the same file runs it again, as a new group of that name;\n     to run it twice at once, convert with another --job-set", jobs)
 	say("refloatctl get groups --queue %s --job-set %s --data DIR (or --job-db URL)", quoted(r.Submit.Queue), quoted(r.Submit.JobSetID))
 	fmt.Fprintf(out, `Groups need version 3 of the semantics; %d is the newest. Where an earlier build of Refloat has begun the logs, restart the
 evaluators, or up, with --semantics %[1]d first

@@ -131,12 +131,12 @@ func printMember(w io.Writer, e *query.Explanation) {
 	}
 }
 
-// printChanges shows what a job's group did to the job.
+// printChanges shows what a job's group did to the job, or why it is in none.
 func printChanges(w io.Writer, done []query.ByGroup) {
 	if len(done) == 0 {
 		return
 	}
-	fmt.Fprintf(w, "\n%s did to the job (`refloatctl explain group` has all of it)\n", bold(w, "What the group"))
+	fmt.Fprintf(w, "\n%s about the job (`refloatctl explain group` has all of them)\n", bold(w, "Records of its group"))
 	for _, d := range done {
 		if d.At == "" {
 			fmt.Fprintf(w, "  %s\n", oneLine(d.Text))

@@ -159,6 +159,9 @@ func printGroup(w io.Writer, g *query.Group) error {
 	if g.Reason != "" {
 		fmt.Fprintf(w, "  reason %s%s\n", g.Reason, ruleText(g.Rule))
 	}
+	if g.Newer != "" {
+		fmt.Fprintf(w, "  the name begins a new group after each end: the newest is %s\n", oneLine(g.Newer))
+	}
 	fmt.Fprintf(w, "  generation %d, counted restarts %s, %s by rules in all\n", g.Generation, restartsText(g), plural.Of(uint64(g.Restarts), "restart"))
 	t := newTable(w, "  UNIT", "STATE", "GENERATION", "RESTARTS", "RETRIES", "ACTIVE", "HELD", "SUCCEEDED", "FAILED", "CANCELLED", "STOPPED", "TERMINATING", "COMPLETED INDEXES", "FAILED INDEXES")
 	for _, p := range g.Parts {

@@ -108,7 +108,7 @@ func groupHistoryFile(t *testing.T) string {
 	tell(failure("w1", "c1"))
 	tell(lease("d", "b1"))
 	tell(failure("d", "b1"))
-	tell(submit("late", append(in("train", "training", "driver"), "refloat.github.io/index", "0")...)) // taken
+	tell(submit("late", append(in("train", "training", "driver"), "refloat.github.io/index", "0")...)) // taken, so it begins a new group
 	tell(submit("w4", in("lone", "alone", "main")...), submit("w5", in("lone", "alone", "main")...))
 	tell(lease("w4", "f0"))
 	tell(failure("w4", "f0"))
@@ -119,6 +119,7 @@ func groupHistoryFile(t *testing.T) string {
 	tell(lease("s0", "e0"), lease("s1", "e1"))
 	tell(failure("s0", "e0"))
 	tell(&pb.Event{Event: &pb.Event_CancelJob{CancelJob: &pb.CancelJob{JobId: "s2"}}})
+	tell(submit("odd", append(in("sweep", "sweep", "main"), "refloat.github.io/index", "1")...)) // taken
 	file := filepath.Join(t.TempDir(), "groups.jsonl.gz")
 	writeRecording(t, file, entries)
 	return file
@@ -182,13 +183,23 @@ func TestGroups(t *testing.T) {
 	want(g, map[string]any{"state": "Failed", "reason": "BackoffLimitExceeded", "maxRestarts": 7, "restartsCounted": 0})
 	want(object(units(g, 0)), map[string]any{"failed": 1, "stopped": 2, "held": 0, "active": 0})
 	ctl(t, "explain", "w6", "--data", data).exits(t, exitFinding).says(t, "MemberStopped", "its group has ended: Failed (BackoffLimitExceeded), by rule give-up")
-	ctl(t, "get", "groups", "--data", data).exits(t, exitFine).says(t, "train", "sweep", "gang/g1")
+	// A job that does not fit into a group that has ended begins one that follows it; into one that goes on, it is in none.
+	want(one("train"), map[string]any{"newer": "train#2"})
+	g = one("train#2")
+	want(g, map[string]any{"state": "Active", "policy": "training"})
+	want(object(units(g, 0)), map[string]any{"active": 1})
+	for _, command := range []string{"get", "explain"} {
+		ctl(t, command, "group", "train", "--data", data).exits(t, exitFine).says(t, "the newest is train#2")
+	}
+	ctl(t, "explain", "late", "--data", data).exits(t, exitFinding).says(t, "MemberJoined", "index 0 of driver/0 of group train#2: the group that it names has ended")
+	ctl(t, "explain", "odd", "--data", data).exits(t, exitFinding).says(t, "GroupFinding IndexTaken: job odd is not a member of group sweep: another job has this index")
+	ctl(t, "get", "groups", "--data", data).exits(t, exitFine).says(t, "train", "train#2", "sweep", "gang/g1")
 	ctl(t, "get", "group", "train", "--data", data, "-o", "yaml").exits(t, exitFine).says(t, "state: Failed", "restartsCounted: 1",
 		"conditions:", "type: FailureTarget", "restarts are used up: 1 of maxRestarts 1")
 	ctl(t, "get", "group", "nobody", "--data", data).exits(t, exitFinding).says(t, "get groups")
 	ctl(t, "get", "groups", "--data", data, "-o", "xml").exits(t, exitUsage)
 	ctl(t, "explain", "group", "train", "--data", data).exits(t, exitFine).says(t, "GroupBound", "MemberHeld", "MemberReleased", "MemberRestart", "restarts the whole group", "restarts are used up", "GroupEnded")
-	ctl(t, "explain", "g1", "--data", data).exits(t, exitFine).says(t, "whole gang", "What the group", "MemberRestart")
+	ctl(t, "explain", "g1", "--data", data).exits(t, exitFine).says(t, "whole gang", "Records of its group", "MemberRestart")
 	ctl(t, "explain", "d", "--data", data).exits(t, exitFine).says(t, "no rule matched", "used up")
 	r := ctl(t, "get", "decisions", "--data", data, "-o", "json", "--all").exits(t, exitFine)
 	r.says(t, `"groupAction":"RestartGroup"`, `"unitReason":"BackoffLimitExceeded"`, `"record":"MemberHeld"`, `"record":"GroupEnded"`)

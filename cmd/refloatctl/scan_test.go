@@ -139,7 +139,7 @@ func (c *chained) take(t *testing.T, records [][]byte) {
 		case *chain.SemanticsActivated:
 			c.activations = append(c.activations, activated{before: c.answered, semantics: r.Version})
 		default:
-			if r.FromInput() {
+			if r.FromInput() && modelrecord.Has(r) {
 				c.records = append(c.records, modelrecord.Of(r))
 			}
 		}

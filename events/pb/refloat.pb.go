@@ -222,6 +222,7 @@ type Record struct {
 	//	*Record_MemberStopped
 	//	*Record_UnitEnded
 	//	*Record_GroupEnded
+	//	*Record_MemberJoined
 	Record        isRecord_Record `protobuf_oneof:"record"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -426,6 +427,15 @@ func (x *Record) GetGroupEnded() *GroupEnded {
 	return nil
 }
 
+func (x *Record) GetMemberJoined() *MemberChange {
+	if x != nil {
+		if x, ok := x.Record.(*Record_MemberJoined); ok {
+			return x.MemberJoined
+		}
+	}
+	return nil
+}
+
 type isRecord_Record interface {
 	isRecord_Record()
 }
@@ -502,6 +512,10 @@ type Record_GroupEnded struct {
 	GroupEnded *GroupEnded `protobuf:"bytes,18,opt,name=group_ended,json=groupEnded,oneof"`
 }
 
+type Record_MemberJoined struct {
+	MemberJoined *MemberChange `protobuf:"bytes,19,opt,name=member_joined,json=memberJoined,oneof"`
+}
+
 func (*Record_JobRequeued) isRecord_Record() {}
 
 func (*Record_JobFailed) isRecord_Record() {}
@@ -537,6 +551,8 @@ func (*Record_MemberStopped) isRecord_Record() {}
 func (*Record_UnitEnded) isRecord_Record() {}
 
 func (*Record_GroupEnded) isRecord_Record() {}
+
+func (*Record_MemberJoined) isRecord_Record() {}
 
 // Decision is the one verdict on one failed run (SEMANTICS 11).
 type Decision struct {
@@ -1279,7 +1295,7 @@ func (x *GroupFinding) GetReason() uint32 {
 	return 0
 }
 
-// MemberChange is a member that is held back, released, restarted or stopped.
+// MemberChange is a member that is held back, released, restarted or stopped, or that joined another group than it names.
 type MemberChange struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Position      *Position              `protobuf:"bytes,1,opt,name=position" json:"position,omitempty"`
@@ -2304,7 +2320,7 @@ const file_events_pb_refloat_proto_rawDesc = "" +
 	"\x05in_to\x18\x06 \x01(\v2\x14.refloat.v1.PositionR\x04inTo\x12\x19\n" +
 	"\bin_count\x18\a \x01(\x04R\ainCount\x12\x18\n" +
 	"\arecords\x18\b \x03(\fR\arecords\x12\x14\n" +
-	"\x05check\x18\t \x01(\rR\x05check\"\x82\t\n" +
+	"\x05check\x18\t \x01(\rR\x05check\"\xc3\t\n" +
 	"\x06Record\x129\n" +
 	"\fjob_requeued\x18\x01 \x01(\v2\x14.refloat.v1.DecisionH\x00R\vjobRequeued\x125\n" +
 	"\n" +
@@ -2332,7 +2348,8 @@ const file_events_pb_refloat_proto_rawDesc = "" +
 	"\n" +
 	"unit_ended\x18\x11 \x01(\v2\x15.refloat.v1.UnitEndedH\x00R\tunitEnded\x129\n" +
 	"\vgroup_ended\x18\x12 \x01(\v2\x16.refloat.v1.GroupEndedH\x00R\n" +
-	"groupEndedB\b\n" +
+	"groupEnded\x12?\n" +
+	"\rmember_joined\x18\x13 \x01(\v2\x18.refloat.v1.MemberChangeH\x00R\fmemberJoinedB\b\n" +
 	"\x06record\"\xbe\a\n" +
 	"\bDecision\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x120\n" +
@@ -2569,28 +2586,29 @@ var file_events_pb_refloat_proto_depIdxs = []int32{
 	9,  // 17: refloat.v1.Record.member_stopped:type_name -> refloat.v1.MemberChange
 	10, // 18: refloat.v1.Record.unit_ended:type_name -> refloat.v1.UnitEnded
 	11, // 19: refloat.v1.Record.group_ended:type_name -> refloat.v1.GroupEnded
-	0,  // 20: refloat.v1.Decision.position:type_name -> refloat.v1.Position
-	4,  // 21: refloat.v1.Decision.member:type_name -> refloat.v1.Member
-	5,  // 22: refloat.v1.Decision.group_verdict:type_name -> refloat.v1.GroupVerdict
-	0,  // 23: refloat.v1.GroupBound.position:type_name -> refloat.v1.Position
-	7,  // 24: refloat.v1.GroupBound.parts:type_name -> refloat.v1.GroupPart
-	0,  // 25: refloat.v1.GroupFinding.position:type_name -> refloat.v1.Position
-	0,  // 26: refloat.v1.MemberChange.position:type_name -> refloat.v1.Position
-	4,  // 27: refloat.v1.MemberChange.member:type_name -> refloat.v1.Member
-	0,  // 28: refloat.v1.UnitEnded.position:type_name -> refloat.v1.Position
-	4,  // 29: refloat.v1.UnitEnded.member:type_name -> refloat.v1.Member
-	5,  // 30: refloat.v1.UnitEnded.verdict:type_name -> refloat.v1.GroupVerdict
-	0,  // 31: refloat.v1.GroupEnded.position:type_name -> refloat.v1.Position
-	0,  // 32: refloat.v1.NotDecided.position:type_name -> refloat.v1.Position
-	0,  // 33: refloat.v1.Parked.position:type_name -> refloat.v1.Position
-	0,  // 34: refloat.v1.RetryReady.position:type_name -> refloat.v1.Position
-	0,  // 35: refloat.v1.StateRebuilt.from:type_name -> refloat.v1.Position
-	21, // 36: refloat.v1.PolicyGeneration.brakes:type_name -> refloat.v1.Brake
-	37, // [37:37] is the sub-list for method output_type
-	37, // [37:37] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	9,  // 20: refloat.v1.Record.member_joined:type_name -> refloat.v1.MemberChange
+	0,  // 21: refloat.v1.Decision.position:type_name -> refloat.v1.Position
+	4,  // 22: refloat.v1.Decision.member:type_name -> refloat.v1.Member
+	5,  // 23: refloat.v1.Decision.group_verdict:type_name -> refloat.v1.GroupVerdict
+	0,  // 24: refloat.v1.GroupBound.position:type_name -> refloat.v1.Position
+	7,  // 25: refloat.v1.GroupBound.parts:type_name -> refloat.v1.GroupPart
+	0,  // 26: refloat.v1.GroupFinding.position:type_name -> refloat.v1.Position
+	0,  // 27: refloat.v1.MemberChange.position:type_name -> refloat.v1.Position
+	4,  // 28: refloat.v1.MemberChange.member:type_name -> refloat.v1.Member
+	0,  // 29: refloat.v1.UnitEnded.position:type_name -> refloat.v1.Position
+	4,  // 30: refloat.v1.UnitEnded.member:type_name -> refloat.v1.Member
+	5,  // 31: refloat.v1.UnitEnded.verdict:type_name -> refloat.v1.GroupVerdict
+	0,  // 32: refloat.v1.GroupEnded.position:type_name -> refloat.v1.Position
+	0,  // 33: refloat.v1.NotDecided.position:type_name -> refloat.v1.Position
+	0,  // 34: refloat.v1.Parked.position:type_name -> refloat.v1.Position
+	0,  // 35: refloat.v1.RetryReady.position:type_name -> refloat.v1.Position
+	0,  // 36: refloat.v1.StateRebuilt.from:type_name -> refloat.v1.Position
+	21, // 37: refloat.v1.PolicyGeneration.brakes:type_name -> refloat.v1.Brake
+	38, // [38:38] is the sub-list for method output_type
+	38, // [38:38] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_events_pb_refloat_proto_init() }
@@ -2617,6 +2635,7 @@ func file_events_pb_refloat_proto_init() {
 		(*Record_MemberStopped)(nil),
 		(*Record_UnitEnded)(nil),
 		(*Record_GroupEnded)(nil),
+		(*Record_MemberJoined)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -194,6 +194,34 @@ func scopeOf(a policy.GroupAction) string {
 	}
 }
 
+// whyFound says why a job is not a member of the group that it names.
+func whyFound(r policy.FindingReason) string {
+	switch r {
+	case policy.InvalidName:
+		return "the name is too long"
+	case policy.NoPolicyNamed:
+		return "no such group is going on, and the job names no group policy for a new one"
+	case policy.NoSuchPolicy:
+		return "no such group is going on, and the group policy that the job names does not exist"
+	case policy.OtherPolicy:
+		return "the group has another group policy"
+	case policy.NoSuchPart:
+		return "the group has no such part"
+	case policy.NoSuchReplica:
+		return "the part has fewer units"
+	case policy.NoSuchIndex:
+		return "the unit has fewer members"
+	case policy.IndexTaken:
+		return "another job has this index"
+	case policy.NotOneUnit:
+		return "its gang would not be exactly one unit of one group"
+	case policy.OverParallelism:
+		return "its gang is larger than the parallelism of the part"
+	case policy.UnknownFinding:
+	}
+	return r.String()
+}
+
 // describeGroup describes a record of a group in one sentence; "" if it is none.
 func describeGroup(r chain.Record) string {
 	switch r := r.(type) {
@@ -204,11 +232,15 @@ func describeGroup(r chain.Record) string {
 		}
 		return fmt.Sprintf("GroupBound: job %s binds group %s %s", r.JobID, r.Group, by)
 	case *chain.GroupFinding:
-		return fmt.Sprintf("GroupFinding %s: job %s is not a member of group %s", r.Reason, r.JobID, r.Group)
+		return fmt.Sprintf("GroupFinding %s: job %s is not a member of group %s: %s", r.Reason, r.JobID, r.Group, whyFound(r.Reason))
 	case *chain.MemberChange:
 		s := fmt.Sprintf("%s: job %s, index %d of %s/%d", r.Change, r.JobID, r.Member.Index, r.Member.Part, r.Member.Replica)
-		if r.Change == chain.MemberRestart {
+		switch r.Change {
+		case chain.MemberJoined:
+			s += fmt.Sprintf(" of group %s: the group that it names has ended", r.Member.Group)
+		case chain.MemberRestart:
 			s += fmt.Sprintf(", generation %d, not before %s", r.Member.Generation, timeOf(r.RetryAfter))
+		default: // its place says it all
 		}
 		return s
 	case *chain.UnitEnded:

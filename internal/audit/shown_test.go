@@ -88,8 +88,8 @@ func (s showing) record() chain.Record {
 		}}}
 	case "finding":
 		return &chain.GroupFinding{Position: position, Queue: "ml", JobSet: "set", Group: "train", JobID: "j", Reason: policy.IndexTaken}
-	case "held", "restart":
-		change := map[string]chain.Change{"held": chain.MemberHeld, "restart": chain.MemberRestart}[kind]
+	case "held", "restart", "joined":
+		change := map[string]chain.Change{"held": chain.MemberHeld, "restart": chain.MemberRestart, "joined": chain.MemberJoined}[kind]
 		m := chain.Member{Group: "train", Part: "workers", Index: 3, Generation: 2}
 		return &chain.MemberChange{Change: change, Position: position, Queue: "ml", JobSet: "set", JobID: "j", RunID: "r", Member: m, RetryAfter: failedAt.UnixNano()}
 	case "unit-ended":

@@ -104,7 +104,7 @@ var record = rapid.OneOf(
 	}),
 	rapid.Custom(func(t *rapid.T) chain.Record {
 		return &chain.MemberChange{
-			Change:   rapid.SampledFrom([]chain.Change{chain.MemberHeld, chain.MemberReleased, chain.MemberRestart, chain.MemberStopped}).Draw(t, "change"),
+			Change:   rapid.SampledFrom([]chain.Change{chain.MemberHeld, chain.MemberReleased, chain.MemberRestart, chain.MemberStopped, chain.MemberJoined}).Draw(t, "change"),
 			Position: position.Draw(t, "position"), Queue: text.Draw(t, "queue"), JobSet: text.Draw(t, "set"),
 			JobID: text.Draw(t, "job"), RunID: text.Draw(t, "run"), Member: *member(t), RetryAfter: nanos.Draw(t, "after"),
 		}

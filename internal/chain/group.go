@@ -53,12 +53,14 @@ type GroupFinding struct {
 // Change is what happens to a member.
 type Change uint8
 
-// The changes. Their numbers are those of their fields in Record.
+// The changes. Their numbers are those of their fields in Record. MemberJoined exists from version
+// 4 of the semantics on: it names the group of a member that names an earlier one.
 const (
 	MemberHeld     Change = 13
 	MemberReleased Change = 14
 	MemberRestart  Change = 15
 	MemberStopped  Change = 16
+	MemberJoined   Change = 19
 )
 
 // String returns the name of the record.
@@ -72,11 +74,14 @@ func (c Change) String() string {
 		return "MemberRestart"
 	case MemberStopped:
 		return "MemberStopped"
+	case MemberJoined:
+		return "MemberJoined"
 	}
 	return fmt.Sprintf("Change(%d)", uint8(c))
 }
 
-// MemberChange is a member that is held back, released, restarted or stopped.
+// MemberChange is a member that is held back, released, restarted or stopped, or that joined
+// another group than it names.
 type MemberChange struct {
 	Change        Change
 	Position      eventlog.Position
@@ -141,7 +146,7 @@ func newGroupRecord(n fieldNumber) Record {
 		return &GroupBound{Position: eventlog.Start}
 	case fieldGroupFinding:
 		return &GroupFinding{Position: eventlog.Start}
-	case fieldNumber(MemberHeld), fieldNumber(MemberReleased), fieldNumber(MemberRestart), fieldNumber(MemberStopped):
+	case fieldNumber(MemberHeld), fieldNumber(MemberReleased), fieldNumber(MemberRestart), fieldNumber(MemberStopped), fieldNumber(MemberJoined):
 		return &MemberChange{Change: Change(n), Position: eventlog.Start}
 	case fieldUnitEnded:
 		return &UnitEnded{Position: eventlog.Start}

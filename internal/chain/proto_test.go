@@ -58,6 +58,8 @@ func recordOf(m *pb.Record) chain.Record {
 		return changeOf(r.MemberRestart, chain.MemberRestart)
 	case *pb.Record_MemberStopped:
 		return changeOf(r.MemberStopped, chain.MemberStopped)
+	case *pb.Record_MemberJoined:
+		return changeOf(r.MemberJoined, chain.MemberJoined)
 	case *pb.Record_UnitEnded:
 		u := r.UnitEnded
 		return &chain.UnitEnded{Position: positionOf(u.Position), Queue: u.Queue, JobSet: u.JobSet, Member: *memberOf(u.Member), Succeeded: u.Succeeded, Verdict: *verdictOf(u.Verdict)}

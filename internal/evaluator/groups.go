@@ -28,6 +28,9 @@ type source interface {
 // Groups implements projection.GroupHandler.
 func (c *current) Groups() bool { return c.Progress.Semantics >= sinceGroups }
 
+// Successors implements projection.GroupHandler.
+func (c *current) Successors() bool { return c.Progress.Semantics >= sinceSuccessors }
+
 func (c *current) fail(err error) {
 	if c.err == nil {
 		c.err = err
@@ -72,7 +75,7 @@ func (c *current) Changed(m *projection.MemberChange) { c.emit(c.changeOf(m)) }
 
 var changes = [...]chain.Change{
 	projection.Held: chain.MemberHeld, projection.Released: chain.MemberReleased,
-	projection.Restarted: chain.MemberRestart, projection.Stopped: chain.MemberStopped,
+	projection.Restarted: chain.MemberRestart, projection.Stopped: chain.MemberStopped, projection.Joined: chain.MemberJoined,
 }
 
 func (c *current) changeOf(m *projection.MemberChange) *chain.MemberChange {

@@ -299,3 +299,43 @@ func (w *groupWorld) again(t *testing.T, way string, fromLog bool) {
 		t.Errorf("version %d, %s: the state at the end (-live +again):\n%s", w.version, way, diff)
 	}
 }
+
+// TestRebuiltFollower: a state that is rebuilt from the message on in which a second group was
+// bound knows it by its name in the log, so that the next member joins it.
+func TestRebuiltFollower(t *testing.T) {
+	t.Parallel()
+	in := func(job string) *pb.Event {
+		return hostile{"id": job, "group": "g", "group-policy": "pair"}.submission(0)
+	}
+	s := &groupScenario{t: t, worlds: []*groupWorld{newGroupWorld(t, evaluator.SemanticsVersion)}}
+	s.use(hostileGroups)
+	whole := s.worlds[0]
+	step := func(p *evaluator.Processor, n int, happened ...*pb.Event) (*eventlog.Message, evaluator.Logged) {
+		t.Helper()
+		m := hostileMessage(t, n, happened)
+		message := &eventlog.Message{Position: eventlog.Position{Ledger: 1, Entry: int64(n), Batch: -1}, Publish: m.Publish, Payload: m.Payload}
+		out, err := p.Step(message)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return message, clone(out.Records, out.Bytes)
+	}
+	cancel := &pb.Event{Event: &pb.Event_CancelJob{CancelJob: &pb.CancelJob{JobId: "a0"}}}
+	step(whole.p, 0, in("a0"), in("a1"))
+	step(whole.p, 1, cancel)
+	message, logged := step(whole.p, 2, in("b0"))
+
+	rest := newGroupWorld(t, evaluator.SemanticsVersion)
+	rest.p.Rules = whole.p.Rules
+	if err := rest.p.Rebuild([]eventlog.Message{*message}, &logged); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	_, logged = step(rest.p, 3, in("b1"))
+	for _, r := range logged.Records {
+		got = append(got, groupLine(r))
+	}
+	if want := []string{"MemberJoined b1 (g#2 main/0/1)"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

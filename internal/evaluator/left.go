@@ -57,7 +57,9 @@ func (s *left) decide(at eventlog.Position, f *projection.Failure) (*chain.Decis
 
 func (s *left) bind(at eventlog.Position, first *projection.Job, _, _ string, _ bool, _ uint32) (projection.Bound, policy.FindingReason, error) {
 	if r := s.bound[first.ID]; r != nil && r.Position == at {
-		return boundBy(r), 0, nil
+		b := boundBy(r)
+		b.Name = r.Group // it may follow one that is gone
+		return b, 0, nil
 	}
 	return projection.Bound{}, policy.NoSuchPolicy, nil
 }

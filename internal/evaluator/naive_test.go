@@ -117,7 +117,9 @@ func decideFiles(h model.History, files []model.File) ([][]model.Record, error) 
 			return nil, err
 		}
 		for _, r := range o.Records {
-			out[i] = append(out[i], modelrecord.Of(r))
+			if modelrecord.Has(r) {
+				out[i] = append(out[i], modelrecord.Of(r))
+			}
 		}
 	}
 	return out, nil

@@ -34,6 +34,9 @@ const (
 	sincePauseDelays = 4
 	// sinceBlocking has the restartStrategy of group policies. Before, it has no effect.
 	sinceBlocking = 4
+	// sinceSuccessors lets a new group follow one that has ended. Before, its name was taken
+	// until the group was forgotten.
+	sinceSuccessors = 4
 )
 
 // maxAvoided is the number of nodes that a decision names to be avoided, at most.

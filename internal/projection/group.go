@@ -141,6 +141,9 @@ func (s *State) join(e *entry, sub *events.Submit, t int64) {
 	mayStart := g.MayStart(u)
 	u.Add(group.Member{Index: w.index, Job: e.id})
 	s.touchUnit(ge, u)
+	if g.Name != w.Name {
+		s.msg.h.Changed(s.changeOf(Joined, u, e))
+	}
 	m := u.Member(w.index)
 	if status := earlier(e.job); status != 0 {
 		u.Set(m, status)
@@ -172,39 +175,54 @@ func earlier(j *Job) (status group.Status) {
 	return status
 }
 
-// admit checks a wish, and binds the group if the job is its first member.
+// admit checks a wish against the newest group of its name, and binds a new group if the job is
+// its first member.
 func (s *State) admit(e *entry, w *wish) (*groupEntry, policy.FindingReason) {
 	if utf8.RuneCountInString(w.Name) > policy.MaxGroupName && !w.whole {
 		w.Name = string([]rune(w.Name)[:policy.MaxGroupName])
 		return nil, policy.InvalidName
 	}
-	ge := s.groupOf(w.Key)
-	g := ge.g
-	var bound Bound
+	ge := s.newest(w.Key)
+	if ge.g != nil {
+		why := s.misfit(w, ge.g)
+		ended := ge.g.State != policy.GroupActive && s.msg.h.Successors()
+		if !ended || why == 0 && !ge.g.Shape.Open() {
+			return ge, why
+		}
+	}
 	switch {
-	case g != nil && w.policy != "" && g.Policy != w.policy:
-		return nil, policy.OtherPolicy
-	case g != nil:
 	case w.whole && w.gangSize == tooMany:
 		return nil, policy.NotOneUnit
 	case !w.whole && w.policy == "":
 		return nil, policy.NoPolicyNamed
-	default:
-		var why policy.FindingReason
-		if bound, why = s.msg.h.Bind(e.job, w.Name, w.policy, w.whole, w.gangSize); why != 0 {
-			return nil, why
-		}
-		g = group.New(w.Key, w.policy, bound.Shape)
 	}
-	elsewhere := w.gangID != "" && g.UnitOfGang(w.gangID) == nil && s.hasGang(w)
-	if why := w.misfit(g, elsewhere); why != 0 {
+	next := s.next(w.Key)
+	bound, why := s.msg.h.Bind(e.job, next.Name, w.policy, w.whole, w.gangSize)
+	if why != 0 {
 		return nil, why
 	}
-	if ge.g == nil {
-		ge.g, ge.wipe = g, ge.inKV
-		s.msg.h.Bound(e.job, w.Name, w.policy, bound)
+	if bound.Name != "" {
+		next.Name = bound.Name
 	}
+	if ge = s.groupOf(next); ge.g != nil { // a log that is not whole says so
+		return ge, s.misfit(w, ge.g)
+	}
+	g := group.New(next, w.policy, bound.Shape)
+	if why := s.misfit(w, g); why != 0 {
+		return nil, why
+	}
+	ge.g, ge.wipe = g, ge.inKV
+	s.follow(w.Key, next)
+	s.msg.h.Bound(e.job, g.Name, w.policy, bound)
 	return ge, 0
+}
+
+// misfit is why a wish does not fit into a group.
+func (s *State) misfit(w *wish, g *group.Group) policy.FindingReason {
+	if w.policy != "" && g.Policy != w.policy {
+		return policy.OtherPolicy
+	}
+	return w.misfit(g, w.gangID != "" && g.UnitOfGang(w.gangID) == nil && s.hasGang(w))
 }
 
 // misfit is why a group has no room for the member. elsewhere: the gang is a unit of another
@@ -260,6 +278,7 @@ func (w *wish) gangMisfit(g *group.Group, part *group.Part, u *group.Unit) polic
 
 // Bound is what the first member of a group fixes.
 type Bound struct {
+	Name        string   // of the group, where what is left of a log says it; "": as asked for
 	Digest      [32]byte // of the group policy's canonical text
 	Shape       policy.Shape
 	MaxRestarts uint32 // of the group policy then
@@ -279,6 +298,7 @@ const (
 	Released
 	Restarted
 	Stopped
+	Joined // a group that follows the one that it names
 )
 
 // MemberChange is a change of a member.
@@ -315,6 +335,8 @@ type Verdict struct {
 type GroupHandler interface {
 	// Groups reports whether jobs can be members of groups: from version 3 of the semantics on.
 	Groups() bool
+	// Successors reports whether a new group can follow one that has ended: from version 4 on.
+	Successors() bool
 	// Bind returns what the group policy of that name fixes, or why the job is not a member.
 	// whole: the group is the job's gang, of that cardinality.
 	Bind(first *Job, name, policy string, whole bool, cardinality uint32) (Bound, policy.FindingReason)
@@ -354,6 +376,11 @@ type groupEntry struct {
 	// gangIn is the group that has the gang of which this would be the group, and gangStored the
 	// one in the KV; "": none has.
 	gangIn, gangStored string
+
+	// followers are the groups that follow one of this name, by number, ascending. Those that are
+	// forgotten are not listed.
+	followers        []uint32
+	followersChanged bool
 
 	inKV, wipe      bool // as in entry
 	indexed, stored term

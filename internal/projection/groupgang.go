@@ -1,27 +1,37 @@
 package projection
 
-import "github.com/refloat/refloat/internal/group"
+import (
+	"github.com/refloat/refloat/internal/group"
+	"github.com/refloat/refloat/internal/policy"
+)
 
 // A gang is in one group of its job set (GROUPS 1): that of its first member, until the group
-// is forgotten.
+// is forgotten, or from version 4 of the semantics on until it has ended.
 
 // gangGroup is the group of a gang that names none.
 func gangGroup(id string) string { return "gang/" + id }
 
-// hasGang reports whether a group of the job set has the gang of a wish.
+// hasGang reports whether a group of the job set has the gang of a wish, from version 4 on one
+// that has not ended.
 func (s *State) hasGang(w *wish) bool {
-	ge := s.groupOf(group.Key{Queue: w.Queue, Set: w.Set, Name: gangGroup(w.gangID)})
-	return ge.gangIn != "" || ge.g != nil && ge.g.UnitOfGang(w.gangID) != nil
+	has := func(ge *groupEntry) bool {
+		return ge.g != nil && ge.g.UnitOfGang(w.gangID) != nil && (ge.g.State == policy.GroupActive || !s.msg.h.Successors())
+	}
+	alone := s.groupOf(group.Key{Queue: w.Queue, Set: w.Set, Name: gangGroup(w.gangID)})
+	return has(alone) || alone.gangIn != "" && has(s.groupOf(group.Key{Queue: w.Queue, Set: w.Set, Name: alone.gangIn}))
 }
 
 // placeGang records the group that a gang is in, beside the group that the gang would
-// otherwise be; "": it is in none. The latter needs no such record for itself.
+// otherwise be; "": it is not in g any more. The latter needs no such record for itself.
 func (s *State) placeGang(g *group.Group, id, name string) {
 	alone := gangGroup(id)
 	if id == "" || g.Name == alone {
 		return
 	}
 	ge := s.groupOf(group.Key{Queue: g.Queue, Set: g.Set, Name: alone})
+	if name == "" && ge.gangIn != g.Name {
+		return // it is in a later one
+	}
 	ge.gangIn = name
 	s.markDirty(ge)
 }

@@ -13,13 +13,16 @@ import (
 
 // A group is kept as one header, one record for each unit, and one for each member, in the
 // order in which they are read: so an event of a member rewrites as much in a large group as
-// in a small one. Whether it is kept or not, a gang of its name may be in another group.
+// in a small one. Whether it is kept or not, a gang of its name may be in another group, and groups
+// may follow it.
 
 const (
 	headerRecord = 'a'
 	unitRecord   = 'b'
 	memberRecord = 'c'
 	gangRecord   = 'd'
+
+	followersRecord = 'e'
 )
 
 // groupVersion is the first byte of headers and units.
@@ -76,6 +79,8 @@ func (s *State) loadGroup(key string, k group.Key) *groupEntry {
 		case rest[0] == gangRecord && len(rest) == 1 && len(value) > 0:
 			ge.gangIn = string(value)
 			ge.gangStored = ge.gangIn
+		case rest[0] == followersRecord && len(rest) == 1:
+			ge.followers, failed = decodeFollowers(value)
 		default:
 			failed = fmt.Errorf("%w: group %q has an unknown record", ErrCorrupt, k.Name)
 		}
@@ -234,7 +239,7 @@ func forgetChanges(g *group.Group) {
 func (s *State) flushGroup(ge *groupEntry, b Batch) error {
 	ge.dirty = false
 	if ge.wipe {
-		ge.wipe, ge.gangStored = false, ""
+		ge.wipe, ge.gangStored, ge.followersChanged = false, "", len(ge.followers) > 0
 		if err := b.DeleteRange([]byte(ge.key), after([]byte(ge.key))); err != nil {
 			return err
 		}
@@ -246,6 +251,9 @@ func (s *State) flushGroup(ge *groupEntry, b Batch) error {
 		return err
 	}
 	if err := ge.flushGang(b); err != nil {
+		return err
+	}
+	if err := ge.flushFollowers(b); err != nil {
 		return err
 	}
 	ge.inKV = ge.g != nil
@@ -375,6 +383,7 @@ func (s *State) dropGroup(ge *groupEntry) {
 			}
 		}
 	}
+	s.forgetFollower(ge.g.Key)
 	ge.g, ge.changed, ge.units = nil, nil, nil
 	ge.wipe = ge.inKV
 	ge.indexed = term{}

@@ -10,6 +10,8 @@ type noGroups struct{}
 
 func (noGroups) Groups() bool { return false }
 
+func (noGroups) Successors() bool { return false }
+
 func (noGroups) Bind(*Job, string, string, bool, uint32) (Bound, policy.FindingReason) {
 	panic("no groups")
 }

@@ -265,11 +265,9 @@ func (s *Source) doneByGroup(ctx context.Context, j *jobdb.Job, fromLogs bool) (
 	return s.DoneByGroup(ctx, j)
 }
 
-// DoneByGroup tells what a job's group did to the job, one sentence each; none: it is in no group.
+// DoneByGroup tells what a job's group did to the job, one sentence each, or why the job is in no group although it names
+// one; none: it names none.
 func (s *Source) DoneByGroup(ctx context.Context, j *jobdb.Job) (done []ByGroup, err error) {
-	if j.Member.GroupID == "" {
-		return nil, nil
-	}
 	err = s.Jobs(ctx, func(q jobdb.Queries) error {
 		err := q.GroupRecords(jobdb.RecordFilter{JobID: j.JobID, Partition: &j.Partition}, func(r *jobdb.GroupRecord) error {
 			rec, err := r.Record()

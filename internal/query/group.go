@@ -10,6 +10,7 @@ import (
 
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/group"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/plural"
 )
@@ -28,7 +29,8 @@ type Group struct {
 	RestartsCounted uint32      `json:"restartsCounted"`
 	MaxRestarts     *uint32     `json:"maxRestarts"` // null: it was bound before the rows start, and its rules were not asked since
 	Partition       int         `json:"partition"`
-	Conditions      []Condition `json:"conditions"` // as of a JobSet
+	Newer           string      `json:"newer,omitempty"` // the newest group that follows one of this name; only of a single group
+	Conditions      []Condition `json:"conditions"`      // as of a JobSet
 	Parts           []Part      `json:"parts"`
 }
 
@@ -129,6 +131,24 @@ func unitOf(g *jobdb.Group, u *jobdb.Unit, members []*jobdb.Job) Unit {
 	out.State, out.CompletedIndexes, out.FailedIndexes = state.String(), completed.String(), failed.String()
 	out.Conditions, out.Members = conditionsOfUnit(&out, g.Shape.Part(u.Part), state, u.Reason), members
 	return out
+}
+
+// oneGroup is groupOf, with the newest group that follows.
+func oneGroup(q jobdb.Queries, row *jobdb.Group) (Group, error) {
+	g, err := groupOf(q, row)
+	if err != nil {
+		return g, err
+	}
+	name, newest := group.Key{Queue: row.Queue, Set: row.JobSet, Name: row.Name}, uint32(0)
+	after := jobdb.Criteria{Queue: row.Queue, JobSet: row.JobSet, GroupPrefix: row.Name + group.FollowMark}
+	_, err = q.GroupList(&after, jobdb.Page{}, func(other *jobdb.Group) error {
+		first, n, ok := group.Key{Queue: other.Queue, Set: other.JobSet, Name: other.Name}.Follows()
+		if ok && first == name && n > newest && other.Binding >= row.Binding { // else it was before this one
+			g.Newer, newest = other.Name, n
+		}
+		return nil
+	})
+	return g, err
 }
 
 // GroupKey names a group. Queue and JobSet may be empty if no other group has the name.
@@ -251,7 +271,7 @@ func (s *Source) Group(ctx context.Context, k GroupKey) (found Group, err error)
 		if err != nil {
 			return err
 		}
-		found, err = groupOf(q, row)
+		found, err = oneGroup(q, row)
 		return err
 	})
 	return found, err
@@ -266,7 +286,7 @@ func (s *Source) GroupHistory(ctx context.Context, k GroupKey) (h *GroupHistory,
 		if err != nil {
 			return err
 		}
-		if h.Group, err = groupOf(q, row); err != nil {
+		if h.Group, err = oneGroup(q, row); err != nil {
 			return err
 		}
 		records, err = groupRecords(q, row)

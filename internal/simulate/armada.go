@@ -174,6 +174,7 @@ func (s *sim) changed(j *job, r *chain.MemberChange) {
 			j.state, j.ended = lost, s.now
 		}
 		s.ended = append(s.ended, j)
+	case chain.MemberJoined:
 	}
 }
 

@@ -257,7 +257,7 @@ func (w words) verdict() *chain.GroupVerdict {
 
 func groupRecord(w words, at eventlog.Position, after int64) chain.Record {
 	changes := map[string]chain.Change{
-		"held": chain.MemberHeld, "released": chain.MemberReleased, "restart": chain.MemberRestart, "stopped": chain.MemberStopped,
+		"held": chain.MemberHeld, "released": chain.MemberReleased, "restart": chain.MemberRestart, "stopped": chain.MemberStopped, "joined": chain.MemberJoined,
 	}
 	switch w.at(0) {
 	case "bound":
@@ -271,7 +271,7 @@ func groupRecord(w words, at eventlog.Position, after int64) chain.Record {
 		return b
 	case "finding":
 		return &chain.GroupFinding{Position: at, Queue: "q", JobSet: "s", JobID: w.at(1), Group: w.at(2), Reason: policy.NoSuchPart}
-	case "held", "released", "restart", "stopped":
+	case "held", "released", "restart", "stopped", "joined":
 		return &chain.MemberChange{Change: changes[w.at(0)], Position: at, Queue: "q", JobSet: "s", JobID: w.at(1), RunID: w.at(2), Member: w.member(), RetryAfter: after}
 	case "unit-ended":
 		return &chain.UnitEnded{Position: at, Queue: "q", JobSet: "s", Member: w.member(), Succeeded: w.has("succeeded"), Verdict: *w.verdict()}

@@ -34,51 +34,60 @@ func groupNamed(queue, set string, s *events.Submit) (key groupKey, part string,
 	return key, part, uint32(n), true
 }
 
-// bound returns the record in this message that binds a group by this job, or nil; and
-// whether the message says that the job is a member of none.
-func (m *Message) bound(job string) (b *chain.GroupBound, refused bool) {
-	if len(m.Records) > fewEvents && m.bindings == nil {
-		m.bindings = map[string]chain.Record{}
+// bound returns the record in this message that binds a group by this job, or nil; the group
+// that the job joined if it is another than it names, else ""; and whether the message says that
+// the job is a member of none.
+func (m *Message) bound(job string) (b *chain.GroupBound, joined string, refused bool) {
+	if m.bindings == nil {
+		m.bindings = map[string][]chain.Record{}
 		for _, r := range m.Records {
-			switch r := r.(type) {
-			case *chain.GroupBound:
-				m.bindings[r.JobID] = r
-			case *chain.GroupFinding:
-				m.bindings[r.JobID] = r
+			if of := boundBy(r); of != "" {
+				m.bindings[of] = append(m.bindings[of], r)
 			}
 		}
 	}
-	if m.bindings != nil {
-		b, _ = m.bindings[job].(*chain.GroupBound)
-		_, refused = m.bindings[job].(*chain.GroupFinding)
-		return b, refused
-	}
-	for _, r := range m.Records {
+	for _, r := range m.bindings[job] {
 		switch r := r.(type) {
 		case *chain.GroupBound:
-			if r.JobID == job {
-				return r, false
-			}
+			b = r
 		case *chain.GroupFinding:
-			if r.JobID == job {
-				return nil, true
-			}
+			refused = true
+		case *chain.MemberChange:
+			joined = r.Member.Group
 		}
 	}
-	return nil, false
+	return b, joined, refused
+}
+
+// boundBy returns the job about whose group a record is; "": it is no such record.
+func boundBy(r chain.Record) string {
+	switch r := r.(type) {
+	case *chain.GroupBound:
+		return r.JobID
+	case *chain.GroupFinding:
+		return r.JobID
+	case *chain.MemberChange:
+		if r.Change == chain.MemberJoined {
+			return r.JobID
+		}
+	}
+	return ""
 }
 
 // join makes a job that was submitted a member of the group that it names, unless the
-// chain says otherwise: a group is bound by its first member, and a job that is not a
-// member has a GroupFinding.
+// chain says otherwise: a group is bound by its first member, a job that joined a later group of
+// that name has a MemberJoined, and one that is not a member a GroupFinding.
 func (f *fold) join(j *jobRow, s *events.Submit) {
 	key, part, replica, ok := groupNamed(j.Queue, j.JobSet, s)
 	if !ok || j.Member.GroupID != "" || f.Released { // of a release, the records come later
 		return
 	}
-	b, refused := f.bound(j.JobID)
+	b, joined, refused := f.bound(j.JobID)
 	if refused {
 		return
+	}
+	if joined != "" {
+		key.name = joined
 	}
 	g := f.findGroup(key.id())
 	if b != nil {
@@ -288,6 +297,8 @@ func (f *fold) change(j *jobRow, r *chain.MemberChange) bool {
 		return false
 	}
 	switch r.Change {
+	case chain.MemberJoined: // that is all
+		return false
 	case chain.MemberHeld:
 		m.State = jobdb.MemberHeld
 		if f.Superseded || j.State != jobdb.JobQueued {
@@ -333,6 +344,7 @@ func memberAfter(s jobdb.MemberState, c chain.Change) jobdb.MemberState {
 		if !s.Over() {
 			return jobdb.MemberStopped
 		}
+	case chain.MemberJoined:
 	}
 	return s
 }

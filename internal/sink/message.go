@@ -39,7 +39,7 @@ type Message struct {
 	// the square of their number; nil until they are first used.
 	failed    map[jobdb.RunKey]bool // the runs that its events name, and whether they report a failure
 	decisions map[jobdb.RunKey]*chain.Decision
-	bindings  map[string]chain.Record // by job: why it is in a group, or in none
+	bindings  map[string][]chain.Record // by job: why it is in a group, or in none
 }
 
 // fewEvents is the number of events or records up to which a message is scanned, which
@@ -142,6 +142,9 @@ func (m *Message) causes(r chain.Record) bool {
 	case *chain.GroupFinding:
 		return m.submits(r.JobID)
 	case *chain.MemberChange:
+		if r.Change == chain.MemberJoined {
+			return m.submits(r.JobID)
+		}
 		return m.isOf(r.Queue, r.JobSet)
 	case *chain.UnitEnded:
 		return m.isOf(r.Queue, r.JobSet)

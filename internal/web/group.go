@@ -70,6 +70,9 @@ func (s *Site) group(p *page) error {
 	if found.Reason != "" {
 		shown.Facts = append(shown.Facts, fact{"Reason", found.Reason, ""})
 	}
+	if found.Newer != "" {
+		shown.Facts = append(shown.Facts, fact{"Newest of this name", found.Newer, link("/group", "queue", found.Queue, "set", found.JobSet, "name", found.Newer)})
+	}
 	shown.Facts = append(shown.Facts, fact{"Jobs", "list them", link("/jobs", "queue", found.Queue, "set", found.JobSet, "group", found.Group)})
 	return p.show("group", "Group "+clip(found.Group, 60), "/groups", shown)
 }

@@ -64,6 +64,7 @@ func (t *taking) member(r *chain.MemberChange) {
 	}
 	j := t.jobs(r.JobID)
 	switch r.Change {
+	case chain.MemberJoined:
 	case chain.MemberHeld: // its submission or its restart takes that into account
 	case chain.MemberReleased:
 		a := released{jobID: r.JobID}

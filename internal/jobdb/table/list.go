@@ -142,11 +142,17 @@ func (q *Query) between(column string, since, until int64) {
 
 func (q *Query) ofJob(column string, c *jobdb.Criteria) {
 	q.equal(column, c.JobID)
-	if c.JobPrefix != "" {
-		q.where(column+" >= ?", c.JobPrefix)
-		if end := after(c.JobPrefix); end != "" {
-			q.where(column+" < ?", end)
-		}
+	q.begins(column, c.JobPrefix)
+}
+
+// begins adds the condition that a column begins with a prefix; "": any does.
+func (q *Query) begins(column, prefix string) {
+	if prefix == "" {
+		return
+	}
+	q.where(column+" >= ?", prefix)
+	if end := after(prefix); end != "" {
+		q.where(column+" < ?", end)
 	}
 }
 
@@ -262,6 +268,7 @@ func (q Queries) GroupList(c *jobdb.Criteria, p jobdb.Page, visit func(*jobdb.Gr
 	s.equal("queue", c.Queue)
 	s.equal("job_set", c.JobSet)
 	s.equal("grp", c.Group)
+	s.begins("grp", c.GroupPrefix)
 	in(&s, "state", c.States)
 	s.equal("policy", c.Policy)
 	s.equal("rule", c.Rule)

@@ -114,8 +114,13 @@ func (g *groupTrial) submit(all []place, at int64) ([]chain.Record, error) {
 	}
 	records, err := g.step(at, happened...)
 	for _, r := range records {
-		if found, ok := r.(*chain.GroupFinding); ok {
-			return nil, fmt.Errorf("%s is not a member: %s", found.JobID, found.Reason)
+		switch r := r.(type) {
+		case *chain.GroupFinding:
+			return nil, fmt.Errorf("%s is not a member: %s", r.JobID, r.Reason)
+		case *chain.MemberChange:
+			if r.Change == chain.MemberJoined {
+				return nil, fmt.Errorf("%s begins another group, because this one has ended and has no place for it: write another test for that one", r.JobID)
+			}
 		}
 	}
 	return records, err

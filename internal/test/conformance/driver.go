@@ -465,6 +465,7 @@ func (d *Driver) changed(r *chain.MemberChange) {
 		return
 	case chain.MemberStopped:
 		j.State = Stopped
+	case chain.MemberJoined:
 	}
 	d.note("%s: %s", r.JobID, r.Change)
 }

@@ -46,6 +46,13 @@ func parkedFirst(r model.Record) int {
 	return 1
 }
 
+// Has reports whether the model has such a record. It has no MemberJoined, which tells readers
+// without a state of groups what follows from names.
+func Has(r chain.Record) bool {
+	change, ok := r.(*chain.MemberChange)
+	return !ok || change.Change != chain.MemberJoined
+}
+
 // Of returns a record that follows from its input in the model's words.
 func Of(r chain.Record) model.Record {
 	at, _ := chain.PositionOf(r)

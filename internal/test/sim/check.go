@@ -35,7 +35,9 @@ func (w *world) seeRecords(a *accepted) {
 		case *chain.GroupFinding:
 			w.saw(SawFinding)
 		case *chain.MemberChange:
-			w.saw(changeSights[r.Change])
+			if sight, ok := changeSights[r.Change]; ok {
+				w.saw(sight)
+			}
 		case *chain.UnitEnded:
 			w.saw(SawUnitEnded)
 		case *chain.GroupEnded:

@@ -247,6 +247,7 @@ func (s *groupScan) change(g *seenGroup, r *chain.MemberChange) error {
 	case chain.MemberStopped:
 		m.held, m.pending = false, false
 		delete(g.started[m.unit], r.JobID)
+	case chain.MemberJoined:
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ func (w *world) checkModel(p int) {
 				}
 				version = r.Version
 			default:
-				if r.FromInput() {
+				if r.FromInput() && modelrecord.Has(r) {
 					got = append(got, modelrecord.Of(r))
 				}
 			}

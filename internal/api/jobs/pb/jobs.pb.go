@@ -4390,8 +4390,10 @@ type Group struct {
 	Partition       int32                  `protobuf:"varint,12,opt,name=partition,proto3" json:"partition,omitempty"`
 	Conditions      []*Condition           `protobuf:"bytes,13,rep,name=conditions,proto3" json:"conditions,omitempty"`
 	Parts           []*Part                `protobuf:"bytes,14,rep,name=parts,proto3" json:"parts,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The newest group that follows one of this name, each after the one before has ended; only of a single group.
+	Newer         *string `protobuf:"bytes,15,opt,name=newer,proto3,oneof" json:"newer,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Group) Reset() {
@@ -4520,6 +4522,13 @@ func (x *Group) GetParts() []*Part {
 		return x.Parts
 	}
 	return nil
+}
+
+func (x *Group) GetNewer() string {
+	if x != nil && x.Newer != nil {
+		return *x.Newer
+	}
+	return ""
 }
 
 type Condition struct {
@@ -7869,7 +7878,7 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"minMembers\x12\x14\n" +
 	"\x05after\x18\x05 \x03(\tR\x05after\x12%\n" +
 	"\vparallelism\x18\x06 \x01(\rH\x00R\vparallelism\x88\x01\x01B\x0e\n" +
-	"\f_parallelism\"\xdb\x03\n" +
+	"\f_parallelism\"\x80\x04\n" +
 	"\x05Group\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x17\n" +
 	"\ajob_set\x18\x02 \x01(\tR\x06jobSet\x12\x14\n" +
@@ -7889,9 +7898,11 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\n" +
 	"conditions\x18\r \x03(\v2\x1a.refloat.jobs.v1.ConditionR\n" +
 	"conditions\x12+\n" +
-	"\x05parts\x18\x0e \x03(\v2\x15.refloat.jobs.v1.PartR\x05partsB\a\n" +
+	"\x05parts\x18\x0e \x03(\v2\x15.refloat.jobs.v1.PartR\x05parts\x12\x19\n" +
+	"\x05newer\x18\x0f \x01(\tH\x02R\x05newer\x88\x01\x01B\a\n" +
 	"\x05_ruleB\x0f\n" +
-	"\r_max_restarts\"i\n" +
+	"\r_max_restartsB\b\n" +
+	"\x06_newer\"i\n" +
 	"\tCondition\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x16\n" +
