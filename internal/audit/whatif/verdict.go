@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/group"
 	"github.com/refloat/refloat/internal/policy"
 )
 
@@ -57,12 +58,17 @@ func (e *entry) job() string { return e.run[0] }
 // isUnit reports whether the entry is the end of a unit.
 func (e *entry) isUnit() bool { return e.run[1] == "" }
 
-// groupKey identifies the entry's group.
+// groupKey identifies the entry's group, with those that it follows and that follow it: where one
+// ends in only one of two histories, the names of later ones are not the same.
 func (e *entry) groupKey() string {
 	if e.group == "" {
 		return ""
 	}
-	return strings.Join([]string{"", e.queue, e.set, e.group}, "\x00")
+	k := group.Key{Queue: e.queue, Set: e.set, Name: e.group}
+	for first, _, follows := k.Follows(); follows; first, _, follows = k.Follows() {
+		k = first
+	}
+	return strings.Join([]string{"", k.Queue, k.Set, k.Name}, "\x00")
 }
 
 // entryOf returns the entry of a record; false: it is not compared.

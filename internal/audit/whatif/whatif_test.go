@@ -159,7 +159,7 @@ func TestSamePoliciesSameDecisions(t *testing.T) {
 		if seed%2 == 0 {
 			killed = "batch"
 		}
-		logs := decided(t, events, set, uint32(seed%3+1), killed)
+		logs := decided(t, events, set, uint32(seed%evaluator.SemanticsVersion+1), killed)
 		if _, err := audit.Verify(t.Context(), logs, 0); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -181,6 +181,43 @@ func TestSamePoliciesSameDecisions(t *testing.T) {
 	}
 	if compared < uint64(histories)*8 {
 		t.Errorf("only %d failed runs were compared", compared)
+	}
+}
+
+// TestFollowersPartWithTheirGroup: a candidate that restarts a group that had failed has no group
+// that follows it, so that nothing is compared of the jobs that were submitted then.
+func TestFollowersPartWithTheirGroup(t *testing.T) {
+	t.Parallel()
+	policies := func(most int) *policyfile.Set {
+		return parse(t, policyfile.File{Name: "p.yaml", Data: fmt.Appendf(nil, "apiVersion: armadaproject.io/v1\nkind: RetryPolicy\nmetadata: {name: none}\nspec: {defaultAction: Fail}\n"+
+			"---\nkind: RetrySettings\nspec: {defaultPolicyName: none}\n---\napiVersion: refloat.github.io/v1\nkind: GroupPolicy\nmetadata: {name: pair}\n"+
+			"spec: {maxRestarts: %d, parts: [{name: main, members: 2}]}\n", most)})
+	}
+	var events topic
+	tell := func(happened ...*pb.Event) {
+		payload, err := proto.Marshal(&pb.EventSequence{Queue: "q", JobSetName: "s", Events: happened})
+		if err != nil {
+			t.Fatal(err)
+		}
+		events.put(payload)
+	}
+	submit := func(job string) *pb.Event {
+		return &pb.Event{Event: &pb.Event_SubmitJob{SubmitJob: &pb.SubmitJob{JobId: job, ObjectMeta: &pb.ObjectMeta{Annotations: map[string]string{
+			"refloat.github.io/group": "g", "refloat.github.io/group-policy": "pair",
+		}}}}}
+	}
+	for _, attempt := range []string{"a", "b", "c"} {
+		job := attempt + "0"
+		tell(submit(job), submit(attempt+"1"), &pb.Event{Event: &pb.Event_JobRunLeased{JobRunLeased: &pb.JobRunLeased{JobId: job, RunId: job + "r"}}})
+		tell(&pb.Event{Event: &pb.Event_JobRunErrors{JobRunErrors: &pb.JobRunErrors{JobId: job, RunId: job + "r", Errors: []*pb.Error{{Terminal: true, Reason: &pb.Error_PodError{PodError: &pb.PodError{}}}}}}})
+	}
+	logs := decided(t, events, policies(0), evaluator.SemanticsVersion, "")
+	results, err := whatif.Run(t.Context(), logs, whatif.Options{Candidates: []whatif.Candidate{{Name: "one more", Set: policies(1)}}, Limit: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := results[0]; r.Changed != 1 || r.NotCompared != 2 {
+		t.Errorf("%d changed and %d not compared, want 1 and 2: %+v", r.Changed, r.NotCompared, r)
 	}
 }
 
