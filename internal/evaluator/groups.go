@@ -193,7 +193,7 @@ func (p policies) decideMember(f *projection.Failure) (policy.Verdict, *chain.Gr
 	case v.Requeue && whole:
 		v.Code = policy.GangRetry
 		if set.Acts(f.Job.Queue) {
-			p.restart.base = v.ReadyAfter
+			p.restart.base = p.gangBase(f, &v)
 			p.restart.latest = max(v.RetryAfter, p.endOf(m.PeerGrace(), p.restart.base))
 			v.RetryAfter, v.ReadyAfter = p.restart.latest, p.restart.latest
 		}
@@ -213,7 +213,7 @@ func refused(v policy.Verdict, code policy.Code) policy.Verdict {
 		v.RuleUsed--
 		v.GlobalUsed--
 	}
-	v.Requeue, v.Code, v.Key, v.Delay, v.RetryAfter, v.ReadyAfter = false, code, policy.RuleKey{}, 0, 0, 0
+	v.Requeue, v.Code, v.Key, v.Delay, v.Backoff, v.RetryAfter, v.ReadyAfter = false, code, policy.RuleKey{}, 0, 0, 0, 0
 	v.Avoid = policy.AvoidNone
 	return v
 }
@@ -250,6 +250,14 @@ func plus(t int64, d time.Duration) int64 {
 		return math.MaxInt64
 	}
 	return t + int64(d)
+}
+
+// gangBase returns from when on the members of a gang stop for its retry.
+func (p policies) gangBase(f *projection.Failure, v *policy.Verdict) int64 {
+	if p.Progress.Semantics < sincePauseDelays {
+		return v.ReadyAfter // a pause ends before that
+	}
+	return plus(f.Time, v.Backoff)
 }
 
 // endOf returns when pods are gone that are told to stop at a time, given the longest of their

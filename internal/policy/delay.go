@@ -21,7 +21,7 @@ type backoff struct {
 func (s *Set) schedule(v *Verdict, q *queue, g *grant, f *Failure, n uint64) {
 	plain := g.backoff.delay(n)
 	plain = toDuration(uint64(plain/time.Millisecond) + g.backoff.jitterOf(plain, f.RunID))
-	v.Delay = plain
+	v.Delay, v.Backoff = plain, plain
 	if g.waitsForEnd(f) {
 		v.Delay = max(plain, time.Duration(addSaturating(int64(f.grace()), int64(s.terminationSlack))))
 	}

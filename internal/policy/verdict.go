@@ -153,6 +153,7 @@ type Verdict struct {
 
 	// Only for a requeue.
 	Delay      time.Duration // with jitter and grace
+	Backoff    time.Duration // Delay without the grace
 	RetryAfter int64         // Unix nanoseconds: t + Delay, or the end of a pause
 	ReadyAfter int64         // RetryAfter without the grace; equal to it if grace adds nothing
 	Avoid      AvoidMode
