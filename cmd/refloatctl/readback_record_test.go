@@ -392,7 +392,7 @@ func explainedAlone(t *testing.T, d *chain.Decision, partition int) *query.Expla
 			JobID: d.JobID, RunID: "earlier", RunIndex: d.RunIndex + 1, Requeue: true, Code: policy.RuleRetry, Policy: "p", Rule: "r",
 		}})
 	}
-	found.Decisions = append(found.Decisions, &jobdb.Decision{Decision: *d})
+	found.Decisions = append(found.Decisions, &jobdb.Decision{Acted: !d.Shadow, Decision: *d})
 	e, err := (&query.Source{}).ExplainRun(context.Background(), d.JobID, []query.History{found}, int(d.RunIndex))
 	if err != nil {
 		t.Fatalf("decision %d: %v", d.Number, err)

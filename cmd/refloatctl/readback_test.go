@@ -116,23 +116,13 @@ func (r *reader) head(lines []string) {
 }
 
 func (r *reader) decision(lines []string) {
-	r.line(lines[0], `Decision (?P<decision>JobRequeued|JobFailed)(?P<besideKind> \(shadow\)| \(superseded\))?, (?P<code>[A-Za-z]+)`)
+	r.line(lines[0], `Decision (?P<decision>JobRequeued|JobFailed)(?P<besideKind> \(shadow\))?, (?P<code>[A-Za-z]+)`)
 	if len(lines) < 2 {
 		r.fail("the decision has no sentence")
 		return
 	}
 	r.sentence(strings.TrimPrefix(lines[1], "  "))
-	saysWhy := false
-	defer func() {
-		if late := strings.Contains(lines[0], " (superseded), "); late != saysWhy {
-			r.fail("superseded beside the kind: %v, in a line: %v", late, saysWhy)
-		}
-	}()
 	for _, line := range lines[2:] {
-		if r.match(line, `  superseded: the decision came too late and had no effect; the run stays as Armada left it`) {
-			saysWhy = true
-			continue
-		}
 		if !r.match(line, `  next run: pod (?P<podName>.*), not before (?P<retryAfter>\S+)`) {
 			r.line(line, `  the next run would have been: pod (?P<podName>.*), not before (?P<retryAfter>\S+)`)
 			r.state("shadow", "true")
@@ -216,7 +206,7 @@ func (r *reader) sentence(s string) {
 		delete(r.facts, "byDefault")
 		r.state("rule", "")
 	}
-	beside := r.facts["besideKind"] == " (shadow)"
+	_, beside := r.facts["besideKind"]
 	_, inSentence := r.facts["inSentence"]
 	if beside != inSentence {
 		r.fail("shadow beside the kind: %v, in the sentence: %v", beside, inSentence)
