@@ -94,10 +94,10 @@ func TestVerifyByServer(t *testing.T) {
 	if fmt.Sprintf("%+v", reports[0]) != fmt.Sprintf("%+v", reports[1]) || reports[0].Decisions == 0 {
 		t.Errorf("%+v\nthe server says\n%+v", reports[0], reports[1])
 	}
-	key, _ := newKeys(t, dir)
+	key, public := newKeys(t, dir)
 	signed := writeFile(t, dir, "report.json", ctl(t, "verify", "--data", data, "--sign", key).exits(t, exitFine).out)
-	ctl(t, "verify", "--check-signature", signed, "--server", server).exits(t, exitFine).says(t, "the logs still have all")
-	if r := ctlIn(t, []string{"REFLOAT_SERVER=" + server}, "verify", "--check-signature", signed).exits(t, exitFine); strings.Contains(r.out, "the logs") {
+	ctl(t, "verify", "--check-signature", signed, "--public-key", public, "--server", server).exits(t, exitFine).says(t, "the logs still have all")
+	if r := ctlIn(t, []string{"REFLOAT_SERVER=" + server}, "verify", "--check-signature", signed, "--public-key", public).exits(t, exitFine); strings.Contains(r.out, "the logs") {
 		t.Errorf("nobody asked for the logs: %s", r.out)
 	}
 	ctl(t, "verify", "--server", server, "--sign", key).exits(t, exitUsage)

@@ -64,7 +64,7 @@ verified, 2 usage, 3 the logs could not be read.`,
   refloatctl verify --pulsar pulsar://pulsar:6650 --pulsar-admin http://pulsar:8080 --archive /backup/refloat
   openssl genpkey -algorithm ed25519 -out key.pem
   refloatctl verify --data .refloat-run --sign key.pem > report.json
-  refloatctl verify --check-signature report.json --data .refloat-run`,
+  refloatctl verify --check-signature report.json --public-key key.pub --data .refloat-run`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkOutput(f.output); err != nil {
@@ -75,6 +75,8 @@ verified, 2 usage, 3 the logs could not be read.`,
 				return usageError{errors.New("--sign and --check-signature are two commands: give only one")}
 			case f.check == "" && f.expected != "":
 				return usageError{errors.New("--public-key needs --check-signature")}
+			case f.check != "" && f.expected == "":
+				return usageError{errors.New("--check-signature needs --public-key FILE, or the fingerprint of a key: a report names the key that signed it, and anybody can sign one")}
 			case f.check != "" && f.checkpoints != "":
 				return usageError{errors.New("--check-signature verifies from the beginning: omit --checkpoints")}
 			case f.parallel < 1:
@@ -102,7 +104,7 @@ verified, 2 usage, 3 the logs could not be read.`,
 	cmd.Flags().IntVar(&f.parallel, "parallel", runtime.GOMAXPROCS(0), "number of partitions to verify at once")
 	cmd.Flags().StringVar(&f.sign, "sign", "", "private key (ed25519; PEM, PKCS #8) to sign the report with, which is printed as JSON (default: none)")
 	cmd.Flags().StringVar(&f.check, "check-signature", "", "signed report to check; if logs are given, also that they still have what it says (default: none)")
-	cmd.Flags().StringVar(&f.expected, "public-key", "", "with --check-signature: key (PEM) that must have signed the report (default: any)")
+	cmd.Flags().StringVar(&f.expected, "public-key", "", "with --check-signature: key that must have signed the report: a file (PEM), or its fingerprint (SHA256:…)")
 	addOutput(cmd, &f.output)
 	return cmd
 }
@@ -400,25 +402,20 @@ func checkSignature(cmd *cobra.Command, f verifyFlags) error {
 	if err != nil {
 		return fmt.Errorf("read report: %w", err)
 	}
-	var expected []byte
-	if f.expected != "" {
-		key, err := os.ReadFile(f.expected)
-		if err != nil {
-			return fmt.Errorf("read key: %w", err)
-		}
-		if expected, err = report.PublicKey(key); err != nil {
-			return usageError{fmt.Errorf("--public-key %s: %w", f.expected, err)}
-		}
+	expected, err := fingerprint(f.expected)
+	if err != nil {
+		return err
 	}
 	c := checkedReport{Record: "CheckedReport", Logs: []string{}}
 	signed, err := report.ReadSigned(text)
 	switch {
 	case err != nil:
 		c.Problem = err.Error()
-	case expected != nil && string(expected) != string(signed.Signature.PublicKey):
-		c.Key, c.Problem = report.Fingerprint(signed.Signature.PublicKey), "it was signed with another key than "+report.Fingerprint(expected)
+	case expected != report.Fingerprint(signed.Signature.PublicKey):
+		c.Key = report.Fingerprint(signed.Signature.PublicKey)
+		c.Problem = fmt.Sprintf("signed with another key: %s, not %s", c.Key, expected)
 	default:
-		c.Key, c.Signed, c.Verified, c.Created = report.Fingerprint(signed.Signature.PublicKey), true, signed.Report.Verified, signed.Report.Created
+		c.Key, c.Signed, c.Verified, c.Created = expected, true, signed.Report.Verified, signed.Report.Created
 		if f.given() {
 			o := f.options(cmd)
 			o.Until, o.AllowWaiting = signed.Report.Until(), true
@@ -443,6 +440,22 @@ func checkSignature(cmd *cobra.Command, f verifyFlags) error {
 	return err
 }
 
+// fingerprint returns that of a public key, which a file has unless it is one itself.
+func fingerprint(key string) (string, error) {
+	if strings.HasPrefix(key, "SHA256:") {
+		return key, nil
+	}
+	text, err := os.ReadFile(key)
+	if err != nil {
+		return "", fmt.Errorf("read key: %w", err)
+	}
+	public, err := report.PublicKey(text)
+	if err != nil {
+		return "", usageError{fmt.Errorf("--public-key %s: %w", key, err)}
+	}
+	return report.Fingerprint(public), nil
+}
+
 // checkedReport is the JSON form of a check of a signature.
 type checkedReport struct {
 	Record   string   `json:"record"` // CheckedReport
@@ -457,7 +470,11 @@ type checkedReport struct {
 
 func (c *checkedReport) print(w io.Writer, signed *report.Signed) error {
 	if !c.Signed {
-		_, err := fmt.Fprintf(w, "not signed: %s\n", oneLine(c.Problem))
+		problem := oneLine(c.Problem)
+		if c.Key == "" {
+			problem = "not signed: " + problem
+		}
+		_, err := fmt.Fprintln(w, problem)
 		return err
 	}
 	r := &signed.Report

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -59,14 +60,17 @@ func TestVerifyReport(t *testing.T) {
 	inProcess(t, append([]string{"verify"}, logs...)...).exits(t, exitFine).says(t, "byte for byte")
 	text := inProcess(t, "verify", "--data", data, "--sign", private).exits(t, exitFine).out
 	file := writeFile(t, dir, "report.json", text)
-	check := func(more ...string) result {
-		return inProcess(t, append([]string{"verify", "--check-signature", file}, more...)...)
+	by := func(key string, more ...string) result {
+		return inProcess(t, append([]string{"verify", "--check-signature", file, "--public-key", key}, more...)...)
 	}
-	check().exits(t, exitFine).says(t, "signed with the key SHA256:")
-	check("--public-key", public).exits(t, exitFine)
+	check := func(more ...string) result { return by(public, more...) }
+	signed := check().exits(t, exitFine).says(t, "signed with the key SHA256:")
+	print := regexp.MustCompile(`SHA256:\S+`).FindString(signed.out)
+	by(print).exits(t, exitFine).says(t, print)
 	check("--data", data).exits(t, exitFine).says(t, "the logs still have all")
 	_, stranger := newKeys(t, t.TempDir())
-	check("--public-key", stranger).exits(t, exitFinding).says(t, "signed with another key")
+	by(stranger).exits(t, exitFinding).says(t, "signed with another key: "+print+", not SHA256:")
+	by("SHA256:another").exits(t, exitFinding).says(t, "signed with another key: "+print+", not SHA256:another")
 
 	// A decision is changed, and all links are as they should be.
 	forged(t, data, func(_ int, e *chain.Envelope) bool {
@@ -115,7 +119,8 @@ func TestVerifyUsage(t *testing.T) {
 		{"verify --data x --public-key y", "--public-key needs --check-signature"},
 		{"verify --data x -o yaml", `-o "yaml"`},
 		{"verify --data x --parallel 0", "--parallel 0"},
-		{"verify --check-signature x --checkpoints y", "omit --checkpoints"},
+		{"verify --check-signature x --public-key z --checkpoints y", "omit --checkpoints"},
+		{"verify --check-signature x", "--check-signature needs --public-key"},
 		{"verify --data x --sign " + filepath.Join(examplesDir, "batch.yaml"), "want a private key in PEM"},
 	} {
 		if r := ctl(t, strings.Fields(c.args)...); r.code != exitUsage && !strings.Contains(r.err, "no such file") || !strings.Contains(r.err, c.says) && r.code == exitUsage {
@@ -124,7 +129,7 @@ func TestVerifyUsage(t *testing.T) {
 	}
 	ctl(t, "verify", "--data", t.TempDir()).exits(t, exitEnvironment)
 	ctl(t, "verify", "--data", t.TempDir(), "--sign", key+"x").exits(t, exitEnvironment)
-	ctl(t, "verify", "--check-signature", key+"x").exits(t, exitEnvironment)
+	ctl(t, "verify", "--check-signature", key+"x", "--public-key", "SHA256:x").exits(t, exitEnvironment)
 }
 
 // TestVerifyFromCheckpoint: what comes after the newest checkpoints, from the states in
