@@ -63,7 +63,7 @@ Exit codes: 0 done, 1 a policy file has problems, 2 usage, 3 a file could not be
   refloatctl simulate --example cluster > cluster.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.check(); err != nil {
+			if err := f.check(cmd.Flags().Changed("jobs")); err != nil {
 				return err
 			}
 			if f.example != "" {
@@ -93,7 +93,8 @@ Exit codes: 0 done, 1 a policy file has problems, 2 usage, 3 a file could not be
 	return cmd
 }
 
-func (f *simulateFlags) check() error {
+// check checks the flags; jobs says that --jobs is given.
+func (f *simulateFlags) check(jobs bool) error {
 	switch {
 	case f.example != "" && f.example != "cluster" && f.example != "workload":
 		return usageError{suggest.Unknown("--example", f.example, "cluster", "workload")}
@@ -105,7 +106,7 @@ func (f *simulateFlags) check() error {
 		return usageError{fmt.Errorf("--seeds %d: want 1 to 10000", f.seeds)}
 	case f.parallel < 1:
 		return usageError{fmt.Errorf("--parallel %d: want 1 or more", f.parallel)}
-	case f.jobs < 0:
+	case jobs && f.jobs < 1:
 		return usageError{fmt.Errorf("--jobs %d: want 1 or more", f.jobs)}
 	}
 	if err := f.checkInputs(); err != nil {

@@ -54,6 +54,7 @@ func TestSimulateFiles(t *testing.T) {
 		{"simulate", "--policies PATH is required"},
 		{"simulate --policies x --seeds 0", "want 1 to 10000"},
 		{"simulate --policies x --jobs -1", "--jobs -1"},
+		{"simulate --policies x --jobs 0", "--jobs 0: want 1 or more"},
 		{"simulate --example clutser", "did you mean cluster?"},
 		{"simulate --policies " + examplesDir + " --cluster " + file("typo", strings.Replace(cluster, "nodes:", "noeds:", 1)), "noeds"},
 		{"simulate --policies " + examplesDir + " --workload " + file("big", strings.Replace(workload, "cpu: 8", "cpu: 800", 1)), "kinds[0] small: the job fits no node"},
