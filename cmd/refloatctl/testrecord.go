@@ -15,6 +15,7 @@ import (
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/plural"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/suite"
 	"github.com/refloat/refloat/internal/query"
 )
@@ -104,18 +105,37 @@ func (f *testRecordFlags) keep(cmd *cobra.Command, of string, decisions []*chain
 		return "", fmt.Errorf("record: %s already exists", name)
 	}
 	paths := map[uint64][]string{}
+	var policies []policyfile.File // to write
 	for _, d := range decisions {
 		if paths[d.Generation] != nil {
 			continue
 		}
-		var err error
-		if paths[d.Generation], err = f.recordPolicies(cmd, d.Generation); err != nil {
+		file, err := f.recordPolicies(cmd, d.Generation, paths)
+		if err != nil {
 			return "", err
+		}
+		if file != nil {
+			policies = append(policies, *file)
 		}
 	}
 	data, err := record(paths)
 	if err != nil {
 		return "", err
+	}
+	// Nothing is written that `test` or `lint` would refuse.
+	if _, err := suite.Parse(policyfile.File{Name: name, Data: data}); err != nil {
+		return "", fmt.Errorf("record: no test can say what happened to %s: %w", oneLine(of), err)
+	}
+	for _, file := range policies {
+		if _, err := policyfile.Parse([]policyfile.File{file}); err != nil {
+			return "", fmt.Errorf("record: the policies that decided cannot be written as a file: %w", err)
+		}
+	}
+	for _, file := range policies {
+		if err := writeNew(file.Name, file.Data); err != nil {
+			return "", fmt.Errorf("record: %w", err)
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "wrote %s: the policies in force then\n", file.Name)
 	}
 	if err := writeNew(name, data); err != nil {
 		return "", fmt.Errorf("record: %w", err)
@@ -220,9 +240,9 @@ func historyOf(cmd *cobra.Command, f testRecordFlags) (h *suite.History, left in
 	return nil, 0, errFinding
 }
 
-// recordPolicies returns the policy paths relative to the test's directory, and writes the policies of a
-// generation there if --policies is not given.
-func (f *testRecordFlags) recordPolicies(cmd *cobra.Command, generation uint64) ([]string, error) {
+// recordPolicies adds the policy paths of a generation, relative to the test's directory. It returns the file to write there;
+// nil: --policies is given, or the file is there.
+func (f *testRecordFlags) recordPolicies(cmd *cobra.Command, generation uint64, paths map[uint64][]string) (*policyfile.File, error) {
 	if f.policies != "" {
 		from, err := filepath.Abs(f.out)
 		if err != nil {
@@ -236,7 +256,8 @@ func (f *testRecordFlags) recordPolicies(cmd *cobra.Command, generation uint64) 
 		if err != nil {
 			return nil, fmt.Errorf("record: %w", err)
 		}
-		return []string{filepath.ToSlash(path)}, nil
+		paths[generation] = []string{filepath.ToSlash(path)}
+		return nil, nil
 	}
 	policies, err := f.source(nil).Generation(cmd.Context(), generation)
 	if err != nil {
@@ -261,20 +282,17 @@ func (f *testRecordFlags) recordPolicies(cmd *cobra.Command, generation uint64) 
 		all = append(append(append(all, "---\n"...), data...), '\n')
 	}
 	path := filepath.Join(f.out, "policies", strings.TrimSuffix(name, ".json")+".yaml")
+	paths[generation] = []string{"policies/" + filepath.Base(path)}
 	old, err := os.ReadFile(path)
 	switch {
 	case err == nil && string(old) == string(all):
+		return nil, nil
 	case err == nil:
 		return nil, fmt.Errorf("record: %s already exists and contains other policies: choose another --out", path)
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("record: %w", err)
-	default:
-		if err := writeNew(path, all); err != nil {
-			return nil, fmt.Errorf("record: %w", err)
-		}
-		fmt.Fprintf(cmd.OutOrStdout(), "wrote %s: the policies in force then\n", path)
 	}
-	return []string{"policies/" + filepath.Base(path)}, nil
+	return &policyfile.File{Name: path, Data: all}, nil
 }
 
 // fileName turns a job id into a file name.

@@ -67,7 +67,7 @@ func RecordGroup(h *GroupHistory) ([]byte, error) {
 			generation = g
 		}
 	}
-	fmt.Fprintf(&b, "policies: %s\ntests:\n- name: %s\n  start: %s\n", flow(h.Paths[generation]), quoted("group "+h.Group.Name), time.Unix(0, start).UTC().Format(time.RFC3339Nano))
+	fmt.Fprintf(&b, "policies: %s\ntests:\n- name: %s\n  start: %s\n", flow(h.Paths[generation]), quoted(oneLine("group "+h.Group.Name)), time.Unix(0, start).UTC().Format(time.RFC3339Nano))
 	fmt.Fprintf(&b, "  group: {%s}\n  job: {%s}\n  events:\n", strings.Join(h.groupFields(r), ", "), strings.Join(memberFields(h.Members[0].Job), ", "))
 	for _, e := range events {
 		if d := e.by; d != nil && d.Generation != generation {

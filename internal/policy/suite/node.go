@@ -112,10 +112,17 @@ func (r *reader) scalar(n *yaml.Node, path, what string, tags ...string) string 
 		return ""
 	case n.Value == "":
 		r.report(n, path, codeEmpty, "empty", "omit the field or give it a value")
+	case n.Style&yaml.DoubleQuotedStyle != 0 && isFact(path): // written as an escape, and so meant
 	case strings.ContainsFunc(n.Value, func(c rune) bool { return c < 0x20 && c != '\n' && c != '\t' || 0x7f <= c && c < 0xa0 }):
 		r.report(n, path, codeWrongType, "a control character", "remove it")
 	}
 	return n.Value
+}
+
+// isFact reports whether a field says what happened, rather than what people call it: users' containers write control
+// characters, and a recorded test has them.
+func isFact(path string) bool {
+	return strings.Contains(path, ".job.") || strings.Contains(path, ".fail.") || strings.Contains(path, ".avoidNodes[")
 }
 
 func (o object) text(field string) string { return o.scalar(field, "a string in quotes", "!!str") }

@@ -182,7 +182,11 @@ func (r *reader) containers(o object) []policy.Container {
 		item := r.object(n, path, "name", "exitCode", "reason", "message")
 		item.need("name", "exitCode")
 		code, _ := item.int("exitCode", -1<<31, 1<<31-1)
-		all = append(all, policy.Container{Name: item.text("name"), ExitCode: int32(code), Reason: item.text("reason"), Message: item.text("message")})
+		name := ""
+		if given := item.fields["name"]; given != nil && (given.Tag != "!!str" || given.Value != "") { // "" is one that reported none
+			name = item.text("name")
+		}
+		all = append(all, policy.Container{Name: name, ExitCode: int32(code), Reason: item.text("reason"), Message: item.text("message")})
 	}
 	return all
 }

@@ -2,6 +2,8 @@ package suite
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -37,7 +39,7 @@ func Record(h *History) ([]byte, error) {
 	fmt.Fprintf(&b, "kind: %s\n", Kind)
 	generation := h.Runs[0].Decision.Generation
 	fmt.Fprintf(&b, "policies: %s\n", flow(h.Paths[generation]))
-	fmt.Fprintf(&b, "tests:\n- name: %s\n  start: %s\n", quoted("job "+h.Job.JobID), time.Unix(0, start).UTC().Format(time.RFC3339Nano))
+	fmt.Fprintf(&b, "tests:\n- name: %s\n  start: %s\n", quoted(oneLine("job "+h.Job.JobID)), time.Unix(0, start).UTC().Format(time.RFC3339Nano))
 	fmt.Fprintf(&b, "  job: {%s}\n  events:\n", strings.Join(jobFields(h.Job), ", "))
 	for _, r := range h.Runs {
 		d := r.Decision
@@ -68,8 +70,10 @@ func (h *History) start() int64 {
 }
 
 func jobFields(j *jobdb.Job) []string {
-	fields := []string{"queue: " + quoted(j.Queue)}
-	var names []string
+	var fields, names []string
+	if j.Queue != "" {
+		fields = append(fields, "queue: "+quoted(j.Queue))
+	}
 	for name := range strings.SplitSeq(j.Submit.RetryPolicies, ",") {
 		if name = strings.TrimSpace(name); name != "" {
 			names = append(names, name)
@@ -82,10 +86,10 @@ func jobFields(j *jobdb.Job) []string {
 		fields = append(fields, "failFast: true")
 	}
 	if n, err := strconv.Atoi(j.Submit.GangCardinality); err == nil && n >= 2 && j.Submit.GangID != "" {
-		fields = append(fields, "gangCardinality: "+strconv.Itoa(n))
+		fields = append(fields, "gangCardinality: "+strconv.Itoa(min(n, math.MaxInt32)))
 	}
-	if len(j.Submit.InitContainers) > 0 {
-		fields = append(fields, "initContainers: "+flow(j.Submit.InitContainers))
+	if named := slices.DeleteFunc(slices.Clone(j.Submit.InitContainers), func(name string) bool { return name == "" }); len(named) > 0 {
+		fields = append(fields, "initContainers: "+flow(named))
 	}
 	if j.Submit.GraceSeconds > 0 {
 		fields = append(fields, "terminationGracePeriodSeconds: "+strconv.FormatInt(min(j.Submit.GraceSeconds, 1<<31-1), 10))
@@ -119,6 +123,9 @@ func failFields(r Recorded) ([]string, error) {
 	}
 	if containers != nil {
 		fields = append(fields, "containers: ["+strings.Join(containers, ", ")+"]")
+	}
+	if f.Category == "" {
+		f.Sub = "" // no rule can ask for it alone
 	}
 	for _, text := range [][2]string{{"category", f.Category}, {"subcategory", f.Sub}, {"node", f.Node}} {
 		if text[1] != "" {

@@ -159,7 +159,16 @@ func (r *Result) Explain(file string) string {
 	if r.Err != nil {
 		fmt.Fprintf(&b, "  could not be run: %v\n", r.Err)
 	}
-	return b.String()
+	return plain(b.String())
+}
+
+// plain replaces control characters other than the ends of lines: what failed may be called anything.
+func plain(text string) string {
+	lines := strings.Split(text, "\n")
+	for i := range lines {
+		lines[i] = oneLine(lines[i])
+	}
+	return strings.Join(lines, "\n")
 }
 
 func orEmpty(s string) string {

@@ -131,7 +131,7 @@ func TestProblems(t *testing.T) {
 		{head + "  - {fail: {}, expect: {left: {global: none}}}", "RP030"},
 		{head + "  - {fail: {}, expect: {avoidNodes: n}}", "RP012"},
 		{head + "  - {fail: {}, expect: {shadow: maybe}}", "RP030"},
-		{head + "  - {fail: {message: \"\\e[31m\"}}", "a control character"},
+		{strings.Replace(head, "name: a", "name: \"\\e[31m\"", 1) + "  - {fail: {}}", "a control character"},
 	} {
 		_, err := suite.Parse(policyfile.File{Name: "p_test.yaml", Data: []byte(c.text)})
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "p_test.yaml:") || !strings.Contains(err.Error(), "fix: ") {

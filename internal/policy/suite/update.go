@@ -121,7 +121,7 @@ func quoted(s string) string {
 	if plainly.MatchString(s) && !slices.Contains(reserved, strings.ToLower(s)) {
 		return s
 	}
-	return strconv.Quote(s)
+	return strconv.Quote(strings.ToValidUTF8(s, "\uFFFD")) // of a byte, YAML would read a character
 }
 
 // offset returns where a node begins in the text.
