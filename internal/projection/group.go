@@ -222,7 +222,8 @@ func (s *State) misfit(w *wish, g *group.Group) policy.FindingReason {
 	if w.policy != "" && g.Policy != w.policy {
 		return policy.OtherPolicy
 	}
-	return w.misfit(g, w.gangID != "" && g.UnitOfGang(w.gangID) == nil && s.hasGang(w))
+	own := g.UnitOfGang(w.gangID) != nil && (g.State == policy.GroupActive || !s.msg.h.Successors())
+	return w.misfit(g, w.gangID != "" && !own && s.hasGang(w))
 }
 
 // misfit is why a group has no room for the member. elsewhere: the gang is a unit of another
