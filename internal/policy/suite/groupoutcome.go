@@ -234,3 +234,5 @@ func GroupRungText(policyName string, r policy.GroupRung) string {
 	}
 	return fmt.Sprintf("✗ %s %s: %s", name, r.Failed, r.Why)
 }
+
+func unitName(m *chain.Member) string { return fmt.Sprintf("%s/%d", m.Part, m.Replica) }

@@ -114,13 +114,10 @@ func (g *groupTrial) submit(all []place, at int64) ([]chain.Record, error) {
 	}
 	records, err := g.step(at, happened...)
 	for _, r := range records {
-		switch r := r.(type) {
-		case *chain.GroupFinding:
-			return nil, fmt.Errorf("%s is not a member: %s", r.JobID, r.Reason)
-		case *chain.MemberChange:
-			if r.Change == chain.MemberJoined {
-				return nil, fmt.Errorf("%s begins another group, because this one has ended and has no place for it: write another test for that one", r.JobID)
-			}
+		if found, ok := r.(*chain.GroupFinding); ok {
+			return nil, fmt.Errorf("%s is not a member: %s", found.JobID, found.Reason)
+		} else if bound, ok := r.(*chain.GroupBound); ok && bound.Group != g.key.Name {
+			return nil, fmt.Errorf("%s begins another group, because this one has ended and has no place for it: write a test for that one", bound.JobID)
 		}
 	}
 	return records, err
@@ -479,8 +476,6 @@ func (m *member) tell() {
 	}
 	m.live = false
 }
-
-func unitName(m *chain.Member) string { return fmt.Sprintf("%s/%d", m.Part, m.Replica) }
 
 // snapshot sets what the group is; once it is forgotten, what it was.
 func (g *groupTrial) snapshot(out *GroupOutcome) {
