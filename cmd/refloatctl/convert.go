@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -136,18 +135,17 @@ func converted(r *convert.Result) string {
 }
 
 func writeConverted(cmd *cobra.Command, f convertFlags, r *convert.Result) error {
-	var jobs bytes.Buffer
-	if err := r.Submit.WriteYAML(&jobs); err != nil {
-		return err
-	}
 	type file struct {
-		name string
-		data []byte
+		name  string
+		write func(io.Writer) error
 	}
 	policies := filepath.Join(f.dir, "policies")
-	files := []file{{filepath.Join(f.dir, "jobs.yaml"), jobs.Bytes()}}
+	files := []file{{filepath.Join(f.dir, "jobs.yaml"), r.Submit.WriteYAML}}
 	for _, p := range r.Policies {
-		files = append(files, file{filepath.Join(policies, p.Name), p.Data})
+		files = append(files, file{filepath.Join(policies, p.Name), func(w io.Writer) error {
+			_, err := w.Write(p.Data)
+			return err
+		}})
 	}
 	for _, file := range files {
 		if _, err := os.Lstat(file.name); err == nil && !f.force {
@@ -163,7 +161,7 @@ func writeConverted(cmd *cobra.Command, f convertFlags, r *convert.Result) error
 				return fmt.Errorf("convert: %w", err)
 			}
 		}
-		if err := writeNew(file.name, file.data); err != nil {
+		if err := writeNewBy(file.name, file.write); err != nil {
 			return fmt.Errorf("convert: %w", err)
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "wrote %s\n", file.name)

@@ -5,6 +5,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -74,6 +75,14 @@ func initDir(cmd *cobra.Command, dir string) error {
 
 // writeNew writes a file that does not exist yet.
 func writeNew(name string, data []byte) error {
+	return writeNewBy(name, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
+}
+
+// writeNewBy does the same with what write writes.
+func writeNewBy(name string, write func(io.Writer) error) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err
 	}
@@ -81,6 +90,8 @@ func writeNew(name string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(data)
-	return errors.Join(err, f.Close())
+	if err := errors.Join(write(f), f.Close()); err != nil {
+		return errors.Join(err, os.Remove(name)) // half of a file would pass for the whole
+	}
+	return nil
 }
