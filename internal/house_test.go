@@ -59,7 +59,6 @@ var drivers = map[string]string{
 	"github.com/cockroachdb/pebble/v2":       "internal/archive internal/eventlog/filelog internal/projection internal/app cmd/refloatctl",
 	"github.com/coreos/go-oidc/v3":           "internal/api",
 	"github.com/dustin/go-humanize":          "internal/app",
-	"github.com/go-analyze/charts":           "internal/simulate/report",
 	"github.com/grpc-ecosystem/grpc-gateway": "internal/api",
 	"github.com/jackc/pgx/v5":                "internal/jobdb internal/armada internal/doctor internal/app",
 	"github.com/klauspost/compress":          "internal/eventlog/filelog internal/policy/policylog",

@@ -1,16 +1,13 @@
 package report
 
 import (
-	"bytes"
 	"fmt"
 	"html/template"
 	"math"
 	"strconv"
 	"strings"
 	"unicode"
-
-	"github.com/go-analyze/charts/chartdraw"
-	"github.com/go-analyze/charts/chartdraw/drawing"
+	"unicode/utf8"
 )
 
 // palette has colors that can be told from light and from dark backgrounds.
@@ -22,7 +19,7 @@ func palette() []string {
 type picture struct {
 	id, title, desc string
 	height          int
-	x, y            []chartdraw.Tick // the axes reach from the first tick to the last one
+	x, y            []tick // the axes reach from the first tick to the last one
 	lines           []line
 }
 
@@ -34,39 +31,71 @@ type line struct {
 
 const pictureWidth = 560
 
-// svg renders the picture, with its title and description.
-func (p *picture) svg() (template.HTML, error) {
-	gray := drawing.Color{R: 0x76, G: 0x76, B: 0x76, A: 0xff}
-	none := drawing.Color{R: 0xff, G: 0xff, B: 0xff}
-	axis := chartdraw.Style{FontStyle: chartdraw.FontStyle{FontColor: gray, FontSize: 9}, StrokeColor: gray, StrokeWidth: 1}
-	grid := chartdraw.Style{StrokeColor: drawing.Color{R: 0x80, G: 0x80, B: 0x80, A: 0x38}, StrokeWidth: 1}
-	c := chartdraw.Chart{
-		Width: pictureWidth, Height: p.height,
-		Background:     chartdraw.Style{FillColor: none, StrokeColor: none, Padding: chartdraw.Box{Top: 12, Left: 12, Right: 20, Bottom: 8, IsSet: true}},
-		Canvas:         chartdraw.Style{FillColor: none, StrokeColor: none},
-		XAxis:          chartdraw.XAxis{Style: axis, Ticks: p.x, GridMajorStyle: grid},
-		YAxis:          chartdraw.YAxis{Style: chartdraw.Hidden(), Range: &chartdraw.ContinuousRange{Max: 1}},
-		YAxisSecondary: chartdraw.YAxis{Style: axis, Ticks: p.y, GridMajorStyle: grid},
+// The margins of a picture, and the size of its letters: texts are not measured, so there is room for wide ones.
+const (
+	topMargin, rightMargin, bottomMargin = 12, 24, 26
+	letters, letterWidth                 = 11, 6.4
+)
+
+// tick is a mark on an axis.
+type tick struct {
+	Value float64
+	Label string
+}
+
+// svg draws the picture, with its title and description.
+func (p *picture) svg() template.HTML {
+	widest := 0
+	for _, t := range p.y {
+		widest = max(widest, utf8.RuneCountInString(t.Label))
 	}
+	left, right := 16+letterWidth*float64(widest), float64(pictureWidth-rightMargin)
+	top, bottom := float64(topMargin), float64(p.height-bottomMargin)
+	x, y := scale(p.x, left, right), scale(p.y, bottom, top)
+	var b strings.Builder
+	head := func(name, text string) {
+		fmt.Fprintf(&b, `<%[1]s id="%[2]s-%[1]s">%[3]s</%[1]s>`, name, p.id, template.HTMLEscapeString(clean(text)))
+	}
+	stroke := func(color string, width int, more, path string) {
+		fmt.Fprintf(&b, `<path d="%s" fill="none" stroke="%s" stroke-width="%d"%s/>`, path, color, width, more)
+	}
+	label := func(x, y float64, anchor, text string) {
+		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" fill="#767676" font-size="%d" font-family="sans-serif" text-anchor="%s">%s</text>`, x, y, letters, anchor, template.HTMLEscapeString(text))
+	}
+	fmt.Fprintf(&b, `<svg role="img" aria-labelledby="%[1]s-title %[1]s-desc" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %[2]d %[3]d" width="%[2]d" height="%[3]d">`, p.id, pictureWidth, p.height)
+	head("title", p.title)
+	head("desc", p.desc)
+	const grid, axis = "#808080", "#767676"
+	for _, t := range p.x {
+		stroke(grid, 1, ` stroke-opacity="0.22"`, fmt.Sprintf("M%.1f %.1fV%.1f", x(t.Value), top, bottom))
+		label(x(t.Value), bottom+letters+5, "middle", t.Label)
+	}
+	for _, t := range p.y {
+		stroke(grid, 1, ` stroke-opacity="0.22"`, fmt.Sprintf("M%.1f %.1fH%.1f", left, y(t.Value), right))
+		label(left-6, y(t.Value)+letters/3, "end", t.Label)
+	}
+	stroke(axis, 1, "", fmt.Sprintf("M%.1f %.1fV%.1fH%.1f", left, top, bottom, right))
 	for _, l := range p.lines {
-		colors := palette()
-		style := chartdraw.Style{StrokeColor: drawing.ColorFromHex(strings.TrimPrefix(colors[l.color%len(colors)], "#")), StrokeWidth: float64(l.width)}
+		colors, dashes := palette(), ""
 		if l.dashed {
-			style.StrokeDashArray = []float64{6, 3}
+			dashes = ` stroke-dasharray="6 3"`
 		}
-		c.Series = append(c.Series, chartdraw.ContinuousSeries{Style: style, YAxis: chartdraw.YAxisSecondary, XValues: l.x, YValues: l.y})
+		var path strings.Builder
+		for i := range l.x {
+			fmt.Fprintf(&path, "%s%.1f %.1f", map[bool]string{true: "M", false: "L"}[i == 0], x(l.x[i]), y(l.y[i]))
+		}
+		stroke(colors[l.color%len(colors)], l.width, dashes, path.String())
 	}
-	var out bytes.Buffer
-	if err := c.Render(chartdraw.SVG, &out); err != nil {
-		return "", fmt.Errorf("draw %s: %w", p.id, err)
+	b.WriteString("</svg>")
+	return template.HTML(b.String()) // numbers, and texts that are escaped
+}
+
+// scale maps values to places: the first tick to one end, the last tick to the other. What is beyond is at the end.
+func scale(ticks []tick, from, to float64) func(float64) float64 {
+	least, most := ticks[0].Value, ticks[len(ticks)-1].Value
+	return func(v float64) float64 {
+		return from + (to-from)*min(max((v-least)/max(most-least, math.SmallestNonzeroFloat64), 0), 1)
 	}
-	text, ok := strings.CutPrefix(out.String(), "<svg ")
-	tag, rest, closed := strings.Cut(text, ">")
-	if !ok || !closed {
-		return "", fmt.Errorf("draw %s: the picture is no SVG", p.id)
-	}
-	return template.HTML(fmt.Sprintf(`<svg role="img" aria-labelledby="%s-title %s-desc" %s><title id="%s-title">%s</title><desc id="%s-desc">%s</desc>%s`, // the library escapes what it draws
-		p.id, p.id, tag, p.id, template.HTMLEscapeString(clean(p.title)), p.id, template.HTMLEscapeString(clean(p.desc)), rest)), nil
 }
 
 // clean replaces what would break a line or change the direction of a text, as names come from users.
@@ -90,7 +119,7 @@ func short(s string) string {
 }
 
 // ticks are round numbers from 0 to a maximum or a little more.
-func ticks(most float64, format func(float64) string) (out []chartdraw.Tick) {
+func ticks(most float64, format func(float64) string) (out []tick) {
 	if !(most > 0) {
 		most = 1
 	}
@@ -103,7 +132,7 @@ func ticks(most float64, format func(float64) string) (out []chartdraw.Tick) {
 	}
 	for i := 0; ; i++ {
 		v := float64(i) * step
-		out = append(out, chartdraw.Tick{Value: v, Label: format(v)})
+		out = append(out, tick{Value: v, Label: format(v)})
 		if v >= most {
 			return out
 		}
@@ -115,9 +144,9 @@ func plain(v float64) string { return strconv.FormatFloat(math.Round(v*1e6)/1e6,
 func percent(v float64) string { return plain(100*v) + "%" }
 
 // durations are ticks of a logarithmic axis of seconds.
-func durations(least, most float64) (out []chartdraw.Tick) {
+func durations(least, most float64) (out []tick) {
 	add := func(seconds float64, label string) {
-		out = append(out, chartdraw.Tick{Value: logarithm(seconds), Label: label})
+		out = append(out, tick{Value: logarithm(seconds), Label: label})
 	}
 	marks := []struct {
 		seconds float64

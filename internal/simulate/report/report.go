@@ -79,12 +79,8 @@ func Write(w io.Writer, results [][]*simulate.Result, assumed []string) error {
 		p.Candidates = append(p.Candidates, candidateOf(i, &compared[i]))
 	}
 	p.Comparisons = comparisons(compared)
-	for _, build := range []func([][]*simulate.Result, []simulate.Comparison) (section, error){distributions, overTime, byCause, byRule} {
-		s, err := build(results, compared)
-		if err != nil {
-			return err
-		}
-		p.Sections = append(p.Sections, s)
+	for _, build := range []func([][]*simulate.Result, []simulate.Comparison) section{distributions, overTime, byCause, byRule} {
+		p.Sections = append(p.Sections, build(results, compared))
 	}
 	return t.Execute(w, &p)
 }

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-analyze/charts/chartdraw"
-
 	"github.com/refloat/refloat/internal/simulate"
 )
 
@@ -15,7 +13,7 @@ import (
 const maxLines = 8
 
 // distributions shows how long jobs waited and took, each candidate a line.
-func distributions(results [][]*simulate.Result, _ []simulate.Comparison) (section, error) {
+func distributions(results [][]*simulate.Result, _ []simulate.Comparison) section {
 	out := section{
 		Title: "How long jobs waited and took",
 		Lead:  "How many of the jobs were within a time. A line further to the left is better. Completion has only jobs that succeeded: see how many were lost before you compare it. Each percentile is the average over the seeds.",
@@ -53,21 +51,17 @@ func distributions(results [][]*simulate.Result, _ []simulate.Comparison) (secti
 			f.Table.Rows = append(f.Table.Rows, r)
 		}
 		p.x, p.desc = durations(least, most), strings.Join(said, "; ")+"."
-		if err := out.add(f, &p); err != nil {
-			return section{}, err
-		}
+		out.add(f, &p)
 	}
-	return out, nil
+	return out
 }
 
 // add draws a picture; one without lines is left out.
-func (s *section) add(f figure, p *picture) (err error) {
-	if len(p.lines) == 0 {
-		return nil
+func (s *section) add(f figure, p *picture) {
+	if len(p.lines) > 0 {
+		f.SVG = p.svg()
+		s.Figures = append(s.Figures, f)
 	}
-	f.SVG, err = p.svg()
-	s.Figures = append(s.Figures, f)
-	return err
 }
 
 // averages are those of percentiles over the seeds that have them.
@@ -100,7 +94,7 @@ type series struct {
 }
 
 // overTime shows queues and resources over time, each candidate in a picture of its own, with the same scales.
-func overTime(results [][]*simulate.Result, _ []simulate.Comparison) (section, error) {
+func overTime(results [][]*simulate.Result, _ []simulate.Comparison) section {
 	out := section{Title: "Over time", Lead: fmt.Sprintf("What the scheduling cycles saw under seed %d. Pictures of one kind have the same scales.", results[0][0].Seed)}
 	hours := 0.0
 	for _, of := range results {
@@ -138,12 +132,10 @@ func overTime(results [][]*simulate.Result, _ []simulate.Comparison) (section, e
 			f := figure{Title: letter(i) + ": " + kind.title, Axes: kind.axes, Table: table{Head: []string{"Line", "Average", "At most"}}}
 			p := picture{id: fmt.Sprintf("%s-%d", kind.id, i), title: f.Title, height: 230, x: ticks(hours, plain), y: ticks(most, kind.format)}
 			f.fill(&p, of[0], kind.of(of[0]), kind.format)
-			if err := out.add(f, &p); err != nil {
-				return section{}, err
-			}
+			out.add(f, &p)
 		}
 	}
-	return out, nil
+	return out
 }
 
 // fill draws the lines with the largest averages, and lists all of them.
@@ -184,18 +176,18 @@ func round(v float64) float64 {
 	return float64(int64(v*1000+0.5)) / 1000
 }
 
-func byCause(_ [][]*simulate.Result, all []simulate.Comparison) (section, error) {
+func byCause(_ [][]*simulate.Result, all []simulate.Comparison) section {
 	return bars(all, simulate.ByCause, "Retries and waste by cause",
 		"Averages over the seeds. Wasted resource-hours are those of runs that did not succeed: of a core, a GiB or a device.")
 }
 
-func byRule(_ [][]*simulate.Result, all []simulate.Comparison) (section, error) {
+func byRule(_ [][]*simulate.Result, all []simulate.Comparison) section {
 	return bars(all, simulate.ByRule, "Retries and waste by rule",
 		"Averages over the seeds, of the failed runs that each rule decided.")
 }
 
 // bars shows each measure of parts of a kind: a group of bars for each part, a bar for each candidate.
-func bars(all []simulate.Comparison, by simulate.PartKind, title, lead string) (section, error) {
+func bars(all []simulate.Comparison, by simulate.PartKind, title, lead string) section {
 	out := section{Title: title, Lead: lead}
 	var parts []int
 	for p := range all[0].Parts {
@@ -204,11 +196,11 @@ func bars(all []simulate.Comparison, by simulate.PartKind, title, lead string) (
 		}
 	}
 	if len(parts) == 0 {
-		return out, nil
+		return out
 	}
 	for m, measure := range all[0].Parts[parts[0]].Measures {
 		f := figure{Title: strings.ToUpper(measure.Name[:1]) + measure.Name[1:], Axes: strings.ToLower(string(by)) + " → average", Table: table{Head: []string{string(by)}}}
-		p := picture{id: fmt.Sprintf("%s-%d", strings.ToLower(string(by)), m), title: f.Title, y: []chartdraw.Tick{{Value: 0}}}
+		p := picture{id: fmt.Sprintf("%s-%d", strings.ToLower(string(by)), m), title: f.Title, y: []tick{{Value: 0}}}
 		most, group, said := 0.0, float64(len(all))+0.7, []string{}
 		for i := range all {
 			f.Table.Head = append(f.Table.Head, letter(i))
@@ -216,7 +208,7 @@ func bars(all []simulate.Comparison, by simulate.PartKind, title, lead string) (
 		}
 		for n, part := range slices.Backward(parts) { // the first one on top
 			below := float64(len(parts)-1-n) * group
-			p.y = append(p.y, chartdraw.Tick{Value: below + group/2, Label: short(all[0].Parts[part].Name())})
+			p.y = append(p.y, tick{Value: below + group/2, Label: short(all[0].Parts[part].Name())})
 			for i := range all {
 				v, at := all[i].Parts[part].Measures[m].Mean, below+group-0.85-float64(i)
 				if v > 0 {
@@ -234,11 +226,9 @@ func bars(all []simulate.Comparison, by simulate.PartKind, title, lead string) (
 			f.Table.Rows = append(f.Table.Rows, r)
 			said = append(said, all[0].Parts[part].Name()+": "+strings.Join(values, ", "))
 		}
-		p.y = append(p.y, chartdraw.Tick{Value: float64(len(parts)) * group})
+		p.y = append(p.y, tick{Value: float64(len(parts)) * group})
 		p.x, p.desc, p.height = ticks(most, plain), strings.Join(said, "; ")+".", 60+int(float64(len(parts))*group*13)
-		if err := out.add(f, &p); err != nil {
-			return section{}, err
-		}
+		out.add(f, &p)
 	}
-	return out, nil
+	return out
 }
