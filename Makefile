@@ -48,7 +48,7 @@ run: bin/refloatctl ## decide a recorded Armada history by the example policies,
 	rm -rf .refloat-run
 	bin/refloatctl up --data .refloat-run --policies examples/policies --feed $(RECORDING) --exit-when-drained
 
-.PHONY: unit test histories conformance race fuzz soak audit bench crash
+.PHONY: unit test histories conformance race fuzz soak audit lists bench crash
 unit: ## run the quick tests, in less than a minute
 	$(TEST) -- -shuffle=on -short ./...
 
@@ -77,6 +77,9 @@ soak: ## let SOAK_JOBS (1000000) jobs come and go through an ingester that prune
 
 audit: ## measure the memory of verify and whatif over logs of as many EVENTS (100000 1000000 10000000) each, of which the live heap may differ by 10 %
 	EVENTS="$(or $(EVENTS),100000 1000000 10000000)" go test ./internal/audit/whatif -run='^TestMemory$$' -v -count=1 -timeout=3h
+
+lists: ## measure every list with every filter and order, in both databases, over as many DECISIONS (10000 100000 1000000) each
+	DECISIONS="$(or $(DECISIONS),10000 100000 1000000)" go test ./internal/jobdb -run='^TestScale$$' -v -count=1 -timeout=6h
 
 schedules: ## compare the scheduler with its model, check its laws, and compare cycles with Schedule, on INSTANCES (20000) random instances each
 	SEQUENCES=$(INSTANCES) go test ./internal/scheduling -run TestSchedulerIsSchedule -count=1 -timeout=1h

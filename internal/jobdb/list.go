@@ -22,16 +22,14 @@ type Criteria struct {
 	JobPrefix string // jobs whose id begins with it
 	Queue     string
 	JobSet    string
-	Group     string // a group's name
-	// GroupPrefix selects groups whose name begins with it.
-	GroupPrefix string
-	States      []uint8 // of jobs JobState, of runs RunState, of groups policy.GroupState; none: all
-	Waiting     bool    // only jobs with a pending retry, as Queries.Retries counts them
-	Codes       []policy.Code
-	Policy      string
-	Rule        string
-	Node        string
-	Category    string // Armada's error category
+	Group     string  // a group's name
+	States    []uint8 // of jobs JobState, of runs RunState, of groups policy.GroupState; none: all
+	Waiting   bool    // only jobs with a pending retry, as Queries.Retries counts them
+	Codes     []policy.Code
+	Policy    string
+	Rule      string
+	Node      string
+	Category  string // Armada's error category
 	// Since <= time < Until, where 0 means no bound: of jobs the submission, of runs the
 	// lease, of decisions the failure. Unix nanoseconds.
 	Since, Until int64

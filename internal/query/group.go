@@ -140,16 +140,25 @@ func oneGroup(q jobdb.Queries, row *jobdb.Group) (Group, error) {
 		return g, err
 	}
 	name, newest := group.Key{Queue: row.Queue, Set: row.JobSet, Name: row.Name}, uint32(0)
-	after := jobdb.Criteria{Queue: row.Queue, JobSet: row.JobSet, GroupPrefix: row.Name + group.FollowMark}
-	_, err = q.GroupList(&after, jobdb.Page{}, func(other *jobdb.Group) error {
+	from := jobdb.Page{Sort: "name", After: []any{row.Queue, row.JobSet, row.Name + group.FollowMark, int64(-1)}}
+	_, err = q.GroupList(&jobdb.Criteria{Queue: row.Queue, JobSet: row.JobSet}, from, func(other *jobdb.Group) error {
+		if !strings.HasPrefix(other.Name, row.Name+group.FollowMark) {
+			return errPast
+		}
 		first, n, ok := group.Key{Queue: other.Queue, Set: other.JobSet, Name: other.Name}.Follows()
 		if ok && first == name && n > newest && other.Binding >= row.Binding { // else it was before this one
 			g.Newer, newest = other.Name, n
 		}
 		return nil
 	})
+	if errors.Is(err, errPast) {
+		err = nil
+	}
 	return g, err
 }
+
+// errPast ends a list where what comes is of no interest.
+var errPast = errors.New("past the end")
 
 // GroupKey names a group. Queue and JobSet may be empty if no other group has the name.
 type GroupKey struct{ Queue, JobSet, Group string }

@@ -203,6 +203,7 @@ func TestLaws(t *testing.T) {
 		for _, d := range sink.Compare(want, store.contents(0)) {
 			r.Errorf("%v", d)
 		}
+		checkStates(r, want)
 	})
 }
 

@@ -240,6 +240,7 @@ func TestReleaseLaws(t *testing.T) {
 			r.Errorf("%v", d)
 		}
 		checkSuperseded(r, got)
+		checkStates(r, got)
 		releases += len(got.Releases)
 		runs++
 		for _, d := range got.Decisions {
@@ -288,6 +289,23 @@ func checkSuperseded(r interface {
 	for _, run := range c.Runs {
 		if run.Outcome == jobdb.Released && (run.Decision != 0 || run.State != jobdb.RunFailed) {
 			r.Errorf("released run %+v", run)
+		}
+	}
+}
+
+// checkStates: lists find jobs and runs that are not over by their end, and pending retries by their time.
+func checkStates(r interface {
+	Errorf(format string, args ...any)
+}, c *jobdb.Contents,
+) {
+	for _, j := range c.Jobs {
+		if j.State.Terminal() != (j.Times.Ended != 0) || j.Queueing.RetryAfter != 0 && !j.State.Waiting() {
+			r.Errorf("job %s is %v, ended at %d, not before %d", j.JobID, j.State, j.Times.Ended, j.Queueing.RetryAfter)
+		}
+	}
+	for _, run := range c.Runs {
+		if run.State >= jobdb.RunLeased && run.State <= jobdb.RunRunning && run.Times.Ended != 0 {
+			r.Errorf("run %s is %v, ended at %d", run.RunID, run.State, run.Times.Ended)
 		}
 	}
 }

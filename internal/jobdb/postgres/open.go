@@ -132,6 +132,10 @@ func migrate(ctx context.Context, tx pgx.Tx, wait time.Duration) error {
 			return fmt.Errorf("migrate from schema %d: %w", version, err)
 		}
 	}
+	// Lists need statistics of new indexes on expressions at once; later ones are autovacuum's.
+	if _, err := tx.Exec(ctx, "ANALYZE refloat_jobs, refloat_runs, refloat_decisions, refloat_groups"); err != nil {
+		return fmt.Errorf("analyze the tables: %w", err)
+	}
 	_, err = tx.Exec(ctx, "UPDATE refloat_schema SET version = $1", version)
 	return err
 }
@@ -206,6 +210,11 @@ func OpenReader(ctx context.Context, at string) (*Reader, error) {
 	cfg, err := parse(at)
 	if err != nil {
 		return nil, err
+	}
+	// A plan that suits most values does not suit all: each list is planned for the values that it selects by.
+	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, "SELECT set_config('plan_cache_mode', 'force_custom_plan', false), set_config('jit', 'off', false)")
+		return err
 	}
 	r := &Reader{address: addressOf(&cfg.ConnConfig.Config)}
 	if r.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {

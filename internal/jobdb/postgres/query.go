@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -58,14 +59,7 @@ func (s *source) Find(q table.Query, fields func() []any, found func() error) er
 	if q.Rows {
 		q.Columns = stored(names)
 	}
-	args := make([]any, len(q.Args))
-	for i, a := range q.Args {
-		if text, ok := a.(string); ok {
-			a, _ = key(text)
-		}
-		args[i] = a
-	}
-	rows, err := s.tx.Query(s.ctx, numbered(q.SQL("refloat_")), args...)
+	rows, err := s.tx.Query(s.ctx, numbered(q.SQL("refloat_", "")), keys(q.Args)...)
 	if err != nil {
 		return s.failed(q.From, err)
 	}
@@ -85,6 +79,17 @@ func (s *source) failed(from string, err error) error {
 		return nil
 	}
 	return s.address.classify(fmt.Errorf("read %s: %w", from, err), s.tx.Conn())
+}
+
+// keys returns arguments as they are stored.
+func keys(of []any) []any {
+	args := slices.Clone(of)
+	for i, a := range args {
+		if text, ok := a.(string); ok {
+			args[i], _ = key(text)
+		}
+	}
+	return args
 }
 
 // numbered replaces each ? of a query with its number.

@@ -238,4 +238,31 @@ CREATE INDEX refloat_decisions_rule ON refloat_decisions (rule, time, partition,
 -- When pods have ended whose executors learn only from Armada's tables that their run is
 -- over; 0: there are none. The retry starts no earlier.
 ALTER TABLE refloat_waits ADD COLUMN pod_until bigint NOT NULL DEFAULT 0;
+`, `
+-- An index for each order of a list, and for each thing that lists select by (table/select.go). fate is the state of what
+-- failed or was cancelled, else 0: unlike the state it changes once, so most updates still touch no index. Of texts of any
+-- length, an index has the beginning: an entry has at most 2704 bytes.
+ALTER TABLE refloat_jobs ADD COLUMN fate smallint GENERATED ALWAYS AS (CASE WHEN state IN (6, 7) THEN state ELSE 0 END) STORED;
+ALTER TABLE refloat_runs ADD COLUMN fate smallint GENERATED ALWAYS AS (CASE WHEN state IN (5, 6) THEN state ELSE 0 END) STORED;
+DROP INDEX refloat_jobs_set, refloat_jobs_waiting, refloat_jobs_over, refloat_runs_leased;
+CREATE INDEX refloat_jobs_set ON refloat_jobs (job_set, queue);
+CREATE INDEX refloat_jobs_waiting ON refloat_jobs (retry_after, job_id, partition);
+CREATE INDEX refloat_jobs_over ON refloat_jobs (ended, job_id, partition);
+CREATE INDEX refloat_jobs_runs ON refloat_jobs (runs, job_id, partition);
+CREATE INDEX refloat_jobs_fate ON refloat_jobs (fate, ended, job_id, partition) WHERE fate <> 0;
+CREATE INDEX refloat_jobs_grp ON refloat_jobs (substr(grp, 1, 100), submitted, job_id, partition) WHERE grp <> '';
+CREATE INDEX refloat_runs_leased ON refloat_runs (leased, job_id, run_id, partition);
+CREATE INDEX refloat_runs_ended ON refloat_runs (ended, job_id, run_id, partition);
+CREATE INDEX refloat_runs_fate ON refloat_runs (fate, leased, job_id, run_id, partition) WHERE fate <> 0;
+CREATE INDEX refloat_runs_node ON refloat_runs (substr((CASE WHEN error_node <> '' THEN error_node ELSE node END), 1, 100), leased, job_id, run_id, partition);
+CREATE INDEX refloat_runs_category ON refloat_runs (substr(error_category, 1, 100), leased, job_id, run_id, partition) WHERE error_category <> '';
+CREATE INDEX refloat_decisions_code ON refloat_decisions (code, time, partition, number);
+CREATE INDEX refloat_decisions_policy ON refloat_decisions (policy, time, partition, number);
+CREATE INDEX refloat_decisions_set ON refloat_decisions (job_set, time, partition, number);
+CREATE INDEX refloat_groups_name ON refloat_groups (substr(grp, 1, 100)) WHERE grp <> '';
+CREATE INDEX refloat_groups_in_set ON refloat_groups (job_set);
+CREATE INDEX refloat_groups_state ON refloat_groups (state);
+CREATE INDEX refloat_groups_policy ON refloat_groups (substr(policy, 1, 100)) WHERE policy <> '';
+CREATE INDEX refloat_groups_rule ON refloat_groups (substr(rule, 1, 100)) WHERE rule <> '';
+CREATE INDEX refloat_groups_restarts ON refloat_groups (restarts, queue, job_set);
 `}

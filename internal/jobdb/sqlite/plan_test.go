@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,22 +71,96 @@ func planOf(t *testing.T, db *DB, query string, args ...any) (plan string) {
 	return plan
 }
 
-// TestListsByIndex: no list that is often asked for reads or sorts a whole table. (Rows that an index has at one place of
-// the order may be sorted among themselves: "FOR LAST 2 TERMS".)
+// TestListsByIndex: in every order and with every filter, a list finds its rows by an index. It reads a whole table, or sorts
+// it, only if there is no filter, or one that most rows pass; and it looks rows of another table up by the row, one by one. What a
+// page sorts is what an index found.
 func TestListsByIndex(t *testing.T) {
 	t.Parallel()
+	const decisions = 2_000
 	db, err := Open(t.Context(), made(t), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	for name, queries := range jobdbtest.Lists(t) {
-		for _, q := range queries {
-			plan := planOf(t, db, q.SQL(""), q.Args...)
-			for line := range strings.Lines(plan) {
-				if strings.Contains(line, "SCAN") && !strings.Contains(line, "INDEX") || strings.Contains(line, "TEMP B-TREE FOR ORDER BY") {
-					t.Errorf("%s: %s\n%s", name, q.SQL(""), plan)
-				}
+	jobdbtest.Fill(t, db, decisions)
+	plans := jobdbtest.Plans(t, decisions)
+	for i := range plans {
+		checkPlan(t, db, &plans[i])
+	}
+	if len(plans) < 1000 {
+		t.Errorf("%d plans: hardly any", len(plans))
+	}
+}
+
+func checkPlan(t *testing.T, db *DB, p *jobdbtest.Plan) {
+	t.Helper()
+	filtered := slices.ContainsFunc(p.Filters, func(f jobdbtest.Filter) bool { return !f.MostPass() })
+	for i := range p.Queries {
+		q := &p.Queries[i]
+		plan := planOf(t, db, q.SQL("", hint), q.Args...)
+		lines := slices.Collect(strings.Lines(plan))
+		bad := ""
+		main, window := lines[0], q.Of != nil
+		if strings.HasPrefix(main, "CO-ROUTINE") {
+			main = lines[1]
+		}
+		switch {
+		case !strings.Contains(main, " USING "):
+			bad = "no index"
+		case strings.HasPrefix(main, "SCAN") && (jobdbtest.Sorts(q) || filtered && len(p.Queries) == 1):
+			bad = "it reads the whole index"
+		case strings.Contains(plan, "TEMP B-TREE FOR ORDER BY") && !window && !jobdbtest.Sorts(q):
+			bad = "it sorts"
+		}
+		for k, line := range lines {
+			switch {
+			case strings.Contains(line, "SCAN x"):
+				bad = "it reads the whole of another table"
+			case strings.HasPrefix(line, "CORRELATED") && !strings.Contains(lines[k+1], "(job_id=?"):
+				bad = "it does not look rows of another table up by the job"
+			}
+		}
+		if bad != "" {
+			t.Errorf("%s: query %d of %d: %s: %s\n%s", p.Name, i+1, len(p.Queries), bad, q.SQL("", hint), plan)
+		}
+	}
+}
+
+// TestPages: the pages of a list have the rows of the list, also where a page finds them behind its window.
+func TestPages(t *testing.T) {
+	t.Parallel()
+	const decisions = 6_000
+	path := made(t)
+	db, err := Open(t.Context(), path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	jobdbtest.Fill(t, db, decisions)
+	reader, err := OpenReader(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	jobdbtest.Pages(t, reader, decisions)
+}
+
+// TestCountsByIndex: a count reads the rows that a filter finds, and no others.
+func TestCountsByIndex(t *testing.T) {
+	t.Parallel()
+	const decisions = 2_000
+	db, err := Open(t.Context(), made(t), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	jobdbtest.Fill(t, db, decisions)
+	for _, p := range jobdbtest.Counts(t, decisions) {
+		for i := range p.Queries {
+			q := &p.Queries[i]
+			plan := planOf(t, db, q.SQL("", hint), q.Args...)
+			if strings.Contains(plan, "SCAN x") || len(q.Where) > 1 && !p.Filters[0].MostPass() && strings.Contains(plan, "SCAN ") {
+				t.Errorf("%s: %s\n%s", p.Name, q.SQL("", hint), plan)
 			}
 		}
 	}

@@ -201,4 +201,34 @@ CREATE INDEX jobs_queue ON jobs (queue, submitted, job_id, partition);
 CREATE INDEX jobs_over ON jobs (ended, job_id, partition) WHERE ended <> 0;
 CREATE INDEX runs_leased ON runs (leased, job_id);
 CREATE INDEX decisions_rule ON decisions (rule, time, partition, number);
+`, `
+-- An index for each order of a list, and for each thing that lists select by (table/select.go). fate is the state of what
+-- failed or was cancelled, else 0.
+ALTER TABLE jobs ADD COLUMN fate INTEGER GENERATED ALWAYS AS (CASE WHEN state IN (6, 7) THEN state ELSE 0 END) VIRTUAL;
+ALTER TABLE runs ADD COLUMN fate INTEGER GENERATED ALWAYS AS (CASE WHEN state IN (5, 6) THEN state ELSE 0 END) VIRTUAL;
+DROP INDEX jobs_set;
+DROP INDEX jobs_waiting;
+DROP INDEX jobs_over;
+DROP INDEX runs_leased;
+CREATE INDEX jobs_set ON jobs (job_set, queue);
+CREATE INDEX jobs_waiting ON jobs (retry_after, job_id, partition);
+CREATE INDEX jobs_over ON jobs (ended, job_id, partition);
+CREATE INDEX jobs_runs ON jobs (runs, job_id, partition);
+CREATE INDEX jobs_fate ON jobs (fate, ended, job_id, partition) WHERE fate <> 0;
+CREATE INDEX jobs_grp ON jobs (substr(grp, 1, 100), submitted, job_id, partition) WHERE grp <> '';
+CREATE INDEX runs_job ON runs (job_id, run_index, run_id, partition);
+CREATE INDEX runs_leased ON runs (leased, job_id, run_id, partition);
+CREATE INDEX runs_ended ON runs (ended, job_id, run_id, partition);
+CREATE INDEX runs_fate ON runs (fate, leased, job_id, run_id, partition) WHERE fate <> 0;
+CREATE INDEX runs_node ON runs (substr((CASE WHEN error_node <> '' THEN error_node ELSE node END), 1, 100), leased, job_id, run_id, partition);
+CREATE INDEX runs_category ON runs (substr(error_category, 1, 100), leased, job_id, run_id, partition) WHERE error_category <> '';
+CREATE INDEX decisions_code ON decisions (code, time, partition, number);
+CREATE INDEX decisions_policy ON decisions (policy, time, partition, number);
+CREATE INDEX decisions_set ON decisions (job_set, time, partition, number);
+CREATE INDEX groups_name ON groups (substr(grp, 1, 100)) WHERE grp <> '';
+CREATE INDEX groups_in_set ON groups (job_set);
+CREATE INDEX groups_state ON groups (state);
+CREATE INDEX groups_policy ON groups (substr(policy, 1, 100)) WHERE policy <> '';
+CREATE INDEX groups_rule ON groups (substr(rule, 1, 100)) WHERE rule <> '';
+CREATE INDEX groups_restarts ON groups (restarts, queue, job_set, grp, partition);
 `}

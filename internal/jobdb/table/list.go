@@ -9,80 +9,272 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-// orders are the columns of each order of a list, the last of them unique together.
-var (
-	jobOrders = map[string]string{
-		"id": "job_id partition", "submitted": "submitted job_id partition", "ended": "ended job_id partition",
-		"retry-after": "retry_after job_id partition", "runs": "runs job_id partition",
-	}
-	runOrders = map[string]string{
-		"job": "job_id run_index run_id partition", "leased": "leased job_id run_id partition", "ended": "ended job_id run_id partition",
-	}
-	decisionOrders = map[string]string{"log": "partition number", "time": "time partition number"}
-	groupOrders    = map[string]string{"name": "queue job_set grp partition", "restarts": "restarts queue job_set grp partition"}
-)
-
-// page visits the rows of one page. It returns the values that the next page begins
-// after; nil: this was the last one.
-func page[T any](s Source, t *Of[T], q Query, p jobdb.Page, orders map[string]string, sorts []string, visit func(*T) error) (next []any, err error) {
-	sort := p.Sort
-	if sort == "" {
-		sort = sorts[0]
-	}
-	by := columns(orders[sort])
-	if len(by) == 0 {
-		return nil, fmt.Errorf("a list of %s has no order %q", t.Name, sort)
-	}
-	direction, beyond := "", ">"
-	if p.Descending {
-		direction, beyond = " DESC", "<"
-	}
-	if p.After != nil {
-		if !places(t, by, p.After) {
-			return nil, jobdb.ErrToken
-		}
-		q.where("("+strings.Join(by, ", ")+") "+beyond+" (?"+strings.Repeat(", ?", len(by)-1)+")", p.After...)
-	}
-	q.Rest = " ORDER BY " + strings.Join(by, direction+", ") + direction
-	var n, limit int64
-	if p.Limit > 0 {
-		limit = min(int64(p.Limit), math.MaxInt32)
-	}
-	var last *T
-	for _, part := range parts(q, t.Name, by[0], p.Descending) {
-		if limit > 0 {
-			part.Rest += fmt.Sprintf(" LIMIT %d", limit+1-n) // one more shows whether there is a next page
-		}
-		err = find(s, t, part, func(row *T) error {
-			if n++; limit > 0 && n > limit {
-				next = values(t, last, by)
-				return nil
-			}
-			last = row
-			return visit(row)
-		})
-		if err != nil || next != nil {
-			break
-		}
-	}
-	return next, err
+// listing is how a list is read: its orders, each of which an index has, and what it selects by.
+type listing struct {
+	orders map[string]string // columns, the last of them unique together
+	sorts  []string          // the first one is the default
+	timed  string            // the order by the time that Since and Until select by
+	// always holds for the rows of an order: without it, SQLite does not use its index.
+	always map[string]string
 }
 
-// parts splits a list by the sign of the first column of its order, if the index of that
-// column leaves out rows where it is 0. Each part is then in the order of an index.
-func parts(q Query, table, first string, descending bool) []Query {
-	if table != Jobs.Name || first != "ended" && first != "retry_after" {
-		return []Query{q}
+var (
+	jobListing = listing{
+		orders: map[string]string{
+			"id": "job_id partition", "submitted": "submitted job_id partition", "ended": "ended job_id partition",
+			"retry-after": "retry_after job_id partition", "runs": "runs job_id partition",
+		},
+		sorts: jobdb.JobSorts, timed: "submitted",
 	}
-	all := make([]Query, 3)
-	for i, sign := range []string{"<> 0 AND %s < 0", "= 0", "<> 0 AND %s > 0"} {
-		all[i] = q
-		all[i].Where = append(slices.Clip(q.Where), first+" "+strings.ReplaceAll(sign, "%s", first))
+	runListing = listing{
+		orders: map[string]string{"job": "job_id run_index run_id partition", "leased": "leased job_id run_id partition", "ended": "ended job_id run_id partition"},
+		sorts:  jobdb.RunSorts, timed: "leased",
 	}
-	if descending {
-		slices.Reverse(all)
+	decisionListing = listing{orders: map[string]string{"log": "partition number", "time": "time partition number"}, sorts: jobdb.DecisionSorts, timed: "time"}
+	groupListing    = listing{orders: map[string]string{"name": "queue job_set grp partition", "restarts": "restarts queue job_set grp partition"}, sorts: jobdb.GroupSorts, always: map[string]string{"name": "queue >= ''"}}
+)
+
+// condition is something that a list selects by.
+type condition struct {
+	where Query // on a row, with a tilde before each column whose index is not to be used
+	// lookup is the same, as an index finds the rows; empty: no index does.
+	lookup Query
+	// orders are those in which that index has the rows that it finds, by names with spaces between them. If it has the
+	// order by time, it finds a range of times too.
+	orders string
+	few    bool // rows, so that they can always be sorted
+	time   bool // it is about the time that the list can be ordered by
+}
+
+// simple returns a condition on columns, which an index finds unless it is a scan.
+func simple(orders, where string, args ...any) condition {
+	c := condition{orders: orders}
+	c.where.where(where, args...)
+	c.lookup.where(strings.ReplaceAll(where, "~", ""), args...)
+	return c
+}
+
+// scan returns a condition that no index finds.
+func scan(where string, args ...any) condition {
+	c := condition{}
+	c.where.where(where, args...)
+	return c
+}
+
+// joined returns a condition on a row of another table, x, of which some columns are those of the row. The index of the
+// first of the conditions finds them.
+func joined(list, from string, on []string, conditions []condition) []condition {
+	if len(conditions) == 0 {
+		return nil
 	}
-	return all
+	same := make([]string, len(on))
+	for i, c := range on {
+		same[i] = "x." + c + " = " + list + "." + c
+	}
+	of := fmt.Sprintf(" FROM {%s} x WHERE ", from)
+	all := combined(conditions, -1)
+	c := condition{}
+	// The limit keeps both databases from making a join of it, and from reading the other table first.
+	c.where.where("EXISTS (SELECT 1"+of+strings.Join(append(same, all.Where...), " AND ")+" LIMIT 1 OFFSET 0)", all.Args...)
+	if all = combined(conditions, 0); len(conditions[0].lookup.Where) > 0 {
+		c.lookup.where("("+strings.Join(on, ", ")+") IN (SELECT x."+strings.Join(on, ", x.")+of+strings.Join(all.Where, " AND ")+")", all.Args...)
+	}
+	return []condition{c}
+}
+
+// combined returns all conditions, the one at lead as its index finds the rows.
+func combined(all []condition, lead int) (q Query) {
+	for i := range all {
+		of := &all[i].where
+		if i == lead {
+			of = &all[i].lookup
+		}
+		q.Where, q.Args = append(q.Where, of.Where...), append(q.Args, of.Args...)
+	}
+	return q
+}
+
+// plan is what a list selects by, and how it is read.
+type plan struct {
+	*listing
+	all  []condition
+	lead int // whose index finds the rows; -1: none
+}
+
+// planned takes the first condition with an index: they are in the order of how few rows they usually select.
+func (l *listing) planned(all []condition) plan {
+	return plan{l, all, slices.IndexFunc(all, func(c condition) bool { return len(c.lookup.Where) > 0 })}
+}
+
+// found returns the conditions, so that the index of the leading one finds the rows.
+func (p *plan) found() Query {
+	if p.lead < 0 {
+		return combined(p.all, -1)
+	}
+	all := slices.Clone(p.all)
+	if slices.Contains(strings.Fields(all[p.lead].orders), p.timed) {
+		for i := range all {
+			if all[i].time { // in the same index, behind
+				all[i].where = all[i].lookup
+			}
+		}
+	}
+	return combined(all, p.lead)
+}
+
+// window is how many rows of an order are looked at for a page, before the rows that an index finds are sorted.
+const window = 5000
+
+// reading is the reading of a page of a list.
+type reading[T any] struct {
+	plan
+	source   Source
+	table    *Of[T]
+	by       []string
+	sort     string
+	down     bool
+	limit, n int64
+	last     *T
+	next     []any
+	visit    func(*T) error
+}
+
+// page visits the rows of one page. It returns the values that the next page begins after; nil: this was the last one.
+//
+// It reads as few rows as it can without knowing how they are distributed. If an index finds the rows in the order, or if
+// there is nothing to find, it reads in the order of the index until the page is full. Otherwise it looks at a window of
+// the order, and if they do not fill the page, there are few enough in the rest to find and sort them all. The tildes (Query.SQL)
+// leave SQLite no other way, as it has no statistics; PostgreSQL decides by its own.
+func page[T any](s Source, t *Of[T], of plan, p jobdb.Page, visit func(*T) error) (next []any, err error) {
+	r := &reading[T]{plan: of, source: s, table: t, sort: p.Sort, down: p.Descending, visit: visit}
+	if r.sort == "" {
+		r.sort = of.sorts[0]
+	}
+	if r.by = columns(of.orders[r.sort]); len(r.by) == 0 {
+		return nil, fmt.Errorf("a list of %s has no order %q", t.Name, r.sort)
+	}
+	if p.After != nil && !places(t, r.by, p.After) {
+		return nil, jobdb.ErrToken
+	}
+	if p.Limit > 0 {
+		r.limit = min(int64(p.Limit), math.MaxInt32)
+	}
+	var lead condition
+	if of.lead >= 0 {
+		lead = of.all[of.lead]
+	}
+	switch {
+	case of.lead < 0 || slices.Contains(strings.Fields(lead.orders), r.sort):
+		q := of.found()
+		r.ordered(&q, p.After)
+		err = r.read(q)
+	case lead.few || r.limit == 0:
+		err = r.sorted(p.After)
+	default:
+		err = r.inWindow(p.After)
+	}
+	return r.next, err
+}
+
+// after adds the condition that rows are behind a place of the order; nil: all are.
+func (r *reading[T]) after(q *Query, mark string, place []any) {
+	if place == nil {
+		return
+	}
+	beyond := ">"
+	if r.down {
+		beyond = "<"
+	}
+	q.where("("+mark+strings.Join(r.by, ", ")+") "+beyond+" (?"+strings.Repeat(", ?", len(r.by)-1)+")", place...)
+}
+
+func (r *reading[T]) order(mark string) string {
+	direction := ""
+	if r.down {
+		direction = " DESC"
+	}
+	return " ORDER BY " + mark + strings.Join(r.by, direction+", ") + direction
+}
+
+// ordered makes a query read the rows behind a place in the order of an index.
+func (r *reading[T]) ordered(q *Query, after []any) {
+	if always := r.always[r.sort]; always != "" {
+		q.where(always)
+	}
+	r.after(q, "", after)
+	q.Rest = r.order("")
+}
+
+// sorted finds rows, and sorts them. The limit of what it finds keeps both databases from reading it in the order instead.
+func (r *reading[T]) sorted(after []any) error {
+	rows := r.found()
+	rows.Columns, rows.From, rows.Rest = []string{"*"}, r.table.Name, fmt.Sprintf(" LIMIT %d", math.MaxInt64)
+	q := Query{Of: &rows, Args: slices.Clone(rows.Args)}
+	r.after(&q, "~", after)
+	q.Rest = r.order("~")
+	return r.read(q)
+}
+
+// inWindow looks for rows in the next ones of the order. If the page is not full then, it finds and sorts those behind.
+func (r *reading[T]) inWindow(after []any) error {
+	times := Query{}
+	if r.sort == r.timed {
+		for i := range r.all {
+			if r.all[i].time {
+				times = r.all[i].lookup
+			}
+		}
+	}
+	edge := Query{Columns: r.by, From: r.table.Name, Where: slices.Clone(times.Where), Args: slices.Clone(times.Args)}
+	r.ordered(&edge, after)
+	edge.Rest += fmt.Sprintf(" LIMIT 1 OFFSET %d", window)
+	var until []any
+	row := new(T)
+	all := r.table.Fields(row, nil)
+	if err := r.source.Find(edge, func() (fields []any) {
+		for _, c := range r.by {
+			fields = append(fields, all[slices.Index(r.table.Columns, c)])
+		}
+		return fields
+	}, func() error {
+		until = r.place(row)
+		return nil
+	}); err != nil {
+		return err
+	}
+	looked := edge
+	looked.Columns, looked.Rest = []string{"*"}, r.order("")+fmt.Sprintf(" LIMIT %d", window+1)
+	q := combined(r.all, -1)
+	q.Of, q.Args, q.Rest = &looked, slices.Concat(looked.Args, q.Args), r.order("")
+	if err := r.read(q); err != nil || until == nil || r.next != nil {
+		return err
+	}
+	return r.sorted(until)
+}
+
+// read visits the rows of a query, until the page is full.
+func (r *reading[T]) read(q Query) error {
+	if r.limit > 0 {
+		q.Rest += fmt.Sprintf(" LIMIT %d", r.limit+1-r.n) // one more shows whether there is a next page
+	}
+	return find(r.source, r.table, q, func(row *T) error {
+		if r.n++; r.limit > 0 && r.n > r.limit {
+			r.next = r.place(r.last)
+			return nil
+		}
+		r.last = row
+		return r.visit(row)
+	})
+}
+
+// place returns the values of a row by which the list is ordered.
+func (r *reading[T]) place(row *T) []any {
+	fields := r.table.Fields(row, nil)
+	list := make([]any, len(r.by))
+	for i, c := range r.by {
+		list[i] = Plain(fields[slices.Index(r.table.Columns, c)])
+	}
+	return list
 }
 
 // places reports whether values could be those of a row: clients send them back, and may send others.
@@ -101,204 +293,4 @@ func places[T any](t *Of[T], of []string, values []any) bool {
 			return !number
 		}
 	})
-}
-
-func values[T any](t *Of[T], row *T, of []string) []any {
-	fields := t.Fields(row, nil)
-	list := make([]any, len(of))
-	for i, c := range of {
-		list[i] = Plain(fields[slices.Index(t.Columns, c)])
-	}
-	return list
-}
-
-// in adds a condition on the values of a column; none: any.
-func in[V ~uint8](q *Query, column string, values []V) {
-	if len(values) == 0 {
-		return
-	}
-	args := make([]any, len(values))
-	for i, v := range values {
-		args[i] = int64(v)
-	}
-	q.where(column+" IN (?"+strings.Repeat(", ?", len(args)-1)+")", args...)
-}
-
-// equal adds a condition on a column, unless the text is empty.
-func (q *Query) equal(column, text string) {
-	if text != "" {
-		q.where(column+" = ?", text)
-	}
-}
-
-func (q *Query) between(column string, since, until int64) {
-	if since != 0 {
-		q.where(column+" >= ?", since)
-	}
-	if until != 0 {
-		q.where(column+" < ? AND "+column+" <> 0", until)
-	}
-}
-
-func (q *Query) ofJob(column string, c *jobdb.Criteria) {
-	q.equal(column, c.JobID)
-	q.begins(column, c.JobPrefix)
-}
-
-// begins adds the condition that a column begins with a prefix; "": any does.
-func (q *Query) begins(column, prefix string) {
-	if prefix == "" {
-		return
-	}
-	q.where(column+" >= ?", prefix)
-	if end := after(prefix); end != "" {
-		q.where(column+" < ?", end)
-	}
-}
-
-// after returns the smallest text that is greater than all that begin with prefix; "":
-// there is none.
-func after(prefix string) string {
-	for b := []byte(prefix); len(b) > 0; b = b[:len(b)-1] {
-		if b[len(b)-1] < 0x7f { // a byte beyond would be no text
-			b[len(b)-1]++
-			return string(b)
-		}
-	}
-	return ""
-}
-
-// exists adds the condition that a row of another table is there, if anything is asked
-// of it. Braces around a table's name are the Source's to replace.
-func (q *Query) exists(from, joined string, of Query) {
-	if len(of.Where) > 0 {
-		q.where("EXISTS (SELECT 1 FROM {"+from+"} x WHERE "+joined+" AND "+strings.Join(of.Where, " AND ")+")", of.Args...)
-	}
-}
-
-// failed are the conditions on a run.
-func failed(c *jobdb.Criteria) (q Query) {
-	if c.Node != "" {
-		q.where(nodeOf+" = ?", c.Node)
-	}
-	q.equal("x.error_category", c.Category)
-	return q
-}
-
-// nodeOf is the node of a run, as its error says, else as its lease does.
-const nodeOf = "(CASE WHEN x.error_node <> '' THEN x.error_node ELSE x.node END)"
-
-// decided are the conditions on a decision.
-func decided(c *jobdb.Criteria) (q Query) {
-	in(&q, "x.code", c.Codes)
-	q.equal("x.policy", c.Policy)
-	q.equal("x.rule", c.Rule)
-	return q
-}
-
-// JobList visits a page of jobs.
-func (q Queries) JobList(c *jobdb.Criteria, p jobdb.Page, visit func(*jobdb.Job) error) (next []any, err error) {
-	return page(q.Source, &Jobs, jobs(c), p, jobOrders, jobdb.JobSorts, visit)
-}
-
-func jobs(c *jobdb.Criteria) (s Query) {
-	s.ofJob("job_id", c)
-	s.equal("queue", c.Queue)
-	s.equal("job_set", c.JobSet)
-	s.equal("grp", c.Group)
-	in(&s, "state", c.States)
-	if c.Waiting {
-		s.where("retry_after <> 0")
-	}
-	s.between("submitted", c.Since, c.Until)
-	s.between("ended", c.EndedSince, 0)
-	s.exists("runs", "x.job_id = jobs.job_id AND x.partition = jobs.partition", failed(c))
-	s.exists("decisions", "x.job_id = jobs.job_id AND x.partition = jobs.partition", decided(c))
-	return s
-}
-
-// RunList visits a page of runs.
-func (q Queries) RunList(c *jobdb.Criteria, p jobdb.Page, visit func(*jobdb.Run) error) (next []any, err error) {
-	var s, job Query
-	s.ofJob("job_id", c)
-	if p.Sort == "" || p.Sort == "job" {
-		s.where("job_id >= ''") // always holds; without it, SQLite sorts all runs
-	}
-	in(&s, "state", c.States)
-	s.between("leased", c.Since, c.Until)
-	if c.Node != "" {
-		s.where(strings.ReplaceAll(nodeOf, "x.", "")+" = ?", c.Node)
-	}
-	s.equal("error_category", c.Category)
-	job.equal("x.queue", c.Queue)
-	job.equal("x.job_set", c.JobSet)
-	job.equal("x.grp", c.Group)
-	s.exists("jobs", "x.job_id = runs.job_id AND x.partition = runs.partition", job)
-	s.exists("decisions", "x.job_id = runs.job_id AND x.run_id = runs.run_id AND x.partition = runs.partition", decided(c))
-	return page(q.Source, &Runs, s, p, runOrders, jobdb.RunSorts, visit)
-}
-
-// DecisionList visits a page of decisions.
-func (q Queries) DecisionList(c *jobdb.Criteria, p jobdb.Page, visit func(*jobdb.Decision) error) (next []any, err error) {
-	return page(q.Source, &Decisions, decisions(c), p, decisionOrders, jobdb.DecisionSorts, visit)
-}
-
-func decisions(c *jobdb.Criteria) (s Query) {
-	s.ofJob("job_id", c)
-	s.equal("queue", c.Queue)
-	s.equal("job_set", c.JobSet)
-	in(&s, "code", c.Codes)
-	s.equal("policy", c.Policy)
-	s.equal("rule", c.Rule)
-	s.between("time", c.Since, c.Until)
-	s.exists("runs", ofDecision, failed(c))
-	if c.Group != "" {
-		var job Query
-		job.equal("x.grp", c.Group)
-		s.exists("jobs", "x.job_id = decisions.job_id AND x.partition = decisions.partition", job)
-	}
-	return s
-}
-
-const ofDecision = "x.job_id = decisions.job_id AND x.run_id = decisions.run_id AND x.partition = decisions.partition"
-
-// GroupList visits a page of groups.
-func (q Queries) GroupList(c *jobdb.Criteria, p jobdb.Page, visit func(*jobdb.Group) error) (next []any, err error) {
-	var s Query
-	s.equal("queue", c.Queue)
-	s.equal("job_set", c.JobSet)
-	s.equal("grp", c.Group)
-	s.begins("grp", c.GroupPrefix)
-	in(&s, "state", c.States)
-	s.equal("policy", c.Policy)
-	s.equal("rule", c.Rule)
-	return page(q.Source, &Groups, s, p, groupOrders, jobdb.GroupSorts, visit)
-}
-
-// keys are what decisions are counted by.
-var keys = map[string]string{
-	"queue": "queue", "policy": "policy",
-	"rule":     "CASE WHEN rule = '' THEN '' ELSE policy || '/' || rule END",
-	"node":     "coalesce((SELECT " + nodeOf + " FROM {runs} x WHERE " + ofDecision + "), '')",
-	"category": "coalesce((SELECT x.error_category FROM {runs} x WHERE " + ofDecision + "), '')",
-}
-
-// Top counts the effective decisions that the criteria select, by one of jobdb.Tops,
-// those with the most retries first.
-func (q Queries) Top(by string, c *jobdb.Criteria, limit int) (top []jobdb.Top, err error) {
-	s := decisions(c)
-	s.where("acted")
-	s.Columns = []string{keys[by], "count(*) FILTER (WHERE requeue)", "count(*) FILTER (WHERE NOT requeue)", "count(DISTINCT job_id)"}
-	s.From, s.Rest = Decisions.Name, " GROUP BY 1 ORDER BY 2 DESC, 3 DESC, 1"
-	if limit > 0 {
-		s.Rest += fmt.Sprintf(" LIMIT %d", limit)
-	}
-	var row jobdb.Top
-	err = q.Source.Find(s, func() []any {
-		return []any{&row.Key, &row.Retries, &row.Failures, &row.Jobs}
-	}, func() error {
-		top = append(top, row)
-		return nil
-	})
-	return top, err
 }

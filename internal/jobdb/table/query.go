@@ -14,11 +14,15 @@ import (
 // a queue, a job set, or the name or id of a group.
 type Query struct {
 	Columns []string
-	From    string   // a table's name
-	Where   []string // conditions that must all hold, with ? for arguments, and {table} for the name of another table
-	Args    []any    // int, int64 or string
-	Rest    string   // the clauses after the conditions
-	Rows    bool     // Columns are all those of the table
+	From    string // a table's name
+	// Where are conditions that must all hold, with ? for arguments, {table} for the name of another table, and a tilde before a
+	// column (or before the first one of an order, in Rest) whose index is not to be used.
+	Where []string
+	Args  []any  // int, int64 or string
+	Rest  string // the clauses after the conditions
+	Rows  bool   // Columns are all those of the table
+	// Of is what the rows are selected from; nil: the table. Its arguments are the first ones of Args.
+	Of *Query
 }
 
 func (q *Query) where(term string, args ...any) {
@@ -34,10 +38,14 @@ func (q *Query) Conditions() string {
 	return " WHERE " + strings.Join(q.Where, " AND ")
 }
 
-// SQL returns the statement for tables whose names begin with prefix.
-func (q *Query) SQL(prefix string) string {
-	tables := strings.NewReplacer("{", prefix, "}", "")
-	return tables.Replace("SELECT " + strings.Join(q.Columns, ", ") + " FROM {" + q.From + "} AS " + q.From + q.Conditions() + q.Rest)
+// SQL returns the statement for tables whose names begin with prefix. hint takes the place of each tilde.
+func (q *Query) SQL(prefix, hint string) string {
+	from := "{" + q.From + "}"
+	if q.Of != nil {
+		from = "(" + q.Of.SQL(prefix, hint) + ")"
+	}
+	tables := strings.NewReplacer("{", prefix, "}", "", "~", hint)
+	return tables.Replace("SELECT " + strings.Join(q.Columns, ", ") + " FROM " + from + " AS " + q.From + q.Conditions() + q.Rest)
 }
 
 // Source runs queries for Queries, all on one snapshot of a database.
@@ -98,8 +106,8 @@ func list[T any](s Source, t *Of[T], f jobdb.RecordFilter, order string, visit f
 	c := Query{Rest: " ORDER BY " + order}
 	ofJob := f.JobID != "" && slices.Contains(t.Columns, "job_id")
 	switch {
-	case f.Partition != nil && ofJob: // the plus leaves the index of jobs as the only choice
-		c.where("+partition = ?", *f.Partition)
+	case f.Partition != nil && ofJob: // the index of jobs is the only choice
+		c.where("~partition = ?", *f.Partition)
 	case f.Partition != nil:
 		c.where("partition = ?", *f.Partition)
 	}

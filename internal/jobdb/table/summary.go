@@ -32,7 +32,8 @@ func (q Queries) Summary() (*jobdb.Summary, error) {
 
 // CountDecisions implements [jobdb.Queries].
 func (q Queries) CountDecisions(c *jobdb.Criteria) (counts []jobdb.DecisionCount, err error) {
-	s := decisions(c)
+	of := decisions(c)
+	s := of.found()
 	s.Columns = []string{"requeue", "shadow", "acted", "code", "policy", "rule", "count(*)"}
 	s.From, s.Rest = Decisions.Name, " GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1 DESC, 2, 3 DESC, 4, 5, 6"
 	var d jobdb.DecisionCount
@@ -47,7 +48,8 @@ func (q Queries) CountDecisions(c *jobdb.Criteria) (counts []jobdb.DecisionCount
 
 // CountJobs implements [jobdb.Queries].
 func (q Queries) CountJobs(c *jobdb.Criteria) (n uint64, err error) {
-	s := jobs(c)
+	of := jobs(c)
+	s := of.found()
 	s.Columns, s.From = []string{"count(*)"}, Jobs.Name
 	return n, q.Source.Find(s, func() []any { return []any{&n} }, func() error { return nil })
 }
@@ -62,7 +64,7 @@ func RetriesQuery(partitions []int, now int64) Query {
 	for i, p := range partitions {
 		in[i] = int64(p)
 	}
-	c.where("retry_after <> 0")
+	c.where("retry_after > 0")
 	c.where("partition IN (?"+strings.Repeat(", ?", len(partitions)-1)+")", in...)
 	return c
 }

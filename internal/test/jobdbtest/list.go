@@ -28,13 +28,17 @@ func newListed(r *rand.Rand, partition int) *listed {
 	for i := range 20 {
 		j := job(partition, fmt.Sprintf("%s%02d", pick("a", "b"), i))
 		j.Queue, j.JobSet, j.State = pick("q", "other"), pick("s", "t"), jobdb.JobState(r.IntN(10))
-		j.Times.Submitted, j.Times.Ended = int64(r.IntN(9)), int64(r.IntN(9)-2)
+		if j.Times.Submitted = int64(r.IntN(9)); j.State.Terminal() { // as the fold has them
+			j.Times.Ended = []int64{-1, 1, 2, 3, 4}[r.IntN(5)]
+		}
 		j.Queueing.RetryAfter, j.Member.Group = int64(r.IntN(3)), pick("", "g")
 		l.jobs = append(l.jobs, j)
 		for n := range uint32(r.IntN(3)) {
 			v := run(partition, j.JobID, fmt.Sprintf("%s/%d", j.JobID, n), n)
 			v.State, v.Node, v.Error.Node, v.Error.Category = jobdb.RunState(r.IntN(7)), pick("", "n1"), pick("", "n1", "n2"), pick("", "oom", "gpu")
-			v.Times.Leased, v.Times.Ended = int64(r.IntN(9)), int64(r.IntN(9))
+			if v.Times.Leased = int64(r.IntN(9)); v.State.Ended() {
+				v.Times.Ended = int64(r.IntN(9))
+			}
 			l.runs = append(l.runs, v)
 			d := sample[jobdb.Decision](1)
 			d.Partition, d.Number, d.JobID, d.RunID, d.Queue, d.JobSet = partition, uint64(len(l.decisions)+1), j.JobID, v.RunID, j.Queue, j.JobSet

@@ -1,88 +1,173 @@
 package jobdbtest
 
 import (
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/jobdb/table"
-	"github.com/refloat/refloat/internal/policy"
 )
 
-// asked is a Source that notes queries and finds nothing.
+// asked is a Source that notes queries and finds nothing in them, but where a window of an order ends.
 type asked struct{ queries []table.Query }
 
 // Find implements table.Source.
-func (a *asked) Find(q table.Query, _ func() []any, _ func() error) error {
-	q.Columns = []string{"1"}
+func (a *asked) Find(q table.Query, fields func() []any, found func() error) error {
 	a.queries = append(a.queries, q)
+	if strings.Contains(q.Rest, "OFFSET") {
+		fields()
+		return found()
+	}
 	return nil
 }
 
-// Lists returns the queries of lists as they are asked for most: in their default orders, here and on the page, and by
-// the first filters of the page; first pages and later ones, in both directions. Each must read its rows in the order of
-// an index, so that a page takes as long with a million rows as with a thousand.
-func Lists(t *testing.T) map[string][]table.Query {
+// Plan is a page of a list, and what it asks a database.
+type Plan struct {
+	Name     string
+	List     string
+	Filters  []Filter
+	Criteria jobdb.Criteria
+	Page     jobdb.Page
+	Queries  []table.Query
+}
+
+// Plans returns what every list asks with every filter, and every two of them, in every order and direction, of the first
+// page and of later ones, and without a limit. A filter without effect on a list is left out.
+func Plans(t testing.TB, decisions int) (plans []Plan) {
 	t.Helper()
-	jobs := func(q jobdb.Queries, c *jobdb.Criteria, p jobdb.Page) error {
-		_, err := q.JobList(c, p, nil)
-		return err
-	}
-	runs := func(q jobdb.Queries, c *jobdb.Criteria, p jobdb.Page) error {
-		_, err := q.RunList(c, p, nil)
-		return err
-	}
-	decisions := func(q jobdb.Queries, c *jobdb.Criteria, p jobdb.Page) error {
-		_, err := q.DecisionList(c, p, nil)
-		return err
-	}
-	groups := func(q jobdb.Queries, c *jobdb.Criteria, p jobdb.Page) error {
-		_, err := q.GroupList(c, p, nil)
-		return err
-	}
-	byID, byRun, byNumber := []any{"j", int64(0)}, []any{"j", "r", int64(0)}, []any{int64(0), int64(7)}
-	timed := func(rest []any) []any { return append([]any{int64(7)}, rest...) }
-	found := map[string][]table.Query{}
-	for name, l := range map[string]struct {
-		list  func(jobdb.Queries, *jobdb.Criteria, jobdb.Page) error
-		sort  string
-		after []any
-		of    jobdb.Criteria
-	}{
-		"jobs":                     {jobs, "", byID, jobdb.Criteria{}},
-		"jobs by submission":       {jobs, "submitted", timed(byID), jobdb.Criteria{}},
-		"jobs since":               {jobs, "submitted", timed(byID), jobdb.Criteria{Since: 5, Until: 9}},
-		"jobs in a state":          {jobs, "submitted", timed(byID), jobdb.Criteria{States: []uint8{uint8(jobdb.JobFailed)}}},
-		"jobs of a queue":          {jobs, "submitted", timed(byID), jobdb.Criteria{Queue: "q1"}},
-		"jobs of a queue since":    {jobs, "submitted", timed(byID), jobdb.Criteria{Queue: "q1", Since: 5}},
-		"jobs by end":              {jobs, "ended", timed(byID), jobdb.Criteria{}},
-		"jobs that failed, by end": {jobs, "ended", timed(byID), jobdb.Criteria{States: []uint8{uint8(jobdb.JobFailed)}}},
-		"jobs that wait":           {jobs, "retry-after", timed(byID), jobdb.Criteria{Waiting: true}},
-		"runs":                     {runs, "", []any{"j", int64(0), "r", int64(0)}, jobdb.Criteria{}},
-		"runs by lease":            {runs, "leased", timed(byRun), jobdb.Criteria{}},
-		"runs since":               {runs, "leased", timed(byRun), jobdb.Criteria{Since: 5}},
-		"runs on a node":           {runs, "leased", timed(byRun), jobdb.Criteria{Node: "n1"}},
-		"decisions":                {decisions, "", byNumber, jobdb.Criteria{}},
-		"decisions by time":        {decisions, "time", timed(byNumber), jobdb.Criteria{}},
-		"decisions since":          {decisions, "time", timed(byNumber), jobdb.Criteria{Since: 5, Until: 9}},
-		"decisions of a queue":     {decisions, "time", timed(byNumber), jobdb.Criteria{Queue: "q1"}},
-		"decisions of a rule":      {decisions, "time", timed(byNumber), jobdb.Criteria{Rule: "oom"}},
-		"decisions of a policy":    {decisions, "time", timed(byNumber), jobdb.Criteria{Policy: "infra", Rule: "oom"}},
-		"decisions of a code":      {decisions, "time", timed(byNumber), jobdb.Criteria{Codes: []policy.Code{policy.RuleRetry}}},
-		"groups":                   {groups, "", []any{"q", "s", "g", int64(0)}, jobdb.Criteria{}},
-		"groups of a queue":        {groups, "", []any{"q", "s", "g", int64(0)}, jobdb.Criteria{Queue: "q1"}},
-	} {
-		for _, after := range [][]any{nil, l.after} {
-			for _, descending := range []bool{false, true} {
-				noted := &asked{}
-				p := jobdb.Page{Sort: l.sort, Descending: descending, After: after, Limit: 50}
-				if err := l.list(table.Queries{Source: noted}, &l.of, p); err != nil || len(noted.queries) == 0 {
-					t.Fatalf("%s: %v, %d queries", name, err, len(noted.queries))
+	all := Filters(t, decisions)
+	for _, list := range []string{jobsList, runsList, decisionsList, groupsList} {
+		var its []Filter // that have an effect
+		none := statements(t, list, nil, jobdb.Page{})
+		for _, f := range all {
+			if fmt.Sprint(statements(t, list, []Filter{f}, jobdb.Page{})) != fmt.Sprint(none) {
+				its = append(its, f)
+			}
+		}
+		sets := [][]Filter{nil}
+		for i, f := range its {
+			sets = append(sets, []Filter{f})
+			for _, other := range its[i+1:] {
+				if other.Field != f.Field && f.Value != "dense" && other.Value != "dense" {
+					sets = append(sets, []Filter{f, other})
 				}
-				name := fmt.Sprintf("%s, continued %v, descending %v", name, after != nil, descending)
-				found[name] = noted.queries
+			}
+		}
+		for _, filters := range sets {
+			for _, sort := range Lists[list] {
+				for _, p := range pages(list, sort) {
+					name := fmt.Sprintf("%s by %s, descending %v, continued %v, limit %d", list, sort, p.Descending, p.After != nil, p.Limit)
+					for _, f := range filters {
+						name += fmt.Sprintf(", %s %s", f.Value, f.Field)
+					}
+					plans = append(plans, Plan{name, list, filters, criteria(list, filters), p, statements(t, list, filters, p)})
+				}
 			}
 		}
 	}
-	return found
+	return plans
+}
+
+func criteria(list string, filters []Filter) (c jobdb.Criteria) {
+	for _, f := range filters {
+		f.Set(list, &c)
+	}
+	return c
+}
+
+func statements(t testing.TB, list string, filters []Filter, p jobdb.Page) []table.Query {
+	t.Helper()
+	c := criteria(list, filters)
+	noted := &asked{}
+	if _, _, err := List(table.Queries{Source: noted}, list, &c, p); err != nil || len(noted.queries) == 0 {
+		t.Fatalf("%s: %v, %d queries", list, err, len(noted.queries))
+	}
+	return noted.queries
+}
+
+// pages are the pages of a list in an order.
+func pages(list, sort string) (all []jobdb.Page) {
+	place := map[string][]any{
+		"id": {"j", int64(0)}, "job": {"j", int64(0), "r", int64(0)}, "log": {int64(0), int64(7)}, "name": {"q", "s", "g", int64(0)}, "restarts": {int64(1), "q", "s", "g", int64(0)},
+	}[sort]
+	if place == nil { // a time or a number, and the row
+		place = append([]any{int64(7)}, map[string][]any{jobsList: {"j", int64(0)}, runsList: {"j", "r", int64(0)}, decisionsList: {int64(0), int64(7)}}[list]...)
+	}
+	for _, down := range []bool{false, true} {
+		for _, after := range [][]any{nil, place} {
+			all = append(all, jobdb.Page{Sort: sort, Descending: down, After: after, Limit: 50})
+		}
+		all = append(all, jobdb.Page{Sort: sort, Descending: down})
+	}
+	return all
+}
+
+// Counts returns what counts ask with every filter.
+func Counts(t testing.TB, decisions int) (plans []Plan) {
+	t.Helper()
+	for _, f := range Filters(t, decisions) {
+		var c jobdb.Criteria
+		f.Set(jobsList, &c)
+		noted := &asked{}
+		q := table.Queries{Source: noted}
+		_, err := q.CountJobs(&c)
+		if err == nil {
+			_, err = q.CountDecisions(&c)
+		}
+		for _, by := range jobdb.Tops {
+			if err == nil {
+				_, err = q.Top(by, &c, 10)
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		plans = append(plans, Plan{Name: fmt.Sprintf("counts by %s %s", f.Value, f.Field), Filters: []Filter{f}, Queries: noted.queries})
+	}
+	return plans
+}
+
+// Sorts reports whether a query sorts what an index finds, by the hint before its order.
+func Sorts(q *table.Query) bool { return strings.Contains(q.Rest, "ORDER BY ~") }
+
+// Pages checks the pages of every list with every filter and every order against the list without a limit, as far as its first
+// rows: a page looks for rows in other ways.
+func Pages(t *testing.T, db jobdb.Reader, decisions int) {
+	t.Helper()
+	const limit, rows = 40, 100
+	checked := 0
+	for _, p := range Plans(t, decisions) {
+		if len(p.Filters) > 1 || p.Page.Limit > 0 {
+			continue
+		}
+		view(t, db, func(q jobdb.Queries) error {
+			all, _, err := idsOf(q, p.List, &p.Criteria, p.Page, rows)
+			if err != nil && !errors.Is(err, errEnough) {
+				return err
+			}
+			var paged []string
+			page := p.Page
+			for page.Limit = limit; len(paged) < len(all); {
+				ids, next, err := idsOf(q, p.List, &p.Criteria, page, limit+1)
+				if err != nil {
+					return err
+				}
+				paged = append(paged, ids...)
+				if page.After = next; next == nil {
+					break
+				}
+			}
+			if !slices.Equal(all, paged[:min(len(paged), len(all))]) || len(all) < rows && len(paged) > len(all) {
+				t.Errorf("%s: in pages\n%v, in one\n%v", p.Name, paged, all)
+			}
+			checked += len(all)
+			return nil
+		})
+	}
+	if checked < 10_000 {
+		t.Errorf("only %d rows in all lists", checked)
+	}
 }

@@ -1,0 +1,258 @@
+package table
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/policy"
+)
+
+// What lists select by: conditions in the order of how few rows each usually selects, with the indexes that find them.
+
+// equal returns a condition on a text, which is any if it is empty.
+func equal(orders, column, text string) []condition {
+	if text == "" {
+		return nil
+	}
+	return []condition{simple(orders, "~"+column+" = ?", text)}
+}
+
+// long does the same for a column with texts of any length, of which an index has the beginning.
+func long(orders, column, text string) []condition {
+	if text == "" {
+		return nil
+	}
+	c := scan("~"+column+" = ?", text)
+	c.orders = orders
+	begins := "substr(" + column + ", 1, 100) = "
+	if stranger := func(r rune) bool { return r < ' ' || r > '~' }; len(text) < 100 && !strings.ContainsFunc(text, stranger) {
+		c.lookup.where(begins+"?", text) // it is all of the text, as both databases store it
+	} else {
+		c.lookup.where(begins+"substr(?, 1, 100) AND "+column+" = ?", text, text)
+	}
+	c.lookup.where(column + " <> ''") // as the index has it
+	return []condition{c}
+}
+
+// NodeOf is the node of a run, as its error says, else as its lease does.
+const NodeOf = "(CASE WHEN error_node <> '' THEN error_node ELSE node END)"
+
+// among returns a condition on numbers; none: any.
+func among[V ~uint8](orders, column string, values []V) []condition {
+	switch len(values) {
+	case 0:
+		return nil
+	case 1:
+		return []condition{simple(orders, "~"+column+" = ?", int64(values[0]))}
+	}
+	return []condition{simple("", "~"+column+" IN (?"+strings.Repeat(", ?", len(values)-1)+")", numbers(values)...)}
+}
+
+func numbers[V ~uint8](values []V) []any {
+	args := make([]any, len(values))
+	for i, v := range values {
+		args[i] = int64(v)
+	}
+	return args
+}
+
+// states returns a condition on states. The index of an end finds those that are not over, and lost rows, which failed or were
+// cancelled, have an index of their own.
+func states[V ~uint8](of []uint8, orders string, over func(V) bool, lost ...V) []condition {
+	if len(of) == 0 {
+		return nil
+	}
+	c := scan("~state IN (?"+strings.Repeat(", ?", len(of)-1)+")", numbers(of)...)
+	switch {
+	case !slices.ContainsFunc(of, func(s uint8) bool { return over(V(s)) }):
+		c.lookup.where("ended = 0")
+		c.lookup.where(c.where.Where[0], c.where.Args...)
+		c.orders = "ended"
+	case len(of) == 1 && slices.Contains(lost, V(of[0])):
+		c.lookup.where("fate = ? AND fate <> 0", int64(of[0]))
+		c.orders = orders
+	}
+	return []condition{c}
+}
+
+// within returns a condition on the time that a list can be ordered by.
+func within(column string, since, until int64) []condition {
+	var where []string
+	var args []any
+	if since != 0 {
+		where, args = append(where, "~"+column+" >= ?"), append(args, since)
+	}
+	if until != 0 {
+		where, args = append(where, "~"+column+" < ? AND ~"+column+" <> 0"), append(args, until)
+	}
+	if where == nil {
+		return nil
+	}
+	c := simple(column, strings.Join(where, " AND "), args...)
+	c.time = true
+	return []condition{c}
+}
+
+func endedSince(at int64) []condition {
+	if at == 0 {
+		return nil
+	}
+	return []condition{simple("ended", "~ended >= ?", at)}
+}
+
+// ofJob returns conditions on the id of a job.
+func ofJob(order string, c *jobdb.Criteria) (all []condition) {
+	if c.JobID != "" {
+		one := simple("", "~job_id = ?", c.JobID)
+		one.few = true
+		all = append(all, one)
+	}
+	if c.JobPrefix != "" {
+		if end := after(c.JobPrefix); end != "" {
+			return append(all, simple(order, "~job_id >= ? AND ~job_id < ?", c.JobPrefix, end))
+		}
+		return append(all, simple(order, "~job_id >= ?", c.JobPrefix))
+	}
+	return all
+}
+
+// after returns the smallest text that is greater than all that begin with prefix; "":
+// there is none.
+func after(prefix string) string {
+	for b := []byte(prefix); len(b) > 0; b = b[:len(b)-1] {
+		if b[len(b)-1] < 0x7f { // a byte beyond would be no text
+			b[len(b)-1]++
+			return string(b)
+		}
+	}
+	return ""
+}
+
+func concat(lists ...[]condition) (all []condition) {
+	for _, l := range lists {
+		all = append(all, l...)
+	}
+	return all
+}
+
+// failed are the conditions on a run.
+func failed(c *jobdb.Criteria) []condition {
+	return concat(long("leased", NodeOf, c.Node), long("leased", "error_category", c.Category))
+}
+
+// decided are the conditions on a decision.
+func decided(c *jobdb.Criteria) []condition {
+	return concat(equal("time", "rule", c.Rule), among("time", "code", c.Codes), equal("time", "policy", c.Policy))
+}
+
+var (
+	aJob = []string{"job_id", "partition"}
+	aRun = []string{"job_id", "run_id", "partition"}
+)
+
+func jobs(c *jobdb.Criteria) plan {
+	var waiting []condition
+	if c.Waiting {
+		waiting = []condition{simple("retry-after", "~retry_after > 0")}
+	}
+	return jobListing.planned(concat(
+		ofJob("id", c), long("submitted", "grp", c.Group), equal("", "job_set", c.JobSet), waiting,
+		joined("jobs", "runs", aJob, failed(c)), joined("jobs", "decisions", aJob, decided(c)),
+		states(c.States, "ended", jobdb.JobState.Terminal, jobdb.JobFailed, jobdb.JobCancelled),
+		equal("submitted", "queue", c.Queue), within("submitted", c.Since, c.Until), endedSince(c.EndedSince),
+	))
+}
+
+func runs(c *jobdb.Criteria) plan {
+	job := joined("runs", "jobs", aJob, concat(long("", "grp", c.Group), equal("", "job_set", c.JobSet), equal("", "queue", c.Queue)))
+	small, large := job, []condition(nil) // groups and job sets are, queues need not be
+	if c.Group == "" && c.JobSet == "" {
+		small, large = nil, job
+	}
+	return runListing.planned(concat(
+		ofJob("job", c), small, failed(c), joined("runs", "decisions", aRun, decided(c)),
+		states(c.States, "leased", func(s jobdb.RunState) bool { return s.Ended() || s == jobdb.RunCancelled || s == jobdb.UnknownRun }, jobdb.RunFailed, jobdb.RunCancelled),
+		large, within("leased", c.Since, c.Until),
+	))
+}
+
+func decisions(c *jobdb.Criteria) plan {
+	return decisionListing.planned(concat(
+		ofJob("", c), joined("decisions", "jobs", aJob, long("", "grp", c.Group)), equal("time", "job_set", c.JobSet),
+		joined("decisions", "runs", aRun, failed(c)), decided(c), equal("time", "queue", c.Queue),
+		within("time", c.Since, c.Until),
+	))
+}
+
+func groups(c *jobdb.Criteria) plan {
+	set := equal("name", "queue", c.Queue)
+	switch {
+	case c.Queue != "" && c.JobSet != "":
+		set = []condition{simple("name", "~queue = ? AND ~job_set = ?", c.Queue, c.JobSet)}
+	case c.JobSet != "":
+		set = equal("", "job_set", c.JobSet)
+	}
+	return groupListing.planned(concat(
+		long("", "grp", c.Group), set, long("", "rule", c.Rule), among("", "state", groupStates(c.States)), long("", "policy", c.Policy),
+	))
+}
+
+func groupStates(numbers []uint8) (all []policy.GroupState) {
+	for _, n := range numbers {
+		all = append(all, policy.GroupState(n))
+	}
+	return all
+}
+
+// JobList visits a page of jobs.
+func (q Queries) JobList(c *jobdb.Criteria, p jobdb.Page, visit func(*jobdb.Job) error) (next []any, err error) {
+	return page(q.Source, &Jobs, jobs(c), p, visit)
+}
+
+// RunList visits a page of runs.
+func (q Queries) RunList(c *jobdb.Criteria, p jobdb.Page, visit func(*jobdb.Run) error) (next []any, err error) {
+	return page(q.Source, &Runs, runs(c), p, visit)
+}
+
+// DecisionList visits a page of decisions.
+func (q Queries) DecisionList(c *jobdb.Criteria, p jobdb.Page, visit func(*jobdb.Decision) error) (next []any, err error) {
+	return page(q.Source, &Decisions, decisions(c), p, visit)
+}
+
+// GroupList visits a page of groups.
+func (q Queries) GroupList(c *jobdb.Criteria, p jobdb.Page, visit func(*jobdb.Group) error) (next []any, err error) {
+	return page(q.Source, &Groups, groups(c), p, visit)
+}
+
+const ofDecision = "x.job_id = decisions.job_id AND x.run_id = decisions.run_id AND x.partition = decisions.partition"
+
+// keys are what decisions are counted by.
+var keys = map[string]string{
+	"queue": "~queue", "policy": "~policy",
+	"rule":     "CASE WHEN rule = '' THEN '' ELSE policy || '/' || rule END",
+	"node":     "coalesce((SELECT " + NodeOf + " FROM {runs} x WHERE " + ofDecision + "), '')",
+	"category": "coalesce((SELECT x.error_category FROM {runs} x WHERE " + ofDecision + "), '')",
+}
+
+// Top counts the effective decisions that the criteria select, by one of jobdb.Tops,
+// those with the most retries first.
+func (q Queries) Top(by string, c *jobdb.Criteria, limit int) (top []jobdb.Top, err error) {
+	of := decisions(c)
+	s := of.found()
+	s.where("acted")
+	s.Columns = []string{keys[by], "count(*) FILTER (WHERE requeue)", "count(*) FILTER (WHERE NOT requeue)", "count(DISTINCT job_id)"}
+	s.From, s.Rest = Decisions.Name, " GROUP BY 1 ORDER BY 2 DESC, 3 DESC, 1"
+	if limit > 0 {
+		s.Rest += fmt.Sprintf(" LIMIT %d", limit)
+	}
+	var row jobdb.Top
+	err = q.Source.Find(s, func() []any {
+		return []any{&row.Key, &row.Retries, &row.Failures, &row.Jobs}
+	}, func() error {
+		top = append(top, row)
+		return nil
+	})
+	return top, err
+}
