@@ -73,8 +73,12 @@ func (o content) rule(p, i int) content {
 // more adds one to a number, if present.
 func (o content) more(field string) {
 	if n, ok := o[field].(json.Number); ok {
-		v, _ := strconv.ParseInt(n.String(), 10, 64)
-		o[field] = json.Number(strconv.FormatInt(v+1, 10))
+		whole, decimals, ok := strings.Cut(n.String(), ".")
+		v, _ := strconv.ParseInt(whole, 10, 64)
+		if whole = strconv.FormatInt(v+1, 10); ok {
+			whole += "." + decimals
+		}
+		o[field] = json.Number(whole)
 	}
 }
 
