@@ -14,6 +14,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 
 	"github.com/refloat/refloat/internal/api"
+	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/web"
@@ -184,6 +185,40 @@ func TestSearch(t *testing.T) {
 	}
 	if _, body := ask(t, "GET", d.url+"/search?q=nope", ""); !strings.Contains(body, "No job has an id that begins with") {
 		t.Error("no match is not said")
+	}
+}
+
+// nextPage finds the address of the next page.
+var nextPage = regexp.MustCompile(`<a href="([^"]*)" rel="next">`)
+
+// TestSearchPages: the last page of a search is a page, also with one row.
+func TestSearchPages(t *testing.T) {
+	t.Parallel()
+	const matches = 51
+	dir := app.Dir(t.TempDir())
+	if err := plant(t.Context(), dir, 0, matches); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := app.ReadJobDB(t.Context(), dir.JobDBURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	s := newSmall(t, func(c *web.Config) { c.Query.Jobs = reader.View })
+	rows, pages := 0, 0
+	for at := "/search?q=hostile-"; at != ""; pages++ {
+		resp, body := ask(t, "GET", s.URL+at, "")
+		if resp.StatusCode != 200 || pages > matches {
+			t.Fatalf("page %d of the matches: %d to %s", pages, resp.StatusCode, resp.Header.Get("Location"))
+		}
+		rows += strings.Count(body, "<tr>") - 1
+		at = ""
+		if m := nextPage.FindStringSubmatch(body); m != nil {
+			at = html.UnescapeString(m[1])
+		}
+	}
+	if rows != matches || pages != 2 {
+		t.Errorf("%d matches on %d pages", rows, pages)
 	}
 }
 

@@ -354,20 +354,25 @@ func (s *Site) search(p *page) error {
 	if q != "" {
 		t.Empty = fmt.Sprintf("No job has an id that begins with %q. A job that was pruned from the job database is found by its full id only.", q)
 		shown.Lead = fmt.Sprintf("Jobs whose id begins with %q.", q)
-		for _, c := range []jobdb.Criteria{{JobID: q}, {JobPrefix: q}} {
+		place := p.arg("continue")
+		asked := []jobdb.Criteria{{JobID: q}, {JobPrefix: q}}
+		if place != "" {
+			asked = asked[1:] // only the list of beginnings has more pages
+		}
+		for _, c := range asked {
 			if len(t.Rows) > 0 {
 				break
 			}
-			next, err := s.Query.ListJobs(p.ctx, &query.List{Criteria: c, Limit: pageRows, Continue: p.arg("continue")}, func(j *query.Job) error {
+			next, err := s.Query.ListJobs(p.ctx, &query.List{Criteria: c, Limit: pageRows, Continue: place}, func(j *query.Job) error {
 				t.Rows = append(t.Rows, jobRow(j))
 				return nil
 			})
-			if err != nil && c.JobID == "" {
+			if err != nil {
 				return err
 			}
 			p.paged(t, next)
 		}
-		if len(t.Rows) == 1 {
+		if len(t.Rows) == 1 && place == "" {
 			p.to = t.Rows[0][0].Link
 			return nil
 		}
