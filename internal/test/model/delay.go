@@ -39,7 +39,8 @@ func (m *Model) when(r *run, v verdict, rec *Record) {
 	// queue the later counts. (Otherwise: the queue's.)
 	rec.DelayMs = saturate(long)
 	rec.RetryAfter = m.paused(r.job.queue, t, after(t, long))
-	r.readyAfter = m.paused(r.job.queue, t, after(t, delay))
+	r.unpaused = after(t, delay)
+	r.readyAfter = m.paused(r.job.queue, t, r.unpaused)
 	if rec.RetryAfter != after(t, long) {
 		m.Seen["paused"]++
 	}

@@ -15,6 +15,8 @@ type GroupPolicy struct {
 	Rules       []GroupRule // nil: absent; empty: present
 	Restarts    *Restarts   // of spec.unit
 	Parts       []GroupPart // nil: the group's size is open
+
+	RestartStrategy string // "", Recreate or BlockingRecreate
 }
 
 // GroupRule is a rule of a group policy.
@@ -73,6 +75,7 @@ func (g GroupPolicy) yaml() string {
 	addInt(&spec, "maxRestarts", g.MaxRestarts)
 	addBackoff(&spec, "backoff", g.Backoff)
 	addText(&spec, "completed", g.Completed)
+	addText(&spec, "restartStrategy", g.RestartStrategy)
 	if g.Restarts != nil {
 		spec.add("unit", flow{"restarts: " + g.Restarts.yaml()}.String())
 	}

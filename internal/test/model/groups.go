@@ -47,6 +47,8 @@ const (
 // group is a group that is bound.
 type group struct {
 	queue, set, name string
+	begunAs          string // the name that its first member's annotation says
+	number           int    // of those begun so, from 1
 	policy           string // its name; "": a gang without one
 	open             bool   // its size is
 	parts            []*part
@@ -209,34 +211,6 @@ func (u *unit) allOver() bool {
 func (u *unit) tooManyLost() bool {
 	lost := u.count(func(mem *member) bool { return mem.lost() && mem.over != succeededWell })
 	return u.part.Members > 0 && u.part.Members-lost < u.part.MinMembers
-}
-
-func (m *Model) group(queue, set, name string) *group {
-	for _, g := range m.groups {
-		if g.queue == queue && g.set == set && g.name == name {
-			return g
-		}
-	}
-	return nil
-}
-
-// gangElsewhere says whether another unit of the job set has the gang, in this group or in
-// another one (R6).
-func (m *Model) gangElsewhere(j *job, not *unit, id string) bool {
-	for _, g := range m.groups {
-		if g.queue != j.queue || g.set != j.set {
-			continue
-		}
-		for _, u := range g.units() {
-			if u != not && u.gang == id {
-				if g != not.part.group {
-					m.Seen["finding: gang of another group"]++
-				}
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // touch notes an event of a member's group: R9.

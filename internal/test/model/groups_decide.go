@@ -44,7 +44,8 @@ func (m *Model) decideMember(r *run, rec Record) {
 	// 2.
 	if mem.pending != nil && mem.pending.run == r.id {
 		v := verdict{code: GroupRestart, policy: mem.pending.policy, rule: mem.pending.rule}
-		m.requeueByGroup(r, v, rec, mem.pending.retryAfter, m.graceAfter(r))
+		restart := mem.pending.retryAfter // with the pause of when it was decided (R30)
+		m.requeueByGroup(r, v, rec, max(restart, m.graceAfter(r)), restart, 0)
 		return
 	}
 	// 3.
@@ -154,15 +155,18 @@ func (o outcome) restarts() bool { return len(o.scope) > 0 }
 func (m *Model) ask(u *unit, reason string, r *run) outcome {
 	g := u.part.group
 	leave := outcome{action: "Leave"}
-	// GROUPS 4.3: "Retries switched off, killed or paused: …, then 4.5 with Leave in
+	// GROUPS 4.3: "Retries switched off or killed: as for any job, then 4.5 with Leave in
 	// place of section 5." GROUPS 13.10: "With retries killed, units that end without a
-	// failed run are Leave as well." (R16)
+	// failed run are Leave as well." In version 3, paused as well. (R16)
 	if !m.policies.enabled() || m.killed(g.queue) {
 		return leave
 	}
 	if r != nil && m.paused(g.queue, r.failure.t, r.failure.t) > r.failure.t {
-		m.Seen["group: leave while paused"]++
-		return leave
+		if !m.has(askPaused) {
+			m.Seen["group: leave while paused"]++
+			return leave
+		}
+		m.Seen["group: asked while paused"]++
 	}
 	if g.halted { // "afterwards restarts and rules are not asked again" (R17)
 		m.Seen["group: leave after halt"]++
@@ -278,17 +282,24 @@ func (m *Model) failUnit(u *unit, reason string, r *run, v verdict, rec Record) 
 
 	if o.restarts() {
 		v.code = GroupRestart
-		at, grace := m.restartTime(g, u, o, r.failure.t, r.id), m.graceAfter(r)
-		if mute {
-			m.requeueByGroup(r, v, rec, at, grace)
+		at, pause := m.restartTime(g, u, o, r.failure.t, r.id)
+		failingAt := max(at, m.graceAfter(r))
+		if mute { // no peer waits, so its record has its own time (R31)
+			m.requeueByGroup(r, v, rec, failingAt, at, pause)
 			return
 		}
 		m.restart(g, o.scope, restart{
-			at: at, policy: g.policy, rule: o.rule, anew: true, whole: o.action == "RestartGroup",
-			failing: r, failingAt: max(at, grace),
-			say: func(retryAfter int64, generation int) {
+			at: at, pause: pause, policy: g.policy, rule: o.rule, anew: true, whole: o.action == "RestartGroup",
+			failing: r, failingAt: failingAt,
+			say: func(own int64, generation int) {
 				rec.Generation = generation
-				m.requeueByGroup(r, v, rec, at, retryAfter)
+				ready := at
+				if m.blocks(g) {
+					// "RetryReady for the failing run must not bring that member's
+					// retryAfter below that of its restart."
+					ready = own
+				}
+				m.requeueByGroup(r, v, rec, own, ready, pause)
 			},
 		})
 		return
@@ -329,9 +340,9 @@ func (m *Model) unitEnded(u *unit, reason string) {
 		return
 	}
 	m.countRestart(u, o)
-	at := m.restartTime(g, u, o, u.changed, "")
+	at, pause := m.restartTime(g, u, o, u.changed, "")
 	m.restart(g, o.scope, restart{
-		at: at, policy: g.policy, rule: o.rule, anew: true, whole: o.action == "RestartGroup",
+		at: at, pause: pause, policy: g.policy, rule: o.rule, anew: true, whole: o.action == "RestartGroup",
 		say: func(int64, int) { m.sayUnit(u, rec) },
 	})
 }
@@ -349,9 +360,9 @@ func (m *Model) unitSucceeded(u *unit) {
 	m.Seen["group: always"]++
 	o := outcome{action: "RestartUnit", rule: "restarts", backoff: restarts.Backoff, scope: []*unit{u}}
 	m.countRestart(u, o)
-	at := m.restartTime(g, u, o, u.changed, "")
+	at, pause := m.restartTime(g, u, o, u.changed, "")
 	rec := Record{Kind: UnitEnded, State: StateSucceeded, GroupAction: o.action, Rule: o.rule}
-	m.restart(g, o.scope, restart{at: at, policy: g.policy, rule: o.rule, anew: true, rerun: true, say: func(int64, int) { m.sayUnit(u, rec) }})
+	m.restart(g, o.scope, restart{at: at, pause: pause, policy: g.policy, rule: o.rule, anew: true, rerun: true, say: func(int64, int) { m.sayUnit(u, rec) }})
 }
 
 // sayUnit adds a UnitEnded.
@@ -376,9 +387,10 @@ func (m *Model) countRestart(u *unit, o outcome) {
 	}
 }
 
-// restartTime is when a restart may begin, without anybody's grace. A backoff's n
-// counts the restarts by rules, or by the unit's restarts, this one included: R22.
-func (m *Model) restartTime(g *group, u *unit, o outcome, t int64, runID string) int64 {
+// restartTime is when a restart may begin, without anybody's grace, and the end of the pause
+// before which nobody starts, or 0. A backoff's n counts the restarts by rules, or by the unit's
+// restarts, this one included: R22. runID is "" where no run failed.
+func (m *Model) restartTime(g *group, u *unit, o outcome, t int64, runID string) (at, pause int64) {
 	n := u.restarts
 	if o.byRules {
 		n = g.restarts
@@ -386,7 +398,18 @@ func (m *Model) restartTime(g *group, u *unit, o outcome, t int64, runID string)
 	if m.mute(g.queue) { // it was not counted
 		n++
 	}
-	return m.paused(g.queue, t, after(t, backoff([]Backoff{o.backoff}, max(n, 1), runID)))
+	if runID == "" { // GROUPS 14: "Without a failed run, … it has no jitter."
+		o.backoff.JitterMilli = nil
+	}
+	at = after(t, backoff([]Backoff{o.backoff}, max(n, 1), runID))
+	if !m.has(askPaused) { // a live run's grace begins with the end of the pause
+		return m.paused(g.queue, t, at), 0
+	}
+	pause = m.paused(g.queue, t, 0)
+	if pause > at {
+		m.Seen["group: restart after a pause"]++
+	}
+	return at, pause
 }
 
 // graceAfter is the time of a failure, plus the grace where SEMANTICS 6 has one:
@@ -398,15 +421,16 @@ func (m *Model) graceAfter(r *run) int64 {
 	return r.failure.t
 }
 
-// requeueByGroup says JobRequeued, GroupRestart: not before at, nor before until.
-func (m *Model) requeueByGroup(r *run, v verdict, rec Record, at, until int64) {
+// requeueByGroup says JobRequeued, GroupRestart: at a time, or after proof at another, but not
+// before the end of a pause. "delay of the record does not include the pause".
+func (m *Model) requeueByGroup(r *run, v verdict, rec Record, at, ready, pause int64) {
 	r.job.count(r, countsNothing(v))
 	rec = m.describe(r, v, rec)
 	rec.Kind = JobRequeued
-	rec.RetryAfter = max(at, until)
-	rec.DelayMs = max(0, rec.RetryAfter-rec.T) / 1_000_000 // (R23)
+	rec.RetryAfter = max(at, pause)
+	rec.DelayMs = max(0, at-rec.T) / 1_000_000 // (R23)
 	rec.PodName = podName(r.job.id, m.nextIndex(r), m.policies.enabled())
-	r.requeued, r.retryAfter, r.readyAfter, r.readySent = true, rec.RetryAfter, at, false
+	r.requeued, r.retryAfter, r.readyAfter, r.readySent = true, rec.RetryAfter, max(ready, pause), false
 	m.say(rec)
 }
 
@@ -425,12 +449,16 @@ func (m *Model) retryGang(r *run, v verdict, rec Record) {
 		m.say(rec)
 		return
 	}
+	at, failingAt, pause := r.readyAfter, rec.RetryAfter, int64(0)
+	if m.has(askPaused) { // the peers' grace runs while retries are paused
+		at, failingAt, pause = r.unpaused, plus(r.failure.t, rec.DelayMs), m.paused(g.queue, r.failure.t, 0)
+	}
 	m.restart(g, []*unit{u}, restart{
-		at: r.readyAfter, policy: v.policy, rule: v.rule,
-		failing: r, failingAt: rec.RetryAfter,
-		say: func(retryAfter int64, generation int) {
-			rec.RetryAfter, rec.Generation = retryAfter, generation
-			r.retryAfter, r.readyAfter = retryAfter, retryAfter
+		at: at, pause: pause, policy: v.policy, rule: v.rule,
+		failing: r, failingAt: failingAt,
+		say: func(own int64, generation int) {
+			rec.RetryAfter, rec.Generation = max(own, pause), generation
+			r.retryAfter, r.readyAfter = rec.RetryAfter, rec.RetryAfter
 			m.say(rec)
 		},
 	})

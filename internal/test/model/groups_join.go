@@ -1,6 +1,7 @@
 package model
 
 import (
+	"fmt"
 	"math/big"
 	"slices"
 	"strings"
@@ -24,94 +25,73 @@ const (
 	GangParallelism = "parallelism below the size of the gang"
 )
 
+// wish is what the annotations of a job say of its membership.
+type wish struct {
+	name, policy, part string
+	replica, index     int    // -1: not one that can be declared
+	free               bool   // the next free index
+	gang               string // id, or ""
+	size               int    // of the gang
+	alone              bool   // a gang without a group
+}
+
+// wishOf reads the annotations of a job; nil: it names no group and is in no gang.
+func wishOf(j *job) *wish {
+	a := j.annotations
+	w := &wish{name: a[annotationGroup], policy: a[annotationGroupPolicy], part: a[annotationPart]}
+	replica, index := a[annotationReplica], a[annotationIndex]
+	if isGang(a) {
+		w.gang, w.size = a[annotationGang], number(a[annotationCardinality])
+	}
+	switch {
+	case w.name == "" && w.gang == "":
+		return nil
+	case w.name == "":
+		// "Without group it is in the group gang/<gangId>: one part, one unit". (R4)
+		w.name, w.policy, w.part, replica, index, w.alone = "gang/"+w.gang, "", "", "", "", true
+	}
+	if w.part == "" {
+		w.part = "main"
+	}
+	w.replica, w.index, w.free = number(replica), number(index), index == ""
+	if replica == "" {
+		w.replica = 0
+	}
+	return w
+}
+
 // join makes a job a member, if it is one (GROUPS 1).
 func (m *Model) join(j *job, t int64) {
-	a := j.annotations
-	gang := isGang(a)
-	name, policy, partName := a[annotationGroup], a[annotationGroupPolicy], a[annotationPart]
-	replicaText, indexText := a[annotationReplica], a[annotationIndex]
-	size := 0
-	if gang {
-		size = number(a[annotationCardinality])
-	}
+	w := wishOf(j)
 	switch {
-	case name == "" && !gang:
+	case w == nil:
 		return
-	case name == "":
-		// "Without group it is in the group gang/<gangId>: one part, one unit". (R4)
-		name, policy, partName, replicaText, indexText = "gang/"+a[annotationGang], "", "", "", ""
-	case utf8.RuneCountInString(name) > 253: // "1 to 253 characters"
-		m.finding(j, name, BadGroupName)
+	case !w.alone && utf8.RuneCountInString(w.name) > 253: // "1 to 253 characters"
+		m.finding(j, w.name, BadGroupName)
 		return
 	}
-	if partName == "" {
-		partName = "main"
+	g, n := m.newestGroup(j.queue, j.set, w.name)
+	p := m.place(g, j, w)
+	// Version 4: "It has ended and the job does not fit, or the group is of open size: the job
+	// begins a new group as its first member". Its reason counts, not that of the old one.
+	if g != nil && g.ended && m.has(successors) && (p.reason != "" || g.open) {
+		for n++; m.group(j, w.follower(n)) != nil; n++ {
+			m.Seen["group: the name of a successor was taken"]++
+		}
+		g = nil
 	}
-	replica, index := number(replicaText), number(indexText)
-	if replicaText == "" {
-		replica = 0
-	}
-
-	g := m.group(j.queue, j.set, name)
 	isNew := g == nil
-	switch {
-	case isNew && strings.HasPrefix(name, "gang/") && a[annotationGroup] == "":
-		if size < 0 {
-			m.finding(j, name, GangNotOneUnit)
-			return
-		}
-		g = newGroup(j, name, "", []Shape{{Name: "main", Replicas: 1, Members: size, MinMembers: size}})
-	case isNew && policy == "": // GROUPS 13.15
-		m.finding(j, name, NoGroupPolicy)
-		return
-	case isNew && m.policies.groupPolicy(policy) == nil:
-		m.finding(j, name, UnknownPolicy)
-		return
-	case isNew:
-		g = newGroup(j, name, policy, m.policies.groupPolicy(policy).shapes())
-	case policy != "" && policy != g.policy: // (R5)
-		m.finding(j, name, AnotherPolicy)
-		return
-	}
-
-	p := g.part(partName)
-	if p == nil {
-		m.finding(j, name, UnknownPart)
-		return
-	}
-	if replica < 0 || replica >= len(p.units) {
-		m.finding(j, name, UnknownReplica)
-		return
-	}
-	u := p.units[replica]
-	if indexText == "" { // "default: the next free one of the unit, in order of submission"
-		index = 0
-		for u.member(index) != nil {
-			index++
+	if isNew {
+		n = max(n, 1)
+		if g, p.reason = m.begin(j, w, n); g != nil {
+			p = m.place(g, j, w)
 		}
 	}
-	switch {
-	case index < 0, index >= maxMembers, p.Members > 0 && index >= p.Members:
-		m.finding(j, name, UnknownIndex)
-		return
-	case u.member(index) != nil:
-		m.finding(j, name, IndexTaken)
-		return
-	}
-	// "With group, a gang must be exactly one unit." (R6)
-	id := ""
-	if gang {
-		id = a[annotationGang]
-	}
-	switch {
-	case len(u.members) > 0 && (u.gang != id || u.gangSize != size),
-		gang && p.Members > 0 && p.Members != size,
-		gang && (size < 0 || len(u.members) >= size),
-		gang && m.gangElsewhere(j, u, id):
-		m.finding(j, name, GangNotOneUnit)
-		return
-	case gang && p.Parallelism > 0 && p.Parallelism < size:
-		m.finding(j, name, GangParallelism)
+	if p.reason != "" {
+		if n > 1 {
+			m.Seen["finding: not in a successor either"]++
+		}
+		m.finding(j, w.name, p.reason)
 		return
 	}
 
@@ -119,10 +99,151 @@ func (m *Model) join(j *job, t int64) {
 		m.groups = append(m.groups, g)
 		slices.SortFunc(m.groups, func(a, b *group) int { return strings.Compare(a.key(), b.key()) })
 		m.Seen["group: bound"]++
+		if n > 1 {
+			m.Seen["group: successor"]++
+			if w.gang != "" {
+				m.Seen["group: successor of a gang"]++
+			}
+		}
 		m.bound(g)
 	}
-	u.gang, u.gangSize = id, size
-	mem := &member{job: j, unit: u, index: index}
+	m.enter(j, w, p, t)
+}
+
+// newestGroup is the newest group of a name in a job set, and its number, from 1: the first has the
+// name itself, those that follow have been begun under it. nil: there is none (R33).
+func (m *Model) newestGroup(queue, set, name string) (newest *group, n int) {
+	for _, g := range m.groups {
+		if g.queue != queue || g.set != set {
+			continue
+		}
+		number := 0
+		switch {
+		case g.name == name:
+			number = 1
+		case g.begunAs == name:
+			number = g.number
+		}
+		if number > n {
+			newest, n = g, number
+		}
+	}
+	return newest, n
+}
+
+// group is the group that has a name in the job's set.
+func (m *Model) group(j *job, name string) *group {
+	for _, g := range m.groups {
+		if g.queue == j.queue && g.set == j.set && g.name == name {
+			return g
+		}
+	}
+	return nil
+}
+
+// gangElsewhere says whether another unit of the job set has the gang, in this group or in
+// another one (R6).
+func (m *Model) gangElsewhere(j *job, not *unit, id string) bool {
+	for _, g := range m.groups {
+		if g.queue != j.queue || g.set != j.set {
+			continue
+		}
+		// Version 4: it "means groups that have not ended". (R34)
+		if g.ended && g != not.part.group && m.has(successors) {
+			continue
+		}
+		for _, u := range g.units() {
+			if u != not && u.gang == id {
+				if g != not.part.group {
+					m.Seen["finding: gang of another group"]++
+				}
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// follower is the name of the nth group of a name.
+func (w *wish) follower(n int) string {
+	if n == 1 {
+		return w.name
+	}
+	return fmt.Sprintf("%s#%d", w.name, n)
+}
+
+// begin makes a group for its first member, as the nth of its name, or says why it cannot be bound.
+func (m *Model) begin(j *job, w *wish, n int) (*group, string) {
+	var g *group
+	switch {
+	case w.alone && w.size < 0:
+		return nil, GangNotOneUnit
+	case w.alone:
+		g = newGroup(j, w.follower(n), "", []Shape{{Name: "main", Replicas: 1, Members: w.size, MinMembers: w.size}})
+	case w.policy == "": // GROUPS 13.15
+		return nil, NoGroupPolicy
+	case m.policies.groupPolicy(w.policy) == nil:
+		return nil, UnknownPolicy
+	default:
+		g = newGroup(j, w.follower(n), w.policy, m.policies.groupPolicy(w.policy).shapes())
+	}
+	g.begunAs, g.number = w.name, n
+	return g, ""
+}
+
+// place is where a job fits in a group, or the reason why it does not.
+type place struct {
+	unit   *unit
+	index  int
+	reason string
+}
+
+// place finds the place of a job in a group; nil has none.
+func (m *Model) place(g *group, j *job, w *wish) place {
+	switch {
+	case g == nil:
+		return place{}
+	case w.policy != "" && w.policy != g.policy: // (R5)
+		return place{reason: AnotherPolicy}
+	}
+	p := g.part(w.part)
+	if p == nil {
+		return place{reason: UnknownPart}
+	}
+	if w.replica < 0 || w.replica >= len(p.units) {
+		return place{reason: UnknownReplica}
+	}
+	u, index := p.units[w.replica], w.index
+	if w.free { // "default: the next free one of the unit, in order of submission"
+		index = 0
+		for u.member(index) != nil {
+			index++
+		}
+	}
+	gang := w.gang != ""
+	switch {
+	case index < 0, index >= maxMembers, p.Members > 0 && index >= p.Members:
+		return place{reason: UnknownIndex}
+	case u.member(index) != nil:
+		return place{reason: IndexTaken}
+	// "With group, a gang must be exactly one unit." (R6)
+	case len(u.members) > 0 && (u.gang != w.gang || u.gangSize != w.size),
+		gang && p.Members > 0 && p.Members != w.size,
+		gang && (w.size < 0 || len(u.members) >= w.size),
+		gang && m.gangElsewhere(j, u, w.gang):
+		return place{reason: GangNotOneUnit}
+	case gang && p.Parallelism > 0 && p.Parallelism < w.size:
+		return place{reason: GangParallelism}
+	}
+	return place{unit: u, index: index}
+}
+
+// enter makes a job a member, where it fits.
+func (m *Model) enter(j *job, w *wish, p place, t int64) {
+	u := p.unit
+	g := u.part.group
+	u.gang, u.gangSize = w.gang, w.size
+	mem := &member{job: j, unit: u, index: p.index}
 	j.member = mem
 	u.members = append(u.members, mem)
 	slices.SortFunc(u.members, func(a, b *member) int { return a.index - b.index })

@@ -8,13 +8,16 @@ import (
 // restart is what a restart of some units is told.
 type restart struct {
 	at           int64
+	pause        int64 // nobody starts before its end; 0: none
 	policy, rule string
 	anew         bool // counts start anew
 	whole        bool // of the group
 	rerun        bool // completed does not apply
 	failing      *run // or nil
 	failingAt    int64
-	say          func(retryAfter int64, generation int) // the record that causes it
+
+	// say says the record that causes it: with the failing member's time, without the pause.
+	say func(own int64, generation int)
 }
 
 // restart: GROUPS 6.
@@ -73,7 +76,17 @@ func (m *Model) restart(g *group, scope []*unit, how restart) {
 		latest[mem.unit] = max(latest[mem.unit], times[mem])
 	}
 	for _, mem := range members {
-		if mem.unit.gang != "" {
+		switch {
+		case m.blocks(g):
+			// "BlockingRecreate: all members of one restart … have the latest retryAfter
+			// that any of them would have, the failing run's own record included".
+			for _, u := range scope {
+				if latest[u] > times[mem] {
+					times[mem] = latest[u]
+					m.Seen["group: blocked by another member"]++
+				}
+			}
+		case mem.unit.gang != "":
 			times[mem] = latest[mem.unit]
 		}
 	}
@@ -88,6 +101,7 @@ func (m *Model) restart(g *group, scope []*unit, how restart) {
 	// All of them are reset before anyone starts.
 	for _, mem := range members {
 		j := mem.job
+		times[mem] = max(times[mem], how.pause)
 		mem.over, mem.held, mem.quiet = "", true, false
 		mem.pending = &pending{retryAfter: times[mem], policy: how.policy, rule: how.rule}
 		if live[mem] {
@@ -119,6 +133,11 @@ func (m *Model) restart(g *group, scope []*unit, how restart) {
 			m.sayMember(MemberHeld, mem)
 		}
 	}
+}
+
+// blocks says whether restarts of a group are blocking, by the generation in force.
+func (m *Model) blocks(g *group) bool {
+	return m.has(blocking) && m.inForce(g).RestartStrategy == "BlockingRecreate"
 }
 
 // plus is a time plus milliseconds.

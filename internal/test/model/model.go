@@ -29,6 +29,8 @@ type Model struct {
 	current   Message
 	recheck   bool     // the policies changed
 	groups    []*group // by queue, job set and name
+
+	without []feature // for tests that ask what a feature changes
 }
 
 // job is what is kept about a job id, known (SubmitJob seen) or not.
@@ -80,6 +82,7 @@ type run struct {
 	requeued   bool  // decided as JobRequeued,
 	retryAfter int64 // with this,
 	readyAfter int64 // which is this without the grace (§8)
+	unpaused   int64 // and this without the pause, of what a policy grants
 	readySent  bool
 }
 
@@ -100,11 +103,30 @@ type decision struct {
 	attemptedReturn bool   // its failure was a returned lease of an attempted run (§9)
 }
 
-// NewestVersion is the newest version of SEMANTICS that Generate uses. GenerateGroups uses GroupsVersion.
+// NewestVersion is the newest version of SEMANTICS that Generate uses. GenerateGroups uses
+// GroupsVersion and SuccessorsVersion.
 const NewestVersion = 2
 
 // GroupsVersion is the version of SEMANTICS in which there are groups (GROUPS.md).
 const GroupsVersion = 3
+
+// SuccessorsVersion is the version in which a pause fails nothing, a restart may be blocking, and
+// a name whose group has ended begins a new group.
+const SuccessorsVersion = 4
+
+// feature is something that SuccessorsVersion adds.
+type feature int
+
+const (
+	askPaused  feature = iota // section 5 of GROUPS is asked under a pause
+	blocking                  // restartStrategy
+	successors                // of groups that have ended
+)
+
+// has says whether a feature is in force.
+func (m *Model) has(f feature) bool {
+	return m.version >= SuccessorsVersion && !slices.Contains(m.without, f)
+}
 
 // New returns a partition without history under a policy set, decided by version 1
 // of SEMANTICS.
