@@ -44,28 +44,43 @@ func TestGroupsAgainstNaiveModel(t *testing.T) {
 	for shard := range shards {
 		t.Run(fmt.Sprintf("shard=%d", shard), func(t *testing.T) {
 			t.Parallel()
-			for seed := *firstSeed + shard; seed < *firstSeed+n; seed += shards {
-				compareGroups(t, seed)
+			different := 0
+			for seed := *firstSeed + shard; seed < *firstSeed+n && different < 10; seed += shards {
+				if !compareGroups(t, seed) {
+					different++
+				}
 			}
 		})
 	}
 }
 
-func compareGroups(t *testing.T, seed uint64) {
+// groupHistory is a random history of groups, with all the versions that model and engine know.
+func groupHistory(seed uint64) model.History {
+	newest := min(chain.NewestSemantics, model.SuccessorsVersion)
+	if seed%8 == 3 { // a log that an operator leaves as it is
+		newest = model.GroupsVersion
+	}
+	return model.GenerateGroups(seed, model.GroupOptions{Drain: seed%4 == 0, Large: seed%50 == 1, Newest: newest})
+}
+
+func compareGroups(t *testing.T, seed uint64) bool {
 	t.Helper()
-	h := model.GenerateGroups(seed, model.GroupOptions{Drain: seed%4 == 0, Large: seed%50 == 1})
+	h := groupHistory(seed)
 	want, _ := h.Run()
 	got, err := decideHistory(h)
 	if err != nil {
-		t.Fatalf("seed %d: %v", seed, err)
+		t.Errorf("seed %d: %v", seed, err)
+		return false
 	}
 	for i := range want {
 		modelrecord.Normalize(want[i])
 		if !reflect.DeepEqual(want[i], got[i]) {
-			t.Fatalf("seed %d, message %d of %d (-model +engine):\n%s\nrun: GROUP_HISTORIES=1 go test ./internal/evaluator -run TestGroupsAgainstNaiveModel -seed=%d",
+			t.Errorf("seed %d, message %d of %d (-model +engine):\n%s\nrun: GROUP_HISTORIES=1 go test ./internal/evaluator -run TestGroupsAgainstNaiveModel -seed=%d",
 				seed, i, len(want), cmp.Diff(lines(want[i]), lines(got[i])), seed)
+			return false
 		}
 	}
+	return true
 }
 
 // lines renders records with the fields that they have.
@@ -91,7 +106,7 @@ func TestGroupsReplayed(t *testing.T) {
 	t.Parallel()
 	n := max(histories(t)/100, 300)
 	for seed := *firstSeed; seed < *firstSeed+n; seed++ {
-		h := model.GenerateGroups(seed, model.GroupOptions{Drain: seed%4 == 0, Large: seed%50 == 1})
+		h := groupHistory(seed)
 		live := &history{History: h}
 		if err := live.run(nil, false, nil); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)

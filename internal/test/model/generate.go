@@ -45,8 +45,12 @@ type Version struct{ Before, Number int }
 func (h History) YAML() []File { return h.Policies.YAML(h.split) }
 
 // Run gives the model's records, one slice for each message, and the model.
-func (h History) Run() ([][]Record, *Model) {
+func (h History) Run() ([][]Record, *Model) { return h.run(nil) }
+
+// run is Run without some features.
+func (h History) run(without []feature) ([][]Record, *Model) {
 	m := New(h.Policies)
+	m.without = without
 	var records [][]Record
 	changes := h.Changes
 	for i, msg := range h.Messages {

@@ -15,8 +15,11 @@ func (g *groupGenerator) plan() {
 	for i := range 1 + g.IntN(3) {
 		queue, set := pick(g.generator, []string{"ml", "ml", "batch"}), pick(g.generator, setNames)
 		name := fmt.Sprintf("group-%d", i)
-		if g.chance(0.04) {
+		switch {
+		case g.chance(0.04):
 			name = strings.Repeat("g", 253)
+		case g.chance(0.06) && i > 1: // named like the successor of another one
+			queue, set, name = g.batches[0].queue, g.batches[0].set, g.batches[0].name+"#2"
 		}
 		from := len(g.unsent)
 		switch p := g.Float64(); {
@@ -29,6 +32,7 @@ func (g *groupGenerator) plan() {
 			}
 			g.planGroup(&plannedGroup{queue: queue, set: set, name: name, policy: pick(g.generator, g.policies.Groups).Name})
 		}
+		g.batches = append(g.batches, newBatch(g.unsent[from:]))
 		// Mostly in order, part by part; some later; some never.
 		for k := from + 1; k < len(g.unsent); k++ {
 			if g.chance(0.1) {

@@ -1,7 +1,5 @@
 package model
 
-import "slices"
-
 var (
 	groupPolicyNames = []string{"train", "flow", "array"}
 	partNames        = []string{"main", "driver", "workers", "eval"}
@@ -38,41 +36,15 @@ func (g *groupGenerator) groupPolicySet() Policies {
 	return g.loudly(p)
 }
 
-// loudly decides whether queues are in shadow, killed or paused, and retries enabled.
-func (g *groupGenerator) loudly(p Policies) Policies {
-	s := p.settings()
-	s.Enabled, s.Mode, s.PausedUntil = nil, "", 0
-	if s.GlobalMaxRetries != nil && *s.GlobalMaxRetries == 0 {
-		s.GlobalMaxRetries = nil
-	}
-	odd := func(chance float64) bool { return !g.options.Steady && g.chance(chance) }
-	if odd(0.04) {
-		s.Enabled = new(false)
-	}
-	if odd(0.03) {
-		s.GlobalMaxRetries = new(0)
-	}
-	p.Settings = &s
-	p.Queues = slices.Clone(p.Queues)
-	for i := range p.Queues {
-		q := &p.Queues[i]
-		q.Mode, q.Killed, q.PausedUntil = "", odd(0.03), 0
-		if odd(0.08) {
-			q.Mode = "Shadow"
-		}
-		if odd(0.05) {
-			q.PausedUntil = g.pause()
-		}
-	}
-	return p
-}
-
 func (g *groupGenerator) groupPolicy(name string) GroupPolicy {
 	p := GroupPolicy{Name: name, MaxRestarts: optional(g.generator, 0.7, func() int { return pick(g.generator, []int{0, 1, 2, 3, 5, 10}) })}
 	if g.chance(0.4) {
 		p.Backoff = g.groupBackoff()
 	}
 	p.Completed = pick(g.generator, []string{"", "Rerun", "Keep", "Keep"})
+	if g.options.Newest >= SuccessorsVersion {
+		p.RestartStrategy = pick(g.generator, []string{"", "", "Recreate", "BlockingRecreate", "BlockingRecreate"})
+	}
 	if g.chance(0.25) {
 		p.Restarts = g.restarts()
 	}
@@ -99,7 +71,10 @@ func (g *groupGenerator) groupPolicy(name string) GroupPolicy {
 }
 
 func (g *groupGenerator) groupBackoff() Backoff {
-	b := Backoff{InitialDelayMs: new(pick(g.generator, []int64{0, 333, 1000, 10_000, 30_000}))}
+	b := Backoff{
+		InitialDelayMs: new(pick(g.generator, []int64{0, 333, 1000, 10_000, 30_000})),
+		JitterMilli:    optional(g.generator, 0.4, func() int64 { return pick(g.generator, []int64{0, 1, 333, 500, 1000}) }),
+	}
 	switch g.IntN(4) {
 	case 0:
 		b.Constant = true
@@ -138,7 +113,14 @@ func (g *groupGenerator) groupPart(name string, before []GroupPart) GroupPart {
 	if g.chance(0.3) {
 		p.Parallelism = new(1 + g.IntN(members))
 	}
+	g.partSettings(&p)
+	return p
+}
+
+// partSettings decides what binding does not fix of a part.
+func (g *groupGenerator) partSettings(p *GroupPart) {
 	p.RetryLimit = optional(g.generator, 0.3, func() int { return g.IntN(4) })
+	p.OnMemberFailure, p.MaxFailedMembers, p.Restarts = "", nil, nil
 	if g.chance(0.35) {
 		p.OnMemberFailure = "Continue"
 		p.MaxFailedMembers = optional(g.generator, 0.5, func() int { return g.IntN(3) })
@@ -148,7 +130,6 @@ func (g *groupGenerator) groupPart(name string, before []GroupPart) GroupPart {
 	if g.chance(0.2) {
 		p.Restarts = g.restarts()
 	}
-	return p
 }
 
 func (g *groupGenerator) groupRule(name string, parts []GroupPart) GroupRule {
@@ -169,60 +150,4 @@ func (g *groupGenerator) groupRule(name string, parts []GroupPart) GroupRule {
 		r.Parts = []string{pick(g.generator, parts).Name}
 	}
 	return r
-}
-
-// changedGroups is a policy set after some edits: rules, limits and parts of groups
-// change, shrink or go, and queues begin or cease to be in shadow, killed or paused.
-func (g *groupGenerator) changedGroups(p Policies) Policies {
-	next := p
-	if g.chance(0.4) {
-		groups := p.Groups
-		next = g.changed(p)
-		if len(next.Queues) == 0 {
-			next.Queues = p.Queues
-		}
-		next.Groups = groups
-	}
-	var groups []GroupPolicy
-	for _, group := range next.Groups {
-		switch g.IntN(8) {
-		case 0, 1: // as it was
-		case 2: // gone
-			continue
-		case 3: // all other
-			group = g.groupPolicy(group.Name)
-		case 4: // it shrinks
-			group = shrunk(group)
-		default: // other rules and limits
-			other := g.groupPolicy(group.Name)
-			group.MaxRestarts, group.Backoff, group.Completed = other.MaxRestarts, other.Backoff, other.Completed
-			group.Rules = nil
-			if g.chance(0.8) {
-				group.Rules = []GroupRule{}
-				for _, rule := range some(g.generator, ruleNames, g.IntN(4)) {
-					group.Rules = append(group.Rules, g.groupRule(rule, group.Parts))
-				}
-			}
-		}
-		groups = append(groups, group)
-	}
-	next.Groups = groups
-	return g.loudly(next)
-}
-
-// shrunk is a policy with one part, of one unit and one member.
-func shrunk(p GroupPolicy) GroupPolicy {
-	if len(p.Parts) == 0 {
-		return p
-	}
-	p.Parts = []GroupPart{{Name: p.Parts[len(p.Parts)-1].Name}}
-	rules := p.Rules
-	if rules != nil {
-		p.Rules = []GroupRule{}
-	}
-	for _, r := range rules {
-		r.Parts = nil
-		p.Rules = append(p.Rules, r)
-	}
-	return p
 }

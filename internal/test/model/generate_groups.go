@@ -19,9 +19,15 @@ type GroupOptions struct {
 	// Clean: what happens is odd, but every event is one that Armada writes, and no job is republished.
 	Clean bool
 
+	// Newest is the newest version of SEMANTICS that is activated; 0: newestOfGroups.
+	Newest int
+
 	// Policies is the history's policy set; nil: a random one.
 	Policies *Policies
 }
+
+// newestOfGroups is the newest version of histories of groups that ask for no other.
+const newestOfGroups = GroupsVersion
 
 // GenerateGroups makes a history of groups from a seed: jobs of groups, of gangs and of
 // none, on a cluster that reads the model's records and acts on them, mostly. The
@@ -31,6 +37,9 @@ func GenerateGroups(seed uint64, o GroupOptions) History {
 		generator: &generator{Rand: rand.New(rand.NewPCG(seed, 0x6709)), calm: true},
 		options:   o,
 		byID:      map[string]*clusterJob{},
+	}
+	if o.Newest == 0 {
+		g.options.Newest = newestOfGroups
 	}
 	h := History{Seed: seed, split: g.chance(0.5)}
 	g.now = base + g.Int64N(int64(time.Hour))
@@ -45,25 +54,21 @@ func GenerateGroups(seed uint64, o GroupOptions) History {
 	g.plan()
 	g.m = New(g.policies)
 
-	n := 15 + g.IntN(60)
-	at := 0
-	if !o.Steady && g.chance(0.25) {
-		at = g.IntN(n)
-		if g.chance(0.5) {
-			h.Versions = append(h.Versions, Version{Before: 0, Number: 2})
-			g.m.UseVersion(2)
+	g.left = 15 + g.IntN(60)
+	h.Versions = g.versions(g.left)
+	changing := 2.5 / float64(g.left)
+	for ; g.left > 0; g.left-- {
+		for _, v := range h.Versions {
+			if v.Before == len(g.messages) {
+				g.m.UseVersion(v.Number)
+			}
 		}
-	}
-	for len(g.messages) < n {
-		if len(g.messages) == at && (len(h.Versions) == 0 || h.Versions[len(h.Versions)-1].Number < GroupsVersion) {
-			h.Versions = append(h.Versions, Version{Before: at, Number: GroupsVersion})
-			g.m.UseVersion(GroupsVersion)
-		}
-		if !o.Steady && len(h.Changes) < 3 && g.chance(1.5/float64(n)) {
+		if !o.Steady && len(h.Changes) < 6 && g.chance(changing) {
 			g.use(g.changedGroups(g.policies))
 			h.Changes = append(h.Changes, Change{Before: len(g.messages), Policies: g.policies})
 			g.m.Use(g.policies)
 		}
+		g.resubmit()
 		g.groupMessage()
 	}
 	if o.Drain {
@@ -71,6 +76,27 @@ func GenerateGroups(seed uint64, o GroupOptions) History {
 	}
 	h.Messages = g.messages
 	return h
+}
+
+// versions says which version is activated when: mostly one with groups from the start, sometimes later, and
+// one after the other.
+func (g *groupGenerator) versions(n int) []Version {
+	newest := g.options.Newest
+	if g.options.Steady || g.chance(0.6) {
+		return []Version{{Before: 0, Number: newest}}
+	}
+	var all []Version
+	at := 0
+	for number := 2; number <= newest; number++ {
+		if number < newest && g.chance(0.5) { // skipped: before the first one it is version 1
+			continue
+		}
+		if number > 2 && g.chance(0.7) {
+			at += g.IntN(n - at)
+		}
+		all = append(all, Version{Before: at, Number: number})
+	}
+	return all
 }
 
 // groupGenerator is the state of one generation.
@@ -81,7 +107,9 @@ type groupGenerator struct {
 	byID     map[string]*clusterJob
 	unsent   []*clusterJob // not submitted yet, in this order
 	cluster  []*clusterJob // submitted
-	eager    bool          // all is submitted before much happens
+	batches  []*batch
+	eager    bool // all is submitted before much happens
+	left     int  // messages to come
 	draining bool
 	patience int64 // when draining: from then on all runs succeed
 }
@@ -417,6 +445,7 @@ func (g *groupGenerator) drain(h *History) {
 				j.over = true
 			}
 		}
+		g.resubmit()
 		g.groupMessage()
 		if g.chance(0.1) {
 			g.now += g.horizon / 3

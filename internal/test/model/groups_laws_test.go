@@ -20,6 +20,8 @@ var mustOfGroups = []string{
 	"group: unit succeeded", "group: always", "group: success of a run told to stop", "group: JobSucceeded of a member",
 	"group: restart refused", "group: unable to restart", "group: leave after halt", "group: leave while paused",
 	"group: rule matched a message", "forgotten: group",
+	"group: asked while paused", "group: restart after a pause", "group: blocked by another member",
+	"group: successor", "group: successor of a gang", "group: the name of a successor was taken", "finding: not in a successor either",
 	"finding: " + BadGroupName, "finding: " + NoGroupPolicy, "finding: " + UnknownPolicy, "finding: " + AnotherPolicy,
 	"finding: " + UnknownPart, "finding: " + UnknownReplica, "finding: " + UnknownIndex, "finding: " + IndexTaken,
 	"finding: " + GangNotOneUnit, "finding: " + GangParallelism,
@@ -36,18 +38,19 @@ var mustOfGroups = []string{
 	"group ended: Failed " + Exhausted, "group ended: Halted " + BackoffLimitExceeded,
 }
 
-// TestSometimesOfGroups runs many histories of groups and asks that everything
-// happens in some.
+// TestSometimesOfGroups runs many histories of groups and asks that everything happens in some, and
+// that every feature makes a difference in some: their records would be others without it.
 func TestSometimesOfGroups(t *testing.T) {
 	t.Parallel()
 	const seeds = 2000
 	seen := map[string]int{}
 	kinds := map[Kind]int{}
-	messages := 0
+	messages, matters := 0, features{}
 	start := time.Now()
 	for seed := range uint64(seeds) {
-		h := GenerateGroups(seed, GroupOptions{})
+		h := GenerateGroups(seed, GroupOptions{Newest: SuccessorsVersion})
 		all, m := h.Run()
+		matters.try(h, all)
 		messages += len(h.Messages)
 		for _, rs := range all {
 			for _, r := range rs {
@@ -67,6 +70,11 @@ func TestSometimesOfGroups(t *testing.T) {
 			t.Errorf("never seen: %s", name)
 		}
 	}
+	for _, f := range featuresOfGroups() {
+		if n := matters[f.name]; n < enough {
+			t.Errorf("%d histories would be others without %s, want %d", n, f.name, enough)
+		}
+	}
 }
 
 // TestSameSeedOfGroups asks that a seed gives the same history, and that the model
@@ -74,7 +82,7 @@ func TestSometimesOfGroups(t *testing.T) {
 func TestSameSeedOfGroups(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {
-		o := GroupOptions{Drain: seed%5 == 0, Steady: seed%7 == 0, Large: seed%50 == 0}
+		o := GroupOptions{Drain: seed%5 == 0, Steady: seed%7 == 0, Large: seed%50 == 0, Newest: newestOf(seed)}
 		a, b := GenerateGroups(seed, o), GenerateGroups(seed, o)
 		if !reflect.DeepEqual(a, b) {
 			t.Fatalf("seed %d: histories differ", seed)
@@ -85,6 +93,14 @@ func TestSameSeedOfGroups(t *testing.T) {
 			t.Fatalf("seed %d: records differ", seed)
 		}
 	}
+}
+
+// newestOf is mostly version 4, sometimes 3.
+func newestOf(seed uint64) int {
+	if seed%3 == 0 {
+		return GroupsVersion
+	}
+	return SuccessorsVersion
 }
 
 // laws follows the records of a history, and reports what may not be.
@@ -171,7 +187,7 @@ func (l *laws) forget(m *Model) {
 func TestLawsOfGroups(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(600) {
-		o := GroupOptions{Drain: seed%2 == 0, Steady: seed%4 < 2, Large: seed%100 == 0}
+		o := GroupOptions{Drain: seed%2 == 0, Steady: seed%4 < 2, Large: seed%100 == 0, Newest: newestOf(seed)}
 		h := GenerateGroups(seed, o)
 		m := New(h.Policies)
 		l := laws{members: map[string]*followed{}, ended: map[string]bool{}, used: map[string]int{}}
@@ -257,7 +273,8 @@ func TestYAMLOfGroups(t *testing.T) {
 				Name: "lost", Action: "RestartGroup", CountsTowardMax: new(false), Limit: new(5),
 				OnReasons: []string{PodFailurePolicy}, OnMessage: "a|b", Parts: []string{"main"},
 			}},
-			Restarts: &Restarts{Limit: new(1), On: "Always", Backoff: Backoff{Constant: true}},
+			RestartStrategy: "BlockingRecreate",
+			Restarts:        &Restarts{Limit: new(1), On: "Always", Backoff: Backoff{Constant: true}},
 			Parts: []GroupPart{{
 				Name: "main", Replicas: new(2), Members: new(8), MinMembers: new(7), Parallelism: new(2), RetryLimit: new(6),
 				OnMemberFailure: "Continue", MaxFailedMembers: new(1),
@@ -273,6 +290,7 @@ spec:
   maxRestarts: 3
   backoff: {initialDelay: 1s}
   completed: Keep
+  restartStrategy: BlockingRecreate
   unit: {restarts: {limit: 1, on: Always, backoff: {type: Constant}}}
   rules:
   - {name: lost, action: RestartGroup, countsTowardsMax: false, limit: 5, onReasons: [PodFailurePolicy], onMessage: {pattern: "a|b"}, parts: [main]}
@@ -295,7 +313,7 @@ spec: {}
 		t.Errorf("YAML:\n%s", diff)
 	}
 	for seed := range uint64(100) {
-		h := GenerateGroups(seed, GroupOptions{})
+		h := GenerateGroups(seed, GroupOptions{Newest: SuccessorsVersion})
 		for _, p := range append([]Change{{Policies: h.Policies}}, h.Changes...) {
 			for _, file := range p.Policies.YAML(true) {
 				var doc map[string]any
