@@ -37,7 +37,7 @@ func (j *job) count(r *run, v verdict) {
 		rule:            v.identity,
 		granted:         v.granted,
 		ignored:         v.ignored,
-		attemptedReturn: r.failure.returnedLease() && r.failure.attempted(),
+		attemptedReturn: r.failure.returnedLease() && r.failure.attempted() && !v.absorbed,
 	})
 }
 
@@ -94,6 +94,7 @@ type verdict struct {
 	granted   bool      // a retry that counts
 	ignored   bool      // a retry by Ignore
 	failUnit  bool      // by the action FailUnit (GROUPS 2)
+	absorbed  bool      // of a member that was told to stop, or whose group has ended (GROUPS 4.1 and 4.2): R28
 
 	antiAffinity, replacement string // effective
 	seen                      string // for Model.Seen

@@ -38,12 +38,12 @@ func (m *Model) decideMember(r *run, rec Record) {
 
 	// 1.
 	if g.ended || mem.over == wasStopped {
-		m.failMember(r, verdict{code: GroupIsOver}, rec)
+		m.failMember(r, verdict{code: GroupIsOver, absorbed: true}, rec)
 		return
 	}
 	// 2.
 	if mem.pending != nil && mem.pending.run == r.id {
-		v := verdict{code: GroupRestart, policy: mem.pending.policy, rule: mem.pending.rule}
+		v := verdict{code: GroupRestart, policy: mem.pending.policy, rule: mem.pending.rule, absorbed: true}
 		restart := mem.pending.retryAfter // with the pause of when it was decided (R30)
 		m.requeueByGroup(r, v, rec, max(restart, m.graceAfter(r)), restart, 0)
 		return

@@ -177,6 +177,17 @@ func TestGroupsMore(t *testing.T) {
 			},
 		},
 		{
+			"a returned lease of a run that was told to stop is none for legacyMaxAttempts",
+			changed(grouped(rules()), func(p *Policies) { p.Settings.LegacyMaxAttempts = new(2) }),
+			with(at(2, fails1("a", "a0")), at(3, fails("b", "b0", returned(true))), at(4, fails("b", "b1", returned(true))), at(5, fails("b", "b2", returned(true)))),
+			[]string{
+				"0: GroupBound", "2: JobRequeued a a0 GroupRestart BackoffLimitExceeded RestartGroup by fail 1/9 g1 @2s",
+				"2: MemberRestart a a0 g1 @2s", "2: MemberRestart b b0 g1 @3s", "3: JobRequeued b b0 GroupRestart g1 @3s",
+				"4: JobRequeued b b1 LeaseReturned g1 @4s",
+				"5: JobRequeued b b2 GroupRestart BackoffLimitExceeded RestartGroup 2/9 g2 @5s", "5: MemberRestart a a0 g2 @5s", "5: MemberRestart b b2 g2 @5s",
+			},
+		},
+		{
 			"forgotten, and bound anew", grouped(GroupPolicy{Parts: one(GroupPart{})}),
 			[]said{at(0, in("a")), at(1, succeeded("a", "a0")), at(2, in("b")), at(86403, in("a"))},
 			[]string{"0: GroupBound", "1: GroupEnded Succeeded", "2: GroupFinding b index not declared", "3: GroupBound"},
