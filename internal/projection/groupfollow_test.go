@@ -21,8 +21,15 @@ func TestFollowers(t *testing.T) {
 		}
 	})
 	for _, bad := range [][]byte{
-		nil, {groupVersion}, {groupVersion + 1, 1, 2}, {groupVersion, 1}, {groupVersion, 1, 1}, {groupVersion, 2, 3, 3},
-		{groupVersion, 2, 3, 2}, {groupVersion, 1, 2, 3}, appendFollowers(nil, []uint32{2, 3})[:3],
+		nil,
+		{groupVersion},
+		{groupVersion + 1, 1, 2},
+		{groupVersion, 1},
+		{groupVersion, 1, 1},
+		{groupVersion, 2, 3, 3},
+		{groupVersion, 2, 3, 2},
+		{groupVersion, 1, 2, 3},
+		appendFollowers(nil, []uint32{2, 3})[:3],
 	} {
 		if got, err := decodeFollowers(bad); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%v is read as %v, %v", bad, got, err)

@@ -24,7 +24,7 @@ import (
 type Store struct {
 	db      *pebble.DB
 	lock    *pebble.Lock
-	dirLock io.Closer // nil: not on disk
+	dirLock io.Closer   // nil: not on disk
 	end     func(error) // ends the process
 	damaged atomic.Pointer[error]
 

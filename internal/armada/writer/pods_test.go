@@ -120,8 +120,12 @@ func TestTakeGraces(t *testing.T) {
 		open     uint32
 		grace    int64
 	}{
-		{"one", "s", 20, 1, 5}, {"two", "s", 20, 1, 40}, {"over", "s", 20, 0, 60}, // a gang
-		{"slow", "s", 30, 1, 1000}, {"quick", "s", 40, 1, 0}, {"ended", "s", 50, 0, 5},
+		{"one", "s", 20, 1, 5},
+		{"two", "s", 20, 1, 40},
+		{"over", "s", 20, 0, 60}, // a gang
+		{"slow", "s", 30, 1, 1000},
+		{"quick", "s", 40, 1, 0},
+		{"ended", "s", 50, 0, 5},
 		{"elsewhere", "another", 20, 1, 7},
 		{"j", "s", 60, 0, 9},
 	} {
