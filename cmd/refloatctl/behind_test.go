@@ -32,7 +32,7 @@ func copyJobDB(t *testing.T, from, to string) {
 		if err == nil {
 			err = os.WriteFile(target[i], content, 0o644)
 		}
-		if err != nil && !(i > 0 && errors.Is(err, fs.ErrNotExist)) {
+		if err != nil && (i == 0 || !errors.Is(err, fs.ErrNotExist)) {
 			t.Fatal(err)
 		}
 	}

@@ -65,12 +65,12 @@ func TestVerifyReport(t *testing.T) {
 	}
 	check := func(more ...string) result { return by(public, more...) }
 	signed := check().exits(t, exitFine).says(t, "signed with the key SHA256:")
-	print := regexp.MustCompile(`SHA256:\S+`).FindString(signed.out)
-	by(print).exits(t, exitFine).says(t, print)
+	fingerprint := regexp.MustCompile(`SHA256:\S+`).FindString(signed.out)
+	by(fingerprint).exits(t, exitFine).says(t, fingerprint)
 	check("--data", data).exits(t, exitFine).says(t, "the logs still have all")
 	_, stranger := newKeys(t, t.TempDir())
-	by(stranger).exits(t, exitFinding).says(t, "signed with another key: "+print+", not SHA256:")
-	by("SHA256:another").exits(t, exitFinding).says(t, "signed with another key: "+print+", not SHA256:another")
+	by(stranger).exits(t, exitFinding).says(t, "signed with another key: "+fingerprint+", not SHA256:")
+	by("SHA256:another").exits(t, exitFinding).says(t, "signed with another key: "+fingerprint+", not SHA256:another")
 
 	// A decision is changed, and all links are as they should be.
 	forged(t, data, func(_ int, e *chain.Envelope) bool {

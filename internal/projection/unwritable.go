@@ -33,7 +33,7 @@ func (w *watchedFS) check(err error) error {
 
 // checkName handles the result of an operation on the file name. A checkpoint's files are elsewhere: it may fail.
 func (w *watchedFS) checkName(name string, err error) error {
-	own := name == w.dir || w.FS.PathDir(name) == w.dir
+	own := name == w.dir || w.PathDir(name) == w.dir
 	if err != nil && own && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
 		w.unwritable(err)
 	}

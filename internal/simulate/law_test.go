@@ -75,7 +75,7 @@ func (w *watcher) observe(m *eventlog.Message, out *evaluator.Output) {
 				j.node, j.over, j.notBefore = "", false, r.RetryAfter
 			case chain.MemberStopped:
 				j.node, j.over = "", true
-			case chain.MemberHeld, chain.MemberReleased:
+			case chain.MemberHeld, chain.MemberReleased, chain.MemberJoined:
 				w.t.Errorf("a gang has no %s", r.Change)
 			}
 		}

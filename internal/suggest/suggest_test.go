@@ -42,12 +42,12 @@ func TestUnknown(t *testing.T) {
 		words []string
 		want  string
 	}{
-		{"none", nil, `state "Runing": there is none to use`},
-		{"one", []string{"Queued"}, `state "Runing": use Queued`},
-		{"two", []string{"Queued", "Running"}, `state "Runing": did you mean Running? use Queued or Running`},
-		{"three", []string{"a", "b", "c"}, `state "Runing": use a, b or c`},
+		{"none", nil, `state "Runninng": there is none to use`},
+		{"one", []string{"Queued"}, `state "Runninng": use Queued`},
+		{"two", []string{"Queued", "Running"}, `state "Runninng": did you mean Running? use Queued or Running`},
+		{"three", []string{"a", "b", "c"}, `state "Runninng": use a, b or c`},
 	} {
-		if got := suggest.Unknown("state", "Runing", c.words...).Error(); got != c.want {
+		if got := suggest.Unknown("state", "Runninng", c.words...).Error(); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
 	}

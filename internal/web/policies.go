@@ -167,7 +167,7 @@ func (s *Site) rulesOf(p *page, snap *policylog.Snapshot, name string) (t table,
 			}
 		}
 	}
-	o := snap.Base.Set.Outline(name)
+	o := snap.Base.Outline(name)
 	for _, r := range append(o.Rules, o.Default) {
 		try := cell{}
 		if r.Action == policy.Retry.String() {

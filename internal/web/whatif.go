@@ -71,7 +71,7 @@ func (s *Site) asksWhatIf(p *page) (*whatIfPage, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, o := range snap.Base.Set.Outlines() {
+	for _, o := range snap.Base.Outlines() {
 		for i := range o.Rules {
 			if r := &o.Rules[i]; r.Action == policy.Retry.String() {
 				limit := "no limit of its own"

@@ -213,7 +213,7 @@ func newSmall(t testing.TB, change ...func(*web.Config)) *small {
 	}
 	t.Cleanup(func() { _ = s.site.Close() })
 	s.Server = httptest.NewServer(s.site)
-	t.Cleanup(s.Server.Close)
+	t.Cleanup(s.Close)
 	return s
 }
 

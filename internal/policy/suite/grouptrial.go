@@ -439,6 +439,7 @@ func (g *groupTrial) outcome(records []chain.Record, decided *Outcome) *GroupOut
 			p := place{r.Member.Part, r.Member.Replica, r.Member.Index}
 			m := g.members[p]
 			switch r.Change {
+			case chain.MemberJoined: // it follows from the test
 			case chain.MemberHeld:
 				held = append(held, p)
 			case chain.MemberReleased:
