@@ -26,7 +26,7 @@ type Story struct {
 // StoryOfRun is one run, the decision on it, and what followed.
 type StoryOfRun struct {
 	Attempt
-	Cause      string          `json:"cause,omitempty"`      // of the failure, in a few words
+	Cause      string          `json:"cause,omitempty"`      // of the failure, or of an end that was not reported, in a few words
 	Decided    *audit.Decision `json:"decided,omitempty"`    // absent: no decision on the run
 	NotDecided string          `json:"notDecided,omitempty"` // why there is none
 	Waited     string          `json:"waited,omitempty"`     // from the failure to the next run's lease
@@ -144,6 +144,9 @@ func (h *History) Story() (*Story, error) {
 	for i := range runs {
 		r := &runs[i]
 		c := StoryOfRun{Attempt: attemptOf(r), NotDecided: why[r.RunID]}
+		if endUnknown(r, runs) {
+			c.Cause, c.Ended = "told to stop; its end was not reported", ""
+		}
 		if d := on[r.RunID]; d != nil {
 			shown := DecisionOf(d)
 			c.Decided = &shown

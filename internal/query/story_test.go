@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/query"
 )
 
@@ -31,5 +32,37 @@ func TestOutcomeOfWait(t *testing.T) {
 	s.Job.State = "Succeeded"
 	if got := s.Outcome(due); got != "" {
 		t.Errorf("of a job that succeeded: %q", got)
+	}
+}
+
+// TestStoppedRuns: runs that their group told to stop, and whose end nobody reported, did not end with the job.
+func TestStoppedRuns(t *testing.T) {
+	t.Parallel()
+	const second = int64(1e9)
+	cancelled := func(id string, index uint32, leased, ended int64) *jobdb.Run {
+		return &jobdb.Run{RunID: id, Index: index, State: jobdb.RunCancelled, Flags: jobdb.RunFlags{Cancelled: true}, Times: jobdb.RunTimes{Leased: leased * second, Ended: ended * second}}
+	}
+	failed := &jobdb.Run{RunID: "failed", Index: 1, State: jobdb.RunFailed, Times: jobdb.RunTimes{Leased: 20 * second, Ended: 25 * second}}
+	open := &jobdb.Run{RunID: "open", Index: 2, State: jobdb.RunRunning, Times: jobdb.RunTimes{Leased: 30 * second}}
+	h := query.History{
+		Job:  &jobdb.Job{JobID: "j", State: jobdb.JobCancelled, Final: true, Times: jobdb.JobTimes{Ended: 100 * second}},
+		Runs: []*jobdb.Run{cancelled("stopped", 0, 10, 100), failed, open, cancelled("last", 3, 60, 100)},
+	}
+	s, err := h.Story()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const stopped = "told to stop; its end was not reported"
+	var runs []jobdb.Run
+	for i, want := range []struct{ ended, cause string }{{"", stopped}, {"1970-01-01T00:00:25Z", ""}, {"", stopped}, {"1970-01-01T00:01:40Z", ""}} {
+		if got := s.Runs[i]; got.Ended != want.ended || got.Cause != want.cause {
+			t.Errorf("run %s ended %q (%s), want %q (%s)", got.RunID, got.Ended, got.Cause, want.ended, want.cause)
+		}
+		runs = append(runs, *h.Runs[i])
+	}
+	for i, a := range query.JobOf(h.Job, runs).Attempts {
+		if a.Ended != s.Runs[i].Ended {
+			t.Errorf("run %s ended %q, in the story %q", a.RunID, a.Ended, s.Runs[i].Ended)
+		}
 	}
 }
