@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/refloat/refloat/internal/api/pb"
 )
 
 // served starts up with an API, and returns it with what calls its server.
@@ -225,4 +227,50 @@ func TestOverrideUsage(t *testing.T) {
 		ctl(t, strings.Fields(args)...).exits(t, exitUsage).says(t, says)
 	}
 	ctl(t, "get", "policies", "--server", "127.0.0.1:1").exits(t, exitEnvironment).says(t, "no server answers at 127.0.0.1:1")
+}
+
+// TestHistoryGaps: a generation that had no effect is in the list too; not in the list of one resource.
+func TestHistoryGaps(t *testing.T) {
+	t.Parallel()
+	var generations []*pb.Generation
+	for _, n := range []uint64{6, 5, 2, 1} {
+		generations = append(generations, &pb.Generation{Generation: n, Author: "ann"})
+	}
+	for all, want := range map[bool]string{true: "6 5 4 3 2 1", false: "6 5 2 1"} {
+		var out strings.Builder
+		if err := showHistory(&out, outputTable, generations, all); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for line := range strings.Lines(out.String()) {
+			if fields := strings.Fields(line); fields[0] != "GENERATION" {
+				got = append(got, fields[0])
+			}
+		}
+		if strings.Join(got, " ") != want || all != strings.Contains(out.String(), "another change came first") {
+			t.Errorf("all %v:\n%s\nwant %s", all, &out, want)
+		}
+	}
+}
+
+// TestInForceOnce: what several servers say is printed once.
+func TestInForceOnce(t *testing.T) {
+	t.Parallel()
+	status := func(partitions ...*pb.PartitionStatus) *pb.StatusResponse {
+		return &pb.StatusResponse{Generation: 3, ReadOnly: "files of /p", Source: &pb.Source{Address: "armada:50051"}, Partitions: partitions}
+	}
+	one, two, old := &pb.PartitionStatus{Partition: 1, Generation: 3}, &pb.PartitionStatus{Partition: 2, Generation: 3}, &pb.PartitionStatus{Partition: 2, Generation: 2}
+	var out strings.Builder
+	inForceLines(&out, []*pb.StatusResponse{status(one, two), status(one, old)}, nil)
+	lines := map[string]int{}
+	for line := range strings.Lines(out.String()) {
+		if lines[line]++; lines[line] > 1 {
+			t.Errorf("twice: %s", line)
+		}
+	}
+	for _, want := range []string{"Read-only here: files of /p", "Armada at armada:50051", "Partition 1: generation 3", "Partition 2: generation 3", "Partition 2: generation 2"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in\n%s", want, &out)
+		}
+	}
 }

@@ -174,7 +174,7 @@ func (f *cutoverFlags) commands(cmd *cobra.Command, s *cutover.State) []string {
 		flags = append(flags, "--"+flag.Name+value)
 	})
 	cluster := strings.Join(flags, " ")
-	evaluator := "evaluator " + cluster + " --data DIR --policies FILE --checkpoints URL"
+	evaluator := "evaluator " + cluster + " --data DIR --policies PATH --checkpoints URL"
 	if slices.ContainsFunc(s.Partitions, func(p cutover.Partition) bool { return !p.Whole }) {
 		evaluator += " --accept-history-from beginning"
 	}
@@ -234,6 +234,9 @@ func printCutover(w io.Writer, r *cutover.Report, verb string, commands []string
 	}
 	for _, c := range commands {
 		fmt.Fprintf(w, "  %s\n", oneLine(c))
+	}
+	if len(commands) > 0 {
+		fmt.Fprintln(w, "With --policies, change these files later: `refloatctl apply` is refused. For `apply`, give --api HOST:PORT instead, and apply them when an evaluator runs.")
 	}
 	return nil
 }

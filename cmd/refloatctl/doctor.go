@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"time"
 
@@ -222,8 +223,14 @@ func reportTable(w io.Writer, findings []doctor.Finding, holders []doctor.Holder
 	return err
 }
 
-// party formats a process by name and address.
-func party(p doctor.Party) string { return strings.TrimSpace(p.Name + " " + p.Address) }
+// party formats a process by name and host. Its port is that of one of its connections, and each has another.
+func party(p doctor.Party) string {
+	host, _, err := net.SplitHostPort(p.Address)
+	if err != nil {
+		host = p.Address
+	}
+	return strings.TrimSpace(p.Name + " " + host)
+}
 
 // findingJSON is the JSON form of a finding.
 type findingJSON struct {

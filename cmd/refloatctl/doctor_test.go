@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/refloat/refloat/internal/doctor"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/filelog"
 	"github.com/refloat/refloat/internal/eventlog/recording"
@@ -272,4 +273,17 @@ func openCopy(t *testing.T, dir string) eventlog.Topic {
 		t.Fatal(err)
 	}
 	return topic
+}
+
+// TestOneProcess: a process has a connection, and so a port, for each thing that it does; it is shown as one.
+func TestOneProcess(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	h := doctor.Holder{Evaluator: doctor.Party{Name: "evaluator-0", Address: "10.0.0.1:40001"}, Owner: doctor.Party{Name: "evaluator-0", Address: "10.0.0.1:40002", Since: "then"}, Ingester: doctor.Party{Address: "[fd00::1]:7"}}
+	if err := reportTable(&out, nil, []doctor.Holder{h}, false); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(out.String(), "evaluator-0 10.0.0.1 "); n != 2 || !strings.Contains(out.String(), " fd00::1 ") {
+		t.Errorf("the same process is not shown in the same way:\n%s", &out)
+	}
 }

@@ -220,13 +220,24 @@ func inForceLines(w io.Writer, all []*pb.StatusResponse, away []string) {
 	}
 	slices.SortFunc(partitions, func(a, b *pb.PartitionStatus) int { return int(a.Partition - b.Partition) })
 	fmt.Fprintf(w, "The newest generation is %d.\n", newest)
+	said := map[string]bool{} // several servers say the same
 	for _, s := range all {
+		var lines strings.Builder
 		if s.ReadOnly != "" {
-			fmt.Fprintf(w, "Read-only here: %s.\n", s.ReadOnly)
+			fmt.Fprintf(&lines, "Read-only here: %s.\n", s.ReadOnly)
 		}
-		sourceLines(w, s.Source)
+		sourceLines(&lines, s.Source)
+		for line := range strings.Lines(lines.String()) {
+			if !said[line] {
+				_, _ = io.WriteString(w, line)
+			}
+			said[line] = true
+		}
 	}
-	for _, p := range partitions {
+	for i, p := range partitions {
+		if i > 0 && partitions[i-1].Partition == p.Partition && partitions[i-1].Generation == p.Generation {
+			continue // it is moving from one server to another, or a server was named twice
+		}
 		late := ""
 		if p.Generation < newest {
 			late = " (not the newest yet)"

@@ -42,7 +42,7 @@ no process runs on the data directory, it is read from the policies log there.`,
 				if err != nil {
 					return err
 				}
-				return showHistory(cmd.OutOrStdout(), output, h.Generations)
+				return showHistory(cmd.OutOrStdout(), output, h.Generations, id == policyfile.ID{})
 			})
 		},
 	}
@@ -63,12 +63,19 @@ type generationOut struct {
 	Unusable   string        `json:"unusable,omitempty"`
 }
 
-func showHistory(w io.Writer, output string, generations []*pb.Generation) error {
+// showHistory prints generations, newest first. If they are all, numbers that are missing between them are superseded
+// changes: two evaluators that start with the same files publish both, and the second one finds the first.
+func showHistory(w io.Writer, output string, generations []*pb.Generation, all bool) error {
 	enc, t := jsonLines(w), newTable(io.Discard)
 	if output == outputTable {
 		t = newTable(w, "GENERATION", "TIME", "BY", "CHANGED", "REASON")
 	}
-	for _, g := range generations {
+	for i, g := range generations {
+		if all && i > 0 {
+			for n := generations[i-1].Generation - 1; n > g.Generation; n-- {
+				t.row(fmt.Sprint(n), "-", "", "nothing: another change came first, or it cannot be read", "")
+			}
+		}
 		var overrides strings.Builder
 		overrideLines(&overrides, g.Brakes)
 		lines := strings.FieldsFunc(overrides.String(), func(r rune) bool { return r == '\n' })
