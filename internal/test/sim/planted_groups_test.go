@@ -8,10 +8,10 @@ func plantedGroups() []bug {
 			"group/group.go", "	return uint32(low)\n", "	return uint32(n)\n",
 		}}},
 		{"groups 1", "a unit may have members of two gangs", []patch{{
-			"projection/group.go", "if u != nil && (u.GangID != w.gangID || u.GangSize != w.gangSize) {", "if u != nil && u.GangID == \"\" && w.gangID != \"\" {",
+			"projection/groupadmit.go", "if u != nil && (u.GangID != w.gangID || u.GangSize != w.gangSize) {", "if u != nil && u.GangID == \"\" && w.gangID != \"\" {",
 		}}},
 		{"groups 1", "an index may be taken twice", []patch{{
-			"projection/group.go", "case u != nil && u.Member(index) != nil:", "case false:",
+			"projection/groupadmit.go", "case u != nil && u.Member(index) != nil:", "case false:",
 		}}},
 		{"groups 3", "units succeed a message later", []patch{{
 			"projection/group.go", "			if u.State == group.Active && u.Enough() {", "			if u.State == group.Active && u.Enough() && u.Changed < s.Watermark {",
@@ -59,7 +59,7 @@ func plantedGroups() []bug {
 			"projection/groupdecide.go", "		j.Rules, j.LegacyReturns = nil, 0\n", "		j.LegacyReturns = 0\n",
 		}}},
 		{"groups 6", "a gang starts again at the grace of its last member, not the longest", []patch{{
-			"projection/groupdecide.go", "					longest = max(longest, s.liveGrace(s.entry(m.Job).job))\n", "					longest = s.liveGrace(s.entry(m.Job).job)\n",
+			"projection/groupdecide.go", "				longest = max(longest, s.liveGrace(s.entry(m.Job).job))\n", "				longest = s.liveGrace(s.entry(m.Job).job)\n",
 		}}},
 		{"groups 7", "a member that may not start is not held", []patch{{
 			"projection/group.go", "	if mayStart && !ended || !s.offer(Held, u, e) {", "	if (mayStart || part.Index > 0) && !ended || !s.offer(Held, u, e) {",
