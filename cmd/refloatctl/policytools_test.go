@@ -465,7 +465,7 @@ func TestDiffGroups(t *testing.T) {
 	ctl(t, "import", groupHistoryFile(t), "--log", logs).exits(t, exitFine)
 	ctl(t, "diff", old, old, "--log", logs).exits(t, exitFine).says(t, "0 of ")
 	r := ctl(t, "diff", old, changed, "--log", logs).exits(t, exitFinding)
-	r.says(t, "group policy training: maxRestarts: 1 → 2", "1 of 5 failed runs are decided differently", "1 job retried that failed for good", "Fail DefaultFail by lost/default", "Retry GroupRestart by lost/default")
+	r.says(t, "group policy training: maxRestarts: 1 → 2", "1 of 5 failed runs are decided differently", "retries more: 1\n", "Fail DefaultFail by lost/default", "Retry GroupRestart by lost/default")
 	ctl(t, "diff", old, changed, "--log", logs, "--semantics", "2").exits(t, exitFinding).says(t, "0 of ")
 	r = ctl(t, "diff", old, changed, "--log", logs, "-o", "json").exits(t, exitFinding)
 	r.says(t, `"effects":1`, `"failures":5`, "GroupRestart")

@@ -41,14 +41,14 @@ func newWhatif() *cobra.Command {
 		Long: `Decide a real history by candidates, in one pass, and compare each with what was
 decided: how many failed runs would be decided differently, from what to what, by queue,
 cause of the failure and rule; how many retries more or fewer, how much run time, and
-what really became of the jobs that a candidate fails earlier. Each path of --policies is
-a candidate; without it, the policies in force now are. --set changes fields of every
+what really became of the jobs that only one side retries. Each path of --policies is a
+candidate; without it, the policies in force now are. --set changes fields of every
 candidate.
 
 A candidate counts its own retries over the runs that happened. Where it retries a job
-and the history does not, or the other way round, the history of that job parts: its
-later runs are not compared, because nobody knows them. The output says what else is
-assumed. Overrides (kill, pause) hold as they did.
+and the other side does not, or the other way round, the history of that job parts: its
+later runs are not compared. Those that took place are counted, whichever side retries
+it. The output says what else is assumed. Overrides (kill, pause) hold as they did.
 
 With --server, a server decides its own history, within 100 seconds and one what-if at a
 time; --timeout says how long to wait for it.
@@ -257,19 +257,8 @@ func printWhatif(w io.Writer, r *query.WhatIfResult) error {
 	if r.Changed == 0 {
 		return nil
 	}
-	if r.RetriesFewer > 0 {
-		fmt.Fprintf(w, "  retries fewer: %d", r.RetriesFewer)
-		if r.RunsFewer > 0 {
-			fmt.Fprintf(w, "; %s would not have taken place, which ran for %v", plural.Of(r.RunsFewer, "run"), time.Duration(r.RunSeconds*float64(time.Second)).Round(time.Second))
-		}
-		fmt.Fprintln(w)
-		fmt.Fprintf(w, "  of the jobs that fail earlier, %d succeeded after all, %d failed, %d were cancelled, %d are not over\n", r.Ended.Succeeded, r.Ended.Failed, r.Ended.Cancelled, r.Ended.Open)
-	}
-	if r.RetriesMore > 0 {
-		fmt.Fprintf(w, "  retries more: %s retried that failed for good, with an unknown outcome\n", plural.Of(r.RetriesMore, "job"))
-	}
-	if r.NotCompared > 0 {
-		fmt.Fprintf(w, "  not compared: %s after the histories of their jobs had parted\n", plural.Of(r.NotCompared, "failed run"))
+	for _, text := range r.Effects() {
+		fmt.Fprintf(w, "  %s\n", text)
 	}
 	fmt.Fprintln(w)
 	t := newTable(w, "COUNT", "QUEUE", "CAUSE", "DECIDED", "CANDIDATE")

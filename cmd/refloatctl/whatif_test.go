@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -76,4 +78,40 @@ func TestWhatifUsage(t *testing.T) {
 		ctl(t, strings.Fields(c.args)...).exits(t, exitUsage).says(t, c.says)
 	}
 	ctl(t, "whatif", "--data", t.TempDir(), "--set", "a=b").exits(t, exitEnvironment)
+}
+
+// TestWhatifEitherWay: what happened behind the retries that only one side grants is the same, whichever side is the candidate. Of
+// `retried`, all jobs are over, so none is "not over", also where a side retries what Armada failed for good.
+func TestWhatifEitherWay(t *testing.T) {
+	t.Parallel()
+	log, dir := filepath.Join(t.TempDir(), "log"), t.TempDir()
+	inProcess(t, "import", recordingFile("retried"), "--log", log).exits(t, exitFine)
+	path := func(limit int) string {
+		name := filepath.Join(dir, fmt.Sprint(limit, ".yaml"))
+		text := fmt.Sprintf("apiVersion: armadaproject.io/v1\nkind: RetryPolicy\nmetadata: {name: any}\nspec: {retryLimit: %d, defaultAction: Retry}\n"+
+			"---\nkind: RetrySettings\nspec: {defaultPolicyName: any, globalMaxRetries: 20}\n", limit)
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	side := func(against, candidate int, retries, runs, seconds, fates string) string {
+		r := jsonLine(t, inProcess(t, "whatif", "--log", log, "--against", path(against), "--policies", path(candidate), "-o", "json").exits(t, exitFinding).out)
+		return strings.TrimSpace(fmt.Sprintln(r["changed"], r["notCompared"], r[retries], r[runs], r[seconds], r[fates]))
+	}
+	for _, c := range []struct {
+		few, many int
+		want      string
+	}{
+		{1, 5, "135 355 433 412 517.9705011619999 map[cancelled:0 failed:57 notOver:0 succeeded:57 unknown:21]"},
+		{1, 9, "135 355 490 412 517.9705011619999 map[cancelled:0 failed:0 notOver:0 succeeded:57 unknown:78]"},
+		{5, 9, "57 0 57 0 0 map[cancelled:0 failed:0 notOver:0 succeeded:0 unknown:57]"},
+	} {
+		fewer := side(c.many, c.few, "retriesFewer", "runsFewer", "runSecondsFewer", "jobsThatWouldHaveFailedEarlier")
+		more := side(c.few, c.many, "retriesMoreAtLeast", "runsMore", "runSecondsMore", "jobsThatWouldHaveRunOn")
+		if fewer != more || fewer != c.want {
+			t.Errorf("limit %d instead of %d: %s\nthe other way round: %s\nwant %s", c.few, c.many, fewer, more, c.want)
+		}
+	}
+	inProcess(t, "diff", path(1), path(9), "--log", log).exits(t, exitFinding).says(t, " of the history took place behind them", ", 0 are not over")
 }

@@ -8,10 +8,12 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/audit/whatif"
 	"github.com/refloat/refloat/internal/evaluator"
+	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/policylog"
 )
@@ -79,6 +81,32 @@ type FieldChange struct {
 // Runs are the failed runs that were compared, and those that are decided differently; the rest are ends of units.
 func (r *WhatIfResult) Runs() (compared, changed uint64) {
 	return r.Compared - r.Units, r.Changed - r.UnitsChanged
+}
+
+// Effects say how many retries only one side grants, what took place behind them, and what became of their jobs.
+func (r *WhatIfResult) Effects() []string {
+	var list []string
+	side := func(name string, retries, runs uint64, seconds float64, would, of string, f *whatif.Fates) {
+		if retries == 0 {
+			return
+		}
+		text := fmt.Sprintf("retries %s: %d", name, retries)
+		if runs > 0 {
+			text += fmt.Sprintf("; %s %s, which ran for %v", plural.Of(runs, "run"), would, time.Duration(seconds*float64(time.Second)).Round(time.Second))
+		}
+		list = append(list, text)
+		text = fmt.Sprintf("of the jobs that %s, %d succeeded after all, %d failed, %d were cancelled, %d are not over", of, f.Succeeded, f.Failed, f.Cancelled, f.Open)
+		if f.Unknown > 0 {
+			text += fmt.Sprintf("; %d ended without that retry: what it would have done is unknown", f.Unknown)
+		}
+		list = append(list, text)
+	}
+	side("fewer", r.RetriesFewer, r.RunsFewer, r.RunSeconds, "would not have taken place", "fail earlier", &r.Ended)
+	side("more", r.RetriesMore, r.RunsMore, r.RunSecondsMore, "of the history took place behind them", "run on", &r.RunOn)
+	if r.NotCompared > 0 {
+		list = append(list, fmt.Sprintf("not compared: %s after the histories of their jobs had parted", plural.Of(r.NotCompared, "failed run")))
+	}
+	return list
 }
 
 // ChangedRules are the rules that would decide more or fewer of the compared failed runs, or of which fields were changed.

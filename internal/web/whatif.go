@@ -43,7 +43,7 @@ type whatIfPage struct {
 	What    string
 	// Changed failed runs, of those compared, and units, each as a text.
 	Changed, Compared, Units string
-	Lost                     string // the time of runs that would not have taken place
+	Effects                  []string
 	Rows                     table
 	Jobs                     table
 	Assumed                  []string
@@ -107,6 +107,7 @@ func (s *Site) whatIf(p *page) error {
 	}
 	shown.Result, shown.Fields, shown.Assumed = results[0].Result, results[0].Fields, results[0].Assumed
 	compared, changed := results[0].Runs()
+	shown.Effects = results[0].Effects()
 	shown.Changed, shown.Compared = fmt.Sprint(changed), fmt.Sprint(compared)
 	if r := results[0]; r.Units > 0 {
 		shown.Units = fmt.Sprintf("%d of %d", r.UnitsChanged, r.Units)
@@ -162,7 +163,6 @@ func (w *whatIfPage) question(now time.Time) (*query.WhatIf, error) {
 
 func (s *Site) resultTables(shown *whatIfPage) {
 	r := shown.Result
-	shown.Lost = time.Duration(r.RunSeconds * float64(time.Second)).Round(time.Second).String()
 	shown.Rows = table{Caption: "What would be decided differently", Columns: columns("Count>", "Queue", "Cause", "Was decided", "Would be"), Empty: "Nothing would be decided differently."}
 	for _, row := range r.Rows[:min(len(r.Rows), whatIfRows)] {
 		shown.Rows.Rows = append(shown.Rows.Rows, []cell{number(row.Count), linked(row.Queue, link("/queue", "name", row.Queue)), text(row.Cause), text(row.Decided), text(row.Candidate)})

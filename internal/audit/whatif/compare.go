@@ -13,12 +13,17 @@ import (
 
 // parted is a job or a group of which the two histories have parted.
 type parted struct {
-	fewer   bool             // the candidate fails it earlier, and it went on
+	fewer   bool             // only the other side retries the job
+	more    bool             // only the candidate does
 	counted bool             // it parted within the time that is looked at
 	over    bool             // its fate is counted
+	ended   bool             // the history failed it, and has no run of it since
 	at      int64            // when that was last known
-	running map[string]int64 // since when runs of it run; only if fewer
+	running map[string]int64 // since when runs of it run; only while it is followed
 }
+
+// followed reports whether the history may have runs behind the retry that one side grants.
+func (p *parted) followed() bool { return (p.fewer || p.more) && !p.over }
 
 // comparison compares one candidate with the other side, on one partition.
 type comparison struct {
@@ -36,10 +41,17 @@ func newComparison(o *Options, partition int) *comparison {
 // message compares what both sides made of a message.
 func (c *comparison) message(at eventlog.Position, seq *events.Sequence, publish int64, actual, candidate []entry) {
 	c.follow(seq, publish)
+	for i := range candidate {
+		if p := c.partedOf(&candidate[i]); p != nil && p.more {
+			c.after(p, &candidate[i])
+		}
+	}
 	for i := range actual {
 		r := &actual[i]
 		if p := c.partedOf(r); p != nil {
-			c.after(p, r)
+			if !p.more { // the side that retries it says for how long
+				c.after(p, r)
+			}
 			continue
 		}
 		other := find(candidate, r)
@@ -97,7 +109,7 @@ func (c *comparison) entry(at eventlog.Position, seq *events.Sequence, r, other 
 	}
 	parts := r.verdict.acts() != other.verdict.acts()
 	if parts {
-		c.part(r, other, counted)
+		c.part(seq, r, other, counted)
 	}
 	if !counted {
 		return
@@ -121,16 +133,19 @@ func (c *comparison) entry(at eventlog.Position, seq *events.Sequence, r, other 
 }
 
 // part notes that the histories of a job part, and that of its group with it.
-func (c *comparison) part(r, other *entry, counted bool) {
-	p := &parted{counted: counted, at: r.time, fewer: retried(&r.verdict) && !retried(&other.verdict)}
-	switch {
-	case p.fewer:
+func (c *comparison) part(seq *events.Sequence, r, other *entry, counted bool) {
+	p := &parted{counted: counted, at: r.time, fewer: retried(&r.verdict) && !retried(&other.verdict), more: retried(&other.verdict) && !retried(&r.verdict)}
+	if p.fewer || p.more {
 		p.running = map[string]int64{}
-		if counted {
-			c.result.RetriesFewer++
+		p.ended = p.more && c.o.Against == nil && r.verdict.acts() == Fail // by the decision
+		c.retry(p)
+		if seq != nil {
+			for i := range seq.Events {
+				if ev := &seq.Events[i]; ev.JobID == r.job() {
+					c.fate(p, ev)
+				}
+			}
 		}
-	case counted && retried(&other.verdict) && !retried(&r.verdict):
-		c.result.RetriesMore++
 	}
 	if !r.isUnit() { // which parts with its group
 		c.parted[strings.Clone(r.job())] = p
@@ -144,6 +159,25 @@ func (c *comparison) part(r, other *entry, counted bool) {
 	}
 }
 
+// retry counts a retry that only one side grants.
+func (c *comparison) retry(p *parted) {
+	switch {
+	case !p.counted:
+	case p.fewer:
+		c.result.RetriesFewer++
+	default:
+		c.result.RetriesMore++
+	}
+}
+
+// fates are those of the jobs that the same side retries.
+func (c *comparison) fates(p *parted) *Fates {
+	if p.fewer {
+		return &c.result.Ended
+	}
+	return &c.result.RunOn
+}
+
 func retried(v *Verdict) bool { return v.Outcome == Retry && !v.Shadow }
 
 // after counts a failed run after the histories have parted.
@@ -154,15 +188,15 @@ func (c *comparison) after(p *parted, r *entry) {
 	}
 	c.result.NotCompared++
 	switch {
-	case !p.fewer || p.over:
+	case !p.followed(), r.verdict.Shadow:
 	case retried(&r.verdict):
-		c.result.RetriesFewer++
+		c.retry(p)
 	default:
-		c.over(p, &c.result.Ended.Failed)
+		c.over(p, &c.fates(p).Failed)
 	}
 }
 
-// follow counts the runs that would not have taken place, and what became of their jobs.
+// follow counts the runs that took place behind a retry that only one side grants, and what became of their jobs.
 func (c *comparison) follow(seq *events.Sequence, publish int64) {
 	if seq == nil || len(c.parted) == 0 {
 		return
@@ -170,7 +204,7 @@ func (c *comparison) follow(seq *events.Sequence, publish int64) {
 	for i := range seq.Events {
 		ev := &seq.Events[i]
 		p := c.parted[ev.JobID]
-		if p == nil || !p.fewer || p.over {
+		if p == nil || !p.followed() {
 			continue
 		}
 		at := ev.Created.Time(publish)
@@ -179,6 +213,7 @@ func (c *comparison) follow(seq *events.Sequence, publish int64) {
 		case events.RunLeased, events.RunRunning:
 			if _, known := p.running[ev.RunID]; !known {
 				p.running[strings.Clone(ev.RunID)] = at
+				p.ended = false
 				c.add(p, 1, 0)
 			} else if ev.Kind == events.RunRunning {
 				p.running[ev.RunID] = at
@@ -188,19 +223,33 @@ func (c *comparison) follow(seq *events.Sequence, publish int64) {
 				c.add(p, 0, at-began)
 				p.running[ev.RunID] = 0 // it is counted
 			}
-		case events.JobSucceeded:
-			c.over(p, &c.result.Ended.Succeeded)
-		case events.CancelledJob:
-			c.over(p, &c.result.Ended.Cancelled)
 		default:
+			c.fate(p, ev)
 		}
 	}
 }
 
+// fate notes what an event says about the end of a job that is followed.
+func (c *comparison) fate(p *parted, ev *events.Event) {
+	switch ev.Kind {
+	case events.JobErrors:
+		p.ended = p.ended || ev.Error != nil
+	case events.JobSucceeded:
+		c.over(p, &c.fates(p).Succeeded)
+	case events.CancelledJob:
+		c.over(p, &c.fates(p).Cancelled)
+	default:
+	}
+}
+
 func (c *comparison) add(p *parted, runs uint64, ns int64) {
-	if p.counted {
-		c.result.RunsFewer += runs
-		c.result.RunSeconds += float64(max(0, ns)) / 1e9
+	seconds := float64(max(0, ns)) / 1e9
+	switch {
+	case !p.counted:
+	case p.fewer:
+		c.result.RunsFewer, c.result.RunSeconds = c.result.RunsFewer+runs, c.result.RunSeconds+seconds
+	default:
+		c.result.RunsMore, c.result.RunSecondsMore = c.result.RunsMore+runs, c.result.RunSecondsMore+seconds
 	}
 }
 
@@ -214,18 +263,28 @@ func (c *comparison) over(p *parted, fate *uint64) {
 // sweep forgets what parted so long ago that the state has forgotten it, too.
 func (c *comparison) sweep(now int64) {
 	for key, p := range c.parted {
-		if (p.over || !p.fewer) && p.at < now-c.o.horizon {
+		if p.at >= now-c.o.horizon {
+			continue
+		}
+		if p.followed() && p.ended {
+			c.over(p, &c.fates(p).Unknown)
+		}
+		if !p.followed() {
 			delete(c.parted, key)
 		}
 	}
 	c.sweepAt = max(1024, len(c.parted)+len(c.parted)/4)
 }
 
-// end counts the jobs that are not over.
+// end counts the jobs that are not over, and those of which the history tells no more.
 func (c *comparison) end() *Result {
 	for _, p := range c.parted {
-		if p.fewer && !p.over && p.counted {
-			c.result.Ended.Open++
+		switch {
+		case !p.followed():
+		case p.ended:
+			c.over(p, &c.fates(p).Unknown)
+		default:
+			c.over(p, &c.fates(p).Open)
 		}
 	}
 	return c.result

@@ -6,10 +6,11 @@
 // run that is retried by one side and not by the other. There the two histories part (ADR
 // 20), and what follows is not compared, because nobody knows it, but counted:
 //
-//   - The candidate fails a job that was retried: its later runs would not have taken place.
-//     How many there were, how long they ran, and whether one succeeded is in the history.
-//   - The candidate retries a job that failed for good: what that retry would have done is
-//     in no log. It counts as one more retry, and nothing else is claimed.
+//   - Runs that took place behind a retry that only one side grants are known, whichever side
+//     that is: how many there were, how long they ran, and what became of the job, for as long
+//     as that side retries it.
+//   - What a retry would have done that did not take place is in no log. It counts as one more
+//     retry, and nothing else is claimed.
 //
 // A retry at another time, or on other nodes, is a changed decision; the run after it is
 // taken as it happened.

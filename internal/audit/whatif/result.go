@@ -18,15 +18,18 @@ type Result struct {
 	UnitsChanged uint64 `json:"unitsChanged"`
 	// NotCompared failed runs happened after the histories of their job or group had parted.
 	NotCompared uint64 `json:"notCompared"`
-	// RetriesFewer were granted and would not have been; RetriesMore is the number of jobs
-	// that would have been retried once more, and nobody knows how often after that.
+	// RetriesFewer were granted and would not have been. RetriesMore would be granted on the runs that took place:
+	// nobody knows how many more there would be behind a retry that did not.
 	RetriesFewer uint64 `json:"retriesFewer"`
 	RetriesMore  uint64 `json:"retriesMoreAtLeast"`
-	// RunsFewer are runs that would not have taken place, with their time as far as they
-	// have ended, and what became of their jobs.
-	RunsFewer  uint64  `json:"runsFewer"`
-	RunSeconds float64 `json:"runSecondsFewer"`
-	Ended      Fates   `json:"jobsThatWouldHaveFailedEarlier"`
+	// RunsFewer took place behind retries that only the other side grants, with their time as far as they have ended, and
+	// what became of their jobs. RunsMore took place behind retries that only the candidate grants.
+	RunsFewer      uint64  `json:"runsFewer"`
+	RunSeconds     float64 `json:"runSecondsFewer"`
+	Ended          Fates   `json:"jobsThatWouldHaveFailedEarlier"`
+	RunsMore       uint64  `json:"runsMore"`
+	RunSecondsMore float64 `json:"runSecondsMore"`
+	RunOn          Fates   `json:"jobsThatWouldHaveRunOn"`
 	// Rules are those that decided compared failed runs, on either side, up to MaxRows of them.
 	Rules    []RuleUse `json:"rules"`
 	Rows     []Row     `json:"rows"`
@@ -51,12 +54,18 @@ type RuleUse struct {
 
 type ruleName struct{ policy, rule string }
 
-// Fates are what really became of jobs that the candidate fails earlier.
+// Fates are what became of jobs that only one side retries, in the history and for as long as that side retries them.
 type Fates struct {
-	Succeeded uint64 `json:"succeeded"` // these would have been lost
-	Failed    uint64 `json:"failed"`
+	Succeeded uint64 `json:"succeeded"`
+	Failed    uint64 `json:"failed"` // by the side that retried them, at a later run
 	Cancelled uint64 `json:"cancelled"`
-	Open      uint64 `json:"notOver"` // when the history ends
+	Open      uint64 `json:"notOver"` // the history has no end of them
+	Unknown   uint64 `json:"unknown"` // they ended without that side's last retry, which did not take place
+}
+
+func (f *Fates) add(o Fates) {
+	f.Succeeded, f.Failed, f.Cancelled = f.Succeeded+o.Succeeded, f.Failed+o.Failed, f.Cancelled+o.Cancelled
+	f.Open, f.Unknown = f.Open+o.Open, f.Unknown+o.Unknown
 }
 
 // Row counts changes of one kind.
@@ -93,8 +102,8 @@ func Assumptions() []string {
 	return []string{
 		"the candidate counts its own retries over the runs that happened; overrides (kill, pause) of operators hold as they did",
 		"a job's history parts where one side retries it and the other does not: its later runs are not compared",
-		"where the candidate fails a job earlier, its later runs are counted as not taking place",
-		"where the candidate retries a job that failed for good, what that retry would have done is unknown: it counts as one more retry",
+		"where only one side retries a job, its later runs, if there were any, are taken as they happened, for as long as that side retries it",
+		"what a retry would have done that did not take place is unknown: it counts as one more retry",
 		"a verdict in shadow counts as one that nobody acts on",
 		"a retry at another time or on other nodes is taken to run as it did",
 	}
@@ -110,8 +119,9 @@ func (r *Result) merge(o *Result) {
 	r.Compared, r.Changed, r.NotCompared = r.Compared+o.Compared, r.Changed+o.Changed, r.NotCompared+o.NotCompared
 	r.RetriesFewer, r.RetriesMore = r.RetriesFewer+o.RetriesFewer, r.RetriesMore+o.RetriesMore
 	r.RunsFewer, r.RunSeconds = r.RunsFewer+o.RunsFewer, r.RunSeconds+o.RunSeconds
-	r.Ended.Succeeded, r.Ended.Failed = r.Ended.Succeeded+o.Ended.Succeeded, r.Ended.Failed+o.Ended.Failed
-	r.Ended.Cancelled, r.Ended.Open = r.Ended.Cancelled+o.Ended.Cancelled, r.Ended.Open+o.Ended.Open
+	r.RunsMore, r.RunSecondsMore = r.RunsMore+o.RunsMore, r.RunSecondsMore+o.RunSecondsMore
+	r.Ended.add(o.Ended)
+	r.RunOn.add(o.RunOn)
 	r.RowsMore += o.RowsMore
 	for _, row := range slices.SortedFunc(maps.Keys(o.rows), compareRows) { // in order: beyond MaxRows, the first ones are kept
 		r.count(row, o.rows[row])

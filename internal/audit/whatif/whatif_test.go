@@ -411,3 +411,52 @@ func atOf(t *testing.T, text string) int64 {
 	}
 	return at.UnixNano()
 }
+
+// TestEitherSideIsTheBaseline: what happened is what happened, whichever side is compared with which: the runs behind a retry that
+// took place are known, with what became of the job, and so is where the history has none.
+func TestEitherSideIsTheBaseline(t *testing.T) {
+	t.Parallel()
+	// Of five failures each, limit 2 stops at the third; the history retried job0 and job1 further, but job2 ended at its sixth.
+	events := story(t, 3, 5, 6, 1)
+	run := func(against, candidate int) *whatif.Result {
+		results, err := whatif.Run(t.Context(), audit.Logs{Events: &events}, whatif.Options{
+			Candidates: []whatif.Candidate{{Name: "candidate", Set: limited(t, candidate)}}, Against: &whatif.Candidate{Name: "against", Set: limited(t, against)}, Semantics: 2, Limit: 10,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return results[0]
+	}
+	want := whatif.Fates{Succeeded: 2, Failed: 1}
+	fewer, more := run(5, 2), run(2, 5)
+	if fewer.RetriesFewer != 1+3+3 || fewer.RunsFewer != 7 || fewer.RunSeconds != 420 || fewer.Ended != want || fewer.RetriesMore+fewer.RunsMore != 0 || fewer.RunOn != (whatif.Fates{}) {
+		t.Errorf("a smaller limit: %+v", fewer)
+	}
+	if more.RetriesMore != fewer.RetriesFewer || more.RunsMore != fewer.RunsFewer || more.RunSecondsMore != fewer.RunSeconds || more.RunOn != fewer.Ended || more.RetriesFewer+more.RunsFewer != 0 {
+		t.Errorf("the other way round: %+v", more)
+	}
+	// The history has nothing behind the sixth failure of job2.
+	if r := run(2, 9); r.RunOn != (whatif.Fates{Succeeded: 2, Open: 1}) || r.RetriesMore != 8 {
+		t.Errorf("a larger limit than the history's: %+v", r)
+	}
+	events = append(events, jobErrors(t, "job2", events[len(events)-1].Publish))
+	if r := run(2, 9); r.RunOn != (whatif.Fates{Succeeded: 2, Unknown: 1}) {
+		t.Errorf("a larger limit than the history's, which failed the job: %+v", r)
+	}
+	if r := run(9, 2); r.Ended != (whatif.Fates{Succeeded: 2, Unknown: 1}) {
+		t.Errorf("against a larger limit than the history's, which failed the job: %+v", r)
+	}
+}
+
+// jobErrors is the verdict of Armada's scheduler on a job.
+func jobErrors(t *testing.T, job string, publish int64) eventlog.Message {
+	t.Helper()
+	e := &pb.Error{Terminal: true, Reason: &pb.Error_PodError{PodError: &pb.PodError{}}}
+	payload, err := proto.Marshal(&pb.EventSequence{Queue: "ml", JobSetName: "set", Events: []*pb.Event{{
+		Created: &pb.Timestamp{Seconds: publish/1e9 + 1}, Event: &pb.Event_JobErrors{JobErrors: &pb.JobErrors{JobId: job, Errors: []*pb.Error{e}}},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return eventlog.Message{Position: eventlog.Position{Ledger: 9, Entry: 1 << 20}, Publish: publish + 1e9, Payload: payload}
+}

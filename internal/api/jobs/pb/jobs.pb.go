@@ -2009,6 +2009,9 @@ type WhatIfResult struct {
 	Rules                          []*RuleUse             `protobuf:"bytes,18,rep,name=rules,proto3" json:"rules,omitempty"`                                       // that decided compared failed runs, on either side
 	UnitsCompared                  uint64                 `protobuf:"varint,19,opt,name=units_compared,json=unitsCompared,proto3" json:"units_compared,omitempty"` // of compared: units that ended by themselves
 	UnitsChanged                   uint64                 `protobuf:"varint,20,opt,name=units_changed,json=unitsChanged,proto3" json:"units_changed,omitempty"`    // of changed
+	RunsMore                       uint64                 `protobuf:"varint,21,opt,name=runs_more,json=runsMore,proto3" json:"runs_more,omitempty"`                // that took place behind retries that only the candidate grants
+	RunSecondsMore                 float64                `protobuf:"fixed64,22,opt,name=run_seconds_more,json=runSecondsMore,proto3" json:"run_seconds_more,omitempty"`
+	JobsThatWouldHaveRunOn         *Outcomes              `protobuf:"bytes,23,opt,name=jobs_that_would_have_run_on,json=jobsThatWouldHaveRunOn,proto3" json:"jobs_that_would_have_run_on,omitempty"`
 	unknownFields                  protoimpl.UnknownFields
 	sizeCache                      protoimpl.SizeCache
 }
@@ -2183,6 +2186,27 @@ func (x *WhatIfResult) GetUnitsChanged() uint64 {
 	return 0
 }
 
+func (x *WhatIfResult) GetRunsMore() uint64 {
+	if x != nil {
+		return x.RunsMore
+	}
+	return 0
+}
+
+func (x *WhatIfResult) GetRunSecondsMore() float64 {
+	if x != nil {
+		return x.RunSecondsMore
+	}
+	return 0
+}
+
+func (x *WhatIfResult) GetJobsThatWouldHaveRunOn() *Outcomes {
+	if x != nil {
+		return x.JobsThatWouldHaveRunOn
+	}
+	return nil
+}
+
 // FieldChange is a field that a what-if sets.
 type FieldChange struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2351,7 +2375,8 @@ type Outcomes struct {
 	Succeeded     uint64                 `protobuf:"varint,1,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
 	Failed        uint64                 `protobuf:"varint,2,opt,name=failed,proto3" json:"failed,omitempty"`
 	Cancelled     uint64                 `protobuf:"varint,3,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
-	NotOver       uint64                 `protobuf:"varint,4,opt,name=not_over,json=notOver,proto3" json:"not_over,omitempty"`
+	NotOver       uint64                 `protobuf:"varint,4,opt,name=not_over,json=notOver,proto3" json:"not_over,omitempty"` // the history has no end of them
+	Unknown       uint64                 `protobuf:"varint,5,opt,name=unknown,proto3" json:"unknown,omitempty"`                // they ended without the retry, which did not take place
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2410,6 +2435,13 @@ func (x *Outcomes) GetCancelled() uint64 {
 func (x *Outcomes) GetNotOver() uint64 {
 	if x != nil {
 		return x.NotOver
+	}
+	return 0
+}
+
+func (x *Outcomes) GetUnknown() uint64 {
+	if x != nil {
+		return x.Unknown
 	}
 	return 0
 }
@@ -7497,7 +7529,7 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x125\n" +
 	"\tdocuments\x18\x02 \x03(\v2\x17.google.protobuf.StructR\tdocuments\"I\n" +
 	"\x0eWhatIfResponse\x127\n" +
-	"\aresults\x18\x01 \x03(\v2\x1d.refloat.jobs.v1.WhatIfResultR\aresults\"\xc6\x06\n" +
+	"\aresults\x18\x01 \x03(\v2\x1d.refloat.jobs.v1.WhatIfResultR\aresults\"\xe5\a\n" +
 	"\fWhatIfResult\x12\x16\n" +
 	"\x06record\x18\x01 \x01(\tR\x06record\x12\x1c\n" +
 	"\tcandidate\x18\x02 \x01(\tR\tcandidate\x12\x18\n" +
@@ -7520,7 +7552,10 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x06fields\x18\x11 \x03(\v2\x1c.refloat.jobs.v1.FieldChangeR\x06fields\x12.\n" +
 	"\x05rules\x18\x12 \x03(\v2\x18.refloat.jobs.v1.RuleUseR\x05rules\x12%\n" +
 	"\x0eunits_compared\x18\x13 \x01(\x04R\runitsCompared\x12#\n" +
-	"\runits_changed\x18\x14 \x01(\x04R\funitsChangedB\a\n" +
+	"\runits_changed\x18\x14 \x01(\x04R\funitsChanged\x12\x1b\n" +
+	"\truns_more\x18\x15 \x01(\x04R\brunsMore\x12(\n" +
+	"\x10run_seconds_more\x18\x16 \x01(\x01R\x0erunSecondsMore\x12V\n" +
+	"\x1bjobs_that_would_have_run_on\x18\x17 \x01(\v2\x19.refloat.jobs.v1.OutcomesR\x16jobsThatWouldHaveRunOnB\a\n" +
 	"\x05_next\"\xab\x01\n" +
 	"\vFieldChange\x12\x14\n" +
 	"\x05field\x18\x01 \x01(\tR\x05field\x12\x17\n" +
@@ -7539,12 +7574,13 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\aretried\x18\x04 \x01(\x04R\aretried\x12\x1c\n" +
 	"\tcandidate\x18\x05 \x01(\x04R\tcandidate\x12\x1f\n" +
 	"\vwould_retry\x18\x06 \x01(\x04R\n" +
-	"wouldRetry\"y\n" +
+	"wouldRetry\"\x93\x01\n" +
 	"\bOutcomes\x12\x1c\n" +
 	"\tsucceeded\x18\x01 \x01(\x04R\tsucceeded\x12\x16\n" +
 	"\x06failed\x18\x02 \x01(\x04R\x06failed\x12\x1c\n" +
 	"\tcancelled\x18\x03 \x01(\x04R\tcancelled\x12\x19\n" +
-	"\bnot_over\x18\x04 \x01(\x04R\anotOver\"\xb1\x01\n" +
+	"\bnot_over\x18\x04 \x01(\x04R\anotOver\x12\x18\n" +
+	"\aunknown\x18\x05 \x01(\x04R\aunknown\"\xb1\x01\n" +
 	"\tWhatIfRow\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x14\n" +
 	"\x05cause\x18\x02 \x01(\tR\x05cause\x12\x18\n" +
@@ -8376,96 +8412,97 @@ var file_internal_api_jobs_pb_jobs_proto_depIdxs = []int32{
 	33, // 18: refloat.jobs.v1.WhatIfResult.jobs:type_name -> refloat.jobs.v1.WhatIfChange
 	29, // 19: refloat.jobs.v1.WhatIfResult.fields:type_name -> refloat.jobs.v1.FieldChange
 	30, // 20: refloat.jobs.v1.WhatIfResult.rules:type_name -> refloat.jobs.v1.RuleUse
-	34, // 21: refloat.jobs.v1.WhatIfChange.decided:type_name -> refloat.jobs.v1.WhatIfVerdict
-	34, // 22: refloat.jobs.v1.WhatIfChange.candidate:type_name -> refloat.jobs.v1.WhatIfVerdict
-	81, // 23: refloat.jobs.v1.VerifyRequest.until:type_name -> refloat.jobs.v1.VerifyRequest.UntilEntry
-	83, // 24: refloat.jobs.v1.VerifyResponse.report:type_name -> google.protobuf.Struct
-	39, // 25: refloat.jobs.v1.ListPartitionsResponse.partitions:type_name -> refloat.jobs.v1.Partition
-	41, // 26: refloat.jobs.v1.Job.armada_verdict:type_name -> refloat.jobs.v1.Verdict
-	42, // 27: refloat.jobs.v1.Job.attempts:type_name -> refloat.jobs.v1.Attempt
-	45, // 28: refloat.jobs.v1.Decision.position:type_name -> refloat.jobs.v1.Position
-	45, // 29: refloat.jobs.v1.Other.position:type_name -> refloat.jobs.v1.Position
-	47, // 30: refloat.jobs.v1.Other.parts:type_name -> refloat.jobs.v1.ShapePart
-	49, // 31: refloat.jobs.v1.Group.conditions:type_name -> refloat.jobs.v1.Condition
-	50, // 32: refloat.jobs.v1.Group.parts:type_name -> refloat.jobs.v1.Part
-	51, // 33: refloat.jobs.v1.Part.units:type_name -> refloat.jobs.v1.Unit
-	49, // 34: refloat.jobs.v1.Unit.conditions:type_name -> refloat.jobs.v1.Condition
-	40, // 35: refloat.jobs.v1.Story.job:type_name -> refloat.jobs.v1.Job
-	53, // 36: refloat.jobs.v1.Story.runs:type_name -> refloat.jobs.v1.StoryOfRun
-	55, // 37: refloat.jobs.v1.Story.done_by_group:type_name -> refloat.jobs.v1.DoneByGroup
-	44, // 38: refloat.jobs.v1.StoryOfRun.decided:type_name -> refloat.jobs.v1.Decision
-	44, // 39: refloat.jobs.v1.Explanation.decision:type_name -> refloat.jobs.v1.Decision
-	40, // 40: refloat.jobs.v1.Explanation.job:type_name -> refloat.jobs.v1.Job
-	56, // 41: refloat.jobs.v1.Explanation.ladder:type_name -> refloat.jobs.v1.Rung
-	57, // 42: refloat.jobs.v1.Explanation.release:type_name -> refloat.jobs.v1.Release
-	58, // 43: refloat.jobs.v1.Explanation.last_changes:type_name -> refloat.jobs.v1.LastChange
-	55, // 44: refloat.jobs.v1.Explanation.done_by_group:type_name -> refloat.jobs.v1.DoneByGroup
-	60, // 45: refloat.jobs.v1.WhyNot.changes:type_name -> refloat.jobs.v1.Flipped
-	61, // 46: refloat.jobs.v1.Flipped.edits:type_name -> refloat.jobs.v1.Edit
-	63, // 47: refloat.jobs.v1.QueueStory.codes:type_name -> refloat.jobs.v1.Tally
-	63, // 48: refloat.jobs.v1.QueueStory.rules:type_name -> refloat.jobs.v1.Tally
-	63, // 49: refloat.jobs.v1.QueueStory.causes:type_name -> refloat.jobs.v1.Tally
-	64, // 50: refloat.jobs.v1.QueueStory.failed_for_good:type_name -> refloat.jobs.v1.Fates
-	64, // 51: refloat.jobs.v1.QueueStory.pending_retries:type_name -> refloat.jobs.v1.Fates
-	66, // 52: refloat.jobs.v1.QueueStory.policies:type_name -> refloat.jobs.v1.InForce
-	65, // 53: refloat.jobs.v1.Fates.jobs:type_name -> refloat.jobs.v1.Fate
-	58, // 54: refloat.jobs.v1.InForce.last_changes:type_name -> refloat.jobs.v1.LastChange
-	69, // 55: refloat.jobs.v1.Summary.jobs:type_name -> refloat.jobs.v1.StateCount
-	70, // 56: refloat.jobs.v1.Summary.decisions:type_name -> refloat.jobs.v1.DecisionCount
-	71, // 57: refloat.jobs.v1.Summary.not_decided:type_name -> refloat.jobs.v1.ReasonCount
-	71, // 58: refloat.jobs.v1.Summary.parked:type_name -> refloat.jobs.v1.ReasonCount
-	72, // 59: refloat.jobs.v1.Summary.releases:type_name -> refloat.jobs.v1.ReleaseCount
-	74, // 60: refloat.jobs.v1.ShadowLine.queue:type_name -> refloat.jobs.v1.ShadowQueue
-	79, // 61: refloat.jobs.v1.ShadowLine.run:type_name -> refloat.jobs.v1.ShadowRun
-	80, // 62: refloat.jobs.v1.ShadowLine.summary:type_name -> refloat.jobs.v1.ShadowSummary
-	75, // 63: refloat.jobs.v1.ShadowQueue.jobs:type_name -> refloat.jobs.v1.ShadowJobs
-	76, // 64: refloat.jobs.v1.ShadowQueue.rules:type_name -> refloat.jobs.v1.ShadowRule
-	77, // 65: refloat.jobs.v1.ShadowRule.would_retry:type_name -> refloat.jobs.v1.ShadowTally
-	77, // 66: refloat.jobs.v1.ShadowRule.would_fail:type_name -> refloat.jobs.v1.ShadowTally
-	78, // 67: refloat.jobs.v1.ShadowRule.waits:type_name -> refloat.jobs.v1.ShadowWaits
-	82, // 68: refloat.jobs.v1.ShadowTally.codes:type_name -> refloat.jobs.v1.ShadowTally.CodesEntry
-	44, // 69: refloat.jobs.v1.ShadowRun.decision:type_name -> refloat.jobs.v1.Decision
-	0,  // 70: refloat.jobs.v1.Jobs.ListJobs:input_type -> refloat.jobs.v1.ListJobsRequest
-	2,  // 71: refloat.jobs.v1.Jobs.ListRuns:input_type -> refloat.jobs.v1.ListRunsRequest
-	4,  // 72: refloat.jobs.v1.Jobs.ListDecisions:input_type -> refloat.jobs.v1.ListDecisionsRequest
-	6,  // 73: refloat.jobs.v1.Jobs.ListGroups:input_type -> refloat.jobs.v1.ListGroupsRequest
-	8,  // 74: refloat.jobs.v1.Jobs.GetJob:input_type -> refloat.jobs.v1.GetJobRequest
-	10, // 75: refloat.jobs.v1.Jobs.GetStory:input_type -> refloat.jobs.v1.GetStoryRequest
-	12, // 76: refloat.jobs.v1.Jobs.Explain:input_type -> refloat.jobs.v1.ExplainRequest
-	13, // 77: refloat.jobs.v1.Jobs.ExplainWhyNot:input_type -> refloat.jobs.v1.ExplainWhyNotRequest
-	14, // 78: refloat.jobs.v1.Jobs.GetGroup:input_type -> refloat.jobs.v1.GetGroupRequest
-	15, // 79: refloat.jobs.v1.Jobs.GetGroupHistory:input_type -> refloat.jobs.v1.GetGroupHistoryRequest
-	18, // 80: refloat.jobs.v1.Jobs.GetQueueStory:input_type -> refloat.jobs.v1.GetQueueStoryRequest
-	19, // 81: refloat.jobs.v1.Jobs.TopRetries:input_type -> refloat.jobs.v1.TopRetriesRequest
-	21, // 82: refloat.jobs.v1.Jobs.GetSummary:input_type -> refloat.jobs.v1.GetSummaryRequest
-	22, // 83: refloat.jobs.v1.Jobs.GetShadowReport:input_type -> refloat.jobs.v1.GetShadowReportRequest
-	25, // 84: refloat.jobs.v1.Jobs.WhatIf:input_type -> refloat.jobs.v1.WhatIfRequest
-	35, // 85: refloat.jobs.v1.Jobs.Verify:input_type -> refloat.jobs.v1.VerifyRequest
-	37, // 86: refloat.jobs.v1.Jobs.ListPartitions:input_type -> refloat.jobs.v1.ListPartitionsRequest
-	24, // 87: refloat.jobs.v1.Jobs.WatchDecisions:input_type -> refloat.jobs.v1.WatchDecisionsRequest
-	1,  // 88: refloat.jobs.v1.Jobs.ListJobs:output_type -> refloat.jobs.v1.ListJobsResponse
-	3,  // 89: refloat.jobs.v1.Jobs.ListRuns:output_type -> refloat.jobs.v1.ListRunsResponse
-	5,  // 90: refloat.jobs.v1.Jobs.ListDecisions:output_type -> refloat.jobs.v1.ListDecisionsResponse
-	7,  // 91: refloat.jobs.v1.Jobs.ListGroups:output_type -> refloat.jobs.v1.ListGroupsResponse
-	9,  // 92: refloat.jobs.v1.Jobs.GetJob:output_type -> refloat.jobs.v1.GetJobResponse
-	11, // 93: refloat.jobs.v1.Jobs.GetStory:output_type -> refloat.jobs.v1.GetStoryResponse
-	54, // 94: refloat.jobs.v1.Jobs.Explain:output_type -> refloat.jobs.v1.Explanation
-	59, // 95: refloat.jobs.v1.Jobs.ExplainWhyNot:output_type -> refloat.jobs.v1.WhyNot
-	48, // 96: refloat.jobs.v1.Jobs.GetGroup:output_type -> refloat.jobs.v1.Group
-	16, // 97: refloat.jobs.v1.Jobs.GetGroupHistory:output_type -> refloat.jobs.v1.GetGroupHistoryResponse
-	62, // 98: refloat.jobs.v1.Jobs.GetQueueStory:output_type -> refloat.jobs.v1.QueueStory
-	20, // 99: refloat.jobs.v1.Jobs.TopRetries:output_type -> refloat.jobs.v1.TopRetriesResponse
-	68, // 100: refloat.jobs.v1.Jobs.GetSummary:output_type -> refloat.jobs.v1.Summary
-	23, // 101: refloat.jobs.v1.Jobs.GetShadowReport:output_type -> refloat.jobs.v1.GetShadowReportResponse
-	27, // 102: refloat.jobs.v1.Jobs.WhatIf:output_type -> refloat.jobs.v1.WhatIfResponse
-	36, // 103: refloat.jobs.v1.Jobs.Verify:output_type -> refloat.jobs.v1.VerifyResponse
-	38, // 104: refloat.jobs.v1.Jobs.ListPartitions:output_type -> refloat.jobs.v1.ListPartitionsResponse
-	44, // 105: refloat.jobs.v1.Jobs.WatchDecisions:output_type -> refloat.jobs.v1.Decision
-	88, // [88:106] is the sub-list for method output_type
-	70, // [70:88] is the sub-list for method input_type
-	70, // [70:70] is the sub-list for extension type_name
-	70, // [70:70] is the sub-list for extension extendee
-	0,  // [0:70] is the sub-list for field type_name
+	31, // 21: refloat.jobs.v1.WhatIfResult.jobs_that_would_have_run_on:type_name -> refloat.jobs.v1.Outcomes
+	34, // 22: refloat.jobs.v1.WhatIfChange.decided:type_name -> refloat.jobs.v1.WhatIfVerdict
+	34, // 23: refloat.jobs.v1.WhatIfChange.candidate:type_name -> refloat.jobs.v1.WhatIfVerdict
+	81, // 24: refloat.jobs.v1.VerifyRequest.until:type_name -> refloat.jobs.v1.VerifyRequest.UntilEntry
+	83, // 25: refloat.jobs.v1.VerifyResponse.report:type_name -> google.protobuf.Struct
+	39, // 26: refloat.jobs.v1.ListPartitionsResponse.partitions:type_name -> refloat.jobs.v1.Partition
+	41, // 27: refloat.jobs.v1.Job.armada_verdict:type_name -> refloat.jobs.v1.Verdict
+	42, // 28: refloat.jobs.v1.Job.attempts:type_name -> refloat.jobs.v1.Attempt
+	45, // 29: refloat.jobs.v1.Decision.position:type_name -> refloat.jobs.v1.Position
+	45, // 30: refloat.jobs.v1.Other.position:type_name -> refloat.jobs.v1.Position
+	47, // 31: refloat.jobs.v1.Other.parts:type_name -> refloat.jobs.v1.ShapePart
+	49, // 32: refloat.jobs.v1.Group.conditions:type_name -> refloat.jobs.v1.Condition
+	50, // 33: refloat.jobs.v1.Group.parts:type_name -> refloat.jobs.v1.Part
+	51, // 34: refloat.jobs.v1.Part.units:type_name -> refloat.jobs.v1.Unit
+	49, // 35: refloat.jobs.v1.Unit.conditions:type_name -> refloat.jobs.v1.Condition
+	40, // 36: refloat.jobs.v1.Story.job:type_name -> refloat.jobs.v1.Job
+	53, // 37: refloat.jobs.v1.Story.runs:type_name -> refloat.jobs.v1.StoryOfRun
+	55, // 38: refloat.jobs.v1.Story.done_by_group:type_name -> refloat.jobs.v1.DoneByGroup
+	44, // 39: refloat.jobs.v1.StoryOfRun.decided:type_name -> refloat.jobs.v1.Decision
+	44, // 40: refloat.jobs.v1.Explanation.decision:type_name -> refloat.jobs.v1.Decision
+	40, // 41: refloat.jobs.v1.Explanation.job:type_name -> refloat.jobs.v1.Job
+	56, // 42: refloat.jobs.v1.Explanation.ladder:type_name -> refloat.jobs.v1.Rung
+	57, // 43: refloat.jobs.v1.Explanation.release:type_name -> refloat.jobs.v1.Release
+	58, // 44: refloat.jobs.v1.Explanation.last_changes:type_name -> refloat.jobs.v1.LastChange
+	55, // 45: refloat.jobs.v1.Explanation.done_by_group:type_name -> refloat.jobs.v1.DoneByGroup
+	60, // 46: refloat.jobs.v1.WhyNot.changes:type_name -> refloat.jobs.v1.Flipped
+	61, // 47: refloat.jobs.v1.Flipped.edits:type_name -> refloat.jobs.v1.Edit
+	63, // 48: refloat.jobs.v1.QueueStory.codes:type_name -> refloat.jobs.v1.Tally
+	63, // 49: refloat.jobs.v1.QueueStory.rules:type_name -> refloat.jobs.v1.Tally
+	63, // 50: refloat.jobs.v1.QueueStory.causes:type_name -> refloat.jobs.v1.Tally
+	64, // 51: refloat.jobs.v1.QueueStory.failed_for_good:type_name -> refloat.jobs.v1.Fates
+	64, // 52: refloat.jobs.v1.QueueStory.pending_retries:type_name -> refloat.jobs.v1.Fates
+	66, // 53: refloat.jobs.v1.QueueStory.policies:type_name -> refloat.jobs.v1.InForce
+	65, // 54: refloat.jobs.v1.Fates.jobs:type_name -> refloat.jobs.v1.Fate
+	58, // 55: refloat.jobs.v1.InForce.last_changes:type_name -> refloat.jobs.v1.LastChange
+	69, // 56: refloat.jobs.v1.Summary.jobs:type_name -> refloat.jobs.v1.StateCount
+	70, // 57: refloat.jobs.v1.Summary.decisions:type_name -> refloat.jobs.v1.DecisionCount
+	71, // 58: refloat.jobs.v1.Summary.not_decided:type_name -> refloat.jobs.v1.ReasonCount
+	71, // 59: refloat.jobs.v1.Summary.parked:type_name -> refloat.jobs.v1.ReasonCount
+	72, // 60: refloat.jobs.v1.Summary.releases:type_name -> refloat.jobs.v1.ReleaseCount
+	74, // 61: refloat.jobs.v1.ShadowLine.queue:type_name -> refloat.jobs.v1.ShadowQueue
+	79, // 62: refloat.jobs.v1.ShadowLine.run:type_name -> refloat.jobs.v1.ShadowRun
+	80, // 63: refloat.jobs.v1.ShadowLine.summary:type_name -> refloat.jobs.v1.ShadowSummary
+	75, // 64: refloat.jobs.v1.ShadowQueue.jobs:type_name -> refloat.jobs.v1.ShadowJobs
+	76, // 65: refloat.jobs.v1.ShadowQueue.rules:type_name -> refloat.jobs.v1.ShadowRule
+	77, // 66: refloat.jobs.v1.ShadowRule.would_retry:type_name -> refloat.jobs.v1.ShadowTally
+	77, // 67: refloat.jobs.v1.ShadowRule.would_fail:type_name -> refloat.jobs.v1.ShadowTally
+	78, // 68: refloat.jobs.v1.ShadowRule.waits:type_name -> refloat.jobs.v1.ShadowWaits
+	82, // 69: refloat.jobs.v1.ShadowTally.codes:type_name -> refloat.jobs.v1.ShadowTally.CodesEntry
+	44, // 70: refloat.jobs.v1.ShadowRun.decision:type_name -> refloat.jobs.v1.Decision
+	0,  // 71: refloat.jobs.v1.Jobs.ListJobs:input_type -> refloat.jobs.v1.ListJobsRequest
+	2,  // 72: refloat.jobs.v1.Jobs.ListRuns:input_type -> refloat.jobs.v1.ListRunsRequest
+	4,  // 73: refloat.jobs.v1.Jobs.ListDecisions:input_type -> refloat.jobs.v1.ListDecisionsRequest
+	6,  // 74: refloat.jobs.v1.Jobs.ListGroups:input_type -> refloat.jobs.v1.ListGroupsRequest
+	8,  // 75: refloat.jobs.v1.Jobs.GetJob:input_type -> refloat.jobs.v1.GetJobRequest
+	10, // 76: refloat.jobs.v1.Jobs.GetStory:input_type -> refloat.jobs.v1.GetStoryRequest
+	12, // 77: refloat.jobs.v1.Jobs.Explain:input_type -> refloat.jobs.v1.ExplainRequest
+	13, // 78: refloat.jobs.v1.Jobs.ExplainWhyNot:input_type -> refloat.jobs.v1.ExplainWhyNotRequest
+	14, // 79: refloat.jobs.v1.Jobs.GetGroup:input_type -> refloat.jobs.v1.GetGroupRequest
+	15, // 80: refloat.jobs.v1.Jobs.GetGroupHistory:input_type -> refloat.jobs.v1.GetGroupHistoryRequest
+	18, // 81: refloat.jobs.v1.Jobs.GetQueueStory:input_type -> refloat.jobs.v1.GetQueueStoryRequest
+	19, // 82: refloat.jobs.v1.Jobs.TopRetries:input_type -> refloat.jobs.v1.TopRetriesRequest
+	21, // 83: refloat.jobs.v1.Jobs.GetSummary:input_type -> refloat.jobs.v1.GetSummaryRequest
+	22, // 84: refloat.jobs.v1.Jobs.GetShadowReport:input_type -> refloat.jobs.v1.GetShadowReportRequest
+	25, // 85: refloat.jobs.v1.Jobs.WhatIf:input_type -> refloat.jobs.v1.WhatIfRequest
+	35, // 86: refloat.jobs.v1.Jobs.Verify:input_type -> refloat.jobs.v1.VerifyRequest
+	37, // 87: refloat.jobs.v1.Jobs.ListPartitions:input_type -> refloat.jobs.v1.ListPartitionsRequest
+	24, // 88: refloat.jobs.v1.Jobs.WatchDecisions:input_type -> refloat.jobs.v1.WatchDecisionsRequest
+	1,  // 89: refloat.jobs.v1.Jobs.ListJobs:output_type -> refloat.jobs.v1.ListJobsResponse
+	3,  // 90: refloat.jobs.v1.Jobs.ListRuns:output_type -> refloat.jobs.v1.ListRunsResponse
+	5,  // 91: refloat.jobs.v1.Jobs.ListDecisions:output_type -> refloat.jobs.v1.ListDecisionsResponse
+	7,  // 92: refloat.jobs.v1.Jobs.ListGroups:output_type -> refloat.jobs.v1.ListGroupsResponse
+	9,  // 93: refloat.jobs.v1.Jobs.GetJob:output_type -> refloat.jobs.v1.GetJobResponse
+	11, // 94: refloat.jobs.v1.Jobs.GetStory:output_type -> refloat.jobs.v1.GetStoryResponse
+	54, // 95: refloat.jobs.v1.Jobs.Explain:output_type -> refloat.jobs.v1.Explanation
+	59, // 96: refloat.jobs.v1.Jobs.ExplainWhyNot:output_type -> refloat.jobs.v1.WhyNot
+	48, // 97: refloat.jobs.v1.Jobs.GetGroup:output_type -> refloat.jobs.v1.Group
+	16, // 98: refloat.jobs.v1.Jobs.GetGroupHistory:output_type -> refloat.jobs.v1.GetGroupHistoryResponse
+	62, // 99: refloat.jobs.v1.Jobs.GetQueueStory:output_type -> refloat.jobs.v1.QueueStory
+	20, // 100: refloat.jobs.v1.Jobs.TopRetries:output_type -> refloat.jobs.v1.TopRetriesResponse
+	68, // 101: refloat.jobs.v1.Jobs.GetSummary:output_type -> refloat.jobs.v1.Summary
+	23, // 102: refloat.jobs.v1.Jobs.GetShadowReport:output_type -> refloat.jobs.v1.GetShadowReportResponse
+	27, // 103: refloat.jobs.v1.Jobs.WhatIf:output_type -> refloat.jobs.v1.WhatIfResponse
+	36, // 104: refloat.jobs.v1.Jobs.Verify:output_type -> refloat.jobs.v1.VerifyResponse
+	38, // 105: refloat.jobs.v1.Jobs.ListPartitions:output_type -> refloat.jobs.v1.ListPartitionsResponse
+	44, // 106: refloat.jobs.v1.Jobs.WatchDecisions:output_type -> refloat.jobs.v1.Decision
+	89, // [89:107] is the sub-list for method output_type
+	71, // [71:89] is the sub-list for method input_type
+	71, // [71:71] is the sub-list for extension type_name
+	71, // [71:71] is the sub-list for extension extendee
+	0,  // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_internal_api_jobs_pb_jobs_proto_init() }
