@@ -64,7 +64,7 @@ Exit codes: 0 no errors (there may be warnings), 1 errors,
 		bar := newProgress()
 		defer bar.done()
 		if jobDB != "" && !flags.Given() {
-			return reportFindings(cmd.OutOrStdout(), lookAt(cmd.Context(), jobDB, nil, ""), nil, output, quiet)
+			return reportFindings(cmd.OutOrStdout(), doctor.CheckDatabase(doctor.GatherDatabase(cmd.Context(), jobDB, time.Now()), nil), nil, output, quiet)
 		}
 		return withDeployment(cmd.Context(), flags, func(d doctor.Deployment) error {
 			d.Bookie = bookie
@@ -79,7 +79,9 @@ Exit codes: 0 no errors (there may be warnings), 1 errors,
 			}
 			var more []doctor.Finding
 			if jobDB != "" {
-				more = lookAt(cmd.Context(), jobDB, d.Cluster, d.Events)
+				db := doctor.GatherDatabase(cmd.Context(), jobDB, time.Now())
+				facts.RolledBack = db.RolledBack
+				more = doctor.CheckDatabase(db, endsOf(d.Cluster, d.Events))
 			}
 			return reportFacts(cmd.OutOrStdout(), facts, more, output, quiet)
 		})
@@ -159,20 +161,17 @@ func reportFacts(w io.Writer, facts *doctor.Facts, more []doctor.Finding, output
 	return result
 }
 
-// lookAt checks a job database, and compares its positions with the events if there is a cluster.
-func lookAt(ctx context.Context, jobDB string, cluster *pulsarlog.Cluster, topic string) []doctor.Finding {
-	d := doctor.GatherDatabase(ctx, jobDB, time.Now())
+// endsOf returns the ends of a topic's partitions, as far as known.
+func endsOf(cluster *pulsarlog.Cluster, name string) map[int]eventlog.Position {
 	ends := map[int]eventlog.Position{}
-	if cluster != nil {
-		if events, err := cluster.Open(topic); err == nil {
-			for p := range events.Partitions() {
-				if end, err := events.End(p); err == nil {
-					ends[p] = end
-				}
+	if topic, err := cluster.Open(name); err == nil {
+		for p := range topic.Partitions() {
+			if end, err := topic.End(p); err == nil {
+				ends[p] = end
 			}
 		}
 	}
-	return doctor.CheckDatabase(d, ends)
+	return ends
 }
 
 // reportFindings prints findings, and returns errFinding if there are errors among them.
@@ -212,7 +211,7 @@ func reportTable(w io.Writer, findings []doctor.Finding, holders []doctor.Holder
 		fmt.Fprintln(w)
 		t := newTable(w, "PARTITION", "EVALUATOR", "BEHIND", "OWNER", "SINCE", "INGESTER", "BEHIND")
 		for _, h := range holders {
-			t.row(fmt.Sprint(h.Partition), party(h.Evaluator), fmt.Sprint(h.Events), party(h.Owner), h.Owner.Since, party(h.Ingester), fmt.Sprint(h.Decisions))
+			t.row(fmt.Sprint(h.Partition), party(h.Evaluator), fmt.Sprint(h.Events), owner(h), h.Owner.Since, party(h.Ingester), fmt.Sprint(h.Decisions))
 		}
 		if err := t.flush(); err != nil {
 			return err
@@ -221,6 +220,14 @@ func reportTable(w io.Writer, findings []doctor.Finding, holders []doctor.Holder
 	}
 	_, err := fmt.Fprintf(w, "%s, %s, %d ok\n", plural.Of(count[doctor.Error], "error"), plural.Of(count[doctor.Warn], "warning"), count[doctor.OK])
 	return err
+}
+
+// owner formats the owner of a partition, or why it has none.
+func owner(h doctor.Holder) string {
+	if h.Refused != "" {
+		return "refused: " + h.Refused
+	}
+	return party(h.Owner)
 }
 
 // party formats a process by name and host. Its port is that of one of its connections, and each has another.
@@ -252,6 +259,7 @@ type holderJSON struct {
 	Owner           *partyJSON `json:"owner,omitempty"`
 	Ingester        *partyJSON `json:"ingester,omitempty"`
 	DecisionsBehind int64      `json:"decisionsBehind"`
+	Refused         string     `json:"refused,omitempty"`
 }
 
 type partyJSON struct {
@@ -283,7 +291,7 @@ func reportJSON(w io.Writer, findings []doctor.Finding, holders []doctor.Holder,
 	for _, h := range holders {
 		if err := enc.Encode(holderJSON{
 			"Holder", h.Partition, newPartyJSON(h.Evaluator), h.Events,
-			newPartyJSON(h.Owner), newPartyJSON(h.Ingester), h.Decisions,
+			newPartyJSON(h.Owner), newPartyJSON(h.Ingester), h.Decisions, h.Refused,
 		}); err != nil {
 			return err
 		}

@@ -21,14 +21,15 @@ import (
 type health struct {
 	now func() time.Time
 
-	mu    sync.Mutex
-	parts map[string]ailment
+	mu      sync.Mutex
+	parts   map[string]ailment
+	working map[string]bool // the evaluators and ingesters that work on a partition now
 }
 
 type ailment struct {
 	since  time.Time
 	err    string
-	person bool // an operator has to act, and taking this process out of service would not help
+	person bool // an operator has to act, and other partitions may work
 }
 
 // failingFor is how long a part may fail before the process is reported as not ready.
@@ -58,8 +59,20 @@ func (h *health) note(part string, err error, person bool) {
 	}
 }
 
+// works records whether a part works on its partition now.
+func (h *health) works(part string, now bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.working == nil {
+		h.working = map[string]bool{}
+	}
+	if h.working[part] = now; !now {
+		delete(h.working, part)
+	}
+}
+
 // failing lists what has failed for longer than failingFor, and reports whether the process can do its work all
-// the same.
+// the same. If partitions are refused, it can while any other part works on one.
 func (h *health) failing() (lines []string, ready bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -69,7 +82,7 @@ func (h *health) failing() (lines []string, ready bool) {
 		if h.now().Sub(a.since) < failingFor {
 			continue
 		}
-		ready = ready && a.person
+		ready = ready && a.person && len(h.working) > 0
 		lines = append(lines, fmt.Sprintf("%s: since %s: %s", part, a.since.UTC().Format(time.RFC3339), oneLine(a.err)))
 	}
 	return lines, ready

@@ -61,6 +61,7 @@ func (m *Metrics) ingesting(partition int, active bool) {
 		v = 1
 	}
 	m.ingests.WithLabelValues(strconv.Itoa(partition)).Set(v)
+	m.health.works(ingesterOf(partition), active)
 	if !active {
 		m.mu.Lock()
 		defer m.mu.Unlock()

@@ -84,6 +84,7 @@ func (m *Metrics) owner(partition int, now func() time.Time) evaluator.Hooks {
 				refuse(m.refused, partition, nil)
 			}
 			m.live.WithLabelValues(p).Set(live)
+			m.health.works(evaluatorOf(partition), live == 1)
 			m.since.WithLabelValues(p).Set(since)
 			if phase == evaluator.Standby {
 				m.leave(partition)

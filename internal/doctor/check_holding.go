@@ -21,15 +21,19 @@ type Holder struct {
 	Owner     Party // the process that may publish decisions
 	Ingester  Party
 	Decisions int64 // entries not ingested yet
+	// Refused is why evaluators refuse the partition, as the label of refloat_refused: history or partitions; empty:
+	// nothing that shows in the topics. Owner is empty then: a producer belongs to a process that tries again.
+	Refused string
 }
 
 // Holders lists the processes that work on each partition, as far as known.
 func Holders(f *Facts) []Holder {
 	events, decisions := f.Events.Stats.Value, f.Decisions.Stats.Value
 	out := make([]Holder, max(len(events), len(decisions)))
+	refused := f.refused()
 	for p := range out {
 		h := &out[p]
-		h.Partition = p
+		h.Partition, h.Refused = p, refused[p]
 		if p < len(events) {
 			h.Evaluator, h.Events = held(events[p].Subscriptions[EvaluatorSubscription])
 			if n, known := undecided(f, p); known {
@@ -39,7 +43,7 @@ func Holders(f *Facts) []Holder {
 		if p < len(decisions) {
 			h.Ingester, h.Decisions = held(decisions[p].Subscriptions[IngesterSubscription])
 			for _, o := range decisions[p].Publishers {
-				if o.Mode == modeExclusive {
+				if o.Mode == modeExclusive && h.Refused == "" {
 					h.Owner = Party{cmp.Or(o.instance(), o.Name), address(o.Address), o.Since}
 				}
 			}
@@ -93,6 +97,72 @@ func sameProcess(owner Publisher, active Consumer) bool {
 	return host(owner.Address) == host(active.Address)
 }
 
+// The reasons for which evaluators refuse a partition that show in the topics.
+const (
+	refusedHistory    = "history"
+	refusedPartitions = "partitions"
+)
+
+// refused returns why evaluators refuse partitions until an operator acts, by partition. It judges the topics as an
+// evaluator does before it claims a partition. Processes report their refusals only in /readyz and refloat_refused.
+func (f *Facts) refused() map[int]string {
+	out := map[int]string{}
+	for p, claim := range f.Decisions.Claims {
+		if !claim.Known() || claim.Value == nil {
+			continue
+		}
+		switch was, now := claim.Value.Partitions, f.Events.Partitions; {
+		case was != 0 && now.Known() && now.Value != 0 && was != now.Value: // RD013
+			out[p] = refusedPartitions
+		case p < len(f.Events.Beginnings) && f.Events.Beginnings[p].Known() && f.Events.Beginnings[p].Value.Compare(claim.Value.Answered) > 0:
+			out[p] = refusedHistory
+		}
+	}
+	return out
+}
+
+// history checks that events still reach back to the end of the decision log.
+func (c *checks) history() {
+	const code = "RD047"
+	const why = "nobody can decide the events that are gone; evaluators stop there until an operator acts"
+	t, claims := &c.facts.Events, c.facts.Decisions.Claims
+	if t.Beginnings == nil || claims == nil {
+		return // the connection or the topics are reported
+	}
+	var refused, first, unknown []int
+	var err error
+	for p, begin := range t.Beginnings {
+		switch {
+		case !begin.Known():
+			unknown, err = append(unknown, p), begin.Err
+		case p >= len(claims): // reported as RD011
+		case !claims[p].Known():
+			unknown, err = append(unknown, p), claims[p].Err
+		case claims[p].Value == nil && begin.Value != eventlog.Start:
+			first = append(first, p)
+		case c.facts.refused()[p] == refusedHistory:
+			refused = append(refused, p)
+		}
+	}
+	if len(refused) > 0 {
+		p := refused[0]
+		c.bad(code, t.Name, fmt.Sprintf("evaluators refuse %s (%s): partition %d begins after %v, the decision log covers it up to %v",
+			partitionsOf(refused), refusedHistory, p, t.Beginnings[p].Value, claims[p].Value.Answered), why,
+			"restore a checkpoint that closes the gap (--checkpoints), or start the evaluators once with --accept-history-from beginning to go on without these events (docs/runbook.md, RefloatPartitionRefused)")
+	}
+	if len(first) > 0 {
+		c.warn(code, t.Name, fmt.Sprintf("the first messages of %s are deleted, and nothing is decided there yet", partitionsOf(first)),
+			"evaluators refuse to begin there: without a decision log, they cannot tell whether these messages were ever decided",
+			"if no decisions were lost, start the evaluators once with --accept-history-from beginning; otherwise, restore the decisions topic first (docs/runbook.md, RefloatPartitionRefused)")
+	}
+	if len(unknown) > 0 {
+		c.unknown(code, t.Name, "whether events reach back to the end of the decision log on "+partitionsOf(unknown), err, why)
+	}
+	if len(refused)+len(first)+len(unknown) == 0 {
+		c.ok(code, t.Name, "reaches back to the end of the decision log")
+	}
+}
+
 // holding checks that every partition has its processes, and no others.
 func (c *checks) holding() {
 	f := c.facts
@@ -103,6 +173,7 @@ func (c *checks) holding() {
 	c.active("RD044", &f.Decisions, IngesterSubscription, "ingester", "the job database does not advance there")
 	c.subscription("RD045", &f.Events, IngesterSubscription)
 	c.heldForNobody()
+	c.history()
 }
 
 func (c *checks) subscription(code string, t *Topic, name string) {
@@ -169,7 +240,15 @@ func (c *checks) heldForNobody() {
 	}
 	c.warn(code, t.Name, fmt.Sprintf("%s of %s are retained for ingesters, but none is connected", plural.Of(backlog, "message", "messages"), partitionsOf(nobody)),
 		"they are kept, regardless of retention, until an ingester has written them to the job database",
-		"start ingesters; only if none will ever run again (for example after `cutover back`): pulsar-admin topics unsubscribe -s "+IngesterSubscription+" "+t.Name)
+		c.startIngesters()+"; only if none will ever run again: pulsar-admin topics unsubscribe -s "+IngesterSubscription+" "+t.Name)
+}
+
+// startIngesters says how ingesters can run.
+func (c *checks) startIngesters() string {
+	if at := c.facts.RolledBack; !at.IsZero() {
+		return "start no ingesters (" + rolledBack(at) + "): " + takeOver
+	}
+	return "start ingesters with the same --pulsar flags (after `cutover back` they refuse to start: --job-db URL shows whether that is so)"
 }
 
 func (c *checks) active(code string, t *Topic, name, who, why string) {
@@ -178,17 +257,31 @@ func (c *checks) active(code string, t *Topic, name, who, why string) {
 	}
 	var idle []int
 	backlog := int64(0)
+	var refused map[int]string // by evaluators; reported as RD013 and RD047
+	fix := c.startIngesters()
+	if name == EvaluatorSubscription {
+		refused = c.facts.refused()
+		fix = "start evaluators with the same --pulsar flags; if some run, their /readyz says whether they refuse a partition, and why"
+	}
+	skipped := false
 	for p, s := range t.Stats.Value {
 		sub := s.Subscriptions[name]
-		if _, ok := sub.active(); !ok {
+		switch _, ok := sub.active(); {
+		case ok:
+		case refused[p] != "":
+			skipped = true
+		default:
 			idle, backlog = append(idle, p), backlog+sub.Backlog
 		}
+	}
+	if len(idle) == 0 && skipped {
+		return
 	}
 	if len(idle) == 0 {
 		c.ok(code, t.Name, fmt.Sprintf("each of %s has an %s", plural.Of(len(t.Stats.Value), "partition"), who))
 		return
 	}
-	c.warn(code, t.Name, fmt.Sprintf("there is no active %s for %s, with a backlog of %s", who, partitionsOf(idle), plural.Of(backlog, "message", "messages")), why, "start "+who+"s with the same --pulsar flags")
+	c.warn(code, t.Name, fmt.Sprintf("there is no active %s for %s, with a backlog of %s", who, partitionsOf(idle), plural.Of(backlog, "message", "messages")), why, fix)
 }
 
 // owners checks who may publish decisions: exactly one exclusive producer, in the same
@@ -201,6 +294,7 @@ func (c *checks) owners() {
 	}
 	var strange, none, elsewhere []int
 	var stranger, old Publisher
+	refused := c.facts.refused()
 	for p, s := range t.Stats.Value {
 		var active Consumer
 		ok := false
@@ -212,6 +306,8 @@ func (c *checks) owners() {
 			switch {
 			case who.Mode != modeExclusive:
 				strange, stranger = append(strange, p), who
+			case refused[p] != "": // a process that tries again
+				owned = true
 			case ok && !sameProcess(who, active):
 				elsewhere, old = append(elsewhere, p), who
 				owned = true
@@ -219,7 +315,7 @@ func (c *checks) owners() {
 				owned = true
 			}
 		}
-		if ok && !owned {
+		if ok && !owned && refused[p] == "" {
 			none = append(none, p)
 		}
 	}
@@ -234,7 +330,7 @@ func (c *checks) owners() {
 	}
 	if len(none) > 0 {
 		c.warn(code, t.Name, fmt.Sprintf("there is an active evaluator, but no owner, for %s", partitionsOf(none)),
-			"it is catching up, or cannot claim the partition", "run this again in a minute; if nothing has changed, check the evaluator's log")
+			"it is catching up, or cannot claim the partition", "run this again in a minute; if nothing has changed, the evaluator's /readyz and its log say why")
 	}
 	if len(strange)+len(elsewhere)+len(none) == 0 {
 		c.ok(code, t.Name, "only owners publish")

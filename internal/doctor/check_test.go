@@ -62,7 +62,8 @@ func good() *Facts {
 	}
 	for p := range 3 {
 		f.Decisions.Stats.Value[p].Publishers = []Publisher{{Name: "owner", Mode: modeExclusive, Address: "/10.0.0.1:2", Since: "then"}}
-		f.Decisions.Claims = append(f.Decisions.Claims, known(&Claim{Epoch: 1, Partitions: 3}))
+		f.Decisions.Claims = append(f.Decisions.Claims, known(&Claim{Epoch: 1, Partitions: 3, Answered: eventlog.Position{Ledger: 3}}))
+		f.Events.Beginnings = append(f.Events.Beginnings, known(eventlog.Start))
 	}
 	return f
 }
@@ -84,7 +85,7 @@ func TestGood(t *testing.T) {
 			t.Errorf("finding %+v", f)
 		}
 	}
-	want := strings.Fields("RD001 RD002 RD003 RD010 RD011 RD012 RD013 RD020 RD021 RD022 RD023 RD024 RD025 RD026 RD030 RD031 RD032 RD033 RD034 RD035 RD036 RD040 RD041 RD042 RD043 RD044 RD045 RD046")
+	want := strings.Fields("RD001 RD002 RD003 RD010 RD011 RD012 RD013 RD020 RD021 RD022 RD023 RD024 RD025 RD026 RD030 RD031 RD032 RD033 RD034 RD035 RD036 RD040 RD041 RD042 RD043 RD044 RD045 RD046 RD047")
 	if got := slices.Sorted(maps.Keys(seen)); !slices.Equal(got, want) {
 		t.Errorf("codes %v, want %v", got, want)
 	}
@@ -126,7 +127,7 @@ func TestCheck(t *testing.T) {
 		{"no policies", func(f *Facts) { f.Policies = Topic{Name: policies, Partitions: Fact[int]{Err: ErrNotFound}} }, "error RD012 " + policies, []string{"does not exist"}, "RD020 RD022 RD024 RD025"},
 		{"policies on two", func(f *Facts) { f.Policies.Partitions.Value = 2 }, "error RD012 " + policies, []string{"has 2 partitions", "--pulsar-policies"}, ""},
 		{"events grew", func(f *Facts) { f.Decisions.Claims[0].Value.Partitions, f.Decisions.Claims[2].Value.Partitions = 2, 2 }, "error RD013 " + decisions, []string{"partitions 0, 2: claimed when events had 2 partitions; now it has 3", "--accept-partitions 3"}, ""},
-		{"a claim that cannot be read", func(f *Facts) { f.Decisions.Claims[1] = Fact[*Claim]{Err: errors.New("damaged")} }, "warn RD013 " + decisions, []string{"partition 1", "damaged"}, ""},
+		{"a claim that cannot be read", func(f *Facts) { f.Decisions.Claims[1] = Fact[*Claim]{Err: errors.New("damaged")} }, "warn RD013 " + decisions, []string{"partition 1", "damaged"}, "RD047"},
 
 		{"decisions go", func(f *Facts) { f.Decisions.Retention.Value = Retention{} }, "error RD020 " + decisions, []string{"until all subscriptions", "topics create", "--archive DIR"}, ""},
 		{"decisions go by time", func(f *Facts) { f.Decisions.Retention.Value = Retention{2880, -1} }, "error RD020 " + decisions, []string{"for 2 d"}, ""},
@@ -235,6 +236,30 @@ func TestCheck(t *testing.T) {
 		{"held for nobody", func(f *Facts) {
 			sub(&f.Events.Stats.Value[2], IngesterSubscription, func(s *Subscription) { s.Consumers, s.Backlog = nil, 7 })
 		}, "warn RD046 " + events, []string{"7 messages of partition 2 are retained", "unsubscribe -s refloat-ingester " + events}, ""},
+		{"all partitions are refused", func(f *Facts) {
+			for p := range 3 {
+				f.Events.Beginnings[p].Value = eventlog.Position{Ledger: 7, Batch: -1}
+				delete(f.Events.Stats.Value[p].Subscriptions, EvaluatorSubscription)
+				f.Events.Stats.Value[p].Subscriptions[EvaluatorSubscription] = Subscription{Type: "Failover", Durable: true} // it steps back
+				f.Decisions.Stats.Value[p].Publishers = nil
+			}
+		}, "error RD047 " + events, []string{"evaluators refuse partitions 0, 1, 2 (history)", "begins after 7:0:-1", "up to 3:0:0", "--checkpoints", "--accept-history-from beginning"}, ""},
+		{"a refused partition is tried again", func(f *Facts) {
+			f.Events.Beginnings[1].Value = eventlog.Position{Ledger: 7, Batch: -1}
+			f.Decisions.Stats.Value[1].Publishers[0].Address = "/10.0.0.9:2"
+		}, "error RD047 " + events, []string{"evaluators refuse partition 1 (history)"}, ""},
+		{"the first start on an old topic", func(f *Facts) {
+			f.Events.Beginnings[1].Value = eventlog.Position{Ledger: 7, Batch: -1}
+			f.Decisions.Claims[1].Value = nil
+		}, "warn RD047 " + events, []string{"partition 1", "nothing is decided", "--accept-history-from beginning"}, ""},
+		{"a beginning that cannot be read", func(f *Facts) { f.Events.Beginnings[1] = denied[eventlog.Position]() }, "warn RD047 " + events, []string{"unknown", "partition 1"}, ""},
+		{"rolled back", func(f *Facts) {
+			f.RolledBack = time.Unix(1_000_000, 0)
+			for p := range 3 {
+				sub(&f.Decisions.Stats.Value[p], IngesterSubscription, func(s *Subscription) { s.Consumers, s.Backlog = nil, 7 })
+				sub(&f.Events.Stats.Value[p], IngesterSubscription, func(s *Subscription) { s.Consumers, s.Backlog = nil, 7 })
+			}
+		}, "warn RD044 " + decisions, []string{"rolled back to Armada's ingester at 1970-01-12T13:46:40Z", "refuse to start", "refloatctl cutover start"}, "RD046"},
 		{"an old owner", func(f *Facts) { f.Decisions.Stats.Value[1].Publishers[0].Address = "/10.0.0.9:2" }, "warn RD043 " + decisions, []string{"10.0.0.9:2 holds partition 1 since then", "pulsar-admin topics unload"}, ""},
 		{"no owner", func(f *Facts) { f.Decisions.Stats.Value[1].Publishers = nil }, "warn RD043 " + decisions, []string{"but no owner, for partition 1"}, ""},
 	} {
@@ -355,10 +380,11 @@ func TestHolders(t *testing.T) {
 	e.Backlog = 1 // idle
 	f.Events.Stats.Value[0].Subscriptions[EvaluatorSubscription] = e
 	me, owner := Party{"me", "10.0.0.1:1", "then"}, Party{"owner", "10.0.0.1:2", "then"}
+	f.Events.Beginnings[2].Value = eventlog.Position{Ledger: 11, Entry: 1, Batch: -1}
 	want := []Holder{
-		{0, me, 0, Party{"me", "10.0.0.1:2", "then"}, me, 8}, // the producer names its instance
-		{1, Party{}, 15, owner, me, 0},                       // nothing is decided
-		{2, me, 4, owner, me, 0},                             // the first entry of the second ledger is
+		{0, me, 0, Party{"me", "10.0.0.1:2", "then"}, me, 8, ""}, // the producer names its instance
+		{1, Party{}, 15, owner, me, 0, ""},                       // nothing is decided
+		{2, me, 4, Party{}, me, 0, "history"},                    // the first entry of the second ledger is; its producer only tries
 	}
 	if got := Holders(f); !slices.Equal(got, want) {
 		t.Errorf("Holders = %+v, want %+v", got, want)

@@ -27,6 +27,8 @@ type Database struct {
 	Locks     []DatabaseLock
 	Retries   PendingRetries
 	Errors    DatabaseErrors
+	// RolledBack is when it was rolled back to Armada's ingester; zero: it was not.
+	RolledBack time.Time
 }
 
 // DatabasePosition is the position of a partition's rows.
@@ -74,7 +76,7 @@ func GatherDatabase(ctx context.Context, at string, now time.Time) *Database {
 	if d.Err = conn.QueryRow(ctx, `SELECT to_regclass('refloat_positions') IS NOT NULL`).Scan(&d.Ours); d.Err != nil || !d.Ours {
 		return d // nothing else can be queried
 	}
-	d.Err = errors.Join(d.positions(ctx, conn), d.locks(ctx, conn), d.waits(ctx, conn, now), d.failures(ctx, conn, now))
+	d.Err = errors.Join(d.positions(ctx, conn), d.rolledBack(ctx, conn), d.locks(ctx, conn), d.waits(ctx, conn, now), d.failures(ctx, conn, now))
 	return d
 }
 
@@ -90,6 +92,22 @@ func (d *Database) positions(ctx context.Context, conn *pgx.Conn) error {
 	})
 	return err
 }
+
+// rolledBack reads what `cutover back` has recorded. Older tables do not have the column.
+func (d *Database) rolledBack(ctx context.Context, conn *pgx.Conn) error {
+	var at *int64
+	err := conn.QueryRow(ctx, `SELECT min((to_jsonb(p)->>'given_back')::bigint) FROM refloat_positions AS p`).Scan(&at)
+	if at != nil {
+		d.RolledBack = time.Unix(0, *at).UTC()
+	}
+	return err
+}
+
+func rolledBack(at time.Time) string {
+	return "the job database was rolled back to Armada's ingester at " + at.UTC().Format(time.RFC3339) + ": ours refuse to start on it"
+}
+
+const takeOver = "to take over again, stop Armada's ingester, run refloatctl cutover plan, then refloatctl cutover start (docs/cutover.md)"
 
 // locks finds the holders of Armada's advisory lock, whose key PostgreSQL shows in two
 // halves, and of row locks on our positions.
@@ -147,6 +165,11 @@ func CheckDatabase(d *Database, ends map[int]eventlog.Position) []Finding {
 	if !d.Ours {
 		c.withoutTables(d)
 		return c.found
+	}
+	if !d.RolledBack.IsZero() {
+		c.warn("RD057", d.Name, rolledBack(d.RolledBack), "Armada's ingester writes it, and no failed job is retried", "nothing, if that is intended; "+takeOver)
+	} else {
+		c.ok("RD057", d.Name, "is not rolled back to Armada's ingester")
 	}
 	c.ok("RD050", d.Name, fmt.Sprintf("is a job database with %s", plural.Of(len(d.Positions), "partition")))
 	c.armada(d)

@@ -79,6 +79,11 @@ func TestDatabase(t *testing.T) {
 	want(look(map[int]eventlog.Position{3: {Ledger: 9, Entry: 9, Batch: -1}}), "ok RD052")
 	want(look(map[int]eventlog.Position{3: {Ledger: 9, Entry: 8, Batch: -1}}), "error RD052 is ahead of events in partitions 3")
 
+	want(look(nil), "ok RD057")
+	exec(`UPDATE refloat_positions SET given_back = $1`, time.Unix(1_000_000, 0).UnixNano())
+	want(look(nil), "warn RD057 the job database was rolled back to Armada's ingester at 1970-01-12T13:46:40Z")
+	exec(`UPDATE refloat_positions SET given_back = NULL`)
+
 	due := now.Add(-2 * time.Minute).UnixNano()
 	exec(`INSERT INTO refloat_waits VALUES (3, 'j', 'r', 1, 'p', $1, '{}', false, false, true, 0, 0, $1)`, due)
 	want(look(nil), "error RD054 1 retry is overdue, the oldest by 2m0s")

@@ -26,11 +26,12 @@
 //	RD034  rate of storing acknowledgements              RD044  an active ingester for each partition
 //	RD035  maximum message size                          RD045  subscription of the ingesters on events
 //	RD036  message indexes                               RD046  events retained without an ingester
+//	                                                     RD047  events reach back to the decision log
 //
 // GatherDatabase and CheckDatabase do the same for a job database in PostgreSQL:
 //
 //	RD050  reachable, and ours                           RD054  pending retries, none overdue
 //	RD051  Armada's tables, in a supported version       RD055  pods of failed runs are deleted in time
 //	RD052  positions exist in events                     RD056  failures have categories
-//	RD053  no lock is held for long
+//	RD053  no lock is held for long                      RD057  not rolled back to Armada's ingester
 package doctor

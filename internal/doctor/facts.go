@@ -27,6 +27,8 @@ type Facts struct {
 	Events, Decisions, Policies Topic
 
 	Archive *Archived // nil: none was given
+	// RolledBack is when the job database was rolled back to Armada's ingester; zero: it was not, or none was given.
+	RolledBack time.Time
 }
 
 // Archived is how far an archive reaches, by partition. Partitions without a range are omitted.
@@ -50,6 +52,8 @@ type Topic struct {
 	Stats      Fact[[]Stats]   // by partition
 	Ledgers    Fact[[]Ledgers] // by partition
 	Claims     []Fact[*Claim]  // of decisions, by partition; nil for other topics
+	// Beginnings are the positions before the first messages of events, by partition; nil for other topics.
+	Beginnings []Fact[eventlog.Position]
 }
 
 // Retention is how long acknowledged messages are kept; -1 is for ever.

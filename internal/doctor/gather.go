@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
 )
 
@@ -50,6 +51,9 @@ func Gather(ctx context.Context, d Deployment) (*Facts, error) {
 	f.Service = d.service(f)
 	if f.Decisions.Ledgers.Known() && f.Service.Known() {
 		f.Decisions.Claims = d.claims(ctx, &f.Decisions)
+	}
+	if f.Service.Known() && f.Events.Partitions.Value > 0 {
+		f.Events.Beginnings = d.beginnings(&f.Events)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -127,6 +131,22 @@ func (d *Deployment) service(f *Facts) Fact[string] {
 		}
 	}
 	return Fact[string]{Err: fmt.Errorf("%w: none of the topics exists", ErrNotChecked)}
+}
+
+// beginnings finds where each partition of a topic begins.
+func (d *Deployment) beginnings(t *Topic) []Fact[eventlog.Position] {
+	out := make([]Fact[eventlog.Position], t.Partitions.Value)
+	topic, err := d.Cluster.Open(t.Name)
+	if err == nil {
+		defer func() { _ = topic.Close() }()
+	}
+	for p := range out {
+		d.Progress(fmt.Sprintf("beginning of partition %d of events", p))
+		if out[p].Err = err; err == nil {
+			out[p].Value, out[p].Err = topic.Beginning(p)
+		}
+	}
+	return out
 }
 
 // bookie queries the configuration of a bookie.
