@@ -46,7 +46,7 @@ func TestScale(t *testing.T) {
 	if len(sizes) == 0 {
 		t.Skip("DECISIONS is not set")
 	}
-	for _, kind := range strings.Fields(cmp.Or(os.Getenv("JOBDB"), "sqlite postgres")) {
+	for kind := range strings.FieldsSeq(cmp.Or(os.Getenv("JOBDB"), "sqlite postgres")) {
 		pages, lists := map[string][]measured{}, map[string][]measured{}
 		for _, size := range sizes {
 			n, err := strconv.Atoi(size)
@@ -63,8 +63,8 @@ func TestScale(t *testing.T) {
 			}
 		}
 		unit := map[string]string{"sqlite": "milliseconds of processor time", "postgres": "pages of 8 kB that are looked at"}[kind]
-		print(kind+": a page of 50 rows, in "+unit, sizes, pages, func(m measured) float64 { return m.cost })
-		print(kind+": whole lists and counts, for 1,000 rows that they have, in "+unit, sizes, lists, func(m measured) float64 {
+		printTable(kind+": a page of 50 rows, in "+unit, sizes, pages, func(m measured) float64 { return m.cost })
+		printTable(kind+": whole lists and counts, for 1,000 rows that they have, in "+unit, sizes, lists, func(m measured) float64 {
 			return 1000 * m.cost / float64(max(1, m.rows))
 		})
 	}
@@ -287,8 +287,8 @@ func measureLists(t *testing.T, db asker, decisions int, into map[string][]measu
 	}
 }
 
-// print prints a table. Of questions that differ in their last part only, it has the one that costs most.
-func print(title string, sizes []string, all map[string][]measured, number func(measured) float64) {
+// printTable prints a table. Of questions that differ in their last part only, it has the one that costs most.
+func printTable(title string, sizes []string, all map[string][]measured, number func(measured) float64) {
 	fmt.Printf("\n%s\n\n| what | by | dearest order |", title)
 	for i, size := range sizes {
 		fmt.Printf(" %s |", size)

@@ -59,11 +59,12 @@ func Plans(t testing.TB, decisions int) (plans []Plan) {
 		for _, filters := range sets {
 			for _, sort := range Lists[list] {
 				for _, p := range pages(list, sort) {
-					name := fmt.Sprintf("%s by %s, descending %v, continued %v, limit %d", list, sort, p.Descending, p.After != nil, p.Limit)
+					var name strings.Builder
+					fmt.Fprintf(&name, "%s by %s, descending %v, continued %v, limit %d", list, sort, p.Descending, p.After != nil, p.Limit)
 					for _, f := range filters {
-						name += fmt.Sprintf(", %s %s", f.Value, f.Field)
+						fmt.Fprintf(&name, ", %s %s", f.Value, f.Field)
 					}
-					plans = append(plans, Plan{name, list, filters, criteria(list, filters), p, statements(t, list, filters, p)})
+					plans = append(plans, Plan{name.String(), list, filters, criteria(list, filters), p, statements(t, list, filters, p)})
 				}
 			}
 		}
