@@ -19,7 +19,12 @@ import (
 var partitionRows = rows[*query.Partition]{
 	columns: []column[*query.Partition]{
 		{heading: "PARTITION", cell: func(p *query.Partition) string { return fmt.Sprint(p.Partition) }},
-		{heading: "OWNER", cell: func(p *query.Partition) string { return p.Owner }},
+		{heading: "OWNER", cell: func(p *query.Partition) string {
+			if p.Refused != "" {
+				return "nobody: refused"
+			}
+			return p.Owner
+		}},
 		{heading: "EPOCH", cell: func(p *query.Partition) string { return known(p.Epoch) }},
 		{heading: "POLICIES", cell: func(p *query.Partition) string { return known(p.Generation) }},
 		{heading: "SINCE", wide: true, cell: func(p *query.Partition) string { return p.Since }},
@@ -59,9 +64,9 @@ func newGetPartitions() *cobra.Command {
 old the events are that it decides now (LAG), how many messages wait (BEHIND), and the
 last envelope of decisions that the job database has.
 
-A server knows this of the partitions that it decides; of the others, and of all if no
-server runs, the list has what the job database has: the owner's id in the decision log,
-and the last envelope.`,
+A server knows this of the partitions that it decides, and why it refuses one until an
+operator acts; of the others, and of all if no server runs, the list has what the job
+database has: the owner's id in the decision log, and the last envelope.`,
 		Example: `  refloatctl get partitions --data .refloat-run
   refloatctl get partitions --server evaluator-0:8090 -o wide`,
 		Args: cobra.NoArgs,
@@ -84,7 +89,12 @@ and the last envelope.`,
 				}
 			}
 			err = errors.Join(end(), out.Flush())
-			if f.output == outputTable && len(all) > 0 && !slices.ContainsFunc(all, func(p query.Partition) bool { return p.Here || p.LagSeconds != nil }) {
+			for _, p := range all {
+				if f.output == outputTable && p.Refused != "" {
+					fmt.Fprintf(cmd.ErrOrStderr(), "partition %d is refused until you act (docs/runbook.md, RefloatPartitionRefused): %s\n", p.Partition, p.Refused)
+				}
+			}
+			if f.output == outputTable && len(all) > 0 && !slices.ContainsFunc(all, func(p query.Partition) bool { return p.Here || p.Refused != "" }) {
 				fmt.Fprintln(cmd.ErrOrStderr(), "this is as of the job database; a process that decides partitions, asked with --server, also knows its policies and its lag")
 			}
 			return err

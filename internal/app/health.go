@@ -41,6 +41,16 @@ func (h *health) report(part string, err error) { h.note(part, err, false) }
 // refused records why a part is stopped until an operator acts; nil: it is not.
 func (h *health) refused(part string, err error) { h.note(part, err, true) }
 
+// refusal returns why a part is stopped until an operator acts; "": it is not.
+func (h *health) refusal(part string) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if a := h.parts[part]; a.person {
+		return oneLine(a.err)
+	}
+	return ""
+}
+
 func (h *health) note(part string, err error, person bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -51,7 +51,7 @@ func (n *node) source(jobs *jobReader) query.Source {
 	return s
 }
 
-// partitionsHere returns what this process knows about the partitions that it decides.
+// partitionsHere returns what this process knows about the partitions that it decides, or refuses to.
 func (n *node) partitionsHere(context.Context) (all []query.Partition, err error) {
 	for _, p := range n.inForce.list() {
 		one := query.Partition{Partition: int(p.Partition), Here: true, Owner: n.Instance, Generation: p.Generation, Since: p.Since.AsTime().Format(time.RFC3339Nano)}
@@ -67,6 +67,11 @@ func (n *node) partitionsHere(context.Context) (all []query.Partition, err error
 			n.measureBehind(n.backend.Events, one.Partition, r, func(messages float64) { one.Behind = &messages })
 		}
 		all = append(all, one)
+	}
+	for p := range n.backend.Events.Partitions() {
+		if why := n.metrics.health.refusal(evaluatorOf(p)); why != "" {
+			all = append(all, query.Partition{Partition: p, Refused: why})
+		}
 	}
 	return all, nil
 }

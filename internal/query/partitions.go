@@ -16,7 +16,10 @@ type Partition struct {
 	Here      bool `json:"here"` // this process decides it
 	// Owner is the name of this process, or the id that the owner of the partition has in the decision log, as far as the
 	// job database has read that; "": unknown.
-	Owner      string   `json:"owner,omitempty"`
+	Owner string `json:"owner,omitempty"`
+	// Refused is why this process does not decide it until an operator acts, although it would be the one to; nobody
+	// decides it then.
+	Refused    string   `json:"refused,omitempty"`
 	Epoch      uint64   `json:"epoch,omitempty"`      // of the last ownership claim in the job database
 	Generation uint64   `json:"generation,omitempty"` // of the policies in force; 0: unknown here, as the next three
 	Since      string   `json:"since,omitempty"`      // when they came into force
@@ -45,7 +48,7 @@ func (s *Source) ListPartitions(ctx context.Context) (all []Partition, err error
 			}
 			at := &all[i]
 			at.Envelope, at.Epoch, at.Events = p.Positions.Chain.Seq, p.Positions.Chain.Epoch, p.Positions.Chain.InTo.String()
-			if at.Owner == "" && p.Positions.Chain.Owner != (chain.OwnerID{}) {
+			if at.Owner == "" && at.Refused == "" && p.Positions.Chain.Owner != (chain.OwnerID{}) {
 				at.Owner = fmt.Sprintf("%x", p.Positions.Chain.Owner)
 			}
 		}

@@ -144,6 +144,8 @@ func windows(p *page) (all []choice) {
 func partitionRow(x *query.Partition) []cell {
 	by := cell{Text: "unknown", Class: "note"}
 	switch {
+	case x.Refused != "":
+		by = cell{Text: "nobody: refused", Note: x.Refused}
 	case x.Here:
 		by = cell{Text: "this process", Note: x.Owner}
 	case x.Owner != "":

@@ -2939,17 +2939,19 @@ func (x *ListPartitionsResponse) GetPartitions() []*Partition {
 }
 
 type Partition struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Partition     int32                  `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
-	Here          bool                   `protobuf:"varint,2,opt,name=here,proto3" json:"here,omitempty"`        // the process that answers decides it
-	Owner         *string                `protobuf:"bytes,3,opt,name=owner,proto3,oneof" json:"owner,omitempty"` // of this process, its name; of another one, the id in the decision log
-	Epoch         *uint64                `protobuf:"varint,4,opt,name=epoch,proto3,oneof" json:"epoch,omitempty"`
-	Generation    *uint64                `protobuf:"varint,5,opt,name=generation,proto3,oneof" json:"generation,omitempty"` // of the policies in force, where they are known here
-	Since         *string                `protobuf:"bytes,6,opt,name=since,proto3,oneof" json:"since,omitempty"`
-	LagSeconds    *float64               `protobuf:"fixed64,7,opt,name=lag_seconds,json=lagSeconds,proto3,oneof" json:"lag_seconds,omitempty"`
-	Behind        *float64               `protobuf:"fixed64,8,opt,name=behind,proto3,oneof" json:"behind,omitempty"`    // messages
-	Envelope      *uint64                `protobuf:"varint,9,opt,name=envelope,proto3,oneof" json:"envelope,omitempty"` // the last one in the job database
-	Events        *string                `protobuf:"bytes,10,opt,name=events,proto3,oneof" json:"events,omitempty"`     // position of the last message in the job database
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Partition  int32                  `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	Here       bool                   `protobuf:"varint,2,opt,name=here,proto3" json:"here,omitempty"`        // the process that answers decides it
+	Owner      *string                `protobuf:"bytes,3,opt,name=owner,proto3,oneof" json:"owner,omitempty"` // of this process, its name; of another one, the id in the decision log
+	Epoch      *uint64                `protobuf:"varint,4,opt,name=epoch,proto3,oneof" json:"epoch,omitempty"`
+	Generation *uint64                `protobuf:"varint,5,opt,name=generation,proto3,oneof" json:"generation,omitempty"` // of the policies in force, where they are known here
+	Since      *string                `protobuf:"bytes,6,opt,name=since,proto3,oneof" json:"since,omitempty"`
+	LagSeconds *float64               `protobuf:"fixed64,7,opt,name=lag_seconds,json=lagSeconds,proto3,oneof" json:"lag_seconds,omitempty"`
+	Behind     *float64               `protobuf:"fixed64,8,opt,name=behind,proto3,oneof" json:"behind,omitempty"`    // messages
+	Envelope   *uint64                `protobuf:"varint,9,opt,name=envelope,proto3,oneof" json:"envelope,omitempty"` // the last one in the job database
+	Events     *string                `protobuf:"bytes,10,opt,name=events,proto3,oneof" json:"events,omitempty"`     // position of the last message in the job database
+	// Why the process that answers does not decide it until an operator acts; nobody does then.
+	Refused       *string `protobuf:"bytes,11,opt,name=refused,proto3,oneof" json:"refused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3050,6 +3052,13 @@ func (x *Partition) GetEnvelope() uint64 {
 func (x *Partition) GetEvents() string {
 	if x != nil && x.Events != nil {
 		return *x.Events
+	}
+	return ""
+}
+
+func (x *Partition) GetRefused() string {
+	if x != nil && x.Refused != nil {
+		return *x.Refused
 	}
 	return ""
 }
@@ -7631,7 +7640,7 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x16ListPartitionsResponse\x12:\n" +
 	"\n" +
 	"partitions\x18\x01 \x03(\v2\x1a.refloat.jobs.v1.PartitionR\n" +
-	"partitions\"\x94\x03\n" +
+	"partitions\"\xbf\x03\n" +
 	"\tPartition\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\x05R\tpartition\x12\x12\n" +
 	"\x04here\x18\x02 \x01(\bR\x04here\x12\x19\n" +
@@ -7646,7 +7655,8 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x06behind\x18\b \x01(\x01H\x05R\x06behind\x88\x01\x01\x12\x1f\n" +
 	"\benvelope\x18\t \x01(\x04H\x06R\benvelope\x88\x01\x01\x12\x1b\n" +
 	"\x06events\x18\n" +
-	" \x01(\tH\aR\x06events\x88\x01\x01B\b\n" +
+	" \x01(\tH\aR\x06events\x88\x01\x01\x12\x1d\n" +
+	"\arefused\x18\v \x01(\tH\bR\arefused\x88\x01\x01B\b\n" +
 	"\x06_ownerB\b\n" +
 	"\x06_epochB\r\n" +
 	"\v_generationB\b\n" +
@@ -7654,7 +7664,9 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\f_lag_secondsB\t\n" +
 	"\a_behindB\v\n" +
 	"\t_envelopeB\t\n" +
-	"\a_events\"\x9d\x04\n" +
+	"\a_eventsB\n" +
+	"\n" +
+	"\b_refused\"\x9d\x04\n" +
 	"\x03Job\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x05R\tpartition\x12\x14\n" +
