@@ -15,7 +15,7 @@ import (
 // Its memory grows with them.
 func Read(q jobdb.Queries, f Filter) ([]*Queue, error) {
 	c := newCollector(f)
-	err := q.Decisions(jobdb.RecordFilter{}, func(d *jobdb.Decision) error {
+	_, err := q.DecisionList(&jobdb.Criteria{Queue: f.Queue}, jobdb.Page{Sort: "log"}, func(d *jobdb.Decision) error {
 		c.decision(d)
 		return nil
 	})

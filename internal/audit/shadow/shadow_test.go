@@ -21,13 +21,15 @@ type rows struct {
 	jobs      []*jobdb.Job
 }
 
-func (r *rows) Decisions(_ jobdb.RecordFilter, visit func(*jobdb.Decision) error) error {
+func (r *rows) DecisionList(c *jobdb.Criteria, _ jobdb.Page, visit func(*jobdb.Decision) error) ([]any, error) {
 	for _, d := range r.decisions {
-		if err := visit(d); err != nil {
-			return err
+		if c.Queue == "" || c.Queue == d.Queue {
+			if err := visit(d); err != nil {
+				return nil, err
+			}
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 func (r *rows) JobList(c *jobdb.Criteria, _ jobdb.Page, visit func(*jobdb.Job) error) ([]any, error) {
