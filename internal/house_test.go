@@ -75,6 +75,7 @@ var drivers = map[string]string{
 	"golang.org/x/term":                      "cmd/refloatctl",
 	"golang.org/x/time":                      "internal/api internal/app",
 	"google.golang.org/genproto":             "internal/api",
+	"gonum.org/v1/gonum":                     "internal/simulate",
 	"google.golang.org/grpc":                 "internal/api internal/armada/policysync cmd/refloatctl",
 	"google.golang.org/protobuf":             "events internal cmd",
 	"k8s.io/api":                             "internal/convert",

@@ -27,6 +27,7 @@ type simulateFlags struct {
 	cluster, workload, example string
 	seed                       uint64
 	seeds, jobs, parallel      int
+	within                     time.Duration
 	output, html               string
 	simulateInputs
 }
@@ -42,8 +43,8 @@ outages, and the policies decide each failed run exactly as they would live. Sho
 becomes of the jobs, how long they wait and take, and what the retries cost.
 
 Each path of --policies is a candidate. Under one seed all of them see the same jobs and
-the same luck; --seeds N repeats everything under N seeds and shows confidence intervals
-of the averages, and of the differences to the first candidate.
+the same luck; --seeds N repeats everything under N seeds and shows medians with confidence
+intervals, and whether candidates differ from the first one by more than chance.
 
 In place of the workload, a recorded history can run again (--workload-from: its jobs, and
 its runs as far as it shows them, on the nodes that it names), or a trace (--trace). --fit
@@ -55,7 +56,7 @@ is a model: the output says what it assumes. One seed always gives the same outp
 
 Exit codes: 0 done, 1 a policy file has problems, 2 usage, 3 a file could not be read.`,
 		Example: `  refloatctl simulate --policies examples/policies
-  refloatctl simulate --policies main/policies,my/policies --seeds 20
+  refloatctl simulate --policies main/policies,my/policies
   refloatctl simulate --policies my/policies --seed 7 -o json | jq '.failures[]?'
   refloatctl simulate --policies my/policies --workload-from history.jsonl.gz
   refloatctl simulate --fit history.jsonl.gz > workload.yaml
@@ -63,7 +64,7 @@ Exit codes: 0 done, 1 a policy file has problems, 2 usage, 3 a file could not be
   refloatctl simulate --example cluster > cluster.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.check(cmd.Flags().Changed("jobs")); err != nil {
+			if err := f.check(cmd.Flags().Changed("jobs"), cmd.Flags().Changed("seeds")); err != nil {
 				return err
 			}
 			if f.example != "" {
@@ -84,7 +85,8 @@ Exit codes: 0 done, 1 a policy file has problems, 2 usage, 3 a file could not be
 	flags.StringVar(&f.workload, "workload", "", "file of the workload (default: a built-in one)")
 	flags.StringVar(&f.example, "example", "", "print the built-in file instead: cluster or workload")
 	flags.Uint64Var(&f.seed, "seed", 1, "first seed")
-	flags.IntVar(&f.seeds, "seeds", 1, "number of seeds")
+	flags.IntVar(&f.seeds, "seeds", 0, "number of seeds (default 1, and 20 to compare candidates)")
+	flags.DurationVar(&f.within, "within", 0, "how long after its submission a job counts as done in time (default: a quarter of the workload's giveUp)")
 	flags.IntVar(&f.jobs, "jobs", 0, "number of jobs (default: that of the workload)")
 	flags.IntVar(&f.parallel, "parallel", runtime.GOMAXPROCS(0), "number of simulations at once")
 	flags.StringVar(&f.html, "html", "", "write a page with pictures to this file, too")
@@ -93,8 +95,8 @@ Exit codes: 0 done, 1 a policy file has problems, 2 usage, 3 a file could not be
 	return cmd
 }
 
-// check checks the flags; jobs says that --jobs is given.
-func (f *simulateFlags) check(jobs bool) error {
+// check checks the flags; jobs and seeds say that --jobs and --seeds are given.
+func (f *simulateFlags) check(jobs, seeds bool) error {
 	switch {
 	case f.example != "" && f.example != "cluster" && f.example != "workload":
 		return usageError{suggest.Unknown("--example", f.example, "cluster", "workload")}
@@ -102,8 +104,10 @@ func (f *simulateFlags) check(jobs bool) error {
 		return nil
 	case len(f.policies) == 0:
 		return usageError{errors.New("--policies PATH is required: a policy file or a directory of policy files")}
-	case f.seeds < 1 || f.seeds > 10_000:
+	case seeds && (f.seeds < 1 || f.seeds > 10_000):
 		return usageError{fmt.Errorf("--seeds %d: want 1 to 10000", f.seeds)}
+	case f.within < 0:
+		return usageError{fmt.Errorf("--within %v: want a time above 0", f.within)}
 	case f.parallel < 1:
 		return usageError{fmt.Errorf("--parallel %d: want 1 or more", f.parallel)}
 	case jobs && f.jobs < 1:
@@ -114,6 +118,9 @@ func (f *simulateFlags) check(jobs bool) error {
 	}
 	return checkOutput(f.output)
 }
+
+// seedsToCompare is how many seeds candidates are compared under, if nothing else is said.
+const seedsToCompare = 20
 
 func runSimulate(cmd *cobra.Command, f simulateFlags) error {
 	var candidates []simulate.Candidate
@@ -137,6 +144,12 @@ func runSimulate(cmd *cobra.Command, f simulateFlags) error {
 			candidates = append(candidates, c)
 		}
 	}
+	if f.seeds == 0 {
+		f.seeds = 1
+		if len(candidates) > 1 {
+			f.seeds = seedsToCompare
+		}
+	}
 	in, err := f.inputs(cmd.Context())
 	if err != nil {
 		return err
@@ -147,6 +160,9 @@ func runSimulate(cmd *cobra.Command, f simulateFlags) error {
 	}
 	if err := simulate.Check(cluster, workload); err != nil {
 		return usageError{err}
+	}
+	if f.within > workload.GiveUp {
+		return usageError{fmt.Errorf("--within %v: the simulation ends %v after the last submission (giveUp), so that nobody knows what would be done by then: give a shorter time, or a longer giveUp", f.within, workload.GiveUp)}
 	}
 	results, err := simulateAll(cmd.Context(), f, candidates, cluster, workload)
 	if err != nil {
@@ -213,7 +229,7 @@ func simulateAll(ctx context.Context, f simulateFlags, candidates []simulate.Can
 		results[i] = make([]*simulate.Result, f.seeds)
 		for n := range f.seeds {
 			group.Go(func() (err error) {
-				results[i][n], err = simulate.Run(ctx, simulate.Options{Candidate: c, Cluster: cluster, Workload: workload, Seed: f.seed + uint64(n)})
+				results[i][n], err = simulate.Run(ctx, simulate.Options{Candidate: c, Cluster: cluster, Workload: workload, Seed: f.seed + uint64(n), Within: f.within})
 				return err
 			})
 		}
@@ -317,8 +333,13 @@ func printSimulation(w io.Writer, r *simulate.Result, seeds int) error {
 	if r.Cancelled > 0 {
 		fmt.Fprintf(w, "  cancelled: %d\n", r.Cancelled)
 	}
-	fmt.Fprintf(w, "  %s, %d of them retries; %s; %s passed by a retry of their queue\n\n",
+	fmt.Fprintf(w, "  %s, %d of them retries; %s; %s passed by a retry of their queue\n",
 		plural.Of(r.Runs, "run"), r.Retries, plural.Of(r.Preemptions, "preemption"), plural.Of(r.Passed, "first run"))
+	fmt.Fprintf(w, "  done within %s: %d; shares and use are averages from hour %.1f to %.1f (average use %.0f%%)\n", seconds(r.InTimeSeconds), r.DoneInTime, r.Measured.From, r.Measured.Until, 100*r.MeanUse)
+	if r.Tail.Hours > 0 {
+		fmt.Fprintf(w, "  %.1f hours after the last submission are apart: %s, average use %.0f%%\n", r.Tail.Hours, plural.Of(r.Tail.Done, "job")+" done", 100*r.Tail.MeanUse)
+	}
+	fmt.Fprintln(w)
 	if err := printQueues(w, r); err != nil {
 		return err
 	}

@@ -11,12 +11,14 @@ import (
 // printComparisons prints a table of the first candidate, and one more for each other candidate beside it. Candidates
 // are letters there, since their names are paths; tables stay within 100 columns.
 func printComparisons(w io.Writer, all []simulate.Comparison) error {
-	fmt.Fprintf(w, "\naverages over %s", plural.Of(all[0].Seeds, "seed"))
-	if all[0].Seeds > 1 {
-		fmt.Fprint(w, ", with 95% confidence intervals")
+	fmt.Fprintf(w, "\nmedians of %s", plural.Of(all[0].Seeds, "seed"))
+	if all[0].Headline[0].Low != nil {
+		fmt.Fprint(w, " (with their 95% confidence intervals)")
+	} else {
+		fmt.Fprint(w, ", too few for confidence intervals: 6 or more have them")
 	}
-	if len(all) > 1 && all[0].Seeds > 1 {
-		fmt.Fprint(w, "; * marks differences whose interval does not contain 0")
+	if len(all) > 1 {
+		fmt.Fprint(w, "; * marks differences that are hardly chance")
 	}
 	fmt.Fprintln(w)
 	for i := range all {
@@ -44,7 +46,19 @@ func letter(i int) string {
 
 func printComparison(w io.Writer, all []simulate.Comparison, i int) error {
 	first, own := &all[0], &all[i]
-	t := comparisonTable(w, "MEASURE", i)
+	t := comparisonTable(w, "HEADLINE", i)
+	for m := range own.Headline {
+		compareRow(t, own.Headline[m].Name, &first.Headline[m], &own.Headline[m])
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	for m := range own.Headline {
+		if d := own.Headline[m].Difference; d != nil {
+			fmt.Fprintf(w, "%s: %s\n", own.Headline[m].Name, conclusion(d, own.Seeds, letter(0), letter(i)))
+		}
+	}
+	t = comparisonTable(w, "OTHER MEASURES", i)
 	for m := range own.Measures {
 		compareRow(t, own.Measures[m].Name, &first.Measures[m], &own.Measures[m])
 	}
@@ -60,7 +74,7 @@ func printComparison(w io.Writer, all []simulate.Comparison, i int) error {
 			}
 			for m := range part.Measures {
 				of := &part.Measures[m]
-				if always(&of.Interval, 0) && always(&first.Parts[p].Measures[m].Interval, 0) || of.Difference != nil && always(of.Difference, 0) {
+				if always(&of.Interval, 0) && always(&first.Parts[p].Measures[m].Interval, 0) || of.Difference != nil && always(&of.Difference.Interval, 0) {
 					left++
 					continue
 				}
@@ -77,9 +91,28 @@ func printComparison(w io.Writer, all []simulate.Comparison, i int) error {
 	return nil
 }
 
+// conclusion says what so many seeds say about a measure of the headline.
+func conclusion(d *simulate.Difference, seeds int, first, own string) string {
+	text := fmt.Sprintf("%s is above %s under %d of %d seeds", own, first, d.Agree, seeds)
+	switch {
+	case d.Agree == 0:
+		return fmt.Sprintf("%s and %s are equal under every seed", own, first)
+	case d.Median < 0:
+		text = fmt.Sprintf("%s is below %s under %d of %d seeds", own, first, d.Agree, seeds)
+	}
+	switch {
+	case d.Differs:
+		return text + ", hardly by chance"
+	case d.SeedsNeeded != nil:
+		return fmt.Sprintf("%s, which may be chance; if that share is right, --seeds %d would probably show it", text, *d.SeedsNeeded)
+	default:
+		return "these seeds do not tell them apart"
+	}
+}
+
 // always says whether a number was the same under every seed.
 func always(i *simulate.Interval, v float64) bool {
-	return i.Mean == v && (i.Low == nil || *i.Low == v && *i.High == v)
+	return i.Median == v && i.Mean == v && (i.Low == nil || *i.Low == v && *i.High == v)
 }
 
 func comparisonTable(w io.Writer, rows string, i int) *table {
@@ -91,20 +124,13 @@ func comparisonTable(w io.Writer, rows string, i int) *table {
 }
 
 func compareRow(t *table, name string, first, own *simulate.Measure) {
-	cells := []string{cut(name, 46), interval(&first.Interval)}
+	cells := []string{cut(name, 46), first.String()}
 	if d := own.Difference; d != nil {
 		mark := ""
-		if d.Differs() {
+		if d.Differs {
 			mark = " *"
 		}
-		cells = append(cells, interval(&own.Interval), interval(d)+mark)
+		cells = append(cells, own.String(), d.String()+mark)
 	}
 	t.row(cells...)
-}
-
-func interval(i *simulate.Interval) string {
-	if i.Low == nil {
-		return fmt.Sprintf("%.1f", i.Mean)
-	}
-	return fmt.Sprintf("%.1f ± %.1f", i.Mean, *i.High-i.Mean)
 }

@@ -30,7 +30,7 @@ func TestSimulate(t *testing.T) {
 		t.Errorf("%v", r)
 	}
 	inProcess(t, "simulate", "--policies", examplesDir, "--set", "settings.globalMaxRetries=0", "--jobs", "200", "--seeds", "3").exits(t, exitFine).
-		says(t, "of 200 jobs", "seed 1 (the first of 3)", "KillSwitch", "averages over 3 seeds", "B - A", "BY RULE", "assumed:")
+		says(t, "of 200 jobs", "seed 1 (the first of 3)", "KillSwitch", "medians of 3 seeds, too few for confidence intervals", "B - A", "BY RULE", "assumed:")
 }
 
 // TestSimulateFiles: the examples are files that can be given back; mistakes in files are named.

@@ -1,39 +1,66 @@
 package simulate
 
 import (
+	"fmt"
 	"maps"
-	"math"
 	"slices"
 )
 
 // Comparison is what a candidate did under several seeds, beside the first candidate.
 type Comparison struct {
-	Candidate string    `json:"candidate"`
-	Against   string    `json:"against"`
-	Seeds     int       `json:"seeds"`
-	Measures  []Measure `json:"measures"`
+	Candidate string `json:"candidate"`
+	Against   string `json:"against"`
+	Seeds     int    `json:"seeds"`
+	// Headline are the measures by which candidates are judged. Whether one differs is asked of them alone: there are few, so
+	// that chance rarely finds one.
+	Headline []Measure `json:"headline"`
+	// Measures and Parts are all others, which say why.
+	Measures []Measure `json:"measures"`
 	// Parts are measures of single queues, causes and rules, in this order; all candidates have the same ones.
 	Parts []Part `json:"parts"`
 }
 
-// Measure is the average of one number over seeds, with its 95% confidence interval.
+// Measure is one number over seeds.
 type Measure struct {
 	Name string `json:"measure"`
 	Interval
 	// Difference is that to the first candidate, seed by seed; nil: this is the first one.
-	Difference *Interval `json:"difference,omitempty"`
+	Difference *Difference `json:"difference,omitempty"`
 }
 
-// Interval is a mean with its 95% confidence interval, by Student's t.
+// Interval says what is typical of seeds. The median has its 95% confidence interval by order statistics: two of the values
+// themselves, between which the median over all seeds is, however the values are distributed.
 type Interval struct {
-	Mean float64 `json:"mean"`
-	// Low and High are nil if there is one seed only: nothing is known about chance then.
+	Median float64 `json:"median"`
+	Mean   float64 `json:"mean"`
+	// Low and High are nil with fewer than 6 seeds, of which the smallest and the largest value are no such interval.
 	Low  *float64 `json:"low"`
 	High *float64 `json:"high"`
 }
 
-// Differs says whether 0 is outside the interval.
-func (i *Interval) Differs() bool { return i.Low != nil && (*i.Low > 0 || *i.High < 0) }
+// String is the median, and the interval if there is one.
+func (i *Interval) String() string {
+	if i.Low == nil {
+		return fmt.Sprintf("%.1f", i.Median)
+	}
+	return fmt.Sprintf("%.1f (%.1f to %.1f)", i.Median, *i.Low, *i.High)
+}
+
+// Difference is how a candidate differs from the first one, seed by seed.
+type Difference struct {
+	Interval
+	// Agree is under how many seeds it has the sign that is more frequent.
+	Agree int `json:"agree"`
+	// Chance is how probable it is that so many agree if no sign is likelier (sign test, two-sided). Equal values speak for no
+	// difference.
+	Chance float64 `json:"chance"`
+	// Differs says whether the candidates differ, with a chance of 5% in all that any measure of the headline, or any
+	// of the others, is said to although it does not (Holm's correction).
+	Differs bool `json:"differs"`
+	// SeedsNeeded is how many seeds would probably (80%) show a difference, if the share of seeds that agree stays; nil: it
+	// differs, or no more than half of them agree.
+	SeedsNeeded *int `json:"seedsNeeded,omitempty"`
+}
 
 // Compare summarizes the results of candidates, each with one result for each seed, in the same order.
 func Compare(results [][]*Result) (out []Comparison) {
@@ -43,6 +70,9 @@ func Compare(results [][]*Result) (out []Comparison) {
 		var first []*Result
 		if len(out) > 0 {
 			first = results[0]
+		}
+		for _, m := range headline(results) {
+			c.Headline = append(c.Headline, m.compare(of, first))
 		}
 		for _, m := range measures(results[0][0]) {
 			c.Measures = append(c.Measures, m.compare(of, first))
@@ -54,7 +84,27 @@ func Compare(results [][]*Result) (out []Comparison) {
 			}
 			c.Parts = append(c.Parts, part)
 		}
+		if first != nil {
+			c.judge()
+		}
 		out = append(out, c)
+	}
+	return out
+}
+
+// judge says which differences are no accident.
+func (c *Comparison) judge() {
+	holm(differences(c.Headline), c.Seeds)
+	others := differences(c.Measures)
+	for i := range c.Parts {
+		others = append(others, differences(c.Parts[i].Measures)...)
+	}
+	holm(others, c.Seeds)
+}
+
+func differences(of []Measure) (out []*Difference) {
+	for i := range of {
+		out = append(out, of[i].Difference)
 	}
 	return out
 }
@@ -67,8 +117,7 @@ func (m measure) compare(of, first []*Result) Measure {
 		for i, v := range values(first, m) {
 			own[i] -= v
 		}
-		difference := intervalOf(own)
-		out.Difference = &difference
+		out.Difference = differenceOf(own)
 	}
 	return out
 }
@@ -78,7 +127,38 @@ type measure struct {
 	of   func(*Result) float64
 }
 
-// measures are those that candidates are compared by.
+// headline are the measures that candidates are judged by: what users get, and what it costs.
+func headline(results [][]*Result) []measure {
+	scarce := scarcest(results)
+	return []measure{
+		{fmt.Sprintf("jobs done within %v, %%", results[0][0].within()), func(r *Result) float64 {
+			return 100 * float64(r.DoneInTime) / float64(max(1, r.Jobs-r.Cancelled))
+		}},
+		{"useful hours of all, " + scarce + ", %", func(r *Result) float64 {
+			useful, wasted := r.UsefulHours[scarce], r.WastedHours[scarce]
+			if useful+wasted == 0 {
+				return 100
+			}
+			return 100 * useful / (useful + wasted)
+		}},
+	}
+}
+
+// scarcest is the scarcest resource that any run used.
+func scarcest(results [][]*Result) string {
+	for _, name := range results[0][0].Resources {
+		for _, of := range results {
+			for _, r := range of {
+				if r.UsefulHours[name]+r.WastedHours[name] > 0 {
+					return name
+				}
+			}
+		}
+	}
+	return results[0][0].Resources[0]
+}
+
+// measures are the others.
 func measures(r *Result) []measure {
 	all := []measure{
 		{"jobs done", func(r *Result) float64 { return float64(r.Done) }},
@@ -109,41 +189,6 @@ func values(results []*Result, m measure) (out []float64) {
 		out = append(out, m.of(r))
 	}
 	return out
-}
-
-func intervalOf(values []float64) Interval {
-	n := float64(len(values))
-	var out Interval
-	for _, v := range values {
-		out.Mean += v / n
-	}
-	if len(values) < 2 {
-		return out
-	}
-	squares := 0.0
-	for _, v := range values {
-		squares += (v - out.Mean) * (v - out.Mean)
-	}
-	half := student(len(values)-1) * math.Sqrt(squares/(n-1)/n)
-	low, high := out.Mean-half, out.Mean+half
-	out.Low, out.High = &low, &high
-	return out
-}
-
-// student is the 97.5th percentile of Student's t with so many degrees of freedom: exact for 1 and 2, and by
-// the expansion of Cornish and Fisher above, with an error below 0.02 from 3 on.
-func student(degrees int) float64 {
-	const p = 0.975
-	switch degrees {
-	case 1:
-		return math.Tan(math.Pi * (p - 0.5))
-	case 2:
-		return 2 * (p - 0.5) * math.Sqrt(2/(4*p*(1-p)))
-	}
-	z, v := 1.959963984540054, float64(degrees)
-	z3, z5, z7, z9 := z*z*z, math.Pow(z, 5), math.Pow(z, 7), math.Pow(z, 9)
-	return z + (z3+z)/(4*v) + (5*z5+16*z3+3*z)/(96*v*v) + (3*z7+19*z5+17*z3-15*z)/(384*v*v*v) +
-		(79*z9+776*z7+1482*z5-1920*z3-945*z)/(92160*v*v*v*v)
 }
 
 // Assumptions are what every result assumes.

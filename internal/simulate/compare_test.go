@@ -8,36 +8,34 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestStudent: the percentiles of the published tables.
-func TestStudent(t *testing.T) {
-	t.Parallel()
-	for degrees, want := range map[int]float64{1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 9: 2.262, 19: 2.093, 100: 1.984} {
-		if got := student(degrees); math.Abs(got-want) > 0.02 {
-			t.Errorf("student(%d) = %v, want %v", degrees, got, want)
-		}
-	}
-}
-
-// TestCompare: differences are taken seed by seed.
+// TestCompare: differences are taken seed by seed; six of one sign tell the candidates apart.
 func TestCompare(t *testing.T) {
 	t.Parallel()
 	of := func(name string, done ...int) (out []*Result) {
 		for i, n := range done {
-			out = append(out, &Result{Candidate: name, Seed: uint64(i), Tally: Tally{Done: n}})
+			out = append(out, &Result{Candidate: name, Seed: uint64(i), Resources: []string{"cpu"}, Tally: Tally{Jobs: 100, Done: n, DoneInTime: n}})
 		}
 		return out
 	}
-	all := Compare([][]*Result{of("a", 10, 20, 30, 40), of("b", 11, 21, 31, 42)})
-	first, second := all[0].Measures[0], all[1].Measures[0]
-	if first.Mean != 25 || first.Difference != nil || first.Differs() != true {
+	all := Compare([][]*Result{of("a", 10, 20, 30, 40, 50, 60), of("b", 11, 21, 31, 42, 51, 69)})
+	first, second := all[0].Headline[0], all[1].Headline[0]
+	if first.Median != 35 || first.Mean != 35 || *first.Low != 10 || *first.High != 60 || first.Difference != nil {
 		t.Errorf("%+v", first)
 	}
-	d := second.Difference // 1, 1, 1, 2: mean 1.25, deviation 0.5, half 3.182 * 0.25
-	if d == nil || d.Mean != 1.25 || math.Abs(*d.High-2.0455) > 0.01 || math.Abs(*d.Low-0.4545) > 0.01 || !d.Differs() {
-		t.Errorf("%+v", second)
+	if d := second.Difference; d == nil || d.Median != 1 || *d.Low != 1 || *d.High != 9 || math.Abs(d.Chance-2.0/64) > 1e-9 || d.Differs || *d.SeedsNeeded != 7 {
+		t.Errorf("%+v, want a difference that two measures may show by chance", d)
 	}
-	if one := Compare([][]*Result{of("a", 10)}); one[0].Measures[0].Low != nil {
-		t.Errorf("one seed has an interval: %+v", one)
+	all = Compare([][]*Result{of("a", 10, 20, 30, 40, 50, 60, 70), of("b", 11, 21, 31, 42, 51, 69, 71)})
+	if d := all[1].Headline[0].Difference; !d.Differs || d.SeedsNeeded != nil {
+		t.Errorf("%+v, want a difference", d)
+	}
+	for _, m := range all[1].Measures { // 2/128 is not small among 15
+		if m.Difference.Differs {
+			t.Errorf("%s differs: %+v", m.Name, m.Difference)
+		}
+	}
+	if few := Compare([][]*Result{of("a", 10, 20, 30, 40, 50)}); few[0].Headline[0].Low != nil {
+		t.Errorf("five seeds have an interval: %+v", few)
 	}
 }
 
@@ -61,8 +59,8 @@ func TestCompareParts(t *testing.T) {
 			t.Errorf("the candidates have other parts: %s %s, %s %s", first.By, first.Name(), p.By, p.Name())
 		}
 		for _, m := range p.Measures {
-			if m.Mean != 0 || m.Difference.Mean != 0 {
-				got = append(got, fmt.Sprintf("%s %s %s %v, difference %v", p.By, p.Name(), m.Name, m.Mean, m.Difference.Mean))
+			if m.Median != 0 || m.Difference.Median != 0 {
+				got = append(got, fmt.Sprintf("%s %s %s %v, difference %v", p.By, p.Name(), m.Name, m.Median, m.Difference.Median))
 			}
 		}
 	}
@@ -82,10 +80,5 @@ func TestCompareParts(t *testing.T) {
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
-	}
-	for _, m := range all[1].Parts[0].Measures[:1] { // differences 2 and 3: 2.5 ± 12.706 * 0.5
-		if d := m.Difference; math.Abs(*d.Low-(2.5-6.353)) > 0.01 || math.Abs(*d.High-(2.5+6.353)) > 0.01 {
-			t.Errorf("interval %v to %v", *d.Low, *d.High)
-		}
 	}
 }

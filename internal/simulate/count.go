@@ -15,6 +15,13 @@ type Result struct {
 	Seed      uint64 `json:"seed"`
 	// Hours is the virtual time until everything was over, or the simulation gave up.
 	Hours float64 `json:"hours"`
+	// Measured is when averages over time are taken: after the first tenth of the submissions' time, in which the cluster
+	// fills, up to the last submission, after which it runs empty.
+	Measured Span `json:"measuredHours"`
+	// Tail is what came after the last submission.
+	Tail Tail `json:"tail"`
+	// InTimeSeconds is how long after its submission a job may be done to count in DoneInTime.
+	InTimeSeconds float64 `json:"inTimeSeconds"`
 	// Resources are the names of the cluster's resources, the scarcest first.
 	Resources []string `json:"resources"`
 	Tally
@@ -32,13 +39,16 @@ type Result struct {
 	Failures    []FailureRow       `json:"failures"`
 	// AvoidedNodes are the nodes that decisions avoid, most often first.
 	AvoidedNodes []NodeLoad `json:"avoidedNodes"`
-	// MeanUse is the average use of all nodes, to compare with NodeLoad.Use.
+	// MeanUse is the average use of all nodes in the time that is measured, to compare with NodeLoad.Use.
 	MeanUse float64 `json:"meanUse"`
 	// Series is what happened over time.
 	Series Series `json:"series"`
 	// Percentiles are those of all jobs.
 	Percentiles Percentiles `json:"percentiles"`
 }
+
+// within is how long a job may take to be done in time.
+func (r *Result) within() time.Duration { return time.Duration(r.InTimeSeconds * float64(time.Second)) }
 
 // Percentiles are the percentiles 0 to 100, in seconds; nil: there is nothing to take them of.
 type Percentiles struct {
@@ -50,6 +60,7 @@ type Percentiles struct {
 type Tally struct {
 	Jobs          int    `json:"jobs"`
 	Done          int    `json:"done"`
+	DoneInTime    int    `json:"doneInTime"`    // of them, those that were done soon enough after their submission
 	DoneByRetries int    `json:"doneByRetries"` // of them, those that ran more than once
 	Lost          int    `json:"lost"`
 	NotOver       int    `json:"notOver"`
@@ -81,7 +92,7 @@ type QueueResult struct {
 	Queue string `json:"queue"`
 	Tally
 	// Shortfall is how much the queue was below its fair share, as a part of the dominant resource, while its jobs found no
-	// room: the average over the whole time.
+	// room: the average over the time that is measured, as the next two.
 	Shortfall float64 `json:"fairShareShortfall"`
 	// FairShareError is |share - fair share| while the queue had jobs, on average, and MaxFairShareError at most (Series has it over time).
 	FairShareError    float64 `json:"fairShareError"`
@@ -106,7 +117,7 @@ type NodeLoad struct {
 	Avoided uint64 `json:"avoidedBy"` // decisions
 	Runs    uint64 `json:"runs"`
 	Failed  uint64 `json:"failed"`
-	// Use is how much of its most used resource was used, on average over the whole time.
+	// Use is how much of its most used resource was used, on average over the time that is measured.
 	Use float64 `json:"use"`
 }
 
@@ -125,6 +136,9 @@ type counter struct {
 	nodes            map[string]*nodeCount
 	units            []float64 // by resource
 	useful, waste    hours
+	within           time.Duration // for DoneInTime
+	window           *window
+	tailDone         int
 	measured         time.Duration // up to which shortfalls are counted
 	samples          *sampler
 	retried, noRoom  []bool // by queue, in the cycle that is counted
@@ -158,25 +172,26 @@ type queueCount struct {
 
 type nodeCount struct {
 	NodeLoad
-	busy []float64 // seconds, by resource
+	busy []float64 // seconds in the time that is measured, by resource
+	tail []float64 // after it
 }
 
-func newCounter(c *Cluster) *counter {
+func newCounter(c *Cluster, w *Workload, within time.Duration) *counter {
 	counts := &counter{
-		c: c, queues: make([]queueCount, len(c.Queues)), rows: map[failureKey]*failureCount{}, nodes: map[string]*nodeCount{},
+		c: c, within: within, window: &window{from: w.warmUp(), until: never}, queues: make([]queueCount, len(c.Queues)), rows: map[failureKey]*failureCount{}, nodes: map[string]*nodeCount{},
 		retried: make([]bool, len(c.Queues)), noRoom: make([]bool, len(c.Queues)),
 	}
 	for _, name := range c.Resources {
 		counts.units = append(counts.units, unit(name))
 	}
-	counts.samples = newSampler(c, counts.weight)
+	counts.samples = newSampler(c, counts.window, counts.weight)
 	return counts
 }
 
 func (c *counter) node(name string) *nodeCount {
 	of := c.nodes[name]
 	if of == nil {
-		of = &nodeCount{NodeLoad: NodeLoad{Node: name}, busy: make([]float64, len(c.c.Resources))}
+		of = &nodeCount{NodeLoad: NodeLoad{Node: name}, busy: make([]float64, len(c.c.Resources)), tail: make([]float64, len(c.c.Resources))}
 		c.nodes[name] = of
 	}
 	return of
@@ -213,9 +228,11 @@ func (c *counter) started(j *job) {
 func (c *counter) ran(j *job) {
 	c.samples.runs(j, -1)
 	n := c.at(j.node)
+	within, after := c.window.of(j.started, j.started+j.spent)
 	for i, amount := range j.kind.request {
 		if total := j.node.Total[i]; total > 0 {
-			n.busy[i] += float64(amount) / float64(total) * j.spent.Seconds()
+			n.busy[i] += float64(amount) / float64(total) * within.Seconds()
+			n.tail[i] += float64(amount) / float64(total) * after.Seconds()
 		}
 	}
 }
@@ -284,6 +301,12 @@ func (c *counter) over(j *job) {
 	if j.runs > 1 {
 		q.DoneByRetries++
 	}
+	if j.ended-j.submitted <= c.within {
+		q.DoneInTime++
+	}
+	if j.ended > c.window.until {
+		c.tailDone++
+	}
 	q.completion = append(q.completion, j.ended-j.submitted)
 }
 
@@ -334,7 +357,8 @@ func (c *counter) weight(q int) float64 { return 1 / cmp.Or(c.c.Queues[q].Priori
 // until counts what has been below its fair share up to now.
 func (c *counter) until(now time.Duration) {
 	for i := range c.queues {
-		c.queues[i].shortfall += c.queues[i].below * (now - c.measured).Seconds()
+		within, _ := c.window.of(c.measured, now)
+		c.queues[i].shortfall += c.queues[i].below * within.Seconds()
 		c.queues[i].below = 0
 	}
 	c.measured = now
@@ -343,9 +367,11 @@ func (c *counter) until(now time.Duration) {
 func (c *counter) result(s *sim) *Result {
 	c.until(s.now)
 	c.samples.advance(s.now)
-	total := max(s.now.Seconds(), 1)
+	span, after := c.window.of(0, s.now)
+	total, tail := max(span.Seconds(), 1), max(after.Seconds(), 1)
 	r := &Result{
-		Candidate: s.o.Candidate.Name, Seed: s.o.Seed, Hours: s.now.Hours(), Resources: c.c.Resources, Messages: c.messages, Events: c.events,
+		Candidate: s.o.Candidate.Name, Seed: s.o.Seed, Hours: s.now.Hours(), InTimeSeconds: c.within.Seconds(),
+		Measured: Span{c.window.from.Hours(), min(c.window.until, s.now).Hours()}, Tail: Tail{Hours: after.Hours(), Done: c.tailDone}, Resources: c.c.Resources, Messages: c.messages, Events: c.events,
 		UsefulHours: c.useful.named(c.c.Resources), WastedHours: c.waste.named(c.c.Resources), Failures: []FailureRow{}, AvoidedNodes: []NodeLoad{},
 	}
 	r.NotOverBecause = c.notOver(s.jobs, s.scheduler)
@@ -373,6 +399,7 @@ func (c *counter) result(s *sim) *Result {
 		n := c.nodes[name]
 		n.Use = slices.Max(n.busy) / total
 		busy += n.Use
+		r.Tail.MeanUse += slices.Max(n.tail) / tail / float64(len(s.nodes))
 		if n.Avoided > 0 {
 			r.AvoidedNodes = append(r.AvoidedNodes, n.NodeLoad)
 		}
@@ -410,6 +437,7 @@ func (q *queueCount) settle() {
 
 func (q *queueCount) add(o *queueCount) {
 	q.Jobs, q.Done, q.DoneByRetries, q.Lost = q.Jobs+o.Jobs, q.Done+o.Done, q.DoneByRetries+o.DoneByRetries, q.Lost+o.Lost
+	q.DoneInTime += o.DoneInTime
 	q.Cancelled += o.Cancelled
 	q.Runs, q.Retries, q.Preemptions, q.Passed = q.Runs+o.Runs, q.Retries+o.Retries, q.Preemptions+o.Preemptions, q.Passed+o.Passed
 	q.waiting, q.retryWaiting, q.completion = append(q.waiting, o.waiting...), append(q.retryWaiting, o.retryWaiting...), append(q.completion, o.completion...)

@@ -106,6 +106,7 @@ type sampler struct {
 	lines  *timeline // linesOfQueue for each queue, then one for each resource
 	queues []holding
 	total  scheduling.Resources // of the nodes that are not down
+	window *window              // for fairShareError
 	weigh  func(queue int) float64
 }
 
@@ -118,10 +119,10 @@ type holding struct {
 	furthest         float64
 }
 
-func newSampler(c *Cluster, weigh func(int) float64) *sampler {
+func newSampler(c *Cluster, w *window, weigh func(int) float64) *sampler {
 	s := &sampler{
 		lines: newTimeline(len(c.Queues)*linesOfQueue+len(c.Resources), c.SchedulingInterval), queues: make([]holding, len(c.Queues)),
-		total: make(scheduling.Resources, len(c.Resources)), weigh: weigh,
+		total: make(scheduling.Resources, len(c.Resources)), window: w, weigh: weigh,
 	}
 	for q := range s.queues {
 		s.queues[q].amounts = make(scheduling.Resources, len(c.Resources))
@@ -166,10 +167,10 @@ func (s *sampler) runs(j *job, sign int64) {
 
 // advance counts what was sampled last, up to a time.
 func (s *sampler) advance(now time.Duration) {
-	passed := now - s.lines.until
-	if passed <= 0 {
+	if now <= s.lines.until {
 		return
 	}
+	passed, _ := s.window.of(s.lines.until, now)
 	for q := range s.queues {
 		if lines := s.lines.now[q*linesOfQueue:]; lines[lineFairShare] > 0 {
 			s.queues[q].active += passed
@@ -203,7 +204,9 @@ func (s *sampler) sample(now time.Duration) {
 		}
 		lines := s.lines.now[q*linesOfQueue:]
 		lines[lineWaiting], lines[lineShare], lines[lineFairShare], lines[lineError] = float64(of.waiting), share, fair, math.Abs(share-fair)
-		of.furthest = max(of.furthest, lines[lineError])
+		if s.window.has(now) {
+			of.furthest = max(of.furthest, lines[lineError])
+		}
 	}
 }
 

@@ -58,7 +58,7 @@ func TestTimeline(t *testing.T) {
 func TestFairShareError(t *testing.T) {
 	t.Parallel()
 	c := &Cluster{SchedulingInterval: time.Second, Resources: []string{"cpu"}, Queues: []Queue{{Name: "a"}, {Name: "b", PriorityFactor: 3}}}
-	s := newCounter(c).samples
+	s := newCounter(c, &Workload{Given: []Given{{}}}, 0).samples
 	s.nodes([]scheduling.Node{{Total: scheduling.Resources{6}}, {Total: scheduling.Resources{2}}})
 	size := &kind{request: scheduling.Resources{4}}
 	a, b := &job{kind: size}, &job{kind: size, queue: 1}

@@ -35,6 +35,8 @@ type Options struct {
 	Cluster   *Cluster
 	Workload  *Workload
 	Seed      uint64
+	// Within is how long after its submission a job counts as done in time; 0: a quarter of Workload.GiveUp.
+	Within time.Duration
 	// Observe, if set, is called with each message and what Step made of it. Both are valid until it returns.
 	Observe func(m *eventlog.Message, out *evaluator.Output)
 }
@@ -137,7 +139,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	}
 	s := &sim{
 		o: o, p: &evaluator.Processor{State: state}, store: store, generate: generate, nodes: nodes, byName: map[string]*placed{}, cycleAt: never,
-		jobs: map[string]*job{}, alive: make([][]*job, len(o.Cluster.Queues)), byQueue: make([][]*job, len(o.Cluster.Queues)), count: newCounter(o.Cluster),
+		jobs: map[string]*job{}, alive: make([][]*job, len(o.Cluster.Queues)), byQueue: make([][]*job, len(o.Cluster.Queues)), count: newCounter(o.Cluster, o.Workload, cmp.Or(o.Within, o.Workload.GiveUp/4)),
 	}
 	for i := range s.nodes {
 		s.byName[s.nodes[i].Name] = &s.nodes[i]
@@ -195,6 +197,8 @@ func (s *sim) arrival() {
 	if s.arrives != nil {
 		s.lastAt = s.arrives[0].submitted
 		s.add(due{at: s.lastAt, what: arrive})
+	} else {
+		s.count.window.lastSubmission(s.lastAt)
 	}
 }
 

@@ -107,6 +107,14 @@ func (f *Failure) check() error {
 	return nil
 }
 
+// warmUp is the first tenth of the time of submissions, in which the cluster fills.
+func (w *Workload) warmUp() time.Duration {
+	if n := len(w.Given); n > 0 {
+		return w.Given[n-1].Submitted / 10
+	}
+	return time.Duration(float64(w.Jobs) / w.JobsPerHour * float64(time.Hour) / 10)
+}
+
 // maxJobs limits what a mistyped number costs.
 const maxJobs = 100_000_000
 

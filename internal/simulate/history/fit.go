@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v4"
+	"gonum.org/v1/gonum/stat/combin"
 
 	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/simulate"
@@ -329,8 +330,8 @@ func (m *model) write(b *bytes.Buffer, times, failures string) error {
 	return nil
 }
 
-// poison lists, as comments, the nodes whose runs fail significantly more often than those of the others: by
-// intervals that do not overlap, at a level that is divided by the number of nodes (Bonferroni).
+// poison lists, as comments, the nodes whose runs fail significantly more often than those of the others, by as many tests as there
+// are nodes and causes.
 func (h *History) poison(b *bytes.Buffer, all *model) {
 	runs, failed := map[string]int{}, map[string]map[string]int{}
 	for _, j := range h.order {
@@ -356,7 +357,7 @@ func (h *History) poison(b *bytes.Buffer, all *model) {
 		for _, cause := range slices.Sorted(maps.Keys(failed[node])) {
 			k, n := failed[node][cause], runs[node]
 			others, of := all.counts[cause]-k, all.ended-n
-			if n >= enough && of >= enough && surplus(k, n, others, of, len(runs)*len(all.counts)) {
+			if surplus(k, n, others, of, len(runs)*len(all.counts)) {
 				found = append(found, row{node, cause, k, n})
 			}
 		}
@@ -373,15 +374,17 @@ func (h *History) poison(b *bytes.Buffer, all *model) {
 	}
 }
 
-// surplus says whether k of n is significantly more than others of so many, by a one-sided test of two proportions at 2.5%
+// surplus says whether k of n, two at least, is significantly more than others of so many, by Fisher's exact test, one-sided at 2.5%
 // divided by the number of tests.
 func surplus(k, n, others, of, tests int) bool {
-	p, q := float64(k)/float64(n), float64(others)/float64(of)
-	pooled := float64(k+others) / float64(n+of)
-	deviation := math.Sqrt(pooled * (1 - pooled) * (1/float64(n) + 1/float64(of)))
-	if deviation == 0 || p <= q {
+	if k < 2 {
 		return false
 	}
-	chance := math.Erfc((p-q)/deviation/math.Sqrt2) / 2
+	all, chance := combin.LogGeneralizedBinomial(float64(n+of), float64(k+others)), 0.0
+	for i := k; i <= min(n, k+others); i++ {
+		if k+others-i <= of {
+			chance += math.Exp(combin.LogGeneralizedBinomial(float64(n), float64(i)) + combin.LogGeneralizedBinomial(float64(of), float64(k+others-i)) - all)
+		}
+	}
 	return chance < 0.025/float64(max(1, tests))
 }

@@ -17,14 +17,19 @@ var pageText string
 type page struct {
 	Colors      []template.CSS
 	Seeds       string
-	OneSeed     bool
+	FewSeeds    bool
+	Headline    []string
 	Candidates  []candidate
 	Sections    []section
 	Comparisons []titledTable
 	Assumed     []string
 }
 
-type candidate struct{ Letter, Name, Done, Lost, Retries, Completion string }
+type candidate struct {
+	Letter, Name              string
+	Headline                  []string
+	Lost, Retries, Completion string
+}
 
 type section struct {
 	Title, Lead string
@@ -70,11 +75,15 @@ func Write(w io.Writer, results [][]*simulate.Result, assumed []string) error {
 	if err != nil {
 		return err
 	}
-	p := page{Seeds: fmt.Sprintf("%s, the first is %d", plural.Of(len(results[0]), "seed"), results[0][0].Seed), OneSeed: len(results[0]) == 1, Assumed: assumed}
+	p := page{Seeds: fmt.Sprintf("%s, the first is %d", plural.Of(len(results[0]), "seed"), results[0][0].Seed), Assumed: assumed}
 	for _, color := range palette() {
 		p.Colors = append(p.Colors, template.CSS(color))
 	}
 	compared := simulate.Compare(results)
+	p.FewSeeds = compared[0].Headline[0].Low == nil
+	for m := range compared[0].Headline {
+		p.Headline = append(p.Headline, compared[0].Headline[m].Name)
+	}
 	for i := range compared {
 		p.Candidates = append(p.Candidates, candidateOf(i, &compared[i]))
 	}
@@ -95,16 +104,20 @@ func letter(i int) string {
 }
 
 func candidateOf(i int, c *simulate.Comparison) candidate {
-	mean := func(name string) float64 {
+	of := func(name string) float64 {
 		for m := range c.Measures {
 			if c.Measures[m].Name == name {
-				return c.Measures[m].Mean
+				return c.Measures[m].Median
 			}
 		}
 		return 0
 	}
-	number := func(name string) string { return fmt.Sprintf("%.1f", mean(name)) }
-	return candidate{letter(i), clean(c.Candidate), number("jobs done"), number("jobs lost"), number("retries"), seconds(mean("completion p95, s"))}
+	number := func(name string) string { return fmt.Sprintf("%.1f", of(name)) }
+	out := candidate{Letter: letter(i), Name: clean(c.Candidate), Lost: number("jobs lost"), Retries: number("retries"), Completion: seconds(of("completion p95, s"))}
+	for m := range c.Headline {
+		out.Headline = append(out.Headline, fmt.Sprintf("%.1f", c.Headline[m].Median))
+	}
+	return out
 }
 
 func seconds(s float64) string {
@@ -125,9 +138,9 @@ func comparisons(all []simulate.Comparison) (out []titledTable) {
 			r := row{Name: clean(prefix + first.Name)}
 			for i := range all {
 				of := &measures(&all[i])[m]
-				r.Cells = append(r.Cells, cell{Text: interval(&of.Interval)})
+				r.Cells = append(r.Cells, cell{Text: of.String()})
 				if d := of.Difference; d != nil {
-					star := cell{Text: interval(d), Differs: d.Differs()}
+					star := cell{Text: d.String(), Differs: d.Differs}
 					if star.Differs {
 						star.Text += " *"
 					}
@@ -137,9 +150,17 @@ func comparisons(all []simulate.Comparison) (out []titledTable) {
 			t.Rows = append(t.Rows, r)
 		}
 	}
-	total := table{Head: head}
-	add(&total, "", func(c *simulate.Comparison) []simulate.Measure { return c.Measures })
-	out = append(out, titledTable{"All jobs", total})
+	for _, of := range []struct {
+		title    string
+		measures func(*simulate.Comparison) []simulate.Measure
+	}{
+		{"Headline", func(c *simulate.Comparison) []simulate.Measure { return c.Headline }},
+		{"All jobs", func(c *simulate.Comparison) []simulate.Measure { return c.Measures }},
+	} {
+		t := table{Head: head}
+		add(&t, "", of.measures)
+		out = append(out, titledTable{of.title, t})
+	}
 	for _, kind := range []struct {
 		by    simulate.PartKind
 		title string
@@ -153,11 +174,4 @@ func comparisons(all []simulate.Comparison) (out []titledTable) {
 		out = append(out, titledTable{kind.title, t})
 	}
 	return out
-}
-
-func interval(i *simulate.Interval) string {
-	if i.Low == nil {
-		return fmt.Sprintf("%.1f", i.Mean)
-	}
-	return fmt.Sprintf("%.1f ± %.1f", i.Mean, *i.High-i.Mean)
 }

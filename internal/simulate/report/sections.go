@@ -16,7 +16,7 @@ const maxLines = 8
 func distributions(results [][]*simulate.Result, _ []simulate.Comparison) section {
 	out := section{
 		Title: "How long jobs waited and took",
-		Lead:  "How many of the jobs were within a time. A line further to the left is better. Completion has only jobs that succeeded: see how many were lost before you compare it. Each percentile is the average over the seeds.",
+		Lead:  "How many of the jobs were within a time. A line further to the left is better. Completion has only jobs that succeeded, so losing the slow ones moves it to the left: read the headline first. Each percentile is the average over the seeds.",
 	}
 	for _, kind := range []struct {
 		id, title string
@@ -178,12 +178,12 @@ func round(v float64) float64 {
 
 func byCause(_ [][]*simulate.Result, all []simulate.Comparison) section {
 	return bars(all, simulate.ByCause, "Retries and waste by cause",
-		"Averages over the seeds. Wasted resource-hours are those of runs that did not succeed: of a core, a GiB or a device.")
+		"Medians of the seeds. Wasted resource-hours are those of runs that did not succeed: of a core, a GiB or a device.")
 }
 
 func byRule(_ [][]*simulate.Result, all []simulate.Comparison) section {
 	return bars(all, simulate.ByRule, "Retries and waste by rule",
-		"Averages over the seeds, of the failed runs that each rule decided.")
+		"Medians of the seeds, of the failed runs that each rule decided.")
 }
 
 // bars shows each measure of parts of a kind: a group of bars for each part, a bar for each candidate.
@@ -199,7 +199,7 @@ func bars(all []simulate.Comparison, by simulate.PartKind, title, lead string) s
 		return out
 	}
 	for m, measure := range all[0].Parts[parts[0]].Measures {
-		f := figure{Title: strings.ToUpper(measure.Name[:1]) + measure.Name[1:], Axes: strings.ToLower(string(by)) + " → average", Table: table{Head: []string{string(by)}}}
+		f := figure{Title: strings.ToUpper(measure.Name[:1]) + measure.Name[1:], Axes: strings.ToLower(string(by)) + " → median", Table: table{Head: []string{string(by)}}}
 		p := picture{id: fmt.Sprintf("%s-%d", strings.ToLower(string(by)), m), title: f.Title, y: []tick{{Value: 0}}}
 		most, group, said := 0.0, float64(len(all))+0.7, []string{}
 		for i := range all {
@@ -210,7 +210,7 @@ func bars(all []simulate.Comparison, by simulate.PartKind, title, lead string) s
 			below := float64(len(parts)-1-n) * group
 			p.y = append(p.y, tick{Value: below + group/2, Label: short(all[0].Parts[part].Name())})
 			for i := range all {
-				v, at := all[i].Parts[part].Measures[m].Mean, below+group-0.85-float64(i)
+				v, at := all[i].Parts[part].Measures[m].Median, below+group-0.85-float64(i)
 				if v > 0 {
 					p.lines = append(p.lines, line{color: i, width: 10, x: []float64{0, v}, y: []float64{at, at}})
 				}
@@ -220,7 +220,7 @@ func bars(all []simulate.Comparison, by simulate.PartKind, title, lead string) s
 		for _, part := range parts {
 			r, values := row{Name: clean(all[0].Parts[part].Name())}, []string{}
 			for i := range all {
-				text := fmt.Sprintf("%.1f", all[i].Parts[part].Measures[m].Mean)
+				text := fmt.Sprintf("%.1f", all[i].Parts[part].Measures[m].Median)
 				r.Cells, values = append(r.Cells, cell{Text: text}), append(values, letter(i)+" "+text)
 			}
 			f.Table.Rows = append(f.Table.Rows, r)
