@@ -284,20 +284,35 @@ func rowsFollow(t *testing.T, data string) {
 // rowsComplete checks that the job database answers all events.
 func rowsComplete(t *testing.T, data string) {
 	t.Helper()
+	for p, end := range ends(t, data) {
+		if got := contents(t, data, p).Positions.Chain.InTo; got != end {
+			t.Errorf("partition %d: the job database answers up to %v, the events end at %v", p, got, end)
+		}
+	}
+}
+
+// answered waits until the job database of a running up answers all events.
+func answered(t *testing.T, data string) {
+	t.Helper()
+	for p, end := range ends(t, data) {
+		until(t, "all events are answered", func() bool { return contents(t, data, p).Positions.Chain.InTo == end })
+	}
+}
+
+// ends are the ends of the events, by partition.
+func ends(t *testing.T, data string) []eventlog.Position {
+	t.Helper()
 	logs, err := app.Dir(data).OpenLogs(0, app.Access{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer logs.Close()
-	for p := range logs.Events.Partitions() {
-		end, err := logs.Events.End(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := contents(t, data, p).Positions.Chain.InTo; got != end {
-			t.Errorf("partition %d: the job database answers up to %v, the events end at %v", p, got, end)
-		}
+	all := make([]eventlog.Position, logs.Events.Partitions())
+	for p := range all {
+		all[p], err = logs.Events.End(p)
+		must(t, err)
 	}
+	return all
 }
 
 func contents(t *testing.T, data string, p int) *jobdb.Contents {
