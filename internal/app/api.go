@@ -75,11 +75,12 @@ func (n *node) serveAPI(p *parts) error {
 	if n.API.TLS != nil {
 		scheme = "https"
 	}
-	n.Log.Info("serving the page and the policy API (gRPC and REST)", slog.String("address", l.Addr().String()), slog.String("page", scheme+"://"+l.Addr().String()+"/"))
 	address := n.Data.APIAddress()
 	if err := errors.Join(os.MkdirAll(string(n.Data), 0o750), writeFile(address, []byte(l.Addr().String()+"\n"))); err != nil {
 		return errors.Join(fmt.Errorf("record the API's address: %w", err), l.Close())
 	}
+	// Whoever waits for this line may call the server by the data directory.
+	n.Log.Info("serving the page and the policy API (gRPC and REST)", slog.String("address", l.Addr().String()), slog.String("page", scheme+"://"+l.Addr().String()+"/"))
 	p.run("API server", func(ctx context.Context) error {
 		shutDown := make(chan struct{})
 		context.AfterFunc(ctx, func() {

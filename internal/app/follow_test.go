@@ -2,7 +2,10 @@ package app_test
 
 import (
 	"bytes"
+	"context"
+	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -40,4 +43,47 @@ func TestFollowArmada(t *testing.T) {
 		t.Errorf("logged %s", text)
 	}
 	follows(t, dir)
+}
+
+// onRecord calls a function with each record that is logged.
+type onRecord struct {
+	slog.Handler
+	call func(slog.Record)
+}
+
+// Handle implements slog.Handler.
+func (h onRecord) Handle(_ context.Context, r slog.Record) error {
+	h.call(r)
+	return nil
+}
+
+// TestServingIsAnnounced: when a node logs that it serves the API, the data directory names its address.
+func TestServingIsAnnounced(t *testing.T) {
+	t.Parallel()
+	dir := app.Dir(filepath.Join(t.TempDir(), "data"))
+	ctx, end := context.WithCancel(t.Context())
+	announced, recorded := "", ""
+	log := slog.New(onRecord{slog.NewTextHandler(io.Discard, nil), func(r slog.Record) {
+		if !strings.HasPrefix(r.Message, "serving the page and the policy API") {
+			return
+		}
+		r.Attrs(func(a slog.Attr) bool {
+			if a.Key == "address" {
+				announced = a.Value.String()
+			}
+			return true
+		})
+		b, err := os.ReadFile(dir.APIAddress())
+		if err != nil {
+			t.Error(err)
+		}
+		recorded = strings.TrimSpace(string(b))
+		end()
+	}})
+	if err := app.Run(ctx, app.Config{Data: dir, Evaluate: true, Ingest: true, API: app.API{Listen: "127.0.0.1:0"}, Log: log, Now: time.Now}); err != nil {
+		t.Fatal(err)
+	}
+	if announced == "" || recorded != announced {
+		t.Errorf("announced address %q, the data directory names %q", announced, recorded)
+	}
 }
