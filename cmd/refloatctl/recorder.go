@@ -127,13 +127,12 @@ func (r *recorder) openFirst(s *source) (err error) {
 	if s.end == eventlog.Start {
 		return err
 	}
-	if s.begins, err = r.topic.Beginning(s.partition); err != nil {
+	if s.lost {
+		s.reader, s.begins, err = eventlog.OpenHeld(r.topic, s.partition)
+		s.at = s.begins
 		return err
 	}
-	if s.lost {
-		s.at = s.begins
-		s.reader, err = r.topic.Open(s.partition, s.begins)
-	}
+	s.begins, err = r.topic.Beginning(s.partition)
 	return err
 }
 

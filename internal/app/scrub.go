@@ -150,9 +150,7 @@ func (s *scrubber) partition(ctx context.Context, key string, topic eventlog.Top
 	}
 	r, err := topic.Open(p, from)
 	if errors.Is(err, eventlog.ErrTrimmed) {
-		if from, err = topic.Beginning(p); err == nil {
-			r, err = topic.Open(p, from)
-		}
+		r, _, err = eventlog.OpenHeld(topic, p)
 	}
 	if err != nil {
 		return s.logDamage(err)

@@ -309,11 +309,11 @@ func openHeld(t eventlog.Topic, p int, after eventlog.Position) (eventlog.Reader
 	if !errors.Is(err, eventlog.ErrTrimmed) {
 		return r, err
 	}
-	begin, beginErr := t.Beginning(p)
-	if beginErr != nil {
-		return nil, errors.Join(err, beginErr)
+	r, _, heldErr := eventlog.OpenHeld(t, p)
+	if heldErr != nil {
+		return nil, errors.Join(err, heldErr)
 	}
-	return t.Open(p, begin)
+	return r, nil
 }
 
 // prove reads the copy as Verify will, behind the archive that it continues, and

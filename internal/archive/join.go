@@ -128,14 +128,14 @@ func (t *joined) openLive(p int, after eventlog.Position) (eventlog.Reader, erro
 	if !errors.Is(err, eventlog.ErrTrimmed) || after == eventlog.Start || after != t.archived(p) || t.name == policiesDir {
 		return r, err
 	}
-	begin, beginErr := t.live.Beginning(p)
-	if beginErr != nil {
-		return nil, errors.Join(err, beginErr)
+	held, begin, heldErr := eventlog.OpenHeld(t.live, p)
+	if heldErr != nil {
+		return nil, errors.Join(err, heldErr)
 	}
 	if begin.Compare(after) < 0 {
-		return nil, err
+		return nil, errors.Join(err, held.Close())
 	}
-	return t.live.Open(p, begin)
+	return held, nil
 }
 
 // complete checks that a reader of the archive alone has come to its end. (Where a loss of

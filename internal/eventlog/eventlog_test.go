@@ -86,3 +86,44 @@ func TestReach(t *testing.T) {
 		}
 	}
 }
+
+// trimming is a topic of which more is deleted before each Open, up to a position.
+type trimming struct {
+	eventlog.Topic
+	begin, until int64
+	broken       bool // Open never succeeds
+}
+
+func (l *trimming) Beginning(int) (eventlog.Position, error) {
+	if l.begin == 0 {
+		return eventlog.Start, nil
+	}
+	return eventlog.Position{Ledger: l.begin, Batch: -1}, nil
+}
+
+func (l *trimming) Open(_ int, after eventlog.Position) (eventlog.Reader, error) {
+	l.begin = min(l.begin+1, l.until)
+	if begin, _ := l.Beginning(0); l.broken || after != begin {
+		return nil, fmt.Errorf("after %v: %w", after, eventlog.ErrTrimmed)
+	}
+	return endless{}, nil
+}
+
+// TestOpenHeld: a topic opens where it begins, although messages are deleted after it said where that is. A topic
+// that contradicts itself is no endless loop.
+func TestOpenHeld(t *testing.T) {
+	t.Parallel()
+	for until := range int64(3) {
+		want := eventlog.Position{Ledger: until, Batch: -1}
+		if until == 0 {
+			want = eventlog.Start
+		}
+		r, at, err := eventlog.OpenHeld(&trimming{until: until}, 0)
+		if r == nil || at != want || err != nil {
+			t.Errorf("deleted up to %d: opened at %v, %v; want %v", until, at, err, want)
+		}
+		if _, _, err := eventlog.OpenHeld(&trimming{until: until, broken: true}, 0); !errors.Is(err, eventlog.ErrTrimmed) {
+			t.Errorf("broken: %v", err)
+		}
+	}
+}

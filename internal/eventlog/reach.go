@@ -27,3 +27,19 @@ func Reach(t Topic, p int) (Position, error) {
 	}
 	return Start, nil
 }
+
+// OpenHeld opens a partition where it begins, and returns that position. A broker may delete messages between the
+// two requests; then it is asked again.
+func OpenHeld(t Topic, p int) (Reader, Position, error) {
+	for last, again := Start, false; ; again = true {
+		begin, err := t.Beginning(p)
+		if err != nil {
+			return nil, begin, err
+		}
+		r, err := t.Open(p, begin)
+		if !errors.Is(err, ErrTrimmed) || again && begin == last {
+			return r, begin, err
+		}
+		last = begin
+	}
+}

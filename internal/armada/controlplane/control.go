@@ -181,14 +181,11 @@ func (f *Follower) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	after := f.position
-	f.reader, err = f.cfg.Topic.Open(f.cfg.Partition, after)
-	if after == eventlog.Start && errors.Is(err, eventlog.ErrTrimmed) {
+	f.reader, err = f.cfg.Topic.Open(f.cfg.Partition, f.position)
+	if f.position == eventlog.Start && errors.Is(err, eventlog.ErrTrimmed) {
 		// "From the beginning" means what existed at the take-over, and everything
 		// since.
-		if after, err = f.cfg.Topic.Beginning(f.cfg.Partition); err == nil {
-			f.reader, err = f.cfg.Topic.Open(f.cfg.Partition, after)
-		}
+		f.reader, _, err = eventlog.OpenHeld(f.cfg.Topic, f.cfg.Partition)
 	}
 	if err != nil {
 		f.reader = nil

@@ -451,14 +451,7 @@ func (w *world) truncate() {
 	for p := range w.events.Partitions() {
 		name, err := utils.GetTopicName(w.events.PartitionName(p))
 		w.must(err)
-		req, err := http.NewRequestWithContext(w.Context(), http.MethodDelete, pulsartest.Shared(w.T).AdminURL+"/admin/v2/"+name.GetRestPath()+"/truncate", nil)
-		w.must(err)
-		resp, err := http.DefaultClient.Do(req)
-		w.must(err)
-		w.must(resp.Body.Close())
-		if resp.StatusCode/100 != 2 {
-			w.Fatalf("truncate: %s", resp.Status)
-		}
+		w.admin(http.MethodDelete, name.GetRestPath()+"/truncate", "")
 	}
 	w.must(w.events.Close())
 	var err error

@@ -203,16 +203,37 @@ func consumers(s utils.SubscriptionStats) []string {
 
 // partition looks at one partition, except for our position, which is in the database.
 func (l *inspector) partition(ctx context.Context, p *Partition) error {
-	ledgers, err := l.cursor(ctx, p.Number, &p.Cursor)
+	err := l.whileHeld(ctx, p.Number, func(c Cursor, ledgers []ledger) (err error) {
+		p.Cursor, p.Applied = c, Position{}
+		if !c.Missing {
+			p.Applied, err = l.canonical(ctx, ledgers, p.Number, c.MarkDelete)
+		}
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	if !p.Cursor.Missing {
-		if p.Applied, err = l.canonical(ctx, ledgers, p.Number, p.Cursor.MarkDelete); err != nil {
+	return l.first(ctx, p)
+}
+
+// whileHeld calls a function with Armada's subscription and the topic's ledgers, and again if the broker has deleted
+// a ledger that the function was to read.
+func (l *inspector) whileHeld(ctx context.Context, p int, call func(Cursor, []ledger) error) error {
+	var err error
+	for first := int64(-1); ; {
+		var c Cursor
+		ledgers, cursorErr := l.cursor(ctx, p, &c)
+		if cursorErr != nil {
+			return cursorErr
+		}
+		if err != nil && len(ledgers) > 0 && ledgers[0].id == first {
 			return err
 		}
+		if err = call(c, ledgers); !errors.Is(err, eventlog.ErrTrimmed) || len(ledgers) == 0 {
+			return err
+		}
+		first = ledgers[0].id
 	}
-	return l.first(ctx, p)
 }
 
 // ledger is a ledger that the topic holds.
@@ -325,19 +346,12 @@ func (l *inspector) lastIn(ctx context.Context, p int, ledger, entry int64) (las
 
 // first reads the first message.
 func (l *inspector) first(ctx context.Context, p *Partition) (err error) {
-	at, err := l.topic.Beginning(p.Number)
-	if err != nil {
-		return err
-	}
-	p.Whole = at == eventlog.Start
-	if end, err := l.topic.End(p.Number); err != nil || end == eventlog.Start {
-		return err
-	}
-	r, err := eventlog.ToEnd(ctx, l.topic).Open(p.Number, at)
+	r, at, err := eventlog.OpenHeld(eventlog.ToEnd(ctx, l.topic), p.Number)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
+	p.Whole = at == eventlog.Start
 	var one [1]eventlog.Message
 	if n, err := r.Read(one[:]); n == 0 || err != nil {
 		return err
@@ -357,16 +371,14 @@ func (l *inspector) position(ctx context.Context, p *Partition) error {
 		p.EventsAt.At, err = l.before(p.Number)
 		return err
 	}
-	var c Cursor
-	ledgers, err := l.cursor(ctx, p.Number, &c)
-	if err != nil {
-		return err
-	}
 	entry := at.Entry
 	if at.Batch < 0 { // the position before the entry
 		entry--
 	}
-	p.EventsAt, err = l.canonical(ctx, ledgers, p.Number, fmt.Sprintf("%d:%d", at.Ledger, entry))
+	err := l.whileHeld(ctx, p.Number, func(_ Cursor, ledgers []ledger) (err error) {
+		p.EventsAt, err = l.canonical(ctx, ledgers, p.Number, fmt.Sprintf("%d:%d", at.Ledger, entry))
+		return err
+	})
 	switch {
 	case err != nil || p.EventsAt.Why != nil:
 	case p.EventsAt.Deleted: // it is not a cursor: messages may be missing

@@ -1,7 +1,6 @@
 package cutover_test
 
 import (
-	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -272,19 +271,6 @@ func (o *order) trim() {
 	}
 }
 
-func (o *order) admin(method, path, body string) {
-	o.Helper()
-	req, err := http.NewRequestWithContext(o.Context(), method, pulsartest.Shared(o.T).AdminURL+"/admin/v2/"+path, strings.NewReader(body))
-	o.must(err)
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(req)
-	o.must(err)
-	o.must(resp.Body.Close())
-	if resp.StatusCode/100 != 2 {
-		o.Fatalf("%s: %s", path, resp.Status)
-	}
-}
-
 // reopen drops what is cached about events.
 func (o *order) reopen() {
 	o.must(o.events.Close())
@@ -309,29 +295,6 @@ func (o *order) evaluate() {
 			return true, err
 		})
 		o.acknowledge(p, end)
-	}
-}
-
-// wait calls the function until it is done.
-func (o *order) wait(what string, more func() (bool, error)) {
-	o.Helper()
-	ctx, cancel := context.WithTimeout(o.Context(), time.Minute)
-	defer cancel()
-	again := time.NewTicker(5 * time.Millisecond)
-	defer again.Stop()
-	for {
-		on, err := more()
-		if err != nil {
-			o.Fatalf("%s: %v", what, err)
-		}
-		if !on {
-			return
-		}
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			o.Fatalf("not in a minute: %s", what)
-		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -137,6 +138,43 @@ func (w *world) publish(entries []recording.Entry, batch uint) {
 	for _, p := range producers {
 		w.must(p.FlushWithCtx(w.Context()))
 		p.Close()
+	}
+}
+
+// admin makes a request of the admin API.
+func (w *world) admin(method, path, body string) {
+	w.Helper()
+	req, err := http.NewRequestWithContext(w.Context(), method, pulsartest.Shared(w.T).AdminURL+"/admin/v2/"+path, strings.NewReader(body))
+	w.must(err)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	w.must(err)
+	w.must(resp.Body.Close())
+	if resp.StatusCode/100 != 2 {
+		w.Fatalf("%s: %s", path, resp.Status)
+	}
+}
+
+// wait calls the function until it is done.
+func (w *world) wait(what string, more func() (bool, error)) {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+	defer cancel()
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	for {
+		on, err := more()
+		if err != nil {
+			w.Fatalf("%s: %v", what, err)
+		}
+		if !on {
+			return
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			w.Fatalf("not in a minute: %s", what)
+		}
 	}
 }
 

@@ -23,14 +23,14 @@ func OpenBehind(events eventlog.Topic, p int, origin eventlog.Position) (eventlo
 	if !errors.Is(err, eventlog.ErrTrimmed) || origin == eventlog.Start {
 		return r, err
 	}
-	at, beginErr := events.Beginning(p)
-	if beginErr != nil {
-		return nil, errors.Join(err, beginErr)
+	held, begin, heldErr := eventlog.OpenHeld(events, p)
+	if heldErr != nil {
+		return nil, errors.Join(err, heldErr)
 	}
-	if at.Compare(origin) < 0 {
-		return nil, err
+	if begin.Compare(origin) < 0 {
+		return nil, errors.Join(err, held.Close())
 	}
-	return events.Open(p, at)
+	return held, nil
 }
 
 // Seek follows the decisions of a partition without their input, up to the first

@@ -72,7 +72,7 @@ func Unwrap(m *eventlog.Message) (eventlog.Message, error) {
 // Topic returns the topic that a log is a copy of, or the log itself if it is not a copy.
 func Topic(log eventlog.Topic) (eventlog.Topic, error) {
 	for p := range log.Partitions() {
-		r, err := openFirst(log, p)
+		r, _, err := eventlog.OpenHeld(log, p)
 		if err != nil {
 			return nil, err
 		}
@@ -92,14 +92,6 @@ func Topic(log eventlog.Topic) (eventlog.Topic, error) {
 	return log, nil // empty: a copy cannot be told from an original
 }
 
-func openFirst(log eventlog.Topic, p int) (eventlog.Reader, error) {
-	begin, err := log.Beginning(p)
-	if err != nil {
-		return nil, err
-	}
-	return log.Open(p, begin)
-}
-
 type topic struct{ eventlog.Topic }
 
 // Open implements eventlog.Topic. It reads the copy up to the position.
@@ -111,7 +103,7 @@ func (t *topic) Open(p int, after eventlog.Position) (eventlog.Reader, error) {
 	if after.Compare(end) > 0 {
 		return nil, fmt.Errorf("copy of partition %d: open after %v: the copy ends at %v: %w", p, after, end, eventlog.ErrCorrupt)
 	}
-	in, err := openFirst(t.Topic, p)
+	in, _, err := eventlog.OpenHeld(t.Topic, p)
 	if err != nil {
 		return nil, err
 	}

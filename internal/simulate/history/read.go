@@ -103,11 +103,7 @@ func ReadLog(ctx context.Context, log eventlog.Topic, name string) (*History, er
 }
 
 func (h *History) readPartition(ctx context.Context, log eventlog.Topic, p int, batch []eventlog.Message) (err error) {
-	begin, err := log.Beginning(p)
-	if err != nil {
-		return err
-	}
-	r, err := log.Open(p, begin)
+	r, _, err := eventlog.OpenHeld(log, p)
 	if err != nil {
 		return err
 	}
