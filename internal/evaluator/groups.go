@@ -31,6 +31,9 @@ func (c *current) Groups() bool { return c.Progress.Semantics >= sinceGroups }
 // Successors implements projection.GroupHandler.
 func (c *current) Successors() bool { return c.Progress.Semantics >= sinceSuccessors }
 
+// DueAgain implements projection.GroupHandler.
+func (c *current) DueAgain() bool { return c.Progress.Semantics >= sinceDueAgain }
+
 func (c *current) fail(err error) {
 	if c.err == nil {
 		c.err = err

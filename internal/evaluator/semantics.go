@@ -37,6 +37,9 @@ const (
 	// sinceSuccessors lets a new group follow one that has ended. Before, its name was taken
 	// until the group was forgotten.
 	sinceSuccessors = 4
+	// sinceDueAgain has a group whose end was refused when it came due come due again once a
+	// longer horizon has passed. Before, it did not end without another event.
+	sinceDueAgain = 4
 )
 
 // maxAvoided is the number of nodes that a decision names to be avoided, at most.

@@ -235,6 +235,9 @@ type GroupHandler interface {
 	Groups() bool
 	// Successors reports whether a new group can follow one that has ended: from version 4 on.
 	Successors() bool
+	// DueAgain reports whether a group that came due comes due again if a policy generation
+	// makes the horizon longer: from version 4 on.
+	DueAgain() bool
 	// Bind returns what the group policy of that name fixes, or why the job is not a member.
 	// whole: the group is the job's gang, of that cardinality.
 	Bind(first *Job, name, policy string, whole bool, cardinality uint32) (Bound, policy.FindingReason)

@@ -72,6 +72,10 @@ func (s *State) recheckRefused() {
 		if ge.g.State != policy.GroupActive {
 			continue
 		}
+		if ge.g.Passed && ge.g.LastEvent >= s.groupCutoff() && s.msg.h.DueAgain() {
+			ge.g.Passed = false // the horizon is longer now
+			s.markDirty(ge)
+		}
 		if !ge.touched {
 			ge.touched = true
 			s.msg.groups = append(s.msg.groups, ge)

@@ -11,6 +11,7 @@ type noGroups struct{}
 func (noGroups) Groups() bool { return false }
 
 func (noGroups) Successors() bool { return false }
+func (noGroups) DueAgain() bool   { return false }
 
 func (noGroups) Bind(*Job, string, string, bool, uint32) (Bound, policy.FindingReason) {
 	panic("no groups")

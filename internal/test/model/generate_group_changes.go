@@ -157,8 +157,11 @@ func (g *groupGenerator) overridden(p Policies) Policies {
 }
 
 // changedGroups is a policy set after some edits: rules, limits and parts of groups change, shrink or
-// go; or somebody overrides what the policies say, or no longer.
+// go; or somebody overrides what the policies say, or no longer. The horizon changes, too.
 func (g *groupGenerator) changedGroups(p Policies) Policies {
+	if g.chance(0.15) {
+		p = g.otherHorizon(p)
+	}
 	if g.chance(0.5) {
 		return g.overridden(p)
 	}

@@ -13,11 +13,9 @@ func (g *groupGenerator) groupPolicySet() Policies {
 	if p.Settings == nil {
 		p.Settings = &Settings{}
 	}
-	s := *p.Settings
 	if g.chance(0.8) {
-		s.HorizonMs = new(pick(g.generator, []int64{600_000, 3_600_000, 86_400_000}))
+		p = g.otherHorizon(p)
 	}
-	p.Settings = &s
 	for i := range p.Policies {
 		policy := &p.Policies[i]
 		if policy.Flat {
@@ -34,6 +32,13 @@ func (g *groupGenerator) groupPolicySet() Policies {
 		p.Groups = append(p.Groups, g.groupPolicy(name))
 	}
 	return g.loudly(p)
+}
+
+func (g *groupGenerator) otherHorizon(p Policies) Policies {
+	s := p.settings()
+	s.HorizonMs = new(pick(g.generator, []int64{600_000, 3_600_000, 86_400_000}))
+	p.Settings = &s
+	return p
 }
 
 func (g *groupGenerator) groupPolicy(name string) GroupPolicy {

@@ -64,6 +64,7 @@ type group struct {
 	lastEvent            int64 // the watermark then
 	touched              bool  // by the current message
 	refused              bool  // something did not happen, since the queue was mute (R1)
+	looked               bool  // it was due, and had no event since (R1)
 }
 
 // Shape is what binding fixes of a part.
@@ -216,7 +217,7 @@ func (u *unit) tooManyLost() bool {
 // touch notes an event of a member's group: R9.
 func (m *Model) touch(j *job) {
 	if j.member != nil {
-		j.member.unit.part.group.lastEvent = *m.watermark
+		j.member.unit.part.group.lastEvent, j.member.unit.part.group.looked = *m.watermark, false
 		j.member.unit.part.group.touched, j.member.unit.touched = true, true
 	}
 }
@@ -225,7 +226,7 @@ func (m *Model) touch(j *job) {
 func (m *Model) sayOf(g *group, rec Record) {
 	rec.Ledger, rec.Entry, rec.Batch = m.current.Ledger, m.current.Entry, m.current.Batch
 	rec.Queue, rec.JobSet, rec.Group = g.queue, g.set, g.name
-	g.lastEvent, g.touched = *m.watermark, true
+	g.lastEvent, g.touched, g.looked = *m.watermark, true, false
 	m.say(rec)
 }
 
@@ -326,6 +327,10 @@ func (m *Model) recheckRefused() {
 			g.touched = true
 			for _, u := range g.units() {
 				u.touched = true
+			}
+			if m.has(dueAgain) && g.looked && !m.passed(g.lastEvent) {
+				g.looked = false
+				m.Seen["group: due again"]++
 			}
 		}
 		g.refused = false

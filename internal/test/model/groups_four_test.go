@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -462,5 +463,31 @@ func TestNoJitterWithoutRun(t *testing.T) {
 				"1: MemberRestart a a0 g1 @14.049s",
 			},
 		},
+	})
+}
+
+// TestDueAgain: a group that came due while its queue was in shadow, under a shorter horizon, comes due
+// again when a longer one has passed; in version 3 it is not looked at again.
+func TestDueAgain(t *testing.T) {
+	t.Parallel()
+	with := func(mode string, horizon int64) *Policies {
+		p := grouped(GroupPolicy{Parts: []GroupPart{{Name: "driver"}, {Name: "main", After: []string{"driver"}}}})
+		p.Settings = &Settings{HorizonMs: &horizon, Mode: mode}
+		return &p
+	}
+	steps := []stepFour{
+		{said: at(1, inPart("a", "main"))},
+		{said: at(700, submit("x")), policies: with("Shadow", 600_000)},
+		{said: at(800, submit("y")), policies: with("Enforce", 3_600_000)},
+		{said: at(3601, submit("z"))},
+		{said: at(3602, submit("z"))},
+	}
+	held := []string{"0: GroupBound", "0: MemberHeld a"}
+	three := slices.Clone(steps)
+	three[0].version = GroupsVersion
+	short := *with("Enforce", 600_000)
+	runFour(t, []caseFour{
+		{"version 4", short, steps, append(held, "4: GroupEnded Failed Exhausted", "4: MemberStopped a")},
+		{"version 3", short, three, held},
 	})
 }
