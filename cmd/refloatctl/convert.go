@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/convert"
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/plural"
@@ -18,6 +20,7 @@ import (
 )
 
 type convertFlags struct {
+	client
 	files  []string
 	dir    string
 	queue  string
@@ -42,6 +45,10 @@ stdin. Each field that is lost, or means something else, is one line on stderr: 
 what it was, what it is now, and why. What a server wrote (status, managedFields) is ignored.
 A mistake in a manifest is an error, and then nothing is written.
 
+Settings are never written: they are the operator's. Where manifests need more retries of a
+job than settings permit, a line says so; --data or --server compares with the settings in
+force, else they are taken to be the defaults.
+
 Without -o, everything goes to stdout as YAML documents: first the jobs, then the policies.
 
 Exit code 1 if there is an error; with --strict also for a field that is lost or changed.`,
@@ -56,6 +63,7 @@ Exit code 1 if there is an error; with --strict also for a field that is lost or
 	cmd.Flags().StringVar(&f.queue, "queue", "", "the queue of Armada; default: the one that a manifest names, else default")
 	cmd.Flags().StringVar(&f.jobSet, "job-set", "", "the job set; default: the name of the first manifest")
 	cmd.Flags().BoolVar(&f.strict, "strict", false, "treat a field that is lost or changed as an error")
+	f.bind(cmd)
 	cmd.Flags().BoolVar(&f.force, "overwrite", false, "replace files that exist in the directory of -o")
 	return cmd
 }
@@ -72,7 +80,11 @@ func convertFiles(cmd *cobra.Command, f convertFlags) error {
 		}
 		files = append(files, file)
 	}
-	r := convert.Convert(files, convert.Options{Queue: f.queue, JobSet: f.jobSet})
+	permitted, err := f.maxRetries(cmd.Context())
+	if err != nil {
+		return err
+	}
+	r := convert.Convert(files, convert.Options{Queue: f.queue, JobSet: f.jobSet, MaxRetries: permitted})
 	for _, n := range r.Notes {
 		fmt.Fprintln(cmd.ErrOrStderr(), n)
 	}
@@ -90,6 +102,26 @@ func convertFiles(cmd *cobra.Command, f convertFlags) error {
 		return printConverted(cmd, r)
 	}
 	return writeConverted(cmd, f, r)
+}
+
+// maxRetries asks the deployment how many retries its settings permit; nil: none is named.
+func (f *convertFlags) maxRetries(ctx context.Context) (permitted *convert.MaxRetries, err error) {
+	if f.data == "" && f.server == "" {
+		return nil, nil
+	}
+	err = f.reading(ctx, func(ctx context.Context, c pb.PoliciesClient) error {
+		list, err := c.List(ctx, &pb.ListRequest{Kind: policyfile.KindSettings})
+		if err != nil {
+			return err
+		}
+		set, err := setOf(list.Resources)
+		if err != nil {
+			return err
+		}
+		permitted = &convert.MaxRetries{Global: set.GlobalMaxRetries(), Policy: set.PolicyMaxRetries()}
+		return nil
+	})
+	return permitted, err
 }
 
 // maxManifest limits what is read of one file; convert says so if it is more than it takes.
@@ -173,10 +205,8 @@ func writeConverted(cmd *cobra.Command, f convertFlags, r *convert.Result) error
 // nextSteps says how the policies come into force. Jobs select them by annotation, after those of their queue.
 func nextSteps(out io.Writer, policies, jobs string, r *convert.Result) {
 	var names []string
-	settings := false
 	for _, p := range r.Policies {
 		for _, id := range p.IDs {
-			settings = settings || id.Kind == policyfile.KindSettings
 			if id.Kind == policyfile.KindPolicy {
 				names = append(names, id.Name)
 			}
@@ -190,9 +220,6 @@ func nextSteps(out io.Writer, policies, jobs string, r *convert.Result) {
 	say := func(format string, args ...any) {
 		step++
 		fmt.Fprintf(out, "  %d. "+format+"\n", append([]any{step}, args...)...)
-	}
-	if settings {
-		say("%s raises globalMaxRetries, for all queues. If you have RetrySettings, raise it\n     there instead, and remove the file", filepath.Join(policies, convert.SettingsFile))
 	}
 	say(`Put the policies in force: refloatctl apply -f %s --data DIR (or --server HOST:PORT), or copy them to
      the directory that --policies names. The jobs select %s by the annotation armadaproject.io/retry-policy,

@@ -73,3 +73,30 @@ func TestConvertStdin(t *testing.T) {
 		t.Errorf("convert of a list in stdin: %v, %s; want %s", err, out, want)
 	}
 }
+
+// TestConvertWritesNoSettings: what convert writes is applied to a deployment, whose settings stay those of its operator.
+// It says where they permit fewer retries than the manifest needs.
+func TestConvertWritesNoSettings(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	data, out := filepath.Join(dir, "data"), filepath.Join(dir, "out")
+	settings := func(more string) string {
+		return writeFile(t, dir, "settings.yaml", "apiVersion: armadaproject.io/v1\nkind: RetrySettings\nspec: {mode: Shadow, globalMaxRetries: 50"+more+"}\n")
+	}
+	manifest := writeFile(t, dir, "jobset.yaml", strings.ReplaceAll(tripOfJobSet, "backoffLimit: 0", "backoffLimit: 1"))
+	p, ctlServed := served(t, data)
+	ctlServed("apply", "-f", settings("")).exits(t, exitFine)
+
+	const needs = "changed: JobSet training: spec.replicatedJobs[0] any number of retries of a job → %s: "
+	ctl(t, "convert", "-f", manifest).exits(t, exitFine).says(t, strings.Replace(needs, "%s", "20", 1)+"by default, the settings permit no more")
+	ctlServed("convert", "-f", manifest, "-o", out).exits(t, exitFine).
+		says(t, strings.Replace(needs, "%s", "50", 1)+"the settings of the deployment permit no more in total, over all restarts: an operator can raise policyMaxRetries to 1000000")
+	ctlServed("apply", "-f", filepath.Join(out, "policies")).exits(t, exitFine)
+	ctlServed("get", "settings", "-o", "yaml").exits(t, exitFine).says(t, "mode: Shadow", "globalMaxRetries: 50")
+
+	ctlServed("apply", "-f", settings(", policyMaxRetries: 1000000")).exits(t, exitFine)
+	if r := ctlServed("convert", "-f", manifest).exits(t, exitFine); strings.Contains(r.err, "retries of a job") {
+		t.Errorf("enough retries are permitted, and convert says: %s", r.err)
+	}
+	p.ends(t)
+}

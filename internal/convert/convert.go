@@ -17,6 +17,14 @@ import (
 type Options struct {
 	Queue  string // of Armada; "": that of the manifests, else "default"
 	JobSet string // "": the name of the first group
+	// MaxRetries is what the settings of the deployment permit; nil: they are not known.
+	MaxRetries *MaxRetries
+}
+
+// MaxRetries is how many retries settings permit a job in total, over all of its rules and restarts.
+type MaxRetries struct {
+	Global uint32 // globalMaxRetries
+	Policy uint32 // to which the maxRetries of a policy may raise it
 }
 
 // Result is what manifests became.
@@ -94,6 +102,7 @@ func Convert(files []File, o Options) *Result {
 		if len(c.docs) == 0 {
 			c.notes = append(c.notes, Note{Kind: Error, Why: "no manifest to convert", Fix: "pass a " + c.kinds()})
 		}
+		c.maxRetries(workloads, o.MaxRetries)
 		r.Policies, r.Set = c.policies(workloads)
 		r.Submit = submit(workloads, o)
 	}

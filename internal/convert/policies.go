@@ -16,15 +16,12 @@ import (
 	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
-// PolicyFile is one file of policies: all of one workload, or the settings.
+// PolicyFile is one file of policies: all of one workload. Settings are the operator's: a manifest never writes them.
 type PolicyFile struct {
 	Name string // such as training.yaml; without a directory
 	Data []byte
 	IDs  []policyfile.ID
 }
-
-// SettingsFile is the name of the file that raises globalMaxRetries, where workloads need more than the default.
-const SettingsFile = "settings.yaml"
 
 // maxLimit is the greatest number that a limit of a policy can be.
 const maxLimit = 1_000_000
@@ -32,7 +29,6 @@ const maxLimit = 1_000_000
 // policies makes the policies of workloads, and checks them as lint does. A rule that can never be reached is left out.
 func (c *conversion) policies(workloads []*Workload) ([]PolicyFile, *policyfile.Set) {
 	names := newNames()
-	names.taken["settings"] = true // the name of a file of ours
 	for _, w := range workloads {
 		w.nameAll(names)
 	}
@@ -106,9 +102,6 @@ func (c *conversion) resources(workloads []*Workload) (files []policyfile.File, 
 				})
 			}
 		}
-	}
-	if n := maxRetries(workloads); n > policy.DefaultSettings().GlobalMaxRetries {
-		add(policyfile.KindSettings, "", map[string]any{"globalMaxRetries": n}, owner{})
 	}
 	return files, owners
 }
@@ -198,39 +191,60 @@ func (c *conversion) files(workloads []*Workload, set *policyfile.Set) (files []
 		}
 		add(w.policyName+".yaml", about, ids)
 	}
-	if slices.ContainsFunc(set.Resources(), func(id policyfile.ID) bool { return id.Kind == policyfile.KindSettings }) {
-		add(SettingsFile, "# For all queues: more than the default of 20 are needed so that no job runs out of retries before its own\n"+
-			"# limits do. If you have RetrySettings of your own, raise globalMaxRetries there instead.\n",
-			[]policyfile.ID{{Kind: policyfile.KindSettings}})
-	}
 	return files
 }
 
-// maxRetries is how many retries a member may need, over all restarts of its group and unit: globalMaxRetries never
-// starts anew.
-func maxRetries(workloads []*Workload) uint32 {
-	most := uint64(0)
+// maxRetries has policies ask for the retries that they need, and says where settings permit fewer.
+func (c *conversion) maxRetries(workloads []*Workload, known *MaxRetries) {
+	byDefault := policy.DefaultSettings()
+	allowed := or(known, MaxRetries{Global: byDefault.GlobalMaxRetries, Policy: byDefault.GlobalMaxRetries})
 	for _, w := range workloads {
+		var worst *Part
+		most := uint32(0)
 		for i := range w.Parts {
 			p := &w.Parts[i]
-			restarts := w.restarts(p)
 			for k := range p.Tasks {
-				r := &p.Tasks[k].Retry
-				each := uint64(maxLimit)
-				if r.Limit != nil {
-					each = uint64(*r.Limit) * uint64(1+r.counted())
+				n := w.retries(p, &p.Tasks[k].Retry)
+				if n >= min(byDefault.GlobalMaxRetries, allowed.Global) {
+					// One more, so that a limit of the manifest's own ends it and not this one.
+					asked := min(n+1, maxLimit)
+					p.Tasks[k].Retry.MaxRetries = &asked
 				}
-				if p.RetryLimit != nil {
-					each = min(each, uint64(*p.RetryLimit))
+				if n > most {
+					most, worst = n, p
 				}
-				if r.NoRetry && r.counted() == 0 {
-					each = 0
-				}
-				most = max(most, min(each*(restarts+1), maxLimit))
 			}
 		}
+		permitted := max(allowed.Global, allowed.Policy)
+		if most <= permitted {
+			continue
+		}
+		needs := fmt.Sprintf("up to %d retries of a job", most)
+		if most == maxLimit {
+			needs = "any number of retries of a job"
+		}
+		why := fmt.Sprintf("the settings of the deployment permit no more in total, over all restarts: an operator can raise policyMaxRetries to %d for policies that ask for it", min(most+1, maxLimit))
+		if known == nil {
+			why = fmt.Sprintf("by default, the settings permit no more in total, over all restarts: an operator can raise policyMaxRetries to %d for policies that ask for it. --data or --server compares with the settings in force", min(most+1, maxLimit))
+		}
+		w.doc.report(Note{Kind: Changed, Path: worst.path, Was: needs, Now: strconv.Itoa(int(permitted)), Why: why})
 	}
-	return uint32(most)
+}
+
+// retries is how many retries a member may need, over all restarts of its group and unit: what is counted in total never
+// starts anew.
+func (w *Workload) retries(p *Part, r *RetryPolicy) uint32 {
+	each := uint64(maxLimit)
+	if r.Limit != nil {
+		each = uint64(*r.Limit) * uint64(1+r.counted())
+	}
+	if p.RetryLimit != nil {
+		each = min(each, uint64(*p.RetryLimit))
+	}
+	if r.NoRetry && r.counted() == 0 {
+		each = 0
+	}
+	return uint32(min(each*(w.restarts(p)+1), maxLimit))
 }
 
 // counted is the number of rules that retry.

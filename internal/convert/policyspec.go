@@ -52,6 +52,7 @@ type (
 		DefaultAction    string       `json:"defaultAction"`
 		SelectableByJobs bool         `json:"selectableByJobs"`
 		RetryLimit       *uint32      `json:"retryLimit,omitempty"`
+		MaxRetries       *uint32      `json:"maxRetries,omitempty"`
 		Backoff          *backoffSpec `json:"backoff,omitempty"`
 		Replacement      string       `json:"replacement,omitempty"`
 		Rules            []retryRule  `json:"rules,omitempty"`
@@ -129,7 +130,7 @@ const (
 )
 
 func (r *RetryPolicy) spec() *retrySpec {
-	s := &retrySpec{DefaultAction: actionRetry, SelectableByJobs: true, RetryLimit: r.Limit, Replacement: r.Replacement}
+	s := &retrySpec{DefaultAction: actionRetry, SelectableByJobs: true, RetryLimit: r.Limit, MaxRetries: r.MaxRetries, Replacement: r.Replacement}
 	if r.NoRetry {
 		s.DefaultAction = cmp.Or(r.Default, actionFail)
 	}

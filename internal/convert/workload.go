@@ -105,6 +105,7 @@ type Identity struct {
 // good by default.
 type RetryPolicy struct {
 	Limit       *uint32 // retries of a member; nil: no limit of its own
+	MaxRetries  *uint32 // of a job in total; nil: those of the settings
 	NoRetry     bool    // the default action is not Retry
 	Default     string  // the default action, if it is neither Retry nor Fail
 	Backoff     *Backoff

@@ -102,7 +102,9 @@ type Definition struct {
 	Name             string
 	DefaultAction    Action
 	SelectableByJobs *bool // nil: the settings' JobsMaySelect
-	Rules            []RuleDefinition
+	// MaxRetries stands in for GlobalMaxRetries, up to the settings' PolicyMaxRetries, where this policy retries; nil: it does not.
+	MaxRetries *uint32
+	Rules      []RuleDefinition
 	Overrides
 }
 
@@ -131,6 +133,7 @@ type Queue struct {
 type Settings struct {
 	Enabled           bool
 	GlobalMaxRetries  uint32
+	PolicyMaxRetries  uint32 // to which MaxRetries of a policy may raise GlobalMaxRetries
 	DefaultPolicy     string // "": none
 	DefaultBackoff    Backoff
 	LegacyMaxAttempts uint32
@@ -154,13 +157,13 @@ func Compile(d *Definition) *Policy {
 		selectable: d.SelectableByJobs,
 		byDefault: target{
 			key: RuleKey{d.Name, DefaultRule}, shown: DefaultRule, isDefault: true,
-			action: d.DefaultAction, policy: &d.Overrides,
+			action: d.DefaultAction, policy: &d.Overrides, maxRetries: d.MaxRetries,
 		},
 		rules: make([]rule, len(d.Rules)),
 	}
 	for i := range d.Rules {
 		r := &d.Rules[i]
-		t := target{key: RuleKey{d.Name, r.Name}, shown: r.Name, action: r.Action, policy: &d.Overrides, rule: &r.Overrides}
+		t := target{key: RuleKey{d.Name, r.Name}, shown: r.Name, action: r.Action, policy: &d.Overrides, rule: &r.Overrides, maxRetries: d.MaxRetries}
 		if r.Name == "" {
 			t.key.Rule, t.shown = r.Identity, "#"+strconv.Itoa(i)
 		}

@@ -115,12 +115,12 @@ func (s *Set) act(v *Verdict, q *queue, t *target, f *Failure, c *Counts, l *lad
 	if t.action == Ignore {
 		v.Code = RuleIgnore
 	} else {
-		v.LimitFrom, v.RuleUsed, v.RuleLimit = g.limitFrom, count.Granted, g.limit
+		v.LimitFrom, v.RuleUsed, v.RuleLimit, v.GlobalLimit = g.limitFrom, count.Granted, g.limit, s.maxRetries(t)
 		if count.Granted >= g.limit {
 			v.Code = g.limitFrom.refusal()
 			return
 		}
-		if c.Granted >= s.globalMax {
+		if c.Granted >= v.GlobalLimit {
 			v.Code = GlobalLimit
 			return
 		}

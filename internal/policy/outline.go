@@ -20,8 +20,12 @@ type Rule struct {
 	Action    string  // Retry, Fail or Ignore
 	Limit     uint32
 	LimitFrom LimitFrom
-	MaxDelay  time.Duration
-	Avoid     AvoidMode
+	// MaxRetries limits all retries of a job, of which this rule grants the next one.
+	MaxRetries uint32
+	// AskedRetries is MaxRetries without the settings' PolicyMaxRetries.
+	AskedRetries uint32
+	MaxDelay     time.Duration
+	Avoid        AvoidMode
 	// WhenTerminated: retries always wait until the old pod is gone.
 	WhenTerminated bool
 
@@ -65,7 +69,7 @@ func (s *Set) outlineOf(r *rule) Rule {
 	g := s.grantOf(&r.target)
 	out := Rule{
 		Key: r.key, Shown: r.shown, Action: r.action.String(),
-		Limit: g.limit, LimitFrom: g.limitFrom, MaxDelay: toDuration(g.backoff.max), backoff: g.backoff,
+		Limit: g.limit, LimitFrom: g.limitFrom, MaxRetries: s.maxRetries(&r.target), AskedRetries: or(r.maxRetries, s.globalMax), MaxDelay: toDuration(g.backoff.max), backoff: g.backoff,
 		Avoid: g.avoid, WhenTerminated: g.whenTerminated,
 		Conditions: r.Conditions, ExitCodes: r.ExitCodes, Categories: r.Categories, Subcategories: r.Subcategories,
 		ContainerName: r.ContainerName, IncludeInitContainers: r.IncludeInitContainers,

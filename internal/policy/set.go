@@ -13,6 +13,7 @@ import (
 type Set struct {
 	enabled           bool
 	globalMax         uint32
+	policyMax         uint32 // at least globalMax
 	legacyMaxAttempts uint32
 	terminationSlack  time.Duration
 	horizon           time.Duration
@@ -40,6 +41,7 @@ type target struct {
 	isDefault    bool
 	action       Action     // NoAction: a policy without a default action
 	policy, rule *Overrides // their overrides; no rule: a default action
+	maxRetries   *uint32    // of the policy
 }
 
 // grant is how retries are granted: each field from the most specific level that sets it.
@@ -66,6 +68,7 @@ func New(settings *Settings, policies []*Policy, groups []*GroupPolicy, queues [
 	s := &Set{
 		enabled:           settings.Enabled,
 		globalMax:         settings.GlobalMaxRetries,
+		policyMax:         max(settings.GlobalMaxRetries, settings.PolicyMaxRetries),
 		legacyMaxAttempts: settings.LegacyMaxAttempts,
 		terminationSlack:  settings.TerminationSlack,
 		horizon:           settings.Horizon,
@@ -120,6 +123,9 @@ func (s *Set) Horizon() time.Duration { return s.horizon }
 
 // GlobalMaxRetries returns the settings' limit on all retries of a job.
 func (s *Set) GlobalMaxRetries() uint32 { return s.globalMax }
+
+// PolicyMaxRetries returns to how many retries of a job a policy may raise that limit.
+func (s *Set) PolicyMaxRetries() uint32 { return s.policyMax }
 
 // Digest returns the SHA-256 of the set's canonical encoding.
 func (s *Set) Digest() [32]byte { return s.digest }
@@ -198,10 +204,20 @@ type level struct {
 // grantOf returns how the target grants retries, with everything that it inherits.
 func (s *Set) grantOf(t *target) grant {
 	levels := [...]level{{&s.inherited, FromGlobal}, {t.policy, FromPolicy}, {t.rule, FromRule}}
+	used := levels[:]
 	if t.rule == nil {
-		return inherit(levels[:2]...)
+		used = levels[:2]
 	}
-	return inherit(levels[:]...)
+	g := inherit(used...)
+	if g.limitFrom == FromGlobal {
+		g.limit = s.maxRetries(t)
+	}
+	return g
+}
+
+// maxRetries returns the limit on all retries of a job, where the target grants one (SEMANTICS 5).
+func (s *Set) maxRetries(t *target) uint32 {
+	return min(or(t.maxRetries, s.globalMax), s.policyMax)
 }
 
 // inherit goes from the most general level to the most specific.

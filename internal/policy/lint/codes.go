@@ -62,7 +62,7 @@ var codes = [...]Code{
 	{"RP104", policyfile.Warning, "policy named twice", "Only its first occurrence in the queue's list is effective."},
 	{"RP105", policyfile.Warning, "initialDelay above maxDelay", "maxDelay always applies."},
 	{"RP106", policyfile.Warning, "rule that never matches", "No failure can satisfy all matchers of the rule."},
-	{"RP107", policyfile.Warning, "limit above the cap", "globalMaxRetries, or maxRestarts of a group policy, is always reached before this limit."},
+	{"RP107", policyfile.Warning, "limit above the cap", "globalMaxRetries or the maxRetries of the policy, or maxRestarts of a group policy, is always reached before this limit."},
 	{"RP108", policyfile.Note, "maxDelay never reached", "Within the allowed number of retries the delay stays below maxDelay. This is harmless, but the delay may grow more slowly than intended."},
 	{"RP109", policyfile.Warning, "pattern that matches everything", "Every message matches, so the matcher only requires that there is a message."},
 	{"RP110", policyfile.Warning, "unknown category", "The category is not in the list given by --categories. Executors report categories exactly as configured, and the comparison is case-sensitive."},

@@ -44,6 +44,7 @@ func Lint(files []policyfile.File, categories *Categories) (policyfile.Problems,
 	for _, o := range set.Outlines() {
 		l.policies[o.Name] = o
 	}
+	l.settings = slices.ContainsFunc(docs, func(d policyfile.Document) bool { return d.Kind == policyfile.KindSettings })
 	for i := range docs {
 		l.doc = &docs[i]
 		switch l.doc.Kind {
@@ -63,6 +64,7 @@ func Lint(files []policyfile.File, categories *Categories) (policyfile.Problems,
 type linter struct {
 	set        *policyfile.Set
 	categories *Categories
+	settings   bool // are among the files
 	policies   map[string]policy.Outline
 	doc        *policyfile.Document
 	problems   policyfile.Problems
@@ -166,7 +168,7 @@ func (l *linter) label(field string, known []string, what string) {
 
 // aboveCap finds limits that the job's overall limit makes unreachable.
 func (l *linter) aboveCap(path string, r *policy.Rule, level policy.LimitFrom) {
-	most := l.set.GlobalMaxRetries()
+	most := l.mostRetries(r)
 	if r.LimitFrom != level || r.Limit <= most || most == 0 || r.Action == "Ignore" || level == policy.FromRule && r.Action != "Retry" {
 		return
 	}
@@ -174,7 +176,22 @@ func (l *linter) aboveCap(path string, r *policy.Rule, level policy.LimitFrom) {
 	if path != "" {
 		field = path + ".retryLimit"
 	}
-	l.report(field, codeAboveCap, fmt.Sprintf("%d is above globalMaxRetries %d, which is reached first", r.Limit, most), fmt.Sprintf("lower it to at most %d, or raise globalMaxRetries", most))
+	by, fix := fmt.Sprintf("globalMaxRetries %d", most), "raise globalMaxRetries"
+	switch {
+	case l.doc.States("maxRetries") && most < r.AskedRetries:
+		by, fix = fmt.Sprintf("what the settings permit, %d", most), "raise policyMaxRetries"
+	case l.doc.States("maxRetries"):
+		by, fix = fmt.Sprintf("maxRetries %d", most), "raise maxRetries"
+	}
+	l.report(field, codeAboveCap, fmt.Sprintf("%d is above %s, which is reached first", r.Limit, by), fmt.Sprintf("lower it to at most %d, or %s", most, fix))
+}
+
+// mostRetries returns the limit on all retries of a job. What settings permit a policy is not known without them.
+func (l *linter) mostRetries(r *policy.Rule) uint32 {
+	if l.settings {
+		return r.MaxRetries
+	}
+	return r.AskedRetries
 }
 
 // maxDelay finds maximum delays that no retry of the rules reaches.
@@ -182,7 +199,7 @@ func (l *linter) maxDelay(field string, rules []policy.Rule) {
 	longest, retries, limit := time.Duration(-1), uint64(0), time.Duration(0)
 	for i := range rules {
 		r := &rules[i]
-		n := uint64(min(r.Limit, l.set.GlobalMaxRetries()))
+		n := uint64(min(r.Limit, l.mostRetries(r)))
 		if r.Action == "Ignore" {
 			n = 1 << 32 // unlimited
 		}

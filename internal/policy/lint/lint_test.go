@@ -324,3 +324,35 @@ func TestCannotHold(t *testing.T) {
 		})
 	}
 }
+
+// TestAboveMaxRetries: a limit is held against the total that its policy asks for, and, if the settings are there, against
+// what they permit.
+func TestAboveMaxRetries(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ spec, settings, want string }{
+		{"retryLimit: 21", "", "21 is above globalMaxRetries 20, which is reached first"},
+		{"retryLimit: 21, maxRetries: 30", "", ""},
+		{"retryLimit: 31, maxRetries: 30", "", "31 is above maxRetries 30, which is reached first"},
+		{"retryLimit: 21, maxRetries: 30", "horizon: 1h", "21 is above what the settings permit, 20, which is reached first"},
+		{"retryLimit: 21, maxRetries: 30", "policyMaxRetries: 30", ""},
+		{"retryLimit: 21", "policyMaxRetries: 30", "21 is above globalMaxRetries 20, which is reached first"},
+	} {
+		files := []policyfile.File{{Name: "p.yaml", Data: []byte("{apiVersion: armadaproject.io/v1, kind: RetryPolicy, metadata: {name: p}, spec: {defaultAction: Retry, " + tt.spec + "}}")}}
+		if tt.settings != "" {
+			files = append(files, policyfile.File{Name: "s.yaml", Data: []byte("{kind: RetrySettings, spec: {" + tt.settings + "}}")})
+		}
+		problems, err := lint.Lint(files, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, p := range problems {
+			if p.Code == "RP107" {
+				got += p.Message
+			}
+		}
+		if got != tt.want {
+			t.Errorf("%s with settings %q: %q, want %q", tt.spec, tt.settings, got, tt.want)
+		}
+	}
+}

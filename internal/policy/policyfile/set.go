@@ -83,6 +83,7 @@ func (g *settingsSpec) definition() *policy.Settings {
 	s := policy.DefaultSettings()
 	s.Enabled = or(g.Enabled, s.Enabled)
 	s.GlobalMaxRetries = uint32(or(g.GlobalMaxRetries, limit(s.GlobalMaxRetries)))
+	s.PolicyMaxRetries = uint32(or(g.PolicyMaxRetries, limit(s.PolicyMaxRetries)))
 	s.DefaultPolicy = string(g.DefaultPolicyName)
 	s.DefaultBackoff = g.DefaultBackoff.definition()
 	s.LegacyMaxAttempts = uint32(or(g.LegacyMaxAttempts, limit(s.LegacyMaxAttempts)))
@@ -108,6 +109,7 @@ func (p *namedPolicy) definition(known schema) *policy.Definition {
 		Name:             string(p.Name),
 		DefaultAction:    policy.Action(p.Spec.DefaultAction),
 		SelectableByJobs: p.Spec.SelectableByJobs,
+		MaxRetries:       (*uint32)(p.Spec.MaxRetries),
 		Rules:            make([]policy.RuleDefinition, len(p.Spec.Rules)),
 		Overrides:        p.Spec.definition(),
 	}

@@ -61,6 +61,7 @@ type policySpec struct {
 	overrides
 	DefaultAction    action      `file:"defaultAction"`
 	SelectableByJobs *bool       `file:"selectableByJobs"`
+	MaxRetries       *limit      `file:"maxRetries"`
 	Rules            []ruleSpec  `file:"rules"`
 	Mutate           unsupported `file:"mutate"`
 }
@@ -112,6 +113,7 @@ type queueSpec struct {
 type settingsSpec struct {
 	Enabled           *bool       `file:"enabled"`
 	GlobalMaxRetries  *limit      `file:"globalMaxRetries"`
+	PolicyMaxRetries  *limit      `file:"policyMaxRetries"`
 	DefaultPolicyName policyName  `file:"defaultPolicyName"`
 	DefaultBackoff    backoffSpec `file:"defaultBackoff"`
 	LegacyMaxAttempts *limit      `file:"legacyMaxAttempts"`

@@ -97,7 +97,7 @@ func abilities(set *policyfile.Set) (retries uint64, failsUnit bool) {
 	for _, o := range set.Outlines() {
 		for _, r := range append(slices.Clone(o.Rules), o.Default) {
 			if r.Action == "Retry" {
-				retries = uint64(set.GlobalMaxRetries())
+				retries = max(retries, uint64(r.MaxRetries))
 			}
 			failsUnit = failsUnit || r.Action == "FailUnit"
 		}

@@ -47,7 +47,9 @@ func Mutants(set *policyfile.Set) ([]Mutant, error) {
 		m.groupPolicy(set.GroupPolicy(name), gi)
 	}
 	m.kind, m.field = policyfile.KindSettings, ""
-	m.try("", "", "globalMaxRetries is one more", func(c content) { c.mapping("settings").more("globalMaxRetries") })
+	for _, field := range []string{"globalMaxRetries", "policyMaxRetries"} {
+		m.try("", "", field+" is one more", func(c content) { c.mapping("settings").more(field) })
+	}
 	return m.all, m.err
 }
 
@@ -199,6 +201,7 @@ func (m *mutator) policy(name string, pi int) {
 		}
 	}
 	m.grants(name, "", func(c content) content { return c.policy(pi).mapping("spec") })
+	m.try(name, "", "maxRetries is one more", func(c content) { c.policy(pi).mapping("spec").more("maxRetries") })
 	m.try(name, "", "defaultAction is the opposite", func(c content) {
 		spec := c.policy(pi).mapping("spec")
 		switch spec["defaultAction"] {
@@ -274,9 +277,8 @@ func (m *mutator) matchers(name, rule string, at func(content) content) {
 // equivalent reports whether the policies of both sets behave alike, so that no test could tell them apart: a
 // maxDelay that no delay reaches, a limit that every rule overrides.
 func equivalent(a, b *policyfile.Set) bool {
-	most := a.GlobalMaxRetries()
 	groups := groupPoliciesOf(a)
-	same := func(x, y policy.Rule) bool { return actsAlike(&x, &y, most, len(groups) > 0) }
+	same := func(x, y policy.Rule) bool { return actsAlike(&x, &y, len(groups) > 0) }
 	return slices.EqualFunc(a.Outlines(), b.Outlines(), func(x, y policy.Outline) bool {
 		return same(x.Default, y.Default) && slices.EqualFunc(x.Rules, y.Rules, same)
 	}) && slices.EqualFunc(groups, groupPoliciesOf(b), func(x, y *policy.GroupPolicy) bool {
@@ -295,7 +297,7 @@ func actionOf(r *policy.Rule, groups bool) string {
 	return r.Action
 }
 
-func actsAlike(a, b *policy.Rule, most uint32, groups bool) bool {
+func actsAlike(a, b *policy.Rule, groups bool) bool {
 	if a.Key != b.Key || actionOf(a, groups) != actionOf(b, groups) || a.Conditions != b.Conditions || a.Pattern != b.Pattern ||
 		a.ContainerName != b.ContainerName || a.IncludeInitContainers != b.IncludeInitContainers ||
 		a.ExitCodes.Asked != b.ExitCodes.Asked || a.ExitCodes.NotIn != b.ExitCodes.NotIn || !slices.Equal(a.ExitCodes.Codes, b.ExitCodes.Codes) ||
@@ -308,7 +310,7 @@ func actsAlike(a, b *policy.Rule, most uint32, groups bool) bool {
 		if a.Limit != b.Limit || a.LimitFrom != b.LimitFrom {
 			return false
 		}
-		retries = min(retries, uint64(a.Limit), uint64(most))
+		retries = min(retries, uint64(a.Limit), uint64(a.MaxRetries), uint64(b.MaxRetries))
 	case "Ignore":
 	default:
 		return true // nothing is granted

@@ -53,7 +53,7 @@ func (m *Model) describe(r *run, v verdict, rec Record) Record {
 	// its limit was checked, both after the decision".
 	rec.GlobalUsed, rec.GlobalLimit = j.granted(), p.globalMaxRetries()
 	if v.limitFrom != "" {
-		rec.RuleUsed, rec.RuleLimit, rec.LimitFrom = j.grantedBy(v.identity), v.limit, v.limitFrom
+		rec.RuleUsed, rec.RuleLimit, rec.LimitFrom, rec.GlobalLimit = j.grantedBy(v.identity), v.limit, v.limitFrom, v.most
 	}
 
 	m.Seen["code: "+v.code]++
@@ -88,6 +88,7 @@ type verdict struct {
 	identity  string // what it is counted under
 	limit     int    // of the rule, when
 	limitFrom string // this is not empty
+	most      int    // retries of the job, then
 	skipped   []string
 	backoff   []Backoff // most specific first
 	ofPolicy  bool      // a retry that a policy grants, not Armada's own rule
@@ -161,7 +162,7 @@ func (m *Model) ruleVerdict(r *run, policy *Policy, rule *Rule, place int, skipp
 		}
 		return v
 	}
-	return m.limited(r.job, v, RuleRetry, rule.RetryLimit, policy.retryLimit())
+	return m.limited(r.job, v, RuleRetry, policy, rule.RetryLimit)
 }
 
 // defaultVerdict: §3, "defaultAction (Retry or Fail): that of the first policy
@@ -186,7 +187,7 @@ func (m *Model) defaultVerdict(r *run, policies []*Policy, skipped []string) ver
 			v.code, v.seen = DefaultFail, "default fail stated"
 			return v
 		}
-		return m.limited(r.job, v, DefaultRetry, nil, policy.retryLimit())
+		return m.limited(r.job, v, DefaultRetry, policy, nil)
 	}
 	return verdict{code: DefaultFail, skipped: skipped, seen: "default fail, none stated"}
 }
@@ -210,26 +211,29 @@ func (m *Model) killed(queue string) bool {
 // rule's limit is not checked then. (Otherwise: an empty policy and rule.)
 // READING: when all retries of the job refuse, the rule's limit was checked and
 // is in the record, used as it stands. (Otherwise: only the job's.)
-func (m *Model) limited(j *job, v verdict, code string, ruleLimit, policyLimit *int) verdict {
+func (m *Model) limited(j *job, v verdict, code string, policy *Policy, ruleLimit *int) verdict {
 	if m.killed(j.queue) {
 		v.code = KillSwitch
 		return v
 	}
 	// "limit = rule.retryLimit ?? policy.retryLimit ?? globalMaxRetries. Unset
 	// inherits; 0 means never, at every level."
-	refused := ""
+	refused, policyLimit := "", policy.retryLimit()
+	if v.most = m.policies.maxRetries(policy); v.most != m.policies.globalMaxRetries() {
+		m.Seen[fmt.Sprintf("maxRetries of the policy, above globalMaxRetries %t", v.most > m.policies.globalMaxRetries())]++
+	}
 	switch {
 	case ruleLimit != nil:
 		v.limit, v.limitFrom, refused = *ruleLimit, "rule", RuleLimit
 	case policyLimit != nil:
 		v.limit, v.limitFrom, refused = *policyLimit, "policy", PolicyLimit
 	default:
-		v.limit, v.limitFrom, refused = m.policies.globalMaxRetries(), "global", GlobalLimit
+		v.limit, v.limitFrom, refused = v.most, "global", GlobalLimit
 	}
 	switch {
 	case j.grantedBy(v.identity) >= v.limit:
 		v.code, v.seen = refused, fmt.Sprintf("%s by the limit of its rule, zero %t", refused, v.limit == 0)
-	case j.granted() >= m.policies.globalMaxRetries():
+	case j.granted() >= v.most:
 		v.code, v.seen = GlobalLimit, "GlobalLimit by all retries of the job"
 	default:
 		v.code, v.retry, v.granted = code, true, true

@@ -33,6 +33,7 @@ var must = []string{
 	"RuleLimit by the limit of its rule, zero true", "RuleLimit by the limit of its rule, zero false",
 	"PolicyLimit by the limit of its rule, zero true", "PolicyLimit by the limit of its rule, zero false",
 	"GlobalLimit by the limit of its rule, zero false", "GlobalLimit by all retries of the job",
+	"maxRetries of the policy, above globalMaxRetries true", "maxRetries of the policy, above globalMaxRetries false",
 	"anti-affinity: none", "anti-affinity: node", "anti-affinity: allNodes", "several nodes avoided",
 	"preemption after its error in one message", "error after its preemption in one message",
 	"re-report in a later message", "non-terminal run errors", "non-terminal job errors", "verdict",

@@ -15,6 +15,7 @@ type Policies struct {
 type Settings struct {
 	Enabled            *bool
 	GlobalMaxRetries   *int
+	PolicyMaxRetries   *int
 	DefaultPolicyName  string
 	DefaultBackoff     Backoff
 	LegacyMaxAttempts  *int
@@ -43,6 +44,7 @@ type Policy struct {
 	AntiAffinity     string // "", none, node or allNodes
 	Replacement      string // "", WhenFailed or WhenTerminated
 	SelectableByJobs *bool
+	MaxRetries       *int
 	Rules            []Rule
 	Flat             bool // written in Armada's flat form, where an absent RetryLimit is 0
 }
@@ -100,6 +102,15 @@ func (p Policies) globalMaxRetries() int     { return or(p.settings().GlobalMaxR
 func (p Policies) legacyMaxAttempts() int    { return or(p.settings().LegacyMaxAttempts, 4) }
 func (p Policies) terminationSlackMs() int64 { return or(p.settings().TerminationSlackMs, 0) }
 func (p Policies) horizonMs() int64          { return or(p.settings().HorizonMs, 24*60*60*1000) }
+
+// maxRetries: §5, "maxRetries of the policy stands in for globalMaxRetries, up to the
+// settings' policyMaxRetries".
+func (p Policies) maxRetries(policy *Policy) int {
+	if policy.MaxRetries == nil {
+		return p.globalMaxRetries()
+	}
+	return min(*policy.MaxRetries, max(p.globalMaxRetries(), or(p.settings().PolicyMaxRetries, 0)))
+}
 
 // READING: §13 shows `jobsMaySelect: true` beside the settings without saying
 // what it is when unset. Here: true, since §3 lets the annotation add policies

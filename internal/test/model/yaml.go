@@ -152,6 +152,7 @@ func (p Policy) yaml() string {
 	addMode(&spec, "antiAffinity", p.AntiAffinity)
 	addText(&spec, "replacement", p.Replacement)
 	addBool(&spec, "selectableByJobs", p.SelectableByJobs)
+	addInt(&spec, "maxRetries", p.MaxRetries)
 	var b strings.Builder
 	fmt.Fprintf(&b, "apiVersion: armadaproject.io/v1\nkind: RetryPolicy\nmetadata: {name: %s}\nspec:\n", p.Name)
 	for _, member := range spec {
@@ -239,6 +240,7 @@ func (s Settings) yaml() string {
 	var f flow
 	addBool(&f, "enabled", s.Enabled)
 	addInt(&f, "globalMaxRetries", s.GlobalMaxRetries)
+	addInt(&f, "policyMaxRetries", s.PolicyMaxRetries)
 	addText(&f, "defaultPolicyName", s.DefaultPolicyName)
 	addBackoff(&f, "defaultBackoff", s.DefaultBackoff)
 	addInt(&f, "legacyMaxAttempts", s.LegacyMaxAttempts)
