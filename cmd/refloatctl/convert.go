@@ -38,7 +38,7 @@ func newConvert() *cobra.Command {
 Jobs (batch.volcano.sh/v1alpha1) and JobFlows with their JobTemplates
 (flow.volcano.sh/v1alpha1, with the proposed retryPolicy) into a file for armadactl submit,
 in which every pod is a job, and into the GroupPolicy and the RetryPolicies under which they
-behave as before.
+behave as before. Each queue that the manifests name has a file of its own.
 
 The manifests are YAML or JSON, several in a file, or what kubectl get -o yaml prints; - is
 stdin. Each field that is lost, or means something else, is one line on stderr: where it is,
@@ -59,8 +59,8 @@ Exit code 1 if there is an error; with --strict also for a field that is lost or
 		RunE: func(cmd *cobra.Command, _ []string) error { return convertFiles(cmd, f) },
 	}
 	cmd.Flags().StringArrayVarP(&f.files, "filename", "f", nil, "file of manifests, or - for stdin; may be repeated (required)")
-	cmd.Flags().StringVarP(&f.dir, "output", "o", "", "directory for jobs.yaml and policies/; default: everything to stdout")
-	cmd.Flags().StringVar(&f.queue, "queue", "", "the queue of Armada; default: the one that a manifest names, else default")
+	cmd.Flags().StringVarP(&f.dir, "output", "o", "", "directory for jobs.yaml (of several queues: jobs-QUEUE.yaml) and policies/; default: everything to stdout")
+	cmd.Flags().StringVar(&f.queue, "queue", "", "the queue of Armada, for all manifests; default: the one that each names, else default")
 	cmd.Flags().StringVar(&f.jobSet, "job-set", "", "the job set; default: the name of the first manifest")
 	cmd.Flags().BoolVar(&f.strict, "strict", false, "treat a field that is lost or changed as an error")
 	f.bind(cmd)
@@ -95,7 +95,7 @@ func convertFiles(cmd *cobra.Command, f convertFlags) error {
 	case f.strict && len(r.Notes) > 0:
 		fmt.Fprintf(cmd.ErrOrStderr(), "nothing was written: with --strict, %s\n", plural.Of(len(r.Notes), "field that is lost or changed is an error", "fields that are lost or changed are errors"))
 		return errFinding
-	case len(r.Submit.Jobs) == 0:
+	case len(r.Submits) == 0:
 		fmt.Fprintln(cmd.ErrOrStderr(), "nothing was written: there is nothing to run")
 		return nil
 	case f.dir == "":
@@ -149,8 +149,15 @@ func manifest(cmd *cobra.Command, name string) (convert.File, error) {
 
 func printConverted(cmd *cobra.Command, r *convert.Result) error {
 	out := cmd.OutOrStdout()
-	if err := r.Submit.WriteYAML(out); err != nil {
-		return err
+	for i := range r.Submits {
+		if i > 0 {
+			if _, err := io.WriteString(out, "---\n"); err != nil {
+				return err
+			}
+		}
+		if err := r.Submits[i].WriteYAML(out); err != nil {
+			return err
+		}
 	}
 	for _, p := range r.Policies {
 		if _, err := fmt.Fprintf(out, "---\n%s", p.Data); err != nil {
@@ -162,8 +169,24 @@ func printConverted(cmd *cobra.Command, r *convert.Result) error {
 }
 
 func converted(r *convert.Result) string {
-	return fmt.Sprintf("%s and %s of policies for queue %s, job set %s",
-		plural.Of(len(r.Submit.Jobs), "job", "jobs"), plural.Of(len(r.Policies), "file", "files"), r.Submit.Queue, r.Submit.JobSetID)
+	jobs := 0
+	for i := range r.Submits {
+		jobs += len(r.Submits[i].Jobs)
+	}
+	return fmt.Sprintf("%s and %s of policies for %s, job set %s",
+		plural.Of(jobs, "job", "jobs"), plural.Of(len(r.Policies), "file", "files"), queuesOf(r), r.Submits[0].JobSetID)
+}
+
+// queuesOf names the queues of the jobs.
+func queuesOf(r *convert.Result) string {
+	var names []string
+	for i := range r.Submits {
+		names = append(names, r.Submits[i].Queue)
+	}
+	if len(names) == 1 {
+		return "queue " + names[0]
+	}
+	return "queues " + strings.Join(names, ", ")
 }
 
 func writeConverted(cmd *cobra.Command, f convertFlags, r *convert.Result) error {
@@ -172,7 +195,12 @@ func writeConverted(cmd *cobra.Command, f convertFlags, r *convert.Result) error
 		write func(io.Writer) error
 	}
 	policies := filepath.Join(f.dir, "policies")
-	files := []file{{filepath.Join(f.dir, "jobs.yaml"), r.Submit.WriteYAML}}
+	var files []file
+	var jobs []string
+	for i, name := range convert.SubmitFiles(r.Submits) {
+		jobs = append(jobs, filepath.Join(f.dir, name))
+		files = append(files, file{jobs[i], r.Submits[i].WriteYAML})
+	}
 	for _, p := range r.Policies {
 		files = append(files, file{filepath.Join(policies, p.Name), func(w io.Writer) error {
 			_, err := w.Write(p.Data)
@@ -198,12 +226,12 @@ func writeConverted(cmd *cobra.Command, f convertFlags, r *convert.Result) error
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "wrote %s\n", file.name)
 	}
-	nextSteps(cmd.OutOrStdout(), policies, filepath.Join(f.dir, "jobs.yaml"), r)
+	nextSteps(cmd.OutOrStdout(), policies, jobs, r)
 	return nil
 }
 
 // nextSteps says how the policies come into force. Jobs select them by annotation, after those of their queue.
-func nextSteps(out io.Writer, policies, jobs string, r *convert.Result) {
+func nextSteps(out io.Writer, policies string, jobs []string, r *convert.Result) {
 	var names []string
 	for _, p := range r.Policies {
 		for _, id := range p.IDs {
@@ -223,10 +251,12 @@ func nextSteps(out io.Writer, policies, jobs string, r *convert.Result) {
 	}
 	say(`Put the policies in force: refloatctl apply -f %s --data DIR (or --server HOST:PORT), or copy them to
      the directory that --policies names. The jobs select %s by the annotation armadaproject.io/retry-policy,
-     so no queue has to name them. What queue %s names itself comes first: its rules, and its defaultAction if it
-     has one, decide before these. Use a queue whose policies leave these failures alone`, policies, strings.Join(names, ", "), r.Submit.Queue)
-	say("armadactl submit %s. Once the group has ended, the same file runs it again, as a new group of that name;\n     to run it twice at once, convert with another --job-set", jobs)
-	say("refloatctl get groups --queue %s --job-set %s --data DIR (or --job-db URL)", quoted(r.Submit.Queue), quoted(r.Submit.JobSetID))
+     so no queue has to name them. What %s names itself comes first: its rules, and its defaultAction if it
+     has one, decide before these. Use a queue whose policies leave these failures alone`, policies, strings.Join(names, ", "), queuesOf(r))
+	say("armadactl submit %s. Once the group has ended, the same file runs it again, as a new group of that name;\n     to run it twice at once, convert with another --job-set", strings.Join(jobs, "; armadactl submit "))
+	for i := range r.Submits {
+		say("refloatctl get groups --queue %s --job-set %s --data DIR (or --job-db URL)", quoted(r.Submits[i].Queue), quoted(r.Submits[i].JobSetID))
+	}
 	fmt.Fprintf(out, `Groups need version 3 of the semantics; %d is the newest. Where an earlier build of Refloat has begun the logs, restart the
 evaluators, or up, with --semantics %[1]d first
 `, evaluator.SemanticsVersion)

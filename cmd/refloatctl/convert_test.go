@@ -100,3 +100,24 @@ func TestConvertWritesNoSettings(t *testing.T) {
 	}
 	p.ends(t)
 }
+
+// TestConvertQueues: manifests of several queues become a file for each.
+func TestConvertQueues(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	in := func(name, queue string) string {
+		return strings.Replace(strings.Replace(tripOfVolcano, "mpi", name, 1), "spec:\n", "spec:\n  queue: "+queue+"\n", 1)
+	}
+	file := writeFile(t, dir, "jobs.yaml", in("a", "dev")+"---\n"+in("b", "prod"))
+	out := filepath.Join(dir, "out")
+	ctl(t, "convert", "-f", file, "-o", out).exits(t, exitFine).
+		says(t, "6 jobs and 2 files of policies for queues dev, prod, job set a", "armadactl submit "+filepath.Join(out, "jobs-dev.yaml")+"; armadactl submit "+filepath.Join(out, "jobs-prod.yaml"), "get groups --queue prod --job-set a")
+	for _, queue := range []string{"dev", "prod"} {
+		text, err := os.ReadFile(filepath.Join(out, "jobs-"+queue+".yaml"))
+		if err != nil || !strings.HasPrefix(string(text), "queue: "+queue+"\njobSetId: a\njobs:\n") {
+			t.Errorf("jobs of queue %s: %v\n%s", queue, err, text)
+		}
+	}
+	ctl(t, "convert", "-f", file).exits(t, exitFine).says(t, "queue: dev\n", "---\nqueue: prod\n")
+	ctl(t, "convert", "-f", file, "--queue", "one", "-o", filepath.Join(dir, "one")).exits(t, exitFine).says(t, "for queue one, job set a")
+}

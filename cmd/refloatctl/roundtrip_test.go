@@ -114,7 +114,7 @@ func TestConvertedRoundTrip(t *testing.T) {
 			writeRecording(t, history, entries)
 			ctl(t, "up", "--data", data, "--policies", filepath.Join(out, "policies"), "--feed", history, "--quiet", "--exit-when-drained").exits(t, exitFine)
 			tests := filepath.Join(dir, "tests")
-			ctl(t, "test", "record", "--group", tt.group, "--queue", d.Queue, "--job-set", r.Submit.JobSetID, "--data", data, "--out", tests).exits(t, exitFine)
+			ctl(t, "test", "record", "--group", tt.group, "--queue", d.Queue, "--job-set", r.Submits[0].JobSetID, "--data", data, "--out", tests).exits(t, exitFine)
 			if got := ctl(t, "test", tests, "--coverage"); !strings.Contains(got.out, "1 test in 1 file, 0 failed") || !strings.Contains(got.out, tt.covered) {
 				t.Errorf("the test says\n%s%s", got.out, got.err)
 			}

@@ -15,7 +15,7 @@ import (
 
 // Options are what manifests do not say.
 type Options struct {
-	Queue  string // of Armada; "": that of the manifests, else "default"
+	Queue  string // of Armada, for all; "": that of each manifest, else "default"
 	JobSet string // "": the name of the first group
 	// MaxRetries is what the settings of the deployment permit; nil: they are not known.
 	MaxRetries *MaxRetries
@@ -29,7 +29,7 @@ type MaxRetries struct {
 
 // Result is what manifests became.
 type Result struct {
-	Submit   Submit
+	Submits  []Submit // one for each queue, in the order in which manifests name them
 	Policies []PolicyFile
 	Set      *policyfile.Set // of Policies; nil if there was an Error
 	Notes    []Note          // by position
@@ -95,7 +95,7 @@ func Convert(files []File, o Options) *Result {
 		w.doc = d
 		workloads = append(workloads, w)
 	}
-	c.names(workloads)
+	c.names(workloads, o)
 	c.size(workloads)
 	r := &Result{}
 	if !slices.ContainsFunc(c.notes, func(n Note) bool { return n.Kind == Error }) {
@@ -104,12 +104,12 @@ func Convert(files []File, o Options) *Result {
 		}
 		c.maxRetries(workloads, o.MaxRetries)
 		r.Policies, r.Set = c.policies(workloads)
-		r.Submit = submit(workloads, o)
+		r.Submits = submits(workloads, o)
 	}
 	sortNotes(c.notes, files)
 	r.Notes = withoutDoubts(c.notes)
 	if r.Failed() {
-		r.Submit, r.Policies, r.Set = Submit{}, nil, nil
+		r.Submits, r.Policies, r.Set = nil, nil, nil
 	}
 	return r
 }
@@ -221,16 +221,17 @@ func (w *Workload) podSizes(p *Part) {
 	}
 }
 
-// names checks that no two groups have the same name.
-func (c *conversion) names(workloads []*Workload) {
-	first := map[string]*Workload{}
+// names checks that no two groups of a queue have the same name.
+func (c *conversion) names(workloads []*Workload, o Options) {
+	first := map[[2]string]*Workload{}
 	for _, w := range workloads {
-		if e := first[w.Name]; e != nil {
+		key := [2]string{w.queue(o), w.Name}
+		if e := first[key]; e != nil {
 			at := e.doc.root
 			w.doc.fail("metadata.name", fmt.Sprintf("the name of the group that %s at %s:%d:%d becomes, in one job set", e.doc.kind, e.doc.file, at.Line, at.Column),
 				"rename one, or convert them one by one, with another --job-set each")
 			continue
 		}
-		first[w.Name] = w
+		first[key] = w
 	}
 }

@@ -44,19 +44,22 @@ func TestScenarios(t *testing.T) {
 				fmt.Fprintf(&b, "=== policies/%s\n%s", p.Name, p.Data)
 			}
 			if !r.Failed() {
-				printJobs(t, &b, &r.Submit, full)
-				mustBeClean(t, r)
-				if err := refusedByArmada(&r.Submit); err != nil {
-					d.Fatalf(t, "Armada refuses the jobs: %v", err)
+				for i := range r.Submits {
+					printJobs(t, &b, r.Submits, i, full)
+					if err := refusedByArmada(&r.Submits[i]); err != nil {
+						d.Fatalf(t, "Armada refuses the jobs: %v", err)
+					}
 				}
+				mustBeClean(t, r)
 			}
 			return b.String()
 		})
 	})
 }
 
-func printJobs(t *testing.T, b *strings.Builder, s *Submit, full int) {
+func printJobs(t *testing.T, b *strings.Builder, all []Submit, i, full int) {
 	t.Helper()
+	s := &all[i]
 	shown := Submit{Queue: s.Queue, JobSetID: s.JobSetID}
 	seen := map[string]int{}
 	for _, j := range s.Jobs {
@@ -69,7 +72,7 @@ func printJobs(t *testing.T, b *strings.Builder, s *Submit, full int) {
 	if err := shown.WriteYAML(&text); err != nil {
 		t.Fatal(err)
 	}
-	fmt.Fprintf(b, "=== jobs.yaml: %d jobs\n", len(s.Jobs))
+	fmt.Fprintf(b, "=== %s: %d jobs\n", SubmitFiles(all)[i], len(s.Jobs))
 	if full > 0 {
 		b.WriteString(text.String())
 	}

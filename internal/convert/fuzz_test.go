@@ -20,7 +20,7 @@ func FuzzConvert(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		r := Convert([]File{{Name: "in.yaml", Data: text}}, Options{})
 		if r.Failed() {
-			if r.Set != nil || len(r.Submit.Jobs) > 0 {
+			if r.Set != nil || len(r.Submits) > 0 {
 				t.Fatalf("an Error, and a result: %v", r.Notes)
 			}
 			return
@@ -41,19 +41,21 @@ func FuzzConvert(f *testing.F) {
 				t.Fatalf("lint: %s", p)
 			}
 		}
-		checkJobs(t, r)
+		for i := range r.Submits {
+			checkJobs(t, r, &r.Submits[i])
+		}
 	})
 }
 
 // checkJobs checks that each job names policies that exist, each member once, and that the file is YAML.
-func checkJobs(t *testing.T, r *Result) {
+func checkJobs(t *testing.T, r *Result, s *Submit) {
 	t.Helper()
-	if err := refusedByArmada(&r.Submit); err != nil {
+	if err := refusedByArmada(s); err != nil {
 		t.Fatalf("Armada refuses it: %v", err)
 	}
 	seen := map[[4]string]bool{}
-	for i := range r.Submit.Jobs {
-		a := r.Submit.Jobs[i].Annotations
+	for i := range s.Jobs {
+		a := s.Jobs[i].Annotations
 		if !has(r, policyfile.KindGroup, a["refloat.github.io/group-policy"]) || !has(r, policyfile.KindPolicy, a["armadaproject.io/retry-policy"]) {
 			t.Fatalf("job %d names policies that were not made: %v", i, a)
 		}
@@ -63,7 +65,7 @@ func checkJobs(t *testing.T, r *Result) {
 		}
 		seen[member] = true
 	}
-	few := r.Submit
+	few := *s
 	few.Jobs = few.Jobs[:min(len(few.Jobs), 20)]
 	var text bytes.Buffer
 	if err := few.WriteYAML(&text); err != nil {

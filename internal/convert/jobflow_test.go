@@ -55,8 +55,8 @@ func TestTemplateNames(t *testing.T) {
 	}
 	other := strings.Replace(oneTemplate, "{name: a}", "{name: a, namespace: other}", 1)
 	r = Convert([]File{{"one.yaml", []byte(oneTemplate)}, {"two.yaml", []byte(other)}, {"flow.yaml", []byte(flow)}}, Options{})
-	if r.Failed() || len(r.Submit.Jobs) != 2 {
-		t.Errorf("%d jobs, notes: %v", len(r.Submit.Jobs), r.Notes)
+	if r.Failed() || len(r.Submits) != 1 || len(r.Submits[0].Jobs) != 2 {
+		t.Errorf("%v, notes: %v", r.Submits, r.Notes)
 	}
 }
 

@@ -39,29 +39,38 @@ type Job struct {
 	PodSpec     *corev1.PodSpec   `json:"podSpec"`
 }
 
-// submit makes the jobs of workloads.
-func submit(workloads []*Workload, o Options) Submit {
-	s := Submit{Queue: o.Queue, JobSetID: o.JobSet}
+// queue is the queue of a workload's jobs.
+func (w *Workload) queue(o Options) string { return cmp.Or(o.Queue, w.Queue, defaultQueue) }
+
+// submits makes the jobs of workloads. A file for armadactl has one queue.
+func submits(workloads []*Workload, o Options) (all []Submit) {
 	for _, w := range workloads {
-		s.JobSetID = cmp.Or(s.JobSetID, w.Name)
-		s.Queue = cmp.Or(s.Queue, w.Queue)
-	}
-	s.Queue = cmp.Or(s.Queue, defaultQueue)
-	for _, w := range workloads {
-		for i := range w.Parts {
-			p := &w.Parts[i]
+		queue := w.queue(o)
+		i := slices.IndexFunc(all, func(s Submit) bool { return s.Queue == queue })
+		if i < 0 {
+			i = len(all)
+			all = append(all, Submit{Queue: queue, JobSetID: cmp.Or(o.JobSet, workloads[0].Name)})
+		}
+		s := &all[i]
+		for k := range w.Parts {
+			p := &w.Parts[k]
 			for replica := range p.Replicas {
-				index := 0
-				for k := range p.Tasks {
-					for range p.Tasks[k].Count {
-						s.Jobs = append(s.Jobs, w.job(s.JobSetID, p, &p.Tasks[k], replica, index))
-						index++
-					}
-				}
+				s.addUnit(w, p, replica)
 			}
 		}
 	}
-	return s
+	return all
+}
+
+// addUnit adds the jobs of one unit.
+func (s *Submit) addUnit(w *Workload, p *Part, replica int) {
+	index := 0
+	for k := range p.Tasks {
+		for range p.Tasks[k].Count {
+			s.Jobs = append(s.Jobs, w.job(s.JobSetID, p, &p.Tasks[k], replica, index))
+			index++
+		}
+	}
 }
 
 // job makes the job of one member.

@@ -36,8 +36,8 @@ func written(tb testing.TB, n int) []byte {
 		tb.Fatal(r.Notes)
 	}
 	var out bytes.Buffer
-	if err := r.Submit.WriteYAML(&out); err != nil || len(r.Submit.Jobs) != n {
-		tb.Fatal(err, len(r.Submit.Jobs))
+	if err := r.Submits[0].WriteYAML(&out); err != nil || len(r.Submits[0].Jobs) != n {
+		tb.Fatal(err, len(r.Submits[0].Jobs))
 	}
 	return out.Bytes()
 }

@@ -73,7 +73,7 @@ func volcanoSpecFields() []Field {
 		{Path: "plugins", Case: caseSSH, Fate: Dropped, Why: "nothing creates keys: mount a Secret that has them"},
 		{Path: "plugins", Case: caseFramework, Fate: Dropped, Why: "nothing sets what the framework needs to find its peers: set it in the pods"},
 		{Path: "runningEstimate", Fate: Ignored, Why: "for Volcano's scheduler; " + armada},
-		{Path: "queue", Fate: Kept, Here: "the queue of the submit file, unless --queue names one", Why: "of several in one file, the first"},
+		{Path: "queue", Fate: Kept, Here: "the queue of the submit file, one file for each queue, unless --queue names one"},
 		{Path: "queue", Case: caseOtherQueue, Fate: Differs, Why: "a group is in one queue: of a JobFlow's steps, that of the first"},
 		{Path: "maxRetry", Fate: Depends},
 		{Path: "maxRetry", Case: caseRuns, Fate: Kept, Here: "GroupPolicy spec.maxRestarts = maxRetry − 1; 2 where it is not set"},

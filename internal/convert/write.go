@@ -36,6 +36,18 @@ func (s *Submit) WriteYAML(w io.Writer) error {
 	return err
 }
 
+// SubmitFiles are the names of the files of submits: jobs.yaml, or jobs-QUEUE.yaml for each of several queues.
+func SubmitFiles(submits []Submit) (files []string) {
+	if len(submits) == 1 {
+		return []string{"jobs.yaml"}
+	}
+	names := newNames()
+	for i := range submits {
+		files = append(files, "jobs-"+names.of(submits[i].Queue)+".yaml")
+	}
+	return files
+}
+
 // node is a value of JSON, its fields in order. The YAML encoder would take ten times as long as write, and does not know
 // which words the older YAML of armadactl reads as booleans.
 type node struct {

@@ -92,15 +92,17 @@ func batchesOf(t *testing.T, dir string, o convert.Options) [][]manifest {
 	datadriven.Walk(t, dir, func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			r := convert.Convert([]convert.File{{Name: "in.yaml", Data: []byte(d.Input)}}, o)
-			switch n := len(r.Submit.Jobs); {
-			case r.Failed() || n == 0:
+			if len(r.Submits) == 0 {
 				return d.Expected
+			}
+			submit := r.Submits[0] // of one queue
+			switch n := len(submit.Jobs); {
 			case n > mostJobs:
 				t.Logf("%s: %d jobs are too many to try", d.Pos, n)
 				return d.Expected
 			}
 			own := map[string]bool{}
-			for _, j := range r.Submit.Jobs {
+			for _, j := range submit.Jobs {
 				if id := j.Annotations["armadaproject.io/gangId"]; id != "" {
 					own[id] = true
 				}
@@ -115,7 +117,7 @@ func batchesOf(t *testing.T, dir string, o convert.Options) [][]manifest {
 				gangs[id] = true
 			}
 			last := &batches[len(batches)-1]
-			*last = append(*last, manifest{where: d.Pos, Submit: r.Submit})
+			*last = append(*last, manifest{where: d.Pos, Submit: submit})
 			return d.Expected
 		})
 	})

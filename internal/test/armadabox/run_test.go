@@ -173,7 +173,7 @@ func (r *run) submitConverted() error {
 		return err
 	}
 	var text bytes.Buffer
-	if err := c.Submit.WriteYAML(&text); err != nil {
+	if err := c.Submits[0].WriteYAML(&text); err != nil {
 		return err
 	}
 	return r.submitFile(text.Bytes(), c.Names)

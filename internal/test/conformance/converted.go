@@ -27,13 +27,17 @@ func FromManifests(files ...convert.File) (*Driver, *convert.Result, error) {
 	if err != nil {
 		return nil, r, fmt.Errorf("the policies: %w", err)
 	}
-	d, err := New(set, r.Submit.Queue, r.Submit.JobSetID)
+	if len(r.Submits) != 1 {
+		return nil, r, fmt.Errorf("jobs of %d queues: a driver has one", len(r.Submits))
+	}
+	submit := &r.Submits[0]
+	d, err := New(set, submit.Queue, submit.JobSetID)
 	if err != nil {
 		return nil, r, err
 	}
 	var jobs []Job
-	for i := range r.Submit.Jobs {
-		j := &r.Submit.Jobs[i]
+	for i := range submit.Jobs {
+		j := &submit.Jobs[i]
 		job := Job{Annotations: j.Annotations}
 		if s := j.PodSpec.TerminationGracePeriodSeconds; s != nil {
 			job.GraceSeconds = *s

@@ -95,7 +95,7 @@ func start(t *testing.T, manifest map[string]any) *workload {
 	if err != nil {
 		t.Fatalf("%s\n%v", text, err)
 	}
-	return &workload{T: t, Driver: d, group: r.Submit.Jobs[0].Annotations[events.AnnotationGroup]}
+	return &workload{T: t, Driver: d, group: r.Submits[0].Jobs[0].Annotations[events.AnnotationGroup]}
 }
 
 func (w *workload) must(err error) {

@@ -28,8 +28,12 @@ func (s Scenario) Convert() (*Converted, error) {
 		}
 	}
 	c := &Converted{Result: *r}
-	for i := range c.Submit.Jobs {
-		a := maps.Clone(c.Submit.Jobs[i].Annotations)
+	if len(c.Submits) != 1 {
+		return nil, fmt.Errorf("convert: nothing to run")
+	}
+	jobs := c.Submits[0].Jobs
+	for i := range jobs {
+		a := maps.Clone(jobs[i].Annotations)
 		j := slices.IndexFunc(s.Jobs, func(j Job) bool { return j.isMember(a) })
 		if j < 0 {
 			return nil, fmt.Errorf("no job says what happens to member %s", memberOf(a))
@@ -37,7 +41,7 @@ func (s Scenario) Convert() (*Converted, error) {
 		for key, value := range s.Jobs[j].Sim {
 			a["sim/"+key] = value
 		}
-		c.Submit.Jobs[i].Annotations = a
+		jobs[i].Annotations = a
 		c.Names = append(c.Names, s.Jobs[j].Name)
 	}
 	for _, j := range s.Jobs {
