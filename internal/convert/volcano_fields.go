@@ -32,7 +32,6 @@ const (
 	caseOnePart     = "tasks of a gang"
 	caseRuns        = "maxRetry counts runs"
 	caseZero        = "0 is 3"
-	caseNoPolicy    = "no policy"
 	caseOwnLimits   = "pods and more than one pod are restarted"
 	caseStep        = "of a step"
 	caseContainers  = "of several containers"
@@ -78,7 +77,6 @@ func volcanoSpecFields() []Field {
 		{Path: "maxRetry", Fate: Depends},
 		{Path: "maxRetry", Case: caseRuns, Fate: Kept, Here: "GroupPolicy spec.maxRestarts = maxRetry − 1; 2 where it is not set"},
 		{Path: "maxRetry", Case: caseZero, Fate: Differs, Why: "Volcano makes 3 of 0, and counts runs: 3 are 2 restarts. Write maxRestarts: 0 into the GroupPolicy to restart never"},
-		{Path: "maxRetry", Case: caseNoPolicy, Fate: Differs, Why: "without a policy for pods that fail or are evicted, Volcano restarts nothing and leaves a failed container to restartPolicy; here a pod that fails restarts the whole job so often"},
 		{Path: "maxRetry", Case: caseOwnLimits, Fate: Differs, Why: "Volcano counts all restarts of a job together; here the retries of pods are counted by task, and apart from restarts of the job and of tasks"},
 		{Path: "maxRetry", Case: caseStep, Fate: Dropped, Why: "the retryPolicy of the JobFlow decides how often a step runs"},
 		{Path: "ttlSecondsAfterFinished", Fate: Ignored, Why: "Armada removes ended jobs by its own configuration"},
@@ -107,6 +105,7 @@ func volcanoSpecFields() []Field {
 	rows = append(rows, Field{Path: "policies", Fate: Inside}, Field{Path: "tasks.policies", Fate: Inside},
 		Field{Path: "policies", Case: "an eviction without a policy", Fate: Kept, Here: "RetryPolicy action Ignore", Why: "Volcano creates a pod that was deleted again, and counts nothing"},
 		Field{Path: "policies", Case: "a failure without a policy", Fate: Kept, Here: "RetryPolicy action Fail with onMemberFailure: Continue, GroupPolicy rule Leave", Why: "Volcano leaves the pod as it is, and waits for the others"},
+		Field{Path: "policies", Case: "a failure without a policy of a container that restarts in its pod", Fate: Kept, Here: "RetryPolicy action Retry with the backoff of the kubelet, 10 s to 5 min, as often as the settings permit", Why: "with another restartPolicy than Never, the kubelet restarts the container, and Volcano sees no failure; a gang restarts as a whole"},
 		Field{Path: "policies", Case: caseStepPolicy, Fate: Differs, Why: "without policies, Volcano lets the other pods go on, and fails the job when all are over"})
 	return append(rows, under("tasks.template", podTemplateFields())...)
 }

@@ -5,6 +5,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // Reasons of a unit that failed, by which a group's rules tell failures apart.
@@ -15,7 +18,7 @@ const (
 
 // decide fills in what happens when a member of a part fails: tasks are those of the part, in order.
 func (v *volcano) decide(p *Part, tasks []int) {
-	if !v.policies {
+	if v.isStep && !v.policies {
 		for k := range p.Tasks {
 			p.Tasks[k].Retry = RetryPolicy{NoRetry: true, Backoff: &Backoff{Constant: true}, Rules: []RetryRule{evicted(actionIgnore)}}
 		}
@@ -27,7 +30,7 @@ func (v *volcano) decide(p *Part, tasks []int) {
 	for k, i := range tasks {
 		r := &v.reactions[i]
 		retries = retries || r.has(volcanoRestartPod)
-		p.Tasks[k].Retry = r.retry(acts)
+		p.Tasks[k].Retry = r.retry(acts, v.restartsInPod(i))
 	}
 	if retries {
 		limit := uint32(volcanoRuns(v.spec.MaxRetry) - 1)
@@ -54,11 +57,24 @@ func (v *volcano) actsOn(tasks []int) (acts []volcanoAction) {
 	return acts
 }
 
-// retry is the policy of the members of a task: the first of acts is FailUnit, the second Fail.
-func (r *volcanoReaction) retry(acts []volcanoAction) RetryPolicy {
+// The backoff of the kubelet, which restarts a container in its pod.
+const (
+	containerBackoff    = 10 * time.Second
+	maxContainerBackoff = 5 * time.Minute
+)
+
+// restartsInPod reports whether the kubelet restarts a task's containers, so that no failure of one reaches Volcano. In a step,
+// the retryPolicy of its flow decides.
+func (v *volcano) restartsInPod(task int) bool {
+	return !v.isStep && v.spec.Tasks[task].Template.Spec.RestartPolicy != corev1.RestartPolicyNever
+}
+
+// retry is the policy of the members of a task: the first of acts is FailUnit, the second Fail. With inPod, a failure without
+// a policy is that of a container that restarts.
+func (r *volcanoReaction) retry(acts []volcanoAction, inPod bool) RetryPolicy {
 	do := func(a volcanoAction) string {
 		switch {
-		case a == volcanoRestartPod:
+		case a == volcanoRestartPod || a == volcanoNothing && inPod:
 			return actionRetry
 		case len(acts) > 0 && a == acts[0]:
 			return actionFailUnit
@@ -67,12 +83,19 @@ func (r *volcanoReaction) retry(acts []volcanoAction) RetryPolicy {
 	}
 	out := RetryPolicy{Backoff: &Backoff{Constant: true}, Default: do(r.failed)}
 	out.NoRetry = out.Default != actionRetry
+	if r.failed == volcanoNothing && inPod {
+		out.Backoff = &Backoff{InitialDelay: containerBackoff, MaxDelay: maxContainerBackoff}
+	}
 	// An eviction has no exit code for Volcano: the rules below are not for it. Without a policy, the pod is created again.
 	switch action := do(r.evicted); {
 	case r.evicted == volcanoNothing:
 		out.Rules = append(out.Rules, evicted(actionIgnore))
 	case action != out.Default || len(r.codes) > 0:
 		out.Rules = append(out.Rules, evicted(action))
+	}
+	if r.failed == volcanoNothing && inPod {
+		// The kubelet ends the whole pod then.
+		out.Rules = append(out.Rules, RetryRule{Name: "deadline", Action: actionFail, Conditions: []string{"DeadlineExceeded"}})
 	}
 	codes := map[string][]int32{}
 	for _, code := range slices.Sorted(maps.Keys(r.codes)) {
@@ -96,13 +119,14 @@ func (v *volcano) restarts(w *Workload) {
 	runs := volcanoRuns(v.spec.MaxRetry)
 	limit := uint32(runs - 1)
 	w.Group.MaxRestarts, w.Group.HasRules = &limit, true
+	if !v.policies {
+		w.Group.About = "Without policies, nothing restarts the group. What fails changes nothing for the other members."
+		w.Group.MaxRestarts = nil
+		w.Group.Rules = []GroupRule{{Name: "otherwise", Action: "Leave"}}
+		return
+	}
 	if v.spec.MaxRetry == 0 && v.at["spec.maxRetry"] != nil {
 		v.note("spec.maxRetry", caseZero, fmt.Sprintf("maxRestarts: %d", limit))
-	}
-	if !v.policies {
-		w.Group.About = about(limit, "A member that fails restarts the whole group, at most %s.", "A member that fails fails the group: maxRetry is one run.")
-		v.note("spec.maxRetry", caseNoPolicy, fmt.Sprintf("maxRestarts: %d", limit))
-		return
 	}
 	w.Group.About = about(limit, "A failure that no rule covers changes nothing for the other members. Rules restart at most %s.",
 		"A failure that no rule covers changes nothing for the other members. Nothing restarts: maxRetry is one run.")
@@ -161,8 +185,11 @@ func (v *volcano) rule(w *Workload, part string, act volcanoAction, reason strin
 	case volcanoNothing, volcanoRestartPod:
 		return
 	}
+	if *w.Group.MaxRestarts == 0 {
+		r.Action = "FailGroup" // what a restart that is always refused comes to
+	}
 	for i := range w.Group.Rules {
-		if o := &w.Group.Rules[i]; o.Action == r.Action && o.Reasons[0] == reason {
+		if o := &w.Group.Rules[i]; o.Name == r.Name && o.Reasons[0] == reason {
 			o.Parts = append(o.Parts, part)
 			return
 		}
