@@ -166,7 +166,7 @@ func (d *document) deadline(path string, s *batchv1.JobSpec, pod *corev1.PodSpec
 	pod.ActiveDeadlineSeconds = &seconds
 	r := &RetryRule{path: join(path, "activeDeadlineSeconds"), Name: "active-deadline", Action: actionFail, Conditions: []string{"DeadlineExceeded"}}
 	if s.BackoffLimitPerIndex != nil {
-		r.Action = actionFailUnit // the Job fails, not the index
+		r.Action, r.UnitReason = actionFailUnit, batchv1.JobReasonDeadlineExceeded // the Job fails, not the index
 	}
 	return r
 }

@@ -60,6 +60,7 @@ type (
 	retryRule struct {
 		Name                  string     `json:"name"`
 		Action                string     `json:"action"`
+		UnitReason            string     `json:"unitReason,omitempty"`
 		OnConditions          []string   `json:"onConditions,omitempty"`
 		OnExitCodes           *exitCodes `json:"onExitCodes,omitempty"`
 		ContainerName         string     `json:"containerName,omitempty"`
@@ -140,7 +141,7 @@ func (r *RetryPolicy) spec() *retrySpec {
 	for i := range r.Rules {
 		rule := &r.Rules[i]
 		out := retryRule{
-			Name: rule.Name, Action: rule.Action, OnConditions: rule.Conditions,
+			Name: rule.Name, Action: rule.Action, UnitReason: rule.UnitReason, OnConditions: rule.Conditions,
 			ContainerName: rule.Container, IncludeInitContainers: rule.InitContainer,
 		}
 		if rule.ExitCodes != nil {

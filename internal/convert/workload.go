@@ -118,6 +118,7 @@ type RetryRule struct {
 	path          string // of what it was made from
 	Name          string
 	Action        string // Fail, FailUnit, Ignore, Retry
+	UnitReason    string // of FailUnit; "": PodFailurePolicy
 	Conditions    []string
 	NotIn         bool
 	ExitCodes     []int32

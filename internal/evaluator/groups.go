@@ -277,8 +277,8 @@ func (p policies) endOf(graceSeconds, base int64) int64 {
 func (p policies) unitReason(m *projection.MemberFailure, s *policy.PartDefinition, v *policy.Verdict) policy.UnitReason {
 	u := m.Unit
 	switch {
-	case v.FailUnit:
-		return policy.PodFailurePolicy
+	case v.FailUnit != policy.NoUnitReason:
+		return v.FailUnit
 	case s.Continue && s.MaxFailedMembers != nil && u.Failed()+1 > int(*s.MaxFailedMembers):
 		return policy.MaxFailedIndexesExceeded
 	case s.Continue && u.Over()+1 == int(u.Part.Members) && u.Succeeded() < int(u.Part.MinMembers):
@@ -322,7 +322,7 @@ func (p policies) askGroup(f *projection.Failure, v policy.Verdict, reason polic
 	case m.Gang:
 		at = max(at, p.endOf(m.PeerGrace(), base))
 	}
-	v.Code, v.FailUnit = policy.GroupRestart, false
+	v.Code, v.FailUnit = policy.GroupRestart, policy.NoUnitReason
 	p.requeue(&v, at, early)
 	from := p.restartsFrom(f.Job.Queue)
 	v.RetryAfter, v.ReadyAfter = max(v.RetryAfter, from), max(v.ReadyAfter, from)

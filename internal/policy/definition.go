@@ -93,7 +93,9 @@ type RuleDefinition struct {
 	Name     string // "": the rule is counted under Identity
 	Identity string // of a rule without a name: a digest of its matchers
 	Action   Action
-	Matchers Matchers
+	// UnitReason is for what a unit fails by the action FailUnit; NoUnitReason: PodFailurePolicy.
+	UnitReason UnitReason
+	Matchers   Matchers
 	Overrides
 }
 
@@ -163,7 +165,7 @@ func Compile(d *Definition) *Policy {
 	}
 	for i := range d.Rules {
 		r := &d.Rules[i]
-		t := target{key: RuleKey{d.Name, r.Name}, shown: r.Name, action: r.Action, policy: &d.Overrides, rule: &r.Overrides, maxRetries: d.MaxRetries}
+		t := target{key: RuleKey{d.Name, r.Name}, shown: r.Name, action: r.Action, policy: &d.Overrides, rule: &r.Overrides, maxRetries: d.MaxRetries, reason: r.UnitReason}
 		if r.Name == "" {
 			t.key.Rule, t.shown = r.Identity, "#"+strconv.Itoa(i)
 		}

@@ -102,7 +102,7 @@ func (s *Set) act(v *Verdict, q *queue, t *target, f *Failure, c *Counts, l *lad
 	}
 	v.Policy, v.Rule = t.key.Policy, t.shown
 	if t.action == Fail || t.action == FailUnit {
-		v.FailUnit = t.action == FailUnit
+		v.FailUnit = t.unitReason()
 		v.Code = t.code(RuleFail, DefaultFail)
 		return
 	}
@@ -132,6 +132,17 @@ func (s *Set) act(v *Verdict, q *queue, t *target, f *Failure, c *Counts, l *lad
 	v.Requeue, v.Key, v.Avoid = true, t.key, g.avoid
 	s.schedule(v, q, &g, f, n)
 	l.reckoned(s, q, &g, f, n)
+}
+
+// unitReason returns for what the target fails a unit; NoUnitReason: it fails none.
+func (t *target) unitReason() UnitReason {
+	switch {
+	case t.action != FailUnit:
+		return NoUnitReason
+	case t.reason == NoUnitReason:
+		return PodFailurePolicy
+	}
+	return t.reason
 }
 
 // code returns ofRule for a rule and ofDefault for a default action.

@@ -20,6 +20,8 @@ type Rule struct {
 	Action    string  // Retry, Fail or Ignore
 	Limit     uint32
 	LimitFrom LimitFrom
+	// UnitReason is for what FailUnit fails a unit; else NoUnitReason.
+	UnitReason UnitReason
 	// MaxRetries limits all retries of a job, of which this rule grants the next one.
 	MaxRetries uint32
 	// AskedRetries is MaxRetries without the settings' PolicyMaxRetries.
@@ -68,7 +70,7 @@ func (s *Set) Outline(name string) Outline {
 func (s *Set) outlineOf(r *rule) Rule {
 	g := s.grantOf(&r.target)
 	out := Rule{
-		Key: r.key, Shown: r.shown, Action: r.action.String(),
+		Key: r.key, Shown: r.shown, Action: r.action.String(), UnitReason: r.unitReason(),
 		Limit: g.limit, LimitFrom: g.limitFrom, MaxRetries: s.maxRetries(&r.target), AskedRetries: or(r.maxRetries, s.globalMax), MaxDelay: toDuration(g.backoff.max), backoff: g.backoff,
 		Avoid: g.avoid, WhenTerminated: g.whenTerminated,
 		Conditions: r.Conditions, ExitCodes: r.ExitCodes, Categories: r.Categories, Subcategories: r.Subcategories,

@@ -42,6 +42,7 @@ type target struct {
 	action       Action     // NoAction: a policy without a default action
 	policy, rule *Overrides // their overrides; no rule: a default action
 	maxRetries   *uint32    // of the policy
+	reason       UnitReason // of FailUnit; NoUnitReason: PodFailurePolicy
 }
 
 // grant is how retries are granted: each field from the most specific level that sets it.

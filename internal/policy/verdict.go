@@ -139,8 +139,8 @@ const (
 type Verdict struct {
 	Requeue bool
 	Code    Code
-	// FailUnit: the action was FailUnit, which only groups tell from Fail.
-	FailUnit bool
+	// FailUnit is for what the unit of a member fails: the action was FailUnit, which only groups tell from Fail.
+	FailUnit UnitReason
 	Policy   string  // "" if no policy applied
 	Rule     string  // name, "#index" in its policy from 0, "default", or ""
 	Key      RuleKey // what a granted or ignored retry is counted under; zero if nothing is counted

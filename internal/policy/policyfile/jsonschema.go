@@ -99,6 +99,11 @@ func together(s, properties map[string]any, t reflect.Type) {
 		rulesAtMost(properties)
 	case reflect.TypeFor[ruleSpec]():
 		s["anyOf"] = needs("onConditions", "onExitCodes", "onTerminationMessage", "onFailureCategory")
+		if reason, ok := properties["unitReason"].(map[string]any); ok {
+			reason["not"] = map[string]any{"const": policy.MemberCancelled.String()}
+		}
+		s["if"] = map[string]any{"required": []string{"unitReason"}}
+		s["then"] = map[string]any{"properties": map[string]any{"action": map[string]any{"const": "FailUnit"}}}
 		s["dependentRequired"] = map[string]any{"onFailureSubcategory": []string{"onFailureCategory"}}
 	case reflect.TypeFor[exitCodes]():
 		s["if"] = map[string]any{"properties": map[string]any{"operator": map[string]any{"const": "In"}}}

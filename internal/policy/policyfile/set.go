@@ -116,7 +116,7 @@ func (p *namedPolicy) definition(known schema) *policy.Definition {
 	for i := range p.Spec.Rules {
 		r := &p.Spec.Rules[i]
 		d.Rules[i] = policy.RuleDefinition{
-			Name: string(r.Name), Action: policy.Action(r.Action),
+			Name: string(r.Name), Action: policy.Action(r.Action), UnitReason: policy.UnitReason(r.UnitReason),
 			Matchers: r.matcherSpec.definition(), Overrides: r.overrides.definition(),
 		}
 		if r.Name == "" {

@@ -67,8 +67,9 @@ type policySpec struct {
 }
 
 type ruleSpec struct {
-	Name   ruleName `file:"name"`
-	Action action   `file:"action" must:"required"`
+	Name       ruleName   `file:"name"`
+	Action     action     `file:"action" must:"required"`
+	UnitReason unitReason `file:"unitReason"`
 	matcherSpec
 	overrides
 	Mutate unsupported `file:"mutate"`
@@ -163,6 +164,13 @@ func (p *policySpec) check(i *inspection) {
 }
 
 func (r *ruleSpec) check(i *inspection) {
+	switch {
+	case r.UnitReason == 0 || !i.clean("unitReason") || !i.clean("action"):
+	case r.Action != failUnit:
+		i.fault("unitReason", fault{codeConflict, "the action fails no unit", "remove it, or use the action FailUnit"})
+	case policy.UnitReason(r.UnitReason) == policy.MemberCancelled:
+		i.fault("unitReason", fault{codeUnknownValue, "no failure of a run is MemberCancelled", "use another reason, or remove it"})
+	}
 	if len(r.OnFailureSubcategory) > 0 && len(r.OnFailureCategory) == 0 && i.clean("onFailureCategory") {
 		i.fault("onFailureSubcategory", fault{codeNoCategory, "a subcategory without onFailureCategory", "name the category that it belongs to"})
 	} else if r.empty() && i.clean("") {

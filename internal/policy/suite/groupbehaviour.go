@@ -67,7 +67,7 @@ func behaviourOf(set *policyfile.Set, g *policy.GroupPolicy) *behaviour {
 	if g.MaxRestarts != nil {
 		b.max = *g.MaxRestarts
 	}
-	retries, failsUnit := abilities(set)
+	retries, failUnit := abilities(set)
 	members, restarts := uint64(0), false
 	all := partsOf(g)
 	for i := range all {
@@ -79,7 +79,7 @@ func behaviourOf(set *policyfile.Set, g *policy.GroupPolicy) *behaviour {
 			continue // the rules are not asked before
 		}
 		for reason := policy.PodFailurePolicy; reason <= policy.MemberCancelled; reason++ {
-			if p.failsBy(reason, failsUnit) {
+			if p.failsBy(reason, failUnit) {
 				b.cells[cell{reason, p.shape.Name}] = b.answers(g, reason, p.shape.Name, reason != policy.MemberCancelled || retries > 0)
 			}
 		}
@@ -92,17 +92,20 @@ func behaviourOf(set *policyfile.Set, g *policy.GroupPolicy) *behaviour {
 	return b
 }
 
-// abilities returns how many retries the policies of a set give one member at most, and whether one fails units.
-func abilities(set *policyfile.Set) (retries uint64, failsUnit bool) {
+// abilities returns how many retries the policies of a set give one member at most, and for which reasons they fail units.
+func abilities(set *policyfile.Set) (retries uint64, failUnit map[policy.UnitReason]bool) {
+	failUnit = map[policy.UnitReason]bool{}
 	for _, o := range set.Outlines() {
 		for _, r := range append(slices.Clone(o.Rules), o.Default) {
 			if r.Action == "Retry" {
 				retries = max(retries, uint64(r.MaxRetries))
 			}
-			failsUnit = failsUnit || r.Action == "FailUnit"
+			if r.UnitReason != policy.NoUnitReason {
+				failUnit[r.UnitReason] = true
+			}
 		}
 	}
-	return retries, failsUnit
+	return retries, failUnit
 }
 
 func partBehaviourOf(all []policy.PartDefinition, i int, retries uint64) partBehaviour {
@@ -135,10 +138,11 @@ func partBehaviourOf(all []policy.PartDefinition, i int, retries uint64) partBeh
 }
 
 // failsBy reports whether a unit can fail for the reason.
-func (p *partBehaviour) failsBy(reason policy.UnitReason, failsUnit bool) bool {
+func (p *partBehaviour) failsBy(reason policy.UnitReason, failUnit map[policy.UnitReason]bool) bool {
+	if failUnit[reason] {
+		return true
+	}
 	switch reason {
-	case policy.PodFailurePolicy:
-		return failsUnit
 	case policy.UnitDeadlineExceeded:
 		return !p.continues
 	case policy.BackoffLimitExceeded:
@@ -149,7 +153,7 @@ func (p *partBehaviour) failsBy(reason policy.UnitReason, failsUnit bool) bool {
 		return p.continues
 	case policy.MemberCancelled:
 		return true
-	case policy.NoUnitReason, policy.ReachedMaxRestarts, policy.Exhausted:
+	case policy.NoUnitReason, policy.PodFailurePolicy, policy.ReachedMaxRestarts, policy.Exhausted:
 	}
 	return false
 }

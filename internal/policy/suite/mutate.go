@@ -234,6 +234,9 @@ func (m *mutator) rule(name string, pi, i int, rules []policy.Rule) {
 			m.try(name, shown, "has action "+action, func(c content) { at(c)["action"] = action })
 		}
 	}
+	m.try(name, shown, "unitReason is another", func(c content) {
+		at(c).other("unitReason", "PodFailurePolicy", "BackoffLimitExceeded", "DeadlineExceeded", "FailedIndexes", "MaxFailedIndexesExceeded")
+	})
 	m.grants(name, shown, at)
 	m.matchers(name, shown, at)
 }
@@ -313,7 +316,7 @@ func actsAlike(a, b *policy.Rule, groups bool) bool {
 		retries = min(retries, uint64(a.Limit), uint64(a.MaxRetries), uint64(b.MaxRetries))
 	case "Ignore":
 	default:
-		return true // nothing is granted
+		return a.UnitReason == b.UnitReason || !groups // nothing is granted
 	}
 	for n := uint64(1); n <= retries; n++ {
 		if a.Delay(n) != b.Delay(n) {

@@ -89,6 +89,8 @@ func timeline(t *testing.T, manifest convert.File, script string) string {
 			if n, err = strconv.Atoi(code); err == nil {
 				err = d.Fail(conformance.Failure{ExitCode: int32(n)}, ids...)
 			}
+		case "deadline":
+			err = d.Fail(conformance.Failure{Condition: policy.DeadlineExceeded}, ids...)
 		case "evict":
 			err = d.Fail(conformance.Failure{Condition: policy.Preempted}, ids...)
 		case "refused":

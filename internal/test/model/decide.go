@@ -94,7 +94,7 @@ type verdict struct {
 	ofPolicy  bool      // a retry that a policy grants, not Armada's own rule
 	granted   bool      // a retry that counts
 	ignored   bool      // a retry by Ignore
-	failUnit  bool      // by the action FailUnit (GROUPS 2)
+	failUnit  string    // the reason, by the action FailUnit (GROUPS 2)
 	absorbed  bool      // of a member that was told to stop, or whose group has ended (GROUPS 4.1 and 4.2): R28
 
 	antiAffinity, replacement string // effective
@@ -152,7 +152,10 @@ func (m *Model) ruleVerdict(r *run, policy *Policy, rule *Rule, place int, skipp
 	}
 	switch rule.Action {
 	case "Fail", "FailUnit": // GROUPS 2: "For a job in no group it is Fail."
-		v.code, v.failUnit = RuleFail, rule.Action == "FailUnit"
+		v.code = RuleFail
+		if rule.Action == "FailUnit" {
+			v.failUnit = firstStated(rule.UnitReason, PodFailurePolicy)
+		}
 		return v
 	case "Ignore":
 		// "retried without counting, against nothing but the kill switch".

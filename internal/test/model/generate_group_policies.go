@@ -25,6 +25,7 @@ func (g *groupGenerator) groupPolicySet() Policies {
 		for k := range policy.Rules {
 			if r := &policy.Rules[k]; r.Action == "Fail" && g.chance(0.7) || g.chance(0.08) {
 				r.Action, r.RetryLimit, r.Backoff, r.AntiAffinity, r.Replacement = "FailUnit", nil, Backoff{}, "", ""
+				r.UnitReason = pick(g.generator, []string{"", "", PodFailurePolicy, DeadlineExceeded, FailedIndexes})
 			}
 		}
 	}

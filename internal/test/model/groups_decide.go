@@ -86,8 +86,9 @@ func (m *Model) decideMember(r *run, rec Record) {
 	switch {
 	case u.state != "": // it is over already (R15)
 	case reason != "":
-	case v.failUnit:
-		reason = PodFailurePolicy
+	case v.failUnit != "":
+		reason = v.failUnit
+		m.Seen["FailUnit for "+reason]++
 	case part.OnMemberFailure == "Continue":
 		switch {
 		case part.MaxFailedMembers != nil && u.failed()+1 > *part.MaxFailedMembers:

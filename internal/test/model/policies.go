@@ -53,6 +53,7 @@ type Policy struct {
 type Rule struct {
 	Name                  string
 	Action                string // Retry, Fail, Ignore or FailUnit
+	UnitReason            string // of FailUnit; "": PodFailurePolicy
 	OnConditions          []string
 	OnExitCodes           *ExitCodes
 	OnTerminationMessage  string // a pattern; "": no such matcher

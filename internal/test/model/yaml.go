@@ -173,6 +173,7 @@ func (r Rule) yaml() string {
 	var f flow
 	addText(&f, "name", r.Name)
 	f.add("action", r.Action)
+	addText(&f, "unitReason", r.UnitReason)
 	addList(&f, "onConditions", r.OnConditions)
 	if r.OnExitCodes != nil {
 		var values []string
