@@ -339,3 +339,63 @@ func TestRebuiltFollower(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+// TestRebuiltRestarts: a state that is rebuilt from an envelope is that of the owner which wrote it,
+// also where the envelope restarts a member twice, in two messages or in one.
+func TestRebuiltRestarts(t *testing.T) {
+	t.Parallel()
+	s := &groupScenario{t: t, worlds: []*groupWorld{newGroupWorld(t, evaluator.SemanticsVersion)}}
+	s.use("kind: RetrySettings\nspec: {mode: Enforce}\n---\napiVersion: refloat.github.io/v1\nkind: GroupPolicy\nmetadata: {name: flow}\n" +
+		"spec:\n  maxRestarts: 5\n  backoff: {initialDelay: 2s}\n  parts: [{name: main, replicas: 3}]\n")
+	whole := s.worlds[0]
+	var messages []eventlog.Message
+	var envelope evaluator.Logged
+	for _, lines := range [][]string{
+		{"submit a group=g group-policy=flow", "submit b group=g group-policy=flow replica=1", "submit c group=g group-policy=flow replica=2"},
+		{"lease a a0", "lease b b0", "lease c c0"},
+		{"fail a a0"},
+		{"lease a a1", "lease b b1"},
+		{"fail a a1", "fail b b1"},
+		{"lease a a2", "lease b b2"},
+		{"fail a a2", "lease c c1", "fail b b2", "fail c c1"},
+	} {
+		var happened []*pb.Event
+		for _, line := range lines {
+			happened = append(happened, s.event(strings.Fields(line)))
+		}
+		n := len(messages)
+		m := hostileMessage(t, n, happened)
+		messages = append(messages, eventlog.Message{Position: eventlog.Position{Ledger: 1, Entry: int64(n), Batch: -1}, Publish: m.Publish, Payload: m.Payload})
+		out, err := whole.p.Step(&messages[n])
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := clone(out.Records, out.Bytes)
+		envelope.Records, envelope.Bytes = append(envelope.Records, said.Records...), append(envelope.Bytes, said.Bytes...)
+	}
+	times := map[string]map[int64]bool{}
+	for _, r := range envelope.Records {
+		if r, ok := r.(*chain.MemberChange); ok && r.Change == chain.MemberRestart && r.JobID == "c" {
+			at := fmt.Sprint(r.Position)
+			if times[at] == nil {
+				times[at] = map[int64]bool{}
+			}
+			times[at][r.RetryAfter] = true
+		}
+	}
+	if len(times) < 2 {
+		t.Fatalf("restarts of c: %v", times)
+	}
+	rest := newGroupWorld(t, evaluator.SemanticsVersion)
+	if err := rest.p.Rebuild(messages, &envelope); err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range []*groupWorld{whole, rest} {
+		if _, err := reloaded(w.store, w.p.State); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(stored(t, whole.store), stored(t, rest.store)); diff != "" {
+		t.Errorf("-written +rebuilt:\n%s", diff)
+	}
+}

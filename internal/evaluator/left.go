@@ -12,28 +12,35 @@ import (
 // is known any more, found by what they are about.
 type left struct {
 	decisions map[[2]string]*chain.Decision // by job and run
-	bound     map[string]*chain.GroupBound  // by job
-	restarts  map[string]*chain.MemberChange
+	bound     map[jobAt]*chain.GroupBound
+	restarts  map[jobAt][]*chain.MemberChange // a message may restart a job more than once
 	units     []*chain.UnitEnded
 	bytes     map[string]bool // of the records of groups
 	refused   map[eventlog.Position]*chain.Parked
 }
 
+// jobAt is a job in a message: an envelope may have records of several on it.
+type jobAt struct {
+	job string
+	at  eventlog.Position
+}
+
 func leftIn(l *Logged) *left {
 	s := &left{
-		decisions: make(map[[2]string]*chain.Decision, len(l.Records)), bound: map[string]*chain.GroupBound{},
-		restarts: map[string]*chain.MemberChange{}, bytes: map[string]bool{}, refused: map[eventlog.Position]*chain.Parked{},
+		decisions: make(map[[2]string]*chain.Decision, len(l.Records)), bound: map[jobAt]*chain.GroupBound{},
+		restarts: map[jobAt][]*chain.MemberChange{}, bytes: map[string]bool{}, refused: map[eventlog.Position]*chain.Parked{},
 	}
 	for i, r := range l.Records {
 		switch r := r.(type) {
 		case *chain.Decision:
 			s.decisions[[2]string{r.JobID, r.RunID}] = r
 		case *chain.GroupBound:
-			s.bound[r.JobID] = r
+			s.bound[jobAt{r.JobID, r.Position}] = r
 		case *chain.MemberChange:
 			s.bytes[string(l.Bytes[i])] = true
 			if r.Change == chain.MemberRestart {
-				s.restarts[r.JobID] = r
+				key := jobAt{r.JobID, r.Position}
+				s.restarts[key] = append(s.restarts[key], r)
 			}
 		case *chain.UnitEnded:
 			s.units = append(s.units, r)
@@ -56,7 +63,7 @@ func (s *left) decide(at eventlog.Position, f *projection.Failure) (*chain.Decis
 }
 
 func (s *left) bind(at eventlog.Position, first *projection.Job, _, _ string, _ bool, _ uint32) (projection.Bound, policy.FindingReason, error) {
-	if r := s.bound[first.ID]; r != nil && r.Position == at {
+	if r := s.bound[jobAt{first.ID, at}]; r != nil {
 		b := boundBy(r)
 		b.Name = r.Group // it may follow one that is gone
 		return b, 0, nil
@@ -69,10 +76,13 @@ func (s *left) acts(_ string, r chain.Record) bool {
 }
 
 func (s *left) restartAt(at eventlog.Position, j *projection.Job, base, _ int64) (int64, error) {
-	if r := s.restarts[j.ID]; r != nil && r.Position == at {
-		return r.RetryAfter, nil
+	key := jobAt{j.ID, at}
+	rest := s.restarts[key]
+	if len(rest) == 0 {
+		return base, nil
 	}
-	return base, nil
+	s.restarts[key] = rest[1:]
+	return rest[0].RetryAfter, nil
 }
 
 func (s *left) unitEnded(at eventlog.Position, u *projection.UnitEnd) (projection.Verdict, uint32, bool) {
