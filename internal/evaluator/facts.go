@@ -2,7 +2,6 @@ package evaluator
 
 import (
 	"slices"
-	"time"
 
 	"github.com/refloat/refloat/events"
 	"github.com/refloat/refloat/internal/policy"
@@ -14,12 +13,6 @@ import (
 const (
 	categoryInternal          = "internal"
 	subcategoryActiveDeadline = "active-deadline"
-)
-
-// The bounds of the termination grace period; it is 1 s when unset (SEMANTICS 2).
-const (
-	minGrace = time.Second
-	maxGrace = 300 * time.Second
 )
 
 // factsOf returns the facts of a failure that rules can match (SEMANTICS 2). It reuses
@@ -34,7 +27,7 @@ func factsOf(f *policy.Failure, failure *projection.Failure) {
 		JobPolicies: job.RetryPolicies,
 		FailFast:    job.FailFast,
 		Gang:        job.IsGang(),
-		Grace:       graceOf(job.GraceSeconds),
+		Grace:       policy.Grace(job.GraceSeconds),
 	}
 	if m := failure.Member; m != nil { // its group decides about gangs
 		f.Gang, f.FailFast = false, f.FailFast && !m.Gang
@@ -91,16 +84,6 @@ func addPodError(f *policy.Failure, e *events.Error, initContainers []string) {
 
 func contains(names []string, name string) bool {
 	return slices.Contains(names, name)
-}
-
-func graceOf(seconds int64) time.Duration {
-	switch {
-	case seconds >= int64(maxGrace/time.Second):
-		return maxGrace
-	case seconds <= 0:
-		return minGrace
-	}
-	return max(minGrace, time.Duration(seconds)*time.Second)
 }
 
 // countsOf returns the retries granted to the job so far. It reuses the rules of c.

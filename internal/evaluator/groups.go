@@ -269,7 +269,7 @@ func (p policies) endOf(graceSeconds, base int64) int64 {
 	if graceSeconds < 0 {
 		return base
 	}
-	return p.afterGrace(base, graceOf(graceSeconds))
+	return p.afterGrace(base, policy.Grace(graceSeconds))
 }
 
 // unitReason returns why a member's failure for good fails its unit; NoUnitReason: it does

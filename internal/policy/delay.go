@@ -34,7 +34,15 @@ func (g *grant) waitsForEnd(f *Failure) bool {
 	return g.whenTerminated || f.Conditions.Has(Preempted) || f.Conditions.Has(LeaseExpired)
 }
 
-func (f *Failure) grace() time.Duration { return min(max(f.Grace, minGrace), maxGrace) }
+func (f *Failure) grace() time.Duration { return boundGrace(f.Grace) }
+
+// Grace returns the termination grace of a pod whose terminationGracePeriodSeconds is this; 0 if
+// it is unset.
+func Grace(seconds int64) time.Duration {
+	return boundGrace(time.Duration(min(max(seconds, 0), int64(maxGrace/time.Second))) * time.Second)
+}
+
+func boundGrace(d time.Duration) time.Duration { return min(max(d, minGrace), maxGrace) }
 
 // The bounds of the termination grace (SEMANTICS 2).
 const (

@@ -148,15 +148,10 @@ func (t *taking) graces() map[start]time.Duration {
 // graceOf returns the termination grace period of a job's pods (docs/semantics.md).
 func graceOf(j *jobdb.Job) time.Duration {
 	if j == nil {
-		return minGrace
+		return policy.Grace(0)
 	}
-	return time.Duration(min(max(j.Submit.GraceSeconds, int64(minGrace/time.Second)), int64(maxGrace/time.Second))) * time.Second
+	return policy.Grace(j.Submit.GraceSeconds)
 }
-
-const (
-	minGrace = time.Second
-	maxGrace = 300 * time.Second
-)
 
 // ended returns the groups that end in the message, and a sentence on why.
 func (t *taking) ended() map[group.Key]string {
