@@ -321,6 +321,9 @@ func (p policies) askGroup(f *projection.Failure, v policy.Verdict, reason polic
 		early = at
 	case m.Gang:
 		at = max(at, p.endOf(m.PeerGrace(), base))
+		if p.Progress.Semantics >= sinceGangReady {
+			early = at
+		}
 	}
 	v.Code, v.FailUnit = policy.GroupRestart, policy.NoUnitReason
 	p.requeue(&v, at, early)

@@ -37,6 +37,9 @@ const (
 	// sinceSuccessors lets a new group follow one that has ended. Before, its name was taken
 	// until the group was forgotten.
 	sinceSuccessors = 4
+	// sinceGangReady has proof that a run is gone leave the time at which its gang starts again,
+	// when a group restarts it. Before, the member whose run failed could start earlier.
+	sinceGangReady = 4
 	// sinceDueAgain has a group whose end was refused when it came due come due again once a
 	// longer horizon has passed. Before, it did not end without another event.
 	sinceDueAgain = 4

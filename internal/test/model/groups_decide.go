@@ -295,7 +295,7 @@ func (m *Model) failUnit(u *unit, reason string, r *run, v verdict, rec Record) 
 			say: func(own int64, generation int) {
 				rec.Generation = generation
 				ready := at
-				if m.blocks(g) {
+				if m.blocks(g) || u.gang != "" && m.has(gangReady) {
 					// "RetryReady for the failing run must not bring that member's
 					// retryAfter below that of its restart."
 					ready = own

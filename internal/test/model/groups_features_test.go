@@ -150,6 +150,7 @@ func featuresOfGroups() []without {
 		{name: "section 5 is asked under a pause", model: []feature{askPaused}},
 		{name: "restartStrategy", model: []feature{blocking}},
 		{name: "successors", model: []feature{successors}},
+		{name: "a gang's members start together", model: []feature{gangReady}},
 	}
 	for _, o := range overrides {
 		if !strings.HasPrefix(o.name, "pause") { // which may be over before it is lifted

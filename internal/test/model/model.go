@@ -121,6 +121,7 @@ const (
 	askPaused  feature = iota // section 5 of GROUPS is asked under a pause
 	blocking                  // restartStrategy
 	successors                // of groups that have ended
+	gangReady                 // proof does not let a member start before its gang
 	dueAgain                  // a group that came due does so again under a longer horizon
 )
 
