@@ -83,7 +83,12 @@ type changeJSON struct {
 type summaryJSON struct {
 	Changes  int     `json:"changes"`
 	Failures *uint64 `json:"failures,omitempty"` // that were compared, with --log
-	Effects  *uint64 `json:"effects,omitempty"`
+	Effects  *uint64 `json:"effects,omitempty"`  // of them
+
+	UnitsCompared uint64 `json:"unitsCompared,omitempty"` // that ended by themselves, with --log
+	UnitsChanged  uint64 `json:"unitsChanged,omitempty"`
+
+	differences uint64
 }
 
 func diffPolicies(cmd *cobra.Command, f diffFlags, oldPath, newPath string) error {
@@ -123,7 +128,7 @@ func diffPolicies(cmd *cobra.Command, f diffFlags, oldPath, newPath string) erro
 	if err := errors.Join(err, out.Flush()); err != nil {
 		return err
 	}
-	if len(changes) > 0 || summary.Effects != nil && *summary.Effects > 0 {
+	if len(changes) > 0 || summary.differences > 0 {
 		return errFinding
 	}
 	return nil
@@ -154,6 +159,7 @@ func effects(cmd *cobra.Command, f diffFlags, before, after whatif.Candidate, ou
 	bar.done()
 	r := results[0]
 	summary.Failures, summary.Effects = &r.Compared, &r.Changed
+	summary.UnitsCompared, summary.UnitsChanged, summary.differences = r.Units, r.UnitsChanged, r.Differences()
 	if f.output == outputJSON {
 		enc := jsonLines(out)
 		for i := range r.Jobs {
@@ -163,14 +169,14 @@ func effects(cmd *cobra.Command, f diffFlags, before, after whatif.Candidate, ou
 		}
 		return nil
 	}
-	more := r.Changed - uint64(len(r.Jobs))
+	more := r.Differences() - uint64(len(r.Jobs))
 	r.Next = 0 // there are no pages here
 	fmt.Fprintln(out)
 	if err := printWhatif(out, &query.WhatIfResult{Result: r}); err != nil {
 		return err
 	}
 	if more > 0 {
-		fmt.Fprintf(out, "and %d more: --jobs %d shows all\n", more, r.Changed)
+		fmt.Fprintf(out, "and %d more: --jobs %d shows all\n", more, r.Differences())
 	}
 	return nil
 }

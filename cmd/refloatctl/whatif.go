@@ -171,7 +171,7 @@ func runWhatif(cmd *cobra.Command, f whatifFlags) error {
 	out := bufio.NewWriter(cmd.OutOrStdout())
 	changed := false
 	for i, r := range results {
-		changed = changed || r.Changed > 0
+		changed = changed || r.Differences() > 0
 		if f.output == outputJSON {
 			err = errors.Join(err, jsonLines(out).Encode(r))
 			continue
@@ -239,10 +239,9 @@ func printWhatif(w io.Writer, r *query.WhatIfResult) error {
 	case query.AgainstNow:
 		against = "the policies in force"
 	}
-	compared, changed := r.Runs()
-	fmt.Fprintf(w, "%s, against %s: %d of %d failed runs are decided differently\n", oneLine(r.Candidate), oneLine(against), changed, compared)
+	fmt.Fprintf(w, "%s, against %s: %d of %d failed runs are decided differently\n", oneLine(r.Candidate), oneLine(against), r.Changed, r.Compared)
 	if r.Units > 0 {
-		fmt.Fprintf(w, "  of units that ended by themselves: %d of %d\n", r.UnitsChanged, r.Units)
+		fmt.Fprintf(w, "  and %d of %s that ended by themselves\n", r.UnitsChanged, plural.Of(r.Units, "unit"))
 	}
 	for _, f := range r.Fields {
 		fmt.Fprintf(w, "  %s\n", oneLine(f.String()))
@@ -254,7 +253,7 @@ func printWhatif(w io.Writer, r *query.WhatIfResult) error {
 	if more := len(rules) - maxKinds; more > 0 {
 		fmt.Fprintf(w, "  and %s more: -o json lists them\n", plural.Of(more, "rule"))
 	}
-	if r.Changed == 0 {
+	if r.Differences() == 0 {
 		return nil
 	}
 	for _, text := range r.Effects() {
@@ -287,7 +286,7 @@ func printWhatif(w io.Writer, r *query.WhatIfResult) error {
 		return err
 	}
 	if r.Next > 0 {
-		fmt.Fprintf(w, "and more: --skip %d lists the next ones, --jobs %d all\n", r.Next, r.Changed)
+		fmt.Fprintf(w, "and more: --skip %d lists the next ones, --jobs %d all\n", r.Next, r.Differences())
 	}
 	return nil
 }

@@ -38,8 +38,8 @@ func TestWhatifSame(t *testing.T) {
 				byRule[query.RuleName(d.text("policy"), d.text("rule"))]++
 			}
 		}
-		if runs, _ := got.Runs(); runs != decided {
-			t.Errorf("%s: %d failed runs compared, %d decisions", name, runs, decided)
+		if got.Compared != decided {
+			t.Errorf("%s: %d failed runs compared, %d decisions", name, got.Compared, decided)
 		}
 		for _, u := range got.Rules {
 			if of := query.RuleName(u.Policy, u.Rule); byRule[of] != u.Decided || u.Candidate != u.Decided || u.Retried != u.WouldRetry {

@@ -78,11 +78,6 @@ type FieldChange struct {
 	Rule   string `json:"rule,omitempty"`
 }
 
-// Runs are the failed runs that were compared, and those that are decided differently; the rest are ends of units.
-func (r *WhatIfResult) Runs() (compared, changed uint64) {
-	return r.Compared - r.Units, r.Changed - r.UnitsChanged
-}
-
 // Effects say how many retries only one side grants, what took place behind them, and what became of their jobs.
 func (r *WhatIfResult) Effects() []string {
 	var list []string

@@ -41,12 +41,11 @@ type whatIfPage struct {
 	Fields  []query.FieldChange
 	Uses    []string // of rules
 	What    string
-	// Changed failed runs, of those compared, and units, each as a text.
-	Changed, Compared, Units string
-	Effects                  []string
-	Rows                     table
-	Jobs                     table
-	Assumed                  []string
+	Units   string // that ended by themselves
+	Effects []string
+	Rows    table
+	Jobs    table
+	Assumed []string
 }
 
 // whatIfForm shows the form, filled with what the address says.
@@ -106,9 +105,7 @@ func (s *Site) whatIf(p *page) error {
 		return err
 	}
 	shown.Result, shown.Fields, shown.Assumed = results[0].Result, results[0].Fields, results[0].Assumed
-	compared, changed := results[0].Runs()
 	shown.Effects = results[0].Effects()
-	shown.Changed, shown.Compared = fmt.Sprint(changed), fmt.Sprint(compared)
 	if r := results[0]; r.Units > 0 {
 		shown.Units = fmt.Sprintf("%d of %d", r.UnitsChanged, r.Units)
 	}

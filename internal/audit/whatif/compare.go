@@ -97,10 +97,10 @@ func (c *comparison) within(e *entry) bool {
 func (c *comparison) entry(at eventlog.Position, seq *events.Sequence, r, other *entry) {
 	counted := c.within(r)
 	if counted && (r.decided || other.decided) {
-		c.result.Compared++
 		if r.isUnit() {
 			c.result.Units++
 		} else {
+			c.result.Compared++
 			c.result.countRules(&r.verdict, &other.verdict)
 		}
 	}
@@ -114,9 +114,10 @@ func (c *comparison) entry(at eventlog.Position, seq *events.Sequence, r, other 
 	if !counted {
 		return
 	}
-	c.result.Changed++
 	if r.isUnit() {
 		c.result.UnitsChanged++
+	} else {
+		c.result.Changed++
 	}
 	cause := causeOf(seq, r)
 	row := Row{Queue: r.queue, Cause: cause, Decided: text(&r.verdict, &other.verdict), Candidate: text(&other.verdict, &r.verdict), Policy: other.verdict.Policy, Rule: other.verdict.Rule}

@@ -53,7 +53,7 @@ func TestGroupsOfOneName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := results[0]; r.Units != 3 || r.UnitsChanged != 3 || r.NotCompared != 0 || len(r.Jobs) != 3 {
-		t.Errorf("the ends of three units of groups of one name: %+v", r)
+	if r := results[0]; r.Units != 3 || r.UnitsChanged != 3 || r.Compared+r.Changed+r.NotCompared != 0 || len(r.Jobs) != 3 || r.Differences() != 3 {
+		t.Errorf("the ends of three units of groups of one name, and no failed run: %+v", r)
 	}
 }

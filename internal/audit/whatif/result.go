@@ -11,9 +11,9 @@ import (
 type Result struct {
 	Candidate string `json:"candidate"`
 	Against   string `json:"against"`
-	Compared  uint64 `json:"compared"` // failed runs (and ends of units) that at least one side decided on
-	Changed   uint64 `json:"changed"`
-	// Units and UnitsChanged are the ends of units among these: units that ended by themselves, which their groups decide on.
+	Compared  uint64 `json:"compared"` // failed runs that at least one side decided
+	Changed   uint64 `json:"changed"`  // of them
+	// Units are the units that ended by themselves, on which their groups decide. They are in neither of the counts above.
 	Units        uint64 `json:"unitsCompared"`
 	UnitsChanged uint64 `json:"unitsChanged"`
 	// NotCompared failed runs happened after the histories of their job or group had parted.
@@ -41,6 +41,9 @@ type Result struct {
 	rows  map[Row]uint64
 	rules map[ruleName]*RuleUse
 }
+
+// Differences is how many decisions differ, on failed runs and on units: so many changes are listed, page by page.
+func (r *Result) Differences() uint64 { return r.Changed + r.UnitsChanged }
 
 // RuleUse is how many of the compared failed runs a rule decided.
 type RuleUse struct {
@@ -79,7 +82,7 @@ type Row struct {
 	Count     uint64 `json:"count"`
 }
 
-// Change is one failed run on which the candidate decides differently.
+// Change is one failed run, or unit, on which the candidate decides differently.
 type Change struct {
 	Partition int     `json:"partition"`
 	Position  string  `json:"position"` // of the message
@@ -183,7 +186,7 @@ func (r *Result) close(skip, limit int) {
 	}
 	r.Jobs = r.Jobs[min(skip, len(r.Jobs)):]
 	r.Jobs = slices.Clip(r.Jobs[:min(limit, len(r.Jobs))])
-	if end := skip + len(r.Jobs); uint64(end) < r.Changed && len(r.Jobs) > 0 {
+	if end := skip + len(r.Jobs); uint64(end) < r.Differences() && len(r.Jobs) > 0 {
 		r.Next = end
 	}
 }

@@ -2007,8 +2007,8 @@ type WhatIfResult struct {
 	Assumed                        []string               `protobuf:"bytes,16,rep,name=assumed,proto3" json:"assumed,omitempty"`
 	Fields                         []*FieldChange         `protobuf:"bytes,17,rep,name=fields,proto3" json:"fields,omitempty"`
 	Rules                          []*RuleUse             `protobuf:"bytes,18,rep,name=rules,proto3" json:"rules,omitempty"`                                       // that decided compared failed runs, on either side
-	UnitsCompared                  uint64                 `protobuf:"varint,19,opt,name=units_compared,json=unitsCompared,proto3" json:"units_compared,omitempty"` // of compared: units that ended by themselves
-	UnitsChanged                   uint64                 `protobuf:"varint,20,opt,name=units_changed,json=unitsChanged,proto3" json:"units_changed,omitempty"`    // of changed
+	UnitsCompared                  uint64                 `protobuf:"varint,19,opt,name=units_compared,json=unitsCompared,proto3" json:"units_compared,omitempty"` // units that ended by themselves; they are not in compared
+	UnitsChanged                   uint64                 `protobuf:"varint,20,opt,name=units_changed,json=unitsChanged,proto3" json:"units_changed,omitempty"`    // of them; not in changed
 	RunsMore                       uint64                 `protobuf:"varint,21,opt,name=runs_more,json=runsMore,proto3" json:"runs_more,omitempty"`                // that took place behind retries that only the candidate grants
 	RunSecondsMore                 float64                `protobuf:"fixed64,22,opt,name=run_seconds_more,json=runSecondsMore,proto3" json:"run_seconds_more,omitempty"`
 	JobsThatWouldHaveRunOn         *Outcomes              `protobuf:"bytes,23,opt,name=jobs_that_would_have_run_on,json=jobsThatWouldHaveRunOn,proto3" json:"jobs_that_would_have_run_on,omitempty"`
