@@ -104,20 +104,16 @@ func JobOf(j *jobdb.Job, runs []jobdb.Run) Job {
 		out.Armada = &Verdict{At: timeText(v.At), Reason: v.Reason, Message: v.Message, Category: v.Category}
 	}
 	for i := range runs {
-		a := attemptOf(&runs[i])
-		if endUnknown(&runs[i], runs) {
-			a.Ended = ""
-		}
-		out.Attempts = append(out.Attempts, a)
+		out.Attempts = append(out.Attempts, attemptOf(&runs[i]))
 	}
 	return out
 }
 
 // endUnknown reports whether the end of a run was not reported, although a later run of the job was leased: a group told
-// it to stop. If the job was cancelled then, the row has the time of that.
+// it to stop.
 func endUnknown(r *jobdb.Run, runs []jobdb.Run) bool {
 	return slices.ContainsFunc(runs, func(later jobdb.Run) bool {
-		return later.Index > r.Index && later.Times.Leased > 0 && (r.Times.Ended == 0 || r.Flags.Cancelled && r.Times.Ended > later.Times.Leased)
+		return later.Index > r.Index && later.Times.Leased > 0 && r.Times.Ended == 0
 	})
 }
 

@@ -145,7 +145,7 @@ func (h *History) Story() (*Story, error) {
 		r := &runs[i]
 		c := StoryOfRun{Attempt: attemptOf(r), NotDecided: why[r.RunID]}
 		if endUnknown(r, runs) {
-			c.Cause, c.Ended = "told to stop; its end was not reported", ""
+			c.Cause = "told to stop; its end was not reported"
 		}
 		if d := on[r.RunID]; d != nil {
 			shown := DecisionOf(d)

@@ -46,7 +46,7 @@ func TestStoppedRuns(t *testing.T) {
 	open := &jobdb.Run{RunID: "open", Index: 2, State: jobdb.RunRunning, Times: jobdb.RunTimes{Leased: 30 * second}}
 	h := query.History{
 		Job:  &jobdb.Job{JobID: "j", State: jobdb.JobCancelled, Final: true, Times: jobdb.JobTimes{Ended: 100 * second}},
-		Runs: []*jobdb.Run{cancelled("stopped", 0, 10, 100), failed, open, cancelled("last", 3, 60, 100)},
+		Runs: []*jobdb.Run{cancelled("stopped", 0, 10, 0), failed, open, cancelled("last", 3, 60, 100)},
 	}
 	s, err := h.Story()
 	if err != nil {

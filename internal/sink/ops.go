@@ -130,7 +130,7 @@ func (j *jobRow) queued(retryAfter int64, avoid []string) {
 	j.Queueing.RetryAfter, j.Queueing.AvoidNodes = retryAfter, avoid
 }
 
-// cancelled ends the job, and its known runs.
+// cancelled ends the job, and its known runs. Only of the latest one it is known when: the others were told to stop before.
 func (f *fold) cancelled(j *jobRow) {
 	j.end(jobdb.JobCancelled, f.t)
 	j.memberCancelled()
@@ -138,7 +138,10 @@ func (f *fold) cancelled(j *jobRow) {
 	slices.SortFunc(open, func(a, b *runRow) int { return cmp.Compare(a.Index, b.Index) })
 	j.open = nil // a cancelled run has ended
 	for _, run := range open {
-		run.State, run.Flags.Cancelled, run.Times.Ended = jobdb.RunCancelled, true, f.t
+		run.State, run.Flags.Cancelled = jobdb.RunCancelled, true
+		if run.RunID == j.Queueing.LatestRun {
+			run.Times.Ended = f.t
+		}
 		f.touchRun(run)
 	}
 }
