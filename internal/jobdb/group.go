@@ -129,6 +129,15 @@ func (s MemberState) String() string { return nameOf(memberStates[:], uint8(s), 
 // Over reports whether the member is over.
 func (s MemberState) Over() bool { return s >= MemberSucceeded }
 
+// MemberShown returns the state of a member as every list shows it: one that was stopped, and whose run succeeded all the
+// same, has succeeded, as its job has. (Its unit does not count it, because it was over: [Unit.StateWith].)
+func (j *Job) MemberShown() MemberState {
+	if j.Member.State == MemberStopped && j.State == JobSucceeded {
+		return MemberSucceeded
+	}
+	return j.Member.State
+}
+
 // Terminating reports whether a member was told to stop, or to start again, while a run of
 // it has not reported its end.
 func (j *Job) Terminating() bool {

@@ -86,3 +86,19 @@ func TestGroupConditions(t *testing.T) {
 		}
 	}
 }
+
+// TestMembersInLists: a member is in the same state in the list of jobs and in that of its group, also where it was stopped and
+// its run succeeded all the same. Its unit has not succeeded by that.
+func TestMembersInLists(t *testing.T) {
+	t.Parallel()
+	member := func(index uint32, state jobdb.MemberState, job jobdb.JobState) *jobdb.Job {
+		return &jobdb.Job{State: job, Member: jobdb.Membership{Part: "main", Index: index, State: state}}
+	}
+	g := &jobdb.Group{Shape: policy.Shape{Parts: []policy.ShapePart{{Name: "main", Replicas: 1, Members: 3, MinMembers: 2}}}}
+	u := unitOf(g, &jobdb.Unit{Part: "main"}, []*jobdb.Job{
+		member(0, jobdb.MemberSucceeded, jobdb.JobSucceeded), member(1, jobdb.MemberStopped, jobdb.JobSucceeded), member(2, jobdb.MemberStopped, jobdb.JobStopping),
+	})
+	if u.Succeeded != 2 || u.Stopped != 1 || u.CompletedIndexes != "0,1" || u.State != jobdb.UnitActive.String() {
+		t.Errorf("%+v", u)
+	}
+}

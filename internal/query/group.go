@@ -44,7 +44,7 @@ type Part struct {
 }
 
 // Unit is a replica of a part. Active members are neither held nor over; of the terminating ones, a run that was told to
-// stop has not ended yet.
+// stop has not ended yet. A member that was stopped, and whose run succeeded all the same, is among the succeeded ones.
 type Unit struct {
 	Replica          uint32      `json:"replica"`
 	State            string      `json:"state"`
@@ -103,11 +103,15 @@ func unitOf(g *jobdb.Group, u *jobdb.Unit, members []*jobdb.Job) Unit {
 	out := Unit{Replica: u.Replica, Reason: u.Reason.String(), Generation: u.Generation, Restarts: u.Restarts, RetriesUsed: u.Retries}
 	slices.SortFunc(members, func(a, b *jobdb.Job) int { return cmp.Compare(a.Member.Index, b.Member.Index) })
 	var completed, failed jobdb.Indexes
+	counted := 0
 	for _, j := range members {
 		if j.Terminating() {
 			out.Terminating++
 		}
-		switch j.Member.State {
+		if j.Member.State == jobdb.MemberSucceeded {
+			counted++
+		}
+		switch j.MemberShown() {
 		case jobdb.MemberActive:
 			out.Active++
 		case jobdb.MemberHeld:
@@ -127,7 +131,7 @@ func unitOf(g *jobdb.Group, u *jobdb.Unit, members []*jobdb.Job) Unit {
 		case jobdb.NoMember:
 		}
 	}
-	state := u.StateWith(out.Succeeded, &g.Shape)
+	state := u.StateWith(counted, &g.Shape)
 	out.State, out.CompletedIndexes, out.FailedIndexes = state.String(), completed.String(), failed.String()
 	out.Conditions, out.Members = conditionsOfUnit(&out, g.Shape.Part(u.Part), state, u.Reason), members
 	return out
