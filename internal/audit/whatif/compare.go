@@ -1,6 +1,7 @@
 package whatif
 
 import (
+	"math"
 	"strings"
 
 	"github.com/refloat/refloat/events"
@@ -19,6 +20,7 @@ type parted struct {
 	over    bool             // its fate is counted
 	ended   bool             // the history failed it, and has no run of it since
 	at      int64            // when that was last known
+	due     int64            // when the last retry that one side grants starts, if it grants one
 	running map[string]int64 // since when runs of it run; only while it is followed
 }
 
@@ -32,6 +34,7 @@ type comparison struct {
 	result    *Result
 	parted    map[string]*parted // by job, or by key of a group
 	sweepAt   int
+	now       int64 // the latest time of an event
 }
 
 func newComparison(o *Options, partition int) *comparison {
@@ -39,7 +42,16 @@ func newComparison(o *Options, partition int) *comparison {
 }
 
 // message compares what both sides made of a message.
-func (c *comparison) message(at eventlog.Position, seq *events.Sequence, publish int64, actual, candidate []entry) {
+func (c *comparison) message(position eventlog.Position, seq *events.Sequence, publish int64, actual, candidate []entry) {
+	at := timeOf(seq, publish)
+	c.now = max(c.now, at)
+	for _, side := range [][]entry{actual, candidate} {
+		for i := range side {
+			if side[i].isUnit() { // whose record has no time
+				side[i].time = at
+			}
+		}
+	}
 	c.follow(seq, publish)
 	for i := range candidate {
 		if p := c.partedOf(&candidate[i]); p != nil && p.more {
@@ -58,15 +70,27 @@ func (c *comparison) message(at eventlog.Position, seq *events.Sequence, publish
 		if other == nil {
 			other = &entry{verdict: Verdict{Outcome: NotDecided, Code: "none"}}
 		}
-		c.entry(at, seq, r, other)
+		c.entry(position, seq, r, other)
 	}
 	for i := range candidate {
 		if e := &candidate[i]; e.decided && find(actual, e) == nil && c.partedOf(e) == nil {
 			none := *e
 			none.verdict = Verdict{Outcome: NotDecided, Code: "none"}
-			c.entry(at, seq, &none, e)
+			c.entry(position, seq, &none, e)
 		}
 	}
+}
+
+// timeOf is the time of a message: that of its latest event.
+func timeOf(seq *events.Sequence, publish int64) int64 {
+	if seq == nil || len(seq.Events) == 0 {
+		return publish
+	}
+	latest := int64(math.MinInt64)
+	for i := range seq.Events {
+		latest = max(latest, seq.Events[i].Created.Time(publish))
+	}
+	return latest
 }
 
 func find(all []entry, e *entry) *entry {
@@ -139,7 +163,11 @@ func (c *comparison) part(seq *events.Sequence, r, other *entry, counted bool) {
 	if p.fewer || p.more {
 		p.running = map[string]int64{}
 		p.ended = p.more && c.o.Against == nil && r.verdict.acts() == Fail // by the decision
-		c.retry(p)
+		if c.retry(p); p.fewer {
+			p.due = r.verdict.retryAfter
+		} else {
+			p.due = other.verdict.retryAfter
+		}
 		if seq != nil {
 			for i := range seq.Events {
 				if ev := &seq.Events[i]; ev.JobID == r.job() {
@@ -191,6 +219,7 @@ func (c *comparison) after(p *parted, r *entry) {
 	switch {
 	case !p.followed(), r.verdict.Shadow:
 	case retried(&r.verdict):
+		p.due = r.verdict.retryAfter
 		c.retry(p)
 	default:
 		c.over(p, &c.fates(p).Failed)
@@ -277,12 +306,13 @@ func (c *comparison) sweep(now int64) {
 	c.sweepAt = max(1024, len(c.parted)+len(c.parted)/4)
 }
 
-// end counts the jobs that are not over, and those of which the history tells no more.
+// end counts the jobs that are not over, and those of which the history tells no more. One is not over while its last retry
+// is pending: the history ends before it.
 func (c *comparison) end() *Result {
 	for _, p := range c.parted {
 		switch {
 		case !p.followed():
-		case p.ended:
+		case p.ended && p.due <= c.now:
 			c.over(p, &c.fates(p).Unknown)
 		default:
 			c.over(p, &c.fates(p).Open)

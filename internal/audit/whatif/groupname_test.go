@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -55,5 +56,10 @@ func TestGroupsOfOneName(t *testing.T) {
 	}
 	if r := results[0]; r.Units != 3 || r.UnitsChanged != 3 || r.Compared+r.Changed+r.NotCompared != 0 || len(r.Jobs) != 3 || r.Differences() != 3 {
 		t.Errorf("the ends of three units of groups of one name, and no failed run: %+v", r)
+	}
+	for i, change := range results[0].Jobs { // each with the time of its message
+		if want := time.Unix(0, events[len(events)-3+i].Publish).UTC().Format(time.RFC3339Nano); change.Time != want {
+			t.Errorf("unit %d ended at %s, want %s", i, change.Time, want)
+		}
 	}
 }

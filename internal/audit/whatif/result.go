@@ -62,7 +62,7 @@ type Fates struct {
 	Succeeded uint64 `json:"succeeded"`
 	Failed    uint64 `json:"failed"` // by the side that retried them, at a later run
 	Cancelled uint64 `json:"cancelled"`
-	Open      uint64 `json:"notOver"` // the history has no end of them
+	Open      uint64 `json:"notOver"` // the history has no end of them, or ends before that side's last retry
 	Unknown   uint64 `json:"unknown"` // they ended without that side's last retry, which did not take place
 }
 

@@ -439,7 +439,16 @@ func TestEitherSideIsTheBaseline(t *testing.T) {
 	if r := run(2, 9); r.RunOn != (whatif.Fates{Succeeded: 2, Open: 1}) || r.RetriesMore != 8 {
 		t.Errorf("a larger limit than the history's: %+v", r)
 	}
-	events = append(events, jobErrors(t, "job2", events[len(events)-1].Publish))
+	// It fails the job, and ends before the retry that the larger limit grants: that is pending.
+	end := events[len(events)-1].Publish
+	events = append(events, jobErrors(t, "job2", end))
+	if r := run(2, 9); r.RunOn != (whatif.Fates{Succeeded: 2, Open: 1}) {
+		t.Errorf("a larger limit than the history's, which failed the job at its end: %+v", r)
+	}
+	// It goes on without that retry.
+	later := jobErrors(t, "other", end+int64(time.Hour))
+	later.Position.Entry++
+	events = append(events, later)
 	if r := run(2, 9); r.RunOn != (whatif.Fates{Succeeded: 2, Unknown: 1}) {
 		t.Errorf("a larger limit than the history's, which failed the job: %+v", r)
 	}
