@@ -28,7 +28,7 @@ type simulateFlags struct {
 	seed                       uint64
 	seeds, jobs, parallel      int
 	within                     time.Duration
-	output, html               string
+	output, html, save         string
 	simulateInputs
 }
 
@@ -90,6 +90,7 @@ Exit codes: 0 done, 1 a policy file has problems, 2 usage, 3 a file could not be
 	flags.IntVar(&f.jobs, "jobs", 0, "number of jobs (default: that of the workload)")
 	flags.IntVar(&f.parallel, "parallel", runtime.GOMAXPROCS(0), "number of simulations at once")
 	flags.StringVar(&f.html, "html", "", "write a page with pictures to this file, too")
+	flags.StringVar(&f.save, "save", "", "write the jobs, runs and decisions of the first candidate under the first seed into a new job database, which export, get and top read with --job-db")
 	f.bind(cmd)
 	addOutput(cmd, &f.output)
 	return cmd
@@ -163,6 +164,11 @@ func runSimulate(cmd *cobra.Command, f simulateFlags) error {
 	}
 	if f.within > workload.GiveUp {
 		return usageError{fmt.Errorf("--within %v: the simulation ends %v after the last submission (giveUp), so that nobody knows what would be done by then: give a shorter time, or a longer giveUp", f.within, workload.GiveUp)}
+	}
+	if f.save != "" {
+		if err := writeSimulated(cmd.Context(), f.save, simulate.Options{Candidate: candidates[0], Cluster: cluster, Workload: workload, Seed: f.seed}); err != nil {
+			return err
+		}
 	}
 	results, err := simulateAll(cmd.Context(), f, candidates, cluster, workload)
 	if err != nil {

@@ -33,6 +33,31 @@ func TestSimulate(t *testing.T) {
 		says(t, "of 200 jobs", "seed 1 (the first of 3)", "KillSwitch", "medians of 3 seeds, too few for confidence intervals", "B - A", "BY RULE", "assumed:")
 }
 
+// TestSimulateCompares: candidates run under 20 seeds, and the headline says what these are worth; --within has limits.
+func TestSimulateCompares(t *testing.T) {
+	t.Parallel()
+	compare := []string{"simulate", "--policies", examplesDir, "--set", "settings.globalMaxRetries=0", "--jobs", "60"}
+	inProcess(t, append(compare, "--within", "3h")...).exits(t, exitFine).
+		says(t, "(the first of 20)", "medians of 20 seeds (with their 95% confidence intervals)", "jobs done within 3h0m0s, %", " of 20 seeds, ", "done within 3h0m0s: ")
+	ctl(t, append(compare, "--within", "49h")...).exits(t, exitUsage).says(t, "--within 49h0m0s: the simulation ends 48h0m0s after the last submission (giveUp)")
+	ctl(t, append(compare, "--within", "-1h")...).exits(t, exitUsage).says(t, "--within -1h0m0s: want a time above 0")
+}
+
+// TestSimulateSave: a saved simulation has the runs and retries that it reports, and is never mixed with other jobs.
+func TestSimulateSave(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "jobs.sqlite")
+	save := []string{"simulate", "--policies", examplesDir, "--jobs", "1200", "--save", path, "-o", "json"}
+	r := jsonLine(t, inProcess(t, save...).exits(t, exitFine).out)
+	for table, want := range map[string]int64{"runs": r.number("runs"), "jobs": r.number("jobs")} {
+		lines := strings.Count(inProcess(t, "export", table, "--job-db", "sqlite://"+path).exits(t, exitFine).out, "\n") - 1
+		if int64(lines) != want || want < 1000 {
+			t.Errorf("%d %s are saved, the simulation has %d", lines, table, want)
+		}
+	}
+	ctl(t, save...).exits(t, exitUsage).says(t, "it exists, and a simulation is not mixed with other jobs")
+}
+
 // TestSimulateFiles: the examples are files that can be given back; mistakes in files are named.
 func TestSimulateFiles(t *testing.T) {
 	t.Parallel()
