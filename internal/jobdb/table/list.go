@@ -77,7 +77,8 @@ func joined(list, from string, on []string, conditions []condition) []condition 
 	// The limit keeps both databases from making a join of it, and from reading the other table first.
 	c.where.where("EXISTS (SELECT 1"+of+strings.Join(append(same, all.Where...), " AND ")+" LIMIT 1 OFFSET 0)", all.Args...)
 	if all = combined(conditions, 0); len(conditions[0].lookup.Where) > 0 {
-		c.lookup.where("("+strings.Join(on, ", ")+") IN (SELECT x."+strings.Join(on, ", x.")+of+strings.Join(all.Where, " AND ")+")", all.Args...)
+		// SQLite is not to read a whole partition, the last of the columns.
+		c.lookup.where("("+strings.Join(on[:len(on)-1], ", ")+", ~"+on[len(on)-1]+") IN (SELECT x."+strings.Join(on, ", x.")+of+strings.Join(all.Where, " AND ")+")", all.Args...)
 	}
 	return []condition{c}
 }
