@@ -243,6 +243,10 @@ func disjoint(a, b *batchv1.PodFailurePolicyOnExitCodesRequirement) bool {
 	return false
 }
 
+// disruptions are the conditions of runs whose pods something else ended: a preemption, an eviction, or a node or executor
+// that is lost.
+func disruptions() []string { return []string{"Preempted", "Evicted", "LeaseExpired"} }
+
 // podConditions are the conditions that a rule asks for; nil if none of them exists here.
 func (d *document) podConditions(path string, patterns []batchv1.PodFailurePolicyOnPodConditionsPattern) (out []string) {
 	for i, p := range patterns {
@@ -253,7 +257,7 @@ func (d *document) podConditions(path string, patterns []batchv1.PodFailurePolic
 		case p.Status != corev1.ConditionTrue && p.Status != "":
 			d.note(join(at, "status"), "not True", "")
 		default:
-			out = []string{"Preempted", "Evicted"}
+			out = disruptions()
 		}
 	}
 	return out

@@ -241,6 +241,7 @@ func (v *volcano) react() {
 
 // rules are the policies that have an effect here, and the notes about their actions.
 func (v *volcano) rules(policies []volcanoPolicy, path string) (out []volcanoRule) {
+	v.once(policies, path)
 	for i, p := range policies {
 		rule := volcanoRule{}
 		at := fmt.Sprintf("%s[%d]", path, i)
@@ -265,6 +266,40 @@ func (v *volcano) rules(policies []volcanoPolicy, path string) (out []volcanoRul
 		out = append(out, rule)
 	}
 	return out
+}
+
+// once reports policies that Volcano's webhook denies: an event or exit code in two of a list, or in one with another cause.
+func (v *volcano) once(policies []volcanoPolicy, path string) {
+	first := map[string]int{} // the policy that has the event or the exit code
+	differ := 0               // events
+	for i := range policies {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		causes := []string{join(at, "event"), join(at, "exitCode")}
+		events := v.at[join(at, "event")] != nil
+		for k := range policies[i].Events {
+			causes = append(causes, fmt.Sprintf("%s.events[%d]", at, k))
+			events = true
+		}
+		if events && v.at[join(at, "exitCode")] != nil {
+			v.fail(join(at, "exitCode"), "Volcano accepts an event or an exit code of a policy, not both", "write two policies")
+		}
+		for _, cause := range causes {
+			n := v.at[cause]
+			if n == nil {
+				continue
+			}
+			other, found := first[n.Value]
+			if found && other != i {
+				v.fail(cause, fmt.Sprintf("also in %s[%d], and Volcano accepts it once", path, other), "remove one of them")
+			}
+			if first[n.Value] = i; !found && !strings.HasSuffix(cause, "exitCode") {
+				differ++
+			}
+		}
+	}
+	if i, found := first[anyEvent]; found && differ > 1 {
+		v.fail(fmt.Sprintf("%s[%d]", path, i), "Volcano accepts no other policy beside one for *", "remove it, or the others")
+	}
 }
 
 func (v *volcano) severalContainers() bool {

@@ -111,7 +111,7 @@ func (r *volcanoReaction) retry(acts []volcanoAction, inPod bool) RetryPolicy {
 
 // evicted is the rule about pods that were deleted: PodEvicted.
 func evicted(action string) RetryRule {
-	return RetryRule{Name: "evicted", Action: action, Conditions: []string{"Preempted", "Evicted", "LeaseExpired"}}
+	return RetryRule{Name: "evicted", Action: action, Conditions: disruptions()}
 }
 
 // restarts fills in what a Job's group does when a unit failed.
