@@ -31,6 +31,9 @@ type document struct {
 	failed bool
 }
 
+// kubernetes is the version of Kubernetes whose API the types are: that of k8s.io/api in go.mod.
+const kubernetes = "1.37"
+
 // setField is a field that a manifest sets.
 type setField struct {
 	path string // spec.rules[2].action
@@ -143,7 +146,11 @@ func (d *document) mapping(n *yaml.Node, path, row string, out reflect.Value) {
 			names[i] = f.name
 		}
 		d.failed = true
-		d.report(Note{Kind: Error, Path: at, Why: "unknown field", Fix: suggest.Fix(e.key.Value, names, "remove it, or correct its name or indentation")})
+		why := "unknown field"
+		if strings.HasPrefix(out.Type().PkgPath(), "k8s.io/") {
+			why = "unknown field: neither Kubernetes " + kubernetes + " nor an earlier version has it"
+		}
+		d.report(Note{Kind: Error, Path: at, Why: why, Fix: suggest.Fix(e.key.Value, names, "remove it, or correct its name or indentation")})
 	}
 }
 

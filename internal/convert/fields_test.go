@@ -2,6 +2,7 @@ package convert
 
 import (
 	"encoding/json"
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -73,5 +74,18 @@ func TestTables(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestKubernetesVersion: unknown fields are said to be newer than the API that the types are of.
+func TestKubernetesVersion(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	minor, found := strings.CutPrefix(kubernetes, "1.")
+	if !found || !strings.Contains(string(text), "k8s.io/api v0."+minor+".") {
+		t.Errorf("the version is %s, and go.mod has another one of k8s.io/api", kubernetes)
 	}
 }

@@ -44,6 +44,7 @@ func jobFields() []Field {
 		{Path: "successPolicy.rules.succeededIndexes", Case: "some indexes", Fate: Dropped, Why: "which indexes have succeeded makes no difference here: the rule is left out as a whole"},
 
 		{Path: "podReplacementPolicy", Fate: Kept, Here: retry + "replacement: Failed is WhenTerminated, TerminatingOrFailed is WhenFailed; where it is not set, Failed with a podFailurePolicy, else TerminatingOrFailed", Why: "after a preemption, a retry always waits for the old pod"},
+		{Path: "scheduling", Fate: Dropped, Why: "Armada's scheduler decides that: a gang of Armada is made of a Volcano Job"},
 		{Path: "suspend", Value: "false", Fate: Ignored, Why: "the jobs start when they are submitted"},
 		{Path: "suspend", Fate: Dropped, Why: "the jobs start when they are submitted: submit them later"},
 		{Path: "ttlSecondsAfterFinished", Fate: Dropped, Why: "Armada forgets finished jobs by its own configuration"},

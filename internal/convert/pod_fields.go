@@ -46,6 +46,9 @@ func podFields() []Field {
 		{Path: "nodeName", Fate: Dropped, Why: armadaOwn},
 		{Path: "schedulerName", Fate: Dropped, Why: armadaOwn},
 		{Path: "schedulerName", Value: "default-scheduler", Fate: Ignored, Why: armadaOwn},
+		{Path: "schedulingGroup", Fate: Dropped, Why: armadaOwn + ": a gang of Armada is made of a Volcano Job"},
+		{Path: "evictionResponders", Fate: Dropped, Why: "Armada's API does not have it"},
+		{Path: "hostnameOverride", Fate: Dropped, Why: "Armada's API does not have it: use hostname"},
 		{Path: "schedulingGates", Fate: Dropped, Why: "nobody would open them: hold a part back with `after`"},
 		{Path: "priorityClassName", Fate: Depends},
 		{Path: "priorityClassName", Case: "a class of the cluster", Fate: Dropped, Why: "Armada has priority classes of its own, and refuses others: the jobs get its default; name one of Armada's, armada-…, to keep it"},
@@ -70,6 +73,7 @@ func podFields() []Field {
 	for _, list := range []string{"containers", "initContainers"} {
 		rows = append(
 			rows,
+			Field{Path: list + ".restartPolicyRules", Fate: Dropped, Why: "each failure is decided by policies, so no container restarts by itself: write them as rules of a podFailurePolicy"},
 			Field{Path: list + ".resources", Fate: Kept, Here: asIs},
 			Field{Path: list + ".resources", Case: "nothing is requested", Fate: Differs, Why: "Armada refuses a container that requests nothing: write what it needs"},
 			Field{Path: list + ".resources", Case: "too little memory", Fate: Differs, Why: "Armada refuses less than 1Mi, unless it is configured otherwise"},
@@ -80,6 +84,10 @@ func podFields() []Field {
 			Field{Path: list + ".ports", Case: "a port of two containers", Fate: Dropped, Why: "Armada accepts each containerPort once in a pod; the container listens all the same"},
 		)
 	}
-	rows = append(rows, Field{Path: "initContainers.resources", Case: "whole cpus", Fate: Differs, Why: "Armada refuses an init container with a whole number of cpus, unless it is configured otherwise"})
+	rows = append(rows,
+		Field{Path: "containers.restartPolicy", Fate: Dropped, Why: "each failure is decided by policies, so no container restarts by itself"},
+		Field{Path: "containers.restartPolicy", Value: "Never", Fate: Ignored, Why: "is what happens anyway"},
+		Field{Path: "initContainers.resources", Case: "whole cpus", Fate: Differs, Why: "Armada refuses an init container with a whole number of cpus, unless it is configured otherwise"},
+	)
 	return rows
 }
