@@ -23,7 +23,7 @@ import (
 )
 
 type simulateFlags struct {
-	policies, set              []string
+	policies, set, sweep       []string
 	cluster, workload, example string
 	seed                       uint64
 	seeds, jobs, parallel      int
@@ -90,6 +90,7 @@ Exit codes: 0 done, 1 a policy file has problems, 2 usage, 3 a file could not be
 	flags.IntVar(&f.jobs, "jobs", 0, "number of jobs (default: that of the workload)")
 	flags.IntVar(&f.parallel, "parallel", runtime.GOMAXPROCS(0), "number of simulations at once")
 	flags.StringVar(&f.html, "html", "", "write a page with pictures to this file, too")
+	flags.StringArrayVar(&f.sweep, "sweep", nil, "compare candidates at several loads and rates of failures: load=0.5,1,2 or failures=0.5,1,2; may be repeated for both")
 	flags.StringVar(&f.save, "save", "", "write the jobs, runs and decisions of the first candidate under the first seed into a new job database, which export, get and top read with --job-db")
 	f.bind(cmd)
 	addOutput(cmd, &f.output)
@@ -107,6 +108,8 @@ func (f *simulateFlags) check(jobs, seeds bool) error {
 		return usageError{errors.New("--policies PATH is required: a policy file or a directory of policy files")}
 	case seeds && (f.seeds < 1 || f.seeds > 10_000):
 		return usageError{fmt.Errorf("--seeds %d: want 1 to 10000", f.seeds)}
+	case len(f.sweep) > 0 && (f.save != "" || f.html != ""):
+		return usageError{errors.New("--sweep compares headlines: omit --save and --html")}
 	case f.within < 0:
 		return usageError{fmt.Errorf("--within %v: want a time above 0", f.within)}
 	case f.parallel < 1:
@@ -147,7 +150,7 @@ func runSimulate(cmd *cobra.Command, f simulateFlags) error {
 	}
 	if f.seeds == 0 {
 		f.seeds = 1
-		if len(candidates) > 1 {
+		if len(candidates) > 1 || len(f.sweep) > 0 {
 			f.seeds = seedsToCompare
 		}
 	}
@@ -164,6 +167,10 @@ func runSimulate(cmd *cobra.Command, f simulateFlags) error {
 	}
 	if f.within > workload.GiveUp {
 		return usageError{fmt.Errorf("--within %v: the simulation ends %v after the last submission (giveUp), so that nobody knows what would be done by then: give a shorter time, or a longer giveUp", f.within, workload.GiveUp)}
+	}
+	if len(f.sweep) > 0 {
+		out := bufio.NewWriter(cmd.OutOrStdout())
+		return errors.Join(runSweep(cmd.Context(), out, f, candidates, in, workload), out.Flush())
 	}
 	if f.save != "" {
 		if err := writeSimulated(cmd.Context(), f.save, simulate.Options{Candidate: candidates[0], Cluster: cluster, Workload: workload, Seed: f.seed}); err != nil {

@@ -126,11 +126,15 @@ func comparisonTable(w io.Writer, rows string, i int) *table {
 func compareRow(t *table, name string, first, own *simulate.Measure) {
 	cells := []string{cut(name, 46), first.String()}
 	if d := own.Difference; d != nil {
-		mark := ""
-		if d.Differs {
-			mark = " *"
-		}
-		cells = append(cells, own.String(), d.String()+mark)
+		cells = append(cells, own.String(), starred(d))
 	}
 	t.row(cells...)
+}
+
+// starred marks a difference that is hardly chance.
+func starred(d *simulate.Difference) string {
+	if d.Differs {
+		return d.String() + " *"
+	}
+	return d.String()
 }

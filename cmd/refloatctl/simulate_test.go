@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -41,6 +42,30 @@ func TestSimulateCompares(t *testing.T) {
 		says(t, "(the first of 20)", "medians of 20 seeds (with their 95% confidence intervals)", "jobs done within 3h0m0s, %", " of 20 seeds, ", "done within 3h0m0s: ")
 	ctl(t, append(compare, "--within", "49h")...).exits(t, exitUsage).says(t, "--within 49h0m0s: the simulation ends 48h0m0s after the last submission (giveUp)")
 	ctl(t, append(compare, "--within", "-1h")...).exits(t, exitUsage).says(t, "--within -1h0m0s: want a time above 0")
+}
+
+// TestSimulateSweep: candidates are compared at each load and rate of failures; without failures nothing tells them apart.
+func TestSimulateSweep(t *testing.T) {
+	t.Parallel()
+	args := []string{"simulate", "--policies", examplesDir, "--set", "settings.globalMaxRetries=0", "--jobs", "60", "--sweep", "load=0.5,2"}
+	out := inProcess(t, append(args, "--sweep", "failures=0.001,3", "-o", "json")...).exits(t, exitFine).out
+	if n := strings.Count(out, "\n"); n != 4 {
+		t.Errorf("%d points, want 4", n)
+	}
+	for line := range strings.Lines(out) {
+		p := jsonLine(t, line)
+		d := object(object(p["comparisons"].([]any)[1].(map[string]any))["headline"].([]any)[0].(map[string]any))["difference"].(map[string]any)
+		if often := fmt.Sprint(p["failures"]) == "3"; d["differs"] != often {
+			t.Errorf("load %v, failures %v: %v", p["load"], p["failures"], d)
+		}
+	}
+	inProcess(t, append(args, "--sweep", "failures=3")...).exits(t, exitFine).says(t, "B is below A at 2 of 2 points, and above it at none: the order holds")
+	for _, bad := range []struct{ flag, says string }{
+		{"load=", `"": want numbers from 0.001 to 1000`}, {"load=1,NaN", `"NaN": want numbers`}, {"lod=1", `did you mean load`},
+	} {
+		ctl(t, append(args, "--sweep", bad.flag)...).exits(t, exitUsage).says(t, bad.says)
+	}
+	ctl(t, "simulate", "--policies", examplesDir, "--sweep", "load=2", "--workload-from", recordingFile("plain")).exits(t, exitUsage).says(t, "only a generated workload has a load")
 }
 
 // TestSimulateSave: a saved simulation has the runs and retries that it reports, and is never mixed with other jobs.
