@@ -48,7 +48,7 @@ run: bin/refloatctl ## decide a recorded Armada history by the example policies,
 	rm -rf .refloat-run
 	bin/refloatctl up --data .refloat-run --policies examples/policies --feed $(RECORDING) --exit-when-drained
 
-.PHONY: unit test histories conformance race fuzz soak audit lists bench crash
+.PHONY: unit test histories conformance race fuzz soak audit lists bench crash crash-restarts
 unit: ## run the quick tests, in less than a minute
 	$(TEST) -- -shuffle=on -short ./...
 
@@ -91,6 +91,9 @@ bench: ## run benchmarks matching BENCH, COUNT (10) times each, into bench.txt
 
 crash: ## kill -9 `refloatctl up` KILLS (100) times and check that nothing was lost
 	KILLS=$(KILLS) go test -vet=off -count=1 -v -timeout=30m -run='^TestKill9$$' ./cmd/refloatctl | tee -a /dev/stderr | grep -c '^--- PASS: TestKill9 ' >/dev/null
+
+crash-restarts: ## kill -9 an ingester at each statement, or each KILL_EVERY-th, while it writes restarts of a group and a gang to PostgreSQL
+	KILL_EVERY=$(or $(KILL_EVERY),1) REQUIRE_INTEGRATION=1 go test -vet=off -count=1 -v -timeout=1h -run='^TestKilledInRestart$$' ./internal/test/e2e
 
 .PHONY: e2e e2e-armada chaos
 e2e: ## run our programs on a real Pulsar broker: take-over, refusals, foreign messages
