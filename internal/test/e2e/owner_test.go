@@ -84,13 +84,15 @@ func TestNoHistory(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name    string
-		decided bool // what came before was, and its state is here
-		lost    bool // it was, and its state is not
-		said    int  // what the chain then says of it
+		decided bool   // what came before was, and its state is here
+		lost    bool   // it was, and its state is not
+		said    int    // what the chain then says of it
+		finds   string // doctor, while the partition is refused
+		doctor  int    // its exit code
 	}{
-		{"from the beginning", false, false, 1},
-		{"since the last state", true, false, 1},
-		{"and all states", true, true, 2}, // the state was rebuilt, and then the history accepted
+		{"from the beginning", false, false, 1, "the first messages of partition 0 are deleted, and nothing is decided there yet", 0},
+		{"since the last state", true, false, 1, "evaluators refuse partition 0 (history)", 1},
+		{"and all states", true, true, 2, "evaluators refuse partition 0 (history)", 1}, // the state was rebuilt, and then the history accepted
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -115,6 +117,9 @@ func TestNoHistory(t *testing.T) {
 			if after := w.decisions(); after != before {
 				t.Errorf("the decision log ends at %v, was at %v", after, before)
 			}
+			if out, err := w.Ctl(w.ctx, "doctor", "--quiet"); exitCode(err) != tt.doctor || !strings.Contains(out, tt.finds) {
+				t.Errorf("doctor: %v; want exit code %d and %q\n%s", err, tt.doctor, tt.finds, out)
+			}
 			b.Kill()
 			c := w.evaluator("a", "--accept-history-from", "beginning")
 			w.live(1, c)
@@ -127,6 +132,9 @@ func TestNoHistory(t *testing.T) {
 			})
 			if n := w.scrape(c).Sum("refloat_refused"); n != 0 {
 				t.Errorf("refused: %v, want 0", n)
+			}
+			if out, err := w.Ctl(w.ctx, "doctor", "--quiet"); exitCode(err) != 0 || strings.Contains(out, "RD047") {
+				t.Errorf("doctor, when the history is accepted: %v\n%s", err, out)
 			}
 		})
 	}
