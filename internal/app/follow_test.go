@@ -3,7 +3,6 @@ package app_test
 import (
 	"bytes"
 	"context"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -51,6 +50,9 @@ type onRecord struct {
 	call func(slog.Record)
 }
 
+// Enabled implements slog.Handler.
+func (onRecord) Enabled(context.Context, slog.Level) bool { return true }
+
 // Handle implements slog.Handler.
 func (h onRecord) Handle(_ context.Context, r slog.Record) error {
 	h.call(r)
@@ -63,7 +65,7 @@ func TestServingIsAnnounced(t *testing.T) {
 	dir := app.Dir(filepath.Join(t.TempDir(), "data"))
 	ctx, end := context.WithCancel(t.Context())
 	announced, recorded := "", ""
-	log := slog.New(onRecord{slog.NewTextHandler(io.Discard, nil), func(r slog.Record) {
+	log := slog.New(onRecord{slog.DiscardHandler, func(r slog.Record) {
 		if !strings.HasPrefix(r.Message, "serving the page and the policy API") {
 			return
 		}
