@@ -37,7 +37,10 @@ func Explain(set *policy.Set, c Case) (evaluator.Explanation, error) {
 	if err != nil {
 		return evaluator.Explanation{}, err
 	}
-	x := evaluator.Explain(set, f)
+	x := evaluator.Explain(set, f, evaluator.SemanticsVersion)
+	if c.Decision.Member == nil && x.Verdict.Delay.Milliseconds() != c.Decision.DelayMS { // an earlier version decided it: which one, rows do not say
+		x = evaluator.Explain(set, f, 1)
+	}
 	if c.Decision.Member != nil {
 		return x, c.differsAsMember(&x.Verdict)
 	}
@@ -84,7 +87,7 @@ func Recall(c Case) (evaluator.Explanation, error) {
 	if err != nil {
 		return evaluator.Explanation{}, err
 	}
-	x := evaluator.Explain(policyfile.Empty().Set, f)
+	x := evaluator.Explain(policyfile.Empty().Set, f, evaluator.SemanticsVersion)
 	return evaluator.Explanation{Facts: x.Facts, Before: x.Before}, nil
 }
 

@@ -117,6 +117,7 @@ func (d *document) jobPart(path string, s *batchv1.JobSpec, names jobNames) (*Pa
 		p.RetryLimit = new(uint32)
 		*p.RetryLimit = defaultBackoffLimit
 	}
+	p.CountFailed = p.Continue && p.RetryLimit != nil // as all failed pods
 	task := d.task(join(path, "template"), &s.Template, members)
 	if rule := d.deadline(path, s, task.Pod); rule != nil {
 		retry.Rules = append(retry.Rules, *rule)

@@ -12,7 +12,7 @@ func jobFields() []Field {
 		{Path: "completions", Case: "a work queue", Fate: Differs, Why: "without completions, a Job is complete when one pod has succeeded and the others have ended; here all of its pods have to succeed"},
 		{Path: "completionMode", Fate: Kept, Here: "jobs.annotations and JOB_COMPLETION_INDEX"},
 		{Path: "completionMode", Value: "NonIndexed", Fate: Kept, Why: "pods have an index for the group, and do not see it"},
-		{Path: "backoffLimit", Fate: Kept, Here: part + "retryLimit; 6 where neither it nor backoffLimitPerIndex is set, with delays of 10 s, 20 s, … up to 10 min for each pod"},
+		{Path: "backoffLimit", Fate: Kept, Here: part + "retryLimit, and with backoffLimitPerIndex countFailed; 6 where neither it nor backoffLimitPerIndex is set, with delays of 10 s, 20 s, … up to 10 min for each pod"},
 		{Path: "backoffLimit", Case: "above the greatest limit", Fate: Differs, Why: "limits go up to 1,000,000"},
 		{Path: "backoffLimitPerIndex", Fate: Kept, Here: retry + "retryLimit, and " + part + "onMemberFailure: Continue"},
 		{Path: "backoffLimitPerIndex", Case: "above the greatest limit", Fate: Differs, Why: "limits go up to 1,000,000"},
@@ -43,7 +43,7 @@ func jobFields() []Field {
 		{Path: "successPolicy.rules.succeededIndexes", Fate: Depends},
 		{Path: "successPolicy.rules.succeededIndexes", Case: "some indexes", Fate: Dropped, Why: "which indexes have succeeded makes no difference here: the rule is left out as a whole"},
 
-		{Path: "podReplacementPolicy", Fate: Kept, Here: retry + "replacement: Failed is WhenTerminated, TerminatingOrFailed is WhenFailed; where it is not set, Failed with a podFailurePolicy, else TerminatingOrFailed", Why: "after a preemption, a retry always waits for the old pod"},
+		{Path: "podReplacementPolicy", Fate: Kept, Here: retry + "replacement: Failed is WhenTerminated, TerminatingOrFailed is WhenFailed; where it is not set, Failed with a podFailurePolicy, else TerminatingOrFailed", Why: "after a preemption, a retry always waits for the old pod; after a container that exited, never"},
 		{Path: "scheduling", Fate: Dropped, Why: "Armada's scheduler decides that: a gang of Armada is made of a Volcano Job"},
 		{Path: "suspend", Value: "false", Fate: Ignored, Why: "the jobs start when they are submitted"},
 		{Path: "suspend", Fate: Dropped, Why: "the jobs start when they are submitted: submit them later"},

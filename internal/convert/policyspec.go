@@ -44,6 +44,7 @@ type (
 		After            []string      `json:"after,omitempty"`
 		Parallelism      int           `json:"parallelism,omitempty"`
 		RetryLimit       *uint32       `json:"retryLimit,omitempty"`
+		CountFailed      bool          `json:"countFailed,omitempty"`
 		OnMemberFailure  string        `json:"onMemberFailure"`
 		MaxFailedMembers *uint32       `json:"maxFailedMembers,omitempty"`
 		Restarts         *restartsSpec `json:"restarts,omitempty"`
@@ -101,7 +102,7 @@ func (w *Workload) groupSpec() *groupSpec {
 		p := &w.Parts[i]
 		out := partSpec{
 			Name: p.partName, Replicas: p.Replicas, Members: p.Members(), MinMembers: p.MinMembers, After: p.After,
-			RetryLimit: p.RetryLimit, OnMemberFailure: "FailUnit", Restarts: p.Restarts.spec(),
+			RetryLimit: p.RetryLimit, CountFailed: p.CountFailed, OnMemberFailure: "FailUnit", Restarts: p.Restarts.spec(),
 		}
 		if p.Parallelism < out.Members {
 			out.Parallelism = p.Parallelism

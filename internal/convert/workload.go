@@ -63,6 +63,7 @@ type Part struct {
 	Parallelism      int      // 0: all members of a unit
 	MinMembers       int      // 0: all members of a unit
 	RetryLimit       *uint32  // of the members of a unit together
+	CountFailed      bool     // members that failed for good count against it
 	Continue         bool
 	MaxFailedMembers *uint32
 	Restarts         *Restarts

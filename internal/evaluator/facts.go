@@ -17,7 +17,7 @@ const (
 
 // factsOf returns the facts of a failure that rules can match (SEMANTICS 2). It reuses
 // the containers of f.
-func factsOf(f *policy.Failure, failure *projection.Failure) {
+func factsOf(f *policy.Failure, failure *projection.Failure, semantics uint32) {
 	job := failure.Job
 	containers := f.Containers[:0]
 	*f = policy.Failure{
@@ -28,6 +28,7 @@ func factsOf(f *policy.Failure, failure *projection.Failure) {
 		FailFast:    job.FailFast,
 		Gang:        job.IsGang(),
 		Grace:       policy.Grace(job.GraceSeconds),
+		Unproved:    semantics < sinceProof,
 	}
 	if m := failure.Member; m != nil { // its group decides about gangs
 		f.Gang, f.FailFast = false, f.FailFast && !m.Gang
@@ -98,11 +99,11 @@ func countsOf(c *policy.Counts, job *projection.Job) {
 	c.Granted, c.LegacyReturns = job.Granted, job.LegacyReturns
 }
 
-// Explain evaluates a failure as Step does, and also returns the facts that the rules
+// Explain evaluates a failure as Step does by a version of the semantics, and also returns the facts that the rules
 // saw, the counts before the failure, and how each rule was evaluated.
-func Explain(set *policy.Set, f *projection.Failure) Explanation {
+func Explain(set *policy.Set, f *projection.Failure, semantics uint32) Explanation {
 	var x Explanation
-	factsOf(&x.Facts, f)
+	factsOf(&x.Facts, f, semantics)
 	countsOf(&x.Before, f.Job)
 	x.Verdict, x.Rungs = set.Explain(&x.Facts, &x.Before)
 	if a, ok := set.Arithmetic(&x.Facts, &x.Before); ok {

@@ -189,7 +189,7 @@ func (p policies) decideMember(f *projection.Failure) (policy.Verdict, *chain.Gr
 		returned := p.plain(f, policy.GangFail)
 		returned.Skipped = v.Skipped
 		return returned, nil
-	case v.Requeue && counts(v.Code) && settings.RetryLimit != nil && m.Unit.Retries >= *settings.RetryLimit:
+	case v.Requeue && counts(v.Code) && usedUp(m, &settings):
 		return p.askGroup(f, refused(v, policy.UnitLimit), policy.BackoffLimitExceeded)
 	case v.Requeue && whole && !m.Unit.CanReach(true, false):
 		return p.askGroup(f, refused(v, policy.GangFail), policy.MemberCancelled)
@@ -205,6 +205,18 @@ func (p policies) decideMember(f *projection.Failure) (policy.Verdict, *chain.Gr
 		return v, nil
 	}
 	return p.askGroup(f, v, p.unitReason(m, &settings, &v))
+}
+
+// usedUp reports whether a unit has no room left for another failure that is not ignored (GROUPS 4.5).
+func usedUp(m *projection.MemberFailure, s *policy.PartDefinition) bool {
+	if s.RetryLimit == nil {
+		return false
+	}
+	used := uint64(m.Unit.Retries)
+	if s.CountFailed {
+		used += uint64(m.Unit.Failed())
+	}
+	return used >= uint64(*s.RetryLimit)
 }
 
 // counts reports whether a retry counts against limits.
@@ -237,7 +249,7 @@ func (p policies) requeue(v *policy.Verdict, at, early int64) {
 // endOfPod returns when the failed run's pod is certainly gone, where it may be alive
 // (SEMANTICS 6); else the time of the failure.
 func (p policies) endOfPod() int64 {
-	if p.failure.Conditions.Has(policy.Preempted) || p.failure.Conditions.Has(policy.LeaseExpired) {
+	if (p.failure.Conditions.Has(policy.Preempted) || p.failure.Conditions.Has(policy.LeaseExpired)) && !p.failure.PodIsOver() {
 		return p.afterGrace(p.failure.Time, p.failure.Grace)
 	}
 	return p.failure.Time
@@ -279,6 +291,8 @@ func (p policies) unitReason(m *projection.MemberFailure, s *policy.PartDefiniti
 	switch {
 	case v.FailUnit != policy.NoUnitReason:
 		return v.FailUnit
+	case s.Continue && s.CountFailed && usedUp(m, s):
+		return policy.BackoffLimitExceeded
 	case s.Continue && s.MaxFailedMembers != nil && u.Failed()+1 > int(*s.MaxFailedMembers):
 		return policy.MaxFailedIndexesExceeded
 	case s.Continue && u.Over()+1 == int(u.Part.Members) && u.Succeeded() < int(u.Part.MinMembers):

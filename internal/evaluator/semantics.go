@@ -40,6 +40,8 @@ const (
 	// sinceGangReady has proof that a run is gone leave the time at which its gang starts again,
 	// when a group restarts it. Before, the member whose run failed could start earlier.
 	sinceGangReady = 4
+	// sinceProof has a failure prove that its pod is over, so that no retry waits for that. Before, only a later event did.
+	sinceProof = 4
 	// sinceDueAgain has a group whose end was refused when it came due come due again once a
 	// longer horizon has passed. Before, it did not end without another event.
 	sinceDueAgain = 4

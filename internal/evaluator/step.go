@@ -202,7 +202,7 @@ func notDecided(s projection.Skip) chain.NotDecidedReason {
 type policies struct{ *Processor }
 
 func (p policies) decide(at eventlog.Position, f *projection.Failure) (*chain.Decision, error) {
-	factsOf(&p.failure, f)
+	factsOf(&p.failure, f, p.Progress.Semantics)
 	countsOf(&p.counts, f.Job)
 	var v policy.Verdict
 	var unit *chain.GroupVerdict

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/big"
 	"math/bits"
+	"slices"
 	"time"
 )
 
@@ -31,7 +32,22 @@ func (s *Set) schedule(v *Verdict, q *queue, g *grant, f *Failure, n uint64) {
 
 // waitsForEnd reports whether the old run's pod may still be alive (SEMANTICS 6, 8).
 func (g *grant) waitsForEnd(f *Failure) bool {
-	return g.whenTerminated || f.Conditions.Has(Preempted) || f.Conditions.Has(LeaseExpired)
+	return (g.whenTerminated || f.Conditions.Has(Preempted) || f.Conditions.Has(LeaseExpired)) && !f.PodIsOver()
+}
+
+// PodIsOver reports whether a failure itself proves that the run's pod is over (SEMANTICS 8): executors return a lease
+// when the pod is gone, and report how containers ended when all have. Of its own findings (category internal), one
+// says that there is no pod.
+func (f *Failure) PodIsOver() bool {
+	switch {
+	case f.Unproved:
+		return false
+	case f.leaseReturned():
+		return true
+	case f.Category == "internal":
+		return f.Subcategory == "job-creation-failed" || f.Subcategory == "pod-missing"
+	}
+	return slices.ContainsFunc(f.Containers, func(c Container) bool { return c.ExitCode != 0 })
 }
 
 func (f *Failure) grace() time.Duration { return boundGrace(f.Grace) }

@@ -18,6 +18,7 @@ type GroupDefinition struct {
 type PartDefinition struct {
 	ShapePart
 	RetryLimit       *uint32 // of all members of a unit together; nil: none
+	CountFailed      bool    // members that failed for good count against RetryLimit
 	Continue         bool    // onMemberFailure: Continue
 	MaxFailedMembers *uint32 // with Continue; nil: none
 	Restarts         UnitRestarts

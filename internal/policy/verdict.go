@@ -19,6 +19,8 @@ type Failure struct {
 	Message     string // of the pod error
 	Category    string
 	Subcategory string
+	// Unproved: a version of the semantics decides in which no failure proves that its pod is over.
+	Unproved bool
 	// LeaseReturned by the executor: Conditions holds Unschedulable or
 	// LeaseReturned, by whether the run was attempted.
 }

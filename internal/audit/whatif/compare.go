@@ -329,7 +329,7 @@ func causeOf(seq *events.Sequence, r *entry) string {
 	for i := range seq.Events {
 		if ev := &seq.Events[i]; ev.RunID == r.run[1] && ev.JobID == r.job() && ev.Error != nil {
 			f := &projection.Failure{JobID: r.job(), RunID: ev.RunID, Job: &projection.Job{}, Run: &projection.Run{}, Error: ev.Error}
-			x := evaluator.Explain(policyfile.Empty().Set, f)
+			x := evaluator.Explain(policyfile.Empty().Set, f, evaluator.SemanticsVersion)
 			return audit.Cause(&x.Facts)
 		}
 	}

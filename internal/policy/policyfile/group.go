@@ -68,6 +68,7 @@ type partSpec struct {
 	After            []partName    `file:"after" must:"nonempty unique"`
 	Parallelism      *size         `file:"parallelism"`
 	RetryLimit       *limit        `file:"retryLimit"`
+	CountFailed      bool          `file:"countFailed"`
 	OnMemberFailure  memberFailure `file:"onMemberFailure"`
 	MaxFailedMembers *limit        `file:"maxFailedMembers"`
 	Restarts         *restartsSpec `file:"restarts"`
@@ -240,6 +241,9 @@ func (p *partSpec) check(i *inspection) {
 	if p.MaxFailedMembers != nil && p.OnMemberFailure != continueUnit && i.clean("onMemberFailure") {
 		i.fault("maxFailedMembers", fault{codeConflict, "a unit fails when its first member does, unless onMemberFailure is Continue", "add onMemberFailure: Continue, or remove it"})
 	}
+	if p.CountFailed && p.RetryLimit == nil && i.clean("retryLimit") {
+		i.fault("countFailed", fault{codeConflict, "without retryLimit there is nothing to count against", "add retryLimit, or remove it"})
+	}
 }
 
 // settle normalises a group policy, so that equal ones have the same form.
@@ -334,6 +338,7 @@ func (p *partSpec) definition(index map[partName]uint32) policy.PartDefinition {
 			Parallelism: uint32(or(p.Parallelism, 0)),
 		},
 		RetryLimit:       (*uint32)(p.RetryLimit),
+		CountFailed:      p.CountFailed,
 		Continue:         p.OnMemberFailure == continueUnit,
 		MaxFailedMembers: (*uint32)(p.MaxFailedMembers),
 		Restarts:         p.Restarts.definition(),

@@ -93,6 +93,7 @@ func together(s, properties map[string]any, t reflect.Type) {
 			parts["maxItems"] = policy.MaxGroupParts
 		}
 	case reflect.TypeFor[partSpec]():
+		s["dependentRequired"] = map[string]any{"countFailed": []string{"retryLimit"}}
 		s["if"] = map[string]any{"required": []string{"maxFailedMembers"}}
 		s["then"] = map[string]any{"required": []string{"onMemberFailure"}, "properties": map[string]any{"onMemberFailure": map[string]any{"const": "Continue"}}}
 	case reflect.TypeFor[flatFile]():

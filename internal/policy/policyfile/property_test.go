@@ -104,7 +104,7 @@ func drawGroup(t *rapid.T, i int) string {
 		for _, name := range rapid.Permutation([]string{"a", "b", "c", "d"}).Draw(t, "order")[:n] {
 			members := rapid.IntRange(1, 9).Draw(t, "members")
 			part := maybe([]string{"name: " + name, fmt.Sprintf("members: %d", members)}, number("replicas", 1, 3))
-			part = maybe(maybe(maybe(part, number("minMembers", 1, members)), number("parallelism", 1, 9)), number("retryLimit", 0, 5))
+			part = maybe(maybe(maybe(part, number("minMembers", 1, members)), number("parallelism", 1, 9)), number("retryLimit", 0, 5)+", countFailed: true")
 			if len(names) > 0 {
 				part = maybe(part, some("after", names...))
 			}

@@ -27,6 +27,7 @@ type partBehaviour struct {
 	shape      policy.ShapePart // without After
 	after      []bool           // by index of the part, also through others
 	retryLimit uint32
+	count      bool // failed members against it
 	continues  bool
 	maxFailed  uint32
 	on         policy.RestartOn
@@ -92,6 +93,13 @@ func behaviourOf(set *policyfile.Set, g *policy.GroupPolicy) *behaviour {
 	return b
 }
 
+func oneIf(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
 // abilities returns how many retries the policies of a set give one member at most, and for which reasons they fail units.
 func abilities(set *policyfile.Set) (retries uint64, failUnit map[policy.UnitReason]bool) {
 	failUnit = map[policy.UnitReason]bool{}
@@ -112,9 +120,10 @@ func partBehaviourOf(all []policy.PartDefinition, i int, retries uint64) partBeh
 	p := &all[i]
 	b := partBehaviour{
 		shape: p.ShapePart, after: make([]bool, len(all)), continues: p.Continue,
-		retryLimit: reachable(p.RetryLimit, uint64(p.Members)*retries), maxFailed: reachable(p.MaxFailedMembers, uint64(p.Members)),
+		retryLimit: reachable(p.RetryLimit, uint64(p.Members)*(retries+uint64(oneIf(p.CountFailed)))), maxFailed: reachable(p.MaxFailedMembers, uint64(p.Members)),
 	}
 	b.shape.After = nil
+	b.count = p.CountFailed && p.Continue && b.retryLimit != noLimit
 	if p.Parallelism >= p.Members {
 		b.shape.Parallelism = 0
 	}

@@ -145,8 +145,17 @@ func (m *mutator) part(g *policy.GroupPolicy, i int, at func(content) content) {
 	try("minMembers is one less", func(part content) { part["minMembers"] = json.Number(fmt.Sprint(p.MinMembers - 1)) })
 	for _, limit := range []string{"parallelism", "retryLimit", "maxFailedMembers"} {
 		try(limit+" is one more", func(part content) { part.more(limit) })
-		try(limit+" is dropped", func(part content) { delete(part, limit) })
+		try(limit+" is dropped", func(part content) {
+			if delete(part, limit); limit == "retryLimit" {
+				delete(part, "countFailed")
+			}
+		})
 	}
+	try("countFailed is the opposite", func(part content) {
+		if delete(part, "countFailed"); !p.CountFailed && p.RetryLimit != nil {
+			part["countFailed"] = true
+		}
+	})
 	try("onMemberFailure is the opposite", func(part content) {
 		if delete(part, "onMemberFailure"); !p.Continue {
 			part["onMemberFailure"] = "Continue"

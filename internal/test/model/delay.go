@@ -22,7 +22,7 @@ func (m *Model) when(r *run, v verdict, rec *Record) {
 	// §6: "Runs whose pod may still be alive (Preempted, LeaseExpired, and every
 	// cause when the effective replacement is WhenTerminated): delay = max(delay,
 	// grace + terminationSlack)".
-	alive := r.failure.isPreempted() || r.failure.err.GetLeaseExpired() != nil || v.replacement == "WhenTerminated"
+	alive := (r.failure.isPreempted() || r.failure.err.GetLeaseExpired() != nil || v.replacement == "WhenTerminated") && !m.provesEnd(r.failure)
 	if alive {
 		m.Seen["pod may be alive"]++
 		// §2: the grace is "1 s when unset; held within 1 s and 300 s".
@@ -44,6 +44,28 @@ func (m *Model) when(r *run, v verdict, rec *Record) {
 	if rec.RetryAfter != after(t, long) {
 		m.Seen["paused"]++
 	}
+}
+
+// provesEnd: §8, from version 4 on, "a returned lease, a PodError with a container that did not
+// exit with 0 and another category than internal, and internal/job-creation-failed and
+// internal/pod-missing".
+func (m *Model) provesEnd(f *failure) bool {
+	if !m.has(proof) {
+		return false
+	}
+	over := f.returnedLease()
+	switch e := f.err; {
+	case e.GetFailureCategory() == "internal":
+		over = over || e.GetFailureSubcategory() == "job-creation-failed" || e.GetFailureSubcategory() == "pod-missing"
+	default:
+		for _, c := range e.GetPodError().GetContainerErrors() {
+			over = over || c.ExitCode != 0
+		}
+	}
+	if over {
+		m.Seen["a failure proves the end of its pod"]++
+	}
+	return over
 }
 
 // graceMs is the termination grace of a job and the settings' slack.

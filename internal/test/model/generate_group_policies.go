@@ -126,6 +126,7 @@ func (g *groupGenerator) groupPart(name string, before []GroupPart) GroupPart {
 // partSettings decides what binding does not fix of a part.
 func (g *groupGenerator) partSettings(p *GroupPart) {
 	p.RetryLimit = optional(g.generator, 0.3, func() int { return g.IntN(4) })
+	p.CountFailed = p.RetryLimit != nil && g.chance(0.5)
 	p.OnMemberFailure, p.MaxFailedMembers, p.Restarts = "", nil, nil
 	if g.chance(0.35) {
 		p.OnMemberFailure = "Continue"

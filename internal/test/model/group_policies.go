@@ -46,6 +46,7 @@ type GroupPart struct {
 	After            []string
 	Parallelism      *int
 	RetryLimit       *int
+	CountFailed      bool
 	OnMemberFailure  string // "", FailUnit or Continue
 	MaxFailedMembers *int
 	Restarts         *Restarts
@@ -136,6 +137,9 @@ func (p GroupPart) yaml() string {
 	addList(&f, "after", p.After)
 	addInt(&f, "parallelism", p.Parallelism)
 	addInt(&f, "retryLimit", p.RetryLimit)
+	if p.CountFailed {
+		f.add("countFailed", "true")
+	}
 	addText(&f, "onMemberFailure", p.OnMemberFailure)
 	addInt(&f, "maxFailedMembers", p.MaxFailedMembers)
 	if p.Restarts != nil {

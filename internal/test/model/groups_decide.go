@@ -61,7 +61,7 @@ func (m *Model) decideMember(r *run, rec Record) {
 	if v.retry {
 		limit := m.settings(u).RetryLimit
 		switch {
-		case v.granted && limit != nil && u.retries >= *limit:
+		case v.granted && limit != nil && m.used(u) >= *limit:
 			v.code, v.retry, v.granted = UnitLimit, false, false
 			reason = BackoffLimitExceeded
 		case gang && u.state == "" && u.lostOne(): // (R14)
@@ -91,6 +91,9 @@ func (m *Model) decideMember(r *run, rec Record) {
 		m.Seen["FailUnit for "+reason]++
 	case part.OnMemberFailure == "Continue":
 		switch {
+		case part.CountFailed && m.used(u) >= *part.RetryLimit:
+			reason = BackoffLimitExceeded
+			m.Seen["a member that failed for good uses up retryLimit"]++
 		case part.MaxFailedMembers != nil && u.failed()+1 > *part.MaxFailedMembers:
 			reason = MaxFailedIndexesExceeded
 		case over == u.part.Members && u.succeeded() < u.part.MinMembers:
@@ -106,6 +109,14 @@ func (m *Model) decideMember(r *run, rec Record) {
 		return
 	}
 	m.failUnit(u, reason, r, v, rec)
+}
+
+// used: GROUPS 4.5, "retries of its members, and with countFailed members that failed for good".
+func (m *Model) used(u *unit) int {
+	if m.settings(u).CountFailed {
+		return u.retries + u.failed()
+	}
+	return u.retries
 }
 
 // lostOne: GROUPS 5, "a gang with such a member that would be restarted".
@@ -416,7 +427,7 @@ func (m *Model) restartTime(g *group, u *unit, o outcome, t int64, runID string)
 // graceAfter is the time of a failure, plus the grace where SEMANTICS 6 has one:
 // GROUPS 13.12, for Preempted and LeaseExpired.
 func (m *Model) graceAfter(r *run) int64 {
-	if r.failure.isPreempted() || r.failure.err.GetLeaseExpired() != nil {
+	if (r.failure.isPreempted() || r.failure.err.GetLeaseExpired() != nil) && !m.provesEnd(r.failure) {
 		return plus(r.failure.t, m.graceMs(r.job))
 	}
 	return r.failure.t

@@ -20,6 +20,7 @@ var mustOfGroups = []string{
 	"group: unit succeeded", "group: always", "group: success of a run told to stop", "group: JobSucceeded of a member",
 	"group: restart refused", "group: unable to restart", "group: leave after halt", "group: leave while paused",
 	"group: rule matched a message", "forgotten: group",
+	"a failure proves the end of its pod", "FailUnit for DeadlineExceeded", "a member that failed for good uses up retryLimit",
 	"group: asked while paused", "group: restart after a pause", "group: blocked by another member",
 	"group: successor", "group: successor of a gang", "group: the name of a successor was taken", "finding: not in a successor either",
 	"finding: " + BadGroupName, "finding: " + NoGroupPolicy, "finding: " + UnknownPolicy, "finding: " + AnotherPolicy,

@@ -122,6 +122,7 @@ const (
 	blocking                  // restartStrategy
 	successors                // of groups that have ended
 	gangReady                 // proof does not let a member start before its gang
+	proof                     // a failure may prove that its pod is over
 	dueAgain                  // a group that came due does so again under a longer horizon
 )
 
