@@ -27,11 +27,22 @@ func conditionsOf(g *Group, state policy.GroupState, reason policy.UnitReason) [
 	case policy.GroupSucceeded:
 		return []Condition{isTrue("Completed", "AllJobsCompleted", "all units have succeeded")}
 	case policy.GroupFailed:
-		return []Condition{isTrue("Failed", g.Reason, g.whyEnded(reason))}
+		return []Condition{isTrue("Failed", g.whyFailed(reason), g.whyEnded(reason))}
 	case policy.GroupHalted:
 		return []Condition{isTrue("Halted", g.Reason, g.whyEnded(reason)+"; no unit starts any more")}
 	}
 	return []Condition{}
+}
+
+// whyFailed returns the reason that a JobSet gives: its own, where a rule or the lack of one fails it.
+func (g *Group) whyFailed(reason policy.UnitReason) string {
+	switch {
+	case reason == policy.ReachedMaxRestarts || reason == policy.Exhausted:
+		return g.Reason
+	case g.Rule != "":
+		return "FailJobSetFailurePolicyAction"
+	}
+	return "FailedJobs"
 }
 
 func (g *Group) whyEnded(reason policy.UnitReason) string {

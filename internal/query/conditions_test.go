@@ -64,7 +64,11 @@ func TestGroupConditions(t *testing.T) {
 		{state: policy.GroupSucceeded, want: "[{Completed True AllJobsCompleted all units have succeeded}]"},
 		{
 			group: Group{Parts: failed, Rule: "critical"}, state: policy.GroupFailed, reason: policy.BackoffLimitExceeded,
-			want: "[{Failed True BackoffLimitExceeded unit b/0 has failed (BackoffLimitExceeded), and 1 unit more, by rule critical}]",
+			want: "[{Failed True FailJobSetFailurePolicyAction unit b/0 has failed (BackoffLimitExceeded), and 1 unit more, by rule critical}]",
+		},
+		{
+			group: Group{Parts: failed}, state: policy.GroupFailed, reason: policy.BackoffLimitExceeded,
+			want: "[{Failed True FailedJobs unit b/0 has failed (BackoffLimitExceeded), and 1 unit more}]",
 		},
 		{
 			group: Group{Parts: failed, RestartsCounted: 3, MaxRestarts: &three}, state: policy.GroupFailed, reason: policy.ReachedMaxRestarts,
