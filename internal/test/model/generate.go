@@ -75,6 +75,8 @@ var base = time.Date(2026, 8, 21, 12, 0, 0, 0, time.UTC).UnixNano()
 type generator struct {
 	*rand.Rand
 	o Options
+	// later draws fields that policies got later: the histories of a seed stay what they are.
+	later *generator
 
 	policies   Policies
 	horizon    int64 // nanoseconds
@@ -105,7 +107,7 @@ type step struct {
 // Generate makes a history from a seed. The same seed and options give the same
 // history, byte for byte.
 func Generate(seed uint64, o Options) History {
-	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0x5eed)), o: o}
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0x5eed)), later: laterFields(seed), o: o}
 	h := History{Seed: seed, split: g.chance(0.5)}
 	g.now = base + g.Int64N(int64(time.Hour))
 	g.calm = g.chance(0.4)
@@ -150,6 +152,10 @@ func (g *generator) odd(p float64) bool {
 		p /= 8
 	}
 	return g.chance(p)
+}
+
+func laterFields(seed uint64) *generator {
+	return &generator{Rand: rand.New(rand.NewPCG(seed, 0x1a7e))}
 }
 
 func pick[T any](g *generator, list []T) T { return list[g.IntN(len(list))] }

@@ -25,7 +25,7 @@ func (g *groupGenerator) groupPolicySet() Policies {
 		for k := range policy.Rules {
 			if r := &policy.Rules[k]; r.Action == "Fail" && g.chance(0.7) || g.chance(0.08) {
 				r.Action, r.RetryLimit, r.Backoff, r.AntiAffinity, r.Replacement = "FailUnit", nil, Backoff{}, "", ""
-				r.UnitReason = pick(g.generator, []string{"", "", PodFailurePolicy, DeadlineExceeded, FailedIndexes})
+				r.UnitReason = pick(g.later, []string{"", "", PodFailurePolicy, DeadlineExceeded, FailedIndexes})
 			}
 		}
 	}
@@ -126,7 +126,7 @@ func (g *groupGenerator) groupPart(name string, before []GroupPart) GroupPart {
 // partSettings decides what binding does not fix of a part.
 func (g *groupGenerator) partSettings(p *GroupPart) {
 	p.RetryLimit = optional(g.generator, 0.3, func() int { return g.IntN(4) })
-	p.CountFailed = p.RetryLimit != nil && g.chance(0.5)
+	p.CountFailed = p.RetryLimit != nil && g.later.chance(0.5)
 	p.OnMemberFailure, p.MaxFailedMembers, p.Restarts = "", nil, nil
 	if g.chance(0.35) {
 		p.OnMemberFailure = "Continue"

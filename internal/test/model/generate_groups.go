@@ -34,7 +34,7 @@ const newestOfGroups = GroupsVersion
 // same seed and options give the same history, byte for byte.
 func GenerateGroups(seed uint64, o GroupOptions) History {
 	g := &groupGenerator{
-		generator: &generator{Rand: rand.New(rand.NewPCG(seed, 0x6709)), calm: true},
+		generator: &generator{Rand: rand.New(rand.NewPCG(seed, 0x6709)), later: laterFields(seed), calm: true},
 		options:   o,
 		byID:      map[string]*clusterJob{},
 	}

@@ -56,7 +56,7 @@ func (g *generator) settings(names []string) *Settings {
 	s := &Settings{
 		Enabled:            optional(g, 0.35, func() bool { return g.chance(0.8) }),
 		GlobalMaxRetries:   optional(g, 0.45, func() int { return pick(g, []int{0, 1, 2, 3, 4, 6, 100}) }),
-		PolicyMaxRetries:   optional(g, 0.3, func() int { return pick(g, []int{0, 1, 3, 5, 30}) }),
+		PolicyMaxRetries:   optional(g.later, 0.3, func() int { return pick(g.later, []int{0, 1, 3, 5, 30}) }),
 		DefaultBackoff:     g.backoff(0.5),
 		LegacyMaxAttempts:  optional(g, 0.4, func() int { return 1 + g.IntN(5) }),
 		TerminationSlackMs: optional(g, 0.5, func() int64 { return pick(g, []int64{0, 500, 1250, 10_000}) }),
@@ -146,7 +146,7 @@ func (g *generator) policy(name string) Policy {
 	p.AntiAffinity = g.mode()
 	p.Replacement = g.replacement()
 	p.SelectableByJobs = optional(g, 0.3, g.truth)
-	p.MaxRetries = optional(g, 0.25, func() int { return pick(g, []int{0, 1, 2, 4, 25}) })
+	p.MaxRetries = optional(g.later, 0.25, func() int { return pick(g.later, []int{0, 1, 2, 4, 25}) })
 	names := some(g, ruleNames, len(ruleNames))
 	for i := range g.IntN(len(names) + 1) {
 		r := g.rule()
