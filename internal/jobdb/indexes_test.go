@@ -1,8 +1,8 @@
 package jobdb_test
 
 import (
-	"encoding/json"
-	"os"
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,74 +10,234 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/test/oracle"
 )
 
-// oracleRows reads the rows of an oracle of Kubernetes.
-func oracleRows(t *testing.T, name string) (rows []map[string]any) {
-	t.Helper()
-	raw, err := os.ReadFile("../../testdata/oracles/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var file struct{ Rows []map[string]any }
-	if err := json.Unmarshal(raw, &file); err != nil || len(file.Rows) == 0 {
-		t.Fatalf("%s: %v, %d rows", name, err, len(file.Rows))
-	}
-	return file.Rows
-}
-
-// TestOracleK8sCompletedIndexes: what was completed before, and the pods that succeeded.
-// Indexes that no member can have are left out by the engine, not here.
 func TestOracleK8sCompletedIndexes(t *testing.T) {
 	t.Parallel()
-	for _, row := range oracleRows(t, "k8s_completed_indexes.json") {
-		observed := row["observed"].(map[string]any)
-		set := jobdb.ParseIndexes(row["prior"].(map[string]any)["completedIndexes"].(string))
-		for _, p := range observed["pods"].([]any) {
-			pod := p.(map[string]any)
-			index, err := strconv.ParseUint(pod["index"].(string), 10, 32)
-			if err == nil && float64(index) < observed["completions"].(float64) && pod["phase"] == "Succeeded" {
-				set.Add(uint32(index))
+	completedSuite().Test(t)
+}
+
+// completedSuite: what was completed before, and the pods that succeeded. Indexes that no member can have are left out by
+// the engine, not here.
+func completedSuite() *oracle.Suite {
+	return &oracle.Suite{
+		File: "k8s_completed_indexes.json",
+		Run: func(c *oracle.Check) {
+			var prior struct{ CompletedIndexes string }
+			var observed struct {
+				Completions int64
+				Pods        []struct {
+					Index any
+					Phase string
+
+					UID, Name, Namespace, Containers, InitContainers, Conditions, DeletionTimestamp any
+					IndexFailureCount, IndexIgnoredFailureCount, HasTrackingFinalizer               any
+				}
 			}
-		}
-		if want := row["expected"].(map[string]any)["intervalsAsString_derived"]; set.String() != want {
-			t.Errorf("%s: %q, want %q", row["id"], set.String(), want)
-		}
+			if !c.Inputs(map[string]any{"prior": &prior, "observed": &observed}) {
+				return
+			}
+			var expected struct {
+				Intervals, FromStatusIntervals []oracle.Interval
+				IntervalsAsString              string `json:"intervalsAsString_derived"`
+			}
+			if !c.Expected(&expected) {
+				return
+			}
+			before := below(jobdb.ParseIndexes(prior.CompletedIndexes), observed.Completions)
+			oracle.Equal(c, "from the status", before.String(), setOf(expected.FromStatusIntervals).String())
+			set := jobdb.ParseIndexes(prior.CompletedIndexes)
+			for _, p := range observed.Pods {
+				if index, err := strconv.ParseUint(fmt.Sprint(p.Index), 10, 32); err == nil && p.Phase == "Succeeded" {
+					set.Add(uint32(index))
+				}
+			}
+			set = below(set, observed.Completions)
+			oracle.Equal(c, "intervals", set.String(), setOf(expected.Intervals).String())
+			oracle.Equal(c, "completed", set.String(), expected.IntervalsAsString)
+		},
 	}
 }
 
-// TestOracleK8sIndexStrings: strings that Kubernetes accepts keep their indexes; of others, what is valid is kept, as Kubernetes skips corrupted intervals.
-func TestOracleK8sIndexStrings(t *testing.T) {
-	t.Parallel()
-	for _, row := range oracleRows(t, "k8s_index_string_format.json") {
-		observed, expected := row["observed"].(map[string]any), row["expected"].(map[string]any)
-		for _, name := range []string{"indexesString", "completedIndexesStr", "failedIndexesStr"} {
-			s, ok := observed[name].(string)
-			if !ok {
-				continue
-			}
-			got := jobdb.ParseIndexes(s).String()
-			if _, invalid := expected["wantError"]; !invalid && each(s) != each(got) || invalid && name == "indexesString" && got == s {
-				t.Errorf("%s: %q is written as %q", row["id"], s, got)
-			}
-		}
-	}
-}
-
-// each lists the indexes of a valid string one by one.
-func each(s string) (list string) {
-	for piece := range strings.SplitSeq(s, ",") {
+// numbers lists the indexes of a set.
+func numbers(set jobdb.Indexes) (list []int64) {
+	for piece := range strings.SplitSeq(set.String(), ",") {
 		low, high, isRange := strings.Cut(piece, "-")
 		if !isRange {
 			high = low
 		}
-		first, _ := strconv.Atoi(low)
-		last, _ := strconv.Atoi(high)
-		for i := first; i <= last && piece != ""; i++ {
-			list += strconv.Itoa(i) + " "
+		first, err := strconv.ParseInt(low, 10, 64)
+		last, err2 := strconv.ParseInt(high, 10, 64)
+		for i := first; err == nil && err2 == nil && i <= last; i++ {
+			list = append(list, i)
 		}
 	}
 	return list
+}
+
+// below are the indexes that a Job of so many completions can have.
+func below(set jobdb.Indexes, completions int64) (out jobdb.Indexes) {
+	for _, i := range numbers(set) {
+		if i < completions {
+			out.Add(uint32(i))
+		}
+	}
+	return out
+}
+
+func setOf(intervals []oracle.Interval) (set jobdb.Indexes) {
+	for _, in := range intervals {
+		for i := in[0]; i <= in[1]; i++ {
+			set.Add(uint32(i))
+		}
+	}
+	return set
+}
+
+func TestOracleK8sIndexStrings(t *testing.T) {
+	t.Parallel()
+	stringsSuite().Test(t)
+}
+
+// stringsSuite: strings that Kubernetes accepts keep their indexes. Of others, the first interval that we do not read is
+// the one that Kubernetes names, and what is valid is kept, as Kubernetes skips corrupted intervals.
+func stringsSuite() *oracle.Suite {
+	return &oracle.Suite{
+		File:     "k8s_index_string_format.json",
+		Optional: []string{"expected.wantError"},
+		Run: func(c *oracle.Check) {
+			var observed struct {
+				Completions                                          int64
+				IndexesString, CompletedIndexesStr, FailedIndexesStr *string
+			}
+			if !c.Inputs(map[string]any{"observed": &observed}) {
+				return
+			}
+			var expected struct {
+				WantTotal int64
+				WantError string
+			}
+			if !c.Expected(&expected) {
+				return
+			}
+			if s := observed.IndexesString; s != nil {
+				if c.LeaveOut(oracle.Reason{Holds: ofOne(*s), Why: "a range of one index, as 3-3: we read it"}) {
+					return
+				}
+				total, refused := refusal(*s, observed.Completions)
+				oracle.Equal(c, "total", total, expected.WantTotal)
+				compareRefusal(c, refused, expected.WantError)
+				return
+			}
+			if c.CannotRun(oracle.Reason{Holds: observed.CompletedIndexesStr == nil || observed.FailedIndexesStr == nil, Why: "no indexes"}) {
+				return
+			}
+			oracle.Equal(c, "total", 0, expected.WantTotal)
+			completed, refused := numbers(jobdb.ParseIndexes(*observed.CompletedIndexesStr)), ""
+			for _, i := range numbers(jobdb.ParseIndexes(*observed.FailedIndexesStr)) {
+				if slices.Contains(completed, i) && refused == "" {
+					refused = fmt.Sprintf("failedIndexes and completedIndexes overlap at index: %d", i)
+				}
+			}
+			oracle.Equal(c, "error", refused, expected.WantError)
+		},
+	}
+}
+
+// ofOne says whether a range of a string has one index.
+func ofOne(s string) bool {
+	return slices.ContainsFunc(strings.Split(s, ","), func(piece string) bool {
+		low, high, isRange := strings.Cut(piece, "-")
+		return isRange && low == high && low != ""
+	})
+}
+
+// refusal returns how many indexes a string has, or the first interval of it that we do not read, or that the Job
+// cannot have.
+func refusal(s string, completions int64) (total int64, refused []string) {
+	if s == "" {
+		return 0, nil
+	}
+	pieces, so := strings.Split(s, ","), jobdb.Indexes{}
+	for i, piece := range pieces {
+		now := jobdb.ParseIndexes(strings.Join(pieces[:i+1], ","))
+		limits := strings.Split(piece, "-")
+		switch added := len(numbers(now)) - len(numbers(so)); {
+		case len(limits) > 2:
+			return 0, []string{"at most two parts", strconv.Quote(piece)}
+		case added == 0 && slices.ContainsFunc(limits, notNumber):
+			return 0, []string{"cannot convert string to integer", strconv.Quote(limits[slices.IndexFunc(limits, notNumber)])}
+		case added == 0:
+			return 0, []string{"non-increasing order", "current: "}
+		case added != len(numbers(below(now, completions)))-len(numbers(below(so, completions))):
+			at := slices.IndexFunc(limits, func(limit string) bool { n, _ := strconv.ParseInt(limit, 10, 64); return n >= completions })
+			return 0, []string{"too large index", strconv.Quote(limits[at])}
+		}
+		so = now
+	}
+	return int64(len(numbers(so))), nil
+}
+
+func notNumber(limit string) bool {
+	_, err := strconv.ParseUint(limit, 10, 32)
+	return err != nil
+}
+
+// compareRefusal: Kubernetes' error has the words that we expect of it.
+func compareRefusal(c *oracle.Check, words []string, want string) {
+	if (len(words) > 0) != (want != "") {
+		c.Errorf("error: got %q, the row says %q", words, want)
+	}
+	for _, word := range words {
+		if !strings.Contains(want, word) {
+			c.Errorf("error: got %q, the row says %q", words, want)
+		}
+	}
+}
+
+func TestOracleK8sIndexIntervals(t *testing.T) {
+	t.Parallel()
+	intervalsSuite().Test(t)
+}
+
+// intervalsSuite: sets of indexes. Which pods a controller creates, removes or keeps is no question here.
+func intervalsSuite() *oracle.Suite {
+	return &oracle.Suite{
+		File: "k8s_index_intervals.json",
+		Run: func(c *oracle.Check) {
+			var row struct {
+				Observed struct {
+					Intervals []oracle.Interval
+					Index     *int64
+				}
+				Expected struct {
+					Has                        *bool
+					FirstPendingIndexes        any
+					PodsKept, WantLeft, WantRm any
+				}
+			}
+			if !c.Read(&row) {
+				return
+			}
+			in, want := row.Observed, row.Expected
+			if c.CannotRun(
+				oracle.Reason{Holds: want.FirstPendingIndexes != nil, Why: "for which index the controller creates the next pod: our jobs are submitted with their indexes"},
+				oracle.Reason{Holds: want.WantLeft != nil || want.WantRm != nil, Why: "two pods of one index: a second job of an index is a GroupFinding (GROUPS 2), and none is removed"},
+				oracle.Reason{Holds: want.PodsKept != nil, Why: "which failed pod carries the counts of its index: ours are in the job's state"},
+				oracle.Reason{Holds: in.Index == nil, Why: "no index to look for"},
+			) {
+				return
+			}
+			set := setOf(in.Intervals)
+			all := len(numbers(set))
+			set.Add(uint32(*in.Index))
+			if want.Has == nil {
+				c.Fatalf("the row does not say whether the set has the index")
+			}
+			oracle.Equal(c, "has", len(numbers(set)) == all, *want.Has)
+		},
+	}
 }
 
 func TestIndexes(t *testing.T) {

@@ -150,13 +150,12 @@ func oracleArmadaEngine() *oracle.Suite {
 			return
 		}
 		failures := or(prior.FailuresIncludingThisOne, 0)
-		if c.LeaveOut(
+		if c.CannotRun(
 			oracle.Reason{Holds: observed.Error == nil, Why: "no error: for us a failure is a run that ended, and always has its facts"},
 			oracle.Reason{Holds: p.RetryPolicy == nil, Why: "no policy"},
 			oracle.Reason{Holds: failures <= 0, Why: "no failure"},
 			oracle.Reason{Holds: failures > 1000, Why: "more failures than a test lets fail"},
-			oracle.Reason{Holds: observed.Error.returned(), Why: "a returned lease: no policy of Armada is asked"},
-		) {
+		) || c.LeaveOut(oracle.Reason{Holds: observed.Error.returned(), Why: "a returned lease: no policy of Armada is asked"}) {
 			return
 		}
 		var expected struct {
@@ -227,7 +226,7 @@ func oracleArmadaMatchers() *oracle.Suite {
 			return
 		}
 		rule, f, why := matcher(p, observed)
-		if c.LeaveOut(oracle.Reason{Holds: why != "", Why: why}) {
+		if c.CannotRun(oracle.Reason{Holds: why != "", Why: why}) {
 			return
 		}
 		var expected struct{ Match *bool }
@@ -337,7 +336,7 @@ func oracleArmadaPolicyValidation() *oracle.Suite {
 		File: "armada_policy_validation.json",
 		Run: func(c *oracle.Check) {
 			var p obj
-			if !c.Inputs(map[string]any{"policy": &p}) || c.LeaveOut(oracle.Reason{Holds: p == nil, Why: "no policy at all: a file without a document is no error for us"}) {
+			if !c.Inputs(map[string]any{"policy": &p}) {
 				return
 			}
 			var expected struct {
@@ -347,10 +346,7 @@ func oracleArmadaPolicyValidation() *oracle.Suite {
 			if !c.Expected(&expected) {
 				return
 			}
-			refused := expected.Error
-			if refused == nil {
-				refused = expected.ExpectError
-			}
+			refused := oracle.Refusal(c, expected.Error, expected.ExpectError)
 			plain, _ := withoutMutate(c, p)
 			limit, _ := plain["retryLimit"].(json.Number)
 			n, err := strconv.ParseInt(or2(limit.String(), "0"), 10, 64)

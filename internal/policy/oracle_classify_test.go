@@ -112,7 +112,7 @@ func oracleArmadaClassify() *oracle.Suite {
 		if p.ErrorCategories == nil {
 			p.ErrorCategories = &classifier{}
 		}
-		if c.LeaveOut(oracle.Reason{Holds: observed.Pod == nil, Why: "no pod"}) || c.LeaveOut(p.ErrorCategories.notOurs()...) {
+		if c.CannotRun(oracle.Reason{Holds: observed.Pod == nil, Why: "no pod"}) || c.LeaveOut(p.ErrorCategories.notOurs()...) {
 			return
 		}
 		pod := k8sPod{Containers: observed.Pod.Containers, InitContainers: observed.Pod.InitContainers}

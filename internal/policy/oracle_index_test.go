@@ -64,15 +64,13 @@ func indexOf(p *k8sPod) (int64, bool) {
 
 // indexReasons: what the pods of an indexed Job must have to be runs of ours.
 func (p *k8sPolicy) indexReasons(pods []k8sPod) []oracle.Reason {
-	failed, outside, counted := false, false, true
+	outside, counted := false, true
 	for i := range pods {
 		index, ok := indexOf(&pods[i])
 		outside = outside || !ok || p.Completions != nil && index >= *p.Completions
-		failed = failed || pods[i].failed()
 		counted = counted && (!pods[i].failed() || pods[i].HasTrackingFinalizer)
 	}
 	return []oracle.Reason{
-		{Holds: !failed, Why: "no pod that failed"},
 		{Holds: outside, Why: "an index that the Job does not have: our jobs have none"},
 		{Holds: !counted, Why: "a pod without the finalizer: Kubernetes counted it before"},
 	}
@@ -84,14 +82,15 @@ func (j *k8sJob) alone(pod *k8sPod) (decided, *job) {
 	return n.fail(j.failure(pod)), n
 }
 
-// tooManyBefore: more than a test lets fail.
-func tooManyBefore(pods ...k8sPod) oracle.Reason {
-	return oracle.Reason{
+// notRun: no pod that failed, or more than a test lets fail.
+func notRun(pods ...k8sPod) []oracle.Reason {
+	failed := slices.ContainsFunc(pods, func(p k8sPod) bool { return p.failed() })
+	return []oracle.Reason{{Holds: !failed, Why: "no pod that failed"}, {
 		Holds: slices.ContainsFunc(pods, func(p k8sPod) bool {
 			return or(p.IndexFailureCount, 0) > 1000 || or(p.IndexIgnoredFailureCount, 0) > 1000
 		}),
 		Why: "more failures than a test lets fail",
-	}
+	}}
 }
 
 func TestOracleK8sFailedIndexes(t *testing.T) {
@@ -119,8 +118,7 @@ func oracleK8sFailedIndexes() *oracle.Suite {
 				}
 			}
 			before, err := parseIndexes(prior.FailedIndexes)
-			if c.LeaveOut(p.reasons(k8sGates{}, pods...)...) || c.LeaveOut(p.indexReasons(pods)...) || c.LeaveOut(
-				tooManyBefore(pods...),
+			if c.LeaveOut(p.reasons(k8sGates{}, pods...)...) || c.LeaveOut(p.indexReasons(pods)...) || c.CannotRun(notRun(pods...)...) || c.LeaveOut(
 				oracle.Reason{Holds: err != nil, Why: "prior indexes that cannot be read"},
 				oracle.Reason{
 					Holds: slices.ContainsFunc(p.rules(), func(r k8sRule) bool { return r.Action == "FailJob" }),
@@ -130,7 +128,7 @@ func oracleK8sFailedIndexes() *oracle.Suite {
 				return
 			}
 			var expected struct {
-				Intervals                                         [][2]int64
+				Intervals                                         []oracle.Interval
 				Derived                                           *string `json:"string_derived"`
 				IndexFailed                                       *bool
 				NewIndexFailureCount, NewIndexIgnoredFailureCount number
@@ -223,8 +221,7 @@ func perIndex(c *oracle.Check) {
 	failed, err := parseIndexes(prior.FailedIndexes)
 	done, err2 := parseIndexes(prior.CompletedIndexes)
 	off := gates.EnableJobBackoffLimitPerIndex != nil && !*gates.EnableJobBackoffLimitPerIndex
-	if c.LeaveOut(p.reasons(gates, observed.Pods...)...) || c.LeaveOut(p.indexReasons(observed.Pods)...) || c.LeaveOut(
-		tooManyBefore(observed.Pods...),
+	if c.LeaveOut(p.reasons(gates, observed.Pods...)...) || c.LeaveOut(p.indexReasons(observed.Pods)...) || c.CannotRun(notRun(observed.Pods...)...) || c.LeaveOut(
 		oracle.Reason{Holds: err != nil || err2 != nil, Why: "prior indexes that cannot be read"},
 		oracle.Reason{Holds: off || p.BackoffLimitPerIndex == nil, Why: "no limit per index"},
 		oracle.Reason{Holds: len(prior.Conditions) > 0, Why: "the Job had failed before"},

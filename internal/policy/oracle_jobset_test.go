@@ -109,6 +109,7 @@ type jobsetFailure struct {
 	Name, Reason, Message              string
 	ParentReplicatedJob, ReplicatedJob string
 	Failed                             *bool
+	Index                              unread
 	FailedAt                           string `json:"failedAt_offsetFromNow"`
 }
 
@@ -139,7 +140,7 @@ func oracleJobsetRuleMatching() *oracle.Suite {
 			return
 		}
 		if p.Rule == nil && p.Rules == nil {
-			c.LeaveOut(oracle.Reason{Holds: true, Why: "no rule: which of several failed jobs was the first, and we decide on each"})
+			c.CannotRun(oracle.Reason{Holds: true, Why: "no rule: which of several failed jobs was the first, and we decide on each"})
 			return
 		}
 		jobs, rules, messages := observed.Jobs, []jobsetRule{}, []string{}
@@ -159,7 +160,7 @@ func oracleJobsetRuleMatching() *oracle.Suite {
 			orphan = orphan || job.ParentReplicatedJob == ""
 			messages = append(messages, job.Message)
 		}
-		if c.LeaveOut(oracle.Reason{Holds: len(jobs) == 0, Why: "no job that failed"}, oracle.Reason{Holds: orphan, Why: "a job without a parent: our containers have names"}) ||
+		if c.CannotRun(oracle.Reason{Holds: len(jobs) == 0, Why: "no job that failed"}) || c.LeaveOut(oracle.Reason{Holds: orphan, Why: "a job without a parent: our containers have names"}) ||
 			c.LeaveOut(jobsetReasons(new(true), rules, messages...)...) {
 			return
 		}
@@ -269,9 +270,10 @@ func oracleJobsetActions() *oracle.Suite {
 			}
 			restarts, counted := prior.sums()
 			if c.LeaveOut(jobsetReasons(gates.RestartJob, rules)...) || c.LeaveOut(
+				oracle.Reason{Holds: prior.TerminalState != "", Why: "the JobSet had ended before"},
+			) || c.CannotRun(
 				oracle.Reason{Holds: len(rules) == 0, Why: "no action"},
 				oracle.Reason{Holds: observed.FailedJob == nil, Why: "no job that failed"},
-				oracle.Reason{Holds: prior.TerminalState != "", Why: "the JobSet had ended before"},
 				oracle.Reason{Holds: restarts < counted || restarts > 1000, Why: "counts that no JobSet has, or more than a test lets fail"},
 			) {
 				return

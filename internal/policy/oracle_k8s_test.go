@@ -28,7 +28,7 @@ func oracleK8sMatchPodFailurePolicy() *oracle.Suite {
 			if !c.Inputs(map[string]any{"policy": &p, "observed": &observed, "gates": &gates}) {
 				return
 			}
-			if c.LeaveOut(oracle.Reason{Holds: observed.Pod == nil || !observed.Pod.failed(), Why: "no pod that failed"}) || c.LeaveOut(p.reasons(gates, *observed.Pod)...) {
+			if c.CannotRun(oracle.Reason{Holds: observed.Pod == nil || !observed.Pod.failed(), Why: "no pod that failed"}) || c.LeaveOut(p.reasons(gates, *observed.Pod)...) {
 				return
 			}
 			var expected struct {
@@ -171,7 +171,7 @@ func oracleK8sSyncPodFailurePolicy() *oracle.Suite {
 			if !c.Inputs(map[string]any{"policy": &p, "prior": &prior, "observed": &observed, "gates": &gates}) || c.LeaveOut(p.reasons(gates, observed.Pods...)...) {
 				return
 			}
-			if c.LeaveOut(oracle.Reason{Holds: !slices.ContainsFunc(observed.Pods, func(p k8sPod) bool { return p.failed() }), Why: "no pod that failed"}) {
+			if c.CannotRun(oracle.Reason{Holds: !slices.ContainsFunc(observed.Pods, func(p k8sPod) bool { return p.failed() }), Why: "no pod that failed"}) {
 				return
 			}
 			var expected struct {
@@ -223,8 +223,7 @@ func oracleK8sBackoffLimit() *oracle.Suite {
 				return
 			}
 			failed := or(observed.FailedPods, 0)
-			if c.LeaveOut(
-				oracle.Reason{Holds: observed.RestartCounts != nil || observed.RestartPolicy == "OnFailure", Why: "restarts of a container in its pod are no runs"},
+			if c.LeaveOut(oracle.Reason{Holds: observed.RestartCounts != nil || observed.RestartPolicy == "OnFailure", Why: "restarts of a container in its pod are no runs"}) || c.CannotRun(
 				oracle.Reason{Holds: failed <= 0, Why: "no pod that failed"},
 				oracle.Reason{Holds: failed > 1000, Why: "more failures than a test lets fail"},
 			) {
@@ -290,12 +289,13 @@ func oracleK8sBackoffRemaining() *oracle.Suite {
 		}
 		failedAt, err := time.Parse(time.RFC3339, last)
 		at, errNow := time.Parse(time.RFC3339, text(now))
-		if c.LeaveOut(
+		if c.CannotRun(
 			oracle.Reason{Holds: n <= 0, Why: "no failure"},
-			oracle.Reason{Holds: ignored > 0, Why: "ignored failures: for us each rule's delay grows by its own retries (SEMANTICS 6)"},
 			oracle.Reason{Holds: p.Backoff == nil, Why: "no backoff"},
 			oracle.Reason{Holds: err != nil || errNow != nil, Why: "no time of the failure, or no present"},
-		) || c.LeaveOut(oracle.Reason{Holds: n > maxDoublings && p.Backoff.Multiplier < 2, Why: "more failures than a test lets fail"}) {
+		) || c.LeaveOut(
+			oracle.Reason{Holds: ignored > 0, Why: "ignored failures: for us each rule's delay grows by its own retries (SEMANTICS 6)"},
+		) || c.CannotRun(oracle.Reason{Holds: n > maxDoublings && p.Backoff.Multiplier < 2, Why: "more failures than a test lets fail"}) {
 			return
 		}
 		if n > maxDoublings {

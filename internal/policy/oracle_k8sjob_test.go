@@ -15,6 +15,8 @@ type k8sPolicy struct {
 	BackoffLimit, BackoffLimitPerIndex, MaxFailedIndexes number
 	Completions, Parallelism                             number
 	CompletionMode, PodReplacementPolicy, RestartPolicy  string
+	ManagedBy                                            string
+	ActiveDeadlineSeconds, SuccessPolicy                 unread
 	Suspend                                              bool
 	PodFailurePolicy                                     *struct{ Rules []k8sRule }
 }
@@ -51,6 +53,7 @@ type k8sGates struct {
 	EnableJobBackoffLimitPerIndex *bool
 	EnableJobPodReplacementPolicy unread
 	EnableJobManagedBy            unread
+	EnableJobSuccessPolicy        unread
 }
 
 // k8sCondition of a Job's status: what Kubernetes made of the failures.
@@ -90,6 +93,9 @@ func (p *k8sPolicy) reasons(gates k8sGates, pods ...k8sPod) []oracle.Reason {
 	return []oracle.Reason{
 		{Holds: p.RestartPolicy == "OnFailure", Why: "restarts of a container in its pod are no runs"},
 		{Holds: p.Suspend, Why: "a suspended job: nothing runs"},
+		{Holds: p.ManagedBy != "", Why: "a Job of another controller: Kubernetes decides nothing about it"},
+		{Holds: p.ActiveDeadlineSeconds != nil, Why: "a deadline of the Job: ours is one of the pod, and the conversion's (internal/test/conformance)"},
+		{Holds: p.SuccessPolicy != nil, Why: "which successes end a Job: a group, not a job (internal/test/conformance)"},
 		{Holds: gone, Why: "a pod that is being deleted: when it is replaced is SEMANTICS 8, no verdict"},
 		{Holds: status, Why: "a rule asks for a condition that does not hold: our conditions hold or are absent"},
 		{Holds: both, Why: "exit codes and conditions in one rule: Kubernetes never has both"},

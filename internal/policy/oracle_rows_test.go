@@ -39,9 +39,6 @@ func TestOracleRowsOfTheSchema(t *testing.T) {
 	const reached = `"restarts": 3, "restartsCountTowardsMax": 2, "terminalState": "Failed", "conditions": [{"type": "Failed", "reason": "ReachedMaxRestarts"}]`
 	const notCounted = `"restarts": 4, "restartsCountTowardsMax": 2`
 	const forbidden = `"restarts": 3, "restartsCountTowardsMax": 2, "terminalState": "Failed", "conditions": [{"type": "Failed", "reason": "FailJobSetFailurePolicyAction"}]`
-	request := func(job, task, request, action string) string {
-		return `{"policy": {"jobPolicies": [` + job + `], "tasks": [{"name": "task1", "policies": [` + task + `]}], "jobVersion": 0}, "observed": {"request": {` + request + `}}, "expected": {"action": "` + action + `"}}`
-	}
 	classified := func(rules, pod, category string) string {
 		return `{"policy": {"errorCategories": {"categories": [{"name": "a", "rules": [` + rules + `]}]}}, "observed": {"pod": {"phase": "Failed", ` + pod + `}, "podEvents": null, "podErrorMessage": null}, "expected": {"category": "` + category + `", "subcategory": "", "action": null}}`
 	}
@@ -60,7 +57,7 @@ func TestOracleRowsOfTheSchema(t *testing.T) {
 		{"a limit of 0", oracleK8sBackoffLimit(), fmt.Sprintf(limit, "0", `"failedPods": 1`, exceeded+`, "expectedFailed": 1, "expectedActive": 0`), passes},
 		{"no limit", oracleK8sBackoffLimit(), fmt.Sprintf(limit, "null", `"failedPods": 7`, exceeded+`, "expectedFailed": 7, "expectedActive": 0`), passes},
 		{"a limit that is not reached", oracleK8sBackoffLimit(), fmt.Sprintf(limit, "1", `"failedPods": 1`, exceeded), differs},
-		{"an unknown field", oracleK8sBackoffLimit(), fmt.Sprintf(limit, `1, "successPolicy": {}`, `"failedPods": 1`, exceeded), "not read here"},
+		{"a field that is not read", oracleK8sBackoffLimit(), fmt.Sprintf(limit, `1, "parallel": 1`, `"failedPods": 1`, exceeded), differs},
 
 		{"an init container", oracleK8sMatchPodFailurePolicy(), match(fail5, setup, byInit), passes},
 		{"an init container that is not read", oracleK8sMatchPodFailurePolicy(), match(fail5, setup, `{"action": null, "countsTowardsBackoffLimit": true, "jobFailureMessage": null}`), differs},
@@ -73,8 +70,8 @@ func TestOracleRowsOfTheSchema(t *testing.T) {
 
 		{"the Job's limit below that of the index", oracleK8sBackoffLimitPerIndex(), index(`"backoffLimit": 0, "backoffLimitPerIndex": 1`, failedPod(0, 0), `"failedIndexes": "0", "conditions": [{"reason": "BackoffLimitExceeded", "message": "Job has reached the specified backoff limit"}]`), passes},
 		{"the Job's limit is not dropped", oracleK8sBackoffLimitPerIndex(), index(`"backoffLimit": 0, "backoffLimitPerIndex": 1`, failedPod(0, 0), `"failedIndexes": ""`), differs},
-		{"a limit over two indexes", oracleK8sBackoffLimitPerIndex(), index(`"backoffLimit": 1, "backoffLimitPerIndex": 1`, failedPod(0, 0)+", "+failedPod(1, 0), `"failedIndexes": ""`), "a group, not a job"},
-		{"no limit per index", oracleK8sBackoffLimitPerIndex(), index(`"backoffLimit": 1`, failedPod(0, 0), `"failedIndexes": null`), "no limit per index"},
+		{"a limit over two indexes", oracleK8sBackoffLimitPerIndex(), index(`"backoffLimit": 1, "backoffLimitPerIndex": 1`, failedPod(0, 0)+", "+failedPod(1, 0), `"failedIndexes": "", "conditions": [{"reason": "BackoffLimitExceeded", "message": "Job has reached the specified backoff limit"}]`), "a group, not a job"},
+		{"no limit per index", oracleK8sBackoffLimitPerIndex(), index(`"backoffLimit": 1`, failedPod(0, 0), `"failedIndexes": null`), passes},
 		{"an index that there is not", oracleK8sBackoffLimitPerIndex(), index(`"backoffLimitPerIndex": 0`, failedPod(7, 0), `"failedIndexes": ""`), "an index that the Job does not have"},
 		{"an ignored failure of an index", oracleK8sFailedIndexes(), `{"policy": {"podFailurePolicy": {"rules": [{"action": "Ignore", "onExitCodes": {"operator": "In", "values": [5]}}]}}, "observed": {"podBeingReplaced": {"phase": "Failed", "index": 0, "hasTrackingFinalizer": true, "indexFailureCount": 2, "indexIgnoredFailureCount": 1, "containers": [{"state": "terminated", "exitCode": 5}]}}, "expected": {"newIndexFailureCount": 2, "newIndexIgnoredFailureCount": 2}}`, passes},
 
@@ -113,13 +110,6 @@ func TestOracleRowsOfTheSchema(t *testing.T) {
 
 		{"256 exit codes", oracleK8sValidateJob(), `{"policy": {"podFailurePolicy": {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [` + manyCodes(256) + `]}}]}}, "prior": {"restartPolicyOfPod": "Never"}, "expected": {"valid": false, "error": "spec.podFailurePolicy.rules[0].onExitCodes.values: Too many: 256: must have at most 255 items"}}`, passes},
 		{"255 exit codes", oracleK8sValidateJob(), `{"policy": {"podFailurePolicy": {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [` + manyCodes(255) + `]}}]}}, "prior": {"restartPolicyOfPod": "Never"}, "expected": {"valid": true, "error": null}}`, passes},
-
-		{"an event of the job", oracleVolcanoApplyPolicies(), request(`{"action": "RestartJob", "event": "PodFailed"}`, ``, `"event": "PodFailed"`, "RestartJob"), passes},
-		{"the task before the job", oracleVolcanoApplyPolicies(), request(`{"action": "RestartJob", "event": "PodFailed"}`, `{"action": "TerminateJob", "event": "*"}`, `"event": "PodFailed", "taskName": "task1"`, "TerminateJob"), passes},
-		{"events", oracleVolcanoApplyPolicies(), request(`{"action": "AbortJob", "events": ["PodEvicted", "PodFailed"]}`, ``, `"event": "PodFailed"`, "AbortJob"), passes},
-		{"an exit code", oracleVolcanoApplyPolicies(), request(`{"action": "AbortJob", "exitCode": 3}`, ``, `"event": "PodFailed", "exitCode": 3`, "AbortJob"), passes},
-		{"another exit code", oracleVolcanoApplyPolicies(), request(`{"action": "AbortJob", "exitCode": 3}`, ``, `"event": "PodFailed", "exitCode": 4`, "SyncJob"), passes},
-		{"the job before the task", oracleVolcanoApplyPolicies(), request(`{"action": "RestartJob", "event": "PodFailed"}`, `{"action": "TerminateJob", "event": "PodFailed"}`, `"event": "PodFailed", "taskName": "task1"`, "RestartJob"), differs},
 	}
 	for _, tt := range tests {
 		t.Run(tt.suite.File+"/"+tt.name, func(t *testing.T) {
@@ -137,7 +127,7 @@ func TestOracleRowsOfTheSchema(t *testing.T) {
 			case result.Failed(), tt.want == passes && result.LeftOut != "", !strings.Contains(result.LeftOut, tt.want):
 				t.Errorf("%+v, want %q", result, tt.want)
 			}
-			if tt.want != passes {
+			if tt.want != passes || result.Despite != "" { // the latter has been changed in turn already
 				return
 			}
 			for _, m := range tt.suite.Mutations(&row, nil) {

@@ -109,17 +109,23 @@ func (s *armadaScenario) warmUp(c *oracle.Check) []obj {
 	return docs
 }
 
-func (s *armadaScenario) reasons() []oracle.Reason {
+// lacks are the rows that do not say what is decided.
+func (s *armadaScenario) lacks() []oracle.Reason {
 	failed := or(s.prior.FailedRuns, 0)
 	several := len(s.policy.Policies) > 1 && s.applying() == ""
 	return []oracle.Reason{
 		{Holds: s.policy.Enabled == nil, Why: "the row does not say whether retries are on"},
 		{Holds: failed <= 0 && or(s.prior.RunningRuns, 0) <= 0 && !s.prior.PreemptRequested, Why: "no run that failed"},
 		{Holds: s.observed.Error == nil && !s.prior.PreemptRequested, Why: "no error: for us a failure is a run that ended, and always has its facts"},
-		{Holds: s.policy.Schedulable != nil && !*s.policy.Schedulable, Why: "whether a node is left is the scheduler's"},
-		{Holds: s.job().Gang > 1, Why: "Armada fails gangs; for us they retry as a whole"},
 		{Holds: several, Why: "several policies, and the row does not say which applies"},
 		{Holds: max(failed, or(s.prior.PreemptedRuns, 0), or(s.prior.ReturnedRuns, 0)) > 1000, Why: "more failures than a test lets fail"},
+	}
+}
+
+func (s *armadaScenario) reasons() []oracle.Reason {
+	return []oracle.Reason{
+		{Holds: s.policy.Schedulable != nil && !*s.policy.Schedulable, Why: "whether a node is left is the scheduler's"},
+		{Holds: s.job().Gang > 1, Why: "Armada fails gangs; for us they retry as a whole"},
 		{Holds: s.observed.Error != nil && s.prior.PreemptRequested && len(s.observed.Error.Containers) > 0, Why: "a preempted run with the error of its pod"},
 	}
 }
@@ -159,7 +165,7 @@ func oracleArmadaScheduler() *oracle.Suite {
 		},
 		Run: func(c *oracle.Check) {
 			var s armadaScenario
-			if !s.read(c) || c.LeaveOut(s.reasons()...) {
+			if !s.read(c) || c.CannotRun(s.lacks()...) || c.LeaveOut(s.reasons()...) {
 				return
 			}
 			var expected struct {

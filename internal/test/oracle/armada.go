@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 
@@ -33,6 +34,14 @@ func WithoutMutate(policy map[string]any) (plain map[string]any, mutates bool) {
 	}
 	plain["rules"] = kept
 	return plain, mutates
+}
+
+// Refusal is Armada's error about a policy, nil where it is valid. Rows call it error or expectError.
+func Refusal(c *Check, words, expected *string) *string {
+	if words != nil && expected != nil {
+		c.Errorf("the row has both error and expectError")
+	}
+	return cmp.Or(words, expected)
 }
 
 // BadMutate reports whether Armada rejects a policy's mutate: a memory bump must be exactly one of a positive

@@ -2,8 +2,11 @@ package oracle
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -59,6 +62,8 @@ func call(v any) (any, bool) {
 			return nil, false
 		}
 		return strings.Repeat(s, int(n)), true
+	case len(args) == 0 && tooMany.MatchString(fn):
+		return overLimit(tooMany.FindStringSubmatch(fn))
 	case fn == "policyWithMemoryBump" && len(args) == 1:
 		// Armada's own helper: the row server.TestValidatePolicy#01 shows its result.
 		return map[string]any{
@@ -70,6 +75,34 @@ func call(v any) (any, bool) {
 		}, true
 	}
 	return nil, false
+}
+
+// tooMany is the list of a Kubernetes test that has one item more than allowed: its type, and the constant.
+var tooMany = regexp.MustCompile(`make\(\[\]([\w.]+), (maxPodFailurePolicy\w+) ?\+ ?1\)`)
+
+// overLimit is such a list. The limits are those of the notes of k8s_validate_job.json.
+func overLimit(list []string) (any, bool) {
+	limit := map[string]int{
+		"maxPodFailurePolicyRules": 20, "maxPodFailurePolicyOnExitCodesValues": 255, "maxPodFailurePolicyOnPodConditionsPatterns": 20,
+	}[list[2]]
+	item := func(i int) any { return json.Number(strconv.Itoa(i + 1)) }
+	switch list[1] {
+	case "int32":
+	case "batch.PodFailurePolicyRule":
+		code := item
+		item = func(i int) any {
+			return map[string]any{"action": "FailJob", "onExitCodes": map[string]any{"operator": "In", "values": []any{code(i)}}}
+		}
+	case "batch.PodFailurePolicyOnPodConditionsPattern":
+		item = func(i int) any { return map[string]any{"type": fmt.Sprintf("CustomType_%d", i), "status": "True"} }
+	default:
+		return nil, false
+	}
+	all := make([]any, limit+1)
+	for i := range all {
+		all[i] = item(i)
+	}
+	return all, limit > 0
 }
 
 // Unexpanded is the first expression that is left in a value, "" where none is.

@@ -16,6 +16,7 @@ import (
 // into any, with numbers as json.Number, after Expand.
 type Row struct {
 	ID     string
+	Wrong  []string // what breaks the schema of its file: such a row is not run
 	fields map[string]any
 }
 
@@ -32,21 +33,44 @@ func Load(file string) ([]Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all struct {
-		RowCount int `json:"row_count"`
-		Rows     []map[string]any
+	schema, err := ReadSchema()
+	if err != nil {
+		return nil, err
 	}
+	return schema.read(file, data)
+}
+
+// read reads the text of a file.
+func (s *Schema) read(file string, data []byte) ([]Row, error) {
+	var all struct{ Rows []any }
 	if err := decode(data, &all, false); err != nil {
-		return nil, fmt.Errorf("read %s: %w", file, err)
+		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	if all.RowCount != len(all.Rows) {
-		return nil, fmt.Errorf("read %s: %d rows, row_count says %d", file, len(all.Rows), all.RowCount)
-	}
-	rows := make([]Row, len(all.Rows))
-	for i, fields := range all.Rows {
-		rows[i] = NewRow(fields)
+	rows, seen := make([]Row, len(all.Rows)), map[string]int{}
+	for i, v := range all.Rows {
+		fields, ok := v.(map[string]any)
+		if !ok {
+			rows[i] = Row{ID: fmt.Sprintf("rows[%d]", i), Wrong: []string{shown(v) + ", want an object"}}
+			continue
+		}
+		rows[i] = s.row(file, fields)
+		if rows[i].ID == "" {
+			rows[i].ID = fmt.Sprintf("rows[%d]", i)
+		} else if first, twice := seen[rows[i].ID]; twice {
+			rows[i].Wrong = append(rows[i].Wrong, fmt.Sprintf("id: also the id of rows[%d], want one of its own", first))
+			rows[i].ID = fmt.Sprintf("%s (rows[%d])", rows[i].ID, i)
+		} else {
+			seen[rows[i].ID] = i
+		}
 	}
 	return rows, nil
+}
+
+// row is the row of these fields in a file.
+func (s *Schema) row(file string, fields map[string]any) Row {
+	r := NewRow(fields)
+	r.Wrong = s.Check(file, r.fields)
+	return r
 }
 
 // NewRow is the row of these fields.
