@@ -72,9 +72,8 @@ type JobView struct {
 	State      State
 	Runs       int
 	RetryAfter time.Time // of a queued job; zero: at once
-	Last       *chain.Decision
-
-	gang string
+	Decided    []*chain.Decision
+	Gang       string
 }
 
 // GroupView is a group as its records show it.
@@ -141,7 +140,7 @@ func (d *Driver) Submit(jobs ...Job) error {
 		number := func(key string) int { n, _ := strconv.Atoi(j.Annotations[key]); return n }
 		v := &JobView{
 			ID: j.ID, Part: j.Annotations[events.AnnotationPart], Replica: number(events.AnnotationReplica),
-			Index: number(events.AnnotationIndex), State: Queued, gang: j.Annotations[events.AnnotationGangID],
+			Index: number(events.AnnotationIndex), State: Queued, Gang: j.Annotations[events.AnnotationGangID],
 		}
 		if v.ID == "" && v.Part != "" {
 			v.ID = Name(v.Part, v.Replica, v.Index)
@@ -221,7 +220,7 @@ func (d *Driver) Start(ids ...string) error {
 		switch {
 		case j.State != Queued:
 			return fmt.Errorf("job %s may not start: it is %s", id, j.State)
-		case slices.ContainsFunc(d.Jobs(), func(o *JobView) bool { return o.gang != "" && o.gang == j.gang && !slices.Contains(ids, o.ID) }):
+		case slices.ContainsFunc(d.Jobs(), func(o *JobView) bool { return o.Gang != "" && o.Gang == j.Gang && !slices.Contains(ids, o.ID) }):
 			return fmt.Errorf("job %s may not start without the rest of its gang", id)
 		case !d.mayStart(j):
 			return fmt.Errorf("job %s may not start before %s", id, j.RetryAfter.Format(time.DateTime))
@@ -288,6 +287,23 @@ func (d *Driver) Fail(f Failure, ids ...string) error {
 		happened = append(happened, &pb.Event{Event: &pb.Event_JobRunErrors{JobRunErrors: &pb.JobRunErrors{JobId: j.ID, RunId: run(j), Errors: []*pb.Error{f.reported()}}}})
 	}
 	return d.step(happened...)
+}
+
+// FailStale reports the failure of a run that is not the job's latest any more: another is leased before.
+func (d *Driver) FailStale(f Failure, id string) error {
+	jobs, err := d.running([]string{id})
+	if err != nil {
+		return err
+	}
+	old := run(jobs[0])
+	jobs[0].Runs++
+	if err := d.step(
+		&pb.Event{Event: &pb.Event_JobRunLeased{JobRunLeased: &pb.JobRunLeased{JobId: id, RunId: run(jobs[0]), NodeId: "node-" + id}}},
+		&pb.Event{Event: &pb.Event_JobRunRunning{JobRunRunning: &pb.JobRunRunning{JobId: id, RunId: run(jobs[0])}}},
+	); err != nil {
+		return err
+	}
+	return d.step(&pb.Event{Event: &pb.Event_JobRunErrors{JobRunErrors: &pb.JobRunErrors{JobId: id, RunId: old, Errors: []*pb.Error{f.reported()}}}})
 }
 
 // reported returns the error that an executor reports.
@@ -413,7 +429,7 @@ func (d *Driver) see(r chain.Record) error {
 	case *chain.Decision:
 		own := *r
 		j := d.jobs[r.JobID]
-		j.Last = &own
+		j.Decided = append(j.Decided, &own)
 		j.State = Failed
 		line := fmt.Sprintf("%s: JobFailed %s", r.JobID, r.Code)
 		if r.Requeue {

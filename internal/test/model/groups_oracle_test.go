@@ -2,10 +2,7 @@ package model
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,147 +11,277 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/refloat/refloat/events/pb"
+	"github.com/refloat/refloat/internal/test/oracle"
 )
 
-// This file runs rows of the tests of JobSet and of Kubernetes' Job controller
-// (testdata/oracles) where GROUPS shares their meaning. testdata/groups/left-out.txt says which
-// it does not run, and why.
-
-// leftOut returns the rows of a file that are not run: ids, or prefixes that end in *.
-func leftOut(t *testing.T, file string) (rows []string) {
-	t.Helper()
-	data, err := os.ReadFile(filepath.Join("..", "..", "..", "testdata", "groups", "left-out.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(data)) {
-		if f := strings.Fields(line); f[0] == file {
-			rows = append(rows, f[1])
-		}
-	}
-	return rows
-}
-
-// oracle reads the rows of a file into a type of rows, by id.
-func oracle[T any](t *testing.T, file string, run func(t *testing.T, id string, row T)) {
-	t.Helper()
-	data, err := os.ReadFile(filepath.Join("..", "..", "..", "testdata", "oracles", file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all struct {
-		Rows []json.RawMessage
-	}
-	if err := json.Unmarshal(data, &all); err != nil {
-		t.Fatal(err)
-	}
-	left, used := leftOut(t, file), map[string]bool{}
-	ran := 0
-	for _, raw := range all.Rows {
-		var id struct{ ID string }
-		var row T
-		if err := json.Unmarshal(raw, &id); err != nil {
-			t.Fatal(err)
-		}
-		at := slices.IndexFunc(left, func(pattern string) bool {
-			prefix, is := strings.CutSuffix(pattern, "*")
-			return pattern == id.ID || is && strings.HasPrefix(id.ID, prefix)
+// TestOracle runs rows of the tests of JobSet and of Kubernetes' Job controller (testdata/oracles) through the model. What
+// they say to it, and what it answers, is held against the engine: internal/evaluator, TestGroupRows.
+func TestOracle(t *testing.T) {
+	t.Parallel()
+	jobs, sets := oracle.Jobs(startJob), oracle.JobSets(startJobSet)
+	for name, suite := range map[string]*oracle.Suite{
+		"k8s_sync_backoff_limit_per_index.json": jobs.PerIndex(),
+		"k8s_sync_pod_failure_policy.json":      jobs.PodFailurePolicy(),
+		"k8s_backoff_limit.json":                jobs.BackoffLimit(),
+		"k8s_failed_indexes.json":               jobs.FailedIndexes(),
+		"k8s_completed_indexes.json":            jobs.CompletedIndexes(),
+		"jobset_integration.json":               sets.Integration(),
+		"jobset_actions.json":                   sets.Actions(),
+		"jobset_rule_matching.json":             sets.RuleMatching(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			suite.Test(t)
 		})
-		if at >= 0 {
-			used[left[at]] = true
-			continue
-		}
-		if err := json.Unmarshal(raw, &row); err != nil {
-			t.Fatalf("%s: %v", id.ID, err)
-		}
-		ran++
-		t.Run(id.ID, func(t *testing.T) { run(t, id.ID, row) })
-	}
-	if ran == 0 || len(used) < len(left) {
-		t.Fatalf("%d rows ran; of %q, left out were only %v", ran, left, used)
 	}
 }
 
 // trial is a group that runs under a policy, event by event.
 type trial struct {
-	t    *testing.T
-	m    *Model
-	at   int
-	runs map[string]int
-	all  []Record
-	said *Trial
+	*oracle.Check
+	m       *Model
+	at      int
+	jobs    []oracle.Member
+	runs    map[string]int
+	running map[string]bool
+	all     []Record
+	said    *Trial
 }
 
-func newTrial(t *testing.T, p Policies) *trial {
-	t.Helper()
+// newTrial is a trial of members that are submitted together.
+func newTrial(c *oracle.Check, p Policies, members []oracle.Member) *trial {
 	m := New(p)
 	m.UseVersion(GroupsVersion)
-	r := &trial{t: t, m: m, runs: map[string]int{}, said: &Trial{Policies: p.YAML(false)}}
-	trials.Lock()
-	defer trials.Unlock()
-	r.said.Name = fmt.Sprintf("%s/%d", t.Name(), trialsOf(t.Name()))
-	trials.list = append(trials.list, r.said)
+	r := &trial{Check: c, m: m, jobs: members, runs: map[string]int{}, running: map[string]bool{}, said: &Trial{Policies: p.YAML(false)}}
+	if c.AsWritten() {
+		trials.Lock()
+		defer trials.Unlock()
+		r.said.Name = fmt.Sprintf("%s/%d", c.Name(), trialsOf(c.Name()))
+		trials.list = append(trials.list, r.said)
+	}
+	var events []*pb.Event
+	for _, m := range members {
+		events = append(events, inPart(id(m), m.Part, annotationReplica, strconv.Itoa(m.Replica), annotationIndex, strconv.Itoa(m.Index)))
+	}
+	r.say(events...)
 	return r
 }
 
-// trialsOf counts the trials of a test so far.
-func trialsOf(test string) (n int) {
+// trialsOf counts the trials of a row so far.
+func trialsOf(row string) (n int) {
 	for _, other := range trials.list {
-		if strings.HasPrefix(other.Name, test+"/") {
+		if strings.HasPrefix(other.Name, row+"/") {
 			n++
 		}
 	}
 	return n
 }
 
-func (r *trial) say(events ...*pb.Event) []Record {
+func id(m oracle.Member) string { return fmt.Sprintf("%s-%d-%d", m.Part, m.Replica, m.Index) }
+
+func (r *trial) say(events ...*pb.Event) {
 	r.at++
 	payload, err := (proto.MarshalOptions{Deterministic: true}).Marshal(&pb.EventSequence{Queue: "ml", JobSetName: "set-a", Events: events})
 	if err != nil {
-		r.t.Fatal(err)
+		r.Fatalf("%v", err)
 	}
 	message := Message{Ledger: 7, Entry: int64(r.at), Batch: -1, Publish: base + int64(r.at)*600e9, Payload: payload}
 	records := r.m.Step(message)
 	r.said.Messages, r.said.Records = append(r.said.Messages, message), append(r.said.Records, records)
 	r.all = append(r.all, records...)
-	return records
 }
 
-// run names the next run of a job.
-func (r *trial) run(job string) string {
-	r.runs[job]++
-	return fmt.Sprintf("%s-%d", job, r.runs[job])
+// member returns the model's member, nil where there is none.
+func (r *trial) member(m oracle.Member) *member {
+	part := r.m.groups[0].part(m.Part)
+	if part == nil || m.Replica >= len(part.units) {
+		return nil
+	}
+	return part.units[m.Replica].member(m.Index)
 }
 
-// exit fails the next run of a job with an exit code and a message.
-func (r *trial) exit(job string, code int32, message string) []Record {
-	return r.say(fails(job, r.run(job), podError("node-1", exited("main", code, "Error", message))))
+// Jobs implements oracle.Group.
+func (r *trial) Jobs() []oracle.Member { return r.jobs }
+
+// State implements oracle.Group.
+func (r *trial) State(m oracle.Member) oracle.State {
+	mem := r.member(m)
+	switch {
+	case mem == nil:
+		return ""
+	case mem.over != "":
+		return map[string]oracle.State{succeededWell: oracle.Succeeded, failedForGood: oracle.Failed}[mem.over] + map[bool]oracle.State{true: oracle.Stopped}[mem.over == wasStopped]
+	case r.running[id(m)]:
+		return oracle.Running
+	}
+	return oracle.Waiting
 }
 
-// JobSet.
+// Runs implements oracle.Group.
+func (r *trial) Runs(m oracle.Member) int { return r.runs[id(m)] }
 
-type jobSetRule struct {
-	Name                        string
-	Action                      string
-	OnJobFailureReasons         []string
-	OnJobFailureMessagePatterns []string
-	TargetReplicatedJobs        []string
+// Start implements oracle.Group.
+func (r *trial) Start(m oracle.Member) {
+	if job := id(m); !r.running[job] {
+		r.runs[job]++
+		r.running[job] = true
+		r.say(lease(job, r.run(m)))
+	}
 }
 
-type failurePolicy struct {
-	MaxRestarts *int
-	Rules       []jobSetRule
+func (r *trial) run(m oracle.Member) string { return fmt.Sprintf("%s-%d", id(m), r.runs[id(m)]) }
+
+// Fail implements oracle.Group.
+func (r *trial) Fail(m oracle.Member, f oracle.Failure) {
+	r.Start(m)
+	var containers []*pb.ContainerError
+	for _, exit := range f.Containers {
+		containers = append(containers, exited(cmp.Or(exit.Container, mainContainer), exit.Code, "Error", exit.Message))
+	}
+	why := podError("node-1", containers...)
+	switch f.Condition {
+	case "Evicted":
+		why = podReasonError(pb.KubernetesReason_EVICTED, containers...)
+	case DeadlineExceeded:
+		why = podReasonError(pb.KubernetesReason_DEADLINE_EXCEEDED, containers...)
+	}
+	r.running[id(m)] = false
+	r.say(fails(id(m), r.run(m), why))
 }
 
-func (r jobSetRule) rule(name string) GroupRule {
+const mainContainer = "main"
+
+// Succeed implements oracle.Group.
+func (r *trial) Succeed(m oracle.Member) {
+	r.Start(m)
+	r.running[id(m)] = false
+	r.say(succeeded(id(m), r.run(m)))
+}
+
+// Decisions implements oracle.Group.
+func (r *trial) Decisions(m oracle.Member) (all []oracle.Decision) {
+	for _, rec := range r.all {
+		if rec.JobID != id(m) || rec.Kind != JobRequeued && rec.Kind != JobFailed {
+			continue
+		}
+		d := oracle.Decision{Code: rec.Code, Rule: -1, Used: rec.GlobalUsed, UnitReason: rec.UnitReason, GroupRule: rec.GroupRule}
+		if named, ok := strings.CutPrefix(rec.Rule, "rule-"); ok {
+			rule, container, _ := strings.Cut(named, "-")
+			d.Rule, _ = strconv.Atoi(rule)
+			d.Container = container
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+// UnitReason implements oracle.Group.
+func (r *trial) UnitReason(part string) (reason string) {
+	for _, rec := range r.all {
+		switch {
+		case rec.Part != part || rec.Replica != 0:
+		case rec.Kind == UnitEnded && rec.State == StateFailed:
+			reason = cmp.Or(reason, rec.Reason)
+		case rec.UnitReason != "":
+			reason = cmp.Or(reason, rec.UnitReason)
+		}
+	}
+	return reason
+}
+
+// Status implements oracle.Group.
+func (r *trial) Status() (s oracle.Status) {
+	for _, rec := range r.all {
+		switch rec.GroupAction {
+		case "":
+		case "RestartGroup":
+			s.Restarts, s.Counted = s.Restarts+1, rec.RestartsUsed
+		case "RestartUnit", "RestartPart":
+			s.UnitRestarts, s.Counted = s.UnitRestarts+1, rec.RestartsUsed
+		}
+		if rec.Kind != GroupEnded {
+			continue
+		}
+		if s.State = "Failed"; rec.State == StateSucceeded {
+			s.State = string(oracle.Succeeded)
+		}
+		s.Reason = rec.Reason
+	}
+	return s
+}
+
+// startJob starts a Job of Kubernetes.
+func startJob(c *oracle.Check, j *oracle.Job) oracle.Group {
+	part := GroupPart{Name: "main", Members: j.Completions, MaxFailedMembers: j.MaxFailedIndexes}
+	if j.BackoffLimitPerIndex != nil {
+		part.OnMemberFailure = "Continue"
+	}
+	if j.BackoffLimit != nil && *j.BackoffLimit < 1<<20 {
+		part.RetryLimit = j.BackoffLimit
+	}
+	member := Policy{Name: "pods", DefaultAction: "Retry", RetryLimit: j.BackoffLimitPerIndex}
+	actions := map[string]string{"FailJob": "FailUnit", "FailIndex": "Fail", "Ignore": "Ignore", "Count": "Retry"}
+	for i, r := range j.Rules() {
+		name := fmt.Sprintf("rule-%d", i)
+		if e := r.OnExitCodes; e != nil { // Kubernetes looks at every container, a rule without one at the first that failed
+			for _, container := range append(slices.Clone(j.Containers), mainContainer) {
+				if e.ContainerName == "" || e.ContainerName == container {
+					member.Rules = append(member.Rules, Rule{
+						Name: name + "-" + container, Action: actions[r.Action], ContainerName: container, OnExitCodes: &ExitCodes{e.Operator, e.Values},
+					})
+				}
+			}
+		} else if slices.ContainsFunc(r.OnPodConditions, func(on oracle.PodCondition) bool { return on.Type == oracle.Disruption }) {
+			member.Rules = append(member.Rules, Rule{Name: name, Action: actions[r.Action], OnConditions: []string{"Preempted", "Evicted", "LeaseExpired"}})
+		}
+	}
+	set := ml(Settings{GlobalMaxRetries: new(1000)}, member)
+	set.Groups = []GroupPolicy{{Name: "p", Parts: []GroupPart{part}}}
+	var members []oracle.Member
+	for i := range *j.Completions {
+		members = append(members, oracle.Member{Part: "main", Index: i})
+	}
+	return newTrial(c, set, members)
+}
+
+// startJobSet starts a JobSet.
+func startJobSet(c *oracle.Check, s *oracle.JobSet) oracle.Group {
+	p := GroupPolicy{}
+	if f := s.FailurePolicy; f != nil {
+		p.MaxRestarts = new(or(f.MaxRestarts, 0))
+		for i, r := range f.Rules {
+			p.Rules = append(p.Rules, groupRule(r, i))
+		}
+	}
+	var members []oracle.Member
+	for i := range s.ReplicatedJobs {
+		j := &s.ReplicatedJobs[i]
+		part := GroupPart{Name: j.Name, Replicas: new(j.Number())}
+		if slices.ContainsFunc(j.Reasons, func(reason string) bool { return strings.Contains(reason, FailedIndexes) }) {
+			part.OnMemberFailure = "Continue"
+		}
+		size := 1
+		if slices.Contains(j.Reasons, MaxFailedIndexesExceeded) {
+			size, part.MaxFailedMembers = 2, new(0)
+		}
+		part.Members = new(size)
+		p.Parts = append(p.Parts, part)
+		for replica := range j.Number() {
+			for index := range size {
+				members = append(members, oracle.Member{Part: j.Name, Replica: replica, Index: index})
+			}
+		}
+	}
+	return newTrial(c, grouped(p), members)
+}
+
+func groupRule(r oracle.JobSetRule, i int) GroupRule {
 	actions := map[string]string{
 		"FailJobSet": "FailGroup", "RestartJobSet": "RestartGroup", "RestartJobSetAndIgnoreMaxRestarts": "RestartGroup",
-		"RestartJob": "RestartUnit", "RestartJobAndIgnoreMaxRestarts": "RestartUnit",
+		"RestartJob": "RestartUnit", "RestartJobAndIgnoreMaxRestarts": "RestartUnit", "RestartReplicatedJob": "RestartPart",
 	}
-	rule := GroupRule{Name: name, Action: actions[r.Action], OnReasons: r.OnJobFailureReasons}
-	for _, target := range r.TargetReplicatedJobs {
-		rule.Parts = append(rule.Parts, strings.ToLower(target))
-	}
+	name := strings.ToLower(cmp.Or(r.Name, oracle.DefaultRuleName(i))) // JobSet allows names that we do not
+	rule := GroupRule{Name: name, Action: actions[r.Action], OnReasons: r.OnJobFailureReasons, Parts: r.TargetReplicatedJobs}
 	if strings.HasSuffix(r.Action, "IgnoreMaxRestarts") {
 		rule.CountsTowardMax = new(false)
 	}
@@ -162,307 +289,4 @@ func (r jobSetRule) rule(name string) GroupRule {
 		rule.OnMessage = strings.Join(r.OnJobFailureMessagePatterns, "|")
 	}
 	return rule
-}
-
-// policy is the group policy of a failure policy.
-func (f *failurePolicy) policy() GroupPolicy {
-	var p GroupPolicy
-	if f == nil {
-		return p
-	}
-	p.MaxRestarts = new(or(f.MaxRestarts, 0))
-	for i, r := range f.Rules {
-		p.Rules = append(p.Rules, r.rule(fmt.Sprint(i)))
-	}
-	return p
-}
-
-// failJob fails a unit of one member for a reason of JobSet's child jobs.
-func (r *trial) failJob(job, reason, message string) []Record {
-	r.t.Helper()
-	switch reason {
-	case PodFailurePolicy:
-		return r.exit(job, 3, message)
-	case "", BackoffLimitExceeded, FailedIndexes: // of a part that continues, it is FailedIndexes
-		return r.exit(job, 1, message)
-	case DeadlineExceeded:
-		return r.say(fails(job, r.run(job), podReasonError(pb.KubernetesReason_DEADLINE_EXCEEDED, exited("main", 1, "Error", message))))
-	}
-	r.t.Fatalf("no way to fail by %q", reason)
-	return nil
-}
-
-// verdictOf is the record of the unit's failure among the records of a message.
-func verdictOf(t *testing.T, records []Record) Record {
-	t.Helper()
-	for _, r := range records {
-		if r.GroupAction != "" {
-			return r
-		}
-	}
-	t.Fatalf("no unit failed: %+v", records)
-	return Record{}
-}
-
-func ended(records []Record) *Record {
-	for i := range records {
-		if records[i].Kind == GroupEnded {
-			return &records[i]
-		}
-	}
-	return nil
-}
-
-func TestJobSetIntegration(t *testing.T) {
-	t.Parallel()
-	type row struct {
-		Policy struct {
-			FailurePolicy  *failurePolicy
-			ReplicatedJobs []struct {
-				Name     string
-				Replicas int
-			}
-		}
-		Steps []struct {
-			Observe struct {
-				JobFailed struct{ ReplicatedJob, Reason, Message string }
-			}
-			Expect struct {
-				State                             string
-				Restarts, RestartsCountTowardsMax *int
-				JobRestarts                       []int
-				JobRestartsCountTowardsMax        []int
-			}
-		}
-	}
-	oracle(t, "jobset_integration.json", func(t *testing.T, _ string, row row) {
-		p := row.Policy.FailurePolicy.policy()
-		var events []*pb.Event
-		for _, rj := range row.Policy.ReplicatedJobs {
-			part := GroupPart{Name: rj.Name, Replicas: new(rj.Replicas)}
-			if row.Steps[0].Observe.JobFailed.Reason == FailedIndexes {
-				part.OnMemberFailure = "Continue"
-			}
-			p.Parts = append(p.Parts, part)
-			for i := range rj.Replicas {
-				events = append(events, inPart(fmt.Sprintf("%s-%d", rj.Name, i), rj.Name, annotationReplica, strconv.Itoa(i)))
-			}
-		}
-		r := newTrial(t, grouped(p))
-		r.say(events...)
-		for i, step := range row.Steps {
-			name := step.Observe.JobFailed.ReplicatedJob
-			if strings.HasPrefix(name, "any") {
-				name = row.Policy.ReplicatedJobs[0].Name
-			}
-			records := r.failJob(name+"-0", step.Observe.JobFailed.Reason, step.Observe.JobFailed.Message)
-			state := "Active"
-			if end := ended(records); end != nil {
-				state = end.State
-			}
-			if state != step.Expect.State {
-				t.Errorf("step %d: state %s, want %s", i, state, step.Expect.State)
-			}
-			group, unit := 0, 0
-			for _, rec := range r.all {
-				switch rec.GroupAction {
-				case "RestartGroup":
-					group++
-				case "RestartUnit":
-					unit++
-				}
-			}
-			counted := 0
-			for _, n := range step.Expect.JobRestartsCountTowardsMax {
-				counted += n
-			}
-			units := 0
-			for _, n := range step.Expect.JobRestarts {
-				units += n
-			}
-			want := step.Expect
-			if want.Restarts != nil && group != *want.Restarts || unit != units {
-				t.Errorf("step %d: %d restarts and %d of units, want %d and %d", i, group, unit, or(want.Restarts, 0), units)
-			}
-			if v := verdictOf(t, records); want.RestartsCountTowardsMax != nil && v.RestartsUsed != *want.RestartsCountTowardsMax+counted {
-				t.Errorf("step %d: %d restarts used, want %d", i, v.RestartsUsed, *want.RestartsCountTowardsMax+counted)
-			}
-		}
-	})
-}
-
-func TestJobSetActions(t *testing.T) {
-	t.Parallel()
-	type row struct {
-		Policy struct {
-			FailurePolicy failurePolicy
-			Action        string
-			Rule          *jobSetRule
-		}
-		Prior struct {
-			RestartsCountTowardsMax int
-			ReplicatedJobsStatus    []struct{ JobRestartsCountTowardsMax []int }
-		}
-		Expected struct {
-			Status struct {
-				Conditions              []struct{ Reason, Type string }
-				RestartsCountTowardsMax int
-				ReplicatedJobsStatus    []struct{ JobRestartsCountTowardsMax []int }
-			}
-		}
-	}
-	oracle(t, "jobset_actions.json", func(t *testing.T, _ string, row row) {
-		p := row.Policy.FailurePolicy.policy()
-		rule := jobSetRule{Action: row.Policy.Action}
-		if row.Policy.Rule != nil {
-			rule.Name = row.Policy.Rule.Name
-		}
-		// What came before happens by rules of its own.
-		p.Rules = []GroupRule{
-			{Name: "prior-group", Action: "RestartGroup", OnMessage: "prior group"},
-			{Name: "prior-unit", Action: "RestartUnit", OnMessage: "prior unit"},
-			rule.rule("row"), // JobSet allows names that we do not
-		}
-		p.Parts = []GroupPart{{Name: "rjob"}, {Name: "other"}}
-		r := newTrial(t, grouped(p))
-		r.say(inPart("rjob", "rjob"), inPart("other", "other"))
-		for range row.Prior.RestartsCountTowardsMax {
-			r.exit("rjob", 1, "prior group")
-		}
-		used := 0
-		for _, s := range row.Prior.ReplicatedJobsStatus {
-			for _, n := range s.JobRestartsCountTowardsMax {
-				for range n {
-					r.exit("rjob", 1, "prior unit")
-				}
-			}
-		}
-		for _, s := range row.Expected.Status.ReplicatedJobsStatus {
-			for _, n := range s.JobRestartsCountTowardsMax {
-				used += n
-			}
-		}
-		records := r.exit("rjob", 1, "")
-		v := verdictOf(t, records)
-		want := row.Expected.Status
-		if v.RestartsUsed != want.RestartsCountTowardsMax+used {
-			t.Errorf("%d restarts used, want %d", v.RestartsUsed, want.RestartsCountTowardsMax+used)
-		}
-		if end := ended(records); want.Conditions[0].Type == "Failed" {
-			if end == nil || end.Reason != want.Conditions[0].Reason {
-				t.Errorf("the group ended as %+v, want %s", end, want.Conditions[0].Reason)
-			}
-		} else if end != nil || "FailurePolicy_"+strings.Replace(v.GroupRule, "row", rule.Name, 1) != want.Conditions[0].Reason {
-			t.Errorf("rule %q, ended %+v, want %s", v.GroupRule, end, want.Conditions[0].Reason)
-		}
-	})
-}
-
-func TestJobSetRules(t *testing.T) {
-	t.Parallel()
-	type job struct {
-		Name, Reason, ParentReplicatedJob string
-	}
-	type row struct {
-		Policy struct {
-			Rule  *jobSetRule
-			Rules []jobSetRule
-		}
-		Observed struct {
-			Job             *job
-			Jobs            []job
-			Reason, Message string
-		}
-		Expected struct {
-			RuleMatches      bool
-			MatchedRuleIndex *int
-			MatchedJob       *string
-		}
-	}
-	oracle(t, "jobset_rule_matching.json", func(t *testing.T, _ string, row row) {
-		jobs, rules := row.Observed.Jobs, row.Policy.Rules
-		want := row.Expected.MatchedRuleIndex
-		if row.Observed.Job != nil {
-			row.Observed.Job.Reason = row.Observed.Reason
-			jobs, rules = []job{*row.Observed.Job}, []jobSetRule{*row.Policy.Rule}
-			rules[0].Action = "FailJobSet"
-			if row.Expected.RuleMatches {
-				want = new(0)
-			}
-		}
-		p := GroupPolicy{MaxRestarts: new(9)}
-		for i, rule := range rules {
-			p.Rules = append(p.Rules, rule.rule(fmt.Sprint(i)))
-		}
-		var events []*pb.Event
-		for _, j := range jobs { // each job is a unit of its parent
-			j.ParentReplicatedJob = strings.ToLower(cmp.Or(j.ParentReplicatedJob, "main")) // as names are here
-			i := slices.IndexFunc(p.Parts, func(part GroupPart) bool { return part.Name == j.ParentReplicatedJob })
-			if i < 0 {
-				i = len(p.Parts)
-				p.Parts = append(p.Parts, GroupPart{Name: j.ParentReplicatedJob, Replicas: new(0)})
-			}
-			events = append(events, inPart(j.Name, j.ParentReplicatedJob, annotationReplica, strconv.Itoa(*p.Parts[i].Replicas)))
-			*p.Parts[i].Replicas++
-			if j.Reason == FailedIndexes {
-				p.Parts[i].OnMemberFailure = "Continue"
-			}
-		}
-		for _, rule := range p.Rules { // a policy declares every part that it names
-			for _, part := range rule.Parts {
-				if !slices.ContainsFunc(p.Parts, func(p GroupPart) bool { return p.Name == part }) {
-					p.Parts = append(p.Parts, GroupPart{Name: part})
-				}
-			}
-		}
-		r := newTrial(t, grouped(p))
-		r.say(events...)
-		// The one that failed first comes first in the log: in these rows, the last named.
-		first := jobs[len(jobs)-1]
-		v := verdictOf(t, r.failJob(first.Name, first.Reason, row.Observed.Message))
-		switch {
-		case want == nil && v.GroupRule != "":
-			t.Errorf("rule %q matched, want none", v.GroupRule)
-		case want != nil && v.GroupRule != strconv.Itoa(*want):
-			t.Errorf("rule %q matched, want %d", v.GroupRule, *want)
-		case row.Expected.MatchedJob != nil && v.JobID != *row.Expected.MatchedJob:
-			t.Errorf("job %s, want %s", v.JobID, *row.Expected.MatchedJob)
-		}
-	})
-}
-
-// TestLeftOut asks that each line of left-out.txt is about rows that there are, or about a file
-// that is not here.
-func TestLeftOut(t *testing.T) {
-	t.Parallel()
-	dir := filepath.Join("..", "..", "..", "testdata")
-	data, err := os.ReadFile(filepath.Join(dir, "groups", "left-out.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(data)) {
-		if strings.HasPrefix(line, "#") {
-			continue
-		}
-		f := strings.Fields(line)
-		if len(f) < 4 {
-			t.Fatalf("no reason: %s", line)
-		}
-		raw, err := os.ReadFile(filepath.Join(dir, "oracles", f[0]))
-		if f[2]+f[3] == "nothere:" {
-			if err == nil {
-				t.Errorf("it is here: %s", line)
-			}
-			continue
-		}
-		var all struct{ Rows []struct{ ID string } }
-		if err := cmp.Or(err, json.Unmarshal(raw, &all)); err != nil {
-			t.Errorf("%s: %v", f[0], err)
-			continue
-		}
-		prefix, is := strings.CutSuffix(f[1], "*")
-		if !slices.ContainsFunc(all.Rows, func(row struct{ ID string }) bool { return row.ID == f[1] || is && strings.HasPrefix(row.ID, prefix) }) {
-			t.Errorf("no such row: %s", line)
-		}
-	}
 }

@@ -73,12 +73,16 @@ func (s *Suite) Mutations(r *Row, seen map[string][]any) []Mutation {
 		}
 	}
 	for _, path := range s.Optional {
-		if name, top := strings.CutPrefix(path, "expected."); top && !has[path] {
-			for _, to := range seen[path] {
-				if to == nil || s.Same != nil && s.Same(path, nil, to) {
-					continue
-				}
-				all = append(all, Mutation{Path: path, Row: r.with([]any{"expected", name}, to), To: to})
+		if has[path] {
+			continue
+		}
+		var steps []any
+		for name := range strings.SplitSeq(path, ".") {
+			steps = append(steps, name)
+		}
+		for _, to := range seen[path] {
+			if to != nil && (s.Same == nil || !s.Same(path, nil, to)) {
+				all = append(all, Mutation{Path: path, Row: r.with(steps, to), To: to})
 			}
 		}
 	}

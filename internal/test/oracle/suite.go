@@ -22,7 +22,7 @@ type Suite struct {
 	// Same says that two values of an expected field mean the same to us; nil:
 	// only equal ones do.
 	Same func(path string, a, b any) bool
-	// Optional are expected fields of which it matters whether they are there.
+	// Optional are expected fields, in no list, of which it matters whether they are there.
 	Optional []string
 
 	name string // of the test
