@@ -125,9 +125,9 @@ func stringsSuite() *oracle.Suite {
 				if c.LeaveOut(oracle.Reason{Holds: ofOne(*s), Why: "a range of one index, as 3-3: we read it"}) {
 					return
 				}
-				total, refused := refusal(*s, observed.Completions)
+				total, refused := refusal(c, *s, observed.Completions)
 				oracle.Equal(c, "total", total, expected.WantTotal)
-				compareRefusal(c, refused, expected.WantError)
+				oracle.Equal(c, "error", refused, expected.WantError)
 				return
 			}
 			if c.CannotRun(oracle.Reason{Holds: observed.CompletedIndexesStr == nil || observed.FailedIndexesStr == nil, Why: "no indexes"}) {
@@ -153,47 +153,54 @@ func ofOne(s string) bool {
 	})
 }
 
-// refusal returns how many indexes a string has, or the first interval of it that we do not read, or that the Job
-// cannot have.
-func refusal(s string, completions int64) (total int64, refused []string) {
+// refusal returns how many indexes a string has, or what Kubernetes says of the first interval that we do not read, or
+// that the Job cannot have.
+func refusal(c *oracle.Check, s string, completions int64) (total int64, refused string) {
 	if s == "" {
-		return 0, nil
+		return 0, ""
 	}
 	pieces, so := strings.Split(s, ","), jobdb.Indexes{}
 	for i, piece := range pieces {
 		now := jobdb.ParseIndexes(strings.Join(pieces[:i+1], ","))
-		limits := strings.Split(piece, "-")
-		switch added := len(numbers(now)) - len(numbers(so)); {
-		case len(limits) > 2:
-			return 0, []string{"at most two parts", strconv.Quote(piece)}
-		case added == 0 && slices.ContainsFunc(limits, notNumber):
-			return 0, []string{"cannot convert string to integer", strconv.Quote(limits[slices.IndexFunc(limits, notNumber)])}
-		case added == 0:
-			return 0, []string{"non-increasing order", "current: "}
-		case added != len(numbers(below(now, completions)))-len(numbers(below(so, completions))):
-			at := slices.IndexFunc(limits, func(limit string) bool { n, _ := strconv.ParseInt(limit, 10, 64); return n >= completions })
-			return 0, []string{"too large index", strconv.Quote(limits[at])}
+		added := len(numbers(below(now, completions))) - len(numbers(below(so, completions)))
+		read := added > 0 && added == len(numbers(now))-len(numbers(so))
+		if why := wrong(piece, numbers(so), completions); why != "" || !read {
+			if read || why == "" {
+				c.Errorf("%q: %t that we read %q", s, read, piece)
+			}
+			return 0, why
 		}
 		so = now
 	}
-	return int64(len(numbers(so))), nil
+	return int64(len(numbers(so))), ""
 }
 
-func notNumber(limit string) bool {
-	_, err := strconv.ParseUint(limit, 10, 32)
-	return err != nil
-}
-
-// compareRefusal: Kubernetes' error has the words that we expect of it.
-func compareRefusal(c *oracle.Check, words []string, want string) {
-	if (len(words) > 0) != (want != "") {
-		c.Errorf("error: got %q, the row says %q", words, want)
+// wrong is what Kubernetes says of an interval after these indexes.
+func wrong(interval string, before []int64, completions int64) string {
+	var limits []int64
+	words := strings.Split(interval, "-")
+	if len(words) > 2 {
+		return fmt.Sprintf("the fragment %q violates the requirement that an index interval can have at most two parts separated by '-'", interval)
+	}
+	if len(before) > 0 {
+		limits = append(limits, before[len(before)-1])
 	}
 	for _, word := range words {
-		if !strings.Contains(want, word) {
-			c.Errorf("error: got %q, the row says %q", words, want)
+		n, err := strconv.ParseInt(word, 10, 64)
+		if err != nil {
+			return fmt.Sprintf("cannot convert string to integer for index: %q", word)
+		}
+		if n >= completions {
+			return fmt.Sprintf("too large index: %q", word)
+		}
+		limits = append(limits, n)
+	}
+	for i := len(limits) - 1; i > 0; i-- { // the interval by itself, then with what is before it
+		if limits[i] <= limits[i-1] {
+			return fmt.Sprintf("non-increasing order, previous: %d, current: %d", limits[i-1], limits[i])
 		}
 	}
+	return ""
 }
 
 func TestOracleK8sIndexIntervals(t *testing.T) {

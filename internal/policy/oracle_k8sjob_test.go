@@ -56,9 +56,6 @@ type k8sGates struct {
 	EnableJobSuccessPolicy        unread
 }
 
-// k8sCondition of a Job's status: what Kubernetes made of the failures.
-type k8sCondition struct{ Type, Status, Reason, Message string }
-
 func (p *k8sPolicy) rules() []k8sRule {
 	if p.PodFailurePolicy == nil {
 		return nil
@@ -67,9 +64,6 @@ func (p *k8sPolicy) rules() []k8sRule {
 }
 
 func (p *k8sPod) failed() bool { return p.Phase == "Failed" }
-
-// active: it runs, or is to run.
-func (p *k8sPod) active() bool { return p.Phase != "Failed" && p.Phase != "Succeeded" }
 
 // statuses are those of all containers that ended, in Kubernetes' order.
 func (p *k8sPod) statuses() []k8sContainer {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/refloat/refloat/internal/chain"
-	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policy/suite"
 	"github.com/refloat/refloat/internal/test/oracle"
@@ -212,16 +211,6 @@ func (d *decided) place() int {
 		}
 	}
 	return -1
-}
-
-// limited says whether a limit of the rule, its policy or the job refused.
-func (d *decided) limited() bool {
-	switch d.Code {
-	case policy.RuleLimit, policy.PolicyLimit, policy.GlobalLimit, policy.KillSwitch:
-		return true
-	default:
-		return false
-	}
 }
 
 // number is a whole number of a row that may be missing.

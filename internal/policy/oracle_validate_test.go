@@ -31,7 +31,9 @@ var k8sKinds = []struct {
 	{"Too many", []string{tooMuch}},
 	{"must be greater than or equal to", []string{outOfRange}},
 	{"must not be 0", []string{neverMatches}},
-	{"specifying both", []string{}}, // never an error of ours
+	{"specifying both", []string{}}, // never an error of ours, as the next two
+	{"must be ordered", []string{}},
+	{"must be one of the container", []string{}},
 	{"", nil},
 }
 
@@ -76,6 +78,9 @@ func (e k8sError) is(p policyfile.Problem) bool {
 	}
 	return !strings.Contains(e.text, "Required value") || p.Value == ""
 }
+
+// rowContainer is the only container of the Jobs that rows are about.
+const rowContainer = "ctr"
 
 // perIndexFile is the document of written with the limit per index.
 const perIndexFile = "1.json"
@@ -134,6 +139,7 @@ func (p *k8sPolicy) written() []obj {
 // allowed are the errors of Kubernetes that are none for us, by what the Job says.
 func (p *k8sPolicy) allowed() []struct {
 	holds bool
+	path  string // its end
 	words string
 	why   string
 } {
@@ -143,20 +149,21 @@ func (p *k8sPolicy) allowed() []struct {
 		unordered = unordered || r.OnExitCodes != nil && !slices.IsSorted(r.OnExitCodes.Values)
 		failIndex = failIndex || r.Action == "FailIndex"
 		manyCodes = manyCodes || r.OnExitCodes != nil && len(r.OnExitCodes.Values) > 255
-		named = named || r.OnExitCodes != nil && r.OnExitCodes.ContainerName != ""
+		named = named || r.OnExitCodes != nil && r.OnExitCodes.ContainerName != "" && r.OnExitCodes.ContainerName != rowContainer
 	}
 	return []struct {
 		holds bool
+		path  string // its end
 		words string
 		why   string
 	}{
-		{both, "specifying both", "valid for us: all matchers of a rule must hold (SEMANTICS 4)"},
-		{unordered, "must be ordered", "valid for us: lists may be in any order"},
-		{failIndex && p.BackoffLimitPerIndex == nil, "backoffLimitPerIndex", "valid for us: every job has its own limit"},
-		{named, "container", "valid for us: a policy does not know the containers of its jobs"},
-		{p.PodReplacementPolicy != "" && p.PodFailurePolicy != nil, "Unsupported value: \"TerminatingOrFailed\"", "valid for us: replacement and rules are independent (SEMANTICS 8)"},
-		{manyCodes, "Too many", "valid for us: a rule may list any number of exit codes"},
-		{len(p.rules()) > 20, "Too many", "valid for us: a policy has up to 1000 rules"},
+		{both, "]", "specifying both", "valid for us: all matchers of a rule must hold (SEMANTICS 4)"},
+		{unordered, ".onExitCodes.values", "must be ordered", "valid for us: lists may be in any order"},
+		{failIndex && p.BackoffLimitPerIndex == nil, "", "backoffLimitPerIndex", "valid for us: every job has its own limit"},
+		{named, ".containerName", "container", "valid for us: a policy does not know the containers of its jobs"},
+		{p.PodReplacementPolicy != "" && p.PodFailurePolicy != nil, "spec.podReplacementPolicy", "Unsupported value: \"TerminatingOrFailed\"", "valid for us: replacement and rules are independent (SEMANTICS 8)"},
+		{manyCodes, ".onExitCodes.values", "Too many", "valid for us: a rule may list any number of exit codes"},
+		{len(p.rules()) > 20, "spec.podFailurePolicy.rules", "Too many", "valid for us: a policy has up to 1000 rules"},
 	}
 }
 
@@ -222,7 +229,7 @@ func compareValidity(c *oracle.Check, p *k8sPolicy, refused *string) {
 	}
 	e := parseK8sError(*refused)
 	for _, a := range p.allowed() {
-		if a.holds && strings.Contains(e.text, a.words) && e.ours() != "" {
+		if a.holds && strings.HasSuffix(e.path, a.path) && strings.Contains(e.text, a.words) && e.ours() != "" {
 			c.Adapt(a.why)
 			if err != nil {
 				c.Errorf("%s, and yet we refuse: %v", a.why, err)

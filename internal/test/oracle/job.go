@@ -166,7 +166,7 @@ func or(n *int, missing int) int {
 }
 
 // observe lets the pods of a row come to where they are.
-func observe(c *Check, g Group, pods []Pod) {
+func (j *Job) observe(c *Check, g Group, pods []Pod) {
 	pods = slices.Clone(pods)
 	slices.SortStableFunc(pods, func(a, b Pod) int { return a.IndexFailureCount - b.IndexFailureCount })
 	for i := range pods {
@@ -179,15 +179,26 @@ func observe(c *Check, g Group, pods []Pod) {
 			}
 			m = index(n)
 		}
-		before := p.IndexFailureCount + p.IndexIgnoredFailureCount
-		if c.CannotRun(Reason{before > maxFailures, "more failures than a test lets fail"}) {
-			c.Fatalf("%s", c.out)
+		if g.State(m) == "" {
+			continue // the Job does not have this index
 		}
-		for g.State(m) == Waiting && g.Runs(m) < before {
-			g.Fail(m, Failure{Containers: []Exit{{Code: 1}}})
+		counted, canCount := j.exit("Count", "")
+		ignored, canIgnore := j.exit("Ignore")
+		if c.CannotRun(
+			Reason{p.IndexFailureCount+p.IndexIgnoredFailureCount > maxFailures, "more failures than a test lets fail"},
+			Reason{p.IndexFailureCount > 0 && !canCount || p.IndexIgnoredFailureCount > 0 && !canIgnore, "failures before that no exit code of one container makes"},
+		) {
+			panic(stopped{})
+		}
+		for before := g.Runs(m); g.State(m) == Waiting && before < p.IndexFailureCount+p.IndexIgnoredFailureCount; before++ {
+			code := counted
+			if before < p.IndexIgnoredFailureCount {
+				code = ignored
+			}
+			g.Fail(m, Failure{Containers: []Exit{{Code: code}}})
 		}
 		switch waits := g.State(m) == Waiting || g.State(m) == Running; {
-		case !waits: // it is over, or the Job does not have this index
+		case !waits: // it is over
 		case p.Phase == "Failed":
 			g.Fail(m, p.failure())
 		case p.Phase == "Succeeded":
@@ -196,6 +207,24 @@ func observe(c *Check, g Group, pods []Pod) {
 			g.Start(m)
 		}
 	}
+}
+
+// exit is an exit code of the first container for which the first rule that matches has one of the actions, "" for none.
+func (j *Job) exit(actions ...string) (code int32, ok bool) {
+	for code := int32(1); code < 256; code++ {
+		action := ""
+		for _, r := range j.Rules() {
+			e := r.OnExitCodes
+			if e != nil && (e.ContainerName == "" || e.ContainerName == j.Containers[0]) && slices.Contains(e.Values, code) == (e.Operator == "In") {
+				action = r.Action
+				break
+			}
+		}
+		if slices.Contains(actions, action) {
+			return code, true
+		}
+	}
+	return 0, false
 }
 
 // active is how many pods of a Job run or are to run.
@@ -237,9 +266,10 @@ func (start Jobs) PerIndex() *Suite {
 				Gates    struct{ EnableJobBackoffLimitPerIndex *bool }
 				Observed struct{ Pods []Pod }
 				Expected struct {
-					Active, Succeeded               *int
-					FailedIndexes, CompletedIndexes string
-					Conditions                      []condition
+					Active, Succeeded *int
+					FailedIndexes     *string
+					CompletedIndexes  string
+					Conditions        []condition
 				}
 			}
 			if !c.Read(&row) {
@@ -255,10 +285,13 @@ func (start Jobs) PerIndex() *Suite {
 				return
 			}
 			j.before(c, g, row.Prior.FailedIndexes, row.Prior.CompletedIndexes)
-			observe(c, g, row.Observed.Pods)
+			j.observe(c, g, row.Observed.Pods)
 			EqualIf(c, "active", j.active(g), row.Expected.Active)
 			EqualIf(c, "succeeded", len(succeededIndexes(g)), row.Expected.Succeeded)
-			Equal(c, "failedIndexes", indexString(failedIndexes(g)), row.Expected.FailedIndexes)
+			if row.Expected.FailedIndexes == nil && j.BackoffLimitPerIndex != nil {
+				c.Errorf("failedIndexes: the row has none, though the Job has a limit for each")
+			}
+			EqualIf(c, "failedIndexes", indexString(failedIndexes(g)), row.Expected.FailedIndexes)
 			Equal(c, "completedIndexes", indexString(succeededIndexes(g)), row.Expected.CompletedIndexes)
 			compareConditions(c, g, row.Expected.Conditions)
 		},
@@ -297,11 +330,12 @@ func (start Jobs) PodFailurePolicy() *Suite {
 			if !c.Read(&row) {
 				return
 			}
-			g := start.start(c, &row.Policy, row.Observed.Pods)
+			j := &row.Policy
+			g := start.start(c, j, row.Observed.Pods)
 			if g == nil {
 				return
 			}
-			observe(c, g, row.Observed.Pods)
+			j.observe(c, g, row.Observed.Pods)
 			want := row.Expected
 			running := 0
 			for i := range row.Observed.Pods {
@@ -309,7 +343,7 @@ func (start Jobs) PodFailurePolicy() *Suite {
 					running++
 				}
 			}
-			Equal(c, "active", row.Policy.active(g), want.WantStatusActive)
+			Equal(c, "active", j.active(g), want.WantStatusActive)
 			Equal(c, "failed", counted(g, running), want.WantStatusFailed)
 			Equal(c, "succeeded", len(succeededIndexes(g)), want.WantStatusSucceeded)
 			compareConditions(c, g, want.WantConditions)

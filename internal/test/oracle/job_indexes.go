@@ -40,7 +40,7 @@ func (start Jobs) FailedIndexes() *Suite {
 				return
 			}
 			row.Policy.before(c, g, row.Prior.FailedIndexes, "")
-			observe(c, g, pods)
+			row.Policy.observe(c, g, pods)
 			want := row.Expected
 			n, _ := strconv.Atoi(fmt.Sprint(pods[0].Index))
 			var decided []Decision
@@ -142,7 +142,7 @@ func (start Jobs) CompletedIndexes() *Suite {
 			}
 			j.before(c, g, "", row.Prior.CompletedIndexes)
 			Equal(c, "from the status", indexString(succeededIndexes(g)), indexString(indexesOf(row.Expected.FromStatusIntervals)))
-			observe(c, g, row.Observed.Pods)
+			j.observe(c, g, row.Observed.Pods)
 			got := indexString(succeededIndexes(g))
 			Equal(c, "intervals", got, indexString(indexesOf(row.Expected.Intervals)))
 			Equal(c, "completed indexes", got, row.Expected.AsString)

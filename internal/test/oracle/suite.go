@@ -255,7 +255,7 @@ func (s *Suite) Test(t *testing.T) {
 		})
 	}
 	for why, ids := range despite {
-		if len(left[why]) == 0 {
+		if len(left[why]) == 0 && len(ids) > 1 { // one row may pass by chance
 			t.Errorf("%s: leaves out %d rows that pass, and no other; the reason is not true: %s (%s)", s.File, len(ids), why, strings.Join(ids, ", "))
 		}
 	}
