@@ -31,8 +31,9 @@ func completedSuite() *oracle.Suite {
 					Index any
 					Phase string
 
-					UID, Name, Namespace, Containers, InitContainers, Conditions, DeletionTimestamp any
-					IndexFailureCount, IndexIgnoredFailureCount, HasTrackingFinalizer               any
+					UID, Name, Namespace, Containers, InitContainers, Conditions, RestartPolicy any
+					CreationTimestamp, DeletionTimestamp, DeletionGracePeriodSeconds            any
+					IndexFailureCount, IndexIgnoredFailureCount, HasTrackingFinalizer           any
 				}
 			}
 			if !c.Inputs(map[string]any{"prior": &prior, "observed": &observed}) {

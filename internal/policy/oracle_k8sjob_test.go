@@ -41,12 +41,15 @@ type k8sPod struct {
 	Index                                       unread
 	HasTrackingFinalizer                        bool
 	DeletionTimestamp                           unread
+
+	CreationTimestamp, DeletionGracePeriodSeconds, RestartPolicy unread
 }
 
 type k8sContainer struct {
 	Name, State, Reason, Message string
 	ExitCode                     int32
 	FinishedAt                   unread
+	RestartPolicy, RestartCount  unread
 }
 
 type k8sGates struct {
