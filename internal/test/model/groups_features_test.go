@@ -191,12 +191,13 @@ func (f features) try(h History, records [][]Record) {
 	}
 }
 
-// ofGroups are the records of groups and of their members, without the numbers that those of others shift.
+// ofGroups are the records of groups and of their members, without the numbers that those of others shift. A RetryReady does not
+// name the group of its job.
 func ofGroups(records [][]Record) [][]Record {
 	out := make([][]Record, len(records))
 	for i := range records {
 		for _, r := range records[i] {
-			if r.Group != "" {
+			if r.Group != "" || r.Kind == RetryReady {
 				r.Number = 0
 				out[i] = append(out[i], r)
 			}
