@@ -194,7 +194,7 @@ func values(results []*Result, m measure) (out []float64) {
 // Assumptions are what every result assumes.
 func Assumptions() []string {
 	return []string{
-		"what a run does is a model: a retry fails with the chances that the workload and the faults of the cluster name, independently of earlier runs, except for perJob (every run of the job fails)",
+		"what a run does is a model: a retry fails with the chances that the workload and the faults of the cluster name, independently of earlier runs, except for perJob (every run of the job fails) and again (as the run before it)",
 		"under one seed, the candidates see the same jobs at the same times, and the n-th run of a job has the same luck",
 		"Armada's scheduler is scheduling.Schedule (docs/scheduling.md): no rate limits, taints or node affinity but avoided nodes",
 		"a pod starts at once when it is scheduled and is gone at once when it ends, fails or is preempted; nothing else takes time but scheduling intervals and retry delays",

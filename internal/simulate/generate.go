@@ -72,7 +72,8 @@ type job struct {
 	waited      time.Duration // in all
 	since       time.Duration // when it began to wait
 	ended       time.Duration
-	cause       string        // of its last failure, while it is undecided
+	cause       string // of its last failure, while it is undecided
+	last        failed
 	spent       time.Duration // by its last run
 	cancelled   bool
 }
@@ -240,7 +241,7 @@ func (d *dice) fate(seed uint64, j *job, faults []Fault, now time.Duration) (aft
 		if f.After > 0 {
 			at = min(f.After, j.length)
 		}
-		fails := broken || chance < f.PerRun
+		fails := broken || chance < f.perRun(&j.last, j.node)
 		if f.PerHour > 0 {
 			if hit := hours / f.PerHour * float64(time.Hour); hit < float64(after) && (!fails || hit < float64(at)) {
 				at, fails = time.Duration(hit), true

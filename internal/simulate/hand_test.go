@@ -86,3 +86,33 @@ func TestByHand(t *testing.T) {
 		}
 	}
 }
+
+// TestAgain: a run that follows one that failed has the chances for it: of the same node, of another one, and of the second retry.
+func TestAgain(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name      string
+		same      []float64
+		other     []float64
+		elsewhere bool // retries avoid the node
+		want      uint64
+	}{
+		{"independent", nil, nil, false, 1 + 5},
+		{"the same node", []float64{0}, []float64{1}, false, 2},
+		{"the second retry on the same node", []float64{1, 0}, []float64{1}, false, 3},
+		{"the last chance holds for all further ones", []float64{1, 1}, []float64{0}, false, 1 + 5},
+		{"another node", []float64{1}, []float64{0}, true, 2},
+	} {
+		retry := "retryLimit: 5"
+		if c.elsewhere {
+			retry += ", antiAffinity: {mode: node}"
+		}
+		o := byHand(t, "1", retry)
+		o.Workload.Jobs = 1
+		o.Cluster.Nodes[0].Count = 2
+		o.Workload.Kinds[0].Failures[0].Again = simulate.Again{SameNode: c.same, OtherNode: c.other}
+		if r := run(t, o); r.Runs != c.want {
+			t.Errorf("%s: %d runs, want %d", c.name, r.Runs, c.want)
+		}
+	}
+}

@@ -29,4 +29,10 @@ func (c *Cluster) Scaled(failures float64) *Cluster {
 
 func (f *Failure) scale(by float64) {
 	f.PerJob, f.PerRun, f.PerHour = min(1, f.PerJob*by), min(1, f.PerRun*by), f.PerHour*by
+	for _, chances := range []*[]float64{&f.Again.SameNode, &f.Again.OtherNode} {
+		*chances = slices.Clone(*chances)
+		for i := range *chances {
+			(*chances)[i] = min(1, (*chances)[i]*by)
+		}
+	}
 }

@@ -67,6 +67,8 @@ type Failure struct {
 	PerJob float64 `yaml:"perJob"`
 	// PerRun is the chance that a run fails, whatever became of those before it.
 	PerRun float64 `yaml:"perRun"`
+	// Again is PerRun of a run that follows one that failed in this way.
+	Again Again `yaml:"again"`
 	// PerHour is the average number of such failures in an hour of running.
 	PerHour float64 `yaml:"perHour"`
 	// After is how long after its start a run fails (or at its end, if that is earlier); 0: at any time of it. It has
@@ -83,11 +85,48 @@ type Failure struct {
 	as *pb.Error // reported as it is, but for the name of the node
 }
 
+// Again has the chances that a run fails as the one before it did: of the first run after such a failure, the second one after two
+// of them, and so on. The last chance is that of all further ones; without any, it is PerRun.
+type Again struct {
+	SameNode  []float64 `yaml:"sameNode"`
+	OtherNode []float64 `yaml:"otherNode"`
+}
+
+// failed is how the runs of a job failed that came last, preempted ones aside.
+type failed struct {
+	cause string
+	node  *placed
+	times int // one after the other
+}
+
+// note notes a further one.
+func (l *failed) note(cause string, node *placed) {
+	if l.cause != cause {
+		l.times = 0
+	}
+	*l = failed{cause, node, l.times + 1}
+}
+
+// perRun is the chance that a run on a node fails in this way.
+func (f *Failure) perRun(last *failed, node *placed) float64 {
+	if last.cause != f.Cause {
+		return f.PerRun
+	}
+	of := f.Again.OtherNode
+	if node == last.node {
+		of = f.Again.SameNode
+	}
+	if len(of) == 0 {
+		return f.PerRun
+	}
+	return of[min(last.times, len(of))-1]
+}
+
 func (f *Failure) check() error {
 	if f.Cause == "" {
 		return errors.New("no cause: give the failure a name")
 	}
-	for _, p := range []float64{f.PerJob, f.PerRun} {
+	for _, p := range slices.Concat([]float64{f.PerJob, f.PerRun}, f.Again.SameNode, f.Again.OtherNode) {
 		if !(p >= 0 && p <= 1) {
 			return fmt.Errorf("%v: want a chance between 0 and 1", p)
 		}

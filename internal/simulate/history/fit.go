@@ -32,9 +32,34 @@ type model struct {
 	runTime  simulate.RunTime
 	times    lengths
 	failures []simulate.Failure
-	of       []int          // runs, for each failure, that none of those before it has ended
+	of       []tally        // for each failure, of the runs that none of those before it has ended
+	again    [][2][]tally   // likewise, of those that follow such a failure: on the same node, on another
 	counts   map[string]int // by cause
 	written  bool           // into the file, with anchors
+}
+
+// end is how a run ended, and what it followed.
+type end struct {
+	cause string // "": it succeeded
+	after string // the cause of the failure of the run before it; "": none
+	same  bool   // on the same node
+	times int    // how many runs before it failed by that cause, one after the other
+}
+
+// tally is how many of some runs failed.
+type tally struct{ failed, all int }
+
+func (t *tally) add(failed bool) {
+	if t.all++; failed {
+		t.failed++
+	}
+}
+
+func (t *tally) chance() float64 {
+	if t.all == 0 {
+		return 0
+	}
+	return round(float64(t.failed) / float64(t.all))
 }
 
 // model fits the runs of a queue; "": of all.
@@ -42,44 +67,111 @@ func (h *History) model(queue string) *model {
 	m := &model{counts: map[string]int{}}
 	examples := map[string]*simulate.Failure{}
 	after := map[string]lengths{}
+	var left []end // of runs that no failure above has ended: in the simulator the first one decides
 	for _, j := range h.order {
 		if queue != "" && j.queue != queue {
 			continue
 		}
+		var last end
+		node := ""
 		for _, r := range j.runs {
+			this := end{after: last.cause, same: r.node == node, times: last.times}
 			switch {
 			case r.ended == 0:
+				continue
 			case r.succeeded:
-				m.ended++
 				m.times = append(m.times, r.took())
 			case r.err != nil && r.err.GetJobRunPreemptedError() == nil:
-				m.ended++
 				f := failureOf(r.err)
+				this.cause = f.Cause
 				m.counts[f.Cause]++
 				after[f.Cause] = append(after[f.Cause], r.took())
 				if examples[f.Cause] == nil {
 					examples[f.Cause] = f
 				}
+			default:
+				continue
 			}
+			m.ended++
+			left = append(left, this)
+			if last.cause != this.cause {
+				last.times = 0
+			}
+			last, node = end{cause: this.cause, times: last.times + 1}, r.node
 		}
 	}
 	causes := slices.SortedFunc(maps.Keys(m.counts), func(a, b string) int {
 		return cmp.Or(cmp.Compare(after[a].median(), after[b].median()), cmp.Compare(a, b))
 	})
-	left := m.ended // runs that no failure above has ended: in the simulator the first one decides
 	for _, cause := range causes {
 		f := *examples[cause]
-		f.PerRun = round(float64(m.counts[cause]) / float64(left))
+		again, of := againOf(cause, left), tally{}
+		for i := range left {
+			if o := &left[i]; o.after != cause || again[where(o.same)] == nil {
+				of.add(o.cause == cause)
+			}
+		}
+		f.PerRun, f.Again = of.chance(), simulate.Again{SameNode: chances(again[0]), OtherNode: chances(again[1])}
 		f.After = max(after[cause].median().Round(time.Millisecond), time.Millisecond)
-		m.failures = append(m.failures, f)
-		m.of = append(m.of, left)
-		left -= m.counts[cause]
+		m.failures, m.of, m.again = append(m.failures, f), append(m.of, of), append(m.again, again)
+		left = slices.DeleteFunc(left, func(o end) bool { return o.cause == cause })
 	}
 	m.runTime = simulate.RunTime{P50: time.Minute}
 	if len(m.times) > 0 {
 		m.runTime, _ = m.times.logNormal()
 	}
 	return m
+}
+
+func where(same bool) int {
+	if same {
+		return 0
+	}
+	return 1
+}
+
+// againOf counts the runs that follow a failure by a cause, on the same node and on another: first those that follow one such
+// failure, then two, and so on as long as there are enough of each; the last ones count all further ones. nil: there are too few in all.
+func againOf(cause string, all []end) (out [2][]tally) {
+	for i := range all {
+		o := &all[i]
+		if o.after != cause {
+			continue
+		}
+		of := &out[where(o.same)]
+		for len(*of) < o.times {
+			*of = append(*of, tally{})
+		}
+		(*of)[o.times-1].add(o.cause == cause)
+	}
+	for i := range out {
+		of := out[i]
+		single, rest := 0, tally{}
+		for single < len(of) && of[single].all >= enough {
+			single++
+		}
+		for _, t := range of[single:] {
+			rest.failed, rest.all = rest.failed+t.failed, rest.all+t.all
+		}
+		out[i] = of[:single]
+		switch {
+		case rest.all >= enough:
+			out[i] = append(out[i], rest)
+		case single > 0:
+			last := &out[i][single-1]
+			last.failed, last.all = last.failed+rest.failed, last.all+rest.all
+		default:
+			out[i] = nil
+		}
+	}
+	return out
+}
+
+func chances(of []tally) (out []float64) {
+	for i := range of {
+		out = append(out, of[i].chance())
+	}
+	return out
 }
 
 func (m *model) describe() string {
@@ -173,7 +265,7 @@ func (h *History) Fit() (string, error) {
 	perSubmission := float64(jobs) / float64(submissions)
 	fmt.Fprintf(&b, "# A workload fitted to %q: %d jobs in %d submissions, %d runs that ended. Intervals are 95%% confidence intervals.\n", h.name, jobs, submissions, all.ended)
 	fmt.Fprintf(&b, "# %s\n", "Chances by Wilson's score interval, the rate of arrivals by Byar's approximation, percentiles by the normal approximation of logarithms.")
-	fmt.Fprintf(&b, "# Assumed: chances do not depend on earlier runs, and a queue's jobs of one request are of one kind. Preemptions are left to the scheduler.\n")
+	fmt.Fprintf(&b, "# Assumed: chances do not depend on earlier runs but where `again` says so, and a queue's jobs of one request are of one kind. Preemptions are left to the scheduler.\n")
 	h.poison(&b, all)
 	fmt.Fprintf(&b, "jobs: %d\njobsPerHour: %.6g  # %.6g to %.6g\narrivals: Poisson\ngiveUp: 48h\nkinds:\n",
 		jobs, float64(submissions-1)/hours*perSubmission, rate.low/hours*perSubmission, rate.high/hours*perSubmission)
@@ -305,10 +397,18 @@ func (m *model) write(b *bytes.Buffer, times, failures string) error {
 	fmt.Fprintf(b, "  failures:%s\n", failures)
 	for i := range m.failures {
 		f := &m.failures[i]
-		n := m.counts[f.Cause]
-		w := wilson(n, m.of[i])
-		fmt.Fprintf(b, "  # %d of %d runs that none of the above ended: %.4f to %.4f\n", n, m.of[i], w.low, w.high)
+		fmt.Fprintf(b, "  # %s that none of the above ended\n", m.of[i].text())
 		one := map[string]any{"cause": f.Cause, "perRun": f.PerRun, "after": f.After.String()}
+		again := map[string]any{}
+		for k, name := range []string{"sameNode", "otherNode"} {
+			if of := m.again[i][k]; of != nil {
+				again[name] = chances(of)
+				for n := range of {
+					fmt.Fprintf(b, "  # again, %s, retry %d: %s\n", name, n+1, of[n].text())
+				}
+				one["again"] = again
+			}
+		}
 		for name, text := range map[string]string{"condition": f.Condition, "message": f.Message, "category": f.Category, "subcategory": f.Subcategory} {
 			if text != "" {
 				one[name] = text
@@ -328,6 +428,11 @@ func (m *model) write(b *bytes.Buffer, times, failures string) error {
 		}
 	}
 	return nil
+}
+
+func (t *tally) text() string {
+	w := wilson(t.failed, max(1, t.all))
+	return fmt.Sprintf("%d of %d runs (%.4f to %.4f)", t.failed, t.all, w.low, w.high)
 }
 
 // poison lists, as comments, the nodes whose runs fail significantly more often than those of the others, by as many tests as there

@@ -236,7 +236,7 @@ func TestFit(t *testing.T) {
 	// 80 runs on the bad node and 80 of the other 320 fail.
 	for _, want := range []string{
 		`# - {cause: "ExitCode5", nodes: ["bad"], perRun: 1}  # 80 of 80 runs: 0.9542 to 1.0000`,
-		"# 160 of 400 runs that none of the above ended: 0.3532 to 0.4487", "perRun: 0.4\n",
+		"# 160 of 400 runs (0.3532 to 0.4487) that none of the above ended", "perRun: 0.4\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
@@ -254,6 +254,57 @@ func TestFit(t *testing.T) {
 	// Submissions are 5 s apart on average.
 	if w.Jobs != 400 || w.JobsPerHour < 650 || w.JobsPerHour > 800 || len(w.Kinds) != 1 || k.Failures[0].Message != "it # broke: \"so\"\n- x" || k.RunTime.P50 < time.Second || k.RunTime.P50 > 7*time.Second {
 		t.Errorf("%+v", w)
+	}
+}
+
+// TestFitAgain: of 100 jobs whose first run failed, each runs again on the same node, where nine of ten fail so again, and then elsewhere,
+// where one of ten does. The chance of the first run is apart from those.
+func TestFitAgain(t *testing.T) {
+	t.Parallel()
+	var all [][]*pb.Event
+	for i := range 400 {
+		id := fmt.Sprint("job-", i)
+		all = append(all, []*pb.Event{submit(id, "1")})
+		run := func(n int, node string, fails bool) {
+			name := fmt.Sprint(id, "-", n)
+			all = append(all, []*pb.Event{leased(id, name, node)})
+			if fails {
+				all = append(all, []*pb.Event{failed(id, name, 5)})
+			} else {
+				all = append(all, []*pb.Event{ended(id, name)})
+			}
+		}
+		run(1, "n1", i < 100)
+		if i < 100 {
+			run(2, "n1", i%10 != 0)
+		}
+		if i < 100 && i%10 != 0 {
+			run(3, "n2", i%10 == 1)
+		}
+	}
+	h, err := history.Read(bytes.NewReader(recorded(t, begin, all...)), "again")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := h.Fit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"# 100 of 400 runs (0.2101 to 0.2947) that none of the above ended",
+		"# again, sameNode, retry 1: 90 of 100 runs (0.8256 to 0.9448)", "# again, otherNode, retry 1: 10 of 90 runs (",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	w, err := simulate.ReadWorkload([]byte(text))
+	if err != nil {
+		t.Fatalf("%v:\n%s", err, text)
+	}
+	want := simulate.Again{SameNode: []float64{0.9}, OtherNode: []float64{0.1111}}
+	if f := &w.Kinds[0].Failures[0]; f.PerRun != 0.25 || fmt.Sprint(f.Again) != fmt.Sprint(want) {
+		t.Errorf("%+v", f)
 	}
 }
 
