@@ -18,7 +18,7 @@ type Config struct {
 	// DefaultPriorityClass is the class of jobs that name none.
 	DefaultPriorityClass string
 	// LikeArmada follows Armada's scheduler where it does otherwise than its documentation says: jobs that run come before
-	// queued ones of their class in their queue, only fair-share preemptible jobs are ever preempted,
+	// queued ones of their class in their queue, those that have run longest first; only fair-share preemptible jobs are ever preempted,
 	// minimum cardinalities are ignored, and so are the labels of gangs with a cardinality of 1.
 	LikeArmada bool
 }
@@ -50,7 +50,9 @@ type Job struct {
 	Priority int64
 	// Submitted is when the job was first submitted. A job that runs again keeps it.
 	Submitted time.Time
-	Request   Resources
+	// Started is when the run of a job that runs was scheduled; only LikeArmada asks for it. A Scheduler notes it itself.
+	Started time.Time
+	Request Resources
 	// Gang is the gang of the job. The zero value is a gang of one.
 	Gang Gang
 	// RetryAfter is the time before which a queued job is not scheduled.

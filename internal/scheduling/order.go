@@ -36,6 +36,11 @@ func (c *cycle) compareJobs(a, b *job) int {
 	if a.Priority != b.Priority {
 		return cmp.Compare(a.Priority, b.Priority)
 	}
+	if c.likeArmada && a.start != none {
+		if t := a.Started.Compare(b.Started); t != 0 {
+			return t
+		}
+	}
 	if t := a.Submitted.Compare(b.Submitted); t != 0 {
 		return t
 	}

@@ -54,6 +54,7 @@ func draw(r *rand.Rand) *situation {
 				j.AvoidedNodes = []string{"n0", "n3"}
 			}
 			if running && r.IntN(20) > 0 {
+				j.Started = noon.Add(time.Duration(r.IntN(9)) * time.Second)
 				s.running[j.ID] = fmt.Sprint("n", r.IntN(len(s.nodes)+1)*r.IntN(len(s.nodes)+1)/len(s.nodes))
 			}
 			q.Jobs = append(q.Jobs, j)

@@ -189,9 +189,9 @@ func (s *Scheduler) settle() {
 	}
 	for _, j := range all {
 		if c.jobs[j].state == placed {
-			c.jobs[j].start = c.jobs[j].node
+			c.jobs[j].start, c.jobs[j].Started = c.jobs[j].node, s.config.Now
 		} else {
-			c.jobs[j].start = none
+			c.jobs[j].start, c.jobs[j].Started = none, time.Time{}
 			delete(s.nodeOf, c.jobs[j].ID)
 		}
 	}

@@ -364,6 +364,13 @@ func (st *story) cycle() {
 		n.calm++
 	}
 	st.in.running = want.NodeByJob
+	for q := range st.in.queues {
+		for k := range st.in.queues[q].Jobs {
+			if j := &st.in.queues[q].Jobs[k]; slices.Contains(want.Scheduled, j.ID) {
+				j.Started = st.in.config.Now
+			}
+		}
+	}
 	for _, id := range slices.Concat(want.Preempted, want.Failed) {
 		if st.r.IntN(2) == 0 {
 			st.remove(id)

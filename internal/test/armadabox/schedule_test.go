@@ -229,7 +229,7 @@ func insertJob(t *testing.T, tx pgx.Tx, pool, queue string, j scheduling.Job, on
 	}
 	_, err = tx.Exec(t.Context(), `INSERT INTO runs (run_id, job_id, created, job_set, executor, node, queue, pool, running, pending, leased_timestamp, pending_timestamp, running_timestamp, scheduled_at_priority, last_modified)
 		VALUES ($1, $2, $3, $4, $4, $5, $6, $4, true, true, $7, $7, $7, $8, now())`,
-		runID(pool, j), jobID(pool, j), j.Submitted.UnixNano(), pool, on, queue, j.Submitted, priority)
+		runID(pool, j), jobID(pool, j), j.Started.UnixNano(), pool, on, queue, j.Started, priority)
 	return err
 }
 

@@ -18,7 +18,7 @@ type situation struct {
 	nodes string
 	// jobs are "NAME CPU[/MEMORY] [FIELD=VALUE]…", separated by semicolons. The first letter of the name is the queue.
 	// Later ones were submitted later. Fields: on (the node where it runs), class, priority, at (when it was
-	// submitted, in seconds), gang (ID,cardinality[,minimum[,label]]), avoid.
+	// submitted, in seconds), since (when its run was leased, in seconds; without it, when it was submitted), gang (ID,cardinality[,minimum[,label]]), avoid.
 	jobs string
 	// protected is Armada's protectedFractionOfFairShare, 0 as the documentation describes it.
 	protected float64
@@ -95,6 +95,9 @@ func (s situation) input(t *testing.T) *input {
 		for _, f := range fields[2:] {
 			in.set(t, &j, f)
 		}
+		if j.Started.IsZero() {
+			j.Started = j.Submitted
+		}
 		queue := fields[0][:1]
 		at := slices.IndexFunc(in.queues, func(q scheduling.Queue) bool { return q.Name == queue })
 		if at < 0 {
@@ -117,6 +120,8 @@ func (in *input) set(t *testing.T, j *scheduling.Job, field string) {
 		j.Priority = number(t, value)
 	case "at":
 		j.Submitted = began.Add(time.Duration(number(t, value)) * time.Second)
+	case "since":
+		j.Started = began.Add(time.Duration(number(t, value)) * time.Second)
 	case "avoid":
 		j.AvoidedNodes = strings.Split(value, ",")
 	case "gang":

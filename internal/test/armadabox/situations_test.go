@@ -8,6 +8,7 @@ const (
 	becauseUnplaced  = "those that run are selected with the requeued one, and lose their nodes if it finds none"
 	becauseFilling   = "of nodes with equal victims, Armada takes that of the job that it would select last"
 	becauseHead      = "jobs that run come first in their queue, whatever their class: when a2 is selected, a1 has its node again"
+	becauseLonger    = "of jobs that run, those whose runs are older come first, whenever they were submitted"
 	becauseUnlabeled = "a gang of one is a plain job, its label does not count"
 )
 
@@ -64,6 +65,17 @@ var situations = []situation{
 	{name: "a requeued job beside a running one of its queue", nodes: "n0 1", jobs: "a1 1 at=2 on=n0; a2 1 at=1", because: becauseRunning},
 	{name: "a requeued job of another queue", nodes: "n0 2", jobs: "a1 1 at=5 on=n0; a2 1 at=6 on=n0; b1 1 at=1"},
 	{name: "a requeued job keeps its place among queued ones", nodes: "n0 2", jobs: "a1 1 on=n0; a2 1 at=9; a3 1 at=1"},
+
+	{name: "the youngest run is preempted, though submitted first", nodes: "n0 2", jobs: "a1 1 on=n0 since=9; a2 1 on=n0 since=5; b1 1", because: becauseLonger},
+	{name: "the youngest two of four runs", nodes: "n0 4", jobs: "a1 1 on=n0 since=20; a2 1 on=n0 since=10; a3 1 on=n0 since=15; a4 1 on=n0 since=12; b1 1; b2 1", because: becauseLonger},
+	{name: "priority before the age of runs", nodes: "n0 2", jobs: "a1 1 priority=2 on=n0 since=1; a2 1 priority=1 on=n0 since=9; b1 1"},
+	{name: "class before the age of runs", nodes: "n0 2", jobs: "a1 1 class=low on=n0 since=1; a2 1 on=n0 since=9; b1 1"},
+	{name: "runs of one age, by submission", nodes: "n0 2", jobs: "a1 1 at=2 on=n0 since=9; a2 1 at=1 on=n0 since=9; b1 1"},
+	{name: "the youngest run by urgency", nodes: "n0 2", jobs: "a1 1 class=low on=n0 since=9; a2 1 class=low on=n0 since=1; b1 1 class=high", because: becauseLonger},
+	{name: "the youngest runs of two queues", nodes: "n0 6", jobs: "a1 1 on=n0 since=9; a2 1 on=n0 since=1; a3 1 on=n0 since=2; b1 1 on=n0 since=8; b2 1 on=n0 since=2; b3 1 on=n0 since=1; c1 1; c2 1", because: becauseLonger},
+	{name: "a gang that is younger than its queue's jobs", nodes: "n0 4", jobs: "a1 1 gang=g,2 on=n0 since=9; a2 1 gang=g,2 on=n0 since=9; a3 1 on=n0 since=1; a4 1 on=n0 since=2; b1 1; b2 1", because: becauseLonger},
+	{name: "a job that is younger than its queue's gang", nodes: "n0 4", jobs: "a1 1 on=n0 since=9; a2 1 on=n0 since=8; a3 1 gang=g,2 on=n0 since=1; a4 1 gang=g,2 on=n0 since=2; b1 1; b2 1", because: becauseLonger},
+	{name: "a retried job runs for a shorter time than one that was submitted after it", nodes: "n0 3", jobs: "a1 1 at=1 on=n0 since=50; a2 1 at=5 on=n0 since=6; a3 1 at=7; b1 1 at=60; b2 1 at=61"},
 
 	{name: "best fit", nodes: "n0 4; n1 2; n2 3", jobs: "a1 2"},
 	{name: "best fit by what is free", nodes: "n0 4; n1 3", jobs: "a1 2 on=n0 class=keep; b1 1"},

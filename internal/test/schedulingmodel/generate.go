@@ -226,6 +226,7 @@ func (d *drawing) job(q *scheduling.Queue, j scheduling.Job, runs int) {
 	}
 	if runs == 1 || runs == 2 && !d.oneIn(4, "waits") {
 		d.run(j)
+		j.Started = cycleTime.Add(time.Duration(d.upTo(4, "started")) * time.Second)
 	}
 	q.Jobs = append(q.Jobs, j)
 }

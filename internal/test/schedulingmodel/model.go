@@ -92,6 +92,7 @@ func (c *cycle) inQueue(a, b *job) int {
 		cmp.Compare(b.urgency, a.urgency),
 		c.runningFirst(a, b),
 		cmp.Compare(a.Priority, b.Priority),
+		c.runningLonger(a, b),
 		a.Submitted.Compare(b.Submitted),
 		cmp.Compare(a.ID, b.ID),
 	)
@@ -106,6 +107,14 @@ func (c *cycle) runningFirst(a, b *job) int {
 		return -1
 	}
 	return 1
+}
+
+// runningLonger is the other part of it (R22): jobs whose runs were scheduled earlier come first.
+func (c *cycle) runningLonger(a, b *job) int {
+	if c.config.LikeArmada && a.ranOn != "" && b.ranOn != "" {
+		return a.Started.Compare(b.Started)
+	}
+	return 0
 }
 
 // gather makes the gang of a job, if it is the first of it, and if the gang can be selected or runs (R6, R7).
