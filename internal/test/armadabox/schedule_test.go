@@ -115,9 +115,26 @@ func TestSituationsUnderArmada(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs a real Armada")
 	}
-	box := armadabox.For(t)
+	got := underArmada(t, armadabox.For(t), situations)
+	if *update {
+		record(t, got)
+		return
+	}
+	want := answers(t)
+	for _, s := range situations {
+		t.Run(s.name, func(t *testing.T) {
+			if got[s.name] != want[s.name] {
+				t.Errorf("Armada: %s; %s: %s", got[s.name], answersFile, want[s.name])
+			}
+		})
+	}
+}
+
+// underArmada returns what one scheduling cycle of a real Armada decides in each situation.
+func underArmada(t *testing.T, box armadabox.Box, all []situation) map[string]string {
+	t.Helper()
 	pools := []any{map[string]any{"name": firstPool}}
-	for i, s := range situations {
+	for i, s := range all {
 		pools = append(pools, map[string]any{"name": pool(i), "protectedFractionOfFairShare": s.protected})
 	}
 	pools = append(pools, map[string]any{"name": lastPool})
@@ -133,7 +150,7 @@ func TestSituationsUnderArmada(t *testing.T) {
 			"pools": pools, "priorityClasses": priorityClasses, "defaultPriorityClassName": defaultClass, "priorityClassNameOverride": defaultClass,
 			"indexedNodeLabels": []string{hostname, "rack"}, "maxSchedulingDuration": longestSchedule.String(), "executorTimeout": "1h",
 		},
-		Prepare: func(a *armadabox.Armada) error { return prepare(t, a) },
+		Prepare: func(a *armadabox.Armada) error { return prepare(t, a, all) },
 	})
 	db := connect(t, a)
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
@@ -149,19 +166,7 @@ func TestSituationsUnderArmada(t *testing.T) {
 		t.Fatalf("until the job of the last pool is leased: %v", err)
 	}
 	t.Logf("all decided after %v", time.Since(began).Round(time.Second))
-	got := decided(t, db)
-	if *update {
-		record(t, got)
-		return
-	}
-	want := answers(t)
-	for _, s := range situations {
-		t.Run(s.name, func(t *testing.T) {
-			if got[s.name] != want[s.name] {
-				t.Errorf("Armada: %s; %s: %s", got[s.name], answersFile, want[s.name])
-			}
-		})
-	}
+	return decided(t, db, all)
 }
 
 func connect(t *testing.T, a *armadabox.Armada) *pgxpool.Pool {
@@ -175,7 +180,7 @@ func connect(t *testing.T, a *armadabox.Armada) *pgxpool.Pool {
 }
 
 // prepare creates the queues, and writes all executors, jobs and runs.
-func prepare(t *testing.T, a *armadabox.Armada) error {
+func prepare(t *testing.T, a *armadabox.Armada, list []situation) error {
 	t.Helper()
 	for name, factor := range factors {
 		if out, err := a.Armadactl(t.Context(), "create", "queue", name, "--priority-factor", strconv.FormatFloat(factor, 'f', -1, 64)); err != nil {
@@ -185,7 +190,7 @@ func prepare(t *testing.T, a *armadabox.Armada) error {
 	return pgx.BeginFunc(t.Context(), connect(t, a), func(tx pgx.Tx) error {
 		bound := situation{nodes: "n0 1", jobs: "a1 1"}
 		all := map[string]situation{firstPool: bound, lastPool: bound}
-		for i, s := range situations {
+		for i, s := range list {
 			all[pool(i)] = s
 		}
 		for name, s := range all {
@@ -234,14 +239,14 @@ func insertJob(t *testing.T, tx pgx.Tx, pool, queue string, j scheduling.Job, on
 }
 
 // decided is what the first scheduling cycle decided in each situation.
-func decided(t *testing.T, db *pgxpool.Pool) map[string]string {
+func decided(t *testing.T, db *pgxpool.Pool, list []situation) map[string]string {
 	t.Helper()
 	var first time.Time
 	if err := db.QueryRow(t.Context(), `SELECT leased_timestamp FROM runs WHERE pool = $1`, firstPool).Scan(&first); err != nil {
 		t.Fatal(err)
 	}
 	all := map[string]string{}
-	for i, s := range situations {
+	for i, s := range list {
 		leased, preempted := map[string]string{}, []string(nil)
 		rows, err := db.Query(t.Context(), `SELECT job_id, node, run_id = job_id || '-run', failed OR preempted, coalesce(leased_timestamp, 'epoch'), coalesce(preempted_timestamp, terminated_timestamp, 'epoch') FROM runs WHERE pool = $1`, pool(i))
 		if err != nil {

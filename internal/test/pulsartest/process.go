@@ -1,6 +1,7 @@
 package pulsartest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // process is a broker as a child process, in a directory of its own:
@@ -109,7 +111,29 @@ func (c *process) kill(ctx context.Context) error {
 	return c.guard.tell("")
 }
 
-func (c *process) pause(context.Context) error  { return c.send(syscall.SIGSTOP) }
+// pause returns when the process has stopped: the signal only asks for it, and until then the broker answers.
+func (c *process) pause(ctx context.Context) error {
+	if err := c.send(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	again := time.NewTicker(time.Millisecond)
+	defer again.Stop()
+	for {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.group))
+		if err != nil {
+			return nil //nolint:nilerr // no such file system, or no such process
+		}
+		if at := bytes.LastIndexByte(stat, ')'); at >= 0 && bytes.HasPrefix(stat[at:], []byte(") T")) {
+			return nil
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return fmt.Errorf("process %d does not stop: %w", c.group, ctx.Err())
+		}
+	}
+}
+
 func (c *process) resume(context.Context) error { return c.send(syscall.SIGCONT) }
 func (c *process) gone() <-chan struct{}        { return c.ended }
 

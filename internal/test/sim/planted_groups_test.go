@@ -26,7 +26,7 @@ func plantedGroups() []bug {
 			"evaluator/groups.go", "max(m.Told.RetryAfter, p.endOfPod())", "m.Told.RetryAfter",
 		}}},
 		{"groups 4.4", "the unit's retryLimit grants one retry more", []patch{{
-			"evaluator/groups.go", "m.Unit.Retries >= *settings.RetryLimit", "m.Unit.Retries > *settings.RetryLimit",
+			"evaluator/groups.go", "return used >= uint64(*s.RetryLimit)", "return used > uint64(*s.RetryLimit)",
 		}}},
 		{"groups 4.4", "a gang's retry restarts the failed member alone", []patch{{
 			"projection/groupdecide.go", "	case md.GangRestart:\n", "	case md.GangRestart && u.GangID == \"\":\n",
