@@ -4,59 +4,79 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/refloat/refloat/internal/test/armadabox"
 )
 
-// atOnce is how many situations one scheduling cycle decides.
-const atOnce = 80
+// Random situations are decided atOnce in a scheduling cycle; a file has what Armada did in those of the seeds from 1 on.
+const (
+	atOnce     = 80
+	randomFile = "testdata/random.txt"
+	randoms    = 500
+)
 
-// TestRandomSituations lets a real Armada decide as many random situations as the variable SITUATIONS says, from the seed SEED (1)
-// on, and counts those in which Schedule leases and preempts the same jobs, wherever they are leased.
+// TestRandomSituations counts the random situations in which Schedule leases and preempts the same jobs as Armada did, wherever they are
+// leased. The counts stand in docs/scheduling.md.
 func TestRandomSituations(t *testing.T) {
-	n, _ := strconv.Atoi(os.Getenv("SITUATIONS"))
-	if n == 0 {
-		t.Skip("SITUATIONS is not set")
-	}
-	first, err := strconv.ParseUint(os.Getenv("SEED"), 10, 64)
+	t.Parallel()
+	text, err := os.ReadFile(randomFile)
 	if err != nil {
-		first = 1
+		t.Fatal(err)
+	}
+	all, preempting, like, likePreempting, documented := 0, 0, 0, 0, 0
+	for line := range strings.Lines(string(text)) {
+		all++
+		s, answer := randomSituation(uint64(all)), sets(strings.TrimSpace(line))
+		same := sets(s.schedule(t, true)) == answer
+		if same {
+			like++
+		} else if testing.Verbose() {
+			t.Logf("%s: nodes: %q, jobs: %q: Armada: %s; LikeArmada: %s", s.name, s.nodes, s.jobs, answer, s.schedule(t, true))
+		}
+		if strings.Contains(answer, "preempted") {
+			if preempting++; same {
+				likePreempting++
+			}
+		}
+		if sets(s.schedule(t, false)) == answer {
+			documented++
+		}
+	}
+	said := fmt.Sprintf("Of %d random situations, in %d of which Armada preempts, `LikeArmada` leases and preempts the same jobs in %d (%d of those with preemptions), and `Schedule` as documented in %d.",
+		all, preempting, like, likePreempting, documented)
+	docs, err := os.ReadFile(docFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all != randoms || !strings.Contains(string(docs), said) {
+		t.Errorf("%s does not say: %s", docFile, said)
+	}
+}
+
+// TestRandomSituationsUnderArmada asks Armada again, with the flag -update.
+func TestRandomSituationsUnderArmada(t *testing.T) {
+	if !*update {
+		t.Skip("asks Armada with -update only: four minutes")
 	}
 	box := armadabox.For(t)
-	var counts struct{ all, preempting, like, likePreempting, documented int }
-	for begin := 0; begin < n; begin += atOnce {
+	var text strings.Builder
+	for begin := 1; begin <= randoms; begin += atOnce {
 		var all []situation
-		for i := begin; i < min(n, begin+atOnce); i++ {
-			all = append(all, randomSituation(first+uint64(i)))
+		for seed := begin; seed < min(begin+atOnce, randoms+1); seed++ {
+			all = append(all, randomSituation(uint64(seed)))
 		}
-		t.Run(fmt.Sprintf("%d to %d", begin+1, begin+len(all)), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%d to %d", begin, begin+len(all)-1), func(t *testing.T) {
 			got := underArmada(t, box, all)
 			for _, s := range all {
-				answer, like := sets(got[s.name]), sets(s.schedule(t, true))
-				preempts := strings.Contains(answer, "preempted")
-				counts.all++
-				if preempts {
-					counts.preempting++
-				}
-				if sets(s.schedule(t, false)) == answer {
-					counts.documented++
-				}
-				if like != answer {
-					t.Logf("%s: nodes: %q, jobs: %q: Armada: %s; LikeArmada: %s", s.name, s.nodes, s.jobs, answer, like)
-					continue
-				}
-				counts.like++
-				if preempts {
-					counts.likePreempting++
-				}
+				fmt.Fprintln(&text, got[s.name])
 			}
 		})
 	}
-	t.Logf("of %d situations, %d with preemptions: LikeArmada does the same in %d (%d with preemptions), Schedule as documented in %d",
-		counts.all, counts.preempting, counts.like, counts.likePreempting, counts.documented)
+	if err := os.WriteFile(randomFile, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // sets leaves the nodes out of an outcome.
