@@ -178,7 +178,7 @@ func (o *outlook) look(q int32) {
 		}
 		copy(o.with, o.sum)
 		o.add(o.with, g, 1)
-		own := key{fractionOf(o.with, c.total, c.queues[q].factor), gang.running}
+		own := c.keyOf(fractionOf(o.with, c.total, c.queues[q].factor), gang)
 		if gang.have > 0 {
 			copy(o.sum, o.with)
 		} else if !follows {

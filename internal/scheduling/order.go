@@ -188,6 +188,9 @@ type key struct {
 	running  bool // the first gang was evicted
 }
 
+// keyOf is the key of a queue with a gang that comes first. In Armada, only the names of queues decide between equal fractions (R22).
+func (c *cycle) keyOf(f fraction, first *gang) key { return key{f, first.running && !c.likeArmada} }
+
 // compare is negative if a gang with this key is selected before one with another key; if they are equal, the queue decides.
 func (k key) compare(o key) int {
 	if order := k.fraction.compare(o.fraction); order != 0 || k.running == o.running {
@@ -267,7 +270,7 @@ func (l *line) settle() {
 }
 
 func (l *line) key(q int32) key {
-	return key{l.c.fractionOfFairShare(q), l.c.firstGang(q).running}
+	return l.c.keyOf(l.c.fractionOfFairShare(q), l.c.firstGang(q))
 }
 
 func (c *cycle) firstGang(q int32) *gang {

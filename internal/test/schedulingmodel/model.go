@@ -210,7 +210,7 @@ func (c *cycle) next(left []*gang) *gang {
 			continue
 		}
 		fraction := c.fractionWith(first)
-		if next == nil || cmp.Or(fraction.Cmp(smallest), queuedLast(first)-queuedLast(next), strings.Compare(c.queues[i].Name, next.jobs[0].queue.Name)) < 0 {
+		if next == nil || cmp.Or(fraction.Cmp(smallest), c.queuedLast(first)-c.queuedLast(next), strings.Compare(c.queues[i].Name, next.jobs[0].queue.Name)) < 0 {
 			next, smallest = first, fraction
 		}
 	}
@@ -228,8 +228,9 @@ func (c *cycle) firstOf(gangs []*gang, queue *scheduling.Queue) *gang {
 	return first
 }
 
-func queuedLast(g *gang) int {
-	if g.ran {
+// queuedLast is left out by Armada's scheduler, where only the names of queues decide (R22).
+func (c *cycle) queuedLast(g *gang) int {
+	if g.ran || c.config.LikeArmada {
 		return 0
 	}
 	return 1
