@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -35,48 +34,41 @@ func historyOf(seed uint64, messages int) model.History {
 
 // fatal is a logger for Pebble, which says Fatalf, or panics, where it cannot go
 // on. In a program both end the process. Here a goroutine that comes to Fatalf
-// stays there for ever: nothing of Pebble's may run after it, not even what it
-// has deferred.
+// stays there for ever, as nothing of Pebble's may run after it, not even what
+// it has deferred; and the others do nothing more that another life could see.
 type fatal struct {
 	quiet
-	once sync.Once
+	mu   sync.Mutex
 	what string
 	said chan struct{} // closed when what is set
-	ours chan struct{} // closed when it was said in the life's own goroutine
 }
 
-func newFatal() *fatal { return &fatal{said: make(chan struct{}), ours: make(chan struct{})} }
+func newFatal() *fatal { return &fatal{said: make(chan struct{})} }
 
 func (f *fatal) Fatalf(format string, args ...any) {
-	f.die(fmt.Sprintf(format, args...), bytes.Contains(debug.Stack(), []byte("(*fatal).within")))
+	f.die(fmt.Sprintf(format, args...))
 	select {}
 }
 
-func (f *fatal) die(what string, ours bool) {
-	f.once.Do(func() {
+func (f *fatal) die(what string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.what == "" {
 		f.what = what
 		close(f.said)
-		if ours {
-			close(f.ours)
-		}
-	})
+	}
 }
 
 var errFatal = errors.New("the store could not go on")
 
 // within runs a part of a life in a goroutine of its own. It does not wait for
-// it when Fatalf was said there; nor, when it is alone, when it was said in
-// another of Pebble's goroutines, for which Pebble may wait.
-func (f *fatal) within(alone bool, part func() error) (err error) {
-	other := f.ours
-	if alone {
-		other = f.said
-	}
+// it when Pebble could not go on, for it may be waiting for Pebble.
+func (f *fatal) within(part func() error) (err error) {
 	done := make(chan error, 1)
 	go func() {
 		defer func() {
 			if r := recover(); r != nil {
-				f.die(fmt.Sprint("panic: ", r), true)
+				f.die(fmt.Sprint("panic: ", r))
 				done <- nil
 			}
 		}()
@@ -84,7 +76,7 @@ func (f *fatal) within(alone bool, part func() error) (err error) {
 	}()
 	select {
 	case err = <-done:
-	case <-other:
+	case <-f.said:
 	}
 	select {
 	case <-f.said:
@@ -94,21 +86,43 @@ func (f *fatal) within(alone bool, part func() error) (err error) {
 	}
 }
 
+// alive does what another life could see, unless this one is over.
+func (f *fatal) alive(do func() error) error {
+	f.mu.Lock()
+	if f.what != "" {
+		f.mu.Unlock()
+		select {}
+	}
+	defer f.mu.Unlock()
+	return do()
+}
+
+// mortal is a publisher of a life.
+type mortal struct {
+	eventlog.Publisher
+	*fatal
+}
+
+func (m mortal) Publish(payload []byte) error {
+	return m.alive(func() error { return m.Publisher.Publish(payload) })
+}
+
 // life is one life of an owner on a store in a directory: from opening it to
 // the end of the input, or to an error. A store that could not go on is left
 // alone, as a process that panicked leaves it.
 func (w *world) life(fs vfs.FS, batch int) (state []byte, err error) {
 	f := newFatal()
 	var store *projection.Store
-	err = f.within(true, func() (err error) {
+	err = f.within(func() (err error) {
 		store, err = projection.OpenStore(projection.StoreConfig{FS: fs, Dir: "state", Logger: f})
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	m := w.start("", evaluator.Config{Store: store, MaxMessages: batch, Window: 3})
-	err = f.within(false, func() error {
+	m := w.start("", evaluator.Config{Store: store, MaxMessages: batch, Window: 3, Publisher: mortal{w.decisions.Publisher(0), f}})
+	m.alive = f.alive
+	err = f.within(func() error {
 		err := m.drain()
 		if err == nil {
 			state, err = dumpOf(store)
@@ -118,7 +132,7 @@ func (w *world) life(fs vfs.FS, batch int) (state []byte, err error) {
 	if errors.Is(err, errFatal) {
 		return nil, err
 	}
-	if closing := f.within(true, store.Close); closing != nil {
+	if closing := f.within(store.Close); closing != nil {
 		return nil, errors.Join(err, closing)
 	}
 	return state, err

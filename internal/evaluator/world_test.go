@@ -123,11 +123,12 @@ type machine struct {
 	policies *policylog.Log
 	owner    *evaluator.Owner
 	close    func() error
+	alive    func(func() error) error // does what others can see
 }
 
 func (w *world) start(dir string, cfg evaluator.Config) *machine {
 	w.t.Helper()
-	m := &machine{w: w, dir: dir, cfg: cfg}
+	m := &machine{w: w, dir: dir, cfg: cfg, alive: func(do func() error) error { return do() }}
 	if cfg.Store == nil {
 		store, err := projection.OpenStore(projection.StoreConfig{FS: w.fs, Dir: dir, Logger: quiet{}})
 		if err != nil {
@@ -151,7 +152,7 @@ func (m *machine) renew() {
 	if c.Publisher == nil {
 		c.Publisher = m.w.decisions.Publisher(0)
 	}
-	c.Random = seeded{m.w.rng}
+	c.Random = seeded{rand.New(rand.NewPCG(m.w.rng.Uint64(), 1))}
 	m.policies, m.owner = policies, evaluator.NewOwner(c)
 }
 
@@ -168,12 +169,13 @@ var errStuck = errors.New("no progress")
 // drain runs until all input is answered and committed, or an error.
 func (m *machine) drain() error {
 	for idle := 0; idle < 3; {
-		m.w.now += 1e6
-		progress, err := m.owner.Advance(m.w.now)
+		var now int64
+		_ = m.alive(func() error { m.w.now += 1e6; now = m.w.now; return nil })
+		progress, err := m.owner.Advance(now)
 		if err != nil {
 			return err
 		}
-		if err := m.w.decisions.Commit(); err != nil {
+		if err := m.alive(m.w.decisions.Commit); err != nil {
 			return err
 		}
 		if progress {

@@ -41,14 +41,17 @@ func (r *run) step(s scenario.Step) error {
 
 // ask asks again and again until the answer is right.
 func (r *run) ask(s scenario.Step, question func() (string, error)) error {
-	var out string
-	var err error
+	var wrong error // the last answer, but for one that the deadline cut short
 	waited := e2e.Until(r.ctx, func() (bool, error) {
-		out, err = question()
-		return r.right(s, out, err) == nil, nil
+		out, err := question()
+		answer := r.right(s, out, err)
+		if answer == nil || r.ctx.Err() == nil {
+			wrong = answer
+		}
+		return answer == nil, nil
 	})
 	if waited != nil {
-		return errors.Join(r.right(s, out, err), waited)
+		return errors.Join(wrong, waited)
 	}
 	return nil
 }
