@@ -61,7 +61,7 @@ histories: ## compare GROUP_HISTORIES (100000) random histories of groups with t
 	GROUP_HISTORIES=$(or $(GROUP_HISTORIES),100000) go test ./internal/evaluator -run='^TestGroupsAgainstNaiveModel$$' -count=1 -timeout=2h
 
 conformance: ## run the rows of other systems' tests through conversion and engine; print how many passed, and why others are left out
-	go test ./internal/test/conformance -run='^TestConformance$$' -v -count=1 | grep -vE '^(=== |\s*--- PASS)'
+	go test ./internal/convert/conformance -run='^TestConformance$$' -v -count=1 | grep -vE '^(=== |\s*--- PASS)'
 
 # Without the house rules, which are the package ./internal itself.
 CONCURRENT = $(shell grep -rlE --include='*.go' '^\s*go |"sync(/atomic)?"|errgroup' internal/* | xargs -n1 dirname | sort -u | sed 's,^,./,' | grep -vE '^./internal(/tools/.*)?$$')
@@ -82,8 +82,8 @@ lists: ## measure every list with every filter and order, in both databases, ove
 	DECISIONS="$(or $(DECISIONS),10000 100000 1000000)" go test ./internal/jobdb -run='^TestScale$$' -v -count=1 -timeout=6h
 
 schedules: ## compare the scheduler with its model, check its laws, and compare cycles with Schedule, on INSTANCES (20000) random instances each
-	SEQUENCES=$(INSTANCES) go test ./internal/scheduling -run TestSchedulerIsSchedule -count=1 -timeout=1h
-	go test ./internal/test/schedulingmodel -count=1 -timeout=1h -rapid.checks=$(INSTANCES)
+	SEQUENCES=$(INSTANCES) go test ./internal/simulate/scheduling -run TestSchedulerIsSchedule -count=1 -timeout=1h
+	go test ./internal/simulate/schedulingmodel -count=1 -timeout=1h -rapid.checks=$(INSTANCES)
 
 bench: ## run benchmarks matching BENCH, COUNT (10) times each, into bench.txt
 	go test -run='^$$' -bench='$(BENCH)' -benchmem -count=$(COUNT) -timeout=2h ./... | tee bench.txt

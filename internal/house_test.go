@@ -28,13 +28,13 @@ const module = "github.com/refloat/refloat"
 // lines above its own, never one beside it or below it. A new package takes a
 // place here, argued in its commit.
 var layers = []string{
-	"events/pb internal/api/jobs/pb internal/api/pb internal/armada/schedulerdb/pb internal/armada/schedulerdb/schema internal/checkpoint internal/dirlock internal/eventlog internal/jobdb/pgerror internal/plural internal/policy internal/scheduling internal/suggest",
+	"events/pb internal/api/jobs/pb internal/api/pb internal/checkpoint internal/dirlock internal/eventlog internal/jobdb/pgerror internal/plural internal/policy internal/schedulerdb/pb internal/schedulerdb/schema internal/simulate/scheduling internal/suggest",
 	"events internal/checkpoint/storage internal/eventlog/filelog internal/eventlog/pulsarlog internal/eventlog/recording internal/eventlog/topiccopy internal/placement internal/policy/policyfile",
-	"internal/armada/schedulerdb internal/chain internal/group internal/policy/lint internal/policy/policylog",
-	"internal/api internal/armada/schedulerdb/pgstore internal/chain/follow internal/convert internal/jobdb internal/projection",
+	"internal/authoring/lint internal/chain internal/policylog internal/group internal/schedulerdb",
+	"internal/api internal/chain/follow internal/convert internal/jobdb internal/projection internal/schedulerdb/pgstore",
 	"internal/armada/policysync internal/doctor internal/evaluator internal/jobdb/table internal/sink",
 	"internal/audit internal/jobdb/postgres internal/jobdb/sqlite internal/simulate",
-	"internal/archive internal/armada/writer internal/audit/report internal/audit/shadow internal/audit/whatif internal/audit/whynot internal/policy/diff internal/policy/suite internal/simulate/history internal/simulate/report internal/simulate/trace",
+	"internal/archive internal/armada/writer internal/audit/report internal/audit/shadow internal/audit/whatif internal/audit/whynot internal/authoring/diff internal/authoring/suite internal/simulate/history internal/simulate/report internal/simulate/trace",
 	"internal/armada/controlplane internal/query",
 	"internal/api/jobs internal/web",
 	"internal/app internal/armada/cutover",
@@ -44,9 +44,13 @@ var layers = []string{
 	"cmd/evaluator cmd/ingester cmd/refloatctl",
 }
 
+// wings are what only programs, tests and the wing itself may import: the product
+// works without them.
+var wings = []string{"internal/convert", "internal/simulate"}
+
 // forTests is what only tests import, and what lies under it. It may import
 // anything but programs.
-const forTests = "internal/test"
+var forTests = []string{"internal/test", "internal/convert/conformance", "internal/simulate/schedulingmodel"}
 
 // drivers says which packages may import a module of others: no module spreads
 // further than the packages that it is for. What lies under forTests, and tests,
@@ -60,8 +64,8 @@ var drivers = map[string]string{
 	"github.com/coreos/go-oidc/v3":           "internal/api",
 	"github.com/dustin/go-humanize":          "internal/app",
 	"github.com/grpc-ecosystem/grpc-gateway": "internal/api",
-	"github.com/jackc/pgx/v5":                "internal/jobdb internal/armada internal/doctor internal/app",
-	"github.com/klauspost/compress":          "internal/eventlog/filelog internal/policy/policylog",
+	"github.com/jackc/pgx/v5":                "internal/jobdb internal/armada internal/doctor internal/app internal/schedulerdb",
+	"github.com/klauspost/compress":          "internal/eventlog/filelog internal/policylog",
 	"github.com/mattn/go-isatty":             "cmd/refloatctl",
 	"github.com/minio/minio-go/v7":           "internal/checkpoint/storage",
 	"github.com/parquet-go/parquet-go":       "cmd/refloatctl",
@@ -69,7 +73,7 @@ var drivers = map[string]string{
 	"github.com/spf13/cobra":                 "cmd",
 	"github.com/spf13/pflag":                 "cmd",
 	"github.com/tidwall/btree":               "internal/projection",
-	"go.yaml.in/yaml/v4":                     "internal/convert internal/policy internal/simulate cmd",
+	"go.yaml.in/yaml/v4":                     "internal/authoring internal/convert internal/policy internal/simulate cmd",
 	"golang.org/x/crypto":                    "internal/api",
 	"golang.org/x/sync":                      "internal/audit internal/sink internal/app cmd",
 	"golang.org/x/term":                      "cmd/refloatctl",
@@ -79,7 +83,7 @@ var drivers = map[string]string{
 	"google.golang.org/grpc":                 "internal/api internal/armada/policysync cmd/refloatctl",
 	"google.golang.org/protobuf":             "events internal cmd",
 	"k8s.io/api":                             "internal/convert",
-	"k8s.io/apimachinery":                    "internal/armada/schedulerdb internal/convert internal/simulate",
+	"k8s.io/apimachinery":                    "internal/convert internal/schedulerdb internal/simulate",
 	"github.com/ncruces/go-sqlite3":          "internal/jobdb/sqlite",
 }
 
@@ -90,9 +94,9 @@ var never = [][2]string{{"internal/projection", "internal/policy/policyfile"}}
 // shell files are the exceptions among them.
 var (
 	pure = []string{
-		"events/*.go", "internal/chain/*.go", "internal/convert/*.go", "internal/scheduling/*.go", "internal/policy/*.go", "internal/policy/policyfile/*.go", "internal/projection/*.go",
+		"events/*.go", "internal/chain/*.go", "internal/convert/*.go", "internal/simulate/scheduling/*.go", "internal/policy/*.go", "internal/policy/policyfile/*.go", "internal/projection/*.go",
 		"internal/evaluator/step.go", "internal/evaluator/facts.go", "internal/evaluator/semantics.go", "internal/sink/ops.go",
-		"internal/armada/schedulerdb/*.go", "internal/armada/schedulerdb/pgstore/change.go",
+		"internal/schedulerdb/*.go", "internal/schedulerdb/pgstore/change.go",
 	}
 	shell = []string{"internal/policy/policyfile/load.go", "internal/projection/store.go", "internal/projection/damage.go", "internal/projection/queue.go", "internal/projection/scrub.go", "internal/projection/unwritable.go"}
 )
@@ -254,7 +258,7 @@ func layer(dir string) int {
 }
 
 func (h *house) inspectImports(f *file) {
-	own, test := layer(f.dir()), f.test || under(f.dir(), []string{forTests})
+	own, test := layer(f.dir()), f.test || under(f.dir(), forTests)
 	if own < 0 && !test {
 		h.report(f.Name, "package %s has no place among the layers", f.dir())
 		return
@@ -274,10 +278,12 @@ func (h *house) inspectImports(f *file) {
 		case !hasFlags && under(p, cmdOnly):
 			h.report(spec, "%s: only cmd/ reads flags and signals", p)
 		case test:
-		case isOurs && under(ours, []string{forTests}):
+		case isOurs && under(ours, forTests):
 			h.report(spec, "%s: only tests import what is for tests", p)
 		case isOurs && (layer(ours) < 0 || layer(ours) >= own):
 			h.report(spec, "%s does not stand below %s among the layers", ours, f.dir())
+		case isOurs && !inCmd && intoWing(f.dir(), ours):
+			h.report(spec, "%s is a wing: %s does not import it", ours, f.dir())
 		case isOurs && slices.Contains(never, [2]string{f.dir(), ours}):
 			h.report(spec, "%s never imports %s", f.dir(), ours)
 		case !isOurs && !driven(p, f.dir()):
@@ -286,6 +292,11 @@ func (h *house) inspectImports(f *file) {
 			h.report(spec, "pure file imports %s", p)
 		}
 	}
+}
+
+// intoWing says whether a package imports one of a wing that is not its own.
+func intoWing(dir, imported string) bool {
+	return slices.ContainsFunc(wings, func(w string) bool { return under(imported, []string{w}) && !under(dir, []string{w}) })
 }
 
 // driven says whether a package may import a path that is not ours.

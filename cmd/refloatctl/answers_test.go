@@ -21,7 +21,7 @@ import (
 	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/api/jobs"
 	"github.com/refloat/refloat/internal/api/jobs/pb"
-	"github.com/refloat/refloat/internal/policy/policylog"
+	"github.com/refloat/refloat/internal/policylog"
 	"github.com/refloat/refloat/internal/test/openapitest"
 )
 

@@ -15,9 +15,9 @@ import (
 	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/audit/whatif"
+	"github.com/refloat/refloat/internal/authoring/diff"
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/plural"
-	"github.com/refloat/refloat/internal/policy/diff"
 	"github.com/refloat/refloat/internal/query"
 )
 

@@ -15,8 +15,8 @@ import (
 
 	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/authoring/suite"
 	"github.com/refloat/refloat/internal/policy"
-	"github.com/refloat/refloat/internal/policy/suite"
 	"github.com/refloat/refloat/internal/query"
 	"github.com/refloat/refloat/internal/suggest"
 )

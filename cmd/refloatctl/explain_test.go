@@ -17,7 +17,7 @@ import (
 	"github.com/refloat/refloat/internal/audit/whynot"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/policy"
-	"github.com/refloat/refloat/internal/policy/policylog"
+	"github.com/refloat/refloat/internal/policylog"
 	"github.com/refloat/refloat/internal/query"
 )
 

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/refloat/refloat/internal/policy/policyfile"
-	"github.com/refloat/refloat/internal/policy/policylog"
+	"github.com/refloat/refloat/internal/policylog"
 	"github.com/refloat/refloat/internal/query"
 
 	"github.com/spf13/cobra"

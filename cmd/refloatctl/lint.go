@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/internal/app"
+	"github.com/refloat/refloat/internal/authoring/lint"
 	"github.com/refloat/refloat/internal/plural"
-	"github.com/refloat/refloat/internal/policy/lint"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/suggest"
 )

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/refloat/refloat/internal/convert"
+	"github.com/refloat/refloat/internal/convert/conformance"
 	"github.com/refloat/refloat/internal/eventlog/recording"
 	"github.com/refloat/refloat/internal/policy"
-	"github.com/refloat/refloat/internal/test/conformance"
 )
 
 const (

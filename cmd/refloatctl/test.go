@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/internal/app"
+	"github.com/refloat/refloat/internal/authoring/suite"
 	"github.com/refloat/refloat/internal/policy/policyfile"
-	"github.com/refloat/refloat/internal/policy/suite"
 	"github.com/refloat/refloat/internal/suggest"
 )
 

@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/refloat/refloat/internal/authoring/suite"
 	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/policy/policyfile"
-	"github.com/refloat/refloat/internal/policy/suite"
 )
 
 // report prints the results of the tests, and their coverage.

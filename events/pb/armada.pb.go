@@ -9,7 +9,7 @@
 // the package name is ours, so both can be linked into one program.
 //
 // It has two kinds of readers: folding, which decides (package events), and Armada's
-// own tables (internal/armada/schedulerdb). Only what one of them reads is declared.
+// own tables (internal/schedulerdb). Only what one of them reads is declared.
 // Everything else is an unknown field, is skipped, and can therefore not make a
 // message unreadable. For the same reason, what only the tables read is declared as
 // bytes where it is a message: on the wire that is the same, and they decode it.

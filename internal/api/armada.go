@@ -16,7 +16,7 @@ import (
 
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/policy/policyfile"
-	"github.com/refloat/refloat/internal/policy/policylog"
+	"github.com/refloat/refloat/internal/policylog"
 )
 
 // Armada implements Armada's RetryPolicyService on the same policies, with Armada's semantics (as of Armada 207cc9e04; docs/api.md):

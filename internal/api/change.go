@@ -20,7 +20,7 @@ import (
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/policy/policyfile"
-	"github.com/refloat/refloat/internal/policy/policylog"
+	"github.com/refloat/refloat/internal/policylog"
 )
 
 // asked is a request for a change.

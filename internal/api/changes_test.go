@@ -21,7 +21,7 @@ import (
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/policy/policyfile"
-	"github.com/refloat/refloat/internal/policy/policylog"
+	"github.com/refloat/refloat/internal/policylog"
 	"github.com/refloat/refloat/internal/projection"
 	"github.com/refloat/refloat/internal/test/model"
 )

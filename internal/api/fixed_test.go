@@ -9,7 +9,7 @@ import (
 	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/policy/policyfile"
-	"github.com/refloat/refloat/internal/policy/policylog"
+	"github.com/refloat/refloat/internal/policylog"
 )
 
 // Where policies and bindings come from elsewhere, they are read-only by any way;

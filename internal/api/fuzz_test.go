@@ -21,7 +21,7 @@ import (
 	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/policy/policylog"
+	"github.com/refloat/refloat/internal/policylog"
 )
 
 // desk is a service over a log in memory, for one goroutine.

@@ -28,18 +28,18 @@ const histories = "TestChangeHistories"
 func planted() []bug {
 	return []bug{
 		{histories, "what a generation was made of is not checked", []patch{{
-			"policy/policylog/shared.go", "case madeOf != nil && *madeOf != s.effective:", "case false:",
+			"policylog/shared.go", "case madeOf != nil && *madeOf != s.effective:", "case false:",
 		}}},
 		{histories, "a generation that came too late is put into force", []patch{{
-			"policy/policylog/shared.go", "		g.err = fmt.Errorf(", "		g.entry = entry.withoutText()\n		g.err = fmt.Errorf(",
+			"policylog/shared.go", "		g.err = fmt.Errorf(", "		g.entry = entry.withoutText()\n		g.err = fmt.Errorf(",
 		}, {
-			"policy/policylog/shared.go", "if g.entry == nil || g.err != nil {", "if g.entry == nil || g.err != nil && !errors.Is(g.err, ErrSuperseded) {",
+			"policylog/shared.go", "if g.entry == nil || g.err != nil {", "if g.entry == nil || g.err != nil && !errors.Is(g.err, ErrSuperseded) {",
 		}}},
 		{histories, "an edit drops the overrides", []patch{{
 			"api/change.go", "return set, now.ActiveOverrides(), nil", "return set, nil, nil",
 		}}},
 		{histories, "overrides are in the log and not in the set", []patch{{
-			"policy/policylog/entry.go", "	return set.WithOverrides(plain...)", "	return set, nil",
+			"policylog/entry.go", "	return set.WithOverrides(plain...)", "	return set, nil",
 		}}},
 		{histories, "of two overrides on a queue the later one counts alone", []patch{{
 			"api/overrides.go", "return o.Queue == b.Queue && o.Kill == b.Kill })", "return o.Queue == b.Queue })",
@@ -58,17 +58,17 @@ func planted() []bug {
 			"evaluator/live.go", "		o.proc.Rules = Rules{Generation: newest, Set: set.Set}\n", "		_ = set\n",
 		}}},
 		{histories, "a change is answered before it is read back", []patch{{
-			"policy/policylog/store.go", "	writeErr := s.append(ctx, a, payload)\n",
+			"policylog/store.go", "	writeErr := s.append(ctx, a, payload)\n",
 			"	writeErr := s.append(ctx, a, payload)\n	if writeErr == nil {\n		return &Version{Entry: &Entry{Number: madeOf + 1, Request: a.request}}, nil\n	}\n",
 		}}},
 		{histories, "a write that failed is answered as one that was not made", []patch{{
-			"policy/policylog/store.go", "return nil, errors.Join(ErrUnknown, writeErr, err)\n", "return nil, ErrUnusable\n",
+			"policylog/store.go", "return nil, errors.Join(ErrUnknown, writeErr, err)\n", "return nil, ErrUnusable\n",
 		}}},
 		{histories, "the request id is ignored", []patch{{
-			"policy/policylog/store.go", "edit: &e, request: e.Request}", "edit: &e}",
+			"policylog/store.go", "edit: &e, request: e.Request}", "edit: &e}",
 		}}},
 		{histories, "another change with the same request id is answered as made", []patch{{
-			"policy/policylog/store.go", "if v != nil && v.Request != request {", "if false {",
+			"policylog/store.go", "if v != nil && v.Request != request {", "if false {",
 		}}},
 		{histories, "a request that is older than its pause is refused although it was made", []patch{{
 			"api/overrides.go", "	if len(verbs) == 0 {", "	if until != 0 && until <= s.Now().UnixNano() {\n		return nil, status.Error(codes.InvalidArgument, \"late\")\n	}\n	if len(verbs) == 0 {",
@@ -77,7 +77,7 @@ func planted() []bug {
 			"api/change.go", "	if since == read {", "	if since == read || true {",
 		}}},
 		{histories, "since when a resource is so is lost by a rollback", []patch{{
-			"policy/policylog/store.go", "			since[c.ID] = v.Number", "			if _, was := since[c.ID]; !was {\n				since[c.ID] = v.Number\n			}",
+			"policylog/store.go", "			since[c.ID] = v.Number", "			if _, was := since[c.ID]; !was {\n				since[c.ID] = v.Number\n			}",
 		}}},
 		{histories, "an apply does not look at the generation", []patch{{
 			"api/service.go", "if r.Generation != 0 && r.Generation != now.Generation() {", "if false {",

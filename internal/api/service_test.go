@@ -21,7 +21,7 @@ import (
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/policy/policyfile"
-	"github.com/refloat/refloat/internal/policy/policylog"
+	"github.com/refloat/refloat/internal/policylog"
 )
 
 const evict = `"rules": [{"name": "evicted", "action": "Retry", "onConditions": ["Evicted"], "retryLimit": 3}]`

@@ -24,7 +24,7 @@ import (
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/filelog"
-	"github.com/refloat/refloat/internal/policy/policylog"
+	"github.com/refloat/refloat/internal/policylog"
 	"github.com/refloat/refloat/internal/test/openapitest"
 )
 

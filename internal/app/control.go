@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/refloat/refloat/internal/armada/controlplane"
-	"github.com/refloat/refloat/internal/armada/schedulerdb"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
 	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/schedulerdb"
 )
 
 // controlWait is the interval between attempts while the topic is missing or an operator has to act.

@@ -13,9 +13,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/refloat/refloat/internal/app"
-	"github.com/refloat/refloat/internal/armada/schedulerdb/pb"
-	"github.com/refloat/refloat/internal/armada/schedulerdb/schema"
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
+	"github.com/refloat/refloat/internal/schedulerdb/pb"
+	"github.com/refloat/refloat/internal/schedulerdb/schema"
 	"github.com/refloat/refloat/internal/test/pgtest"
 	"github.com/refloat/refloat/internal/test/pulsartest"
 )

@@ -9,9 +9,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/refloat/refloat/internal/armada/schedulerdb/pgstore"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/jobdb/pgerror"
+	"github.com/refloat/refloat/internal/schedulerdb/pgstore"
 	"github.com/refloat/refloat/internal/sink"
 )
 

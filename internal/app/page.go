@@ -13,7 +13,7 @@ import (
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
-	"github.com/refloat/refloat/internal/policy/policylog"
+	"github.com/refloat/refloat/internal/policylog"
 	"github.com/refloat/refloat/internal/query"
 	"github.com/refloat/refloat/internal/web"
 )

@@ -15,7 +15,7 @@ import (
 	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/eventlog/filelog"
 	"github.com/refloat/refloat/internal/policy/policyfile"
-	"github.com/refloat/refloat/internal/policy/policylog"
+	"github.com/refloat/refloat/internal/policylog"
 )
 
 // ReadPolicies reads policy files, and the policy files of directories, as one policy set. Its error is a

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/refloat/refloat/internal/policy/policyfile"
-	"github.com/refloat/refloat/internal/policy/policylog"
+	"github.com/refloat/refloat/internal/policylog"
 )
 
 // PolicySettle is the default of Config.PolicySettle in programs.

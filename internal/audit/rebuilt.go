@@ -9,7 +9,7 @@ import (
 	"github.com/refloat/refloat/internal/chain/follow"
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/policy/policylog"
+	"github.com/refloat/refloat/internal/policylog"
 	"github.com/refloat/refloat/internal/projection"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	"github.com/refloat/refloat/internal/policy/lint"
+	"github.com/refloat/refloat/internal/authoring/lint"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 

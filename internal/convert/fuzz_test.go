@@ -7,7 +7,7 @@ import (
 	"regexp"
 	"testing"
 
-	"github.com/refloat/refloat/internal/policy/lint"
+	"github.com/refloat/refloat/internal/authoring/lint"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 

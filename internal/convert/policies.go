@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/refloat/refloat/internal/authoring/lint"
 	"github.com/refloat/refloat/internal/policy"
-	"github.com/refloat/refloat/internal/policy/lint"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 

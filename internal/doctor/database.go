@@ -12,9 +12,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/refloat/refloat/internal/armada/schedulerdb/pgstore"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/plural"
+	"github.com/refloat/refloat/internal/schedulerdb/pgstore"
 )
 
 // Database is what GatherDatabase found in a job database in PostgreSQL.

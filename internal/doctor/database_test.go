@@ -9,11 +9,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/refloat/refloat/internal/armada/schedulerdb/pgstore"
-	"github.com/refloat/refloat/internal/armada/schedulerdb/schema"
 	"github.com/refloat/refloat/internal/doctor"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb/postgres"
+	"github.com/refloat/refloat/internal/schedulerdb/pgstore"
+	"github.com/refloat/refloat/internal/schedulerdb/schema"
 	"github.com/refloat/refloat/internal/test/pgtest"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/refloat/refloat/internal/chain/follow"
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/policy/policylog"
+	"github.com/refloat/refloat/internal/policylog"
 )
 
 // Placement signals whether this process should own a partition. It saves cost and is

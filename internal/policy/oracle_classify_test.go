@@ -5,10 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/refloat/refloat/internal/authoring/lint"
+	"github.com/refloat/refloat/internal/authoring/suite"
 	"github.com/refloat/refloat/internal/policy"
-	"github.com/refloat/refloat/internal/policy/lint"
 	"github.com/refloat/refloat/internal/policy/policyfile"
-	"github.com/refloat/refloat/internal/policy/suite"
 	"github.com/refloat/refloat/internal/test/oracle"
 )
 

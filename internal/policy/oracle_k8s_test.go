@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/refloat/refloat/internal/authoring/suite"
 	"github.com/refloat/refloat/internal/policy"
-	"github.com/refloat/refloat/internal/policy/suite"
 	"github.com/refloat/refloat/internal/test/oracle"
 )
 

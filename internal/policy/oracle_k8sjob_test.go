@@ -5,8 +5,8 @@ import (
 	"regexp"
 	"slices"
 
+	"github.com/refloat/refloat/internal/authoring/suite"
 	"github.com/refloat/refloat/internal/policy"
-	"github.com/refloat/refloat/internal/policy/suite"
 	"github.com/refloat/refloat/internal/test/oracle"
 )
 
@@ -91,8 +91,8 @@ func (p *k8sPolicy) reasons(gates k8sGates, pods ...k8sPod) []oracle.Reason {
 		{Holds: p.RestartPolicy == "OnFailure", Why: "restarts of a container in its pod are no runs"},
 		{Holds: p.Suspend, Why: "a suspended job: nothing runs"},
 		{Holds: p.ManagedBy != "", Why: "a Job of another controller: Kubernetes decides nothing about it"},
-		{Holds: p.ActiveDeadlineSeconds != nil, Why: "a deadline of the Job: ours is one of the pod, and the conversion's (internal/test/conformance)"},
-		{Holds: p.SuccessPolicy != nil, Why: "which successes end a Job: a group, not a job (internal/test/conformance)"},
+		{Holds: p.ActiveDeadlineSeconds != nil, Why: "a deadline of the Job: ours is one of the pod, and the conversion's (internal/convert/conformance)"},
+		{Holds: p.SuccessPolicy != nil, Why: "which successes end a Job: a group, not a job (internal/convert/conformance)"},
 		{Holds: gone, Why: "a pod that is being deleted: when it is replaced is SEMANTICS 8, no verdict"},
 		{Holds: status, Why: "a rule asks for a condition that does not hold: our conditions hold or are absent"},
 		{Holds: both, Why: "exit codes and conditions in one rule: Kubernetes never has both"},

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/refloat/refloat/internal/policy/suite"
+	"github.com/refloat/refloat/internal/authoring/suite"
 	"github.com/refloat/refloat/internal/test/oracle"
 )
 

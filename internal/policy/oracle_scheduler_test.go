@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/refloat/refloat/internal/authoring/suite"
 	"github.com/refloat/refloat/internal/policy"
-	"github.com/refloat/refloat/internal/policy/suite"
 	"github.com/refloat/refloat/internal/test/oracle"
 )
 

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/refloat/refloat/internal/authoring/suite"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/policy/policyfile"
-	"github.com/refloat/refloat/internal/policy/suite"
 	"github.com/refloat/refloat/internal/test/oracle"
 )
 

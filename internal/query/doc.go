@@ -18,7 +18,7 @@ import (
 
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/jobdb"
-	"github.com/refloat/refloat/internal/policy/policylog"
+	"github.com/refloat/refloat/internal/policylog"
 )
 
 // Source is what questions are answered from. Jobs is required.

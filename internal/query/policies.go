@@ -10,7 +10,7 @@ import (
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/policy/policyfile"
-	"github.com/refloat/refloat/internal/policy/policylog"
+	"github.com/refloat/refloat/internal/policylog"
 )
 
 // PoliciesAt is a policy generation, and the history of the policies.

@@ -15,7 +15,7 @@ import (
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/policy/policyfile"
-	"github.com/refloat/refloat/internal/policy/policylog"
+	"github.com/refloat/refloat/internal/policylog"
 )
 
 // Policies are a policy set with a name.

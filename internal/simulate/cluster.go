@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/refloat/refloat/internal/scheduling"
+	"github.com/refloat/refloat/internal/simulate/scheduling"
 )
 
 // Cluster is where jobs run, and what goes wrong there.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/refloat/refloat/internal/scheduling"
+	"github.com/refloat/refloat/internal/simulate/scheduling"
 )
 
 // Result is what one candidate did under one seed.

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/refloat/refloat/internal/scheduling"
+	"github.com/refloat/refloat/internal/simulate/scheduling"
 )
 
 // What is drawn: each has random numbers of its own.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/refloat/refloat/events"
 	"github.com/refloat/refloat/events/pb"
-	"github.com/refloat/refloat/internal/scheduling"
+	"github.com/refloat/refloat/internal/simulate/scheduling"
 )
 
 // Given is a job that is not drawn but known: from a recorded history, or from a trace. Times are

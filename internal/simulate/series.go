@@ -4,7 +4,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/refloat/refloat/internal/scheduling"
+	"github.com/refloat/refloat/internal/simulate/scheduling"
 )
 
 // Series are what scheduling cycles saw: averages over intervals of equal length, of which the last one may be shorter.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/refloat/refloat/internal/scheduling"
+	"github.com/refloat/refloat/internal/simulate/scheduling"
 )
 
 // TestTimeline: merged intervals keep the integral, and their number is bounded, whatever the times.

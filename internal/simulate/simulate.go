@@ -14,7 +14,7 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/projection"
-	"github.com/refloat/refloat/internal/scheduling"
+	"github.com/refloat/refloat/internal/simulate/scheduling"
 )
 
 // Semantics is the version that decides: that with which a new log begins.

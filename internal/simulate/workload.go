@@ -9,7 +9,7 @@ import (
 
 	"github.com/refloat/refloat/events/pb"
 	"github.com/refloat/refloat/internal/policy"
-	"github.com/refloat/refloat/internal/scheduling"
+	"github.com/refloat/refloat/internal/simulate/scheduling"
 )
 
 // Workload is a generator of jobs.

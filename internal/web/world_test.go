@@ -27,7 +27,7 @@ import (
 	"github.com/refloat/refloat/internal/eventlog/filelog"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/policy"
-	"github.com/refloat/refloat/internal/policy/policylog"
+	"github.com/refloat/refloat/internal/policylog"
 	"github.com/refloat/refloat/internal/web"
 )
 

@@ -8,12 +8,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/refloat/refloat/internal/armada/schedulerdb"
-	"github.com/refloat/refloat/internal/armada/schedulerdb/pgstore"
 	"github.com/refloat/refloat/internal/armada/writer"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/jobdb/postgres"
+	"github.com/refloat/refloat/internal/schedulerdb"
+	"github.com/refloat/refloat/internal/schedulerdb/pgstore"
 )
 
 // DB begins transactions on Armada's scheduler database, which also holds our tables.

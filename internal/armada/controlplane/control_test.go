@@ -15,14 +15,14 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/refloat/refloat/internal/armada/controlplane"
-	"github.com/refloat/refloat/internal/armada/schedulerdb"
-	"github.com/refloat/refloat/internal/armada/schedulerdb/pb"
-	"github.com/refloat/refloat/internal/armada/schedulerdb/pgstore"
-	"github.com/refloat/refloat/internal/armada/schedulerdb/schema"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/filelog"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/jobdb/postgres"
+	"github.com/refloat/refloat/internal/schedulerdb"
+	"github.com/refloat/refloat/internal/schedulerdb/pb"
+	"github.com/refloat/refloat/internal/schedulerdb/pgstore"
+	"github.com/refloat/refloat/internal/schedulerdb/schema"
 	"github.com/refloat/refloat/internal/test/pgtest"
 )
 

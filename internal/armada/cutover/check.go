@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/refloat/refloat/internal/armada/schedulerdb/pgstore"
 	"github.com/refloat/refloat/internal/plural"
+	"github.com/refloat/refloat/internal/schedulerdb/pgstore"
 )
 
 type checks struct {

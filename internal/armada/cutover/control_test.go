@@ -10,12 +10,12 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/refloat/refloat/internal/armada/controlplane"
-	"github.com/refloat/refloat/internal/armada/schedulerdb"
-	"github.com/refloat/refloat/internal/armada/schedulerdb/pb"
 	"github.com/refloat/refloat/internal/doctor"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
 	"github.com/refloat/refloat/internal/jobdb/postgres"
+	"github.com/refloat/refloat/internal/schedulerdb"
+	"github.com/refloat/refloat/internal/schedulerdb/pb"
 	"github.com/refloat/refloat/internal/test/pulsartest"
 )
 

@@ -12,12 +12,12 @@ import (
 
 	"github.com/refloat/refloat/events/pb"
 	"github.com/refloat/refloat/internal/armada/cutover"
-	"github.com/refloat/refloat/internal/armada/schedulerdb"
 	"github.com/refloat/refloat/internal/armada/writer"
 	"github.com/refloat/refloat/internal/doctor"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/recording"
 	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/schedulerdb"
 	"github.com/refloat/refloat/internal/sink"
 	"github.com/refloat/refloat/internal/test/pulsartest"
 )

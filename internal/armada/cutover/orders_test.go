@@ -23,7 +23,7 @@ import (
 	"github.com/refloat/refloat/internal/eventlog/recording"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/jobdb/postgres"
-	"github.com/refloat/refloat/internal/policy/policylog"
+	"github.com/refloat/refloat/internal/policylog"
 	"github.com/refloat/refloat/internal/projection"
 	"github.com/refloat/refloat/internal/sink"
 	"github.com/refloat/refloat/internal/test/pulsartest"

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/refloat/refloat/events/pb"
-	"github.com/refloat/refloat/internal/armada/schedulerdb/schema"
 	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/schedulerdb/schema"
 	"github.com/refloat/refloat/internal/test/pgtest"
 )
 

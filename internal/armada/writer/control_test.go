@@ -8,9 +8,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/refloat/refloat/internal/armada/controlplane"
-	"github.com/refloat/refloat/internal/armada/schedulerdb/pb"
 	"github.com/refloat/refloat/internal/armada/writer"
 	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/schedulerdb/pb"
 	"github.com/refloat/refloat/internal/test/standin"
 )
 

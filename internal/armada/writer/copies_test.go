@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/refloat/refloat/events/pb"
-	schedulingpb "github.com/refloat/refloat/internal/armada/schedulerdb/pb"
 	"github.com/refloat/refloat/internal/armada/writer"
+	schedulingpb "github.com/refloat/refloat/internal/schedulerdb/pb"
 )
 
 // TestCopies: copies have the format of Armada's own retries. Each job of this

@@ -7,8 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/refloat/refloat/internal/armada/schedulerdb/pgstore"
 	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/schedulerdb/pgstore"
 	"github.com/refloat/refloat/internal/sink"
 )
 

@@ -8,12 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/refloat/refloat/internal/armada/schedulerdb"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/group"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/schedulerdb"
 )
 
 // What the records of groups do to Armada's tables (GROUPS 10).

@@ -9,8 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/refloat/refloat/internal/armada/schedulerdb"
-	"github.com/refloat/refloat/internal/armada/schedulerdb/pgstore"
+	"github.com/refloat/refloat/internal/schedulerdb"
+	"github.com/refloat/refloat/internal/schedulerdb/pgstore"
 )
 
 // loadHolds loads the held members that actions name, by id, by job set or all of them. It

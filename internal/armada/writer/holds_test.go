@@ -7,9 +7,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/refloat/refloat/internal/armada/schedulerdb"
 	"github.com/refloat/refloat/internal/armada/writer"
 	"github.com/refloat/refloat/internal/jobdb/postgres"
+	"github.com/refloat/refloat/internal/schedulerdb"
 )
 
 // TestEndHolds: a roll-back writes the rows of members that are held before their first start.

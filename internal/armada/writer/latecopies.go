@@ -8,9 +8,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/refloat/refloat/events/pb"
-	"github.com/refloat/refloat/internal/armada/schedulerdb"
-	schedulingpb "github.com/refloat/refloat/internal/armada/schedulerdb/pb"
 	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/schedulerdb"
+	schedulingpb "github.com/refloat/refloat/internal/schedulerdb/pb"
 	"github.com/refloat/refloat/internal/sink"
 )
 

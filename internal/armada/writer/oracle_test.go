@@ -14,12 +14,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/refloat/refloat/internal/armada/schedulerdb"
-	"github.com/refloat/refloat/internal/armada/schedulerdb/pb"
 	"github.com/refloat/refloat/internal/armada/writer"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/jobdb/postgres"
+	"github.com/refloat/refloat/internal/schedulerdb"
+	"github.com/refloat/refloat/internal/schedulerdb/pb"
 	"github.com/refloat/refloat/internal/sink"
 	"github.com/refloat/refloat/internal/test/rowtest"
 )

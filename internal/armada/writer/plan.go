@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/refloat/refloat/internal/armada/schedulerdb"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/schedulerdb"
 )
 
 // Mode defines how decisions become rows in Armada's tables.

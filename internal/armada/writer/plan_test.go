@@ -12,11 +12,11 @@ import (
 
 	"github.com/refloat/refloat/events"
 	"github.com/refloat/refloat/events/pb"
-	"github.com/refloat/refloat/internal/armada/schedulerdb"
-	schedulingpb "github.com/refloat/refloat/internal/armada/schedulerdb/pb"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/schedulerdb"
+	schedulingpb "github.com/refloat/refloat/internal/schedulerdb/pb"
 	"github.com/refloat/refloat/internal/sink"
 )
 

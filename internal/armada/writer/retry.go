@@ -3,7 +3,7 @@ package writer
 import (
 	"time"
 
-	"github.com/refloat/refloat/internal/armada/schedulerdb"
+	"github.com/refloat/refloat/internal/schedulerdb"
 )
 
 // jobView is the part of a job's row in Armada's tables that plans need.

@@ -6,9 +6,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/refloat/refloat/internal/armada/schedulerdb"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/schedulerdb"
 )
 
 // Keeps implements [sink.Mirror].

@@ -12,12 +12,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/refloat/refloat/events/pb"
-	"github.com/refloat/refloat/internal/armada/schedulerdb"
-	"github.com/refloat/refloat/internal/armada/schedulerdb/pgstore"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/group"
 	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/schedulerdb"
+	"github.com/refloat/refloat/internal/schedulerdb/pgstore"
 	"github.com/refloat/refloat/internal/sink"
 )
 

@@ -18,7 +18,7 @@ import (
 	"github.com/refloat/refloat/events/pb"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/recording"
-	"github.com/refloat/refloat/internal/scheduling"
+	"github.com/refloat/refloat/internal/simulate/scheduling"
 )
 
 // History is what the messages of an events topic say about jobs and runs.

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/refloat/refloat/internal/scheduling"
+	"github.com/refloat/refloat/internal/simulate/scheduling"
 	"github.com/refloat/refloat/internal/test/armadabox"
 	"github.com/refloat/refloat/internal/test/e2e"
 )

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/refloat/refloat/internal/scheduling"
+	"github.com/refloat/refloat/internal/simulate/scheduling"
 )
 
 // situation is the input of one scheduling cycle, in a short form.

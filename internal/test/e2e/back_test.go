@@ -8,8 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/refloat/refloat/internal/armada/schedulerdb/schema"
 	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/schedulerdb/schema"
 	"github.com/refloat/refloat/internal/test/pgtest"
 )
 

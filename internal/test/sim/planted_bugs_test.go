@@ -37,7 +37,7 @@ func plantedProtocol() []bug {
 			},
 		}},
 		{"4", "a generation is its place among those that can be used", []patch{{
-			"policy/policylog/shared.go", "	s.held = append(s.held, g)",
+			"policylog/shared.go", "	s.held = append(s.held, g)",
 			"	if g.err == nil {\n		s.held = append(s.held, g)\n	}",
 		}}},
 		{"4, 7", "the generation in force is not waited for, and may go back", []patch{

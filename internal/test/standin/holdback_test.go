@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/refloat/refloat/internal/armada/schedulerdb"
+	"github.com/refloat/refloat/internal/schedulerdb"
 )
 
 // What was seen on a live scheduler (Armada 207cc9e04), by hand.
