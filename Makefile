@@ -8,9 +8,9 @@ TOOL := go tool -modfile=internal/tools/go.mod
 LINT := go tool -modfile=internal/tools/lint/go.mod golangci-lint
 TEST := $(TOOL) gotestsum --format pkgname-and-test-fails
 
-# With all its subtests, which may need each other; but scenarios under Armada are long, and each is alone.
-RERUN = $(if $(AGAIN),--rerun-fails=1 --rerun-fails-max-failures=$(AGAIN))
-WHOLE = $(if $(AGAIN),--rerun-fails-run-root-test)
+# One seed for all packages, so that one that runs again runs in the same order.
+SHUFFLE ?= $(shell date +%s)
+RETEST  := go -C internal/tools run ./retest $(CURDIR)
 
 BENCH     ?= .
 SOAK_JOBS ?= 1000000
@@ -48,17 +48,28 @@ run: bin/refloatctl ## decide a recorded Armada history by the example policies,
 	rm -rf .refloat-run
 	bin/refloatctl up --data .refloat-run --policies examples/policies --feed $(RECORDING) --exit-when-drained
 
-.PHONY: unit test histories conformance race fuzz soak audit lists bench crash crash-restarts
+.PHONY: unit test race nightly histories group-histories sim schedules conformance fuzz soak audit lists bench bench-once crash crash-restarts
 unit: ## run the quick tests, in less than a minute
 	$(TEST) -- -shuffle=on -short ./...
 
 # Those that take longest begin first, so that none of them runs alone in the end.
 LONGEST := ./cmd/refloatctl ./internal/armada/writer ./internal/armada/cutover ./internal/test/e2e ./internal/evaluator
-test: ## run every test that this machine has the parts for; REQUIRE_INTEGRATION=1 fails instead of skipping, HISTORIES=100000 tests more histories, AGAIN=4 reruns up to that many failed tests
-	$(TEST) $(RERUN) $(WHOLE) --packages="$(LONGEST) ./..." -- -shuffle=on -timeout=30m
+test: ## run every test that this machine has the parts for, in the order of SHUFFLE; REQUIRE_INTEGRATION=1 fails instead of skipping
+	$(RETEST) "$(LONGEST) ./..." -shuffle=$(SHUFFLE) -timeout=30m
 
-histories: ## compare GROUP_HISTORIES (100000) random histories of groups with the reference model: 8 minutes of one processor
+nightly: FUZZTIME = 60s
+nightly: KILLS = 20
+nightly: LONG = 1
+nightly: histories group-histories sim schedules fuzz crash crash-restarts chaos e2e-armada bench-once ## the long tier, for which each change need not wait: about three hours on 2 cores
+
+histories: ## compare HISTORIES (100000) random histories of jobs with the reference model: 5 minutes on 2 cores
+	HISTORIES=$(or $(HISTORIES),100000) go test ./internal/evaluator -run='^TestAgainstNaiveModel$$' -count=1 -timeout=2h
+
+group-histories: ## compare GROUP_HISTORIES (100000) random histories of groups with the reference model: 8 minutes of one processor
 	GROUP_HISTORIES=$(or $(GROUP_HISTORIES),100000) go test ./internal/evaluator -run='^TestGroupsAgainstNaiveModel$$' -count=1 -timeout=2h
+
+sim: ## simulate the protocol under SEEDS (100000) seeds
+	SIM_SEEDS=$(or $(SEEDS),100000) go test ./internal/test/sim -run='^TestSim$$' -count=1 -timeout=4h
 
 conformance: ## run the rows of other systems' tests through conversion and engine; print how many passed, and why others are left out
 	go test ./internal/convert/conformance -run='^TestConformance$$' -v -count=1 | grep -vE '^(=== |\s*--- PASS)'
@@ -66,7 +77,7 @@ conformance: ## run the rows of other systems' tests through conversion and engi
 # Without the house rules, which are the package ./internal itself.
 CONCURRENT = $(shell grep -rlE --include='*.go' '^\s*go |"sync(/atomic)?"|errgroup' internal/* | xargs -n1 dirname | sort -u | sed 's,^,./,' | grep -vE '^./internal(/tools/.*)?$$')
 race: ## run the quick tests of the packages that start goroutines under the race detector (needs a C compiler)
-	CGO_ENABLED=1 $(TEST) $(RERUN) $(WHOLE) --packages="$(CONCURRENT)" -- -shuffle=on -short -race -vet=off
+	CGO_ENABLED=1 $(RETEST) "$(CONCURRENT)" -shuffle=$(SHUFFLE) -short -race -vet=off
 
 fuzz: ## run every Fuzz function for FUZZTIME (20s), one per processor at a time
 	go -C internal/tools test ./fuzz
@@ -89,6 +100,9 @@ bench: ## run benchmarks matching BENCH, COUNT (10) times each, into bench.txt
 	go test -run='^$$' -bench='$(BENCH)' -benchmem -count=$(COUNT) -timeout=2h ./... | tee bench.txt
 	$(TOOL) benchstat bench.txt
 
+bench-once: ## run every benchmark once, so that none rots
+	go test -run='^$$' -bench=. -benchtime=1x -timeout=2h ./...
+
 crash: ## kill -9 `refloatctl up` KILLS (100) times and check that nothing was lost
 	KILLS=$(KILLS) go test -vet=off -count=1 -v -timeout=30m -run='^TestKill9$$' ./cmd/refloatctl | tee -a /dev/stderr | grep -c '^--- PASS: TestKill9 ' >/dev/null
 
@@ -99,8 +113,8 @@ crash-restarts: ## kill -9 an ingester at each statement, or each KILL_EVERY-th,
 e2e: ## run our programs on a real Pulsar broker: take-over, refusals, foreign messages
 	REQUIRE_INTEGRATION=1 $(TEST) -- -shuffle=on -count=1 -timeout=15m ./internal/test/e2e
 
-e2e-armada: ## run scenarios under a real Armada (ARMADA_BOX, or ../shared/armada); RUN=TestArmada/FILE/… selects some, LONG=1 adds the long ones, AGAIN=2 reruns up to that many failed ones
-	ARMADA_LONG=$(LONG) $(TEST) $(RERUN) --packages="$(ARMADA_TESTS)" -- -count=1 -v -timeout=60m -run '$(or $(RUN),.)'
+e2e-armada: ## run scenarios under a real Armada (ARMADA_BOX, or ../shared/armada); RUN=TestArmada/FILE/… selects some, LONG=1 adds the long ones
+	ARMADA_LONG=$(LONG) $(RETEST) "$(ARMADA_TESTS)" -shuffle=$(SHUFFLE) -count=1 -v -timeout=60m -run='$(or $(RUN),.)'
 
 chaos: ## inject FAULTS (12) random faults on a real Pulsar broker; docs/chaos.md describes the checks
 	go run ./internal/test/chaos --limit 5m --faults $(FAULTS)
@@ -123,5 +137,5 @@ lint: ## run golangci-lint (which includes go vet), and check that go.mod is tid
 	$(LINT) run
 	go -C internal/tools vet ./... && go mod tidy -diff
 
-check: histories ## run what CI runs, and histories
+check: ## run what CI runs
 	.ci/run
