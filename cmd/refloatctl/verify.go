@@ -75,8 +75,6 @@ verified, 2 usage, 3 the logs could not be read.`,
 				return usageError{errors.New("--sign and --check-signature are two commands: give only one")}
 			case f.check == "" && f.expected != "":
 				return usageError{errors.New("--public-key needs --check-signature")}
-			case f.check != "" && f.expected == "":
-				return usageError{errors.New("--check-signature needs --public-key FILE, or the fingerprint of a key: a report names the key that signed it, and anybody can sign one")}
 			case f.check != "" && f.checkpoints != "":
 				return usageError{errors.New("--check-signature verifies from the beginning: omit --checkpoints")}
 			case f.parallel < 1:
@@ -402,15 +400,20 @@ func checkSignature(cmd *cobra.Command, f verifyFlags) error {
 	if err != nil {
 		return fmt.Errorf("read report: %w", err)
 	}
-	expected, err := fingerprint(f.expected)
-	if err != nil {
-		return err
+	var expected string
+	if f.expected != "" {
+		if expected, err = fingerprint(f.expected); err != nil {
+			return err
+		}
 	}
 	c := checkedReport{Record: "CheckedReport", Logs: []string{}}
 	signed, err := report.ReadSigned(text)
 	switch {
 	case err != nil:
 		c.Problem = err.Error()
+	case expected == "": // a report names the key that signed it, and anybody can sign one
+		c.Key = report.Fingerprint(signed.Signature.PublicKey)
+		c.Problem = fmt.Sprintf("signed by an unknown key: %s: give --public-key, the signer's key or its fingerprint", c.Key)
 	case expected != report.Fingerprint(signed.Signature.PublicKey):
 		c.Key = report.Fingerprint(signed.Signature.PublicKey)
 		c.Problem = fmt.Sprintf("signed with another key: %s, not %s", c.Key, expected)

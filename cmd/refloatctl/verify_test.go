@@ -72,6 +72,13 @@ func TestVerifyReport(t *testing.T) {
 	by(stranger).exits(t, exitFinding).says(t, "signed with another key: "+fingerprint+", not SHA256:")
 	by("SHA256:another").exits(t, exitFinding).says(t, "signed with another key: "+fingerprint+", not SHA256:another")
 
+	for _, more := range [][]string{nil, {"--data", data}} {
+		unknown := inProcess(t, append([]string{"verify", "--check-signature", file}, more...)...).exits(t, exitFinding).says(t, "signed by an unknown key: "+fingerprint, "--public-key")
+		if strings.Contains(unknown.out, "the logs") {
+			t.Errorf("logs are compared with a report of anybody: %s", unknown.out)
+		}
+	}
+
 	// A decision is changed, and all links are as they should be.
 	forged(t, data, func(_ int, e *chain.Envelope) bool {
 		for i, raw := range e.Records {
@@ -120,7 +127,6 @@ func TestVerifyUsage(t *testing.T) {
 		{"verify --data x -o yaml", `-o "yaml"`},
 		{"verify --data x --parallel 0", "--parallel 0"},
 		{"verify --check-signature x --public-key z --checkpoints y", "omit --checkpoints"},
-		{"verify --check-signature x", "--check-signature needs --public-key"},
 		{"verify --data x --sign " + filepath.Join(examplesDir, "batch.yaml"), "want a private key in PEM"},
 	} {
 		if r := ctl(t, strings.Fields(c.args)...); r.code != exitUsage && !strings.Contains(r.err, "no such file") || !strings.Contains(r.err, c.says) && r.code == exitUsage {
