@@ -27,6 +27,10 @@ type JobDBReader interface {
 // OpenJobDB opens a job database for writing, by its URL: sqlite:///path/to/file
 // or postgres://user@host:5432/database.
 func OpenJobDB(ctx context.Context, at string) (JobDB, error) {
+	return openJobDB(ctx, at, sqlite.Options{})
+}
+
+func openJobDB(ctx context.Context, at string, opt sqlite.Options) (JobDB, error) {
 	if isPostgres(at) {
 		db, err := postgres.Open(ctx, at, postgres.Options{})
 		if err != nil {
@@ -38,7 +42,7 @@ func OpenJobDB(ctx context.Context, at string) (JobDB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := sqlite.Open(ctx, path, sqlite.Options{})
+	db, err := sqlite.Open(ctx, path, opt)
 	if err != nil {
 		return nil, err
 	}

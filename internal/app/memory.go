@@ -57,6 +57,7 @@ type memory struct {
 	memTable uint64        // size of one
 	jobs     int64         // in the caches of all states
 	rows     int           // that the ingester keeps, per partition
+	pages    int64         // of a job database in SQLite, whose memory is not of the Go heap
 	states   atomic.Int64  // that are open
 }
 
@@ -81,6 +82,7 @@ func newMemory(total int64, partitions int) *memory {
 		memTable: uint64(min(max(blocks/4/int64(partitions), 1<<20), 16<<20)),
 		jobs:     total / 12 / jobBytes,
 		rows:     int(max(total/12/jobBytes/int64(partitions), 1000)),
+		pages:    min(total/8, 64<<20),
 	}
 }
 

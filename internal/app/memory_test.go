@@ -38,13 +38,22 @@ func TestMemoryIsShared(t *testing.T) {
 		m := newMemory(total, partitions)
 		m.states.Store(int64(partitions))
 		jobs, rows := partitions*jobGenerations*m.cacheJobs()*jobBytes, partitions*m.rows*jobBytes
-		if sum := int(m.blocks.MaxSize()) + jobs + rows; sum > total/2 || sum < total/4 {
+		sum := int(m.blocks.MaxSize()) + jobs + rows
+		if sum > total/2 || sum < total/4 {
 			t.Errorf("caches for %d partitions take %d of %d bytes", partitions, sum, total)
 		}
 		if tables := partitions * 2 * int(m.memTable); tables > int(m.blocks.MaxSize())*3/4 {
 			t.Errorf("memtables of %d partitions take %d of %d bytes of the blocks' cache", partitions, tables, m.blocks.MaxSize())
 		}
+		if all := int64(sum) + m.pages; all > total*6/10 || m.pages < total/20 {
+			t.Errorf("with the pages of SQLite, caches for %d partitions take %d of %d bytes", partitions, all, total)
+		}
 		m.blocks.Unref()
+	}
+	little := newMemory(MinMemory, 1)
+	defer little.blocks.Unref()
+	if little.pages > MinMemory/8 {
+		t.Errorf("of %d bytes, %d are for pages of SQLite", MinMemory, little.pages)
 	}
 	few := newMemory(total, 64)
 	defer few.blocks.Unref()

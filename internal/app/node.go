@@ -144,8 +144,12 @@ type node struct {
 // start opens what all partitions share.
 func (n *node) start(ctx context.Context) error {
 	total := memoryOf(n.Memory)
-	limitHeap(total)
 	n.memory = newMemory(total, n.backend.Events.Partitions())
+	if n.Ingest && !isPostgres(n.jobDB()) {
+		limitHeap(total - n.memory.pages)
+	} else {
+		limitHeap(total)
+	}
 	defer n.memory.blocks.Unref()
 	if n.Checkpoints != nil && n.Evaluate {
 		storage, err := n.Checkpoints(ctx)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/jobdb/pgerror"
+	"github.com/refloat/refloat/internal/jobdb/sqlite"
 	"github.com/refloat/refloat/internal/schedulerdb/pgstore"
 	"github.com/refloat/refloat/internal/sink"
 )
@@ -29,7 +30,7 @@ func (n *node) openForIngest(ctx context.Context, away *outage) (db JobDB, mirro
 	}
 	failed := func(err error) { away.away(opening, err) }
 	db, err = retry(ctx, firstOpenWait, lastOpenWait, unavailable, failed, func() (JobDB, error) {
-		db, err := OpenJobDB(ctx, n.jobDB())
+		db, err := openJobDB(ctx, n.jobDB(), sqlite.Options{CacheBytes: n.memory.pages})
 		if err != nil {
 			return nil, err
 		}

@@ -22,6 +22,8 @@ type Options struct {
 	// Wait is how long to wait for another writer before ErrUnavailable. Default 5 s;
 	// negative: do not wait.
 	Wait time.Duration
+	// CacheBytes is how many bytes of pages the writer keeps in memory, which is not of the Go heap. Default 64 MiB.
+	CacheBytes int64
 }
 
 // DB is a job database open for writing.
@@ -39,9 +41,12 @@ func Open(ctx context.Context, path string, opt Options) (*DB, error) {
 	if opt.Wait == 0 {
 		opt.Wait = 5 * time.Second
 	}
+	if opt.CacheBytes == 0 {
+		opt.CacheBytes = 64 << 20
+	}
 	pragmas := url.Values{"_pragma": {
 		fmt.Sprintf("busy_timeout(%d)", max(opt.Wait, 0).Milliseconds()),
-		"synchronous(FULL)", "cache_size(-65536)", "wal_autocheckpoint(4000)",
+		"synchronous(FULL)", fmt.Sprintf("cache_size(-%d)", opt.CacheBytes>>10), "wal_autocheckpoint(4000)",
 	}}
 	if err := checkFiles(path); err != nil {
 		return nil, classify(path, err)
