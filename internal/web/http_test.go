@@ -1,15 +1,20 @@
 package web_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"html"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"golang.org/x/crypto/bcrypt"
 
@@ -415,6 +420,29 @@ func TestLimits(t *testing.T) {
 			t.Errorf("an unavailable job database: %d, want 503", code)
 		}
 	}
+}
+
+// A query that takes too long ends, which is no error of the server's.
+func TestTooLong(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var logged bytes.Buffer
+		c := web.Config{API: &api.Service{Now: time.Now}, Now: time.Now, Log: slog.New(slog.NewTextHandler(&logged, nil))}
+		c.Query.Jobs = func(ctx context.Context, _ func(jobdb.Queries) error) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		site, err := web.Open(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer site.Close()
+		w := httptest.NewRecorder()
+		site.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/jobs", nil))
+		if w.Code != http.StatusGatewayTimeout || !strings.Contains(w.Body.String(), "Ask for less") || logged.Len() > 0 {
+			t.Errorf("%d %s\nlogged: %s", w.Code, text(w.Body.String()), &logged)
+		}
+	})
 }
 
 // A query ends when its client goes, on whatever page.
