@@ -212,7 +212,7 @@ func retried(v *Verdict) bool { return v.Outcome == Retry && !v.Shadow }
 // after counts a failed run after the histories have parted.
 func (c *comparison) after(p *parted, r *entry) {
 	p.at = max(p.at, r.time)
-	if !p.counted || !r.decided {
+	if !p.counted || !r.decided || r.isUnit() {
 		return
 	}
 	c.result.NotCompared++

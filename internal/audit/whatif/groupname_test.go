@@ -63,3 +63,39 @@ func TestGroupsOfOneName(t *testing.T) {
 		}
 	}
 }
+
+// TestUnitsThatPartedBefore: ends of units are no failed runs, also after the history of their group has parted.
+func TestUnitsThatPartedBefore(t *testing.T) {
+	t.Parallel()
+	by := func(action string) *policyfile.Set {
+		return parse(t, policyfile.File{Name: "p.yaml", Data: []byte(`{apiVersion: refloat.github.io/v1, kind: GroupPolicy, metadata: {name: training}, spec: {rules: [{name: all, action: ` + action + `}], parts: [{name: main, replicas: 2}]}}`)})
+	}
+	var events topic
+	say := func(ev *pb.Event) {
+		payload, err := proto.Marshal(&pb.EventSequence{Queue: "ml", JobSetName: "set", Events: []*pb.Event{ev}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		events.put(payload)
+	}
+	jobs := []string{"0", "1"} // each is a unit
+	for _, job := range jobs {
+		say(&pb.Event{Event: &pb.Event_SubmitJob{SubmitJob: &pb.SubmitJob{JobId: job, ObjectMeta: &pb.ObjectMeta{Annotations: map[string]string{
+			"refloat.github.io/group": "g", "refloat.github.io/group-policy": "training", "refloat.github.io/part": "main", "refloat.github.io/replica": job,
+		}}}}})
+	}
+	for _, job := range jobs {
+		say(&pb.Event{Event: &pb.Event_CancelJob{CancelJob: &pb.CancelJob{JobId: job}}})
+	}
+	for _, actions := range [][]string{{"Leave", "FailGroup"}, {"FailGroup", "Leave"}} {
+		results, err := whatif.Run(t.Context(), audit.Logs{Events: &events}, whatif.Options{
+			Candidates: []whatif.Candidate{{Name: "candidate", Set: by(actions[1])}}, Against: &whatif.Candidate{Name: "against", Set: by(actions[0])}, Semantics: 3,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := results[0]; r.UnitsChanged != 1 || r.NotCompared != 0 {
+			t.Errorf("%v: %d units changed and %d failed runs not compared, want 1 and 0: %+v", actions, r.UnitsChanged, r.NotCompared, r)
+		}
+	}
+}
