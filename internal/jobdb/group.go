@@ -111,23 +111,24 @@ type MemberState uint8
 
 // The states of a member. Their numbers are stored: never change one.
 const (
-	NoMember        MemberState = iota
-	MemberActive                // neither held nor over
-	MemberHeld                  // may not start yet
-	MemberSucceeded             // over
-	MemberFailed                // over: failed for good, and its unit did not fail at once by that alone
-	MemberUnitFail              // over: failed for good, and that failed its unit
-	MemberCancelled             // over, and never restarted: cancelled or rejected
-	MemberStopped               // over: stopped with its unit or group
+	NoMember         MemberState = iota
+	MemberActive                 // neither held nor over
+	MemberHeld                   // may not start yet
+	MemberSucceeded              // over
+	MemberFailed                 // over: failed for good, and its unit did not fail at once by that alone
+	MemberUnitFail               // over: failed for good, and that failed its unit
+	MemberCancelled              // over, and never restarted: cancelled or rejected
+	MemberStopped                // over: stopped with its unit or group
+	MemberUnanswered             // in no group: its submission was released, and the chain has not said yet whether it is in the one that it names
 )
 
-var memberStates = [...]string{"None", "Active", "Held", "Succeeded", "Failed", "FailedUnit", "Cancelled", "Stopped"}
+var memberStates = [...]string{"None", "Active", "Held", "Succeeded", "Failed", "FailedUnit", "Cancelled", "Stopped", "Unanswered"}
 
 // String returns the state's name.
 func (s MemberState) String() string { return nameOf(memberStates[:], uint8(s), "MemberState") }
 
 // Over reports whether the member is over.
-func (s MemberState) Over() bool { return s >= MemberSucceeded }
+func (s MemberState) Over() bool { return s >= MemberSucceeded && s != MemberUnanswered }
 
 // MemberShown returns the state of a member as every list shows it: one that was stopped, and whose run succeeded all the
 // same, has succeeded, as its job has. (Its unit does not count it, because it was over: [Unit.StateWith].)

@@ -128,7 +128,7 @@ func unitOf(g *jobdb.Group, u *jobdb.Unit, members []*jobdb.Job) Unit {
 			out.Cancelled++
 		case jobdb.MemberStopped:
 			out.Stopped++
-		case jobdb.NoMember:
+		case jobdb.NoMember, jobdb.MemberUnanswered:
 		}
 	}
 	state := u.StateWith(counted, &g.Shape)

@@ -79,7 +79,11 @@ func boundBy(r chain.Record) string {
 // that name has a MemberJoined, and one that is not a member a GroupFinding.
 func (f *fold) join(j *jobRow, s *events.Submit) {
 	key, part, replica, ok := groupNamed(j.Queue, j.JobSet, s)
-	if !ok || j.Member.GroupID != "" || f.Released { // of a release, the records come later
+	if !ok || j.Member.GroupID != "" {
+		return
+	}
+	if f.Released { // the records come later
+		j.Member.State = jobdb.MemberUnanswered
 		return
 	}
 	b, joined, refused := f.bound(j.JobID)
@@ -375,17 +379,22 @@ func (f *fold) memberSucceeded(j *jobRow, run *runRow) {
 }
 
 // joinLate applies the memberships of a superseded message: its events are applied, and
-// only its records say who is a member.
+// only its records say who is a member. Another submission of a job changes nothing, so the
+// first one alone is answered.
 func (f *fold) joinLate() {
 	for i := range f.eventCount() {
 		ev := &f.Events.Events[i]
 		if ev.Submit == nil || ev.JobID == "" {
 			continue
 		}
-		if j := f.find(ev.JobID); j != nil && j.Known && j.Member.GroupID == "" {
-			if f.join(j, ev.Submit); j.Member.GroupID != "" {
-				f.touch(j, f.Log.Position)
-			}
+		j := f.find(ev.JobID)
+		if j == nil || j.Member.State != jobdb.MemberUnanswered || !f.isOf(j.Queue, j.JobSet) {
+			continue
+		}
+		if _, _, _, ok := groupNamed(j.Queue, j.JobSet, ev.Submit); ok {
+			j.Member.State = jobdb.NoMember
+			f.join(j, ev.Submit)
+			f.touch(j, f.Log.Position)
 		}
 	}
 }

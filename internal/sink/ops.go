@@ -31,7 +31,7 @@ func (r *Rows) Apply(m *Message) {
 			f.event(ev)
 		}
 	}
-	if m.Superseded && len(m.Records) > 0 {
+	if m.Superseded {
 		f.joinLate()
 	}
 	f.records()
