@@ -12,7 +12,7 @@ import (
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/query"
 )
@@ -112,7 +112,7 @@ func sameChange(history []query.Line) int {
 }
 
 func changesText(history []query.Line) string {
-	var set jobdb.Indexes
+	var set policy.Indexes
 	first := history[0].Other
 	for i := range history {
 		set.Add(*history[i].Other.Index)

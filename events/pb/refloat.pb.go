@@ -1025,10 +1025,12 @@ type GroupBound struct {
 	JobSet        string                 `protobuf:"bytes,3,opt,name=job_set,json=jobSet" json:"job_set,omitempty"`
 	Group         string                 `protobuf:"bytes,4,opt,name=group" json:"group,omitempty"`
 	JobId         string                 `protobuf:"bytes,5,opt,name=job_id,json=jobId" json:"job_id,omitempty"`
-	Policy        string                 `protobuf:"bytes,6,opt,name=policy" json:"policy,omitempty"`                               // empty: a gang without a group policy
-	Digest        []byte                 `protobuf:"bytes,7,opt,name=digest" json:"digest,omitempty"`                               // of the policy's canonical text; 32 bytes
-	Parts         []*GroupPart           `protobuf:"bytes,8,rep,name=parts" json:"parts,omitempty"`                                 // empty: one part "main" of open size
-	MaxRestarts   uint32                 `protobuf:"varint,9,opt,name=max_restarts,json=maxRestarts" json:"max_restarts,omitempty"` // of the policy then
+	Policy        string                 `protobuf:"bytes,6,opt,name=policy" json:"policy,omitempty"`                                   // empty: a gang without a group policy
+	Digest        []byte                 `protobuf:"bytes,7,opt,name=digest" json:"digest,omitempty"`                                   // of the policy's canonical text; 32 bytes
+	Parts         []*GroupPart           `protobuf:"bytes,8,rep,name=parts" json:"parts,omitempty"`                                     // empty: one part "main" of open size
+	MaxRestarts   uint32                 `protobuf:"varint,9,opt,name=max_restarts,json=maxRestarts" json:"max_restarts,omitempty"`     // of the policy then
+	SuccessAny    bool                   `protobuf:"varint,10,opt,name=success_any,json=successAny" json:"success_any,omitempty"`       // the group succeeds with one unit of success_parts, else with all of them
+	SuccessParts  []uint32               `protobuf:"varint,11,rep,name=success_parts,json=successParts" json:"success_parts,omitempty"` // indexes of parts; none: all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1126,14 +1128,30 @@ func (x *GroupBound) GetMaxRestarts() uint32 {
 	return 0
 }
 
+func (x *GroupBound) GetSuccessAny() bool {
+	if x != nil {
+		return x.SuccessAny
+	}
+	return false
+}
+
+func (x *GroupBound) GetSuccessParts() []uint32 {
+	if x != nil {
+		return x.SuccessParts
+	}
+	return nil
+}
+
 type GroupPart struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name" json:"name,omitempty"`
 	Replicas      uint32                 `protobuf:"varint,2,opt,name=replicas" json:"replicas,omitempty"`
 	Members       uint32                 `protobuf:"varint,3,opt,name=members" json:"members,omitempty"`
 	MinMembers    uint32                 `protobuf:"varint,4,opt,name=min_members,json=minMembers" json:"min_members,omitempty"`
-	After         []uint32               `protobuf:"varint,5,rep,name=after" json:"after,omitempty"`             // indexes of parts
-	Parallelism   uint32                 `protobuf:"varint,6,opt,name=parallelism" json:"parallelism,omitempty"` // 0: all
+	After         []uint32               `protobuf:"varint,5,rep,name=after" json:"after,omitempty"`                             // indexes of parts
+	Parallelism   uint32                 `protobuf:"varint,6,opt,name=parallelism" json:"parallelism,omitempty"`                 // 0: all
+	AfterReady    []uint32               `protobuf:"varint,7,rep,name=after_ready,json=afterReady" json:"after_ready,omitempty"` // indexes of parts
+	SuccessRules  []*SuccessRule         `protobuf:"bytes,8,rep,name=success_rules,json=successRules" json:"success_rules,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1210,6 +1228,73 @@ func (x *GroupPart) GetParallelism() uint32 {
 	return 0
 }
 
+func (x *GroupPart) GetAfterReady() []uint32 {
+	if x != nil {
+		return x.AfterReady
+	}
+	return nil
+}
+
+func (x *GroupPart) GetSuccessRules() []*SuccessRule {
+	if x != nil {
+		return x.SuccessRules
+	}
+	return nil
+}
+
+// SuccessRule is a number of members of a unit that are enough for it to succeed.
+type SuccessRule struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Indexes       string                 `protobuf:"bytes,1,opt,name=indexes" json:"indexes,omitempty"` // of some members: "0,3-7"
+	Count         uint32                 `protobuf:"varint,2,opt,name=count" json:"count,omitempty"`    // of them
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SuccessRule) Reset() {
+	*x = SuccessRule{}
+	mi := &file_events_pb_refloat_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SuccessRule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SuccessRule) ProtoMessage() {}
+
+func (x *SuccessRule) ProtoReflect() protoreflect.Message {
+	mi := &file_events_pb_refloat_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SuccessRule.ProtoReflect.Descriptor instead.
+func (*SuccessRule) Descriptor() ([]byte, []int) {
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *SuccessRule) GetIndexes() string {
+	if x != nil {
+		return x.Indexes
+	}
+	return ""
+}
+
+func (x *SuccessRule) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
 // GroupFinding says why a job that names a group is not its member.
 type GroupFinding struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1225,7 +1310,7 @@ type GroupFinding struct {
 
 func (x *GroupFinding) Reset() {
 	*x = GroupFinding{}
-	mi := &file_events_pb_refloat_proto_msgTypes[8]
+	mi := &file_events_pb_refloat_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1237,7 +1322,7 @@ func (x *GroupFinding) String() string {
 func (*GroupFinding) ProtoMessage() {}
 
 func (x *GroupFinding) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[8]
+	mi := &file_events_pb_refloat_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1250,7 +1335,7 @@ func (x *GroupFinding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupFinding.ProtoReflect.Descriptor instead.
 func (*GroupFinding) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{8}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GroupFinding) GetPosition() *Position {
@@ -1311,7 +1396,7 @@ type MemberChange struct {
 
 func (x *MemberChange) Reset() {
 	*x = MemberChange{}
-	mi := &file_events_pb_refloat_proto_msgTypes[9]
+	mi := &file_events_pb_refloat_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1323,7 +1408,7 @@ func (x *MemberChange) String() string {
 func (*MemberChange) ProtoMessage() {}
 
 func (x *MemberChange) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[9]
+	mi := &file_events_pb_refloat_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1336,7 +1421,7 @@ func (x *MemberChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberChange.ProtoReflect.Descriptor instead.
 func (*MemberChange) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{9}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *MemberChange) GetPosition() *Position {
@@ -1403,7 +1488,7 @@ type UnitEnded struct {
 
 func (x *UnitEnded) Reset() {
 	*x = UnitEnded{}
-	mi := &file_events_pb_refloat_proto_msgTypes[10]
+	mi := &file_events_pb_refloat_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1415,7 +1500,7 @@ func (x *UnitEnded) String() string {
 func (*UnitEnded) ProtoMessage() {}
 
 func (x *UnitEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[10]
+	mi := &file_events_pb_refloat_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1428,7 +1513,7 @@ func (x *UnitEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnitEnded.ProtoReflect.Descriptor instead.
 func (*UnitEnded) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{10}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *UnitEnded) GetPosition() *Position {
@@ -1489,7 +1574,7 @@ type GroupEnded struct {
 
 func (x *GroupEnded) Reset() {
 	*x = GroupEnded{}
-	mi := &file_events_pb_refloat_proto_msgTypes[11]
+	mi := &file_events_pb_refloat_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1501,7 +1586,7 @@ func (x *GroupEnded) String() string {
 func (*GroupEnded) ProtoMessage() {}
 
 func (x *GroupEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[11]
+	mi := &file_events_pb_refloat_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1514,7 +1599,7 @@ func (x *GroupEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupEnded.ProtoReflect.Descriptor instead.
 func (*GroupEnded) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{11}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GroupEnded) GetPosition() *Position {
@@ -1582,7 +1667,7 @@ type NotDecided struct {
 
 func (x *NotDecided) Reset() {
 	*x = NotDecided{}
-	mi := &file_events_pb_refloat_proto_msgTypes[12]
+	mi := &file_events_pb_refloat_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1594,7 +1679,7 @@ func (x *NotDecided) String() string {
 func (*NotDecided) ProtoMessage() {}
 
 func (x *NotDecided) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[12]
+	mi := &file_events_pb_refloat_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1607,7 +1692,7 @@ func (x *NotDecided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NotDecided.ProtoReflect.Descriptor instead.
 func (*NotDecided) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{12}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *NotDecided) GetPosition() *Position {
@@ -1675,7 +1760,7 @@ type Parked struct {
 
 func (x *Parked) Reset() {
 	*x = Parked{}
-	mi := &file_events_pb_refloat_proto_msgTypes[13]
+	mi := &file_events_pb_refloat_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1687,7 +1772,7 @@ func (x *Parked) String() string {
 func (*Parked) ProtoMessage() {}
 
 func (x *Parked) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[13]
+	mi := &file_events_pb_refloat_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1700,7 +1785,7 @@ func (x *Parked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Parked.ProtoReflect.Descriptor instead.
 func (*Parked) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{13}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Parked) GetPosition() *Position {
@@ -1758,7 +1843,7 @@ type RetryReady struct {
 
 func (x *RetryReady) Reset() {
 	*x = RetryReady{}
-	mi := &file_events_pb_refloat_proto_msgTypes[14]
+	mi := &file_events_pb_refloat_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1770,7 +1855,7 @@ func (x *RetryReady) String() string {
 func (*RetryReady) ProtoMessage() {}
 
 func (x *RetryReady) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[14]
+	mi := &file_events_pb_refloat_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1783,7 +1868,7 @@ func (x *RetryReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryReady.ProtoReflect.Descriptor instead.
 func (*RetryReady) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{14}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RetryReady) GetPosition() *Position {
@@ -1825,7 +1910,7 @@ type PolicyActivated struct {
 
 func (x *PolicyActivated) Reset() {
 	*x = PolicyActivated{}
-	mi := &file_events_pb_refloat_proto_msgTypes[15]
+	mi := &file_events_pb_refloat_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1837,7 +1922,7 @@ func (x *PolicyActivated) String() string {
 func (*PolicyActivated) ProtoMessage() {}
 
 func (x *PolicyActivated) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[15]
+	mi := &file_events_pb_refloat_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1850,7 +1935,7 @@ func (x *PolicyActivated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyActivated.ProtoReflect.Descriptor instead.
 func (*PolicyActivated) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{15}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PolicyActivated) GetGeneration() uint64 {
@@ -1883,7 +1968,7 @@ type SemanticsActivated struct {
 
 func (x *SemanticsActivated) Reset() {
 	*x = SemanticsActivated{}
-	mi := &file_events_pb_refloat_proto_msgTypes[16]
+	mi := &file_events_pb_refloat_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1895,7 +1980,7 @@ func (x *SemanticsActivated) String() string {
 func (*SemanticsActivated) ProtoMessage() {}
 
 func (x *SemanticsActivated) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[16]
+	mi := &file_events_pb_refloat_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1908,7 +1993,7 @@ func (x *SemanticsActivated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SemanticsActivated.ProtoReflect.Descriptor instead.
 func (*SemanticsActivated) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{16}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SemanticsActivated) GetVersion() uint32 {
@@ -1931,7 +2016,7 @@ type OwnerClaim struct {
 
 func (x *OwnerClaim) Reset() {
 	*x = OwnerClaim{}
-	mi := &file_events_pb_refloat_proto_msgTypes[17]
+	mi := &file_events_pb_refloat_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1943,7 +2028,7 @@ func (x *OwnerClaim) String() string {
 func (*OwnerClaim) ProtoMessage() {}
 
 func (x *OwnerClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[17]
+	mi := &file_events_pb_refloat_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1956,7 +2041,7 @@ func (x *OwnerClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerClaim.ProtoReflect.Descriptor instead.
 func (*OwnerClaim) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{17}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *OwnerClaim) GetEpoch() uint64 {
@@ -2005,7 +2090,7 @@ type HistoryAccepted struct {
 
 func (x *HistoryAccepted) Reset() {
 	*x = HistoryAccepted{}
-	mi := &file_events_pb_refloat_proto_msgTypes[18]
+	mi := &file_events_pb_refloat_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2017,7 +2102,7 @@ func (x *HistoryAccepted) String() string {
 func (*HistoryAccepted) ProtoMessage() {}
 
 func (x *HistoryAccepted) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[18]
+	mi := &file_events_pb_refloat_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2030,7 +2115,7 @@ func (x *HistoryAccepted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryAccepted.ProtoReflect.Descriptor instead.
 func (*HistoryAccepted) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{18}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *HistoryAccepted) GetBy() string {
@@ -2053,7 +2138,7 @@ type StateRebuilt struct {
 
 func (x *StateRebuilt) Reset() {
 	*x = StateRebuilt{}
-	mi := &file_events_pb_refloat_proto_msgTypes[19]
+	mi := &file_events_pb_refloat_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2065,7 +2150,7 @@ func (x *StateRebuilt) String() string {
 func (*StateRebuilt) ProtoMessage() {}
 
 func (x *StateRebuilt) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[19]
+	mi := &file_events_pb_refloat_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2078,7 +2163,7 @@ func (x *StateRebuilt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRebuilt.ProtoReflect.Descriptor instead.
 func (*StateRebuilt) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{19}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *StateRebuilt) GetBy() string {
@@ -2118,7 +2203,7 @@ type PolicyGeneration struct {
 
 func (x *PolicyGeneration) Reset() {
 	*x = PolicyGeneration{}
-	mi := &file_events_pb_refloat_proto_msgTypes[20]
+	mi := &file_events_pb_refloat_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2130,7 +2215,7 @@ func (x *PolicyGeneration) String() string {
 func (*PolicyGeneration) ProtoMessage() {}
 
 func (x *PolicyGeneration) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[20]
+	mi := &file_events_pb_refloat_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2143,7 +2228,7 @@ func (x *PolicyGeneration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyGeneration.ProtoReflect.Descriptor instead.
 func (*PolicyGeneration) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{20}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PolicyGeneration) GetDigest() []byte {
@@ -2231,7 +2316,7 @@ type Brake struct {
 
 func (x *Brake) Reset() {
 	*x = Brake{}
-	mi := &file_events_pb_refloat_proto_msgTypes[21]
+	mi := &file_events_pb_refloat_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2243,7 +2328,7 @@ func (x *Brake) String() string {
 func (*Brake) ProtoMessage() {}
 
 func (x *Brake) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[21]
+	mi := &file_events_pb_refloat_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2256,7 +2341,7 @@ func (x *Brake) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Brake.ProtoReflect.Descriptor instead.
 func (*Brake) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{21}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Brake) GetQueue() string {
@@ -2410,7 +2495,7 @@ const file_events_pb_refloat_proto_rawDesc = "" +
 	"\fmax_restarts\x18\x05 \x01(\rR\vmaxRestarts\x12\x12\n" +
 	"\x04keep\x18\x06 \x01(\bR\x04keep\x12\x18\n" +
 	"\arefused\x18\a \x01(\bR\arefused\x12\x14\n" +
-	"\x05noted\x18\b \x01(\bR\x05noted\"\x9a\x02\n" +
+	"\x05noted\x18\b \x01(\bR\x05noted\"\xe7\x02\n" +
 	"\n" +
 	"GroupBound\x120\n" +
 	"\bposition\x18\x01 \x01(\v2\x14.refloat.v1.PositionR\bposition\x12\x14\n" +
@@ -2421,7 +2506,11 @@ const file_events_pb_refloat_proto_rawDesc = "" +
 	"\x06policy\x18\x06 \x01(\tR\x06policy\x12\x16\n" +
 	"\x06digest\x18\a \x01(\fR\x06digest\x12+\n" +
 	"\x05parts\x18\b \x03(\v2\x15.refloat.v1.GroupPartR\x05parts\x12!\n" +
-	"\fmax_restarts\x18\t \x01(\rR\vmaxRestarts\"\xb5\x01\n" +
+	"\fmax_restarts\x18\t \x01(\rR\vmaxRestarts\x12\x1f\n" +
+	"\vsuccess_any\x18\n" +
+	" \x01(\bR\n" +
+	"successAny\x12*\n" +
+	"\rsuccess_parts\x18\v \x03(\rB\x05\xaa\x01\x02\x18\x02R\fsuccessParts\"\x9b\x02\n" +
 	"\tGroupPart\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\breplicas\x18\x02 \x01(\rR\breplicas\x12\x18\n" +
@@ -2429,7 +2518,13 @@ const file_events_pb_refloat_proto_rawDesc = "" +
 	"\vmin_members\x18\x04 \x01(\rR\n" +
 	"minMembers\x12\x1b\n" +
 	"\x05after\x18\x05 \x03(\rB\x05\xaa\x01\x02\x18\x02R\x05after\x12 \n" +
-	"\vparallelism\x18\x06 \x01(\rR\vparallelism\"\xb4\x01\n" +
+	"\vparallelism\x18\x06 \x01(\rR\vparallelism\x12&\n" +
+	"\vafter_ready\x18\a \x03(\rB\x05\xaa\x01\x02\x18\x02R\n" +
+	"afterReady\x12<\n" +
+	"\rsuccess_rules\x18\b \x03(\v2\x17.refloat.v1.SuccessRuleR\fsuccessRules\"=\n" +
+	"\vSuccessRule\x12\x18\n" +
+	"\aindexes\x18\x01 \x01(\tR\aindexes\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\rR\x05count\"\xb4\x01\n" +
 	"\fGroupFinding\x120\n" +
 	"\bposition\x18\x01 \x01(\v2\x14.refloat.v1.PositionR\bposition\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x17\n" +
@@ -2540,7 +2635,7 @@ func file_events_pb_refloat_proto_rawDescGZIP() []byte {
 	return file_events_pb_refloat_proto_rawDescData
 }
 
-var file_events_pb_refloat_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_events_pb_refloat_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_events_pb_refloat_proto_goTypes = []any{
 	(*Position)(nil),           // 0: refloat.v1.Position
 	(*Envelope)(nil),           // 1: refloat.v1.Envelope
@@ -2550,65 +2645,67 @@ var file_events_pb_refloat_proto_goTypes = []any{
 	(*GroupVerdict)(nil),       // 5: refloat.v1.GroupVerdict
 	(*GroupBound)(nil),         // 6: refloat.v1.GroupBound
 	(*GroupPart)(nil),          // 7: refloat.v1.GroupPart
-	(*GroupFinding)(nil),       // 8: refloat.v1.GroupFinding
-	(*MemberChange)(nil),       // 9: refloat.v1.MemberChange
-	(*UnitEnded)(nil),          // 10: refloat.v1.UnitEnded
-	(*GroupEnded)(nil),         // 11: refloat.v1.GroupEnded
-	(*NotDecided)(nil),         // 12: refloat.v1.NotDecided
-	(*Parked)(nil),             // 13: refloat.v1.Parked
-	(*RetryReady)(nil),         // 14: refloat.v1.RetryReady
-	(*PolicyActivated)(nil),    // 15: refloat.v1.PolicyActivated
-	(*SemanticsActivated)(nil), // 16: refloat.v1.SemanticsActivated
-	(*OwnerClaim)(nil),         // 17: refloat.v1.OwnerClaim
-	(*HistoryAccepted)(nil),    // 18: refloat.v1.HistoryAccepted
-	(*StateRebuilt)(nil),       // 19: refloat.v1.StateRebuilt
-	(*PolicyGeneration)(nil),   // 20: refloat.v1.PolicyGeneration
-	(*Brake)(nil),              // 21: refloat.v1.Brake
+	(*SuccessRule)(nil),        // 8: refloat.v1.SuccessRule
+	(*GroupFinding)(nil),       // 9: refloat.v1.GroupFinding
+	(*MemberChange)(nil),       // 10: refloat.v1.MemberChange
+	(*UnitEnded)(nil),          // 11: refloat.v1.UnitEnded
+	(*GroupEnded)(nil),         // 12: refloat.v1.GroupEnded
+	(*NotDecided)(nil),         // 13: refloat.v1.NotDecided
+	(*Parked)(nil),             // 14: refloat.v1.Parked
+	(*RetryReady)(nil),         // 15: refloat.v1.RetryReady
+	(*PolicyActivated)(nil),    // 16: refloat.v1.PolicyActivated
+	(*SemanticsActivated)(nil), // 17: refloat.v1.SemanticsActivated
+	(*OwnerClaim)(nil),         // 18: refloat.v1.OwnerClaim
+	(*HistoryAccepted)(nil),    // 19: refloat.v1.HistoryAccepted
+	(*StateRebuilt)(nil),       // 20: refloat.v1.StateRebuilt
+	(*PolicyGeneration)(nil),   // 21: refloat.v1.PolicyGeneration
+	(*Brake)(nil),              // 22: refloat.v1.Brake
 }
 var file_events_pb_refloat_proto_depIdxs = []int32{
 	0,  // 0: refloat.v1.Envelope.in_from:type_name -> refloat.v1.Position
 	0,  // 1: refloat.v1.Envelope.in_to:type_name -> refloat.v1.Position
 	3,  // 2: refloat.v1.Record.job_requeued:type_name -> refloat.v1.Decision
 	3,  // 3: refloat.v1.Record.job_failed:type_name -> refloat.v1.Decision
-	12, // 4: refloat.v1.Record.not_decided:type_name -> refloat.v1.NotDecided
-	13, // 5: refloat.v1.Record.parked:type_name -> refloat.v1.Parked
-	14, // 6: refloat.v1.Record.retry_ready:type_name -> refloat.v1.RetryReady
-	15, // 7: refloat.v1.Record.policy_activated:type_name -> refloat.v1.PolicyActivated
-	16, // 8: refloat.v1.Record.semantics_activated:type_name -> refloat.v1.SemanticsActivated
-	17, // 9: refloat.v1.Record.owner_claim:type_name -> refloat.v1.OwnerClaim
-	18, // 10: refloat.v1.Record.history_accepted:type_name -> refloat.v1.HistoryAccepted
-	19, // 11: refloat.v1.Record.state_rebuilt:type_name -> refloat.v1.StateRebuilt
+	13, // 4: refloat.v1.Record.not_decided:type_name -> refloat.v1.NotDecided
+	14, // 5: refloat.v1.Record.parked:type_name -> refloat.v1.Parked
+	15, // 6: refloat.v1.Record.retry_ready:type_name -> refloat.v1.RetryReady
+	16, // 7: refloat.v1.Record.policy_activated:type_name -> refloat.v1.PolicyActivated
+	17, // 8: refloat.v1.Record.semantics_activated:type_name -> refloat.v1.SemanticsActivated
+	18, // 9: refloat.v1.Record.owner_claim:type_name -> refloat.v1.OwnerClaim
+	19, // 10: refloat.v1.Record.history_accepted:type_name -> refloat.v1.HistoryAccepted
+	20, // 11: refloat.v1.Record.state_rebuilt:type_name -> refloat.v1.StateRebuilt
 	6,  // 12: refloat.v1.Record.group_bound:type_name -> refloat.v1.GroupBound
-	8,  // 13: refloat.v1.Record.group_finding:type_name -> refloat.v1.GroupFinding
-	9,  // 14: refloat.v1.Record.member_held:type_name -> refloat.v1.MemberChange
-	9,  // 15: refloat.v1.Record.member_released:type_name -> refloat.v1.MemberChange
-	9,  // 16: refloat.v1.Record.member_restart:type_name -> refloat.v1.MemberChange
-	9,  // 17: refloat.v1.Record.member_stopped:type_name -> refloat.v1.MemberChange
-	10, // 18: refloat.v1.Record.unit_ended:type_name -> refloat.v1.UnitEnded
-	11, // 19: refloat.v1.Record.group_ended:type_name -> refloat.v1.GroupEnded
-	9,  // 20: refloat.v1.Record.member_joined:type_name -> refloat.v1.MemberChange
+	9,  // 13: refloat.v1.Record.group_finding:type_name -> refloat.v1.GroupFinding
+	10, // 14: refloat.v1.Record.member_held:type_name -> refloat.v1.MemberChange
+	10, // 15: refloat.v1.Record.member_released:type_name -> refloat.v1.MemberChange
+	10, // 16: refloat.v1.Record.member_restart:type_name -> refloat.v1.MemberChange
+	10, // 17: refloat.v1.Record.member_stopped:type_name -> refloat.v1.MemberChange
+	11, // 18: refloat.v1.Record.unit_ended:type_name -> refloat.v1.UnitEnded
+	12, // 19: refloat.v1.Record.group_ended:type_name -> refloat.v1.GroupEnded
+	10, // 20: refloat.v1.Record.member_joined:type_name -> refloat.v1.MemberChange
 	0,  // 21: refloat.v1.Decision.position:type_name -> refloat.v1.Position
 	4,  // 22: refloat.v1.Decision.member:type_name -> refloat.v1.Member
 	5,  // 23: refloat.v1.Decision.group_verdict:type_name -> refloat.v1.GroupVerdict
 	0,  // 24: refloat.v1.GroupBound.position:type_name -> refloat.v1.Position
 	7,  // 25: refloat.v1.GroupBound.parts:type_name -> refloat.v1.GroupPart
-	0,  // 26: refloat.v1.GroupFinding.position:type_name -> refloat.v1.Position
-	0,  // 27: refloat.v1.MemberChange.position:type_name -> refloat.v1.Position
-	4,  // 28: refloat.v1.MemberChange.member:type_name -> refloat.v1.Member
-	0,  // 29: refloat.v1.UnitEnded.position:type_name -> refloat.v1.Position
-	4,  // 30: refloat.v1.UnitEnded.member:type_name -> refloat.v1.Member
-	5,  // 31: refloat.v1.UnitEnded.verdict:type_name -> refloat.v1.GroupVerdict
-	0,  // 32: refloat.v1.GroupEnded.position:type_name -> refloat.v1.Position
-	0,  // 33: refloat.v1.NotDecided.position:type_name -> refloat.v1.Position
-	0,  // 34: refloat.v1.Parked.position:type_name -> refloat.v1.Position
-	0,  // 35: refloat.v1.RetryReady.position:type_name -> refloat.v1.Position
-	0,  // 36: refloat.v1.StateRebuilt.from:type_name -> refloat.v1.Position
-	21, // 37: refloat.v1.PolicyGeneration.brakes:type_name -> refloat.v1.Brake
-	38, // [38:38] is the sub-list for method output_type
-	38, // [38:38] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	8,  // 26: refloat.v1.GroupPart.success_rules:type_name -> refloat.v1.SuccessRule
+	0,  // 27: refloat.v1.GroupFinding.position:type_name -> refloat.v1.Position
+	0,  // 28: refloat.v1.MemberChange.position:type_name -> refloat.v1.Position
+	4,  // 29: refloat.v1.MemberChange.member:type_name -> refloat.v1.Member
+	0,  // 30: refloat.v1.UnitEnded.position:type_name -> refloat.v1.Position
+	4,  // 31: refloat.v1.UnitEnded.member:type_name -> refloat.v1.Member
+	5,  // 32: refloat.v1.UnitEnded.verdict:type_name -> refloat.v1.GroupVerdict
+	0,  // 33: refloat.v1.GroupEnded.position:type_name -> refloat.v1.Position
+	0,  // 34: refloat.v1.NotDecided.position:type_name -> refloat.v1.Position
+	0,  // 35: refloat.v1.Parked.position:type_name -> refloat.v1.Position
+	0,  // 36: refloat.v1.RetryReady.position:type_name -> refloat.v1.Position
+	0,  // 37: refloat.v1.StateRebuilt.from:type_name -> refloat.v1.Position
+	22, // 38: refloat.v1.PolicyGeneration.brakes:type_name -> refloat.v1.Brake
+	39, // [39:39] is the sub-list for method output_type
+	39, // [39:39] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_events_pb_refloat_proto_init() }
@@ -2643,7 +2740,7 @@ func file_events_pb_refloat_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_events_pb_refloat_proto_rawDesc), len(file_events_pb_refloat_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -94,17 +94,23 @@ type Part struct {
 	MinMembers  uint32   `json:"minMembers"`
 	After       []string `json:"after,omitempty"`
 	Parallelism uint32   `json:"parallelism,omitempty"`
+	AfterReady  []string `json:"afterReady,omitempty"`
 }
 
 func partOf(s *policy.Shape, i int) Part {
 	p := &s.Parts[i]
 	out := Part{Name: p.Name, Replicas: p.Replicas, Members: p.Members, MinMembers: p.MinMembers, Parallelism: p.Parallelism}
-	for _, a := range p.After {
-		if int(a) < len(s.Parts) {
-			out.After = append(out.After, s.Parts[a].Name)
+	out.After, out.AfterReady = namesOf(s, p.After), namesOf(s, p.AfterReady)
+	return out
+}
+
+func namesOf(s *policy.Shape, parts []uint32) (names []string) {
+	for _, i := range parts {
+		if int(i) < len(s.Parts) {
+			names = append(names, s.Parts[i].Name)
 		}
 	}
-	return out
+	return names
 }
 
 // GroupSentence explains in one sentence what a group did about a unit that ended. why is why

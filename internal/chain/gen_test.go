@@ -89,11 +89,20 @@ var record = rapid.OneOf(
 		}
 		fill(t, "digest", r.Digest[:])
 		for range rapid.IntRange(0, 3).Draw(t, "parts") {
-			r.Shape.Parts = append(r.Shape.Parts, policy.ShapePart{
+			p := policy.ShapePart{
 				Name: text.Draw(t, "part"), Replicas: small.Draw(t, "replicas"), Members: small.Draw(t, "members"), MinMembers: small.Draw(t, "min"),
-				After: numbers.Draw(t, "after"), Parallelism: small.Draw(t, "parallelism"),
-			})
+				After: numbers.Draw(t, "after"), Parallelism: small.Draw(t, "parallelism"), AfterReady: numbers.Draw(t, "afterReady"),
+			}
+			for range rapid.IntRange(0, 2).Draw(t, "rules") {
+				var indexes policy.Indexes
+				for _, i := range numbers.Draw(t, "indexes") {
+					indexes.Add(i)
+				}
+				p.SuccessRules = append(p.SuccessRules, policy.SuccessRule{Indexes: indexes, Count: small.Draw(t, "count")})
+			}
+			r.Shape.Parts = append(r.Shape.Parts, p)
 		}
+		r.Shape.Success = policy.Success{Any: rapid.Bool().Draw(t, "any"), Parts: numbers.Draw(t, "success")}
 		return r
 	}),
 	rapid.Custom(func(t *rapid.T) chain.Record {

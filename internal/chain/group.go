@@ -257,13 +257,36 @@ func (r *GroupBound) appendBody(b []byte) []byte {
 			b = appendUint(b, 2, uint64(p.Replicas))
 			b = appendUint(b, 3, uint64(p.Members))
 			b = appendUint(b, 4, uint64(p.MinMembers))
-			for _, part := range p.After { // 0 too
-				b = protowire.AppendVarint(appendTag(b, 5, protowire.VarintType), uint64(part))
+			b = appendIndexes(b, 5, p.After)
+			b = appendUint(b, 6, uint64(p.Parallelism))
+			b = appendIndexes(b, 7, p.AfterReady)
+			for _, rule := range p.SuccessRules {
+				b = appendMessage(b, 8, 1, func(b []byte) []byte {
+					return appendUint(appendString(b, 1, rule.Indexes.String()), 2, uint64(rule.Count))
+				})
 			}
-			return appendUint(b, 6, uint64(p.Parallelism))
+			return b
 		})
 	}
-	return appendUint(b, 9, uint64(r.MaxRestarts))
+	b = appendUint(b, 9, uint64(r.MaxRestarts))
+	b = appendBool(b, 10, r.Shape.Success.Any)
+	return appendIndexes(b, 11, r.Shape.Success.Parts)
+}
+
+// appendIndexes appends indexes of parts, 0 too.
+func appendIndexes(b []byte, n fieldNumber, parts []uint32) []byte {
+	for _, part := range parts {
+		b = protowire.AppendVarint(appendTag(b, n, protowire.VarintType), uint64(part))
+	}
+	return b
+}
+
+// indexTo appends the index of a part.
+func (f *wireField) indexTo(parts *[]uint32) error {
+	var part uint32
+	err := f.uint32To(&part)
+	*parts = append(*parts, part)
+	return err
 }
 
 func (r *GroupBound) setField(f *wireField) error {
@@ -291,6 +314,10 @@ func (r *GroupBound) setField(f *wireField) error {
 		return nil
 	case 9:
 		return f.uint32To(&r.MaxRestarts)
+	case 10:
+		return f.boolTo(&r.Shape.Success.Any)
+	case 11:
+		return f.indexTo(&r.Shape.Success.Parts)
 	}
 	return f.unknown()
 }
@@ -310,14 +337,32 @@ func (f *wireField) partTo(p *policy.ShapePart) error {
 		case 4:
 			return f.uint32To(&p.MinMembers)
 		case 5:
-			var part uint32
-			if err := f.uint32To(&part); err != nil {
-				return err
-			}
-			p.After = append(p.After, part)
-			return nil
+			return f.indexTo(&p.After)
 		case 6:
 			return f.uint32To(&p.Parallelism)
+		case 7:
+			return f.indexTo(&p.AfterReady)
+		case 8:
+			p.SuccessRules = append(p.SuccessRules, policy.SuccessRule{})
+			return f.successRuleTo(&p.SuccessRules[len(p.SuccessRules)-1])
+		}
+		return f.unknown()
+	})
+}
+
+func (f *wireField) successRuleTo(r *policy.SuccessRule) error {
+	if f.typ != protowire.BytesType {
+		return f.wrongType()
+	}
+	return eachField(f.bytes, func(f *wireField) error {
+		switch f.number {
+		case 1:
+			var s string
+			err := f.stringTo(&s)
+			r.Indexes = policy.ParseIndexes(s)
+			return err
+		case 2:
+			return f.uint32To(&r.Count)
 		}
 		return f.unknown()
 	})

@@ -41,10 +41,16 @@ func recordOf(m *pb.Record) chain.Record {
 	case *pb.Record_GroupBound:
 		b := r.GroupBound
 		bound := &chain.GroupBound{Position: positionOf(b.Position), Queue: b.Queue, JobSet: b.JobSet, Group: b.Group, JobID: b.JobId, Policy: b.Policy, Digest: [32]byte(b.Digest), MaxRestarts: b.MaxRestarts}
+		bound.Shape.Success = policy.Success{Any: b.SuccessAny, Parts: b.SuccessParts}
 		for _, p := range b.Parts {
-			bound.Shape.Parts = append(bound.Shape.Parts, policy.ShapePart{
+			part := policy.ShapePart{
 				Name: p.Name, Replicas: p.Replicas, Members: p.Members, MinMembers: p.MinMembers, After: p.After, Parallelism: p.Parallelism,
-			})
+				AfterReady: p.AfterReady,
+			}
+			for _, r := range p.SuccessRules {
+				part.SuccessRules = append(part.SuccessRules, policy.SuccessRule{Indexes: policy.ParseIndexes(r.Indexes), Count: r.Count})
+			}
+			bound.Shape.Parts = append(bound.Shape.Parts, part)
 		}
 		return bound
 	case *pb.Record_GroupFinding:

@@ -369,7 +369,7 @@ func (p policies) bind(_ eventlog.Position, _ *projection.Job, _, policyName str
 	if g == nil {
 		return projection.Bound{}, policy.NoSuchPolicy, nil
 	}
-	b := projection.Bound{Digest: g.Digest, Shape: g.Shape()}
+	b := projection.Bound{Digest: g.Digest, Shape: g.Shape(p.Progress.Semantics >= sinceSuccess)}
 	if g.MaxRestarts != nil {
 		b.MaxRestarts = *g.MaxRestarts
 	}

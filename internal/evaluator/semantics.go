@@ -42,6 +42,8 @@ const (
 	sinceGangReady = 4
 	// sinceProof has a failure prove that its pod is over, so that no retry waits for that. Before, only a later event did.
 	sinceProof = 4
+	// sinceSuccess has success and successRules of group policies, and afterReady. Before, they have no effect.
+	sinceSuccess = 4
 	// sinceDueAgain has a group whose end was refused when it came due come due again once a
 	// longer horizon has passed. Before, it did not end without another event.
 	sinceDueAgain = 4

@@ -46,7 +46,8 @@ type Part struct {
 	Units    []*Unit // those that have had a member, by replica
 	Restarts uint32  // of the whole part or group: the generation of a unit without members
 
-	tally tally
+	awaited bool // a part is AfterReady this one
+	tally   tally
 }
 
 // UnitState is the state of a unit.
@@ -78,6 +79,7 @@ type Unit struct {
 	queued    bool  // in the queue of units with members to release
 	firstHeld int32 // no member at an earlier place in Members is held
 	counts    counts
+	byRule    []counts // of the members of each success rule
 }
 
 // Member is one job of a unit.
@@ -99,11 +101,12 @@ const (
 	WasCancelled                      // over, and never restarted: cancelled or rejected
 	WasStopped                        // over: stopped with its unit or group
 	FailedInShadow                    // its latest run was decided in shadow, as failed for good
+	Running                           // its latest run is; known in parts that another one is AfterReady
 )
 
 const (
 	over     = HasSucceeded | HasFailed | WasCancelled | WasStopped
-	statuses = 1 << 6
+	statuses = 1 << 7
 )
 
 // Valid reports whether the status has no unknown fact.
@@ -124,6 +127,11 @@ func New(key Key, policyName string, shape policy.Shape) *Group {
 	}
 	for i, p := range shape.Parts {
 		g.Parts = append(g.Parts, &Part{ShapePart: p, Index: i})
+	}
+	for _, p := range shape.Parts {
+		for _, i := range p.AfterReady {
+			g.Parts[i].awaited = true
+		}
 	}
 	return g
 }
@@ -160,6 +168,9 @@ func (g *Group) Put(p *Part, u *Unit) {
 	}
 	i, _ := p.find(u.Replica)
 	u.Part = p
+	if len(p.SuccessRules) > 0 {
+		u.byRule = make([]counts, len(p.SuccessRules))
+	}
 	p.Units = slices.Insert(p.Units, i, u)
 	p.count(u, 1)
 }
@@ -185,7 +196,7 @@ func (u *Unit) Add(m Member) {
 	i, _ := u.find(m.Index)
 	u.Members = slices.Insert(u.Members, i, m)
 	u.firstHeld = min(u.firstHeld, int32(i))
-	u.Part.countMember(u, m.Status, 1)
+	u.Part.countMember(u, &m, 1)
 	u.Part.count(u, 1)
 	u.Part.mark(u, &u.Members[i])
 }
@@ -218,9 +229,9 @@ func (u *Unit) Set(m *Member, s Status) {
 		u.firstHeld = min(u.firstHeld, int32(i))
 	}
 	u.Part.count(u, -1)
-	u.Part.countMember(u, m.Status, -1)
+	u.Part.countMember(u, m, -1)
 	m.Status = s
-	u.Part.countMember(u, s, 1)
+	u.Part.countMember(u, m, 1)
 	u.Part.count(u, 1)
 	u.Part.mark(u, m)
 }
@@ -269,71 +280,31 @@ func (u *Unit) declared() int { return int(u.Part.Members) }
 // is.
 func (u *Unit) Complete() bool { return u.declared() > 0 && len(u.Members) >= u.declared() }
 
-// Enough reports whether as many members succeeded as must; never in a unit of open size.
-func (u *Unit) Enough() bool { return u.Part.MinMembers > 0 && u.Succeeded() >= int(u.Part.MinMembers) }
-
 // CanReach reports whether cancellations leave enough members for the unit to succeed,
 // now, or after a restart that keeps members that succeeded or runs them again.
 func (u *Unit) CanReach(afterRestart, keep bool) bool {
 	if afterRestart && u.GangID != "" && u.HasCancelled() {
 		return false // a gang restarts as a whole
 	}
-	lost := u.counts.lost
-	if afterRestart && !keep {
-		lost = u.counts.cancelled
+	lost := func(c *counts) int {
+		if afterRestart && !keep {
+			return int(c.cancelled)
+		}
+		return int(c.lost)
 	}
-	if u.declared() == 0 {
+	if u.declared()-lost(&u.counts) >= int(u.Part.MinMembers) || u.declared() == 0 {
 		return true
 	}
-	return u.declared()-int(lost) >= int(u.Part.MinMembers)
+	for i := range u.byRule {
+		if r := &u.Part.SuccessRules[i]; int(r.Indexes.Len())-lost(&u.byRule[i]) >= int(r.Count) {
+			return true
+		}
+	}
+	return false
 }
 
 // HasCancelled reports whether a member was cancelled or rejected.
 func (u *Unit) HasCancelled() bool { return u.counts.cancelled > 0 }
-
-// HasSucceeded reports whether every declared unit of the part succeeded.
-func (p *Part) HasSucceeded() bool {
-	return p.Replicas > 0 && p.tally.units[isSucceeded] == int(p.Replicas)
-}
-
-// MayStart reports whether one more member of the unit may start (GROUPS 7).
-func (g *Group) MayStart(u *Unit) bool {
-	if !g.ready(u.Part) {
-		return false
-	}
-	return u.hasRoom()
-}
-
-// Waiting returns the parts with held members that wait for no other part.
-func (g *Group) Waiting() []*Part {
-	var parts []*Part
-	for _, p := range g.Parts {
-		if p.tally.counts.held > 0 && g.ready(p) {
-			parts = append(parts, p)
-		}
-	}
-	return parts
-}
-
-// ready reports whether every part that p waits for has succeeded.
-func (g *Group) ready(p *Part) bool {
-	for _, i := range p.After {
-		if !g.Parts[i].HasSucceeded() {
-			return false
-		}
-	}
-	return true
-}
-
-// HasSucceeded reports whether all declared units succeeded; never in a group of open size.
-func (g *Group) HasSucceeded() bool {
-	for _, p := range g.Parts {
-		if !p.HasSucceeded() {
-			return false
-		}
-	}
-	return true
-}
 
 // Size returns how many members are known.
 func (g *Group) Size() int {

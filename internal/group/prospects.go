@@ -1,5 +1,7 @@
 package group
 
+import "slices"
+
 // Prospects says whether a group can go on.
 type Prospects uint8
 
@@ -37,12 +39,10 @@ func (g *Group) Prospects() Prospects {
 // that p waits for.
 func (g *Group) prospectsOf(p *Part, worstOf []Prospects) (best, worst Prospects) {
 	release, arrive := GoesOn, Awaits // of members that are held, and of those that were not submitted
-	for _, i := range p.After {
-		if !g.Parts[i].HasSucceeded() {
-			release = max(release, worstOf[i])
-			if g.Halted {
-				arrive = Exhausted // what is held then is not released
-			}
+	for i := range g.waitsFor(p) {
+		release = max(release, worstOf[i])
+		if g.Halted {
+			arrive = Exhausted // what is held then is not released
 		}
 	}
 	arrive = max(arrive, release)
@@ -75,7 +75,7 @@ func (g *Group) order() []int {
 			return
 		}
 		state[i] = 1
-		for _, before := range g.Parts[i].After {
+		for _, before := range slices.Concat(g.Parts[i].After, g.Parts[i].AfterReady) {
 			visit(int(before))
 		}
 		order = append(order, i)

@@ -10,6 +10,7 @@ type tally struct {
 	active      int // started, and did not fail in shadow
 	counts      counts
 	units       [unitKinds]int
+	ready       int        // units that are; only if the part is awaited
 	unreachable [2]int     // units that a restart could not make succeed: one that reruns all members, and one that keeps
 	releasable  unitHeap   // may have members to release
 	changed     []memberAt // since they were stored
@@ -19,6 +20,7 @@ type tally struct {
 type counts struct {
 	held, over, succeeded, failed, cancelled int32
 	lost                                     int32 // cancelled, and had not succeeded
+	running                                  int32
 }
 
 func (c *counts) add(s Status, n int32) {
@@ -30,6 +32,9 @@ func (c *counts) add(s Status, n int32) {
 	}
 	if s&HasSucceeded != 0 {
 		c.succeeded += n
+	}
+	if s.Started() && s&Running != 0 {
+		c.running += n
 	}
 	if s&HasFailed != 0 {
 		c.failed += n
@@ -90,6 +95,9 @@ func index(keep bool) int {
 func (p *Part) count(u *Unit, n int) {
 	t := &p.tally
 	t.units[u.kind()] += n
+	if p.awaited && u.ready() {
+		t.ready += n
+	}
 	if u.counts.cancelled > 0 {
 		if !u.CanReach(true, false) {
 			t.unreachable[index(false)] += n
@@ -105,9 +113,14 @@ func (p *Part) count(u *Unit, n int) {
 }
 
 // countMember counts a member's status in its unit and part, or discounts it.
-func (p *Part) countMember(u *Unit, s Status, n int32) {
-	t := &p.tally
+func (p *Part) countMember(u *Unit, m *Member, n int32) {
+	t, s := &p.tally, m.Status
 	u.counts.add(s, n)
+	for i := range u.byRule {
+		if p.SuccessRules[i].Indexes.Has(m.Index) {
+			u.byRule[i].add(s, n)
+		}
+	}
 	t.counts.add(s, n)
 	t.members += int(n)
 	if s.Over() || s&FailedInShadow != 0 {

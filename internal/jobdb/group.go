@@ -83,9 +83,9 @@ func (s UnitState) String() string {
 	return nameOf([]string{"Active", "Succeeded", "Failed"}, uint8(s), "UnitState")
 }
 
-// StateWith returns the state of a unit of which so many members succeeded.
-func (u *Unit) StateWith(succeeded int, shape *policy.Shape) UnitState {
-	if p := shape.Part(u.Part); p != nil && u.State == UnitActive && succeeded >= int(p.MinMembers) {
+// StateWith returns the state of a unit of which the members with these indexes succeeded.
+func (u *Unit) StateWith(succeeded policy.Indexes, shape *policy.Shape) UnitState {
+	if p := shape.Part(u.Part); p != nil && u.State == UnitActive && p.Enough(succeeded) {
 		return UnitSucceeded
 	}
 	return u.State

@@ -204,32 +204,64 @@ type shapePart struct {
 	MinMembers  uint32   `json:"minMembers"`
 	After       []uint32 `json:"after,omitempty"`
 	Parallelism uint32   `json:"parallelism,omitempty"`
+
+	AfterReady   []uint32      `json:"afterReady,omitempty"`
+	SuccessRules []successRule `json:"successRules,omitempty"`
 }
 
-// EncodeShape encodes the parts of a group for a column; none is "".
-func EncodeShape(parts []policy.ShapePart) string {
-	if len(parts) == 0 {
+type successRule struct {
+	Indexes string `json:"indexes"`
+	Count   uint32 `json:"count"`
+}
+
+// wholeShape is a shape in a column, where it is more than its parts.
+type wholeShape struct {
+	Parts   []shapePart `json:"parts"`
+	Success success     `json:"success"`
+}
+
+type success struct {
+	Any   bool     `json:"any,omitempty"`
+	Parts []uint32 `json:"parts,omitempty"`
+}
+
+// EncodeShape encodes the shape of a group for a column: a list of parts, none is "", or an object with them.
+func EncodeShape(s policy.Shape) string {
+	if len(s.Parts) == 0 {
 		return ""
 	}
-	out := make([]shapePart, len(parts))
-	for i, p := range parts {
-		out[i] = shapePart{text(p.Name), p.Replicas, p.Members, p.MinMembers, p.After, p.Parallelism}
+	out := make([]shapePart, len(s.Parts))
+	for i, p := range s.Parts {
+		out[i] = shapePart{text(p.Name), p.Replicas, p.Members, p.MinMembers, p.After, p.Parallelism, p.AfterReady, nil}
+		for _, r := range p.SuccessRules {
+			out[i].SuccessRules = append(out[i].SuccessRules, successRule{r.Indexes.String(), r.Count})
+		}
+	}
+	if s.Success.Any || s.Success.Parts != nil {
+		return encode(wholeShape{out, success{s.Success.Any, s.Success.Parts}})
 	}
 	return encode(out)
 }
 
 // DecodeShape decodes what EncodeShape wrote.
-func DecodeShape(s string) ([]policy.ShapePart, error) {
+func DecodeShape(s string) (policy.Shape, error) {
 	if s == "" {
-		return nil, nil
+		return policy.Shape{}, nil
 	}
-	var in []shapePart
-	if err := json.Unmarshal([]byte(s), &in); err != nil {
-		return nil, fmt.Errorf("decode the parts of a group: %w", err)
+	var in wholeShape
+	into := any(&in.Parts)
+	if s[0] == '{' {
+		into = &in
 	}
-	parts := make([]policy.ShapePart, len(in))
-	for i, p := range in {
-		parts[i] = policy.ShapePart{Name: string(p.Name), Replicas: p.Replicas, Members: p.Members, MinMembers: p.MinMembers, After: p.After, Parallelism: p.Parallelism}
+	if err := json.Unmarshal([]byte(s), into); err != nil {
+		return policy.Shape{}, fmt.Errorf("decode the parts of a group: %w", err)
 	}
-	return parts, nil
+	parts := make([]policy.ShapePart, len(in.Parts))
+	for i, p := range in.Parts {
+		parts[i] = policy.ShapePart{Name: string(p.Name), Replicas: p.Replicas, Members: p.Members, MinMembers: p.MinMembers, After: p.After, Parallelism: p.Parallelism, AfterReady: p.AfterReady}
+		for _, r := range p.SuccessRules {
+			parts[i].SuccessRules = append(parts[i].SuccessRules, policy.SuccessRule{Indexes: policy.ParseIndexes(r.Indexes), Count: r.Count})
+		}
+	}
+	return policy.Shape{Parts: parts, Success: policy.Success{Any: in.Success.Any, Parts: in.Success.Parts}}, nil
 }

@@ -1,5 +1,7 @@
 package policy
 
+import "slices"
+
 // GroupDefinition is a group policy as its author wrote it (GROUPS 2).
 type GroupDefinition struct {
 	Name        string
@@ -12,6 +14,7 @@ type GroupDefinition struct {
 	Rules       []GroupRule
 	Restarts    UnitRestarts     // unit.restarts: of parts that state none, and of groups of open size
 	Parts       []PartDefinition // in order; none: one part MainPart of open size
+	Success     Success
 }
 
 // PartDefinition is one part of a group policy.
@@ -222,12 +225,25 @@ const MainPart = "main"
 
 // Shape is the part of a group policy that the first member fixes for the group's life.
 type Shape struct {
-	Parts []ShapePart
+	Parts   []ShapePart
+	Success Success
+}
+
+// Success is when a group has succeeded: when some of its parts have, or one unit of them.
+type Success struct {
+	Any   bool     // one unit is enough
+	Parts []uint32 // their indexes, ascending; none: all
 }
 
 // Open reports whether the group's size is not declared: one part MainPart with any number
 // of replicas and members.
 func (s *Shape) Open() bool { return len(s.Parts) == 0 }
+
+// Extended reports whether the shape has something that only version 4 of SEMANTICS knows.
+func (s *Shape) Extended() bool {
+	return s.Success.Any || len(s.Success.Parts) > 0 ||
+		slices.ContainsFunc(s.Parts, func(p ShapePart) bool { return len(p.AfterReady) > 0 || len(p.SuccessRules) > 0 })
+}
 
 // Part returns the part of that name, or nil.
 func (s *Shape) Part(name string) *ShapePart {
@@ -247,6 +263,32 @@ type ShapePart struct {
 	MinMembers  uint32   // that must succeed; 1 to Members
 	After       []uint32 // indexes of the parts that must have succeeded, ascending
 	Parallelism uint32   // members of a unit that may be started and not over; 0: all
+
+	AfterReady   []uint32 // indexes of the parts that must be ready or have succeeded, ascending
+	SuccessRules []SuccessRule
+}
+
+// Enough reports whether a unit has succeeded when the members with these indexes have.
+func (p *ShapePart) Enough(succeeded Indexes) bool {
+	return succeeded.Len() >= uint64(p.MinMembers) || slices.ContainsFunc(p.SuccessRules, func(r SuccessRule) bool { return r.holds(succeeded) })
+}
+
+func (r *SuccessRule) holds(succeeded Indexes) bool {
+	n := uint32(0)
+	for _, in := range succeeded {
+		for i := in.First; i <= in.Last; i++ {
+			if r.Indexes.Has(i) {
+				n++
+			}
+		}
+	}
+	return n >= r.Count
+}
+
+// SuccessRule is a number of members of a unit that are enough for it to succeed, also if they are fewer than MinMembers.
+type SuccessRule struct {
+	Indexes Indexes // of some members; not empty
+	Count   uint32  // of them, that must succeed
 }
 
 // MaxGroupName is the maximum length of a group's name, in characters.
@@ -266,11 +308,18 @@ type GroupPolicy struct{ GroupDefinition }
 // change afterwards.
 func CompileGroup(d *GroupDefinition) *GroupPolicy { return &GroupPolicy{*d} }
 
-// Shape returns what the policy fixes when it binds a group.
-func (g *GroupPolicy) Shape() Shape {
+// Shape returns what the policy fixes when it binds a group. Before version 4 of SEMANTICS it is not extended.
+func (g *GroupPolicy) Shape(extended bool) Shape {
 	var s Shape
 	for i := range g.Parts {
-		s.Parts = append(s.Parts, g.Parts[i].ShapePart)
+		p := g.Parts[i].ShapePart
+		if !extended {
+			p.AfterReady, p.SuccessRules = nil, nil
+		}
+		s.Parts = append(s.Parts, p)
+	}
+	if extended {
+		s.Success = g.Success
 	}
 	return s
 }

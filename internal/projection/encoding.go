@@ -19,6 +19,13 @@ const (
 // encoder appends values; decoder removes them in the same order.
 type encoder struct{ b []byte }
 
+func (e *encoder) uints(vs []uint32) {
+	e.uint(uint64(len(vs)))
+	for _, v := range vs {
+		e.uint(uint64(v))
+	}
+}
+
 func (e *encoder) uint(v uint64)   { e.b = binary.AppendUvarint(e.b, v) }
 func (e *encoder) int(v int64)     { e.b = binary.AppendVarint(e.b, v) }
 func (e *encoder) string(v string) { e.uint(uint64(len(v))); e.b = append(e.b, v...) }

@@ -280,6 +280,9 @@ func (s *State) foldRun(ev *events.Event, publish int64) {
 		if r.End == NotEnded && ev.Node != "" {
 			r.RunningNode = s.intern(ev.Node)
 		}
+		if r.End == NotEnded && e.job.Member != nil {
+			s.running(e, r, true)
+		}
 	case events.RunSucceeded:
 		switch r.End {
 		case NotEnded:
@@ -379,6 +382,9 @@ func (s *State) failed(e *entry, r *Run, ev *events.Event, publish int64) {
 	case NotEnded:
 		r.End = Failed
 		e.job.Open--
+		if e.job.Member != nil {
+			s.running(e, r, false)
+		}
 		s.msg.failures = append(s.msg.failures, Failure{
 			JobID: e.id, RunID: r.ID, Time: ev.Created.Time(publish),
 			Error: ev.Error, Preempted: ev.Kind == events.RunPreempted,

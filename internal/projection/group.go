@@ -400,7 +400,21 @@ func (s *State) started(e *entry) {
 		return
 	}
 	e.job.Member.Restart = nil
-	u.Set(m, m.Status&^group.FailedInShadow)
+	u.Set(m, m.Status&^(group.FailedInShadow|group.Running))
+}
+
+// running folds that a member's run runs, or does no more.
+func (s *State) running(e *entry, r *Run, runs bool) {
+	_, u, m := s.memberOf(e)
+	if m == nil || e.job.Latest != r || !u.Part.Awaited() {
+		return
+	}
+	switch pending := e.job.Member.Restart; {
+	case !runs:
+		u.Set(m, m.Status&^group.Running)
+	case pending == nil || pending.Run != r.ID:
+		u.Set(m, m.Status|group.Running)
+	}
 }
 
 // markSucceeded marks the units that have reached minMembers (GROUPS 3).

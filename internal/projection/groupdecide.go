@@ -374,7 +374,10 @@ func (s *State) releaseHeld(ge *groupEntry) {
 	if ge.g.State != policy.GroupActive || ge.g.Halted {
 		return
 	}
-	for _, part := range ge.g.Waiting() {
+	for _, part := range ge.g.Parts {
+		if !ge.g.MayRelease(part) {
+			continue
+		}
 		for u := part.NextReleasable(); u != nil; u = part.NextReleasable() {
 			m := u.NextHeld()
 			if !s.offer(Released, u, s.entry(m.Job)) {

@@ -25,8 +25,12 @@ const (
 	followersRecord = 'e'
 )
 
-// groupVersion is the first byte of headers and units.
-const groupVersion = 1
+// groupVersion is the first byte of headers and units. A group whose shape has what only version 4 of the semantics
+// knows has a header that begins with extendedVersion.
+const (
+	groupVersion    = 1
+	extendedVersion = 2
+)
 
 // groupWeight marks the terms of groups among those of jobs: one horizon.
 const groupWeight = 0x80
@@ -118,7 +122,11 @@ func splitMemberRef(b []byte) memberRef {
 }
 
 func appendGroup(b []byte, g *group.Group) []byte {
+	extended := g.Shape.Extended()
 	e := encoder{append(b, groupVersion)}
+	if extended {
+		e.b[len(e.b)-1] = extendedVersion
+	}
 	e.string(g.Policy)
 	e.uint(uint64(len(g.Shape.Parts)))
 	for _, p := range g.Shape.Parts {
@@ -126,11 +134,20 @@ func appendGroup(b []byte, g *group.Group) []byte {
 		e.uint(uint64(p.Replicas))
 		e.uint(uint64(p.Members))
 		e.uint(uint64(p.MinMembers))
-		e.uint(uint64(len(p.After)))
-		for _, i := range p.After {
-			e.uint(uint64(i))
-		}
+		e.uints(p.After)
 		e.uint(uint64(p.Parallelism))
+		if extended {
+			e.uints(p.AfterReady)
+			e.uint(uint64(len(p.SuccessRules)))
+			for _, r := range p.SuccessRules {
+				e.string(r.Indexes.String())
+				e.uint(uint64(r.Count))
+			}
+		}
+	}
+	if extended {
+		e.bools(g.Shape.Success.Any)
+		e.uints(g.Shape.Success.Parts)
 	}
 	e.b = append(e.b, byte(g.State), byte(g.Reason))
 	e.bools(g.Halted, g.Refused, g.Passed)
@@ -152,25 +169,16 @@ func appendGroup(b []byte, g *group.Group) []byte {
 
 func decodeGroup(k group.Key, b []byte) (*group.Group, error) {
 	d := decoder{b: b}
-	if err := d.version(groupVersion, "group"); err != nil {
+	extended := len(b) > 0 && b[0] == extendedVersion
+	if extended {
+		d.byte()
+	} else if err := d.version(groupVersion, "group"); err != nil {
 		return nil, err
 	}
 	policyName := d.string()
-	var shape policy.Shape
-	for range d.count() {
-		p := policy.ShapePart{Name: d.string(), Replicas: d.uint32(), Members: d.uint32(), MinMembers: d.uint32()}
-		for range d.count() {
-			p.After = append(p.After, d.uint32())
-		}
-		p.Parallelism = d.uint32()
-		shape.Parts = append(shape.Parts, p)
-	}
-	for _, p := range shape.Parts {
-		for _, i := range p.After {
-			if int(i) >= len(shape.Parts) {
-				d.fail()
-			}
-		}
+	shape := decodeShape(&d, extended)
+	if d.bad {
+		return nil, d.done("group")
 	}
 	g := group.New(k, policyName, shape)
 	g.State, g.Reason = policy.GroupState(d.byte()), policy.UnitReason(d.byte())
@@ -185,6 +193,34 @@ func decodeGroup(k group.Key, b []byte) (*group.Group, error) {
 		p.Restarts = d.uint32()
 	}
 	return g, d.done("group")
+}
+
+func decodeShape(d *decoder, extended bool) (shape policy.Shape) {
+	parts := d.count()
+	others := func() (list []uint32) {
+		for range d.count() {
+			if list = append(list, d.uint32()); int(list[len(list)-1]) >= parts {
+				d.fail()
+			}
+		}
+		return list
+	}
+	for range parts {
+		p := policy.ShapePart{Name: d.string(), Replicas: d.uint32(), Members: d.uint32(), MinMembers: d.uint32()}
+		p.After, p.Parallelism = others(), d.uint32()
+		if extended {
+			p.AfterReady = others()
+			for range d.count() {
+				p.SuccessRules = append(p.SuccessRules, policy.SuccessRule{Indexes: policy.ParseIndexes(d.string()), Count: d.uint32()})
+			}
+		}
+		shape.Parts = append(shape.Parts, p)
+	}
+	if extended {
+		d.bools(&shape.Success.Any)
+		shape.Success.Parts = others()
+	}
+	return shape
 }
 
 func appendUnit(b []byte, u *group.Unit) []byte {

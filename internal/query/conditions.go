@@ -2,6 +2,7 @@ package query
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/plural"
@@ -25,13 +26,24 @@ func conditionsOf(g *Group, state policy.GroupState, reason policy.UnitReason) [
 	switch state {
 	case policy.GroupActive:
 	case policy.GroupSucceeded:
-		return []Condition{isTrue("Completed", "AllJobsCompleted", "all units have succeeded")}
+		message := "all units have succeeded"
+		if g.unsucceeded() {
+			message = "the units that success names have succeeded"
+		}
+		return []Condition{isTrue("Completed", "AllJobsCompleted", message)}
 	case policy.GroupFailed:
 		return []Condition{isTrue("Failed", g.whyFailed(reason), g.whyEnded(reason))}
 	case policy.GroupHalted:
 		return []Condition{isTrue("Halted", g.Reason, g.whyEnded(reason)+"; no unit starts any more")}
 	}
 	return []Condition{}
+}
+
+// unsucceeded reports whether a unit that has members has not succeeded.
+func (g *Group) unsucceeded() bool {
+	return slices.ContainsFunc(g.Parts, func(p Part) bool {
+		return slices.ContainsFunc(p.Units, func(u Unit) bool { return u.State != jobdb.UnitSucceeded.String() })
+	})
 }
 
 // whyFailed returns the reason that a JobSet gives: its own, where a rule or the lack of one fails it.
@@ -89,7 +101,12 @@ func conditionsOfUnit(u *Unit, shape *policy.ShapePart, state jobdb.UnitState, r
 	case jobdb.UnitSucceeded:
 		reason, message := "CompletionsReached", "all of its members have succeeded"
 		if shape != nil && u.Succeeded < int(shape.Members) {
-			reason, message = "SuccessPolicy", fmt.Sprintf("%d of its %s have succeeded, and minMembers is %d", u.Succeeded, plural.Of(uint64(shape.Members), "member"), shape.MinMembers)
+			reason, message = "SuccessPolicy", fmt.Sprintf("%d of its %s have succeeded", u.Succeeded, plural.Of(uint64(shape.Members), "member"))
+			if u.Succeeded >= int(shape.MinMembers) {
+				message += fmt.Sprintf(", and minMembers is %d", shape.MinMembers)
+			} else {
+				message += ", as one of its successRules says: " + u.CompletedIndexes
+			}
 		}
 		first, last = isTrue("SuccessCriteriaMet", reason, message), isTrue("Complete", reason, message)
 	case jobdb.UnitFailed:

@@ -13,6 +13,7 @@ import (
 	"github.com/refloat/refloat/internal/group"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/plural"
+	"github.com/refloat/refloat/internal/policy"
 )
 
 // Group is a group of jobs.
@@ -102,14 +103,13 @@ func groupOf(q jobdb.Queries, g *jobdb.Group) (Group, error) {
 func unitOf(g *jobdb.Group, u *jobdb.Unit, members []*jobdb.Job) Unit {
 	out := Unit{Replica: u.Replica, Reason: u.Reason.String(), Generation: u.Generation, Restarts: u.Restarts, RetriesUsed: u.Retries}
 	slices.SortFunc(members, func(a, b *jobdb.Job) int { return cmp.Compare(a.Member.Index, b.Member.Index) })
-	var completed, failed jobdb.Indexes
-	counted := 0
+	var completed, failed, counted policy.Indexes
 	for _, j := range members {
 		if j.Terminating() {
 			out.Terminating++
 		}
 		if j.Member.State == jobdb.MemberSucceeded {
-			counted++
+			counted.Add(j.Member.Index)
 		}
 		switch j.MemberShown() {
 		case jobdb.MemberActive:

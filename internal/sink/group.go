@@ -101,7 +101,7 @@ func (f *fold) join(j *jobRow, s *events.Submit) {
 		return // from before version 3, or not answered yet
 	}
 	u := f.unit(g, part, replica)
-	taken := jobdb.ParseIndexes(u.Taken)
+	taken := policy.ParseIndexes(u.Taken)
 	index := taken.NextFree()
 	if s.Index != "" {
 		n, _ := strconv.ParseUint(s.Index, 10, 32) // of a member it is valid
@@ -173,7 +173,7 @@ func (f *fold) placed(j *jobRow, g *groupRow, u *unitRow, m *chain.Member) {
 	}
 	j.Member.GroupID, j.Member.Binding, j.Member.Group = g.ID, g.Binding, g.Name
 	j.Member.Part, j.Member.Replica, j.Member.Index, j.Member.Generation = m.Part, m.Replica, m.Index, m.Generation
-	taken := jobdb.ParseIndexes(u.Taken)
+	taken := policy.ParseIndexes(u.Taken)
 	taken.Add(m.Index)
 	u.Taken = taken.String()
 }

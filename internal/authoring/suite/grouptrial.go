@@ -61,7 +61,7 @@ func newGroupTrial(set *policyfile.Set, t *Test) (*groupTrial, error) {
 	case byPolicy == nil:
 		return nil, fmt.Errorf("the policies have no GroupPolicy %s", shown(t.Group.Policy))
 	default:
-		g.shape = byPolicy.Shape()
+		g.shape = byPolicy.Shape(true)
 	}
 	g.roster = rosterOf(&g.shape)
 	g.last.roster = g.roster

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/policy"
 )
 
@@ -225,7 +224,7 @@ func (p *rosterPart) names(all []place) []string {
 		return []string{p.name}
 	}
 	var names []string
-	var whole jobdb.Indexes
+	var whole policy.Indexes
 	flush := func() {
 		names = append(names, spans(p.name, whole)...)
 		whole = nil
@@ -241,7 +240,7 @@ func (p *rosterPart) names(all []place) []string {
 			continue
 		}
 		flush()
-		var indexes jobdb.Indexes
+		var indexes policy.Indexes
 		for _, m := range all[:n] {
 			indexes.Add(m.index)
 		}
@@ -253,7 +252,7 @@ func (p *rosterPart) names(all []place) []string {
 }
 
 // spans writes one item for each interval of a set.
-func spans(prefix string, set jobdb.Indexes) []string {
+func spans(prefix string, set policy.Indexes) []string {
 	if len(set) == 0 {
 		return nil
 	}

@@ -50,7 +50,7 @@ var Groups = Of[jobdb.Group]{
 	Columns: columns(`group_id partition queue job_set grp binding policy digest shape
 		state reason rule generation restarts counted max_restarts updated_ledger updated_entry updated_batch`),
 	Fields: func(g *jobdb.Group, v []any) []any {
-		return at(&g.Updated, append(v, &g.ID, &g.Partition, &g.Queue, &g.JobSet, &g.Name, &g.Binding, &g.Policy, &g.Digest, &g.Shape.Parts,
+		return at(&g.Updated, append(v, &g.ID, &g.Partition, &g.Queue, &g.JobSet, &g.Name, &g.Binding, &g.Policy, &g.Digest, &g.Shape,
 			(*uint8)(&g.State), (*uint8)(&g.Reason), &g.Rule, &g.Generation, &g.Restarts, &g.Counted, &g.MaxRestarts))
 	},
 }

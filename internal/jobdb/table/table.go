@@ -62,7 +62,7 @@ func Plain(field any) any {
 		return jobdb.EncodeMember(*p)
 	case **chain.GroupVerdict:
 		return jobdb.EncodeVerdict(*p)
-	case *[]policy.ShapePart:
+	case *policy.Shape:
 		return jobdb.EncodeShape(*p)
 	case *[]byte:
 		return *p
@@ -86,7 +86,7 @@ func Decoder(field any) func(string) error {
 		return into(p, jobdb.DecodeMember)
 	case **chain.GroupVerdict:
 		return into(p, jobdb.DecodeVerdict)
-	case *[]policy.ShapePart:
+	case *policy.Shape:
 		return into(p, jobdb.DecodeShape)
 	}
 	return nil

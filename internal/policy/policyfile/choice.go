@@ -53,6 +53,7 @@ type (
 	unitReason      policy.UnitReason
 	restartOn       uint8
 	memberFailure   uint8
+	successOperator uint8
 )
 
 const (
@@ -192,6 +193,20 @@ func (m *memberFailure) form() (string, string) { return formOf(m.words()) }
 func (m *memberFailure) text() string           { return m.words()[*m] }
 func (m *memberFailure) parse(s string) (f fault) {
 	*m, f = choose[memberFailure]("value", s, m.words())
+	return f
+}
+
+const (
+	noSuccessOperator successOperator = iota
+	allOf
+	anyOf
+)
+
+func (o *successOperator) words() []string        { return []string{"", "All", "Any"} }
+func (o *successOperator) form() (string, string) { return formOf(o.words()) }
+func (o *successOperator) text() string           { return o.words()[*o] }
+func (o *successOperator) parse(s string) (f fault) {
+	*o, f = choose[successOperator]("operator", s, o.words())
 	return f
 }
 

@@ -37,6 +37,7 @@ type groupSpec struct {
 	Completed       completed        `file:"completed"`
 	Rules           *[]groupRuleSpec `file:"rules"` // an empty list is not the same as none
 	Unit            unitSpec         `file:"unit"`
+	Success         *successSpec     `file:"success"`
 	Parts           []partSpec       `file:"parts" must:"nonempty"`
 }
 
@@ -48,6 +49,11 @@ type groupRuleSpec struct {
 	OnReasons        []unitReason  `file:"onReasons" must:"nonempty unique"`
 	OnMessage        message       `file:"onMessage"`
 	Parts            []partName    `file:"parts" must:"nonempty unique"`
+}
+
+type successSpec struct {
+	Operator successOperator `file:"operator"`
+	Parts    []partName      `file:"parts" must:"nonempty unique"`
 }
 
 type unitSpec struct {
@@ -72,6 +78,27 @@ type partSpec struct {
 	OnMemberFailure  memberFailure `file:"onMemberFailure"`
 	MaxFailedMembers *limit        `file:"maxFailedMembers"`
 	Restarts         *restartsSpec `file:"restarts"`
+
+	AfterReady   []partName        `file:"afterReady" must:"nonempty unique"`
+	SuccessRules []successRuleSpec `file:"successRules" must:"nonempty"`
+}
+
+type successRuleSpec struct {
+	Indexes indexes `file:"indexes" must:"required"`
+	Count   *size   `file:"count"`
+}
+
+// indexes is a set of indexes of members.
+type indexes struct{ set policy.Indexes }
+
+func (n *indexes) form() (string, string) { return "indexes in quotes", "!!str" }
+func (n *indexes) text() string           { return n.set.String() }
+func (n *indexes) parse(s string) fault {
+	set, all := policy.ReadIndexes(s)
+	if n.set = set; !all || len(set) == 0 || strings.Trim(s, "0123456789,-") != "" {
+		return fault{codeBadText, "not indexes of members", `write numbers and ranges in ascending order, such as "0,3-7"`}
+	}
+	return fault{}
 }
 
 // size is a number of units or members.
@@ -113,6 +140,14 @@ func (g *groupSpec) check(i *inspection) {
 	g.checkRules(i)
 	parts := g.checkParts(i)
 	g.checkOrder(i, parts)
+	if g.Success != nil {
+		for k, name := range g.Success.Parts {
+			g.declared(i, parts, fmt.Sprintf("success.parts[%d]", k), name)
+		}
+		if len(g.Parts) == 0 {
+			i.fault("success", fault{codeConflict, "without parts, a group succeeds when all of its known members have", "declare parts, or remove it"})
+		}
+	}
 	for n := range g.rules() {
 		for k, name := range (*g.Rules)[n].Parts {
 			g.declared(i, parts, fmt.Sprintf("rules[%d].parts[%d]", n, k), name)
@@ -182,7 +217,7 @@ func (g *groupSpec) declared(i *inspection, parts map[partName]int, field string
 	i.fault(field, fault{codeUnknownValue, "no part " + shown(string(name)), suggest.Fix(string(name), names, "use the name of one of the parts")})
 }
 
-// checkOrder checks after: parts that exist, and no cycle.
+// checkOrder checks after and afterReady: parts that exist, and no cycle.
 func (g *groupSpec) checkOrder(i *inspection, parts map[partName]int) {
 	if len(g.Parts) > policy.MaxGroupParts {
 		return
@@ -198,8 +233,11 @@ func (g *groupSpec) checkOrder(i *inspection, parts map[partName]int) {
 	visit = func(n int) {
 		state[n] = open
 		way = append(way, n)
-		for k, name := range g.Parts[n].After {
-			field := fmt.Sprintf("parts[%d].after[%d]", n, k)
+		for k, name := range slices.Concat(g.Parts[n].After, g.Parts[n].AfterReady) {
+			from, field := "after", fmt.Sprintf("parts[%d].after[%d]", n, k)
+			if first := len(g.Parts[n].After); k >= first {
+				from, field = "afterReady", fmt.Sprintf("parts[%d].afterReady[%d]", n, k-first)
+			}
 			g.declared(i, parts, field, name)
 			next, ok := parts[name]
 			switch {
@@ -207,7 +245,7 @@ func (g *groupSpec) checkOrder(i *inspection, parts map[partName]int) {
 			case state[next] == unseen:
 				visit(next)
 			case state[next] == open:
-				i.fault(field, fault{codeCycle, "the parts wait for each other: " + g.cycle(way[slices.Index(way, next):]), "remove one of these parts from after"})
+				i.fault(field, fault{codeCycle, "the parts wait for each other: " + g.cycle(way[slices.Index(way, next):]), "remove one of these parts from " + from})
 			}
 		}
 		way = way[:len(way)-1]
@@ -244,14 +282,36 @@ func (p *partSpec) check(i *inspection) {
 	if p.CountFailed && p.RetryLimit == nil && i.clean("retryLimit") {
 		i.fault("countFailed", fault{codeConflict, "without retryLimit there is nothing to count against", "add retryLimit, or remove it"})
 	}
+	for n := range p.SuccessRules {
+		p.checkSuccess(i, n)
+	}
+}
+
+// checkSuccess checks that a success rule can hold.
+func (p *partSpec) checkSuccess(i *inspection, n int) {
+	r, field := &p.SuccessRules[n], fmt.Sprintf("successRules[%d].", n)
+	if len(r.Indexes.set) == 0 {
+		return // a fault of its own
+	}
+	if members := or(p.Members, 1); r.Indexes.set.Last() >= uint32(members) && i.clean("members") {
+		i.fault(field+"indexes", fault{codeOutOfRange, fmt.Sprintf("the unit has no member %d", r.Indexes.set.Last()), fmt.Sprintf("choose indexes from 0 to %d, or raise members", members-1)})
+		return
+	}
+	if of := r.Indexes.set.Len(); r.Count != nil && uint64(*r.Count) > of && i.clean(field+"count") {
+		i.fault(field+"count", fault{codeOutOfRange, fmt.Sprintf("%d of %d members cannot succeed", *r.Count, of), fmt.Sprintf("choose a number from 1 to %d, or more indexes", of)})
+	}
 }
 
 // settle normalises a group policy, so that equal ones have the same form.
 func (g *groupSpec) settle() {
 	g.Backoff.settle()
 	g.Unit.Restarts.settle()
+	if g.Success != nil {
+		slices.Sort(g.Success.Parts)
+	}
 	for n := range g.Parts {
 		slices.Sort(g.Parts[n].After)
+		slices.Sort(g.Parts[n].AfterReady)
 		g.Parts[n].Restarts.settle()
 	}
 	for n := range g.rules() {
@@ -309,7 +369,19 @@ func (g *namedGroup) definition() *policy.GroupDefinition {
 		}
 		d.Parts = append(d.Parts, p)
 	}
+	if s.Success != nil {
+		d.Success = policy.Success{Any: s.Success.Operator == anyOf, Parts: indexesOf(s.Success.Parts, index)}
+	}
 	return d
+}
+
+// indexesOf returns the indexes of parts, ascending.
+func indexesOf(parts []partName, index map[partName]uint32) (list []uint32) {
+	for _, name := range parts {
+		list = append(list, index[name])
+	}
+	slices.Sort(list)
+	return list
 }
 
 func (r *groupRuleSpec) definition() policy.GroupRule {
@@ -343,10 +415,10 @@ func (p *partSpec) definition(index map[partName]uint32) policy.PartDefinition {
 		MaxFailedMembers: (*uint32)(p.MaxFailedMembers),
 		Restarts:         p.Restarts.definition(),
 	}
-	for _, name := range p.After {
-		out.After = append(out.After, index[name])
+	out.After, out.AfterReady = indexesOf(p.After, index), indexesOf(p.AfterReady, index)
+	for _, r := range p.SuccessRules {
+		out.SuccessRules = append(out.SuccessRules, policy.SuccessRule{Indexes: r.Indexes.set, Count: uint32(or(r.Count, size(r.Indexes.set.Len())))})
 	}
-	slices.Sort(out.After)
 	return out
 }
 

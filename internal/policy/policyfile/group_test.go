@@ -22,9 +22,10 @@ spec:
   - {name: maintenance, action: RestartPart, countsTowardsMax: false, limit: 5, onReasons: [MemberCancelled, PodFailurePolicy], onMessage: {pattern: 'host'}, parts: [workers, driver]}
   - {name: rest, action: Leave}
   unit: {restarts: {limit: 1, backoff: {type: Constant}}}
+  success: {operator: Any, parts: [init, workers]}
   parts:
   - {name: workers, replicas: 4, members: 8, minMembers: 7, after: [init, driver], parallelism: 2, retryLimit: 6, onMemberFailure: Continue, maxFailedMembers: 0, restarts: {limit: 3, on: Always}}
-  - {name: driver, members: 3}
+  - {name: driver, members: 3, afterReady: [init], successRules: [{indexes: "0,2", count: 1}, {indexes: "0-1"}]}
   - {name: init, restarts: {on: Never, limit: 2}}
 `
 
@@ -46,14 +47,18 @@ func TestGroupDefinition(t *testing.T) {
 			},
 			{Name: "rest", Action: policy.Leave},
 		},
-		Restarts: unit,
+		Restarts: unit, Success: policy.Success{Any: true, Parts: []uint32{0, 2}},
 		Parts: []policy.PartDefinition{
 			{
 				ShapePart:  policy.ShapePart{Name: "workers", Replicas: 4, Members: 8, MinMembers: 7, After: []uint32{1, 2}, Parallelism: 2},
 				RetryLimit: ptr(6), Continue: true, MaxFailedMembers: ptr(0),
 				Restarts: policy.UnitRestarts{On: policy.RestartAlways, Limit: 3},
 			},
-			{ShapePart: policy.ShapePart{Name: "driver", Replicas: 1, Members: 3, MinMembers: 3}, Restarts: unit},
+			{ShapePart: policy.ShapePart{
+				Name: "driver", Replicas: 1, Members: 3, MinMembers: 3, AfterReady: []uint32{2}, SuccessRules: []policy.SuccessRule{
+					{Indexes: policy.ParseIndexes("0,2"), Count: 1}, {Indexes: policy.ParseIndexes("0-1"), Count: 2},
+				},
+			}, Restarts: unit},
 			{ShapePart: policy.ShapePart{Name: "init", Replicas: 1, Members: 1, MinMembers: 1}, Restarts: policy.UnitRestarts{On: policy.RestartNever, Limit: 2}},
 		},
 	}

@@ -138,6 +138,8 @@ func scalarSchema(t reflect.Type) map[string]any {
 		return map[string]any{"type": "integer", "minimum": 1, "maximum": policy.MaxGroupMembers}
 	case *partName:
 		return text(63, namePattern)
+	case *indexes:
+		return map[string]any{"type": "string", "pattern": `^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$`, "examples": []string{"0,3-7"}}
 	case *groupRuleName:
 		s := text(63, namePattern)
 		s["not"] = map[string]any{"const": restartsName}

@@ -106,12 +106,14 @@ func drawGroup(t *rapid.T, i int) string {
 			part := maybe([]string{"name: " + name, fmt.Sprintf("members: %d", members)}, number("replicas", 1, 3))
 			part = maybe(maybe(maybe(part, number("minMembers", 1, members)), number("parallelism", 1, 9)), number("retryLimit", 0, 5)+", countFailed: true")
 			if len(names) > 0 {
-				part = maybe(part, some("after", names...))
+				part = maybe(maybe(part, some("after", names...)), some("afterReady", names...))
 			}
+			part = maybe(part, fmt.Sprintf("successRules: [{indexes: '0', count: 1}, {indexes: '0-%d'}]", members-1))
 			part = maybe(maybe(part, restarts()), "onMemberFailure: Continue, "+number("maxFailedMembers", 0, 3))
 			parts, names = append(parts, flow(part)), append(names, name)
 		}
 		spec = append(spec, "parts: ["+strings.Join(parts, ", ")+"]")
+		spec = maybe(spec, "success: "+flow(maybe(maybe(nil, one("operator", "All", "Any")), some("parts", names...))))
 	}
 	var rules []string
 	for j := range rapid.IntRange(0, 3).Draw(t, "rules") {

@@ -104,6 +104,7 @@ func (m *Model) fold(seq *pb.EventSequence, ev *pb.Event, t int64) string {
 		if node := runningNode(e.JobRunRunning); node != "" && !r.ended {
 			r.runningNode = node
 		}
+		r.running = r.running || !r.ended && r.job.member != nil
 
 	// "A run ends once: at its first JobRunSucceeded (well), or its first
 	// JobRunErrors holding an error with terminal: true, or JobRunPreempted (a

@@ -218,6 +218,7 @@ func shrunk(p GroupPolicy) GroupPolicy {
 		return p
 	}
 	p.Parts = []GroupPart{{Name: p.Parts[len(p.Parts)-1].Name}}
+	p.Success = nil
 	rules := p.Rules
 	if rules != nil {
 		p.Rules = []GroupRule{}

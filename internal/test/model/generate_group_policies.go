@@ -1,5 +1,7 @@
 package model
 
+import "slices"
+
 var (
 	groupPolicyNames = []string{"train", "flow", "array"}
 	partNames        = []string{"main", "driver", "workers", "eval"}
@@ -62,6 +64,9 @@ func (g *groupGenerator) groupPolicy(name string) GroupPolicy {
 		for i, part := range some(g.generator, partNames, parts) {
 			p.Parts = append(p.Parts, g.groupPart(part, p.Parts[:i]))
 		}
+		if g.options.Newest >= SuccessorsVersion {
+			g.success(&p)
+		}
 		if g.options.Large || g.chance(0.04) {
 			p.Parts[0].Members, p.Parts[0].Replicas = new(64), nil
 			p.Parts[0].Parallelism = nil
@@ -74,6 +79,34 @@ func (g *groupGenerator) groupPolicy(name string) GroupPolicy {
 		}
 	}
 	return p
+}
+
+// success draws what version 4 adds to the shape of a group.
+func (g *groupGenerator) success(p *GroupPolicy) {
+	var names []string
+	for i := range p.Parts {
+		part := &p.Parts[i]
+		for _, other := range names {
+			if g.later.chance(0.2) {
+				part.AfterReady = append(part.AfterReady, other)
+			}
+		}
+		if all := or(part.Members, 1); g.later.chance(0.2) {
+			for range 1 + g.later.IntN(2) {
+				r := SuccessRule{Indexes: g.later.Perm(all)[:1+g.later.IntN(all)]}
+				slices.Sort(r.Indexes)
+				r.Count = optional(g.later, 0.5, func() int { return 1 + g.later.IntN(len(r.Indexes)) })
+				part.SuccessRules = append(part.SuccessRules, r)
+			}
+		}
+		names = append(names, part.Name)
+	}
+	if g.later.chance(0.2) {
+		p.Success = &Success{Any: g.later.chance(0.5)}
+		if g.later.chance(0.7) {
+			p.Success.Parts = []string{pick(g.later, names)}
+		}
+	}
 }
 
 func (g *groupGenerator) groupBackoff() Backoff {

@@ -17,6 +17,7 @@ type GroupPolicy struct {
 	Parts       []GroupPart // nil: the group's size is open
 
 	RestartStrategy string // "", Recreate or BlockingRecreate
+	Success         *Success
 }
 
 // GroupRule is a rule of a group policy.
@@ -50,6 +51,8 @@ type GroupPart struct {
 	OnMemberFailure  string // "", FailUnit or Continue
 	MaxFailedMembers *int
 	Restarts         *Restarts
+	AfterReady       []string
+	SuccessRules     []SuccessRule
 }
 
 func (p Policies) groupPolicy(name string) *GroupPolicy {
@@ -79,6 +82,14 @@ func (g GroupPolicy) yaml() string {
 	addText(&spec, "restartStrategy", g.RestartStrategy)
 	if g.Restarts != nil {
 		spec.add("unit", flow{"restarts: " + g.Restarts.yaml()}.String())
+	}
+	if s := g.Success; s != nil {
+		var f flow
+		if s.Any {
+			f.add("operator", "Any")
+		}
+		addList(&f, "parts", s.Parts)
+		spec.add("success", f.String())
 	}
 	if g.Rules != nil && len(g.Rules) == 0 {
 		spec.add("rules", "[]")
@@ -144,6 +155,17 @@ func (p GroupPart) yaml() string {
 	addInt(&f, "maxFailedMembers", p.MaxFailedMembers)
 	if p.Restarts != nil {
 		f.add("restarts", p.Restarts.yaml())
+	}
+	addList(&f, "afterReady", p.AfterReady)
+	var rules []string
+	for _, r := range p.SuccessRules {
+		var rule flow
+		rule.add("indexes", strings.ReplaceAll(fmt.Sprintf("'%v'", fmt.Sprint(r.Indexes)), " ", ","))
+		addInt(&rule, "count", r.Count)
+		rules = append(rules, strings.NewReplacer("[", "", "]", "").Replace(rule.String()))
+	}
+	if rules != nil {
+		f.add("successRules", "["+strings.Join(rules, ", ")+"]")
 	}
 	return f.String()
 }

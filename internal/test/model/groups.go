@@ -52,6 +52,7 @@ type group struct {
 	policy           string // its name; "": a gang without one
 	open             bool   // its size is
 	parts            []*part
+	success          Success
 
 	generation int
 	restarts   int            // by rules
@@ -75,6 +76,9 @@ type Shape struct {
 	MinMembers  int
 	After       []string
 	Parallelism int // 0: all
+
+	AfterReady   []string
+	SuccessRules []SuccessRule // with counts
 }
 
 type part struct {
@@ -210,8 +214,7 @@ func (u *unit) allOver() bool {
 // tooManyLost: GROUPS 5, a unit that "can no longer reach minMembers" since members
 // were cancelled or rejected: R8.
 func (u *unit) tooManyLost() bool {
-	lost := u.count(func(mem *member) bool { return mem.lost() && mem.over != succeededWell })
-	return u.part.Members > 0 && u.part.Members-lost < u.part.MinMembers
+	return !u.couldReach(func(mem *member) bool { return mem.lost() && mem.over != succeededWell })
 }
 
 // touch notes an event of a member's group: R9.
@@ -292,12 +295,8 @@ func (m *Model) memberLost(j *job, t int64) {
 // mayStart: GROUPS 7.
 func (m *Model) mayStart(mem *member) bool {
 	u := mem.unit
-	for _, name := range u.part.After {
-		for _, before := range u.part.group.part(name).units {
-			if before.state != StateSucceeded {
-				return false
-			}
-		}
+	if len(u.part.waitsFor()) > 0 {
+		return false
 	}
 	return u.part.Parallelism == 0 ||
 		u.count(func(other *member) bool { return other != mem && other.started() }) < u.part.Parallelism
@@ -307,8 +306,11 @@ func (m *Model) mayStart(mem *member) bool {
 func (m *Model) markUnits() {
 	for _, g := range m.groups {
 		for _, u := range g.units() {
-			if u.state == "" && !g.ended && u.part.Members > 0 && u.succeeded() >= u.part.MinMembers {
+			if u.state == "" && !g.ended && u.enough() {
 				m.Seen["group: unit succeeded"]++
+				if u.succeeded() < u.part.MinMembers {
+					m.Seen["group: unit succeeded by a rule"]++
+				}
 				u.state, u.fresh = StateSucceeded, true
 			}
 		}
@@ -363,7 +365,7 @@ func (m *Model) endUnits() {
 			m.stopAll(u.members)
 		case u.state == "" && u.tooManyLost():
 			m.unitEnded(u, MemberCancelled)
-		case u.state == "" && m.settings(u).OnMemberFailure == "Continue" && u.allOver() && u.succeeded() < u.part.MinMembers:
+		case u.state == "" && m.settings(u).OnMemberFailure == "Continue" && u.allOver() && !u.enough():
 			m.unitEnded(u, FailedIndexes)
 		}
 		if hopeless && !g.ended && len(m.said) == said {
@@ -385,6 +387,9 @@ func (m *Model) release() {
 				g.refused = true
 			case may:
 				m.Seen["group: released"]++
+				if len(mem.unit.part.AfterReady) > 0 {
+					m.Seen["group: released after others run"]++
+				}
 				mem.held = false
 				m.sayMember(MemberReleased, mem)
 			}
@@ -420,7 +425,10 @@ func (m *Model) endGroups() {
 			default:
 				end(StateFailed, Exhausted, "")
 			}
-		case !slices.ContainsFunc(g.units(), func(u *unit) bool { return u.state != StateSucceeded }):
+		case g.succeeded():
+			if slices.ContainsFunc(g.units(), func(u *unit) bool { return u.state != StateSucceeded }) {
+				m.Seen["group: succeeded before all of it"]++
+			}
 			end(StateSucceeded, "", "")
 		case running:
 		case g.mayCome() && !m.passed(g.lastEvent):
@@ -452,8 +460,8 @@ func (g *group) mayCome() bool {
 		if len(u.members) == u.part.Members && waiting == 0 {
 			return false // nothing of it is left
 		}
-		for _, name := range u.part.After {
-			for _, before := range g.part(name).units {
+		for _, p := range u.part.waitsFor() {
+			for _, before := range p.units {
 				// After Halt nothing is started that is held, so what waits for another never starts. (R11)
 				if before.state != StateSucceeded && (g.halted || !could(before)) {
 					return false

@@ -96,7 +96,7 @@ func (m *Model) decideMember(r *run, rec Record) {
 			m.Seen["a member that failed for good uses up retryLimit"]++
 		case part.MaxFailedMembers != nil && u.failed()+1 > *part.MaxFailedMembers:
 			reason = MaxFailedIndexesExceeded
-		case over == u.part.Members && u.succeeded() < u.part.MinMembers:
+		case over == u.part.Members && !u.enough():
 			reason = FailedIndexes
 		}
 	case deadline:
@@ -232,8 +232,8 @@ func (m *Model) ask(u *unit, reason string, r *run) outcome {
 func (m *Model) unable(u *unit, keep bool) bool {
 	gang := u.gang != ""
 	kept := func(mem *member) bool { return keep && !gang && mem.over == succeededWell }
-	lost := u.count(func(mem *member) bool { return mem.lost() && !kept(mem) })
-	if gang && lost > 0 || u.part.Members > 0 && u.part.Members-lost < u.part.MinMembers {
+	lost := func(mem *member) bool { return mem.lost() && !kept(mem) }
+	if gang && u.count(lost) > 0 || !u.couldReach(lost) {
 		m.Seen["group: unable to restart"]++
 		return true
 	}

@@ -151,6 +151,7 @@ func featuresOfGroups() []without {
 		{name: "restartStrategy", model: []feature{blocking}},
 		{name: "successors", model: []feature{successors}},
 		{name: "a gang's members start together", model: []feature{gangReady}},
+		{name: "success and afterReady", model: []feature{successRules}},
 	}
 	for _, o := range overrides {
 		if !strings.HasPrefix(o.name, "pause") { // which may be over before it is lifted

@@ -185,7 +185,12 @@ func (m *Model) begin(j *job, w *wish, n int) (*group, string) {
 	case m.policies.groupPolicy(w.policy) == nil:
 		return nil, UnknownPolicy
 	default:
-		g = newGroup(j, w.follower(n), w.policy, m.policies.groupPolicy(w.policy).shapes())
+		p := m.policies.groupPolicy(w.policy)
+		if !m.has(successRules) {
+			p = p.plain()
+		}
+		g = newGroup(j, w.follower(n), w.policy, p.shapes())
+		g.success = or(p.Success, Success{})
 	}
 	g.begunAs, g.number = w.name, n
 	return g, ""
@@ -285,7 +290,7 @@ func (m *Model) bound(g *group) {
 			shape = append(shape, p.Shape)
 		}
 	}
-	m.sayOf(g, Record{Kind: GroupBound, Policy: g.policy, Shape: shape, MaxRestarts: or(m.inForce(g).MaxRestarts, 0)})
+	m.sayOf(g, Record{Kind: GroupBound, Policy: g.policy, Shape: shape, Success: g.success, MaxRestarts: or(m.inForce(g).MaxRestarts, 0)})
 }
 
 // finding: the job "is in no group: GroupFinding".
@@ -319,6 +324,10 @@ func (p *GroupPolicy) shapes() []Shape {
 	for _, q := range p.Parts {
 		s := Shape{Name: q.Name, Replicas: or(q.Replicas, 1), Members: or(q.Members, 1), After: q.After, Parallelism: or(q.Parallelism, 0)}
 		s.MinMembers = or(q.MinMembers, s.Members)
+		s.AfterReady = q.AfterReady
+		for _, r := range q.SuccessRules {
+			s.SuccessRules = append(s.SuccessRules, SuccessRule{r.Indexes, new(or(r.Count, len(r.Indexes)))})
+		}
 		shapes = append(shapes, s)
 	}
 	return shapes

@@ -17,7 +17,7 @@ import (
 var mustOfGroups = []string{
 	"group: bound", "group: held at its submit", "group: released", "group: restarted", "group: held at a restart",
 	"group: live run told to stop", "group: stopped", "group: member too late", "group: member cancelled",
-	"group: unit succeeded", "group: always", "group: success of a run told to stop", "group: JobSucceeded of a member",
+	"group: unit succeeded", "group: unit succeeded by a rule", "group: released after others run", "group: succeeded before all of it", "group: always", "group: success of a run told to stop", "group: JobSucceeded of a member",
 	"group: restart refused", "group: unable to restart", "group: leave after halt", "group: leave while paused",
 	"group: rule matched a message", "forgotten: group",
 	"a failure proves the end of its pod", "FailUnit for DeadlineExceeded", "a member that failed for good uses up retryLimit",

@@ -70,6 +70,7 @@ type run struct {
 	id    string
 	index int // §Words: the number of run ids of that job seen before it
 
+	running     bool    // a JobRunRunning came before its end, and after the SubmitJob of a member
 	runningNode string  // of its last JobRunRunning that names one
 	leasedNode  *string // of its first JobRunLeased
 
@@ -124,6 +125,7 @@ const (
 	gangReady                 // proof does not let a member start before its gang
 	proof                     // a failure may prove that its pod is over
 	dueAgain                  // a group that came due does so again under a longer horizon
+	successRules              // and success and afterReady
 )
 
 // has says whether a feature is in force.

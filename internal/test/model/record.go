@@ -90,7 +90,7 @@ const (
 //	RestartsUsed, MaxRestarts          | the same, and UnitEnded
 //	the others                         | decisions (JobRequeued, JobFailed)
 //
-// Of records about groups: GroupBound has Policy, Shape and MaxRestarts; GroupFinding the job and the Reason;
+// Of records about groups: GroupBound has Policy, Shape, Success and MaxRestarts; GroupFinding the job and the Reason;
 // MemberHeld, MemberReleased and MemberStopped the member; MemberStopped and MemberRestart its latest run as well;
 // MemberRestart the RetryAfter; UnitEnded State, Reason, GroupAction and Rule; GroupEnded State, Reason and Rule.
 type Record struct {
@@ -135,6 +135,7 @@ type Record struct {
 	MaxRestarts  int
 	State        string
 	Shape        []Shape
+	Success      Success
 
 	Reason string
 	Event  int // Parked: index of the event in its message, from 1; 0: the whole message

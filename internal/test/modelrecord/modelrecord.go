@@ -109,6 +109,22 @@ var findings = map[policy.FindingReason]string{
 	policy.OverParallelism: model.GangParallelism,
 }
 
+func partNames(s *policy.Shape, parts []uint32) (names []string) {
+	for _, i := range parts {
+		names = append(names, s.Parts[i].Name)
+	}
+	return names
+}
+
+func indexes(set policy.Indexes) (list []int) {
+	for i := range policy.MaxGroupMembers {
+		if set.Has(uint32(i)) {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
 func groupRecord(out *model.Record, r chain.Record) {
 	switch r := r.(type) {
 	case *chain.GroupBound:
@@ -116,11 +132,13 @@ func groupRecord(out *model.Record, r chain.Record) {
 		out.MaxRestarts = int(r.MaxRestarts)
 		for _, p := range r.Shape.Parts {
 			s := model.Shape{Name: p.Name, Replicas: int(p.Replicas), Members: int(p.Members), MinMembers: int(p.MinMembers), Parallelism: int(p.Parallelism)}
-			for _, i := range p.After {
-				s.After = append(s.After, r.Shape.Parts[i].Name)
+			s.After, s.AfterReady = partNames(&r.Shape, p.After), partNames(&r.Shape, p.AfterReady)
+			for _, rule := range p.SuccessRules {
+				s.SuccessRules = append(s.SuccessRules, model.SuccessRule{Indexes: indexes(rule.Indexes), Count: new(int(rule.Count))})
 			}
 			out.Shape = append(out.Shape, s)
 		}
+		out.Success = model.Success{Any: r.Shape.Success.Any, Parts: partNames(&r.Shape, r.Shape.Success.Parts)}
 	case *chain.GroupFinding:
 		out.Kind, out.Queue, out.JobSet, out.Group, out.JobID = model.GroupFinding, r.Queue, r.JobSet, r.Group, r.JobID
 		out.Reason = findings[r.Reason]

@@ -1,4 +1,4 @@
-package jobdb_test
+package policy_test
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/test/oracle"
 )
 
@@ -46,9 +46,9 @@ func completedSuite() *oracle.Suite {
 			if !c.Expected(&expected) {
 				return
 			}
-			before := below(jobdb.ParseIndexes(prior.CompletedIndexes), observed.Completions)
+			before := below(policy.ParseIndexes(prior.CompletedIndexes), observed.Completions)
 			oracle.Equal(c, "from the status", before.String(), setOf(expected.FromStatusIntervals).String())
-			set := jobdb.ParseIndexes(prior.CompletedIndexes)
+			set := policy.ParseIndexes(prior.CompletedIndexes)
 			for _, p := range observed.Pods {
 				if index, err := strconv.ParseUint(fmt.Sprint(p.Index), 10, 32); err == nil && p.Phase == "Succeeded" {
 					set.Add(uint32(index))
@@ -62,7 +62,7 @@ func completedSuite() *oracle.Suite {
 }
 
 // numbers lists the indexes of a set.
-func numbers(set jobdb.Indexes) (list []int64) {
+func numbers(set policy.Indexes) (list []int64) {
 	for piece := range strings.SplitSeq(set.String(), ",") {
 		low, high, isRange := strings.Cut(piece, "-")
 		if !isRange {
@@ -78,7 +78,7 @@ func numbers(set jobdb.Indexes) (list []int64) {
 }
 
 // below are the indexes that a Job of so many completions can have.
-func below(set jobdb.Indexes, completions int64) (out jobdb.Indexes) {
+func below(set policy.Indexes, completions int64) (out policy.Indexes) {
 	for _, i := range numbers(set) {
 		if i < completions {
 			out.Add(uint32(i))
@@ -87,7 +87,7 @@ func below(set jobdb.Indexes, completions int64) (out jobdb.Indexes) {
 	return out
 }
 
-func setOf(intervals []oracle.Interval) (set jobdb.Indexes) {
+func setOf(intervals []oracle.Interval) (set policy.Indexes) {
 	for _, in := range intervals {
 		for i := in[0]; i <= in[1]; i++ {
 			set.Add(uint32(i))
@@ -135,8 +135,8 @@ func stringsSuite() *oracle.Suite {
 				return
 			}
 			oracle.Equal(c, "total", 0, expected.WantTotal)
-			completed, refused := numbers(jobdb.ParseIndexes(*observed.CompletedIndexesStr)), ""
-			for _, i := range numbers(jobdb.ParseIndexes(*observed.FailedIndexesStr)) {
+			completed, refused := numbers(policy.ParseIndexes(*observed.CompletedIndexesStr)), ""
+			for _, i := range numbers(policy.ParseIndexes(*observed.FailedIndexesStr)) {
 				if slices.Contains(completed, i) && refused == "" {
 					refused = fmt.Sprintf("failedIndexes and completedIndexes overlap at index: %d", i)
 				}
@@ -160,9 +160,9 @@ func refusal(c *oracle.Check, s string, completions int64) (total int64, refused
 	if s == "" {
 		return 0, ""
 	}
-	pieces, so := strings.Split(s, ","), jobdb.Indexes{}
+	pieces, so := strings.Split(s, ","), policy.Indexes{}
 	for i, piece := range pieces {
-		now := jobdb.ParseIndexes(strings.Join(pieces[:i+1], ","))
+		now := policy.ParseIndexes(strings.Join(pieces[:i+1], ","))
 		added := len(numbers(below(now, completions))) - len(numbers(below(so, completions)))
 		read := added > 0 && added == len(numbers(now))-len(numbers(so))
 		if why := wrong(piece, numbers(so), completions); why != "" || !read {
@@ -251,7 +251,7 @@ func intervalsSuite() *oracle.Suite {
 func TestIndexes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
-		var set jobdb.Indexes
+		var set policy.Indexes
 		in := map[uint32]bool{}
 		for range rapid.IntRange(0, 30).Draw(r, "n") {
 			i := rapid.Uint32Range(0, 20).Draw(r, "index")
@@ -265,14 +265,14 @@ func TestIndexes(t *testing.T) {
 		if set.NextFree() != free {
 			r.Fatalf("the next free index of %v is %d, want %d", set, set.NextFree(), free)
 		}
-		var want jobdb.Indexes
+		var want policy.Indexes
 		for i := range uint32(21) {
 			if in[i] {
 				want.Add(i)
 			}
 		}
-		if set.String() != want.String() || jobdb.ParseIndexes(set.String()).String() != set.String() {
-			r.Fatalf("%v, in order %v, read again %v", set, want, jobdb.ParseIndexes(set.String()))
+		if set.String() != want.String() || policy.ParseIndexes(set.String()).String() != set.String() {
+			r.Fatalf("%v, in order %v, read again %v", set, want, policy.ParseIndexes(set.String()))
 		}
 	})
 }
