@@ -158,7 +158,7 @@ func (s *groupScenario) message() string {
 // event reads one event:
 //
 //	submit JOB [group=G] [group-policy=P] [part=P] [replica=N] [index=N] [gang=ID/SIZE] [grace=SECONDS]
-//	lease|fail|expire|preempt|succeed|terminated JOB RUN
+//	lease|running|fail|expire|preempt|succeed|terminated JOB RUN
 //	cancel JOB
 func (s *groupScenario) event(words []string) *pb.Event {
 	job := words[1]
@@ -186,6 +186,8 @@ func (s *groupScenario) event(words []string) *pb.Event {
 		return ev
 	case "lease":
 		return &pb.Event{Event: &pb.Event_JobRunLeased{JobRunLeased: &pb.JobRunLeased{JobId: job, RunId: run}}}
+	case "running":
+		return &pb.Event{Event: &pb.Event_JobRunRunning{JobRunRunning: &pb.JobRunRunning{JobId: job, RunId: run}}}
 	case "fail", "expire":
 		failed := &pb.Error{Terminal: true, Reason: &pb.Error_PodError{PodError: &pb.PodError{}}}
 		if words[0] == "expire" {
