@@ -19,12 +19,13 @@ type behaviour struct {
 	delays   []time.Duration // of restarts by rules
 	keep     bool
 	blocking bool
+	success  policy.Success
 	another  bool // a restart is asked for, and another member than the one that failed may have succeeded, or may run
 }
 
 // partBehaviour is what follows from the settings of a part.
 type partBehaviour struct {
-	shape      policy.ShapePart // without After
+	shape      policy.ShapePart // without After, and without what AfterReady adds nothing to
 	after      []bool           // by index of the part, also through others
 	retryLimit uint32
 	count      bool // failed members against it
@@ -64,7 +65,7 @@ func reachable(limit *uint32, most uint64) uint32 {
 
 // behaviourOf returns what a group policy does among the policies of a set.
 func behaviourOf(set *policyfile.Set, g *policy.GroupPolicy) *behaviour {
-	b := &behaviour{cells: map[cell][]answer{}, keep: g.Keep, blocking: g.Blocking}
+	b := &behaviour{cells: map[cell][]answer{}, keep: g.Keep, blocking: g.Blocking, success: successOf(g)}
 	if g.MaxRestarts != nil {
 		b.max = *g.MaxRestarts
 	}
@@ -91,6 +92,21 @@ func behaviourOf(set *policyfile.Set, g *policy.GroupPolicy) *behaviour {
 	}
 	b.another = (restarts || b.asksRestart()) && members != 1
 	return b
+}
+
+// successOf returns when a group has succeeded: of one unit, any is all.
+func successOf(g *policy.GroupPolicy) policy.Success {
+	s, units := g.Success, uint32(0)
+	if len(s.Parts) == len(g.Parts) {
+		s.Parts = nil
+	}
+	for i := range g.Parts {
+		if len(s.Parts) == 0 || slices.Contains(s.Parts, uint32(i)) {
+			units += g.Parts[i].Replicas
+		}
+	}
+	s.Any = s.Any && units > 1
+	return s
 }
 
 func oneIf(b bool) int {
@@ -137,6 +153,10 @@ func partBehaviourOf(all []policy.PartDefinition, i int, retries uint64) partBeh
 		}
 	}
 	visit(i)
+	b.shape.AfterReady = slices.DeleteFunc(slices.Clone(p.AfterReady), func(before uint32) bool { return b.after[before] })
+	if len(b.shape.AfterReady) == 0 {
+		b.shape.AfterReady = nil
+	}
 	if p.Restarts.On != policy.RestartNever && p.Restarts.Limit > 0 {
 		b.on, b.limit = p.Restarts.On, min(p.Restarts.Limit, manyRetries+1)
 		for n := range b.limit {
@@ -250,5 +270,5 @@ func (b *behaviour) reachesDefault() bool {
 // equal reports whether no test can tell the policies apart.
 func (b *behaviour) equal(c *behaviour) bool {
 	return b.max == c.max && (b.keep == c.keep && b.blocking == c.blocking || !b.another && !c.another) && slices.Equal(b.delays, c.delays) &&
-		reflect.DeepEqual(b.parts, c.parts) && maps.EqualFunc(b.cells, c.cells, slices.Equal)
+		reflect.DeepEqual(b.parts, c.parts) && reflect.DeepEqual(b.success, c.success) && maps.EqualFunc(b.cells, c.cells, slices.Equal)
 }

@@ -41,6 +41,18 @@ func (m *mutator) groupPolicy(g *policy.GroupPolicy, gi int) {
 			spec["restartStrategy"] = "BlockingRecreate"
 		}
 	})
+	change("success", "success is dropped", func(spec content) { delete(spec, "success") })
+	change("success.operator", "success.operator is the opposite", func(spec content) {
+		if s := spec.mapping("success"); g.Success.Any {
+			delete(s, "operator")
+		} else if s != nil {
+			s["operator"] = "Any"
+		}
+	})
+	m.field = "success.parts"
+	if len(g.Success.Parts) > 1 {
+		m.without(g.Name, "", "parts", func(c content) content { return at(c).mapping("success") })
+	}
 	m.backoff(g.Name, "", "backoff", at)
 	m.restarts(g.Name, "unit.restarts", g.Restarts, func(c content) content { return at(c).mapping("unit").mapping("restarts") })
 	for i := range g.Rules {
@@ -161,7 +173,19 @@ func (m *mutator) part(g *policy.GroupPolicy, i int, at func(content) content) {
 			part["onMemberFailure"] = "Continue"
 		}
 	})
-	m.field = field + ".after"
-	m.without(g.Name, "", "after", part)
+	for _, list := range []string{"after", "afterReady"} {
+		m.field = field + "." + list
+		m.without(g.Name, "", list, part)
+	}
+	for n, r := range p.SuccessRules {
+		try(fmt.Sprintf("successRules[%d].count is one less", n), func(part content) {
+			part.item("successRules", n)["count"] = json.Number(fmt.Sprint(r.Count - 1))
+		})
+		try(fmt.Sprintf("successRules[%d] is dropped", n), func(part content) {
+			if part["successRules"] = slices.Delete(part.list("successRules"), n, n+1); len(p.SuccessRules) == 1 {
+				delete(part, "successRules")
+			}
+		})
+	}
 	m.restarts(g.Name, field+".restarts", p.Restarts, func(c content) content { return part(c).mapping("restarts") })
 }

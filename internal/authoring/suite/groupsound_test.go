@@ -23,9 +23,10 @@ func randomGroup(r *rand.Rand) []string {
 		pick("", "  completed: Keep"),
 		strings.Replace(backoff(), ", ", "  ", 1),
 		pick("", "  restartStrategy: BlockingRecreate"),
+		pick("", "  success: {operator: Any}", "  success: {operator: Any, parts: [a]}", "  success: {parts: [b]}", "  success: {parts: [a, b]}"),
 		pick("", "  rules: []", "  rules:"),
 	}
-	if lines[4] == "  rules:" {
+	if lines[5] == "  rules:" {
 		for i := range 1 + r.IntN(3) {
 			rule := fmt.Sprintf("  - {name: r%d, action: %s", i, pick("FailGroup", "RestartGroup", "RestartGroup", "RestartPart", "RestartUnit", "Leave", "Halt"))
 			rule += pick("", "", ", countsTowardsMax: false") + pick("", "", ", limit: 0", ", limit: 1", ", limit: 2")
@@ -34,7 +35,8 @@ func randomGroup(r *rand.Rand) []string {
 		}
 	}
 	part := func(name, after string) string {
-		return fmt.Sprintf("  - {name: %s, members: %d%s%s%s%s%s}", name, 1+r.IntN(2), pick("", ", minMembers: 1"), pick("", after), pick("", ", retryLimit: 1", ", retryLimit: 3"),
+		return fmt.Sprintf("  - {name: %s, members: %d%s%s%s%s%s%s}", name, 1+r.IntN(2), pick("", ", minMembers: 1"), pick("", after, strings.Replace(after, "after", "afterReady", 1), after+strings.Replace(after, "after", "afterReady", 1)),
+			pick("", "", `, successRules: [{indexes: "0"}]`), pick("", ", retryLimit: 1", ", retryLimit: 3"),
 			pick("", ", onMemberFailure: Continue", ", onMemberFailure: Continue, maxFailedMembers: 1", ", onMemberFailure: Continue, maxFailedMembers: 3"), restarts())
 	}
 	return append(lines, "  parts:", part("a", ""), part("b", ", after: [a]"))
