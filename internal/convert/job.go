@@ -125,7 +125,7 @@ func (d *document) jobPart(path string, s *batchv1.JobSpec, names jobNames) (*Pa
 	retry.Rules = append(retry.Rules, d.podFailureRules(join(path, "podFailurePolicy.rules"), s)...)
 	task.Retry = retry
 	p.Tasks = []Task{task}
-	p.MinMembers = d.successCount(join(path, "successPolicy.rules"), s)
+	p.MinMembers, p.SuccessRules = d.success(join(path, "successPolicy.rules"), s)
 	indexed := s.CompletionMode != nil && *s.CompletionMode == batchv1.IndexedCompletion
 	p.Identity = func(replica, index int) Identity { return jobIdentity(names.job(replica), index, indexed) }
 	return p, true
@@ -288,33 +288,29 @@ func eachContainer(r RetryRule, name string, pod *corev1.PodSpec) (rules []Retry
 	return rules
 }
 
-// successCount is how many members must succeed; 0: all.
-func (d *document) successCount(path string, s *batchv1.JobSpec) int {
+// success is how many members must succeed, 0 is all, and which of them are enough.
+func (d *document) success(path string, s *batchv1.JobSpec) (least int, rules []SuccessRule) {
 	if s.SuccessPolicy == nil {
-		return 0
+		return 0, nil
 	}
 	smallest := -1
 	for i, r := range s.SuccessPolicy.Rules {
-		at := fmt.Sprintf("%s[%d]", path, i)
 		switch {
 		case r.SucceededIndexes != nil:
-			d.note(join(at, "succeededIndexes"), "some indexes", "")
-			if r.SucceededCount != nil {
-				d.note(join(at, "succeededCount"), "with succeededIndexes", "")
-			}
+			rules = append(rules, SuccessRule{policy.ParseIndexes(*r.SucceededIndexes), r.SucceededCount})
 		case smallest < 0 || *r.SucceededCount < *s.SuccessPolicy.Rules[smallest].SucceededCount:
 			smallest = i
 		}
 	}
 	if smallest < 0 {
-		return 0
+		return 0, rules
 	}
 	for i, r := range s.SuccessPolicy.Rules {
 		if i != smallest && r.SucceededIndexes == nil {
 			d.note(fmt.Sprintf("%s[%d].succeededCount", path, i), "more than another rule", "")
 		}
 	}
-	return int(*s.SuccessPolicy.Rules[smallest].SucceededCount)
+	return int(*s.SuccessPolicy.Rules[smallest].SucceededCount), rules
 }
 
 const annotationIndex = "batch.kubernetes.io/job-completion-index"

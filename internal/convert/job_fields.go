@@ -38,10 +38,9 @@ func jobFields() []Field {
 		{Path: "successPolicy", Fate: Inside},
 		{Path: "successPolicy.rules", Fate: Inside},
 		{Path: "successPolicy.rules.succeededCount", Fate: Depends, Here: part + "minMembers, of a rule with it alone; of several, the smallest"},
-		{Path: "successPolicy.rules.succeededCount", Case: "with succeededIndexes", Fate: Dropped, Why: "which indexes have succeeded makes no difference here: the rule is left out as a whole"},
+		{Path: "successPolicy.rules.succeededCount", Case: "with succeededIndexes", Fate: Kept, Here: part + "successRules.count"},
 		{Path: "successPolicy.rules.succeededCount", Case: "more than another rule", Fate: Dropped, Why: "a rule with fewer always matches before it"},
-		{Path: "successPolicy.rules.succeededIndexes", Fate: Depends},
-		{Path: "successPolicy.rules.succeededIndexes", Case: "some indexes", Fate: Dropped, Why: "which indexes have succeeded makes no difference here: the rule is left out as a whole"},
+		{Path: "successPolicy.rules.succeededIndexes", Fate: Kept, Here: part + "successRules.indexes"},
 
 		{Path: "podReplacementPolicy", Fate: Kept, Here: retry + "replacement: Failed is WhenTerminated, TerminatingOrFailed is WhenFailed; where it is not set, Failed with a podFailurePolicy, else TerminatingOrFailed", Why: "after a preemption, a retry always waits for the old pod; after a container that exited, never"},
 		{Path: "scheduling", Fate: Dropped, Why: "Armada's scheduler decides that: a gang of Armada is made of a Volcano Job"},

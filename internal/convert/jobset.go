@@ -51,15 +51,56 @@ func convertJobSet(d *document) *Workload {
 		d.fail("spec.replicatedJobs", fmt.Sprintf("%d pods, and a group has at most %d members", members, policy.MaxGroupMembers), "split it into several JobSets")
 	}
 	w.Group = d.failurePolicy(s)
-	d.successPolicy(s)
+	w.Group.Success = d.successPolicy(s, w)
+	if o := s.Spec.StartupPolicy; o != nil && o.StartupPolicyOrder == inOrder {
+		w.inOrder()
+	}
 	d.network(s, members)
 	// What is left out is not waited for.
+	gone := func(name string) bool { return !w.has(name) }
 	for i := range w.Parts {
 		p := &w.Parts[i]
-		p.After = slices.DeleteFunc(p.After, func(name string) bool { return !w.has(name) })
+		p.After, p.AfterReady = slices.DeleteFunc(p.After, gone), slices.DeleteFunc(p.AfterReady, gone)
 	}
+	d.readiness(s, w)
 	return w
 }
+
+// inOrder makes each part wait until the one before it is ready.
+func (w *Workload) inOrder() {
+	for i := 1; i < len(w.Parts); i++ {
+		if p, before := &w.Parts[i], w.Parts[i-1].Name; !slices.Contains(p.AfterReady, before) {
+			p.AfterReady = append(p.AfterReady, before)
+		}
+	}
+}
+
+// readiness says that probes of pods for which others wait are not known here.
+func (d *document) readiness(s *jobSet, w *Workload) {
+	probed := map[string]bool{}
+	for i := range w.Parts {
+		probed[w.Parts[i].Name] = slices.ContainsFunc(w.Parts[i].Tasks, func(t Task) bool {
+			return len(t.Pod.ReadinessGates) > 0 || slices.ContainsFunc(t.Pod.Containers, func(c corev1.Container) bool { return c.ReadinessProbe != nil })
+		})
+	}
+	const probes = "pods with readiness probes"
+	ordered := s.Spec.StartupPolicy != nil && s.Spec.StartupPolicy.StartupPolicyOrder == inOrder
+	for i := range w.Parts {
+		if i > 0 && ordered && probed[w.Parts[i-1].Name] {
+			d.note("spec.startupPolicy.startupPolicyOrder", probes, "afterReady")
+			ordered = false
+		}
+	}
+	for i := range s.Spec.ReplicatedJobs {
+		for k, on := range s.Spec.ReplicatedJobs[i].DependsOn {
+			if on.Status == "Ready" && probed[on.Name] {
+				d.note(fmt.Sprintf("spec.replicatedJobs[%d].dependsOn[%d].status", i, k), probes, "afterReady")
+			}
+		}
+	}
+}
+
+const inOrder = "InOrder"
 
 // has reports whether the workload has a part.
 func (w *Workload) has(part string) bool {
@@ -102,7 +143,7 @@ func (d *document) replicatedJob(s *jobSet, i int) *Part {
 	}
 	p.path, p.Replicas = path, replicas
 	p.withMeta(r.Template.Labels, d.ownAnnotations(join(path, "template.metadata.annotations"), r.Template.Annotations))
-	p.After = d.dependsOn(s, i)
+	p.After, p.AfterReady = d.dependsOn(s, i)
 	own := p.Identity
 	offset, total := jobsBefore(s, i, "")
 	groupOffset, groupTotal := jobsBefore(s, i, cmp.Or(r.GroupName, defaultGroupName))
@@ -145,8 +186,8 @@ func jobsBefore(s *jobSet, i int, group string) (before, total int) {
 	return before, total
 }
 
-// dependsOn is after which parts the i-th starts. Each must be declared before it.
-func (d *document) dependsOn(s *jobSet, i int) (after []string) {
+// dependsOn is after which parts the i-th starts, and which must be ready. Each must be declared before it.
+func (d *document) dependsOn(s *jobSet, i int) (after, ready []string) {
 	for k, on := range s.Spec.ReplicatedJobs[i].DependsOn {
 		at := fmt.Sprintf("spec.replicatedJobs[%d].dependsOn[%d]", i, k)
 		var names []string
@@ -158,12 +199,15 @@ func (d *document) dependsOn(s *jobSet, i int) (after []string) {
 			d.fail(join(at, "name"), "not a replicatedJob that is declared before this one", suggest.Fix(on.Name, names, "name one that is"))
 		case on.Status == "Complete":
 			after = append(after, on.Name)
-		case on.Status == "" && d.at[join(at, "status")] == nil: // Ready is cleared by its row
+		case on.Status == "Ready":
+			ready = append(ready, on.Name)
+		case on.Status == "" && d.at[join(at, "status")] == nil:
 			d.fail(join(at, "status"), "missing", "write Complete or Ready")
 		}
 	}
 	slices.Sort(after)
-	return slices.Compact(after)
+	slices.Sort(ready)
+	return slices.Compact(after), slices.Compact(ready)
 }
 
 // failurePolicy maps failurePolicy. Without one, a JobSet fails when the first of its Jobs does.
@@ -335,19 +379,11 @@ func (d *document) setReason(s *jobSet, reason string, parts []string) (sets, ot
 	return sets, others
 }
 
-func (d *document) successPolicy(s *jobSet) {
+// successPolicy is when the group succeeds; nil: when all units have.
+func (d *document) successPolicy(s *jobSet, w *Workload) *Success {
 	p := s.Spec.SuccessPolicy
 	if p == nil {
-		return
-	}
-	units, all := 0, 0
-	for i := range s.Spec.ReplicatedJobs {
-		r := &s.Spec.ReplicatedJobs[i]
-		n := int(or(r.Replicas, 1))
-		all += n
-		if len(p.TargetReplicatedJobs) == 0 || slices.Contains(p.TargetReplicatedJobs, r.Name) {
-			units += n
-		}
+		return nil
 	}
 	for i, name := range p.TargetReplicatedJobs {
 		if !slices.ContainsFunc(s.Spec.ReplicatedJobs, func(r replicatedJob) bool { return r.Name == name }) {
@@ -356,14 +392,25 @@ func (d *document) successPolicy(s *jobSet) {
 	}
 	if p.Operator != "All" && p.Operator != "Any" {
 		d.fail("spec.successPolicy.operator", "not a value of it", "use All or Any")
-		return
+		return nil
 	}
-	if p.Operator == "Any" && units > 1 {
-		d.note("spec.successPolicy.operator", "Any", "All")
+	out := &Success{Any: p.Operator == "Any"}
+	units := 0
+	for i := range w.Parts {
+		if name := w.Parts[i].Name; len(p.TargetReplicatedJobs) == 0 || slices.Contains(p.TargetReplicatedJobs, name) {
+			out.Parts, units = append(out.Parts, name), units+w.Parts[i].Replicas
+		}
 	}
-	if units < all {
-		d.note("spec.successPolicy.targetReplicatedJobs", "not all", "all")
+	if len(out.Parts) == 0 && len(w.Parts) > 0 {
+		d.note("spec.successPolicy.targetReplicatedJobs", "no replicatedJob left", "")
 	}
+	if len(out.Parts) == 0 || len(out.Parts) == len(w.Parts) {
+		out.Parts = nil
+	}
+	if out.Any = out.Any && units > 1; !out.Any && out.Parts == nil {
+		return nil
+	}
+	return out
 }
 
 // network says that pods have no names, unless the JobSet asks for none or has one pod only.

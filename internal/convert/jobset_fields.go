@@ -6,6 +6,7 @@ func jobSetTable() []Field {
 		part  = group + "parts."
 		dns   = "there is no headless Service, so pods do not find each other by name: create one in the cluster of each executor, or pass addresses in another way"
 	)
+	const probes = "a pod counts as ready when it runs: Armada does not report probes"
 	rows := append(
 		objectFields(),
 		Field{Path: "metadata.annotations[alpha.jobset.sigs.k8s.io/exclusive-topology]", Fate: Dropped, Why: "units are not placed on topology domains of their own"},
@@ -20,7 +21,8 @@ func jobSetTable() []Field {
 		Field{Path: "spec.replicatedJobs.dependsOn.name", Fate: Kept, Here: part + "after"},
 		Field{Path: "spec.replicatedJobs.dependsOn.status", Fate: Forbidden, Here: "use Complete or Ready", Why: "an unsupported value"},
 		Field{Path: "spec.replicatedJobs.dependsOn.status", Value: "Complete", Fate: Kept, Here: part + "after"},
-		Field{Path: "spec.replicatedJobs.dependsOn.status", Value: "Ready", Fate: Dropped, Why: "whether pods are ready is not known here, so the part does not wait for that one"},
+		Field{Path: "spec.replicatedJobs.dependsOn.status", Value: "Ready", Fate: Kept, Here: part + "afterReady"},
+		Field{Path: "spec.replicatedJobs.dependsOn.status", Case: "pods with readiness probes", Fate: Differs, Why: probes},
 		Field{Path: "spec.replicatedJobs.template", Fate: Inside},
 		Field{Path: "spec.replicatedJobs.template.metadata", Fate: Inside},
 		Field{Path: "spec.replicatedJobs.template.metadata.annotations[alpha.jobset.sigs.k8s.io/exclusive-topology]", Fate: Dropped, Why: "units are not placed on topology domains of their own"},
@@ -49,14 +51,14 @@ func jobSetTable() []Field {
 		Field{Path: "spec.failurePolicy.rules.targetReplicatedJobs", Case: "no replicatedJob left", Fate: Dropped, Why: "the rule is left out: no unit that it is about can fail"},
 
 		Field{Path: "spec.successPolicy", Fate: Inside},
-		Field{Path: "spec.successPolicy.operator", Fate: Depends, Here: "All: the group succeeds when all units have"},
-		Field{Path: "spec.successPolicy.operator", Case: "Any", Fate: Dropped, Why: "the group succeeds when all of its units have"},
-		Field{Path: "spec.successPolicy.targetReplicatedJobs", Fate: Depends},
-		Field{Path: "spec.successPolicy.targetReplicatedJobs", Case: "not all", Fate: Dropped, Why: "the group succeeds when all of its units have; one that runs for ever keeps it running"},
+		Field{Path: "spec.successPolicy.operator", Fate: Kept, Here: group + "success.operator"},
+		Field{Path: "spec.successPolicy.targetReplicatedJobs", Fate: Kept, Here: group + "success.parts"},
+		Field{Path: "spec.successPolicy.targetReplicatedJobs", Case: "no replicatedJob left", Fate: Dropped, Why: "none of them has a pod, so the group succeeds when all of its units have"},
 		Field{Path: "spec.startupPolicy", Fate: Inside},
 		Field{Path: "spec.startupPolicy.startupPolicyOrder", Value: "AnyOrder", Fate: Kept},
 		Field{Path: "spec.startupPolicy.startupPolicyOrder", Fate: Forbidden, Here: "use AnyOrder or InOrder", Why: "an unsupported value"},
-		Field{Path: "spec.startupPolicy.startupPolicyOrder", Value: "InOrder", Fate: Dropped, Why: "whether pods are ready is not known here, so all parts start at once; to wait until one has succeeded, use dependsOn with Complete"},
+		Field{Path: "spec.startupPolicy.startupPolicyOrder", Value: "InOrder", Fate: Kept, Here: part + "afterReady: the part before"},
+		Field{Path: "spec.startupPolicy.startupPolicyOrder", Case: "pods with readiness probes", Fate: Differs, Why: probes},
 		Field{Path: "spec.network", Fate: Depends},
 		Field{Path: "spec.network", Case: "names of pods", Fate: Dropped, Why: dns},
 		Field{Path: "spec.network.enableDNSHostnames", Fate: Depends},

@@ -291,7 +291,10 @@ func (w *Workload) nameAll(policies *names) {
 		return out
 	}
 	for i := range w.Parts {
-		w.Parts[i].After = translate(w.Parts[i].After)
+		w.Parts[i].After, w.Parts[i].AfterReady = translate(w.Parts[i].After), translate(w.Parts[i].AfterReady)
+	}
+	if w.Group.Success != nil {
+		w.Group.Success.Parts = translate(w.Group.Success.Parts)
 	}
 	rules := newNames()
 	rules.taken["restarts"] = true

@@ -15,7 +15,12 @@ type (
 		RestartStrategy string       `json:"restartStrategy,omitempty"`
 		Rules           *[]groupRule `json:"rules,omitempty"`
 		Unit            *unitSpec    `json:"unit,omitempty"`
+		Success         *successSpec `json:"success,omitempty"`
 		Parts           []partSpec   `json:"parts,omitempty"`
+	}
+	successSpec struct {
+		Operator string   `json:"operator"`
+		Parts    []string `json:"parts,omitempty"`
 	}
 	unitSpec struct {
 		Restarts *restartsSpec `json:"restarts"`
@@ -48,6 +53,12 @@ type (
 		OnMemberFailure  string        `json:"onMemberFailure"`
 		MaxFailedMembers *uint32       `json:"maxFailedMembers,omitempty"`
 		Restarts         *restartsSpec `json:"restarts,omitempty"`
+		AfterReady       []string      `json:"afterReady,omitempty"`
+		SuccessRules     []successRule `json:"successRules,omitempty"`
+	}
+	successRule struct {
+		Indexes string `json:"indexes"`
+		Count   *int32 `json:"count,omitempty"`
 	}
 	retrySpec struct {
 		DefaultAction    string       `json:"defaultAction"`
@@ -84,6 +95,12 @@ func (w *Workload) groupSpec() *groupSpec {
 	if g.Restarts != nil {
 		s.Unit = &unitSpec{g.Restarts.spec()}
 	}
+	if g.Success != nil {
+		s.Success = &successSpec{"All", g.Success.Parts}
+		if g.Success.Any {
+			s.Success.Operator = "Any"
+		}
+	}
 	if g.HasRules {
 		rules := make([]groupRule, 0, len(g.Rules))
 		for _, r := range g.Rules {
@@ -102,7 +119,7 @@ func (w *Workload) groupSpec() *groupSpec {
 		p := &w.Parts[i]
 		out := partSpec{
 			Name: p.partName, Replicas: p.Replicas, Members: p.Members(), MinMembers: p.MinMembers, After: p.After,
-			RetryLimit: p.RetryLimit, CountFailed: p.CountFailed, OnMemberFailure: "FailUnit", Restarts: p.Restarts.spec(),
+			RetryLimit: p.RetryLimit, CountFailed: p.CountFailed, OnMemberFailure: "FailUnit", Restarts: p.Restarts.spec(), AfterReady: p.AfterReady,
 		}
 		if p.Parallelism < out.Members {
 			out.Parallelism = p.Parallelism
@@ -113,6 +130,9 @@ func (w *Workload) groupSpec() *groupSpec {
 			if n := p.MaxFailedMembers; n != nil && uint64(*n) < uint64(out.Members) {
 				out.MaxFailedMembers = n
 			}
+		}
+		for _, r := range p.SuccessRules {
+			out.SuccessRules = append(out.SuccessRules, successRule{r.Indexes.String(), r.Count})
 		}
 		s.Parts = append(s.Parts, out)
 	}

@@ -118,6 +118,8 @@ func volcanoWorkload(d *document) *Workload {
 		d.note("spec.minSuccess", caseSomeTasks, "")
 	}
 	v.restarts(w)
+	v.completion(w)
+	v.dependencies(w)
 	annotations := d.ownAnnotations("metadata.annotations", job.Annotations)
 	for i := range w.Parts {
 		w.Parts[i].withMeta(job.Labels, annotations)
@@ -256,6 +258,7 @@ func (v *volcano) rules(policies []volcanoPolicy, path string) (out []volcanoRul
 		if p.ExitCode != nil {
 			rule.exitCode = *p.ExitCode
 		}
+		v.completed(p, at)
 		if !rule.evicted && !rule.failed && rule.exitCode == 0 {
 			continue // all is said about its events
 		}
@@ -308,7 +311,7 @@ func (v *volcano) severalContainers() bool {
 
 // event checks the name of an event. Those that mean nothing here are gone.
 func (v *volcano) event(path, name string) {
-	if !slices.Contains([]string{"", "PodFailed", "PodEvicted", anyEvent}, name) {
+	if !slices.Contains([]string{"", "PodFailed", "PodEvicted", taskCompleted, anyEvent}, name) {
 		v.note(path, "not an event", "")
 	}
 }
@@ -388,6 +391,15 @@ func (v *volcano) unit() Part {
 		return v.identity(tasks[k], index-first[k])
 	}
 	v.decide(&p, tasks)
+	for k, i := range tasks {
+		if n := int(v.spec.Tasks[i].Replicas); v.completesJob(i) && n < members {
+			var of policy.Indexes
+			for index := range n {
+				of.Add(uint32(first[k] + index))
+			}
+			p.SuccessRules = append(p.SuccessRules, SuccessRule{Indexes: of})
+		}
+	}
 	return p
 }
 

@@ -47,6 +47,9 @@ const (
 	caseFramework   = "of a framework"
 	caseFewerStates = "fewer than its replicas"
 	caseAllReplicas = "its replicas"
+	caseNotComplete = "with another action than CompleteJob"
+	caseGangTask    = "of a gang, or of a step"
+	caseNoTask      = "no such task"
 )
 
 func volcanoSpecFields() []Field {
@@ -58,7 +61,7 @@ func volcanoSpecFields() []Field {
 		{Path: "schedulerName", Fate: Ignored, Why: armada},
 		{Path: "minAvailable", Fate: Depends},
 		{Path: "minAvailable", Case: caseGang, Fate: Kept, Here: "a gang: jobs.annotations armadaproject.io/gangId and gangCardinality"},
-		{Path: "minAvailable", Case: casePartly, Fate: Dropped, Why: "a gang of Armada has a fixed size: here each pod starts when there is room for it, and all must succeed"},
+		{Path: "minAvailable", Case: casePartly, Fate: Dropped, Why: "a gang of Armada has a fixed size: here each pod starts when there is room for it, and all must succeed unless CompleteJob follows from TaskCompleted"},
 		{Path: "volumes", Fate: Inside},
 		{Path: "volumes.mountPath", Fate: Kept, Here: "podSpec volumeMounts of each container"},
 		{Path: "volumes.volumeClaimName", Fate: Kept, Here: "podSpec volumes: the claim must exist in the cluster of each executor"},
@@ -96,7 +99,12 @@ func volcanoSpecFields() []Field {
 		{Path: "tasks.topologyPolicy", Fate: Dropped, Why: "Armada's scheduler does not look at NUMA nodes: let the kubelet's topology manager do it"},
 		{Path: "tasks.topologyPolicy", Value: "none", Fate: Ignored, Why: "is what happens anyway"},
 		{Path: "tasks.maxRetry", Fate: Dropped, Why: "it counts restarts of containers within their pods, of which Armada has none"},
-		{Path: "tasks.dependsOn", Fate: Dropped, Why: "Volcano starts the task when the pods of the others run; here it starts at once. To start it when they have succeeded, write after: […] at its part of the GroupPolicy: but a task that serves others never does"},
+		{Path: "tasks.dependsOn", Fate: Inside},
+		{Path: "tasks.dependsOn", Case: caseGangTask, Fate: Dropped, Why: "its tasks are one unit, and those of a gang start as a whole"},
+		{Path: "tasks.dependsOn.name", Fate: Kept, Here: "GroupPolicy spec.parts.afterReady", Why: "a pod counts as ready when it runs; with minAvailable, Volcano waits for so many pods of the task only"},
+		{Path: "tasks.dependsOn.name", Case: caseNoTask, Fate: Dropped, Why: "the Job has no task of that name with a pod"},
+		{Path: "tasks.dependsOn.iteration", Fate: Depends},
+		{Path: "tasks.dependsOn.iteration", Case: "any", Fate: Differs, Why: "here the task waits for all of the others"},
 		{Path: "tasks.partitionPolicy", Fate: Dropped, Why: "all pods of a task are one unit; " + topology},
 		{Path: "tasks.template.spec.schedulerName", Value: "volcano", Fate: Ignored, Why: armada},
 	}
@@ -122,7 +130,8 @@ func volcanoPolicyFields() []Field {
 			Field{Path: event, Value: "PodEvicted", Fate: Kept, Here: "RetryPolicy spec.rules.onConditions: Preempted, Evicted and LeaseExpired"},
 			Field{Path: event, Value: "*", Fate: Kept, Here: "any failure"},
 			Field{Path: event, Value: "PodPending", Fate: Dropped, Why: "policies are asked when a run has failed, not while a pod waits"},
-			Field{Path: event, Value: "TaskCompleted", Fate: Dropped, Why: "a group succeeds when all of its members have: members of other tasks that do not end by themselves run on, and must be cancelled"},
+			Field{Path: event, Value: taskCompleted, Fate: Kept, Here: "with CompleteJob, GroupPolicy spec.success; of a gang and of a step spec.parts.successRules"},
+			Field{Path: event, Case: caseNotComplete, Fate: Dropped, Why: "only CompleteJob can follow when a task has completed"},
 			Field{Path: event, Value: "Unknown", Fate: Dropped, Why: "Armada starts a gang as a whole, or not at all"},
 			Field{Path: event, Value: "TaskFailed", Fate: Dropped, Why: "it counts restarts of containers within their pods, of which Armada has none"},
 		)

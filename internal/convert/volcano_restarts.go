@@ -221,6 +221,7 @@ func (v *volcano) second() {
 func (v *volcano) step() Part {
 	p := v.unit()
 	v.minSuccess(&p)
+	v.dependencies(nil)
 	if v.spec.MaxRetry != 0 && p.RetryLimit == nil {
 		v.note("spec.maxRetry", caseStep, "")
 	}

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/refloat/refloat/internal/policy"
 )
 
 // Workload is what a manifest means in our words, whatever system it is of: a group of jobs, and the policies that decide
@@ -27,6 +29,13 @@ type GroupPolicy struct {
 	HasRules        bool // rules: [] is not the same as no rules
 	Rules           []GroupRule
 	Restarts        *Restarts // of units of all parts
+	Success         *Success  // nil: all units of all parts
+}
+
+// Success is when a group succeeds: when all units of parts have, or any of them.
+type Success struct {
+	Any   bool
+	Parts []string // names; none: all
 }
 
 // GroupRule is a rule of a GroupPolicy.
@@ -62,6 +71,8 @@ type Part struct {
 	After            []string // names of parts
 	Parallelism      int      // 0: all members of a unit
 	MinMembers       int      // 0: all members of a unit
+	AfterReady       []string // names of parts
+	SuccessRules     []SuccessRule
 	RetryLimit       *uint32  // of the members of a unit together
 	CountFailed      bool     // members that failed for good count against it
 	Continue         bool
@@ -73,6 +84,12 @@ type Part struct {
 	Identity func(replica, index int) Identity
 
 	partName string // given by nameAll
+}
+
+// SuccessRule is a number of members of a unit that are enough.
+type SuccessRule struct {
+	Indexes policy.Indexes
+	Count   *int32 // nil: all of them
 }
 
 // Members is the number of members of a unit.
