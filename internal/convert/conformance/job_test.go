@@ -73,9 +73,6 @@ func successSuite() *oracle.Suite {
 			}
 			spec["completions"], spec["parallelism"], spec["completionMode"] = n, n, "Indexed"
 			w := start(c, manifest("batch/v1", "Job", withPods(spec, nil, "main-container")), "main-container")
-			if c.LeaveOut(oracle.Reason{Holds: w.lost("spec.successPolicy"), Why: "the conversion says that a rule of the success policy is lost"}) {
-				return
-			}
 			for _, i := range succeeded {
 				m := oracle.Member{Part: "main", Index: i}
 				if s := w.State(m); s == oracle.Waiting || s == oracle.Running {

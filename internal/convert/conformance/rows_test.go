@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -61,11 +60,6 @@ func start(c *oracle.Check, manifest map[string]any, containers ...string) *work
 		c.Fatalf("%s\n%v", text, err)
 	}
 	return &workload{Check: c, Driver: d, group: r.Submits[0].Jobs[0].Annotations[events.AnnotationGroup], container: containers[0], notes: r.Notes}
-}
-
-// lost says whether the conversion said that a field, or one below it, has no effect.
-func (w *workload) lost(path string) bool {
-	return slices.ContainsFunc(w.notes, func(n convert.Note) bool { return n.Kind == convert.Lost && strings.HasPrefix(n.Path, path) })
 }
 
 func (w *workload) must(err error) {
