@@ -106,3 +106,32 @@ func TestMembersInLists(t *testing.T) {
 		t.Errorf("%+v", u)
 	}
 }
+
+// TestSuccessRules: a unit has succeeded by fewer members than minMembers, and a group by fewer units than it has.
+func TestSuccessRules(t *testing.T) {
+	t.Parallel()
+	g := &jobdb.Group{Shape: policy.Shape{Parts: []policy.ShapePart{{
+		Name: "main", Replicas: 1, Members: 5, MinMembers: 5, SuccessRules: []policy.SuccessRule{
+			{Indexes: policy.ParseIndexes("0"), Count: 1}, {Indexes: policy.ParseIndexes("1-3"), Count: 2},
+		},
+	}}}}
+	for succeeded, want := range map[string]string{"": "Active", "0": "Succeeded", "1,4": "Active", "1,3": "Succeeded", "0-4": "Succeeded"} {
+		var members []*jobdb.Job
+		for i := range uint32(5) {
+			m := &jobdb.Job{State: jobdb.JobRunning, Member: jobdb.Membership{Part: "main", Index: i, State: jobdb.MemberActive}}
+			if policy.ParseIndexes(succeeded).Has(i) {
+				m.Member.State = jobdb.MemberSucceeded
+			}
+			members = append(members, m)
+		}
+		if u := unitOf(g, &jobdb.Unit{Part: "main"}, members); u.State != want {
+			t.Errorf("with %q succeeded, the unit is %s, want %s", succeeded, u.State, want)
+		} else if succeeded == "1,3" && u.Conditions[0].Message != "2 of its 5 members have succeeded, as one of its successRules says: 1,3" {
+			t.Errorf("%+v", u.Conditions)
+		}
+	}
+	part := Group{Parts: []Part{{Name: "a", Units: []Unit{{State: "Succeeded"}}}, {Name: "b", Units: []Unit{{State: "Active"}}}}}
+	if c := conditionsOf(&part, policy.GroupSucceeded, policy.NoUnitReason); c[0].Message != "the units that success names have succeeded" {
+		t.Errorf("%+v", c)
+	}
+}

@@ -130,7 +130,7 @@ func (l *linter) part(p *policy.PartDefinition, path string) {
 	switch most, spare := *p.MaxFailedMembers, p.Members-p.MinMembers; {
 	case most >= p.Members:
 		l.report(path+".maxFailedMembers", codeMaxFailed, fmt.Sprintf("never exceeded: a unit has %d members", p.Members), "omit it, or lower it")
-	case most > spare && l.doc.States(path+".minMembers"):
+	case most > spare && len(p.SuccessRules) == 0 && l.doc.States(path+".minMembers"):
 		l.report(path+".maxFailedMembers", codeMaxFailed, fmt.Sprintf("with more than %d failed, minMembers %d is out of reach, and the unit goes on until %d have failed", spare, p.MinMembers, most+1), fmt.Sprintf("lower it to %d to fail the unit at once", spare))
 	}
 }

@@ -58,6 +58,7 @@ func TestGroupLint(t *testing.T) {
 		{"failed members, as in a Kubernetes Job", groupOf("  parts: [{name: a, members: 4, onMemberFailure: Continue, maxFailedMembers: 3}]\n"), nil},
 		{"as many failed members as there are", groupOf("  parts: [{name: a, members: 4, onMemberFailure: Continue, maxFailedMembers: 4}]\n"), []string{"RP119 spec.parts[0].maxFailedMembers"}},
 		{"failed members that may be spared", groupOf("  parts: [{name: a, members: 4, minMembers: 2, onMemberFailure: Continue, maxFailedMembers: 2}]\n"), nil},
+		{"one that may do without minMembers", groupOf("  parts: [{name: a, members: 4, minMembers: 2, onMemberFailure: Continue, maxFailedMembers: 3, successRules: [{indexes: '0'}]}]\n"), nil},
 		{"one more", groupOf("  parts: [{name: a, members: 4, minMembers: 2, onMemberFailure: Continue, maxFailedMembers: 3}]\n"), []string{"RP119 spec.parts[0].maxFailedMembers"}},
 
 		{"restarts without a limit", groupOf("  unit: {restarts: {on: Always}}\n  parts: [{name: a, restarts: {on: Never}}, {name: b, restarts: {limit: 0}}]\n"), []string{"RP121 spec.unit.restarts", "RP121 spec.parts[1].restarts"}},
