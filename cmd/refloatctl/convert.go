@@ -257,7 +257,7 @@ func nextSteps(out io.Writer, policies string, jobs []string, r *convert.Result)
 	for i := range r.Submits {
 		say("refloatctl get groups --queue %s --job-set %s --data DIR (or --job-db URL)", quoted(r.Submits[i].Queue), quoted(r.Submits[i].JobSetID))
 	}
-	fmt.Fprintf(out, `Groups need version 3 of the semantics; %d is the newest. Where an earlier build of Refloat has begun the logs, restart the
+	fmt.Fprintf(out, `Groups need version 3 of the semantics, and success policies and readiness version 4; %d is the newest. Where an earlier build of Refloat has begun the logs, restart the
 evaluators, or up, with --semantics %[1]d first
 `, evaluator.SemanticsVersion)
 }
