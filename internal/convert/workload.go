@@ -73,8 +73,8 @@ type Part struct {
 	MinMembers       int      // 0: all members of a unit
 	AfterReady       []string // names of parts
 	SuccessRules     []SuccessRule
-	RetryLimit       *uint32  // of the members of a unit together
-	CountFailed      bool     // members that failed for good count against it
+	RetryLimit       *uint32 // of the members of a unit together
+	CountFailed      bool    // members that failed for good count against it
 	Continue         bool
 	MaxFailedMembers *uint32
 	Restarts         *Restarts

@@ -68,7 +68,7 @@ func plantedGroups() []bug {
 			"group/tally.go", "u.Started() < int(u.Part.Parallelism)", "u.Started() <= int(u.Part.Parallelism)",
 		}}},
 		{"groups 7", "after waits for one unit of a part, not for all", []patch{{
-			"group/group.go", "p.tally.units[isSucceeded] == int(p.Replicas)", "p.tally.units[isSucceeded] > 0",
+			"group/success.go", "p.tally.units[isSucceeded] == int(p.Replicas)", "p.tally.units[isSucceeded] > 0",
 		}}},
 		{"groups 8", "the end of a group leaves held members as they are", []patch{{
 			"projection/groupdecide.go", "		if m := &u.Members[i]; !m.Status.Over() {\n			s.stop(u, m)", "		if m := &u.Members[i]; !m.Status.Over() && m.Status&group.Held == 0 {\n			s.stop(u, m)",
