@@ -119,13 +119,13 @@ const SuccessorsVersion = 4
 type feature int
 
 const (
-	askPaused  feature = iota // section 5 of GROUPS is asked under a pause
-	blocking                  // restartStrategy
-	successors                // of groups that have ended
-	gangReady                 // proof does not let a member start before its gang
-	proof                     // a failure may prove that its pod is over
-	dueAgain                  // a group that came due does so again under a longer horizon
-	successRules              // and success and afterReady
+	askPaused    feature = iota // section 5 of GROUPS is asked under a pause
+	blocking                    // restartStrategy
+	successors                  // of groups that have ended
+	gangReady                   // proof does not let a member start before its gang
+	proof                       // a failure may prove that its pod is over
+	dueAgain                    // a group that came due does so again under a longer horizon
+	successRules                // and success and afterReady
 )
 
 // has says whether a feature is in force.
