@@ -116,7 +116,7 @@ e2e: ## run our programs on a real Pulsar broker: take-over, refusals, foreign m
 e2e-armada: ## run scenarios under a real Armada (ARMADA_BOX, or ../shared/armada); RUN=TestArmada/FILE/… selects some, LONG=1 adds the long ones
 	ARMADA_LONG=$(LONG) $(RETEST) "$(ARMADA_TESTS)" -shuffle=$(SHUFFLE) -count=1 -v -timeout=60m -run='$(or $(RUN),.)'
 
-chaos: ## inject FAULTS (12) random faults on a real Pulsar broker; docs/chaos.md describes the checks
+chaos: ## inject FAULTS (12) random faults on a real Pulsar broker; docs/internals/chaos.md describes the checks
 	go run ./internal/test/chaos --limit 5m --faults $(FAULTS)
 
 .PHONY: up down

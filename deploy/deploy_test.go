@@ -282,11 +282,11 @@ func alertRules(t *testing.T) []rule {
 func TestRunbook(t *testing.T) {
 	t.Parallel()
 	sections := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^### (Refloat\w+)$`).FindAllStringSubmatch(read(t, "../docs/runbook.md"), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^### (Refloat\w+)$`).FindAllStringSubmatch(read(t, "../docs/operate.md"), -1) {
 		sections[m[1]] = true
 	}
 	for _, r := range alertRules(t) {
-		if want := "docs/runbook.md#" + strings.ToLower(r.Alert); r.Annotations["runbook"] != want {
+		if want := "docs/operate.md#" + strings.ToLower(r.Alert); r.Annotations["runbook"] != want {
 			t.Errorf("%s: runbook is %q, want %q", r.Alert, r.Annotations["runbook"], want)
 		}
 		if s := r.Labels["severity"]; s != "warning" && s != "critical" {
@@ -296,12 +296,12 @@ func TestRunbook(t *testing.T) {
 			t.Errorf("%s: no summary", r.Alert)
 		}
 		if !sections[r.Alert] {
-			t.Errorf("docs/runbook.md has no section ### %s", r.Alert)
+			t.Errorf("docs/operate.md has no section ### %s", r.Alert)
 		}
 		delete(sections, r.Alert)
 	}
 	for s := range sections {
-		t.Errorf("docs/runbook.md speaks of %s, which is no alert", s)
+		t.Errorf("docs/operate.md speaks of %s, which is no alert", s)
 	}
 }
 

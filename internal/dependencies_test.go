@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestDependenciesHaveTheirSentence holds go.mod against docs/dependencies.md:
+// TestDependenciesHaveTheirSentence holds go.mod against docs/internals/dependencies.md:
 // each direct requirement has a row that says what it saves and what it weighs,
 // and no row outlives its requirement.
 func TestDependenciesHaveTheirSentence(t *testing.T) {
@@ -30,7 +30,7 @@ func TestDependenciesHaveTheirSentence(t *testing.T) {
 	if err := json.Unmarshal(out, &module); err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile("../docs/dependencies.md")
+	page, err := os.ReadFile("../docs/internals/dependencies.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,13 +40,13 @@ func TestDependenciesHaveTheirSentence(t *testing.T) {
 	}
 	for _, r := range module.Require {
 		if !r.Indirect && !rows[r.Path] {
-			t.Errorf("go.mod requires %s, and docs/dependencies.md has no row for it: add what it saves and what it weighs", r.Path)
+			t.Errorf("go.mod requires %s, and docs/internals/dependencies.md has no row for it: add what it saves and what it weighs", r.Path)
 		}
 		if !r.Indirect {
 			delete(rows, r.Path)
 		}
 	}
 	if len(rows) > 0 {
-		t.Errorf("docs/dependencies.md has rows for %v, and go.mod does not require them: remove the rows", slices.Sorted(maps.Keys(rows)))
+		t.Errorf("docs/internals/dependencies.md has rows for %v, and go.mod does not require them: remove the rows", slices.Sorted(maps.Keys(rows)))
 	}
 }

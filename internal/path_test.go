@@ -9,19 +9,23 @@ import (
 	"testing"
 )
 
-// TestPathOfOneFailure: every function that ARCHITECTURE.md names on the path of
-// one failure exists.
-func TestPathOfOneFailure(t *testing.T) {
+// TestPaths: every function that ARCHITECTURE.md names on the paths of one failure and of a
+// group's restart exists.
+func TestPaths(t *testing.T) {
 	t.Parallel()
 	doc, err := os.ReadFile("../ARCHITECTURE.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, ok := strings.Cut(string(doc), "## The path of one failure\n")
+	_, paths, ok := strings.Cut(string(doc), "## The path of one failure\n")
 	if !ok {
 		t.Fatal("ARCHITECTURE.md has no section on the path of one failure")
 	}
-	section, _, _ = strings.Cut(section, "\n## ")
+	one, rest, ok := strings.Cut(paths, "\n## The path of a group's restart to Armada's tables\n")
+	if !ok {
+		t.Fatal("ARCHITECTURE.md has no section on the path of a group's restart")
+	}
+	restart, _, _ := strings.Cut(rest, "\n## ")
 	h := house{fset: token.NewFileSet()}
 	h.read(t, "..")
 	declared := map[string]bool{}
@@ -32,13 +36,15 @@ func TestPathOfOneFailure(t *testing.T) {
 			}
 		}
 	}
-	names := regexp.MustCompile("`([a-z]+\\.[A-Za-z.]+)`").FindAllStringSubmatch(section, -1)
-	if len(names) < 10 {
-		t.Fatalf("the section names %d functions", len(names))
-	}
-	for _, name := range names {
-		if !declared[name[1]] {
-			t.Errorf("ARCHITECTURE.md: there is no function %s on the path of one failure any more", name[1])
+	for _, section := range []string{one, restart} {
+		names := regexp.MustCompile("`([a-z]+\\.[A-Za-z.]+)`").FindAllStringSubmatch(section, -1)
+		if len(names) < 10 {
+			t.Fatalf("a section names %d functions:\n%s", len(names), section)
+		}
+		for _, name := range names {
+			if !declared[name[1]] {
+				t.Errorf("ARCHITECTURE.md: there is no function %s on that path any more", name[1])
+			}
 		}
 	}
 }

@@ -26,7 +26,7 @@ func newCutover() *cobra.Command {
 		Short: "Replace Armada's scheduler ingester by ours, and roll back",
 		Long: `Replace Armada's scheduler ingester by ours on the same database, at the exact
 message where it stopped, and roll back. These commands start and stop no process.
-docs/cutover.md describes the procedure.`,
+docs/operate.md describes the procedure.`,
 	}
 	cmd.AddCommand(
 		newCutoverStep("plan", "Check whether Armada's ingester can be replaced now", `Check the position of Armada's ingester, its database and our tables; report what

@@ -43,7 +43,7 @@ func newGetGroups() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "groups (--data DIR | --job-db URL | --server HOST:PORT)",
 		Short: "List groups of jobs",
-		Long: `List groups of jobs (docs/semantics.md, Groups), with their parts and units: how many
+		Long: `List groups of jobs (docs/reference/semantics.md, Groups), with their parts and units: how many
 members of each are active, held or terminating, and which indexes have completed or
 failed for good. -o yaml and json also have conditions: of a unit, those of a Kubernetes Job
 (SuccessCriteriaMet, Complete, FailureTarget, Failed), of a group, those of a JobSet

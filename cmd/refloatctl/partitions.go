@@ -91,7 +91,7 @@ database has: the owner's id in the decision log, and the last envelope.`,
 			err = errors.Join(end(), out.Flush())
 			for _, p := range all {
 				if f.output == outputTable && p.Refused != "" {
-					fmt.Fprintf(cmd.ErrOrStderr(), "partition %d is refused until you act (docs/runbook.md, RefloatPartitionRefused): %s\n", p.Partition, p.Refused)
+					fmt.Fprintf(cmd.ErrOrStderr(), "partition %d is refused until you act (docs/operate.md, RefloatPartitionRefused): %s\n", p.Partition, p.Refused)
 				}
 			}
 			if f.output == outputTable && len(all) > 0 && !slices.ContainsFunc(all, func(p query.Partition) bool { return p.Here || p.Refused != "" }) {

@@ -15,7 +15,7 @@ import (
 // `-o json`, and a few more.
 type facts map[string]string
 
-// readBack reads the text of `explain` as people do, by docs/semantics.md and docs/audit.md.
+// readBack reads the text of `explain` as people do, by docs/reference/semantics.md and docs/reference/audit.md.
 // Text that it does not understand is an error, and so is a fact that is stated twice in
 // two ways. It does not look at the rules that did not match, the messages of the failure
 // and of Armada, and who changed the policies, because these are not of the record.

@@ -19,7 +19,7 @@ import (
 	"github.com/refloat/refloat/internal/policylog"
 )
 
-// Armada implements Armada's RetryPolicyService on the same policies, with Armada's semantics (as of Armada 207cc9e04; docs/api.md):
+// Armada implements Armada's RetryPolicyService on the same policies, with Armada's semantics (as of Armada 207cc9e04; docs/reference/api.md):
 // create and update replace, an omitted retry_limit is 0 (never), deletion detaches from queues. A policy that
 // Armada's form cannot express is neither shown nor overwritten.
 type Armada struct {

@@ -185,7 +185,7 @@ func (n *node) refuseToIngest(ctx context.Context, partition int, lease Lease, e
 	} else {
 		n.metrics.health.report(ingesterOf(partition), err)
 	}
-	n.Log.Error("partition is not ingested: see docs/runbook.md", slog.Int("partition", partition), slog.Any("error", err))
+	n.Log.Error("partition is not ingested: see docs/operate.md", slog.Int("partition", partition), slog.Any("error", err))
 	again := time.NewTimer(refusedWait)
 	defer again.Stop()
 	select {

@@ -2,7 +2,7 @@
 // carry them, and the rule by which a reader accepts an envelope.
 //
 // One partition of the decisions topic is one chain. Correctness depends on the log
-// alone (PROTOCOL 1 to 5, docs/protocol.md): whatever is written by owners, slow
+// alone (protocol.md 1 to 5, docs/reference/protocol.md): whatever is written by owners, slow
 // former owners, clients that retry and foreign producers, the first envelope that
 // fits is the next one, and everything else is ignored and counted.
 //

@@ -25,8 +25,8 @@ func tables() map[string]table {
 		"pod template":   {system: "batch/v1 Job", path: "spec.template."},
 		"Job":            {system: "batch/v1 Job", path: "spec.", without: []string{"template."}},
 		"JobSet":         {system: "jobset.x-k8s.io/v1alpha2 JobSet", path: "spec.", without: []string{"replicatedJobs.template.spec."}},
-		"JobFlow":        {system: "flow.volcano.sh/v1alpha1 JobFlow", path: "spec.", without: every},
-		"Volcano Job":    {system: "batch.volcano.sh/v1alpha1 Job", path: "spec.", without: []string{"tasks.template.", "tasks.policies."}},
+		"JobFlow":        {system: "flow.volcano.sh/v1alpha1 JobFlow", path: "spec.", without: append(every, "flows.retryPolicy.")},
+		"Volcano Job":    {system: "batch.volcano.sh/v1alpha1 Job", path: "spec.", without: []string{"tasks.template.", "tasks.policies.", "policies.events"}},
 	}
 }
 
@@ -64,16 +64,20 @@ func TestComingFrom(t *testing.T) {
 	}
 }
 
-// markdown renders the rows, but for those of fields that only hold others.
+// markdown renders the rows of fields that become something else, or are lost: not those that
+// only hold others, that are kept as they are, or that have no effect. Fields of which the same
+// is said share a row.
 func (tab table) markdown(rows []Field) string {
 	var b strings.Builder
-	b.WriteString("| field | becomes | here | why |\n|---|---|---|---|\n")
+	var order []string
+	fields := map[string][]string{}
+	b.WriteString("| field | becomes | what is here, or why |\n|---|---|---|\n")
 	for _, f := range rows {
 		path, ok := strings.CutPrefix(f.Path, tab.path)
 		left := func(prefix string) bool {
 			return strings.HasPrefix(path+".", prefix) && (strings.HasSuffix(prefix, ".") || path == prefix || strings.HasPrefix(path, prefix+"."))
 		}
-		if !ok || path == "" || slices.ContainsFunc(tab.without, left) || f.Here+f.Why == "" && (f.Fate == Inside || f.Fate == Depends) {
+		if !ok || path == "" || slices.ContainsFunc(tab.without, left) || f.Fate == Ignored || f.Why == "" && slices.Contains([]string{"", "podSpec", "jobs.labels", "jobs.annotations"}, f.Here) {
 			continue
 		}
 		field := "`" + path + "`"
@@ -90,11 +94,19 @@ func (tab table) markdown(rows []Field) string {
 		if f.Fate == Inside || f.Fate == Depends {
 			fate = "kept"
 		}
-		cells := []string{field, fate, f.Here, f.Why}
+		why := strings.Trim(f.Here+"; "+f.Why, "; ")
+		cells := []string{field, fate, why}
 		for i := range cells {
 			cells[i] = strings.ReplaceAll(cells[i], "|", `\|`)
 		}
-		fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | "))
+		said := strings.Join(cells[1:], " | ")
+		if fields[said] == nil {
+			order = append(order, said)
+		}
+		fields[said] = append(fields[said], cells[0])
+	}
+	for _, said := range order {
+		fmt.Fprintf(&b, "| %s | %s |\n", strings.Join(fields[said], ", "), said)
 	}
 	return b.String()
 }

@@ -148,12 +148,12 @@ func (c *checks) history() {
 		p := refused[0]
 		c.bad(code, t.Name, fmt.Sprintf("evaluators refuse %s (%s): partition %d begins after %v, the decision log covers it up to %v",
 			partitionsOf(refused), refusedHistory, p, t.Beginnings[p].Value, claims[p].Value.Answered), why,
-			"restore a checkpoint that closes the gap (--checkpoints), or start the evaluators once with --accept-history-from beginning to go on without these events (docs/runbook.md, RefloatPartitionRefused)")
+			"restore a checkpoint that closes the gap (--checkpoints), or start the evaluators once with --accept-history-from beginning to go on without these events (docs/operate.md, RefloatPartitionRefused)")
 	}
 	if len(first) > 0 {
 		c.warn(code, t.Name, fmt.Sprintf("the first messages of %s are deleted, and nothing is decided there yet", partitionsOf(first)),
 			"evaluators refuse to begin there: without a decision log, they cannot tell whether these messages were ever decided",
-			"if no decisions were lost, start the evaluators once with --accept-history-from beginning; otherwise, restore the decisions topic first (docs/runbook.md, RefloatPartitionRefused)")
+			"if no decisions were lost, start the evaluators once with --accept-history-from beginning; otherwise, restore the decisions topic first (docs/operate.md, RefloatPartitionRefused)")
 	}
 	if len(unknown) > 0 {
 		c.unknown(code, t.Name, "whether events reach back to the end of the decision log on "+partitionsOf(unknown), err, why)

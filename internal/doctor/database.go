@@ -107,7 +107,7 @@ func rolledBack(at time.Time) string {
 	return "the job database was rolled back to Armada's ingester at " + at.UTC().Format(time.RFC3339) + ": ours refuse to start on it"
 }
 
-const takeOver = "to take over again, stop Armada's ingester, run refloatctl cutover plan, then refloatctl cutover start (docs/cutover.md)"
+const takeOver = "to take over again, stop Armada's ingester, run refloatctl cutover plan, then refloatctl cutover start (docs/operate.md)"
 
 // locks finds the holders of Armada's advisory lock, whose key PostgreSQL shows in two
 // halves, and of row locks on our positions.
@@ -194,7 +194,7 @@ func (c *checks) withoutTables(d *Database) {
 	switch {
 	case d.Armada == nil:
 		c.warn("RD050", d.Name, "is Armada's scheduler database without our tables: Armada's own ingester still writes it",
-			"no job is retried before a cut-over", "once everything else is fine, run refloatctl cutover plan (docs/cutover.md)")
+			"no job is retried before a cut-over", "once everything else is fine, run refloatctl cutover plan (docs/operate.md)")
 	case errors.Is(d.Armada, pgstore.ErrForeign):
 		c.bad("RD050", d.Name, "does not have our tables", "ingesters write to it, and none has yet", "check --job-db; an ingester creates the tables when it starts")
 		return

@@ -10,7 +10,7 @@
 // Owner wraps the core in the life cycle of one partition, as a state machine that
 // never waits for a log: restore, catch up with the decision log, claim, then publish,
 // read back, commit (apply to the store, not fsynced), sync (fsync), acknowledge
-// (PROTOCOL 6 to 10, docs/protocol.md). Run is the loop that waits.
+// (protocol.md 6 to 10, docs/reference/protocol.md). Run is the loop that waits.
 //
 // Invariant: an owner commits only what the decision log says; a decision is
 // effective when it has been read back as accepted, never before.

@@ -11,7 +11,7 @@ import (
 	"github.com/refloat/refloat/internal/policy"
 )
 
-// Group is a group of jobs (docs/semantics.md, Groups). Key: Partition, ID.
+// Group is a group of jobs (docs/reference/semantics.md, Groups). Key: Partition, ID.
 //
 // A group that was forgotten and whose name is used again replaces the row; Binding then
 // tells its members and units from those before.

@@ -13,7 +13,7 @@ type Job struct {
 	JobSet    string // as Queue
 	Known     bool   // its SubmitJob was processed
 	State     JobState
-	// Final: the job ended in the sense of docs/semantics.md (succeeded, cancelled,
+	// Final: the job ended in the sense of docs/reference/semantics.md (succeeded, cancelled,
 	// rejected or failed by us) or by Armada's verdict in a release, and its state no
 	// longer changes. A failed job that is not final has only Armada's verdict, which a
 	// decision overrides.
@@ -170,7 +170,7 @@ func Origin(releases []*Release) eventlog.Position {
 var Beginning = Positions{Chain: chain.Beginning, Decisions: eventlog.Start, Events: eventlog.Start}
 
 // Release is a range of events that the rows include although the chain had not
-// answered them, as Armada handles them without us (PROTOCOL 13). Later decisions on
+// answered them, as Armada handles them without us (protocol.md 13). Later decisions on
 // them are superseded. Key: Partition, From.
 type Release struct {
 	Partition int

@@ -72,7 +72,7 @@ var runStates = [...]string{"Unknown", "Leased", "Pending", "Running", "Succeede
 // String returns the state's name.
 func (s RunState) String() string { return nameOf(runStates[:], uint8(s), "RunState") }
 
-// Ended reports whether the end of the run was reported (docs/semantics.md).
+// Ended reports whether the end of the run was reported (docs/reference/semantics.md).
 func (s RunState) Ended() bool { return s == RunSucceeded || s == RunFailed }
 
 // Outcome is what was decided about a failed run.

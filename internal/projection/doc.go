@@ -8,7 +8,7 @@
 // checks that both end with the same records.
 //
 // Invariant: the state is a function of the events and the records of the decision
-// log, whatever the batches, restarts and owners (see docs/protocol.md). Counts come from records
+// log, whatever the batches, restarts and owners (see docs/reference/protocol.md). Counts come from records
 // alone, never from a policy.
 //
 // Keys of one partition (job ids are escaped if something follows them):

@@ -9,7 +9,7 @@ import (
 
 // Effect is what became of a decision. Each decision has exactly one, so the counts of all four add up to the decisions.
 // The page, the commands and the API count decisions by it wherever they say "retried" or "failed for good"
-// (docs/glossary.md).
+// (docs/reference/glossary.md).
 type Effect uint8
 
 // The effects of decisions.

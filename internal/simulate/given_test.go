@@ -132,7 +132,7 @@ func groupPolicy(spec string) string {
 	return "apiVersion: refloat.github.io/v1\nkind: GroupPolicy\nmetadata: {name: g}\nspec:\n" + spec
 }
 
-// TestTimelines: the timelines of JobFlow's retry policies (its design of August 2025), and restarts of groups (docs/semantics.md,
+// TestTimelines: the timelines of JobFlow's retry policies (its design of August 2025), and restarts of groups (docs/reference/semantics.md,
 // section 12), in virtual time.
 func TestTimelines(t *testing.T) {
 	t.Parallel()

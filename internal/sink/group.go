@@ -10,7 +10,7 @@ import (
 	"github.com/refloat/refloat/internal/projection"
 )
 
-// Rows of groups follow from the records of groups (docs/semantics.md, Groups), and from
+// Rows of groups follow from the records of groups (docs/reference/semantics.md, Groups), and from
 // what a submission names: a member that starts at once has no record. The rules of a group
 // are not repeated here.
 

@@ -59,7 +59,7 @@ func New(cfg Config) *Follower { return &Follower{cfg: cfg} }
 // ErrTaken reports that Armada's own ingester may have read the topic, and nobody has
 // recorded its position.
 var ErrTaken = errors.New("the control-plane topic holds messages that Armada's ingester may have applied, and it is not known where it stopped; " +
-	"jobs would be cancelled a second time: run `refloatctl cutover start` first (docs/cutover.md)")
+	"jobs would be cancelled a second time: run `refloatctl cutover start` first (docs/operate.md)")
 
 // Begin makes sure that a start position is known. Call it before our ingester writes
 // Armada's tables for the first time: if they have no jobs, the topic is ours from its

@@ -12,7 +12,7 @@
 //     lease) is put back into the queue in a later transaction, 3 s later, when the
 //     scheduler has dropped it from memory. Every 5 s, up to five times, the row's
 //     version is raised so that the scheduler reads it again, until the job has a
-//     newer run (docs/armada.md).
+//     newer run (docs/operate.md).
 //   - Direct, for a scheduler that honours retry_after in refloat_jobs: requeues
 //     and failures are written as decided.
 //   - Passthrough: exactly what Armada's ingester writes.

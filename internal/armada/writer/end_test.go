@@ -16,7 +16,7 @@ import (
 
 // TestEndWaits: after EndRetries, an ingester like Armada's own, which applies copies
 // too, is enough for the jobs to run again, if the scheduler is restarted as described
-// in docs/cutover.md. It does not depend on further version bumps.
+// in docs/operate.md. It does not depend on further version bumps.
 func TestEndWaits(t *testing.T) {
 	t.Parallel()
 	ok := standin.Succeed()

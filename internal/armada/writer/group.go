@@ -16,7 +16,7 @@ import (
 	"github.com/refloat/refloat/internal/schedulerdb"
 )
 
-// What the records of groups do to Armada's tables (GROUPS 10).
+// What the records of groups do to Armada's tables (semantics.md 12.10).
 
 type (
 	// hold keeps back the row of a member that may not start yet.
@@ -145,7 +145,7 @@ func (t *taking) graces() map[start]time.Duration {
 	return t.gracesHere
 }
 
-// graceOf returns the termination grace period of a job's pods (docs/semantics.md).
+// graceOf returns the termination grace period of a job's pods (docs/reference/semantics.md).
 func graceOf(j *jobdb.Job) time.Duration {
 	if j == nil {
 		return policy.Grace(0)
@@ -305,7 +305,7 @@ var (
 	errTooEarly = errors.New("the scheduler has not checked yet where it fits: it may start before its group lets it")
 )
 
-// restart makes a member queued again, whatever its run does (GROUPS 6).
+// restart makes a member queued again, whatever its run does (semantics.md 12.6).
 func (p *plan) restart(j *jobView, a restarted) {
 	after := a.RetryAfter
 	if a.held {

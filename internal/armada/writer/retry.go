@@ -102,7 +102,7 @@ func (w *pendingRetry) due() int64 {
 
 const never = int64(1<<63 - 1)
 
-// Times of the two steps; see docs/armada.md.
+// Times of the two steps; see docs/operate.md.
 const (
 	// forgetAfter is how long the scheduler has to read its own failure of a job back
 	// from the database, and to forget the job: a few of its cycles.

@@ -58,7 +58,7 @@ func (w *writing) begin(ctx context.Context) error {
 // ErrTaken reports that Armada's own ingester has written these tables, and nobody has
 // recorded its position.
 var ErrTaken = errors.New("jobs in Armada's tables were not written by Refloat, and it is not known where Armada's ingester stopped; " +
-	"starting at the beginning of events would submit each job again: run `refloatctl cutover start` first (docs/cutover.md)")
+	"starting at the beginning of events would submit each job again: run `refloatctl cutover start` first (docs/operate.md)")
 
 // mustBeOurs refuses to start at the beginning of events if Armada's ingester has
 // written the tables.

@@ -263,7 +263,7 @@ func livedInGroups(t *testing.T) *tape {
 	d.RestartScheduler()
 	d.Reprioritise(together[0], 3)
 	d.until("all jobs are over", d.Done)
-	d.unable = nil // a restart soon after a release cannot hold the member back: docs/armada.md
+	d.unable = nil // a restart soon after a release cannot hold the member back: docs/operate.md
 	d.right()
 	for _, name := range []string{"MemberHeld", "MemberReleased", "MemberRestart", "MemberStopped", "UnitEnded", "GroupEnded"} {
 		if n := d.count("SELECT count(*) FROM refloat_group_records WHERE name = $1", name); n == 0 {

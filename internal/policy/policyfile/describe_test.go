@@ -37,25 +37,37 @@ func TestFieldTexts(t *testing.T) {
 	}
 }
 
-// TestFieldsDocumented: the table of fields in docs/policies.md is these texts.
-// With -rewrite it is written anew.
+// ofNames and ofCounts are the usual limits, which the page of fields states once.
+const ofNames, ofCounts = "1 to 63 of a-z, 0-9 and -, with a letter or digit at both ends", "0 to 1000000"
+
+// TestFieldsDocumented: the table of fields in docs/reference/fields.md is these texts,
+// without rows that only hold others, or say what another one says. With -rewrite it is
+// written anew.
 func TestFieldsDocumented(t *testing.T) {
 	t.Parallel()
 	var rows strings.Builder
-	kind := ""
+	kind, said := "", map[string]bool{}
 	for _, f := range Fields() {
 		if f.Kind != kind {
 			kind = f.Kind
-			fmt.Fprintf(&rows, "\n### %s\n\n%s\n\n| field | type | unset | meaning |\n|---|---|---|---|\n", kind, f.Text)
+			fmt.Fprintf(&rows, "\n### %s\n\n%s\n\n| field | unset | meaning |\n|---|---|---|\n", kind, f.Text)
 			continue
 		}
-		text := f.Text
-		if f.Limits != "" {
+		text, unset := f.Text, f.Default
+		if f.Limits != "" && f.Limits != ofNames && f.Limits != ofCounts {
 			text += " Limits: " + f.Limits + "."
 		}
-		fmt.Fprintf(&rows, "| `%s` | %s | %s | %s |\n", f.Path, f.Type, f.Default, text)
+		if f.Required {
+			unset = "required"
+		}
+		row := fmt.Sprintf("%s | %s |", unset, text)
+		if holds := unset == "required" && f.Type == "a mapping"; holds || unset == "" || said[f.Name()+row] {
+			continue
+		}
+		said[f.Name()+row] = true
+		fmt.Fprintf(&rows, "| `%s` | %s\n", f.Path, row)
 	}
-	const path, from, to = "../../../docs/policies.md", "<!-- fields: written by go test ./internal/policy/policyfile -rewrite -->\n", "\n<!-- end of fields -->"
+	const path, from, to = "../../../docs/reference/fields.md", "<!-- fields: written by go test ./internal/policy/policyfile -rewrite -->\n", "\n<!-- end of fields -->"
 	doc, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

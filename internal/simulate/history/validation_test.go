@@ -269,7 +269,7 @@ type validation struct {
 }
 
 // TestValidation compares simulations of the recordings with what happened: the decisions on the runs that took place. Each job that differs has a
-// reason, and their numbers are those of docs/simulate.md. They do not depend on the seed, since none of that is drawn; but under seed 1 the
+// reason, and their numbers are those of docs/reference/simulate.md. They do not depend on the seed, since none of that is drawn; but under seed 1 the
 // scheduler preempts a drawn run, too.
 func TestValidation(t *testing.T) {
 	t.Parallel()

@@ -1,5 +1,5 @@
 // Package scheduling is Armada's scheduling algorithm as one pure function, Schedule: from
-// queues, nodes and running jobs, it computes where each job should run. docs/scheduling.md
+// queues, nodes and running jobs, it computes where each job should run. docs/internals/scheduling.md
 // lists every sentence of Armada's description with the function that implements it, and says
 // how we read it where it leaves room.
 //

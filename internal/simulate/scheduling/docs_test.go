@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// TestDocs: every function, type and test that the table of docs/scheduling.md names exists.
+// TestDocs: every function, type and test that the table of docs/internals/scheduling.md names exists.
 func TestDocs(t *testing.T) {
 	t.Parallel()
-	doc, err := os.ReadFile("../../../docs/scheduling.md")
+	doc, err := os.ReadFile("../../../docs/internals/scheduling.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestDocs(t *testing.T) {
 		}
 		declared := regexp.MustCompile(`(?m)^(func (\([^)]*\) )?|type |\t(\w+, )*)` + name[2] + `\b`)
 		if !declared.MatchString(code.String()) {
-			t.Errorf("docs/scheduling.md names %s, which does not exist", name[0])
+			t.Errorf("docs/internals/scheduling.md names %s, which does not exist", name[0])
 		}
 	}
 }

@@ -62,7 +62,7 @@ func (in *Instance) on(node string) *Instance {
 	return in
 }
 
-// Instances on which a promise does not hold, as small as random search could make them. docs/scheduling.md explains each.
+// Instances on which a promise does not hold, as small as random search could make them. docs/internals/scheduling.md explains each.
 var exceptions = []struct {
 	name   string
 	law    law

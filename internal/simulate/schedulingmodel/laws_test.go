@@ -14,7 +14,7 @@ import (
 )
 
 // A law says how an outcome breaks it; empty: it does not. What the laws promise, in which form they hold and
-// why not in a wider one, is in docs/scheduling.md.
+// why not in a wider one, is in docs/internals/scheduling.md.
 type law func(t *rapid.T, o outcome) string
 
 // outcome is an instance with what scheduling.Schedule decides.

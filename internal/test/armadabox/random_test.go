@@ -18,7 +18,7 @@ const (
 )
 
 // TestRandomSituations counts the random situations in which Schedule leases and preempts the same jobs as Armada did, wherever they are
-// leased. The counts stand in docs/scheduling.md.
+// leased. The counts stand in docs/internals/scheduling.md.
 func TestRandomSituations(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(randomFile)

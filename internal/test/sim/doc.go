@@ -1,4 +1,4 @@
-// Package sim is a simulation of PROTOCOL (docs/protocol.md): logs, owners, ingesters, their disks
+// Package sim is a simulation of the protocol (docs/reference/protocol.md): logs, owners, ingesters, their disks
 // and their job database in one goroutine, with all choices from one seed.
 //
 // It runs the real code: evaluator.Owner, sink.Writer, and the chain and follow

@@ -6353,7 +6353,7 @@ type Summary struct {
 	Parked     []*ReasonCount         `protobuf:"bytes,4,rep,name=parked,proto3" json:"parked,omitempty"`
 	Releases   []*ReleaseCount        `protobuf:"bytes,5,rep,name=releases,proto3" json:"releases,omitempty"`
 	Runs       uint64                 `protobuf:"varint,6,opt,name=runs,proto3" json:"runs,omitempty"`
-	// Every decision is one of these (docs/glossary.md).
+	// Every decision is one of these (docs/reference/glossary.md).
 	Superseded    uint64 `protobuf:"varint,7,opt,name=superseded,proto3" json:"superseded,omitempty"`                              // came too late, so without effect; those in shadow are not counted here
 	Retried       uint64 `protobuf:"varint,8,opt,name=retried,proto3" json:"retried,omitempty"`                                    // the job was queued again
 	FailedForGood uint64 `protobuf:"varint,9,opt,name=failed_for_good,json=failedForGood,proto3" json:"failed_for_good,omitempty"` // the job was ended
