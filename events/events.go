@@ -9,7 +9,7 @@ import (
 // Kind is the kind of an event as far as folding tells them apart.
 type Kind uint8
 
-// The kinds that SEMANTICS 1 names. Other is every kind that changes nothing:
+// The kinds that semantics.md 1 names. Other is every kind that changes nothing:
 // Armada's remaining ones, those that nobody knows yet, and an event without any.
 const (
 	Other Kind = iota
@@ -64,10 +64,10 @@ type Timestamp struct {
 	Nanos   int32
 }
 
-// maxSkew is how far an event's time may be from its message's publish time (SEMANTICS, Words).
+// maxSkew is how far an event's time may be from its message's publish time (semantics.md, Terms).
 const maxSkew = 5 * time.Minute
 
-// Time is t of SEMANTICS in Unix nanoseconds: the timestamp, or the publish
+// Time is t of semantics.md in Unix nanoseconds: the timestamp, or the publish
 // time when it is absent, held within five minutes of the publish time.
 func (t Timestamp) Time(publish int64) int64 {
 	if !t.Present {
@@ -136,7 +136,7 @@ const (
 	AnnotationPriceBand           = "armadaproject.io/priceBand"
 )
 
-// Annotations that make a job a member of a group (GROUPS 1).
+// Annotations that make a job a member of a group (semantics.md 12.1).
 const (
 	AnnotationGroup       = "refloat.github.io/group"
 	AnnotationGroupPolicy = "refloat.github.io/group-policy"
@@ -177,7 +177,7 @@ func (s *Submit) annotate(key, value string) {
 // Reason is the member of Armada's Error.reason.
 type Reason uint8
 
-// The reasons that SEMANTICS 1 and 2 tell apart; the others are OtherReason.
+// The reasons that semantics.md 1 and 2 tell apart; the others are OtherReason.
 const (
 	OtherReason Reason = iota
 	PodError

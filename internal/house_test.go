@@ -130,7 +130,7 @@ const maxLines = 500
 // through a pointer or a method, and what a called package does.
 func TestHouse(t *testing.T) {
 	t.Parallel()
-	h := house{fset: token.NewFileSet(), exports: exports(t, "./...")}
+	h := house{fset: token.NewFileSet(), exports: exports(t, "./..."), pages: readPages(t, "..")}
 	h.read(t, "..")
 	if len(h.files) < 10 {
 		t.Fatalf("read %d files, want the whole module", len(h.files))
@@ -143,6 +143,7 @@ func TestHouse(t *testing.T) {
 type house struct {
 	fset    *token.FileSet
 	exports map[string]string // import path → file of export data
+	pages   pages             // that comments may cite
 	files   []*file
 	found   []string
 }
@@ -231,6 +232,7 @@ func (h *house) inspect() []string {
 	for _, f := range h.files {
 		dirs[f.dir()] = append(dirs[f.dir()], f)
 		h.inspectImports(f)
+		h.inspectCites(f)
 		if !f.generated {
 			h.inspectFile(f)
 		}
@@ -597,7 +599,7 @@ func (f *file) eachName(fn func(at ast.Node, name string)) {
 // TestHouseCatches plants one fault at a time: a check that cannot fail holds nothing.
 func TestHouseCatches(t *testing.T) {
 	t.Parallel()
-	std := exports(t, "errors", "fmt", "maps", "math", "reflect", "regexp", "slices", "time")
+	std, docs := exports(t, "errors", "fmt", "maps", "math", "reflect", "regexp", "slices", "time"), readPages(t, "..")
 	const policy, loop, prog = "internal/policy/x.go", "internal/evaluator/loop.go", "cmd/refloatctl/x.go"
 	tests := []struct{ name, path, src, want string }{
 		{"clean", policy, "import \"errors\"\nvar ErrX = errors.New(\"x\")\nvar names = [...]string{\"a\"}\n", ""},
@@ -633,6 +635,12 @@ func TestHouseCatches(t *testing.T) {
 		{"since", loop, "import \"time\"\nvar t = time.Since(time.Time{})", "time is data"},
 		{"now in a log", "internal/eventlog/filelog/x.go", "import \"time\"\nvar t = time.Now()", ""},
 		{"now in cmd", prog, "import \"time\"\nvar t = time.Now()", ""},
+		{"cites", loop, "// As protocol.md 8, semantics.md 3.1 and 12.4.3, docs/reference/semantics.md 12.4 to 12.6, ADR 4.\n", ""},
+		{"cites no page", loop, "// As runbook.md says.\n", "which does not exist"},
+		{"cites no section", loop, "// As semantics.md 12.4.9 says.\n", "no such section"},
+		{"cites no section at last", loop, "// As semantics.md 12.4 and\n// 12.99 say.\n", "12.99: the page has no such section"},
+		{"cites a page of nobody's", loop, "// As GROUPS 4 says.\n", "not in the repository"},
+		{"cites no record", loop, "// See ADR 999.\n", "ADR 999"},
 		{"environment", loop, "import \"os\"\nvar e = os.Getenv(\"X\")", "only cmd/"},
 		{"arguments", loop, "import \"os\"\nvar e = os.Args", "only cmd/"},
 
@@ -676,7 +684,7 @@ func TestHouseCatches(t *testing.T) {
 				name := path.Base(path.Dir(tt.path))
 				src = fmt.Sprintf("// Package %s is.\npackage %s\n%s", name, name, src)
 			}
-			h := house{fset: token.NewFileSet(), exports: std}
+			h := house{fset: token.NewFileSet(), exports: std, pages: docs}
 			if err := h.add(tt.path, []byte(src), true); err != nil {
 				t.Fatal(err)
 			}

@@ -24,7 +24,7 @@ import (
 )
 
 // This file reads logs without the code under test, as far as there is another
-// way: protobuf-go for envelopes and events, and PROTOCOL 1 to 3 in one plain loop.
+// way: protobuf-go for envelopes and events, and protocol.md 1 to 3 in one plain loop.
 
 // chained is what the accepted envelopes of a partition hold.
 type chained struct {

@@ -13,7 +13,7 @@
 // Everything else is an unknown field, is skipped, and can therefore not make a
 // message unreadable. For the same reason, what only the tables read is declared as
 // bytes where it is a message: on the wire that is the same, and they decode it.
-// Text is not checked for valid UTF-8 except in ids, queues and job sets (SEMANTICS 1).
+// Text is not checked for valid UTF-8 except in ids, queues and job sets (semantics.md 1).
 
 package pb
 
@@ -913,7 +913,7 @@ func (x *PodSpecWithAvoidList) GetPodSpec() *PodSpec {
 type PodSpec struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Containers [][]byte               `protobuf:"bytes,2,rep,name=containers" json:"containers,omitempty"` // Container
-	// Absent and 0 are both "unset" for us: SEMANTICS 2 holds the value within 1 s and 300 s.
+	// Absent and 0 are both "unset" for us: semantics.md 2 holds the value within 1 s and 300 s.
 	TerminationGracePeriodSeconds int64        `protobuf:"varint,4,opt,name=termination_grace_period_seconds,json=terminationGracePeriodSeconds" json:"termination_grace_period_seconds,omitempty"`
 	NodeSelector                  [][]byte     `protobuf:"bytes,7,rep,name=node_selector,json=nodeSelector" json:"node_selector,omitempty"` // entries of a map<string, string>: Label
 	Affinity                      []byte       `protobuf:"bytes,18,opt,name=affinity" json:"affinity,omitempty"`
@@ -3234,7 +3234,7 @@ func (x *KnownRun) GetStage() uint32 {
 }
 
 // JobRunTerminated says that the pod of a run is gone. Anyone who knows may
-// publish it (SEMANTICS 8).
+// publish it (semantics.md 8).
 type JobRunTerminated struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId" json:"job_id,omitempty"`

@@ -554,7 +554,7 @@ func (*Record_GroupEnded) isRecord_Record() {}
 
 func (*Record_MemberJoined) isRecord_Record() {}
 
-// Decision is the one verdict on one failed run (SEMANTICS 11).
+// Decision is the one verdict on one failed run (semantics.md 11).
 type Decision struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Number          uint64                 `protobuf:"varint,1,opt,name=number" json:"number,omitempty"`    // dense per partition, from 1
@@ -839,7 +839,7 @@ func (x *Decision) GetGroupVerdict() *GroupVerdict {
 	return nil
 }
 
-// Member says which member of its group a job is (GROUPS 1).
+// Member says which member of its group a job is (semantics.md 12.1).
 type Member struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Group         string                 `protobuf:"bytes,1,opt,name=group" json:"group,omitempty"`
@@ -916,7 +916,7 @@ func (x *Member) GetGeneration() uint32 {
 	return 0
 }
 
-// GroupVerdict is what a group does about a unit that ended (GROUPS 5).
+// GroupVerdict is what a group does about a unit that ended (semantics.md 12.5).
 type GroupVerdict struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	UnitReason    uint32                 `protobuf:"varint,1,opt,name=unit_reason,json=unitReason" json:"unit_reason,omitempty"`       // policy.UnitReason
@@ -2181,7 +2181,7 @@ func (x *StateRebuilt) GetFrom() *Position {
 }
 
 // PolicyGeneration is one message of the policies log. Its generation is its
-// place in that log, from 1, and stands nowhere in it (PROTOCOL 4).
+// place in that log, from 1, and stands nowhere in it (protocol.md 4).
 type PolicyGeneration struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Digest  []byte                 `protobuf:"bytes,1,opt,name=digest" json:"digest,omitempty"`   // SHA-256 over the canonical content

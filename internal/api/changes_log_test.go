@@ -86,7 +86,7 @@ func (r *shelfReader) Changed() <-chan struct{} {
 
 func (r *shelfReader) Close() error { return nil }
 
-// plainLog is the policies log as PROTOCOL 4 and policylog's first invariant read,
+// plainLog is the policies log as protocol.md 4 and policylog's first invariant read,
 // in this test's own words.
 type plainLog struct {
 	read   int      // messages

@@ -34,7 +34,7 @@ type Config struct {
 	IngestMode string
 	NodeLabel  string // Armada's scheduling.nodeIdLabel; empty: its default
 	// ReleaseAfter is how long an event may wait for a decision before it is written to the job database without
-	// one (PROTOCOL 13); 0: forever.
+	// one (protocol.md 13); 0: forever.
 	ReleaseAfter time.Duration
 	Retain       Retain // of jobs that are over, in the job database
 	// Checkpoints opens the shared storage of checkpoints; nil: there is none.

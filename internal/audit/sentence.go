@@ -10,7 +10,7 @@ import (
 )
 
 // Reason explains a decision in one sentence. It is rendered from the record, never
-// stored (SEMANTICS 11).
+// stored (semantics.md 11).
 func Reason(d *chain.Decision) string {
 	s := verdict(d)
 	if d.Group != nil {

@@ -23,7 +23,7 @@ var Beginning = End{InTo: eventlog.Start}
 // Ignored is the reason why an envelope was not accepted. It is a metric label.
 type Ignored uint8
 
-// The reasons for ignoring envelopes (PROTOCOL 2).
+// The reasons for ignoring envelopes (protocol.md 2).
 const (
 	NotIgnored Ignored = iota
 	Malformed          // not an envelope, or an invalid one
@@ -51,7 +51,7 @@ func AllIgnored() []Ignored {
 }
 
 // ErrMissing means that a log has lost envelopes, or input that they cover
-// (PROTOCOL 3). Continuing could decide runs twice, so every reader must stop.
+// (protocol.md 3). Continuing could decide runs twice, so every reader must stop.
 var ErrMissing = errors.New("a log lacks what it once held")
 
 // ErrNewer means that a newer program wrote something to the log that this one does
@@ -117,7 +117,7 @@ func (e End) follows(env *Envelope) bool {
 }
 
 // newer returns ErrNewer for an envelope that activates an unknown version of
-// SEMANTICS, or that could not be decoded because of an unknown record or field.
+// the semantics, or that could not be decoded because of an unknown record or field.
 func newer(env *Envelope, decoded error) error {
 	for _, raw := range env.Records {
 		r, err := DecodeRecord(raw)

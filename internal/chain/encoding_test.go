@@ -110,7 +110,7 @@ func positionOf(p *pb.Position) eventlog.Position {
 }
 
 // TestNamesAreBytes: names that are no UTF-8 stay as they are in our records. Node, container
-// and policy names may be such (SEMANTICS 1 asks for UTF-8 in ids only).
+// and policy names may be such (semantics.md 1 asks for UTF-8 in ids only).
 func TestNamesAreBytes(t *testing.T) {
 	t.Parallel()
 	d := &chain.Decision{Container: "a\xff", AvoidNodes: []string{"\xc3("}, Skipped: []string{"\x80"}, Position: eventlog.Start}

@@ -111,7 +111,7 @@ func DecodeEnvelope(b []byte) (*Envelope, error) {
 }
 
 // Decode decodes the envelope's records. Activations must come first, and a claim or
-// an accepted history must be the only record (PROTOCOL 4). Only the latter moves the
+// an accepted history must be the only record (protocol.md 4). Only the latter moves the
 // input position without input.
 func (e *Envelope) Decode() ([]Record, error) {
 	records := make([]Record, len(e.Records))

@@ -9,9 +9,9 @@ import (
 	"github.com/refloat/refloat/internal/policy"
 )
 
-// The records of groups (GROUPS 9). They exist from version 3 of the semantics on.
+// The records of groups (semantics.md 12.9). They exist from version 3 of the semantics on.
 
-// Member says which member of its group a job is (GROUPS 1). The group's queue and job set
+// Member says which member of its group a job is (semantics.md 12.1). The group's queue and job set
 // are those of the job.
 type Member struct {
 	Group, Part    string
@@ -19,7 +19,7 @@ type Member struct {
 	Generation     uint32 // of its unit, after this record
 }
 
-// GroupVerdict is what a group does about a unit that ended (GROUPS 5).
+// GroupVerdict is what a group does about a unit that ended (semantics.md 12.5).
 type GroupVerdict struct {
 	Reason       policy.UnitReason
 	Action       policy.GroupAction

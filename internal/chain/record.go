@@ -22,7 +22,7 @@ type Record interface {
 	setField(f *wireField) error
 }
 
-// Decision is the verdict on one failed run (SEMANTICS 11).
+// Decision is the verdict on one failed run (semantics.md 11).
 type Decision struct {
 	Requeue  bool   // JobRequeued, else JobFailed
 	Number   uint64 // dense per partition, from 1
@@ -66,8 +66,8 @@ type Decision struct {
 // NotDecidedReason is the reason why a failed run was not decided.
 type NotDecidedReason uint8
 
-// The reasons of SEMANTICS 1; the first that applies is used. Absorbed is for gangs
-// (SEMANTICS 12). Decision logs contain these numbers: never change one.
+// The reasons of semantics.md 1; the first that applies is used. Absorbed is for gangs
+// (semantics.md 12). Decision logs contain these numbers: never change one.
 const (
 	UnknownNotDecided NotDecidedReason = iota
 	StaleRun
@@ -79,7 +79,7 @@ const (
 
 var notDecidedReasons = [...]string{"Unknown", "StaleRun", "Cancelled", "Ended", "UnknownJob", "Absorbed"}
 
-// String returns the reason's name in SEMANTICS 1, a metric label.
+// String returns the reason's name in semantics.md 1, a metric label.
 func (r NotDecidedReason) String() string {
 	if int(r) < len(notDecidedReasons) {
 		return notDecidedReasons[r]
@@ -125,7 +125,7 @@ func (r *Parked) Brief() *Parked {
 	return &Parked{Position: r.Position, Reason: r.Reason, Event: r.Event, Digest: sha256.Sum256(r.Raw), Length: uint64(len(r.Raw))}
 }
 
-// RetryReady records that the old run of a retry is gone (SEMANTICS 8).
+// RetryReady records that the old run of a retry is gone (semantics.md 8).
 type RetryReady struct {
 	Position   eventlog.Position
 	JobID      string
@@ -141,10 +141,10 @@ type PolicyActivated struct {
 	HorizonMS  int64
 }
 
-// SemanticsActivated names the version of SEMANTICS that decides from here on.
+// SemanticsActivated names the version of the semantics that decides from here on.
 type SemanticsActivated struct{ Version uint32 }
 
-// NewestSemantics is the newest version of SEMANTICS that this program knows: it reads
+// NewestSemantics is the newest version of the semantics that this program knows: it reads
 // all records of this version and of earlier ones, and can decide by each of them.
 //
 // To add a version, bump this number and implement the differences in package evaluator.

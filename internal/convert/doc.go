@@ -1,4 +1,4 @@
-// Package convert turns manifests of other systems into jobs of Armada and policies of ours (GROUPS 12): a Job of
+// Package convert turns manifests of other systems into jobs of Armada and policies of ours (semantics.md 12.12): a Job of
 // Kubernetes, a JobSet, a Volcano Job or a JobFlow becomes an Armada submit file, in which every pod is a job, with the
 // GroupPolicy and the RetryPolicies under which it behaves as before.
 //

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Annotations of members (GROUPS 1), the one by which a job selects retry policies (SEMANTICS 3), and Armada's of gangs.
+// Annotations of members (semantics.md 12.1), the one by which a job selects retry policies (semantics.md 3), and Armada's of gangs.
 const (
 	annotationPrefix = "refloat.github.io/"
 	armadaPrefix     = "armadaproject.io/"

@@ -8,7 +8,7 @@ import (
 	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
-// The forms of policies, as their files have them (GROUPS 2 and SEMANTICS 13).
+// The forms of policies, as their files have them (semantics.md 12.2 and semantics.md 13).
 type (
 	groupSpec struct {
 		MaxRestarts     *uint32      `json:"maxRestarts,omitempty"`

@@ -9,13 +9,13 @@ import (
 )
 
 // The category and subcategory by which an executor reports that a job ran past its
-// active deadline (SEMANTICS 2).
+// active deadline (semantics.md 2).
 const (
 	categoryInternal          = "internal"
 	subcategoryActiveDeadline = "active-deadline"
 )
 
-// factsOf returns the facts of a failure that rules can match (SEMANTICS 2). It reuses
+// factsOf returns the facts of a failure that rules can match (semantics.md 2). It reuses
 // the containers of f.
 func factsOf(f *policy.Failure, failure *projection.Failure, semantics uint32) {
 	job := failure.Job

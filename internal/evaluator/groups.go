@@ -167,7 +167,7 @@ func memberDecided(d *chain.Decision) *projection.MemberDecided {
 	return m
 }
 
-// decideMember decides on a failed run of a member (GROUPS 4), and returns what its unit's
+// decideMember decides on a failed run of a member (semantics.md 12.4), and returns what its unit's
 // failure leads to, if it failed.
 func (p policies) decideMember(f *projection.Failure) (policy.Verdict, *chain.GroupVerdict) {
 	p.restart = restart{}
@@ -207,7 +207,7 @@ func (p policies) decideMember(f *projection.Failure) (policy.Verdict, *chain.Gr
 	return p.askGroup(f, v, p.unitReason(m, &settings, &v))
 }
 
-// usedUp reports whether a unit has no room left for another failure that is not ignored (GROUPS 4.5).
+// usedUp reports whether a unit has no room left for another failure that is not ignored (semantics.md 12.4.5).
 func usedUp(m *projection.MemberFailure, s *policy.PartDefinition) bool {
 	if s.RetryLimit == nil {
 		return false
@@ -247,7 +247,7 @@ func (p policies) requeue(v *policy.Verdict, at, early int64) {
 }
 
 // endOfPod returns when the failed run's pod is certainly gone, where it may be alive
-// (SEMANTICS 6); else the time of the failure.
+// (semantics.md 6); else the time of the failure.
 func (p policies) endOfPod() int64 {
 	if (p.failure.Conditions.Has(policy.Preempted) || p.failure.Conditions.Has(policy.LeaseExpired)) && !p.failure.PodIsOver() {
 		return p.afterGrace(p.failure.Time, p.failure.Grace)
@@ -285,7 +285,7 @@ func (p policies) endOf(graceSeconds, base int64) int64 {
 }
 
 // unitReason returns why a member's failure for good fails its unit; NoUnitReason: it does
-// not (GROUPS 4.5).
+// not (semantics.md 12.4.5).
 func (p policies) unitReason(m *projection.MemberFailure, s *policy.PartDefinition, v *policy.Verdict) policy.UnitReason {
 	u := m.Unit
 	switch {

@@ -23,7 +23,7 @@ import (
 // scenarioStart is when the scenarios of groups begin: 2027-01-15T08:00:00Z.
 const scenarioStart = 1_800_000_000
 
-// TestGroupScenarios runs the scenarios in testdata/groups under each version of SEMANTICS that
+// TestGroupScenarios runs the scenarios in testdata/groups under each version of the semantics that
 // has groups. Each history is then decided in two more ways, which must give the same bytes and
 // leave the same state: with the state read back before each message, and from the log alone.
 func TestGroupScenarios(t *testing.T) {
@@ -66,7 +66,7 @@ type groupScenario struct {
 	worlds []*groupWorld
 }
 
-// groupWorld is a scenario under one version of SEMANTICS.
+// groupWorld is a scenario under one version of the semantics.
 type groupWorld struct {
 	version uint32 // with which it began
 	store   *projection.Memory

@@ -56,7 +56,7 @@ type turn struct {
 	sent     bool
 }
 
-// steps are the steps of a turn, and their order is the protocol (PROTOCOL 8): an
+// steps are the steps of a turn, and their order is the protocol (protocol.md 8): an
 // envelope is published, read back in a later turn, committed, made durable, and its
 // input acknowledged. So a decision is in the log before it is in the state, and the
 // state is durable before the broker may delete what it was folded from.

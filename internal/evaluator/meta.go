@@ -11,7 +11,7 @@ import (
 )
 
 // meta is what an owner commits with the projection, in the same batch
-// (PROTOCOL 6). The input position is Positions.Chain.InTo.
+// (protocol.md 6). The input position is Positions.Chain.InTo.
 type meta struct {
 	Positions follow.Positions `json:"Place"`
 	Progress  Progress
@@ -58,7 +58,7 @@ const (
 )
 
 // DefaultHorizon is the horizon, in nanoseconds, until a policy generation is
-// activated (SEMANTICS 13).
+// activated (semantics.md 13).
 const DefaultHorizon = int64(24 * 60 * 60 * 1e9)
 
 func emptyMeta() meta {

@@ -41,7 +41,7 @@ func histories(t *testing.T) uint64 {
 }
 
 // TestAgainstNaiveModel holds the engine against a model that was written from
-// SEMANTICS alone and shares no code with it.
+// semantics.md alone and shares no code with it.
 func TestAgainstNaiveModel(t *testing.T) {
 	t.Parallel()
 	shards, n := uint64(runtime.GOMAXPROCS(0)), histories(t)

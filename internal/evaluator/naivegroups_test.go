@@ -37,7 +37,7 @@ func groupHistories(t *testing.T) uint64 {
 }
 
 // TestGroupsAgainstNaiveModel holds the engine against a model of groups that was written
-// from GROUPS alone.
+// from semantics.md 12 alone.
 func TestGroupsAgainstNaiveModel(t *testing.T) {
 	t.Parallel()
 	shards, n := uint64(runtime.GOMAXPROCS(0)), groupHistories(t)

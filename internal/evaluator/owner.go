@@ -39,7 +39,7 @@ type Config struct {
 	MaxMessages int
 	// ReadBackTimeout is the timeout for reading back an envelope (30 s).
 	ReadBackTimeout time.Duration
-	// Semantics is the minimum version of SEMANTICS to decide by: an owner activates it
+	// Semantics is the minimum version of the semantics to decide by: an owner activates it
 	// if the log names an earlier one. 0: the version that the log names; for an empty log,
 	// the newest. An activation cannot be undone.
 	Semantics uint32

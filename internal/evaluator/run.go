@@ -12,7 +12,7 @@ import (
 )
 
 // Placement signals whether this process should own a partition. It saves cost and is
-// not needed for safety: several owners at once are safe (PROTOCOL 10).
+// not needed for safety: several owners at once are safe (protocol.md 10).
 type Placement interface {
 	// Active reports whether this process should own the partition now.
 	Active() bool
@@ -226,7 +226,7 @@ func (l *Loop) own(ctx context.Context) (live time.Time, err error) {
 	}
 }
 
-// sayOlder logs that a partition is decided by an older version of SEMANTICS than the
+// sayOlder logs that a partition is decided by an older version of the semantics than the
 // newest that this program knows.
 func (l *Loop) sayOlder(version uint32) {
 	if 0 < version && nextSemantics(version, l.Config.Semantics) < SemanticsVersion {

@@ -7,7 +7,7 @@ import (
 	"github.com/refloat/refloat/internal/projection"
 )
 
-// SemanticsVersion is the newest version of SEMANTICS that this program decides by. It
+// SemanticsVersion is the newest version of the semantics that this program decides by. It
 // decides by every earlier one as well: Step uses the version that the log named last. An
 // empty log begins with the newest.
 //
@@ -17,7 +17,7 @@ import (
 // both over histories in which the version changes.
 const SemanticsVersion = chain.NewestSemantics
 
-// The versions of SEMANTICS that introduced a difference.
+// The versions of the semantics that introduced a difference.
 const (
 	// sinceTrueRunIndex names the next pod after the number of known runs. Before, it was
 	// the failed run's index plus one, which counts backwards if runs were imported,
@@ -27,7 +27,7 @@ const (
 	// Before, a decision named all, so the decisions on a job took the square of their
 	// number.
 	sinceBoundedAvoid = 2
-	// sinceGroups has groups, and gangs that retry as a whole (GROUPS).
+	// sinceGroups has groups, and gangs that retry as a whole (semantics.md 12).
 	sinceGroups = 3
 	// sincePauseDelays has groups restart what failed during a pause of retries, after its
 	// end. Before, such a unit was left failed.
@@ -53,7 +53,7 @@ const (
 const maxAvoided = 50
 
 // boundAvoided returns the nodes that were added last, and how many others there are
-// (SEMANTICS 7).
+// (semantics.md 7).
 func boundAvoided(semantics uint32, nodes []string) (named []string, leftOut uint32) {
 	if semantics < sinceBoundedAvoid || len(nodes) <= maxAvoided {
 		return nodes, 0
@@ -62,7 +62,7 @@ func boundAvoided(semantics uint32, nodes []string) (named []string, leftOut uin
 	return nodes[more:], uint32(more)
 }
 
-// nextRunIndex returns the index in the name of the next run's pod (SEMANTICS 10).
+// nextRunIndex returns the index in the name of the next run's pod (semantics.md 10).
 func nextRunIndex(semantics uint32, f *projection.Failure) uint32 {
 	if semantics < sinceTrueRunIndex {
 		return f.Run.Index + 1
@@ -71,7 +71,7 @@ func nextRunIndex(semantics uint32, f *projection.Failure) uint32 {
 }
 
 // restartsFrom returns the time before which a pause of retries lets no group of the queue
-// restart anything (GROUPS 4.3). It may be over.
+// restart anything (semantics.md 12.4.3). It may be over.
 func (p policies) restartsFrom(queue string) int64 {
 	if p.Progress.Semantics < sincePauseDelays {
 		return math.MinInt64

@@ -51,7 +51,7 @@ func retryAll() []model.File {
 		"---\nkind: RetrySettings\nspec: {defaultPolicyName: all}\n")}}
 }
 
-// podNames are those of the decisions in the chain, with the versions of SEMANTICS
+// podNames are those of the decisions in the chain, with the versions of the semantics
 // that were activated between them.
 func (w *world) podNames() (said []string) {
 	for _, r := range w.records() {
@@ -66,7 +66,7 @@ func (w *world) podNames() (said []string) {
 }
 
 // TestPodNameOfImportedJobs: the pod after three imported runs has index 3. A log
-// keeps to the version of SEMANTICS that it names, and to the wrong name of version 1,
+// keeps to the version of the semantics that it names, and to the wrong name of version 1,
 // until an owner is asked for a newer one; that is never taken back.
 func TestPodNameOfImportedJobs(t *testing.T) {
 	t.Parallel()

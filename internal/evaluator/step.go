@@ -243,7 +243,7 @@ func (p policies) decide(at eventlog.Position, f *projection.Failure) (*chain.De
 
 const slabSize = 16
 
-// avoided returns the nodes that the next run must avoid (SEMANTICS 7).
+// avoided returns the nodes that the next run must avoid (semantics.md 7).
 func avoided(mode policy.AvoidMode, f *projection.Failure) []string {
 	switch mode {
 	case policy.AvoidNode:

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Groups of one name follow each other, each after the one before has ended (GROUPS 1, from
-// version 4 of SEMANTICS on): the first has the name, the others the name with FollowMark and
+// Groups of one name follow each other, each after the one before has ended (semantics.md 12.1, from
+// version 4 of the semantics on): the first has the name, the others the name with FollowMark and
 // their number, from 2.
 
 // FollowMark separates the name of a group that follows others from its number.

@@ -12,7 +12,7 @@ const (
 	Exhausted                  // no unit can start or run any more
 )
 
-// Prospects reports whether some declared unit can start or run (GROUPS 8).
+// Prospects reports whether some declared unit can start or run (semantics.md 12.8).
 func (g *Group) Prospects() Prospects {
 	if g.Shape.Open() {
 		if g.AllOver() {

@@ -23,7 +23,7 @@ func (p *Part) HasSucceeded() bool {
 	return p.Replicas > 0 && p.tally.units[isSucceeded] == int(p.Replicas)
 }
 
-// MayStart reports whether one more member of the unit may start (GROUPS 7).
+// MayStart reports whether one more member of the unit may start (semantics.md 12.7).
 func (g *Group) MayStart(u *Unit) bool {
 	if !g.ready(u.Part) {
 		return false

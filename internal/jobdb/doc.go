@@ -10,7 +10,7 @@
 // inputs, only the releases come from this database: when one is made depends on a
 // clock, so each is stored as a row, and the rest follows from it.
 //
-// Every row includes its partition: a job lives in one partition (SEMANTICS 1), and
+// Every row includes its partition: a job lives in one partition (semantics.md 1), and
 // foreign messages about the same id in another partition stay separate.
 //
 // Times are Unix nanoseconds; 0 means "not yet" or "unknown".

@@ -7,7 +7,7 @@
 // package does not read the messages themselves.
 //
 // Placement is a signal, not a lock: two processes may be active for a while
-// (PROTOCOL 10).
+// (protocol.md 10).
 package placement
 
 import (

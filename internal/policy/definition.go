@@ -15,7 +15,7 @@ const MaxRules = 1000
 // DefaultRule is the rule name under which retries by a default action are counted.
 const DefaultRule = "default"
 
-// Action is what a rule or a default action does with a failed run (SEMANTICS 5).
+// Action is what a rule or a default action does with a failed run (semantics.md 5).
 type Action uint8
 
 // The actions. NoAction: the policy states no default action.
@@ -44,7 +44,7 @@ func (a Action) String() string {
 	return unknown("Action", uint8(a))
 }
 
-// Replacement says whether a retry waits until the old pod is gone (SEMANTICS 8).
+// Replacement says whether a retry waits until the old pod is gone (semantics.md 8).
 type Replacement uint8
 
 // The replacements. NoReplacement inherits.
@@ -62,14 +62,14 @@ type Overrides struct {
 	Replacement Replacement
 }
 
-// Backoff is the delay of retries (SEMANTICS 6); each field is inherited separately.
+// Backoff is the delay of retries (semantics.md 6); each field is inherited separately.
 type Backoff struct {
 	InitialDelay, MaxDelay *time.Duration // whole milliseconds
 	Multiplier             *uint32        // thousandths, at least 1000
 	Jitter                 *uint32        // thousandths, at most 1000
 }
 
-// Matchers are a rule's requirements on a failure (SEMANTICS 4): all that are set must hold, and in a list one
+// Matchers are a rule's requirements on a failure (semantics.md 4): all that are set must hold, and in a list one
 // element suffices.
 type Matchers struct {
 	Conditions            Conditions
@@ -146,7 +146,7 @@ type Settings struct {
 	JobsMaySelect     bool
 }
 
-// DefaultSettings returns the settings without any file (SEMANTICS 1, 5, 6 and 9).
+// DefaultSettings returns the settings without any file (semantics.md 1, 5, 6 and 9).
 func DefaultSettings() Settings {
 	return Settings{Enabled: true, GlobalMaxRetries: 20, LegacyMaxAttempts: 4, Horizon: 24 * time.Hour, JobsMaySelect: true}
 }

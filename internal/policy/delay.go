@@ -11,7 +11,7 @@ import (
 )
 
 // backoff is the delay of a rule's retries: min(initial × (num/den)^(n-1), max),
-// then jitter (SEMANTICS 6). Times are in milliseconds.
+// then jitter (semantics.md 6). Times are in milliseconds.
 type backoff struct {
 	initial, max uint64
 	num, den     uint64 // the multiplier, num ≥ den ≥ 1, without common factor
@@ -30,12 +30,12 @@ func (s *Set) schedule(v *Verdict, q *queue, g *grant, f *Failure, n uint64) {
 	v.RetryAfter = max(addSaturating(f.Time, int64(v.Delay)), q.pausedUntil)
 }
 
-// waitsForEnd reports whether the old run's pod may still be alive (SEMANTICS 6, 8).
+// waitsForEnd reports whether the old run's pod may still be alive (semantics.md 6, 8).
 func (g *grant) waitsForEnd(f *Failure) bool {
 	return (g.whenTerminated || f.Conditions.Has(Preempted) || f.Conditions.Has(LeaseExpired)) && !f.PodIsOver()
 }
 
-// PodIsOver reports whether a failure itself proves that the run's pod is over (SEMANTICS 8): executors return a lease
+// PodIsOver reports whether a failure itself proves that the run's pod is over (semantics.md 8): executors return a lease
 // when the pod is gone, and report how containers ended when all have. Of its own findings (category internal), one
 // says that there is no pod.
 func (f *Failure) PodIsOver() bool {
@@ -60,7 +60,7 @@ func Grace(seconds int64) time.Duration {
 
 func boundGrace(d time.Duration) time.Duration { return min(max(d, minGrace), maxGrace) }
 
-// The bounds of the termination grace (SEMANTICS 2).
+// The bounds of the termination grace (semantics.md 2).
 const (
 	minGrace = time.Second
 	maxGrace = 300 * time.Second

@@ -1,6 +1,6 @@
 package policy
 
-// Evaluate returns the verdict on one failure (SEMANTICS 3 to 9). c holds what was granted to the job before; nil
+// Evaluate returns the verdict on one failure (semantics.md 3 to 9). c holds what was granted to the job before; nil
 // means nothing. The Skipped names of the verdict are shared: do not change them.
 func (s *Set) Evaluate(f *Failure, c *Counts) Verdict { return s.decide(f, c, nil) }
 
@@ -12,7 +12,7 @@ func (s *Set) Explain(f *Failure, c *Counts) (Verdict, []Rung) {
 	return v, l.rungs
 }
 
-// decide implements SEMANTICS 3: its first step that applies decides.
+// decide implements semantics.md 3: its first step that applies decides.
 func (s *Set) decide(f *Failure, c *Counts, l *ladder) Verdict {
 	var none Counts
 	if c == nil {
@@ -93,7 +93,7 @@ func defaultOf(applying []*Policy) *target {
 	return nil
 }
 
-// act implements SEMANTICS 5: it checks the action of a rule or a default action against the limits. A nil target
+// act implements semantics.md 5: it checks the action of a rule or a default action against the limits. A nil target
 // is a default action Fail.
 func (s *Set) act(v *Verdict, q *queue, t *target, f *Failure, c *Counts, l *ladder) {
 	if t == nil {
@@ -165,7 +165,7 @@ func (l LimitFrom) refusal() Code {
 	return GlobalLimit
 }
 
-// withoutPolicy implements SEMANTICS 9: Armada's own rule, which decides if no policy applies.
+// withoutPolicy implements semantics.md 9: Armada's own rule, which decides if no policy applies.
 func (s *Set) withoutPolicy(v *Verdict, f *Failure, c *Counts) {
 	switch {
 	case !f.leaseReturned():

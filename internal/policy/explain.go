@@ -13,7 +13,7 @@ type ladder struct {
 	delay Arithmetic
 }
 
-// Arithmetic shows how the delay of a retry was computed (SEMANTICS 6): the smaller of Initial × Multiplier^(N−1)
+// Arithmetic shows how the delay of a retry was computed (semantics.md 6): the smaller of Initial × Multiplier^(N−1)
 // and Max, plus Jitter, but at least Grace + Slack while the old pod may still be alive, and not before
 // PausedUntil.
 type Arithmetic struct {

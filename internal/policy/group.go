@@ -2,7 +2,7 @@ package policy
 
 import "slices"
 
-// GroupDefinition is a group policy as its author wrote it (GROUPS 2).
+// GroupDefinition is a group policy as its author wrote it (semantics.md 12.2).
 type GroupDefinition struct {
 	Name        string
 	Digest      [32]byte // SHA-256 of its canonical text
@@ -55,7 +55,7 @@ type GroupRule struct {
 	Parts     []string
 }
 
-// GroupAction is what happens to a group when one of its units failed (GROUPS 5).
+// GroupAction is what happens to a group when one of its units failed (semantics.md 12.5).
 type GroupAction uint8
 
 // The actions. Decision logs contain these numbers: never change one.
@@ -98,7 +98,7 @@ func (a GroupAction) Restarts() bool {
 	return a == RestartGroup || a == RestartPart || a == RestartUnit
 }
 
-// UnitReason is why a unit or a group ended (GROUPS 4 and 5).
+// UnitReason is why a unit or a group ended (semantics.md 12.4 and 12.5).
 type UnitReason uint8
 
 // The reasons. Decision logs contain these numbers: never change one.
@@ -239,7 +239,7 @@ type Success struct {
 // of replicas and members.
 func (s *Shape) Open() bool { return len(s.Parts) == 0 }
 
-// Extended reports whether the shape has something that only version 4 of SEMANTICS knows.
+// Extended reports whether the shape has something that only version 4 of the semantics knows.
 func (s *Shape) Extended() bool {
 	return s.Success.Any || len(s.Success.Parts) > 0 ||
 		slices.ContainsFunc(s.Parts, func(p ShapePart) bool { return len(p.AfterReady) > 0 || len(p.SuccessRules) > 0 })
@@ -308,7 +308,7 @@ type GroupPolicy struct{ GroupDefinition }
 // change afterwards.
 func CompileGroup(d *GroupDefinition) *GroupPolicy { return &GroupPolicy{*d} }
 
-// Shape returns what the policy fixes when it binds a group. Before version 4 of SEMANTICS it is not extended.
+// Shape returns what the policy fixes when it binds a group. Before version 4 of the semantics it is not extended.
 func (g *GroupPolicy) Shape(extended bool) Shape {
 	var s Shape
 	for i := range g.Parts {

@@ -6,11 +6,11 @@ import (
 )
 
 // Acts reports whether groups act on a queue: neither is it in shadow, nor are retries
-// disabled (GROUPS 9).
+// disabled (semantics.md 12.9).
 func (s *Set) Acts(queue string) bool { return s.enabled && !s.queue(queue).shadow }
 
 // Restarts reports whether groups of a queue may restart anything: not while retries are
-// disabled or killed (GROUPS 4.3).
+// disabled or killed (semantics.md 12.4.3).
 func (s *Set) Restarts(queue string) bool {
 	return s.enabled && s.globalMax > 0 && !s.queue(queue).killed
 }
@@ -18,7 +18,7 @@ func (s *Set) Restarts(queue string) bool {
 // PausedUntil returns when a queue's retries are no longer paused, in Unix nanoseconds.
 func (s *Set) PausedUntil(queue string) int64 { return s.queue(queue).pausedUntil }
 
-// TerminationSlack returns what is added to every grace period (SEMANTICS 6).
+// TerminationSlack returns what is added to every grace period (semantics.md 6).
 func (s *Set) TerminationSlack() time.Duration { return s.terminationSlack }
 
 // UnitSettings returns what the group policy in force says about the units of a part; without
@@ -47,12 +47,12 @@ type UnitFailure struct {
 	Restarted    func(rule string) uint32
 	AllRestarts  uint32 // of the group, by rules
 	Halted       bool
-	Barred       bool // nothing may be restarted: retries are disabled or killed; before version 4 of SEMANTICS, also while they are paused
+	Barred       bool // nothing may be restarted: retries are disabled or killed; before version 4 of the semantics, also while they are paused
 	// CanReach reports whether every unit that an action restarts could still succeed.
 	CanReach func(a GroupAction, keep bool) bool
 }
 
-// UnitVerdict is what a group policy does about it (GROUPS 5).
+// UnitVerdict is what a group policy does about it (semantics.md 12.5).
 type UnitVerdict struct {
 	Action GroupAction // NoGroupAction: nothing
 	Rule   string

@@ -231,7 +231,7 @@ func intervalsSuite() *oracle.Suite {
 			in, want := row.Observed, row.Expected
 			if c.CannotRun(
 				oracle.Reason{Holds: want.FirstPendingIndexes != nil, Why: "for which index the controller creates the next pod: our jobs are submitted with their indexes"},
-				oracle.Reason{Holds: want.WantLeft != nil || want.WantRm != nil, Why: "two pods of one index: a second job of an index is a GroupFinding (GROUPS 2), and none is removed"},
+				oracle.Reason{Holds: want.WantLeft != nil || want.WantRm != nil, Why: "two pods of one index: a second job of an index is a GroupFinding (semantics.md 12.1), and none is removed"},
 				oracle.Reason{Holds: want.PodsKept != nil, Why: "which failed pod carries the counts of its index: ours are in the job's state"},
 				oracle.Reason{Holds: in.Index == nil, Why: "no index to look for"},
 			) {

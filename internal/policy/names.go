@@ -2,7 +2,7 @@ package policy
 
 import "strconv"
 
-// String returns the name of c in SEMANTICS 2, as rules use it.
+// String returns the name of c in semantics.md 2, as rules use it.
 func (c Condition) String() string {
 	switch c {
 	case OOMKilled:
@@ -27,7 +27,7 @@ func (c Condition) String() string {
 // ParseCondition returns the condition that String names s.
 func ParseCondition(s string) (Condition, bool) { return parseName(s, OOMKilled, LeaseExpired) }
 
-// String returns the code's name in SEMANTICS 11, usable as a metric label.
+// String returns the code's name in semantics.md 11, usable as a metric label.
 func (c Code) String() string {
 	switch c {
 	case RuleRetry:
@@ -130,7 +130,7 @@ func (m AvoidMode) String() string {
 // ParseAvoidMode returns the mode that String names s.
 func ParseAvoidMode(s string) (AvoidMode, bool) { return parseName(s, AvoidNone, AvoidAllNodes) }
 
-// PodName returns the pod name of a job's run (SEMANTICS 10). enabled is that of the settings: without retries
+// PodName returns the pod name of a job's run (semantics.md 10). enabled is that of the settings: without retries
 // there is one pod name per job.
 func PodName(jobID string, runIndex uint32, enabled bool) string {
 	if runIndex == 0 || !enabled {

@@ -83,7 +83,7 @@ func (e *armadaError) returned() bool {
 }
 
 // withoutMutate is a policy of Armada without what changes the next run: we
-// refuse that by name (SEMANTICS 13 has no such field). It reports whether there
+// refuse that by name (semantics.md 13 has no such field). It reports whether there
 // was any, and that we do refuse it.
 func withoutMutate(c *oracle.Check, p obj) (plain obj, mutates bool) {
 	plain, mutates = oracle.WithoutMutate(p)
@@ -184,7 +184,7 @@ func oracleArmadaEngine() *oracle.Suite {
 			// Armada asks for its cap before the rules, we after them: what fails without
 			// the cap as well may say so.
 			if without := lastBut(most); without.Code == code {
-				c.Adapt("at the cap, what fails for another reason too says the other one: we ask the rules first (SEMANTICS 5)")
+				c.Adapt("at the cap, what fails for another reason too says the other one: we ask the rules first (semantics.md 5)")
 				code = policy.GlobalLimit
 			}
 		}

@@ -119,7 +119,7 @@ func oracleArmadaClassify() *oracle.Suite {
 		failed := slices.DeleteFunc(pod.statuses(), func(c k8sContainer) bool { return c.ExitCode == 0 })
 		if c.LeaveOut(oracle.Reason{
 			Holds: slices.ContainsFunc(p.ErrorCategories.rules(), func(r classifierRule) bool { return r.another(failed) }),
-			Why:   "several containers failed: the executor asks any of them, we ask the first (SEMANTICS 4)",
+			Why:   "several containers failed: the executor asks any of them, we ask the first (semantics.md 4)",
 		}) {
 			return
 		}
@@ -146,7 +146,7 @@ func (p *k8sPod) classified(c *oracle.Check, podReason string) (suite.Job, suite
 	}
 	for _, s := range p.statuses() {
 		if s.ExitCode == 0 && s.Message != "" {
-			c.Adapt("the message of a container that exited with 0 is left away: for us it counts (SEMANTICS 4)")
+			c.Adapt("the message of a container that exited with 0 is left away: for us it counts (semantics.md 4)")
 			s.Message = ""
 		}
 		f.Containers = append(f.Containers, policy.Container{Name: s.Name, ExitCode: s.ExitCode, Reason: s.Reason, Message: s.Message})
@@ -304,7 +304,7 @@ func oracleArmadaClassifierValidation() *oracle.Suite {
 			}
 			kind := classifierErrorKind(*expected.ErrContains)
 			if several && err == nil {
-				c.Adapt("valid for us: all matchers of a rule must hold (SEMANTICS 4)")
+				c.Adapt("valid for us: all matchers of a rule must hold (semantics.md 4)")
 				oracle.Equal(c, "error", "must specify only one of", *expected.ErrContains)
 				return
 			}

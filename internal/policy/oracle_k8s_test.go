@@ -106,7 +106,7 @@ func oracleK8sBackoffRemaining() *oracle.Suite {
 			oracle.Reason{Holds: p.Backoff == nil, Why: "no backoff"},
 			oracle.Reason{Holds: err != nil || errNow != nil, Why: "no time of the failure, or no present"},
 		) || c.LeaveOut(
-			oracle.Reason{Holds: ignored > 0, Why: "ignored failures: for us each rule's delay grows by its own retries (SEMANTICS 6)"},
+			oracle.Reason{Holds: ignored > 0, Why: "ignored failures: for us each rule's delay grows by its own retries (semantics.md 6)"},
 		) || c.CannotRun(oracle.Reason{Holds: n > maxDoublings && p.Backoff.Multiplier < 2, Why: "more failures than a test lets fail"}) {
 			return
 		}

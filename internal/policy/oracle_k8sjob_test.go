@@ -93,11 +93,11 @@ func (p *k8sPolicy) reasons(gates k8sGates, pods ...k8sPod) []oracle.Reason {
 		{Holds: p.ManagedBy != "", Why: "a Job of another controller: Kubernetes decides nothing about it"},
 		{Holds: p.ActiveDeadlineSeconds != nil, Why: "a deadline of the Job: ours is one of the pod, and the conversion's (internal/convert/conformance)"},
 		{Holds: p.SuccessPolicy != nil, Why: "which successes end a Job: a group, not a job (internal/convert/conformance)"},
-		{Holds: gone, Why: "a pod that is being deleted: when it is replaced is SEMANTICS 8, no verdict"},
+		{Holds: gone, Why: "a pod that is being deleted: when it is replaced is semantics.md 8, no verdict"},
 		{Holds: status, Why: "a rule asks for a condition that does not hold: our conditions hold or are absent"},
 		{Holds: both, Why: "exit codes and conditions in one rule: Kubernetes never has both"},
 		{Holds: len(conditions) > len(k8sConditions), Why: "more kinds of condition in one row than a pod of ours can have at once"},
-		{Holds: several, Why: "several containers failed: Kubernetes asks any of them, we ask the first (SEMANTICS 4)"},
+		{Holds: several, Why: "several containers failed: Kubernetes asks any of them, we ask the first (semantics.md 4)"},
 		{Holds: disabled && slices.ContainsFunc(p.rules(), func(r k8sRule) bool { return r.Action == "FailIndex" }), Why: "a feature gate of Kubernetes is off"},
 	}
 }

@@ -18,7 +18,7 @@ import (
 
 // The oracle rows: other systems' own tests (testdata/oracles/README.md), put
 // into our files and failures, and decided by the evaluator's Step. Where a row
-// differs from SEMANTICS, SEMANTICS wins: a predicate over the row leaves it out
+// differs from semantics.md, semantics.md wins: a predicate over the row leaves it out
 // or adapts it, with the reason.
 
 type obj = map[string]any

@@ -157,11 +157,11 @@ func (p *k8sPolicy) allowed() []struct {
 		words string
 		why   string
 	}{
-		{both, "]", "specifying both", "valid for us: all matchers of a rule must hold (SEMANTICS 4)"},
+		{both, "]", "specifying both", "valid for us: all matchers of a rule must hold (semantics.md 4)"},
 		{unordered, ".onExitCodes.values", "must be ordered", "valid for us: lists may be in any order"},
 		{failIndex && p.BackoffLimitPerIndex == nil, "", "backoffLimitPerIndex", "valid for us: every job has its own limit"},
 		{named, ".containerName", "container", "valid for us: a policy does not know the containers of its jobs"},
-		{p.PodReplacementPolicy != "" && p.PodFailurePolicy != nil, "spec.podReplacementPolicy", "Unsupported value: \"TerminatingOrFailed\"", "valid for us: replacement and rules are independent (SEMANTICS 8)"},
+		{p.PodReplacementPolicy != "" && p.PodFailurePolicy != nil, "spec.podReplacementPolicy", "Unsupported value: \"TerminatingOrFailed\"", "valid for us: replacement and rules are independent (semantics.md 8)"},
 		{manyCodes, ".onExitCodes.values", "Too many", "valid for us: a rule may list any number of exit codes"},
 		{len(p.rules()) > 20, "spec.podFailurePolicy.rules", "Too many", "valid for us: a policy has up to 1000 rules"},
 	}

@@ -116,10 +116,10 @@ func (s *Set) bind(d *Queue, settings *Settings) *queue {
 	return q
 }
 
-// Enabled returns the settings' enabled (SEMANTICS 3 and 10).
+// Enabled returns the settings' enabled (semantics.md 3 and 10).
 func (s *Set) Enabled() bool { return s.enabled }
 
-// Horizon returns how long ended jobs are kept (SEMANTICS 1).
+// Horizon returns how long ended jobs are kept (semantics.md 1).
 func (s *Set) Horizon() time.Duration { return s.horizon }
 
 // GlobalMaxRetries returns the settings' limit on all retries of a job.
@@ -162,7 +162,7 @@ func (s *Set) queue(name string) *queue {
 }
 
 // applying appends the policies that apply to a job of q with that annotation to room, and names those that were
-// skipped (SEMANTICS 3).
+// skipped (semantics.md 3).
 func (s *Set) applying(q *queue, annotation string, room []*Policy) ([]*Policy, []string) {
 	list, skipped := q.policies, q.skipped
 	if annotation != "" {
@@ -216,7 +216,7 @@ func (s *Set) grantOf(t *target) grant {
 	return g
 }
 
-// maxRetries returns the limit on all retries of a job, where the target grants one (SEMANTICS 5).
+// maxRetries returns the limit on all retries of a job, where the target grants one (semantics.md 5).
 func (s *Set) maxRetries(t *target) uint32 {
 	return min(or(t.maxRetries, s.globalMax), s.policyMax)
 }

@@ -2,15 +2,15 @@ package policy
 
 import "time"
 
-// Failure holds the facts of one failed run that rules can match (SEMANTICS 2), and those of its job that
-// SEMANTICS 3 needs. It holds no protobuf types.
+// Failure holds the facts of one failed run that rules can match (semantics.md 2), and those of its job that
+// semantics.md 3 needs. It holds no protobuf types.
 type Failure struct {
 	Queue       string
 	RunID       string        // for jitter
 	Time        int64         // t, Unix nanoseconds
 	JobPolicies string        // the annotation armadaproject.io/retry-policy, verbatim; "" if absent
 	FailFast    bool          // armadaproject.io/failFast is exactly "true"
-	Gang        bool          // the job belongs to a gang (SEMANTICS 3.1)
+	Gang        bool          // the job belongs to a gang (semantics.md 3.1)
 	Grace       time.Duration // Evaluate limits it to between 1 s and 300 s
 
 	Conditions  Conditions // those of the pod and the run; OOMKilled is per rule
@@ -43,10 +43,10 @@ func (s Conditions) Has(c Condition) bool { return s&(1<<c) != 0 }
 // With returns the set with c.
 func (s Conditions) With(c Condition) Conditions { return s | 1<<c }
 
-// Condition is a named fact of SEMANTICS 2.
+// Condition is a named fact of semantics.md 2.
 type Condition uint8
 
-// The conditions of SEMANTICS 2.
+// The conditions of semantics.md 2.
 const (
 	UnknownCondition Condition = iota
 	OOMKilled
@@ -58,7 +58,7 @@ const (
 	LeaseExpired
 )
 
-// RuleKey is what a rule is counted under (SEMANTICS 5): its policy and its name, "default" for a default action,
+// RuleKey is what a rule is counted under (semantics.md 5): its policy and its name, "default" for a default action,
 // or "#" and a digest of its matchers.
 type RuleKey struct{ Policy, Rule string }
 
@@ -76,10 +76,10 @@ type Counts struct {
 	LegacyReturns uint32      // decided returned leases that were attempted, whoever decided them
 }
 
-// Code is the reason for a decision: the closed set of SEMANTICS 11.
+// Code is the reason for a decision: the closed set of semantics.md 11.
 type Code uint8
 
-// The codes of SEMANTICS 11. Their numbers are in decision logs: never change one.
+// The codes of semantics.md 11. Their numbers are in decision logs: never change one.
 const (
 	UnknownCode Code = iota
 	RuleRetry
@@ -93,11 +93,11 @@ const (
 	KillSwitch
 	FailFast
 	NoPolicy
-	LegacyReturn // "LeaseReturned" in SEMANTICS 11
+	LegacyReturn // "LeaseReturned" in semantics.md 11
 	LegacyLimit
 	GangRetry
 	GangFail
-	GroupRestart // from here on: GROUPS
+	GroupRestart // from here on: semantics.md 12
 	GroupOver    // "GroupEnded"
 	UnitLimit
 )
@@ -105,7 +105,7 @@ const (
 // LimitFrom is the level that a rule's limit came from.
 type LimitFrom uint8
 
-// The levels of SEMANTICS 5. FromNowhere: the rule's limit was not checked.
+// The levels of semantics.md 5. FromNowhere: the rule's limit was not checked.
 const (
 	FromNowhere LimitFrom = iota
 	FromRule
@@ -116,7 +116,7 @@ const (
 // Matcher is a matcher of a rule, in the order in which it is tried.
 type Matcher uint8
 
-// The matchers of SEMANTICS 4. Their numbers are in decision logs.
+// The matchers of semantics.md 4. Their numbers are in decision logs.
 const (
 	NoMatcher Matcher = iota
 	OnConditions
@@ -126,10 +126,10 @@ const (
 	OnFailureSubcategory
 )
 
-// AvoidMode is antiAffinity.mode (SEMANTICS 7).
+// AvoidMode is antiAffinity.mode (semantics.md 7).
 type AvoidMode uint8
 
-// The modes of SEMANTICS 7.
+// The modes of semantics.md 7.
 const (
 	AvoidNone     AvoidMode = iota
 	AvoidNode               // the node of this failure

@@ -1,5 +1,5 @@
 // Package policylog reads and writes the policies log: one partition, retained
-// forever, whose n-th message is generation n (PROTOCOL 4). Each generation holds a
+// forever, whose n-th message is generation n (protocol.md 4). Each generation holds a
 // whole policy set, the generation it is based on, and who made it, when and why.
 //
 // Invariants:

@@ -46,7 +46,7 @@ type Failure struct {
 	entry *entry
 }
 
-// Skip is the reason why a failed run is not decided (SEMANTICS 1).
+// Skip is the reason why a failed run is not decided (semantics.md 1).
 type Skip uint8
 
 // The reasons, by precedence.

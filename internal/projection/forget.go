@@ -93,7 +93,7 @@ func (x *forgetIndex) take(kv KV, cutoff int64) ([]string, error) {
 }
 
 // forget removes the jobs whose horizon has passed at the watermark of the current
-// message (SEMANTICS 1: before the message is folded).
+// message (semantics.md 1: before the message is folded).
 func (s *State) forget() {
 	for i := range s.forgets {
 		x := &s.forgets[i]

@@ -42,7 +42,7 @@ type Restart struct {
 }
 
 // IsGang reports whether the job has a gang id and a numeric cardinality of at least 2
-// (SEMANTICS 3.1).
+// (semantics.md 3.1).
 func (j *Job) IsGang() bool {
 	if j.GangID == "" || j.GangSize == "" {
 		return false
@@ -86,7 +86,7 @@ type wish struct {
 	whole     bool   // the gang is a group of its own: it names no group
 }
 
-// wishOf reads the annotations of a job (GROUPS 1). It is nil if the job names no group
+// wishOf reads the annotations of a job (semantics.md 12.1). It is nil if the job names no group
 // and is in no gang. A gang that names no group is one: its other annotations do not count.
 func wishOf(j *Job, sub *events.Submit) *wish {
 	w := &wish{Key: group.Key{Queue: j.Queue, Set: j.Set, Name: strings.Clone(sub.Group)}, part: policy.MainPart, freeIndex: true}
@@ -182,7 +182,7 @@ type Bound struct {
 	MaxRestarts uint32 // of the group policy then
 }
 
-// GangShape is the shape of a gang that is in no group (GROUPS 1).
+// GangShape is the shape of a gang that is in no group (semantics.md 12.1).
 func GangShape(cardinality uint32) policy.Shape {
 	return policy.Shape{Parts: []policy.ShapePart{{Name: policy.MainPart, Replicas: 1, Members: cardinality, MinMembers: cardinality}}}
 }
@@ -216,7 +216,7 @@ type UnitEnd struct {
 	Reason    policy.UnitReason // if it failed
 }
 
-// Verdict is what a group does about a unit that ended (GROUPS 5).
+// Verdict is what a group does about a unit that ended (semantics.md 12.5).
 type Verdict struct {
 	Action  policy.GroupAction
 	Reason  policy.UnitReason
@@ -417,7 +417,7 @@ func (s *State) running(e *entry, r *Run, runs bool) {
 	}
 }
 
-// markSucceeded marks the units that have reached minMembers (GROUPS 3).
+// markSucceeded marks the units that have reached minMembers (semantics.md 12.3).
 func (s *State) markSucceeded() {
 	for _, ge := range s.msg.groups {
 		if ge.g == nil || ge.g.State != policy.GroupActive {

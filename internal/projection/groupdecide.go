@@ -8,7 +8,7 @@ import (
 	"github.com/refloat/refloat/internal/policy"
 )
 
-// MemberFailure is what a decision on a failed run of a member depends on (GROUPS 4).
+// MemberFailure is what a decision on a failed run of a member depends on (semantics.md 12.4).
 type MemberFailure struct {
 	Group *group.Group
 	Unit  *group.Unit
@@ -124,7 +124,7 @@ func (s *State) applyToMember(f *Failure, d *Decided) {
 	}
 }
 
-// perform does what a group's verdict says (GROUPS 5). run is what failed the unit, nil if
+// perform does what a group's verdict says (semantics.md 12.5). run is what failed the unit, nil if
 // nothing did; latest is then the retryAfter of its job, and of the rest of its gang.
 func (s *State) perform(ge *groupEntry, u *group.Unit, v *Verdict, run *Run, latest int64) {
 	g := ge.g
@@ -206,7 +206,7 @@ type restart struct {
 	latest       int64 // retryAfter of the job of run, and of those that start together with it; 0 without a run
 }
 
-// restart starts the members of units again (GROUPS 6).
+// restart starts the members of units again (semantics.md 12.6).
 func (s *State) restart(ge *groupEntry, scope []*group.Unit, r restart) {
 	for _, u := range scope {
 		s.touchUnit(ge, u)
@@ -286,7 +286,7 @@ func (s *State) restartMember(u *group.Unit, e *entry, r restart, longest int64)
 }
 
 // settleGroups is what follows the decisions of a message: units that ended without a
-// failed run, releases, and ends of groups (GROUPS 3).
+// failed run, releases, and ends of groups (semantics.md 12.3).
 func (s *State) settleGroups() {
 	for _, ge := range s.msg.due {
 		if !ge.touched {
@@ -369,7 +369,7 @@ func (s *State) stopRest(ge *groupEntry, u *group.Unit) {
 	}
 }
 
-// releaseHeld releases the members that may start (GROUPS 7).
+// releaseHeld releases the members that may start (semantics.md 12.7).
 func (s *State) releaseHeld(ge *groupEntry) {
 	if ge.g.State != policy.GroupActive || ge.g.Halted {
 		return
@@ -390,7 +390,7 @@ func (s *State) releaseHeld(ge *groupEntry) {
 	}
 }
 
-// endIfOver ends a group that has succeeded, or can do no more (GROUPS 8).
+// endIfOver ends a group that has succeeded, or can do no more (semantics.md 12.8).
 func (s *State) endIfOver(ge *groupEntry) {
 	g := ge.g
 	if g.State != policy.GroupActive {

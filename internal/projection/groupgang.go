@@ -5,7 +5,7 @@ import (
 	"github.com/refloat/refloat/internal/policy"
 )
 
-// A gang is in one group of its job set (GROUPS 1): that of its first member, until the group
+// A gang is in one group of its job set (semantics.md 12.1): that of its first member, until the group
 // is forgotten, or from version 4 of the semantics on until it has ended.
 
 // gangGroup is the group of a gang that names none.

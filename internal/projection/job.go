@@ -120,7 +120,7 @@ type term struct {
 	base   int64
 }
 
-// term returns the job's term, which depends only on the job (SEMANTICS 1, last point).
+// term returns the job's term, which depends only on the job (semantics.md 1, last point).
 func (j *Job) term() term {
 	switch {
 	case j.Member != nil:

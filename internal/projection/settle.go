@@ -6,7 +6,7 @@ import (
 )
 
 // classify determines, for each failure of a folded message, how the run ended, and its
-// node, which is final from here on (SEMANTICS 2). This happens before any failure is
+// node, which is final from here on (semantics.md 2). This happens before any failure is
 // settled, because the node of a run that failed later in the same message is also one
 // on which the job failed.
 func (s *State) classify() {
@@ -118,7 +118,7 @@ type Readiness struct {
 }
 
 // markReady passes on the retries whose old run is now known to be gone, in order of
-// proof, and applies that (SEMANTICS 8).
+// proof, and applies that (semantics.md 8).
 func (s *State) markReady(h Handler) {
 	for _, refs := range [][]runRef{s.msg.proven, s.msg.proofs} {
 		for _, ref := range refs {

@@ -1,5 +1,5 @@
 // Package sink is the ingester: it follows the decision chain of each partition
-// and writes events and decisions together into a job database (PROTOCOL 11).
+// and writes events and decisions together into a job database (protocol.md 11).
 //
 // Rows.Apply is the pure part: it applies one message of events, with the records for
 // that message, to rows. The Writer loads rows, applies whole envelopes and writes the
@@ -8,7 +8,7 @@
 //
 // With Config.ReleaseAfter, the Writer does not wait for the chain indefinitely: a
 // release ingests older messages without a decision, as Armada would without us, and
-// is stored as a row (PROTOCOL 13). Later decisions on those messages are kept as
+// is stored as a row (protocol.md 13). Later decisions on those messages are kept as
 // superseded and have no effect.
 //
 // With Config.Retain, the Writer prunes jobs that are over, in transactions of their own

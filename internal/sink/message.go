@@ -214,7 +214,7 @@ func (m *Message) decisionOn(job, run string) *chain.Decision {
 	return nil
 }
 
-// readable decodes a payload by the rules of SEMANTICS 1, or returns nil.
+// readable decodes a payload by the rules of semantics.md 1, or returns nil.
 func readable(payload []byte) *events.Message {
 	m, err := events.Read(payload)
 	if err != nil {
@@ -231,5 +231,5 @@ func (m *Message) eventCount() int {
 	return len(m.Events.Events)
 }
 
-// publish returns the publish time that SEMANTICS uses.
+// publish returns the publish time that semantics.md uses.
 func (m *Message) publish() int64 { return m.Log.OriginPublish() }

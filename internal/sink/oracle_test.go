@@ -172,10 +172,10 @@ func stamp(t testing.TB, s *string) string {
 var explained = map[string]map[string]int{
 	// Armada's ingester marks every run of a cancelled job as cancelled, also
 	// those that ended before, and writes the time of the cancellation over
-	// their end. Ours keep the end that they had (SEMANTICS 1: a run ends once).
+	// their end. Ours keep the end that they had (semantics.md 1: a run ends once).
 	"plain": {"run of a cancelled job, ended before": 203},
 	// Armada's updates of unknown jobs do nothing. Ours keep that a job was asked
-	// to be cancelled, for when it comes (SEMANTICS 1).
+	// to be cancelled, for when it comes (semantics.md 1).
 	"chaos":   {"asked to be cancelled, submitted before the recording": 5},
 	"retried": {},
 	// Preempted while it was about to succeed: Armada's row says both, with the

@@ -33,11 +33,11 @@ type Prune struct {
 	Pruned    jobdb.Pruned
 }
 
-// defaultHorizon is the horizon until a policy generation is in force (SEMANTICS 1).
+// defaultHorizon is the horizon until a policy generation is in force (semantics.md 1).
 const defaultHorizon = 24 * time.Hour
 
 // The weight of a job says after how many times the retention it is pruned, like the
-// weight with which an evaluator forgets it (SEMANTICS 1).
+// weight with which an evaluator forgets it (semantics.md 1).
 const (
 	notOver     = 0 // never
 	over        = 1 // it ended, and so did its runs

@@ -28,7 +28,7 @@ type Config struct {
 	// so that they need not be loaded again. Default 50 000.
 	KeepRows int
 	// ReleaseAfter is the age at which an event is released: applied without waiting for
-	// the chain any longer (PROTOCOL 13). Its age counts from the publish time in this
+	// the chain any longer (protocol.md 13). Its age counts from the publish time in this
 	// log, even if it was fed from a recording. 0: never. One release takes events until
 	// their rows reach MaxRows.
 	ReleaseAfter time.Duration

@@ -6,7 +6,7 @@ import (
 	"github.com/refloat/refloat/internal/policy"
 )
 
-// The proofs follow from SEMANTICS 2 and 4 alone. What is not proven is not reported: two regular expressions are
+// The proofs follow from semantics.md 2 and 4 alone. What is not proven is not reported: two regular expressions are
 // compared only by their text, and rules about different containers hardly at all.
 
 // covers reports whether it is proven that a matches whenever b does.

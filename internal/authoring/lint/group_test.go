@@ -142,7 +142,7 @@ func TestGroupRulesSound(t *testing.T) {
 	}
 }
 
-// matchesUnit is GROUPS 2 again: what a rule of a group asks of a unit that failed. An empty message never matches.
+// matchesUnit is semantics.md 12.2 again: what a rule of a group asks of a unit that failed. An empty message never matches.
 func matchesUnit(r *policy.GroupRule, reason policy.UnitReason, part, message string) bool {
 	return (r.OnReasons == nil || slices.Contains(r.OnReasons, reason)) && (r.Parts == nil || slices.Contains(r.Parts, part)) &&
 		(r.OnMessage == nil || message != "" && message != "no run failed" && regexp.MustCompile(r.OnMessage.String()).MatchString(message))

@@ -26,7 +26,7 @@ type Job struct {
 	member *member // what it is in its group; nil: it names none
 }
 
-// Failure describes how a run fails: facts of SEMANTICS 2, as an executor reports them.
+// Failure describes how a run fails: facts of semantics.md 2, as an executor reports them.
 type Failure struct {
 	Run        string // id, for jitter; "": run-N
 	Conditions []policy.Condition

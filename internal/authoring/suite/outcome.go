@@ -99,7 +99,7 @@ func accepts(field, written string) (ok func(o *Outcome, start int64) bool, mess
 		return same, oneOf(written, "Retry", "Fail", "NotDecided"), "use Retry, Fail or NotDecided"
 	case "code":
 		if _, known := policy.ParseCode(written); !known {
-			return same, oneOf(written, "StaleRun", "Cancelled", "Ended", "UnknownJob"), "use a code such as RuleRetry or DefaultFail (SEMANTICS 11), or Ended for a run that was not decided"
+			return same, oneOf(written, "StaleRun", "Cancelled", "Ended", "UnknownJob"), "use a code such as RuleRetry or DefaultFail (semantics.md 11), or Ended for a run that was not decided"
 		}
 	case "matcher":
 		if m, known := policy.ParseMatcher(written); written != none && (!known || m == policy.NoMatcher) {

@@ -3,9 +3,9 @@
 //
 // The evaluator uses it to catch up, the ingester all the time, and audits to replay.
 //
-// Invariant: a batch is returned only if its envelope was accepted (PROTOCOL 2) and
+// Invariant: a batch is returned only if its envelope was accepted (protocol.md 2) and
 // the input holds exactly the messages that it covers; otherwise the follower stops
-// with chain.ErrMissing (PROTOCOL 3).
+// with chain.ErrMissing (protocol.md 3).
 package follow
 
 import (

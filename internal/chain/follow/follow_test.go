@@ -149,7 +149,7 @@ func TestFits(t *testing.T) {
 	}
 }
 
-// TestMissing: a chain and an input that do not fit each other (PROTOCOL 3).
+// TestMissing: a chain and an input that do not fit each other (protocol.md 3).
 func TestMissing(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -1,5 +1,5 @@
 // Package policyfile reads and writes what operators write: policies, group
-// policies, queues and settings, in files (SEMANTICS 13, GROUPS 2) and in the
+// policies, queues and settings, in files (semantics.md 13, semantics.md 12.2) and in the
 // canonical encoding of the log.
 //
 // A [Set] is the engine's [policy.Set] together with the text it was made from.

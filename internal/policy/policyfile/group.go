@@ -12,7 +12,7 @@ import (
 	"github.com/refloat/refloat/internal/suggest"
 )
 
-// The format of group policies (GROUPS 2), in the manner of spec.go.
+// The format of group policies (semantics.md 12.2), in the manner of spec.go.
 
 const apiVersionGroup = "refloat.github.io/v1"
 
@@ -121,7 +121,7 @@ func (n *partName) form() (string, string) { return "a name in quotes", "!!str" 
 func (n *partName) text() string           { return string(*n) }
 func (n *partName) parse(s string) fault   { *n = partName(s); return goodName(s) }
 
-// restartsName is the rule that records name for a restart by restarts (GROUPS 13.5).
+// restartsName is the rule that records name for a restart by restarts (semantics.md 12.13.5).
 const restartsName = "restarts"
 
 func (n *groupRuleName) form() (string, string) { return "a name in quotes", "!!str" }

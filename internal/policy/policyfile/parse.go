@@ -21,7 +21,7 @@ type File struct {
 // maxFile limits the size of a file, and so the cost of a hostile one.
 const maxFile = 512 << 10
 
-// Parse reads policies, group policies, queues and settings (SEMANTICS 13, GROUPS 2): YAML or JSON, any number of
+// Parse reads policies, group policies, queues and settings (semantics.md 13, semantics.md 12.2): YAML or JSON, any number of
 // documents in any number of files, in any order. Its error is a Problems with all problems in all files.
 func Parse(files []File) (*Set, error) {
 	docs, problems := parse(files)

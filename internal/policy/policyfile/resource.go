@@ -219,7 +219,7 @@ func (s *Set) Detached(name string) *Set {
 }
 
 // Override is an operator's override: it kills retries of a queue or of all queues, or delays them until a time
-// (SEMANTICS 5 and 6).
+// (semantics.md 5 and 6).
 type Override struct {
 	Queue       string // "": all queues
 	Kill        bool

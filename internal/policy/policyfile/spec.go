@@ -8,7 +8,7 @@ import (
 	"github.com/refloat/refloat/internal/policy"
 )
 
-// The format of the files (SEMANTICS 13) as Go types, which decode.go reads and canonical.go writes. The tag
+// The format of the files (semantics.md 13) as Go types, which decode.go reads and canonical.go writes. The tag
 // `file` is the name of a field in the files; `must` lists its constraints: required, nonempty, unique.
 // Constraints between fields are in check methods. An unset field is the zero value of its type, so a field in
 // which zero is a valid value is a pointer.
@@ -75,7 +75,7 @@ type ruleSpec struct {
 	Mutate unsupported `file:"mutate"`
 }
 
-// matcherSpec is what determines the identity of an unnamed rule (SEMANTICS 5).
+// matcherSpec is what determines the identity of an unnamed rule (semantics.md 5).
 type matcherSpec struct {
 	OnConditions          []condition `file:"onConditions" must:"nonempty unique"`
 	OnExitCodes           exitCodes   `file:"onExitCodes"`

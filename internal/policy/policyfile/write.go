@@ -13,7 +13,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// YAML returns resources of the set as a file that Parse reads back unchanged: fields in the order of SEMANTICS
+// YAML returns resources of the set as a file that Parse reads back unchanged: fields in the order of semantics.md
 // 13, one document each. The set must have them.
 func (s *Set) YAML(ids ...ID) ([]byte, error) {
 	var b bytes.Buffer

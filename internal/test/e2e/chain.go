@@ -37,7 +37,7 @@ func NewChain() *Chain {
 	return &Chain{InTo: eventlog.Start, Records: map[Run]int{}, Ignored: map[string]int{}, groups: newGroupScan()}
 }
 
-// Offer reads the next message of the partition: PROTOCOL 1 to 3. It returns
+// Offer reads the next message of the partition: protocol.md 1 to 3. It returns
 // what was wrong with it, or nothing when it was accepted.
 func (c *Chain) Offer(raw []byte) (ignored string, err error) {
 	var e pb.Envelope
@@ -125,7 +125,7 @@ func position(p *pb.Position) eventlog.Position {
 }
 
 // Failures are the runs that failed in one partition of events, read plainly: a
-// run ends once, well or by a failure (SEMANTICS 1).
+// run ends once, well or by a failure (semantics.md 1).
 type Failures struct {
 	Messages uint64
 	ended    map[Run]bool // true: by a failure

@@ -12,5 +12,5 @@
 // faults and uses the same parts.
 //
 // Chain and Failures share no code with the programs under test: they use protobuf-go,
-// and implement PROTOCOL 1 to 3 in one plain function.
+// and implement protocol.md 1 to 3 in one plain function.
 package e2e

@@ -94,8 +94,8 @@ type verdict struct {
 	ofPolicy  bool      // a retry that a policy grants, not Armada's own rule
 	granted   bool      // a retry that counts
 	ignored   bool      // a retry by Ignore
-	failUnit  string    // the reason, by the action FailUnit (GROUPS 2)
-	absorbed  bool      // of a member that was told to stop, or whose group has ended (GROUPS 4.1 and 4.2): R28
+	failUnit  string    // the reason, by the action FailUnit (semantics.md 12.2)
+	absorbed  bool      // of a member that was told to stop, or whose group has ended (semantics.md 12.4.1 and 12.4.2): R28
 
 	antiAffinity, replacement string // effective
 	seen                      string // for Model.Seen
@@ -109,7 +109,7 @@ func (m *Model) verdict(r *run) verdict {
 	if gang && j.member == nil {
 		return verdict{code: GangFail}
 	}
-	// 2. GROUPS 4.3: "failFast is ignored for members of gangs".
+	// 2. semantics.md 12.4.3: "failFast is ignored for members of gangs".
 	if j.annotations[annotationFailFast] == "true" && !gang {
 		return verdict{code: FailFast}
 	}
@@ -151,7 +151,7 @@ func (m *Model) ruleVerdict(r *run, policy *Policy, rule *Rule, place int, skipp
 		replacement:  firstStated(rule.Replacement, policy.Replacement, "WhenFailed"),
 	}
 	switch rule.Action {
-	case "Fail", "FailUnit": // GROUPS 2: "For a job in no group it is Fail."
+	case "Fail", "FailUnit": // semantics.md 12.2: "For a job in no group it is Fail."
 		v.code = RuleFail
 		if rule.Action == "FailUnit" {
 			v.failUnit = firstStated(rule.UnitReason, PodFailurePolicy)

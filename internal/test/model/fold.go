@@ -66,7 +66,7 @@ func (m *Model) fold(seq *pb.EventSequence, ev *pb.Event, t int64) string {
 			return EventWithoutJob
 		}
 		j := m.kept(e.JobSucceeded.JobId)
-		if j.member != nil { // GROUPS 3: it "names no run and is ignored for members"
+		if j.member != nil { // semantics.md 12.3: it "names no run and is ignored for members"
 			m.Seen["group: JobSucceeded of a member"]++
 			return ""
 		}
@@ -204,7 +204,7 @@ func (m *Model) submit(seq *pb.EventSequence, s *pb.SubmitJob, t int64) {
 		j.initNames = append(j.initNames, c.Name)
 	}
 	j.grace = spec.GetTerminationGracePeriodSeconds()
-	// GROUPS: "a job submitted under [an earlier version] is never a member".
+	// semantics.md 12: "a job submitted under [an earlier version] is never a member".
 	if m.version >= GroupsVersion {
 		m.join(j, t)
 	}

@@ -10,13 +10,13 @@ import (
 	"github.com/refloat/refloat/events/pb"
 )
 
-// Options widens what Generate makes. The zero value keeps to what SEMANTICS
+// Options widens what Generate makes. The zero value keeps to what semantics.md
 // says without doubt.
 type Options struct {
 	Changes  bool // the policy set changes between messages, up to three times
 	Lint     bool // rules that can never match: onConditions of the pod with a containerName
 	Told     bool // jobs and runs in Armada's tables are republished
-	Versions bool // the version of SEMANTICS changes between messages, up to twice
+	Versions bool // the version of the semantics changes between messages, up to twice
 	Extremes bool // delays that lead past the last time of int64 nanoseconds
 }
 
@@ -37,7 +37,7 @@ type Change struct {
 	Policies Policies
 }
 
-// Version is a version of SEMANTICS that holds from before the message with this
+// Version is a version of the semantics that holds from before the message with this
 // index on. Before the first one it is version 1.
 type Version struct{ Before, Number int }
 

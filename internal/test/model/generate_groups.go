@@ -19,7 +19,7 @@ type GroupOptions struct {
 	// Clean: what happens is odd, but every event is one that Armada writes, and no job is republished.
 	Clean bool
 
-	// Newest is the newest version of SEMANTICS that is activated; 0: newestOfGroups.
+	// Newest is the newest version of the semantics that is activated; 0: newestOfGroups.
 	Newest int
 
 	// Policies is the history's policy set; nil: a random one.

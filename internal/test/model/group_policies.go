@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// GroupPolicy is a document GroupPolicy (GROUPS 2). A nil or empty field is one
+// GroupPolicy is a document GroupPolicy (semantics.md 12.2). A nil or empty field is one
 // that the file does not state, but see Rules.
 type GroupPolicy struct {
 	Name        string

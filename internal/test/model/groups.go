@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// This file: which jobs are members (GROUPS 1), who may start (GROUPS 7), and the
-// steps of GROUPS 3. Where the page is silent, GROUPS-READINGS.md says how it is
+// This file: which jobs are members (semantics.md 12.1), who may start (semantics.md 12.7), and the
+// steps of semantics.md 12.3. Where the page is silent, GROUPS-READINGS.md says how it is
 // read; R1, R2, … in comments are its entries.
 
 const (
@@ -124,13 +124,13 @@ type pending struct {
 // lives says whether a member is not over, nor its group.
 func (mem *member) lives() bool { return mem.over == "" && !mem.unit.part.group.ended }
 
-// started: READING 1 of GROUPS 13, "neither held nor over".
+// started: semantics.md 12.13.1, "neither held nor over".
 func (mem *member) started() bool { return mem.over == "" && !mem.held }
 
 // lost says whether a member can never start again: it is cancelled or rejected.
 func (mem *member) lost() bool { return mem.job.cancelled || mem.job.rejected }
 
-// mute: GROUPS 9, "Queue in Shadow, or retries not enabled: …; no other record of
+// mute: semantics.md 12.9, "Queue in Shadow, or retries not enabled: …; no other record of
 // a group is written." Here: R1.
 func (m *Model) mute(queue string) bool { return m.policies.shadow(queue) || !m.policies.enabled() }
 
@@ -211,7 +211,7 @@ func (u *unit) allOver() bool {
 	return u.part.Members > 0 && u.count(func(mem *member) bool { return mem.over != "" }) == u.part.Members
 }
 
-// tooManyLost: GROUPS 5, a unit that "can no longer reach minMembers" since members
+// tooManyLost: semantics.md 12.5, a unit that "can no longer reach minMembers" since members
 // were cancelled or rejected: R8.
 func (u *unit) tooManyLost() bool {
 	return !u.couldReach(func(mem *member) bool { return mem.lost() && mem.over != succeededWell })
@@ -268,7 +268,7 @@ func (m *Model) stopAll(members []*member) {
 	}
 }
 
-// memberSucceeded: GROUPS 3, "at the JobRunSucceeded of its latest run"; GROUPS 6,
+// memberSucceeded: semantics.md 12.3, "at the JobRunSucceeded of its latest run"; semantics.md 12.6,
 // a later success of a run that was told to stop "changes nothing".
 func (m *Model) memberSucceeded(r *run, t int64) {
 	mem := r.job.member
@@ -292,7 +292,7 @@ func (m *Model) memberLost(j *job, t int64) {
 	mem.over, mem.held, mem.pending, mem.unit.changed = wasCancelled, false, nil, t
 }
 
-// mayStart: GROUPS 7.
+// mayStart: semantics.md 12.7.
 func (m *Model) mayStart(mem *member) bool {
 	u := mem.unit
 	if len(u.part.waitsFor()) > 0 {
@@ -302,7 +302,7 @@ func (m *Model) mayStart(mem *member) bool {
 		u.count(func(other *member) bool { return other != mem && other.started() }) < u.part.Parallelism
 }
 
-// markUnits: GROUPS 3, "mark units that have reached minMembers as succeeded".
+// markUnits: semantics.md 12.3, "mark units that have reached minMembers as succeeded".
 func (m *Model) markUnits() {
 	for _, g := range m.groups {
 		for _, u := range g.units() {
@@ -339,7 +339,7 @@ func (m *Model) recheckRefused() {
 	}
 }
 
-// endUnits: GROUPS 3, "then units that ended without a failed run (by successes or
+// endUnits: semantics.md 12.3, "then units that ended without a failed run (by successes or
 // cancellations)".
 func (m *Model) endUnits() {
 	var touched []*unit
@@ -374,7 +374,7 @@ func (m *Model) endUnits() {
 	}
 }
 
-// release: GROUPS 7, "MemberReleased when it may, by index. After Halt or the
+// release: semantics.md 12.7, "MemberReleased when it may, by index. After Halt or the
 // group's end nothing is released.".
 func (m *Model) release() {
 	for _, g := range m.groups {
@@ -397,7 +397,7 @@ func (m *Model) release() {
 	}
 }
 
-// endGroups: GROUPS 8.
+// endGroups: semantics.md 12.8.
 func (m *Model) endGroups() {
 	for _, g := range m.groups {
 		if g.ended || !g.touched && !m.due(g) {
@@ -415,7 +415,7 @@ func (m *Model) endGroups() {
 		switch {
 		case g.open:
 			// "A group of open size ends when all its known members are over and
-			// horizon has passed"; GROUPS 13.11 says how.
+			// horizon has passed"; semantics.md 12.13.11 says how.
 			switch {
 			case !over || !m.passed(g.lastEvent):
 			case g.halted:
@@ -478,7 +478,7 @@ func (g *group) mayCome() bool {
 	return false
 }
 
-// endGroup: GROUPS 8 and 13.3, "GroupEnded stands before its MemberStopped records.".
+// endGroup: semantics.md 12.8 and 12.13.3, "GroupEnded stands before its MemberStopped records.".
 func (m *Model) endGroup(g *group, state, reason, rule string) {
 	g.ended = true
 	m.Seen["group ended: "+state+" "+reason]++

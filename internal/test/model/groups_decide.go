@@ -6,7 +6,7 @@ import (
 )
 
 // This file: what becomes of a failed run of a member, of a unit that failed, and
-// of those that are restarted (GROUPS 4 to 6).
+// of those that are restarted (semantics.md 12.4 to 12.6).
 
 // settings are those of a unit's part in the generation in force: "rules, limits
 // and backoff are those of the generation in force". A policy that does not exist
@@ -28,7 +28,7 @@ func (m *Model) inForce(g *group) GroupPolicy {
 	return GroupPolicy{}
 }
 
-// decideMember: GROUPS 4, "A run of a member failed … the first that applies".
+// decideMember: semantics.md 12.4, "A run of a member failed … the first that applies".
 func (m *Model) decideMember(r *run, rec Record) {
 	j, mem := r.job, r.job.member
 	u := mem.unit
@@ -51,8 +51,8 @@ func (m *Model) decideMember(r *run, rec Record) {
 	// 3.
 	v := m.verdict(r)
 	if gang && (v.code == LeaseReturned || v.code == LegacyLimit) {
-		// "A returned lease without a rule (SEMANTICS 9) in a gang: JobFailed,
-		// GangFail; its peers run on." GROUPS 13.9: "its unit is not asked".
+		// "A returned lease without a rule (semantics.md 9) in a gang: JobFailed,
+		// GangFail; its peers run on." semantics.md 12.13.9: "its unit is not asked".
 		m.failMember(r, verdict{code: GangFail, skipped: v.skipped}, rec)
 		return
 	}
@@ -111,7 +111,7 @@ func (m *Model) decideMember(r *run, rec Record) {
 	m.failUnit(u, reason, r, v, rec)
 }
 
-// used: GROUPS 4.5, "retries of its members, and with countFailed members that failed for good".
+// used: semantics.md 12.4.5, "retries of its members, and with countFailed members that failed for good".
 func (m *Model) used(u *unit) int {
 	if m.settings(u).CountFailed {
 		return u.retries + u.failed()
@@ -119,7 +119,7 @@ func (m *Model) used(u *unit) int {
 	return u.retries
 }
 
-// lostOne: GROUPS 5, "a gang with such a member that would be restarted".
+// lostOne: semantics.md 12.5, "a gang with such a member that would be restarted".
 func (u *unit) lostOne() bool { return slices.ContainsFunc(u.members, (*member).lost) }
 
 // failMember says that a member failed for good.
@@ -144,13 +144,13 @@ func (m *Model) fallOver(r *run) {
 	}
 }
 
-// countsNothing: GROUPS 4.2 and 6, what a group decides consumes nothing.
+// countsNothing: semantics.md 12.4.2 and 12.6, what a group decides consumes nothing.
 func countsNothing(v verdict) verdict {
 	v.granted, v.ignored = false, false
 	return v
 }
 
-// outcome is what becomes of a unit that failed (GROUPS 5).
+// outcome is what becomes of a unit that failed (semantics.md 12.5).
 type outcome struct {
 	action  string
 	rule    string // as records name it
@@ -163,12 +163,12 @@ type outcome struct {
 
 func (o outcome) restarts() bool { return len(o.scope) > 0 }
 
-// ask: GROUPS 5, 1 to 3. r is nil where no run failed.
+// ask: semantics.md 12.5.1 to 12.5.3. r is nil where no run failed.
 func (m *Model) ask(u *unit, reason string, r *run) outcome {
 	g := u.part.group
 	leave := outcome{action: "Leave"}
-	// GROUPS 4.3: "Retries switched off or killed: as for any job, then 4.5 with Leave in
-	// place of section 5." GROUPS 13.10: "With retries killed, units that end without a
+	// semantics.md 12.4.3: "Retries switched off or killed: as for any job, then 4.5 with Leave in
+	// place of section 5." semantics.md 12.13.10: "With retries killed, units that end without a
 	// failed run are Leave as well." In version 3, paused as well. (R16)
 	if !m.policies.enabled() || m.killed(g.queue) {
 		return leave
@@ -208,7 +208,7 @@ func (m *Model) ask(u *unit, reason string, r *run) outcome {
 	for _, other := range g.units() {
 		in := rule.Action == "RestartGroup" || rule.Action == "RestartPart" && other.part == u.part ||
 			rule.Action == "RestartUnit" && other == u
-		// GROUPS 13.14: "With Keep, a unit that succeeded is out of scope as a whole." (R18)
+		// semantics.md 12.13.14: "With Keep, a unit that succeeded is out of scope as a whole." (R18)
 		if in && (!keep || other.state != StateSucceeded) {
 			o.scope = append(o.scope, other)
 		}
@@ -216,7 +216,7 @@ func (m *Model) ask(u *unit, reason string, r *run) outcome {
 	if !o.restarts() {
 		return o
 	}
-	// GROUPS 13.14: "A restart whose scope has a unit that can no longer reach
+	// semantics.md 12.13.14: "A restart whose scope has a unit that can no longer reach
 	// minMembers is Leave, before limits and rules are asked." (R19)
 	if slices.ContainsFunc(o.scope, func(u *unit) bool { return m.unable(u, keep) }) {
 		return outcome{action: "Leave", rule: label}
@@ -251,7 +251,7 @@ func (m *Model) restartsOf(u *unit) Restarts {
 // some says whether restarts are left for a unit that failed.
 func (r Restarts) some(u *unit) bool { return r.On != "Never" && u.restarts < or(r.Limit, 0) }
 
-// ruleMatches: GROUPS 2.
+// ruleMatches: semantics.md 12.2.
 func (m *Model) ruleMatches(rule *GroupRule, u *unit, reason string, r *run) bool {
 	if len(rule.Parts) > 0 && !slices.Contains(rule.Parts, u.part.Name) {
 		return false
@@ -265,7 +265,7 @@ func (m *Model) ruleMatches(rule *GroupRule, u *unit, reason string, r *run) boo
 	if r == nil { // "without a failed run it does not match"
 		return false
 	}
-	// GROUPS 13.8: "against what onTerminationMessage sees, then the pod error's message".
+	// semantics.md 12.13.8: "against what onTerminationMessage sees, then the pod error's message".
 	var messages []string
 	for _, c := range containers(&Rule{}, r) {
 		messages = append(messages, c.Message)
@@ -279,7 +279,7 @@ func (m *Model) ruleMatches(rule *GroupRule, u *unit, reason string, r *run) boo
 	return false
 }
 
-// failUnit: GROUPS 5, of a unit that fails by a run. v is the member's verdict.
+// failUnit: semantics.md 12.5, of a unit that fails by a run. v is the member's verdict.
 func (m *Model) failUnit(u *unit, reason string, r *run, v verdict, rec Record) {
 	g := u.part.group
 	o := m.ask(u, reason, r)
@@ -289,7 +289,7 @@ func (m *Model) failUnit(u *unit, reason string, r *run, v verdict, rec Record) 
 		m.countRestart(u, o)
 	}
 	rec.UnitReason, rec.GroupAction, rec.GroupRule = reason, o.action, o.rule
-	// GROUPS 9: in shadow "the group's verdict stands in the failing run's record only". (R1)
+	// semantics.md 12.9: in shadow "the group's verdict stands in the failing run's record only". (R1)
 	rec.RestartsUsed, rec.MaxRestarts = g.counted, or(m.inForce(g).MaxRestarts, 0)
 
 	if o.restarts() {
@@ -340,7 +340,7 @@ func (m *Model) leave(u *unit, reason string, o outcome) {
 	m.stopAll(u.members)
 }
 
-// unitEnded: GROUPS 5, of a unit that fails without a failed run.
+// unitEnded: semantics.md 12.5, of a unit that fails without a failed run.
 func (m *Model) unitEnded(u *unit, reason string) {
 	g := u.part.group
 	o := m.ask(u, reason, nil)
@@ -359,7 +359,7 @@ func (m *Model) unitEnded(u *unit, reason string) {
 	})
 }
 
-// unitSucceeded: GROUPS 5, "Always with some left reruns every member of it …;
+// unitSucceeded: semantics.md 12.5, "Always with some left reruns every member of it …;
 // otherwise it counts for after, and members that are not over are stopped.".
 func (m *Model) unitSucceeded(u *unit) {
 	g := u.part.group
@@ -410,7 +410,7 @@ func (m *Model) restartTime(g *group, u *unit, o outcome, t int64, runID string)
 	if m.mute(g.queue) { // it was not counted
 		n++
 	}
-	if runID == "" { // GROUPS 14: "Without a failed run, … it has no jitter."
+	if runID == "" { // semantics.md 12.14: "Without a failed run, … it has no jitter."
 		o.backoff.JitterMilli = nil
 	}
 	at = after(t, backoff([]Backoff{o.backoff}, max(n, 1), runID))
@@ -424,8 +424,8 @@ func (m *Model) restartTime(g *group, u *unit, o outcome, t int64, runID string)
 	return at, pause
 }
 
-// graceAfter is the time of a failure, plus the grace where SEMANTICS 6 has one:
-// GROUPS 13.12, for Preempted and LeaseExpired.
+// graceAfter is the time of a failure, plus the grace where semantics.md 6 has one:
+// semantics.md 12.13.12, for Preempted and LeaseExpired.
 func (m *Model) graceAfter(r *run) int64 {
 	if (r.failure.isPreempted() || r.failure.err.GetLeaseExpired() != nil) && !m.provesEnd(r.failure) {
 		return plus(r.failure.t, m.graceMs(r.job))
@@ -446,7 +446,7 @@ func (m *Model) requeueByGroup(r *run, v verdict, rec Record, at, ready, pause i
 	m.say(rec)
 }
 
-// retryGang: GROUPS 4.4, "the unit restarts as a whole (6), one count on the rule
+// retryGang: semantics.md 12.4.4, "the unit restarts as a whole (6), one count on the rule
 // that granted it and one on the unit".
 func (m *Model) retryGang(r *run, v verdict, rec Record) {
 	u := r.job.member.unit

@@ -31,7 +31,7 @@ func (m *Model) forgetMute() {
 	})
 }
 
-// forgetGroups: GROUPS 9, a group is "forgotten when all members are over and the
+// forgetGroups: semantics.md 12.9, a group is "forgotten when all members are over and the
 // horizon has passed": R12.
 func (m *Model) forgetGroups(passed func(since int64) bool) {
 	m.groups = slices.DeleteFunc(m.groups, func(g *group) bool {

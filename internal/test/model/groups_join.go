@@ -60,7 +60,7 @@ func wishOf(j *job) *wish {
 	return w
 }
 
-// join makes a job a member, if it is one (GROUPS 1).
+// join makes a job a member, if it is one (semantics.md 12.1).
 func (m *Model) join(j *job, t int64) {
 	w := wishOf(j)
 	switch {
@@ -180,7 +180,7 @@ func (m *Model) begin(j *job, w *wish, n int) (*group, string) {
 		return nil, GangNotOneUnit
 	case w.alone:
 		g = newGroup(j, w.follower(n), "", []Shape{{Name: "main", Replicas: 1, Members: w.size, MinMembers: w.size}})
-	case w.policy == "": // GROUPS 13.15
+	case w.policy == "": // semantics.md 12.13.15
 		return nil, NoGroupPolicy
 	case m.policies.groupPolicy(w.policy) == nil:
 		return nil, UnknownPolicy
@@ -266,14 +266,14 @@ func (m *Model) enter(j *job, w *wish, p place, t int64) {
 	if mem.over != "" || m.mute(g.queue) {
 		return
 	}
-	// GROUPS 8 and 13.14: a member submitted late.
+	// semantics.md 12.8 and 12.13.14: a member submitted late.
 	if g.ended || u.state != "" {
 		m.Seen["group: member too late"]++
 		m.sayMember(MemberHeld, mem)
 		m.stop(mem)
 		return
 	}
-	// GROUPS 7: "If it may not when its SubmitJob is folded".
+	// semantics.md 12.7: "If it may not when its SubmitJob is folded".
 	if !m.mayStart(mem) {
 		m.Seen["group: held at its submit"]++
 		mem.held = true

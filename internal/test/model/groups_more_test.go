@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestGroupsMore has the corners of GROUPS that a policy set and a few messages show.
+// TestGroupsMore has the corners of semantics.md 12 that a policy set and a few messages show.
 func TestGroupsMore(t *testing.T) {
 	t.Parallel()
 	one := func(p GroupPart) []GroupPart { p.Name = "main"; return []GroupPart{p} }

@@ -20,7 +20,7 @@ type restart struct {
 	say func(own int64, generation int)
 }
 
-// restart: GROUPS 6.
+// restart: semantics.md 12.6.
 func (m *Model) restart(g *group, scope []*unit, how restart) {
 	keep := m.inForce(g).Completed == "Keep" && !how.rerun
 	if how.whole {
@@ -28,7 +28,7 @@ func (m *Model) restart(g *group, scope []*unit, how restart) {
 	}
 	var members []*member // by part, replica, index
 	for _, u := range g.units() {
-		// GROUPS 13.4: "after a group restart every unit has a new one". (R18)
+		// semantics.md 12.13.4: "after a group restart every unit has a new one". (R18)
 		if how.whole || slices.Contains(scope, u) {
 			u.generation++
 		}
@@ -67,7 +67,7 @@ func (m *Model) restart(g *group, scope []*unit, how restart) {
 			switch {
 			case last == how.failing:
 				times[mem] = how.failingAt
-			// GROUPS 3: "A run that failed and is not yet decided counts as live."
+			// semantics.md 12.3: "A run that failed and is not yet decided counts as live."
 			case !last.ended || last.failure != nil && last.failure.message == m.messages && !last.decided:
 				live[mem] = true
 				times[mem] = plus(how.at, m.graceMs(j))

@@ -17,7 +17,7 @@ type Model struct {
 	Seen map[string]int
 
 	policies  Policies
-	version   int    // of SEMANTICS
+	version   int    // of the semantics
 	watermark *int64 // the greatest t folded; nil: none yet
 	messages  int    // messages so far, the current one included
 	events    int    // events so far, the current one included
@@ -60,7 +60,7 @@ type job struct {
 	runs      []*run // in the order in which they became known: the last is the latest
 	failures  []*run // in order of failure
 	decisions []decision
-	anew      int            // so many decisions were made when its counts started anew (GROUPS 6)
+	anew      int            // so many decisions were made when its counts started anew (semantics.md 12.6)
 	proofs    map[string]int // run id to the number of the event that first proved its pod gone (§8)
 }
 
@@ -104,11 +104,11 @@ type decision struct {
 	attemptedReturn bool   // its failure was a returned lease of an attempted run (§9)
 }
 
-// NewestVersion is the newest version of SEMANTICS that Generate uses. GenerateGroups uses
+// NewestVersion is the newest version of the semantics that Generate uses. GenerateGroups uses
 // GroupsVersion and SuccessorsVersion.
 const NewestVersion = 2
 
-// GroupsVersion is the version of SEMANTICS in which there are groups (GROUPS.md).
+// GroupsVersion is the version of the semantics in which there are groups (semantics.md 12).
 const GroupsVersion = 3
 
 // SuccessorsVersion is the version in which a pause fails nothing, a restart may be blocking, and
@@ -119,7 +119,7 @@ const SuccessorsVersion = 4
 type feature int
 
 const (
-	askPaused    feature = iota // section 5 of GROUPS is asked under a pause
+	askPaused    feature = iota // semantics.md 12.5 is asked under a pause
 	blocking                    // restartStrategy
 	successors                  // of groups that have ended
 	gangReady                   // proof does not let a member start before its gang
@@ -134,12 +134,12 @@ func (m *Model) has(f feature) bool {
 }
 
 // New returns a partition without history under a policy set, decided by version 1
-// of SEMANTICS.
+// of the semantics.
 func New(p Policies) *Model {
 	return &Model{Seen: map[string]int{}, policies: p, version: 1, jobs: map[string]*job{}}
 }
 
-// UseVersion changes the version of SEMANTICS, between messages.
+// UseVersion changes the version of the semantics, between messages.
 func (m *Model) UseVersion(version int) {
 	m.version = version
 }
@@ -203,7 +203,7 @@ func (m *Model) Step(msg Message) []Record {
 	}
 	// §1: "After a message is folded, each run that failed in it is decided, in
 	// order of failure, unless …".
-	m.markUnits() // GROUPS 3
+	m.markUnits() // semantics.md 12.3
 	for _, r := range m.failed {
 		rec := Record{
 			Ledger: msg.Ledger, Entry: msg.Entry, Batch: msg.Batch,
@@ -356,7 +356,7 @@ func (m *Model) forget() {
 	m.forgetGroups(func(since int64) bool { return passed(since, 1) })
 	for id, j := range m.jobs {
 		switch {
-		case j.member != nil: // GROUPS 3: "A member is forgotten only with its group."
+		case j.member != nil: // semantics.md 12.3: "A member is forgotten only with its group."
 		case !j.known:
 			// "What is kept for a job whose SubmitJob never came is forgotten
 			// after horizon", counted from when something was first kept.
@@ -423,7 +423,7 @@ func (j *job) run(id string) *run {
 	j.runs = append(j.runs, r)
 	if j.member != nil {
 		j.member.quiet = false
-		j.member.pending = nil // GROUPS 6: "The next run's lease clears the pending restart."
+		j.member.pending = nil // semantics.md 12.6: "The next run's lease clears the pending restart."
 	}
 	return r
 }

@@ -21,7 +21,7 @@ const (
 	RetryReady  Kind = "RetryReady"
 )
 
-// The kinds of records about groups (GROUPS 9).
+// The kinds of records about groups (semantics.md 12.9).
 const (
 	GroupBound     Kind = "GroupBound"
 	GroupFinding   Kind = "GroupFinding"
@@ -33,7 +33,7 @@ const (
 	GroupEnded     Kind = "GroupEnded"
 )
 
-// The codes of decisions (§11, and GROUPS 4). The last four need version 3.
+// The codes of decisions (§11, and semantics.md 12.4). The last four need version 3.
 const (
 	RuleRetry     = "RuleRetry"
 	RuleIgnore    = "RuleIgnore"

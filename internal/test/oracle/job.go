@@ -114,7 +114,7 @@ func (start Jobs) start(c *Check, j *Job, pods []Pod) Group {
 		Reason{j.Suspend, "a suspended Job: nothing runs"},
 		Reason{j.ManagedBy != "", "a Job of another controller: Kubernetes decides nothing about it"},
 		Reason{gone, "a pod that is being deleted and has not ended: Armada reports the end of a run, not what comes before it"},
-		Reason{other, "only the pod condition DisruptionTarget has a meaning in Armada; conversion says that others are lost (GROUPS 12)"},
+		Reason{other, "only the pod condition DisruptionTarget has a meaning in Armada; conversion says that others are lost (semantics.md 12.12)"},
 		Reason{absent, "a rule asks for a condition that does not hold: our conditions hold or are absent"},
 		Reason{j.Completions == nil && j.CompletionMode != "Indexed" && j.Parallelism != nil, "a work queue ends with its first success; our groups have a size"},
 	) || c.CannotRun(

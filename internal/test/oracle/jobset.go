@@ -125,7 +125,7 @@ func (start JobSets) start(c *Check, s *JobSet, gate *bool, fail []failedJob) Gr
 		Reason{gated, "a feature gate of JobSet is off"},
 		Reason{s.FailurePolicy != nil && s.FailurePolicy.RestartStrategy == "BlockingRecreate", "a restart of ours does not wait until all pods of the attempt before are gone"},
 		Reason{counts, "a restart of a replicated job: JobSet counts one for each of its jobs, we count one"},
-		Reason{everyMessage, "a pattern and a failure without a message: for us it never matches (SEMANTICS 4)"},
+		Reason{everyMessage, "a pattern and a failure without a message: for us it never matches (semantics.md 4)"},
 	) || c.CannotRun(
 		Reason{unknown, "an action that JobSet does not have"},
 		Reason{unnamed, "a reason by which no child Job fails"},

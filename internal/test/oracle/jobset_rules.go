@@ -48,7 +48,7 @@ func (start JobSets) RuleMatching() *Suite {
 			}
 			failed = slices.DeleteFunc(failed, func(f failedJob) bool { return f.Failed != nil && !*f.Failed })
 			if c.CannotRun(
-				Reason{row.Policy.Rule == nil && row.Policy.Rules == nil, "no rule: which of several failed jobs is first; failures are decided in the order of the log (SEMANTICS 1)"},
+				Reason{row.Policy.Rule == nil && row.Policy.Rules == nil, "no rule: which of several failed jobs is first; failures are decided in the order of the log (semantics.md 1)"},
 				Reason{len(failed) == 0, "no job that failed"},
 				Reason{slices.ContainsFunc(failed, func(f failedJob) bool { return f.ParentReplicatedJob == "" }), "a job without a parent: our units have a part"},
 			) {

@@ -101,7 +101,7 @@ func (w *world) check() {
 	}
 }
 
-// checkChain: PROTOCOL 1 and 4, and what must hold of each record by itself.
+// checkChain: protocol.md 1 and 4, and what must hold of each record by itself.
 func (w *world) checkChain(p int) {
 	c, input := &w.chains[p], w.events.parts[p].all
 	var generation, number uint64
@@ -164,7 +164,7 @@ func (w *world) checkActivation(r *chain.PolicyActivated, before uint64) error {
 	return nil
 }
 
-// checkDecision checks what must hold of a decision by itself (SEMANTICS 5 and 11).
+// checkDecision checks what must hold of a decision by itself (semantics.md 5 and 11).
 func checkDecision(d *chain.Decision, number, generation uint64) error {
 	policied := d.Code == policy.RuleRetry || d.Code == policy.DefaultRetry || d.Code == policy.GangRetry && d.LimitFrom != policy.FromNowhere
 	switch {
@@ -184,7 +184,7 @@ func checkDecision(d *chain.Decision, number, generation uint64) error {
 
 // checkStates derives everything again from the input and the activations. The records must equal those of the
 // log, byte for byte, and each store and its progress must equal the state derived up to its position
-// (PROTOCOL, "What follows").
+// (protocol.md, "What follows").
 func (w *world) checkStates(p int) {
 	disk := &kv{}
 	state, err := projection.NewState(disk, projection.NoWatermark, evaluator.DefaultHorizon)

@@ -7,7 +7,7 @@ import (
 )
 
 // checkCut checks a run in which a log lost messages. An actor that still runs at the end has read nothing that
-// proves the loss (PROTOCOL 3), no two running actors diverged, and none has a second decision on an input that it
+// proves the loss (protocol.md 3), no two running actors diverged, and none has a second decision on an input that it
 // had processed.
 func (w *world) checkCut(p int) {
 	lines := w.written(p)
@@ -95,7 +95,7 @@ func (w *world) mustHaveStopped(who string, p int, written map[chain.Hash]*chain
 // its claim. (A late envelope of an old owner may have become part of the newer chain, since the claim before it
 // is lost. Actors that knew that claim ignored it.)
 //
-// What PROTOCOL 3 cannot detect is only counted: if the lost part contained two or more claims, actors that knew
+// What protocol.md 3 cannot detect is only counted: if the lost part contained two or more claims, actors that knew
 // them take the new chain for that of a slow old owner.
 func (w *world) mustAgree(p int, written map[chain.Hash]*chain.Envelope, a, b chain.End) {
 	if a.Seq < b.Seq {

@@ -51,7 +51,7 @@ type seenMember struct {
 	pending    bool              // it was restarted, and nothing came of it since
 }
 
-// checkGroups holds the records of groups against GROUPS by a plain scan.
+// checkGroups holds the records of groups against semantics.md 12 by a plain scan.
 func (w *world) checkGroups(p int) {
 	s := groupScan{w: w}
 	s.forgetAll()

@@ -11,7 +11,7 @@ import (
 
 // checkModel lets the naive model, which shares no code with the engine, run over
 // the same messages with the same activations: its records are those of the
-// chain, each once, in the same order (PROTOCOL, "What follows").
+// chain, each once, in the same order (protocol.md, "What follows").
 func (w *world) checkModel(p int) {
 	m := model.New(model.Policies{})
 	version, input := uint32(0), w.histories[p].fed

@@ -7,7 +7,7 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// plain is a partition's chain as PROTOCOL 2 reads, in this package's own words.
+// plain is a partition's chain as protocol.md 2 reads, in this package's own words.
 type plain struct {
 	envelopes []accepted
 	seq       uint64

@@ -1,6 +1,6 @@
 package sim_test
 
-// bug breaks one rule of PROTOCOL that is marked ✂, or one of groups, by patches of the source.
+// bug breaks one rule of protocol.md that is marked ✂, or one of groups, by patches of the source.
 type bug struct {
 	rule    string
 	what    string
@@ -10,7 +10,7 @@ type bug struct {
 // patch replaces a string that stands exactly once in a file of internal/.
 type patch struct{ file, old, new string }
 
-// plantedProtocol are bugs in the code that follows PROTOCOL.
+// plantedProtocol are bugs in the code that follows protocol.md.
 func plantedProtocol() []bug {
 	return []bug{
 		{"1", "a RetryReady does not name its position", []patch{{

@@ -23,7 +23,7 @@ var (
 // planted are the bugs that the simulation must catch.
 func planted() []bug { return append(plantedProtocol(), plantedGroups()...) }
 
-// TestPlantedBugs breaks each rule that PROTOCOL marks ✂ and many of groups, one at a time, and
+// TestPlantedBugs breaks each rule that protocol.md marks ✂ and many of groups, one at a time, and
 // runs the simulation on the broken code: it must fail. It builds a program for
 // each, so it runs only with PLANTED=1; PLANTED=11 takes those of rule 11 alone, PLANTED=groups those of groups.
 // SIM_SEEDS says after how many seeds a bug counts as missed (5,000).

@@ -31,7 +31,7 @@ func (w *world) checkRelease(r *jobdb.Release, t *tx) {
 	}
 }
 
-// checkRows checks that the job database is the fold of the logs and the releases (PROTOCOL, "What follows"), and that late
+// checkRows checks that the job database is the fold of the logs and the releases (protocol.md, "What follows"), and that late
 // decisions on released messages are kept and had no effect.
 func (w *world) checkRows(p int) {
 	got := w.db.parts[p].contents()

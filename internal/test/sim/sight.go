@@ -227,7 +227,7 @@ func (s Sight) Within() uint64 {
 		return 100_000
 	case SawDecidedTwice: // it takes a SubmitJob and a failure that come again after the growth
 		return 0
-	case SawTwoWays: // it should not happen, but PROTOCOL 3 cannot detect all cases
+	case SawTwoWays: // it should not happen, but protocol.md 3 cannot detect all cases
 		return 0
 	default:
 		return 10_000
